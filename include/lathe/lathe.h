@@ -1,0 +1,396 @@
+/* Lathe: kernels cut to a shape on first use, cached, launched.
+ *
+ * The public C API (C99). Conventions that hold for every declaration below:
+ *
+ *  - Every struct starts with its own size (`struct_size`) and a `next` chain. Start from the LATHE_*_INIT
+ *    macros, which set the size and zero the rest. A size this library does not know is INVALID_ARGUMENT; an
+ *    element of a chain with a `kind` it does not know is UNSUPPORTED. Nothing is ever silently ignored.
+ *  - Functions return a lathe_status. On failure lathe_last_error() gives, for the calling thread, one line that
+ *    names the request and the cause. No call throws, aborts or exits the host process.
+ *  - Handles are opaque. A device belongs to its context, a plan to its device: destroy in reverse order.
+ *  - Sizes are in elements unless the name says bytes; times are in nanoseconds unless the name says otherwise.
+ *  - Threads: every function may be called from any thread at any time, except that destroying a handle must not
+ *    race with its use. Two calls on the same stream that both use the library's own workspace are ordered by
+ *    the stream on a GPU; on the CPU each call is synchronous and concurrent calls get separate slabs.
+ *  - The environment is read once, in lathe_context_create, for what lathe_context_options says.
+ */
+#ifndef LATHE_LATHE_H
+#define LATHE_LATHE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__GNUC__)
+#define LATHE_API __attribute__((visibility("default")))
+#else
+#define LATHE_API
+#endif
+
+#define LATHE_VERSION_MAJOR 0
+#define LATHE_VERSION_MINOR 1
+#define LATHE_VERSION_PATCH 0
+
+/* ---- Status ---------------------------------------------------------------------------------------------- */
+
+typedef enum lathe_status {
+  LATHE_OK = 0,
+  LATHE_INVALID_ARGUMENT = 1, /* The request contradicts its own contract: fix the caller. */
+  LATHE_UNSUPPORTED = 2,      /* A legal request that this version or this device has no kernel for. */
+  LATHE_NOT_AVAILABLE = 3,    /* A device, driver, or the compiler library is missing; the message says why. */
+  LATHE_OUT_OF_MEMORY = 4,
+  LATHE_COMPILE_FAILED = 5, /* The compiler rejected a kernel: a defect of Lathe; the message names the stage. */
+  LATHE_MISS = 6,           /* Policy LATHE_MISS_ERROR and the kernel is not loaded. Nothing was changed. */
+  LATHE_CAPTURE_MISS = 7,   /* A miss while the stream is capturing. Nothing was changed. */
+  LATHE_TIMEOUT = 8,
+  LATHE_INTERNAL = 9 /* A broken invariant of Lathe itself. */
+} lathe_status;
+
+/* "OK", "INVALID_ARGUMENT", ...; never NULL. */
+LATHE_API const char* lathe_status_name(lathe_status status);
+/* The calling thread's last failure, "" if none. Valid until that thread's next failing call. */
+LATHE_API const char* lathe_last_error(void);
+/* "0.1.0" */
+LATHE_API const char* lathe_version(void);
+
+/* ---- Extension chain --------------------------------------------------------------------------------------- */
+
+typedef enum lathe_chain_kind {
+  LATHE_CHAIN_WORKSPACE = 1, /* lathe_workspace, on an op descriptor */
+  LATHE_CHAIN_TUNING = 2     /* lathe_tuning, on an op descriptor */
+} lathe_chain_kind;
+
+/* The first fields of every struct that can stand in a `next` chain. */
+typedef struct lathe_chain {
+  size_t struct_size;
+  const struct lathe_chain* next;
+  uint32_t kind; /* lathe_chain_kind */
+  uint32_t reserved;
+} lathe_chain;
+
+/* ---- Numbers and layouts ------------------------------------------------------------------------------------- */
+
+typedef enum lathe_dtype {
+  LATHE_DTYPE_NONE = 0,
+  LATHE_F32 = 1,
+  LATHE_F16 = 2,
+  LATHE_BF16 = 3,
+  LATHE_I32 = 4,
+  LATHE_I64 = 5,
+  LATHE_I8 = 6,       /* reserved: UNSUPPORTED */
+  LATHE_F8_E4M3 = 7,  /* reserved: UNSUPPORTED */
+  LATHE_F8_E5M2 = 8   /* reserved: UNSUPPORTED */
+} lathe_dtype;
+
+/* Element (i, j) of a matrix is at i * leading_dimension + j (ROW_MAJOR) or at j * leading_dimension + i
+ * (COLUMN_MAJOR, "transposed"). PyTorch's Linear weight [N, K] is operand B (K by N) stored COLUMN_MAJOR with
+ * leading dimension K. */
+typedef enum lathe_layout { LATHE_ROW_MAJOR = 0, LATHE_COLUMN_MAJOR = 1 } lathe_layout;
+
+typedef enum lathe_activation {
+  LATHE_ACTIVATION_NONE = 0,
+  LATHE_ACTIVATION_RELU = 1, /* max(x, 0); NaN stays NaN */
+  LATHE_ACTIVATION_GELU = 2, /* x * 0.5 * (1 + erf(x / sqrt(2))) */
+  LATHE_ACTIVATION_GELU_TANH = 3, /* x * 0.5 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3))) */
+  LATHE_ACTIVATION_SILU = 4       /* x / (1 + exp(-x)) */
+} lathe_activation;
+
+/* The numeric recipe a request is held to: {instruction kind, K order, split boundaries, merge order}. */
+typedef enum lathe_determinism {
+  LATHE_DETERMINISM_FAST = 0,
+  LATHE_DETERMINISM_RUN_TO_RUN = 1, /* Same request, same device, same worker count: same bits. */
+  /* A row's bits depend on (N, K, dtypes, target) alone, never on M: one recipe shared by all M buckets. */
+  LATHE_DETERMINISM_BATCH_INVARIANT = 2
+} lathe_determinism;
+
+typedef enum lathe_miss_policy {
+  LATHE_MISS_DEFAULT = 0,  /* On a call: the context's policy. On a context: BLOCK. */
+  LATHE_MISS_BLOCK = 1,    /* Compile now, on the calling thread. */
+  LATHE_MISS_FALLBACK = 2, /* reserved: UNSUPPORTED in this version */
+  LATHE_MISS_ERROR = 3     /* Return LATHE_MISS, change nothing. */
+} lathe_miss_policy;
+
+/* Reserved for quantised operands: a non-NULL scale answers UNSUPPORTED in this version. */
+typedef enum lathe_granularity {
+  LATHE_PER_TENSOR = 0,
+  LATHE_PER_CHANNEL = 1,
+  LATHE_PER_BLOCK = 2
+} lathe_granularity;
+
+typedef struct lathe_scale {
+  size_t struct_size;
+  const lathe_chain* next;
+  const void* data;
+  lathe_dtype dtype;
+  lathe_granularity granularity;
+  int64_t block_size; /* elements of K per scale, PER_BLOCK only */
+} lathe_scale;
+#define LATHE_SCALE_INIT {sizeof(lathe_scale), NULL, NULL, LATHE_DTYPE_NONE, LATHE_PER_TENSOR, 0}
+
+/* One matrix, or a batch of them. */
+typedef struct lathe_operand {
+  size_t struct_size;
+  const lathe_chain* next;
+  void* data; /* device memory; any alignment down to one element's bytes, and below (slower) */
+  lathe_dtype dtype;
+  lathe_layout layout;
+  int64_t leading_dimension; /* elements; 0 means packed: the number of columns (rows if COLUMN_MAJOR) */
+  int64_t batch_stride;      /* elements between matrices of a batch; 0 broadcasts (inputs only) */
+  const lathe_scale* scale;  /* reserved: must be NULL */
+  const void* zero_point;    /* reserved: must be NULL */
+  uint32_t packed_layout;    /* reserved: must be 0 */
+  uint32_t reserved;         /* must be 0 */
+} lathe_operand;
+#define LATHE_OPERAND_INIT \
+  {sizeof(lathe_operand), NULL, NULL, LATHE_DTYPE_NONE, LATHE_ROW_MAJOR, 0, 0, NULL, NULL, 0, 0}
+
+/* d = activation(alpha * A B + beta * C + bias) + residual, evaluated in f32 in this order, rounded once when
+ * stored. beta == 0 never reads C. alpha == 0 still reads A and B (their NaNs propagate). */
+typedef struct lathe_epilogue {
+  size_t struct_size;
+  const lathe_chain* next;
+  float alpha;
+  float beta;
+  const void* bias; /* N elements, one per column of D, shared by the batch; NULL: none */
+  lathe_dtype bias_dtype;
+  lathe_activation activation;
+  lathe_operand residual;   /* M by N, ROW_MAJOR; data NULL: none */
+  const float* alpha_device; /* reserved: must be NULL */
+  const float* beta_device;  /* reserved: must be NULL */
+} lathe_epilogue;
+#define LATHE_EPILOGUE_INIT                                                                                \
+  {                                                                                                        \
+    sizeof(lathe_epilogue), NULL, 1.0f, 0.0f, NULL, LATHE_DTYPE_NONE, LATHE_ACTIVATION_NONE,               \
+        LATHE_OPERAND_INIT, NULL, NULL                                                                     \
+  }
+
+/* ---- Op descriptors ------------------------------------------------------------------------------------------ */
+
+/* D[b] (M by N) = epilogue(A[b] (M by K) * B[b] (K by N), C[b] (M by N)), products summed in f32.
+ * A and B: f32, f16 or bf16, the same dtype; either layout. C and D: f32, f16 or bf16, ROW_MAJOR.
+ * M, N, K, batch >= 0; any of M, N, batch 0 does nothing; K == 0 gives the epilogue of a zero product.
+ * D may be exactly C or exactly the residual (same data, dtype, leading dimension, batch stride); any other
+ * overlap of D with an input is INVALID_ARGUMENT. Outputs must not overlap themselves (leading_dimension >= N,
+ * batch_stride >= M * leading_dimension when batch > 1). */
+typedef struct lathe_matmul_desc {
+  size_t struct_size;
+  const lathe_chain* next;
+  int64_t m, n, k;
+  int64_t batch; /* 1 for a single matmul */
+  lathe_operand a, b, c, d;
+  lathe_epilogue epilogue;
+  lathe_determinism determinism;
+  lathe_miss_policy miss_policy; /* LATHE_MISS_DEFAULT: the context's */
+  const int32_t* m_device;       /* reserved (device-resident M): must be NULL */
+} lathe_matmul_desc;
+#define LATHE_MATMUL_DESC_INIT                                                                             \
+  {                                                                                                        \
+    sizeof(lathe_matmul_desc), NULL, 0, 0, 0, 1, LATHE_OPERAND_INIT, LATHE_OPERAND_INIT,                   \
+        LATHE_OPERAND_INIT, LATHE_OPERAND_INIT, LATHE_EPILOGUE_INIT, LATHE_DETERMINISM_FAST,               \
+        LATHE_MISS_DEFAULT, NULL                                                                           \
+  }
+
+/* For each row of X (rows by n, ROW_MAJOR; f32, f16, bf16): the column of its maximum plus index_offset.
+ * The lowest index wins a tie; NaN counts as the maximum and the first NaN wins; a row of -inf gives 0.
+ * n >= 1 when rows >= 1 (INVALID_ARGUMENT otherwise); rows 0 does nothing. */
+typedef struct lathe_argmax_desc {
+  size_t struct_size;
+  const lathe_chain* next;
+  int64_t rows, n;
+  lathe_operand x;         /* batch_stride unused: must be 0 */
+  void* indices;           /* rows elements of index_dtype */
+  lathe_dtype index_dtype; /* LATHE_I32 or LATHE_I64 */
+  int64_t index_offset;    /* added to every index: the first column of a vocabulary shard */
+  float* values;           /* rows elements, the maximum as f32; NULL: not wanted */
+  lathe_determinism determinism;
+  lathe_miss_policy miss_policy;
+} lathe_argmax_desc;
+#define LATHE_ARGMAX_DESC_INIT                                                                             \
+  {                                                                                                        \
+    sizeof(lathe_argmax_desc), NULL, 0, 0, LATHE_OPERAND_INIT, NULL, LATHE_I64, 0, NULL,                   \
+        LATHE_DETERMINISM_FAST, LATHE_MISS_DEFAULT                                                         \
+  }
+
+/* Chain element: the caller's workspace, at least lathe_plan_workspace_bytes() long, 64-byte aligned, not shared
+ * by two calls in flight. Without it the library uses a slab of its own. */
+typedef struct lathe_workspace {
+  size_t struct_size;
+  const lathe_chain* next;
+  uint32_t kind; /* LATHE_CHAIN_WORKSPACE */
+  uint32_t reserved;
+  void* data;
+  size_t bytes;
+} lathe_workspace;
+#define LATHE_WORKSPACE_INIT {sizeof(lathe_workspace), NULL, LATHE_CHAIN_WORKSPACE, 0, NULL, 0}
+
+/* Chain element: overrides the oracle for this request (tuners, tests). 0 leaves a choice to the oracle. */
+typedef struct lathe_tuning {
+  size_t struct_size;
+  const lathe_chain* next;
+  uint32_t kind; /* LATHE_CHAIN_TUNING */
+  uint32_t reserved;
+  int32_t split_k; /* split-K factor, 1..65535; normalised so that no split is empty */
+  int32_t candidate; /* 1 + rank of the candidate to take, as lathe_plan_explain lists them */
+} lathe_tuning;
+#define LATHE_TUNING_INIT {sizeof(lathe_tuning), NULL, LATHE_CHAIN_TUNING, 0, 0, 0}
+
+/* ---- Context --------------------------------------------------------------------------------------------------- */
+
+typedef struct lathe_context lathe_context;
+typedef struct lathe_device lathe_device;
+typedef struct lathe_plan lathe_plan;
+typedef void* lathe_stream; /* CUstream, hipStream_t; NULL on the CPU */
+
+typedef enum lathe_log_level { LATHE_LOG_ERROR = 0, LATHE_LOG_WARNING = 1, LATHE_LOG_INFO = 2, LATHE_LOG_DEBUG = 3 } lathe_log_level;
+/* Called from any thread, never with a lock of Lathe's held, never on the path of a dispatch hit. */
+typedef void (*lathe_log_fn)(void* user, lathe_log_level level, const char* message);
+
+/* Runs body(body_context, i) once for every i in [0, count), in any order, on any threads, and returns when all
+ * have returned. `worker` is a slot in [0, workers): two bodies that run at once must be given different slots. */
+typedef void (*lathe_task_fn)(void* body_context, int64_t index, int32_t worker);
+typedef void (*lathe_parallel_for_fn)(void* user, int64_t count, lathe_task_fn body, void* body_context);
+
+typedef struct lathe_context_options {
+  size_t struct_size;
+  const lathe_chain* next;
+  /* Cache directory; NULL: $LATHE_CACHE_DIR, else $XDG_CACHE_HOME/lathe, else $HOME/.cache/lathe; "": no disk. */
+  const char* cache_dir;
+  /* Path of liblathe-compiler.so; NULL: $LATHE_COMPILER_LIBRARY, else beside this library. */
+  const char* compiler_library;
+  lathe_log_fn log; /* NULL: warnings and errors to stderr, or the level $LATHE_LOG names (error..debug) */
+  void* log_user;
+  lathe_log_level log_level; /* what reaches `log` */
+  lathe_miss_policy miss_policy;
+  /* CPU threads a call may use, the caller's included; 0: $LATHE_WORKERS, else one per core this process may run
+   * on. With parallel_for: the number of worker slots. Part of the policy the oracle sees. */
+  int32_t workers;
+  lathe_parallel_for_fn parallel_for; /* NULL: the context's own pool */
+  void* parallel_for_user;
+} lathe_context_options;
+#define LATHE_CONTEXT_OPTIONS_INIT                                                                         \
+  {                                                                                                        \
+    sizeof(lathe_context_options), NULL, NULL, NULL, NULL, NULL, LATHE_LOG_WARNING, LATHE_MISS_DEFAULT, 0, \
+        NULL, NULL                                                                                         \
+  }
+
+/* options may be NULL. Costs microseconds: nothing is loaded, no thread is started. */
+LATHE_API lathe_status lathe_context_create(const lathe_context_options* options, lathe_context** context);
+/* NULL is legal. All devices and plans of the context must be gone. */
+LATHE_API void lathe_context_destroy(lathe_context* context);
+
+/* Since the context was made. Every field only grows. */
+typedef struct lathe_statistics {
+  size_t struct_size;
+  const lathe_chain* next;
+  uint64_t dispatch_hits;     /* calls served by the dispatch table (counted per device thread-shard) */
+  uint64_t dispatch_misses;   /* calls that had to make a plan */
+  uint64_t memory_hits;       /* misses of the dispatch table served by an artifact in memory */
+  uint64_t disk_hits;         /* ... by an artifact from disk */
+  uint64_t compiles;          /* kernels compiled by this context */
+  uint64_t compile_failures;
+  uint64_t disk_rejects;      /* defective, foreign or mismatching cache files, each treated as a miss */
+  double compile_milliseconds; /* wall time inside the compiler, its library's load aside */
+  double compiler_load_milliseconds;
+  double disk_load_milliseconds; /* reading and checking files */
+  double link_milliseconds;      /* loading code onto a device */
+  uint64_t artifact_bytes;    /* held in memory */
+  uint64_t disk_bytes_read;
+  uint64_t disk_bytes_written;
+  uint64_t compiler_loaded;   /* 1 once liblathe-compiler.so was mapped into this process */
+} lathe_statistics;
+#define LATHE_STATISTICS_INIT {sizeof(lathe_statistics), NULL, 0, 0, 0, 0, 0, 0, 0, 0.0, 0.0, 0.0, 0.0, 0, 0, 0, 0}
+LATHE_API lathe_status lathe_context_statistics(lathe_context* context, lathe_statistics* statistics);
+
+/* Receives text piece by piece; called on the calling thread before the function returns. */
+typedef void (*lathe_text_fn)(void* user, const char* name, const char* text, size_t size);
+
+/* The disk cache's entries as a JSON object {"directory":..., "entries":[{"file","bytes","key":{...}}...],
+ * "bytes":N, "rejected":N}. */
+LATHE_API lathe_status lathe_cache_list(lathe_context* context, lathe_text_fn text, void* user);
+/* Removes every entry of the disk cache (and nothing else in the directory); *removed may be NULL. */
+LATHE_API lathe_status lathe_cache_clear(lathe_context* context, uint64_t* removed);
+
+/* ---- Devices ----------------------------------------------------------------------------------------------------- */
+
+/* Every device name this build knows, available or not, as JSON: [{"name":"cpu","available":true,"reason":"",
+ * "target":{...},"facts":{fact:{"value":...,"source":"..."}}}, ...]. */
+LATHE_API lathe_status lathe_devices(lathe_context* context, lathe_text_fn text, void* user);
+/* "cpu", "cuda:0", "hip:0", ... NOT_AVAILABLE says why. */
+LATHE_API lathe_status lathe_device_open(lathe_context* context, const char* name, lathe_device** device);
+/* A device that is only described: plans, explains, dumps and warms the cache for the facts file at `facts_path`,
+ * and cannot run anything (NOT_AVAILABLE). `target` NULL takes the file's own target ("sm_90a", "gfx942",
+ * "x86-64-avx512", ...). */
+LATHE_API lathe_status lathe_device_describe(lathe_context* context, const char* facts_path, const char* target,
+                                             lathe_device** device);
+LATHE_API void lathe_device_close(lathe_device* device);
+/* 64-bit fingerprint of facts, target, workers and codegen id: equal on ranks that will run identical plans. */
+LATHE_API lathe_status lathe_device_fingerprint(lathe_device* device, uint64_t* fingerprint);
+
+/* ---- Running ------------------------------------------------------------------------------------------------------ */
+
+/* On the CPU the stream must be NULL and the call returns when the result is written. */
+LATHE_API lathe_status lathe_matmul(lathe_device* device, lathe_stream stream, const lathe_matmul_desc* desc);
+LATHE_API lathe_status lathe_argmax(lathe_device* device, lathe_stream stream, const lathe_argmax_desc* desc);
+
+/* ---- Plans: chosen once, run many times ---------------------------------------------------------------------------- */
+
+/* Plans the request's problem class, compiles or loads its kernel (subject to the miss policy; a described device
+ * only plans). Data pointers of `desc` are not read and may be NULL, but presence matters: a NULL bias, residual or
+ * values means "none". The plan serves every request of the same class: the same everything but pointers, leading
+ * dimensions, strides, batch, alpha, beta (zero or not is part of the class) and any M of the bucket. */
+LATHE_API lathe_status lathe_plan_matmul(lathe_device* device, const lathe_matmul_desc* desc, lathe_plan** plan);
+LATHE_API lathe_status lathe_plan_argmax(lathe_device* device, const lathe_argmax_desc* desc, lathe_plan** plan);
+LATHE_API void lathe_plan_destroy(lathe_plan* plan);
+
+/* Bytes of workspace that running `plan` at its planned M and batch needs (0: none). */
+LATHE_API lathe_status lathe_plan_workspace_bytes(lathe_plan* plan, size_t* bytes);
+LATHE_API lathe_status lathe_plan_run_matmul(lathe_plan* plan, lathe_stream stream, const lathe_matmul_desc* desc);
+LATHE_API lathe_status lathe_plan_run_argmax(lathe_plan* plan, lathe_stream stream, const lathe_argmax_desc* desc);
+
+/* The plan as JSON: class, compile config, launch config, key, numeric recipe, facts used, predicted time, and
+ * every other candidate with its prediction or the reason it was rejected. */
+LATHE_API lathe_status lathe_plan_explain(lathe_plan* plan, lathe_text_fn text, void* user);
+/* Compiles the plan's kernel again and passes on the IR after each stage ("00-payload.mlir", ..., "llvm.ll",
+ * "assembly.s" or "kernel.ptx"). pipeline_yaml NULL: the built-in pipeline. Nothing is cached. */
+LATHE_API lathe_status lathe_plan_dump(lathe_plan* plan, const char* pipeline_yaml, lathe_text_fn text, void* user);
+
+/* Slices (CPU only): the caller's own threads run a plan without a parallel-for. For each phase in [0, phases), every
+ * worker in [0, workers) calls lathe_plan_run_*_slice once, with a barrier of the caller's between phases. The
+ * descriptor must chain a lathe_workspace of at least lathe_plan_slice_workspace_bytes(). */
+LATHE_API lathe_status lathe_plan_phases(lathe_plan* plan, int32_t* phases);
+LATHE_API lathe_status lathe_plan_slice_workspace_bytes(lathe_plan* plan, int32_t workers, size_t* bytes);
+LATHE_API lathe_status lathe_plan_run_matmul_slice(lathe_plan* plan, const lathe_matmul_desc* desc, int32_t phase,
+                                                   int32_t worker, int32_t workers);
+LATHE_API lathe_status lathe_plan_run_argmax_slice(lathe_plan* plan, const lathe_argmax_desc* desc, int32_t phase,
+                                                   int32_t worker, int32_t workers);
+
+/* ---- Warm-up --------------------------------------------------------------------------------------------------------- */
+
+typedef struct lathe_warm_report {
+  size_t struct_size;
+  const lathe_chain* next;
+  uint64_t classes;  /* enumerated */
+  uint64_t compiled; /* of them, compiled now */
+  uint64_t cached;   /* of them, found */
+  double milliseconds;
+} lathe_warm_report;
+#define LATHE_WARM_REPORT_INIT {sizeof(lathe_warm_report), NULL, 0, 0, 0, 0.0}
+
+/* Prepares every class of the weight that `desc` describes (its N, K, dtypes, layouts, epilogue form; M is ignored)
+ * with M from 1 to m_max, every alignment class included: afterwards no such request compiles. On a described device
+ * it fills the cache only. report may be NULL. */
+LATHE_API lathe_status lathe_warm_matmul(lathe_device* device, const lathe_matmul_desc* desc, int64_t m_max,
+                                         lathe_warm_report* report);
+LATHE_API lathe_status lathe_warm_argmax(lathe_device* device, const lathe_argmax_desc* desc,
+                                         lathe_warm_report* report);
+/* The classes lathe_warm_matmul would prepare, one call of `text` each: the class as JSON. */
+LATHE_API lathe_status lathe_classes_matmul(lathe_device* device, const lathe_matmul_desc* desc, int64_t m_max,
+                                            lathe_text_fn text, void* user);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* LATHE_LATHE_H */

@@ -1,0 +1,32 @@
+// What a kernel family tells the oracle: its table of candidates, and for each whether it is legal and how long it
+// should take. No MLIR here. One row a tile; one family a (op, backend, kernel name).
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/facts.h"
+#include "core/plan.h"
+#include "core/problem.h"
+
+namespace lathe {
+
+struct CandidateContext {
+  const ProblemClass& problem;
+  const DeviceFacts& facts;
+  int32_t workers;
+  int32_t split_k;  // forced factor or 0
+};
+
+// Appends one RankedPlan for every row of the family's table: legal ones with a prediction, others with a reason.
+using EnumerateFn = void (*)(const CandidateContext& context, std::vector<RankedPlan>* out);
+
+struct KernelFamily {
+  Op op;
+  Backend backend;
+  EnumerateFn enumerate;
+};
+// kernels/families.cc: one row a family.
+const std::vector<KernelFamily>& kernel_families();
+
+}  // namespace lathe

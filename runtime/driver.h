@@ -1,0 +1,84 @@
+// What every device offers: facts, loading code, launching a recipe. Implemented in cpu/, cuda/ and hip/.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/log.h"
+#include "core/args.h"
+#include "core/artifact.h"
+#include "core/facts.h"
+#include "core/recipe.h"
+
+namespace lathe {
+
+// Code on a device. Lives until its driver is destroyed.
+class LoadedKernel {
+ public:
+  virtual ~LoadedKernel() = default;
+  const Recipe& recipe() const { return recipe_; }
+
+ protected:
+  explicit LoadedKernel(Recipe recipe) : recipe_(std::move(recipe)) {}
+  Recipe recipe_;
+};
+
+// One launch. The driver fills workspace, counters and scratch in its own copy of `args`.
+struct Launch {
+  const LoadedKernel* kernel = nullptr;
+  const ArgumentBlock* args = nullptr;  // m, n, k, batch, splits, k_chunk set
+  LaunchConfig config;
+  Dims dims;
+  void* stream = nullptr;
+  void* workspace = nullptr;  // the caller's, or null for the driver's own slab
+  size_t workspace_bytes = 0;
+};
+
+// A slice of one phase of a launch, for callers with threads of their own (CPU only).
+struct Slice {
+  int32_t phase = 0, worker = 0, workers = 1;
+};
+
+class Driver {
+ public:
+  virtual ~Driver() = default;
+
+  virtual const DeviceFacts& facts() const = 0;
+  // Worker slots a launch may use; 1 on a GPU.
+  virtual int32_t workers() const = 0;
+  // Links or loads the artifact's code. kInvalidArgument for code this device cannot take, naming the cause.
+  // Milliseconds, thread-safe.
+  virtual absl::StatusOr<std::unique_ptr<LoadedKernel>> load(const Artifact& artifact) = 0;
+  // Runs the recipe's steps. No allocation and no lock after the first launch of a size. Thread-safe.
+  virtual absl::Status launch(const Launch& launch) = 0;
+  virtual absl::Status launch_slice(const Launch& launch, const Slice& slice) = 0;
+  // Bytes a caller's workspace must have for this launch with that many workers.
+  virtual size_t workspace_bytes(const LoadedKernel& kernel, const LaunchConfig& config, int32_t workers) const = 0;
+};
+
+// A caller's parallel-for: body(index, worker) for index in [0, count), worker in [0, workers).
+using ParallelBody = void (*)(void* context, int64_t index, int32_t worker);
+using ParallelFor = std::function<void(int64_t count, ParallelBody body, void* context)>;
+
+struct DriverOptions {
+  int32_t workers = 0;       // 0: one per core this process may run on
+  ParallelFor parallel_for;  // empty: a pool of the driver's own, threads started at the first parallel launch
+  Logger logger;
+};
+
+// One row a backend (runtime/registry.cc).
+struct BackendRow {
+  const char* prefix;  // "cpu", "cuda", "hip"
+  // Names of the devices present, or kUnavailable with the reason.
+  absl::StatusOr<std::vector<std::string>> (*enumerate)();
+  absl::StatusOr<DeviceFacts> (*query)(absl::string_view name);
+  absl::StatusOr<std::unique_ptr<Driver>> (*open)(absl::string_view name, const DriverOptions& options);
+};
+const std::vector<BackendRow>& backends();
+// Opens by full name: kInvalidArgument for an unknown prefix (listing the known ones), kUnavailable with the reason.
+absl::StatusOr<std::unique_ptr<Driver>> open_driver(absl::string_view name, const DriverOptions& options);
+
+}  // namespace lathe

@@ -1,0 +1,44 @@
+// Element types and the other small enums of a request, with their names. One row registers each.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "absl/strings/string_view.h"
+
+namespace lathe {
+
+// Values equal lathe_dtype's.
+enum class DType : int32_t { kNone = 0, kF32 = 1, kF16 = 2, kBF16 = 3, kI32 = 4, kI64 = 5 };
+
+constexpr size_t size_of(DType t) {
+  switch (t) {
+    case DType::kF32:
+    case DType::kI32: return 4;
+    case DType::kF16:
+    case DType::kBF16: return 2;
+    case DType::kI64: return 8;
+    case DType::kNone: return 0;
+  }
+  return 0;
+}
+constexpr bool is_float(DType t) { return t == DType::kF32 || t == DType::kF16 || t == DType::kBF16; }
+
+// Values equal lathe_activation's and lathe_determinism's.
+enum class Activation : int32_t { kNone = 0, kRelu = 1, kGelu = 2, kGeluTanh = 3, kSilu = 4 };
+enum class Determinism : int32_t { kFast = 0, kRunToRun = 1, kBatchInvariant = 2 };
+
+// "none" "f32" "f16" "bf16" "i32" "i64"; "none" "relu" "gelu" "gelu_tanh" "silu"; "fast" "run_to_run"
+// "batch_invariant". The parsers return false on an unknown name.
+absl::string_view name_of(DType t);
+absl::string_view name_of(Activation a);
+absl::string_view name_of(Determinism d);
+bool parse(absl::string_view name, DType* out);
+bool parse(absl::string_view name, Activation* out);
+bool parse(absl::string_view name, Determinism* out);
+
+constexpr int64_t ceil_div(int64_t a, int64_t b) { return a / b + (a % b != 0); }
+constexpr int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }
+
+}  // namespace lathe

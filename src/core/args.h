@@ -1,0 +1,75 @@
+// The argument block: one plain struct for every op and every target, passed by value.
+//
+// CPU kernels get a pointer to it; GPU kernels get its fields as their parameters, in this order and with natural
+// alignment, which gives CUDA's parameter buffer and AMD's kernarg segment exactly this layout. The table below is the
+// ABI: the struct, the code generator's signatures and the codegen id are all made from it.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace lathe {
+
+// X(kind, name): kind is ptr, i64, i32 or f32. Strides are in elements; pointers are to element (0, 0) of batch 0.
+#define LATHE_ARGUMENT_BLOCK(X)                                                                             \
+  X(ptr, a)          /* matmul: A.                     argmax: X */                                         \
+  X(ptr, b)          /* matmul: B */                                                                        \
+  X(ptr, c)          /* matmul: C, unread when beta is 0 */                                                 \
+  X(ptr, d)          /* matmul: D.                     argmax: indices */                                   \
+  X(ptr, bias)       /* matmul: N elements */                                                               \
+  X(ptr, residual)   /* matmul: M by N */                                                                   \
+  X(ptr, values)     /*                                argmax: rows f32, or null */                         \
+  X(ptr, workspace)  /* shared by the launch: partial results of splits */                                  \
+  X(ptr, counters)   /* zeroed once, reset by the kernels; unused so far */                                 \
+  X(ptr, scratch)    /* CPU: this worker's private memory, 64-byte aligned */                               \
+  X(i64, lda)        /* leading dimensions */                                                               \
+  X(i64, ldb)                                                                                               \
+  X(i64, ldc)                                                                                               \
+  X(i64, ldd)                                                                                               \
+  X(i64, ldr)                                                                                               \
+  X(i64, stride_a)   /* batch strides */                                                                    \
+  X(i64, stride_b)                                                                                          \
+  X(i64, stride_c)                                                                                          \
+  X(i64, stride_d)                                                                                          \
+  X(i64, stride_r)                                                                                          \
+  X(i64, index_offset) /* argmax */                                                                         \
+  X(i32, m)          /* matmul: M.                     argmax: rows */                                      \
+  X(i32, n)          /* matmul: N.                     argmax: row length */                                \
+  X(i32, k)          /* matmul: K.                     argmax: 0 */                                         \
+  X(i32, batch)                                                                                             \
+  X(i32, splits)     /* matmul: splits of K.           argmax: splits of the row */                         \
+  X(i32, k_chunk)    /* matmul: K of every split but the last.  argmax: columns likewise */                 \
+  X(f32, alpha)                                                                                             \
+  X(f32, beta)
+
+struct ArgumentBlock {
+#define LATHE_FIELD_ptr(name) void* name = nullptr;
+#define LATHE_FIELD_i64(name) int64_t name = 0;
+#define LATHE_FIELD_i32(name) int32_t name = 0;
+#define LATHE_FIELD_f32(name) float name = 0.0f;
+#define LATHE_FIELD(kind, name) LATHE_FIELD_##kind(name)
+  LATHE_ARGUMENT_BLOCK(LATHE_FIELD)
+#undef LATHE_FIELD
+#undef LATHE_FIELD_ptr
+#undef LATHE_FIELD_i64
+#undef LATHE_FIELD_i32
+#undef LATHE_FIELD_f32
+};
+static_assert(sizeof(ArgumentBlock) == 10 * 8 + 11 * 8 + 6 * 4 + 2 * 4, "the argument block must have no padding");
+
+enum class ArgumentKind { ptr, i64, i32, f32 };
+struct ArgumentField {
+  ArgumentKind kind;
+  const char* name;
+  size_t offset;
+};
+inline constexpr ArgumentField kArgumentFields[] = {
+#define LATHE_FIELD(kind, name) {ArgumentKind::kind, #name, offsetof(ArgumentBlock, name)},
+    LATHE_ARGUMENT_BLOCK(LATHE_FIELD)
+#undef LATHE_FIELD
+};
+
+// Entry point of every CPU kernel symbol. `task` counts the step's grid row-major: ((z * grid_y) + y) * grid_x + x.
+using CpuTask = void (*)(const ArgumentBlock* args, int64_t task);
+
+}  // namespace lathe

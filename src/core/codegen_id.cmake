@@ -1,0 +1,11 @@
+# Writes OUTPUT: a header with the hash of SOURCES and LLVM_VERSION.
+list(SORT SOURCES)
+set(all "LLVM ${LLVM_VERSION}\n")
+foreach(source IN LISTS SOURCES)
+  file(SHA256 ${source} hash)
+  get_filename_component(name ${source} NAME)
+  string(APPEND all "${name} ${hash}\n")
+endforeach()
+string(SHA256 id "${all}")
+string(SUBSTRING ${id} 0 16 id)
+file(WRITE ${OUTPUT} "#define LATHE_CODEGEN_ID \"${id}-llvm${LLVM_VERSION}\"\n")

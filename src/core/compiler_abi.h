@@ -1,0 +1,32 @@
+/* The boundary between liblathe and liblathe-compiler: bytes in, bytes out, plain C. */
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define LATHE_COMPILER_ABI_VERSION 1
+
+/* What a sink call carries. */
+enum lathe_compiler_output {
+  LATHE_COMPILER_ARTIFACT = 1, /* serialized artifact */
+  LATHE_COMPILER_ERROR = 2,    /* message: the stage and the cause */
+  LATHE_COMPILER_DUMP = 3      /* `name` is the stage's file name */
+};
+typedef void (*lathe_compiler_sink)(void* user, int output, const char* name, const uint8_t* data, size_t size);
+
+/* Exported by liblathe-compiler.so. */
+typedef uint32_t (*lathe_compiler_abi_version_fn)(void);    /* lathe_compiler_abi_version */
+typedef const char* (*lathe_compiler_codegen_id_fn)(void);  /* lathe_compiler_codegen_id */
+/* `request` is JSON {"class":{}, "config":{}, "target":{}, "dump":bool, "pipeline":"yaml text, optional"}.
+ * Returns 0 after exactly one LATHE_COMPILER_ARTIFACT, or nonzero after exactly one LATHE_COMPILER_ERROR.
+ * Thread-safe; never throws, never exits. */
+typedef int (*lathe_compiler_compile_fn)(const uint8_t* request, size_t request_size, lathe_compiler_sink sink,
+                                         void* user); /* lathe_compiler_compile */
+
+#ifdef __cplusplus
+}
+#endif

@@ -1,0 +1,60 @@
+// What is known of a device, each number with where it came from. Facts are the oracle's only view of hardware.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "core/json.h"
+
+namespace lathe {
+
+enum class Backend : int32_t { kCpu = 1, kCuda = 2, kRocm = 3 };
+absl::string_view name_of(Backend b);  // "cpu", "cuda", "rocm"
+
+// The exact target of a compilation; in the key. No device ordinal, no path.
+struct Target {
+  Backend backend = Backend::kCpu;
+  // "x86-64", "aarch64"; "sm_90a"; "gfx942". For AMD, xnack and sramecc modes are features.
+  std::string arch;
+  // Canonical: sorted, comma-separated LLVM feature names with a sign, only those that code generation asks about
+  // ("+avx2,+avx512bw,...,+fma"; "+sramecc,-xnack"). "" for CUDA.
+  std::string features;
+
+  bool has(absl::string_view feature) const;  // "avx512f"
+  bool operator==(const Target& o) const { return backend == o.backend && arch == o.arch && features == o.features; }
+};
+Json to_json(const Target& t);
+absl::StatusOr<Target> target_from_json(const Json& j);
+// Named targets: "x86-64-avx2" "x86-64-avx512" "aarch64-neon" "sm_75" ... "sm_90a" "gfx942" "gfx90a" "gfx1100" ...
+absl::StatusOr<Target> parse_target(absl::string_view name);
+// CPU: f32 lanes of the widest vector the kernels use (16, 8, 4) and how many vector registers there are (32, 16, 32).
+int vector_lanes(const Target& t);
+int vector_registers(const Target& t);
+int wave_size(const Target& t);  // GPU: 32 or 64
+
+struct Fact {
+  double value = 0;
+  std::string source;  // "cpuid leaf 4", "/sys/.../size", "NVIDIA H200 datasheet, 2024"
+};
+
+// Facts the oracle reads. Absent facts take the documented default in `fact_or`.
+//   CPU:  cores, clock_hz, fma_units, l1d_bytes, l2_bytes, l3_bytes, memory_bytes_per_second (one socket),
+//         core_bytes_per_second (what one core can read)
+//   GPU:  compute_units, clock_hz, memory_bytes_per_second, l2_bytes, shared_memory_bytes (per workgroup),
+//         registers_per_unit, max_workgroup_size, launch_seconds, flops_f32, flops_matrix_f16
+struct DeviceFacts {
+  std::string name;  // "NVIDIA H200 SXM 141GB", "Intel(R) Xeon(R) ..."
+  Target target;
+  std::map<std::string, Fact> facts;
+
+  double fact_or(const std::string& key, double fallback) const;
+};
+Json to_json(const DeviceFacts& f);
+// {"name":..., "target":"sm_90a" or {...}, "facts":{"l2_bytes":{"value":..., "source":"..."}}}; every fact must have a
+// source; unknown fact names are an error.
+absl::StatusOr<DeviceFacts> facts_from_json(const Json& j);
+absl::StatusOr<DeviceFacts> load_facts(const std::string& path);
+
+}  // namespace lathe

@@ -1,0 +1,49 @@
+// The oracle's answer. CompileConfig shapes the bytes and is in the key; LaunchPolicy is what the launch needs to know
+// to make a LaunchConfig from the true sizes.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/problem.h"
+#include "core/recipe.h"
+
+namespace lathe {
+
+// How a kernel is built. Every field is written into #lathe.kernel_config on the payload op; the passes read it there.
+struct CompileConfig {
+  // matmul on CPU: "dot" (rows of B streamed once against the rows of A; B K-contiguous), "outer" (rows of B
+  //   streamed along N; B N-contiguous), "panel" (packed panels, outer product). matmul on GPU: "simt".
+  // argmax: "rows".
+  std::string kernel;
+  int32_t tile_m = 0, tile_n = 0;  // of one workgroup or CPU task
+  int32_t tile_k = 0;              // K blocking: packed panels' depth, shared memory's depth
+  int32_t register_m = 0, register_n = 0;  // accumulators of one thread: rows by columns (CPU: columns = lanes * vectors)
+  int32_t unroll_k = 1;
+  int32_t lanes = 1;    // CPU: f32 lanes of a vector
+  int32_t threads = 1;  // GPU: threads of a workgroup
+  int32_t stages = 1;   // shared-memory buffers in flight
+  // 1: the kernel may be launched with splits > 1 and carries a second step that merges partial results in order.
+  int32_t split = 0;
+  bool operator==(const CompileConfig& o) const;
+};
+Json to_json(const CompileConfig& c);
+absl::StatusOr<CompileConfig> compile_config_from_json(const Json& j);
+
+struct LaunchPolicy {
+  int32_t splits = 1;  // wanted; normalised per launch. > 1 only with CompileConfig::split
+};
+
+struct Plan {
+  CompileConfig config;
+  LaunchPolicy launch;
+  double predicted_seconds = 0;
+  std::string numeric_recipe;  // "fma f32; K ascending in blocks of 256; 1 split; no merge"
+};
+
+struct RankedPlan {
+  Plan plan;
+  std::string rejection;  // "" if legal, else the reason: "smem 262144 > 232448"
+};
+
+}  // namespace lathe

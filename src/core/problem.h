@@ -1,0 +1,74 @@
+// A request, stripped of pointers (Problem), and the class of requests that one kernel serves (ProblemClass).
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "base/dtype.h"
+#include "core/json.h"
+
+namespace lathe {
+
+enum class Op : int32_t { kMatmul = 1, kArgmax = 2 };
+absl::string_view name_of(Op op);  // "matmul", "argmax"
+
+// Inclusive range of M (argmax: unused, {1, kAnyM}) or of argmax's row length.
+struct Bucket {
+  static constexpr int64_t kOpenEnd = INT32_MAX;
+  int64_t lo = 1;
+  int64_t hi = kOpenEnd;
+  bool operator==(const Bucket& o) const { return lo == o.lo && hi == o.hi; }
+};
+
+// M exactly up to 16, then (16,32], (32,64], (64,128], (128,256], (256,512], (512, open).
+Bucket m_bucket(int64_t m);
+// Every bucket that holds an M of [1, m_max], ascending.
+std::vector<Bucket> m_buckets(int64_t m_max);
+// Row length of argmax: [1,1024], (1024,16384], (16384, open).
+Bucket row_bucket(int64_t n);
+std::vector<Bucket> row_buckets();
+
+// Which alignment the kernel may assume of every operand's rows and base. CPU and SIMT kernels assume the element's.
+enum class Alignment : int32_t { kElement = 0 };
+
+// What identifies a kernel's work apart from how it is done. Plain data: compared bytewise on the dispatch path, so
+// every member is 4 or 8 bytes and there is no padding.
+struct ProblemClass {
+  Op op = Op::kMatmul;
+  DType a = DType::kNone;         // argmax: X
+  DType b = DType::kNone;         // argmax: none
+  DType c = DType::kNone;         // none when beta == 0
+  DType d = DType::kNone;         // argmax: index dtype
+  DType bias = DType::kNone;      // none: no bias
+  DType residual = DType::kNone;  // none: no residual
+  int32_t trans_a = 0;            // 1: stored COLUMN_MAJOR
+  int32_t trans_b = 0;
+  Activation activation = Activation::kNone;
+  Determinism determinism = Determinism::kFast;
+  Alignment alignment = Alignment::kElement;
+  int32_t wants_values = 0;  // argmax
+  int32_t reserved = 0;
+  int64_t n = 0;  // matmul: exact N; argmax: 0 (see row)
+  int64_t k = 0;  // matmul: exact K; argmax: 0
+  int64_t m_lo = 1, m_hi = Bucket::kOpenEnd;      // matmul: M bucket; argmax: always open
+  int64_t row_lo = 0, row_hi = 0;                 // argmax: row-length bucket; matmul: 0
+
+  bool operator==(const ProblemClass& o) const;
+};
+static_assert(sizeof(ProblemClass) == 14 * 4 + 6 * 8, "no padding: ProblemClass is compared and hashed bytewise");
+
+uint64_t hash_of(const ProblemClass& c);
+Json to_json(const ProblemClass& c);
+absl::StatusOr<ProblemClass> problem_class_from_json(const Json& j);
+
+// The true sizes of one request.
+struct Dims {
+  int64_t m = 0, n = 0, k = 0, batch = 1;
+};
+
+// "matmul f32 a=n b=t m=7 n=4096 k=33 batch=1" for error messages and logs.
+std::string describe(const ProblemClass& c, const Dims& dims);
+
+}  // namespace lathe

@@ -1,0 +1,77 @@
+// The launch recipe: what the runtime must know to run an artifact, as data that it only interprets.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "core/args.h"
+#include "core/json.h"
+#include "core/problem.h"
+
+namespace lathe {
+
+// The half of a plan that is a pure function of the true sizes at launch.
+struct LaunchConfig {
+  int32_t splits = 1;   // of K (argmax: of the row), none empty
+  int32_t k_chunk = 0;  // length of every split but the last
+  size_t workspace_bytes = 0;           // shared
+  size_t scratch_bytes_per_worker = 0;  // CPU only
+};
+
+// Values a formula may use. kMerge is 1 when splits > 1, else 0: a step with it in its grid runs only for a split.
+enum class Var : int32_t { kM = 0, kN = 1, kK = 2, kBatch = 3, kSplits = 4, kMerge = 5 };
+constexpr int kVarCount = 6;
+using VarValues = std::array<int64_t, kVarCount>;
+
+struct Factor {
+  Var var = Var::kM;
+  int64_t divisor = 1;  // the factor's value is ceil(var / divisor)
+};
+// coefficient times the product of its factors (their count 0: the constant).
+struct Term {
+  int64_t coefficient = 1;
+  std::vector<Factor> factors;
+};
+// Sum of terms; empty is 0. Saturates at INT64_MAX instead of overflowing.
+using Formula = std::vector<Term>;
+int64_t evaluate(const Formula& f, const VarValues& v);
+// Short hands: constant(4), product(1, {{Var::kM, 32}}).
+Formula constant(int64_t value);
+Formula product(int64_t coefficient, std::vector<Factor> factors);
+
+enum class StepKind : int32_t { kCpuTask = 1, kGpuKernel = 2, kHostExtern = 3 };
+
+struct Step {
+  StepKind kind = StepKind::kCpuTask;
+  std::string symbol;
+  std::array<Formula, 3> grid;              // workgroups (CPU: tasks) along x, y, z; a zero skips the step
+  std::array<int32_t, 3> block = {1, 1, 1};  // GPU workgroup size
+  std::array<int32_t, 3> cluster = {1, 1, 1};
+  Formula dynamic_shared_memory;             // bytes
+  int32_t argument_bytes = sizeof(ArgumentBlock);
+  std::vector<std::string> attributes;       // launch attributes, e.g. "pdl"; unknown ones refuse the artifact
+};
+
+struct Recipe {
+  static constexpr int32_t kVersion = 1;
+  int32_t version = kVersion;
+  std::vector<Step> steps;          // run in order; each completes before the next starts
+  Formula workspace_bytes;
+  Formula scratch_bytes_per_worker;  // CPU
+  int32_t k_granularity = 1;        // k_chunk is a multiple of this
+  int32_t pointer_alignment = 1;    // precondition, bytes
+  std::vector<std::string> tensor_maps;  // TMA descriptor templates; none so far
+};
+
+Json to_json(const Recipe& r);
+absl::StatusOr<Recipe> recipe_from_json(const Json& j);
+
+// Normalises a wanted split count (>= 1): chunks of ceil(K / wanted) rounded up to the granularity, and as many of
+// them as K needs, so that none is empty; K = 0 gives one empty split. For argmax K is the row length.
+LaunchConfig make_launch_config(const Recipe& r, const ProblemClass& c, const Dims& dims, int32_t wanted_splits);
+VarValues var_values(const Dims& dims, const LaunchConfig& l);
+
+}  // namespace lathe

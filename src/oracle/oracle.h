@@ -1,0 +1,30 @@
+// Problem class + facts -> ranked plans. Pure: no clock, no environment, no device call.
+#pragma once
+
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "core/facts.h"
+#include "core/plan.h"
+#include "core/problem.h"
+
+namespace lathe {
+
+struct OraclePolicy {
+  int32_t workers = 1;  // CPU threads a launch may use
+  int32_t split_k = 0;  // forced factor; 0: free
+};
+
+struct OracleAnswer {
+  // Legal candidates first, by predicted time (ties: table order), then the rejected ones with their reasons.
+  std::vector<RankedPlan> ranked;
+  size_t legal = 0;
+};
+
+// kUnimplemented when no candidate is legal, with every reason.
+absl::StatusOr<OracleAnswer> rank_plans(const ProblemClass& c, const DeviceFacts& facts, const OraclePolicy& policy);
+
+// Every class of the weight that `c` describes (its bucket and alignment are ignored) for M in [1, m_max].
+std::vector<ProblemClass> classes_of_weight(const ProblemClass& c, int64_t m_max);
+
+}  // namespace lathe
