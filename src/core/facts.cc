@@ -1,1 +1,220 @@
-// placeholder
+#include "core/facts.h"
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+#include <set>
+#include <stdexcept>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "base/status.h"
+
+namespace lathe {
+namespace {
+
+constexpr absl::string_view kFactNames[] = {"cores",
+                                            "clock_hz",
+                                            "fma_units",
+                                            "l1d_bytes",
+                                            "l2_bytes",
+                                            "l3_bytes",
+                                            "memory_bytes_per_second",
+                                            "core_bytes_per_second",
+                                            "compute_units",
+                                            "shared_memory_bytes",
+                                            "registers_per_unit",
+                                            "max_workgroup_size",
+                                            "launch_seconds",
+                                            "flops_f32",
+                                            "flops_matrix_f16"};
+
+#define LATHE_AVX2 "+avx,+avx2,"
+#define LATHE_AVX2_REST "+bmi,+bmi2,+f16c,+fma,+lzcnt,+popcnt"
+struct NamedTarget {
+  absl::string_view name;
+  Backend backend;
+  absl::string_view arch;
+  absl::string_view features;
+};
+// One row a target. AMD: the modes a target has, as an unsuffixed name means them (LLVM's AMDGPU usage guide,
+// "Target Features"; sramecc on and xnack off are what the drivers default to on the Instinct boards).
+constexpr NamedTarget kTargets[] = {
+    {"x86-64-avx2", Backend::kCpu, "x86-64", LATHE_AVX2 LATHE_AVX2_REST},
+    {"x86-64-avx512", Backend::kCpu, "x86-64",
+     LATHE_AVX2 "+avx512bw,+avx512cd,+avx512dq,+avx512f,+avx512vl," LATHE_AVX2_REST},
+    {"aarch64-neon", Backend::kCpu, "aarch64", "+fullfp16,+neon"},
+    {"sm_75", Backend::kCuda, "sm_75", ""},
+    {"sm_80", Backend::kCuda, "sm_80", ""},
+    {"sm_86", Backend::kCuda, "sm_86", ""},
+    {"sm_89", Backend::kCuda, "sm_89", ""},
+    {"sm_90", Backend::kCuda, "sm_90", ""},
+    {"sm_90a", Backend::kCuda, "sm_90a", ""},
+    {"sm_100a", Backend::kCuda, "sm_100a", ""},
+    {"sm_120", Backend::kCuda, "sm_120", ""},
+    {"gfx90a", Backend::kRocm, "gfx90a", "+sramecc,-xnack"},
+    {"gfx942", Backend::kRocm, "gfx942", "+sramecc,-xnack"},
+    {"gfx950", Backend::kRocm, "gfx950", "+sramecc,-xnack"},
+    {"gfx1100", Backend::kRocm, "gfx1100", ""},
+    {"gfx1201", Backend::kRocm, "gfx1201", ""},
+};
+
+Backend backend_from_name(const std::string& name) {
+  for (Backend b : {Backend::kCpu, Backend::kCuda, Backend::kRocm})
+    if (name == name_of(b)) return b;
+  throw std::invalid_argument(absl::StrCat("unknown backend ", name));
+}
+
+// "gfx942:sramecc+:xnack-": replaces the modes' signs; a mode the target does not have is an error.
+absl::Status apply_modes(const std::vector<std::string>& modes, absl::string_view name, Target* target) {
+  for (const std::string& mode : modes) {
+    const bool on = absl::EndsWith(mode, "+");
+    const std::string feature(absl::StripSuffix(absl::StripSuffix(mode, "+"), "-"));
+    std::vector<std::string> features = absl::StrSplit(target->features, ',', absl::SkipEmpty());
+    const auto found = std::find_if(features.begin(), features.end(),
+                                    [&](const std::string& f) { return f.substr(1) == feature; });
+    if ((!on && !absl::EndsWith(mode, "-")) || target->backend != Backend::kRocm || found == features.end())
+      return absl::InvalidArgumentError(
+          absl::StrCat("target \"", name, "\": ", target->arch, " has no mode \"", mode, "\""));
+    *found = absl::StrCat(on ? "+" : "-", feature);
+    std::sort(features.begin(), features.end());
+    target->features = absl::StrJoin(features, ",");
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::string_view name_of(Backend b) {
+  switch (b) {
+    case Backend::kCpu: return "cpu";
+    case Backend::kCuda: return "cuda";
+    case Backend::kRocm: return "rocm";
+  }
+  return "unknown";
+}
+
+bool Target::has(absl::string_view feature) const {
+  for (absl::string_view f : absl::StrSplit(features, ','))
+    if (f.size() == feature.size() + 1 && f[0] == '+' && f.substr(1) == feature) return true;
+  return false;
+}
+
+absl::StatusOr<std::string> canonical_features(absl::string_view features) {
+  std::vector<std::string> parts = absl::StrSplit(features, ',', absl::SkipEmpty());
+  std::set<std::string> names;
+  for (const std::string& part : parts) {
+    if (part.size() < 2 || (part[0] != '+' && part[0] != '-'))
+      return absl::InvalidArgumentError(absl::StrCat("target feature \"", part, "\" has no sign"));
+    if (!names.insert(part.substr(1)).second)
+      return absl::InvalidArgumentError(
+          absl::StrCat("target feature \"", part.substr(1), "\" is given twice"));
+  }
+  std::sort(parts.begin(), parts.end());
+  return absl::StrJoin(parts, ",");
+}
+
+Json to_json(const Target& t) {
+  return {{"backend", std::string(name_of(t.backend))}, {"arch", t.arch}, {"features", t.features}};
+}
+
+absl::StatusOr<Target> target_from_json(const Json& j) {
+  std::string features;
+  LATHE_ASSIGN_OR_RETURN(Target t, read_json("target", [&] {
+                           expect_fields(j, 3);
+                           Target target;
+                           target.backend = backend_from_name(text_field(j, "backend"));
+                           target.arch = text_field(j, "arch");
+                           if (target.arch.empty()) throw std::invalid_argument("\"arch\" is empty");
+                           features = text_field(j, "features");
+                           return target;
+                         }));
+  LATHE_ASSIGN_OR_RETURN(t.features, canonical_features(features));
+  return t;
+}
+
+absl::StatusOr<Target> parse_target(absl::string_view name) {
+  std::vector<std::string> parts = absl::StrSplit(name, ':');
+  for (const NamedTarget& row : kTargets) {
+    if (row.name != parts[0]) continue;
+    Target t{row.backend, std::string(row.arch), std::string(row.features)};
+    parts.erase(parts.begin());
+    LATHE_RETURN_IF_ERROR(apply_modes(parts, name, &t));
+    return t;
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("unknown target \"", name,
+                   "\"; known: ", absl::StrJoin(kTargets, " ", [](std::string* out, const auto& row) {
+                     out->append(std::string(row.name));
+                   })));
+}
+
+int vector_lanes(const Target& t) { return t.has("avx512f") ? 16 : t.has("avx2") ? 8 : 4; }
+int vector_registers(const Target& t) { return t.has("avx512f") || t.arch == "aarch64" ? 32 : 16; }
+int wave_size(const Target& t) {
+  return t.backend == Backend::kRocm && absl::StartsWith(t.arch, "gfx9") ? 64 : 32;
+}
+
+double DeviceFacts::fact_or(const std::string& key, double fallback) const {
+  const auto found = facts.find(key);
+  return found == facts.end() ? fallback : found->second.value;
+}
+
+Json to_json(const DeviceFacts& f) {
+  Json facts = Json::object();
+  for (const auto& [name, fact] : f.facts) facts[name] = {{"value", fact.value}, {"source", fact.source}};
+  return {{"name", f.name}, {"target", to_json(f.target)}, {"facts", std::move(facts)}};
+}
+
+absl::StatusOr<DeviceFacts> facts_from_json(const Json& j) {
+  LATHE_ASSIGN_OR_RETURN(
+      DeviceFacts f, read_json("device facts", [&] {
+        expect_fields(j, 3);
+        DeviceFacts facts;
+        facts.name = text_field(j, "name");
+        if (!j.at("facts").is_object()) throw std::invalid_argument("\"facts\" is not an object");
+        for (const auto& [name, fact] : j.at("facts").items()) {
+          if (std::find(std::begin(kFactNames), std::end(kFactNames), name) == std::end(kFactNames))
+            throw std::invalid_argument(
+                absl::StrCat("unknown fact \"", name, "\"; known: ", absl::StrJoin(kFactNames, " ")));
+          expect_fields(fact, 2);
+          const Fact value{number_field(fact, "value"), text_field(fact, "source")};
+          if (value.value < 0) throw std::out_of_range(absl::StrCat("fact \"", name, "\" is negative"));
+          if (value.source.empty())
+            throw std::invalid_argument(absl::StrCat("fact \"", name, "\" has no source"));
+          facts.facts[name] = value;
+        }
+        j.at("target");  // its absence is named here
+        return facts;
+      }));
+  const Json& target = j["target"];
+  if (target.is_string()) {
+    LATHE_ASSIGN_OR_RETURN(f.target, parse_target(target.get<std::string>()));
+  } else {
+    LATHE_ASSIGN_OR_RETURN(f.target, target_from_json(target));
+  }
+  return f;
+}
+
+absl::StatusOr<DeviceFacts> load_facts(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return absl::InvalidArgumentError(absl::StrCat("facts file ", path, " cannot be opened"));
+  constexpr size_t kMaxBytes = 1 << 20;
+  std::string text(kMaxBytes + 1, '\0');
+  file.read(&text[0], static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<size_t>(file.gcount()));
+  if (file.bad() || text.size() > kMaxBytes)
+    return absl::InvalidArgumentError(
+        absl::StrCat("facts file ", path, " cannot be read, or is no file under 1 MiB"));
+  LATHE_ASSIGN_OR_RETURN(const Json json, parse_json(text, absl::StrCat("facts file ", path)));
+  absl::StatusOr<DeviceFacts> facts = facts_from_json(json);
+  if (!facts.ok())
+    return absl::InvalidArgumentError(absl::StrCat("facts file ", path, ": ", facts.status().message()));
+  return facts;
+}
+
+}  // namespace lathe

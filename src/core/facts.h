@@ -25,6 +25,9 @@ struct Target {
   bool has(absl::string_view feature) const;  // "avx512f"
   bool operator==(const Target& o) const { return backend == o.backend && arch == o.arch && features == o.features; }
 };
+// Sorts comma-separated signed features as Target::features wants them; kInvalidArgument for one without a sign or
+// given twice.
+absl::StatusOr<std::string> canonical_features(absl::string_view features);
 Json to_json(const Target& t);
 absl::StatusOr<Target> target_from_json(const Json& j);
 // Named targets: "x86-64-avx2" "x86-64-avx512" "aarch64-neon" "sm_75" ... "sm_90a" "gfx942" "gfx90a" "gfx1100" ...

@@ -1,1 +1,52 @@
-// placeholder
+#include "core/json.h"
+
+#include <cmath>
+#include <stdexcept>
+
+#include "absl/strings/str_cat.h"
+
+namespace lathe {
+
+absl::StatusOr<Json> parse_json(absl::string_view text, absl::string_view what) {
+  try {
+    return Json::parse(text.begin(), text.end());
+  } catch (const std::exception& e) {
+    return absl::InvalidArgumentError(absl::StrCat(what, ": ", e.what()));
+  }
+}
+
+int64_t int_field(const Json& j, const char* name, int64_t lo, int64_t hi) {
+  const Json& value = j.at(name);
+  if (!value.is_number_integer())
+    throw std::invalid_argument(absl::StrCat("\"", name, "\" is not an integer"));
+  // An unsigned beyond int64 would wrap when read as signed.
+  if (value.is_number_unsigned() && value.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX))
+    throw std::out_of_range(absl::StrCat("\"", name, "\" ", value.get<uint64_t>(), " > ", hi));
+  const int64_t number = value.get<int64_t>();
+  if (number < lo || number > hi)
+    throw std::out_of_range(absl::StrCat("\"", name, "\" ", number, " outside [", lo, ", ", hi, "]"));
+  return number;
+}
+
+double number_field(const Json& j, const char* name) {
+  const Json& value = j.at(name);
+  if (!value.is_number()) throw std::invalid_argument(absl::StrCat("\"", name, "\" is not a number"));
+  const double number = value.get<double>();
+  if (!std::isfinite(number)) throw std::out_of_range(absl::StrCat("\"", name, "\" is not finite"));
+  return number;
+}
+
+std::string text_field(const Json& j, const char* name) {
+  const Json& value = j.at(name);
+  if (!value.is_string()) throw std::invalid_argument(absl::StrCat("\"", name, "\" is not a string"));
+  return value.get<std::string>();
+}
+
+void expect_fields(const Json& j, size_t count) {
+  if (!j.is_object()) throw std::invalid_argument("not an object");
+  if (j.size() != count) throw std::invalid_argument(absl::StrCat(j.size(), " fields, expected ", count));
+}
+
+std::string canonical_text(const Json& j) { return j.dump(-1, ' ', false, Json::error_handler_t::replace); }
+
+}  // namespace lathe

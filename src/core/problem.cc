@@ -1,1 +1,150 @@
-// placeholder
+#include "core/problem.h"
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include <algorithm>
+#include <cstring>
+#include <stdexcept>
+
+#include "absl/strings/str_cat.h"
+
+namespace lathe {
+namespace {
+
+// Upper ends of the ranges behind the exact buckets; the last is open.
+constexpr int64_t kExactM = 16;
+constexpr int64_t kMEnds[] = {32, 64, 128, 256, 512, Bucket::kOpenEnd};
+constexpr int64_t kRowEnds[] = {1024, 16384, Bucket::kOpenEnd};
+
+template <size_t N>
+Bucket range_of(const int64_t (&ends)[N], int64_t first, int64_t value) {
+  int64_t lo = first;
+  for (int64_t end : ends) {
+    if (value <= end) return {lo, end};
+    lo = end + 1;
+  }
+  return {ends[N - 2] + 1, ends[N - 1]};
+}
+
+template <typename E>
+E enum_field(const Json& j, const char* name) {
+  const std::string text = text_field(j, name);
+  E value;
+  if (!parse(text, &value)) throw std::invalid_argument(absl::StrCat("\"", name, "\": unknown value ", text));
+  return value;
+}
+
+Op op_field(const Json& j) {
+  const std::string text = text_field(j, "op");
+  for (Op op : {Op::kMatmul, Op::kArgmax})
+    if (text == name_of(op)) return op;
+  throw std::invalid_argument(absl::StrCat("\"op\": unknown value ", text));
+}
+
+}  // namespace
+
+absl::string_view name_of(Op op) {
+  switch (op) {
+    case Op::kMatmul: return "matmul";
+    case Op::kArgmax: return "argmax";
+  }
+  return "unknown";
+}
+
+Bucket m_bucket(int64_t m) {
+  m = std::max<int64_t>(m, 1);
+  if (m <= kExactM) return {m, m};
+  return range_of(kMEnds, kExactM + 1, m);
+}
+
+std::vector<Bucket> m_buckets(int64_t m_max) {
+  std::vector<Bucket> buckets;
+  for (int64_t m = 1; m <= m_max; m = buckets.back().hi + 1) buckets.push_back(m_bucket(m));
+  return buckets;
+}
+
+Bucket row_bucket(int64_t n) { return range_of(kRowEnds, 1, n); }
+
+std::vector<Bucket> row_buckets() {
+  std::vector<Bucket> buckets;
+  int64_t lo = 1;
+  for (int64_t end : kRowEnds) {
+    buckets.push_back({lo, end});
+    lo = end + 1;
+  }
+  return buckets;
+}
+
+bool ProblemClass::operator==(const ProblemClass& o) const { return memcmp(this, &o, sizeof(*this)) == 0; }
+
+uint64_t hash_of(const ProblemClass& c) { return XXH3_64bits(&c, sizeof(c)); }
+
+Json to_json(const ProblemClass& c) {
+  const auto text = [](absl::string_view s) { return std::string(s); };
+  return {{"op", text(name_of(c.op))},
+          {"a", text(name_of(c.a))},
+          {"b", text(name_of(c.b))},
+          {"c", text(name_of(c.c))},
+          {"d", text(name_of(c.d))},
+          {"bias", text(name_of(c.bias))},
+          {"residual", text(name_of(c.residual))},
+          {"trans_a", c.trans_a},
+          {"trans_b", c.trans_b},
+          {"activation", text(name_of(c.activation))},
+          {"determinism", text(name_of(c.determinism))},
+          {"alignment", static_cast<int32_t>(c.alignment)},
+          {"wants_values", c.wants_values},
+          {"reserved", c.reserved},
+          {"n", c.n},
+          {"k", c.k},
+          {"m_lo", c.m_lo},
+          {"m_hi", c.m_hi},
+          {"row_lo", c.row_lo},
+          {"row_hi", c.row_hi}};
+}
+
+absl::StatusOr<ProblemClass> problem_class_from_json(const Json& j) {
+  return read_json("problem class", [&] {
+    expect_fields(j, 20);
+    ProblemClass c;
+    c.op = op_field(j);
+    c.a = enum_field<DType>(j, "a");
+    c.b = enum_field<DType>(j, "b");
+    c.c = enum_field<DType>(j, "c");
+    c.d = enum_field<DType>(j, "d");
+    c.bias = enum_field<DType>(j, "bias");
+    c.residual = enum_field<DType>(j, "residual");
+    c.trans_a = int_field(j, "trans_a", 0, 1);
+    c.trans_b = int_field(j, "trans_b", 0, 1);
+    c.activation = enum_field<Activation>(j, "activation");
+    c.determinism = enum_field<Determinism>(j, "determinism");
+    c.alignment = static_cast<Alignment>(int_field(j, "alignment", 0, 0));
+    c.wants_values = int_field(j, "wants_values", 0, 1);
+    c.reserved = int_field(j, "reserved", 0, 0);
+    c.n = int_field(j, "n", 0, INT32_MAX);
+    c.k = int_field(j, "k", 0, INT32_MAX);
+    c.m_lo = int_field(j, "m_lo", 1, Bucket::kOpenEnd);
+    c.m_hi = int_field(j, "m_hi", c.m_lo, Bucket::kOpenEnd);
+    c.row_lo = int_field(j, "row_lo", 0, Bucket::kOpenEnd);
+    c.row_hi = int_field(j, "row_hi", c.row_lo, Bucket::kOpenEnd);
+    return c;
+  });
+}
+
+std::string describe(const ProblemClass& c, const Dims& dims) {
+  if (c.op == Op::kArgmax)
+    return absl::StrCat("argmax ", name_of(c.a), " rows=", dims.m, " n=", dims.n, " indices=", name_of(c.d),
+                        c.wants_values ? " values" : "");
+  std::string text =
+      absl::StrCat("matmul ", name_of(c.a), c.trans_a ? " a=t" : " a=n", c.trans_b ? " b=t" : " b=n",
+                   " m=", dims.m, " n=", dims.n, " k=", dims.k, " batch=", dims.batch);
+  if (c.d != c.a) absl::StrAppend(&text, " d=", name_of(c.d));
+  if (c.c != DType::kNone) absl::StrAppend(&text, " c=", name_of(c.c));
+  if (c.bias != DType::kNone) absl::StrAppend(&text, " bias=", name_of(c.bias));
+  if (c.activation != Activation::kNone) absl::StrAppend(&text, " ", name_of(c.activation));
+  if (c.residual != DType::kNone) absl::StrAppend(&text, " residual=", name_of(c.residual));
+  return text;
+}
+
+}  // namespace lathe

@@ -1,1 +1,196 @@
-// placeholder
+#include "core/recipe.h"
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "absl/strings/str_cat.h"
+
+namespace lathe {
+namespace {
+
+// Limits on what a parsed recipe may hold: far above any real one, small enough that a hostile one stays
+// harmless.
+constexpr size_t kMaxSteps = 64, kMaxTerms = 64, kMaxFactors = 16, kMaxStrings = 64;
+constexpr absl::string_view kVarNames[kVarCount] = {"m", "n", "k", "batch", "splits", "merge"};
+
+absl::string_view name_of(StepKind kind) {
+  switch (kind) {
+    case StepKind::kCpuTask: return "cpu_task";
+    case StepKind::kGpuKernel: return "gpu_kernel";
+    case StepKind::kHostExtern: return "host_extern";
+  }
+  return "unknown";
+}
+
+int64_t saturating_multiply(int64_t a, int64_t b) {
+  int64_t result;
+  return __builtin_mul_overflow(a, b, &result) ? INT64_MAX : result;
+}
+
+int64_t saturating_add(int64_t a, int64_t b) {
+  int64_t result;
+  return __builtin_add_overflow(a, b, &result) ? INT64_MAX : result;
+}
+
+// [[coefficient, ["m", 32], ["batch", 1]], ...]: a term is its coefficient, then its factors.
+Json formula_to_json(const Formula& f) {
+  Json terms = Json::array();
+  for (const Term& term : f) {
+    Json parts = Json::array({term.coefficient});
+    for (const Factor& factor : term.factors)
+      parts.push_back(Json::array({std::string(kVarNames[static_cast<int>(factor.var)]), factor.divisor}));
+    terms.push_back(std::move(parts));
+  }
+  return terms;
+}
+
+Json step_to_json(const Step& s) {
+  return {{"kind", std::string(name_of(s.kind))},
+          {"symbol", s.symbol},
+          {"grid",
+           Json::array({formula_to_json(s.grid[0]), formula_to_json(s.grid[1]), formula_to_json(s.grid[2])})},
+          {"block", s.block},
+          {"cluster", s.cluster},
+          {"dynamic_shared_memory", formula_to_json(s.dynamic_shared_memory)},
+          {"argument_bytes", s.argument_bytes},
+          {"attributes", s.attributes}};
+}
+
+// The readers below throw; recipe_from_json runs them inside read_json.
+const Json& array_of(const Json& j, size_t lo, size_t hi, const char* what) {
+  if (!j.is_array() || j.size() < lo || j.size() > hi)
+    throw std::invalid_argument(absl::StrCat(what, " is not an array of ", lo, " to ", hi));
+  return j;
+}
+
+int64_t positive(const Json& j, int64_t lo, const char* what) {
+  if (!j.is_number_integer() || (j.is_number_unsigned() && j.get<uint64_t>() > INT64_MAX) ||
+      j.get<int64_t>() < lo)
+    throw std::out_of_range(absl::StrCat(what, " is not an integer >= ", lo));
+  return j.get<int64_t>();
+}
+
+Factor factor_from_json(const Json& j) {
+  array_of(j, 2, 2, "factor");
+  const std::string name = j[0].get<std::string>();
+  const auto* found = std::find(std::begin(kVarNames), std::end(kVarNames), name);
+  if (found == std::end(kVarNames)) throw std::invalid_argument(absl::StrCat("unknown variable ", name));
+  return {static_cast<Var>(found - std::begin(kVarNames)), positive(j[1], 1, "divisor")};
+}
+
+Formula formula_from_json(const Json& j) {
+  Formula formula;
+  for (const Json& parts : array_of(j, 0, kMaxTerms, "formula")) {
+    array_of(parts, 1, 1 + kMaxFactors, "term");
+    Term term;
+    term.coefficient = positive(parts[0], 0, "coefficient");
+    for (size_t i = 1; i < parts.size(); ++i) term.factors.push_back(factor_from_json(parts[i]));
+    formula.push_back(std::move(term));
+  }
+  return formula;
+}
+
+std::array<int32_t, 3> extent_from_json(const Json& j) {
+  array_of(j, 3, 3, "extent");
+  std::array<int32_t, 3> extent;
+  for (size_t i = 0; i < 3; ++i) {
+    const int64_t value = positive(j[i], 1, "extent");
+    if (value > INT32_MAX) throw std::out_of_range("extent does not fit 32 bits");
+    extent[i] = static_cast<int32_t>(value);
+  }
+  return extent;
+}
+
+std::vector<std::string> strings_from_json(const Json& j) {
+  return array_of(j, 0, kMaxStrings, "list").get<std::vector<std::string>>();
+}
+
+Step step_from_json(const Json& j) {
+  expect_fields(j, 8);
+  Step step;
+  const std::string kind = text_field(j, "kind");
+  const StepKind kinds[] = {StepKind::kCpuTask, StepKind::kGpuKernel, StepKind::kHostExtern};
+  const auto* found =
+      std::find_if(std::begin(kinds), std::end(kinds), [&](StepKind k) { return name_of(k) == kind; });
+  if (found == std::end(kinds)) throw std::invalid_argument(absl::StrCat("unknown step kind ", kind));
+  step.kind = *found;
+  step.symbol = text_field(j, "symbol");
+  if (step.symbol.empty()) throw std::invalid_argument("a step without a symbol");
+  const Json& grid = array_of(j.at("grid"), 3, 3, "grid");
+  for (size_t i = 0; i < 3; ++i) step.grid[i] = formula_from_json(grid[i]);
+  step.block = extent_from_json(j.at("block"));
+  step.cluster = extent_from_json(j.at("cluster"));
+  step.dynamic_shared_memory = formula_from_json(j.at("dynamic_shared_memory"));
+  step.argument_bytes = int_field(j, "argument_bytes", 0, 4096);
+  step.attributes = strings_from_json(j.at("attributes"));
+  return step;
+}
+
+}  // namespace
+
+int64_t evaluate(const Formula& f, const VarValues& v) {
+  int64_t sum = 0;
+  for (const Term& term : f) {
+    int64_t product = term.coefficient;
+    for (const Factor& factor : term.factors)
+      product = saturating_multiply(product, ceil_div(v[static_cast<size_t>(factor.var)], factor.divisor));
+    sum = saturating_add(sum, product);
+  }
+  return sum;
+}
+
+Formula constant(int64_t value) { return {Term{value, {}}}; }
+Formula product(int64_t coefficient, std::vector<Factor> factors) {
+  return {Term{coefficient, std::move(factors)}};
+}
+
+Json to_json(const Recipe& r) {
+  Json steps = Json::array();
+  for (const Step& step : r.steps) steps.push_back(step_to_json(step));
+  return {{"version", r.version},
+          {"steps", std::move(steps)},
+          {"workspace_bytes", formula_to_json(r.workspace_bytes)},
+          {"scratch_bytes_per_worker", formula_to_json(r.scratch_bytes_per_worker)},
+          {"k_granularity", r.k_granularity},
+          {"pointer_alignment", r.pointer_alignment},
+          {"tensor_maps", r.tensor_maps}};
+}
+
+absl::StatusOr<Recipe> recipe_from_json(const Json& j) {
+  return read_json("recipe", [&] {
+    expect_fields(j, 7);
+    Recipe r;
+    r.version = int_field(j, "version", Recipe::kVersion, Recipe::kVersion);
+    for (const Json& step : array_of(j.at("steps"), 1, kMaxSteps, "steps"))
+      r.steps.push_back(step_from_json(step));
+    r.workspace_bytes = formula_from_json(j.at("workspace_bytes"));
+    r.scratch_bytes_per_worker = formula_from_json(j.at("scratch_bytes_per_worker"));
+    r.k_granularity = int_field(j, "k_granularity", 1, INT32_MAX);
+    r.pointer_alignment = int_field(j, "pointer_alignment", 1, 4096);
+    r.tensor_maps = strings_from_json(j.at("tensor_maps"));
+    return r;
+  });
+}
+
+LaunchConfig make_launch_config(const Recipe& r, const ProblemClass& c, const Dims& dims,
+                                int32_t wanted_splits) {
+  const int64_t length = c.op == Op::kArgmax ? dims.n : dims.k;
+  LaunchConfig l;
+  if (length > 0) {
+    const int64_t chunk =
+        round_up(ceil_div(length, std::max(wanted_splits, 1)), std::max(r.k_granularity, 1));
+    l.splits = static_cast<int32_t>(ceil_div(length, chunk));
+    // Only a single split's chunk, rounded up beyond the length, can pass 32 bits.
+    l.k_chunk = static_cast<int32_t>(std::min<int64_t>(chunk, INT32_MAX));
+  }
+  const VarValues values = var_values(dims, l);
+  l.workspace_bytes = static_cast<size_t>(evaluate(r.workspace_bytes, values));
+  l.scratch_bytes_per_worker = static_cast<size_t>(evaluate(r.scratch_bytes_per_worker, values));
+  return l;
+}
+
+VarValues var_values(const Dims& dims, const LaunchConfig& l) {
+  return {dims.m, dims.n, dims.k, dims.batch, l.splits, l.splits > 1 ? 1 : 0};
+}
+
+}  // namespace lathe
