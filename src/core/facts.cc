@@ -125,12 +125,12 @@ Json to_json(const Target& t) {
 absl::StatusOr<Target> target_from_json(const Json& j) {
   std::string features;
   LATHE_ASSIGN_OR_RETURN(Target t, read_json("target", [&] {
-                           expect_fields(j, 3);
                            Target target;
                            target.backend = backend_from_name(text_field(j, "backend"));
                            target.arch = text_field(j, "arch");
                            if (target.arch.empty()) throw std::invalid_argument("\"arch\" is empty");
                            features = text_field(j, "features");
+                           expect_fields(j, 3);
                            return target;
                          }));
   LATHE_ASSIGN_OR_RETURN(t.features, canonical_features(features));
@@ -173,7 +173,6 @@ Json to_json(const DeviceFacts& f) {
 absl::StatusOr<DeviceFacts> facts_from_json(const Json& j) {
   LATHE_ASSIGN_OR_RETURN(
       DeviceFacts f, read_json("device facts", [&] {
-        expect_fields(j, 3);
         DeviceFacts facts;
         facts.name = text_field(j, "name");
         if (!j.at("facts").is_object()) throw std::invalid_argument("\"facts\" is not an object");
@@ -181,14 +180,15 @@ absl::StatusOr<DeviceFacts> facts_from_json(const Json& j) {
           if (std::find(std::begin(kFactNames), std::end(kFactNames), name) == std::end(kFactNames))
             throw std::invalid_argument(
                 absl::StrCat("unknown fact \"", name, "\"; known: ", absl::StrJoin(kFactNames, " ")));
-          expect_fields(fact, 2);
           const Fact value{number_field(fact, "value"), text_field(fact, "source")};
+          expect_fields(fact, 2);
           if (value.value < 0) throw std::out_of_range(absl::StrCat("fact \"", name, "\" is negative"));
           if (value.source.empty())
             throw std::invalid_argument(absl::StrCat("fact \"", name, "\" has no source"));
           facts.facts[name] = value;
         }
-        j.at("target");  // its absence is named here
+        j.at("target");  // read below; its absence is named here
+        expect_fields(j, 3);
         return facts;
       }));
   const Json& target = j["target"];

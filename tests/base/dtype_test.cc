@@ -1,0 +1,68 @@
+#include "base/dtype.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "lathe/lathe.h"
+
+namespace lathe {
+namespace {
+
+// Every value of E in [0, count) has its own name, and the name leads back to the value.
+template <typename E>
+void expect_names_round_trip(int32_t count) {
+  std::set<std::string> names;
+  for (int32_t i = 0; i < count; ++i) {
+    const std::string name(name_of(static_cast<E>(i)));
+    EXPECT_TRUE(names.insert(name).second) << name << " names two values";
+    E back = static_cast<E>(-1);
+    ASSERT_TRUE(parse(name, &back)) << name;
+    EXPECT_EQ(static_cast<int32_t>(back), i) << name;
+  }
+  E unchanged = static_cast<E>(1);
+  EXPECT_FALSE(parse("no such name", &unchanged));
+  EXPECT_FALSE(parse("", &unchanged));
+  EXPECT_EQ(static_cast<int32_t>(unchanged), 1);
+  EXPECT_EQ(name_of(static_cast<E>(count)), "unknown");
+}
+
+TEST(DTypeTest, NamesRoundTrip) {
+  expect_names_round_trip<DType>(6);
+  expect_names_round_trip<Activation>(5);
+  expect_names_round_trip<Determinism>(3);
+}
+
+TEST(DTypeTest, ValuesEqualThePublicEnums) {
+  EXPECT_EQ(static_cast<int>(DType::kF32), LATHE_F32);
+  EXPECT_EQ(static_cast<int>(DType::kF16), LATHE_F16);
+  EXPECT_EQ(static_cast<int>(DType::kBF16), LATHE_BF16);
+  EXPECT_EQ(static_cast<int>(DType::kI32), LATHE_I32);
+  EXPECT_EQ(static_cast<int>(DType::kI64), LATHE_I64);
+  EXPECT_EQ(static_cast<int>(Activation::kGeluTanh), LATHE_ACTIVATION_GELU_TANH);
+  EXPECT_EQ(static_cast<int>(Activation::kSilu), LATHE_ACTIVATION_SILU);
+  EXPECT_EQ(static_cast<int>(Determinism::kBatchInvariant), LATHE_DETERMINISM_BATCH_INVARIANT);
+}
+
+TEST(DTypeTest, Sizes) {
+  EXPECT_EQ(size_of(DType::kF32), sizeof(float));
+  EXPECT_EQ(size_of(DType::kF16), 2u);
+  EXPECT_EQ(size_of(DType::kBF16), 2u);
+  EXPECT_EQ(size_of(DType::kI32), 4u);
+  EXPECT_EQ(size_of(DType::kI64), 8u);
+  EXPECT_EQ(size_of(DType::kNone), 0u);
+}
+
+TEST(DTypeTest, CeilDivDoesNotOverflowAtTheEnd) {
+  EXPECT_EQ(ceil_div(0, 7), 0);
+  EXPECT_EQ(ceil_div(1, 7), 1);
+  EXPECT_EQ(ceil_div(7, 7), 1);
+  EXPECT_EQ(ceil_div(8, 7), 2);
+  EXPECT_EQ(ceil_div(INT64_MAX, 1), INT64_MAX);
+  EXPECT_EQ(ceil_div(INT64_MAX, INT64_MAX), 1);
+  EXPECT_EQ(round_up(33, 32), 64);
+  EXPECT_EQ(round_up(64, 32), 64);
+}
+
+}  // namespace
+}  // namespace lathe

@@ -1,0 +1,28 @@
+#include "base/status.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+
+namespace lathe {
+namespace {
+
+absl::StatusOr<std::unique_ptr<int>> make(bool good) {
+  if (!good) return absl::NotFoundError("no int");
+  return std::make_unique<int>(7);
+}
+absl::StatusOr<int> sum(bool first, bool second) {
+  LATHE_ASSIGN_OR_RETURN(const std::unique_ptr<int> a, make(first));
+  LATHE_ASSIGN_OR_RETURN(const std::unique_ptr<int> b, make(second));
+  LATHE_RETURN_IF_ERROR(absl::OkStatus());
+  return *a + *b;
+}
+
+TEST(StatusMacrosTest, PassValuesOnAndReturnTheFirstError) {
+  EXPECT_EQ(sum(true, true).value(), 14);
+  EXPECT_EQ(sum(true, false).status(), absl::NotFoundError("no int"));
+  EXPECT_EQ(sum(false, true).status(), absl::NotFoundError("no int"));
+}
+
+}  // namespace
+}  // namespace lathe

@@ -1,0 +1,102 @@
+#include "core/artifact.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cstring>
+
+namespace lathe {
+namespace {
+
+Artifact sample() {
+  Artifact a;
+  a.format = CodeFormat::kHsaco;
+  Step step;
+  step.symbol = "matmul";
+  step.grid = {product(1, {{Var::kM, 32}}), constant(1), constant(1)};
+  a.recipe.steps = {step};
+  a.code = std::string(
+      "\x7f"
+      "ELF\0\xff code",
+      11);
+  a.metadata = R"({"compile_milliseconds":21.5})";
+  return a;
+}
+
+TEST(ArtifactTest, BytesRoundTrip) {
+  for (CodeFormat format :
+       {CodeFormat::kElfObject, CodeFormat::kPtx, CodeFormat::kCubin, CodeFormat::kHsaco}) {
+    Artifact a = sample();
+    a.format = format;
+    const auto back = parse_artifact(serialize(a));
+    ASSERT_TRUE(back.ok()) << back.status();
+    EXPECT_EQ(back->format, format);
+    EXPECT_EQ(back->code, a.code);
+    EXPECT_EQ(back->metadata, a.metadata);
+    EXPECT_EQ(to_json(back->recipe), to_json(a.recipe));
+  }
+}
+
+TEST(ArtifactTest, TheHeaderIsAsDocumented) {
+  const Artifact a = sample();
+  const std::string bytes = serialize(a);
+  const std::string recipe = to_json(a.recipe).dump();
+  EXPECT_EQ(bytes.substr(0, 8), "LATHEART");
+  EXPECT_EQ(bytes.substr(8, 8), std::string("\x01\0\0\0\x04\0\0\0", 8));
+  uint64_t sizes[3];
+  memcpy(sizes, bytes.data() + 16, sizeof(sizes));
+  EXPECT_EQ(sizes[0], recipe.size());
+  EXPECT_EQ(sizes[1], a.metadata.size());
+  EXPECT_EQ(sizes[2], a.code.size());
+  EXPECT_EQ(bytes.substr(40), recipe + a.metadata + a.code);
+}
+
+TEST(ArtifactTest, EveryTruncationAndExtensionIsRefused) {
+  const std::string bytes = serialize(sample());
+  for (size_t size = 0; size < bytes.size(); ++size)
+    EXPECT_FALSE(parse_artifact(absl::string_view(bytes).substr(0, size)).ok()) << size;
+  EXPECT_FALSE(parse_artifact(bytes + "x").ok());
+}
+
+// The artifact carries no checksum (the cache entry around it does): a flipped bit may be refused or read as
+// other data, but never crashes and never reads beyond the input.
+TEST(ArtifactTest, EveryFlippedBitIsSurvived) {
+  const std::string bytes = serialize(sample());
+  for (size_t bit = 0; bit < bytes.size() * 8; ++bit) {
+    std::string flipped = bytes;
+    flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ (1 << bit % 8));
+    const auto back = parse_artifact(flipped);
+    if (bit < 40 * 8 && !(bit >= 12 * 8 && bit < 16 * 8)) EXPECT_FALSE(back.ok()) << "header bit " << bit;
+  }
+}
+
+TEST(ArtifactTest, LengthsThatOverflowAreRefused) {
+  const std::string bytes = serialize(sample());
+  for (size_t field = 0; field < 3; ++field) {
+    for (uint64_t length : {UINT64_MAX, UINT64_MAX - 40, uint64_t{1} << 63, uint64_t{1} << 32}) {
+      std::string changed = bytes;
+      memcpy(&changed[16 + field * 8], &length, sizeof(length));
+      EXPECT_FALSE(parse_artifact(changed).ok()) << field << " " << length;
+    }
+  }
+  // Two lengths whose sum wraps to the right total.
+  std::string changed = bytes;
+  uint64_t sizes[3];
+  memcpy(sizes, &changed[16], sizeof(sizes));
+  sizes[0] += uint64_t{1} << 63;
+  sizes[2] += uint64_t{1} << 63;
+  memcpy(&changed[16], sizes, sizeof(sizes));
+  EXPECT_FALSE(parse_artifact(changed).ok());
+}
+
+TEST(ArtifactTest, ErrorsSayWhat) {
+  const std::string bytes = serialize(sample());
+  EXPECT_THAT(std::string(parse_artifact("LATHE").status().message()), testing::HasSubstr("header"));
+  std::string version = bytes;
+  version[8] = 9;
+  EXPECT_THAT(std::string(parse_artifact(version).status().message()), testing::HasSubstr("version 9"));
+  EXPECT_EQ(name_of(CodeFormat::kCubin), "cubin");
+}
+
+}  // namespace
+}  // namespace lathe

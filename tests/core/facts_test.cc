@@ -1,0 +1,147 @@
+#include "core/facts.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <fstream>
+
+#include "json_leaves.h"
+
+namespace lathe {
+namespace {
+
+using testing::HasSubstr;
+
+Target target(const char* name) {
+  const auto t = parse_target(name);
+  EXPECT_TRUE(t.ok()) << t.status();
+  return t.value_or(Target());
+}
+
+TEST(TargetTest, NamedTargetsAreCanonical) {
+  for (const char* name :
+       {"x86-64-avx2", "x86-64-avx512", "aarch64-neon", "sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_90a",
+        "sm_100a", "sm_120", "gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201"}) {
+    const Target t = target(name);
+    EXPECT_EQ(canonical_features(t.features).value_or("?"), t.features) << name;
+    const auto back = target_from_json(to_json(t));
+    ASSERT_TRUE(back.ok()) << back.status();
+    EXPECT_EQ(*back, t) << name;
+  }
+}
+
+TEST(TargetTest, RegistersAndWaves) {
+  EXPECT_EQ(vector_lanes(target("x86-64-avx2")), 8);
+  EXPECT_EQ(vector_lanes(target("x86-64-avx512")), 16);
+  EXPECT_EQ(vector_lanes(target("aarch64-neon")), 4);
+  EXPECT_EQ(vector_lanes(Target{Backend::kCpu, "x86-64", ""}), 4);
+  EXPECT_EQ(vector_registers(target("x86-64-avx2")), 16);
+  EXPECT_EQ(vector_registers(target("x86-64-avx512")), 32);
+  EXPECT_EQ(vector_registers(target("aarch64-neon")), 32);
+  EXPECT_EQ(wave_size(target("sm_90a")), 32);
+  EXPECT_EQ(wave_size(target("gfx90a")), 64);
+  EXPECT_EQ(wave_size(target("gfx942")), 64);
+  EXPECT_EQ(wave_size(target("gfx1100")), 32);
+}
+
+TEST(TargetTest, HasReadsWholeNamesAndSigns) {
+  const Target t{Backend::kCpu, "x86-64", "+avx512f,-avx2,+fma"};
+  EXPECT_TRUE(t.has("avx512f"));
+  EXPECT_TRUE(t.has("fma"));
+  EXPECT_FALSE(t.has("avx2"));
+  EXPECT_FALSE(t.has("avx512"));
+  EXPECT_FALSE(t.has("vx512f"));
+  EXPECT_FALSE(t.has(""));
+}
+
+TEST(TargetTest, AmdModesReplaceTheDefaults) {
+  EXPECT_EQ(target("gfx942").features, "+sramecc,-xnack");
+  EXPECT_EQ(target("gfx942:sramecc+:xnack-"), target("gfx942"));
+  EXPECT_EQ(target("gfx942:xnack+").features, "+sramecc,+xnack");
+  EXPECT_EQ(target("gfx90a:sramecc-:xnack+").features, "+xnack,-sramecc");
+  for (const char* bad : {"gfx942:xnack", "gfx942:fast+", "gfx942:", "gfx1100:xnack+", "sm_90a:xnack+",
+                          "gfx9", "", "x86-64-avx2:avx2+"}) {
+    const auto t = parse_target(bad);
+    EXPECT_EQ(t.status().code(), absl::StatusCode::kInvalidArgument) << bad;
+    EXPECT_THAT(std::string(t.status().message()), HasSubstr(std::string("\"") + bad + "\""));
+  }
+}
+
+TEST(TargetTest, FeaturesAreSortedAndChecked) {
+  EXPECT_EQ(canonical_features("+fma,+avx2").value(), "+avx2,+fma");
+  EXPECT_EQ(canonical_features("").value(), "");
+  EXPECT_FALSE(canonical_features("avx2").ok());
+  EXPECT_FALSE(canonical_features("+avx2,+avx2").ok());
+  EXPECT_FALSE(canonical_features("+avx2,-avx2").ok());
+  EXPECT_FALSE(canonical_features("+").ok());
+  const Json unsorted = {{"backend", "cpu"}, {"arch", "x86-64"}, {"features", "+fma,+avx2"}};
+  EXPECT_EQ(target_from_json(unsorted).value().features, "+avx2,+fma");
+}
+
+DeviceFacts laptop() {
+  DeviceFacts f;
+  f.name = "8-core laptop";
+  f.target = target("x86-64-avx2");
+  f.facts["cores"] = {8, "datasheet"};
+  f.facts["clock_hz"] = {3.6e9, "datasheet, base clock"};
+  return f;
+}
+
+TEST(FactsTest, JsonRoundTrips) {
+  const auto back = facts_from_json(to_json(laptop()));
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(back->name, "8-core laptop");
+  EXPECT_EQ(back->target, target("x86-64-avx2"));
+  EXPECT_EQ(back->facts.size(), 2u);
+  EXPECT_EQ(back->fact_or("clock_hz", 1), 3.6e9);
+  EXPECT_EQ(back->facts.at("clock_hz").source, "datasheet, base clock");
+  EXPECT_EQ(back->fact_or("l2_bytes", 7), 7);
+}
+
+TEST(FactsTest, TargetMayBeAName) {
+  Json j = to_json(laptop());
+  j["target"] = "gfx942";
+  EXPECT_EQ(facts_from_json(j).value().target, target("gfx942"));
+  j["target"] = "gfx94";
+  EXPECT_FALSE(facts_from_json(j).ok());
+  j["target"] = 7;
+  EXPECT_FALSE(facts_from_json(j).ok());
+  j.erase("target");
+  EXPECT_THAT(std::string(facts_from_json(j).status().message()), HasSubstr("target"));
+}
+
+TEST(FactsTest, BadFactsAreRefusedByName) {
+  const auto with = [](const char* name, Json fact) {
+    Json j = to_json(laptop());
+    j["facts"][name] = std::move(fact);
+    return facts_from_json(j).status();
+  };
+  EXPECT_TRUE(with("l2_bytes", {{"value", 1048576}, {"source", "cpuid leaf 4"}}).ok());
+  EXPECT_THAT(std::string(with("l2_size", {{"value", 1}, {"source", "x"}}).message()),
+              testing::AllOf(HasSubstr("l2_size"), HasSubstr("l2_bytes")));
+  EXPECT_THAT(std::string(with("l2_bytes", {{"value", 1}, {"source", ""}}).message()),
+              HasSubstr("no source"));
+  EXPECT_FALSE(with("l2_bytes", {{"value", 1}}).ok());
+  EXPECT_FALSE(with("l2_bytes", {{"value", -1}, {"source", "x"}}).ok());
+  EXPECT_FALSE(with("l2_bytes", {{"value", "1"}, {"source", "x"}}).ok());
+  EXPECT_FALSE(with("l2_bytes", Json(5)).ok());
+}
+
+TEST(FactsTest, LoadNamesTheFileInEveryError) {
+  const std::string path = testing::TempDir() + "lathe_facts_" + std::to_string(getpid()) + ".json";
+  std::ofstream(path) << to_json(laptop()).dump(2);
+  EXPECT_EQ(load_facts(path).value().fact_or("cores", 0), 8);
+  std::ofstream(path) << "{\"name\":";
+  EXPECT_THAT(std::string(load_facts(path).status().message()), HasSubstr(path));
+  std::ofstream(path) << "{\"name\":\"x\"}";
+  EXPECT_THAT(std::string(load_facts(path).status().message()), HasSubstr(path));
+  std::ofstream(path) << std::string((1 << 20) + 1, ' ');
+  EXPECT_THAT(std::string(load_facts(path).status().message()), HasSubstr("1 MiB"));
+  unlink(path.c_str());
+  EXPECT_THAT(std::string(load_facts(path).status().message()), HasSubstr(path));
+  EXPECT_FALSE(load_facts(testing::TempDir()).ok());
+}
+
+}  // namespace
+}  // namespace lathe

@@ -1,0 +1,57 @@
+#include "core/json.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lathe {
+namespace {
+
+TEST(ParseJsonTest, NamesTheTextInTheError) {
+  EXPECT_EQ(parse_json(R"({"b":1,"a":[2]})", "x").value().dump(), R"({"a":[2],"b":1})");
+  const auto bad = parse_json("{\"a\":", "the facts file");
+  EXPECT_EQ(bad.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(bad.status().message()), testing::StartsWith("the facts file: "));
+}
+
+TEST(ParseJsonTest, HostileTextIsAnErrorOrAValueNeverACrash) {
+  EXPECT_FALSE(parse_json("", "x").ok());
+  EXPECT_FALSE(parse_json("\xff\xfe", "x").ok());
+  EXPECT_FALSE(parse_json("\"\xc3\x28\"", "x").ok());
+  EXPECT_FALSE(parse_json("1 2", "x").ok());
+  EXPECT_FALSE(parse_json(std::string(200000, '['), "x").ok());
+  const std::string deep = std::string(200000, '[') + std::string(200000, ']');
+  EXPECT_TRUE(parse_json(deep, "x").ok());
+}
+
+TEST(ReadJsonTest, StrictFields) {
+  const Json j = {{"i", 3}, {"f", 2.5}, {"s", "text"}, {"b", true}, {"u", UINT64_MAX}};
+  EXPECT_EQ(int_field(j, "i", 0, 3), 3);
+  EXPECT_EQ(number_field(j, "f"), 2.5);
+  EXPECT_EQ(number_field(j, "i"), 3.0);
+  EXPECT_EQ(text_field(j, "s"), "text");
+  for (const char* name : {"f", "s", "b", "u", "absent"})
+    EXPECT_ANY_THROW(int_field(j, name, INT64_MIN, INT64_MAX)) << name;
+  EXPECT_ANY_THROW(int_field(j, "i", 4, 9));
+  EXPECT_ANY_THROW(int_field(j, "i", 0, 2));
+  EXPECT_ANY_THROW(number_field(j, "s"));
+  EXPECT_ANY_THROW(number_field(j, "b"));
+  EXPECT_ANY_THROW(text_field(j, "i"));
+  EXPECT_ANY_THROW(expect_fields(j, 4));
+  EXPECT_ANY_THROW(expect_fields(Json::array({1}), 1));
+  EXPECT_NO_THROW(expect_fields(j, 5));
+}
+
+TEST(ReadJsonTest, TurnsAnExceptionIntoAStatus) {
+  const auto result = read_json("thing", [] { return text_field(Json::object(), "name"); });
+  EXPECT_EQ(result.status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(std::string(result.status().message()),
+              testing::AllOf(testing::StartsWith("thing: "), testing::HasSubstr("name")));
+}
+
+TEST(CanonicalTextTest, SortsKeysAndSurvivesInvalidUtf8) {
+  EXPECT_EQ(canonical_text({{"b", 1}, {"a", "x"}}), R"({"a":"x","b":1})");
+  EXPECT_NO_THROW(canonical_text(Json(std::string("\xff"))));
+}
+
+}  // namespace
+}  // namespace lathe

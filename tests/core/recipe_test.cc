@@ -1,0 +1,235 @@
+#include "core/recipe.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+#include "core/key.h"
+#include "json_leaves.h"
+
+namespace lathe {
+namespace {
+
+Recipe split_recipe() {
+  Recipe r;
+  Step partial;
+  partial.symbol = "matmul_partial";
+  partial.grid = {product(1, {{Var::kN, 512}}), product(1, {{Var::kM, 96}}),
+                  product(1, {{Var::kBatch, 1}, {Var::kSplits, 1}})};
+  Step merge;
+  merge.kind = StepKind::kGpuKernel;
+  merge.symbol = "matmul_merge";
+  merge.grid = {product(2, {{Var::kM, 4}, {Var::kMerge, 1}}), constant(1), constant(3)};
+  merge.block = {256, 1, 1};
+  merge.cluster = {2, 1, 1};
+  merge.dynamic_shared_memory = constant(49152);
+  merge.argument_bytes = 96;
+  merge.attributes = {"pdl"};
+  r.steps = {partial, merge};
+  r.workspace_bytes = product(4, {{Var::kM, 1}, {Var::kN, 1}, {Var::kSplits, 1}, {Var::kMerge, 1}});
+  r.scratch_bytes_per_worker = {Term{4096, {}}, Term{4, {{Var::kK, 2}}}};
+  r.k_granularity = 8;
+  r.pointer_alignment = 16;
+  r.tensor_maps = {"a"};
+  return r;
+}
+
+TEST(FormulaTest, SumsOfProductsOfCeilings) {
+  const VarValues v = {123, 456, 51234, 2, 76, 1};
+  EXPECT_EQ(evaluate({}, v), 0);
+  EXPECT_EQ(evaluate(constant(4), v), 4);
+  EXPECT_EQ(evaluate(product(1, {{Var::kM, 32}}), v), 4);
+  EXPECT_EQ(evaluate(product(3, {{Var::kM, 32}, {Var::kN, 100}}), v), 3 * 4 * 5);
+  EXPECT_EQ(evaluate({Term{7, {}}, Term{2, {{Var::kSplits, 1}}}}, v), 7 + 152);
+  EXPECT_EQ(evaluate(product(5, {{Var::kMerge, 1}}), {1, 1, 1, 1, 1, 0}), 0);
+}
+
+// Against 128-bit arithmetic with the sum and products clamped.
+TEST(FormulaTest, SaturatesInsteadOfOverflowing) {
+  std::mt19937_64 random(7);
+  const auto draw = [&](int bits) { return static_cast<int64_t>(random() >> (64 - bits)); };
+  const auto clamp = [](__int128 x) { return x > INT64_MAX ? static_cast<__int128>(INT64_MAX) : x; };
+  int saturated = 0;
+  for (int trial = 0; trial < 20000; ++trial) {
+    VarValues v;
+    for (int64_t& value : v) value = draw(1 + static_cast<int>(random() % 31));
+    Formula f;
+    __int128 expected = 0;
+    for (uint64_t t = random() % 4; t > 0; --t) {
+      Term term{draw(1 + static_cast<int>(random() % 40)), {}};
+      __int128 part = term.coefficient;
+      for (uint64_t k = random() % 4; k > 0; --k) {
+        const Factor factor{static_cast<Var>(random() % kVarCount), 1 + draw(12)};
+        const int64_t x = v[static_cast<size_t>(factor.var)];
+        part = clamp(part * ((x + factor.divisor - 1) / factor.divisor));
+        term.factors.push_back(factor);
+      }
+      expected = clamp(expected + part);
+      f.push_back(term);
+    }
+    saturated += expected == INT64_MAX;
+    EXPECT_EQ(evaluate(f, v), static_cast<int64_t>(expected));
+  }
+  EXPECT_GT(saturated, 100);
+}
+
+TEST(FormulaTest, AZeroFactorBeatsSaturation) {
+  EXPECT_EQ(evaluate(product(INT64_MAX, {{Var::kM, 1}, {Var::kN, 1}, {Var::kMerge, 1}}), {9, 9, 9, 9, 1, 0}),
+            0);
+}
+
+TEST(RecipeTest, JsonRoundTrips) {
+  const Recipe r = split_recipe();
+  const auto back = recipe_from_json(to_json(r));
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(to_json(*back), to_json(r));
+  ASSERT_EQ(back->steps.size(), 2u);
+  EXPECT_EQ(back->steps[1].kind, StepKind::kGpuKernel);
+  EXPECT_EQ(back->steps[1].block[0], 256);
+  EXPECT_EQ(back->steps[1].cluster[0], 2);
+  EXPECT_EQ(back->steps[1].argument_bytes, 96);
+  EXPECT_EQ(back->steps[1].attributes, std::vector<std::string>{"pdl"});
+  const VarValues v = {123, 456, 51234, 2, 76, 1};
+  EXPECT_EQ(evaluate(back->steps[0].grid[2], v), 2 * 76);
+  EXPECT_EQ(evaluate(back->workspace_bytes, v), int64_t{4} * 123 * 456 * 76);
+  EXPECT_EQ(evaluate(back->scratch_bytes_per_worker, v), 4096 + 4 * 25617);
+  EXPECT_EQ(back->k_granularity, 8);
+  EXPECT_EQ(back->pointer_alignment, 16);
+}
+
+TEST(RecipeTest, EveryJsonLeafIsRead) {
+  const Json good = to_json(split_recipe());
+  int leaves = 0;
+  for_each_changed_leaf(good, [&](const std::string& path, const Json& changed) {
+    ++leaves;
+    const auto back = recipe_from_json(changed);
+    if (back.ok()) EXPECT_NE(to_json(*back), good) << path;
+  });
+  EXPECT_GT(leaves, 40);
+}
+
+TEST(RecipeTest, HostileJsonIsAnError) {
+  const Json good = to_json(split_recipe());
+  const auto refused = [&](const char* pointer, const Json& value) {
+    Json j = good;
+    j[Json::json_pointer(pointer)] = value;
+    return !recipe_from_json(j).ok();
+  };
+  EXPECT_TRUE(refused("/version", 2));
+  EXPECT_TRUE(refused("/steps", Json::array()));
+  EXPECT_TRUE(refused("/steps", Json::object()));
+  EXPECT_TRUE(refused("/steps/0/kind", "shell"));
+  EXPECT_TRUE(refused("/steps/0/symbol", ""));
+  EXPECT_TRUE(refused("/steps/0/grid/0/0/1/1", 0));  // divisor
+  EXPECT_TRUE(refused("/steps/0/grid/0/0/1/1", -4));
+  EXPECT_TRUE(refused("/steps/0/grid/0/0/1/0", "q"));  // variable
+  EXPECT_TRUE(refused("/steps/0/grid/0/0/0", -1));     // coefficient
+  EXPECT_TRUE(refused("/steps/0/grid/0/0/0", 1.5));
+  EXPECT_TRUE(refused("/steps/0/grid/0/0", Json::array()));
+  EXPECT_TRUE(refused("/steps/0/grid/3", Json::array()));
+  EXPECT_TRUE(refused("/steps/0/block/0", 0));
+  EXPECT_TRUE(refused("/steps/0/block/0", int64_t{1} << 31));
+  EXPECT_TRUE(refused("/steps/0/argument_bytes", -1));
+  EXPECT_TRUE(refused("/steps/0/extra", 1));
+  EXPECT_TRUE(refused("/k_granularity", 0));
+  EXPECT_TRUE(refused("/pointer_alignment", 0));
+  EXPECT_TRUE(refused("/workspace_bytes", Json(4)));
+  EXPECT_TRUE(refused("/workspace_bytes", Json(std::vector<Json>(1000, Json::array({1})))));
+  EXPECT_TRUE(refused("/extra", 1));
+  EXPECT_TRUE(refused("/tensor_maps", Json::array({1})));
+  for (const auto& [name, value] : good.items()) {
+    Json j = good;
+    j.erase(name);
+    EXPECT_FALSE(recipe_from_json(j).ok()) << "without " << name;
+  }
+  for (const auto& [name, value] : good["steps"][0].items()) {
+    Json j = good;
+    j["steps"][0].erase(name);
+    EXPECT_FALSE(recipe_from_json(j).ok()) << "step without " << name;
+  }
+}
+
+// The intervals that the splits of `l` cover, as a kernel computes them.
+void expect_covers(int64_t length, int32_t granularity, int32_t wanted, const LaunchConfig& l) {
+  SCOPED_TRACE(testing::Message() << "K " << length << " granularity " << granularity << " wanted " << wanted
+                                  << " splits " << l.splits << " chunk " << l.k_chunk);
+  ASSERT_GE(l.splits, 1);
+  EXPECT_LE(l.splits, std::max(wanted, 1));
+  if (l.splits > 1) EXPECT_EQ(l.k_chunk % granularity, 0);
+  int64_t covered = 0;
+  for (int32_t s = 0; s < l.splits; ++s) {
+    const int64_t begin = int64_t{s} * l.k_chunk;
+    const int64_t end = std::min<int64_t>(begin + l.k_chunk, length);
+    EXPECT_EQ(begin, covered);
+    if (length > 0) EXPECT_LT(begin, end) << "split " << s << " is empty";
+    covered = end;
+  }
+  EXPECT_EQ(covered, length);
+}
+
+TEST(LaunchConfigTest, NoSplitIsEmptyAndAllOfKIsCovered) {
+  ProblemClass c;
+  std::mt19937_64 random(11);
+  for (int trial = 0; trial < 30000; ++trial) {
+    Recipe r;
+    r.k_granularity = 1 + static_cast<int32_t>(random() % 300);
+    const Dims dims{5, 6, static_cast<int64_t>(random() >> (33 + random() % 31)), 1};
+    const int32_t wanted = static_cast<int32_t>(random() % 300);
+    expect_covers(dims.k, r.k_granularity, wanted, make_launch_config(r, c, dims, wanted));
+  }
+}
+
+TEST(LaunchConfigTest, TheRaggedSplits) {
+  ProblemClass c;
+  const Recipe r;
+  for (int32_t wanted : {76, 77, 78}) {
+    const LaunchConfig l = make_launch_config(r, c, {123, 456, 51234, 1}, wanted);
+    expect_covers(51234, 1, wanted, l);
+    EXPECT_EQ(l.splits, wanted);
+    EXPECT_EQ(l.k_chunk, (51234 + wanted - 1) / wanted);
+  }
+  // 70 rows asked of 12 splits: chunks of 6 need only 12; of 40 splits: chunks of 2 need only 35.
+  EXPECT_EQ(make_launch_config(r, c, {1, 1, 70, 1}, 12).splits, 12);
+  EXPECT_EQ(make_launch_config(r, c, {1, 1, 70, 1}, 40).splits, 35);
+  Recipe coarse;
+  coarse.k_granularity = 32;
+  const LaunchConfig l = make_launch_config(coarse, c, {1, 1, 70, 1}, 40);
+  EXPECT_EQ(l.splits, 3);
+  EXPECT_EQ(l.k_chunk, 32);
+}
+
+TEST(LaunchConfigTest, ZeroKIsOneEmptySplit) {
+  const LaunchConfig l = make_launch_config(split_recipe(), ProblemClass(), {3, 4, 0, 1}, 8);
+  EXPECT_EQ(l.splits, 1);
+  EXPECT_EQ(l.k_chunk, 0);
+  EXPECT_EQ(l.workspace_bytes, 0u);
+}
+
+TEST(LaunchConfigTest, TheLargestKFitsOneSplitWhateverTheGranularity) {
+  Recipe r;
+  r.k_granularity = 256;
+  const LaunchConfig l = make_launch_config(r, ProblemClass(), {1, 1, INT32_MAX, 1}, 1);
+  EXPECT_EQ(l.splits, 1);
+  EXPECT_EQ(l.k_chunk, INT32_MAX);
+}
+
+TEST(LaunchConfigTest, ArgmaxSplitsItsRow) {
+  ProblemClass c;
+  c.op = Op::kArgmax;
+  const LaunchConfig l = make_launch_config(Recipe(), c, {4, 151936, 0, 1}, 8);
+  EXPECT_EQ(l.splits, 8);
+  EXPECT_EQ(l.k_chunk, 151936 / 8);
+}
+
+TEST(LaunchConfigTest, WorkspaceFollowsTheTrueSizes) {
+  const LaunchConfig split = make_launch_config(split_recipe(), ProblemClass(), {10, 20, 64, 1}, 4);
+  EXPECT_EQ(split.splits, 4);
+  EXPECT_EQ(split.workspace_bytes, size_t{4} * 10 * 20 * 4);
+  EXPECT_EQ(split.scratch_bytes_per_worker, size_t{4096} + 4 * 32);
+  EXPECT_EQ(make_launch_config(split_recipe(), ProblemClass(), {10, 20, 64, 1}, 1).workspace_bytes, 0u);
+  EXPECT_EQ(var_values({1, 2, 3, 4}, split), (VarValues{1, 2, 3, 4, 4, 1}));
+}
+
+}  // namespace
+}  // namespace lathe
