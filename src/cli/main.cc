@@ -1,1 +1,49 @@
-int main() {}
+// lathe: see devices, run and check kernels, look into plans and code, keep the cache.
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include "cli/command_line.h"
+#include "cli/verbs.h"
+
+namespace lathe::cli {
+namespace {
+
+constexpr int kDone = 0, kFailed = 1, kBadUsage = 2;
+
+int run(const std::vector<std::string>& line) {
+  const std::vector<Verb> verbs = {devices_verb(),        run_matmul_verb(),     run_argmax_verb(),
+                                   explain_matmul_verb(), explain_argmax_verb(), dump_matmul_verb(),
+                                   dump_argmax_verb(),    warm_verb(),           cache_ls_verb(),
+                                   cache_stats_verb(),    cache_clear_verb()};
+  if (line.empty() || line[0] == "--help" || line[0] == "-h" || line[0] == "help") {
+    std::fputs(help_of(verbs).c_str(), line.empty() ? stderr : stdout);
+    return line.empty() ? kBadUsage : kDone;
+  }
+  const Verb* verb = nullptr;
+  absl::StatusOr<Arguments> arguments = parse(line, verbs, &verb);
+  if (arguments.ok() && arguments->has("help")) {
+    std::fputs(help_of(*verb).c_str(), stdout);
+    return kDone;
+  }
+  const absl::Status status = arguments.ok() ? verb->run(*arguments) : arguments.status();
+  if (status.ok()) return kDone;
+  std::fflush(stdout);
+  std::fprintf(stderr, "lathe: %s\n", std::string(status.message()).c_str());
+  if (status.code() != absl::StatusCode::kInvalidArgument) return kFailed;
+  std::fprintf(stderr, "See 'lathe %s--help'.\n", verb ? (std::string(verb->name) + " ").c_str() : "");
+  return kBadUsage;
+}
+
+}  // namespace
+}  // namespace lathe::cli
+
+int main(int argc, char** argv) {
+  try {
+    return lathe::cli::run(std::vector<std::string>(argv + 1, argv + argc));
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "lathe: %s\n", e.what());
+    return 1;
+  }
+}

@@ -1,0 +1,217 @@
+#include "cli/command_line.h"
+
+#include <algorithm>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+
+namespace lathe::cli {
+namespace {
+
+std::string first_word(const std::string& name) { return name.substr(0, name.find(' ')); }
+
+size_t edit_distance(const std::string& a, const std::string& b) {
+  std::vector<size_t> row(b.size() + 1);
+  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
+  for (size_t i = 1; i <= a.size(); ++i) {
+    size_t diagonal = row[0];
+    row[0] = i;
+    for (size_t j = 1; j <= b.size(); ++j) {
+      const size_t above = row[j];
+      row[j] = std::min({row[j] + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1])});
+      diagonal = above;
+    }
+  }
+  return row[b.size()];
+}
+
+std::string did_you_mean(const std::string& word, const std::vector<std::string>& names,
+                         const std::string& dashes = "") {
+  const std::string name = nearest(word, names);
+  return name.empty() ? "" : absl::StrCat("; did you mean '", dashes, name, "'?");
+}
+
+// Takes the verb's words off the front of `words`.
+absl::StatusOr<const Verb*> find_verb(std::vector<std::string>* words, const std::vector<Verb>& verbs) {
+  std::vector<std::string> firsts, seconds;
+  for (const Verb& v : verbs) {
+    const std::string name = v.name, first = first_word(name);
+    firsts.push_back(first);
+    if (words->front() != first) continue;
+    if (name == first) {
+      words->erase(words->begin());
+      return &v;
+    }
+    seconds.push_back(name.substr(first.size() + 1));
+    if (words->size() > 1 && (*words)[1] == seconds.back()) {
+      words->erase(words->begin(), words->begin() + 2);
+      return &v;
+    }
+  }
+  const std::string first = words->front();
+  if (seconds.empty()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("unknown verb '", first, "'", did_you_mean(first, firsts)));
+  }
+  const std::string wanted = absl::StrJoin(seconds, "|");
+  if (words->size() == 1) return absl::InvalidArgumentError(absl::StrCat("'", first, "' needs ", wanted));
+  return absl::InvalidArgumentError(absl::StrCat("'", first, "' needs ", wanted, ", not '", (*words)[1], "'",
+                                                 did_you_mean((*words)[1], seconds)));
+}
+
+const Flag* find_flag(const std::string& name, const Verb& verb, std::vector<std::string>* names) {
+  for (const std::vector<Flag>* flags : {&verb.flags, &common_flags()}) {
+    for (const Flag& f : *flags) {
+      if (name == f.name) return &f;
+      names->push_back(f.name);
+    }
+  }
+  return nullptr;
+}
+
+std::string flag_lines(const std::vector<Flag>& flags) {
+  std::string out;
+  for (const Flag& f : flags) {
+    const std::string left = f.value ? absl::StrCat("--", f.name, " ", f.value) : absl::StrCat("--", f.name);
+    absl::StrAppend(&out, left.size() > 26 ? absl::StrFormat("  %s\n  %-26s  %s\n", left, "", f.help)
+                                           : absl::StrFormat("  %-26s  %s\n", left, f.help));
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string Arguments::text(const std::string& name, const std::string& fallback) const {
+  auto it = flags.find(name);
+  return it == flags.end() ? fallback : it->second;
+}
+
+absl::StatusOr<int64_t> Arguments::integer(const std::string& name, int64_t fallback, int64_t lowest,
+                                           int64_t highest) const {
+  auto it = flags.find(name);
+  if (it == flags.end()) return fallback;
+  int64_t value = 0;
+  if (!absl::SimpleAtoi(it->second, &value) || value < lowest || value > highest) {
+    return absl::InvalidArgumentError(absl::StrFormat("--%s takes a whole number from %d to %d, not '%s'",
+                                                      name, lowest, highest, it->second));
+  }
+  return value;
+}
+
+absl::StatusOr<std::string> Arguments::choice(const std::string& name,
+                                              const std::vector<std::string>& names) const {
+  const std::string value = text(name, names.front());
+  if (std::find(names.begin(), names.end(), value) != names.end()) return value;
+  return absl::InvalidArgumentError(absl::StrCat("--", name, " takes ", absl::StrJoin(names, "|"), ", not '",
+                                                 value, "'", did_you_mean(value, names)));
+}
+
+const std::vector<Flag>& common_flags() {
+  static const std::vector<Flag> flags = {
+      {"cache-dir", "DIR", "cache directory; '' for none (default: $LATHE_CACHE_DIR or ~/.cache/lathe)"},
+      {"workers", "N", "CPU threads a call may use (default: one per core)"},
+      {"help", nullptr, "this help"},
+  };
+  return flags;
+}
+
+absl::StatusOr<Arguments> parse(const std::vector<std::string>& line, const std::vector<Verb>& verbs,
+                                const Verb** verb) {
+  *verb = nullptr;
+  Arguments arguments;
+  // The verb is the first words that are no flags; flags with values are known only once the verb is, except
+  // the common ones, which may come before it.
+  std::vector<std::string> rest;
+  size_t at = 0;
+  for (; at < line.size() && line[at].rfind("--", 0) == 0; ++at) {
+    rest.push_back(line[at]);
+    const std::string name = line[at].substr(2, line[at].find('=') - 2);
+    const bool has_equals = line[at].find('=') != std::string::npos;
+    for (const Flag& f : common_flags()) {
+      if (name == f.name && f.value && !has_equals && at + 1 < line.size()) rest.push_back(line[++at]);
+    }
+  }
+  std::vector<std::string> tail(line.begin() + at, line.end());
+  if (tail.empty()) return absl::InvalidArgumentError("no verb given");
+  absl::StatusOr<const Verb*> found = find_verb(&tail, verbs);
+  if (!found.ok()) return found.status();
+  *verb = *found;
+  rest.insert(rest.end(), tail.begin(), tail.end());
+
+  for (size_t i = 0; i < rest.size(); ++i) {
+    const std::string& word = rest[i];
+    if (word.rfind("--", 0) != 0) {
+      arguments.words.push_back(word);
+      continue;
+    }
+    const size_t equals = word.find('=');
+    const std::string name = word.substr(2, equals == std::string::npos ? equals : equals - 2);
+    std::vector<std::string> names;
+    const Flag* flag = find_flag(name, **verb, &names);
+    if (!flag) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("'lathe ", (*verb)->name, "' has no flag --", name, did_you_mean(name, names, "--")));
+    }
+    if (!flag->value) {
+      if (equals != std::string::npos) {
+        return absl::InvalidArgumentError(absl::StrCat("--", name, " takes no value"));
+      }
+      arguments.flags[name] = "";
+    } else if (equals != std::string::npos) {
+      arguments.flags[name] = word.substr(equals + 1);
+    } else if (i + 1 < rest.size()) {
+      arguments.flags[name] = rest[++i];
+    } else {
+      return absl::InvalidArgumentError(
+          absl::StrCat("--", name, " needs a value: --", name, " ", flag->value));
+    }
+  }
+  const int given = static_cast<int>(arguments.words.size());
+  if (!arguments.has("help") && given != (*verb)->words_wanted) {
+    const std::string wanted =
+        (*verb)->words_wanted == 0 ? "takes no words" : absl::StrCat("needs ", (*verb)->words);
+    return absl::InvalidArgumentError(absl::StrCat(
+        "'lathe ", (*verb)->name, "' ", wanted,
+        given > (*verb)->words_wanted ? absl::StrCat(", '", arguments.words.back(), "' is one too many")
+                                      : ""));
+  }
+  return arguments;
+}
+
+std::string help_of(const Verb& verb) {
+  std::string out = absl::StrCat("lathe ", verb.name, verb.words_wanted ? " " : "", verb.words,
+                                 " [flags]\n  ", verb.summary, "\n");
+  if (!verb.flags.empty()) absl::StrAppend(&out, "\nFlags\n", flag_lines(verb.flags));
+  absl::StrAppend(&out, "\nFlags of every verb\n", flag_lines(common_flags()));
+  if (!verb.examples.empty()) absl::StrAppend(&out, "\nExamples\n");
+  for (const char* example : verb.examples) absl::StrAppend(&out, "  ", example, "\n");
+  return out;
+}
+
+std::string help_of(const std::vector<Verb>& verbs) {
+  std::string out = "lathe: kernels cut to a shape on first use, cached, launched.\n\n";
+  for (const Verb& v : verbs) {
+    absl::StrAppend(
+        &out, absl::StrFormat("  %-26s  %s\n", absl::StrCat("lathe ", v.name, " ", v.words), v.summary));
+  }
+  absl::StrAppend(&out,
+                  "\n'lathe VERB --help' shows a verb's flags. Exit codes: 0 done, 1 failed, 2 bad usage.\n");
+  return out;
+}
+
+std::string nearest(const std::string& word, const std::vector<std::string>& names) {
+  std::string best;
+  size_t best_distance = std::max<size_t>(2, word.size() / 2) + 1;
+  for (const std::string& name : names) {
+    const size_t distance = edit_distance(word, name);
+    if (distance < best_distance) {
+      best = name;
+      best_distance = distance;
+    }
+  }
+  return best;
+}
+
+}  // namespace lathe::cli

@@ -1,0 +1,56 @@
+#include <cstdio>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "cli/session.h"
+#include "cli/verbs.h"
+
+namespace lathe::cli {
+namespace {
+
+std::string target_line(const Json& target) {
+  const std::string features = target.value("features", "");
+  return absl::StrCat(target.value("arch", "?"), features.empty() ? "" : " ", features);
+}
+
+absl::Status devices(const Arguments& arguments) {
+  absl::StatusOr<Context> context = make_context(arguments);
+  if (!context.ok()) return context.status();
+  std::vector<Text> pieces;
+  if (absl::Status s = check(lathe_devices(context->get(), collect_text, &pieces)); !s.ok()) return s;
+  absl::StatusOr<Json> list = parse_json(pieces, "devices");
+  if (!list.ok()) return list.status();
+  if (arguments.has("json")) {
+    std::puts(list->dump(2).c_str());
+    return absl::OkStatus();
+  }
+  for (const Json& device : *list) {
+    const std::string name = device.value("name", "?");
+    if (!device.value("available", false)) {
+      absl::PrintF("%-8s not available: %s\n", name, device.value("reason", "no reason given"));
+      continue;
+    }
+    absl::PrintF("%-8s %s\n", name, device.value("description", ""));
+    if (device.contains("target")) absl::PrintF("         target  %s\n", target_line(device["target"]));
+    if (!device.contains("facts")) continue;
+    for (const auto& [fact, value] : device["facts"].items()) {
+      absl::PrintF("         %-26s %16.10g   %s\n", fact, value.value("value", 0.0),
+                   value.value("source", ""));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+Verb devices_verb() {
+  return {"devices",
+          "",
+          0,
+          "every device this build knows: its facts and where each came from, or why it is missing",
+          {{"json", nullptr, "as JSON"}},
+          {"lathe devices"},
+          devices};
+}
+
+}  // namespace lathe::cli

@@ -1,0 +1,19 @@
+// A plan's JSON (lathe_plan_explain) as text for people.
+#pragma once
+
+#include <string>
+
+#include "cli/session.h"
+
+namespace lathe::cli {
+
+absl::StatusOr<Json> explain(lathe_plan* plan);
+
+// "panel  tile 112x256x384  registers 14x32  splits 4"
+std::string config_line(const Json& config, const Json& launch);
+// "3.21 ms", "45.0 us"
+std::string duration(double seconds);
+// The choice, its prediction, what it was made from, and the other candidates.
+std::string explain_text(const Json& plan);
+
+}  // namespace lathe::cli

@@ -1,0 +1,109 @@
+#include "cli/session.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+
+namespace lathe::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Where facts files are: installed beside the program, or in the build tree's share.
+fs::path facts_directory() {
+  std::error_code error;
+  const fs::path program = fs::read_symlink("/proc/self/exe", error);
+  return error ? fs::path() : program.parent_path().parent_path() / "share" / "lathe" / "facts";
+}
+
+// A path, or the name of a facts file that Lathe ships ("h200").
+absl::StatusOr<std::string> find_facts(const std::string& name) {
+  std::error_code error;
+  if (fs::exists(name, error)) return name;
+  if (name.find('/') != std::string::npos) {
+    return absl::InvalidArgumentError(absl::StrCat("--facts: there is no file '", name, "'"));
+  }
+  const fs::path directory = facts_directory();
+  for (const std::string& candidate : {name, name + ".json"}) {
+    if (fs::is_regular_file(directory / candidate, error)) return (directory / candidate).string();
+  }
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(directory, error))
+    names.push_back(entry.path().stem().string());
+  std::sort(names.begin(), names.end());
+  return absl::InvalidArgumentError(
+      absl::StrCat("--facts: there is no file '", name, "'",
+                   names.empty() ? "" : absl::StrCat("; shipped ones are ", absl::StrJoin(names, ", "))));
+}
+
+}  // namespace
+
+absl::Status check(lathe_status status) {
+  if (status == LATHE_OK) return absl::OkStatus();
+  return absl::UnknownError(absl::StrCat(lathe_status_name(status), ": ", lathe_last_error()));
+}
+
+absl::StatusOr<Context> make_context(const Arguments& arguments) {
+  absl::StatusOr<int64_t> workers = arguments.integer("workers", 0, 1, 4096);
+  if (!workers.ok()) return workers.status();
+  const std::string cache_dir = arguments.text("cache-dir", "");
+  lathe_context_options options = LATHE_CONTEXT_OPTIONS_INIT;
+  if (arguments.has("cache-dir")) options.cache_dir = cache_dir.c_str();
+  options.workers = static_cast<int32_t>(*workers);
+  lathe_context* context = nullptr;
+  if (absl::Status s = check(lathe_context_create(&options, &context)); !s.ok()) return s;
+  return Context(context);
+}
+
+absl::StatusOr<Device> open_device(lathe_context* context, const Arguments& arguments) {
+  lathe_device* device = nullptr;
+  if (arguments.has("facts")) {
+    if (arguments.has("device")) return absl::InvalidArgumentError("--device and --facts exclude each other");
+    absl::StatusOr<std::string> path = find_facts(arguments.text("facts", ""));
+    if (!path.ok()) return path.status();
+    const std::string target = arguments.text("target", "");
+    const char* named = arguments.has("target") ? target.c_str() : nullptr;
+    if (absl::Status s = check(lathe_device_describe(context, path->c_str(), named, &device)); !s.ok())
+      return s;
+    return Device(device);
+  }
+  if (arguments.has("target")) {
+    return absl::InvalidArgumentError("--target needs --facts FILE: a plan needs the device's numbers");
+  }
+  if (absl::Status s = check(lathe_device_open(context, arguments.text("device", "cpu").c_str(), &device));
+      !s.ok()) {
+    return s;
+  }
+  return Device(device);
+}
+
+Flag device_flag() { return {"device", "NAME", "'lathe devices' lists them (default: cpu)"}; }
+Flag facts_flag() {
+  return {"facts", "FILE", "plan for the device a facts file describes; a shipped one by name: h200"};
+}
+Flag target_flag() {
+  return {"target", "T", "compile for this target, not the facts file's own: sm_90a, gfx942, ..."};
+}
+
+absl::StatusOr<lathe_statistics> statistics(lathe_context* context) {
+  lathe_statistics s = LATHE_STATISTICS_INIT;
+  if (absl::Status status = check(lathe_context_statistics(context, &s)); !status.ok()) return status;
+  return s;
+}
+
+void collect_text(void* user, const char* name, const char* text, size_t size) {
+  static_cast<std::vector<Text>*>(user)->push_back({name ? name : "", std::string(text, size)});
+}
+
+absl::StatusOr<Json> parse_json(const std::vector<Text>& pieces, const std::string& what) {
+  std::string text;
+  for (const Text& piece : pieces) text += piece.text;
+  Json json = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (json.is_discarded())
+    return absl::InternalError(absl::StrCat(what, ": the library wrote no valid JSON"));
+  return json;
+}
+
+}  // namespace lathe::cli
