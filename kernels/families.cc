@@ -1,1 +1,21 @@
-// placeholder
+#include "kernels/argmax/candidates.h"
+#include "kernels/candidates.h"
+#include "kernels/matmul/candidates.h"
+
+namespace lathe {
+
+const std::vector<KernelFamily>& kernel_families() {
+  static const std::vector<KernelFamily> kFamilies = {
+      {Op::kMatmul, Backend::kCpu, enumerate_matmul_dot},
+      {Op::kMatmul, Backend::kCpu, enumerate_matmul_outer},
+      {Op::kMatmul, Backend::kCpu, enumerate_matmul_panel},
+      {Op::kMatmul, Backend::kCuda, enumerate_matmul_simt},
+      {Op::kMatmul, Backend::kRocm, enumerate_matmul_simt},
+      {Op::kArgmax, Backend::kCpu, enumerate_argmax_cpu},
+      {Op::kArgmax, Backend::kCuda, enumerate_argmax_gpu},
+      {Op::kArgmax, Backend::kRocm, enumerate_argmax_gpu},
+  };
+  return kFamilies;
+}
+
+}  // namespace lathe

@@ -1,1 +1,94 @@
-// placeholder
+#include "oracle/oracle.h"
+
+#include <algorithm>
+#include <tuple>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "kernels/candidates.h"
+
+namespace lathe {
+namespace {
+
+absl::Status check_class(const ProblemClass& c, const OraclePolicy& policy) {
+  if (policy.workers < 1) return absl::InvalidArgumentError(absl::StrCat("workers ", policy.workers, " < 1"));
+  if (policy.split_k < 0) return absl::InvalidArgumentError(absl::StrCat("split_k ", policy.split_k, " < 0"));
+  if (c.op == Op::kArgmax) {
+    if (c.row_lo < 1 || c.row_hi < c.row_lo)
+      return absl::InvalidArgumentError(absl::StrCat("row bucket [", c.row_lo, ",", c.row_hi, "]"));
+    if (!is_float(c.a))
+      return absl::UnimplementedError(absl::StrCat("argmax of ", std::string(name_of(c.a))));
+    return absl::OkStatus();
+  }
+  if (c.n < 1 || c.k < 1 || c.m_lo < 1 || c.m_hi < c.m_lo)
+    return absl::InvalidArgumentError(
+        absl::StrCat("n ", c.n, " k ", c.k, " m [", c.m_lo, ",", c.m_hi, "]: nothing to plan"));
+  if (!is_float(c.a) || c.b != c.a || !is_float(c.d))
+    return absl::UnimplementedError(absl::StrCat("matmul ", std::string(name_of(c.a)), " by ",
+                                                 std::string(name_of(c.b)), " to ",
+                                                 std::string(name_of(c.d))));
+  return absl::OkStatus();
+}
+
+// Each distinct reason once, in table order.
+std::string join_reasons(const std::vector<RankedPlan>& plans) {
+  std::vector<std::string> reasons;
+  for (const RankedPlan& p : plans) {
+    std::string reason = absl::StrCat(p.plan.config.kernel, ": ", p.rejection);
+    if (std::find(reasons.begin(), reasons.end(), reason) == reasons.end())
+      reasons.push_back(std::move(reason));
+  }
+  return absl::StrJoin(reasons, "; ");
+}
+
+}  // namespace
+
+absl::StatusOr<OracleAnswer> rank_plans(const ProblemClass& c, const DeviceFacts& facts,
+                                        const OraclePolicy& policy) {
+  if (absl::Status s = check_class(c, policy); !s.ok()) return s;
+  const CandidateContext context{c, facts, policy.workers, policy.split_k};
+  std::vector<RankedPlan> table;
+  for (const KernelFamily& family : kernel_families())
+    if (family.op == c.op && family.backend == facts.target.backend) family.enumerate(context, &table);
+
+  // (rejected, seconds, place in the table): a total order.
+  std::vector<std::tuple<bool, double, size_t>> order;
+  for (size_t i = 0; i < table.size(); ++i) {
+    const bool illegal = !table[i].rejection.empty();
+    order.emplace_back(illegal, illegal ? 0.0 : table[i].plan.predicted_seconds, i);
+  }
+  std::sort(order.begin(), order.end());
+  OracleAnswer answer;
+  answer.ranked.reserve(table.size());
+  for (const auto& [illegal, seconds, i] : order) {
+    answer.legal += !illegal;
+    answer.ranked.push_back(std::move(table[i]));
+  }
+  if (answer.legal == 0)
+    return absl::UnimplementedError(absl::StrCat(
+        std::string(name_of(c.op)), " on ", facts.target.arch, ": ",
+        answer.ranked.empty() ? "no kernel family" : "no legal candidate: ", join_reasons(answer.ranked)));
+  return answer;
+}
+
+std::vector<ProblemClass> classes_of_weight(const ProblemClass& c, int64_t m_max) {
+  std::vector<ProblemClass> classes;
+  ProblemClass next = c;
+  next.alignment = Alignment::kElement;  // the only one so far
+  if (c.op == Op::kArgmax) {
+    for (const Bucket& row : row_buckets()) {
+      next.row_lo = row.lo;
+      next.row_hi = row.hi;
+      classes.push_back(next);
+    }
+    return classes;
+  }
+  for (const Bucket& m : m_buckets(m_max)) {
+    next.m_lo = m.lo;
+    next.m_hi = m.hi;
+    classes.push_back(next);
+  }
+  return classes;
+}
+
+}  // namespace lathe

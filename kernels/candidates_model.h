@@ -1,0 +1,128 @@
+// What the families' cost models share: a device's rates, read from its facts once per enumeration, and how
+// tasks spread over workers. Pure arithmetic.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <string>
+
+#include "absl/container/inlined_vector.h"
+#include "absl/strings/str_cat.h"
+#include "kernels/candidates.h"
+
+namespace lathe {
+
+// Sustained bytes a cycle that one core draws from its L2 and from a shared L3 with its neighbours busy.
+// Peaks are 64 and 16 on Intel servers (Optimization Reference Manual, Skylake Server cache table), 32 and 32
+// on Zen 3 (Software Optimization Guide for AMD Family 19h, section 2.6); about half to all of the lesser
+// figure is seen.
+constexpr double kL2BytesPerCycle = 32;
+constexpr double kL3BytesPerCycle = 10;
+// A dependent FMA may start every 4 cycles: Intel since Skylake, Zen 2 and 3, Neoverse V1 (vendors' guides).
+constexpr double kFmaLatency = 4;
+// Taking a task from a shared counter and entering it; waking sleeping workers and waiting for the last.
+constexpr double kTaskSeconds = 0.2e-6;
+constexpr double kForkSeconds = 5e-6;
+
+struct CpuRates {
+  explicit CpuRates(const CandidateContext& context)
+      : workers(std::max(context.workers, 1)),
+        lanes(vector_lanes(context.facts.target)),
+        registers(vector_registers(context.facts.target)),
+        // Two loads of a vector a cycle on x86 since Haswell, three on Neoverse V1 (their optimisation
+        // guides).
+        loads_per_cycle(context.facts.target.arch == "aarch64" ? 3 : 2),
+        clock_hz(context.facts.fact_or("clock_hz", 2.5e9)),
+        fma_units(context.facts.fact_or("fma_units", 2)),
+        l1d_bytes(context.facts.fact_or("l1d_bytes", 32 << 10)),
+        l2_bytes(context.facts.fact_or("l2_bytes", 512 << 10)),
+        l3_bytes(context.facts.fact_or("l3_bytes", 8 << 20)),
+        core_bytes_per_second(context.facts.fact_or("core_bytes_per_second", 10e9)),
+        memory_bytes_per_second(context.facts.fact_or("memory_bytes_per_second", 20e9)) {}
+
+  // What each of `tasks` (or as many as there are workers) can read from memory while the others do.
+  double bandwidth(double tasks) const {
+    return std::min(core_bytes_per_second, memory_bytes_per_second / std::min<double>(workers, tasks));
+  }
+  // FMAs of full vectors a cycle with that many independent accumulators.
+  double fma_rate(double accumulators) const { return std::min(fma_units, accumulators / kFmaLatency); }
+  // Bytes a cycle at which data of this size is read again: from L1 (0: free beside the loads), L2, L3 or
+  // memory.
+  double reread_bytes_per_cycle(double bytes) const {
+    if (bytes <= l1d_bytes * 0.6) return 0;
+    if (bytes <= l2_bytes * 0.75) return kL2BytesPerCycle;
+    return bytes <= l3_bytes * 0.5 ? kL3BytesPerCycle : core_bytes_per_second / clock_hz;
+  }
+  // Workers take tasks as they come free: whole rounds of them, and the last to end is late by part of a
+  // task.
+  double schedule_seconds(double tasks, double average, double largest) const {
+    if (workers == 1 || tasks <= 1) return tasks * (average + kTaskSeconds);
+    constexpr double kLate = 0.1;
+    const double rounds = std::ceil(tasks / workers);
+    return std::max(largest, rounds * average) + kLate * largest + rounds * kTaskSeconds + kForkSeconds;
+  }
+
+  int32_t workers, lanes, registers;
+  double loads_per_cycle, clock_hz, fma_units, l1d_bytes, l2_bytes, l3_bytes;
+  double core_bytes_per_second, memory_bytes_per_second;
+};
+
+struct GpuRates {
+  explicit GpuRates(const DeviceFacts& facts)
+      : wave(wave_size(facts.target)),
+        units(std::max(1.0, facts.fact_or("compute_units", 64))),
+        clock_hz(facts.fact_or("clock_hz", 1.5e9)),
+        memory_bytes_per_second(facts.fact_or("memory_bytes_per_second", 1e12)),
+        l2_bytes(facts.fact_or("l2_bytes", 4 << 20)),
+        shared_memory_bytes(facts.fact_or("shared_memory_bytes", 48 << 10)),
+        registers(facts.fact_or("registers_per_unit", 65536)),
+        max_threads(facts.fact_or("max_workgroup_size", 1024)),
+        launch_seconds(facts.fact_or("launch_seconds", 3e-6)),
+        flops(facts.fact_or("flops_f32", 10e12)) {}
+
+  int32_t wave;
+  double units, clock_hz, memory_bytes_per_second, l2_bytes, shared_memory_bytes, registers, max_threads;
+  double launch_seconds, flops;
+};
+
+// The M a class is priced at: its upper end, where a register tile's waste matters most; 2048 when open.
+inline int64_t representative_m(const ProblemClass& c) {
+  return c.m_hi < Bucket::kOpenEnd ? c.m_hi : std::max<int64_t>(c.m_lo, 2048);
+}
+
+// Splits of `length` in equal chunks of a multiple of `granularity`, as a launch normalises them: none empty.
+inline int32_t normalize_splits(int64_t length, int64_t wanted, int64_t granularity) {
+  const int64_t chunk = round_up(ceil_div(length, std::max<int64_t>(wanted, 1)), granularity);
+  return static_cast<int32_t>(std::max<int64_t>(1, ceil_div(length, std::max<int64_t>(chunk, 1))));
+}
+
+// Split factors worth pricing: the forced one alone; else 1 and, where `tasks` leave workers idle, what fills
+// them once and twice with chunks of at least `least_chunk`.
+using SplitOptions = absl::InlinedVector<int32_t, 3>;
+inline SplitOptions split_options(const CandidateContext& context, int64_t length, double tasks,
+                                  double workers, int64_t least_chunk) {
+  if (context.split_k > 0) return {normalize_splits(length, context.split_k, 1)};
+  SplitOptions options = {1};
+  if (context.problem.determinism == Determinism::kBatchInvariant || tasks >= workers) return options;
+  for (double rounds : {1.0, 2.0}) {
+    const auto wanted = static_cast<int64_t>(std::ceil(rounds * workers / tasks));
+    const int32_t splits = normalize_splits(length, std::min(wanted, length / least_chunk), 1);
+    if (splits > options.back()) options.push_back(splits);
+  }
+  return options;
+}
+
+// Ends every numeric recipe.
+inline std::string merge_recipe(int32_t splits) {
+  return splits > 1 ? absl::StrCat(splits, " splits; merged in ascending order") : "1 split; no merge";
+}
+
+inline RankedPlan rejected(CompileConfig config, std::string reason) {
+  RankedPlan r;
+  r.plan.config = std::move(config);
+  r.rejection = std::move(reason);
+  return r;
+}
+
+}  // namespace lathe

@@ -1,0 +1,35 @@
+// The matmul families' tables, one function a family (rows of kernels/families.cc).
+#pragma once
+
+#include "kernels/candidates.h"
+
+namespace lathe {
+
+// CPU, B K-contiguous and A K-contiguous, M <= 32: rows of B are read once, each vector of B against
+// register_m rows of A, sums kept as vectors along K. register_n counts rows of B. Nothing is packed.
+void enumerate_matmul_dot(const CandidateContext& context, std::vector<RankedPlan>* out);
+// CPU, B N-contiguous, M <= 16: rows of B streamed along N under register_m scalars of A. Nothing is packed.
+void enumerate_matmul_outer(const CandidateContext& context, std::vector<RankedPlan>* out);
+// CPU, any layout and M: A and B packed into panels tile_k deep, then an outer-product micro-kernel (Goto and
+// van de Geijn, "Anatomy of High-Performance Matrix Multiplication", ACM TOMS 34(3), 2008).
+void enumerate_matmul_panel(const CandidateContext& context, std::vector<RankedPlan>* out);
+// CUDA and ROCm: f32 FMAs from a shared-memory tile.
+void enumerate_matmul_simt(const CandidateContext& context, std::vector<RankedPlan>* out);
+
+// A plan's working size of one matmul class, and what the CPU families share.
+struct MatmulSizes {
+  explicit MatmulSizes(const ProblemClass& c);
+  int64_t m, n, k;                   // m: the representative of the bucket
+  double input_bytes, output_bytes;  // of one element
+  bool converts, batch_invariant;
+};
+
+// Cycles more a vector of half-precision elements costs on its way to f32: vcvtph2ps is two uops on Intel and
+// AMD, bf16 is a zero-extending load and a shift (uops.info); they share ports with the FMAs. NEON: one fcvtl
+// or shll each.
+constexpr double kConvertCycles = 1;
+
+// Writing the partial results of `splits` and merging them in a second step.
+double merge_seconds(const MatmulSizes& s, double splits, double bytes_per_second);
+
+}  // namespace lathe

@@ -1,0 +1,184 @@
+// matmul on the CPU for few rows: "dot" and "outer", which stream B once and pack nothing.
+#include "absl/strings/str_cat.h"
+#include "kernels/candidates_model.h"
+#include "kernels/matmul/candidates.h"
+
+namespace lathe {
+namespace {
+
+constexpr int64_t kDotMaxM = 32, kOuterMaxM = 16;
+
+struct RegisterTile {
+  int32_t rows, columns;  // dot: rows of B; outer: vectors along N
+};
+// Every tile that keeps two FMA units busy (8 accumulators and more) on 32 registers, then those for 16.
+constexpr RegisterTile kDotTiles[] = {{1, 8}, {1, 6}, {2, 8}, {2, 6},  {3, 6},  {4, 6},  {5, 4},  {6, 4},
+                                      {7, 3}, {8, 3}, {9, 3}, {10, 2}, {11, 2}, {12, 2}, {13, 2}, {14, 2},
+                                      {1, 4}, {2, 4}, {3, 3}, {4, 3},  {5, 2},  {6, 2},  {8, 1}};
+constexpr RegisterTile kOuterTiles[] = {{1, 15}, {2, 10}, {3, 7},  {4, 6}, {5, 5}, {6, 4}, {7, 3}, {8, 3},
+                                        {10, 2}, {12, 2}, {14, 2}, {1, 7}, {2, 4}, {3, 3}, {4, 3}, {6, 2}};
+// K blocks of "dot": whole rows stream best; a block keeps the rows of A in L1 when they are many.
+constexpr int32_t kDotBlocks[] = {0, 2048, 1024};
+
+constexpr double kStreamBytes = 256 << 10;  // a task streams about this much of B at least
+constexpr int64_t kMaxTileN = 4096;
+
+std::string check_registers(const CpuRates& rates, const RegisterTile& t) {
+  const int32_t need = t.rows * t.columns + t.columns + 1;
+  return need > rates.registers ? absl::StrCat("registers ", need, " > ", rates.registers) : "";
+}
+
+// Cycles for `k` columns of A against one column group, all rows.
+double dot_group_cycles(const CpuRates& rates, const MatmulSizes& s, const RegisterTile& t, double k,
+                        int32_t block) {
+  const double passes = ceil_div(s.m, t.rows), vectors = std::ceil(k / rates.lanes);
+  const double accumulators = t.rows * t.columns, loads = t.rows + t.columns;
+  const double vector_bytes = rates.lanes * s.input_bytes;
+  const double depth = block > 0 ? std::min<double>(block, k) : k;
+  const double a_rate = rates.reread_bytes_per_cycle(s.m * depth * s.input_bytes);
+  const double b_rate = rates.reread_bytes_per_cycle(t.columns * depth * s.input_bytes);
+  // Every pass reads A again; every pass but the first reads the group of B again, from cache.
+  const double a_cycles = a_rate > 0 ? t.rows * vector_bytes / a_rate : 0;
+  const double b_cycles = b_rate > 0 ? (passes - 1) / passes * t.columns * vector_bytes / b_rate : 0;
+  const double arithmetic =
+      accumulators / rates.fma_rate(accumulators) + (s.converts ? kConvertCycles * loads : 0);
+  const double step = std::max({arithmetic, loads / rates.loads_per_cycle, a_cycles + b_cycles});
+  // Each block ends with the lanes of every accumulator added: log2(lanes) shuffles and adds on one port.
+  const double blocks = std::ceil(k / depth);
+  const double reduce = accumulators * (std::log2(rates.lanes) + 1);
+  return passes * (vectors * step + blocks * reduce);
+}
+
+double outer_group_cycles(const CpuRates& rates, const MatmulSizes& s, const RegisterTile& t, double k) {
+  const double passes = ceil_div(s.m, t.rows), accumulators = t.rows * t.columns;
+  const double arithmetic =
+      accumulators / rates.fma_rate(accumulators) + (s.converts ? kConvertCycles * (t.rows + t.columns) : 0);
+  const double group_bytes = t.columns * rates.lanes * s.input_bytes;
+  const double b_rate = rates.reread_bytes_per_cycle(group_bytes * k);
+  const double b_cycles = b_rate > 0 ? (passes - 1) / passes * group_bytes / b_rate : 0;
+  return passes * (k * std::max({arithmetic, (t.rows + t.columns) / rates.loads_per_cycle, b_cycles}) + 20);
+}
+
+// Columns a task may take: enough tasks that workers even out, or enough bytes that a task is worth starting.
+absl::InlinedVector<int32_t, 2> task_columns(const CpuRates& rates, const MatmulSizes& s, int64_t step) {
+  const auto fit = [&](int64_t columns) {
+    return static_cast<int32_t>(std::min({round_up(std::max<int64_t>(columns, 1), step), round_up(s.n, step),
+                                          std::max(kMaxTileN / step, int64_t{1}) * step}));
+  };
+  const auto stream = static_cast<int64_t>(kStreamBytes / (s.k * s.input_bytes));
+  absl::InlinedVector<int32_t, 2> columns = {fit(ceil_div(s.n, 4 * int64_t{rates.workers}))};
+  if (fit(stream) != columns[0]) columns.push_back(fit(stream));
+  return columns;
+}
+
+// Prices one row for every task width and split and appends it.
+template <typename GroupCycles>
+void append_streamed(const CandidateContext& context, const CpuRates& rates, const MatmulSizes& s,
+                     CompileConfig config, int64_t step, double memory_efficiency, const std::string& recipe,
+                     GroupCycles group_cycles, std::vector<RankedPlan>* out) {
+  config.register_n = static_cast<int32_t>(step);
+  config.tile_m = static_cast<int32_t>(round_up(s.m, config.register_m));
+  for (int32_t columns : task_columns(rates, s, step)) {
+    config.tile_n = columns;
+    const double tiles = ceil_div(s.n, columns);
+    const int64_t least_chunk = std::max<int64_t>(256, kStreamBytes / 4 / (columns * s.input_bytes));
+    for (int32_t splits : split_options(context, s.k, tiles, rates.workers, least_chunk)) {
+      config.split = splits > 1;
+      const double tasks = tiles * splits, k = std::ceil(double(s.k) / splits);
+      const double bandwidth = rates.bandwidth(tasks) * memory_efficiency;
+      const auto seconds = [&](double n) {
+        const double bytes = (n + s.m) * k * s.input_bytes + s.m * n * (splits > 1 ? 4 : s.output_bytes);
+        return std::max(std::ceil(n / step) * group_cycles(k) / rates.clock_hz, bytes / bandwidth);
+      };
+      RankedPlan r;
+      r.plan.config = config;
+      r.plan.launch.splits = splits;
+      r.plan.predicted_seconds = rates.schedule_seconds(tasks, seconds(double(s.n)) / tiles,
+                                                        seconds(std::min<double>(columns, s.n))) +
+                                 (splits > 1 ? merge_seconds(s, splits, rates.bandwidth(rates.workers)) : 0);
+      r.plan.numeric_recipe = absl::StrCat(recipe, "; ", merge_recipe(splits));
+      out->push_back(std::move(r));
+    }
+  }
+}
+
+}  // namespace
+
+MatmulSizes::MatmulSizes(const ProblemClass& c)
+    : m(representative_m(c)),
+      n(c.n),
+      k(c.k),
+      input_bytes(size_of(c.a)),
+      output_bytes(size_of(c.d)),
+      converts(c.a != DType::kF32),
+      batch_invariant(c.determinism == Determinism::kBatchInvariant) {}
+
+double merge_seconds(const MatmulSizes& s, double splits, double bytes_per_second) {
+  return double(s.m) * s.n * (splits * 4 + s.output_bytes) / bytes_per_second + kForkSeconds;
+}
+
+void enumerate_matmul_dot(const CandidateContext& context, std::vector<RankedPlan>* out) {
+  const ProblemClass& c = context.problem;
+  const CpuRates rates(context);
+  const MatmulSizes s(c);
+  CompileConfig config;
+  config.kernel = "dot";
+  config.lanes = rates.lanes;
+  if (c.trans_b == 0) return out->push_back(rejected(config, "B is not K-contiguous"));
+  if (c.trans_a != 0) return out->push_back(rejected(config, "A is not K-contiguous"));
+  if (c.m_hi > kDotMaxM) return out->push_back(rejected(config, absl::StrCat("M ", c.m_hi, " > ", kDotMaxM)));
+  if (s.batch_invariant)
+    return out->push_back(rejected(config, "batch_invariant: rows of larger M come from panels"));
+  for (const RegisterTile& t : kDotTiles) {
+    config.register_m = t.rows;
+    config.register_n = t.columns;
+    std::string reason = check_registers(rates, t);
+    if (reason.empty() && t.rows > s.m) reason = absl::StrCat("register rows ", t.rows, " > M ", s.m);
+    if (!reason.empty()) {
+      out->push_back(rejected(config, std::move(reason)));
+      continue;
+    }
+    for (int32_t block : kDotBlocks) {
+      if (block >= s.k) continue;
+      config.tile_k = block;
+      append_streamed(
+          context, rates, s, config, t.columns, 1.0,
+          absl::StrCat("fma f32 in ", rates.lanes, " lanes; K ascending in ",
+                       block > 0 ? absl::StrCat("blocks of ", block) : "one block",
+                       ", lanes summed after each"),
+          [&](double k) { return dot_group_cycles(rates, s, t, k, block); }, out);
+    }
+  }
+}
+
+void enumerate_matmul_outer(const CandidateContext& context, std::vector<RankedPlan>* out) {
+  const ProblemClass& c = context.problem;
+  const CpuRates rates(context);
+  const MatmulSizes s(c);
+  CompileConfig config;
+  config.kernel = "outer";
+  config.lanes = rates.lanes;
+  if (c.trans_b != 0) return out->push_back(rejected(config, "B is not N-contiguous"));
+  if (c.m_hi > kOuterMaxM)
+    return out->push_back(rejected(config, absl::StrCat("M ", c.m_hi, " > ", kOuterMaxM)));
+  if (s.batch_invariant)
+    return out->push_back(rejected(config, "batch_invariant: rows of larger M come from panels"));
+  for (const RegisterTile& t : kOuterTiles) {
+    config.register_m = t.rows;
+    config.register_n = t.columns * rates.lanes;
+    std::string reason = check_registers(rates, t);
+    if (reason.empty() && t.rows > s.m) reason = absl::StrCat("register rows ", t.rows, " > M ", s.m);
+    if (!reason.empty()) {
+      out->push_back(rejected(config, std::move(reason)));
+      continue;
+    }
+    // Each k jumps to another row of B: what is read there must outweigh the lines and the page it opens.
+    const double run = std::min<double>(config.register_n, s.n) * s.input_bytes;
+    constexpr double kJumpBytes = 256;
+    append_streamed(
+        context, rates, s, config, config.register_n, run / (run + kJumpBytes), "fma f32; K ascending",
+        [&](double k) { return outer_group_cycles(rates, s, t, k); }, out);
+  }
+}
+
+}  // namespace lathe

@@ -1,0 +1,133 @@
+// matmul on CUDA and ROCm with f32 FMAs: "simt". A workgroup stages tile_m x tile_k of A and tile_k x tile_n
+// of B in shared memory as f32, each thread keeps register_m x register_n sums.
+#include "absl/strings/str_cat.h"
+#include "kernels/candidates_model.h"
+#include "kernels/matmul/candidates.h"
+
+namespace lathe {
+namespace {
+
+struct Row {
+  int32_t tile_m, tile_n, tile_k, threads, register_m, register_n, stages;
+};
+// (tile_m / register_m) * (tile_n / register_n) == threads in every row.
+constexpr Row kRows[] = {
+    {1, 128, 32, 128, 1, 1, 1},    {2, 128, 32, 128, 2, 1, 1},    {4, 128, 32, 128, 4, 1, 1},
+    {8, 64, 32, 128, 2, 2, 1},     {8, 128, 32, 128, 4, 2, 1},    {16, 64, 32, 128, 4, 2, 1},
+    {16, 128, 16, 128, 4, 4, 1},   {32, 64, 16, 128, 4, 4, 1},    {32, 128, 16, 128, 8, 4, 1},
+    {64, 64, 16, 256, 4, 4, 1},    {64, 64, 16, 128, 8, 4, 1},    {64, 64, 32, 256, 4, 4, 1},
+    {64, 128, 16, 256, 8, 4, 1},   {64, 128, 16, 128, 8, 8, 1},   {128, 64, 16, 256, 8, 4, 1},
+    {128, 128, 8, 256, 8, 8, 1},   {128, 128, 16, 256, 8, 8, 1},  {128, 128, 32, 256, 8, 8, 2},
+    {256, 128, 16, 256, 16, 8, 1}, {256, 128, 32, 256, 16, 8, 2}, {256, 256, 64, 1024, 8, 8, 2},
+};
+constexpr int32_t kInvariantDepth = 16;  // batch_invariant: one K order for all M
+
+constexpr int32_t kMaxThreadRegisters = 255;  // CUDA Programming Guide, table of technical specifications
+// What a wave of few instructions in flight reaches of the FMA rate, and how many waves a unit needs to get
+// there.
+constexpr double kEfficiency = 0.75, kBusyWaves = 8;
+// A load from memory takes about 600 ns on Hopper and CDNA3 (Chips and Cheese, latency measurements,
+// 2023-24): one round trip for every tile_k where nothing is in flight.
+constexpr double kMemorySeconds = 0.6e-6;
+// Shared memory serves 128 bytes a cycle on both (CUDA: 32 banks of 4; CDNA3 ISA guide: 128 bytes); rows of a
+// wave share their operand, so that about half of what is asked for is moved.
+constexpr double kSharedBytesPerCycle = 128, kSharedReuse = 2;
+// L2 gives about twice what memory does.
+constexpr double kL2OverMemory = 2;
+// What runs at a time beside registers and shared memory: threads of a compute unit.
+constexpr double kThreadsPerUnit = 2048;
+
+int32_t thread_registers(const Row& r) {
+  const int32_t staged = static_cast<int32_t>(ceil_div((r.tile_m + r.tile_n) * r.tile_k, r.threads));
+  return r.register_m * r.register_n + r.register_m + r.register_n + staged + 32;  // 32: addresses, bounds
+}
+double shared_bytes(const Row& r) { return 4.0 * r.stages * (r.tile_m + r.tile_n) * r.tile_k; }
+
+std::string check(const GpuRates& rates, const MatmulSizes& s, const Row& r) {
+  const auto over = [](const char* what, double value, double limit) {
+    return absl::StrCat(what, " ", int64_t(value), " > ", int64_t(limit));
+  };
+  if (r.threads > rates.max_threads) return over("threads", r.threads, rates.max_threads);
+  if (shared_bytes(r) > rates.shared_memory_bytes)
+    return over("smem", shared_bytes(r), rates.shared_memory_bytes);
+  if (thread_registers(r) > kMaxThreadRegisters)
+    return over("registers of a thread", thread_registers(r), kMaxThreadRegisters);
+  if (double(thread_registers(r)) * r.threads > rates.registers)
+    return over("registers of a workgroup", double(thread_registers(r)) * r.threads, rates.registers);
+  if (s.batch_invariant && r.tile_k != kInvariantDepth)
+    return absl::StrCat("batch_invariant: tile_k ", r.tile_k, ", the recipe has ", kInvariantDepth);
+  // An eighth of a tile is the least that is worth launching; the smallest row serves M of 1.
+  if (!s.batch_invariant && r.tile_m > 8 && r.tile_m > 8 * s.m)
+    return absl::StrCat("tile_m ", r.tile_m, " > 8 * M ", s.m);
+  return "";
+}
+
+double predict(const GpuRates& rates, const MatmulSizes& s, const Row& r, double splits) {
+  const double row_tiles = std::ceil(double(s.m) / r.tile_m),
+               column_tiles = std::ceil(double(s.n) / r.tile_n);
+  const double groups = row_tiles * column_tiles * splits, k = std::ceil(double(s.k) / splits);
+  const double steps = std::ceil(k / r.tile_k);
+  const double resident =
+      std::max(1.0, std::min({std::floor(rates.shared_memory_bytes / shared_bytes(r)),
+                              std::floor(rates.registers / (double(thread_registers(r)) * r.threads)),
+                              std::floor(kThreadsPerUnit / r.threads)}));
+  const double per_unit = std::ceil(groups / rates.units);  // workgroups the busiest unit runs
+  const double waves = std::min(resident, per_unit) * r.threads / rates.wave;
+  const double efficiency = kEfficiency * std::min(1.0, waves / kBusyWaves);
+
+  const double flops = 2.0 * r.tile_m * r.tile_n * steps * r.tile_k;
+  const double compute = per_unit * flops / (rates.flops / rates.units * efficiency);
+  const double shared = per_unit * r.threads * (r.register_m + r.register_n) * 4.0 * steps * r.tile_k /
+                        kSharedReuse / (kSharedBytesPerCycle * rates.clock_hz);
+  const double latency = std::ceil(per_unit / resident) * (steps + 2) * kMemorySeconds / r.stages;
+  const double out_bytes = double(s.m) * s.n * (splits > 1 ? 4 * splits : s.output_bytes);
+  const double once = (double(s.m) + s.n) * s.k * s.input_bytes + out_bytes;
+  const double moved = (column_tiles * s.m + row_tiles * s.n) * double(s.k) * s.input_bytes + out_bytes;
+  const double memory =
+      std::max(once / rates.memory_bytes_per_second, moved / (kL2OverMemory * rates.memory_bytes_per_second));
+  const double merge = splits > 1 ? rates.launch_seconds + (out_bytes + double(s.m) * s.n * s.output_bytes) /
+                                                               rates.memory_bytes_per_second
+                                  : 0;
+  return rates.launch_seconds + std::max({compute, shared, latency, memory}) + merge;
+}
+
+}  // namespace
+
+void enumerate_matmul_simt(const CandidateContext& context, std::vector<RankedPlan>* out) {
+  const GpuRates rates(context.facts);
+  const MatmulSizes s(context.problem);
+  for (const Row& r : kRows) {
+    CompileConfig config;
+    config.kernel = "simt";
+    config.tile_m = r.tile_m;
+    config.tile_n = r.tile_n;
+    config.tile_k = r.tile_k;
+    config.register_m = r.register_m;
+    config.register_n = r.register_n;
+    config.threads = r.threads;
+    config.stages = r.stages;
+    std::string reason = check(rates, s, r);
+    if (reason.empty() && s.batch_invariant && context.split_k > 1)
+      reason = absl::StrCat("batch_invariant: split_k ", context.split_k, " forced, the recipe has 1 split");
+    if (!reason.empty()) {
+      out->push_back(rejected(config, std::move(reason)));
+      continue;
+    }
+    const double tiles = double(ceil_div(s.m, r.tile_m)) * ceil_div(s.n, r.tile_n);
+    // A wave of workgroups is what fills every unit with a few of them.
+    constexpr double kGroupsPerUnit = 4;
+    for (int32_t splits :
+         split_options(context, s.k, tiles, kGroupsPerUnit * rates.units, 4 * int64_t{r.tile_k})) {
+      config.split = splits > 1;
+      RankedPlan plan;
+      plan.plan.config = config;
+      plan.plan.launch.splits = splits;
+      plan.plan.predicted_seconds = predict(rates, s, r, splits);
+      plan.plan.numeric_recipe =
+          absl::StrCat("fma f32; K ascending in blocks of ", r.tile_k, "; ", merge_recipe(splits));
+      out->push_back(std::move(plan));
+    }
+  }
+}
+
+}  // namespace lathe
