@@ -1,1 +1,28 @@
-// placeholder
+#include "absl/strings/str_cat.h"
+#include "runtime/cpu/cpu_driver.h"
+#include "runtime/cuda/cuda_driver.h"
+#include "runtime/driver.h"
+#include "runtime/hip/hip_driver.h"
+
+namespace lathe {
+
+const std::vector<BackendRow>& backends() {
+  static const std::vector<BackendRow> rows = {
+      {"cpu", enumerate_cpu, query_cpu, open_cpu},
+      {"cuda", enumerate_cuda, query_cuda, open_cuda},
+      {"hip", enumerate_hip, query_hip, open_hip},
+  };
+  return rows;
+}
+
+absl::StatusOr<std::unique_ptr<Driver>> open_driver(absl::string_view name, const DriverOptions& options) {
+  const absl::string_view prefix = name.substr(0, name.find(':'));
+  std::string known;
+  for (const BackendRow& row : backends()) {
+    if (prefix == row.prefix) return row.open(name, options);
+    absl::StrAppend(&known, known.empty() ? "" : ", ", row.prefix);
+  }
+  return absl::InvalidArgumentError(absl::StrCat("no device ", name, ": the backends are ", known));
+}
+
+}  // namespace lathe

@@ -1,0 +1,265 @@
+#include "runtime/cpu/cpu_driver.h"
+
+#include <algorithm>
+#include <atomic>
+#include <cstdint>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "runtime/cpu/cpu_facts.h"
+#include "runtime/cpu/cpu_kernel.h"
+#include "runtime/cpu/object_loader.h"
+#include "runtime/cpu/slab_pool.h"
+#include "runtime/cpu/worker_pool.h"
+
+namespace lathe {
+namespace {
+
+constexpr int32_t kMaxWorkers = 1024;
+
+absl::Status refusal(const Launch& launch, absl::string_view cause) {
+  return absl::InvalidArgumentError(absl::StrCat("cpu: launch m=", launch.dims.m, " n=", launch.dims.n, " k=",
+                                                 launch.dims.k, " batch=", launch.dims.batch, ": ", cause));
+}
+
+// Where a launch's memory is: the shared workspace, then one scratch area a worker, each on cache lines of
+// its own.
+struct Layout {
+  explicit Layout(const LaunchConfig& config)
+      : shared(line_up(config.workspace_bytes)), scratch_stride(line_up(config.scratch_bytes_per_worker)) {}
+
+  // SIZE_MAX if no memory could hold it.
+  size_t bytes(int32_t workers) const {
+    size_t scratch, total;
+    if (__builtin_mul_overflow(scratch_stride, static_cast<size_t>(workers), &scratch) ||
+        __builtin_add_overflow(shared, scratch, &total)) {
+      return SIZE_MAX;
+    }
+    return total;
+  }
+
+  size_t shared, scratch_stride;
+
+ private:
+  static size_t line_up(size_t bytes) {
+    return bytes > SIZE_MAX - SlabPool::kAlignment ? SIZE_MAX
+                                                   : (bytes + SlabPool::kAlignment - 1) & ~size_t{63};
+  }
+};
+
+// What the caller's parallel-for carries from task to task.
+struct ParallelStep {
+  TaskSet tasks;
+  int32_t workers;
+  std::atomic<bool> broken{false};  // the parallel-for broke its contract
+
+  static void body(void* context, int64_t index, int32_t worker) {
+    ParallelStep& step = *static_cast<ParallelStep*>(context);
+    if (worker < 0 || worker >= step.workers || index < 0 || index >= step.tasks.count) {
+      step.broken.store(true, std::memory_order_relaxed);
+      return;
+    }
+    ArgumentBlock args = *step.tasks.args;
+    args.scratch = step.tasks.scratch + worker * step.tasks.scratch_stride;
+    step.tasks.task(&args, index);
+  }
+};
+
+class CpuDriver final : public Driver {
+ public:
+  CpuDriver(DeviceFacts facts, int32_t workers, int32_t processors, ParallelFor parallel_for)
+      : facts_(std::move(facts)),
+        workers_(workers),
+        parallel_for_(std::move(parallel_for)),
+        pool_(workers, processors) {}
+
+  const DeviceFacts& facts() const override { return facts_; }
+  int32_t workers() const override { return workers_; }
+  absl::StatusOr<std::unique_ptr<LoadedKernel>> load(const Artifact& artifact) override {
+    return CpuKernel::load(artifact, loader_, this);
+  }
+  absl::Status launch(const Launch& launch) override;
+  absl::Status launch_slice(const Launch& launch, const Slice& slice) override;
+  size_t workspace_bytes(const LoadedKernel&, const LaunchConfig& config, int32_t workers) const override {
+    return Layout(config).bytes(workers);
+  }
+
+ private:
+  absl::Status check(const Launch& launch) const;
+  absl::Status check_workspace(const Launch& launch, size_t needed) const;
+  absl::Status run_parallel(const Launch& launch, const CpuKernel& kernel, const int64_t* counts,
+                            const ArgumentBlock& args, size_t scratch_stride);
+
+  DeviceFacts facts_;
+  const int32_t workers_;
+  const ParallelFor parallel_for_;
+  ObjectLoader loader_;
+  SlabPool slabs_;
+  WorkerPool pool_;
+};
+
+absl::Status CpuDriver::check(const Launch& launch) const {
+  if (launch.kernel == nullptr || launch.args == nullptr) return refusal(launch, "no kernel or no arguments");
+  if (static_cast<const CpuKernel*>(launch.kernel)->owner() != this) {
+    return refusal(launch, "the kernel was loaded by another device");
+  }
+  if (launch.stream != nullptr) return refusal(launch, "the CPU's stream is NULL");
+  const uintptr_t mask = static_cast<uintptr_t>(launch.kernel->recipe().pointer_alignment) - 1;
+  if (mask != 0) {
+    const ArgumentBlock& a = *launch.args;
+    for (const void* pointer : {a.a, a.b, a.c, a.d, a.bias, a.residual, a.values}) {
+      if ((reinterpret_cast<uintptr_t>(pointer) & mask) != 0) {
+        return refusal(
+            launch, absl::StrCat("an operand is not aligned to the ", mask + 1, " bytes the kernel needs"));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CpuDriver::check_workspace(const Launch& launch, size_t needed) const {
+  if (launch.workspace_bytes < needed) {
+    return refusal(launch, absl::StrCat("workspace of ", launch.workspace_bytes, " bytes < ", needed));
+  }
+  if (reinterpret_cast<uintptr_t>(launch.workspace) % SlabPool::kAlignment != 0) {
+    return refusal(launch, absl::StrCat("workspace is not aligned to ", SlabPool::kAlignment, " bytes"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CpuDriver::launch(const Launch& launch) {
+  if (absl::Status status = check(launch); !status.ok()) return status;
+  const CpuKernel& kernel = *static_cast<const CpuKernel*>(launch.kernel);
+  const Layout layout(launch.config);
+
+  const VarValues sizes = var_values(launch.dims, launch.config);
+  int64_t counts[CpuKernel::kMaxSteps];
+  int64_t most = 0;
+  for (size_t i = 0; i < kernel.steps().size(); ++i) {
+    counts[i] = kernel.steps()[i].count(sizes);
+    most = std::max(most, counts[i]);
+  }
+  if (most > WorkerPool::kMaxTasks) return refusal(launch, absl::StrCat("a step of ", most, " tasks"));
+
+  // The pool is held for the whole launch: its steps follow each other without a gap.
+  bool parallel = most > 1 && workers_ > 1;
+  bool entered = false;
+  if (parallel && !parallel_for_) parallel = entered = pool_.try_enter();
+  struct Leave {
+    WorkerPool* pool;
+    ~Leave() {
+      if (pool != nullptr) pool->leave();
+    }
+  } leave{entered ? &pool_ : nullptr};
+
+  char* memory = static_cast<char*>(launch.workspace);
+  SlabPool::Slab slab;
+  if (layout.shared + layout.scratch_stride != 0) {
+    if (memory != nullptr) {
+      if (absl::Status status = check_workspace(launch, layout.bytes(workers_)); !status.ok()) return status;
+    } else {
+      const size_t bytes = layout.bytes(parallel ? workers_ : 1);
+      slab = slabs_.take(bytes);
+      memory = static_cast<char*>(slab.data());
+      if (memory == nullptr) {
+        return absl::ResourceExhaustedError(
+            absl::StrCat("cpu: no memory for a workspace of ", bytes, " bytes"));
+      }
+    }
+  }
+  ArgumentBlock args = *launch.args;
+  args.workspace = layout.shared != 0 ? memory : nullptr;
+  args.counters = nullptr;
+  args.scratch = layout.scratch_stride != 0 ? memory + layout.shared : nullptr;
+  if (parallel) return run_parallel(launch, kernel, counts, args, layout.scratch_stride);
+
+  for (size_t i = 0; i < kernel.steps().size(); ++i) {
+    const CpuTask task = kernel.steps()[i].task;
+    for (int64_t index = 0; index < counts[i]; ++index) task(&args, index);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CpuDriver::run_parallel(const Launch& launch, const CpuKernel& kernel, const int64_t* counts,
+                                     const ArgumentBlock& args, size_t scratch_stride) {
+  for (size_t i = 0; i < kernel.steps().size(); ++i) {
+    const TaskSet tasks{kernel.steps()[i].task, &args, counts[i], static_cast<char*>(args.scratch),
+                        scratch_stride};
+    if (tasks.count == 1) {
+      tasks.task(&args, 0);  // args carries worker 0's scratch
+    } else if (tasks.count > 1 && !parallel_for_) {
+      pool_.run(tasks);
+    } else if (tasks.count > 1) {
+      ParallelStep step{tasks, workers_};
+      parallel_for_(tasks.count, ParallelStep::body, &step);
+      if (step.broken.load(std::memory_order_relaxed)) {
+        return refusal(launch, absl::StrCat("the caller's parallel-for passed a worker outside [0, ",
+                                            workers_, ") or an index outside [0, ", tasks.count, ")"));
+      }
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status CpuDriver::launch_slice(const Launch& launch, const Slice& slice) {
+  if (absl::Status status = check(launch); !status.ok()) return status;
+  const CpuKernel& kernel = *static_cast<const CpuKernel*>(launch.kernel);
+  const int32_t phases = static_cast<int32_t>(kernel.steps().size());
+  if (slice.phase < 0 || slice.phase >= phases) {
+    return refusal(launch, absl::StrCat("phase ", slice.phase, " of ", phases));
+  }
+  if (slice.workers < 1 || slice.workers > kMaxWorkers || slice.worker < 0 || slice.worker >= slice.workers) {
+    return refusal(launch,
+                   absl::StrCat("worker ", slice.worker, " of ", slice.workers, " (1 to ", kMaxWorkers, ")"));
+  }
+  const Layout layout(launch.config);
+  if (const size_t needed = layout.bytes(slice.workers); needed != 0) {
+    if (launch.workspace == nullptr)
+      return refusal(launch, absl::StrCat("a slice needs a workspace of ", needed, " bytes"));
+    if (absl::Status status = check_workspace(launch, needed); !status.ok()) return status;
+  }
+  const CpuKernel::CompiledStep& step = kernel.steps()[static_cast<size_t>(slice.phase)];
+  const int64_t count = step.count(var_values(launch.dims, launch.config));
+  if (count > WorkerPool::kMaxTasks) return refusal(launch, absl::StrCat("a step of ", count, " tasks"));
+
+  ArgumentBlock args = *launch.args;
+  char* memory = static_cast<char*>(launch.workspace);
+  args.workspace = layout.shared != 0 ? memory : nullptr;
+  args.counters = nullptr;
+  args.scratch = layout.scratch_stride != 0
+                     ? memory + layout.shared + static_cast<size_t>(slice.worker) * layout.scratch_stride
+                     : nullptr;
+  // Contiguous shares, as even as they can be: kMaxTasks * workers stays far below 2^63.
+  const int64_t begin = count * slice.worker / slice.workers;
+  const int64_t end = count * (int64_t{slice.worker} + 1) / slice.workers;
+  for (int64_t index = begin; index < end; ++index) step.task(&args, index);
+  return absl::OkStatus();
+}
+
+absl::Status check_name(absl::string_view name) {
+  if (name == "cpu") return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("no device ", name, ": the CPU's only device is cpu"));
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<std::string>> enumerate_cpu() { return std::vector<std::string>{"cpu"}; }
+
+absl::StatusOr<DeviceFacts> query_cpu(absl::string_view name) {
+  LATHE_RETURN_IF_ERROR(check_name(name));
+  return query_cpu_facts();
+}
+
+absl::StatusOr<std::unique_ptr<Driver>> open_cpu(absl::string_view name, const DriverOptions& options) {
+  LATHE_RETURN_IF_ERROR(check_name(name));
+  if (options.workers < 0 || options.workers > kMaxWorkers) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("cpu: ", options.workers, " workers are outside 0 (one per core) to ", kMaxWorkers));
+  }
+  const int32_t workers = options.workers > 0 ? options.workers : std::min(default_workers(), kMaxWorkers);
+  return std::unique_ptr<Driver>(
+      std::make_unique<CpuDriver>(query_cpu_facts(), workers, allowed_processors(), options.parallel_for));
+}
+
+}  // namespace lathe

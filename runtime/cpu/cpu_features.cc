@@ -1,0 +1,156 @@
+#include "runtime/cpu/cpu_features.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
+
+#if defined(__x86_64__)
+#include <cpuid.h>
+#elif defined(__aarch64__)
+#include <sys/auxv.h>
+#endif
+
+namespace lathe {
+namespace {
+
+std::string join_features(std::vector<const char*> names) {
+  std::sort(names.begin(), names.end(), [](const char* a, const char* b) { return std::strcmp(a, b) < 0; });
+  return absl::StrJoin(names, ",",
+                       [](std::string* out, const char* name) { absl::StrAppend(out, "+", name); });
+}
+
+// Bits of XCR0: which register state the system saves.
+constexpr uint64_t kYmm = 0x6, kZmm = 0xe6, kTiles = 0x60000;
+
+#if defined(__x86_64__)
+X86Registers read_x86_registers() {
+  X86Registers r;
+  uint32_t eax, ebx, ecx, edx;
+  if (__get_cpuid(1, &eax, &ebx, &ecx, &edx)) r.leaf1_ecx = ecx;
+  if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx)) {
+    const uint32_t subleaves = eax;
+    r.leaf7_ebx = ebx;
+    r.leaf7_ecx = ecx;
+    r.leaf7_edx = edx;
+    if (subleaves >= 1 && __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx)) r.leaf7_1_eax = eax;
+  }
+  constexpr uint32_t kOsxsave = 1u << 27;
+  if (r.leaf1_ecx & kOsxsave) {
+    uint32_t low, high;
+    asm volatile("xgetbv" : "=a"(low), "=d"(high) : "c"(0));
+    r.xcr0 = uint64_t{high} << 32 | low;
+  }
+  return r;
+}
+
+std::string brand_string() {
+  uint32_t words[12];
+  for (uint32_t i = 0; i < 3; ++i) {
+    uint32_t* w = words + 4 * i;
+    if (!__get_cpuid(0x80000002 + i, &w[0], &w[1], &w[2], &w[3])) return "";
+  }
+  char text[sizeof(words) + 1] = {};
+  std::memcpy(text, words, sizeof(words));
+  return std::string(absl::StripAsciiWhitespace(text));
+}
+#endif
+
+#if defined(__aarch64__)
+// MIDR_EL1: implementer in bits 31..24, part in bits 15..4. 0 if the system does not tell.
+uint64_t read_midr() {
+  std::FILE* file = std::fopen("/sys/devices/system/cpu/cpu0/regs/identification/midr_el1", "re");
+  if (file == nullptr) return 0;
+  unsigned long long midr = 0;
+  if (std::fscanf(file, "%llx", &midr) != 1) midr = 0;
+  std::fclose(file);
+  return midr;
+}
+#endif
+
+}  // namespace
+
+std::string features_from_cpuid(const X86Registers& r) {
+  struct Row {
+    const char* name;
+    uint32_t word;
+    int bit;
+    uint64_t needs_state;
+  };
+  // Intel SDM volume 2A, CPUID: leaf 1 and leaf 7.
+  const Row rows[] = {
+      {"f16c", r.leaf1_ecx, 29, kYmm},       {"fma", r.leaf1_ecx, 12, kYmm},
+      {"avx", r.leaf1_ecx, 28, kYmm},        {"bmi", r.leaf7_ebx, 3, 0},
+      {"avx2", r.leaf7_ebx, 5, kYmm},        {"bmi2", r.leaf7_ebx, 8, 0},
+      {"avx512f", r.leaf7_ebx, 16, kZmm},    {"avx512dq", r.leaf7_ebx, 17, kZmm},
+      {"avx512cd", r.leaf7_ebx, 28, kZmm},   {"avx512bw", r.leaf7_ebx, 30, kZmm},
+      {"avx512vl", r.leaf7_ebx, 31, kZmm},   {"avx512vnni", r.leaf7_ecx, 11, kZmm},
+      {"avx512fp16", r.leaf7_edx, 23, kZmm}, {"amx-bf16", r.leaf7_edx, 22, kTiles},
+      {"amx-tile", r.leaf7_edx, 24, kTiles}, {"amx-int8", r.leaf7_edx, 25, kTiles},
+      {"avxvnni", r.leaf7_1_eax, 4, kYmm},   {"avx512bf16", r.leaf7_1_eax, 5, kZmm},
+  };
+  std::vector<const char*> names;
+  for (const Row& row : rows) {
+    if ((row.word >> row.bit & 1) != 0 && (r.xcr0 & row.needs_state) == row.needs_state)
+      names.push_back(row.name);
+  }
+  return join_features(std::move(names));
+}
+
+std::string features_from_hwcap(uint64_t hwcap, uint64_t hwcap2) {
+  // Linux, arch/arm64/include/uapi/asm/hwcap.h.
+  std::vector<const char*> names;
+  if (hwcap >> 1 & 1) names.push_back("neon");       // ASIMD
+  if (hwcap >> 10 & 1) names.push_back("fullfp16");  // ASIMDHP
+  if (hwcap >> 20 & 1) names.push_back("dotprod");   // ASIMDDP
+  if (hwcap2 >> 13 & 1) names.push_back("i8mm");
+  if (hwcap2 >> 14 & 1) names.push_back("bf16");
+  return join_features(std::move(names));
+}
+
+#if defined(__x86_64__)
+CpuIdentity identify_cpu() {
+  CpuIdentity id;
+  uint32_t eax, ebx, ecx, edx;
+  if (__get_cpuid(0, &eax, &ebx, &ecx, &edx)) {
+    char vendor[13] = {};
+    std::memcpy(vendor, &ebx, 4);
+    std::memcpy(vendor + 4, &edx, 4);
+    std::memcpy(vendor + 8, &ecx, 4);
+    id.vendor = vendor;
+  }
+  if (__get_cpuid(1, &eax, &ebx, &ecx, &edx)) {
+    const int32_t family = eax >> 8 & 0xf, model = eax >> 4 & 0xf;
+    id.family = family == 0xf ? family + (eax >> 20 & 0xff) : family;
+    id.model = family == 0x6 || family == 0xf ? (eax >> 16 & 0xf) << 4 | model : model;
+  }
+  id.name = brand_string();
+  if (id.name.empty()) id.name = absl::StrCat(id.vendor, " family ", id.family, " model ", id.model);
+  return id;
+}
+
+Target host_target() { return {Backend::kCpu, "x86-64", features_from_cpuid(read_x86_registers())}; }
+#elif defined(__aarch64__)
+CpuIdentity identify_cpu() {
+  CpuIdentity id;
+  const uint64_t midr = read_midr();
+  const uint64_t implementer = midr >> 24 & 0xff;
+  id.vendor = implementer == 0x41 ? "ARM" : absl::StrCat("implementer 0x", absl::Hex(implementer));
+  id.model = static_cast<int32_t>(midr >> 4 & 0xfff);
+  id.name = absl::StrCat(id.vendor, " part 0x", absl::Hex(id.model));
+  return id;
+}
+
+Target host_target() {
+  return {Backend::kCpu, "aarch64", features_from_hwcap(getauxval(AT_HWCAP), getauxval(AT_HWCAP2))};
+}
+#else
+#error "Lathe runs on x86-64 and AArch64"
+#endif
+
+}  // namespace lathe

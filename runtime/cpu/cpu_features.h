@@ -1,0 +1,36 @@
+// What this processor's instruction set offers, as far as code generation asks, and which processor it is.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "core/facts.h"
+
+namespace lathe {
+
+// Identity of an x86-64 processor (cpuid) or an AArch64 one (MIDR).
+struct CpuIdentity {
+  std::string vendor;  // "GenuineIntel", "AuthenticAMD"; "ARM" (implementer 0x41), else "implementer 0x.."
+  int32_t family = 0;  // x86: display family; AArch64: 0
+  int32_t model = 0;   // x86: display model; AArch64: part number
+  std::string name;    // "Intel(R) Xeon(R) Processor"; "ARM part 0xd40"
+};
+CpuIdentity identify_cpu();
+
+// The x86 registers that features_from_cpuid reads; plain data so that tests describe processors they do not
+// run on.
+struct X86Registers {
+  uint32_t leaf1_ecx = 0, leaf7_ebx = 0, leaf7_ecx = 0, leaf7_edx = 0, leaf7_1_eax = 0;
+  uint64_t xcr0 = 0;  // what the operating system saves; 0 without OSXSAVE
+};
+// "+avx,+avx2,...": sorted; a feature whose registers the system does not save is absent. AMX counts when the
+// system saves the tiles; a process must still ask Linux for permission (arch_prctl) before its first tile
+// instruction.
+std::string features_from_cpuid(const X86Registers& r);
+// Linux's AT_HWCAP and AT_HWCAP2: "+bf16,+dotprod,+fullfp16,+i8mm,+neon".
+std::string features_from_hwcap(uint64_t hwcap, uint64_t hwcap2);
+
+// The target of code for the processor this process runs on.
+Target host_target();
+
+}  // namespace lathe

@@ -1,0 +1,151 @@
+#include "runtime/cpu/cpu_kernel.h"
+
+#include <limits>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+
+namespace lathe {
+namespace {
+
+constexpr int64_t kSaturated = std::numeric_limits<int64_t>::max();
+
+int64_t saturating_product(int64_t a, int64_t b) {
+  int64_t result;
+  if (!__builtin_mul_overflow(a, b, &result)) return result;
+  return (a < 0) == (b < 0) ? kSaturated : std::numeric_limits<int64_t>::min();
+}
+
+int64_t saturating_sum(int64_t a, int64_t b) {
+  int64_t result;
+  if (!__builtin_add_overflow(a, b, &result)) return result;
+  return a > 0 ? kSaturated : std::numeric_limits<int64_t>::min();
+}
+
+absl::Status refusal(absl::string_view cause) {
+  return absl::InvalidArgumentError(absl::StrCat("cpu: cannot load kernel: ", cause));
+}
+
+absl::Status check_formula(const Formula& formula, absl::string_view what) {
+  for (const Term& term : formula) {
+    for (const Factor& factor : term.factors) {
+      const int32_t var = static_cast<int32_t>(factor.var);
+      if (var < 0 || var >= kVarCount) return refusal(absl::StrCat(what, " uses unknown variable ", var));
+      if (factor.divisor <= 0) return refusal(absl::StrCat(what, " divides by ", factor.divisor));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status check_step(const Step& step) {
+  if (step.kind != StepKind::kCpuTask) {
+    return refusal(absl::StrCat("step ", step.symbol, " has kind ", static_cast<int32_t>(step.kind),
+                                ", the CPU runs cpu_task (1)"));
+  }
+  if (step.symbol.empty()) return refusal("a step has no symbol");
+  if (step.argument_bytes != static_cast<int32_t>(sizeof(ArgumentBlock))) {
+    return refusal(absl::StrCat("step ", step.symbol, " takes an argument block of ", step.argument_bytes,
+                                " bytes, this library's has ", sizeof(ArgumentBlock)));
+  }
+  if (!step.attributes.empty()) {
+    return refusal(absl::StrCat("step ", step.symbol, " asks for launch attribute ", step.attributes[0],
+                                ", the CPU has none"));
+  }
+  const std::array<int32_t, 3> one = {1, 1, 1};
+  if (step.block != one || step.cluster != one || !step.dynamic_shared_memory.empty()) {
+    return refusal(absl::StrCat("step ", step.symbol, " asks for a GPU workgroup, cluster or shared memory"));
+  }
+  for (const Formula& formula : step.grid) {
+    LATHE_RETURN_IF_ERROR(check_formula(formula, absl::StrCat("the grid of step ", step.symbol)));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status check_artifact(const Artifact& artifact) {
+  const Recipe& recipe = artifact.recipe;
+  if (artifact.format != CodeFormat::kElfObject) {
+    return refusal(absl::StrCat("code format ", static_cast<int32_t>(artifact.format),
+                                " is not an ELF object (", static_cast<int32_t>(CodeFormat::kElfObject),
+                                ")"));
+  }
+  if (recipe.version != Recipe::kVersion) {
+    return refusal(
+        absl::StrCat("recipe version ", recipe.version, ", this library reads ", Recipe::kVersion));
+  }
+  if (recipe.steps.empty()) return refusal("the recipe has no steps");
+  if (recipe.steps.size() > CpuKernel::kMaxSteps) {
+    return refusal(
+        absl::StrCat("the recipe has ", recipe.steps.size(), " steps, at most ", CpuKernel::kMaxSteps));
+  }
+  if (!recipe.tensor_maps.empty()) return refusal("the recipe asks for tensor maps, the CPU has none");
+  if (recipe.pointer_alignment < 1 || (recipe.pointer_alignment & (recipe.pointer_alignment - 1)) != 0) {
+    return refusal(absl::StrCat("pointer alignment ", recipe.pointer_alignment, " is not a power of two"));
+  }
+  for (const Step& step : recipe.steps) LATHE_RETURN_IF_ERROR(check_step(step));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+TaskCount::TaskCount(const std::array<Formula, 3>& grid) {
+  for (size_t i = 0; i < grid.size(); ++i) {
+    Axis& axis = axes_[i];
+    axis.first_term = static_cast<uint32_t>(terms_.size());
+    for (const Term& term : grid[i]) {
+      if (term.factors.empty()) {
+        axis.constant = saturating_sum(axis.constant, term.coefficient);
+        continue;
+      }
+      terms_.push_back({term.coefficient, static_cast<uint32_t>(factors_.size()),
+                        static_cast<uint32_t>(term.factors.size())});
+      factors_.insert(factors_.end(), term.factors.begin(), term.factors.end());
+    }
+    axis.term_count = static_cast<uint32_t>(terms_.size()) - axis.first_term;
+  }
+}
+
+int64_t TaskCount::axis_value(const Axis& axis, const VarValues& v) const {
+  int64_t sum = axis.constant;
+  for (uint32_t t = 0; t < axis.term_count; ++t) {
+    const FlatTerm& term = terms_[axis.first_term + t];
+    int64_t value = term.coefficient;
+    for (uint32_t f = 0; f < term.factor_count; ++f) {
+      const Factor& factor = factors_[term.first_factor + f];
+      const int64_t size = v[static_cast<size_t>(factor.var)];
+      value = saturating_product(value, factor.divisor == 1 ? size : ceil_div(size, factor.divisor));
+    }
+    sum = saturating_sum(sum, value);
+  }
+  return sum;
+}
+
+int64_t TaskCount::operator()(const VarValues& v) const {
+  int64_t count = 1;
+  for (const Axis& axis : axes_) {
+    const int64_t value = axis_value(axis, v);
+    if (value <= 0) return 0;
+    count = saturating_product(count, value);
+  }
+  return count;
+}
+
+CpuKernel::CpuKernel(const Recipe& recipe, const std::vector<void*>& tasks, const Driver* owner)
+    : LoadedKernel(recipe), owner_(owner) {
+  steps_.reserve(recipe.steps.size());
+  for (size_t i = 0; i < recipe.steps.size(); ++i) {
+    steps_.push_back({reinterpret_cast<CpuTask>(tasks[i]), TaskCount(recipe.steps[i].grid)});
+  }
+}
+
+absl::StatusOr<std::unique_ptr<LoadedKernel>> CpuKernel::load(const Artifact& artifact, ObjectLoader& loader,
+                                                              const Driver* owner) {
+  LATHE_RETURN_IF_ERROR(check_artifact(artifact));
+  std::vector<std::string> symbols;
+  symbols.reserve(artifact.recipe.steps.size());
+  for (const Step& step : artifact.recipe.steps) symbols.push_back(step.symbol);
+  auto tasks = loader.link(artifact.code, symbols);
+  if (!tasks.ok()) return tasks.status();
+  return std::unique_ptr<LoadedKernel>(new CpuKernel(artifact.recipe, *tasks, owner));
+}
+
+}  // namespace lathe

@@ -1,0 +1,26 @@
+// Numbers that no instruction and no file of the system tells, by processor: one row a microarchitecture.
+#pragma once
+
+#include "runtime/cpu/cpu_features.h"
+
+namespace lathe {
+
+struct MachineRow {
+  const char* vendor;
+  int32_t family;
+  int32_t first_model, last_model;
+  const char* name;
+  // Fused multiply-adds of the kernels' widest vectors that one core starts in a cycle: with 512-bit vectors,
+  // and with the next narrower (256-bit; 128-bit on AArch64).
+  int32_t fma_units_512, fma_units;
+  double memory_bytes_per_second;  // one socket, all channels at the platform's rated speed
+  const char* memory_source;
+  // What one core reads from memory: bounded by the lines it can have in flight over the latency, so far
+  // below the socket's share. Rounded from published single-core read bandwidths of the class.
+  double core_bytes_per_second;
+};
+
+// The row of the processor, or the default row of its architecture (vendor "").
+const MachineRow& machine_row(const CpuIdentity& id);
+
+}  // namespace lathe

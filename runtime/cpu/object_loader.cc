@@ -1,0 +1,132 @@
+#include "runtime/cpu/object_loader.h"
+
+#include <llvm/ExecutionEngine/JITLink/ELF.h>
+#include <llvm/ExecutionEngine/JITLink/JITLink.h>
+#include <llvm/ExecutionEngine/Orc/Core.h>
+#include <llvm/ExecutionEngine/Orc/LinkGraphLinkingLayer.h>
+#include <llvm/ExecutionEngine/Orc/SelfExecutorProcessControl.h>
+#include <llvm/ExecutionEngine/Orc/TaskDispatch.h>
+
+#include <atomic>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace lathe {
+namespace {
+
+using llvm::jitlink::LinkGraph;
+
+absl::Status refusal(absl::string_view cause) {
+  return absl::InvalidArgumentError(absl::StrCat("cpu: cannot link kernel object: ", cause));
+}
+
+absl::Status refusal(llvm::Error error) { return refusal(llvm::toString(std::move(error))); }
+
+// The linker's own names, which it defines while it links.
+bool defined_by_linker(llvm::StringRef name) { return name == "_GLOBAL_OFFSET_TABLE_"; }
+
+absl::Status check_graph(LinkGraph& graph, const llvm::Triple& host) {
+  if (graph.getTargetTriple().getArch() != host.getArch()) {
+    return refusal(absl::StrCat("it is for ", graph.getTargetTriple().getArchName().str(),
+                                ", this device is ", host.getArchName().str()));
+  }
+  std::string undefined;
+  for (llvm::jitlink::Symbol* symbol : graph.external_symbols()) {
+    const llvm::StringRef name = symbol->hasName() ? *symbol->getName() : llvm::StringRef("(unnamed)");
+    if (!defined_by_linker(name)) absl::StrAppend(&undefined, undefined.empty() ? "" : ", ", name.str());
+  }
+  if (!undefined.empty()) return refusal(absl::StrCat("undefined symbol ", undefined));
+  return absl::OkStatus();
+}
+
+// Checked before linking: what a lookup would report is less precise, and data would be called as code.
+absl::Status check_wanted(LinkGraph& graph, const std::vector<std::string>& symbols) {
+  for (const std::string& wanted : symbols) {
+    bool found = false;
+    for (llvm::jitlink::Symbol* symbol : graph.defined_symbols()) {
+      if (!symbol->hasName() || *symbol->getName() != llvm::StringRef(wanted)) continue;
+      if (symbol->getScope() == llvm::jitlink::Scope::Local) continue;
+      if (!symbol->isCallable()) return refusal(absl::StrCat("symbol ", wanted, " is not a function"));
+      found = true;
+    }
+    if (!found) return refusal(absl::StrCat("symbol ", wanted, " is missing"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+struct ObjectLoader::Session {
+  explicit Session(std::unique_ptr<llvm::orc::ExecutorProcessControl> process)
+      : execution(std::move(process)), layer(execution) {
+    // Failures come back from the lookup as well; LLVM would print them to stderr.
+    execution.setErrorReporter([](llvm::Error error) { llvm::consumeError(std::move(error)); });
+  }
+  ~Session() { llvm::consumeError(execution.endSession()); }
+
+  llvm::orc::ExecutionSession execution;
+  llvm::orc::LinkGraphLinkingLayer layer;
+  std::atomic<uint64_t> kernels{0};
+};
+
+ObjectLoader::ObjectLoader() = default;
+ObjectLoader::~ObjectLoader() = default;
+
+absl::StatusOr<ObjectLoader::Session*> ObjectLoader::session() {
+  absl::MutexLock lock(&mutex_);
+  if (session_ == nullptr) {
+    // In place: linking runs on the calling thread, and no thread of LLVM's outlives a load.
+    auto process = llvm::orc::SelfExecutorProcessControl::Create(
+        nullptr, std::make_unique<llvm::orc::InPlaceTaskDispatcher>());
+    if (!process) {
+      return absl::InternalError(
+          absl::StrCat("cpu: no linking session: ", llvm::toString(process.takeError())));
+    }
+    session_ = std::make_unique<Session>(std::move(*process));
+  }
+  return session_.get();
+}
+
+absl::StatusOr<std::vector<void*>> ObjectLoader::link(absl::string_view object,
+                                                      const std::vector<std::string>& symbols) {
+  auto opened = session();
+  if (!opened.ok()) return opened.status();
+  Session& session = **opened;
+  llvm::orc::ExecutionSession& execution = session.execution;
+
+  const std::string name = absl::StrCat("kernel-", session.kernels.fetch_add(1, std::memory_order_relaxed));
+  auto graph = llvm::jitlink::createLinkGraphFromELFObject(
+      llvm::MemoryBufferRef(llvm::StringRef(object.data(), object.size()), name),
+      execution.getSymbolStringPool());
+  if (!graph) return refusal(graph.takeError());
+  if (absl::Status status = check_graph(**graph, execution.getTargetTriple()); !status.ok()) return status;
+  if (absl::Status status = check_wanted(**graph, symbols); !status.ok()) return status;
+
+  llvm::orc::JITDylib& library = execution.createBareJITDylib(name);
+  llvm::orc::SymbolLookupSet wanted;
+  for (const std::string& symbol : symbols) wanted.add(execution.intern(symbol));
+  // Two steps may name one symbol; the lookup takes each once.
+  wanted.sortByAddress();
+  wanted.removeDuplicates();
+
+  llvm::Error added = session.layer.add(library, std::move(*graph));
+  if (added) {
+    llvm::consumeError(execution.removeJITDylib(library));
+    return refusal(std::move(added));
+  }
+  auto found =
+      execution.lookup({{&library, llvm::orc::JITDylibLookupFlags::MatchAllSymbols}}, std::move(wanted));
+  if (!found) {
+    llvm::consumeError(execution.removeJITDylib(library));
+    return refusal(found.takeError());
+  }
+  std::vector<void*> addresses;
+  addresses.reserve(symbols.size());
+  for (const std::string& symbol : symbols) {
+    addresses.push_back((*found)[execution.intern(symbol)].getAddress().toPtr<void*>());
+  }
+  return addresses;
+}
+
+}  // namespace lathe
