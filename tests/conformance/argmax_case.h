@@ -1,0 +1,66 @@
+// One argmax request in guarded memory and its reference.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "guarded_memory.h"
+#include "lathe/lathe.h"
+#include "numbers.h"
+
+namespace lathe::conformance {
+
+enum class Rows {
+  kNormal,      // N(0, 1)
+  kTies,        // integers of [0, 3]
+  kConstant,    // every column equal
+  kAscending,   // the maximum is the last column
+  kDescending,  // ... the first
+  kNan,         // N(0, 1) with up to three NaN, of both signs
+  kAllNan,
+  kMinusInf,        // every column -inf
+  kMostlyMinusInf,  // -inf but for one finite column
+  kPlusInf,         // N(0, 1) with two +inf
+  kZeros,           // +0 and -0, which are equal
+  kLowest           // every column the lowest finite value
+};
+inline constexpr int kRowsKinds = 12;
+
+struct ArgmaxCase {
+  int64_t rows = 1, n = 1;
+  lathe_dtype in = LATHE_F32, index = LATHE_I64;
+  bool wants_values = false;
+  int64_t index_offset = 0;
+  int64_t padding = 0;
+  size_t misalign = 0;
+  Flush flush = Flush::kEnd;
+  Rows kind = Rows::kNormal;
+  lathe_determinism determinism = LATHE_DETERMINISM_FAST;
+
+  std::string describe() const;
+};
+
+class ArgmaxRequest {
+ public:
+  ArgmaxRequest(const ArgmaxCase& c, Random* random);
+
+  const lathe_argmax_desc* desc() const { return &desc_; }
+  lathe_argmax_desc* mutable_desc() { return &desc_; }
+  void reset_output();
+  testing::AssertionResult check() const;
+  testing::AssertionResult run(lathe_device* device);
+
+ private:
+  std::vector<double> draw_row(Random* random) const;
+
+  ArgmaxCase case_;
+  std::unique_ptr<GuardedMemory> x_, indices_, values_;
+  std::vector<int64_t> expected_index_;
+  std::vector<double> expected_value_;
+  lathe_argmax_desc desc_;
+};
+
+}  // namespace lathe::conformance

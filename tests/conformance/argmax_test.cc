@@ -1,0 +1,135 @@
+// Argmax over dtypes, row lengths, ties, NaN and infinities, index types, offsets, leading dimensions,
+// alignments.
+#include "argmax_case.h"
+#include "device.h"
+#include "pairwise.h"
+
+namespace lathe::conformance {
+namespace {
+
+constexpr lathe_dtype kFloats[] = {LATHE_F32, LATHE_F16, LATHE_BF16};
+
+class Argmax : public ConformanceTest {
+ protected:
+  void expect(const ArgmaxCase& c) {
+    if (failures_ >= 12) return;
+    const testing::AssertionResult result = ArgmaxRequest(c, &random_).run(device());
+    EXPECT_TRUE(result);
+    failures_ += !result;
+  }
+  Random random_ = random_stream(4);
+
+ private:
+  int failures_ = 0;
+};
+
+TEST_F(Argmax, EveryTwoFactorsTogether) {
+  const int64_t rows[] = {0, 1, 2, 3, 5, 8, 17, 33, 64, 129, 300};
+  const int64_t lengths[] = {1,  2,   3,   7,    8,    15,   16,   17,    31,    63,   64,
+                             65, 127, 129, 1000, 1024, 1025, 4099, 16384, 16385, 20011};
+  const int64_t offsets[] = {0, 1, -5, 128256, 1 << 30};
+  const int64_t paddings[] = {0, 1, 5, 64};
+  const size_t misaligns[] = {0, 0, 1, 2, 3, 4, 8, 13};
+  const std::vector<std::vector<int>> array =
+      covering_array({11, 21, 3, 2, 2, 5, 4, 8, 2, kRowsKinds, 3}, &random_);
+  for (const std::vector<int>& row : array) {
+    ArgmaxCase c;
+    c.rows = rows[row[0]];
+    c.n = lengths[row[1]];
+    c.in = kFloats[row[2]];
+    c.index = row[3] ? LATHE_I32 : LATHE_I64;
+    c.wants_values = row[4];
+    c.index_offset = offsets[row[5]];
+    c.padding = paddings[row[6]];
+    c.misalign = misaligns[row[7]];
+    c.flush = row[8] ? Flush::kStart : Flush::kEnd;
+    c.kind = static_cast<Rows>(row[9]);
+    c.determinism = static_cast<lathe_determinism>(row[10]);
+    if (c.rows * c.n > 600000) c.rows = 600000 / c.n;
+    expect(c);
+  }
+}
+
+TEST_F(Argmax, EveryShortLength) {
+  for (int64_t n = 1; n <= 200; ++n) {
+    ArgmaxCase c;
+    c.rows = 5;
+    c.n = n;
+    c.in = kFloats[n % 3];
+    c.kind = static_cast<Rows>(n % kRowsKinds);
+    c.wants_values = n % 2;
+    expect(c);
+    c.kind = Rows::kTies;
+    expect(c);
+  }
+}
+
+TEST_F(Argmax, MaximumInEveryColumn) {
+  // The winner visits every lane, every remainder and both ends.
+  for (lathe_dtype in : kFloats) {
+    ArgmaxCase c;
+    c.n = 259;
+    c.in = in;
+    c.kind = Rows::kMostlyMinusInf;
+    c.rows = 300;
+    expect(c);
+    c.n = 1300;
+    expect(c);
+  }
+}
+
+TEST_F(Argmax, VocabularyRows) {
+  for (lathe_dtype in : kFloats) {
+    for (Rows kind : {Rows::kNormal, Rows::kTies, Rows::kNan, Rows::kMinusInf, Rows::kAscending}) {
+      ArgmaxCase c;
+      c.in = in;
+      c.kind = kind;
+      c.wants_values = true;
+      c.rows = 3;
+      c.n = 200000;
+      expect(c);
+      c.rows = 1;
+      c.n = 151936;
+      c.index = LATHE_I32;
+      expect(c);
+    }
+  }
+  ArgmaxCase wide;
+  wide.rows = 300;
+  wide.n = 32000;
+  wide.in = LATHE_F16;
+  expect(wide);
+}
+
+TEST_F(Argmax, LargeOffsetNeeds64Bits) {
+  ArgmaxCase c;
+  c.rows = 4;
+  c.n = 100;
+  c.index_offset = int64_t{1} << 40;
+  expect(c);
+}
+
+TEST_F(Argmax, PlanServesEveryRowCountAndLengthOfItsBucket) {
+  ArgmaxCase first;
+  first.n = 2000;
+  first.rows = 3;
+  ArgmaxRequest planned(first, &random_);
+  lathe_plan* plan = nullptr;
+  ASSERT_LATHE_OK(lathe_plan_argmax(device(), planned.desc(), &plan));
+  for (int64_t n : {1025, 3001, 16384}) {
+    for (int64_t rows : {1, 7, 40}) {
+      ArgmaxCase c;
+      c.n = n;
+      c.rows = rows;
+      c.padding = rows % 4;
+      ArgmaxRequest request(c, &random_);
+      request.reset_output();
+      ASSERT_LATHE_OK(lathe_plan_run_argmax(plan, nullptr, request.desc()));
+      EXPECT_TRUE(request.check());
+    }
+  }
+  lathe_plan_destroy(plan);
+}
+
+}  // namespace
+}  // namespace lathe::conformance

@@ -1,0 +1,118 @@
+#include "device.h"
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <random>
+
+namespace lathe::conformance {
+
+std::string device_name() {
+  const char* name = std::getenv("LATHE_TEST_DEVICE");
+  return name && *name ? name : "cpu";
+}
+
+uint64_t run_seed() {
+  static const uint64_t seed = [] {
+    const char* text = std::getenv("LATHE_TEST_SEED");
+    const uint64_t value = text && *text ? std::strtoull(text, nullptr, 0) : std::random_device{}();
+    std::printf("seed %llu (repeat with LATHE_TEST_SEED), device %s\n",
+                static_cast<unsigned long long>(value), device_name().c_str());
+    std::fflush(stdout);
+    return value;
+  }();
+  return seed;
+}
+
+Random random_stream(uint64_t stream) { return Random(run_seed() * 0x9e3779b97f4a7c15 + stream); }
+
+OpenDevice::OpenDevice(lathe_context_options options) {
+  status_ = lathe_context_create(&options, &context_);
+  if (status_ == LATHE_OK) status_ = lathe_device_open(context_, device_name().c_str(), &device_);
+}
+
+OpenDevice::~OpenDevice() {
+  lathe_device_close(device_);
+  lathe_context_destroy(context_);
+}
+
+lathe_statistics OpenDevice::statistics() const {
+  lathe_statistics statistics = LATHE_STATISTICS_INIT;
+  EXPECT_LATHE_OK(lathe_context_statistics(context_, &statistics));
+  return statistics;
+}
+
+lathe_context_options memory_only(int32_t workers) {
+  lathe_context_options options = LATHE_CONTEXT_OPTIONS_INIT;
+  options.cache_dir = "";
+  options.workers = workers;
+  return options;
+}
+
+namespace {
+
+std::string find_skip_reason() {
+  OpenDevice device(memory_only(1));
+  if (device.status() == LATHE_NOT_AVAILABLE) return lathe_last_error();
+  if (device.status() != LATHE_OK) return "";  // an error, not a reason: the tests report it
+#ifndef LATHE_CONFORMANCE_REQUIRED
+  float x = 0;
+  int32_t index = 0;
+  lathe_argmax_desc desc = LATHE_ARGMAX_DESC_INIT;
+  desc.rows = desc.n = 1;
+  desc.x.data = &x;
+  desc.x.dtype = LATHE_F32;
+  desc.indices = &index;
+  desc.index_dtype = LATHE_I32;
+  if (lathe_argmax(device.get(), nullptr, &desc) == LATHE_NOT_AVAILABLE) return lathe_last_error();
+#endif
+  return "";
+}
+
+}  // namespace
+
+const std::string& skip_reason() {
+  static const std::string reason = find_skip_reason();
+  return reason;
+}
+
+TemporaryDirectory::TemporaryDirectory() {
+  std::string pattern = (std::filesystem::temp_directory_path() / "lathe-conformance-XXXXXX").string();
+  if (mkdtemp(pattern.data()) == nullptr) std::perror("mkdtemp");
+  path_ = pattern;
+}
+
+TemporaryDirectory::~TemporaryDirectory() {
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
+
+OpenDevice* ConformanceTest::shared_ = nullptr;
+
+void ConformanceTest::SetUpTestSuite() {
+  run_seed();
+  if (skip_reason().empty()) shared_ = new OpenDevice(memory_only(2));
+}
+
+void ConformanceTest::TearDownTestSuite() {
+  delete shared_;
+  shared_ = nullptr;
+}
+
+void ConformanceTest::SetUp() {
+  if (!skip_reason().empty()) GTEST_SKIP() << device_name() << ": " << skip_reason();
+  ASSERT_EQ(shared_->status(), LATHE_OK) << lathe_last_error();
+}
+
+void append_text(void* user, const char*, const char* text, size_t size) {
+  static_cast<std::string*>(user)->append(text, size);
+}
+
+std::string explain(lathe_plan* plan) {
+  std::string text;
+  EXPECT_LATHE_OK(lathe_plan_explain(plan, append_text, &text));
+  return text;
+}
+
+}  // namespace lathe::conformance

@@ -1,0 +1,89 @@
+// The device under test, the run's seed, and the small things every conformance program needs.
+//
+// LATHE_TEST_DEVICE names the device ("cpu" by default); one that is not available skips every test with its
+// reason. LATHE_TEST_SEED repeats a run; without it the seed is fresh and printed.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <string>
+
+#include "lathe/lathe.h"
+#include "numbers.h"
+
+namespace lathe::conformance {
+
+std::string device_name();
+uint64_t run_seed();
+// A generator of this run's seed and `stream`.
+Random random_stream(uint64_t stream);
+
+// A context with a device of it. Options are the caller's; the cache is off disk unless they name a
+// directory.
+class OpenDevice {
+ public:
+  explicit OpenDevice(lathe_context_options options);
+  ~OpenDevice();
+  OpenDevice(const OpenDevice&) = delete;
+  OpenDevice& operator=(const OpenDevice&) = delete;
+
+  lathe_device* get() const { return device_; }
+  lathe_context* context() const { return context_; }
+  lathe_status status() const { return status_; }
+  lathe_statistics statistics() const;
+
+ private:
+  lathe_context* context_ = nullptr;
+  lathe_device* device_ = nullptr;
+  lathe_status status_ = LATHE_OK;
+};
+
+// Options without a disk cache and with that many workers.
+lathe_context_options memory_only(int32_t workers);
+
+// "" when the device under test can compile and run; otherwise why not. Computed once. A build that made the
+// compiler (LATHE_CONFORMANCE_REQUIRED) never gets a reason for a compiler that is missing: its tests fail
+// instead.
+const std::string& skip_reason();
+
+// A directory of this process, removed at exit.
+class TemporaryDirectory {
+ public:
+  TemporaryDirectory();
+  ~TemporaryDirectory();
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+// Fails with the library's message.
+#define EXPECT_LATHE_OK(expr)                                                   \
+  do {                                                                          \
+    const lathe_status status_of_call = (expr);                                 \
+    EXPECT_EQ(status_of_call, LATHE_OK) << #expr << ": " << lathe_last_error(); \
+  } while (false)
+#define ASSERT_LATHE_OK(expr)                                                   \
+  do {                                                                          \
+    const lathe_status status_of_call = (expr);                                 \
+    ASSERT_EQ(status_of_call, LATHE_OK) << #expr << ": " << lathe_last_error(); \
+  } while (false)
+
+// Opens the device with two workers and no disk cache once for all tests of the program; skips without it.
+class ConformanceTest : public testing::Test {
+ protected:
+  static void SetUpTestSuite();
+  static void TearDownTestSuite();
+  void SetUp() override;
+  static lathe_device* device() { return shared_->get(); }
+
+  static OpenDevice* shared_;
+};
+
+// Collects a text callback's pieces.
+void append_text(void* user, const char* name, const char* text, size_t size);
+// The plan as JSON text, "" when explaining fails.
+std::string explain(lathe_plan* plan);
+
+}  // namespace lathe::conformance

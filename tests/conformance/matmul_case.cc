@@ -1,0 +1,348 @@
+#include "matmul_case.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <sstream>
+
+namespace lathe::conformance {
+namespace {
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+const char* name_of(lathe_activation activation) {
+  switch (activation) {
+    case LATHE_ACTIVATION_RELU: return "relu";
+    case LATHE_ACTIVATION_GELU: return "gelu";
+    case LATHE_ACTIVATION_GELU_TANH: return "gelu_tanh";
+    case LATHE_ACTIVATION_SILU: return "silu";
+    default: return "none";
+  }
+}
+
+double activate(lathe_activation activation, double x) {
+  switch (activation) {
+    case LATHE_ACTIVATION_RELU: return std::isnan(x) ? x : x > 0 ? x : 0;
+    case LATHE_ACTIVATION_GELU: return x * 0.5 * std::erfc(-x / std::sqrt(2.0));
+    case LATHE_ACTIVATION_GELU_TANH:
+      return x * 0.5 * (1 + std::tanh(std::sqrt(2 / 3.14159265358979323846) * (x + 0.044715 * x * x * x)));
+    case LATHE_ACTIVATION_SILU: return x / (1 + std::exp(-x));
+    default: return x;
+  }
+}
+
+bool is_smooth(lathe_activation activation) {
+  return activation != LATHE_ACTIVATION_NONE && activation != LATHE_ACTIVATION_RELU;
+}
+
+// sums[i][j] = sum_k a b and magnitudes[i][j] = sum_k |a b| for one matrix.
+void multiply(const double* a, const double* b, int64_t m, int64_t n, int64_t k, double* sums,
+              double* magnitudes) {
+  std::fill(sums, sums + m * n, 0.0);
+  std::fill(magnitudes, magnitudes + m * n, 0.0);
+  constexpr int64_t kDepth = 64;  // rows of B that stay in the cache for every row of A
+  for (int64_t p0 = 0; p0 < k; p0 += kDepth) {
+    for (int64_t i = 0; i < m; ++i) {
+      double* sum = sums + i * n;
+      double* magnitude = magnitudes + i * n;
+      for (int64_t p = p0; p < std::min(k, p0 + kDepth); ++p) {
+        const double x = a[i * k + p];
+        const double* row = b + p * n;
+        for (int64_t j = 0; j < n; ++j) {
+          sum[j] += x * row[j];
+          magnitude[j] += std::fabs(x * row[j]);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+
+std::string MatmulCase::describe() const {
+  std::ostringstream s;
+  s << "matmul " << conformance::name_of(in) << "->" << conformance::name_of(out) << " m=" << m << " n=" << n
+    << " k=" << k << " batch=" << batch << " layout=" << (trans_a ? 't' : 'n') << (trans_b ? 't' : 'n')
+    << " alpha=" << alpha << " beta=" << beta << " c=" << conformance::name_of(c) << "/"
+    << static_cast<int>(c_mode) << " bias=" << conformance::name_of(bias) << " act=" << name_of(activation)
+    << " residual=" << conformance::name_of(residual) << "/" << static_cast<int>(residual_mode)
+    << " determinism=" << determinism << " split_k=" << split_k << " candidate=" << candidate
+    << " padding=" << padding << " broadcast=" << broadcast_a << broadcast_b << broadcast_c
+    << broadcast_residual << " misalign=" << misalign << " flush=" << (flush == Flush::kEnd ? "end" : "start")
+    << " values=" << static_cast<int>(values);
+  return s.str();
+}
+
+uint8_t* Operand::at(int64_t b, int64_t i, int64_t j) const {
+  const int64_t inside = transposed ? j * leading_dimension + i : i * leading_dimension + j;
+  return memory->data() + (b * batch_stride + inside) * static_cast<int64_t>(bytes_of(dtype));
+}
+
+lathe_operand Operand::operand() const {
+  lathe_operand o = LATHE_OPERAND_INIT;
+  o.data = memory->data();
+  o.dtype = dtype;
+  o.layout = transposed ? LATHE_COLUMN_MAJOR : LATHE_ROW_MAJOR;
+  o.leading_dimension = leading_dimension;
+  o.batch_stride = batch_stride;
+  return o;
+}
+
+Operand MatmulRequest::make_operand(lathe_dtype dtype, bool transposed, int64_t rows, int64_t columns,
+                                    bool broadcast, int64_t pad_extra) {
+  Operand o;
+  o.dtype = dtype;
+  o.transposed = transposed;
+  o.rows = rows;
+  o.columns = columns;
+  o.batch = broadcast ? std::min<int64_t>(1, case_.batch) : case_.batch;
+  const int64_t lines = transposed ? columns : rows, line = transposed ? rows : columns;
+  o.leading_dimension = line + (case_.padding ? case_.padding + pad_extra : 0);
+  // Leading dimension 0 would mean packed, which is what it is.
+  o.batch_stride = broadcast || case_.batch <= 1 ? 0 : lines * o.leading_dimension + (case_.padding ? 3 : 0);
+  // The last line has no padding behind it: what follows is the guard page.
+  const bool empty = o.batch == 0 || lines == 0 || line == 0;
+  const int64_t elements =
+      empty ? 0 : (o.batch - 1) * o.batch_stride + (lines - 1) * o.leading_dimension + line;
+  o.memory = std::make_unique<GuardedMemory>(static_cast<size_t>(elements) * bytes_of(dtype), case_.flush,
+                                             case_.misalign);
+  for (int64_t e = 0; e < elements; ++e) {
+    store(dtype, kNan, o.memory->data() + e * static_cast<int64_t>(bytes_of(dtype)));
+  }
+  return o;
+}
+
+double MatmulRequest::draw(lathe_dtype dtype) {
+  if (case_.values == Values::kSmallIntegers) return static_cast<double>(random_->between(-4, 4));
+  return round_to(dtype, random_->normal());
+}
+
+std::vector<double> MatmulRequest::fill(const Operand& o) {
+  std::vector<double> values(static_cast<size_t>(o.batch * o.rows * o.columns));
+  for (double& value : values) value = draw(o.dtype);
+  if (case_.values == Values::kSpecial && !values.empty()) {
+    const double special[] = {kNan, kInfinity, -kInfinity, 0.0, -0.0};
+    for (int i = 0; i < 2; ++i) {
+      values[static_cast<size_t>(random_->below(static_cast<int64_t>(values.size())))] =
+          special[random_->below(5)];
+    }
+  }
+  size_t next = 0;
+  for (int64_t b = 0; b < o.batch; ++b) {
+    for (int64_t i = 0; i < o.rows; ++i) {
+      for (int64_t j = 0; j < o.columns; ++j) store(o.dtype, values[next++], o.at(b, i, j));
+    }
+  }
+  return values;
+}
+
+MatmulRequest::MatmulRequest(const MatmulCase& c, Random* random)
+    : case_(c),
+      random_(random),
+      desc_(LATHE_MATMUL_DESC_INIT),
+      tuning_(LATHE_TUNING_INIT),
+      workspace_(LATHE_WORKSPACE_INIT) {
+  if (case_.c_mode == CMode::kInPlace) case_.c = case_.out;
+  if (case_.residual_mode == ResidualMode::kInPlace) case_.residual = case_.out;
+  a_ = make_operand(case_.in, case_.trans_a, case_.m, case_.k, case_.broadcast_a, 0);
+  b_ = make_operand(case_.in, case_.trans_b, case_.k, case_.n, case_.broadcast_b, 1);
+  d_ = make_operand(case_.out, false, case_.m, case_.n, false, 2);
+  a_values_ = fill(a_);
+  b_values_ = fill(b_);
+  a_.memory->write_protect();
+  b_.memory->write_protect();
+
+  desc_.m = case_.m;
+  desc_.n = case_.n;
+  desc_.k = case_.k;
+  desc_.batch = case_.batch;
+  desc_.a = a_.operand();
+  desc_.b = b_.operand();
+  desc_.d = d_.operand();
+  desc_.determinism = case_.determinism;
+  lathe_epilogue& epilogue = desc_.epilogue;
+  epilogue.alpha = case_.alpha;
+  epilogue.beta = case_.beta;
+  epilogue.activation = case_.activation;
+  if (case_.c_mode == CMode::kInPlace) {
+    c_values_ = fill(d_);
+    desc_.c = desc_.d;
+  } else if (case_.c_mode != CMode::kNone) {
+    c_ = make_operand(case_.c, false, case_.m, case_.n, case_.broadcast_c, 3);
+    if (case_.c_mode == CMode::kSeparate) c_values_ = fill(c_);
+    c_.memory->write_protect();
+    desc_.c = c_.operand();
+  }
+  if (case_.bias != LATHE_DTYPE_NONE) {
+    const size_t element = bytes_of(case_.bias);
+    bias_ =
+        std::make_unique<GuardedMemory>(static_cast<size_t>(case_.n) * element, case_.flush, case_.misalign);
+    for (int64_t j = 0; j < case_.n; ++j) {
+      bias_values_.push_back(draw(case_.bias));
+      if (case_.values == Values::kSpecial && j == case_.n / 2) bias_values_.back() = kInfinity;
+      store(case_.bias, bias_values_.back(), bias_->data() + static_cast<size_t>(j) * element);
+    }
+    bias_->write_protect();
+    epilogue.bias = bias_->data();
+    epilogue.bias_dtype = case_.bias;
+  }
+  if (case_.residual_mode == ResidualMode::kInPlace) {
+    residual_values_ = case_.c_mode == CMode::kInPlace ? c_values_ : fill(d_);
+    epilogue.residual = desc_.d;
+  } else if (case_.residual_mode == ResidualMode::kSeparate) {
+    residual_ = make_operand(case_.residual, false, case_.m, case_.n, case_.broadcast_residual, 4);
+    residual_values_ = fill(residual_);
+    residual_.memory->write_protect();
+    epilogue.residual = residual_.operand();
+  }
+  pristine_d_.assign(d_.memory->data(), d_.memory->data() + d_.memory->bytes());
+  set_tuning(case_.split_k, case_.candidate);
+}
+
+void MatmulRequest::set_tuning(int32_t split_k, int32_t candidate) {
+  tuning_.split_k = split_k;
+  tuning_.candidate = candidate;
+  case_.split_k = split_k;
+  case_.candidate = candidate;
+  tuning_.next = workspace_.data ? reinterpret_cast<const lathe_chain*>(&workspace_) : nullptr;
+  desc_.next = split_k || candidate ? reinterpret_cast<const lathe_chain*>(&tuning_) : tuning_.next;
+}
+
+void MatmulRequest::set_workspace(void* data, size_t bytes) {
+  workspace_.data = data;
+  workspace_.bytes = bytes;
+  set_tuning(case_.split_k, case_.candidate);
+}
+
+void MatmulRequest::reset_output() { std::copy(pristine_d_.begin(), pristine_d_.end(), d_.memory->data()); }
+
+bool MatmulRequest::is_exact() const {
+  return case_.values == Values::kSmallIntegers && !is_smooth(case_.activation);
+}
+
+void MatmulRequest::compute_reference() {
+  const int64_t m = case_.m, n = case_.n, k = case_.k;
+  const size_t count = static_cast<size_t>(case_.batch * m * n);
+  expected_.resize(count);
+  bound_.resize(count);
+  nan_allowed_.resize(count);
+  std::vector<double> sums(static_cast<size_t>(m * n)), magnitudes(static_cast<size_t>(m * n));
+  const double length = static_cast<double>(k) + 4, u = kUnitRoundoff;
+  const double growth = std::min(length, 6 * std::sqrt(length)) * u;
+  const auto matrix = [m, n](const std::vector<double>& values, int64_t b) {
+    return values.size() > static_cast<size_t>(m * n) ? values.data() + b * m * n : values.data();
+  };
+  for (int64_t b = 0; b < case_.batch; ++b) {
+    if (b == 0 || !case_.broadcast_a || !case_.broadcast_b) {
+      multiply(a_values_.data() + (case_.broadcast_a ? 0 : b * m * k),
+               b_values_.data() + (case_.broadcast_b ? 0 : b * k * n), m, n, k, sums.data(),
+               magnitudes.data());
+    }
+    for (int64_t e = 0; e < m * n; ++e) {
+      const double product = static_cast<double>(case_.alpha) * sums[e];
+      const double scaled_c = c_values_.empty() || case_.beta == 0 ? 0 : case_.beta * matrix(c_values_, b)[e];
+      const double bias = bias_values_.empty() ? 0 : bias_values_[e % n];
+      const double x = product + scaled_c + bias;
+      double bound = std::fabs(case_.alpha) * growth * magnitudes[e] +
+                     4 * u * (std::fabs(product) + std::fabs(scaled_c) + std::fabs(bias));
+      const bool literal_nan = is_smooth(case_.activation) && x == -kInfinity;
+      double value = literal_nan ? 0 : activate(case_.activation, x);
+      if (std::isinf(x)) bound = 0;
+      if (is_smooth(case_.activation) && !std::isinf(x)) {
+        bound = 1.2 * bound + 16 * u * (std::fabs(x) + std::fabs(value));
+      }
+      if (!residual_values_.empty()) {
+        const double residual = matrix(residual_values_, b)[e];
+        bound += 2 * u * (std::fabs(value) + std::fabs(residual));
+        value += residual;
+      }
+      expected_[b * m * n + e] = value;
+      bound_[b * m * n + e] = is_exact() ? 0 : bound + std::numeric_limits<float>::min();
+      nan_allowed_[b * m * n + e] = literal_nan;
+    }
+  }
+}
+
+testing::AssertionResult MatmulRequest::check() {
+  if (expected_.empty()) compute_reference();
+  int64_t wrong = 0;
+  std::ostringstream first;
+  const uint8_t* clean = d_.memory->data();  // everything before it is verified
+  const uint8_t* base = d_.memory->data();
+  const auto gap_intact = [&](const uint8_t* until) {
+    return std::equal(clean, until, pristine_d_.data() + (clean - base));
+  };
+  const size_t element = bytes_of(case_.out);
+  for (int64_t b = 0; b < case_.batch; ++b) {
+    for (int64_t i = 0; i < case_.m && case_.n > 0; ++i) {
+      if (!gap_intact(d_.at(b, i, 0))) {
+        return testing::AssertionFailure()
+               << case_.describe() << ": padding of D written before row " << i << " of batch " << b;
+      }
+      for (int64_t j = 0; j < case_.n; ++j) {
+        const double got = load(case_.out, d_.at(b, i, j));
+        const size_t e = static_cast<size_t>((b * case_.m + i) * case_.n + j);
+        const double expected = expected_[e], bound = bound_[e];
+        bool right = std::isnan(got) && nan_allowed_[e];
+        if (std::isnan(expected)) {
+          right = std::isnan(got);
+        } else if (std::isinf(expected)) {
+          right = got == expected;
+        } else if (!right) {
+          right =
+              got >= round_to(case_.out, expected - bound) && got <= round_to(case_.out, expected + bound);
+        }
+        if (right) continue;
+        if (wrong++ < 3) {
+          first << "\n  batch " << b << " (" << i << ", " << j << "): got " << got << ", expected "
+                << expected << " within " << bound;
+        }
+      }
+      clean = d_.at(b, i, case_.n - 1) + element;
+    }
+  }
+  if (wrong) {
+    return testing::AssertionFailure() << case_.describe() << ": " << wrong << " of " << expected_.size()
+                                       << " elements wrong" << first.str();
+  }
+  if (!gap_intact(base + d_.memory->bytes())) {
+    return testing::AssertionFailure() << case_.describe() << ": padding of D written after its last row";
+  }
+  if (!d_.memory->canaries_intact()) {
+    return testing::AssertionFailure() << case_.describe() << ": memory around D written";
+  }
+  return testing::AssertionSuccess();
+}
+
+std::vector<uint8_t> MatmulRequest::output_row(int64_t i) const {
+  return std::vector<uint8_t>(d_.at(0, i, 0), d_.at(0, i, case_.n - 1) + bytes_of(case_.out));
+}
+
+std::vector<uint8_t> MatmulRequest::output_bytes() const {
+  std::vector<uint8_t> bytes;
+  for (int64_t b = 0; b < case_.batch; ++b) {
+    for (int64_t i = 0; i < case_.m && case_.n > 0; ++i) {
+      bytes.insert(bytes.end(), d_.at(b, i, 0), d_.at(b, i, case_.n - 1) + bytes_of(case_.out));
+    }
+  }
+  return bytes;
+}
+
+testing::AssertionResult MatmulRequest::run(lathe_device* device) {
+  set_current_case(case_.describe());
+  reset_output();
+  const lathe_status status = lathe_matmul(device, nullptr, &desc_);
+  if (status != LATHE_OK) {
+    return testing::AssertionFailure()
+           << case_.describe() << ": " << lathe_status_name(status) << ": " << lathe_last_error();
+  }
+  return check();
+}
+
+testing::AssertionResult run_case(lathe_device* device, const MatmulCase& c, Random* random) {
+  return MatmulRequest(c, random).run(device);
+}
+
+}  // namespace lathe::conformance

@@ -1,0 +1,121 @@
+// One matmul request with everything that can vary, its operands in guarded memory, and its float64
+// reference.
+//
+// The bound on |got - reference|. With u = 2^-24, S = sum_k |a_ik b_kj| and L = K + 4:
+//   product sum      e0 = min(L, 6 sqrt(L)) u S        any order of f32 additions; the second form is the
+//                                                      probabilistic bound (Higham and Mary, 2019) with
+//                                                      lambda = 6
+//   alpha, beta, bias  e1 = |alpha| e0 + 4 u (|alpha AB| + |beta C| + |bias|)
+//   activation       e2 = 1.2 e1 + 16 u (|x| + |act(x)|)  every activation's slope is below 1.13; 0 for relu
+//   and none residual         e3 = e2 + 2 u (|act(x)| + |residual|)
+// and the result must lie in [round(reference - e3), round(reference + e3)], rounding being to D's dtype,
+// which is exact because rounding is monotonic. With Values::kSmallIntegers every f32 operation is exact and
+// e3 is 0.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "guarded_memory.h"
+#include "lathe/lathe.h"
+#include "numbers.h"
+
+namespace lathe::conformance {
+
+enum class Values {
+  kNormal,         // N(0, 1)
+  kSmallIntegers,  // [-4, 4]: sums are exact in f32, so one wrong index is a wrong answer
+  kSpecial         // N(0, 1) with a few NaN, infinities and zeros
+};
+enum class CMode { kNone, kUnreadNan, kSeparate, kInPlace };  // kUnreadNan: beta 0, C full of NaN
+enum class ResidualMode { kNone, kSeparate, kInPlace };
+
+struct MatmulCase {
+  int64_t m = 1, n = 1, k = 1, batch = 1;
+  lathe_dtype in = LATHE_F32, out = LATHE_F32;
+  bool trans_a = false, trans_b = false;
+  float alpha = 1, beta = 0;
+  CMode c_mode = CMode::kNone;
+  lathe_dtype c = LATHE_F32;  // of C when it is read or holds NaN; in place it is `out`
+  lathe_dtype bias = LATHE_DTYPE_NONE;
+  lathe_activation activation = LATHE_ACTIVATION_NONE;
+  ResidualMode residual_mode = ResidualMode::kNone;
+  lathe_dtype residual = LATHE_F32;  // in place it is `out`
+  lathe_determinism determinism = LATHE_DETERMINISM_FAST;
+  int32_t split_k = 0, candidate = 0;
+  int64_t padding = 0;  // added to every leading dimension, and a little differently to each
+  bool broadcast_a = false, broadcast_b = false, broadcast_c = false, broadcast_residual = false;
+  size_t misalign = 0;  // bytes every pointer is off its natural place
+  Flush flush = Flush::kEnd;
+  Values values = Values::kNormal;
+
+  std::string describe() const;
+};
+
+// A matrix (or a batch) in guarded memory; padding is NaN.
+struct Operand {
+  std::unique_ptr<GuardedMemory> memory;
+  lathe_dtype dtype = LATHE_DTYPE_NONE;
+  bool transposed = false;
+  int64_t rows = 0, columns = 0, batch = 0;  // logical; batch counts stored matrices
+  int64_t leading_dimension = 0, batch_stride = 0;
+
+  uint8_t* at(int64_t b, int64_t i, int64_t j) const;
+  lathe_operand operand() const;
+};
+
+class MatmulRequest {
+ public:
+  // Draws the operands. The reference is computed when first asked for.
+  MatmulRequest(const MatmulCase& c, Random* random);
+  MatmulRequest(const MatmulRequest&) = delete;
+  MatmulRequest& operator=(const MatmulRequest&) = delete;
+
+  // The descriptor of the request; lives as long as the request. set_tuning changes it.
+  const lathe_matmul_desc* desc() const { return &desc_; }
+  lathe_matmul_desc* mutable_desc() { return &desc_; }
+  const MatmulCase& parameters() const { return case_; }
+  void set_tuning(int32_t split_k, int32_t candidate);
+  void set_workspace(void* data, size_t bytes);
+
+  // D poisoned (in place: C or the residual restored), ready for a run.
+  void reset_output();
+  // D against the reference, the memory around D and its padding against what was there.
+  testing::AssertionResult check();
+  // D's elements, row by row, without padding.
+  std::vector<uint8_t> output_bytes() const;
+  std::vector<uint8_t> output_row(int64_t i) const;
+
+  // reset, run on `device`, check.
+  testing::AssertionResult run(lathe_device* device);
+
+ private:
+  Operand make_operand(lathe_dtype dtype, bool transposed, int64_t rows, int64_t columns, bool broadcast,
+                       int64_t pad_extra);
+  double draw(lathe_dtype dtype);
+  std::vector<double> fill(const Operand& o);
+  void compute_reference();
+  bool is_exact() const;
+
+  MatmulCase case_;
+  Random* random_;
+  Operand a_, b_, c_, d_, residual_;
+  std::unique_ptr<GuardedMemory> bias_;
+  std::vector<double> a_values_, b_values_, c_values_, bias_values_, residual_values_;
+  std::vector<uint8_t> pristine_d_;  // D's memory before a run
+  std::vector<double> expected_, bound_;
+  // Where a smooth activation is taken at -infinity: its formula says -inf * 0, NaN, and its limit is 0. Both
+  // pass.
+  std::vector<bool> nan_allowed_;
+  lathe_matmul_desc desc_;
+  lathe_tuning tuning_;
+  lathe_workspace workspace_;
+};
+
+// Draws the operands of `c` from `random`, runs once, checks.
+testing::AssertionResult run_case(lathe_device* device, const MatmulCase& c, Random* random);
+
+}  // namespace lathe::conformance

@@ -1,0 +1,317 @@
+// Matmul over dtypes, layouts, epilogues, edge shapes, leading dimensions and alignments, every two of them
+// together.
+#include <limits>
+
+#include "device.h"
+#include "matmul_case.h"
+#include "pairwise.h"
+
+namespace lathe::conformance {
+namespace {
+
+constexpr lathe_dtype kFloats[] = {LATHE_F32, LATHE_F16, LATHE_BF16};
+constexpr float kNan = std::numeric_limits<float>::quiet_NaN();
+
+class Matmul : public ConformanceTest {
+ protected:
+  // Runs `c`; after many failures the rest would say the same.
+  void expect(const MatmulCase& c) {
+    if (failures_ < kMaxFailures && !run(c)) ++failures_;
+  }
+
+  Random random_ = random_stream(1);
+
+ private:
+  static constexpr int kMaxFailures = 12;
+  bool run(const MatmulCase& c) {
+    const testing::AssertionResult result = run_case(device(), c, &random_);
+    EXPECT_TRUE(result);
+    return static_cast<bool>(result);
+  }
+  int failures_ = 0;
+};
+
+template <typename T, size_t kCount>
+T level(const T (&levels)[kCount], int index) {
+  return levels[index];
+}
+
+TEST_F(Matmul, EveryTwoFactorsTogether) {
+  constexpr int64_t kM[] = {1, 2, 3, 5, 7, 13, 15, 16, 17, 31, 33, 64, 65, 127, 129, 257};
+  constexpr int64_t kN[] = {1, 2, 3, 5, 7, 13, 16, 17, 31, 33, 63, 64, 65, 127, 129, 257};
+  constexpr int64_t kK[] = {0, 1, 2, 3, 5, 7, 13, 15, 16, 17, 31, 33, 63, 64, 65, 127, 257, 521};
+  constexpr float kAlpha[] = {1, 1, -0.5f, 2, 0};
+  constexpr CMode kC[] = {CMode::kNone, CMode::kUnreadNan, CMode::kSeparate, CMode::kInPlace};
+  constexpr float kBeta[] = {1, -0.5f, 2};
+  constexpr lathe_dtype kBias[] = {LATHE_DTYPE_NONE, LATHE_DTYPE_NONE, LATHE_F32, LATHE_F16, LATHE_BF16};
+  constexpr ResidualMode kResidual[] = {ResidualMode::kNone, ResidualMode::kSeparate, ResidualMode::kInPlace};
+  constexpr int64_t kPadding[] = {0, 0, 1, 16, 37};
+  constexpr size_t kMisalign[] = {0, 0, 1, 2, 4};
+  const std::vector<int> levels = {16, 16, 18, 3, 3, 2, 2, 5, 4, 3, 3, 5, 5, 3, 3, 5, 5, 2, 2, 2};
+  const std::vector<std::vector<int>> rows = covering_array(levels, &random_);
+  RecordProperty("cases", static_cast<int>(rows.size()));
+  for (const std::vector<int>& row : rows) {
+    size_t f = 0;
+    MatmulCase c;
+    c.m = level(kM, row[f++]);
+    c.n = level(kN, row[f++]);
+    c.k = level(kK, row[f++]);
+    c.in = level(kFloats, row[f++]);
+    c.out = level(kFloats, row[f++]);
+    c.trans_a = row[f++];
+    c.trans_b = row[f++];
+    c.alpha = level(kAlpha, row[f++]);
+    c.c_mode = level(kC, row[f++]);
+    c.c = level(kFloats, row[f++]);
+    c.beta = level(kBeta, row[f++]);
+    c.bias = level(kBias, row[f++]);
+    c.activation = static_cast<lathe_activation>(row[f++]);
+    c.residual_mode = level(kResidual, row[f++]);
+    c.residual = level(kFloats, row[f++]);
+    c.padding = level(kPadding, row[f++]);
+    c.misalign = level(kMisalign, row[f++]);
+    c.flush = row[f++] ? Flush::kStart : Flush::kEnd;
+    c.values = row[f++] ? Values::kSmallIntegers : Values::kNormal;
+    c.batch = row[f++] ? 1 : 2;
+    if (c.c_mode == CMode::kNone || c.c_mode == CMode::kUnreadNan) c.beta = 0;
+    // D may be C or the residual; being both is the same place read twice.
+    if (c.c_mode == CMode::kInPlace && c.residual_mode == ResidualMode::kInPlace)
+      c.residual_mode = ResidualMode::kNone;
+    expect(c);
+  }
+}
+
+TEST_F(Matmul, SmallShapesExactly) {
+  // Integers: one wrong, missing or repeated index is a wrong answer.
+  for (int64_t n : {1, 2, 3, 5, 8, 17}) {
+    for (int64_t k : {0, 1, 2, 3, 7, 17}) {
+      MatmulCase c;
+      c.n = n;
+      c.k = k;
+      c.values = Values::kSmallIntegers;
+      c.trans_b = (n + k) % 2;
+      c.trans_a = (n + k) % 3 == 0;
+      for (int64_t m : {1, 2, 3, 16, 17, 19}) {
+        c.m = m;
+        c.flush = m % 2 ? Flush::kStart : Flush::kEnd;
+        expect(c);
+      }
+    }
+  }
+}
+
+TEST_F(Matmul, EveryMOfABucketRunsOnItsKernel) {
+  for (bool trans_b : {false, true}) {
+    MatmulCase c;
+    c.n = 37;
+    c.k = 71;
+    c.trans_b = trans_b;
+    c.values = Values::kSmallIntegers;
+    for (int64_t m = 1; m <= 70; ++m) {
+      c.m = m;
+      c.flush = m % 2 ? Flush::kStart : Flush::kEnd;
+      expect(c);
+    }
+    for (int64_t m : {127, 128, 129, 255, 256, 257, 511, 512, 513, 1031}) {
+      c.m = m;
+      expect(c);
+    }
+  }
+}
+
+TEST_F(Matmul, EmptyDimensions) {
+  for (int64_t zero = 0; zero < 4; ++zero) {
+    for (CMode mode : {CMode::kNone, CMode::kUnreadNan, CMode::kSeparate, CMode::kInPlace}) {
+      MatmulCase c;
+      c.m = zero == 0 ? 0 : 5;
+      c.n = zero == 1 ? 0 : 19;
+      c.k = zero == 2 ? 0 : 7;
+      c.batch = zero == 3 ? 0 : 2;
+      c.c_mode = mode;
+      c.beta = mode == CMode::kSeparate || mode == CMode::kInPlace ? 2 : 0;
+      c.bias = LATHE_F32;
+      c.activation = LATHE_ACTIVATION_SILU;
+      c.residual_mode = mode == CMode::kInPlace ? ResidualMode::kNone : ResidualMode::kSeparate;
+      expect(c);
+    }
+  }
+}
+
+TEST_F(Matmul, SpecialValuesSpread) {
+  // NaN and infinities go where float64 says they go, whatever is masked or padded on the way.
+  const int64_t shapes[][3] = {{1, 33, 65}, {5, 17, 31}, {16, 64, 64}, {33, 65, 129}, {70, 31, 257}};
+  for (const auto& shape : shapes) {
+    for (lathe_dtype in : kFloats) {
+      for (int layout = 0; layout < 4; ++layout) {
+        MatmulCase c;
+        c.m = shape[0];
+        c.n = shape[1];
+        c.k = shape[2];
+        c.in = in;
+        c.out = kFloats[random_.below(3)];
+        c.trans_a = layout & 1;
+        c.trans_b = layout & 2;
+        c.values = Values::kSpecial;
+        c.activation = static_cast<lathe_activation>(random_.below(5));
+        c.padding = random_.below(2) * 5;
+        c.alpha = random_.below(4) ? 1 : 0;
+        if (random_.below(2)) {
+          c.c_mode = CMode::kSeparate;
+          c.beta = -1;
+        }
+        if (random_.below(2)) c.bias = LATHE_F32;
+        if (random_.below(2)) c.residual_mode = ResidualMode::kSeparate;
+        // The data differ from run to run of a kernel, which is cheap.
+        for (int repeat = 0; repeat < 3; ++repeat) expect(c);
+      }
+    }
+  }
+}
+
+TEST_F(Matmul, AlphaZeroStillReadsAandB) {
+  MatmulCase c;
+  c.m = 3;
+  c.n = 20;
+  c.k = 33;
+  c.alpha = 0;
+  MatmulRequest request(c, &random_);
+  EXPECT_TRUE(request.run(device()));
+  c.values = Values::kSpecial;
+  for (int repeat = 0; repeat < 4; ++repeat) expect(c);
+}
+
+TEST_F(Matmul, BetaZeroNeverReadsC) {
+  for (lathe_dtype type : kFloats) {
+    MatmulCase c;
+    c.m = 9;
+    c.n = 50;
+    c.k = 40;
+    c.c_mode = CMode::kUnreadNan;
+    c.c = type;
+    c.out = type;
+    expect(c);
+    MatmulRequest request(c, &random_);
+    request.mutable_desc()->c.data = nullptr;
+    EXPECT_TRUE(request.run(device())) << "C null";
+  }
+}
+
+TEST_F(Matmul, BatchesWithStridesAndBroadcasts) {
+  for (int broadcast = 0; broadcast < 16; ++broadcast) {
+    for (int64_t m : {1, 4, 40}) {
+      MatmulCase c;
+      c.m = m;
+      c.n = 37;
+      c.k = 45;
+      c.batch = 3;
+      c.trans_b = m == 4;
+      c.broadcast_a = broadcast & 1;
+      c.broadcast_b = broadcast & 2;
+      c.broadcast_c = broadcast & 4;
+      c.broadcast_residual = broadcast & 8;
+      c.c_mode = CMode::kSeparate;
+      c.beta = 2;
+      c.bias = LATHE_BF16;
+      c.residual_mode = ResidualMode::kSeparate;
+      c.padding = broadcast % 3;
+      c.values = Values::kSmallIntegers;
+      c.flush = broadcast % 2 ? Flush::kStart : Flush::kEnd;
+      expect(c);
+    }
+  }
+  MatmulCase many;
+  many.m = 2;
+  many.n = 9;
+  many.k = 11;
+  many.batch = 1000;
+  many.values = Values::kSmallIntegers;
+  expect(many);
+}
+
+TEST_F(Matmul, LargeLeadingDimensions) {
+  for (int layout = 0; layout < 4; ++layout) {
+    MatmulCase c;
+    c.m = 21;
+    c.n = 35;
+    c.k = 50;
+    c.trans_a = layout & 1;
+    c.trans_b = layout & 2;
+    c.padding = 10007;
+    c.c_mode = CMode::kSeparate;
+    c.beta = 1;
+    c.residual_mode = ResidualMode::kSeparate;
+    c.residual = LATHE_F16;
+    expect(c);
+    c.m = 1;
+    expect(c);
+  }
+}
+
+TEST_F(Matmul, EveryMisalignment) {
+  for (lathe_dtype in : kFloats) {
+    for (size_t misalign = 0; misalign <= 17; ++misalign) {
+      MatmulCase c;
+      c.m = 6;
+      c.n = 49;
+      c.k = 67;
+      c.in = in;
+      c.out = in;
+      c.c_mode = CMode::kInPlace;
+      c.beta = 1;
+      c.bias = in;
+      c.residual_mode = ResidualMode::kSeparate;
+      c.misalign = misalign;
+      c.flush = Flush::kStart;
+      expect(c);
+      c.m = 35;
+      c.flush = Flush::kEnd;
+      expect(c);
+    }
+  }
+}
+
+TEST_F(Matmul, InfiniteScalars) {
+  MatmulCase c;
+  c.m = 4;
+  c.n = 18;
+  c.k = 12;
+  c.alpha = std::numeric_limits<float>::infinity();
+  expect(c);
+  c.alpha = kNan;
+  expect(c);
+  c.alpha = 1;
+  c.beta = kNan;
+  c.c_mode = CMode::kSeparate;
+  expect(c);
+}
+
+TEST_F(Matmul, RandomRequests) {
+  for (int i = 0; i < 150; ++i) {
+    MatmulCase c;
+    c.m = random_.between(1, random_.below(3) ? 40 : 300);
+    c.n = random_.between(1, random_.below(3) ? 100 : 400);
+    c.k = random_.between(0, random_.below(4) ? 200 : 1500);
+    c.in = kFloats[random_.below(3)];
+    c.out = kFloats[random_.below(3)];
+    c.trans_a = random_.below(2);
+    c.trans_b = random_.below(2);
+    c.activation = static_cast<lathe_activation>(random_.below(5));
+    c.bias = random_.below(2) ? kFloats[random_.below(3)] : LATHE_DTYPE_NONE;
+    c.alpha = static_cast<float>(random_.normal());
+    if (random_.below(2)) {
+      c.c_mode = CMode::kSeparate;
+      c.c = kFloats[random_.below(3)];
+      c.beta = static_cast<float>(random_.normal());
+    }
+    c.determinism = static_cast<lathe_determinism>(random_.below(3));
+    c.split_k = random_.below(3) ? 0 : static_cast<int32_t>(random_.between(1, 9));
+    c.padding = random_.below(8);
+    c.misalign = static_cast<size_t>(random_.below(3) ? 0 : random_.below(9));
+    c.flush = random_.below(2) ? Flush::kStart : Flush::kEnd;
+    c.values = random_.below(2) ? Values::kSmallIntegers : Values::kNormal;
+    expect(c);
+  }
+}
+
+}  // namespace
+}  // namespace lathe::conformance

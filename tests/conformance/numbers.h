@@ -1,0 +1,42 @@
+// f32, f16 and bf16 as the reference sees them: exact values in double, rounding to nearest even done
+// arithmetically and shared with nothing in the library under test.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "lathe/lathe.h"
+
+namespace lathe::conformance {
+
+size_t bytes_of(lathe_dtype dtype);
+const char* name_of(lathe_dtype dtype);
+
+// The value of `dtype` nearest to `x`, ties to even, overflow to infinity, subnormals kept.
+double round_to(lathe_dtype dtype, double x);
+// Largest finite value.
+double largest(lathe_dtype dtype);
+// Writes `value`, which `dtype` must hold exactly, at any alignment.
+void store(lathe_dtype dtype, double value, void* at);
+double load(lathe_dtype dtype, const void* at);
+
+// Unit roundoff of f32, the accumulation type of every kernel.
+inline constexpr double kUnitRoundoff = 1.0 / (1 << 24);
+
+// xoshiro256**; seeded runs repeat exactly.
+class Random {
+ public:
+  explicit Random(uint64_t seed);
+  uint64_t next();
+  int64_t below(int64_t bound) { return static_cast<int64_t>(next() % static_cast<uint64_t>(bound)); }
+  int64_t between(int64_t lo, int64_t hi) { return lo + below(hi - lo + 1); }
+  double uniform() { return static_cast<double>(next() >> 11) * 0x1p-53; }
+  double normal();
+
+ private:
+  uint64_t state_[4];
+  double spare_ = 0;
+  bool has_spare_ = false;
+};
+
+}  // namespace lathe::conformance

@@ -1,0 +1,162 @@
+// Split-K with a K that divides by nothing, and every candidate of the oracle.
+#include <gtest/gtest.h>
+
+#include "device.h"
+#include "matmul_case.h"
+#include "nlohmann/json.hpp"
+
+namespace lathe::conformance {
+namespace {
+
+constexpr lathe_dtype kFloats[] = {LATHE_F32, LATHE_F16, LATHE_BF16};
+
+class SplitK : public ConformanceTest {
+ protected:
+  // The request as it is, and with each of the split factors.
+  void expect_splits(MatmulRequest* request, const std::vector<int32_t>& factors) {
+    for (int32_t factor : factors) {
+      request->set_tuning(factor, 0);
+      EXPECT_TRUE(request->run(device()));
+    }
+  }
+  Random random_ = random_stream(2);
+};
+
+// 51234 = 2 * 3 * 8539: none of 76, 77 and 78 chunks it evenly.
+TEST_F(SplitK, RaggedLongK) {
+  MatmulCase c;
+  c.m = 123;
+  c.n = 456;
+  c.k = 51234;
+  MatmulRequest request(c, &random_);
+  expect_splits(&request, {0, 1, 76, 77, 78});
+}
+
+TEST_F(SplitK, RaggedLongKExactly) {
+  // A quarter of the shape: integers show a chunk lost, doubled or shifted by one.
+  for (lathe_dtype in : kFloats) {
+    MatmulCase c;
+    c.m = 23;
+    c.n = 56;
+    c.k = 51234;
+    c.in = in;
+    c.trans_a = in == LATHE_F16;
+    c.trans_b = in != LATHE_F32;
+    c.values = Values::kSmallIntegers;
+    c.bias = LATHE_F32;
+    MatmulRequest request(c, &random_);
+    expect_splits(&request, {0, 76, 77, 78});
+  }
+}
+
+TEST_F(SplitK, FactorsAboveAndAroundK) {
+  for (int64_t k : {1, 2, 3, 5, 16, 17, 63, 64, 65, 127, 1000}) {
+    MatmulCase c;
+    c.m = 7;
+    c.n = 33;
+    c.k = k;
+    c.trans_b = k % 2;
+    c.values = Values::kSmallIntegers;
+    c.c_mode = CMode::kInPlace;
+    c.beta = -1;
+    c.bias = LATHE_F16;
+    c.activation = LATHE_ACTIVATION_RELU;
+    c.batch = 2;
+    MatmulRequest request(c, &random_);
+    expect_splits(&request,
+                  {1, 2, 3, 4, 5, 7, 16, 64, static_cast<int32_t>(k), static_cast<int32_t>(k) + 1, 65535});
+  }
+}
+
+TEST_F(SplitK, EpilogueOnceAfterTheMerge) {
+  for (lathe_dtype out : kFloats) {
+    MatmulCase c;
+    c.m = 18;
+    c.n = 40;
+    c.k = 600;
+    c.out = out;
+    c.alpha = -0.5f;
+    c.beta = 2;
+    c.c_mode = CMode::kSeparate;
+    c.bias = out;
+    c.activation = LATHE_ACTIVATION_GELU;
+    c.residual_mode = ResidualMode::kInPlace;
+    c.padding = 3;
+    MatmulRequest request(c, &random_);
+    expect_splits(&request, {0, 1, 2, 7, 19});
+  }
+}
+
+class EveryCandidate : public ConformanceTest {
+ protected:
+  // How many candidates of the request's class are legal, by the plan's own account.
+  static int32_t legal_candidates(const MatmulRequest& request) {
+    lathe_plan* plan = nullptr;
+    EXPECT_LATHE_OK(lathe_plan_matmul(device(), request.desc(), &plan));
+    if (plan == nullptr) return 0;
+    const nlohmann::json json = nlohmann::json::parse(explain(plan), nullptr, false);
+    lathe_plan_destroy(plan);
+    int32_t legal = 0;
+    if (json.is_object() && json.contains("candidates")) {
+      for (const auto& candidate : json["candidates"]) legal += candidate.value("rejection", "") == "";
+    }
+    EXPECT_GT(legal, 0) << "no legal candidate in " << json.dump().substr(0, 2000);
+    return legal;
+  }
+  Random random_ = random_stream(3);
+};
+
+TEST_F(EveryCandidate, IsRight) {
+  const int64_t shapes[][3] = {{1, 67, 131}, {2, 33, 64},   {3, 16, 37},   {5, 129, 66},  {13, 31, 257},
+                               {16, 64, 96}, {31, 65, 129}, {47, 130, 70}, {129, 65, 300}};
+  int64_t run = 0;
+  for (const auto& shape : shapes) {
+    for (int layout = 0; layout < 4; ++layout) {
+      MatmulCase c;
+      c.m = shape[0];
+      c.n = shape[1];
+      c.k = shape[2];
+      c.trans_a = layout & 1;
+      c.trans_b = layout & 2;
+      c.in = kFloats[random_.below(3)];
+      c.out = kFloats[random_.below(3)];
+      c.values = Values::kSmallIntegers;
+      c.bias = LATHE_F32;
+      c.activation = LATHE_ACTIVATION_RELU;
+      c.padding = random_.below(2) * 3;
+      c.flush = random_.below(2) ? Flush::kStart : Flush::kEnd;
+      MatmulRequest request(c, &random_);
+      const int32_t legal = legal_candidates(request);
+      for (int32_t candidate = 1; candidate <= legal; ++candidate) {
+        request.set_tuning(0, candidate);
+        EXPECT_TRUE(request.run(device()));
+        ++run;
+      }
+      request.set_tuning(0, legal + 1);
+      EXPECT_EQ(lathe_matmul(device(), nullptr, request.desc()), LATHE_INVALID_ARGUMENT)
+          << "candidate " << legal + 1 << " of " << legal << ": " << lathe_last_error();
+    }
+  }
+  RecordProperty("candidates_run", static_cast<int>(run));
+  std::printf("%lld candidates run\n", static_cast<long long>(run));
+}
+
+TEST_F(EveryCandidate, RoundsWithinTheBound) {
+  MatmulCase c;
+  c.m = 37;
+  c.n = 131;
+  c.k = 1021;
+  for (int layout = 0; layout < 4; ++layout) {
+    c.trans_a = layout & 1;
+    c.trans_b = layout & 2;
+    MatmulRequest request(c, &random_);
+    const int32_t legal = legal_candidates(request);
+    for (int32_t candidate = 1; candidate <= legal; ++candidate) {
+      request.set_tuning(0, candidate);
+      EXPECT_TRUE(request.run(device()));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace lathe::conformance

@@ -1,0 +1,159 @@
+// The judge is judged: its numbers against the compiler's, its checks against results made wrong on purpose.
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <set>
+
+#include "argmax_case.h"
+#include "device.h"
+#include "matmul_case.h"
+#include "pairwise.h"
+
+namespace lathe::conformance {
+namespace {
+
+TEST(Numbers, HalfAndBfloatDecodeAsTheCompilerDoes) {
+  for (uint32_t bits = 0; bits < 1 << 16; ++bits) {
+    const auto half_bits = static_cast<uint16_t>(bits);
+    _Float16 half;
+    std::memcpy(&half, &half_bits, 2);
+    const uint32_t wide = bits << 16;
+    float bfloat;
+    std::memcpy(&bfloat, &wide, 4);
+    const auto same = [](double x, double y) { return std::isnan(x) ? std::isnan(y) : x == y; };
+    ASSERT_TRUE(same(load(LATHE_F16, &half_bits), half)) << bits;
+    ASSERT_TRUE(same(load(LATHE_BF16, &half_bits), bfloat)) << bits;
+    for (lathe_dtype type : {LATHE_F16, LATHE_BF16}) {
+      const double value = load(type, &half_bits);
+      uint16_t back;
+      store(type, value, &back);
+      if (!std::isnan(value)) ASSERT_EQ(back, half_bits) << name_of(type);
+      if (!std::isnan(value)) ASSERT_EQ(round_to(type, value), value) << name_of(type);
+    }
+  }
+}
+
+TEST(Numbers, RoundsToNearestEven) {
+  Random random = random_stream(10);
+  for (int i = 0; i < 200000; ++i) {
+    // Floats of every magnitude that half has; the compiler converts a float to half with one rounding.
+    const auto x = static_cast<float>(std::ldexp(random.normal(), static_cast<int>(random.between(-30, 17))));
+    ASSERT_EQ(round_to(LATHE_F16, x), static_cast<double>(static_cast<_Float16>(x))) << x;
+  }
+  EXPECT_EQ(round_to(LATHE_F16, 65519.0), 65504.0);
+  EXPECT_EQ(round_to(LATHE_F16, 65520.0), std::numeric_limits<double>::infinity());
+  EXPECT_EQ(round_to(LATHE_F16, 2049.0), 2048.0);
+  EXPECT_EQ(round_to(LATHE_F16, 2051.0), 2052.0);
+  EXPECT_EQ(round_to(LATHE_BF16, 257.0), 256.0);
+  EXPECT_EQ(round_to(LATHE_BF16, 259.0), 260.0);
+  EXPECT_EQ(round_to(LATHE_F16, 0x1p-25), 0.0);
+  EXPECT_EQ(round_to(LATHE_F16, 0x1.8p-25), 0x1p-24);
+}
+
+TEST(Pairwise, EveryPairOfLevelsMeets) {
+  Random random = random_stream(11);
+  const std::vector<int> levels = {3, 4, 2, 5};
+  std::set<std::vector<size_t>> met;
+  const auto rows = covering_array(levels, &random);
+  for (const std::vector<int>& row : rows) {
+    for (size_t f = 0; f < row.size(); ++f) {
+      for (size_t g = f + 1; g < row.size(); ++g) {
+        met.insert({f, static_cast<size_t>(row[f]), g, static_cast<size_t>(row[g])});
+      }
+    }
+  }
+  EXPECT_EQ(met.size(), 3u * 4 + 3 * 2 + 3 * 5 + 4 * 2 + 4 * 5 + 2 * 5);
+  EXPECT_LT(rows.size(), 3u * 4 * 2 * 5 / 2);
+}
+
+TEST(GuardedMemory, NeighboursAreInaccessible) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const GuardedMemory end(10, Flush::kEnd), start(10, Flush::kStart);
+  EXPECT_DEATH(end.data()[10] = 1, "");
+  EXPECT_DEATH(start.data()[-1] = 1, "");
+  GuardedMemory input(10, Flush::kEnd);
+  input.write_protect();
+  EXPECT_DEATH(input.data()[3] = 1, "");
+}
+
+// The right answer by three loops, written into D.
+void multiply_naively(const MatmulRequest& request) {
+  const lathe_matmul_desc& d = *request.desc();
+  const auto element = [](const lathe_operand& o, int64_t i, int64_t j) {
+    const int64_t at =
+        o.layout == LATHE_COLUMN_MAJOR ? j * o.leading_dimension + i : i * o.leading_dimension + j;
+    return static_cast<float*>(o.data) + at;
+  };
+  for (int64_t i = 0; i < d.m; ++i) {
+    for (int64_t j = 0; j < d.n; ++j) {
+      float sum = 0;
+      for (int64_t k = 0; k < d.k; ++k) sum += *element(d.a, i, k) * *element(d.b, k, j);
+      *element(d.d, i, j) = sum;
+    }
+  }
+}
+
+class Checks : public testing::Test {
+ protected:
+  static MatmulCase matmul(Values values) {
+    MatmulCase c;
+    c.m = 5;
+    c.n = 9;
+    c.k = 40;
+    c.trans_a = true;
+    c.padding = 2;
+    c.values = values;
+    return c;
+  }
+  Random random_ = random_stream(12);
+};
+
+TEST_F(Checks, AcceptARightProduct) {
+  for (Values values : {Values::kNormal, Values::kSmallIntegers, Values::kSpecial}) {
+    MatmulRequest request(matmul(values), &random_);
+    request.reset_output();
+    multiply_naively(request);
+    EXPECT_TRUE(request.check());
+  }
+}
+
+TEST_F(Checks, RefuseAWrongProduct) {
+  MatmulRequest request(matmul(Values::kNormal), &random_);
+  auto* d = static_cast<float*>(request.desc()->d.data);
+  request.reset_output();
+  EXPECT_FALSE(request.check()) << "nothing written";
+  multiply_naively(request);
+  const float right = d[3];
+  d[3] += 1e-3f;
+  EXPECT_FALSE(request.check()) << "one element off";
+  d[3] = std::numeric_limits<float>::quiet_NaN();
+  EXPECT_FALSE(request.check()) << "one element NaN";
+  d[3] = right;
+  EXPECT_TRUE(request.check());
+  d[9] = 0;
+  EXPECT_FALSE(request.check()) << "padding written";
+}
+
+TEST_F(Checks, IntegersAllowNoError) {
+  MatmulRequest request(matmul(Values::kSmallIntegers), &random_);
+  request.reset_output();
+  multiply_naively(request);
+  auto* d = static_cast<float*>(request.desc()->d.data);
+  d[0] = std::nextafter(d[0], 1e9f);
+  EXPECT_FALSE(request.check());
+}
+
+TEST_F(Checks, RefuseAWrongIndex) {
+  ArgmaxCase c;
+  c.n = 10;
+  c.kind = Rows::kConstant;
+  ArgmaxRequest request(c, &random_);
+  auto* index = static_cast<int64_t*>(request.desc()->indices);
+  *index = 0;
+  EXPECT_TRUE(request.check());
+  *index = 1;
+  EXPECT_FALSE(request.check());
+}
+
+}  // namespace
+}  // namespace lathe::conformance
