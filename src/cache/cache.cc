@@ -1,1 +1,231 @@
-// placeholder
+// The memory table and the single flight, over the disk store.
+#include "cache/cache.h"
+
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "cache/disk_store.h"
+
+namespace lathe {
+namespace {
+
+using ArtifactPtr = std::shared_ptr<const Artifact>;
+
+// One key's creation in this process: the leader fills it, the others wait. The mutex is the standard
+// library's because ThreadSanitizer sees pthread calls and does not see into a prebuilt absl::Mutex; for the
+// same reason the error is kept as code and text, of which each waiter makes its own Status.
+class Flight {
+ public:
+  void land(const absl::StatusOr<ArtifactPtr>& result) {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      if (result.ok()) artifact_ = *result;
+      code_ = result.status().code();
+      message_ = std::string(result.status().message());
+      landed_ = true;
+    }
+    changed_.notify_all();
+  }
+  absl::StatusOr<ArtifactPtr> wait() {
+    std::unique_lock<std::mutex> lock(mutex_);
+    changed_.wait(lock, [this] { return landed_; });
+    if (artifact_ != nullptr) return artifact_;
+    return absl::Status(code_, message_);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool landed_ = false;
+  ArtifactPtr artifact_;
+  absl::StatusCode code_ = absl::StatusCode::kOk;
+  std::string message_;
+};
+
+// An exception here would leave the other callers of the key waiting for ever.
+absl::StatusOr<ArtifactPtr> run_compile(absl::FunctionRef<absl::StatusOr<Artifact>()> compile) {
+  try {
+    LATHE_ASSIGN_OR_RETURN(Artifact artifact, compile());
+    return std::make_shared<const Artifact>(std::move(artifact));
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError("out of memory while compiling");
+  } catch (const std::exception& e) {
+    return absl::InternalError(absl::StrCat("exception while compiling: ", e.what()));
+  } catch (...) {
+    return absl::InternalError("exception while compiling");
+  }
+}
+
+class MemoryOverDisk final : public ArtifactCache {
+ public:
+  MemoryOverDisk(std::unique_ptr<DiskStore> disk, const CacheOptions& options)
+      : disk_(std::move(disk)),
+        lock_timeout_seconds_(options.lock_timeout_seconds),
+        logger_(options.logger) {}
+
+  absl::StatusOr<CacheResult> get(const Key& key) override {
+    if (ArtifactPtr found = find(key)) return CacheResult{std::move(found), CacheOutcome::kMemoryHit};
+    absl::StatusOr<ArtifactPtr> loaded = load(key, /*first_look=*/true);
+    if (loaded.ok()) return CacheResult{keep(key, *loaded), CacheOutcome::kDiskHit};
+    count([](CacheStatistics* s) { ++s->misses; });
+    return absl::NotFoundError(absl::StrCat("no artifact for key ", key.fingerprint));
+  }
+
+  absl::StatusOr<CacheResult> get_or_create(const Key& key,
+                                            absl::FunctionRef<absl::StatusOr<Artifact>()> compile) override {
+    std::shared_ptr<Flight> flight;
+    bool leads = false;
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      const auto found = table_.find(key.text);
+      if (found != table_.end()) {
+        ++statistics_.memory_hits;
+        return CacheResult{found->second, CacheOutcome::kMemoryHit};
+      }
+      std::shared_ptr<Flight>& slot = flights_[key.text];
+      if (slot == nullptr) {
+        slot = std::make_shared<Flight>();
+        leads = true;
+      }
+      flight = slot;
+    }
+    if (leads) return lead(key, flight.get(), compile);
+    LATHE_ASSIGN_OR_RETURN(ArtifactPtr artifact, flight->wait());
+    count([](CacheStatistics* s) { ++s->memory_hits; });
+    return CacheResult{std::move(artifact), CacheOutcome::kMemoryHit};
+  }
+
+  CacheStatistics statistics() const override {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    return statistics_;
+  }
+  std::string directory() const override { return disk_ == nullptr ? "" : disk_->directory(); }
+  std::vector<CacheEntryInfo> list(uint64_t* rejected) override {
+    *rejected = 0;
+    return disk_ == nullptr ? std::vector<CacheEntryInfo>() : disk_->list(rejected);
+  }
+  uint64_t clear() override { return disk_ == nullptr ? 0 : disk_->clear(); }
+
+ private:
+  template <typename F>
+  void count(F&& change) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    change(&statistics_);
+  }
+
+  ArtifactPtr find(const Key& key) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto found = table_.find(key.text);
+    if (found == table_.end()) return nullptr;
+    ++statistics_.memory_hits;
+    return found->second;
+  }
+
+  // The table's artifact for the key: this one, or one that came first.
+  ArtifactPtr keep(const Key& key, const ArtifactPtr& artifact) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    const auto [at, inserted] = table_.try_emplace(key.text, artifact);
+    if (inserted)
+      statistics_.memory_bytes += key.text.size() + artifact->code.size() + artifact->metadata.size();
+    return at->second;
+  }
+
+  // From disk. On a second look at the same key a defect has been counted and logged already.
+  absl::StatusOr<ArtifactPtr> load(const Key& key, bool first_look) {
+    if (disk_ == nullptr) return absl::NotFoundError("no disk");
+    const auto start = std::chrono::steady_clock::now();
+    absl::StatusOr<DiskEntry> entry = disk_->read(key);
+    absl::StatusOr<Artifact> artifact = entry.ok() ? parse_artifact(entry->payload()) : entry.status();
+    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+    if (artifact.ok()) {
+      count([&](CacheStatistics* s) {
+        ++s->disk_hits;
+        s->disk_bytes_read += entry->bytes.size();
+        s->disk_load_seconds += elapsed.count();
+      });
+      return std::make_shared<const Artifact>(*std::move(artifact));
+    }
+    if (first_look && (entry.ok() || absl::IsDataLoss(entry.status()))) {
+      count([&](CacheStatistics* s) {
+        ++s->disk_rejects;
+        s->disk_load_seconds += elapsed.count();
+      });
+      logger_.log(LogLevel::kWarning, absl::StrCat("cache: ", disk_->directory(), ": entry ", key.fingerprint,
+                                                   " is refused: ", artifact.status().message()));
+    }
+    return artifact.status();
+  }
+
+  absl::StatusOr<CacheResult> lead(const Key& key, Flight* flight,
+                                   absl::FunctionRef<absl::StatusOr<Artifact>()> compile) {
+    CacheOutcome outcome = CacheOutcome::kDiskHit;
+    absl::StatusOr<ArtifactPtr> result = load(key, /*first_look=*/true);
+    KeyLock machine_lock =
+        result.ok() || disk_ == nullptr ? KeyLock() : disk_->lock(key, lock_timeout_seconds_);
+    // Whoever held the lock before has published; without the lock somebody may have, too.
+    if (!result.ok() && disk_ != nullptr) result = load(key, /*first_look=*/false);
+    if (!result.ok()) {
+      outcome = CacheOutcome::kCompiled;
+      count([](CacheStatistics* s) { ++s->misses; });
+      result = run_compile(compile);
+    }
+    if (result.ok()) *result = keep(key, *result);
+    land(key, flight, result);
+    if (!result.ok()) return result.status();
+    // After landing: the other callers need not wait for the disk.
+    if (outcome == CacheOutcome::kCompiled && disk_ != nullptr) publish(key, **result);
+    return CacheResult{*std::move(result), outcome};
+  }
+
+  void land(const Key& key, Flight* flight, const absl::StatusOr<ArtifactPtr>& result) {
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      flights_.erase(key.text);
+    }
+    flight->land(result);
+  }
+
+  void publish(const Key& key, const Artifact& artifact) {
+    const absl::StatusOr<uint64_t> written = disk_->write(key, serialize(artifact));
+    if (written.ok()) count([&](CacheStatistics* s) { s->disk_bytes_written += *written; });
+  }
+
+  const std::unique_ptr<DiskStore> disk_;  // null: memory only
+  const double lock_timeout_seconds_;
+  const Logger logger_;
+  mutable std::mutex mutex_;  // never held while reading, compiling, writing or logging
+  absl::flat_hash_map<std::string, ArtifactPtr> table_;
+  absl::flat_hash_map<std::string, std::shared_ptr<Flight>> flights_;
+  CacheStatistics statistics_;
+};
+
+}  // namespace
+
+absl::string_view name_of(CacheOutcome o) {
+  switch (o) {
+    case CacheOutcome::kMemoryHit: return "memory hit";
+    case CacheOutcome::kDiskHit: return "disk hit";
+    case CacheOutcome::kCompiled: return "compiled";
+  }
+  return "unknown";
+}
+
+std::unique_ptr<ArtifactCache> make_cache(const CacheOptions& options) {
+  std::unique_ptr<DiskStore> disk;
+  if (!options.directory.empty()) {
+    disk = std::make_unique<DiskStore>(options.directory, options.logger);
+    if (const absl::Status safe = disk->check(); !safe.ok()) {
+      options.logger.log(
+          LogLevel::kWarning,
+          absl::StrCat("cache: directory refused, kernels are kept in memory only: ", safe.message()));
+      disk = nullptr;
+    }
+  }
+  return std::make_unique<MemoryOverDisk>(std::move(disk), options);
+}
+
+}  // namespace lathe

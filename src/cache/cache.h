@@ -15,7 +15,7 @@
 namespace lathe {
 
 struct CacheOptions {
-  std::string directory;  // "": memory only
+  std::string directory;             // "": memory only
   double lock_timeout_seconds = 10;  // after which a waiter compiles for itself
   Logger logger;
 };
@@ -45,9 +45,9 @@ class ArtifactCache {
   virtual ~ArtifactCache() = default;
   // Looks in memory, then on disk; kNotFound when in neither. Thread-safe.
   virtual absl::StatusOr<CacheResult> get(const Key& key) = 0;
-  // As get, but on a miss runs `compile` once per key in this process (single flight: other callers wait for it and
-  // share its result or its error) and, through a lock file with a timeout, once per key on this machine; publishes
-  // to disk, best effort. Errors of `compile` are returned and not cached.
+  // As get, but on a miss runs `compile` once per key in this process (single flight: other callers wait for
+  // it and share its result or its error) and, through a lock file with a timeout, once per key on this
+  // machine; publishes to disk, best effort. Errors of `compile` are returned and not cached.
   virtual absl::StatusOr<CacheResult> get_or_create(
       const Key& key, absl::FunctionRef<absl::StatusOr<Artifact>()> compile) = 0;
   virtual CacheStatistics statistics() const = 0;
@@ -57,8 +57,9 @@ class ArtifactCache {
   virtual uint64_t clear() = 0;
 };
 
-// Never fails: a directory that cannot be used safely (unwritable, owned by another user, a symbolic link, group- or
-// world-writable) is reported once through the logger and the cache is memory only (readable stores stay readable).
+// Never fails: a directory that cannot be used safely (unwritable, owned by another user, a symbolic link,
+// group- or world-writable) is reported once through the logger and the cache is memory only (readable stores
+// stay readable).
 std::unique_ptr<ArtifactCache> make_cache(const CacheOptions& options);
 
 }  // namespace lathe

@@ -1,0 +1,60 @@
+#include "cache/private_directory.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+#include "absl/strings/str_cat.h"
+
+namespace lathe {
+
+FileDescriptor& FileDescriptor::operator=(FileDescriptor&& o) noexcept {
+  std::swap(fd_, o.fd_);
+  return *this;
+}
+
+FileDescriptor::~FileDescriptor() {
+  if (fd_ >= 0) close(fd_);
+}
+
+std::string refusal_of(const struct stat& s) {
+  if (S_ISLNK(s.st_mode)) return "it is a symbolic link";
+  if (s.st_uid != geteuid()) return absl::StrCat("it belongs to user ", s.st_uid, ", not ", geteuid());
+  if ((s.st_mode & (S_IWGRP | S_IWOTH)) != 0) return "its group or everybody may write to it";
+  return "";
+}
+
+absl::StatusOr<FileDescriptor> open_private_directory(const std::string& path) {
+  FileDescriptor directory(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  struct stat s;
+  if (!directory.valid()) {
+    const int error = errno;
+    // O_DIRECTORY | O_NOFOLLOW answers ENOTDIR or ELOOP for a symbolic link: lstat tells it from a plain
+    // file.
+    if ((error == ENOTDIR || error == ELOOP) && lstat(path.c_str(), &s) == 0 && S_ISLNK(s.st_mode))
+      return absl::PermissionDeniedError(absl::StrCat(path, ": ", refusal_of(s)));
+    return absl::ErrnoToStatus(error, path);
+  }
+  if (fstat(directory.get(), &s) != 0) return absl::ErrnoToStatus(errno, path);
+  const std::string refusal = refusal_of(s);
+  if (!refusal.empty()) return absl::PermissionDeniedError(absl::StrCat(path, ": ", refusal));
+  return directory;
+}
+
+absl::StatusOr<FileDescriptor> make_private_directory(const std::string& path) {
+  absl::StatusOr<FileDescriptor> directory = open_private_directory(path);
+  if (directory.ok() || !absl::IsNotFound(directory.status())) return directory;
+  for (size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
+    const std::string part = path.substr(0, end);
+    // EEXIST is the usual answer for a parent; a read-only file system may answer EROFS for one that exists.
+    if (mkdir(part.c_str(), 0700) != 0 && errno != EEXIST) {
+      const int error = errno;
+      struct stat s;
+      if (stat(part.c_str(), &s) != 0) return absl::ErrnoToStatus(error, absl::StrCat("cannot make ", part));
+    }
+    if (end == std::string::npos) return open_private_directory(path);
+  }
+}
+
+}  // namespace lathe

@@ -1,0 +1,40 @@
+// The cache's directory and the rules by which it and the files in it are trusted: ours, and nobody else can
+// write.
+#pragma once
+
+#include <sys/stat.h>
+
+#include <string>
+#include <utility>
+
+#include "absl/status/statusor.h"
+
+namespace lathe {
+
+// Owns an open file.
+class FileDescriptor {
+ public:
+  FileDescriptor() = default;
+  explicit FileDescriptor(int fd) : fd_(fd) {}
+  FileDescriptor(FileDescriptor&& o) noexcept : fd_(std::exchange(o.fd_, -1)) {}
+  FileDescriptor& operator=(FileDescriptor&& o) noexcept;
+  ~FileDescriptor();
+
+  int get() const { return fd_; }
+  bool valid() const { return fd_ >= 0; }
+
+ private:
+  int fd_ = -1;
+};
+
+// "" if a file or directory with this owner and mode may be trusted, else why not.
+std::string refusal_of(const struct stat& s);
+
+// Opens the directory for use with openat and its kin: what is checked is what is used, whatever happens to
+// the path meanwhile. `path` is absolute and has no trailing slash. kNotFound when it does not exist;
+// kPermissionDenied when it is a symbolic link, owned by another user or writable by others.
+absl::StatusOr<FileDescriptor> open_private_directory(const std::string& path);
+// As above, but makes the directory first, 0700, and its parents as needed.
+absl::StatusOr<FileDescriptor> make_private_directory(const std::string& path);
+
+}  // namespace lathe
