@@ -1,0 +1,80 @@
+#include "api/boundary.h"
+
+#include <string>
+
+namespace lathe {
+namespace {
+
+// Constructed at a thread's first failure, not at its first call.
+std::string& last_error() {
+  static thread_local std::string message;
+  return message;
+}
+
+// What lathe_last_error() answers when the message itself could not be stored.
+thread_local const char* last_error_fallback = nullptr;
+
+}  // namespace
+
+lathe_status to_c_status(absl::StatusCode code) {
+  switch (code) {
+    case absl::StatusCode::kOk: return LATHE_OK;
+    case absl::StatusCode::kInvalidArgument: return LATHE_INVALID_ARGUMENT;
+    case absl::StatusCode::kUnimplemented: return LATHE_UNSUPPORTED;
+    case absl::StatusCode::kUnavailable: return LATHE_NOT_AVAILABLE;
+    case absl::StatusCode::kResourceExhausted: return LATHE_OUT_OF_MEMORY;
+    case absl::StatusCode::kAborted: return LATHE_COMPILE_FAILED;
+    case absl::StatusCode::kNotFound: return LATHE_MISS;
+    case absl::StatusCode::kFailedPrecondition: return LATHE_CAPTURE_MISS;
+    case absl::StatusCode::kDeadlineExceeded: return LATHE_TIMEOUT;
+    default: return LATHE_INTERNAL;
+  }
+}
+
+lathe_status report_failure(lathe_status status, absl::string_view message) noexcept {
+  try {
+    last_error().assign(message.data(), message.size());
+    last_error_fallback = nullptr;
+  } catch (...) {
+    last_error_fallback = lathe_status_name(status);
+  }
+  return status;
+}
+
+lathe_status report_failure(const absl::Status& status) noexcept {
+  return report_failure(to_c_status(status.code()), status.message());
+}
+
+}  // namespace lathe
+
+extern "C" {
+
+const char* lathe_status_name(lathe_status status) {
+  switch (status) {
+    case LATHE_OK: return "OK";
+    case LATHE_INVALID_ARGUMENT: return "INVALID_ARGUMENT";
+    case LATHE_UNSUPPORTED: return "UNSUPPORTED";
+    case LATHE_NOT_AVAILABLE: return "NOT_AVAILABLE";
+    case LATHE_OUT_OF_MEMORY: return "OUT_OF_MEMORY";
+    case LATHE_COMPILE_FAILED: return "COMPILE_FAILED";
+    case LATHE_MISS: return "MISS";
+    case LATHE_CAPTURE_MISS: return "CAPTURE_MISS";
+    case LATHE_TIMEOUT: return "TIMEOUT";
+    case LATHE_INTERNAL: return "INTERNAL";
+  }
+  return "UNKNOWN_STATUS";
+}
+
+const char* lathe_last_error(void) {
+  if (lathe::last_error_fallback != nullptr) return lathe::last_error_fallback;
+  return lathe::last_error().c_str();
+}
+
+#define LATHE_STRING_INNER(x) #x
+#define LATHE_STRING(x) LATHE_STRING_INNER(x)
+const char* lathe_version(void) {
+  return LATHE_STRING(LATHE_VERSION_MAJOR) "." LATHE_STRING(LATHE_VERSION_MINOR) "." LATHE_STRING(
+      LATHE_VERSION_PATCH);
+}
+
+}  // extern "C"

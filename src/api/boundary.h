@@ -1,0 +1,37 @@
+// The edge of the C API: absl::Status to lathe_status, the thread's last error, and the catch-all for
+// exceptions.
+#pragma once
+
+#include <exception>
+#include <new>
+
+#include "absl/strings/string_view.h"
+#include "base/status.h"
+#include "lathe/lathe.h"
+
+namespace lathe {
+
+lathe_status to_c_status(absl::StatusCode code);
+
+// Stores `message` for lathe_last_error() of this thread and returns `status`. Never throws: where even the
+// copy of the message cannot be allocated, the status' name stands in for it.
+[[gnu::cold]] lathe_status report_failure(lathe_status status, absl::string_view message) noexcept;
+[[gnu::cold]] lathe_status report_failure(const absl::Status& status) noexcept;
+
+// Runs `body`, which returns an absl::Status, and turns failures and exceptions into a lathe_status.
+template <typename F>
+lathe_status at_boundary(F&& body) noexcept {
+  try {
+    absl::Status status = body();
+    if (__builtin_expect(status.ok(), 1)) return LATHE_OK;
+    return report_failure(status);
+  } catch (const std::bad_alloc&) {
+    return report_failure(LATHE_OUT_OF_MEMORY, "the host is out of memory");
+  } catch (const std::exception& e) {
+    return report_failure(LATHE_INTERNAL, e.what());
+  } catch (...) {
+    return report_failure(LATHE_INTERNAL, "an unknown exception reached the C API");
+  }
+}
+
+}  // namespace lathe

@@ -1,0 +1,35 @@
+// Small checks that every C entry point shares.
+#pragma once
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "base/status.h"
+#include "core/json.h"
+#include "lathe/lathe.h"
+
+namespace lathe {
+
+inline absl::Status null_argument(absl::string_view call, absl::string_view name) {
+  return absl::InvalidArgumentError(absl::StrCat(call, ": ", name, " is NULL"));
+}
+
+// A struct that the call fills: the caller has set its size, and no chain element is known in one.
+template <typename T>
+absl::Status check_out_struct(absl::string_view name, const T* out) {
+  if (out == nullptr) return absl::InvalidArgumentError(absl::StrCat(name, " is NULL"));
+  if (out->struct_size != sizeof(T)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, ": struct_size ", out->struct_size, " is not ", sizeof(T)));
+  }
+  if (out->next != nullptr) {
+    return absl::UnimplementedError(absl::StrCat(name, ": no chain element is known here"));
+  }
+  return absl::OkStatus();
+}
+
+inline void pass_text(lathe_text_fn text, void* user, const char* name, const Json& json) {
+  const std::string out = canonical_text(json);
+  text(user, name, out.data(), out.size());
+}
+
+}  // namespace lathe

@@ -1,0 +1,124 @@
+// C entry points: contexts, statistics, the cache's contents, devices.
+#include <cstdlib>
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "api/boundary.h"
+#include "api/c_arguments.h"
+#include "api/context.h"
+#include "api/device.h"
+
+using lathe::at_boundary;
+using lathe::null_argument;
+using lathe::pass_text;
+
+extern "C" {
+
+lathe_status lathe_context_create(const lathe_context_options* options, lathe_context** context) {
+  return at_boundary([&]() -> absl::Status {
+    if (context == nullptr) return null_argument("lathe_context_create", "context");
+    *context = nullptr;
+    LATHE_ASSIGN_OR_RETURN(lathe::ContextOptions read,
+                           lathe::read_options(options, [](const char* name) { return std::getenv(name); }));
+    *context = new lathe_context(std::move(read));
+    return absl::OkStatus();
+  });
+}
+
+void lathe_context_destroy(lathe_context* context) {
+  if (context == nullptr) return;
+  at_boundary([&]() -> absl::Status {
+    const int devices = context->devices.load(std::memory_order_acquire);
+    if (devices == 0) {
+      delete context;
+      return absl::OkStatus();
+    }
+    // Freeing what open devices point to would turn a leak into a crash.
+    context->logger.log(lathe::LogLevel::kError, absl::StrCat("lathe_context_destroy: ", devices,
+                                                              " devices are open; the context leaks"));
+    return absl::OkStatus();
+  });
+}
+
+lathe_status lathe_context_statistics(lathe_context* context, lathe_statistics* statistics) {
+  return at_boundary([&]() -> absl::Status {
+    if (context == nullptr) return null_argument("lathe_context_statistics", "context");
+    LATHE_RETURN_IF_ERROR(lathe::check_out_struct("lathe_statistics", statistics));
+    lathe::read_statistics(*context, statistics);
+    return absl::OkStatus();
+  });
+}
+
+lathe_status lathe_cache_list(lathe_context* context, lathe_text_fn text, void* user) {
+  return at_boundary([&]() -> absl::Status {
+    if (context == nullptr) return null_argument("lathe_cache_list", "context");
+    if (text == nullptr) return null_argument("lathe_cache_list", "text");
+    pass_text(text, user, "cache", lathe::cache_json(*context));
+    return absl::OkStatus();
+  });
+}
+
+lathe_status lathe_cache_clear(lathe_context* context, uint64_t* removed) {
+  return at_boundary([&]() -> absl::Status {
+    if (context == nullptr) return null_argument("lathe_cache_clear", "context");
+    const uint64_t count = context->cache->clear();
+    if (removed != nullptr) *removed = count;
+    return absl::OkStatus();
+  });
+}
+
+lathe_status lathe_devices(lathe_context* context, lathe_text_fn text, void* user) {
+  return at_boundary([&]() -> absl::Status {
+    if (context == nullptr) return null_argument("lathe_devices", "context");
+    if (text == nullptr) return null_argument("lathe_devices", "text");
+    pass_text(text, user, "devices", lathe::devices_json());
+    return absl::OkStatus();
+  });
+}
+
+lathe_status lathe_device_open(lathe_context* context, const char* name, lathe_device** device) {
+  return at_boundary([&]() -> absl::Status {
+    if (device == nullptr) return null_argument("lathe_device_open", "device");
+    *device = nullptr;
+    if (context == nullptr) return null_argument("lathe_device_open", "context");
+    if (name == nullptr) return null_argument("lathe_device_open", "name");
+    LATHE_ASSIGN_OR_RETURN(std::unique_ptr<lathe::Driver> driver,
+                           lathe::open_driver(name, lathe::driver_options(*context)));
+    lathe::DeviceFacts facts = driver->facts();
+    *device = new lathe_device(*context, name, std::move(facts), std::move(driver));
+    return absl::OkStatus();
+  });
+}
+
+lathe_status lathe_device_describe(lathe_context* context, const char* facts_path, const char* target,
+                                   lathe_device** device) {
+  return at_boundary([&]() -> absl::Status {
+    if (device == nullptr) return null_argument("lathe_device_describe", "device");
+    *device = nullptr;
+    if (context == nullptr) return null_argument("lathe_device_describe", "context");
+    if (facts_path == nullptr) return null_argument("lathe_device_describe", "facts_path");
+    LATHE_ASSIGN_OR_RETURN(lathe::DeviceFacts facts,
+                           lathe::described_facts(facts_path, target == nullptr ? "" : target));
+    std::string name = absl::StrCat(facts.name, " (described)");
+    *device = new lathe_device(*context, std::move(name), std::move(facts), nullptr);
+    return absl::OkStatus();
+  });
+}
+
+void lathe_device_close(lathe_device* device) {
+  at_boundary([&]() -> absl::Status {
+    delete device;
+    return absl::OkStatus();
+  });
+}
+
+lathe_status lathe_device_fingerprint(lathe_device* device, uint64_t* fingerprint) {
+  return at_boundary([&]() -> absl::Status {
+    if (device == nullptr) return null_argument("lathe_device_fingerprint", "device");
+    if (fingerprint == nullptr) return null_argument("lathe_device_fingerprint", "fingerprint");
+    *fingerprint = lathe::fingerprint_of(*device);
+    return absl::OkStatus();
+  });
+}
+
+}  // extern "C"

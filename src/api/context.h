@@ -1,0 +1,33 @@
+// The body of a lathe_context: options, cache, compiler library and counters, shared by its devices.
+#pragma once
+
+#include <atomic>
+#include <memory>
+
+#include "api/compiler_library.h"
+#include "api/counters.h"
+#include "api/options.h"
+#include "base/log.h"
+#include "cache/cache.h"
+#include "lathe/lathe.h"
+
+struct lathe_context {
+  // Tests pass a cache of their own; null makes the one that the options ask for.
+  explicit lathe_context(lathe::ContextOptions given,
+                         std::unique_ptr<lathe::ArtifactCache> own_cache = nullptr);
+
+  const lathe::ContextOptions options;
+  const lathe::Logger logger;
+  const std::unique_ptr<lathe::ArtifactCache> cache;
+  lathe::CompilerLibrary compiler;
+  lathe::Counters counters;
+  std::atomic<int> devices{0};  // open ones
+};
+
+namespace lathe {
+
+void read_statistics(const lathe_context& context, lathe_statistics* out);
+// lathe_cache_list's JSON.
+Json cache_json(lathe_context& context);
+
+}  // namespace lathe

@@ -1,0 +1,59 @@
+// What a context counts, apart from what its cache counts itself. Every counter only grows; all are relaxed.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+
+namespace lathe {
+
+// The one counter of the hot path: sharded over cache lines, so that threads do not share one.
+class HitCounter {
+ public:
+  void add() {
+    // Threads have stacks of their own, so the stack's address picks a shard without touching thread-local
+    // storage.
+    const auto stack = reinterpret_cast<uintptr_t>(__builtin_frame_address(0));
+    shards_[(stack >> 16) * 0x9e3779b97f4a7c15u >> 60].count.fetch_add(1, std::memory_order_relaxed);
+  }
+  uint64_t total() const {
+    uint64_t sum = 0;
+    for (const Shard& s : shards_) sum += s.count.load(std::memory_order_relaxed);
+    return sum;
+  }
+
+ private:
+  struct alignas(64) Shard {
+    std::atomic<uint64_t> count{0};
+  };
+  std::array<Shard, 16> shards_;
+};
+
+struct Counters {
+  HitCounter dispatch_hits;
+  std::atomic<uint64_t> dispatch_misses{0};
+  std::atomic<uint64_t> loaded_hits{0};  // misses of the table whose kernel this device had loaded already
+  std::atomic<uint64_t> compiles{0};
+  std::atomic<uint64_t> compile_failures{0};
+  std::atomic<uint64_t> compile_nanoseconds{0};
+  std::atomic<uint64_t> link_nanoseconds{0};
+};
+
+// Adds the time from its making to its end to a counter.
+class ScopedTimer {
+ public:
+  explicit ScopedTimer(std::atomic<uint64_t>* nanoseconds) : nanoseconds_(nanoseconds) {}
+  ScopedTimer(const ScopedTimer&) = delete;
+  ScopedTimer& operator=(const ScopedTimer&) = delete;
+  ~ScopedTimer() {
+    const std::chrono::nanoseconds took = std::chrono::steady_clock::now() - start_;
+    nanoseconds_->fetch_add(static_cast<uint64_t>(took.count()), std::memory_order_relaxed);
+  }
+
+ private:
+  std::atomic<uint64_t>* nanoseconds_;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace lathe

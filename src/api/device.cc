@@ -1,0 +1,192 @@
+#include "api/device.h"
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace lathe {
+namespace {
+
+int32_t workers_of(const lathe_context& context, const DeviceFacts& facts, const Driver* driver) {
+  if (driver != nullptr) return driver->workers();
+  if (facts.target.backend != Backend::kCpu) return 1;
+  if (context.options.workers > 0) return context.options.workers;
+  return std::max(1, static_cast<int32_t>(facts.fact_or("cores", 1)));
+}
+
+// A kernel of today's one alignment class may ask for no more than a byte; an artifact that wants more would
+// be run on operands it cannot take.
+absl::Status check_preconditions(const Recipe& recipe) {
+  if (recipe.pointer_alignment <= 1) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat("the artifact asks for pointers aligned to ",
+                                          recipe.pointer_alignment,
+                                          " bytes, which its problem class does not promise"));
+}
+
+}  // namespace
+
+const LoadedKernel* LoadedKernels::find(const Key& key) const {
+  absl::MutexLock lock(&mutex_);
+  const auto it = kernels_.find(key.text);
+  return it == kernels_.end() ? nullptr : it->second.get();
+}
+
+const LoadedKernel* LoadedKernels::insert(const Key& key, std::unique_ptr<LoadedKernel> kernel) {
+  absl::MutexLock lock(&mutex_);
+  return kernels_.try_emplace(key.text, std::move(kernel)).first->second.get();
+}
+
+absl::StatusOr<Choice> choose_plan(const lathe_device& device, const DispatchKey& key) {
+  Choice choice;
+  const OraclePolicy policy = {device.workers, key.split_k};
+  LATHE_ASSIGN_OR_RETURN(choice.answer, rank_plans(key.problem, device.facts, policy));
+  if (key.candidate > 0) {
+    choice.rank = static_cast<size_t>(key.candidate) - 1;
+    if (choice.rank >= choice.answer.ranked.size()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("candidate ", key.candidate, " of ", choice.answer.ranked.size()));
+    }
+    if (choice.rank >= choice.answer.legal) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "candidate ", key.candidate, " is not legal here: ", choice.answer.ranked[choice.rank].rejection));
+    }
+  }
+  choice.key = key_of(key.problem, choice.plan().config, device.facts.target, codegen_id());
+  return choice;
+}
+
+absl::StatusOr<CacheResult> get_artifact(lathe_device& device, const ProblemClass& problem,
+                                         const Choice& choice) {
+  lathe_context& context = device.context;
+  return context.cache->get_or_create(choice.key, [&]() -> absl::StatusOr<Artifact> {
+    // Ahead of the timer: the library's load is reported apart from compiling.
+    LATHE_RETURN_IF_ERROR(context.compiler.load());
+    ScopedTimer timer(&context.counters.compile_nanoseconds);
+    absl::StatusOr<Artifact> artifact =
+        context.compiler.compile({problem, choice.plan().config, device.facts.target});
+    (artifact.ok() ? context.counters.compiles : context.counters.compile_failures)
+        .fetch_add(1, std::memory_order_relaxed);
+    return artifact;
+  });
+}
+
+absl::StatusOr<Prepared> prepare_kernel(lathe_device& device, const DispatchKey& key, const Choice& choice) {
+  CacheOutcome outcome = CacheOutcome::kMemoryHit;
+  const LoadedKernel* kernel = device.kernels.find(choice.key);
+  if (kernel != nullptr) {
+    device.context.counters.loaded_hits.fetch_add(1, std::memory_order_relaxed);
+  } else {
+    LATHE_ASSIGN_OR_RETURN(const CacheResult result, get_artifact(device, key.problem, choice));
+    LATHE_RETURN_IF_ERROR(check_preconditions(result.artifact->recipe));
+    ScopedTimer timer(&device.context.counters.link_nanoseconds);
+    LATHE_ASSIGN_OR_RETURN(std::unique_ptr<LoadedKernel> loaded, device.driver->load(*result.artifact));
+    kernel = device.kernels.insert(choice.key, std::move(loaded));
+    outcome = result.outcome;
+  }
+  const DispatchEntry* entry = device.table.insert({key, kernel, choice.plan().launch.splits});
+  return Prepared{entry, outcome};
+}
+
+DriverOptions driver_options(const lathe_context& context) {
+  DriverOptions options;
+  options.workers = context.options.workers;
+  options.logger = context.logger;
+  if (context.options.parallel_for != nullptr) {
+    options.parallel_for = [call = context.options.parallel_for, user = context.options.parallel_for_user](
+                               int64_t count, ParallelBody body, void* body_context) {
+      call(user, count, body, body_context);
+    };
+  }
+  return options;
+}
+
+absl::StatusOr<DeviceFacts> described_facts(const std::string& path, absl::string_view target) {
+  absl::StatusOr<DeviceFacts> facts = load_facts(path);
+  // A file that cannot be read is a wrong argument; kNotFound would say LATHE_MISS.
+  if (!facts.ok())
+    return absl::InvalidArgumentError(absl::StrCat("facts ", path, ": ", facts.status().message()));
+  if (target.empty()) return facts;
+  LATHE_ASSIGN_OR_RETURN(const Target wanted, parse_target(target));
+  if (wanted.backend != facts->target.backend) {
+    return absl::InvalidArgumentError(absl::StrCat("target ", target, " is of backend ",
+                                                   name_of(wanted.backend), ", the facts ", path, " of ",
+                                                   name_of(facts->target.backend)));
+  }
+  facts->target = wanted;
+  return facts;
+}
+
+absl::Status check_runnable(const lathe_device& device) {
+  if (device.driver != nullptr) return absl::OkStatus();
+  return absl::UnavailableError(
+      absl::StrCat("device ", device.name, " is only described by facts: it plans and cannot run"));
+}
+
+uint64_t fingerprint_of(const lathe_device& device) {
+  Json facts = Json::object();
+  for (const auto& [name, fact] : device.facts.facts) facts[name] = fact.value;
+  const std::string text = Json{
+      {"facts", std::move(facts)},
+      {"target", to_json(device.facts.target)},
+      {"workers", device.workers},
+      {"codegen", std::string(codegen_id())},
+      {"version",
+       lathe_version()}}.dump();
+  return XXH3_64bits(text.data(), text.size());
+}
+
+namespace {
+
+Json unavailable_json(const std::string& name, const absl::Status& reason) {
+  return {{"name", name},
+          {"available", false},
+          {"reason", std::string(reason.message())},
+          {"target", nullptr},
+          {"facts", Json::object()}};
+}
+
+}  // namespace
+
+Json devices_json() {
+  Json devices = Json::array();
+  for (const BackendRow& backend : backends()) {
+    const absl::StatusOr<std::vector<std::string>> names = backend.enumerate();
+    if (!names.ok()) {
+      devices.push_back(unavailable_json(backend.prefix, names.status()));
+      continue;
+    }
+    for (const std::string& name : *names) {
+      const absl::StatusOr<DeviceFacts> facts = backend.query(name);
+      if (!facts.ok()) {
+        devices.push_back(unavailable_json(name, facts.status()));
+        continue;
+      }
+      Json device = to_json(*facts);
+      device["description"] = device["name"];
+      device["name"] = name;
+      device["available"] = true;
+      device["reason"] = "";
+      devices.push_back(std::move(device));
+    }
+  }
+  return devices;
+}
+
+}  // namespace lathe
+
+lathe_device::lathe_device(lathe_context& owner, std::string device_name, lathe::DeviceFacts device_facts,
+                           std::unique_ptr<lathe::Driver> device_driver)
+    : context(owner),
+      name(std::move(device_name)),
+      facts(std::move(device_facts)),
+      is_cpu(facts.target.backend == lathe::Backend::kCpu),
+      driver(std::move(device_driver)),
+      workers(lathe::workers_of(owner, facts, driver.get())) {
+  context.devices.fetch_add(1, std::memory_order_relaxed);
+}
+
+lathe_device::~lathe_device() { context.devices.fetch_sub(1, std::memory_order_relaxed); }

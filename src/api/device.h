@@ -1,0 +1,90 @@
+// The body of a lathe_device: facts, driver, dispatch table, and the way from a miss to a loaded kernel.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <string>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/synchronization/mutex.h"
+#include "api/context.h"
+#include "api/dispatch_table.h"
+#include "api/request.h"
+#include "core/key.h"
+#include "oracle/oracle.h"
+#include "runtime/driver.h"
+
+namespace lathe {
+
+// Every kernel a device has loaded, by the text of its key. Kernels unload when the device closes.
+class LoadedKernels {
+ public:
+  // Null when absent.
+  const LoadedKernel* find(const Key& key) const;
+  // Keeps the first kernel of a key: a thread that lost the race gets the winner's and its own is unloaded.
+  const LoadedKernel* insert(const Key& key, std::unique_ptr<LoadedKernel> kernel);
+
+ private:
+  mutable absl::Mutex mutex_;
+  absl::flat_hash_map<std::string, std::unique_ptr<LoadedKernel>> kernels_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace lathe
+
+struct lathe_device {
+  // A device with a driver, or (null driver) one that is only described by `facts`.
+  lathe_device(lathe_context& owner, std::string device_name, lathe::DeviceFacts device_facts,
+               std::unique_ptr<lathe::Driver> device_driver);
+  ~lathe_device();
+
+  lathe::RequestContext request_context() const { return {name, is_cpu, context.options.block_on_miss}; }
+
+  lathe_context& context;
+  const std::string name;
+  const lathe::DeviceFacts facts;
+  const bool is_cpu;
+  const std::unique_ptr<lathe::Driver> driver;
+  const int32_t workers;         // what the oracle may count on
+  lathe::LoadedKernels kernels;  // after the driver: unloaded before it goes
+  lathe::DispatchTable table;
+};
+
+namespace lathe {
+
+// What the oracle said of a class on a device, and which candidate the request takes.
+struct Choice {
+  OracleAnswer answer;
+  size_t rank = 0;  // index into answer.ranked
+  Key key;
+
+  const Plan& plan() const { return answer.ranked[rank].plan; }
+};
+// kUnimplemented when no candidate is legal; kInvalidArgument for a forced candidate that does not exist or
+// is rejected, with the reason.
+absl::StatusOr<Choice> choose_plan(const lathe_device& device, const DispatchKey& key);
+
+// From memory, disk or the compiler: counted, timed, subject to nothing. Needs no driver.
+absl::StatusOr<CacheResult> get_artifact(lathe_device& device, const ProblemClass& problem,
+                                         const Choice& choice);
+
+struct Prepared {
+  const DispatchEntry* entry;
+  CacheOutcome outcome;
+};
+// Loads the choice's kernel onto the device and enters it into the dispatch table. The device must have a
+// driver.
+absl::StatusOr<Prepared> prepare_kernel(lathe_device& device, const DispatchKey& key, const Choice& choice);
+
+DriverOptions driver_options(const lathe_context& context);
+// The facts file at `path`, for `target` ("": the file's own).
+absl::StatusOr<DeviceFacts> described_facts(const std::string& path, absl::string_view target);
+
+// kUnavailable for a device that is only described.
+absl::Status check_runnable(const lathe_device& device);
+
+// Facts (their values, not their sources), target, workers, codegen id and library version.
+uint64_t fingerprint_of(const lathe_device& device);
+// lathe_devices' JSON.
+Json devices_json();
+
+}  // namespace lathe

@@ -1,0 +1,117 @@
+#include "api/dispatch.h"
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "api/empty_product.h"
+
+namespace lathe {
+namespace {
+
+// The oracle, the cache, the compiler and the driver name what they know; the request goes in front once.
+[[gnu::cold]] absl::Status with_request(const absl::Status& status, const lathe_device& device,
+                                        const Request& request) {
+  const std::string text = describe(request.key.problem, request.dims);
+  if (absl::StrContains(status.message(), text)) return status;
+  return in_request(text, device.name, status);
+}
+
+[[gnu::noinline, gnu::cold]] absl::StatusOr<const DispatchEntry*> prepare(lathe_device& device,
+                                                                          const Request& request) {
+  device.context.counters.dispatch_misses.fetch_add(1, std::memory_order_relaxed);
+  if (!request.block_on_miss) {
+    return with_request(absl::NotFoundError("no kernel of this class is loaded and the miss policy is ERROR"),
+                        device, request);
+  }
+  absl::StatusOr<Choice> choice = choose_plan(device, request.key);
+  if (!choice.ok()) return with_request(choice.status(), device, request);
+  absl::StatusOr<Prepared> prepared = prepare_kernel(device, request.key, *choice);
+  if (!prepared.ok()) return with_request(prepared.status(), device, request);
+  device.context.logger.log(
+      LogLevel::kInfo, absl::StrCat(describe(request, device.name), ": ", choice->plan().config.kernel, ", ",
+                                    name_of(prepared->outcome)));
+  return prepared->entry;
+}
+
+absl::Status check_workspace(const lathe_device& device, const Launch& launch, int32_t workers) {
+  const size_t needed = device.driver->workspace_bytes(*launch.kernel, launch.config, workers);
+  if (launch.workspace_bytes >= needed) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("the workspace has ", launch.workspace_bytes, " bytes of ", needed));
+}
+
+absl::Status launch(lathe_device& device, const Launch& launch, const Slice* slice) {
+  if (slice != nullptr) {
+    LATHE_RETURN_IF_ERROR(check_workspace(device, launch, slice->workers));
+    return device.driver->launch_slice(launch, *slice);
+  }
+  if (launch.workspace != nullptr) {
+    LATHE_RETURN_IF_ERROR(check_workspace(device, launch, device.driver->workers()));
+  }
+  return device.driver->launch(launch);
+}
+
+absl::Status run(lathe_device& device, Request& request) {
+  if (__builtin_expect(request.needs_no_kernel(), 0)) return run_without_kernel(device, request);
+  const DispatchEntry* entry = device.table.find(request.key);
+  if (__builtin_expect(entry != nullptr, 1)) {
+    device.context.counters.dispatch_hits.add();
+  } else {
+    LATHE_ASSIGN_OR_RETURN(entry, prepare(device, request));
+  }
+  return launch_request(device, *entry, request, nullptr);
+}
+
+}  // namespace
+
+absl::StatusOr<const DispatchEntry*> find_or_prepare(lathe_device& device, const Request& request) {
+  if (const DispatchEntry* entry = device.table.find(request.key)) {
+    device.context.counters.dispatch_hits.add();
+    return entry;
+  }
+  return prepare(device, request);
+}
+
+absl::Status run_without_kernel(const lathe_device& device, const Request& request) {
+  if (request.nothing_to_do) return absl::OkStatus();
+  if (!device.is_cpu) {
+    return with_request(absl::UnimplementedError("K = 0 is supported on the CPU alone"), device, request);
+  }
+  run_empty_product(request.key.problem, request.args);
+  return absl::OkStatus();
+}
+
+absl::Status launch_request(lathe_device& device, const DispatchEntry& entry, Request& request,
+                            const Slice* slice) {
+  Launch l;
+  l.kernel = entry.kernel;
+  l.config =
+      make_launch_config(entry.kernel->recipe(), request.key.problem, request.dims, entry.wanted_splits);
+  l.dims = request.dims;
+  l.args = &request.args;
+  l.stream = request.stream;
+  l.workspace = request.workspace;
+  l.workspace_bytes = request.workspace_bytes;
+  request.args.splits = l.config.splits;
+  request.args.k_chunk = l.config.k_chunk;
+  absl::Status status = launch(device, l, slice);
+  if (__builtin_expect(!status.ok(), 0)) return with_request(status, device, request);
+  return status;
+}
+
+absl::Status run_matmul(lathe_device* device, void* stream, const lathe_matmul_desc* desc) {
+  if (device == nullptr) return absl::InvalidArgumentError("matmul: device is NULL");
+  Request request;
+  LATHE_RETURN_IF_ERROR(read_matmul(desc, Purpose::kRun, device->request_context(), stream, &request));
+  LATHE_RETURN_IF_ERROR(check_runnable(*device));
+  return run(*device, request);
+}
+
+absl::Status run_argmax(lathe_device* device, void* stream, const lathe_argmax_desc* desc) {
+  if (device == nullptr) return absl::InvalidArgumentError("argmax: device is NULL");
+  Request request;
+  LATHE_RETURN_IF_ERROR(read_argmax(desc, Purpose::kRun, device->request_context(), stream, &request));
+  LATHE_RETURN_IF_ERROR(check_runnable(*device));
+  return run(*device, request);
+}
+
+}  // namespace lathe

@@ -1,0 +1,22 @@
+// The hot path: a checked request, through the dispatch table, to a launch.
+#pragma once
+
+#include "api/device.h"
+#include "api/request.h"
+
+namespace lathe {
+
+// Answers the table's entry or, when the policy lets it block, makes one. kNotFound (LATHE_MISS) otherwise.
+absl::StatusOr<const DispatchEntry*> find_or_prepare(lathe_device& device, const Request& request);
+
+// Serves a request that needs_no_kernel().
+absl::Status run_without_kernel(const lathe_device& device, const Request& request);
+
+// Completes the request's arguments for `entry` and launches. `slice` null: the whole launch.
+absl::Status launch_request(lathe_device& device, const DispatchEntry& entry, Request& request,
+                            const Slice* slice);
+
+absl::Status run_matmul(lathe_device* device, void* stream, const lathe_matmul_desc* desc);
+absl::Status run_argmax(lathe_device* device, void* stream, const lathe_argmax_desc* desc);
+
+}  // namespace lathe

@@ -1,0 +1,43 @@
+#include "api/dispatch_table.h"
+
+namespace lathe {
+
+uint64_t hash_of(const DispatchKey& key) {
+  const uint64_t tuning =
+      static_cast<uint64_t>(static_cast<uint32_t>(key.split_k)) << 32 | static_cast<uint32_t>(key.candidate);
+  return hash_of(key.problem) ^ tuning * 0x9e3779b97f4a7c15u;
+}
+
+DispatchTable::DispatchTable() {
+  absl::MutexLock lock(&mutex_);
+  generations_.push_back(std::make_unique<Slots>(64));
+  current_.store(generations_.back().get(), std::memory_order_release);
+}
+
+void DispatchTable::place(Slots& slots, const DispatchEntry* entry) {
+  size_t i = hash_of(entry->key);
+  while (slots.slot[i & slots.mask].load(std::memory_order_relaxed) != nullptr) ++i;
+  slots.slot[i & slots.mask].store(entry, std::memory_order_release);
+}
+
+const DispatchEntry* DispatchTable::insert(const DispatchEntry& entry) {
+  absl::MutexLock lock(&mutex_);
+  if (const DispatchEntry* present = find(entry.key)) return present;
+  entries_.push_back(std::make_unique<DispatchEntry>(entry));
+  Slots& slots = *generations_.back();
+  if (entries_.size() * 2 <= slots.mask + 1) {
+    place(slots, entries_.back().get());
+  } else {
+    generations_.push_back(std::make_unique<Slots>((slots.mask + 1) * 2));
+    for (const auto& e : entries_) place(*generations_.back(), e.get());
+    current_.store(generations_.back().get(), std::memory_order_release);
+  }
+  return entries_.back().get();
+}
+
+size_t DispatchTable::size() const {
+  absl::MutexLock lock(&mutex_);
+  return entries_.size();
+}
+
+}  // namespace lathe

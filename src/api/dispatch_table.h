@@ -1,0 +1,72 @@
+// The hot path's map: problem class (and the request's overrides) -> loaded kernel.
+//
+// Insert-only open addressing. Readers take no lock: they load the current slot array and probe it with
+// acquire loads. Writers hold a mutex; growth fills a larger array and publishes it, and old arrays live as
+// long as the table, so a reader that still probes one is safe. Such a reader may miss an entry inserted
+// meanwhile: it then takes the miss path, whose insert() answers the entry that is there.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "absl/synchronization/mutex.h"
+#include "core/problem.h"
+
+namespace lathe {
+
+class LoadedKernel;
+
+// A request overridden by a lathe_tuning has entries of its own. Compared bytewise: no padding.
+struct DispatchKey {
+  ProblemClass problem;
+  int32_t split_k = 0;    // forced factor; 0: the oracle's
+  int32_t candidate = 0;  // 1 + forced rank; 0: the oracle's
+
+  bool operator==(const DispatchKey& o) const { return std::memcmp(this, &o, sizeof *this) == 0; }
+};
+static_assert(sizeof(DispatchKey) == sizeof(ProblemClass) + 8,
+              "no padding: DispatchKey is compared bytewise");
+uint64_t hash_of(const DispatchKey& key);
+
+struct DispatchEntry {
+  DispatchKey key;
+  const LoadedKernel* kernel = nullptr;
+  int32_t wanted_splits = 1;
+};
+
+class DispatchTable {
+ public:
+  DispatchTable();
+  DispatchTable(const DispatchTable&) = delete;
+  DispatchTable& operator=(const DispatchTable&) = delete;
+
+  // Null when absent. No lock, no allocation. The entry lives as long as the table.
+  const DispatchEntry* find(const DispatchKey& key) const {
+    const Slots& slots = *current_.load(std::memory_order_acquire);
+    for (size_t i = hash_of(key);; ++i) {
+      const DispatchEntry* entry = slots.slot[i & slots.mask].load(std::memory_order_acquire);
+      if (entry == nullptr || entry->key == key) return entry;
+    }
+  }
+  // Answers the entry that is in the table afterwards: the first one inserted for a key stays.
+  const DispatchEntry* insert(const DispatchEntry& entry);
+  size_t size() const;
+
+ private:
+  struct Slots {
+    explicit Slots(size_t count) : mask(count - 1), slot(new std::atomic<const DispatchEntry*>[count]()) {}
+    size_t mask;  // the count is a power of two, and at least half of the slots are empty
+    std::unique_ptr<std::atomic<const DispatchEntry*>[]> slot;
+  };
+  static void place(Slots& slots, const DispatchEntry* entry);
+
+  mutable absl::Mutex mutex_;
+  std::vector<std::unique_ptr<DispatchEntry>> entries_ ABSL_GUARDED_BY(mutex_);
+  std::vector<std::unique_ptr<Slots>> generations_ ABSL_GUARDED_BY(mutex_);
+  std::atomic<const Slots*> current_;
+};
+
+}  // namespace lathe

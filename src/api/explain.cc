@@ -1,0 +1,76 @@
+// A plan, shown: the choice and everything it was chosen from; and the IR on the way to its kernel.
+#include "absl/strings/str_cat.h"
+#include "api/plan.h"
+
+namespace lathe {
+namespace {
+
+Json candidate_json(const RankedPlan& ranked, size_t index) {
+  const Plan& plan = ranked.plan;
+  Json json = {{"rank", index + 1},
+               {"legal", ranked.rejection.empty()},
+               {"config", to_json(plan.config)},
+               {"splits", plan.launch.splits}};
+  if (ranked.rejection.empty()) {
+    json["predicted_seconds"] = plan.predicted_seconds;
+    json["numeric_recipe"] = plan.numeric_recipe;
+  } else {
+    json["rejection"] = ranked.rejection;
+  }
+  return json;
+}
+
+Json launch_json(const lathe_plan& plan) {
+  Json json = {{"wanted_splits", plan.choice->plan().launch.splits}};
+  const absl::StatusOr<LaunchConfig> launch = planned_launch(plan);
+  if (!launch.ok()) return json;  // a described device has no kernel whose recipe could tell
+  json["splits"] = launch->splits;
+  json["k_chunk"] = launch->k_chunk;
+  json["workspace_bytes"] = launch->workspace_bytes;
+  json["scratch_bytes_per_worker"] = launch->scratch_bytes_per_worker;
+  return json;
+}
+
+}  // namespace
+
+Json explain_json(const lathe_plan& plan) {
+  const lathe_device& device = plan.device;
+  const Dims& dims = plan.planned.dims;
+  Json json = {{"request", describe(plan.planned, device.name)},
+               {"device", device.name},
+               {"class", to_json(plan.planned.key.problem)},
+               {"dims", {{"m", dims.m}, {"n", dims.n}, {"k", dims.k}, {"batch", dims.batch}}},
+               {"facts", to_json(device.facts)},
+               {"target", to_json(device.facts.target)},
+               {"workers", device.workers},
+               {"codegen_id", std::string(codegen_id())},
+               {"candidates", Json::array()},
+               {"legal", 0}};
+  if (plan.choice == nullptr) return json;
+  const Choice& choice = *plan.choice;
+  json["rank"] = choice.rank + 1;
+  json["config"] = to_json(choice.plan().config);
+  json["launch"] = launch_json(plan);
+  json["key"] = {{"fingerprint", choice.key.fingerprint}, {"text", choice.key.text}};
+  json["numeric_recipe"] = choice.plan().numeric_recipe;
+  json["predicted_seconds"] = choice.plan().predicted_seconds;
+  json["legal"] = choice.answer.legal;
+  for (size_t i = 0; i < choice.answer.ranked.size(); ++i) {
+    json["candidates"].push_back(candidate_json(choice.answer.ranked[i], i));
+  }
+  return json;
+}
+
+absl::Status dump_plan(const lathe_plan& plan, absl::string_view pipeline_yaml, StageSink stages) {
+  if (plan.choice == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(describe(plan.planned, plan.device.name), ": needs no kernel, so there is no IR"));
+  }
+  const CompileRequest request = {plan.planned.key.problem, plan.choice->plan().config,
+                                  plan.device.facts.target};
+  const absl::Status status = plan.device.context.compiler.dump(request, pipeline_yaml, stages);
+  if (status.ok()) return status;
+  return in_request(describe(plan.planned.key.problem, plan.planned.dims), plan.device.name, status);
+}
+
+}  // namespace lathe

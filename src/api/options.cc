@@ -1,0 +1,120 @@
+#include "api/options.h"
+
+#include <cstdio>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+
+namespace lathe {
+namespace {
+
+constexpr int32_t kMaxWorkers = 4096;
+
+const char* non_empty(const char* text) { return text != nullptr && *text != 0 ? text : nullptr; }
+
+std::string default_cache_dir(const Environment& environment) {
+  // Set but empty asks for no disk, as the option does.
+  if (const char* dir = environment("LATHE_CACHE_DIR")) return dir;
+  if (const char* xdg = non_empty(environment("XDG_CACHE_HOME"))) return absl::StrCat(xdg, "/lathe");
+  if (const char* home = non_empty(environment("HOME"))) return absl::StrCat(home, "/.cache/lathe");
+  return "";
+}
+
+absl::StatusOr<LogLevel> parse_log_level(absl::string_view name) {
+  if (name == "error") return LogLevel::kError;
+  if (name == "warning") return LogLevel::kWarning;
+  if (name == "info") return LogLevel::kInfo;
+  if (name == "debug") return LogLevel::kDebug;
+  return absl::InvalidArgumentError(
+      absl::StrCat("LATHE_LOG=", name, " is none of error, warning, info, debug"));
+}
+
+const char* name_of(LogLevel level) {
+  switch (level) {
+    case LogLevel::kError: return "error";
+    case LogLevel::kWarning: return "warning";
+    case LogLevel::kInfo: return "info";
+    case LogLevel::kDebug: return "debug";
+  }
+  return "";
+}
+
+void log_to_stderr(LogLevel level, const std::string& message) {
+  std::fprintf(stderr, "lathe %s: %s\n", name_of(level), message.c_str());
+}
+
+absl::Status check_header(const lathe_context_options& options) {
+  if (options.struct_size != sizeof(lathe_context_options)) {
+    return absl::InvalidArgumentError(absl::StrCat("lathe_context_options: struct_size ", options.struct_size,
+                                                   " is not ", sizeof(lathe_context_options)));
+  }
+  if (options.next != nullptr) {
+    return absl::UnimplementedError("lathe_context_options: no chain element is known here");
+  }
+  if (options.log_level < LATHE_LOG_ERROR || options.log_level > LATHE_LOG_DEBUG) {
+    return absl::InvalidArgumentError(absl::StrCat("lathe_context_options: log_level ",
+                                                   static_cast<int>(options.log_level), " is unknown"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status read_workers(int32_t wanted, const Environment& environment, ContextOptions* out) {
+  if (wanted < 0 || wanted > kMaxWorkers) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("lathe_context_options: workers ", wanted, " is not in [0, ", kMaxWorkers, "]"));
+  }
+  out->workers = wanted;
+  const char* text = wanted == 0 ? non_empty(environment("LATHE_WORKERS")) : nullptr;
+  if (text == nullptr) return absl::OkStatus();
+  if (!absl::SimpleAtoi(text, &out->workers) || out->workers < 0 || out->workers > kMaxWorkers) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("LATHE_WORKERS=", text, " is not a number in [0, ", kMaxWorkers, "]"));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::StatusOr<bool> read_miss_policy(lathe_miss_policy policy, bool fallback) {
+  switch (policy) {
+    case LATHE_MISS_DEFAULT: return fallback;
+    case LATHE_MISS_BLOCK: return true;
+    case LATHE_MISS_ERROR: return false;
+    case LATHE_MISS_FALLBACK:
+      return absl::UnimplementedError("miss_policy LATHE_MISS_FALLBACK is reserved in this version");
+  }
+  return absl::InvalidArgumentError(absl::StrCat("miss_policy ", static_cast<int>(policy), " is unknown"));
+}
+
+absl::StatusOr<ContextOptions> read_options(const lathe_context_options* options,
+                                            const Environment& environment) {
+  static const lathe_context_options kDefaults = LATHE_CONTEXT_OPTIONS_INIT;
+  if (options == nullptr) options = &kDefaults;
+  LATHE_RETURN_IF_ERROR(check_header(*options));
+
+  ContextOptions out;
+  out.cache_dir = options->cache_dir != nullptr ? options->cache_dir : default_cache_dir(environment);
+  const char* library = options->compiler_library;
+  if (library == nullptr) library = environment("LATHE_COMPILER_LIBRARY");
+  if (library != nullptr) out.compiler_library = library;
+
+  out.log_level = static_cast<LogLevel>(options->log_level);
+  if (options->log != nullptr) {
+    out.log_sink = [log = options->log, user = options->log_user](LogLevel level,
+                                                                  const std::string& message) {
+      log(user, static_cast<lathe_log_level>(level), message.c_str());
+    };
+  } else {
+    out.log_sink = log_to_stderr;
+    if (const char* level = non_empty(environment("LATHE_LOG"))) {
+      LATHE_ASSIGN_OR_RETURN(out.log_level, parse_log_level(level));
+    }
+  }
+  LATHE_ASSIGN_OR_RETURN(out.block_on_miss, read_miss_policy(options->miss_policy, true));
+  LATHE_RETURN_IF_ERROR(read_workers(options->workers, environment, &out));
+  out.parallel_for = options->parallel_for;
+  out.parallel_for_user = options->parallel_for_user;
+  return out;
+}
+
+}  // namespace lathe

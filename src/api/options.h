@@ -1,0 +1,35 @@
+// A context's options: what the caller gave, completed from the environment, which is read here and nowhere
+// else.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "base/log.h"
+#include "base/status.h"
+#include "lathe/lathe.h"
+
+namespace lathe {
+
+struct ContextOptions {
+  std::string cache_dir;         // "": no disk store
+  std::string compiler_library;  // "": beside this library
+  LogLevel log_level = LogLevel::kWarning;
+  Logger::Sink log_sink;
+  bool block_on_miss = true;  // false: LATHE_MISS_ERROR
+  int32_t workers = 0;        // 0: one per core this process may run on
+  lathe_parallel_for_fn parallel_for = nullptr;
+  void* parallel_for_user = nullptr;
+};
+
+// Looks a variable up; null when unset. An argument so that tests need not touch the process' environment.
+using Environment = std::function<const char*(const char* name)>;
+
+// `options` may be null. kInvalidArgument names the field or the variable.
+absl::StatusOr<ContextOptions> read_options(const lathe_context_options* options,
+                                            const Environment& environment);
+
+// True when a miss may compile; false for LATHE_MISS_ERROR. `fallback` answers for LATHE_MISS_DEFAULT.
+absl::StatusOr<bool> read_miss_policy(lathe_miss_policy policy, bool fallback);
+
+}  // namespace lathe

@@ -1,0 +1,119 @@
+#include "api/plan.h"
+
+#include "absl/strings/str_cat.h"
+
+namespace lathe {
+namespace {
+
+absl::Status other_class(absl::string_view field, int64_t requested, int64_t planned) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("the plan is of another class: ", field, " ", requested, ", planned ", planned));
+}
+
+absl::Status other_class(absl::string_view field, absl::string_view requested, absl::string_view planned) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("the plan is of another class: ", field, " ", requested, ", planned ", planned));
+}
+
+absl::Status outside(absl::string_view field, int64_t value, int64_t lo, int64_t hi) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("the plan is of another class: ", field, " ", value, " is not in [", lo, ", ", hi, "]"));
+}
+
+// Why two classes differ, by the names of the descriptor's fields.
+[[gnu::cold]] absl::Status explain_mismatch(const Request& request, const ProblemClass& planned) {
+  const ProblemClass& c = request.key.problem;
+  const auto layout = [](int32_t transposed) { return transposed != 0 ? "COLUMN_MAJOR" : "ROW_MAJOR"; };
+  if (c.op != planned.op) return other_class("op", name_of(c.op), name_of(planned.op));
+  const bool argmax = c.op == Op::kArgmax;
+  if (c.a != planned.a) return other_class(argmax ? "x.dtype" : "a.dtype", name_of(c.a), name_of(planned.a));
+  if (c.b != planned.b) return other_class("b.dtype", name_of(c.b), name_of(planned.b));
+  if (c.d != planned.d)
+    return other_class(argmax ? "index_dtype" : "d.dtype", name_of(c.d), name_of(planned.d));
+  if (c.c != planned.c) return other_class("c (beta and its dtype)", name_of(c.c), name_of(planned.c));
+  if (c.bias != planned.bias) return other_class("bias", name_of(c.bias), name_of(planned.bias));
+  if (c.residual != planned.residual) {
+    return other_class("residual", name_of(c.residual), name_of(planned.residual));
+  }
+  if (c.trans_a != planned.trans_a)
+    return other_class("a.layout", layout(c.trans_a), layout(planned.trans_a));
+  if (c.trans_b != planned.trans_b)
+    return other_class("b.layout", layout(c.trans_b), layout(planned.trans_b));
+  if (c.activation != planned.activation) {
+    return other_class("activation", name_of(c.activation), name_of(planned.activation));
+  }
+  if (c.determinism != planned.determinism) {
+    return other_class("determinism", name_of(c.determinism), name_of(planned.determinism));
+  }
+  if (c.wants_values != planned.wants_values)
+    return other_class("values", c.wants_values, planned.wants_values);
+  if (c.n != planned.n) return other_class("n", c.n, planned.n);
+  if (c.k != planned.k) return other_class("k", c.k, planned.k);
+  if (c.m_lo != planned.m_lo || c.m_hi != planned.m_hi) {
+    return outside("m", request.dims.m, planned.m_lo, planned.m_hi);
+  }
+  return outside("n", request.dims.n, planned.row_lo, planned.row_hi);
+}
+
+absl::Status check_class(const lathe_plan& plan, const Request& request) {
+  const DispatchKey& planned = plan.planned.key;
+  // A run without a lathe_tuning takes the plan's.
+  const bool tuned_alike =
+      (request.key.split_k == 0 && request.key.candidate == 0) ||
+      (request.key.split_k == planned.split_k && request.key.candidate == planned.candidate);
+  if (__builtin_expect(request.key.problem == planned.problem && tuned_alike, 1)) return absl::OkStatus();
+  const absl::Status cause =
+      tuned_alike
+          ? explain_mismatch(request, planned.problem)
+          : absl::InvalidArgumentError("the descriptor's lathe_tuning is not the one that was planned");
+  return in_request(describe(request.key.problem, request.dims), plan.device.name, cause);
+}
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<lathe_plan>> make_plan(lathe_device& device, const Request& request) {
+  std::unique_ptr<lathe_plan> plan(new lathe_plan{device, request, nullptr});
+  if (request.dims.n == 0 || request.empty_product) return plan;
+  if (device.driver != nullptr) {
+    LATHE_ASSIGN_OR_RETURN(plan->entry, find_or_prepare(device, request));
+  }
+  absl::StatusOr<Choice> choice = choose_plan(device, request.key);
+  if (!choice.ok()) {
+    return in_request(describe(request.key.problem, request.dims), device.name, choice.status());
+  }
+  plan->choice = std::make_unique<const Choice>(*std::move(choice));
+  return plan;
+}
+
+absl::Status run_plan(const lathe_plan& plan, Request& request, const Slice* slice) {
+  LATHE_RETURN_IF_ERROR(check_runnable(plan.device));
+  if (request.dims.m == 0) return absl::OkStatus();  // of every bucket
+  LATHE_RETURN_IF_ERROR(check_class(plan, request));
+  if (request.needs_no_kernel()) {
+    if (slice != nullptr && slice->worker != 0) return absl::OkStatus();
+    return run_without_kernel(plan.device, request);
+  }
+  plan.device.context.counters.dispatch_hits.add();
+  return launch_request(plan.device, *plan.entry, request, slice);
+}
+
+absl::StatusOr<LaunchConfig> planned_launch(const lathe_plan& plan) {
+  LATHE_RETURN_IF_ERROR(check_runnable(plan.device));
+  if (plan.entry == nullptr) return LaunchConfig{};
+  return make_launch_config(plan.entry->kernel->recipe(), plan.planned.key.problem, plan.planned.dims,
+                            plan.entry->wanted_splits);
+}
+
+absl::StatusOr<size_t> plan_workspace_bytes(const lathe_plan& plan, int32_t workers) {
+  LATHE_ASSIGN_OR_RETURN(const LaunchConfig launch, planned_launch(plan));
+  if (plan.entry == nullptr) return size_t{0};
+  return plan.device.driver->workspace_bytes(*plan.entry->kernel, launch, workers);
+}
+
+absl::StatusOr<int32_t> plan_phases(const lathe_plan& plan) {
+  LATHE_RETURN_IF_ERROR(check_runnable(plan.device));
+  if (plan.entry == nullptr) return 1;
+  return static_cast<int32_t>(plan.entry->kernel->recipe().steps.size());
+}
+
+}  // namespace lathe

@@ -1,0 +1,38 @@
+// The body of a lathe_plan: one problem class on one device, chosen once.
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "api/compiler_library.h"
+#include "api/device.h"
+#include "api/dispatch.h"
+
+struct lathe_plan {
+  lathe_device& device;
+  const lathe::Request planned;  // what lathe_plan_* was given
+  // Absent when no request of the class needs a kernel (N or K is 0).
+  std::unique_ptr<const lathe::Choice> choice;
+  // Null without a choice, and on a device that is only described.
+  const lathe::DispatchEntry* entry = nullptr;
+};
+
+namespace lathe {
+
+// `request` was read with Purpose::kPlan.
+absl::StatusOr<std::unique_ptr<lathe_plan>> make_plan(lathe_device& device, const Request& request);
+
+// Runs `request` (read with Purpose::kRun) with the plan. kInvalidArgument names the field by which the
+// request is of another class. `slice` null: the whole launch.
+absl::Status run_plan(const lathe_plan& plan, Request& request, const Slice* slice);
+
+// The launch at the planned sizes. kUnavailable on a device that is only described.
+absl::StatusOr<LaunchConfig> planned_launch(const lathe_plan& plan);
+absl::StatusOr<size_t> plan_workspace_bytes(const lathe_plan& plan, int32_t workers);
+absl::StatusOr<int32_t> plan_phases(const lathe_plan& plan);
+
+// lathe_plan_explain's JSON (explain.cc).
+Json explain_json(const lathe_plan& plan);
+absl::Status dump_plan(const lathe_plan& plan, absl::string_view pipeline_yaml, StageSink stages);
+
+}  // namespace lathe

@@ -1,0 +1,111 @@
+#include "api/request.h"
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+
+namespace lathe {
+namespace {
+
+constexpr int32_t kMaxSplit = 65535;
+
+absl::Status read_workspace(const lathe_chain* element, Request* out) {
+  const auto* w = reinterpret_cast<const lathe_workspace*>(element);
+  if (w->struct_size != sizeof(lathe_workspace)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("lathe_workspace: struct_size ", w->struct_size, " is not ", sizeof(lathe_workspace)));
+  }
+  if (w->data == nullptr && w->bytes != 0) {
+    return absl::InvalidArgumentError(absl::StrCat("workspace of ", w->bytes, " bytes at NULL"));
+  }
+  if (reinterpret_cast<uintptr_t>(w->data) % 64 != 0) {
+    return absl::InvalidArgumentError("the workspace is not 64-byte aligned");
+  }
+  out->workspace = w->data;
+  out->workspace_bytes = w->bytes;
+  return absl::OkStatus();
+}
+
+absl::Status read_tuning(const lathe_chain* element, Request* out) {
+  const auto* t = reinterpret_cast<const lathe_tuning*>(element);
+  if (t->struct_size != sizeof(lathe_tuning)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("lathe_tuning: struct_size ", t->struct_size, " is not ", sizeof(lathe_tuning)));
+  }
+  if (t->split_k < 0 || t->split_k > kMaxSplit) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("split_k ", t->split_k, " is not in [0, ", kMaxSplit, "]"));
+  }
+  if (t->candidate < 0) return absl::InvalidArgumentError(absl::StrCat("candidate ", t->candidate, " < 0"));
+  out->key.split_k = t->split_k;
+  out->key.candidate = t->candidate;
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status read_chain(const lathe_chain* chain, Request* out) {
+  uint32_t seen = 0;
+  for (; chain != nullptr; chain = chain->next) {
+    if (chain->struct_size < sizeof(lathe_chain)) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("chain element: struct_size ", chain->struct_size, " is too small"));
+    }
+    if (chain->kind != LATHE_CHAIN_WORKSPACE && chain->kind != LATHE_CHAIN_TUNING) {
+      return absl::UnimplementedError(absl::StrCat("chain element of unknown kind ", chain->kind));
+    }
+    if (chain->reserved != 0) return absl::UnimplementedError("chain element: reserved is not 0");
+    // Also what ends a chain that was closed to a ring by mistake.
+    if (seen & 1u << chain->kind) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("chain element of kind ", chain->kind, " appears twice"));
+    }
+    seen |= 1u << chain->kind;
+    LATHE_RETURN_IF_ERROR(chain->kind == LATHE_CHAIN_WORKSPACE ? read_workspace(chain, out)
+                                                               : read_tuning(chain, out));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status explain_operand(absl::string_view name, const lathe_operand& o) {
+  if (o.struct_size != sizeof(lathe_operand)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, ": struct_size ", o.struct_size, " is not ", sizeof(lathe_operand)));
+  }
+  if (o.next != nullptr)
+    return absl::UnimplementedError(absl::StrCat(name, ": no chain element is known here"));
+  if (o.scale != nullptr) return absl::UnimplementedError(absl::StrCat(name, ": scale is reserved"));
+  if (o.zero_point != nullptr)
+    return absl::UnimplementedError(absl::StrCat(name, ": zero_point is reserved"));
+  if (o.packed_layout != 0) {
+    return absl::UnimplementedError(absl::StrCat(name, ": packed_layout ", o.packed_layout, " is reserved"));
+  }
+  if (o.reserved != 0) return absl::UnimplementedError(absl::StrCat(name, ": reserved is not 0"));
+  return absl::InvalidArgumentError(
+      absl::StrCat(name, ": layout ", static_cast<int>(o.layout), " is unknown"));
+}
+
+absl::Status explain_dtype(absl::string_view name, lathe_dtype t) {
+  switch (t) {
+    case LATHE_I32:
+    case LATHE_I64:
+    case LATHE_I8:
+    case LATHE_F8_E4M3:
+    case LATHE_F8_E5M2:
+      return absl::UnimplementedError(
+          absl::StrCat(name, ": dtype ", static_cast<int>(t), " is none of f32, f16, bf16"));
+    case LATHE_DTYPE_NONE: return absl::InvalidArgumentError(absl::StrCat(name, ": dtype is not set"));
+    default:
+      return absl::InvalidArgumentError(absl::StrCat(name, ": dtype ", static_cast<int>(t), " is unknown"));
+  }
+}
+
+absl::Status in_request(absl::string_view request, absl::string_view device, const absl::Status& cause) {
+  return absl::Status(cause.code(), absl::StrCat(request, " on ", device, ": ", cause.message()));
+}
+
+std::string describe(const Request& request, absl::string_view device) {
+  return absl::StrCat(describe(request.key.problem, request.dims), " on ", device);
+}
+
+}  // namespace lathe

@@ -1,0 +1,115 @@
+#include "api/warm.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <system_error>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+
+namespace lathe {
+namespace {
+
+// What the threads of one warm-up share.
+struct Progress {
+  std::atomic<size_t> next{0};
+  std::atomic<uint64_t> compiled{0}, cached{0};
+  std::atomic<bool> failed{false};
+  absl::Mutex mutex;
+  absl::Status error ABSL_GUARDED_BY(mutex);
+
+  void fail(const absl::Status& status) {
+    absl::MutexLock lock(&mutex);
+    if (error.ok()) error = status;
+    failed.store(true, std::memory_order_relaxed);
+  }
+};
+
+absl::StatusOr<CacheOutcome> warm_class(lathe_device& device, const DispatchKey& key) {
+  if (device.driver != nullptr && device.table.find(key) != nullptr) return CacheOutcome::kMemoryHit;
+  LATHE_ASSIGN_OR_RETURN(const Choice choice, choose_plan(device, key));
+  if (device.driver == nullptr) {
+    LATHE_ASSIGN_OR_RETURN(const CacheResult result, get_artifact(device, key.problem, choice));
+    return result.outcome;
+  }
+  LATHE_ASSIGN_OR_RETURN(const Prepared prepared, prepare_kernel(device, key, choice));
+  return prepared.outcome;
+}
+
+std::string describe_class(const ProblemClass& c, const lathe_device& device) {
+  const Dims largest = {c.m_hi, c.op == Op::kArgmax ? c.row_hi : c.n, c.k, 1};
+  return absl::StrCat("warm-up of ", describe(c, largest), " on ", device.name);
+}
+
+void warm_some(lathe_device& device, const DispatchKey& weight, const std::vector<ProblemClass>& classes,
+               Progress& progress) {
+  // Runs on threads of its own, out of which no exception may come.
+  try {
+    while (!progress.failed.load(std::memory_order_relaxed)) {
+      const size_t i = progress.next.fetch_add(1, std::memory_order_relaxed);
+      if (i >= classes.size()) return;
+      DispatchKey key = weight;
+      key.problem = classes[i];
+      const absl::StatusOr<CacheOutcome> outcome = warm_class(device, key);
+      if (!outcome.ok()) {
+        return progress.fail(
+            absl::Status(outcome.status().code(),
+                         absl::StrCat(describe_class(classes[i], device), ": ", outcome.status().message())));
+      }
+      (*outcome == CacheOutcome::kCompiled ? progress.compiled : progress.cached)
+          .fetch_add(1, std::memory_order_relaxed);
+    }
+  } catch (const std::bad_alloc&) {
+    progress.fail(absl::ResourceExhaustedError("warm-up: the host is out of memory"));
+  } catch (const std::exception& e) {
+    progress.fail(absl::InternalError(absl::StrCat("warm-up: ", e.what())));
+  }
+}
+
+// Compiling is work of the host: the device's own workers do not matter.
+size_t thread_count(const lathe_context& context) {
+  if (context.options.workers > 0) return static_cast<size_t>(context.options.workers);
+  return std::max(1u, std::thread::hardware_concurrency());
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<ProblemClass>> classes_of(const lathe_device& device, const Request& weight,
+                                                     int64_t m_max) {
+  if (m_max < 1 || m_max > kMaxDim) {
+    return absl::InvalidArgumentError(absl::StrCat("warm-up of ", describe(weight, device.name), ": m_max ",
+                                                   m_max, " is not in [1, ", kMaxDim, "]"));
+  }
+  if (weight.dims.n == 0 || weight.empty_product) return std::vector<ProblemClass>();
+  return classes_of_weight(weight.key.problem, m_max);
+}
+
+absl::Status warm_classes(lathe_device& device, const Request& weight,
+                          const std::vector<ProblemClass>& classes, lathe_warm_report* report) {
+  const auto start = std::chrono::steady_clock::now();
+  Progress progress;
+  const auto work = [&] { warm_some(device, weight.key, classes, progress); };
+  std::vector<std::thread> threads;
+  const size_t count = std::min(thread_count(device.context), classes.size());
+  threads.reserve(count);
+  for (size_t i = 1; i < count; ++i) {
+    try {
+      threads.emplace_back(work);
+    } catch (const std::system_error&) {
+      break;  // no more threads to be had: fewer do the same
+    }
+  }
+  work();
+  for (std::thread& t : threads) t.join();
+
+  report->classes = classes.size();
+  report->compiled = progress.compiled.load(std::memory_order_relaxed);
+  report->cached = progress.cached.load(std::memory_order_relaxed);
+  report->milliseconds =
+      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  absl::MutexLock lock(&progress.mutex);
+  return progress.error;
+}
+
+}  // namespace lathe
