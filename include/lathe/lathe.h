@@ -43,7 +43,7 @@ typedef enum lathe_status {
   LATHE_NOT_AVAILABLE = 3,    /* A device, driver, or the compiler library is missing; the message says why. */
   LATHE_OUT_OF_MEMORY = 4,
   LATHE_COMPILE_FAILED = 5, /* The compiler rejected a kernel: a defect of Lathe; the message names the stage. */
-  LATHE_MISS = 6,           /* Policy LATHE_MISS_ERROR and the kernel is not loaded. Nothing was changed. */
+  LATHE_MISS = 6,           /* Policy LATHE_MISS_ERROR and the class is not in the device's table. Nothing changed. */
   LATHE_CAPTURE_MISS = 7,   /* A miss while the stream is capturing. Nothing was changed. */
   LATHE_TIMEOUT = 8,
   LATHE_INTERNAL = 9 /* A broken invariant of Lathe itself. */
@@ -171,10 +171,15 @@ typedef struct lathe_epilogue {
 
 /* D[b] (M by N) = epilogue(A[b] (M by K) * B[b] (K by N), C[b] (M by N)), products summed in f32.
  * A and B: f32, f16 or bf16, the same dtype; either layout. C and D: f32, f16 or bf16, ROW_MAJOR.
- * M, N, K, batch >= 0; any of M, N, batch 0 does nothing; K == 0 gives the epilogue of a zero product.
- * D may be exactly C or exactly the residual (same data, dtype, leading dimension, batch stride); any other
- * overlap of D with an input is INVALID_ARGUMENT. Outputs must not overlap themselves (leading_dimension >= N,
- * batch_stride >= M * leading_dimension when batch > 1). */
+ * M, N, K, batch in [0, 2^31 - 1]; any of M, N, batch 0 does nothing; K == 0 gives the epilogue of a zero product
+ * (A and B may then be NULL). Negative sizes and distances, and operands that span 2^63 bytes, are INVALID_ARGUMENT.
+ *
+ * D may be exactly C or exactly the residual (same data, dtype, leading dimension, batch stride), and may be a column
+ * slice of the buffer that an input is another column slice of (equal leading dimensions in bytes, batch strides
+ * multiples of them). Any other D whose first to last byte meets an input's is INVALID_ARGUMENT. The rows of D must not
+ * overlap each other: leading_dimension >= N and, when batch > 1, either
+ * batch_stride >= (M - 1) * leading_dimension + N (one matrix after the other) or, side by side in wider rows (heads of
+ * an attention layer), batch_stride >= N and leading_dimension >= (batch - 1) * batch_stride + N. */
 typedef struct lathe_matmul_desc {
   size_t struct_size;
   const lathe_chain* next;
@@ -195,7 +200,8 @@ typedef struct lathe_matmul_desc {
 
 /* For each row of X (rows by n, ROW_MAJOR; f32, f16, bf16): the column of its maximum plus index_offset.
  * The lowest index wins a tie; NaN counts as the maximum and the first NaN wins; a row of -inf gives 0.
- * n >= 1 when rows >= 1 (INVALID_ARGUMENT otherwise); rows 0 does nothing. */
+ * rows and n in [0, 2^31 - 1]; n >= 1 when rows >= 1 (INVALID_ARGUMENT otherwise); rows 0 does nothing. The largest
+ * index plus index_offset must fit index_dtype. No output may overlap X or the other output. */
 typedef struct lathe_argmax_desc {
   size_t struct_size;
   const lathe_chain* next;
@@ -318,7 +324,8 @@ LATHE_API lathe_status lathe_cache_clear(lathe_context* context, uint64_t* remov
 /* Every device name this build knows, available or not, as JSON: [{"name":"cpu","available":true,"reason":"",
  * "target":{...},"facts":{fact:{"value":...,"source":"..."}}}, ...]. */
 LATHE_API lathe_status lathe_devices(lathe_context* context, lathe_text_fn text, void* user);
-/* "cpu", "cuda:0", "hip:0", ... NOT_AVAILABLE says why. */
+/* "cpu", "cuda:0", "hip:0", ... NOT_AVAILABLE says why. Every device has a driver, a dispatch table and (CPU, without a
+ * parallel_for) a pool of its own, whose threads start at the first launch that can use them. */
 LATHE_API lathe_status lathe_device_open(lathe_context* context, const char* name, lathe_device** device);
 /* A device that is only described: plans, explains, dumps and warms the cache for the facts file at `facts_path`,
  * and cannot run anything (NOT_AVAILABLE). `target` NULL takes the file's own target ("sm_90a", "gfx942",
@@ -351,7 +358,15 @@ LATHE_API lathe_status lathe_plan_run_matmul(lathe_plan* plan, lathe_stream stre
 LATHE_API lathe_status lathe_plan_run_argmax(lathe_plan* plan, lathe_stream stream, const lathe_argmax_desc* desc);
 
 /* The plan as JSON: class, compile config, launch config, key, numeric recipe, facts used, predicted time, and
- * every other candidate with its prediction or the reason it was rejected. */
+ * every other candidate with its prediction or the reason it was rejected:
+ *   {"request", "device", "class":{}, "dims":{"m","n","k","batch"}, "target":{}, "facts":{}, "workers", "codegen_id",
+ *    "rank", "config":{}, "launch":{"wanted_splits","splits","k_chunk","workspace_bytes","scratch_bytes_per_worker"},
+ *    "key":{"fingerprint","text"}, "numeric_recipe", "predicted_seconds", "legal",
+ *    "candidates":[{"rank", "legal":bool, "config":{}, "splits", "predicted_seconds", "numeric_recipe"} or
+ *                  {"rank", "legal":false, "config":{}, "splits", "rejection"}]}
+ * "legal" counts the legal candidates, which come first; "rank" (1 is the oracle's choice) is what lathe_tuning.candidate
+ * takes. "launch" has "wanted_splits" alone on a described device. From "rank" to "predicted_seconds" is absent when no
+ * kernel is needed (N or K is 0). */
 LATHE_API lathe_status lathe_plan_explain(lathe_plan* plan, lathe_text_fn text, void* user);
 /* Compiles the plan's kernel again and passes on the IR after each stage ("00-payload.mlir", ..., "llvm.ll",
  * "assembly.s" or "kernel.ptx"). pipeline_yaml NULL: the built-in pipeline. Nothing is cached. */
