@@ -24,11 +24,6 @@ struct MatmulSizes {
   bool converts, batch_invariant;
 };
 
-// Cycles more a vector of half-precision elements costs on its way to f32: vcvtph2ps is two uops on Intel and
-// AMD, bf16 is a zero-extending load and a shift (uops.info); they share ports with the FMAs. NEON: one fcvtl
-// or shll each.
-constexpr double kConvertCycles = 1;
-
 // Writing the partial results of `splits` and merging them in a second step.
 double merge_seconds(const MatmulSizes& s, double splits, double bytes_per_second);
 

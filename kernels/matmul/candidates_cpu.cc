@@ -17,9 +17,6 @@ constexpr RegisterTile kDotTiles[] = {{1, 8}, {1, 6}, {2, 8}, {2, 6},  {3, 6},  
                                       {1, 4}, {2, 4}, {3, 3}, {4, 3},  {5, 2},  {6, 2},  {8, 1}};
 constexpr RegisterTile kOuterTiles[] = {{1, 15}, {2, 10}, {3, 7},  {4, 6}, {5, 5}, {6, 4}, {7, 3}, {8, 3},
                                         {10, 2}, {12, 2}, {14, 2}, {1, 7}, {2, 4}, {3, 3}, {4, 3}, {6, 2}};
-// K blocks of "dot": whole rows stream best; a block keeps the rows of A in L1 when they are many.
-constexpr int32_t kDotBlocks[] = {0, 2048, 1024};
-
 constexpr double kStreamBytes = 256 << 10;  // a task streams about this much of B at least
 constexpr int64_t kMaxTileN = 4096;
 
@@ -28,35 +25,40 @@ std::string check_registers(const CpuRates& rates, const RegisterTile& t) {
   return need > rates.registers ? absl::StrCat("registers ", need, " > ", rates.registers) : "";
 }
 
-// Cycles for `k` columns of A against one column group, all rows.
-double dot_group_cycles(const CpuRates& rates, const MatmulSizes& s, const RegisterTile& t, double k,
-                        int32_t block) {
+// Tiles of few sums leave the loop over k short: two steps of it a turn.
+int32_t unroll_of(const RegisterTile& t) { return t.rows * t.columns <= 8 ? 2 : 1; }
+
+// Cycles of `n` columns of D against `k` of K, all rows. Every pass over the rows reads A again, and every
+// pass but the first its group of B, from whatever cache holds them.
+double dot_cycles(const CpuRates& rates, const MatmulSizes& s, const RegisterTile& t, double n, double k) {
   const double passes = ceil_div(s.m, t.rows), vectors = std::ceil(k / rates.lanes);
   const double accumulators = t.rows * t.columns, loads = t.rows + t.columns;
   const double vector_bytes = rates.lanes * s.input_bytes;
-  const double depth = block > 0 ? std::min<double>(block, k) : k;
-  const double a_rate = rates.reread_bytes_per_cycle(s.m * depth * s.input_bytes);
-  const double b_rate = rates.reread_bytes_per_cycle(t.columns * depth * s.input_bytes);
-  // Every pass reads A again; every pass but the first reads the group of B again, from cache.
+  const double a_rate = rates.reread_bytes_per_cycle(s.m * k * s.input_bytes);
+  const double b_rate = rates.reread_bytes_per_cycle(t.columns * k * s.input_bytes);
   const double a_cycles = a_rate > 0 ? t.rows * vector_bytes / a_rate : 0;
   const double b_cycles = b_rate > 0 ? (passes - 1) / passes * t.columns * vector_bytes / b_rate : 0;
-  const double arithmetic =
-      accumulators / rates.fma_rate(accumulators) + (s.converts ? kConvertCycles * loads : 0);
-  const double step = std::max({arithmetic, loads / rates.loads_per_cycle, a_cycles + b_cycles});
-  // Each block ends with the lanes of every accumulator added: log2(lanes) shuffles and adds on one port.
-  const double blocks = std::ceil(k / depth);
+  const double step =
+      std::max(rates.step_cycles(accumulators, loads, s.converts ? loads : 0), a_cycles + b_cycles);
+  // At the end the lanes of every sum are added: log2(lanes) shuffles and adds on one port.
   const double reduce = accumulators * (std::log2(rates.lanes) + 1);
-  return passes * (vectors * step + blocks * reduce);
+  return std::ceil(n / t.columns) * passes * (vectors * step + reduce);
 }
 
-double outer_group_cycles(const CpuRates& rates, const MatmulSizes& s, const RegisterTile& t, double k) {
-  const double passes = ceil_div(s.m, t.rows), accumulators = t.rows * t.columns;
-  const double arithmetic =
-      accumulators / rates.fma_rate(accumulators) + (s.converts ? kConvertCycles * (t.rows + t.columns) : 0);
-  const double group_bytes = t.columns * rates.lanes * s.input_bytes;
-  const double b_rate = rates.reread_bytes_per_cycle(group_bytes * k);
-  const double b_cycles = b_rate > 0 ? (passes - 1) / passes * group_bytes / b_rate : 0;
-  return passes * (k * std::max({arithmetic, (t.rows + t.columns) / rates.loads_per_cycle, b_cycles}) + 20);
+double outer_cycles(const CpuRates& rates, const MatmulSizes& s, const RegisterTile& t, double n, double k) {
+  const double passes = ceil_div(s.m, t.rows);
+  const auto group = [&](double vectors) {
+    const double bytes = vectors * rates.lanes * s.input_bytes, loads = t.rows + vectors;
+    const double b_rate = rates.reread_bytes_per_cycle(bytes * k);
+    const double b_cycles = b_rate > 0 ? (passes - 1) / passes * bytes / b_rate : 0;
+    const double step = rates.step_cycles(t.rows * vectors, loads, s.converts ? loads : 0);
+    constexpr double kGroupCycles = 20;  // entering and leaving the loop over k
+    return passes * (k * std::max(step, b_cycles) + kGroupCycles);
+  };
+  // What is left of N beyond whole groups goes vector by vector.
+  const double whole = std::floor(n / (t.columns * rates.lanes));
+  const double rest = std::ceil((n - whole * t.columns * rates.lanes) / rates.lanes);
+  return whole * group(t.columns) + (rest > 0 ? rest * group(1) : 0);
 }
 
 // Columns a task may take: enough tasks that workers even out, or enough bytes that a task is worth starting.
@@ -71,31 +73,32 @@ absl::InlinedVector<int32_t, 2> task_columns(const CpuRates& rates, const Matmul
   return columns;
 }
 
-// Prices one row for every task width and split and appends it.
-template <typename GroupCycles>
+// Prices one row for every task width and split and appends it. `cycles(n, k)` computes n columns over k.
+template <typename Cycles>
 void append_streamed(const CandidateContext& context, const CpuRates& rates, const MatmulSizes& s,
-                     CompileConfig config, int64_t step, double memory_efficiency, const std::string& recipe,
-                     GroupCycles group_cycles, std::vector<RankedPlan>* out) {
-  config.register_n = static_cast<int32_t>(step);
+                     CompileConfig config, double memory_efficiency, const std::string& recipe, Cycles cycles,
+                     std::vector<RankedPlan>* out) {
   config.tile_m = static_cast<int32_t>(round_up(s.m, config.register_m));
-  for (int32_t columns : task_columns(rates, s, step)) {
+  for (int32_t columns : task_columns(rates, s, config.register_n)) {
     config.tile_n = columns;
     const double tiles = ceil_div(s.n, columns);
-    const int64_t least_chunk = std::max<int64_t>(256, kStreamBytes / 4 / (columns * s.input_bytes));
+    const auto least_chunk = std::max<int64_t>(256, kStreamBytes / 4 / (columns * s.input_bytes));
     for (int32_t splits : split_options(context, s.k, tiles, rates.workers, least_chunk)) {
       config.split = splits > 1;
       const double tasks = tiles * splits, k = std::ceil(double(s.k) / splits);
       const double bandwidth = rates.bandwidth(tasks) * memory_efficiency;
       const auto seconds = [&](double n) {
         const double bytes = (n + s.m) * k * s.input_bytes + s.m * n * (splits > 1 ? 4 : s.output_bytes);
-        return std::max(std::ceil(n / step) * group_cycles(k) / rates.clock_hz, bytes / bandwidth);
+        return CpuRates::overlap(cycles(n, k) / rates.clock_hz, bytes / bandwidth);
       };
       RankedPlan r;
       r.plan.config = config;
       r.plan.launch.splits = splits;
-      r.plan.predicted_seconds = rates.schedule_seconds(tasks, seconds(double(s.n)) / tiles,
-                                                        seconds(std::min<double>(columns, s.n))) +
-                                 (splits > 1 ? merge_seconds(s, splits, rates.bandwidth(rates.workers)) : 0);
+      const double largest = seconds(std::min<double>(columns, s.n));
+      const double last = seconds(s.n - (tiles - 1) * columns);
+      r.plan.predicted_seconds =
+          rates.schedule_seconds(tasks, ((tiles - 1) * largest + last) / tiles, largest) +
+          (splits > 1 ? merge_seconds(s, splits, rates.bandwidth(rates.workers)) : 0);
       r.plan.numeric_recipe = absl::StrCat(recipe, "; ", merge_recipe(splits));
       out->push_back(std::move(r));
     }
@@ -138,16 +141,11 @@ void enumerate_matmul_dot(const CandidateContext& context, std::vector<RankedPla
       out->push_back(rejected(config, std::move(reason)));
       continue;
     }
-    for (int32_t block : kDotBlocks) {
-      if (block >= s.k) continue;
-      config.tile_k = block;
-      append_streamed(
-          context, rates, s, config, t.columns, 1.0,
-          absl::StrCat("fma f32 in ", rates.lanes, " lanes; K ascending in ",
-                       block > 0 ? absl::StrCat("blocks of ", block) : "one block",
-                       ", lanes summed after each"),
-          [&](double k) { return dot_group_cycles(rates, s, t, k, block); }, out);
-    }
+    config.unroll_k = unroll_of(t);
+    append_streamed(
+        context, rates, s, config, 1.0,
+        absl::StrCat("fma f32 in ", rates.lanes, " lanes; K ascending, lanes summed at the end"),
+        [&](double n, double k) { return dot_cycles(rates, s, t, n, k); }, out);
   }
 }
 
@@ -172,12 +170,12 @@ void enumerate_matmul_outer(const CandidateContext& context, std::vector<RankedP
       out->push_back(rejected(config, std::move(reason)));
       continue;
     }
-    // Each k jumps to another row of B: what is read there must outweigh the lines and the page it opens.
+    config.unroll_k = unroll_of(t);
+    // Each k jumps to another row of B.
     const double run = std::min<double>(config.register_n, s.n) * s.input_bytes;
-    constexpr double kJumpBytes = 256;
     append_streamed(
-        context, rates, s, config, config.register_n, run / (run + kJumpBytes), "fma f32; K ascending",
-        [&](double k) { return outer_group_cycles(rates, s, t, k); }, out);
+        context, rates, s, config, CpuRates::run_efficiency(run), "fma f32; K ascending",
+        [&](double n, double k) { return outer_cycles(rates, s, t, n, k); }, out);
   }
 }
 

@@ -23,9 +23,8 @@ constexpr Row kRows[] = {
 constexpr int32_t kInvariantDepth = 16;  // batch_invariant: one K order for all M
 
 constexpr int32_t kMaxThreadRegisters = 255;  // CUDA Programming Guide, table of technical specifications
-// What a wave of few instructions in flight reaches of the FMA rate, and how many waves a unit needs to get
-// there.
-constexpr double kEfficiency = 0.75, kBusyWaves = 8;
+// What is left of the FMA rate beside barriers and addresses, and how many waves keep a unit busy.
+constexpr double kEfficiency = 0.85, kBusyWaves = 8;
 // A load from memory takes about 600 ns on Hopper and CDNA3 (Chips and Cheese, latency measurements,
 // 2023-24): one round trip for every tile_k where nothing is in flight.
 constexpr double kMemorySeconds = 0.6e-6;
@@ -73,7 +72,9 @@ double predict(const GpuRates& rates, const MatmulSizes& s, const Row& r, double
                               std::floor(kThreadsPerUnit / r.threads)}));
   const double per_unit = std::ceil(groups / rates.units);  // workgroups the busiest unit runs
   const double waves = std::min(resident, per_unit) * r.threads / rates.wave;
-  const double efficiency = kEfficiency * std::min(1.0, waves / kBusyWaves);
+  // Loads from shared memory, two values each, take issue slots from the FMAs.
+  const double fmas = r.register_m * r.register_n, loads = (r.register_m + r.register_n) / 2.0;
+  const double efficiency = kEfficiency * fmas / (fmas + loads) * std::min(1.0, waves / kBusyWaves);
 
   const double flops = 2.0 * r.tile_m * r.tile_n * steps * r.tile_k;
   const double compute = per_unit * flops / (rates.flops / rates.units * efficiency);

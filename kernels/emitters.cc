@@ -1,0 +1,22 @@
+// One row an op, one row an emitter.
+#include "compiler/registry.h"
+#include "kernels/matmul/emit_cpu.h"
+#include "kernels/matmul/payload.h"
+
+namespace lathe {
+
+const std::vector<OpRow>& op_rows() {
+  static const std::vector<OpRow> rows = {
+      {Op::kMatmul, matmul_payload, matmul_recipe},
+  };
+  return rows;
+}
+
+const std::vector<EmitterRow>& emitter_rows() {
+  static const std::vector<EmitterRow> rows = {
+      {"matmul.cpu", emit::emit_matmul_cpu},
+  };
+  return rows;
+}
+
+}  // namespace lathe

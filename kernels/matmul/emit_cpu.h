@@ -1,0 +1,34 @@
+// CPU matmul kernels: forms that compute one tile of f32 products into this worker's scratch.
+#pragma once
+
+#include "compiler/dialect.h"
+#include "compiler/emit.h"
+
+namespace lathe::emit {
+
+// One tile's work: acc[i][j] (row-major, leading dimension `ld`, padded so that whole register tiles may be
+// written) = sum over k < depth of A(i, k) B(k, j), for i < rows, j < columns.
+struct CpuTile {
+  ir::KernelConfigAttr config;
+  View a, b;
+  bool a_k_contiguous, b_k_contiguous;
+  Value rows, columns, depth;
+  Value accumulators;  // memref<?xf32>, 64-byte aligned
+  int64_t ld;
+  Value packing;  // memref<?xf32>, 64-byte aligned: what scratch is left after the accumulators
+};
+
+// Form "dot": rows of A against columns of B, vectors along K. Both K-contiguous.
+mlir::LogicalResult emit_dot(Emit& e, const CpuTile& t);
+// Form "outer": streams rows of B, vectors along N; B N-contiguous, few rows of A, any layout of A.
+mlir::LogicalResult emit_outer(Emit& e, const CpuTile& t);
+// Form "panel": packs A and B into f32 panels of depth tile_k, outer product on registers. Any layout.
+mlir::LogicalResult emit_panel(Emit& e, const CpuTile& t);
+// f32 elements of packing memory that emit_panel needs.
+int64_t panel_packing_elements(ir::KernelConfigAttr config);
+
+// Replaces the module's distributed matmul payload by CPU task functions and notes the scratch bytes a worker
+// needs.
+mlir::LogicalResult emit_matmul_cpu(mlir::ModuleOp module);
+
+}  // namespace lathe::emit

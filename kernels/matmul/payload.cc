@@ -1,0 +1,199 @@
+#include "kernels/matmul/payload.h"
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "compiler/config_text.h"
+
+namespace lathe {
+namespace {
+
+// Collects the function's arguments and the epilogue's inputs while the text is put together.
+class PayloadText {
+ public:
+  PayloadText(const ProblemClass& c, const CompileConfig& config) : c_(c), config_(config) {}
+
+  std::string build() {
+    const bool exact_m = c_.m_lo == c_.m_hi;
+    const std::string m = exact_m ? absl::StrCat(c_.m_lo) : "?";
+    const std::string out = matrix(m, absl::StrCat(c_.n), c_.d);
+    const std::string product = matrix(m, absl::StrCat(c_.n), DType::kF32);
+    argument("a", c_.trans_a ? matrix(absl::StrCat(c_.k), m, c_.a) : matrix(m, absl::StrCat(c_.k), c_.a));
+    argument("b", c_.trans_b ? matrix(absl::StrCat(c_.n), absl::StrCat(c_.k), c_.b)
+                             : matrix(absl::StrCat(c_.k), absl::StrCat(c_.n), c_.b));
+    epilogue_input("%product", product, "x", DType::kF32, "#tile");
+    arguments_.push_back("%alpha: f32 {lathe.operand = \"alpha\"}");
+    body("%t0 = arith.mulf %alpha, %x : f32");
+    value_ = "%t0";
+    if (c_.c != DType::kNone) add_c(out_type(m, c_.c));
+    if (c_.bias != DType::kNone)
+      add_operand("bias", absl::StrCat("tensor<", c_.n, "x", name_of(c_.bias), ">"), c_.bias, "#columns");
+    add_activation();
+    if (c_.residual != DType::kNone) add_operand("residual", out_type(m, c_.residual), c_.residual, "#tile");
+    argument("d", out);
+    for (const char* name : {"m", "batch"}) index_argument(name, exact_m && name[0] == 'm');
+    if (config_.split) {
+      index_argument("splits", false), index_argument("k_chunk", false);
+      argument("workspace", absl::StrCat("tensor<?x?x", m, "x", c_.n, "xf32>"));
+    }
+    round(c_.d);
+    return text(m, out, product);
+  }
+
+ private:
+  static std::string matrix(const std::string& rows, const std::string& columns, DType t) {
+    return absl::StrCat("tensor<?x", rows, "x", columns, "x", name_of(t), ">");
+  }
+  std::string out_type(const std::string& m, DType t) const { return matrix(m, absl::StrCat(c_.n), t); }
+
+  void argument(const std::string& name, const std::string& type) {
+    arguments_.push_back(absl::StrCat("%", name, ": ", type, " {lathe.operand = \"", name, "\"}"));
+  }
+  void index_argument(const std::string& name, bool constant) {
+    if (constant)
+      prologue_ += absl::StrCat("    %m = arith.constant ", c_.m_lo, " : index\n");
+    else
+      arguments_.push_back(absl::StrCat("%", name, ": index {lathe.operand = \"", name, "\"}"));
+  }
+  void epilogue_input(const std::string& value, const std::string& type, const std::string& name, DType t,
+                      const char* map) {
+    inputs_.push_back(value), input_types_.push_back(type), maps_.push_back(map);
+    block_arguments_.push_back(absl::StrCat("%", name, ": ", name_of(t)));
+  }
+  void body(const std::string& line) { body_ += "      " + line + "\n"; }
+  std::string fresh() { return absl::StrCat("%t", ++count_); }
+  std::string unary(const std::string& op, const std::string& x) {
+    std::string v = fresh();
+    body(absl::StrCat(v, " = ", op, " ", x, " : f32"));
+    return v;
+  }
+  std::string binary(const std::string& op, const std::string& x, const std::string& y) {
+    return unary(op, x + ", " + y);
+  }
+  std::string literal(const std::string& value) {
+    std::string v = fresh();
+    body(absl::StrCat(v, " = arith.constant ", value, " : f32"));
+    return v;
+  }
+  std::string widen(const std::string& x, DType t) {
+    if (t == DType::kF32) return x;
+    std::string v = fresh();
+    body(absl::StrCat(v, " = arith.extf ", x, " : ", name_of(t), " to f32"));
+    return v;
+  }
+  void add_c(const std::string& type) {
+    argument("c", type);
+    arguments_.push_back("%beta: f32 {lathe.operand = \"beta\"}");
+    epilogue_input("%c", type, "c_in", c_.c, "#tile");
+    value_ = binary("arith.addf", value_, binary("arith.mulf", "%beta", widen("%c_in", c_.c)));
+  }
+  void add_operand(const std::string& name, const std::string& type, DType t, const char* map) {
+    argument(name, type);
+    epilogue_input("%" + name, type, name + "_in", t, map);
+    value_ = binary("arith.addf", value_, widen("%" + name + "_in", t));
+  }
+  void add_activation() {
+    const std::string x = value_;
+    switch (c_.activation) {
+      case Activation::kNone: return;
+      case Activation::kRelu: value_ = binary("arith.maximumf", x, literal("0.0")); return;
+      case Activation::kGelu: {
+        std::string erf = unary("math.erf", binary("arith.mulf", x, literal("0.70710678118654752")));
+        value_ = binary("arith.mulf", binary("arith.mulf", x, literal("0.5")),
+                        binary("arith.addf", literal("1.0"), erf));
+        return;
+      }
+      case Activation::kGeluTanh: {
+        std::string cube = binary("arith.mulf", binary("arith.mulf", x, x), x);
+        std::string inner = binary("arith.addf", x, binary("arith.mulf", literal("0.044715"), cube));
+        std::string tanh = unary("math.tanh", binary("arith.mulf", literal("0.79788456080286536"), inner));
+        value_ = binary("arith.mulf", binary("arith.mulf", x, literal("0.5")),
+                        binary("arith.addf", literal("1.0"), tanh));
+        return;
+      }
+      case Activation::kSilu: {
+        std::string power = unary("math.exp", unary("arith.negf", x));
+        value_ = binary("arith.divf", x, binary("arith.addf", literal("1.0"), power));
+        return;
+      }
+    }
+  }
+  void round(DType t) {
+    if (t == DType::kF32) return;
+    std::string v = fresh();
+    body(absl::StrCat(v, " = arith.truncf ", value_, " : f32 to ", name_of(t)));
+    value_ = v;
+  }
+
+  std::string text(const std::string& m, const std::string& out, const std::string& product) const {
+    const char* a_map = c_.trans_a ? "(b, k, m)" : "(b, m, k)";
+    const char* b_map = c_.trans_b ? "(b, n, k)" : "(b, k, n)";
+    const std::string a =
+        c_.trans_a ? matrix(absl::StrCat(c_.k), m, c_.a) : matrix(m, absl::StrCat(c_.k), c_.a);
+    const std::string b = c_.trans_b ? matrix(absl::StrCat(c_.n), absl::StrCat(c_.k), c_.b)
+                                     : matrix(absl::StrCat(c_.k), absl::StrCat(c_.n), c_.b);
+    std::vector<std::string> maps = maps_, block = block_arguments_;
+    maps.push_back("#tile");
+    block.push_back(absl::StrCat("%unused: ", name_of(c_.d)));
+    return absl::StrCat(
+        "#config = ", kernel_config_text(config_), "\n",
+        "#tile = affine_map<(b, m, n) -> (b, m, n)>\n#columns = affine_map<(b, m, n) -> (n)>\n",
+        "module {\n  func.func @", matmul_symbol(c_, config_), "(", absl::StrJoin(arguments_, ",\n      "),
+        ") -> ", out, " {\n", prologue_,
+        "    %zero = arith.constant 0.0 : f32\n    %empty = tensor.empty(%batch",
+        c_.m_lo == c_.m_hi ? "" : ", %m", ") : ", product,
+        "\n    %init = linalg.fill ins(%zero : f32) outs(%empty : ", product, ") -> ", product,
+        "\n    %product = linalg.batch_matmul indexing_maps = [affine_map<(b, m, n, k) -> ", a_map,
+        ">, affine_map<(b, m, n, k) -> ", b_map, ">, affine_map<(b, m, n, k) -> (b, m, n)>]\n",
+        "        {lathe.config = #config} ins(%a, %b : ", a, ", ", b, ") outs(%init : ", product, ") -> ",
+        product, "\n    %out = linalg.generic {indexing_maps = [", absl::StrJoin(maps, ", "),
+        "], iterator_types = [\"parallel\", \"parallel\", \"parallel\"]}\n        ins(",
+        absl::StrJoin(inputs_, ", "), " : ", absl::StrJoin(input_types_, ", "), ") outs(%d : ", out,
+        ") {\n    ^bb0(", absl::StrJoin(block, ", "), "):\n", body_, "      linalg.yield ", value_, " : ",
+        std::string(name_of(c_.d)), "\n    } -> ", out, "\n    return %out : ", out, "\n  }\n}\n");
+  }
+
+  const ProblemClass& c_;
+  const CompileConfig& config_;
+  std::vector<std::string> arguments_, inputs_, input_types_, maps_, block_arguments_;
+  std::string prologue_, body_, value_;
+  int count_ = 0;
+};
+
+}  // namespace
+
+std::string matmul_symbol(const ProblemClass& c, const CompileConfig& config) {
+  const std::string m = c.m_lo == c.m_hi             ? absl::StrCat(c.m_lo)
+                        : c.m_hi == Bucket::kOpenEnd ? absl::StrCat(c.m_lo, "up")
+                                                     : absl::StrCat(c.m_lo, "to", c.m_hi);
+  return absl::StrCat("lathe_matmul_", name_of(c.a), "_", name_of(c.d), "_", c.trans_a ? "t" : "n",
+                      c.trans_b ? "t" : "n", "_m", m, "_n", c.n, "_k", c.k, "_", config.kernel);
+}
+
+std::string matmul_payload(const ProblemClass& c, const CompileConfig& config) {
+  return PayloadText(c, config).build();
+}
+
+Recipe matmul_recipe(const ProblemClass& c, const CompileConfig& config, const Target& target,
+                     int64_t scratch_bytes) {
+  const bool cpu = target.backend == Backend::kCpu;
+  Recipe r;
+  Step step;
+  step.kind = cpu ? StepKind::kCpuTask : StepKind::kGpuKernel;
+  step.symbol = matmul_symbol(c, config);
+  step.block = {config.threads, 1, 1};
+  step.grid = {product(1, {{Var::kN, config.tile_n}}), product(1, {{Var::kM, config.tile_m}}),
+               product(1, {{Var::kSplits, 1}, {Var::kBatch, 1}})};
+  r.steps.push_back(step);
+  if (config.split) {
+    step.symbol += "_merge";
+    step.grid = {product(1, {{Var::kN, config.tile_n}}), product(1, {{Var::kM, 1}}),
+                 product(1, {{Var::kBatch, 1}})};
+    r.steps.push_back(step);
+    r.workspace_bytes =
+        product(sizeof(float), {{Var::kSplits, 1}, {Var::kBatch, 1}, {Var::kM, 1}, {Var::kN, 1}});
+  }
+  if (cpu) r.scratch_bytes_per_worker = constant(scratch_bytes);
+  return r;
+}
+
+}  // namespace lathe

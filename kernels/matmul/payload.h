@@ -1,0 +1,22 @@
+// The matmul payload: linalg on tensors, the same text for every target, and the recipe that launches its
+// steps.
+#pragma once
+
+#include <string>
+
+#include "core/facts.h"
+#include "core/plan.h"
+#include "core/problem.h"
+#include "core/recipe.h"
+
+namespace lathe {
+
+// Symbol of the first step, readable in a profiler: "lathe_matmul_bf16_f32_nt_m16_n4096_k4096_dot".
+std::string matmul_symbol(const ProblemClass& c, const CompileConfig& config);
+// MLIR text of a module with one function: D = epilogue(A B), the plan on the linalg.batch_matmul.
+std::string matmul_payload(const ProblemClass& c, const CompileConfig& config);
+// `scratch_bytes`: what the emitter says a CPU worker needs.
+Recipe matmul_recipe(const ProblemClass& c, const CompileConfig& config, const Target& target,
+                     int64_t scratch_bytes);
+
+}  // namespace lathe

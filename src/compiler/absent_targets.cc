@@ -1,0 +1,29 @@
+// lld's driver initialises every target that LLVM was configured with. The back ends that Lathe leaves out of
+// the link get an empty initialiser here: one row a target.
+#define LATHE_ABSENT_TARGET(name)                \
+  void LLVMInitialize##name##TargetInfo(void) {} \
+  void LLVMInitialize##name##Target(void) {}     \
+  void LLVMInitialize##name##TargetMC(void) {}   \
+  void LLVMInitialize##name##AsmPrinter(void) {} \
+  void LLVMInitialize##name##AsmParser(void) {}
+
+extern "C" {
+LATHE_ABSENT_TARGET(ARM)
+LATHE_ABSENT_TARGET(AVR)
+LATHE_ABSENT_TARGET(BPF)
+LATHE_ABSENT_TARGET(Hexagon)
+LATHE_ABSENT_TARGET(Lanai)
+LATHE_ABSENT_TARGET(LoongArch)
+LATHE_ABSENT_TARGET(Mips)
+LATHE_ABSENT_TARGET(MSP430)
+LATHE_ABSENT_TARGET(PowerPC)
+LATHE_ABSENT_TARGET(RISCV)
+LATHE_ABSENT_TARGET(Sparc)
+LATHE_ABSENT_TARGET(SPIRV)
+LATHE_ABSENT_TARGET(SystemZ)
+LATHE_ABSENT_TARGET(VE)
+LATHE_ABSENT_TARGET(WebAssembly)
+LATHE_ABSENT_TARGET(XCore)
+LATHE_ABSENT_TARGET(M68k)
+LATHE_ABSENT_TARGET(Xtensa)
+}

@@ -1,0 +1,225 @@
+#include "compiler/codegen.h"
+
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "base/status.h"
+#include "compiler/link_amdgpu.h"
+#include "llvm/Analysis/TargetLibraryInfo.h"
+#include "llvm/IR/DiagnosticInfo.h"
+#include "llvm/IR/DiagnosticPrinter.h"
+#include "llvm/IR/LLVMContext.h"
+#include "llvm/IR/LegacyPassManager.h"
+#include "llvm/IR/Module.h"
+#include "llvm/MC/TargetRegistry.h"
+#include "llvm/Object/ObjectFile.h"
+#include "llvm/Passes/PassBuilder.h"
+#include "llvm/Support/TargetSelect.h"
+#include "llvm/Target/TargetMachine.h"
+#include "llvm/Transforms/Utils/Cloning.h"
+#include "mlir/Dialect/GPU/IR/GPUDialect.h"
+#include "mlir/Dialect/LLVMIR/LLVMDialect.h"
+#include "mlir/IR/BuiltinOps.h"
+#include "mlir/Target/LLVMIR/Export.h"
+
+namespace lathe {
+namespace {
+
+// How LLVM is asked for a target: one row a backend, CPU architectures apart.
+struct MachineRow {
+  const char* triple;
+  std::string cpu;
+  std::string features;
+  CodeFormat format;
+};
+
+absl::StatusOr<MachineRow> machine_row(const Target& t) {
+  switch (t.backend) {
+    case Backend::kCpu: {
+      if (t.arch == "aarch64")
+        return MachineRow{"aarch64-unknown-linux-gnu", "generic", t.features, CodeFormat::kElfObject};
+      if (t.arch != "x86-64") break;
+      const char* cpu = t.has("avx512f") ? "x86-64-v4" : t.has("avx2") ? "x86-64-v3" : "x86-64";
+      return MachineRow{"x86_64-unknown-linux-gnu", cpu, t.features, CodeFormat::kElfObject};
+    }
+    // PTX 8.6 is the oldest that knows every listed sm; drivers of CUDA 12.7 and later take it.
+    case Backend::kCuda: return MachineRow{"nvptx64-nvidia-cuda", t.arch, "+ptx86", CodeFormat::kPtx};
+    case Backend::kRocm: return MachineRow{"amdgcn-amd-amdhsa", t.arch, t.features, CodeFormat::kHsaco};
+  }
+  return absl::UnimplementedError(absl::StrCat("no code generator for target ", t.arch));
+}
+
+absl::StatusOr<std::unique_ptr<llvm::TargetMachine>> make_machine(const MachineRow& row) {
+  llvm::Triple triple(row.triple);
+  std::string error;
+  const llvm::Target* target = llvm::TargetRegistry::lookupTarget(triple, error);
+  if (!target) return absl::UnimplementedError(error);
+  std::unique_ptr<llvm::TargetMachine> machine(
+      target->createTargetMachine(triple, row.cpu, row.features, llvm::TargetOptions(), llvm::Reloc::PIC_,
+                                  std::nullopt, llvm::CodeGenOptLevel::Default));
+  if (!machine)
+    return absl::InternalError(absl::StrCat("LLVM has no machine for ", row.triple, " ", row.cpu));
+  return machine;
+}
+
+// LLVM's own complaints (an LDS overflow is one) as an error instead of a line on stderr.
+struct DiagnosticCollector : llvm::DiagnosticHandler {
+  explicit DiagnosticCollector(std::string* out) : text(out) {}
+  bool handleDiagnostics(const llvm::DiagnosticInfo& info) override {
+    if (info.getSeverity() != llvm::DS_Error) return true;
+    llvm::raw_string_ostream stream(*text);
+    llvm::DiagnosticPrinterRawOStream printer(stream);
+    info.print(printer);
+    return true;
+  }
+  std::string* text;
+};
+
+void optimize(llvm::Module& module, llvm::TargetMachine& machine) {
+  llvm::PipelineTuningOptions options;
+  // Kernels arrive vectorised and unrolled as the plan says; these would undo that or only cost time.
+  options.LoopUnrolling = false;
+  options.LoopVectorization = false;
+  options.SLPVectorization = false;
+  options.LoopInterleaving = false;
+  llvm::PassBuilder builder(&machine, options);
+  llvm::LoopAnalysisManager loops;
+  llvm::FunctionAnalysisManager functions;
+  llvm::CGSCCAnalysisManager sccs;
+  llvm::ModuleAnalysisManager modules;
+  // No library: copy loops must not become calls of memcpy.
+  llvm::TargetLibraryInfoImpl library(module.getTargetTriple());
+  library.disableAllFunctions();
+  functions.registerPass([&] { return llvm::TargetLibraryAnalysis(library); });
+  builder.registerModuleAnalyses(modules);
+  builder.registerCGSCCAnalyses(sccs);
+  builder.registerFunctionAnalyses(functions);
+  builder.registerLoopAnalyses(loops);
+  builder.crossRegisterProxies(loops, functions, sccs, modules);
+  builder.buildPerModuleDefaultPipeline(llvm::OptimizationLevel::O1).run(module, modules);
+}
+
+absl::StatusOr<std::string> emit(llvm::Module& module, llvm::TargetMachine& machine,
+                                 llvm::CodeGenFileType type) {
+  llvm::SmallVector<char, 0> buffer;
+  llvm::raw_svector_ostream stream(buffer);
+  llvm::legacy::PassManager passes;
+  if (machine.addPassesToEmitFile(passes, stream, nullptr, type))
+    return absl::InternalError("LLVM cannot emit this file type for the target");
+  passes.run(module);
+  return std::string(buffer.begin(), buffer.end());
+}
+
+// A CPU kernel is linked alone: every symbol it uses must be its own.
+absl::Status check_self_contained(const std::string& object) {
+  auto file = llvm::object::ObjectFile::createObjectFile(llvm::MemoryBufferRef(object, "kernel"));
+  if (!file) return absl::InternalError(llvm::toString(file.takeError()));
+  for (const llvm::object::SymbolRef& symbol : (*file)->symbols()) {
+    auto flags = symbol.getFlags();
+    auto name = symbol.getName();
+    if (!flags || !name) {
+      llvm::consumeError(flags.takeError());
+      llvm::consumeError(name.takeError());
+      return absl::InternalError("unreadable symbol table");
+    }
+    if ((*flags & llvm::object::SymbolRef::SF_Undefined) && !name->empty())
+      return absl::AbortedError(absl::StrCat("the kernel needs the outside symbol '", name->str(), "'"));
+  }
+  return absl::OkStatus();
+}
+
+mlir::Operation* translatable(mlir::ModuleOp module, const Target& target) {
+  if (target.backend == Backend::kCpu) return module;
+  for (mlir::gpu::GPUModuleOp gpu : module.getOps<mlir::gpu::GPUModuleOp>()) return gpu;
+  return nullptr;
+}
+
+// Translation gives up on the first op it does not know; find it first, to name it.
+absl::Status check_lowered(mlir::Operation* root) {
+  std::string left;
+  root->walk([&](mlir::Operation* op) {
+    if (op == root || llvm::isa<mlir::LLVM::LLVMDialect>(op->getDialect()) || !left.empty()) return;
+    llvm::StringRef dialect = op->getName().getDialectNamespace();
+    if (dialect != "nvvm" && dialect != "rocdl" && dialect != "builtin" && dialect != "gpu")
+      left = op->getName().getStringRef().str();
+    if (op->getName().getStringRef() == "builtin.unrealized_conversion_cast")
+      left = "builtin.unrealized_conversion_cast";
+  });
+  if (left.empty()) return absl::OkStatus();
+  return absl::AbortedError(
+      absl::StrCat("'", left, "' is left after the last stage: the pipeline lacks a lowering"));
+}
+
+}  // namespace
+
+absl::StatusOr<MachineCode> generate_code(mlir::ModuleOp module, const Target& target, const TextSink& dump) {
+  LATHE_ASSIGN_OR_RETURN(MachineRow row, machine_row(target));
+  LATHE_ASSIGN_OR_RETURN(std::unique_ptr<llvm::TargetMachine> machine, make_machine(row));
+  mlir::Operation* root = translatable(module, target);
+  if (!root) return absl::AbortedError("no gpu.module is left after the last stage");
+  LATHE_RETURN_IF_ERROR(check_lowered(root));
+
+  std::string complaint;
+  llvm::LLVMContext context;
+  context.setDiagnosticHandler(std::make_unique<DiagnosticCollector>(&complaint));
+  std::unique_ptr<llvm::Module> ir = mlir::translateModuleToLLVMIR(root, context);
+  if (!ir) return absl::AbortedError("translation to LLVM IR failed");
+  ir->setTargetTriple(machine->getTargetTriple());
+  ir->setDataLayout(machine->createDataLayout());
+  if (target.backend == Backend::kRocm)
+    ir->addModuleFlag(llvm::Module::Error, "amdhsa_code_object_version", 500);
+  for (llvm::Function& f : *ir) {
+    if (f.isDeclaration()) continue;
+    if (target.backend == Backend::kCpu) {
+      f.addFnAttr("target-cpu", row.cpu);
+      f.addFnAttr("target-features", row.features);
+      f.addFnAttr("no-builtins");
+      // Without this x86 splits 512-bit vectors on targets whose tuning prefers 256.
+      if (target.has("avx512f")) f.addFnAttr("prefer-vector-width", "512");
+      f.addFnAttr(llvm::Attribute::NoUnwind);
+    }
+  }
+  optimize(*ir, *machine);
+  if (dump) {
+    std::string text;
+    llvm::raw_string_ostream stream(text);
+    ir->print(stream, nullptr);
+    dump("llvm.ll", text);
+    if (row.format != CodeFormat::kPtx) {
+      std::unique_ptr<llvm::Module> copy = llvm::CloneModule(*ir);
+      LATHE_ASSIGN_OR_RETURN(std::string assembly,
+                             emit(*copy, *machine, llvm::CodeGenFileType::AssemblyFile));
+      dump("assembly.s", assembly);
+    }
+  }
+  const bool ptx = row.format == CodeFormat::kPtx;
+  MachineCode code{row.format, ""};
+  LATHE_ASSIGN_OR_RETURN(
+      code.bytes,
+      emit(*ir, *machine, ptx ? llvm::CodeGenFileType::AssemblyFile : llvm::CodeGenFileType::ObjectFile));
+  if (!complaint.empty()) return absl::AbortedError(complaint);
+  if (ptx && dump) dump("kernel.ptx", code.bytes);
+  if (target.backend == Backend::kCpu) LATHE_RETURN_IF_ERROR(check_self_contained(code.bytes));
+  if (target.backend == Backend::kRocm) {
+    LATHE_ASSIGN_OR_RETURN(code.bytes, link_amdgpu(code.bytes));
+  }
+  return code;
+}
+
+void initialize_targets() {
+  static const bool once = [] {
+    LLVMInitializeX86TargetInfo(), LLVMInitializeX86Target(), LLVMInitializeX86TargetMC(),
+        LLVMInitializeX86AsmPrinter();
+    LLVMInitializeAArch64TargetInfo(), LLVMInitializeAArch64Target(), LLVMInitializeAArch64TargetMC(),
+        LLVMInitializeAArch64AsmPrinter();
+    LLVMInitializeNVPTXTargetInfo(), LLVMInitializeNVPTXTarget(), LLVMInitializeNVPTXTargetMC(),
+        LLVMInitializeNVPTXAsmPrinter();
+    LLVMInitializeAMDGPUTargetInfo(), LLVMInitializeAMDGPUTarget(), LLVMInitializeAMDGPUTargetMC(),
+        LLVMInitializeAMDGPUAsmPrinter();
+    return true;
+  }();
+  (void)once;
+}
+
+}  // namespace lathe

@@ -1,0 +1,152 @@
+// liblathe-compiler's entry points: a request in, an artifact out (core/compiler_abi.h).
+#include <chrono>
+#include <exception>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "base/status.h"
+#include "compiler/codegen.h"
+#include "compiler/context.h"
+#include "compiler/cpu_task.h"
+#include "compiler/mlir.h"
+#include "compiler/pipeline.h"
+#include "compiler/registry.h"
+#include "core/artifact.h"
+#include "core/compiler_abi.h"
+#include "core/json.h"
+#include "core/key.h"
+#include "llvm/Support/ErrorHandling.h"
+
+namespace lathe {
+namespace {
+
+struct CompileRequest {
+  ProblemClass problem;
+  CompileConfig config;
+  Target target;
+  std::string pipeline;  // "": the built-in one
+};
+
+absl::StatusOr<CompileRequest> parse_request(absl::string_view bytes) {
+  LATHE_ASSIGN_OR_RETURN(Json j, parse_json(bytes, "compile request"));
+  CompileRequest r;
+  auto part = [&](const char* name) { return j.contains(name) ? j[name] : Json(); };
+  LATHE_ASSIGN_OR_RETURN(r.problem, problem_class_from_json(part("class")));
+  LATHE_ASSIGN_OR_RETURN(r.config, compile_config_from_json(part("config")));
+  LATHE_ASSIGN_OR_RETURN(r.target, target_from_json(part("target")));
+  if (j.contains("pipeline") && j["pipeline"].is_string()) r.pipeline = j["pipeline"].get<std::string>();
+  return r;
+}
+
+std::string print(mlir::ModuleOp module) {
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  module.print(stream);
+  return text;
+}
+
+const OpRow* find_op(Op op) {
+  for (const OpRow& row : op_rows())
+    if (row.op == op) return &row;
+  return nullptr;
+}
+
+absl::StatusOr<Artifact> compile(const CompileRequest& r, const TextSink& dump) {
+  const auto start = std::chrono::steady_clock::now();
+  const OpRow* op = find_op(r.problem.op);
+  if (!op) return absl::UnimplementedError(absl::StrCat("no payload for op ", name_of(r.problem.op)));
+  std::string yaml = r.pipeline;
+  if (yaml.empty()) {
+    LATHE_ASSIGN_OR_RETURN(yaml, builtin_pipeline_text(r.problem.op, r.target.backend));
+  }
+  LATHE_ASSIGN_OR_RETURN(
+      Pipeline pipeline,
+      parse_pipeline(absl::StrCat(name_of(r.problem.op), ".", name_of(r.target.backend)), yaml));
+
+  CompilerContext context;
+  LATHE_ASSIGN_OR_RETURN(mlir::OwningOpRef<mlir::ModuleOp> module,
+                         context.parse(op->payload(r.problem, r.config)));
+  if (dump) dump("00-payload.mlir", print(*module));
+  int stage = 0;
+  LATHE_RETURN_IF_ERROR(
+      run_pipeline(pipeline, r.target, *module, [&](const std::string& name, mlir::ModuleOp m) {
+        if (dump) dump(absl::StrFormat("%02d-%s.mlir", ++stage, name), print(m));
+      }));
+
+  int64_t scratch = 0;
+  if (auto bytes = (*module)->getAttrOfType<mlir::IntegerAttr>(emit::kScratchAttr)) scratch = bytes.getInt();
+  LATHE_ASSIGN_OR_RETURN(MachineCode code, generate_code(*module, r.target, dump));
+  Artifact artifact;
+  artifact.format = code.format;
+  artifact.code = std::move(code.bytes);
+  artifact.recipe = op->recipe(r.problem, r.config, r.target, scratch);
+  const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
+  artifact.metadata = Json{{"compile_milliseconds", took.count()}, {"pipeline", pipeline.name}}.dump();
+  return artifact;
+}
+
+// LLVM ends the process on errors it thinks nobody survives ("Cannot select"). Thrown past LLVM's frames
+// instead, the kernel is refused and what that compilation held is leaked.
+struct FatalError : std::exception {
+  explicit FatalError(std::string t) : text(std::move(t)) {}
+  const char* what() const noexcept override { return text.c_str(); }
+  std::string text;
+};
+void throw_fatal_error(void*, const char* reason, bool) { throw FatalError(reason); }
+
+void initialize() {
+  static const bool once = [] {
+    llvm::install_fatal_error_handler(throw_fatal_error);
+    initialize_targets();
+    register_passes();
+    return true;
+  }();
+  (void)once;
+}
+
+absl::StatusOr<Artifact> compile_bytes(absl::string_view request, const TextSink& dump) {
+  try {
+    initialize();
+    LATHE_ASSIGN_OR_RETURN(CompileRequest r, parse_request(request));
+    return compile(r, dump);
+  } catch (const std::exception& e) {
+    return absl::AbortedError(e.what());
+  }
+}
+
+}  // namespace
+}  // namespace lathe
+
+extern "C" {
+
+__attribute__((visibility("default"))) uint32_t lathe_compiler_abi_version(void) {
+  return LATHE_COMPILER_ABI_VERSION;
+}
+
+__attribute__((visibility("default"))) const char* lathe_compiler_codegen_id(void) {
+  static const std::string id(lathe::codegen_id());
+  return id.c_str();
+}
+
+__attribute__((visibility("default"))) int lathe_compiler_compile(const uint8_t* request, size_t size,
+                                                                  lathe_compiler_sink sink, void* user) {
+  absl::string_view text(reinterpret_cast<const char*>(request), size);
+  auto send = [&](int output, const std::string& name, const std::string& bytes) {
+    sink(user, output, name.c_str(), reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
+  };
+  lathe::TextSink dump;
+  // Only a request that says so pays for printing.
+  if (absl::StatusOr<lathe::Json> j = lathe::parse_json(text, "compile request");
+      j.ok() && j->is_object() && j->contains("dump") && (*j)["dump"] == true)
+    dump = [&](const std::string& name, const std::string& body) { send(LATHE_COMPILER_DUMP, name, body); };
+  absl::StatusOr<lathe::Artifact> artifact = lathe::compile_bytes(text, dump);
+  if (!artifact.ok()) {
+    send(LATHE_COMPILER_ERROR, "error", std::string(artifact.status().message()));
+    return 1;
+  }
+  send(LATHE_COMPILER_ARTIFACT, "artifact", lathe::serialize(*artifact));
+  return 0;
+}
+
+}  // extern "C"

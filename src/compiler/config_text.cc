@@ -1,0 +1,15 @@
+#include "compiler/config_text.h"
+
+#include "absl/strings/str_format.h"
+
+namespace lathe {
+
+std::string kernel_config_text(const CompileConfig& c) {
+  return absl::StrFormat(
+      "#lathe.kernel_config<kernel = \"%s\", tile_m = %d, tile_n = %d, tile_k = %d, register_m = %d, "
+      "register_n = %d, unroll_k = %d, lanes = %d, threads = %d, stages = %d, split = %d>",
+      c.kernel, c.tile_m, c.tile_n, c.tile_k, c.register_m, c.register_n, c.unroll_k, c.lanes, c.threads,
+      c.stages, c.split);
+}
+
+}  // namespace lathe

@@ -1,0 +1,21 @@
+// An MLIR context with the dialects and interfaces that pipelines use.
+#pragma once
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "compiler/mlir.h"
+
+namespace lathe {
+
+// One per compilation: milliseconds to make, nothing shared between threads.
+class CompilerContext {
+ public:
+  CompilerContext();
+  absl::StatusOr<mlir::OwningOpRef<mlir::ModuleOp>> parse(const std::string& text);
+
+ private:
+  mlir::MLIRContext context_;
+};
+
+}  // namespace lathe

@@ -1,0 +1,34 @@
+#include "compiler/dialect.h"
+
+#include "lathe_dialect.cc.inc"
+#include "llvm/ADT/TypeSwitch.h"
+#include "mlir/IR/Builders.h"
+#include "mlir/IR/DialectImplementation.h"
+
+#define GET_ATTRDEF_CLASSES
+#include "lathe_attributes.cc.inc"
+
+namespace lathe::ir {
+
+void LatheDialect::initialize() {
+  addAttributes<
+#define GET_ATTRDEF_LIST
+#include "lathe_attributes.cc.inc"
+      >();
+}
+
+mlir::LogicalResult KernelConfigAttr::verify(llvm::function_ref<mlir::InFlightDiagnostic()> error,
+                                             mlir::StringAttr kernel, int64_t tile_m, int64_t tile_n,
+                                             int64_t tile_k, int64_t register_m, int64_t register_n,
+                                             int64_t unroll_k, int64_t lanes, int64_t threads, int64_t stages,
+                                             int64_t split) {
+  if (kernel.getValue().empty()) return error() << "kernel_config: no kernel named";
+  if (tile_m < 0 || tile_n < 0 || tile_k < 0 || register_m < 0 || register_n < 0)
+    return error() << "kernel_config: negative size";
+  if (unroll_k < 1 || lanes < 1 || threads < 1 || stages < 1)
+    return error() << "kernel_config: unroll_k, lanes, threads and stages must be at least 1";
+  if (split != 0 && split != 1) return error() << "kernel_config: split must be 0 or 1";
+  return mlir::success();
+}
+
+}  // namespace lathe::ir

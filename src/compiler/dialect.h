@@ -1,0 +1,21 @@
+// The lathe dialect (lathe.td) and the names of the attributes that payloads carry.
+#pragma once
+
+#include "lathe_dialect.h.inc"
+#include "mlir/IR/Attributes.h"
+#include "mlir/IR/BuiltinAttributes.h"
+#include "mlir/IR/Dialect.h"
+
+#define GET_ATTRDEF_CLASSES
+#include "lathe_attributes.h.inc"
+
+namespace lathe::ir {
+
+// On the op that the plan is about.
+inline constexpr char kConfigAttr[] = "lathe.config";
+// On a payload function's argument: the argument-block field it stands for ("a", "k_chunk", ...).
+inline constexpr char kOperandAttr[] = "lathe.operand";
+// On an scf.forall: the launch recipe's step (its kernel symbol).
+inline constexpr char kStepAttr[] = "lathe.step";
+
+}  // namespace lathe::ir

@@ -1,0 +1,232 @@
+// lathe-distribute: tiles a payload into one scf.forall per launch step, mapped to workgroups.
+//
+// matmul without a split, one step:
+//   forall (b, y, x) in (batch, ceil(M / tile_m), ceil(N / tile_n)): D[b, tile] = epilogue(fill, A[b, rows] *
+//   B[b, cols])
+// with a split, two steps; z counts splits * batch, sizes of the last split are ragged (affine.min):
+//   forall (z, y, x): W[s, b, tile] = A[b, rows, K of split s] * B[b, cols, K of split s]
+//   forall (b, y, x): D[b, row] = epilogue(sum over s in ascending order of W[s, b, row])
+// argmax payloads come distributed from their builder, which states rows and splits directly.
+#include "compiler/dialect.h"
+#include "compiler/mlir.h"
+#include "compiler/passes.h"
+
+namespace lathe {
+namespace {
+using namespace mlir;
+
+class MatmulDistribution {
+ public:
+  MatmulDistribution(func::FuncOp function, linalg::LinalgOp matmul, linalg::GenericOp epilogue)
+      : function_(function),
+        matmul_(matmul),
+        epilogue_(epilogue),
+        config_(matmul->getAttrOfType<ir::KernelConfigAttr>(ir::kConfigAttr)),
+        loc_(matmul.getLoc()),
+        b_(epilogue) {}
+
+  LogicalResult run() {
+    if (config_.getTileM() <= 0 || config_.getTileN() <= 0)
+      return matmul_.emitError("kernel_config without a tile");
+    m_ = argument("m"), batch_ = argument("batch");
+    auto out = cast<RankedTensorType>(epilogue_.getResult(0).getType());
+    n_ = out.getDimSize(2);
+    auto a = cast<RankedTensorType>(matmul_.getDpsInputs()[0].getType());
+    AffineMap map = matmul_.getMatchingIndexingMap(matmul_.getDpsInputOperand(0));
+    for (auto [i, r] : llvm::enumerate(map.getResults()))
+      if (cast<AffineDimExpr>(r).getPosition() == 3) k_ = a.getDimSize(i);
+    Value result = config_.getSplit() ? merge(partials()) : single();
+    epilogue_.getResult(0).replaceAllUsesWith(result);
+    epilogue_.erase();
+    for (Operation* dead : {matmul_.getOperation(), matmul_.getDpsInits()[0].getDefiningOp()}) dead->erase();
+    return success();
+  }
+
+ private:
+  using Sizes = SmallVector<OpFoldResult>;
+
+  Value argument(StringRef name) {
+    for (BlockArgument a : function_.getArguments()) {
+      auto attribute = function_.getArgAttrOfType<StringAttr>(a.getArgNumber(), ir::kOperandAttr);
+      if (attribute && attribute.getValue() == name) return a;
+    }
+    return nullptr;
+  }
+  OpFoldResult attr(int64_t v) { return b_.getIndexAttr(v); }
+  AffineExpr dim(unsigned i) { return b_.getAffineDimExpr(i); }
+  OpFoldResult apply(OpBuilder& b, AffineExpr e, ArrayRef<OpFoldResult> values) {
+    return affine::makeComposedFoldedAffineApply(b, loc_, AffineMap::get(values.size(), 0, e), values);
+  }
+  // min(tile, bound - at)
+  OpFoldResult clip(OpBuilder& b, OpFoldResult tile, OpFoldResult bound, OpFoldResult at) {
+    AffineMap map = AffineMap::get(3, 0, {dim(0), dim(1) - dim(2)}, b.getContext());
+    return affine::makeComposedFoldedAffineMin(b, loc_, map, {tile, bound, at});
+  }
+  OpFoldResult tiles(OpFoldResult size, int64_t tile) { return apply(b_, dim(0).ceilDiv(tile), {size}); }
+
+  // The slice of `operand` that the loops' ranges [offsets, offsets + sizes) touch through `map`.
+  Value slice(OpBuilder& b, Value operand, AffineMap map, ArrayRef<OpFoldResult> offsets,
+              ArrayRef<OpFoldResult> sizes) {
+    Sizes o, s, strides;
+    for (AffineExpr e : map.getResults()) {
+      unsigned d = cast<AffineDimExpr>(e).getPosition();
+      o.push_back(offsets[d]), s.push_back(sizes[d]), strides.push_back(attr(1));
+    }
+    return tensor::ExtractSliceOp::create(b, loc_, operand, o, s, strides);
+  }
+
+  Value zeros(OpBuilder& b, ArrayRef<OpFoldResult> sizes) {
+    Value zero = arith::ConstantOp::create(b, loc_, b.getF32FloatAttr(0));
+    Value empty = tensor::EmptyOp::create(b, loc_, sizes, b.getF32Type());
+    return linalg::FillOp::create(b, loc_, zero, empty).getResult(0);
+  }
+
+  // The matmul on one tile: loops (b, m, n, k).
+  Value tile_matmul(OpBuilder& b, ArrayRef<OpFoldResult> offsets, ArrayRef<OpFoldResult> sizes) {
+    SmallVector<Value> operands;
+    for (OpOperand* input : matmul_.getDpsInputOperands())
+      operands.push_back(slice(b, input->get(), matmul_.getMatchingIndexingMap(input), offsets, sizes));
+    operands.push_back(zeros(b, sizes.take_front(3)));
+    return clone(b, matmul_, operands.back().getType(), operands)->getResult(0);
+  }
+
+  // The epilogue on one tile whose products are `ab`: loops (b, m, n); the output slice is of `out`.
+  Value tile_epilogue(OpBuilder& b, Value ab, Value out, ArrayRef<OpFoldResult> offsets,
+                      ArrayRef<OpFoldResult> sizes) {
+    SmallVector<Value> operands = {ab};
+    for (OpOperand* input : llvm::drop_begin(epilogue_.getDpsInputOperands()))
+      operands.push_back(slice(b, input->get(), epilogue_.getMatchingIndexingMap(input), offsets, sizes));
+    operands.push_back(
+        slice(b, out, epilogue_.getMatchingIndexingMap(epilogue_.getDpsInitOperand(0)), offsets, sizes));
+    return clone(b, epilogue_, operands.back().getType(), operands)->getResult(0);
+  }
+
+  scf::ForallOp forall(ArrayRef<OpFoldResult> bounds, Value out, StringRef step) {
+    MLIRContext* context = b_.getContext();
+    auto block = [&](gpu::MappingId id) { return gpu::GPUBlockMappingAttr::get(context, id); };
+    ArrayAttr mapping = b_.getArrayAttr(
+        {block(gpu::MappingId::DimZ), block(gpu::MappingId::DimY), block(gpu::MappingId::DimX)});
+    auto op = scf::ForallOp::create(b_, loc_, bounds, ValueRange(out), mapping);
+    op->setAttr(ir::kStepAttr, b_.getStringAttr(step));
+    return op;
+  }
+  void insert(scf::ForallOp op, Value tile, ArrayRef<OpFoldResult> offsets, ArrayRef<OpFoldResult> sizes) {
+    OpBuilder b = OpBuilder::atBlockBegin(op.getTerminator().getBody());
+    Sizes strides(offsets.size(), attr(1));
+    tensor::ParallelInsertSliceOp::create(b, loc_, tile, op.getRegionIterArgs()[0], offsets, sizes, strides);
+  }
+
+  Value single() {
+    Value out = epilogue_.getDpsInits()[0];
+    int64_t tm = config_.getTileM(), tn = config_.getTileN();
+    auto op = forall({batch_, tiles(m_, tm), tiles(attr(n_), tn)}, out, function_.getName());
+    OpBuilder b = OpBuilder::atBlockTerminator(op.getBody());
+    SmallVector<Value> iv = op.getInductionVars();
+    OpFoldResult m0 = apply(b, dim(0) * tm, {iv[1]}), n0 = apply(b, dim(0) * tn, {iv[2]});
+    Sizes offsets = {iv[0], m0, n0, attr(0)};
+    Sizes sizes = {attr(1), clip(b, attr(tm), m_, m0), clip(b, attr(tn), attr(n_), n0), attr(k_)};
+    Value ab = tile_matmul(b, offsets, sizes);
+    ArrayRef<OpFoldResult> o = offsets, s = sizes;
+    Value tile = tile_epilogue(b, ab, op.getRegionIterArgs()[0], o.take_front(3), s.take_front(3));
+    insert(op, tile, o.take_front(3), s.take_front(3));
+    return op.getResult(0);
+  }
+
+  Value partials() {
+    Value splits = argument("splits"), k_chunk = argument("k_chunk");
+    int64_t tm = config_.getTileM(), tn = config_.getTileN();
+    OpFoldResult z = apply(b_, dim(0) * b_.getAffineSymbolExpr(0), {splits, batch_}, 1);
+    auto op = forall({z, tiles(m_, tm), tiles(attr(n_), tn)}, argument("workspace"), function_.getName());
+    OpBuilder b = OpBuilder::atBlockTerminator(op.getBody());
+    SmallVector<Value> iv = op.getInductionVars();
+    AffineExpr symbol = b_.getAffineSymbolExpr(0);
+    OpFoldResult s = apply(b, dim(0).floorDiv(symbol), {iv[0], batch_}, 1);
+    OpFoldResult batch = apply(b, dim(0) % symbol, {iv[0], batch_}, 1);
+    OpFoldResult m0 = apply(b, dim(0) * tm, {iv[1]}), n0 = apply(b, dim(0) * tn, {iv[2]});
+    OpFoldResult k0 = apply(b, dim(0) * symbol, {s, k_chunk}, 1);
+    Sizes offsets = {batch, m0, n0, k0};
+    Sizes sizes = {attr(1), clip(b, attr(tm), m_, m0), clip(b, attr(tn), attr(n_), n0),
+                   clip(b, k_chunk, attr(k_), k0)};
+    Value ab = tile_matmul(b, offsets, sizes);
+    insert(op, ab, {s, batch, m0, n0}, {attr(1), attr(1), sizes[1], sizes[2]});
+    return op.getResult(0);
+  }
+
+  // One row of one column tile a workgroup: the merge is a stream, and rows keep many workgroups busy.
+  Value merge(Value partials) {
+    Value out = epilogue_.getDpsInits()[0];
+    OpFoldResult splits = argument("splits");
+    int64_t tn = config_.getTileN();
+    auto op = forall({batch_, m_, tiles(attr(n_), tn)}, out, (function_.getName() + "_merge").str());
+    OpBuilder b = OpBuilder::atBlockTerminator(op.getBody());
+    SmallVector<Value> iv = op.getInductionVars();
+    OpFoldResult n0 = apply(b, dim(0) * tn, {iv[2]});
+    Sizes offsets = {iv[0], iv[1], n0};
+    Sizes sizes = {attr(1), attr(1), clip(b, attr(tn), attr(n_), n0)};
+    Sizes strides(4, attr(1));
+    Value part = tensor::ExtractSliceOp::create(b, loc_, partials, Sizes{attr(0), iv[0], iv[1], n0},
+                                                Sizes{splits, attr(1), attr(1), sizes[2]}, strides);
+    MLIRContext* context = b.getContext();
+    SmallVector<AffineMap> maps = {AffineMap::getMultiDimIdentityMap(4, context),
+                                   AffineMap::get(4, 0, {dim(1), dim(2), dim(3)}, context)};
+    SmallVector<utils::IteratorType> iterators(4, utils::IteratorType::parallel);
+    iterators[0] = utils::IteratorType::reduction;
+    Value init = zeros(b, sizes);
+    Value sum = linalg::GenericOp::create(b, loc_, init.getType(), ValueRange(part), ValueRange(init), maps,
+                                          iterators,
+                                          [&](OpBuilder& body, Location loc, ValueRange args) {
+                                            Value s = arith::AddFOp::create(body, loc, args[1], args[0]);
+                                            linalg::YieldOp::create(body, loc, s);
+                                          })
+                    .getResult(0);
+    Value tile = tile_epilogue(b, sum, op.getRegionIterArgs()[0], offsets, sizes);
+    insert(op, tile, offsets, sizes);
+    return op.getResult(0);
+  }
+
+  // Affine apply whose trailing `symbols` values are symbols (launch arguments).
+  OpFoldResult apply(OpBuilder& b, AffineExpr e, ArrayRef<OpFoldResult> values, unsigned symbols) {
+    return affine::makeComposedFoldedAffineApply(b, loc_, AffineMap::get(values.size() - symbols, symbols, e),
+                                                 values);
+  }
+
+  func::FuncOp function_;
+  linalg::LinalgOp matmul_;
+  linalg::GenericOp epilogue_;
+  ir::KernelConfigAttr config_;
+  Location loc_;
+  OpBuilder b_;
+  Value m_, batch_;
+  int64_t n_ = 0, k_ = 0;
+};
+
+struct DistributePass : PassWrapper<DistributePass, OperationPass<func::FuncOp>> {
+  MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(DistributePass)
+  StringRef getArgument() const override { return "lathe-distribute"; }
+  StringRef getDescription() const override {
+    return "Tile payload ops into workgroups as their kernel_config says";
+  }
+  void getDependentDialects(DialectRegistry& registry) const override {
+    registry.insert<affine::AffineDialect, gpu::GPUDialect, scf::SCFDialect, tensor::TensorDialect>();
+  }
+  void runOnOperation() override {
+    SmallVector<linalg::LinalgOp> matmuls;
+    getOperation().walk([&](linalg::LinalgOp op) {
+      if (op->hasAttr(ir::kConfigAttr) && op.getNumLoops() == 4) matmuls.push_back(op);
+    });
+    for (linalg::LinalgOp op : matmuls) {
+      auto epilogue = op->hasOneUse() ? dyn_cast<linalg::GenericOp>(*op->user_begin()) : linalg::GenericOp();
+      if (!epilogue) {
+        op.emitError("expected one linalg.generic epilogue as the only user");
+        return signalPassFailure();
+      }
+      if (failed(MatmulDistribution(getOperation(), op, epilogue).run())) return signalPassFailure();
+    }
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Pass> make_distribute_pass() { return std::make_unique<DistributePass>(); }
+
+}  // namespace lathe

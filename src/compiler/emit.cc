@@ -1,0 +1,269 @@
+#include "compiler/emit.h"
+
+#include "compiler/dialect.h"
+#include "core/args.h"
+
+namespace lathe::emit {
+namespace {
+using namespace mlir;
+constexpr auto kNoWrap = arith::IntegerOverflowFlags::nsw;
+
+arith::IntegerOverflowFlagsAttr no_wrap(OpBuilder& b) {
+  return arith::IntegerOverflowFlagsAttr::get(b.getContext(), kNoWrap);
+}
+Type element_of(Value memory) { return cast<MemRefType>(memory.getType()).getElementType(); }
+Type with_element(Type like, Type element) {
+  if (auto v = dyn_cast<VectorType>(like)) return VectorType::get(v.getShape(), element);
+  return element;
+}
+}  // namespace
+
+Value Emit::idx(int64_t value) { return arith::ConstantIndexOp::create(b, loc, value); }
+Value Emit::constant_f32(float value) { return arith::ConstantOp::create(b, loc, b.getF32FloatAttr(value)); }
+Value Emit::splat(VectorType type, double value) {
+  return arith::ConstantOp::create(
+      b, loc, SplatElementsAttr::get(type, b.getFloatAttr(type.getElementType(), value)));
+}
+std::optional<int64_t> Emit::known(Value x) {
+  IntegerAttr a;
+  if (matchPattern(x, m_Constant(&a))) return a.getInt();
+  return std::nullopt;
+}
+Value Emit::add(Value x, Value y) {
+  auto p = known(x), q = known(y);
+  if (p && q) return idx(*p + *q);
+  if (p && *p == 0) return y;
+  if (q && *q == 0) return x;
+  return arith::AddIOp::create(b, loc, x, y, no_wrap(b));
+}
+Value Emit::sub(Value x, Value y) {
+  auto p = known(x), q = known(y);
+  if (p && q) return idx(*p - *q);
+  if (q && *q == 0) return x;
+  return arith::SubIOp::create(b, loc, x, y, no_wrap(b));
+}
+Value Emit::mul(Value x, Value y) {
+  auto p = known(x), q = known(y);
+  if (p && q) return idx(*p * *q);
+  if ((p && *p == 0) || (q && *q == 0)) return idx(0);
+  if (p && *p == 1) return y;
+  if (q && *q == 1) return x;
+  return arith::MulIOp::create(b, loc, x, y, no_wrap(b));
+}
+Value Emit::min(Value x, Value y) {
+  auto p = known(x), q = known(y);
+  if (p && q) return idx(std::min(*p, *q));
+  return arith::MinSIOp::create(b, loc, x, y);
+}
+Value Emit::div(Value x, Value y) {
+  auto p = known(x), q = known(y);
+  if (p && q) return idx(*p / *q);
+  if (q && *q == 1) return x;
+  return arith::DivUIOp::create(b, loc, x, y);
+}
+Value Emit::rem(Value x, Value y) {
+  auto p = known(x), q = known(y);
+  if (p && q) return idx(*p % *q);
+  if (q && *q == 1) return idx(0);
+  return arith::RemUIOp::create(b, loc, x, y);
+}
+Value Emit::ceil_div(Value x, Value y) {
+  auto p = known(x), q = known(y);
+  if (p && q) return idx((*p + *q - 1) / *q);
+  return div(add(x, sub(y, idx(1))), y);
+}
+Value Emit::less(Value x, Value y) { return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, x, y); }
+Value Emit::equal(Value x, Value y) { return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, x, y); }
+
+void Emit::loop(Value from, Value to, int64_t step, const std::function<void(Value)>& body) {
+  auto p = known(from), q = known(to);
+  if (p && q && *p >= *q) return;
+  if (p && q && *p + step >= *q) return body(from);
+  scf::ForOp::create(b, loc, from, to, idx(step), ValueRange(),
+                     [&](OpBuilder& nested, Location, Value iv, ValueRange) {
+                       OpBuilder::InsertionGuard guard(b);
+                       b.restoreInsertionPoint(nested.saveInsertionPoint());
+                       body(iv);
+                       scf::YieldOp::create(b, loc);
+                     });
+}
+Values Emit::loop(Value from, Value to, int64_t step, const Values& init,
+                  const std::function<Values(Value, const Values&)>& body) {
+  auto p = known(from), q = known(to);
+  if (p && q && *p >= *q) return init;
+  if (p && q && *p + step >= *q) return body(from, init);
+  auto op = scf::ForOp::create(b, loc, from, to, idx(step), init,
+                               [&](OpBuilder& nested, Location, Value iv, ValueRange carried) {
+                                 OpBuilder::InsertionGuard guard(b);
+                                 b.restoreInsertionPoint(nested.saveInsertionPoint());
+                                 Values next = body(iv, Values(carried.begin(), carried.end()));
+                                 scf::YieldOp::create(b, loc, next);
+                               });
+  return Values(op.getResults().begin(), op.getResults().end());
+}
+void Emit::when(Value condition, const std::function<void()>& then) {
+  if (auto c = known(condition)) {
+    if (*c != 0) then();
+    return;
+  }
+  scf::IfOp::create(b, loc, condition, [&](OpBuilder& nested, Location) {
+    OpBuilder::InsertionGuard guard(b);
+    b.restoreInsertionPoint(nested.saveInsertionPoint());
+    then();
+    scf::YieldOp::create(b, loc);
+  });
+}
+Values Emit::choose(Value condition, const Values& like, const std::function<Values()>& then,
+                    const std::function<Values()>& otherwise) {
+  if (auto c = known(condition)) return *c != 0 ? then() : otherwise();
+  llvm::SmallVector<Type> types;
+  for (Value v : like) types.push_back(v.getType());
+  auto arm = [&](const std::function<Values()>& body) {
+    return [this, &body](OpBuilder& nested, Location) {
+      OpBuilder::InsertionGuard guard(b);
+      b.restoreInsertionPoint(nested.saveInsertionPoint());
+      Values results = body();
+      scf::YieldOp::create(b, loc, results);
+    };
+  };
+  auto op = scf::IfOp::create(b, loc, condition, arm(then), arm(otherwise));
+  return Values(op.getResults().begin(), op.getResults().end());
+}
+
+Value Emit::load(Value memory, Value at) { return memref::LoadOp::create(b, loc, memory, ValueRange(at)); }
+void Emit::store(Value value, Value memory, Value at) {
+  memref::StoreOp::create(b, loc, value, memory, ValueRange(at));
+}
+Value Emit::load_vector(Value memory, Value at, int64_t lanes) {
+  return vector::LoadOp::create(b, loc, vec(lanes, element_of(memory)), memory, ValueRange(at));
+}
+static Value lane_mask(Emit& e, int64_t lanes, Value count) {
+  VectorType type = e.vec(lanes, e.b.getI1Type());
+  if (auto n = Emit::known(count))
+    return vector::ConstantMaskOp::create(e.b, e.loc, type, llvm::ArrayRef<int64_t>{std::min(*n, lanes)});
+  return vector::CreateMaskOp::create(e.b, e.loc, type, ValueRange(count));
+}
+Value Emit::load_masked(Value memory, Value at, int64_t lanes, Value count) {
+  VectorType type = vec(lanes, element_of(memory));
+  return vector::MaskedLoadOp::create(b, loc, type, memory, ValueRange(at), lane_mask(*this, lanes, count),
+                                      splat(type, 0.0));
+}
+void Emit::store_vector(Value value, Value memory, Value at) {
+  vector::StoreOp::create(b, loc, value, memory, ValueRange(at));
+}
+void Emit::store_masked(Value value, Value memory, Value at, Value count) {
+  int64_t lanes = cast<VectorType>(value.getType()).getNumElements();
+  vector::MaskedStoreOp::create(b, loc, memory, ValueRange(at), lane_mask(*this, lanes, count), value);
+}
+void Emit::prefetch(Value memory, Value at, int locality) {
+  memref::PrefetchOp::create(b, loc, memory, ValueRange(at), /*isWrite=*/false, locality,
+                             /*isDataCache=*/true);
+}
+
+Value Emit::to_f32(Value x) {
+  Type type = with_element(x.getType(), f32());
+  return type == x.getType() ? x : arith::ExtFOp::create(b, loc, type, x).getResult();
+}
+Value Emit::from_f32(Value x, Type element) {
+  Type type = with_element(x.getType(), element);
+  return type == x.getType() ? x : arith::TruncFOp::create(b, loc, type, x).getResult();
+}
+Value Emit::broadcast(Value scalar, int64_t lanes) {
+  return vector::BroadcastOp::create(b, loc, vec(lanes, scalar.getType()), scalar);
+}
+Value Emit::fma(Value x, Value y, Value z) {
+  if (isa<VectorType>(x.getType())) return vector::FMAOp::create(b, loc, x, y, z);
+  return math::FmaOp::create(b, loc, x, y, z);
+}
+
+// Eklundh: stage d exchanges, between rows i and i + d, the blocks of d lanes off the diagonal.
+Values Emit::transpose(Values rows) {
+  int64_t lanes = rows.size();
+  for (int64_t d = 1; d < lanes; d *= 2) {
+    llvm::SmallVector<int64_t> upper, lower;
+    for (int64_t l = 0; l < lanes; ++l) {
+      upper.push_back((l & d) == 0 ? l : lanes + l - d);
+      lower.push_back((l & d) == 0 ? l + d : lanes + l);
+    }
+    for (int64_t i = 0; i < lanes; ++i) {
+      if (i & d) continue;
+      Value x = rows[i], y = rows[i + d];
+      rows[i] = vector::ShuffleOp::create(b, loc, x, y, upper);
+      rows[i + d] = vector::ShuffleOp::create(b, loc, x, y, lower);
+    }
+  }
+  return rows;
+}
+
+Value memory_at(Emit& e, Value pointer, Type element) {
+  // A descriptor built from the bare pointer: finalize-memref-to-llvm folds the cast away.
+  auto pointer_type = cast<LLVM::LLVMPointerType>(pointer.getType());
+  MLIRContext* context = e.b.getContext();
+  Type i64 = e.b.getI64Type();
+  Type array = LLVM::LLVMArrayType::get(i64, 1);
+  Type descriptor =
+      LLVM::LLVMStructType::getLiteral(context, {pointer_type, pointer_type, i64, array, array});
+  auto constant = [&](int64_t v) {
+    return LLVM::ConstantOp::create(e.b, e.loc, i64, e.b.getI64IntegerAttr(v));
+  };
+  Value d = LLVM::PoisonOp::create(e.b, e.loc, descriptor);
+  auto set = [&](Value v, llvm::ArrayRef<int64_t> at) {
+    d = LLVM::InsertValueOp::create(e.b, e.loc, d, v, at);
+  };
+  set(pointer, {0});
+  set(pointer, {1});
+  set(constant(0), {2});
+  set(constant(INT64_MAX), {3, 0});
+  set(constant(1), {4, 0});
+  Attribute space;
+  if (pointer_type.getAddressSpace() != 0) space = e.b.getI64IntegerAttr(pointer_type.getAddressSpace());
+  auto type = MemRefType::get({ShapedType::kDynamic}, element, MemRefLayoutAttrInterface(), space);
+  return UnrealizedConversionCastOp::create(e.b, e.loc, type, d).getResult(0);
+}
+
+Arguments Arguments::from_block(Emit& e, Value block) {
+  Arguments result;
+  MLIRContext* context = e.b.getContext();
+  auto pointer = LLVM::LLVMPointerType::get(context);
+  for (const ArgumentField& field : kArgumentFields) {
+    Value at = LLVM::GEPOp::create(e.b, e.loc, pointer, e.b.getI8Type(), block,
+                                   llvm::ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(field.offset)});
+    Type type = field.kind == ArgumentKind::ptr   ? Type(pointer)
+                : field.kind == ArgumentKind::i64 ? Type(e.b.getI64Type())
+                : field.kind == ArgumentKind::i32 ? Type(e.b.getI32Type())
+                                                  : e.f32();
+    Value value = LLVM::LoadOp::create(e.b, e.loc, type, at, /*alignment=*/4, /*isVolatile=*/false,
+                                       /*isNonTemporal=*/false, /*isInvariant=*/true);
+    if (type.isInteger()) value = arith::IndexCastOp::create(e.b, e.loc, e.index(), value);
+    result.values_[field.name] = value;
+  }
+  return result;
+}
+Arguments Arguments::from_parameters(Emit& e, ValueRange parameters) {
+  Arguments result;
+  size_t i = 0;
+  for (const ArgumentField& field : kArgumentFields) {
+    Value value = parameters[i++];
+    if (value.getType().isInteger()) value = arith::IndexCastOp::create(e.b, e.loc, e.index(), value);
+    result.values_[field.name] = value;
+  }
+  return result;
+}
+Value Arguments::get(llvm::StringRef field) const { return values_.lookup(field); }
+
+llvm::SmallVector<Type> parameter_types(MLIRContext* context, unsigned pointer_address_space) {
+  llvm::SmallVector<Type> types;
+  for (const ArgumentField& field : kArgumentFields) {
+    switch (field.kind) {
+      case ArgumentKind::ptr:
+        types.push_back(LLVM::LLVMPointerType::get(context, pointer_address_space));
+        break;
+      case ArgumentKind::i64: types.push_back(IntegerType::get(context, 64)); break;
+      case ArgumentKind::i32: types.push_back(IntegerType::get(context, 32)); break;
+      case ArgumentKind::f32: types.push_back(Float32Type::get(context)); break;
+    }
+  }
+  return types;
+}
+
+}  // namespace lathe::emit

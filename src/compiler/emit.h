@@ -1,0 +1,140 @@
+// What every emitter is written with: short names for index, vector and loop IR, and access to the argument
+// block. An emitter turns one payload function (linalg on tensors, distributed into scf.forall) into kernels.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "compiler/mlir.h"
+
+namespace lathe::emit {
+
+using mlir::Type;
+using mlir::Value;
+using mlir::ValueRange;
+using Values = llvm::SmallVector<Value>;
+
+// Builds IR at `b`'s insertion point. Index arithmetic folds constants, so static sizes stay static.
+class Emit {
+ public:
+  Emit(mlir::OpBuilder& builder, mlir::Location location) : b(builder), loc(location) {}
+
+  mlir::OpBuilder& b;
+  mlir::Location loc;
+
+  // --- types
+  Type index() { return b.getIndexType(); }
+  Type f32() { return b.getF32Type(); }
+  mlir::VectorType vec(int64_t lanes, Type element) { return mlir::VectorType::get({lanes}, element); }
+
+  // --- constants and index arithmetic (no wrap-around: sizes and offsets stay below 2^63)
+  Value idx(int64_t value);
+  Value constant_f32(float value);
+  Value splat(mlir::VectorType type, double value);
+  Value add(Value x, Value y);
+  Value sub(Value x, Value y);
+  Value mul(Value x, Value y);
+  Value min(Value x, Value y);
+  Value div(Value x, Value y);       // unsigned
+  Value rem(Value x, Value y);       // unsigned
+  Value ceil_div(Value x, Value y);  // unsigned
+  Value add(Value x, int64_t y) { return add(x, idx(y)); }
+  Value mul(Value x, int64_t y) { return mul(x, idx(y)); }
+  Value less(Value x, Value y);  // unsigned
+  Value equal(Value x, Value y);
+  // The value if it is a constant.
+  static std::optional<int64_t> known(Value x);
+
+  // --- control flow
+  void loop(Value from, Value to, int64_t step, const std::function<void(Value)>& body);
+  Values loop(Value from, Value to, int64_t step, const Values& init,
+              const std::function<Values(Value, const Values&)>& body);
+  void when(Value condition, const std::function<void()>& then);
+  Values choose(Value condition, const Values& like, const std::function<Values()>& then,
+                const std::function<Values()>& otherwise);
+
+  // --- memory: 1-d memrefs, element offsets
+  Value load(Value memory, Value at);
+  void store(Value value, Value memory, Value at);
+  Value load_vector(Value memory, Value at, int64_t lanes);
+  // Lanes at and beyond `count` read as zero and are not touched.
+  Value load_masked(Value memory, Value at, int64_t lanes, Value count);
+  void store_vector(Value value, Value memory, Value at);
+  void store_masked(Value value, Value memory, Value at, Value count);
+  void prefetch(Value memory, Value at, int locality = 3);
+
+  // --- numbers
+  // Scalars or vectors of f16 or bf16 to f32; f32 unchanged.
+  Value to_f32(Value x);
+  // f32 to the element type, rounded to nearest even.
+  Value from_f32(Value x, Type element);
+  Value broadcast(Value scalar, int64_t lanes);
+  Value fma(Value x, Value y, Value z);
+  // Transposes `rows` (as many vectors as lanes) in log2(lanes) stages of two-source shuffles.
+  Values transpose(Values rows);
+};
+
+// A 1-d memref over memory at `pointer` (an !llvm.ptr).
+Value memory_at(Emit& e, Value pointer, Type element);
+
+// The argument block's fields as values: index for integers, !llvm.ptr for pointers, f32.
+class Arguments {
+ public:
+  // `block` is the !llvm.ptr parameter of a CPU kernel.
+  static Arguments from_block(Emit& e, Value block);
+  // GPU: the kernel function's parameters, one per field in order.
+  static Arguments from_parameters(Emit& e, ValueRange parameters);
+
+  Value get(llvm::StringRef field) const;
+
+ private:
+  llvm::StringMap<Value> values_;
+};
+// Parameter types of a GPU kernel: the fields of the argument block.
+llvm::SmallVector<Type> parameter_types(mlir::MLIRContext* context, unsigned pointer_address_space);
+
+// A region of a stored matrix: element (i, j) is at offset + i * row_stride + j in `memory` (its last
+// dimension is contiguous).
+struct View {
+  Value memory;
+  Value offset;
+  Value row_stride;
+  Type element;
+};
+
+// One step of a distributed payload, analysed and ready to emit: index computations cloned for the given
+// workgroup, slices resolved to views.
+struct TileProgram {
+  mlir::linalg::LinalgOp contraction;  // null in a merge step
+  mlir::linalg::GenericOp reduction;   // merge step: sum of partial results; null otherwise
+  mlir::linalg::GenericOp epilogue;    // null when partial results are stored
+  mlir::Operation* argmax = nullptr;   // argmax steps
+  // Views of linalg operands, by their (tile) SSA value in the payload.
+  llvm::DenseMap<Value, View> views;
+  // Values of the payload (indices, sizes, scalars) -> emitted values.
+  mlir::IRMapping mapping;
+  // The region the step writes.
+  View output;
+  // Sizes of the written tile (leading unit dimensions dropped) and of the reduction.
+  Value rows, columns, depth;
+};
+
+// Grid position of the workgroup (or CPU task).
+struct GridPosition {
+  Value x, y, z;
+};
+
+// Clones what `forall` computes before its linalg ops to the insertion point and resolves its slices.
+llvm::FailureOr<TileProgram> instantiate(Emit& e, mlir::scf::ForallOp forall, const Arguments& arguments,
+                                         const GridPosition& position);
+// Number of workgroups along x, y and z, computed from the forall's bounds.
+GridPosition grid_of(Emit& e, mlir::scf::ForallOp forall, const Arguments& arguments);
+
+// Clones the body of an elementwise linalg.generic for scalars (lanes == 0) or vectors. `inputs` are its
+// block arguments' values in order (outputs included, null where unused); scalars of the payload are
+// broadcast.
+Value inline_elementwise(Emit& e, mlir::linalg::GenericOp op, llvm::ArrayRef<Value> inputs, int64_t lanes,
+                         const mlir::IRMapping& scalars);
+
+}  // namespace lathe::emit

@@ -1,0 +1,83 @@
+#include "compiler/link_amdgpu.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <mutex>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "lld/Common/Driver.h"
+#include "llvm/Support/raw_ostream.h"
+
+LLD_HAS_DRIVER(elf)
+
+namespace lathe {
+namespace {
+
+// An anonymous file in memory, closed with its scope.
+class MemoryFile {
+ public:
+  MemoryFile() : fd_(memfd_create("lathe-link", MFD_CLOEXEC)) {}
+  ~MemoryFile() {
+    if (fd_ >= 0) close(fd_);
+  }
+  MemoryFile(const MemoryFile&) = delete;
+  MemoryFile& operator=(const MemoryFile&) = delete;
+
+  bool ok() const { return fd_ >= 0; }
+  std::string path() const { return absl::StrCat("/proc/self/fd/", fd_); }
+  bool write(const std::string& bytes) {
+    for (size_t done = 0; done < bytes.size();) {
+      ssize_t n = ::write(fd_, bytes.data() + done, bytes.size() - done);
+      if (n <= 0) return false;
+      done += static_cast<size_t>(n);
+    }
+    return true;
+  }
+
+ private:
+  int fd_;
+};
+
+absl::StatusOr<std::string> read_file(const std::string& path) {
+  int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return absl::InternalError("lld wrote no code object");
+  std::string bytes;
+  char buffer[65536];
+  for (ssize_t n; (n = read(fd, buffer, sizeof buffer)) > 0;) bytes.append(buffer, static_cast<size_t>(n));
+  close(fd);
+  return bytes;
+}
+
+}  // namespace
+
+absl::StatusOr<std::string> link_amdgpu(const std::string& object) {
+  static std::mutex mutex;
+  MemoryFile input;
+  if (!input.ok() || !input.write(object))
+    return absl::InternalError("no memory file for the linker's input");
+  // lld replaces its output file by renaming, so that one must have a name: a private directory in the
+  // temporary folder.
+  char directory[] = "/tmp/lathe-link-XXXXXX";
+  if (!mkdtemp(directory)) return absl::InternalError("no temporary directory for the linker's output");
+  const std::string output = absl::StrCat(directory, "/kernel.hsaco"), in = input.path();
+  std::string out_text, error_text;
+  llvm::raw_string_ostream out(out_text), error(error_text);
+  std::vector<const char*> args = {"ld.lld", "-shared",      "--threads=1", "--build-id=none",
+                                   "-o",     output.c_str(), in.c_str()};
+  lld::Result result{1, false};
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    result = lld::lldMain(args, out, error, {{lld::Gnu, &lld::elf::link}});
+  }
+  absl::StatusOr<std::string> linked =
+      result.retCode == 0 ? read_file(output) : absl::AbortedError(absl::StrCat("lld: ", error_text));
+  unlink(output.c_str());
+  rmdir(directory);
+  return linked;
+}
+
+}  // namespace lathe

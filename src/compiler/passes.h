@@ -1,0 +1,15 @@
+// Lathe's own MLIR passes, registered by name for the YAML pipelines.
+#pragma once
+
+#include <memory>
+
+namespace mlir {
+class Pass;
+}
+
+namespace lathe {
+
+std::unique_ptr<mlir::Pass> make_distribute_pass();   // lathe-distribute
+std::unique_ptr<mlir::Pass> make_expand_math_pass();  // lathe-expand-math
+
+}  // namespace lathe

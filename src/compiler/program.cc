@@ -1,0 +1,236 @@
+// From a distributed payload (scf.forall over tiles of linalg ops) to the pieces an emitter works with.
+#include "compiler/dialect.h"
+#include "compiler/emit.h"
+
+namespace lathe::emit {
+namespace {
+using namespace mlir;
+
+// The argument-block field a payload value stands for, "" if it is no payload argument. Looks through the
+// shared outputs of a forall, inside it and after it.
+StringRef operand_name(Value v) {
+  if (auto forall = v.getDefiningOp<scf::ForallOp>())
+    return operand_name(forall.getOutputs()[cast<OpResult>(v).getResultNumber()]);
+  auto argument = dyn_cast<BlockArgument>(v);
+  if (!argument) return "";
+  Operation* owner = argument.getOwner()->getParentOp();
+  if (auto forall = dyn_cast<scf::ForallOp>(owner)) {
+    if (OpOperand* tied = forall.getTiedOpOperand(argument)) return operand_name(tied->get());
+    return "";
+  }
+  auto function = dyn_cast<func::FuncOp>(owner);
+  if (!function) return "";
+  auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), ir::kOperandAttr);
+  return name ? name.getValue() : "";
+}
+
+// Strides (in elements) of every dimension of an operand but the last, whose stride is 1.
+llvm::FailureOr<Values> strides_of(Emit& e, StringRef name, int64_t rank, const Arguments& a, Type type) {
+  if (rank == 1) return Values{};
+  if (rank == 2) return Values{a.get("lda")};  // argmax: X
+  if (name == "a") return Values{a.get("stride_a"), a.get("lda")};
+  if (name == "b") return Values{a.get("stride_b"), a.get("ldb")};
+  if (name == "c") return Values{a.get("stride_c"), a.get("ldc")};
+  if (name == "d") return Values{a.get("stride_d"), a.get("ldd")};
+  if (name == "residual") return Values{a.get("stride_r"), a.get("ldr")};
+  if (name == "workspace" && rank == 4) {
+    // Partial results, packed: [splits, batch, M, N].
+    Value n = e.idx(cast<RankedTensorType>(type).getDimSize(3));
+    Value matrix = e.mul(a.get("m"), n);
+    return Values{e.mul(a.get("batch"), matrix), matrix, n};
+  }
+  return failure();
+}
+
+class Instantiation {
+ public:
+  Instantiation(Emit& e, scf::ForallOp forall, const Arguments& arguments)
+      : e_(e), forall_(forall), a_(arguments) {
+    auto function = forall->getParentOfType<func::FuncOp>();
+    for (BlockArgument argument : function.getArguments())
+      if (!isa<TensorType>(argument.getType()))
+        program_.mapping.map(argument, arguments.get(operand_name(argument)));
+    // Scalar computations of the payload outside the forall.
+    for (Operation& op : function.getBody().front()) {
+      if (&op == forall.getOperation()) break;
+      clone_scalar(op);
+    }
+  }
+
+  llvm::FailureOr<TileProgram> run(const GridPosition& position) {
+    Value ids[] = {position.z, position.y, position.x};
+    SmallVector<Value> ivs = forall_.getInductionVars();
+    for (auto [i, iv] : llvm::enumerate(ivs)) program_.mapping.map(iv, ids[3 - ivs.size() + i]);
+    for (Operation& op : *forall_.getBody())
+      if (failed(visit(op))) return failure();
+    return std::move(program_);
+  }
+
+  Value resolve(OpFoldResult v) {
+    if (auto attribute = dyn_cast<Attribute>(v)) return e_.idx(cast<IntegerAttr>(attribute).getInt());
+    return program_.mapping.lookup(cast<Value>(v));
+  }
+
+ private:
+  // Sizes and offsets are never negative: unsigned division folds and lowers to less.
+  Value evaluate(AffineExpr expr, ValueRange dims, ValueRange symbols) {
+    if (auto d = dyn_cast<AffineDimExpr>(expr)) return dims[d.getPosition()];
+    if (auto s = dyn_cast<AffineSymbolExpr>(expr)) return symbols[s.getPosition()];
+    if (auto c = dyn_cast<AffineConstantExpr>(expr)) return e_.idx(c.getValue());
+    auto binary = cast<AffineBinaryOpExpr>(expr);
+    Value x = evaluate(binary.getLHS(), dims, symbols), y = evaluate(binary.getRHS(), dims, symbols);
+    switch (expr.getKind()) {
+      case AffineExprKind::Add: return e_.add(x, y);
+      case AffineExprKind::Mul: return e_.mul(x, y);
+      case AffineExprKind::FloorDiv: return e_.div(x, y);
+      case AffineExprKind::CeilDiv: return e_.ceil_div(x, y);
+      default: return e_.rem(x, y);
+    }
+  }
+  SmallVector<Value> evaluate(AffineMap map, ValueRange operands) {
+    SmallVector<Value> mapped, results;
+    for (Value v : operands) mapped.push_back(program_.mapping.lookup(v));
+    ValueRange all(mapped);
+    for (AffineExpr expr : map.getResults())
+      results.push_back(evaluate(expr, all.take_front(map.getNumDims()), all.drop_front(map.getNumDims())));
+    return results;
+  }
+
+  bool clone_scalar(Operation& op) {
+    if (auto apply = dyn_cast<affine::AffineApplyOp>(op)) {
+      program_.mapping.map(apply.getResult(), evaluate(apply.getAffineMap(), apply.getMapOperands())[0]);
+      return true;
+    }
+    if (auto minimum = dyn_cast<affine::AffineMinOp>(op)) {
+      SmallVector<Value> values = evaluate(minimum.getAffineMap(), minimum.getOperands());
+      Value least = values[0];
+      for (Value v : ArrayRef<Value>(values).drop_front()) least = e_.min(least, v);
+      program_.mapping.map(minimum.getResult(), least);
+      return true;
+    }
+    if (!isa<arith::ArithDialect>(op.getDialect())) return false;
+    if (op.getNumResults() != 1 || isa<ShapedType>(op.getResult(0).getType())) return false;
+    e_.b.clone(op, program_.mapping);
+    return true;
+  }
+
+  llvm::FailureOr<View> view(Value tensor, ArrayRef<OpFoldResult> offsets) {
+    StringRef name = operand_name(tensor);
+    auto type = cast<RankedTensorType>(tensor.getType());
+    if (name.empty()) return forall_.emitError("slice of a value that is no operand of the payload");
+    auto strides = strides_of(e_, name, type.getRank(), a_, type);
+    if (failed(strides))
+      return forall_.emitError("operand '") << name << "' has no strides for rank " << type.getRank();
+    Value offset = resolve(offsets.back());
+    for (auto [o, stride] : llvm::zip(offsets.drop_back(), *strides))
+      offset = e_.add(offset, e_.mul(resolve(o), stride));
+    View v;
+    v.memory = memory_at(e_, a_.get(name), type.getElementType());
+    v.offset = offset;
+    v.row_stride = strides->empty() ? e_.idx(0) : strides->back();
+    v.element = type.getElementType();
+    return v;
+  }
+
+  LogicalResult visit(Operation& op) {
+    if (isa<tensor::EmptyOp, linalg::FillOp>(op) || clone_scalar(op)) return success();
+    if (auto slice = dyn_cast<tensor::ExtractSliceOp>(op)) {
+      auto v = view(slice.getSource(), slice.getMixedOffsets());
+      if (failed(v)) return failure();
+      program_.views[slice.getResult()] = *v;
+      sizes_[slice.getResult()] = slice.getMixedSizes();
+      return success();
+    }
+    if (auto linalg_op = dyn_cast<linalg::LinalgOp>(op)) return visit_linalg(linalg_op);
+    if (auto done = dyn_cast<scf::InParallelOp>(op)) return visit_outputs(done);
+    return op.emitError("has no place in a distributed payload");
+  }
+
+  LogicalResult visit_linalg(linalg::LinalgOp op) {
+    if (op->hasAttr(ir::kConfigAttr) && op.getNumLoops() == 4) {
+      program_.contraction = op;
+      AffineMap map = op.getMatchingIndexingMap(op.getDpsInputOperand(0));
+      for (auto [i, result] : llvm::enumerate(map.getResults()))
+        if (cast<AffineDimExpr>(result).getPosition() == 3)
+          program_.depth = resolve(sizes_.lookup(op.getDpsInputs()[0])[i]);
+      return success();
+    }
+    auto generic = dyn_cast<linalg::GenericOp>(op.getOperation());
+    if (!generic) return op.emitError("is not a linalg.generic");
+    if (op->hasAttr(ir::kConfigAttr)) {
+      program_.argmax = op;
+    } else if (generic.getNumReductionLoops() > 0) {
+      program_.reduction = generic;
+      program_.depth = resolve(sizes_.lookup(generic.getDpsInputs()[0])[0]);
+    } else {
+      program_.epilogue = generic;
+    }
+    return success();
+  }
+
+  LogicalResult visit_outputs(scf::InParallelOp done) {
+    for (Operation& yielding : done.getYieldingOps()) {
+      auto insert = cast<tensor::ParallelInsertSliceOp>(yielding);
+      auto v = view(insert.getDest(), insert.getMixedOffsets());
+      if (failed(v)) return failure();
+      program_.views[insert.getSource()] = *v;
+      if (&yielding != &*done.getYieldingOps().begin()) continue;
+      program_.output = *v;
+      auto sizes = insert.getMixedSizes();
+      program_.columns = resolve(sizes.back());
+      program_.rows = sizes.size() > 1 ? resolve(sizes[sizes.size() - 2]) : e_.idx(1);
+    }
+    return success();
+  }
+
+  Emit& e_;
+  scf::ForallOp forall_;
+  const Arguments& a_;
+  TileProgram program_;
+  llvm::DenseMap<Value, SmallVector<OpFoldResult>> sizes_;
+};
+
+}  // namespace
+
+llvm::FailureOr<TileProgram> instantiate(Emit& e, scf::ForallOp forall, const Arguments& arguments,
+                                         const GridPosition& position) {
+  return Instantiation(e, forall, arguments).run(position);
+}
+
+GridPosition grid_of(Emit& e, scf::ForallOp forall, const Arguments& arguments) {
+  Instantiation scalars(e, forall, arguments);
+  auto bounds = forall.getMixedUpperBound();
+  Value one = e.idx(1);
+  Value sizes[3] = {one, one, one};  // z, y, x
+  for (size_t i = 0; i < bounds.size(); ++i) sizes[3 - bounds.size() + i] = scalars.resolve(bounds[i]);
+  return {sizes[2], sizes[1], sizes[0]};
+}
+
+Value inline_elementwise(Emit& e, linalg::GenericOp op, ArrayRef<Value> inputs, int64_t lanes,
+                         const IRMapping& scalars) {
+  IRMapping mapping;
+  Block& body = *op.getBody();
+  for (auto [argument, value] : llvm::zip(body.getArguments(), inputs))
+    if (value) mapping.map(argument, value);
+  auto use = [&](Value v) {
+    if (mapping.contains(v)) return;
+    Value scalar = scalars.lookupOrDefault(v);
+    mapping.map(v, lanes ? e.broadcast(scalar, lanes) : scalar);
+  };
+  for (Operation& inner : body.without_terminator()) {
+    if (auto constant = dyn_cast<arith::ConstantOp>(inner)) {
+      Value v = e.b.clone(inner)->getResult(0);
+      mapping.map(constant.getResult(), lanes ? e.broadcast(v, lanes) : v);
+      continue;
+    }
+    for (Value operand : inner.getOperands()) use(operand);
+    Operation* clone = e.b.clone(inner, mapping);
+    if (lanes)
+      for (Value result : clone->getResults()) result.setType(e.vec(lanes, result.getType()));
+  }
+  Value yielded = body.getTerminator()->getOperand(0);
+  use(yielded);
+  return mapping.lookup(yielded);
+}
+
+}  // namespace lathe::emit
