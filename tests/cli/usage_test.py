@@ -1,0 +1,69 @@
+"""The command's help and usage errors, without a kernel: exit codes, messages, suggestions.
+
+usage: usage_test.py LATHE
+"""
+import subprocess
+import sys
+import tempfile
+
+LATHE = sys.argv[1]
+VERBS = ["devices", "run matmul", "run argmax", "explain matmul", "explain argmax", "dump matmul", "dump argmax",
+         "warm", "cache ls", "cache stats", "cache clear"]
+
+
+def lathe(*words):
+    return subprocess.run([LATHE, *words], capture_output=True, text=True, timeout=60)
+
+
+def expect_error(code, message, *words):
+    result = lathe(*words)
+    assert result.returncode == code, f"{words}: exit {result.returncode}, wanted {code}: {result.stderr}"
+    assert message in result.stderr, f"{words}: wanted '{message}' in '{result.stderr}'"
+    assert result.stdout == "", f"{words}: an error belongs on stderr, not: {result.stdout}"
+
+
+everything = lathe("--help")
+assert everything.returncode == 0 and everything.stderr == ""
+for verb in VERBS:
+    assert f"lathe {verb}" in everything.stdout, f"--help does not list {verb}"
+    help = lathe(*verb.split(), "--help")
+    assert help.returncode == 0 and help.stdout.startswith(f"lathe {verb}"), f"{verb} --help: {help}"
+    assert "--cache-dir DIR" in help.stdout and "--workers N" in help.stdout
+for verb in ("run matmul", "explain matmul", "dump matmul", "warm"):
+    assert "--dtype f32|f16|bf16" in lathe(*verb.split(), "--help").stdout
+for verb in ("run matmul", "run argmax", "explain matmul", "explain argmax"):
+    assert "--json" in lathe(*verb.split(), "--help").stdout
+
+assert lathe().returncode == 2
+expect_error(2, "did you mean 'devices'?", "device")
+expect_error(2, "'run' needs matmul|argmax", "run")
+expect_error(2, "did you mean '--split-k'?", "run", "matmul", "1x1x1", "--splitk", "2")
+expect_error(2, "expected MxNxK, as 123x456x51234", "run", "matmul", "12x34")
+expect_error(2, "expected ROWSxN, as 4x151936", "run", "argmax", "4")
+expect_error(2, "not 'f64'", "run", "matmul", "1x1x1", "--dtype", "f64")
+expect_error(2, "--workers takes a whole number", "devices", "--workers", "many")
+expect_error(2, "does not fit memory", "run", "matmul", "2000000000x2000000000x2", "--cache-dir", "")
+expect_error(2, "--target needs --facts", "explain", "matmul", "1x1x1", "--target", "sm_90a", "--cache-dir", "")
+expect_error(2, "there is no file 'h2000'; shipped ones are", "explain", "matmul", "1x1x1", "--facts", "h2000",
+             "--cache-dir", "")
+expect_error(2, "cannot read '/nonexistent.csv'", "warm", "/nonexistent.csv")
+expect_error(1, "NOT_AVAILABLE", "run", "matmul", "1x1x1", "--device", "cuda:63", "--cache-dir", "")
+expect_error(1, "gpu:0", "run", "matmul", "1x1x1", "--device", "gpu:0", "--cache-dir", "")
+
+for text, message in [("", "no weights"), ("model,layer\na,b\n", "names no n and k"),
+                      ("model,layer,n,k\na,b,64\n", ":2: expected model,layer,n,k"),
+                      ("model,layer,n,k\na,b,64,-2\n", ":2: expected model,layer,n,k")]:
+    with tempfile.NamedTemporaryFile("w", suffix=".csv") as shapes:
+        shapes.write(text)
+        shapes.flush()
+        expect_error(2, message, "warm", shapes.name)
+
+with tempfile.TemporaryDirectory() as cache:
+    stats = lathe("cache", "stats", "--cache-dir", cache)
+    assert stats.returncode == 0 and cache in stats.stdout and "entries    0, 0 bytes" in stats.stdout, stats
+    assert "removed 0 entries" in lathe("cache", "clear", "--cache-dir", cache).stdout
+devices = lathe("devices", "--cache-dir", "")
+assert devices.returncode == 0, devices
+for name in ("cpu", "cuda", "hip"):
+    assert any(line.startswith(name) for line in devices.stdout.splitlines()), f"devices does not show {name}"
+print("usage is as documented")

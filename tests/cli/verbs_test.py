@@ -1,0 +1,107 @@
+"""The command's verbs on a real cache, kernels compiled: run, explain, dump, warm, cache.
+
+usage: verbs_test.py LATHE
+"""
+import json
+import pathlib
+import re
+import subprocess
+import sys
+import tempfile
+
+LATHE = sys.argv[1]
+
+
+def lathe(*words, cache):
+    result = subprocess.run([LATHE, *map(str, words), "--cache-dir", str(cache)], capture_output=True, text=True, timeout=120)
+    assert result.returncode == 0, f"lathe {words}: exit {result.returncode}\n{result.stdout}{result.stderr}"
+    return result.stdout
+
+
+def run(*words, cache):
+    return json.loads(lathe("run", *words, "--json", "--repeat", 3, cache=cache))
+
+
+def test_run(cache):
+    first = run("matmul", "33x65x129", cache=cache)
+    assert first["cache_outcome"] == "compiled" and first["compiler_loaded"] and first["compile_ms"] > 0, first
+    assert first["check"]["ok"] and first["check"]["checked"] == first["check"]["total"] == 33 * 65, first["check"]
+    assert first["gflops"] > 0 and first["gb_per_second"] > 0 and first["plan"]["config"]["kernel"]
+    # Another process, another M of the bucket: from disk, no compiler.
+    second = run("matmul", "34x65x129", cache=cache)
+    assert second["cache_outcome"] == "disk hit" and not second["compiler_loaded"], second
+    assert second["seed"] != first["seed"]
+
+    for words in (["matmul", "7x300x1000", "--dtype", "bf16", "--layout", "nn", "--epilogue", "bias,gelu,residual"],
+                  ["matmul", "5x6x7", "--dtype", "f16", "--out-dtype", "f32", "--layout", "tt", "--batch", "3",
+                   "--epilogue", "alpha=0.5,beta=2"],
+                  ["matmul", "12x45x5123", "--split-k", "7"],
+                  ["matmul", "3x4x0"],
+                  ["matmul", "0x4x4"],
+                  ["argmax", "3x1000", "--values"],
+                  ["argmax", "2x50000", "--dtype", "bf16", "--index-dtype", "i32"]):
+        report = run(*words, cache=cache)
+        assert report["check"]["ok"], (words, report["check"])
+    split = run("matmul", "12x45x5123", "--split-k", 7, cache=cache)
+    assert split["plan"]["launch"]["splits"] == 7, split["plan"]["launch"]
+
+    text = lathe("run", "matmul", "33x65x129", cache=cache)
+    for word in ("first use", "disk hit", "compiler library not loaded", "GFLOP/s", "GB/s", "plan", "right: every element"):
+        assert word in text, f"'{word}' is not in\n{text}"
+
+
+def test_explain(cache):
+    for words, target in ((["matmul", "64x4096x4096", "--dtype", "f16", "--facts", "h200"], "sm_90a"),
+                          (["matmul", "64x4096x4096", "--dtype", "f16", "--facts", "mi300x", "--target", "gfx942"], "gfx942"),
+                          (["argmax", "4x151936", "--facts", "h200"], "sm_90a")):
+        plan = json.loads(lathe("explain", *words, "--json", cache=cache))
+        assert plan["candidates"] and plan["config"]["kernel"], plan
+        text = lathe("explain", *words, cache=cache)
+        for word in ("choice", "predicted", target, "Legal candidates, best first", plan["config"]["kernel"]):
+            assert word in text, f"'{word}' is not in\n{text}"
+        rejected = [c for c in plan["candidates"] if c.get("rejection")]
+        for candidate in rejected:
+            assert candidate["rejection"] in text
+    assert not list(pathlib.Path(cache).glob("*.lathe")), "explaining for a described device compiled something"
+
+
+def test_dump(cache, out):
+    lathe("dump", "matmul", "16x64x64", "--output", out, cache=cache)
+    names = sorted(p.name for p in out.iterdir())
+    assert any(n.startswith("00-") for n in names), names
+    assert "llvm.ll" in names and "assembly.s" in names, names
+    assert "linalg.matmul" in (out / names[0]).read_text() or "linalg." in (out / names[0]).read_text()
+    assert (out / "assembly.s").stat().st_size > 100
+    stage = lathe("dump", "matmul", "16x64x64", "--stage", "llvm.ll", cache=cache)
+    assert "define" in stage and "==>" not in stage
+
+
+def test_warm_and_cache(cache, shapes):
+    shapes.write_text("model,layer,n,k\nt,one,96,64\nt,twin,96,64\nt,two,64,96\n")
+    words = ["warm", shapes, "--m-max", 40]
+    text = lathe(*words, cache=cache)
+    assert len(re.findall(r"^\[\d/2\]", text, re.MULTILINE)) == 2, f"two weights, the twin once:\n{text}"
+    summary = re.search(r"^2 weights, M 1\.\.40: (\d+) classes, (\d+) compiled, (\d+) cached", text, re.MULTILINE)
+    classes, compiled, cached = map(int, summary.groups())
+    assert classes == compiled + cached and classes >= 2 * 18, text  # 16 exact, (16,32], (32,64] of each
+    again = lathe(*words, cache=cache)
+    assert f"{classes} classes, 0 compiled, {classes} cached" in again and "compiler library never loaded" in again, again
+    # After it no M of the range compiles.
+    for m in (1, 16, 17, 33, 40):
+        assert run("matmul", f"{m}x96x64", cache=cache)["cache_outcome"] == "disk hit"
+
+    listed = lathe("cache", "ls", cache=cache).splitlines()
+    stats = lathe("cache", "stats", cache=cache)
+    assert f"entries    {len(listed)}," in stats, stats
+    assert any("matmul f32" in line and "n 96 k 64" in line for line in listed), listed[:3]
+    assert f"removed {len(listed)} entries" in lathe("cache", "clear", cache=cache)
+    assert lathe("cache", "ls", cache=cache) == ""
+
+
+with tempfile.TemporaryDirectory() as directory:
+    root = pathlib.Path(directory)
+    test_run(root / "run")
+    test_explain(root / "explain")
+    test_dump(root / "dump", root / "ir")
+    test_warm_and_cache(root / "warm", root / "shapes.csv")
+print("verbs work")

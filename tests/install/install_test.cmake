@@ -1,0 +1,38 @@
+# Installs the build tree into an empty prefix, builds an outside project against it, and runs that.
+#
+# cmake -DBUILD=... -DOUTSIDE=... -DWORK=... -DC_COMPILER=... -DCXX_COMPILER=... -DWITH_COMPILER=ON|OFF
+#       -DGENERATOR=... -P install_test.cmake
+function(run)
+  execute_process(COMMAND ${ARGN} RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE output)
+  message("${output}")
+  if(NOT status EQUAL 0)
+    string(REPLACE ";" " " command "${ARGN}")
+    message(FATAL_ERROR "'${command}' failed: ${status}")
+  endif()
+  set(output "${output}" PARENT_SCOPE)
+endfunction()
+
+file(REMOVE_RECURSE ${WORK})
+run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${WORK}/prefix)
+run(${CMAKE_COMMAND} -S ${OUTSIDE} -B ${WORK}/build -G ${GENERATOR} -DCMAKE_PREFIX_PATH=${WORK}/prefix
+    -DCMAKE_C_COMPILER=${C_COMPILER} -DCMAKE_CXX_COMPILER=${CXX_COMPILER})
+run(${CMAKE_COMMAND} --build ${WORK}/build)
+
+# Nothing of the build tree may help: the installed command and library find each other by themselves.
+set(ENV{LATHE_CACHE_DIR} ${WORK}/cache)
+unset(ENV{LATHE_COMPILER_LIBRARY})
+run(${WORK}/prefix/bin/lathe devices)
+if(NOT output MATCHES "cpu ")
+  message(FATAL_ERROR "the installed command lists no cpu")
+endif()
+if(WITH_COMPILER)
+  run(${WORK}/build/outside_c)
+  run(${WORK}/build/outside_cpp)
+  run(${WORK}/prefix/bin/lathe explain matmul 16x4096x4096 --dtype f16 --facts h200)
+else()
+  # The cache is empty and there is no compiler: both must say so, and not crash.
+  execute_process(COMMAND ${WORK}/build/outside_c RESULT_VARIABLE status ERROR_VARIABLE output)
+  if(NOT status EQUAL 1 OR NOT output MATCHES "NOT_AVAILABLE")
+    message(FATAL_ERROR "without a compiler: ${status} ${output}")
+  endif()
+endif()

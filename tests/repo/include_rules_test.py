@@ -1,0 +1,120 @@
+"""Checks every #include line of the sources against the table of folders: who may include what.
+
+usage: include_rules_test.py SOURCE_ROOT
+"""
+import pathlib
+import re
+import sys
+
+# Folder -> the project's folders it may include besides itself. The longest matching folder counts.
+ALLOWED = {
+    "include": set(),
+    "src/base": set(),
+    "src/core": {"src/base"},
+    "kernels": {"src/base", "src/core"},
+    "src/oracle": {"src/base", "src/core", "kernels"},
+    "src/cache": {"src/base", "src/core"},
+    "src/compiler": {"src/base", "src/core", "kernels"},
+    "runtime": {"src/base", "src/core"},
+    "src/api": {"include", "src/base", "src/core", "src/oracle", "src/cache", "runtime", "kernels"},
+    "src/cli": {"include"},
+    "examples": {"include"},
+}
+# Under kernels, candidate tables are linked into liblathe and everything else into the compiler library.
+CANDIDATE_TABLE = re.compile(r"^kernels/(.*/)?(candidates|families)[^/]*$")
+# Where MLIR's and LLVM's headers may appear.
+COMPILER_HEADER = re.compile(r"^(mlir|llvm|llvm-c|lld|mlir-c)/")
+MAY_SEE_COMPILER_HEADERS = re.compile(r"^(src/compiler/|kernels/|runtime/cpu/)")
+# GPU toolkits' headers appear nowhere but in runtime.
+GPU_HEADER = re.compile(r"^(cuda|hip|hsa|nvrtc|nvml)[A-Za-z_0-9]*(\.h|/)")
+INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
+SOURCES = ("*.h", "*.hpp", "*.cc", "*.c")
+
+
+def folder_of(path):
+    matches = [f for f in ALLOWED if path == f or path.startswith(f + "/")]
+    return max(matches, key=len) if matches else None
+
+
+def resolve(root, source, name):
+    """The project's file that the line names, as a path from the root; None for a foreign header."""
+    for base in (root, root / "src", root / "include", source.parent):
+        if (base / name).is_file():
+            return (base / name).resolve().relative_to(root).as_posix()
+    return None
+
+
+def violations_of(root, source):
+    path = source.relative_to(root).as_posix()
+    folder = folder_of(path)
+    candidate_table = CANDIDATE_TABLE.match(path)
+    for number, line in enumerate(source.read_text().splitlines(), 1):
+        match = INCLUDE.match(line)
+        if not match:
+            continue
+        name = match.group(2)
+        where = f"{path}:{number}: {name}"
+        if COMPILER_HEADER.match(name) and (candidate_table or not MAY_SEE_COMPILER_HEADERS.match(path)):
+            yield f"{where}: MLIR and LLVM headers belong in src/compiler, kernels' emitters and runtime/cpu"
+        if GPU_HEADER.match(name) and not path.startswith("runtime/"):
+            yield f"{where}: CUDA and HIP headers belong in runtime"
+        target = resolve(root, source, name)
+        if target is None:
+            continue
+        into = folder_of(target)
+        allowed = set(ALLOWED[folder]) | {folder}
+        if folder == "kernels" and not candidate_table:
+            allowed.add("src/compiler")
+        if into not in allowed:
+            yield f"{where}: {folder} may include {', '.join(sorted(allowed))}, not {into or target}"
+
+
+def check(root):
+    found, lines = [], 0
+    for folder in ALLOWED:
+        for pattern in SOURCES:
+            for source in sorted((root / folder).rglob(pattern)):
+                if folder_of(source.relative_to(root).as_posix()) != folder:
+                    continue
+                lines += 1
+                found += violations_of(root, source)
+    return found, lines
+
+
+def check_the_checker():
+    """Rules that never fire prove nothing: each must catch a planted violation."""
+    import tempfile
+
+    planted = {
+        "src/cache/x.cc": '#include "oracle/oracle.h"\n',
+        "runtime/cpu/x.cc": '#include "src/compiler/emit.h"\n',
+        "src/cli/x.cc": '#include "core/key.h"\n',
+        "src/api/x.cc": '#include <llvm/ADT/STLExtras.h>\n',
+        "kernels/matmul/candidates.cc": '#include "mlir/IR/Builders.h"\n',
+        "src/oracle/x.cc": "#include <cuda.h>\n",
+        "src/core/x.cc": '#include "cache/cache.h"\n',
+    }
+    legal = {
+        "kernels/matmul/emit.cc": '#include "compiler/emit.h"\n#include "mlir/IR/Builders.h"\n',
+        "runtime/cpu/y.cc": '#include "llvm/Support/Error.h"\n#include "core/key.h"\n',
+    }
+    headers = ["src/oracle/oracle.h", "src/compiler/emit.h", "src/core/key.h", "src/cache/cache.h"]
+    with tempfile.TemporaryDirectory() as directory:
+        root = pathlib.Path(directory).resolve()
+        for path, text in {**planted, **legal, **{h: "" for h in headers}}.items():
+            (root / path).parent.mkdir(parents=True, exist_ok=True)
+            (root / path).write_text(text)
+        caught = {violation.split(":")[0] for violation in check(root)[0]}
+    assert caught == set(planted), f"planted {sorted(planted)}, caught {sorted(caught)}"
+
+
+def main():
+    root = pathlib.Path(sys.argv[1]).resolve()
+    check_the_checker()
+    found, files = check(root)
+    assert files > 20, f"only {files} sources under {root}"
+    print("\n".join(found) or f"{files} sources keep to the table")
+    sys.exit(1 if found else 0)
+
+
+main()
