@@ -1,0 +1,401 @@
+// Lathe for C++17: owning handles, matrix views and exceptions over lathe.h. Header-only; adds no state and
+// no cost beyond filling a descriptor. Every failure throws lathe::Error. What a call does, its threads and
+// its cost are lathe.h's contract.
+//
+//   lathe::Context context;
+//   lathe::Device cpu = context.open("cpu");
+//   // x: tokens by k; weight: n by k, as PyTorch's Linear keeps it; y: tokens by n
+//   lathe::Epilogue relu;
+//   relu.bias = bias.data();
+//   relu.bias_dtype = LATHE_F32;
+//   relu.activation = LATHE_ACTIVATION_RELU;
+//   lathe::matmul(cpu, lathe::row_major(x.data(), tokens, k), lathe::row_major(weight.data(), n,
+//   k).transposed(),
+//                 lathe::row_major(y.data(), tokens, n), relu);
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "lathe/lathe.h"
+
+namespace lathe {
+
+class Error : public std::runtime_error {
+ public:
+  Error(lathe_status status, const std::string& message)
+      : std::runtime_error(std::string(lathe_status_name(status)) + " " + message), status_(status) {}
+  lathe_status status() const noexcept { return status_; }
+
+ private:
+  lathe_status status_;
+};
+
+// Throws the calling thread's last error unless `status` is LATHE_OK.
+inline void check(lathe_status status) {
+  if (status != LATHE_OK) throw Error(status, lathe_last_error());
+}
+
+// ---- Views
+// ------------------------------------------------------------------------------------------------------
+
+template <typename T>
+struct DTypeOf;
+template <>
+struct DTypeOf<float> {
+  static constexpr lathe_dtype value = LATHE_F32;
+};
+template <>
+struct DTypeOf<int32_t> {
+  static constexpr lathe_dtype value = LATHE_I32;
+};
+template <>
+struct DTypeOf<int64_t> {
+  static constexpr lathe_dtype value = LATHE_I64;
+};
+
+// A matrix, or the first of a batch of them, in memory that someone else owns. Inputs are never written.
+struct Matrix {
+  void* data = nullptr;
+  lathe_dtype dtype = LATHE_DTYPE_NONE;
+  int64_t rows = 0, columns = 0;
+  lathe_layout layout = LATHE_ROW_MAJOR;
+  int64_t leading_dimension = 0;  // elements; 0: packed
+  int64_t batch_stride = 0;       // elements; 0 broadcasts an input
+
+  // The same memory, read as the transposed matrix.
+  Matrix transposed() const {
+    Matrix t = *this;
+    std::swap(t.rows, t.columns);
+    t.layout = layout == LATHE_ROW_MAJOR ? LATHE_COLUMN_MAJOR : LATHE_ROW_MAJOR;
+    return t;
+  }
+  lathe_operand operand() const {
+    lathe_operand o = LATHE_OPERAND_INIT;
+    o.data = data;
+    o.dtype = dtype;
+    o.layout = layout;
+    o.leading_dimension = leading_dimension;
+    o.batch_stride = batch_stride;
+    return o;
+  }
+};
+
+inline Matrix row_major(const void* data, lathe_dtype dtype, int64_t rows, int64_t columns,
+                        int64_t leading_dimension = 0, int64_t batch_stride = 0) {
+  return {const_cast<void*>(data), dtype, rows, columns, LATHE_ROW_MAJOR, leading_dimension, batch_stride};
+}
+template <typename T>
+Matrix row_major(const T* data, int64_t rows, int64_t columns, int64_t leading_dimension = 0,
+                 int64_t batch_stride = 0) {
+  return row_major(data, DTypeOf<T>::value, rows, columns, leading_dimension, batch_stride);
+}
+
+// activation(alpha * A B + beta * C + bias) + residual. The defaults store A B.
+struct Epilogue {
+  float alpha = 1.0f;
+  float beta = 0.0f;
+  Matrix c;  // read when beta is not 0
+  const void* bias = nullptr;
+  lathe_dtype bias_dtype = LATHE_DTYPE_NONE;
+  lathe_activation activation = LATHE_ACTIVATION_NONE;
+  Matrix residual;  // data null: none
+};
+
+// What a call may say beyond its operands.
+struct CallOptions {
+  lathe_stream stream = nullptr;
+  int64_t batch = 1;
+  lathe_determinism determinism = LATHE_DETERMINISM_FAST;
+  lathe_miss_policy miss_policy = LATHE_MISS_DEFAULT;
+  const lathe_chain* next = nullptr;  // lathe_workspace, lathe_tuning
+};
+
+inline lathe_matmul_desc matmul_desc(const Matrix& a, const Matrix& b, const Matrix& d,
+                                     const Epilogue& epilogue = {}, const CallOptions& options = {}) {
+  const auto check_shape = [](const char* name, const Matrix& matrix, int64_t rows, int64_t columns) {
+    if (matrix.rows == rows && matrix.columns == columns) return;
+    throw Error(LATHE_INVALID_ARGUMENT, "matmul: " + std::string(name) + " is " +
+                                            std::to_string(matrix.rows) + " by " +
+                                            std::to_string(matrix.columns) + ", not " + std::to_string(rows) +
+                                            " by " + std::to_string(columns));
+  };
+  check_shape("a", a, d.rows, a.columns);
+  check_shape("b", b, a.columns, d.columns);
+  if (epilogue.beta != 0.0f) check_shape("c", epilogue.c, d.rows, d.columns);
+  if (epilogue.residual.data != nullptr) check_shape("residual", epilogue.residual, d.rows, d.columns);
+
+  lathe_matmul_desc desc = LATHE_MATMUL_DESC_INIT;
+  desc.next = options.next;
+  desc.m = d.rows;
+  desc.n = d.columns;
+  desc.k = a.columns;
+  desc.batch = options.batch;
+  desc.a = a.operand();
+  desc.b = b.operand();
+  desc.c = epilogue.c.operand();
+  desc.d = d.operand();
+  desc.epilogue.alpha = epilogue.alpha;
+  desc.epilogue.beta = epilogue.beta;
+  desc.epilogue.bias = epilogue.bias;
+  desc.epilogue.bias_dtype = epilogue.bias_dtype;
+  desc.epilogue.activation = epilogue.activation;
+  desc.epilogue.residual = epilogue.residual.operand();
+  desc.determinism = options.determinism;
+  desc.miss_policy = options.miss_policy;
+  return desc;
+}
+
+// indices: x.rows of int32_t or int64_t; values: x.rows floats, or null when not wanted.
+template <typename Index>
+lathe_argmax_desc argmax_desc(const Matrix& x, Index* indices, float* values = nullptr,
+                              int64_t index_offset = 0, const CallOptions& options = {}) {
+  lathe_argmax_desc desc = LATHE_ARGMAX_DESC_INIT;
+  desc.next = options.next;
+  desc.rows = x.rows;
+  desc.n = x.columns;
+  desc.x = x.operand();
+  desc.indices = indices;
+  desc.index_dtype = DTypeOf<Index>::value;
+  desc.index_offset = index_offset;
+  desc.values = values;
+  desc.determinism = options.determinism;
+  desc.miss_policy = options.miss_policy;
+  return desc;
+}
+
+// ---- Handles
+// ----------------------------------------------------------------------------------------------------
+
+namespace internal {
+
+// Collects the pieces of a lathe_text_fn. No exception may cross the library's frames, so the first one waits
+// here.
+class TextCollector {
+ public:
+  using Pieces = std::vector<std::pair<std::string, std::string>>;  // name, text
+
+  static void receive(void* user, const char* name, const char* text, size_t size) {
+    auto* self = static_cast<TextCollector*>(user);
+    try {
+      self->pieces_.emplace_back(name, std::string(text, size));
+    } catch (...) {
+      if (!self->exception_) self->exception_ = std::current_exception();
+    }
+  }
+  Pieces take(lathe_status status) {
+    check(status);
+    if (exception_) std::rethrow_exception(exception_);
+    return std::move(pieces_);
+  }
+  // For calls that pass on one piece.
+  std::string take_text(lathe_status status) {
+    std::string all;
+    for (auto& piece : take(status)) all += piece.second;
+    return all;
+  }
+
+ private:
+  Pieces pieces_;
+  std::exception_ptr exception_;
+};
+
+// Owns one C handle: moves, does not copy.
+template <typename Handle, void (*destroy)(Handle*)>
+class Owner {
+ public:
+  Owner() = default;
+  explicit Owner(Handle* handle) : handle_(handle) {}
+  Owner(Owner&& other) noexcept : handle_(std::exchange(other.handle_, nullptr)) {}
+  Owner& operator=(Owner&& other) noexcept {
+    std::swap(handle_, other.handle_);
+    return *this;
+  }
+  Owner(const Owner&) = delete;
+  Owner& operator=(const Owner&) = delete;
+  ~Owner() {
+    if (handle_ != nullptr) destroy(handle_);
+  }
+  // The C handle, still owned by this object.
+  Handle* get() const { return handle_; }
+
+ private:
+  Handle* handle_ = nullptr;
+};
+
+}  // namespace internal
+
+// A problem class chosen once. Must go before its device.
+class Plan {
+ public:
+  explicit Plan(lathe_plan* plan) : plan_(plan) {}
+  lathe_plan* get() const { return plan_.get(); }
+
+  void run(const lathe_matmul_desc& desc, lathe_stream stream = nullptr) const {
+    check(lathe_plan_run_matmul(get(), stream, &desc));
+  }
+  void run(const lathe_argmax_desc& desc, lathe_stream stream = nullptr) const {
+    check(lathe_plan_run_argmax(get(), stream, &desc));
+  }
+  size_t workspace_bytes() const {
+    size_t bytes = 0;
+    check(lathe_plan_workspace_bytes(get(), &bytes));
+    return bytes;
+  }
+
+  int32_t phases() const {
+    int32_t phases = 0;
+    check(lathe_plan_phases(get(), &phases));
+    return phases;
+  }
+  size_t slice_workspace_bytes(int32_t workers) const {
+    size_t bytes = 0;
+    check(lathe_plan_slice_workspace_bytes(get(), workers, &bytes));
+    return bytes;
+  }
+  void run_slice(const lathe_matmul_desc& desc, int32_t phase, int32_t worker, int32_t workers) const {
+    check(lathe_plan_run_matmul_slice(get(), &desc, phase, worker, workers));
+  }
+  void run_slice(const lathe_argmax_desc& desc, int32_t phase, int32_t worker, int32_t workers) const {
+    check(lathe_plan_run_argmax_slice(get(), &desc, phase, worker, workers));
+  }
+
+  // JSON, as lathe_plan_explain documents it.
+  std::string explain() const {
+    internal::TextCollector text;
+    return text.take_text(lathe_plan_explain(get(), internal::TextCollector::receive, &text));
+  }
+  // {stage, IR} in order. `pipeline_yaml` null: the built-in pipeline.
+  std::vector<std::pair<std::string, std::string>> dump(const char* pipeline_yaml = nullptr) const {
+    internal::TextCollector text;
+    return text.take(lathe_plan_dump(get(), pipeline_yaml, internal::TextCollector::receive, &text));
+  }
+
+ private:
+  internal::Owner<lathe_plan, lathe_plan_destroy> plan_;
+};
+
+// Must go before its context.
+class Device {
+ public:
+  explicit Device(lathe_device* device) : device_(device) {}
+  lathe_device* get() const { return device_.get(); }
+
+  void run(const lathe_matmul_desc& desc, lathe_stream stream = nullptr) const {
+    check(lathe_matmul(get(), stream, &desc));
+  }
+  void run(const lathe_argmax_desc& desc, lathe_stream stream = nullptr) const {
+    check(lathe_argmax(get(), stream, &desc));
+  }
+  Plan plan(const lathe_matmul_desc& desc) const {
+    lathe_plan* plan = nullptr;
+    check(lathe_plan_matmul(get(), &desc, &plan));
+    return Plan(plan);
+  }
+  Plan plan(const lathe_argmax_desc& desc) const {
+    lathe_plan* plan = nullptr;
+    check(lathe_plan_argmax(get(), &desc, &plan));
+    return Plan(plan);
+  }
+
+  lathe_warm_report warm(const lathe_matmul_desc& weight, int64_t m_max) const {
+    lathe_warm_report report = LATHE_WARM_REPORT_INIT;
+    check(lathe_warm_matmul(get(), &weight, m_max, &report));
+    return report;
+  }
+  lathe_warm_report warm(const lathe_argmax_desc& rows) const {
+    lathe_warm_report report = LATHE_WARM_REPORT_INIT;
+    check(lathe_warm_argmax(get(), &rows, &report));
+    return report;
+  }
+  // The classes that warm() would prepare, each as JSON.
+  std::vector<std::string> classes(const lathe_matmul_desc& weight, int64_t m_max) const {
+    internal::TextCollector text;
+    std::vector<std::string> classes;
+    for (auto& piece :
+         text.take(lathe_classes_matmul(get(), &weight, m_max, internal::TextCollector::receive, &text))) {
+      classes.push_back(std::move(piece.second));
+    }
+    return classes;
+  }
+  uint64_t fingerprint() const {
+    uint64_t fingerprint = 0;
+    check(lathe_device_fingerprint(get(), &fingerprint));
+    return fingerprint;
+  }
+
+ private:
+  internal::Owner<lathe_device, lathe_device_close> device_;
+};
+
+class Context {
+ public:
+  Context() : Context(lathe_context_options(LATHE_CONTEXT_OPTIONS_INIT)) {}
+  // Start `options` from LATHE_CONTEXT_OPTIONS_INIT.
+  explicit Context(const lathe_context_options& options) {
+    lathe_context* context = nullptr;
+    check(lathe_context_create(&options, &context));
+    context_ = internal::Owner<lathe_context, lathe_context_destroy>(context);
+  }
+  lathe_context* get() const { return context_.get(); }
+
+  Device open(const std::string& name) const {
+    lathe_device* device = nullptr;
+    check(lathe_device_open(get(), name.c_str(), &device));
+    return Device(device);
+  }
+  // A device that plans, explains and fills the cache, and cannot run. `target` "": the facts file's own.
+  Device describe(const std::string& facts_path, const std::string& target = "") const {
+    lathe_device* device = nullptr;
+    check(
+        lathe_device_describe(get(), facts_path.c_str(), target.empty() ? nullptr : target.c_str(), &device));
+    return Device(device);
+  }
+  // JSON, as lathe_devices documents it.
+  std::string devices() const {
+    internal::TextCollector text;
+    return text.take_text(lathe_devices(get(), internal::TextCollector::receive, &text));
+  }
+
+  lathe_statistics statistics() const {
+    lathe_statistics statistics = LATHE_STATISTICS_INIT;
+    check(lathe_context_statistics(get(), &statistics));
+    return statistics;
+  }
+  // JSON, as lathe_cache_list documents it.
+  std::string cache_list() const {
+    internal::TextCollector text;
+    return text.take_text(lathe_cache_list(get(), internal::TextCollector::receive, &text));
+  }
+  // How many entries of the disk cache were removed.
+  uint64_t cache_clear() const {
+    uint64_t removed = 0;
+    check(lathe_cache_clear(get(), &removed));
+    return removed;
+  }
+
+ private:
+  internal::Owner<lathe_context, lathe_context_destroy> context_;
+};
+
+// ---- Calls
+// ------------------------------------------------------------------------------------------------------
+
+// d = epilogue(a b). m and n are d's, k is a's columns.
+inline void matmul(const Device& device, const Matrix& a, const Matrix& b, const Matrix& d,
+                   const Epilogue& epilogue = {}, const CallOptions& options = {}) {
+  device.run(matmul_desc(a, b, d, epilogue, options), options.stream);
+}
+
+// The column of each row's maximum.
+template <typename Index>
+void argmax(const Device& device, const Matrix& x, Index* indices, float* values = nullptr,
+            const CallOptions& options = {}) {
+  device.run(argmax_desc(x, indices, values, 0, options), options.stream);
+}
+
+}  // namespace lathe
