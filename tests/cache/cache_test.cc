@@ -1,0 +1,207 @@
+#include "cache/cache.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <future>
+#include <stdexcept>
+#include <thread>
+
+#include "cache_fixture.h"
+
+namespace lathe {
+namespace {
+
+using CacheTest = CacheFixture;
+
+TEST_F(CacheTest, CompilesThenMemoryThenDisk) {
+  int compiles = 0;
+  const auto compile = [&]() -> absl::StatusOr<Artifact> {
+    ++compiles;
+    return artifact(key(1));
+  };
+  const auto first = make_cache(options());
+  EXPECT_TRUE(absl::IsNotFound(first->get(key(1)).status()));
+  auto result = first->get_or_create(key(1), compile);
+  ASSERT_TRUE(is_for(result, key(1)));
+  EXPECT_EQ(result->outcome, CacheOutcome::kCompiled);
+  result = first->get_or_create(key(1), compile);
+  ASSERT_TRUE(is_for(result, key(1)));
+  EXPECT_EQ(result->outcome, CacheOutcome::kMemoryHit);
+  EXPECT_EQ(first->get(key(1)).value().artifact, result->artifact);
+
+  const auto second = make_cache(options());
+  result = second->get_or_create(key(1), compile);
+  ASSERT_TRUE(is_for(result, key(1)));
+  EXPECT_EQ(result->outcome, CacheOutcome::kDiskHit);
+  EXPECT_EQ(second->get(key(1)).value().outcome, CacheOutcome::kMemoryHit);
+  const auto third = make_cache(options());
+  EXPECT_EQ(third->get(key(1)).value().outcome, CacheOutcome::kDiskHit);
+  EXPECT_EQ(compiles, 1);
+  EXPECT_THAT(warnings_, testing::IsEmpty());
+}
+
+TEST_F(CacheTest, CountsWhatItDid) {
+  const auto compile = [&] { return artifact(key(1)); };
+  const auto first = make_cache(options());
+  (void)first->get(key(1));
+  (void)first->get_or_create(key(1), compile);
+  (void)first->get_or_create(key(1), compile);
+  const CacheStatistics s = first->statistics();
+  EXPECT_EQ(s.misses, 2u);
+  EXPECT_EQ(s.memory_hits, 1u);
+  EXPECT_EQ(s.disk_hits, 0u);
+  EXPECT_EQ(s.disk_rejects, 0u);
+  EXPECT_EQ(s.disk_bytes_written, std::filesystem::file_size(entry_path(key(1))));
+  EXPECT_EQ(s.memory_bytes, key(1).text.size() + artifact(key(1)).code.size() + 2);
+
+  const auto second = make_cache(options());
+  (void)second->get_or_create(key(1), compile);
+  const CacheStatistics t = second->statistics();
+  EXPECT_EQ(t.misses, 0u);
+  EXPECT_EQ(t.disk_hits, 1u);
+  EXPECT_EQ(t.disk_bytes_read, s.disk_bytes_written);
+  EXPECT_EQ(t.disk_bytes_written, 0u);
+  EXPECT_GT(t.disk_load_seconds, 0);
+  EXPECT_EQ(t.memory_bytes, s.memory_bytes);
+}
+
+TEST_F(CacheTest, WithoutADirectoryItIsMemoryOnly) {
+  const auto cache = make_cache(options_for(""));
+  EXPECT_EQ(cache->directory(), "");
+  EXPECT_EQ(cache->get_or_create(key(1), [&] { return artifact(key(1)); }).value().outcome,
+            CacheOutcome::kCompiled);
+  EXPECT_EQ(cache->get(key(1)).value().outcome, CacheOutcome::kMemoryHit);
+  uint64_t rejected = 7;
+  EXPECT_TRUE(cache->list(&rejected).empty());
+  EXPECT_EQ(rejected, 0u);
+  EXPECT_EQ(cache->clear(), 0u);
+  EXPECT_THAT(warnings_, testing::IsEmpty());
+}
+
+TEST_F(CacheTest, AnErrorIsReturnedAndNotCached) {
+  const auto cache = make_cache(options());
+  const auto failed = cache->get_or_create(
+      key(1), []() -> absl::StatusOr<Artifact> { return absl::AbortedError("stage 3 failed"); });
+  EXPECT_EQ(failed.status(), absl::AbortedError("stage 3 failed"));
+  EXPECT_THAT(names(), testing::IsEmpty());
+  EXPECT_TRUE(is_for(cache->get_or_create(key(1), [&] { return artifact(key(1)); }), key(1)));
+}
+
+TEST_F(CacheTest, AnExceptionIsAnErrorAndLeavesTheKeyUsable) {
+  const auto cache = make_cache(options());
+  const auto thrown = cache->get_or_create(
+      key(1), []() -> absl::StatusOr<Artifact> { throw std::runtime_error("unexpected"); });
+  EXPECT_EQ(thrown.status().code(), absl::StatusCode::kInternal);
+  EXPECT_THAT(std::string(thrown.status().message()), testing::HasSubstr("unexpected"));
+  const auto exhausted =
+      cache->get_or_create(key(1), []() -> absl::StatusOr<Artifact> { throw std::bad_alloc(); });
+  EXPECT_EQ(exhausted.status().code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_TRUE(is_for(cache->get_or_create(key(1), [&] { return artifact(key(1)); }), key(1)));
+}
+
+// Starts `count` threads that call at once and returns their results.
+std::vector<absl::StatusOr<CacheResult>> call_together(
+    int count, const std::function<absl::StatusOr<CacheResult>()>& call) {
+  std::vector<absl::StatusOr<CacheResult>> results(count);
+  std::vector<std::thread> threads;
+  std::atomic<int> waiting{0};
+  for (int i = 0; i < count; ++i)
+    threads.emplace_back([&, i] {
+      ++waiting;
+      while (waiting < count) std::this_thread::yield();
+      results[i] = call();
+    });
+  for (std::thread& thread : threads) thread.join();
+  return results;
+}
+
+TEST_F(CacheTest, ManyThreadsOnOneKeyCompileOnce) {
+  for (const std::string& directory : {directory_, std::string()}) {
+    const auto cache = make_cache(options_for(directory));
+    std::atomic<int> compiles{0};
+    const auto results = call_together(16, [&] {
+      return cache->get_or_create(key(1), [&] {
+        ++compiles;
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));
+        return artifact(key(1));
+      });
+    });
+    EXPECT_EQ(compiles, 1);
+    int compiled = 0;
+    for (const auto& result : results) {
+      EXPECT_TRUE(is_for(result, key(1)));
+      EXPECT_EQ(result->artifact, results[0]->artifact);
+      compiled += result->outcome == CacheOutcome::kCompiled;
+    }
+    EXPECT_EQ(compiled, 1);
+  }
+}
+
+TEST_F(CacheTest, WaitingThreadsShareTheError) {
+  const auto cache = make_cache(options());
+  std::atomic<int> compiles{0};
+  const auto results = call_together(8, [&] {
+    return cache->get_or_create(key(1), [&]() -> absl::StatusOr<Artifact> {
+      ++compiles;
+      std::this_thread::sleep_for(std::chrono::milliseconds(200));
+      return absl::AbortedError("no luck");
+    });
+  });
+  for (const auto& result : results) EXPECT_EQ(result.status(), absl::AbortedError("no luck"));
+  EXPECT_LT(compiles, 8);
+}
+
+TEST_F(CacheTest, OtherKeysAreNotBlockedByACompile) {
+  const auto cache = make_cache(options());
+  std::promise<void> started, go_on;
+  std::thread slow([&] {
+    (void)cache->get_or_create(key(1), [&] {
+      started.set_value();
+      go_on.get_future().wait();
+      return artifact(key(1));
+    });
+  });
+  started.get_future().wait();
+  EXPECT_TRUE(is_for(cache->get_or_create(key(2), [&] { return artifact(key(2)); }), key(2)));
+  EXPECT_TRUE(absl::IsNotFound(cache->get(key(3)).status()));
+  (void)cache->statistics();
+  uint64_t rejected;
+  EXPECT_EQ(cache->list(&rejected).size(), 1u);
+  go_on.set_value();
+  slow.join();
+  EXPECT_TRUE(is_for(cache->get(key(1)), key(1)));
+}
+
+TEST_F(CacheTest, ManyThreadsManyKeysManyCaches) {
+  constexpr int kKeys = 12;
+  std::vector<std::unique_ptr<ArtifactCache>> caches;
+  for (int i = 0; i < 3; ++i) caches.push_back(make_cache(options()));
+  std::atomic<int> compiles{0}, wrong{0};
+  std::atomic<int> next{0};
+  call_together(12, [&]() -> absl::StatusOr<CacheResult> {
+    ArtifactCache& cache = *caches[next++ % 3];
+    for (int round = 0; round < 30; ++round) {
+      const Key k = key(round % kKeys);
+      const auto result = cache.get_or_create(k, [&] {
+        ++compiles;
+        return artifact(k);
+      });
+      wrong += !is_for(result, k);
+    }
+    return absl::CancelledError();
+  });
+  EXPECT_EQ(wrong, 0);
+  EXPECT_EQ(compiles, kKeys);
+  EXPECT_THAT(warnings_, testing::IsEmpty());
+}
+
+TEST_F(CacheTest, OutcomesHaveNames) {
+  EXPECT_EQ(name_of(CacheOutcome::kMemoryHit), "memory hit");
+  EXPECT_EQ(name_of(CacheOutcome::kDiskHit), "disk hit");
+  EXPECT_EQ(name_of(CacheOutcome::kCompiled), "compiled");
+}
+
+}  // namespace
+}  // namespace lathe

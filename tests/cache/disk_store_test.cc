@@ -1,0 +1,336 @@
+#include "cache/disk_store.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <ctime>
+
+#include "cache/entry_file.h"
+#include "cache_fixture.h"
+
+namespace lathe {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+class DiskStoreTest : public CacheFixture {
+ protected:
+  // A fresh process's look at key 1: a miss, counted as one refused file.
+  void expect_refused(const std::string& what) {
+    SCOPED_TRACE(what);
+    const auto cache = make_cache(options());
+    EXPECT_TRUE(absl::IsNotFound(cache->get(key(1)).status()));
+    EXPECT_EQ(cache->statistics().disk_rejects, 1u);
+  }
+  // Then a compile that replaces the file, so that the next process hits.
+  void expect_refused_and_replaced(const std::string& what) {
+    SCOPED_TRACE(what);
+    expect_refused(what);
+    warnings_.clear();
+    const auto cache = make_cache(options());
+    const auto result = cache->get_or_create(key(1), [&] { return artifact(key(1)); });
+    ASSERT_TRUE(is_for(result, key(1)));
+    EXPECT_EQ(result->outcome, CacheOutcome::kCompiled);
+    EXPECT_EQ(cache->statistics().disk_rejects, 1u);
+    EXPECT_THAT(warnings_, ElementsAre(HasSubstr(key(1).fingerprint)));
+    const auto next = make_cache(options())->get(key(1));
+    EXPECT_TRUE(is_for(next, key(1)));
+  }
+  // Works without writing anything to `directory`, and says so once.
+  void expect_memory_only(const std::string& directory, const std::string& because) {
+    SCOPED_TRACE(directory);
+    warnings_.clear();
+    const auto cache = make_cache(options_for(directory));
+    for (int n = 1; n <= 3; ++n)
+      EXPECT_TRUE(is_for(cache->get_or_create(key(n), [&] { return artifact(key(n)); }), key(n)));
+    EXPECT_EQ(cache->get(key(1)).value().outcome, CacheOutcome::kMemoryHit);
+    EXPECT_EQ(cache->statistics().disk_bytes_written, 0u);
+    EXPECT_THAT(warnings_, ElementsAre(testing::AllOf(HasSubstr(because), HasSubstr("memory only"))));
+  }
+};
+
+TEST_F(DiskStoreTest, AnEntryIsOneFileOfOursAlone) {
+  const mode_t before = umask(0);
+  put(key(1));
+  umask(before);
+  EXPECT_THAT(names(), ElementsAre(key(1).fingerprint + ".lathe"));
+  struct stat s;
+  ASSERT_EQ(stat(entry_path(key(1)).c_str(), &s), 0);
+  EXPECT_EQ(s.st_mode & 07777, 0600u);
+  ASSERT_EQ(stat(directory_.c_str(), &s), 0);
+  EXPECT_EQ(s.st_mode & 07777, 0700u);
+  const std::string bytes = read_file(entry_path(key(1)));
+  const auto view = parse_entry(bytes);
+  ASSERT_TRUE(view.ok()) << view.status();
+  EXPECT_EQ(view->key_text, key(1).text);
+  EXPECT_EQ(view->payload, serialize(artifact(key(1))));
+}
+
+TEST_F(DiskStoreTest, ALookMakesNoDirectory) {
+  (void)make_cache(options())->get(key(1));
+  uint64_t rejected;
+  EXPECT_TRUE(make_cache(options())->list(&rejected).empty());
+  EXPECT_EQ(make_cache(options())->clear(), 0u);
+  EXPECT_FALSE(fs::exists(directory_));
+}
+
+TEST_F(DiskStoreTest, EveryTruncationIsAMiss) {
+  put(key(1));
+  const std::string bytes = read_file(entry_path(key(1)));
+  for (size_t size = bytes.size(); size-- > 0;) {
+    ASSERT_EQ(truncate(entry_path(key(1)).c_str(), static_cast<off_t>(size)), 0);
+    expect_refused(std::to_string(size));
+  }
+  for (size_t size : {size_t{0}, size_t{47}, size_t{48}, bytes.size() - 1}) {
+    write_file(entry_path(key(1)), bytes.substr(0, size));
+    expect_refused_and_replaced(std::to_string(size));
+  }
+  write_file(entry_path(key(1)), bytes + "x");
+  expect_refused_and_replaced("one byte too long");
+}
+
+TEST_F(DiskStoreTest, EveryFlippedBitIsAMiss) {
+  put(key(1));
+  const std::string bytes = read_file(entry_path(key(1)));
+  const int file = open(entry_path(key(1)).c_str(), O_WRONLY | O_CLOEXEC);
+  ASSERT_GE(file, 0);
+  for (size_t bit = 0; bit < bytes.size() * 8; ++bit) {
+    const char flipped = static_cast<char>(bytes[bit / 8] ^ (1 << bit % 8));
+    ASSERT_EQ(pwrite(file, &flipped, 1, static_cast<off_t>(bit / 8)), 1);
+    expect_refused("bit " + std::to_string(bit));
+    ASSERT_EQ(pwrite(file, &bytes[bit / 8], 1, static_cast<off_t>(bit / 8)), 1);
+    if (HasFailure()) break;
+  }
+  close(file);
+  EXPECT_TRUE(is_for(make_cache(options())->get(key(1)), key(1)));
+}
+
+TEST_F(DiskStoreTest, AnotherKeysEntryUnderThisNameIsAMiss) {
+  put(key(2));
+  fs::rename(entry_path(key(2)), entry_path(key(1)));
+  expect_refused_and_replaced("a good entry of another key");
+}
+
+// Two keys of one fingerprint, as a hash collision would have it: the text decides.
+TEST_F(DiskStoreTest, ACollidingKeyIsAMiss) {
+  put(key(1));
+  Key twin = key(1);
+  twin.text = key(2).text;
+  const auto cache = make_cache(options());
+  EXPECT_TRUE(absl::IsNotFound(cache->get(twin).status()));
+  EXPECT_EQ(cache->statistics().disk_rejects, 1u);
+  EXPECT_TRUE(is_for(make_cache(options())->get(key(1)), key(1)));
+}
+
+TEST_F(DiskStoreTest, AGoodEntryAroundABadArtifactIsAMiss) {
+  put(key(1));
+  write_file(entry_path(key(1)), make_entry(key(1).text, "no artifact"));
+  expect_refused_and_replaced("payload");
+}
+
+TEST_F(DiskStoreTest, EntriesThatAreNoPlainFilesOfOursAreRefusedAndReplaced) {
+  put(key(1));
+  const std::string path = entry_path(key(1)), aside = scratch_ + "/aside";
+  fs::rename(path, aside);
+  fs::create_symlink(aside, path);
+  expect_refused_and_replaced("symbolic link to a good entry");
+  EXPECT_TRUE(fs::is_regular_file(fs::symlink_status(path)));
+
+  fs::remove(path);
+  ASSERT_EQ(mkfifo(path.c_str(), 0600), 0);
+  expect_refused_and_replaced("FIFO");
+
+  ASSERT_EQ(chmod(path.c_str(), 0620), 0);
+  expect_refused_and_replaced("group-writable");
+  ASSERT_EQ(chmod(path.c_str(), 0602), 0);
+  expect_refused_and_replaced("world-writable");
+}
+
+TEST_F(DiskStoreTest, AnotherUsersEntryIsRefusedAndReplaced) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can give a file away";
+  put(key(1));
+  ASSERT_EQ(chown(entry_path(key(1)).c_str(), 12345, 12345), 0);
+  expect_refused_and_replaced("foreign entry");
+}
+
+TEST_F(DiskStoreTest, ADirectoryInAnEntrysPlaceIsLived) {
+  fs::create_directories(entry_path(key(1)));
+  fs::permissions(directory_, fs::perms::owner_all);
+  const auto cache = make_cache(options());
+  EXPECT_TRUE(is_for(cache->get_or_create(key(1), [&] { return artifact(key(1)); }), key(1)));
+  EXPECT_EQ(cache->statistics().disk_rejects, 1u);
+  EXPECT_THAT(names(), ElementsAre(key(1).fingerprint + ".lathe"));
+}
+
+TEST_F(DiskStoreTest, UntrustedDirectoriesAreNotUsed) {
+  put(key(1));
+  ASSERT_EQ(chmod(directory_.c_str(), 0770), 0);
+  expect_memory_only(directory_, "group or everybody");
+  EXPECT_EQ(make_cache(options())->directory(), "");
+  ASSERT_EQ(chmod(directory_.c_str(), 0700), 0);
+
+  const std::string link = scratch_ + "/link";
+  fs::create_directory_symlink(directory_, link);
+  expect_memory_only(link, "symbolic link");
+  expect_memory_only(link + "/", "symbolic link");
+  EXPECT_THAT(names(), ElementsAre(key(1).fingerprint + ".lathe"));
+  EXPECT_EQ(make_cache(options_for(link))->clear(), 0u);
+
+  if (geteuid() == 0) {
+    ASSERT_EQ(chown(directory_.c_str(), 12345, 12345), 0);
+    expect_memory_only(directory_, "belongs to user 12345");
+    EXPECT_EQ(make_cache(options())->clear(), 0u);
+    ASSERT_EQ(chown(directory_.c_str(), 0, 0), 0);
+  }
+  EXPECT_TRUE(is_for(make_cache(options())->get(key(1)), key(1)));
+}
+
+// Trusted when the cache was made, not any more when it writes.
+TEST_F(DiskStoreTest, ADirectoryThatTurnsUntrustedIsNotWrittenTo) {
+  put(key(1));
+  const auto cache = make_cache(options());
+  ASSERT_EQ(chmod(directory_.c_str(), 0777), 0);
+  EXPECT_TRUE(absl::IsNotFound(cache->get(key(1)).status()));
+  EXPECT_TRUE(is_for(cache->get_or_create(key(2), [&] { return artifact(key(2)); }), key(2)));
+  EXPECT_THAT(names(), ElementsAre(key(1).fingerprint + ".lathe"));
+  EXPECT_EQ(warnings_.size(), 1u);
+}
+
+TEST_F(DiskStoreTest, UnwritablePlacesCostTheDiskAndOneWarning) {
+  write_file(scratch_ + "/file", "x");
+  expect_memory_only(scratch_ + "/file", "file");
+  expect_memory_only(scratch_ + "/file/below", "file");
+  expect_memory_only("/proc/lathe-test/cache", "/proc/lathe-test");
+  expect_memory_only(scratch_ + "/" + std::string(300, 'n'), "name too long");
+}
+
+TEST_F(DiskStoreTest, AReadOnlyDirectoryIsStillRead) {
+  put(key(1));
+  ASSERT_EQ(chmod(directory_.c_str(), 0500), 0);
+  // Root passes over the mode; a read-only mount stops root as well.
+  const bool mounted =
+      geteuid() == 0 && mount(directory_.c_str(), directory_.c_str(), nullptr, MS_BIND, nullptr) == 0 &&
+      mount(nullptr, directory_.c_str(), nullptr, MS_BIND | MS_REMOUNT | MS_RDONLY, nullptr) == 0;
+  if (geteuid() == 0 && !mounted) GTEST_SKIP() << "root, and not allowed to mount: nothing is unwritable";
+  const auto cache = make_cache(options());
+  const auto stored = cache->get_or_create(key(1), [&] { return artifact(key(1)); });
+  EXPECT_TRUE(is_for(stored, key(1)));
+  EXPECT_EQ(stored->outcome, CacheOutcome::kDiskHit);
+  for (int n = 2; n <= 3; ++n)
+    EXPECT_TRUE(is_for(cache->get_or_create(key(n), [&] { return artifact(key(n)); }), key(n)));
+  EXPECT_THAT(warnings_, ElementsAre(HasSubstr("cannot write")));
+  if (mounted) EXPECT_EQ(umount(directory_.c_str()), 0);
+  chmod(directory_.c_str(), 0700);
+  EXPECT_THAT(names(), ElementsAre(key(1).fingerprint + ".lathe"));
+}
+
+TEST_F(DiskStoreTest, AFullDiskCostsTheDiskAndOneWarning) {
+  ASSERT_EQ(mkdir(directory_.c_str(), 0700), 0);
+  if (mount("lathe-test", directory_.c_str(), "tmpfs", MS_NOSUID | MS_NODEV, "size=64k,mode=0700") != 0)
+    GTEST_SKIP() << "not allowed to mount a small file system: " << strerror(errno);
+  write_file(directory_ + "/ballast", std::string(1 << 20, 'x'));
+  {
+    const auto cache = make_cache(options());
+    for (int n = 1; n <= 3; ++n)
+      EXPECT_TRUE(is_for(cache->get_or_create(key(n), [&] { return artifact(key(n)); }), key(n)));
+    EXPECT_THAT(warnings_, ElementsAre(HasSubstr("cannot write")));
+    EXPECT_THAT(names(), ElementsAre("ballast"));
+    // Room again: the store is used again.
+    fs::remove(directory_ + "/ballast");
+    EXPECT_TRUE(is_for(cache->get_or_create(key(4), [&] { return artifact(key(4)); }), key(4)));
+    EXPECT_THAT(names(), ElementsAre(key(4).fingerprint + ".lathe"));
+  }
+  EXPECT_EQ(umount(directory_.c_str()), 0);
+}
+
+TEST_F(DiskStoreTest, ARemovedDirectoryIsMadeAgain) {
+  const auto cache = make_cache(options());
+  EXPECT_TRUE(is_for(cache->get_or_create(key(1), [&] { return artifact(key(1)); }), key(1)));
+  fs::remove_all(directory_);
+  EXPECT_TRUE(is_for(cache->get_or_create(key(2), [&] { return artifact(key(2)); }), key(2)));
+  EXPECT_THAT(names(), ElementsAre(key(2).fingerprint + ".lathe"));
+}
+
+TEST_F(DiskStoreTest, ARelativePathStaysWhereItWas) {
+  const fs::path before = fs::current_path();
+  fs::current_path(scratch_);
+  const auto cache = make_cache(options_for("cache/"));
+  fs::current_path(before);
+  EXPECT_EQ(cache->directory(), directory_);
+  EXPECT_TRUE(is_for(cache->get_or_create(key(1), [&] { return artifact(key(1)); }), key(1)));
+  EXPECT_TRUE(fs::exists(entry_path(key(1))));
+}
+
+TEST_F(DiskStoreTest, StaleTemporariesGoAtTheFirstPublish) {
+  put(key(1));
+  const std::string stale = ".tmp-" + key(2).fingerprint + "-1-0-abc",
+                    fresh = ".tmp-" + key(3).fingerprint + "-1-0-abc";
+  for (const std::string& name : {stale, fresh, std::string(".tmp-not-ours"), std::string("old-notes.txt")})
+    write_file(directory_ + "/" + name, "x");
+  const timespec two_hours_ago[2] = {{time(nullptr) - 7200, 0}, {time(nullptr) - 7200, 0}};
+  for (const char* name : {stale.c_str(), ".tmp-not-ours", "old-notes.txt"})
+    ASSERT_EQ(utimensat(AT_FDCWD, (directory_ + "/" + name).c_str(), two_hours_ago, 0), 0);
+  put(key(4));
+  EXPECT_THAT(names(),
+              testing::UnorderedElementsAre(fresh, ".tmp-not-ours", "old-notes.txt",
+                                            key(1).fingerprint + ".lathe", key(4).fingerprint + ".lathe"));
+}
+
+TEST_F(DiskStoreTest, ListsGoodEntriesAndCountsBadOnes) {
+  put(key(1));
+  put(key(2));
+  put(key(3));
+  ASSERT_EQ(truncate(entry_path(key(2)).c_str(), 60), 0);
+  fs::copy_file(entry_path(key(1)), entry_path(key(4)));  // key 1's entry under key 4's name
+  write_file(directory_ + "/notes.lathe", "not ours");
+  uint64_t rejected = 0;
+  const auto entries = make_cache(options())->list(&rejected);
+  EXPECT_EQ(rejected, 2u);
+  std::vector<std::string> listed;
+  for (const CacheEntryInfo& e : entries) {
+    listed.push_back(e.key_text);
+    EXPECT_EQ(e.file, key_from_text(e.key_text).fingerprint + ".lathe");
+    EXPECT_EQ(e.bytes, fs::file_size(directory_ + "/" + e.file));
+  }
+  EXPECT_THAT(listed, testing::UnorderedElementsAre(key(1).text, key(3).text));
+}
+
+TEST_F(DiskStoreTest, ClearsItsOwnFilesOnly) {
+  put(key(1));
+  put(key(2));
+  ASSERT_EQ(truncate(entry_path(key(2)).c_str(), 60), 0);
+  write_file(directory_ + "/" + key(3).fingerprint + ".lock", "");
+  write_file(directory_ + "/.tmp-" + key(3).fingerprint + "-1-0-abc", "x");
+  const std::string outside = scratch_ + "/outside";
+  write_file(outside, "x");
+  fs::create_symlink(outside, entry_path(key(4)));
+  const std::vector<std::string> others = {"NOTES", "abc.lathe", "sub", std::string(32, 'g') + ".lathe"};
+  for (const std::string& name : others) {
+    if (name == "sub") {
+      fs::create_directory(directory_ + "/sub");
+    } else {
+      write_file(directory_ + "/" + name, "x");
+    }
+  }
+  EXPECT_EQ(make_cache(options())->clear(), 3u);
+  EXPECT_THAT(names(), testing::UnorderedElementsAreArray(others));
+  EXPECT_TRUE(fs::exists(outside));
+}
+
+TEST_F(DiskStoreTest, WhatCannotBeLookedAtIsNotAReject) {
+  const DiskStore store(scratch_ + "/none", Logger());
+  EXPECT_TRUE(absl::IsNotFound(store.read(key(1)).status()));
+  EXPECT_TRUE(store.check().ok());
+}
+
+}  // namespace
+}  // namespace lathe
