@@ -17,6 +17,7 @@ absl::Status unavailable(absl::string_view device, absl::string_view cause) {
 absl::StatusOr<void*> open_library(const GpuApi& api) {
   std::string causes;
   for (const char* library : api.libraries) {
+    if (library == nullptr) break;
     if (void* handle = dlopen(library, RTLD_NOW | RTLD_LOCAL)) return handle;
     absl::StrAppend(&causes, causes.empty() ? "" : "; ", dlerror());
   }

@@ -3,6 +3,7 @@
 // written once.
 #pragma once
 
+#include <array>
 #include <string>
 #include <vector>
 
@@ -16,7 +17,7 @@ namespace lathe {
 //   int init(unsigned flags);  int count(int* devices);  int name(char* text, int bytes, int device);
 struct GpuApi {
   const char* prefix;                  // of device names: "cuda", "hip"
-  std::vector<const char*> libraries;  // tried in order
+  std::array<const char*, 4> libraries;  // tried in order, ends at a null
   const char* init;
   const char* count;
   const char* name;

@@ -1,3 +1,5 @@
+#include <vector>
+
 #include "absl/strings/str_cat.h"
 #include "runtime/cpu/cpu_driver.h"
 #include "runtime/cuda/cuda_driver.h"
@@ -7,7 +9,8 @@
 namespace lathe {
 
 const std::vector<BackendRow>& backends() {
-  static const std::vector<BackendRow> rows = {
+  static const auto& rows = *new std::vector<BackendRow>{
+      // lives to the very end of the process
       {"cpu", enumerate_cpu, query_cpu, open_cpu},
       {"cuda", enumerate_cuda, query_cuda, open_cuda},
       {"hip", enumerate_hip, query_hip, open_hip},

@@ -1,0 +1,93 @@
+#include "runtime/cpu/cpu_facts.h"
+
+#include <gtest/gtest.h>
+#include <sched.h>
+
+#include <thread>
+
+namespace lathe {
+namespace {
+
+TEST(CpuFacts, EveryFactIsPlausibleAndHasASource) {
+  const DeviceFacts facts = query_cpu_facts();
+  EXPECT_FALSE(facts.name.empty());
+  struct Range {
+    const char* fact;
+    double low, high;
+  };
+  const Range ranges[] = {{"cores", 1, 4096},
+                          {"clock_hz", 3e8, 1e10},
+                          {"fma_units", 1, 8},
+                          {"l1d_bytes", 4 << 10, 1 << 20},
+                          {"l2_bytes", 64 << 10, 64 << 20},
+                          {"l3_bytes", 256 << 10, 4e9},
+                          {"memory_bytes_per_second", 1e9, 1e13},
+                          {"core_bytes_per_second", 1e9, 1e12}};
+  for (const Range& range : ranges) {
+    ASSERT_EQ(facts.facts.count(range.fact), 1u) << range.fact;
+    const Fact& fact = facts.facts.at(range.fact);
+    EXPECT_GE(fact.value, range.low) << range.fact;
+    EXPECT_LE(fact.value, range.high) << range.fact;
+    EXPECT_FALSE(fact.source.empty()) << range.fact;
+  }
+  EXPECT_EQ(facts.facts.size(), std::size(ranges));
+  EXPECT_LT(facts.facts.at("l1d_bytes").value, facts.facts.at("l2_bytes").value);
+  for (const auto& [name, fact] : facts.facts)
+    std::printf("  %s = %g (%s)\n", name.c_str(), fact.value, fact.source.c_str());
+}
+
+// The names are those that core knows, and the target reads back.
+TEST(CpuFacts, SurviveJson) {
+  const DeviceFacts facts = query_cpu_facts();
+  auto read = facts_from_json(to_json(facts));
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->target, facts.target);
+  EXPECT_EQ(read->facts.size(), facts.facts.size());
+}
+
+TEST(CpuFacts, AreTheSameTwice) { EXPECT_EQ(to_json(query_cpu_facts()), to_json(query_cpu_facts())); }
+
+TEST(CpuFacts, FollowTheAffinityMask) {
+  EXPECT_LE(allowed_cores(), allowed_processors());
+  std::thread([] {
+    cpu_set_t mask;
+    ASSERT_EQ(sched_getaffinity(0, sizeof(mask), &mask), 0);
+    int first = 0;
+    while (!CPU_ISSET(first, &mask)) ++first;
+    CPU_ZERO(&mask);
+    CPU_SET(first, &mask);
+    ASSERT_EQ(sched_setaffinity(0, sizeof(mask), &mask), 0);
+    EXPECT_EQ(allowed_processors(), 1);
+    EXPECT_EQ(allowed_cores(), 1);
+    EXPECT_EQ(default_workers(), 1);
+  }).join();
+}
+
+TEST(CpuFacts, ParsesCacheSizes) {
+  EXPECT_EQ(parse_cache_size("48K\n"), 49152);
+  EXPECT_EQ(parse_cache_size("307200K\n"), 307200 * 1024);
+  EXPECT_EQ(parse_cache_size("32M"), 32 << 20);
+  EXPECT_EQ(parse_cache_size("512"), 512);
+  for (const char* text : {"", "K", "-1K", "12X", "0K", "99999999999999999999K"})
+    EXPECT_EQ(parse_cache_size(text), -1) << text;
+}
+
+TEST(CpuFacts, ParsesClocks) {
+  EXPECT_DOUBLE_EQ(parse_cpuinfo_hertz("processor\t: 0\ncpu MHz\t\t: 2100.500\ncpu MHz : 9\n"), 2.1005e9);
+  EXPECT_LT(parse_cpuinfo_hertz("model name : x\n"), 0);
+  EXPECT_LT(parse_cpuinfo_hertz("cpu MHz : fast\n"), 0);
+  EXPECT_DOUBLE_EQ(parse_brand_hertz("Intel(R) Xeon(R) Gold 6148 CPU @ 2.40GHz"), 2.4e9);
+  EXPECT_LT(parse_brand_hertz("Intel(R) Xeon(R) Processor"), 0);
+  EXPECT_LT(parse_brand_hertz("Odd @ GHz"), 0);
+}
+
+TEST(CpuFacts, ParsesQuotas) {
+  EXPECT_EQ(parse_cpu_quota("max 100000\n"), -1);
+  EXPECT_EQ(parse_cpu_quota("200000 100000\n"), 2);
+  EXPECT_EQ(parse_cpu_quota("150000 100000\n"), 2);
+  EXPECT_EQ(parse_cpu_quota("10000 100000\n"), 1);
+  for (const char* text : {"", "1", "0 100000", "1 0", "a b"}) EXPECT_EQ(parse_cpu_quota(text), -1) << text;
+}
+
+}  // namespace
+}  // namespace lathe

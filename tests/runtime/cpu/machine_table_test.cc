@@ -1,0 +1,42 @@
+#include "runtime/cpu/machine_table.h"
+
+#include <gtest/gtest.h>
+
+namespace lathe {
+namespace {
+
+const MachineRow& row(const char* vendor, int32_t family, int32_t model) {
+  CpuIdentity id;
+  id.vendor = vendor;
+  id.family = family;
+  id.model = model;
+  return machine_row(id);
+}
+
+TEST(MachineTable, KnowsServers) {
+  EXPECT_STREQ(row("GenuineIntel", 6, 143).name, "Sapphire Rapids");
+  EXPECT_STREQ(row("GenuineIntel", 6, 207).name, "Emerald Rapids");
+  EXPECT_EQ(row("GenuineIntel", 6, 207).memory_bytes_per_second, 8.0 * 8 * 5600e6);
+  EXPECT_EQ(row("AuthenticAMD", 0x19, 0x11).memory_bytes_per_second, 12.0 * 8 * 4800e6);
+  EXPECT_EQ(row("ARM", 0, 0xd40).fma_units, 4);
+}
+
+TEST(MachineTable, WideMultipliers) {
+  EXPECT_EQ(row("GenuineIntel", 6, 0x55).fma_units_512, 2);
+  EXPECT_EQ(row("GenuineIntel", 6, 0x8c).fma_units_512, 1);
+  EXPECT_EQ(row("AuthenticAMD", 0x19, 0x61).fma_units_512, 1);
+  EXPECT_EQ(row("AuthenticAMD", 0x1a, 0x02).fma_units_512, 2);
+}
+
+TEST(MachineTable, UnknownProcessorsTakeTheDefault) {
+  for (const MachineRow* r :
+       {&row("GenuineIntel", 6, 1), &row("GenuineIntel", 5, 143), &row("Nobody", 6, 143)}) {
+    EXPECT_STREQ(r->vendor, "");
+    EXPECT_GE(r->fma_units, 1);
+    EXPECT_GT(r->core_bytes_per_second, 0);
+    EXPECT_GE(r->memory_bytes_per_second, r->core_bytes_per_second);
+  }
+}
+
+}  // namespace
+}  // namespace lathe

@@ -1,0 +1,194 @@
+#include "runtime/cpu/object_loader.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <chrono>
+#include <fstream>
+#include <thread>
+
+#include "../test_kernels.h"
+#include "core/args.h"
+
+namespace lathe {
+namespace {
+
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+void expect_refused(const absl::StatusOr<std::vector<void*>>& linked, const std::string& cause) {
+  ASSERT_EQ(linked.status().code(), absl::StatusCode::kInvalidArgument) << linked.status();
+  EXPECT_THAT(std::string(linked.status().message()), HasSubstr(cause));
+}
+
+TEST(ObjectLoader, LinksConstantsDataAndCalls) {
+  ObjectLoader loader;
+  auto linked = loader.link(read_test_object("relocations"), {"relocations"});
+  ASSERT_TRUE(linked.ok()) << linked.status();
+  float out[4];
+  ArgumentBlock args;
+  args.d = out;
+  for (int64_t task = 0; task < 4; ++task) reinterpret_cast<CpuTask>((*linked)[0])(&args, task);
+  EXPECT_EQ(out[0], 0.5f * 2 + 41);
+  EXPECT_EQ(out[1], 1.5f * 3 + 41);
+  EXPECT_EQ(out[2], 2.5f * 2 + 41);
+  EXPECT_EQ(out[3], 3.5f * 3 + 41);
+}
+
+TEST(ObjectLoader, ReturnsAddressesInOrder) {
+  ObjectLoader loader;
+  auto linked = loader.link(read_test_object("steps"), {"second", "first", "second"});
+  ASSERT_TRUE(linked.ok()) << linked.status();
+  EXPECT_EQ((*linked)[0], (*linked)[2]);
+  EXPECT_NE((*linked)[0], (*linked)[1]);
+}
+
+TEST(ObjectLoader, FindsHiddenSymbols) {
+  ObjectLoader loader;
+  auto linked = loader.link(read_test_object("symbols"), {"hidden"});
+  ASSERT_TRUE(linked.ok()) << linked.status();
+  int64_t out = 0;
+  ArgumentBlock args;
+  args.d = &out;
+  reinterpret_cast<CpuTask>((*linked)[0])(&args, 0);
+  EXPECT_EQ(out, 5);
+}
+
+TEST(ObjectLoader, CodeIsNeverWritable) {
+  ObjectLoader loader;
+  auto linked = loader.link(read_test_object("relocations"), {"relocations"});
+  ASSERT_TRUE(linked.ok());
+  const auto address = reinterpret_cast<uintptr_t>((*linked)[0]);
+  std::ifstream maps("/proc/self/maps");
+  std::string line;
+  bool found = false;
+  while (std::getline(maps, line)) {
+    unsigned long begin, end;
+    char mode[5] = {};
+    if (std::sscanf(line.c_str(), "%lx-%lx %4s", &begin, &end, mode) != 3) continue;
+    if (address < begin || address >= end) continue;
+    EXPECT_STREQ(mode, "r-xp") << line;
+    found = true;
+  }
+  EXPECT_TRUE(found);
+}
+
+TEST(ObjectLoader, SameSymbolsInManyObjectsDoNotClash) {
+  ObjectLoader loader;
+  const std::string object = read_test_object("steps");
+  auto one = loader.link(object, {"first"});
+  auto two = loader.link(object, {"first"});
+  ASSERT_TRUE(one.ok() && two.ok());
+  EXPECT_NE((*one)[0], (*two)[0]);
+}
+
+TEST(ObjectLoader, NamesUndefinedSymbols) {
+  ObjectLoader loader;
+  auto linked = loader.link(read_test_object("undefined"), {"undefined"});
+  expect_refused(linked, "undefined symbol ");
+  EXPECT_THAT(std::string(linked.status().message()),
+              AllOf(HasSubstr("sqrtf_of_nobody"), HasSubstr("data_of_nobody")));
+}
+
+// malloc exists in the process; an object must not find it.
+TEST(ObjectLoader, SeesNothingOfTheHostProcess) {
+  std::string object = read_test_object("undefined");
+  const std::string from = "sqrtf_of_nobody", to = std::string("malloc") + std::string(9, '\0');
+  const size_t at = object.find(from);
+  ASSERT_NE(at, std::string::npos);
+  object.replace(at, from.size(), to);
+  ObjectLoader loader;
+  expect_refused(loader.link(object, {"undefined"}), "malloc");
+}
+
+TEST(ObjectLoader, RefusesSymbolsThatAreNotEntries) {
+  ObjectLoader loader;
+  const std::string object = read_test_object("symbols");
+  expect_refused(loader.link(object, {"absent"}), "symbol absent is missing");
+  expect_refused(loader.link(object, {"local"}), "symbol local is missing");
+  expect_refused(loader.link(object, {"data"}), "symbol data is not a function");
+  expect_refused(loader.link(object, {"hidden", "absent"}), "symbol absent is missing");
+}
+
+TEST(ObjectLoader, RefusesAnotherArchitecture) {
+  ObjectLoader loader;
+  expect_refused(loader.link(read_test_object("foreign"), {"first"}), "this device is");
+}
+
+TEST(ObjectLoader, RefusesEveryTruncation) {
+  ObjectLoader loader;
+  for (const char* name : {"symbols", "relocations"}) {
+    const std::string object = read_test_object(name);
+    for (size_t length = 0; length < object.size(); length += length < 256 ? 1 : 7) {
+      EXPECT_EQ(loader.link(object.substr(0, length), {"hidden"}).status().code(),
+                absl::StatusCode::kInvalidArgument)
+          << name << " cut to " << length;
+    }
+  }
+}
+
+TEST(ObjectLoader, RefusesGarbage) {
+  ObjectLoader loader;
+  expect_refused(loader.link("", {"first"}), "cannot link");
+  expect_refused(loader.link(std::string(4096, '\0'), {"first"}), "cannot link");
+  expect_refused(loader.link(std::string(4096, '\x7f'), {"first"}), "cannot link");
+  expect_refused(loader.link("\x7f"
+                             "ELF",
+                             {"first"}),
+                 "cannot link");
+  std::string object = read_test_object("symbols");
+  std::fill(object.begin() + 16, object.begin() + 64, '\xff');  // the header but its magic
+  EXPECT_FALSE(loader.link(object, {"hidden"}).ok());
+}
+
+TEST(ObjectLoader, WorksAfterFailures) {
+  ObjectLoader loader;
+  EXPECT_FALSE(loader.link("junk", {"first"}).ok());
+  EXPECT_FALSE(loader.link(read_test_object("undefined"), {"undefined"}).ok());
+  EXPECT_TRUE(loader.link(read_test_object("steps"), {"first"}).ok());
+}
+
+TEST(ObjectLoader, LinksFromManyThreads) {
+  ObjectLoader loader;
+  const std::string object = read_test_object("relocations");
+  std::vector<std::thread> threads;
+  std::atomic<int> right{0};
+  for (int t = 0; t < 4; ++t) {
+    threads.emplace_back([&] {
+      for (int i = 0; i < 25; ++i) {
+        auto linked = loader.link(object, {"relocations"});
+        float out = 0;
+        ArgumentBlock args;
+        args.d = &out;
+        if (linked.ok()) reinterpret_cast<CpuTask>((*linked)[0])(&args, 0);
+        right += out == 42.0f;
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(right.load(), 100);
+}
+
+// The bound is the library's promise for a warm load from disk, of which linking is a part.
+TEST(ObjectLoader, LoadTime) {
+  const std::string object = read_test_object("relocations");
+  using Clock = std::chrono::steady_clock;
+  ObjectLoader loader;
+  std::vector<double> milliseconds;
+  for (int i = 0; i < 101; ++i) {
+    const auto begin = Clock::now();
+    auto linked = loader.link(object, {"relocations"});
+    const auto end = Clock::now();
+    ASSERT_TRUE(linked.ok());
+    milliseconds.push_back(std::chrono::duration<double, std::milli>(end - begin).count());
+  }
+  const double first = milliseconds[0];
+  std::sort(milliseconds.begin(), milliseconds.end());
+  std::printf("  link: first %.3f ms, median %.3f ms, worst %.3f ms\n", first, milliseconds[50],
+              milliseconds[100]);
+  EXPECT_LT(milliseconds[50], 1.0);
+}
+
+}  // namespace
+}  // namespace lathe

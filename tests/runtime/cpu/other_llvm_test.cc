@@ -1,0 +1,27 @@
+// Another LLVM of the same version is in the process, its symbols visible to everyone, before this library
+// links.
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include "../test_kernels.h"
+#include "core/args.h"
+#include "runtime/cpu/object_loader.h"
+
+namespace lathe {
+namespace {
+
+TEST(OtherLlvm, LinkingWorksBesideIt) {
+  void* llvm = dlopen(LATHE_OTHER_LLVM, RTLD_NOW | RTLD_GLOBAL);
+  ASSERT_NE(llvm, nullptr) << dlerror();
+  ObjectLoader loader;
+  auto linked = loader.link(read_test_object("relocations"), {"relocations"});
+  ASSERT_TRUE(linked.ok()) << linked.status();
+  float out = 0;
+  ArgumentBlock args;
+  args.d = &out;
+  reinterpret_cast<CpuTask>((*linked)[0])(&args, 0);
+  EXPECT_EQ(out, 42.0f);
+}
+
+}  // namespace
+}  // namespace lathe
