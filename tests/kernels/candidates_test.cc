@@ -1,0 +1,259 @@
+// The families' tables: every legal row keeps the device's limits, no prediction beats the device's roofline,
+// and two predictions are worked out by hand.
+#include "kernels/candidates.h"
+
+#include <gmock/gmock.h>
+
+#include <cmath>
+
+#include "tests/kernels/device_files.h"
+
+namespace lathe {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::vector<RankedPlan> candidates(const ProblemClass& c, const DeviceFacts& facts, int32_t workers = 1,
+                                   int32_t split_k = 0) {
+  std::vector<RankedPlan> out;
+  const CandidateContext context{c, facts, workers, split_k};
+  for (const KernelFamily& family : kernel_families())
+    if (family.op == c.op && family.backend == facts.target.backend) family.enumerate(context, &out);
+  return out;
+}
+
+std::vector<ProblemClass> sample_classes() {
+  std::vector<ProblemClass> classes;
+  for (const auto& [n, k] : std::vector<std::pair<int64_t, int64_t>>{
+           {1, 1}, {8, 4096}, {456, 51234}, {4096, 4096}, {17, 8191}, {128256, 4096}})
+    for (int64_t m : {1, 2, 3, 5, 8, 13, 16, 17, 33, 65, 129, 257, 4000})
+      for (DType t : {DType::kF32, DType::kBF16})
+        for (int layout = 0; layout < 4; ++layout) {
+          ProblemClass c = matmul_class(t, t, n, k, m_bucket(m));
+          c.trans_a = layout & 1;
+          c.trans_b = layout >> 1;
+          classes.push_back(c);
+        }
+  return classes;
+}
+
+void check_cpu_limits(const CompileConfig& c, const ProblemClass& p, const DeviceFacts& f) {
+  const int lanes = vector_lanes(f.target), registers = vector_registers(f.target);
+  EXPECT_EQ(c.lanes, lanes);
+  EXPECT_GE(c.register_m, 1);
+  EXPECT_GE(c.register_n, 1);
+  EXPECT_EQ(c.tile_m % c.register_m, 0);
+  EXPECT_EQ(c.tile_n % c.register_n, 0);
+  if (c.kernel == "dot") {
+    EXPECT_LE(c.register_m * c.register_n + c.register_n + 1, registers);
+    EXPECT_EQ(p.trans_b, 1);
+    EXPECT_EQ(p.trans_a, 0);
+    EXPECT_GE(c.tile_m, p.m_hi);
+  } else {
+    ASSERT_EQ(c.register_n % lanes, 0);
+    const int vectors = c.register_n / lanes;
+    EXPECT_LE(c.register_m * vectors + vectors + 1, registers);
+  }
+  if (c.kernel == "outer") {
+    EXPECT_EQ(p.trans_b, 0);
+    EXPECT_GE(c.tile_m, p.m_hi);
+  }
+  if (c.kernel == "panel") {
+    EXPECT_GT(c.tile_k, 0);
+    EXPECT_EQ(c.tile_k % lanes, 0);
+    EXPECT_LE((c.tile_n + c.register_m) * c.tile_k * 4.0, 0.75 * f.fact_or("l2_bytes", 0));
+  }
+}
+
+void check_gpu_limits(const CompileConfig& c, const DeviceFacts& f) {
+  EXPECT_EQ(c.kernel, "simt");
+  EXPECT_EQ((c.tile_m / c.register_m) * (c.tile_n / c.register_n), c.threads);
+  EXPECT_EQ(c.tile_m % c.register_m, 0);
+  EXPECT_EQ(c.tile_n % c.register_n, 0);
+  EXPECT_EQ(c.threads % wave_size(f.target), 0);
+  EXPECT_LE(c.threads, f.fact_or("max_workgroup_size", 0));
+  EXPECT_LE(4.0 * c.stages * (c.tile_m + c.tile_n) * c.tile_k, f.fact_or("shared_memory_bytes", 0));
+  EXPECT_LE(c.register_m * c.register_n + c.register_m + c.register_n, 255);
+}
+
+TEST(Candidates, LegalRowsKeepTheDevicesLimits) {
+  for (const DeviceFacts& f : shipped_facts())
+    for (const ProblemClass& c : sample_classes())
+      for (const RankedPlan& r : candidates(c, f, 4)) {
+        if (!r.rejection.empty()) continue;
+        SCOPED_TRACE(f.name + " " + to_json(c).dump() + " " + to_json(r.plan.config).dump());
+        if (f.target.backend == Backend::kCpu)
+          check_cpu_limits(r.plan.config, c, f);
+        else
+          check_gpu_limits(r.plan.config, f);
+        EXPECT_EQ(r.plan.config.split, r.plan.launch.splits > 1);
+        EXPECT_GE(r.plan.launch.splits, 1);
+        EXPECT_LE(r.plan.launch.splits, c.k);
+        EXPECT_FALSE(r.plan.numeric_recipe.empty());
+        if (HasFailure()) return;
+      }
+}
+
+// Neither the arithmetic nor the bytes that must move can be had faster, whatever the kernel.
+TEST(Candidates, NoPredictionBeatsTheRoofline) {
+  constexpr int32_t kWorkers = 8;
+  for (const DeviceFacts& f : shipped_facts()) {
+    const bool cpu = f.target.backend == Backend::kCpu;
+    const double flops =
+        cpu ? kWorkers * 2.0 * vector_lanes(f.target) * f.fact_or("fma_units", 0) * f.fact_or("clock_hz", 0)
+            : f.fact_or("flops_f32", 0);
+    const double bandwidth = f.fact_or("memory_bytes_per_second", 0);
+    for (const ProblemClass& c : sample_classes()) {
+      const auto floor_at = [&](double m) {
+        const double n = c.n, k = c.k;
+        const double bytes = (m * k + k * n) * size_of(c.a) + m * n * size_of(c.d);
+        return std::max(2 * m * n * k / flops, bytes / bandwidth);
+      };
+      // The lower end of the bucket: less work than whichever M stands for it.
+      const double floor = floor_at(c.m_lo);
+      double best = 1e9;
+      for (const RankedPlan& r : candidates(c, f, kWorkers)) {
+        if (!r.rejection.empty()) continue;
+        ASSERT_TRUE(std::isfinite(r.plan.predicted_seconds));
+        ASSERT_GE(r.plan.predicted_seconds, floor)
+            << f.name << " " << to_json(c).dump() << " " << to_json(r.plan.config).dump();
+        best = std::min(best, r.plan.predicted_seconds);
+      }
+      // Nor may the best be absurd: 2048 rows, the most that is priced, over 8 columns waste half of every
+      // vector.
+      const double most = floor_at(std::min<double>(c.m_hi, 2048));
+      ASSERT_LT(best, 20 * most + 50e-6) << f.name << " " << to_json(c).dump();
+    }
+  }
+}
+
+TEST(Candidates, HalfPrecisionWeightsStreamFaster) {
+  const DeviceFacts& f = shipped_facts("x86-64-avx512");
+  auto best = [&](DType t) {
+    ProblemClass c = matmul_class(t, DType::kF32, 4096, 4096, {1, 1});
+    c.trans_b = 1;
+    double seconds = 1;
+    for (const RankedPlan& r : candidates(c, f))
+      if (r.rejection.empty()) seconds = std::min(seconds, r.plan.predicted_seconds);
+    return seconds;
+  };
+  EXPECT_LT(best(DType::kF16), 0.75 * best(DType::kF32));
+  EXPECT_GT(best(DType::kF16), 0.45 * best(DType::kF32));
+}
+
+DeviceFacts synthetic(const std::string& target, const std::map<std::string, double>& values) {
+  DeviceFacts f;
+  f.name = "synthetic";
+  f.target = parse_target(target).value();
+  for (const auto& [name, value] : values) f.facts[name] = {value, "test"};
+  return f;
+}
+
+// 1x512x1024 f32, one worker, 1 GHz, 1 GB/s: four tasks of 128 columns.
+//   a task: 16 groups of 8 columns x (64 vectors of K x 5.45 cycles + 8 sums x 5 to add their lanes) = 6220.8
+//   cycles, where 5.45 = 8 FMAs that wait for 5 cycles of latency, and a tenth of 9 loads at 2 a cycle; it
+//   reads 129 rows of 4096 bytes and writes 512: 528,896 bytes, 528.896 us; a quarter of the 6.2208 us shows;
+//   and costs 0.2 us to start.
+TEST(Candidates, DotPredictionByHand) {
+  const DeviceFacts f = synthetic("x86-64-avx512", {{"clock_hz", 1e9},
+                                                    {"fma_units", 2},
+                                                    {"l1d_bytes", 32768},
+                                                    {"l2_bytes", 1 << 20},
+                                                    {"l3_bytes", 1 << 24},
+                                                    {"memory_bytes_per_second", 1e9},
+                                                    {"core_bytes_per_second", 1e9}});
+  ProblemClass c = matmul_class(DType::kF32, DType::kF32, 512, 1024, {1, 1});
+  c.trans_b = 1;
+  int found = 0;
+  for (const RankedPlan& r : candidates(c, f)) {
+    const CompileConfig& g = r.plan.config;
+    if (!r.rejection.empty() || g.kernel != "dot" || g.register_n != 8 || g.tile_n != 128) continue;
+    ++found;
+    EXPECT_NEAR(r.plan.predicted_seconds, 4 * (528.896e-6 + 0.25 * 6.2208e-6 + 0.2e-6), 1e-12);
+  }
+  EXPECT_EQ(found, 1);
+}
+
+// 64x640x1024 f32 on ten units at 1 GHz and 128 FMA lanes: one workgroup of 64x64 a unit, 8 waves, FMAs at
+// 0.85 of 16 / (16 + 4) for the loads beside them: 8,388,608 flops at 0.68 of 256e9 a second.
+TEST(Candidates, SimtPredictionByHand) {
+  const DeviceFacts f = synthetic("sm_90a", {{"compute_units", 10},
+                                             {"clock_hz", 1e9},
+                                             {"memory_bytes_per_second", 1e12},
+                                             {"l2_bytes", 1 << 20},
+                                             {"shared_memory_bytes", 65536},
+                                             {"registers_per_unit", 65536},
+                                             {"max_workgroup_size", 1024},
+                                             {"launch_seconds", 1e-6},
+                                             {"flops_f32", 2.56e12}});
+  const ProblemClass c = matmul_class(DType::kF32, DType::kF32, 640, 1024, {33, 64});
+  int found = 0;
+  for (const RankedPlan& r : candidates(c, f)) {
+    const CompileConfig& g = r.plan.config;
+    if (!r.rejection.empty() || g.tile_m != 64 || g.tile_n != 64 || g.tile_k != 16 || g.threads != 256 ||
+        g.split != 0)
+      continue;
+    ++found;
+    EXPECT_NEAR(r.plan.predicted_seconds, 1e-6 + 8388608 / (256e9 * 0.68), 1e-12);
+  }
+  EXPECT_EQ(found, 1);
+}
+
+TEST(Candidates, RejectionsNameLimitAndValue) {
+  std::string all;
+  for (const RankedPlan& r :
+       candidates(matmul_class(DType::kF32, DType::kF32, 4096, 4096, {65, 128}), shipped_facts("gfx942")))
+    all += r.rejection + "\n";
+  EXPECT_THAT(all, HasSubstr("smem 131072 > 65536"));  // 4 * (256 + 256) * 64
+  all.clear();
+  for (const RankedPlan& r :
+       candidates(matmul_class(DType::kF32, DType::kF32, 4096, 4096, {4, 4}), shipped_facts("x86-64-avx2")))
+    all += r.plan.config.kernel + ": " + r.rejection + "\n";
+  EXPECT_THAT(all, HasSubstr("panel: registers 31 > 16"));  // 14 x 2 sums, 2 of B, 1 of A
+  EXPECT_THAT(all, HasSubstr("panel: register rows 6 > M 4"));
+  EXPECT_THAT(all, HasSubstr("panel: packed panels"));  // 1024 columns * 256 * 4 > 3/4 of 512 KB
+  EXPECT_THAT(all, HasSubstr("dot: B is not K-contiguous"));
+}
+
+// Idle workers are given splits of a long K, one worker never.
+TEST(Candidates, SplitsFillIdleWorkers) {
+  const DeviceFacts& f = shipped_facts("x86-64-avx512");
+  const ProblemClass c = matmul_class(DType::kF32, DType::kF32, 456, 51234, m_bucket(123));
+  auto best = [&](int32_t workers) {
+    RankedPlan winner;
+    for (const RankedPlan& r : candidates(c, f, workers))
+      if (r.rejection.empty() &&
+          (winner.plan.predicted_seconds == 0 || r.plan.predicted_seconds < winner.plan.predicted_seconds))
+        winner = r;
+    return winner.plan;
+  };
+  EXPECT_EQ(best(1).launch.splits, 1);
+  EXPECT_GT(best(64).launch.splits, 1);
+  EXPECT_LT(best(64).predicted_seconds, best(8).predicted_seconds);
+  EXPECT_LT(best(8).predicted_seconds, best(1).predicted_seconds);
+}
+
+TEST(Candidates, ArgmaxSplitsLongRowsOnly) {
+  for (const DeviceFacts& f : shipped_facts())
+    for (const Bucket& row : row_buckets())
+      for (DType t : {DType::kF32, DType::kF16, DType::kBF16}) {
+        size_t legal = 0;
+        for (const RankedPlan& r : candidates(argmax_class(t, row), f, 16)) {
+          if (!r.rejection.empty()) continue;
+          ++legal;
+          EXPECT_EQ(r.plan.config.kernel, "rows");
+          EXPECT_EQ(r.plan.config.split, row.lo > 1024);
+          EXPECT_TRUE(r.plan.launch.splits == 1 || r.plan.config.split == 1);
+          if (f.target.backend == Backend::kCpu) {
+            EXPECT_EQ(r.plan.config.lanes, vector_lanes(f.target));
+            EXPECT_EQ(r.plan.config.register_n % vector_lanes(f.target), 0);
+          } else {
+            EXPECT_LE(r.plan.config.threads, f.fact_or("max_workgroup_size", 0));
+          }
+        }
+        EXPECT_GT(legal, 0u) << f.name;
+      }
+}
+
+}  // namespace
+}  // namespace lathe

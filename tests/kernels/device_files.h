@@ -1,0 +1,80 @@
+// What the oracle's tests run over: the shipped facts files and the real layer shapes.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <fstream>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "core/facts.h"
+#include "core/problem.h"
+
+namespace lathe {
+
+inline const std::vector<DeviceFacts>& shipped_facts() {
+  static const std::vector<DeviceFacts> kFacts = [] {
+    std::vector<DeviceFacts> all;
+    for (const char* name : {"ryzen-7-5800u", "xeon-8592plus", "graviton3", "h200", "mi300x"}) {
+      auto facts = load_facts(std::string(LATHE_SOURCE_DIR) + "/runtime/facts/" + name + ".json");
+      EXPECT_TRUE(facts.ok()) << facts.status();
+      if (facts.ok()) all.push_back(*std::move(facts));
+    }
+    return all;
+  }();
+  return kFacts;
+}
+
+inline const DeviceFacts& shipped_facts(const std::string& target) {
+  for (const DeviceFacts& f : shipped_facts())
+    if (f.target == parse_target(target).value()) return f;
+  ADD_FAILURE() << "no facts file for " << target;
+  return shipped_facts().front();
+}
+
+struct Shape {
+  std::string name;
+  int64_t n, k;
+};
+inline std::vector<Shape> layer_shapes() {
+  std::ifstream file(std::string(LATHE_SOURCE_DIR) + "/benchmarks/shapes.csv");
+  std::vector<Shape> shapes;
+  std::string line;
+  std::getline(file, line);
+  EXPECT_EQ(line, "model,layer,n,k");
+  while (std::getline(file, line)) {
+    std::istringstream fields(line);
+    std::string model, layer, n, k;
+    std::getline(fields, model, ',');
+    std::getline(fields, layer, ',');
+    std::getline(fields, n, ',');
+    std::getline(fields, k, ',');
+    shapes.push_back({model + "/" + layer, std::stoll(n), std::stoll(k)});
+  }
+  return shapes;
+}
+
+inline ProblemClass matmul_class(DType in, DType out, int64_t n, int64_t k, const Bucket& m) {
+  ProblemClass c;
+  c.a = c.b = in;
+  c.d = out;
+  c.n = n;
+  c.k = k;
+  c.m_lo = m.lo;
+  c.m_hi = m.hi;
+  return c;
+}
+
+inline ProblemClass argmax_class(DType in, const Bucket& row) {
+  ProblemClass c;
+  c.op = Op::kArgmax;
+  c.a = in;
+  c.d = DType::kI64;
+  c.row_lo = row.lo;
+  c.row_hi = row.hi;
+  return c;
+}
+
+}  // namespace lathe

@@ -1,0 +1,236 @@
+// The oracle over every shipped device and every real layer: complete, pure, ordered, with reasons kept.
+#include "oracle/oracle.h"
+
+#include <gmock/gmock.h>
+
+#include <set>
+
+#include "core/recipe.h"
+#include "tests/kernels/device_files.h"
+
+namespace lathe {
+namespace {
+
+using ::testing::HasSubstr;
+
+OraclePolicy all_cores(const DeviceFacts& f) {
+  return {std::max(1, static_cast<int>(f.fact_or("cores", 1))), 0};
+}
+
+std::string text_of(const OracleAnswer& answer) {
+  std::string text = std::to_string(answer.legal) + "\n";
+  for (const RankedPlan& r : answer.ranked)
+    text += to_json(r.plan.config).dump() + " " + std::to_string(r.plan.launch.splits) + " " +
+            std::to_string(r.plan.predicted_seconds * 1e9) + " " + r.plan.numeric_recipe + " " + r.rejection +
+            "\n";
+  return text;
+}
+
+void expect_well_formed(const OracleAnswer& answer) {
+  ASSERT_GT(answer.legal, 0u);
+  ASSERT_LE(answer.legal, answer.ranked.size());
+  for (size_t i = 0; i < answer.ranked.size(); ++i) {
+    const RankedPlan& r = answer.ranked[i];
+    ASSERT_EQ(r.rejection.empty(), i < answer.legal);
+    if (i >= answer.legal) continue;
+    ASSERT_GT(r.plan.predicted_seconds, 0);
+    if (i > 0) {
+      ASSERT_LE(answer.ranked[i - 1].plan.predicted_seconds, r.plan.predicted_seconds);
+    }
+  }
+}
+
+TEST(Oracle, PlansEveryLayerOnEveryDevice) {
+  const std::vector<Shape> shapes = layer_shapes();
+  ASSERT_EQ(shapes.size(), 34u);
+  ASSERT_EQ(shipped_facts().size(), 5u);
+  const std::pair<DType, DType> types[] = {
+      {DType::kF32, DType::kF32}, {DType::kF16, DType::kF16}, {DType::kBF16, DType::kF32}};
+  size_t planned = 0;
+  for (const DeviceFacts& f : shipped_facts())
+    for (const Shape& shape : shapes)
+      for (const Bucket& m : m_buckets(8192))
+        for (const auto& [in, out] : types)
+          for (int layout = 0; layout < 4; ++layout) {
+            ProblemClass c = matmul_class(in, out, shape.n, shape.k, m);
+            c.trans_a = layout & 1;
+            c.trans_b = layout >> 1;
+            const auto answer = rank_plans(c, f, all_cores(f));
+            ASSERT_TRUE(answer.ok()) << f.name << " " << shape.name << " " << answer.status();
+            expect_well_formed(*answer);
+            if (HasFatalFailure()) FAIL() << f.name << " " << to_json(c).dump();
+            ++planned;
+          }
+  EXPECT_EQ(planned, 5u * 34 * 22 * 3 * 4);
+}
+
+TEST(Oracle, PlansEveryArgmaxOnEveryDevice) {
+  for (const DeviceFacts& f : shipped_facts())
+    for (const Bucket& row : row_buckets())
+      for (DType t : {DType::kF32, DType::kF16, DType::kBF16}) {
+        const auto answer = rank_plans(argmax_class(t, row), f, all_cores(f));
+        ASSERT_TRUE(answer.ok()) << f.name << " " << answer.status();
+        expect_well_formed(*answer);
+      }
+}
+
+// The same answer again, from facts built in another order, and under another environment.
+TEST(Oracle, IsPure) {
+  const ProblemClass c = matmul_class(DType::kF32, DType::kF32, 4096, 4096, m_bucket(100));
+  for (const DeviceFacts& f : shipped_facts()) {
+    const std::string first = text_of(rank_plans(c, f, {4, 0}).value());
+    DeviceFacts reversed;
+    reversed.name = "another name";
+    reversed.target = f.target;
+    for (auto it = f.facts.rbegin(); it != f.facts.rend(); ++it)
+      reversed.facts[it->first] = {it->second.value, "another source"};
+    setenv("LATHE_WORKERS", "7", 1);
+    setenv("OMP_NUM_THREADS", "3", 1);
+    EXPECT_EQ(first, text_of(rank_plans(c, reversed, {4, 0}).value()));
+    unsetenv("LATHE_WORKERS");
+    unsetenv("OMP_NUM_THREADS");
+  }
+}
+
+// What a plan shapes must follow the facts: another cache, another plan.
+TEST(Oracle, ListensToTheFacts) {
+  const ProblemClass c = matmul_class(DType::kF32, DType::kF32, 4096, 4096, m_bucket(2048));
+  DeviceFacts f = shipped_facts("x86-64-avx512");
+  const CompileConfig large = rank_plans(c, f, {1, 0})->ranked[0].plan.config;
+  f.facts["l2_bytes"].value = 256 << 10;
+  const CompileConfig small = rank_plans(c, f, {1, 0})->ranked[0].plan.config;
+  EXPECT_LT(small.tile_n * small.tile_k, large.tile_n * large.tile_k);
+}
+
+TEST(Oracle, EveryRejectionHasAReason) {
+  for (const DeviceFacts& f : shipped_facts()) {
+    const auto answer =
+        rank_plans(matmul_class(DType::kF32, DType::kF32, 4096, 4096, {5, 5}), f, all_cores(f)).value();
+    ASSERT_LT(answer.legal, answer.ranked.size()) << f.name;
+    for (size_t i = answer.legal; i < answer.ranked.size(); ++i) {
+      EXPECT_FALSE(answer.ranked[i].rejection.empty());
+      EXPECT_FALSE(answer.ranked[i].plan.config.kernel.empty());
+    }
+  }
+}
+
+// One recipe for all M of a weight, however many workers there are; fast plans do change theirs.
+TEST(Oracle, BatchInvariantRecipeIsSharedByAllBuckets) {
+  for (const DeviceFacts& f : shipped_facts())
+    for (const Shape& shape :
+         {Shape{"small", 456, 51234}, Shape{"layer", 4096, 4096}, Shape{"thin", 8, 4096}}) {
+      std::set<std::string> invariant, fast;
+      for (const Bucket& m : m_buckets(8192))
+        for (int layout = 0; layout < 4; ++layout)
+          for (int32_t workers : {1, 2, 64}) {
+            ProblemClass c = matmul_class(DType::kF32, DType::kF32, shape.n, shape.k, m);
+            c.trans_a = layout & 1;
+            c.trans_b = layout >> 1;
+            fast.insert(rank_plans(c, f, {workers, 0})->ranked[0].plan.numeric_recipe);
+            c.determinism = Determinism::kBatchInvariant;
+            const OracleAnswer answer = rank_plans(c, f, {workers, 0}).value();
+            // Not the winner alone: a tuner may take any of them.
+            for (size_t i = 0; i < answer.legal; ++i) {
+              invariant.insert(answer.ranked[i].plan.numeric_recipe +
+                               std::to_string(answer.ranked[i].plan.config.tile_k));
+              EXPECT_EQ(answer.ranked[i].plan.launch.splits, 1);
+              EXPECT_EQ(answer.ranked[i].plan.config.split, 0);
+            }
+          }
+      EXPECT_EQ(invariant.size(), 1u) << f.name << " " << *invariant.begin() << " | " << *invariant.rbegin();
+      EXPECT_GT(fast.size(), 1u) << f.name;
+    }
+}
+
+TEST(Oracle, RunToRunPlansAsFastDoes) {
+  for (const DeviceFacts& f : shipped_facts()) {
+    ProblemClass c = matmul_class(DType::kF32, DType::kF32, 456, 51234, m_bucket(123));
+    const std::string fast = text_of(rank_plans(c, f, {2, 0}).value());
+    c.determinism = Determinism::kRunToRun;
+    EXPECT_EQ(fast, text_of(rank_plans(c, f, {2, 0}).value()));
+  }
+}
+
+// A forced factor is taken by every candidate and comes out as the launch would normalise it: no split is
+// empty.
+TEST(Oracle, ForcedSplitsAreNormalised) {
+  struct Case {
+    int64_t k;
+    int32_t forced, splits;
+  };
+  const Case cases[] = {{51234, 76, 76}, {51234, 77, 77}, {51234, 78, 78}, {51234, 1, 1},
+                        {10, 7, 5},      {33, 65535, 33}, {1, 8, 1}};
+  for (const DeviceFacts& f : shipped_facts())
+    for (const Case& test : cases) {
+      const ProblemClass c = matmul_class(DType::kF32, DType::kF32, 456, test.k, m_bucket(123));
+      const OracleAnswer answer = rank_plans(c, f, {2, test.forced}).value();
+      for (size_t i = 0; i < answer.legal; ++i) {
+        EXPECT_EQ(answer.ranked[i].plan.launch.splits, test.splits) << f.name << " k=" << test.k;
+        EXPECT_EQ(answer.ranked[i].plan.config.split, test.splits > 1);
+      }
+      const LaunchConfig launch = make_launch_config(Recipe(), c, {123, 456, test.k, 1}, test.splits);
+      EXPECT_EQ(launch.splits, test.splits);
+      EXPECT_LT(int64_t{launch.k_chunk} * (launch.splits - 1), test.k);
+    }
+}
+
+TEST(Oracle, NoLegalCandidateListsTheReasons) {
+  ProblemClass c = matmul_class(DType::kF32, DType::kF32, 4096, 4096, {1, 1});
+  c.determinism = Determinism::kBatchInvariant;
+  for (const DeviceFacts& f : shipped_facts()) {
+    const auto answer = rank_plans(c, f, {1, 4});
+    EXPECT_EQ(answer.status().code(), absl::StatusCode::kUnimplemented);
+    EXPECT_THAT(std::string(answer.status().message()), HasSubstr("split_k 4 forced")) << f.name;
+    EXPECT_THAT(std::string(answer.status().message()), HasSubstr(f.target.arch));
+  }
+}
+
+TEST(Oracle, RefusesWhatIsNoProblem) {
+  const DeviceFacts& f = shipped_facts("x86-64-avx512");
+  const ProblemClass good = matmul_class(DType::kF32, DType::kF32, 16, 16, {1, 1});
+  EXPECT_TRUE(rank_plans(good, f, {1, 0}).ok());
+  EXPECT_EQ(rank_plans(good, f, {0, 0}).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(rank_plans(good, f, {1, -1}).status().code(), absl::StatusCode::kInvalidArgument);
+  ProblemClass c = good;
+  c.k = 0;
+  EXPECT_EQ(rank_plans(c, f, {1, 0}).status().code(), absl::StatusCode::kInvalidArgument);
+  c = good;
+  c.b = DType::kF16;
+  EXPECT_EQ(rank_plans(c, f, {1, 0}).status().code(), absl::StatusCode::kUnimplemented);
+  c = argmax_class(DType::kI32, {1, 1024});
+  EXPECT_EQ(rank_plans(c, f, {1, 0}).status().code(), absl::StatusCode::kUnimplemented);
+}
+
+// Each M of 1..8192 falls in exactly one class of the weight for every alignment, and nothing but the bucket
+// differs.
+TEST(Oracle, ClassesOfAWeightCoverEveryMOnce) {
+  ProblemClass c = matmul_class(DType::kBF16, DType::kBF16, 6144, 4096, {77, 77});
+  c.trans_b = 1;
+  c.bias = DType::kF32;
+  const std::vector<ProblemClass> classes = classes_of_weight(c, 8192);
+  for (int64_t m = 1; m <= 8192; ++m) {
+    int holds = 0;
+    for (ProblemClass k : classes) {
+      if (k.alignment != Alignment::kElement || m < k.m_lo || m > k.m_hi) continue;
+      ++holds;
+      EXPECT_EQ(m_bucket(m), (Bucket{k.m_lo, k.m_hi}));
+      k.m_lo = k.m_hi = 77;
+      EXPECT_EQ(k, c);
+    }
+    ASSERT_EQ(holds, 1) << m;
+  }
+  EXPECT_EQ(classes.size(), 22u);
+  EXPECT_EQ(classes_of_weight(c, 5).size(), 5u);
+}
+
+TEST(Oracle, ClassesOfArgmaxCoverEveryRowLength) {
+  const std::vector<ProblemClass> classes = classes_of_weight(argmax_class(DType::kF16, {5, 5}), 8192);
+  for (int64_t n : {1, 1024, 1025, 16384, 16385, 151936}) {
+    int holds = 0;
+    for (const ProblemClass& c : classes) holds += n >= c.row_lo && n <= c.row_hi;
+    EXPECT_EQ(holds, 1) << n;
+  }
+}
+
+}  // namespace
+}  // namespace lathe
