@@ -2,6 +2,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
+#include "cli/plan_text.h"
 #include "cli/session.h"
 #include "cli/verbs.h"
 
@@ -27,16 +29,14 @@ absl::Status devices(const Arguments& arguments) {
   for (const Json& device : *list) {
     const std::string name = device.value("name", "?");
     if (!device.value("available", false)) {
-      absl::PrintF("%-8s not available: %s\n", name, device.value("reason", "no reason given"));
+      // The reason names the device itself: "cuda: not available, because ...".
+      const std::string reason = device.value("reason", "not available");
+      absl::PrintF("%-8s %s\n", name, absl::StripPrefix(reason, absl::StrCat(name, ": ")));
       continue;
     }
     absl::PrintF("%-8s %s\n", name, device.value("description", ""));
     if (device.contains("target")) absl::PrintF("         target  %s\n", target_line(device["target"]));
-    if (!device.contains("facts")) continue;
-    for (const auto& [fact, value] : device["facts"].items()) {
-      absl::PrintF("         %-26s %16.10g   %s\n", fact, value.value("value", 0.0),
-                   value.value("source", ""));
-    }
+    absl::PrintF("%s", facts_lines(device.value("facts", Json::object()), "         "));
   }
   return absl::OkStatus();
 }

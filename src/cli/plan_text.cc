@@ -12,7 +12,9 @@ std::string scalar(const Json& value) { return value.is_string() ? value.get<std
 std::string fields_line(const Json& object) {
   std::string out;
   for (const auto& [name, value] : object.items()) {
-    if (value.is_object() || value.is_array() || value == Json(0) || value == Json("none")) continue;
+    if (value.is_object() || value.is_array() || value == Json(0) || value == Json("none") ||
+        value == Json(""))
+      continue;
     absl::StrAppend(&out, out.empty() ? "" : ", ", name, " ", scalar(value));
   }
   return out;
@@ -26,15 +28,32 @@ absl::StatusOr<Json> explain(lathe_plan* plan) {
   return parse_json(pieces, "explain");
 }
 
-std::string config_line(const Json& config, const Json& launch) {
+std::string config_line(const Json& config, int64_t splits) {
   const auto number = [&](const char* name) { return config.value(name, 0); };
   std::string out = absl::StrFormat("%-6s tile %dx%dx%d", config.value("kernel", "?"), number("tile_m"),
                                     number("tile_n"), number("tile_k"));
   absl::StrAppend(&out, "  registers ", number("register_m"), "x", number("register_n"));
   if (number("threads") > 1) absl::StrAppend(&out, "  threads ", number("threads"));
   if (number("stages") > 1) absl::StrAppend(&out, "  stages ", number("stages"));
-  if (launch.value("splits", 1) > 1) absl::StrAppend(&out, "  splits ", launch.value("splits", 1));
+  if (splits > 1) absl::StrAppend(&out, "  splits ", splits);
   return out;
+}
+
+std::string facts_lines(const Json& facts, const std::string& indent) {
+  std::string out;
+  for (const auto& [name, fact] : facts.items()) {
+    absl::StrAppend(
+        &out, indent,
+        absl::StrFormat("%-26s %16.10g   %s\n", name, fact.value("value", 0.0), fact.value("source", "")));
+  }
+  return out;
+}
+
+std::string choice_line(const Json& plan) {
+  // A described device knows the splits it would ask for, a real one those a launch gets.
+  const Json launch = plan.value("launch", Json::object());
+  return config_line(plan.value("config", Json::object()),
+                     launch.value("splits", launch.value("wanted_splits", 1)));
 }
 
 std::string duration(double seconds) {
@@ -45,40 +64,37 @@ std::string duration(double seconds) {
 }
 
 std::string explain_text(const Json& plan) {
-  const Json config = plan.value("config", Json::object()), launch = plan.value("launch", Json::object());
   std::string out;
-  if (plan.contains("class")) absl::StrAppend(&out, "class      ", fields_line(plan["class"]), "\n");
-  if (plan.contains("target")) absl::StrAppend(&out, "target     ", fields_line(plan["target"]), "\n");
-  absl::StrAppend(&out, "choice     ", config_line(config, launch), "\n");
-  absl::StrAppend(&out, "predicted  ", duration(plan.value("predicted_seconds", 0.0)), "\n");
-  absl::StrAppend(&out, "numbers    ", plan.value("numeric_recipe", ""), "\n");
-  if (plan.contains("fingerprint")) absl::StrAppend(&out, "key        ", scalar(plan["fingerprint"]), "\n");
+  const auto line = [&](const char* name, const std::string& text) {
+    if (!text.empty()) absl::StrAppend(&out, absl::StrFormat("%-11s%s\n", name, text));
+  };
+  const Json facts = plan.value("facts", Json::object());
+  line("request", plan.value("request", ""));
+  line("device", facts.value("name", plan.value("device", "")));
+  line("target", fields_line(plan.value("target", Json::object())));
+  line("class", fields_line(plan.value("class", Json::object())));
+  if (!plan.contains("config")) {
+    line("choice", "none: this request needs no kernel");
+    return out;
+  }
+  line("choice", choice_line(plan));
+  line("predicted", duration(plan.value("predicted_seconds", 0.0)));
+  line("numbers", plan.value("numeric_recipe", ""));
+  line("key", plan.value("key", Json::object()).value("fingerprint", ""));
 
-  const Json candidates = plan.value("candidates", Json::array());
   std::string legal, rejected;
-  int rank = 0, refused = 0;
-  for (const Json& c : candidates) {
-    const std::string line =
-        config_line(c.value("config", Json::object()), c.value("launch", Json::object()));
-    const std::string reason = c.value("rejection", "");
-    if (reason.empty()) {
-      absl::StrAppend(&legal, absl::StrFormat("  %3d  %10s  %s\n", ++rank,
-                                              duration(c.value("predicted_seconds", 0.0)), line));
+  for (const Json& c : plan.value("candidates", Json::array())) {
+    const std::string config = config_line(c.value("config", Json::object()), c.value("splits", 1));
+    if (const std::string reason = c.value("rejection", ""); !reason.empty()) {
+      absl::StrAppend(&rejected, absl::StrFormat("  %-56s  %s\n", config, reason));
     } else {
-      absl::StrAppend(&rejected, absl::StrFormat("  %-64s  %s\n", line, reason));
-      ++refused;
+      absl::StrAppend(&legal, absl::StrFormat("  %3d  %9s  %s\n", c.value("rank", 0),
+                                              duration(c.value("predicted_seconds", 0.0)), config));
     }
   }
-  if (rank) absl::StrAppend(&out, "\nLegal candidates, best first (--candidate RANK forces one)\n", legal);
-  if (refused) absl::StrAppend(&out, "\nRejected\n", rejected);
-
-  const Json facts = plan.value("facts", Json::object());
-  if (!facts.empty()) absl::StrAppend(&out, "\nFacts\n");
-  for (const auto& [name, fact] : facts.items()) {
-    if (!fact.is_object() || !fact.contains("value")) continue;
-    absl::StrAppend(&out, absl::StrFormat("  %-26s %16.10g   %s\n", name, fact.value("value", 0.0),
-                                          fact.value("source", "")));
-  }
+  absl::StrAppend(&out, "\nLegal candidates, best first (--candidate RANK forces one)\n", legal);
+  if (!rejected.empty()) absl::StrAppend(&out, "\nRejected\n", rejected);
+  absl::StrAppend(&out, "\nFacts\n", facts_lines(facts.value("facts", Json::object()), "  "));
   return out;
 }
 

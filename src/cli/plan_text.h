@@ -10,9 +10,13 @@ namespace lathe::cli {
 absl::StatusOr<Json> explain(lathe_plan* plan);
 
 // "panel  tile 112x256x384  registers 14x32  splits 4"
-std::string config_line(const Json& config, const Json& launch);
+std::string config_line(const Json& config, int64_t splits);
+// The same of a whole plan: its own choice.
+std::string choice_line(const Json& plan);
 // "3.21 ms", "45.0 us"
 std::string duration(double seconds);
+// A line a fact: name, value, source.
+std::string facts_lines(const Json& facts, const std::string& indent);
 // The choice, its prediction, what it was made from, and the other candidates.
 std::string explain_text(const Json& plan);
 

@@ -117,8 +117,7 @@ void print_text(const Report& r) {
   else
     absl::PrintF("  rate       %.4g GB/s\n", r.bytes / median / 1e9);
   if (!r.plan.is_null()) {
-    absl::PrintF("  plan       %s, predicted %s\n",
-                 config_line(r.plan.value("config", Json::object()), r.plan.value("launch", Json::object())),
+    absl::PrintF("  plan       %s, predicted %s\n", choice_line(r.plan),
                  duration(r.plan.value("predicted_seconds", 0.0)));
   }
   absl::PrintF("  check      %s: %s\n", r.check.ok ? "right" : "WRONG", r.check.what);
