@@ -15,7 +15,7 @@ namespace lathe {
 
 // Sustained bytes a cycle that one core draws from its L2 and from a shared L3 with its neighbours busy.
 // Peaks are 64 and 16 on Intel servers (Optimization Reference Manual, Skylake Server cache table), 32 and 32
-// on Zen 3 (Software Optimization Guide for AMD Family 19h, section 2.6); about half to all of the lesser
+// on Zen 3 (Software Optimization Guide for AMD Family 19h); about half to all of the lesser
 // figure is seen.
 constexpr double kL2BytesPerCycle = 32;
 constexpr double kL3BytesPerCycle = 10;

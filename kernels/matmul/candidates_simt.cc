@@ -25,8 +25,8 @@ constexpr int32_t kInvariantDepth = 16;  // batch_invariant: one K order for all
 constexpr int32_t kMaxThreadRegisters = 255;  // CUDA Programming Guide, table of technical specifications
 // What is left of the FMA rate beside barriers and addresses, and how many waves keep a unit busy.
 constexpr double kEfficiency = 0.85, kBusyWaves = 8;
-// A load from memory takes about 600 ns on Hopper and CDNA3 (Chips and Cheese, latency measurements,
-// 2023-24): one round trip for every tile_k where nothing is in flight.
+// A load from memory: roughly half a microsecond on Hopper, more on CDNA3 (estimate). One round trip for
+// every tile_k where nothing is in flight.
 constexpr double kMemorySeconds = 0.6e-6;
 // Shared memory serves 128 bytes a cycle on both (CUDA: 32 banks of 4; CDNA3 ISA guide: 128 bytes); rows of a
 // wave share their operand, so that about half of what is asked for is moved.
