@@ -1,0 +1,122 @@
+// Argmax of cold logits against a compiler's scalar loop and the bandwidth of reading them.
+#include <algorithm>
+#include <cstdio>
+
+#include "contest.h"
+#include "options.h"
+#include "report.h"
+#include "scalar_argmax.h"
+
+namespace lathe::bench {
+namespace {
+
+struct Kind {
+  const char* name;
+  lathe_dtype dtype;
+  Element element;
+  size_t bytes;
+};
+constexpr Kind kKinds[] = {{"f32", LATHE_F32, Element::kF32, 4},
+                           {"f16", LATHE_F16, Element::kF16, 2},
+                           {"bf16", LATHE_BF16, Element::kBF16, 2}};
+
+int64_t scalar_row(const Kind& kind, const void* x, int64_t row, int64_t n) {
+  switch (kind.dtype) {
+    case LATHE_F32: return scalar_argmax(static_cast<const float*>(x) + row * n, n);
+    case LATHE_F16: return scalar_argmax(static_cast<const _Float16*>(x) + row * n, n);
+    default: return scalar_argmax(static_cast<const uint16_t*>(x) + row * n, n);
+  }
+}
+
+class ArgmaxBench {
+ public:
+  explicit ArgmaxBench(const Bench& bench)
+      : bench_(bench),
+        device_(bench.options.threads, ""),
+        table_("argmax, " + std::to_string(bench.options.threads) + " thread(s)",
+               {"dtype", "rows", "V", "lathe us", "GB/s", "of read bandwidth", "scalar us", "vs scalar",
+                "quartiles"}) {}
+
+  bool ok() const { return device_.ok(); }
+
+  bool measure(const Kind& kind, int64_t rows, int64_t n) {
+    const size_t bytes = static_cast<size_t>(rows * n) * kind.bytes;
+    if (bench_.pool->copies(bytes) == 0) return true;
+    std::vector<int64_t> indices(static_cast<size_t>(rows), -1), expected(static_cast<size_t>(rows), -1);
+    size_t our_turn = 0, their_turn = 0;
+    bool failed = false;
+    const Entrant ours = {"lathe", [&] {
+                            lathe_argmax_desc desc = LATHE_ARGMAX_DESC_INIT;
+                            desc.rows = rows;
+                            desc.n = n;
+                            desc.x.data = bench_.pool->copy(bytes, our_turn++);
+                            desc.x.dtype = kind.dtype;
+                            desc.indices = indices.data();
+                            desc.index_dtype = LATHE_I64;
+                            if (lathe_argmax(device_.get(), nullptr, &desc) != LATHE_OK) failed = true;
+                          }};
+    // Rows dealt out to the same number of threads.
+    const Entrant scalar = {"scalar", [&] {
+                              const void* x = bench_.pool->copy(bytes, their_turn++);
+                              const int threads =
+                                  static_cast<int>(std::min<int64_t>(bench_.options.threads, rows));
+                              on_threads(threads, [&](int t) {
+                                for (int64_t i = t; i < rows; i += threads) {
+                                  expected[static_cast<size_t>(i)] = scalar_row(kind, x, i, n);
+                                }
+                              });
+                            }};
+    ours.call();
+    if (failed) return succeeded(LATHE_INTERNAL, lathe_last_error());
+    scalar.call();
+    if (indices != expected) {
+      std::fprintf(stderr, "argmax %s %ldx%ld is wrong\n", kind.name, static_cast<long>(rows),
+                   static_cast<long>(n));
+      return false;
+    }
+    ContestOptions contest;
+    contest.seconds = bench_.options.seconds;
+    const std::vector<Standing> standings = run_contest({ours, scalar}, contest);
+    const Ratio ratio = paired_ratio(standings[0], standings[1]);
+    const double rate = static_cast<double>(bytes) / standings[0].seconds;
+    table_.add({kind.name, std::to_string(rows), std::to_string(n), number(standings[0].seconds * 1e6, 1),
+                number(rate * 1e-9, 1), number(100 * rate / bench_.read_bandwidth, 0) + "%",
+                number(standings[1].seconds * 1e6, 1), number(ratio.median, 2) + "x",
+                number(ratio.low, 2) + ".." + number(ratio.high, 2)});
+    ratios_.push_back(ratio.median);
+    return !failed;
+  }
+
+  void report() const {
+    table_.print();
+    table_.write_csv(bench_.options.csv_directory, "argmax.csv");
+    std::printf("%.2fx the scalar loop (geometric mean of %zu)\n", geometric_mean(ratios_), ratios_.size());
+  }
+
+ private:
+  const Bench& bench_;
+  BenchDevice device_;
+  Table table_;
+  std::vector<double> ratios_;
+};
+
+}  // namespace
+
+bool bench_argmax(const Bench& bench) {
+  ArgmaxBench argmax(bench);
+  if (!argmax.ok()) return false;
+  for (const Kind& kind : kKinds) {
+    const auto& wanted = bench.options.argmax_dtypes;
+    if (std::find(wanted.begin(), wanted.end(), kind.name) == wanted.end()) continue;
+    bench.pool->fill(kind.element);
+    for (int64_t n : bench.options.argmax_n) {
+      for (int64_t rows : bench.options.argmax_rows) {
+        if (!argmax.measure(kind, rows, n)) return false;
+      }
+    }
+  }
+  argmax.report();
+  return true;
+}
+
+}  // namespace lathe::bench

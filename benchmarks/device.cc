@@ -1,0 +1,46 @@
+#include <cstdio>
+
+#include "options.h"
+
+namespace lathe::bench {
+
+bool succeeded(lathe_status status, const char* what) {
+  if (status == LATHE_OK) return true;
+  std::fprintf(stderr, "%s: %s: %s\n", what, lathe_status_name(status), lathe_last_error());
+  return false;
+}
+
+BenchDevice::BenchDevice(int workers, const std::string& cache_directory) {
+  lathe_context_options options = LATHE_CONTEXT_OPTIONS_INIT;
+  options.workers = workers;
+  options.cache_dir = cache_directory.c_str();
+  if (!succeeded(lathe_context_create(&options, &context_), "lathe_context_create")) return;
+  succeeded(lathe_device_open(context_, "cpu", &device_), "lathe_device_open");
+}
+
+BenchDevice::~BenchDevice() {
+  lathe_device_close(device_);
+  lathe_context_destroy(context_);
+}
+
+lathe_statistics BenchDevice::statistics() const {
+  lathe_statistics statistics = LATHE_STATISTICS_INIT;
+  succeeded(lathe_context_statistics(context_, &statistics), "lathe_context_statistics");
+  return statistics;
+}
+
+lathe_matmul_desc linear(int64_t m, int64_t n, int64_t k, bool trans_b, const float* a, const float* b,
+                         float* d) {
+  lathe_matmul_desc desc = LATHE_MATMUL_DESC_INIT;
+  desc.m = m;
+  desc.n = n;
+  desc.k = k;
+  desc.a.dtype = desc.b.dtype = desc.d.dtype = LATHE_F32;
+  desc.a.data = const_cast<float*>(a);
+  desc.b.data = const_cast<float*>(b);
+  desc.b.layout = trans_b ? LATHE_COLUMN_MAJOR : LATHE_ROW_MAJOR;
+  desc.d.data = d;
+  return desc;
+}
+
+}  // namespace lathe::bench

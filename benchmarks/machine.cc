@@ -1,0 +1,209 @@
+#include "machine.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <fstream>
+#include <new>
+#include <random>
+#include <thread>
+
+#include "contest.h"
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace lathe::bench {
+namespace {
+
+size_t cache_bytes(const std::string& text) {  // "307200K"
+  const size_t value = std::strtoull(text.c_str(), nullptr, 10);
+  if (text.find('K') != std::string::npos) return value << 10;
+  if (text.find('M') != std::string::npos) return value << 20;
+  return value;
+}
+
+#if defined(__x86_64__)
+
+__attribute__((target("avx512f"))) double fma_loop_512(int64_t iterations) {
+  __m512 sums[16];
+  for (__m512& sum : sums) sum = _mm512_set1_ps(1.0f);
+  const __m512 x = _mm512_set1_ps(0.999f), y = _mm512_set1_ps(1e-3f);
+  for (int64_t i = 0; i < iterations; ++i) {
+#pragma clang loop unroll(full)
+    for (__m512& sum : sums) sum = _mm512_fmadd_ps(sum, x, y);
+  }
+  float total = 0;
+  for (const __m512& sum : sums) total += _mm512_reduce_add_ps(sum);
+  volatile float keep = total;
+  (void)keep;
+  return 16.0 * 16 * 2;  // operations of an iteration
+}
+
+__attribute__((target("avx2,fma"))) double fma_loop_256(int64_t iterations) {
+  __m256 sums[12];
+  for (__m256& sum : sums) sum = _mm256_set1_ps(1.0f);
+  const __m256 x = _mm256_set1_ps(0.999f), y = _mm256_set1_ps(1e-3f);
+  for (int64_t i = 0; i < iterations; ++i) {
+#pragma clang loop unroll(full)
+    for (__m256& sum : sums) sum = _mm256_fmadd_ps(sum, x, y);
+  }
+  alignas(32) float lanes[8];
+  float total = 0;
+  for (const __m256& sum : sums) {
+    _mm256_store_ps(lanes, sum);
+    total += lanes[0];
+  }
+  volatile float keep = total;
+  (void)keep;
+  return 12.0 * 8 * 2;
+}
+
+double fma_loop(int64_t iterations) {
+  if (__builtin_cpu_supports("avx512f")) return fma_loop_512(iterations);
+  return fma_loop_256(iterations);
+}
+
+#else
+
+using Vector = float __attribute__((vector_size(16)));
+double fma_loop(int64_t iterations) {
+  Vector sums[24];
+  for (Vector& sum : sums) sum = Vector{1, 1, 1, 1};
+  const Vector x = {0.999f, 0.999f, 0.999f, 0.999f}, y = {1e-3f, 1e-3f, 1e-3f, 1e-3f};
+  for (int64_t i = 0; i < iterations; ++i) {
+#pragma clang loop unroll(full)
+    for (Vector& sum : sums) sum = sum * x + y;
+  }
+  float total = 0;
+  for (const Vector& sum : sums) total += sum[0];
+  volatile float keep = total;
+  (void)keep;
+  return 24.0 * 4 * 2;
+}
+
+#endif
+
+// Sixteen independent sums of 64-byte lines, so that loads and not additions are the limit.
+void read_all(const uint8_t* data, size_t bytes) {
+  using Line = uint64_t __attribute__((vector_size(64), aligned(16)));
+  Line sums[8] = {};
+  const auto* lines = reinterpret_cast<const Line*>(data);
+  for (size_t i = 0; i + 8 <= bytes / sizeof(Line); i += 8) {
+#pragma clang loop unroll(full)
+    for (size_t s = 0; s < 8; ++s) sums[s] += lines[i + s];
+  }
+  uint64_t total = 0;
+  for (const Line& sum : sums) total += sum[0] + sum[7];
+  volatile uint64_t keep = total;
+  (void)keep;
+}
+
+uint16_t to_bf16(float x) {
+  uint32_t bits;
+  std::memcpy(&bits, &x, 4);
+  return static_cast<uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+}  // namespace
+
+Machine describe_machine() {
+  Machine machine;
+  std::ifstream cpu("/proc/cpuinfo");
+  for (std::string line; std::getline(cpu, line);) {
+    if (line.compare(0, 10, "model name") == 0) {
+      machine.name = line.substr(line.find(':') + 2);
+      break;
+    }
+  }
+  for (int index = 0; index < 8; ++index) {
+    std::ifstream size("/sys/devices/system/cpu/cpu0/cache/index" + std::to_string(index) + "/size");
+    std::string text;
+    if (size >> text)
+      machine.last_level_cache_bytes = std::max(machine.last_level_cache_bytes, cache_bytes(text));
+  }
+  machine.memory_bytes =
+      static_cast<size_t>(sysconf(_SC_PHYS_PAGES)) * static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  return machine;
+}
+
+void on_threads(int threads, const std::function<void(int)>& body) {
+  std::vector<std::thread> others;
+  for (int t = 1; t < threads; ++t) others.emplace_back(body, t);
+  body(0);
+  for (std::thread& other : others) other.join();
+}
+
+double measure_read_bandwidth(const void* data, size_t bytes, int threads) {
+  const size_t part = bytes / static_cast<size_t>(threads) & ~size_t{4095};
+  std::vector<double> seconds;
+  for (int sweep = 0; sweep < 5; ++sweep) {
+    const double start = now_seconds();
+    on_threads(threads, [&](int t) {
+      read_all(static_cast<const uint8_t*>(data) + static_cast<size_t>(t) * part, part);
+    });
+    seconds.push_back(now_seconds() - start);
+  }
+  return static_cast<double>(part) * threads / median(seconds);
+}
+
+double measure_fma_peak(int threads) {
+  constexpr int64_t kIterations = 4'000'000;
+  double operations = 0;
+  std::vector<double> seconds;
+  for (int run = 0; run < 5; ++run) {
+    const double start = now_seconds();
+    on_threads(threads, [&](int t) {
+      const double per_iteration = fma_loop(kIterations);
+      if (t == 0) operations = per_iteration * kIterations;
+    });
+    seconds.push_back(now_seconds() - start);
+  }
+  return operations * threads / median(seconds);
+}
+
+Pool::Pool(size_t bytes, uint64_t seed) : bytes_(bytes & ~size_t{(2 << 20) - 1}), seed_(seed) {
+  data_ = std::aligned_alloc(2 << 20, bytes_);
+  if (data_ == nullptr) throw std::bad_alloc();
+  madvise(data_, bytes_, MADV_HUGEPAGE);
+}
+
+Pool::~Pool() { std::free(data_); }
+
+void Pool::fill(Element element) {
+  // One prime-length block of fresh numbers, repeated: no two operands start alike.
+  constexpr size_t kBlock = 1'048'573;
+  std::mt19937_64 engine(seed_++);
+  std::normal_distribution<float> normal;
+  const size_t element_bytes = element == Element::kF32 ? 4 : 2;
+  std::vector<uint8_t> block(kBlock * element_bytes);
+  for (size_t i = 0; i < kBlock; ++i) {
+    const float x = normal(engine);
+    const auto half = static_cast<_Float16>(x);
+    const uint16_t bfloat = to_bf16(x);
+    const void* from = element == Element::kF32   ? static_cast<const void*>(&x)
+                       : element == Element::kF16 ? static_cast<const void*>(&half)
+                                                  : static_cast<const void*>(&bfloat);
+    std::memcpy(block.data() + i * element_bytes, from, element_bytes);
+  }
+  for (size_t at = 0; at < bytes_; at += block.size()) {
+    std::memcpy(static_cast<uint8_t*>(data_) + at, block.data(), std::min(block.size(), bytes_ - at));
+  }
+}
+
+size_t Pool::copies(size_t operand_bytes) const {
+  const size_t stride = (operand_bytes + 4095) & ~size_t{4095};
+  return operand_bytes > bytes_ ? 0 : std::max<size_t>(1, bytes_ / stride);
+}
+
+void* Pool::copy(size_t operand_bytes, size_t index) const {
+  const size_t stride = (operand_bytes + 4095) & ~size_t{4095};
+  return static_cast<uint8_t*>(data_) + index % copies(operand_bytes) * stride;
+}
+
+}  // namespace lathe::bench

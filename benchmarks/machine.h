@@ -1,0 +1,51 @@
+// What this machine can do, measured in the run that it stands beside: the roofline's two ceilings.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace lathe::bench {
+
+struct Machine {
+  std::string name;
+  size_t last_level_cache_bytes = 0;  // of the largest cache the system reports
+  size_t memory_bytes = 0;
+};
+Machine describe_machine();
+
+// Runs body(t) on `threads` threads, the caller's included, and returns when all have.
+void on_threads(int threads, const std::function<void(int)>& body);
+
+// Bytes per second that `threads` threads read from [data, data + bytes) together; median of a few sweeps.
+double measure_read_bandwidth(const void* data, size_t bytes, int threads);
+// f32 operations per second of independent fused multiply-adds in registers.
+double measure_fma_peak(int threads);
+
+// Memory to take cold operands from: `bytes` of it, on huge pages where the system grants them, filled with
+// N(0, 1).
+enum class Element { kF32, kF16, kBF16 };
+class Pool {
+ public:
+  Pool(size_t bytes, uint64_t seed);
+  ~Pool();
+  Pool(const Pool&) = delete;
+  Pool& operator=(const Pool&) = delete;
+
+  void fill(Element element);
+  void* data() const { return data_; }
+  size_t bytes() const { return bytes_; }
+  // How many operands of that size fit, at least 1 if one does; their starts are 4 KiB apart at least.
+  size_t copies(size_t operand_bytes) const;
+  void* copy(size_t operand_bytes, size_t index) const;
+
+ private:
+  size_t bytes_;
+  void* data_;
+  uint64_t seed_;
+};
+
+}  // namespace lathe::bench

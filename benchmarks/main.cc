@@ -1,0 +1,167 @@
+// lathe_bench: the figures that Lathe is judged by, each beside its peers and its roofline, in one run.
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <random>
+#include <set>
+#include <sstream>
+
+#include "absl/flags/flag.h"
+#include "absl/flags/parse.h"
+#include "absl/flags/usage.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_split.h"
+#include "options.h"
+
+using Strings = std::vector<std::string>;
+
+ABSL_FLAG(Strings, mode, Strings({"warm", "first_use", "dispatch", "matmul", "argmax"}),
+          "what to measure: warm, first_use, dispatch, matmul, argmax");
+ABSL_FLAG(Strings, models, Strings({"llama3-8b", "qwen2.5-7b"}),
+          "models of shapes.csv to take; all: every one");
+ABSL_FLAG(std::string, shapes, LATHE_BENCH_SHAPES, "the file of weights: model,layer,n,k");
+ABSL_FLAG(int64_t, max_bytes, int64_t{300} << 20, "leave out weights larger than this (f32)");
+ABSL_FLAG(Strings, m, Strings({"1", "2", "4", "8", "16", "32", "64"}), "rows of the decode shapes");
+ABSL_FLAG(Strings, prefill_m, Strings({"512", "1000"}), "rows of the prefill shapes; empty: none");
+ABSL_FLAG(int64_t, max_gflop, 120, "leave out shapes that need more");
+ABSL_FLAG(bool, ragged, true, "measure 123x456x51234 too");
+ABSL_FLAG(std::string, layout, "nt", "nt: B is [N, K], as a Linear's weight; nn: B is [K, N]");
+ABSL_FLAG(Strings, argmax_rows, Strings({"1", "2", "4", "8", "16", "32", "64", "128", "256"}),
+          "rows of argmax");
+ABSL_FLAG(Strings, argmax_n, Strings({"32000", "128256", "151936", "201088"}), "row lengths of argmax");
+ABSL_FLAG(Strings, dtypes, Strings({"f32", "f16", "bf16"}), "dtypes of argmax");
+ABSL_FLAG(int32_t, threads, 1, "threads of Lathe and of every peer");
+ABSL_FLAG(double, seconds, 1.0, "time for one figure");
+ABSL_FLAG(int64_t, pool_bytes, 0,
+          "memory that cold operands rotate over; 0: 4 x last-level cache, at most 1.5 GB");
+ABSL_FLAG(int32_t, first_use_classes, 24, "kernels compiled by first_use");
+ABSL_FLAG(int32_t, warm_kernels, 64, "kernels loaded by warm");
+ABSL_FLAG(uint64_t, seed, 0, "of the inputs; 0: a fresh one, printed");
+ABSL_FLAG(std::string, csv, "", "a directory to write the tables into as CSV");
+ABSL_FLAG(bool, smoke, false, "every mode on tiny shapes, in seconds: does it work at all");
+ABSL_FLAG(std::string, fill_cache, "",
+          "for internal use: compile the kernels of `warm` into this directory and exit");
+
+namespace lathe::bench {
+namespace {
+
+std::vector<int64_t> integers(const Strings& texts) {
+  std::vector<int64_t> values;
+  for (const std::string& text : texts) {
+    int64_t value = 0;
+    if (absl::SimpleAtoi(text, &value)) values.push_back(value);
+  }
+  return values;
+}
+
+std::vector<Shape> read_shapes() {
+  const Strings wanted = absl::GetFlag(FLAGS_models);
+  const std::string path = absl::GetFlag(FLAGS_shapes);
+  std::ifstream file(path);
+  if (!file) std::fprintf(stderr, "cannot read %s\n", path.c_str());
+  std::vector<Shape> shapes;
+  std::set<std::pair<int64_t, int64_t>> seen;
+  for (std::string line; std::getline(file, line);) {
+    const Strings fields = absl::StrSplit(line, ',');
+    Shape shape;
+    if (fields.size() < 4 || !absl::SimpleAtoi(fields[2], &shape.n) || !absl::SimpleAtoi(fields[3], &shape.k))
+      continue;
+    const bool all = std::find(wanted.begin(), wanted.end(), "all") != wanted.end();
+    if (!all && std::find(wanted.begin(), wanted.end(), fields[0]) == wanted.end()) continue;
+    if (shape.n * shape.k * 4 > absl::GetFlag(FLAGS_max_bytes) || !seen.insert({shape.n, shape.k}).second)
+      continue;
+    shape.name = fields[0] + "/" + fields[1];
+    shapes.push_back(shape);
+  }
+  return shapes;
+}
+
+Options read_options(const char* program) {
+  Options options;
+  options.program = program;
+  options.shapes = read_shapes();
+  options.decode_m = integers(absl::GetFlag(FLAGS_m));
+  options.prefill_m = integers(absl::GetFlag(FLAGS_prefill_m));
+  options.argmax_rows = integers(absl::GetFlag(FLAGS_argmax_rows));
+  options.argmax_n = integers(absl::GetFlag(FLAGS_argmax_n));
+  options.argmax_dtypes = absl::GetFlag(FLAGS_dtypes);
+  options.threads = absl::GetFlag(FLAGS_threads);
+  options.trans_b = absl::GetFlag(FLAGS_layout) != "nn";
+  options.ragged = absl::GetFlag(FLAGS_ragged);
+  options.max_flop = 1e9 * static_cast<double>(absl::GetFlag(FLAGS_max_gflop));
+  options.seconds = absl::GetFlag(FLAGS_seconds);
+  options.pool_bytes = static_cast<size_t>(absl::GetFlag(FLAGS_pool_bytes));
+  options.first_use_classes = absl::GetFlag(FLAGS_first_use_classes);
+  options.warm_kernels = absl::GetFlag(FLAGS_warm_kernels);
+  options.seed = absl::GetFlag(FLAGS_seed) ? absl::GetFlag(FLAGS_seed) : std::random_device{}();
+  options.csv_directory = absl::GetFlag(FLAGS_csv);
+  if (!absl::GetFlag(FLAGS_smoke)) return options;
+  options.shapes = {{"smoke", 96, 200}};
+  options.decode_m = {1, 3};
+  options.prefill_m = {70};
+  options.argmax_rows = {2};
+  options.argmax_n = {1000};
+  options.ragged = false;
+  options.seconds = 0.01;
+  options.pool_bytes = 8 << 20;
+  options.first_use_classes = 2;
+  options.warm_kernels = 3;
+  return options;
+}
+
+bool run(const Options& options) {
+  const Machine machine = describe_machine();
+  std::vector<std::unique_ptr<Peer>> peers = make_peers(options.threads);
+  std::printf("machine: %s, last-level cache %zu MiB, %d thread(s); seed %llu\n", machine.name.c_str(),
+              machine.last_level_cache_bytes >> 20, options.threads,
+              static_cast<unsigned long long>(options.seed));
+  const auto wants = [modes = absl::GetFlag(FLAGS_mode)](const char* mode) {
+    return std::find(modes.begin(), modes.end(), mode) != modes.end();
+  };
+  // Before anything else maps the compiler into this process.
+  bool right = true;
+  if (wants("warm")) right &= bench_warm(options);
+  if (wants("first_use")) right &= bench_first_use(options);
+  if (wants("dispatch")) right &= bench_dispatch(options);
+  if (!wants("matmul") && !wants("argmax")) return right;
+
+  constexpr size_t kPoolLimit = size_t{1500} << 20;
+  size_t pool_bytes = options.pool_bytes;
+  if (pool_bytes == 0) {
+    pool_bytes = std::min({4 * std::max<size_t>(machine.last_level_cache_bytes, 16 << 20), kPoolLimit,
+                           machine.memory_bytes / 3});
+  }
+  Pool pool(pool_bytes, options.seed);
+  pool.fill(Element::kF32);
+  Bench bench{options, &pool};
+  bench.peers = &peers;
+  bench.read_bandwidth = measure_read_bandwidth(pool.data(), pool.bytes(), options.threads);
+  bench.fma_peak = measure_fma_peak(options.threads);
+  std::printf(
+      "cold operands rotate over %zu MiB (%.1f x the last-level cache); measured ceilings: read %.1f GB/s, "
+      "f32 %.1f GFLOP/s\n",
+      pool.bytes() >> 20,
+      static_cast<double>(pool.bytes()) /
+          static_cast<double>(std::max<size_t>(1, machine.last_level_cache_bytes)),
+      bench.read_bandwidth * 1e-9, bench.fma_peak * 1e-9);
+  std::fflush(stdout);
+  if (wants("matmul")) right &= bench_matmul(bench);
+  if (wants("argmax")) right &= bench_argmax(bench);
+  return right;
+}
+
+}  // namespace
+}  // namespace lathe::bench
+
+int main(int argc, char** argv) {
+  absl::SetProgramUsageMessage(
+      "measures Lathe's matmul and argmax against OpenBLAS, oneDNN and a compiler's loop, and what first "
+      "use, a warm "
+      "start and a cached dispatch cost. See benchmarks/README.md.");
+  absl::ParseCommandLine(argc, argv);
+  const lathe::bench::Options options = lathe::bench::read_options(argv[0]);
+  const std::string fill = absl::GetFlag(FLAGS_fill_cache);
+  const bool right = fill.empty() ? lathe::bench::run(options) : lathe::bench::fill_cache(options, fill);
+  return right ? 0 : 1;
+}

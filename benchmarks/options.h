@@ -1,0 +1,78 @@
+// What the command line asks of a benchmark.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "lathe/lathe.h"
+#include "machine.h"
+#include "peers.h"
+
+namespace lathe::bench {
+
+struct Shape {
+  std::string name;  // "llama3-8b/qkv"
+  int64_t n = 0, k = 0;
+};
+
+struct Options {
+  std::vector<Shape> shapes;
+  std::vector<int64_t> decode_m, prefill_m;
+  std::vector<int64_t> argmax_rows, argmax_n;
+  std::vector<std::string> argmax_dtypes;
+  int threads = 1;
+  bool trans_b = true;
+  bool ragged = true;      // the 123x456x51234 case
+  double max_flop = 1e18;  // larger shapes are left out
+  double seconds = 1.0;    // of every figure's contest
+  size_t pool_bytes = 0;
+  int first_use_classes = 24;
+  int warm_kernels = 64;
+  uint64_t seed = 0;
+  std::string csv_directory;
+  std::string program;  // this executable, for a process of its own
+};
+
+// The benchmarks; each prints its table. False: a result was wrong or a call failed (the reason is printed).
+struct Bench {
+  const Options& options;
+  Pool* pool;
+  double read_bandwidth = 0;  // bytes per second
+  double fma_peak = 0;        // operations per second
+  std::vector<std::unique_ptr<Peer>>* peers = nullptr;
+};
+bool bench_matmul(const Bench& bench);
+bool bench_argmax(const Bench& bench);
+bool bench_first_use(const Options& options);
+bool bench_warm(const Options& options);
+bool bench_dispatch(const Options& options);
+// Compiles bench_warm's kernels into `cache_directory`; runs in a process of its own.
+bool fill_cache(const Options& options, const std::string& cache_directory);
+
+// A context and a device of the CPU; prints the reason when there is none.
+class BenchDevice {
+ public:
+  BenchDevice(int workers, const std::string& cache_directory);
+  ~BenchDevice();
+  BenchDevice(const BenchDevice&) = delete;
+  BenchDevice& operator=(const BenchDevice&) = delete;
+  lathe_device* get() const { return device_; }
+  lathe_context* context() const { return context_; }
+  bool ok() const { return device_ != nullptr; }
+  lathe_statistics statistics() const;
+
+ private:
+  lathe_context* context_ = nullptr;
+  lathe_device* device_ = nullptr;
+};
+
+// Prints the failure and the library's message; true for OK.
+bool succeeded(lathe_status status, const char* what);
+
+// A PyTorch Linear: A [m, k] row-major times W, [n, k] if trans_b.
+lathe_matmul_desc linear(int64_t m, int64_t n, int64_t k, bool trans_b, const float* a, const float* b,
+                         float* d);
+
+}  // namespace lathe::bench

@@ -1,0 +1,30 @@
+// The libraries that Lathe is measured against. Each is optional at build time; the list is what was found.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace lathe::bench {
+
+// D (m by n) = A (m by k) * B, all f32 and packed; A and D row-major; B is [n, k] if trans_b, else [k, n].
+struct Gemm {
+  int64_t m = 0, n = 0, k = 0;
+  bool trans_b = true;
+};
+
+class Peer {
+ public:
+  virtual ~Peer() = default;
+  virtual std::string name() const = 0;
+  virtual void set_threads(int threads) = 0;
+  // Prepares for the shape; the result runs it.
+  virtual std::function<void(const float* a, const float* b, float* d)> prepare(const Gemm& gemm) = 0;
+};
+
+// Must be called before anything starts a thread: OpenMP reads its environment once.
+std::vector<std::unique_ptr<Peer>> make_peers(int threads);
+
+}  // namespace lathe::bench

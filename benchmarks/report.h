@@ -1,0 +1,28 @@
+// A table, printed as Markdown and written as CSV.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace lathe::bench {
+
+class Table {
+ public:
+  Table(std::string title, std::vector<std::string> columns)
+      : title_(std::move(title)), columns_(std::move(columns)) {}
+  // One value a column. Rows appear on standard error as they come, so that a long run is seen to move.
+  void add(std::vector<std::string> row);
+  void print() const;
+  // To `directory`/`file`; nothing when the directory is "".
+  void write_csv(const std::string& directory, const std::string& file) const;
+
+ private:
+  std::string title_;
+  std::vector<std::string> columns_;
+  std::vector<std::vector<std::string>> rows_;
+};
+
+// "%.*f"
+std::string number(double value, int digits);
+
+}  // namespace lathe::bench
