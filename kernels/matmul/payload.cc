@@ -30,9 +30,10 @@ class PayloadText {
     add_activation();
     if (c_.residual != DType::kNone) add_operand("residual", out_type(m, c_.residual), c_.residual, "#tile");
     argument("d", out);
-    for (const char* name : {"m", "batch"}) index_argument(name, exact_m && name[0] == 'm');
+    if (!exact_m) index_argument("m");
+    index_argument("batch");
     if (config_.split) {
-      index_argument("splits", false), index_argument("k_chunk", false);
+      index_argument("splits"), index_argument("k_chunk");
       argument("workspace", absl::StrCat("tensor<?x?x", m, "x", c_.n, "xf32>"));
     }
     round(c_.d);
@@ -48,11 +49,8 @@ class PayloadText {
   void argument(const std::string& name, const std::string& type) {
     arguments_.push_back(absl::StrCat("%", name, ": ", type, " {lathe.operand = \"", name, "\"}"));
   }
-  void index_argument(const std::string& name, bool constant) {
-    if (constant)
-      prologue_ += absl::StrCat("    %m = arith.constant ", c_.m_lo, " : index\n");
-    else
-      arguments_.push_back(absl::StrCat("%", name, ": index {lathe.operand = \"", name, "\"}"));
+  void index_argument(const std::string& name) {
+    arguments_.push_back(absl::StrCat("%", name, ": index {lathe.operand = \"", name, "\"}"));
   }
   void epilogue_input(const std::string& value, const std::string& type, const std::string& name, DType t,
                       const char* map) {
@@ -138,8 +136,7 @@ class PayloadText {
         "#config = ", kernel_config_text(config_), "\n",
         "#tile = affine_map<(b, m, n) -> (b, m, n)>\n#columns = affine_map<(b, m, n) -> (n)>\n",
         "module {\n  func.func @", matmul_symbol(c_, config_), "(", absl::StrJoin(arguments_, ",\n      "),
-        ") -> ", out, " {\n", prologue_,
-        "    %zero = arith.constant 0.0 : f32\n    %empty = tensor.empty(%batch",
+        ") -> ", out, " {\n", "    %zero = arith.constant 0.0 : f32\n    %empty = tensor.empty(%batch",
         c_.m_lo == c_.m_hi ? "" : ", %m", ") : ", product,
         "\n    %init = linalg.fill ins(%zero : f32) outs(%empty : ", product, ") -> ", product,
         "\n    %product = linalg.batch_matmul indexing_maps = [affine_map<(b, m, n, k) -> ", a_map,
@@ -155,7 +152,7 @@ class PayloadText {
   const ProblemClass& c_;
   const CompileConfig& config_;
   std::vector<std::string> arguments_, inputs_, input_types_, maps_, block_arguments_;
-  std::string prologue_, body_, value_;
+  std::string body_, value_;
   int count_ = 0;
 };
 

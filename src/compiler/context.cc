@@ -50,7 +50,10 @@ const mlir::DialectRegistry& dialects() {
 
 }  // namespace
 
-CompilerContext::CompilerContext() : context_(dialects(), mlir::MLIRContext::Threading::DISABLED) {}
+CompilerContext::CompilerContext() : context_(dialects(), mlir::MLIRContext::Threading::DISABLED) {
+  // Emitters create ops of dialects that no pass has announced.
+  context_.loadAllAvailableDialects();
+}
 
 absl::StatusOr<mlir::OwningOpRef<mlir::ModuleOp>> CompilerContext::parse(const std::string& text) {
   std::string complaint;

@@ -28,8 +28,9 @@ class MatmulDistribution {
   LogicalResult run() {
     if (config_.getTileM() <= 0 || config_.getTileN() <= 0)
       return matmul_.emitError("kernel_config without a tile");
-    m_ = argument("m"), batch_ = argument("batch");
     auto out = cast<RankedTensorType>(epilogue_.getResult(0).getType());
+    m_ = out.isDynamicDim(1) ? OpFoldResult(argument("m")) : attr(out.getDimSize(1));
+    batch_ = argument("batch");
     n_ = out.getDimSize(2);
     auto a = cast<RankedTensorType>(matmul_.getDpsInputs()[0].getType());
     AffineMap map = matmul_.getMatchingIndexingMap(matmul_.getDpsInputOperand(0));
@@ -196,7 +197,8 @@ class MatmulDistribution {
   ir::KernelConfigAttr config_;
   Location loc_;
   OpBuilder b_;
-  Value m_, batch_;
+  OpFoldResult m_;
+  Value batch_;
   int64_t n_ = 0, k_ = 0;
 };
 

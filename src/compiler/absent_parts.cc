@@ -1,3 +1,6 @@
+#include "llvm/Passes/PassBuilder.h"
+#include "llvm/Plugins/PassPlugin.h"
+
 // lld's driver initialises every target that LLVM was configured with. The back ends that Lathe leaves out of
 // the link get an empty initialiser here: one row a target.
 #define LATHE_ABSENT_TARGET(name)                \
@@ -26,4 +29,9 @@ LATHE_ABSENT_TARGET(WebAssembly)
 LATHE_ABSENT_TARGET(XCore)
 LATHE_ABSENT_TARGET(M68k)
 LATHE_ABSENT_TARGET(Xtensa)
+}
+
+// Debian's LLVM registers Polly as a built-in extension of lld's LTO, which no kernel goes through.
+llvm::PassPluginLibraryInfo getPollyPluginInfo() {
+  return {LLVM_PLUGIN_API_VERSION, "absent", "", [](llvm::PassBuilder&) {}};
 }
