@@ -56,7 +56,8 @@ class Driver {
   virtual absl::Status launch(const Launch& launch) = 0;
   virtual absl::Status launch_slice(const Launch& launch, const Slice& slice) = 0;
   // Bytes a caller's workspace must have for this launch with that many workers.
-  virtual size_t workspace_bytes(const LoadedKernel& kernel, const LaunchConfig& config, int32_t workers) const = 0;
+  virtual size_t workspace_bytes(const LoadedKernel& kernel, const LaunchConfig& config,
+                                 int32_t workers) const = 0;
 };
 
 // A caller's parallel-for: body(index, worker) for index in [0, count), worker in [0, workers).
@@ -64,8 +65,9 @@ using ParallelBody = void (*)(void* context, int64_t index, int32_t worker);
 using ParallelFor = std::function<void(int64_t count, ParallelBody body, void* context)>;
 
 struct DriverOptions {
-  int32_t workers = 0;       // 0: one per core this process may run on
-  ParallelFor parallel_for;  // empty: a pool of the driver's own, threads started at the first parallel launch
+  int32_t workers = 0;  // 0: one per core this process may run on
+  ParallelFor
+      parallel_for;  // empty: a pool of the driver's own, threads started at the first parallel launch
   Logger logger;
 };
 
@@ -78,7 +80,8 @@ struct BackendRow {
   absl::StatusOr<std::unique_ptr<Driver>> (*open)(absl::string_view name, const DriverOptions& options);
 };
 const std::vector<BackendRow>& backends();
-// Opens by full name: kInvalidArgument for an unknown prefix (listing the known ones), kUnavailable with the reason.
+// Opens by full name: kInvalidArgument for an unknown prefix (listing the known ones), kUnavailable with the
+// reason.
 absl::StatusOr<std::unique_ptr<Driver>> open_driver(absl::string_view name, const DriverOptions& options);
 
 }  // namespace lathe

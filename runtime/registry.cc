@@ -9,8 +9,8 @@
 namespace lathe {
 
 const std::vector<BackendRow>& backends() {
+  // Never destroyed: a thread may still ask while the process exits.
   static const auto& rows = *new std::vector<BackendRow>{
-      // lives to the very end of the process
       {"cpu", enumerate_cpu, query_cpu, open_cpu},
       {"cuda", enumerate_cuda, query_cuda, open_cuda},
       {"hip", enumerate_hip, query_hip, open_hip},
