@@ -74,7 +74,7 @@ ObjectLoader::ObjectLoader() = default;
 ObjectLoader::~ObjectLoader() = default;
 
 absl::StatusOr<ObjectLoader::Session*> ObjectLoader::session() {
-  absl::MutexLock lock(&mutex_);
+  std::lock_guard<std::mutex> lock(mutex_);
   if (session_ == nullptr) {
     // In place: linking runs on the calling thread, and no thread of LLVM's outlives a load.
     auto process = llvm::orc::SelfExecutorProcessControl::Create(

@@ -9,6 +9,7 @@
 #include <chrono>
 #include <climits>
 #include <exception>
+#include <utility>
 
 namespace lathe {
 namespace {
@@ -40,7 +41,8 @@ WorkerPool::WorkerPool(int32_t workers, int32_t processors)
 
 WorkerPool::~WorkerPool() {
   if (process_ != 0 && process_ != getpid()) {
-    for (std::thread& thread : threads_) thread.detach();  // they stayed behind in the parent
+    // They stayed behind in the parent: here they can be neither joined nor detached, only forgotten.
+    new std::vector<std::thread>(std::move(threads_));
     return;
   }
   stopping_.store(true);
