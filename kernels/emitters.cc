@@ -1,5 +1,7 @@
 // One row an op, one row an emitter.
 #include "compiler/registry.h"
+#include "kernels/argmax/emit_cpu.h"
+#include "kernels/argmax/payload.h"
 #include "kernels/matmul/emit_cpu.h"
 #include "kernels/matmul/payload.h"
 
@@ -8,6 +10,7 @@ namespace lathe {
 const std::vector<OpRow>& op_rows() {
   static const std::vector<OpRow> rows = {
       {Op::kMatmul, matmul_payload, matmul_recipe},
+      {Op::kArgmax, argmax_payload, argmax_recipe},
   };
   return rows;
 }
@@ -15,6 +18,7 @@ const std::vector<OpRow>& op_rows() {
 const std::vector<EmitterRow>& emitter_rows() {
   static const std::vector<EmitterRow> rows = {
       {"matmul.cpu", emit::emit_matmul_cpu},
+      {"argmax.cpu", emit::emit_argmax_cpu},
   };
   return rows;
 }

@@ -143,10 +143,10 @@ static Value lane_mask(Emit& e, int64_t lanes, Value count) {
     return vector::ConstantMaskOp::create(e.b, e.loc, type, llvm::ArrayRef<int64_t>{std::min(*n, lanes)});
   return vector::CreateMaskOp::create(e.b, e.loc, type, ValueRange(count));
 }
-Value Emit::load_masked(Value memory, Value at, int64_t lanes, Value count) {
+Value Emit::load_masked(Value memory, Value at, int64_t lanes, Value count, double fill) {
   VectorType type = vec(lanes, element_of(memory));
   return vector::MaskedLoadOp::create(b, loc, type, memory, ValueRange(at), lane_mask(*this, lanes, count),
-                                      splat(type, 0.0));
+                                      splat(type, fill));
 }
 void Emit::store_vector(Value value, Value memory, Value at) {
   vector::StoreOp::create(b, loc, value, memory, ValueRange(at));

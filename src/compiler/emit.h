@@ -58,8 +58,8 @@ class Emit {
   Value load(Value memory, Value at);
   void store(Value value, Value memory, Value at);
   Value load_vector(Value memory, Value at, int64_t lanes);
-  // Lanes at and beyond `count` read as zero and are not touched.
-  Value load_masked(Value memory, Value at, int64_t lanes, Value count);
+  // Lanes at and beyond `count` are not touched and read as `fill`.
+  Value load_masked(Value memory, Value at, int64_t lanes, Value count, double fill = 0);
   void store_vector(Value value, Value memory, Value at);
   void store_masked(Value value, Value memory, Value at, Value count);
   void prefetch(Value memory, Value at, int locality = 3);
@@ -109,7 +109,7 @@ struct TileProgram {
   mlir::linalg::LinalgOp contraction;  // null in a merge step
   mlir::linalg::GenericOp reduction;   // merge step: sum of partial results; null otherwise
   mlir::linalg::GenericOp epilogue;    // null when partial results are stored
-  mlir::Operation* argmax = nullptr;   // argmax steps
+  mlir::Operation* argmax = nullptr;   // argmax steps: the reduction of a slice (one input) or of pairs (two)
   // Views of linalg operands, by their (tile) SSA value in the payload.
   llvm::DenseMap<Value, View> views;
   // Values of the payload (indices, sizes, scalars) -> emitted values.
@@ -118,6 +118,7 @@ struct TileProgram {
   View output;
   // Sizes of the written tile (leading unit dimensions dropped) and of the reduction.
   Value rows, columns, depth;
+  Value first_column;  // argmax: where the slice starts in its row
 };
 
 // Grid position of the workgroup (or CPU task).

@@ -27,7 +27,8 @@ StringRef operand_name(Value v) {
 // Strides (in elements) of every dimension of an operand but the last, whose stride is 1.
 llvm::FailureOr<Values> strides_of(Emit& e, StringRef name, int64_t rank, const Arguments& a, Type type) {
   if (rank == 1) return Values{};
-  if (rank == 2) return Values{a.get("lda")};  // argmax: X
+  if (rank == 2 && name == "a") return Values{a.get("lda")};  // argmax: X
+  if (rank == 2) return Values{a.get("m")};  // argmax: partial results, packed: [splits, rows]
   if (name == "a") return Values{a.get("stride_a"), a.get("lda")};
   if (name == "b") return Values{a.get("stride_b"), a.get("ldb")};
   if (name == "c") return Values{a.get("stride_c"), a.get("ldc")};
@@ -114,6 +115,15 @@ class Instantiation {
     return true;
   }
 
+  Value pointer(StringRef name) {
+    if (name != "workspace_indices") return a_.get(name);
+    // argmax: the columns of partial results lie behind their values, splits * rows f32.
+    Value values = e_.mul(a_.get("splits"), a_.get("m"));
+    Value at = arith::IndexCastOp::create(e_.b, e_.loc, e_.b.getI64Type(), values);
+    Value base = a_.get("workspace");
+    return LLVM::GEPOp::create(e_.b, e_.loc, base.getType(), e_.f32(), base, ArrayRef<LLVM::GEPArg>{at});
+  }
+
   llvm::FailureOr<View> view(Value tensor, ArrayRef<OpFoldResult> offsets) {
     StringRef name = operand_name(tensor);
     auto type = cast<RankedTensorType>(tensor.getType());
@@ -125,7 +135,7 @@ class Instantiation {
     for (auto [o, stride] : llvm::zip(offsets.drop_back(), *strides))
       offset = e_.add(offset, e_.mul(resolve(o), stride));
     View v;
-    v.memory = memory_at(e_, a_.get(name), type.getElementType());
+    v.memory = memory_at(e_, pointer(name), type.getElementType());
     v.offset = offset;
     v.row_stride = strides->empty() ? e_.idx(0) : strides->back();
     v.element = type.getElementType();
@@ -139,6 +149,7 @@ class Instantiation {
       if (failed(v)) return failure();
       program_.views[slice.getResult()] = *v;
       sizes_[slice.getResult()] = slice.getMixedSizes();
+      offsets_[slice.getResult()] = slice.getMixedOffsets();
       return success();
     }
     if (auto linalg_op = dyn_cast<linalg::LinalgOp>(op)) return visit_linalg(linalg_op);
@@ -159,11 +170,30 @@ class Instantiation {
     if (!generic) return op.emitError("is not a linalg.generic");
     if (op->hasAttr(ir::kConfigAttr)) {
       program_.argmax = op;
+      Value input = generic.getDpsInputs()[0];
+      const bool merge = generic.getNumDpsInputs() == 2;
+      program_.depth = resolve(sizes_.lookup(input)[merge ? 0 : 1]);
+      if (!merge) program_.first_column = resolve(offsets_.lookup(input)[1]);
     } else if (generic.getNumReductionLoops() > 0) {
       program_.reduction = generic;
       program_.depth = resolve(sizes_.lookup(generic.getDpsInputs()[0])[0]);
     } else {
       program_.epilogue = generic;
+      return view_whole_inputs(generic);
+    }
+    return success();
+  }
+
+  // A slice that takes all of an operand (the bias, in one tile's width) is folded away: the input is the
+  // operand.
+  LogicalResult view_whole_inputs(linalg::GenericOp op) {
+    for (Value input : op.getDpsInputs()) {
+      if (program_.views.contains(input) || operand_name(input).empty()) continue;
+      Attribute zero = e_.b.getIndexAttr(0);
+      SmallVector<OpFoldResult> offsets(cast<RankedTensorType>(input.getType()).getRank(), zero);
+      auto v = view(input, offsets);
+      if (failed(v)) return failure();
+      program_.views[input] = *v;
     }
     return success();
   }
@@ -187,7 +217,7 @@ class Instantiation {
   scf::ForallOp forall_;
   const Arguments& a_;
   TileProgram program_;
-  llvm::DenseMap<Value, SmallVector<OpFoldResult>> sizes_;
+  llvm::DenseMap<Value, SmallVector<OpFoldResult>> sizes_, offsets_;
 };
 
 }  // namespace

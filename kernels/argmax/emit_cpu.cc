@@ -1,0 +1,152 @@
+// "rows" on the CPU: vectors of running maxima, each lane with the position where it last rose; lanes are
+// folded at the end. NaN counts as the maximum and is never replaced.
+#include "kernels/argmax/emit_cpu.h"
+
+#include <limits>
+
+#include "compiler/cpu_task.h"
+#include "compiler/dialect.h"
+
+namespace lathe::emit {
+namespace {
+using namespace mlir;
+
+// Running maxima (f32) and their columns (i32), scalars or vectors.
+struct Best {
+  Value value, column;
+};
+
+Value compare(Emit& e, arith::CmpFPredicate p, Value x, Value y) {
+  return arith::CmpFOp::create(e.b, e.loc, p, x, y);
+}
+Value select(Emit& e, Value c, Value x, Value y) { return arith::SelectOp::create(e.b, e.loc, c, x, y); }
+Value both(Emit& e, Value x, Value y) { return arith::AndIOp::create(e.b, e.loc, x, y); }
+Value either(Emit& e, Value x, Value y) { return arith::OrIOp::create(e.b, e.loc, x, y); }
+
+// Columns ascend: x replaces the best only if greater, or the first NaN.
+Value rises(Emit& e, Value x, Value best) {
+  return both(e, compare(e, arith::CmpFPredicate::UGT, x, best),
+              compare(e, arith::CmpFPredicate::ORD, best, best));
+}
+
+// Columns in any order: the lower of equals (or of two NaNs) wins.
+Best fold(Emit& e, const Best& a, const Best& b) {
+  Value a_nan = compare(e, arith::CmpFPredicate::UNO, a.value, a.value);
+  Value b_nan = compare(e, arith::CmpFPredicate::UNO, b.value, b.value);
+  Value same = either(e, compare(e, arith::CmpFPredicate::OEQ, a.value, b.value), both(e, a_nan, b_nan));
+  Value lower = arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::slt, b.column, a.column);
+  Value take = either(e, rises(e, b.value, a.value), both(e, same, lower));
+  return {select(e, take, b.value, a.value), select(e, take, b.column, a.column)};
+}
+
+Value constant_columns(Emit& e, int64_t first, int64_t lanes) {
+  SmallVector<int32_t> columns;
+  for (int64_t l = 0; l < lanes; ++l) columns.push_back(static_cast<int32_t>(first + l));
+  return arith::ConstantOp::create(
+      e.b, e.loc, DenseElementsAttr::get(e.vec(lanes, e.b.getI32Type()), ArrayRef<int32_t>(columns)));
+}
+
+// Maximum and column (relative to the slice) of `columns` >= 1 elements at `v`.
+Best reduce_row(Emit& e, const View& v, Value columns, int64_t lanes, int64_t unroll) {
+  auto i32 = e.b.getI32Type();
+  Value lowest = e.splat(e.vec(lanes, e.f32()), -std::numeric_limits<double>::infinity());
+  Value zero = arith::ConstantOp::create(e.b, e.loc, DenseElementsAttr::get(e.vec(lanes, i32), int32_t{0}));
+  Values state;  // unroll values, then unroll columns
+  for (int64_t u = 0; u < unroll; ++u) state.push_back(lowest);
+  for (int64_t u = 0; u < unroll; ++u) state.push_back(zero);
+  // The column kept for a lane is the step's first; its own offset is added when lanes are folded.
+  auto step = [&](Value k, Values s, int64_t vectors, Value left) {
+    Value at = e.broadcast(arith::IndexCastOp::create(e.b, e.loc, i32, k), lanes);
+    for (int64_t u = 0; u < vectors; ++u) {
+      Value from = e.add(v.offset, e.add(k, u * lanes));
+      Value x = left ? e.load_masked(v.memory, from, lanes, left, -std::numeric_limits<double>::infinity())
+                     : e.load_vector(v.memory, from, lanes);
+      x = e.to_f32(x);
+      Value take = rises(e, x, s[u]);
+      s[u] = select(e, take, x, s[u]);
+      s[unroll + u] = select(e, take, at, s[unroll + u]);
+    }
+    return s;
+  };
+  Value unrolled = e.mul(e.div(columns, e.idx(lanes * unroll)), lanes * unroll);
+  Value whole = e.mul(e.div(columns, e.idx(lanes)), lanes);
+  state = e.loop(e.idx(0), unrolled, lanes * unroll, state,
+                 [&](Value k, const Values& s) { return step(k, s, unroll, nullptr); });
+  if (unroll > 1)
+    state = e.loop(unrolled, whole, lanes, state,
+                   [&](Value k, const Values& s) { return step(k, s, 1, nullptr); });
+  state = e.choose(
+      e.less(whole, columns), state, [&] { return step(whole, state, 1, e.sub(columns, whole)); },
+      [&] { return state; });
+
+  auto best_of = [&](int64_t u) {
+    return Best{state[u],
+                arith::AddIOp::create(e.b, e.loc, state[unroll + u], constant_columns(e, u * lanes, lanes))};
+  };
+  Best best = best_of(0);
+  for (int64_t u = 1; u < unroll; ++u) best = fold(e, best, best_of(u));
+  for (int64_t d = lanes / 2; d >= 1; d /= 2) {
+    SmallVector<int64_t> rotated;
+    for (int64_t l = 0; l < lanes; ++l) rotated.push_back((l + d) % lanes);
+    auto rotate = [&](Value x) -> Value { return vector::ShuffleOp::create(e.b, e.loc, x, x, rotated); };
+    best = fold(e, best, {rotate(best.value), rotate(best.column)});
+  }
+  auto lane0 = [&](Value x) -> Value {
+    return vector::ExtractOp::create(e.b, e.loc, x, ArrayRef<int64_t>{0});
+  };
+  return {lane0(best.value), lane0(best.column)};
+}
+
+// Best of a row's partial pairs, in ascending order of the split.
+Best merge_row(Emit& e, const View& values, const View& columns, Value splits) {
+  auto pair = [&](Value s) {
+    return Best{e.load(values.memory, e.add(values.offset, e.mul(s, values.row_stride))),
+                e.load(columns.memory, e.add(columns.offset, e.mul(s, columns.row_stride)))};
+  };
+  Best first = pair(e.idx(0));
+  Values best = e.loop(e.idx(1), splits, 1, {first.value, first.column}, [&](Value s, const Values& b) {
+    Best next = pair(s);
+    Value take = rises(e, next.value, b[0]);
+    return Values{select(e, take, next.value, b[0]), select(e, take, next.column, b[1])};
+  });
+  return {best[0], best[1]};
+}
+
+void write(Emit& e, const TileProgram& p, Best best, Value offset) {
+  for (Value result : p.argmax->getResults()) {
+    auto found = p.views.find(result);
+    if (found == p.views.end()) continue;  // nobody wants the values
+    const View& v = found->second;
+    Value out = best.value;
+    if (!isa<FloatType>(v.element)) {
+      Value column = arith::IndexCastOp::create(e.b, e.loc, e.index(), best.column);
+      out = arith::IndexCastOp::create(e.b, e.loc, v.element, e.add(column, offset));
+    }
+    e.store(out, v.memory, v.offset);
+  }
+}
+
+}  // namespace
+
+LogicalResult emit_argmax_cpu(ModuleOp module) {
+  return emit_cpu_tasks(
+      module, [](Emit& e, const Arguments& arguments, TileProgram& p) -> llvm::FailureOr<int64_t> {
+        if (!p.argmax) return emitError(e.loc, "an argmax step needs an op with a kernel_config");
+        auto op = cast<linalg::GenericOp>(p.argmax);
+        auto config = p.argmax->getAttrOfType<ir::KernelConfigAttr>(ir::kConfigAttr);
+        const View& first = p.views.find(op.getDpsInputs()[0])->second;
+        const bool merge = op.getNumDpsInputs() == 2, partial = config.getSplit() && !merge;
+        if (merge) {
+          Best best = merge_row(e, first, p.views.find(op.getDpsInputs()[1])->second, p.depth);
+          write(e, p, best, arguments.get("index_offset"));
+        } else {
+          int64_t unroll = config.getRegisterN() / config.getLanes();
+          if (unroll < 1) return op.emitError("register_n is less than one vector");
+          Best best = reduce_row(e, first, p.depth, config.getLanes(), unroll);
+          write(e, p, best, partial ? p.first_column : arguments.get("index_offset"));
+        }
+        return int64_t{0};
+      });
+}
+
+}  // namespace lathe::emit

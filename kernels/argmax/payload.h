@@ -1,0 +1,22 @@
+// The argmax payload: linalg on tensors, distributed over rows and splits of a row, the same text for every
+// target.
+#pragma once
+
+#include <string>
+
+#include "core/facts.h"
+#include "core/plan.h"
+#include "core/problem.h"
+#include "core/recipe.h"
+
+namespace lathe {
+
+// Symbol of the first step: "lathe_argmax_bf16_i64_n16385up_rows".
+std::string argmax_symbol(const ProblemClass& c, const CompileConfig& config);
+// Without a split: one step, a workgroup a row. With one: partial (value, column) pairs of every split of
+// every row to the workspace, then a step that merges a row's pairs in ascending order of the split.
+std::string argmax_payload(const ProblemClass& c, const CompileConfig& config);
+Recipe argmax_recipe(const ProblemClass& c, const CompileConfig& config, const Target& target,
+                     int64_t scratch_bytes);
+
+}  // namespace lathe
