@@ -45,7 +45,7 @@ absl::Status dump(lathe_plan* plan, const Arguments& arguments) {
   std::vector<Text> stages;
   const char* yaml = arguments.has("pipeline") ? pipeline->c_str() : nullptr;
   // Stages that came before a failure are shown all the same: they are what the user is looking for.
-  const absl::Status status = check(lathe_plan_dump(plan, yaml, collect_text, &stages));
+  absl::Status status = check(lathe_plan_dump(plan, yaml, collect_text, &stages));
   if (arguments.has("stage")) {
     std::vector<std::string> names;
     for (const Text& stage : stages) {
