@@ -148,9 +148,10 @@ CheckResult check_matmul(const MatmulRequest& r, const MatmulData& data, Normal*
   } else if (result.checked == result.total) {
     result.what = "every element";
   } else {
-    result.what =
-        absl::StrFormat("%d rows by %d columns of %d of %d matrices, and that every element was written",
-                        rows.size(), columns.size(), batches.size(), r.batch);
+    const std::string of =
+        r.batch > 1 ? absl::StrFormat(" of %d of %d matrices", batches.size(), r.batch) : "";
+    result.what = absl::StrFormat("%d rows by %d columns%s, and that every element was written", rows.size(),
+                                  columns.size(), of);
   }
   return result;
 }
