@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
 #include "base/status.h"
 #include "core/key.h"
 
@@ -71,7 +72,9 @@ absl::Status CompilerLibrary::load() {
   void* library = dlopen(path_.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     const char* cause = dlerror();
-    return unavailable(path_, cause != nullptr ? cause : "dlopen failed");
+    absl::string_view text = cause != nullptr ? cause : "dlopen failed";
+    absl::ConsumePrefix(&text, absl::StrCat(path_, ": "));
+    return unavailable(path_, text);
   }
   const auto abi =
       reinterpret_cast<lathe_compiler_abi_version_fn>(dlsym(library, "lathe_compiler_abi_version"));

@@ -1,0 +1,148 @@
+// lathe.hpp against the shared library, as a user's program sees it.
+#include <gtest/gtest.h>
+
+#include <lathe/lathe.hpp>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+namespace {
+
+lathe_context_options options(const char* compiler = LATHE_FAKE_COMPILER_DIR "/fake_compiler.so") {
+  lathe_context_options o = LATHE_CONTEXT_OPTIONS_INIT;
+  o.cache_dir = "";
+  o.compiler_library = compiler;
+  o.workers = 2;
+  return o;
+}
+
+TEST(Cpp, HandlesMoveAndDoNotCopy) {
+  static_assert(!std::is_copy_constructible_v<lathe::Context> &&
+                std::is_nothrow_move_constructible_v<lathe::Context>);
+  static_assert(!std::is_copy_constructible_v<lathe::Device> &&
+                std::is_nothrow_move_assignable_v<lathe::Device>);
+  static_assert(!std::is_copy_constructible_v<lathe::Plan> && std::is_nothrow_move_assignable_v<lathe::Plan>);
+  lathe::Context context(options());
+  lathe::Device first = context.open("cpu");
+  lathe_device* handle = first.get();
+  lathe::Device second = std::move(first);
+  EXPECT_EQ(second.get(), handle);
+  EXPECT_EQ(first.get(), nullptr);
+}
+
+TEST(Cpp, MatmulFillsTheDescriptor) {
+  std::vector<float> x(2 * 3), w(4 * 3), y(2 * 4), bias(4), c(2 * 4), r(2 * 4);
+  lathe::Epilogue e;
+  e.alpha = 2.0f;
+  e.beta = 3.0f;
+  e.c = lathe::row_major(c.data(), 2, 4);
+  e.bias = bias.data();
+  e.bias_dtype = LATHE_F32;
+  e.activation = LATHE_ACTIVATION_GELU;
+  e.residual = lathe::row_major(r.data(), 2, 4, 9);
+  lathe::CallOptions call;
+  call.batch = 5;
+  call.determinism = LATHE_DETERMINISM_RUN_TO_RUN;
+  call.miss_policy = LATHE_MISS_ERROR;
+  const lathe_matmul_desc d =
+      lathe::matmul_desc(lathe::row_major(x.data(), 2, 3), lathe::row_major(w.data(), 4, 3).transposed(),
+                         lathe::row_major(y.data(), 2, 4, 8, 100), e, call);
+  EXPECT_EQ(d.struct_size, sizeof d);
+  EXPECT_EQ(d.m, 2);
+  EXPECT_EQ(d.n, 4);
+  EXPECT_EQ(d.k, 3);
+  EXPECT_EQ(d.batch, 5);
+  EXPECT_EQ(d.a.data, x.data());
+  EXPECT_EQ(d.a.dtype, LATHE_F32);
+  EXPECT_EQ(d.b.layout, LATHE_COLUMN_MAJOR);
+  EXPECT_EQ(d.d.leading_dimension, 8);
+  EXPECT_EQ(d.d.batch_stride, 100);
+  EXPECT_EQ(d.c.data, c.data());
+  EXPECT_EQ(d.epilogue.alpha, 2.0f);
+  EXPECT_EQ(d.epilogue.beta, 3.0f);
+  EXPECT_EQ(d.epilogue.bias, bias.data());
+  EXPECT_EQ(d.epilogue.activation, LATHE_ACTIVATION_GELU);
+  EXPECT_EQ(d.epilogue.residual.leading_dimension, 9);
+  EXPECT_EQ(d.determinism, LATHE_DETERMINISM_RUN_TO_RUN);
+  EXPECT_EQ(d.miss_policy, LATHE_MISS_ERROR);
+}
+
+TEST(Cpp, ShapesThatDoNotFitThrow) {
+  float data[64] = {};
+  const auto matrix = [&](int64_t rows, int64_t columns) { return lathe::row_major(data, rows, columns); };
+  EXPECT_NO_THROW(lathe::matmul_desc(matrix(2, 3), matrix(3, 4), matrix(2, 4)));
+  EXPECT_THROW(lathe::matmul_desc(matrix(1, 3), matrix(3, 4), matrix(2, 4)), lathe::Error);
+  EXPECT_THROW(lathe::matmul_desc(matrix(2, 3), matrix(4, 3), matrix(2, 4)), lathe::Error);
+  lathe::Epilogue e;
+  e.beta = 1.0f;
+  e.c = matrix(4, 2);
+  try {
+    lathe::matmul_desc(matrix(2, 3), matrix(3, 4), matrix(2, 4), e);
+    FAIL() << "no error";
+  } catch (const lathe::Error& error) {
+    EXPECT_EQ(error.status(), LATHE_INVALID_ARGUMENT);
+    EXPECT_NE(std::string(error.what()).find("c is 4 by 2, not 2 by 4"), std::string::npos) << error.what();
+  }
+}
+
+TEST(Cpp, ErrorsCarryStatusAndMessage) {
+  lathe::Context context(options("/nowhere/liblathe-compiler.so"));
+  lathe::Device cpu = context.open("cpu");
+  float x[2] = {1, 2}, w[2] = {3, 4}, y[1] = {};
+  try {
+    lathe::matmul(cpu, lathe::row_major(x, 1, 2), lathe::row_major(w, 2, 1), lathe::row_major(y, 1, 1));
+    FAIL() << "no error";
+  } catch (const lathe::Error& error) {
+    EXPECT_EQ(error.status(), LATHE_NOT_AVAILABLE);
+    EXPECT_NE(std::string(error.what()).find("/nowhere/liblathe-compiler.so"), std::string::npos)
+        << error.what();
+  }
+  EXPECT_THROW(context.open("abacus"), lathe::Error);
+  EXPECT_THROW(context.describe("/nowhere.json"), lathe::Error);
+}
+
+TEST(Cpp, RunsWhatNeedsNoKernel) {
+  lathe::Context context(options());
+  lathe::Device cpu = context.open("cpu");
+  std::vector<float> bias = {1, -2, 3}, y(6);
+  lathe::Epilogue e;
+  e.bias = bias.data();
+  e.bias_dtype = LATHE_F32;
+  e.activation = LATHE_ACTIVATION_RELU;
+  lathe::matmul(cpu, lathe::row_major(y.data(), 2, 0), lathe::row_major(y.data(), 0, 3),
+                lathe::row_major(y.data(), 2, 3), e);
+  EXPECT_EQ(y, (std::vector<float>{1, 0, 3, 1, 0, 3}));
+  std::vector<int64_t> indices;
+  lathe::argmax(cpu, lathe::row_major(y.data(), 0, 3), indices.data());
+}
+
+TEST(Cpp, PlansExplainsDumpsAndWarmsADescribedDevice) {
+  lathe::Context context(options());
+  lathe::Device device = context.describe(LATHE_FACTS_DIR "/h200.json");
+  float data[64] = {};
+  const lathe_matmul_desc desc = lathe::matmul_desc(
+      lathe::row_major(data, 2, 4), lathe::row_major(data, 4, 3), lathe::row_major(data + 32, 2, 3));
+  lathe::Plan plan = device.plan(desc);
+  EXPECT_NE(plan.explain().find("\"candidates\""), std::string::npos);
+  const auto stages = plan.dump();
+  ASSERT_EQ(stages.size(), 2u);
+  EXPECT_EQ(stages[0].first, "00-payload.mlir");
+  EXPECT_EQ(stages[0].second, "payload");
+  EXPECT_THROW(plan.run(desc), lathe::Error);
+  EXPECT_THROW(plan.workspace_bytes(), lathe::Error);
+  EXPECT_EQ(device.classes(desc, 3).size(), 3u);
+  const lathe_warm_report report = device.warm(desc, 3);
+  EXPECT_EQ(report.compiled, 3u);
+  int64_t index = 0;
+  lathe::Plan argmax = device.plan(lathe::argmax_desc(lathe::row_major(data, 1, 64), &index));
+  EXPECT_NE(argmax.explain().find("argmax"), std::string::npos);
+  EXPECT_GE(device.warm(lathe::argmax_desc(lathe::row_major(data, 1, 64), &index)).classes, 1u);
+  EXPECT_NE(device.fingerprint(), context.open("cpu").fingerprint());
+  EXPECT_GE(context.statistics().compiles, 3u);
+  EXPECT_NE(context.cache_list().find("\"entries\""), std::string::npos);
+  EXPECT_EQ(context.cache_clear(), 0u) << "there is no disk store";
+  EXPECT_NE(context.devices().find("\"cuda"), std::string::npos);
+}
+
+}  // namespace

@@ -1,0 +1,162 @@
+#include "api/device.h"
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+
+#include "fake_device.h"
+
+namespace lathe {
+namespace {
+
+void append(void* user, const char*, const char* text, size_t size) {
+  static_cast<std::string*>(user)->append(text, size);
+}
+
+DispatchKey key_of_request(const lathe_matmul_desc& desc) {
+  Request r;
+  EXPECT_TRUE(read_matmul(&desc, Purpose::kPlan, {"fake", true, true}, nullptr, &r).ok());
+  return r.key;
+}
+
+TEST(Device, OpensByName) {
+  FakeDevice fake;
+  lathe_context* context = fake.context.get();
+  lathe_device* device = nullptr;
+  ASSERT_EQ(lathe_device_open(context, "cpu", &device), LATHE_OK) << lathe_last_error();
+  EXPECT_EQ(device->workers, 2) << "the context's option";
+  lathe_device_close(device);
+  EXPECT_EQ(lathe_device_open(context, "abacus", &device), LATHE_INVALID_ARGUMENT);
+  EXPECT_EQ(device, nullptr);
+  EXPECT_EQ(lathe_device_open(context, nullptr, &device), LATHE_INVALID_ARGUMENT);
+  EXPECT_EQ(lathe_device_open(nullptr, "cpu", &device), LATHE_INVALID_ARGUMENT);
+  EXPECT_EQ(lathe_device_open(context, "cpu", nullptr), LATHE_INVALID_ARGUMENT);
+  lathe_device_close(nullptr);
+}
+
+TEST(Device, ListsEveryBackend) {
+  FakeDevice fake;
+  std::string text;
+  ASSERT_EQ(lathe_devices(fake.context.get(), append, &text), LATHE_OK) << lathe_last_error();
+  const Json devices = Json::parse(text);
+  std::set<std::string> prefixes;
+  for (const Json& device : devices) {
+    const std::string name = device["name"];
+    prefixes.insert(name.substr(0, name.find(':')));
+    if (device["available"].get<bool>()) {
+      EXPECT_EQ(device["reason"], "") << name;
+      ASSERT_FALSE(device["facts"].empty()) << name;
+      for (const Json& fact : device["facts"]) EXPECT_NE(fact["source"], "") << name;
+    } else {
+      EXPECT_NE(device["reason"], "") << name;
+    }
+  }
+  EXPECT_EQ(prefixes, (std::set<std::string>{"cpu", "cuda", "hip"}));
+}
+
+TEST(Device, DescribesFromFacts) {
+  FakeDevice fake;
+  lathe_context* context = fake.context.get();
+  lathe_device* device = nullptr;
+  ASSERT_EQ(lathe_device_describe(context, facts_file("h200.json").c_str(), nullptr, &device), LATHE_OK)
+      << lathe_last_error();
+  EXPECT_EQ(device->facts.target.arch, "sm_90a");
+  EXPECT_EQ(device->workers, 1);
+  EXPECT_FALSE(device->is_cpu);
+  lathe_device_close(device);
+  ASSERT_EQ(lathe_device_describe(context, facts_file("h200.json").c_str(), "sm_80", &device), LATHE_OK)
+      << lathe_last_error();
+  EXPECT_EQ(device->facts.target.arch, "sm_80");
+  lathe_device_close(device);
+
+  EXPECT_EQ(lathe_device_describe(context, facts_file("h200.json").c_str(), "gfx942", &device),
+            LATHE_INVALID_ARGUMENT);
+  EXPECT_EQ(lathe_device_describe(context, facts_file("h200.json").c_str(), "sm_9", &device),
+            LATHE_INVALID_ARGUMENT);
+  EXPECT_EQ(lathe_device_describe(context, "/nowhere.json", nullptr, &device), LATHE_INVALID_ARGUMENT);
+  EXPECT_NE(std::string(lathe_last_error()).find("/nowhere.json"), std::string::npos) << lathe_last_error();
+  EXPECT_EQ(lathe_device_describe(context, nullptr, nullptr, &device), LATHE_INVALID_ARGUMENT);
+}
+
+TEST(Device, ADescribedOneCannotRun) {
+  FakeDevice fake;
+  MatmulRequest m(7, 40, 33);
+  ArgmaxRequest a(3, 100);
+  EXPECT_EQ(lathe_matmul(fake.described.get(), nullptr, &m.desc), LATHE_NOT_AVAILABLE);
+  EXPECT_EQ(lathe_argmax(fake.described.get(), nullptr, &a.desc), LATHE_NOT_AVAILABLE);
+}
+
+TEST(Device, FingerprintFollowsFactsWorkersAndTarget) {
+  FakeDevice fake;
+  uint64_t first = 0;
+  ASSERT_EQ(lathe_device_fingerprint(fake.device.get(), &first), LATHE_OK);
+  EXPECT_EQ(fingerprint_of(*fake.described), first) << "same facts, target and workers";
+
+  const auto changed = [&](auto&& change) {
+    DeviceFacts facts = fake.device->facts;
+    change(&facts);
+    return fingerprint_of(lathe_device(*fake.context, "x", facts, nullptr));
+  };
+  EXPECT_EQ(changed([](DeviceFacts* f) { f->facts["l2_bytes"].source = "elsewhere"; }), first);
+  EXPECT_NE(changed([](DeviceFacts* f) { f->facts["l2_bytes"].value += 1; }), first);
+  EXPECT_NE(changed([](DeviceFacts* f) { f->target.features += ",+avx512f"; }), first);
+  EXPECT_EQ(lathe_device_fingerprint(nullptr, &first), LATHE_INVALID_ARGUMENT);
+  EXPECT_EQ(lathe_device_fingerprint(fake.device.get(), nullptr), LATHE_INVALID_ARGUMENT);
+}
+
+TEST(Device, ForcedCandidatesAreTakenOrRefused) {
+  FakeDevice fake;
+  DispatchKey key = key_of_request(MatmulRequest(7, 40, 33).desc);
+  const absl::StatusOr<Choice> best = choose_plan(*fake.device, key);
+  ASSERT_TRUE(best.ok()) << best.status();
+  EXPECT_EQ(best->rank, 0u);
+  ASSERT_GE(best->answer.legal, 2u);
+  key.candidate = 2;
+  const absl::StatusOr<Choice> second = choose_plan(*fake.device, key);
+  ASSERT_TRUE(second.ok()) << second.status();
+  EXPECT_TRUE(second->plan().config == best->answer.ranked[1].plan.config);
+  EXPECT_NE(second->key.text, best->key.text);
+
+  key.candidate = static_cast<int32_t>(best->answer.ranked.size()) + 1;
+  EXPECT_EQ(choose_plan(*fake.device, key).status().code(), absl::StatusCode::kInvalidArgument);
+  if (best->answer.legal < best->answer.ranked.size()) {
+    key.candidate = static_cast<int32_t>(best->answer.legal) + 1;
+    const absl::Status rejected = choose_plan(*fake.device, key).status();
+    EXPECT_EQ(rejected.code(), absl::StatusCode::kInvalidArgument);
+    EXPECT_NE(std::string(rejected.message()).find(best->answer.ranked[best->answer.legal].rejection),
+              std::string::npos)
+        << rejected;
+  }
+}
+
+TEST(Device, KeepsTheFirstKernelOfAKey) {
+  LoadedKernels kernels;
+  const Key key = key_from_text("{}");
+  EXPECT_EQ(kernels.find(key), nullptr);
+  const LoadedKernel* first = kernels.insert(key, std::make_unique<FakeKernel>(Artifact()));
+  EXPECT_EQ(kernels.insert(key, std::make_unique<FakeKernel>(Artifact())), first);
+  EXPECT_EQ(kernels.find(key), first);
+}
+
+TEST(Device, RefusesAnArtifactThatWantsMoreThanItsClassPromises) {
+  FakeDevice fake;
+  const DispatchKey key = key_of_request(MatmulRequest(7, 40, 33).desc);
+  const absl::StatusOr<Choice> choice = choose_plan(*fake.device, key);
+  ASSERT_TRUE(choice.ok());
+  ASSERT_TRUE(fake.context->cache
+                  ->get_or_create(choice->key,
+                                  []() -> absl::StatusOr<Artifact> {
+                                    Artifact artifact;
+                                    artifact.recipe.steps.resize(1);
+                                    artifact.recipe.steps[0].symbol = "aligned";
+                                    artifact.recipe.pointer_alignment = 64;
+                                    return artifact;
+                                  })
+                  .ok());
+  EXPECT_EQ(prepare_kernel(*fake.device, key, *choice).status().code(), absl::StatusCode::kInternal);
+  EXPECT_EQ(fake.device->table.size(), 0u);
+}
+
+}  // namespace
+}  // namespace lathe

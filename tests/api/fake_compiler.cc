@@ -1,0 +1,77 @@
+// A compiler library that behaves, or misbehaves in the one way FAKE_COMPILER_<WAY> names. Its artifacts are
+// launched by fake drivers alone.
+#include <string>
+
+#include "core/artifact.h"
+#include "core/compiler_abi.h"
+#include "core/json.h"
+#include "core/key.h"
+
+#define EXPORTED extern "C" __attribute__((visibility("default")))
+
+namespace {
+
+[[maybe_unused]] void pass(lathe_compiler_sink sink, void* user, int output, const char* name,
+                           const std::string& bytes) {
+  sink(user, output, name, reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
+}
+
+// Workspace: 4 bytes for each element of each split. Code: the request, so that tests can look at it.
+[[maybe_unused]] std::string artifact_for(const std::string& request, int steps) {
+  using namespace lathe;
+  Artifact artifact;
+  artifact.code = request;
+  artifact.recipe.steps.resize(static_cast<size_t>(steps));
+  for (Step& step : artifact.recipe.steps) {
+    step.symbol = "fake";
+    step.grid = {product(1, {{Var::kM, 1}}), constant(1), constant(1)};
+  }
+  artifact.recipe.workspace_bytes = product(4, {{Var::kM}, {Var::kN}, {Var::kSplits}, {Var::kMerge}});
+  artifact.recipe.scratch_bytes_per_worker = constant(128);
+  return serialize(artifact);
+}
+
+}  // namespace
+
+#ifndef FAKE_COMPILER_LACKS_SYMBOLS
+EXPORTED uint32_t lathe_compiler_abi_version() {
+#ifdef FAKE_COMPILER_OTHER_ABI
+  return LATHE_COMPILER_ABI_VERSION + 1;
+#else
+  return LATHE_COMPILER_ABI_VERSION;
+#endif
+}
+
+EXPORTED const char* lathe_compiler_codegen_id() {
+#ifdef FAKE_COMPILER_OTHER_CODEGEN
+  return "0123456789abcdef-llvm0.0.0";
+#else
+  static const std::string id(lathe::codegen_id());
+  return id.c_str();
+#endif
+}
+
+EXPORTED int lathe_compiler_compile(const uint8_t* request, size_t size, lathe_compiler_sink sink,
+                                    void* user) {
+  const std::string text(reinterpret_cast<const char*>(request), size);
+#if defined(FAKE_COMPILER_FAILS)
+  pass(sink, user, LATHE_COMPILER_ERROR, "", "stage vectorise: no such shape");
+  return 1;
+#elif defined(FAKE_COMPILER_GIVES_GARBAGE)
+  pass(sink, user, LATHE_COMPILER_ARTIFACT, "", "LATHEART and nothing after it");
+  return 0;
+#elif defined(FAKE_COMPILER_GIVES_NOTHING)
+  (void)sink, (void)user;
+  return 0;
+#else
+  const lathe::Json json = lathe::Json::parse(text);
+  if (json.value("dump", false)) {
+    pass(sink, user, LATHE_COMPILER_DUMP, "00-payload.mlir", "payload");
+    pass(sink, user, LATHE_COMPILER_DUMP, "llvm.ll", json.value("pipeline", "built-in"));
+  }
+  const int steps = json["config"]["split"].get<int>() != 0 ? 2 : 1;
+  pass(sink, user, LATHE_COMPILER_ARTIFACT, "", artifact_for(text, steps));
+  return 0;
+#endif
+}
+#endif

@@ -1,0 +1,138 @@
+// A context whose compiler is a fake, and a device whose driver records launches instead of running them.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "api/device.h"
+#include "runtime/driver.h"
+
+namespace lathe {
+
+inline std::string fake_compiler(const std::string& way = "") {
+  return std::string(LATHE_FAKE_COMPILER_DIR) + "/fake_compiler" + (way.empty() ? "" : "_" + way) + ".so";
+}
+inline std::string facts_file(const std::string& name) { return std::string(LATHE_FACTS_DIR) + "/" + name; }
+
+class FakeKernel : public LoadedKernel {
+ public:
+  explicit FakeKernel(const Artifact& artifact) : LoadedKernel(artifact.recipe) {}
+};
+
+class FakeDriver : public Driver {
+ public:
+  explicit FakeDriver(DeviceFacts facts) : facts_(std::move(facts)) {}
+
+  const DeviceFacts& facts() const override { return facts_; }
+  int32_t workers() const override { return 2; }
+  absl::StatusOr<std::unique_ptr<LoadedKernel>> load(const Artifact& artifact) override {
+    ++loads;
+    LATHE_RETURN_IF_ERROR(load_error);
+    return std::make_unique<FakeKernel>(artifact);
+  }
+  absl::Status launch(const Launch& launch) override {
+    launches.fetch_add(1, std::memory_order_relaxed);
+    if (record) note(launch);
+    return launch_error;
+  }
+  absl::Status launch_slice(const Launch& launch, const Slice& slice) override {
+    note(launch);
+    slices.push_back(slice);
+    return launch_error;
+  }
+  size_t workspace_bytes(const LoadedKernel&, const LaunchConfig& config, int32_t workers) const override {
+    return config.workspace_bytes + config.scratch_bytes_per_worker * static_cast<size_t>(workers);
+  }
+
+  std::atomic<int> loads{0}, launches{0};
+  bool record = true;
+  absl::Status load_error, launch_error;
+  Launch last;  // its args point to last_args
+  ArgumentBlock last_args;
+  std::vector<Slice> slices;
+
+ private:
+  void note(const Launch& launch) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    last_args = *launch.args;
+    last = launch;
+    last.args = &last_args;
+  }
+  DeviceFacts facts_;
+  std::mutex mutex_;
+};
+
+struct FakeDevice {
+  explicit FakeDevice(const std::string& compiler = fake_compiler(), bool block_on_miss = true,
+                      const std::string& facts_name = "ryzen-7-5800u.json") {
+    ContextOptions options;
+    options.compiler_library = compiler;
+    options.block_on_miss = block_on_miss;
+    options.workers = 2;
+    options.log_level = LogLevel::kDebug;
+    options.log_sink = [this](LogLevel, const std::string& message) {
+      const std::lock_guard<std::mutex> lock(log_mutex);
+      log.push_back(message);
+    };
+    context = std::make_unique<lathe_context>(std::move(options));
+    const absl::StatusOr<DeviceFacts> facts = load_facts(facts_file(facts_name));
+    if (!facts.ok()) throw std::runtime_error(std::string(facts.status().message()));
+    auto fake = std::make_unique<FakeDriver>(*facts);
+    driver = fake.get();
+    device = std::make_unique<lathe_device>(*context, "fake", *facts, std::move(fake));
+    described = std::make_unique<lathe_device>(*context, "described", *facts, nullptr);
+  }
+
+  lathe_statistics statistics() const {
+    lathe_statistics s = LATHE_STATISTICS_INIT;
+    read_statistics(*context, &s);
+    return s;
+  }
+
+  std::mutex log_mutex;
+  std::vector<std::string> log;
+  std::unique_ptr<lathe_context> context;
+  FakeDriver* driver = nullptr;  // owned by `device`
+  std::unique_ptr<lathe_device> device, described;
+};
+
+// M by K times K by N in f32, B column-major, over buffers it owns.
+struct MatmulRequest {
+  MatmulRequest(int64_t m, int64_t n, int64_t k)
+      : a(static_cast<size_t>(m * k)), b(static_cast<size_t>(k * n)), d(static_cast<size_t>(m * n)) {
+    desc.m = m;
+    desc.n = n;
+    desc.k = k;
+    desc.a.data = a.data();
+    desc.b.data = b.data();
+    desc.d.data = d.data();
+    desc.a.dtype = desc.b.dtype = desc.d.dtype = LATHE_F32;
+    desc.b.layout = LATHE_COLUMN_MAJOR;
+  }
+  std::vector<float> a, b, d;
+  lathe_matmul_desc desc = LATHE_MATMUL_DESC_INIT;
+};
+
+struct ArgmaxRequest {
+  ArgmaxRequest(int64_t rows, int64_t n)
+      : x(static_cast<size_t>(rows * n)),
+        indices(static_cast<size_t>(rows)),
+        values(static_cast<size_t>(rows)) {
+    desc.rows = rows;
+    desc.n = n;
+    desc.x.data = x.data();
+    desc.x.dtype = LATHE_F32;
+    desc.indices = indices.data();
+  }
+  std::vector<float> x;
+  std::vector<int64_t> indices;
+  std::vector<float> values;
+  lathe_argmax_desc desc = LATHE_ARGMAX_DESC_INIT;
+};
+
+}  // namespace lathe

@@ -1,0 +1,102 @@
+#include "api/options.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <string>
+
+namespace lathe {
+namespace {
+
+using Variables = std::map<std::string, std::string>;
+
+absl::StatusOr<ContextOptions> read(const lathe_context_options* options, const Variables& variables = {}) {
+  return read_options(options, [&](const char* name) -> const char* {
+    const auto it = variables.find(name);
+    return it == variables.end() ? nullptr : it->second.c_str();
+  });
+}
+
+TEST(Options, TakesTheCacheDirectoryFromTheFirstThatIsSet) {
+  Variables all = {{"LATHE_CACHE_DIR", "/lathe"}, {"XDG_CACHE_HOME", "/xdg"}, {"HOME", "/home/u"}};
+  lathe_context_options options = LATHE_CONTEXT_OPTIONS_INIT;
+  options.cache_dir = "/given";
+  EXPECT_EQ(read(&options, all)->cache_dir, "/given");
+  options.cache_dir = "";
+  EXPECT_EQ(read(&options, all)->cache_dir, "");
+  EXPECT_EQ(read(nullptr, all)->cache_dir, "/lathe");
+  all["LATHE_CACHE_DIR"] = "";
+  EXPECT_EQ(read(nullptr, all)->cache_dir, "") << "set but empty asks for no disk";
+  all.erase("LATHE_CACHE_DIR");
+  EXPECT_EQ(read(nullptr, all)->cache_dir, "/xdg/lathe");
+  all["XDG_CACHE_HOME"] = "";
+  EXPECT_EQ(read(nullptr, all)->cache_dir, "/home/u/.cache/lathe");
+  EXPECT_EQ(read(nullptr)->cache_dir, "");
+}
+
+TEST(Options, TakesTheRestFromTheEnvironmentUnlessGiven) {
+  const Variables variables = {
+      {"LATHE_COMPILER_LIBRARY", "/c.so"}, {"LATHE_WORKERS", "3"}, {"LATHE_LOG", "debug"}};
+  const absl::StatusOr<ContextOptions> defaults = read(nullptr, variables);
+  ASSERT_TRUE(defaults.ok()) << defaults.status();
+  EXPECT_EQ(defaults->compiler_library, "/c.so");
+  EXPECT_EQ(defaults->workers, 3);
+  EXPECT_EQ(defaults->log_level, LogLevel::kDebug);
+
+  lathe_context_options options = LATHE_CONTEXT_OPTIONS_INIT;
+  options.compiler_library = "/mine.so";
+  options.workers = 5;
+  std::string logged;
+  options.log = [](void* user, lathe_log_level, const char* message) {
+    *static_cast<std::string*>(user) = message;
+  };
+  options.log_user = &logged;
+  options.log_level = LATHE_LOG_ERROR;
+  const absl::StatusOr<ContextOptions> given = read(&options, variables);
+  ASSERT_TRUE(given.ok()) << given.status();
+  EXPECT_EQ(given->compiler_library, "/mine.so");
+  EXPECT_EQ(given->workers, 5);
+  EXPECT_EQ(given->log_level, LogLevel::kError);
+  given->log_sink(LogLevel::kError, "told");
+  EXPECT_EQ(logged, "told");
+}
+
+TEST(Options, RefusesWhatItDoesNotKnow) {
+  const auto code = [](void (*change)(lathe_context_options*)) {
+    lathe_context_options options = LATHE_CONTEXT_OPTIONS_INIT;
+    change(&options);
+    return read(&options).status().code();
+  };
+  static const lathe_chain kElement = {sizeof(lathe_chain), nullptr, 99, 0};
+  EXPECT_EQ(code([](lathe_context_options* o) { o->struct_size -= 8; }), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(code([](lathe_context_options* o) { o->next = &kElement; }), absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(code([](lathe_context_options* o) { o->workers = -1; }), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(code([](lathe_context_options* o) { o->log_level = static_cast<lathe_log_level>(9); }),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(code([](lathe_context_options* o) { o->miss_policy = static_cast<lathe_miss_policy>(9); }),
+            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(code([](lathe_context_options* o) { o->miss_policy = LATHE_MISS_FALLBACK; }),
+            absl::StatusCode::kUnimplemented);
+  EXPECT_EQ(code([](lathe_context_options*) {}), absl::StatusCode::kOk);
+}
+
+TEST(Options, NamesABadVariable) {
+  for (const char* text : {"many", "-1", "999999", "2x"}) {
+    const absl::Status status = read(nullptr, {{"LATHE_WORKERS", text}}).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << text;
+    EXPECT_NE(std::string(status.message()).find("LATHE_WORKERS"), std::string::npos) << status;
+  }
+  const absl::Status status = read(nullptr, {{"LATHE_LOG", "loud"}}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_NE(std::string(status.message()).find("loud"), std::string::npos) << status;
+}
+
+TEST(Options, ReadsTheMissPolicy) {
+  EXPECT_TRUE(*read_miss_policy(LATHE_MISS_DEFAULT, true));
+  EXPECT_FALSE(*read_miss_policy(LATHE_MISS_DEFAULT, false));
+  EXPECT_TRUE(*read_miss_policy(LATHE_MISS_BLOCK, false));
+  EXPECT_FALSE(*read_miss_policy(LATHE_MISS_ERROR, true));
+}
+
+}  // namespace
+}  // namespace lathe

@@ -1,0 +1,315 @@
+#include "api/plan.h"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "fake_device.h"
+
+namespace lathe {
+namespace {
+
+void append(void* user, const char*, const char* text, size_t size) {
+  static_cast<std::string*>(user)->append(text, size);
+}
+
+bool last_error_says(const std::string& part) {
+  return std::string(lathe_last_error()).find(part) != std::string::npos;
+}
+
+struct OwnedPlan {
+  OwnedPlan(lathe_device* device, const lathe_matmul_desc& desc) {
+    EXPECT_EQ(lathe_plan_matmul(device, &desc, &plan), LATHE_OK) << lathe_last_error();
+  }
+  OwnedPlan(lathe_device* device, const lathe_argmax_desc& desc) {
+    EXPECT_EQ(lathe_plan_argmax(device, &desc, &plan), LATHE_OK) << lathe_last_error();
+  }
+  ~OwnedPlan() { lathe_plan_destroy(plan); }
+  Json explain() const {
+    std::string text;
+    EXPECT_EQ(lathe_plan_explain(plan, append, &text), LATHE_OK) << lathe_last_error();
+    return Json::parse(text);
+  }
+  lathe_plan* plan = nullptr;
+};
+
+TEST(Plan, IsMadeOnceAndRunsManyTimes) {
+  FakeDevice fake;
+  MatmulRequest m(40, 48, 33);
+  lathe_matmul_desc without_pointers = m.desc;
+  without_pointers.a.data = without_pointers.b.data = without_pointers.d.data = nullptr;
+  OwnedPlan owned(fake.device.get(), without_pointers);
+  EXPECT_EQ(fake.driver->loads.load(), 1);
+  MatmulRequest smaller(33, 48, 33);
+  ASSERT_EQ(lathe_plan_run_matmul(owned.plan, nullptr, &m.desc), LATHE_OK) << lathe_last_error();
+  ASSERT_EQ(lathe_plan_run_matmul(owned.plan, nullptr, &smaller.desc), LATHE_OK) << lathe_last_error();
+  EXPECT_EQ(fake.driver->last_args.m, 33);
+  EXPECT_EQ(fake.driver->launches.load(), 2);
+  // The same class without the plan is a hit.
+  ASSERT_EQ(lathe_matmul(fake.device.get(), nullptr, &m.desc), LATHE_OK);
+  EXPECT_EQ(fake.driver->loads.load(), 1);
+}
+
+TEST(Plan, ServesPointersStridesAlphaAndBatchOfItsClass) {
+  FakeDevice fake;
+  MatmulRequest m(2, 48, 33);
+  OwnedPlan owned(fake.device.get(), m.desc);
+  std::vector<float> d(2 * 3 * 50);
+  m.desc.batch = 3;
+  m.desc.d.data = d.data();
+  m.desc.d.leading_dimension = 50;
+  m.desc.d.batch_stride = 100;
+  m.desc.epilogue.alpha = 3.0f;
+  EXPECT_EQ(lathe_plan_run_matmul(owned.plan, nullptr, &m.desc), LATHE_OK) << lathe_last_error();
+}
+
+TEST(Plan, RefusesRequestsOfAnotherClassByField) {
+  FakeDevice fake;
+  std::vector<float> extra(100000);
+  struct {
+    const char* says;
+    std::function<void(lathe_matmul_desc*)> change;
+  } const cases[] = {
+      {"n 7, planned 8", [](lathe_matmul_desc* d) { d->n = 7; }},
+      {"k 15, planned 16", [](lathe_matmul_desc* d) { d->k = 15; }},
+      {"m 5 is not in [4, 4]", [](lathe_matmul_desc* d) { d->m = 5; }},
+      {"a.layout COLUMN_MAJOR, planned ROW_MAJOR",
+       [](lathe_matmul_desc* d) { d->a.layout = LATHE_COLUMN_MAJOR; }},
+      {"b.layout ROW_MAJOR, planned COLUMN_MAJOR",
+       [](lathe_matmul_desc* d) { d->b.layout = LATHE_ROW_MAJOR; }},
+      {"a.dtype f16, planned f32", [](lathe_matmul_desc* d) { d->a.dtype = d->b.dtype = LATHE_F16; }},
+      {"d.dtype bf16, planned f32", [](lathe_matmul_desc* d) { d->d.dtype = LATHE_BF16; }},
+      {"activation relu, planned none",
+       [](lathe_matmul_desc* d) { d->epilogue.activation = LATHE_ACTIVATION_RELU; }},
+      {"determinism run_to_run, planned fast",
+       [](lathe_matmul_desc* d) { d->determinism = LATHE_DETERMINISM_RUN_TO_RUN; }},
+      {"bias f32, planned none",
+       [&](lathe_matmul_desc* d) {
+         d->epilogue.bias = extra.data();
+         d->epilogue.bias_dtype = LATHE_F32;
+       }},
+      {"residual f32, planned none",
+       [&](lathe_matmul_desc* d) {
+         d->epilogue.residual.data = extra.data();
+         d->epilogue.residual.dtype = LATHE_F32;
+       }},
+      {"c (beta and its dtype) f32, planned none",
+       [&](lathe_matmul_desc* d) {
+         d->c.data = extra.data();
+         d->c.dtype = LATHE_F32;
+         d->epilogue.beta = 1.0f;
+       }},
+  };
+  MatmulRequest planned(4, 8, 16);
+  OwnedPlan owned(fake.device.get(), planned.desc);
+  for (const auto& c : cases) {
+    std::vector<float> a(5 * 16), b(8 * 16), d(5 * 8);
+    MatmulRequest m(4, 8, 16);
+    m.desc.a.data = a.data();
+    m.desc.b.data = b.data();
+    m.desc.d.data = d.data();
+    c.change(&m.desc);
+    EXPECT_EQ(lathe_plan_run_matmul(owned.plan, nullptr, &m.desc), LATHE_INVALID_ARGUMENT) << c.says;
+    EXPECT_TRUE(last_error_says(c.says)) << c.says << "\n" << lathe_last_error();
+  }
+  ArgmaxRequest argmax(3, 100);
+  EXPECT_EQ(lathe_plan_run_argmax(owned.plan, nullptr, &argmax.desc), LATHE_INVALID_ARGUMENT);
+  EXPECT_TRUE(last_error_says("op argmax, planned matmul")) << lathe_last_error();
+  EXPECT_EQ(fake.driver->launches.load(), 0);
+
+  OwnedPlan rows(fake.device.get(), argmax.desc);
+  argmax.desc.values = argmax.values.data();
+  EXPECT_EQ(lathe_plan_run_argmax(rows.plan, nullptr, &argmax.desc), LATHE_INVALID_ARGUMENT);
+  EXPECT_TRUE(last_error_says("values 1, planned 0")) << lathe_last_error();
+  ArgmaxRequest longer(3, 5000);
+  EXPECT_EQ(lathe_plan_run_argmax(rows.plan, nullptr, &longer.desc), LATHE_INVALID_ARGUMENT);
+  EXPECT_TRUE(last_error_says("n 5000 is not in [1, 1024]")) << lathe_last_error();
+}
+
+TEST(Plan, KeepsItsTuning) {
+  FakeDevice fake;
+  MatmulRequest m(7, 40, 5123);
+  lathe_tuning tuning = LATHE_TUNING_INIT;
+  tuning.split_k = 7;
+  m.desc.next = reinterpret_cast<const lathe_chain*>(&tuning);
+  OwnedPlan owned(fake.device.get(), m.desc);
+  ASSERT_EQ(lathe_plan_run_matmul(owned.plan, nullptr, &m.desc), LATHE_OK) << lathe_last_error();
+  m.desc.next = nullptr;
+  ASSERT_EQ(lathe_plan_run_matmul(owned.plan, nullptr, &m.desc), LATHE_OK) << lathe_last_error();
+  EXPECT_EQ(fake.driver->last_args.splits, 7);
+  tuning.split_k = 6;
+  m.desc.next = reinterpret_cast<const lathe_chain*>(&tuning);
+  EXPECT_EQ(lathe_plan_run_matmul(owned.plan, nullptr, &m.desc), LATHE_INVALID_ARGUMENT);
+  size_t bytes = 0;
+  ASSERT_EQ(lathe_plan_workspace_bytes(owned.plan, &bytes), LATHE_OK);
+  EXPECT_EQ(bytes, size_t{4 * 7 * 40 * 7 + 2 * 128});
+}
+
+TEST(Plan, ADescribedDevicePlansWithoutACompiler) {
+  FakeDevice fake("/nowhere/liblathe-compiler.so");
+  MatmulRequest m(7, 40, 33);
+  OwnedPlan owned(fake.described.get(), m.desc);
+  const Json explain = owned.explain();
+  EXPECT_EQ(explain["launch"].count("splits"), 0u);
+  EXPECT_EQ(explain["launch"].count("wanted_splits"), 1u);
+  size_t bytes = 0;
+  int32_t phases = 0;
+  EXPECT_EQ(lathe_plan_workspace_bytes(owned.plan, &bytes), LATHE_NOT_AVAILABLE);
+  EXPECT_EQ(lathe_plan_phases(owned.plan, &phases), LATHE_NOT_AVAILABLE);
+  EXPECT_EQ(lathe_plan_run_matmul(owned.plan, nullptr, &m.desc), LATHE_NOT_AVAILABLE);
+  EXPECT_EQ(fake.statistics().compiles, 0u);
+}
+
+TEST(Plan, ExplainsTheChoiceAndTheRest) {
+  FakeDevice fake;
+  MatmulRequest m(7, 40, 33);
+  OwnedPlan owned(fake.device.get(), m.desc);
+  const Json explain = owned.explain();
+  EXPECT_EQ(explain["request"], "matmul f32 a=n b=t m=7 n=40 k=33 batch=1 on fake");
+  EXPECT_EQ(explain["class"]["n"], 40);
+  EXPECT_EQ(explain["dims"]["m"], 7);
+  EXPECT_EQ(explain["workers"], 2);
+  EXPECT_EQ(explain["rank"], 1);
+  EXPECT_EQ(explain["codegen_id"], std::string(codegen_id()));
+  EXPECT_EQ(explain["key"]["fingerprint"].get<std::string>().size(), 32u);
+  EXPECT_FALSE(explain["numeric_recipe"].get<std::string>().empty());
+  EXPECT_FALSE(explain["facts"]["facts"].empty());
+  const size_t legal = explain["legal"];
+  ASSERT_GE(legal, 1u);
+  EXPECT_EQ(explain["candidates"][0]["config"], explain["config"]);
+  double last = 0;
+  for (size_t i = 0; i < explain["candidates"].size(); ++i) {
+    const Json& candidate = explain["candidates"][i];
+    EXPECT_EQ(candidate["rank"], i + 1);
+    EXPECT_EQ(candidate["legal"].get<bool>(), i < legal);
+    if (i < legal) {
+      EXPECT_GE(candidate["predicted_seconds"].get<double>(), last);
+      last = candidate["predicted_seconds"];
+    } else {
+      EXPECT_FALSE(candidate["rejection"].get<std::string>().empty());
+    }
+  }
+}
+
+TEST(Plan, DumpsItsStages) {
+  FakeDevice fake;
+  MatmulRequest m(7, 40, 33);
+  OwnedPlan owned(fake.described.get(), m.desc);
+  std::vector<std::string> stages;
+  const auto collect = [](void* user, const char* name, const char* text, size_t size) {
+    static_cast<std::vector<std::string>*>(user)->push_back(std::string(name) + "=" +
+                                                            std::string(text, size));
+  };
+  ASSERT_EQ(lathe_plan_dump(owned.plan, nullptr, collect, &stages), LATHE_OK) << lathe_last_error();
+  ASSERT_EQ(lathe_plan_dump(owned.plan, "my: yaml", collect, &stages), LATHE_OK) << lathe_last_error();
+  EXPECT_EQ(stages, (std::vector<std::string>{"00-payload.mlir=payload", "llvm.ll=built-in",
+                                              "00-payload.mlir=payload", "llvm.ll=my: yaml"}));
+  EXPECT_EQ(lathe_plan_dump(owned.plan, nullptr, nullptr, nullptr), LATHE_INVALID_ARGUMENT);
+  FakeDevice broken(fake_compiler("fails"));
+  OwnedPlan other(broken.described.get(), m.desc);
+  EXPECT_EQ(lathe_plan_dump(other.plan, nullptr, collect, &stages), LATHE_COMPILE_FAILED);
+}
+
+TEST(Plan, EmptySizesPlanToNoKernel) {
+  FakeDevice fake("/nowhere/liblathe-compiler.so");
+  MatmulRequest m(2, 3, 0);
+  OwnedPlan owned(fake.device.get(), m.desc);
+  std::fill(m.d.begin(), m.d.end(), 7.0f);
+  ASSERT_EQ(lathe_plan_run_matmul(owned.plan, nullptr, &m.desc), LATHE_OK) << lathe_last_error();
+  EXPECT_EQ(m.d, std::vector<float>(6, 0.0f));
+  size_t bytes = 1;
+  EXPECT_EQ(lathe_plan_workspace_bytes(owned.plan, &bytes), LATHE_OK);
+  EXPECT_EQ(bytes, 0u);
+  EXPECT_EQ(owned.explain().count("config"), 0u);
+  int32_t phases = 0;
+  ASSERT_EQ(lathe_plan_phases(owned.plan, &phases), LATHE_OK);
+  EXPECT_EQ(phases, 1);
+  std::fill(m.d.begin(), m.d.end(), 7.0f);
+  EXPECT_EQ(lathe_plan_run_matmul_slice(owned.plan, &m.desc, 0, 1, 2), LATHE_OK);
+  EXPECT_EQ(m.d, std::vector<float>(6, 7.0f)) << "worker 0 does it";
+  EXPECT_EQ(lathe_plan_run_matmul_slice(owned.plan, &m.desc, 0, 0, 2), LATHE_OK);
+  EXPECT_EQ(m.d, std::vector<float>(6, 0.0f));
+}
+
+TEST(Plan, RowsOfZeroRunOnEveryPlan) {
+  FakeDevice fake;
+  MatmulRequest m(7, 40, 33);
+  OwnedPlan owned(fake.device.get(), m.desc);
+  m.desc.m = 0;
+  EXPECT_EQ(lathe_plan_run_matmul(owned.plan, nullptr, &m.desc), LATHE_OK) << lathe_last_error();
+  EXPECT_EQ(fake.driver->launches.load(), 0);
+}
+
+TEST(Plan, RunsInSlices) {
+  FakeDevice fake;
+  MatmulRequest m(7, 40, 5123);
+  lathe_tuning tuning = LATHE_TUNING_INIT;
+  tuning.split_k = 3;
+  m.desc.next = reinterpret_cast<const lathe_chain*>(&tuning);
+  OwnedPlan owned(fake.device.get(), m.desc);
+  int32_t phases = 0;
+  ASSERT_EQ(lathe_plan_phases(owned.plan, &phases), LATHE_OK);
+  EXPECT_EQ(phases, 2) << "the splits, and their merge";
+  size_t bytes = 0;
+  ASSERT_EQ(lathe_plan_slice_workspace_bytes(owned.plan, 4, &bytes), LATHE_OK);
+  EXPECT_EQ(bytes, size_t{4 * 7 * 40 * 3 + 4 * 128});
+  EXPECT_EQ(lathe_plan_run_matmul_slice(owned.plan, &m.desc, 0, 0, 4), LATHE_INVALID_ARGUMENT)
+      << "no workspace";
+  EXPECT_TRUE(last_error_says("workspace")) << lathe_last_error();
+
+  std::vector<char> memory(bytes + 64);
+  lathe_workspace workspace = LATHE_WORKSPACE_INIT;
+  workspace.data = memory.data() + (64 - reinterpret_cast<uintptr_t>(memory.data()) % 64) % 64;
+  workspace.bytes = bytes;
+  m.desc.next = reinterpret_cast<const lathe_chain*>(&workspace);
+  ASSERT_EQ(lathe_plan_run_matmul_slice(owned.plan, &m.desc, 1, 3, 4), LATHE_OK) << lathe_last_error();
+  ASSERT_EQ(fake.driver->slices.size(), 1u);
+  EXPECT_EQ(fake.driver->slices[0].phase, 1);
+  EXPECT_EQ(fake.driver->slices[0].worker, 3);
+  EXPECT_EQ(fake.driver->slices[0].workers, 4);
+  EXPECT_EQ(fake.driver->last.workspace, workspace.data);
+
+  const int32_t bad[][3] = {{-1, 0, 4}, {2, 0, 4}, {0, -1, 4}, {0, 4, 4}, {0, 0, 0}};
+  for (const auto& b : bad) {
+    EXPECT_EQ(lathe_plan_run_matmul_slice(owned.plan, &m.desc, b[0], b[1], b[2]), LATHE_INVALID_ARGUMENT)
+        << b[0] << " " << b[1] << " " << b[2];
+  }
+  EXPECT_EQ(lathe_plan_slice_workspace_bytes(owned.plan, 0, &bytes), LATHE_INVALID_ARGUMENT);
+}
+
+TEST(Plan, MissesUnderThePolicyError) {
+  FakeDevice fake;
+  MatmulRequest m(7, 40, 33);
+  m.desc.miss_policy = LATHE_MISS_ERROR;
+  lathe_plan* plan = nullptr;
+  EXPECT_EQ(lathe_plan_matmul(fake.device.get(), &m.desc, &plan), LATHE_MISS);
+  EXPECT_EQ(plan, nullptr);
+}
+
+TEST(Plan, NullArgumentsAreRefused) {
+  FakeDevice fake;
+  MatmulRequest m(7, 40, 33);
+  ArgmaxRequest a(3, 100);
+  lathe_plan* plan = nullptr;
+  size_t bytes = 0;
+  int32_t phases = 0;
+  EXPECT_EQ(lathe_plan_matmul(nullptr, &m.desc, &plan), LATHE_INVALID_ARGUMENT);
+  EXPECT_EQ(lathe_plan_matmul(fake.device.get(), nullptr, &plan), LATHE_INVALID_ARGUMENT);
+  EXPECT_EQ(lathe_plan_matmul(fake.device.get(), &m.desc, nullptr), LATHE_INVALID_ARGUMENT);
+  EXPECT_EQ(lathe_plan_argmax(nullptr, &a.desc, &plan), LATHE_INVALID_ARGUMENT);
+  EXPECT_EQ(lathe_plan_run_matmul(nullptr, nullptr, &m.desc), LATHE_INVALID_ARGUMENT);
+  EXPECT_EQ(lathe_plan_run_argmax(nullptr, nullptr, &a.desc), LATHE_INVALID_ARGUMENT);
+  EXPECT_EQ(lathe_plan_run_matmul_slice(nullptr, &m.desc, 0, 0, 1), LATHE_INVALID_ARGUMENT);
+  EXPECT_EQ(lathe_plan_run_argmax_slice(nullptr, &a.desc, 0, 0, 1), LATHE_INVALID_ARGUMENT);
+  EXPECT_EQ(lathe_plan_workspace_bytes(nullptr, &bytes), LATHE_INVALID_ARGUMENT);
+  EXPECT_EQ(lathe_plan_slice_workspace_bytes(nullptr, 1, &bytes), LATHE_INVALID_ARGUMENT);
+  EXPECT_EQ(lathe_plan_phases(nullptr, &phases), LATHE_INVALID_ARGUMENT);
+  EXPECT_EQ(lathe_plan_explain(nullptr, append, nullptr), LATHE_INVALID_ARGUMENT);
+  EXPECT_EQ(lathe_plan_dump(nullptr, nullptr, append, nullptr), LATHE_INVALID_ARGUMENT);
+  lathe_plan_destroy(nullptr);
+}
+
+}  // namespace
+}  // namespace lathe
