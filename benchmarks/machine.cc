@@ -32,7 +32,10 @@ size_t cache_bytes(const std::string& text) {  // "307200K"
 
 __attribute__((target("avx512f"))) double fma_loop_512(int64_t iterations) {
   __m512 sums[16];
-  for (__m512& sum : sums) sum = _mm512_set1_ps(1.0f);
+  for (__m512& sum : sums) {
+    sum = _mm512_set1_ps(1.0f);
+    asm volatile("" : "+v"(sum));  // unknown to the compiler, which would merge equal sums
+  }
   const __m512 x = _mm512_set1_ps(0.999f), y = _mm512_set1_ps(1e-3f);
   for (int64_t i = 0; i < iterations; ++i) {
 #pragma clang loop unroll(full)
@@ -47,7 +50,10 @@ __attribute__((target("avx512f"))) double fma_loop_512(int64_t iterations) {
 
 __attribute__((target("avx2,fma"))) double fma_loop_256(int64_t iterations) {
   __m256 sums[12];
-  for (__m256& sum : sums) sum = _mm256_set1_ps(1.0f);
+  for (__m256& sum : sums) {
+    sum = _mm256_set1_ps(1.0f);
+    asm volatile("" : "+x"(sum));
+  }
   const __m256 x = _mm256_set1_ps(0.999f), y = _mm256_set1_ps(1e-3f);
   for (int64_t i = 0; i < iterations; ++i) {
 #pragma clang loop unroll(full)
@@ -74,7 +80,10 @@ double fma_loop(int64_t iterations) {
 using Vector = float __attribute__((vector_size(16)));
 double fma_loop(int64_t iterations) {
   Vector sums[24];
-  for (Vector& sum : sums) sum = Vector{1, 1, 1, 1};
+  for (Vector& sum : sums) {
+    sum = Vector{1, 1, 1, 1};
+    asm volatile("" : "+w"(sum));
+  }
   const Vector x = {0.999f, 0.999f, 0.999f, 0.999f}, y = {1e-3f, 1e-3f, 1e-3f, 1e-3f};
   for (int64_t i = 0; i < iterations; ++i) {
 #pragma clang loop unroll(full)
