@@ -1,7 +1,8 @@
 // "panel": Goto's form. For every tile_k of K, B's columns are packed into panels of register_n (kept in the
 // L2 cache), then each panel of register_m rows of A is packed (L1) and multiplied with all of them. Packing
-// converts to f32 and transposes where the operand is K-contiguous, so one micro-kernel serves every layout
-// and dtype.
+// converts to f32, so one micro-kernel serves every layout and dtype. A panel of B is [k][register_n], read
+// as vectors; a panel of A is [register_m][k], read as scalars. The operand whose memory runs the other way
+// is transposed in registers.
 //
 // Numeric recipe: within a block of tile_k, one FMA per k in ascending order from zero; blocks added in
 // ascending order. It depends on tile_k alone, not on the register tile or the task tile.
@@ -12,75 +13,93 @@ namespace lathe::emit {
 namespace {
 using namespace mlir;
 
-// Panels are [k][width]; the transposing pack stores whole vectors, which may run past the last row by one
-// vector.
+// A panel is written in whole vectors, which may run past its end by one; a row of A's panel is longer than
+// tile_k by this as well, so that its rows do not all start in the same cache set.
 constexpr int64_t kSlack = 16;
 
+// One block of an operand to pack: `lines` lines that are contiguous in memory along the other dimension.
 struct PanelSource {
   View view;
-  bool k_contiguous;
-  Value first;  // row (of A) or column (of B) the panel starts at
-  Value count;  // how many are left from there; the panel holds min(width, count) of them
-  Value k0, depth;
-  int64_t block;  // depth's upper bound, a multiple of lanes
+  Value first_line;  // in the view
+  Value lines_left;  // lines that exist from there; those past the last read the last one again
+  Value start;       // first element of every line
+  Value length;      // elements of every line; what is packed past it is zero up to a vector
+  bool ragged;       // length may be no multiple of lanes
 };
 
-// Packs rows that are contiguous along K: blocks of lanes x lanes, transposed in registers.
-void pack_transposed(Emit& e, const PanelSource& s, int64_t width, int64_t lanes, Value memory, Value base) {
-  const int64_t groups = ceil_div(width, lanes);
-  Values row;
-  Value last = e.sub(s.count, e.idx(1));
-  for (int64_t r = 0; r < width; ++r)
-    row.push_back(
-        e.add(s.view.offset, e.add(e.mul(e.add(s.first, e.min(e.idx(r), last)), s.view.row_stride), s.k0)));
+Value line_offset(Emit& e, const PanelSource& s, int64_t line) {
+  Value at = e.min(e.idx(line), e.sub(s.lines_left, e.idx(1)));
+  return e.add(s.view.offset, e.add(e.mul(e.add(s.first_line, at), s.view.row_stride), s.start));
+}
+
+// Runs `body(position, left or null)` over a line's vectors.
+void for_each_block(Emit& e, const PanelSource& s, int64_t lanes,
+                    const std::function<void(Value, Value)>& body) {
+  Value whole = s.ragged ? e.mul(e.div(s.length, e.idx(lanes)), lanes) : s.length;
+  e.loop(e.idx(0), whole, lanes, [&](Value at) { body(at, nullptr); });
+  if (s.ragged) e.when(e.less(whole, s.length), [&] { body(whole, e.sub(s.length, whole)); });
+}
+Value read(Emit& e, const View& v, Value at, int64_t lanes, Value left) {
+  return e.to_f32(left ? e.load_masked(v.memory, at, lanes, left) : e.load_vector(v.memory, at, lanes));
+}
+
+// memory[base + position * pitch + line] for `lines` lines: blocks of lanes x lanes, transposed in registers.
+void pack_transposed(Emit& e, const PanelSource& s, int64_t lines, int64_t pitch, int64_t lanes, Value memory,
+                     Value base) {
+  Values from;
+  for (int64_t l = 0; l < lines; ++l) from.push_back(line_offset(e, s, l));
   Value zero = e.splat(e.vec(lanes, e.f32()), 0.0);
-  auto block = [&](Value k, Value left) {
-    std::vector<Values> columns;
-    for (int64_t g = 0; g < groups; ++g) {
+  for_each_block(e, s, lanes, [&](Value at, Value left) {
+    std::vector<Values> groups;
+    for (int64_t g = 0; g < lines; g += lanes) {
       Values rows(lanes, zero);
-      for (int64_t r = 0; r < lanes && g * lanes + r < width; ++r) {
-        Value at = e.add(row[g * lanes + r], k);
-        rows[r] = e.to_f32(left ? e.load_masked(s.view.memory, at, lanes, left)
-                                : e.load_vector(s.view.memory, at, lanes));
-      }
-      columns.push_back(e.transpose(rows));
+      for (int64_t r = 0; r < lanes && g + r < lines; ++r)
+        rows[r] = read(e, s.view, e.add(from[g + r], at), lanes, left);
+      groups.push_back(e.transpose(rows));
     }
     // Ascending order: what a partial vector writes past its row is overwritten by the next row.
     for (int64_t q = 0; q < lanes; ++q)
-      for (int64_t g = 0; g < groups; ++g)
-        e.store_vector(columns[g][q], memory, e.add(base, e.add(e.mul(e.add(k, q), width), g * lanes)));
-  };
-  Value whole = e.mul(e.div(s.depth, e.idx(lanes)), lanes);
-  e.loop(e.idx(0), whole, lanes, [&](Value k) { block(k, nullptr); });
-  e.when(e.less(whole, s.depth), [&] { block(whole, e.sub(s.depth, whole)); });
+      for (size_t g = 0; g < groups.size(); ++g)
+        e.store_vector(groups[g][q], memory, e.add(base, e.add(e.mul(e.add(at, q), pitch), g * lanes)));
+  });
 }
 
-// Packs rows of B (columns of A) that already run along the panel's width.
-void pack_copied(Emit& e, const PanelSource& s, int64_t width, int64_t lanes, Value memory, Value base) {
-  auto copy = [&](bool full) {
-    e.loop(e.idx(0), s.depth, 1, [&](Value k) {
-      Value from = e.add(s.view.offset, e.add(e.mul(e.add(s.k0, k), s.view.row_stride), s.first));
-      Value to = e.add(base, e.mul(k, width));
-      for (int64_t g = 0; g < width; g += lanes) {
-        Value at = e.add(from, g);
-        Value left = full ? e.idx(width - g) : e.sub(e.min(e.idx(width), s.count), e.min(e.idx(g), s.count));
-        Value x = full && width - g >= lanes ? e.load_vector(s.view.memory, at, lanes)
-                                             : e.load_masked(s.view.memory, at, lanes, left);
-        e.store_vector(e.to_f32(x), memory, e.add(to, g));
-      }
+// memory[base + line * pitch + position] for `lines` lines.
+void pack_copied(Emit& e, const PanelSource& s, Value lines, int64_t pitch, int64_t lanes, Value memory,
+                 Value base) {
+  e.loop(e.idx(0), lines, 1, [&](Value line) {
+    Value at_most = e.min(line, e.sub(s.lines_left, e.idx(1)));
+    Value from = e.add(s.view.offset, e.add(e.mul(e.add(s.first_line, at_most), s.view.row_stride), s.start));
+    Value to = e.add(base, e.mul(line, pitch));
+    for_each_block(e, s, lanes, [&](Value at, Value left) {
+      e.store_vector(read(e, s.view, e.add(from, at), lanes, left), memory, e.add(to, at));
     });
-  };
-  Value short_of = e.less(s.count, e.idx(width));
-  e.choose(
-      short_of, {}, [&] { return copy(false), Values{}; }, [&] { return copy(true), Values{}; });
+  });
 }
 
-void pack(Emit& e, const PanelSource& s, int64_t width, int64_t lanes, Value memory, Value base) {
-  if (s.k_contiguous)
-    pack_transposed(e, s, width, lanes, memory, base);
-  else
-    pack_copied(e, s, width, lanes, memory, base);
+// A stored K by M: memory[base + row * pitch + k]. Lines are k's; rows past `rows` are zero, k's past `depth`
+// anything.
+void pack_a_transposed(Emit& e, const CpuTile& t, Value i, Value rows, Value k0, Value depth, int64_t pitch,
+                       Value base) {
+  const int64_t mr = t.config.getRegisterM(), lanes = t.config.getLanes();
+  e.loop(e.idx(0), depth, lanes, [&](Value k) {
+    Values from;
+    for (int64_t q = 0; q < lanes; ++q) {
+      Value line = e.add(k0, e.min(e.add(k, q), e.sub(depth, e.idx(1))));
+      from.push_back(e.add(t.a.offset, e.add(e.mul(line, t.a.row_stride), i)));
+    }
+    for (int64_t g = 0; g < mr; g += lanes) {
+      Values block;
+      Value left = e.sub(rows, e.min(e.idx(g), rows));
+      for (int64_t q = 0; q < lanes; ++q) block.push_back(read(e, t.a, e.add(from[q], g), lanes, left));
+      block = e.transpose(block);
+      for (int64_t r = 0; r < lanes && g + r < mr; ++r)
+        e.store_vector(block[r], t.packing, e.add(base, e.add(e.idx((g + r) * pitch), k)));
+    }
+  });
 }
+
+int64_t a_pitch(ir::KernelConfigAttr config) { return config.getTileK() + kSlack; }
 
 // acc[i..][j..] (+)= A panel * B panel.
 void micro_kernel(Emit& e, const CpuTile& t, Value a_base, Value b_base, Value depth, Value i, Value j,
@@ -90,13 +109,14 @@ void micro_kernel(Emit& e, const CpuTile& t, Value a_base, Value b_base, Value d
   Values sums = e.loop(e.idx(0), depth, 1, Values(mr * vectors, e.splat(e.vec(lanes, e.f32()), 0.0)),
                        [&](Value k, const Values& carried) {
                          Values next = carried, b;
-                         Value b_row = e.add(b_base, e.mul(k, nr)), a_row = e.add(a_base, e.mul(k, mr));
+                         Value b_row = e.add(b_base, e.mul(k, nr));
                          for (int64_t v = 0; v < vectors; ++v)
                            b.push_back(e.load_vector(t.packing, e.add(b_row, v * lanes), lanes));
                          for (int64_t r = 0; r < mr; ++r) {
                            // A scalar load, a broadcast and an FMA become an FMA with a broadcast memory
                            // operand.
-                           Value a = e.broadcast(e.load(t.packing, e.add(a_row, r)), lanes);
+                           Value a = e.broadcast(
+                               e.load(t.packing, e.add(e.add(a_base, r * a_pitch(t.config)), k)), lanes);
                            for (int64_t v = 0; v < vectors; ++v)
                              next[r * vectors + v] = e.fma(a, b[v], next[r * vectors + v]);
                          }
@@ -121,7 +141,7 @@ void micro_kernel(Emit& e, const CpuTile& t, Value a_base, Value b_base, Value d
 
 int64_t panel_packing_elements(ir::KernelConfigAttr config) {
   int64_t b = round_up(config.getTileN(), config.getRegisterN()) * config.getTileK();
-  return round_up(b + kSlack, 16) + round_up(config.getRegisterM() * config.getTileK() + kSlack, 16);
+  return round_up(b + kSlack, 16) + round_up(config.getRegisterM() * a_pitch(config) + kSlack, 16);
 }
 
 LogicalResult emit_panel(Emit& e, const CpuTile& t) {
@@ -130,17 +150,27 @@ LogicalResult emit_panel(Emit& e, const CpuTile& t) {
   if (nr % lanes != 0) return emitError(e.loc, "register_n is not a multiple of lanes");
   if (kc <= 0 || kc % lanes != 0) return emitError(e.loc, "tile_k is not a positive multiple of lanes");
   Value a_base = e.idx(round_up(round_up(t.config.getTileN(), nr) * kc + kSlack, 16));
+  const auto total = Emit::known(t.depth);
+  const bool ragged_k = !total || *total % lanes != 0;
 
-  // A split with nothing in it (K = 0 never comes here) would leave the accumulators unwritten.
   e.loop(e.idx(0), t.depth, kc, [&](Value k0) {
     Value depth = e.min(e.idx(kc), e.sub(t.depth, k0));
     auto panel_base = [&](Value j) { return e.mul(j, kc); };  // j / nr panels of kc * nr
     e.loop(e.idx(0), t.columns, nr, [&](Value j) {
-      pack(e, {t.b, t.b_k_contiguous, j, e.sub(t.columns, j), k0, depth, kc}, nr, lanes, t.packing,
-           panel_base(j));
+      Value left = e.sub(t.columns, j);
+      if (t.b_k_contiguous)
+        pack_transposed(e, {t.b, j, left, k0, depth, ragged_k}, nr, nr, lanes, t.packing, panel_base(j));
+      else
+        pack_copied(e, {t.b, k0, depth, j, e.min(left, e.idx(nr)), true}, depth, nr, lanes, t.packing,
+                    panel_base(j));
     });
     e.loop(e.idx(0), t.rows, mr, [&](Value i) {
-      pack(e, {t.a, t.a_k_contiguous, i, e.sub(t.rows, i), k0, depth, kc}, mr, lanes, t.packing, a_base);
+      Value left = e.sub(t.rows, i);
+      if (t.a_k_contiguous)
+        pack_copied(e, {t.a, i, left, k0, depth, ragged_k}, e.idx(mr), a_pitch(t.config), lanes, t.packing,
+                    a_base);
+      else
+        pack_a_transposed(e, t, i, e.min(left, e.idx(mr)), k0, depth, a_pitch(t.config), a_base);
       e.loop(e.idx(0), t.columns, nr,
              [&](Value j) { micro_kernel(e, t, a_base, panel_base(j), depth, i, j, k0); });
     });

@@ -1,5 +1,4 @@
 // liblathe-compiler's entry points: a request in, an artifact out (core/compiler_abi.h).
-#include <chrono>
 #include <exception>
 #include <string>
 
@@ -53,7 +52,7 @@ const OpRow* find_op(Op op) {
 }
 
 absl::StatusOr<Artifact> compile(const CompileRequest& r, const TextSink& dump) {
-  const auto start = std::chrono::steady_clock::now();
+  StageTimes times;
   const OpRow* op = find_op(r.problem.op);
   if (!op) return absl::UnimplementedError(absl::StrCat("no payload for op ", name_of(r.problem.op)));
   std::string yaml = r.pipeline;
@@ -67,22 +66,30 @@ absl::StatusOr<Artifact> compile(const CompileRequest& r, const TextSink& dump) 
   CompilerContext context;
   LATHE_ASSIGN_OR_RETURN(mlir::OwningOpRef<mlir::ModuleOp> module,
                          context.parse(op->payload(r.problem, r.config)));
+  times.lap("payload");
   if (dump) dump("00-payload.mlir", print(*module));
   int stage = 0;
   LATHE_RETURN_IF_ERROR(
       run_pipeline(pipeline, r.target, *module, [&](const std::string& name, mlir::ModuleOp m) {
+        times.lap(name);
         if (dump) dump(absl::StrFormat("%02d-%s.mlir", ++stage, name), print(m));
       }));
 
   int64_t scratch = 0;
   if (auto bytes = (*module)->getAttrOfType<mlir::IntegerAttr>(emit::kScratchAttr)) scratch = bytes.getInt();
-  LATHE_ASSIGN_OR_RETURN(MachineCode code, generate_code(*module, r.target, dump));
+  LATHE_ASSIGN_OR_RETURN(MachineCode code, generate_code(*module, r.target, dump, &times));
   Artifact artifact;
   artifact.format = code.format;
   artifact.code = std::move(code.bytes);
   artifact.recipe = op->recipe(r.problem, r.config, r.target, scratch);
-  const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - start;
-  artifact.metadata = Json{{"compile_milliseconds", took.count()}, {"pipeline", pipeline.name}}.dump();
+  Json stages = Json::array();
+  double total = 0;
+  for (const auto& [name, milliseconds] : times.milliseconds()) {
+    stages.push_back({name, milliseconds});
+    total += milliseconds;
+  }
+  artifact.metadata =
+      Json{{"compile_milliseconds", total}, {"pipeline", pipeline.name}, {"stages", stages}}.dump();
   return artifact;
 }
 
