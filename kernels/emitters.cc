@@ -1,8 +1,10 @@
 // One row an op, one row an emitter.
 #include "compiler/registry.h"
 #include "kernels/argmax/emit_cpu.h"
+#include "kernels/argmax/emit_simt.h"
 #include "kernels/argmax/payload.h"
 #include "kernels/matmul/emit_cpu.h"
+#include "kernels/matmul/emit_simt.h"
 #include "kernels/matmul/payload.h"
 
 namespace lathe {
@@ -18,7 +20,9 @@ const std::vector<OpRow>& op_rows() {
 const std::vector<EmitterRow>& emitter_rows() {
   static const std::vector<EmitterRow> rows = {
       {"matmul.cpu", emit::emit_matmul_cpu},
+      {"matmul.simt", emit::emit_matmul_simt},
       {"argmax.cpu", emit::emit_argmax_cpu},
+      {"argmax.simt", emit::emit_argmax_simt},
   };
   return rows;
 }

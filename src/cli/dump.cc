@@ -3,6 +3,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -38,6 +39,8 @@ absl::Status write_files(const std::vector<Text>& stages, const std::string& dir
   return absl::OkStatus();
 }
 
+bool is_code(const Text& stage) { return absl::StartsWith(stage.text, "\177ELF"); }
+
 absl::Status dump(lathe_plan* plan, const Arguments& arguments) {
   absl::StatusOr<std::string> pipeline = std::string();
   if (arguments.has("pipeline")) pipeline = read_file(arguments.text("pipeline", ""));
@@ -62,6 +65,11 @@ absl::Status dump(lathe_plan* plan, const Arguments& arguments) {
     if (absl::Status s = write_files(stages, arguments.text("output", "")); !s.ok()) return s;
   } else {
     for (const Text& stage : stages) {
+      if (is_code(stage)) {
+        absl::PrintF("==> %s\n%d bytes of machine code; --output DIR writes them\n\n", stage.name,
+                     stage.text.size());
+        continue;
+      }
       absl::PrintF("==> %s\n%s%s\n", stage.name, stage.text,
                    stage.text.empty() || stage.text.back() == '\n' ? "" : "\n");
     }

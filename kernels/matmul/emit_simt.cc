@@ -1,0 +1,290 @@
+// One workgroup computes one tile. For every tile_k of K its threads fetch the tile's parts of A and B into
+// registers, store them as f32 to shared memory with K outermost, and multiply from there; the next parts are
+// on their way while the products of these are summed. A thread's register_m x register_n sums lie in groups
+// of up to four neighbours, so that four operands come with one load.
+#include "kernels/matmul/emit_simt.h"
+
+#include <algorithm>
+#include <numeric>
+
+#include "compiler/gpu_kernel.h"
+
+namespace lathe::emit {
+namespace {
+using namespace mlir;
+
+// The innermost loop's body: FMAs enough to hide its loads and few enough to compile fast, and no more steps
+// of k than leave registers for the operands, all of which LLVM loads first (32 steps took 258 VGPRs on
+// gfx942).
+constexpr int64_t kFmasPerBody = 256, kStepsPerBody = 8;
+constexpr int64_t kVector = 4;  // f32 elements of the widest load from shared memory
+
+int64_t vector_of(int64_t register_size) { return std::gcd(register_size, kVector); }
+
+// One operand's part of a tile on its way to shared memory: `width` rows of A (columns of B) by tile_k.
+class StagedOperand {
+ public:
+  StagedOperand(Emit& e, const GpuKernel& kernel, const View& view, bool k_contiguous, int64_t width,
+                int64_t register_size, Value limit)
+      : e_(e),
+        view_(view),
+        k_contiguous_(k_contiguous),
+        width_(width),
+        depth_(kernel.config().getTileK()),
+        threads_(kernel.threads()),
+        vector_(vector_of(register_size)),
+        last_(e.sub(limit, e.idx(1))) {
+    for (int64_t i = 0; i < count(); ++i) elements_.push_back(element(kernel.thread(), i));
+  }
+
+  int64_t count() const { return (width_ * depth_ + threads_ - 1) / threads_; }  // elements a thread fetches
+  // Distance in shared memory from one k to the next: one vector more than the width, against bank conflicts.
+  int64_t stride() const { return width_ + vector_; }
+  int64_t shared_elements() const { return stride() * depth_; }
+  int64_t vector() const { return vector_; }
+
+  // This thread's elements of the block [k0, k0 + tile_k) of [0, depth): zero where K ends. Rows and columns
+  // beyond the tile's edge repeat the last one; nothing outside the operand is read.
+  Values load(Value k0, Value depth) {
+    Value last_k = e_.sub(depth, e_.idx(1));
+    const bool whole = Emit::known(depth) && *Emit::known(depth) % depth_ == 0;
+    Values loaded;
+    for (const Element& x : elements_) {
+      Value k = e_.add(k0, x.k), inside = e_.min(k, last_k);
+      Value at = e_.add(x.base, k_contiguous_ ? inside : e_.mul(inside, view_.row_stride));
+      Value v = e_.load(view_.memory, at);
+      if (!whole) {
+        Value zero = arith::ConstantOp::create(e_.b, e_.loc, e_.b.getZeroAttr(view_.element));
+        v = arith::SelectOp::create(e_.b, e_.loc, e_.less(k, depth), v, zero);
+      }
+      loaded.push_back(v);
+    }
+    return loaded;
+  }
+
+  void store(ArrayRef<Value> loaded, Value shared, int64_t offset) {
+    for (auto [x, v] : llvm::zip(elements_, loaded)) {
+      Value at = e_.add(e_.add(e_.mul(x.k, stride()), x.row), offset);
+      if (x.exists)
+        e_.when(x.exists, [&, v = v] { e_.store(e_.to_f32(v), shared, at); });
+      else
+        e_.store(e_.to_f32(v), shared, at);
+    }
+  }
+
+ private:
+  struct Element {
+    Value row, k;  // in the tile
+    Value base;    // its place in memory but for K
+    Value exists;  // null: in every thread
+  };
+
+  // The i-th of this thread's elements: neighbours in memory go to neighbouring threads.
+  Element element(Value thread, int64_t i) {
+    const int64_t inner = k_contiguous_ ? depth_ : width_;
+    Value linear = e_.add(thread, i * threads_);
+    Value low = e_.rem(linear, e_.idx(inner)), high = e_.div(linear, e_.idx(inner));
+    if (threads_ % inner == 0) {  // the same place in every row: say it, so that addresses are shared
+      low = e_.rem(thread, e_.idx(inner));
+      high = e_.add(e_.div(thread, e_.idx(inner)), i * (threads_ / inner));
+    }
+    Element x{k_contiguous_ ? high : low, k_contiguous_ ? low : high, nullptr, nullptr};
+    Value inside = e_.min(x.row, last_);
+    x.base = e_.add(view_.offset, k_contiguous_ ? e_.mul(inside, view_.row_stride) : inside);
+    if ((i + 1) * threads_ > width_ * depth_) x.exists = e_.less(linear, e_.idx(width_ * depth_));
+    return x;
+  }
+
+  Emit& e_;
+  const View& view_;
+  bool k_contiguous_;
+  int64_t width_, depth_, threads_, vector_;
+  Value last_;
+  SmallVector<Element> elements_;
+};
+
+bool k_contiguous(linalg::LinalgOp op, unsigned operand) {
+  AffineMap map = op.getMatchingIndexingMap(op.getDpsInputOperand(operand));
+  return cast<AffineDimExpr>(map.getResults().back()).getPosition() == 3;
+}
+
+// Where register `i` of the thread at `place` of `places` lies in the tile: groups of `vector` neighbours,
+// the groups of all threads interleaved.
+Value spread(Emit& e, Value i, Value place, int64_t places, int64_t vector) {
+  Value group = e.div(i, e.idx(vector)), within = e.rem(i, e.idx(vector));
+  return e.add(e.add(e.mul(group, places * vector), e.mul(place, vector)), within);
+}
+
+Value inside(Emit& e, const View& v, Value i, Value j) {
+  return e.add(v.offset, e.add(e.mul(i, v.row_stride), j));
+}
+
+// The epilogue of one product at (i, j) of the tile; the product itself where there is no epilogue.
+Value finish(Emit& e, TileProgram& p, Value product, Value i, Value j) {
+  if (!p.epilogue) return product;
+  Values inputs = {product};
+  for (Value input : llvm::drop_begin(p.epilogue.getDpsInputs())) {
+    const View& v = p.views.find(input)->second;
+    inputs.push_back(e.load(v.memory, inside(e, v, i, j)));
+  }
+  inputs.push_back(nullptr);
+  return inline_elementwise(e, p.epilogue, inputs, /*lanes=*/0, p.mapping);
+}
+
+class SimtTile {
+ public:
+  SimtTile(Emit& e, GpuKernel& kernel, TileProgram& p)
+      : e_(e),
+        kernel_(kernel),
+        p_(p),
+        rm_(kernel.config().getRegisterM()),
+        rn_(kernel.config().getRegisterN()),
+        places_m_(kernel.config().getTileM() / rm_),
+        places_n_(kernel.config().getTileN() / rn_),
+        place_m_(e.div(kernel.thread(), e.idx(places_n_))),
+        place_n_(e.rem(kernel.thread(), e.idx(places_n_))),
+        a_(e, kernel, view(0), k_contiguous(p.contraction, 0), kernel.config().getTileM(), rm_, p.rows),
+        b_(e, kernel, view(1), k_contiguous(p.contraction, 1), kernel.config().getTileN(), rn_, p.columns) {}
+
+  void emit() {
+    // B's part starts where a vector may: A's strides are whole vectors of A's, which may be narrower.
+    b_offset_ = (a_.shared_elements() + kVector - 1) / kVector * kVector;
+    shared_ = kernel_.shared(e_.f32(), b_offset_ + b_.shared_elements());
+    const int64_t depth = kernel_.config().getTileK();
+    const size_t sums = rm_ * rn_;
+    Values carried(sums, e_.constant_f32(0));
+    append(carried, fetch(e_.idx(0)));
+    carried = e_.loop(e_.idx(0), p_.depth, depth, carried, [&](Value k0, const Values& in) {
+      ArrayRef<Value> state(in);
+      a_.store(state.slice(sums, a_.count()), shared_, 0);
+      b_.store(state.slice(sums + a_.count(), b_.count()), shared_, b_offset_);
+      kernel_.barrier();
+      Values next = fetch(e_.add(k0, depth));
+      Values out = multiply(Values(state.take_front(sums)));
+      kernel_.barrier();
+      append(out, next);
+      return out;
+    });
+    carried.truncate(sums);
+    write(carried);
+  }
+
+ private:
+  const View& view(unsigned operand) { return p_.views.find(p_.contraction.getDpsInputs()[operand])->second; }
+  static void append(Values& to, const Values& from) { to.append(from.begin(), from.end()); }
+  Values fetch(Value k0) {
+    Values loaded = a_.load(k0, p_.depth);
+    append(loaded, b_.load(k0, p_.depth));
+    return loaded;
+  }
+
+  // `size` f32 of one operand at k: this thread's registers' worth.
+  Values operands(const StagedOperand& x, Value k, Value place, int64_t places, int64_t size,
+                  int64_t offset) {
+    Value row = e_.add(e_.mul(k, x.stride()), offset);
+    Values result;
+    for (int64_t i = 0; i < size; i += x.vector()) {
+      Value at = e_.add(row, spread(e_, e_.idx(i), place, places, x.vector()));
+      if (x.vector() == 1) {
+        result.push_back(e_.load(shared_, at));
+        continue;
+      }
+      Value v = vector::LoadOp::create(e_.b, e_.loc, e_.vec(x.vector(), e_.f32()), shared_, ValueRange(at),
+                                       /*nontemporal=*/false, llvm::MaybeAlign(4 * x.vector()));
+      for (int64_t l = 0; l < x.vector(); ++l)
+        result.push_back(vector::ExtractOp::create(e_.b, e_.loc, v, ArrayRef<int64_t>{l}));
+    }
+    return result;
+  }
+
+  // Adds the products of what is staged.
+  Values multiply(const Values& sums) {
+    const int64_t depth = kernel_.config().getTileK();
+    const int64_t unroll = std::gcd(depth, std::clamp<int64_t>(kFmasPerBody / (rm_ * rn_), 1, kStepsPerBody));
+    return e_.loop(e_.idx(0), e_.idx(depth), unroll, sums, [&](Value k, const Values& in) {
+      Values out = in;
+      for (int64_t u = 0; u < unroll; ++u) {
+        Value at = e_.add(k, u);
+        Values a = operands(a_, at, place_m_, places_m_, rm_, 0);
+        Values b = operands(b_, at, place_n_, places_n_, rn_, b_offset_);
+        for (int64_t i = 0; i < rm_; ++i)
+          for (int64_t j = 0; j < rn_; ++j) out[i * rn_ + j] = e_.fma(a[i], b[j], out[i * rn_ + j]);
+      }
+      return out;
+    });
+  }
+
+  // Row by row in a loop that turns the sums round, so that the epilogue is there once a column, not once a
+  // sum.
+  void write(const Values& sums) {
+    Value last_column = e_.sub(p_.columns, e_.idx(1));
+    e_.loop(e_.idx(0), e_.idx(rm_), 1, sums, [&](Value i, const Values& in) {
+      Value row = spread(e_, i, place_m_, places_m_, a_.vector());
+      e_.when(e_.less(row, p_.rows), [&] {
+        Values columns, results;
+        for (int64_t j = 0; j < rn_; ++j) {
+          columns.push_back(spread(e_, e_.idx(j), place_n_, places_n_, b_.vector()));
+          results.push_back(finish(e_, p_, in[j], row, e_.min(columns[j], last_column)));
+        }
+        for (int64_t j = 0; j < rn_; ++j)
+          e_.when(e_.less(columns[j], p_.columns),
+                  [&] { e_.store(results[j], p_.output.memory, inside(e_, p_.output, row, columns[j])); });
+      });
+      Values turned(in.begin() + rn_, in.end());
+      turned.append(in.begin(), in.begin() + rn_);
+      return turned;
+    });
+  }
+
+  Emit& e_;
+  GpuKernel& kernel_;
+  TileProgram& p_;
+  int64_t rm_, rn_, places_m_, places_n_;
+  Value place_m_, place_n_;
+  StagedOperand a_, b_;
+  Value shared_;
+  int64_t b_offset_ = 0;
+};
+
+LogicalResult emit_contraction(Emit& e, GpuKernel& kernel, TileProgram& p) {
+  ir::KernelConfigAttr c = kernel.config();
+  if (c.getKernel().getValue() != "simt")
+    return p.contraction.emitError("no GPU matmul kernel is named '") << c.getKernel().getValue() << "'";
+  if (c.getRegisterM() < 1 || c.getRegisterN() < 1 || c.getTileK() < 1 ||
+      c.getTileM() % c.getRegisterM() != 0 || c.getTileN() % c.getRegisterN() != 0 ||
+      c.getTileM() / c.getRegisterM() * (c.getTileN() / c.getRegisterN()) != c.getThreads())
+    return p.contraction.emitError("kernel_config: register tiles of all threads do not make up the tile");
+  if (c.getStages() != 1) return p.contraction.emitError("matmul kernel 'simt' has one stage");
+  SimtTile(e, kernel, p).emit();
+  return success();
+}
+
+// A merge step: partial results summed in ascending order of the split, then the epilogue.
+void emit_merge(Emit& e, const GpuKernel& kernel, const Arguments& arguments, TileProgram& p) {
+  const View& partial = p.views.find(p.reduction.getDpsInputs()[0])->second;
+  Value split_stride = e.mul(e.mul(arguments.get("batch"), arguments.get("m")), arguments.get("n"));
+  e.loop(e.idx(0), p.rows, 1, [&](Value i) {
+    e.loop(kernel.thread(), p.columns, kernel.threads(), [&](Value j) {
+      Value at = inside(e, partial, i, j);
+      Value sum = e.loop(e.idx(0), p.depth, 1, {e.constant_f32(0)}, [&](Value s, const Values& in) {
+        Value x = e.load(partial.memory, e.add(at, e.mul(s, split_stride)));
+        return Values{arith::AddFOp::create(e.b, e.loc, in[0], x)};
+      })[0];
+      e.store(finish(e, p, sum, i, j), p.output.memory, inside(e, p.output, i, j));
+    });
+  });
+}
+
+}  // namespace
+
+LogicalResult emit_matmul_simt(ModuleOp module) {
+  return emit_gpu_kernels(
+      module, [](Emit& e, GpuKernel& kernel, const Arguments& arguments, TileProgram& p) -> LogicalResult {
+        if (p.contraction) return emit_contraction(e, kernel, p);
+        if (!p.reduction) return emitError(e.loc, "a matmul step needs a contraction or a merge");
+        emit_merge(e, kernel, arguments, p);
+        return success();
+      });
+}
+
+}  // namespace lathe::emit
