@@ -130,12 +130,35 @@ Values Emit::choose(Value condition, const Values& like, const std::function<Val
   return Values(op.getResults().begin(), op.getResults().end());
 }
 
-Value Emit::load(Value memory, Value at) { return memref::LoadOp::create(b, loc, memory, ValueRange(at)); }
+// bf16 goes to and from memory as i16: back ends without bf16 registers legalise its loads and stores through
+// library calls. The same memory, seen as i16.
+static Value storage(Emit& e, Value memory) {
+  auto type = cast<MemRefType>(memory.getType());
+  if (!type.getElementType().isBF16()) return memory;
+  auto raw = MemRefType::get(type.getShape(), e.b.getI16Type(), type.getLayout(), type.getMemorySpace());
+  return UnrealizedConversionCastOp::create(e.b, e.loc, raw, memory).getResult(0);
+}
+static Value from_storage(Emit& e, Value x, Value memory) {
+  Type element = element_of(memory);
+  return element.isBF16()
+             ? arith::BitcastOp::create(e.b, e.loc, with_element(x.getType(), element), x).getResult()
+             : x;
+}
+static Value to_storage(Emit& e, Value x, Value memory) {
+  if (!element_of(memory).isBF16()) return x;
+  return arith::BitcastOp::create(e.b, e.loc, with_element(x.getType(), e.b.getI16Type()), x);
+}
+
+Value Emit::load(Value memory, Value at) {
+  return from_storage(*this, memref::LoadOp::create(b, loc, storage(*this, memory), ValueRange(at)), memory);
+}
 void Emit::store(Value value, Value memory, Value at) {
-  memref::StoreOp::create(b, loc, value, memory, ValueRange(at));
+  memref::StoreOp::create(b, loc, to_storage(*this, value, memory), storage(*this, memory), ValueRange(at));
 }
 Value Emit::load_vector(Value memory, Value at, int64_t lanes) {
-  return vector::LoadOp::create(b, loc, vec(lanes, element_of(memory)), memory, ValueRange(at));
+  Value raw = storage(*this, memory);
+  return from_storage(*this, vector::LoadOp::create(b, loc, vec(lanes, element_of(raw)), raw, ValueRange(at)),
+                      memory);
 }
 static Value lane_mask(Emit& e, int64_t lanes, Value count) {
   VectorType type = e.vec(lanes, e.b.getI1Type());
@@ -144,16 +167,19 @@ static Value lane_mask(Emit& e, int64_t lanes, Value count) {
   return vector::CreateMaskOp::create(e.b, e.loc, type, ValueRange(count));
 }
 Value Emit::load_masked(Value memory, Value at, int64_t lanes, Value count, double fill) {
-  VectorType type = vec(lanes, element_of(memory));
-  return vector::MaskedLoadOp::create(b, loc, type, memory, ValueRange(at), lane_mask(*this, lanes, count),
-                                      splat(type, fill));
+  Value raw = storage(*this, memory);
+  Value rest = to_storage(*this, splat(vec(lanes, element_of(memory)), fill), memory);
+  Value x = vector::MaskedLoadOp::create(b, loc, vec(lanes, element_of(raw)), raw, ValueRange(at),
+                                         lane_mask(*this, lanes, count), rest);
+  return from_storage(*this, x, memory);
 }
 void Emit::store_vector(Value value, Value memory, Value at) {
-  vector::StoreOp::create(b, loc, value, memory, ValueRange(at));
+  vector::StoreOp::create(b, loc, to_storage(*this, value, memory), storage(*this, memory), ValueRange(at));
 }
 void Emit::store_masked(Value value, Value memory, Value at, Value count) {
   int64_t lanes = cast<VectorType>(value.getType()).getNumElements();
-  vector::MaskedStoreOp::create(b, loc, memory, ValueRange(at), lane_mask(*this, lanes, count), value);
+  vector::MaskedStoreOp::create(b, loc, storage(*this, memory), ValueRange(at),
+                                lane_mask(*this, lanes, count), to_storage(*this, value, memory));
 }
 void Emit::prefetch(Value memory, Value at, int locality) {
   memref::PrefetchOp::create(b, loc, memory, ValueRange(at), /*isWrite=*/false, locality,
