@@ -190,7 +190,7 @@ DeviceFacts query_cpu_facts() {
   for (const CacheLevel& cache : kCaches) facts.facts[cache.fact] = cache_fact(cache, processor);
   facts.facts["memory_bytes_per_second"] = {row.memory_bytes_per_second,
                                             absl::StrCat(table, row.memory_source)};
-  facts.facts["core_bytes_per_second"] = {row.core_bytes_per_second, table + "one core's reads"};
+  facts.facts["core_bytes_per_second"] = {row.core_bytes_per_second, table + "one core's reads, an estimate"};
   return facts;
 }
 

@@ -9,9 +9,9 @@ namespace {
 constexpr MachineRow kRows[] = {
     {"GenuineIntel", 6, 0x55, 0x55, "Skylake-SP, Cascade Lake", 2, 2, 128e9, "6 channels DDR4-2666", 12e9},
     {"GenuineIntel", 6, 0x6a, 0x6c, "Ice Lake-SP", 2, 2, 204.8e9, "8 channels DDR4-3200", 12e9},
-    {"GenuineIntel", 6, 0x8f, 0x8f, "Sapphire Rapids", 2, 2, 307.2e9, "8 channels DDR5-4800", 12e9},
-    {"GenuineIntel", 6, 0xcf, 0xcf, "Emerald Rapids", 2, 2, 358.4e9, "8 channels DDR5-5600", 12e9},
-    {"GenuineIntel", 6, 0xad, 0xae, "Granite Rapids", 2, 2, 614.4e9, "12 channels DDR5-6400", 12e9},
+    {"GenuineIntel", 6, 0x8f, 0x8f, "Sapphire Rapids", 2, 2, 307.2e9, "8 channels DDR5-4800", 15e9},
+    {"GenuineIntel", 6, 0xcf, 0xcf, "Emerald Rapids", 2, 2, 358.4e9, "8 channels DDR5-5600", 15e9},
+    {"GenuineIntel", 6, 0xad, 0xae, "Granite Rapids", 2, 2, 614.4e9, "12 channels DDR5-6400", 15e9},
     // Client cores with AVX-512 lack the second 512-bit multiplier.
     {"GenuineIntel", 6, 0x7d, 0x7e, "Ice Lake", 1, 2, 51.2e9, "2 channels DDR4-3200", 20e9},
     {"GenuineIntel", 6, 0x8c, 0x8d, "Tiger Lake", 1, 2, 51.2e9, "2 channels DDR4-3200", 20e9},

@@ -16,7 +16,7 @@ struct MachineRow {
   double memory_bytes_per_second;  // one socket, all channels at the platform's rated speed
   const char* memory_source;
   // What one core reads from memory: bounded by the lines it can have in flight over the latency, so far
-  // below the socket's share. Rounded from published single-core read bandwidths of the class.
+  // below the socket's share. An estimate for the class of processor, not a rated number.
   double core_bytes_per_second;
 };
 
