@@ -1,0 +1,76 @@
+#include "compiler_process.h"
+
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include "core/compiler_abi.h"
+#include "core/json.h"
+
+namespace lathe::testing {
+namespace {
+
+lathe_compiler_compile_fn entry() {
+  static auto* function = [] {
+    void* library = dlopen(LATHE_COMPILER_PATH, RTLD_NOW | RTLD_LOCAL);
+    if (!library) ADD_FAILURE() << dlerror();
+    return library ? reinterpret_cast<lathe_compiler_compile_fn>(dlsym(library, "lathe_compiler_compile"))
+                   : nullptr;
+  }();
+  return function;
+}
+
+void collect(void* user, int output, const char* name, const uint8_t* data, size_t size) {
+  auto* answer = static_cast<CompilerAnswer*>(user);
+  std::string bytes(reinterpret_cast<const char*>(data), size);
+  if (output == LATHE_COMPILER_ARTIFACT) answer->artifact = bytes, ++answer->artifacts;
+  if (output == LATHE_COMPILER_ERROR) answer->error = bytes, ++answer->errors;
+  if (output == LATHE_COMPILER_DUMP) answer->dumps[name] = bytes;
+}
+
+}  // namespace
+
+CompilerAnswer compile_bytes(const std::string& request) {
+  CompilerAnswer answer;
+  if (entry() == nullptr) return answer;
+  answer.code = entry()(reinterpret_cast<const uint8_t*>(request.data()), request.size(), collect, &answer);
+  return answer;
+}
+
+CompilerAnswer compile(const ProblemClass& c, const CompileConfig& config, const Target& target, bool dump,
+                       const std::string& pipeline) {
+  Json request = {
+      {"class", to_json(c)}, {"config", to_json(config)}, {"target", to_json(target)}, {"dump", dump}};
+  if (!pipeline.empty()) request["pipeline"] = pipeline;
+  return compile_bytes(request.dump());
+}
+
+std::string code_of(const CompilerAnswer& answer) {
+  EXPECT_EQ(answer.code, 0) << answer.error;
+  auto artifact = parse_artifact(answer.artifact);
+  EXPECT_TRUE(artifact.ok()) << artifact.status();
+  return artifact.ok() ? artifact->code : "";
+}
+
+ProblemClass matmul_class(int64_t m, int64_t n, int64_t k) {
+  ProblemClass c;
+  c.a = c.b = c.d = DType::kF32;
+  c.trans_b = 1;
+  c.n = n, c.k = k;
+  Bucket bucket = m_bucket(m);
+  c.m_lo = bucket.lo, c.m_hi = bucket.hi;
+  return c;
+}
+
+CompileConfig cpu_config(const std::string& kernel, const Target& target) {
+  const int lanes = vector_lanes(target);
+  CompileConfig c;
+  c.kernel = kernel;
+  c.lanes = lanes;
+  c.tile_m = 16, c.tile_n = 8 * lanes;
+  c.register_m = 4, c.register_n = 2 * lanes;
+  if (kernel == "dot") c.register_n = 2;
+  if (kernel == "panel") c.tile_k = 16 * lanes;
+  return c;
+}
+
+}  // namespace lathe::testing

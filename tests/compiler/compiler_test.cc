@@ -1,0 +1,108 @@
+// The boundary: every request is answered once, whatever it holds.
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include "compiler_process.h"
+#include "core/compiler_abi.h"
+#include "core/json.h"
+#include "core/key.h"
+
+namespace lathe::testing {
+namespace {
+
+Target avx512() { return *parse_target("x86-64-avx512"); }
+
+TEST(CompilerTest, CarriesTheCodegenIdAndAbiOfThisBuild) {
+  void* library = dlopen(LATHE_COMPILER_PATH, RTLD_NOW | RTLD_LOCAL);
+  ASSERT_NE(library, nullptr) << dlerror();
+  auto id = reinterpret_cast<lathe_compiler_codegen_id_fn>(dlsym(library, "lathe_compiler_codegen_id"));
+  auto abi = reinterpret_cast<lathe_compiler_abi_version_fn>(dlsym(library, "lathe_compiler_abi_version"));
+  ASSERT_NE(id, nullptr);
+  ASSERT_NE(abi, nullptr);
+  EXPECT_EQ(absl::string_view(id()), codegen_id());
+  EXPECT_EQ(abi(), static_cast<uint32_t>(LATHE_COMPILER_ABI_VERSION));
+  // Nothing of MLIR or LLVM is visible to the process.
+  EXPECT_EQ(dlsym(library, "LLVMInitializeX86Target"), nullptr);
+  EXPECT_EQ(dlsym(library, "_ZN4mlir11MLIRContextC1ENS0_9ThreadingE"), nullptr);
+}
+
+TEST(CompilerTest, AnswersARequestOnceWithAnArtifact) {
+  CompilerAnswer answer = compile(matmul_class(4, 64, 96), cpu_config("dot", avx512()), avx512());
+  EXPECT_EQ(answer.code, 0) << answer.error;
+  EXPECT_EQ(answer.artifacts, 1);
+  EXPECT_EQ(answer.errors, 0);
+  EXPECT_TRUE(answer.dumps.empty());
+  auto artifact = parse_artifact(answer.artifact);
+  ASSERT_TRUE(artifact.ok()) << artifact.status();
+  EXPECT_EQ(artifact->format, CodeFormat::kElfObject);
+  ASSERT_EQ(artifact->recipe.steps.size(), 1u);
+  EXPECT_EQ(artifact->recipe.steps[0].argument_bytes, static_cast<int32_t>(sizeof(ArgumentBlock)));
+  // M = 4 in one row tile of 16, N = 64 in tiles of 128: one task.
+  VarValues v = {4, 64, 96, 1, 1, 0};
+  for (const Formula& axis : artifact->recipe.steps[0].grid) EXPECT_EQ(evaluate(axis, v), 1);
+}
+
+TEST(CompilerTest, IsDeterministic) {
+  for (const char* kernel : {"dot", "panel"}) {
+    CompileConfig config = cpu_config(kernel, avx512());
+    EXPECT_EQ(code_of(compile(matmul_class(20, 100, 99), config, avx512())),
+              code_of(compile(matmul_class(20, 100, 99), config, avx512())));
+  }
+}
+
+TEST(CompilerTest, ThreadsCompileAtOnce) {
+  const std::string expected =
+      code_of(compile(matmul_class(3, 70, 50), cpu_config("dot", avx512()), avx512()));
+  std::vector<std::thread> threads;
+  std::vector<std::string> codes(4);
+  for (std::string& code : codes)
+    threads.emplace_back(
+        [&code] { code = code_of(compile(matmul_class(3, 70, 50), cpu_config("dot", avx512()), avx512())); });
+  for (std::thread& t : threads) t.join();
+  for (const std::string& code : codes) EXPECT_EQ(code, expected);
+}
+
+TEST(CompilerTest, EveryBadRequestIsOneError) {
+  Json good = {{"class", to_json(matmul_class(4, 64, 96))},
+               {"config", to_json(cpu_config("dot", avx512()))},
+               {"target", to_json(avx512())}};
+  std::vector<std::string> bad = {
+      "", "{", "null", "[]", "{}", std::string(3, '\0'), good.dump().substr(0, 100)};
+  for (const char* part : {"class", "config", "target"}) {
+    Json missing = good;
+    missing.erase(part);
+    bad.push_back(missing.dump());
+    Json wrong = good;
+    wrong[part] = 7;
+    bad.push_back(wrong.dump());
+  }
+  for (const std::string& request : bad) {
+    CompilerAnswer answer = compile_bytes(request);
+    EXPECT_NE(answer.code, 0) << request;
+    EXPECT_EQ(answer.errors, 1) << request;
+    EXPECT_EQ(answer.artifacts, 0) << request;
+    EXPECT_FALSE(answer.error.empty()) << request;
+  }
+}
+
+TEST(CompilerTest, AConfigThatNoKernelCanFollowIsNamed) {
+  CompileConfig c = cpu_config("panel", avx512());
+  c.tile_k = 100;
+  EXPECT_NE(compile(matmul_class(40, 64, 96), c, avx512()).error.find("tile_k"), std::string::npos);
+  c = cpu_config("panel", avx512());
+  c.register_n = 17;
+  EXPECT_NE(compile(matmul_class(40, 64, 96), c, avx512()).error.find("register_n"), std::string::npos);
+  c = cpu_config("no_such_kernel", avx512());
+  EXPECT_NE(compile(matmul_class(40, 64, 96), c, avx512()).error.find("no_such_kernel"), std::string::npos) << compile(matmul_class(40, 64, 96), c, avx512()).error;
+  c = cpu_config("dot", avx512());
+  ProblemClass nn = matmul_class(4, 64, 96);
+  nn.trans_b = 0;
+  EXPECT_NE(compile(nn, c, avx512()).error.find("K-contiguous"), std::string::npos);
+  c.tile_n = -5;
+  EXPECT_NE(compile(matmul_class(4, 64, 96), c, avx512()).error.find("tile_n"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace lathe::testing
