@@ -126,6 +126,7 @@ void register_passes() {
   static const bool once = [] {
     mlir::registerPass(make_distribute_pass);
     mlir::registerPass(make_expand_math_pass);
+    mlir::registerPass(make_native_math_pass);
     mlir::registerCanonicalizerPass();
     mlir::registerCSEPass();
     mlir::arith::registerArithExpandOpsPass();
