@@ -190,6 +190,11 @@ absl::StatusOr<MachineCode> generate_code(mlir::ModuleOp module, const Target& t
     ir->addModuleFlag(llvm::Module::Error, "amdhsa_code_object_version", 500);
   for (llvm::Function& f : *ir) {
     if (f.isDeclaration()) continue;
+    // The plan fixes the workgroup's size; MLIR passes it on as a bound.
+    if (f.hasFnAttribute("nvvm.maxntid")) {
+      f.addFnAttr("nvvm.reqntid", f.getFnAttribute("nvvm.maxntid").getValueAsString());
+      f.removeFnAttr("nvvm.maxntid");
+    }
     if (target.backend == Backend::kCpu) {
       f.addFnAttr("target-cpu", row.cpu);
       f.addFnAttr("target-features", row.features);
@@ -214,6 +219,9 @@ absl::StatusOr<MachineCode> generate_code(mlir::ModuleOp module, const Target& t
       dump("assembly.s", assembly);
     }
   }
+  for (const llvm::Function& f : *ir)
+    if (f.isDeclaration() && !f.isIntrinsic())
+      return absl::AbortedError(absl::StrCat("the kernel calls the outside function '", f.getName().str(), "'"));
   const bool ptx = row.format == CodeFormat::kPtx;
   MachineCode code{row.format, ""};
   LATHE_ASSIGN_OR_RETURN(

@@ -82,6 +82,11 @@ absl::StatusOr<Artifact> compile(const CompileRequest& r, const TextSink& dump) 
   artifact.format = code.format;
   artifact.code = std::move(code.bytes);
   artifact.recipe = op->recipe(r.problem, r.config, r.target, scratch);
+  if (dump) {
+    if (artifact.format != CodeFormat::kPtx)
+      dump(artifact.format == CodeFormat::kHsaco ? "kernel.hsaco" : "kernel.o", artifact.code);
+    dump("recipe.json", to_json(artifact.recipe).dump(2));
+  }
   Json stages = Json::array();
   double total = 0;
   for (const auto& [name, milliseconds] : times.milliseconds()) {
