@@ -74,6 +74,11 @@ def test_dump(cache, out):
     assert (out / "assembly.s").stat().st_size > 100
     stage = lathe("dump", "matmul", "16x64x64", "--stage", "llvm.ll", cache=cache)
     assert "define" in stage and "==>" not in stage
+    # Described GPUs: text is printed, machine code is only named.
+    ptx = lathe("dump", "matmul", "64x256x128", "--dtype", "f16", "--facts", "h200", cache=cache)
+    assert ".target sm_90a" in ptx and "==> kernel.ptx" in ptx
+    amd = lathe("dump", "argmax", "4x1000", "--facts", "mi300x", cache=cache)
+    assert "gfx942" in amd and re.search(r"==> kernel.hsaco\n\d+ bytes of machine code", amd)
 
 
 def test_warm_and_cache(cache, shapes):
@@ -90,9 +95,14 @@ def test_warm_and_cache(cache, shapes):
     for m in (1, 16, 17, 33, 40):
         assert run("matmul", f"{m}x96x64", cache=cache)["cache_outcome"] == "disk hit"
 
+    # The same for a device that is only described, beside them in the same cache.
+    h200 = lathe("warm", shapes, "--m-max", 1, "--dtype", "f16", "--facts", "h200", cache=cache)
+    assert re.search(r"^2 weights, M 1..1: (\d+) classes, \1 compiled", h200, re.MULTILINE), h200
+
     listed = lathe("cache", "ls", cache=cache).splitlines()
     stats = lathe("cache", "stats", cache=cache)
     assert f"entries    {len(listed)}," in stats, stats
+    assert any("cuda sm_90a" in line for line in listed), listed[:3]
     assert any("matmul f32" in line and "n 96 k 64" in line for line in listed), listed[:3]
     assert f"removed {len(listed)} entries" in lathe("cache", "clear", cache=cache)
     assert lathe("cache", "ls", cache=cache) == ""
