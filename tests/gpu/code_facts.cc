@@ -1,0 +1,128 @@
+#include "code_facts.h"
+
+#include <elf.h>
+
+#include <cstring>
+#include <nlohmann/json.hpp>
+#include <regex>
+
+namespace lathe {
+namespace {
+
+template <typename T>
+T at(const std::string& bytes, size_t offset) {
+  T value{};
+  if (offset + sizeof(T) <= bytes.size()) std::memcpy(&value, bytes.data() + offset, sizeof(T));
+  return value;
+}
+
+struct Section {
+  std::string name, bytes;
+  uint32_t type, info;
+};
+
+std::vector<Section> sections_of(const std::string& elf) {
+  const auto header = at<Elf64_Ehdr>(elf, 0);
+  std::vector<Section> result;
+  if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0) return result;
+  auto section_header = [&](size_t i) {
+    return at<Elf64_Shdr>(elf, header.e_shoff + i * header.e_shentsize);
+  };
+  const size_t names = section_header(header.e_shstrndx).sh_offset;
+  for (size_t i = 0; i < header.e_shnum; ++i) {
+    const Elf64_Shdr s = section_header(i);
+    if (names + s.sh_name >= elf.size()) continue;
+    const bool stored = s.sh_type != SHT_NOBITS && s.sh_offset <= elf.size();
+    result.push_back({elf.c_str() + names + s.sh_name, stored ? elf.substr(s.sh_offset, s.sh_size) : "",
+                      s.sh_type, s.sh_info});
+  }
+  return result;
+}
+
+// Attributes of .nv.info, as cuobjdump names them.
+constexpr uint8_t kRequiredThreads = 0x10, kParameterInfo = 0x17, kParameterBytes = 0x19;
+constexpr uint8_t kByteOrHalf[] = {0x02, 0x03}, kSized = 0x04;
+
+// Calls visit(attribute, payload) for every attribute.
+template <typename Visit>
+void for_each_attribute(const std::string& info, Visit visit) {
+  for (size_t p = 0; p + 4 <= info.size();) {
+    const auto format = at<uint8_t>(info, p), attribute = at<uint8_t>(info, p + 1);
+    if (format == kSized) {
+      const auto size = at<uint16_t>(info, p + 2);
+      visit(attribute, info.substr(p + 4, size));
+      p += 4 + size;
+    } else {
+      if (format == kByteOrHalf[0] || format == kByteOrHalf[1]) visit(attribute, info.substr(p + 2, 2));
+      p += 4;
+    }
+  }
+}
+
+KernelFacts parse_kernel_info(const std::string& info) {
+  KernelFacts facts;
+  std::map<int, std::pair<int64_t, int64_t>> parameters;
+  for_each_attribute(info, [&](uint8_t attribute, const std::string& payload) {
+    if (attribute == kParameterBytes) facts.parameter_bytes = at<uint16_t>(payload, 0);
+    // u32 index, u16 ordinal, u16 offset, u32 whose upper 14 bits are the size.
+    if (attribute == kParameterInfo)
+      parameters[at<uint16_t>(payload, 4)] = {at<uint16_t>(payload, 6), at<uint32_t>(payload, 8) >> 18};
+    if (attribute == kRequiredThreads)
+      for (int i = 0; i < 3; ++i) facts.workgroup[i] = at<uint32_t>(payload, 4 * i);
+  });
+  for (const auto& [ordinal, place] : parameters) facts.parameters.push_back(place);
+  return facts;
+}
+
+}  // namespace
+
+KernelTable read_hsaco(const std::string& elf) {
+  constexpr uint32_t kMetadata = 32;  // NT_AMDGPU_METADATA
+  KernelTable table;
+  for (const Section& s : sections_of(elf)) {
+    if (s.type != SHT_NOTE) continue;
+    const auto note = at<Elf64_Nhdr>(s.bytes, 0);
+    if (note.n_type != kMetadata) continue;
+    const size_t text = sizeof(note) + (note.n_namesz + 3) / 4 * 4;
+    const auto metadata = nlohmann::json::from_msgpack(s.bytes.substr(text, note.n_descsz), true, false);
+    if (metadata.is_discarded()) continue;
+    for (const auto& kernel : metadata.at("amdhsa.kernels")) {
+      KernelFacts& facts = table[kernel.at(".name").get<std::string>()];
+      facts.parameter_bytes = kernel.at(".kernarg_segment_size").get<int64_t>();
+      for (const auto& a : kernel.at(".args")) facts.parameters.emplace_back(a.at(".offset"), a.at(".size"));
+      if (kernel.contains(".reqd_workgroup_size"))
+        for (int i = 0; i < 3; ++i) facts.workgroup[i] = kernel.at(".reqd_workgroup_size")[i].get<int64_t>();
+      facts.shared_bytes = kernel.at(".group_segment_fixed_size").get<int64_t>();
+      facts.scratch_bytes = kernel.at(".private_segment_fixed_size").get<int64_t>();
+      facts.spills =
+          kernel.at(".vgpr_spill_count").get<int64_t>() + kernel.at(".sgpr_spill_count").get<int64_t>();
+      facts.registers = kernel.at(".vgpr_count").get<int64_t>();
+    }
+  }
+  return table;
+}
+
+KernelTable read_cubin(const std::string& elf, const std::string& log) {
+  const std::string prefix = ".nv.info.";
+  KernelTable table;
+  for (const Section& s : sections_of(elf))
+    if (s.name.compare(0, prefix.size(), prefix) == 0)
+      table[s.name.substr(prefix.size())] = parse_kernel_info(s.bytes);
+  for (auto& [name, facts] : table) {
+    // "Function properties for NAME" and the two lines after it.
+    const size_t from = log.find("Function properties for " + name + "\n");
+    if (from == std::string::npos) continue;
+    const std::string text = log.substr(from, log.find("Compile time", from) - from);
+    auto number = [&](const std::string& pattern) -> int64_t {
+      std::smatch m;
+      return std::regex_search(text, m, std::regex(pattern)) ? std::stoll(m[1]) : 0;
+    };
+    facts.scratch_bytes = number("(\\d+) bytes stack frame");
+    facts.spills = number("(\\d+) bytes spill stores") + number("(\\d+) bytes spill loads");
+    facts.registers = number("Used (\\d+) registers");
+    facts.shared_bytes = number("(\\d+) bytes smem");
+  }
+  return table;
+}
+
+}  // namespace lathe

@@ -1,0 +1,29 @@
+// What compiled GPU code says of its kernels in its own metadata.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace lathe {
+
+struct KernelFacts {
+  int64_t parameter_bytes = -1;
+  std::vector<std::pair<int64_t, int64_t>> parameters;  // {offset, size} in order
+  std::array<int64_t, 3> workgroup = {0, 0, 0};         // required size
+  int64_t shared_bytes = -1;
+  // AMD: private segment and spilled registers. NVIDIA: stack frame and spilled bytes, from the assembler.
+  int64_t scratch_bytes = -1, spills = -1;
+  int64_t registers = -1;  // a thread's
+};
+using KernelTable = std::map<std::string, KernelFacts>;
+
+// Of an AMD code object: the NT_AMDGPU_METADATA note. Empty if there is none.
+KernelTable read_hsaco(const std::string& elf);
+// Of a cubin: the .nv.info sections, and what `ptxas -v` said of resources (`log`).
+KernelTable read_cubin(const std::string& elf, const std::string& log);
+
+}  // namespace lathe

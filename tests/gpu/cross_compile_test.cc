@@ -1,0 +1,223 @@
+// Kernels of a spread of classes, compiled for sm_90a and gfx942: the launch recipe and the argument block
+// against what the cubin and the code object say of themselves.
+#include "cross_compile.h"
+
+#include <gtest/gtest.h>
+
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <ostream>
+
+#include "core/args.h"
+
+namespace lathe {
+namespace {
+
+struct Gpu {
+  const char* name;
+  const char* facts;
+  const char* target;  // "": the facts file's
+  bool cuda;
+};
+void PrintTo(const Gpu& gpu, std::ostream* out) { *out << gpu.name; }
+constexpr Gpu kH200 = {"sm_90a", "h200.json", "", true};
+constexpr Gpu kMi300x = {"gfx942", "mi300x.json", "", false};
+constexpr Gpu kOthers[] = {{"sm_80", "h200.json", "sm_80", true},
+                           {"sm_75", "h200.json", "sm_75", true},
+                           {"gfx90a", "mi300x.json", "gfx90a", false},
+                           {"gfx1100", "mi300x.json", "gfx1100", false}};
+
+lathe_context_options no_disk() {
+  lathe_context_options options = LATHE_CONTEXT_OPTIONS_INIT;
+  options.cache_dir = "";
+  return options;
+}
+
+class CrossCompile : public ::testing::TestWithParam<Gpu> {
+ protected:
+  CrossCompile() : context_(no_disk()), device_(describe(GetParam())) {}
+
+  Device describe(const Gpu& gpu) const {
+    return context_.describe(std::string(LATHE_FACTS_DIR) + "/" + gpu.facts, gpu.target);
+  }
+
+  // Everything the runtime relies on when it launches the artifact.
+  static void expect_launchable(const GpuCode& code, size_t steps, bool cuda) {
+    ASSERT_EQ(code.recipe.steps.size(), steps);
+    for (const Step& step : code.recipe.steps) {
+      EXPECT_EQ(step.kind, StepKind::kGpuKernel);
+      EXPECT_EQ(step.argument_bytes, static_cast<int32_t>(sizeof(ArgumentBlock)));
+      if (cuda && !no_assembler().empty()) continue;
+      auto found = code.kernels.find(step.symbol);
+      ASSERT_NE(found, code.kernels.end()) << step.symbol << " is not in the code";
+      const KernelFacts& kernel = found->second;
+      EXPECT_EQ(kernel.parameter_bytes, step.argument_bytes);
+      ASSERT_EQ(kernel.parameters.size(), std::size(kArgumentFields));
+      for (size_t i = 0; i < kernel.parameters.size(); ++i) {
+        const ArgumentField& field = kArgumentFields[i];
+        const bool wide = field.kind == ArgumentKind::ptr || field.kind == ArgumentKind::i64;
+        EXPECT_EQ(kernel.parameters[i].first, static_cast<int64_t>(field.offset)) << field.name;
+        EXPECT_EQ(kernel.parameters[i].second, wide ? 8 : 4) << field.name;
+      }
+      for (int i = 0; i < 3; ++i) EXPECT_EQ(kernel.workgroup[i], step.block[i]);
+      EXPECT_EQ(kernel.spills, 0) << step.symbol;
+      EXPECT_EQ(kernel.scratch_bytes, 0) << step.symbol;
+      EXPECT_GT(kernel.registers, 0) << step.symbol;
+      RecordProperty(step.symbol, static_cast<int>(kernel.registers));
+    }
+    EXPECT_EQ(code.kernels.size(), cuda && !no_assembler().empty() ? 0 : steps)
+        << "a kernel no step launches";
+  }
+
+  Context context_;
+  Device device_;
+};
+
+struct MatmulForm {
+  lathe_dtype dtype = LATHE_F32, out = LATHE_F32;
+  bool transposed_a = false, transposed_b = false;
+  bool everything = false;  // beta, bias, activation and residual
+  lathe_activation activation = LATHE_ACTIVATION_NONE;
+  int64_t m = 77, n = 200, k = 333;
+};
+
+lathe_matmul_desc describe_matmul(const MatmulForm& f) {
+  static float present[1] = {};  // pointers are not read when planning
+  lathe_matmul_desc desc = LATHE_MATMUL_DESC_INIT;
+  desc.m = f.m, desc.n = f.n, desc.k = f.k;
+  desc.a.dtype = desc.b.dtype = f.dtype;
+  desc.c.dtype = desc.d.dtype = f.out;
+  desc.a.layout = f.transposed_a ? LATHE_COLUMN_MAJOR : LATHE_ROW_MAJOR;
+  desc.b.layout = f.transposed_b ? LATHE_COLUMN_MAJOR : LATHE_ROW_MAJOR;
+  desc.a.data = desc.b.data = desc.c.data = desc.d.data = present;
+  desc.epilogue.activation = f.activation;
+  if (f.everything) {
+    desc.epilogue.beta = 1;
+    desc.epilogue.bias = present;
+    desc.epilogue.bias_dtype = f.out;
+    desc.epilogue.residual.data = present;
+    desc.epilogue.residual.dtype = f.out;
+  }
+  return desc;
+}
+
+Plan plan_matmul(const Device& device, const MatmulForm& form, int32_t split_k, int32_t candidate = 0) {
+  lathe_matmul_desc desc = describe_matmul(form);
+  lathe_tuning tuning = LATHE_TUNING_INIT;
+  tuning.split_k = split_k;
+  tuning.candidate = candidate;
+  desc.next = reinterpret_cast<const lathe_chain*>(&tuning);
+  return device.plan(desc);
+}
+GpuCode compile_matmul(const Device& device, const MatmulForm& form, int32_t split_k, int32_t candidate = 0) {
+  return compile_gpu(plan_matmul(device, form, split_k, candidate));
+}
+
+lathe_argmax_desc describe_argmax(lathe_dtype dtype, lathe_dtype index, int64_t n, float* values) {
+  static int64_t present[1] = {};
+  lathe_argmax_desc desc = LATHE_ARGMAX_DESC_INIT;
+  desc.rows = 3, desc.n = n;
+  desc.x.data = present;
+  desc.x.dtype = dtype;
+  desc.indices = present;
+  desc.index_dtype = index;
+  desc.values = values;
+  return desc;
+}
+
+TEST_P(CrossCompile, MatmulOfEveryDtypeAndLayout) {
+  int form = 0;
+  for (lathe_dtype dtype : {LATHE_F32, LATHE_F16, LATHE_BF16})
+    for (bool ta : {false, true})
+      for (bool tb : {false, true}) {
+        // The epilogue and the split take turns over the twelve.
+        MatmulForm f{dtype, dtype, ta, tb, form % 2 == 0};
+        const int32_t split_k = form % 3 == 0 ? 5 : 1;
+        SCOPED_TRACE(::testing::Message()
+                     << "dtype " << dtype << " trans " << ta << tb << " split " << split_k);
+        expect_launchable(compile_matmul(device_, f, split_k), split_k > 1 ? 2 : 1, GetParam().cuda);
+        ++form;
+      }
+}
+
+TEST_P(CrossCompile, MatmulOfEveryActivationAndOutput) {
+  for (lathe_activation activation :
+       {LATHE_ACTIVATION_RELU, LATHE_ACTIVATION_GELU, LATHE_ACTIVATION_GELU_TANH, LATHE_ACTIVATION_SILU})
+    for (lathe_dtype out : {LATHE_F32, LATHE_BF16}) {
+      SCOPED_TRACE(::testing::Message() << "activation " << activation << " out " << out);
+      MatmulForm f{LATHE_F16, out, false, true, true, activation};
+      expect_launchable(compile_matmul(device_, f, 1), 1, GetParam().cuda);
+    }
+}
+
+TEST_P(CrossCompile, MatmulOfEveryCandidate) {
+  const int legal = nlohmann::json::parse(plan_matmul(device_, {}, 1).explain()).at("legal").get<int>();
+  ASSERT_GT(legal, 5);
+  for (int candidate = 1; candidate <= legal; ++candidate) {
+    SCOPED_TRACE(candidate);
+    expect_launchable(compile_matmul(device_, {}, 1, candidate), 1, GetParam().cuda);
+  }
+}
+
+TEST_P(CrossCompile, MatmulWithOperandsBeyond32Bits) {
+  // A weight of 2^32 elements and more.
+  MatmulForm f;
+  f.n = 151936, f.k = 32768, f.m = 5, f.transposed_b = true;
+  expect_launchable(compile_matmul(device_, f, 1), 1, GetParam().cuda);
+}
+
+TEST_P(CrossCompile, ArgmaxOfEveryDtypeAndLength) {
+  float values[1];
+  for (lathe_dtype dtype : {LATHE_F32, LATHE_F16, LATHE_BF16})
+    for (int64_t n : {100, 151936}) {
+      SCOPED_TRACE(::testing::Message() << "dtype " << dtype << " n " << n);
+      const lathe_dtype index = dtype == LATHE_F32 ? LATHE_I64 : LATHE_I32;
+      GpuCode code = compile_gpu(device_.plan(describe_argmax(dtype, index, n, n > 1000 ? values : nullptr)));
+      expect_launchable(code, n > 1024 ? 2 : 1, GetParam().cuda);
+    }
+}
+
+TEST_P(CrossCompile, WarmingFillsTheCacheOnce) {
+  MatmulForm f;
+  f.n = 64, f.k = 96;
+  const lathe_warm_report first = device_.warm(describe_matmul(f), 3),
+                          again = device_.warm(describe_matmul(f), 3);
+  EXPECT_EQ(first.classes, 3u);
+  EXPECT_EQ(first.compiled, 3u);
+  EXPECT_EQ(again.compiled, 0u);
+  EXPECT_EQ(again.cached, 3u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Targets, CrossCompile, ::testing::Values(kH200, kMi300x),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+class OtherTargets : public CrossCompile {};
+
+TEST_P(OtherTargets, AcceptMatmulAndArgmax) {
+  for (lathe_dtype dtype : {LATHE_F32, LATHE_F16, LATHE_BF16}) {
+    SCOPED_TRACE(dtype);
+    MatmulForm f{dtype, dtype, false, true, true, LATHE_ACTIVATION_SILU};
+    expect_launchable(compile_matmul(device_, f, 3), 2, GetParam().cuda);
+    expect_launchable(compile_gpu(device_.plan(describe_argmax(dtype, LATHE_I64, 5000, nullptr))), 2,
+                      GetParam().cuda);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Targets, OtherTargets, ::testing::ValuesIn(kOthers),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+TEST(Ptx, IsAssembled) {
+  if (!no_assembler().empty()) GTEST_SKIP() << no_assembler();
+}
+
+// The size is fixed, not bounded: setmaxnreg, for one, is dropped otherwise.
+TEST(Ptx, RequiresTheWorkgroupSize) {
+  Context context(no_disk());
+  Device device = context.describe(std::string(LATHE_FACTS_DIR) + "/h200.json");
+  const GpuCode code = compile_matmul(device, {}, 1);
+  const std::string size = std::to_string(code.recipe.steps[0].block[0]);
+  EXPECT_NE(code.text.find(".reqntid " + size), std::string::npos);
+}
+
+}  // namespace
+}  // namespace lathe

@@ -1,0 +1,96 @@
+"""Compiles kernels with the `lathe` command and launches their steps in the emulator as the recipe says."""
+import ctypes
+import json
+import math
+import mmap
+import re
+import struct
+import subprocess
+import tempfile
+
+PAGE = mmap.PAGESIZE
+PROT_NONE = 0
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+
+
+class GuardedMemory:
+    """Bytes between two pages that fault on any access; `at_end` puts them against the second, else the first."""
+
+    def __init__(self, data, at_end=True):
+        self.bytes = len(data)
+        pages = max(1, -(-len(data) // PAGE))
+        self._map = mmap.mmap(-1, (pages + 2) * PAGE)
+        base = ctypes.addressof(ctypes.c_char.from_buffer(self._map))
+        self._offset = PAGE + (pages * PAGE - len(data) if at_end else 0)
+        self._map[self._offset:self._offset + len(data)] = data
+        for guard in (base, base + (pages + 1) * PAGE):
+            if _libc.mprotect(guard, PAGE, PROT_NONE) != 0:
+                raise OSError(ctypes.get_errno(), "mprotect")
+        self.address = base + self._offset
+        self.guard = base
+
+    def read(self):
+        return self._map[self._offset:self._offset + self.bytes]
+
+
+def argument_fields(args_header):
+    """[(kind, name)] of the argument block, from its table in the sources."""
+    with open(args_header) as f:
+        fields = re.findall(r"^\s*X\((ptr|i64|i32|f32), (\w+)\)", f.read(), re.M)
+    if len(fields) < 20:
+        raise ValueError(f"{args_header}: no argument block found")
+    return fields
+
+
+def evaluate(formula, variables):
+    """[[coefficient, ["m", 32], ...], ...]: a sum of products of ceil(variable / divisor)."""
+    total = 0
+    for coefficient, *factors in formula:
+        total += coefficient * math.prod(-(-variables[name] // divisor) for name, divisor in factors)
+    return total
+
+
+class Artifact:
+    """A kernel's code object and recipe, compiled from the arguments of `lathe dump`."""
+
+    def __init__(self, lathe, facts, arguments, emulator):
+        self.directory = tempfile.TemporaryDirectory(prefix="lathe-gfx942-")
+        done = subprocess.run([lathe, "dump", *arguments, "--facts", facts, "--target", "gfx942", "--cache-dir", "",
+                               "--output", self.directory.name], capture_output=True, text=True)
+        if done.returncode != 0:
+            raise RuntimeError(f"lathe dump {' '.join(arguments)}: {done.stderr.strip()}")
+        with open(f"{self.directory.name}/recipe.json") as f:
+            self.recipe = json.load(f)
+        self.code = emulator.CodeObject(f"{self.directory.name}/kernel.hsaco")
+
+    def split(self, length, wanted):
+        """(splits, k_chunk): chunks of equal length, none empty."""
+        granularity = self.recipe["k_granularity"]
+        chunk = -(-(-(-length // wanted)) // granularity) * granularity
+        return -(-length // chunk), chunk
+
+    def workspace(self, variables):
+        return GuardedMemory(b"\xff" * evaluate(self.recipe["workspace_bytes"], variables))
+
+    def launch(self, fields, values, variables):
+        """Runs every step; `values` maps argument-block fields to numbers. Returns the number of launches."""
+        # A field that the request lacks is an address that faults.
+        nowhere = GuardedMemory(b"")
+        formats = {"ptr": "Q", "i64": "q", "i32": "i", "f32": "f"}
+        block = b"".join(struct.pack("<" + formats[kind], values.get(name, nowhere.guard if kind == "ptr" else 0))
+                         for kind, name in fields)
+        launches = 0
+        for step in self.recipe["steps"]:
+            if step["kind"] != "gpu_kernel" or step["argument_bytes"] != len(block):
+                raise ValueError(f"recipe step {step} does not take {len(block)} bytes on a GPU")
+            grid = [evaluate(f, variables) for f in step["grid"]]
+            if 0 in grid:
+                continue
+            self.code.run(step["symbol"], grid, step["block"], block, "gfx942")
+            launches += 1
+        return launches
+
+
+def say(text):
+    print(text, flush=True)
