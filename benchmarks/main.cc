@@ -17,14 +17,14 @@
 using Strings = std::vector<std::string>;
 
 ABSL_FLAG(Strings, mode, Strings({"warm", "first_use", "dispatch", "matmul", "argmax"}),
-          "what to measure: warm, first_use, dispatch, matmul, argmax");
+          "what to measure: warm, first_use, dispatch, matmul, argmax, oracle");
 ABSL_FLAG(Strings, models, Strings({"llama3-8b", "qwen2.5-7b"}),
           "models of shapes.csv to take; all: every one");
 ABSL_FLAG(std::string, shapes, LATHE_BENCH_SHAPES, "the file of weights: model,layer,n,k");
 ABSL_FLAG(int64_t, max_bytes, int64_t{300} << 20, "leave out weights larger than this (f32)");
 ABSL_FLAG(Strings, m, Strings({"1", "2", "4", "8", "16", "32", "64"}), "rows of the decode shapes");
 ABSL_FLAG(Strings, prefill_m, Strings({"512", "1000"}), "rows of the prefill shapes; empty: none");
-ABSL_FLAG(int64_t, max_gflop, 120, "leave out shapes that need more");
+ABSL_FLAG(int64_t, max_gflop, 60, "leave out shapes that need more");
 ABSL_FLAG(bool, ragged, true, "measure 123x456x51234 too");
 ABSL_FLAG(std::string, layout, "nt", "nt: B is [N, K], as a Linear's weight; nn: B is [K, N]");
 ABSL_FLAG(Strings, argmax_rows, Strings({"1", "2", "4", "8", "16", "32", "64", "128", "256"}),
@@ -37,6 +37,7 @@ ABSL_FLAG(int64_t, pool_bytes, 0,
           "memory that cold operands rotate over; 0: 4 x last-level cache, at most 1.5 GB");
 ABSL_FLAG(int32_t, first_use_classes, 24, "kernels compiled by first_use");
 ABSL_FLAG(int32_t, warm_kernels, 64, "kernels loaded by warm");
+ABSL_FLAG(int32_t, oracle_candidates, 24, "how many of a class's candidates `oracle` times, by rank");
 ABSL_FLAG(uint64_t, seed, 0, "of the inputs; 0: a fresh one, printed");
 ABSL_FLAG(std::string, csv, "", "a directory to write the tables into as CSV");
 ABSL_FLAG(bool, smoke, false, "every mode on tiny shapes, in seconds: does it work at all");
@@ -94,6 +95,7 @@ Options read_options(const char* program) {
   options.pool_bytes = static_cast<size_t>(absl::GetFlag(FLAGS_pool_bytes));
   options.first_use_classes = absl::GetFlag(FLAGS_first_use_classes);
   options.warm_kernels = absl::GetFlag(FLAGS_warm_kernels);
+  options.oracle_candidates = absl::GetFlag(FLAGS_oracle_candidates);
   options.seed = absl::GetFlag(FLAGS_seed) ? absl::GetFlag(FLAGS_seed) : std::random_device{}();
   options.csv_directory = absl::GetFlag(FLAGS_csv);
   if (!absl::GetFlag(FLAGS_smoke)) return options;
@@ -107,6 +109,7 @@ Options read_options(const char* program) {
   options.pool_bytes = 8 << 20;
   options.first_use_classes = 2;
   options.warm_kernels = 3;
+  options.oracle_candidates = 3;
   return options;
 }
 
@@ -124,7 +127,7 @@ bool run(const Options& options) {
   if (wants("warm")) right &= bench_warm(options);
   if (wants("first_use")) right &= bench_first_use(options);
   if (wants("dispatch")) right &= bench_dispatch(options);
-  if (!wants("matmul") && !wants("argmax")) return right;
+  if (!wants("matmul") && !wants("argmax") && !wants("oracle")) return right;
 
   constexpr size_t kPoolLimit = size_t{1500} << 20;
   size_t pool_bytes = options.pool_bytes;
@@ -147,6 +150,7 @@ bool run(const Options& options) {
       bench.read_bandwidth * 1e-9, bench.fma_peak * 1e-9);
   std::fflush(stdout);
   if (wants("matmul")) right &= bench_matmul(bench);
+  if (wants("oracle")) right &= bench_oracle(bench);
   if (wants("argmax")) right &= bench_argmax(bench);
   return right;
 }

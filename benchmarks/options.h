@@ -30,6 +30,7 @@ struct Options {
   size_t pool_bytes = 0;
   int first_use_classes = 24;
   int warm_kernels = 64;
+  int oracle_candidates = 24;
   uint64_t seed = 0;
   std::string csv_directory;
   std::string program;  // this executable, for a process of its own
@@ -45,6 +46,7 @@ struct Bench {
 };
 bool bench_matmul(const Bench& bench);
 bool bench_argmax(const Bench& bench);
+bool bench_oracle(const Bench& bench);
 bool bench_first_use(const Options& options);
 bool bench_warm(const Options& options);
 bool bench_dispatch(const Options& options);
