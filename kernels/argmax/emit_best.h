@@ -14,7 +14,7 @@ struct Best {
 Value rises(Emit& e, Value x, Value best);
 // The better of two whose columns may be in any order: the lower of equals (or of two NaNs) wins.
 Best better(Emit& e, const Best& a, const Best& b);
-// `at` and its column if the value rises, else the best as it was.
+// The next if its value rises, else the best as it was.
 Best keep_better(Emit& e, const Best& best, const Best& next);
 // Stores the step's results at its output's place, the column as column + offset; a value nobody wants is
 // left out.

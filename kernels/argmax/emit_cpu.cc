@@ -6,38 +6,13 @@
 
 #include "compiler/cpu_task.h"
 #include "compiler/dialect.h"
+#include "kernels/argmax/emit_best.h"
 
 namespace lathe::emit {
 namespace {
 using namespace mlir;
 
-// Running maxima (f32) and their columns (i32), scalars or vectors.
-struct Best {
-  Value value, column;
-};
-
-Value compare(Emit& e, arith::CmpFPredicate p, Value x, Value y) {
-  return arith::CmpFOp::create(e.b, e.loc, p, x, y);
-}
 Value select(Emit& e, Value c, Value x, Value y) { return arith::SelectOp::create(e.b, e.loc, c, x, y); }
-Value both(Emit& e, Value x, Value y) { return arith::AndIOp::create(e.b, e.loc, x, y); }
-Value either(Emit& e, Value x, Value y) { return arith::OrIOp::create(e.b, e.loc, x, y); }
-
-// Columns ascend: x replaces the best only if greater, or the first NaN.
-Value rises(Emit& e, Value x, Value best) {
-  return both(e, compare(e, arith::CmpFPredicate::UGT, x, best),
-              compare(e, arith::CmpFPredicate::ORD, best, best));
-}
-
-// Columns in any order: the lower of equals (or of two NaNs) wins.
-Best fold(Emit& e, const Best& a, const Best& b) {
-  Value a_nan = compare(e, arith::CmpFPredicate::UNO, a.value, a.value);
-  Value b_nan = compare(e, arith::CmpFPredicate::UNO, b.value, b.value);
-  Value same = either(e, compare(e, arith::CmpFPredicate::OEQ, a.value, b.value), both(e, a_nan, b_nan));
-  Value lower = arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::slt, b.column, a.column);
-  Value take = either(e, rises(e, b.value, a.value), both(e, same, lower));
-  return {select(e, take, b.value, a.value), select(e, take, b.column, a.column)};
-}
 
 Value constant_columns(Emit& e, int64_t first, int64_t lanes) {
   SmallVector<int32_t> columns;
@@ -84,12 +59,12 @@ Best reduce_row(Emit& e, const View& v, Value columns, int64_t lanes, int64_t un
                 arith::AddIOp::create(e.b, e.loc, state[unroll + u], constant_columns(e, u * lanes, lanes))};
   };
   Best best = best_of(0);
-  for (int64_t u = 1; u < unroll; ++u) best = fold(e, best, best_of(u));
+  for (int64_t u = 1; u < unroll; ++u) best = better(e, best, best_of(u));
   for (int64_t d = lanes / 2; d >= 1; d /= 2) {
     SmallVector<int64_t> rotated;
     for (int64_t l = 0; l < lanes; ++l) rotated.push_back((l + d) % lanes);
     auto rotate = [&](Value x) -> Value { return vector::ShuffleOp::create(e.b, e.loc, x, x, rotated); };
-    best = fold(e, best, {rotate(best.value), rotate(best.column)});
+    best = better(e, best, {rotate(best.value), rotate(best.column)});
   }
   auto lane0 = [&](Value x) -> Value {
     return vector::ExtractOp::create(e.b, e.loc, x, ArrayRef<int64_t>{0});
@@ -105,25 +80,10 @@ Best merge_row(Emit& e, const View& values, const View& columns, Value splits) {
   };
   Best first = pair(e.idx(0));
   Values best = e.loop(e.idx(1), splits, 1, {first.value, first.column}, [&](Value s, const Values& b) {
-    Best next = pair(s);
-    Value take = rises(e, next.value, b[0]);
-    return Values{select(e, take, next.value, b[0]), select(e, take, next.column, b[1])};
+    Best kept = keep_better(e, {b[0], b[1]}, pair(s));
+    return Values{kept.value, kept.column};
   });
   return {best[0], best[1]};
-}
-
-void write(Emit& e, const TileProgram& p, Best best, Value offset) {
-  for (Value result : p.argmax->getResults()) {
-    auto found = p.views.find(result);
-    if (found == p.views.end()) continue;  // nobody wants the values
-    const View& v = found->second;
-    Value out = best.value;
-    if (!isa<FloatType>(v.element)) {
-      Value column = arith::IndexCastOp::create(e.b, e.loc, e.index(), best.column);
-      out = arith::IndexCastOp::create(e.b, e.loc, v.element, e.add(column, offset));
-    }
-    e.store(out, v.memory, v.offset);
-  }
 }
 
 }  // namespace
@@ -138,12 +98,12 @@ LogicalResult emit_argmax_cpu(ModuleOp module) {
         const bool merge = op.getNumDpsInputs() == 2, partial = config.getSplit() && !merge;
         if (merge) {
           Best best = merge_row(e, first, p.views.find(op.getDpsInputs()[1])->second, p.depth);
-          write(e, p, best, arguments.get("index_offset"));
+          store_best(e, p, best, arguments.get("index_offset"));
         } else {
           int64_t unroll = config.getRegisterN() / config.getLanes();
           if (unroll < 1) return op.emitError("register_n is less than one vector");
           Best best = reduce_row(e, first, p.depth, config.getLanes(), unroll);
-          write(e, p, best, partial ? p.first_column : arguments.get("index_offset"));
+          store_best(e, p, best, partial ? p.first_column : arguments.get("index_offset"));
         }
         return int64_t{0};
       });
