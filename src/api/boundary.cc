@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include "api/raw_enum.h"
+
 namespace lathe {
 namespace {
 
@@ -50,7 +52,7 @@ lathe_status report_failure(const absl::Status& status) noexcept {
 extern "C" {
 
 const char* lathe_status_name(lathe_status status) {
-  switch (status) {
+  switch (lathe::raw(status)) {
     case LATHE_OK: return "OK";
     case LATHE_INVALID_ARGUMENT: return "INVALID_ARGUMENT";
     case LATHE_UNSUPPORTED: return "UNSUPPORTED";

@@ -65,7 +65,7 @@ CompilerLibrary::CompilerLibrary(std::string path) : path_(path.empty() ? defaul
 
 absl::Status CompilerLibrary::load() {
   if (compile_.load(std::memory_order_acquire) != nullptr) return absl::OkStatus();
-  absl::MutexLock lock(&mutex_);
+  const std::lock_guard<std::mutex> lock(mutex_);
   if (compile_.load(std::memory_order_relaxed) != nullptr) return absl::OkStatus();
   const auto start = std::chrono::steady_clock::now();
   // The handle is never closed, not even a refused one: LLVM's statics and thread-locals may not survive it.

@@ -2,12 +2,12 @@
 #pragma once
 
 #include <atomic>
+#include <mutex>
 #include <string>
 
 #include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "absl/synchronization/mutex.h"
 #include "core/artifact.h"
 #include "core/compiler_abi.h"
 #include "core/plan.h"
@@ -49,7 +49,7 @@ class CompilerLibrary {
   absl::StatusOr<Artifact> run(const std::string& request, StageSink stages);
 
   const std::string path_;
-  absl::Mutex mutex_;
+  std::mutex mutex_;
   std::atomic<lathe_compiler_compile_fn> compile_{nullptr};
   std::atomic<double> load_milliseconds_{0};
 };

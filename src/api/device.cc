@@ -27,16 +27,42 @@ absl::Status check_preconditions(const Recipe& recipe) {
                                           " bytes, which its problem class does not promise"));
 }
 
+// True when a formula's value is the same for every M and batch.
+bool is_fixed(const Formula& formula, const LaunchConfig& launch) {
+  for (const Term& term : formula) {
+    bool varies = false, vanishes = false;
+    for (const Factor& factor : term.factors) {
+      varies |= factor.var == Var::kM || factor.var == Var::kBatch;
+      vanishes |= factor.var == Var::kMerge && launch.splits <= 1;
+    }
+    if (varies && !vanishes) return false;
+  }
+  return true;
+}
+
 }  // namespace
 
+DispatchEntry make_entry(const DispatchKey& key, const LoadedKernel* kernel, int32_t wanted_splits) {
+  DispatchEntry entry{key, kernel, wanted_splits, false, {}};
+  const ProblemClass& c = key.problem;
+  if (c.op != Op::kMatmul) return entry;  // the length of argmax's row varies within a class
+  const Recipe& recipe = kernel->recipe();
+  const LaunchConfig launch = make_launch_config(recipe, c, {c.m_lo, c.n, c.k, 1}, wanted_splits);
+  if (is_fixed(recipe.workspace_bytes, launch) && is_fixed(recipe.scratch_bytes_per_worker, launch)) {
+    entry.launch_is_fixed = true;
+    entry.fixed_launch = launch;
+  }
+  return entry;
+}
+
 const LoadedKernel* LoadedKernels::find(const Key& key) const {
-  absl::MutexLock lock(&mutex_);
+  const std::lock_guard<std::mutex> lock(mutex_);
   const auto it = kernels_.find(key.text);
   return it == kernels_.end() ? nullptr : it->second.get();
 }
 
 const LoadedKernel* LoadedKernels::insert(const Key& key, std::unique_ptr<LoadedKernel> kernel) {
-  absl::MutexLock lock(&mutex_);
+  const std::lock_guard<std::mutex> lock(mutex_);
   return kernels_.try_emplace(key.text, std::move(kernel)).first->second.get();
 }
 
@@ -87,7 +113,7 @@ absl::StatusOr<Prepared> prepare_kernel(lathe_device& device, const DispatchKey&
     kernel = device.kernels.insert(choice.key, std::move(loaded));
     outcome = result.outcome;
   }
-  const DispatchEntry* entry = device.table.insert({key, kernel, choice.plan().launch.splits});
+  const DispatchEntry* entry = device.table.insert(make_entry(key, kernel, choice.plan().launch.splits));
   return Prepared{entry, outcome};
 }
 

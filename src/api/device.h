@@ -3,10 +3,10 @@
 
 #include <atomic>
 #include <memory>
+#include <mutex>
 #include <string>
 
 #include "absl/container/flat_hash_map.h"
-#include "absl/synchronization/mutex.h"
 #include "api/context.h"
 #include "api/dispatch_table.h"
 #include "api/request.h"
@@ -25,8 +25,8 @@ class LoadedKernels {
   const LoadedKernel* insert(const Key& key, std::unique_ptr<LoadedKernel> kernel);
 
  private:
-  mutable absl::Mutex mutex_;
-  absl::flat_hash_map<std::string, std::unique_ptr<LoadedKernel>> kernels_ ABSL_GUARDED_BY(mutex_);
+  mutable std::mutex mutex_;
+  absl::flat_hash_map<std::string, std::unique_ptr<LoadedKernel>> kernels_;  // under mutex_
 };
 
 }  // namespace lathe
@@ -66,6 +66,9 @@ absl::StatusOr<Choice> choose_plan(const lathe_device& device, const DispatchKey
 // From memory, disk or the compiler: counted, timed, subject to nothing. Needs no driver.
 absl::StatusOr<CacheResult> get_artifact(lathe_device& device, const ProblemClass& problem,
                                          const Choice& choice);
+
+// The table's entry for a kernel; with the launch config where the class alone decides it.
+DispatchEntry make_entry(const DispatchKey& key, const LoadedKernel* kernel, int32_t wanted_splits);
 
 struct Prepared {
   const DispatchEntry* entry;

@@ -63,6 +63,11 @@ absl::Status run(lathe_device& device, Request& request) {
 
 }  // namespace
 
+LaunchConfig launch_config_for(const DispatchEntry& entry, const Request& request) {
+  if (entry.launch_is_fixed) return entry.fixed_launch;
+  return make_launch_config(entry.kernel->recipe(), request.key.problem, request.dims, entry.wanted_splits);
+}
+
 absl::StatusOr<const DispatchEntry*> find_or_prepare(lathe_device& device, const Request& request) {
   if (const DispatchEntry* entry = device.table.find(request.key)) {
     device.context.counters.dispatch_hits.add();
@@ -84,8 +89,7 @@ absl::Status launch_request(lathe_device& device, const DispatchEntry& entry, Re
                             const Slice* slice) {
   Launch l;
   l.kernel = entry.kernel;
-  l.config =
-      make_launch_config(entry.kernel->recipe(), request.key.problem, request.dims, entry.wanted_splits);
+  l.config = launch_config_for(entry, request);
   l.dims = request.dims;
   l.args = &request.args;
   l.stream = request.stream;

@@ -12,6 +12,8 @@ absl::StatusOr<const DispatchEntry*> find_or_prepare(lathe_device& device, const
 // Serves a request that needs_no_kernel().
 absl::Status run_without_kernel(const lathe_device& device, const Request& request);
 
+LaunchConfig launch_config_for(const DispatchEntry& entry, const Request& request);
+
 // Completes the request's arguments for `entry` and launches. `slice` null: the whole launch.
 absl::Status launch_request(lathe_device& device, const DispatchEntry& entry, Request& request,
                             const Slice* slice);

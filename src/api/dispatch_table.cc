@@ -9,7 +9,7 @@ uint64_t hash_of(const DispatchKey& key) {
 }
 
 DispatchTable::DispatchTable() {
-  absl::MutexLock lock(&mutex_);
+  const std::lock_guard<std::mutex> lock(mutex_);
   generations_.push_back(std::make_unique<Slots>(64));
   current_.store(generations_.back().get(), std::memory_order_release);
 }
@@ -21,7 +21,7 @@ void DispatchTable::place(Slots& slots, const DispatchEntry* entry) {
 }
 
 const DispatchEntry* DispatchTable::insert(const DispatchEntry& entry) {
-  absl::MutexLock lock(&mutex_);
+  const std::lock_guard<std::mutex> lock(mutex_);
   if (const DispatchEntry* present = find(entry.key)) return present;
   entries_.push_back(std::make_unique<DispatchEntry>(entry));
   Slots& slots = *generations_.back();
@@ -36,7 +36,7 @@ const DispatchEntry* DispatchTable::insert(const DispatchEntry& entry) {
 }
 
 size_t DispatchTable::size() const {
-  absl::MutexLock lock(&mutex_);
+  const std::lock_guard<std::mutex> lock(mutex_);
   return entries_.size();
 }
 

@@ -10,10 +10,11 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
+#include <mutex>
 #include <vector>
 
-#include "absl/synchronization/mutex.h"
 #include "core/problem.h"
+#include "core/recipe.h"
 
 namespace lathe {
 
@@ -35,6 +36,9 @@ struct DispatchEntry {
   DispatchKey key;
   const LoadedKernel* kernel = nullptr;
   int32_t wanted_splits = 1;
+  // Set when every request of the class has the same launch config, so that no formula is evaluated on a hit.
+  bool launch_is_fixed = false;
+  LaunchConfig fixed_launch;
 };
 
 class DispatchTable {
@@ -63,9 +67,9 @@ class DispatchTable {
   };
   static void place(Slots& slots, const DispatchEntry* entry);
 
-  mutable absl::Mutex mutex_;
-  std::vector<std::unique_ptr<DispatchEntry>> entries_ ABSL_GUARDED_BY(mutex_);
-  std::vector<std::unique_ptr<Slots>> generations_ ABSL_GUARDED_BY(mutex_);
+  mutable std::mutex mutex_;
+  std::vector<std::unique_ptr<DispatchEntry>> entries_;  // under mutex_
+  std::vector<std::unique_ptr<Slots>> generations_;      // under mutex_
   std::atomic<const Slots*> current_;
 };
 

@@ -4,6 +4,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "api/raw_enum.h"
 
 namespace lathe {
 namespace {
@@ -51,9 +52,9 @@ absl::Status check_header(const lathe_context_options& options) {
   if (options.next != nullptr) {
     return absl::UnimplementedError("lathe_context_options: no chain element is known here");
   }
-  if (options.log_level < LATHE_LOG_ERROR || options.log_level > LATHE_LOG_DEBUG) {
-    return absl::InvalidArgumentError(absl::StrCat("lathe_context_options: log_level ",
-                                                   static_cast<int>(options.log_level), " is unknown"));
+  if (raw(options.log_level) > LATHE_LOG_DEBUG) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("lathe_context_options: log_level ", raw(options.log_level), " is unknown"));
   }
   return absl::OkStatus();
 }
@@ -75,15 +76,15 @@ absl::Status read_workers(int32_t wanted, const Environment& environment, Contex
 
 }  // namespace
 
-absl::StatusOr<bool> read_miss_policy(lathe_miss_policy policy, bool fallback) {
-  switch (policy) {
+absl::StatusOr<bool> read_miss_policy(const lathe_miss_policy& policy, bool fallback) {
+  switch (raw(policy)) {
     case LATHE_MISS_DEFAULT: return fallback;
     case LATHE_MISS_BLOCK: return true;
     case LATHE_MISS_ERROR: return false;
     case LATHE_MISS_FALLBACK:
       return absl::UnimplementedError("miss_policy LATHE_MISS_FALLBACK is reserved in this version");
   }
-  return absl::InvalidArgumentError(absl::StrCat("miss_policy ", static_cast<int>(policy), " is unknown"));
+  return absl::InvalidArgumentError(absl::StrCat("miss_policy ", raw(policy), " is unknown"));
 }
 
 absl::StatusOr<ContextOptions> read_options(const lathe_context_options* options,

@@ -30,6 +30,6 @@ absl::StatusOr<ContextOptions> read_options(const lathe_context_options* options
                                             const Environment& environment);
 
 // True when a miss may compile; false for LATHE_MISS_ERROR. `fallback` answers for LATHE_MISS_DEFAULT.
-absl::StatusOr<bool> read_miss_policy(lathe_miss_policy policy, bool fallback);
+absl::StatusOr<bool> read_miss_policy(const lathe_miss_policy& policy, bool fallback);
 
 }  // namespace lathe

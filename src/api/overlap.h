@@ -6,18 +6,25 @@
 namespace lathe {
 
 // `count` matrices, each of `lines` contiguous runs of `width` bytes. All distances are in bytes and >= 0.
+// Not initialised: every request fills several.
 struct Region {
-  uintptr_t base = 0;
-  int64_t width = 0;
-  int64_t lines = 0;
-  int64_t pitch = 0;  // between the starts of two lines
-  int64_t count = 1;
-  int64_t stride = 0;  // between the starts of two matrices
-  int64_t bytes = 0;   // from the first to one past the last; set by measure()
+  uintptr_t base;
+  int64_t width;
+  int64_t lines;
+  int64_t pitch;  // between the starts of two lines
+  int64_t count;
+  int64_t stride;  // between the starts of two matrices
+  int64_t bytes;   // from the first to one past the last; set by measure()
 };
+
+// One line, measured.
+inline Region line_at(const void* data, int64_t bytes) {
+  return {reinterpret_cast<uintptr_t>(data), bytes, 1, 0, 1, 0, bytes};
+}
 
 // Sets r->bytes; false when that overflows int64. The functions below need a measured region.
 inline bool measure(Region* r) {
+  r->bytes = 0;
   if (r->width == 0 || r->lines == 0 || r->count == 0) return true;
   int64_t lines = 0, matrices = 0, starts = 0;
   return !__builtin_mul_overflow(r->lines - 1, r->pitch, &lines) &&

@@ -100,8 +100,7 @@ absl::Status run_plan(const lathe_plan& plan, Request& request, const Slice* sli
 absl::StatusOr<LaunchConfig> planned_launch(const lathe_plan& plan) {
   LATHE_RETURN_IF_ERROR(check_runnable(plan.device));
   if (plan.entry == nullptr) return LaunchConfig{};
-  return make_launch_config(plan.entry->kernel->recipe(), plan.planned.key.problem, plan.planned.dims,
-                            plan.entry->wanted_splits);
+  return launch_config_for(*plan.entry, plan.planned);
 }
 
 absl::StatusOr<size_t> plan_workspace_bytes(const lathe_plan& plan, int32_t workers) {

@@ -1,6 +1,7 @@
 #include "api/request.h"
 
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
@@ -42,9 +43,7 @@ absl::Status read_tuning(const lathe_chain* element, Request* out) {
   return absl::OkStatus();
 }
 
-}  // namespace
-
-absl::Status read_chain(const lathe_chain* chain, Request* out) {
+absl::Status walk_chain(const lathe_chain* chain, Request* out) {
   uint32_t seen = 0;
   for (; chain != nullptr; chain = chain->next) {
     if (chain->struct_size < sizeof(lathe_chain)) {
@@ -67,6 +66,18 @@ absl::Status read_chain(const lathe_chain* chain, Request* out) {
   return absl::OkStatus();
 }
 
+}  // namespace
+
+bool refuse(absl::Status* why, absl::Status cause) {
+  *why = std::move(cause);
+  return false;
+}
+
+bool read_chain(const lathe_chain* chain, Request* out, absl::Status* why) {
+  *why = walk_chain(chain, out);
+  return why->ok();
+}
+
 absl::Status explain_operand(absl::string_view name, const lathe_operand& o) {
   if (o.struct_size != sizeof(lathe_operand)) {
     return absl::InvalidArgumentError(
@@ -81,22 +92,19 @@ absl::Status explain_operand(absl::string_view name, const lathe_operand& o) {
     return absl::UnimplementedError(absl::StrCat(name, ": packed_layout ", o.packed_layout, " is reserved"));
   }
   if (o.reserved != 0) return absl::UnimplementedError(absl::StrCat(name, ": reserved is not 0"));
-  return absl::InvalidArgumentError(
-      absl::StrCat(name, ": layout ", static_cast<int>(o.layout), " is unknown"));
+  return absl::InvalidArgumentError(absl::StrCat(name, ": layout ", raw(o.layout), " is unknown"));
 }
 
-absl::Status explain_dtype(absl::string_view name, lathe_dtype t) {
-  switch (t) {
+absl::Status explain_dtype(absl::string_view name, const lathe_dtype& t) {
+  switch (raw(t)) {
     case LATHE_I32:
     case LATHE_I64:
     case LATHE_I8:
     case LATHE_F8_E4M3:
     case LATHE_F8_E5M2:
-      return absl::UnimplementedError(
-          absl::StrCat(name, ": dtype ", static_cast<int>(t), " is none of f32, f16, bf16"));
+      return absl::UnimplementedError(absl::StrCat(name, ": dtype ", raw(t), " is none of f32, f16, bf16"));
     case LATHE_DTYPE_NONE: return absl::InvalidArgumentError(absl::StrCat(name, ": dtype is not set"));
-    default:
-      return absl::InvalidArgumentError(absl::StrCat(name, ": dtype ", static_cast<int>(t), " is unknown"));
+    default: return absl::InvalidArgumentError(absl::StrCat(name, ": dtype ", raw(t), " is unknown"));
   }
 }
 

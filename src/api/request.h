@@ -6,6 +6,8 @@
 
 #include "absl/strings/string_view.h"
 #include "api/dispatch_table.h"
+#include "api/options.h"
+#include "api/raw_enum.h"
 #include "base/status.h"
 #include "core/args.h"
 #include "core/problem.h"
@@ -54,21 +56,39 @@ std::string describe(const Request& request, absl::string_view device);
 // The largest dimension: argument blocks carry 32-bit sizes.
 constexpr int64_t kMaxDim = INT32_MAX;
 
-// Walks a descriptor's extension chain. The error is the bare cause.
-absl::Status read_chain(const lathe_chain* chain, Request* out);
+// The readers' checks answer a bool and leave the reason in `why`, bare of the request: on the path of a hit
+// no absl::Status is made or handed about.
+[[gnu::cold]] bool refuse(absl::Status* why, absl::Status cause);
 
-// True when the operand's own header is in order: size, no chain, no reserved field, a known layout.
-inline bool plain(const lathe_operand& o) {
-  return o.struct_size == sizeof(lathe_operand) && o.next == nullptr && o.scale == nullptr &&
-         o.zero_point == nullptr && (o.packed_layout | o.reserved) == 0 &&
-         static_cast<uint32_t>(o.layout) <= LATHE_COLUMN_MAJOR;
+// Walks a descriptor's extension chain.
+bool read_chain(const lathe_chain* chain, Request* out, absl::Status* why);
+
+// Sets out->block_on_miss.
+inline bool read_policy(const lathe_miss_policy& policy, const RequestContext& context, Request* out,
+                        absl::Status* why) {
+  out->block_on_miss = context.block_on_miss;
+  if (__builtin_expect(raw(policy) == LATHE_MISS_DEFAULT, 1)) return true;
+  absl::StatusOr<bool> block = read_miss_policy(policy, context.block_on_miss);
+  if (!block.ok()) return refuse(why, block.status());
+  out->block_on_miss = *block;
+  return true;
 }
-// Why not plain(). The error is the bare cause.
+
+// True when the operand's own header is in order: size, no chain, no reserved field, a known layout. One
+// branch.
+inline bool plain(const lathe_operand& o) {
+  return ((o.struct_size ^ sizeof(lathe_operand)) | reinterpret_cast<uintptr_t>(o.next) |
+          reinterpret_cast<uintptr_t>(o.scale) | reinterpret_cast<uintptr_t>(o.zero_point) | o.packed_layout |
+          o.reserved | (raw(o.layout) & ~1u)) == 0;
+}
+static_assert(LATHE_ROW_MAJOR == 0 && LATHE_COLUMN_MAJOR == 1, "plain() tests the layout as a bit");
+// Why not plain().
 [[gnu::cold]] absl::Status explain_operand(absl::string_view name, const lathe_operand& o);
 
-inline bool is_float(lathe_dtype t) { return t == LATHE_F32 || t == LATHE_F16 || t == LATHE_BF16; }
+inline bool is_float(const lathe_dtype& t) { return raw(t) - LATHE_F32 <= LATHE_BF16 - LATHE_F32; }
+static_assert(LATHE_F32 == 1 && LATHE_F16 == 2 && LATHE_BF16 == 3, "is_float() tests a range");
 // Why `t` is no float type: reserved ones are UNSUPPORTED, others INVALID_ARGUMENT.
-[[gnu::cold]] absl::Status explain_dtype(absl::string_view name, lathe_dtype t);
+[[gnu::cold]] absl::Status explain_dtype(absl::string_view name, const lathe_dtype& t);
 
 // Returns `cause` with the request in front of its message.
 [[gnu::cold]] absl::Status in_request(absl::string_view request, absl::string_view device,

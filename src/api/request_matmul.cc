@@ -2,7 +2,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "api/options.h"
 #include "api/overlap.h"
 #include "api/request.h"
 
@@ -22,6 +21,7 @@ constexpr OperandName kC = {"c", "ldc", "m", "n"};
 constexpr OperandName kD = {"d", "ldd", "m", "n"};
 constexpr OperandName kResidual = {"residual", "ldr", "m", "n"};
 
+// C, bias and residual only where the class has one.
 struct Regions {
   Region a, b, c, d, bias, residual;
 };
@@ -30,9 +30,11 @@ absl::Status invalid(const std::string& cause) { return absl::InvalidArgumentErr
 
 bool headers_plain(const lathe_matmul_desc& d) {
   const lathe_epilogue& e = d.epilogue;
-  return plain(d.a) && plain(d.b) && plain(d.c) && plain(d.d) && d.m_device == nullptr &&
-         e.struct_size == sizeof(lathe_epilogue) && e.next == nullptr && e.alpha_device == nullptr &&
-         e.beta_device == nullptr && plain(e.residual);
+  const bool epilogue_plain =
+      ((e.struct_size ^ sizeof(lathe_epilogue)) | reinterpret_cast<uintptr_t>(e.next) |
+       reinterpret_cast<uintptr_t>(e.alpha_device) | reinterpret_cast<uintptr_t>(e.beta_device) |
+       reinterpret_cast<uintptr_t>(d.m_device)) == 0;
+  return epilogue_plain && plain(d.a) && plain(d.b) && plain(d.c) && plain(d.d) && plain(e.residual);
 }
 
 [[gnu::cold]] absl::Status explain_headers(const lathe_matmul_desc& d) {
@@ -58,24 +60,29 @@ DType to_dtype(lathe_dtype t) { return static_cast<DType>(t); }
 }
 
 // An M by N operand of the epilogue.
-absl::Status check_row_operand(const OperandName& name, const lathe_operand& o) {
-  if (!is_float(o.dtype)) return explain_dtype(name.name, o.dtype);
-  if (o.layout != LATHE_ROW_MAJOR) return column_major(name);
-  return absl::OkStatus();
+bool check_row_operand(const OperandName& name, const lathe_operand& o, absl::Status* why) {
+  if (!is_float(o.dtype)) return refuse(why, explain_dtype(name.name, o.dtype));
+  if (o.layout != LATHE_ROW_MAJOR) return refuse(why, column_major(name));
+  return true;
 }
 
-absl::Status read_class(const lathe_matmul_desc& d, ProblemClass* out) {
-  const lathe_epilogue& e = d.epilogue;
+[[gnu::cold]] absl::Status explain_enums(const lathe_matmul_desc& d) {
   if (!is_float(d.a.dtype)) return explain_dtype("a", d.a.dtype);
   if (!is_float(d.b.dtype)) return explain_dtype("b", d.b.dtype);
-  if (d.a.dtype != d.b.dtype) return invalid("a and b differ in dtype");
-  LATHE_RETURN_IF_ERROR(check_row_operand(kD, d.d));
-  if (static_cast<uint32_t>(e.activation) > LATHE_ACTIVATION_SILU) {
-    return invalid(absl::StrCat("activation ", static_cast<int>(e.activation), " is unknown"));
+  if (raw(d.a.dtype) != raw(d.b.dtype)) return invalid("a and b differ in dtype");
+  if (raw(d.epilogue.activation) > LATHE_ACTIVATION_SILU) {
+    return invalid(absl::StrCat("activation ", raw(d.epilogue.activation), " is unknown"));
   }
-  if (static_cast<uint32_t>(d.determinism) > LATHE_DETERMINISM_BATCH_INVARIANT) {
-    return invalid(absl::StrCat("determinism ", static_cast<int>(d.determinism), " is unknown"));
+  return invalid(absl::StrCat("determinism ", raw(d.determinism), " is unknown"));
+}
+
+bool read_class(const lathe_matmul_desc& d, ProblemClass* out, absl::Status* why) {
+  const lathe_epilogue& e = d.epilogue;
+  if (!is_float(d.a.dtype) || raw(d.a.dtype) != raw(d.b.dtype) || raw(e.activation) > LATHE_ACTIVATION_SILU ||
+      raw(d.determinism) > LATHE_DETERMINISM_BATCH_INVARIANT) {
+    return refuse(why, explain_enums(d));
   }
+  if (!check_row_operand(kD, d.d, why)) return false;
   out->op = Op::kMatmul;
   out->a = to_dtype(d.a.dtype);
   out->b = to_dtype(d.b.dtype);
@@ -85,34 +92,47 @@ absl::Status read_class(const lathe_matmul_desc& d, ProblemClass* out) {
   out->activation = static_cast<Activation>(e.activation);
   out->determinism = static_cast<Determinism>(d.determinism);
   if (e.beta != 0.0f) {
-    LATHE_RETURN_IF_ERROR(check_row_operand(kC, d.c));
+    if (!check_row_operand(kC, d.c, why)) return false;
     out->c = to_dtype(d.c.dtype);
   }
   if (e.bias != nullptr) {
-    if (!is_float(e.bias_dtype)) return explain_dtype("bias", e.bias_dtype);
+    if (!is_float(e.bias_dtype)) return refuse(why, explain_dtype("bias", e.bias_dtype));
     out->bias = to_dtype(e.bias_dtype);
   }
   if (e.residual.data != nullptr) {
-    LATHE_RETURN_IF_ERROR(check_row_operand(kResidual, e.residual));
+    if (!check_row_operand(kResidual, e.residual, why)) return false;
     out->residual = to_dtype(e.residual.dtype);
+  }
+  return true;
+}
+
+[[gnu::cold]] absl::Status explain_dims(const Dims& dims) {
+  const std::pair<const char*, int64_t> named[] = {
+      {"m", dims.m}, {"n", dims.n}, {"k", dims.k}, {"batch", dims.batch}};
+  for (const auto& [name, value] : named) {
+    if (value < 0) return invalid(absl::StrCat(name, " ", value, " < 0"));
+    if (value > kMaxDim) return invalid(absl::StrCat(name, " ", value, " > ", kMaxDim));
   }
   return absl::OkStatus();
 }
 
-[[gnu::cold]] absl::Status explain_dim(const char* name, int64_t value) {
-  if (value < 0) return invalid(absl::StrCat(name, " ", value, " < 0"));
-  return invalid(absl::StrCat(name, " ", value, " > ", kMaxDim));
-}
-
-absl::Status read_dims(const lathe_matmul_desc& d, Purpose purpose, Dims* out) {
-  // As unsigned a negative size is a large one.
-  constexpr uint64_t kMax = kMaxDim;
-  if (purpose != Purpose::kWarm && static_cast<uint64_t>(d.m) > kMax) return explain_dim("m", d.m);
-  if (static_cast<uint64_t>(d.n) > kMax) return explain_dim("n", d.n);
-  if (static_cast<uint64_t>(d.k) > kMax) return explain_dim("k", d.k);
-  if (static_cast<uint64_t>(d.batch) > kMax) return explain_dim("batch", d.batch);
-  *out = {purpose == Purpose::kWarm ? 1 : d.m, d.n, d.k, d.batch};
-  return absl::OkStatus();
+bool read_dims(const lathe_matmul_desc& d, Purpose purpose, Request* out, absl::Status* why) {
+  Dims& dims = out->dims;
+  dims = {purpose == Purpose::kWarm ? 1 : d.m, d.n, d.k, d.batch};
+  // As unsigned a negative size is a large one, and all four are at most kMaxDim when their bits are.
+  static_assert((kMaxDim & (kMaxDim + 1)) == 0, "the test below is bitwise");
+  if (static_cast<uint64_t>(dims.m | dims.n | dims.k | dims.batch) > uint64_t{kMaxDim}) {
+    return refuse(why, explain_dims(dims));
+  }
+  const Bucket bucket = m_bucket(dims.m);
+  ProblemClass& c = out->key.problem;
+  c.n = dims.n;
+  c.k = dims.k;
+  c.m_lo = bucket.lo;
+  c.m_hi = bucket.hi;
+  out->nothing_to_do = dims.m == 0 || dims.n == 0 || dims.batch == 0;
+  out->empty_product = dims.k == 0;
+  return true;
 }
 
 [[gnu::cold]] absl::Status explain_distance(const OperandName& name, const lathe_operand& o, int64_t width) {
@@ -126,49 +146,45 @@ absl::Status read_dims(const lathe_matmul_desc& d, Purpose purpose, Dims* out) {
 }
 
 // Rows by columns elements, `batch` times: checks the distances and answers where the elements lie.
-absl::Status place(const OperandName& name, const lathe_operand& o, const Dims& dims, int64_t rows,
-                   int64_t columns, int64_t* leading, Region* out) {
+inline bool place(const OperandName& name, const lathe_operand& o, int64_t batch, int64_t rows,
+                  int64_t columns, int64_t* leading, Region* out, absl::Status* why) {
   if (o.layout == LATHE_COLUMN_MAJOR) std::swap(rows, columns);
   *leading = o.leading_dimension == 0 ? columns : o.leading_dimension;
   const auto size = static_cast<int64_t>(size_of(to_dtype(o.dtype)));
   out->base = reinterpret_cast<uintptr_t>(o.data);
   out->width = columns * size;
   out->lines = rows;
-  out->count = dims.batch;
+  out->count = batch;
   if (*leading < columns || o.batch_stride < 0 || __builtin_mul_overflow(*leading, size, &out->pitch) ||
       __builtin_mul_overflow(o.batch_stride, size, &out->stride) || !measure(out)) {
-    return explain_distance(name, o, columns);
+    return refuse(why, explain_distance(name, o, columns));
   }
-  return absl::OkStatus();
+  return true;
 }
 
-absl::Status place_operands(const lathe_matmul_desc& d, const ProblemClass& c, const Dims& dims, Regions* r,
-                            ArgumentBlock* args) {
-  LATHE_RETURN_IF_ERROR(place(kA, d.a, dims, dims.m, dims.k, &args->lda, &r->a));
-  LATHE_RETURN_IF_ERROR(place(kB, d.b, dims, dims.k, dims.n, &args->ldb, &r->b));
-  LATHE_RETURN_IF_ERROR(place(kD, d.d, dims, dims.m, dims.n, &args->ldd, &r->d));
-  if (c.c != DType::kNone) {
-    LATHE_RETURN_IF_ERROR(place(kC, d.c, dims, dims.m, dims.n, &args->ldc, &r->c));
-  }
+bool place_operands(const lathe_matmul_desc& d, Request* out, Regions* r, absl::Status* why) {
+  const ProblemClass& c = out->key.problem;
+  const auto [m, n, k, batch] = out->dims;
+  ArgumentBlock& args = out->args;
   const lathe_operand& residual = d.epilogue.residual;
-  if (c.residual != DType::kNone) {
-    LATHE_RETURN_IF_ERROR(place(kResidual, residual, dims, dims.m, dims.n, &args->ldr, &r->residual));
+  if (!place(kA, d.a, batch, m, k, &args.lda, &r->a, why)) return false;
+  if (!place(kB, d.b, batch, k, n, &args.ldb, &r->b, why)) return false;
+  if (!place(kD, d.d, batch, m, n, &args.ldd, &r->d, why)) return false;
+  if (c.c != DType::kNone && !place(kC, d.c, batch, m, n, &args.ldc, &r->c, why)) return false;
+  if (c.residual != DType::kNone && !place(kResidual, residual, batch, m, n, &args.ldr, &r->residual, why)) {
+    return false;
   }
-  if (c.bias != DType::kNone) {
-    r->bias.base = reinterpret_cast<uintptr_t>(d.epilogue.bias);
-    r->bias.width = r->bias.bytes = dims.n * static_cast<int64_t>(size_of(c.bias));
-    r->bias.lines = 1;
-  }
+  if (c.bias != DType::kNone) r->bias = line_at(d.epilogue.bias, n * static_cast<int64_t>(size_of(c.bias)));
   if (!disjoint_within(r->d)) {
-    return invalid(
-        absl::StrCat("d overlaps itself: batch_stride ", d.d.batch_stride, " with ldd ", args->ldd));
+    return refuse(why, invalid(absl::StrCat("d overlaps itself: batch_stride ", d.d.batch_stride,
+                                            " with ldd ", args.ldd)));
   }
-  args->stride_a = d.a.batch_stride;
-  args->stride_b = d.b.batch_stride;
-  args->stride_c = d.c.batch_stride;
-  args->stride_d = d.d.batch_stride;
-  args->stride_r = residual.batch_stride;
-  return absl::OkStatus();
+  args.stride_a = d.a.batch_stride;
+  args.stride_b = d.b.batch_stride;
+  args.stride_c = d.c.batch_stride;
+  args.stride_d = d.d.batch_stride;
+  args.stride_r = residual.batch_stride;
+  return true;
 }
 
 // True when the operand is D itself, which the kernels read before they write.
@@ -180,27 +196,30 @@ bool is_d(const Region& r, DType dtype, const Region& d, DType d_dtype) {
   return invalid(absl::StrCat("d overlaps ", name, may_alias ? " without being exactly it" : ""));
 }
 
-absl::Status check_overlap(const ProblemClass& c, const Regions& r) {
-  if (!known_disjoint(r.d, r.a)) return overlaps("a", false);
-  if (!known_disjoint(r.d, r.b)) return overlaps("b", false);
-  if (!known_disjoint(r.d, r.bias)) return overlaps("bias", false);
-  if (c.c != DType::kNone && !is_d(r.c, c.c, r.d, c.d) && !known_disjoint(r.d, r.c))
-    return overlaps("c", true);
+bool check_overlap(const ProblemClass& c, const Regions& r, absl::Status* why) {
+  if (!known_disjoint(r.d, r.a)) return refuse(why, overlaps("a", false));
+  if (!known_disjoint(r.d, r.b)) return refuse(why, overlaps("b", false));
+  if (c.bias != DType::kNone && !known_disjoint(r.d, r.bias)) return refuse(why, overlaps("bias", false));
+  if (c.c != DType::kNone && !is_d(r.c, c.c, r.d, c.d) && !known_disjoint(r.d, r.c)) {
+    return refuse(why, overlaps("c", true));
+  }
   if (c.residual != DType::kNone && !is_d(r.residual, c.residual, r.d, c.d) &&
       !known_disjoint(r.d, r.residual)) {
-    return overlaps("residual", true);
+    return refuse(why, overlaps("residual", true));
   }
-  return absl::OkStatus();
+  return true;
 }
 
-absl::Status check_pointers(const lathe_matmul_desc& d, const Request& request) {
+bool check_pointers(const lathe_matmul_desc& d, const Request& request, absl::Status* why) {
   if (!request.empty_product) {
-    if (d.a.data == nullptr) return invalid("a is NULL");
-    if (d.b.data == nullptr) return invalid("b is NULL");
+    if (d.a.data == nullptr) return refuse(why, invalid("a is NULL"));
+    if (d.b.data == nullptr) return refuse(why, invalid("b is NULL"));
   }
-  if (d.d.data == nullptr) return invalid("d is NULL");
-  if (d.epilogue.beta != 0.0f && d.c.data == nullptr) return invalid("c is NULL and beta is not 0");
-  return absl::OkStatus();
+  if (d.d.data == nullptr) return refuse(why, invalid("d is NULL"));
+  if (request.key.problem.c != DType::kNone && d.c.data == nullptr) {
+    return refuse(why, invalid("c is NULL and beta is not 0"));
+  }
+  return true;
 }
 
 void fill_arguments(const lathe_matmul_desc& d, const Dims& dims, ArgumentBlock* args) {
@@ -218,48 +237,35 @@ void fill_arguments(const lathe_matmul_desc& d, const Dims& dims, ArgumentBlock*
   args->beta = d.epilogue.beta;
 }
 
-// The error is the bare cause.
-absl::Status read(const lathe_matmul_desc& d, Purpose purpose, const RequestContext& context, void* stream,
-                  Request* out) {
-  if (!headers_plain(d)) return explain_headers(d);
-  if (d.next != nullptr) LATHE_RETURN_IF_ERROR(read_chain(d.next, out));
-  out->block_on_miss = context.block_on_miss;
-  if (d.miss_policy != LATHE_MISS_DEFAULT) {
-    LATHE_ASSIGN_OR_RETURN(out->block_on_miss, read_miss_policy(d.miss_policy, context.block_on_miss));
-  }
-  ProblemClass& c = out->key.problem;
-  LATHE_RETURN_IF_ERROR(read_class(d, &c));
-  LATHE_RETURN_IF_ERROR(read_dims(d, purpose, &out->dims));
-  const Bucket bucket = m_bucket(out->dims.m);
-  c.n = out->dims.n;
-  c.k = out->dims.k;
-  c.m_lo = bucket.lo;
-  c.m_hi = bucket.hi;
+bool read(const lathe_matmul_desc& d, Purpose purpose, const RequestContext& context, void* stream,
+          Request* out, absl::Status* why) {
+  if (!headers_plain(d)) return refuse(why, explain_headers(d));
+  if (d.next != nullptr && !read_chain(d.next, out, why)) return false;
+  if (!read_policy(d.miss_policy, context, out, why)) return false;
+  if (!read_class(d, &out->key.problem, why)) return false;
+  if (!read_dims(d, purpose, out, why)) return false;
   Regions regions;
-  LATHE_RETURN_IF_ERROR(place_operands(d, c, out->dims, &regions, &out->args));
-  out->nothing_to_do = out->dims.m == 0 || out->dims.n == 0 || out->dims.batch == 0;
-  out->empty_product = out->dims.k == 0;
-  if (purpose != Purpose::kRun) return absl::OkStatus();
+  if (!place_operands(d, out, &regions, why)) return false;
+  if (purpose != Purpose::kRun) return true;
 
-  if (context.is_cpu && stream != nullptr) return invalid("the stream is not NULL, as it must be on the CPU");
+  if (context.is_cpu && stream != nullptr)
+    return refuse(why, invalid("the stream is not NULL, as it must be on the CPU"));
   out->stream = stream;
-  if (out->nothing_to_do) return absl::OkStatus();
-  LATHE_RETURN_IF_ERROR(check_pointers(d, *out));
-  LATHE_RETURN_IF_ERROR(check_overlap(c, regions));
+  if (out->nothing_to_do) return true;
+  if (!check_pointers(d, *out, why)) return false;
+  if (!check_overlap(out->key.problem, regions, why)) return false;
   fill_arguments(d, out->dims, &out->args);
-  return absl::OkStatus();
+  return true;
 }
 
 // For messages: unknown enum values show as "none".
 [[gnu::cold]] std::string describe(const lathe_matmul_desc& d) {
-  const auto known = [](lathe_dtype t) {
-    return static_cast<uint32_t>(t) <= LATHE_I64 ? to_dtype(t) : DType();
-  };
+  const auto known = [](const lathe_dtype& t) { return raw(t) <= LATHE_I64 ? to_dtype(t) : DType(); };
   ProblemClass c;
   c.a = known(d.a.dtype);
   c.d = known(d.d.dtype);
-  c.trans_a = d.a.layout == LATHE_COLUMN_MAJOR;
-  c.trans_b = d.b.layout == LATHE_COLUMN_MAJOR;
+  c.trans_a = raw(d.a.layout) == LATHE_COLUMN_MAJOR;
+  c.trans_b = raw(d.b.layout) == LATHE_COLUMN_MAJOR;
   return describe(c, Dims{d.m, d.n, d.k, d.batch});
 }
 
@@ -272,9 +278,11 @@ absl::Status read_matmul(const lathe_matmul_desc* desc, Purpose purpose, const R
     return invalid(absl::StrCat("matmul: lathe_matmul_desc: struct_size ", desc->struct_size, " is not ",
                                 sizeof(lathe_matmul_desc)));
   }
-  absl::Status status = read(*desc, purpose, context, stream, out);
-  if (__builtin_expect(!status.ok(), 0)) return in_request(describe(*desc), context.device, status);
-  return status;
+  absl::Status why;
+  if (__builtin_expect(!read(*desc, purpose, context, stream, out, &why), 0)) {
+    return in_request(describe(*desc), context.device, why);
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace lathe

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <mutex>
 #include <system_error>
 #include <thread>
 
@@ -16,11 +17,11 @@ struct Progress {
   std::atomic<size_t> next{0};
   std::atomic<uint64_t> compiled{0}, cached{0};
   std::atomic<bool> failed{false};
-  absl::Mutex mutex;
-  absl::Status error ABSL_GUARDED_BY(mutex);
+  std::mutex mutex;
+  absl::Status error;  // under mutex
 
   void fail(const absl::Status& status) {
-    absl::MutexLock lock(&mutex);
+    const std::lock_guard<std::mutex> lock(mutex);
     if (error.ok()) error = status;
     failed.store(true, std::memory_order_relaxed);
   }
@@ -108,7 +109,7 @@ absl::Status warm_classes(lathe_device& device, const Request& weight,
   report->cached = progress.cached.load(std::memory_order_relaxed);
   report->milliseconds =
       std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
-  absl::MutexLock lock(&progress.mutex);
+  const std::lock_guard<std::mutex> lock(progress.mutex);
   return progress.error;
 }
 

@@ -139,6 +139,52 @@ TEST(Device, KeepsTheFirstKernelOfAKey) {
   EXPECT_EQ(kernels.find(key), first);
 }
 
+// Whatever is fixed at the entry equals what the formulas give for every M and batch of the class.
+TEST(Device, FixesTheLaunchWhereTheClassDecidesIt) {
+  ProblemClass c;
+  c.n = 40;
+  c.k = 5123;
+  c.m_lo = 17;
+  c.m_hi = 32;
+  const Formula partials = product(4, {{Var::kM}, {Var::kN}, {Var::kSplits}, {Var::kMerge}});
+  const Formula panel = product(4, {{Var::kN, 16}, {Var::kK}});
+  struct {
+    Formula workspace, scratch;
+    int32_t splits;
+    bool fixed;
+  } const cases[] = {
+      {{}, {}, 1, true},
+      {{}, constant(128), 7, true},
+      {partials, panel, 1, true},
+      {partials, panel, 7, false},
+      {panel, product(8, {{Var::kM, 4}}), 1, false},
+      {product(8, {{Var::kBatch}}), {}, 1, false},
+  };
+  for (const auto& test : cases) {
+    Artifact artifact;
+    artifact.recipe.workspace_bytes = test.workspace;
+    artifact.recipe.scratch_bytes_per_worker = test.scratch;
+    artifact.recipe.k_granularity = 8;
+    const FakeKernel kernel(artifact);
+    const DispatchEntry entry = make_entry({c, 0, 0}, &kernel, test.splits);
+    EXPECT_EQ(entry.launch_is_fixed, test.fixed);
+    if (!entry.launch_is_fixed) continue;
+    for (int64_t m = 17; m <= 32; ++m) {
+      const LaunchConfig want = make_launch_config(artifact.recipe, c, {m, 40, 5123, m - 16}, test.splits);
+      EXPECT_EQ(entry.fixed_launch.splits, want.splits);
+      EXPECT_EQ(entry.fixed_launch.k_chunk, want.k_chunk);
+      EXPECT_EQ(entry.fixed_launch.workspace_bytes, want.workspace_bytes);
+      EXPECT_EQ(entry.fixed_launch.scratch_bytes_per_worker, want.scratch_bytes_per_worker);
+    }
+  }
+  ProblemClass rows;
+  rows.op = Op::kArgmax;
+  rows.row_lo = 1;
+  rows.row_hi = 1024;
+  const FakeKernel kernel{Artifact()};
+  EXPECT_FALSE(make_entry({rows, 0, 0}, &kernel, 1).launch_is_fixed) << "the row's length varies";
+}
+
 TEST(Device, RefusesAnArtifactThatWantsMoreThanItsClassPromises) {
   FakeDevice fake;
   const DispatchKey key = key_of_request(MatmulRequest(7, 40, 33).desc);

@@ -22,7 +22,7 @@ const LoadedKernel* kernel(int64_t n) { return reinterpret_cast<const LoadedKern
 TEST(DispatchTable, FindsWhatWasInserted) {
   DispatchTable table;
   EXPECT_EQ(table.find(key(1)), nullptr);
-  const DispatchEntry* entry = table.insert({key(1), kernel(1), 3});
+  const DispatchEntry* entry = table.insert({key(1), kernel(1), 3, false, {}});
   ASSERT_NE(entry, nullptr);
   EXPECT_EQ(table.find(key(1)), entry);
   EXPECT_EQ(entry->kernel, kernel(1));
@@ -32,10 +32,10 @@ TEST(DispatchTable, FindsWhatWasInserted) {
 
 TEST(DispatchTable, KeepsOverriddenRequestsApart) {
   DispatchTable table;
-  table.insert({key(1), kernel(1), 1});
+  table.insert({key(1), kernel(1), 1, false, {}});
   EXPECT_EQ(table.find(key(1, 7)), nullptr);
   EXPECT_EQ(table.find(key(1, 0, 2)), nullptr);
-  table.insert({key(1, 7), kernel(2), 7});
+  table.insert({key(1, 7), kernel(2), 7, false, {}});
   EXPECT_EQ(table.find(key(1, 7))->kernel, kernel(2));
   EXPECT_EQ(table.find(key(1))->kernel, kernel(1));
   EXPECT_EQ(table.find(key(1, 0, 7)), nullptr);
@@ -43,15 +43,15 @@ TEST(DispatchTable, KeepsOverriddenRequestsApart) {
 
 TEST(DispatchTable, TheFirstInsertStays) {
   DispatchTable table;
-  const DispatchEntry* first = table.insert({key(1), kernel(1), 1});
-  EXPECT_EQ(table.insert({key(1), kernel(2), 2}), first);
+  const DispatchEntry* first = table.insert({key(1), kernel(1), 1, false, {}});
+  EXPECT_EQ(table.insert({key(1), kernel(2), 2, false, {}}), first);
   EXPECT_EQ(table.find(key(1))->kernel, kernel(1));
   EXPECT_EQ(table.size(), 1u);
 }
 
 TEST(DispatchTable, EveryFieldOfTheKeyCounts) {
   DispatchTable table;
-  table.insert({key(4096), kernel(1), 1});
+  table.insert({key(4096), kernel(1), 1, false, {}});
   // Flipping any byte gives another key: no padding, no field left out.
   for (size_t i = 0; i < sizeof(DispatchKey); ++i) {
     DispatchKey other = key(4096);
@@ -63,7 +63,7 @@ TEST(DispatchTable, EveryFieldOfTheKeyCounts) {
 TEST(DispatchTable, GrowsAndKeepsEntriesInPlace) {
   DispatchTable table;
   std::vector<const DispatchEntry*> entries;
-  for (int64_t n = 0; n < 5000; ++n) entries.push_back(table.insert({key(n), kernel(n), 1}));
+  for (int64_t n = 0; n < 5000; ++n) entries.push_back(table.insert({key(n), kernel(n), 1, false, {}}));
   for (int64_t n = 0; n < 5000; ++n) {
     ASSERT_EQ(table.find(key(n)), entries[static_cast<size_t>(n)]) << n;
     ASSERT_EQ(entries[static_cast<size_t>(n)]->kernel, kernel(n));
@@ -84,7 +84,7 @@ TEST(DispatchTable, ReadersGoOnWhileWritersGrowIt) {
       for (int64_t i = 0; i < kPerWriter; ++i) {
         // Writers share every second key.
         const int64_t n = i % 2 == 0 ? i : i + kPerWriter * w;
-        if (table.insert({key(n), kernel(n), 1})->kernel != kernel(n)) ++wrong;
+        if (table.insert({key(n), kernel(n), 1, false, {}})->kernel != kernel(n)) ++wrong;
         if (table.find(key(n)) == nullptr) ++wrong;
       }
       --writing;
