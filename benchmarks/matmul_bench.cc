@@ -47,6 +47,7 @@ bool is_right(const Problem& p, const float* a, const float* b, const float* d, 
 struct Row {
   double ratio = 0;  // of the better peer
   int64_t m = 0;
+  bool ragged = false;
 };
 
 class MatmulBench {
@@ -112,9 +113,9 @@ class MatmulBench {
     table_.print();
     table_.write_csv(bench_.options.csv_directory, "matmul.csv");
     if (bench_.peers->empty()) return;
-    print_mean("M 1..64", 1, 64);
-    print_mean("M 65..511", 65, 511);
-    print_mean("M >= 512", 512, std::numeric_limits<int64_t>::max());
+    print_mean("M 1..64 and the ragged K", [](const Row& row) { return row.m <= 64 || row.ragged; });
+    print_mean("M 65..511", [](const Row& row) { return row.m > 64 && row.m < 512 && !row.ragged; });
+    print_mean("M >= 512", [](const Row& row) { return row.m >= 512; });
   }
 
  private:
@@ -139,16 +140,17 @@ class MatmulBench {
       const Ratio ratio = paired_ratio(ours, *best);
       row.insert(row.end(), {best->name, number(best->seconds * 1e6, 1), number(ratio.median, 2) + "x",
                              number(ratio.low, 2) + ".." + number(ratio.high, 2)});
-      ratios_.push_back({ratio.median, p.m});
+      ratios_.push_back({ratio.median, p.m, p.k > 50000});
     }
     row.push_back(std::to_string(ours.rounds.size()));
     table_.add(row);
   }
 
-  void print_mean(const char* name, int64_t low, int64_t high) const {
+  template <typename Belongs>
+  void print_mean(const char* name, const Belongs& belongs) const {
     std::vector<double> ratios;
     for (const Row& row : ratios_) {
-      if (row.m >= low && row.m <= high) ratios.push_back(row.ratio);
+      if (belongs(row)) ratios.push_back(row.ratio);
     }
     if (ratios.empty()) return;
     std::printf("%s: %.2fx the better peer (geometric mean of %zu shapes, worst %.2fx)\n", name,
