@@ -292,7 +292,7 @@ typedef struct lathe_statistics {
   size_t struct_size;
   const lathe_chain* next;
   uint64_t dispatch_hits;     /* calls served by the dispatch table (counted per device thread-shard) */
-  uint64_t dispatch_misses;   /* calls that had to make a plan */
+  uint64_t dispatch_misses;   /* calls whose class the table did not hold, LATHE_MISS included */
   uint64_t memory_hits;       /* misses of the dispatch table served by an artifact in memory */
   uint64_t disk_hits;         /* ... by an artifact from disk */
   uint64_t compiles;          /* kernels compiled by this context */
@@ -369,7 +369,8 @@ LATHE_API lathe_status lathe_plan_run_argmax(lathe_plan* plan, lathe_stream stre
  * kernel is needed (N or K is 0). */
 LATHE_API lathe_status lathe_plan_explain(lathe_plan* plan, lathe_text_fn text, void* user);
 /* Compiles the plan's kernel again and passes on the IR after each stage ("00-payload.mlir", ..., "llvm.ll",
- * "assembly.s" or "kernel.ptx"). pipeline_yaml NULL: the built-in pipeline. Nothing is cached. */
+ * "assembly.s" or "kernel.ptx"), the machine code's bytes ("kernel.o" or "kernel.hsaco") and the launch recipe
+ * ("recipe.json"). pipeline_yaml NULL: the built-in pipeline. Nothing is cached. */
 LATHE_API lathe_status lathe_plan_dump(lathe_plan* plan, const char* pipeline_yaml, lathe_text_fn text, void* user);
 
 /* Slices (CPU only): the caller's own threads run a plan without a parallel-for. For each phase in [0, phases), every

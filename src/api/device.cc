@@ -27,6 +27,13 @@ absl::Status check_preconditions(const Recipe& recipe) {
                                           " bytes, which its problem class does not promise"));
 }
 
+// A driver calls code that it cannot take a wrong argument; to the API's caller it is a defect of this
+// library's.
+absl::Status refused_code(const absl::Status& status) {
+  if (!absl::IsInvalidArgument(status)) return status;
+  return absl::InternalError(absl::StrCat("the device refuses the kernel's code: ", status.message()));
+}
+
 // True when a formula's value is the same for every M and batch.
 bool is_fixed(const Formula& formula, const LaunchConfig& launch) {
   for (const Term& term : formula) {
@@ -109,8 +116,9 @@ absl::StatusOr<Prepared> prepare_kernel(lathe_device& device, const DispatchKey&
     LATHE_ASSIGN_OR_RETURN(const CacheResult result, get_artifact(device, key.problem, choice));
     LATHE_RETURN_IF_ERROR(check_preconditions(result.artifact->recipe));
     ScopedTimer timer(&device.context.counters.link_nanoseconds);
-    LATHE_ASSIGN_OR_RETURN(std::unique_ptr<LoadedKernel> loaded, device.driver->load(*result.artifact));
-    kernel = device.kernels.insert(choice.key, std::move(loaded));
+    absl::StatusOr<std::unique_ptr<LoadedKernel>> loaded = device.driver->load(*result.artifact);
+    if (!loaded.ok()) return refused_code(loaded.status());
+    kernel = device.kernels.insert(choice.key, *std::move(loaded));
     outcome = result.outcome;
   }
   const DispatchEntry* entry = device.table.insert(make_entry(key, kernel, choice.plan().launch.splits));

@@ -73,7 +73,9 @@ absl::Status check_class(const lathe_plan& plan, const Request& request) {
 
 absl::StatusOr<std::unique_ptr<lathe_plan>> make_plan(lathe_device& device, const Request& request) {
   std::unique_ptr<lathe_plan> plan(new lathe_plan{device, request, nullptr});
-  if (request.dims.n == 0 || request.empty_product) return plan;
+  // An argmax of no rows still plans its bucket, which other requests share.
+  const bool matmul = request.key.problem.op == Op::kMatmul;
+  if (matmul && (request.dims.n == 0 || request.empty_product)) return plan;
   if (device.driver != nullptr) {
     LATHE_ASSIGN_OR_RETURN(plan->entry, find_or_prepare(device, request));
   }

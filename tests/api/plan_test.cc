@@ -233,6 +233,18 @@ TEST(Plan, EmptySizesPlanToNoKernel) {
   EXPECT_EQ(m.d, std::vector<float>(6, 0.0f));
 }
 
+TEST(Plan, AnArgmaxOfNothingStillPlansItsBucket) {
+  FakeDevice fake;
+  ArgmaxRequest a(3, 100);
+  lathe_argmax_desc nothing = a.desc;
+  nothing.rows = nothing.n = 0;
+  OwnedPlan owned(fake.device.get(), nothing);
+  EXPECT_EQ(lathe_plan_run_argmax(owned.plan, nullptr, &nothing), LATHE_OK) << lathe_last_error();
+  EXPECT_EQ(fake.driver->launches.load(), 0);
+  EXPECT_EQ(lathe_plan_run_argmax(owned.plan, nullptr, &a.desc), LATHE_OK) << lathe_last_error();
+  EXPECT_EQ(fake.driver->launches.load(), 1);
+}
+
 TEST(Plan, RowsOfZeroRunOnEveryPlan) {
   FakeDevice fake;
   MatmulRequest m(7, 40, 33);
