@@ -1,4 +1,7 @@
-// matmul on the CPU for any layout and M: "panel".
+// matmul on the CPU for any layout and M: "panel", and "panel_t", which computes the transposed product: B's
+// columns are what is read as scalars, A's rows what is read as vectors. Then the larger of two K-contiguous
+// operands (the weight, when M < N) is only copied, never transposed, and is fetched from memory while
+// registers multiply.
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -25,162 +28,225 @@ constexpr int64_t kTileColumns[] = {64, 128, 256, 512, 1024};
 // A task keeps tile_n columns of B packed and one panel of A: at most this part of L2, since the sums and
 // what is being packed stream through it.
 constexpr double kPackedShare = 0.75;
-double packed_bytes(const CompileConfig& c) { return (double(c.tile_n) + c.register_m) * c.tile_k * 4; }
+
+// A candidate as the micro-kernel sees it: rows are read as scalars, columns as vectors.
+struct PanelShape {
+  int64_t m, n;                     // the problem's extents along rows and columns
+  int32_t tile_rows, tile_columns;  // of a task
+  int32_t register_rows, register_columns;
+  int32_t depth;
+  double packed_bytes() const { return (double(tile_columns) + register_rows) * depth * 4; }
+};
 
 // What is left of the FMA rate around the micro-kernel's inner loop (0.97 to 1.0 of OpenBLAS when written by
 // hand).
 constexpr double kEfficiency = 0.95;
 
-// Prices one register tile's rows of the table.
+// Prices the tiles of one form.
 class PanelPricing {
  public:
-  PanelPricing(const CandidateContext& context, const CpuRates& rates, const MatmulSizes& sizes)
-      : context_(context), rates_(rates), s_(sizes) {}
+  PanelPricing(const CandidateContext& context, bool transposed)
+      : context_(context), rates_(context), s_(context.problem), transposed_(transposed) {
+    const bool a_turns = context.problem.trans_a != 0, b_turns = context.problem.trans_b != 0;
+    // Rows are kept along K, columns across it: what lies the other way in memory is transposed in registers.
+    turn_rows_ = transposed ? !b_turns : a_turns;
+    turn_columns_ = transposed ? !a_turns : b_turns;
+  }
 
-  // Task tiles of the listed sizes, rounded to the register tile and cut to the problem, whose panels fit L2.
-  void append(CompileConfig config, std::vector<RankedPlan>* out) const;
+  const CpuRates& rates() const { return rates_; }
+  int64_t rows() const { return transposed_ ? s_.n : s_.m; }
+  int64_t columns() const { return transposed_ ? s_.m : s_.n; }
+  bool fetches_ahead() const { return transposed_ && !turn_rows_; }
+
+  // Appends every task tile for this register tile: of the listed sizes, rounded to the register tile and cut
+  // to the problem, whose panels fit L2.
+  void append(int32_t register_rows, int32_t register_columns, std::vector<RankedPlan>* out) const;
 
  private:
-  void append_splits(CompileConfig config, std::vector<RankedPlan>* out) const;
-  double compute_seconds(const CompileConfig& c, double rows, double columns, double k) const;
-  double pack_seconds(const CompileConfig& c, double rows, double columns, double k, double bandwidth) const;
+  void append_splits(const PanelShape& p, std::vector<RankedPlan>* out) const;
+  CompileConfig config_of(const PanelShape& p) const;
+  double compute_seconds(const PanelShape& p, double rows, double columns, double k) const;
+  double pack_seconds(const PanelShape& p, double rows, double columns, double k, double bandwidth) const;
   double pack_cycles(int32_t width, bool transposes) const;
   double read_seconds(double extent, double total, double times, double first_rate) const;
+  double tile_seconds(const PanelShape& p, double rows, double columns, double k, double bandwidth) const;
 
   const CandidateContext& context_;
-  const CpuRates& rates_;
-  const MatmulSizes& s_;
+  const CpuRates rates_;
+  const MatmulSizes s_;
+  const bool transposed_;
+  bool turn_rows_, turn_columns_;
 };
 
+CompileConfig PanelPricing::config_of(const PanelShape& p) const {
+  CompileConfig c;
+  c.kernel = transposed_ ? "panel_t" : "panel";
+  c.lanes = rates_.lanes;
+  c.tile_k = p.depth;
+  c.tile_m = transposed_ ? p.tile_columns : p.tile_rows;
+  c.tile_n = transposed_ ? p.tile_rows : p.tile_columns;
+  c.register_m = transposed_ ? p.register_columns : p.register_rows;
+  c.register_n = transposed_ ? p.register_rows : p.register_columns;
+  return c;
+}
+
 // Seconds of the micro-kernels over `rows` by `columns`, and of keeping the sums between K blocks.
-double PanelPricing::compute_seconds(const CompileConfig& c, double rows, double columns, double k) const {
-  const double vectors = c.register_n / rates_.lanes;
-  const double step = rates_.step_cycles(c.register_m * vectors, c.register_m + vectors, 0) / kEfficiency;
-  // The panel of A stays in L1 while all of B's come by from L2, which prefetching hides but for a quarter.
-  const double a_rate =
-      rates_.reread_bytes_per_cycle(double(c.register_m) * std::min<double>(c.tile_k, k) * 4);
-  const double b_rate = rates_.reread_bytes_per_cycle(packed_bytes(c));
-  const double feed =
-      (a_rate > 0 ? c.register_m * 4 / a_rate : 0) + (b_rate > 0 ? c.register_n * 4 / b_rate : 0);
-  const double sums = double(c.tile_m) * c.tile_n * 4;
-  const double sums_rate = packed_bytes(c) + sums <= rates_.l2_bytes ? kL2BytesPerCycle : kL3BytesPerCycle;
-  const double keep = 2.0 * c.register_m * c.register_n * 4 / sums_rate;
+double PanelPricing::compute_seconds(const PanelShape& p, double rows, double columns, double k) const {
+  const double vectors = p.register_columns / rates_.lanes;
+  const double step =
+      rates_.step_cycles(p.register_rows * vectors, p.register_rows + vectors, 0) / kEfficiency;
+  // The panel of rows stays in L1 while all of the columns' come by from L2, which prefetching hides but for
+  // a quarter.
+  const double row_rate =
+      rates_.reread_bytes_per_cycle(double(p.register_rows) * std::min<double>(p.depth, k) * 4);
+  const double column_rate = rates_.reread_bytes_per_cycle(p.packed_bytes());
+  const double feed = (row_rate > 0 ? p.register_rows * 4 / row_rate : 0) +
+                      (column_rate > 0 ? p.register_columns * 4 / column_rate : 0);
+  const double sums = double(p.tile_rows) * p.tile_columns * 4;
+  const double sums_rate = p.packed_bytes() + sums <= rates_.l2_bytes ? kL2BytesPerCycle : kL3BytesPerCycle;
+  const double keep = 2.0 * p.register_rows * p.register_columns * 4 / sums_rate;
   constexpr double kTileCycles = 20;  // entering and leaving the loop over k
-  const double tiles = (rows / c.register_m) * (columns / c.register_n), blocks = std::ceil(k / c.tile_k);
-  return tiles * (k * CpuRates::overlap(step, feed) + blocks * (keep + kTileCycles)) / rates_.clock_hz;
+  const double tiles = std::ceil(rows / p.register_rows) * std::ceil(columns / p.register_columns);
+  return tiles * (k * CpuRates::overlap(step, feed) + std::ceil(k / p.depth) * (keep + kTileCycles)) /
+         rates_.clock_hz;
 }
 
 // Cycles an element to pack a panel of this width: a copy moves a vector in a load and a store; a
 // transposition needs log2(lanes) shuffles a vector besides, on one or two ports, and works on whole blocks
 // of lanes by lanes.
 double PanelPricing::pack_cycles(int32_t width, bool transposes) const {
-  const double waste = double(round_up(width, rates_.lanes)) / width;
+  const double waste = transposes ? double(round_up(width, rates_.lanes)) / width : 1;
   const double vector =
       2.0 + (transposes ? std::log2(rates_.lanes) + 2.0 : 0) + (s_.converts ? kConvertCycles : 0);
   return vector * waste / rates_.lanes;
 }
 
-// `extent` rows of an operand of `total` rows that is read `times` over: from memory once, then from a cache.
+// `extent` lines of an operand of `total` lines that is read `times` over: from memory once, then from a
+// cache.
 double PanelPricing::read_seconds(double extent, double total, double times, double first_rate) const {
   const double rate = rates_.reread_bytes_per_cycle(total * s_.k * s_.input_bytes);
   const double again = rate > 0 ? 1 / (rate * rates_.clock_hz) : 0;
   return extent * s_.input_bytes * (1 / first_rate + (times - 1) * again) / times;
 }
 
-// Seconds to pack `rows` of A and `columns` of B over `k`. A panel of A lies along M and one of B along N:
-// what lies along K in memory is transposed, in runs of tile_k; the rest is copied, in runs of a panel's
-// width.
-double PanelPricing::pack_seconds(const CompileConfig& c, double rows, double columns, double k,
+// Seconds to pack `rows` and `columns` over `k`, what is fetched ahead left out.
+double PanelPricing::pack_seconds(const PanelShape& p, double rows, double columns, double k,
                                   double bandwidth) const {
-  const bool turn_a = context_.problem.trans_a == 0, turn_b = context_.problem.trans_b != 0;
-  const double a_run = (turn_a ? c.tile_k : c.register_m) * s_.input_bytes;
-  const double b_run = (turn_b ? c.tile_k : c.register_n) * s_.input_bytes;
-  const double cycles =
-      rows * pack_cycles(c.register_m, turn_a) + columns * pack_cycles(c.register_n, turn_b);
-  const double reading = read_seconds(rows, s_.m, std::ceil(double(s_.n) / c.tile_n),
-                                      bandwidth * CpuRates::run_efficiency(a_run)) +
-                         read_seconds(columns, s_.n, std::ceil(double(s_.m) / c.tile_m),
-                                      bandwidth * CpuRates::run_efficiency(b_run));
-  return k * CpuRates::overlap(cycles / rates_.clock_hz, reading);
+  const double row_run = (turn_rows_ ? p.register_rows : p.depth) * s_.input_bytes;
+  const double column_run = (turn_columns_ ? p.depth : p.register_columns) * s_.input_bytes;
+  const double cycles = rows * pack_cycles(p.register_rows, turn_rows_) +
+                        columns * pack_cycles(p.register_columns, turn_columns_);
+  const double row_reading = read_seconds(rows, p.m, std::ceil(double(p.n) / p.tile_columns),
+                                          bandwidth * CpuRates::run_efficiency(row_run));
+  const double column_reading = read_seconds(columns, p.n, std::ceil(double(p.m) / p.tile_rows),
+                                             bandwidth * CpuRates::run_efficiency(column_run));
+  return k *
+         CpuRates::overlap(cycles / rates_.clock_hz, column_reading + (fetches_ahead() ? 0 : row_reading));
 }
 
-void PanelPricing::append_splits(CompileConfig config, std::vector<RankedPlan>* out) const {
-  const double rows = round_up(s_.m, config.register_m), columns = round_up(s_.n, config.register_n);
-  const double row_tiles = std::ceil(rows / config.tile_m), column_tiles = std::ceil(columns / config.tile_n);
+// One task. Rows that are fetched ahead are read while registers multiply.
+double PanelPricing::tile_seconds(const PanelShape& p, double rows, double columns, double k,
+                                  double bandwidth) const {
+  double work = compute_seconds(p, rows, columns, k);
+  if (fetches_ahead())
+    work = CpuRates::overlap(work,
+                             k * read_seconds(rows, p.m, std::ceil(double(p.n) / p.tile_columns), bandwidth));
+  return work + pack_seconds(p, rows, columns, k, bandwidth);
+}
+
+void PanelPricing::append_splits(const PanelShape& p, std::vector<RankedPlan>* out) const {
+  const double rows = round_up(p.m, p.register_rows), columns = round_up(p.n, p.register_columns);
+  const double row_tiles = std::ceil(rows / p.tile_rows), column_tiles = std::ceil(columns / p.tile_columns);
   const double tiles = row_tiles * column_tiles;
-  for (int32_t splits : split_options(context_, s_.k, tiles, rates_.workers, 2 * config.tile_k)) {
-    config.split = splits > 1;
+  for (int32_t splits : split_options(context_, s_.k, tiles, rates_.workers, 2 * p.depth)) {
     const double k = std::ceil(double(s_.k) / splits);
     const double tasks = tiles * splits, bandwidth = rates_.bandwidth(tasks);
+    // Transposing the sums back is one more pass over them through L2.
+    const double turn = transposed_ ? 8 / kL2BytesPerCycle / rates_.clock_hz +
+                                          pack_cycles(rates_.lanes, true) / rates_.clock_hz
+                                    : 0;
     const auto seconds = [&](double m, double n) {
       // D is read for ownership before it is written.
-      return compute_seconds(config, m, n, k) + pack_seconds(config, m, n, k, bandwidth) +
-             m * n * 2 * (splits > 1 ? 4 : s_.output_bytes) / bandwidth;
+      return tile_seconds(p, m, n, k, bandwidth) +
+             m * n * (2 * (splits > 1 ? 4 : s_.output_bytes) / bandwidth + turn);
     };
     RankedPlan r;
-    r.plan.config = config;
+    r.plan.config = config_of(p);
+    r.plan.config.split = splits > 1;
     r.plan.launch.splits = splits;
     r.plan.predicted_seconds =
         rates_.schedule_seconds(
             tasks, seconds(rows / row_tiles, columns / column_tiles),
-            seconds(std::min<double>(config.tile_m, rows), std::min<double>(config.tile_n, columns))) +
+            seconds(std::min<double>(p.tile_rows, rows), std::min<double>(p.tile_columns, columns))) +
         (splits > 1 ? merge_seconds(s_, splits, rates_.bandwidth(rates_.workers)) : 0);
-    r.plan.numeric_recipe = absl::StrCat("fma f32; K ascending in blocks of ", config.tile_k,
-                                         ", summed in order; ", merge_recipe(splits));
+    r.plan.numeric_recipe = absl::StrCat("fma f32; K ascending in blocks of ", p.depth, ", summed in order; ",
+                                         merge_recipe(splits));
     out->push_back(std::move(r));
   }
 }
 
-void PanelPricing::append(CompileConfig config, std::vector<RankedPlan>* out) const {
+void PanelPricing::append(int32_t register_rows, int32_t register_columns,
+                          std::vector<RankedPlan>* out) const {
   const double limit = kPackedShare * rates_.l2_bytes;
+  PanelShape p{rows(), columns(), 0, 0, register_rows, register_columns, 0};
   // Sizes beyond the problem all come to the same tile: it is priced once.
   const auto cut = [](int64_t size, int64_t problem, int32_t step) {
     return static_cast<int32_t>(std::min(round_up(size, step), round_up(problem, step)));
   };
   for (int32_t depth : kDepths) {
     if (s_.batch_invariant && depth != kInvariantDepth) continue;
-    config.tile_k = depth;
-    int32_t last_m = 0;
-    for (int64_t rows : kTileRows) {
-      config.tile_m = cut(rows, s_.m, config.register_m);
-      if (config.tile_m == std::exchange(last_m, config.tile_m)) continue;
-      int32_t last_n = 0;
-      for (int64_t columns : kTileColumns) {
-        config.tile_n = cut(columns, s_.n, config.register_n);
-        if (config.tile_n == std::exchange(last_n, config.tile_n)) continue;
-        if (packed_bytes(config) > limit)
-          out->push_back(rejected(config, absl::StrCat("packed panels ", int64_t(packed_bytes(config)), " > ",
-                                                       int64_t(limit), " of L2")));
+    p.depth = depth;
+    int32_t last_rows = 0;
+    for (int64_t tile_rows : kTileRows) {
+      p.tile_rows = cut(tile_rows, p.m, register_rows);
+      if (p.tile_rows == std::exchange(last_rows, p.tile_rows)) continue;
+      int32_t last_columns = 0;
+      for (int64_t tile_columns : kTileColumns) {
+        p.tile_columns = cut(tile_columns, p.n, register_columns);
+        if (p.tile_columns == std::exchange(last_columns, p.tile_columns)) continue;
+        if (p.packed_bytes() > limit)
+          out->push_back(rejected(config_of(p), absl::StrCat("packed panels ", int64_t(p.packed_bytes()),
+                                                             " > ", int64_t(limit), " of L2")));
         else
-          append_splits(config, out);
+          append_splits(p, out);
       }
     }
+  }
+}
+
+// Every register tile of one form.
+void enumerate_form(const CandidateContext& context, bool transposed, std::vector<RankedPlan>* out) {
+  const PanelPricing pricing(context, transposed);
+  for (const RegisterTile& t : kTiles) {
+    CompileConfig config;
+    config.kernel = transposed ? "panel_t" : "panel";
+    config.lanes = pricing.rates().lanes;
+    const int32_t columns = t.vectors * config.lanes;
+    config.register_m = transposed ? columns : t.rows;
+    config.register_n = transposed ? t.rows : columns;
+    const int32_t need = t.rows * t.vectors + t.vectors + 1;
+    if (need > pricing.rates().registers)
+      out->push_back(rejected(config, absl::StrCat("registers ", need, " > ", pricing.rates().registers)));
+    else if (t.rows > pricing.rows())
+      out->push_back(rejected(
+          config, absl::StrCat("register rows ", t.rows, " > ", transposed ? "N " : "M ", pricing.rows())));
+    else
+      pricing.append(t.rows, columns, out);
   }
 }
 
 }  // namespace
 
 void enumerate_matmul_panel(const CandidateContext& context, std::vector<RankedPlan>* out) {
-  const CpuRates rates(context);
   const MatmulSizes s(context.problem);
-  CompileConfig config;
-  config.kernel = "panel";
-  config.lanes = rates.lanes;
-  if (s.batch_invariant && context.split_k > 1)
+  if (s.batch_invariant && context.split_k > 1) {
+    CompileConfig config;
+    config.kernel = "panel";
     return out->push_back(rejected(config, absl::StrCat("batch_invariant: split_k ", context.split_k,
                                                         " forced, the recipe has 1 split")));
-  const PanelPricing pricing(context, rates, s);
-  for (const RegisterTile& t : kTiles) {
-    config.register_m = t.rows;
-    config.register_n = t.vectors * rates.lanes;
-    const int32_t need = t.rows * t.vectors + t.vectors + 1;
-    if (need > rates.registers)
-      out->push_back(rejected(config, absl::StrCat("registers ", need, " > ", rates.registers)));
-    else if (t.rows > s.m)
-      out->push_back(rejected(config, absl::StrCat("register rows ", t.rows, " > M ", s.m)));
-    else
-      pricing.append(config, out);
   }
+  enumerate_form(context, false, out);
+  enumerate_form(context, true, out);
 }
 
 }  // namespace lathe

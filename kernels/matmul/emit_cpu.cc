@@ -57,42 +57,89 @@ bool k_contiguous(linalg::LinalgOp op, unsigned operand) {
   return cast<AffineDimExpr>(map.getResults().back()).getPosition() == 3;
 }
 
+// The tile as the kernel form sees it. "panel_t" computes the transposed tile, D^T = B^T A^T: rows are the
+// tile's columns.
+CpuTile describe_tile(const TileProgram& p, ir::KernelConfigAttr config, bool transposed) {
+  auto op = const_cast<TileProgram&>(p).contraction;
+  CpuTile t;
+  t.a = p.views.find(op.getDpsInputs()[0])->second;
+  t.b = p.views.find(op.getDpsInputs()[1])->second;
+  t.a_k_contiguous = k_contiguous(op, 0);
+  t.b_k_contiguous = k_contiguous(op, 1);
+  t.rows = p.rows, t.columns = p.columns, t.depth = p.depth;
+  t.tile_rows = config.getTileM(), t.tile_columns = config.getTileN();
+  t.register_rows = config.getRegisterM(), t.register_columns = config.getRegisterN();
+  t.tile_k = config.getTileK(), t.unroll_k = config.getUnrollK(), t.lanes = config.getLanes();
+  if (transposed) {
+    std::swap(t.a, t.b);
+    std::swap(t.a_k_contiguous, t.b_k_contiguous);
+    std::swap(t.rows, t.columns);
+    std::swap(t.tile_rows, t.tile_columns);
+    std::swap(t.register_rows, t.register_columns);
+  }
+  t.ld = padded(padded(t.tile_columns, t.register_columns), kAlign);
+  return t;
+}
+
+// Turns the transposed tile `from` (ld `from_ld`) into `to` (ld `to_ld`), `rows` by `columns`, in blocks of
+// lanes x lanes; whole blocks are written, into the padding of `to`.
+void transpose_tile(Emit& e, Value from, int64_t from_ld, Value to, int64_t to_ld, Value rows, Value columns,
+                    int64_t lanes) {
+  e.loop(e.idx(0), columns, lanes, [&](Value j) {
+    e.loop(e.idx(0), rows, lanes, [&](Value i) {
+      Values block;
+      for (int64_t l = 0; l < lanes; ++l)
+        block.push_back(e.load_vector(from, e.add(e.mul(e.add(j, l), from_ld), i), lanes));
+      block = e.transpose(block);
+      for (int64_t l = 0; l < lanes; ++l) e.store_vector(block[l], to, e.add(e.mul(e.add(i, l), to_ld), j));
+    });
+  });
+}
+
 // A step that contracts: one tile of products, then the epilogue (or the store of partial results).
 llvm::FailureOr<int64_t> emit_contraction(Emit& e, const Arguments& arguments, TileProgram& p) {
-  CpuTile t;
-  t.config = p.contraction->getAttrOfType<ir::KernelConfigAttr>(ir::kConfigAttr);
-  t.a = p.views.find(p.contraction.getDpsInputs()[0])->second;
-  t.b = p.views.find(p.contraction.getDpsInputs()[1])->second;
-  t.a_k_contiguous = k_contiguous(p.contraction, 0);
-  t.b_k_contiguous = k_contiguous(p.contraction, 1);
-  t.rows = p.rows, t.columns = p.columns, t.depth = p.depth;
-  if (t.config.getRegisterM() < 1 || t.config.getRegisterN() < 1)
+  auto config = p.contraction->getAttrOfType<ir::KernelConfigAttr>(ir::kConfigAttr);
+  if (config.getRegisterM() < 1 || config.getRegisterN() < 1)
     return p.contraction.emitError("kernel_config without register tile");
-  t.ld = padded(padded(t.config.getTileN(), t.config.getRegisterN()), kAlign);
-  int64_t accumulator_elements = padded(padded(t.config.getTileM(), t.config.getRegisterM()) * t.ld, kAlign);
+  StringRef kernel = config.getKernel().getValue();
+  const bool transposed = kernel == "panel_t";
+  CpuTile t = describe_tile(p, config, transposed);
+
+  // Scratch: accumulators, the tile they are transposed into, what the form packs.
   Value scratch = arguments.get("scratch");
-  t.accumulators = memory_at(e, scratch, e.f32());
-  Value after = LLVM::GEPOp::create(e.b, e.loc, scratch.getType(), e.f32(), scratch,
-                                    llvm::ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(accumulator_elements)});
-  t.packing = memory_at(e, after, e.f32());
+  int64_t used = 0;
+  auto take = [&](int64_t elements) {
+    Value at = LLVM::GEPOp::create(e.b, e.loc, scratch.getType(), e.f32(), scratch,
+                                   llvm::ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(used)});
+    used += padded(elements, kAlign);
+    return memory_at(e, at, e.f32());
+  };
+  t.accumulators = take(padded(padded(t.tile_rows, t.register_rows), t.lanes) * t.ld);
+  Value products = t.accumulators;
+  int64_t products_ld = t.ld;
+  if (transposed) {
+    products_ld = padded(t.tile_rows, kAlign);
+    products = take(padded(t.tile_columns, t.lanes) * products_ld);
+  }
 
-  StringRef kernel = t.config.getKernel().getValue();
-  int64_t packing_elements = 0;
   LogicalResult emitted = failure();
-  if (kernel == "dot")
+  if (kernel == "dot") {
     emitted = emit_dot(e, t);
-  else if (kernel == "outer")
+  } else if (kernel == "outer") {
     emitted = emit_outer(e, t);
-  else if (kernel == "panel")
-    emitted = emit_panel(e, t), packing_elements = panel_packing_elements(t.config);
-  else
+  } else if (kernel == "panel" || transposed) {
+    t.packing = take(panel_packing_elements(t));
+    emitted = emit_panel(e, t, /*fetch_ahead=*/transposed);
+  } else {
     return p.contraction.emitError("no CPU matmul kernel is named '") << kernel << "'";
+  }
   if (failed(emitted)) return failure();
+  if (transposed) transpose_tile(e, t.accumulators, t.ld, products, products_ld, p.rows, p.columns, t.lanes);
 
-  write_tile(e, p, t.config.getLanes(), [&](Value i, Value j, Value) {
-    return e.load_vector(t.accumulators, e.add(e.mul(i, t.ld), j), t.config.getLanes());
+  write_tile(e, p, t.lanes, [&](Value i, Value j, Value) {
+    return e.load_vector(products, e.add(e.mul(i, products_ld), j), t.lanes);
   });
-  return (accumulator_elements + packing_elements) * static_cast<int64_t>(sizeof(float));
+  return used * static_cast<int64_t>(sizeof(float));
 }
 
 // A merge step: partial results summed in ascending order of the split, then the epilogue.

@@ -9,10 +9,12 @@ namespace lathe::emit {
 // One tile's work: acc[i][j] (row-major, leading dimension `ld`, padded so that whole register tiles may be
 // written) = sum over k < depth of A(i, k) B(k, j), for i < rows, j < columns.
 struct CpuTile {
-  ir::KernelConfigAttr config;
   View a, b;
   bool a_k_contiguous, b_k_contiguous;
   Value rows, columns, depth;
+  int64_t tile_rows, tile_columns;          // what rows and columns are at most
+  int64_t register_rows, register_columns;  // accumulators held in registers
+  int64_t tile_k, unroll_k, lanes;
   Value accumulators;  // memref<?xf32>, 64-byte aligned
   int64_t ld;
   Value packing;  // memref<?xf32>, 64-byte aligned: what scratch is left after the accumulators
@@ -23,9 +25,10 @@ mlir::LogicalResult emit_dot(Emit& e, const CpuTile& t);
 // Form "outer": streams rows of B, vectors along N; B N-contiguous, few rows of A, any layout of A.
 mlir::LogicalResult emit_outer(Emit& e, const CpuTile& t);
 // Form "panel": packs A and B into f32 panels of depth tile_k, outer product on registers. Any layout.
-mlir::LogicalResult emit_panel(Emit& e, const CpuTile& t);
+// `fetch_ahead`: while one panel of rows is multiplied, the next one's lines are fetched from memory.
+mlir::LogicalResult emit_panel(Emit& e, const CpuTile& t, bool fetch_ahead);
 // f32 elements of packing memory that emit_panel needs.
-int64_t panel_packing_elements(ir::KernelConfigAttr config);
+int64_t panel_packing_elements(const CpuTile& t);
 
 // Replaces the module's distributed matmul payload by CPU task functions and notes the scratch bytes a worker
 // needs.

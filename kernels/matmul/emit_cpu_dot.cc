@@ -10,8 +10,8 @@ using namespace mlir;
 LogicalResult emit_dot(Emit& e, const CpuTile& t) {
   if (!t.a_k_contiguous || !t.b_k_contiguous)
     return emitError(e.loc, "matmul kernel 'dot' needs both operands K-contiguous");
-  const int64_t rm = t.config.getRegisterM(), rn = t.config.getRegisterN();
-  const int64_t lanes = t.config.getLanes(), unroll = t.config.getUnrollK();
+  const int64_t rm = t.register_rows, rn = t.register_columns;
+  const int64_t lanes = t.lanes, unroll = t.unroll_k;
   VectorType vector = e.vec(lanes, e.f32());
   Value last_row = e.sub(t.rows, e.idx(1)), last_column = e.sub(t.columns, e.idx(1));
 

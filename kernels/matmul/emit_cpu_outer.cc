@@ -7,8 +7,8 @@ using namespace mlir;
 
 LogicalResult emit_outer(Emit& e, const CpuTile& t) {
   if (t.b_k_contiguous) return emitError(e.loc, "matmul kernel 'outer' needs B N-contiguous");
-  const int64_t rm = t.config.getRegisterM(), lanes = t.config.getLanes(), unroll = t.config.getUnrollK();
-  if (t.config.getRegisterN() % lanes != 0) return emitError(e.loc, "register_n is not a multiple of lanes");
+  const int64_t rm = t.register_rows, lanes = t.lanes, unroll = t.unroll_k;
+  if (t.register_columns % lanes != 0) return emitError(e.loc, "register_n is not a multiple of lanes");
   Value last_row = e.sub(t.rows, e.idx(1));
 
   // Columns [j, j + vectors * lanes), the last vector masked to `left` columns if given.
@@ -50,7 +50,7 @@ LogicalResult emit_outer(Emit& e, const CpuTile& t) {
   auto rows = [&](Value j, int64_t vectors, Value left) {
     e.loop(e.idx(0), t.rows, rm, [&](Value i) { tile(i, j, vectors, left); });
   };
-  const int64_t rn = t.config.getRegisterN();
+  const int64_t rn = t.register_columns;
   Value wide = e.mul(e.div(t.columns, e.idx(rn)), rn), whole = e.mul(e.div(t.columns, e.idx(lanes)), lanes);
   e.loop(e.idx(0), wide, rn, [&](Value j) { rows(j, rn / lanes, nullptr); });
   if (rn > lanes) e.loop(wide, whole, lanes, [&](Value j) { rows(j, 1, nullptr); });

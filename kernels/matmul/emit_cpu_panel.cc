@@ -81,7 +81,7 @@ void pack_copied(Emit& e, const PanelSource& s, Value lines, int64_t pitch, int6
 // anything.
 void pack_a_transposed(Emit& e, const CpuTile& t, Value i, Value rows, Value k0, Value depth, int64_t pitch,
                        Value base) {
-  const int64_t mr = t.config.getRegisterM(), lanes = t.config.getLanes();
+  const int64_t mr = t.register_rows, lanes = t.lanes;
   e.loop(e.idx(0), depth, lanes, [&](Value k) {
     Values from;
     for (int64_t q = 0; q < lanes; ++q) {
@@ -99,29 +99,36 @@ void pack_a_transposed(Emit& e, const CpuTile& t, Value i, Value rows, Value k0,
   });
 }
 
-int64_t a_pitch(ir::KernelConfigAttr config) { return config.getTileK() + kSlack; }
+int64_t a_pitch(const CpuTile& t) { return t.tile_k + kSlack; }
 
-// acc[i..][j..] (+)= A panel * B panel.
+// acc[i..][j..] (+)= A panel * B panel. With `fetch` (the start of each of the next panel's lines), every 16
+// steps along k fetch one cache line of each: memory is read while registers are busy.
 void micro_kernel(Emit& e, const CpuTile& t, Value a_base, Value b_base, Value depth, Value i, Value j,
-                  Value k0) {
-  const int64_t mr = t.config.getRegisterM(), nr = t.config.getRegisterN(), lanes = t.config.getLanes();
+                  Value k0, const Values& fetch) {
+  const int64_t mr = t.register_rows, nr = t.register_columns, lanes = t.lanes;
   const int64_t vectors = nr / lanes;
-  Values sums = e.loop(e.idx(0), depth, 1, Values(mr * vectors, e.splat(e.vec(lanes, e.f32()), 0.0)),
-                       [&](Value k, const Values& carried) {
-                         Values next = carried, b;
-                         Value b_row = e.add(b_base, e.mul(k, nr));
-                         for (int64_t v = 0; v < vectors; ++v)
-                           b.push_back(e.load_vector(t.packing, e.add(b_row, v * lanes), lanes));
-                         for (int64_t r = 0; r < mr; ++r) {
-                           // A scalar load, a broadcast and an FMA become an FMA with a broadcast memory
-                           // operand.
-                           Value a = e.broadcast(
-                               e.load(t.packing, e.add(e.add(a_base, r * a_pitch(t.config)), k)), lanes);
-                           for (int64_t v = 0; v < vectors; ++v)
-                             next[r * vectors + v] = e.fma(a, b[v], next[r * vectors + v]);
-                         }
-                         return next;
-                       });
+  auto step = [&](Value k, const Values& carried) {
+    Values next = carried, b;
+    Value b_row = e.add(b_base, e.mul(k, nr));
+    for (int64_t v = 0; v < vectors; ++v)
+      b.push_back(e.load_vector(t.packing, e.add(b_row, v * lanes), lanes));
+    for (int64_t r = 0; r < mr; ++r) {
+      // A scalar load, a broadcast and an FMA become an FMA with a broadcast memory operand.
+      Value a = e.broadcast(e.load(t.packing, e.add(e.add(a_base, r * a_pitch(t)), k)), lanes);
+      for (int64_t v = 0; v < vectors; ++v) next[r * vectors + v] = e.fma(a, b[v], next[r * vectors + v]);
+    }
+    return next;
+  };
+  Values sums(mr * vectors, e.splat(e.vec(lanes, e.f32()), 0.0));
+  if (fetch.empty()) {
+    sums = e.loop(e.idx(0), depth, 1, sums, step);
+  } else {
+    constexpr int64_t kLine = 16;
+    sums = e.loop(e.idx(0), depth, kLine, sums, [&](Value block, const Values& carried) {
+      for (Value line : fetch) e.prefetch(t.a.memory, e.add(line, block));
+      return e.loop(block, e.min(e.add(block, kLine), depth), 1, carried, step);
+    });
+  }
   auto at = [&](int64_t r, int64_t v) { return e.add(e.mul(e.add(i, r), t.ld), e.add(j, v * lanes)); };
   auto store = [&](bool accumulate) {
     for (int64_t r = 0; r < mr; ++r)
@@ -139,17 +146,17 @@ void micro_kernel(Emit& e, const CpuTile& t, Value a_base, Value b_base, Value d
 
 }  // namespace
 
-int64_t panel_packing_elements(ir::KernelConfigAttr config) {
-  int64_t b = round_up(config.getTileN(), config.getRegisterN()) * config.getTileK();
-  return round_up(b + kSlack, 16) + round_up(config.getRegisterM() * a_pitch(config) + kSlack, 16);
+int64_t panel_packing_elements(const CpuTile& t) {
+  int64_t b = round_up(t.tile_columns, t.register_columns) * t.tile_k;
+  return round_up(b + kSlack, 16) + round_up(t.register_rows * a_pitch(t) + kSlack, 16);
 }
 
-LogicalResult emit_panel(Emit& e, const CpuTile& t) {
-  const int64_t mr = t.config.getRegisterM(), nr = t.config.getRegisterN(), lanes = t.config.getLanes();
-  const int64_t kc = t.config.getTileK();
+LogicalResult emit_panel(Emit& e, const CpuTile& t, bool fetch_ahead) {
+  const int64_t mr = t.register_rows, nr = t.register_columns, lanes = t.lanes;
+  const int64_t kc = t.tile_k;
   if (nr % lanes != 0) return emitError(e.loc, "register_n is not a multiple of lanes");
   if (kc <= 0 || kc % lanes != 0) return emitError(e.loc, "tile_k is not a positive multiple of lanes");
-  Value a_base = e.idx(round_up(round_up(t.config.getTileN(), nr) * kc + kSlack, 16));
+  Value a_base = e.idx(round_up(round_up(t.tile_columns, nr) * kc + kSlack, 16));
   const auto total = Emit::known(t.depth);
   const bool ragged_k = !total || *total % lanes != 0;
 
@@ -167,12 +174,20 @@ LogicalResult emit_panel(Emit& e, const CpuTile& t) {
     e.loop(e.idx(0), t.rows, mr, [&](Value i) {
       Value left = e.sub(t.rows, i);
       if (t.a_k_contiguous)
-        pack_copied(e, {t.a, i, left, k0, depth, ragged_k}, e.idx(mr), a_pitch(t.config), lanes, t.packing,
-                    a_base);
+        pack_copied(e, {t.a, i, left, k0, depth, ragged_k}, e.idx(mr), a_pitch(t), lanes, t.packing, a_base);
       else
-        pack_a_transposed(e, t, i, e.min(left, e.idx(mr)), k0, depth, a_pitch(t.config), a_base);
-      e.loop(e.idx(0), t.columns, nr,
-             [&](Value j) { micro_kernel(e, t, a_base, panel_base(j), depth, i, j, k0); });
+        pack_a_transposed(e, t, i, e.min(left, e.idx(mr)), k0, depth, a_pitch(t), a_base);
+      Values next;
+      if (fetch_ahead && t.a_k_contiguous)
+        for (int64_t r = 0; r < mr; ++r) {
+          Value row = e.min(e.add(i, mr + r), e.sub(t.rows, e.idx(1)));
+          next.push_back(e.add(t.a.offset, e.add(e.mul(row, t.a.row_stride), k0)));
+        }
+      // One panel of columns does the fetching.
+      micro_kernel(e, t, a_base, panel_base(e.idx(0)), depth, i, e.idx(0), k0, next);
+      if (t.tile_columns > nr)
+        e.loop(e.idx(nr), t.columns, nr,
+               [&](Value j) { micro_kernel(e, t, a_base, panel_base(j), depth, i, j, k0, {}); });
     });
   });
   return success();
