@@ -30,6 +30,9 @@ class GuardedMemory:
         self.address = base + self._offset
         self.guard = base
 
+    def write(self, data):
+        self._map[self._offset:self._offset + self.bytes] = data
+
     def read(self):
         return self._map[self._offset:self._offset + self.bytes]
 
@@ -62,7 +65,13 @@ class Artifact:
             raise RuntimeError(f"lathe dump {' '.join(arguments)}: {done.stderr.strip()}")
         with open(f"{self.directory.name}/recipe.json") as f:
             self.recipe = json.load(f)
+        with open(f"{self.directory.name}/00-payload.mlir") as f:
+            self._payload = f.read()
         self.code = emulator.CodeObject(f"{self.directory.name}/kernel.hsaco")
+
+    def config(self, name):
+        """A field of the kernel_config that the payload carries."""
+        return int(re.search(rf"\b{name} = (\d+)", self._payload)[1])
 
     def split(self, length, wanted):
         """(splits, k_chunk): chunks of equal length, none empty."""
