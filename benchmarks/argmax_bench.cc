@@ -43,13 +43,13 @@ class ArgmaxBench {
     const size_t bytes = static_cast<size_t>(rows * n) * kind.bytes;
     if (bench_.pool->copies(bytes) == 0) return true;
     std::vector<int64_t> indices(static_cast<size_t>(rows), -1), expected(static_cast<size_t>(rows), -1);
-    size_t our_turn = 0, their_turn = 0;
+    size_t next = 0;
     bool failed = false;
     const Entrant ours = {"lathe", [&] {
                             lathe_argmax_desc desc = LATHE_ARGMAX_DESC_INIT;
                             desc.rows = rows;
                             desc.n = n;
-                            desc.x.data = bench_.pool->copy(bytes, our_turn++);
+                            desc.x.data = bench_.pool->copy(bytes, next++);
                             desc.x.dtype = kind.dtype;
                             desc.indices = indices.data();
                             desc.index_dtype = LATHE_I64;
@@ -57,7 +57,7 @@ class ArgmaxBench {
                           }};
     // Rows dealt out to the same number of threads.
     const Entrant scalar = {"scalar", [&] {
-                              const void* x = bench_.pool->copy(bytes, their_turn++);
+                              const void* x = bench_.pool->copy(bytes, next++);
                               const int threads =
                                   static_cast<int>(std::min<int64_t>(bench_.options.threads, rows));
                               on_threads(threads, [&](int t) {
@@ -68,6 +68,7 @@ class ArgmaxBench {
                             }};
     ours.call();
     if (failed) return succeeded(LATHE_INTERNAL, lathe_last_error());
+    next = 0;
     scalar.call();
     if (indices != expected) {
       std::fprintf(stderr, "argmax %s %ldx%ld is wrong\n", kind.name, static_cast<long>(rows),

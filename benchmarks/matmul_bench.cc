@@ -75,25 +75,22 @@ class MatmulBench {
     std::normal_distribution<float> normal;
     for (float& x : a) x = normal(engine);
 
-    // Everyone walks over the same copies; what one has read is evicted long before its turn comes again.
+    // One walk over the copies for everybody: none finds in the cache what another has just read.
     bool failed = false;
-    const auto weights = [&](size_t* next) {
-      return static_cast<const float*>(bench_.pool->copy(weight_bytes, (*next)++));
-    };
-    std::vector<size_t> next(bench_.peers->size() + 1, 0);
+    size_t next = 0;
+    const auto weights = [&] { return static_cast<const float*>(bench_.pool->copy(weight_bytes, next++)); };
     std::vector<Entrant> entrants;
-    entrants.push_back({"lathe", [&, turn = &next[0]] {
+    entrants.push_back({"lathe", [&] {
                           const lathe_matmul_desc desc =
-                              linear(p.m, p.n, p.k, p.trans_b, a.data(), weights(turn), d.data());
+                              linear(p.m, p.n, p.k, p.trans_b, a.data(), weights(), d.data());
                           if (lathe_matmul(device_.get(), nullptr, &desc) != LATHE_OK) failed = true;
                         }});
     for (size_t i = 0; i < bench_.peers->size(); ++i) {
       auto run = (*bench_.peers)[i]->prepare({p.m, p.n, p.k, p.trans_b});
-      entrants.push_back({(*bench_.peers)[i]->name(),
-                          [&, run, turn = &next[i + 1]] { run(a.data(), weights(turn), d.data()); }});
+      entrants.push_back({(*bench_.peers)[i]->name(), [&, run] { run(a.data(), weights(), d.data()); }});
     }
     for (const Entrant& entrant : entrants) {
-      std::fill(next.begin(), next.end(), 0);
+      next = 0;
       std::fill(d.begin(), d.end(), std::numeric_limits<float>::quiet_NaN());
       entrant.call();
       if (failed) return succeeded(LATHE_INTERNAL, lathe_last_error());

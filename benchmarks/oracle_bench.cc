@@ -47,13 +47,13 @@ class OracleBench {
     lathe_matmul_desc desc = linear(m, n, k, bench_.options.trans_b, a.data(), nullptr, d.data());
     std::vector<Candidate> candidates;
     if (!plan_candidates(desc, &candidates)) return false;
-    std::vector<size_t> turn(candidates.size(), 0);
+    size_t next = 0;
     std::vector<Entrant> entrants;
     bool failed = false;
     for (size_t i = 0; i < candidates.size(); ++i) {
       entrants.push_back({candidates[i].label, [&, i] {
                             lathe_matmul_desc request = desc;
-                            request.b.data = bench_.pool->copy(weight_bytes, turn[i]++);
+                            request.b.data = bench_.pool->copy(weight_bytes, next++);
                             if (lathe_plan_run_matmul(candidates[i].plan, nullptr, &request) != LATHE_OK)
                               failed = true;
                           }});
