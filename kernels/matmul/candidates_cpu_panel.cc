@@ -16,9 +16,9 @@ struct RegisterTile {
 };
 // Rows by vectors of D in registers. 14x2 on 32 registers does the most FMAs for what it loads; the others
 // fit the M of a bucket with less waste. From 6x2 on they fit 16 registers.
-constexpr RegisterTile kTiles[] = {{14, 2}, {13, 2}, {12, 2}, {11, 2}, {10, 2}, {9, 3},
-                                   {8, 3},  {7, 3},  {6, 4},  {4, 6},  {2, 8},  {6, 2},
-                                   {5, 2},  {4, 3},  {4, 2},  {3, 3},  {2, 4},  {1, 4}};
+constexpr RegisterTile kTiles[] = {{14, 2}, {13, 2}, {12, 2}, {11, 2}, {10, 2}, {9, 3},  {8, 3},  {7, 3},
+                                   {7, 4},  {6, 4},  {4, 6},  {2, 8},  {28, 1}, {24, 1}, {20, 1}, {6, 2},
+                                   {5, 2},  {4, 3},  {4, 2},  {3, 3},  {2, 4},  {1, 4},  {14, 1}, {12, 1}};
 // Depth of the panels, multiples of every lane count.
 constexpr int32_t kDepths[] = {256, 384, 512};
 constexpr int32_t kInvariantDepth = 256;  // batch_invariant: one K order for all M

@@ -2,6 +2,7 @@
 // register_m rows of A at a time; register_m x register_n vector accumulators run along K and are summed
 // across lanes at the end. Rows and columns past the edge read the last row again, and their products land in
 // the accumulators' padding.
+#include "base/dtype.h"
 #include "kernels/matmul/emit_cpu.h"
 
 namespace lathe::emit {
@@ -13,6 +14,7 @@ LogicalResult emit_dot(Emit& e, const CpuTile& t) {
   const int64_t rm = t.register_rows, rn = t.register_columns;
   const int64_t lanes = t.lanes, unroll = t.unroll_k;
   VectorType vector = e.vec(lanes, e.f32());
+  const int64_t passes = ceil_div(t.tile_rows, rm);
   Value last_row = e.sub(t.rows, e.idx(1)), last_column = e.sub(t.columns, e.idx(1));
 
   auto tile = [&](Value i, Value j) {
@@ -21,8 +23,18 @@ LogicalResult emit_dot(Emit& e, const CpuTile& t) {
       a_row.push_back(e.add(t.a.offset, e.mul(e.min(e.add(i, r), last_row), t.a.row_stride)));
     for (int64_t c = 0; c < rn; ++c)
       b_row.push_back(e.add(t.b.offset, e.mul(e.min(e.add(j, c), last_column), t.b.row_stride)));
+    // The passes over the rows of A share out fetching the next group's rows of B, a line for each line read:
+    // a row is too short for the hardware to get far ahead in, and every row starts a new page. With one or
+    // two rows memory alone sets the pace, and a fetch is only one more instruction.
+    Values next_row;
+    for (int64_t c = 0; t.tile_rows > 2 && c < ceil_div(rn, passes); ++c) {
+      Value row = e.add(e.mul(e.div(i, e.idx(rm)), ceil_div(rn, passes)), rn + c);
+      next_row.push_back(e.add(t.b.offset, e.mul(e.min(e.add(j, row), last_column), t.b.row_stride)));
+    }
     // One vector of K from every row: all pairs multiplied.
     auto step = [&](Value k, Values sums, Value left) {
+      if (!left)
+        for (Value row : next_row) e.prefetch(t.b.memory, e.add(row, k));
       auto read = [&](const View& v, Value row) {
         Value at = e.add(row, k);
         return e.to_f32(left ? e.load_masked(v.memory, at, lanes, left) : e.load_vector(v.memory, at, lanes));

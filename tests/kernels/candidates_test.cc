@@ -50,18 +50,23 @@ void check_cpu_limits(const CompileConfig& c, const ProblemClass& p, const Devic
     EXPECT_EQ(p.trans_a, 0);
     EXPECT_GE(c.tile_m, p.m_hi);
   } else {
-    ASSERT_EQ(c.register_n % lanes, 0);
-    const int vectors = c.register_n / lanes;
-    EXPECT_LE(c.register_m * vectors + vectors + 1, registers);
+    // What is read as vectors: columns of D, and its rows in the transposed form.
+    const bool transposed = c.kernel == "panel_t";
+    const int scalars = transposed ? c.register_n : c.register_m;
+    const int vector_elements = transposed ? c.register_m : c.register_n;
+    ASSERT_EQ(vector_elements % lanes, 0);
+    const int vectors = vector_elements / lanes;
+    EXPECT_LE(scalars * vectors + vectors + 1, registers);
   }
   if (c.kernel == "outer") {
     EXPECT_EQ(p.trans_b, 0);
     EXPECT_GE(c.tile_m, p.m_hi);
   }
-  if (c.kernel == "panel") {
+  if (c.kernel == "panel" || c.kernel == "panel_t") {
     EXPECT_GT(c.tile_k, 0);
     EXPECT_EQ(c.tile_k % lanes, 0);
-    EXPECT_LE((c.tile_n + c.register_m) * c.tile_k * 4.0, 0.75 * f.fact_or("l2_bytes", 0));
+    const int packed = c.kernel == "panel" ? c.tile_n + c.register_m : c.tile_m + c.register_n;
+    EXPECT_LE(packed * c.tile_k * 4.0, 0.75 * f.fact_or("l2_bytes", 0));
   }
 }
 
