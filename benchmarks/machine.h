@@ -20,7 +20,8 @@ Machine describe_machine();
 // Runs body(t) on `threads` threads, the caller's included, and returns when all have.
 void on_threads(int threads, const std::function<void(int)>& body);
 
-// Bytes per second that `threads` threads read from [data, data + bytes) together; median of a few sweeps.
+// Bytes per second that `threads` threads read from [data, data + bytes) together; the best of a few sweeps,
+// as a ceiling must not be what a busy machine left over.
 double measure_read_bandwidth(const void* data, size_t bytes, int threads);
 // f32 operations per second of independent fused multiply-adds in registers.
 double measure_fma_peak(int threads);
