@@ -42,6 +42,10 @@ struct PanelShape {
 // hand).
 constexpr double kEfficiency = 0.95;
 
+// Below this many accumulators two FMA units wait for each other; such tiles are for few registers or few
+// rows.
+constexpr int64_t kFewSums = 12;
+
 // Prices the tiles of one form.
 class PanelPricing {
  public:
@@ -230,6 +234,13 @@ void enumerate_form(const CandidateContext& context, bool transposed, std::vecto
     else if (t.rows > pricing.rows())
       out->push_back(rejected(
           config, absl::StrCat("register rows ", t.rows, " > ", transposed ? "N " : "M ", pricing.rows())));
+    else if (t.rows * t.vectors < kFewSums && pricing.rates().registers >= 32 && pricing.rows() > kFewSums)
+      out->push_back(rejected(config, absl::StrCat("sums ", t.rows * t.vectors, " < ", kFewSums,
+                                                   ": other tiles use more of the registers")));
+    else if (t.vectors > 1 && pricing.rows() > kFewSums &&
+             round_up(pricing.columns(), columns) >= 2 * round_up(pricing.columns(), pricing.rates().lanes))
+      out->push_back(rejected(config, absl::StrCat("register columns ", columns, ": half of them past the ",
+                                                   pricing.columns(), " there are")));
     else
       pricing.append(t.rows, columns, out);
   }

@@ -48,6 +48,7 @@ absl::StatusOr<OracleAnswer> rank_plans(const ProblemClass& c, const DeviceFacts
   if (absl::Status s = check_class(c, policy); !s.ok()) return s;
   const CandidateContext context{c, facts, policy.workers, policy.split_k};
   std::vector<RankedPlan> table;
+  table.reserve(1024);
   for (const KernelFamily& family : kernel_families())
     if (family.op == c.op && family.backend == facts.target.backend) family.enumerate(context, &table);
 
