@@ -1,17 +1,15 @@
 // What a call costs when its kernel is cached: against the kernel's bare call, with every allocation counted.
-#include <unistd.h>
-
 #include <atomic>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 
 #include "bare_task.h"
 #include "contest.h"
 #include "count_allocations.h"
 #include "options.h"
 #include "report.h"
+#include "temporary_directory.h"
 
 namespace lathe::bench {
 namespace {
@@ -21,11 +19,8 @@ constexpr int64_t kM = 1, kN = 16, kK = 16;
 }  // namespace
 
 bool bench_dispatch(const Options& options) {
-  const std::string cache =
-      (std::filesystem::temp_directory_path() / ("lathe-dispatch-" + std::to_string(getpid()))).string();
-  std::filesystem::create_directory(cache);
-  std::filesystem::permissions(cache, std::filesystem::perms::owner_all);
-  BenchDevice device(1, cache);
+  const TemporaryDirectory cache;
+  BenchDevice device(1, cache.path());
   if (!device.ok()) return false;
 
   std::vector<float> a(kM * kK, 1), b(kN * kK, 2), d(kM * kN);
@@ -33,8 +28,7 @@ bool bench_dispatch(const Options& options) {
   lathe_plan* plan = nullptr;
   if (!succeeded(lathe_plan_matmul(device.get(), &desc, &plan), "planning")) return false;
   if (!succeeded(lathe_matmul(device.get(), nullptr, &desc), "matmul")) return false;
-  auto bare = BareTask::load(cache, {kM, kN, kK, 1});
-  std::filesystem::remove_all(cache);
+  auto bare = BareTask::load(cache.path(), {kM, kN, kK, 1});
   if (!bare.ok()) {
     std::fprintf(stderr, "%s\n", bare.status().ToString().c_str());
     return false;

@@ -1,12 +1,12 @@
 // From a call on an empty cache to its result, and from a cache on disk to a kernel that can run.
 #include <cstdio>
 #include <cstdlib>
-#include <filesystem>
 #include <random>
 
 #include "contest.h"
 #include "options.h"
 #include "report.h"
+#include "temporary_directory.h"
 
 namespace lathe::bench {
 namespace {
@@ -30,23 +30,6 @@ std::vector<Request> requests(int count) {
   }
   return list;
 }
-
-class TemporaryDirectory {
- public:
-  TemporaryDirectory() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "lathe-bench-XXXXXX").string();
-    if (mkdtemp(pattern.data()) == nullptr) std::perror("mkdtemp");
-    path_ = pattern;
-  }
-  ~TemporaryDirectory() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  const std::string& path() const { return path_; }
-
- private:
-  std::string path_;
-};
 
 struct Operands {
   explicit Operands(uint64_t seed) : a(512 * 4096), b(5000 * 4096), d(512 * 5000) {

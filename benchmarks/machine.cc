@@ -98,14 +98,19 @@ double fma_loop(int64_t iterations) {
 
 #endif
 
-// Sixteen independent sums of 64-byte lines, so that loads and not additions are the limit.
+// Sums 64-byte lines of `kStreams` parts side by side: how many streams a core reads fastest differs.
+template <size_t kStreams>
 void read_all(const uint8_t* data, size_t bytes) {
   using Line = uint64_t __attribute__((vector_size(64), aligned(16)));
-  Line sums[8] = {};
+  constexpr size_t kTurn = 4;  // lines of a stream at a time
+  Line sums[kTurn] = {};
+  const size_t part = bytes / sizeof(Line) / kStreams / kTurn * kTurn;
   const auto* lines = reinterpret_cast<const Line*>(data);
-  for (size_t i = 0; i + 8 <= bytes / sizeof(Line); i += 8) {
+  for (size_t i = 0; i < part; i += kTurn) {
+    for (size_t stream = 0; stream < kStreams; ++stream) {
 #pragma clang loop unroll(full)
-    for (size_t s = 0; s < 8; ++s) sums[s] += lines[i + s];
+      for (size_t s = 0; s < kTurn; ++s) sums[s] += lines[stream * part + i + s];
+    }
   }
   uint64_t total = 0;
   for (const Line& sum : sums) total += sum[0] + sum[7];
@@ -151,12 +156,14 @@ void on_threads(int threads, const std::function<void(int)>& body) {
 double measure_read_bandwidth(const void* data, size_t bytes, int threads) {
   const size_t part = bytes / static_cast<size_t>(threads) & ~size_t{4095};
   std::vector<double> seconds;
-  for (int sweep = 0; sweep < 5; ++sweep) {
-    const double start = now_seconds();
-    on_threads(threads, [&](int t) {
-      read_all(static_cast<const uint8_t*>(data) + static_cast<size_t>(t) * part, part);
-    });
-    seconds.push_back(now_seconds() - start);
+  for (auto* read : {read_all<1>, read_all<4>, read_all<8>, read_all<16>}) {
+    for (int sweep = 0; sweep < 3; ++sweep) {
+      const double start = now_seconds();
+      on_threads(threads, [&](int t) {
+        read(static_cast<const uint8_t*>(data) + static_cast<size_t>(t) * part, part);
+      });
+      seconds.push_back(now_seconds() - start);
+    }
   }
   return static_cast<double>(part) * threads / *std::min_element(seconds.begin(), seconds.end());
 }
