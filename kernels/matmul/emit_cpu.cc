@@ -52,11 +52,6 @@ void write_tile(Emit& e, const TileProgram& p, int64_t lanes,
   });
 }
 
-bool k_contiguous(linalg::LinalgOp op, unsigned operand) {
-  AffineMap map = op.getMatchingIndexingMap(op.getDpsInputOperand(operand));
-  return cast<AffineDimExpr>(map.getResults().back()).getPosition() == 3;
-}
-
 // The tile as the kernel form sees it. "panel_t" computes the transposed tile, D^T = B^T A^T: rows are the
 // tile's columns.
 CpuTile describe_tile(const TileProgram& p, ir::KernelConfigAttr config, bool transposed) {

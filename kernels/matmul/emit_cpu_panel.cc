@@ -123,10 +123,10 @@ void micro_kernel(Emit& e, const CpuTile& t, Value a_base, Value b_base, Value d
   if (fetch.empty()) {
     sums = e.loop(e.idx(0), depth, 1, sums, step);
   } else {
-    constexpr int64_t kLine = 16;
-    sums = e.loop(e.idx(0), depth, kLine, sums, [&](Value block, const Values& carried) {
+    const int64_t line_elements = 512 / t.a.element.getIntOrFloatBitWidth();
+    sums = e.loop(e.idx(0), depth, line_elements, sums, [&](Value block, const Values& carried) {
       for (Value line : fetch) e.prefetch(t.a.memory, e.add(line, block));
-      return e.loop(block, e.min(e.add(block, kLine), depth), 1, carried, step);
+      return e.loop(block, e.min(e.add(block, line_elements), depth), 1, carried, step);
     });
   }
   auto at = [&](int64_t r, int64_t v) { return e.add(e.mul(e.add(i, r), t.ld), e.add(j, v * lanes)); };

@@ -103,11 +103,6 @@ class StagedOperand {
   SmallVector<Element> elements_;
 };
 
-bool k_contiguous(linalg::LinalgOp op, unsigned operand) {
-  AffineMap map = op.getMatchingIndexingMap(op.getDpsInputOperand(operand));
-  return cast<AffineDimExpr>(map.getResults().back()).getPosition() == 3;
-}
-
 // Where register `i` of the thread at `place` of `places` lies in the tile: groups of `vector` neighbours,
 // the groups of all threads interleaved.
 Value spread(Emit& e, Value i, Value place, int64_t places, int64_t vector) {

@@ -178,12 +178,12 @@ Recipe matmul_recipe(const ProblemClass& c, const CompileConfig& config, const T
   step.kind = cpu ? StepKind::kCpuTask : StepKind::kGpuKernel;
   step.symbol = matmul_symbol(c, config);
   step.block = {config.threads, 1, 1};
-  step.grid = {product(1, {{Var::kN, config.tile_n}}), product(1, {{Var::kM, config.tile_m}}),
+  step.grid = {product(1, {{Var::kM, config.tile_m}}), product(1, {{Var::kN, config.tile_n}}),
                product(1, {{Var::kSplits, 1}, {Var::kBatch, 1}})};
   r.steps.push_back(step);
   if (config.split) {
     step.symbol += "_merge";
-    step.grid = {product(1, {{Var::kN, config.tile_n}}), product(1, {{Var::kM, 1}}),
+    step.grid = {product(1, {{Var::kM, 1}}), product(1, {{Var::kN, config.tile_n}}),
                  product(1, {{Var::kBatch, 1}})};
     r.steps.push_back(step);
     r.workspace_bytes =

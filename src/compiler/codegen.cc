@@ -1,14 +1,18 @@
 #include "compiler/codegen.h"
 
+#include <algorithm>
+#include <initializer_list>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_replace.h"
 #include "base/status.h"
 #include "compiler/link_amdgpu.h"
 #include "llvm/Analysis/TargetLibraryInfo.h"
 #include "llvm/IR/DiagnosticInfo.h"
 #include "llvm/IR/DiagnosticPrinter.h"
+#include "llvm/IR/IRBuilder.h"
+#include "llvm/IR/InstIterator.h"
+#include "llvm/IR/IntrinsicInst.h"
 #include "llvm/IR/LLVMContext.h"
 #include "llvm/IR/LegacyPassManager.h"
 #include "llvm/IR/Module.h"
@@ -34,20 +38,46 @@ struct MachineRow {
   CodeFormat format;
 };
 
+bool has_all(const Target& t, std::initializer_list<const char*> features) {
+  return std::all_of(features.begin(), features.end(), [&](const char* f) { return t.has(f); });
+}
+
+// LLVM's name for an x86-64 level implies all of the level's instructions: only where the target claims them.
+const char* x86_cpu(const Target& t) {
+  if (!has_all(t, {"avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "popcnt"})) return "x86-64";
+  return has_all(t, {"avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl"}) ? "x86-64-v4" : "x86-64-v3";
+}
+
 absl::StatusOr<MachineRow> machine_row(const Target& t) {
   switch (t.backend) {
     case Backend::kCpu: {
       if (t.arch == "aarch64")
         return MachineRow{"aarch64-unknown-linux-gnu", "generic", t.features, CodeFormat::kElfObject};
       if (t.arch != "x86-64") break;
-      const char* cpu = t.has("avx512f") ? "x86-64-v4" : t.has("avx2") ? "x86-64-v3" : "x86-64";
-      return MachineRow{"x86_64-unknown-linux-gnu", cpu, t.features, CodeFormat::kElfObject};
+      return MachineRow{"x86_64-unknown-linux-gnu", x86_cpu(t), t.features, CodeFormat::kElfObject};
     }
-    // PTX 8.6 is the oldest that knows every listed sm; drivers of CUDA 12.7 and later take it.
-    case Backend::kCuda: return MachineRow{"nvptx64-nvidia-cuda", t.arch, "+ptx86", CodeFormat::kPtx};
+    // The oldest PTX that knows the sm: 8.6 (drivers of CUDA 12.7 and later), 8.7 for sm_120.
+    case Backend::kCuda:
+      return MachineRow{"nvptx64-nvidia-cuda", t.arch, t.arch == "sm_120" ? "+ptx87" : "+ptx86",
+                        CodeFormat::kPtx};
     case Backend::kRocm: return MachineRow{"amdgcn-amd-amdhsa", t.arch, t.features, CodeFormat::kHsaco};
   }
   return absl::UnimplementedError(absl::StrCat("no code generator for target ", t.arch));
+}
+
+// Without FMA instructions an fma would be a library call: a multiply and an add instead, rounded twice.
+void split_fma(llvm::Module& module) {
+  llvm::SmallVector<llvm::IntrinsicInst*> calls;
+  for (llvm::Function& f : module)
+    for (llvm::Instruction& i : llvm::instructions(f))
+      if (auto* call = llvm::dyn_cast<llvm::IntrinsicInst>(&i))
+        if (call->getIntrinsicID() == llvm::Intrinsic::fma) calls.push_back(call);
+  for (llvm::IntrinsicInst* call : calls) {
+    llvm::IRBuilder<> b(call);
+    llvm::Value* product = b.CreateFMul(call->getArgOperand(0), call->getArgOperand(1));
+    call->replaceAllUsesWith(b.CreateFAdd(product, call->getArgOperand(2)));
+    call->eraseFromParent();
+  }
 }
 
 absl::StatusOr<std::unique_ptr<llvm::TargetMachine>> make_machine(const MachineRow& row) {
@@ -188,6 +218,7 @@ absl::StatusOr<MachineCode> generate_code(mlir::ModuleOp module, const Target& t
   ir->setDataLayout(machine->createDataLayout());
   if (target.backend == Backend::kRocm)
     ir->addModuleFlag(llvm::Module::Error, "amdhsa_code_object_version", 500);
+  if (target.arch == "x86-64" && !target.has("fma")) split_fma(*ir);
   for (llvm::Function& f : *ir) {
     if (f.isDeclaration()) continue;
     // The plan fixes the workgroup's size; MLIR passes it on as a bound.
@@ -221,7 +252,8 @@ absl::StatusOr<MachineCode> generate_code(mlir::ModuleOp module, const Target& t
   }
   for (const llvm::Function& f : *ir)
     if (f.isDeclaration() && !f.isIntrinsic())
-      return absl::AbortedError(absl::StrCat("the kernel calls the outside function '", f.getName().str(), "'"));
+      return absl::AbortedError(
+          absl::StrCat("the kernel calls the outside function '", f.getName().str(), "'"));
   const bool ptx = row.format == CodeFormat::kPtx;
   MachineCode code{row.format, ""};
   LATHE_ASSIGN_OR_RETURN(

@@ -25,6 +25,7 @@ struct CompileRequest {
   CompileConfig config;
   Target target;
   std::string pipeline;  // "": the built-in one
+  bool dump = false;
 };
 
 absl::StatusOr<CompileRequest> parse_request(absl::string_view bytes) {
@@ -35,6 +36,7 @@ absl::StatusOr<CompileRequest> parse_request(absl::string_view bytes) {
   LATHE_ASSIGN_OR_RETURN(r.config, compile_config_from_json(part("config")));
   LATHE_ASSIGN_OR_RETURN(r.target, target_from_json(part("target")));
   if (j.contains("pipeline") && j["pipeline"].is_string()) r.pipeline = j["pipeline"].get<std::string>();
+  r.dump = j.contains("dump") && j["dump"] == true;
   return r;
 }
 
@@ -117,15 +119,37 @@ void initialize() {
   (void)once;
 }
 
-absl::StatusOr<Artifact> compile_bytes(absl::string_view request, const TextSink& dump) {
-  try {
-    initialize();
-    LATHE_ASSIGN_OR_RETURN(CompileRequest r, parse_request(request));
-    return compile(r, dump);
-  } catch (const std::exception& e) {
-    return absl::AbortedError(e.what());
+// Answers through the sink, exactly once.
+class Answer {
+ public:
+  Answer(lathe_compiler_sink sink, void* user) : sink_(sink), user_(user) {}
+
+  void send(int output, const char* name, absl::string_view bytes) const {
+    sink_(user_, output, name, reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
   }
-}
+  int refuse(absl::string_view why) const {
+    send(LATHE_COMPILER_ERROR, "error", why);
+    return 1;
+  }
+  int compile(absl::string_view request) const {
+    initialize();
+    absl::StatusOr<CompileRequest> r = parse_request(request);
+    if (!r.ok()) return refuse(r.status().message());
+    TextSink dump;
+    if (r->dump)
+      dump = [this](const std::string& name, const std::string& text) {
+        send(LATHE_COMPILER_DUMP, name.c_str(), text);
+      };
+    absl::StatusOr<Artifact> artifact = lathe::compile(*r, dump);
+    if (!artifact.ok()) return refuse(artifact.status().message());
+    send(LATHE_COMPILER_ARTIFACT, "artifact", serialize(*artifact));
+    return 0;
+  }
+
+ private:
+  lathe_compiler_sink sink_;
+  void* user_;
+};
 
 }  // namespace
 }  // namespace lathe
@@ -143,22 +167,12 @@ __attribute__((visibility("default"))) const char* lathe_compiler_codegen_id(voi
 
 __attribute__((visibility("default"))) int lathe_compiler_compile(const uint8_t* request, size_t size,
                                                                   lathe_compiler_sink sink, void* user) {
-  absl::string_view text(reinterpret_cast<const char*>(request), size);
-  auto send = [&](int output, const std::string& name, const std::string& bytes) {
-    sink(user, output, name.c_str(), reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
-  };
-  lathe::TextSink dump;
-  // Only a request that says so pays for printing.
-  if (absl::StatusOr<lathe::Json> j = lathe::parse_json(text, "compile request");
-      j.ok() && j->is_object() && j->contains("dump") && (*j)["dump"] == true)
-    dump = [&](const std::string& name, const std::string& body) { send(LATHE_COMPILER_DUMP, name, body); };
-  absl::StatusOr<lathe::Artifact> artifact = lathe::compile_bytes(text, dump);
-  if (!artifact.ok()) {
-    send(LATHE_COMPILER_ERROR, "error", std::string(artifact.status().message()));
-    return 1;
+  const lathe::Answer answer(sink, user);
+  try {
+    return answer.compile(absl::string_view(reinterpret_cast<const char*>(request), size));
+  } catch (const std::exception& e) {
+    return answer.refuse(e.what());
   }
-  send(LATHE_COMPILER_ARTIFACT, "artifact", lathe::serialize(*artifact));
-  return 0;
 }
 
 }  // extern "C"

@@ -1,12 +1,13 @@
 // lathe-distribute: tiles a payload into one scf.forall per launch step, mapped to workgroups.
 //
 // matmul without a split, one step:
-//   forall (b, y, x) in (batch, ceil(M / tile_m), ceil(N / tile_n)): D[b, tile] = epilogue(fill, A[b, rows] *
+//   forall (b, y, x) in (batch, ceil(N / tile_n), ceil(M / tile_m)): D[b, tile] = epilogue(fill, A[b, rows] *
 //   B[b, cols])
 // with a split, two steps; z counts splits * batch, sizes of the last split are ragged (affine.min):
 //   forall (z, y, x): W[s, b, tile] = A[b, rows, K of split s] * B[b, cols, K of split s]
 //   forall (b, y, x): D[b, row] = epilogue(sum over s in ascending order of W[s, b, row])
-// argmax payloads come distributed from their builder, which states rows and splits directly.
+// Rows are on x: neighbours in the launch order share columns of B, the weight, and only x may pass 65535 on
+// a GPU. argmax payloads come distributed from their builder, which states rows and splits directly.
 #include "compiler/dialect.h"
 #include "compiler/mlir.h"
 #include "compiler/passes.h"
@@ -120,10 +121,10 @@ class MatmulDistribution {
   Value single() {
     Value out = epilogue_.getDpsInits()[0];
     int64_t tm = config_.getTileM(), tn = config_.getTileN();
-    auto op = forall({batch_, tiles(m_, tm), tiles(attr(n_), tn)}, out, function_.getName());
+    auto op = forall({batch_, tiles(attr(n_), tn), tiles(m_, tm)}, out, function_.getName());
     OpBuilder b = OpBuilder::atBlockTerminator(op.getBody());
     SmallVector<Value> iv = op.getInductionVars();
-    OpFoldResult m0 = apply(b, dim(0) * tm, {iv[1]}), n0 = apply(b, dim(0) * tn, {iv[2]});
+    OpFoldResult m0 = apply(b, dim(0) * tm, {iv[2]}), n0 = apply(b, dim(0) * tn, {iv[1]});
     Sizes offsets = {iv[0], m0, n0, attr(0)};
     Sizes sizes = {attr(1), clip(b, attr(tm), m_, m0), clip(b, attr(tn), attr(n_), n0), attr(k_)};
     Value ab = tile_matmul(b, offsets, sizes);
@@ -137,13 +138,13 @@ class MatmulDistribution {
     Value splits = argument("splits"), k_chunk = argument("k_chunk");
     int64_t tm = config_.getTileM(), tn = config_.getTileN();
     OpFoldResult z = apply(b_, dim(0) * b_.getAffineSymbolExpr(0), {splits, batch_}, 1);
-    auto op = forall({z, tiles(m_, tm), tiles(attr(n_), tn)}, argument("workspace"), function_.getName());
+    auto op = forall({z, tiles(attr(n_), tn), tiles(m_, tm)}, argument("workspace"), function_.getName());
     OpBuilder b = OpBuilder::atBlockTerminator(op.getBody());
     SmallVector<Value> iv = op.getInductionVars();
     AffineExpr symbol = b_.getAffineSymbolExpr(0);
     OpFoldResult s = apply(b, dim(0).floorDiv(symbol), {iv[0], batch_}, 1);
     OpFoldResult batch = apply(b, dim(0) % symbol, {iv[0], batch_}, 1);
-    OpFoldResult m0 = apply(b, dim(0) * tm, {iv[1]}), n0 = apply(b, dim(0) * tn, {iv[2]});
+    OpFoldResult m0 = apply(b, dim(0) * tm, {iv[2]}), n0 = apply(b, dim(0) * tn, {iv[1]});
     OpFoldResult k0 = apply(b, dim(0) * symbol, {s, k_chunk}, 1);
     Sizes offsets = {batch, m0, n0, k0};
     Sizes sizes = {attr(1), clip(b, attr(tm), m_, m0), clip(b, attr(tn), attr(n_), n0),
@@ -158,14 +159,14 @@ class MatmulDistribution {
     Value out = epilogue_.getDpsInits()[0];
     OpFoldResult splits = argument("splits");
     int64_t tn = config_.getTileN();
-    auto op = forall({batch_, m_, tiles(attr(n_), tn)}, out, (function_.getName() + "_merge").str());
+    auto op = forall({batch_, tiles(attr(n_), tn), m_}, out, (function_.getName() + "_merge").str());
     OpBuilder b = OpBuilder::atBlockTerminator(op.getBody());
     SmallVector<Value> iv = op.getInductionVars();
-    OpFoldResult n0 = apply(b, dim(0) * tn, {iv[2]});
-    Sizes offsets = {iv[0], iv[1], n0};
+    OpFoldResult n0 = apply(b, dim(0) * tn, {iv[1]});
+    Sizes offsets = {iv[0], iv[2], n0};
     Sizes sizes = {attr(1), attr(1), clip(b, attr(tn), attr(n_), n0)};
     Sizes strides(4, attr(1));
-    Value part = tensor::ExtractSliceOp::create(b, loc_, partials, Sizes{attr(0), iv[0], iv[1], n0},
+    Value part = tensor::ExtractSliceOp::create(b, loc_, partials, Sizes{attr(0), iv[0], iv[2], n0},
                                                 Sizes{splits, attr(1), attr(1), sizes[2]}, strides);
     MLIRContext* context = b.getContext();
     SmallVector<AffineMap> maps = {AffineMap::getMultiDimIdentityMap(4, context),

@@ -132,6 +132,9 @@ llvm::FailureOr<TileProgram> instantiate(Emit& e, mlir::scf::ForallOp forall, co
 // Number of workgroups along x, y and z, computed from the forall's bounds.
 GridPosition grid_of(Emit& e, mlir::scf::ForallOp forall, const Arguments& arguments);
 
+// Whether an operand (0: A, 1: B) of a contraction with loops (b, m, n, k) lies along k in memory.
+bool k_contiguous(mlir::linalg::LinalgOp contraction, unsigned operand);
+
 // Clones the body of an elementwise linalg.generic for scalars (lanes == 0) or vectors. `inputs` are its
 // block arguments' values in order (outputs included, null where unused); scalars of the payload are
 // broadcast.

@@ -236,6 +236,11 @@ GridPosition grid_of(Emit& e, scf::ForallOp forall, const Arguments& arguments) 
   return {sizes[2], sizes[1], sizes[0]};
 }
 
+bool k_contiguous(linalg::LinalgOp contraction, unsigned operand) {
+  AffineMap map = contraction.getMatchingIndexingMap(contraction.getDpsInputOperand(operand));
+  return cast<AffineDimExpr>(map.getResults().back()).getPosition() == 3;
+}
+
 Value inline_elementwise(Emit& e, linalg::GenericOp op, ArrayRef<Value> inputs, int64_t lanes,
                          const IRMapping& scalars) {
   IRMapping mapping;

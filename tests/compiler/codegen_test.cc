@@ -113,6 +113,41 @@ TEST(CodegenTest, AArch64ObjectsAreElfForAArch64) {
     }
 }
 
+// Every target that can be named has a code generator behind it.
+TEST(CodegenTest, EveryNamedTargetCompiles) {
+  for (const char* name :
+       {"x86-64-avx2", "x86-64-avx512", "aarch64-neon", "sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_90a",
+        "sm_100a", "sm_120", "gfx90a", "gfx942", "gfx950", "gfx1100", "gfx1201"}) {
+    const Target target = *parse_target(name);
+    CompileConfig config = cpu_config("panel", target);
+    if (target.backend != Backend::kCpu) {
+      config.kernel = "simt";
+      config.tile_m = config.tile_n = 64, config.tile_k = 16;
+      config.register_m = config.register_n = 4;
+      config.threads = 256, config.lanes = 1;
+    }
+    EXPECT_GT(code_of(compile(matmul_class(33, 50, 70), config, target)).size(), 100u) << name;
+  }
+}
+
+// A processor that claims less than a level gets none of the level's other instructions.
+TEST(CodegenTest, NothingIsUsedThatTheTargetDoesNotClaim) {
+  Target target = *parse_target("x86-64-avx512");
+  auto assembly = [&] {
+    CompilerAnswer answer = compile(matmul_class(33, 50, 70), cpu_config("panel", target), target, true);
+    EXPECT_EQ(answer.code, 0) << target.features << ": " << answer.error;
+    return answer.dumps["assembly.s"];
+  };
+  target.features = "";
+  std::string plain = assembly();
+  EXPECT_EQ(plain.find("%ymm"), std::string::npos);
+  EXPECT_EQ(plain.find("vfmadd"), std::string::npos);
+  target.features = "+avx,+avx2";
+  std::string without_fma = assembly();
+  EXPECT_NE(without_fma.find("%ymm"), std::string::npos);
+  EXPECT_EQ(without_fma.find("vfmadd"), std::string::npos);
+}
+
 // Self-contained on every CPU target: no library call for conversions or math functions.
 TEST(CodegenTest, EveryDTypeAndActivationIsSelfContained) {
   for (const char* name : {"x86-64-avx2", "x86-64-avx512", "aarch64-neon"}) {
