@@ -3,7 +3,10 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <exception>
 #include <mutex>
+#include <new>
+#include <optional>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
@@ -20,12 +23,16 @@ using ArtifactPtr = std::shared_ptr<const Artifact>;
 // same reason the error is kept as code and text, of which each waiter makes its own Status.
 class Flight {
  public:
-  void land(const absl::StatusOr<ArtifactPtr>& result) {
+  void land(const absl::StatusOr<ArtifactPtr>& result) noexcept {
     {
       const std::lock_guard<std::mutex> lock(mutex_);
       if (result.ok()) artifact_ = *result;
       code_ = result.status().code();
-      message_ = std::string(result.status().message());
+      try {
+        message_ = std::string(result.status().message());
+      } catch (const std::bad_alloc&) {
+        // The code alone has to do: who waits must be let go.
+      }
       landed_ = true;
     }
     changed_.notify_all();
@@ -46,17 +53,23 @@ class Flight {
   std::string message_;
 };
 
-// An exception here would leave the other callers of the key waiting for ever.
-absl::StatusOr<ArtifactPtr> run_compile(absl::FunctionRef<absl::StatusOr<Artifact>()> compile) {
+// The result of `make`, with what it throws as an error: an exception would leave the other callers of the
+// key waiting for ever.
+template <typename F>
+absl::StatusOr<ArtifactPtr> without_exceptions(F&& make) noexcept {
   try {
-    LATHE_ASSIGN_OR_RETURN(Artifact artifact, compile());
-    return std::make_shared<const Artifact>(std::move(artifact));
+    try {
+      return make();
+    } catch (const std::bad_alloc&) {
+      return absl::ResourceExhaustedError("out of memory while making a kernel");
+    } catch (const std::exception& e) {
+      return absl::InternalError(absl::StrCat("exception while making a kernel: ", e.what()));
+    }
   } catch (const std::bad_alloc&) {
-    return absl::ResourceExhaustedError("out of memory while compiling");
-  } catch (const std::exception& e) {
-    return absl::InternalError(absl::StrCat("exception while compiling: ", e.what()));
+    // Not even the message could be allocated; a bare code needs no memory.
+    return absl::Status(absl::StatusCode::kResourceExhausted, "");
   } catch (...) {
-    return absl::InternalError("exception while compiling");
+    return absl::Status(absl::StatusCode::kInternal, "");
   }
 }
 
@@ -162,18 +175,10 @@ class MemoryOverDisk final : public ArtifactCache {
 
   absl::StatusOr<CacheResult> lead(const Key& key, Flight* flight,
                                    absl::FunctionRef<absl::StatusOr<Artifact>()> compile) {
+    std::optional<KeyLock> machine_lock;  // held until the entry is published
     CacheOutcome outcome = CacheOutcome::kDiskHit;
-    absl::StatusOr<ArtifactPtr> result = load(key, /*first_look=*/true);
-    KeyLock machine_lock =
-        result.ok() || disk_ == nullptr ? KeyLock() : disk_->lock(key, lock_timeout_seconds_);
-    // Whoever held the lock before has published; without the lock somebody may have, too.
-    if (!result.ok() && disk_ != nullptr) result = load(key, /*first_look=*/false);
-    if (!result.ok()) {
-      outcome = CacheOutcome::kCompiled;
-      count([](CacheStatistics* s) { ++s->misses; });
-      result = run_compile(compile);
-    }
-    if (result.ok()) *result = keep(key, *result);
+    absl::StatusOr<ArtifactPtr> result =
+        without_exceptions([&] { return load_or_compile(key, compile, &machine_lock, &outcome); });
     land(key, flight, result);
     if (!result.ok()) return result.status();
     // After landing: the other callers need not wait for the disk.
@@ -181,7 +186,23 @@ class MemoryOverDisk final : public ArtifactCache {
     return CacheResult{*std::move(result), outcome};
   }
 
-  void land(const Key& key, Flight* flight, const absl::StatusOr<ArtifactPtr>& result) {
+  absl::StatusOr<ArtifactPtr> load_or_compile(const Key& key,
+                                              absl::FunctionRef<absl::StatusOr<Artifact>()> compile,
+                                              std::optional<KeyLock>* machine_lock, CacheOutcome* outcome) {
+    absl::StatusOr<ArtifactPtr> loaded = load(key, /*first_look=*/true);
+    if (!loaded.ok() && disk_ != nullptr) {
+      machine_lock->emplace(disk_->lock(key, lock_timeout_seconds_));
+      // Whoever held the lock before has published; without the lock somebody may have, too.
+      loaded = load(key, /*first_look=*/false);
+    }
+    if (loaded.ok()) return keep(key, *loaded);
+    *outcome = CacheOutcome::kCompiled;
+    count([](CacheStatistics* s) { ++s->misses; });
+    LATHE_ASSIGN_OR_RETURN(Artifact artifact, compile());
+    return keep(key, std::make_shared<const Artifact>(std::move(artifact)));
+  }
+
+  void land(const Key& key, Flight* flight, const absl::StatusOr<ArtifactPtr>& result) noexcept {
     {
       const std::lock_guard<std::mutex> lock(mutex_);
       flights_.erase(key.text);
@@ -189,9 +210,19 @@ class MemoryOverDisk final : public ArtifactCache {
     flight->land(result);
   }
 
-  void publish(const Key& key, const Artifact& artifact) {
-    const absl::StatusOr<uint64_t> written = disk_->write(key, serialize(artifact));
-    if (written.ok()) count([&](CacheStatistics* s) { s->disk_bytes_written += *written; });
+  // Best effort: the caller has its kernel already, and no failure here may take it away.
+  void publish(const Key& key, const Artifact& artifact) noexcept {
+    try {
+      try {
+        const absl::StatusOr<uint64_t> written = disk_->write(key, serialize(artifact));
+        if (written.ok()) count([&](CacheStatistics* s) { s->disk_bytes_written += *written; });
+      } catch (const std::exception& e) {
+        logger_.log(LogLevel::kWarning, absl::StrCat("cache: ", disk_->directory(), ": entry ",
+                                                     key.fingerprint, " is not written: ", e.what()));
+      }
+    } catch (...) {
+      // Nor can it be logged.
+    }
   }
 
   const std::unique_ptr<DiskStore> disk_;  // null: memory only

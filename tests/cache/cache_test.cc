@@ -101,6 +101,47 @@ TEST_F(CacheTest, AnExceptionIsAnErrorAndLeavesTheKeyUsable) {
   EXPECT_TRUE(is_for(cache->get_or_create(key(1), [&] { return artifact(key(1)); }), key(1)));
 }
 
+// A logger is the engine's code and may throw what it likes; memory may run out anywhere.
+TEST_F(CacheTest, AThrowingLoggerLeavesTheKeyUsable) {
+  struct NotAnException {};
+  put(key(1));
+  const std::string good = read_file(entry_path(key(1)));
+  for (const bool standard : {true, false}) {
+    write_file(entry_path(key(1)), "defective");
+    CacheOptions throwing = options();
+    bool throws = true;
+    throwing.logger = Logger(LogLevel::kWarning, [&](LogLevel, const std::string&) {
+      if (throws && standard) throw std::bad_alloc();
+      if (throws) throw NotAnException();
+    });
+    const auto cache = make_cache(throwing);
+    const auto compile = [&] { return artifact(key(1)); };
+    EXPECT_EQ(cache->get_or_create(key(1), compile).status().code(),
+              standard ? absl::StatusCode::kResourceExhausted : absl::StatusCode::kInternal);
+    throws = false;
+    const auto next = cache->get_or_create(key(1), compile);
+    ASSERT_TRUE(is_for(next, key(1))) << "the flight has landed and the key is free again";
+    EXPECT_EQ(next->outcome, CacheOutcome::kCompiled);
+    EXPECT_EQ(read_file(entry_path(key(1))), good);
+  }
+}
+
+TEST_F(CacheTest, AThrowWhilePublishingKeepsTheKernel) {
+  CacheOptions throwing = options();
+  int logged = 0;
+  throwing.logger = Logger(LogLevel::kWarning, [&](LogLevel, const std::string&) {
+    if (++logged == 1) throw std::runtime_error("no log");
+  });
+  const auto cache = make_cache(throwing);
+  write_file(directory_, "a file where the directory should be");
+  const auto result = cache->get_or_create(key(1), [&] { return artifact(key(1)); });
+  ASSERT_TRUE(is_for(result, key(1))) << result.status();
+  EXPECT_EQ(result->outcome, CacheOutcome::kCompiled);
+  EXPECT_EQ(logged, 2) << "the write's failure, then the throw";
+  EXPECT_EQ(cache->get_or_create(key(1), [&] { return artifact(key(1)); })->outcome,
+            CacheOutcome::kMemoryHit);
+}
+
 // Starts `count` threads that call at once and returns their results.
 std::vector<absl::StatusOr<CacheResult>> call_together(
     int count, const std::function<absl::StatusOr<CacheResult>()>& call) {
