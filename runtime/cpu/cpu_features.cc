@@ -3,10 +3,11 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <iterator>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 
@@ -19,27 +20,16 @@
 namespace lathe {
 namespace {
 
-std::string join_features(std::vector<const char*> names) {
-  std::sort(names.begin(), names.end(), [](const char* a, const char* b) { return std::strcmp(a, b) < 0; });
-  return absl::StrJoin(names, ",",
-                       [](std::string* out, const char* name) { absl::StrAppend(out, "+", name); });
-}
-
 // Bits of XCR0: which register state the system saves.
-constexpr uint64_t kYmm = 0x6, kZmm = 0xe6, kTiles = 0x60000;
+constexpr uint64_t kYmm = 0x6, kZmm = 0xe6;
 
 #if defined(__x86_64__)
 X86Registers read_x86_registers() {
   X86Registers r;
   uint32_t eax, ebx, ecx, edx;
   if (__get_cpuid(1, &eax, &ebx, &ecx, &edx)) r.leaf1_ecx = ecx;
-  if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx)) {
-    const uint32_t subleaves = eax;
-    r.leaf7_ebx = ebx;
-    r.leaf7_ecx = ecx;
-    r.leaf7_edx = edx;
-    if (subleaves >= 1 && __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx)) r.leaf7_1_eax = eax;
-  }
+  if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx)) r.leaf7_ebx = ebx;
+  if (__get_cpuid(0x80000001, &eax, &ebx, &ecx, &edx)) r.extended1_ecx = ecx;
   constexpr uint32_t kOsxsave = 1u << 27;
   if (r.leaf1_ecx & kOsxsave) {
     uint32_t low, high;
@@ -77,40 +67,39 @@ uint64_t read_midr() {
 
 std::string features_from_cpuid(const X86Registers& r) {
   struct Row {
-    const char* name;
+    absl::string_view name;
     uint32_t word;
     int bit;
     uint64_t needs_state;
   };
-  // Intel SDM volume 2A, CPUID: leaf 1 and leaf 7.
+  // Intel SDM volume 2A, CPUID: leaves 1, 7 and 0x80000001. One row for every name in kX86FeatureSets; a name
+  // without a row is never claimed.
   const Row rows[] = {
-      {"f16c", r.leaf1_ecx, 29, kYmm},       {"fma", r.leaf1_ecx, 12, kYmm},
-      {"avx", r.leaf1_ecx, 28, kYmm},        {"bmi", r.leaf7_ebx, 3, 0},
-      {"avx2", r.leaf7_ebx, 5, kYmm},        {"bmi2", r.leaf7_ebx, 8, 0},
-      {"avx512f", r.leaf7_ebx, 16, kZmm},    {"avx512dq", r.leaf7_ebx, 17, kZmm},
-      {"avx512cd", r.leaf7_ebx, 28, kZmm},   {"avx512bw", r.leaf7_ebx, 30, kZmm},
-      {"avx512vl", r.leaf7_ebx, 31, kZmm},   {"avx512vnni", r.leaf7_ecx, 11, kZmm},
-      {"avx512fp16", r.leaf7_edx, 23, kZmm}, {"amx-bf16", r.leaf7_edx, 22, kTiles},
-      {"amx-tile", r.leaf7_edx, 24, kTiles}, {"amx-int8", r.leaf7_edx, 25, kTiles},
-      {"avxvnni", r.leaf7_1_eax, 4, kYmm},   {"avx512bf16", r.leaf7_1_eax, 5, kZmm},
+      {"fma", r.leaf1_ecx, 12, kYmm},      {"popcnt", r.leaf1_ecx, 23, 0},
+      {"avx", r.leaf1_ecx, 28, kYmm},      {"f16c", r.leaf1_ecx, 29, kYmm},
+      {"bmi", r.leaf7_ebx, 3, 0},          {"avx2", r.leaf7_ebx, 5, kYmm},
+      {"bmi2", r.leaf7_ebx, 8, 0},         {"avx512f", r.leaf7_ebx, 16, kZmm},
+      {"avx512dq", r.leaf7_ebx, 17, kZmm}, {"avx512cd", r.leaf7_ebx, 28, kZmm},
+      {"avx512bw", r.leaf7_ebx, 30, kZmm}, {"avx512vl", r.leaf7_ebx, 31, kZmm},
+      {"lzcnt", r.extended1_ecx, 5, 0},
   };
-  std::vector<const char*> names;
-  for (const Row& row : rows) {
-    if ((row.word >> row.bit & 1) != 0 && (r.xcr0 & row.needs_state) == row.needs_state)
-      names.push_back(row.name);
+  const auto offered = [&](absl::string_view feature) {
+    return std::any_of(std::begin(rows), std::end(rows), [&](const Row& row) {
+      return feature.substr(1) == row.name && (row.word >> row.bit & 1) != 0 &&
+             (r.xcr0 & row.needs_state) == row.needs_state;
+    });
+  };
+  for (const absl::string_view set : kX86FeatureSets) {
+    const std::vector<absl::string_view> features = absl::StrSplit(set, ',');
+    if (std::all_of(features.begin(), features.end(), offered)) return std::string(set);
   }
-  return join_features(std::move(names));
+  return "";
 }
 
-std::string features_from_hwcap(uint64_t hwcap, uint64_t hwcap2) {
+std::string features_from_hwcap(uint64_t hwcap) {
   // Linux, arch/arm64/include/uapi/asm/hwcap.h.
-  std::vector<const char*> names;
-  if (hwcap >> 1 & 1) names.push_back("neon");       // ASIMD
-  if (hwcap >> 10 & 1) names.push_back("fullfp16");  // ASIMDHP
-  if (hwcap >> 20 & 1) names.push_back("dotprod");   // ASIMDDP
-  if (hwcap2 >> 13 & 1) names.push_back("i8mm");
-  if (hwcap2 >> 14 & 1) names.push_back("bf16");
-  return join_features(std::move(names));
+  const bool neon = hwcap >> 1 & 1, half = hwcap >> 10 & 1;  // ASIMD, ASIMDHP
+  return absl::StrCat(half ? "+fullfp16" : "", half && neon ? "," : "", neon ? "+neon" : "");
 }
 
 #if defined(__x86_64__)
@@ -146,9 +135,7 @@ CpuIdentity identify_cpu() {
   return id;
 }
 
-Target host_target() {
-  return {Backend::kCpu, "aarch64", features_from_hwcap(getauxval(AT_HWCAP), getauxval(AT_HWCAP2))};
-}
+Target host_target() { return {Backend::kCpu, "aarch64", features_from_hwcap(getauxval(AT_HWCAP))}; }
 #else
 #error "Lathe runs on x86-64 and AArch64"
 #endif

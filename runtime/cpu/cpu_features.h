@@ -20,15 +20,16 @@ CpuIdentity identify_cpu();
 // The x86 registers that features_from_cpuid reads; plain data so that tests describe processors they do not
 // run on.
 struct X86Registers {
-  uint32_t leaf1_ecx = 0, leaf7_ebx = 0, leaf7_ecx = 0, leaf7_edx = 0, leaf7_1_eax = 0;
-  uint64_t xcr0 = 0;  // what the operating system saves; 0 without OSXSAVE
+  uint32_t leaf1_ecx = 0, leaf7_ebx = 0;
+  uint32_t extended1_ecx = 0;  // leaf 0x80000001
+  uint64_t xcr0 = 0;           // what the operating system saves; 0 without OSXSAVE
 };
-// "+avx,+avx2,...": sorted; a feature whose registers the system does not save is absent. AMX counts when the
-// system saves the tiles; a process must still ask Linux for permission (arch_prctl) before its first tile
-// instruction.
+// The widest of kX86FeatureSets that the processor has whole and whose registers the system saves; "" where
+// there is none: such a host runs plain x86-64 code.
 std::string features_from_cpuid(const X86Registers& r);
-// Linux's AT_HWCAP and AT_HWCAP2: "+bf16,+dotprod,+fullfp16,+i8mm,+neon".
-std::string features_from_hwcap(uint64_t hwcap, uint64_t hwcap2);
+// Linux's AT_HWCAP: "+fullfp16,+neon". What no kernel uses yet (dotprod, i8mm, bf16) is left out, as on
+// x86-64.
+std::string features_from_hwcap(uint64_t hwcap);
 
 // The target of code for the processor this process runs on.
 Target host_target();

@@ -33,8 +33,6 @@ constexpr absl::string_view kFactNames[] = {"cores",
                                             "flops_f32",
                                             "flops_matrix_f16"};
 
-#define LATHE_AVX2 "+avx,+avx2,"
-#define LATHE_AVX2_REST "+bmi,+bmi2,+f16c,+fma,+lzcnt,+popcnt"
 struct NamedTarget {
   absl::string_view name;
   Backend backend;
@@ -44,9 +42,8 @@ struct NamedTarget {
 // One row a target. AMD: the modes a target has, as an unsuffixed name means them (LLVM's AMDGPU usage guide,
 // "Target Features"; sramecc on and xnack off are what the drivers default to on the Instinct boards).
 constexpr NamedTarget kTargets[] = {
-    {"x86-64-avx2", Backend::kCpu, "x86-64", LATHE_AVX2 LATHE_AVX2_REST},
-    {"x86-64-avx512", Backend::kCpu, "x86-64",
-     LATHE_AVX2 "+avx512bw,+avx512cd,+avx512dq,+avx512f,+avx512vl," LATHE_AVX2_REST},
+    {"x86-64-avx2", Backend::kCpu, "x86-64", kX86Avx2},
+    {"x86-64-avx512", Backend::kCpu, "x86-64", kX86Avx512},
     {"aarch64-neon", Backend::kCpu, "aarch64", "+fullfp16,+neon"},
     {"sm_75", Backend::kCuda, "sm_75", ""},
     {"sm_80", Backend::kCuda, "sm_80", ""},

@@ -1,4 +1,5 @@
-// What is known of a device, each number with where it came from. Facts are the oracle's only view of hardware.
+// What is known of a device, each number with where it came from. Facts are the oracle's only view of
+// hardware.
 #pragma once
 
 #include <cstdint>
@@ -6,6 +7,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "core/json.h"
 
 namespace lathe {
@@ -18,21 +20,34 @@ struct Target {
   Backend backend = Backend::kCpu;
   // "x86-64", "aarch64"; "sm_90a"; "gfx942". For AMD, xnack and sramecc modes are features.
   std::string arch;
-  // Canonical: sorted, comma-separated LLVM feature names with a sign, only those that code generation asks about
+  // Canonical: sorted, comma-separated LLVM feature names with a sign, only those that code generation asks
+  // about
   // ("+avx2,+avx512bw,...,+fma"; "+sramecc,-xnack"). "" for CUDA.
   std::string features;
 
   bool has(absl::string_view feature) const;  // "avx512f"
-  bool operator==(const Target& o) const { return backend == o.backend && arch == o.arch && features == o.features; }
+  bool operator==(const Target& o) const {
+    return backend == o.backend && arch == o.arch && features == o.features;
+  }
 };
-// Sorts comma-separated signed features as Target::features wants them; kInvalidArgument for one without a sign or
-// given twice.
+// Sorts comma-separated signed features as Target::features wants them; kInvalidArgument for one without a
+// sign or given twice.
 absl::StatusOr<std::string> canonical_features(absl::string_view features);
+// x86-64's feature sets, the widest first. Code generation asks about no feature outside them, and a
+// processor has a set whole or not at all, so that a host's target equals the named one and finds what was
+// warmed under that name. What no kernel uses yet (AMX, AVX512-VNNI, -BF16 and -FP16, AVX-VNNI) is left out:
+// it would part the keys of machines that run the same code.
+inline constexpr absl::string_view kX86Avx512 =
+    "+avx,+avx2,+avx512bw,+avx512cd,+avx512dq,+avx512f,+avx512vl,+bmi,+bmi2,+f16c,+fma,+lzcnt,+popcnt";
+inline constexpr absl::string_view kX86Avx2 = "+avx,+avx2,+bmi,+bmi2,+f16c,+fma,+lzcnt,+popcnt";
+inline constexpr absl::string_view kX86FeatureSets[] = {kX86Avx512, kX86Avx2};
 Json to_json(const Target& t);
 absl::StatusOr<Target> target_from_json(const Json& j);
-// Named targets: "x86-64-avx2" "x86-64-avx512" "aarch64-neon" "sm_75" ... "sm_90a" "gfx942" "gfx90a" "gfx1100" ...
+// Named targets: "x86-64-avx2" "x86-64-avx512" "aarch64-neon" "sm_75" ... "sm_90a" "gfx942" "gfx90a"
+// "gfx1100" ...
 absl::StatusOr<Target> parse_target(absl::string_view name);
-// CPU: f32 lanes of the widest vector the kernels use (16, 8, 4) and how many vector registers there are (32, 16, 32).
+// CPU: f32 lanes of the widest vector the kernels use (16, 8, 4) and how many vector registers there are (32,
+// 16, 32).
 int vector_lanes(const Target& t);
 int vector_registers(const Target& t);
 int wave_size(const Target& t);  // GPU: 32 or 64
@@ -55,8 +70,8 @@ struct DeviceFacts {
   double fact_or(const std::string& key, double fallback) const;
 };
 Json to_json(const DeviceFacts& f);
-// {"name":..., "target":"sm_90a" or {...}, "facts":{"l2_bytes":{"value":..., "source":"..."}}}; every fact must have a
-// source; unknown fact names are an error.
+// {"name":..., "target":"sm_90a" or {...}, "facts":{"l2_bytes":{"value":..., "source":"..."}}}; every fact
+// must have a source; unknown fact names are an error.
 absl::StatusOr<DeviceFacts> facts_from_json(const Json& j);
 absl::StatusOr<DeviceFacts> load_facts(const std::string& path);
 
