@@ -270,10 +270,11 @@ typedef struct lathe_context_options {
   void* log_user;
   lathe_log_level log_level; /* what reaches `log` */
   lathe_miss_policy miss_policy;
-  /* CPU threads a call may use, the caller's included; 0: $LATHE_WORKERS, else one per core this process may run
-   * on. With parallel_for: the number of worker slots. Part of the policy the oracle sees. */
+  /* CPU threads a call may use, the caller's included, at most 1024; 0: $LATHE_WORKERS, else one per core this process
+   * may run on. With parallel_for: the number of worker slots, which must be given (1..1024, INVALID_ARGUMENT otherwise;
+   * $LATHE_WORKERS is not read). Part of the policy the oracle sees. */
   int32_t workers;
-  lathe_parallel_for_fn parallel_for; /* NULL: the context's own pool */
+  lathe_parallel_for_fn parallel_for; /* NULL: the context's own pool; otherwise `workers` >= 1 */
   void* parallel_for_user;
 } lathe_context_options;
 #define LATHE_CONTEXT_OPTIONS_INIT                                                                         \
@@ -333,7 +334,7 @@ LATHE_API lathe_status lathe_device_open(lathe_context* context, const char* nam
 LATHE_API lathe_status lathe_device_describe(lathe_context* context, const char* facts_path, const char* target,
                                              lathe_device** device);
 LATHE_API void lathe_device_close(lathe_device* device);
-/* 64-bit fingerprint of facts, target, workers and codegen id: equal on ranks that will run identical plans. */
+/* 64-bit fingerprint of facts, target, workers, oracle and codegen id: equal on ranks that will run identical plans. */
 LATHE_API lathe_status lathe_device_fingerprint(lathe_device* device, uint64_t* fingerprint);
 
 /* ---- Running ------------------------------------------------------------------------------------------------------ */
@@ -374,7 +375,7 @@ LATHE_API lathe_status lathe_plan_explain(lathe_plan* plan, lathe_text_fn text, 
 LATHE_API lathe_status lathe_plan_dump(lathe_plan* plan, const char* pipeline_yaml, lathe_text_fn text, void* user);
 
 /* Slices (CPU only): the caller's own threads run a plan without a parallel-for. For each phase in [0, phases), every
- * worker in [0, workers) calls lathe_plan_run_*_slice once, with a barrier of the caller's between phases. The
+ * worker in [0, workers), workers in 1..1024, calls lathe_plan_run_*_slice once, with a barrier of the caller's between phases. The
  * descriptor must chain a lathe_workspace of at least lathe_plan_slice_workspace_bytes(). */
 LATHE_API lathe_status lathe_plan_phases(lathe_plan* plan, int32_t* phases);
 LATHE_API lathe_status lathe_plan_slice_workspace_bytes(lathe_plan* plan, int32_t workers, size_t* bytes);

@@ -2,6 +2,7 @@
 #include "absl/strings/str_cat.h"
 #include "api/boundary.h"
 #include "api/c_arguments.h"
+#include "api/options.h"
 #include "api/plan.h"
 
 using lathe::at_boundary;
@@ -50,7 +51,8 @@ absl::Status run_slice(absl::string_view call, lathe_plan* plan, const Desc* des
     return absl::InvalidArgumentError(
         absl::StrCat(call, ": phase ", slice.phase, " is not in [0, ", phases, ")"));
   }
-  if (slice.workers < 1 || slice.worker < 0 || slice.worker >= slice.workers) {
+  LATHE_RETURN_IF_ERROR(lathe::check_workers(call, slice.workers));
+  if (slice.worker < 0 || slice.worker >= slice.workers) {
     return absl::InvalidArgumentError(
         absl::StrCat(call, ": worker ", slice.worker, " is not in [0, ", slice.workers, ")"));
   }
@@ -71,7 +73,12 @@ lathe_status lathe_plan_argmax(lathe_device* device, const lathe_argmax_desc* de
   return at_boundary([&] { return plan("lathe_plan_argmax", device, desc, out); });
 }
 
-void lathe_plan_destroy(lathe_plan* plan) { delete plan; }
+void lathe_plan_destroy(lathe_plan* plan) {
+  at_boundary([&]() -> absl::Status {
+    delete plan;
+    return absl::OkStatus();
+  });
+}
 
 lathe_status lathe_plan_workspace_bytes(lathe_plan* plan, size_t* bytes) {
   return at_boundary([&]() -> absl::Status {
@@ -123,10 +130,7 @@ lathe_status lathe_plan_slice_workspace_bytes(lathe_plan* plan, int32_t workers,
   return at_boundary([&]() -> absl::Status {
     if (plan == nullptr) return null_argument("lathe_plan_slice_workspace_bytes", "plan");
     if (bytes == nullptr) return null_argument("lathe_plan_slice_workspace_bytes", "bytes");
-    if (workers < 1) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("lathe_plan_slice_workspace_bytes: workers ", workers, " < 1"));
-    }
+    LATHE_RETURN_IF_ERROR(lathe::check_workers("lathe_plan_slice_workspace_bytes", workers));
     LATHE_ASSIGN_OR_RETURN(*bytes, lathe::plan_workspace_bytes(*plan, workers));
     return absl::OkStatus();
   });

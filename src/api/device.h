@@ -21,7 +21,8 @@ class LoadedKernels {
  public:
   // Null when absent.
   const LoadedKernel* find(const Key& key) const;
-  // Keeps the first kernel of a key: a thread that lost the race gets the winner's and its own is unloaded.
+  // Keeps the first kernel of a key: a thread that lost the race gets the winner's, and its own object goes.
+  // The code it loaded stays with the driver until the device closes.
   const LoadedKernel* insert(const Key& key, std::unique_ptr<LoadedKernel> kernel);
 
  private:
@@ -85,7 +86,7 @@ absl::StatusOr<DeviceFacts> described_facts(const std::string& path, absl::strin
 // kUnavailable for a device that is only described.
 absl::Status check_runnable(const lathe_device& device);
 
-// Facts (their values, not their sources), target, workers, codegen id and library version.
+// Facts (their values, not their sources), target, workers, codegen id, oracle id and library version.
 uint64_t fingerprint_of(const lathe_device& device);
 // lathe_devices' JSON.
 Json devices_json();

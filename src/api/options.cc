@@ -9,7 +9,8 @@
 namespace lathe {
 namespace {
 
-constexpr int32_t kMaxWorkers = 4096;
+// What the CPU's driver takes.
+constexpr int32_t kMaxWorkers = 1024;
 
 const char* non_empty(const char* text) { return text != nullptr && *text != 0 ? text : nullptr; }
 
@@ -59,13 +60,16 @@ absl::Status check_header(const lathe_context_options& options) {
   return absl::OkStatus();
 }
 
-absl::Status read_workers(int32_t wanted, const Environment& environment, ContextOptions* out) {
-  if (wanted < 0 || wanted > kMaxWorkers) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("lathe_context_options: workers ", wanted, " is not in [0, ", kMaxWorkers, "]"));
+absl::Status read_workers(const lathe_context_options& options, const Environment& environment,
+                          ContextOptions* out) {
+  out->workers = options.workers;
+  if (options.parallel_for != nullptr) {
+    // Only the caller knows how many slots its callback hands out: neither the machine nor the environment
+    // does.
+    return check_workers("lathe_context_options with parallel_for", options.workers);
   }
-  out->workers = wanted;
-  const char* text = wanted == 0 ? non_empty(environment("LATHE_WORKERS")) : nullptr;
+  if (options.workers != 0) return check_workers("lathe_context_options", options.workers);
+  const char* text = non_empty(environment("LATHE_WORKERS"));
   if (text == nullptr) return absl::OkStatus();
   if (!absl::SimpleAtoi(text, &out->workers) || out->workers < 0 || out->workers > kMaxWorkers) {
     return absl::InvalidArgumentError(
@@ -75,6 +79,12 @@ absl::Status read_workers(int32_t wanted, const Environment& environment, Contex
 }
 
 }  // namespace
+
+absl::Status check_workers(absl::string_view what, int32_t workers) {
+  if (workers >= 1 && workers <= kMaxWorkers) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat(what, ": workers ", workers, " is not in [1, ", kMaxWorkers, "]"));
+}
 
 absl::StatusOr<bool> read_miss_policy(const lathe_miss_policy& policy, bool fallback) {
   switch (raw(policy)) {
@@ -112,7 +122,7 @@ absl::StatusOr<ContextOptions> read_options(const lathe_context_options* options
     }
   }
   LATHE_ASSIGN_OR_RETURN(out.block_on_miss, read_miss_policy(options->miss_policy, true));
-  LATHE_RETURN_IF_ERROR(read_workers(options->workers, environment, &out));
+  LATHE_RETURN_IF_ERROR(read_workers(*options, environment, &out));
   out.parallel_for = options->parallel_for;
   out.parallel_for_user = options->parallel_for_user;
   return out;

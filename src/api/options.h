@@ -29,6 +29,9 @@ using Environment = std::function<const char*(const char* name)>;
 absl::StatusOr<ContextOptions> read_options(const lathe_context_options* options,
                                             const Environment& environment);
 
+// kInvalidArgument, which starts with `what`, unless `workers` is a number that a launch can have.
+absl::Status check_workers(absl::string_view what, int32_t workers);
+
 // True when a miss may compile; false for LATHE_MISS_ERROR. `fallback` answers for LATHE_MISS_DEFAULT.
 absl::StatusOr<bool> read_miss_policy(const lathe_miss_policy& policy, bool fallback);
 

@@ -3,9 +3,10 @@
 #include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <exception>
 #include <mutex>
-#include <system_error>
 #include <thread>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 
@@ -18,11 +19,17 @@ struct Progress {
   std::atomic<uint64_t> compiled{0}, cached{0};
   std::atomic<bool> failed{false};
   std::mutex mutex;
-  absl::Status error;  // under mutex
+  absl::Status error;            // under mutex; the first
+  std::exception_ptr exception;  // under mutex; the first, for the thread that asked to throw on
 
-  void fail(const absl::Status& status) {
+  void fail(absl::Status status) {
     const std::lock_guard<std::mutex> lock(mutex);
-    if (error.ok()) error = status;
+    if (error.ok()) error = std::move(status);
+    failed.store(true, std::memory_order_relaxed);
+  }
+  void fail(std::exception_ptr thrown) noexcept {
+    const std::lock_guard<std::mutex> lock(mutex);
+    if (exception == nullptr) exception = std::move(thrown);
     failed.store(true, std::memory_order_relaxed);
   }
 };
@@ -44,8 +51,9 @@ std::string describe_class(const ProblemClass& c, const lathe_device& device) {
 }
 
 void warm_some(lathe_device& device, const DispatchKey& weight, const std::vector<ProblemClass>& classes,
-               Progress& progress) {
-  // Runs on threads of its own, out of which no exception may come.
+               Progress& progress) noexcept {
+  // Runs on threads of its own, out of which no exception may come: neither this library's nor a log
+  // callback's.
   try {
     while (!progress.failed.load(std::memory_order_relaxed)) {
       const size_t i = progress.next.fetch_add(1, std::memory_order_relaxed);
@@ -61,10 +69,8 @@ void warm_some(lathe_device& device, const DispatchKey& weight, const std::vecto
       (*outcome == CacheOutcome::kCompiled ? progress.compiled : progress.cached)
           .fetch_add(1, std::memory_order_relaxed);
     }
-  } catch (const std::bad_alloc&) {
-    progress.fail(absl::ResourceExhaustedError("warm-up: the host is out of memory"));
-  } catch (const std::exception& e) {
-    progress.fail(absl::InternalError(absl::StrCat("warm-up: ", e.what())));
+  } catch (...) {
+    progress.fail(std::current_exception());
   }
 }
 
@@ -97,8 +103,8 @@ absl::Status warm_classes(lathe_device& device, const Request& weight,
   for (size_t i = 1; i < count; ++i) {
     try {
       threads.emplace_back(work);
-    } catch (const std::system_error&) {
-      break;  // no more threads to be had: fewer do the same
+    } catch (const std::exception&) {
+      break;  // no more threads, or no memory for one: fewer do the same, and those that run must be joined
     }
   }
   work();
@@ -110,6 +116,7 @@ absl::Status warm_classes(lathe_device& device, const Request& weight,
   report->milliseconds =
       std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   const std::lock_guard<std::mutex> lock(progress.mutex);
+  if (progress.exception != nullptr) std::rethrow_exception(progress.exception);
   return progress.error;
 }
 

@@ -46,7 +46,7 @@ absl::Status check(lathe_status status) {
 }
 
 absl::StatusOr<Context> make_context(const Arguments& arguments) {
-  absl::StatusOr<int64_t> workers = arguments.integer("workers", 0, 1, 4096);
+  absl::StatusOr<int64_t> workers = arguments.integer("workers", 0, 1, 1024);
   if (!workers.ok()) return workers.status();
   const std::string cache_dir = arguments.text("cache-dir", "");
   lathe_context_options options = LATHE_CONTEXT_OPTIONS_INIT;

@@ -80,8 +80,34 @@ TEST(Options, RefusesWhatItDoesNotKnow) {
   EXPECT_EQ(code([](lathe_context_options*) {}), absl::StatusCode::kOk);
 }
 
+TEST(Options, ParallelForNeedsItsNumberOfSlots) {
+  lathe_context_options options = LATHE_CONTEXT_OPTIONS_INIT;
+  options.parallel_for = [](void*, int64_t, lathe_task_fn, void*) {};
+  for (const int32_t workers : {0, -1, 1025}) {
+    options.workers = workers;
+    const absl::Status status = read(&options, {{"LATHE_WORKERS", "3"}}).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << workers;
+    EXPECT_NE(std::string(status.message()).find("parallel_for"), std::string::npos) << status;
+    EXPECT_NE(std::string(status.message()).find("workers"), std::string::npos) << status;
+  }
+  options.workers = 5;
+  const absl::StatusOr<ContextOptions> given = read(&options, {{"LATHE_WORKERS", "many"}});
+  ASSERT_TRUE(given.ok()) << "the variable is not read: " << given.status();
+  EXPECT_EQ(given->workers, 5);
+}
+
+TEST(Options, TakesUpTo1024Workers) {
+  lathe_context_options options = LATHE_CONTEXT_OPTIONS_INIT;
+  options.workers = 1024;
+  EXPECT_EQ(read(&options)->workers, 1024);
+  options.workers = 1025;
+  EXPECT_EQ(read(&options).status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(read(nullptr, {{"LATHE_WORKERS", "1024"}})->workers, 1024);
+  EXPECT_EQ(read(nullptr, {{"LATHE_WORKERS", "0"}})->workers, 0);
+}
+
 TEST(Options, NamesABadVariable) {
-  for (const char* text : {"many", "-1", "999999", "2x"}) {
+  for (const char* text : {"many", "-1", "1025", "2x"}) {
     const absl::Status status = read(nullptr, {{"LATHE_WORKERS", text}}).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << text;
     EXPECT_NE(std::string(status.message()).find("LATHE_WORKERS"), std::string::npos) << status;

@@ -289,6 +289,9 @@ TEST(Plan, RunsInSlices) {
         << b[0] << " " << b[1] << " " << b[2];
   }
   EXPECT_EQ(lathe_plan_slice_workspace_bytes(owned.plan, 0, &bytes), LATHE_INVALID_ARGUMENT);
+  EXPECT_EQ(lathe_plan_slice_workspace_bytes(owned.plan, 1025, &bytes), LATHE_INVALID_ARGUMENT);
+  EXPECT_EQ(lathe_plan_run_matmul_slice(owned.plan, &m.desc, 0, 0, 1025), LATHE_INVALID_ARGUMENT);
+  EXPECT_NE(std::string(lathe_last_error()).find("1024"), std::string::npos) << lathe_last_error();
 }
 
 TEST(Plan, MissesUnderThePolicyError) {

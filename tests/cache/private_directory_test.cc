@@ -71,13 +71,34 @@ TEST_F(PrivateDirectoryTest, RefusesASymbolicLinkButNotOneAmongItsParents) {
 }
 
 TEST_F(PrivateDirectoryTest, RefusesAnotherUsersDirectory) {
-  if (geteuid() != 0) GTEST_SKIP() << "only root can give a directory away";
-  const std::string path = scratch_ + "/foreign";
-  ASSERT_TRUE(make_private_directory(path).ok());
-  ASSERT_EQ(chown(path.c_str(), 12345, 12345), 0);
+  // Only root can give a directory away; to anybody else the root directory is another's.
+  std::string path = "/";
+  if (geteuid() == 0) {
+    path = scratch_ + "/foreign";
+    ASSERT_TRUE(make_private_directory(path).ok());
+    ASSERT_EQ(chown(path.c_str(), 12345, 12345), 0);
+  }
+  struct stat s;
+  ASSERT_EQ(stat(path.c_str(), &s), 0);
   const auto foreign = make_private_directory(path);
   EXPECT_TRUE(absl::IsPermissionDenied(foreign.status())) << foreign.status();
-  EXPECT_THAT(std::string(foreign.status().message()), testing::HasSubstr("12345"));
+  EXPECT_THAT(std::string(foreign.status().message()),
+              testing::HasSubstr("belongs to user " + std::to_string(s.st_uid)));
+}
+
+// The rule for directories and entries alike, without the rights to make what it refuses.
+TEST_F(PrivateDirectoryTest, TheRuleAsksForTheOwnerAndTheMode) {
+  struct stat s = {};
+  s.st_uid = geteuid();
+  for (mode_t kind : {S_IFDIR, S_IFREG}) {
+    s.st_mode = kind | 0755;
+    EXPECT_EQ(refusal_of(s), "");
+    struct stat foreign = s;
+    foreign.st_uid = geteuid() + 1;
+    EXPECT_THAT(refusal_of(foreign), testing::HasSubstr("belongs to user " + std::to_string(geteuid() + 1)));
+  }
+  s.st_mode = S_IFLNK | 0777;
+  EXPECT_THAT(refusal_of(s), testing::HasSubstr("symbolic link"));
 }
 
 TEST_F(PrivateDirectoryTest, AFileInTheWayIsAnErrorThatNamesThePath) {
