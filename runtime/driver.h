@@ -1,6 +1,7 @@
 // What every device offers: facts, loading code, launching a recipe. Implemented in cpu/, cuda/ and hip/.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <string>
@@ -36,6 +37,9 @@ struct Launch {
   void* workspace = nullptr;  // the caller's, or null for the driver's own slab
   size_t workspace_bytes = 0;
 };
+
+// Worker slots that a launch may have at most.
+inline constexpr int32_t kMaxWorkers = 1024;
 
 // A slice of one phase of a launch, for callers with threads of their own (CPU only).
 struct Slice {

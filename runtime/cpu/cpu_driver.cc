@@ -16,8 +16,6 @@
 namespace lathe {
 namespace {
 
-constexpr int32_t kMaxWorkers = 1024;
-
 absl::Status refusal(const Launch& launch, absl::string_view cause) {
   return absl::InvalidArgumentError(absl::StrCat("cpu: launch m=", launch.dims.m, " n=", launch.dims.n, " k=",
                                                  launch.dims.k, " batch=", launch.dims.batch, ": ", cause));

@@ -21,8 +21,7 @@ struct Target {
   // "x86-64", "aarch64"; "sm_90a"; "gfx942". For AMD, xnack and sramecc modes are features.
   std::string arch;
   // Canonical: sorted, comma-separated LLVM feature names with a sign, only those that code generation asks
-  // about
-  // ("+avx2,+avx512bw,...,+fma"; "+sramecc,-xnack"). "" for CUDA.
+  // about ("+avx2,+avx512bw,...,+fma"; "+sramecc,-xnack"). "" for CUDA.
   std::string features;
 
   bool has(absl::string_view feature) const;  // "avx512f"

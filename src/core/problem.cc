@@ -60,6 +60,7 @@ Bucket m_bucket(int64_t m) {
 
 std::vector<Bucket> m_buckets(int64_t m_max) {
   std::vector<Bucket> buckets;
+  m_max = std::min<int64_t>(m_max, Bucket::kOpenEnd);  // beyond it no bucket's end is
   for (int64_t m = 1; m <= m_max; m = buckets.back().hi + 1) buckets.push_back(m_bucket(m));
   return buckets;
 }

@@ -68,6 +68,7 @@ TEST(BucketTest, BucketsUpToAMaximumCoverItAndNoMore) {
   EXPECT_EQ(m_buckets(32).size(), 17u);
   EXPECT_EQ(m_buckets(33).size(), 18u);
   EXPECT_EQ(m_buckets(8192).size(), 22u);
+  EXPECT_EQ(m_buckets(int64_t{1} << 40).size(), 22u);
 }
 
 TEST(BucketTest, RowLengths) {
