@@ -6,12 +6,17 @@
 namespace lathe {
 
 // CPU, B K-contiguous and A K-contiguous, M <= 32: rows of B are read once, each vector of B against
-// register_m rows of A, sums kept as vectors along K. register_n counts rows of B. Nothing is packed.
+// register_m rows of A, sums kept as vectors along K. register_n counts columns of D, which are rows of B as
+// it lies in memory, not vectors' lanes. Nothing is packed.
 void enumerate_matmul_dot(const CandidateContext& context, std::vector<RankedPlan>* out);
 // CPU, B N-contiguous, M <= 16: rows of B streamed along N under register_m scalars of A. Nothing is packed.
 void enumerate_matmul_outer(const CandidateContext& context, std::vector<RankedPlan>* out);
 // CPU, any layout and M: A and B packed into panels tile_k deep, then an outer-product micro-kernel (Goto and
-// van de Geijn, "Anatomy of High-Performance Matrix Multiplication", ACM TOMS 34(3), 2008).
+// van de Geijn, "Anatomy of High-Performance Matrix Multiplication", ACM TOMS 34(3), 2008). Two forms:
+//   "panel"    A's rows as scalars, B's columns as vectors: register_m = scalars, register_n = lanes *
+//   vectors; "panel_t"  the transposed product, B's columns as scalars, A's rows as vectors: register_m =
+//   lanes * vectors,
+//              register_n = scalars.
 void enumerate_matmul_panel(const CandidateContext& context, std::vector<RankedPlan>* out);
 // CUDA and ROCm: f32 FMAs from a shared-memory tile.
 void enumerate_matmul_simt(const CandidateContext& context, std::vector<RankedPlan>* out);

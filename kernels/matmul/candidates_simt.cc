@@ -1,5 +1,7 @@
 // matmul on CUDA and ROCm with f32 FMAs: "simt". A workgroup stages tile_m x tile_k of A and tile_k x tile_n
 // of B in shared memory as f32, each thread keeps register_m x register_n sums.
+#include <numeric>
+
 #include "absl/strings/str_cat.h"
 #include "kernels/candidates_model.h"
 #include "kernels/matmul/candidates.h"
@@ -40,7 +42,14 @@ int32_t thread_registers(const Row& r) {
   const int32_t staged = static_cast<int32_t>(ceil_div((r.tile_m + r.tile_n) * r.tile_k, r.threads));
   return r.register_m * r.register_n + r.register_m + r.register_n + staged + 32;  // 32: addresses, bounds
 }
-double shared_bytes(const Row& r) { return 4.0 * r.stages * (r.tile_m + r.tile_n) * r.tile_k; }
+// As emit_simt.cc allocates: rows of either operand are one load's vector longer than the tile, against bank
+// conflicts, and B's part starts on a whole vector.
+double shared_bytes(const Row& r) {
+  constexpr int64_t kVector = 4;
+  const int64_t a = int64_t{r.tile_m + std::gcd(r.register_m, kVector)} * r.tile_k;
+  const int64_t b = int64_t{r.tile_n + std::gcd(r.register_n, kVector)} * r.tile_k;
+  return 4.0 * r.stages * (round_up(a, kVector) + b);
+}
 
 std::string check(const GpuRates& rates, const MatmulSizes& s, const Row& r) {
   const auto over = [](const char* what, double value, double limit) {

@@ -13,12 +13,16 @@ namespace lathe {
 // How a kernel is built. Every field is written into #lathe.kernel_config on the payload op; the passes read it there.
 struct CompileConfig {
   // matmul on CPU: "dot" (rows of B streamed once against the rows of A; B K-contiguous), "outer" (rows of B
-  //   streamed along N; B N-contiguous), "panel" (packed panels, outer product). matmul on GPU: "simt".
+  //   streamed along N; B N-contiguous), "panel" (packed panels, outer product), "panel_t" (the same of the
+  //   transposed product: B's columns read as scalars, A's rows as vectors). matmul on GPU: "simt".
   // argmax: "rows".
   std::string kernel;
   int32_t tile_m = 0, tile_n = 0;  // of one workgroup or CPU task
   int32_t tile_k = 0;              // K blocking: packed panels' depth, shared memory's depth
-  int32_t register_m = 0, register_n = 0;  // accumulators of one thread: rows by columns (CPU: columns = lanes * vectors)
+  // Accumulators of one thread: rows by columns of D. On the CPU the side kept in vectors is lanes * vectors
+  // elements: register_n of "outer", "panel" and "rows", register_m of "panel_t". "dot" keeps its vectors along K:
+  // register_n counts columns of D (rows of B as it lies in memory).
+  int32_t register_m = 0, register_n = 0;
   int32_t unroll_k = 1;
   int32_t lanes = 1;    // CPU: f32 lanes of a vector
   int32_t threads = 1;  // GPU: threads of a workgroup
