@@ -1,4 +1,6 @@
 // lathe_bench: the figures that Lathe is judged by, each beside its peers and its roofline, in one run.
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
@@ -158,11 +160,19 @@ bool run(const Options& options) {
 }  // namespace
 }  // namespace lathe::bench
 
+// An OpenMP peer's idle threads spin for milliseconds after its turn, on the cores of the next entrant. The
+// runtime reads its wait policy when it is loaded, so the program starts itself anew with it set.
+static void let_idle_peers_sleep(char** argv) {
+  if (getenv("OMP_WAIT_POLICY") != nullptr) return;
+  setenv("OMP_WAIT_POLICY", "passive", 1);
+  execv("/proc/self/exe", argv);
+}
+
 int main(int argc, char** argv) {
+  let_idle_peers_sleep(argv);
   absl::SetProgramUsageMessage(
       "measures Lathe's matmul and argmax against OpenBLAS, oneDNN and a compiler's loop, and what first "
-      "use, a warm "
-      "start and a cached dispatch cost. See benchmarks/README.md.");
+      "use, a warm start and a cached dispatch cost. See benchmarks/README.md.");
   absl::ParseCommandLine(argc, argv);
   const lathe::bench::Options options = lathe::bench::read_options(argv[0]);
   const std::string fill = absl::GetFlag(FLAGS_fill_cache);
