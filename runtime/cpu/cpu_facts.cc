@@ -56,7 +56,9 @@ std::vector<int32_t> processors_in_mask() {
   return processors;
 }
 
-Fact clock_fact(const CpuIdentity& id) {
+// Never the momentary clock (/proc/cpuinfo's "cpu MHz"): plans follow from it, and ranks and processes must
+// agree.
+Fact clock_fact(const CpuIdentity& id, const MachineRow& row) {
 #if defined(__x86_64__)
   uint32_t eax, ebx, ecx, edx;
   if (__get_cpuid(0x16, &eax, &ebx, &ecx, &edx) && (eax & 0xffff) != 0) {
@@ -74,11 +76,7 @@ Fact clock_fact(const CpuIdentity& id) {
       return {kilohertz * 1e3, path};
     }
   }
-  if (const double hertz = parse_cpuinfo_hertz(read_system_file("/proc/cpuinfo")); hertz > 0) {
-    // The momentary clock on bare metal; rounded, so that equal machines mostly agree.
-    return {std::max(1.0, std::round(hertz / 1e8)) * 1e8, "/proc/cpuinfo cpu MHz, rounded to 100 MHz"};
-  }
-  return {2.5e9, "default: 2.5 GHz"};
+  return {row.clock_hz, absl::StrCat("default: ", row.name, ", a usual base clock")};
 }
 
 struct CacheLevel {
@@ -122,17 +120,6 @@ int64_t parse_cache_size(const std::string& text) {
   }
   int64_t value;
   return absl::SimpleAtoi(digits, &value) && value > 0 && value < (int64_t{1} << 40) ? value * unit : -1;
-}
-
-double parse_cpuinfo_hertz(const std::string& cpuinfo) {
-  for (absl::string_view line : absl::StrSplit(cpuinfo, '\n')) {
-    if (!absl::ConsumePrefix(&line, "cpu MHz")) continue;
-    line = absl::StripAsciiWhitespace(line);
-    double megahertz;
-    if (absl::ConsumePrefix(&line, ":") && absl::SimpleAtod(line, &megahertz) && megahertz > 0)
-      return megahertz * 1e6;
-  }
-  return -1;
 }
 
 double parse_brand_hertz(const std::string& brand) {
@@ -182,7 +169,7 @@ DeviceFacts query_cpu_facts() {
   facts.name = id.name;
   facts.target = host_target();
   facts.facts["cores"] = {static_cast<double>(allowed_cores()), "sched_getaffinity, /sys topology"};
-  facts.facts["clock_hz"] = clock_fact(id);
+  facts.facts["clock_hz"] = clock_fact(id, row);
   const bool wide = facts.target.has("avx512f");
   facts.facts["fma_units"] = {static_cast<double>(wide ? row.fma_units_512 : row.fma_units),
                               absl::StrCat(table, wide ? "512-bit" : "narrow", " multiply-adds per cycle")};

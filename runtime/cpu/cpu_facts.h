@@ -21,9 +21,8 @@ int32_t allowed_cores();
 int32_t default_workers();
 
 // Parsers of the system's texts; -1 when the text says nothing.
-int64_t parse_cache_size(const std::string& text);       // "48K\n" -> 49152
-double parse_cpuinfo_hertz(const std::string& cpuinfo);  // first "cpu MHz : 2100.000" -> 2.1e9
-double parse_brand_hertz(const std::string& brand);      // "... CPU @ 2.20GHz" -> 2.2e9
-int32_t parse_cpu_quota(const std::string& cpu_max);     // cgroup v2 "150000 100000" -> 2; "max 100000" -> -1
+int64_t parse_cache_size(const std::string& text);    // "48K\n" -> 49152
+double parse_brand_hertz(const std::string& brand);   // "... CPU @ 2.20GHz" -> 2.2e9
+int32_t parse_cpu_quota(const std::string& cpu_max);  // cgroup v2 "150000 100000" -> 2; "max 100000" -> -1
 
 }  // namespace lathe
