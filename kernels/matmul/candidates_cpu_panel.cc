@@ -25,6 +25,7 @@ constexpr int32_t kInvariantDepth = 256;  // batch_invariant: one K order for al
 constexpr int64_t kTileRows[] = {64, 128, 256, 512};
 constexpr int64_t kTileColumns[] = {64, 128, 256, 512, 1024};
 
+static_assert(kInvariantDepth == kDepths[0], "the depth whose smallest panels are always legal");
 // A task keeps tile_n columns of B packed and one panel of A: at most this part of L2, since the sums and
 // what is being packed stream through it.
 constexpr double kPackedShare = 0.75;
@@ -208,7 +209,10 @@ void PanelPricing::append(int32_t register_rows, int32_t register_columns,
       for (int64_t tile_columns : kTileColumns) {
         p.tile_columns = cut(tile_columns, p.n, register_columns);
         if (p.tile_columns == std::exchange(last_columns, p.tile_columns)) continue;
-        if (p.packed_bytes() > limit)
+        // The smallest panels are legal whatever L2 there is, so that every class has a plan; their price
+        // tells.
+        const bool smallest = depth == kDepths[0] && tile_columns == kTileColumns[0];
+        if (p.packed_bytes() > limit && !smallest)
           out->push_back(rejected(config_of(p), absl::StrCat("packed panels ", int64_t(p.packed_bytes()),
                                                              " > ", int64_t(limit), " of L2")));
         else

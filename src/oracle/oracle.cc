@@ -1,6 +1,8 @@
 #include "oracle/oracle.h"
 
 #include <algorithm>
+#include <cmath>
+#include <set>
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
@@ -30,13 +32,14 @@ absl::Status check_class(const ProblemClass& c, const OraclePolicy& policy) {
   return absl::OkStatus();
 }
 
-// Each distinct reason once, in table order.
+// Each distinct reason once, in table order; those that differ in their numbers alone are one.
 std::string join_reasons(const std::vector<RankedPlan>& plans) {
   std::vector<std::string> reasons;
+  std::set<std::string> kinds;
   for (const RankedPlan& p : plans) {
-    std::string reason = absl::StrCat(p.plan.config.kernel, ": ", p.rejection);
-    if (std::find(reasons.begin(), reasons.end(), reason) == reasons.end())
-      reasons.push_back(std::move(reason));
+    const size_t words = p.rejection.find_first_of("0123456789");
+    if (kinds.insert(absl::StrCat(p.plan.config.kernel, ": ", p.rejection.substr(0, words))).second)
+      reasons.push_back(absl::StrCat(p.plan.config.kernel, ": ", p.rejection));
   }
   return absl::StrJoin(reasons, "; ");
 }
@@ -51,6 +54,11 @@ absl::StatusOr<OracleAnswer> rank_plans(const ProblemClass& c, const DeviceFacts
   table.reserve(1024);
   for (const KernelFamily& family : kernel_families())
     if (family.op == c.op && family.backend == facts.target.backend) family.enumerate(context, &table);
+
+  // A prediction that is no finite number (facts far from any device's) cannot be compared.
+  for (RankedPlan& r : table)
+    if (r.rejection.empty() && !std::isfinite(r.plan.predicted_seconds))
+      r.rejection = absl::StrCat("prediction is not finite: ", r.plan.predicted_seconds);
 
   // (rejected, seconds, place in the table): a total order.
   std::vector<std::tuple<bool, double, size_t>> order;

@@ -102,6 +102,72 @@ TEST(Oracle, ListensToTheFacts) {
   EXPECT_LT(small.tile_n * small.tile_k, large.tile_n * large.tile_k);
 }
 
+// Caches smaller than any panel, or none: slower plans, never no plan.
+TEST(Oracle, PlansWithoutCaches) {
+  DeviceFacts f = shipped_facts("x86-64-avx2");
+  for (const char* features : {"", "+avx,+avx2,+fma"})
+    for (double bytes : {0, 64 << 10}) {
+      f.target.features = features;
+      for (const char* cache : {"l1d_bytes", "l2_bytes", "l3_bytes"}) f.facts[cache].value = bytes;
+      for (const Bucket& m : m_buckets(8192))
+        for (int64_t n : {1, 8, 4096})
+          for (int layout = 0; layout < 4; ++layout)
+            for (Determinism determinism : {Determinism::kFast, Determinism::kBatchInvariant}) {
+              ProblemClass c = matmul_class(DType::kF32, DType::kF32, n, 4096, m);
+              c.trans_a = layout & 1;
+              c.trans_b = layout >> 1;
+              c.determinism = determinism;
+              const auto answer = rank_plans(c, f, {4, 0});
+              ASSERT_TRUE(answer.ok()) << to_json(c).dump() << " " << answer.status();
+              expect_well_formed(*answer);
+              if (HasFatalFailure()) return;
+            }
+    }
+}
+
+// Predictions that overflow are refused as such, not sorted.
+TEST(Oracle, RefusesPredictionsThatAreNoNumbers) {
+  for (const char* target : {"x86-64-avx512", "sm_90a"}) {
+    DeviceFacts f = shipped_facts(target);
+    for (auto& [name, fact] : f.facts) fact.value = 1e-320;
+    f.facts["max_workgroup_size"].value = f.facts["shared_memory_bytes"].value = 1e6;
+    f.facts["registers_per_unit"].value = 1e6;
+    const auto answer =
+        rank_plans(matmul_class(DType::kF32, DType::kF32, 4096, 4096, m_bucket(5)), f, {2, 0});
+    EXPECT_EQ(answer.status().code(), absl::StatusCode::kUnimplemented) << target;
+    EXPECT_THAT(std::string(answer.status().message()), HasSubstr("not finite")) << target;
+  }
+}
+
+// The largest and smallest facts that a file may state: whatever is legal is in order.
+TEST(Oracle, SortsUnderExtremeFacts) {
+  for (const DeviceFacts& shipped : shipped_facts())
+    for (const auto& [name, unused] : shipped.facts)
+      for (double value : {1e-300, 1e-9, 9e17}) {
+        DeviceFacts f = shipped;
+        f.facts[name].value = value;
+        for (int64_t m : {1, 100, 8192}) {
+          const auto answer =
+              rank_plans(matmul_class(DType::kF32, DType::kF32, 4096, 4096, m_bucket(m)), f, {8, 0});
+          if (!answer.ok()) continue;
+          for (size_t i = 1; i < answer->legal; ++i)
+            ASSERT_LE(answer->ranked[i - 1].plan.predicted_seconds, answer->ranked[i].plan.predicted_seconds)
+                << f.name << " " << name;
+        }
+      }
+}
+
+TEST(Oracle, ReasonsThatDifferInNumbersAreToldOnce) {
+  DeviceFacts f = shipped_facts("sm_90a");
+  f.facts["shared_memory_bytes"].value = 1;
+  const std::string message(
+      rank_plans(matmul_class(DType::kF32, DType::kF32, 4096, 4096, m_bucket(5)), f, {1, 0})
+          .status()
+          .message());
+  EXPECT_THAT(message, HasSubstr("simt: smem "));
+  EXPECT_EQ(message.find("smem"), message.rfind("smem")) << message;
+}
+
 TEST(Oracle, EveryRejectionHasAReason) {
   for (const DeviceFacts& f : shipped_facts()) {
     const auto answer =
