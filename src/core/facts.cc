@@ -1,6 +1,7 @@
 #include "core/facts.h"
 
 #include <algorithm>
+#include <cmath>
 #include <fstream>
 #include <iterator>
 #include <set>
@@ -64,6 +65,16 @@ Backend backend_from_name(const std::string& name) {
   for (Backend b : {Backend::kCpu, Backend::kCuda, Backend::kRocm})
     if (name == name_of(b)) return b;
   throw std::invalid_argument(absl::StrCat("unknown backend ", name));
+}
+
+// Models divide by facts and multiply them: outside these bounds a prediction may be infinite or no number.
+// Only a cache may be of 0 bytes, which is one that is not there. Throws, as read_json's readers do.
+void check_value(const std::string& name, double value) {
+  constexpr double kLimit = 1e18;
+  const bool may_be_zero = name == "l1d_bytes" || name == "l2_bytes" || name == "l3_bytes";
+  if (std::isfinite(value) && value < kLimit && (value > 0 || (may_be_zero && value == 0))) return;
+  throw std::out_of_range(absl::StrCat("fact \"", name, "\" is ", value, ", not a finite number ",
+                                       may_be_zero ? "of at least 0" : "above 0", " and below ", kLimit));
 }
 
 // "gfx942:sramecc+:xnack-": replaces the modes' signs; a mode the target does not have is an error.
@@ -177,9 +188,12 @@ absl::StatusOr<DeviceFacts> facts_from_json(const Json& j) {
           if (std::find(std::begin(kFactNames), std::end(kFactNames), name) == std::end(kFactNames))
             throw std::invalid_argument(
                 absl::StrCat("unknown fact \"", name, "\"; known: ", absl::StrJoin(kFactNames, " ")));
-          const Fact value{number_field(fact, "value"), text_field(fact, "source")};
+          // number_field would refuse what is not finite without naming the fact.
+          const Json& number = fact.at("value");
+          const Fact value{number.is_number() ? number.get<double>() : number_field(fact, "value"),
+                           text_field(fact, "source")};
           expect_fields(fact, 2);
-          if (value.value < 0) throw std::out_of_range(absl::StrCat("fact \"", name, "\" is negative"));
+          check_value(name, value.value);
           if (value.source.empty())
             throw std::invalid_argument(absl::StrCat("fact \"", name, "\" has no source"));
           facts.facts[name] = value;

@@ -56,7 +56,8 @@ struct Fact {
   std::string source;  // "cpuid leaf 4", "/sys/.../size", "NVIDIA H200 datasheet, 2024"
 };
 
-// Facts the oracle reads. Absent facts take the documented default in `fact_or`.
+// Facts the oracle reads. Absent facts take the documented default in `fact_or`. Each is finite, above 0 and
+// below 1e18; a cache of 0 bytes is one that the device lacks: nothing fits it.
 //   CPU:  cores, clock_hz, fma_units, l1d_bytes, l2_bytes, l3_bytes, memory_bytes_per_second (one socket),
 //         core_bytes_per_second (what one core can read)
 //   GPU:  compute_units, clock_hz, memory_bytes_per_second, l2_bytes, shared_memory_bytes (per workgroup),

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cmath>
 #include <fstream>
 
 #include "json_leaves.h"
@@ -126,6 +127,17 @@ TEST(FactsTest, BadFactsAreRefusedByName) {
   EXPECT_FALSE(with("l2_bytes", {{"value", -1}, {"source", "x"}}).ok());
   EXPECT_FALSE(with("l2_bytes", {{"value", "1"}, {"source", "x"}}).ok());
   EXPECT_FALSE(with("l2_bytes", Json(5)).ok());
+  for (double bad : {-1.0, 1e18, 1e300, HUGE_VAL, -HUGE_VAL, std::nan("")}) {
+    for (const char* name : {"l2_bytes", "clock_hz"}) {
+      EXPECT_THAT(std::string(with(name, {{"value", bad}, {"source", "x"}}).message()), HasSubstr(name))
+          << bad;
+    }
+  }
+  // No cache, but no device without a clock.
+  for (const char* cache : {"l1d_bytes", "l2_bytes", "l3_bytes"})
+    EXPECT_TRUE(with(cache, {{"value", 0}, {"source", "x"}}).ok()) << cache;
+  EXPECT_THAT(std::string(with("clock_hz", {{"value", 0}, {"source", "x"}}).message()),
+              HasSubstr("clock_hz"));
 }
 
 TEST(FactsTest, LoadNamesTheFileInEveryError) {
