@@ -71,6 +71,10 @@ const Flag* find_flag(const std::string& name, const Verb& verb, std::vector<std
   return nullptr;
 }
 
+std::string verb_line(const Verb& v) {
+  return absl::StrFormat("  %-26s  %s\n", absl::StrCat("lathe ", v.name, " ", v.words), v.summary);
+}
+
 std::string flag_lines(const std::vector<Flag>& flags) {
   std::string out;
   for (const Flag& f : flags) {
@@ -111,7 +115,7 @@ absl::StatusOr<std::string> Arguments::choice(const std::string& name,
 const std::vector<Flag>& common_flags() {
   static const std::vector<Flag> flags = {
       {"cache-dir", "DIR", "cache directory; '' for none (default: $LATHE_CACHE_DIR or ~/.cache/lathe)"},
-      {"workers", "N", "CPU threads a call may use (default: one per core)"},
+      {"workers", "N", "CPU threads a call may use, 1 to 1024 (default: one per core)"},
       {"help", nullptr, "this help"},
   };
   return flags;
@@ -125,7 +129,7 @@ absl::StatusOr<Arguments> parse(const std::vector<std::string>& line, const std:
   // the common ones, which may come before it.
   std::vector<std::string> rest;
   size_t at = 0;
-  for (; at < line.size() && line[at].rfind("--", 0) == 0; ++at) {
+  for (; at < line.size() && (line[at].rfind("--", 0) == 0 || line[at] == "-h"); ++at) {
     rest.push_back(line[at]);
     const std::string name = line[at].substr(2, line[at].find('=') - 2);
     const bool has_equals = line[at].find('=') != std::string::npos;
@@ -141,7 +145,7 @@ absl::StatusOr<Arguments> parse(const std::vector<std::string>& line, const std:
   rest.insert(rest.end(), tail.begin(), tail.end());
 
   for (size_t i = 0; i < rest.size(); ++i) {
-    const std::string& word = rest[i];
+    const std::string word = rest[i] == "-h" ? "--help" : rest[i];
     if (word.rfind("--", 0) != 0) {
       arguments.words.push_back(word);
       continue;
@@ -192,14 +196,25 @@ std::string help_of(const Verb& verb) {
 
 std::string help_of(const std::vector<Verb>& verbs) {
   std::string out = "lathe: kernels cut to a shape on first use, cached, launched.\n\n";
-  for (const Verb& v : verbs) {
-    absl::StrAppend(
-        &out, absl::StrFormat("  %-26s  %s\n", absl::StrCat("lathe ", v.name, " ", v.words), v.summary));
-  }
+  for (const Verb& v : verbs) absl::StrAppend(&out, verb_line(v));
   absl::StrAppend(&out,
                   "\n'lathe VERB --help' shows a verb's flags. Exit codes: 0 done, 1 failed, 2 bad usage.\n");
   return out;
 }
+
+std::string help_of_group(const std::vector<std::string>& line, const std::vector<Verb>& verbs) {
+  if (std::none_of(line.begin(), line.end(), asks_for_help)) return "";
+  const auto word = std::find_if_not(line.begin(), line.end(), asks_for_help);
+  if (word == line.end() || std::find_if_not(word + 1, line.end(), asks_for_help) != line.end()) return "";
+  std::string lines;
+  for (const Verb& v : verbs) {
+    if (v.name != *word && first_word(v.name) == *word) absl::StrAppend(&lines, verb_line(v));
+  }
+  if (lines.empty()) return "";
+  return absl::StrCat(lines, "\n'lathe ", *word, " WORD --help' shows the flags.\n");
+}
+
+bool asks_for_help(const std::string& word) { return word == "-h" || word == "--help"; }
 
 std::string nearest(const std::string& word, const std::vector<std::string>& names) {
   std::string best;

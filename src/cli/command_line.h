@@ -52,6 +52,12 @@ absl::StatusOr<Arguments> parse(const std::vector<std::string>& line, const std:
 
 std::string help_of(const Verb& verb);
 std::string help_of(const std::vector<Verb>& verbs);
+// For a line that asks for help with the first word of two ("run --help"): the verbs that begin with it, one
+// per line.
+// "" for any other line.
+std::string help_of_group(const std::vector<std::string>& line, const std::vector<Verb>& verbs);
+// "-h" and "--help".
+bool asks_for_help(const std::string& word);
 
 // The nearest name by edit distance, "" when none is near.
 std::string nearest(const std::string& word, const std::vector<std::string>& names);

@@ -21,6 +21,10 @@ int run(const std::vector<std::string>& line) {
     std::fputs(help_of(verbs).c_str(), line.empty() ? stderr : stdout);
     return line.empty() ? kBadUsage : kDone;
   }
+  if (const std::string help = help_of_group(line, verbs); !help.empty()) {
+    std::fputs(help.c_str(), stdout);
+    return kDone;
+  }
   const Verb* verb = nullptr;
   absl::StatusOr<Arguments> arguments = parse(line, verbs, &verb);
   if (arguments.ok() && arguments->has("help")) {

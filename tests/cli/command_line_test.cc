@@ -52,6 +52,19 @@ TEST(CommandLine, WordsAndFlagsInAnyOrder) {
   }
 }
 
+TEST(CommandLine, TheFirstWordOfTwoHasHelpOfItsOwn) {
+  for (const char* flag : {"-h", "--help"}) {
+    const std::string help = help_of_group({"run", flag}, verbs());
+    EXPECT_THAT(help, HasSubstr("lathe run matmul MxNxK"));
+    EXPECT_THAT(help, HasSubstr("lathe run argmax ROWSxN"));
+    EXPECT_EQ(help_of_group({"devices", flag}, verbs()), "");
+    EXPECT_EQ(help_of_group({"run", "matmul", flag}, verbs()), "");
+    EXPECT_TRUE(parse_line({"run", "matmul", flag})->has("help"));
+    EXPECT_TRUE(parse_line({"devices", flag})->has("help"));
+  }
+  EXPECT_EQ(help_of_group({"run"}, verbs()), "");
+}
+
 TEST(CommandLine, EmptyValueIsAValue) {
   const auto arguments = parse_line({"devices", "--cache-dir", ""});
   ASSERT_TRUE(arguments.ok());

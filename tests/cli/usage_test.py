@@ -34,7 +34,20 @@ for verb in ("run matmul", "explain matmul", "dump matmul", "warm"):
 for verb in ("run matmul", "run argmax", "explain matmul", "explain argmax"):
     assert "--json" in lathe(*verb.split(), "--help").stdout
 
+for verb in VERBS:
+    assert lathe(*verb.split(), "-h").stdout == lathe(*verb.split(), "--help").stdout != ""
+for group in ("run", "explain", "dump", "cache"):
+    for words in ([group, "--help"], [group, "-h"]):
+        help = lathe(*words)
+        assert help.returncode == 0 and help.stderr == "", f"{words}: {help}"
+        listed = [line for line in help.stdout.splitlines() if line.startswith("  lathe ")]
+        wanted = [verb for verb in VERBS if verb.startswith(group + " ")]
+        assert len(listed) == len(wanted), f"{words} lists {listed}, wanted {wanted}"
+        for line, verb in zip(listed, wanted):
+            assert line.startswith(f"  lathe {verb}"), f"{words}: {line}"
+
 assert lathe().returncode == 2
+expect_error(2, "--workers takes a whole number from 1 to 1024", "devices", "--workers", "1025")
 expect_error(2, "did you mean 'devices'?", "device")
 expect_error(2, "'run' needs matmul|argmax", "run")
 expect_error(2, "did you mean '--split-k'?", "run", "matmul", "1x1x1", "--splitk", "2")
