@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "oracle_id.h"
 
 namespace lathe {
 namespace {
@@ -163,13 +164,10 @@ absl::Status check_runnable(const lathe_device& device) {
 uint64_t fingerprint_of(const lathe_device& device) {
   Json facts = Json::object();
   for (const auto& [name, fact] : device.facts.facts) facts[name] = fact.value;
-  const std::string text = Json{
-      {"facts", std::move(facts)},
-      {"target", to_json(device.facts.target)},
-      {"workers", device.workers},
-      {"codegen", std::string(codegen_id())},
-      {"version",
-       lathe_version()}}.dump();
+  const std::string text = Json{{"facts", std::move(facts)}, {"target", to_json(device.facts.target)},
+                                {"workers", device.workers}, {"codegen", std::string(codegen_id())},
+                                {"oracle", LATHE_ORACLE_ID}, {"version", lathe_version()}}
+                               .dump();
   return XXH3_64bits(text.data(), text.size());
 }
 

@@ -1,4 +1,8 @@
-# Writes OUTPUT: a header with the hash of SOURCES and LLVM_VERSION.
+# Writes OUTPUT: a header that defines NAME (LATHE_CODEGEN_ID unless given) as the hash of SOURCES and, where the code
+# depends on it, LLVM_VERSION.
+if(NOT DEFINED NAME)
+  set(NAME LATHE_CODEGEN_ID)
+endif()
 list(SORT SOURCES)
 set(all "LLVM ${LLVM_VERSION}\n")
 foreach(source IN LISTS SOURCES)
@@ -8,4 +12,7 @@ foreach(source IN LISTS SOURCES)
 endforeach()
 string(SHA256 id "${all}")
 string(SUBSTRING ${id} 0 16 id)
-file(WRITE ${OUTPUT} "#define LATHE_CODEGEN_ID \"${id}-llvm${LLVM_VERSION}\"\n")
+if(LLVM_VERSION)
+  string(APPEND id "-llvm${LLVM_VERSION}")
+endif()
+file(WRITE ${OUTPUT} "#define ${NAME} \"${id}\"\n")
