@@ -208,6 +208,15 @@ INSTANTIATE_TEST_SUITE_P(Targets, OtherTargets, ::testing::ValuesIn(kOthers),
 
 TEST(Ptx, IsAssembled) {
   if (!no_assembler().empty()) GTEST_SKIP() << no_assembler();
+  Context context(no_disk());
+  Device device = context.describe(std::string(LATHE_FACTS_DIR) + "/h200.json");
+  const GpuCode code = compile_matmul(device, {}, 1);  // throws ptxas' own words unless it succeeds
+  ASSERT_EQ(code.kernels.size(), code.recipe.steps.size());
+  for (const auto& [name, facts] : code.kernels) {
+    EXPECT_GT(facts.registers, 0) << name << ": ptxas reported on it";
+    EXPECT_EQ(facts.spills, 0) << name;
+    EXPECT_EQ(facts.scratch_bytes, 0) << name;
+  }
 }
 
 // The size is fixed, not bounded: setmaxnreg, for one, is dropped otherwise.
