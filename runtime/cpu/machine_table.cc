@@ -6,7 +6,7 @@ namespace lathe {
 namespace {
 
 // Memory rates are channels * 8 bytes * transfers per second, from the vendors' product pages. Clocks
-// are base clocks of a middle model of the class from the same pages.
+// are the usual base clocks of the class, an estimate: only their ratio to the other rates matters.
 constexpr MachineRow kRows[] = {
     {"GenuineIntel", 6, 0x55, 0x55, "Skylake-SP, Cascade Lake", 2, 2, 128e9, "6 channels DDR4-2666", 12e9,
      2.5e9},

@@ -5,12 +5,10 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "api/raw_enum.h"
+#include "runtime/driver.h"
 
 namespace lathe {
 namespace {
-
-// What the CPU's driver takes.
-constexpr int32_t kMaxWorkers = 1024;
 
 const char* non_empty(const char* text) { return text != nullptr && *text != 0 ? text : nullptr; }
 
