@@ -13,7 +13,8 @@ int main(void) {
   if (lathe_context_create(NULL, &context) != LATHE_OK) return failed("context");
   if (lathe_device_open(context, "cpu", &device) != LATHE_OK) return failed("cpu");
 
-  float a[2 * 3] = {1, 2, 3, 4, 5, 6}, b[3 * 2] = {1, 0, 0, 1, 1, 1}, bias[2] = {10, 20}, d[4] = {-1, -1, -1, -1};
+  float a[2 * 3] = {1, 2, 3, 4, 5, 6}, b[3 * 2] = {1, 0, 0, 1, 1, 1}, bias[2] = {10, 20},
+              d[4] = {-1, -1, -1, -1};
   lathe_matmul_desc matmul = LATHE_MATMUL_DESC_INIT;
   matmul.m = 2;
   matmul.n = 2;
