@@ -107,8 +107,7 @@ struct DiagnosticCollector : llvm::DiagnosticHandler {
 };
 
 // Kernels arrive vectorised and unrolled as the plan says: what is left for LLVM is cleaning up. A default
-// -O1 takes two to three times as long and leaves the same loops on the CPU; GPU back ends expect its
-// address-space passes.
+// -O1 takes longer and gave the same inner loops on the CPU; GPU back ends expect its address-space passes.
 constexpr char kCpuPasses[] =
     "function(early-cse,simplifycfg,instcombine<no-verify-fixpoint>,loop-mssa(loop-rotate,licm),early-cse<"
     "memssa>,"

@@ -79,8 +79,7 @@ mlir::LogicalResult run_stage(const Stage& stage, const Target& target, mlir::Mo
   llvm::raw_string_ostream stream(complaint);
   if (mlir::failed(mlir::parsePassPipeline(text, passes, stream)))
     return module.emitError("bad pass pipeline: ") << complaint;
-  // Emitters are verified above; after that only a dump's reader needs it, and it costs a third of the
-  // passes' time.
+  // Emitters are verified above; verifying again after every pass would only cost time.
   passes.enableVerifier(false);
   return passes.run(module);
 }
