@@ -88,6 +88,11 @@ struct CpuRates {
   double core_bytes_per_second, memory_bytes_per_second;
 };
 
+// A load from memory: roughly half a microsecond on Hopper, more on CDNA3 (estimate).
+constexpr double kMemorySeconds = 0.6e-6;
+// L2 gives about twice what memory does.
+constexpr double kL2OverMemory = 2;
+
 struct GpuRates {
   explicit GpuRates(const DeviceFacts& facts)
       : wave(wave_size(facts.target)),
@@ -105,6 +110,14 @@ struct GpuRates {
   double units, clock_hz, memory_bytes_per_second, l2_bytes, shared_memory_bytes, registers, max_threads;
   double launch_seconds, flops;
 };
+
+// Who may merge the partial results of so many splits. On ROCm a second step alone: that another workgroup's stores are
+// seen after its ticket is not shown there yet.
+using SplitKinds = absl::InlinedVector<int32_t, 2>;
+inline SplitKinds splits_of(const Target& target, int32_t splits) {
+  if (splits == 1) return {kNoSplit};
+  return target.backend == Backend::kCuda ? SplitKinds{kMergeLast, kMergeStep} : SplitKinds{kMergeStep};
+}
 
 // The M a class is priced at: its upper end, where a register tile's waste matters most; 2048 when open.
 inline int64_t representative_m(const ProblemClass& c) {

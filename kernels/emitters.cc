@@ -4,7 +4,7 @@
 #include "kernels/argmax/emit_simt.h"
 #include "kernels/argmax/payload.h"
 #include "kernels/matmul/emit_cpu.h"
-#include "kernels/matmul/emit_simt.h"
+#include "kernels/matmul/emit_gpu.h"
 #include "kernels/matmul/payload.h"
 
 namespace lathe {
@@ -20,7 +20,7 @@ const std::vector<OpRow>& op_rows() {
 const std::vector<EmitterRow>& emitter_rows() {
   static const std::vector<EmitterRow> rows = {
       {"matmul.cpu", emit::emit_matmul_cpu},
-      {"matmul.simt", emit::emit_matmul_simt},
+      {"matmul.gpu", emit::emit_matmul_gpu},
       {"argmax.cpu", emit::emit_argmax_cpu},
       {"argmax.simt", emit::emit_argmax_simt},
   };

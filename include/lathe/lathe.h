@@ -106,6 +106,12 @@ typedef enum lathe_determinism {
   LATHE_DETERMINISM_BATCH_INVARIANT = 2
 } lathe_determinism;
 
+/* What may stand in for f32 products of f32 operands. Other dtypes take no notice. */
+typedef enum lathe_math {
+  LATHE_MATH_STRICT = 0, /* f32 */
+  LATHE_MATH_TF32 = 1    /* operands may be rounded to tf32 (10 bits of mantissa), products summed in f32 */
+} lathe_math;
+
 typedef enum lathe_miss_policy {
   LATHE_MISS_DEFAULT = 0,  /* On a call: the context's policy. On a context: BLOCK. */
   LATHE_MISS_BLOCK = 1,    /* Compile now, on the calling thread. */
@@ -190,12 +196,13 @@ typedef struct lathe_matmul_desc {
   lathe_determinism determinism;
   lathe_miss_policy miss_policy; /* LATHE_MISS_DEFAULT: the context's */
   const int32_t* m_device;       /* reserved (device-resident M): must be NULL */
+  lathe_math math;
 } lathe_matmul_desc;
 #define LATHE_MATMUL_DESC_INIT                                                                             \
   {                                                                                                        \
     sizeof(lathe_matmul_desc), NULL, 0, 0, 0, 1, LATHE_OPERAND_INIT, LATHE_OPERAND_INIT,                   \
         LATHE_OPERAND_INIT, LATHE_OPERAND_INIT, LATHE_EPILOGUE_INIT, LATHE_DETERMINISM_FAST,               \
-        LATHE_MISS_DEFAULT, NULL                                                                           \
+        LATHE_MISS_DEFAULT, NULL, LATHE_MATH_STRICT                                                        \
   }
 
 /* For each row of X (rows by n, ROW_MAJOR; f32, f16, bf16): the column of its maximum plus index_offset.

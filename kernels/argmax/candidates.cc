@@ -27,7 +27,6 @@ struct GpuRow {
   int32_t threads, unroll;
 };
 constexpr GpuRow kGpuRows[] = {{256, 4}, {256, 2}, {512, 4}, {128, 4}};
-constexpr double kMemorySeconds = 0.6e-6;  // see matmul's table for CUDA and ROCm
 
 void append(const CompileConfig& config, int32_t splits, double seconds, std::vector<RankedPlan>* out) {
   RankedPlan r;

@@ -53,7 +53,10 @@ Best reduce_threads(Emit& e, GpuKernel& kernel, const Best& mine) {
   return get(e.idx(0));
 }
 
-LogicalResult emit_step(Emit& e, GpuKernel& kernel, const Arguments& arguments, TileProgram& p) {
+LogicalResult emit_step(Emit& e, GpuKernel& kernel, const GpuStep& step) {
+  FailureOr<TileProgram> program = step.at(e, step.block(e));
+  if (failed(program)) return failure();
+  TileProgram& p = *program;
   if (!p.argmax) return emitError(e.loc, "an argmax step needs an op with a kernel_config");
   const int64_t threads = kernel.threads(), unroll = kernel.config().getRegisterN();
   if (threads & (threads - 1)) return p.argmax->emitError("kernel_config: threads are not a power of two");
@@ -76,7 +79,7 @@ LogicalResult emit_step(Emit& e, GpuKernel& kernel, const Arguments& arguments, 
   }
   best = reduce_threads(e, kernel, best);
   e.when(e.equal(kernel.thread(), e.idx(0)),
-         [&] { store_best(e, p, best, partial ? p.first_column : arguments.get("index_offset")); });
+         [&] { store_best(e, p, best, partial ? p.first_column : step.arguments().get("index_offset")); });
   return success();
 }
 

@@ -1,7 +1,7 @@
 // The matmul families' tables, one function a family (rows of kernels/families.cc).
 #pragma once
 
-#include "kernels/candidates.h"
+#include "kernels/candidates_model.h"
 
 namespace lathe {
 
@@ -29,6 +29,10 @@ struct MatmulSizes {
   bool converts, batch_invariant;
 };
 
+// GPUs: merging the partial results of `splits`, which lie in L2 when they fit it. A second step costs a launch and is
+// spread over all units; the last-arriving workgroup of each of `tiles` costs a round trip of its fence and ticket, and
+// reads its tile's parts alone.
+double gpu_merge_seconds(const GpuRates& rates, const MatmulSizes& s, double splits, int32_t split, double tiles);
 // Writing the partial results of `splits` and merging them in a second step.
 double merge_seconds(const MatmulSizes& s, double splits, double bytes_per_second);
 

@@ -27,14 +27,9 @@ constexpr int32_t kInvariantDepth = 16;  // batch_invariant: one K order for all
 constexpr int32_t kMaxThreadRegisters = 255;  // CUDA Programming Guide, table of technical specifications
 // What is left of the FMA rate beside barriers and addresses, and how many waves keep a unit busy.
 constexpr double kEfficiency = 0.85, kBusyWaves = 8;
-// A load from memory: roughly half a microsecond on Hopper, more on CDNA3 (estimate). One round trip for
-// every tile_k where nothing is in flight.
-constexpr double kMemorySeconds = 0.6e-6;
 // Shared memory serves 128 bytes a cycle on both (CUDA: 32 banks of 4; CDNA3 ISA guide: 128 bytes); rows of a
 // wave share their operand, so that about half of what is asked for is moved.
 constexpr double kSharedBytesPerCycle = 128, kSharedReuse = 2;
-// L2 gives about twice what memory does.
-constexpr double kL2OverMemory = 2;
 // What runs at a time beside registers and shared memory: threads of a compute unit.
 constexpr double kThreadsPerUnit = 2048;
 
@@ -70,7 +65,7 @@ std::string check(const GpuRates& rates, const MatmulSizes& s, const Row& r) {
   return "";
 }
 
-double predict(const GpuRates& rates, const MatmulSizes& s, const Row& r, double splits) {
+double predict(const GpuRates& rates, const MatmulSizes& s, const Row& r, double splits, int32_t split) {
   const double row_tiles = std::ceil(double(s.m) / r.tile_m),
                column_tiles = std::ceil(double(s.n) / r.tile_n);
   const double groups = row_tiles * column_tiles * splits, k = std::ceil(double(s.k) / splits);
@@ -95,10 +90,8 @@ double predict(const GpuRates& rates, const MatmulSizes& s, const Row& r, double
   const double moved = (column_tiles * s.m + row_tiles * s.n) * double(s.k) * s.input_bytes + out_bytes;
   const double memory =
       std::max(once / rates.memory_bytes_per_second, moved / (kL2OverMemory * rates.memory_bytes_per_second));
-  const double merge = splits > 1 ? rates.launch_seconds + (out_bytes + double(s.m) * s.n * s.output_bytes) /
-                                                               rates.memory_bytes_per_second
-                                  : 0;
-  return rates.launch_seconds + std::max({compute, shared, latency, memory}) + merge;
+  return rates.launch_seconds + std::max({compute, shared, latency, memory}) +
+         gpu_merge_seconds(rates, s, splits, split, row_tiles * column_tiles);
 }
 
 }  // namespace
@@ -128,14 +121,16 @@ void enumerate_matmul_simt(const CandidateContext& context, std::vector<RankedPl
     constexpr double kGroupsPerUnit = 4;
     for (int32_t splits :
          split_options(context, s.k, tiles, kGroupsPerUnit * rates.units, 4 * int64_t{r.tile_k})) {
-      config.split = splits > 1;
-      RankedPlan plan;
-      plan.plan.config = config;
-      plan.plan.launch.splits = splits;
-      plan.plan.predicted_seconds = predict(rates, s, r, splits);
-      plan.plan.numeric_recipe =
-          absl::StrCat("fma f32; K ascending in blocks of ", r.tile_k, "; ", merge_recipe(splits));
-      out->push_back(std::move(plan));
+      for (int32_t split : splits_of(context.facts.target, splits)) {
+        config.split = split;
+        RankedPlan plan;
+        plan.plan.config = config;
+        plan.plan.launch.splits = splits;
+        plan.plan.predicted_seconds = predict(rates, s, r, splits, split);
+        plan.plan.numeric_recipe =
+            absl::StrCat("fma f32; K ascending in blocks of ", r.tile_k, "; ", merge_recipe(splits));
+        out->push_back(std::move(plan));
+      }
     }
   }
 }

@@ -2,12 +2,11 @@
 // registers, store them as f32 to shared memory with K outermost, and multiply from there; the next parts are
 // on their way while the products of these are summed. A thread's register_m x register_n sums lie in groups
 // of up to four neighbours, so that four operands come with one load.
-#include "kernels/matmul/emit_simt.h"
+#include "kernels/matmul/emit_gpu.h"
 
 #include <algorithm>
 #include <numeric>
 
-#include "compiler/gpu_kernel.h"
 
 namespace lathe::emit {
 namespace {
@@ -108,22 +107,6 @@ class StagedOperand {
 Value spread(Emit& e, Value i, Value place, int64_t places, int64_t vector) {
   Value group = e.div(i, e.idx(vector)), within = e.rem(i, e.idx(vector));
   return e.add(e.add(e.mul(group, places * vector), e.mul(place, vector)), within);
-}
-
-Value inside(Emit& e, const View& v, Value i, Value j) {
-  return e.add(v.offset, e.add(e.mul(i, v.row_stride), j));
-}
-
-// The epilogue of one product at (i, j) of the tile; the product itself where there is no epilogue.
-Value finish(Emit& e, TileProgram& p, Value product, Value i, Value j) {
-  if (!p.epilogue) return product;
-  Values inputs = {product};
-  for (Value input : llvm::drop_begin(p.epilogue.getDpsInputs())) {
-    const View& v = p.views.find(input)->second;
-    inputs.push_back(e.load(v.memory, inside(e, v, i, j)));
-  }
-  inputs.push_back(nullptr);
-  return inline_elementwise(e, p.epilogue, inputs, /*lanes=*/0, p.mapping);
 }
 
 class SimtTile {
@@ -243,8 +226,6 @@ class SimtTile {
 
 LogicalResult emit_contraction(Emit& e, GpuKernel& kernel, TileProgram& p) {
   ir::KernelConfigAttr c = kernel.config();
-  if (c.getKernel().getValue() != "simt")
-    return p.contraction.emitError("no GPU matmul kernel is named '") << c.getKernel().getValue() << "'";
   if (c.getRegisterM() < 1 || c.getRegisterN() < 1 || c.getTileK() < 1 ||
       c.getTileM() % c.getRegisterM() != 0 || c.getTileN() % c.getRegisterN() != 0 ||
       c.getTileM() / c.getRegisterM() * (c.getTileN() / c.getRegisterN()) != c.getThreads())
@@ -254,32 +235,13 @@ LogicalResult emit_contraction(Emit& e, GpuKernel& kernel, TileProgram& p) {
   return success();
 }
 
-// A merge step: partial results summed in ascending order of the split, then the epilogue.
-void emit_merge(Emit& e, const GpuKernel& kernel, const Arguments& arguments, TileProgram& p) {
-  const View& partial = p.views.find(p.reduction.getDpsInputs()[0])->second;
-  Value split_stride = e.mul(e.mul(arguments.get("batch"), arguments.get("m")), arguments.get("n"));
-  e.loop(e.idx(0), p.rows, 1, [&](Value i) {
-    e.loop(kernel.thread(), p.columns, kernel.threads(), [&](Value j) {
-      Value at = inside(e, partial, i, j);
-      Value sum = e.loop(e.idx(0), p.depth, 1, {e.constant_f32(0)}, [&](Value s, const Values& in) {
-        Value x = e.load(partial.memory, e.add(at, e.mul(s, split_stride)));
-        return Values{arith::AddFOp::create(e.b, e.loc, in[0], x)};
-      })[0];
-      e.store(finish(e, p, sum, i, j), p.output.memory, inside(e, p.output, i, j));
-    });
-  });
-}
-
 }  // namespace
 
-LogicalResult emit_matmul_simt(ModuleOp module) {
-  return emit_gpu_kernels(
-      module, [](Emit& e, GpuKernel& kernel, const Arguments& arguments, TileProgram& p) -> LogicalResult {
-        if (p.contraction) return emit_contraction(e, kernel, p);
-        if (!p.reduction) return emitError(e.loc, "a matmul step needs a contraction or a merge");
-        emit_merge(e, kernel, arguments, p);
-        return success();
-      });
+LogicalResult emit_simt(Emit& e, GpuKernel& kernel, const GpuStep& step) {
+  GridPosition block = step.block(e);
+  FailureOr<TileProgram> program = step.at(e, block);
+  if (failed(program) || failed(emit_contraction(e, kernel, *program))) return failure();
+  return step.merges() ? merge_last(e, kernel, step, block) : success();
 }
 
 }  // namespace lathe::emit

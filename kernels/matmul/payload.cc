@@ -181,13 +181,17 @@ Recipe matmul_recipe(const ProblemClass& c, const CompileConfig& config, const T
   step.grid = {product(1, {{Var::kM, config.tile_m}}), product(1, {{Var::kN, config.tile_n}}),
                product(1, {{Var::kSplits, 1}, {Var::kBatch, 1}})};
   r.steps.push_back(step);
-  if (config.split) {
+  if (config.split != kNoSplit) {
+    r.workspace_bytes =
+        product(sizeof(float), {{Var::kSplits, 1}, {Var::kBatch, 1}, {Var::kM, 1}, {Var::kN, 1}});
+  }
+  if (config.split == kMergeStep) {
     step.symbol += "_merge";
     step.grid = {product(1, {{Var::kM, 1}}), product(1, {{Var::kN, config.tile_n}}),
                  product(1, {{Var::kBatch, 1}})};
     r.steps.push_back(step);
-    r.workspace_bytes =
-        product(sizeof(float), {{Var::kSplits, 1}, {Var::kBatch, 1}, {Var::kM, 1}, {Var::kN, 1}});
+  } else if (config.split == kMergeLast) {
+    r.counters = product(1, {{Var::kBatch, 1}, {Var::kM, config.tile_m}, {Var::kN, config.tile_n}});
   }
   if (cpu) r.scratch_bytes_per_worker = constant(scratch_bytes);
   return r;

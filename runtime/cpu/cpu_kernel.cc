@@ -52,8 +52,9 @@ absl::Status check_step(const Step& step) {
                                 ", the CPU has none"));
   }
   const std::array<int32_t, 3> one = {1, 1, 1};
-  if (step.block != one || step.cluster != one || !step.dynamic_shared_memory.empty()) {
-    return refusal(absl::StrCat("step ", step.symbol, " asks for a GPU workgroup, cluster or shared memory"));
+  if (step.block != one || step.cluster != one || !step.dynamic_shared_memory.empty() ||
+      !step.tensor_maps.empty()) {
+    return refusal(absl::StrCat("step ", step.symbol, " asks for a GPU workgroup, cluster, shared memory or tensor map"));
   }
   for (const Formula& formula : step.grid) {
     LATHE_RETURN_IF_ERROR(check_formula(formula, absl::StrCat("the grid of step ", step.symbol)));
@@ -77,7 +78,6 @@ absl::Status check_artifact(const Artifact& artifact) {
     return refusal(
         absl::StrCat("the recipe has ", recipe.steps.size(), " steps, at most ", CpuKernel::kMaxSteps));
   }
-  if (!recipe.tensor_maps.empty()) return refusal("the recipe asks for tensor maps, the CPU has none");
   if (recipe.pointer_alignment < 1 || (recipe.pointer_alignment & (recipe.pointer_alignment - 1)) != 0) {
     return refusal(absl::StrCat("pointer alignment ", recipe.pointer_alignment, " is not a power of two"));
   }

@@ -19,10 +19,12 @@ int32_t workers_of(const lathe_context& context, const DeviceFacts& facts, const
   return std::max(1, static_cast<int32_t>(facts.fact_or("cores", 1)));
 }
 
-// A kernel of today's one alignment class may ask for no more than a byte; an artifact that wants more would
-// be run on operands it cannot take.
-absl::Status check_preconditions(const Recipe& recipe) {
-  if (recipe.pointer_alignment <= 1) return absl::OkStatus();
+// A kernel may ask for no more than its class promises: it would be run on operands it cannot take.
+absl::Status check_preconditions(const Recipe& recipe, const ProblemClass& c) {
+  const bool promised = recipe.pointer_alignment <= 1 || c.alignment == Alignment::k16
+                            ? recipe.pointer_alignment <= 16
+                            : recipe.pointer_alignment <= alignment_bytes(c.alignment, c.a);
+  if (promised) return absl::OkStatus();
   return absl::InternalError(absl::StrCat("the artifact asks for pointers aligned to ",
                                           recipe.pointer_alignment,
                                           " bytes, which its problem class does not promise"));
@@ -56,7 +58,8 @@ DispatchEntry make_entry(const DispatchKey& key, const LoadedKernel* kernel, int
   if (c.op != Op::kMatmul) return entry;  // the length of argmax's row varies within a class
   const Recipe& recipe = kernel->recipe();
   const LaunchConfig launch = make_launch_config(recipe, c, {c.m_lo, c.n, c.k, 1}, wanted_splits);
-  if (is_fixed(recipe.workspace_bytes, launch) && is_fixed(recipe.scratch_bytes_per_worker, launch)) {
+  if (is_fixed(recipe.workspace_bytes, launch) && is_fixed(recipe.scratch_bytes_per_worker, launch) &&
+      is_fixed(recipe.counters, launch)) {
     entry.launch_is_fixed = true;
     entry.fixed_launch = launch;
   }
@@ -115,7 +118,7 @@ absl::StatusOr<Prepared> prepare_kernel(lathe_device& device, const DispatchKey&
     device.context.counters.loaded_hits.fetch_add(1, std::memory_order_relaxed);
   } else {
     LATHE_ASSIGN_OR_RETURN(const CacheResult result, get_artifact(device, key.problem, choice));
-    LATHE_RETURN_IF_ERROR(check_preconditions(result.artifact->recipe));
+    LATHE_RETURN_IF_ERROR(check_preconditions(result.artifact->recipe, key.problem));
     ScopedTimer timer(&device.context.counters.link_nanoseconds);
     absl::StatusOr<std::unique_ptr<LoadedKernel>> loaded = device.driver->load(*result.artifact);
     if (!loaded.ok()) return refused_code(loaded.status());

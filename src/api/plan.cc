@@ -55,6 +55,14 @@ absl::Status outside(absl::string_view field, int64_t value, int64_t lo, int64_t
   return outside("n", request.dims.n, planned.row_lo, planned.row_hi);
 }
 
+// A plan serves its class at every alignment: pointers that are aligned otherwise than the plan assumed (it saw none)
+// take the kernel of their own alignment from the dispatch table.
+bool differs_in_alignment(const lathe_plan& plan, const Request& request) {
+  const ProblemClass& planned = plan.planned.key.problem;
+  if (request.key.problem.alignment == planned.alignment) return false;
+  return with_alignment(planned, request.key.problem.alignment, plan.device.is_cpu) == request.key.problem;
+}
+
 absl::Status check_class(const lathe_plan& plan, const Request& request) {
   const DispatchKey& planned = plan.planned.key;
   // A run without a lathe_tuning takes the plan's.
@@ -62,6 +70,7 @@ absl::Status check_class(const lathe_plan& plan, const Request& request) {
       (request.key.split_k == 0 && request.key.candidate == 0) ||
       (request.key.split_k == planned.split_k && request.key.candidate == planned.candidate);
   if (__builtin_expect(request.key.problem == planned.problem && tuned_alike, 1)) return absl::OkStatus();
+  if (tuned_alike && differs_in_alignment(plan, request)) return absl::OkStatus();
   const absl::Status cause =
       tuned_alike
           ? explain_mismatch(request, planned.problem)
@@ -95,8 +104,16 @@ absl::Status run_plan(const lathe_plan& plan, Request& request, const Slice* sli
     if (slice != nullptr && slice->worker != 0) return absl::OkStatus();
     return run_without_kernel(plan.device, request);
   }
-  plan.device.context.counters.dispatch_hits.add();
-  return launch_request(plan.device, *plan.entry, request, slice);
+  const DispatchEntry* entry = plan.entry;
+  if (__builtin_expect(request.key.problem.alignment != plan.planned.key.problem.alignment, 0)) {
+    DispatchKey key = plan.planned.key;
+    key.problem = request.key.problem;
+    request.key = key;
+    LATHE_ASSIGN_OR_RETURN(entry, find_or_prepare(plan.device, request));
+  } else {
+    plan.device.context.counters.dispatch_hits.add();
+  }
+  return launch_request(plan.device, *entry, request, slice);
 }
 
 absl::StatusOr<LaunchConfig> planned_launch(const lathe_plan& plan) {

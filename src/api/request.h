@@ -7,6 +7,7 @@
 #include "absl/strings/string_view.h"
 #include "api/dispatch_table.h"
 #include "api/options.h"
+#include "api/overlap.h"
 #include "api/raw_enum.h"
 #include "base/status.h"
 #include "core/args.h"
@@ -84,6 +85,32 @@ inline bool plain(const lathe_operand& o) {
 static_assert(LATHE_ROW_MAJOR == 0 && LATHE_COLUMN_MAJOR == 1, "plain() tests the layout as a bit");
 // Why not plain().
 [[gnu::cold]] absl::Status explain_operand(absl::string_view name, const lathe_operand& o);
+
+// The largest alignment (core/problem.h) that every operand keeps: its base (where pointers are known), the distance of
+// its rows and of its matrices.
+class OperandAlignment {
+ public:
+  explicit OperandAlignment(bool with_pointers) : with_pointers_(with_pointers) {}
+
+  void add(const Region& r, DType element) {
+    const uint64_t bits = (with_pointers_ ? r.base : 0) | static_cast<uint64_t>(r.pitch) |
+                          (r.count > 1 ? static_cast<uint64_t>(r.stride) : 0);
+    all_ |= bits;
+    below_ |= bits & (size_of(element) - 1);
+  }
+  // An array of elements, of which no more than the element's own alignment is asked.
+  void add_elements(const void* data, DType element) {
+    if (with_pointers_) below_ |= reinterpret_cast<uintptr_t>(data) & (size_of(element) - 1);
+  }
+  Alignment largest() const {
+    if (below_ != 0) return Alignment::kByte;
+    return (all_ & 15) == 0 ? Alignment::k16 : Alignment::kElement;
+  }
+
+ private:
+  bool with_pointers_;
+  uint64_t all_ = 0, below_ = 0;
+};
 
 inline bool is_float(const lathe_dtype& t) { return raw(t) - LATHE_F32 <= LATHE_BF16 - LATHE_F32; }
 static_assert(LATHE_F32 == 1 && LATHE_F16 == 2 && LATHE_BF16 == 3, "is_float() tests a range");

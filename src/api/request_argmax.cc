@@ -1,7 +1,6 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "api/overlap.h"
 #include "api/request.h"
 
 namespace lathe {
@@ -89,6 +88,16 @@ bool check_pointers(const lathe_argmax_desc& d, const Request& request, const Re
   return true;
 }
 
+void align_class(const lathe_argmax_desc& d, const Region& x, bool with_pointers, Request* out) {
+  ProblemClass& c = out->key.problem;
+  OperandAlignment alignment(with_pointers);
+  alignment.add(x, c.a);
+  // The outputs are written element by element: they do not keep X from being read 16 bytes at a time.
+  alignment.add_elements(d.indices, c.d);
+  alignment.add_elements(d.values, DType::kF32);
+  c = with_alignment(c, alignment.largest(), /*is_cpu=*/false);
+}
+
 bool read(const lathe_argmax_desc& d, Purpose purpose, const RequestContext& context, void* stream,
           Request* out, absl::Status* why) {
   if (!plain(d.x)) return refuse(why, explain_operand("x", d.x));
@@ -98,6 +107,7 @@ bool read(const lathe_argmax_desc& d, Purpose purpose, const RequestContext& con
   if (!read_dims(d, purpose, out, why)) return false;
   Region x;
   if (!place_input(d, out, &x, why)) return false;
+  if (!context.is_cpu) align_class(d, x, purpose == Purpose::kRun, out);
   if (purpose != Purpose::kRun) return true;
 
   if (context.is_cpu && stream != nullptr)

@@ -2,7 +2,6 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "api/overlap.h"
 #include "api/request.h"
 
 namespace lathe {
@@ -73,13 +72,16 @@ bool check_row_operand(const OperandName& name, const lathe_operand& o, absl::St
   if (raw(d.epilogue.activation) > LATHE_ACTIVATION_SILU) {
     return invalid(absl::StrCat("activation ", raw(d.epilogue.activation), " is unknown"));
   }
-  return invalid(absl::StrCat("determinism ", raw(d.determinism), " is unknown"));
+  if (raw(d.determinism) > LATHE_DETERMINISM_BATCH_INVARIANT) {
+    return invalid(absl::StrCat("determinism ", raw(d.determinism), " is unknown"));
+  }
+  return invalid(absl::StrCat("math ", raw(d.math), " is unknown"));
 }
 
 bool read_class(const lathe_matmul_desc& d, ProblemClass* out, absl::Status* why) {
   const lathe_epilogue& e = d.epilogue;
   if (!is_float(d.a.dtype) || raw(d.a.dtype) != raw(d.b.dtype) || raw(e.activation) > LATHE_ACTIVATION_SILU ||
-      raw(d.determinism) > LATHE_DETERMINISM_BATCH_INVARIANT) {
+      raw(d.determinism) > LATHE_DETERMINISM_BATCH_INVARIANT || raw(d.math) > LATHE_MATH_TF32) {
     return refuse(why, explain_enums(d));
   }
   if (!check_row_operand(kD, d.d, why)) return false;
@@ -91,6 +93,7 @@ bool read_class(const lathe_matmul_desc& d, ProblemClass* out, absl::Status* why
   out->trans_b = d.b.layout == LATHE_COLUMN_MAJOR;
   out->activation = static_cast<Activation>(e.activation);
   out->determinism = static_cast<Determinism>(d.determinism);
+  out->math = static_cast<Math>(d.math);
   if (e.beta != 0.0f) {
     if (!check_row_operand(kC, d.c, why)) return false;
     out->c = to_dtype(d.c.dtype);
@@ -187,6 +190,18 @@ bool place_operands(const lathe_matmul_desc& d, Request* out, Regions* r, absl::
   return true;
 }
 
+void align_class(const Regions& r, bool with_pointers, Request* out) {
+  ProblemClass& c = out->key.problem;
+  OperandAlignment alignment(with_pointers);
+  alignment.add(r.a, c.a);
+  alignment.add(r.b, c.b);
+  alignment.add(r.d, c.d);
+  if (c.c != DType::kNone) alignment.add(r.c, c.c);
+  if (c.residual != DType::kNone) alignment.add(r.residual, c.residual);
+  if (c.bias != DType::kNone) alignment.add(r.bias, c.bias);
+  c = with_alignment(c, alignment.largest(), /*is_cpu=*/false);
+}
+
 // True when the operand is D itself, which the kernels read before they write.
 bool is_d(const Region& r, DType dtype, const Region& d, DType d_dtype) {
   return r.base == d.base && dtype == d_dtype && r.pitch == d.pitch && (d.count == 1 || r.stride == d.stride);
@@ -246,6 +261,7 @@ bool read(const lathe_matmul_desc& d, Purpose purpose, const RequestContext& con
   if (!read_dims(d, purpose, out, why)) return false;
   Regions regions;
   if (!place_operands(d, out, &regions, why)) return false;
+  if (!context.is_cpu) align_class(regions, purpose == Purpose::kRun, out);
   if (purpose != Purpose::kRun) return true;
 
   if (context.is_cpu && stream != nullptr)

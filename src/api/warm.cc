@@ -89,7 +89,7 @@ absl::StatusOr<std::vector<ProblemClass>> classes_of(const lathe_device& device,
                                                    m_max, " is not in [1, ", kMaxDim, "]"));
   }
   if (weight.dims.n == 0 || weight.empty_product) return std::vector<ProblemClass>();
-  return classes_of_weight(weight.key.problem, m_max);
+  return classes_of_weight(weight.key.problem, m_max, device.facts.target.backend);
 }
 
 absl::Status warm_classes(lathe_device& device, const Request& weight,

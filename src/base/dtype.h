@@ -10,7 +10,17 @@
 namespace lathe {
 
 // Values equal lathe_dtype's.
-enum class DType : int32_t { kNone = 0, kF32 = 1, kF16 = 2, kBF16 = 3, kI32 = 4, kI64 = 5 };
+enum class DType : int32_t {
+  kNone = 0,
+  kF32 = 1,
+  kF16 = 2,
+  kBF16 = 3,
+  kI32 = 4,
+  kI64 = 5,
+  kI8 = 6,
+  kF8E4M3 = 7,
+  kF8E5M2 = 8
+};
 
 constexpr size_t size_of(DType t) {
   switch (t) {
@@ -19,24 +29,33 @@ constexpr size_t size_of(DType t) {
     case DType::kF16:
     case DType::kBF16: return 2;
     case DType::kI64: return 8;
+    case DType::kI8:
+    case DType::kF8E4M3:
+    case DType::kF8E5M2: return 1;
     case DType::kNone: return 0;
   }
   return 0;
 }
 constexpr bool is_float(DType t) { return t == DType::kF32 || t == DType::kF16 || t == DType::kBF16; }
 
-// Values equal lathe_activation's and lathe_determinism's.
+// What a matmul may multiply that is no f32, f16 or bf16: OCP fp8 (no infinity in e4m3) and signed bytes.
+constexpr bool is_f8(DType t) { return t == DType::kF8E4M3 || t == DType::kF8E5M2; }
+
+// Values equal lathe_activation's, lathe_determinism's and lathe_math's.
 enum class Activation : int32_t { kNone = 0, kRelu = 1, kGelu = 2, kGeluTanh = 3, kSilu = 4 };
 enum class Determinism : int32_t { kFast = 0, kRunToRun = 1, kBatchInvariant = 2 };
+enum class Math : int32_t { kStrict = 0, kTf32 = 1 };
 
-// "none" "f32" "f16" "bf16" "i32" "i64"; "none" "relu" "gelu" "gelu_tanh" "silu"; "fast" "run_to_run"
-// "batch_invariant". The parsers return false on an unknown name.
+// "none" "f32" "f16" "bf16" "i32" "i64" "i8" "f8e4m3" "f8e5m2"; "none" "relu" "gelu" "gelu_tanh" "silu"; "fast"
+// "run_to_run" "batch_invariant"; "strict" "tf32". The parsers return false on an unknown name.
 absl::string_view name_of(DType t);
 absl::string_view name_of(Activation a);
 absl::string_view name_of(Determinism d);
+absl::string_view name_of(Math m);
 bool parse(absl::string_view name, DType* out);
 bool parse(absl::string_view name, Activation* out);
 bool parse(absl::string_view name, Determinism* out);
+bool parse(absl::string_view name, Math* out);
 
 constexpr int64_t ceil_div(int64_t a, int64_t b) { return a / b + (a % b != 0); }
 constexpr int64_t round_up(int64_t a, int64_t b) { return ceil_div(a, b) * b; }

@@ -6,7 +6,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "compiler/launch_facts.h"
 #include "compiler/link_amdgpu.h"
+#include "core/args.h"
 #include "llvm/Analysis/TargetLibraryInfo.h"
 #include "llvm/IR/DiagnosticInfo.h"
 #include "llvm/IR/DiagnosticPrinter.h"
@@ -141,7 +143,7 @@ absl::Status optimize(llvm::Module& module, llvm::TargetMachine& machine, bool c
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::string> emit(llvm::Module& module, llvm::TargetMachine& machine,
+absl::StatusOr<std::string> emit_file(llvm::Module& module, llvm::TargetMachine& machine,
                                  llvm::CodeGenFileType type) {
   llvm::SmallVector<char, 0> buffer;
   llvm::raw_svector_ostream stream(buffer);
@@ -192,6 +194,29 @@ absl::Status check_lowered(mlir::Operation* root) {
       absl::StrCat("'", left, "' is left after the last stage: the pipeline lacks a lowering"));
 }
 
+// What MLIR's conversions cannot say of a kernel: parameters behind the argument block are tensor maps, which the
+// kernel holds by value and hands to the copy engine by address; the emitter's own function attributes; and that
+// inline assembly (warp- and warpgroup-wide instructions, barriers) must not be moved across control flow.
+void finish_cuda_kernel(mlir::ModuleOp module, llvm::Function& f) {
+  llvm::LLVMContext& context = f.getContext();
+  for (unsigned i = std::size(kArgumentFields); i < f.arg_size(); ++i) {
+    llvm::Type* map = llvm::ArrayType::get(llvm::Type::getInt8Ty(context), kTensorMapBytes);
+    f.addParamAttr(i, llvm::Attribute::getWithByValType(context, map));
+    f.addParamAttr(i, llvm::Attribute::getWithAlignment(context, llvm::Align(64)));
+    f.addParamAttr(i, llvm::Attribute::get(context, "nvvm.grid_constant"));
+  }
+  for (const auto& [name, value] : emit::launch_facts(module, f.getName()).function_attributes)
+    f.addFnAttr(name, value);
+  bool convergent = false;
+  for (llvm::Instruction& i : llvm::instructions(f)) {
+    auto* call = llvm::dyn_cast<llvm::CallInst>(&i);
+    if (!call || !call->isInlineAsm()) continue;
+    call->addFnAttr(llvm::Attribute::Convergent);
+    convergent = true;
+  }
+  if (convergent) f.addFnAttr(llvm::Attribute::Convergent);
+}
+
 }  // namespace
 
 void StageTimes::lap(const std::string& name) {
@@ -220,6 +245,7 @@ absl::StatusOr<MachineCode> generate_code(mlir::ModuleOp module, const Target& t
   if (target.arch == "x86-64" && !target.has("fma")) split_fma(*ir);
   for (llvm::Function& f : *ir) {
     if (f.isDeclaration()) continue;
+    if (target.backend == Backend::kCuda) finish_cuda_kernel(module, f);
     // The plan fixes the workgroup's size; MLIR passes it on as a bound.
     if (f.hasFnAttribute("nvvm.maxntid")) {
       f.addFnAttr("nvvm.reqntid", f.getFnAttribute("nvvm.maxntid").getValueAsString());
@@ -245,7 +271,7 @@ absl::StatusOr<MachineCode> generate_code(mlir::ModuleOp module, const Target& t
     if (row.format != CodeFormat::kPtx) {
       std::unique_ptr<llvm::Module> copy = llvm::CloneModule(*ir);
       LATHE_ASSIGN_OR_RETURN(std::string assembly,
-                             emit(*copy, *machine, llvm::CodeGenFileType::AssemblyFile));
+                             emit_file(*copy, *machine, llvm::CodeGenFileType::AssemblyFile));
       dump("assembly.s", assembly);
     }
   }
@@ -257,7 +283,7 @@ absl::StatusOr<MachineCode> generate_code(mlir::ModuleOp module, const Target& t
   MachineCode code{row.format, ""};
   LATHE_ASSIGN_OR_RETURN(
       code.bytes,
-      emit(*ir, *machine, ptx ? llvm::CodeGenFileType::AssemblyFile : llvm::CodeGenFileType::ObjectFile));
+      emit_file(*ir, *machine, ptx ? llvm::CodeGenFileType::AssemblyFile : llvm::CodeGenFileType::ObjectFile));
   times->lap("generate code");
   if (!complaint.empty()) return absl::AbortedError(complaint);
   if (ptx && dump) dump("kernel.ptx", code.bytes);

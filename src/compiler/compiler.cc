@@ -8,6 +8,8 @@
 #include "compiler/codegen.h"
 #include "compiler/context.h"
 #include "compiler/cpu_task.h"
+#include "compiler/dialect.h"
+#include "compiler/launch_facts.h"
 #include "compiler/mlir.h"
 #include "compiler/pipeline.h"
 #include "compiler/registry.h"
@@ -68,6 +70,9 @@ absl::StatusOr<Artifact> compile(const CompileRequest& r, const TextSink& dump) 
   CompilerContext context;
   LATHE_ASSIGN_OR_RETURN(mlir::OwningOpRef<mlir::ModuleOp> module,
                          context.parse(op->payload(r.problem, r.config)));
+  mlir::OpBuilder b(module->getContext());
+  (*module)->setAttr(ir::kBackendAttr, b.getStringAttr(std::string(name_of(r.target.backend))));
+  (*module)->setAttr(ir::kArchAttr, b.getStringAttr(r.target.arch));
   times.lap("payload");
   if (dump) dump("00-payload.mlir", print(*module));
   int stage = 0;
@@ -84,6 +89,7 @@ absl::StatusOr<Artifact> compile(const CompileRequest& r, const TextSink& dump) 
   artifact.format = code.format;
   artifact.code = std::move(code.bytes);
   artifact.recipe = op->recipe(r.problem, r.config, r.target, scratch);
+  emit::complete_recipe(*module, &artifact.recipe);
   if (dump) {
     if (artifact.format != CodeFormat::kPtx)
       dump(artifact.format == CodeFormat::kHsaco ? "kernel.hsaco" : "kernel.o", artifact.code);

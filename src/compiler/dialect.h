@@ -15,6 +15,8 @@ namespace lathe::ir {
 inline constexpr char kConfigAttr[] = "lathe.config";
 // On a payload function's argument: the argument-block field it stands for ("a", "k_chunk", ...).
 inline constexpr char kOperandAttr[] = "lathe.operand";
+// On the module: the target's backend ("cuda") and architecture ("sm_90a").
+inline constexpr char kBackendAttr[] = "lathe.backend", kArchAttr[] = "lathe.arch";
 // On an scf.forall: the launch recipe's step (its kernel symbol).
 inline constexpr char kStepAttr[] = "lathe.step";
 

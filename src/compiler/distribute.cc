@@ -6,11 +6,13 @@
 // with a split, two steps; z counts splits * batch, sizes of the last split are ragged (affine.min):
 //   forall (z, y, x): W[s, b, tile] = A[b, rows, K of split s] * B[b, cols, K of split s]
 //   forall (b, y, x): D[b, row] = epilogue(sum over s in ascending order of W[s, b, row])
+// (where the workgroup that arrives last merges, the second is over tiles and becomes part of the first's kernel)
 // Rows are on x: neighbours in the launch order share columns of B, the weight, and only x may pass 65535 on
 // a GPU. argmax payloads come distributed from their builder, which states rows and splits directly.
 #include "compiler/dialect.h"
 #include "compiler/mlir.h"
 #include "compiler/passes.h"
+#include "core/plan.h"
 
 namespace lathe {
 namespace {
@@ -154,20 +156,21 @@ class MatmulDistribution {
     return op.getResult(0);
   }
 
-  // One row of one column tile a workgroup: the merge is a stream, and rows keep many workgroups busy.
+  // A step of its own merges one row of one column tile a workgroup: the merge is a stream, and rows keep many
+  // workgroups busy. Merged within the launch (kMergeLast, kMergeCluster), a tile is the partial results' tile.
   Value merge(Value partials) {
     Value out = epilogue_.getDpsInits()[0];
     OpFoldResult splits = argument("splits");
-    int64_t tn = config_.getTileN();
-    auto op = forall({batch_, tiles(attr(n_), tn), m_}, out, (function_.getName() + "_merge").str());
+    int64_t tn = config_.getTileN(), tm = config_.getSplit() == kMergeStep ? 1 : config_.getTileM();
+    auto op = forall({batch_, tiles(attr(n_), tn), tiles(m_, tm)}, out, (function_.getName() + "_merge").str());
     OpBuilder b = OpBuilder::atBlockTerminator(op.getBody());
     SmallVector<Value> iv = op.getInductionVars();
-    OpFoldResult n0 = apply(b, dim(0) * tn, {iv[1]});
-    Sizes offsets = {iv[0], iv[2], n0};
-    Sizes sizes = {attr(1), attr(1), clip(b, attr(tn), attr(n_), n0)};
+    OpFoldResult m0 = apply(b, dim(0) * tm, {iv[2]}), n0 = apply(b, dim(0) * tn, {iv[1]});
+    Sizes offsets = {iv[0], m0, n0};
+    Sizes sizes = {attr(1), clip(b, attr(tm), m_, m0), clip(b, attr(tn), attr(n_), n0)};
     Sizes strides(4, attr(1));
-    Value part = tensor::ExtractSliceOp::create(b, loc_, partials, Sizes{attr(0), iv[0], iv[2], n0},
-                                                Sizes{splits, attr(1), attr(1), sizes[2]}, strides);
+    Value part = tensor::ExtractSliceOp::create(b, loc_, partials, Sizes{attr(0), iv[0], m0, n0},
+                                                Sizes{splits, attr(1), sizes[1], sizes[2]}, strides);
     MLIRContext* context = b.getContext();
     SmallVector<AffineMap> maps = {AffineMap::getMultiDimIdentityMap(4, context),
                                    AffineMap::get(4, 0, {dim(1), dim(2), dim(3)}, context)};

@@ -19,6 +19,9 @@ Type with_element(Type like, Type element) {
 }  // namespace
 
 Value Emit::idx(int64_t value) { return arith::ConstantIndexOp::create(b, loc, value); }
+Value Emit::constant(Type type, int64_t value) {
+  return arith::ConstantOp::create(b, loc, b.getIntegerAttr(type, value));
+}
 Value Emit::constant_f32(float value) { return arith::ConstantOp::create(b, loc, b.getF32FloatAttr(value)); }
 Value Emit::splat(VectorType type, double value) {
   return arith::ConstantOp::create(
@@ -31,46 +34,46 @@ std::optional<int64_t> Emit::known(Value x) {
 }
 Value Emit::add(Value x, Value y) {
   auto p = known(x), q = known(y);
-  if (p && q) return idx(*p + *q);
+  if (p && q) return constant(x.getType(), *p + *q);
   if (p && *p == 0) return y;
   if (q && *q == 0) return x;
   return arith::AddIOp::create(b, loc, x, y, no_wrap(b));
 }
 Value Emit::sub(Value x, Value y) {
   auto p = known(x), q = known(y);
-  if (p && q) return idx(*p - *q);
+  if (p && q) return constant(x.getType(), *p - *q);
   if (q && *q == 0) return x;
   return arith::SubIOp::create(b, loc, x, y, no_wrap(b));
 }
 Value Emit::mul(Value x, Value y) {
   auto p = known(x), q = known(y);
-  if (p && q) return idx(*p * *q);
-  if ((p && *p == 0) || (q && *q == 0)) return idx(0);
+  if (p && q) return constant(x.getType(), *p * *q);
+  if ((p && *p == 0) || (q && *q == 0)) return constant(x.getType(), 0);
   if (p && *p == 1) return y;
   if (q && *q == 1) return x;
   return arith::MulIOp::create(b, loc, x, y, no_wrap(b));
 }
 Value Emit::min(Value x, Value y) {
   auto p = known(x), q = known(y);
-  if (p && q) return idx(std::min(*p, *q));
+  if (p && q) return constant(x.getType(), std::min(*p, *q));
   return arith::MinSIOp::create(b, loc, x, y);
 }
 Value Emit::div(Value x, Value y) {
   auto p = known(x), q = known(y);
-  if (p && q) return idx(*p / *q);
+  if (p && q) return constant(x.getType(), *p / *q);
   if (q && *q == 1) return x;
   return arith::DivUIOp::create(b, loc, x, y);
 }
 Value Emit::rem(Value x, Value y) {
   auto p = known(x), q = known(y);
-  if (p && q) return idx(*p % *q);
-  if (q && *q == 1) return idx(0);
+  if (p && q) return constant(x.getType(), *p % *q);
+  if (q && *q == 1) return constant(x.getType(), 0);
   return arith::RemUIOp::create(b, loc, x, y);
 }
 Value Emit::ceil_div(Value x, Value y) {
   auto p = known(x), q = known(y);
-  if (p && q) return idx((*p + *q - 1) / *q);
-  return div(add(x, sub(y, idx(1))), y);
+  if (p && q) return constant(x.getType(), (*p + *q - 1) / *q);
+  return div(add(x, sub(y, constant(y.getType(), 1))), y);
 }
 Value Emit::less(Value x, Value y) { return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::ult, x, y); }
 Value Emit::equal(Value x, Value y) { return arith::CmpIOp::create(b, loc, arith::CmpIPredicate::eq, x, y); }
@@ -79,7 +82,7 @@ void Emit::loop(Value from, Value to, int64_t step, const std::function<void(Val
   auto p = known(from), q = known(to);
   if (p && q && *p >= *q) return;
   if (p && q && *p + step >= *q) return body(from);
-  scf::ForOp::create(b, loc, from, to, idx(step), ValueRange(),
+  scf::ForOp::create(b, loc, from, to, constant(from.getType(), step), ValueRange(),
                      [&](OpBuilder& nested, Location, Value iv, ValueRange) {
                        OpBuilder::InsertionGuard guard(b);
                        b.restoreInsertionPoint(nested.saveInsertionPoint());
@@ -92,7 +95,7 @@ Values Emit::loop(Value from, Value to, int64_t step, const Values& init,
   auto p = known(from), q = known(to);
   if (p && q && *p >= *q) return init;
   if (p && q && *p + step >= *q) return body(from, init);
-  auto op = scf::ForOp::create(b, loc, from, to, idx(step), init,
+  auto op = scf::ForOp::create(b, loc, from, to, constant(from.getType(), step), init,
                                [&](OpBuilder& nested, Location, Value iv, ValueRange carried) {
                                  OpBuilder::InsertionGuard guard(b);
                                  b.restoreInsertionPoint(nested.saveInsertionPoint());

@@ -28,8 +28,13 @@ class Emit {
   Type f32() { return b.getF32Type(); }
   mlir::VectorType vec(int64_t lanes, Type element) { return mlir::VectorType::get({lanes}, element); }
 
-  // --- constants and index arithmetic (no wrap-around: sizes and offsets stay below 2^63)
+  // --- constants and integer arithmetic, on index or (GPU kernels' inner loops) i32: both sides of one type. No
+  // wrap-around: sizes and offsets stay below the type's end.
   Value idx(int64_t value);
+  Value i32(int64_t value) { return constant(b.getI32Type(), value); }
+  Value constant(Type type, int64_t value);
+  Value to_i32(Value index) { return mlir::arith::IndexCastOp::create(b, loc, b.getI32Type(), index); }
+  Value to_index(Value i32) { return mlir::arith::IndexCastOp::create(b, loc, index(), i32); }
   Value constant_f32(float value);
   Value splat(mlir::VectorType type, double value);
   Value add(Value x, Value y);
@@ -39,8 +44,8 @@ class Emit {
   Value div(Value x, Value y);       // unsigned
   Value rem(Value x, Value y);       // unsigned
   Value ceil_div(Value x, Value y);  // unsigned
-  Value add(Value x, int64_t y) { return add(x, idx(y)); }
-  Value mul(Value x, int64_t y) { return mul(x, idx(y)); }
+  Value add(Value x, int64_t y) { return add(x, constant(x.getType(), y)); }
+  Value mul(Value x, int64_t y) { return mul(x, constant(x.getType(), y)); }
   Value less(Value x, Value y);  // unsigned
   Value equal(Value x, Value y);
   // The value if it is a constant.
@@ -119,6 +124,8 @@ struct TileProgram {
   // Sizes of the written tile (leading unit dimensions dropped) and of the reduction.
   Value rows, columns, depth;
   Value first_column;  // argmax: where the slice starts in its row
+  // matmul, a contraction's step: where its tile lies in the whole product. Which split it is, 0 without one.
+  Value batch, row0, column0, depth0, split;
 };
 
 // Grid position of the workgroup (or CPU task).

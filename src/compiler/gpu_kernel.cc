@@ -1,5 +1,8 @@
 #include "compiler/gpu_kernel.h"
 
+#include "compiler/launch_facts.h"
+#include "core/plan.h"
+
 namespace lathe::emit {
 using namespace mlir;
 
@@ -19,8 +22,8 @@ ir::KernelConfigAttr config_of(func::FuncOp payload) {
   return config;
 }
 
-LogicalResult emit_kernel(OpBuilder& b, scf::ForallOp forall, ir::KernelConfigAttr config,
-                          const GpuStepEmitter& emitter) {
+LogicalResult emit_kernel(OpBuilder& b, ModuleOp module, scf::ForallOp forall, scf::ForallOp merge,
+                          ir::KernelConfigAttr config, const GpuStepEmitter& emitter) {
   auto name = forall->getAttrOfType<StringAttr>(ir::kStepAttr);
   if (!name) return forall.emitError("has no ") << ir::kStepAttr;
   Location loc = forall.getLoc();
@@ -35,22 +38,42 @@ LogicalResult emit_kernel(OpBuilder& b, scf::ForallOp forall, ir::KernelConfigAt
   Arguments arguments =
       Arguments::from_parameters(e, function.getArguments().take_front(type.getNumInputs()));
   GpuKernel kernel(e, function, config);
-  GridPosition position{position_along(e, gpu::Dimension::x), position_along(e, gpu::Dimension::y),
-                        position_along(e, gpu::Dimension::z)};
-  auto program = instantiate(e, forall, arguments, position);
-  if (failed(program) || failed(emitter(e, kernel, arguments, *program))) return failure();
+  if (failed(emitter(e, kernel, GpuStep(forall, merge, arguments)))) return failure();
   b.setInsertionPointToEnd(&function.getBody().front());
   gpu::ReturnOp::create(b, loc);
+  set_launch_facts(module, name.getValue(), kernel.facts);
   return success();
 }
 
 }  // namespace
 
+GridPosition GpuStep::block(Emit& e) const {
+  return {position_along(e, gpu::Dimension::x), position_along(e, gpu::Dimension::y),
+          position_along(e, gpu::Dimension::z)};
+}
+
+bool GpuStep::is_merge() const {
+  auto steps = forall_->getParentOfType<func::FuncOp>().getOps<scf::ForallOp>();
+  return *steps.begin() != forall_;
+}
+
+// A split's z counts splits * batch with the batch inside (distribute.cc).
+llvm::FailureOr<TileProgram> GpuStep::merge_at(Emit& e, const GridPosition& position) const {
+  return instantiate(e, merge_, arguments_,
+                     {position.x, position.y, e.rem(position.z, arguments_.get("batch"))});
+}
+
 GpuKernel::GpuKernel(Emit& e, gpu::GPUFuncOp function, ir::KernelConfigAttr config)
     : e_(e),
       function_(function),
       config_(config),
-      thread_(gpu::ThreadIdOp::create(e.b, e.loc, e.index(), gpu::Dimension::x, IntegerAttr())) {}
+      thread_(gpu::ThreadIdOp::create(e.b, e.loc, e.index(), gpu::Dimension::x, IntegerAttr())) {
+  auto module = function->getParentOfType<ModuleOp>();
+  arch_ = module->getAttrOfType<StringAttr>(ir::kArchAttr).getValue();
+  // What the back ends call fences and atomics among all workgroups of a device.
+  const bool rocm = module->getAttrOfType<StringAttr>(ir::kBackendAttr).getValue() == "rocm";
+  device_scope_ = rocm ? "agent" : "device";
+}
 
 Value GpuKernel::shared(Type element, int64_t elements) {
   auto space = gpu::AddressSpaceAttr::get(e_.b.getContext(), gpu::AddressSpace::Workgroup);
@@ -63,6 +86,56 @@ Value GpuKernel::shared(Type element, int64_t elements) {
 
 void GpuKernel::barrier() { gpu::BarrierOp::create(e_.b, e_.loc); }
 
+Value GpuKernel::dynamic_shared(int64_t bytes) {
+  constexpr char kSymbol[] = "lathe_dynamic_shared";
+  constexpr unsigned kSharedMemory = 3;
+  facts.shared_bytes = bytes;
+  auto module = function_->getParentOfType<gpu::GPUModuleOp>();
+  if (!module.lookupSymbol(kSymbol)) {
+    OpBuilder::InsertionGuard guard(e_.b);
+    e_.b.setInsertionPointToStart(module.getBody());
+    LLVM::GlobalOp::create(e_.b, e_.loc, LLVM::LLVMArrayType::get(e_.b.getI8Type(), 0), /*isConstant=*/false,
+                           LLVM::Linkage::External, kSymbol, Attribute(), /*alignment=*/1024, kSharedMemory);
+  }
+  return LLVM::AddressOfOp::create(e_.b, e_.loc,
+                                   LLVM::LLVMPointerType::get(e_.b.getContext(), kSharedMemory), kSymbol);
+}
+
+Value GpuKernel::tensor_map(const TensorMap& map) {
+  facts.tensor_maps.push_back(map);
+  auto pointer = LLVM::LLVMPointerType::get(e_.b.getContext());
+  const unsigned at = function_.getFunctionType().getNumInputs();
+  if (failed(function_.insertArgument(at, pointer, DictionaryAttr(), e_.loc))) return nullptr;
+  return function_.getArgument(at);
+}
+
+Value GpuKernel::last_arrival(Value counter, Value tickets) {
+  OpBuilder& b = e_.b;
+  Type i32 = b.getI32Type();
+  Value mine = shared(i32, 1);
+  Value zero = e_.idx(0);
+  const auto fence = [&] {
+    LLVM::FenceOp::create(b, e_.loc, LLVM::AtomicOrdering::acq_rel, device_scope_);
+  };
+  // Every wave's own stores first: no barrier of the workgroup waits for them on gfx942.
+  fence();
+  barrier();
+  e_.when(e_.equal(thread_, zero), [&] {
+    Value last = e_.to_i32(e_.sub(tickets, e_.idx(1)));
+    // Wraps to 0 at the last ticket. Fences order it, an atomic's own ordering being dropped on NVPTX, and those of
+    // the thread that takes the ticket: PTX's memory model knows release and acquire patterns of one thread alone.
+    fence();
+    Value ticket = LLVM::AtomicRMWOp::create(b, e_.loc, LLVM::AtomicBinOp::uinc_wrap, counter, last,
+                                             LLVM::AtomicOrdering::monotonic, device_scope_);
+    fence();
+    Value is_last = e_.equal(ticket, last);
+    e_.store(arith::ExtUIOp::create(b, e_.loc, i32, is_last), mine, zero);
+  });
+  barrier();
+  fence();
+  return e_.equal(e_.load(mine, zero), e_.i32(1));
+}
+
 LogicalResult emit_gpu_kernels(ModuleOp module, const GpuStepEmitter& emitter) {
   llvm::SmallVector<func::FuncOp> payloads(module.getOps<func::FuncOp>());
   OpBuilder b(module.getContext());
@@ -74,9 +147,12 @@ LogicalResult emit_gpu_kernels(ModuleOp module, const GpuStepEmitter& emitter) {
       return payload.emitError("has no distributed step: was the distribute stage left out?");
     ir::KernelConfigAttr config = config_of(payload);
     if (!config) return payload.emitError("has no op with a ") << ir::kConfigAttr;
-    for (scf::ForallOp forall : steps) {
+    const bool one_launch = config.getSplit() == kMergeLast || config.getSplit() == kMergeCluster;
+    if (one_launch && steps.size() != 2) return payload.emitError("has no merge for its split");
+    for (size_t i = 0; i < (one_launch ? 1 : steps.size()); ++i) {
       b.setInsertionPointToEnd(kernels.getBody());
-      if (failed(emit_kernel(b, forall, config, emitter))) return failure();
+      if (failed(emit_kernel(b, module, steps[i], one_launch ? steps[1] : scf::ForallOp(), config, emitter)))
+        return failure();
     }
     payload.erase();
   }

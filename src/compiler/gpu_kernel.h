@@ -1,12 +1,24 @@
-// The frame of GPU kernels: every scf.forall of a payload becomes a gpu.func, the same for CUDA and ROCm.
+// The frame of GPU kernels: every launch step of a payload becomes a gpu.func, the same for CUDA and ROCm.
 #pragma once
 
 #include <functional>
 
 #include "compiler/dialect.h"
 #include "compiler/emit.h"
+#include "core/recipe.h"
 
 namespace lathe::emit {
+
+// What the launch recipe must say of a kernel beyond its grid, as its emitter decided it. Kept as kLaunchAttr on the
+// module, by symbol, until the recipe is made (launch_facts.h).
+struct LaunchFacts {
+  int64_t shared_bytes = 0;  // of dynamic shared memory
+  std::vector<TensorMap> tensor_maps;
+  std::vector<std::string> attributes;           // launch attributes, "pdl"
+  llvm::SmallVector<int64_t, 3> cluster = {1, 1, 1};
+  // Attributes of LLVM's function: {"nvvm.minctasm", "1"}.
+  std::vector<std::pair<std::string, std::string>> function_attributes;
+};
 
 // The kernel that a step's body is emitted into.
 class GpuKernel {
@@ -16,25 +28,64 @@ class GpuKernel {
   int64_t threads() const { return config_.getThreads(); }  // of the workgroup, all along x
   ir::KernelConfigAttr config() const { return config_; }   // the payload's; a merge step has it too
   Value thread() const { return thread_; }                  // index, [0, threads)
+  llvm::StringRef arch() const { return arch_; }            // "sm_90a", "gfx942"
 
-  // `elements` in memory that the workgroup shares, 16-byte aligned; lives as long as the kernel.
+  // `elements` in memory that the workgroup shares, 16-byte aligned; lives as long as the kernel. At most 48 KB in all
+  // on CUDA.
   Value shared(Type element, int64_t elements);
+  // CUDA: the workgroup's dynamic shared memory, `bytes` long and 1024-byte aligned, as an !llvm.ptr<3>. Once a kernel.
+  Value dynamic_shared(int64_t bytes);
+  // CUDA: a tensor map, encoded by the runtime at each launch, as the !llvm.ptr of a parameter.
+  Value tensor_map(const TensorMap& map);
   // Every thread of the workgroup must come here: what each stored to shared memory before is visible after.
   void barrier();
+  // Takes a ticket from the 32-bit counter at `counter` (an !llvm.ptr) that `tickets` (index) workgroups take: i1, the
+  // same in all threads, whether this workgroup's is the last one. What the others wrote to global memory before theirs
+  // is then visible to all threads of the last, and the counter is 0 again. Every thread must come here.
+  Value last_arrival(Value counter, Value tickets);
+
+  LaunchFacts facts;  // what the launch recipe must say
 
  private:
   Emit& e_;
   mlir::gpu::GPUFuncOp function_;
   ir::KernelConfigAttr config_;
   Value thread_;
+  llvm::StringRef arch_, device_scope_;
+};
+
+// One launch step: the forall it stands for and, with kMergeLast or kMergeCluster, the one that merges its partial
+// results in the same kernel.
+class GpuStep {
+ public:
+  GpuStep(mlir::scf::ForallOp forall, mlir::scf::ForallOp merge, const Arguments& arguments)
+      : forall_(forall), merge_(merge), arguments_(arguments) {}
+
+  const Arguments& arguments() const { return arguments_; }
+  // This workgroup's place in the launched grid, and how many tiles the step has along each dimension (what a
+  // persistent kernel walks).
+  GridPosition block(Emit& e) const;
+  GridPosition tiles(Emit& e) const { return grid_of(e, forall_, arguments_); }
+  // The step's program at a place, its index computations emitted at the insertion point.
+  llvm::FailureOr<TileProgram> at(Emit& e, const GridPosition& position) const {
+    return instantiate(e, forall_, arguments_, position);
+  }
+  bool merges() const { return merge_ != nullptr; }  // within this kernel
+  bool is_merge() const;                             // a merge step of its own
+  // The merge of the tile that the step computes part of at `position`.
+  llvm::FailureOr<TileProgram> merge_at(Emit& e, const GridPosition& position) const;
+
+ private:
+  mlir::scf::ForallOp forall_, merge_;
+  const Arguments& arguments_;
 };
 
 // Emits one step's body.
-using GpuStepEmitter = std::function<mlir::LogicalResult(Emit&, GpuKernel&, const Arguments&, TileProgram&)>;
+using GpuStepEmitter = std::function<mlir::LogicalResult(Emit&, GpuKernel&, const GpuStep&)>;
 
-// Replaces the module's payload functions by one gpu.module of kernels, one per forall, named by its
-// lathe.step attribute. The parameters are the argument block's fields; the workgroup's size is fixed to the
-// kernel_config's threads and its place in the grid is the forall's place.
+// Replaces the module's payload functions by one gpu.module of kernels, one per step, named by its lathe.step
+// attribute. The parameters are the argument block's fields, then the kernel's tensor maps; the workgroup's size is
+// fixed to the kernel_config's threads.
 mlir::LogicalResult emit_gpu_kernels(mlir::ModuleOp module, const GpuStepEmitter& emitter);
 
 }  // namespace lathe::emit

@@ -141,6 +141,7 @@ void register_passes() {
     mlir::registerReconcileUnrealizedCastsPass();
     mlir::registerConvertGpuOpsToNVVMOps();
     mlir::registerConvertGpuOpsToROCDLOps();
+    mlir::registerConvertNVVMToLLVMPass();
     return true;
   }();
   (void)once;

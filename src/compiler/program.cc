@@ -160,6 +160,7 @@ class Instantiation {
   LogicalResult visit_linalg(linalg::LinalgOp op) {
     if (op->hasAttr(ir::kConfigAttr) && op.getNumLoops() == 4) {
       program_.contraction = op;
+      place_contraction(op);
       AffineMap map = op.getMatchingIndexingMap(op.getDpsInputOperand(0));
       for (auto [i, result] : llvm::enumerate(map.getResults()))
         if (cast<AffineDimExpr>(result).getPosition() == 3)
@@ -182,6 +183,21 @@ class Instantiation {
       return view_whole_inputs(generic);
     }
     return success();
+  }
+
+  // Both operands' slices carry the tile's offsets: loops (b, m, n, k).
+  void place_contraction(linalg::LinalgOp op) {
+    Value* places[] = {&program_.batch, &program_.row0, &program_.column0, &program_.depth0};
+    for (OpOperand* input : op.getDpsInputOperands()) {
+      AffineMap map = op.getMatchingIndexingMap(input);
+      auto offsets = offsets_.find(input->get());
+      for (auto [i, result] : llvm::enumerate(map.getResults())) {
+        // A slice of all of an operand is folded away.
+        Value at = offsets == offsets_.end() ? e_.idx(0) : resolve(offsets->second[i]);
+        *places[cast<AffineDimExpr>(result).getPosition()] = at;
+      }
+    }
+    program_.split = e_.idx(0);
   }
 
   // A slice that takes all of an operand (the bias, in one tile's width) is folded away: the input is the
@@ -207,6 +223,7 @@ class Instantiation {
       if (&yielding != &*done.getYieldingOps().begin()) continue;
       program_.output = *v;
       auto sizes = insert.getMixedSizes();
+      if (sizes.size() == 4) program_.split = resolve(insert.getMixedOffsets()[0]);
       program_.columns = resolve(sizes.back());
       program_.rows = sizes.size() > 1 ? resolve(sizes[sizes.size() - 2]) : e_.idx(1);
     }

@@ -14,7 +14,9 @@ namespace lathe {
 struct CompileConfig {
   // matmul on CPU: "dot" (rows of B streamed once against the rows of A; B K-contiguous), "outer" (rows of B
   //   streamed along N; B N-contiguous), "panel" (packed panels, outer product), "panel_t" (the same of the
-  //   transposed product: B's columns read as scalars, A's rows as vectors). matmul on GPU: "simt".
+  //   transposed product: B's columns read as scalars, A's rows as vectors). matmul on GPU: "simt" (FMAs),
+  //   "mma" (warp-level tensor cores), "wgmma" (Hopper's warpgroups and tensor copies), "skinny" (few rows of A against
+  //   weights streamed once).
   // argmax: "rows".
   std::string kernel;
   int32_t tile_m = 0, tile_n = 0;  // of one workgroup or CPU task
@@ -27,10 +29,17 @@ struct CompileConfig {
   int32_t lanes = 1;    // CPU: f32 lanes of a vector
   int32_t threads = 1;  // GPU: threads of a workgroup
   int32_t stages = 1;   // shared-memory buffers in flight
-  // 1: the kernel may be launched with splits > 1 and carries a second step that merges partial results in order.
+  // Whether the kernel may be launched with splits > 1, and who then merges the partial results, always in ascending
+  // order: kNoSplit, kMergeStep (a second step of the recipe), kMergeLast (the workgroup that arrives last, in the same
+  // launch: GPUs), kMergeCluster (the workgroups of a cluster through each other's shared memory: sm_90 and later).
   int32_t split = 0;
+  int32_t cluster_m = 1, cluster_n = 1, cluster_k = 1;  // workgroups of a cluster along M, N and the splits of K
+  int32_t swap = 0;        // 1: the transposed product, so that N lies along the matrix instruction's rows
+  int32_t persistent = 0;  // workgroups launched, each taking several tiles; 0: one a tile
+  int32_t raster = 0;      // persistent: tiles along M that are visited before the next along N, for L2's sake
   bool operator==(const CompileConfig& o) const;
 };
+enum Split : int32_t { kNoSplit = 0, kMergeStep = 1, kMergeLast = 2, kMergeCluster = 3 };
 Json to_json(const CompileConfig& c);
 absl::StatusOr<CompileConfig> compile_config_from_json(const Json& j);
 

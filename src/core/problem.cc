@@ -37,7 +37,7 @@ E enum_field(const Json& j, const char* name) {
 
 Op op_field(const Json& j) {
   const std::string text = text_field(j, "op");
-  for (Op op : {Op::kMatmul, Op::kArgmax})
+  for (Op op : {Op::kMatmul, Op::kArgmax, Op::kMatmulArgmax})
     if (text == name_of(op)) return op;
   throw std::invalid_argument(absl::StrCat("\"op\": unknown value ", text));
 }
@@ -48,8 +48,18 @@ absl::string_view name_of(Op op) {
   switch (op) {
     case Op::kMatmul: return "matmul";
     case Op::kArgmax: return "argmax";
+    case Op::kMatmulArgmax: return "matmul_argmax";
   }
   return "unknown";
+}
+
+int32_t alignment_bytes(Alignment a, DType element) {
+  switch (a) {
+    case Alignment::kElement: return static_cast<int32_t>(size_of(element));
+    case Alignment::k16: return 16;
+    case Alignment::kByte: return 1;
+  }
+  return 1;
 }
 
 Bucket m_bucket(int64_t m) {
@@ -79,6 +89,16 @@ std::vector<Bucket> row_buckets() {
 
 bool ProblemClass::operator==(const ProblemClass& o) const { return memcmp(this, &o, sizeof(*this)) == 0; }
 
+ProblemClass with_alignment(const ProblemClass& c, Alignment alignment, bool is_cpu) {
+  ProblemClass aligned = c;
+  aligned.alignment = is_cpu ? Alignment::kElement : alignment;
+  if (aligned.alignment == Alignment::kByte && c.op != Op::kArgmax) {
+    aligned.m_lo = 1;
+    aligned.m_hi = Bucket::kOpenEnd;
+  }
+  return aligned;
+}
+
 uint64_t hash_of(const ProblemClass& c) { return XXH3_64bits(&c, sizeof(c)); }
 
 Json to_json(const ProblemClass& c) {
@@ -96,6 +116,8 @@ Json to_json(const ProblemClass& c) {
           {"determinism", text(name_of(c.determinism))},
           {"alignment", static_cast<int32_t>(c.alignment)},
           {"wants_values", c.wants_values},
+          {"math", text(name_of(c.math))},
+          {"logits", text(name_of(c.logits))},
           {"reserved", c.reserved},
           {"n", c.n},
           {"k", c.k},
@@ -107,7 +129,7 @@ Json to_json(const ProblemClass& c) {
 
 absl::StatusOr<ProblemClass> problem_class_from_json(const Json& j) {
   return read_json("problem class", [&] {
-    expect_fields(j, 20);
+    expect_fields(j, 22);
     ProblemClass c;
     c.op = op_field(j);
     c.a = enum_field<DType>(j, "a");
@@ -120,8 +142,10 @@ absl::StatusOr<ProblemClass> problem_class_from_json(const Json& j) {
     c.trans_b = int_field(j, "trans_b", 0, 1);
     c.activation = enum_field<Activation>(j, "activation");
     c.determinism = enum_field<Determinism>(j, "determinism");
-    c.alignment = static_cast<Alignment>(int_field(j, "alignment", 0, 0));
+    c.alignment = static_cast<Alignment>(int_field(j, "alignment", 0, 2));
     c.wants_values = int_field(j, "wants_values", 0, 1);
+    c.math = enum_field<Math>(j, "math");
+    c.logits = enum_field<DType>(j, "logits");
     c.reserved = int_field(j, "reserved", 0, 0);
     c.n = int_field(j, "n", 0, INT32_MAX);
     c.k = int_field(j, "k", 0, INT32_MAX);
@@ -145,6 +169,7 @@ std::string describe(const ProblemClass& c, const Dims& dims) {
   if (c.bias != DType::kNone) absl::StrAppend(&text, " bias=", name_of(c.bias));
   if (c.activation != Activation::kNone) absl::StrAppend(&text, " ", name_of(c.activation));
   if (c.residual != DType::kNone) absl::StrAppend(&text, " residual=", name_of(c.residual));
+  if (c.math != Math::kStrict) absl::StrAppend(&text, " math=", name_of(c.math));
   return text;
 }
 

@@ -11,8 +11,8 @@
 
 namespace lathe {
 
-enum class Op : int32_t { kMatmul = 1, kArgmax = 2 };
-absl::string_view name_of(Op op);  // "matmul", "argmax"
+enum class Op : int32_t { kMatmul = 1, kArgmax = 2, kMatmulArgmax = 3 };
+absl::string_view name_of(Op op);  // "matmul", "argmax", "matmul_argmax"
 
 // Inclusive range of M (argmax: unused, {1, kAnyM}) or of argmax's row length.
 struct Bucket {
@@ -30,8 +30,12 @@ std::vector<Bucket> m_buckets(int64_t m_max);
 Bucket row_bucket(int64_t n);
 std::vector<Bucket> row_buckets();
 
-// Which alignment the kernel may assume of every operand's rows and base. CPU and SIMT kernels assume the element's.
-enum class Alignment : int32_t { kElement = 0 };
+// Which alignment the kernel may assume of every operand: of its base, the distance of its rows and of its matrices.
+//   kElement  one element's bytes (on the CPU: none at all; every CPU request is of this class)
+//   k16       16 bytes
+//   kByte     none: below one element's. GPUs alone; its M bucket is open, one class a weight
+enum class Alignment : int32_t { kElement = 0, k16 = 1, kByte = 2 };
+int32_t alignment_bytes(Alignment a, DType element);
 
 // What identifies a kernel's work apart from how it is done. Plain data: compared bytewise on the dispatch path, so
 // every member is 4 or 8 bytes and there is no padding.
@@ -49,6 +53,8 @@ struct ProblemClass {
   Determinism determinism = Determinism::kFast;
   Alignment alignment = Alignment::kElement;
   int32_t wants_values = 0;  // argmax
+  Math math = Math::kStrict;      // kTf32: f32 operands may be rounded to tf32
+  DType logits = DType::kNone;    // matmul_argmax: what a product is rounded to before it is compared
   int32_t reserved = 0;
   int64_t n = 0;  // matmul: exact N; argmax: 0 (see row)
   int64_t k = 0;  // matmul: exact K; argmax: 0
@@ -57,8 +63,11 @@ struct ProblemClass {
 
   bool operator==(const ProblemClass& o) const;
 };
-static_assert(sizeof(ProblemClass) == 14 * 4 + 6 * 8, "no padding: ProblemClass is compared and hashed bytewise");
+static_assert(sizeof(ProblemClass) == 16 * 4 + 6 * 8, "no padding: ProblemClass is compared and hashed bytewise");
 
+// Requests of the class `c`, bucket included, whose operands are aligned so: on the CPU alignment makes no difference;
+// below one element's there is one bucket of M for all.
+ProblemClass with_alignment(const ProblemClass& c, Alignment alignment, bool is_cpu);
 uint64_t hash_of(const ProblemClass& c);
 Json to_json(const ProblemClass& c);
 absl::StatusOr<ProblemClass> problem_class_from_json(const Json& j);

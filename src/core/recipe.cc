@@ -10,7 +10,8 @@ namespace {
 
 // Limits on what a parsed recipe may hold: far above any real one, small enough that a hostile one stays
 // harmless.
-constexpr size_t kMaxSteps = 64, kMaxTerms = 64, kMaxFactors = 16, kMaxStrings = 64;
+constexpr size_t kMaxSteps = 64, kMaxTerms = 64, kMaxFactors = 16, kMaxStrings = 64,
+                 kMaxTensorMaps = 8;
 constexpr absl::string_view kVarNames[kVarCount] = {"m", "n", "k", "batch", "splits", "merge"};
 
 absl::string_view name_of(StepKind kind) {
@@ -44,7 +45,19 @@ Json formula_to_json(const Formula& f) {
   return terms;
 }
 
+Json tensor_map_to_json(const TensorMap& m) {
+  return {{"operand", m.operand},
+          {"dtype", std::string(name_of(m.dtype))},
+          {"columns", std::string(kVarNames[static_cast<int>(m.columns)])},
+          {"rows", std::string(kVarNames[static_cast<int>(m.rows)])},
+          {"box_columns", m.box_columns},
+          {"box_rows", m.box_rows},
+          {"swizzle", m.swizzle}};
+}
+
 Json step_to_json(const Step& s) {
+  Json maps = Json::array();
+  for (const TensorMap& map : s.tensor_maps) maps.push_back(tensor_map_to_json(map));
   return {{"kind", std::string(name_of(s.kind))},
           {"symbol", s.symbol},
           {"grid",
@@ -53,6 +66,7 @@ Json step_to_json(const Step& s) {
           {"cluster", s.cluster},
           {"dynamic_shared_memory", formula_to_json(s.dynamic_shared_memory)},
           {"argument_bytes", s.argument_bytes},
+          {"tensor_maps", std::move(maps)},
           {"attributes", s.attributes}};
 }
 
@@ -70,12 +84,15 @@ int64_t positive(const Json& j, int64_t lo, const char* what) {
   return j.get<int64_t>();
 }
 
-Factor factor_from_json(const Json& j) {
-  array_of(j, 2, 2, "factor");
-  const std::string name = j[0].get<std::string>();
+Var var_from_name(const std::string& name) {
   const auto* found = std::find(std::begin(kVarNames), std::end(kVarNames), name);
   if (found == std::end(kVarNames)) throw std::invalid_argument(absl::StrCat("unknown variable ", name));
-  return {static_cast<Var>(found - std::begin(kVarNames)), positive(j[1], 1, "divisor")};
+  return static_cast<Var>(found - std::begin(kVarNames));
+}
+
+Factor factor_from_json(const Json& j) {
+  array_of(j, 2, 2, "factor");
+  return {var_from_name(j[0].get<std::string>()), positive(j[1], 1, "divisor")};
 }
 
 Formula formula_from_json(const Json& j) {
@@ -105,8 +122,27 @@ std::vector<std::string> strings_from_json(const Json& j) {
   return array_of(j, 0, kMaxStrings, "list").get<std::vector<std::string>>();
 }
 
+TensorMap tensor_map_from_json(const Json& j) {
+  expect_fields(j, 7);
+  TensorMap m;
+  m.operand = text_field(j, "operand");
+  constexpr absl::string_view kOperands[] = {"a", "b", "c", "d", "residual"};
+  if (std::find(std::begin(kOperands), std::end(kOperands), m.operand) == std::end(kOperands))
+    throw std::invalid_argument(absl::StrCat("tensor map of unknown operand ", m.operand));
+  if (!parse(text_field(j, "dtype"), &m.dtype) || m.dtype == DType::kNone)
+    throw std::invalid_argument("tensor map of unknown dtype");
+  m.columns = var_from_name(text_field(j, "columns"));
+  m.rows = var_from_name(text_field(j, "rows"));
+  m.box_columns = int_field(j, "box_columns", 1, 256);  // the driver's limit of a box's side
+  m.box_rows = int_field(j, "box_rows", 1, 256);
+  m.swizzle = int_field(j, "swizzle", 0, 128);
+  if (m.swizzle != 0 && m.swizzle != 32 && m.swizzle != 64 && m.swizzle != 128)
+    throw std::out_of_range("swizzle is none of 0, 32, 64, 128");
+  return m;
+}
+
 Step step_from_json(const Json& j) {
-  expect_fields(j, 8);
+  expect_fields(j, 9);
   Step step;
   const std::string kind = text_field(j, "kind");
   const StepKind kinds[] = {StepKind::kCpuTask, StepKind::kGpuKernel, StepKind::kHostExtern};
@@ -122,6 +158,8 @@ Step step_from_json(const Json& j) {
   step.cluster = extent_from_json(j.at("cluster"));
   step.dynamic_shared_memory = formula_from_json(j.at("dynamic_shared_memory"));
   step.argument_bytes = int_field(j, "argument_bytes", 0, 4096);
+  for (const Json& map : array_of(j.at("tensor_maps"), 0, kMaxTensorMaps, "tensor_maps"))
+    step.tensor_maps.push_back(tensor_map_from_json(map));
   step.attributes = strings_from_json(j.at("attributes"));
   return step;
 }
@@ -152,8 +190,8 @@ Json to_json(const Recipe& r) {
           {"workspace_bytes", formula_to_json(r.workspace_bytes)},
           {"scratch_bytes_per_worker", formula_to_json(r.scratch_bytes_per_worker)},
           {"k_granularity", r.k_granularity},
-          {"pointer_alignment", r.pointer_alignment},
-          {"tensor_maps", r.tensor_maps}};
+          {"counters", formula_to_json(r.counters)},
+          {"pointer_alignment", r.pointer_alignment}};
 }
 
 absl::StatusOr<Recipe> recipe_from_json(const Json& j) {
@@ -167,7 +205,7 @@ absl::StatusOr<Recipe> recipe_from_json(const Json& j) {
     r.scratch_bytes_per_worker = formula_from_json(j.at("scratch_bytes_per_worker"));
     r.k_granularity = int_field(j, "k_granularity", 1, INT32_MAX);
     r.pointer_alignment = int_field(j, "pointer_alignment", 1, 4096);
-    r.tensor_maps = strings_from_json(j.at("tensor_maps"));
+    r.counters = formula_from_json(j.at("counters"));
     return r;
   });
 }
@@ -186,6 +224,7 @@ LaunchConfig make_launch_config(const Recipe& r, const ProblemClass& c, const Di
   const VarValues values = var_values(dims, l);
   l.workspace_bytes = static_cast<size_t>(evaluate(r.workspace_bytes, values));
   l.scratch_bytes_per_worker = static_cast<size_t>(evaluate(r.scratch_bytes_per_worker, values));
+  l.counters = static_cast<size_t>(evaluate(r.counters, values));
   return l;
 }
 

@@ -19,6 +19,7 @@ struct LaunchConfig {
   int32_t k_chunk = 0;  // length of every split but the last
   size_t workspace_bytes = 0;           // shared
   size_t scratch_bytes_per_worker = 0;  // CPU only
+  size_t counters = 0;                  // GPU only: 32-bit counters
 };
 
 // Values a formula may use. kMerge is 1 when splits > 1, else 0: a step with it in its grid runs only for a split.
@@ -44,6 +45,18 @@ Formula product(int64_t coefficient, std::vector<Factor> factors);
 
 enum class StepKind : int32_t { kCpuTask = 1, kGpuKernel = 2, kHostExtern = 3 };
 
+// A tensor map (TMA descriptor) of one operand, encoded anew for each launch from the argument block: dimension 0 runs
+// along the operand's contiguous side, dimension 1 over its rows, dimension 2 over the batch (extent 1 where the
+// batch stride is 0). Elements outside read as zero and are not written.
+struct TensorMap {
+  std::string operand;              // the block's pointer: "a", "b", "c", "d", "residual"
+  DType dtype = DType::kNone;       // of its elements
+  Var columns = Var::kK;            // extent of dimension 0
+  Var rows = Var::kM;               // extent of dimension 1
+  int32_t box_columns = 0, box_rows = 0;  // elements of one copy; 1 along the batch
+  int32_t swizzle = 0;              // bytes of the shared-memory swizzle: 0, 32, 64, 128
+};
+
 struct Step {
   StepKind kind = StepKind::kCpuTask;
   std::string symbol;
@@ -51,19 +64,27 @@ struct Step {
   std::array<int32_t, 3> block = {1, 1, 1};  // GPU workgroup size
   std::array<int32_t, 3> cluster = {1, 1, 1};
   Formula dynamic_shared_memory;             // bytes
-  int32_t argument_bytes = sizeof(ArgumentBlock);
-  std::vector<std::string> attributes;       // launch attributes, e.g. "pdl"; unknown ones refuse the artifact
+  int32_t argument_bytes = sizeof(ArgumentBlock);  // parameter_bytes(tensor_maps.size())
+  std::vector<TensorMap> tensor_maps;        // behind the argument block, in this order
+  std::vector<std::string> attributes;       // launch attributes: "pdl"; unknown ones refuse the artifact
 };
 
+// A GPU kernel's parameters: the argument block, then (64-byte aligned) its tensor maps of 128 bytes each.
+constexpr int32_t kTensorMapBytes = 128, kTensorMapOffset = (sizeof(ArgumentBlock) + 63) / 64 * 64;
+constexpr int32_t parameter_bytes(size_t tensor_maps) {
+  return tensor_maps == 0 ? static_cast<int32_t>(sizeof(ArgumentBlock))
+                          : kTensorMapOffset + kTensorMapBytes * static_cast<int32_t>(tensor_maps);
+}
+
 struct Recipe {
-  static constexpr int32_t kVersion = 1;
+  static constexpr int32_t kVersion = 2;
   int32_t version = kVersion;
   std::vector<Step> steps;          // run in order; each completes before the next starts
   Formula workspace_bytes;
   Formula scratch_bytes_per_worker;  // CPU
   int32_t k_granularity = 1;        // k_chunk is a multiple of this
-  int32_t pointer_alignment = 1;    // precondition, bytes
-  std::vector<std::string> tensor_maps;  // TMA descriptor templates; none so far
+  Formula counters;                 // GPU: 32-bit counters, zero before the first launch and reset by each
+  int32_t pointer_alignment = 1;    // precondition on every operand (Alignment), bytes
 };
 
 Json to_json(const Recipe& r);

@@ -80,22 +80,27 @@ absl::StatusOr<OracleAnswer> rank_plans(const ProblemClass& c, const DeviceFacts
   return answer;
 }
 
-std::vector<ProblemClass> classes_of_weight(const ProblemClass& c, int64_t m_max) {
+std::vector<ProblemClass> classes_of_weight(const ProblemClass& c, int64_t m_max, Backend backend) {
   std::vector<ProblemClass> classes;
-  ProblemClass next = c;
-  next.alignment = Alignment::kElement;  // the only one so far
-  if (c.op == Op::kArgmax) {
-    for (const Bucket& row : row_buckets()) {
-      next.row_lo = row.lo;
-      next.row_hi = row.hi;
-      classes.push_back(next);
+  // Alignments may share a class: the CPU's all do, and the buckets of kByte.
+  const auto add = [&](const ProblemClass& next) {
+    if (std::find(classes.begin(), classes.end(), next) == classes.end()) classes.push_back(next);
+  };
+  for (Alignment alignment : {Alignment::k16, Alignment::kElement, Alignment::kByte}) {
+    ProblemClass next = c;
+    if (c.op == Op::kArgmax) {
+      for (const Bucket& row : row_buckets()) {
+        next.row_lo = row.lo;
+        next.row_hi = row.hi;
+        add(with_alignment(next, alignment, backend == Backend::kCpu));
+      }
+      continue;
     }
-    return classes;
-  }
-  for (const Bucket& m : m_buckets(m_max)) {
-    next.m_lo = m.lo;
-    next.m_hi = m.hi;
-    classes.push_back(next);
+    for (const Bucket& m : m_buckets(m_max)) {
+      next.m_lo = m.lo;
+      next.m_hi = m.hi;
+      add(with_alignment(next, alignment, backend == Backend::kCpu));
+    }
   }
   return classes;
 }

@@ -1,0 +1,84 @@
+#include "kernels/matmul/emit_gpu.h"
+
+namespace lathe::emit {
+using namespace mlir;
+
+namespace {
+
+struct FamilyRow {
+  const char* kernel;  // CompileConfig::kernel
+  MatmulFamily emit;
+};
+constexpr FamilyRow kFamilies[] = {
+    {"simt", emit_simt},
+};
+
+LogicalResult emit_step(Emit& e, GpuKernel& kernel, const GpuStep& step) {
+  if (step.is_merge()) {
+    FailureOr<TileProgram> program = step.at(e, step.block(e));
+    if (failed(program)) return failure();
+    emit_merge(e, kernel, step.arguments(), *program);
+    return success();
+  }
+  StringRef name = kernel.config().getKernel().getValue();
+  for (const FamilyRow& family : kFamilies)
+    if (name == family.kernel) return family.emit(e, kernel, step);
+  return emitError(e.loc, "no GPU matmul kernel is named '") << name << "'";
+}
+
+}  // namespace
+
+LogicalResult emit_matmul_gpu(ModuleOp module) { return emit_gpu_kernels(module, emit_step); }
+
+Value inside(Emit& e, const View& v, Value i, Value j) {
+  return e.add(v.offset, e.add(e.mul(i, v.row_stride), j));
+}
+
+Value finish(Emit& e, TileProgram& p, Value product, Value i, Value j) {
+  if (!p.epilogue) return product;
+  Values inputs = {product};
+  for (Value input : llvm::drop_begin(p.epilogue.getDpsInputs())) {
+    const View& v = p.views.find(input)->second;
+    inputs.push_back(e.load(v.memory, inside(e, v, i, j)));
+  }
+  inputs.push_back(nullptr);
+  return inline_elementwise(e, p.epilogue, inputs, /*lanes=*/0, p.mapping);
+}
+
+void emit_merge(Emit& e, const GpuKernel& kernel, const Arguments& arguments, TileProgram& p) {
+  const View& partial = p.views.find(p.reduction.getDpsInputs()[0])->second;
+  Value split_stride = e.mul(e.mul(arguments.get("batch"), arguments.get("m")), arguments.get("n"));
+  Value columns = p.columns;
+  // Row by row: neighbouring threads take neighbouring columns.
+  e.loop(kernel.thread(), e.mul(p.rows, columns), kernel.threads(), [&](Value element) {
+    Value i = e.div(element, columns), j = e.rem(element, columns);
+    Value at = inside(e, partial, i, j);
+    Value sum = e.loop(e.idx(0), p.depth, 1, {e.constant_f32(0)}, [&](Value s, const Values& in) {
+      Value x = e.load(partial.memory, e.add(at, e.mul(s, split_stride)));
+      return Values{arith::AddFOp::create(e.b, e.loc, in[0], x)};
+    })[0];
+    e.store(finish(e, p, sum, i, j), p.output.memory, inside(e, p.output, i, j));
+  });
+}
+
+LogicalResult merge_last(Emit& e, GpuKernel& kernel, const GpuStep& step, const GridPosition& position) {
+  const Arguments& arguments = step.arguments();
+  GridPosition tiles = step.tiles(e);
+  Value batch = e.rem(position.z, arguments.get("batch"));
+  Value tile = e.add(position.x, e.mul(tiles.x, e.add(position.y, e.mul(tiles.y, batch))));
+  Value counters = arguments.get("counters");
+  Value at = arith::IndexCastOp::create(e.b, e.loc, e.b.getI64Type(), tile);
+  Value counter = LLVM::GEPOp::create(e.b, e.loc, counters.getType(), e.b.getI32Type(), counters,
+                                      ArrayRef<LLVM::GEPArg>{at});
+  LogicalResult result = success();
+  e.when(kernel.last_arrival(counter, arguments.get("splits")), [&] {
+    FailureOr<TileProgram> program = step.merge_at(e, position);
+    if (failed(program))
+      result = failure();
+    else
+      emit_merge(e, kernel, arguments, *program);
+  });
+  return result;
+}
+
+}  // namespace lathe::emit
