@@ -163,7 +163,8 @@ std::string matmul_symbol(const ProblemClass& c, const CompileConfig& config) {
                         : c.m_hi == Bucket::kOpenEnd ? absl::StrCat(c.m_lo, "up")
                                                      : absl::StrCat(c.m_lo, "to", c.m_hi);
   return absl::StrCat("lathe_matmul_", name_of(c.a), "_", name_of(c.d), "_", c.trans_a ? "t" : "n",
-                      c.trans_b ? "t" : "n", "_m", m, "_n", c.n, "_k", c.k, "_", config.kernel);
+                      c.trans_b ? "t" : "n", "_m", m, "_n", c.n, "_k", c.k, "_", config.kernel,
+                      c.alignment == Alignment::kByte ? "_byte" : c.alignment == Alignment::k16 ? "_a16" : "");
 }
 
 std::string matmul_payload(const ProblemClass& c, const CompileConfig& config) {

@@ -73,6 +73,7 @@ absl::StatusOr<Artifact> compile(const CompileRequest& r, const TextSink& dump) 
   mlir::OpBuilder b(module->getContext());
   (*module)->setAttr(ir::kBackendAttr, b.getStringAttr(std::string(name_of(r.target.backend))));
   (*module)->setAttr(ir::kArchAttr, b.getStringAttr(r.target.arch));
+  (*module)->setAttr(ir::kAlignmentAttr, b.getI32IntegerAttr(static_cast<int32_t>(r.problem.alignment)));
   times.lap("payload");
   if (dump) dump("00-payload.mlir", print(*module));
   int stage = 0;

@@ -70,6 +70,7 @@ GpuKernel::GpuKernel(Emit& e, gpu::GPUFuncOp function, ir::KernelConfigAttr conf
       thread_(gpu::ThreadIdOp::create(e.b, e.loc, e.index(), gpu::Dimension::x, IntegerAttr())) {
   auto module = function->getParentOfType<ModuleOp>();
   arch_ = module->getAttrOfType<StringAttr>(ir::kArchAttr).getValue();
+  alignment_ = static_cast<Alignment>(module->getAttrOfType<IntegerAttr>(ir::kAlignmentAttr).getInt());
   // What the back ends call fences and atomics among all workgroups of a device.
   const bool rocm = module->getAttrOfType<StringAttr>(ir::kBackendAttr).getValue() == "rocm";
   device_scope_ = rocm ? "agent" : "device";

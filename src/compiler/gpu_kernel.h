@@ -29,6 +29,7 @@ class GpuKernel {
   ir::KernelConfigAttr config() const { return config_; }   // the payload's; a merge step has it too
   Value thread() const { return thread_; }                  // index, [0, threads)
   llvm::StringRef arch() const { return arch_; }            // "sm_90a", "gfx942"
+  Alignment alignment() const { return alignment_; }        // of every operand
 
   // `elements` in memory that the workgroup shares, 16-byte aligned; lives as long as the kernel. At most 48 KB in all
   // on CUDA.
@@ -52,6 +53,7 @@ class GpuKernel {
   ir::KernelConfigAttr config_;
   Value thread_;
   llvm::StringRef arch_, device_scope_;
+  Alignment alignment_;
 };
 
 // One launch step: the forall it stands for and, with kMergeLast or kMergeCluster, the one that merges its partial
