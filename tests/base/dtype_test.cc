@@ -28,9 +28,10 @@ void expect_names_round_trip(int32_t count) {
 }
 
 TEST(DTypeTest, NamesRoundTrip) {
-  expect_names_round_trip<DType>(6);
+  expect_names_round_trip<DType>(9);
   expect_names_round_trip<Activation>(5);
   expect_names_round_trip<Determinism>(3);
+  expect_names_round_trip<Math>(2);
 }
 
 TEST(DTypeTest, ValuesEqualThePublicEnums) {
@@ -39,6 +40,10 @@ TEST(DTypeTest, ValuesEqualThePublicEnums) {
   EXPECT_EQ(static_cast<int>(DType::kBF16), LATHE_BF16);
   EXPECT_EQ(static_cast<int>(DType::kI32), LATHE_I32);
   EXPECT_EQ(static_cast<int>(DType::kI64), LATHE_I64);
+  EXPECT_EQ(static_cast<int>(DType::kI8), LATHE_I8);
+  EXPECT_EQ(static_cast<int>(DType::kF8E4M3), LATHE_F8_E4M3);
+  EXPECT_EQ(static_cast<int>(DType::kF8E5M2), LATHE_F8_E5M2);
+  EXPECT_EQ(static_cast<int>(Math::kTf32), LATHE_MATH_TF32);
   EXPECT_EQ(static_cast<int>(Activation::kGeluTanh), LATHE_ACTIVATION_GELU_TANH);
   EXPECT_EQ(static_cast<int>(Activation::kSilu), LATHE_ACTIVATION_SILU);
   EXPECT_EQ(static_cast<int>(Determinism::kBatchInvariant), LATHE_DETERMINISM_BATCH_INVARIANT);
@@ -50,6 +55,9 @@ TEST(DTypeTest, Sizes) {
   EXPECT_EQ(size_of(DType::kBF16), 2u);
   EXPECT_EQ(size_of(DType::kI32), 4u);
   EXPECT_EQ(size_of(DType::kI64), 8u);
+  EXPECT_EQ(size_of(DType::kI8), 1u);
+  EXPECT_EQ(size_of(DType::kF8E4M3), 1u);
+  EXPECT_EQ(size_of(DType::kF8E5M2), 1u);
   EXPECT_EQ(size_of(DType::kNone), 0u);
 }
 

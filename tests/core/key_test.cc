@@ -19,7 +19,7 @@ ProblemClass base_class() {
   c.k = 11008;
   return c;
 }
-const CompileConfig kConfig = {"outer", 4, 512, 256, 4, 32, 2, 8, 1, 1, 0};
+const CompileConfig kConfig = {"outer", 4, 512, 256, 4, 32, 2, 8, 1, 1, 0, 1, 1, 1, 0, 0, 0};
 const Target kTarget = {Backend::kCpu, "x86-64", "+avx2,+fma"};
 constexpr char kCodegen[] = "0123456789abcdef-llvm22.1.0";
 
@@ -41,7 +41,7 @@ TEST(KeyTest, EveryWordOfTheClassChangesTheKey) {
   DistinctKeys keys;
   const ProblemClass base = base_class();
   keys.add(key_of(base, kConfig, kTarget, kCodegen), "base");
-  constexpr size_t kSmall = 14;  // 4-byte members, then 8-byte ones
+  constexpr size_t kSmall = 16;  // 4-byte members, then 8-byte ones
   for (size_t word = 0; word < kSmall; ++word) {
     int32_t old;
     memcpy(&old, reinterpret_cast<const char*>(&base) + word * 4, 4);
@@ -70,13 +70,14 @@ TEST(KeyTest, EveryFieldOfTheConfigChangesTheKey) {
   DistinctKeys keys;
   const auto key = [](const CompileConfig& c) { return key_of(base_class(), c, kTarget, kCodegen); };
   keys.add(key(kConfig), "base");
-  for (int field = 0; field < 11; ++field) {
+  for (int field = 0; field < 17; ++field) {
     CompileConfig changed = kConfig;
-    auto& [kernel, tile_m, tile_n, tile_k, register_m, register_n, unroll_k, lanes, threads, stages, split] =
-        changed;
+    auto& [kernel, tile_m, tile_n, tile_k, register_m, register_n, unroll_k, lanes, threads, stages, split,
+           cluster_m, cluster_n, cluster_k, swap, persistent, raster] = changed;
     int32_t* numbers[] = {&tile_m,   &tile_n, &tile_k,  &register_m, &register_n,
-                          &unroll_k, &lanes,  &threads, &stages,     &split};
-    if (field == 10) {
+                          &unroll_k, &lanes,  &threads, &stages,     &split,
+                          &cluster_m, &cluster_n, &cluster_k, &swap, &persistent, &raster};
+    if (field == 16) {
       kernel = "dot";
     } else {
       *numbers[field] += 1;
@@ -117,7 +118,7 @@ TEST(KeyTest, EveryLeafOfTheTextChangesTheFingerprint) {
     ++leaves;
     keys.add(key_from_text(canonical_text(changed)), path);
   });
-  EXPECT_EQ(leaves, 20 + 11 + 3 + 1);
+  EXPECT_EQ(leaves, 22 + 17 + 3 + 1);
 }
 
 TEST(KeyTest, TextIsCanonicalAndHoldsNoPathAndNoOrdinal) {

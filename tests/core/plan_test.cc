@@ -24,7 +24,7 @@ TEST(CompileConfigTest, EveryJsonLeafIsRead) {
     const auto back = compile_config_from_json(changed);
     if (back.ok()) EXPECT_FALSE(*back == panel()) << path;
   });
-  EXPECT_EQ(leaves, 11);
+  EXPECT_EQ(leaves, 17);
 }
 
 TEST(CompileConfigTest, HostileJsonIsAnError) {

@@ -24,14 +24,16 @@ Recipe split_recipe() {
   merge.block = {256, 1, 1};
   merge.cluster = {2, 1, 1};
   merge.dynamic_shared_memory = constant(49152);
-  merge.argument_bytes = 96;
+  merge.tensor_maps = {{"a", DType::kBF16, Var::kK, Var::kM, 64, 128, 128},
+                       {"d", DType::kF16, Var::kN, Var::kM, 32, 1, 0}};
+  merge.argument_bytes = parameter_bytes(merge.tensor_maps.size());
   merge.attributes = {"pdl"};
   r.steps = {partial, merge};
   r.workspace_bytes = product(4, {{Var::kM, 1}, {Var::kN, 1}, {Var::kSplits, 1}, {Var::kMerge, 1}});
   r.scratch_bytes_per_worker = {Term{4096, {}}, Term{4, {{Var::kK, 2}}}};
   r.k_granularity = 8;
   r.pointer_alignment = 16;
-  r.tensor_maps = {"a"};
+  r.counters = product(1, {{Var::kM, 16}, {Var::kBatch, 1}});
   return r;
 }
 
@@ -88,7 +90,10 @@ TEST(RecipeTest, JsonRoundTrips) {
   EXPECT_EQ(back->steps[1].kind, StepKind::kGpuKernel);
   EXPECT_EQ(back->steps[1].block[0], 256);
   EXPECT_EQ(back->steps[1].cluster[0], 2);
-  EXPECT_EQ(back->steps[1].argument_bytes, 96);
+  EXPECT_EQ(back->steps[1].argument_bytes, 256 + 2 * 128);
+  ASSERT_EQ(back->steps[1].tensor_maps.size(), 2u);
+  EXPECT_EQ(back->steps[1].tensor_maps[0].box_columns, 64);
+  EXPECT_EQ(back->steps[1].tensor_maps[1].operand, "d");
   EXPECT_EQ(back->steps[1].attributes, std::vector<std::string>{"pdl"});
   const VarValues v = {123, 456, 51234, 2, 76, 1};
   EXPECT_EQ(evaluate(back->steps[0].grid[2], v), 2 * 76);
@@ -116,7 +121,7 @@ TEST(RecipeTest, HostileJsonIsAnError) {
     j[Json::json_pointer(pointer)] = value;
     return !recipe_from_json(j).ok();
   };
-  EXPECT_TRUE(refused("/version", 2));
+  EXPECT_TRUE(refused("/version", 1));
   EXPECT_TRUE(refused("/steps", Json::array()));
   EXPECT_TRUE(refused("/steps", Json::object()));
   EXPECT_TRUE(refused("/steps/0/kind", "shell"));
@@ -137,7 +142,16 @@ TEST(RecipeTest, HostileJsonIsAnError) {
   EXPECT_TRUE(refused("/workspace_bytes", Json(4)));
   EXPECT_TRUE(refused("/workspace_bytes", Json(std::vector<Json>(1000, Json::array({1})))));
   EXPECT_TRUE(refused("/extra", 1));
-  EXPECT_TRUE(refused("/tensor_maps", Json::array({1})));
+  EXPECT_TRUE(refused("/counters", Json(4)));
+  EXPECT_TRUE(refused("/steps/1/tensor_maps/0", 1));
+  EXPECT_TRUE(refused("/steps/1/tensor_maps/0/operand", "workspace"));
+  EXPECT_TRUE(refused("/steps/1/tensor_maps/0/dtype", "none"));
+  EXPECT_TRUE(refused("/steps/1/tensor_maps/0/dtype", "float"));
+  EXPECT_TRUE(refused("/steps/1/tensor_maps/0/rows", "q"));
+  EXPECT_TRUE(refused("/steps/1/tensor_maps/0/box_columns", 0));
+  EXPECT_TRUE(refused("/steps/1/tensor_maps/0/box_rows", 257));
+  EXPECT_TRUE(refused("/steps/1/tensor_maps/0/swizzle", 48));
+  EXPECT_TRUE(refused("/steps/1/tensor_maps", Json(std::vector<Json>(9, good["steps"][1]["tensor_maps"][0]))));
   for (const auto& [name, value] : good.items()) {
     Json j = good;
     j.erase(name);

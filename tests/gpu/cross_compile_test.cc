@@ -42,7 +42,9 @@ class CrossCompile : public ::testing::TestWithParam<Gpu> {
   }
 
   // Everything the runtime relies on when it launches the artifact.
-  static void expect_launchable(const GpuCode& code, size_t steps, bool cuda) {
+  static void expect_launchable(const GpuCode& code, bool split, bool cuda) {
+    // Counters: the workgroup that arrives last merges, in the same launch.
+    const size_t steps = split && code.recipe.counters.empty() ? 2 : 1;
     ASSERT_EQ(code.recipe.steps.size(), steps);
     for (const Step& step : code.recipe.steps) {
       EXPECT_EQ(step.kind, StepKind::kGpuKernel);
@@ -135,7 +137,7 @@ TEST_P(CrossCompile, MatmulOfEveryDtypeAndLayout) {
         const int32_t split_k = form % 3 == 0 ? 5 : 1;
         SCOPED_TRACE(::testing::Message()
                      << "dtype " << dtype << " trans " << ta << tb << " split " << split_k);
-        expect_launchable(compile_matmul(device_, f, split_k), split_k > 1 ? 2 : 1, GetParam().cuda);
+        expect_launchable(compile_matmul(device_, f, split_k), split_k > 1, GetParam().cuda);
         ++form;
       }
 }
@@ -146,7 +148,7 @@ TEST_P(CrossCompile, MatmulOfEveryActivationAndOutput) {
     for (lathe_dtype out : {LATHE_F32, LATHE_BF16}) {
       SCOPED_TRACE(::testing::Message() << "activation " << activation << " out " << out);
       MatmulForm f{LATHE_F16, out, false, true, true, activation};
-      expect_launchable(compile_matmul(device_, f, 1), 1, GetParam().cuda);
+      expect_launchable(compile_matmul(device_, f, 1), false, GetParam().cuda);
     }
 }
 
@@ -155,7 +157,7 @@ TEST_P(CrossCompile, MatmulOfEveryCandidate) {
   ASSERT_GT(legal, 5);
   for (int candidate = 1; candidate <= legal; ++candidate) {
     SCOPED_TRACE(candidate);
-    expect_launchable(compile_matmul(device_, {}, 1, candidate), 1, GetParam().cuda);
+    expect_launchable(compile_matmul(device_, {}, 1, candidate), false, GetParam().cuda);
   }
 }
 
@@ -163,7 +165,7 @@ TEST_P(CrossCompile, MatmulWithOperandsBeyond32Bits) {
   // A weight of 2^32 elements and more.
   MatmulForm f;
   f.n = 151936, f.k = 32768, f.m = 5, f.transposed_b = true;
-  expect_launchable(compile_matmul(device_, f, 1), 1, GetParam().cuda);
+  expect_launchable(compile_matmul(device_, f, 1), false, GetParam().cuda);
 }
 
 TEST_P(CrossCompile, ArgmaxOfEveryDtypeAndLength) {
@@ -173,7 +175,7 @@ TEST_P(CrossCompile, ArgmaxOfEveryDtypeAndLength) {
       SCOPED_TRACE(::testing::Message() << "dtype " << dtype << " n " << n);
       const lathe_dtype index = dtype == LATHE_F32 ? LATHE_I64 : LATHE_I32;
       GpuCode code = compile_gpu(device_.plan(describe_argmax(dtype, index, n, n > 1000 ? values : nullptr)));
-      expect_launchable(code, n > 1024 ? 2 : 1, GetParam().cuda);
+      expect_launchable(code, n > 1024, GetParam().cuda);
     }
 }
 
@@ -182,10 +184,11 @@ TEST_P(CrossCompile, WarmingFillsTheCacheOnce) {
   f.n = 64, f.k = 96;
   const lathe_warm_report first = device_.warm(describe_matmul(f), 3),
                           again = device_.warm(describe_matmul(f), 3);
-  EXPECT_EQ(first.classes, 3u);
-  EXPECT_EQ(first.compiled, 3u);
+  // Three M, rows aligned to 16 bytes and not, and one class for what is not even aligned to its elements.
+  EXPECT_EQ(first.classes, 3u + 3 + 1);
+  EXPECT_EQ(first.compiled, 3u + 3 + 1);
   EXPECT_EQ(again.compiled, 0u);
-  EXPECT_EQ(again.cached, 3u);
+  EXPECT_EQ(again.cached, 3u + 3 + 1);
 }
 
 INSTANTIATE_TEST_SUITE_P(Targets, CrossCompile, ::testing::Values(kH200, kMi300x),
@@ -197,8 +200,8 @@ TEST_P(OtherTargets, AcceptMatmulAndArgmax) {
   for (lathe_dtype dtype : {LATHE_F32, LATHE_F16, LATHE_BF16}) {
     SCOPED_TRACE(dtype);
     MatmulForm f{dtype, dtype, false, true, true, LATHE_ACTIVATION_SILU};
-    expect_launchable(compile_matmul(device_, f, 3), 2, GetParam().cuda);
-    expect_launchable(compile_gpu(device_.plan(describe_argmax(dtype, LATHE_I64, 5000, nullptr))), 2,
+    expect_launchable(compile_matmul(device_, f, 3), true, GetParam().cuda);
+    expect_launchable(compile_gpu(device_.plan(describe_argmax(dtype, LATHE_I64, 5000, nullptr))), true,
                       GetParam().cuda);
   }
 }

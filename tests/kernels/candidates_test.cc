@@ -94,7 +94,7 @@ TEST(Candidates, LegalRowsKeepTheDevicesLimits) {
           check_cpu_limits(r.plan.config, c, f);
         else
           check_gpu_limits(r.plan.config, f);
-        EXPECT_EQ(r.plan.config.split, r.plan.launch.splits > 1);
+        EXPECT_EQ(r.plan.config.split != kNoSplit, r.plan.launch.splits > 1);
         EXPECT_GE(r.plan.launch.splits, 1);
         EXPECT_LE(r.plan.launch.splits, c.k);
         EXPECT_FALSE(r.plan.numeric_recipe.empty());
@@ -107,18 +107,19 @@ TEST(Candidates, NoPredictionBeatsTheRoofline) {
   constexpr int32_t kWorkers = 8;
   for (const DeviceFacts& f : shipped_facts()) {
     const bool cpu = f.target.backend == Backend::kCpu;
-    const double flops =
-        cpu ? kWorkers * 2.0 * vector_lanes(f.target) * f.fact_or("fma_units", 0) * f.fact_or("clock_hz", 0)
-            : f.fact_or("flops_f32", 0);
     const double bandwidth = f.fact_or("memory_bytes_per_second", 0);
     for (const ProblemClass& c : sample_classes()) {
-      const auto floor_at = [&](double m) {
+      const double flops_f32 =
+          cpu ? kWorkers * 2.0 * vector_lanes(f.target) * f.fact_or("fma_units", 0) * f.fact_or("clock_hz", 0)
+              : f.fact_or("flops_f32", 0);
+      const double flops_most = cpu || c.a == DType::kF32 ? flops_f32 : f.fact_or("flops_matrix_f16", 0);
+      const auto floor_at = [&](double m, double flops) {
         const double n = c.n, k = c.k;
         const double bytes = (m * k + k * n) * size_of(c.a) + m * n * size_of(c.d);
         return std::max(2 * m * n * k / flops, bytes / bandwidth);
       };
       // The lower end of the bucket: less work than whichever M stands for it.
-      const double floor = floor_at(c.m_lo);
+      const double floor = floor_at(c.m_lo, flops_most);
       double best = 1e9;
       for (const RankedPlan& r : candidates(c, f, kWorkers)) {
         if (!r.rejection.empty()) continue;
@@ -128,8 +129,8 @@ TEST(Candidates, NoPredictionBeatsTheRoofline) {
         best = std::min(best, r.plan.predicted_seconds);
       }
       // Nor may the best be absurd: 2048 rows, the most that is priced, over 8 columns waste half of every
-      // vector.
-      const double most = floor_at(std::min<double>(c.m_hi, 2048));
+      // vector. Operands aligned to an element alone may have to do without matrix instructions.
+      const double most = floor_at(std::min<double>(c.m_hi, 2048), flops_f32);
       ASSERT_LT(best, 20 * most + 50e-6) << f.name << " " << to_json(c).dump();
     }
   }

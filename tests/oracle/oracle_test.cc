@@ -232,7 +232,7 @@ TEST(Oracle, ForcedSplitsAreNormalised) {
       const OracleAnswer answer = rank_plans(c, f, {2, test.forced}).value();
       for (size_t i = 0; i < answer.legal; ++i) {
         EXPECT_EQ(answer.ranked[i].plan.launch.splits, test.splits) << f.name << " k=" << test.k;
-        EXPECT_EQ(answer.ranked[i].plan.config.split, test.splits > 1);
+        EXPECT_EQ(answer.ranked[i].plan.config.split != kNoSplit, test.splits > 1);
       }
       const LaunchConfig launch = make_launch_config(Recipe(), c, {123, 456, test.k, 1}, test.splits);
       EXPECT_EQ(launch.splits, test.splits);
@@ -273,24 +273,32 @@ TEST(Oracle, ClassesOfAWeightCoverEveryMOnce) {
   ProblemClass c = matmul_class(DType::kBF16, DType::kBF16, 6144, 4096, {77, 77});
   c.trans_b = 1;
   c.bias = DType::kF32;
-  const std::vector<ProblemClass> classes = classes_of_weight(c, 8192);
-  for (int64_t m = 1; m <= 8192; ++m) {
-    int holds = 0;
-    for (ProblemClass k : classes) {
-      if (k.alignment != Alignment::kElement || m < k.m_lo || m > k.m_hi) continue;
-      ++holds;
-      EXPECT_EQ(m_bucket(m), (Bucket{k.m_lo, k.m_hi}));
-      k.m_lo = k.m_hi = 77;
-      EXPECT_EQ(k, c);
+  for (Backend backend : {Backend::kCpu, Backend::kCuda, Backend::kRocm}) {
+    const std::vector<ProblemClass> classes = classes_of_weight(c, 8192, backend);
+    const bool cpu = backend == Backend::kCpu;
+    for (Alignment alignment : {Alignment::kElement, Alignment::k16, Alignment::kByte}) {
+      for (int64_t m = 1; m <= 8192; ++m) {
+        int holds = 0;
+        for (ProblemClass k : classes) {
+          if (k.alignment != alignment || m < k.m_lo || m > k.m_hi) continue;
+          ++holds;
+          const Bucket any{1, Bucket::kOpenEnd};
+          EXPECT_EQ((Bucket{k.m_lo, k.m_hi}), alignment == Alignment::kByte ? any : m_bucket(m));
+          k.m_lo = k.m_hi = 77;
+          k.alignment = c.alignment;
+          EXPECT_EQ(k, c);
+        }
+        ASSERT_EQ(holds, cpu && alignment != Alignment::kElement ? 0 : 1) << m;
+      }
     }
-    ASSERT_EQ(holds, 1) << m;
+    EXPECT_EQ(classes.size(), cpu ? 22u : 2 * 22u + 1);
+    EXPECT_EQ(classes_of_weight(c, 5, backend).size(), cpu ? 5u : 2 * 5u + 1);
   }
-  EXPECT_EQ(classes.size(), 22u);
-  EXPECT_EQ(classes_of_weight(c, 5).size(), 5u);
 }
 
 TEST(Oracle, ClassesOfArgmaxCoverEveryRowLength) {
-  const std::vector<ProblemClass> classes = classes_of_weight(argmax_class(DType::kF16, {5, 5}), 8192);
+  const std::vector<ProblemClass> classes =
+      classes_of_weight(argmax_class(DType::kF16, {5, 5}), 8192, Backend::kCpu);
   for (int64_t n : {1, 1024, 1025, 16384, 16385, 151936}) {
     int holds = 0;
     for (const ProblemClass& c : classes) holds += n >= c.row_lo && n <= c.row_hi;

@@ -94,8 +94,8 @@ TEST_F(CpuKernelRefusals, OtherCode) {
   expect_refusal("code format 3 is not an ELF object");
 }
 TEST_F(CpuKernelRefusals, OtherRecipeVersion) {
-  artifact.recipe.version = 2;
-  expect_refusal("recipe version 2, this library reads 1");
+  artifact.recipe.version = 1;
+  expect_refusal("recipe version 1, this library reads 2");
 }
 TEST_F(CpuKernelRefusals, NoSteps) {
   artifact.recipe.steps.clear();
@@ -128,8 +128,8 @@ TEST_F(CpuKernelRefusals, GpuShapes) {
   expect_refusal("shared memory");
 }
 TEST_F(CpuKernelRefusals, TensorMaps) {
-  artifact.recipe.tensor_maps = {"a"};
-  expect_refusal("tensor maps");
+  step().tensor_maps = {TensorMap{"a", DType::kF32, Var::kK, Var::kM, 8, 8, 0}};
+  expect_refusal("tensor map");
 }
 TEST_F(CpuKernelRefusals, BadFormulas) {
   step().grid[1] = product(1, {{static_cast<Var>(kVarCount), 1}});
