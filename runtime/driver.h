@@ -46,6 +46,23 @@ struct Slice {
   int32_t phase = 0, worker = 0, workers = 1;
 };
 
+// What a copy goes from and to.
+enum class CopyKind : int32_t { kToDevice = 1, kToHost = 2, kOnDevice = 3 };
+
+// A device's memory and streams, for callers that have no means of their own. Thread-safe; the contract is
+// that of lathe.h's lathe_device_alloc and what follows it.
+class DeviceMemory {
+ public:
+  virtual ~DeviceMemory() = default;
+  // Null for 0 bytes. kResourceExhausted when there is no more.
+  virtual absl::StatusOr<void*> allocate(size_t bytes) = 0;
+  virtual absl::Status release(void* memory) = 0;
+  virtual absl::Status copy(void* stream, void* to, const void* from, size_t bytes, CopyKind kind) = 0;
+  virtual absl::StatusOr<void*> create_stream() = 0;
+  virtual absl::Status destroy_stream(void* stream) = 0;
+  virtual absl::Status synchronize(void* stream) = 0;
+};
+
 class Driver {
  public:
   virtual ~Driver() = default;
@@ -62,6 +79,7 @@ class Driver {
   // Bytes a caller's workspace must have for this launch with that many workers.
   virtual size_t workspace_bytes(const LoadedKernel& kernel, const LaunchConfig& config,
                                  int32_t workers) const = 0;
+  virtual DeviceMemory& memory() = 0;
 };
 
 // A caller's parallel-for: body(index, worker) for index in [0, count), worker in [0, workers).
@@ -71,7 +89,8 @@ using ParallelFor = std::function<void(int64_t count, ParallelBody body, void* c
 struct DriverOptions {
   int32_t workers = 0;  // 0: one per core this process may run on
   ParallelFor
-      parallel_for;  // empty: a pool of the driver's own, threads started at the first parallel launch
+      parallel_for;       // empty: a pool of the driver's own, threads started at the first parallel launch
+  bool validate = false;  // GPU: look every pointer up before a launch
   Logger logger;
 };
 

@@ -283,11 +283,16 @@ typedef struct lathe_context_options {
   int32_t workers;
   lathe_parallel_for_fn parallel_for; /* NULL: the context's own pool; otherwise `workers` >= 1 */
   void* parallel_for_user;
+  /* 1: before each launch on a GPU, every pointer is looked up in the driver (about a microsecond each) and host memory or
+   * another device's is INVALID_ARGUMENT, instead of a fault that loses the CUDA context. 0: $LATHE_VALIDATE (0 or 1),
+   * else off. */
+  int32_t validate;
+  uint32_t reserved; /* must be 0 */
 } lathe_context_options;
 #define LATHE_CONTEXT_OPTIONS_INIT                                                                         \
   {                                                                                                        \
     sizeof(lathe_context_options), NULL, NULL, NULL, NULL, NULL, LATHE_LOG_WARNING, LATHE_MISS_DEFAULT, 0, \
-        NULL, NULL                                                                                         \
+        NULL, NULL, 0, 0                                                                                   \
   }
 
 /* options may be NULL. Costs microseconds: nothing is loaded, no thread is started. */
@@ -343,6 +348,38 @@ LATHE_API lathe_status lathe_device_describe(lathe_context* context, const char*
 LATHE_API void lathe_device_close(lathe_device* device);
 /* 64-bit fingerprint of facts, target, workers, oracle and codegen id: equal on ranks that will run identical plans. */
 LATHE_API lathe_status lathe_device_fingerprint(lathe_device* device, uint64_t* fingerprint);
+
+/* ---- Device memory and streams --------------------------------------------------------------------------------- */
+
+/* For tools, tests and engines without an allocator of their own; an engine's own pointers and streams serve as well. All
+ * of them need a device that runs (NOT_AVAILABLE on a described one) and may be called from any thread, whichever CUDA
+ * context is current: it stays so. On a GPU an allocation and a release take microseconds to milliseconds and may wait
+ * for the whole device; neither is legal while a stream of the calling thread is capturing. */
+
+/* `bytes` of the device's memory, aligned to 64 bytes on the CPU and to 256 on a GPU, contents unspecified. 0 bytes:
+ * *memory is NULL. OUT_OF_MEMORY otherwise. Lives until lathe_device_free, at the latest until the device closes. */
+LATHE_API lathe_status lathe_device_alloc(lathe_device* device, size_t bytes, void** memory);
+/* NULL is legal. Only for what lathe_device_alloc of this device gave, when no work that uses it is in flight. */
+LATHE_API lathe_status lathe_device_free(lathe_device* device, void* memory);
+
+typedef enum lathe_copy_kind {
+  LATHE_COPY_TO_DEVICE = 1, /* from host memory */
+  LATHE_COPY_TO_HOST = 2,   /* from the device's memory */
+  LATHE_COPY_ON_DEVICE = 3  /* from the device's memory to the device's memory */
+} lathe_copy_kind;
+
+/* Copies `bytes`, which must not overlap, after the stream's work so far and before what is given to it later. On a GPU the
+ * call may return before the copy is done: `from` must stay as it is, and `to` unread, until lathe_stream_synchronize. On
+ * the CPU, whose stream is NULL, the call returns when the copy is done, and all memory is both host's and device's. */
+LATHE_API lathe_status lathe_device_copy(lathe_device* device, lathe_stream stream, void* to, const void* from,
+                                         size_t bytes, lathe_copy_kind kind);
+
+/* A stream of the device's primary context that does not wait for the legacy default stream. On the CPU: NULL. */
+LATHE_API lathe_status lathe_stream_create(lathe_device* device, lathe_stream* stream);
+/* Only for what lathe_stream_create gave. Returns at once; work in flight on the stream still completes. */
+LATHE_API lathe_status lathe_stream_destroy(lathe_device* device, lathe_stream stream);
+/* Blocks until all work given to the stream is done. A fault of a kernel shows here at the latest: INTERNAL. */
+LATHE_API lathe_status lathe_stream_synchronize(lathe_device* device, lathe_stream stream);
 
 /* ---- Running ------------------------------------------------------------------------------------------------------ */
 

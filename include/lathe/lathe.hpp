@@ -279,6 +279,72 @@ class Plan {
   internal::Owner<lathe_plan, lathe_plan_destroy> plan_;
 };
 
+// Memory of a device. Must go before its device.
+class Buffer {
+ public:
+  Buffer() = default;
+  Buffer(lathe_device* device, size_t bytes) : device_(device), bytes_(bytes) {
+    check(lathe_device_alloc(device, bytes, &data_));
+  }
+  Buffer(Buffer&& other) noexcept { *this = std::move(other); }
+  Buffer& operator=(Buffer&& other) noexcept {
+    std::swap(device_, other.device_);
+    std::swap(data_, other.data_);
+    std::swap(bytes_, other.bytes_);
+    return *this;
+  }
+  Buffer(const Buffer&) = delete;
+  Buffer& operator=(const Buffer&) = delete;
+  ~Buffer() {
+    if (data_ != nullptr) lathe_device_free(device_, data_);
+  }
+
+  void* data() const { return data_; }
+  template <typename T>
+  T* as() const {
+    return static_cast<T*>(data_);
+  }
+  size_t bytes() const { return bytes_; }
+
+  // The first `bytes`, after the stream's work so far; done when synchronize(stream) returns.
+  void upload(const void* from, size_t bytes, lathe_stream stream = nullptr) const {
+    check(lathe_device_copy(device_, stream, data_, from, bytes, LATHE_COPY_TO_DEVICE));
+  }
+  void download(void* to, size_t bytes, lathe_stream stream = nullptr) const {
+    check(lathe_device_copy(device_, stream, to, data_, bytes, LATHE_COPY_TO_HOST));
+  }
+
+ private:
+  lathe_device* device_ = nullptr;
+  void* data_ = nullptr;
+  size_t bytes_ = 0;
+};
+
+// Must go before its device. Null on the CPU.
+class Stream {
+ public:
+  explicit Stream(lathe_device* device) : device_(device) { check(lathe_stream_create(device, &stream_)); }
+  Stream(Stream&& other) noexcept
+      : device_(std::exchange(other.device_, nullptr)), stream_(std::exchange(other.stream_, nullptr)) {}
+  Stream& operator=(Stream&& other) noexcept {
+    std::swap(device_, other.device_);
+    std::swap(stream_, other.stream_);
+    return *this;
+  }
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+  ~Stream() {
+    if (stream_ != nullptr) lathe_stream_destroy(device_, stream_);
+  }
+  lathe_stream get() const { return stream_; }
+  operator lathe_stream() const { return stream_; }
+  void synchronize() const { check(lathe_stream_synchronize(device_, stream_)); }
+
+ private:
+  lathe_device* device_ = nullptr;
+  lathe_stream stream_ = nullptr;
+};
+
 // Must go before its context.
 class Device {
  public:
@@ -322,6 +388,10 @@ class Device {
     }
     return classes;
   }
+  Buffer allocate(size_t bytes) const { return Buffer(get(), bytes); }
+  Stream stream() const { return Stream(get()); }
+  void synchronize(lathe_stream stream = nullptr) const { check(lathe_stream_synchronize(get(), stream)); }
+
   uint64_t fingerprint() const {
     uint64_t fingerprint = 0;
     check(lathe_device_fingerprint(get(), &fingerprint));

@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "runtime/cpu/cpu_facts.h"
 #include "runtime/cpu/cpu_kernel.h"
+#include "runtime/cpu/host_memory.h"
 #include "runtime/cpu/object_loader.h"
 #include "runtime/cpu/slab_pool.h"
 #include "runtime/cpu/worker_pool.h"
@@ -82,6 +83,7 @@ class CpuDriver final : public Driver {
   size_t workspace_bytes(const LoadedKernel&, const LaunchConfig& config, int32_t workers) const override {
     return Layout(config).bytes(workers);
   }
+  DeviceMemory& memory() override { return memory_; }
 
  private:
   absl::Status check(const Launch& launch) const;
@@ -93,6 +95,7 @@ class CpuDriver final : public Driver {
   const int32_t workers_;
   const ParallelFor parallel_for_;
   ObjectLoader loader_;
+  HostMemory memory_;
   SlabPool slabs_;
   WorkerPool pool_;
 };

@@ -132,6 +132,7 @@ absl::StatusOr<Prepared> prepare_kernel(lathe_device& device, const DispatchKey&
 DriverOptions driver_options(const lathe_context& context) {
   DriverOptions options;
   options.workers = context.options.workers;
+  options.validate = context.options.validate;
   options.logger = context.logger;
   if (context.options.parallel_for != nullptr) {
     options.parallel_for = [call = context.options.parallel_for, user = context.options.parallel_for_user](

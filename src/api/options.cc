@@ -55,6 +55,24 @@ absl::Status check_header(const lathe_context_options& options) {
     return absl::InvalidArgumentError(
         absl::StrCat("lathe_context_options: log_level ", raw(options.log_level), " is unknown"));
   }
+  if (options.validate != 0 && options.validate != 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("lathe_context_options: validate ", options.validate, " is neither 0 nor 1"));
+  }
+  if (options.reserved != 0) return absl::UnimplementedError("lathe_context_options: reserved is not 0");
+  return absl::OkStatus();
+}
+
+absl::Status read_validate(const lathe_context_options& options, const Environment& environment,
+                           ContextOptions* out) {
+  out->validate = options.validate == 1;
+  const char* text = out->validate ? nullptr : non_empty(environment("LATHE_VALIDATE"));
+  if (text == nullptr) return absl::OkStatus();
+  const absl::string_view value = text;
+  if (value != "0" && value != "1") {
+    return absl::InvalidArgumentError(absl::StrCat("LATHE_VALIDATE=", value, " is neither 0 nor 1"));
+  }
+  out->validate = value == "1";
   return absl::OkStatus();
 }
 
@@ -121,6 +139,7 @@ absl::StatusOr<ContextOptions> read_options(const lathe_context_options* options
   }
   LATHE_ASSIGN_OR_RETURN(out.block_on_miss, read_miss_policy(options->miss_policy, true));
   LATHE_RETURN_IF_ERROR(read_workers(*options, environment, &out));
+  LATHE_RETURN_IF_ERROR(read_validate(*options, environment, &out));
   out.parallel_for = options->parallel_for;
   out.parallel_for_user = options->parallel_for_user;
   return out;

@@ -20,6 +20,7 @@ struct ContextOptions {
   int32_t workers = 0;        // 0: one per core this process may run on
   lathe_parallel_for_fn parallel_for = nullptr;
   void* parallel_for_user = nullptr;
+  bool validate = false;  // GPU pointers are looked up before each launch
 };
 
 // Looks a variable up; null when unset. An argument so that tests need not touch the process' environment.

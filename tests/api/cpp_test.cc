@@ -31,6 +31,30 @@ TEST(Cpp, HandlesMoveAndDoNotCopy) {
   EXPECT_EQ(first.get(), nullptr);
 }
 
+TEST(Cpp, BuffersAndStreamsOwnWhatTheyHold) {
+  static_assert(!std::is_copy_constructible_v<lathe::Buffer> &&
+                std::is_nothrow_move_assignable_v<lathe::Buffer>);
+  static_assert(!std::is_copy_constructible_v<lathe::Stream> &&
+                std::is_nothrow_move_assignable_v<lathe::Stream>);
+  lathe::Context context(options());
+  lathe::Device cpu = context.open("cpu");
+  const std::vector<int32_t> source = {3, 1, 4, 1, 5};
+  std::vector<int32_t> result(source.size());
+  const size_t bytes = source.size() * sizeof(int32_t);
+  lathe::Buffer first = cpu.allocate(bytes);
+  int32_t* data = first.as<int32_t>();
+  lathe::Stream stream = cpu.stream();
+  first.upload(source.data(), bytes, stream);
+  lathe::Buffer second = std::move(first);
+  EXPECT_EQ(second.data(), data);
+  EXPECT_EQ(second.bytes(), bytes);
+  EXPECT_EQ(first.data(), nullptr);
+  second.download(result.data(), bytes, stream);
+  stream.synchronize();
+  EXPECT_EQ(result, source);
+  EXPECT_THROW(cpu.allocate(SIZE_MAX), lathe::Error);
+}
+
 TEST(Cpp, MatmulFillsTheDescriptor) {
   std::vector<float> x(2 * 3), w(4 * 3), y(2 * 4), bias(4), c(2 * 4), r(2 * 4);
   lathe::Epilogue e;

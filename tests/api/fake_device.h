@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "api/device.h"
+#include "runtime/cpu/host_memory.h"
 #include "runtime/driver.h"
 
 namespace lathe {
@@ -49,6 +50,8 @@ class FakeDriver : public Driver {
     return config.workspace_bytes + config.scratch_bytes_per_worker * static_cast<size_t>(workers);
   }
 
+  DeviceMemory& memory() override { return memory_; }
+
   std::atomic<int> loads{0}, launches{0};
   bool record = true;
   absl::Status load_error, launch_error;
@@ -64,6 +67,7 @@ class FakeDriver : public Driver {
     last.args = &last_args;
   }
   DeviceFacts facts_;
+  HostMemory memory_;
   std::mutex mutex_;
 };
 

@@ -61,6 +61,24 @@ TEST(Options, TakesTheRestFromTheEnvironmentUnlessGiven) {
   EXPECT_EQ(logged, "told");
 }
 
+TEST(Options, ValidatesWhenTheOptionOrTheEnvironmentSays) {
+  EXPECT_FALSE(read(nullptr)->validate);
+  EXPECT_TRUE(read(nullptr, {{"LATHE_VALIDATE", "1"}})->validate);
+  EXPECT_FALSE(read(nullptr, {{"LATHE_VALIDATE", "0"}})->validate);
+  EXPECT_FALSE(read(nullptr, {{"LATHE_VALIDATE", ""}})->validate);
+  const absl::Status wrong = read(nullptr, {{"LATHE_VALIDATE", "yes"}}).status();
+  EXPECT_EQ(wrong.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(wrong.message(), "LATHE_VALIDATE=yes is neither 0 nor 1");
+  lathe_context_options options = LATHE_CONTEXT_OPTIONS_INIT;
+  options.validate = 1;
+  EXPECT_TRUE(read(&options, {{"LATHE_VALIDATE", "0"}})->validate) << "the option wins";
+  options.validate = 2;
+  EXPECT_EQ(read(&options).status().code(), absl::StatusCode::kInvalidArgument);
+  options.validate = 0;
+  options.reserved = 1;
+  EXPECT_EQ(read(&options).status().code(), absl::StatusCode::kUnimplemented);
+}
+
 TEST(Options, RefusesWhatItDoesNotKnow) {
   const auto code = [](void (*change)(lathe_context_options*)) {
     lathe_context_options options = LATHE_CONTEXT_OPTIONS_INIT;
