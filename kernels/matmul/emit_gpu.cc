@@ -26,7 +26,46 @@ LogicalResult emit_step(Emit& e, GpuKernel& kernel, const GpuStep& step) {
   return emitError(e.loc, "no GPU matmul kernel is named '") << name << "'";
 }
 
+// Through the epilogue to D, or to the workspace.
+class StoreSink : public OutputSink {
+ public:
+  StoreSink(Emit& e, GpuKernel& kernel, const GpuStep& step, TileProgram& p, const GridPosition& position)
+      : e_(e), kernel_(kernel), step_(step), p_(p), position_(position) {}
+
+  void row(Value i, ArrayRef<Value> columns, ArrayRef<Value> sums, int32_t) override {
+    Value row = index(i), last_column = e_.sub(p_.columns, e_.idx(1));
+    e_.when(e_.less(row, p_.rows), [&] {
+      Values at, results;
+      for (auto [column, sum] : llvm::zip(columns, sums)) {
+        at.push_back(index(column));
+        results.push_back(finish(e_, p_, sum, row, e_.min(at.back(), last_column)));
+      }
+      for (auto [column, result] : llvm::zip(at, results))
+        e_.when(e_.less(column, p_.columns), [&, column = column, result = result] {
+          e_.store(result, p_.output.memory, inside(e_, p_.output, row, column));
+        });
+    });
+  }
+  LogicalResult done() override {
+    return step_.merges() ? merge_last(e_, kernel_, step_, position_) : success();
+  }
+
+ private:
+  Value index(Value x) { return x.getType().isIndex() ? x : e_.to_index(x); }
+
+  Emit& e_;
+  GpuKernel& kernel_;
+  const GpuStep& step_;
+  TileProgram& p_;
+  const GridPosition& position_;
+};
+
 }  // namespace
+
+std::unique_ptr<OutputSink> make_sink(Emit& e, GpuKernel& kernel, const GpuStep& step, TileProgram& p,
+                                      const GridPosition& position) {
+  return std::make_unique<StoreSink>(e, kernel, step, p, position);
+}
 
 LogicalResult emit_matmul_gpu(ModuleOp module) { return emit_gpu_kernels(module, emit_step); }
 

@@ -2,11 +2,10 @@
 // registers, store them as f32 to shared memory with K outermost, and multiply from there; the next parts are
 // on their way while the products of these are summed. A thread's register_m x register_n sums lie in groups
 // of up to four neighbours, so that four operands come with one load.
-#include "kernels/matmul/emit_gpu.h"
-
 #include <algorithm>
 #include <numeric>
 
+#include "kernels/matmul/emit_gpu.h"
 
 namespace lathe::emit {
 namespace {
@@ -124,7 +123,7 @@ class SimtTile {
         a_(e, kernel, view(0), k_contiguous(p.contraction, 0), kernel.config().getTileM(), rm_, p.rows),
         b_(e, kernel, view(1), k_contiguous(p.contraction, 1), kernel.config().getTileN(), rn_, p.columns) {}
 
-  void emit() {
+  void emit(OutputSink& sink) {
     // B's part starts where a vector may: A's strides are whole vectors of A's, which may be narrower.
     b_offset_ = (a_.shared_elements() + kVector - 1) / kVector * kVector;
     shared_ = kernel_.shared(e_.f32(), b_offset_ + b_.shared_elements());
@@ -144,7 +143,7 @@ class SimtTile {
       return out;
     });
     carried.truncate(sums);
-    write(carried);
+    write(carried, sink);
   }
 
  private:
@@ -194,20 +193,12 @@ class SimtTile {
 
   // Row by row in a loop that turns the sums round, so that the epilogue is there once a column, not once a
   // sum.
-  void write(const Values& sums) {
-    Value last_column = e_.sub(p_.columns, e_.idx(1));
+  void write(const Values& sums, OutputSink& sink) {
     e_.loop(e_.idx(0), e_.idx(rm_), 1, sums, [&](Value i, const Values& in) {
-      Value row = spread(e_, i, place_m_, places_m_, a_.vector());
-      e_.when(e_.less(row, p_.rows), [&] {
-        Values columns, results;
-        for (int64_t j = 0; j < rn_; ++j) {
-          columns.push_back(spread(e_, e_.idx(j), place_n_, places_n_, b_.vector()));
-          results.push_back(finish(e_, p_, in[j], row, e_.min(columns[j], last_column)));
-        }
-        for (int64_t j = 0; j < rn_; ++j)
-          e_.when(e_.less(columns[j], p_.columns),
-                  [&] { e_.store(results[j], p_.output.memory, inside(e_, p_.output, row, columns[j])); });
-      });
+      Values columns;
+      for (int64_t j = 0; j < rn_; ++j)
+        columns.push_back(spread(e_, e_.idx(j), place_n_, places_n_, b_.vector()));
+      sink.row(spread(e_, i, place_m_, places_m_, a_.vector()), columns, ArrayRef(in).take_front(rn_));
       Values turned(in.begin() + rn_, in.end());
       turned.append(in.begin(), in.begin() + rn_);
       return turned;
@@ -224,14 +215,13 @@ class SimtTile {
   int64_t b_offset_ = 0;
 };
 
-LogicalResult emit_contraction(Emit& e, GpuKernel& kernel, TileProgram& p) {
+LogicalResult check(GpuKernel& kernel, TileProgram& p) {
   ir::KernelConfigAttr c = kernel.config();
   if (c.getRegisterM() < 1 || c.getRegisterN() < 1 || c.getTileK() < 1 ||
       c.getTileM() % c.getRegisterM() != 0 || c.getTileN() % c.getRegisterN() != 0 ||
       c.getTileM() / c.getRegisterM() * (c.getTileN() / c.getRegisterN()) != c.getThreads())
     return p.contraction.emitError("kernel_config: register tiles of all threads do not make up the tile");
   if (c.getStages() != 1) return p.contraction.emitError("matmul kernel 'simt' has one stage");
-  SimtTile(e, kernel, p).emit();
   return success();
 }
 
@@ -240,8 +230,10 @@ LogicalResult emit_contraction(Emit& e, GpuKernel& kernel, TileProgram& p) {
 LogicalResult emit_simt(Emit& e, GpuKernel& kernel, const GpuStep& step) {
   GridPosition block = step.block(e);
   FailureOr<TileProgram> program = step.at(e, block);
-  if (failed(program) || failed(emit_contraction(e, kernel, *program))) return failure();
-  return step.merges() ? merge_last(e, kernel, step, block) : success();
+  if (failed(program) || failed(check(kernel, *program))) return failure();
+  std::unique_ptr<OutputSink> sink = make_sink(e, kernel, step, *program, block);
+  SimtTile(e, kernel, *program).emit(*sink);
+  return sink->done();
 }
 
 }  // namespace lathe::emit
