@@ -1,0 +1,37 @@
+// The CUDA benchmarks and what the command line asks of them.
+#pragma once
+
+#include "cuda/cublaslt.h"
+#include "cuda/gpu.h"
+
+namespace lathe::bench {
+
+struct Shape {
+  std::string name;  // "llama3-8b/qkv"
+  int64_t n = 0, k = 0;
+};
+
+struct CudaBenchOptions {
+  std::vector<Shape> shapes;
+  std::vector<int64_t> m, argmax_rows, argmax_n;
+  lathe_dtype dtype = LATHE_BF16;
+  std::string dtype_name = "bf16";
+  bool ragged = true;
+  double max_flop = 1e18;
+  double seconds = 0.3;  // of every figure's contest
+  int first_use_classes = 24;
+  uint64_t seed = 0;
+  std::string csv_directory;
+};
+
+// Each prints its table. False: a result was wrong (the reason is printed); a call that fails throws.
+bool bench_cuda_matmul(const Gpu& gpu, const CudaBenchOptions& options, const DevicePool& pool,
+                       CublasLt* peer);
+bool bench_cuda_argmax(const Gpu& gpu, const CudaBenchOptions& options, const DevicePool& pool);
+// First use on an empty cache, call to result; a cached call's host time beside a bare launch's.
+bool bench_cuda_startup(const Gpu& gpu, const std::string& device_name, const CudaBenchOptions& options);
+
+// Operations a second of a large square product, the peer's best; 0 without one.
+double measure_matrix_peak(const Gpu& gpu, const DevicePool& pool, CublasLt* peer, lathe_dtype dtype);
+
+}  // namespace lathe::bench

@@ -1,0 +1,59 @@
+// The CUDA driver's calls that a benchmark makes itself: graphs to replay, a kernel of its own for the
+// ceilings. Opened at run time, as the library does.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <string>
+
+namespace lathe::bench {
+
+// Throws std::runtime_error naming the call for every result but success.
+class CudaDriver {
+ public:
+  // Opens libcuda.so.1 and makes the primary context of `ordinal` current on this thread.
+  explicit CudaDriver(int ordinal);
+
+  // What `work` enqueues on `stream`, as a graph that can be replayed.
+  class Graph {
+   public:
+    Graph(const CudaDriver& driver, void* stream, const std::function<void()>& work);
+    ~Graph();
+    Graph(const Graph&) = delete;
+    Graph& operator=(const Graph&) = delete;
+    // Replays it and waits.
+    void replay() const;
+
+   private:
+    const CudaDriver& driver_;
+    void* stream_;
+    void* graph_ = nullptr;
+    void* executable_ = nullptr;
+  };
+
+  // A kernel of PTX text.
+  void* load_kernel(const std::string& ptx, const char* name) const;
+  // `parameters`: `bytes` of the kernel's parameter buffer.
+  void launch(void* kernel, unsigned groups, unsigned threads, void* stream, const void* parameters,
+              size_t bytes) const;
+  void synchronize(void* stream) const;
+  int64_t l2_bytes() const { return l2_bytes_; }
+  int units() const { return units_; }
+  const std::string& name() const { return name_; }
+
+ private:
+  friend class Graph;
+  template <typename... Arguments>
+  void call(const char* function, Arguments... arguments) const;
+
+  void* library_ = nullptr;
+  int64_t l2_bytes_ = 0;
+  int units_ = 0;
+  std::string name_;
+};
+
+// Bytes a second that all multiprocessors read from `bytes` at `data`, the best of a few sweeps.
+double measure_read_bandwidth(const CudaDriver& driver, void* stream, const void* data, size_t bytes);
+
+}  // namespace lathe::bench

@@ -1,0 +1,57 @@
+// What every CUDA benchmark stands on: a device of the library, a stream, the driver's graphs, operands.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "contest.h"
+#include "cuda/driver.h"
+#include "cuda/numbers.h"
+#include "lathe/lathe.hpp"
+
+namespace lathe::bench {
+
+// Device memory that weights rotate over: N(0, 1) throughout, from one block of a prime length repeated, so
+// that no two operands within the cache's reach start alike.
+class DevicePool {
+ public:
+  DevicePool(const Device& device, size_t bytes, lathe_dtype dtype, uint64_t seed);
+  size_t bytes() const { return bytes_; }
+  const void* data() const { return memory_.data(); }
+  size_t copies(size_t operand_bytes) const { return bytes_ / stride(operand_bytes); }
+  void* copy(size_t operand_bytes, size_t index) const;
+  // Element `i` of copy 0 of anything.
+  double value(size_t i) const { return value_of(block_[i % block_.size()], dtype_); }
+
+ private:
+  static size_t stride(size_t operand_bytes) { return (operand_bytes + 4095) / 4096 * 4096; }
+
+  size_t bytes_;
+  lathe_dtype dtype_;
+  std::vector<uint16_t> block_;
+  Buffer memory_;
+};
+
+struct Gpu {
+  const CudaDriver& driver;
+  const Device& device;
+  void* stream;
+  double read_bandwidth = 0;  // bytes a second, measured in this run
+  double matrix_peak = 0;  // operations a second: the most that any entrant reached on a large square product
+};
+
+// A replayable graph of `calls` enqueuings and how to time it against others: each replay is one call of the
+// contest.
+struct GraphEntrant {
+  std::string name;
+  std::unique_ptr<CudaDriver::Graph> graph;
+  int calls = 1;
+};
+// Seconds a call, all in turn.
+std::vector<Standing> run_graph_contest(const std::vector<GraphEntrant>& entrants, double seconds);
+// Enough calls of about `seconds_a_call` for a replay of some milliseconds, and for a turn over all `copies`.
+int calls_for(double seconds_a_call, size_t copies);
+
+}  // namespace lathe::bench
