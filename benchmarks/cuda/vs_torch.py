@@ -1,0 +1,186 @@
+#!/usr/bin/env python3
+"""Lathe's argmax, and matmul with argmax (a language model's head), against PyTorch on a CUDA device, in one process.
+
+    vs_torch.py liblathe.so [--csv FILE] [--seconds S]
+
+Both sides are captured into CUDA graphs and replayed in turn; inputs are N(0, 1), rotate over four times the L2 and are
+checked against PyTorch's float64 answer first. Ratios are torch's time over Lathe's, round by round, medians with their
+quartiles. With --self-test the bindings alone are tried on the CPU, without PyTorch.
+"""
+import argparse
+import ctypes
+import statistics
+import sys
+
+F32, F16, BF16, I32, I64 = 1, 2, 3, 4, 5
+COLUMN_MAJOR = 1
+Pointer, Size, Int, Long, Unsigned, Float = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int64,
+                                             ctypes.c_uint32, ctypes.c_float)
+
+
+class Operand(ctypes.Structure):
+    _fields_ = [("struct_size", Size), ("next", Pointer), ("data", Pointer), ("dtype", Int), ("layout", Int),
+                ("leading_dimension", Long), ("batch_stride", Long), ("scale", Pointer), ("zero_point", Pointer),
+                ("packed_layout", Unsigned), ("reserved", Unsigned)]
+
+    def __init__(self, data=None, dtype=0, layout=0):
+        super().__init__(struct_size=ctypes.sizeof(Operand), data=data, dtype=dtype, layout=layout)
+
+
+class ArgmaxDesc(ctypes.Structure):
+    _fields_ = [("struct_size", Size), ("next", Pointer), ("rows", Long), ("n", Long), ("x", Operand),
+                ("indices", Pointer), ("index_dtype", Int), ("index_offset", Long), ("values", Pointer),
+                ("determinism", Int), ("miss_policy", Int)]
+
+
+class Epilogue(ctypes.Structure):
+    _fields_ = [("struct_size", Size), ("next", Pointer), ("alpha", Float), ("beta", Float), ("bias", Pointer),
+                ("bias_dtype", Int), ("activation", Int), ("residual", Operand), ("alpha_device", Pointer),
+                ("beta_device", Pointer)]
+
+
+class MatmulDesc(ctypes.Structure):
+    _fields_ = [("struct_size", Size), ("next", Pointer), ("m", Long), ("n", Long), ("k", Long), ("batch", Long),
+                ("a", Operand), ("b", Operand), ("c", Operand), ("d", Operand), ("epilogue", Epilogue),
+                ("determinism", Int), ("miss_policy", Int), ("m_device", Pointer), ("math", Int)]
+
+
+class Lathe:
+    """A device of the library, called through its C API."""
+
+    def __init__(self, path, device):
+        self.library = ctypes.CDLL(path)
+        self.library.lathe_last_error.restype = ctypes.c_char_p
+        self.context, self.device = Pointer(), Pointer()
+        self.check(self.library.lathe_context_create(None, ctypes.byref(self.context)))
+        self.check(self.library.lathe_device_open(self.context, device.encode(), ctypes.byref(self.device)))
+
+    def check(self, status):
+        if status != 0:
+            raise RuntimeError(self.library.lathe_last_error().decode())
+
+    def argmax(self, stream, x, rows, n, dtype, indices):
+        desc = ArgmaxDesc(ctypes.sizeof(ArgmaxDesc), None, rows, n, Operand(x, dtype), indices, I64, 0, None, 0, 0)
+        self.check(self.library.lathe_argmax(self.device, Pointer(stream), ctypes.byref(desc)))
+
+    def matmul(self, stream, a, w, d, m, n, k, dtype):
+        epilogue = Epilogue(ctypes.sizeof(Epilogue), None, 1.0, 0.0, None, 0, 0, Operand(), None, None)
+        desc = MatmulDesc(ctypes.sizeof(MatmulDesc), None, m, n, k, 1, Operand(a, dtype),
+                          Operand(w, dtype, COLUMN_MAJOR), Operand(), Operand(d, dtype), epilogue, 0, 0, None, 0)
+        self.check(self.library.lathe_matmul(self.device, Pointer(stream), ctypes.byref(desc)))
+
+
+def self_test(path):
+    lathe = Lathe(path, "cpu")
+    x = (ctypes.c_float * 6)(1, 5, 2, 7, 0, 7)
+    indices = (ctypes.c_int64 * 2)(-1, -1)
+    lathe.argmax(None, ctypes.addressof(x), 2, 3, F32, ctypes.addressof(indices))
+    assert list(indices) == [1, 0], list(indices)
+    weight, d = (ctypes.c_float * 3)(1, 2, 3), (ctypes.c_float * 2)()
+    lathe.matmul(None, ctypes.addressof(x), ctypes.addressof(weight), ctypes.addressof(d), 2, 1, 3, F32)
+    assert list(d) == [1 + 10 + 6, 7 + 21], list(d)
+    print("bindings: right")
+
+
+class Bench:
+    def __init__(self, torch, lathe, seconds):
+        self.torch, self.lathe, self.seconds = torch, lathe, seconds
+        self.rows, self.ratios = [], {}
+        self.l2 = torch.cuda.get_device_properties(0).L2_cache_size
+
+    def graph(self, calls, call):
+        """`calls` calls as a graph; each gets its number."""
+        torch = self.torch
+        stream = torch.cuda.Stream()
+        with torch.cuda.stream(stream):
+            call(0)
+        stream.synchronize()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=stream):
+            for i in range(calls):
+                call(i)
+        return graph
+
+    def seconds_of(self, graph, calls):
+        begin, end = self.torch.cuda.Event(enable_timing=True), self.torch.cuda.Event(enable_timing=True)
+        begin.record()
+        graph.replay()
+        end.record()
+        end.synchronize()
+        return begin.elapsed_time(end) * 1e-3 / calls
+
+    def contest(self, group, name, bytes_a_call, copies, ours, theirs):
+        calls = max(copies, 50)
+        graphs = [self.graph(calls, ours), self.graph(calls, theirs)]
+        for graph in graphs:
+            self.seconds_of(graph, calls)
+        once = sum(self.seconds_of(graph, calls) for graph in graphs) * calls
+        rounds = [[], []]
+        for turn in range(max(7, min(200, int(self.seconds / max(once, 1e-6))))):
+            for side in ((0, 1), (1, 0))[turn % 2]:
+                rounds[side].append(self.seconds_of(graphs[side], calls))
+        ratio = statistics.quantiles([t / o for o, t in zip(*rounds)], n=4)
+        us = [statistics.median(r) * 1e6 for r in rounds]
+        self.ratios.setdefault(group, []).append(ratio[1])
+        self.rows.append((name, f"{us[0]:.2f}", f"{bytes_a_call / us[0] * 1e-3:.0f}", f"{us[1]:.2f}", f"{ratio[1]:.2f}x",
+                          f"{ratio[0]:.2f}..{ratio[2]:.2f}"))
+        print("  ".join(self.rows[-1]), file=sys.stderr, flush=True)
+
+    def stream(self):
+        return self.torch.cuda.current_stream().cuda_stream
+
+    def argmax(self, name, dtype, kind, rows, n):
+        torch = self.torch
+        size = rows * n * torch.empty(0, dtype=dtype).element_size()
+        copies = 4 * self.l2 // size + 1
+        x = torch.randn(copies, rows, n, device="cuda", dtype=torch.float32).to(dtype)
+        got = torch.full((rows,), -1, device="cuda", dtype=torch.int64)
+
+        def ours(i):
+            self.lathe.argmax(self.stream(), x[i % copies].data_ptr(), rows, n, kind, got.data_ptr())
+
+        ours(0)
+        torch.cuda.synchronize()
+        best = x[0].double().max(dim=1)
+        picked = x[0].double().gather(1, got[:, None])[:, 0]
+        if not torch.equal(picked, best.values):
+            raise RuntimeError(f"argmax {name} {rows}x{n} is wrong")
+        group = f"argmax {name}, rows <= 32" if rows <= 32 else f"argmax {name}, rows 64 to 256"
+        self.contest(group, f"argmax {name} {rows}x{n}", size, copies, ours, lambda i: torch.argmax(x[i % copies], dim=1))
+
+    def report(self, path):
+        header = ("what", "lathe us", "GB/s", "torch us", "vs torch", "quartiles")
+        print("| " + " | ".join(header) + " |\n|" + " --- |" * len(header))
+        for row in self.rows:
+            print("| " + " | ".join(row) + " |")
+        for group, ratios in self.ratios.items():
+            print(f"{group}: {statistics.geometric_mean(ratios):.2f}x torch (geometric mean of {len(ratios)}, "
+                  f"worst {min(ratios):.2f}x)")
+        if path:
+            with open(path, "w", encoding="utf-8") as file:
+                for row in (header, *self.rows):
+                    file.write(",".join(row) + "\n")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("library")
+    parser.add_argument("--csv", default="")
+    parser.add_argument("--seconds", type=float, default=0.3, help="time for one figure")
+    parser.add_argument("--self-test", action="store_true")
+    arguments = parser.parse_args()
+    if arguments.self_test:
+        return self_test(arguments.library)
+    import torch  # pylint: disable=import-outside-toplevel
+    bench = Bench(torch, Lathe(arguments.library, "cuda:0"), arguments.seconds)
+    kinds = {"f32": (torch.float32, F32), "f16": (torch.float16, F16), "bf16": (torch.bfloat16, BF16)}
+    for name, (dtype, kind) in kinds.items():
+        for n in (32000, 128256, 151936, 201088):
+            for rows in (1, 2, 4, 8, 16, 32, 64, 128, 256):
+                bench.argmax(name, dtype, kind, rows, n)
+    bench.report(arguments.csv)
+    return None
+
+
+if __name__ == "__main__":
+    sys.exit(main())
