@@ -80,9 +80,9 @@ typedef enum lathe_dtype {
   LATHE_BF16 = 3,
   LATHE_I32 = 4,
   LATHE_I64 = 5,
-  LATHE_I8 = 6,       /* reserved: UNSUPPORTED */
-  LATHE_F8_E4M3 = 7,  /* reserved: UNSUPPORTED */
-  LATHE_F8_E5M2 = 8   /* reserved: UNSUPPORTED */
+  LATHE_I8 = 6,      /* -128..127 */
+  LATHE_F8_E4M3 = 7, /* OCP fp8: 3 bits of mantissa, largest 448, no infinity, NaN 0x7f and 0xff */
+  LATHE_F8_E5M2 = 8  /* OCP fp8: 2 bits of mantissa, largest 57344, infinities and NaNs as IEEE's */
 } lathe_dtype;
 
 /* Element (i, j) of a matrix is at i * leading_dimension + j (ROW_MAJOR) or at j * leading_dimension + i
@@ -106,7 +106,7 @@ typedef enum lathe_determinism {
   LATHE_DETERMINISM_BATCH_INVARIANT = 2
 } lathe_determinism;
 
-/* What may stand in for f32 products of f32 operands. Other dtypes take no notice. */
+/* What may stand in for f32 products of f32 operands. Other dtypes take no notice, nor do devices without tf32. */
 typedef enum lathe_math {
   LATHE_MATH_STRICT = 0, /* f32 */
   LATHE_MATH_TF32 = 1    /* operands may be rounded to tf32 (10 bits of mantissa), products summed in f32 */
@@ -175,8 +175,16 @@ typedef struct lathe_epilogue {
 
 /* ---- Op descriptors ------------------------------------------------------------------------------------------ */
 
-/* D[b] (M by N) = epilogue(A[b] (M by K) * B[b] (K by N), C[b] (M by N)), products summed in f32.
- * A and B: f32, f16 or bf16, the same dtype; either layout. C and D: f32, f16 or bf16, ROW_MAJOR.
+/* D[b] (M by N) = epilogue(A[b] (M by K) * B[b] (K by N), C[b] (M by N)).
+ * A and B: the same dtype, either layout. C and D: ROW_MAJOR.
+ *   A, B                   summed in   C, D, bias, residual
+ *   f32, f16, bf16         f32         f32, f16 or bf16, each its own
+ *   f8e4m3, f8e5m2         f32         the same
+ *   i8                     i32         the same: the exact sum becomes f32 once, for the epilogue
+ *   i8                     i32         D i32: the exact sum itself. alpha 1, beta 0, no bias, activation or residual
+ *                                      (INVALID_ARGUMENT otherwise)
+ * i32 sums are exact to K = 131071 and wrap modulo 2^32 beyond. What a device has no kernel for is UNSUPPORTED: i8 and fp8
+ * on the CPU in this version, fp8 below sm_89.
  * M, N, K, batch in [0, 2^31 - 1]; any of M, N, batch 0 does nothing; K == 0 gives the epilogue of a zero product
  * (A and B may then be NULL). Negative sizes and distances, and operands that span 2^63 bytes, are INVALID_ARGUMENT.
  *

@@ -50,6 +50,10 @@ struct DTypeOf<float> {
   static constexpr lathe_dtype value = LATHE_F32;
 };
 template <>
+struct DTypeOf<int8_t> {
+  static constexpr lathe_dtype value = LATHE_I8;
+};
+template <>
 struct DTypeOf<int32_t> {
   static constexpr lathe_dtype value = LATHE_I32;
 };
@@ -113,6 +117,7 @@ struct CallOptions {
   lathe_determinism determinism = LATHE_DETERMINISM_FAST;
   lathe_miss_policy miss_policy = LATHE_MISS_DEFAULT;
   const lathe_chain* next = nullptr;  // lathe_workspace, lathe_tuning
+  lathe_math math = LATHE_MATH_STRICT;
 };
 
 inline lathe_matmul_desc matmul_desc(const Matrix& a, const Matrix& b, const Matrix& d,
@@ -147,6 +152,7 @@ inline lathe_matmul_desc matmul_desc(const Matrix& a, const Matrix& b, const Mat
   desc.epilogue.residual = epilogue.residual.operand();
   desc.determinism = options.determinism;
   desc.miss_policy = options.miss_policy;
+  desc.math = options.math;
   return desc;
 }
 

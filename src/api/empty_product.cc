@@ -68,6 +68,11 @@ void store(void* base, int64_t index, DType type, float value) {
     std::memcpy(element, &value, sizeof value);
     return;
   }
+  if (type == DType::kI32) {
+    const auto sum = static_cast<int32_t>(value);
+    std::memcpy(element, &sum, sizeof sum);
+    return;
+  }
   const uint16_t bits = type == DType::kF16 ? float_to_half(value) : float_to_bf16(value);
   std::memcpy(element, &bits, sizeof bits);
 }

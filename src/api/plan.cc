@@ -55,11 +55,13 @@ absl::Status outside(absl::string_view field, int64_t value, int64_t lo, int64_t
   return outside("n", request.dims.n, planned.row_lo, planned.row_hi);
 }
 
-// A plan serves its class at every alignment: pointers that are aligned otherwise than the plan assumed (it saw none)
-// take the kernel of their own alignment from the dispatch table.
+// A plan serves its class at every alignment: pointers that are aligned otherwise than the plan assumed (it
+// saw none) take the kernel of their own alignment from the dispatch table.
 bool differs_in_alignment(const lathe_plan& plan, const Request& request) {
   const ProblemClass& planned = plan.planned.key.problem;
   if (request.key.problem.alignment == planned.alignment) return false;
+  // The class of misaligned requests has one bucket, the plan its own.
+  if (request.dims.m < planned.m_lo || request.dims.m > planned.m_hi) return false;
   return with_alignment(planned, request.key.problem.alignment, plan.device.is_cpu) == request.key.problem;
 }
 

@@ -95,17 +95,17 @@ absl::Status explain_operand(absl::string_view name, const lathe_operand& o) {
   return absl::InvalidArgumentError(absl::StrCat(name, ": layout ", raw(o.layout), " is unknown"));
 }
 
-absl::Status explain_dtype(absl::string_view name, const lathe_dtype& t) {
-  switch (raw(t)) {
-    case LATHE_I32:
-    case LATHE_I64:
-    case LATHE_I8:
-    case LATHE_F8_E4M3:
-    case LATHE_F8_E5M2:
-      return absl::UnimplementedError(absl::StrCat(name, ": dtype ", raw(t), " is none of f32, f16, bf16"));
-    case LATHE_DTYPE_NONE: return absl::InvalidArgumentError(absl::StrCat(name, ": dtype is not set"));
-    default: return absl::InvalidArgumentError(absl::StrCat(name, ": dtype ", raw(t), " is unknown"));
+absl::Status explain_dtype(absl::string_view name, const lathe_dtype& t, absl::string_view allowed) {
+  if (raw(t) == LATHE_DTYPE_NONE) return absl::InvalidArgumentError(absl::StrCat(name, ": dtype is not set"));
+  const DType known = known_dtype(t);
+  if (known == DType::kNone) {
+    return absl::InvalidArgumentError(absl::StrCat(name, ": dtype ", raw(t), " is unknown"));
   }
+  return absl::UnimplementedError(absl::StrCat(name, ": dtype ", name_of(known), " is none of ", allowed));
+}
+
+DType known_dtype(const lathe_dtype& t) {
+  return raw(t) <= LATHE_F8_E5M2 ? static_cast<DType>(raw(t)) : DType::kNone;
 }
 
 absl::Status in_request(absl::string_view request, absl::string_view device, const absl::Status& cause) {

@@ -86,8 +86,8 @@ static_assert(LATHE_ROW_MAJOR == 0 && LATHE_COLUMN_MAJOR == 1, "plain() tests th
 // Why not plain().
 [[gnu::cold]] absl::Status explain_operand(absl::string_view name, const lathe_operand& o);
 
-// The largest alignment (core/problem.h) that every operand keeps: its base (where pointers are known), the distance of
-// its rows and of its matrices.
+// The largest alignment (core/problem.h) that every operand keeps: its base (where pointers are known), the
+// distance of its rows and of its matrices.
 class OperandAlignment {
  public:
   explicit OperandAlignment(bool with_pointers) : with_pointers_(with_pointers) {}
@@ -114,8 +114,18 @@ class OperandAlignment {
 
 inline bool is_float(const lathe_dtype& t) { return raw(t) - LATHE_F32 <= LATHE_BF16 - LATHE_F32; }
 static_assert(LATHE_F32 == 1 && LATHE_F16 == 2 && LATHE_BF16 == 3, "is_float() tests a range");
-// Why `t` is no float type: reserved ones are UNSUPPORTED, others INVALID_ARGUMENT.
-[[gnu::cold]] absl::Status explain_dtype(absl::string_view name, const lathe_dtype& t);
+// What a matmul multiplies: a float, a signed byte or fp8.
+inline bool is_factor(const lathe_dtype& t) {
+  return is_float(t) || raw(t) - LATHE_I8 <= LATHE_F8_E5M2 - LATHE_I8;
+}
+static_assert(LATHE_I8 == 6 && LATHE_F8_E4M3 == 7 && LATHE_F8_E5M2 == 8, "is_factor() tests a range");
+inline constexpr char kFloatNames[] = "f32, f16, bf16";
+inline constexpr char kFactorNames[] = "f32, f16, bf16, i8, f8e4m3, f8e5m2";
+// Why `t` is none of the `allowed` ones: other dtypes of lathe.h are UNSUPPORTED, the rest INVALID_ARGUMENT.
+[[gnu::cold]] absl::Status explain_dtype(absl::string_view name, const lathe_dtype& t,
+                                         absl::string_view allowed);
+// For messages: what is no dtype shows as "none".
+[[gnu::cold]] DType known_dtype(const lathe_dtype& t);
 
 // Returns `cause` with the request in front of its message.
 [[gnu::cold]] absl::Status in_request(absl::string_view request, absl::string_view device,

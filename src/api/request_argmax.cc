@@ -9,7 +9,7 @@ namespace {
 absl::Status invalid(const std::string& cause) { return absl::InvalidArgumentError(cause); }
 
 [[gnu::cold]] absl::Status explain_enums(const lathe_argmax_desc& d) {
-  if (!is_float(d.x.dtype)) return explain_dtype("x", d.x.dtype);
+  if (!is_float(d.x.dtype)) return explain_dtype("x", d.x.dtype, kFloatNames);
   if (raw(d.x.layout) != LATHE_ROW_MAJOR) return absl::UnimplementedError("x: only ROW_MAJOR is supported");
   if (raw(d.index_dtype) != LATHE_I32 && raw(d.index_dtype) != LATHE_I64) {
     return invalid(absl::StrCat("index_dtype ", raw(d.index_dtype), " is neither i32 nor i64"));
@@ -126,15 +126,12 @@ bool read(const lathe_argmax_desc& d, Purpose purpose, const RequestContext& con
   return true;
 }
 
-// For messages: unknown enum values show as "none".
+// For messages.
 [[gnu::cold]] std::string describe(const lathe_argmax_desc& d) {
-  const auto known = [](const lathe_dtype& t) {
-    return raw(t) <= LATHE_I64 ? static_cast<DType>(t) : DType::kNone;
-  };
   ProblemClass c;
   c.op = Op::kArgmax;
-  c.a = known(d.x.dtype);
-  c.d = known(d.index_dtype);
+  c.a = known_dtype(d.x.dtype);
+  c.d = known_dtype(d.index_dtype);
   c.wants_values = d.values != nullptr;
   return describe(c, Dims{d.rows, d.n, 0, 1});
 }

@@ -60,14 +60,38 @@ DType to_dtype(lathe_dtype t) { return static_cast<DType>(t); }
 
 // An M by N operand of the epilogue.
 bool check_row_operand(const OperandName& name, const lathe_operand& o, absl::Status* why) {
-  if (!is_float(o.dtype)) return refuse(why, explain_dtype(name.name, o.dtype));
+  if (!is_float(o.dtype)) return refuse(why, explain_dtype(name.name, o.dtype, kFloatNames));
   if (o.layout != LATHE_ROW_MAJOR) return refuse(why, column_major(name));
   return true;
 }
 
+[[gnu::cold]] absl::Status explain_sums(const lathe_epilogue& e) {
+  const auto with = [](const std::string& what) {
+    return invalid(absl::StrCat("d i32 holds the exact sums of i8 products, without an epilogue: ", what));
+  };
+  if (e.alpha != 1.0f) return with(absl::StrCat("alpha ", e.alpha, " is not 1"));
+  if (e.beta != 0.0f) return with(absl::StrCat("beta ", e.beta, " is not 0"));
+  if (e.bias != nullptr) return with("bias is not NULL");
+  if (raw(e.activation) != LATHE_ACTIVATION_NONE) return with("activation is not NONE");
+  return with("residual is not NULL");
+}
+
+// D is a float that an epilogue in f32 is rounded to, or, of bytes, i32 sums as they are.
+bool check_output(const lathe_matmul_desc& d, absl::Status* why) {
+  if (is_float(d.d.dtype) || raw(d.d.dtype) != LATHE_I32 || raw(d.a.dtype) != LATHE_I8) {
+    return check_row_operand(kD, d.d, why);
+  }
+  const lathe_epilogue& e = d.epilogue;
+  if (e.alpha != 1.0f || e.beta != 0.0f || e.bias != nullptr || raw(e.activation) != LATHE_ACTIVATION_NONE ||
+      e.residual.data != nullptr) {
+    return refuse(why, explain_sums(e));
+  }
+  return d.d.layout == LATHE_ROW_MAJOR || refuse(why, column_major(kD));
+}
+
 [[gnu::cold]] absl::Status explain_enums(const lathe_matmul_desc& d) {
-  if (!is_float(d.a.dtype)) return explain_dtype("a", d.a.dtype);
-  if (!is_float(d.b.dtype)) return explain_dtype("b", d.b.dtype);
+  if (!is_factor(d.a.dtype)) return explain_dtype("a", d.a.dtype, kFactorNames);
+  if (!is_factor(d.b.dtype)) return explain_dtype("b", d.b.dtype, kFactorNames);
   if (raw(d.a.dtype) != raw(d.b.dtype)) return invalid("a and b differ in dtype");
   if (raw(d.epilogue.activation) > LATHE_ACTIVATION_SILU) {
     return invalid(absl::StrCat("activation ", raw(d.epilogue.activation), " is unknown"));
@@ -80,11 +104,12 @@ bool check_row_operand(const OperandName& name, const lathe_operand& o, absl::St
 
 bool read_class(const lathe_matmul_desc& d, ProblemClass* out, absl::Status* why) {
   const lathe_epilogue& e = d.epilogue;
-  if (!is_float(d.a.dtype) || raw(d.a.dtype) != raw(d.b.dtype) || raw(e.activation) > LATHE_ACTIVATION_SILU ||
-      raw(d.determinism) > LATHE_DETERMINISM_BATCH_INVARIANT || raw(d.math) > LATHE_MATH_TF32) {
+  if (!is_factor(d.a.dtype) || raw(d.a.dtype) != raw(d.b.dtype) ||
+      raw(e.activation) > LATHE_ACTIVATION_SILU || raw(d.determinism) > LATHE_DETERMINISM_BATCH_INVARIANT ||
+      raw(d.math) > LATHE_MATH_TF32) {
     return refuse(why, explain_enums(d));
   }
-  if (!check_row_operand(kD, d.d, why)) return false;
+  if (!check_output(d, why)) return false;
   out->op = Op::kMatmul;
   out->a = to_dtype(d.a.dtype);
   out->b = to_dtype(d.b.dtype);
@@ -93,13 +118,13 @@ bool read_class(const lathe_matmul_desc& d, ProblemClass* out, absl::Status* why
   out->trans_b = d.b.layout == LATHE_COLUMN_MAJOR;
   out->activation = static_cast<Activation>(e.activation);
   out->determinism = static_cast<Determinism>(d.determinism);
-  out->math = static_cast<Math>(d.math);
+  if (raw(d.a.dtype) == LATHE_F32) out->math = static_cast<Math>(d.math);  // no other dtype's kernels differ
   if (e.beta != 0.0f) {
     if (!check_row_operand(kC, d.c, why)) return false;
     out->c = to_dtype(d.c.dtype);
   }
   if (e.bias != nullptr) {
-    if (!is_float(e.bias_dtype)) return refuse(why, explain_dtype("bias", e.bias_dtype));
+    if (!is_float(e.bias_dtype)) return refuse(why, explain_dtype("bias", e.bias_dtype, kFloatNames));
     out->bias = to_dtype(e.bias_dtype);
   }
   if (e.residual.data != nullptr) {
@@ -274,12 +299,11 @@ bool read(const lathe_matmul_desc& d, Purpose purpose, const RequestContext& con
   return true;
 }
 
-// For messages: unknown enum values show as "none".
+// For messages.
 [[gnu::cold]] std::string describe(const lathe_matmul_desc& d) {
-  const auto known = [](const lathe_dtype& t) { return raw(t) <= LATHE_I64 ? to_dtype(t) : DType(); };
   ProblemClass c;
-  c.a = known(d.a.dtype);
-  c.d = known(d.d.dtype);
+  c.a = known_dtype(d.a.dtype);
+  c.d = known_dtype(d.d.dtype);
   c.trans_a = raw(d.a.layout) == LATHE_COLUMN_MAJOR;
   c.trans_b = raw(d.b.layout) == LATHE_COLUMN_MAJOR;
   return describe(c, Dims{d.m, d.n, d.k, d.batch});

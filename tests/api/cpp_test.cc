@@ -69,6 +69,7 @@ TEST(Cpp, MatmulFillsTheDescriptor) {
   call.batch = 5;
   call.determinism = LATHE_DETERMINISM_RUN_TO_RUN;
   call.miss_policy = LATHE_MISS_ERROR;
+  call.math = LATHE_MATH_TF32;
   const lathe_matmul_desc d =
       lathe::matmul_desc(lathe::row_major(x.data(), 2, 3), lathe::row_major(w.data(), 4, 3).transposed(),
                          lathe::row_major(y.data(), 2, 4, 8, 100), e, call);
@@ -90,6 +91,17 @@ TEST(Cpp, MatmulFillsTheDescriptor) {
   EXPECT_EQ(d.epilogue.residual.leading_dimension, 9);
   EXPECT_EQ(d.determinism, LATHE_DETERMINISM_RUN_TO_RUN);
   EXPECT_EQ(d.miss_policy, LATHE_MISS_ERROR);
+  EXPECT_EQ(d.math, LATHE_MATH_TF32);
+}
+
+TEST(Cpp, BytesMultiplyToExactSums) {
+  const std::vector<int8_t> x(2 * 3), w(3 * 4);
+  std::vector<int32_t> y(2 * 4);
+  const lathe_matmul_desc d = lathe::matmul_desc(
+      lathe::row_major(x.data(), 2, 3), lathe::row_major(w.data(), 3, 4), lathe::row_major(y.data(), 2, 4));
+  EXPECT_EQ(d.a.dtype, LATHE_I8);
+  EXPECT_EQ(d.b.dtype, LATHE_I8);
+  EXPECT_EQ(d.d.dtype, LATHE_I32);
 }
 
 TEST(Cpp, ShapesThatDoNotFitThrow) {

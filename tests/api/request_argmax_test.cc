@@ -40,7 +40,7 @@ TEST(ReadArgmax, RefusesEachBadRequestByName) {
       {"scale", [](D* d) { d->x.scale = &scale; }, kUnsupported, "x: scale"},
       {"dtype none", [](D* d) { d->x.dtype = LATHE_DTYPE_NONE; }, kInvalid, "x: dtype is not set"},
       {"dtype 77", [](D* d) { d->x.dtype = static_cast<lathe_dtype>(77); }, kInvalid, "dtype 77"},
-      {"dtype i64", [](D* d) { d->x.dtype = LATHE_I64; }, kUnsupported, "x: dtype 5"},
+      {"dtype i64", [](D* d) { d->x.dtype = LATHE_I64; }, kUnsupported, "x: dtype i64"},
       {"layout", [](D* d) { d->x.layout = LATHE_COLUMN_MAJOR; }, kUnsupported, "only ROW_MAJOR"},
       {"layout 2", [](D* d) { d->x.layout = static_cast<lathe_layout>(2); }, kInvalid, "layout 2"},
       {"index dtype", [](D* d) { d->index_dtype = LATHE_F32; }, kInvalid, "index_dtype 1"},

@@ -267,8 +267,8 @@ TEST(Oracle, RefusesWhatIsNoProblem) {
   EXPECT_EQ(rank_plans(c, f, {1, 0}).status().code(), absl::StatusCode::kUnimplemented);
 }
 
-// Each M of 1..8192 falls in exactly one class of the weight for every alignment, and nothing but the bucket
-// differs.
+// Each M of 1..8192 falls in exactly one class of the weight at every alignment, and nothing but bucket and
+// alignment differs.
 TEST(Oracle, ClassesOfAWeightCoverEveryMOnce) {
   ProblemClass c = matmul_class(DType::kBF16, DType::kBF16, 6144, 4096, {77, 77});
   c.trans_b = 1;
@@ -297,12 +297,20 @@ TEST(Oracle, ClassesOfAWeightCoverEveryMOnce) {
 }
 
 TEST(Oracle, ClassesOfArgmaxCoverEveryRowLength) {
-  const std::vector<ProblemClass> classes =
-      classes_of_weight(argmax_class(DType::kF16, {5, 5}), 8192, Backend::kCpu);
-  for (int64_t n : {1, 1024, 1025, 16384, 16385, 151936}) {
-    int holds = 0;
-    for (const ProblemClass& c : classes) holds += n >= c.row_lo && n <= c.row_hi;
-    EXPECT_EQ(holds, 1) << n;
+  for (Backend backend : {Backend::kCpu, Backend::kCuda, Backend::kRocm}) {
+    const bool is_cpu = backend == Backend::kCpu;
+    const std::vector<ProblemClass> classes =
+        classes_of_weight(argmax_class(DType::kF16, {5, 5}), 8192, backend);
+    EXPECT_EQ(classes.size(), is_cpu ? 3u : 9u);
+    for (Alignment alignment : {Alignment::k16, Alignment::kElement, Alignment::kByte}) {
+      for (int64_t n : {1, 1024, 1025, 16384, 16385, 151936}) {
+        const Alignment own = is_cpu ? Alignment::kElement : alignment;
+        const auto holds = std::count_if(classes.begin(), classes.end(), [&](const ProblemClass& k) {
+          return k.alignment == own && n >= k.row_lo && n <= k.row_hi;
+        });
+        EXPECT_EQ(holds, 1) << n << " alignment " << static_cast<int>(alignment);
+      }
+    }
   }
 }
 

@@ -1,0 +1,196 @@
+// Which dtypes a matmul takes together, and what the class of each says.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+
+#include "api/request.h"
+#include "fake_device.h"
+
+namespace lathe {
+namespace {
+
+constexpr RequestContext kCpu = {"cpu", true, true};
+constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
+constexpr auto kUnsupported = absl::StatusCode::kUnimplemented;
+
+// Buffers of f32 are large enough for every other dtype of A and B.
+struct Product : MatmulRequest {
+  Product(lathe_dtype in, lathe_dtype out) : MatmulRequest(5, 6, 7) {
+    desc.a.dtype = desc.b.dtype = in;
+    desc.d.dtype = out;
+  }
+};
+
+absl::Status read(const lathe_matmul_desc& desc, Request* out) {
+  return read_matmul(&desc, Purpose::kRun, kCpu, nullptr, out);
+}
+
+bool is_among(lathe_dtype t, std::initializer_list<lathe_dtype> list) {
+  return std::find(list.begin(), list.end(), t) != list.end();
+}
+
+TEST(Dtypes, EveryPairOfInputAndOutput) {
+  for (int in = LATHE_F32; in <= LATHE_F8_E5M2; ++in) {
+    for (int out = LATHE_F32; out <= LATHE_F8_E5M2; ++out) {
+      const Product p(static_cast<lathe_dtype>(in), static_cast<lathe_dtype>(out));
+      const bool multiplied = is_among(
+          p.desc.a.dtype, {LATHE_F32, LATHE_F16, LATHE_BF16, LATHE_I8, LATHE_F8_E4M3, LATHE_F8_E5M2});
+      const bool legal = multiplied && (is_among(p.desc.d.dtype, {LATHE_F32, LATHE_F16, LATHE_BF16}) ||
+                                        (in == LATHE_I8 && out == LATHE_I32));
+      Request r;
+      const absl::Status status = read(p.desc, &r);
+      EXPECT_EQ(status.code(), legal ? absl::StatusCode::kOk : kUnsupported)
+          << in << " to " << out << ": " << status;
+      if (!legal) continue;
+      EXPECT_EQ(static_cast<int>(r.key.problem.a), in);
+      EXPECT_EQ(static_cast<int>(r.key.problem.b), in);
+      EXPECT_EQ(static_cast<int>(r.key.problem.d), out);
+    }
+  }
+}
+
+TEST(Dtypes, AAndBAreTheSame) {
+  for (lathe_dtype other : {LATHE_F32, LATHE_F8_E5M2, LATHE_I8}) {
+    Product p(LATHE_F8_E4M3, LATHE_F32);
+    p.desc.b.dtype = other;
+    Request r;
+    const absl::Status status = read(p.desc, &r);
+    EXPECT_EQ(status.code(), kInvalid) << status;
+    EXPECT_NE(status.message().find("a and b differ in dtype"), absl::string_view::npos) << status;
+  }
+}
+
+TEST(Dtypes, MessagesNameThem) {
+  Request r;
+  Product p(LATHE_I32, LATHE_F32);
+  EXPECT_EQ(
+      read(p.desc, &r).message(),
+      "matmul i32 a=n b=t m=5 n=6 k=7 batch=1 d=f32 on cpu: a: dtype i32 is none of f32, f16, bf16, i8, "
+      "f8e4m3, f8e5m2");
+  Product q(LATHE_F8_E4M3, LATHE_I32);
+  EXPECT_EQ(read(q.desc, &r).message(),
+            "matmul f8e4m3 a=n b=t m=5 n=6 k=7 batch=1 d=i32 on cpu: d: dtype i32 is none of f32, f16, bf16");
+}
+
+TEST(Dtypes, QuantisedOperandsTakeTheWholeEpilogue) {
+  for (lathe_dtype in : {LATHE_I8, LATHE_F8_E4M3, LATHE_F8_E5M2}) {
+    Product p(in, LATHE_BF16);
+    std::vector<float> c(30), bias(6), residual(30);
+    p.desc.c.data = c.data();
+    p.desc.c.dtype = LATHE_F32;
+    p.desc.epilogue.alpha = 0.25f;
+    p.desc.epilogue.beta = 2.0f;
+    p.desc.epilogue.bias = bias.data();
+    p.desc.epilogue.bias_dtype = LATHE_F16;
+    p.desc.epilogue.activation = LATHE_ACTIVATION_GELU;
+    p.desc.epilogue.residual.data = residual.data();
+    p.desc.epilogue.residual.dtype = LATHE_F32;
+    Request r;
+    ASSERT_TRUE(read(p.desc, &r).ok()) << read(p.desc, &r);
+    EXPECT_EQ(r.key.problem.c, DType::kF32);
+    EXPECT_EQ(r.key.problem.bias, DType::kF16);
+    EXPECT_EQ(r.key.problem.residual, DType::kF32);
+    EXPECT_EQ(r.key.problem.activation, Activation::kGelu);
+    // The epilogue's operands are floats.
+    p.desc.epilogue.bias_dtype = LATHE_I8;
+    EXPECT_EQ(read(p.desc, &r).code(), kUnsupported);
+    p.desc.epilogue.bias_dtype = LATHE_F16;
+    p.desc.c.dtype = LATHE_F8_E4M3;
+    EXPECT_EQ(read(p.desc, &r).code(), kUnsupported);
+  }
+}
+
+TEST(Dtypes, ExactSumsHaveNoEpilogue) {
+  static float some[30];
+  struct {
+    const char* says;
+    std::function<void(lathe_matmul_desc*)> change;
+  } const cases[] = {
+      {"alpha 2 is not 1", [](lathe_matmul_desc* d) { d->epilogue.alpha = 2; }},
+      {"beta -1 is not 0",
+       [](lathe_matmul_desc* d) {
+         d->epilogue.beta = -1;
+         d->c.data = some;
+         d->c.dtype = LATHE_F32;
+       }},
+      {"bias is not NULL",
+       [](lathe_matmul_desc* d) {
+         d->epilogue.bias = some;
+         d->epilogue.bias_dtype = LATHE_F32;
+       }},
+      {"activation is not NONE",
+       [](lathe_matmul_desc* d) { d->epilogue.activation = LATHE_ACTIVATION_RELU; }},
+      {"residual is not NULL",
+       [](lathe_matmul_desc* d) {
+         d->epilogue.residual.data = some;
+         d->epilogue.residual.dtype = LATHE_F32;
+       }},
+  };
+  Request r;
+  for (const auto& c : cases) {
+    Product p(LATHE_I8, LATHE_I32);
+    ASSERT_TRUE(read(p.desc, &r).ok());
+    c.change(&p.desc);
+    const absl::Status status = read(p.desc, &r);
+    EXPECT_EQ(status.code(), kInvalid) << c.says << ": " << status;
+    EXPECT_NE(status.message().find(c.says), absl::string_view::npos) << status;
+  }
+  Product p(LATHE_I8, LATHE_I32);
+  p.desc.d.layout = LATHE_COLUMN_MAJOR;
+  EXPECT_EQ(read(p.desc, &r).code(), kUnsupported);
+}
+
+TEST(Dtypes, SizesAreInElements) {
+  // 5 by 7 bytes of A end where D begins; one element more of leading dimension overlaps it.
+  Product p(LATHE_I8, LATHE_I32);
+  p.desc.d.data = reinterpret_cast<char*>(p.a.data()) + 36;
+  Request r;
+  EXPECT_TRUE(read(p.desc, &r).ok()) << read(p.desc, &r);
+  p.desc.a.leading_dimension = 8;
+  EXPECT_EQ(read(p.desc, &r).code(), kInvalid);
+}
+
+TEST(Dtypes, MathIsOfF32Alone) {
+  for (lathe_dtype in : {LATHE_F32, LATHE_F16, LATHE_BF16, LATHE_I8, LATHE_F8_E4M3}) {
+    Product p(in, LATHE_F32);
+    p.desc.math = LATHE_MATH_TF32;
+    Request r;
+    ASSERT_TRUE(read(p.desc, &r).ok());
+    EXPECT_EQ(r.key.problem.math, in == LATHE_F32 ? Math::kTf32 : Math::kStrict) << in;
+  }
+  Product p(LATHE_F32, LATHE_F32);
+  p.desc.math = static_cast<lathe_math>(2);
+  Request r;
+  const absl::Status status = read(p.desc, &r);
+  EXPECT_EQ(status.code(), kInvalid);
+  EXPECT_NE(status.message().find("math 2 is unknown"), absl::string_view::npos) << status;
+}
+
+// What the CPU has no kernel for is UNSUPPORTED, and the message says which request.
+TEST(Dtypes, TheCpuMultipliesFloatsAlone) {
+  FakeDevice fake;
+  for (lathe_dtype in : {LATHE_I8, LATHE_F8_E4M3, LATHE_F8_E5M2}) {
+    Product p(in, LATHE_F16);
+    EXPECT_EQ(lathe_matmul(fake.device.get(), nullptr, &p.desc), LATHE_UNSUPPORTED);
+    const std::string message = lathe_last_error();
+    EXPECT_EQ(message.find("matmul " + std::string(name_of(static_cast<DType>(in))) +
+                           " a=n b=t m=5 n=6 k=7 batch=1 d=f16 on fake: "),
+              0u)
+        << message;
+    lathe_plan* plan = nullptr;
+    EXPECT_EQ(lathe_plan_matmul(fake.device.get(), &p.desc, &plan), LATHE_UNSUPPORTED);
+    EXPECT_EQ(lathe_warm_matmul(fake.device.get(), &p.desc, 4, nullptr), LATHE_UNSUPPORTED);
+  }
+  EXPECT_EQ(fake.driver->launches.load(), 0);
+  // An empty product needs no kernel.
+  Product empty(LATHE_I8, LATHE_I32);
+  empty.desc.k = 0;
+  std::vector<int32_t> d(30, 77);
+  empty.desc.d.data = d.data();
+  EXPECT_EQ(lathe_matmul(fake.device.get(), nullptr, &empty.desc), LATHE_OK) << lathe_last_error();
+  EXPECT_EQ(d, std::vector<int32_t>(30, 0));
+}
+
+}  // namespace
+}  // namespace lathe
