@@ -350,7 +350,9 @@ LATHE_API lathe_status lathe_devices(lathe_context* context, lathe_text_fn text,
 LATHE_API lathe_status lathe_device_open(lathe_context* context, const char* name, lathe_device** device);
 /* A device that is only described: plans, explains, dumps and warms the cache for the facts file at `facts_path`,
  * and cannot run anything (NOT_AVAILABLE). `target` NULL takes the file's own target ("sm_90a", "gfx942",
- * "x86-64-avx512", ...). */
+ * "x86-64-avx512", ...). PTX for it is assembled by $LATHE_PTXAS, else the first ptxas on $PATH and in $CUDA_HOME/bin
+ * (/usr/local/cuda/bin) that knows the target, else libnvJitLink; without any, or with LATHE_PTXAS set but empty, it is
+ * kept as PTX and the driver assembles it when the kernel is loaded. */
 LATHE_API lathe_status lathe_device_describe(lathe_context* context, const char* facts_path, const char* target,
                                              lathe_device** device);
 LATHE_API void lathe_device_close(lathe_device* device);
@@ -422,8 +424,9 @@ LATHE_API lathe_status lathe_plan_run_argmax(lathe_plan* plan, lathe_stream stre
  * kernel is needed (N or K is 0). */
 LATHE_API lathe_status lathe_plan_explain(lathe_plan* plan, lathe_text_fn text, void* user);
 /* Compiles the plan's kernel again and passes on the IR after each stage ("00-payload.mlir", ..., "llvm.ll",
- * "assembly.s" or "kernel.ptx"), the machine code's bytes ("kernel.o" or "kernel.hsaco") and the launch recipe
- * ("recipe.json"). pipeline_yaml NULL: the built-in pipeline. Nothing is cached. */
+ * "assembly.s" or "kernel.ptx"), the machine code's bytes ("kernel.o", "kernel.hsaco", or "kernel.cubin" for a described
+ * device where an assembler is found), the launch recipe ("recipe.json") and how it was made: milliseconds by stage, the
+ * assembler and what it said of registers and spills ("metadata.json"). pipeline_yaml NULL: the built-in pipeline. Nothing is cached. */
 LATHE_API lathe_status lathe_plan_dump(lathe_plan* plan, const char* pipeline_yaml, lathe_text_fn text, void* user);
 
 /* Slices (CPU only): the caller's own threads run a plan without a parallel-for. For each phase in [0, phases), every

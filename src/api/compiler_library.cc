@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "base/status.h"
+#include "core/assembler_search.h"
 #include "core/key.h"
 
 namespace lathe {
@@ -28,9 +29,11 @@ absl::Status unavailable(const std::string& path, absl::string_view cause) {
 }
 
 Json request_json(const CompileRequest& request) {
-  return Json{{"class", to_json(request.problem)},
-              {"config", to_json(request.config)},
-              {"target", to_json(request.target)}};
+  Json json = {{"class", to_json(request.problem)},
+               {"config", to_json(request.config)},
+               {"target", to_json(request.target)}};
+  if (request.assembler != nullptr) json["assemble"] = to_json(*request.assembler);
+  return json;
 }
 
 // What the sink has received so far. No exception may cross the compiler's frames, so the first one waits

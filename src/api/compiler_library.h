@@ -14,6 +14,7 @@
 
 namespace lathe {
 
+struct AssemblerSearch;
 struct Target;
 
 // One kernel to compile.
@@ -21,6 +22,8 @@ struct CompileRequest {
   const ProblemClass& problem;
   const CompileConfig& config;
   const Target& target;
+  // Where to look for an assembler of PTX; null: PTX stays PTX.
+  const AssemblerSearch* assembler = nullptr;
 };
 
 // Receives a dump's text, stage by stage.

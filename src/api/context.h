@@ -22,6 +22,7 @@ struct lathe_context {
   lathe::CompilerLibrary compiler;
   lathe::Counters counters;
   std::atomic<int> devices{0};  // open ones
+  std::atomic<bool> told_of_no_assembler{false};
 };
 
 namespace lathe {

@@ -37,6 +37,21 @@ absl::Status refused_code(const absl::Status& status) {
   return absl::InternalError(absl::StrCat("the device refuses the kernel's code: ", status.message()));
 }
 
+// Says once that PTX waits for a driver, and of each kernel what its assembler had to say against it.
+void report_assembly(lathe_device& device, const Artifact& artifact) {
+  if (device.assembler() == nullptr) return;
+  lathe_context& context = device.context;
+  if (artifact.format == CodeFormat::kPtx && !context.told_of_no_assembler.exchange(true)) {
+    context.logger.log(LogLevel::kWarning,
+                       absl::StrCat(device.name, ": no ptxas or libnvJitLink takes its PTX here, so the "
+                                                 "driver will when a kernel is loaded"));
+  }
+  const absl::StatusOr<Json> metadata = parse_json(artifact.metadata, "metadata");
+  if (!metadata.ok() || !metadata->contains("messages")) return;
+  for (const Json& message : (*metadata)["messages"])
+    context.logger.log(LogLevel::kWarning, absl::StrCat(device.name, ": ", message.get<std::string>()));
+}
+
 // True when a formula's value is the same for every M and batch.
 bool is_fixed(const Formula& formula, const LaunchConfig& launch) {
   for (const Term& term : formula) {
@@ -104,7 +119,8 @@ absl::StatusOr<CacheResult> get_artifact(lathe_device& device, const ProblemClas
     LATHE_RETURN_IF_ERROR(context.compiler.load());
     ScopedTimer timer(&context.counters.compile_nanoseconds);
     absl::StatusOr<Artifact> artifact =
-        context.compiler.compile({problem, choice.plan().config, device.facts.target});
+        context.compiler.compile({problem, choice.plan().config, device.facts.target, device.assembler()});
+    if (artifact.ok()) report_assembly(device, *artifact);
     (artifact.ok() ? context.counters.compiles : context.counters.compile_failures)
         .fetch_add(1, std::memory_order_relaxed);
     return artifact;

@@ -38,6 +38,11 @@ struct lathe_device {
                std::unique_ptr<lathe::Driver> device_driver);
   ~lathe_device();
 
+  // Where this device's PTX is assembled by the compiler: null with a driver, which does it itself.
+  const lathe::AssemblerSearch* assembler() const {
+    return driver == nullptr && context.options.assembler ? &*context.options.assembler : nullptr;
+  }
+
   lathe::RequestContext request_context() const { return {name, is_cpu, context.options.block_on_miss}; }
 
   lathe_context& context;

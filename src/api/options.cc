@@ -4,6 +4,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "api/raw_enum.h"
 #include "runtime/driver.h"
 
@@ -94,6 +95,22 @@ absl::Status read_workers(const lathe_context_options& options, const Environmen
   return absl::OkStatus();
 }
 
+// PATH's directories, and the toolkit's: $CUDA_HOME, else where NVIDIA's installers put it.
+std::optional<AssemblerSearch> find_assemblers(const Environment& environment) {
+  AssemblerSearch search;
+  if (const char* ptxas = environment("LATHE_PTXAS")) {
+    if (*ptxas == 0) return std::nullopt;
+    search.ptxas = ptxas;
+  }
+  if (const char* path = environment("PATH"))
+    search.directories = absl::StrSplit(path, ':', absl::SkipEmpty());
+  const char* home = non_empty(environment("CUDA_HOME"));
+  const std::string toolkit = home != nullptr ? home : "/usr/local/cuda";
+  search.directories.push_back(absl::StrCat(toolkit, "/bin"));
+  search.library_directories.push_back(absl::StrCat(toolkit, "/lib64"));
+  return search;
+}
+
 }  // namespace
 
 absl::Status check_workers(absl::string_view what, int32_t workers) {
@@ -140,6 +157,7 @@ absl::StatusOr<ContextOptions> read_options(const lathe_context_options* options
   LATHE_ASSIGN_OR_RETURN(out.block_on_miss, read_miss_policy(options->miss_policy, true));
   LATHE_RETURN_IF_ERROR(read_workers(*options, environment, &out));
   LATHE_RETURN_IF_ERROR(read_validate(*options, environment, &out));
+  out.assembler = find_assemblers(environment);
   out.parallel_for = options->parallel_for;
   out.parallel_for_user = options->parallel_for_user;
   return out;

@@ -3,10 +3,12 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 #include <string>
 
 #include "base/log.h"
 #include "base/status.h"
+#include "core/assembler_search.h"
 #include "lathe/lathe.h"
 
 namespace lathe {
@@ -18,6 +20,8 @@ struct ContextOptions {
   Logger::Sink log_sink;
   bool block_on_miss = true;  // false: LATHE_MISS_ERROR
   int32_t workers = 0;        // 0: one per core this process may run on
+  // For described devices: a driver assembles PTX itself. Empty: $LATHE_PTXAS is set and empty, PTX stays PTX.
+  std::optional<AssemblerSearch> assembler;
   lathe_parallel_for_fn parallel_for = nullptr;
   void* parallel_for_user = nullptr;
   bool validate = false;  // GPU pointers are looked up before each launch

@@ -1,10 +1,12 @@
 // liblathe-compiler's entry points: a request in, an artifact out (core/compiler_abi.h).
 #include <exception>
+#include <optional>
 #include <string>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/status.h"
+#include "compiler/assemble_ptx.h"
 #include "compiler/codegen.h"
 #include "compiler/context.h"
 #include "compiler/cpu_task.h"
@@ -28,6 +30,7 @@ struct CompileRequest {
   Target target;
   std::string pipeline;  // "": the built-in one
   bool dump = false;
+  std::optional<AssemblerSearch> assembler;  // none: PTX stays PTX
 };
 
 absl::StatusOr<CompileRequest> parse_request(absl::string_view bytes) {
@@ -39,6 +42,9 @@ absl::StatusOr<CompileRequest> parse_request(absl::string_view bytes) {
   LATHE_ASSIGN_OR_RETURN(r.target, target_from_json(part("target")));
   if (j.contains("pipeline") && j["pipeline"].is_string()) r.pipeline = j["pipeline"].get<std::string>();
   r.dump = j.contains("dump") && j["dump"] == true;
+  if (j.contains("assemble")) {
+    LATHE_ASSIGN_OR_RETURN(r.assembler, assembler_search_from_json(j["assemble"]));
+  }
   return r;
 }
 
@@ -53,6 +59,36 @@ const OpRow* find_op(Op op) {
   for (const OpRow& row : op_rows())
     if (row.op == op) return &row;
   return nullptr;
+}
+
+// Informative: nothing depends on it but what people and tests read.
+Json metadata_of(const Pipeline& pipeline, const StageTimes& times) {
+  Json stages = Json::array();
+  double total = 0;
+  for (const auto& [name, milliseconds] : times.milliseconds()) {
+    stages.push_back({name, milliseconds});
+    total += milliseconds;
+  }
+  return {{"compile_milliseconds", total}, {"pipeline", pipeline.name}, {"stages", stages}};
+}
+
+absl::string_view code_file(CodeFormat format) {
+  switch (format) {
+    case CodeFormat::kElfObject: return "kernel.o";
+    case CodeFormat::kPtx: return "kernel.ptx";
+    case CodeFormat::kCubin: return "kernel.cubin";
+    case CodeFormat::kHsaco: return "kernel.hsaco";
+  }
+  return "kernel";
+}
+
+// PTX to a cubin where the request asks for it and there is an assembler. Returns what the metadata says of it.
+absl::StatusOr<Json> assemble(const CompileRequest& r, MachineCode* code) {
+  if (!r.assembler) return Json{{"assembler", kNoAssembler}};
+  LATHE_ASSIGN_OR_RETURN(AssembledPtx assembled, assemble_ptx(code->bytes, r.target.arch, *r.assembler));
+  const Json said = to_json(assembled);
+  if (!assembled.cubin.empty()) *code = {CodeFormat::kCubin, std::move(assembled.cubin)};
+  return said;
 }
 
 absl::StatusOr<Artifact> compile(const CompileRequest& r, const TextSink& dump) {
@@ -86,24 +122,25 @@ absl::StatusOr<Artifact> compile(const CompileRequest& r, const TextSink& dump) 
   int64_t scratch = 0;
   if (auto bytes = (*module)->getAttrOfType<mlir::IntegerAttr>(emit::kScratchAttr)) scratch = bytes.getInt();
   LATHE_ASSIGN_OR_RETURN(MachineCode code, generate_code(*module, r.target, dump, &times));
+  Json assembly = Json::object();
+  if (code.format == CodeFormat::kPtx) {
+    LATHE_ASSIGN_OR_RETURN(assembly, assemble(r, &code));
+    if (r.assembler) times.lap("assemble");
+  }
   Artifact artifact;
   artifact.format = code.format;
   artifact.code = std::move(code.bytes);
   artifact.recipe = op->recipe(r.problem, r.config, r.target, scratch);
   emit::complete_recipe(*module, &artifact.recipe);
+  Json metadata = metadata_of(pipeline, times);
+  metadata.update(assembly);
+  artifact.metadata = canonical_text(metadata);
   if (dump) {
-    if (artifact.format != CodeFormat::kPtx)
-      dump(artifact.format == CodeFormat::kHsaco ? "kernel.hsaco" : "kernel.o", artifact.code);
+    if (artifact.format != CodeFormat::kPtx) dump(std::string(code_file(artifact.format)), artifact.code);
     dump("recipe.json", to_json(artifact.recipe).dump(2));
+    // An assembler's words are not always UTF-8.
+    dump("metadata.json", metadata.dump(2, ' ', false, Json::error_handler_t::replace));
   }
-  Json stages = Json::array();
-  double total = 0;
-  for (const auto& [name, milliseconds] : times.milliseconds()) {
-    stages.push_back({name, milliseconds});
-    total += milliseconds;
-  }
-  artifact.metadata =
-      Json{{"compile_milliseconds", total}, {"pipeline", pipeline.name}, {"stages", stages}}.dump();
   return artifact;
 }
 

@@ -1,7 +1,6 @@
 #include "compiler/link_amdgpu.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -10,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "compiler/temporary_directory.h"
 #include "lld/Common/Driver.h"
 #include "llvm/Support/raw_ostream.h"
 
@@ -44,40 +44,6 @@ class MemoryFile {
   int fd_;
 };
 
-// A private directory in the temporary folder, removed with its one file: lld replaces its output by
-// renaming, so that one must have a name.
-class OutputDirectory {
- public:
-  OutputDirectory() { made_ = mkdtemp(path_) != nullptr; }
-  ~OutputDirectory() {
-    if (!made_) return;
-    unlink(file().c_str());
-    rmdir(path_);
-  }
-  OutputDirectory(const OutputDirectory&) = delete;
-  OutputDirectory& operator=(const OutputDirectory&) = delete;
-
-  bool ok() const { return made_; }
-  std::string file() const { return absl::StrCat(path_, "/kernel.hsaco"); }
-
- private:
-  char path_[24] = "/tmp/lathe-link-XXXXXX";
-  bool made_ = false;
-};
-
-absl::StatusOr<std::string> read_file(const std::string& path) {
-  int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) return absl::InternalError("lld wrote no code object");
-  std::string bytes;
-  char buffer[65536];
-  ssize_t n;
-  while ((n = read(fd, buffer, sizeof buffer)) > 0 || (n < 0 && errno == EINTR))
-    if (n > 0) bytes.append(buffer, static_cast<size_t>(n));
-  close(fd);
-  if (n < 0) return absl::InternalError("the code object that lld wrote cannot be read");
-  return bytes;
-}
-
 }  // namespace
 
 absl::StatusOr<std::string> link_amdgpu(const std::string& object) {
@@ -86,9 +52,10 @@ absl::StatusOr<std::string> link_amdgpu(const std::string& object) {
   MemoryFile input;
   if (!input.ok() || !input.write(object))
     return absl::InternalError("no memory file for the linker's input");
-  OutputDirectory directory;
-  if (!directory.ok()) return absl::InternalError("no temporary directory for the linker's output");
-  const std::string output = directory.file(), in = input.path();
+  // lld replaces its output by renaming, so that one must have a name.
+  TemporaryDirectory directory;
+  LATHE_RETURN_IF_ERROR(directory.status());
+  const std::string output = directory.file("kernel.hsaco"), in = input.path();
   std::string out_text, error_text;
   llvm::raw_string_ostream out(out_text), error(error_text);
   std::vector<const char*> args = {"ld.lld", "-shared",      "--threads=1", "--build-id=none",

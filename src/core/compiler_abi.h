@@ -21,7 +21,9 @@ typedef void (*lathe_compiler_sink)(void* user, int output, const char* name, co
 /* Exported by liblathe-compiler.so. */
 typedef uint32_t (*lathe_compiler_abi_version_fn)(void);    /* lathe_compiler_abi_version */
 typedef const char* (*lathe_compiler_codegen_id_fn)(void);  /* lathe_compiler_codegen_id */
-/* `request` is JSON {"class":{}, "config":{}, "target":{}, "dump":bool, "pipeline":"yaml text, optional"}.
+/* `request` is JSON {"class":{}, "config":{}, "target":{}, "dump":bool, "pipeline":"yaml text, optional",
+ * "assemble":{}}. "assemble" (core/assembler_search.h) says where an assembler may be that makes a cubin of PTX; without
+ * it the artifact holds PTX, for the driver to assemble. The artifact's metadata names the assembler.
  * Returns 0 after exactly one LATHE_COMPILER_ARTIFACT, or nonzero after exactly one LATHE_COMPILER_ERROR.
  * Thread-safe; never throws, never exits. */
 typedef int (*lathe_compiler_compile_fn)(const uint8_t* request, size_t request_size, lathe_compiler_sink sink,

@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/assembler_search.h"
 #include "core/facts.h"
 #include "core/key.h"
 #include "fake_device.h"
@@ -19,7 +20,7 @@ struct Something {
   ProblemClass problem;
   CompileConfig config;
   Target target;
-  CompileRequest request() const { return {problem, config, target}; }
+  CompileRequest request() const { return {problem, config, target, nullptr}; }
 };
 
 bool says(const absl::Status& status, const std::string& part) {
@@ -81,6 +82,18 @@ TEST(CompilerLibrary, PassesTheRequestAndTheArtifactOn) {
   EXPECT_EQ(request["config"], to_json(s.config));
   EXPECT_EQ(request["target"], to_json(s.target));
   EXPECT_FALSE(request.contains("dump"));
+  EXPECT_FALSE(request.contains("assemble"));
+}
+
+TEST(CompilerLibrary, PassesOnWhereAssemblersMayBe) {
+  Something s;
+  AssemblerSearch search;
+  search.directories = {"/a", "/b"};
+  CompileRequest request = s.request();
+  request.assembler = &search;
+  const absl::StatusOr<Artifact> artifact = CompilerLibrary(fake_compiler()).compile(request);
+  ASSERT_TRUE(artifact.ok()) << artifact.status();
+  EXPECT_EQ(Json::parse(artifact->code)["assemble"], to_json(search));
 }
 
 TEST(CompilerLibrary, ReportsWhatTheCompilerSays) {

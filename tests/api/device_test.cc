@@ -35,6 +35,33 @@ TEST(Device, OpensByName) {
   lathe_device_close(nullptr);
 }
 
+// Only a described device has its PTX assembled while compiling; what speaks against it is told, and that
+// there is no assembler is told once.
+TEST(Device, AsksForAnAssemblerWithoutADriver) {
+  std::vector<std::string> log;
+  ContextOptions options;
+  options.compiler_library = fake_compiler();
+  options.log_sink = [&](LogLevel, const std::string& message) { log.push_back(message); };
+  options.assembler.emplace().ptxas = "/some/ptxas";
+  lathe_context context(options);
+  const DeviceFacts facts = load_facts(facts_file("h200.json")).value();
+  lathe_device described(context, "described", facts, nullptr);
+  lathe_device driven(context, "driven", facts, std::make_unique<FakeDriver>(facts));
+  const auto compile = [&](lathe_device& device, int64_t n) {
+    const DispatchKey key = key_of_request(MatmulRequest(2, n, 4).desc);
+    const auto result = get_artifact(device, key.problem, choose_plan(device, key).value());
+    return Json::parse(result.value().artifact->code);
+  };
+  EXPECT_FALSE(compile(driven, 8).contains("assemble"));
+  EXPECT_TRUE(log.empty());
+  EXPECT_EQ(compile(described, 9)["assemble"]["ptxas"], "/some/ptxas");
+  EXPECT_EQ(compile(described, 10)["assemble"]["ptxas"], "/some/ptxas");
+  ASSERT_EQ(log.size(), 3u) << log.front();
+  EXPECT_NE(log[0].find("no ptxas"), std::string::npos) << log[0];
+  EXPECT_EQ(log[1], "described: fake: 8 bytes spill stores");
+  EXPECT_EQ(log[2], log[1]);
+}
+
 TEST(Device, ListsEveryBackend) {
   FakeDevice fake;
   std::string text;

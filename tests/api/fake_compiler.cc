@@ -21,6 +21,10 @@ namespace {
   using namespace lathe;
   Artifact artifact;
   artifact.code = request;
+  if (Json::parse(request)["target"]["backend"] == "cuda") {
+    artifact.format = CodeFormat::kPtx;
+    artifact.metadata = R"({"messages":["fake: 8 bytes spill stores"]})";
+  }
   artifact.recipe.steps.resize(static_cast<size_t>(steps));
   for (Step& step : artifact.recipe.steps) {
     step.symbol = "fake";

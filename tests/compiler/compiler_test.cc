@@ -1,10 +1,13 @@
 // The boundary: every request is answered once, whatever it holds.
 #include <dlfcn.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <filesystem>
 #include <thread>
 
 #include "compiler_process.h"
+#include "core/assembler_search.h"
 #include "core/compiler_abi.h"
 #include "core/json.h"
 #include "core/key.h"
@@ -64,11 +67,63 @@ TEST(CompilerTest, ThreadsCompileAtOnce) {
   for (const std::string& code : codes) EXPECT_EQ(code, expected);
 }
 
+// PTX where nobody asks for more; the assembler's cubin where one is named.
+TEST(CompilerTest, AssemblesOnRequest) {
+  CompileConfig config;
+  config.kernel = "simt";
+  config.tile_m = config.tile_n = 64, config.tile_k = 16;
+  config.register_m = config.register_n = 4;
+  config.threads = 256;
+  Json request = {{"class", to_json(matmul_class(33, 50, 70))},
+                  {"config", to_json(config)},
+                  {"target", to_json(*parse_target("sm_90a"))},
+                  {"dump", true}};
+  CompilerAnswer plain = compile_bytes(request.dump());
+  ASSERT_EQ(plain.code, 0) << plain.error;
+  EXPECT_EQ(parse_artifact(plain.artifact)->format, CodeFormat::kPtx);
+  EXPECT_EQ(Json::parse(parse_artifact(plain.artifact)->metadata)["assembler"],
+            "none: the driver assembles the PTX");
+  EXPECT_EQ(plain.dumps.count("kernel.cubin"), 0u);
+
+  // The stage and the program are named, and the PTX is dumped all the same.
+  AssemblerSearch search;
+  search.ptxas = "/bin/true";
+  request["assemble"] = to_json(search);
+  CompilerAnswer refused = compile_bytes(request.dump());
+  EXPECT_NE(refused.code, 0);
+  EXPECT_NE(refused.error.find("stage assemble: "), std::string::npos) << refused.error;
+  EXPECT_NE(refused.error.find("/bin/true"), std::string::npos) << refused.error;
+  EXPECT_EQ(refused.dumps["kernel.ptx"], plain.dumps["kernel.ptx"]);
+
+  const std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) /
+                                       ("compiler_test" + std::to_string(getpid())) / "works";
+  std::filesystem::create_directories(folder);
+  std::filesystem::create_symlink(LATHE_FAKE_PTXAS, folder / "ptxas");
+  search.ptxas = folder / "ptxas";
+  search.directories = {"/usr/bin", "/bin"};
+  request["assemble"] = to_json(search);
+  CompilerAnswer answer = compile_bytes(request.dump());
+  std::filesystem::remove_all(folder.parent_path());
+  ASSERT_EQ(answer.code, 0) << answer.error;
+  const auto artifact = parse_artifact(answer.artifact);
+  ASSERT_TRUE(artifact.ok()) << artifact.status();
+  EXPECT_EQ(artifact->format, CodeFormat::kCubin);
+  EXPECT_NE(artifact->code.find("for sm_90a"), std::string::npos);
+  EXPECT_EQ(answer.dumps["kernel.cubin"], artifact->code);
+  const Json metadata = Json::parse(artifact->metadata);
+  EXPECT_EQ(metadata["assembler"], "ptxas 9.8.7");
+  EXPECT_EQ(metadata["kernels"]["k"]["registers"], 40);
+  EXPECT_EQ(metadata["stages"].back()[0], "assemble");
+  EXPECT_EQ(Json::parse(answer.dumps["metadata.json"]), metadata);
+}
+
 TEST(CompilerTest, EveryBadRequestIsOneError) {
   Json good = {{"class", to_json(matmul_class(4, 64, 96))},
                {"config", to_json(cpu_config("dot", avx512()))},
                {"target", to_json(avx512())}};
-  std::vector<std::string> bad = {
+  Json no_search = good;
+  no_search["assemble"] = true;
+  std::vector<std::string> bad = {no_search.dump(),
       "", "{", "null", "[]", "{}", std::string(3, '\0'), good.dump().substr(0, 100)};
   for (const char* part : {"class", "config", "target"}) {
     Json missing = good;

@@ -3,8 +3,6 @@
 #include <elf.h>
 
 #include <cstring>
-#include <nlohmann/json.hpp>
-#include <regex>
 
 namespace lathe {
 namespace {
@@ -102,25 +100,18 @@ KernelTable read_hsaco(const std::string& elf) {
   return table;
 }
 
-KernelTable read_cubin(const std::string& elf, const std::string& log) {
+KernelTable read_cubin(const std::string& elf, const nlohmann::json& metadata) {
   const std::string prefix = ".nv.info.";
   KernelTable table;
   for (const Section& s : sections_of(elf))
     if (s.name.compare(0, prefix.size(), prefix) == 0)
       table[s.name.substr(prefix.size())] = parse_kernel_info(s.bytes);
   for (auto& [name, facts] : table) {
-    // "Function properties for NAME" and the two lines after it.
-    const size_t from = log.find("Function properties for " + name + "\n");
-    if (from == std::string::npos) continue;
-    const std::string text = log.substr(from, log.find("Compile time", from) - from);
-    auto number = [&](const std::string& pattern) -> int64_t {
-      std::smatch m;
-      return std::regex_search(text, m, std::regex(pattern)) ? std::stoll(m[1]) : 0;
-    };
-    facts.scratch_bytes = number("(\\d+) bytes stack frame");
-    facts.spills = number("(\\d+) bytes spill stores") + number("(\\d+) bytes spill loads");
-    facts.registers = number("Used (\\d+) registers");
-    facts.shared_bytes = number("(\\d+) bytes smem");
+    const nlohmann::json& kernel = metadata.at("kernels").at(name);
+    facts.scratch_bytes = kernel.at("stack_bytes").get<int64_t>();
+    facts.spills = kernel.at("spill_bytes").get<int64_t>();
+    facts.registers = kernel.at("registers").get<int64_t>();
+    facts.shared_bytes = kernel.at("shared_bytes").get<int64_t>();
   }
   return table;
 }

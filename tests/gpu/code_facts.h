@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <nlohmann/json.hpp>
 #include <string>
 #include <utility>
 #include <vector>
@@ -23,7 +24,7 @@ using KernelTable = std::map<std::string, KernelFacts>;
 
 // Of an AMD code object: the NT_AMDGPU_METADATA note. Empty if there is none.
 KernelTable read_hsaco(const std::string& elf);
-// Of a cubin: the .nv.info sections, and what `ptxas -v` said of resources (`log`).
-KernelTable read_cubin(const std::string& elf, const std::string& log);
+// Of a cubin: the .nv.info sections, and what the artifact's metadata says of resources.
+KernelTable read_cubin(const std::string& elf, const nlohmann::json& metadata);
 
 }  // namespace lathe

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "code_facts.h"
+#include "core/json.h"
 #include "core/recipe.h"
 #include "lathe/lathe.hpp"
 
@@ -14,12 +15,14 @@ struct GpuCode {
   Recipe recipe;
   KernelTable kernels;  // empty for PTX that was not assembled
   std::string text;     // PTX, or AMD assembly
+  Json metadata;
 };
 
-// Why PTX cannot be assembled here, "" if it can. Looks for ptxas on PATH and in /usr/local/cuda*/bin.
+// Why PTX cannot be assembled here, "" if it can.
 const std::string& no_assembler();
 
-// Compiles the plan and, for CUDA, assembles it. Throws std::runtime_error with the assembler's words.
+// Compiles the plan and reads the code. Throws what the library says against it, and where PTX was not
+// assembled although there is a ptxas.
 GpuCode compile_gpu(const Plan& plan);
 
 }  // namespace lathe

@@ -215,6 +215,8 @@ TEST(Ptx, IsAssembled) {
   Device device = context.describe(std::string(LATHE_FACTS_DIR) + "/h200.json");
   const GpuCode code = compile_matmul(device, {}, 1);  // throws ptxas' own words unless it succeeds
   ASSERT_EQ(code.kernels.size(), code.recipe.steps.size());
+  EXPECT_EQ(code.metadata.at("assembler").get<std::string>().rfind("ptxas ", 0), 0u) << code.metadata;
+  EXPECT_EQ(code.metadata.at("messages"), Json::array());
   for (const auto& [name, facts] : code.kernels) {
     EXPECT_GT(facts.registers, 0) << name << ": ptxas reported on it";
     EXPECT_EQ(facts.spills, 0) << name;

@@ -1,0 +1,53 @@
+#include "compiler/temporary_directory.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "absl/strings/str_cat.h"
+
+namespace lathe {
+
+TemporaryDirectory::TemporaryDirectory() {
+  if (mkdtemp(path_) == nullptr)
+    status_ = absl::ErrnoToStatus(errno, absl::StrCat("no temporary directory ", path_));
+}
+
+TemporaryDirectory::~TemporaryDirectory() {
+  if (!status_.ok()) return;
+  std::error_code ignored;
+  std::filesystem::remove_all(path_, ignored);
+}
+
+std::string TemporaryDirectory::file(absl::string_view name) const { return absl::StrCat(path_, "/", name); }
+
+absl::Status write_file(const std::string& path, absl::string_view bytes) {
+  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  if (fd < 0) return absl::InternalError(absl::StrCat(path, " cannot be made"));
+  while (!bytes.empty()) {
+    const ssize_t n = write(fd, bytes.data(), bytes.size());
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) break;
+    bytes.remove_prefix(static_cast<size_t>(n));
+  }
+  if (close(fd) == 0 && bytes.empty()) return absl::OkStatus();
+  return absl::InternalError(absl::StrCat(path, " cannot be written whole"));
+}
+
+absl::StatusOr<std::string> read_file(const std::string& path) {
+  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return absl::NotFoundError(absl::StrCat(path, " is not there"));
+  std::string bytes;
+  char buffer[65536];
+  ssize_t n;
+  while ((n = read(fd, buffer, sizeof buffer)) > 0 || (n < 0 && errno == EINTR))
+    if (n > 0) bytes.append(buffer, static_cast<size_t>(n));
+  close(fd);
+  if (n < 0) return absl::InternalError(absl::StrCat(path, " cannot be read"));
+  return bytes;
+}
+
+}  // namespace lathe

@@ -1,0 +1,25 @@
+// Where programs that turn PTX into a cubin may be. The caller's environment said so once, in context
+// creation; the compiler library reads none itself.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "core/json.h"
+
+namespace lathe {
+
+struct AssemblerSearch {
+  // This program alone, and an error if it is of no use; "": every `ptxas` of the directories is tried in
+  // turn, the first that knows the target and the PTX's version is taken.
+  std::string ptxas;
+  std::vector<std::string> directories;          // PATH's, then those of the toolkits
+  std::vector<std::string> library_directories;  // of libnvJitLink, after those that the loader knows
+  double timeout_seconds = 300;                  // for one kernel; 0.05 to 1 s is usual
+};
+
+Json to_json(const AssemblerSearch& s);
+absl::StatusOr<AssemblerSearch> assembler_search_from_json(const Json& j);
+
+}  // namespace lathe
