@@ -50,6 +50,24 @@ const char* x86_cpu(const Target& t) {
   return has_all(t, {"avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl"}) ? "x86-64-v4" : "x86-64-v3";
 }
 
+// The oldest PTX that has every instruction the kernels of a target use: the older the PTX, the older the
+// drivers that take it. A row is added to by the first kernel that needs more; ptxas names the version it
+// wants.
+struct PtxRow {
+  const char* arch;
+  const char* version;
+};
+constexpr PtxRow kPtxVersions[] = {
+    {"sm_75", "+ptx63"},    // the first with sm_75; CUDA 10.0
+    {"sm_80", "+ptx70"},    // the first with sm_80, and with it cp.async, mma of bf16 and tf32; CUDA 11.0
+    {"sm_86", "+ptx71"},    // the first with sm_86; CUDA 11.1
+    {"sm_89", "+ptx78"},    // the first with sm_89; CUDA 11.8
+    {"sm_90", "+ptx78"},    // the first with sm_90; CUDA 11.8
+    {"sm_90a", "+ptx80"},   // the first with sm_90a: wgmma, tensor copies, setmaxnreg; CUDA 12.0
+    {"sm_100a", "+ptx86"},  // the first with sm_100a; CUDA 12.7
+    {"sm_120", "+ptx87"},   // the first with sm_120; CUDA 12.8
+};
+
 absl::StatusOr<MachineRow> machine_row(const Target& t) {
   switch (t.backend) {
     case Backend::kCpu: {
@@ -58,10 +76,11 @@ absl::StatusOr<MachineRow> machine_row(const Target& t) {
       if (t.arch != "x86-64") break;
       return MachineRow{"x86_64-unknown-linux-gnu", x86_cpu(t), t.features, CodeFormat::kElfObject};
     }
-    // The oldest PTX that knows the sm: 8.6 (drivers of CUDA 12.7 and later), 8.7 for sm_120.
     case Backend::kCuda:
-      return MachineRow{"nvptx64-nvidia-cuda", t.arch, t.arch == "sm_120" ? "+ptx87" : "+ptx86",
-                        CodeFormat::kPtx};
+      for (const PtxRow& row : kPtxVersions)
+        if (t.arch == row.arch)
+          return MachineRow{"nvptx64-nvidia-cuda", t.arch, row.version, CodeFormat::kPtx};
+      break;
     case Backend::kRocm: return MachineRow{"amdgcn-amd-amdhsa", t.arch, t.features, CodeFormat::kHsaco};
   }
   return absl::UnimplementedError(absl::StrCat("no code generator for target ", t.arch));
@@ -144,7 +163,7 @@ absl::Status optimize(llvm::Module& module, llvm::TargetMachine& machine, bool c
 }
 
 absl::StatusOr<std::string> emit_file(llvm::Module& module, llvm::TargetMachine& machine,
-                                 llvm::CodeGenFileType type) {
+                                      llvm::CodeGenFileType type) {
   llvm::SmallVector<char, 0> buffer;
   llvm::raw_svector_ostream stream(buffer);
   llvm::legacy::PassManager passes;
@@ -194,9 +213,10 @@ absl::Status check_lowered(mlir::Operation* root) {
       absl::StrCat("'", left, "' is left after the last stage: the pipeline lacks a lowering"));
 }
 
-// What MLIR's conversions cannot say of a kernel: parameters behind the argument block are tensor maps, which the
-// kernel holds by value and hands to the copy engine by address; the emitter's own function attributes; and that
-// inline assembly (warp- and warpgroup-wide instructions, barriers) must not be moved across control flow.
+// What MLIR's conversions cannot say of a kernel: parameters behind the argument block are tensor maps, which
+// the kernel holds by value and hands to the copy engine by address; the emitter's own function attributes;
+// and that inline assembly (warp- and warpgroup-wide instructions, barriers) must not be moved across control
+// flow.
 void finish_cuda_kernel(mlir::ModuleOp module, llvm::Function& f) {
   llvm::LLVMContext& context = f.getContext();
   for (unsigned i = std::size(kArgumentFields); i < f.arg_size(); ++i) {
@@ -282,8 +302,8 @@ absl::StatusOr<MachineCode> generate_code(mlir::ModuleOp module, const Target& t
   const bool ptx = row.format == CodeFormat::kPtx;
   MachineCode code{row.format, ""};
   LATHE_ASSIGN_OR_RETURN(
-      code.bytes,
-      emit_file(*ir, *machine, ptx ? llvm::CodeGenFileType::AssemblyFile : llvm::CodeGenFileType::ObjectFile));
+      code.bytes, emit_file(*ir, *machine,
+                            ptx ? llvm::CodeGenFileType::AssemblyFile : llvm::CodeGenFileType::ObjectFile));
   times->lap("generate code");
   if (!complaint.empty()) return absl::AbortedError(complaint);
   if (ptx && dump) dump("kernel.ptx", code.bytes);
