@@ -158,10 +158,11 @@ Value Emit::load(Value memory, Value at) {
 void Emit::store(Value value, Value memory, Value at) {
   memref::StoreOp::create(b, loc, to_storage(*this, value, memory), storage(*this, memory), ValueRange(at));
 }
-Value Emit::load_vector(Value memory, Value at, int64_t lanes) {
+Value Emit::load_vector(Value memory, Value at, int64_t lanes, int64_t alignment) {
   Value raw = storage(*this, memory);
-  return from_storage(*this, vector::LoadOp::create(b, loc, vec(lanes, element_of(raw)), raw, ValueRange(at)),
-                      memory);
+  Value loaded = vector::LoadOp::create(b, loc, vec(lanes, element_of(raw)), raw, ValueRange(at),
+                                        /*nontemporal=*/false, llvm::MaybeAlign(alignment));
+  return from_storage(*this, loaded, memory);
 }
 static Value lane_mask(Emit& e, int64_t lanes, Value count) {
   VectorType type = e.vec(lanes, e.b.getI1Type());
@@ -176,8 +177,9 @@ Value Emit::load_masked(Value memory, Value at, int64_t lanes, Value count, doub
                                          lane_mask(*this, lanes, count), rest);
   return from_storage(*this, x, memory);
 }
-void Emit::store_vector(Value value, Value memory, Value at) {
-  vector::StoreOp::create(b, loc, to_storage(*this, value, memory), storage(*this, memory), ValueRange(at));
+void Emit::store_vector(Value value, Value memory, Value at, int64_t alignment) {
+  vector::StoreOp::create(b, loc, to_storage(*this, value, memory), storage(*this, memory), ValueRange(at),
+                          /*nontemporal=*/false, llvm::MaybeAlign(alignment));
 }
 void Emit::store_masked(Value value, Value memory, Value at, Value count) {
   int64_t lanes = cast<VectorType>(value.getType()).getNumElements();

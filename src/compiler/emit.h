@@ -62,10 +62,11 @@ class Emit {
   // --- memory: 1-d memrefs, element offsets
   Value load(Value memory, Value at);
   void store(Value value, Value memory, Value at);
-  Value load_vector(Value memory, Value at, int64_t lanes);
+  // `alignment` in bytes, of the first lane; 0: an element's.
+  Value load_vector(Value memory, Value at, int64_t lanes, int64_t alignment = 0);
   // Lanes at and beyond `count` are not touched and read as `fill`.
   Value load_masked(Value memory, Value at, int64_t lanes, Value count, double fill = 0);
-  void store_vector(Value value, Value memory, Value at);
+  void store_vector(Value value, Value memory, Value at, int64_t alignment = 0);
   void store_masked(Value value, Value memory, Value at, Value count);
   void prefetch(Value memory, Value at, int locality = 3);
 
