@@ -172,6 +172,7 @@ using Choices = absl::InlinedVector<Choice, 8>;
 Choices choices_of(const CandidateContext& context, const GpuRates& rates, const MatmulSizes& s, const Row& r) {
   const int64_t tiles_m = ceil_div(s.m, r.tile_m), tiles_n = ceil_div(s.n, r.tile_n);
   Choices choices;
+  int32_t most_splits = 1;
   constexpr int64_t kLeastBlocks = 4;  // of K in a split
   for (int32_t wanted :
        split_options(context, s.k, double(tiles_m * tiles_n), rates.units, kLeastBlocks * r.tile_k)) {
@@ -182,8 +183,14 @@ Choices choices_of(const CandidateContext& context, const GpuRates& rates, const
       if (tiles_n > 1 && r.tile_m >= 64) choices.push_back({1, 2, 1, kNoSplit});
       continue;
     }
-    for (int32_t split : {kMergeLast, kMergeStep, kMergeCluster})
-      if (split != kMergeCluster || splits <= kMostClusterSplits) choices.push_back({1, 1, splits, split});
+    for (int32_t split : {kMergeLast, kMergeStep}) choices.push_back({1, 1, splits, split});
+    most_splits = std::max(most_splits, splits);
+  }
+  // Clusters are powers of two and hold exactly the splits; as many again as fill the units, at most.
+  for (int32_t splits = 2; splits <= kMostClusterSplits; splits *= 2) {
+    const bool wanted = context.split_k > 0 ? splits == most_splits : splits < 2 * most_splits;
+    if (wanted && normalize_splits(s.k, splits, r.tile_k) == splits)
+      choices.push_back({1, 1, splits, kMergeCluster});
   }
   return choices;
 }
