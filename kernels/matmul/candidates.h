@@ -20,6 +20,8 @@ void enumerate_matmul_outer(const CandidateContext& context, std::vector<RankedP
 void enumerate_matmul_panel(const CandidateContext& context, std::vector<RankedPlan>* out);
 // CUDA and ROCm: f32 FMAs from a shared-memory tile.
 void enumerate_matmul_simt(const CandidateContext& context, std::vector<RankedPlan>* out);
+// sm_90a, f16 and bf16 with 16-byte aligned rows: warpgroup products fed by tensor copies.
+void enumerate_matmul_wgmma(const CandidateContext& context, std::vector<RankedPlan>* out);
 
 // A plan's working size of one matmul class, and what the CPU families share.
 struct MatmulSizes {

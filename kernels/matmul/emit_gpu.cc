@@ -11,6 +11,7 @@ struct FamilyRow {
 };
 constexpr FamilyRow kFamilies[] = {
     {"simt", emit_simt},
+    {"wgmma", emit_wgmma},
 };
 
 LogicalResult emit_step(Emit& e, GpuKernel& kernel, const GpuStep& step) {
@@ -89,7 +90,7 @@ void emit_merge(Emit& e, const GpuKernel& kernel, const Arguments& arguments, Ti
   Value split_stride = e.mul(e.mul(arguments.get("batch"), arguments.get("m")), arguments.get("n"));
   Value columns = p.columns;
   // Row by row: neighbouring threads take neighbouring columns.
-  e.loop(kernel.thread(), e.mul(p.rows, columns), kernel.threads(), [&](Value element) {
+  e.loop(kernel.thread(), e.mul(p.rows, columns), kernel.workers(), [&](Value element) {
     Value i = e.div(element, columns), j = e.rem(element, columns);
     Value at = inside(e, partial, i, j);
     Value sum = e.loop(e.idx(0), p.depth, 1, {e.constant_f32(0)}, [&](Value s, const Values& in) {

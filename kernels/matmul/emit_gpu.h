@@ -15,6 +15,7 @@ llvm::LogicalResult emit_matmul_gpu(mlir::ModuleOp module);
 // within the launch.
 using MatmulFamily = llvm::LogicalResult (*)(Emit& e, GpuKernel& kernel, const GpuStep& step);
 llvm::LogicalResult emit_simt(Emit& e, GpuKernel& kernel, const GpuStep& step);
+llvm::LogicalResult emit_wgmma(Emit& e, GpuKernel& kernel, const GpuStep& step);
 
 // Where a tile's sums (f32) go once all of K is in them: through the epilogue to D, as they are to the
 // workspace (a split), or into a comparison along the row (matmul_argmax). Made by all threads of the
@@ -38,11 +39,11 @@ std::unique_ptr<OutputSink> make_sink(Emit& e, GpuKernel& kernel, const GpuStep&
 Value inside(Emit& e, const View& v, Value i, Value j);
 // The epilogue of one product (f32) at (i, j) of the tile; the product itself where there is no epilogue.
 Value finish(Emit& e, TileProgram& p, Value product, Value i, Value j);
-// Sums the partial results of the merge program's tile in ascending order of the split, with the epilogue.
-// The work of all threads of the workgroup.
+// Sums the partial results of the merge program's tile in ascending order of the split, with the epilogue. The work
+// of all of the kernel's workers.
 void emit_merge(Emit& e, const GpuKernel& kernel, const Arguments& arguments, TileProgram& p);
-// kMergeLast: to be called by all threads after each has stored its part of the tile at `position`. The
-// workgroup whose ticket is the last merges the tile. `tiles` along x and y number the counters.
+// kMergeLast: to be called by all workers after each has stored its part of the tile at `position`. The workgroup
+// whose ticket is the last merges the tile. `tiles` along x and y number the counters.
 llvm::LogicalResult merge_last(Emit& e, GpuKernel& kernel, const GpuStep& step, const GridPosition& position);
 
 }  // namespace lathe::emit

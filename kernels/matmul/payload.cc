@@ -181,8 +181,11 @@ Recipe matmul_recipe(const ProblemClass& c, const CompileConfig& config, const T
   step.block = {config.threads, 1, 1};
   step.grid = {product(1, {{Var::kM, config.tile_m}}), product(1, {{Var::kN, config.tile_n}}),
                product(1, {{Var::kSplits, 1}, {Var::kBatch, 1}})};
+  if (config.persistent) step.grid = {constant(config.persistent), constant(1), constant(1)};
   r.steps.push_back(step);
-  if (config.split != kNoSplit) {
+  // Tensor copies take whole tiles of K: only beyond the operand's end do they read zeros.
+  if (config.kernel == "wgmma") r.k_granularity = config.tile_k;
+  if (config.split == kMergeStep || config.split == kMergeLast) {
     r.workspace_bytes =
         product(sizeof(float), {{Var::kSplits, 1}, {Var::kBatch, 1}, {Var::kM, 1}, {Var::kN, 1}});
   }

@@ -35,7 +35,14 @@ std::string config_line(const Json& config, int64_t splits) {
   absl::StrAppend(&out, "  registers ", number("register_m"), "x", number("register_n"));
   if (number("threads") > 1) absl::StrAppend(&out, "  threads ", number("threads"));
   if (number("stages") > 1) absl::StrAppend(&out, "  stages ", number("stages"));
+  if (number("swap")) absl::StrAppend(&out, "  swapped");
+  if (number("cluster_m") * number("cluster_n") > 1)
+    absl::StrAppend(&out, "  cluster ", number("cluster_m"), "x", number("cluster_n"));
+  if (number("persistent")) absl::StrAppend(&out, "  persistent ", number("persistent"));
+  constexpr const char* kMerges[] = {"", "by a step", "by the last", "by the cluster"};
   if (splits > 1) absl::StrAppend(&out, "  splits ", splits);
+  if (splits > 1 && number("split") > 0 && number("split") < 4)
+    absl::StrAppend(&out, " merged ", kMerges[number("split")]);
   return out;
 }
 

@@ -67,7 +67,8 @@ GpuKernel::GpuKernel(Emit& e, gpu::GPUFuncOp function, ir::KernelConfigAttr conf
     : e_(e),
       function_(function),
       config_(config),
-      thread_(gpu::ThreadIdOp::create(e.b, e.loc, e.index(), gpu::Dimension::x, IntegerAttr())) {
+      thread_(gpu::ThreadIdOp::create(e.b, e.loc, e.index(), gpu::Dimension::x, IntegerAttr())),
+      workers_(config.getThreads()) {
   auto module = function->getParentOfType<ModuleOp>();
   arch_ = module->getAttrOfType<StringAttr>(ir::kArchAttr).getValue();
   alignment_ = static_cast<Alignment>(module->getAttrOfType<IntegerAttr>(ir::kAlignmentAttr).getInt());
@@ -85,7 +86,12 @@ Value GpuKernel::shared(Type element, int64_t elements) {
   return memory;
 }
 
-void GpuKernel::barrier() { gpu::BarrierOp::create(e_.b, e_.loc); }
+void GpuKernel::barrier() {
+  if (barrier_)
+    barrier_();
+  else
+    gpu::BarrierOp::create(e_.b, e_.loc);
+}
 
 Value GpuKernel::dynamic_shared(int64_t bytes) {
   constexpr char kSymbol[] = "lathe_dynamic_shared";

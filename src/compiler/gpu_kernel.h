@@ -38,11 +38,16 @@ class GpuKernel {
   Value dynamic_shared(int64_t bytes);
   // CUDA: a tensor map, encoded by the runtime at each launch, as the !llvm.ptr of a parameter.
   Value tensor_map(const TensorMap& map);
-  // Every thread of the workgroup must come here: what each stored to shared memory before is visible after.
+  // Every worker must come here: what each stored to shared memory before is visible after.
   void barrier();
+  // From here on the code that is emitted runs in the first `threads` threads alone, which meet at `barrier`.
+  void narrow(int64_t threads, std::function<void()> barrier) {
+    workers_ = threads, barrier_ = std::move(barrier);
+  }
+  int64_t workers() const { return workers_; }  // the threads that run what is emitted
   // Takes a ticket from the 32-bit counter at `counter` (an !llvm.ptr) that `tickets` (index) workgroups take: i1, the
   // same in all threads, whether this workgroup's is the last one. What the others wrote to global memory before theirs
-  // is then visible to all threads of the last, and the counter is 0 again. Every thread must come here.
+  // is then visible to all workers of the last, and the counter is 0 again. Every worker must come here.
   Value last_arrival(Value counter, Value tickets);
 
   LaunchFacts facts;  // what the launch recipe must say
@@ -52,6 +57,8 @@ class GpuKernel {
   mlir::gpu::GPUFuncOp function_;
   ir::KernelConfigAttr config_;
   Value thread_;
+  int64_t workers_;
+  std::function<void()> barrier_;
   llvm::StringRef arch_, device_scope_;
   Alignment alignment_;
 };

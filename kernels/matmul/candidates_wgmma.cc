@@ -1,0 +1,234 @@
+// matmul on Hopper with warpgroup products: "wgmma". Rows of the table are tiles; clusters, splits and how many stages
+// fill shared memory are enumerated for each.
+#include "absl/strings/str_cat.h"
+#include "kernels/candidates_model.h"
+#include "kernels/matmul/candidates.h"
+#include "kernels/matmul/wgmma_shape.h"
+
+namespace lathe {
+namespace {
+
+struct Row {
+  int32_t tile_m, tile_n, tile_k;
+  int32_t consumers;  // multiplying warpgroups
+  int32_t swap;
+};
+constexpr Row kRows[] = {
+    // D = A B: 64 rows of A for a warpgroup, or 128.
+    {256, 128, 64, 2, 0}, {128, 256, 64, 2, 0}, {128, 224, 64, 2, 0}, {128, 192, 64, 2, 0}, {128, 160, 64, 2, 0},
+    {192, 128, 64, 3, 0}, {128, 128, 64, 2, 0}, {128, 128, 64, 1, 0}, {128, 96, 64, 2, 0},  {128, 64, 64, 2, 0},
+    {64, 256, 64, 1, 0},  {64, 192, 64, 1, 0},  {64, 128, 64, 1, 0},  {64, 64, 64, 1, 0},
+    // D^T = B^T A^T: the weight's N along the instruction's rows, so that M may be small.
+    {64, 128, 64, 2, 1},  {64, 128, 64, 1, 1},  {64, 64, 128, 1, 1},  {32, 128, 128, 2, 1}, {32, 128, 64, 1, 1},
+    {32, 64, 128, 1, 1},  {16, 128, 128, 2, 1}, {16, 128, 64, 1, 1},  {16, 64, 128, 1, 1},  {8, 128, 128, 2, 1},
+    {8, 128, 64, 1, 1},   {8, 64, 128, 1, 1},
+};
+constexpr int64_t kSwapRows = 64;  // M up to which the product may be transposed
+
+// Stages beyond these hide nothing more: a quarter of the deepest holds what memory has on its way to one of 132 units
+// (4.8 TB/s for 1 us).
+constexpr int64_t kMostStages = 16, kLeastStages = 3;
+// A counter's ticket in static shared memory, and the rounding up of what follows it.
+constexpr int64_t kTicketBytes = 1 << 10;
+constexpr int32_t kMostClusterSplits = 8;  // workgroups of a portable cluster
+
+// Of the matrix rate, what large products reach: 790 of 989 TFLOP/s is seen on an H200 under its power limit. One
+// warpgroup alone waits between its groups of products (estimate).
+constexpr double kMatrixEfficiency = 0.8, kLoneEfficiency = 0.68;
+// Both operands of a product come from shared memory, 128 bytes a cycle.
+constexpr double kSharedBytesPerCycle = 128;
+// From L2: 64 bytes a cycle into one unit (the width of its port), about 24 for each when all ask (5.5 to 7 TB/s are
+// reported for H100: estimate).
+constexpr double kUnitL2BytesPerCycle = 64, kAllL2BytesPerCycle = 24;
+// From memory into one unit, however much it asks for (estimate: all of it takes most units).
+constexpr double kUnitMemoryBytesPerCycle = 28;
+// Of the memory's rate, what long streams reach; and a loaded memory's latency (estimates).
+constexpr double kMemoryEfficiency = 0.9, kLoadedMemorySeconds = 1e-6;
+// The way out: cycles for each element of a workgroup's tile (about 10 instructions for 8 elements and four
+// schedulers; estimate) and to start and end it.
+constexpr double kStoreCycles = 0.06, kStoreStartCycles = 800;
+
+// What varies within a row.
+struct Choice {
+  int32_t cluster_m = 1, cluster_n = 1, splits = 1, split = kNoSplit;
+};
+
+WgmmaInput input_of(const ProblemClass& c, const Row& r, const Choice& choice, int64_t stages) {
+  WgmmaInput in;
+  in.tile_m = r.tile_m, in.tile_n = r.tile_n, in.tile_k = r.tile_k;
+  in.stages = stages;
+  in.threads = 128 * (r.consumers + 1);
+  in.cluster_m = choice.cluster_m, in.cluster_n = choice.cluster_n;
+  in.cluster_k = choice.split == kMergeCluster ? choice.splits : 1;
+  in.swap = r.swap != 0;
+  in.a_k_major = c.trans_a == 0, in.b_k_major = c.trans_b != 0;
+  in.element_bytes = size_of(c.a);
+  return in;
+}
+
+// As many stages as leave room for `resident` workgroups of a unit.
+WgmmaShape fill(const ProblemClass& c, const Row& r, const Choice& choice, const GpuRates& rates, int64_t resident) {
+  const double room = (rates.shared_memory_bytes + 1024) / resident - 1024 - kTicketBytes;
+  int64_t stages = kMostStages;
+  while (stages > 2 && WgmmaShape(input_of(c, r, choice, stages)).shared_bytes > room) --stages;
+  return WgmmaShape(input_of(c, r, choice, stages));
+}
+
+std::string check(const GpuRates& rates, const MatmulSizes& s, const Row& r, const WgmmaShape& shape) {
+  if (!shape.defect().empty()) return shape.defect();
+  if (shape.shared_bytes + kTicketBytes > rates.shared_memory_bytes)
+    return absl::StrCat("smem ", shape.shared_bytes + kTicketBytes, " > ", int64_t(rates.shared_memory_bytes));
+  if (shape.in.stages < kLeastStages) return absl::StrCat("stages ", shape.in.stages, " < ", kLeastStages);
+  if (r.swap && s.m > kSwapRows) return absl::StrCat("swap: M ", s.m, " > ", kSwapRows);
+  if (r.swap && s.m > r.tile_m) return absl::StrCat("swap: M ", s.m, " > tile_m ", r.tile_m);
+  if (r.tile_m > std::max<int64_t>(r.swap ? 8 : 64, 2 * s.m))
+    return absl::StrCat("tile_m ", r.tile_m, " > 2 * M ", s.m);
+  return "";
+}
+
+// Tiles along M that neighbouring workgroups take before the next along N: about a square of D is under way.
+int32_t raster_of(const Row& r, const Choice& choice, double workgroups) {
+  const double square = std::sqrt(workgroups * r.tile_n / r.tile_m) / choice.cluster_m;
+  return static_cast<int32_t>(std::clamp(std::exp2(std::round(std::log2(square))), 1.0, 16.0));
+}
+
+double predict(const GpuRates& rates, const MatmulSizes& s, const Row& r, const Choice& choice,
+               const WgmmaShape& shape, double matrix_flops) {
+  const double tiles_m = std::ceil(double(s.m) / r.tile_m), tiles_n = std::ceil(double(s.n) / r.tile_n);
+  const double tiles = tiles_m * tiles_n * choice.splits;
+  const double steps = std::ceil(std::ceil(double(s.k) / choice.splits) / r.tile_k);
+  const double per_unit = std::ceil(tiles / rates.units), active = std::min(tiles, rates.units);
+  const double together = std::min<double>(shape.resident, per_unit);  // workgroups that share a unit
+
+  const double columns = double(shape.q().width), products = double(shape.consumers * shape.blocks * shape.steps);
+  const double product = std::max(2 * 64 * columns * 16 / (matrix_flops / rates.units),
+                                  (64 + columns) * 32 / (kSharedBytesPerCycle * rates.clock_hz));
+  const double efficiency = r.consumers * together > 1 ? kMatrixEfficiency : kLoneEfficiency;
+  const double compute = per_unit * steps * products * product / efficiency;
+
+  const double fetched = double(shape.a.bytes) / choice.cluster_n + double(shape.b.bytes) / choice.cluster_m;
+  const double from_l2 = std::max(per_unit * steps * shape.stage_bytes / kUnitL2BytesPerCycle,
+                                  tiles * steps * fetched / (kAllL2BytesPerCycle * rates.units)) /
+                         rates.clock_hz;
+
+  // Memory gives every operand once if L2 holds both, else what each wave of tiles needs.
+  const double slots = rates.units * shape.resident;
+  const double high = std::min(tiles_m, double(raster_of(r, choice, slots)) * choice.cluster_m);
+  const double wide = std::max(1.0, std::min(tiles, slots) / high);
+  const double inputs = (double(s.m) + s.n) * s.k * s.input_bytes;
+  const double by_waves =
+      std::max(1.0, tiles / slots) * (high * r.tile_m + wide * r.tile_n) * double(s.k) * s.input_bytes;
+  const double read = inputs <= rates.l2_bytes / 2 ? inputs : std::max(inputs, by_waves);
+  const double written = double(s.m) * s.n * (choice.splits > 1 ? 4 * choice.splits : s.output_bytes);
+  const double in_flight = together * shape.in.stages * shape.stage_bytes;
+  const double rate = std::min(
+      kMemoryEfficiency * rates.memory_bytes_per_second,
+      active * std::min(in_flight / kLoadedMemorySeconds, kUnitMemoryBytesPerCycle * rates.clock_hz));
+  const double memory = (read + (choice.split == kMergeCluster ? 0 : written)) / rate;
+
+  const double store = (r.tile_m * r.tile_n * kStoreCycles + kStoreStartCycles) / rates.clock_hz;
+  return rates.launch_seconds + kMemorySeconds + std::max({compute, from_l2, memory}) +
+         std::ceil(per_unit / together) * store +
+         gpu_merge_seconds(rates, s, choice.splits, choice.split, tiles_m * tiles_n);
+}
+
+CompileConfig config_of(const Row& r, const Choice& choice, const WgmmaShape& shape, const GpuRates& rates,
+                        const MatmulSizes& s, bool open) {
+  CompileConfig config;
+  config.kernel = "wgmma";
+  config.tile_m = r.tile_m, config.tile_n = r.tile_n, config.tile_k = r.tile_k;
+  config.register_m = static_cast<int32_t>(64 * shape.blocks), config.register_n = static_cast<int32_t>(shape.q().width);
+  config.threads = static_cast<int32_t>(shape.in.threads);
+  config.stages = static_cast<int32_t>(shape.in.stages);
+  config.split = choice.split;
+  config.cluster_m = choice.cluster_m, config.cluster_n = choice.cluster_n;
+  config.cluster_k = static_cast<int32_t>(shape.in.cluster_k);
+  config.swap = r.swap;
+  // Workgroups that take several tiles load the next while they store the last; those that merge take one.
+  const int32_t cluster = choice.cluster_m * choice.cluster_n;
+  const auto slots = static_cast<int32_t>(rates.units * shape.resident) / cluster * cluster;
+  const int64_t tiles = round_up(ceil_div(s.m, r.tile_m), choice.cluster_m) *
+                        round_up(ceil_div(s.n, r.tile_n), choice.cluster_n) * choice.splits;
+  const bool one_launch = choice.split == kMergeLast || choice.split == kMergeCluster;
+  if (!one_launch && (open || tiles > slots || cluster > 1)) {
+    config.persistent = open ? slots : static_cast<int32_t>(std::min<int64_t>(slots, tiles));
+    config.raster = raster_of(r, choice, slots);
+  }
+  return config;
+}
+
+// Why the class is not for this family at all.
+std::string refusal(const CandidateContext& context) {
+  const ProblemClass& c = context.problem;
+  if (context.facts.target.arch != "sm_90a") return absl::StrCat(context.facts.target.arch, " has no wgmma");
+  if (c.a != c.b || (c.a != DType::kF16 && c.a != DType::kBF16))
+    return absl::StrCat("operands ", name_of(c.a), " and ", name_of(c.b), " are not both f16 or both bf16");
+  if (c.alignment != Alignment::k16) return "alignment: rows not 16-byte aligned";
+  if (c.determinism == Determinism::kBatchInvariant) return "batch_invariant: tiles differ in how they sum along K";
+  return "";
+}
+
+using Choices = absl::InlinedVector<Choice, 8>;
+Choices choices_of(const CandidateContext& context, const GpuRates& rates, const MatmulSizes& s, const Row& r) {
+  const int64_t tiles_m = ceil_div(s.m, r.tile_m), tiles_n = ceil_div(s.n, r.tile_n);
+  Choices choices;
+  int32_t most_splits = 1;
+  constexpr int64_t kLeastBlocks = 4;  // of K in a split
+  for (int32_t wanted :
+       split_options(context, s.k, double(tiles_m * tiles_n), rates.units, kLeastBlocks * r.tile_k)) {
+    const int32_t splits = normalize_splits(s.k, wanted, r.tile_k);
+    if (splits == 1) {
+      choices.push_back({1, 1, 1, kNoSplit});
+      if (tiles_m > 1 && !r.swap) choices.push_back({2, 1, 1, kNoSplit});
+      if (tiles_n > 1 && r.tile_m >= 64) choices.push_back({1, 2, 1, kNoSplit});
+      continue;
+    }
+    for (int32_t split : {kMergeLast, kMergeStep}) choices.push_back({1, 1, splits, split});
+    most_splits = std::max(most_splits, splits);
+  }
+  // Clusters are powers of two and hold exactly the splits; as many again as fill the units, at most.
+  for (int32_t splits = 2; splits <= kMostClusterSplits; splits *= 2) {
+    const bool wanted = context.split_k > 0 ? splits == most_splits : splits < 2 * most_splits;
+    if (wanted && normalize_splits(s.k, splits, r.tile_k) == splits)
+      choices.push_back({1, 1, splits, kMergeCluster});
+  }
+  return choices;
+}
+
+}  // namespace
+
+void enumerate_matmul_wgmma(const CandidateContext& context, std::vector<RankedPlan>* out) {
+  CompileConfig family;
+  family.kernel = "wgmma";
+  if (std::string reason = refusal(context); !reason.empty()) {
+    out->push_back(rejected(family, std::move(reason)));
+    return;
+  }
+  const ProblemClass& c = context.problem;
+  const GpuRates rates(context.facts);
+  const MatmulSizes s(c);
+  const double matrix_flops = context.facts.fact_or("flops_matrix_f16", 16 * rates.flops);
+  const bool open = c.m_hi >= Bucket::kOpenEnd;
+  for (const Row& r : kRows) {
+    for (const Choice& choice : choices_of(context, rates, s, r))
+      for (int64_t resident : {1, 2}) {
+        const WgmmaShape shape = fill(c, r, choice, rates, resident);
+        if (resident > 1 && shape.resident < 2) continue;  // the same plan with fewer stages
+        CompileConfig config = config_of(r, choice, shape, rates, s, open);
+        if (std::string reason = check(rates, s, r, shape); !reason.empty()) {
+          if (resident == 1) out->push_back(rejected(std::move(config), std::move(reason)));
+          continue;
+        }
+        RankedPlan plan;
+        plan.plan.config = std::move(config);
+        plan.plan.launch.splits = choice.splits;
+        plan.plan.predicted_seconds = predict(rates, s, r, choice, shape, matrix_flops);
+        plan.plan.numeric_recipe =
+            absl::StrCat("wgmma ", name_of(c.a), " to f32; K ascending in blocks of ", r.tile_k, "; ",
+                         merge_recipe(choice.splits));
+        out->push_back(std::move(plan));
+      }
+  }
+}
+
+}  // namespace lathe

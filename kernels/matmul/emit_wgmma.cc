@@ -1,0 +1,190 @@
+// The roles of a "wgmma" workgroup and the tiles it takes.
+#include "kernels/matmul/emit_wgmma.h"
+
+#include "core/plan.h"
+
+namespace lathe::emit {
+using namespace mlir;
+
+namespace {
+
+WgmmaInput input_of(ir::KernelConfigAttr c, TileProgram& program) {
+  WgmmaInput in;
+  in.tile_m = c.getTileM(), in.tile_n = c.getTileN(), in.tile_k = c.getTileK();
+  in.stages = c.getStages(), in.threads = c.getThreads();
+  in.cluster_m = c.getClusterM(), in.cluster_n = c.getClusterN(), in.cluster_k = c.getClusterK();
+  in.swap = c.getSwap() != 0;
+  in.a_k_major = k_contiguous(program.contraction, 0);
+  in.b_k_major = k_contiguous(program.contraction, 1);
+  return in;
+}
+
+// Why the emitter cannot do what the plan says.
+std::string refusal(GpuKernel& kernel, TileProgram& program, const WgmmaShape& shape) {
+  ir::KernelConfigAttr c = kernel.config();
+  if (kernel.arch() != "sm_90a") return absl::StrCat(kernel.arch().str(), " has no wgmma");
+  if (kernel.alignment() != Alignment::k16) return "rows are not 16-byte aligned";
+  for (Value input : program.contraction.getDpsInputs()) {
+    Type element = getElementTypeOrSelf(input.getType());
+    if (!element.isF16() && !element.isBF16()) return "operands are neither f16 nor bf16";
+  }
+  if (!shape.defect().empty()) return shape.defect();
+  if (c.getPersistent() && (c.getSplit() == kMergeLast || c.getSplit() == kMergeCluster))
+    return "a persistent kernel does not merge";
+  if (c.getClusterM() * c.getClusterN() > 1 && !c.getPersistent())
+    return "workgroups that share copies are persistent";
+  if ((c.getSplit() == kMergeCluster) != (c.getClusterK() > 1)) return "cluster_k is for kMergeCluster alone";
+  if (c.getClusterM() > 1 && c.getClusterN() > 1) return "a cluster lies along M or along N";
+  if (c.getClusterK() > 1 && c.getClusterM() * c.getClusterN() > 1) return "a cluster either merges or shares";
+  return "";
+}
+
+}  // namespace
+
+WgmmaKernel::WgmmaKernel(Emit& e, GpuKernel& kernel, const GpuStep& step, TileProgram& program,
+                         const WgmmaShape& shape)
+    : e_(e), kernel_(kernel), step_(step), shape_(shape), cluster_(shape.in.cluster_m * shape.in.cluster_n) {
+  Type element = getElementTypeOrSelf(program.contraction.getDpsInputs()[0].getType());
+  constexpr const char* kOperands[] = {"a", "b"};
+  for (int i = 0; i < 2; ++i) {
+    const WgmmaOperand& x = i == 0 ? shape.a : shape.b;
+    TensorMap map;
+    map.operand = kOperands[i];
+    map.dtype = element.isBF16() ? DType::kBF16 : DType::kF16;
+    const Var across = i == 0 ? Var::kM : Var::kN;
+    map.columns = x.k_major ? Var::kK : across;
+    map.rows = x.k_major ? across : Var::kK;
+    map.box_columns = static_cast<int32_t>(x.box_columns);
+    map.box_rows = static_cast<int32_t>(x.box_rows);
+    map.swizzle = WgmmaShape::kRow;
+    maps_[i] = kernel.tensor_map(map);
+    batch_strides_[i] = step.arguments().get(i == 0 ? "stride_a" : "stride_b");
+  }
+  product_.type = element.isBF16() ? "bf16" : "f16";
+  product_.n = shape.q().width;
+  product_.blocks = shape.blocks;
+  product_.steps = shape.steps;
+  product_.a_k_major = shape.p().k_major;
+  product_.b_k_major = shape.q().k_major;
+}
+
+LogicalResult WgmmaKernel::emit() {
+  const int64_t ranks = cluster_ * shape_.in.cluster_k;
+  kernel_.facts.function_attributes.push_back({"nvvm.minctasm", absl::StrCat(shape_.resident)});
+  if (cluster_ > 1) kernel_.facts.cluster = {cluster_, 1, 1};
+  if (shape_.in.cluster_k > 1) kernel_.facts.cluster = {1, 1, shape_.in.cluster_k};
+  Value memory = kernel_.dynamic_shared(shape_.shared_bytes);
+  shared_ = LLVM::PtrToIntOp::create(e_.b, e_.loc, e_.b.getI32Type(), memory);
+  thread_ = e_.to_i32(kernel_.thread());
+  warp_ = uniform_warp(e_, thread_);
+  lane_ = e_.rem(thread_, e_.i32(32));
+  if (ranks > 1) rank_ = cluster_rank(e_);
+  initialize_barriers();
+
+  Value multiplies = e_.less(warp_, e_.i32(4 * shape_.consumers));
+  e_.choose(
+      multiplies, {},
+      [&] {
+        if (shape_.consumer_registers) increase_registers(e_, shape_.consumer_registers);
+        consume();
+        return Values{};
+      },
+      [&] {
+        if (shape_.producer_registers) decrease_registers(e_, shape_.producer_registers);
+        produce();
+        if (shape_.in.cluster_k > 1) cluster_barrier(e_);  // the consumers' before they merge
+        return Values{};
+      });
+  // A workgroup's shared memory must outlive its neighbours' copies, arrivals and reads.
+  if (ranks > 1) cluster_barrier(e_);
+  return result_;
+}
+
+void WgmmaKernel::initialize_barriers() {
+  e_.when(e_.equal(thread_, e_.i32(0)), [&] {
+    for (Value map : maps_) prefetch_map(e_, map);
+    for (int64_t s = 0; s < shape_.in.stages; ++s) {
+      init_barrier(e_, full(e_.i32(s)), 1);
+      // Each warp that multiplies says when it has read the stage, here and wherever copies go as well.
+      init_barrier(e_, empty(e_.i32(s)), 4 * shape_.consumers * cluster_);
+    }
+    fence_barrier_init(e_);
+  });
+  if (rank_)
+    cluster_barrier(e_);
+  else
+    kernel_.barrier();
+}
+
+Value WgmmaKernel::full(Value stage) {
+  return e_.add(e_.add(shared_, e_.mul(stage, 16)), shape_.barriers_at);
+}
+Value WgmmaKernel::empty(Value stage) {
+  return e_.add(e_.add(shared_, e_.mul(stage, 16)), shape_.barriers_at + 8);
+}
+
+PipelineState WgmmaKernel::advance(PipelineState s) {
+  Value next = e_.add(s.stage, 1), wraps = e_.equal(next, e_.i32(shape_.in.stages));
+  Value turned = arith::XOrIOp::create(e_.b, e_.loc, s.parity,
+                                       arith::ExtUIOp::create(e_.b, e_.loc, e_.b.getI32Type(), wraps));
+  return {arith::SelectOp::create(e_.b, e_.loc, wraps, e_.i32(0), next), turned};
+}
+
+// One tile a workgroup: the place in the grid. Clusters that merge lie along z: their splits come first there, where
+// the step's program has the batch.
+GridPosition WgmmaKernel::own_tile() {
+  GridPosition at = step_.block(e_);
+  if (shape_.in.cluster_k == 1) return at;
+  Value ranks = e_.idx(shape_.in.cluster_k);
+  at.z = e_.add(e_.mul(e_.rem(at.z, ranks), step_.arguments().get("batch")), e_.div(at.z, ranks));
+  return at;
+}
+
+// Tiles of a persistent kernel in the order they are taken: `raster` clusters along M, then the next along N, so that
+// what runs at a time needs few different parts of A and B, which L2 keeps.
+WgmmaKernel::Tile WgmmaKernel::tile_at(Value linear) {
+  const int64_t cm = shape_.in.cluster_m, cn = shape_.in.cluster_n;
+  GridPosition tiles = step_.tiles(e_);
+  Value tiles_x = e_.to_i32(tiles.x), tiles_y = e_.to_i32(tiles.y);
+  Value x = e_.ceil_div(tiles_x, e_.i32(cm)), y = e_.ceil_div(tiles_y, e_.i32(cn));
+  Value raster = e_.i32(std::max<int64_t>(kernel_.config().getRaster(), 1));
+  Value plane = e_.mul(x, y), z = e_.div(linear, plane), in_plane = e_.rem(linear, plane);
+  Value band = e_.mul(raster, y), first = e_.mul(e_.div(in_plane, band), raster), in_band = e_.rem(in_plane, band);
+  Value height = e_.min(raster, e_.sub(x, first));
+  Value at_x = e_.add(first, e_.rem(in_band, height)), at_y = e_.div(in_band, height);
+  Tile tile;
+  if (cluster_ > 1) {
+    at_x = e_.add(e_.mul(at_x, cm), e_.rem(rank_, e_.i32(cm)));
+    at_y = e_.add(e_.mul(at_y, cn), e_.div(rank_, e_.i32(cm)));
+    tile.exists = arith::AndIOp::create(e_.b, e_.loc, e_.less(at_x, tiles_x), e_.less(at_y, tiles_y));
+  }
+  tile.position = {e_.to_index(at_x), e_.to_index(at_y), e_.to_index(z)};
+  return tile;
+}
+
+// i32 counts tiles: each has 512 elements of D and more, so that 2^31 of them fit no memory.
+PipelineState WgmmaKernel::for_each_tile(const std::function<PipelineState(const Tile&, PipelineState)>& body) {
+  const PipelineState fresh = {e_.i32(0), e_.i32(0)};
+  const int64_t workgroups = kernel_.config().getPersistent();
+  if (!workgroups) return body({own_tile(), nullptr}, fresh);
+  GridPosition tiles = step_.tiles(e_);
+  Value x = e_.ceil_div(e_.to_i32(tiles.x), e_.i32(shape_.in.cluster_m));
+  Value y = e_.ceil_div(e_.to_i32(tiles.y), e_.i32(shape_.in.cluster_n));
+  Value total = e_.mul(e_.mul(x, y), e_.to_i32(tiles.z));
+  Value first = e_.div(e_.to_i32(step_.block(e_).x), e_.i32(cluster_));
+  Values last = e_.loop(first, total, workgroups / cluster_, fresh.values(), [&](Value t, const Values& carried) {
+    return body(tile_at(t), PipelineState::of(carried)).values();
+  });
+  return PipelineState::of(last);
+}
+
+LogicalResult emit_wgmma(Emit& e, GpuKernel& kernel, const GpuStep& step) {
+  FailureOr<TileProgram> program = step.at(e, step.block(e));
+  if (failed(program)) return failure();
+  const WgmmaShape shape(input_of(kernel.config(), *program));
+  const std::string reason = refusal(kernel, *program, shape);
+  if (!reason.empty()) return program->contraction.emitError("matmul kernel 'wgmma': ") << reason;
+  return WgmmaKernel(e, kernel, step, *program, shape).emit();
+}
+
+}  // namespace lathe::emit

@@ -1,0 +1,146 @@
+// The two roles' loops over K.
+#include "kernels/matmul/emit_wgmma.h"
+
+#include "core/plan.h"
+
+namespace lathe::emit {
+using namespace mlir;
+
+// One thread of the last warpgroup copies for all.
+void WgmmaKernel::produce() {
+  e_.when(e_.equal(warp_, e_.i32(4 * shape_.consumers)), [&] {
+    e_.when(elect_lane(e_), [&] {
+      for_each_tile([&](const Tile& tile, PipelineState state) {
+        FailureOr<TileProgram> program = step_.at(e_, tile.position);
+        if (failed(program)) {
+          result_ = failure();
+          return state;
+        }
+        Value count = e_.to_i32(e_.ceil_div(program->depth, e_.idx(shape_.in.tile_k)));
+        Values last = e_.loop(e_.i32(0), count, 1, state.values(), [&](Value i, const Values& carried) {
+          PipelineState s = PipelineState::of(carried);
+          wait_barrier(e_, empty(s.stage), arith::XOrIOp::create(e_.b, e_.loc, s.parity, e_.i32(1)));
+          arrive_expecting(e_, full(s.stage), shape_.stage_bytes);
+          copy_stage(*program, s, e_.mul(i, shape_.in.tile_k));
+          return advance(s).values();
+        });
+        return PipelineState::of(last);
+      });
+    });
+  });
+}
+
+// The parts of A and B at `depth` of the program's K. Outside an operand zeros are copied, and counted.
+void WgmmaKernel::copy_stage(const TileProgram& p, PipelineState s, Value depth) {
+  Value stage = e_.add(shared_, e_.mul(s.stage, shape_.stage_bytes));
+  Value k = e_.add(e_.to_i32(p.depth0), depth);
+  for (int i = 0; i < 2; ++i) {
+    const WgmmaOperand& x = i == 0 ? shape_.a : shape_.b;
+    Value across = e_.to_i32(i == 0 ? p.row0 : p.column0);
+    // A batch stride of 0 is one matrix for all.
+    Value same = e_.equal(batch_strides_[i], e_.idx(0));
+    Value batch = arith::SelectOp::create(e_.b, e_.loc, same, e_.i32(0), e_.to_i32(p.batch));
+    // P lies first in the stage.
+    Value to = e_.add(stage, &x == &shape_.p() ? 0 : shape_.p().bytes);
+    Value mask;
+    if (x.share > 1) {
+      // The cluster's workgroups along the other dimension hold one piece each and copy it to all; clusters are pairs
+      // along one dimension, so that all of the cluster are those.
+      across = e_.add(across, e_.mul(rank_, x.k_major ? x.box_rows : x.boxes * x.box_columns));
+      to = e_.add(to, e_.mul(rank_, (x.k_major ? 1 : x.boxes) * x.box_rows * WgmmaShape::kRow));
+      mask = e_.constant(e_.b.getI16Type(), (1 << x.share) - 1);
+    }
+    for (int64_t box = 0; box < x.boxes; ++box) {
+      Value along = e_.add(x.k_major ? k : across, box * x.box_columns);
+      Coordinates at = {along, x.k_major ? across : k, batch};
+      const int64_t box_bytes = (x.k_major ? x.padded : x.box_rows) * WgmmaShape::kRow;
+      copy_in(e_, e_.add(to, box * box_bytes), maps_[i], at, full(s.stage), mask);
+    }
+  }
+}
+
+void WgmmaKernel::consume() {
+  // What is the whole workgroup's work elsewhere (merging) is the multiplying threads' here.
+  const int64_t threads = 128 * shape_.consumers;
+  kernel_.narrow(threads, [this, threads] { named_barrier(e_, /*barrier=*/1, threads); });
+  const WgmmaOperand &p = shape_.p(), &q = shape_.q();
+  constexpr int64_t kRow = WgmmaShape::kRow, kGroup = WgmmaShape::kGroup;
+  const int64_t row_steps = shape_.row_elements * shape_.in.element_bytes / 32;  // along K in one row of 128 bytes
+  // Along K in an operand contiguous along it: 32 bytes, then the next column of rows. In the others K counts rows.
+  const auto along_k = [=](const WgmmaOperand& x, int64_t s) {
+    return x.k_major ? s / row_steps * x.padded * kRow + s % row_steps * 32 : s * 2 * kGroup;
+  };
+  const int64_t block_bytes = p.k_major ? 64 * kRow : shape_.in.tile_k * kRow;
+  product_.a_offset = [=](int64_t r, int64_t s) { return r * block_bytes + along_k(p, s); };
+  product_.b_offset = [=](int64_t s) { return along_k(q, s); };
+
+  for_each_tile([&](const Tile& tile, PipelineState state) {
+    FailureOr<TileProgram> program = step_.at(e_, tile.position);
+    if (failed(program)) {
+      result_ = failure();
+      return state;
+    }
+    Value count = e_.to_i32(e_.ceil_div(program->depth, e_.idx(shape_.in.tile_k)));
+    const Values sums = multiply_tile(count, &state);
+    if (tile.exists)
+      e_.when(tile.exists, [&] { store_tile(*program, sums); });
+    else if (shape_.in.cluster_k > 1)
+      merge_in_cluster(tile.position, sums);
+    else
+      store_tile(*program, sums);
+    if (kernel_.config().getSplit() == kMergeLast && failed(merge_last(e_, kernel_, step_, tile.position)))
+      result_ = failure();
+    return state;
+  });
+}
+
+// The sums of `count` (one at least) blocks of K. Runs one group of products behind: a stage is handed back when the
+// next one's products have started. As a loop tested at its end: the sums in flight over the back edge are then never
+// copied (ptxas' C7515).
+Values WgmmaKernel::multiply_tile(Value count, PipelineState* state) {
+  const WgmmaOperand &p = shape_.p(), &q = shape_.q();
+  Value group = e_.div(warp_, e_.i32(4));
+  const auto leading = [&](const WgmmaOperand& x) { return x.k_major ? 16 : shape_.in.tile_k * WgmmaShape::kRow; };
+  Value own = e_.add(shared_, e_.mul(group, product_.a_offset(1, 0) * shape_.blocks));
+  Value first_p = operand_descriptor(e_, own, leading(p), WgmmaShape::kGroup);
+  Value first_q = operand_descriptor(e_, e_.add(shared_, p.bytes), leading(q), WgmmaShape::kGroup);
+
+  Value undefined = undefined_sums(e_, product_);
+  Values init = {undefined, state->stage, state->parity, state->stage, e_.i32(0)};
+  SmallVector<Type> types;
+  for (Value v : init) types.push_back(v.getType());
+  auto loop = scf::WhileOp::create(
+      e_.b, e_.loc, types, init,
+      [&](OpBuilder& nested, Location, ValueRange carried) {
+        OpBuilder::InsertionGuard guard(e_.b);
+        e_.b.restoreInsertionPoint(nested.saveInsertionPoint());
+        PipelineState s = {carried[1], carried[2]};
+        Value done = carried[4];
+        wait_barrier(e_, full(s.stage), s.parity);
+        Value bytes = e_.mul(s.stage, shape_.stage_bytes);
+        Value later = arith::CmpIOp::create(e_.b, e_.loc, arith::CmpIPredicate::ne, done, e_.i32(0));
+        Value accumulate = arith::ExtUIOp::create(e_.b, e_.loc, e_.b.getI32Type(), later);
+        Value sums = multiply_warpgroup(e_, product_, carried[0], move_descriptor(e_, first_p, bytes),
+                                        move_descriptor(e_, first_q, bytes), accumulate, /*in_flight=*/1);
+        e_.when(later, [&] { release(carried[3]); });
+        PipelineState next = advance(s);
+        Value more = e_.add(done, 1);
+        scf::ConditionOp::create(e_.b, e_.loc, e_.less(more, count),
+                                 ValueRange{sums, next.stage, next.parity, s.stage, more});
+      },
+      [&](OpBuilder& nested, Location, ValueRange carried) { scf::YieldOp::create(nested, e_.loc, carried); });
+  *state = {loop.getResult(1), loop.getResult(2)};
+  Values sums = wait_sums(e_, product_, loop.getResult(0));
+  release(loop.getResult(3));
+  return sums;
+}
+
+// Each warp for itself: another of its warpgroup may still be reading.
+void WgmmaKernel::release(Value stage) {
+  if (cluster_ == 1)
+    e_.when(e_.equal(lane_, e_.i32(0)), [&] { arrive(e_, empty(stage)); });
+  else
+    e_.when(e_.less(lane_, e_.i32(cluster_)), [&] { arrive_at(e_, empty(stage), lane_); });
+}
+
+}  // namespace lathe::emit

@@ -1,0 +1,166 @@
+// From a warpgroup's sums to D. The instruction leaves a thread pairs of neighbours in 16 bytes of a row; a warp
+// therefore takes its rows through a patch of shared memory of its own, out of which neighbouring lanes write (and read
+// C and the residual) 16 bytes each of the same row of D.
+#include "kernels/matmul/emit_wgmma.h"
+
+namespace lathe::emit {
+using namespace mlir;
+
+namespace {
+
+constexpr int64_t kAccess = 16;  // bytes of the widest access
+
+int64_t bytes_of(Type element) { return element.getIntOrFloatBitWidth() / 8; }
+
+// Neighbours of a row of the program's output that one access writes. Rows of the operands start at 16 bytes
+// (alignment k16); rows of the workspace follow each other without a gap.
+int64_t neighbours(const TileProgram& p) {
+  const int64_t most = kAccess / bytes_of(p.output.element);
+  if (p.epilogue) return most;
+  std::optional<int64_t> pitch = Emit::known(p.output.row_stride);
+  return pitch ? std::gcd(*pitch, most) : 1;
+}
+
+// The columns of D, which end nowhere but at N.
+int64_t columns_of(TileProgram& p) {
+  Operation* op = p.contraction ? p.contraction.getOperation() : p.reduction.getOperation();
+  auto function = op->getParentOfType<func::FuncOp>();
+  return cast<RankedTensorType>(function.getResultTypes()[0]).getShape().back();
+}
+
+}  // namespace
+
+Value WgmmaKernel::patch_address(Value number) {
+  return e_.add(e_.add(shared_, e_.mul(number, shape_.patch_bytes())), shape_.patches_at);
+}
+
+WgmmaKernel::Place WgmmaKernel::place_of(Value warp, Value index) {
+  const int64_t pieces = shape_.patches() / shape_.blocks;  // of a row of sums
+  Value block = e_.add(e_.mul(e_.div(warp, e_.i32(4)), shape_.blocks), e_.div(index, e_.i32(pieces)));
+  Value along_p = e_.add(e_.mul(block, 64), e_.mul(e_.rem(warp, e_.i32(4)), 16));
+  Value along_q = e_.mul(e_.rem(index, e_.i32(pieces)), WgmmaShape::kPatch);
+  return shape_.in.swap ? Place{along_q, along_p} : Place{along_p, along_q};
+}
+
+void WgmmaKernel::store_tile(TileProgram& p, const Values& sums) {
+  Value patch = patch_address(warp_);
+  for (int64_t index = 0; index < shape_.patches(); ++index) {
+    stage_patch(sums, index, patch);
+    sync_warp(e_);
+    store_patch(p, place_of(warp_, e_.i32(index)), [&](Value offset, int64_t count) {
+      return load_shared(e_, e_.add(patch, offset), 0, count);
+    });
+    sync_warp(e_);
+  }
+}
+
+// Every workgroup of the cluster leaves its sums in its shared memory and merges its share of the patches, reading them
+// in ascending order of the split, which is the rank.
+void WgmmaKernel::merge_in_cluster(const GridPosition& position, const Values& sums) {
+  const int64_t warps = 4 * shape_.consumers, ranks = shape_.in.cluster_k;
+  kernel_.barrier();  // no warp reads the stages any more
+  for (int64_t index = 0; index < shape_.patches(); ++index)
+    stage_patch(sums, index, patch_address(e_.add(e_.mul(warp_, shape_.patches()), index)));
+  cluster_barrier(e_);
+  FailureOr<TileProgram> program = step_.merge_at(e_, position);
+  if (failed(program)) {
+    result_ = failure();
+    return;
+  }
+  Value first = e_.add(e_.mul(rank_, warps), warp_), all = e_.i32(warps * shape_.patches());
+  e_.loop(first, all, ranks * warps, [&](Value number) {
+    Value of = e_.div(number, e_.i32(shape_.patches())), index = e_.rem(number, e_.i32(shape_.patches()));
+    Values parts;
+    for (int64_t rank = 0; rank < ranks; ++rank)
+      parts.push_back(address_at(e_, patch_address(number), e_.i32(rank)));
+    store_patch(*program, place_of(of, index), [&](Value offset, int64_t count) {
+      Values total = load_cluster(e_, e_.add(parts[0], offset), 0, count);
+      for (Value part : llvm::drop_begin(parts)) {
+        Values more = load_cluster(e_, e_.add(part, offset), 0, count);
+        for (auto [sum, x] : llvm::zip(total, more)) sum = arith::AddFOp::create(e_.b, e_.loc, sum, x);
+      }
+      return total;
+    });
+  });
+}
+
+void WgmmaKernel::stage_patch(const Values& sums, int64_t index, Value patch) {
+  const int64_t pitch = shape_.patch_pitch(), columns = shape_.q().width;
+  const int64_t pieces = shape_.patches() / shape_.blocks, of_block = columns / 2;
+  const int64_t first = index / pieces * of_block, first_column = index % pieces * WgmmaShape::kPatch;
+  const int64_t last_column = std::min(columns, first_column + WgmmaShape::kPatch);
+  Value row = e_.div(lane_, e_.i32(4)), pair = e_.mul(e_.rem(lane_, e_.i32(4)), 2);
+  Value at = shape_.in.swap ? e_.add(e_.mul(pair, pitch), row) : e_.add(e_.mul(row, pitch), pair);
+  at = e_.add(patch, e_.mul(at, 4));
+  for (int64_t column = first_column; column < last_column; column += 8)
+    for (int64_t h = 0; h < 2; ++h) {
+      const int64_t pair_at = first + column / 8 * 4 + h * 2, q = column - first_column;
+      ArrayRef<Value> two = ArrayRef<Value>(sums).slice(pair_at, 2);
+      if (shape_.in.swap)
+        for (int64_t c = 0; c < 2; ++c) store_shared(e_, at, 4 * ((q + c) * pitch + 8 * h), two[c]);
+      else
+        store_shared(e_, at, 4 * (8 * h * pitch + q), two);
+    }
+}
+
+void WgmmaKernel::store_patch(TileProgram& p, Place place, const LoadSums& load) {
+  const int64_t count = neighbours(p), in_row = shape_.patch_columns() / count;
+  Value rows = e_.to_i32(p.rows), columns = e_.to_i32(p.columns);
+  const auto load_group = [&](Value offset) {
+    Values sums;
+    for (int64_t at = 0; at < count; at += 4) {
+      Values four = load(e_.add(offset, 4 * at), std::min<int64_t>(count, 4));
+      sums.append(four.begin(), four.end());
+    }
+    return sums;
+  };
+  e_.loop(lane_, e_.i32(shape_.patch_rows() * in_row), 32, [&](Value group) {
+    Value r = e_.div(group, e_.i32(in_row)), c = e_.mul(e_.rem(group, e_.i32(in_row)), count);
+    Value row = e_.add(place.row, r), column = e_.add(place.column, c);
+    Value offset = e_.mul(e_.add(e_.mul(r, shape_.patch_pitch()), c), 4);
+    e_.when(e_.less(row, rows), [&] {
+      const auto whole = [&] { store_group(p, load_group(offset), row, column); };
+      if (columns_of(p) % count == 0) return e_.when(e_.less(column, columns), whole);
+      const auto singles = [&] {
+        e_.loop(column, columns, 1, [&](Value j) {
+          Value at = e_.add(offset, e_.mul(e_.sub(j, column), 4));
+          store_group(p, load(at, 1), row, j);
+        });
+        return Values{};
+      };
+      Value fits = arith::CmpIOp::create(e_.b, e_.loc, arith::CmpIPredicate::sle, e_.add(column, count), columns);
+      e_.choose(fits, {}, [&] { return whole(), Values{}; }, singles);
+    });
+  });
+}
+
+// The epilogue of neighbours of one row.
+void WgmmaKernel::store_group(TileProgram& p, const Values& sums, Value row, Value column) {
+  const int64_t count = sums.size();
+  Value i = e_.to_index(row), j = e_.to_index(column);
+  const auto alignment = [&](Type element) { return std::min(kAccess, count * bytes_of(element)); };
+  if (count == 1) {
+    e_.store(finish(e_, p, sums[0], i, j), p.output.memory, inside(e_, p.output, i, j));
+    return;
+  }
+  std::vector<Values> inputs(count);  // of the epilogue, a neighbour's each
+  for (int64_t l = 0; l < count; ++l) inputs[l].push_back(sums[l]);
+  Values results = sums;
+  if (p.epilogue) {
+    for (Value input : llvm::drop_begin(p.epilogue.getDpsInputs())) {
+      const View& v = p.views.find(input)->second;
+      Value loaded = e_.load_vector(v.memory, inside(e_, v, i, j), count, alignment(v.element));
+      for (int64_t l = 0; l < count; ++l)
+        inputs[l].push_back(vector::ExtractOp::create(e_.b, e_.loc, loaded, ArrayRef<int64_t>{l}));
+    }
+    for (int64_t l = 0; l < count; ++l) {
+      inputs[l].push_back(nullptr);
+      results[l] = inline_elementwise(e_, p.epilogue, inputs[l], /*lanes=*/0, p.mapping);
+    }
+  }
+  VectorType type = e_.vec(count, p.output.element);
+  Value all = vector::FromElementsOp::create(e_.b, e_.loc, type, results);
+  e_.store_vector(all, p.output.memory, inside(e_, p.output, i, j), alignment(p.output.element));
+}
+
+}  // namespace lathe::emit

@@ -1,0 +1,141 @@
+// What a "wgmma" plan fixes of its kernel: how the tile is shared out among warpgroups, how shared memory is laid out.
+// Pure arithmetic, read by the candidates' table and by the emitter.
+//
+// The instruction multiplies 64 rows of one operand (P) by up to 256 columns of the other (Q): P is A and Q is B, or
+// with `swap` P is B and Q is A. Both lie in shared memory in rows of 128 bytes, 128-byte swizzled: along K for an
+// operand that is contiguous along K, else along M or N in columns of 64 elements.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+
+namespace lathe {
+
+struct WgmmaOperand {
+  int64_t width = 0;      // of the tile: tile_m of A, tile_n of B
+  bool k_major = true;    // contiguous along K
+  int64_t share = 1;      // workgroups of the cluster that need the same part, each of which copies a piece to all
+  int64_t padded = 0;     // width in shared memory
+  int64_t box_columns = 0, box_rows = 0, boxes = 0;  // copies a stage, elements; of this workgroup if shared
+  int64_t bytes = 0;      // of a stage
+};
+
+struct WgmmaInput {
+  int64_t tile_m = 0, tile_n = 0, tile_k = 0, stages = 0, threads = 0;
+  int64_t cluster_m = 1, cluster_n = 1, cluster_k = 1;
+  bool swap = false, a_k_major = true, b_k_major = true;
+  int64_t element_bytes = 2;
+};
+
+struct WgmmaShape {
+  explicit WgmmaShape(const WgmmaInput& in);
+
+  // Why no kernel has this shape, "" if one has.
+  std::string defect() const;
+
+  WgmmaInput in;
+  WgmmaOperand a, b;
+  const WgmmaOperand& p() const { return in.swap ? b : a; }
+  const WgmmaOperand& q() const { return in.swap ? a : b; }
+
+  int64_t consumers = 0;       // warpgroups that multiply; one more copies
+  int64_t blocks = 0;          // of 64 rows of P, each consumer's
+  int64_t steps = 0;           // instructions along tile_k
+  int64_t sums = 0;            // registers of a thread that hold sums
+  int64_t row_elements = 0;    // of a 128-byte row
+
+  // A warp writes its sums to global memory by way of a patch of 16 by kPatch f32, row by row of D.
+  static constexpr int64_t kPatch = 32, kRow = 128, kGroup = 8 * kRow;
+  int64_t patch_rows() const { return in.swap ? (q().width < kPatch ? q().width : kPatch) : 16; }
+  int64_t patch_columns() const { return in.swap ? 16 : (q().width < kPatch ? q().width : kPatch); }
+  // Rows of a patch lie so that the stores of a warp meet no bank twice: 8 banks more than a multiple of 32 where pairs
+  // along the row are stored, 20 where elements across rows are.
+  int64_t patch_pitch() const { return in.swap ? 20 : 40; }
+  int64_t patch_bytes() const { return 4 * patch_rows() * patch_pitch(); }
+  int64_t patches() const { return blocks * ((q().width + kPatch - 1) / kPatch); }  // a warp's
+
+  // Shared memory: the stages (P, then Q), the warps' patches, then the barriers "full" and "empty" of each stage.
+  int64_t stage_bytes = 0, patches_at = 0, barriers_at = 0, shared_bytes = 0;
+  int64_t resident = 0;        // workgroups of a compute unit
+  // Registers of a producer's and of a consumer's threads; 0: as the kernel is launched.
+  int64_t producer_registers = 0, consumer_registers = 0;
+
+ private:
+  WgmmaOperand operand(int64_t width, bool k_major, int64_t share) const;
+  void assign_registers();
+
+  static constexpr int64_t kWarpgroup = 128, kRows = 64;
+  // Limits of a compute unit of sm_90: shared memory, and what the system takes of it for each workgroup; threads;
+  // registers for each thread of a warpgroup (CUDA Programming Guide, technical specifications).
+  static constexpr int64_t kUnitShared = 228 << 10, kReservedShared = 1 << 10, kUnitThreads = 2048;
+  static constexpr int64_t kUnitRegisters = (64 << 10) / kWarpgroup, kThreadRegisters = 248;
+  static constexpr int64_t kOtherRegisters = 56, kProducerRegisters = 40;
+  static int64_t up(int64_t x, int64_t to) { return (x + to - 1) / to * to; }
+};
+
+inline WgmmaShape::WgmmaShape(const WgmmaInput& input) : in(input) {
+  row_elements = kRow / in.element_bytes;
+  // Neighbours along N need the same part of A, neighbours along M the same of B.
+  a = operand(in.tile_m, in.a_k_major, in.cluster_n);
+  b = operand(in.tile_n, in.b_k_major, in.cluster_m);
+  consumers = in.threads / kWarpgroup - 1;
+  blocks = consumers > 0 ? p().width / (kRows * consumers) : 0;
+  steps = in.tile_k * in.element_bytes / 32;  // an instruction takes 32 bytes of a row along K
+  sums = blocks * q().width / 2;
+  stage_bytes = a.bytes + b.bytes;
+  const int64_t staged = in.stages * stage_bytes, patch = consumers * 4 * patch_bytes();
+  // A cluster merges whole tiles, which lie where the stages were.
+  patches_at = in.cluster_k > 1 ? 0 : staged;
+  barriers_at = in.cluster_k > 1 ? std::max(staged, patches() * patch) : staged + patch;
+  shared_bytes = barriers_at + 16 * in.stages;
+  if (defect().empty()) assign_registers();
+}
+
+inline WgmmaOperand WgmmaShape::operand(int64_t width, bool k_major, int64_t share) const {
+  WgmmaOperand x;
+  x.width = width, x.k_major = k_major, x.share = share;
+  x.padded = k_major ? width : up(width, row_elements);
+  x.box_columns = row_elements;
+  x.box_rows = k_major ? width / share : in.tile_k;
+  x.boxes = k_major ? in.tile_k / row_elements : x.padded / row_elements / share;
+  x.bytes = x.padded * in.tile_k * in.element_bytes;
+  return x;
+}
+
+inline std::string WgmmaShape::defect() const {
+  if (in.threads % kWarpgroup != 0 || consumers < 1 || consumers > 3)
+    return absl::StrCat(in.threads, " threads are not 1 to 3 multiplying warpgroups and a copying one");
+  const int64_t rows = p().width, columns = q().width;
+  if (rows < 1 || rows % (kRows * consumers) != 0)
+    return absl::StrCat(rows, " rows are no multiple of 64 for each of ", consumers, " warpgroups");
+  if (columns % 8 != 0 || columns < 8 || columns > 256 || (columns > kPatch && columns % kPatch != 0))
+    return absl::StrCat("no instruction's width is ", columns);
+  if (sums > 192) return absl::StrCat("sums of a thread ", sums, " > 192");
+  if (in.tile_k < 1 || in.tile_k % row_elements != 0 || in.tile_k > 256)
+    return absl::StrCat("tile_k ", in.tile_k, " is no multiple of ", row_elements, " up to 256");
+  if (in.stages < 2) return absl::StrCat("stages ", in.stages, " < 2");
+  for (const WgmmaOperand* x : {&a, &b}) {
+    if (!x->k_major && in.element_bytes != 2) return "8-bit operands must be contiguous along K";
+    if ((x->k_major ? x->width / 8 : x->padded / row_elements) % x->share != 0)
+      return absl::StrCat("a part of ", x->width, " is not to be shared out among ", x->share, " workgroups");
+    if (x->box_rows > 256) return absl::StrCat("box of ", x->box_rows, " rows > 256");
+  }
+  return "";
+}
+
+inline void WgmmaShape::assign_registers() {
+  const int64_t needed = up(sums + kOtherRegisters, 8);
+  resident = std::max<int64_t>(
+      1, std::min({kUnitShared / (shared_bytes + kReservedShared), kUnitThreads / in.threads,
+                   kUnitRegisters / (kProducerRegisters + consumers * needed), int64_t{4}}));
+  const int64_t launched = std::min(kThreadRegisters, kUnitRegisters / resident / (consumers + 1) / 8 * 8);
+  if (launched >= needed) return;
+  producer_registers = consumers > 2 ? kProducerRegisters - 8 : kProducerRegisters;
+  consumer_registers =
+      std::min(kThreadRegisters - 8, (launched * (consumers + 1) - producer_registers) / consumers / 8 * 8);
+}
+
+}  // namespace lathe
