@@ -152,16 +152,23 @@ static Value to_storage(Emit& e, Value x, Value memory) {
   return arith::BitcastOp::create(e.b, e.loc, with_element(x.getType(), e.b.getI16Type()), x);
 }
 
-Value Emit::load(Value memory, Value at) {
-  return from_storage(*this, memref::LoadOp::create(b, loc, storage(*this, memory), ValueRange(at)), memory);
+static llvm::MaybeAlign aligned(int64_t bytes) {
+  return bytes == 0 ? llvm::MaybeAlign() : llvm::MaybeAlign(bytes);
 }
-void Emit::store(Value value, Value memory, Value at) {
-  memref::StoreOp::create(b, loc, to_storage(*this, value, memory), storage(*this, memory), ValueRange(at));
+Value Emit::load(Value memory, Value at, int64_t alignment) {
+  Value x = memref::LoadOp::create(b, loc, storage(*this, memory), ValueRange(at), /*nontemporal=*/false,
+                                   aligned(alignment));
+  return from_storage(*this, x, memory);
 }
-Value Emit::load_vector(Value memory, Value at, int64_t lanes) {
+void Emit::store(Value value, Value memory, Value at, int64_t alignment) {
+  memref::StoreOp::create(b, loc, to_storage(*this, value, memory), storage(*this, memory), ValueRange(at),
+                          /*nontemporal=*/false, aligned(alignment));
+}
+Value Emit::load_vector(Value memory, Value at, int64_t lanes, int64_t alignment) {
   Value raw = storage(*this, memory);
-  return from_storage(*this, vector::LoadOp::create(b, loc, vec(lanes, element_of(raw)), raw, ValueRange(at)),
-                      memory);
+  Value x = vector::LoadOp::create(b, loc, vec(lanes, element_of(raw)), raw, ValueRange(at),
+                                   /*nontemporal=*/false, aligned(alignment));
+  return from_storage(*this, x, memory);
 }
 static Value lane_mask(Emit& e, int64_t lanes, Value count) {
   VectorType type = e.vec(lanes, e.b.getI1Type());
@@ -176,8 +183,9 @@ Value Emit::load_masked(Value memory, Value at, int64_t lanes, Value count, doub
                                          lane_mask(*this, lanes, count), rest);
   return from_storage(*this, x, memory);
 }
-void Emit::store_vector(Value value, Value memory, Value at) {
-  vector::StoreOp::create(b, loc, to_storage(*this, value, memory), storage(*this, memory), ValueRange(at));
+void Emit::store_vector(Value value, Value memory, Value at, int64_t alignment) {
+  vector::StoreOp::create(b, loc, to_storage(*this, value, memory), storage(*this, memory), ValueRange(at),
+                          /*nontemporal=*/false, aligned(alignment));
 }
 void Emit::store_masked(Value value, Value memory, Value at, Value count) {
   int64_t lanes = cast<VectorType>(value.getType()).getNumElements();
@@ -248,6 +256,15 @@ Value memory_at(Emit& e, Value pointer, Type element) {
   if (pointer_type.getAddressSpace() != 0) space = e.b.getI64IntegerAttr(pointer_type.getAddressSpace());
   auto type = MemRefType::get({ShapedType::kDynamic}, element, MemRefLayoutAttrInterface(), space);
   return UnrealizedConversionCastOp::create(e.b, e.loc, type, d).getResult(0);
+}
+
+Value pointer_to(Emit& e, Value memory, Value at) {
+  // The descriptor that memory_at made.
+  auto cast = memory.getDefiningOp<UnrealizedConversionCastOp>();
+  Value base = LLVM::ExtractValueOp::create(e.b, e.loc, cast.getOperand(0), llvm::ArrayRef<int64_t>{1});
+  Value offset = arith::IndexCastOp::create(e.b, e.loc, e.b.getI64Type(), at);
+  Type element = e.b.getIntegerType(element_of(memory).getIntOrFloatBitWidth());
+  return LLVM::GEPOp::create(e.b, e.loc, base.getType(), element, base, llvm::ArrayRef<LLVM::GEPArg>{offset});
 }
 
 Arguments Arguments::from_block(Emit& e, Value block) {

@@ -59,13 +59,13 @@ class Emit {
   Values choose(Value condition, const Values& like, const std::function<Values()>& then,
                 const std::function<Values()>& otherwise);
 
-  // --- memory: 1-d memrefs, element offsets
-  Value load(Value memory, Value at);
-  void store(Value value, Value memory, Value at);
-  Value load_vector(Value memory, Value at, int64_t lanes);
+  // --- memory: 1-d memrefs, element offsets. `alignment` of the address in bytes; 0: one element's.
+  Value load(Value memory, Value at, int64_t alignment = 0);
+  void store(Value value, Value memory, Value at, int64_t alignment = 0);
+  Value load_vector(Value memory, Value at, int64_t lanes, int64_t alignment = 0);
   // Lanes at and beyond `count` are not touched and read as `fill`.
   Value load_masked(Value memory, Value at, int64_t lanes, Value count, double fill = 0);
-  void store_vector(Value value, Value memory, Value at);
+  void store_vector(Value value, Value memory, Value at, int64_t alignment = 0);
   void store_masked(Value value, Value memory, Value at, Value count);
   void prefetch(Value memory, Value at, int locality = 3);
 
@@ -82,6 +82,8 @@ class Emit {
 
 // A 1-d memref over memory at `pointer` (an !llvm.ptr).
 Value memory_at(Emit& e, Value pointer, Type element);
+// The address of an element of such a memref.
+Value pointer_to(Emit& e, Value memory, Value at);
 
 // The argument block's fields as values: index for integers, !llvm.ptr for pointers, f32.
 class Arguments {
@@ -106,6 +108,7 @@ struct View {
   Value offset;
   Value row_stride;
   Type element;
+  int64_t alignment = 0;  // of any element, in bytes; 0: one element's
 };
 
 // One step of a distributed payload, analysed and ready to emit: index computations cloned for the given
@@ -126,6 +129,7 @@ struct TileProgram {
   Value first_column;  // argmax: where the slice starts in its row
   // matmul, a contraction's step: where its tile lies in the whole product. Which split it is, 0 without one.
   Value batch, row0, column0, depth0, split;
+  int64_t n = 0, k = 0;  // matmul: of the whole product
 };
 
 // Grid position of the workgroup (or CPU task).

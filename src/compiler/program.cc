@@ -1,6 +1,7 @@
 // From a distributed payload (scf.forall over tiles of linalg ops) to the pieces an emitter works with.
 #include "compiler/dialect.h"
 #include "compiler/emit.h"
+#include "core/problem.h"
 
 namespace lathe::emit {
 namespace {
@@ -51,6 +52,9 @@ class Instantiation {
     for (BlockArgument argument : function.getArguments())
       if (!isa<TensorType>(argument.getType()))
         program_.mapping.map(argument, arguments.get(operand_name(argument)));
+    // The promise of a class that is aligned to bytes alone; what else is promised holds of rows, not elements.
+    auto alignment = function->getParentOfType<ModuleOp>()->getAttrOfType<IntegerAttr>(ir::kAlignmentAttr);
+    if (alignment && alignment.getInt() == static_cast<int64_t>(Alignment::kByte)) operand_alignment_ = 1;
     // Scalar computations of the payload outside the forall.
     for (Operation& op : function.getBody().front()) {
       if (&op == forall.getOperation()) break;
@@ -139,6 +143,7 @@ class Instantiation {
     v.offset = offset;
     v.row_stride = strides->empty() ? e_.idx(0) : strides->back();
     v.element = type.getElementType();
+    if (!name.starts_with("workspace")) v.alignment = operand_alignment_;
     return v;
   }
 
@@ -185,16 +190,21 @@ class Instantiation {
     return success();
   }
 
-  // Both operands' slices carry the tile's offsets: loops (b, m, n, k).
+  // Both operands' slices carry the tile's offsets, and what they are slices of the extents: loops (b, m, n, k).
   void place_contraction(linalg::LinalgOp op) {
     Value* places[] = {&program_.batch, &program_.row0, &program_.column0, &program_.depth0};
+    int64_t* extents[] = {nullptr, nullptr, &program_.n, &program_.k};
     for (OpOperand* input : op.getDpsInputOperands()) {
       AffineMap map = op.getMatchingIndexingMap(input);
       auto offsets = offsets_.find(input->get());
+      auto slice = input->get().getDefiningOp<tensor::ExtractSliceOp>();
+      auto whole = cast<RankedTensorType>(slice ? slice.getSource().getType() : input->get().getType());
       for (auto [i, result] : llvm::enumerate(map.getResults())) {
         // A slice of all of an operand is folded away.
         Value at = offsets == offsets_.end() ? e_.idx(0) : resolve(offsets->second[i]);
-        *places[cast<AffineDimExpr>(result).getPosition()] = at;
+        const unsigned loop = cast<AffineDimExpr>(result).getPosition();
+        *places[loop] = at;
+        if (extents[loop]) *extents[loop] = whole.getDimSize(i);
       }
     }
     program_.split = e_.idx(0);
@@ -233,6 +243,7 @@ class Instantiation {
   Emit& e_;
   scf::ForallOp forall_;
   const Arguments& a_;
+  int64_t operand_alignment_ = 0;
   TileProgram program_;
   llvm::DenseMap<Value, SmallVector<OpFoldResult>> sizes_, offsets_;
 };
