@@ -11,6 +11,7 @@ struct FamilyRow {
 };
 constexpr FamilyRow kFamilies[] = {
     {"simt", emit_simt},
+    {"mma", emit_mma},
     {"wgmma", emit_wgmma},
 };
 
@@ -43,7 +44,7 @@ class StoreSink : public OutputSink {
       }
       for (auto [column, result] : llvm::zip(at, results))
         e_.when(e_.less(column, p_.columns), [&, column = column, result = result] {
-          e_.store(result, p_.output.memory, inside(e_, p_.output, row, column));
+          e_.store(result, p_.output.memory, inside(e_, p_.output, row, column), p_.output.alignment);
         });
     });
   }
@@ -74,15 +75,18 @@ Value inside(Emit& e, const View& v, Value i, Value j) {
   return e.add(v.offset, e.add(e.mul(i, v.row_stride), j));
 }
 
-Value finish(Emit& e, TileProgram& p, Value product, Value i, Value j) {
+Value finish(Emit& e, TileProgram& p, Value product, Value i, Value j, int64_t lanes) {
   if (!p.epilogue) return product;
   Values inputs = {product};
   for (Value input : llvm::drop_begin(p.epilogue.getDpsInputs())) {
     const View& v = p.views.find(input)->second;
-    inputs.push_back(e.load(v.memory, inside(e, v, i, j)));
+    Value at = inside(e, v, i, j);
+    const int64_t bytes = v.element.getIntOrFloatBitWidth() / 8;
+    inputs.push_back(lanes ? e.load_vector(v.memory, at, lanes, std::min<int64_t>(lanes * bytes, 16))
+                           : e.load(v.memory, at, v.alignment));
   }
   inputs.push_back(nullptr);
-  return inline_elementwise(e, p.epilogue, inputs, /*lanes=*/0, p.mapping);
+  return inline_elementwise(e, p.epilogue, inputs, lanes, p.mapping);
 }
 
 void emit_merge(Emit& e, const GpuKernel& kernel, const Arguments& arguments, TileProgram& p) {
@@ -97,7 +101,7 @@ void emit_merge(Emit& e, const GpuKernel& kernel, const Arguments& arguments, Ti
       Value x = e.load(partial.memory, e.add(at, e.mul(s, split_stride)));
       return Values{arith::AddFOp::create(e.b, e.loc, in[0], x)};
     })[0];
-    e.store(finish(e, p, sum, i, j), p.output.memory, inside(e, p.output, i, j));
+    e.store(finish(e, p, sum, i, j), p.output.memory, inside(e, p.output, i, j), p.output.alignment);
   });
 }
 

@@ -15,6 +15,7 @@ llvm::LogicalResult emit_matmul_gpu(mlir::ModuleOp module);
 // within the launch.
 using MatmulFamily = llvm::LogicalResult (*)(Emit& e, GpuKernel& kernel, const GpuStep& step);
 llvm::LogicalResult emit_simt(Emit& e, GpuKernel& kernel, const GpuStep& step);
+llvm::LogicalResult emit_mma(Emit& e, GpuKernel& kernel, const GpuStep& step);
 llvm::LogicalResult emit_wgmma(Emit& e, GpuKernel& kernel, const GpuStep& step);
 
 // Where a tile's sums (f32) go once all of K is in them: through the epilogue to D, as they are to the
@@ -37,10 +38,11 @@ std::unique_ptr<OutputSink> make_sink(Emit& e, GpuKernel& kernel, const GpuStep&
 
 // Element (i, j) of a view, as an offset into its memory.
 Value inside(Emit& e, const View& v, Value i, Value j);
-// The epilogue of one product (f32) at (i, j) of the tile; the product itself where there is no epilogue.
-Value finish(Emit& e, TileProgram& p, Value product, Value i, Value j);
-// Sums the partial results of the merge program's tile in ascending order of the split, with the epilogue. The work
-// of all of the kernel's workers.
+// The epilogue of one product (f32) at (i, j) of the tile; the product itself where there is no epilogue. With `lanes`
+// of so many products from column j on, of operands all of whose rows are aligned to 16 bytes, j being a multiple.
+Value finish(Emit& e, TileProgram& p, Value product, Value i, Value j, int64_t lanes = 0);
+// Sums the partial results of the merge program's tile in ascending order of the split, with the epilogue.
+// The work of all of the kernel's workers.
 void emit_merge(Emit& e, const GpuKernel& kernel, const Arguments& arguments, TileProgram& p);
 // kMergeLast: to be called by all workers after each has stored its part of the tile at `position`. The workgroup
 // whose ticket is the last merges the tile. `tiles` along x and y number the counters.

@@ -1,5 +1,5 @@
-// lathe-native-math: math ops that every GPU back end selects as instructions become calls of LLVM's
-// intrinsics. Left to MLIR's conversions they would become calls of the vendors' device libraries.
+// lathe-native-math: math ops on f32 (and vectors of it) that every GPU back end selects as instructions become calls
+// of LLVM's intrinsics. Left to MLIR's conversions they would become calls of the vendors' device libraries.
 #include "compiler/mlir.h"
 #include "compiler/passes.h"
 
@@ -7,13 +7,20 @@ namespace lathe {
 namespace {
 using namespace mlir;
 
-// The f32 intrinsic of an op, "" if it has none.
+// The intrinsic of an op but for the type, "" if it has none.
 StringRef intrinsic_of(Operation* op) {
-  if (isa<math::FmaOp>(op)) return "llvm.fma.f32";
-  if (isa<math::FloorOp>(op)) return "llvm.floor.f32";
-  if (isa<math::AbsFOp>(op)) return "llvm.fabs.f32";
-  if (isa<math::CopySignOp>(op)) return "llvm.copysign.f32";
+  if (isa<math::FmaOp>(op)) return "llvm.fma";
+  if (isa<math::FloorOp>(op)) return "llvm.floor";
+  if (isa<math::AbsFOp>(op)) return "llvm.fabs";
+  if (isa<math::CopySignOp>(op)) return "llvm.copysign";
   return "";
+}
+
+// ".f32", ".v4f32"; "" for another type.
+std::string suffix_of(Type type) {
+  auto vector = dyn_cast<VectorType>(type);
+  if (!getElementTypeOrSelf(type).isF32() || (vector && vector.getRank() != 1)) return "";
+  return vector ? ".v" + std::to_string(vector.getNumElements()) + "f32" : ".f32";
 }
 
 struct NativeMathPass : PassWrapper<NativeMathPass, OperationPass<>> {
@@ -26,9 +33,12 @@ struct NativeMathPass : PassWrapper<NativeMathPass, OperationPass<>> {
   void runOnOperation() override {
     getOperation()->walk([&](Operation* op) {
       StringRef name = intrinsic_of(op);
-      if (name.empty() || !op->getResult(0).getType().isF32()) return;
+      if (name.empty()) return;
+      Type type = op->getResult(0).getType();
+      const std::string suffix = suffix_of(type);
+      if (suffix.empty()) return;
       OpBuilder b(op);
-      auto call = LLVM::CallIntrinsicOp::create(b, op->getLoc(), b.getF32Type(), b.getStringAttr(name),
+      auto call = LLVM::CallIntrinsicOp::create(b, op->getLoc(), type, b.getStringAttr(name + suffix),
                                                 op->getOperands());
       op->replaceAllUsesWith(call);
       op->erase();

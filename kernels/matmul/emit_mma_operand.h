@@ -1,0 +1,95 @@
+// One operand of a warp-level matmul: its way from global memory into swizzled shared memory, and from there to a
+// warp's registers.
+#pragma once
+
+#include <memory>
+
+#include "compiler/gpu_kernel.h"
+
+namespace lathe::emit {
+
+// How an operand's part of a stage lies in shared memory: rows in chunks of 16 bytes, whose places within the row are
+// exchanged by the row's number, so that neither the 8 rows of one chunk that ldmatrix reads nor the 8 chunks of one
+// row that copies write meet in a bank.
+struct SwizzledRows {
+  int64_t rows, row_bytes;
+  // Single f32 are read, of four rows and eight neighbours at a time, in place of ldmatrix.
+  bool element_wise;
+
+  static constexpr int64_t kPeriod = 8;  // rows after which the exchange repeats
+  int64_t chunks() const { return row_bytes / 16; }
+  int64_t bytes() const { return rows * row_bytes; }
+  // The place of a row's chunk is its number xor this (i32).
+  Value exchange(Emit& e, Value row) const;
+  // Offset in bytes of a row's chunk, all i32.
+  Value at(Emit& e, Value row, Value chunk) const;
+};
+
+// The calling thread's warp, one of (tile_m / register_m) x (tile_n / register_n), columns innermost.
+struct MmaWarp {
+  MmaWarp(Emit& e, const GpuKernel& kernel);
+  int64_t rows, columns;                         // of the warp's part of the tile
+  int64_t fragment_rows, fragment_columns;       // in 16 x 8
+  int64_t row_warps;                             // warps along M
+  Value lane, place_row, place_column;           // i32: the lane, and the warp's place among the warps
+  Value first_row, first_column;                 // i32: of its part
+};
+
+struct MmaOperand {
+  enum Side { kA, kB };
+  Side side;
+  View view;
+  bool k_contiguous;         // in memory
+  bool shared_k_contiguous;  // in shared memory; so lies everything but what is copied as it is in memory
+  bool async;                // copied without passing through registers: chunks of 16 aligned bytes
+  int64_t element_bytes;
+  int64_t width, warp_width;  // rows of A (columns of B) of the workgroup's tile and of a warp's
+  int64_t block;              // K of a stage
+  Value limit, depth;         // index: rows (columns) and K that exist
+  bool whole_width, whole_depth;  // chunks of 16 bytes end with them
+  SwizzledRows layout;
+  int64_t place;  // in a stage, bytes
+
+  // `p`'s operand at `place` of each stage.
+  static MmaOperand of(Emit& e, const GpuKernel& kernel, const TileProgram& p, Side side, int64_t place);
+  int64_t bytes() const { return layout.bytes(); }
+  int64_t chunk_elements() const { return 16 / element_bytes; }
+};
+
+// The copies of one thread.
+class MmaCopies {
+ public:
+  virtual ~MmaCopies() = default;
+  // Slice `slice` of `slices` of the block of K that starts at `k0` (index) goes to the stage at `stage` (bytes, i32):
+  // zero beyond K; nothing beyond the operand is read. Blocks wholly beyond K may be asked for.
+  virtual void begin(Value k0, Value stage, int64_t slice, int64_t slices) = 0;
+  // After all slices, before the workgroup's barrier.
+  virtual void end(Value stage) = 0;
+};
+// `shared`: the stages, an !llvm.ptr<3>.
+std::unique_ptr<MmaCopies> make_copies(Emit& e, const GpuKernel& kernel, const MmaOperand& x, Value shared);
+
+// One warp's registers.
+class MmaFragments {
+ public:
+  // `first`: where the warp's part of the width begins; `lane`: both i32.
+  MmaFragments(Emit& e, const MmaOperand& x, Value shared, Value first, Value lane);
+  // For the mma's of step `step` (kMmaDepthBytes of K) of the stage at `stage`: four registers for 16 rows of A, two
+  // for 8 columns of B.
+  Values load(Value stage, int64_t step);
+
+ private:
+  Values load_matrices_at(Value stage, int64_t step);
+  Values load_elements_at(Value stage, int64_t step);
+
+  Emit& e_;
+  const MmaOperand& x_;
+  Value shared_;
+  // What depends on the lane: an offset (i32) for each step (K-contiguous) or for each group of the width.
+  Values lanes_;
+};
+
+// `pointer` (an !llvm.ptr<3>) and so many bytes.
+Value shared_at(Emit& e, Value pointer, Value offset, int64_t constant = 0);
+
+}  // namespace lathe::emit

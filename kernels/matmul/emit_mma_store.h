@@ -1,0 +1,34 @@
+// The end of a warp-level matmul: sums through shared memory, so that rows of D are written in whole vectors by
+// neighbouring threads and the epilogue's code is there once a row of warps' fragments, not once a sum.
+#pragma once
+
+#include "kernels/matmul/emit_gpu.h"
+#include "kernels/matmul/emit_mma_operand.h"
+
+namespace lathe::emit {
+
+class MmaStore {
+ public:
+  MmaStore(Emit& e, GpuKernel& kernel, const GpuStep& step, TileProgram& p, const GridPosition& position)
+      : e_(e), kernel_(kernel), step_(step), p_(p), position_(position) {}
+
+  // Shared memory that `store` needs at least.
+  static int64_t least_shared_bytes(ir::KernelConfigAttr config);
+  // `sums`: as mma leaves them, four for each 16 x 8 of the warp's part, row by row. `shared`: `bytes` that nobody uses
+  // any more.
+  mlir::LogicalResult store(const MmaWarp& warp, llvm::ArrayRef<Value> sums, Value shared, int64_t bytes);
+
+ private:
+  void to_shared(const MmaWarp& warp, llvm::ArrayRef<Value> sums, Value shared, int64_t first, int64_t rows);
+  void from_shared(const MmaWarp& warp, Type sum, Value shared, int64_t first, int64_t rows);
+  void to_sink(const MmaWarp& warp, llvm::ArrayRef<Value> sums, OutputSink& sink);
+  int64_t vector() const;
+
+  Emit& e_;
+  GpuKernel& kernel_;
+  const GpuStep& step_;
+  TileProgram& p_;
+  const GridPosition& position_;
+};
+
+}  // namespace lathe::emit
