@@ -30,12 +30,14 @@ class LoadedKernel {
 // One launch. The driver fills workspace, counters and scratch in its own copy of `args`.
 struct Launch {
   const LoadedKernel* kernel = nullptr;
-  const ArgumentBlock* args = nullptr;  // m, n, k, batch, splits, k_chunk set
+  const ProblemClass* problem = nullptr;  // the request's
+  const ArgumentBlock* args = nullptr;    // m, n, k, batch, splits, k_chunk set
   LaunchConfig config;
   Dims dims;
   void* stream = nullptr;
   void* workspace = nullptr;  // the caller's, or null for the driver's own slab
   size_t workspace_bytes = 0;
+  bool zero_product = false;  // GPU: A and B are to be zeros of the driver's own
 };
 
 // Worker slots that a launch may have at most.
@@ -70,9 +72,14 @@ class Driver {
   virtual const DeviceFacts& facts() const = 0;
   // Worker slots a launch may use; 1 on a GPU.
   virtual int32_t workers() const = 0;
-  // Links or loads the artifact's code. kInvalidArgument for code this device cannot take, naming the cause.
-  // Milliseconds, thread-safe.
+  // Links or loads the artifact's code. kInvalidArgument for code this device cannot take, naming the cause;
+  // kDataLoss when it is the form of the code (a cubin of another driver's time) and compiling again may
+  // help. Milliseconds, thread-safe.
   virtual absl::StatusOr<std::unique_ptr<LoadedKernel>> load(const Artifact& artifact) = 0;
+  // The artifact in the form that is worth keeping: PTX becomes a cubin where the driver can link one.
+  // Returned as it is where there is nothing to do or it fails: load() may still take it. Up to a second,
+  // thread-safe.
+  virtual Artifact finish(Artifact artifact) { return artifact; }
   // Runs the recipe's steps. No allocation and no lock after the first launch of a size. Thread-safe.
   virtual absl::Status launch(const Launch& launch) = 0;
   virtual absl::Status launch_slice(const Launch& launch, const Slice& slice) = 0;
@@ -80,6 +87,11 @@ class Driver {
   virtual size_t workspace_bytes(const LoadedKernel& kernel, const LaunchConfig& config,
                                  int32_t workers) const = 0;
   virtual DeviceMemory& memory() = 0;
+  // Whether the caller captures this stream (or, for the default stream, any that forbids work on it).
+  virtual absl::StatusOr<bool> is_capturing(void* /*stream*/) { return false; }
+  // Warm-up says how much launch memory its kernels need at most, so that launches need not take any.
+  // Thread-safe.
+  virtual absl::Status reserve(size_t /*workspace_bytes*/, size_t /*counters*/) { return absl::OkStatus(); }
 };
 
 // A caller's parallel-for: body(index, worker) for index in [0, count), worker in [0, workers).

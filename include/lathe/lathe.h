@@ -364,10 +364,10 @@ LATHE_API lathe_status lathe_device_fingerprint(lathe_device* device, uint64_t* 
 /* For tools, tests and engines without an allocator of their own; an engine's own pointers and streams serve as well. All
  * of them need a device that runs (NOT_AVAILABLE on a described one) and may be called from any thread, whichever CUDA
  * context is current: it stays so. On a GPU an allocation and a release take microseconds to milliseconds and may wait
- * for the whole device; neither is legal while a stream of the calling thread is capturing. */
+ * for the whole device; neither disturbs a stream that is being captured. */
 
 /* `bytes` of the device's memory, aligned to 64 bytes on the CPU and to 256 on a GPU, contents unspecified. 0 bytes:
- * *memory is NULL. OUT_OF_MEMORY otherwise. Lives until lathe_device_free, at the latest until the device closes. */
+ * *memory is NULL. OUT_OF_MEMORY where there is no more. To be freed before the device closes. */
 LATHE_API lathe_status lathe_device_alloc(lathe_device* device, size_t bytes, void** memory);
 /* NULL is legal. Only for what lathe_device_alloc of this device gave, when no work that uses it is in flight. */
 LATHE_API lathe_status lathe_device_free(lathe_device* device, void* memory);

@@ -1,40 +1,13 @@
 #include "runtime/cpu/cpu_kernel.h"
 
-#include <limits>
-
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 
 namespace lathe {
 namespace {
 
-constexpr int64_t kSaturated = std::numeric_limits<int64_t>::max();
-
-int64_t saturating_product(int64_t a, int64_t b) {
-  int64_t result;
-  if (!__builtin_mul_overflow(a, b, &result)) return result;
-  return (a < 0) == (b < 0) ? kSaturated : std::numeric_limits<int64_t>::min();
-}
-
-int64_t saturating_sum(int64_t a, int64_t b) {
-  int64_t result;
-  if (!__builtin_add_overflow(a, b, &result)) return result;
-  return a > 0 ? kSaturated : std::numeric_limits<int64_t>::min();
-}
-
 absl::Status refusal(absl::string_view cause) {
   return absl::InvalidArgumentError(absl::StrCat("cpu: cannot load kernel: ", cause));
-}
-
-absl::Status check_formula(const Formula& formula, absl::string_view what) {
-  for (const Term& term : formula) {
-    for (const Factor& factor : term.factors) {
-      const int32_t var = static_cast<int32_t>(factor.var);
-      if (var < 0 || var >= kVarCount) return refusal(absl::StrCat(what, " uses unknown variable ", var));
-      if (factor.divisor <= 0) return refusal(absl::StrCat(what, " divides by ", factor.divisor));
-    }
-  }
-  return absl::OkStatus();
 }
 
 absl::Status check_step(const Step& step) {
@@ -54,10 +27,12 @@ absl::Status check_step(const Step& step) {
   const std::array<int32_t, 3> one = {1, 1, 1};
   if (step.block != one || step.cluster != one || !step.dynamic_shared_memory.empty() ||
       !step.tensor_maps.empty()) {
-    return refusal(absl::StrCat("step ", step.symbol, " asks for a GPU workgroup, cluster, shared memory or tensor map"));
+    return refusal(absl::StrCat("step ", step.symbol,
+                                " asks for a GPU workgroup, cluster, shared memory or tensor map"));
   }
   for (const Formula& formula : step.grid) {
-    LATHE_RETURN_IF_ERROR(check_formula(formula, absl::StrCat("the grid of step ", step.symbol)));
+    const absl::Status status = check_formula(formula, absl::StrCat("the grid of step ", step.symbol));
+    if (!status.ok()) return refusal(status.message());
   }
   return absl::OkStatus();
 }
@@ -87,42 +62,10 @@ absl::Status check_artifact(const Artifact& artifact) {
 
 }  // namespace
 
-TaskCount::TaskCount(const std::array<Formula, 3>& grid) {
-  for (size_t i = 0; i < grid.size(); ++i) {
-    Axis& axis = axes_[i];
-    axis.first_term = static_cast<uint32_t>(terms_.size());
-    for (const Term& term : grid[i]) {
-      if (term.factors.empty()) {
-        axis.constant = saturating_sum(axis.constant, term.coefficient);
-        continue;
-      }
-      terms_.push_back({term.coefficient, static_cast<uint32_t>(factors_.size()),
-                        static_cast<uint32_t>(term.factors.size())});
-      factors_.insert(factors_.end(), term.factors.begin(), term.factors.end());
-    }
-    axis.term_count = static_cast<uint32_t>(terms_.size()) - axis.first_term;
-  }
-}
-
-int64_t TaskCount::axis_value(const Axis& axis, const VarValues& v) const {
-  int64_t sum = axis.constant;
-  for (uint32_t t = 0; t < axis.term_count; ++t) {
-    const FlatTerm& term = terms_[axis.first_term + t];
-    int64_t value = term.coefficient;
-    for (uint32_t f = 0; f < term.factor_count; ++f) {
-      const Factor& factor = factors_[term.first_factor + f];
-      const int64_t size = v[static_cast<size_t>(factor.var)];
-      value = saturating_product(value, factor.divisor == 1 ? size : ceil_div(size, factor.divisor));
-    }
-    sum = saturating_sum(sum, value);
-  }
-  return sum;
-}
-
 int64_t TaskCount::operator()(const VarValues& v) const {
   int64_t count = 1;
-  for (const Axis& axis : axes_) {
-    const int64_t value = axis_value(axis, v);
+  for (size_t axis = 0; axis < axes_.size(); ++axis) {
+    const int64_t value = axes_.value(axis, v);
     if (value <= 0) return 0;
     count = saturating_product(count, value);
   }

@@ -13,33 +13,21 @@
 #include "core/recipe.h"
 #include "runtime/cpu/object_loader.h"
 #include "runtime/driver.h"
+#include "runtime/flat_formula.h"
 
 namespace lathe {
 
-// A step's number of tasks as a function of the sizes. evaluate() without its vectors of vectors: a launch
-// reads one array, and terms without variables are folded when the kernel is loaded.
+// A step's number of tasks as a function of the sizes.
 class TaskCount {
  public:
-  TaskCount() = default;
-  explicit TaskCount(const std::array<Formula, 3>& grid);
+  TaskCount() : TaskCount(std::array<Formula, 3>{}) {}
+  explicit TaskCount(const std::array<Formula, 3>& grid) : axes_({grid[0], grid[1], grid[2]}) {}
 
   // The product of the three axes' values; saturates at INT64_MAX. A value below one on any axis gives 0.
   int64_t operator()(const VarValues& v) const;
 
  private:
-  struct FlatTerm {
-    int64_t coefficient;
-    uint32_t first_factor, factor_count;
-  };
-  struct Axis {
-    int64_t constant = 0;
-    uint32_t first_term = 0, term_count = 0;
-  };
-  int64_t axis_value(const Axis& axis, const VarValues& v) const;
-
-  std::array<Axis, 3> axes_;
-  std::vector<FlatTerm> terms_;
-  std::vector<Factor> factors_;
+  FlatFormulas axes_;
 };
 
 class CpuKernel final : public LoadedKernel {

@@ -1,18 +1,22 @@
 #include "runtime/cuda/cuda_driver.h"
 
-#include "runtime/gpu_library.h"
+#include "runtime/cuda/cuda_facts.h"
+#include "runtime/cuda/cuda_results.h"
+#include "runtime/gpu/driver.h"
 
 namespace lathe {
-namespace {
 
-constexpr GpuApi kCuda = {"cuda", {"libcuda.so.1"}, "cuInit", "cuDeviceGetCount", "cuDeviceGetName"};
+const gpu::Platform& cuda_platform() {
+  // Never destroyed: drivers point to it.
+  static const auto& platform =
+      *new gpu::Platform{"cuda", {"libcuda.so.1"}, /*is_cuda=*/true, cuda_results(), query_cuda_facts};
+  return platform;
+}
 
-}  // namespace
-
-absl::StatusOr<std::vector<std::string>> enumerate_cuda() { return enumerate_gpu(kCuda); }
-absl::StatusOr<DeviceFacts> query_cuda(absl::string_view name) { return refuse_gpu(kCuda, name); }
-absl::StatusOr<std::unique_ptr<Driver>> open_cuda(absl::string_view name, const DriverOptions&) {
-  return refuse_gpu(kCuda, name);
+absl::StatusOr<std::vector<std::string>> enumerate_cuda() { return gpu::enumerate(cuda_platform()); }
+absl::StatusOr<DeviceFacts> query_cuda(absl::string_view name) { return gpu::query(cuda_platform(), name); }
+absl::StatusOr<std::unique_ptr<Driver>> open_cuda(absl::string_view name, const DriverOptions& options) {
+  return gpu::open(cuda_platform(), name, options);
 }
 
 }  // namespace lathe

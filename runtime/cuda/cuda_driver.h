@@ -1,5 +1,5 @@
-// CUDA as a backend: devices "cuda:0", "cuda:1", ... See gpu_library.h for what is shared and what this
-// version answers.
+// CUDA as a backend: devices "cuda:0", "cuda:1", ... What is said of them here is in the tables of this
+// folder; what they do is runtime/gpu's.
 #pragma once
 
 #include <memory>
@@ -9,8 +9,12 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "runtime/driver.h"
+#include "runtime/gpu/library.h"
 
 namespace lathe {
+
+// Tests make others of it.
+const gpu::Platform& cuda_platform();
 
 absl::StatusOr<std::vector<std::string>> enumerate_cuda();
 absl::StatusOr<DeviceFacts> query_cuda(absl::string_view name);

@@ -1,5 +1,4 @@
-// ROCm's HIP as a backend: devices "hip:0", "hip:1", ... See gpu_library.h for what is shared and what this
-// version answers.
+// ROCm's HIP as a backend: devices "hip:0", "hip:1", ... This version lists them and launches nothing there.
 #pragma once
 
 #include <memory>

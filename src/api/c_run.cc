@@ -16,7 +16,7 @@ absl::Status warm(lathe_device& device, const Request& weight, int64_t m_max, la
   LATHE_ASSIGN_OR_RETURN(const std::vector<lathe::ProblemClass> classes,
                          lathe::classes_of(device, weight, m_max));
   lathe_warm_report unwanted = LATHE_WARM_REPORT_INIT;
-  return lathe::warm_classes(device, weight, classes, report != nullptr ? report : &unwanted);
+  return lathe::warm_classes(device, weight, classes, m_max, report != nullptr ? report : &unwanted);
 }
 
 }  // namespace

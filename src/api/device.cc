@@ -33,7 +33,7 @@ absl::Status check_preconditions(const Recipe& recipe, const ProblemClass& c) {
 // A driver calls code that it cannot take a wrong argument; to the API's caller it is a defect of this
 // library's.
 absl::Status refused_code(const absl::Status& status) {
-  if (!absl::IsInvalidArgument(status)) return status;
+  if (!absl::IsInvalidArgument(status) && !absl::IsDataLoss(status)) return status;
   return absl::InternalError(absl::StrCat("the device refuses the kernel's code: ", status.message()));
 }
 
@@ -111,20 +111,35 @@ absl::StatusOr<Choice> choose_plan(const lathe_device& device, const DispatchKey
   return choice;
 }
 
+namespace {
+
+// As the compiler makes it, and as the device's driver finishes it. Counted and timed.
+absl::StatusOr<Artifact> compile(lathe_device& device, const ProblemClass& problem, const Choice& choice) {
+  lathe_context& context = device.context;
+  // Ahead of the timer: the library's load is reported apart from compiling.
+  LATHE_RETURN_IF_ERROR(context.compiler.load());
+  ScopedTimer timer(&context.counters.compile_nanoseconds);
+  absl::StatusOr<Artifact> artifact =
+      context.compiler.compile({problem, choice.plan().config, device.facts.target, device.assembler()});
+  if (artifact.ok()) report_assembly(device, *artifact);
+  (artifact.ok() ? context.counters.compiles : context.counters.compile_failures)
+      .fetch_add(1, std::memory_order_relaxed);
+  if (!artifact.ok() || device.driver == nullptr) return artifact;
+  return device.driver->finish(*std::move(artifact));
+}
+
+absl::StatusOr<std::unique_ptr<LoadedKernel>> load(lathe_device& device, const ProblemClass& problem,
+                                                   const Artifact& artifact) {
+  LATHE_RETURN_IF_ERROR(check_preconditions(artifact.recipe, problem));
+  ScopedTimer timer(&device.context.counters.link_nanoseconds);
+  return device.driver->load(artifact);
+}
+
+}  // namespace
+
 absl::StatusOr<CacheResult> get_artifact(lathe_device& device, const ProblemClass& problem,
                                          const Choice& choice) {
-  lathe_context& context = device.context;
-  return context.cache->get_or_create(choice.key, [&]() -> absl::StatusOr<Artifact> {
-    // Ahead of the timer: the library's load is reported apart from compiling.
-    LATHE_RETURN_IF_ERROR(context.compiler.load());
-    ScopedTimer timer(&context.counters.compile_nanoseconds);
-    absl::StatusOr<Artifact> artifact =
-        context.compiler.compile({problem, choice.plan().config, device.facts.target, device.assembler()});
-    if (artifact.ok()) report_assembly(device, *artifact);
-    (artifact.ok() ? context.counters.compiles : context.counters.compile_failures)
-        .fetch_add(1, std::memory_order_relaxed);
-    return artifact;
-  });
+  return device.context.cache->get_or_create(choice.key, [&] { return compile(device, problem, choice); });
 }
 
 absl::StatusOr<Prepared> prepare_kernel(lathe_device& device, const DispatchKey& key, const Choice& choice) {
@@ -134,12 +149,19 @@ absl::StatusOr<Prepared> prepare_kernel(lathe_device& device, const DispatchKey&
     device.context.counters.loaded_hits.fetch_add(1, std::memory_order_relaxed);
   } else {
     LATHE_ASSIGN_OR_RETURN(const CacheResult result, get_artifact(device, key.problem, choice));
-    LATHE_RETURN_IF_ERROR(check_preconditions(result.artifact->recipe, key.problem));
-    ScopedTimer timer(&device.context.counters.link_nanoseconds);
-    absl::StatusOr<std::unique_ptr<LoadedKernel>> loaded = device.driver->load(*result.artifact);
+    outcome = result.outcome;
+    auto loaded = load(device, key.problem, *result.artifact);
+    if (absl::IsDataLoss(loaded.status()) && outcome != CacheOutcome::kCompiled) {
+      // A cubin of another driver's or assembler's time: what this driver makes of the compiler's PTX it
+      // takes.
+      device.context.logger.log(LogLevel::kInfo,
+                                absl::StrCat("compiling again: ", loaded.status().message()));
+      LATHE_ASSIGN_OR_RETURN(Artifact fresh, compile(device, key.problem, choice));
+      outcome = CacheOutcome::kCompiled;
+      loaded = load(device, key.problem, *device.context.cache->replace(choice.key, std::move(fresh)));
+    }
     if (!loaded.ok()) return refused_code(loaded.status());
     kernel = device.kernels.insert(choice.key, *std::move(loaded));
-    outcome = result.outcome;
   }
   const DispatchEntry* entry = device.table.insert(make_entry(key, kernel, choice.plan().launch.splits));
   return Prepared{entry, outcome};

@@ -10,7 +10,7 @@ namespace {
 // The oracle, the cache, the compiler and the driver name what they know; the request goes in front once.
 [[gnu::cold]] absl::Status with_request(const absl::Status& status, const lathe_device& device,
                                         const Request& request) {
-  const std::string text = describe(request.key.problem, request.dims);
+  const std::string text = describe(request);
   if (absl::StrContains(status.message(), text)) return status;
   return in_request(text, device.name, status);
 }
@@ -32,6 +32,18 @@ namespace {
   return prepared->entry;
 }
 
+// A stream that is being captured takes launches alone: nothing is compiled or loaded for it.
+[[gnu::noinline, gnu::cold]] absl::StatusOr<const DispatchEntry*> prepare_for_run(lathe_device& device,
+                                                                                  const Request& request) {
+  const absl::StatusOr<bool> capturing = device.driver->is_capturing(request.stream);
+  if (!capturing.ok()) return with_request(capturing.status(), device, request);
+  if (!*capturing) return prepare(device, request);
+  device.context.counters.dispatch_misses.fetch_add(1, std::memory_order_relaxed);
+  return with_request(
+      absl::FailedPreconditionError("no kernel of this class is loaded and the stream is being captured"),
+      device, request);
+}
+
 absl::Status check_workspace(const lathe_device& device, const Launch& launch, int32_t workers) {
   const size_t needed = device.driver->workspace_bytes(*launch.kernel, launch.config, workers);
   if (launch.workspace_bytes >= needed) return absl::OkStatus();
@@ -51,12 +63,12 @@ absl::Status launch(lathe_device& device, const Launch& launch, const Slice* sli
 }
 
 absl::Status run(lathe_device& device, Request& request) {
-  if (__builtin_expect(request.needs_no_kernel(), 0)) return run_without_kernel(device, request);
+  if (__builtin_expect(request.needs_no_kernel(), 0)) return run_without_kernel(request);
   const DispatchEntry* entry = device.table.find(request.key);
   if (__builtin_expect(entry != nullptr, 1)) {
     device.context.counters.dispatch_hits.add();
   } else {
-    LATHE_ASSIGN_OR_RETURN(entry, prepare(device, request));
+    LATHE_ASSIGN_OR_RETURN(entry, prepare_for_run(device, request));
   }
   return launch_request(device, *entry, request, nullptr);
 }
@@ -68,20 +80,17 @@ LaunchConfig launch_config_for(const DispatchEntry& entry, const Request& reques
   return make_launch_config(entry.kernel->recipe(), request.key.problem, request.dims, entry.wanted_splits);
 }
 
-absl::StatusOr<const DispatchEntry*> find_or_prepare(lathe_device& device, const Request& request) {
+absl::StatusOr<const DispatchEntry*> find_or_prepare(lathe_device& device, const Request& request,
+                                                     Purpose purpose) {
   if (const DispatchEntry* entry = device.table.find(request.key)) {
     device.context.counters.dispatch_hits.add();
     return entry;
   }
-  return prepare(device, request);
+  return purpose == Purpose::kRun ? prepare_for_run(device, request) : prepare(device, request);
 }
 
-absl::Status run_without_kernel(const lathe_device& device, const Request& request) {
-  if (request.nothing_to_do) return absl::OkStatus();
-  if (!device.is_cpu) {
-    return with_request(absl::UnimplementedError("K = 0 is supported on the CPU alone"), device, request);
-  }
-  run_empty_product(request.key.problem, request.args);
+absl::Status run_without_kernel(const Request& request) {
+  if (!request.nothing_to_do) run_empty_product(request.key.problem, request.args);
   return absl::OkStatus();
 }
 
@@ -89,12 +98,14 @@ absl::Status launch_request(lathe_device& device, const DispatchEntry& entry, Re
                             const Slice* slice) {
   Launch l;
   l.kernel = entry.kernel;
+  l.problem = &request.key.problem;
   l.config = launch_config_for(entry, request);
   l.dims = request.dims;
   l.args = &request.args;
   l.stream = request.stream;
   l.workspace = request.workspace;
   l.workspace_bytes = request.workspace_bytes;
+  l.zero_product = request.zero_product;
   request.args.splits = l.config.splits;
   request.args.k_chunk = l.config.k_chunk;
   absl::Status status = launch(device, l, slice);

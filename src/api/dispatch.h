@@ -6,11 +6,13 @@
 
 namespace lathe {
 
-// Answers the table's entry or, when the policy lets it block, makes one. kNotFound (LATHE_MISS) otherwise.
-absl::StatusOr<const DispatchEntry*> find_or_prepare(lathe_device& device, const Request& request);
+// Answers the table's entry or, when the policy lets it block, makes one. kNotFound (LATHE_MISS) otherwise;
+// to run on a stream that is being captured, kFailedPrecondition (LATHE_CAPTURE_MISS) whatever the policy.
+absl::StatusOr<const DispatchEntry*> find_or_prepare(lathe_device& device, const Request& request,
+                                                     Purpose purpose);
 
 // Serves a request that needs_no_kernel().
-absl::Status run_without_kernel(const lathe_device& device, const Request& request);
+absl::Status run_without_kernel(const Request& request);
 
 LaunchConfig launch_config_for(const DispatchEntry& entry, const Request& request);
 

@@ -77,7 +77,7 @@ absl::Status check_class(const lathe_plan& plan, const Request& request) {
       tuned_alike
           ? explain_mismatch(request, planned.problem)
           : absl::InvalidArgumentError("the descriptor's lathe_tuning is not the one that was planned");
-  return in_request(describe(request.key.problem, request.dims), plan.device.name, cause);
+  return in_request(describe(request), plan.device.name, cause);
 }
 
 }  // namespace
@@ -88,11 +88,11 @@ absl::StatusOr<std::unique_ptr<lathe_plan>> make_plan(lathe_device& device, cons
   const bool matmul = request.key.problem.op == Op::kMatmul;
   if (matmul && (request.dims.n == 0 || request.empty_product)) return plan;
   if (device.driver != nullptr) {
-    LATHE_ASSIGN_OR_RETURN(plan->entry, find_or_prepare(device, request));
+    LATHE_ASSIGN_OR_RETURN(plan->entry, find_or_prepare(device, request, Purpose::kPlan));
   }
   absl::StatusOr<Choice> choice = choose_plan(device, request.key);
   if (!choice.ok()) {
-    return in_request(describe(request.key.problem, request.dims), device.name, choice.status());
+    return in_request(describe(request), device.name, choice.status());
   }
   plan->choice = std::make_unique<const Choice>(*std::move(choice));
   return plan;
@@ -104,14 +104,14 @@ absl::Status run_plan(const lathe_plan& plan, Request& request, const Slice* sli
   LATHE_RETURN_IF_ERROR(check_class(plan, request));
   if (request.needs_no_kernel()) {
     if (slice != nullptr && slice->worker != 0) return absl::OkStatus();
-    return run_without_kernel(plan.device, request);
+    return run_without_kernel(request);
   }
   const DispatchEntry* entry = plan.entry;
   if (__builtin_expect(request.key.problem.alignment != plan.planned.key.problem.alignment, 0)) {
     DispatchKey key = plan.planned.key;
     key.problem = request.key.problem;
     request.key = key;
-    LATHE_ASSIGN_OR_RETURN(entry, find_or_prepare(plan.device, request));
+    LATHE_ASSIGN_OR_RETURN(entry, find_or_prepare(plan.device, request, Purpose::kRun));
   } else {
     plan.device.context.counters.dispatch_hits.add();
   }

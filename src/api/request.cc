@@ -112,8 +112,14 @@ absl::Status in_request(absl::string_view request, absl::string_view device, con
   return absl::Status(cause.code(), absl::StrCat(request, " on ", device, ": ", cause.message()));
 }
 
+std::string describe(const Request& request) {
+  Dims dims = request.dims;
+  if (request.zero_product) dims.k = 0;
+  return describe(request.key.problem, dims);
+}
+
 std::string describe(const Request& request, absl::string_view device) {
-  return absl::StrCat(describe(request.key.problem, request.dims), " on ", device);
+  return absl::StrCat(describe(request), " on ", device);
 }
 
 }  // namespace lathe

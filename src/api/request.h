@@ -33,9 +33,13 @@ struct Request {
   DispatchKey key;
   Dims dims;
   ArgumentBlock args;  // splits and k_chunk unset
-  // No element of the output exists, or the output is the epilogue of an empty product: no kernel is needed.
+  // No element of the output exists, or (on the CPU) the output is the epilogue of an empty product: no
+  // kernel is needed.
   bool nothing_to_do = false;
   bool empty_product = false;
+  // On a GPU an empty product is one of K = 1 over a zero that A and B both point to: the request's sizes and
+  // class say so.
+  bool zero_product = false;
   bool needs_no_kernel() const { return nothing_to_do || empty_product; }
   bool block_on_miss = true;
   void* stream = nullptr;
@@ -48,7 +52,8 @@ absl::Status read_matmul(const lathe_matmul_desc* desc, Purpose purpose, const R
 absl::Status read_argmax(const lathe_argmax_desc* desc, Purpose purpose, const RequestContext& context,
                          void* stream, Request* out);
 
-// "matmul f32 ... on cpu"
+// "matmul f32 ...", with the sizes that the caller gave; "matmul f32 ... on cpu".
+std::string describe(const Request& request);
 std::string describe(const Request& request, absl::string_view device);
 
 // ---- Pieces shared by the two readers (request.cc)
@@ -98,6 +103,8 @@ class OperandAlignment {
     all_ |= bits;
     below_ |= bits & (size_of(element) - 1);
   }
+  // A distance between elements, in bytes.
+  void add_distance(int64_t bytes) { all_ |= static_cast<uint64_t>(bytes); }
   // An array of elements, of which no more than the element's own alignment is asked.
   void add_elements(const void* data, DType element) {
     if (with_pointers_) below_ |= reinterpret_cast<uintptr_t>(data) & (size_of(element) - 1);

@@ -215,11 +215,29 @@ bool place_operands(const lathe_matmul_desc& d, Request* out, Regions* r, absl::
   return true;
 }
 
+// K = 0 as a product over one zero, which the driver has: no kernel need know of it.
+void become_zero_product(Request* out) {
+  out->empty_product = false;
+  out->zero_product = true;
+  out->dims.k = 1;
+  ProblemClass& c = out->key.problem;
+  c.k = 1;
+  c.trans_a = 0;
+  c.trans_b = 1;
+  ArgumentBlock& args = out->args;
+  args.lda = args.ldb = args.stride_a = args.stride_b = 0;  // every element of A and B is that zero
+}
+
 void align_class(const Regions& r, bool with_pointers, Request* out) {
   ProblemClass& c = out->key.problem;
   OperandAlignment alignment(with_pointers);
-  alignment.add(r.a, c.a);
-  alignment.add(r.b, c.b);
+  if (out->zero_product) {
+    // Rows that lie on each other: for kernels that load one by one.
+    alignment.add_distance(static_cast<int64_t>(size_of(c.a)));
+  } else {
+    alignment.add(r.a, c.a);
+    alignment.add(r.b, c.b);
+  }
   alignment.add(r.d, c.d);
   if (c.c != DType::kNone) alignment.add(r.c, c.c);
   if (c.residual != DType::kNone) alignment.add(r.residual, c.residual);
@@ -251,7 +269,7 @@ bool check_overlap(const ProblemClass& c, const Regions& r, absl::Status* why) {
 }
 
 bool check_pointers(const lathe_matmul_desc& d, const Request& request, absl::Status* why) {
-  if (!request.empty_product) {
+  if (!request.empty_product && !request.zero_product) {
     if (d.a.data == nullptr) return refuse(why, invalid("a is NULL"));
     if (d.b.data == nullptr) return refuse(why, invalid("b is NULL"));
   }
@@ -262,9 +280,12 @@ bool check_pointers(const lathe_matmul_desc& d, const Request& request, absl::St
   return true;
 }
 
-void fill_arguments(const lathe_matmul_desc& d, const Dims& dims, ArgumentBlock* args) {
-  args->a = d.a.data;
-  args->b = d.b.data;
+void fill_arguments(const lathe_matmul_desc& d, const Request& request, ArgumentBlock* args) {
+  const Dims& dims = request.dims;
+  if (!request.zero_product) {
+    args->a = d.a.data;
+    args->b = d.b.data;
+  }
   args->c = d.c.data;
   args->d = d.d.data;
   args->bias = const_cast<void*>(d.epilogue.bias);
@@ -286,7 +307,10 @@ bool read(const lathe_matmul_desc& d, Purpose purpose, const RequestContext& con
   if (!read_dims(d, purpose, out, why)) return false;
   Regions regions;
   if (!place_operands(d, out, &regions, why)) return false;
-  if (!context.is_cpu) align_class(regions, purpose == Purpose::kRun, out);
+  if (!context.is_cpu) {
+    if (out->empty_product) become_zero_product(out);
+    align_class(regions, purpose == Purpose::kRun, out);
+  }
   if (purpose != Purpose::kRun) return true;
 
   if (context.is_cpu && stream != nullptr)
@@ -295,7 +319,7 @@ bool read(const lathe_matmul_desc& d, Purpose purpose, const RequestContext& con
   if (out->nothing_to_do) return true;
   if (!check_pointers(d, *out, why)) return false;
   if (!check_overlap(out->key.problem, regions, why)) return false;
-  fill_arguments(d, out->dims, &out->args);
+  fill_arguments(d, *out, &out->args);
   return true;
 }
 

@@ -17,6 +17,7 @@ namespace {
 struct Progress {
   std::atomic<size_t> next{0};
   std::atomic<uint64_t> compiled{0}, cached{0};
+  std::atomic<size_t> workspace_bytes{0}, counters{0};  // the most that one of the classes needs
   std::atomic<bool> failed{false};
   std::mutex mutex;
   absl::Status error;            // under mutex; the first
@@ -34,14 +35,40 @@ struct Progress {
   }
 };
 
-absl::StatusOr<CacheOutcome> warm_class(lathe_device& device, const DispatchKey& key) {
-  if (device.driver != nullptr && device.table.find(key) != nullptr) return CacheOutcome::kMemoryHit;
+// Raises `most` to `value`.
+void raise(std::atomic<size_t>* most, size_t value) {
+  size_t seen = most->load(std::memory_order_relaxed);
+  while (seen < value && !most->compare_exchange_weak(seen, value, std::memory_order_relaxed)) {
+  }
+}
+
+// What the largest launch of a class needs. Argmax has no bucket of rows and no m_max of the caller's: what
+// more than kArgmaxRows need is taken at their first launch.
+void note_need(const DispatchEntry& entry, int64_t m_max, Progress* progress) {
+  constexpr int64_t kArgmaxRows = 4096;
+  const ProblemClass& c = entry.key.problem;
+  const bool argmax = c.op == Op::kArgmax;
+  const Dims dims = {std::min(c.m_hi, argmax ? kArgmaxRows : m_max), argmax ? c.row_hi : c.n, c.k, 1};
+  const LaunchConfig launch = make_launch_config(entry.kernel->recipe(), c, dims, entry.wanted_splits);
+  raise(&progress->workspace_bytes, launch.workspace_bytes);
+  raise(&progress->counters, launch.counters);
+}
+
+absl::StatusOr<CacheOutcome> warm_class(lathe_device& device, const DispatchKey& key, int64_t m_max,
+                                        Progress* progress) {
+  if (device.driver != nullptr) {
+    if (const DispatchEntry* entry = device.table.find(key)) {
+      note_need(*entry, m_max, progress);
+      return CacheOutcome::kMemoryHit;
+    }
+  }
   LATHE_ASSIGN_OR_RETURN(const Choice choice, choose_plan(device, key));
   if (device.driver == nullptr) {
     LATHE_ASSIGN_OR_RETURN(const CacheResult result, get_artifact(device, key.problem, choice));
     return result.outcome;
   }
   LATHE_ASSIGN_OR_RETURN(const Prepared prepared, prepare_kernel(device, key, choice));
+  note_need(*prepared.entry, m_max, progress);
   return prepared.outcome;
 }
 
@@ -51,7 +78,7 @@ std::string describe_class(const ProblemClass& c, const lathe_device& device) {
 }
 
 void warm_some(lathe_device& device, const DispatchKey& weight, const std::vector<ProblemClass>& classes,
-               Progress& progress) noexcept {
+               int64_t m_max, Progress& progress) noexcept {
   // Runs on threads of its own, out of which no exception may come: neither this library's nor a log
   // callback's.
   try {
@@ -60,7 +87,7 @@ void warm_some(lathe_device& device, const DispatchKey& weight, const std::vecto
       if (i >= classes.size()) return;
       DispatchKey key = weight;
       key.problem = classes[i];
-      const absl::StatusOr<CacheOutcome> outcome = warm_class(device, key);
+      const absl::StatusOr<CacheOutcome> outcome = warm_class(device, key, m_max, &progress);
       if (!outcome.ok()) {
         return progress.fail(
             absl::Status(outcome.status().code(),
@@ -93,10 +120,11 @@ absl::StatusOr<std::vector<ProblemClass>> classes_of(const lathe_device& device,
 }
 
 absl::Status warm_classes(lathe_device& device, const Request& weight,
-                          const std::vector<ProblemClass>& classes, lathe_warm_report* report) {
+                          const std::vector<ProblemClass>& classes, int64_t m_max,
+                          lathe_warm_report* report) {
   const auto start = std::chrono::steady_clock::now();
   Progress progress;
-  const auto work = [&] { warm_some(device, weight.key, classes, progress); };
+  const auto work = [&] { warm_some(device, weight.key, classes, m_max, progress); };
   std::vector<std::thread> threads;
   const size_t count = std::min(thread_count(device.context), classes.size());
   threads.reserve(count);
@@ -117,7 +145,9 @@ absl::Status warm_classes(lathe_device& device, const Request& weight,
       std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
   const std::lock_guard<std::mutex> lock(progress.mutex);
   if (progress.exception != nullptr) std::rethrow_exception(progress.exception);
-  return progress.error;
+  LATHE_RETURN_IF_ERROR(progress.error);
+  if (device.driver == nullptr) return absl::OkStatus();
+  return device.driver->reserve(progress.workspace_bytes, progress.counters);
 }
 
 }  // namespace lathe

@@ -12,8 +12,9 @@ absl::StatusOr<std::vector<ProblemClass>> classes_of(const lathe_device& device,
                                                      int64_t m_max);
 
 // Prepares every class on up to the context's workers threads: onto a device with a driver, into the cache
-// for one that is only described. Ends at the first error and returns it; what was prepared stays.
+// for one that is only described. Then the driver sets launch memory aside for the largest of them with M up
+// to `m_max`. Ends at the first error and returns it; what was prepared stays.
 absl::Status warm_classes(lathe_device& device, const Request& weight,
-                          const std::vector<ProblemClass>& classes, lathe_warm_report* report);
+                          const std::vector<ProblemClass>& classes, int64_t m_max, lathe_warm_report* report);
 
 }  // namespace lathe

@@ -112,6 +112,19 @@ class MemoryOverDisk final : public ArtifactCache {
     return CacheResult{std::move(artifact), CacheOutcome::kMemoryHit};
   }
 
+  ArtifactPtr replace(const Key& key, Artifact artifact) override {
+    auto fresh = std::make_shared<const Artifact>(std::move(artifact));
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      ArtifactPtr& held = table_[key.text];
+      if (held != nullptr) statistics_.memory_bytes -= size_of(key, *held);
+      statistics_.memory_bytes += size_of(key, *fresh);
+      held = fresh;
+    }
+    if (disk_ != nullptr) publish(key, *fresh);
+    return fresh;
+  }
+
   CacheStatistics statistics() const override {
     const std::lock_guard<std::mutex> lock(mutex_);
     return statistics_;
@@ -142,9 +155,12 @@ class MemoryOverDisk final : public ArtifactCache {
   ArtifactPtr keep(const Key& key, const ArtifactPtr& artifact) {
     const std::lock_guard<std::mutex> lock(mutex_);
     const auto [at, inserted] = table_.try_emplace(key.text, artifact);
-    if (inserted)
-      statistics_.memory_bytes += key.text.size() + artifact->code.size() + artifact->metadata.size();
+    if (inserted) statistics_.memory_bytes += size_of(key, *artifact);
     return at->second;
+  }
+
+  static uint64_t size_of(const Key& key, const Artifact& artifact) {
+    return key.text.size() + artifact.code.size() + artifact.metadata.size();
   }
 
   // From disk. On a second look at the same key a defect has been counted and logged already.

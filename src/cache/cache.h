@@ -50,6 +50,9 @@ class ArtifactCache {
   // machine; publishes to disk, best effort. Errors of `compile` are returned and not cached.
   virtual absl::StatusOr<CacheResult> get_or_create(
       const Key& key, absl::FunctionRef<absl::StatusOr<Artifact>()> compile) = 0;
+  // Puts an artifact in the place of the key's, in memory and (best effort) on disk: for one that turned out
+  // to be of no use. Whoever holds the old one keeps it.
+  virtual std::shared_ptr<const Artifact> replace(const Key& key, Artifact artifact) = 0;
   virtual CacheStatistics statistics() const = 0;
   // "" when there is no disk store; otherwise its directory.
   virtual std::string directory() const = 0;

@@ -61,11 +61,14 @@ constexpr PtxRow kPtxVersions[] = {
     {"sm_75", "+ptx63"},    // the first with sm_75; CUDA 10.0
     {"sm_80", "+ptx70"},    // the first with sm_80, and with it cp.async, mma of bf16 and tf32; CUDA 11.0
     {"sm_86", "+ptx71"},    // the first with sm_86; CUDA 11.1
+    {"sm_87", "+ptx74"},    // the first with sm_87; CUDA 11.4
     {"sm_89", "+ptx78"},    // the first with sm_89; CUDA 11.8
     {"sm_90", "+ptx78"},    // the first with sm_90; CUDA 11.8
     {"sm_90a", "+ptx80"},   // the first with sm_90a: wgmma, tensor copies, setmaxnreg; CUDA 12.0
     {"sm_100a", "+ptx86"},  // the first with sm_100a; CUDA 12.7
+    {"sm_103a", "+ptx88"},  // the first with sm_103a; CUDA 12.9
     {"sm_120", "+ptx87"},   // the first with sm_120; CUDA 12.8
+    {"sm_121", "+ptx88"},   // the first with sm_121; CUDA 12.9
 };
 
 absl::StatusOr<MachineRow> machine_row(const Target& t) {

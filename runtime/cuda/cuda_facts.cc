@@ -1,0 +1,111 @@
+#include "runtime/cuda/cuda_facts.h"
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+
+namespace lathe {
+namespace {
+
+// One row a compute capability that code is made for: the target, and per multiprocessor and clock the lanes
+// that multiply and add f32 and the f16 operations of the matrix units (dense, f32 sums), as NVIDIA's
+// whitepaper of each architecture and the CUDA C++ Programming Guide's table of arithmetic throughput state
+// them.
+struct Architecture {
+  int capability;      // 10 * major + minor
+  const char* target;  // parse_target's name
+  int f32_lanes;
+  int matrix_f16_operations;
+  const char* source;
+};
+constexpr Architecture kArchitectures[] = {
+    {75, "sm_75", 64, 1024, "NVIDIA Turing GPU Architecture whitepaper"},
+    {80, "sm_80", 64, 2048, "NVIDIA A100 Tensor Core GPU Architecture whitepaper"},
+    {86, "sm_86", 128, 1024, "NVIDIA Ampere GA102 GPU Architecture whitepaper"},
+    {87, "sm_87", 128, 2048, "NVIDIA Jetson AGX Orin Series Technical Brief"},
+    {89, "sm_89", 128, 1024, "NVIDIA Ada GPU Architecture whitepaper"},
+    {90, "sm_90a", 128, 4096, "NVIDIA H100 Tensor Core GPU Architecture whitepaper"},
+    {100, "sm_100a", 128, 8192, "NVIDIA Blackwell Architecture Technical Brief"},
+    {103, "sm_103a", 128, 8192, "NVIDIA Blackwell Architecture Technical Brief"},
+    {120, "sm_120", 128, 1024, "NVIDIA RTX Blackwell GPU Architecture whitepaper"},
+    {121, "sm_121", 128, 1024, "NVIDIA RTX Blackwell GPU Architecture whitepaper"},
+};
+
+// A capability without a row runs what the newest generic row below it runs, as PTX that the driver
+// assembles. Rows whose target ends in "a" are for exactly their device; sm_90 is what such a generation
+// understands.
+struct Match {
+  const Architecture* row;
+  const char* target;
+};
+absl::StatusOr<Match> match(int capability) {
+  const Architecture* best = nullptr;
+  for (const Architecture& row : kArchitectures) {
+    if (row.capability == capability) return Match{&row, row.target};
+    if (row.capability < capability) best = &row;
+  }
+  if (best == nullptr) {
+    return absl::UnavailableError(
+        absl::StrCat("its compute capability ", capability / 10, ".", capability % 10, " is below 7.5"));
+  }
+  const bool exact = absl::string_view(best->target).back() == 'a';
+  return Match{best, exact ? "sm_90" : best->target};
+}
+
+class FactReader {
+ public:
+  FactReader(const gpu::Library& library, gpu::Device device) : library_(library), device_(device) {}
+
+  // 0 where the driver does not know.
+  int attribute(gpu::DeviceAttribute attribute) const {
+    int value = 0;
+    const int result = library_.call().device_attribute(&value, attribute, device_);
+    return result == gpu::kSuccess && value > 0 ? value : 0;
+  }
+  void add(const char* name, double value, std::string source) {
+    if (value > 0) facts.facts[name] = {value, std::move(source)};
+  }
+  void add_attribute(const char* name, gpu::DeviceAttribute which, const char* source, double unit = 1) {
+    add(name, attribute(which) * unit, source);
+  }
+
+  DeviceFacts facts;
+
+ private:
+  const gpu::Library& library_;
+  const gpu::Device device_;
+};
+
+}  // namespace
+
+absl::StatusOr<DeviceFacts> query_cuda_facts(const gpu::Library& library, gpu::Device device) {
+  FactReader read(library, device);
+  const int capability =
+      10 * read.attribute(gpu::kComputeCapabilityMajor) + read.attribute(gpu::kComputeCapabilityMinor);
+  LATHE_ASSIGN_OR_RETURN(const Match found, match(capability));
+  LATHE_ASSIGN_OR_RETURN(read.facts.target, parse_target(found.target));
+
+  read.add_attribute("compute_units", gpu::kMultiprocessorCount, "CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT");
+  read.add_attribute("clock_hz", gpu::kClockRate, "CU_DEVICE_ATTRIBUTE_CLOCK_RATE", 1e3);
+  read.add_attribute("l2_bytes", gpu::kL2CacheSize, "CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE");
+  read.add_attribute("shared_memory_bytes", gpu::kMaxSharedMemoryPerBlockOptin,
+                     "CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN");
+  read.add_attribute("registers_per_unit", gpu::kMaxRegistersPerMultiprocessor,
+                     "CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR");
+  read.add_attribute("max_workgroup_size", gpu::kMaxThreadsPerBlock,
+                     "CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK");
+  // Memory moves data at both edges of its clock.
+  read.add("memory_bytes_per_second",
+           2e3 * read.attribute(gpu::kMemoryClockRate) * (read.attribute(gpu::kMemoryBusWidth) / 8.0),
+           "2 * CU_DEVICE_ATTRIBUTE_MEMORY_CLOCK_RATE * CU_DEVICE_ATTRIBUTE_GLOBAL_MEMORY_BUS_WIDTH / 8");
+
+  const double unit_clocks = read.facts.fact_or("compute_units", 0) * read.facts.fact_or("clock_hz", 0);
+  const Architecture& row = *found.row;
+  read.add("flops_f32", unit_clocks * row.f32_lanes * 2,
+           absl::StrCat("compute_units * clock_hz * ", row.f32_lanes, " lanes * 2; ", row.source));
+  read.add("flops_matrix_f16", unit_clocks * row.matrix_f16_operations,
+           absl::StrCat("compute_units * clock_hz * ", row.matrix_f16_operations, "; ", row.source));
+  read.add("launch_seconds", 2.5e-6, "estimate: an empty kernel between two others in one stream");
+  return std::move(read.facts);
+}
+
+}  // namespace lathe

@@ -1,0 +1,61 @@
+#include "runtime/gpu/assemble.h"
+
+#include "absl/strings/str_cat.h"
+#include "core/json.h"
+#include "runtime/gpu/jit_log.h"
+#include "runtime/gpu/scopes.h"
+
+namespace lathe::gpu {
+namespace {
+
+absl::StatusOr<std::string> link(const std::string& ptx, const Library& library, JitLog& log) {
+  const Calls& call = library.call();
+  LinkState state = nullptr;
+  LATHE_RETURN_IF_ERROR(library.check(
+      call.link_create(log.option_count(), log.options(), log.values(), &state), "making a linker"));
+  // The text is given with the NUL that ends it.
+  int result = call.link_add(state, kJitInputPtx, const_cast<char*>(ptx.c_str()), ptx.size() + 1,
+                             "kernel.ptx", 0, nullptr, nullptr);
+  void* image = nullptr;
+  size_t bytes = 0;
+  if (result == kSuccess) result = call.link_complete(state, &image, &bytes);
+  std::string cubin;
+  if (result == kSuccess) cubin.assign(static_cast<const char*>(image), bytes);  // the linker's own memory
+  call.link_destroy(state);
+  LATHE_RETURN_IF_ERROR(library.check(result, "linking PTX"));
+  if (cubin.empty()) return absl::InternalError("linking PTX: the driver gave an empty image");
+  return cubin;
+}
+
+std::string assembler_name(const Library& library) {
+  int version = 0;
+  library.call().driver_version(&version);  // 13000 for 13.0
+  return absl::StrCat("CUDA driver ", version / 1000, ".", version % 1000 / 10);
+}
+
+}  // namespace
+
+Artifact link_ptx(Artifact artifact, const Library& library, const Contexts& contexts, const Logger& logger) {
+  if (artifact.format != CodeFormat::kPtx) return artifact;
+  ContextScope scope(library);
+  const absl::Status entered = scope.enter(contexts.primary());
+  JitLog log(JitLog::kForLinker);
+  absl::StatusOr<std::string> cubin = entered;
+  if (entered.ok()) {
+    const RelaxedCapture relaxed(library);
+    cubin = link(artifact.code, library, log);
+  }
+  if (!cubin.ok()) {
+    logger.log(LogLevel::kWarning, absl::StrCat("PTX stays PTX: ", cubin.status().message(), log.suffix()));
+    return artifact;
+  }
+  artifact.format = CodeFormat::kCubin;
+  artifact.code = *std::move(cubin);
+  absl::StatusOr<Json> metadata = parse_json(artifact.metadata, "metadata");
+  if (!metadata.ok() || !metadata->is_object()) metadata = Json::object();
+  (*metadata)["assembler"] = assembler_name(library);
+  artifact.metadata = metadata->dump();
+  return artifact;
+}
+
+}  // namespace lathe::gpu

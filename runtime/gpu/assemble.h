@@ -1,0 +1,14 @@
+// PTX to a cubin by the driver's own linker.
+#pragma once
+
+#include "base/log.h"
+#include "core/artifact.h"
+#include "runtime/gpu/contexts.h"
+
+namespace lathe::gpu {
+
+// The artifact with a cubin for this device, and "assembler" in its metadata. As it was, with a warning
+// logged, when the driver cannot: loading hands it the PTX then.
+Artifact link_ptx(Artifact artifact, const Library& library, const Contexts& contexts, const Logger& logger);
+
+}  // namespace lathe::gpu

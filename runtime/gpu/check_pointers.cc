@@ -1,0 +1,51 @@
+#include "runtime/gpu/check_pointers.h"
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "runtime/gpu/memory.h"
+
+namespace lathe::gpu {
+namespace {
+
+absl::Status check_pointer(const Library& library, Device device, const char* name, const void* data) {
+  if (data == nullptr) return absl::OkStatus();
+  unsigned type = 0;
+  int ordinal = -1;
+  DevicePointer on_device = 0;
+  int attributes[] = {kPointerMemoryType, kPointerDeviceOrdinal, kPointerDevicePointer};
+  void* values[] = {&type, &ordinal, &on_device};
+  const int result = library.call().pointer_attributes(3, attributes, values, address(data));
+  if (result != kSuccess && result != kInvalidValue)
+    return library.error(result, absl::StrCat("looking up ", name));
+  // A pointer the driver does not know has no type; older drivers refuse to look it up.
+  if (result != kSuccess || type == 0 || on_device == 0)
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, " is in memory that no device can reach (a host array?)"));
+  if (type == kMemoryDevice && ordinal != device)
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, " is in the memory of device ", ordinal, ", not ", device));
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status check_pointers(const Library& library, Device device, const Launch& launch) {
+  const ArgumentBlock& a = *launch.args;
+  const bool argmax = launch.problem->op == Op::kArgmax;
+  const struct {
+    const char* name;
+    const void* data;
+  } operands[] = {{argmax ? "x" : "a", a.a},
+                  {"b", a.b},
+                  {"c", a.c},
+                  {argmax ? "indices" : "d", a.d},
+                  {"bias", a.bias},
+                  {"residual", a.residual},
+                  {"values", a.values},
+                  {"the workspace", launch.workspace}};
+  for (const auto& operand : operands)
+    LATHE_RETURN_IF_ERROR(check_pointer(library, device, operand.name, operand.data));
+  return absl::OkStatus();
+}
+
+}  // namespace lathe::gpu

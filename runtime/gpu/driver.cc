@@ -1,0 +1,385 @@
+#include "runtime/gpu/driver.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "runtime/gpu/assemble.h"
+#include "runtime/gpu/check_pointers.h"
+#include "runtime/gpu/contexts.h"
+#include "runtime/gpu/kernel.h"
+#include "runtime/gpu/launch_memory.h"
+#include "runtime/gpu/memory.h"
+#include "runtime/gpu/scopes.h"
+#include "runtime/gpu/sub_batch.h"
+
+namespace lathe::gpu {
+namespace {
+
+// The limits of a grid's sides; 2^31 - 1 and 65535 on every CUDA device of compute capability 3.0 and later.
+constexpr int64_t kMaxGridX = INT32_MAX, kMaxGridYZ = 65535;
+
+[[gnu::cold]] absl::Status refusal(const Launch& launch, absl::string_view cause) {
+  return absl::InvalidArgumentError(absl::StrCat("launch m=", launch.dims.m, " n=", launch.dims.n, " k=",
+                                                 launch.dims.k, " batch=", launch.dims.batch, ": ", cause));
+}
+
+struct Grid {
+  int64_t x, y, z;
+  bool empty() const { return x <= 0 || y <= 0 || z <= 0; }
+  bool fits() const { return x <= kMaxGridX && y <= kMaxGridYZ && z <= kMaxGridYZ; }
+};
+Grid grid_of(const Kernel::LaunchStep& step, const VarValues& sizes) {
+  return {step.sizes.value(0, sizes), step.sizes.value(1, sizes), step.sizes.value(2, sizes)};
+}
+
+// A launch's parameters as the kernel sees them. The driver copies them before a launch returns.
+struct Parameters {
+  ArgumentBlock args;
+  EncodedTensorMap maps[Kernel::kMaxMaps];
+};
+static_assert(offsetof(Parameters, maps) == kTensorMapOffset && sizeof(EncodedTensorMap) == kTensorMapBytes);
+
+class GpuDriver final : public Driver {
+ public:
+  GpuDriver(Library library, DeviceFacts facts, Device device, std::string name, const DriverOptions& options)
+      : library_(std::move(library)),
+        facts_(std::move(facts)),
+        device_(device),
+        name_(std::move(name)),
+        validate_(options.validate),
+        logger_(options.logger),
+        limits_(limits_of(facts_)) {}
+  absl::Status retain_context() {
+    LATHE_ASSIGN_OR_RETURN(Contexts contexts, Contexts::open(library_, device_));
+    contexts_ = std::make_unique<Contexts>(std::move(contexts));
+    memory_ = std::make_unique<Memory>(library_, *contexts_);
+    launch_memory_ = std::make_unique<LaunchMemory>(library_, *contexts_);
+    return absl::OkStatus();
+  }
+
+  const DeviceFacts& facts() const override { return facts_; }
+  int32_t workers() const override { return 1; }
+  absl::StatusOr<std::unique_ptr<LoadedKernel>> load(const Artifact& artifact) override {
+    return Kernel::load(artifact, library_, *contexts_, limits_, this);
+  }
+  Artifact finish(Artifact artifact) override {
+    return link_ptx(std::move(artifact), library_, *contexts_, logger_);
+  }
+  absl::Status launch(const Launch& launch) override;
+  absl::Status launch_slice(const Launch&, const Slice&) override {
+    return absl::UnimplementedError("slices run on the CPU alone");
+  }
+  size_t workspace_bytes(const LoadedKernel&, const LaunchConfig& config, int32_t) const override {
+    return workspace_end(config) + config.counters * sizeof(uint32_t);
+  }
+  DeviceMemory& memory() override { return *memory_; }
+  absl::StatusOr<bool> is_capturing(void* stream) override;
+  absl::Status reserve(size_t workspace_bytes, size_t counters) override {
+    return launch_memory_->reserve({workspace_bytes, counters});
+  }
+
+ private:
+  // Where one launch runs and what it may use.
+  struct Site {
+    Context context = nullptr;
+    LaunchMemory::StreamState* stream = nullptr;  // null where nobody asked for it
+    const Kernel::Loaded* loaded = nullptr;
+  };
+
+  // In a caller's workspace the counters lie behind the partial results.
+  static size_t workspace_end(const LaunchConfig& config) {
+    constexpr size_t mask = LaunchMemory::kAlignment - 1;
+    return config.workspace_bytes > SIZE_MAX / 2 ? SIZE_MAX / 2 : (config.workspace_bytes + mask) & ~mask;
+  }
+  absl::Status check(const Launch& launch) const;
+  absl::Status find_site(const Launch& launch, bool needs_memory, ContextScope* scope, Site* site);
+  absl::Status take_memory(const Launch& launch, const LaunchNeed& need, const Site& site,
+                           ArgumentBlock* args);
+  absl::Status try_launch(const Launch& launch, int* result);
+  absl::Status launch_steps(const Launch& launch, const Site& site, const Dims& dims, Parameters* parameters,
+                            int* result);
+  absl::Status launch_sub_batches(const Launch& launch, const Site& site, Parameters* parameters,
+                                  int* result);
+  absl::Status launch_step(const Launch& launch, const Site& site, size_t index, const Grid& grid,
+                           const VarValues& sizes, Parameters* parameters, int* result);
+
+  const Library library_;
+  const DeviceFacts facts_;
+  const Device device_;
+  const std::string name_;
+  const bool validate_;
+  const Logger logger_;
+  const KernelLimits limits_;
+  std::unique_ptr<Contexts> contexts_;
+  std::unique_ptr<Memory> memory_;
+  std::unique_ptr<LaunchMemory> launch_memory_;  // freed before the context is released
+};
+
+absl::Status GpuDriver::check(const Launch& launch) const {
+  if (launch.kernel == nullptr || launch.args == nullptr || launch.problem == nullptr)
+    return refusal(launch, "no kernel, no class or no arguments");
+  if (static_cast<const Kernel*>(launch.kernel)->owner() != this)
+    return refusal(launch, "the kernel was loaded by another device");
+  const ArgumentBlock& a = *launch.args;
+  const uintptr_t mask = static_cast<uintptr_t>(launch.kernel->recipe().pointer_alignment) - 1;
+  const auto bits = [](const void* p) { return reinterpret_cast<uintptr_t>(p); };
+  if (((bits(a.a) | bits(a.b) | bits(a.c) | bits(a.d) | bits(a.bias) | bits(a.residual) | bits(a.values)) &
+       mask) != 0)
+    return refusal(launch,
+                   absl::StrCat("an operand is not aligned to the ", mask + 1, " bytes the kernel needs"));
+  return absl::OkStatus();
+}
+
+absl::Status GpuDriver::find_site(const Launch& launch, bool needs_memory, ContextScope* scope, Site* site) {
+  Context current = nullptr;
+  LATHE_RETURN_IF_ERROR(
+      library_.check(library_.call().context_current(&current), "asking for the current context"));
+  const bool is_default = is_default_stream(launch.stream);
+  if (is_default) {
+    site->context = contexts_->primary();
+    if (current != contexts_->primary()) {
+      LATHE_ASSIGN_OR_RETURN(site->context, contexts_->of_stream(launch.stream, current));
+    }
+  }
+  if (!is_default || needs_memory) {
+    const LaunchMemory::Key key = LaunchMemory::key_of(launch.stream, site->context);
+    site->stream = launch_memory_->find(key);
+    if (__builtin_expect(site->stream == nullptr, 0)) {
+      LATHE_ASSIGN_OR_RETURN(site->context, contexts_->of_stream(launch.stream, current));
+      site->stream = launch_memory_->adopt(key, site->context);
+    }
+    site->context = site->stream->context();
+  }
+  LATHE_RETURN_IF_ERROR(scope->enter(site->context, current));
+  const Kernel& kernel = *static_cast<const Kernel*>(launch.kernel);
+  site->loaded = kernel.in(site->context);
+  if (__builtin_expect(site->loaded == nullptr, 0)) {
+    LATHE_ASSIGN_OR_RETURN(site->loaded, kernel.load_into(site->context));
+  }
+  return absl::OkStatus();
+}
+
+// Points the block at the launch's workspace, counters and zeros.
+absl::Status GpuDriver::take_memory(const Launch& launch, const LaunchNeed& need, const Site& site,
+                                    ArgumentBlock* args) {
+  const Stream stream = static_cast<Stream>(launch.stream);
+  const bool own = launch.workspace == nullptr;
+  const LaunchNeed from_slab = own ? need : LaunchNeed{0, 0, need.zeros};
+  if (own || need.zeros) {
+    const LaunchMemory::Slab* slab = site.stream->slab();
+    if (__builtin_expect(slab == nullptr || !slab->serves(from_slab), 0)) {
+      LATHE_ASSIGN_OR_RETURN(slab, launch_memory_->grow(site.stream, from_slab));
+    }
+    if (own && need.workspace_bytes != 0) args->workspace = pointer(slab->workspace);
+    if (own && need.counters != 0) args->counters = pointer(slab->counters);
+    if (need.zeros) args->a = args->b = pointer(slab->zeros);
+    if (own && need.counters != 0 && __builtin_expect(site.stream->take_doubt(), 0)) {
+      return library_.check(
+          library_.call().fill_bytes(slab->counters, 0, slab->counter_count * sizeof(uint32_t), stream),
+          "zeroing the counters");
+    }
+  }
+  if (own) return absl::OkStatus();
+  if (launch.workspace_bytes < workspace_bytes(*launch.kernel, launch.config, 1)) {
+    return refusal(launch, absl::StrCat("workspace of ", launch.workspace_bytes, " bytes < ",
+                                        workspace_bytes(*launch.kernel, launch.config, 1)));
+  }
+  if (need.workspace_bytes != 0) args->workspace = launch.workspace;
+  if (need.counters == 0) return absl::OkStatus();
+  // What lay there is the caller's: no kernel has left these counters at 0.
+  args->counters = static_cast<char*>(launch.workspace) + workspace_end(launch.config);
+  return library_.check(
+      library_.call().fill_bytes(address(args->counters), 0, need.counters * sizeof(uint32_t), stream),
+      "zeroing the counters");
+}
+
+absl::Status GpuDriver::launch_step(const Launch& launch, const Site& site, size_t index, const Grid& grid,
+                                    const VarValues& sizes, Parameters* parameters, int* result) {
+  const Kernel& kernel = *static_cast<const Kernel*>(launch.kernel);
+  const Kernel::LaunchStep& step = kernel.steps()[index];
+  for (size_t i = 0; i < step.maps.size(); ++i)
+    LATHE_RETURN_IF_ERROR(
+        encode_tensor_map(library_, step.maps[i], parameters->args, sizes, &parameters->maps[i]));
+  LaunchAttribute attributes[2];
+  unsigned count = 0;
+  if (step.clustered) {
+    attributes[count].id = kAttributeClusterDimension;
+    std::copy(step.cluster, step.cluster + 3, attributes[count++].cluster);
+  }
+  if (step.programmatic) {
+    attributes[count].id = kAttributeProgrammaticStreamSerialization;
+    attributes[count++].programmatic_stream_serialization = 1;
+  }
+  const LaunchConfiguration config = {static_cast<unsigned>(grid.x),
+                                      static_cast<unsigned>(grid.y),
+                                      static_cast<unsigned>(grid.z),
+                                      step.block[0],
+                                      step.block[1],
+                                      step.block[2],
+                                      static_cast<unsigned>(step.sizes.value(3, sizes)),
+                                      static_cast<Stream>(launch.stream),
+                                      attributes,
+                                      count};
+  size_t bytes = step.parameter_bytes;
+  void* extra[] = {kBufferPointer, parameters, kBufferSize, &bytes, kBufferEnd};
+  *result = library_.call().launch(&config, site.loaded->functions[index], nullptr, extra);
+  if (__builtin_expect(*result == kSuccess, 1)) return absl::OkStatus();
+  return library_.error(*result, absl::StrCat("launching ", kernel.symbol(index)));
+}
+
+absl::Status GpuDriver::launch_steps(const Launch& launch, const Site& site, const Dims& dims,
+                                     Parameters* parameters, int* result) {
+  const Kernel& kernel = *static_cast<const Kernel*>(launch.kernel);
+  const VarValues sizes = var_values(dims, launch.config);
+  Grid grids[Kernel::kMaxSteps];
+  const size_t steps = kernel.steps().size();
+  for (size_t i = 0; i < steps; ++i) {
+    grids[i] = grid_of(kernel.steps()[i], sizes);
+    if (!grids[i].empty() && __builtin_expect(!grids[i].fits(), 0))
+      return launch_sub_batches(launch, site, parameters, result);
+  }
+  for (size_t i = 0; i < steps; ++i) {
+    if (grids[i].empty()) continue;
+    LATHE_RETURN_IF_ERROR(launch_step(launch, site, i, grids[i], sizes, parameters, result));
+  }
+  return absl::OkStatus();
+}
+
+// A grid with a side beyond its limit: the batch in parts, one after the other, each as if it were the whole.
+[[gnu::cold]] absl::Status GpuDriver::launch_sub_batches(const Launch& launch, const Site& site,
+                                                         Parameters* parameters, int* result) {
+  const Kernel& kernel = *static_cast<const Kernel*>(launch.kernel);
+  const auto fits = [&](int64_t batch) {
+    const VarValues sizes = var_values({launch.dims.m, launch.dims.n, launch.dims.k, batch}, launch.config);
+    return std::all_of(kernel.steps().begin(), kernel.steps().end(), [&](const Kernel::LaunchStep& step) {
+      const Grid grid = grid_of(step, sizes);
+      return grid.empty() || grid.fits();
+    });
+  };
+  if (!fits(1)) {
+    return absl::UnimplementedError(absl::StrCat(kernel.symbol(0), " needs a grid of more than ", kMaxGridX,
+                                                 " by ", kMaxGridYZ, " by ", kMaxGridYZ, " workgroups"));
+  }
+  // Grids grow with the batch: the largest part that fits, by bisection.
+  int64_t part = 1, beyond = launch.dims.batch;
+  while (beyond - part > 1) {
+    const int64_t middle = part + (beyond - part) / 2;
+    (fits(middle) ? part : beyond) = middle;
+  }
+  const ArgumentBlock whole = parameters->args;
+  for (int64_t first = 0; first < launch.dims.batch; first += part) {
+    Dims dims = launch.dims;
+    dims.batch = std::min(part, launch.dims.batch - first);
+    parameters->args = sub_batch(whole, *launch.problem, first, dims.batch);
+    LATHE_RETURN_IF_ERROR(launch_steps(launch, site, dims, parameters, result));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status GpuDriver::try_launch(const Launch& launch, int* result) {
+  const LaunchNeed need{launch.config.workspace_bytes, launch.config.counters, launch.zero_product};
+  const bool needs_memory = need.workspace_bytes != 0 || need.counters != 0 || need.zeros;
+  ContextScope scope(library_);
+  Site site;
+  LATHE_RETURN_IF_ERROR(find_site(launch, needs_memory, &scope, &site));
+  if (__builtin_expect(validate_, 0)) LATHE_RETURN_IF_ERROR(check_pointers(library_, device_, launch));
+  Parameters parameters;
+  ArgumentBlock& args = parameters.args;
+  args = *launch.args;
+  args.workspace = args.counters = args.scratch = nullptr;
+  if (needs_memory) LATHE_RETURN_IF_ERROR(take_memory(launch, need, site, &args));
+  absl::Status status = launch_steps(launch, site, launch.dims, &parameters, result);
+  if (__builtin_expect(!status.ok(), 0) && need.counters != 0) site.stream->doubt_counters();
+  return status;
+}
+
+absl::Status GpuDriver::launch(const Launch& launch) {
+  LATHE_RETURN_IF_ERROR(check(launch));
+  int result = kSuccess;
+  absl::Status status = try_launch(launch, &result);
+  if (__builtin_expect(status.ok(), 1)) return status;
+  // A stream's handle may have been destroyed and given to a stream of another context since it was seen
+  // first.
+  if (result == kSuccess || is_default_stream(launch.stream) || library_.row(result).loses_context)
+    return status;
+  const LaunchMemory::Key key = LaunchMemory::key_of(launch.stream, nullptr);
+  const LaunchMemory::StreamState* known = launch_memory_->find(key);
+  const absl::StatusOr<Context> context = contexts_->of_stream(launch.stream, nullptr);
+  if (known == nullptr || !context.ok() || *context == known->context()) return status;
+  launch_memory_->adopt(key, *context);
+  return try_launch(launch, &result);
+}
+
+absl::StatusOr<bool> GpuDriver::is_capturing(void* stream) {
+  ContextScope scope(library_);
+  Context current = nullptr;
+  LATHE_RETURN_IF_ERROR(
+      library_.check(library_.call().context_current(&current), "asking for the current context"));
+  LATHE_ASSIGN_OR_RETURN(const Context context, contexts_->of_stream(stream, current));
+  LATHE_RETURN_IF_ERROR(scope.enter(context, current));
+  int status = kCaptureNone;
+  const int result = library_.call().stream_capturing(static_cast<Stream>(stream), &status);
+  // The legacy default stream while another one captures in a way that forbids work on it.
+  if (result != kSuccess && library_.row(result).code == absl::StatusCode::kFailedPrecondition) return true;
+  LATHE_RETURN_IF_ERROR(library_.check(result, "asking whether the stream is captured"));
+  return status != kCaptureNone;
+}
+
+[[gnu::cold]] absl::Status cannot_launch(const Platform& platform, absl::string_view name) {
+  LATHE_ASSIGN_OR_RETURN(const int ordinal, ordinal_of(platform, name));
+  LATHE_ASSIGN_OR_RETURN(const Library library, Library::open(platform, /*to_list=*/true));
+  LATHE_ASSIGN_OR_RETURN(const std::vector<std::string> found, library.devices());
+  if (static_cast<size_t>(ordinal) >= found.size())
+    return unavailable(name, absl::StrCat("the driver finds ", found.size(), " device(s)"));
+  return unavailable(name, absl::StrCat("this version launches no kernels there (the driver finds ",
+                                        found[static_cast<size_t>(ordinal)], ")"));
+}
+
+struct Opened {
+  Library library;
+  Device device;
+  DeviceFacts facts;
+};
+absl::StatusOr<Opened> open_library(const Platform& platform, absl::string_view name) {
+  if (platform.query == nullptr) return cannot_launch(platform, name);
+  LATHE_ASSIGN_OR_RETURN(const int ordinal, ordinal_of(platform, name));
+  LATHE_ASSIGN_OR_RETURN(Library library, Library::open(platform, /*to_list=*/false));
+  LATHE_ASSIGN_OR_RETURN(const std::vector<std::string> found, library.devices());
+  if (static_cast<size_t>(ordinal) >= found.size())
+    return unavailable(name, absl::StrCat("the driver finds ", found.size(), " device(s)"));
+  Device device = 0;
+  LATHE_RETURN_IF_ERROR(library.check(library.call().device_get(&device, ordinal), "finding the device"));
+  absl::StatusOr<DeviceFacts> facts = platform.query(library, device);
+  if (!facts.ok()) return unavailable(name, facts.status().message());
+  facts->name = found[static_cast<size_t>(ordinal)];
+  return Opened{std::move(library), device, *std::move(facts)};
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<std::string>> enumerate(const Platform& platform) {
+  LATHE_ASSIGN_OR_RETURN(const Library library, Library::open(platform, /*to_list=*/true));
+  LATHE_ASSIGN_OR_RETURN(const std::vector<std::string> found, library.devices());
+  std::vector<std::string> names;
+  for (size_t device = 0; device < found.size(); ++device)
+    names.push_back(absl::StrCat(platform.prefix, ":", device));
+  return names;
+}
+
+absl::StatusOr<DeviceFacts> query(const Platform& platform, absl::string_view name) {
+  LATHE_ASSIGN_OR_RETURN(Opened opened, open_library(platform, name));
+  return std::move(opened.facts);
+}
+
+absl::StatusOr<std::unique_ptr<lathe::Driver>> open(const Platform& platform, absl::string_view name,
+                                                    const DriverOptions& options) {
+  LATHE_ASSIGN_OR_RETURN(Opened opened, open_library(platform, name));
+  auto driver = std::make_unique<GpuDriver>(std::move(opened.library), std::move(opened.facts), opened.device,
+                                            std::string(name), options);
+  LATHE_RETURN_IF_ERROR(driver->retain_context());
+  return std::unique_ptr<lathe::Driver>(std::move(driver));
+}
+
+}  // namespace lathe::gpu

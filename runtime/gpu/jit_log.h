@@ -1,0 +1,41 @@
+// The options with which the driver's compiler and linker write their logs, and what they wrote.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "runtime/gpu/types.h"
+
+namespace lathe::gpu {
+
+class JitLog {
+ public:
+  // The linker compiles what it is given for the current context's device, at the highest level.
+  enum Use { kForLoading, kForLinker };
+  explicit JitLog(Use use) : count_(use == kForLinker ? 6 : 4) { error_[0] = info_[0] = 0; }
+  JitLog(const JitLog&) = delete;
+  JitLog& operator=(const JitLog&) = delete;
+
+  unsigned option_count() const { return count_; }
+  int* options() { return options_; }
+  void** values() { return values_; }
+  // ": <what the driver said>", or "".
+  std::string suffix() const {
+    const absl::string_view text = absl::StripAsciiWhitespace(error_[0] != 0 ? error_ : info_);
+    return text.empty() ? "" : absl::StrCat(": ", text);
+  }
+
+ private:
+  static void* as_value(uintptr_t number) { return reinterpret_cast<void*>(number); }
+
+  char error_[4096], info_[1024];
+  const unsigned count_;
+  int options_[6] = {kJitErrorLogBuffer,     kJitErrorLogBufferBytes, kJitInfoLogBuffer,
+                     kJitInfoLogBufferBytes, kJitTargetFromContext,   kJitOptimizationLevel};
+  // The driver writes how much it used over the sizes.
+  void* values_[6] = {error_, as_value(sizeof error_), info_, as_value(sizeof info_), nullptr, as_value(4)};
+};
+
+}  // namespace lathe::gpu

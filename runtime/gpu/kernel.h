@@ -1,0 +1,83 @@
+// A kernel on a GPU: its recipe, checked and in the form that a launch reads, and its code in each context
+// that ran it.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "runtime/driver.h"
+#include "runtime/flat_formula.h"
+#include "runtime/gpu/contexts.h"
+#include "runtime/gpu/tensor_map.h"
+
+namespace lathe::gpu {
+
+// What a kernel may ask of a device, from its facts.
+struct KernelLimits {
+  std::string arch;  // "sm_90a"
+  int64_t workgroup_size = 1024;
+  int64_t shared_bytes = 48 << 10;  // of a workgroup, opted in
+  bool has_clusters = false;        // and programmatic dependent launch
+};
+KernelLimits limits_of(const DeviceFacts& facts);
+
+class Kernel final : public LoadedKernel {
+ public:
+  static constexpr size_t kMaxSteps = 8, kMaxMaps = 8;  // so that a launch needs no memory but its stack
+
+  struct LaunchStep {
+    unsigned block[3];
+    unsigned cluster[3];
+    bool clustered = false, programmatic = false;
+    FlatFormulas sizes;  // grid x, y, z, dynamic shared memory
+    std::vector<TensorMapPlan> maps;
+    unsigned parameter_bytes = 0;
+  };
+  // The code in one context. Lives as long as the kernel.
+  struct Loaded {
+    Context context = nullptr;
+    Module module = nullptr;
+    Function functions[kMaxSteps] = {};
+    const Loaded* next = nullptr;
+  };
+
+  // Refuses (kInvalidArgument, naming the cause) what this device cannot run, then loads the code into the
+  // primary context, all of it: no first launch waits for the driver. kDataLoss, with the driver's log, when
+  // the driver cannot take this form of the code. `library` and `contexts` outlive the kernel.
+  static absl::StatusOr<std::unique_ptr<LoadedKernel>> load(const Artifact& artifact, const Library& library,
+                                                            const Contexts& contexts,
+                                                            const KernelLimits& limits, const Driver* owner);
+  ~Kernel() override;
+
+  const std::vector<LaunchStep>& steps() const { return steps_; }
+  const std::string& symbol(size_t step) const { return recipe_.steps[step].symbol; }
+  const Driver* owner() const { return owner_; }
+  // Null when this context has not run the kernel yet. No lock.
+  const Loaded* in(Context context) const {
+    const Loaded* loaded = loaded_.load(std::memory_order_acquire);
+    while (loaded != nullptr && loaded->context != context) loaded = loaded->next;
+    return loaded;
+  }
+  // As in(), after loading the code into `context`, which must be current.
+  absl::StatusOr<const Loaded*> load_into(Context context) const;
+
+ private:
+  Kernel(const Artifact& artifact, const Library& library, const Driver* owner);
+  absl::Status prepare_function(size_t step, Function function) const;
+  absl::Status check_parameters(size_t step, Function function) const;
+
+  const Library& library_;
+  const Driver* const owner_;
+  const CodeFormat format_;
+  const std::string code_;
+  int64_t shared_limit_ = 0;
+  std::vector<LaunchStep> steps_;
+  mutable std::mutex mutex_;                              // of loading into one more context
+  mutable std::vector<std::unique_ptr<Loaded>> modules_;  // under mutex_
+  mutable std::atomic<const Loaded*> loaded_{nullptr};    // the list of them, the latest first
+};
+
+}  // namespace lathe::gpu

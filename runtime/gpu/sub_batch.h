@@ -1,0 +1,26 @@
+// Part of a batch as an argument block of its own.
+#pragma once
+
+#include "core/args.h"
+#include "core/problem.h"
+
+namespace lathe::gpu {
+
+// `count` matrices from `first` on: every operand with a batch stride moves, the rest stays.
+inline ArgumentBlock sub_batch(const ArgumentBlock& args, const ProblemClass& problem, int64_t first,
+                               int64_t count) {
+  ArgumentBlock part = args;
+  const auto move = [first](void** data, int64_t stride, DType dtype) {
+    if (*data != nullptr)
+      *data = static_cast<char*>(*data) + first * stride * static_cast<int64_t>(size_of(dtype));
+  };
+  move(&part.a, args.stride_a, problem.a);
+  move(&part.b, args.stride_b, problem.b);
+  move(&part.c, args.stride_c, problem.c);
+  move(&part.d, args.stride_d, problem.d);
+  move(&part.residual, args.stride_r, problem.residual);
+  part.batch = static_cast<int32_t>(count);
+  return part;
+}
+
+}  // namespace lathe::gpu

@@ -1,0 +1,178 @@
+#include "runtime/gpu/tensor_map.h"
+
+#include <cstring>
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+
+namespace lathe::gpu {
+namespace {
+
+struct OperandRow {
+  const char* name;
+  size_t pointer, leading_dimension, batch_stride;
+};
+constexpr OperandRow kOperands[] = {
+    {"a", offsetof(ArgumentBlock, a), offsetof(ArgumentBlock, lda), offsetof(ArgumentBlock, stride_a)},
+    {"b", offsetof(ArgumentBlock, b), offsetof(ArgumentBlock, ldb), offsetof(ArgumentBlock, stride_b)},
+    {"c", offsetof(ArgumentBlock, c), offsetof(ArgumentBlock, ldc), offsetof(ArgumentBlock, stride_c)},
+    {"d", offsetof(ArgumentBlock, d), offsetof(ArgumentBlock, ldd), offsetof(ArgumentBlock, stride_d)},
+    {"residual", offsetof(ArgumentBlock, residual), offsetof(ArgumentBlock, ldr),
+     offsetof(ArgumentBlock, stride_r)},
+};
+
+absl::StatusOr<TensorMapDataType> data_type(DType dtype) {
+  switch (dtype) {
+    case DType::kF32: return kTensorFloat32;
+    case DType::kF16: return kTensorFloat16;
+    case DType::kBF16: return kTensorBfloat16;
+    case DType::kI32: return kTensorInt32;
+    case DType::kI64: return kTensorInt64;
+    default: break;
+  }
+  if (size_of(dtype) == 1) return kTensorUint8;
+  return absl::InvalidArgumentError(absl::StrCat("no tensor map holds ", name_of(dtype)));
+}
+
+// Everything that the encoded form depends on.
+struct Inputs {
+  const void* data;
+  uint64_t columns, rows, batch;
+  uint64_t row_bytes, batch_bytes;
+  uint32_t box_columns, box_rows;
+  int32_t type, swizzle;
+
+  bool operator==(const Inputs& o) const { return std::memcmp(this, &o, sizeof *this) == 0; }
+  size_t hash() const {
+    const uint64_t h =
+        reinterpret_cast<uint64_t>(data) >> 4 ^ columns * 3 ^ rows * 5 ^ box_columns ^ box_rows * 7;
+    return h * 0x9e3779b97f4a7c15u >> 40;
+  }
+};
+static_assert(sizeof(Inputs) == 64, "no padding: Inputs is compared bytewise");
+
+// Direct-mapped, and large enough for the weights of a model: 100 KB in each thread that launches with maps.
+struct Memo {
+  static constexpr size_t kEntries = 512;
+  Inputs inputs[kEntries] = {};  // null data is of none
+  EncodedTensorMap maps[kEntries];
+};
+
+Memo& memo_of_this_thread() {
+  static thread_local std::unique_ptr<Memo> memo;
+  if (__builtin_expect(memo == nullptr, 0)) memo = std::make_unique<Memo>();
+  return *memo;
+}
+
+template <typename T>
+T field(const ArgumentBlock& args, size_t offset) {
+  T value;
+  std::memcpy(&value, reinterpret_cast<const char*>(&args) + offset, sizeof value);
+  return value;
+}
+
+// The hardware's limits, as cuTensorMapEncodeTiled's reference states them.
+[[gnu::cold]] absl::Status explain(const TensorMapPlan& plan, const Inputs& in) {
+  const auto broken = [&](absl::string_view what) {
+    return absl::InvalidArgumentError(absl::StrCat("tensor map of ", plan.operand, ": ", what));
+  };
+  constexpr uint64_t kMaxExtent = uint64_t{1} << 32, kMaxStride = uint64_t{1} << 40;
+  if (in.data == nullptr) return broken("the pointer is NULL");
+  if (reinterpret_cast<uintptr_t>(in.data) % 16 != 0) return broken("the pointer is not aligned to 16 bytes");
+  for (uint64_t extent : {in.columns, in.rows, in.batch})
+    if (extent == 0 || extent > kMaxExtent)
+      return broken(absl::StrCat("an extent of ", extent, " is not in [1, 2^32]"));
+  for (uint64_t stride : {in.row_bytes, in.batch_bytes}) {
+    if (stride % 16 != 0) return broken(absl::StrCat("a stride of ", stride, " bytes is no multiple of 16"));
+    if (stride >= kMaxStride) return broken(absl::StrCat("a stride of ", stride, " bytes is not below 2^40"));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status encode(const Library& library, const TensorMapPlan& plan, const Inputs& in,
+                    EncodedTensorMap* out) {
+  LATHE_RETURN_IF_ERROR(explain(plan, in));
+  if (library.call().encode_tensor_map == nullptr)
+    return absl::UnavailableError("the driver encodes no tensor maps: it is older than CUDA 12.0");
+  const uint64_t extents[] = {in.columns, in.rows, in.batch};
+  const uint64_t strides[] = {in.row_bytes, in.batch_bytes};
+  const uint32_t box[] = {in.box_columns, in.box_rows, 1}, steps[] = {1, 1, 1};
+  const int result =
+      library.call().encode_tensor_map(out, in.type, 3, const_cast<void*>(in.data), extents, strides, box,
+                                       steps, kInterleaveNone, in.swizzle, kL2Promotion256, kFillZero);
+  if (result == kSuccess) return absl::OkStatus();
+  return library.error(result, absl::StrCat("tensor map of ", plan.operand));
+}
+
+}  // namespace
+
+absl::StatusOr<TensorMapPlan> plan_tensor_map(const TensorMap& map) {
+  TensorMapPlan plan;
+  for (const OperandRow& row : kOperands) {
+    if (map.operand != row.name) continue;
+    plan.operand = row.name;
+    plan.pointer = row.pointer;
+    plan.leading_dimension = row.leading_dimension;
+    plan.batch_stride = row.batch_stride;
+  }
+  const auto refuse = [&](absl::string_view why) {
+    return absl::InvalidArgumentError(absl::StrCat("tensor map of ", map.operand, ": ", why));
+  };
+  if (*plan.operand == 0) return refuse("no such operand");
+  LATHE_ASSIGN_OR_RETURN(plan.type, data_type(map.dtype));
+  plan.element_bytes = static_cast<int64_t>(size_of(map.dtype));
+  const int64_t box_row_bytes = map.box_columns * plan.element_bytes;
+  if (map.box_columns < 1 || map.box_columns > 256 || map.box_rows < 1 || map.box_rows > 256)
+    return refuse(
+        absl::StrCat("a box of ", map.box_columns, " by ", map.box_rows, " is not within 256 by 256"));
+  if (box_row_bytes % 16 != 0)
+    return refuse(absl::StrCat("a box's row of ", box_row_bytes, " bytes is no multiple of 16"));
+  switch (map.swizzle) {
+    case 0: plan.swizzle = kSwizzleNone; break;
+    case 32: plan.swizzle = kSwizzle32; break;
+    case 64: plan.swizzle = kSwizzle64; break;
+    case 128: plan.swizzle = kSwizzle128; break;
+    default: return refuse(absl::StrCat("a swizzle of ", map.swizzle, " bytes is none of 0, 32, 64, 128"));
+  }
+  if (map.swizzle != 0 && box_row_bytes > map.swizzle)
+    return refuse(
+        absl::StrCat("a box's row of ", box_row_bytes, " bytes exceeds the swizzle of ", map.swizzle));
+  plan.columns = map.columns;
+  plan.rows = map.rows;
+  plan.box_columns = static_cast<uint32_t>(map.box_columns);
+  plan.box_rows = static_cast<uint32_t>(map.box_rows);
+  return plan;
+}
+
+absl::Status encode_tensor_map(const Library& library, const TensorMapPlan& plan, const ArgumentBlock& args,
+                               const VarValues& sizes, EncodedTensorMap* out) {
+  Inputs in;
+  in.data = field<void*>(args, plan.pointer);
+  in.columns = static_cast<uint64_t>(sizes[static_cast<size_t>(plan.columns)]);
+  in.rows = static_cast<uint64_t>(sizes[static_cast<size_t>(plan.rows)]);
+  in.row_bytes = static_cast<uint64_t>(field<int64_t>(args, plan.leading_dimension) * plan.element_bytes);
+  const int64_t stride = field<int64_t>(args, plan.batch_stride);
+  const int64_t batch = sizes[static_cast<size_t>(Var::kBatch)];
+  const bool one = stride == 0 || batch <= 1;
+  in.batch = one ? 1 : static_cast<uint64_t>(batch);
+  in.batch_bytes =
+      one ? in.row_bytes : static_cast<uint64_t>(stride * plan.element_bytes);  // unused, but legal
+  in.box_columns = plan.box_columns;
+  in.box_rows = plan.box_rows;
+  in.type = plan.type;
+  in.swizzle = plan.swizzle;
+
+  Memo& memo = memo_of_this_thread();
+  const size_t at = in.hash() % Memo::kEntries;
+  if (memo.inputs[at] == in && in.data != nullptr) {
+    *out = memo.maps[at];
+    return absl::OkStatus();
+  }
+  LATHE_RETURN_IF_ERROR(encode(library, plan, in, out));
+  memo.inputs[at] = in;
+  memo.maps[at] = *out;
+  return absl::OkStatus();
+}
+
+}  // namespace lathe::gpu

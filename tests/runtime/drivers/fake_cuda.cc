@@ -1,0 +1,492 @@
+#include "fake_cuda.h"
+
+#include <cstring>
+#include <sstream>
+
+#define EXPORTED extern "C" __attribute__((visibility("default")))
+
+// A driver of an older time lacks some functions.
+#ifdef FAKE_CUDA_BEFORE_12
+#define SINCE_12(name) old_##name
+#else
+#define SINCE_12(name) name
+#endif
+#ifdef FAKE_CUDA_BEFORE_11_8
+#define SINCE_11_8(name) old_##name
+#else
+#define SINCE_11_8(name) name
+#endif
+
+namespace fake_cuda {
+namespace {
+
+State& state() {
+  static State& s = *new State;
+  return s;
+}
+thread_local std::vector<Context*> stack;
+thread_local int capture_mode = 0;
+
+constexpr int kInvalidValue = 1, kOutOfMemory = 2, kInvalidImage = 200, kInvalidContext = 201, kInvalidHandle = 400,
+              kNotFound = 500, kCaptureUnsupported = 900, kCaptureImplicit = 906;
+
+// Enters a call: counts it and answers what it was told to fail with, else 0.
+int enter(const char* name) {
+  State& s = state();
+  ++s.calls[name];
+  if (const auto always = s.fail_always.find(name); always != s.fail_always.end()) return always->second;
+  const auto once = s.fail_once.find(name);
+  if (once == s.fail_once.end()) return 0;
+  const int result = once->second;
+  s.fail_once.erase(once);
+  return result;
+}
+
+#define ENTER(name)                                          \
+  const std::lock_guard<std::mutex> lock(state().mutex);     \
+  if (const int failure = enter(name); failure != 0) return failure
+
+Context* current() { return stack.empty() ? nullptr : stack.back(); }
+#define NEEDS_CONTEXT \
+  if (current() == nullptr) return kInvalidContext
+
+// Allocating, loading, waiting: what a capture of any thread forbids unless the calling thread is relaxed.
+int check_unsafe() {
+  State& s = state();
+  if (capture_mode == 2) return 0;
+  for (void* handle : s.streams) {
+    auto* stream = static_cast<Stream*>(handle);
+    if (!stream->capturing) continue;
+    stream->invalidated = true;
+    ++s.unsafe_in_capture;
+    return kCaptureUnsupported;
+  }
+  return 0;
+}
+#define UNSAFE \
+  if (const int refused = check_unsafe(); refused != 0) return refused
+
+bool is_default(void* stream) { return reinterpret_cast<uintptr_t>(stream) <= 2; }
+bool known(void* stream) { return is_default(stream) || state().streams.count(stream) != 0; }
+
+// Work on the stream from the current context: 0, or why not.
+int check_stream(void* stream) {
+  State& s = state();
+  if (!known(stream)) return kInvalidHandle;
+  if (!is_default(stream) && static_cast<Stream*>(stream)->context != current()) {
+    ++s.mismatched;
+    return kInvalidHandle;
+  }
+  return 0;
+}
+
+bool parse_image(const std::string& image, Module* module) {
+  std::istringstream lines(image);
+  std::string line;
+  if (!std::getline(lines, line) || (line != "cubin" && line != "ptx")) return false;
+  while (std::getline(lines, line)) {
+    Function f;
+    char symbol[200];
+    if (std::sscanf(line.c_str(), "kernel %199s threads=%d shared=%d maps=%d", symbol, &f.threads, &f.shared, &f.maps) != 4)
+      return false;
+    f.symbol = symbol;
+    f.module = module;
+    module->functions[symbol] = f;
+  }
+  return true;
+}
+
+void write_log(unsigned count, int* options, void** values) {
+  const State& s = state();
+  char* buffer = nullptr;
+  size_t bytes = 0;
+  for (unsigned i = 0; i < count; ++i) {
+    if (options[i] == 5) buffer = static_cast<char*>(values[i]);
+    if (options[i] == 6) bytes = static_cast<unsigned>(reinterpret_cast<uintptr_t>(values[i]));
+  }
+  if (buffer == nullptr || bytes == 0) return;
+  const size_t n = std::min(bytes - 1, s.log.size());
+  std::memcpy(buffer, s.log.data(), n);
+  buffer[n] = 0;
+}
+
+Context* make_context(int device, bool primary) {
+  auto made = std::make_unique<Context>();
+  made->device = device;
+  made->primary = primary;
+  state().contexts.push_back(std::move(made));
+  return state().contexts.back().get();
+}
+
+}  // namespace
+}  // namespace fake_cuda
+
+using namespace fake_cuda;
+
+EXPORTED State* fake_cuda_state() { return &state(); }
+EXPORTED Context* fake_cuda_make_context(int device) {
+  const std::lock_guard<std::mutex> lock(state().mutex);
+  return make_context(device, false);
+}
+EXPORTED std::vector<Context*>* fake_cuda_context_stack() { return &stack; }
+EXPORTED int fake_cuda_capture_mode() { return capture_mode; }
+
+EXPORTED int cuInit(unsigned) {
+  ENTER("cuInit");
+  return 0;
+}
+EXPORTED int cuDriverGetVersion(int* version) {
+  ENTER("cuDriverGetVersion");
+  *version = state().version;
+  return 0;
+}
+EXPORTED int cuGetErrorName(int result, const char** text) {
+  // Number by number, so that a test of the table sees which one it got.
+  static std::map<int, std::string>& names = *new std::map<int, std::string>;
+  const std::lock_guard<std::mutex> lock(state().mutex);
+  *text = names.emplace(result, "CUDA_ERROR_" + std::to_string(result)).first->second.c_str();
+  return 0;
+}
+EXPORTED int cuGetErrorString(int, const char** text) {
+  *text = "as the fake driver says";
+  return 0;
+}
+EXPORTED int cuDeviceGetCount(int* count) {
+  ENTER("cuDeviceGetCount");
+  *count = state().devices;
+  return 0;
+}
+EXPORTED int cuDeviceGet(int* device, int ordinal) {
+  ENTER("cuDeviceGet");
+  if (ordinal < 0 || ordinal >= state().devices) return 101;
+  *device = ordinal;
+  return 0;
+}
+EXPORTED int cuDeviceGetName(char* text, int bytes, int device) {
+  ENTER("cuDeviceGetName");
+  std::snprintf(text, static_cast<size_t>(bytes), "Imaginary %d", device);
+  return 0;
+}
+EXPORTED int cuDeviceGetAttribute(int* value, int attribute, int) {
+  ENTER("cuDeviceGetAttribute");
+  if (attribute == 75) return *value = state().capability / 10, 0;
+  if (attribute == 76) return *value = state().capability % 10, 0;
+  const auto found = state().attributes.find(attribute);
+  *value = found == state().attributes.end() ? 0 : found->second;
+  return 0;
+}
+EXPORTED int cuDevicePrimaryCtxRetain(Context** context, int device) {
+  ENTER("cuDevicePrimaryCtxRetain");
+  Context*& primary = state().primary[device];
+  if (primary == nullptr) primary = make_context(device, true);
+  ++state().retained[device];
+  *context = primary;
+  return 0;
+}
+EXPORTED int cuDevicePrimaryCtxRelease_v2(int device) {
+  ENTER("cuDevicePrimaryCtxRelease_v2");
+  --state().retained[device];
+  return 0;
+}
+
+EXPORTED int cuCtxGetCurrent(Context** context) {
+  ENTER("cuCtxGetCurrent");
+  *context = current();
+  return 0;
+}
+EXPORTED int cuCtxPushCurrent_v2(Context* context) {
+  ENTER("cuCtxPushCurrent_v2");
+  if (context == nullptr) return kInvalidContext;
+  stack.push_back(context);
+  return 0;
+}
+EXPORTED int cuCtxPopCurrent_v2(Context** context) {
+  ENTER("cuCtxPopCurrent_v2");
+  NEEDS_CONTEXT;
+  *context = stack.back();
+  stack.pop_back();
+  return 0;
+}
+EXPORTED int cuCtxGetDevice(int* device) {
+  ENTER("cuCtxGetDevice");
+  NEEDS_CONTEXT;
+  *device = current()->device;
+  return 0;
+}
+
+EXPORTED int cuStreamCreate(Stream** stream, unsigned) {
+  ENTER("cuStreamCreate");
+  NEEDS_CONTEXT;
+  UNSAFE;
+  *stream = new Stream{current()};
+  state().streams.insert(*stream);
+  return 0;
+}
+EXPORTED int cuStreamDestroy_v2(Stream* stream) {
+  ENTER("cuStreamDestroy_v2");
+  NEEDS_CONTEXT;
+  if (state().streams.erase(stream) == 0) return kInvalidHandle;
+  delete stream;
+  return 0;
+}
+EXPORTED int cuStreamSynchronize(void* stream) {
+  ENTER("cuStreamSynchronize");
+  NEEDS_CONTEXT;
+  UNSAFE;
+  return check_stream(stream);
+}
+EXPORTED int cuStreamGetCtx(void* stream, Context** context) {
+  ENTER("cuStreamGetCtx");
+  if (!known(stream)) return kInvalidHandle;
+  *context = is_default(stream) ? current() : static_cast<Stream*>(stream)->context;
+  return 0;
+}
+EXPORTED int cuStreamIsCapturing(void* stream, int* status) {
+  ENTER("cuStreamIsCapturing");
+  NEEDS_CONTEXT;
+  if (!known(stream)) return kInvalidHandle;
+  *status = 0;
+  if (!is_default(stream)) {
+    const auto* s = static_cast<Stream*>(stream);
+    *status = s->invalidated ? 2 : s->capturing ? 1 : 0;
+    return 0;
+  }
+  if (reinterpret_cast<uintptr_t>(stream) == 2) return 0;
+  for (void* handle : state().streams) {
+    const auto* s = static_cast<Stream*>(handle);
+    if (s->capturing && s->context == current()) return kCaptureImplicit;
+  }
+  return 0;
+}
+EXPORTED int cuThreadExchangeStreamCaptureMode(int* mode) {
+  ENTER("cuThreadExchangeStreamCaptureMode");
+  std::swap(*mode, capture_mode);
+  return 0;
+}
+
+EXPORTED int cuModuleLoadDataEx(Module** module, const void* image, unsigned count, int* options, void** values) {
+  const std::lock_guard<std::mutex> lock(state().mutex);
+  if (const int failure = enter("cuModuleLoadDataEx"); failure != 0) {
+    write_log(count, options, values);
+    return failure;
+  }
+  NEEDS_CONTEXT;
+  UNSAFE;
+  auto made = std::make_unique<Module>();
+  made->context = current();
+  made->image = static_cast<const char*>(image);
+  if (!parse_image(made->image, made.get())) return kInvalidImage;
+  state().modules.insert(made.get());
+  *module = made.release();
+  return 0;
+}
+EXPORTED int cuModuleUnload(Module* module) {
+  ENTER("cuModuleUnload");
+  NEEDS_CONTEXT;
+  UNSAFE;
+  if (module->context != current()) return kInvalidHandle;
+  if (state().modules.erase(module) == 0) return kInvalidHandle;
+  delete module;
+  return 0;
+}
+EXPORTED int cuModuleGetFunction(Function** function, Module* module, const char* name) {
+  ENTER("cuModuleGetFunction");
+  NEEDS_CONTEXT;
+  const auto found = module->functions.find(name);
+  if (found == module->functions.end()) return kNotFound;
+  *function = &found->second;
+  return 0;
+}
+EXPORTED int cuFuncGetAttribute(int* value, int attribute, Function* function) {
+  ENTER("cuFuncGetAttribute");
+  NEEDS_CONTEXT;
+  function->loaded = true;
+  switch (attribute) {
+    case 0: return *value = function->threads, 0;
+    case 1: return *value = function->shared, 0;
+    default: return kInvalidValue;
+  }
+}
+EXPORTED int cuFuncSetAttribute(Function* function, int attribute, int value) {
+  ENTER("cuFuncSetAttribute");
+  NEEDS_CONTEXT;
+  function->set_attributes[attribute] = value;
+  return 0;
+}
+EXPORTED int SINCE_12(cuFuncLoad)(Function* function) {
+  ENTER("cuFuncLoad");
+  NEEDS_CONTEXT;
+  UNSAFE;
+  function->loaded = true;
+  return 0;
+}
+// The argument block by hand: ten pointers, eleven 64-bit integers, eight values of 32 bits, then maps on lines of 64 bytes.
+EXPORTED int SINCE_12(cuFuncGetParamInfo)(Function* function, size_t index, size_t* offset, size_t* bytes) {
+  ENTER("cuFuncGetParamInfo");
+  NEEDS_CONTEXT;
+  if (index < 21) return *offset = index * 8, *bytes = 8, 0;
+  if (index < 29) return *offset = 168 + (index - 21) * 4, *bytes = 4, 0;
+  if (index < 29 + static_cast<size_t>(function->maps)) return *offset = 256 + (index - 29) * 128, *bytes = 128, 0;
+  return kInvalidValue;
+}
+
+struct FakeLink {
+  std::string ptx;
+};
+EXPORTED int cuLinkCreate_v2(unsigned count, int* options, void** values, FakeLink** link) {
+  ENTER("cuLinkCreate_v2");
+  NEEDS_CONTEXT;
+  UNSAFE;
+  for (unsigned i = 0; i < count; ++i)
+    state().link_options.emplace_back(options[i], reinterpret_cast<uint64_t>(values[i]));
+  write_log(count, options, values);
+  *link = new FakeLink;
+  return 0;
+}
+EXPORTED int cuLinkAddData_v2(FakeLink* link, int type, void* data, size_t bytes, const char*, unsigned, int*, void**) {
+  ENTER("cuLinkAddData_v2");
+  const char* text = static_cast<const char*>(data);
+  if (type != 1 || bytes == 0 || text[bytes - 1] != 0) return kInvalidValue;  // PTX, NUL-terminated
+  link->ptx.assign(text, bytes - 1);
+  state().linked.push_back(link->ptx);
+  return 0;
+}
+EXPORTED int cuLinkComplete(FakeLink*, void** image, size_t* bytes) {
+  ENTER("cuLinkComplete");
+  *image = state().linked_image.data();
+  *bytes = state().linked_image.size();
+  return 0;
+}
+EXPORTED int cuLinkDestroy(FakeLink* link) {
+  ENTER("cuLinkDestroy");
+  delete link;
+  return 0;
+}
+
+// As the CUDA Driver API's reference lays them out, and apart from the declarations under test.
+struct FakeLaunchAttribute {
+  int id;
+  char pad[4];
+  unsigned char value[64];
+};
+struct FakeLaunchConfig {
+  unsigned grid_x, grid_y, grid_z, block_x, block_y, block_z, shared;
+  void* stream;
+  FakeLaunchAttribute* attributes;
+  unsigned count;
+};
+EXPORTED int SINCE_11_8(cuLaunchKernelEx)(const FakeLaunchConfig* config, Function* function, void** parameters,
+                                          void** extra) {
+  ENTER("cuLaunchKernelEx");
+  NEEDS_CONTEXT;
+  if (const int wrong = check_stream(config->stream); wrong != 0) return wrong;
+  if (function->module->context != current()) {
+    ++state().mismatched;
+    return kInvalidHandle;
+  }
+  if (parameters != nullptr || extra == nullptr) return kInvalidValue;
+  Launch launch = {function->symbol,
+                   current(),
+                   config->stream,
+                   {config->grid_x, config->grid_y, config->grid_z},
+                   {config->block_x, config->block_y, config->block_z},
+                   config->shared,
+                   {},
+                   {}};
+  const uint8_t* buffer = nullptr;
+  size_t bytes = 0;
+  for (void** e = extra; *e != nullptr; e += 2) {
+    if (*e == reinterpret_cast<void*>(1)) buffer = static_cast<const uint8_t*>(e[1]);
+    if (*e == reinterpret_cast<void*>(2)) bytes = *static_cast<size_t*>(e[1]);
+  }
+  launch.parameters.assign(buffer, buffer + bytes);
+  for (unsigned i = 0; i < config->count; ++i) {
+    const FakeLaunchAttribute& a = config->attributes[i];
+    launch.attributes.push_back({a.id, std::vector<uint8_t>(a.value, a.value + 64)});
+  }
+  state().launches.push_back(std::move(launch));
+  return 0;
+}
+
+EXPORTED int SINCE_12(cuTensorMapEncodeTiled)(void* map, int type, uint32_t rank, void* address, const uint64_t* extents,
+                                              const uint64_t* strides, const uint32_t* box, const uint32_t* steps,
+                                              int interleave, int swizzle, int promotion, int fill) {
+  ENTER("cuTensorMapEncodeTiled");
+  if (reinterpret_cast<uintptr_t>(map) % 64 != 0) return kInvalidValue;
+  EncodedMap encoded{type, interleave, swizzle, promotion, fill, rank, address, {}, {}, {}, {}};
+  encoded.extents.assign(extents, extents + rank);
+  encoded.strides.assign(strides, strides + rank - 1);
+  encoded.box.assign(box, box + rank);
+  encoded.steps.assign(steps, steps + rank);
+  // What a test recognises in a launch's parameters: the map's number.
+  std::memset(map, 0, 128);
+  const uint64_t number = state().maps.size();
+  std::memcpy(map, &number, sizeof number);
+  std::memset(static_cast<char*>(map) + 120, 0x5a, 8);
+  state().maps.push_back(std::move(encoded));
+  return 0;
+}
+
+EXPORTED int cuMemAlloc_v2(uint64_t* memory, size_t bytes) {
+  ENTER("cuMemAlloc_v2");
+  NEEDS_CONTEXT;
+  UNSAFE;
+  if (bytes == 0) return kInvalidValue;
+  if (bytes > size_t{1} << 30) return kOutOfMemory;
+  auto block = std::make_unique<char[]>(bytes + 256);
+  std::memset(block.get(), 0xab, bytes + 256);
+  *memory = (reinterpret_cast<uint64_t>(block.get()) + 255) / 256 * 256;
+  state().allocations[*memory] = Allocation{current(), bytes, std::move(block)};
+  return 0;
+}
+EXPORTED int cuMemFree_v2(uint64_t memory) {
+  ENTER("cuMemFree_v2");
+  NEEDS_CONTEXT;
+  UNSAFE;
+  return state().allocations.erase(memory) == 1 ? 0 : kInvalidValue;
+}
+EXPORTED int cuMemcpyHtoDAsync_v2(uint64_t to, const void* from, size_t bytes, void* stream) {
+  ENTER("cuMemcpyHtoDAsync_v2");
+  NEEDS_CONTEXT;
+  if (const int wrong = check_stream(stream); wrong != 0) return wrong;
+  std::memcpy(reinterpret_cast<void*>(to), from, bytes);
+  return 0;
+}
+EXPORTED int cuMemcpyDtoHAsync_v2(void* to, uint64_t from, size_t bytes, void* stream) {
+  ENTER("cuMemcpyDtoHAsync_v2");
+  NEEDS_CONTEXT;
+  if (const int wrong = check_stream(stream); wrong != 0) return wrong;
+  std::memcpy(to, reinterpret_cast<void*>(from), bytes);
+  return 0;
+}
+EXPORTED int cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes, void* stream) {
+  ENTER("cuMemcpyDtoDAsync_v2");
+  NEEDS_CONTEXT;
+  if (const int wrong = check_stream(stream); wrong != 0) return wrong;
+  std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<void*>(from), bytes);
+  return 0;
+}
+EXPORTED int cuMemsetD8Async(uint64_t memory, unsigned char value, size_t bytes, void* stream) {
+  ENTER("cuMemsetD8Async");
+  NEEDS_CONTEXT;
+  if (const int wrong = check_stream(stream); wrong != 0) return wrong;
+  std::memset(reinterpret_cast<void*>(memory), value, bytes);
+  state().fills.push_back({memory, bytes, value, stream});
+  return 0;
+}
+EXPORTED int cuPointerGetAttributes(unsigned count, int* attributes, void** values, uint64_t pointer) {
+  ENTER("cuPointerGetAttributes");
+  NEEDS_CONTEXT;
+  PointerKind kind;
+  const auto found = state().pointers.find(reinterpret_cast<const void*>(pointer));
+  if (found != state().pointers.end()) kind = found->second;
+  for (unsigned i = 0; i < count; ++i) {
+    switch (attributes[i]) {
+      case 2: *static_cast<unsigned*>(values[i]) = kind.type; break;
+      case 9: *static_cast<int*>(values[i]) = kind.device; break;
+      case 3: *static_cast<uint64_t*>(values[i]) = kind.reachable ? pointer : 0; break;
+      default: return kInvalidValue;
+    }
+  }
+  return 0;
+}
