@@ -1,0 +1,148 @@
+// From one parsed statement to one decoded instruction. Each instruction's file has a decode function that
+// names its modifiers, its operands and the function that executes it; table.cc lists them all.
+#pragma once
+
+#include <initializer_list>
+#include <string>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "tests/gpu/emulator/ptx/module.h"
+#include "tests/gpu/emulator/ptx/types.h"
+
+namespace lathe::ptx {
+
+// What a name stands for.
+struct Symbol {
+  enum Kind : uint8_t {
+    reg,
+    shared,
+    dynamic_shared,
+    global,
+    constant,
+    local,
+    param,
+    label,
+    targets
+  } kind = reg;
+  Type type = Type::b32;
+  uint32_t slot = 0;   // reg
+  uint64_t value = 0;  // an address in its own space; label: pc; targets: index of the branch table
+};
+
+struct Operand {
+  enum Kind : uint8_t { reg, integer, floating, vector, address, label, sink } kind = sink;
+  absl::string_view text;
+  bool negated = false;  // !p
+  Symbol symbol;         // reg, or an integer that is a variable's address (named = true)
+  bool named = false;
+  int64_t integer_value = 0;      // integer; address: the offset
+  double float_value = 0;         // floating, as a double
+  int float_bits = 0;             // 32 or 64 for 0f and 0d, else 0
+  std::vector<Operand> elements;  // vector; address: the base, then for tensors the coordinates' vector
+  absl::string_view pair;         // d|p: the second name
+  Symbol pair_symbol;
+};
+
+enum class Space : uint8_t { generic, global, shared, local, param, constant };
+
+struct Address {
+  uint32_t base = 0;  // slot
+  int64_t offset = 0;
+};
+
+// Where branches to labels not seen yet are kept until the scope ends.
+struct Fixup {
+  size_t instruction;  // index in Kernel::code
+  absl::string_view label;
+  size_t list = SIZE_MAX;  // a branch table's entry in Kernel::lists instead
+};
+
+// The kernel under construction, shared by the parser and the decode functions.
+struct KernelBuilder {
+  Kernel* kernel = nullptr;
+  absl::flat_hash_map<uint64_t, uint32_t> constants;
+  std::vector<uint32_t> dynamic_constants;  // slots to raise by the start of dynamic shared memory
+  uint32_t carry = 0;                       // slot of the carry flag, once used
+
+  uint32_t new_register() {
+    kernel->registers.push_back(~uint64_t{0});
+    return static_cast<uint32_t>(kernel->registers.size() - 1);
+  }
+  uint32_t constant(uint64_t value);
+};
+
+class Decoder {
+ public:
+  Decoder(KernelBuilder& builder, absl::string_view opcode, std::vector<Operand> operands);
+
+  // Modifiers. take() consumes one if it is there; every modifier must be consumed by somebody.
+  const std::string& name() const { return name_; }
+  bool take(absl::string_view modifier);
+  // Consumes whichever of these is there and returns its position, or -1.
+  int take_one_of(std::initializer_list<absl::string_view> modifiers);
+  // Consumes the first type; an error if there is none.
+  Type take_type();
+  // Consumes a type if one is left.
+  std::optional<Type> take_optional_type();
+  bool has_modifier() const;
+  void take_all();
+  // Consumes and returns the first modifier left that starts so, or an empty one.
+  absl::string_view take_prefix(absl::string_view prefix);
+
+  // Operands.
+  size_t operand_count() const { return operands_.size(); }
+  const Operand& operand(size_t i);
+  bool is_vector(size_t i) { return operand(i).kind == Operand::vector; }
+  // The slot of a source: a register, or a constant as the type wants it.
+  uint32_t source(size_t i, Type type) { return source(operand(i), type); }
+  uint32_t source(const Operand& operand, Type type);
+  // The slot of a destination; a sink gets a slot of its own.
+  uint32_t destination(size_t i) { return destination(operand(i)); }
+  uint32_t destination(const Operand& operand);
+  uint32_t pair_destination(size_t i);  // d|p, or a sink
+  Address address(size_t i);
+  int64_t immediate(size_t i);  // a constant known now
+  // Slot * 2 + negated, as Instruction::guard.
+  uint32_t predicate(size_t i);
+  // The elements of a vector appended to the kernel's lists (a lone operand counts as one).
+  void append_sources(size_t i, Type type);
+  void append_destinations(size_t i);
+  void append(uint32_t slot) { builder_.kernel->lists.push_back(slot); }
+  void append_address(size_t i);  // slot, then the offset's slot: the handler adds both
+
+  // The instruction being built.
+  Instruction& out() { return out_; }
+  KernelBuilder& builder() { return builder_; }
+  void run(Handler handler) { out_.run = handler; }
+  // d, then sources a, b, c of one type.
+  void unary(Handler handler, Type type);
+  void binary(Handler handler, Type type);
+  void ternary(Handler handler, Type type);
+
+  // The first error wins. finish() also refuses modifiers and operands that nobody took.
+  void fail(absl::string_view why);
+  absl::Status finish();
+  void expect_operands(size_t low, size_t high);
+  void expect_operands(size_t n) { expect_operands(n, n); }
+
+  std::vector<Fixup> fixups;  // labels of this instruction
+
+ private:
+  KernelBuilder& builder_;
+  std::string opcode_, name_;
+  std::vector<std::string> modifiers_;
+  std::vector<Operand> operands_;
+  std::vector<bool> used_;
+  std::vector<uint32_t> reads_, writes_;
+  Instruction out_;
+  std::string error_;
+};
+
+using DecodeFunction = void (*)(Decoder&);
+// Null when the name is unknown.
+DecodeFunction find_decoder(absl::string_view name);
+
+}  // namespace lathe::ptx

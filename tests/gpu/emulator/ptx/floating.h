@@ -1,0 +1,21 @@
+// Floating-point arithmetic by operation, for the decode functions that floats share with integers.
+#pragma once
+
+#include "tests/gpu/emulator/ptx/decoder.h"
+
+namespace lathe::ptx {
+
+enum class FloatOp : uint8_t { add, sub, mul, div, min, max, abs, neg, fma };
+
+// A scalar or a packed pair.
+inline bool is_floating(Type t) {
+  return is_float(t) || t == Type::f16x2 || t == Type::bf16x2 || t == Type::f32x2;
+}
+void decode_float_unary(Decoder& d, FloatOp op, Type type);
+void decode_float_binary(Decoder& d, FloatOp op, Type type);
+void decode_float_ternary(Decoder& d, Type type);
+
+// Denormal numbers become zeros of their sign, as .ftz asks.
+float flush(float value);
+
+}  // namespace lathe::ptx

@@ -1,0 +1,68 @@
+// Where an address of a kernel lies on the host, checked.
+#pragma once
+
+#include "absl/strings/str_format.h"
+#include "tests/gpu/emulator/ptx/decoder.h"
+#include "tests/gpu/emulator/ptx/machine.h"
+
+namespace lathe::ptx {
+
+enum class Access : uint8_t { read, write };
+
+// The slow ends of locate().
+uint8_t* refuse_alignment(Thread& t, const Instruction& i, uint64_t address, uint32_t size);
+uint8_t* refuse_global(Thread& t, const Instruction& i, uint64_t address, uint32_t size, Access access);
+uint8_t* locate_shared(Thread& t, const Instruction& i, uint64_t address, uint32_t size, Access access);
+uint8_t* locate_local(Thread& t, const Instruction& i, uint64_t address, uint32_t size);
+uint8_t* locate_param(Thread& t, const Instruction& i, uint64_t address, uint32_t size, Access access);
+uint8_t* locate_generic(Thread& t, const Instruction& i, uint64_t address, uint32_t size, Access access);
+
+// The block and the offset in its shared memory that a shared::cluster address means; null with the error
+// set.
+Block* shared_block(Thread& t, const Instruction& i, uint64_t address);
+inline uint32_t shared_offset(uint64_t address) { return address & ((1u << kRankShift) - 1); }
+// Shared memory of any block of the cluster, for copies: no alignment asked.
+uint8_t* shared_range(Thread& t, const Instruction& i, Block& block, uint32_t offset, uint64_t size);
+// Global memory, for copies.
+uint8_t* global_range(Thread& t, const Instruction& i, uint64_t address, uint64_t size, Access access);
+// A generic address's offset within shared memory; a plain shared address stays.
+inline uint64_t without_window(uint64_t address) {
+  return (address >> kWindowShift) == (kSharedWindow >> kWindowShift) ? address - kSharedWindow : address;
+}
+
+inline void note_shared_write(Thread& t, Block& block, uint32_t offset, uint32_t size) {
+  const uint64_t mark = (++t.block->machine->time << 16) | t.index;
+  for (uint32_t granule = offset / 16; granule <= (offset + size - 1) / 16; ++granule)
+    block.written[granule] = mark;
+}
+// Whether the asynchronous proxy, asked by thread `t`, may read these bytes: all ordinary writes to them are
+// behind a fence.proxy.async of the writer or of the asking thread.
+bool check_proxy(Thread& t, const Instruction& i, Block& block, uint32_t offset, uint64_t size,
+                 absl::string_view who);
+
+// A pointer to `size` bytes at the address, or null with the error set. `size` is the natural alignment
+// asked.
+template <Space kSpace>
+inline uint8_t* locate(Thread& t, const Instruction& i, uint64_t address, uint32_t size, Access access) {
+  if ((address & (size - 1)) != 0) return refuse_alignment(t, i, address, size);
+  if constexpr (kSpace == Space::global || kSpace == Space::constant) {
+    if (!t.block->machine->memory.contains(address, size)) return refuse_global(t, i, address, size, access);
+    return reinterpret_cast<uint8_t*>(address);
+  } else if constexpr (kSpace == Space::shared) {
+    return locate_shared(t, i, address, size, access);
+  } else if constexpr (kSpace == Space::local) {
+    return locate_local(t, i, address, size);
+  } else if constexpr (kSpace == Space::param) {
+    return locate_param(t, i, address, size, access);
+  } else {
+    return locate_generic(t, i, address, size, access);
+  }
+}
+
+// The space named by an instruction, consumed; generic if none is.
+Space take_space(Decoder& d);
+// Cache operators, eviction priorities and prefetch sizes: hints, without effect here. True: a cache policy
+// operand follows.
+bool take_cache_hints(Decoder& d);
+
+}  // namespace lathe::ptx
