@@ -30,8 +30,6 @@ constexpr double kEfficiency = 0.85, kBusyWaves = 8;
 // Shared memory serves 128 bytes a cycle on both (CUDA: 32 banks of 4; CDNA3 ISA guide: 128 bytes); rows of a
 // wave share their operand, so that about half of what is asked for is moved.
 constexpr double kSharedBytesPerCycle = 128, kSharedReuse = 2;
-// What runs at a time beside registers and shared memory: threads of a compute unit.
-constexpr double kThreadsPerUnit = 2048;
 
 int32_t thread_registers(const Row& r) {
   const int32_t staged = static_cast<int32_t>(ceil_div((r.tile_m + r.tile_n) * r.tile_k, r.threads));
@@ -73,7 +71,7 @@ double predict(const GpuRates& rates, const MatmulSizes& s, const Row& r, double
   const double resident =
       std::max(1.0, std::min({std::floor(rates.shared_memory_bytes / shared_bytes(r)),
                               std::floor(rates.registers / (double(thread_registers(r)) * r.threads)),
-                              std::floor(kThreadsPerUnit / r.threads)}));
+                              std::floor(rates.threads_per_unit / r.threads)}));
   const double per_unit = std::ceil(groups / rates.units);  // workgroups the busiest unit runs
   const double waves = std::min(resident, per_unit) * r.threads / rates.wave;
   // Loads from shared memory, two values each, take issue slots from the FMAs.

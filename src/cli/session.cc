@@ -1,7 +1,10 @@
 #include "cli/session.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <filesystem>
+#include <fstream>
+#include <map>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -38,6 +41,33 @@ absl::StatusOr<std::string> find_facts(const std::string& name) {
                    names.empty() ? "" : absl::StrCat("; shipped ones are ", absl::StrJoin(names, ", "))));
 }
 
+// The shipped facts file of a device with that target, for --target alone. Says on stderr which it is: there
+// may be more of one target, and then the first by name stands for them.
+absl::StatusOr<std::string> facts_of_target(const std::string& target) {
+  std::error_code error;
+  std::map<std::string, std::string> targets;  // by the file's name
+  for (const auto& entry : fs::directory_iterator(facts_directory(), error)) {
+    std::ifstream in(entry.path());
+    const Json json = Json::parse(in, nullptr, /*allow_exceptions=*/false);
+    if (json.is_object() && json.contains("target") && json["target"].is_string())
+      targets[entry.path().stem().string()] = json["target"].get<std::string>();
+  }
+  std::vector<std::string> found;
+  for (const auto& [name, of] : targets)
+    if (of == target.substr(0, target.find(':'))) found.push_back(name);
+  if (found.empty()) {
+    const auto line = [](std::string* out, const auto& file) {
+      absl::StrAppend(out, file.first, " (", file.second, ")");
+    };
+    return absl::InvalidArgumentError(
+        absl::StrCat("--target: no shipped facts file is of '", target, "', so it needs --facts FILE",
+                     targets.empty() ? "" : "; shipped ones are ", absl::StrJoin(targets, ", ", line)));
+  }
+  std::fprintf(stderr, "lathe: --target %s: planning for %s%s\n", target.c_str(), found[0].c_str(),
+               found.size() == 1 ? "" : absl::StrCat("; --facts takes ", absl::StrJoin(found, ", ")).c_str());
+  return (facts_directory() / (found[0] + ".json")).string();
+}
+
 }  // namespace
 
 absl::Status check(lathe_status status) {
@@ -59,18 +89,17 @@ absl::StatusOr<Context> make_context(const Arguments& arguments) {
 
 absl::StatusOr<Device> open_device(lathe_context* context, const Arguments& arguments) {
   lathe_device* device = nullptr;
-  if (arguments.has("facts")) {
-    if (arguments.has("device")) return absl::InvalidArgumentError("--device and --facts exclude each other");
-    absl::StatusOr<std::string> path = find_facts(arguments.text("facts", ""));
-    if (!path.ok()) return path.status();
+  if (arguments.has("facts") || arguments.has("target")) {
+    if (arguments.has("device"))
+      return absl::InvalidArgumentError("--device runs here, --facts and --target describe: not both");
     const std::string target = arguments.text("target", "");
+    absl::StatusOr<std::string> path =
+        arguments.has("facts") ? find_facts(arguments.text("facts", "")) : facts_of_target(target);
+    if (!path.ok()) return path.status();
     const char* named = arguments.has("target") ? target.c_str() : nullptr;
     if (absl::Status s = check(lathe_device_describe(context, path->c_str(), named, &device)); !s.ok())
       return s;
     return Device(device);
-  }
-  if (arguments.has("target")) {
-    return absl::InvalidArgumentError("--target needs --facts FILE: a plan needs the device's numbers");
   }
   if (absl::Status s = check(lathe_device_open(context, arguments.text("device", "cpu").c_str(), &device));
       !s.ok()) {
@@ -84,7 +113,8 @@ Flag facts_flag() {
   return {"facts", "FILE", "plan for the device a facts file describes; a shipped one by name: h200"};
 }
 Flag target_flag() {
-  return {"target", "T", "compile for this target, not the facts file's own: sm_90a, gfx942, ..."};
+  return {"target", "T",
+          "compile for this target (sm_90a, gfx942, ...); without --facts, for a shipped device of it"};
 }
 
 absl::StatusOr<lathe_statistics> statistics(lathe_context* context) {

@@ -118,7 +118,7 @@ Verb warm_verb() {
                         target_flag(),
                         device_flag()}),
           {"lathe warm shapes.csv --dtype bf16",
-           "lathe warm shapes.csv --dtype f16 --facts h200 --cache-dir h200-cache"},
+           "lathe warm shapes.csv --dtype bf16 --target sm_90a --facts h200 --cache-dir h200-cache"},
           warm};
 }
 

@@ -30,6 +30,7 @@ constexpr absl::string_view kFactNames[] = {"cores",
                                             "shared_memory_bytes",
                                             "registers_per_unit",
                                             "max_workgroup_size",
+                                            "threads_per_unit",
                                             "launch_seconds",
                                             "flops_f32",
                                             "flops_matrix_f16"};

@@ -56,7 +56,7 @@ expect_error(2, "expected ROWSxN, as 4x151936", "run", "argmax", "4")
 expect_error(2, "not 'f64'", "run", "matmul", "1x1x1", "--dtype", "f64")
 expect_error(2, "--workers takes a whole number", "devices", "--workers", "many")
 expect_error(2, "does not fit memory", "run", "matmul", "2000000000x2000000000x2", "--cache-dir", "")
-expect_error(2, "--target needs --facts", "explain", "matmul", "1x1x1", "--target", "sm_90a", "--cache-dir", "")
+expect_error(2, "no shipped facts file is of 'sm_9'", "explain", "matmul", "1x1x1", "--target", "sm_9", "--cache-dir", "")
 expect_error(2, "there is no file 'h2000'; shipped ones are", "explain", "matmul", "1x1x1", "--facts", "h2000",
              "--cache-dir", "")
 expect_error(2, "cannot read '/nonexistent.csv'", "warm", "/nonexistent.csv")

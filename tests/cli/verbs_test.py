@@ -74,6 +74,9 @@ def test_dump(cache, out):
     assert (out / "assembly.s").stat().st_size > 100
     stage = lathe("dump", "matmul", "16x64x64", "--stage", "llvm.ll", cache=cache)
     assert "define" in stage and "==>" not in stage
+    # A target alone stands for a shipped device of it.
+    text = lathe("dump", "matmul", "16x64x64", "--target", "sm_86", "--stage", "kernel.ptx", cache=cache)
+    assert ".target sm_86" in text, text
     # Described GPUs: text is printed, machine code is only named.
     ptx = lathe("dump", "matmul", "64x256x128", "--dtype", "f16", "--facts", "h200", cache=cache)
     assert ".target sm_90a" in ptx and "==> kernel.ptx" in ptx
@@ -99,10 +102,17 @@ def test_warm_and_cache(cache, shapes):
     h200 = lathe("warm", shapes, "--m-max", 1, "--dtype", "f16", "--facts", "h200", cache=cache)
     assert re.search(r"^2 weights, M 1..1: (\d+) classes, \1 compiled", h200, re.MULTILINE), h200
 
+    # By its target alone a shipped device of that target is taken; what is warm for one serves the other of the target.
+    named = lathe("warm", shapes, "--m-max", 1, "--dtype", "f16", "--target", "sm_90a", "--facts", "h200.json", cache=cache)
+    assert re.search(r"^2 weights, M 1..1: (\d+) classes, 0 compiled, \1 cached", named, re.MULTILINE), named
+    alone = lathe("warm", shapes, "--m-max", 1, "--dtype", "bf16", "--target", "sm_89", cache=cache)
+    assert re.search(r"^2 weights, M 1..1: (\d+) classes, \1 compiled", alone, re.MULTILINE), alone
+
     listed = lathe("cache", "ls", cache=cache).splitlines()
     stats = lathe("cache", "stats", cache=cache)
     assert f"entries    {len(listed)}," in stats, stats
     assert any("cuda sm_90a" in line for line in listed), listed[:3]
+    assert any("cuda sm_89" in line for line in listed), listed[:3]
     assert any("matmul f32" in line and "n 96 k 64" in line for line in listed), listed[:3]
     assert f"removed {len(listed)} entries" in lathe("cache", "clear", cache=cache)
     assert lathe("cache", "ls", cache=cache) == ""

@@ -5,7 +5,9 @@
 #include <unistd.h>
 
 #include <cmath>
+#include <filesystem>
 #include <fstream>
+#include <set>
 
 #include "json_leaves.h"
 
@@ -153,6 +155,54 @@ TEST(FactsTest, LoadNamesTheFileInEveryError) {
   unlink(path.c_str());
   EXPECT_THAT(std::string(load_facts(path).status().message()), HasSubstr(path));
   EXPECT_FALSE(load_facts(testing::TempDir()).ok());
+}
+
+// Every file that is installed: readable, of a target that can be named, whole, and agreeing with itself.
+TEST(ShippedFacts, AreWholeAndOfKnownTargets) {
+  std::set<std::string> targets;
+  for (const auto& entry : std::filesystem::directory_iterator(LATHE_FACTS_DIR)) {
+    SCOPED_TRACE(entry.path());
+    EXPECT_EQ(entry.path().extension(), ".json");
+    const auto facts = load_facts(entry.path());
+    ASSERT_TRUE(facts.ok()) << facts.status();
+    std::ifstream in(entry.path());
+    const Json json = Json::parse(in);
+    ASSERT_TRUE(json["target"].is_string()) << "--target finds a file by its target's name";
+    const std::string name = json["target"];
+    ASSERT_TRUE(parse_target(name).ok()) << name;
+    targets.insert(name);
+    for (const auto& [fact, value] : facts->facts)
+      EXPECT_GT(value.source.size(), 10u) << fact << ": " << value.source;
+    if (facts->target.backend == Backend::kCpu) continue;
+    for (const char* fact : {"compute_units", "clock_hz", "memory_bytes_per_second", "l2_bytes",
+                             "shared_memory_bytes", "registers_per_unit", "max_workgroup_size",
+                             "threads_per_unit", "launch_seconds", "flops_f32", "flops_matrix_f16"})
+      EXPECT_EQ(facts->facts.count(fact), 1u) << fact;
+    EXPECT_GT(facts->fact_or("flops_matrix_f16", 0), facts->fact_or("flops_f32", 0));
+  }
+  EXPECT_THAT(targets,
+              testing::IsSupersetOf({"sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120"}));
+}
+
+// What a chip's units and its clock come to, against the rate that is stated for it. FMA lanes of a
+// multiprocessor: 64 in Turing and in A100, 128 elsewhere; a tensor core's rate is a power of two of FMAs a
+// cycle.
+TEST(ShippedFacts, RatesFollowFromUnitsAndClock) {
+  struct Chip {
+    const char* file;
+    double lanes, matrix_fmas;
+  };
+  for (const Chip& chip : {Chip{"t4", 64, 512}, Chip{"a100", 64, 1024}, Chip{"a10", 128, 512},
+                           Chip{"l4", 128, 512}, Chip{"rtx-4090", 128, 256}, Chip{"h100", 128, 2048},
+                           Chip{"h200", 128, 2048}, Chip{"b200", 128, 4096}, Chip{"rtx-5090", 128, 256}}) {
+    const auto facts = load_facts(std::string(LATHE_FACTS_DIR) + "/" + chip.file + ".json");
+    ASSERT_TRUE(facts.ok()) << facts.status();
+    const double cycles = facts->fact_or("compute_units", 0) * facts->fact_or("clock_hz", 0);
+    EXPECT_NEAR(facts->fact_or("flops_f32", 0) / (2 * chip.lanes * cycles), 1, 0.01) << chip.file;
+    // Tensor cores are stated at a lower clock on some parts.
+    EXPECT_NEAR(facts->fact_or("flops_matrix_f16", 0) / (2 * chip.matrix_fmas * cycles), 1, 0.08)
+        << chip.file;
+  }
 }
 
 }  // namespace

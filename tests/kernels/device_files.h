@@ -4,7 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
+#include <filesystem>
 #include <fstream>
+#include <set>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -14,11 +16,16 @@
 
 namespace lathe {
 
+// Every one, by the names of their files.
 inline const std::vector<DeviceFacts>& shipped_facts() {
   static const std::vector<DeviceFacts> kFacts = [] {
+    std::set<std::filesystem::path> paths;
+    for (const auto& entry :
+         std::filesystem::directory_iterator(std::string(LATHE_SOURCE_DIR) + "/runtime/facts"))
+      paths.insert(entry.path());
     std::vector<DeviceFacts> all;
-    for (const char* name : {"ryzen-7-5800u", "xeon-8592plus", "graviton3", "h200", "mi300x"}) {
-      auto facts = load_facts(std::string(LATHE_SOURCE_DIR) + "/runtime/facts/" + name + ".json");
+    for (const std::filesystem::path& path : paths) {
+      auto facts = load_facts(path.string());
       EXPECT_TRUE(facts.ok()) << facts.status();
       if (facts.ok()) all.push_back(*std::move(facts));
     }
@@ -27,6 +34,7 @@ inline const std::vector<DeviceFacts>& shipped_facts() {
   return kFacts;
 }
 
+// The first of that target.
 inline const DeviceFacts& shipped_facts(const std::string& target) {
   for (const DeviceFacts& f : shipped_facts())
     if (f.target == parse_target(target).value()) return f;

@@ -43,7 +43,7 @@ void expect_well_formed(const OracleAnswer& answer) {
 TEST(Oracle, PlansEveryLayerOnEveryDevice) {
   const std::vector<Shape> shapes = layer_shapes();
   ASSERT_EQ(shapes.size(), 34u);
-  ASSERT_EQ(shipped_facts().size(), 5u);
+  ASSERT_GE(shipped_facts().size(), 13u);
   const std::pair<DType, DType> types[] = {
       {DType::kF32, DType::kF32}, {DType::kF16, DType::kF16}, {DType::kBF16, DType::kF32}};
   size_t planned = 0;
@@ -61,7 +61,7 @@ TEST(Oracle, PlansEveryLayerOnEveryDevice) {
             if (HasFatalFailure()) FAIL() << f.name << " " << to_json(c).dump();
             ++planned;
           }
-  EXPECT_EQ(planned, 5u * 34 * 22 * 3 * 4);
+  EXPECT_EQ(planned, shipped_facts().size() * 34 * 22 * 3 * 4);
 }
 
 TEST(Oracle, PlansEveryArgmaxOnEveryDevice) {
