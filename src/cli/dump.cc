@@ -99,7 +99,8 @@ absl::Status dump_matmul(const Arguments& arguments) {
 absl::Status dump_argmax(const Arguments& arguments) {
   absl::StatusOr<ArgmaxRequest> request = argmax_request(arguments);
   if (!request.ok()) return request.status();
-  return plan_and_dump(arguments, descriptor(*request), lathe_plan_argmax);
+  lathe_tuning tuning;
+  return plan_and_dump(arguments, descriptor(*request, &tuning), lathe_plan_argmax);
 }
 
 std::vector<Flag> dump_flags() {

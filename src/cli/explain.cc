@@ -33,7 +33,8 @@ absl::Status explain_matmul(const Arguments& arguments) {
 absl::Status explain_argmax(const Arguments& arguments) {
   absl::StatusOr<ArgmaxRequest> request = argmax_request(arguments);
   if (!request.ok()) return request.status();
-  return plan_and_explain(arguments, descriptor(*request), lathe_plan_argmax);
+  lathe_tuning tuning;
+  return plan_and_explain(arguments, descriptor(*request, &tuning), lathe_plan_argmax);
 }
 
 std::vector<Flag> explain_flags() {

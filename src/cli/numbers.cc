@@ -1,5 +1,7 @@
 #include "cli/numbers.h"
 
+#include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstring>
 
@@ -12,6 +14,17 @@ To bit_cast(From from) {
   To to;
   std::memcpy(&to, &from, sizeof to);
   return to;
+}
+
+template <typename T>
+T read(const uint8_t* at) {
+  T value;
+  std::memcpy(&value, at, sizeof value);
+  return value;
+}
+template <typename T>
+void write(uint8_t* at, T value) {
+  std::memcpy(at, &value, sizeof value);
 }
 
 float from_f16(uint16_t h) {
@@ -43,6 +56,55 @@ uint16_t to_bf16(float value) {
   return static_cast<uint16_t>((bits + 0x7fffu + ((bits >> 16) & 1)) >> 16);
 }
 
+struct DtypeRow {
+  lathe_dtype dtype;
+  const char* name;
+};
+constexpr DtypeRow kDtypes[] = {{LATHE_F32, "f32"},        {LATHE_F16, "f16"},       {LATHE_BF16, "bf16"},
+                                {LATHE_I32, "i32"},        {LATHE_I64, "i64"},       {LATHE_I8, "i8"},
+                                {LATHE_F8_E4M3, "f8e4m3"}, {LATHE_F8_E5M2, "f8e5m2"}};
+
+// OCP 8-bit Floating Point Specification (OFP8), revision 1.0.
+struct F8Format {
+  int fraction_bits, lowest_exponent;  // of normal numbers
+  uint8_t largest, overflow, nan;      // codes
+};
+constexpr F8Format kE4M3 = {3, -6, 0x7e, 0x7f, 0x7f}, kE5M2 = {2, -14, 0x7b, 0x7c, 0x7e};
+
+double from_f8(uint8_t code, const F8Format& f) {
+  const int magnitude = code & 0x7f, exponent = magnitude >> f.fraction_bits;
+  const int fraction = magnitude & ((1 << f.fraction_bits) - 1);
+  double value;
+  if (magnitude > f.largest) {
+    value = magnitude == f.overflow && f.overflow != f.nan ? INFINITY : NAN;
+  } else if (exponent == 0) {
+    value = std::ldexp(fraction, f.lowest_exponent - f.fraction_bits);
+  } else {
+    value = std::ldexp(fraction + (1 << f.fraction_bits), f.lowest_exponent + exponent - 1 - f.fraction_bits);
+  }
+  return code & 0x80 ? -value : value;
+}
+
+uint8_t to_f8(double value, const F8Format& f) {
+  const uint8_t sign = std::signbit(value) ? 0x80 : 0;
+  const double magnitude = std::fabs(value);
+  if (std::isnan(value)) return sign | f.nan;
+  if (std::isinf(value)) return sign | f.overflow;
+  const int exponent =
+      magnitude == 0 ? f.lowest_exponent : std::max(std::ilogb(magnitude), f.lowest_exponent);
+  // In units of the last place; a fraction that rounds up to the next power of two carries into the exponent.
+  const double units = std::nearbyint(std::ldexp(magnitude, f.fraction_bits - exponent));
+  const double code = units + std::ldexp(exponent - f.lowest_exponent, f.fraction_bits);
+  return sign | (code > f.largest ? f.overflow : static_cast<uint8_t>(code));
+}
+
+using F8Values = std::array<double, 256>;
+F8Values values_of(const F8Format& f) {
+  F8Values values;
+  for (int code = 0; code < 256; ++code) values[code] = from_f8(static_cast<uint8_t>(code), f);
+  return values;
+}
+
 // Marsaglia and Tsang's ziggurat with 128 layers ("The Ziggurat Method for Generating Random Variables",
 // 2000).
 constexpr int kLayers = 128;
@@ -70,37 +132,70 @@ double unit(uint64_t bits) { return static_cast<double>(bits >> 11) * 0x1p-53; }
 
 }  // namespace
 
+const char* name_of(lathe_dtype dtype) {
+  for (const DtypeRow& row : kDtypes)
+    if (row.dtype == dtype) return row.name;
+  return "none";
+}
+
+lathe_dtype dtype_named(const std::string& name) {
+  for (const DtypeRow& row : kDtypes)
+    if (row.name == name) return row.dtype;
+  return LATHE_DTYPE_NONE;
+}
+
 const std::vector<std::string>& float_names() {
   static const std::vector<std::string> names = {"f32", "f16", "bf16"};
   return names;
 }
 
-lathe_dtype float_dtype(const std::string& name) {
-  return name == "f16" ? LATHE_F16 : name == "bf16" ? LATHE_BF16 : LATHE_F32;
+const std::vector<std::string>& factor_names() {
+  static const std::vector<std::string> names = {"f32", "f16", "bf16", "i8", "f8e4m3", "f8e5m2"};
+  return names;
 }
 
-size_t bytes_of(lathe_dtype dtype) {
+const std::vector<std::string>& result_names() {
+  static const std::vector<std::string> names = {"f32", "f16", "bf16", "i32"};
+  return names;
+}
+
+bool is_integer(lathe_dtype dtype) { return dtype == LATHE_I8 || dtype == LATHE_I32 || dtype == LATHE_I64; }
+bool is_f8(lathe_dtype dtype) { return dtype == LATHE_F8_E4M3 || dtype == LATHE_F8_E5M2; }
+
+double load(const void* data, lathe_dtype dtype, int64_t index) {
+  const auto* at = static_cast<const uint8_t*>(data) + index * static_cast<int64_t>(bytes_of(dtype));
   switch (dtype) {
-    case LATHE_F32:
-    case LATHE_I32: return 4;
-    case LATHE_F16:
-    case LATHE_BF16: return 2;
-    case LATHE_I64: return 8;
-    default: return 0;
+    case LATHE_F32: return read<float>(at);
+    case LATHE_F16: return from_f16(read<uint16_t>(at));
+    case LATHE_BF16: return bit_cast<float>(static_cast<uint32_t>(read<uint16_t>(at)) << 16);
+    case LATHE_I8: return read<int8_t>(at);
+    case LATHE_I32: return read<int32_t>(at);
+    case LATHE_I64: return static_cast<double>(read<int64_t>(at));
+    case LATHE_F8_E4M3: {
+      static const F8Values values = values_of(kE4M3);
+      return values[*at];
+    }
+    case LATHE_F8_E5M2: {
+      static const F8Values values = values_of(kE5M2);
+      return values[*at];
+    }
+    case LATHE_DTYPE_NONE: break;
   }
+  return NAN;
 }
 
-float load(const void* data, lathe_dtype dtype, int64_t index) {
-  if (dtype == LATHE_F32) return static_cast<const float*>(data)[index];
-  const uint16_t half = static_cast<const uint16_t*>(data)[index];
-  return dtype == LATHE_F16 ? from_f16(half) : bit_cast<float>(static_cast<uint32_t>(half) << 16);
-}
-
-void store(void* data, lathe_dtype dtype, int64_t index, float value) {
-  if (dtype == LATHE_F32) {
-    static_cast<float*>(data)[index] = value;
-  } else {
-    static_cast<uint16_t*>(data)[index] = dtype == LATHE_F16 ? to_f16(value) : to_bf16(value);
+void store(void* data, lathe_dtype dtype, int64_t index, double value) {
+  auto* at = static_cast<uint8_t*>(data) + index * static_cast<int64_t>(bytes_of(dtype));
+  switch (dtype) {
+    case LATHE_F32: return write(at, static_cast<float>(value));
+    case LATHE_F16: return write(at, to_f16(static_cast<float>(value)));
+    case LATHE_BF16: return write(at, to_bf16(static_cast<float>(value)));
+    case LATHE_I8: return write(at, static_cast<int8_t>(value));
+    case LATHE_I32: return write(at, static_cast<int32_t>(value));
+    case LATHE_I64: return write(at, static_cast<int64_t>(value));
+    case LATHE_F8_E4M3: return write(at, to_f8(value, kE4M3));
+    case LATHE_F8_E5M2: return write(at, to_f8(value, kE5M2));
+    case LATHE_DTYPE_NONE: return;
   }
 }
 
@@ -110,7 +205,11 @@ double rounding(lathe_dtype dtype) {
 
 double smallest_rounding(lathe_dtype dtype) { return dtype == LATHE_F16 ? 0x1p-25 : 0x1p-126; }
 
-void Array::poison() { std::memset(bytes.data(), 0xff, bytes.size()); }
+double largest(lathe_dtype dtype) {
+  return dtype == LATHE_F16 ? 65504 : dtype == LATHE_BF16 ? 0x1.fep127 : 0x1.fffffep127;
+}
+
+uint8_t poison_of(lathe_dtype dtype) { return dtype == LATHE_I32 || dtype == LATHE_I64 ? 0x80 : 0xff; }
 
 Normal::Normal(uint64_t seed) {
   for (uint64_t& s : state_) {  // splitmix64
@@ -153,10 +252,6 @@ float Normal::next() {
       return static_cast<float>(sign * x);
     }
   }
-}
-
-void Normal::fill(Array* array) {
-  for (int64_t i = 0; i < array->count; ++i) store(array->data(), array->dtype, i, next());
 }
 
 }  // namespace lathe::cli

@@ -1,4 +1,4 @@
-// Element types on the host: conversions, normal random fills, poison.
+// Element types on the host: names, conversions, random numbers, poison.
 #pragma once
 
 #include <lathe/lathe.h>
@@ -8,36 +8,49 @@
 #include <string>
 #include <vector>
 
-#include "absl/status/statusor.h"
-
 namespace lathe::cli {
 
-// "f32", "f16", "bf16".
+const char* name_of(lathe_dtype dtype);  // "f32", "f8e4m3", ...
+// One of `names` as "f32|f16|bf16" writes them; LATHE_DTYPE_NONE for an unknown name.
+lathe_dtype dtype_named(const std::string& name);
+// f32, f16, bf16: what an epilogue reads and writes.
 const std::vector<std::string>& float_names();
-lathe_dtype float_dtype(const std::string& name);  // a name of float_names()
-size_t bytes_of(lathe_dtype dtype);
+// The floats, i8, f8e4m3, f8e5m2: what a matmul multiplies.
+const std::vector<std::string>& factor_names();
+// The floats and i32: what a matmul's result may be.
+const std::vector<std::string>& result_names();
+constexpr size_t bytes_of(lathe_dtype dtype) {
+  switch (dtype) {
+    case LATHE_F32:
+    case LATHE_I32: return 4;
+    case LATHE_F16:
+    case LATHE_BF16: return 2;
+    case LATHE_I64: return 8;
+    case LATHE_I8:
+    case LATHE_F8_E4M3:
+    case LATHE_F8_E5M2: return 1;
+    case LATHE_DTYPE_NONE: return 0;
+  }
+  return 0;
+}
+bool is_integer(lathe_dtype dtype);
+bool is_f8(lathe_dtype dtype);
 
-// Exact: every f16 and bf16 is an f32.
-float load(const void* data, lathe_dtype dtype, int64_t index);
-// Rounds to nearest, ties to even.
-void store(void* data, lathe_dtype dtype, int64_t index, float value);
-// Half a unit in the last place, relative; and the smallest absolute rounding error, of subnormals.
+// Element `index` of an array at any alignment. Exact, but for i64 beyond 2^53.
+double load(const void* data, lathe_dtype dtype, int64_t index);
+// Rounds to nearest, ties to even; beyond the largest finite value to infinity, in f8e4m3, which has none, to
+// NaN. Integers take integers within their range.
+void store(void* data, lathe_dtype dtype, int64_t index, double value);
+// Half a unit in the last place, relative; the smallest absolute rounding error, of subnormals; the largest
+// finite value. Of floats of 16 bits or more.
 double rounding(lathe_dtype dtype);
 double smallest_rounding(lathe_dtype dtype);
+double largest(lathe_dtype dtype);
 
-// An untyped array of `count` elements.
-struct Array {
-  Array() = default;
-  Array(int64_t count, lathe_dtype dtype) : dtype(dtype), count(count), bytes(count * bytes_of(dtype)) {}
-  lathe_dtype dtype = LATHE_DTYPE_NONE;
-  int64_t count = 0;
-  std::vector<uint8_t> bytes;
-
-  void* data() { return bytes.data(); }
-  float at(int64_t index) const { return load(bytes.data(), dtype, index); }
-  // NaN in every element of a float type, -1 in an integer's.
-  void poison();
-};
+// What memory holds that no kernel has written and none may read: all ones, which is NaN in every float, and
+// in integers as wide as a result the bytes 0x80, which are below every sum of up to 131071 products of
+// bytes.
+uint8_t poison_of(lathe_dtype dtype);
 
 // xoshiro256++ under a ziggurat: independent standard normals, a few nanoseconds each.
 class Normal {
@@ -45,7 +58,7 @@ class Normal {
   explicit Normal(uint64_t seed);
   float next();
   uint64_t bits();
-  void fill(Array* array);
+  int64_t below(int64_t bound) { return static_cast<int64_t>(bits() % static_cast<uint64_t>(bound)); }
 
  private:
   uint64_t state_[4];

@@ -20,6 +20,16 @@ std::string fields_line(const Json& object) {
   return out;
 }
 
+// Who adds up the parts of a split sum: CompileConfig's "split".
+const char* merge_text(int64_t split) {
+  switch (split) {
+    case 1: return " merged in a second step";
+    case 2: return " merged by the last workgroup";
+    case 3: return " merged in the cluster";
+    default: return "";
+  }
+}
+
 }  // namespace
 
 absl::StatusOr<Json> explain(lathe_plan* plan) {
@@ -32,17 +42,19 @@ std::string config_line(const Json& config, int64_t splits) {
   const auto number = [&](const char* name) { return config.value(name, 0); };
   std::string out = absl::StrFormat("%-6s tile %dx%dx%d", config.value("kernel", "?"), number("tile_m"),
                                     number("tile_n"), number("tile_k"));
-  absl::StrAppend(&out, "  registers ", number("register_m"), "x", number("register_n"));
+  if (number("register_m") > 0) {
+    absl::StrAppend(&out, "  registers ", number("register_m"), "x", number("register_n"));
+  }
   if (number("threads") > 1) absl::StrAppend(&out, "  threads ", number("threads"));
   if (number("stages") > 1) absl::StrAppend(&out, "  stages ", number("stages"));
-  if (number("swap")) absl::StrAppend(&out, "  swapped");
-  if (number("cluster_m") * number("cluster_n") > 1)
-    absl::StrAppend(&out, "  cluster ", number("cluster_m"), "x", number("cluster_n"));
-  if (number("persistent")) absl::StrAppend(&out, "  persistent ", number("persistent"));
-  constexpr const char* kMerges[] = {"", "by a step", "by the last", "by the cluster"};
-  if (splits > 1) absl::StrAppend(&out, "  splits ", splits);
-  if (splits > 1 && number("split") > 0 && number("split") < 4)
-    absl::StrAppend(&out, " merged ", kMerges[number("split")]);
+  if (number("cluster_m") * number("cluster_n") * number("cluster_k") > 1) {
+    absl::StrAppend(&out, "  cluster ", number("cluster_m"), "x", number("cluster_n"), "x",
+                    number("cluster_k"));
+  }
+  if (number("swap") != 0) absl::StrAppend(&out, "  swapped");
+  if (number("persistent") > 0) absl::StrAppend(&out, "  persistent ", number("persistent"));
+  if (number("raster") > 0) absl::StrAppend(&out, "  raster ", number("raster"));
+  if (splits > 1) absl::StrAppend(&out, "  splits ", splits, merge_text(number("split")));
   return out;
 }
 
@@ -61,6 +73,12 @@ std::string choice_line(const Json& plan) {
   const Json launch = plan.value("launch", Json::object());
   return config_line(plan.value("config", Json::object()),
                      launch.value("splits", launch.value("wanted_splits", 1)));
+}
+
+std::string device_line(const Json& plan) {
+  const Json facts = plan.value("facts", Json::object());
+  const std::string name = facts.value("name", plan.value("device", ""));
+  return absl::StrCat(name, ", ", plan.value("target", Json::object()).value("arch", "?"));
 }
 
 std::string duration(double seconds) {

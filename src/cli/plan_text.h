@@ -9,10 +9,12 @@ namespace lathe::cli {
 
 absl::StatusOr<Json> explain(lathe_plan* plan);
 
-// "panel  tile 112x256x384  registers 14x32  splits 4"
+// "panel  tile 112x256x384  registers 14x32  splits 4 merged in a second step"
 std::string config_line(const Json& config, int64_t splits);
 // The same of a whole plan: its own choice.
 std::string choice_line(const Json& plan);
+// "NVIDIA H200, sm_90a"
+std::string device_line(const Json& plan);
 // "3.21 ms", "45.0 us"
 std::string duration(double seconds);
 // A line a fact: name, value, source.

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
+#include <limits>
 
 #include "absl/strings/str_format.h"
 
@@ -15,7 +15,7 @@ constexpr int64_t kBudget = int64_t{1} << 27;  // multiply-adds of the reference
 double activate(lathe_activation activation, double x) {
   switch (activation) {
     case LATHE_ACTIVATION_NONE: return x;
-    case LATHE_ACTIVATION_RELU: return x > 0 ? x : 0;
+    case LATHE_ACTIVATION_RELU: return x < 0 ? 0 : x;
     case LATHE_ACTIVATION_GELU: return x * 0.5 * std::erfc(-x / std::sqrt(2.0));
     case LATHE_ACTIVATION_GELU_TANH:
       return x * 0.5 * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
@@ -32,7 +32,7 @@ std::vector<int64_t> choose(int64_t size, int64_t wanted, Normal* random) {
     return chosen;
   }
   chosen = {0, size - 1};
-  while (static_cast<int64_t>(chosen.size()) < wanted) chosen.push_back(random->bits() % size);
+  while (static_cast<int64_t>(chosen.size()) < wanted) chosen.push_back(random->below(size));
   std::sort(chosen.begin(), chosen.end());
   chosen.erase(std::unique(chosen.begin(), chosen.end()), chosen.end());
   return chosen;
@@ -59,127 +59,176 @@ Dot dot(const float* a, const float* b, int64_t k) {
   return {sum[0] + sum[1] + sum[2] + sum[3], magnitude[0] + magnitude[1] + magnitude[2] + magnitude[3]};
 }
 
+double sum_bound(const MatmulRequest& r, double magnitude) {
+  if (r.dtype == LATHE_I8) return 0;
+  if (r.fill == Fill::kIntegers && magnitude <= (is_f8(r.dtype) ? 0x1p13 : 0x1p24)) return 0;
+  double part = 6 * kEpsilon * std::max(1.0, std::sqrt(static_cast<double>(r.k) / 4096));
+  if (r.math == LATHE_MATH_TF32 && r.dtype == LATHE_F32) part += 0x1p-9;
+  if (is_f8(r.dtype)) part += 0x1p-10;
+  return part * magnitude;
+}
+
 struct Expected {
-  double value, bound;
+  double value = 0, bound = 0;
+  bool may_be_nan = false;
 };
-Expected epilogue(const MatmulRequest& r, const MatmulData& data, Dot ab, int64_t column, int64_t at) {
-  const double scaled = r.alpha * ab.sum, c = r.beta != 0 ? r.beta * data.c.at(at) : 0,
-               bias = r.bias ? data.bias.at(column) : 0, residual = r.residual ? data.residual.at(at) : 0;
-  const double before = scaled + c + bias, after = activate(r.activation, before), value = after + residual;
-  double bound = 6 * kEpsilon * std::fabs(r.alpha) * ab.magnitude;
-  bound += 3 * kEpsilon *
-           (std::fabs(scaled) + std::fabs(c) + std::fabs(bias) + std::fabs(after) + std::fabs(residual));
+
+Expected epilogue(const MatmulRequest& r, const MatmulData& data, Dot ab, int64_t batch, int64_t row,
+                  int64_t column) {
+  Expected e;
+  if (r.out_dtype == LATHE_I32) {  // modulo 2^32
+    e.value = static_cast<int32_t>(static_cast<uint32_t>(static_cast<int64_t>(ab.sum)));
+    return e;
+  }
+  const double scaled = r.alpha * ab.sum, c = r.beta != 0 ? r.beta * data.c.at(batch, row, column) : 0,
+               bias = r.bias ? data.bias.at(0, 0, column) : 0,
+               residual = r.residual ? data.residual.at(batch, row, column) : 0;
+  const double before = scaled + c + bias;
+  // At -infinity a smooth activation is infinity times zero as it is written, and zero in the limit.
+  const bool smooth = r.activation != LATHE_ACTIVATION_NONE && r.activation != LATHE_ACTIVATION_RELU;
+  e.may_be_nan = smooth && before == -INFINITY;
+  const double after = e.may_be_nan ? 0 : activate(r.activation, before);
+  e.value = after + residual;
+  e.bound = std::fabs(r.alpha) * sum_bound(r, ab.magnitude);
+  e.bound += 3 * kEpsilon *
+             (std::fabs(scaled) + std::fabs(c) + std::fabs(bias) + std::fabs(after) + std::fabs(residual));
   // An activation's slope is at most 1.13, and its approximation is granted 8 eps of its argument.
-  if (r.activation != LATHE_ACTIVATION_NONE) bound = 1.13 * bound + 8 * kEpsilon * std::fabs(before);
-  bound += rounding(r.out_dtype) * (std::fabs(value) + bound) + smallest_rounding(r.out_dtype);
-  return {value, bound};
+  if (r.activation != LATHE_ACTIVATION_NONE) e.bound = 1.13 * e.bound + 8 * kEpsilon * std::fabs(before);
+  if (std::isinf(before)) e.bound = 3 * kEpsilon * std::fabs(residual);  // what stays finite is exact
+  e.bound += rounding(r.out_dtype) * (std::fabs(e.value) + e.bound) + smallest_rounding(r.out_dtype);
+  return e;
 }
 
-// As many f32 of row `i` of A (or column of B) as K has.
-void gather(const Array& from, bool contiguous, int64_t base, int64_t i, int64_t k, int64_t pitch,
-            float* out) {
-  for (int64_t p = 0; p < k; ++p) out[p] = from.at(base + (contiguous ? i * k + p : p * pitch + i));
+// |got - expected| as a fraction of the bound, 1e6 at most; NaN where a number is expected is 1e6.
+double fraction_of_bound(const Expected& e, double got, lathe_dtype dtype) {
+  constexpr double kWrong = 1e6;
+  if (std::isnan(got) && e.may_be_nan) return 0;
+  if (std::isnan(e.value)) return std::isnan(got) ? 0 : kWrong;
+  if (std::isinf(e.value)) return got == e.value ? 0 : kWrong;
+  // Beyond the dtype's range the right answer is infinity.
+  const bool overflow = !is_integer(dtype) && std::fabs(e.value) + e.bound >= largest(dtype);
+  if (overflow && std::isinf(got)) return std::signbit(got) == std::signbit(e.value) ? 0 : kWrong;
+  const double error = std::fabs(got - e.value);
+  if (error == 0) return 0;
+  return error <= e.bound * kWrong ? error / e.bound : kWrong;
 }
 
-int64_t count_poison(const Array& d) {
-  int64_t poisoned = 0;
-  const size_t size = bytes_of(d.dtype);
-  static constexpr uint8_t kPoison[8] = {0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff};
-  for (int64_t i = 0; i < d.count; ++i)
-    poisoned += std::memcmp(d.bytes.data() + i * size, kPoison, size) == 0;
-  return poisoned;
+// The worst element so far.
+struct Worst {
+  double fraction = 0, got = 0, wanted = 0;
+  int64_t batch = 0, row = 0, column = 0;
+};
+
+struct Sample {
+  std::vector<int64_t> batches, rows, columns;
+};
+
+Sample choose_sample(const MatmulRequest& r, Normal* random) {
+  Sample s;
+  s.batches = choose(r.batch, 4, random);
+  const int64_t budget = kBudget / static_cast<int64_t>(s.batches.size()) / std::max<int64_t>(r.k, 1);
+  const bool whole_matrix = r.m <= budget / r.n;
+  s.rows = choose(r.m, whole_matrix ? r.m : 24, random);
+  const int64_t some = std::max<int64_t>(8, budget / static_cast<int64_t>(s.rows.size()));
+  s.columns = choose(r.n, whole_matrix ? r.n : some, random);
+  return s;
+}
+
+Worst compare(const MatmulRequest& r, const MatmulData& data, const Sample& sample) {
+  Worst worst;
+  const auto k = static_cast<size_t>(r.k);
+  std::vector<float> a(sample.rows.size() * k), b(k);
+  for (int64_t batch : sample.batches) {
+    for (size_t i = 0; i < sample.rows.size(); ++i) {
+      for (size_t p = 0; p < k; ++p) {
+        a[i * k + p] = static_cast<float>(data.a.at(batch, sample.rows[i], static_cast<int64_t>(p)));
+      }
+    }
+    for (int64_t column : sample.columns) {
+      for (size_t p = 0; p < k; ++p)
+        b[p] = static_cast<float>(data.b.at(batch, static_cast<int64_t>(p), column));
+      for (size_t i = 0; i < sample.rows.size(); ++i) {
+        const int64_t row = sample.rows[i];
+        const Expected expected = epilogue(r, data, dot(a.data() + i * k, b.data(), r.k), batch, row, column);
+        const double got = data.d.at(batch, row, column);
+        const double fraction = fraction_of_bound(expected, got, r.out_dtype);
+        if (fraction >= worst.fraction) worst = {fraction, got, expected.value, batch, row, column};
+      }
+    }
+  }
+  return worst;
+}
+
+std::string describe_sample(const MatmulRequest& r, const Sample& s) {
+  const std::string of =
+      r.batch > 1 ? absl::StrFormat(" of %d of %d matrices", s.batches.size(), r.batch) : "";
+  return absl::StrFormat("%d rows by %d columns%s, and that every element was written", s.rows.size(),
+                         s.columns.size(), of);
+}
+
+// "" when every element was written and nothing beside them.
+std::string check_memory(const Operand& d, bool starts_as_poison) {
+  if (const std::string stray = d.stray_write(); !stray.empty()) return stray;
+  const int64_t unwritten = starts_as_poison ? d.unwritten() : 0;
+  return unwritten == 0 ? ""
+                        : absl::StrFormat("%d of %d elements were never written", unwritten, d.elements());
 }
 
 }  // namespace
 
 CheckResult check_matmul(const MatmulRequest& r, const MatmulData& data, Normal* random) {
   CheckResult result;
-  result.total = data.d.count;
-  if (const int64_t poisoned = count_poison(data.d); poisoned > 0) {
-    result.what = absl::StrFormat("%d of %d elements were never written", poisoned, result.total);
-    return result;
-  }
+  result.total = data.d.elements();
+  // NaN may be right where operands hold NaN, and is what poison is.
+  const bool poisoned = !r.c_in_place && !r.residual_in_place && r.fill != Fill::kSpecial;
+  result.what = check_memory(data.d, poisoned);
+  if (!result.what.empty()) return result;
   if (result.total == 0) {
     result.ok = true;
     result.what = "there is nothing to compare";
     return result;
   }
-  const std::vector<int64_t> batches = choose(r.batch, 4, random);
-  const int64_t budget = kBudget / static_cast<int64_t>(batches.size()) / std::max<int64_t>(r.k, 1);
-  const bool whole_matrix = r.m <= budget / r.n;
-  const std::vector<int64_t> rows = choose(r.m, whole_matrix ? r.m : 24, random);
-  const std::vector<int64_t> columns = choose(
-      r.n, whole_matrix ? r.n : std::max<int64_t>(8, budget / static_cast<int64_t>(rows.size())), random);
-
-  std::vector<float> a(rows.size() * r.k), b(r.k);
-  double worst_got = 0, worst_wanted = 0;
-  int64_t worst_at = 0;
-  for (int64_t batch : batches) {
-    for (size_t i = 0; i < rows.size(); ++i) {
-      gather(data.a, !r.trans_a, batch * r.m * r.k, rows[i], r.k, r.m, a.data() + i * r.k);
-    }
-    for (int64_t column : columns) {
-      gather(data.b, r.trans_b, batch * r.n * r.k, column, r.k, r.n, b.data());
-      for (size_t i = 0; i < rows.size(); ++i) {
-        const int64_t at = (batch * r.m + rows[i]) * r.n + column;
-        const Expected expected = epilogue(r, data, dot(a.data() + i * r.k, b.data(), r.k), column, at);
-        const double got = data.d.at(at), error = std::fabs(got - expected.value);
-        // Beyond the dtype's range the right answer is infinity; NaN compares false and fails.
-        const bool overflow = r.out_dtype == LATHE_F16 && std::fabs(expected.value) + expected.bound >= 65504;
-        const double fraction = overflow && std::isinf(got)     ? 0
-                                : error <= expected.bound * 1e6 ? error / expected.bound
-                                                                : 1e6;
-        if (fraction >= result.worst) {
-          result.worst = fraction;
-          worst_at = at;
-          worst_got = got;
-          worst_wanted = expected.value;
-        }
-        ++result.checked;
-      }
-    }
-  }
-  result.ok = result.worst <= 1;
+  const Sample sample = choose_sample(r, random);
+  const Worst worst = compare(r, data, sample);
+  result.checked = static_cast<int64_t>(sample.batches.size() * sample.rows.size() * sample.columns.size());
+  result.worst = worst.fraction;
+  result.ok = worst.fraction <= 1;
   if (!result.ok) {
-    const int64_t batch = worst_at / (r.m * r.n), row = worst_at / r.n % r.m, column = worst_at % r.n;
     result.what =
         absl::StrFormat("batch %d row %d column %d is %.9g, float64 says %.9g, error %.3g times its bound",
-                        batch, row, column, worst_got, worst_wanted, result.worst);
-  } else if (result.checked == result.total) {
-    result.what = "every element";
+                        worst.batch, worst.row, worst.column, worst.got, worst.wanted, worst.fraction);
   } else {
-    const std::string of =
-        r.batch > 1 ? absl::StrFormat(" of %d of %d matrices", batches.size(), r.batch) : "";
-    result.what = absl::StrFormat("%d rows by %d columns%s, and that every element was written", rows.size(),
-                                  columns.size(), of);
+    result.what = result.checked == result.total ? "every element" : describe_sample(r, sample);
   }
   return result;
 }
 
-CheckResult check_argmax(const ArgmaxRequest& r, const Array& x, const Array& indices, const Array& values) {
+CheckResult check_argmax(const ArgmaxRequest& r, const ArgmaxData& data) {
   CheckResult result;
-  result.total = result.checked = r.rows;
+  result.total = r.rows;
+  result.what = check_memory(data.indices, true);
+  if (result.what.empty() && r.values) {
+    // A row's maximum may be NaN, which poison is too.
+    result.what = check_memory(data.values, r.fill != Fill::kSpecial);
+  }
+  if (!result.what.empty()) return result;
+  result.checked = r.rows;
   result.what = "every row";
   for (int64_t row = 0; row < r.rows; ++row) {
-    int64_t best = 0, got = 0;
-    for (int64_t i = 1; i < r.n; ++i) {
-      if (x.at(row * r.n + i) > x.at(row * r.n + best)) best = i;
+    int64_t best = 0;
+    for (int64_t i = 0; i < r.n; ++i) {
+      const double x = data.x.at(0, row, i), so_far = data.x.at(0, row, best);
+      if (!std::isnan(so_far) && (std::isnan(x) || x > so_far)) best = i;
     }
-    if (r.index_dtype == LATHE_I64) {
-      std::memcpy(&got, indices.bytes.data() + row * 8, 8);
-    } else {
-      int32_t narrow = 0;
-      std::memcpy(&narrow, indices.bytes.data() + row * 4, 4);
-      got = narrow;
-    }
-    const bool value_ok = !r.values || values.at(row) == x.at(row * r.n + best);
-    if (got != best || !value_ok) {
-      result.worst = INFINITY;
-      result.what = absl::StrFormat("row %d: got index %d%s, its maximum %.9g is at %d", row, got,
-                                    r.values ? absl::StrFormat(" and value %.9g", values.at(row)) : "",
-                                    x.at(row * r.n + best), best);
-      return result;
-    }
+    const double maximum = data.x.at(0, row, best), got = data.indices.at(0, 0, row);
+    const double value = r.values ? data.values.at(0, 0, row) : maximum;
+    const bool value_ok = value == maximum || (std::isnan(value) && std::isnan(maximum));
+    if (got == static_cast<double>(best + r.index_offset) && value_ok) continue;
+    result.worst = std::numeric_limits<double>::infinity();
+    result.what = absl::StrFormat("row %d: got index %.0f%s, its maximum %.9g is at %d", row, got,
+                                  r.values ? absl::StrFormat(" and value %.9g", value) : "", maximum,
+                                  best + r.index_offset);
+    return result;
   }
   result.ok = true;
   return result;

@@ -1,16 +1,21 @@
-// The float64 reference that `lathe run` checks results against, and the error bound it grants.
+// The float64 reference that `lathe run` and `lathe selftest` check results against, and the error it grants.
 #pragma once
 
 #include <cstdint>
 #include <string>
 
-#include "cli/numbers.h"
+#include "cli/operand.h"
 #include "cli/request.h"
 
 namespace lathe::cli {
 
+// What a request reads and what it has written. C and the residual as they were before the run, also where
+// they are D itself.
 struct MatmulData {
-  Array a, b, c, bias, residual, d;
+  Operand a, b, c, bias, residual, d;
+};
+struct ArgmaxData {
+  Operand x, indices, values;
 };
 
 struct CheckResult {
@@ -21,14 +26,24 @@ struct CheckResult {
 };
 
 // Compares the whole of D where that is cheap, else a grid of rows and columns (the edges and random ones in
-// between) of some matrices of the batch, and in either case that no element still holds its poison.
+// between) of some matrices of the batch, and in either case that every element was written and nothing
+// beside them.
 //
-// The bound on |d - reference| is, with S = sum over k of |a b|: 6 eps |alpha| S for sums in f32 in any order
-// (a sequential sum of K independent terms errs by about 0.5 eps S, root mean square), plus a few eps of the
-// epilogue's terms, plus half a unit in the last place of D's dtype.
+// The bound on |d - reference| is, with S = sum over k of |a b| and eps = 2^-23, a part of S for the sum, a
+// few eps of the epilogue's terms, and half a unit in the last place of D's dtype. The part of S is
+//   6 eps                   f32 sums in any order, up to K = 4096 (a sequential sum of K independent terms
+//   errs by
+//                           about 0.5 eps S, root mean square); beyond, growing as sqrt(K) for matrix units,
+//                           which truncate where they add
+//   2^-9 more               f32 rounded to tf32: 2^-10 of each factor, at most
+//   2^-10 more              fp8: Hopper's matrix units keep about 14 bits of a sum (DeepSeek-V3 Technical
+//   Report,
+//                           section 3.5.2), which K / 32 additions share
+//   0                       bytes; and whole numbers (Fill::kIntegers) while S is below what the above keep
+//   exactly
 CheckResult check_matmul(const MatmulRequest& r, const MatmulData& data, Normal* random);
 
-// Exact: the lowest index of each row's maximum, and its value where asked.
-CheckResult check_argmax(const ArgmaxRequest& r, const Array& x, const Array& indices, const Array& values);
+// Exact: the index of each row's first NaN or else of its first maximum, and its value where asked.
+CheckResult check_argmax(const ArgmaxRequest& r, const ArgmaxData& data);
 
 }  // namespace lathe::cli

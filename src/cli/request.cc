@@ -1,26 +1,27 @@
 #include "cli/request.h"
 
 #include <algorithm>
+#include <tuple>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "cli/numbers.h"
+#include "cli/request_flags.h"
 
 namespace lathe::cli {
 namespace {
 
-// In the order of lathe_activation and lathe_determinism.
+// In the order of lathe_activation and lathe_math.
 const std::vector<std::string> kActivations = {"none", "relu", "gelu", "gelu_tanh", "silu"};
-const std::vector<std::string> kDeterminisms = {"fast", "run_to_run", "batch_invariant"};
+const std::vector<std::string> kMaths = {"strict", "tf32"};
+
+const std::vector<std::string> kLayouts = {"nn", "tn", "nt", "tt"};  // bit 0: A transposed, bit 1: B
+const std::vector<std::string> kInPlace = {"none", "c", "residual"};
+const std::vector<std::string> kBroadcasts = {"none", "a", "b", "ab"};
 
 constexpr char kEpilogueForm[] = "alpha=X,beta=X,bias,relu|gelu|gelu_tanh|silu,residual";
-
-// Something that is not NULL and is never read.
-void* present() {
-  static char byte;
-  return &byte;
-}
 
 absl::Status parse_epilogue(const std::string& text, MatmulRequest* r) {
   for (absl::string_view part : absl::StrSplit(text, ',', absl::SkipEmpty())) {
@@ -44,6 +45,33 @@ absl::Status parse_epilogue(const std::string& text, MatmulRequest* r) {
   return absl::OkStatus();
 }
 
+// As parse_epilogue reads it.
+std::string epilogue_text(const MatmulRequest& r) {
+  std::vector<std::string> parts;
+  if (r.alpha != 1) parts.push_back(absl::StrFormat("alpha=%.9g", r.alpha));
+  if (r.beta != 0) parts.push_back(absl::StrFormat("beta=%.9g", r.beta));
+  if (r.bias) parts.push_back("bias");
+  if (r.activation != LATHE_ACTIVATION_NONE) parts.push_back(kActivations[r.activation]);
+  if (r.residual) parts.push_back("residual");
+  return absl::StrJoin(parts, ",");
+}
+
+absl::Status read_places(const Arguments& arguments, MatmulRequest* r) {
+  int in_place = 0, broadcast = 0;
+  const absl::Status s = first_error({read_choice(arguments, "in-place", kInPlace, &in_place),
+                                      read_choice(arguments, "broadcast", kBroadcasts, &broadcast)});
+  if (!s.ok()) return s;
+  r->c_in_place = in_place == 1;
+  r->residual_in_place = in_place == 2;
+  r->broadcast_a = broadcast & 1;
+  r->broadcast_b = broadcast & 2;
+  if (r->c_in_place && r->beta == 0)
+    return absl::InvalidArgumentError("--in-place c needs a beta in --epilogue: without it C is not read");
+  if (r->residual_in_place && !r->residual)
+    return absl::InvalidArgumentError("--in-place residual needs residual in --epilogue");
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::StatusOr<std::vector<int64_t>> parse_shape(const std::string& text, const std::string& form) {
@@ -60,56 +88,75 @@ absl::StatusOr<std::vector<int64_t>> parse_shape(const std::string& text, const 
     sizes.push_back(size);
   }
   if (sizes.size() != wanted) {
-    return absl::InvalidArgumentError(absl::StrCat("bad shape '", text, "': expected ", form, ", as ",
-                                                   example, "; this has ", sizes.size(), " sizes"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("bad shape '", text, "': expected ", form, ", as ", example));
   }
   return sizes;
 }
 
-std::vector<Flag> matmul_flags(const std::vector<Flag>& more) {
-  std::vector<Flag> flags = {
-      {"dtype", "f32|f16|bf16", "of A and B (default: f32)"},
-      {"out-dtype", "f32|f16|bf16", "of C, D, bias and residual (default: that of A and B)"},
-      {"layout", "nt|nn|tn|tt",
-       "A then B, n as they are, t transposed; nt is a Linear layer's (default: nt)"},
-      {"batch", "N", "matmuls in the batch (default: 1)"},
-      {"epilogue", "LIST", "alpha=X,beta=X,bias,relu|gelu|gelu_tanh|silu,residual"},
-      {"determinism", "D", "fast|run_to_run|batch_invariant (default: fast)"},
-      {"split-k", "N", "force the split-K factor"},
-      {"candidate", "RANK", "force the candidate of that rank, as 'lathe explain' counts them from 1"},
+bool MatmulRequest::operator==(const MatmulRequest& o) const {
+  const auto fields = [](const MatmulRequest& r) {
+    return std::tie(r.m, r.n, r.k, r.batch, r.dtype, r.out_dtype, r.math, r.trans_a, r.trans_b, r.alpha,
+                    r.beta, r.bias, r.residual, r.activation, r.determinism, r.split_k, r.candidate,
+                    r.padding, r.misalign, r.c_in_place, r.residual_in_place, r.broadcast_a, r.broadcast_b,
+                    r.fill);
   };
-  flags.insert(flags.end(), more.begin(), more.end());
-  return flags;
+  return fields(*this) == fields(o);
+}
+
+lathe_dtype default_result(lathe_dtype dtype) {
+  return dtype == LATHE_I8 || is_f8(dtype) ? LATHE_F32 : dtype;
+}
+
+std::vector<Flag> matmul_flags(const std::vector<Flag>& more) {
+  return joined(
+      {
+          {"dtype", "f32|f16|bf16|i8|f8e4m3|f8e5m2", "of A and B (default: f32)"},
+          {"out-dtype", "f32|f16|bf16|i32",
+           "of C, D, bias and residual (default: that of A and B, f32 of i8 and fp8)"},
+          {"math", "strict|tf32", "whether f32 operands may be rounded to tf32 (default: strict)"},
+          {"layout", "nt|nn|tn|tt",
+           "A then B, n as they are, t transposed; nt is a Linear layer's (default: nt)"},
+          {"batch", "N", "matmuls in the batch (default: 1)"},
+          {"epilogue", "LIST", kEpilogueForm},
+          kDeterminism,
+          kPadding,
+          {"split-k", "N", "force the split-K factor"},
+          kCandidate,
+      },
+      more);
+}
+
+std::vector<Flag> matmul_run_flags(const std::vector<Flag>& more) {
+  return matmul_flags(joined({kMisalign,
+                              {"in-place", "c|residual", "let that operand of the epilogue be D itself"},
+                              {"broadcast", "a|b|ab", "operands of which one matrix serves the whole batch"},
+                              kFill},
+                             more));
 }
 
 absl::StatusOr<MatmulRequest> matmul_request(const Arguments& arguments) {
   MatmulRequest r;
-  auto dtype = arguments.choice("dtype", float_names());
-  if (!dtype.ok()) return dtype.status();
-  r.dtype = r.out_dtype = float_dtype(*dtype);
-  if (arguments.has("out-dtype")) {
-    auto out = arguments.choice("out-dtype", float_names());
-    if (!out.ok()) return out.status();
-    r.out_dtype = float_dtype(*out);
-  }
-  auto layout = arguments.choice("layout", {"nt", "nn", "tn", "tt"});
-  if (!layout.ok()) return layout.status();
-  r.trans_a = (*layout)[0] == 't';
-  r.trans_b = (*layout)[1] == 't';
-  if (absl::Status s = parse_epilogue(arguments.text("epilogue", ""), &r); !s.ok()) return s;
-  auto determinism = arguments.choice("determinism", kDeterminisms);
-  if (!determinism.ok()) return determinism.status();
-  r.determinism = static_cast<lathe_determinism>(
-      std::find(kDeterminisms.begin(), kDeterminisms.end(), *determinism) - kDeterminisms.begin());
-  auto batch = arguments.integer("batch", 1, 0, INT32_MAX);
-  auto split_k = arguments.integer("split-k", 0, 1, 65535);
-  auto candidate = arguments.integer("candidate", 0, 1, 10000);
-  for (const auto* number : {&batch, &split_k, &candidate}) {
-    if (!number->ok()) return number->status();
-  }
-  r.batch = *batch;
-  r.split_k = static_cast<int32_t>(*split_k);
-  r.candidate = static_cast<int32_t>(*candidate);
+  if (absl::Status s = read_dtype(arguments, "dtype", factor_names(), &r.dtype); !s.ok()) return s;
+  r.out_dtype = default_result(r.dtype);
+  int layout = 2;
+  absl::Status s = first_error({
+      read_dtype(arguments, "out-dtype", result_names(), &r.out_dtype),
+      read_choice(arguments, "math", kMaths, &r.math),
+      read_choice(arguments, "layout", kLayouts, &layout),
+      parse_epilogue(arguments.text("epilogue", ""), &r),
+      read_choice(arguments, "determinism", kDeterminisms, &r.determinism),
+      read_integer(arguments, "batch", 0, INT32_MAX, &r.batch),
+      read_integer(arguments, "padding", 0, INT32_MAX, &r.padding),
+      read_integer(arguments, "split-k", 1, 65535, &r.split_k),
+      read_integer(arguments, "candidate", 1, 10000, &r.candidate),
+      read_integer(arguments, "misalign", 0, 255, &r.misalign),
+      read_choice(arguments, "fill", fill_names(), &r.fill),
+  });
+  if (s.ok()) s = read_places(arguments, &r);
+  if (!s.ok()) return s;
+  r.trans_a = layout & 1;
+  r.trans_b = layout & 2;
   return r;
 }
 
@@ -124,19 +171,66 @@ absl::StatusOr<MatmulRequest> matmul_request_with_shape(const Arguments& argumen
   return r;
 }
 
+std::string command_of(const MatmulRequest& r) {
+  const MatmulRequest d;
+  const int layout = (r.trans_a ? 1 : 0) | (r.trans_b ? 2 : 0);
+  const int broadcast = (r.broadcast_a ? 1 : 0) | (r.broadcast_b ? 2 : 0);
+  return absl::StrCat(
+      absl::StrFormat("matmul %dx%dx%d", r.m, r.n, r.k), flag_text("dtype", r.dtype, d.dtype),
+      flag_text("out-dtype", r.out_dtype, default_result(r.dtype)), flag_text("math", kMaths, r.math),
+      flag_text("layout", kLayouts[layout], std::string("nt")), flag_text("batch", r.batch, d.batch),
+      flag_text("epilogue", epilogue_text(r), std::string()),
+      flag_text("determinism", kDeterminisms, r.determinism), flag_text("padding", r.padding, d.padding),
+      flag_text("misalign", r.misalign, d.misalign),
+      flag_text("in-place", kInPlace,
+                r.c_in_place          ? 1
+                : r.residual_in_place ? 2
+                                      : 0),
+      flag_text("broadcast", kBroadcasts, broadcast),
+      flag_text("fill", fill_names(), static_cast<int>(r.fill)), flag_text("split-k", r.split_k, d.split_k),
+      flag_text("candidate", r.candidate, d.candidate));
+}
+
+MatmulForms forms_of(const MatmulRequest& r) {
+  OperandForm form;
+  form.padding = r.padding;
+  form.misalign = r.misalign;
+  form.batch = r.batch;
+  const auto matrix = [&](lathe_dtype dtype, int64_t rows, int64_t columns) {
+    OperandForm f = form;
+    f.dtype = dtype;
+    f.rows = rows;
+    f.columns = columns;
+    return f;
+  };
+  MatmulForms forms;
+  forms.a = matrix(r.dtype, r.m, r.k);
+  forms.a.transposed = r.trans_a;
+  forms.a.broadcast = r.broadcast_a;
+  forms.b = matrix(r.dtype, r.k, r.n);
+  forms.b.transposed = r.trans_b;
+  forms.b.broadcast = r.broadcast_b;
+  forms.d = matrix(r.out_dtype, r.m, r.n);
+  if (r.beta != 0) forms.c = forms.d;
+  if (r.residual) forms.residual = forms.d;
+  if (r.bias) {
+    forms.bias = matrix(r.out_dtype, 1, r.n);
+    forms.bias.batch = 1;
+  }
+  return forms;
+}
+
 lathe_matmul_desc descriptor(const MatmulRequest& r, lathe_tuning* tuning) {
+  const MatmulForms forms = forms_of(r);
   lathe_matmul_desc desc = LATHE_MATMUL_DESC_INIT;
   desc.m = r.m;
   desc.n = r.n;
   desc.k = r.k;
   desc.batch = r.batch;
-  desc.a.dtype = desc.b.dtype = r.dtype;
-  desc.a.layout = r.trans_a ? LATHE_COLUMN_MAJOR : LATHE_ROW_MAJOR;
-  desc.b.layout = r.trans_b ? LATHE_COLUMN_MAJOR : LATHE_ROW_MAJOR;
-  desc.c.dtype = desc.d.dtype = r.out_dtype;
-  desc.a.batch_stride = r.m * r.k;
-  desc.b.batch_stride = r.k * r.n;
-  desc.c.batch_stride = desc.d.batch_stride = r.m * r.n;
+  desc.a = describe(forms.a, nullptr);
+  desc.b = describe(forms.b, nullptr);
+  desc.c = describe(forms.c, nullptr);
+  desc.d = describe(forms.d, nullptr);
   desc.epilogue.alpha = r.alpha;
   desc.epilogue.beta = r.beta;
   desc.epilogue.activation = r.activation;
@@ -144,54 +238,15 @@ lathe_matmul_desc descriptor(const MatmulRequest& r, lathe_tuning* tuning) {
     desc.epilogue.bias = present();
     desc.epilogue.bias_dtype = r.out_dtype;
   }
-  if (r.residual) {
-    desc.epilogue.residual.data = present();
-    desc.epilogue.residual.dtype = r.out_dtype;
-    desc.epilogue.residual.batch_stride = r.m * r.n;
-  }
+  if (r.residual) desc.epilogue.residual = describe(forms.residual, present());
   desc.determinism = r.determinism;
+  desc.math = r.math;
   if (r.split_k || r.candidate) {
     *tuning = LATHE_TUNING_INIT;
     tuning->split_k = r.split_k;
     tuning->candidate = r.candidate;
     desc.next = reinterpret_cast<const lathe_chain*>(tuning);
   }
-  return desc;
-}
-
-std::vector<Flag> argmax_flags(const std::vector<Flag>& more) {
-  std::vector<Flag> flags = {
-      {"dtype", "f32|f16|bf16", "of the rows (default: f32)"},
-      {"index-dtype", "i64|i32", "of the indices (default: i64)"},
-      {"values", nullptr, "ask for the maxima too"},
-  };
-  flags.insert(flags.end(), more.begin(), more.end());
-  return flags;
-}
-
-absl::StatusOr<ArgmaxRequest> argmax_request(const Arguments& arguments) {
-  auto shape = parse_shape(arguments.words[0], "ROWSxN");
-  auto dtype = arguments.choice("dtype", float_names());
-  auto index = arguments.choice("index-dtype", {"i64", "i32"});
-  if (!shape.ok()) return shape.status();
-  if (!dtype.ok()) return dtype.status();
-  if (!index.ok()) return index.status();
-  ArgmaxRequest r;
-  r.rows = (*shape)[0];
-  r.n = (*shape)[1];
-  r.dtype = float_dtype(*dtype);
-  r.index_dtype = *index == "i32" ? LATHE_I32 : LATHE_I64;
-  r.values = arguments.has("values");
-  return r;
-}
-
-lathe_argmax_desc descriptor(const ArgmaxRequest& r) {
-  lathe_argmax_desc desc = LATHE_ARGMAX_DESC_INIT;
-  desc.rows = r.rows;
-  desc.n = r.n;
-  desc.x.dtype = r.dtype;
-  desc.index_dtype = r.index_dtype;
-  if (r.values) desc.values = static_cast<float*>(present());
   return desc;
 }
 

@@ -1,4 +1,4 @@
-// The request a command line describes: shape, dtypes, layouts, epilogue; and the C descriptor it makes.
+// Requests as the command line says them: flags to requests, requests to descriptors, requests back to flags.
 #pragma once
 
 #include <lathe/lathe.h>
@@ -9,6 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "cli/command_line.h"
+#include "cli/operand.h"
 
 namespace lathe::cli {
 
@@ -19,32 +20,69 @@ absl::StatusOr<std::vector<int64_t>> parse_shape(const std::string& text, const 
 struct MatmulRequest {
   int64_t m = 0, n = 0, k = 0, batch = 1;
   lathe_dtype dtype = LATHE_F32, out_dtype = LATHE_F32;
+  lathe_math math = LATHE_MATH_STRICT;
   bool trans_a = false, trans_b = true;
   float alpha = 1, beta = 0;
   bool bias = false, residual = false;
   lathe_activation activation = LATHE_ACTIVATION_NONE;
   lathe_determinism determinism = LATHE_DETERMINISM_FAST;
   int32_t split_k = 0, candidate = 0;
+  int64_t padding = 0;
+  // What only a run has.
+  size_t misalign = 0;
+  bool c_in_place = false, residual_in_place = false;  // the operand is D itself
+  bool broadcast_a = false, broadcast_b = false;
+  Fill fill = Fill::kNormal;
+
+  bool operator==(const MatmulRequest& o) const;
 };
 
-// The flags a MatmulRequest is read from, in front of `more`.
+// The dtype of the result where none is asked for: that of A and B; f32 of bytes and fp8.
+lathe_dtype default_result(lathe_dtype dtype);
+
+// The flags a MatmulRequest is read from, in front of `more`; the second list is a run's.
 std::vector<Flag> matmul_flags(const std::vector<Flag>& more);
+std::vector<Flag> matmul_run_flags(const std::vector<Flag>& more);
 // From the flags; the sizes m, n and k are left alone.
 absl::StatusOr<MatmulRequest> matmul_request(const Arguments& arguments);
 // From the flags and the first word, "MxNxK".
 absl::StatusOr<MatmulRequest> matmul_request_with_shape(const Arguments& arguments);
+// "matmul 2x3x4 --dtype bf16 ...": the words and flags that matmul_request_with_shape reads as `r`.
+std::string command_of(const MatmulRequest& r);
 
-// The descriptor, packed operands; data pointers NULL but where presence is part of the class. `tuning` is
-// filled and chained when the request overrides the oracle: it must live as long as the descriptor.
+// Where each operand of `r` lies.
+struct MatmulForms {
+  OperandForm a, b, c, bias, residual, d;  // of dtype NONE where the request has no such operand
+};
+MatmulForms forms_of(const MatmulRequest& r);
+
+// The descriptor; data pointers NULL but where presence is part of the class. `tuning` is filled and chained
+// when the request overrides the oracle: it must live as long as the descriptor.
 lathe_matmul_desc descriptor(const MatmulRequest& r, lathe_tuning* tuning);
 
 struct ArgmaxRequest {
   int64_t rows = 0, n = 0;
   lathe_dtype dtype = LATHE_F32, index_dtype = LATHE_I64;
   bool values = false;
+  int64_t index_offset = 0;
+  lathe_determinism determinism = LATHE_DETERMINISM_FAST;
+  int32_t candidate = 0;
+  int64_t padding = 0;
+  // What only a run has.
+  size_t misalign = 0;
+  Fill fill = Fill::kNormal;
+
+  bool operator==(const ArgmaxRequest& o) const;
 };
 std::vector<Flag> argmax_flags(const std::vector<Flag>& more);
+std::vector<Flag> argmax_run_flags(const std::vector<Flag>& more);
 absl::StatusOr<ArgmaxRequest> argmax_request(const Arguments& arguments);
-lathe_argmax_desc descriptor(const ArgmaxRequest& r);
+std::string command_of(const ArgmaxRequest& r);
+
+struct ArgmaxForms {
+  OperandForm x, indices, values;  // values: of dtype NONE where not asked for
+};
+ArgmaxForms forms_of(const ArgmaxRequest& r);
+lathe_argmax_desc descriptor(const ArgmaxRequest& r, lathe_tuning* tuning);
 
 }  // namespace lathe::cli

@@ -1,18 +1,16 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
-#include <functional>
 #include <random>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "cli/numbers.h"
 #include "cli/plan_text.h"
-#include "cli/reference.h"
 #include "cli/request.h"
 #include "cli/session.h"
+#include "cli/trial.h"
 #include "cli/verbs.h"
 
 namespace lathe::cli {
@@ -20,7 +18,8 @@ namespace {
 
 struct Measurement {
   double first = 0;             // seconds, from call to result
-  std::vector<double> repeats;  // seconds, ascending
+  std::vector<double> repeats;  // seconds a launch, ascending
+  int64_t launches = 1;         // between synchronisations
   lathe_statistics before = LATHE_STATISTICS_INIT, after_first = LATHE_STATISTICS_INIT;
 
   double median() const { return repeats[repeats.size() / 2]; }
@@ -32,19 +31,30 @@ struct Measurement {
   }
 };
 
-absl::StatusOr<double> time_call(const std::function<lathe_status()>& call) {
+// Seconds of `launches` launches and the wait for them.
+absl::StatusOr<double> time_launches(Trial& trial, const Stream& stream, int64_t launches) {
   const auto start = std::chrono::steady_clock::now();
-  const lathe_status status = call();
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  if (absl::Status s = check(status); !s.ok()) return s;
-  return seconds;
+  for (int64_t i = 0; i < launches; ++i) {
+    if (absl::Status s = check(trial.launch()); !s.ok()) return s;
+  }
+  if (absl::Status s = stream.synchronize(); !s.ok()) return s;
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
-absl::StatusOr<Measurement> measure(lathe_context* context, int64_t repeats,
-                                    const std::function<lathe_status()>& call) {
+// On a stream as many launches as fill two milliseconds are timed at once: a wait for the device costs as
+// much as a small kernel. The CPU has no stream, and its calls return when they are done.
+absl::StatusOr<int64_t> launches_at_once(Trial& trial, const Stream& stream) {
+  if (stream.get() == nullptr) return 1;
+  auto one = time_launches(trial, stream, 1);
+  if (!one.ok()) return one.status();
+  return static_cast<int64_t>(std::clamp(2e-3 / *one, 1.0, 1000.0));
+}
+
+absl::StatusOr<Measurement> measure(lathe_context* context, int64_t repeats, const Stream& stream,
+                                    Trial& trial) {
   Measurement m;
   auto before = statistics(context);
-  auto first = time_call(call);
+  auto first = time_launches(trial, stream, 1);
   auto after = statistics(context);
   if (!before.ok()) return before.status();
   if (!first.ok()) return first.status();
@@ -52,10 +62,13 @@ absl::StatusOr<Measurement> measure(lathe_context* context, int64_t repeats,
   m.first = *first;
   m.before = *before;
   m.after_first = *after;
+  auto launches = launches_at_once(trial, stream);
+  if (!launches.ok()) return launches.status();
+  m.launches = *launches;
   for (int64_t i = 0; i < repeats; ++i) {
-    auto seconds = time_call(call);
+    auto seconds = time_launches(trial, stream, m.launches);
     if (!seconds.ok()) return seconds.status();
-    m.repeats.push_back(*seconds);
+    m.repeats.push_back(*seconds / static_cast<double>(m.launches));
   }
   std::sort(m.repeats.begin(), m.repeats.end());
   return m;
@@ -66,7 +79,7 @@ struct Report {
   std::string title;
   Measurement time;
   double flops = 0, bytes = 0;
-  Json plan;  // null when the request needs no kernel
+  Json plan;  // null when the request needs no kernel, or one that no plan shows
   CheckResult check;
   uint64_t seed = 0;
 };
@@ -80,6 +93,7 @@ void print_json(const Report& r) {
               {"min_ms", r.time.repeats.front() * 1e3},
               {"max_ms", r.time.repeats.back() * 1e3},
               {"repeats", r.time.repeats.size()},
+              {"launches_at_once", r.time.launches},
               {"gb_per_second", r.bytes / median / 1e9},
               {"cache_outcome", r.time.outcome()},
               {"compiler_loaded", s.compiler_loaded != 0},
@@ -110,13 +124,16 @@ void print_text(const Report& r) {
                s.compiler_loaded ? absl::StrFormat("loaded in %.1f ms", s.compiler_load_milliseconds -
                                                                             before.compiler_load_milliseconds)
                                  : "not loaded");
-  absl::PrintF("  then       %-9s median of %d, %s to %s; operands in place, caches warm\n", duration(median),
-               r.time.repeats.size(), duration(r.time.repeats.front()), duration(r.time.repeats.back()));
+  const std::string times = r.time.launches == 1 ? "" : absl::StrCat(" times ", r.time.launches, " launches");
+  absl::PrintF("  then       %-9s median of %d%s, %s to %s; operands in place, caches warm\n",
+               duration(median), r.time.repeats.size(), times, duration(r.time.repeats.front()),
+               duration(r.time.repeats.back()));
   if (r.flops > 0)
     absl::PrintF("  rate       %.4g GFLOP/s, %.4g GB/s\n", r.flops / median / 1e9, r.bytes / median / 1e9);
   else
     absl::PrintF("  rate       %.4g GB/s\n", r.bytes / median / 1e9);
   if (!r.plan.is_null()) {
+    absl::PrintF("  device     %s\n", device_line(r.plan));
     absl::PrintF("  plan       %s, predicted %s\n", choice_line(r.plan),
                  duration(r.plan.value("predicted_seconds", 0.0)));
   }
@@ -138,7 +155,7 @@ absl::Status finish(const Arguments& arguments, const Report& report) {
 struct Setup {
   Context context;
   Device device;
-  std::string device_name;
+  Stream stream;
   int64_t repeats = 0;
   uint64_t seed = 0;
 };
@@ -153,147 +170,53 @@ absl::StatusOr<Setup> set_up(const Arguments& arguments) {
   if (!context.ok()) return context.status();
   auto device = open_device(context->get(), arguments);
   if (!device.ok()) return device.status();
+  auto stream = Stream::make(device->get());
+  if (!stream.ok()) return stream.status();
   s.context = std::move(*context);
   s.device = std::move(*device);
-  s.device_name = arguments.text("device", "cpu");
-  // The tool keeps its operands in host memory.
-  if (s.device_name.rfind("cpu", 0) != 0) {
-    return absl::UnavailableError(
-        absl::StrCat("run needs a device that reads host memory, not ", s.device_name));
-  }
+  s.stream = std::move(*stream);
   s.repeats = *repeats;
   s.seed = static_cast<uint64_t>(*seed);
   return s;
 }
 
-template <typename Desc, typename PlanFn>
-absl::StatusOr<Json> explain_plan(lathe_device* device, const Desc& desc, PlanFn make_plan) {
-  lathe_plan* made = nullptr;
-  if (absl::Status s = check(make_plan(device, &desc, &made)); !s.ok()) return s;
-  const Plan plan(made);
-  return explain(plan.get());
+// The plan of what ran; null where none shows it: a plan reads no pointers, so on a GPU it is that of aligned
+// operands.
+absl::StatusOr<Json> plan_that_ran(const Trial& trial, const Stream& stream, size_t misalign) {
+  if (!trial.needs_kernel() || (misalign % 16 != 0 && stream.get() != nullptr)) return Json();
+  auto plan = trial.plan();
+  if (!plan.ok()) return plan.status();
+  return explain(plan->get());
 }
 
-const char* name_of(lathe_dtype t) {
-  switch (t) {
-    case LATHE_F32: return "f32";
-    case LATHE_F16: return "f16";
-    case LATHE_BF16: return "bf16";
-    default: return "?";
-  }
-}
-
-absl::StatusOr<int64_t> elements(int64_t a, int64_t b, int64_t c) {
-  constexpr int64_t kMost = int64_t{1} << 40;
-  int64_t product = 0;
-  if (__builtin_mul_overflow(a, b, &product) || __builtin_mul_overflow(product, c, &product) ||
-      product > kMost) {
-    return absl::InvalidArgumentError(
-        absl::StrFormat("an operand of %d x %d x %d elements does not fit memory", a, b, c));
-  }
-  return product;
-}
-
-// Fresh normal operands, a poisoned result.
-absl::StatusOr<MatmulData> make_data(const MatmulRequest& r, Normal* random) {
-  auto a = elements(r.batch, r.m, r.k), b = elements(r.batch, r.k, r.n), d = elements(r.batch, r.m, r.n);
-  if (!a.ok()) return a.status();
-  if (!b.ok()) return b.status();
-  if (!d.ok()) return d.status();
-  MatmulData data;
-  data.a = Array(*a, r.dtype);
-  data.b = Array(*b, r.dtype);
-  data.d = Array(*d, r.out_dtype);
-  if (r.beta != 0) data.c = Array(*d, r.out_dtype);
-  if (r.bias) data.bias = Array(r.n, r.out_dtype);
-  if (r.residual) data.residual = Array(*d, r.out_dtype);
-  for (Array* array : {&data.a, &data.b, &data.c, &data.bias, &data.residual}) random->fill(array);
-  data.d.poison();
-  return data;
+template <typename Request>
+absl::Status run(const Arguments& arguments, const absl::StatusOr<Request>& request) {
+  if (!request.ok()) return request.status();
+  auto setup = set_up(arguments);
+  if (!setup.ok()) return setup.status();
+  auto trial = make_trial(setup->device.get(), setup->stream, *request, setup->seed);
+  if (!trial.ok()) return trial.status();
+  Report report;
+  report.title = absl::StrCat(command_of(*request), " on ", arguments.text("device", "cpu"));
+  report.seed = setup->seed;
+  auto time = measure(setup->context.get(), setup->repeats, setup->stream, **trial);
+  if (!time.ok()) return time.status();
+  report.time = *time;
+  auto result = run_checked(**trial);
+  if (!result.ok()) return result.status();
+  report.check = *result;
+  report.flops = (*trial)->flops();
+  report.bytes = (*trial)->bytes();
+  auto plan = plan_that_ran(**trial, setup->stream, request->misalign);
+  if (!plan.ok()) return plan.status();
+  report.plan = *plan;
+  return finish(arguments, report);
 }
 
 absl::Status run_matmul(const Arguments& arguments) {
-  auto request = matmul_request_with_shape(arguments);
-  if (!request.ok()) return request.status();
-  auto setup = set_up(arguments);
-  if (!setup.ok()) return setup.status();
-  const MatmulRequest& r = *request;
-  Normal random(setup->seed);
-  auto data = make_data(r, &random);
-  if (!data.ok()) return data.status();
-
-  lathe_tuning tuning;
-  lathe_matmul_desc desc = descriptor(r, &tuning);
-  desc.a.data = data->a.data();
-  desc.b.data = data->b.data();
-  desc.c.data = r.beta != 0 ? data->c.data() : nullptr;
-  desc.d.data = data->d.data();
-  desc.epilogue.bias = r.bias ? data->bias.data() : nullptr;
-  desc.epilogue.residual.data = r.residual ? data->residual.data() : nullptr;
-  const auto call = [&] { return lathe_matmul(setup->device.get(), nullptr, &desc); };
-
-  Report report;
-  report.title =
-      absl::StrFormat("matmul %s %s layout %s batch %d on %s", arguments.words[0], name_of(r.dtype),
-                      arguments.text("layout", "nt"), r.batch, setup->device_name);
-  report.seed = setup->seed;
-  auto time = measure(setup->context.get(), setup->repeats, call);
-  if (!time.ok()) return time.status();
-  report.time = *time;
-  data->d.poison();
-  if (absl::Status s = check(call()); !s.ok()) return s;
-  report.check = check_matmul(r, *data, &random);
-  report.flops = 2.0 * r.batch * r.m * r.n * r.k;
-  for (const Array* array : {&data->a, &data->b, &data->c, &data->bias, &data->residual, &data->d}) {
-    report.bytes += array->bytes.size();
-  }
-  if (report.flops > 0) {
-    auto plan = explain_plan(setup->device.get(), desc, lathe_plan_matmul);
-    if (!plan.ok()) return plan.status();
-    report.plan = *plan;
-  }
-  return finish(arguments, report);
+  return run(arguments, matmul_request_with_shape(arguments));
 }
-
-absl::Status run_argmax(const Arguments& arguments) {
-  auto request = argmax_request(arguments);
-  if (!request.ok()) return request.status();
-  auto setup = set_up(arguments);
-  if (!setup.ok()) return setup.status();
-  const ArgmaxRequest& r = *request;
-  auto count = elements(r.rows, r.n, 1);
-  if (!count.ok()) return count.status();
-  Normal random(setup->seed);
-  Array x(*count, r.dtype), indices(r.rows, r.index_dtype), values(r.values ? r.rows : 0, LATHE_F32);
-  random.fill(&x);
-  indices.poison();
-  values.poison();
-
-  lathe_argmax_desc desc = descriptor(r);
-  desc.x.data = x.data();
-  desc.indices = indices.data();
-  desc.values = r.values ? static_cast<float*>(values.data()) : nullptr;
-  const auto call = [&] { return lathe_argmax(setup->device.get(), nullptr, &desc); };
-
-  Report report;
-  report.title =
-      absl::StrFormat("argmax %s %s on %s", arguments.words[0], name_of(r.dtype), setup->device_name);
-  report.seed = setup->seed;
-  auto time = measure(setup->context.get(), setup->repeats, call);
-  if (!time.ok()) return time.status();
-  report.time = *time;
-  indices.poison();
-  values.poison();
-  if (absl::Status s = check(call()); !s.ok()) return s;
-  report.check = check_argmax(r, x, indices, values);
-  for (const Array* array : {&x, &indices, &values}) report.bytes += array->bytes.size();
-  if (r.rows > 0) {
-    auto plan = explain_plan(setup->device.get(), desc, lathe_plan_argmax);
-    if (!plan.ok()) return plan.status();
-    report.plan = *plan;
-  }
-  return finish(arguments, report);
-}
+absl::Status run_argmax(const Arguments& arguments) { return run(arguments, argmax_request(arguments)); }
 
 std::vector<Flag> run_flags() {
   return {{"repeat", "N", "calls timed after the first (default: 10)"},
@@ -309,9 +232,9 @@ Verb run_matmul_verb() {
           "MxNxK",
           1,
           "run a matmul on random inputs, check it against float64, time it",
-          matmul_flags(run_flags()),
+          matmul_run_flags(run_flags()),
           {"lathe run matmul 123x456x51234 --dtype f32",
-           "lathe run matmul 64x4096x4096 --dtype bf16 --epilogue bias,gelu,residual"},
+           "lathe run matmul 64x4096x4096 --dtype bf16 --epilogue bias,gelu,residual --device cuda:0"},
           run_matmul};
 }
 
@@ -320,7 +243,7 @@ Verb run_argmax_verb() {
           "ROWSxN",
           1,
           "run an argmax on random inputs, check it, time it",
-          argmax_flags(run_flags()),
+          argmax_run_flags(run_flags()),
           {"lathe run argmax 4x151936", "lathe run argmax 64x128256 --dtype bf16 --values"},
           run_argmax};
 }

@@ -5,7 +5,9 @@
 #include <cmath>
 #include <cstring>
 #include <random>
+#include <string>
 #include <utility>
+#include <vector>
 
 namespace lathe::cli {
 namespace {
@@ -22,7 +24,8 @@ TEST(Numbers, EveryF16Loads) {
     const uint16_t half = static_cast<uint16_t>(bits);
     _Float16 expected;
     std::memcpy(&expected, &half, sizeof half);
-    const float got = load(&half, LATHE_F16, 0), wanted = static_cast<float>(expected);
+    const double got = load(&half, LATHE_F16, 0);
+    const float wanted = static_cast<float>(expected);
     if (std::isnan(wanted)) {
       EXPECT_TRUE(std::isnan(got)) << bits;
     } else {
@@ -61,10 +64,13 @@ TEST(Numbers, F16StoresRoundToNearestEven) {
 TEST(Numbers, BF16) {
   for (uint32_t bits = 0; bits < 0x10000; ++bits) {
     const uint16_t half = static_cast<uint16_t>(bits);
-    const float value = load(&half, LATHE_BF16, 0);
+    const float value = static_cast<float>(load(&half, LATHE_BF16, 0));
     const float wanted = as_float(bits << 16);
+    if (std::isnan(wanted)) {
+      EXPECT_TRUE(std::isnan(value)) << bits;
+      continue;
+    }
     EXPECT_EQ(std::memcmp(&value, &wanted, sizeof value), 0) << bits;
-    if (std::isnan(value)) continue;
     uint16_t back = 0;
     store(&back, LATHE_BF16, 0, value);
     EXPECT_EQ(back, half);
@@ -78,13 +84,108 @@ TEST(Numbers, BF16) {
   }
 }
 
-TEST(Numbers, PoisonIsNaN) {
-  for (lathe_dtype dtype : {LATHE_F32, LATHE_F16, LATHE_BF16}) {
-    Array array(3, dtype);
-    EXPECT_EQ(array.at(2), 0);
-    array.poison();
-    EXPECT_TRUE(std::isnan(array.at(2)));
+// Every finite value of an 8-bit format from its definition, sign aside, ascending by code.
+std::vector<double> f8_values(int exponent_bits, int fraction_bits, int bias, int largest_code) {
+  std::vector<double> values;
+  for (int code = 0; code <= largest_code; ++code) {
+    const int exponent = code >> fraction_bits;
+    EXPECT_LT(exponent, 1 << exponent_bits);
+    const double fraction = std::ldexp(code & ((1 << fraction_bits) - 1), -fraction_bits);
+    values.push_back(exponent == 0 ? std::ldexp(fraction, 1 - bias)
+                                   : std::ldexp(1 + fraction, exponent - bias));
   }
+  return values;
+}
+
+struct F8 {
+  lathe_dtype dtype;
+  std::vector<double> values;
+  bool has_infinity;
+};
+// OCP OFP8: e4m3 ends at 448 (0x7e) and has no infinity, e5m2 at 57344 (0x7b).
+std::vector<F8> f8_formats() {
+  return {{LATHE_F8_E4M3, f8_values(4, 3, 7, 0x7e), false}, {LATHE_F8_E5M2, f8_values(5, 2, 15, 0x7b), true}};
+}
+
+TEST(Numbers, EveryF8Loads) {
+  EXPECT_EQ(f8_formats()[0].values.back(), 448);
+  EXPECT_EQ(f8_formats()[1].values.back(), 57344);
+  for (const F8& f : f8_formats()) {
+    for (int code = 0; code < 256; ++code) {
+      const auto byte = static_cast<uint8_t>(code);
+      const double got = load(&byte, f.dtype, 0);
+      const size_t magnitude = code & 0x7f;
+      EXPECT_EQ(std::signbit(got), code >= 128) << code;
+      if (magnitude < f.values.size()) {
+        EXPECT_EQ(std::fabs(got), f.values[magnitude]) << code;
+      } else if (f.has_infinity && magnitude == f.values.size()) {
+        EXPECT_TRUE(std::isinf(got)) << code;
+      } else {
+        EXPECT_TRUE(std::isnan(got)) << code;
+      }
+    }
+  }
+}
+
+TEST(Numbers, F8StoresRoundToNearestEven) {
+  for (const F8& f : f8_formats()) {
+    const auto stored = [&](double value) {
+      uint8_t code = 0;
+      store(&code, f.dtype, 0, value);
+      return int{code};
+    };
+    const auto largest = static_cast<int>(f.values.size()) - 1;
+    for (int code = 0; code < largest; ++code) {
+      const double low = f.values[code], high = f.values[code + 1], middle = (low + high) / 2;
+      for (int sign : {0, 0x80}) {
+        const double s = sign ? -1 : 1;
+        EXPECT_EQ(stored(s * low), code | sign);
+        EXPECT_EQ(stored(s * middle), (code % 2 ? code + 1 : code) | sign) << middle;
+        EXPECT_EQ(stored(s * std::nextafter(middle, 0.0)), code | sign);
+        EXPECT_EQ(stored(s * std::nextafter(middle, 1e9)), (code + 1) | sign);
+      }
+    }
+    const double top = f.values[largest], step = top - f.values[largest - 1];
+    EXPECT_EQ(stored(top + step * 0.49), largest);
+    const uint8_t beyond = static_cast<uint8_t>(stored(top + step * 0.51)),
+                  nan = static_cast<uint8_t>(stored(NAN));
+    EXPECT_EQ(std::isinf(load(&beyond, f.dtype, 0)), f.has_infinity);
+    EXPECT_EQ(std::isnan(load(&beyond, f.dtype, 0)), !f.has_infinity);
+    EXPECT_TRUE(std::isnan(load(&nan, f.dtype, 0)));
+    EXPECT_EQ(stored(INFINITY), int{beyond});
+    EXPECT_EQ(stored(-INFINITY), beyond | 0x80);
+  }
+}
+
+TEST(Numbers, IntegersAtAnyAlignment) {
+  uint8_t bytes[24] = {};
+  for (const auto& [dtype, value] : {std::pair{LATHE_I8, -128.0},
+                                     {LATHE_I8, 127.0},
+                                     {LATHE_I32, -2147483648.0},
+                                     {LATHE_I32, 2147483647.0},
+                                     {LATHE_I64, 1099511627776.0}}) {
+    store(bytes + 3, dtype, 1, value);
+    EXPECT_EQ(load(bytes + 3, dtype, 1), value);
+    EXPECT_EQ(bytes[2], 0);
+  }
+}
+
+TEST(Numbers, NamesGoBothWays) {
+  for (const std::string& name : {"f32", "f16", "bf16", "i8", "f8e4m3", "f8e5m2", "i32", "i64"}) {
+    EXPECT_EQ(name_of(dtype_named(name)), name);
+    EXPECT_GT(bytes_of(dtype_named(name)), 0u);
+  }
+  EXPECT_EQ(dtype_named("f64"), LATHE_DTYPE_NONE);
+}
+
+TEST(Numbers, PoisonIsNaNOrNoResult) {
+  for (lathe_dtype dtype : {LATHE_F32, LATHE_F16, LATHE_BF16, LATHE_F8_E4M3, LATHE_F8_E5M2}) {
+    const std::vector<uint8_t> bytes(4, poison_of(dtype));
+    EXPECT_TRUE(std::isnan(load(bytes.data(), dtype, 0))) << dtype;
+  }
+  const std::vector<uint8_t> bytes(8, poison_of(LATHE_I32));
+  EXPECT_LT(load(bytes.data(), LATHE_I32, 0), -128.0 * 127 * 131071);
+  EXPECT_LT(load(bytes.data(), LATHE_I64, 0), 0);  // no column of a row
 }
 
 // Moments of a standard normal, each within five standard errors, and the mass of the far tail that a

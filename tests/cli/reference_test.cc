@@ -6,6 +6,9 @@
 #include <cmath>
 #include <random>
 #include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
 
 namespace lathe::cli {
 namespace {
@@ -18,33 +21,34 @@ MatmulRequest request(int64_t m, int64_t n, int64_t k) {
   return r;
 }
 
-// A plain float32 matmul with the epilogue, in an order of its own (K descending).
+// The operands of a request, and D by a plain float32 matmul with the epilogue, in an order of its own (K
+// descending).
 MatmulData compute(const MatmulRequest& r, Normal* random) {
-  MatmulData data;
-  data.a = Array(r.batch * r.m * r.k, r.dtype);
-  data.b = Array(r.batch * r.k * r.n, r.dtype);
-  data.c = Array(r.batch * r.m * r.n, r.out_dtype);
-  data.bias = Array(r.n, r.out_dtype);
-  data.residual = Array(r.batch * r.m * r.n, r.out_dtype);
-  data.d = Array(r.batch * r.m * r.n, r.out_dtype);
-  for (Array* array : {&data.a, &data.b, &data.c, &data.bias, &data.residual}) random->fill(array);
+  const MatmulForms forms = forms_of(r);
+  MatmulData data{Operand(forms.a), Operand(forms.b), {}, {}, {}, Operand(forms.d)};
+  if (r.beta != 0) data.c = Operand(forms.c);
+  if (r.bias) data.bias = Operand(forms.bias);
+  if (r.residual) data.residual = Operand(forms.residual);
+  for (Operand* operand : {&data.a, &data.b, &data.c, &data.bias, &data.residual}) {
+    if (operand->exists()) operand->fill(r.fill, random);
+  }
   for (int64_t batch = 0; batch < r.batch; ++batch) {
     for (int64_t i = 0; i < r.m; ++i) {
       for (int64_t j = 0; j < r.n; ++j) {
         float sum = 0;
         for (int64_t p = r.k; p-- > 0;) {
-          sum += data.a.at(batch * r.m * r.k + (r.trans_a ? p * r.m + i : i * r.k + p)) *
-                 data.b.at(batch * r.n * r.k + (r.trans_b ? j * r.k + p : p * r.n + j));
+          sum += static_cast<float>(data.a.at(batch, i, p)) * static_cast<float>(data.b.at(batch, p, j));
         }
-        const int64_t at = (batch * r.m + i) * r.n + j;
-        float x = r.alpha * sum + r.beta * data.c.at(at) + (r.bias ? data.bias.at(j) : 0);
-        if (r.activation == LATHE_ACTIVATION_RELU) x = std::fmax(x, 0.0f);
+        float x = r.alpha * sum;
+        if (r.beta != 0) x += r.beta * static_cast<float>(data.c.at(batch, i, j));
+        if (r.bias) x += static_cast<float>(data.bias.at(0, 0, j));
+        if (r.activation == LATHE_ACTIVATION_RELU) x = x < 0 ? 0 : x;
         if (r.activation == LATHE_ACTIVATION_GELU) x = x * 0.5f * (1 + std::erf(x * 0.70710678f));
         if (r.activation == LATHE_ACTIVATION_GELU_TANH) {
           x = x * 0.5f * (1 + std::tanh(0.79788456f * (x + 0.044715f * x * x * x)));
         }
         if (r.activation == LATHE_ACTIVATION_SILU) x = x / (1 + std::exp(-x));
-        store(data.d.data(), r.out_dtype, at, x + (r.residual ? data.residual.at(at) : 0));
+        data.d.set(batch, i, j, x + (r.residual ? static_cast<float>(data.residual.at(batch, i, j)) : 0));
       }
     }
   }
@@ -57,7 +61,7 @@ class Reference : public ::testing::Test {
 };
 
 TEST_F(Reference, AcceptsRightResults) {
-  for (lathe_dtype dtype : {LATHE_F32, LATHE_F16, LATHE_BF16}) {
+  for (lathe_dtype dtype : {LATHE_F32, LATHE_F16, LATHE_BF16, LATHE_I8, LATHE_F8_E4M3, LATHE_F8_E5M2}) {
     for (lathe_dtype out : {LATHE_F32, LATHE_F16, LATHE_BF16}) {
       for (int layout = 0; layout < 4; ++layout) {
         for (lathe_activation activation :
@@ -70,13 +74,71 @@ TEST_F(Reference, AcceptsRightResults) {
           r.trans_b = layout & 2;
           r.activation = activation;
           r.batch = 2;
-          r.alpha = 0.25f;
+          r.alpha = dtype == LATHE_I8 ? 1e-4f : 0.25f;
           r.beta = -1.5f;
           r.bias = r.residual = true;
+          r.padding = layout;
+          r.misalign = static_cast<size_t>(layout);
+          r.broadcast_b = layout == 3;
           const CheckResult result = check_matmul(r, compute(r, &random), &random);
-          EXPECT_TRUE(result.ok) << result.what;
+          EXPECT_TRUE(result.ok) << command_of(r) << ": " << result.what;
           EXPECT_EQ(result.checked, 2 * 5 * 7);
         }
+      }
+    }
+  }
+}
+
+TEST_F(Reference, BytesSumExactly) {
+  MatmulRequest r = request(5, 7, 301);
+  r.dtype = LATHE_I8;
+  r.out_dtype = LATHE_I32;
+  MatmulData data = compute(r, &random);
+  EXPECT_TRUE(check_matmul(r, data, &random).ok);
+  data.d.set(0, 4, 6, data.d.at(0, 4, 6) + 1);
+  EXPECT_FALSE(check_matmul(r, data, &random).ok);
+}
+
+TEST_F(Reference, WholeNumbersAllowNoErrorOfTheSum) {
+  MatmulRequest r = request(3, 5, 400);
+  r.fill = Fill::kIntegers;
+  MatmulData data = compute(r, &random);
+  EXPECT_TRUE(check_matmul(r, data, &random).ok);
+  data.d.set(0, 1, 2, data.d.at(0, 1, 2) + 1);  // one product of the smallest size
+  EXPECT_FALSE(check_matmul(r, data, &random).ok);
+  r.fill = Fill::kNormal;  // as anywhere in f32, but not in fp8's sums
+  r.dtype = LATHE_F8_E5M2;
+  EXPECT_TRUE(check_matmul(r, data, &random).ok);
+}
+
+TEST_F(Reference, Tf32IsGrantedItsRounding) {
+  MatmulRequest r = request(4, 4, 1000);
+  MatmulData data = compute(r, &random);
+  data.d.set(0, 0, 0, data.d.at(0, 0, 0) + 0.5);  // S is about 640
+  EXPECT_FALSE(check_matmul(r, data, &random).ok);
+  r.math = LATHE_MATH_TF32;
+  EXPECT_TRUE(check_matmul(r, data, &random).ok);
+  data.d.set(0, 0, 0, data.d.at(0, 0, 0) + 5);
+  EXPECT_FALSE(check_matmul(r, data, &random).ok);
+}
+
+TEST_F(Reference, NaNAndInfinityGoWhereFloat64SaysThey) {
+  MatmulRequest r = request(6, 5, 20);
+  r.fill = Fill::kSpecial;
+  r.bias = true;
+  for (int repeat = 0; repeat < 50; ++repeat) {
+    for (lathe_activation activation :
+         {LATHE_ACTIVATION_NONE, LATHE_ACTIVATION_RELU, LATHE_ACTIVATION_SILU}) {
+      r.activation = activation;
+      const MatmulData data = compute(r, &random);
+      const CheckResult result = check_matmul(r, data, &random);
+      ASSERT_TRUE(result.ok) << result.what;
+      for (double wrong : {std::nan(""), HUGE_VAL, -HUGE_VAL, 0.123}) {
+        MatmulData changed = data;
+        const double right = data.d.at(0, 2, 3);
+        if (std::isnan(right) || right == wrong) continue;
+        changed.d.set(0, 2, 3, wrong);
+        EXPECT_FALSE(check_matmul(r, changed, &random).ok) << right << " became " << wrong;
       }
     }
   }
@@ -86,27 +148,47 @@ TEST_F(Reference, RefusesOneWrongElement) {
   const MatmulRequest r = request(4, 6, 1000);
   MatmulData data = compute(r, &random);
   ASSERT_TRUE(check_matmul(r, data, &random).ok);
-  for (int64_t at = 0; at < data.d.count; ++at) {
-    MatmulData wrong = data;
-    // As much as one product left out, and no more.
-    store(wrong.d.data(), LATHE_F32, at, data.d.at(at) + 0.05f);
-    const CheckResult result = check_matmul(r, wrong, &random);
-    EXPECT_FALSE(result.ok);
-    EXPECT_NE(result.what.find(" row " + std::to_string(at / 6) + " column " + std::to_string(at % 6)),
-              std::string::npos)
-        << result.what;
+  for (int64_t row = 0; row < 4; ++row) {
+    for (int64_t column = 0; column < 6; ++column) {
+      MatmulData wrong = data;
+      // As much as one product left out, and no more.
+      wrong.d.set(0, row, column, data.d.at(0, row, column) + 0.05);
+      const CheckResult result = check_matmul(r, wrong, &random);
+      EXPECT_FALSE(result.ok);
+      EXPECT_NE(result.what.find(absl::StrCat(" row ", row, " column ", column)), std::string::npos)
+          << result.what;
+    }
   }
 }
 
 TEST_F(Reference, RefusesNaNAndUnwrittenElements) {
   const MatmulRequest r = request(3, 3, 3);
   MatmulData data = compute(r, &random);
-  store(data.d.data(), LATHE_F32, 4, NAN);
+  data.d.set(0, 1, 1, NAN);
   EXPECT_FALSE(check_matmul(r, data, &random).ok);
-  data.d.poison();
+  data.d = Operand(forms_of(r).d);
   const CheckResult result = check_matmul(r, data, &random);
   EXPECT_FALSE(result.ok);
   EXPECT_EQ(result.what, "9 of 9 elements were never written");
+}
+
+TEST_F(Reference, RefusesAWriteBesideTheElements) {
+  MatmulRequest r = request(3, 4, 5);
+  r.padding = 2;
+  r.batch = 2;
+  r.misalign = 2;
+  const MatmulData data = compute(r, &random);
+  ASSERT_TRUE(check_matmul(r, data, &random).ok);
+  int elements = 0;
+  for (size_t byte = 0; byte < data.d.image().size(); ++byte) {
+    MatmulData changed = data;
+    changed.d.image()[byte] ^= 0x55;
+    const CheckResult result = check_matmul(r, changed, &random);
+    const bool beside = result.what.find("which is no element") != std::string::npos;
+    EXPECT_TRUE(!beside || !result.ok);
+    elements += !beside;
+  }
+  EXPECT_EQ(elements, 2 * 3 * 4 * 4) << "bytes of D";
 }
 
 TEST_F(Reference, RefusesAForgottenEpilogue) {
@@ -130,8 +212,20 @@ TEST_F(Reference, SamplesLargeShapesAndSaysSo) {
   EXPECT_LT(result.checked, result.total);
   EXPECT_NE(result.what.find("rows by"), std::string::npos) << result.what;
   // The corners are always among the samples.
-  store(data.d.data(), LATHE_F32, 0, data.d.at(0) + 1);
+  data.d.set(0, 0, 0, data.d.at(0, 0, 0) + 1);
   EXPECT_FALSE(check_matmul(r, data, &random).ok);
+}
+
+ArgmaxData argmax_data(const ArgmaxRequest& r, const std::vector<double>& x,
+                       const std::vector<double>& indices, const std::vector<double>& values) {
+  const ArgmaxForms forms = forms_of(r);
+  ArgmaxData data{Operand(forms.x), Operand(forms.indices), Operand(forms.values)};
+  for (int64_t row = 0; row < r.rows; ++row) {
+    for (int64_t i = 0; i < r.n; ++i) data.x.set(0, row, i, x[static_cast<size_t>(row * r.n + i)]);
+    data.indices.set(0, 0, row, indices[static_cast<size_t>(row)]);
+    data.values.set(0, 0, row, values[static_cast<size_t>(row)]);
+  }
+  return data;
 }
 
 TEST(ArgmaxReference, FirstMaximumAndItsValue) {
@@ -139,20 +233,31 @@ TEST(ArgmaxReference, FirstMaximumAndItsValue) {
   r.rows = 2;
   r.n = 4;
   r.values = true;
-  Array x(8, LATHE_F32), indices(2, LATHE_I64), values(2, LATHE_F32);
-  const float rows[8] = {1, 5, 5, 2, -3, -4, -1, -2};
-  for (int i = 0; i < 8; ++i) store(x.data(), LATHE_F32, i, rows[i]);
-  auto* index = static_cast<int64_t*>(indices.data());
-  index[0] = 1;
-  index[1] = 2;
-  store(values.data(), LATHE_F32, 0, 5);
-  store(values.data(), LATHE_F32, 1, -1);
-  EXPECT_TRUE(check_argmax(r, x, indices, values).ok);
-  index[0] = 2;  // a maximum, but not the first
-  EXPECT_FALSE(check_argmax(r, x, indices, values).ok);
-  index[0] = 1;
-  store(values.data(), LATHE_F32, 1, -2);
-  EXPECT_FALSE(check_argmax(r, x, indices, values).ok);
+  r.padding = 1;
+  r.misalign = 1;
+  const std::vector<double> x = {1, 5, 5, 2, -3, -4, -1, -2};
+  EXPECT_TRUE(check_argmax(r, argmax_data(r, x, {1, 2}, {5, -1})).ok);
+  EXPECT_FALSE(check_argmax(r, argmax_data(r, x, {2, 2}, {5, -1})).ok) << "a maximum, but not the first";
+  EXPECT_FALSE(check_argmax(r, argmax_data(r, x, {1, 2}, {5, -2})).ok);
+  r.index_offset = 100;
+  EXPECT_TRUE(check_argmax(r, argmax_data(r, x, {101, 102}, {5, -1})).ok);
+  EXPECT_FALSE(check_argmax(r, argmax_data(r, x, {1, 2}, {5, -1})).ok);
+  r.index_dtype = LATHE_I32;
+  EXPECT_TRUE(check_argmax(r, argmax_data(r, x, {101, 102}, {5, -1})).ok);
+}
+
+TEST(ArgmaxReference, NaNIsTheMaximumAndMinusInfinityGivesZero) {
+  ArgmaxRequest r;
+  r.rows = 3;
+  r.n = 3;
+  r.values = true;
+  r.fill = Fill::kSpecial;
+  const double inf = HUGE_VAL, nan = std::nan("");
+  const std::vector<double> x = {inf, nan, nan, -inf, -inf, -inf, -inf, -1e30, -inf};
+  EXPECT_TRUE(check_argmax(r, argmax_data(r, x, {1, 0, 1}, {nan, -inf, -1e30f})).ok);
+  EXPECT_FALSE(check_argmax(r, argmax_data(r, x, {0, 0, 1}, {inf, -inf, -1e30f})).ok);
+  EXPECT_FALSE(check_argmax(r, argmax_data(r, x, {2, 0, 1}, {nan, -inf, -1e30f})).ok);
+  EXPECT_FALSE(check_argmax(r, argmax_data(r, x, {1, 2, 1}, {nan, -inf, -1e30f})).ok);
 }
 
 }  // namespace

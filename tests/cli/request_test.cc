@@ -3,6 +3,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <sstream>
+#include <tuple>
+
 namespace lathe::cli {
 namespace {
 
@@ -52,6 +55,7 @@ TEST(MatmulRequest, EveryFlagArrives) {
                                       {"batch", "5"},
                                       {"epilogue", "alpha=0.5,beta=-2,bias,gelu_tanh,residual"},
                                       {"determinism", "batch_invariant"},
+                                      {"padding", "7"},
                                       {"split-k", "77"},
                                       {"candidate", "3"}}))
           .value();
@@ -63,9 +67,14 @@ TEST(MatmulRequest, EveryFlagArrives) {
   EXPECT_EQ(desc.a.layout, LATHE_COLUMN_MAJOR);
   EXPECT_EQ(desc.b.layout, LATHE_ROW_MAJOR);
   EXPECT_EQ(desc.batch, 5);
-  EXPECT_EQ(desc.a.batch_stride, 2 * 4);
-  EXPECT_EQ(desc.b.batch_stride, 4 * 3);
-  EXPECT_EQ(desc.d.batch_stride, 2 * 3);
+  // Rows of A as it is stored, 4 by 2, are 2 + 7 apart, its matrices 4 of them and 7 more.
+  EXPECT_EQ(desc.a.leading_dimension, 2 + 7);
+  EXPECT_EQ(desc.b.leading_dimension, 3 + 7);
+  EXPECT_EQ(desc.d.leading_dimension, 3 + 7);
+  EXPECT_EQ(desc.a.batch_stride, 4 * 9 + 7);
+  EXPECT_EQ(desc.b.batch_stride, 4 * 10 + 7);
+  EXPECT_EQ(desc.d.batch_stride, 2 * 10 + 7);
+  EXPECT_EQ(desc.c.batch_stride, 2 * 10 + 7);
   EXPECT_EQ(desc.epilogue.alpha, 0.5f);
   EXPECT_EQ(desc.epilogue.beta, -2);
   EXPECT_NE(desc.epilogue.bias, nullptr);
@@ -80,8 +89,16 @@ TEST(MatmulRequest, EveryFlagArrives) {
 
 TEST(MatmulRequest, RefusesUnknownValues) {
   for (const auto& [flag, value, expected] : std::vector<std::tuple<std::string, std::string, std::string>>{
-           {"dtype", "f64", "f32|f16|bf16"},
-           {"layout", "xn", "nt|nn|tn|tt"},
+           {"dtype", "f64", "f32|f16|bf16|i8|f8e4m3|f8e5m2"},
+           {"out-dtype", "i8", "f32|f16|bf16|i32"},
+           {"math", "fast", "strict|tf32"},
+           {"fill", "ones", "normal|integers|special"},
+           {"misalign", "256", "from 0 to 255"},
+           {"in-place", "d", "none|c|residual"},
+           {"in-place", "c", "needs a beta"},
+           {"in-place", "residual", "needs residual"},
+           {"broadcast", "c", "none|a|b|ab"},
+           {"layout", "xn", "nn|tn|nt|tt"},
            {"batch", "-1", "--batch takes a whole number"},
            {"epilogue", "bais", "did you mean 'bias'?"},
            {"epilogue", "alpha=x", "alpha=X"},
@@ -94,11 +111,100 @@ TEST(MatmulRequest, RefusesUnknownValues) {
   }
 }
 
+TEST(MatmulRequest, ResultsOfQuantisedOperandsAreF32) {
+  for (const auto& [dtype, out] : std::vector<std::pair<std::string, lathe_dtype>>{{"f32", LATHE_F32},
+                                                                                   {"f16", LATHE_F16},
+                                                                                   {"bf16", LATHE_BF16},
+                                                                                   {"i8", LATHE_F32},
+                                                                                   {"f8e4m3", LATHE_F32},
+                                                                                   {"f8e5m2", LATHE_F32}}) {
+    EXPECT_EQ(matmul_request_with_shape(with({{"dtype", dtype}})).value().out_dtype, out) << dtype;
+  }
+  EXPECT_EQ(matmul_request_with_shape(with({{"dtype", "i8"}, {"out-dtype", "i32"}})).value().out_dtype,
+            LATHE_I32);
+}
+
+// The words and flags of a command, as a shell would pass them.
+Arguments arguments_of(const std::string& command) {
+  Arguments arguments;
+  std::istringstream words(command);
+  std::string word, flag;
+  words >> word;  // the op
+  words >> word;
+  arguments.words = {word};
+  while (words >> word) {
+    if (word.rfind("--", 0) == 0) {
+      flag = word.substr(2);
+      arguments.flags[flag] = "";
+    } else {
+      arguments.flags[flag] = word;
+    }
+  }
+  return arguments;
+}
+
+TEST(MatmulRequest, ItsCommandReadsBackAsItIs) {
+  std::vector<MatmulRequest> requests(6);
+  requests[0].m = 123;
+  requests[0].n = 456;
+  requests[0].k = 51234;
+  requests[1].dtype = LATHE_I8;
+  requests[1].out_dtype = LATHE_I32;
+  requests[1].trans_a = true;
+  requests[1].trans_b = false;
+  requests[2].math = LATHE_MATH_TF32;
+  requests[2].trans_a = true;
+  requests[2].alpha = 0.1f;
+  requests[2].beta = -1.0f / 3;
+  requests[2].c_in_place = true;
+  requests[2].activation = LATHE_ACTIVATION_GELU_TANH;
+  requests[3].bias = requests[3].residual = requests[3].residual_in_place = true;
+  requests[3].out_dtype = LATHE_BF16;
+  requests[3].batch = 3;
+  requests[3].broadcast_b = true;
+  requests[4].determinism = LATHE_DETERMINISM_BATCH_INVARIANT;
+  requests[4].padding = 5;
+  requests[4].misalign = 2;
+  requests[4].fill = Fill::kSpecial;
+  requests[5].dtype = LATHE_F8_E4M3;
+  requests[5].out_dtype = LATHE_F32;
+  requests[5].split_k = 77;
+  requests[5].candidate = 12;
+  requests[5].broadcast_a = requests[5].broadcast_b = true;
+  for (const MatmulRequest& r : requests) {
+    const std::string command = command_of(r);
+    EXPECT_EQ(command.rfind("matmul ", 0), 0u);
+    EXPECT_TRUE(matmul_request_with_shape(arguments_of(command)).value() == r) << command;
+  }
+  EXPECT_EQ(command_of(requests[0]), "matmul 123x456x51234");
+}
+
+TEST(ArgmaxRequest, ItsCommandReadsBackAsItIs) {
+  std::vector<ArgmaxRequest> requests(3);
+  requests[0].rows = 4;
+  requests[0].n = 151936;
+  requests[1].dtype = LATHE_BF16;
+  requests[1].index_dtype = LATHE_I32;
+  requests[1].values = true;
+  requests[1].index_offset = -7;
+  requests[1].padding = 3;
+  requests[2].determinism = LATHE_DETERMINISM_RUN_TO_RUN;
+  requests[2].misalign = 1;
+  requests[2].fill = Fill::kIntegers;
+  requests[2].candidate = 2;
+  for (const ArgmaxRequest& r : requests) {
+    const std::string command = command_of(r);
+    EXPECT_TRUE(argmax_request(arguments_of(command)).value() == r) << command;
+  }
+  EXPECT_EQ(command_of(requests[0]), "argmax 4x151936");
+}
+
 TEST(ArgmaxRequest, EveryFlagArrives) {
   Arguments arguments;
   arguments.words = {"4x151936"};
   arguments.flags = {{"dtype", "f16"}, {"index-dtype", "i32"}, {"values", ""}};
-  const lathe_argmax_desc desc = descriptor(argmax_request(arguments).value());
+  lathe_tuning tuning;
+  const lathe_argmax_desc desc = descriptor(argmax_request(arguments).value(), &tuning);
   EXPECT_EQ(desc.rows, 4);
   EXPECT_EQ(desc.n, 151936);
   EXPECT_EQ(desc.x.dtype, LATHE_F16);

@@ -36,14 +36,26 @@ def test_run(cache):
                   ["matmul", "5x6x7", "--dtype", "f16", "--out-dtype", "f32", "--layout", "tt", "--batch", "3",
                    "--epilogue", "alpha=0.5,beta=2"],
                   ["matmul", "12x45x5123", "--split-k", "7"],
+                  ["matmul", "9x31x64", "--fill", "special", "--epilogue", "bias,silu", "--layout", "tn"],
+                  ["matmul", "9x31x64", "--misalign", "3", "--padding", "5", "--batch", "2", "--broadcast", "b"],
+                  ["matmul", "9x31x64", "--epilogue", "beta=-0.5", "--in-place", "c", "--fill", "integers"],
+                  ["matmul", "9x31x64", "--epilogue", "residual", "--in-place", "residual", "--math", "tf32"],
+                  ["matmul", "40x31x640", "--determinism", "batch_invariant"],
                   ["matmul", "3x4x0"],
                   ["matmul", "0x4x4"],
                   ["argmax", "3x1000", "--values"],
-                  ["argmax", "2x50000", "--dtype", "bf16", "--index-dtype", "i32"]):
+                  ["argmax", "2x50000", "--dtype", "bf16", "--index-dtype", "i32", "--index-offset", "-7"],
+                  ["argmax", "7x300", "--fill", "special", "--values", "--misalign", "1", "--padding", "3",
+                   "--determinism", "run_to_run"]):
         report = run(*words, cache=cache)
         assert report["check"]["ok"], (words, report["check"])
     split = run("matmul", "12x45x5123", "--split-k", 7, cache=cache)
     assert split["plan"]["launch"]["splits"] == 7, split["plan"]["launch"]
+
+    # What the CPU has no kernel for is UNSUPPORTED, by name.
+    refused = subprocess.run([LATHE, "run", "matmul", "3x4x5", "--dtype", "i8", "--out-dtype", "i32", "--cache-dir", ""],
+                             capture_output=True, text=True, timeout=60)
+    assert refused.returncode == 1 and "UNSUPPORTED: matmul i8 a=n b=t m=3 n=4 k=5 batch=1 d=i32 on cpu" in refused.stderr, refused
 
     text = lathe("run", "matmul", "33x65x129", cache=cache)
     for word in ("first use", "disk hit", "compiler library not loaded", "GFLOP/s", "GB/s", "plan", "right: every element"):

@@ -1,0 +1,119 @@
+#include "cli/operand.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "absl/strings/str_format.h"
+
+namespace lathe::cli {
+namespace {
+
+// Poison in front of the first element and behind the last: more than a workgroup's tile of any dtype is
+// wide.
+constexpr size_t kBand = 1024;
+
+}  // namespace
+
+const std::vector<std::string>& fill_names() {
+  static const std::vector<std::string> names = {"normal", "integers", "special"};
+  return names;
+}
+
+bool fits_memory(const OperandForm& f) {
+  constexpr int64_t kMost = int64_t{1} << 40;
+  int64_t elements = 0;
+  return !__builtin_add_overflow(f.line_length(), f.padding, &elements) &&
+         !__builtin_mul_overflow(elements, f.lines(), &elements) &&
+         !__builtin_add_overflow(elements, f.padding, &elements) &&
+         !__builtin_mul_overflow(elements, f.matrices(), &elements) && elements < kMost;
+}
+
+lathe_operand describe(const OperandForm& form, void* data) {
+  lathe_operand o = LATHE_OPERAND_INIT;
+  if (!form.exists()) return o;
+  o.data = data;
+  o.dtype = form.dtype;
+  o.layout = form.transposed ? LATHE_COLUMN_MAJOR : LATHE_ROW_MAJOR;
+  o.leading_dimension = form.leading_dimension();
+  o.batch_stride = form.batch_stride();
+  return o;
+}
+
+Operand::Operand(const OperandForm& form) : form_(form), offset_(kBand + form.misalign) {
+  const bool empty = form.matrices() == 0 || form.rows == 0 || form.columns == 0;
+  const int64_t span = empty ? 0
+                             : (form.matrices() - 1) * form.batch_stride() +
+                                   (form.lines() - 1) * form.leading_dimension() + form.line_length();
+  image_.assign(offset_ + static_cast<size_t>(span) * bytes_of(form.dtype) + kBand, poison_of(form.dtype));
+}
+
+void Operand::fill(Fill fill, Normal* random) {
+  const bool bytes = form_.dtype == LATHE_I8;
+  for (int64_t matrix = 0; matrix < form_.matrices(); ++matrix) {
+    for (int64_t line = 0; line < form_.lines(); ++line) {
+      const int64_t start = matrix * form_.batch_stride() + line * form_.leading_dimension();
+      for (int64_t i = start; i < start + form_.line_length(); ++i) {
+        const double value = fill == Fill::kIntegers ? static_cast<double>(random->below(9) - 4)
+                             : bytes                 ? static_cast<double>(random->below(256) - 128)
+                                                     : random->next();
+        store(image_.data() + offset_, form_.dtype, i, value);
+      }
+    }
+    if (fill != Fill::kSpecial || bytes || form_.rows == 0 || form_.columns == 0) continue;
+    constexpr double kSpecial[] = {NAN, INFINITY, -INFINITY, 0.0, -0.0};
+    for (int i = 0; i < 2; ++i) {
+      const int64_t row = random->below(form_.rows), column = random->below(form_.columns);
+      set(matrix, row, column, kSpecial[random->below(5)]);
+    }
+  }
+}
+
+int64_t Operand::unwritten() const {
+  const size_t size = bytes_of(form_.dtype);
+  const uint8_t poison = poison_of(form_.dtype);
+  int64_t count = 0;
+  for (int64_t batch = 0; batch < form_.matrices(); ++batch) {
+    for (int64_t row = 0; row < form_.rows; ++row) {
+      for (int64_t column = 0; column < form_.columns; ++column) {
+        const uint8_t* element = first() + index(batch, row, column) * static_cast<int64_t>(size);
+        count += std::all_of(element, element + size, [&](uint8_t byte) { return byte == poison; });
+      }
+    }
+  }
+  return count;
+}
+
+std::string Operand::stray_write() const {
+  const auto size = static_cast<int64_t>(bytes_of(form_.dtype));
+  const uint8_t poison = poison_of(form_.dtype);
+  size_t clean = 0;  // everything before it is looked at
+  const auto find = [&](size_t until) -> const uint8_t* {
+    for (; clean < until; ++clean)
+      if (image_[clean] != poison) return image_.data() + clean;
+    return nullptr;
+  };
+  const auto said = [&](const uint8_t* at) {
+    return absl::StrFormat("byte %d from its first element was written, which is no element", at - first());
+  };
+  for (int64_t matrix = 0; matrix < form_.matrices() && form_.line_length() > 0; ++matrix) {
+    for (int64_t line = 0; line < form_.lines(); ++line) {
+      const int64_t start = (matrix * form_.batch_stride() + line * form_.leading_dimension()) * size;
+      if (const uint8_t* at = find(offset_ + static_cast<size_t>(start))) return said(at);
+      clean = offset_ + static_cast<size_t>(start + form_.line_length() * size);
+    }
+  }
+  const uint8_t* at = find(image_.size());
+  return at ? said(at) : "";
+}
+
+std::string Operand::row_bytes(int64_t batch, int64_t rows) const {
+  std::string bytes;
+  const auto size = static_cast<int64_t>(bytes_of(form_.dtype));
+  for (int64_t row = 0; row < rows; ++row) {
+    const uint8_t* start = first() + index(batch, row, 0) * size;
+    bytes.append(reinterpret_cast<const char*>(start), static_cast<size_t>(form_.columns * size));
+  }
+  return bytes;
+}
+
+}  // namespace lathe::cli

@@ -1,0 +1,87 @@
+// An operand as it lies in a device's memory, held on the host: elements where a layout puts them, poison
+// everywhere else, so that a kernel that reads past an operand spoils its result and one that writes past it
+// is found out.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "cli/numbers.h"
+
+namespace lathe::cli {
+
+enum class Fill {
+  kNormal,    // N(0, 1) in floats, every value of a byte alike
+  kIntegers,  // whole numbers of [-4, 4]: sums are exact, so one wrong index is a wrong answer
+  kSpecial    // kNormal with a NaN, an infinity or a zero at two places of each matrix
+};
+// In the order of Fill: "normal", "integers", "special".
+const std::vector<std::string>& fill_names();
+
+struct OperandForm {
+  lathe_dtype dtype = LATHE_DTYPE_NONE;
+  int64_t rows = 0, columns = 0, batch = 1;
+  bool transposed = false;  // stored COLUMN_MAJOR
+  bool broadcast = false;   // one matrix serves the whole batch
+  int64_t padding = 0;      // elements between the end of a row (column) and the next, and between matrices
+  size_t misalign = 0;      // bytes that the first element is off a 256-byte boundary
+
+  bool exists() const { return dtype != LATHE_DTYPE_NONE; }
+  int64_t matrices() const { return broadcast && batch > 0 ? 1 : batch; }  // stored ones
+  int64_t lines() const { return transposed ? columns : rows; }
+  int64_t line_length() const { return transposed ? rows : columns; }
+  int64_t leading_dimension() const { return line_length() + padding; }
+  int64_t batch_stride() const { return broadcast ? 0 : lines() * leading_dimension() + padding; }
+};
+
+// True when an operand of that form spans fewer than 2^40 elements.
+bool fits_memory(const OperandForm& form);
+// The operand whose first element is at `data`.
+lathe_operand describe(const OperandForm& form, void* data);
+
+class Operand {
+ public:
+  Operand() = default;
+  // Poison alone.
+  explicit Operand(const OperandForm& form);
+
+  const OperandForm& form() const { return form_; }
+  bool exists() const { return form_.exists(); }
+  int64_t elements() const { return form_.matrices() * form_.rows * form_.columns; }
+
+  double at(int64_t batch, int64_t row, int64_t column) const {
+    return load(first(), form_.dtype, index(batch, row, column));
+  }
+  void set(int64_t batch, int64_t row, int64_t column, double value) {
+    store(image_.data() + offset_, form_.dtype, index(batch, row, column), value);
+  }
+  void fill(Fill fill, Normal* random);
+
+  // The image, to be copied to and from memory that is aligned to 64 bytes or better.
+  std::vector<uint8_t>& image() { return image_; }
+  const std::vector<uint8_t>& image() const { return image_; }
+  // The first element of an image that lies at `memory`; null where there is no such operand.
+  void* first_at(void* memory) const { return exists() ? static_cast<uint8_t*>(memory) + offset_ : nullptr; }
+
+  // Elements that hold poison still.
+  int64_t unwritten() const;
+  // Says which byte outside the elements holds poison no more; "" when all do.
+  std::string stray_write() const;
+  // The bytes of the first `rows` rows of matrix `batch`, without padding. ROW_MAJOR only.
+  std::string row_bytes(int64_t batch, int64_t rows) const;
+
+ private:
+  const uint8_t* first() const { return image_.data() + offset_; }
+  int64_t index(int64_t batch, int64_t row, int64_t column) const {
+    const int64_t in_matrix = form_.transposed ? column * form_.leading_dimension() + row
+                                               : row * form_.leading_dimension() + column;
+    return batch * form_.batch_stride() + in_matrix;
+  }
+
+  OperandForm form_;
+  size_t offset_ = 0;  // of the first element, in bytes
+  std::vector<uint8_t> image_;
+};
+
+}  // namespace lathe::cli

@@ -1,0 +1,103 @@
+// What an argmax is asked with.
+#include <tuple>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "cli/request.h"
+#include "cli/request_flags.h"
+
+namespace lathe::cli {
+
+bool ArgmaxRequest::operator==(const ArgmaxRequest& o) const {
+  const auto fields = [](const ArgmaxRequest& r) {
+    return std::tie(r.rows, r.n, r.dtype, r.index_dtype, r.values, r.index_offset, r.determinism, r.candidate,
+                    r.padding, r.misalign, r.fill);
+  };
+  return fields(*this) == fields(o);
+}
+
+std::vector<Flag> argmax_flags(const std::vector<Flag>& more) {
+  return joined({{"dtype", "f32|f16|bf16", "of the rows (default: f32)"},
+                 {"index-dtype", "i64|i32", "of the indices (default: i64)"},
+                 {"index-offset", "N", "added to every index (default: 0)"},
+                 {"values", nullptr, "ask for the maxima too"},
+                 kDeterminism,
+                 kPadding,
+                 kCandidate},
+                more);
+}
+
+std::vector<Flag> argmax_run_flags(const std::vector<Flag>& more) {
+  return argmax_flags(joined({kMisalign, kFill}, more));
+}
+
+absl::StatusOr<ArgmaxRequest> argmax_request(const Arguments& arguments) {
+  auto shape = parse_shape(arguments.words[0], "ROWSxN");
+  if (!shape.ok()) return shape.status();
+  ArgmaxRequest r;
+  r.rows = (*shape)[0];
+  r.n = (*shape)[1];
+  r.values = arguments.has("values");
+  const absl::Status s = first_error({
+      read_dtype(arguments, "dtype", float_names(), &r.dtype),
+      read_dtype(arguments, "index-dtype", {"i64", "i32"}, &r.index_dtype),
+      read_integer(arguments, "index-offset", INT64_MIN, INT64_MAX, &r.index_offset),
+      read_choice(arguments, "determinism", kDeterminisms, &r.determinism),
+      read_integer(arguments, "padding", 0, INT32_MAX, &r.padding),
+      read_integer(arguments, "candidate", 1, 10000, &r.candidate),
+      read_integer(arguments, "misalign", 0, 255, &r.misalign),
+      read_choice(arguments, "fill", fill_names(), &r.fill),
+  });
+  if (!s.ok()) return s;
+  return r;
+}
+
+std::string command_of(const ArgmaxRequest& r) {
+  const ArgmaxRequest d;
+  return absl::StrCat(absl::StrFormat("argmax %dx%d", r.rows, r.n), flag_text("dtype", r.dtype, d.dtype),
+                      flag_text("index-dtype", r.index_dtype, d.index_dtype),
+                      flag_text("index-offset", r.index_offset, d.index_offset), r.values ? " --values" : "",
+                      flag_text("determinism", kDeterminisms, r.determinism),
+                      flag_text("padding", r.padding, d.padding),
+                      flag_text("misalign", r.misalign, d.misalign),
+                      flag_text("fill", fill_names(), static_cast<int>(r.fill)),
+                      flag_text("candidate", r.candidate, d.candidate));
+}
+
+ArgmaxForms forms_of(const ArgmaxRequest& r) {
+  ArgmaxForms forms;
+  forms.x.dtype = r.dtype;
+  forms.x.rows = r.rows;
+  forms.x.columns = r.n;
+  forms.x.padding = r.padding;
+  forms.x.misalign = r.misalign;
+  forms.indices.dtype = r.index_dtype;
+  forms.indices.rows = 1;
+  forms.indices.columns = r.rows;
+  forms.indices.misalign = r.misalign;
+  if (r.values) {
+    forms.values = forms.indices;
+    forms.values.dtype = LATHE_F32;
+  }
+  return forms;
+}
+
+lathe_argmax_desc descriptor(const ArgmaxRequest& r, lathe_tuning* tuning) {
+  lathe_argmax_desc desc = LATHE_ARGMAX_DESC_INIT;
+  desc.rows = r.rows;
+  desc.n = r.n;
+  desc.x.dtype = r.dtype;
+  desc.x.leading_dimension = forms_of(r).x.leading_dimension();
+  desc.index_dtype = r.index_dtype;
+  desc.index_offset = r.index_offset;
+  desc.determinism = r.determinism;
+  if (r.values) desc.values = static_cast<float*>(present());
+  if (r.candidate) {
+    *tuning = LATHE_TUNING_INIT;
+    tuning->candidate = r.candidate;
+    desc.next = reinterpret_cast<const lathe_chain*>(tuning);
+  }
+  return desc;
+}
+
+}  // namespace lathe::cli

@@ -1,0 +1,86 @@
+// Pieces shared by the requests' readers: flags to values, values back to flags.
+#pragma once
+
+#include <algorithm>
+#include <initializer_list>
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/str_cat.h"
+#include "cli/command_line.h"
+#include "cli/numbers.h"
+
+namespace lathe::cli {
+
+// In the order of lathe_determinism.
+inline const std::vector<std::string> kDeterminisms = {"fast", "run_to_run", "batch_invariant"};
+
+inline constexpr Flag kMisalign = {"misalign", "BYTES",
+                                   "offset every operand from its natural place (default: 0)"};
+inline constexpr Flag kFill = {
+    "fill", "normal|integers|special",
+    "random operands: normal, small whole numbers (exact sums), or with NaN and infinities"};
+inline constexpr Flag kPadding = {"padding", "N", "elements between the rows of every operand (default: 0)"};
+inline constexpr Flag kDeterminism = {"determinism", "D", "fast|run_to_run|batch_invariant (default: fast)"};
+inline constexpr Flag kCandidate = {
+    "candidate", "RANK", "force the candidate of that rank, as 'lathe explain' counts them from 1"};
+
+// Something that is not NULL and is never read.
+inline void* present() {
+  static char byte;
+  return &byte;
+}
+
+// The readers leave *out alone where the flag is absent.
+template <typename Enum>
+absl::Status read_choice(const Arguments& arguments, const char* flag, const std::vector<std::string>& names,
+                         Enum* out) {
+  if (!arguments.has(flag)) return absl::OkStatus();
+  auto name = arguments.choice(flag, names);
+  if (!name.ok()) return name.status();
+  *out = static_cast<Enum>(std::find(names.begin(), names.end(), *name) - names.begin());
+  return absl::OkStatus();
+}
+
+inline absl::Status read_dtype(const Arguments& arguments, const char* flag,
+                               const std::vector<std::string>& names, lathe_dtype* out) {
+  if (!arguments.has(flag)) return absl::OkStatus();
+  auto name = arguments.choice(flag, names);
+  if (name.ok()) *out = dtype_named(*name);
+  return name.status();
+}
+
+template <typename Integer>
+absl::Status read_integer(const Arguments& arguments, const char* flag, int64_t lowest, int64_t highest,
+                          Integer* out) {
+  auto value = arguments.integer(flag, static_cast<int64_t>(*out), lowest, highest);
+  if (value.ok()) *out = static_cast<Integer>(*value);
+  return value.status();
+}
+
+inline absl::Status first_error(std::initializer_list<absl::Status> all) {
+  for (const absl::Status& s : all)
+    if (!s.ok()) return s;
+  return absl::OkStatus();
+}
+
+inline std::vector<Flag> joined(std::vector<Flag> flags, const std::vector<Flag>& more) {
+  flags.insert(flags.end(), more.begin(), more.end());
+  return flags;
+}
+
+// " --name value", or "" where the value is the default.
+template <typename T>
+std::string flag_text(const char* name, const T& value, const T& fallback) {
+  return value == fallback ? "" : absl::StrCat(" --", name, " ", value);
+}
+inline std::string flag_text(const char* name, lathe_dtype value, lathe_dtype fallback) {
+  return value == fallback ? "" : absl::StrCat(" --", name, " ", name_of(value));
+}
+// The `value`-th of `names`, the first being the default.
+inline std::string flag_text(const char* name, const std::vector<std::string>& names, int value) {
+  return value == 0 ? "" : absl::StrCat(" --", name, " ", names[static_cast<size_t>(value)]);
+}
+
+}  // namespace lathe::cli

@@ -1,0 +1,132 @@
+#include <cmath>
+
+#include "absl/strings/str_format.h"
+#include "cli/trial.h"
+
+namespace lathe::cli {
+namespace {
+
+constexpr int kRepeats = 3;
+
+// Rows of each kind that NumPy's rule has a word on: NaN twice, -inf throughout, +inf twice, as they are.
+void make_rows_special(Operand* x, Normal* random) {
+  const int64_t n = x->form().columns;
+  for (int64_t row = 0; row < x->form().rows && n > 0; ++row) {
+    const int64_t kind = random->below(4);
+    for (int64_t i = 0; kind == 1 && i < n; ++i) x->set(0, row, i, -INFINITY);
+    for (int i = 0; i < 2; ++i) {
+      const int64_t column = random->below(n);
+      if (kind == 0) x->set(0, row, column, NAN);
+      if (kind == 2) x->set(0, row, column, INFINITY);
+    }
+  }
+}
+
+class ArgmaxTrial : public Trial {
+ public:
+  ArgmaxTrial(lathe_device* device, const Stream& stream, const ArgmaxRequest& request, uint64_t seed)
+      : device_(device), stream_(stream), request_(request), random_(seed) {}
+
+  absl::Status prepare() {
+    const ArgmaxForms forms = forms_of(request_);
+    if (!fits_memory(forms.x)) {
+      return absl::InvalidArgumentError(
+          absl::StrFormat("%d rows of %d elements do not fit memory", request_.rows, request_.n));
+    }
+    data_.x = Operand(forms.x);
+    data_.x.fill(request_.fill == Fill::kSpecial ? Fill::kNormal : request_.fill, &random_);
+    if (request_.fill == Fill::kSpecial) make_rows_special(&data_.x, &random_);
+    data_.indices = Operand(forms.indices);
+    if (request_.values) data_.values = Operand(forms.values);
+    desc_ = descriptor(request_, &tuning_);
+    const auto place = [this](const Operand& operand, DeviceBuffer* buffer) {
+      auto made = DeviceBuffer::make(device_, stream_.get(), operand.image());
+      if (made.ok()) *buffer = *std::move(made);
+      return made.status();
+    };
+    for (const absl::Status& s : {place(data_.x, &x_), place(data_.indices, &indices_),
+                                  request_.values ? place(data_.values, &values_) : absl::OkStatus()}) {
+      if (!s.ok()) return s;
+    }
+    desc_.x.data = data_.x.first_at(x_.data());
+    desc_.indices = data_.indices.first_at(indices_.data());
+    desc_.values = static_cast<float*>(data_.values.first_at(values_.data()));
+    indices_start_ = data_.indices.image();
+    values_start_ = data_.values.image();
+    return stream_.synchronize();
+  }
+
+  lathe_status launch() override { return lathe_argmax(device_, stream_.get(), &desc_); }
+
+  absl::Status reset() override {
+    if (absl::Status s = indices_.upload(stream_.get(), indices_start_); !s.ok()) return s;
+    if (request_.values) {
+      if (absl::Status s = values_.upload(stream_.get(), values_start_); !s.ok()) return s;
+    }
+    return stream_.synchronize();
+  }
+
+  absl::StatusOr<CheckResult> verify() override {
+    if (absl::Status s = download(); !s.ok()) return s;
+    return check_argmax(request_, data_);
+  }
+
+  absl::StatusOr<std::string> compare_bits() override {
+    if (request_.determinism == LATHE_DETERMINISM_FAST) return std::string();
+    const std::vector<uint8_t> indices = data_.indices.image(), values = data_.values.image();
+    for (int repeat = 0; repeat < kRepeats; ++repeat) {
+      if (absl::Status s = reset(); !s.ok()) return s;
+      if (absl::Status s = check(launch()); !s.ok()) return s;
+      if (absl::Status s = download(); !s.ok()) return s;
+      if (data_.indices.image() != indices || data_.values.image() != values)
+        return absl::StrFormat("launch %d wrote other bits than the first", repeat + 2);
+    }
+    return std::string();
+  }
+
+  absl::StatusOr<Plan> plan() const override {
+    lathe_plan* made = nullptr;
+    if (absl::Status s = check(lathe_plan_argmax(device_, &desc_, &made)); !s.ok()) return s;
+    return Plan(made);
+  }
+
+  bool needs_kernel() const override { return request_.rows > 0; }
+  double flops() const override { return 0; }
+  double bytes() const override {
+    double bytes = 0;
+    for (const Operand* o : {&data_.x, &data_.indices, &data_.values}) {
+      if (o->exists()) bytes += static_cast<double>(o->elements()) * bytes_of(o->form().dtype);
+    }
+    return bytes;
+  }
+
+ private:
+  absl::Status download() {
+    if (absl::Status s = indices_.download(stream_.get(), &data_.indices.image()); !s.ok()) return s;
+    if (request_.values) {
+      if (absl::Status s = values_.download(stream_.get(), &data_.values.image()); !s.ok()) return s;
+    }
+    return stream_.synchronize();
+  }
+
+  lathe_device* device_;
+  const Stream& stream_;
+  ArgmaxRequest request_;
+  Normal random_;
+  ArgmaxData data_;
+  std::vector<uint8_t> indices_start_, values_start_;  // the outputs' images before a launch
+  DeviceBuffer x_, indices_, values_;
+  lathe_tuning tuning_ = LATHE_TUNING_INIT;
+  lathe_argmax_desc desc_ = LATHE_ARGMAX_DESC_INIT;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Trial>> make_trial(lathe_device* device, const Stream& stream,
+                                                  const ArgmaxRequest& request, uint64_t seed) {
+  auto trial = std::make_unique<ArgmaxTrial>(device, stream, request, seed);
+  if (absl::Status s = trial->prepare(); !s.ok()) return s;
+  return trial;
+}
+
+}  // namespace lathe::cli

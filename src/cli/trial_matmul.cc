@@ -1,0 +1,164 @@
+#include <set>
+
+#include "absl/strings/str_format.h"
+#include "cli/trial.h"
+
+namespace lathe::cli {
+namespace {
+
+constexpr int kRepeats = 3;  // of a request that promises equal bits
+
+// Fresh random operands; where C or the residual is D itself, D begins as a copy of it.
+absl::StatusOr<MatmulData> make_data(const MatmulRequest& r, Normal* random) {
+  const MatmulForms forms = forms_of(r);
+  for (const OperandForm* f : {&forms.a, &forms.b, &forms.d}) {
+    if (!fits_memory(*f)) {
+      return absl::InvalidArgumentError(absl::StrFormat(
+          "an operand of %d x %d x %d elements does not fit memory", f->batch, f->rows, f->columns));
+    }
+  }
+  MatmulData data;
+  const auto make = [&](const OperandForm& form, Operand* out) {
+    if (!form.exists()) return;
+    *out = Operand(form);
+    out->fill(r.fill, random);
+  };
+  make(forms.a, &data.a);
+  make(forms.b, &data.b);
+  make(forms.c, &data.c);
+  make(forms.bias, &data.bias);
+  make(forms.residual, &data.residual);
+  data.d = r.c_in_place ? data.c : r.residual_in_place ? data.residual : Operand(forms.d);
+  return data;
+}
+
+class MatmulTrial : public Trial {
+ public:
+  MatmulTrial(lathe_device* device, const Stream& stream, const MatmulRequest& request, uint64_t seed)
+      : device_(device), stream_(stream), request_(request), random_(seed) {}
+
+  absl::Status prepare() {
+    auto data = make_data(request_, &random_);
+    if (!data.ok()) return data.status();
+    data_ = *std::move(data);
+    start_ = data_.d.image();
+    desc_ = descriptor(request_, &tuning_);
+    const auto place = [this](const Operand& operand, DeviceBuffer* buffer, void** out) {
+      if (!operand.exists()) return absl::OkStatus();
+      auto made = DeviceBuffer::make(device_, stream_.get(), operand.image());
+      if (!made.ok()) return made.status();
+      *buffer = *std::move(made);
+      *out = operand.first_at(buffer->data());
+      return absl::OkStatus();
+    };
+    void* bias = nullptr;
+    for (const absl::Status& s :
+         {place(data_.a, &a_, &desc_.a.data), place(data_.b, &b_, &desc_.b.data),
+          place(data_.d, &d_, &desc_.d.data), place(data_.bias, &bias_, &bias),
+          request_.c_in_place ? absl::OkStatus() : place(data_.c, &c_, &desc_.c.data),
+          request_.residual_in_place ? absl::OkStatus()
+                                     : place(data_.residual, &residual_, &desc_.epilogue.residual.data)}) {
+      if (!s.ok()) return s;
+    }
+    desc_.epilogue.bias = bias;
+    if (request_.c_in_place) desc_.c.data = desc_.d.data;
+    if (request_.residual_in_place) desc_.epilogue.residual.data = desc_.d.data;
+    return stream_.synchronize();
+  }
+
+  lathe_status launch() override { return lathe_matmul(device_, stream_.get(), &desc_); }
+
+  absl::Status reset() override {
+    if (absl::Status s = d_.upload(stream_.get(), start_); !s.ok()) return s;
+    return stream_.synchronize();
+  }
+
+  absl::StatusOr<CheckResult> verify() override {
+    if (absl::Status s = download(); !s.ok()) return s;
+    return check_matmul(request_, data_, &random_);
+  }
+
+  absl::StatusOr<std::string> compare_bits() override {
+    if (request_.determinism == LATHE_DETERMINISM_FAST || !needs_kernel()) return std::string();
+    const std::vector<std::string> wanted = all_rows(request_.m);
+    for (int repeat = 0; repeat < kRepeats; ++repeat) {
+      auto same = repeats_bits(request_.m, wanted);
+      if (!same.ok()) return same.status();
+      if (!*same) return absl::StrFormat("launch %d wrote other bits than the first", repeat + 2);
+    }
+    if (request_.determinism != LATHE_DETERMINISM_BATCH_INVARIANT) return std::string();
+    for (int64_t m : std::set<int64_t>{1, request_.m / 2, request_.m - 1}) {
+      if (m == 0 || m == request_.m) continue;
+      auto same = repeats_bits(m, wanted);
+      if (!same.ok()) return same.status();
+      if (!*same) return absl::StrFormat("with M %d its rows have other bits than with M %d", m, request_.m);
+    }
+    return std::string();
+  }
+
+  absl::StatusOr<Plan> plan() const override {
+    lathe_plan* made = nullptr;
+    if (absl::Status s = check(lathe_plan_matmul(device_, &desc_, &made)); !s.ok()) return s;
+    return Plan(made);
+  }
+
+  bool needs_kernel() const override { return flops() > 0; }
+  double flops() const override { return 2.0 * request_.batch * request_.m * request_.n * request_.k; }
+  double bytes() const override {
+    double bytes = 0;
+    for (const Operand* o : {&data_.a, &data_.b, &data_.c, &data_.bias, &data_.residual, &data_.d}) {
+      if (o->exists()) bytes += static_cast<double>(o->elements()) * bytes_of(o->form().dtype);
+    }
+    return bytes;
+  }
+
+ private:
+  absl::Status download() {
+    if (absl::Status s = d_.download(stream_.get(), &data_.d.image()); !s.ok()) return s;
+    return stream_.synchronize();
+  }
+
+  std::vector<std::string> all_rows(int64_t rows) const {
+    std::vector<std::string> matrices;
+    for (int64_t batch = 0; batch < request_.batch; ++batch) {
+      matrices.push_back(data_.d.row_bytes(batch, rows));
+    }
+    return matrices;
+  }
+
+  // Whether the first `m` rows of the request, computed alone, are the first ones of `wanted`.
+  absl::StatusOr<bool> repeats_bits(int64_t m, const std::vector<std::string>& wanted) {
+    if (absl::Status s = reset(); !s.ok()) return s;
+    desc_.m = m;
+    const lathe_status status = launch();
+    desc_.m = request_.m;
+    if (absl::Status s = check(status); !s.ok()) return s;
+    if (absl::Status s = download(); !s.ok()) return s;
+    const std::vector<std::string> got = all_rows(m);
+    for (size_t i = 0; i < got.size(); ++i) {
+      if (wanted[i].compare(0, got[i].size(), got[i]) != 0) return false;
+    }
+    return true;
+  }
+
+  lathe_device* device_;
+  const Stream& stream_;
+  MatmulRequest request_;
+  Normal random_;
+  MatmulData data_;
+  std::vector<uint8_t> start_;  // D's image before a launch
+  DeviceBuffer a_, b_, c_, bias_, residual_, d_;
+  lathe_tuning tuning_ = LATHE_TUNING_INIT;
+  lathe_matmul_desc desc_ = LATHE_MATMUL_DESC_INIT;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Trial>> make_trial(lathe_device* device, const Stream& stream,
+                                                  const MatmulRequest& request, uint64_t seed) {
+  auto trial = std::make_unique<MatmulTrial>(device, stream, request, seed);
+  if (absl::Status s = trial->prepare(); !s.ok()) return s;
+  return trial;
+}
+
+}  // namespace lathe::cli

@@ -1,0 +1,50 @@
+#include "cli/plan_text.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace lathe::cli {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+// A compile config as explain writes it, every field at its default but for what a test sets.
+Json config(const Json& set) {
+  Json c = {{"kernel", "wgmma"}, {"tile_m", 128},  {"tile_n", 256},  {"tile_k", 64},   {"register_m", 0},
+            {"register_n", 0},   {"unroll_k", 1},  {"lanes", 1},     {"threads", 384}, {"stages", 4},
+            {"split", 0},        {"cluster_m", 1}, {"cluster_n", 1}, {"cluster_k", 1}, {"swap", 0},
+            {"persistent", 0},   {"raster", 0}};
+  c.update(set);
+  return c;
+}
+
+TEST(ConfigLine, SaysWhatIsSet) {
+  EXPECT_EQ(config_line(config(Json::object()), 1), "wgmma  tile 128x256x64  threads 384  stages 4");
+  EXPECT_EQ(
+      config_line(config({{"cluster_m", 2}, {"swap", 1}, {"persistent", 132}, {"raster", 8}}), 1),
+      "wgmma  tile 128x256x64  threads 384  stages 4  cluster 2x1x1  swapped  persistent 132  raster 8");
+  EXPECT_EQ(
+      config_line(
+          config({{"kernel", "dot"}, {"register_m", 4}, {"register_n", 2}, {"threads", 1}, {"stages", 1}}),
+          1),
+      "dot    tile 128x256x64  registers 4x2");
+}
+
+TEST(ConfigLine, SaysWhoMergesSplits) {
+  EXPECT_THAT(config_line(config({{"split", 1}}), 7), HasSubstr("  splits 7 merged in a second step"));
+  EXPECT_THAT(config_line(config({{"split", 2}}), 7), HasSubstr("  splits 7 merged by the last workgroup"));
+  EXPECT_THAT(config_line(config({{"split", 3}, {"cluster_k", 4}}), 4),
+              HasSubstr("  cluster 1x1x4  splits 4 merged in the cluster"));
+  EXPECT_THAT(config_line(config({{"split", 2}}), 1), Not(HasSubstr("splits")));
+}
+
+TEST(DeviceLine, NamesDeviceAndTarget) {
+  EXPECT_EQ(
+      device_line(
+          {{"device", "cuda:0"}, {"facts", {{"name", "NVIDIA H200"}}}, {"target", {{"arch", "sm_90a"}}}}),
+      "NVIDIA H200, sm_90a");
+}
+
+}  // namespace
+}  // namespace lathe::cli
