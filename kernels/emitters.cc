@@ -1,7 +1,7 @@
 // One row an op, one row an emitter.
 #include "compiler/registry.h"
 #include "kernels/argmax/emit_cpu.h"
-#include "kernels/argmax/emit_simt.h"
+#include "kernels/argmax/emit_gpu.h"
 #include "kernels/argmax/payload.h"
 #include "kernels/matmul/emit_cpu.h"
 #include "kernels/matmul/emit_gpu.h"
@@ -22,7 +22,7 @@ const std::vector<EmitterRow>& emitter_rows() {
       {"matmul.cpu", emit::emit_matmul_cpu},
       {"matmul.gpu", emit::emit_matmul_gpu},
       {"argmax.cpu", emit::emit_argmax_cpu},
-      {"argmax.simt", emit::emit_argmax_simt},
+      {"argmax.gpu", emit::emit_argmax_gpu},
   };
   return rows;
 }

@@ -7,13 +7,13 @@
 namespace lathe {
 namespace {
 
-// Rows and row length of a class are open: priced as a decode step sees them, a few rows of the bucket's
-// length.
-constexpr double kRows = 4;
+// Rows and row length of a class are open: long rows are priced as a decode step sees them, sixteen of the
+// bucket's length, short ones as a router of experts does, one a token of a batch.
+int64_t representative_rows(const ProblemClass& c) { return c.row_hi <= 1024 ? 1024 : 16; }
 double representative_length(const ProblemClass& c) {
   return c.row_hi < Bucket::kOpenEnd ? c.row_hi : std::max<double>(c.row_lo, 131072);
 }
-// Rows longer than this carry a second step, so that a few of them may use the whole device.
+// Rows longer than this may be split, so that a few of them use the whole device.
 constexpr int64_t kSplitFrom = 1024;
 
 constexpr char kRecipe[] = "compare f32; lowest index wins, first NaN wins; any split gives the same";
@@ -24,9 +24,24 @@ constexpr int32_t kCpuUnroll[] = {4, 8, 2, 1};
 constexpr double kVectorOps = 4, kOpLatency = 4;
 
 struct GpuRow {
-  int32_t threads, unroll;
+  int32_t threads;
+  int32_t waves;   // of the workgroup that read one row; 0: all
+  int32_t unroll;  // loads of a thread in flight
 };
-constexpr GpuRow kGpuRows[] = {{256, 4}, {256, 2}, {512, 4}, {128, 4}};
+constexpr GpuRow kGpuRows[] = {{256, 1, 8}, {256, 1, 4}, {128, 1, 8},  {128, 1, 4},  {256, 0, 4}, {512, 0, 4},
+                               {256, 0, 2}, {512, 0, 2}, {1024, 0, 4}, {1024, 0, 2}, {512, 0, 8}};
+// A chunk is at most so many times what its workgroup has in flight: longer ones make the last to end late,
+// shorter ones pay the ticket more often than others' loads hide.
+constexpr int32_t kMostRounds = 4;
+// Registers of a thread beside what it has in flight: ptxas 13.0 for sm_90a takes 30 to 34 in all forms.
+constexpr double kThreadRegisters = 32;
+// Estimates from instruction counts and latencies of Hopper: comparing one vector of a warp, in cycles of one
+// of the four schedulers; the reductions over a warp and over a workgroup; storing a pair, two fences, the
+// ticket, and reading the other chunks' pairs.
+constexpr double kVectorCycles = 16, kWarpReduceSeconds = 0.1e-6, kGroupReduceSeconds = 0.2e-6,
+                 kTicketSeconds = 1.5e-6;
+// What a workgroup that follows another on its unit loses before its first load.
+constexpr double kStartSeconds = 0.3e-6;
 
 void append(const CompileConfig& config, int32_t splits, double seconds, std::vector<RankedPlan>* out) {
   RankedPlan r;
@@ -37,19 +52,19 @@ void append(const CompileConfig& config, int32_t splits, double seconds, std::ve
   out->push_back(std::move(r));
 }
 
-// 1, and for long rows what fills `workers` with kRows rows, in chunks no shorter than `least` in the
-// bucket's shortest row.
-SplitOptions row_splits(const CandidateContext& context, double workers, int64_t least) {
-  const ProblemClass& c = context.problem;
-  if (c.row_lo <= kSplitFrom) return {1};
+// Wanted splits: 1, and for long rows (or the forced factor) as many as `workers`, which the rows share out.
+SplitOptions row_splits(const CandidateContext& context, int64_t workers) {
+  if (context.problem.row_lo <= kSplitFrom) return {1};
   if (context.split_k > 0) return {context.split_k};
-  SplitOptions options = {1};
-  for (double rows : {kRows, 1.0}) {
-    const int64_t splits =
-        std::min<int64_t>(static_cast<int64_t>(std::ceil(workers / rows)), c.row_lo / least);
-    if (splits > options.back()) options.push_back(static_cast<int32_t>(splits));
-  }
-  return options;
+  if (workers <= 1) return {1};
+  return {1, static_cast<int32_t>(std::min<int64_t>(workers, 65535))};
+}
+
+// Chunks of each of the representative rows, as a launch makes them (core/recipe.cc).
+int64_t chunks(const ProblemClass& c, int64_t wanted, int64_t granularity, int64_t most) {
+  const auto length = static_cast<int64_t>(representative_length(c));
+  const int64_t shared = std::max(ceil_div(wanted, representative_rows(c)), ceil_div(length, most));
+  return normalize_splits(length, shared, granularity);
 }
 
 }  // namespace
@@ -71,8 +86,10 @@ void enumerate_argmax_cpu(const CandidateContext& context, std::vector<RankedPla
       out->push_back(rejected(config, absl::StrCat("registers ", need, " > ", rates.registers)));
       continue;
     }
-    for (int32_t splits : row_splits(context, rates.workers, 256)) {
-      const double tasks = kRows * splits, length = std::ceil(representative_length(c) / splits);
+    for (int32_t wanted : row_splits(context, rates.workers)) {
+      const auto splits = static_cast<double>(chunks(c, wanted, 1, INT32_MAX));
+      const double rows = static_cast<double>(representative_rows(c));
+      const double tasks = rows * splits, length = std::ceil(representative_length(c) / splits);
       const double vectors = std::ceil(length / rates.lanes);
       const double step = std::max(kVectorOps / 2, kOpLatency / unroll) + (c.a != DType::kF32 ? 1 : 0);
       // The lanes and the accumulators of a task are folded one after the other at its end.
@@ -80,38 +97,74 @@ void enumerate_argmax_cpu(const CandidateContext& context, std::vector<RankedPla
       const double task =
           std::max((vectors * step + fold) / rates.clock_hz, length * size_of(c.a) / rates.bandwidth(tasks));
       // The second step reads `splits` pairs a row.
-      const double merge = config.split ? kTaskSeconds * kRows + tasks * kOpLatency / rates.clock_hz : 0;
-      append(config, splits, rates.schedule_seconds(tasks, task, task) + merge, out);
+      const double merge = config.split ? kTaskSeconds * rows + tasks * kOpLatency / rates.clock_hz : 0;
+      append(config, wanted, rates.schedule_seconds(tasks, task, task) + merge, out);
     }
   }
 }
 
+namespace {
+
+// One launch of the representative rows.
+double gpu_seconds(const GpuRates& rates, const ProblemClass& c, const CompileConfig& config,
+                   int64_t wanted) {
+  const int32_t group = config.threads / config.tile_m;
+  const auto rows = static_cast<double>(representative_rows(c));
+  const double length = representative_length(c), vector = config.register_n / config.unroll_k;
+  const double splits = config.split ? chunks(c, wanted, config.tile_n / config.unroll_k, config.tile_k) : 1;
+  const double groups = std::ceil(rows / config.tile_m) * splits;
+  const double resident =
+      std::floor(std::min(2048.0 / config.threads,
+                          rates.registers / (config.threads * (kThreadRegisters + 4.0 * config.unroll_k))));
+  // Loads of one thread: each round waits for memory once, and its vectors are compared one warp after the
+  // other.
+  const double vectors = std::ceil(std::ceil(length / splits) / vector / group);
+  const double rounds = std::ceil(vectors / config.unroll_k);
+  const double sharing =
+      std::min(resident, std::ceil(groups / rates.units)) * config.threads / rates.wave / 4;
+  double workgroup =
+      rounds * kMemorySeconds + vectors * std::max(1.0, sharing) * kVectorCycles / rates.clock_hz;
+  workgroup += group > rates.wave ? kGroupReduceSeconds : kWarpReduceSeconds;
+  if (config.split == kMergeLast && splits > 1) workgroup += kTicketSeconds;
+  const double waves = std::ceil(groups / (rates.units * std::max(1.0, resident)));
+  const double memory = kMemorySeconds + rows * length * size_of(c.a) / rates.memory_bytes_per_second;
+  const double merge = config.split == kMergeStep ? rates.launch_seconds + 2 * kMemorySeconds : 0;
+  return rates.launch_seconds + std::max(memory, waves * workgroup + (waves - 1) * kStartSeconds) + merge;
+}
+
+}  // namespace
+
 void enumerate_argmax_gpu(const CandidateContext& context, std::vector<RankedPlan>* out) {
   const ProblemClass& c = context.problem;
   const GpuRates rates(context.facts);
-  CompileConfig config;
-  config.kernel = "rows";
-  config.tile_m = 1;
-  config.register_m = 1;
-  config.split = c.row_lo > kSplitFrom;
+  const auto vector = c.alignment == Alignment::kByte ? 1 : static_cast<int32_t>(16 / size_of(c.a));
   for (const GpuRow& r : kGpuRows) {
+    CompileConfig config;
+    config.kernel = "rows";
     config.threads = r.threads;
-    config.register_n = r.unroll;
-    config.tile_n = r.threads * r.unroll;
+    config.tile_m = r.waves == 0 ? 1 : r.threads / (r.waves * rates.wave);
+    config.register_m = 1;
+    config.unroll_k = r.unroll;
+    config.register_n = r.unroll * vector;
+    config.tile_n = r.threads / config.tile_m * config.register_n;
     if (r.threads > rates.max_threads) {
       out->push_back(
           rejected(config, absl::StrCat("threads ", r.threads, " > ", int64_t(rates.max_threads))));
       continue;
     }
-    for (int32_t splits : row_splits(context, 4 * rates.units, config.tile_n)) {
-      const double groups = kRows * splits, length = representative_length(c) / splits;
-      const double rounds = std::ceil(groups / (rates.units * std::floor(2048.0 / r.threads)));
-      const double latency = rounds * (std::ceil(length / config.tile_n) + 2) * kMemorySeconds;
-      const double memory = kRows * representative_length(c) * size_of(c.a) / rates.memory_bytes_per_second;
-      append(config, splits,
-             rates.launch_seconds * (config.split ? 2 : 1) + std::max(latency, memory) +
-                 (config.split ? 2 * kMemorySeconds + splits * 1e-9 : 0),
-             out);
+    for (int32_t wanted : row_splits(context, static_cast<int64_t>(2 * rates.units))) {
+      if (wanted == 1 && context.split_k == 0) {
+        append(config, 1, gpu_seconds(rates, c, config, 1), out);
+        continue;
+      }
+      for (int32_t split : splits_of(context.facts.target, wanted)) {
+        config.split = split;
+        config.tile_k = kMostRounds * config.tile_n;
+        if (config.tile_m > 1)
+          out->push_back(rejected(config, absl::StrCat("a split of ", config.tile_m, " rows a workgroup")));
+        else
+          append(config, wanted, gpu_seconds(rates, c, config, wanted), out);
+      }
     }
   }
 }

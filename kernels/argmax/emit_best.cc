@@ -24,7 +24,7 @@ Best better(Emit& e, const Best& a, const Best& b) {
   Value a_nan = compare(e, arith::CmpFPredicate::UNO, a.value, a.value);
   Value b_nan = compare(e, arith::CmpFPredicate::UNO, b.value, b.value);
   Value same = either(e, compare(e, arith::CmpFPredicate::OEQ, a.value, b.value), both(e, a_nan, b_nan));
-  Value lower = arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::slt, b.column, a.column);
+  Value lower = arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::ult, b.column, a.column);
   return select(e, either(e, rises(e, b.value, a.value), both(e, same, lower)), b, a);
 }
 
@@ -32,17 +32,17 @@ Best keep_better(Emit& e, const Best& best, const Best& next) {
   return select(e, rises(e, next.value, best.value), next, best);
 }
 
-void store_best(Emit& e, const TileProgram& p, const Best& best, Value offset) {
+void store_best(Emit& e, const TileProgram& p, Value row, const Best& best, Value offset) {
   for (Value result : p.argmax->getResults()) {
     auto found = p.views.find(result);
     if (found == p.views.end()) continue;
     const View& v = found->second;
     Value out = best.value;
     if (!isa<FloatType>(v.element)) {
-      Value column = arith::IndexCastOp::create(e.b, e.loc, e.index(), best.column);
+      Value column = arith::IndexCastUIOp::create(e.b, e.loc, e.index(), best.column);
       out = arith::IndexCastOp::create(e.b, e.loc, v.element, e.add(column, offset));
     }
-    e.store(out, v.memory, v.offset);
+    e.store(out, v.memory, e.add(v.offset, row), v.alignment);
   }
 }
 

@@ -5,7 +5,7 @@
 
 namespace lathe::emit {
 
-// A running maximum (f32) and its column (i32).
+// A running maximum (f32) and its column (i32, unsigned).
 struct Best {
   Value value, column;
 };
@@ -16,8 +16,8 @@ Value rises(Emit& e, Value x, Value best);
 Best better(Emit& e, const Best& a, const Best& b);
 // The next if its value rises, else the best as it was.
 Best keep_better(Emit& e, const Best& best, const Best& next);
-// Stores the step's results at its output's place, the column as column + offset; a value nobody wants is
-// left out.
-void store_best(Emit& e, const TileProgram& p, const Best& best, Value offset);
+// Stores the step's results for `row` (index) of its output, the column as column + offset; a value nobody
+// wants is left out.
+void store_best(Emit& e, const TileProgram& p, Value row, const Best& best, Value offset);
 
 }  // namespace lathe::emit

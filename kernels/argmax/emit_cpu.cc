@@ -98,12 +98,12 @@ LogicalResult emit_argmax_cpu(ModuleOp module) {
         const bool merge = op.getNumDpsInputs() == 2, partial = config.getSplit() && !merge;
         if (merge) {
           Best best = merge_row(e, first, p.views.find(op.getDpsInputs()[1])->second, p.depth);
-          store_best(e, p, best, arguments.get("index_offset"));
+          store_best(e, p, e.idx(0), best, arguments.get("index_offset"));
         } else {
           int64_t unroll = config.getRegisterN() / config.getLanes();
           if (unroll < 1) return op.emitError("register_n is less than one vector");
           Best best = reduce_row(e, first, p.depth, config.getLanes(), unroll);
-          store_best(e, p, best, partial ? p.first_column : arguments.get("index_offset"));
+          store_best(e, p, e.idx(0), best, partial ? p.first_column : arguments.get("index_offset"));
         }
         return int64_t{0};
       });

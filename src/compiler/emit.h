@@ -124,7 +124,8 @@ struct TileProgram {
   mlir::IRMapping mapping;
   // The region the step writes.
   View output;
-  // Sizes of the written tile (leading unit dimensions dropped) and of the reduction.
+  // Sizes of the written tile (leading unit dimensions dropped) and of the reduction. argmax: no columns, the depth is
+  // that of the slice or the number of pairs.
   Value rows, columns, depth;
   Value first_column;  // argmax: where the slice starts in its row
   // matmul, a contraction's step: where its tile lies in the whole product. Which split it is, 0 without one.

@@ -124,8 +124,10 @@ Value GpuKernel::last_arrival(Value counter, Value tickets) {
   const auto fence = [&] {
     LLVM::FenceOp::create(b, e_.loc, LLVM::AtomicOrdering::acq_rel, device_scope_);
   };
-  // Every wave's own stores first: no barrier of the workgroup waits for them on gfx942.
-  fence();
+  // Every wave's own stores first: no barrier of the workgroup waits for them on gfx942. In PTX's memory model the
+  // barrier orders them before the fence of the thread behind it, and that thread's before what the others read.
+  const bool every_wave = device_scope_ == "agent";
+  if (every_wave) fence();
   barrier();
   e_.when(e_.equal(thread_, zero), [&] {
     Value last = e_.to_i32(e_.sub(tickets, e_.idx(1)));
@@ -139,7 +141,7 @@ Value GpuKernel::last_arrival(Value counter, Value tickets) {
     e_.store(arith::ExtUIOp::create(b, e_.loc, i32, is_last), mine, zero);
   });
   barrier();
-  fence();
+  if (every_wave) fence();
   return e_.equal(e_.load(mine, zero), e_.i32(1));
 }
 

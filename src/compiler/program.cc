@@ -174,7 +174,7 @@ class Instantiation {
     }
     auto generic = dyn_cast<linalg::GenericOp>(op.getOperation());
     if (!generic) return op.emitError("is not a linalg.generic");
-    if (op->hasAttr(ir::kConfigAttr)) {
+    if (generic.getNumDpsInits() == 2) {  // a value and its column
       program_.argmax = op;
       Value input = generic.getDpsInputs()[0];
       const bool merge = generic.getNumDpsInputs() == 2;
@@ -233,6 +233,10 @@ class Instantiation {
       if (&yielding != &*done.getYieldingOps().begin()) continue;
       program_.output = *v;
       auto sizes = insert.getMixedSizes();
+      if (program_.argmax) {
+        program_.rows = resolve(sizes.back());
+        continue;
+      }
       if (sizes.size() == 4) program_.split = resolve(insert.getMixedOffsets()[0]);
       program_.columns = resolve(sizes.back());
       program_.rows = sizes.size() > 1 ? resolve(sizes[sizes.size() - 2]) : e_.idx(1);

@@ -17,7 +17,8 @@ struct CompileConfig {
   //   transposed product: B's columns read as scalars, A's rows as vectors). matmul on GPU: "simt" (FMAs),
   //   "mma" (warp-level tensor cores), "wgmma" (Hopper's warpgroups and tensor copies), "skinny" (few rows of A against
   //   weights streamed once).
-  // argmax: "rows".
+  // argmax: "rows" (GPU: register_n elements of a row in flight in unroll_k loads of a thread, tile_n of a row in all
+  //   its threads; tile_k is the longest chunk of a row where it may be split).
   std::string kernel;
   int32_t tile_m = 0, tile_n = 0;  // of one workgroup or CPU task
   int32_t tile_k = 0;              // K blocking: packed panels' depth, shared memory's depth
@@ -44,7 +45,7 @@ Json to_json(const CompileConfig& c);
 absl::StatusOr<CompileConfig> compile_config_from_json(const Json& j);
 
 struct LaunchPolicy {
-  int32_t splits = 1;  // wanted; normalised per launch. > 1 only with CompileConfig::split
+  int32_t splits = 1;  // wanted; normalised per launch (argmax: of all rows together). > 1 only with CompileConfig::split
 };
 
 struct Plan {

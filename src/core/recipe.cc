@@ -10,8 +10,9 @@ namespace {
 
 // Limits on what a parsed recipe may hold: far above any real one, small enough that a hostile one stays
 // harmless.
-constexpr size_t kMaxSteps = 64, kMaxTerms = 64, kMaxFactors = 16, kMaxStrings = 64,
-                 kMaxTensorMaps = 8;
+constexpr size_t kMaxSteps = 64, kMaxTerms = 64, kMaxFactors = 16, kMaxStrings = 64, kMaxTensorMaps = 8;
+// Workgroups along y and z of a grid, which splits are numbered by: CUDA's limit, and HIP's.
+constexpr int64_t kMostSplits = 65535;
 constexpr absl::string_view kVarNames[kVarCount] = {"m", "n", "k", "batch", "splits", "merge"};
 
 absl::string_view name_of(StepKind kind) {
@@ -190,13 +191,14 @@ Json to_json(const Recipe& r) {
           {"workspace_bytes", formula_to_json(r.workspace_bytes)},
           {"scratch_bytes_per_worker", formula_to_json(r.scratch_bytes_per_worker)},
           {"k_granularity", r.k_granularity},
+          {"k_most", r.k_most},
           {"counters", formula_to_json(r.counters)},
           {"pointer_alignment", r.pointer_alignment}};
 }
 
 absl::StatusOr<Recipe> recipe_from_json(const Json& j) {
   return read_json("recipe", [&] {
-    expect_fields(j, 7);
+    expect_fields(j, 8);
     Recipe r;
     r.version = int_field(j, "version", Recipe::kVersion, Recipe::kVersion);
     for (const Json& step : array_of(j.at("steps"), 1, kMaxSteps, "steps"))
@@ -204,6 +206,7 @@ absl::StatusOr<Recipe> recipe_from_json(const Json& j) {
     r.workspace_bytes = formula_from_json(j.at("workspace_bytes"));
     r.scratch_bytes_per_worker = formula_from_json(j.at("scratch_bytes_per_worker"));
     r.k_granularity = int_field(j, "k_granularity", 1, INT32_MAX);
+    r.k_most = int_field(j, "k_most", 1, INT32_MAX);
     r.pointer_alignment = int_field(j, "pointer_alignment", 1, 4096);
     r.counters = formula_from_json(j.at("counters"));
     return r;
@@ -215,8 +218,11 @@ LaunchConfig make_launch_config(const Recipe& r, const ProblemClass& c, const Di
   const int64_t length = c.op == Op::kArgmax ? dims.n : dims.k;
   LaunchConfig l;
   if (length > 0) {
-    const int64_t chunk =
-        round_up(ceil_div(length, std::max(wanted_splits, 1)), std::max(r.k_granularity, 1));
+    int64_t wanted = std::max(wanted_splits, 1);
+    if (c.op == Op::kArgmax)
+      wanted = std::max(ceil_div(wanted, std::max<int64_t>(dims.m, 1)), ceil_div(length, r.k_most));
+    wanted = std::min(wanted, kMostSplits);
+    const int64_t chunk = round_up(ceil_div(length, wanted), std::max(r.k_granularity, 1));
     l.splits = static_cast<int32_t>(ceil_div(length, chunk));
     // Only a single split's chunk, rounded up beyond the length, can pass 32 bits.
     l.k_chunk = static_cast<int32_t>(std::min<int64_t>(chunk, INT32_MAX));

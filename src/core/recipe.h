@@ -77,12 +77,13 @@ constexpr int32_t parameter_bytes(size_t tensor_maps) {
 }
 
 struct Recipe {
-  static constexpr int32_t kVersion = 2;
+  static constexpr int32_t kVersion = 3;
   int32_t version = kVersion;
   std::vector<Step> steps;          // run in order; each completes before the next starts
   Formula workspace_bytes;
   Formula scratch_bytes_per_worker;  // CPU
   int32_t k_granularity = 1;        // k_chunk is a multiple of this
+  int32_t k_most = INT32_MAX;       // argmax: k_chunk is no longer (but for the granularity), however many the rows
   Formula counters;                 // GPU: 32-bit counters, zero before the first launch and reset by each
   int32_t pointer_alignment = 1;    // precondition on every operand (Alignment), bytes
 };
@@ -91,7 +92,8 @@ Json to_json(const Recipe& r);
 absl::StatusOr<Recipe> recipe_from_json(const Json& j);
 
 // Normalises a wanted split count (>= 1): chunks of ceil(K / wanted) rounded up to the granularity, and as many of
-// them as K needs, so that none is empty; K = 0 gives one empty split. For argmax K is the row length.
+// them as K needs, so that none is empty; K = 0 gives one empty split. For argmax K is the row length, and the rows
+// share the wanted splits out: few rows use the whole device, many are not cut small.
 LaunchConfig make_launch_config(const Recipe& r, const ProblemClass& c, const Dims& dims, int32_t wanted_splits);
 VarValues var_values(const Dims& dims, const LaunchConfig& l);
 

@@ -32,6 +32,7 @@ Recipe split_recipe() {
   r.workspace_bytes = product(4, {{Var::kM, 1}, {Var::kN, 1}, {Var::kSplits, 1}, {Var::kMerge, 1}});
   r.scratch_bytes_per_worker = {Term{4096, {}}, Term{4, {{Var::kK, 2}}}};
   r.k_granularity = 8;
+  r.k_most = 4096;
   r.pointer_alignment = 16;
   r.counters = product(1, {{Var::kM, 16}, {Var::kBatch, 1}});
   return r;
@@ -100,6 +101,7 @@ TEST(RecipeTest, JsonRoundTrips) {
   EXPECT_EQ(evaluate(back->workspace_bytes, v), int64_t{4} * 123 * 456 * 76);
   EXPECT_EQ(evaluate(back->scratch_bytes_per_worker, v), 4096 + 4 * 25617);
   EXPECT_EQ(back->k_granularity, 8);
+  EXPECT_EQ(back->k_most, 4096);
   EXPECT_EQ(back->pointer_alignment, 16);
 }
 
@@ -138,6 +140,7 @@ TEST(RecipeTest, HostileJsonIsAnError) {
   EXPECT_TRUE(refused("/steps/0/argument_bytes", -1));
   EXPECT_TRUE(refused("/steps/0/extra", 1));
   EXPECT_TRUE(refused("/k_granularity", 0));
+  EXPECT_TRUE(refused("/k_most", 0));
   EXPECT_TRUE(refused("/pointer_alignment", 0));
   EXPECT_TRUE(refused("/workspace_bytes", Json(4)));
   EXPECT_TRUE(refused("/workspace_bytes", Json(std::vector<Json>(1000, Json::array({1})))));
@@ -151,7 +154,8 @@ TEST(RecipeTest, HostileJsonIsAnError) {
   EXPECT_TRUE(refused("/steps/1/tensor_maps/0/box_columns", 0));
   EXPECT_TRUE(refused("/steps/1/tensor_maps/0/box_rows", 257));
   EXPECT_TRUE(refused("/steps/1/tensor_maps/0/swizzle", 48));
-  EXPECT_TRUE(refused("/steps/1/tensor_maps", Json(std::vector<Json>(9, good["steps"][1]["tensor_maps"][0]))));
+  EXPECT_TRUE(
+      refused("/steps/1/tensor_maps", Json(std::vector<Json>(9, good["steps"][1]["tensor_maps"][0]))));
   for (const auto& [name, value] : good.items()) {
     Json j = good;
     j.erase(name);
@@ -231,9 +235,31 @@ TEST(LaunchConfigTest, TheLargestKFitsOneSplitWhateverTheGranularity) {
 TEST(LaunchConfigTest, ArgmaxSplitsItsRow) {
   ProblemClass c;
   c.op = Op::kArgmax;
-  const LaunchConfig l = make_launch_config(Recipe(), c, {4, 151936, 0, 1}, 8);
+  const LaunchConfig l = make_launch_config(Recipe(), c, {1, 151936, 0, 1}, 8);
   EXPECT_EQ(l.splits, 8);
   EXPECT_EQ(l.k_chunk, 151936 / 8);
+}
+
+TEST(LaunchConfigTest, RowsOfArgmaxShareTheSplits) {
+  ProblemClass c;
+  c.op = Op::kArgmax;
+  Recipe r;
+  r.k_granularity = 2048;
+  r.k_most = 16384;
+  const auto splits = [&](int64_t rows, int64_t n) {
+    const LaunchConfig l = make_launch_config(r, c, {rows, n, 0, 1}, 264);
+    EXPECT_EQ(l.k_chunk % 2048, 0);
+    EXPECT_LE(l.k_chunk, 16384);
+    EXPECT_LT(int64_t{l.k_chunk} * (l.splits - 1), n);
+    EXPECT_GE(int64_t{l.k_chunk} * l.splits, n);
+    return l.splits;
+  };
+  EXPECT_EQ(splits(1, 128256), 63);    // as short as chunks get: 62 * 2048 + 1280
+  EXPECT_EQ(splits(8, 128256), 32);    // 33 wanted: chunks of 3887, rounded up to 4096
+  EXPECT_EQ(splits(32, 128256), 9);    // 9 wanted: chunks of 14251, rounded up to 14336
+  EXPECT_EQ(splits(4096, 128256), 8);  // as long as they get
+  EXPECT_EQ(splits(4096, 16384), 1);
+  EXPECT_EQ(make_launch_config(Recipe(), c, {0, 100, 0, 1}, 4).splits, 4);
 }
 
 TEST(LaunchConfigTest, WorkspaceFollowsTheTrueSizes) {

@@ -246,22 +246,57 @@ TEST(Candidates, ArgmaxSplitsLongRowsOnly) {
   for (const DeviceFacts& f : shipped_facts())
     for (const Bucket& row : row_buckets())
       for (DType t : {DType::kF32, DType::kF16, DType::kBF16}) {
+        const bool cpu = f.target.backend == Backend::kCpu;
         size_t legal = 0;
         for (const RankedPlan& r : candidates(argmax_class(t, row), f, 16)) {
           if (!r.rejection.empty()) continue;
           ++legal;
-          EXPECT_EQ(r.plan.config.kernel, "rows");
-          EXPECT_EQ(r.plan.config.split, row.lo > 1024);
-          EXPECT_TRUE(r.plan.launch.splits == 1 || r.plan.config.split == 1);
-          if (f.target.backend == Backend::kCpu) {
-            EXPECT_EQ(r.plan.config.lanes, vector_lanes(f.target));
-            EXPECT_EQ(r.plan.config.register_n % vector_lanes(f.target), 0);
+          const CompileConfig& config = r.plan.config;
+          EXPECT_EQ(config.kernel, "rows");
+          if (row.lo <= 1024) EXPECT_EQ(config.split, kNoSplit);
+          EXPECT_TRUE(r.plan.launch.splits == 1 || config.split != kNoSplit);
+          EXPECT_TRUE(config.tile_m == 1 || config.split == kNoSplit);
+          if (f.target.backend == Backend::kRocm) EXPECT_LE(config.split, kMergeStep);
+          if (cpu) {
+            EXPECT_EQ(config.split, row.lo > 1024);
+            EXPECT_EQ(config.lanes, vector_lanes(f.target));
+            EXPECT_EQ(config.register_n % vector_lanes(f.target), 0);
           } else {
-            EXPECT_LE(r.plan.config.threads, f.fact_or("max_workgroup_size", 0));
+            EXPECT_LE(config.threads, f.fact_or("max_workgroup_size", 0));
+            EXPECT_EQ(config.threads % config.tile_m, 0);
+            EXPECT_EQ(config.threads / config.tile_m % wave_size(f.target), 0);
+            EXPECT_EQ(config.tile_n, config.threads / config.tile_m * config.register_n);
+            EXPECT_EQ(config.register_n % config.unroll_k, 0);
           }
         }
         EXPECT_GT(legal, 0u) << f.name;
       }
+}
+
+// On CUDA: short rows a warp each, long ones split, and one launch in any case.
+TEST(Candidates, ArgmaxIsOneLaunchOnCuda) {
+  for (const DeviceFacts& f : shipped_facts()) {
+    if (f.target.backend != Backend::kCuda) continue;
+    for (Alignment alignment : {Alignment::k16, Alignment::kElement, Alignment::kByte})
+      for (const Bucket& row : row_buckets())
+        for (DType t : {DType::kF32, DType::kF16, DType::kBF16}) {
+          ProblemClass c = argmax_class(t, row);
+          c.alignment = alignment;
+          const RankedPlan* best = nullptr;
+          const std::vector<RankedPlan> all = candidates(c, f, 16);
+          for (const RankedPlan& r : all)
+            if (r.rejection.empty() &&
+                (best == nullptr || r.plan.predicted_seconds < best->plan.predicted_seconds))
+              best = &r;
+          ASSERT_NE(best, nullptr);
+          const CompileConfig& config = best->plan.config;
+          EXPECT_NE(config.split, kMergeStep) << f.name;
+          // Read element by element a row is long.
+          if (row.hi <= 1024 && alignment != Alignment::kByte)
+            EXPECT_EQ(config.threads / config.tile_m, 32) << f.name;
+          if (row.lo > 16384) EXPECT_EQ(config.split, kMergeLast) << f.name;
+        }
+  }
 }
 
 }  // namespace
