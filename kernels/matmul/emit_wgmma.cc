@@ -35,7 +35,8 @@ std::string refusal(GpuKernel& kernel, TileProgram& program, const WgmmaShape& s
     return "workgroups that share copies are persistent";
   if ((c.getSplit() == kMergeCluster) != (c.getClusterK() > 1)) return "cluster_k is for kMergeCluster alone";
   if (c.getClusterM() > 1 && c.getClusterN() > 1) return "a cluster lies along M or along N";
-  if (c.getClusterK() > 1 && c.getClusterM() * c.getClusterN() > 1) return "a cluster either merges or shares";
+  if (c.getClusterK() > 1 && c.getClusterM() * c.getClusterN() > 1)
+    return "a cluster either merges or shares";
   return "";
 }
 
@@ -130,8 +131,8 @@ PipelineState WgmmaKernel::advance(PipelineState s) {
   return {arith::SelectOp::create(e_.b, e_.loc, wraps, e_.i32(0), next), turned};
 }
 
-// One tile a workgroup: the place in the grid. Clusters that merge lie along z: their splits come first there, where
-// the step's program has the batch.
+// One tile a workgroup: the place in the grid. Clusters that merge lie along z: their splits come first
+// there, where the step's program has the batch.
 GridPosition WgmmaKernel::own_tile() {
   GridPosition at = step_.block(e_);
   if (shape_.in.cluster_k == 1) return at;
@@ -140,8 +141,8 @@ GridPosition WgmmaKernel::own_tile() {
   return at;
 }
 
-// Tiles of a persistent kernel in the order they are taken: `raster` clusters along M, then the next along N, so that
-// what runs at a time needs few different parts of A and B, which L2 keeps.
+// Tiles of a persistent kernel in the order they are taken: `raster` clusters along M, then the next along N,
+// so that what runs at a time needs few different parts of A and B, which L2 keeps.
 WgmmaKernel::Tile WgmmaKernel::tile_at(Value linear) {
   const int64_t cm = shape_.in.cluster_m, cn = shape_.in.cluster_n;
   GridPosition tiles = step_.tiles(e_);
@@ -149,7 +150,8 @@ WgmmaKernel::Tile WgmmaKernel::tile_at(Value linear) {
   Value x = e_.ceil_div(tiles_x, e_.i32(cm)), y = e_.ceil_div(tiles_y, e_.i32(cn));
   Value raster = e_.i32(std::max<int64_t>(kernel_.config().getRaster(), 1));
   Value plane = e_.mul(x, y), z = e_.div(linear, plane), in_plane = e_.rem(linear, plane);
-  Value band = e_.mul(raster, y), first = e_.mul(e_.div(in_plane, band), raster), in_band = e_.rem(in_plane, band);
+  Value band = e_.mul(raster, y), first = e_.mul(e_.div(in_plane, band), raster),
+        in_band = e_.rem(in_plane, band);
   Value height = e_.min(raster, e_.sub(x, first));
   Value at_x = e_.add(first, e_.rem(in_band, height)), at_y = e_.div(in_band, height);
   Tile tile;
@@ -163,7 +165,8 @@ WgmmaKernel::Tile WgmmaKernel::tile_at(Value linear) {
 }
 
 // i32 counts tiles: each has 512 elements of D and more, so that 2^31 of them fit no memory.
-PipelineState WgmmaKernel::for_each_tile(const std::function<PipelineState(const Tile&, PipelineState)>& body) {
+PipelineState WgmmaKernel::for_each_tile(
+    const std::function<PipelineState(const Tile&, PipelineState)>& body) {
   const PipelineState fresh = {e_.i32(0), e_.i32(0)};
   const int64_t workgroups = kernel_.config().getPersistent();
   if (!workgroups) return body({own_tile(), nullptr}, fresh);
@@ -172,9 +175,9 @@ PipelineState WgmmaKernel::for_each_tile(const std::function<PipelineState(const
   Value y = e_.ceil_div(e_.to_i32(tiles.y), e_.i32(shape_.in.cluster_n));
   Value total = e_.mul(e_.mul(x, y), e_.to_i32(tiles.z));
   Value first = e_.div(e_.to_i32(step_.block(e_).x), e_.i32(cluster_));
-  Values last = e_.loop(first, total, workgroups / cluster_, fresh.values(), [&](Value t, const Values& carried) {
-    return body(tile_at(t), PipelineState::of(carried)).values();
-  });
+  Values last = e_.loop(
+      first, total, workgroups / cluster_, fresh.values(),
+      [&](Value t, const Values& carried) { return body(tile_at(t), PipelineState::of(carried)).values(); });
   return PipelineState::of(last);
 }
 

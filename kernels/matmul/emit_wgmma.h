@@ -1,6 +1,6 @@
-// Hopper's warpgroup products fed by tensor copies ("wgmma"): one warp of the last warpgroup copies parts of A and B
-// into the stages of shared memory, the other warpgroups multiply from there; two barriers a stage, "full" and "empty",
-// hand it over. What the parts of the emitter share.
+// Hopper's warpgroup products fed by tensor copies ("wgmma"): one warp of the last warpgroup copies parts of
+// A and B into the stages of shared memory, the other warpgroups multiply from there; two barriers a stage,
+// "full" and "empty", hand it over. What the parts of the emitter share.
 #pragma once
 
 #include "compiler/ptx_hopper.h"
@@ -54,7 +54,8 @@ class WgmmaKernel {
   void merge_in_cluster(const GridPosition& position, const Values& sums);
   // The sums of patch `index` of this warp into shared memory at `patch`.
   void stage_patch(const Values& sums, int64_t index, Value patch);
-  // A patch into global memory, by one warp: `load` reads `count` neighbours of it, `offset` bytes from its start.
+  // A patch into global memory, by one warp: `load` reads `count` neighbours of it, `offset` bytes from its
+  // start.
   using LoadSums = std::function<Values(Value offset, int64_t count)>;
   void store_patch(TileProgram& p, Place place, const LoadSums& load);
   void store_group(TileProgram& p, const Values& sums, Value row, Value column);
