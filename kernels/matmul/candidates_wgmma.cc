@@ -83,6 +83,9 @@ WgmmaInput input_of(const ProblemClass& c, const Row& r, const Choice& choice, i
   in.swap = r.swap != 0;
   in.a_k_major = c.trans_a == 0, in.b_k_major = c.trans_b != 0;
   in.element_bytes = size_of(c.a);
+  in.plain_store = choice.split == kNoSplit && size_of(c.d) == 2 && c.c == DType::kNone &&
+                   c.residual == DType::kNone &&
+                   (c.activation == Activation::kNone || c.activation == Activation::kRelu);
   return in;
 }
 

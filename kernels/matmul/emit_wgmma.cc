@@ -8,12 +8,22 @@ using namespace mlir;
 
 namespace {
 
+// Whether D's elements are 2 bytes long and the epilogue is a few instructions, with no operand but the bias.
+bool stores_plainly(TileProgram& program) {
+  if (!program.epilogue || program.output.element.getIntOrFloatBitWidth() != 16) return false;
+  for (Value input : llvm::drop_begin(program.epilogue.getDpsInputs()))
+    if (Emit::known(program.views.find(input)->second.row_stride) != 0) return false;
+  return llvm::none_of(*program.epilogue.getBody(),
+                       [](Operation& op) { return isa<math::MathDialect>(op.getDialect()); });
+}
+
 WgmmaInput input_of(ir::KernelConfigAttr c, TileProgram& program) {
   WgmmaInput in;
   in.tile_m = c.getTileM(), in.tile_n = c.getTileN(), in.tile_k = c.getTileK();
   in.stages = c.getStages(), in.threads = c.getThreads();
   in.cluster_m = c.getClusterM(), in.cluster_n = c.getClusterN(), in.cluster_k = c.getClusterK();
   in.swap = c.getSwap() != 0;
+  in.plain_store = c.getSplit() == kNoSplit && stores_plainly(program);
   in.a_k_major = k_contiguous(program.contraction, 0);
   in.b_k_major = k_contiguous(program.contraction, 1);
   return in;
@@ -45,6 +55,8 @@ std::string refusal(GpuKernel& kernel, TileProgram& program, const WgmmaShape& s
 WgmmaKernel::WgmmaKernel(Emit& e, GpuKernel& kernel, const GpuStep& step, TileProgram& program,
                          const WgmmaShape& shape)
     : e_(e), kernel_(kernel), step_(step), shape_(shape), cluster_(shape.in.cluster_m * shape.in.cluster_n) {
+  auto function = program.contraction->getParentOfType<func::FuncOp>();
+  columns_ = cast<RankedTensorType>(function.getResultTypes()[0]).getShape().back();
   Type element = getElementTypeOrSelf(program.contraction.getDpsInputs()[0].getType());
   constexpr const char* kOperands[] = {"a", "b"};
   for (int i = 0; i < 2; ++i) {
@@ -60,6 +72,15 @@ WgmmaKernel::WgmmaKernel(Emit& e, GpuKernel& kernel, const GpuStep& step, TilePr
     map.swizzle = WgmmaShape::kRow;
     maps_[i] = kernel.tensor_map(map);
     batch_strides_[i] = step.arguments().get(i == 0 ? "stride_a" : "stride_b");
+  }
+  if (shape.copies_out()) {
+    TensorMap map;
+    map.operand = "d";
+    map.dtype = program.output.element.isBF16() ? DType::kBF16 : DType::kF16;
+    map.columns = Var::kN, map.rows = Var::kM;
+    map.box_columns = WgmmaShape::kBoxColumns, map.box_rows = WgmmaShape::kBoxRows;
+    map.swizzle = WgmmaShape::kRow;
+    map_out_ = kernel.tensor_map(map);
   }
   product_.type = element.isBF16() ? "bf16" : "f16";
   product_.n = shape.q().width;
@@ -104,6 +125,7 @@ LogicalResult WgmmaKernel::emit() {
 void WgmmaKernel::initialize_barriers() {
   e_.when(e_.equal(thread_, e_.i32(0)), [&] {
     for (Value map : maps_) prefetch_map(e_, map);
+    if (map_out_) prefetch_map(e_, map_out_);
     for (int64_t s = 0; s < shape_.in.stages; ++s) {
       init_barrier(e_, full(e_.i32(s)), 1);
       // Each warp that multiplies says when it has read the stage, here and wherever copies go as well.

@@ -52,6 +52,11 @@ class WgmmaKernel {
   Value patch_address(Value number);
   void store_tile(TileProgram& p, const Values& sums);
   void merge_in_cluster(const GridPosition& position, const Values& sums);
+  // --- emit_wgmma_copy.cc
+  void copy_tile(TileProgram& p, const Values& sums);
+  Values inputs_of_pair(TileProgram& p, Value column);
+  Value rounded_pair(TileProgram& p, const Values& sums, const Values& row_inputs);
+
   // The sums of patch `index` of this warp into shared memory at `patch`.
   void stage_patch(const Values& sums, int64_t index, Value patch);
   // A patch into global memory, by one warp: `load` reads `count` neighbours of it, `offset` bytes from its
@@ -66,7 +71,9 @@ class WgmmaKernel {
   const WgmmaShape& shape_;
   WarpgroupProduct product_;
   int64_t cluster_;  // workgroups that share copies
+  int64_t columns_;  // of D
   Value maps_[2], batch_strides_[2];
+  Value map_out_;                        // of D where copies write it
   Value shared_, thread_, warp_, lane_;  // i32: address, thread, warp and lane
   Value rank_;                           // in the cluster; null without one
   llvm::LogicalResult result_ = llvm::success();

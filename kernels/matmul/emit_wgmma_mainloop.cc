@@ -83,16 +83,24 @@ void WgmmaKernel::consume() {
     }
     Value count = e_.to_i32(e_.ceil_div(program->depth, e_.idx(shape_.in.tile_k)));
     const Values sums = multiply_tile(count, &state);
+    const auto store = [&] {
+      if (shape_.in.cluster_k > 1)
+        merge_in_cluster(tile.position, sums);
+      else if (shape_.copies_out())
+        copy_tile(*program, sums);
+      else
+        store_tile(*program, sums);
+    };
     if (tile.exists)
-      e_.when(tile.exists, [&] { store_tile(*program, sums); });
-    else if (shape_.in.cluster_k > 1)
-      merge_in_cluster(tile.position, sums);
+      e_.when(tile.exists, store);
     else
-      store_tile(*program, sums);
+      store();
     if (kernel_.config().getSplit() == kMergeLast && failed(merge_last(e_, kernel_, step_, tile.position)))
       result_ = failure();
     return state;
   });
+  // Shared memory must outlast the copies out of it.
+  if (shape_.copies_out()) e_.when(e_.equal(lane_, e_.i32(0)), [&] { wait_copies_read(e_, 0); });
 }
 
 // The sums of `count` (one at least) blocks of K. Runs one group of products behind: a stage is handed back

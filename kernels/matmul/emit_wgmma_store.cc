@@ -21,13 +21,6 @@ int64_t neighbours(const TileProgram& p) {
   return pitch ? std::gcd(*pitch, most) : 1;
 }
 
-// The columns of D, which end nowhere but at N.
-int64_t columns_of(TileProgram& p) {
-  Operation* op = p.contraction ? p.contraction.getOperation() : p.reduction.getOperation();
-  auto function = op->getParentOfType<func::FuncOp>();
-  return cast<RankedTensorType>(function.getResultTypes()[0]).getShape().back();
-}
-
 }  // namespace
 
 Value WgmmaKernel::patch_address(Value number) {
@@ -123,7 +116,7 @@ void WgmmaKernel::store_patch(TileProgram& p, Place place, const LoadSums& load)
     Value offset = e_.mul(e_.add(e_.mul(r, shape_.patch_pitch()), c), 4);
     e_.when(e_.less(row, rows), [&] {
       const auto whole = [&] { store_group(p, load_group(offset), row, column); };
-      if (columns_of(p) % count == 0) return e_.when(e_.less(column, columns), whole);
+      if (columns_ % count == 0) return e_.when(e_.less(column, columns), whole);
       const auto singles = [&] {
         e_.loop(column, columns, 1, [&](Value j) {
           Value at = e_.add(offset, e_.mul(e_.sub(j, column), 4));

@@ -29,6 +29,8 @@ struct WgmmaInput {
   int64_t cluster_m = 1, cluster_n = 1, cluster_k = 1;
   bool swap = false, a_k_major = true, b_k_major = true;
   int64_t element_bytes = 2;
+  // D has 2-byte elements, the epilogue is short and reads no operand of D's size, and the sums are whole.
+  bool plain_store = false;
 };
 
 struct WgmmaShape {
@@ -48,14 +50,18 @@ struct WgmmaShape {
   int64_t sums = 0;          // registers of a thread that hold sums
   int64_t row_elements = 0;  // of a 128-byte row
 
-  // A warp writes its sums to global memory by way of a patch of 16 by kPatch f32, row by row of D.
   static constexpr int64_t kPatch = 32, kRow = 128, kGroup = 8 * kRow;
-  int64_t patch_rows() const { return in.swap ? (q().width < kPatch ? q().width : kPatch) : 16; }
-  int64_t patch_columns() const { return in.swap ? 16 : (q().width < kPatch ? q().width : kPatch); }
-  // Rows of a patch lie so that the stores of a warp meet no bank twice: 8 banks more than a multiple of 32
-  // where pairs along the row are stored, 20 where elements across rows are.
+  // The way out. Either a warp rounds 16 rows by 64 columns to D's type in shared memory, from where they are
+  // copied, two such boxes in turn;
+  bool copies_out() const { return in.plain_store && !in.swap && q().width % kBoxColumns == 0; }
+  static constexpr int64_t kBoxColumns = 64, kBoxRows = 16, kBoxBytes = kBoxRows * kRow;
+  // or it takes a patch of its sums, 16 by kPatch, through shared memory as f32 and stores D row by row. Rows
+  // of a patch lie so that a warp's stores meet no bank twice: 8 banks more than a multiple of 32 where pairs
+  // along the row are stored, 20 where elements across rows are.
+  int64_t patch_rows() const { return in.swap ? std::min(q().width, kPatch) : 16; }
+  int64_t patch_columns() const { return in.swap ? 16 : std::min(q().width, kPatch); }
   int64_t patch_pitch() const { return in.swap ? 20 : 40; }
-  int64_t patch_bytes() const { return 4 * patch_rows() * patch_pitch(); }
+  int64_t patch_bytes() const { return copies_out() ? 2 * kBoxBytes : 4 * patch_rows() * patch_pitch(); }
   int64_t patches() const { return blocks * ((q().width + kPatch - 1) / kPatch); }  // a warp's
 
   // Shared memory: the stages (P, then Q), the warps' patches, then the barriers "full" and "empty" of each

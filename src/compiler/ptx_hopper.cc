@@ -105,7 +105,7 @@ void arrive(Emit& e, Value barrier) {
 void arrive_at(Emit& e, Value barrier, Value rank) {
   inline_ptx(e,
              "{ .reg .b32 there; mapa.shared::cluster.u32 there, $0, $1; "
-             "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there]; }",
+             "mbarrier.arrive.shared::cluster.b64 _, [there]; }",
              "r,r,~{memory}", {barrier, rank});
 }
 void wait_barrier(Emit& e, Value barrier, Value parity) {
@@ -156,6 +156,13 @@ Values load_cluster(Emit& e, Value at, int64_t offset, int64_t count) {
 }
 Value address_at(Emit& e, Value shared, Value rank) {
   return inline_ptx(e, "mapa.shared::cluster.u32 $0, $1, $2;", "=r,r,r", {shared, rank}, e.b.getI32Type());
+}
+
+void store_matrices(Emit& e, Value row, ValueRange registers) {
+  Values operands = {row};
+  operands.append(registers.begin(), registers.end());
+  inline_ptx(e, "stmatrix.sync.aligned.m8n8.x4.shared.b16 [$0], {$1, $2, $3, $4};", "r,r,r,r,r,~{memory}",
+             operands);
 }
 
 // --- clusters

@@ -31,7 +31,9 @@ void fence_barrier_init(Emit& e);
 // Arrives, and the phase waits for `bytes` more of copies.
 void arrive_expecting(Emit& e, Value barrier, int64_t bytes);
 void arrive(Emit& e, Value barrier);
-// The barrier at the same address in workgroup `rank` of the cluster.
+// The barrier at the same address in workgroup `rank` of the cluster. Orders no memory there: enough to say
+// that products and copies which have been waited for are over (with .release.cluster ptxas adds a fence of
+// the whole GPU).
 void arrive_at(Emit& e, Value barrier, Value rank);
 // Until the phase of that parity (i32) has completed. A fresh barrier is past the phase of parity 1.
 void wait_barrier(Emit& e, Value barrier, Value parity);
@@ -56,6 +58,10 @@ Values load_shared(Emit& e, Value at, int64_t offset, int64_t count);
 // Of another workgroup of the cluster, an address that `address_at` made.
 Values load_cluster(Emit& e, Value at, int64_t offset, int64_t count);
 Value address_at(Emit& e, Value shared, Value rank);
+
+// Four 8 by 8 matrices of 16-bit elements, a lane's two neighbours of each in one i32, to the rows whose
+// addresses lanes hold, eight lanes a matrix.
+void store_matrices(Emit& e, Value row, ValueRange registers);
 
 // --- clusters
 Value cluster_rank(Emit& e);  // i32
