@@ -1,5 +1,5 @@
-// matmul on Hopper with warpgroup products: "wgmma". Rows of the table are tiles; clusters, splits and how many stages
-// fill shared memory are enumerated for each.
+// matmul on Hopper with warpgroup products: "wgmma". Rows of the table are tiles; clusters, splits and how
+// many stages fill shared memory are enumerated for each.
 #include "absl/strings/str_cat.h"
 #include "kernels/candidates_model.h"
 #include "kernels/matmul/candidates.h"
@@ -15,30 +15,50 @@ struct Row {
 };
 constexpr Row kRows[] = {
     // D = A B: 64 rows of A for a warpgroup, or 128.
-    {256, 128, 64, 2, 0}, {128, 256, 64, 2, 0}, {128, 224, 64, 2, 0}, {128, 192, 64, 2, 0}, {128, 160, 64, 2, 0},
-    {192, 128, 64, 3, 0}, {128, 128, 64, 2, 0}, {128, 128, 64, 1, 0}, {128, 96, 64, 2, 0},  {128, 64, 64, 2, 0},
-    {64, 256, 64, 1, 0},  {64, 192, 64, 1, 0},  {64, 128, 64, 1, 0},  {64, 64, 64, 1, 0},
+    {256, 128, 64, 2, 0},
+    {128, 256, 64, 2, 0},
+    {128, 224, 64, 2, 0},
+    {128, 192, 64, 2, 0},
+    {128, 160, 64, 2, 0},
+    {192, 128, 64, 3, 0},
+    {128, 128, 64, 2, 0},
+    {128, 128, 64, 1, 0},
+    {128, 96, 64, 2, 0},
+    {128, 64, 64, 2, 0},
+    {64, 256, 64, 1, 0},
+    {64, 192, 64, 1, 0},
+    {64, 128, 64, 1, 0},
+    {64, 64, 64, 1, 0},
     // D^T = B^T A^T: the weight's N along the instruction's rows, so that M may be small.
-    {64, 128, 64, 2, 1},  {64, 128, 64, 1, 1},  {64, 64, 128, 1, 1},  {32, 128, 128, 2, 1}, {32, 128, 64, 1, 1},
-    {32, 64, 128, 1, 1},  {16, 128, 128, 2, 1}, {16, 128, 64, 1, 1},  {16, 64, 128, 1, 1},  {8, 128, 128, 2, 1},
-    {8, 128, 64, 1, 1},   {8, 64, 128, 1, 1},
+    {64, 128, 64, 2, 1},
+    {64, 128, 64, 1, 1},
+    {64, 64, 128, 1, 1},
+    {32, 128, 128, 2, 1},
+    {32, 128, 64, 1, 1},
+    {32, 64, 128, 1, 1},
+    {16, 128, 128, 2, 1},
+    {16, 128, 64, 1, 1},
+    {16, 64, 128, 1, 1},
+    {8, 128, 128, 2, 1},
+    {8, 128, 64, 1, 1},
+    {8, 64, 128, 1, 1},
 };
 constexpr int64_t kSwapRows = 64;  // M up to which the product may be transposed
 
-// Stages beyond these hide nothing more: a quarter of the deepest holds what memory has on its way to one of 132 units
-// (4.8 TB/s for 1 us).
+// Stages beyond these hide nothing more: a quarter of the deepest holds what memory has on its way to one of
+// 132 units (4.8 TB/s for 1 us).
 constexpr int64_t kMostStages = 16, kLeastStages = 3;
 // A counter's ticket in static shared memory, and the rounding up of what follows it.
 constexpr int64_t kTicketBytes = 1 << 10;
 constexpr int32_t kMostClusterSplits = 8;  // workgroups of a portable cluster
 
-// Of the matrix rate, what large products reach: 790 of 989 TFLOP/s is seen on an H200 under its power limit. One
-// warpgroup alone waits between its groups of products (estimate).
+// Of the matrix rate, what large products reach: 790 of 989 TFLOP/s is seen on an H200 under its power limit.
+// One warpgroup alone waits between its groups of products (estimate).
 constexpr double kMatrixEfficiency = 0.8, kLoneEfficiency = 0.68;
 // Both operands of a product come from shared memory, 128 bytes a cycle.
 constexpr double kSharedBytesPerCycle = 128;
-// From L2: 64 bytes a cycle into one unit (the width of its port), about 24 for each when all ask (5.5 to 7 TB/s are
-// reported for H100: estimate).
+// From L2: 64 bytes a cycle into one unit (the width of its port), about 24 for each when all ask (5.5 to 7
+// TB/s are reported for H100: estimate).
 constexpr double kUnitL2BytesPerCycle = 64, kAllL2BytesPerCycle = 24;
 // From memory into one unit, however much it asks for (estimate: all of it takes most units).
 constexpr double kUnitMemoryBytesPerCycle = 28;
@@ -63,11 +83,15 @@ WgmmaInput input_of(const ProblemClass& c, const Row& r, const Choice& choice, i
   in.swap = r.swap != 0;
   in.a_k_major = c.trans_a == 0, in.b_k_major = c.trans_b != 0;
   in.element_bytes = size_of(c.a);
+  in.plain_store = choice.split == kNoSplit && size_of(c.d) == 2 && c.c == DType::kNone &&
+                   c.residual == DType::kNone &&
+                   (c.activation == Activation::kNone || c.activation == Activation::kRelu);
   return in;
 }
 
 // As many stages as leave room for `resident` workgroups of a unit.
-WgmmaShape fill(const ProblemClass& c, const Row& r, const Choice& choice, const GpuRates& rates, int64_t resident) {
+WgmmaShape fill(const ProblemClass& c, const Row& r, const Choice& choice, const GpuRates& rates,
+                int64_t resident) {
   const double room = (rates.shared_memory_bytes + 1024) / resident - 1024 - kTicketBytes;
   int64_t stages = kMostStages;
   while (stages > 2 && WgmmaShape(input_of(c, r, choice, stages)).shared_bytes > room) --stages;
@@ -77,7 +101,8 @@ WgmmaShape fill(const ProblemClass& c, const Row& r, const Choice& choice, const
 std::string check(const GpuRates& rates, const MatmulSizes& s, const Row& r, const WgmmaShape& shape) {
   if (!shape.defect().empty()) return shape.defect();
   if (shape.shared_bytes + kTicketBytes > rates.shared_memory_bytes)
-    return absl::StrCat("smem ", shape.shared_bytes + kTicketBytes, " > ", int64_t(rates.shared_memory_bytes));
+    return absl::StrCat("smem ", shape.shared_bytes + kTicketBytes, " > ",
+                        int64_t(rates.shared_memory_bytes));
   if (shape.in.stages < kLeastStages) return absl::StrCat("stages ", shape.in.stages, " < ", kLeastStages);
   if (r.swap && s.m > kSwapRows) return absl::StrCat("swap: M ", s.m, " > ", kSwapRows);
   if (r.swap && s.m > r.tile_m) return absl::StrCat("swap: M ", s.m, " > tile_m ", r.tile_m);
@@ -100,7 +125,8 @@ double predict(const GpuRates& rates, const MatmulSizes& s, const Row& r, const 
   const double per_unit = std::ceil(tiles / rates.units), active = std::min(tiles, rates.units);
   const double together = std::min<double>(shape.resident, per_unit);  // workgroups that share a unit
 
-  const double columns = double(shape.q().width), products = double(shape.consumers * shape.blocks * shape.steps);
+  const double columns = double(shape.q().width),
+               products = double(shape.consumers * shape.blocks * shape.steps);
   const double product = std::max(2 * 64 * columns * 16 / (matrix_flops / rates.units),
                                   (64 + columns) * 32 / (kSharedBytesPerCycle * rates.clock_hz));
   const double efficiency = r.consumers * together > 1 ? kMatrixEfficiency : kLoneEfficiency;
@@ -137,7 +163,8 @@ CompileConfig config_of(const Row& r, const Choice& choice, const WgmmaShape& sh
   CompileConfig config;
   config.kernel = "wgmma";
   config.tile_m = r.tile_m, config.tile_n = r.tile_n, config.tile_k = r.tile_k;
-  config.register_m = static_cast<int32_t>(64 * shape.blocks), config.register_n = static_cast<int32_t>(shape.q().width);
+  config.register_m = static_cast<int32_t>(64 * shape.blocks),
+  config.register_n = static_cast<int32_t>(shape.q().width);
   config.threads = static_cast<int32_t>(shape.in.threads);
   config.stages = static_cast<int32_t>(shape.in.stages);
   config.split = choice.split;
@@ -164,12 +191,14 @@ std::string refusal(const CandidateContext& context) {
   if (c.a != c.b || (c.a != DType::kF16 && c.a != DType::kBF16))
     return absl::StrCat("operands ", name_of(c.a), " and ", name_of(c.b), " are not both f16 or both bf16");
   if (c.alignment != Alignment::k16) return "alignment: rows not 16-byte aligned";
-  if (c.determinism == Determinism::kBatchInvariant) return "batch_invariant: tiles differ in how they sum along K";
+  if (c.determinism == Determinism::kBatchInvariant)
+    return "batch_invariant: tiles differ in how they sum along K";
   return "";
 }
 
 using Choices = absl::InlinedVector<Choice, 8>;
-Choices choices_of(const CandidateContext& context, const GpuRates& rates, const MatmulSizes& s, const Row& r) {
+Choices choices_of(const CandidateContext& context, const GpuRates& rates, const MatmulSizes& s,
+                   const Row& r) {
   const int64_t tiles_m = ceil_div(s.m, r.tile_m), tiles_n = ceil_div(s.n, r.tile_n);
   Choices choices;
   int32_t most_splits = 1;
@@ -223,9 +252,8 @@ void enumerate_matmul_wgmma(const CandidateContext& context, std::vector<RankedP
         plan.plan.config = std::move(config);
         plan.plan.launch.splits = choice.splits;
         plan.plan.predicted_seconds = predict(rates, s, r, choice, shape, matrix_flops);
-        plan.plan.numeric_recipe =
-            absl::StrCat("wgmma ", name_of(c.a), " to f32; K ascending in blocks of ", r.tile_k, "; ",
-                         merge_recipe(choice.splits));
+        plan.plan.numeric_recipe = absl::StrCat("wgmma ", name_of(c.a), " to f32; K ascending in blocks of ",
+                                                r.tile_k, "; ", merge_recipe(choice.splits));
         out->push_back(std::move(plan));
       }
   }

@@ -8,12 +8,22 @@ using namespace mlir;
 
 namespace {
 
+// Whether D's elements are 2 bytes long and the epilogue is a few instructions, with no operand but the bias.
+bool stores_plainly(TileProgram& program) {
+  if (!program.epilogue || program.output.element.getIntOrFloatBitWidth() != 16) return false;
+  for (Value input : llvm::drop_begin(program.epilogue.getDpsInputs()))
+    if (Emit::known(program.views.find(input)->second.row_stride) != 0) return false;
+  return llvm::none_of(*program.epilogue.getBody(),
+                       [](Operation& op) { return isa<math::MathDialect>(op.getDialect()); });
+}
+
 WgmmaInput input_of(ir::KernelConfigAttr c, TileProgram& program) {
   WgmmaInput in;
   in.tile_m = c.getTileM(), in.tile_n = c.getTileN(), in.tile_k = c.getTileK();
   in.stages = c.getStages(), in.threads = c.getThreads();
   in.cluster_m = c.getClusterM(), in.cluster_n = c.getClusterN(), in.cluster_k = c.getClusterK();
   in.swap = c.getSwap() != 0;
+  in.plain_store = c.getSplit() == kNoSplit && stores_plainly(program);
   in.a_k_major = k_contiguous(program.contraction, 0);
   in.b_k_major = k_contiguous(program.contraction, 1);
   return in;
@@ -35,7 +45,8 @@ std::string refusal(GpuKernel& kernel, TileProgram& program, const WgmmaShape& s
     return "workgroups that share copies are persistent";
   if ((c.getSplit() == kMergeCluster) != (c.getClusterK() > 1)) return "cluster_k is for kMergeCluster alone";
   if (c.getClusterM() > 1 && c.getClusterN() > 1) return "a cluster lies along M or along N";
-  if (c.getClusterK() > 1 && c.getClusterM() * c.getClusterN() > 1) return "a cluster either merges or shares";
+  if (c.getClusterK() > 1 && c.getClusterM() * c.getClusterN() > 1)
+    return "a cluster either merges or shares";
   return "";
 }
 
@@ -44,6 +55,8 @@ std::string refusal(GpuKernel& kernel, TileProgram& program, const WgmmaShape& s
 WgmmaKernel::WgmmaKernel(Emit& e, GpuKernel& kernel, const GpuStep& step, TileProgram& program,
                          const WgmmaShape& shape)
     : e_(e), kernel_(kernel), step_(step), shape_(shape), cluster_(shape.in.cluster_m * shape.in.cluster_n) {
+  auto function = program.contraction->getParentOfType<func::FuncOp>();
+  columns_ = cast<RankedTensorType>(function.getResultTypes()[0]).getShape().back();
   Type element = getElementTypeOrSelf(program.contraction.getDpsInputs()[0].getType());
   constexpr const char* kOperands[] = {"a", "b"};
   for (int i = 0; i < 2; ++i) {
@@ -59,6 +72,15 @@ WgmmaKernel::WgmmaKernel(Emit& e, GpuKernel& kernel, const GpuStep& step, TilePr
     map.swizzle = WgmmaShape::kRow;
     maps_[i] = kernel.tensor_map(map);
     batch_strides_[i] = step.arguments().get(i == 0 ? "stride_a" : "stride_b");
+  }
+  if (shape.copies_out()) {
+    TensorMap map;
+    map.operand = "d";
+    map.dtype = program.output.element.isBF16() ? DType::kBF16 : DType::kF16;
+    map.columns = Var::kN, map.rows = Var::kM;
+    map.box_columns = WgmmaShape::kBoxColumns, map.box_rows = WgmmaShape::kBoxRows;
+    map.swizzle = WgmmaShape::kRow;
+    map_out_ = kernel.tensor_map(map);
   }
   product_.type = element.isBF16() ? "bf16" : "f16";
   product_.n = shape.q().width;
@@ -103,6 +125,7 @@ LogicalResult WgmmaKernel::emit() {
 void WgmmaKernel::initialize_barriers() {
   e_.when(e_.equal(thread_, e_.i32(0)), [&] {
     for (Value map : maps_) prefetch_map(e_, map);
+    if (map_out_) prefetch_map(e_, map_out_);
     for (int64_t s = 0; s < shape_.in.stages; ++s) {
       init_barrier(e_, full(e_.i32(s)), 1);
       // Each warp that multiplies says when it has read the stage, here and wherever copies go as well.
@@ -130,8 +153,8 @@ PipelineState WgmmaKernel::advance(PipelineState s) {
   return {arith::SelectOp::create(e_.b, e_.loc, wraps, e_.i32(0), next), turned};
 }
 
-// One tile a workgroup: the place in the grid. Clusters that merge lie along z: their splits come first there, where
-// the step's program has the batch.
+// One tile a workgroup: the place in the grid. Clusters that merge lie along z: their splits come first
+// there, where the step's program has the batch.
 GridPosition WgmmaKernel::own_tile() {
   GridPosition at = step_.block(e_);
   if (shape_.in.cluster_k == 1) return at;
@@ -140,8 +163,8 @@ GridPosition WgmmaKernel::own_tile() {
   return at;
 }
 
-// Tiles of a persistent kernel in the order they are taken: `raster` clusters along M, then the next along N, so that
-// what runs at a time needs few different parts of A and B, which L2 keeps.
+// Tiles of a persistent kernel in the order they are taken: `raster` clusters along M, then the next along N,
+// so that what runs at a time needs few different parts of A and B, which L2 keeps.
 WgmmaKernel::Tile WgmmaKernel::tile_at(Value linear) {
   const int64_t cm = shape_.in.cluster_m, cn = shape_.in.cluster_n;
   GridPosition tiles = step_.tiles(e_);
@@ -149,7 +172,8 @@ WgmmaKernel::Tile WgmmaKernel::tile_at(Value linear) {
   Value x = e_.ceil_div(tiles_x, e_.i32(cm)), y = e_.ceil_div(tiles_y, e_.i32(cn));
   Value raster = e_.i32(std::max<int64_t>(kernel_.config().getRaster(), 1));
   Value plane = e_.mul(x, y), z = e_.div(linear, plane), in_plane = e_.rem(linear, plane);
-  Value band = e_.mul(raster, y), first = e_.mul(e_.div(in_plane, band), raster), in_band = e_.rem(in_plane, band);
+  Value band = e_.mul(raster, y), first = e_.mul(e_.div(in_plane, band), raster),
+        in_band = e_.rem(in_plane, band);
   Value height = e_.min(raster, e_.sub(x, first));
   Value at_x = e_.add(first, e_.rem(in_band, height)), at_y = e_.div(in_band, height);
   Tile tile;
@@ -163,7 +187,8 @@ WgmmaKernel::Tile WgmmaKernel::tile_at(Value linear) {
 }
 
 // i32 counts tiles: each has 512 elements of D and more, so that 2^31 of them fit no memory.
-PipelineState WgmmaKernel::for_each_tile(const std::function<PipelineState(const Tile&, PipelineState)>& body) {
+PipelineState WgmmaKernel::for_each_tile(
+    const std::function<PipelineState(const Tile&, PipelineState)>& body) {
   const PipelineState fresh = {e_.i32(0), e_.i32(0)};
   const int64_t workgroups = kernel_.config().getPersistent();
   if (!workgroups) return body({own_tile(), nullptr}, fresh);
@@ -172,9 +197,9 @@ PipelineState WgmmaKernel::for_each_tile(const std::function<PipelineState(const
   Value y = e_.ceil_div(e_.to_i32(tiles.y), e_.i32(shape_.in.cluster_n));
   Value total = e_.mul(e_.mul(x, y), e_.to_i32(tiles.z));
   Value first = e_.div(e_.to_i32(step_.block(e_).x), e_.i32(cluster_));
-  Values last = e_.loop(first, total, workgroups / cluster_, fresh.values(), [&](Value t, const Values& carried) {
-    return body(tile_at(t), PipelineState::of(carried)).values();
-  });
+  Values last = e_.loop(
+      first, total, workgroups / cluster_, fresh.values(),
+      [&](Value t, const Values& carried) { return body(tile_at(t), PipelineState::of(carried)).values(); });
   return PipelineState::of(last);
 }
 

@@ -1,6 +1,6 @@
-// Hopper's warpgroup products fed by tensor copies ("wgmma"): one warp of the last warpgroup copies parts of A and B
-// into the stages of shared memory, the other warpgroups multiply from there; two barriers a stage, "full" and "empty",
-// hand it over. What the parts of the emitter share.
+// Hopper's warpgroup products fed by tensor copies ("wgmma"): one warp of the last warpgroup copies parts of
+// A and B into the stages of shared memory, the other warpgroups multiply from there; two barriers a stage,
+// "full" and "empty", hand it over. What the parts of the emitter share.
 #pragma once
 
 #include "compiler/ptx_hopper.h"
@@ -52,9 +52,15 @@ class WgmmaKernel {
   Value patch_address(Value number);
   void store_tile(TileProgram& p, const Values& sums);
   void merge_in_cluster(const GridPosition& position, const Values& sums);
+  // --- emit_wgmma_copy.cc
+  void copy_tile(TileProgram& p, const Values& sums);
+  Values inputs_of_pair(TileProgram& p, Value column);
+  Value rounded_pair(TileProgram& p, const Values& sums, const Values& row_inputs);
+
   // The sums of patch `index` of this warp into shared memory at `patch`.
   void stage_patch(const Values& sums, int64_t index, Value patch);
-  // A patch into global memory, by one warp: `load` reads `count` neighbours of it, `offset` bytes from its start.
+  // A patch into global memory, by one warp: `load` reads `count` neighbours of it, `offset` bytes from its
+  // start.
   using LoadSums = std::function<Values(Value offset, int64_t count)>;
   void store_patch(TileProgram& p, Place place, const LoadSums& load);
   void store_group(TileProgram& p, const Values& sums, Value row, Value column);
@@ -65,7 +71,9 @@ class WgmmaKernel {
   const WgmmaShape& shape_;
   WarpgroupProduct product_;
   int64_t cluster_;  // workgroups that share copies
+  int64_t columns_;  // of D
   Value maps_[2], batch_strides_[2];
+  Value map_out_;                        // of D where copies write it
   Value shared_, thread_, warp_, lane_;  // i32: address, thread, warp and lane
   Value rank_;                           // in the cluster; null without one
   llvm::LogicalResult result_ = llvm::success();

@@ -1,7 +1,6 @@
 // The two roles' loops over K.
-#include "kernels/matmul/emit_wgmma.h"
-
 #include "core/plan.h"
+#include "kernels/matmul/emit_wgmma.h"
 
 namespace lathe::emit {
 using namespace mlir;
@@ -44,8 +43,8 @@ void WgmmaKernel::copy_stage(const TileProgram& p, PipelineState s, Value depth)
     Value to = e_.add(stage, &x == &shape_.p() ? 0 : shape_.p().bytes);
     Value mask;
     if (x.share > 1) {
-      // The cluster's workgroups along the other dimension hold one piece each and copy it to all; clusters are pairs
-      // along one dimension, so that all of the cluster are those.
+      // The cluster's workgroups along the other dimension hold one piece each and copy it to all; clusters
+      // are pairs along one dimension, so that all of the cluster are those.
       across = e_.add(across, e_.mul(rank_, x.k_major ? x.box_rows : x.boxes * x.box_columns));
       to = e_.add(to, e_.mul(rank_, (x.k_major ? 1 : x.boxes) * x.box_rows * WgmmaShape::kRow));
       mask = e_.constant(e_.b.getI16Type(), (1 << x.share) - 1);
@@ -65,8 +64,10 @@ void WgmmaKernel::consume() {
   kernel_.narrow(threads, [this, threads] { named_barrier(e_, /*barrier=*/1, threads); });
   const WgmmaOperand &p = shape_.p(), &q = shape_.q();
   constexpr int64_t kRow = WgmmaShape::kRow, kGroup = WgmmaShape::kGroup;
-  const int64_t row_steps = shape_.row_elements * shape_.in.element_bytes / 32;  // along K in one row of 128 bytes
-  // Along K in an operand contiguous along it: 32 bytes, then the next column of rows. In the others K counts rows.
+  const int64_t row_steps =
+      shape_.row_elements * shape_.in.element_bytes / 32;  // along K in one row of 128 bytes
+  // Along K in an operand contiguous along it: 32 bytes, then the next column of rows. In the others K counts
+  // rows.
   const auto along_k = [=](const WgmmaOperand& x, int64_t s) {
     return x.k_major ? s / row_steps * x.padded * kRow + s % row_steps * 32 : s * 2 * kGroup;
   };
@@ -82,25 +83,35 @@ void WgmmaKernel::consume() {
     }
     Value count = e_.to_i32(e_.ceil_div(program->depth, e_.idx(shape_.in.tile_k)));
     const Values sums = multiply_tile(count, &state);
+    const auto store = [&] {
+      if (shape_.in.cluster_k > 1)
+        merge_in_cluster(tile.position, sums);
+      else if (shape_.copies_out())
+        copy_tile(*program, sums);
+      else
+        store_tile(*program, sums);
+    };
     if (tile.exists)
-      e_.when(tile.exists, [&] { store_tile(*program, sums); });
-    else if (shape_.in.cluster_k > 1)
-      merge_in_cluster(tile.position, sums);
+      e_.when(tile.exists, store);
     else
-      store_tile(*program, sums);
+      store();
     if (kernel_.config().getSplit() == kMergeLast && failed(merge_last(e_, kernel_, step_, tile.position)))
       result_ = failure();
     return state;
   });
+  // Shared memory must outlast the copies out of it.
+  if (shape_.copies_out()) e_.when(e_.equal(lane_, e_.i32(0)), [&] { wait_copies_read(e_, 0); });
 }
 
-// The sums of `count` (one at least) blocks of K. Runs one group of products behind: a stage is handed back when the
-// next one's products have started. As a loop tested at its end: the sums in flight over the back edge are then never
-// copied (ptxas' C7515).
+// The sums of `count` (one at least) blocks of K. Runs one group of products behind: a stage is handed back
+// when the next one's products have started. As a loop tested at its end: the sums in flight over the back
+// edge are then never copied (ptxas' C7515).
 Values WgmmaKernel::multiply_tile(Value count, PipelineState* state) {
   const WgmmaOperand &p = shape_.p(), &q = shape_.q();
   Value group = e_.div(warp_, e_.i32(4));
-  const auto leading = [&](const WgmmaOperand& x) { return x.k_major ? 16 : shape_.in.tile_k * WgmmaShape::kRow; };
+  const auto leading = [&](const WgmmaOperand& x) {
+    return x.k_major ? 16 : shape_.in.tile_k * WgmmaShape::kRow;
+  };
   Value own = e_.add(shared_, e_.mul(group, product_.a_offset(1, 0) * shape_.blocks));
   Value first_p = operand_descriptor(e_, own, leading(p), WgmmaShape::kGroup);
   Value first_q = operand_descriptor(e_, e_.add(shared_, p.bytes), leading(q), WgmmaShape::kGroup);
@@ -128,7 +139,9 @@ Values WgmmaKernel::multiply_tile(Value count, PipelineState* state) {
         scf::ConditionOp::create(e_.b, e_.loc, e_.less(more, count),
                                  ValueRange{sums, next.stage, next.parity, s.stage, more});
       },
-      [&](OpBuilder& nested, Location, ValueRange carried) { scf::YieldOp::create(nested, e_.loc, carried); });
+      [&](OpBuilder& nested, Location, ValueRange carried) {
+        scf::YieldOp::create(nested, e_.loc, carried);
+      });
   *state = {loop.getResult(1), loop.getResult(2)};
   Values sums = wait_sums(e_, product_, loop.getResult(0));
   release(loop.getResult(3));

@@ -1,6 +1,6 @@
-// From a warpgroup's sums to D. The instruction leaves a thread pairs of neighbours in 16 bytes of a row; a warp
-// therefore takes its rows through a patch of shared memory of its own, out of which neighbouring lanes write (and read
-// C and the residual) 16 bytes each of the same row of D.
+// From a warpgroup's sums to D. The instruction leaves a thread pairs of neighbours in 16 bytes of a row; a
+// warp therefore takes its rows through a patch of shared memory of its own, out of which neighbouring lanes
+// write (and read C and the residual) 16 bytes each of the same row of D.
 #include "kernels/matmul/emit_wgmma.h"
 
 namespace lathe::emit {
@@ -21,13 +21,6 @@ int64_t neighbours(const TileProgram& p) {
   return pitch ? std::gcd(*pitch, most) : 1;
 }
 
-// The columns of D, which end nowhere but at N.
-int64_t columns_of(TileProgram& p) {
-  Operation* op = p.contraction ? p.contraction.getOperation() : p.reduction.getOperation();
-  auto function = op->getParentOfType<func::FuncOp>();
-  return cast<RankedTensorType>(function.getResultTypes()[0]).getShape().back();
-}
-
 }  // namespace
 
 Value WgmmaKernel::patch_address(Value number) {
@@ -44,18 +37,21 @@ WgmmaKernel::Place WgmmaKernel::place_of(Value warp, Value index) {
 
 void WgmmaKernel::store_tile(TileProgram& p, const Values& sums) {
   Value patch = patch_address(warp_);
-  for (int64_t index = 0; index < shape_.patches(); ++index) {
-    stage_patch(sums, index, patch);
+  // A loop, in which each patch has a branch for its registers, so that the epilogue is there once (unrolled,
+  // eight patches with gelu took ptxas half a second).
+  e_.loop(e_.i32(0), e_.i32(shape_.patches()), 1, [&](Value index) {
+    for (int64_t i = 0; i < shape_.patches(); ++i)
+      e_.when(e_.equal(index, e_.i32(i)), [&] { stage_patch(sums, i, patch); });
     sync_warp(e_);
-    store_patch(p, place_of(warp_, e_.i32(index)), [&](Value offset, int64_t count) {
+    store_patch(p, place_of(warp_, index), [&](Value offset, int64_t count) {
       return load_shared(e_, e_.add(patch, offset), 0, count);
     });
     sync_warp(e_);
-  }
+  });
 }
 
-// Every workgroup of the cluster leaves its sums in its shared memory and merges its share of the patches, reading them
-// in ascending order of the split, which is the rank.
+// Every workgroup of the cluster leaves its sums in its shared memory and merges its share of the patches,
+// reading them in ascending order of the split, which is the rank.
 void WgmmaKernel::merge_in_cluster(const GridPosition& position, const Values& sums) {
   const int64_t warps = 4 * shape_.consumers, ranks = shape_.in.cluster_k;
   kernel_.barrier();  // no warp reads the stages any more
@@ -120,7 +116,7 @@ void WgmmaKernel::store_patch(TileProgram& p, Place place, const LoadSums& load)
     Value offset = e_.mul(e_.add(e_.mul(r, shape_.patch_pitch()), c), 4);
     e_.when(e_.less(row, rows), [&] {
       const auto whole = [&] { store_group(p, load_group(offset), row, column); };
-      if (columns_of(p) % count == 0) return e_.when(e_.less(column, columns), whole);
+      if (columns_ % count == 0) return e_.when(e_.less(column, columns), whole);
       const auto singles = [&] {
         e_.loop(column, columns, 1, [&](Value j) {
           Value at = e_.add(offset, e_.mul(e_.sub(j, column), 4));
@@ -128,8 +124,10 @@ void WgmmaKernel::store_patch(TileProgram& p, Place place, const LoadSums& load)
         });
         return Values{};
       };
-      Value fits = arith::CmpIOp::create(e_.b, e_.loc, arith::CmpIPredicate::sle, e_.add(column, count), columns);
-      e_.choose(fits, {}, [&] { return whole(), Values{}; }, singles);
+      Value fits =
+          arith::CmpIOp::create(e_.b, e_.loc, arith::CmpIPredicate::sle, e_.add(column, count), columns);
+      e_.choose(
+          fits, {}, [&] { return whole(), Values{}; }, singles);
     });
   });
 }

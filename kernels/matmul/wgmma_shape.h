@@ -1,9 +1,9 @@
-// What a "wgmma" plan fixes of its kernel: how the tile is shared out among warpgroups, how shared memory is laid out.
-// Pure arithmetic, read by the candidates' table and by the emitter.
+// What a "wgmma" plan fixes of its kernel: how the tile is shared out among warpgroups, how shared memory is
+// laid out. Pure arithmetic, read by the candidates' table and by the emitter.
 //
-// The instruction multiplies 64 rows of one operand (P) by up to 256 columns of the other (Q): P is A and Q is B, or
-// with `swap` P is B and Q is A. Both lie in shared memory in rows of 128 bytes, 128-byte swizzled: along K for an
-// operand that is contiguous along K, else along M or N in columns of 64 elements.
+// The instruction multiplies 64 rows of one operand (P) by up to 256 columns of the other (Q): P is A and Q
+// is B, or with `swap` P is B and Q is A. Both lie in shared memory in rows of 128 bytes, 128-byte swizzled:
+// along K for an operand that is contiguous along K, else along M or N in columns of 64 elements.
 #pragma once
 
 #include <algorithm>
@@ -15,12 +15,13 @@
 namespace lathe {
 
 struct WgmmaOperand {
-  int64_t width = 0;      // of the tile: tile_m of A, tile_n of B
-  bool k_major = true;    // contiguous along K
-  int64_t share = 1;      // workgroups of the cluster that need the same part, each of which copies a piece to all
-  int64_t padded = 0;     // width in shared memory
+  int64_t width = 0;    // of the tile: tile_m of A, tile_n of B
+  bool k_major = true;  // contiguous along K
+  int64_t share =
+      1;  // workgroups of the cluster that need the same part, each of which copies a piece to all
+  int64_t padded = 0;                                // width in shared memory
   int64_t box_columns = 0, box_rows = 0, boxes = 0;  // copies a stage, elements; of this workgroup if shared
-  int64_t bytes = 0;      // of a stage
+  int64_t bytes = 0;                                 // of a stage
 };
 
 struct WgmmaInput {
@@ -28,6 +29,8 @@ struct WgmmaInput {
   int64_t cluster_m = 1, cluster_n = 1, cluster_k = 1;
   bool swap = false, a_k_major = true, b_k_major = true;
   int64_t element_bytes = 2;
+  // D has 2-byte elements, the epilogue is short and reads no operand of D's size, and the sums are whole.
+  bool plain_store = false;
 };
 
 struct WgmmaShape {
@@ -41,25 +44,30 @@ struct WgmmaShape {
   const WgmmaOperand& p() const { return in.swap ? b : a; }
   const WgmmaOperand& q() const { return in.swap ? a : b; }
 
-  int64_t consumers = 0;       // warpgroups that multiply; one more copies
-  int64_t blocks = 0;          // of 64 rows of P, each consumer's
-  int64_t steps = 0;           // instructions along tile_k
-  int64_t sums = 0;            // registers of a thread that hold sums
-  int64_t row_elements = 0;    // of a 128-byte row
+  int64_t consumers = 0;     // warpgroups that multiply; one more copies
+  int64_t blocks = 0;        // of 64 rows of P, each consumer's
+  int64_t steps = 0;         // instructions along tile_k
+  int64_t sums = 0;          // registers of a thread that hold sums
+  int64_t row_elements = 0;  // of a 128-byte row
 
-  // A warp writes its sums to global memory by way of a patch of 16 by kPatch f32, row by row of D.
   static constexpr int64_t kPatch = 32, kRow = 128, kGroup = 8 * kRow;
-  int64_t patch_rows() const { return in.swap ? (q().width < kPatch ? q().width : kPatch) : 16; }
-  int64_t patch_columns() const { return in.swap ? 16 : (q().width < kPatch ? q().width : kPatch); }
-  // Rows of a patch lie so that the stores of a warp meet no bank twice: 8 banks more than a multiple of 32 where pairs
+  // The way out. Either a warp rounds 16 rows by 64 columns to D's type in shared memory, from where they are
+  // copied, two such boxes in turn;
+  bool copies_out() const { return in.plain_store && !in.swap && q().width % kBoxColumns == 0; }
+  static constexpr int64_t kBoxColumns = 64, kBoxRows = 16, kBoxBytes = kBoxRows * kRow;
+  // or it takes a patch of its sums, 16 by kPatch, through shared memory as f32 and stores D row by row. Rows
+  // of a patch lie so that a warp's stores meet no bank twice: 8 banks more than a multiple of 32 where pairs
   // along the row are stored, 20 where elements across rows are.
+  int64_t patch_rows() const { return in.swap ? std::min(q().width, kPatch) : 16; }
+  int64_t patch_columns() const { return in.swap ? 16 : std::min(q().width, kPatch); }
   int64_t patch_pitch() const { return in.swap ? 20 : 40; }
-  int64_t patch_bytes() const { return 4 * patch_rows() * patch_pitch(); }
+  int64_t patch_bytes() const { return copies_out() ? 2 * kBoxBytes : 4 * patch_rows() * patch_pitch(); }
   int64_t patches() const { return blocks * ((q().width + kPatch - 1) / kPatch); }  // a warp's
 
-  // Shared memory: the stages (P, then Q), the warps' patches, then the barriers "full" and "empty" of each stage.
+  // Shared memory: the stages (P, then Q), the warps' patches, then the barriers "full" and "empty" of each
+  // stage.
   int64_t stage_bytes = 0, patches_at = 0, barriers_at = 0, shared_bytes = 0;
-  int64_t resident = 0;        // workgroups of a compute unit
+  int64_t resident = 0;  // workgroups of a compute unit
   // Registers of a producer's and of a consumer's threads; 0: as the kernel is launched.
   int64_t producer_registers = 0, consumer_registers = 0;
 
@@ -68,8 +76,8 @@ struct WgmmaShape {
   void assign_registers();
 
   static constexpr int64_t kWarpgroup = 128, kRows = 64;
-  // Limits of a compute unit of sm_90: shared memory, and what the system takes of it for each workgroup; threads;
-  // registers for each thread of a warpgroup (CUDA Programming Guide, technical specifications).
+  // Limits of a compute unit of sm_90: shared memory, and what the system takes of it for each workgroup;
+  // threads; registers for each thread of a warpgroup (CUDA Programming Guide, technical specifications).
   static constexpr int64_t kUnitShared = 228 << 10, kReservedShared = 1 << 10, kUnitThreads = 2048;
   static constexpr int64_t kUnitRegisters = (64 << 10) / kWarpgroup, kThreadRegisters = 248;
   static constexpr int64_t kOtherRegisters = 56, kProducerRegisters = 40;

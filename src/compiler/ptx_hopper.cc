@@ -38,14 +38,14 @@ std::string repeated(absl::string_view constraint, int64_t count) {
 }
 
 Values load_from(Emit& e, absl::string_view space, Value at, int64_t offset, int64_t count) {
-  const std::string text = absl::StrCat("ld.", space, vector_suffix(count), ".f32 ", operand_list(0, count), ", [$",
-                                        count, "+", offset, "];");
+  const std::string text = absl::StrCat("ld.", space, vector_suffix(count), ".f32 ", operand_list(0, count),
+                                        ", [$", count, "+", offset, "];");
   Value loaded = inline_ptx(e, text, repeated("=f", count) + ",r,~{memory}", at, struct_of(e.f32(), count));
   return fields_of(e, loaded, count);
 }
 
-// As many results as `sums` has, each in the register of the field it replaces: otherwise LLVM may compute a copy
-// between the products, which the assembler would have to wait for.
+// As many results as `sums` has, each in the register of the field it replaces: otherwise LLVM may compute a
+// copy between the products, which the assembler would have to wait for.
 Value tied(Emit& e, const WarpgroupProduct& p, Value sums, const std::string& text, ValueRange others,
            absl::string_view constraints) {
   const int64_t count = p.registers();
@@ -61,9 +61,9 @@ Value tied(Emit& e, const WarpgroupProduct& p, Value sums, const std::string& te
 
 Value inline_ptx(Emit& e, StringRef text, StringRef constraints, ValueRange operands, Type result) {
   auto dialect = LLVM::AsmDialectAttr::get(e.b.getContext(), LLVM::AsmDialect::AD_ATT);
-  auto op = LLVM::InlineAsmOp::create(e.b, e.loc, result, operands, text, constraints, /*has_side_effects=*/true,
-                                      /*is_align_stack=*/false, LLVM::tailcallkind::TailCallKind::None, dialect,
-                                      ArrayAttr());
+  auto op = LLVM::InlineAsmOp::create(
+      e.b, e.loc, result, operands, text, constraints, /*has_side_effects=*/true,
+      /*is_align_stack=*/false, LLVM::tailcallkind::TailCallKind::None, dialect, ArrayAttr());
   return result ? op.getResult(0) : Value();
 }
 
@@ -94,12 +94,10 @@ void decrease_registers(Emit& e, int64_t count) {
 void init_barrier(Emit& e, Value barrier, int64_t arrivals) {
   inline_ptx(e, absl::StrCat("mbarrier.init.shared::cta.b64 [$0], ", arrivals, ";"), "r,~{memory}", barrier);
 }
-void fence_barrier_init(Emit& e) {
-  inline_ptx(e, "fence.mbarrier_init.release.cluster;", "~{memory}", {});
-}
+void fence_barrier_init(Emit& e) { inline_ptx(e, "fence.mbarrier_init.release.cluster;", "~{memory}", {}); }
 void arrive_expecting(Emit& e, Value barrier, int64_t bytes) {
-  inline_ptx(e, absl::StrCat("mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], ", bytes, ";"), "r,~{memory}",
-             barrier);
+  inline_ptx(e, absl::StrCat("mbarrier.arrive.expect_tx.shared::cta.b64 _, [$0], ", bytes, ";"),
+             "r,~{memory}", barrier);
 }
 void arrive(Emit& e, Value barrier) {
   inline_ptx(e, "mbarrier.arrive.shared::cta.b64 _, [$0];", "r,~{memory}", barrier);
@@ -107,7 +105,7 @@ void arrive(Emit& e, Value barrier) {
 void arrive_at(Emit& e, Value barrier, Value rank) {
   inline_ptx(e,
              "{ .reg .b32 there; mapa.shared::cluster.u32 there, $0, $1; "
-             "mbarrier.arrive.release.cluster.shared::cluster.b64 _, [there]; }",
+             "mbarrier.arrive.shared::cluster.b64 _, [there]; }",
              "r,r,~{memory}", {barrier, rank});
 }
 void wait_barrier(Emit& e, Value barrier, Value parity) {
@@ -125,7 +123,8 @@ void copy_in(Emit& e, Value shared, Value map, const Coordinates& at, Value barr
   if (mask) operands.push_back(mask);
   inline_ptx(e,
              absl::StrCat("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes",
-                          mask ? ".multicast::cluster" : "", " [$0], [$1, {$2, $3, $4}], [$5]", mask ? ", $6;" : ";"),
+                          mask ? ".multicast::cluster" : "", " [$0], [$1, {$2, $3, $4}], [$5]",
+                          mask ? ", $6;" : ";"),
              mask ? "r,l,r,r,r,r,h,~{memory}" : "r,l,r,r,r,r,~{memory}", operands);
 }
 void copy_out(Emit& e, Value map, const Coordinates& at, Value shared) {
@@ -145,7 +144,8 @@ void store_shared(Emit& e, Value at, int64_t offset, ValueRange values) {
   Values operands = {at};
   operands.append(values.begin(), values.end());
   inline_ptx(e,
-             absl::StrCat("st.shared", vector_suffix(count), ".f32 [$0+", offset, "], ", operand_list(1, count), ";"),
+             absl::StrCat("st.shared", vector_suffix(count), ".f32 [$0+", offset, "], ",
+                          operand_list(1, count), ";"),
              absl::StrCat("r,", repeated("f", count), ",~{memory}"), operands);
 }
 Values load_shared(Emit& e, Value at, int64_t offset, int64_t count) {
@@ -156,6 +156,13 @@ Values load_cluster(Emit& e, Value at, int64_t offset, int64_t count) {
 }
 Value address_at(Emit& e, Value shared, Value rank) {
   return inline_ptx(e, "mapa.shared::cluster.u32 $0, $1, $2;", "=r,r,r", {shared, rank}, e.b.getI32Type());
+}
+
+void store_matrices(Emit& e, Value row, ValueRange registers) {
+  Values operands = {row};
+  operands.append(registers.begin(), registers.end());
+  inline_ptx(e, "stmatrix.sync.aligned.m8n8.x4.shared.b16 [$0], {$1, $2, $3, $4};", "r,r,r,r,r,~{memory}",
+             operands);
 }
 
 // --- clusters
@@ -169,13 +176,14 @@ void cluster_barrier(Emit& e) {
 
 // --- warpgroup products
 
-// Fields in units of 16 bytes: address in bits 0 to 13, leading offset from 16, stride from 32; 1 in bits 62 and 63 is
-// the 128-byte swizzle (PTX ISA, matrix descriptor format of wgmma).
+// Fields in units of 16 bytes: address in bits 0 to 13, leading offset from 16, stride from 32; 1 in bits 62
+// and 63 is the 128-byte swizzle (PTX ISA, matrix descriptor format of wgmma).
 Value operand_descriptor(Emit& e, Value shared, int64_t leading, int64_t stride) {
   Type i64 = e.b.getI64Type();
   Value address = e.div(arith::AndIOp::create(e.b, e.loc, shared, e.i32(0x3FFFF)), e.i32(16));
   const int64_t rest = int64_t{1} << 62 | (stride / 16) << 32 | (leading / 16) << 16;
-  return arith::OrIOp::create(e.b, e.loc, arith::ExtUIOp::create(e.b, e.loc, i64, address), e.constant(i64, rest));
+  return arith::OrIOp::create(e.b, e.loc, arith::ExtUIOp::create(e.b, e.loc, i64, address),
+                              e.constant(i64, rest));
 }
 Value move_descriptor(Emit& e, Value descriptor, Value bytes) {
   Value units = arith::ExtUIOp::create(e.b, e.loc, e.b.getI64Type(), e.div(bytes, e.i32(16)));
@@ -190,15 +198,15 @@ Value multiply_warpgroup(Emit& e, const WarpgroupProduct& p, Value sums, Value a
                          int64_t in_flight) {
   const int64_t first = 2 * p.registers(), each = p.n / 2;
   const std::string at_a = absl::StrCat("$", first), at_b = absl::StrCat("$", first + 1);
-  std::string text = absl::StrCat(
-      "{ .reg .pred some, all; .reg .b64 a, b; setp.ne.b32 some, $", first + 2,
-      ", 0; setp.eq.u32 all, 0, 0; wgmma.fence.sync.aligned;\n");
+  std::string text = absl::StrCat("{ .reg .pred some, all; .reg .b64 a, b; setp.ne.b32 some, $", first + 2,
+                                  ", 0; setp.eq.u32 all, 0, 0; wgmma.fence.sync.aligned;\n");
   for (int64_t s = 0; s < p.steps; ++s) {
     absl::StrAppend(&text, "add.s64 b, ", at_b, ", ", p.b_offset(s) / 16, ";\n");
     for (int64_t r = 0; r < p.blocks; ++r)
-      absl::StrAppend(&text, "add.s64 a, ", at_a, ", ", p.a_offset(r, s) / 16, "; wgmma.mma_async.sync.aligned.m64n",
-                      p.n, "k16.f32.", p.type.str(), ".", p.type.str(), " ", operand_list(r * each, each), ", a, b, ",
-                      s == 0 ? "some" : "all", ", 1, 1, ", p.a_k_major ? 0 : 1, ", ", p.b_k_major ? 0 : 1, ";\n");
+      absl::StrAppend(&text, "add.s64 a, ", at_a, ", ", p.a_offset(r, s) / 16,
+                      "; wgmma.mma_async.sync.aligned.m64n", p.n, "k16.f32.", p.type.str(), ".", p.type.str(),
+                      " ", operand_list(r * each, each), ", a, b, ", s == 0 ? "some" : "all", ", 1, 1, ",
+                      p.a_k_major ? 0 : 1, ", ", p.b_k_major ? 0 : 1, ";\n");
   }
   absl::StrAppend(&text, "wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned ", in_flight, "; }");
   return tied(e, p, sums, text, {a, b, accumulate}, ",l,l,r");

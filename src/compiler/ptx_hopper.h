@@ -1,13 +1,14 @@
-// Hopper's instructions (sm_90a) as short functions: barriers in shared memory, tensor copies, warpgroup products,
-// clusters. All are inline PTX; codegen.cc marks it convergent. Addresses in shared memory are i32, as the instructions
-// take them.
+// Hopper's instructions (sm_90a) as short functions: barriers in shared memory, tensor copies, warpgroup
+// products, clusters. All are inline PTX; codegen.cc marks it convergent. Addresses in shared memory are i32,
+// as the instructions take them.
 #pragma once
 
 #include "compiler/emit.h"
 
 namespace lathe::emit {
 
-// One piece of inline PTX with side effects; results (none, one, or several as a struct) as the constraints say.
+// One piece of inline PTX with side effects; results (none, one, or several as a struct) as the constraints
+// say.
 Value inline_ptx(Emit& e, llvm::StringRef text, llvm::StringRef constraints, ValueRange operands,
                  Type result = Type());
 
@@ -30,7 +31,9 @@ void fence_barrier_init(Emit& e);
 // Arrives, and the phase waits for `bytes` more of copies.
 void arrive_expecting(Emit& e, Value barrier, int64_t bytes);
 void arrive(Emit& e, Value barrier);
-// The barrier at the same address in workgroup `rank` of the cluster.
+// The barrier at the same address in workgroup `rank` of the cluster. Orders no memory there: enough to say
+// that products and copies which have been waited for are over (with .release.cluster ptxas adds a fence of
+// the whole GPU).
 void arrive_at(Emit& e, Value barrier, Value rank);
 // Until the phase of that parity (i32) has completed. A fresh barrier is past the phase of parity 1.
 void wait_barrier(Emit& e, Value barrier, Value parity);
@@ -38,8 +41,8 @@ void wait_barrier(Emit& e, Value barrier, Value parity);
 // --- tensor copies
 using Coordinates = std::array<Value, 3>;  // i32: along the map's columns, rows, batch
 void prefetch_map(Emit& e, Value map);
-// Global to shared memory; its bytes count on `barrier`. With a mask (i16) the copy goes to the same place in every
-// workgroup of the cluster whose bit is set, and counts there.
+// Global to shared memory; its bytes count on `barrier`. With a mask (i16) the copy goes to the same place in
+// every workgroup of the cluster whose bit is set, and counts there.
 void copy_in(Emit& e, Value shared, Value map, const Coordinates& at, Value barrier, Value mask = Value());
 // Shared to global memory, in groups that one thread commits and waits for.
 void copy_out(Emit& e, Value map, const Coordinates& at, Value shared);
@@ -56,19 +59,23 @@ Values load_shared(Emit& e, Value at, int64_t offset, int64_t count);
 Values load_cluster(Emit& e, Value at, int64_t offset, int64_t count);
 Value address_at(Emit& e, Value shared, Value rank);
 
+// Four 8 by 8 matrices of 16-bit elements, a lane's two neighbours of each in one i32, to the rows whose
+// addresses lanes hold, eight lanes a matrix.
+void store_matrices(Emit& e, Value row, ValueRange registers);
+
 // --- clusters
 Value cluster_rank(Emit& e);  // i32
 // All threads of the cluster: what was written to shared memory before is visible after.
 void cluster_barrier(Emit& e);
 
 // --- warpgroup products: D (f32, in registers) += A B with both in shared memory
-// A warpgroup's sums of blocks x (64 by n) as one struct of f32: 64 by n is n / 2 registers of a thread, of columns
-// j * 8 + lane % 4 * 2 + {0, 1} in rows warp * 16 + lane / 4 + {0, 8}, in the order column, row, j.
+// A warpgroup's sums of blocks x (64 by n) as one struct of f32: 64 by n is n / 2 registers of a thread, of
+// columns j * 8 + lane % 4 * 2 + {0, 1} in rows warp * 16 + lane / 4 + {0, 8}, in the order column, row, j.
 struct WarpgroupProduct {
-  llvm::StringRef type;     // "bf16", "f16" of both operands
-  int64_t n = 0;            // columns
-  int64_t blocks = 1;       // of 64 rows
-  int64_t steps = 0;        // instructions along K
+  llvm::StringRef type;  // "bf16", "f16" of both operands
+  int64_t n = 0;         // columns
+  int64_t blocks = 1;    // of 64 rows
+  int64_t steps = 0;     // instructions along K
   bool a_k_major = true, b_k_major = true;
   // Bytes from the first step's operand to that of step `s` (and of block `r`).
   std::function<int64_t(int64_t r, int64_t s)> a_offset;
@@ -76,14 +83,14 @@ struct WarpgroupProduct {
 
   int64_t registers() const { return blocks * n / 2; }
 };
-// Descriptor (i64) of an operand whose first byte is at `shared`, 128-byte swizzled; bytes between groups of 8 rows
-// (stride) and between 64-element columns (leading: where rows lie along K alone).
+// Descriptor (i64) of an operand whose first byte is at `shared`, 128-byte swizzled; bytes between groups of
+// 8 rows (stride) and between 64-element columns (leading: where rows lie along K alone).
 Value operand_descriptor(Emit& e, Value shared, int64_t leading, int64_t stride);
 // `descriptor` moved by `bytes` (i32).
 Value move_descriptor(Emit& e, Value descriptor, Value bytes);
 Value undefined_sums(Emit& e, const WarpgroupProduct& p);
-// Starts one group of products, with `sums` added if `accumulate` (i32) is not 0, and waits until at most `in_flight`
-// groups are under way. The result must not be read before wait_sums.
+// Starts one group of products, with `sums` added if `accumulate` (i32) is not 0, and waits until at most
+// `in_flight` groups are under way. The result must not be read before wait_sums.
 Value multiply_warpgroup(Emit& e, const WarpgroupProduct& p, Value sums, Value a, Value b, Value accumulate,
                          int64_t in_flight);
 Values wait_sums(Emit& e, const WarpgroupProduct& p, Value sums);

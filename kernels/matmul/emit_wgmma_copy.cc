@@ -1,0 +1,87 @@
+// From a warpgroup's sums to D by tensor copies: each warp rounds its 16 rows to D's type as they lie in
+// registers, 64 columns at a time, and copies them out while the next are rounded. The copies leave out what
+// lies beyond D.
+#include "kernels/matmul/emit_wgmma.h"
+
+namespace lathe::emit {
+using namespace mlir;
+
+// What the epilogue reads for the pair of columns at `column`, of every input two values. Beyond the last
+// column those of the last are read again.
+Values WgmmaKernel::inputs_of_pair(TileProgram& p, Value column) {
+  Values inputs;
+  Value columns = e_.to_i32(p.columns);
+  for (Value input : llvm::drop_begin(p.epilogue.getDpsInputs())) {
+    const View& v = p.views.find(input)->second;
+    const auto at = [&](Value j, int64_t from_end) {
+      Value inside = e_.min(j, e_.sub(columns, e_.i32(from_end)));
+      return e_.add(v.offset, e_.to_index(inside));
+    };
+    if (columns_ % 2 == 0) {
+      Value two = e_.load_vector(v.memory, at(column, 2), 2, v.element.getIntOrFloatBitWidth() / 4);
+      for (int64_t c = 0; c < 2; ++c)
+        inputs.push_back(vector::ExtractOp::create(e_.b, e_.loc, two, ArrayRef<int64_t>{c}));
+    } else {
+      for (int64_t c = 0; c < 2; ++c) inputs.push_back(e_.load(v.memory, at(e_.add(column, c), 1)));
+    }
+  }
+  return inputs;
+}
+
+// Two neighbours of a row, through the epilogue and rounded, as one i32.
+Value WgmmaKernel::rounded_pair(TileProgram& p, const Values& sums, const Values& row_inputs) {
+  Values results;
+  for (size_t c = 0; c < 2; ++c) {
+    Values inputs = {sums[c]};
+    for (size_t i = c; i < row_inputs.size(); i += 2) inputs.push_back(row_inputs[i]);
+    inputs.push_back(nullptr);
+    results.push_back(inline_elementwise(e_, p.epilogue, inputs, /*lanes=*/0, p.mapping));
+  }
+  Value pair = vector::FromElementsOp::create(e_.b, e_.loc, e_.vec(2, p.output.element), results);
+  Value bits = vector::BitCastOp::create(e_.b, e_.loc, e_.vec(1, e_.b.getI32Type()), pair);
+  return vector::ExtractOp::create(e_.b, e_.loc, bits, ArrayRef<int64_t>{0});
+}
+
+void WgmmaKernel::copy_tile(TileProgram& p, const Values& sums) {
+  constexpr int64_t kColumns = WgmmaShape::kBoxColumns, kRow = WgmmaShape::kRow;
+  const int64_t of_block = shape_.q().width / 2, boxes = shape_.q().width / kColumns,
+                all = shape_.blocks * boxes;
+  // A lane's row and, in 16-byte units along it, the place of its matrix of every group of four: rows 0 to 7
+  // and 8 to 15 of 8 columns, then of the next 8. The swizzle is an exclusive or with the row.
+  Value in_matrix = e_.rem(lane_, e_.i32(8)), matrix = e_.div(lane_, e_.i32(8));
+  Value row = e_.add(in_matrix, e_.mul(e_.rem(matrix, e_.i32(2)), 8));
+  Value place = arith::XOrIOp::create(e_.b, e_.loc, e_.div(matrix, e_.i32(2)), in_matrix);
+  Value first = patch_address(warp_), pair = e_.mul(e_.rem(lane_, e_.i32(4)), 2);
+  Value is_first_lane = e_.equal(lane_, e_.i32(0));
+  Value row0 = e_.to_i32(p.row0), column0 = e_.to_i32(p.column0), batch = e_.to_i32(p.batch);
+  for (int64_t index = 0; index < all; ++index) {
+    const int64_t column = index % boxes * kColumns, block = index / boxes;
+    Value box = e_.add(first, index % 2 * WgmmaShape::kBoxBytes);
+    // The box before may still be read, the one that used this memory may not; the last tile's came in the
+    // other order where they are odd in number.
+    e_.when(is_first_lane, [&] { wait_copies_read(e_, index == 0 && all % 2 ? 0 : 1); });
+    sync_warp(e_);
+    for (int64_t j = 0; j < kColumns; j += 16) {
+      Values registers;
+      for (int64_t next : {0, 8}) {
+        const int64_t at = block * of_block + (column + j + next) / 2;
+        const Values inputs = inputs_of_pair(p, e_.add(pair, column + j + next));
+        for (int64_t h = 0; h < 2; ++h)
+          registers.push_back(rounded_pair(p, {sums[at + 2 * h], sums[at + 2 * h + 1]}, inputs));
+      }
+      Value unit = arith::XOrIOp::create(e_.b, e_.loc, place, e_.i32(j / 8));
+      store_matrices(e_, e_.add(box, e_.add(e_.mul(row, kRow), e_.mul(unit, 16))), registers);
+    }
+    fence_copies(e_);
+    sync_warp(e_);
+    e_.when(is_first_lane, [&] {
+      Value of_warp =
+          e_.add(e_.mul(e_.div(warp_, e_.i32(4)), 64 * shape_.blocks), e_.mul(e_.rem(warp_, e_.i32(4)), 16));
+      copy_out(e_, map_out_, {e_.add(column0, column), e_.add(row0, e_.add(of_warp, 64 * block)), batch},
+               box);
+      commit_copies_out(e_);
+    });
+  }
+}
+
+}  // namespace lathe::emit

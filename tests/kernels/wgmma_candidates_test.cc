@@ -1,0 +1,218 @@
+// The "wgmma" family's table: shapes worked out by hand, the device's limits, reasons, and the sense of predictions.
+#include <gmock/gmock.h>
+
+#include <set>
+
+#include "kernels/matmul/candidates.h"
+#include "kernels/matmul/wgmma_shape.h"
+#include "tests/kernels/device_files.h"
+
+namespace lathe {
+namespace {
+
+using ::testing::HasSubstr;
+
+const DeviceFacts& h200() { return shipped_facts("sm_90a"); }
+
+ProblemClass aligned_class(int64_t m, int64_t n, int64_t k) {
+  ProblemClass c = matmul_class(DType::kBF16, DType::kBF16, n, k, m_bucket(m));
+  c.trans_b = 1;
+  c.alignment = Alignment::k16;
+  return c;
+}
+
+std::vector<RankedPlan> plans(const ProblemClass& c, int32_t split_k = 0, const DeviceFacts& facts = h200()) {
+  std::vector<RankedPlan> all;
+  enumerate_matmul_wgmma({c, facts, 1, split_k}, &all);
+  return all;
+}
+std::vector<RankedPlan> legal(const ProblemClass& c, int32_t split_k = 0, const DeviceFacts& facts = h200()) {
+  std::vector<RankedPlan> all = plans(c, split_k, facts);
+  all.erase(std::remove_if(all.begin(), all.end(), [](const RankedPlan& r) { return !r.rejection.empty(); }),
+            all.end());
+  return all;
+}
+RankedPlan best(const ProblemClass& c, int32_t split_k = 0, const DeviceFacts& facts = h200()) {
+  std::vector<RankedPlan> all = legal(c, split_k, facts);
+  return *std::min_element(all.begin(), all.end(), [](const RankedPlan& x, const RankedPlan& y) {
+    return x.plan.predicted_seconds < y.plan.predicted_seconds;
+  });
+}
+std::string only_reason(const ProblemClass& c, const DeviceFacts& facts = h200()) {
+  const std::vector<RankedPlan> all = plans(c, 0, facts);
+  EXPECT_EQ(all.size(), 1u);
+  return all.empty() ? "" : all[0].rejection;
+}
+
+WgmmaInput large_tile() {
+  WgmmaInput in;
+  in.tile_m = 128, in.tile_n = 256, in.tile_k = 64, in.stages = 4, in.threads = 384;
+  return in;
+}
+
+TEST(WgmmaShape, LargeTile) {
+  const WgmmaShape s(large_tile());
+  EXPECT_EQ(s.defect(), "");
+  EXPECT_EQ(s.consumers, 2);
+  EXPECT_EQ(s.blocks, 1);
+  EXPECT_EQ(s.steps, 4);   // 64 of K in products of 16
+  EXPECT_EQ(s.sums, 128);  // 64 x 256 over 128 threads
+  EXPECT_EQ(s.stage_bytes, (128 + 256) * 64 * 2);
+  EXPECT_EQ(s.patches_at, 4 * 49152);
+  EXPECT_EQ(s.shared_bytes, 4 * 49152 + 8 * 16 * 40 * 4 + 4 * 16);
+  EXPECT_EQ(s.resident, 1);
+  // 504 registers for a thread of each of three warpgroups, in steps of 8.
+  EXPECT_EQ(s.producer_registers, 40);
+  EXPECT_EQ(s.consumer_registers, 232);
+  EXPECT_EQ(s.a.boxes, 1);
+  EXPECT_EQ(s.a.box_rows, 128);
+  EXPECT_EQ(s.b.box_rows, 256);
+  EXPECT_EQ(s.b.box_columns, 64);
+}
+
+TEST(WgmmaShape, OperandAlongMOrNIsCopiedInColumnsOf64) {
+  WgmmaInput in = large_tile();
+  in.b_k_major = false;
+  in.cluster_m = 2;
+  const WgmmaShape s(in);
+  EXPECT_EQ(s.defect(), "");
+  EXPECT_EQ(s.b.box_columns, 64);
+  EXPECT_EQ(s.b.box_rows, 64);
+  EXPECT_EQ(s.b.boxes, 2);  // 256 columns are four; the neighbour copies the other two
+  EXPECT_EQ(s.stage_bytes, 49152);
+}
+
+TEST(WgmmaShape, SmallMIsPaddedToARowOf64AlongM) {
+  WgmmaInput in;
+  in.tile_m = 8, in.tile_n = 64, in.tile_k = 128, in.stages = 4, in.threads = 256, in.swap = true;
+  const WgmmaShape along_k(in);
+  EXPECT_EQ(along_k.defect(), "");
+  EXPECT_EQ(along_k.p().width, 64);
+  EXPECT_EQ(along_k.q().width, 8);
+  EXPECT_EQ(along_k.stage_bytes, (64 + 8) * 128 * 2);
+  EXPECT_EQ(along_k.a.boxes, 2);  // 128 of K in rows of 64
+  EXPECT_EQ(along_k.sums, 4);
+  in.a_k_major = false;
+  const WgmmaShape along_m(in);
+  EXPECT_EQ(along_m.a.padded, 64);
+  EXPECT_EQ(along_m.stage_bytes, (64 + 64) * 128 * 2);
+}
+
+TEST(WgmmaShape, NamesItsDefects) {
+  WgmmaInput in = large_tile();
+  in.tile_m = 96;
+  EXPECT_THAT(WgmmaShape(in).defect(), HasSubstr("96 rows"));
+  in = large_tile();
+  in.tile_n = 264;
+  EXPECT_THAT(WgmmaShape(in).defect(), HasSubstr("264"));
+  in = large_tile();
+  in.tile_m = 256;
+  EXPECT_THAT(WgmmaShape(in).defect(), HasSubstr("256 > 192"));
+  in = large_tile();
+  in.threads = 128;
+  EXPECT_THAT(WgmmaShape(in).defect(), HasSubstr("128 threads"));
+  in = large_tile();
+  in.element_bytes = 1, in.tile_k = 128, in.b_k_major = false;
+  EXPECT_THAT(WgmmaShape(in).defect(), HasSubstr("contiguous along K"));
+}
+
+TEST(WgmmaCandidates, KeepTheDevicesLimits) {
+  for (int64_t m : {1, 9, 40, 64, 100, 300, 5000})
+    for (const auto& [n, k] : std::vector<std::pair<int64_t, int64_t>>{{4096, 4096}, {456, 51232}, {8, 8}, {128256, 4096}})
+      for (int32_t split_k : {0, 1, 4, 77})
+        for (int layout = 0; layout < 4; ++layout) {
+          ProblemClass c = aligned_class(m, n, k);
+          c.trans_a = layout & 1, c.trans_b = layout >> 1;
+          const std::vector<RankedPlan> all = legal(c, split_k);
+          ASSERT_FALSE(all.empty()) << m << " " << n << " " << k << " " << split_k;
+          for (const RankedPlan& r : all) {
+            const CompileConfig& f = r.plan.config;
+            SCOPED_TRACE(to_json(c).dump() + to_json(f).dump());
+            WgmmaInput in;
+            in.tile_m = f.tile_m, in.tile_n = f.tile_n, in.tile_k = f.tile_k, in.stages = f.stages;
+            in.threads = f.threads, in.swap = f.swap != 0;
+            in.cluster_m = f.cluster_m, in.cluster_n = f.cluster_n, in.cluster_k = f.cluster_k;
+            in.a_k_major = !c.trans_a, in.b_k_major = c.trans_b;
+            in.plain_store = f.split == kNoSplit;
+            const WgmmaShape s(in);
+            EXPECT_EQ(s.defect(), "");
+            EXPECT_LE(s.shared_bytes, h200().fact_or("shared_memory_bytes", 0));
+            EXPECT_LE(s.resident * (s.shared_bytes + 1024), 228 << 10);
+            const int64_t consumer = s.consumer_registers ? s.consumer_registers : s.sums;
+            const int64_t producer = s.producer_registers ? s.producer_registers : s.sums;
+            EXPECT_LE(s.resident * 128 * (producer + s.consumers * consumer), 65536);
+            EXPECT_GE(consumer, s.sums + 16);
+            EXPECT_EQ(f.persistent % (f.cluster_m * f.cluster_n), 0);
+            EXPECT_LE(f.persistent, s.resident * h200().fact_or("compute_units", 0));
+            EXPECT_EQ(f.split != kNoSplit, r.plan.launch.splits > 1);
+            EXPECT_EQ(f.cluster_k, f.split == kMergeCluster ? r.plan.launch.splits : 1);
+            // What a launch makes of the splits: chunks of whole blocks.
+            Recipe recipe;
+            recipe.k_granularity = f.tile_k;
+            EXPECT_EQ(make_launch_config(recipe, c, {m, n, k, 1}, r.plan.launch.splits).splits, r.plan.launch.splits);
+            if (HasFailure()) return;
+          }
+        }
+}
+
+TEST(WgmmaCandidates, SayWhyNot) {
+  ProblemClass c = aligned_class(100, 4096, 4096);
+  EXPECT_EQ(only_reason(c, shipped_facts("gfx942")), "gfx942 has no wgmma");
+  c.alignment = Alignment::kElement;
+  EXPECT_EQ(only_reason(c), "alignment: rows not 16-byte aligned");
+  c = aligned_class(100, 4096, 4096);
+  c.a = c.b = DType::kF32;
+  EXPECT_THAT(only_reason(c), HasSubstr("f32"));
+  c = aligned_class(100, 4096, 4096);
+  c.determinism = Determinism::kBatchInvariant;
+  EXPECT_THAT(only_reason(c), HasSubstr("batch_invariant"));
+  bool too_large = false;
+  for (const RankedPlan& r : plans(aligned_class(5000, 4096, 4096)))
+    too_large |= r.rejection == "swap: M 2048 > 64";
+  EXPECT_TRUE(too_large);
+}
+
+TEST(WgmmaCandidates, NoPredictionBeatsTheRoofline) {
+  const double flops = h200().fact_or("flops_matrix_f16", 0), rate = h200().fact_or("memory_bytes_per_second", 0);
+  for (int64_t m : {1, 16, 64, 256, 5000})
+    for (const Shape& shape : layer_shapes()) {
+      const ProblemClass c = aligned_class(m, shape.n, shape.k);
+      const double rows = double(c.m_hi < Bucket::kOpenEnd ? c.m_lo : 2048);
+      const double bytes = 2 * (rows * shape.k + double(shape.k) * shape.n + rows * shape.n);
+      for (const RankedPlan& r : legal(c))
+        ASSERT_GE(r.plan.predicted_seconds, std::max(2 * rows * shape.n * shape.k / flops, bytes / rate))
+            << shape.name << " m " << m << " " << to_json(r.plan.config).dump();
+    }
+}
+
+// Large products come within sight of the matrix rate, small ones of the memory's.
+TEST(WgmmaCandidates, PredictionsAreWithinSightOfTheRoofline) {
+  const double large = best(aligned_class(5000, 8192, 8192)).plan.predicted_seconds;
+  EXPECT_LE(large, 1.6 * 2 * 2048. * 8192 * 8192 / h200().fact_or("flops_matrix_f16", 0));
+  const double small = best(aligned_class(16, 28672, 8192)).plan.predicted_seconds;
+  EXPECT_LE(small, 1.4 * 2. * 28672 * 8192 / h200().fact_or("memory_bytes_per_second", 0));
+}
+
+TEST(WgmmaCandidates, SplitsWhereTilesAreFewAndKIsLong) {
+  EXPECT_GT(best(aligned_class(64, 512, 32768)).plan.launch.splits, 1);
+  EXPECT_EQ(best(aligned_class(5000, 8192, 2048)).plan.launch.splits, 1);
+  EXPECT_EQ(best(aligned_class(64, 128256, 4096)).plan.launch.splits, 1);
+}
+
+TEST(WgmmaCandidates, SmallMTakesTheTransposedProduct) {
+  for (int64_t m : {1, 8, 16}) EXPECT_EQ(best(aligned_class(m, 8192, 8192)).plan.config.swap, 1) << m;
+  EXPECT_EQ(best(aligned_class(5000, 8192, 8192)).plan.config.swap, 0);
+}
+
+TEST(WgmmaCandidates, MoreUnitsAreNoSlower) {
+  DeviceFacts larger = h200();
+  for (const char* name : {"compute_units", "flops_matrix_f16", "memory_bytes_per_second"})
+    larger.facts[name].value *= 2;
+  for (int64_t m : {1, 64, 300, 5000}) {
+    const ProblemClass c = aligned_class(m, 4096, 14336);
+    EXPECT_LE(best(c, 0, larger).plan.predicted_seconds, best(c).plan.predicted_seconds) << m;
+  }
+}
+
+}  // namespace
+}  // namespace lathe
