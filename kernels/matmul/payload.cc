@@ -156,6 +156,12 @@ class PayloadText {
   int count_ = 0;
 };
 
+// What every split's K but the last's is a multiple of: "mma" copies and multiplies whole chunks.
+int32_t k_granularity(const ProblemClass& c, const CompileConfig& config) {
+  constexpr size_t kMmaDepthBytes = 32;
+  return config.kernel == "mma" ? static_cast<int32_t>(kMmaDepthBytes / size_of(c.a)) : 1;
+}
+
 }  // namespace
 
 std::string matmul_symbol(const ProblemClass& c, const CompileConfig& config) {
@@ -175,6 +181,7 @@ Recipe matmul_recipe(const ProblemClass& c, const CompileConfig& config, const T
                      int64_t scratch_bytes) {
   const bool cpu = target.backend == Backend::kCpu;
   Recipe r;
+  r.k_granularity = k_granularity(c, config);
   Step step;
   step.kind = cpu ? StepKind::kCpuTask : StepKind::kGpuKernel;
   step.symbol = matmul_symbol(c, config);
