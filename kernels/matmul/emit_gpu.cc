@@ -97,8 +97,9 @@ void emit_merge(Emit& e, const GpuKernel& kernel, const Arguments& arguments, Ti
   e.loop(kernel.thread(), e.mul(p.rows, columns), kernel.workers(), [&](Value element) {
     Value i = e.div(element, columns), j = e.rem(element, columns);
     Value at = inside(e, partial, i, j);
-    Value sum = e.loop(e.idx(0), p.depth, 1, {e.constant_f32(0)}, [&](Value s, const Values& in) {
+    Value sum = e.loop(e.idx(0), p.depth, 1, {e.zero(partial.element)}, [&](Value s, const Values& in) {
       Value x = e.load(partial.memory, e.add(at, e.mul(s, split_stride)));
+      if (partial.element.isInteger()) return Values{arith::AddIOp::create(e.b, e.loc, in[0], x)};
       return Values{arith::AddFOp::create(e.b, e.loc, in[0], x)};
     })[0];
     e.store(finish(e, p, sum, i, j), p.output.memory, inside(e, p.output, i, j), p.output.alignment);

@@ -18,7 +18,7 @@ llvm::LogicalResult emit_simt(Emit& e, GpuKernel& kernel, const GpuStep& step);
 llvm::LogicalResult emit_mma(Emit& e, GpuKernel& kernel, const GpuStep& step);
 llvm::LogicalResult emit_wgmma(Emit& e, GpuKernel& kernel, const GpuStep& step);
 
-// Where a tile's sums (f32) go once all of K is in them: through the epilogue to D, as they are to the
+// Where a tile's sums (f32; of i8 products i32) go once all of K is in them: through the epilogue to D, as they are to the
 // workspace (a split), or into a comparison along the row (matmul_argmax). Made by all threads of the
 // workgroup before the family's loops, fed by any of them in any control flow, ended by all.
 class OutputSink {
@@ -38,7 +38,7 @@ std::unique_ptr<OutputSink> make_sink(Emit& e, GpuKernel& kernel, const GpuStep&
 
 // Element (i, j) of a view, as an offset into its memory.
 Value inside(Emit& e, const View& v, Value i, Value j);
-// The epilogue of one product (f32) at (i, j) of the tile; the product itself where there is no epilogue. With `lanes`
+// The epilogue of one product (f32, i32) at (i, j) of the tile; the product itself where there is no epilogue. With `lanes`
 // of so many products from column j on, of operands all of whose rows are aligned to 16 bytes, j being a multiple.
 Value finish(Emit& e, TileProgram& p, Value product, Value i, Value j, int64_t lanes = 0);
 // Sums the partial results of the merge program's tile in ascending order of the split, with the epilogue.

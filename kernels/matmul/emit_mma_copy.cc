@@ -87,10 +87,115 @@ class AsyncCopies : public MmaCopies {
   Values targets_;       // i32
 };
 
+// Element by element through registers, for operands whose rows are not aligned to chunks and for bytes that do not lie
+// along K: in shared memory all lie along K. A thread moves words of four bytes, neighbours in memory falling to
+// neighbouring threads; the words are put together only when all elements have been asked for.
+class StagedCopies : public MmaCopies {
+ public:
+  StagedCopies(Emit& e, const GpuKernel& kernel, const MmaOperand& x, Value shared)
+      : e_(e), x_(x), shared_(shared), word_(4 / x.element_bytes), last_(e.sub(x.limit, e.idx(1))) {
+    const int64_t words = x.layout.row_bytes / 4, threads = kernel.threads();
+    Value thread = e.to_i32(kernel.thread());
+    count_ = std::max<int64_t>(x.width * words / threads, 1);
+    if (threads > x.width * words) exists_ = e.less(thread, e.i32(x.width * words));
+    for (int64_t i = 0; i < count_; ++i) {
+      Word w;
+      if (x.k_contiguous) {
+        w.word = e.rem(thread, e.i32(words));
+        w.row = e.add(e.div(thread, e.i32(words)), i * (threads / words));
+      } else if (threads >= x.width) {
+        w.row = e.rem(thread, e.i32(x.width));
+        w.word = e.add(e.div(thread, e.i32(x.width)), i * (threads / x.width));
+      } else {
+        const int64_t rows = x.width / threads;
+        w.row = e.add(thread, i % rows * threads);
+        w.word = e.i32(i / rows);
+      }
+      words_.push_back(w);
+    }
+  }
+
+  void begin(Value k0, Value, int64_t slice, int64_t slices) override {
+    if (slice == 0) loaded_.clear();
+    const int64_t from = count_ * slice / slices, to = count_ * (slice + 1) / slices;
+    if (from == to) return;
+    Type type = e_.b.getIntegerType(8 * x_.element_bytes);
+    Values like((to - from) * word_, arith::ConstantOp::create(e_.b, e_.loc, e_.b.getIntegerAttr(type, 0)));
+    const auto load = [&](bool whole) {
+      return [&, whole] {
+        Values elements;
+        for (int64_t i = from; i < to; ++i) load_word(words_[i], k0, whole, elements);
+        return elements;
+      };
+    };
+    Value whole = arith::CmpIOp::create(e_.b, e_.loc, arith::CmpIPredicate::sle, e_.add(k0, x_.block), x_.depth);
+    loaded_.append(e_.choose(whole, like, load(true), load(false)));
+  }
+
+  void end(Value stage) override {
+    const auto store = [&] {
+      for (int64_t i = 0; i < count_; ++i) {
+        Value chunk = e_.div(words_[i].word, e_.i32(4));
+        Value within = e_.mul(e_.rem(words_[i].word, e_.i32(4)), 4);
+        Value target = e_.add(e_.add(stage, x_.layout.at(e_, words_[i].row, chunk)), within);
+        LLVM::StoreOp::create(e_.b, e_.loc, packed(i), shared_at(e_, shared_, target, x_.place),
+                              /*alignment=*/4);
+      }
+    };
+    if (exists_)
+      e_.when(exists_, store);
+    else
+      store();
+  }
+
+ private:
+  struct Word {
+    Value row, word;  // i32: of the part of the tile, and of the row
+  };
+
+  // Rows beyond the operand repeat its last one; K beyond it reads as zero.
+  void load_word(const Word& w, Value k0, bool whole, Values& elements) {
+    Value row = e_.min(e_.to_index(w.row), last_);
+    Type type = e_.b.getIntegerType(8 * x_.element_bytes);
+    for (int64_t j = 0; j < word_; ++j) {
+      Value k = e_.add(e_.add(k0, e_.mul(e_.to_index(w.word), word_)), j);
+      Value inside = whole ? k : e_.min(k, e_.sub(x_.depth, e_.idx(1)));
+      Value at = x_.k_contiguous ? e_.add(e_.mul(row, x_.view.row_stride), inside)
+                                 : e_.add(e_.mul(inside, x_.view.row_stride), row);
+      const int64_t alignment = x_.view.alignment ? x_.view.alignment : x_.element_bytes;
+      Value v = LLVM::LoadOp::create(e_.b, e_.loc, type,
+                                     pointer_to(e_, x_.view.memory, e_.add(x_.view.offset, at)), alignment);
+      if (!whole) v = select(e_, e_.less(k, x_.depth), v, e_.constant(type, 0));
+      elements.push_back(v);
+    }
+  }
+
+  Value packed(int64_t i) {
+    Value word;
+    for (int64_t j = 0; j < word_; ++j) {
+      Value v = loaded_[i * word_ + j];
+      if (x_.element_bytes < 4) v = arith::ExtUIOp::create(e_.b, e_.loc, e_.b.getI32Type(), v);
+      if (j > 0) v = arith::ShLIOp::create(e_.b, e_.loc, v, e_.i32(j * 8 * x_.element_bytes));
+      word = word ? arith::OrIOp::create(e_.b, e_.loc, word, v).getResult() : v;
+    }
+    return word;
+  }
+
+  Emit& e_;
+  const MmaOperand& x_;
+  Value shared_;
+  int64_t word_, count_;  // elements of a word, words of a thread
+  Value last_;            // the last row that exists
+  Value exists_;          // null: in every thread
+  SmallVector<Word> words_;
+  Values loaded_;
+};
+
 }  // namespace
 
 std::unique_ptr<MmaCopies> make_copies(Emit& e, const GpuKernel& kernel, const MmaOperand& x, Value shared) {
-  return std::make_unique<AsyncCopies>(e, kernel, x, shared);
+  if (x.async) return std::make_unique<AsyncCopies>(e, kernel, x, shared);
+  return std::make_unique<StagedCopies>(e, kernel, x, shared);
 }
 
 }  // namespace lathe::emit

@@ -55,8 +55,7 @@ MmaWarp::MmaWarp(Emit& e, const GpuKernel& kernel)
   first_column = e.mul(place_column, columns);
 }
 
-MmaOperand MmaOperand::of(Emit& e, const GpuKernel& kernel, const TileProgram& program, Side side,
-                          int64_t place) {
+MmaOperand MmaOperand::of(const GpuKernel& kernel, const TileProgram& program, Side side, int64_t place) {
   ir::KernelConfigAttr c = kernel.config();
   linalg::LinalgOp contraction = program.contraction;
   MmaOperand x;
@@ -64,8 +63,8 @@ MmaOperand MmaOperand::of(Emit& e, const GpuKernel& kernel, const TileProgram& p
   x.view = program.views.find(contraction.getDpsInputs()[side])->second;
   x.k_contiguous = emit::k_contiguous(contraction, side);
   x.element_bytes = x.view.element.getIntOrFloatBitWidth() / 8;
-  x.async = true;
-  x.shared_k_contiguous = x.k_contiguous;
+  x.async = kernel.alignment() == Alignment::k16 && (x.k_contiguous || x.element_bytes > 1);
+  x.shared_k_contiguous = x.k_contiguous || !x.async;
   x.width = side == kA ? c.getTileM() : c.getTileN();
   x.warp_width = side == kA ? c.getRegisterM() : c.getRegisterN();
   x.block = c.getTileK();
@@ -113,7 +112,11 @@ MmaFragments::MmaFragments(Emit& e, const MmaOperand& x, Value shared, Value fir
 }
 
 Values MmaFragments::load(Value stage, int64_t step) {
-  return x_.layout.element_wise ? load_elements_at(stage, step) : load_matrices_at(stage, step);
+  Values registers = x_.layout.element_wise ? load_elements_at(stage, step) : load_matrices_at(stage, step);
+  // Left as f32 they would be cut off to tf32, with twice the error and a bias towards zero.
+  if (x_.view.element.isF32())
+    for (Value& r : registers) r = round_to_tf32(e_, r);
+  return registers;
 }
 
 Values MmaFragments::load_matrices_at(Value stage, int64_t step) {

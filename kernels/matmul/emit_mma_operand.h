@@ -51,7 +51,7 @@ struct MmaOperand {
   int64_t place;  // in a stage, bytes
 
   // `p`'s operand at `place` of each stage.
-  static MmaOperand of(Emit& e, const GpuKernel& kernel, const TileProgram& p, Side side, int64_t place);
+  static MmaOperand of(const GpuKernel& kernel, const TileProgram& p, Side side, int64_t place);
   int64_t bytes() const { return layout.bytes(); }
   int64_t chunk_elements() const { return 16 / element_bytes; }
 };

@@ -1,5 +1,5 @@
 // One workgroup computes one tile. For every tile_k of K its threads fetch the tile's parts of A and B into
-// registers, store them as f32 to shared memory with K outermost, and multiply from there; the next parts are
+// registers, store them as f32 (i8: as i32) to shared memory with K outermost, and multiply from there; the next parts are
 // on their way while the products of these are summed. A thread's register_m x register_n sums lie in groups
 // of up to four neighbours, so that four operands come with one load.
 #include <algorithm>
@@ -15,7 +15,7 @@ using namespace mlir;
 // of k than leave registers for the operands, all of which LLVM loads first (32 steps took 258 VGPRs on
 // gfx942).
 constexpr int64_t kFmasPerBody = 256, kStepsPerBody = 8;
-constexpr int64_t kVector = 4;  // f32 elements of the widest load from shared memory
+constexpr int64_t kVector = 4;  // elements (f32, i32) of the widest load from shared memory
 
 int64_t vector_of(int64_t register_size) { return std::gcd(register_size, kVector); }
 
@@ -50,11 +50,9 @@ class StagedOperand {
     for (const Element& x : elements_) {
       Value k = e_.add(k0, x.k), inside = e_.min(k, last_k);
       Value at = e_.add(x.base, k_contiguous_ ? inside : e_.mul(inside, view_.row_stride));
-      Value v = e_.load(view_.memory, at);
-      if (!whole) {
-        Value zero = arith::ConstantOp::create(e_.b, e_.loc, e_.b.getZeroAttr(view_.element));
-        v = arith::SelectOp::create(e_.b, e_.loc, e_.less(k, depth), v, zero);
-      }
+      Value v = e_.load(view_.memory, at, view_.alignment);
+      if (!whole)
+        v = arith::SelectOp::create(e_.b, e_.loc, e_.less(k, depth), v, e_.zero(view_.element));
       loaded.push_back(v);
     }
     return loaded;
@@ -64,9 +62,9 @@ class StagedOperand {
     for (auto [x, v] : llvm::zip(elements_, loaded)) {
       Value at = e_.add(e_.add(e_.mul(x.k, stride()), x.row), offset);
       if (x.exists)
-        e_.when(x.exists, [&, v = v] { e_.store(e_.to_f32(v), shared, at); });
+        e_.when(x.exists, [&, v = v] { e_.store(e_.to_factor(v), shared, at); });
       else
-        e_.store(e_.to_f32(v), shared, at);
+        e_.store(e_.to_factor(v), shared, at);
     }
   }
 
@@ -114,6 +112,7 @@ class SimtTile {
       : e_(e),
         kernel_(kernel),
         p_(p),
+        sum_type_(view(0).element.isInteger() ? Type(e.b.getI32Type()) : e.f32()),
         rm_(kernel.config().getRegisterM()),
         rn_(kernel.config().getRegisterN()),
         places_m_(kernel.config().getTileM() / rm_),
@@ -126,10 +125,10 @@ class SimtTile {
   void emit(OutputSink& sink) {
     // B's part starts where a vector may: A's strides are whole vectors of A's, which may be narrower.
     b_offset_ = (a_.shared_elements() + kVector - 1) / kVector * kVector;
-    shared_ = kernel_.shared(e_.f32(), b_offset_ + b_.shared_elements());
+    shared_ = kernel_.shared(sum_type_, b_offset_ + b_.shared_elements());
     const int64_t depth = kernel_.config().getTileK();
     const size_t sums = rm_ * rn_;
-    Values carried(sums, e_.constant_f32(0));
+    Values carried(sums, e_.zero(sum_type_));
     append(carried, fetch(e_.idx(0)));
     carried = e_.loop(e_.idx(0), p_.depth, depth, carried, [&](Value k0, const Values& in) {
       ArrayRef<Value> state(in);
@@ -155,7 +154,7 @@ class SimtTile {
     return loaded;
   }
 
-  // `size` f32 of one operand at k: this thread's registers' worth.
+  // `size` elements of one operand at k: this thread's registers' worth.
   Values operands(const StagedOperand& x, Value k, Value place, int64_t places, int64_t size,
                   int64_t offset) {
     Value row = e_.add(e_.mul(k, x.stride()), offset);
@@ -166,7 +165,7 @@ class SimtTile {
         result.push_back(e_.load(shared_, at));
         continue;
       }
-      Value v = vector::LoadOp::create(e_.b, e_.loc, e_.vec(x.vector(), e_.f32()), shared_, ValueRange(at),
+      Value v = vector::LoadOp::create(e_.b, e_.loc, e_.vec(x.vector(), sum_type_), shared_, ValueRange(at),
                                        /*nontemporal=*/false, llvm::MaybeAlign(4 * x.vector()));
       for (int64_t l = 0; l < x.vector(); ++l)
         result.push_back(vector::ExtractOp::create(e_.b, e_.loc, v, ArrayRef<int64_t>{l}));
@@ -208,6 +207,7 @@ class SimtTile {
   Emit& e_;
   GpuKernel& kernel_;
   TileProgram& p_;
+  Type sum_type_;
   int64_t rm_, rn_, places_m_, places_n_;
   Value place_m_, place_n_;
   StagedOperand a_, b_;

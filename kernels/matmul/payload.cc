@@ -7,23 +7,30 @@
 namespace lathe {
 namespace {
 
+// As MLIR spells it.
+std::string type_of(DType t) {
+  if (t == DType::kF8E4M3) return "f8E4M3FN";
+  if (t == DType::kF8E5M2) return "f8E5M2";
+  return std::string(name_of(t));
+}
+
 // Collects the function's arguments and the epilogue's inputs while the text is put together.
 class PayloadText {
  public:
-  PayloadText(const ProblemClass& c, const CompileConfig& config) : c_(c), config_(config) {}
+  PayloadText(const ProblemClass& c, const CompileConfig& config)
+      : c_(c), config_(config), sum_(c.a == DType::kI8 ? DType::kI32 : DType::kF32) {}
 
   std::string build() {
     const bool exact_m = c_.m_lo == c_.m_hi;
     const std::string m = exact_m ? absl::StrCat(c_.m_lo) : "?";
     const std::string out = matrix(m, absl::StrCat(c_.n), c_.d);
-    const std::string product = matrix(m, absl::StrCat(c_.n), DType::kF32);
+    const std::string product = matrix(m, absl::StrCat(c_.n), sum_);
     argument("a", c_.trans_a ? matrix(absl::StrCat(c_.k), m, c_.a) : matrix(m, absl::StrCat(c_.k), c_.a));
     argument("b", c_.trans_b ? matrix(absl::StrCat(c_.n), absl::StrCat(c_.k), c_.b)
                              : matrix(absl::StrCat(c_.k), absl::StrCat(c_.n), c_.b));
-    epilogue_input("%product", product, "x", DType::kF32, "#tile");
-    arguments_.push_back("%alpha: f32 {lathe.operand = \"alpha\"}");
-    body("%t0 = arith.mulf %alpha, %x : f32");
-    value_ = "%t0";
+    epilogue_input("%product", product, "x", sum_, "#tile");
+    value_ = "%x";
+    if (c_.d != DType::kI32) scale();
     if (c_.c != DType::kNone) add_c(out_type(m, c_.c));
     if (c_.bias != DType::kNone)
       add_operand("bias", absl::StrCat("tensor<", c_.n, "x", name_of(c_.bias), ">"), c_.bias, "#columns");
@@ -34,7 +41,7 @@ class PayloadText {
     index_argument("batch");
     if (config_.split) {
       index_argument("splits"), index_argument("k_chunk");
-      argument("workspace", absl::StrCat("tensor<?x?x", m, "x", c_.n, "xf32>"));
+      argument("workspace", absl::StrCat("tensor<?x?x", m, "x", c_.n, "x", type_of(sum_), ">"));
     }
     round(c_.d);
     return text(m, out, product);
@@ -42,7 +49,7 @@ class PayloadText {
 
  private:
   static std::string matrix(const std::string& rows, const std::string& columns, DType t) {
-    return absl::StrCat("tensor<?x", rows, "x", columns, "x", name_of(t), ">");
+    return absl::StrCat("tensor<?x", rows, "x", columns, "x", type_of(t), ">");
   }
   std::string out_type(const std::string& m, DType t) const { return matrix(m, absl::StrCat(c_.n), t); }
 
@@ -56,6 +63,15 @@ class PayloadText {
                       const char* map) {
     inputs_.push_back(value), input_types_.push_back(type), maps_.push_back(map);
     block_arguments_.push_back(absl::StrCat("%", name, ": ", name_of(t)));
+  }
+  // alpha * x, in f32. A D of i32 is the sums themselves.
+  void scale() {
+    arguments_.push_back("%alpha: f32 {lathe.operand = \"alpha\"}");
+    if (sum_ == DType::kI32) {
+      value_ = fresh();
+      body(absl::StrCat(value_, " = arith.sitofp %x : i32 to f32"));
+    }
+    value_ = binary("arith.mulf", "%alpha", value_);
   }
   void body(const std::string& line) { body_ += "      " + line + "\n"; }
   std::string fresh() { return absl::StrCat("%t", ++count_); }
@@ -116,7 +132,7 @@ class PayloadText {
     }
   }
   void round(DType t) {
-    if (t == DType::kF32) return;
+    if (t == DType::kF32 || t == DType::kI32) return;
     std::string v = fresh();
     body(absl::StrCat(v, " = arith.truncf ", value_, " : f32 to ", name_of(t)));
     value_ = v;
@@ -132,13 +148,14 @@ class PayloadText {
     std::vector<std::string> maps = maps_, block = block_arguments_;
     maps.push_back("#tile");
     block.push_back(absl::StrCat("%unused: ", name_of(c_.d)));
+    const std::string zero = absl::StrCat(sum_ == DType::kI32 ? "0" : "0.0", " : ", type_of(sum_));
     return absl::StrCat(
         "#config = ", kernel_config_text(config_), "\n",
         "#tile = affine_map<(b, m, n) -> (b, m, n)>\n#columns = affine_map<(b, m, n) -> (n)>\n",
         "module {\n  func.func @", matmul_symbol(c_, config_), "(", absl::StrJoin(arguments_, ",\n      "),
-        ") -> ", out, " {\n", "    %zero = arith.constant 0.0 : f32\n    %empty = tensor.empty(%batch",
+        ") -> ", out, " {\n", "    %zero = arith.constant ", zero, "\n    %empty = tensor.empty(%batch",
         c_.m_lo == c_.m_hi ? "" : ", %m", ") : ", product,
-        "\n    %init = linalg.fill ins(%zero : f32) outs(%empty : ", product, ") -> ", product,
+        "\n    %init = linalg.fill ins(%zero : ", type_of(sum_), ") outs(%empty : ", product, ") -> ", product,
         "\n    %product = linalg.batch_matmul indexing_maps = [affine_map<(b, m, n, k) -> ", a_map,
         ">, affine_map<(b, m, n, k) -> ", b_map, ">, affine_map<(b, m, n, k) -> (b, m, n)>]\n",
         "        {lathe.config = #config} ins(%a, %b : ", a, ", ", b, ") outs(%init : ", product, ") -> ",
@@ -151,10 +168,17 @@ class PayloadText {
 
   const ProblemClass& c_;
   const CompileConfig& config_;
+  const DType sum_;  // of the products
   std::vector<std::string> arguments_, inputs_, input_types_, maps_, block_arguments_;
   std::string body_, value_;
   int count_ = 0;
 };
+
+// What every split's K but the last's is a multiple of: "mma" copies and multiplies whole chunks.
+int32_t k_granularity(const ProblemClass& c, const CompileConfig& config) {
+  constexpr size_t kMmaDepthBytes = 32;
+  return config.kernel == "mma" ? static_cast<int32_t>(kMmaDepthBytes / size_of(c.a)) : 1;
+}
 
 }  // namespace
 
@@ -175,6 +199,7 @@ Recipe matmul_recipe(const ProblemClass& c, const CompileConfig& config, const T
                      int64_t scratch_bytes) {
   const bool cpu = target.backend == Backend::kCpu;
   Recipe r;
+  r.k_granularity = k_granularity(c, config);
   Step step;
   step.kind = cpu ? StepKind::kCpuTask : StepKind::kGpuKernel;
   step.symbol = matmul_symbol(c, config);

@@ -79,9 +79,11 @@ class MatmulDistribution {
     return tensor::ExtractSliceOp::create(b, loc_, operand, o, s, strides);
   }
 
+  // Of the products' type: f32, i32.
   Value zeros(OpBuilder& b, ArrayRef<OpFoldResult> sizes) {
-    Value zero = arith::ConstantOp::create(b, loc_, b.getF32FloatAttr(0));
-    Value empty = tensor::EmptyOp::create(b, loc_, sizes, b.getF32Type());
+    Type type = getElementTypeOrSelf(matmul_->getResult(0).getType());
+    Value zero = arith::ConstantOp::create(b, loc_, b.getZeroAttr(type));
+    Value empty = tensor::EmptyOp::create(b, loc_, sizes, type);
     return linalg::FillOp::create(b, loc_, zero, empty).getResult(0);
   }
 
@@ -180,7 +182,9 @@ class MatmulDistribution {
     Value sum = linalg::GenericOp::create(b, loc_, init.getType(), ValueRange(part), ValueRange(init), maps,
                                           iterators,
                                           [&](OpBuilder& body, Location loc, ValueRange args) {
-                                            Value s = arith::AddFOp::create(body, loc, args[1], args[0]);
+                                            const bool integers = args[0].getType().isInteger();
+                                            Value s = integers ? Value(arith::AddIOp::create(body, loc, args[1], args[0]))
+                                                               : Value(arith::AddFOp::create(body, loc, args[1], args[0]));
                                             linalg::YieldOp::create(body, loc, s);
                                           })
                     .getResult(0);

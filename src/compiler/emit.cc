@@ -134,22 +134,30 @@ Values Emit::choose(Value condition, const Values& like, const std::function<Val
 }
 
 // bf16 goes to and from memory as i16: back ends without bf16 registers legalise its loads and stores through
-// library calls. The same memory, seen as i16.
+// library calls. So do 8-bit floats, as i8: LLVM has no type for them. The same memory, seen as integers.
+static bool stored_as_integer(Type element) {
+  return element.isBF16() || (isa<FloatType>(element) && element.getIntOrFloatBitWidth() == 8);
+}
+static Type stored(Type element) {
+  return IntegerType::get(element.getContext(), element.getIntOrFloatBitWidth());
+}
 static Value storage(Emit& e, Value memory) {
   auto type = cast<MemRefType>(memory.getType());
-  if (!type.getElementType().isBF16()) return memory;
-  auto raw = MemRefType::get(type.getShape(), e.b.getI16Type(), type.getLayout(), type.getMemorySpace());
+  Type element = type.getElementType();
+  if (!stored_as_integer(element)) return memory;
+  auto raw = MemRefType::get(type.getShape(), stored(element), type.getLayout(), type.getMemorySpace());
   return UnrealizedConversionCastOp::create(e.b, e.loc, raw, memory).getResult(0);
 }
 static Value from_storage(Emit& e, Value x, Value memory) {
   Type element = element_of(memory);
-  return element.isBF16()
+  return stored_as_integer(element)
              ? arith::BitcastOp::create(e.b, e.loc, with_element(x.getType(), element), x).getResult()
              : x;
 }
 static Value to_storage(Emit& e, Value x, Value memory) {
-  if (!element_of(memory).isBF16()) return x;
-  return arith::BitcastOp::create(e.b, e.loc, with_element(x.getType(), e.b.getI16Type()), x);
+  Type element = element_of(memory);
+  if (!stored_as_integer(element)) return x;
+  return arith::BitcastOp::create(e.b, e.loc, with_element(x.getType(), stored(element)), x);
 }
 
 static llvm::MaybeAlign aligned(int64_t bytes) {
@@ -197,9 +205,47 @@ void Emit::prefetch(Value memory, Value at, int locality) {
                              /*isDataCache=*/true);
 }
 
+// By integer arithmetic, which every target has. The bits of an e4m3 number, moved to where f32's lie, are those of
+// its 2^-120-fold, subnormal ones included; those of an e5m2 number are the upper half of an f16's.
+static Value f8_to_f32(Emit& e, Value x) {
+  const auto integers = [&](unsigned width) { return with_element(x.getType(), e.b.getIntegerType(width)); };
+  const auto constant = [&](Type type, Attribute value) -> Value {
+    auto vector = dyn_cast<VectorType>(type);
+    auto all = vector ? cast<TypedAttr>(SplatElementsAttr::get(vector, value)) : cast<TypedAttr>(value);
+    return arith::ConstantOp::create(e.b, e.loc, all);
+  };
+  Value raw = arith::BitcastOp::create(e.b, e.loc, integers(8), x);
+  Type f32 = with_element(x.getType(), e.f32());
+  if (isa<Float8E5M2Type>(getElementTypeOrSelf(x.getType()))) {
+    Value wide = arith::ExtUIOp::create(e.b, e.loc, integers(16), raw);
+    wide = arith::ShLIOp::create(e.b, e.loc, wide, constant(integers(16), e.b.getI16IntegerAttr(8)));
+    Type f16 = with_element(x.getType(), e.b.getF16Type());
+    Value half = arith::BitcastOp::create(e.b, e.loc, f16, wide);
+    return arith::ExtFOp::create(e.b, e.loc, f32, half);
+  }
+  Type i32 = integers(32);
+  const auto bits = [&](int32_t value) { return constant(i32, e.b.getI32IntegerAttr(value)); };
+  Value wide = arith::ExtUIOp::create(e.b, e.loc, i32, raw);
+  Value magnitude = arith::AndIOp::create(e.b, e.loc, wide, bits(0x7f));
+  Value sign = arith::ShLIOp::create(e.b, e.loc, arith::AndIOp::create(e.b, e.loc, wide, bits(0x80)), bits(24));
+  Value small = arith::BitcastOp::create(
+      e.b, e.loc, f32, arith::ShLIOp::create(e.b, e.loc, magnitude, bits(20)));
+  Value value = arith::MulFOp::create(e.b, e.loc, small, constant(f32, e.b.getF32FloatAttr(0x1p120f)));
+  Value is_nan = arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::eq, magnitude, bits(0x7f));
+  Value magnitude_bits = arith::BitcastOp::create(e.b, e.loc, i32, value);
+  magnitude_bits = arith::SelectOp::create(e.b, e.loc, is_nan, bits(0x7fc00000), magnitude_bits);
+  return arith::BitcastOp::create(e.b, e.loc, f32, arith::OrIOp::create(e.b, e.loc, magnitude_bits, sign));
+}
+
 Value Emit::to_f32(Value x) {
   Type type = with_element(x.getType(), f32());
-  return type == x.getType() ? x : arith::ExtFOp::create(b, loc, type, x).getResult();
+  if (type == x.getType()) return x;
+  if (getElementTypeOrSelf(x.getType()).getIntOrFloatBitWidth() == 8) return f8_to_f32(*this, x);
+  return arith::ExtFOp::create(b, loc, type, x);
+}
+Value Emit::to_factor(Value x) {
+  if (!getElementTypeOrSelf(x.getType()).isInteger(8)) return to_f32(x);
+  return arith::ExtSIOp::create(b, loc, with_element(x.getType(), b.getI32Type()), x);
 }
 Value Emit::from_f32(Value x, Type element) {
   Type type = with_element(x.getType(), element);
@@ -209,6 +255,8 @@ Value Emit::broadcast(Value scalar, int64_t lanes) {
   return vector::BroadcastOp::create(b, loc, vec(lanes, scalar.getType()), scalar);
 }
 Value Emit::fma(Value x, Value y, Value z) {
+  if (z.getType().isInteger())
+    return arith::AddIOp::create(b, loc, arith::MulIOp::create(b, loc, x, y), z);
   if (isa<VectorType>(x.getType())) return vector::FMAOp::create(b, loc, x, y, z);
   return math::FmaOp::create(b, loc, x, y, z);
 }

@@ -36,6 +36,7 @@ class Emit {
   Value to_i32(Value index) { return mlir::arith::IndexCastOp::create(b, loc, b.getI32Type(), index); }
   Value to_index(Value i32) { return mlir::arith::IndexCastOp::create(b, loc, index(), i32); }
   Value constant_f32(float value);
+  Value zero(Type type) { return mlir::arith::ConstantOp::create(b, loc, b.getZeroAttr(type)); }
   Value splat(mlir::VectorType type, double value);
   Value add(Value x, Value y);
   Value sub(Value x, Value y);
@@ -70,11 +71,14 @@ class Emit {
   void prefetch(Value memory, Value at, int locality = 3);
 
   // --- numbers
-  // Scalars or vectors of f16 or bf16 to f32; f32 unchanged.
+  // Scalars or vectors of f16, bf16 or 8-bit floats to f32; f32 unchanged.
   Value to_f32(Value x);
+  // An operand's element as it is multiplied: i8 as i32, everything else as f32.
+  Value to_factor(Value x);
   // f32 to the element type, rounded to nearest even.
   Value from_f32(Value x, Type element);
   Value broadcast(Value scalar, int64_t lanes);
+  // x * y + z, rounded once; exact on i32, where sums wrap around.
   Value fma(Value x, Value y, Value z);
   // Transposes `rows` (as many vectors as lanes) in log2(lanes) stages of two-source shuffles.
   Values transpose(Values rows);

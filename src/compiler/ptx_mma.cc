@@ -10,9 +10,7 @@ namespace {
 NVVM::MMATypes ptx_type(Type element) {
   if (element.isF16()) return NVVM::MMATypes::f16;
   if (element.isBF16()) return NVVM::MMATypes::bf16;
-  if (element.isF32()) return NVVM::MMATypes::tf32;
-  if (element.isInteger(8)) return NVVM::MMATypes::s8;
-  return isa<Float8E5M2Type>(element) ? NVVM::MMATypes::e5m2 : NVVM::MMATypes::e4m3;
+  return element.isF32() ? NVVM::MMATypes::tf32 : NVVM::MMATypes::s8;
 }
 
 Values fields(Emit& e, Value structure) {
@@ -51,6 +49,15 @@ Values multiply_matrices(Emit& e, Type element, ArrayRef<Value> a, ArrayRef<Valu
   };
   Type sum = sums[0].getType();
   Type result = LLVM::LLVMStructType::getLiteral(e.b.getContext(), {sum, sum, sum, sum});
+  if (isa<FloatType>(element) && element.getIntOrFloatBitWidth() == 8) {  // the op knows no 8-bit floats
+    Values operands(a.begin(), a.end());
+    operands.append(b.begin(), b.end());
+    operands.append(sums.begin(), sums.end());
+    StringRef name = isa<Float8E5M2Type>(element) ? "llvm.nvvm.mma.m16n8k32.row.col.f32.e5m2.e5m2.f32"
+                                                  : "llvm.nvvm.mma.m16n8k32.row.col.f32.e4m3.e4m3.f32";
+    return fields(e, LLVM::CallIntrinsicOp::create(e.b, e.loc, result, e.b.getStringAttr(name), operands)
+                         .getResult(0));
+  }
   const int64_t depth = kMmaDepthBytes * 8 / element.getIntOrFloatBitWidth();
   std::optional<NVVM::MMAIntOverflow> overflow;
   if (element.isInteger()) overflow = NVVM::MMAIntOverflow::wrapped;
