@@ -8,7 +8,11 @@
 namespace lathe::gpu {
 namespace {
 
-absl::StatusOr<std::string> link(const std::string& ptx, const Library& library, JitLog& log) {
+absl::StatusOr<std::string> link(const std::string& ptx, const Library& library, const Contexts& contexts,
+                                 JitLog& log) {
+  ContextScope scope(library);
+  LATHE_RETURN_IF_ERROR(scope.enter(contexts.primary()));
+  const RelaxedCapture relaxed(library);
   const Calls& call = library.call();
   LinkState state = nullptr;
   LATHE_RETURN_IF_ERROR(library.check(
@@ -37,14 +41,8 @@ std::string assembler_name(const Library& library) {
 
 Artifact link_ptx(Artifact artifact, const Library& library, const Contexts& contexts, const Logger& logger) {
   if (artifact.format != CodeFormat::kPtx) return artifact;
-  ContextScope scope(library);
-  const absl::Status entered = scope.enter(contexts.primary());
   JitLog log(JitLog::kForLinker);
-  absl::StatusOr<std::string> cubin = entered;
-  if (entered.ok()) {
-    const RelaxedCapture relaxed(library);
-    cubin = link(artifact.code, library, log);
-  }
+  absl::StatusOr<std::string> cubin = link(artifact.code, library, contexts, log);
   if (!cubin.ok()) {
     logger.log(LogLevel::kWarning, absl::StrCat("PTX stays PTX: ", cubin.status().message(), log.suffix()));
     return artifact;

@@ -1,5 +1,7 @@
 #include "fake_cuda.h"
 
+#include <algorithm>
+#include <cstdio>
 #include <cstring>
 #include <sstream>
 
@@ -20,15 +22,13 @@
 namespace fake_cuda {
 namespace {
 
-State& state() {
-  static State& s = *new State;
-  return s;
-}
+State* the_state = new State;
+State& state() { return *the_state; }
 thread_local std::vector<Context*> stack;
 thread_local int capture_mode = 0;
 
-constexpr int kInvalidValue = 1, kOutOfMemory = 2, kInvalidImage = 200, kInvalidContext = 201, kInvalidHandle = 400,
-              kNotFound = 500, kCaptureUnsupported = 900, kCaptureImplicit = 906;
+constexpr int kInvalidValue = 1, kOutOfMemory = 2, kInvalidImage = 200, kInvalidContext = 201,
+              kInvalidHandle = 400, kNotFound = 500, kCaptureUnsupported = 900, kCaptureImplicit = 906;
 
 // Enters a call: counts it and answers what it was told to fail with, else 0.
 int enter(const char* name) {
@@ -42,8 +42,8 @@ int enter(const char* name) {
   return result;
 }
 
-#define ENTER(name)                                          \
-  const std::lock_guard<std::mutex> lock(state().mutex);     \
+#define ENTER(name)                                      \
+  const std::lock_guard<std::mutex> lock(state().mutex); \
   if (const int failure = enter(name); failure != 0) return failure
 
 Context* current() { return stack.empty() ? nullptr : stack.back(); }
@@ -87,7 +87,8 @@ bool parse_image(const std::string& image, Module* module) {
   while (std::getline(lines, line)) {
     Function f;
     char symbol[200];
-    if (std::sscanf(line.c_str(), "kernel %199s threads=%d shared=%d maps=%d", symbol, &f.threads, &f.shared, &f.maps) != 4)
+    if (std::sscanf(line.c_str(), "kernel %199s threads=%d shared=%d maps=%d", symbol, &f.threads, &f.shared,
+                    &f.maps) != 4)
       return false;
     f.symbol = symbol;
     f.module = module;
@@ -123,7 +124,14 @@ Context* make_context(int device, bool primary) {
 
 using namespace fake_cuda;
 
-EXPORTED State* fake_cuda_state() { return &state(); }
+// A driver as good as new.
+EXPORTED State* fake_cuda_reset() {
+  delete the_state;
+  the_state = new State;
+  stack.clear();
+  capture_mode = 0;
+  return the_state;
+}
 EXPORTED Context* fake_cuda_make_context(int device) {
   const std::lock_guard<std::mutex> lock(state().mutex);
   return make_context(device, false);
@@ -222,6 +230,11 @@ EXPORTED int cuStreamCreate(Stream** stream, unsigned) {
   state().streams.insert(*stream);
   return 0;
 }
+// The stream ends and its handle is given to a new one of `context`.
+EXPORTED void fake_cuda_reuse_stream(Stream* stream, Context* context) {
+  const std::lock_guard<std::mutex> lock(state().mutex);
+  *stream = Stream{context};
+}
 EXPORTED int cuStreamDestroy_v2(Stream* stream) {
   ENTER("cuStreamDestroy_v2");
   NEEDS_CONTEXT;
@@ -264,7 +277,8 @@ EXPORTED int cuThreadExchangeStreamCaptureMode(int* mode) {
   return 0;
 }
 
-EXPORTED int cuModuleLoadDataEx(Module** module, const void* image, unsigned count, int* options, void** values) {
+EXPORTED int cuModuleLoadDataEx(Module** module, const void* image, unsigned count, int* options,
+                                void** values) {
   const std::lock_guard<std::mutex> lock(state().mutex);
   if (const int failure = enter("cuModuleLoadDataEx"); failure != 0) {
     write_log(count, options, values);
@@ -320,13 +334,15 @@ EXPORTED int SINCE_12(cuFuncLoad)(Function* function) {
   function->loaded = true;
   return 0;
 }
-// The argument block by hand: ten pointers, eleven 64-bit integers, eight values of 32 bits, then maps on lines of 64 bytes.
+// The argument block by hand: ten pointers, eleven 64-bit integers, eight values of 32 bits, then maps on
+// lines of 64 bytes.
 EXPORTED int SINCE_12(cuFuncGetParamInfo)(Function* function, size_t index, size_t* offset, size_t* bytes) {
   ENTER("cuFuncGetParamInfo");
   NEEDS_CONTEXT;
   if (index < 21) return *offset = index * 8, *bytes = 8, 0;
   if (index < 29) return *offset = 168 + (index - 21) * 4, *bytes = 4, 0;
-  if (index < 29 + static_cast<size_t>(function->maps)) return *offset = 256 + (index - 29) * 128, *bytes = 128, 0;
+  if (index < 29 + static_cast<size_t>(function->maps))
+    return *offset = 256 + (index - 29) * 128, *bytes = 128, 0;
   return kInvalidValue;
 }
 
@@ -343,7 +359,8 @@ EXPORTED int cuLinkCreate_v2(unsigned count, int* options, void** values, FakeLi
   *link = new FakeLink;
   return 0;
 }
-EXPORTED int cuLinkAddData_v2(FakeLink* link, int type, void* data, size_t bytes, const char*, unsigned, int*, void**) {
+EXPORTED int cuLinkAddData_v2(FakeLink* link, int type, void* data, size_t bytes, const char*, unsigned, int*,
+                              void**) {
   ENTER("cuLinkAddData_v2");
   const char* text = static_cast<const char*>(data);
   if (type != 1 || bytes == 0 || text[bytes - 1] != 0) return kInvalidValue;  // PTX, NUL-terminated
@@ -375,8 +392,8 @@ struct FakeLaunchConfig {
   FakeLaunchAttribute* attributes;
   unsigned count;
 };
-EXPORTED int SINCE_11_8(cuLaunchKernelEx)(const FakeLaunchConfig* config, Function* function, void** parameters,
-                                          void** extra) {
+EXPORTED int SINCE_11_8(cuLaunchKernelEx)(const FakeLaunchConfig* config, Function* function,
+                                          void** parameters, void** extra) {
   ENTER("cuLaunchKernelEx");
   NEEDS_CONTEXT;
   if (const int wrong = check_stream(config->stream); wrong != 0) return wrong;
@@ -408,9 +425,10 @@ EXPORTED int SINCE_11_8(cuLaunchKernelEx)(const FakeLaunchConfig* config, Functi
   return 0;
 }
 
-EXPORTED int SINCE_12(cuTensorMapEncodeTiled)(void* map, int type, uint32_t rank, void* address, const uint64_t* extents,
-                                              const uint64_t* strides, const uint32_t* box, const uint32_t* steps,
-                                              int interleave, int swizzle, int promotion, int fill) {
+EXPORTED int SINCE_12(cuTensorMapEncodeTiled)(void* map, int type, uint32_t rank, void* address,
+                                              const uint64_t* extents, const uint64_t* strides,
+                                              const uint32_t* box, const uint32_t* steps, int interleave,
+                                              int swizzle, int promotion, int fill) {
   ENTER("cuTensorMapEncodeTiled");
   if (reinterpret_cast<uintptr_t>(map) % 64 != 0) return kInvalidValue;
   EncodedMap encoded{type, interleave, swizzle, promotion, fill, rank, address, {}, {}, {}, {}};
@@ -433,8 +451,8 @@ EXPORTED int cuMemAlloc_v2(uint64_t* memory, size_t bytes) {
   UNSAFE;
   if (bytes == 0) return kInvalidValue;
   if (bytes > size_t{1} << 30) return kOutOfMemory;
-  auto block = std::make_unique<char[]>(bytes + 256);
-  std::memset(block.get(), 0xab, bytes + 256);
+  auto block = std::unique_ptr<char[]>(new char[bytes + 256]);
+  std::memset(block.get(), 0xab, std::min(bytes, size_t{1} << 20) + 256);  // nothing is zero by chance
   *memory = (reinterpret_cast<uint64_t>(block.get()) + 255) / 256 * 256;
   state().allocations[*memory] = Allocation{current(), bytes, std::move(block)};
   return 0;

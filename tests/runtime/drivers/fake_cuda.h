@@ -1,8 +1,10 @@
-// A CUDA driver that records what it is asked and runs nothing: what libcuda.so.1 exports, as far as Lathe takes it, with the
-// rules of the real one that a caller can break (a context must be current, a launch's stream and function belong to it,
-// nothing unsafe while a stream is captured). Tests load the library, get its State, and make any function fail.
+// A CUDA driver that records what it is asked and runs nothing: what libcuda.so.1 exports, as far as Lathe
+// takes it, with the rules of the real one that a caller can break (a context must be current, a launch's
+// stream and function belong to it, nothing unsafe while a stream is captured). Tests load the library, get
+// its State, and make any function fail.
 //
-// Images are text: a line "kernel SYMBOL threads=N shared=N maps=N" for each function, after a first line "cubin" or "ptx".
+// Images are text: a line "kernel SYMBOL threads=N shared=N maps=N" for each function, after a first line
+// "cubin" or "ptx".
 #pragma once
 
 #include <cstdint>
@@ -53,7 +55,8 @@ struct Launch {
   template <typename T>
   T parameter(size_t offset) const {
     T value = {};
-    if (offset + sizeof value <= parameters.size()) __builtin_memcpy(&value, parameters.data() + offset, sizeof value);
+    if (offset + sizeof value <= parameters.size())
+      __builtin_memcpy(&value, parameters.data() + offset, sizeof value);
     return value;
   }
 };
@@ -89,7 +92,7 @@ struct State {
   std::string log;                // what the JIT writes to its error log
   std::string linked_image;       // what cuLinkComplete gives
 
-  // The next call of a function answers this, once, or for ever with `failing_for_ever`.
+  // What a function answers instead of doing its work: at its next call, or at each.
   std::map<std::string, int> fail_once, fail_always;
   std::map<std::string, int> calls;  // how often each was called
 
@@ -108,11 +111,5 @@ struct State {
   int unsafe_in_capture = 0;  // unsafe calls, not relaxed, while some stream was captured
   int mismatched = 0;         // launches into a stream or with a function of another context
 };
-
-using StateFn = State* (*)();                      // fake_cuda_state
-using MakeContextFn = Context* (*)(int device);    // fake_cuda_make_context: one that is not primary
-using CurrentFn = std::vector<Context*> (*)();     // fake_cuda_context_stack, of the calling thread
-using CaptureModeFn = int (*)();                   // fake_cuda_capture_mode, of the calling thread
-using DestroyFn = void (*)(Stream*);               // fake_cuda_forget_stream
 
 }  // namespace fake_cuda

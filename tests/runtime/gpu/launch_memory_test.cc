@@ -1,0 +1,275 @@
+// Slabs: whose they are, when they grow, that counters are zero, and all of it inside captures.
+#include "runtime/gpu/launch_memory.h"
+
+#include <set>
+#include <thread>
+
+#include "fake_gpu.h"
+#include "runtime/gpu/scopes.h"
+
+namespace lathe {
+namespace {
+
+using ::testing::Each;
+using ::testing::HasSubstr;
+
+class GpuLaunchMemory : public FakeGpu {
+ protected:
+  GpuLaunchMemory() : kernel_(load(*driver_, artifact_of({step_of("k")}))) {}
+
+  // Launches with a need and answers {workspace, counters} as the kernel got them.
+  std::pair<char*, char*> launch(void* stream, size_t workspace, size_t counters = 0) {
+    TestLaunch l(*kernel_);
+    l.launch.stream = stream;
+    l.launch.config.workspace_bytes = workspace;
+    l.launch.config.counters = counters;
+    const absl::Status status = driver_->launch(l.launch);
+    EXPECT_TRUE(status.ok()) << status;
+    if (!status.ok()) return {};
+    return {state_->launches.back().parameter<char*>(7 * 8), state_->launches.back().parameter<char*>(8 * 8)};
+  }
+  const fake_cuda::Allocation& holder(const char* memory) {
+    return std::prev(state_->allocations.upper_bound(reinterpret_cast<uint64_t>(memory)))->second;
+  }
+  size_t allocated() {
+    size_t bytes = 0;
+    for (const auto& [address, allocation] : state_->allocations) bytes += allocation.bytes;
+    return bytes;
+  }
+
+  std::unique_ptr<Driver> driver_ = open();
+  std::unique_ptr<LoadedKernel> kernel_;
+};
+
+TEST_F(GpuLaunchMemory, NothingIsAllocatedForALaunchThatNeedsNothing) {
+  const auto [workspace, counters] = launch(make_stream(primary(0)), 0, 0);
+  EXPECT_EQ(workspace, nullptr);
+  EXPECT_EQ(counters, nullptr);
+  EXPECT_EQ(state_->calls["cuMemAlloc_v2"], 0);
+}
+
+TEST_F(GpuLaunchMemory, AStreamKeepsItsSlabAndSharesItWithNoOther) {
+  auto* first = make_stream(primary(0));
+  auto* second = make_stream(primary(0));
+  const auto a = launch(first, 1000, 5), b = launch(second, 1000, 5);
+  EXPECT_NE(a.first, b.first);
+  EXPECT_NE(a.second, b.second);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(a.first) % 256, 0u);
+  EXPECT_EQ(reinterpret_cast<uintptr_t>(a.second) % 256, 0u);
+  EXPECT_EQ(launch(first, 1000, 5), a);
+  EXPECT_EQ(launch(second, 900, 2), b);
+  EXPECT_EQ(state_->allocations.size(), 2u);
+  for (int i = 0; i < 300; ++i) launch(make_stream(primary(0)), 64);
+  EXPECT_EQ(launch(first, 1000, 5), a) << "found among hundreds";
+  EXPECT_EQ(state_->allocations.size(), 302u);
+  kernel_.reset();
+  driver_.reset();
+  EXPECT_TRUE(state_->allocations.empty());
+}
+
+TEST_F(GpuLaunchMemory, WorkspaceAndCountersDoNotOverlap) {
+  const size_t bytes = 5000, count = 3000;
+  const auto [workspace, counters] = launch(nullptr, bytes, count);
+  const fake_cuda::Allocation& slab = holder(workspace);
+  EXPECT_EQ(&slab, &holder(counters));
+  const std::pair<char*, char*> spans[] = {{workspace, workspace + bytes}, {counters, counters + count * 4}};
+  EXPECT_TRUE(spans[0].second <= spans[1].first || spans[1].second <= spans[0].first);
+  for (const auto& [begin, end] : spans) EXPECT_LE(end, slab.memory.get() + 256 + slab.bytes);
+  EXPECT_THAT(std::vector<char>(counters, counters + count * 4), Each(0));
+}
+
+TEST_F(GpuLaunchMemory, GrowsAndKeepsTheOldForGraphsThatNameIt) {
+  auto* stream = make_stream(primary(0));
+  const auto small = launch(stream, 1 << 20, 10);
+  const auto large = launch(stream, (1 << 20) + 1, 10);
+  EXPECT_NE(small.first, large.first);
+  EXPECT_EQ(state_->allocations.size(), 2u);
+  EXPECT_EQ(launch(stream, 2 << 20, 10), large) << "at least twice the size";
+  EXPECT_EQ(launch(stream, 1 << 20, 10), large);
+  EXPECT_LT(allocated(), size_t{4} << 20) << "what is kept is less than the last";
+  EXPECT_THAT(std::vector<char>(large.second, large.second + 40), Each(0));
+}
+
+TEST_F(GpuLaunchMemory, TakesTheNeedWhereTwiceTheSizeIsTooMuch) {
+  // The fake driver gives no more than 1 GiB at once.
+  auto* stream = make_stream(primary(0));
+  launch(stream, size_t{600} << 20);
+  EXPECT_NE(launch(stream, size_t{700} << 20).first, nullptr);
+  TestLaunch l(*kernel_);
+  l.launch.stream = stream;
+  l.launch.config.workspace_bytes = size_t{2} << 30;
+  const absl::Status status = driver_->launch(l.launch);
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_THAT(message(status), HasSubstr("allocating a workspace of 21474"));
+  EXPECT_NE(launch(stream, size_t{700} << 20).first, nullptr) << "the stream keeps what it has";
+}
+
+TEST_F(GpuLaunchMemory, DefaultStreamsHaveTheirOwn) {
+  const auto legacy = launch(nullptr, 1000);
+  EXPECT_EQ(launch(reinterpret_cast<void*>(1), 1000), legacy) << "two names of one stream";
+  const auto mine = launch(reinterpret_cast<void*>(2), 1000);
+  EXPECT_NE(mine, legacy);
+  EXPECT_EQ(launch(reinterpret_cast<void*>(2), 1000), mine);
+  std::set<char*> seen = {legacy.first, mine.first};
+  for (int i = 0; i < 4; ++i)
+    std::thread([&] { seen.insert(launch(reinterpret_cast<void*>(2), 1000).first); }).join();
+  EXPECT_EQ(seen.size(), 6u) << "each thread's default stream, threads that ended included";
+  context_stack() = {make_context(0)};
+  EXPECT_TRUE(seen.insert(launch(nullptr, 1000).first).second) << "another context's";
+}
+
+TEST_F(GpuLaunchMemory, CountersAreZeroedAgainAfterAFailedLaunch) {
+  auto* stream = make_stream(primary(0));
+  const auto [workspace, counters] = launch(stream, 100, 7);
+  EXPECT_EQ(state_->fills.size(), 1u) << "zeroed once";
+  launch(stream, 100, 7);
+  EXPECT_EQ(state_->fills.size(), 1u);
+  counters[3] = 9;  // as a kernel that was cut short leaves them
+  TestLaunch l(*kernel_);
+  l.launch.stream = stream;
+  l.launch.config = LaunchConfig();
+  l.launch.config.counters = 7;
+  state_->fail_once["cuLaunchKernelEx"] = 701;
+  EXPECT_FALSE(driver_->launch(l.launch).ok());
+  launch(stream, 100, 7);
+  ASSERT_EQ(state_->fills.size(), 2u);
+  EXPECT_EQ(state_->fills[1].stream, stream) << "in the stream's order";
+  EXPECT_EQ(state_->fills[1].address, reinterpret_cast<uint64_t>(counters));
+  EXPECT_GE(state_->fills[1].bytes, 7u * 4);
+  EXPECT_EQ(counters[3], 0);
+  launch(stream, 100, 7);
+  EXPECT_EQ(state_->fills.size(), 2u);
+}
+
+TEST_F(GpuLaunchMemory, ACallersWorkspaceHoldsTheCountersToo) {
+  LaunchConfig config;
+  config.workspace_bytes = 1000;
+  config.counters = 6;
+  const size_t bytes = driver_->workspace_bytes(*kernel_, config, 1);
+  EXPECT_EQ(bytes, 1024u + 24);
+  alignas(256) static char memory[2048];
+  std::fill(std::begin(memory), std::end(memory), 1);
+  TestLaunch l(*kernel_);
+  l.launch.config = config;
+  l.launch.workspace = memory;
+  l.launch.workspace_bytes = bytes;
+  ASSERT_TRUE(driver_->launch(l.launch).ok());
+  EXPECT_EQ(state_->launches.back().parameter<char*>(7 * 8), memory);
+  EXPECT_EQ(state_->launches.back().parameter<char*>(8 * 8), memory + 1024);
+  EXPECT_THAT(std::vector<char>(memory + 1024, memory + bytes), Each(0)) << "zeroed for each launch";
+  EXPECT_EQ(memory[bytes], 1);
+  EXPECT_EQ(memory[1023], 1);
+  EXPECT_EQ(state_->calls["cuMemAlloc_v2"], 0);
+  l.launch.workspace_bytes = bytes - 1;
+  const absl::Status status = driver_->launch(l.launch);
+  EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(message(status), HasSubstr("workspace of 1047 bytes < 1048"));
+}
+
+TEST_F(GpuLaunchMemory, AZeroProductReadsZeros) {
+  TestLaunch l(*kernel_);
+  l.args.a = l.args.b = nullptr;
+  l.launch.zero_product = true;
+  ASSERT_TRUE(driver_->launch(l.launch).ok());
+  const auto* a = state_->launches.back().parameter<char*>(0);
+  EXPECT_EQ(state_->launches.back().parameter<char*>(8), a);
+  EXPECT_THAT(std::vector<char>(a, a + 16), Each(0));
+  const auto [workspace, counters] = launch(nullptr, 1000, 10);
+  EXPECT_TRUE(a + 16 <= workspace || a >= workspace + 1000);
+  EXPECT_TRUE(a + 16 <= counters || a >= counters + 40);
+}
+
+TEST_F(GpuLaunchMemory, WarmUpSparesTheFirstLaunchItsAllocation) {
+  ASSERT_TRUE(driver_->reserve(0, 0).ok());
+  EXPECT_EQ(state_->allocations.size(), 0u);
+  ASSERT_TRUE(driver_->reserve(1 << 20, 100).ok());
+  EXPECT_EQ(state_->allocations.size(), 1u);
+  ASSERT_TRUE(driver_->reserve(4 << 20, 10).ok());
+  EXPECT_EQ(state_->allocations.size(), 1u) << "one no launch has seen is replaced";
+  ASSERT_TRUE(driver_->reserve(2 << 20, 50).ok());
+  EXPECT_EQ(state_->calls["cuMemAlloc_v2"], 2);
+  auto* stream = make_stream(primary(0));
+  const auto first = launch(stream, 100);
+  EXPECT_EQ(state_->calls["cuMemAlloc_v2"], 2);
+  EXPECT_EQ(launch(stream, 4 << 20, 100).first, first.first);
+  EXPECT_EQ(state_->calls["cuMemAlloc_v2"], 2) << "no growth up to what warm-up said";
+  const auto other = launch(make_stream(primary(0)), 100);
+  EXPECT_GE(holder(other.first).bytes, size_t{4} << 20) << "other streams' are as large";
+  ASSERT_TRUE(driver_->reserve(4 << 20, 100).ok());
+  EXPECT_EQ(state_->calls["cuMemAlloc_v2"], 3) << "nothing new was said";
+  EXPECT_EQ(driver_->reserve(size_t{2} << 30, 0).code(), absl::StatusCode::kResourceExhausted);
+}
+
+TEST_F(GpuLaunchMemory, WorksInsideACaptureWithoutDisturbingIt) {
+  auto* mine = make_stream(primary(0));
+  auto* theirs = make_stream(primary(0));
+  mine->capturing = theirs->capturing = true;
+  EXPECT_TRUE(*driver_->is_capturing(mine));
+  const auto slab = launch(mine, 1000, 10);
+  EXPECT_NE(launch(mine, 100000, 10), slab) << "grown";
+  // Loading, linking, allocating and unloading beside another thread's capture.
+  state_->linked_image = "cubin\n";
+  load(*driver_, artifact_of({step_of("late")})).reset();
+  driver_->finish(artifact_of({step_of("k")}, CodeFormat::kPtx));
+  ASSERT_TRUE(driver_->memory().release(*driver_->memory().allocate(64)).ok());
+  EXPECT_EQ(state_->unsafe_in_capture, 0);
+  EXPECT_FALSE(mine->invalidated || theirs->invalidated);
+  EXPECT_EQ(capture_mode(), 0) << "and the thread's mode is what it was";
+  // Counters were zeroed on a stream of the driver's own: no node of the caller's graph.
+  for (const fake_cuda::Fill& fill : state_->fills) EXPECT_NE(fill.stream, mine);
+}
+
+TEST_F(GpuLaunchMemory, TellsWhetherAStreamIsCaptured) {
+  auto* stream = make_stream(primary(0));
+  EXPECT_FALSE(*driver_->is_capturing(stream));
+  EXPECT_FALSE(*driver_->is_capturing(nullptr));
+  stream->capturing = true;
+  EXPECT_TRUE(*driver_->is_capturing(stream));
+  EXPECT_TRUE(*driver_->is_capturing(nullptr)) << "the legacy stream may not be used then";
+  EXPECT_FALSE(*driver_->is_capturing(reinterpret_cast<void*>(2)));
+  stream->invalidated = true;
+  EXPECT_TRUE(*driver_->is_capturing(stream));
+  state_->fail_once["cuStreamIsCapturing"] = 999;
+  EXPECT_EQ(driver_->is_capturing(stream).status().code(), absl::StatusCode::kInternal);
+}
+
+// Launches of one stream from several threads, of streams of their own, and growth among them.
+TEST_F(GpuLaunchMemory, ThreadsLaunchAtOnce) {
+  constexpr int kThreads = 4, kLaunches = 200;
+  auto* shared = make_stream(primary(0));
+  std::vector<std::thread> threads;
+  std::atomic<int> failures{0};
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      fake_cuda::Stream* own = nullptr;
+      {
+        const std::lock_guard<std::mutex> lock(state_->mutex);
+        own = make_stream(primary(0));
+      }
+      for (int i = 0; i < kLaunches; ++i) {
+        TestLaunch l(*kernel_, t + 1);
+        l.launch.stream = i % 3 == 0   ? static_cast<void*>(shared)
+                          : i % 3 == 1 ? own
+                                       : reinterpret_cast<void*>(2);
+        l.launch.config.workspace_bytes = static_cast<size_t>(100 + i * 10);
+        l.launch.config.counters = static_cast<size_t>(1 + i * 20);
+        failures += !driver_->launch(l.launch).ok();
+        if (i % 50 == 0) failures += !driver_->load(artifact_of({step_of("other")})).ok();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(failures.load(), 0);
+  ASSERT_EQ(state_->launches.size(), static_cast<size_t>(kThreads * kLaunches));
+  // No workspace was seen on two streams; the per-thread one counts once a thread, which its M names.
+  std::map<char*, std::pair<void*, int>> owners;
+  for (const fake_cuda::Launch& launch : state_->launches) {
+    const bool per_thread = reinterpret_cast<uintptr_t>(launch.stream) == 2;
+    const std::pair<void*, int> owner = {launch.stream, per_thread ? launch.parameter<int32_t>(168) : 0};
+    const auto [at, inserted] = owners.emplace(launch.parameter<char*>(7 * 8), owner);
+    EXPECT_EQ(at->second, owner);
+  }
+}
+
+}  // namespace
+}  // namespace lathe
