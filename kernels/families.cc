@@ -11,6 +11,7 @@ const std::vector<KernelFamily>& kernel_families() {
       {Op::kMatmul, Backend::kCpu, enumerate_matmul_panel},
       {Op::kMatmul, Backend::kCuda, enumerate_matmul_simt},
       {Op::kMatmul, Backend::kCuda, enumerate_matmul_wgmma},
+      {Op::kMatmul, Backend::kCuda, enumerate_matmul_skinny},
       {Op::kMatmul, Backend::kRocm, enumerate_matmul_simt},
       {Op::kArgmax, Backend::kCpu, enumerate_argmax_cpu},
       {Op::kArgmax, Backend::kCuda, enumerate_argmax_gpu},

@@ -23,6 +23,9 @@ void enumerate_matmul_simt(const CandidateContext& context, std::vector<RankedPl
 // sm_90a, f16 and bf16 with 16-byte aligned rows: warpgroup products fed by tensor copies.
 void enumerate_matmul_wgmma(const CandidateContext& context, std::vector<RankedPlan>* out);
 
+// CUDA: at most 16 rows of A against weights streamed once.
+void enumerate_matmul_skinny(const CandidateContext& context, std::vector<RankedPlan>* out);
+
 // A plan's working size of one matmul class, and what the CPU families share.
 struct MatmulSizes {
   explicit MatmulSizes(const ProblemClass& c);

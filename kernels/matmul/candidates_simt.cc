@@ -30,6 +30,9 @@ constexpr double kEfficiency = 0.85, kBusyWaves = 8;
 // Shared memory serves 128 bytes a cycle on both (CUDA: 32 banks of 4; CDNA3 ISA guide: 128 bytes); rows of a
 // wave share their operand, so that about half of what is asked for is moved.
 constexpr double kSharedBytesPerCycle = 128, kSharedReuse = 2;
+// Elements are fetched one by one: load, mask, conversion, store and their addresses, for each (estimate). A unit
+// could start an instruction a cycle in each of its four parts; waits and bank conflicts leave about 2.5.
+constexpr double kStagingInstructions = 10, kIssuePerCycle = 2.5;
 
 int32_t thread_registers(const Row& r) {
   const int32_t staged = static_cast<int32_t>(ceil_div((r.tile_m + r.tile_n) * r.tile_k, r.threads));
@@ -82,13 +85,16 @@ double predict(const GpuRates& rates, const MatmulSizes& s, const Row& r, double
   const double compute = per_unit * flops / (rates.flops / rates.units * efficiency);
   const double shared = per_unit * r.threads * (r.register_m + r.register_n) * 4.0 * steps * r.tile_k /
                         kSharedReuse / (kSharedBytesPerCycle * rates.clock_hz);
+  const double staged = (double(r.tile_m) + r.tile_n) * r.tile_k;  // elements a step
+  const double staging =
+      per_unit * steps * staged * kStagingInstructions / rates.wave / (kIssuePerCycle * rates.clock_hz);
   const double latency = std::ceil(per_unit / resident) * (steps + 2) * kMemorySeconds / r.stages;
   const double out_bytes = double(s.m) * s.n * (splits > 1 ? 4 * splits : s.output_bytes);
   const double once = (double(s.m) + s.n) * s.k * s.input_bytes + out_bytes;
   const double moved = (column_tiles * s.m + row_tiles * s.n) * double(s.k) * s.input_bytes + out_bytes;
   const double memory =
       std::max(once / rates.memory_bytes_per_second, moved / (kL2OverMemory * rates.memory_bytes_per_second));
-  return rates.launch_seconds + std::max({compute, shared, latency, memory}) +
+  return rates.launch_seconds + std::max({compute + staging, shared, latency, memory}) +
          gpu_merge_seconds(rates, s, splits, split, row_tiles * column_tiles);
 }
 

@@ -1,5 +1,7 @@
 #include "kernels/matmul/emit_gpu.h"
 
+#include "core/plan.h"
+
 namespace lathe::emit {
 using namespace mlir;
 
@@ -13,6 +15,7 @@ constexpr FamilyRow kFamilies[] = {
     {"simt", emit_simt},
     {"mma", emit_mma},
     {"wgmma", emit_wgmma},
+    {"skinny", emit_skinny},
 };
 
 LogicalResult emit_step(Emit& e, GpuKernel& kernel, const GpuStep& step) {
@@ -49,7 +52,7 @@ class StoreSink : public OutputSink {
     });
   }
   LogicalResult done() override {
-    return step_.merges() ? merge_last(e_, kernel_, step_, position_) : success();
+    return kernel_.config().getSplit() == kMergeLast ? merge_last(e_, kernel_, step_, position_) : success();
   }
 
  private:

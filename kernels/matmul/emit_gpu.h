@@ -17,6 +17,7 @@ using MatmulFamily = llvm::LogicalResult (*)(Emit& e, GpuKernel& kernel, const G
 llvm::LogicalResult emit_simt(Emit& e, GpuKernel& kernel, const GpuStep& step);
 llvm::LogicalResult emit_mma(Emit& e, GpuKernel& kernel, const GpuStep& step);
 llvm::LogicalResult emit_wgmma(Emit& e, GpuKernel& kernel, const GpuStep& step);
+llvm::LogicalResult emit_skinny(Emit& e, GpuKernel& kernel, const GpuStep& step);
 
 // Where a tile's sums (f32; of i8 products i32) go once all of K is in them: through the epilogue to D, as they are to the
 // workspace (a split), or into a comparison along the row (matmul_argmax). Made by all threads of the

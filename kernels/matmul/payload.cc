@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "compiler/config_text.h"
+#include "kernels/matmul/skinny_shape.h"
 
 namespace lathe {
 namespace {
@@ -210,6 +211,7 @@ Recipe matmul_recipe(const ProblemClass& c, const CompileConfig& config, const T
   r.steps.push_back(step);
   // Tensor copies take whole tiles of K: only beyond the operand's end do they read zeros.
   if (config.kernel == "wgmma") r.k_granularity = config.tile_k;
+  if (config.kernel == "skinny") r.k_granularity = SkinnyShape::kSplitMultiple;
   if (config.split == kMergeStep || config.split == kMergeLast) {
     r.workspace_bytes =
         product(sizeof(float), {{Var::kSplits, 1}, {Var::kBatch, 1}, {Var::kM, 1}, {Var::kN, 1}});

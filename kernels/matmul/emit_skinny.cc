@@ -1,0 +1,137 @@
+#include "kernels/matmul/emit_skinny.h"
+
+#include "compiler/ptx_hopper.h"
+#include "core/plan.h"
+
+namespace lathe::emit {
+namespace {
+using namespace mlir;
+
+constexpr int64_t kWarp = SkinnyShape::kWarp;
+
+Value as_i32(Emit& e, Value index) {
+  const auto known = Emit::known(index);
+  return known ? e.i32(*known) : e.to_i32(index);
+}
+
+const View& operand(TileProgram& p, unsigned i) {
+  return p.views.find(p.contraction.getDpsInputs()[i])->second;
+}
+
+// Extents of a whole operand, of which the tile has a slice.
+ArrayRef<int64_t> whole(TileProgram& p, unsigned i) {
+  Value operand = p.contraction.getDpsInputs()[i];
+  if (auto slice = operand.getDefiningOp<tensor::ExtractSliceOp>()) operand = slice.getSource();
+  return cast<RankedTensorType>(operand.getType()).getShape();
+}
+
+FailureOr<SkinnyShape> shape_of(GpuKernel& kernel, TileProgram& p) {
+  ir::KernelConfigAttr c = kernel.config();
+  SkinnyInput in;
+  in.k_major = k_contiguous(p.contraction, 1);
+  in.rows = whole(p, 0)[1];
+  in.k = whole(p, 1)[in.k_major ? 2 : 1], in.n = whole(p, 1)[in.k_major ? 1 : 2];
+  in.tile_n = c.getTileN(), in.tile_k = c.getTileK(), in.group = c.getRegisterN();
+  in.unroll_k = c.getUnrollK(), in.threads = c.getThreads();
+  in.element_bytes = operand(p, 1).element.getIntOrFloatBitWidth() / 8;
+  SkinnyShape s(in);
+  if (std::string defect = s.defect(); !defect.empty())
+    return p.contraction.emitError("kernel_config: ") << defect;
+  if (in.rows != c.getTileM() || !k_contiguous(p.contraction, 0) || kernel.alignment() != Alignment::k16)
+    return p.contraction.emitError("matmul kernel 'skinny' does not take these operands");
+  return s;
+}
+
+// The workgroups that share a tile of D among them, each with its split of K: a cluster, or one alone.
+struct Sharing {
+  int64_t count = 1;
+  Value rank;  // i32
+};
+
+// The place of this workgroup. A cluster lies along z and holds the splits of one matrix of the batch, while
+// a position counts the batch inside the splits (distribute.cc).
+GridPosition place(Emit& e, const GpuStep& step, Sharing sharing) {
+  GridPosition position = step.block(e);
+  if (sharing.count == 1) return position;
+  Value cluster = e.div(position.z, e.idx(sharing.count)), split = e.rem(position.z, e.idx(sharing.count));
+  position.z = e.add(e.mul(split, step.arguments().get("batch")), cluster);
+  return position;
+}
+
+// The same position as values that nothing is known of: what is worked out from them, where D lies above all,
+// is worked out here, not before the loop over the weights, whose loads need the registers.
+GridPosition afresh(Emit& e, const GridPosition& position) {
+  const auto copy = [&](Value x) {
+    return e.to_index(inline_ptx(e, "mov.b32 $0, $1;", "=r,r", e.to_i32(x), e.b.getI32Type()));
+  };
+  return {copy(position.x), copy(position.y), copy(position.z)};
+}
+
+// The tile's sums to the sink, those of all workgroups that share it added in ascending order of the split.
+// Pairs of a row and 32 columns go to the warps of all of them in turn.
+void write_sums(SkinnyTile& t, const Sharing& sharing, OutputSink& sink) {
+  Emit& e = t.e;
+  const int64_t chunks = (t.shape.in.tile_n + kWarp - 1) / kWarp, warps = t.shape.warps_n * t.shape.warps_k;
+  Value sums = e.add(t.shared, t.shape.sums_at), first = e.div(t.thread, e.i32(kWarp));
+  if (sharing.count > 1) {
+    cluster_barrier(e);
+    first = e.add(first, e.mul(sharing.rank, warps));
+  }
+  e.loop(first, e.i32(t.shape.in.rows * chunks), warps * sharing.count, [&](Value pair) {
+    Value row = e.div(pair, e.i32(chunks));
+    Value column = e.add(e.mul(e.rem(pair, e.i32(chunks)), kWarp), t.lane);
+    Value inside = e.min(column, e.sub(t.columns, e.i32(1)));
+    Value at = e.add(sums, e.mul(e.add(e.mul(row, t.shape.columns), inside), 4));
+    Values parts;
+    for (int64_t i = 0; i < sharing.count; ++i)
+      parts.push_back(sharing.count == 1 ? load_shared(e, at, 0, 1)[0]
+                                         : load_cluster(e, address_at(e, at, e.i32(i)), 0, 1)[0]);
+    sink.row(row, {column}, add_in_order(e, parts), kWarp - 1);
+  });
+  // Nobody leaves while others read its shared memory.
+  if (sharing.count > 1) cluster_barrier(e);
+}
+
+}  // namespace
+
+LogicalResult emit_skinny(Emit& e, GpuKernel& kernel, const GpuStep& step) {
+  Sharing sharing;
+  if (kernel.config().getSplit() == kMergeCluster) {
+    sharing = {kernel.config().getClusterK(), cluster_rank(e)};
+    kernel.facts.cluster = {1, 1, sharing.count};
+  }
+  const GridPosition position = place(e, step, sharing);
+  FailureOr<TileProgram> program = step.at(e, position);
+  if (failed(program)) return failure();
+  TileProgram& p = *program;
+  FailureOr<SkinnyShape> shape = shape_of(kernel, p);
+  if (failed(shape)) return failure();
+
+  // Registers are what keeps weights in flight: the assembler is to leave room for as many threads as the
+  // plan counts on.
+  const int64_t resident = SkinnyShape::kUnitThreads / kernel.threads();
+  kernel.facts.function_attributes.emplace_back("nvvm.minctasm", std::to_string(resident));
+  SkinnyTile t{e, kernel, p, *shape, {}, {}, {}, {}, {}, {}, {}, {}, {}};
+  const Arguments& arguments = step.arguments();
+  t.a = element_pointer(e, arguments.get("a"), operand(p, 0).offset, operand(p, 0).element);
+  t.b = element_pointer(e, arguments.get("b"), operand(p, 1).offset, operand(p, 1).element);
+  t.depth = as_i32(e, p.depth), t.columns = as_i32(e, p.columns);
+  t.thread = e.to_i32(kernel.thread());
+  t.lane = e.rem(t.thread, e.i32(kWarp));
+  Value warp = e.div(t.thread, e.i32(kWarp));
+  t.warp_n = e.rem(warp, e.i32(t.shape.warps_n)), t.warp_k = e.div(warp, e.i32(t.shape.warps_n));
+  t.shared =
+      LLVM::PtrToIntOp::create(e.b, e.loc, e.b.getI32Type(), kernel.dynamic_shared(t.shape.shared_bytes));
+  stream_weights(t, *make_mma_form(t));
+
+  const GridPosition again = afresh(e, position);
+  FailureOr<TileProgram> output = sharing.count > 1 ? step.merge_at(e, again) : step.at(e, again);
+  if (failed(output)) return failure();
+  std::unique_ptr<OutputSink> sink = make_sink(e, kernel, step, *output, again);
+  kernel.barrier();
+  t.columns = as_i32(e, output->columns);
+  write_sums(t, sharing, *sink);
+  return sink->done();
+}
+
+}  // namespace lathe::emit

@@ -1,0 +1,162 @@
+// The loop over a workgroup's weights: loads of one unit ahead of the products of another.
+#include "compiler/ptx_hopper.h"
+#include "compiler/ptx_mma.h"
+#include "kernels/matmul/emit_skinny.h"
+
+namespace lathe::emit {
+namespace {
+using namespace mlir;
+
+// Starts copying A's part to shared memory, [segment of K][row]: a thread takes the same 16 bytes of every
+// row. What lies beyond K is zero there, up to the end of the unit behind the last.
+void stage_rows(SkinnyTile& t) {
+  Emit& e = t.e;
+  const SkinnyShape& s = t.shape;
+  const View& view = t.p.views.find(t.p.contraction.getDpsInputs()[0])->second;
+  const int64_t per_vector = SkinnyShape::kVector / s.in.element_bytes,
+                vectors_in_segment = s.segment / SkinnyShape::kVector;
+  Value units = e.ceil_div(t.depth, e.i32(s.unit));
+  Value vectors = e.mul(e.add(units, 1), s.unit / per_vector);
+  e.loop(t.thread, vectors, t.kernel.threads(), [&](Value v) {
+    Value k = e.mul(v, per_vector);
+    Value left = arith::MaxSIOp::create(e.b, e.loc, e.sub(t.depth, k), e.i32(0));
+    Value bytes = e.mul(e.min(left, e.i32(per_vector)), s.in.element_bytes);
+    Value from = arith::SelectOp::create(e.b, e.loc, e.less(k, t.depth), k, e.i32(0));
+    Value segment = e.div(v, e.i32(vectors_in_segment)), within = e.rem(v, e.i32(vectors_in_segment));
+    Value to =
+        e.add(t.shared, e.add(e.mul(segment, s.in.rows * s.segment), e.mul(within, SkinnyShape::kVector)));
+    Value line = element_pointer(e, t.a, from, view.element);
+    for (int64_t row = 0; row < s.in.rows; ++row) {
+      if (row > 0) line = element_pointer(e, line, view.row_stride, view.element);
+      copy_async(e, shared_pointer(e, e.add(to, row * s.segment)), line, bytes);
+    }
+  });
+}
+
+class Stream {
+ public:
+  Stream(SkinnyTile& tile, SkinnyForm& form)
+      : t_(tile),
+        e_(tile.e),
+        s_(tile.shape),
+        form_(form),
+        units_(e_.ceil_div(tile.depth, e_.i32(s_.unit))),
+        rounds_(e_.ceil_div(tile.depth, e_.i32(s_.unit * s_.warps_k * s_.in.unroll_k))),
+        groups_(e_.ceil_div(tile.columns, e_.i32(s_.in.group))) {}
+
+  void emit() {
+    // Weights first: they come from further away than A, which every workgroup reads. Without the barrier the
+    // assembler lets their loads wait until A is on its way.
+    Values here = place(e_.i32(0), e_.i32(0)), carried;
+    for (int64_t i = 0; i < s_.in.unroll_k; ++i) append(carried, form_.load(here, i * s_.warps_k));
+    sync_warp(e_);
+    stage_rows(t_);
+    form_.stage_tails();
+    commit_copies(e_);
+    wait_copies(e_, 0);
+    t_.kernel.barrier();
+    const size_t weights = carried.size();
+    carried.append(form_.sums(), e_.constant_f32(0));
+    append(carried, {e_.i32(0), e_.i32(0)});  // group and round of the weights in registers
+    e_.loop(e_.i32(0), e_.mul(groups_, rounds_), 1, carried, [&](Value, const Values& in) {
+      ArrayRef<Value> state(in);
+      return step(state.take_front(weights), state.slice(weights, form_.sums()), in[in.size() - 2],
+                  in.back());
+    });
+  }
+
+ private:
+  Value first_unit(Value round) { return e_.add(e_.mul(round, s_.warps_k * s_.in.unroll_k), t_.warp_k); }
+
+  Values place(Value group, Value round) {
+    return form_.place(group, first_unit(round), e_.less(group, groups_));
+  }
+  // Consumes the units in registers, one by one, and sends each one's registers for more at once.
+  Values step(ArrayRef<Value> weights, ArrayRef<Value> sums, Value group, Value round) {
+    constexpr int64_t kRegisters = SkinnyShape::kUnitRegisters;
+    Value is_last =
+        Emit::known(rounds_) == 1 ? e_.constant(e_.b.getI1Type(), 1) : e_.equal(e_.add(round, 1), rounds_);
+    Value next_round = arith::SelectOp::create(e_.b, e_.loc, is_last, e_.i32(0), e_.add(round, 1));
+    Value next_group = e_.add(group, arith::ExtUIOp::create(e_.b, e_.loc, e_.b.getI32Type(), is_last));
+    Values here = place(group, round), next = place(next_group, next_round), out, added(sums);
+    Values rows = form_.rows(staged(round, 0)), rows_after;
+    for (int64_t i = 0; i < s_.in.unroll_k; ++i) {
+      const int64_t ahead = i * s_.warps_k;
+      form_.multiply(added, here, ahead, weights.slice(i * kRegisters, kRegisters), rows);
+      if (i + 1 < s_.in.unroll_k) rows_after = form_.rows(staged(round, ahead + s_.warps_k));
+      append(out, form_.load(next, ahead));
+      // The assembler would put all loads off to the end, where the warp has nothing under way any more.
+      sync_warp(e_);
+      rows = rows_after;
+    }
+    append(out, e_.choose(
+                    is_last, added,
+                    [&] {
+                      reduce(added, group);
+                      return Values(sums.size(), e_.constant_f32(0));
+                    },
+                    [&] { return added; }));
+    append(out, {next_group, next_round});
+    return out;
+  }
+  static void append(Values& to, const Values& from) { to.append(from.begin(), from.end()); }
+
+  // The address of A's part for a unit of this round; beyond K, of the zeros.
+  Value staged(Value round, int64_t ahead) {
+    Value unit = e_.min(e_.add(first_unit(round), ahead), units_);
+    return e_.add(t_.shared, e_.mul(unit, s_.unit_bytes));
+  }
+
+  // The group's sums to the tile's, in ascending order of the warps along K. Groups take turns with two
+  // buffers: a warp that is a group ahead writes to the other one, and the barrier keeps it from being two
+  // ahead.
+  void reduce(const Values& sums, Value group) {
+    Value column = e_.mul(group, s_.in.group), tile_sums = e_.add(t_.shared, s_.sums_at);
+    if (s_.warps_k == 1) {
+      form_.store(sums, e_.add(tile_sums, e_.mul(column, 4)), s_.columns, s_.in.rows);
+      return;
+    }
+    const int64_t warp_bytes = 4 * s_.padded_rows * s_.partial_pitch;
+    Value odd = e_.rem(group, e_.i32(2));
+    Value buffer = e_.add(e_.add(t_.shared, s_.partials_at), e_.mul(odd, s_.partial_bytes));
+    form_.store(sums, e_.add(buffer, e_.mul(t_.warp_k, warp_bytes)), s_.partial_pitch, s_.padded_rows);
+    t_.kernel.barrier();
+    e_.loop(t_.thread, e_.i32(s_.in.rows * s_.in.group), t_.kernel.threads(), [&](Value element) {
+      Value i = e_.div(element, e_.i32(s_.in.group)), j = e_.rem(element, e_.i32(s_.in.group));
+      Value at = e_.add(buffer, e_.mul(e_.add(e_.mul(i, s_.partial_pitch), j), 4));
+      Values parts;
+      for (int64_t w = 0; w < s_.warps_k; ++w) parts.push_back(load_shared(e_, at, w * warp_bytes, 1)[0]);
+      Value to = e_.add(e_.mul(i, s_.columns), e_.add(column, j));
+      store_shared(e_, e_.add(tile_sums, e_.mul(to, 4)), 0, add_in_order(e_, parts));
+    });
+  }
+
+  SkinnyTile& t_;
+  Emit& e_;
+  const SkinnyShape& s_;
+  SkinnyForm& form_;
+  Value units_, rounds_, groups_;
+};
+
+}  // namespace
+
+Value element_pointer(Emit& e, Value pointer, Value elements, Type element) {
+  Value at = elements.getType().isIndex()
+                 ? arith::IndexCastOp::create(e.b, e.loc, e.b.getI64Type(), elements).getResult()
+                 : arith::ExtUIOp::create(e.b, e.loc, e.b.getI64Type(), elements).getResult();
+  return LLVM::GEPOp::create(e.b, e.loc, pointer.getType(), element, pointer, ArrayRef<LLVM::GEPArg>{at});
+}
+
+Value shared_pointer(Emit& e, Value address) {
+  return LLVM::IntToPtrOp::create(e.b, e.loc, LLVM::LLVMPointerType::get(e.b.getContext(), 3), address);
+}
+
+Value add_in_order(Emit& e, ArrayRef<Value> parts) {
+  Value sum = parts[0];
+  for (Value part : parts.drop_front()) sum = arith::AddFOp::create(e.b, e.loc, sum, part);
+  return sum;
+}
+
+void stream_weights(SkinnyTile& tile, SkinnyForm& form) { Stream(tile, form).emit(); }
+
+}  // namespace lathe::emit
