@@ -18,9 +18,6 @@ struct GpuCode {
   Json metadata;
 };
 
-// Why PTX cannot be assembled here, "" if it can.
-const std::string& no_assembler();
-
 // Compiles the plan and reads the code. Throws what the library says against it, and where PTX was not
 // assembled although there is a ptxas.
 GpuCode compile_gpu(const Plan& plan);

@@ -8,6 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <ostream>
 
+#include "assembler.h"
 #include "core/args.h"
 
 namespace lathe {

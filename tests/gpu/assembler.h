@@ -1,0 +1,11 @@
+// Whether this machine can assemble PTX.
+#pragma once
+
+#include <string>
+
+namespace lathe {
+
+// Why PTX cannot be assembled here, "" if it can.
+const std::string& no_assembler();
+
+}  // namespace lathe

@@ -1,0 +1,145 @@
+#include "sweep_plans.h"
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "core/key.h"
+#include "oracle/oracle.h"
+#include "tests/kernels/device_files.h"
+
+namespace lathe {
+namespace {
+
+constexpr int64_t kRows[] = {1,  2,  3,   4,   5,   7,   8,   12,   16,   24,   48,
+                             64, 96, 128, 160, 192, 272, 512, 1000, 2048, 4096, 8192};
+constexpr DType kTypes[] = {DType::kF32, DType::kF16, DType::kBF16};
+
+std::vector<Bucket> buckets() {
+  std::vector<Bucket> all;
+  for (int64_t m : kRows)
+    if (Bucket b = m_bucket(m); std::find(all.begin(), all.end(), b) == all.end()) all.push_back(b);
+  return all;
+}
+
+// Weights as a Linear layer keeps them.
+std::vector<ProblemClass> layer_classes(bool whole) {
+  std::vector<ProblemClass> classes;
+  const std::vector<Shape> shapes = layer_shapes();
+  for (size_t i = 0; i < shapes.size(); i += whole ? 1 : 4)
+    for (const Bucket& m : buckets())
+      for (DType t : kTypes)
+        for (Alignment alignment : {Alignment::k16, Alignment::kElement}) {
+          ProblemClass c = matmul_class(t, t, shapes[i].n, shapes[i].k, m);
+          c.trans_b = 1;
+          c.alignment = alignment;
+          classes.push_back(c);
+        }
+  return classes;
+}
+
+// Every layout, alignment and epilogue on square, ragged and thin products.
+std::vector<ProblemClass> formed_classes() {
+  std::vector<ProblemClass> classes;
+  for (const Shape& shape :
+       {Shape{"square", 4096, 4096}, Shape{"ragged", 456, 51234}, Shape{"thin", 8, 4096}})
+    for (int64_t m : {1, 16, 123, 2048})
+      for (DType t : kTypes)
+        for (int layout = 0; layout < 4; ++layout)
+          for (Alignment alignment : {Alignment::k16, Alignment::kElement, Alignment::kByte})
+            for (bool everything : {false, true}) {
+              ProblemClass c = matmul_class(t, t, shape.n, shape.k, m_bucket(m));
+              c.trans_a = layout & 1, c.trans_b = layout >> 1;
+              if (everything) {
+                c.c = c.bias = c.residual = t;
+                c.d = DType::kF32;
+                c.activation = Activation::kGelu;
+              }
+              classes.push_back(with_alignment(c, alignment, /*is_cpu=*/false));
+            }
+  return classes;
+}
+
+std::vector<ProblemClass> argmax_classes() {
+  std::vector<ProblemClass> classes;
+  for (const Bucket& row : row_buckets())
+    for (DType t : kTypes) {
+      ProblemClass c = argmax_class(t, row);
+      classes.push_back(with_alignment(c, Alignment::k16, /*is_cpu=*/false));
+      c.wants_values = 1;
+      classes.push_back(c);
+    }
+  return classes;
+}
+
+class Collector {
+ public:
+  // The first choice, or every legal one. A device that has no plan for the class is a failure.
+  void add(const DeviceFacts& facts, const ProblemClass& c, bool every_legal) {
+    const auto answer = rank_plans(c, facts, {1, 0});
+    ASSERT_TRUE(answer.ok()) << facts.name << " " << to_json(c).dump() << ": " << answer.status();
+    for (size_t i = 0; i < (every_legal ? answer->legal : 1); ++i) {
+      const CompileConfig& config = answer->ranked[i].plan.config;
+      std::string key = key_of(c, config, facts.target, "").text;
+      if (seen_.insert(key).second) plans.push_back({&facts, c, config, std::move(key)});
+    }
+  }
+  std::vector<SweepPlan> plans;
+
+ private:
+  std::set<std::string> seen_;
+};
+
+template <typename Visit>
+void for_each_cuda_device(Visit visit) {
+  for (const DeviceFacts& facts : shipped_facts())
+    if (facts.target.backend == Backend::kCuda) visit(facts);
+}
+
+}  // namespace
+
+std::string SweepPlan::family() const {
+  if (problem.op == Op::kMatmul) return config.kernel;
+  return absl::StrCat(std::string(name_of(problem.op)), " ", config.kernel);
+}
+std::string SweepPlan::describe() const {
+  return absl::StrCat(facts->name, " ", to_json(problem).dump(), " ", to_json(config).dump());
+}
+
+std::vector<SweepPlan> chosen_plans(bool whole) {
+  Collector collector;
+  for_each_cuda_device([&](const DeviceFacts& facts) {
+    for (const auto& classes : {layer_classes(whole), formed_classes(), argmax_classes()})
+      for (const ProblemClass& c : classes) collector.add(facts, c, /*every_legal=*/false);
+  });
+  return collector.plans;
+}
+
+std::vector<SweepPlan> legal_plans() {
+  Collector collector;
+  for_each_cuda_device([&](const DeviceFacts& facts) {
+    for (int64_t m : {1, 8, 48, 512, 8192})
+      for (DType t : kTypes) {
+        ProblemClass c = matmul_class(t, t, 4096, 4096, m_bucket(m));
+        c.trans_b = 1;
+        c.alignment = Alignment::k16;
+        collector.add(facts, c, /*every_legal=*/true);
+      }
+    for (const ProblemClass& c : argmax_classes()) collector.add(facts, c, /*every_legal=*/true);
+  });
+  return collector.plans;
+}
+
+std::vector<SweepPlan> sample(const std::vector<SweepPlan>& plans, size_t count,
+                              std::string (*group)(const SweepPlan&)) {
+  std::map<std::string, std::vector<const SweepPlan*>> groups;
+  for (const SweepPlan& plan : plans) groups[group(plan)].push_back(&plan);
+  std::vector<SweepPlan> taken;
+  for (const auto& [name, members] : groups)
+    for (size_t i = 0; i < std::min(count, members.size()); ++i)
+      taken.push_back(*members[i * members.size() / std::min(count, members.size())]);
+  return taken;
+}
+
+}  // namespace lathe

@@ -1,0 +1,34 @@
+// The plans that the oracle chooses for the shipped CUDA devices over real layers.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "core/facts.h"
+#include "core/plan.h"
+#include "core/problem.h"
+
+namespace lathe {
+
+struct SweepPlan {
+  const DeviceFacts* facts;
+  ProblemClass problem;
+  CompileConfig config;
+  std::string key;  // the cache's: plans with one key are one kernel
+
+  // What the table of results calls it: "wgmma", "simt", "argmax rows".
+  std::string family() const;
+  std::string describe() const;
+};
+
+// benchmarks/shapes.csv by buckets of M from 1 to 8192 by dtype and alignment, layouts and epilogues on a few
+// of them, argmax of every length; the first choice of each, every kernel once. `whole` false: a quarter of
+// the layers.
+std::vector<SweepPlan> chosen_plans(bool whole);
+// The same for every legal candidate of a few classes: what tuning or a forced candidate can reach.
+std::vector<SweepPlan> legal_plans();
+// At most `count` of each group, spread over it: the same ones each time.
+std::vector<SweepPlan> sample(const std::vector<SweepPlan>& plans, size_t count,
+                              std::string (*group)(const SweepPlan&));
+
+}  // namespace lathe

@@ -1,0 +1,226 @@
+// Every plan that the oracle can choose on the shipped CUDA devices compiles to the instructions it is named
+// after, and assembles without a spill or a complaint within the device's limits. A sample of them here; all
+// of them, in tens of minutes, with LATHE_TEST_EVERY_PLAN=1.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <iostream>
+#include <iterator>
+#include <map>
+#include <mutex>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "api/compiler_library.h"
+#include "api/options.h"
+#include "assembler.h"
+#include "core/artifact.h"
+#include "sweep_plans.h"
+
+namespace lathe {
+namespace {
+
+bool every_plan() {
+  const char* text = std::getenv("LATHE_TEST_EVERY_PLAN");
+  return text != nullptr && std::string(text) == "1";
+}
+
+// What the PTX of a kernel must have, by its family: the instructions that it is there for.
+struct FamilyRow {
+  const char* family;
+  std::vector<const char*> instructions;
+  std::vector<const char*> if_aligned;  // where operands are aligned to 16 bytes
+};
+const FamilyRow kFamilies[] = {
+    {"simt", {"fma.rn.f32", "ld.shared", "st.shared", "bar.sync"}, {}},
+    {"mma", {"mma.sync", "ldmatrix"}, {"cp.async"}},
+    {"wgmma", {"wgmma.mma_async", "cp.async.bulk.tensor", "mbarrier.try_wait", "setmaxnreg"}, {}},
+    {"argmax rows", {"ld.global", "st.global"}, {}},
+};
+// ... and who merges the parts of a split.
+struct SplitRow {
+  int32_t split;
+  std::vector<const char*> instructions;
+};
+const SplitRow kSplits[] = {
+    {kMergeLast, {"atom.", "membar.gl"}},
+    {kMergeCluster, {"barrier.cluster.arrive", "barrier.cluster.wait", "mapa.shared::cluster"}},
+};
+
+// What is missing from a kernel's PTX; "" if nothing is.
+std::string missing_instructions(const SweepPlan& plan, const std::string& ptx) {
+  std::vector<std::string> missing;
+  const auto need = [&](const std::vector<const char*>& instructions) {
+    for (const char* i : instructions)
+      if (ptx.find(i) == std::string::npos) missing.emplace_back(i);
+  };
+  bool known = false;
+  for (const FamilyRow& row : kFamilies) {
+    if (plan.family() != row.family) continue;
+    known = true;
+    need(row.instructions);
+    if (plan.problem.alignment == Alignment::k16) need(row.if_aligned);
+  }
+  if (!known) return "a family that this test does not know";
+  for (const SplitRow& row : kSplits)
+    if (plan.config.split == row.split) need(row.instructions);
+  need({".reqntid"});
+  return absl::StrJoin(missing, ", ");
+}
+
+// Calls visit(plan) for every plan, from as many threads as there are cores.
+template <typename Visit>
+void for_each_plan(const std::vector<SweepPlan>& plans, Visit visit) {
+  std::atomic<size_t> next{0};
+  const auto work = [&] {
+    for (size_t i; (i = next.fetch_add(1)) < plans.size();) visit(plans[i]);
+  };
+  std::vector<std::thread> threads;
+  for (unsigned i = 1; i < std::thread::hardware_concurrency(); ++i) threads.emplace_back(work);
+  work();
+  for (std::thread& t : threads) t.join();
+}
+
+// The first failures in words, all in number.
+class Failures {
+ public:
+  void add(const SweepPlan& plan, const std::string& why) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (++count_ <= 20) text_ += plan.describe() + "\n    " + why + "\n";
+  }
+  void expect_none() const { EXPECT_EQ(count_, 0) << text_; }
+
+ private:
+  std::mutex mutex_;
+  int count_ = 0;
+  std::string text_;
+};
+
+TEST(Sweep, EveryChosenPlanCompiles) {
+  std::vector<SweepPlan> plans = chosen_plans(every_plan());
+  ASSERT_FALSE(HasFatalFailure());
+  const size_t all = plans.size();
+  if (!every_plan())
+    plans = sample(plans, 3, [](const SweepPlan& p) {
+      return absl::StrCat(p.facts->target.arch, p.family(), p.config.split);
+    });
+  std::cout << plans.size() << " of " << all << " kernels\n";
+  CompilerLibrary compiler(LATHE_COMPILER_PATH);
+  Failures failures;
+  for_each_plan(plans, [&](const SweepPlan& plan) {
+    const auto artifact = compiler.compile({plan.problem, plan.config, plan.facts->target, nullptr});
+    if (!artifact.ok()) return failures.add(plan, std::string(artifact.status().message()));
+    const std::string missing = missing_instructions(plan, artifact->code);
+    if (!missing.empty()) failures.add(plan, "missing: " + missing);
+  });
+  failures.expect_none();
+}
+
+// The greatest of what the kernels of a family need on a target.
+struct Resources {
+  int64_t kernels = 0, registers = 0, shared_bytes = 0, spill_bytes = 0, messages = 0;
+};
+
+class Table {
+ public:
+  void add(const SweepPlan& plan, const Resources& r) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    Resources& sum = rows_[{plan.family(), plan.facts->target.arch}];
+    sum.kernels += r.kernels;
+    sum.registers = std::max(sum.registers, r.registers);
+    sum.shared_bytes = std::max(sum.shared_bytes, r.shared_bytes);
+    sum.spill_bytes = std::max(sum.spill_bytes, r.spill_bytes);
+    sum.messages += r.messages;
+  }
+  void print() const {
+    std::cout << absl::StrFormat("%-14s %-8s %8s %10s %14s %11s %9s\n", "family", "target", "kernels",
+                                 "registers", "shared bytes", "spill bytes", "messages");
+    for (const auto& [name, r] : rows_)
+      std::cout << absl::StrFormat("%-14s %-8s %8d %10d %14d %11d %9d\n", name.first, name.second, r.kernels,
+                                   r.registers, r.shared_bytes, r.spill_bytes, r.messages);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::pair<std::string, std::string>, Resources> rows_;
+};
+
+// What the device cannot give, and what its assembler said against the kernel; "" if nothing.
+std::string beyond_limits(const SweepPlan& plan, const Artifact& artifact, Resources* all) {
+  const Json metadata = Json::parse(artifact.metadata);
+  if (artifact.format != CodeFormat::kCubin)
+    return "not assembled: " + metadata["assembler"].get<std::string>();
+  std::vector<std::string> over;
+  const auto check = [&](const char* what, double value, double limit) {
+    if (value > limit) over.push_back(absl::StrCat(what, " ", value, " > ", limit));
+  };
+  const DeviceFacts& facts = *plan.facts;
+  for (const Step& step : artifact.recipe.steps) {
+    const Json& kernel = metadata["kernels"][step.symbol];
+    if (!kernel.is_object()) return "the assembler says nothing of " + step.symbol;
+    const int64_t registers = kernel["registers"],
+                  threads = int64_t{step.block[0]} * step.block[1] * step.block[2];
+    // The recipe's formula is a constant: shared memory of a workgroup does not follow from the sizes.
+    const int64_t shared = kernel["shared_bytes"].get<int64_t>() + evaluate(step.dynamic_shared_memory, {});
+    check("spill bytes", kernel["spill_bytes"], 0);
+    check("stack bytes", kernel["stack_bytes"], 0);
+    check("shared bytes", double(shared), facts.fact_or("shared_memory_bytes", 0));
+    check("threads", double(threads), facts.fact_or("max_workgroup_size", 0));
+    check("registers of a thread", double(registers), 255);
+    // Handed out to warps in units of 8 a thread (CUDA C++ Programming Guide, arithmetic of occupancy).
+    check("registers of a workgroup", double((registers + 7) / 8 * 8 * threads),
+          facts.fact_or("registers_per_unit", 0));
+    ++all->kernels;
+    all->registers = std::max(all->registers, registers);
+    all->shared_bytes = std::max(all->shared_bytes, shared);
+    all->spill_bytes = std::max(all->spill_bytes, kernel["spill_bytes"].get<int64_t>());
+  }
+  for (const Json& message : metadata["messages"]) over.push_back(message.get<std::string>());
+  all->messages += static_cast<int64_t>(metadata["messages"].size());
+  return absl::StrJoin(over, "; ");
+}
+
+std::vector<SweepPlan> plans_to_assemble() {
+  std::vector<SweepPlan> plans = chosen_plans(every_plan());
+  if (!every_plan())
+    return sample(plans, 3, [](const SweepPlan& p) {
+      return absl::StrCat(p.facts->target.arch, p.family(), p.problem.a, p.config.split);
+    });
+  // Sizes of the weight and M's bucket change constants in the code alone: a few for each form of kernel.
+  plans = sample(plans, 2, [](const SweepPlan& p) {
+    const ProblemClass& c = p.problem;
+    return absl::StrCat(p.facts->target.arch, to_json(p.config).dump(), p.problem.a, c.d, c.trans_a,
+                        c.trans_b, c.alignment, c.bias, c.wants_values);
+  });
+  const std::vector<SweepPlan> legal = legal_plans();
+  plans.insert(plans.end(), legal.begin(), legal.end());
+  return plans;
+}
+
+TEST(Sweep, ChosenPlansAssembleWithinLimits) {
+  if (!no_assembler().empty()) GTEST_SKIP() << no_assembler();
+  const std::vector<SweepPlan> plans = plans_to_assemble();
+  ASSERT_FALSE(HasFatalFailure());
+  const auto options = read_options(nullptr, [](const char* name) { return std::getenv(name); });
+  ASSERT_TRUE(options.ok() && options->assembler) << "LATHE_PTXAS is set and empty?";
+  CompilerLibrary compiler(LATHE_COMPILER_PATH);
+  Failures failures;
+  Table table;
+  for_each_plan(plans, [&](const SweepPlan& plan) {
+    const auto artifact =
+        compiler.compile({plan.problem, plan.config, plan.facts->target, &*options->assembler});
+    if (!artifact.ok()) return failures.add(plan, std::string(artifact.status().message()));
+    Resources resources;
+    const std::string over = beyond_limits(plan, *artifact, &resources);
+    table.add(plan, resources);
+    if (!over.empty()) failures.add(plan, over);
+  });
+  table.print();
+  failures.expect_none();
+}
+
+}  // namespace
+}  // namespace lathe
