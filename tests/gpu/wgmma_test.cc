@@ -1,0 +1,180 @@
+// Kernels of the "wgmma" family for sm_90a: every tile assembles as meant, and the PTX holds the instructions
+// that the plan asks for.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+#include <tuple>
+
+#include "cross_compile.h"
+
+namespace lathe {
+namespace {
+
+lathe_context_options no_disk() {
+  lathe_context_options options = LATHE_CONTEXT_OPTIONS_INIT;
+  options.cache_dir = "";
+  return options;
+}
+
+struct Form {
+  int64_t m = 0, n = 1024, k = 4096;
+  lathe_dtype dtype = LATHE_BF16, out = LATHE_BF16;
+  bool transposed_a = false, transposed_b = true;
+  bool everything = false;  // beta, bias, gelu and residual
+  int32_t split_k = 0;
+};
+
+class Wgmma : public ::testing::Test {
+ protected:
+  Wgmma() : context_(no_disk()), device_(context_.describe(std::string(LATHE_FACTS_DIR) + "/h200.json")) {}
+
+  Plan plan(const Form& f, int32_t candidate = 0) {
+    alignas(16) static float present[4] = {};  // its address counts, not what is there
+    lathe_matmul_desc desc = LATHE_MATMUL_DESC_INIT;
+    desc.m = f.m, desc.n = f.n, desc.k = f.k;
+    desc.a.dtype = desc.b.dtype = f.dtype;
+    desc.c.dtype = desc.d.dtype = f.out;
+    desc.a.layout = f.transposed_a ? LATHE_COLUMN_MAJOR : LATHE_ROW_MAJOR;
+    desc.b.layout = f.transposed_b ? LATHE_COLUMN_MAJOR : LATHE_ROW_MAJOR;
+    desc.a.data = desc.b.data = desc.c.data = desc.d.data = present;
+    if (f.everything) {
+      desc.epilogue.activation = LATHE_ACTIVATION_GELU;
+      desc.epilogue.beta = 1;
+      desc.epilogue.bias = present;
+      desc.epilogue.bias_dtype = f.out;
+      desc.epilogue.residual.data = present;
+      desc.epilogue.residual.dtype = f.out;
+    }
+    lathe_tuning tuning = LATHE_TUNING_INIT;
+    tuning.split_k = f.split_k;
+    tuning.candidate = candidate;
+    desc.next = reinterpret_cast<const lathe_chain*>(&tuning);
+    return device_.plan(desc);
+  }
+
+  // Legal candidates of the family that differ in more than their depth, best first.
+  std::vector<Json> candidates(const Form& f) {
+    using Key = std::tuple<int, int, int, int, int, int, int, int, bool>;
+    std::set<Key> seen;
+    std::vector<Json> kept;
+    const Json explained = Json::parse(plan(f).explain());
+    for (const Json& candidate : explained.at("candidates")) {
+      const Json& c = candidate.at("config");
+      const auto number = [&](const char* name) { return c.at(name).get<int>(); };
+      if (c.at("kernel") != "wgmma" || !candidate.at("legal").get<bool>()) continue;
+      const Key key{number("tile_m"),    number("tile_n"),    number("tile_k"),
+                    number("threads"),   number("cluster_m"), number("swap"),
+                    number("cluster_n"), number("split"),     number("persistent") > 0};
+      if (seen.insert(key).second) kept.push_back(candidate);
+    }
+    return kept;
+  }
+
+  GpuCode compile(const Form& f, const Json& candidate) {
+    return compile_gpu(plan(f, candidate.at("rank").get<int32_t>()));
+  }
+
+  void expect_as_meant(const Form& f, const Json& candidate) {
+    const GpuCode code = compile(f, candidate);
+    SCOPED_TRACE(candidate.at("config").dump());
+    const Json& c = candidate.at("config");
+    const Step& step = code.recipe.steps[0];
+    EXPECT_EQ(code.recipe.k_granularity, c.at("tile_k").get<int>());
+    EXPECT_EQ(step.argument_bytes, parameter_bytes(step.tensor_maps.size()));
+    for (const TensorMap& map : step.tensor_maps) {
+      EXPECT_EQ(map.swizzle, 128);
+      EXPECT_EQ(map.box_columns * size_of(map.dtype), 128u);
+    }
+    const auto count = [&](const char* text) {
+      size_t n = 0;
+      for (size_t at = code.text.find(text); at != std::string::npos; at = code.text.find(text, at + 1)) ++n;
+      return n;
+    };
+    const bool shares = c.at("cluster_m").get<int>() * c.at("cluster_n").get<int>() > 1;
+    EXPECT_GE(count("wgmma.mma_async"), 4u);
+    EXPECT_EQ(count("wgmma.commit_group"), 1u);
+    EXPECT_EQ(count(".multicast::cluster") > 0, shares);
+    EXPECT_EQ(count("barrier.cluster.arrive") > 0, shares || c.at("split") == 3);
+    EXPECT_EQ(count("setmaxnreg"), count("setmaxnreg.inc") * 2);
+    if (!no_assembler().empty()) return;
+    EXPECT_EQ(code.metadata.value("messages", Json::array()), Json::array());  // no C75xx among them
+    for (const auto& [name, kernel] : code.kernels) {
+      EXPECT_EQ(kernel.spills, 0) << name;
+      EXPECT_EQ(kernel.scratch_bytes, 0) << name;
+      EXPECT_LE(kernel.registers * 128, 65536 / (step.block[0] / 128)) << name;
+    }
+  }
+
+  Context context_;
+  Device device_;
+};
+
+TEST_F(Wgmma, EveryLargeTile) {
+  const Form f{5000};
+  const std::vector<Json> all = candidates(f);
+  ASSERT_GE(all.size(), 30u);
+  for (const Json& candidate : all) expect_as_meant(f, candidate);
+}
+
+TEST_F(Wgmma, EveryTileOfSmallM) {
+  const Form f{12, 1024, 8192};
+  const std::vector<Json> all = candidates(f);
+  ASSERT_GE(all.size(), 20u);
+  EXPECT_TRUE(
+      std::any_of(all.begin(), all.end(), [](const Json& c) { return c.at("config").at("split") == 3; }));
+  for (const Json& candidate : all) expect_as_meant(f, candidate);
+}
+
+TEST_F(Wgmma, EveryLayoutWithEveryEpilogueOperand) {
+  for (bool ta : {false, true})
+    for (bool tb : {false, true})
+      for (int64_t m : {40, 200}) {
+        Form f{m, 456, 51232, ta == tb ? LATHE_F16 : LATHE_BF16, ta ? LATHE_F32 : LATHE_F16, ta, tb, true};
+        SCOPED_TRACE(::testing::Message() << "m " << m << " trans " << ta << tb);
+        std::vector<Json> best = candidates(f);
+        ASSERT_GE(best.size(), 4u);
+        best.resize(4);
+        for (const Json& candidate : best) expect_as_meant(f, candidate);
+      }
+}
+
+// 128 by 256 over two warpgroups leaves no room for a third's registers: they are handed over.
+TEST_F(Wgmma, LargestTilesHandOverRegisters) {
+  const Form f{5000};
+  for (const Json& candidate : candidates(f)) {
+    const Json& c = candidate.at("config");
+    if (c.at("tile_m").get<int>() * c.at("tile_n").get<int>() != 128 * 256) continue;
+    const std::string text = compile(f, candidate).text;
+    EXPECT_NE(text.find("setmaxnreg.dec.sync.aligned.u32 40;"), std::string::npos) << c;
+    EXPECT_NE(text.find("setmaxnreg.inc.sync.aligned.u32 232;"), std::string::npos) << c;
+    EXPECT_NE(text.find(".minnctapersm 1"), std::string::npos) << c;
+  }
+}
+
+TEST_F(Wgmma, OperandsAlongMOrNAreTransposedByTheInstruction) {
+  for (bool ta : {false, true})
+    for (bool tb : {false, true}) {
+      Form f{5000, 1024, 1024, LATHE_BF16, LATHE_BF16, ta, tb};
+      const std::vector<Json> all = candidates(f);
+      ASSERT_FALSE(all.empty());
+      const std::string text = compile(f, all[0]).text;
+      const std::string flags = std::string(", 1, 1, ") + (ta ? "1" : "0") + ", " + (tb ? "0" : "1") + ";";
+      EXPECT_NE(text.find(flags), std::string::npos) << flags;
+    }
+}
+
+// D leaves by tensor copies where nothing of its size is read, else by stores.
+TEST_F(Wgmma, TensorCopiesWriteD) {
+  Form f{5000, 4096};
+  const std::vector<Json> all = candidates(f);
+  EXPECT_NE(compile(f, all[0]).text.find("cp.async.bulk.tensor.3d.global.shared::cta"), std::string::npos);
+  f.everything = true;
+  const std::vector<Json> with_operands = candidates(f);
+  const std::string text = compile(f, with_operands[0]).text;
+  EXPECT_EQ(text.find("cp.async.bulk.tensor.3d.global.shared::cta"), std::string::npos);
+  EXPECT_NE(text.find("st.global.v4"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace lathe
