@@ -55,8 +55,6 @@ std::string refusal(GpuKernel& kernel, TileProgram& program, const WgmmaShape& s
 WgmmaKernel::WgmmaKernel(Emit& e, GpuKernel& kernel, const GpuStep& step, TileProgram& program,
                          const WgmmaShape& shape)
     : e_(e), kernel_(kernel), step_(step), shape_(shape), cluster_(shape.in.cluster_m * shape.in.cluster_n) {
-  auto function = program.contraction->getParentOfType<func::FuncOp>();
-  columns_ = cast<RankedTensorType>(function.getResultTypes()[0]).getShape().back();
   Type element = getElementTypeOrSelf(program.contraction.getDpsInputs()[0].getType());
   constexpr const char* kOperands[] = {"a", "b"};
   for (int i = 0; i < 2; ++i) {

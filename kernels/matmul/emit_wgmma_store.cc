@@ -12,13 +12,11 @@ constexpr int64_t kAccess = 16;  // bytes of the widest access
 
 int64_t bytes_of(Type element) { return element.getIntOrFloatBitWidth() / 8; }
 
-// Neighbours of a row of the program's output that one access writes. Rows of the operands start at 16 bytes
-// (alignment k16); rows of the workspace follow each other without a gap.
+// Neighbours of a row that one access writes: 16 bytes of D, whose rows are as aligned (k16), or of the
+// workspace, where rows of N follow each other without a gap.
 int64_t neighbours(const TileProgram& p) {
   const int64_t most = kAccess / bytes_of(p.output.element);
-  if (p.epilogue) return most;
-  std::optional<int64_t> pitch = Emit::known(p.output.row_stride);
-  return pitch ? std::gcd(*pitch, most) : 1;
+  return p.epilogue ? most : std::gcd(p.n, most);
 }
 
 }  // namespace
@@ -116,7 +114,7 @@ void WgmmaKernel::store_patch(TileProgram& p, Place place, const LoadSums& load)
     Value offset = e_.mul(e_.add(e_.mul(r, shape_.patch_pitch()), c), 4);
     e_.when(e_.less(row, rows), [&] {
       const auto whole = [&] { store_group(p, load_group(offset), row, column); };
-      if (columns_ % count == 0) return e_.when(e_.less(column, columns), whole);
+      if (p.n % count == 0) return e_.when(e_.less(column, columns), whole);
       const auto singles = [&] {
         e_.loop(column, columns, 1, [&](Value j) {
           Value at = e_.add(offset, e_.mul(e_.sub(j, column), 4));
@@ -135,30 +133,14 @@ void WgmmaKernel::store_patch(TileProgram& p, Place place, const LoadSums& load)
 // The epilogue of neighbours of one row.
 void WgmmaKernel::store_group(TileProgram& p, const Values& sums, Value row, Value column) {
   const int64_t count = sums.size();
-  Value i = e_.to_index(row), j = e_.to_index(column);
-  const auto alignment = [&](Type element) { return std::min(kAccess, count * bytes_of(element)); };
+  Value i = e_.to_index(row), j = e_.to_index(column), at = inside(e_, p.output, i, j);
   if (count == 1) {
-    e_.store(finish(e_, p, sums[0], i, j), p.output.memory, inside(e_, p.output, i, j));
+    e_.store(finish(e_, p, sums[0], i, j), p.output.memory, at);
     return;
   }
-  std::vector<Values> inputs(count);  // of the epilogue, a neighbour's each
-  for (int64_t l = 0; l < count; ++l) inputs[l].push_back(sums[l]);
-  Values results = sums;
-  if (p.epilogue) {
-    for (Value input : llvm::drop_begin(p.epilogue.getDpsInputs())) {
-      const View& v = p.views.find(input)->second;
-      Value loaded = e_.load_vector(v.memory, inside(e_, v, i, j), count, alignment(v.element));
-      for (int64_t l = 0; l < count; ++l)
-        inputs[l].push_back(vector::ExtractOp::create(e_.b, e_.loc, loaded, ArrayRef<int64_t>{l}));
-    }
-    for (int64_t l = 0; l < count; ++l) {
-      inputs[l].push_back(nullptr);
-      results[l] = inline_elementwise(e_, p.epilogue, inputs[l], /*lanes=*/0, p.mapping);
-    }
-  }
-  VectorType type = e_.vec(count, p.output.element);
-  Value all = vector::FromElementsOp::create(e_.b, e_.loc, type, results);
-  e_.store_vector(all, p.output.memory, inside(e_, p.output, i, j), alignment(p.output.element));
+  Value products = vector::FromElementsOp::create(e_.b, e_.loc, e_.vec(count, e_.f32()), sums);
+  Value results = finish(e_, p, products, i, j, count);
+  e_.store_vector(results, p.output.memory, at, std::min(kAccess, count * bytes_of(p.output.element)));
 }
 
 }  // namespace lathe::emit

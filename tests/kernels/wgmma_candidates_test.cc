@@ -1,4 +1,5 @@
-// The "wgmma" family's table: shapes worked out by hand, the device's limits, reasons, and the sense of predictions.
+// The "wgmma" family's table: shapes worked out by hand, the device's limits, reasons, and the sense of
+// predictions.
 #include <gmock/gmock.h>
 
 #include <set>
@@ -118,7 +119,8 @@ TEST(WgmmaShape, NamesItsDefects) {
 
 TEST(WgmmaCandidates, KeepTheDevicesLimits) {
   for (int64_t m : {1, 9, 40, 64, 100, 300, 5000})
-    for (const auto& [n, k] : std::vector<std::pair<int64_t, int64_t>>{{4096, 4096}, {456, 51232}, {8, 8}, {128256, 4096}})
+    for (const auto& [n, k] :
+         std::vector<std::pair<int64_t, int64_t>>{{4096, 4096}, {456, 51232}, {8, 8}, {128256, 4096}})
       for (int32_t split_k : {0, 1, 4, 77})
         for (int layout = 0; layout < 4; ++layout) {
           ProblemClass c = aligned_class(m, n, k);
@@ -138,10 +140,13 @@ TEST(WgmmaCandidates, KeepTheDevicesLimits) {
             EXPECT_EQ(s.defect(), "");
             EXPECT_LE(s.shared_bytes, h200().fact_or("shared_memory_bytes", 0));
             EXPECT_LE(s.resident * (s.shared_bytes + 1024), 228 << 10);
-            const int64_t consumer = s.consumer_registers ? s.consumer_registers : s.sums;
-            const int64_t producer = s.producer_registers ? s.producer_registers : s.sums;
-            EXPECT_LE(s.resident * 128 * (producer + s.consumers * consumer), 65536);
-            EXPECT_GE(consumer, s.sums + 16);
+            if (s.consumer_registers > 0) {
+              EXPECT_LE(s.resident * 128 * (s.producer_registers + s.consumers * s.consumer_registers),
+                        65536);
+              EXPECT_GE(s.consumer_registers, s.sums + 40);
+            } else {
+              EXPECT_LE(s.resident * in.threads * (s.sums + 40), 65536);
+            }
             EXPECT_EQ(f.persistent % (f.cluster_m * f.cluster_n), 0);
             EXPECT_LE(f.persistent, s.resident * h200().fact_or("compute_units", 0));
             EXPECT_EQ(f.split != kNoSplit, r.plan.launch.splits > 1);
@@ -149,7 +154,8 @@ TEST(WgmmaCandidates, KeepTheDevicesLimits) {
             // What a launch makes of the splits: chunks of whole blocks.
             Recipe recipe;
             recipe.k_granularity = f.tile_k;
-            EXPECT_EQ(make_launch_config(recipe, c, {m, n, k, 1}, r.plan.launch.splits).splits, r.plan.launch.splits);
+            EXPECT_EQ(make_launch_config(recipe, c, {m, n, k, 1}, r.plan.launch.splits).splits,
+                      r.plan.launch.splits);
             if (HasFailure()) return;
           }
         }
@@ -173,7 +179,8 @@ TEST(WgmmaCandidates, SayWhyNot) {
 }
 
 TEST(WgmmaCandidates, NoPredictionBeatsTheRoofline) {
-  const double flops = h200().fact_or("flops_matrix_f16", 0), rate = h200().fact_or("memory_bytes_per_second", 0);
+  const double flops = h200().fact_or("flops_matrix_f16", 0),
+               rate = h200().fact_or("memory_bytes_per_second", 0);
   for (int64_t m : {1, 16, 64, 256, 5000})
     for (const Shape& shape : layer_shapes()) {
       const ProblemClass c = aligned_class(m, shape.n, shape.k);
