@@ -160,11 +160,14 @@ LogicalResult emit_mma(Emit& e, GpuKernel& kernel, const GpuStep& step) {
   FailureOr<TileProgram> program = step.at(e, block);
   if (failed(program) || failed(check(kernel, *program))) return failure();
   ir::KernelConfigAttr c = kernel.config();
-  const int64_t element = program->views.find(program->contraction.getDpsInputs()[0])
-                              ->second.element.getIntOrFloatBitWidth() / 8;
-  const int64_t stages = c.getStages() * (c.getTileM() + c.getTileN()) * c.getTileK() * element;
+  const View& view = program->views.find(program->contraction.getDpsInputs()[0])->second;
+  const int64_t stages = c.getStages() * (c.getTileM() + c.getTileN()) * c.getTileK() *
+                         view.element.getIntOrFloatBitWidth() / 8;
   const int64_t bytes = std::max(stages, MmaStore::least_shared_bytes(c));
   Value shared = kernel.dynamic_shared(bytes);
+  // Told nothing, ptxas spills a register or two of some tiles so that one more workgroup fits a unit.
+  kernel.facts.function_attributes.push_back({"nvvm.minctasm", "1"});
+  kernel.facts.ptx = least_ptx_of_mma(view.element);
   MmaTile tile(e, kernel, *program, shared);
   Values sums = tile.emit();
   return MmaStore(e, kernel, step, *program, block).store(tile.warp(), sums, shared, bytes);

@@ -117,19 +117,12 @@ class StagedCopies : public MmaCopies {
 
   void begin(Value k0, Value, int64_t slice, int64_t slices) override {
     if (slice == 0) loaded_.clear();
-    const int64_t from = count_ * slice / slices, to = count_ * (slice + 1) / slices;
-    if (from == to) return;
-    Type type = e_.b.getIntegerType(8 * x_.element_bytes);
-    Values like((to - from) * word_, arith::ConstantOp::create(e_.b, e_.loc, e_.b.getIntegerAttr(type, 0)));
-    const auto load = [&](bool whole) {
-      return [&, whole] {
-        Values elements;
-        for (int64_t i = from; i < to; ++i) load_word(words_[i], k0, whole, elements);
-        return elements;
-      };
-    };
-    Value whole = arith::CmpIOp::create(e_.b, e_.loc, arith::CmpIPredicate::sle, e_.add(k0, x_.block), x_.depth);
-    loaded_.append(e_.choose(whole, like, load(true), load(false)));
+    // Where K is whole blocks, a block beyond it may hold anything: the last one again.
+    const std::optional<int64_t> depth = Emit::known(x_.depth);
+    const bool whole = depth && *depth % x_.block == 0;
+    if (whole) k0 = e_.min(k0, e_.idx(*depth - x_.block));
+    for (int64_t i = count_ * slice / slices; i < count_ * (slice + 1) / slices; ++i)
+      for (int64_t j = 0; j < word_; ++j) load(words_[i], j, k0, whole);
   }
 
   void end(Value stage) override {
@@ -153,21 +146,24 @@ class StagedCopies : public MmaCopies {
     Value row, word;  // i32: of the part of the tile, and of the row
   };
 
-  // Rows beyond the operand repeat its last one; K beyond it reads as zero.
-  void load_word(const Word& w, Value k0, bool whole, Values& elements) {
-    Value row = e_.min(e_.to_index(w.row), last_);
-    Type type = e_.b.getIntegerType(8 * x_.element_bytes);
-    for (int64_t j = 0; j < word_; ++j) {
-      Value k = e_.add(e_.add(k0, e_.mul(e_.to_index(w.word), word_)), j);
-      Value inside = whole ? k : e_.min(k, e_.sub(x_.depth, e_.idx(1)));
-      Value at = x_.k_contiguous ? e_.add(e_.mul(row, x_.view.row_stride), inside)
-                                 : e_.add(e_.mul(inside, x_.view.row_stride), row);
-      const int64_t alignment = x_.view.alignment ? x_.view.alignment : x_.element_bytes;
-      Value v = LLVM::LoadOp::create(e_.b, e_.loc, type,
-                                     pointer_to(e_, x_.view.memory, e_.add(x_.view.offset, at)), alignment);
-      if (!whole) v = select(e_, e_.less(k, x_.depth), v, e_.constant(type, 0));
-      elements.push_back(v);
+  // Element `j` of a word. Rows beyond the operand repeat its last one; K beyond it reads as zero.
+  void load(const Word& w, int64_t j, Value k0, bool whole) {
+    Value row = e_.min(e_.to_index(w.row), last_), in_block = e_.add(e_.mul(e_.to_index(w.word), word_), j);
+    Value k = e_.add(k0, in_block), inside = e_.less(k, x_.depth);
+    const Value& stride = x_.view.row_stride;
+    Value at;
+    if (x_.k_contiguous) {
+      if (!whole) k = e_.min(k, e_.sub(x_.depth, e_.idx(1)));
+      at = e_.add(e_.add(x_.view.offset, e_.mul(row, stride)), k);
+    } else {
+      Value first = e_.add(x_.view.offset, row);
+      at = e_.add(e_.add(first, e_.mul(k0, stride)), e_.mul(in_block, stride));
+      if (!whole) at = select(e_, inside, at, first);
     }
+    Type type = e_.b.getIntegerType(8 * x_.element_bytes);
+    const int64_t alignment = x_.view.alignment ? x_.view.alignment : x_.element_bytes;
+    Value v = LLVM::LoadOp::create(e_.b, e_.loc, type, pointer_to(e_, x_.view.memory, at), alignment);
+    loaded_.push_back(whole ? v : select(e_, inside, v, e_.constant(type, 0)));
   }
 
   Value packed(int64_t i) {

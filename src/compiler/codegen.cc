@@ -55,23 +55,24 @@ const char* x86_cpu(const Target& t) {
 // wants.
 struct PtxRow {
   const char* arch;
-  const char* version;
+  int64_t version;
 };
 constexpr PtxRow kPtxVersions[] = {
-    {"sm_75", "+ptx63"},    // the first with sm_75; CUDA 10.0
-    {"sm_80", "+ptx70"},    // the first with sm_80, and with it cp.async, mma of bf16 and tf32; CUDA 11.0
-    {"sm_86", "+ptx71"},    // the first with sm_86; CUDA 11.1
-    {"sm_87", "+ptx74"},    // the first with sm_87; CUDA 11.4
-    {"sm_89", "+ptx78"},    // the first with sm_89; CUDA 11.8
-    {"sm_90", "+ptx78"},    // the first with sm_90; CUDA 11.8
-    {"sm_90a", "+ptx80"},   // the first with sm_90a: wgmma, tensor copies, setmaxnreg; CUDA 12.0
-    {"sm_100a", "+ptx86"},  // the first with sm_100a; CUDA 12.7
-    {"sm_103a", "+ptx88"},  // the first with sm_103a; CUDA 12.9
-    {"sm_120", "+ptx87"},   // the first with sm_120; CUDA 12.8
-    {"sm_121", "+ptx88"},   // the first with sm_121; CUDA 12.9
+    {"sm_75", 63},    // the first with sm_75; CUDA 10.0
+    {"sm_80", 70},    // the first with sm_80, and with it cp.async, mma of bf16 and tf32; CUDA 11.0
+    {"sm_86", 71},    // the first with sm_86; CUDA 11.1
+    {"sm_87", 74},    // the first with sm_87; CUDA 11.4
+    {"sm_89", 78},    // the first with sm_89; CUDA 11.8
+    {"sm_90", 78},    // the first with sm_90; CUDA 11.8
+    {"sm_90a", 80},   // the first with sm_90a: wgmma, tensor copies, setmaxnreg; CUDA 12.0
+    {"sm_100a", 86},  // the first with sm_100a; CUDA 12.7
+    {"sm_103a", 88},  // the first with sm_103a; CUDA 12.9
+    {"sm_120", 87},   // the first with sm_120; CUDA 12.8
+    {"sm_121", 88},   // the first with sm_121; CUDA 12.9
 };
 
-absl::StatusOr<MachineRow> machine_row(const Target& t) {
+// `ptx`: the least version that the kernels need, 0 where the target's will do.
+absl::StatusOr<MachineRow> machine_row(const Target& t, int64_t ptx) {
   switch (t.backend) {
     case Backend::kCpu: {
       if (t.arch == "aarch64")
@@ -82,7 +83,8 @@ absl::StatusOr<MachineRow> machine_row(const Target& t) {
     case Backend::kCuda:
       for (const PtxRow& row : kPtxVersions)
         if (t.arch == row.arch)
-          return MachineRow{"nvptx64-nvidia-cuda", t.arch, row.version, CodeFormat::kPtx};
+          return MachineRow{"nvptx64-nvidia-cuda", t.arch, absl::StrCat("+ptx", std::max(row.version, ptx)),
+                            CodeFormat::kPtx};
       break;
     case Backend::kRocm: return MachineRow{"amdgcn-amd-amdhsa", t.arch, t.features, CodeFormat::kHsaco};
   }
@@ -250,7 +252,7 @@ void StageTimes::lap(const std::string& name) {
 
 absl::StatusOr<MachineCode> generate_code(mlir::ModuleOp module, const Target& target, const TextSink& dump,
                                           StageTimes* times) {
-  LATHE_ASSIGN_OR_RETURN(MachineRow row, machine_row(target));
+  LATHE_ASSIGN_OR_RETURN(MachineRow row, machine_row(target, emit::least_ptx(module)));
   LATHE_ASSIGN_OR_RETURN(std::unique_ptr<llvm::TargetMachine> machine, make_machine(row));
   mlir::Operation* root = translatable(module, target);
   if (!root) return absl::AbortedError("no gpu.module is left after the last stage");

@@ -16,6 +16,7 @@ struct LaunchFacts {
   std::vector<TensorMap> tensor_maps;
   std::vector<std::string> attributes;           // launch attributes, "pdl"
   llvm::SmallVector<int64_t, 3> cluster = {1, 1, 1};
+  int64_t ptx = 0;  // CUDA: the least version of PTX that has the kernel's instructions, 84; 0: the target's first
   // Attributes of LLVM's function: {"nvvm.minctasm", "1"}.
   std::vector<std::pair<std::string, std::string>> function_attributes;
 };

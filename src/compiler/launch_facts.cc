@@ -1,5 +1,7 @@
 #include "compiler/launch_facts.h"
 
+#include <algorithm>
+
 namespace lathe::emit {
 using namespace mlir;
 
@@ -48,6 +50,7 @@ void set_launch_facts(ModuleOp module, llvm::StringRef symbol, const LaunchFacts
                       b.getNamedAttr("attributes", b.getArrayAttr(attributes)),
                       b.getNamedAttr("cluster", b.getDenseI64ArrayAttr(facts.cluster)),
                       b.getNamedAttr("function", b.getDictionaryAttr(function)),
+                      b.getNamedAttr("ptx", b.getI64IntegerAttr(facts.ptx)),
                       b.getNamedAttr("shared_bytes", b.getI64IntegerAttr(facts.shared_bytes)),
                       b.getNamedAttr("tensor_maps", b.getArrayAttr(maps)),
                   }));
@@ -60,6 +63,7 @@ LaunchFacts launch_facts(ModuleOp module, llvm::StringRef symbol) {
   auto mine = all ? all.getAs<DictionaryAttr>(symbol) : DictionaryAttr();
   if (!mine) return facts;
   facts.shared_bytes = integer(mine, "shared_bytes");
+  facts.ptx = integer(mine, "ptx");
   for (auto map : mine.getAs<ArrayAttr>("tensor_maps").getAsRange<DictionaryAttr>())
     facts.tensor_maps.push_back(tensor_map_of(map));
   for (auto a : mine.getAs<ArrayAttr>("attributes").getAsRange<StringAttr>())
@@ -68,6 +72,14 @@ LaunchFacts launch_facts(ModuleOp module, llvm::StringRef symbol) {
   for (NamedAttribute a : mine.getAs<DictionaryAttr>("function"))
     facts.function_attributes.emplace_back(a.getName().str(), cast<StringAttr>(a.getValue()).str());
   return facts;
+}
+
+int64_t least_ptx(ModuleOp module) {
+  int64_t least = 0;
+  if (auto all = module->getAttrOfType<DictionaryAttr>(kLaunchAttr))
+    for (NamedAttribute kernel : all)
+      least = std::max(least, launch_facts(module, kernel.getName().getValue()).ptx);
+  return least;
 }
 
 void complete_recipe(ModuleOp module, Recipe* recipe) {

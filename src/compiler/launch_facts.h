@@ -12,6 +12,8 @@ inline constexpr char kLaunchAttr[] = "lathe.launch";
 void set_launch_facts(mlir::ModuleOp module, llvm::StringRef symbol, const LaunchFacts& facts);
 // Defaults for a symbol that the module says nothing of.
 LaunchFacts launch_facts(mlir::ModuleOp module, llvm::StringRef symbol);
+// The least version of PTX for all of the module's kernels (LaunchFacts::ptx).
+int64_t least_ptx(mlir::ModuleOp module);
 // Completes each step of the recipe by its kernel's facts.
 void complete_recipe(mlir::ModuleOp module, Recipe* recipe);
 

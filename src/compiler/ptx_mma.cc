@@ -13,6 +13,8 @@ NVVM::MMATypes ptx_type(Type element) {
   return element.isF32() ? NVVM::MMATypes::tf32 : NVVM::MMATypes::s8;
 }
 
+bool is_f8(Type element) { return isa<FloatType>(element) && element.getIntOrFloatBitWidth() == 8; }
+
 Values fields(Emit& e, Value structure) {
   Values values;
   const size_t count = cast<LLVM::LLVMStructType>(structure.getType()).getBody().size();
@@ -49,7 +51,7 @@ Values multiply_matrices(Emit& e, Type element, ArrayRef<Value> a, ArrayRef<Valu
   };
   Type sum = sums[0].getType();
   Type result = LLVM::LLVMStructType::getLiteral(e.b.getContext(), {sum, sum, sum, sum});
-  if (isa<FloatType>(element) && element.getIntOrFloatBitWidth() == 8) {  // the op knows no 8-bit floats
+  if (is_f8(element)) {  // the op knows no 8-bit floats
     Values operands(a.begin(), a.end());
     operands.append(b.begin(), b.end());
     operands.append(sums.begin(), sums.end());
@@ -66,6 +68,8 @@ Values multiply_matrices(Emit& e, Type element, ArrayRef<Value> a, ArrayRef<Valu
                                        std::array{ptx_type(element), ptx_type(element)},
                                        std::array{NVVM::MMALayout::row, NVVM::MMALayout::col}));
 }
+
+int64_t least_ptx_of_mma(Type element) { return is_f8(element) ? 84 : 0; }
 
 Value round_to_tf32(Emit& e, Value bits) {
   return LLVM::InlineAsmOp::create(e.b, e.loc, e.b.getI32Type(), ValueRange(bits), "cvt.rna.tf32.f32 $0, $1;",

@@ -27,6 +27,8 @@ Values load_matrices(Emit& e, Value shared, bool transposed);
 // of row l / 4 + 8.
 Values multiply_matrices(Emit& e, Type element, llvm::ArrayRef<Value> a, llvm::ArrayRef<Value> b,
                          llvm::ArrayRef<Value> sums);
+// The first version of PTX that multiplies such elements on every target that can; 0: as old as the target.
+int64_t least_ptx_of_mma(Type element);
 // f32 to the nearest tf32, ties away from zero, both as i32.
 Value round_to_tf32(Emit& e, Value bits);
 
