@@ -72,7 +72,8 @@ absl::StatusOr<std::string> facts_of_target(const std::string& target) {
 
 absl::Status check(lathe_status status) {
   if (status == LATHE_OK) return absl::OkStatus();
-  return absl::UnknownError(absl::StrCat(lathe_status_name(status), ": ", lathe_last_error()));
+  const std::string message = absl::StrCat(lathe_status_name(status), ": ", lathe_last_error());
+  return status == LATHE_UNSUPPORTED ? absl::UnimplementedError(message) : absl::UnknownError(message);
 }
 
 absl::StatusOr<Context> make_context(const Arguments& arguments) {

@@ -17,6 +17,7 @@ namespace lathe::cli {
 using Json = nlohmann::json;
 
 // OK, or an error that is never kInvalidArgument: what the library refuses is a failure, not bad usage.
+// UNSUPPORTED is kUnimplemented.
 absl::Status check(lathe_status status);
 
 template <typename T, void (*Destroy)(T*)>

@@ -20,10 +20,17 @@ class Trial {
   virtual absl::Status reset() = 0;
   // Waits, then judges what the last launch wrote.
   virtual absl::StatusOr<CheckResult> verify() = 0;
+  // Waits; true when the result's memory is as reset() left it.
+  virtual absl::StatusOr<bool> untouched() = 0;
   // Launches again what promises equal bits: run_to_run the same request, batch_invariant its first rows
   // alone too. Says what differed from the last launch; "" when nothing did or nothing was promised.
   virtual absl::StatusOr<std::string> compare_bits() = 0;
   virtual absl::StatusOr<Plan> plan() const = 0;
+
+  // Of the launches from now on. The workspace, of the device's memory, is the caller's; null: the library's
+  // own.
+  virtual void set_miss_policy(lathe_miss_policy policy) = 0;
+  virtual void set_workspace(void* data, size_t bytes) = 0;
 
   virtual bool needs_kernel() const = 0;
   virtual double flops() const = 0;  // 0: not what it is measured in

@@ -39,6 +39,7 @@ class ArgmaxTrial : public Trial {
     data_.indices = Operand(forms.indices);
     if (request_.values) data_.values = Operand(forms.values);
     desc_ = descriptor(request_, &tuning_);
+    tuned_ = desc_.next;
     const auto place = [this](const Operand& operand, DeviceBuffer* buffer) {
       auto made = DeviceBuffer::make(device_, stream_.get(), operand.image());
       if (made.ok()) *buffer = *std::move(made);
@@ -71,6 +72,11 @@ class ArgmaxTrial : public Trial {
     return check_argmax(request_, data_);
   }
 
+  absl::StatusOr<bool> untouched() override {
+    if (absl::Status s = download(); !s.ok()) return s;
+    return data_.indices.image() == indices_start_ && data_.values.image() == values_start_;
+  }
+
   absl::StatusOr<std::string> compare_bits() override {
     if (request_.determinism == LATHE_DETERMINISM_FAST) return std::string();
     const std::vector<uint8_t> indices = data_.indices.image(), values = data_.values.image();
@@ -88,6 +94,14 @@ class ArgmaxTrial : public Trial {
     lathe_plan* made = nullptr;
     if (absl::Status s = check(lathe_plan_argmax(device_, &desc_, &made)); !s.ok()) return s;
     return Plan(made);
+  }
+
+  void set_miss_policy(lathe_miss_policy policy) override { desc_.miss_policy = policy; }
+  void set_workspace(void* data, size_t bytes) override {
+    workspace_.data = data;
+    workspace_.bytes = bytes;
+    workspace_.next = tuned_;
+    desc_.next = data != nullptr ? reinterpret_cast<const lathe_chain*>(&workspace_) : tuned_;
   }
 
   bool needs_kernel() const override { return request_.rows > 0; }
@@ -117,6 +131,8 @@ class ArgmaxTrial : public Trial {
   std::vector<uint8_t> indices_start_, values_start_;  // the outputs' images before a launch
   DeviceBuffer x_, indices_, values_;
   lathe_tuning tuning_ = LATHE_TUNING_INIT;
+  const lathe_chain* tuned_ = nullptr;  // the chain without a workspace
+  lathe_workspace workspace_ = LATHE_WORKSPACE_INIT;
   lathe_argmax_desc desc_ = LATHE_ARGMAX_DESC_INIT;
 };
 

@@ -43,6 +43,7 @@ class MatmulTrial : public Trial {
     data_ = *std::move(data);
     start_ = data_.d.image();
     desc_ = descriptor(request_, &tuning_);
+    tuned_ = desc_.next;
     const auto place = [this](const Operand& operand, DeviceBuffer* buffer, void** out) {
       if (!operand.exists()) return absl::OkStatus();
       auto made = DeviceBuffer::make(device_, stream_.get(), operand.image());
@@ -78,6 +79,11 @@ class MatmulTrial : public Trial {
     return check_matmul(request_, data_, &random_);
   }
 
+  absl::StatusOr<bool> untouched() override {
+    if (absl::Status s = download(); !s.ok()) return s;
+    return data_.d.image() == start_;
+  }
+
   absl::StatusOr<std::string> compare_bits() override {
     if (request_.determinism == LATHE_DETERMINISM_FAST || !needs_kernel()) return std::string();
     const std::vector<std::string> wanted = all_rows(request_.m);
@@ -100,6 +106,14 @@ class MatmulTrial : public Trial {
     lathe_plan* made = nullptr;
     if (absl::Status s = check(lathe_plan_matmul(device_, &desc_, &made)); !s.ok()) return s;
     return Plan(made);
+  }
+
+  void set_miss_policy(lathe_miss_policy policy) override { desc_.miss_policy = policy; }
+  void set_workspace(void* data, size_t bytes) override {
+    workspace_.data = data;
+    workspace_.bytes = bytes;
+    workspace_.next = tuned_;
+    desc_.next = data != nullptr ? reinterpret_cast<const lathe_chain*>(&workspace_) : tuned_;
   }
 
   bool needs_kernel() const override { return flops() > 0; }
@@ -149,6 +163,8 @@ class MatmulTrial : public Trial {
   std::vector<uint8_t> start_;  // D's image before a launch
   DeviceBuffer a_, b_, c_, bias_, residual_, d_;
   lathe_tuning tuning_ = LATHE_TUNING_INIT;
+  const lathe_chain* tuned_ = nullptr;  // the chain without a workspace
+  lathe_workspace workspace_ = LATHE_WORKSPACE_INIT;
   lathe_matmul_desc desc_ = LATHE_MATMUL_DESC_INIT;
 };
 

@@ -16,5 +16,6 @@ Verb cache_ls_verb();
 Verb cache_stats_verb();
 Verb cache_clear_verb();
 Verb warm_verb();
+Verb selftest_verb();
 
 }  // namespace lathe::cli

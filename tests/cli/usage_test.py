@@ -8,7 +8,7 @@ import tempfile
 
 LATHE = sys.argv[1]
 VERBS = ["devices", "run matmul", "run argmax", "explain matmul", "explain argmax", "dump matmul", "dump argmax",
-         "warm", "cache ls", "cache stats", "cache clear"]
+         "warm", "selftest", "cache ls", "cache stats", "cache clear"]
 
 
 def lathe(*words):

@@ -1,0 +1,175 @@
+#include "cli/selftest.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <random>
+#include <set>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "cli/plan_text.h"
+#include "cli/selftest_run.h"
+#include "cli/session.h"
+#include "cli/trial.h"
+#include "cli/verbs.h"
+
+namespace lathe::cli {
+namespace {
+
+constexpr size_t kQuickCandidates = 6;
+
+// A seed of its own for each command, short enough to type.
+uint64_t seed_of(const std::string& command, uint64_t seed) {
+  uint64_t hash = seed ^ 0xcbf29ce484222325u;
+  for (const char c : command) hash = (hash ^ static_cast<uint8_t>(c)) * 0x100000001b3u;
+  return (hash ^ hash >> 32) & 0x7fffffffu;
+}
+
+lathe_status plan(lathe_device* device, const MatmulRequest& r, lathe_plan** made) {
+  lathe_tuning tuning;
+  const lathe_matmul_desc desc = descriptor(r, &tuning);
+  return lathe_plan_matmul(device, &desc, made);
+}
+lathe_status plan(lathe_device* device, const ArgmaxRequest& r, lathe_plan** made) {
+  lathe_tuning tuning;
+  const lathe_argmax_desc desc = descriptor(r, &tuning);
+  return lathe_plan_argmax(device, &desc, made);
+}
+
+absl::StatusOr<Plan> plan(lathe_device* device, const AnyRequest& request) {
+  lathe_plan* made = nullptr;
+  const lathe_status status = std::visit([&](const auto& r) { return cli::plan(device, r, &made); }, request);
+  if (absl::Status s = check(status); !s.ok()) return s;
+  return Plan(made);
+}
+
+SelftestCheck check_of(const SelftestDevice& d, const std::string& group, const AnyRequest& request) {
+  const std::string command = command_of(request);
+  const uint64_t seed = seed_of(command, d.seed);
+  return {group, command, absl::StrCat("lathe run ", command, " --seed ", seed, " --device ", d.name),
+          [d, request, seed]() -> absl::StatusOr<CheckResult> {
+            auto trial =
+                std::visit([&](const auto& r) { return make_trial(d.device, *d.stream, r, seed); }, request);
+            if (!trial.ok()) return trial.status();
+            return run_checked(**trial);
+          },
+          [d, request] { plan(d.device, request).IgnoreError(); }};
+}
+
+// The ranks of the request's legal candidates; some of them when `quick`: the best of each kernel and an even
+// choice.
+absl::StatusOr<std::vector<int32_t>> candidates_of(const SelftestDevice& d, const AnyRequest& request,
+                                                   bool quick) {
+  auto made = plan(d.device, request);
+  if (!made.ok()) return made.status();
+  auto json = explain(made->get());
+  if (!json.ok()) return json.status();
+  std::vector<int32_t> all;
+  std::set<int32_t> some;
+  std::set<std::string> kernels;
+  for (const Json& c : json->value("candidates", Json::array())) {
+    if (!c.value("legal", false)) continue;
+    all.push_back(c.value("rank", 0));
+    if (kernels.insert(c.value("config", Json::object()).value("kernel", "")).second) some.insert(all.back());
+  }
+  if (!quick) return all;
+  for (size_t i = 0; i < kQuickCandidates && !all.empty(); ++i)
+    some.insert(all[i * all.size() / kQuickCandidates]);
+  return std::vector<int32_t>(some.begin(), some.end());
+}
+
+// A row of the table as checks: itself, or one a candidate.
+std::vector<SelftestCheck> expand(const SelftestDevice& d, const SelftestCase& c, bool quick) {
+  if (!c.every_candidate) return {check_of(d, c.group, c.request)};
+  auto ranks = candidates_of(d, c.request, quick);
+  if (!ranks.ok()) {
+    SelftestCheck failed = check_of(d, c.group, c.request);
+    failed.run = [status = ranks.status()] { return absl::StatusOr<CheckResult>(status); };
+    return {failed};
+  }
+  std::vector<SelftestCheck> checks;
+  for (const int32_t rank : *ranks) {
+    AnyRequest forced = c.request;
+    std::visit([rank](auto& r) { r.candidate = rank; }, forced);
+    checks.push_back(check_of(d, c.group, forced));
+  }
+  return checks;
+}
+
+bool is_wanted(const std::string& filter, const std::string& group, const std::string& what) {
+  return absl::StrContains(absl::StrCat(group, " ", what), filter);
+}
+
+std::vector<SelftestCheck> all_checks(const SelftestDevice& d, bool quick, const std::string& filter) {
+  std::vector<SelftestCheck> checks;
+  for (const SelftestCase& c : selftest_cases(quick)) {
+    // Candidates share their row's words, but for the rank.
+    const std::string words = absl::StrCat(command_of(c.request), c.every_candidate ? " --candidate " : "");
+    if (!is_wanted(filter, c.group, words) && !c.every_candidate) continue;
+    for (SelftestCheck& check : expand(d, c, quick)) {
+      if (is_wanted(filter, check.group, check.what)) checks.push_back(std::move(check));
+    }
+  }
+  for (const Behaviour& b : selftest_behaviours(d)) {
+    if (!is_wanted(filter, b.group, b.name)) continue;
+    checks.push_back({b.group, b.name,
+                      absl::StrCat("lathe selftest --filter '", b.group, " ", b.name, "' --seed ", d.seed,
+                                   " --device ", d.name),
+                      b.run, nullptr});
+  }
+  return checks;
+}
+
+// "NVIDIA H200, sm_90a", "" when the library knows no such device.
+absl::StatusOr<std::string> describe_device(lathe_context* context, const std::string& name) {
+  std::vector<Text> pieces;
+  if (absl::Status s = check(lathe_devices(context, collect_text, &pieces)); !s.ok()) return s;
+  auto list = parse_json(pieces, "devices");
+  if (!list.ok()) return list.status();
+  for (const Json& device : *list) {
+    if (device.value("name", "") != name) continue;
+    return absl::StrCat(device.value("description", ""), ", ",
+                        device.value("target", Json::object()).value("arch", ""));
+  }
+  return std::string();
+}
+
+absl::Status selftest(const Arguments& arguments) {
+  auto seed = arguments.integer("seed", std::random_device()() & 0x7fffffff, 0, INT64_MAX);
+  if (!seed.ok()) return seed.status();
+  auto context = make_context(arguments);
+  if (!context.ok()) return context.status();
+  auto device = open_device(context->get(), arguments);
+  if (!device.ok()) return device.status();
+  auto stream = Stream::make(device->get());
+  if (!stream.ok()) return stream.status();
+  const std::string name = arguments.text("device", "cpu"), filter = arguments.text("filter", "");
+  const SelftestDevice d = {device->get(), &*stream, name, static_cast<uint64_t>(*seed)};
+  auto description = describe_device(context->get(), name);
+  if (!description.ok()) return description.status();
+  absl::PrintF("selftest %s (%s), lathe %s, seed %d%s\n", name, *description, lathe_version(), *seed,
+               filter.empty() ? "" : absl::StrCat(", what contains '", filter, "' alone"));
+  std::fflush(stdout);
+  const std::vector<SelftestCheck> checks = all_checks(d, arguments.has("quick"), filter);
+  if (checks.empty()) return absl::InvalidArgumentError(absl::StrCat("no check contains '", filter, "'"));
+  return conclude(run_checks(checks, name), name);
+}
+
+}  // namespace
+
+Verb selftest_verb() {
+  return {"selftest",
+          "",
+          0,
+          "test a device on this machine: every op against float64, with a verdict",
+          {device_flag(),
+           {"quick", nullptr, "an even choice of the checks, about a tenth"},
+           {"filter", "TEXT", "only checks whose line contains this: 'epilogues', 'capture', 'bf16'"},
+           {"seed", "S", "of the random inputs (default: a fresh one, printed)"}},
+          {"lathe selftest --quick", "lathe selftest --device cuda:0"},
+          selftest};
+}
+
+}  // namespace lathe::cli

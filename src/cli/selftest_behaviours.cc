@@ -1,0 +1,223 @@
+// Checks of a device that are more than one request.
+#include <thread>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "cli/cuda_capture.h"
+#include "cli/selftest.h"
+#include "cli/trial.h"
+
+namespace lathe::cli {
+namespace {
+
+using Result = absl::StatusOr<CheckResult>;
+
+CheckResult wrong(std::string what) {
+  CheckResult r;
+  r.what = std::move(what);
+  return r;
+}
+
+MatmulRequest product(int64_t m, int64_t n, int64_t k, int32_t split_k = 0) {
+  MatmulRequest r;
+  r.m = m;
+  r.n = n;
+  r.k = k;
+  r.split_k = split_k;
+  r.bias = true;
+  return r;
+}
+
+// That `status` is the `wanted` one, by name.
+CheckResult expect_status(lathe_status status, lathe_status wanted) {
+  CheckResult r;
+  r.ok = status == wanted;
+  r.what = r.ok ? "refused"
+                : absl::StrCat("answered ", lathe_status_name(status), ", wanted ", lathe_status_name(wanted),
+                               status == LATHE_OK ? "" : absl::StrCat(": ", lathe_last_error()));
+  return r;
+}
+
+// A refused launch must have written nothing, and the device must serve the same request afterwards.
+Result expect_refusal(Trial& trial, lathe_status wanted, const std::function<void()>& heal) {
+  if (absl::Status s = trial.reset(); !s.ok()) return s;
+  CheckResult refused = expect_status(trial.launch(), wanted);
+  if (!refused.ok) return refused;
+  auto untouched = trial.untouched();
+  if (!untouched.ok()) return untouched.status();
+  if (!*untouched) return wrong("the refused launch wrote to its result");
+  heal();
+  return run_checked(trial);
+}
+
+Result small_workspace(const SelftestDevice& d) {
+  auto trial = make_trial(d.device, *d.stream, product(12, 64, 4096, 8), d.seed);
+  if (!trial.ok()) return trial.status();
+  auto plan = (*trial)->plan();
+  if (!plan.ok()) return plan.status();
+  size_t needed = 0;
+  if (absl::Status s = check(lathe_plan_workspace_bytes(plan->get(), &needed)); !s.ok()) return s;
+  if (needed <= 64) return absl::UnimplementedError("the plan of 8 splits needs no workspace here");
+  auto memory = DeviceBuffer::make(d.device, d.stream->get(), std::vector<uint8_t>(needed));
+  if (!memory.ok()) return memory.status();
+  (*trial)->set_workspace(memory->data(), needed - 1);
+  return expect_refusal(**trial, LATHE_INVALID_ARGUMENT,
+                        [&] { (*trial)->set_workspace(memory->data(), needed); });
+}
+
+Result refused_miss(const SelftestDevice& d) {
+  auto trial = make_trial(d.device, *d.stream, product(11, 13, 1009), d.seed);
+  if (!trial.ok()) return trial.status();
+  (*trial)->set_miss_policy(LATHE_MISS_ERROR);
+  return expect_refusal(**trial, LATHE_MISS, [&] { (*trial)->set_miss_policy(LATHE_MISS_DEFAULT); });
+}
+
+// Both streams' workspaces and counters in use at once, again and again.
+Result two_streams(const SelftestDevice& d) {
+  if (d.stream->get() == nullptr) return absl::UnimplementedError(absl::StrCat(d.name, " has no streams"));
+  auto other = Stream::make(d.device);
+  if (!other.ok()) return other.status();
+  const MatmulRequest request = product(24, 96, 2048, 6);
+  auto first = make_trial(d.device, *d.stream, request, d.seed);
+  auto second = make_trial(d.device, *other, request, d.seed + 1);
+  if (!first.ok()) return first.status();
+  if (!second.ok()) return second.status();
+  for (int i = 0; i < 20; ++i) {
+    for (Trial* trial : {first->get(), second->get()}) {
+      if (absl::Status s = check(trial->launch()); !s.ok()) return s;
+    }
+  }
+  Result result = (*first)->verify();
+  return result.ok() && result->ok ? (*second)->verify() : result;
+}
+
+// Two host threads, a stream each.
+Result two_threads(const SelftestDevice& d) {
+  const auto work = [&d](uint64_t seed, Result* result) {
+    auto stream = Stream::make(d.device);
+    if (!stream.ok()) return void(*result = stream.status());
+    auto trial = make_trial(d.device, *stream, product(9, 80, 1536, 5), seed);
+    if (!trial.ok()) return void(*result = trial.status());
+    for (int i = 0; i < 10; ++i) {
+      *result = run_checked(**trial);
+      if (!result->ok() || !(*result)->ok) return;
+    }
+  };
+  Result one = CheckResult(), two = CheckResult();
+  std::thread thread(work, d.seed, &one);
+  work(d.seed + 1, &two);
+  thread.join();
+  return one.ok() && one->ok ? two : one;
+}
+
+// Begins a capture, calls `inside`, ends it. The capture is ended even where `inside` fails.
+absl::StatusOr<std::unique_ptr<CapturedGraph>> capture(Capture& with, lathe_stream stream,
+                                                       const std::function<absl::Status()>& inside) {
+  if (absl::Status s = with.begin(stream); !s.ok()) return s;
+  const absl::Status done = inside();
+  auto graph = with.end(stream);
+  if (!done.ok()) return done;
+  return graph;
+}
+
+absl::StatusOr<std::unique_ptr<Capture>> open_capture(const SelftestDevice& d) {
+  if (d.stream->get() == nullptr) return absl::UnimplementedError(absl::StrCat(d.name, " has no streams"));
+  if (d.name.rfind("cuda", 0) != 0)
+    return absl::UnimplementedError(absl::StrCat("captures on ", d.name, " are not tested yet"));
+  return open_cuda_capture();
+}
+
+// A launch of a prepared class is captured, runs when the graph does, and runs again with it.
+template <typename Request>
+Result captured_hit(const SelftestDevice& d, const Request& request) {
+  auto with = open_capture(d);
+  if (!with.ok()) return with.status();
+  auto trial = make_trial(d.device, *d.stream, request, d.seed);
+  if (!trial.ok()) return trial.status();
+  Result prepared = run_checked(**trial);
+  if (!prepared.ok() || !prepared->ok) return prepared;
+  if (absl::Status s = (*trial)->reset(); !s.ok()) return s;
+  auto graph = capture(**with, d.stream->get(), [&] { return check((*trial)->launch()); });
+  if (!graph.ok()) return graph.status();
+  auto untouched = (*trial)->untouched();
+  if (!untouched.ok()) return untouched.status();
+  if (!*untouched) return wrong("the captured launch ran at once");
+  Result result = CheckResult();
+  for (int replay = 0; replay < 3; ++replay) {
+    if (absl::Status s = (*trial)->reset(); !s.ok()) return s;
+    if (absl::Status s = (*graph)->launch(); !s.ok()) return s;
+    result = (*trial)->verify();
+    if (!result.ok() || !result->ok) return result;
+  }
+  return result;
+}
+
+// A miss in a capture is CAPTURE_MISS whatever the policy, leaves the capture valid and the result alone.
+Result captured_miss(const SelftestDevice& d) {
+  auto with = open_capture(d);
+  if (!with.ok()) return with.status();
+  auto trial = make_trial(d.device, *d.stream, product(19, 23, 1013), d.seed);
+  if (!trial.ok()) return trial.status();
+  CheckResult refused;
+  auto graph = capture(**with, d.stream->get(), [&] {
+    refused = expect_status((*trial)->launch(), LATHE_CAPTURE_MISS);
+    return absl::OkStatus();
+  });
+  if (!graph.ok()) return graph.status();
+  if (!refused.ok) return refused;
+  if (absl::Status s = (*graph)->launch(); !s.ok()) return s;
+  auto untouched = (*trial)->untouched();
+  if (!untouched.ok()) return untouched.status();
+  if (!*untouched) return wrong("the refused launch was captured");
+  return run_checked(**trial);
+}
+
+// Another thread compiles, loads and allocates while this one captures: neither disturbs the other.
+Result load_beside_a_capture(const SelftestDevice& d) {
+  auto with = open_capture(d);
+  if (!with.ok()) return with.status();
+  auto trial = make_trial(d.device, *d.stream, product(14, 48, 700), d.seed);
+  if (!trial.ok()) return trial.status();
+  Result prepared = run_checked(**trial), beside = CheckResult();
+  if (!prepared.ok() || !prepared->ok) return prepared;
+  if (absl::Status s = (*trial)->reset(); !s.ok()) return s;
+  auto graph = capture(**with, d.stream->get(), [&] {
+    std::thread thread([&] {
+      lathe_plan* plan = nullptr;
+      lathe_tuning tuning;
+      const lathe_matmul_desc desc = descriptor(product(15, 52, 1019, 3), &tuning);
+      const absl::Status planned = check(lathe_plan_matmul(d.device, &desc, &plan));
+      lathe_plan_destroy(plan);
+      beside = planned.ok() ? Result(expect_status(LATHE_OK, LATHE_OK)) : Result(planned);
+    });
+    thread.join();
+    return check((*trial)->launch());
+  });
+  if (!beside.ok()) return beside;
+  if (!graph.ok()) return graph.status();
+  if (absl::Status s = (*graph)->launch(); !s.ok()) return s;
+  return (*trial)->verify();
+}
+
+}  // namespace
+
+std::vector<Behaviour> selftest_behaviours(const SelftestDevice& d) {
+  ArgmaxRequest rows;
+  rows.rows = 3;
+  rows.n = 70000;
+  rows.values = true;
+  return {
+      {"refusals", "a workspace that is too small", [d] { return small_workspace(d); }},
+      {"refusals", "a miss under the policy ERROR", [d] { return refused_miss(d); }},
+      {"streams", "two at once", [d] { return two_streams(d); }},
+      {"streams", "two threads at once", [d] { return two_threads(d); }},
+      {"capture", "a matmul", [d] { return captured_hit(d, product(33, 64, 256)); }},
+      {"capture", "a matmul of split K", [d] { return captured_hit(d, product(5, 64, 2048, 6)); }},
+      {"capture", "an argmax", [d, rows] { return captured_hit(d, rows); }},
+      {"capture", "a miss", [d] { return captured_miss(d); }},
+      {"capture", "a load beside it", [d] { return load_beside_a_capture(d); }},
+  };
+}
+
+}  // namespace lathe::cli

@@ -1,0 +1,113 @@
+#include "cli/selftest_run.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "cli/plan_text.h"
+
+namespace lathe::cli {
+namespace {
+
+constexpr int kMostInARow = 20;
+
+// Compiles ahead of the checks on threads of its own: compiling is most of the time and independent of the
+// device.
+class CompileAhead {
+ public:
+  explicit CompileAhead(const std::vector<SelftestCheck>& checks) : checks_(checks) {
+    const unsigned cores = std::max(2u, std::thread::hardware_concurrency());
+    for (unsigned i = 1; i < cores; ++i) threads_.emplace_back([this] { work(); });
+  }
+  ~CompileAhead() {
+    next_ = checks_.size();
+    for (std::thread& t : threads_) t.join();
+  }
+
+ private:
+  void work() {
+    for (size_t i = next_++; i < checks_.size(); i = next_++) {
+      if (checks_[i].prepare) checks_[i].prepare();  // what fails here fails again, and is told, in its check
+    }
+  }
+
+  const std::vector<SelftestCheck>& checks_;
+  std::atomic<size_t> next_{0};
+  std::vector<std::thread> threads_;
+};
+
+// "UNSUPPORTED: matmul i8 ... on cpu: matmul i8 by i8 to f32" without the request.
+std::string cause_of(const absl::Status& status, const std::string& device) {
+  const std::string message(status.message()), before = absl::StrCat(" on ", device, ": ");
+  const size_t at = message.find(before);
+  return at == std::string::npos ? message : message.substr(at + before.size());
+}
+
+void judge(const SelftestCheck& c, const std::string& device, Tally* tally) {
+  const absl::StatusOr<CheckResult> result = c.run();
+  if (absl::IsUnimplemented(result.status())) {
+    ++tally->skipped;
+    ++tally->reasons[absl::StrCat(c.group, ": ", cause_of(result.status(), device))];
+    return;
+  }
+  if (result.ok() && result->ok) {
+    ++tally->right;
+    tally->in_a_row = 0;
+    return;
+  }
+  ++tally->wrong;
+  ++tally->in_a_row;
+  absl::PrintF("WRONG  %s %s: %s\n       %s\n", c.group, c.what,
+               result.ok() ? result->what : std::string(result.status().message()), c.command);
+  std::fflush(stdout);
+}
+
+void print_group(const std::string& group, const Tally& before, const Tally& now, double seconds) {
+  const auto part = [](int64_t count, const char* name) {
+    return count == 0 ? "" : absl::StrFormat("  %4d %s", count, name);
+  };
+  absl::PrintF("  %-18s%s%s%s  in %s\n", group, part(now.right - before.right, "right"),
+               part(now.wrong - before.wrong, "wrong"), part(now.skipped - before.skipped, "skipped"),
+               duration(seconds));
+  std::fflush(stdout);
+}
+
+}  // namespace
+
+Tally run_checks(const std::vector<SelftestCheck>& checks, const std::string& device) {
+  using Clock = std::chrono::steady_clock;
+  const CompileAhead ahead(checks);
+  Tally tally, before;
+  auto start = Clock::now();
+  for (size_t i = 0; i < checks.size(); ++i) {
+    judge(checks[i], device, &tally);
+    const bool lost = tally.in_a_row == kMostInARow;
+    if (lost || i + 1 == checks.size() || checks[i + 1].group != checks[i].group) {
+      print_group(checks[i].group, before, tally,
+                  std::chrono::duration<double>(Clock::now() - start).count());
+      before = tally;
+      start = Clock::now();
+    }
+    if (!lost) continue;
+    absl::PrintF("stopped after %d failures in a row; %d checks were not run\n", kMostInARow,
+                 checks.size() - i - 1);
+    break;
+  }
+  return tally;
+}
+
+absl::Status conclude(const Tally& tally, const std::string& device) {
+  for (const auto& [reason, count] : tally.reasons) absl::PrintF("skipped %4d  %s\n", count, reason);
+  const std::string verdict = absl::StrFormat("selftest %s: %d right, %d wrong, %d skipped", device,
+                                              tally.right, tally.wrong, tally.skipped);
+  absl::PrintF("%s\n", verdict);
+  if (tally.wrong > 0) return absl::DataLossError(verdict);
+  if (tally.right == 0) return absl::UnavailableError(absl::StrCat(verdict, ": nothing was tested"));
+  return absl::OkStatus();
+}
+
+}  // namespace lathe::cli

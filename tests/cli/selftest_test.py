@@ -1,0 +1,40 @@
+"""`lathe selftest` as a user runs it: a verdict, an exit status, filters, and commands that run a check again.
+
+usage: selftest_test.py LATHE DEVICE [FLAG...]
+"""
+import re
+import subprocess
+import sys
+
+LATHE, DEVICE, FLAGS = sys.argv[1], sys.argv[2], sys.argv[3:]
+
+
+def selftest(*words, timeout=600):
+    return subprocess.run([LATHE, "selftest", "--device", DEVICE, "--cache-dir", "", *words], capture_output=True, text=True,
+                          timeout=timeout)
+
+
+result = selftest("--quick", *FLAGS, timeout=3000)
+print(result.stdout)
+verdict = re.fullmatch(rf"selftest {DEVICE}: (\d+) right, (\d+) wrong, (\d+) skipped", result.stdout.splitlines()[-1])
+assert verdict, result.stdout[-500:] + result.stderr
+right, wrong, skipped = map(int, verdict.groups())
+assert result.returncode == 0 and wrong == 0 and right > 0, result.stderr
+reasons = sum(int(n) for n in re.findall(r"^skipped +(\d+)  ", result.stdout, re.MULTILINE))
+assert reasons == skipped, f"{skipped} skipped, reasons of {reasons}"
+groups = [line.split("  ")[1] for line in result.stdout.splitlines() if line.startswith("  ")]
+if not FLAGS:
+    for group in ("shapes", "dtypes", "epilogues", "alignments", "batches", "splits", "long sums", "special values",
+                  "empty sizes", "decode", "equal bits", "candidates", "argmax", "refusals", "streams", "capture"):
+        assert group in groups, f"no {group} in {groups}"
+seed = re.search(r"seed (\d+)", result.stdout)[1]
+
+one = selftest("--filter", "refusals a miss", "--seed", seed)
+assert one.returncode == 0 and one.stdout.splitlines()[-1] == f"selftest {DEVICE}: 1 right, 0 wrong, 0 skipped", one.stdout
+assert f"seed {seed}" in one.stdout
+none = selftest("--filter", "no such thing")
+assert none.returncode == 2 and "no check contains 'no such thing'" in none.stderr, none
+# Nothing tested is no success.
+if DEVICE == "cpu":
+    untested = selftest("--filter", "capture")
+    assert untested.returncode == 1 and "0 right, 0 wrong, 5 skipped" in untested.stdout, untested
