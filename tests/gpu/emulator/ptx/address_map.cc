@@ -4,8 +4,8 @@
 
 namespace lathe::ptx {
 
-void AddressMap::add(uint64_t address, uint64_t size, std::string label) {
-  ranges_[address] = {address + size, std::move(label)};
+void AddressMap::add(uint64_t address, uint64_t size, std::string label, uint64_t bias) {
+  ranges_[address] = {address + size, bias, std::move(label)};
 }
 
 void AddressMap::remove(uint64_t address) {
@@ -13,13 +13,13 @@ void AddressMap::remove(uint64_t address) {
   recent_ = {};
 }
 
-bool AddressMap::look_up(uint64_t address, uint64_t size) const {
+uint8_t* AddressMap::look_up(uint64_t address, uint64_t size) const {
   auto it = ranges_.upper_bound(address);
-  if (it == ranges_.begin()) return false;
+  if (it == ranges_.begin()) return nullptr;
   --it;
-  if (address >= it->second.end) return false;
-  recent_[(address >> 12) % recent_.size()] = {it->first, it->second.end};
-  return size <= it->second.end - address;
+  if (address >= it->second.end) return nullptr;
+  recent_[(address >> 12) % recent_.size()] = {it->first, it->second.end, it->second.bias};
+  return size <= it->second.end - address ? reinterpret_cast<uint8_t*>(address + it->second.bias) : nullptr;
 }
 
 std::pair<uint64_t, uint64_t> AddressMap::range(uint64_t address) const {

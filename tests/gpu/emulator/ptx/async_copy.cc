@@ -62,9 +62,12 @@ Step copy_async(Thread& t, const Instruction& i) {
   uint8_t* target = shared_range(t, i, *block, offset, size);
   if (target == nullptr) return Step::fault;
   const auto perform = [&t, &i, block, target, offset, source, size, source_size] {
-    if (source_size != 0 && global_range(t, i, source, source_size, Access::read) == nullptr) return false;
     std::memset(target, 0, size);
-    std::memcpy(target, reinterpret_cast<const void*>(source), source_size);
+    if (source_size != 0) {
+      const uint8_t* from = global_range(t, i, source, source_size, Access::read);
+      if (from == nullptr) return false;
+      std::memcpy(target, from, source_size);
+    }
     note_shared_write(t, *block, offset, size);
     return true;
   };

@@ -141,8 +141,9 @@ Step into_shared(Thread& t, const Instruction& i) {
     op.perform = [&t, &i, to, offset, signal, source, source_block, from, size, reduction, type] {
       std::vector<uint8_t> bytes(size);
       if (source_block == nullptr) {
-        if (global_range(t, i, source, size, Access::read) == nullptr) return false;
-        std::memcpy(bytes.data(), reinterpret_cast<const void*>(source), size);
+        const uint8_t* place = global_range(t, i, source, size, Access::read);
+        if (place == nullptr) return false;
+        std::memcpy(bytes.data(), place, size);
       } else if (!read_shared(t, i, *source_block, from, size, bytes.data())) {
         return false;
       }

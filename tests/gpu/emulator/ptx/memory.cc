@@ -53,7 +53,7 @@ uint8_t* shared_range(Thread& t, const Instruction& i, Block& block, uint32_t of
 }
 
 uint8_t* global_range(Thread& t, const Instruction& i, uint64_t address, uint64_t size, Access access) {
-  if (t.block->machine->memory.contains(address, size)) return reinterpret_cast<uint8_t*>(address);
+  if (uint8_t* place = t.block->machine->memory.find(address, size)) return place;
   return refuse(
       t, i, kOutside,
       absl::StrFormat("illegal %s of %u bytes by a copy: %s", access == Access::read ? "read" : "write", size,

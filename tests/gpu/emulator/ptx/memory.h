@@ -46,8 +46,8 @@ template <Space kSpace>
 inline uint8_t* locate(Thread& t, const Instruction& i, uint64_t address, uint32_t size, Access access) {
   if ((address & (size - 1)) != 0) return refuse_alignment(t, i, address, size);
   if constexpr (kSpace == Space::global || kSpace == Space::constant) {
-    if (!t.block->machine->memory.contains(address, size)) return refuse_global(t, i, address, size, access);
-    return reinterpret_cast<uint8_t*>(address);
+    uint8_t* place = t.block->machine->memory.find(address, size);
+    return place != nullptr ? place : refuse_global(t, i, address, size, access);
   } else if constexpr (kSpace == Space::shared) {
     return locate_shared(t, i, address, size, access);
   } else if constexpr (kSpace == Space::local) {

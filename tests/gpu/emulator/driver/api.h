@@ -1,0 +1,6 @@
+// Entry points that others of them call.
+#pragma once
+
+#include "tests/gpu/emulator/driver/types.h"
+
+extern "C" int cuDeviceGetAttribute(int* value, int attribute, int device);
