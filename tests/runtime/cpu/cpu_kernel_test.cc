@@ -95,7 +95,7 @@ TEST_F(CpuKernelRefusals, OtherCode) {
 }
 TEST_F(CpuKernelRefusals, OtherRecipeVersion) {
   artifact.recipe.version = 1;
-  expect_refusal("recipe version 1, this library reads 2");
+  expect_refusal("recipe version 1, this library reads " + std::to_string(Recipe::kVersion));
 }
 TEST_F(CpuKernelRefusals, NoSteps) {
   artifact.recipe.steps.clear();
