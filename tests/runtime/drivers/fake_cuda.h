@@ -7,6 +7,7 @@
 // "cubin" or "ptx".
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -87,6 +88,7 @@ struct PointerKind {
 
 struct State {
   std::mutex mutex;
+  std::atomic<bool> quiet{false};  // launches succeed and leave no trace
   int devices = 8, capability = 90, version = 13000;
   std::map<int, int> attributes;  // by number; others answer 0
   std::string log;                // what the JIT writes to its error log
