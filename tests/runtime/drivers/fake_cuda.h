@@ -87,6 +87,12 @@ struct PointerKind {
 };
 
 struct State {
+  State() = default;
+  ~State() {
+    for (void* stream : streams) delete static_cast<Stream*>(stream);
+    for (Module* module : modules) delete module;
+  }
+
   std::mutex mutex;
   std::atomic<bool> quiet{false};  // launches succeed and leave no trace
   int devices = 8, capability = 90, version = 13000;
