@@ -34,7 +34,19 @@ class FakeDriver : public Driver {
   absl::StatusOr<std::unique_ptr<LoadedKernel>> load(const Artifact& artifact) override {
     ++loads;
     LATHE_RETURN_IF_ERROR(load_error);
+    if (artifact.code == refused_code) return absl::DataLossError("a cubin of another time");
     return std::make_unique<FakeKernel>(artifact);
+  }
+  Artifact finish(Artifact artifact) override {
+    ++finishes;
+    if (!finished_code.empty()) artifact.code = finished_code;
+    return artifact;
+  }
+  absl::StatusOr<bool> is_capturing(void* stream) override { return stream == captured_stream; }
+  absl::Status reserve(size_t workspace_bytes, size_t counters) override {
+    reserved_bytes = workspace_bytes;
+    reserved_counters = counters;
+    return absl::OkStatus();
   }
   absl::Status launch(const Launch& launch) override {
     launches.fetch_add(1, std::memory_order_relaxed);
@@ -52,11 +64,15 @@ class FakeDriver : public Driver {
 
   DeviceMemory& memory() override { return memory_; }
 
-  std::atomic<int> loads{0}, launches{0};
+  std::atomic<int> loads{0}, launches{0}, finishes{0};
   bool record = true;
   absl::Status load_error, launch_error;
-  Launch last;  // its args point to last_args
+  std::string refused_code = "none", finished_code;
+  void* captured_stream = this;  // none of a test's
+  size_t reserved_bytes = 0, reserved_counters = 0;
+  Launch last;  // its pointers are to what follows
   ArgumentBlock last_args;
+  ProblemClass last_problem;
   std::vector<Slice> slices;
 
  private:
@@ -65,6 +81,8 @@ class FakeDriver : public Driver {
     last_args = *launch.args;
     last = launch;
     last.args = &last_args;
+    last_problem = *launch.problem;
+    last.problem = &last_problem;
   }
   DeviceFacts facts_;
   HostMemory memory_;

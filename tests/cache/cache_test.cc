@@ -67,6 +67,21 @@ TEST_F(CacheTest, CountsWhatItDid) {
   EXPECT_EQ(t.memory_bytes, s.memory_bytes);
 }
 
+TEST_F(CacheTest, ReplacesInMemoryAndOnDisk) {
+  const auto cache = make_cache(options());
+  const auto held = cache->get_or_create(key(1), [&] { return artifact(key(1)); }).value().artifact;
+  const uint64_t bytes = cache->statistics().memory_bytes;
+  Artifact fresh = artifact(key(1));
+  fresh.code += " made anew";
+  EXPECT_EQ(cache->replace(key(1), fresh)->code, fresh.code);
+  EXPECT_EQ(cache->get(key(1)).value().artifact->code, fresh.code);
+  EXPECT_EQ(cache->statistics().memory_bytes, bytes + 10);
+  EXPECT_EQ(held->code, artifact(key(1)).code) << "whoever holds the old one keeps it";
+  EXPECT_EQ(make_cache(options())->get(key(1)).value().artifact->code, fresh.code);
+  EXPECT_EQ(cache->replace(key(2), artifact(key(2)))->code, artifact(key(2)).code) << "nothing was there";
+  EXPECT_TRUE(is_for(cache->get(key(2)), key(2)));
+}
+
 TEST_F(CacheTest, WithoutADirectoryItIsMemoryOnly) {
   const auto cache = make_cache(options_for(""));
   EXPECT_EQ(cache->directory(), "");

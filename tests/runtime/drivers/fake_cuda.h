@@ -7,6 +7,7 @@
 // "cubin" or "ptx".
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <map>
 #include <memory>
@@ -86,7 +87,14 @@ struct PointerKind {
 };
 
 struct State {
+  State() = default;
+  ~State() {
+    for (void* stream : streams) delete static_cast<Stream*>(stream);
+    for (Module* module : modules) delete module;
+  }
+
   std::mutex mutex;
+  std::atomic<bool> quiet{false};  // launches succeed and leave no trace
   int devices = 8, capability = 90, version = 13000;
   std::map<int, int> attributes;  // by number; others answer 0
   std::string log;                // what the JIT writes to its error log

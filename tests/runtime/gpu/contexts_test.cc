@@ -168,6 +168,7 @@ TEST_F(GpuContexts, AStreamsHandleMayComeBackInAnotherContext) {
   // A stream that is gone for good stays an error.
   state_->streams.erase(stream);
   EXPECT_EQ(driver->launch(l.launch).code(), absl::StatusCode::kInvalidArgument);
+  delete stream;
 }
 
 TEST_F(GpuContexts, GreenContextsStreamsAreTreatedAsDefaultOnes) {

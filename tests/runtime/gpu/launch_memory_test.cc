@@ -271,5 +271,34 @@ TEST_F(GpuLaunchMemory, ThreadsLaunchAtOnce) {
   }
 }
 
+// As above without the fake driver's own lock around each launch, which would hide what a launch itself does
+// not order.
+TEST_F(GpuLaunchMemory, ThreadsLaunchWithNothingBetweenThem) {
+  constexpr int kThreads = 4, kLaunches = 2000;
+  std::vector<fake_cuda::Stream*> streams;
+  for (int t = 0; t <= kThreads; ++t) streams.push_back(make_stream(primary(0)));
+  state_->quiet = true;
+  std::atomic<int> failures{0};
+  std::vector<std::thread> threads;
+  for (size_t t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      for (size_t i = 0; i < kLaunches; ++i) {
+        TestLaunch l(*kernel_);
+        l.launch.stream = i % 3 == 0   ? static_cast<void*>(streams[kThreads])
+                          : i % 3 == 1 ? streams[t]
+                                       : nullptr;
+        l.launch.config.workspace_bytes = 100 + i / 500 * 300;
+        l.launch.config.counters = 10;
+        failures += !driver_->launch(l.launch).ok();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  state_->quiet = false;
+  EXPECT_EQ(failures.load(), 0);
+  EXPECT_TRUE(state_->launches.empty());
+  EXPECT_GE(state_->allocations.size(), 6u) << "five streams and the default one";
+}
+
 }  // namespace
 }  // namespace lathe

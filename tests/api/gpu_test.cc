@@ -1,0 +1,175 @@
+// What a request does on a GPU and not on the CPU: captures, code that a driver refuses, empty products,
+// launch memory.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "fake_device.h"
+
+namespace lathe {
+namespace {
+
+bool last_error_says(const std::string& part) {
+  return std::string(lathe_last_error()).find(part) != std::string::npos;
+}
+
+struct FakeGpuDevice : FakeDevice {
+  FakeGpuDevice() : FakeDevice(fake_compiler(), /*block_on_miss=*/true, "h200.json") {}
+};
+
+TEST(Gpu, AMissOnACapturedStreamChangesNothingWhateverThePolicy) {
+  FakeGpuDevice fake;
+  MatmulRequest m(7, 40, 33);
+  int stream = 0;
+  fake.driver->captured_stream = &stream;
+  for (lathe_miss_policy policy : {LATHE_MISS_DEFAULT, LATHE_MISS_BLOCK, LATHE_MISS_ERROR}) {
+    m.desc.miss_policy = policy;
+    EXPECT_EQ(lathe_matmul(fake.device.get(), &stream, &m.desc), LATHE_CAPTURE_MISS);
+    EXPECT_TRUE(last_error_says("matmul f32 a=n b=t m=7 n=40 k=33 batch=1 on fake: no kernel"))
+        << lathe_last_error();
+  }
+  EXPECT_EQ(fake.driver->loads.load(), 0);
+  EXPECT_EQ(fake.statistics().compiles, 0u);
+  EXPECT_EQ(fake.device->table.size(), 0u);
+  EXPECT_EQ(fake.statistics().dispatch_misses, 3u);
+
+  m.desc.miss_policy = LATHE_MISS_BLOCK;
+  ASSERT_EQ(lathe_matmul(fake.device.get(), nullptr, &m.desc), LATHE_OK) << "another stream is not captured";
+  ASSERT_EQ(lathe_matmul(fake.device.get(), &stream, &m.desc), LATHE_OK) << "a hit launches inside a capture";
+  EXPECT_EQ(fake.driver->last.stream, &stream);
+  ArgmaxRequest a(3, 100);
+  EXPECT_EQ(lathe_argmax(fake.device.get(), &stream, &a.desc), LATHE_CAPTURE_MISS);
+}
+
+TEST(Gpu, APlanRunsInACaptureAndMissesAtAnotherAlignment) {
+  FakeGpuDevice fake;
+  MatmulRequest m(7, 40, 32);
+  lathe_plan* plan = nullptr;
+  int stream = 0;
+  fake.driver->captured_stream = nullptr;  // the default stream: planning works beside a capture
+  ASSERT_EQ(lathe_plan_matmul(fake.device.get(), &m.desc, &plan), LATHE_OK) << lathe_last_error();
+  fake.driver->captured_stream = &stream;
+  EXPECT_EQ(lathe_plan_run_matmul(plan, &stream, &m.desc), LATHE_OK) << lathe_last_error();
+  const auto misaligned = reinterpret_cast<uintptr_t>(m.desc.a.data) + 4;
+  m.desc.a.data = reinterpret_cast<void*>(misaligned);
+  EXPECT_EQ(lathe_plan_run_matmul(plan, &stream, &m.desc), LATHE_CAPTURE_MISS);
+  EXPECT_EQ(lathe_plan_run_matmul(plan, nullptr, &m.desc), LATHE_OK) << lathe_last_error();
+  EXPECT_EQ(lathe_plan_run_matmul(plan, &stream, &m.desc), LATHE_OK) << "by now it is loaded";
+  lathe_plan_destroy(plan);
+}
+
+TEST(Gpu, WhatTheDriverFinishesIsWhatIsKept) {
+  FakeGpuDevice fake;
+  fake.driver->finished_code = "a cubin";
+  MatmulRequest m(7, 40, 33);
+  ASSERT_EQ(lathe_matmul(fake.device.get(), nullptr, &m.desc), LATHE_OK) << lathe_last_error();
+  EXPECT_EQ(fake.driver->finishes.load(), 1);
+  const Choice choice =
+      choose_plan(
+          *fake.device,
+          [&] {
+            Request r;
+            EXPECT_TRUE(
+                read_matmul(&m.desc, Purpose::kRun, fake.device->request_context(), nullptr, &r).ok());
+            return r.key;
+          }())
+          .value();
+  EXPECT_EQ(fake.context->cache->get(choice.key).value().artifact->code, "a cubin");
+}
+
+TEST(Gpu, CodeThatTheDriverRefusesIsCompiledAgainOnce) {
+  FakeGpuDevice fake;
+  MatmulRequest m(7, 40, 33);
+  // Another device of the process leaves a cubin that this one's driver does not take.
+  fake.driver->finished_code = "an old cubin";
+  ASSERT_EQ(lathe_matmul(fake.device.get(), nullptr, &m.desc), LATHE_OK);
+  auto second = std::make_unique<FakeDriver>(fake.device->facts);
+  FakeDriver* driver = second.get();
+  lathe_device device(*fake.context, "second", fake.device->facts, std::move(second));
+  driver->refused_code = "an old cubin";
+  driver->finished_code = "a new cubin";
+  EXPECT_EQ(lathe_matmul(&device, nullptr, &m.desc), LATHE_OK) << lathe_last_error();
+  EXPECT_EQ(driver->loads.load(), 2);
+  EXPECT_EQ(fake.statistics().compiles, 2u);
+  EXPECT_EQ(lathe_matmul(&device, nullptr, &m.desc), LATHE_OK);
+  EXPECT_EQ(driver->loads.load(), 2);
+
+  // What was compiled for it just now and is refused is an error, not a circle.
+  driver->refused_code = driver->finished_code = "never";
+  m.desc.n = 20;
+  EXPECT_EQ(lathe_matmul(&device, nullptr, &m.desc), LATHE_INTERNAL);
+  EXPECT_TRUE(last_error_says("on second: the device refuses the kernel's code: a cubin of another time"))
+      << lathe_last_error();
+  EXPECT_EQ(driver->loads.load(), 3);
+}
+
+// D = epilogue of zero: a product of K = 1 whose operands are one zero of the driver's.
+TEST(Gpu, AnEmptyProductIsAProductOverZero) {
+  FakeGpuDevice fake;
+  MatmulRequest m(7, 40, 0);
+  m.desc.a.data = m.desc.b.data = nullptr;
+  m.desc.a.leading_dimension = 5;
+  m.desc.b.leading_dimension = 6;
+  m.desc.a.batch_stride = 9;
+  ASSERT_EQ(lathe_matmul(fake.device.get(), nullptr, &m.desc), LATHE_OK) << lathe_last_error();
+  const Launch& launch = fake.driver->last;
+  const ArgumentBlock& args = fake.driver->last_args;
+  EXPECT_TRUE(launch.zero_product);
+  EXPECT_EQ(launch.dims.k, 1);
+  EXPECT_EQ(args.k, 1);
+  EXPECT_EQ(args.a, nullptr);
+  EXPECT_EQ(args.b, nullptr);
+  EXPECT_EQ(args.lda | args.ldb | args.stride_a | args.stride_b, 0) << "every element is the first";
+  EXPECT_EQ(args.d, m.d.data());
+  EXPECT_EQ(args.ldd, 40);
+  MatmulRequest one(7, 40, 1);
+  ASSERT_EQ(lathe_matmul(fake.device.get(), nullptr, &one.desc), LATHE_OK);
+  EXPECT_FALSE(fake.driver->last.zero_product);
+
+  m.desc.n = 41;
+  m.desc.miss_policy = LATHE_MISS_ERROR;
+  EXPECT_EQ(lathe_matmul(fake.device.get(), nullptr, &m.desc), LATHE_MISS);
+  EXPECT_TRUE(last_error_says("m=7 n=41 k=0 ")) << "the caller's sizes: " << lathe_last_error();
+  m.desc.m = 0;
+  EXPECT_EQ(lathe_matmul(fake.device.get(), nullptr, &m.desc), LATHE_OK) << "nothing to do";
+}
+
+TEST(Gpu, AnEmptyProductIsWarmedAndPlannedAsOthersAre) {
+  FakeGpuDevice fake;
+  MatmulRequest m(7, 40, 0);
+  lathe_warm_report report = LATHE_WARM_REPORT_INIT;
+  ASSERT_EQ(lathe_warm_matmul(fake.device.get(), &m.desc, 20, &report), LATHE_OK) << lathe_last_error();
+  EXPECT_GT(report.classes, 0u);
+  m.desc.miss_policy = LATHE_MISS_ERROR;
+  EXPECT_EQ(lathe_matmul(fake.device.get(), nullptr, &m.desc), LATHE_OK) << lathe_last_error();
+  lathe_plan* plan = nullptr;
+  ASSERT_EQ(lathe_plan_matmul(fake.device.get(), &m.desc, &plan), LATHE_OK) << lathe_last_error();
+  EXPECT_EQ(lathe_plan_run_matmul(plan, nullptr, &m.desc), LATHE_OK) << lathe_last_error();
+  EXPECT_TRUE(fake.driver->last.zero_product);
+  lathe_plan_destroy(plan);
+}
+
+// The fake compiler's kernels need 4 bytes for each element of each split.
+TEST(Gpu, WarmUpSetsLaunchMemoryAside) {
+  FakeGpuDevice fake;
+  MatmulRequest m(1, 48, 50000);
+  lathe_tuning tuning = LATHE_TUNING_INIT;
+  tuning.split_k = 4;
+  m.desc.next = reinterpret_cast<const lathe_chain*>(&tuning);
+  ASSERT_EQ(lathe_warm_matmul(fake.device.get(), &m.desc, 600, nullptr), LATHE_OK) << lathe_last_error();
+  EXPECT_EQ(fake.driver->reserved_bytes, 4u * 4 * 48 * 600) << "the open bucket up to m_max";
+  ASSERT_EQ(lathe_warm_matmul(fake.device.get(), &m.desc, 20, nullptr), LATHE_OK) << lathe_last_error();
+  EXPECT_EQ(fake.driver->reserved_bytes, 4u * 4 * 48 * 20) << "found in the table, and counted all the same";
+  EXPECT_EQ(fake.driver->reserved_counters, 0u);
+}
+
+TEST(Gpu, LaunchesSayWhoseTheyAre) {
+  FakeGpuDevice fake;
+  ArgmaxRequest a(3, 100);
+  ASSERT_EQ(lathe_argmax(fake.device.get(), nullptr, &a.desc), LATHE_OK) << lathe_last_error();
+  EXPECT_EQ(fake.driver->last_problem.op, Op::kArgmax);
+  EXPECT_EQ(fake.driver->last_problem.a, DType::kF32);
+}
+
+}  // namespace
+}  // namespace lathe
