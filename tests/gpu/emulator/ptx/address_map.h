@@ -10,8 +10,9 @@ namespace lathe::ptx {
 
 class AddressMap {
  public:
-  // Ranges do not overlap and have at least one byte. `label` names the range in messages. The bytes of address a are
-  // at a + bias on the host: a device's memory need not be where the host could read it by accident.
+  // Ranges do not overlap and have at least one byte. `label` names the range in messages. The bytes of
+  // address a are at a + bias on the host: a device's memory need not be where the host could read it by
+  // accident.
   void add(uint64_t address, uint64_t size, std::string label, uint64_t bias = 0);
   void remove(uint64_t address);
   // Where the bytes are on the host, or null if they are not all of one range.

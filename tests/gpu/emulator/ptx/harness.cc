@@ -1,0 +1,65 @@
+#include "tests/gpu/emulator/ptx/harness.h"
+
+#include <cstdio>
+#include <cstdlib>
+
+namespace lathe::ptx {
+namespace {
+
+std::string text_of(int pointers, const std::string& body, const std::string& directives,
+                    const std::string& globals) {
+  std::string text =
+      absl::StrCat(".version 8.6\n.target sm_90a\n.address_size 64\n", globals, "\n.visible .entry k(");
+  for (int i = 0; i < pointers; ++i) absl::StrAppend(&text, i == 0 ? "" : ", ", ".param .u64 p", i);
+  absl::StrAppend(&text, ")", directives, "\n{\n");
+  absl::StrAppend(
+      &text,
+      ".reg .b16 %h<200>; .reg .b32 %r<400>; .reg .b64 %rd<200>; .reg .f32 %f<400>; .reg .pred %p<200>;\n");
+  for (int i = 0; i < pointers; ++i) absl::StrAppend(&text, "ld.param.b64 %rd", i, ", [p", i, "];\n");
+  return absl::StrCat(text, body, "\nret;\n}\n");
+}
+
+}  // namespace
+
+Program::Program(int pointers, const std::string& body, const std::string& directives,
+                 const std::string& globals)
+    : Program(text_of(pointers, body, directives, globals)) {}
+
+Program::Program(const std::string& text) {
+  auto module = Module::parse(text);
+  parse_status_ = module.status();
+  if (!module.ok()) return;
+  module_ = *std::move(module);
+  for (const Global& global : module_->globals()) memory_.add(global.address, global.size, global.name);
+}
+
+void Program::raw(const void* bytes, size_t size, size_t align) {
+  parameters_.resize((parameters_.size() + align - 1) / align * align);
+  const auto* from = static_cast<const uint8_t*>(bytes);
+  parameters_.insert(parameters_.end(), from, from + size);
+}
+
+absl::Status Program::run(std::array<uint32_t, 3> grid, std::array<uint32_t, 3> block) {
+  if (!parse_status_.ok()) return parse_status_;
+  LaunchConfig config;
+  config.grid = grid;
+  config.block = block;
+  config.cluster = cluster;
+  config.dynamic_shared = dynamic_shared;
+  config.parameters = parameters_;
+  return launch(*module_, *module_->kernels().front(), config, memory_, options);
+}
+
+std::mt19937_64& test_random() {
+  static std::mt19937_64& random = []() -> std::mt19937_64& {
+    const char* text = std::getenv("LATHE_TEST_SEED");
+    const uint64_t seed =
+        text != nullptr && *text != '\0' ? std::strtoull(text, nullptr, 0) : std::random_device{}();
+    std::printf("seed %llu (repeat with LATHE_TEST_SEED)\n", static_cast<unsigned long long>(seed));
+    std::fflush(stdout);
+    return *new std::mt19937_64(seed);
+  }();
+  return random;
+}
+
+}  // namespace lathe::ptx
