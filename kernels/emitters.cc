@@ -6,6 +6,8 @@
 #include "kernels/matmul/emit_cpu.h"
 #include "kernels/matmul/emit_gpu.h"
 #include "kernels/matmul/payload.h"
+#include "kernels/matmul_argmax/emit_cpu.h"
+#include "kernels/matmul_argmax/payload.h"
 
 namespace lathe {
 
@@ -13,6 +15,7 @@ const std::vector<OpRow>& op_rows() {
   static const std::vector<OpRow> rows = {
       {Op::kMatmul, matmul_payload, matmul_recipe},
       {Op::kArgmax, argmax_payload, argmax_recipe},
+      {Op::kMatmulArgmax, matmul_argmax_payload, matmul_argmax_recipe},
   };
   return rows;
 }
@@ -23,6 +26,7 @@ const std::vector<EmitterRow>& emitter_rows() {
       {"matmul.gpu", emit::emit_matmul_gpu},
       {"argmax.cpu", emit::emit_argmax_cpu},
       {"argmax.gpu", emit::emit_argmax_gpu},
+      {"matmul_argmax.cpu", emit::emit_matmul_argmax_cpu},
   };
   return rows;
 }

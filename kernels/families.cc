@@ -1,6 +1,7 @@
 #include "kernels/argmax/candidates.h"
 #include "kernels/candidates.h"
 #include "kernels/matmul/candidates.h"
+#include "kernels/matmul_argmax/candidates.h"
 
 namespace lathe {
 
@@ -16,6 +17,9 @@ const std::vector<KernelFamily>& kernel_families() {
       {Op::kArgmax, Backend::kCpu, enumerate_argmax_cpu},
       {Op::kArgmax, Backend::kCuda, enumerate_argmax_gpu},
       {Op::kArgmax, Backend::kRocm, enumerate_argmax_gpu},
+      {Op::kMatmulArgmax, Backend::kCpu, enumerate_matmul_argmax},
+      {Op::kMatmulArgmax, Backend::kCuda, enumerate_matmul_argmax},
+      {Op::kMatmulArgmax, Backend::kRocm, enumerate_matmul_argmax},
   };
   return kFamilies;
 }

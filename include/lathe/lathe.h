@@ -235,6 +235,37 @@ typedef struct lathe_argmax_desc {
         LATHE_DETERMINISM_FAST, LATHE_MISS_DEFAULT                                                         \
   }
 
+/* For each row of A B (+ bias), rounded to logits_dtype: the column of its maximum plus index_offset, by lathe_argmax's
+ * rules; the products themselves are never stored (greedy decoding's output layer). The result is that of a
+ * lathe_matmul of the same numeric recipe to D of logits_dtype followed by lathe_argmax. A vocabulary in shards: one
+ * call a shard with its index_offset and values, then the greatest value (the first NaN), the lowest index among equals.
+ * A and B: f32, f16 or bf16, the same dtype; either layout; batch_stride unused: must be 0. M, N, K in [0, 2^31 - 1];
+ * M 0 does nothing; N 0 with M >= 1 is INVALID_ARGUMENT; K 0 compares the bias (A and B may then be NULL). The largest
+ * index plus index_offset must fit index_dtype. No output may overlap an input or the other output. Splits of K are
+ * refused (lathe_tuning): partial sums cannot be compared. */
+typedef struct lathe_matmul_argmax_desc {
+  size_t struct_size;
+  const lathe_chain* next;
+  int64_t m, n, k;
+  lathe_operand a, b;
+  const void* bias; /* N elements; NULL: none */
+  lathe_dtype bias_dtype;
+  lathe_dtype logits_dtype; /* f32, f16 or bf16: what a sum is rounded to before it is compared */
+  void* indices;            /* M elements of index_dtype */
+  lathe_dtype index_dtype;  /* LATHE_I32 or LATHE_I64 */
+  int64_t index_offset;     /* added to every index: the first column of a vocabulary shard */
+  float* values;            /* M elements, the greatest logit as f32 (a zero may lose its sign); NULL: not wanted */
+  lathe_determinism determinism;
+  lathe_miss_policy miss_policy;
+  lathe_math math;
+} lathe_matmul_argmax_desc;
+#define LATHE_MATMUL_ARGMAX_DESC_INIT                                                                      \
+  {                                                                                                        \
+    sizeof(lathe_matmul_argmax_desc), NULL, 0, 0, 0, LATHE_OPERAND_INIT, LATHE_OPERAND_INIT, NULL,         \
+        LATHE_DTYPE_NONE, LATHE_DTYPE_NONE, NULL, LATHE_I64, 0, NULL, LATHE_DETERMINISM_FAST,              \
+        LATHE_MISS_DEFAULT, LATHE_MATH_STRICT                                                              \
+  }
+
 /* Chain element: the caller's workspace, at least lathe_plan_workspace_bytes() long, 64-byte aligned, not shared
  * by two calls in flight. Without it the library uses a slab of its own. */
 typedef struct lathe_workspace {
@@ -253,7 +284,8 @@ typedef struct lathe_tuning {
   const lathe_chain* next;
   uint32_t kind; /* LATHE_CHAIN_TUNING */
   uint32_t reserved;
-  int32_t split_k; /* split-K factor, 1..65535; normalised so that no split is empty */
+  /* split-K factor, 1..65535; normalised so that no split is empty. argmax: workgroups for all rows together. */
+  int32_t split_k;
   int32_t candidate; /* 1 + rank of the candidate to take, as lathe_plan_explain lists them */
 } lathe_tuning;
 #define LATHE_TUNING_INIT {sizeof(lathe_tuning), NULL, LATHE_CHAIN_TUNING, 0, 0, 0}
@@ -396,6 +428,8 @@ LATHE_API lathe_status lathe_stream_synchronize(lathe_device* device, lathe_stre
 /* On the CPU the stream must be NULL and the call returns when the result is written. */
 LATHE_API lathe_status lathe_matmul(lathe_device* device, lathe_stream stream, const lathe_matmul_desc* desc);
 LATHE_API lathe_status lathe_argmax(lathe_device* device, lathe_stream stream, const lathe_argmax_desc* desc);
+LATHE_API lathe_status lathe_matmul_argmax(lathe_device* device, lathe_stream stream,
+                                           const lathe_matmul_argmax_desc* desc);
 
 /* ---- Plans: chosen once, run many times ---------------------------------------------------------------------------- */
 
@@ -405,12 +439,16 @@ LATHE_API lathe_status lathe_argmax(lathe_device* device, lathe_stream stream, c
  * dimensions, strides, batch, alpha, beta (zero or not is part of the class) and any M of the bucket. */
 LATHE_API lathe_status lathe_plan_matmul(lathe_device* device, const lathe_matmul_desc* desc, lathe_plan** plan);
 LATHE_API lathe_status lathe_plan_argmax(lathe_device* device, const lathe_argmax_desc* desc, lathe_plan** plan);
+LATHE_API lathe_status lathe_plan_matmul_argmax(lathe_device* device, const lathe_matmul_argmax_desc* desc,
+                                                lathe_plan** plan);
 LATHE_API void lathe_plan_destroy(lathe_plan* plan);
 
 /* Bytes of workspace that running `plan` at its planned M and batch needs (0: none). */
 LATHE_API lathe_status lathe_plan_workspace_bytes(lathe_plan* plan, size_t* bytes);
 LATHE_API lathe_status lathe_plan_run_matmul(lathe_plan* plan, lathe_stream stream, const lathe_matmul_desc* desc);
 LATHE_API lathe_status lathe_plan_run_argmax(lathe_plan* plan, lathe_stream stream, const lathe_argmax_desc* desc);
+LATHE_API lathe_status lathe_plan_run_matmul_argmax(lathe_plan* plan, lathe_stream stream,
+                                                    const lathe_matmul_argmax_desc* desc);
 
 /* The plan as JSON: class, compile config, launch config, key, numeric recipe, facts used, predicted time, and
  * every other candidate with its prediction or the reason it was rejected:
@@ -438,6 +476,8 @@ LATHE_API lathe_status lathe_plan_run_matmul_slice(lathe_plan* plan, const lathe
                                                    int32_t worker, int32_t workers);
 LATHE_API lathe_status lathe_plan_run_argmax_slice(lathe_plan* plan, const lathe_argmax_desc* desc, int32_t phase,
                                                    int32_t worker, int32_t workers);
+LATHE_API lathe_status lathe_plan_run_matmul_argmax_slice(lathe_plan* plan, const lathe_matmul_argmax_desc* desc,
+                                                          int32_t phase, int32_t worker, int32_t workers);
 
 /* ---- Warm-up --------------------------------------------------------------------------------------------------------- */
 
@@ -458,9 +498,14 @@ LATHE_API lathe_status lathe_warm_matmul(lathe_device* device, const lathe_matmu
                                          lathe_warm_report* report);
 LATHE_API lathe_status lathe_warm_argmax(lathe_device* device, const lathe_argmax_desc* desc,
                                          lathe_warm_report* report);
-/* The classes lathe_warm_matmul would prepare, one call of `text` each: the class as JSON. */
+/* As lathe_warm_matmul. */
+LATHE_API lathe_status lathe_warm_matmul_argmax(lathe_device* device, const lathe_matmul_argmax_desc* desc,
+                                                int64_t m_max, lathe_warm_report* report);
+/* The classes lathe_warm_matmul(_argmax) would prepare, one call of `text` each: the class as JSON. */
 LATHE_API lathe_status lathe_classes_matmul(lathe_device* device, const lathe_matmul_desc* desc, int64_t m_max,
                                             lathe_text_fn text, void* user);
+LATHE_API lathe_status lathe_classes_matmul_argmax(lathe_device* device, const lathe_matmul_argmax_desc* desc,
+                                                   int64_t m_max, lathe_text_fn text, void* user);
 
 #ifdef __cplusplus
 }

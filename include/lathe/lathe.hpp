@@ -174,6 +174,43 @@ lathe_argmax_desc argmax_desc(const Matrix& x, Index* indices, float* values = n
   return desc;
 }
 
+// What matmul_argmax compares, and what beside the indices it answers.
+struct Logits {
+  lathe_dtype dtype = LATHE_F32;  // sums are rounded to it before they are compared
+  const void* bias = nullptr;
+  lathe_dtype bias_dtype = LATHE_DTYPE_NONE;
+  int64_t index_offset = 0;  // the first column of a vocabulary shard
+  float* values = nullptr;   // a.rows floats, or null when not wanted
+};
+
+// indices: a.rows of int32_t or int64_t.
+template <typename Index>
+lathe_matmul_argmax_desc matmul_argmax_desc(const Matrix& a, const Matrix& b, Index* indices,
+                                            const Logits& logits = {}, const CallOptions& options = {}) {
+  if (a.columns != b.rows) {
+    throw Error(LATHE_INVALID_ARGUMENT, "matmul_argmax: b has " + std::to_string(b.rows) + " rows, a " +
+                                            std::to_string(a.columns) + " columns");
+  }
+  lathe_matmul_argmax_desc desc = LATHE_MATMUL_ARGMAX_DESC_INIT;
+  desc.next = options.next;
+  desc.m = a.rows;
+  desc.n = b.columns;
+  desc.k = a.columns;
+  desc.a = a.operand();
+  desc.b = b.operand();
+  desc.bias = logits.bias;
+  desc.bias_dtype = logits.bias_dtype;
+  desc.logits_dtype = logits.dtype;
+  desc.indices = indices;
+  desc.index_dtype = DTypeOf<Index>::value;
+  desc.index_offset = logits.index_offset;
+  desc.values = logits.values;
+  desc.determinism = options.determinism;
+  desc.miss_policy = options.miss_policy;
+  desc.math = options.math;
+  return desc;
+}
+
 // ---- Handles
 // ----------------------------------------------------------------------------------------------------
 
@@ -247,6 +284,9 @@ class Plan {
   void run(const lathe_argmax_desc& desc, lathe_stream stream = nullptr) const {
     check(lathe_plan_run_argmax(get(), stream, &desc));
   }
+  void run(const lathe_matmul_argmax_desc& desc, lathe_stream stream = nullptr) const {
+    check(lathe_plan_run_matmul_argmax(get(), stream, &desc));
+  }
   size_t workspace_bytes() const {
     size_t bytes = 0;
     check(lathe_plan_workspace_bytes(get(), &bytes));
@@ -268,6 +308,9 @@ class Plan {
   }
   void run_slice(const lathe_argmax_desc& desc, int32_t phase, int32_t worker, int32_t workers) const {
     check(lathe_plan_run_argmax_slice(get(), &desc, phase, worker, workers));
+  }
+  void run_slice(const lathe_matmul_argmax_desc& desc, int32_t phase, int32_t worker, int32_t workers) const {
+    check(lathe_plan_run_matmul_argmax_slice(get(), &desc, phase, worker, workers));
   }
 
   // JSON, as lathe_plan_explain documents it.
@@ -363,6 +406,9 @@ class Device {
   void run(const lathe_argmax_desc& desc, lathe_stream stream = nullptr) const {
     check(lathe_argmax(get(), stream, &desc));
   }
+  void run(const lathe_matmul_argmax_desc& desc, lathe_stream stream = nullptr) const {
+    check(lathe_matmul_argmax(get(), stream, &desc));
+  }
   Plan plan(const lathe_matmul_desc& desc) const {
     lathe_plan* plan = nullptr;
     check(lathe_plan_matmul(get(), &desc, &plan));
@@ -371,6 +417,11 @@ class Device {
   Plan plan(const lathe_argmax_desc& desc) const {
     lathe_plan* plan = nullptr;
     check(lathe_plan_argmax(get(), &desc, &plan));
+    return Plan(plan);
+  }
+  Plan plan(const lathe_matmul_argmax_desc& desc) const {
+    lathe_plan* plan = nullptr;
+    check(lathe_plan_matmul_argmax(get(), &desc, &plan));
     return Plan(plan);
   }
 
@@ -382,6 +433,11 @@ class Device {
   lathe_warm_report warm(const lathe_argmax_desc& rows) const {
     lathe_warm_report report = LATHE_WARM_REPORT_INIT;
     check(lathe_warm_argmax(get(), &rows, &report));
+    return report;
+  }
+  lathe_warm_report warm(const lathe_matmul_argmax_desc& weight, int64_t m_max) const {
+    lathe_warm_report report = LATHE_WARM_REPORT_INIT;
+    check(lathe_warm_matmul_argmax(get(), &weight, m_max, &report));
     return report;
   }
   // The classes that warm() would prepare, each as JSON.
@@ -472,6 +528,13 @@ template <typename Index>
 void argmax(const Device& device, const Matrix& x, Index* indices, float* values = nullptr,
             const CallOptions& options = {}) {
   device.run(argmax_desc(x, indices, values, 0, options), options.stream);
+}
+
+// The column of the greatest logit of each row of a b.
+template <typename Index>
+void matmul_argmax(const Device& device, const Matrix& a, const Matrix& b, Index* indices,
+                   const Logits& logits = {}, const CallOptions& options = {}) {
+  device.run(matmul_argmax_desc(a, b, indices, logits, options), options.stream);
 }
 
 }  // namespace lathe

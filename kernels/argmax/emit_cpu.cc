@@ -12,6 +12,8 @@ namespace lathe::emit {
 namespace {
 using namespace mlir;
 
+constexpr double kLowest = -std::numeric_limits<double>::infinity();
+
 Value select(Emit& e, Value c, Value x, Value y) { return arith::SelectOp::create(e.b, e.loc, c, x, y); }
 
 Value constant_columns(Emit& e, int64_t first, int64_t lanes) {
@@ -21,10 +23,11 @@ Value constant_columns(Emit& e, int64_t first, int64_t lanes) {
       e.b, e.loc, DenseElementsAttr::get(e.vec(lanes, e.b.getI32Type()), ArrayRef<int32_t>(columns)));
 }
 
-// Maximum and column (relative to the slice) of `columns` >= 1 elements at `v`.
-Best reduce_row(Emit& e, const View& v, Value columns, int64_t lanes, int64_t unroll) {
+}  // namespace
+
+Best reduce_row(Emit& e, Value columns, int64_t lanes, int64_t unroll, const LoadColumns& load) {
   auto i32 = e.b.getI32Type();
-  Value lowest = e.splat(e.vec(lanes, e.f32()), -std::numeric_limits<double>::infinity());
+  Value lowest = e.splat(e.vec(lanes, e.f32()), kLowest);
   Value zero = arith::ConstantOp::create(e.b, e.loc, DenseElementsAttr::get(e.vec(lanes, i32), int32_t{0}));
   Values state;  // unroll values, then unroll columns
   for (int64_t u = 0; u < unroll; ++u) state.push_back(lowest);
@@ -33,10 +36,7 @@ Best reduce_row(Emit& e, const View& v, Value columns, int64_t lanes, int64_t un
   auto step = [&](Value k, Values s, int64_t vectors, Value left) {
     Value at = e.broadcast(arith::IndexCastOp::create(e.b, e.loc, i32, k), lanes);
     for (int64_t u = 0; u < vectors; ++u) {
-      Value from = e.add(v.offset, e.add(k, u * lanes));
-      Value x = left ? e.load_masked(v.memory, from, lanes, left, -std::numeric_limits<double>::infinity())
-                     : e.load_vector(v.memory, from, lanes);
-      x = e.to_f32(x);
+      Value x = load(e.add(k, u * lanes), left);
       Value take = rises(e, x, s[u]);
       s[u] = select(e, take, x, s[u]);
       s[unroll + u] = select(e, take, at, s[unroll + u]);
@@ -72,41 +72,48 @@ Best reduce_row(Emit& e, const View& v, Value columns, int64_t lanes, int64_t un
   return {lane0(best.value), lane0(best.column)};
 }
 
-// Best of a row's partial pairs, in ascending order of the split.
-Best merge_row(Emit& e, const View& values, const View& columns, Value splits) {
+Best merge_row(Emit& e, const TileProgram& p) {
+  auto op = cast<linalg::GenericOp>(p.argmax);
+  const View& values = p.views.find(op.getDpsInputs()[0])->second;
+  const View& columns = p.views.find(op.getDpsInputs()[1])->second;
   auto pair = [&](Value s) {
     return Best{e.load(values.memory, e.add(values.offset, e.mul(s, values.row_stride))),
                 e.load(columns.memory, e.add(columns.offset, e.mul(s, columns.row_stride)))};
   };
   Best first = pair(e.idx(0));
-  Values best = e.loop(e.idx(1), splits, 1, {first.value, first.column}, [&](Value s, const Values& b) {
+  Values best = e.loop(e.idx(1), p.depth, 1, {first.value, first.column}, [&](Value s, const Values& b) {
     Best kept = keep_better(e, {b[0], b[1]}, pair(s));
     return Values{kept.value, kept.column};
   });
   return {best[0], best[1]};
 }
 
-}  // namespace
-
 LogicalResult emit_argmax_cpu(ModuleOp module) {
-  return emit_cpu_tasks(
-      module, [](Emit& e, const Arguments& arguments, TileProgram& p) -> llvm::FailureOr<int64_t> {
-        if (!p.argmax) return emitError(e.loc, "an argmax step needs an op with a kernel_config");
-        auto op = cast<linalg::GenericOp>(p.argmax);
-        auto config = p.argmax->getAttrOfType<ir::KernelConfigAttr>(ir::kConfigAttr);
-        const View& first = p.views.find(op.getDpsInputs()[0])->second;
-        const bool merge = op.getNumDpsInputs() == 2, partial = config.getSplit() && !merge;
-        if (merge) {
-          Best best = merge_row(e, first, p.views.find(op.getDpsInputs()[1])->second, p.depth);
-          store_best(e, p, e.idx(0), best, arguments.get("index_offset"));
-        } else {
-          int64_t unroll = config.getRegisterN() / config.getLanes();
-          if (unroll < 1) return op.emitError("register_n is less than one vector");
-          Best best = reduce_row(e, first, p.depth, config.getLanes(), unroll);
-          store_best(e, p, e.idx(0), best, partial ? p.first_column : arguments.get("index_offset"));
-        }
-        return int64_t{0};
-      });
+  return emit_cpu_tasks(module,
+                        [](Emit& e, const Arguments& arguments, TileProgram& p) -> llvm::FailureOr<int64_t> {
+                          if (!p.argmax)
+                            return emitError(e.loc, "an argmax step needs a reduction of values and columns");
+                          auto op = cast<linalg::GenericOp>(p.argmax);
+                          Value offset = arguments.get("index_offset");
+                          if (op.getNumDpsInputs() == 2) {
+                            store_best(e, p, e.idx(0), merge_row(e, p), offset);
+                            return int64_t{0};
+                          }
+                          auto config = p.argmax->getAttrOfType<ir::KernelConfigAttr>(ir::kConfigAttr);
+                          if (!config) return op.emitError("has no ") << ir::kConfigAttr;
+                          const int64_t lanes = config.getLanes(), unroll = config.getRegisterN() / lanes;
+                          if (unroll < 1) return op.emitError("register_n is less than one vector");
+                          if (config.getTileM() != 1) return op.emitError("a task takes one row");
+                          const View& v = p.views.find(op.getDpsInputs()[0])->second;
+                          const auto load = [&](Value at, Value left) {
+                            Value from = e.add(v.offset, at);
+                            return e.to_f32(left ? e.load_masked(v.memory, from, lanes, left, kLowest)
+                                                 : e.load_vector(v.memory, from, lanes));
+                          };
+                          Best best = reduce_row(e, p.depth, lanes, unroll, load);
+                          store_best(e, p, e.idx(0), best, config.getSplit() ? p.first_column : offset);
+                          return int64_t{0};
+                        });
 }
 
 }  // namespace lathe::emit

@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "core/plan.h"
+#include "kernels/argmax/emit_keys.h"
 
 namespace lathe::emit {
 namespace {
@@ -224,30 +225,41 @@ LogicalResult check(GpuKernel& kernel, Operation* op) {
   return success();
 }
 
+bool wants_values(const TileProgram& p) {
+  for (Value result : p.argmax->getResults())
+    if (p.views.contains(result) && isa<FloatType>(p.views.find(result)->second.element)) return true;
+  return false;
+}
+
 // A row's best to where the merge of its chunks, `merge`, puts it: straight away where the launch has one
-// chunk a row, else by the workgroup that arrives last.
-void store_merged(Emit& e, GpuKernel& kernel, const GpuStep& step, TileProgram& p, TileProgram& merge,
+// chunk a row, else by the workgroup that arrives last. What the payload's two steps do by way of pairs in
+// the workspace is one key a row here: a pair less to read back, and no thread but the first is needed any
+// more.
+void store_merged(Emit& e, GpuKernel& kernel, const GpuStep& step, TileProgram& p, const TileProgram& merge,
                   const Best& best) {
   const Arguments& arguments = step.arguments();
   Value zero = e.idx(0), splits = arguments.get("splits"), offset = arguments.get("index_offset");
-  Value leads = e.equal(kernel.thread(), zero);
   const auto whole = [&] {
-    e.when(leads, [&] { store_best(e, merge, zero, best, offset); });
+    store_best(e, merge, zero, best, offset);
     return Values();
   };
   const auto merged = [&] {
-    e.when(leads, [&] { store_best(e, p, zero, best, p.first_column); });
-    Value row = arith::IndexCastOp::create(e.b, e.loc, e.b.getI64Type(), step.block(e).x);
-    Value counters = arguments.get("counters");
-    Value counter = LLVM::GEPOp::create(e.b, e.loc, counters.getType(), e.b.getI32Type(), counters,
-                                        ArrayRef<LLVM::GEPArg>{row});
-    e.when(kernel.last_arrival(counter, splits), [&] {
-      Best last = reduce_pairs(e, kernel, merge);
-      e.when(leads, [&] { store_best(e, merge, zero, last, offset); });
+    RowKeys keys(e, kernel, arguments);
+    Value row = step.block(e).x;
+    keys.raise(row, pack(e, {best.value, e.add(best.column, e.to_i32(p.first_column))}));
+    e.when(kernel.take_ticket(keys.ticket_counter(row), splits), [&] {
+      Best last = unpack(e, keys.take(row));
+      if (wants_values(merge)) {  // as it is: the key does not tell zeros apart
+        const View& v = p.views.find(cast<linalg::GenericOp>(p.argmax).getDpsInputs()[0])->second;
+        Value column = arith::IndexCastUIOp::create(e.b, e.loc, e.index(), last.column);
+        Value at = e.add(e.sub(v.offset, p.first_column), column);
+        last.value = e.to_f32(e.load(v.memory, at, v.alignment));
+      }
+      store_best(e, merge, zero, last, offset);
     });
     return Values();
   };
-  e.choose(e.equal(splits, e.idx(1)), {}, whole, merged);
+  e.when(e.equal(kernel.thread(), zero), [&] { e.choose(e.equal(splits, e.idx(1)), {}, whole, merged); });
 }
 
 LogicalResult emit_scan(Emit& e, GpuKernel& kernel, const GpuStep& step, TileProgram& p) {
@@ -279,9 +291,7 @@ LogicalResult emit_step(Emit& e, GpuKernel& kernel, const GpuStep& step) {
   if (failed(program)) return failure();
   if (!program->argmax) return emitError(e.loc, "an argmax step needs a reduction of values and columns");
   if (!step.is_merge()) return emit_scan(e, kernel, step, *program);
-  Best best = reduce_pairs(e, kernel, *program);
-  e.when(e.equal(kernel.thread(), e.idx(0)),
-         [&] { store_best(e, *program, e.idx(0), best, step.arguments().get("index_offset")); });
+  emit_pairs_merge(e, kernel, step, *program);
   return success();
 }
 

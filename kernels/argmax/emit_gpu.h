@@ -14,8 +14,7 @@ Best nothing(Emit& e);
 // The best of every group of `group` neighbouring threads, in the group's first thread. `group` divides the
 // workgroup's threads and is a power of two; every thread of the workgroup must come here.
 Best reduce_group(Emit& e, GpuKernel& kernel, const Best& mine, int64_t group);
-// The best of the pairs that a merge step's program reads, in the workgroup's first thread; the work of all
-// threads.
-Best reduce_pairs(Emit& e, GpuKernel& kernel, const TileProgram& p);
+// A merge step of its own: the best of a row's pairs, by all threads.
+void emit_pairs_merge(Emit& e, GpuKernel& kernel, const GpuStep& step, const TileProgram& p);
 
 }  // namespace lathe::emit

@@ -4,6 +4,7 @@
 
 #include "compiler/ptx_warp.h"
 #include "kernels/argmax/emit_gpu.h"
+#include "kernels/argmax/emit_keys.h"
 
 namespace lathe::emit {
 using namespace mlir;
@@ -16,20 +17,6 @@ bool has_redux(const GpuKernel& kernel) {
   int sm = 0;
   llvm::StringRef arch = kernel.arch();
   return arch.consume_front("sm_") && !arch.consumeInteger(10, sm) && sm >= 80;
-}
-
-// An unsigned integer that is greater where the value is: equal for -0 and +0, the same and greatest for
-// every NaN.
-Value ordered(Emit& e, Value value) {
-  auto i32 = e.b.getI32Type();
-  // -0 + 0 is +0.
-  Value x = arith::AddFOp::create(e.b, e.loc, value, e.constant_f32(0));
-  Value bits = arith::BitcastOp::create(e.b, e.loc, i32, x);
-  Value sign = arith::ShRSIOp::create(e.b, e.loc, bits, e.i32(31));
-  Value flip = arith::OrIOp::create(e.b, e.loc, sign, e.i32(INT32_MIN));
-  Value key = arith::XOrIOp::create(e.b, e.loc, bits, flip);
-  Value nan = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::UNO, value, value);
-  return select(e, nan, e.i32(-1), key);
 }
 
 // The best of a warp's lanes, in all of them.
@@ -91,7 +78,7 @@ Best reduce_group(Emit& e, GpuKernel& kernel, const Best& mine, int64_t group) {
   return warps ? reduce_warps(e, kernel, mine, group) : reduce_tree(e, kernel, mine, group);
 }
 
-Best reduce_pairs(Emit& e, GpuKernel& kernel, const TileProgram& p) {
+void emit_pairs_merge(Emit& e, GpuKernel& kernel, const GpuStep& step, const TileProgram& p) {
   auto op = cast<linalg::GenericOp>(p.argmax);
   const View& values = p.views.find(op.getDpsInputs()[0])->second;
   const View& columns = p.views.find(op.getDpsInputs()[1])->second;
@@ -103,7 +90,9 @@ Best reduce_pairs(Emit& e, GpuKernel& kernel, const TileProgram& p) {
         Best b = better(e, {in[0], in[1]}, next);
         return Values{b.value, b.column};
       });
-  return reduce_group(e, kernel, {best[0], best[1]}, kernel.threads());
+  Best last = reduce_group(e, kernel, {best[0], best[1]}, kernel.threads());
+  e.when(e.equal(kernel.thread(), e.idx(0)),
+         [&] { store_best(e, p, e.idx(0), last, step.arguments().get("index_offset")); });
 }
 
 }  // namespace lathe::emit

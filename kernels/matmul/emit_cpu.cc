@@ -25,26 +25,17 @@ Value load_lanes(Emit& e, Value memory, Value at, int64_t lanes, Value left) {
   return left ? e.load_masked(memory, at, lanes, left) : e.load_vector(memory, at, lanes);
 }
 
+Value inside(Emit& e, const View& v, Value i, Value j) {
+  return e.add(v.offset, e.add(e.mul(i, v.row_stride), j));
+}
+
 // Writes the tile: `products(i, j, left)` yields f32 vectors, which pass through the epilogue if there is
 // one.
 void write_tile(Emit& e, const TileProgram& p, int64_t lanes,
                 const std::function<Value(Value i, Value j, Value left)>& products) {
-  auto inside = [&](const View& v, Value i, Value j) {
-    return e.add(v.offset, e.add(e.mul(i, v.row_stride), j));
-  };
   for_each_vector(e, p.rows, p.columns, lanes, [&](Value i, Value j, Value left) {
-    Value result = products(i, j, left);
-    if (p.epilogue) {
-      auto op = const_cast<TileProgram&>(p).epilogue;
-      Values inputs = {result};
-      for (Value input : llvm::drop_begin(op.getDpsInputs())) {
-        const View& v = p.views.find(input)->second;
-        inputs.push_back(load_lanes(e, v.memory, inside(v, i, j), lanes, left));
-      }
-      inputs.push_back(nullptr);
-      result = inline_elementwise(e, op, inputs, lanes, p.mapping);
-    }
-    Value at = inside(p.output, i, j);
+    Value result = finish_vector(e, p, products(i, j, left), i, j, left);
+    Value at = inside(e, p.output, i, j);
     if (left)
       e.store_masked(result, p.output.memory, at, left);
     else
@@ -93,6 +84,45 @@ void transpose_tile(Emit& e, Value from, int64_t from_ld, Value to, int64_t to_l
 
 // A step that contracts: one tile of products, then the epilogue (or the store of partial results).
 llvm::FailureOr<int64_t> emit_contraction(Emit& e, const Arguments& arguments, TileProgram& p) {
+  llvm::FailureOr<CpuProducts> products = emit_products(e, arguments, p);
+  if (failed(products)) return failure();
+  write_tile(e, p, products->lanes, [&](Value i, Value j, Value) { return products->at(e, i, j); });
+  return products->scratch_bytes;
+}
+
+// A merge step: partial results summed in ascending order of the split, then the epilogue.
+int64_t emit_merge(Emit& e, const TileProgram& p, const Arguments& arguments, int64_t lanes) {
+  auto op = const_cast<TileProgram&>(p).reduction;
+  const View& partial = p.views.find(op.getDpsInputs()[0])->second;
+  auto type = cast<RankedTensorType>(op.getDpsInputs()[0].getType());
+  Value split_stride = e.mul(e.mul(arguments.get("batch"), arguments.get("m")), arguments.get("n"));
+  write_tile(e, p, lanes, [&](Value i, Value j, Value left) {
+    Value at = e.add(partial.offset, e.add(e.mul(i, partial.row_stride), j));
+    return e.loop(e.idx(0), p.depth, 1, {e.splat(e.vec(lanes, type.getElementType()), 0.0)},
+                  [&](Value s, const Values& sum) {
+                    Value x = load_lanes(e, partial.memory, e.add(at, e.mul(s, split_stride)), lanes, left);
+                    return Values{arith::AddFOp::create(e.b, e.loc, sum[0], x)};
+                  })[0];
+  });
+  return 0;
+}
+
+}  // namespace
+
+Value finish_vector(Emit& e, const TileProgram& p, Value products, Value i, Value j, Value left) {
+  if (!p.epilogue) return products;
+  const int64_t lanes = cast<VectorType>(products.getType()).getNumElements();
+  auto op = const_cast<TileProgram&>(p).epilogue;
+  Values inputs = {products};
+  for (Value input : llvm::drop_begin(op.getDpsInputs())) {
+    const View& v = p.views.find(input)->second;
+    inputs.push_back(load_lanes(e, v.memory, inside(e, v, i, j), lanes, left));
+  }
+  inputs.push_back(nullptr);
+  return inline_elementwise(e, op, inputs, lanes, p.mapping);
+}
+
+llvm::FailureOr<CpuProducts> emit_products(Emit& e, const Arguments& arguments, TileProgram& p) {
   auto config = p.contraction->getAttrOfType<ir::KernelConfigAttr>(ir::kConfigAttr);
   if (config.getRegisterM() < 1 || config.getRegisterN() < 1)
     return p.contraction.emitError("kernel_config without register tile");
@@ -131,30 +161,8 @@ llvm::FailureOr<int64_t> emit_contraction(Emit& e, const Arguments& arguments, T
   if (failed(emitted)) return failure();
   if (transposed) transpose_tile(e, t.accumulators, t.ld, products, products_ld, p.rows, p.columns, t.lanes);
 
-  write_tile(e, p, t.lanes, [&](Value i, Value j, Value) {
-    return e.load_vector(products, e.add(e.mul(i, products_ld), j), t.lanes);
-  });
-  return used * static_cast<int64_t>(sizeof(float));
+  return CpuProducts{products, products_ld, t.lanes, used * static_cast<int64_t>(sizeof(float))};
 }
-
-// A merge step: partial results summed in ascending order of the split, then the epilogue.
-int64_t emit_merge(Emit& e, const TileProgram& p, const Arguments& arguments, int64_t lanes) {
-  auto op = const_cast<TileProgram&>(p).reduction;
-  const View& partial = p.views.find(op.getDpsInputs()[0])->second;
-  auto type = cast<RankedTensorType>(op.getDpsInputs()[0].getType());
-  Value split_stride = e.mul(e.mul(arguments.get("batch"), arguments.get("m")), arguments.get("n"));
-  write_tile(e, p, lanes, [&](Value i, Value j, Value left) {
-    Value at = e.add(partial.offset, e.add(e.mul(i, partial.row_stride), j));
-    return e.loop(e.idx(0), p.depth, 1, {e.splat(e.vec(lanes, type.getElementType()), 0.0)},
-                  [&](Value s, const Values& sum) {
-                    Value x = load_lanes(e, partial.memory, e.add(at, e.mul(s, split_stride)), lanes, left);
-                    return Values{arith::AddFOp::create(e.b, e.loc, sum[0], x)};
-                  })[0];
-  });
-  return 0;
-}
-
-}  // namespace
 
 LogicalResult emit_matmul_cpu(ModuleOp module) {
   int64_t lanes = 1;

@@ -30,6 +30,20 @@ mlir::LogicalResult emit_panel(Emit& e, const CpuTile& t, bool fetch_ahead);
 // f32 elements of packing memory that emit_panel needs.
 int64_t panel_packing_elements(const CpuTile& t);
 
+// A tile's products (f32) in this worker's scratch, row by row; whole vectors may be read at the tile's edge.
+struct CpuProducts {
+  Value memory;  // memref<?xf32>
+  int64_t ld, lanes, scratch_bytes;
+
+  // The vector of products from (i, j) on.
+  Value at(Emit& e, Value i, Value j) const { return e.load_vector(memory, e.add(e.mul(i, ld), j), lanes); }
+};
+// The work of a contraction's step up to there, in the form that its plan names.
+llvm::FailureOr<CpuProducts> emit_products(Emit& e, const Arguments& arguments, TileProgram& p);
+// The epilogue of a vector of products from (i, j) on, `left` of them if given; the products where there is
+// none.
+Value finish_vector(Emit& e, const TileProgram& p, Value products, Value i, Value j, Value left);
+
 // Replaces the module's distributed matmul payload by CPU task functions and notes the scratch bytes a worker
 // needs.
 mlir::LogicalResult emit_matmul_cpu(mlir::ModuleOp module);

@@ -1,6 +1,8 @@
 #include "kernels/matmul/emit_gpu.h"
 
 #include "core/plan.h"
+#include "kernels/argmax/emit_gpu.h"
+#include "kernels/matmul_argmax/emit_sink.h"
 
 namespace lathe::emit {
 using namespace mlir;
@@ -22,7 +24,10 @@ LogicalResult emit_step(Emit& e, GpuKernel& kernel, const GpuStep& step) {
   if (step.is_merge()) {
     FailureOr<TileProgram> program = step.at(e, step.block(e));
     if (failed(program)) return failure();
-    emit_merge(e, kernel, step.arguments(), *program);
+    if (program->argmax)
+      emit_pairs_merge(e, kernel, step, *program);
+    else
+      emit_merge(e, kernel, step.arguments(), *program);
     return success();
   }
   StringRef name = kernel.config().getKernel().getValue();
@@ -69,6 +74,7 @@ class StoreSink : public OutputSink {
 
 std::unique_ptr<OutputSink> make_sink(Emit& e, GpuKernel& kernel, const GpuStep& step, TileProgram& p,
                                       const GridPosition& position) {
+  if (p.argmax) return make_argmax_sink(e, kernel, step, p, position);
   return std::make_unique<StoreSink>(e, kernel, step, p, position);
 }
 

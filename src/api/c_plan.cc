@@ -12,7 +12,7 @@ using lathe::Request;
 
 namespace {
 
-// The two readers differ in the descriptor's type alone.
+// The readers differ in the descriptor's type alone.
 absl::Status read(const lathe_matmul_desc* desc, Purpose purpose, const lathe_device& device, void* stream,
                   Request* out) {
   return lathe::read_matmul(desc, purpose, device.request_context(), stream, out);
@@ -20,6 +20,11 @@ absl::Status read(const lathe_matmul_desc* desc, Purpose purpose, const lathe_de
 absl::Status read(const lathe_argmax_desc* desc, Purpose purpose, const lathe_device& device, void* stream,
                   Request* out) {
   return lathe::read_argmax(desc, purpose, device.request_context(), stream, out);
+}
+
+absl::Status read(const lathe_matmul_argmax_desc* desc, Purpose purpose, const lathe_device& device,
+                  void* stream, Request* out) {
+  return lathe::read_matmul_argmax(desc, purpose, device.request_context(), stream, out);
 }
 
 template <typename Desc>
@@ -73,6 +78,11 @@ lathe_status lathe_plan_argmax(lathe_device* device, const lathe_argmax_desc* de
   return at_boundary([&] { return plan("lathe_plan_argmax", device, desc, out); });
 }
 
+lathe_status lathe_plan_matmul_argmax(lathe_device* device, const lathe_matmul_argmax_desc* desc,
+                                      lathe_plan** out) {
+  return at_boundary([&] { return plan("lathe_plan_matmul_argmax", device, desc, out); });
+}
+
 void lathe_plan_destroy(lathe_plan* plan) {
   at_boundary([&]() -> absl::Status {
     delete plan;
@@ -95,6 +105,11 @@ lathe_status lathe_plan_run_matmul(lathe_plan* plan, lathe_stream stream, const 
 
 lathe_status lathe_plan_run_argmax(lathe_plan* plan, lathe_stream stream, const lathe_argmax_desc* desc) {
   return at_boundary([&] { return run("lathe_plan_run_argmax", plan, stream, desc); });
+}
+
+lathe_status lathe_plan_run_matmul_argmax(lathe_plan* plan, lathe_stream stream,
+                                          const lathe_matmul_argmax_desc* desc) {
+  return at_boundary([&] { return run("lathe_plan_run_matmul_argmax", plan, stream, desc); });
 }
 
 lathe_status lathe_plan_explain(lathe_plan* plan, lathe_text_fn text, void* user) {
@@ -147,6 +162,13 @@ lathe_status lathe_plan_run_argmax_slice(lathe_plan* plan, const lathe_argmax_de
                                          int32_t worker, int32_t workers) {
   return at_boundary([&] {
     return run_slice("lathe_plan_run_argmax_slice", plan, desc, {phase, worker, workers});
+  });
+}
+
+lathe_status lathe_plan_run_matmul_argmax_slice(lathe_plan* plan, const lathe_matmul_argmax_desc* desc,
+                                                int32_t phase, int32_t worker, int32_t workers) {
+  return at_boundary([&] {
+    return run_slice("lathe_plan_run_matmul_argmax_slice", plan, desc, {phase, worker, workers});
   });
 }
 

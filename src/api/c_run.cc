@@ -19,6 +19,14 @@ absl::Status warm(lathe_device& device, const Request& weight, int64_t m_max, la
   return lathe::warm_classes(device, weight, classes, m_max, report != nullptr ? report : &unwanted);
 }
 
+absl::Status classes(const lathe_device& device, const Request& weight, int64_t m_max, lathe_text_fn text,
+                     void* user) {
+  LATHE_ASSIGN_OR_RETURN(const std::vector<lathe::ProblemClass> all,
+                         lathe::classes_of(device, weight, m_max));
+  for (const lathe::ProblemClass& c : all) lathe::pass_text(text, user, "class", lathe::to_json(c));
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 extern "C" {
@@ -29,6 +37,11 @@ lathe_status lathe_matmul(lathe_device* device, lathe_stream stream, const lathe
 
 lathe_status lathe_argmax(lathe_device* device, lathe_stream stream, const lathe_argmax_desc* desc) {
   return at_boundary([&] { return lathe::run_argmax(device, stream, desc); });
+}
+
+lathe_status lathe_matmul_argmax(lathe_device* device, lathe_stream stream,
+                                 const lathe_matmul_argmax_desc* desc) {
+  return at_boundary([&] { return lathe::run_matmul_argmax(device, stream, desc); });
 }
 
 lathe_status lathe_warm_matmul(lathe_device* device, const lathe_matmul_desc* desc, int64_t m_max,
@@ -53,6 +66,17 @@ lathe_status lathe_warm_argmax(lathe_device* device, const lathe_argmax_desc* de
   });
 }
 
+lathe_status lathe_warm_matmul_argmax(lathe_device* device, const lathe_matmul_argmax_desc* desc,
+                                      int64_t m_max, lathe_warm_report* report) {
+  return at_boundary([&]() -> absl::Status {
+    if (device == nullptr) return null_argument("lathe_warm_matmul_argmax", "device");
+    Request weight;
+    LATHE_RETURN_IF_ERROR(
+        lathe::read_matmul_argmax(desc, Purpose::kWarm, device->request_context(), nullptr, &weight));
+    return warm(*device, weight, m_max, report);
+  });
+}
+
 lathe_status lathe_classes_matmul(lathe_device* device, const lathe_matmul_desc* desc, int64_t m_max,
                                   lathe_text_fn text, void* user) {
   return at_boundary([&]() -> absl::Status {
@@ -61,10 +85,19 @@ lathe_status lathe_classes_matmul(lathe_device* device, const lathe_matmul_desc*
     Request weight;
     LATHE_RETURN_IF_ERROR(
         lathe::read_matmul(desc, Purpose::kWarm, device->request_context(), nullptr, &weight));
-    LATHE_ASSIGN_OR_RETURN(const std::vector<lathe::ProblemClass> classes,
-                           lathe::classes_of(*device, weight, m_max));
-    for (const lathe::ProblemClass& c : classes) lathe::pass_text(text, user, "class", lathe::to_json(c));
-    return absl::OkStatus();
+    return classes(*device, weight, m_max, text, user);
+  });
+}
+
+lathe_status lathe_classes_matmul_argmax(lathe_device* device, const lathe_matmul_argmax_desc* desc,
+                                         int64_t m_max, lathe_text_fn text, void* user) {
+  return at_boundary([&]() -> absl::Status {
+    if (device == nullptr) return null_argument("lathe_classes_matmul_argmax", "device");
+    if (text == nullptr) return null_argument("lathe_classes_matmul_argmax", "text");
+    Request weight;
+    LATHE_RETURN_IF_ERROR(
+        lathe::read_matmul_argmax(desc, Purpose::kWarm, device->request_context(), nullptr, &weight));
+    return classes(*device, weight, m_max, text, user);
   });
 }
 

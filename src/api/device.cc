@@ -70,7 +70,7 @@ bool is_fixed(const Formula& formula, const LaunchConfig& launch) {
 DispatchEntry make_entry(const DispatchKey& key, const LoadedKernel* kernel, int32_t wanted_splits) {
   DispatchEntry entry{key, kernel, wanted_splits, false, {}};
   const ProblemClass& c = key.problem;
-  if (c.op != Op::kMatmul) return entry;  // the length of argmax's row varies within a class
+  if (c.op == Op::kArgmax) return entry;  // the length of argmax's row varies within a class
   const Recipe& recipe = kernel->recipe();
   const LaunchConfig launch = make_launch_config(recipe, c, {c.m_lo, c.n, c.k, 1}, wanted_splits);
   if (is_fixed(recipe.workspace_bytes, launch) && is_fixed(recipe.scratch_bytes_per_worker, launch) &&

@@ -129,4 +129,12 @@ absl::Status run_argmax(lathe_device* device, void* stream, const lathe_argmax_d
   return run(*device, request);
 }
 
+absl::Status run_matmul_argmax(lathe_device* device, void* stream, const lathe_matmul_argmax_desc* desc) {
+  if (device == nullptr) return absl::InvalidArgumentError("matmul_argmax: device is NULL");
+  Request request;
+  LATHE_RETURN_IF_ERROR(read_matmul_argmax(desc, Purpose::kRun, device->request_context(), stream, &request));
+  LATHE_RETURN_IF_ERROR(check_runnable(*device));
+  return run(*device, request);
+}
+
 }  // namespace lathe

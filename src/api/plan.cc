@@ -25,11 +25,11 @@ absl::Status outside(absl::string_view field, int64_t value, int64_t lo, int64_t
   const ProblemClass& c = request.key.problem;
   const auto layout = [](int32_t transposed) { return transposed != 0 ? "COLUMN_MAJOR" : "ROW_MAJOR"; };
   if (c.op != planned.op) return other_class("op", name_of(c.op), name_of(planned.op));
-  const bool argmax = c.op == Op::kArgmax;
+  const bool argmax = c.op == Op::kArgmax, indices = c.op != Op::kMatmul;
   if (c.a != planned.a) return other_class(argmax ? "x.dtype" : "a.dtype", name_of(c.a), name_of(planned.a));
   if (c.b != planned.b) return other_class("b.dtype", name_of(c.b), name_of(planned.b));
   if (c.d != planned.d)
-    return other_class(argmax ? "index_dtype" : "d.dtype", name_of(c.d), name_of(planned.d));
+    return other_class(indices ? "index_dtype" : "d.dtype", name_of(c.d), name_of(planned.d));
   if (c.c != planned.c) return other_class("c (beta and its dtype)", name_of(c.c), name_of(planned.c));
   if (c.bias != planned.bias) return other_class("bias", name_of(c.bias), name_of(planned.bias));
   if (c.residual != planned.residual) {
@@ -44,6 +44,9 @@ absl::Status outside(absl::string_view field, int64_t value, int64_t lo, int64_t
   }
   if (c.determinism != planned.determinism) {
     return other_class("determinism", name_of(c.determinism), name_of(planned.determinism));
+  }
+  if (c.logits != planned.logits) {
+    return other_class("logits_dtype", name_of(c.logits), name_of(planned.logits));
   }
   if (c.wants_values != planned.wants_values)
     return other_class("values", c.wants_values, planned.wants_values);
@@ -85,8 +88,8 @@ absl::Status check_class(const lathe_plan& plan, const Request& request) {
 absl::StatusOr<std::unique_ptr<lathe_plan>> make_plan(lathe_device& device, const Request& request) {
   std::unique_ptr<lathe_plan> plan(new lathe_plan{device, request, nullptr});
   // An argmax of no rows still plans its bucket, which other requests share.
-  const bool matmul = request.key.problem.op == Op::kMatmul;
-  if (matmul && (request.dims.n == 0 || request.empty_product)) return plan;
+  const bool product = request.key.problem.op != Op::kArgmax;
+  if (product && (request.dims.n == 0 || request.empty_product)) return plan;
   if (device.driver != nullptr) {
     LATHE_ASSIGN_OR_RETURN(plan->entry, find_or_prepare(device, request, Purpose::kPlan));
   }

@@ -108,6 +108,29 @@ DType known_dtype(const lathe_dtype& t) {
   return raw(t) <= LATHE_F8_E5M2 ? static_cast<DType>(raw(t)) : DType::kNone;
 }
 
+absl::Status explain_dims(const Dims& dims) {
+  const std::pair<const char*, int64_t> named[] = {
+      {"m", dims.m}, {"n", dims.n}, {"k", dims.k}, {"batch", dims.batch}};
+  for (const auto& [name, value] : named) {
+    if (value < 0) return absl::InvalidArgumentError(absl::StrCat(name, " ", value, " < 0"));
+    if (value > kMaxDim) return absl::InvalidArgumentError(absl::StrCat(name, " ", value, " > ", kMaxDim));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status explain_distance(const OperandName& name, const lathe_operand& o, int64_t width) {
+  if (o.leading_dimension < 0)
+    return absl::InvalidArgumentError(absl::StrCat(name.leading, " ", o.leading_dimension, " < 0"));
+  if (o.batch_stride < 0)
+    return absl::InvalidArgumentError(absl::StrCat(name.name, ": batch_stride ", o.batch_stride, " < 0"));
+  if (o.leading_dimension != 0 && o.leading_dimension < width) {
+    return absl::InvalidArgumentError(absl::StrCat(name.leading, " ", o.leading_dimension, " < ",
+                                                   o.layout == LATHE_COLUMN_MAJOR ? name.rows : name.columns,
+                                                   " ", width));
+  }
+  return absl::InvalidArgumentError(absl::StrCat(name.name, ": spans more than 2^63 - 1 bytes"));
+}
+
 absl::Status in_request(absl::string_view request, absl::string_view device, const absl::Status& cause) {
   return absl::Status(cause.code(), absl::StrCat(request, " on ", device, ": ", cause.message()));
 }

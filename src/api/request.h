@@ -4,6 +4,8 @@
 // cause: "matmul f32 a=n b=t m=7 n=4096 k=33 batch=1 on cpu: lda 31 < k 33".
 #pragma once
 
+#include <utility>
+
 #include "absl/strings/string_view.h"
 #include "api/dispatch_table.h"
 #include "api/options.h"
@@ -51,12 +53,14 @@ absl::Status read_matmul(const lathe_matmul_desc* desc, Purpose purpose, const R
                          void* stream, Request* out);
 absl::Status read_argmax(const lathe_argmax_desc* desc, Purpose purpose, const RequestContext& context,
                          void* stream, Request* out);
+absl::Status read_matmul_argmax(const lathe_matmul_argmax_desc* desc, Purpose purpose,
+                                const RequestContext& context, void* stream, Request* out);
 
 // "matmul f32 ...", with the sizes that the caller gave; "matmul f32 ... on cpu".
 std::string describe(const Request& request);
 std::string describe(const Request& request, absl::string_view device);
 
-// ---- Pieces shared by the two readers (request.cc)
+// ---- Pieces shared by the readers (request.cc)
 // -----------------------------------------------------------
 
 // The largest dimension: argument blocks carry 32-bit sizes.
@@ -133,6 +137,35 @@ inline constexpr char kFactorNames[] = "f32, f16, bf16, i8, f8e4m3, f8e5m2";
                                          absl::string_view allowed);
 // For messages: what is no dtype shows as "none".
 [[gnu::cold]] DType known_dtype(const lathe_dtype& t);
+
+// How messages name a matrix operand and its dimensions.
+struct OperandName {
+  const char* name;
+  const char* leading;  // its leading dimension
+  const char* rows;
+  const char* columns;
+};
+inline constexpr OperandName kOperandA = {"a", "lda", "m", "k"}, kOperandB = {"b", "ldb", "k", "n"};
+// Why place_operand() refuses; `width`: elements of a line of it.
+[[gnu::cold]] absl::Status explain_distance(const OperandName& name, const lathe_operand& o, int64_t width);
+// Rows by columns elements, `batch` times: checks the distances and answers where the elements lie.
+inline bool place_operand(const OperandName& name, const lathe_operand& o, int64_t batch, int64_t rows,
+                          int64_t columns, int64_t* leading, Region* out, absl::Status* why) {
+  if (o.layout == LATHE_COLUMN_MAJOR) std::swap(rows, columns);
+  *leading = o.leading_dimension == 0 ? columns : o.leading_dimension;
+  const auto size = static_cast<int64_t>(size_of(static_cast<DType>(o.dtype)));
+  out->base = reinterpret_cast<uintptr_t>(o.data);
+  out->width = columns * size;
+  out->lines = rows;
+  out->count = batch;
+  if (*leading < columns || o.batch_stride < 0 || __builtin_mul_overflow(*leading, size, &out->pitch) ||
+      __builtin_mul_overflow(o.batch_stride, size, &out->stride) || !measure(out)) {
+    return refuse(why, explain_distance(name, o, columns));
+  }
+  return true;
+}
+// Why sizes are not in [0, kMaxDim].
+[[gnu::cold]] absl::Status explain_dims(const Dims& dims);
 
 // Returns `cause` with the request in front of its message.
 [[gnu::cold]] absl::Status in_request(absl::string_view request, absl::string_view device,

@@ -1,5 +1,4 @@
 #include <string>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "api/request.h"
@@ -7,15 +6,6 @@
 namespace lathe {
 namespace {
 
-// How messages name an operand and its dimensions.
-struct OperandName {
-  const char* name;
-  const char* leading;  // its leading dimension
-  const char* rows;
-  const char* columns;
-};
-constexpr OperandName kA = {"a", "lda", "m", "k"};
-constexpr OperandName kB = {"b", "ldb", "k", "n"};
 constexpr OperandName kC = {"c", "ldc", "m", "n"};
 constexpr OperandName kD = {"d", "ldd", "m", "n"};
 constexpr OperandName kResidual = {"residual", "ldr", "m", "n"};
@@ -134,16 +124,6 @@ bool read_class(const lathe_matmul_desc& d, ProblemClass* out, absl::Status* why
   return true;
 }
 
-[[gnu::cold]] absl::Status explain_dims(const Dims& dims) {
-  const std::pair<const char*, int64_t> named[] = {
-      {"m", dims.m}, {"n", dims.n}, {"k", dims.k}, {"batch", dims.batch}};
-  for (const auto& [name, value] : named) {
-    if (value < 0) return invalid(absl::StrCat(name, " ", value, " < 0"));
-    if (value > kMaxDim) return invalid(absl::StrCat(name, " ", value, " > ", kMaxDim));
-  }
-  return absl::OkStatus();
-}
-
 bool read_dims(const lathe_matmul_desc& d, Purpose purpose, Request* out, absl::Status* why) {
   Dims& dims = out->dims;
   dims = {purpose == Purpose::kWarm ? 1 : d.m, d.n, d.k, d.batch};
@@ -163,43 +143,17 @@ bool read_dims(const lathe_matmul_desc& d, Purpose purpose, Request* out, absl::
   return true;
 }
 
-[[gnu::cold]] absl::Status explain_distance(const OperandName& name, const lathe_operand& o, int64_t width) {
-  if (o.leading_dimension < 0) return invalid(absl::StrCat(name.leading, " ", o.leading_dimension, " < 0"));
-  if (o.batch_stride < 0) return invalid(absl::StrCat(name.name, ": batch_stride ", o.batch_stride, " < 0"));
-  if (o.leading_dimension != 0 && o.leading_dimension < width) {
-    return invalid(absl::StrCat(name.leading, " ", o.leading_dimension, " < ",
-                                o.layout == LATHE_COLUMN_MAJOR ? name.rows : name.columns, " ", width));
-  }
-  return invalid(absl::StrCat(name.name, ": spans more than 2^63 - 1 bytes"));
-}
-
-// Rows by columns elements, `batch` times: checks the distances and answers where the elements lie.
-inline bool place(const OperandName& name, const lathe_operand& o, int64_t batch, int64_t rows,
-                  int64_t columns, int64_t* leading, Region* out, absl::Status* why) {
-  if (o.layout == LATHE_COLUMN_MAJOR) std::swap(rows, columns);
-  *leading = o.leading_dimension == 0 ? columns : o.leading_dimension;
-  const auto size = static_cast<int64_t>(size_of(to_dtype(o.dtype)));
-  out->base = reinterpret_cast<uintptr_t>(o.data);
-  out->width = columns * size;
-  out->lines = rows;
-  out->count = batch;
-  if (*leading < columns || o.batch_stride < 0 || __builtin_mul_overflow(*leading, size, &out->pitch) ||
-      __builtin_mul_overflow(o.batch_stride, size, &out->stride) || !measure(out)) {
-    return refuse(why, explain_distance(name, o, columns));
-  }
-  return true;
-}
-
 bool place_operands(const lathe_matmul_desc& d, Request* out, Regions* r, absl::Status* why) {
   const ProblemClass& c = out->key.problem;
   const auto [m, n, k, batch] = out->dims;
   ArgumentBlock& args = out->args;
   const lathe_operand& residual = d.epilogue.residual;
-  if (!place(kA, d.a, batch, m, k, &args.lda, &r->a, why)) return false;
-  if (!place(kB, d.b, batch, k, n, &args.ldb, &r->b, why)) return false;
-  if (!place(kD, d.d, batch, m, n, &args.ldd, &r->d, why)) return false;
-  if (c.c != DType::kNone && !place(kC, d.c, batch, m, n, &args.ldc, &r->c, why)) return false;
-  if (c.residual != DType::kNone && !place(kResidual, residual, batch, m, n, &args.ldr, &r->residual, why)) {
+  if (!place_operand(kOperandA, d.a, batch, m, k, &args.lda, &r->a, why)) return false;
+  if (!place_operand(kOperandB, d.b, batch, k, n, &args.ldb, &r->b, why)) return false;
+  if (!place_operand(kD, d.d, batch, m, n, &args.ldd, &r->d, why)) return false;
+  if (c.c != DType::kNone && !place_operand(kC, d.c, batch, m, n, &args.ldc, &r->c, why)) return false;
+  if (c.residual != DType::kNone &&
+      !place_operand(kResidual, residual, batch, m, n, &args.ldr, &r->residual, why)) {
     return false;
   }
   if (c.bias != DType::kNone) r->bias = line_at(d.epilogue.bias, n * static_cast<int64_t>(size_of(c.bias)));

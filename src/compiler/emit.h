@@ -121,15 +121,17 @@ struct TileProgram {
   mlir::linalg::LinalgOp contraction;  // null in a merge step
   mlir::linalg::GenericOp reduction;   // merge step: sum of partial results; null otherwise
   mlir::linalg::GenericOp epilogue;    // null when partial results are stored
-  mlir::Operation* argmax = nullptr;   // argmax steps: the reduction of a slice (one input) or of pairs (two)
+  // argmax steps: the reduction of a slice, of a tile's logits (matmul_argmax: beside the contraction and the epilogue) or
+  // of pairs (two inputs).
+  mlir::Operation* argmax = nullptr;
   // Views of linalg operands, by their (tile) SSA value in the payload.
   llvm::DenseMap<Value, View> views;
   // Values of the payload (indices, sizes, scalars) -> emitted values.
   mlir::IRMapping mapping;
   // The region the step writes.
   View output;
-  // Sizes of the written tile (leading unit dimensions dropped) and of the reduction. argmax: no columns, the depth is
-  // that of the slice or the number of pairs.
+  // Sizes of the written tile (leading unit dimensions dropped) and of the reduction. matmul_argmax: of the product's
+  // tile. argmax: no columns, the depth is that of the slice or the number of pairs.
   Value rows, columns, depth;
   Value first_column;  // argmax: where the slice starts in its row
   // matmul, a contraction's step: where its tile lies in the whole product. Which split it is, 0 without one.

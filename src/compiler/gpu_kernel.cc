@@ -116,29 +116,32 @@ Value GpuKernel::tensor_map(const TensorMap& map) {
   return function_.getArgument(at);
 }
 
+void GpuKernel::fence() {
+  LLVM::FenceOp::create(e_.b, e_.loc, LLVM::AtomicOrdering::acq_rel, device_scope_);
+}
+
+Value GpuKernel::take_ticket(Value counter, Value tickets) {
+  Value last = e_.to_i32(e_.sub(tickets, e_.idx(1)));
+  // Wraps to 0 at the last ticket. Fences order it, an atomic's own ordering being dropped on NVPTX, and those of the
+  // thread that takes the ticket: PTX's memory model knows release and acquire patterns of one thread alone.
+  fence();
+  Value ticket = LLVM::AtomicRMWOp::create(e_.b, e_.loc, LLVM::AtomicBinOp::uinc_wrap, counter, last,
+                                           LLVM::AtomicOrdering::monotonic, device_scope_);
+  fence();
+  return e_.equal(ticket, last);
+}
+
 Value GpuKernel::last_arrival(Value counter, Value tickets) {
-  OpBuilder& b = e_.b;
-  Type i32 = b.getI32Type();
+  Type i32 = e_.b.getI32Type();
   Value mine = shared(i32, 1);
   Value zero = e_.idx(0);
-  const auto fence = [&] {
-    LLVM::FenceOp::create(b, e_.loc, LLVM::AtomicOrdering::acq_rel, device_scope_);
-  };
   // Every wave's own stores first: no barrier of the workgroup waits for them on gfx942. In PTX's memory model the
   // barrier orders them before the fence of the thread behind it, and that thread's before what the others read.
   const bool every_wave = device_scope_ == "agent";
   if (every_wave) fence();
   barrier();
   e_.when(e_.equal(thread_, zero), [&] {
-    Value last = e_.to_i32(e_.sub(tickets, e_.idx(1)));
-    // Wraps to 0 at the last ticket. Fences order it, an atomic's own ordering being dropped on NVPTX, and those of
-    // the thread that takes the ticket: PTX's memory model knows release and acquire patterns of one thread alone.
-    fence();
-    Value ticket = LLVM::AtomicRMWOp::create(b, e_.loc, LLVM::AtomicBinOp::uinc_wrap, counter, last,
-                                             LLVM::AtomicOrdering::monotonic, device_scope_);
-    fence();
-    Value is_last = e_.equal(ticket, last);
-    e_.store(arith::ExtUIOp::create(b, e_.loc, i32, is_last), mine, zero);
+    e_.store(arith::ExtUIOp::create(e_.b, e_.loc, i32, take_ticket(counter, tickets)), mine, zero);
   });
   barrier();
   if (every_wave) fence();

@@ -50,10 +50,17 @@ class GpuKernel {
   // same in all threads, whether this workgroup's is the last one. What the others wrote to global memory before theirs
   // is then visible to all workers of the last, and the counter is 0 again. Every worker must come here.
   Value last_arrival(Value counter, Value tickets);
+  // The same for the calling thread alone: its ticket, and what it (or, before a barrier, its workgroup) wrote. CUDA.
+  Value take_ticket(Value counter, Value tickets);
+  // What the back ends call atomics among the threads of a workgroup.
+  llvm::StringRef workgroup_scope() const { return device_scope_ == "device" ? "block" : "workgroup"; }
+  llvm::StringRef device_scope() const { return device_scope_; }
 
   LaunchFacts facts;  // what the launch recipe must say
 
  private:
+  void fence();  // of all memory, on the device
+
   Emit& e_;
   mlir::gpu::GPUFuncOp function_;
   ir::KernelConfigAttr config_;

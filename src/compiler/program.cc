@@ -119,10 +119,11 @@ class Instantiation {
     return true;
   }
 
-  Value pointer(StringRef name) {
+  Value pointer(StringRef name, RankedTensorType type) {
     if (name != "workspace_indices") return a_.get(name);
-    // argmax: the columns of partial results lie behind their values, splits * rows f32.
-    Value values = e_.mul(a_.get("splits"), a_.get("m"));
+    // argmax: the columns of partial results lie behind their values, as many f32 for every row.
+    Value pairs = type.isDynamicDim(0) ? a_.get("splits") : e_.idx(type.getDimSize(0));
+    Value values = e_.mul(pairs, a_.get("m"));
     Value at = arith::IndexCastOp::create(e_.b, e_.loc, e_.b.getI64Type(), values);
     Value base = a_.get("workspace");
     return LLVM::GEPOp::create(e_.b, e_.loc, base.getType(), e_.f32(), base, ArrayRef<LLVM::GEPArg>{at});
@@ -139,7 +140,7 @@ class Instantiation {
     for (auto [o, stride] : llvm::zip(offsets.drop_back(), *strides))
       offset = e_.add(offset, e_.mul(resolve(o), stride));
     View v;
-    v.memory = memory_at(e_, pointer(name), type.getElementType());
+    v.memory = memory_at(e_, pointer(name, type), type.getElementType());
     v.offset = offset;
     v.row_stride = strides->empty() ? e_.idx(0) : strides->back();
     v.element = type.getElementType();
@@ -166,10 +167,6 @@ class Instantiation {
     if (op->hasAttr(ir::kConfigAttr) && op.getNumLoops() == 4) {
       program_.contraction = op;
       place_contraction(op);
-      AffineMap map = op.getMatchingIndexingMap(op.getDpsInputOperand(0));
-      for (auto [i, result] : llvm::enumerate(map.getResults()))
-        if (cast<AffineDimExpr>(result).getPosition() == 3)
-          program_.depth = resolve(sizes_.lookup(op.getDpsInputs()[0])[i]);
       return success();
     }
     auto generic = dyn_cast<linalg::GenericOp>(op.getOperation());
@@ -177,6 +174,7 @@ class Instantiation {
     if (generic.getNumDpsInits() == 2) {  // a value and its column
       program_.argmax = op;
       Value input = generic.getDpsInputs()[0];
+      if (!sizes_.contains(input)) return success();  // a tile's logits
       const bool merge = generic.getNumDpsInputs() == 2;
       program_.depth = resolve(sizes_.lookup(input)[merge ? 0 : 1]);
       if (!merge) program_.first_column = resolve(offsets_.lookup(input)[1]);
@@ -193,18 +191,21 @@ class Instantiation {
   // Both operands' slices carry the tile's offsets, and what they are slices of the extents: loops (b, m, n, k).
   void place_contraction(linalg::LinalgOp op) {
     Value* places[] = {&program_.batch, &program_.row0, &program_.column0, &program_.depth0};
+    Value* sizes[] = {nullptr, nullptr, &program_.columns, &program_.depth};
     int64_t* extents[] = {nullptr, nullptr, &program_.n, &program_.k};
     for (OpOperand* input : op.getDpsInputOperands()) {
       AffineMap map = op.getMatchingIndexingMap(input);
       auto offsets = offsets_.find(input->get());
       auto slice = input->get().getDefiningOp<tensor::ExtractSliceOp>();
       auto whole = cast<RankedTensorType>(slice ? slice.getSource().getType() : input->get().getType());
+      // A slice of all of an operand is folded away.
+      const bool sliced = offsets != offsets_.end();
       for (auto [i, result] : llvm::enumerate(map.getResults())) {
-        // A slice of all of an operand is folded away.
-        Value at = offsets == offsets_.end() ? e_.idx(0) : resolve(offsets->second[i]);
         const unsigned loop = cast<AffineDimExpr>(result).getPosition();
-        *places[loop] = at;
-        if (extents[loop]) *extents[loop] = whole.getDimSize(i);
+        *places[loop] = sliced ? resolve(offsets->second[i]) : e_.idx(0);
+        if (!extents[loop]) continue;
+        *extents[loop] = whole.getDimSize(i);
+        *sizes[loop] = sliced ? resolve(sizes_.lookup(input->get())[i]) : e_.idx(whole.getDimSize(i));
       }
     }
     program_.split = e_.idx(0);

@@ -15,10 +15,10 @@ namespace lathe {
   X(ptr, a)          /* matmul: A.                     argmax: X */                                         \
   X(ptr, b)          /* matmul: B */                                                                        \
   X(ptr, c)          /* matmul: C, unread when beta is 0 */                                                 \
-  X(ptr, d)          /* matmul: D.                     argmax: indices */                                   \
+  X(ptr, d)          /* matmul: D.                     argmax, matmul_argmax: indices */                                   \
   X(ptr, bias)       /* matmul: N elements */                                                               \
   X(ptr, residual)   /* matmul: M by N */                                                                   \
-  X(ptr, values)     /*                                argmax: rows f32, or null */                         \
+  X(ptr, values)     /*                                argmax, matmul_argmax: rows f32, or null */                         \
   X(ptr, workspace)  /* shared by the launch: partial results of splits */                                  \
   X(ptr, counters)   /* zeroed once, reset by the kernels; unused so far */                                 \
   X(ptr, scratch)    /* CPU: this worker's private memory, 64-byte aligned */                               \
@@ -32,7 +32,7 @@ namespace lathe {
   X(i64, stride_c)                                                                                          \
   X(i64, stride_d)                                                                                          \
   X(i64, stride_r)                                                                                          \
-  X(i64, index_offset) /* argmax */                                                                         \
+  X(i64, index_offset) /* argmax, matmul_argmax */                                                                         \
   X(i32, m)          /* matmul: M.                     argmax: rows */                                      \
   X(i32, n)          /* matmul: N.                     argmax: row length */                                \
   X(i32, k)          /* matmul: K.                     argmax: 0 */                                         \

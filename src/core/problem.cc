@@ -161,9 +161,16 @@ std::string describe(const ProblemClass& c, const Dims& dims) {
   if (c.op == Op::kArgmax)
     return absl::StrCat("argmax ", name_of(c.a), " rows=", dims.m, " n=", dims.n, " indices=", name_of(c.d),
                         c.wants_values ? " values" : "");
-  std::string text =
-      absl::StrCat("matmul ", name_of(c.a), c.trans_a ? " a=t" : " a=n", c.trans_b ? " b=t" : " b=n",
-                   " m=", dims.m, " n=", dims.n, " k=", dims.k, " batch=", dims.batch);
+  std::string text = absl::StrCat(name_of(c.op), " ", name_of(c.a), c.trans_a ? " a=t" : " a=n",
+                                  c.trans_b ? " b=t" : " b=n", " m=", dims.m, " n=", dims.n, " k=", dims.k);
+  if (c.op == Op::kMatmulArgmax) {
+    absl::StrAppend(&text, " logits=", name_of(c.logits), " indices=", name_of(c.d),
+                    c.wants_values ? " values" : "");
+    if (c.bias != DType::kNone) absl::StrAppend(&text, " bias=", name_of(c.bias));
+    if (c.math != Math::kStrict) absl::StrAppend(&text, " math=", name_of(c.math));
+    return text;
+  }
+  absl::StrAppend(&text, " batch=", dims.batch);
   if (c.d != c.a) absl::StrAppend(&text, " d=", name_of(c.d));
   if (c.c != DType::kNone) absl::StrAppend(&text, " c=", name_of(c.c));
   if (c.bias != DType::kNone) absl::StrAppend(&text, " bias=", name_of(c.bias));

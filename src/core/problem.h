@@ -44,7 +44,7 @@ struct ProblemClass {
   DType a = DType::kNone;         // argmax: X
   DType b = DType::kNone;         // argmax: none
   DType c = DType::kNone;         // none when beta == 0
-  DType d = DType::kNone;         // argmax: index dtype
+  DType d = DType::kNone;         // argmax, matmul_argmax: index dtype
   DType bias = DType::kNone;      // none: no bias
   DType residual = DType::kNone;  // none: no residual
   int32_t trans_a = 0;            // 1: stored COLUMN_MAJOR
@@ -52,7 +52,7 @@ struct ProblemClass {
   Activation activation = Activation::kNone;
   Determinism determinism = Determinism::kFast;
   Alignment alignment = Alignment::kElement;
-  int32_t wants_values = 0;  // argmax
+  int32_t wants_values = 0;  // argmax, matmul_argmax
   Math math = Math::kStrict;      // kTf32: f32 operands may be rounded to tf32
   DType logits = DType::kNone;    // matmul_argmax: what a product is rounded to before it is compared
   int32_t reserved = 0;
@@ -77,7 +77,8 @@ struct Dims {
   int64_t m = 0, n = 0, k = 0, batch = 1;
 };
 
-// "matmul f32 a=n b=t m=7 n=4096 k=33 batch=1" for error messages and logs.
+// "matmul f32 a=n b=t m=7 n=4096 k=33 batch=1", "matmul_argmax bf16 a=n b=t m=7 n=128256 k=4096 logits=bf16 indices=i64",
+// for error messages and logs.
 std::string describe(const ProblemClass& c, const Dims& dims);
 
 }  // namespace lathe

@@ -25,10 +25,13 @@ absl::Status check_class(const ProblemClass& c, const OraclePolicy& policy) {
   if (c.n < 1 || c.k < 1 || c.m_lo < 1 || c.m_hi < c.m_lo)
     return absl::InvalidArgumentError(
         absl::StrCat("n ", c.n, " k ", c.k, " m [", c.m_lo, ",", c.m_hi, "]: nothing to plan"));
-  if (!is_float(c.a) || c.b != c.a || !is_float(c.d))
-    return absl::UnimplementedError(absl::StrCat("matmul ", std::string(name_of(c.a)), " by ",
-                                                 std::string(name_of(c.b)), " to ",
-                                                 std::string(name_of(c.d))));
+  const bool compares = c.op == Op::kMatmulArgmax;
+  if (!is_float(c.a) || c.b != c.a || !is_float(compares ? c.logits : c.d))
+    return absl::UnimplementedError(absl::StrCat(std::string(name_of(c.op)), " ", std::string(name_of(c.a)),
+                                                 " by ", std::string(name_of(c.b)), " to ",
+                                                 std::string(name_of(compares ? c.logits : c.d))));
+  if (compares && c.d != DType::kI32 && c.d != DType::kI64)
+    return absl::UnimplementedError(absl::StrCat("matmul_argmax with indices ", std::string(name_of(c.d))));
   return absl::OkStatus();
 }
 

@@ -1,0 +1,93 @@
+#include "kernels/matmul_argmax/candidates.h"
+
+#include "absl/strings/str_cat.h"
+#include "kernels/candidates_model.h"
+#include "kernels/matmul/candidates.h"
+
+namespace lathe {
+namespace {
+
+// Kernels whose emitters hand their sums to an OutputSink (kernels/matmul/emit_gpu.h), and those of the CPU.
+constexpr absl::string_view kComparing[] = {"dot", "outer", "panel", "panel_t", "simt"};
+
+// Instructions for one logit: the rounding, the comparison with its test for NaN, two selections (estimate
+// from the code). On the CPU for one vector of them.
+constexpr double kGpuInstructions = 10, kCpuInstructions = 8;
+// A fence, a ticket and the first load of what it guards.
+constexpr double kTicketSeconds = 1.5e-6;
+constexpr double kPairBytes = 8;
+
+// The class of the matmul whose tables are read: its output stands for the logits.
+ProblemClass product_of(const ProblemClass& c) {
+  ProblemClass product = c;
+  product.op = Op::kMatmul;
+  product.d = c.logits;
+  product.logits = DType::kNone;
+  product.wants_values = 0;
+  return product;
+}
+
+std::string refusal(const RankedPlan& r) {
+  if (!r.rejection.empty()) return r.rejection;
+  const CompileConfig& config = r.plan.config;
+  if (config.split != kNoSplit || r.plan.launch.splits > 1) return "split-K: partial sums cannot be compared";
+  for (absl::string_view name : kComparing)
+    if (config.kernel == name)
+      return config.persistent ? "a persistent kernel stores its tiles, it does not compare them" : "";
+  return absl::StrCat("kernel '", config.kernel, "' stores its tiles, it does not compare them");
+}
+
+int32_t merge_of(const Target& target, int64_t column_tiles) {
+  if (column_tiles == 1) return kNoSplit;
+  return target.backend == Backend::kCuda ? kMergeLast : kMergeStep;
+}
+
+double gpu_seconds(const GpuRates& rates, const MatmulSizes& s, const CompileConfig& config) {
+  constexpr double kLanes = 128;  // of a compute unit: one instruction of each a cycle
+  const double logits = double(s.m) * s.n, row_tiles = std::ceil(double(s.m) / config.tile_m);
+  const double compare = logits * kGpuInstructions / (rates.units * kLanes * rates.clock_hz);
+  if (config.split == kNoSplit) return compare;
+  const double bytes = double(s.m) * std::ceil(double(s.n) / config.tile_n) * kPairBytes;
+  if (config.split == kMergeStep)
+    return compare + rates.launch_seconds + kMemorySeconds + bytes / rates.memory_bytes_per_second;
+  const double share = std::min(1.0, row_tiles / rates.units);
+  return compare + kTicketSeconds + bytes / (rates.memory_bytes_per_second * kL2OverMemory * share);
+}
+
+double cpu_seconds(const CpuRates& rates, const MatmulSizes& s, const CompileConfig& config) {
+  const double column_tiles = std::ceil(double(s.n) / config.tile_n);
+  const double vectors = double(s.m) * s.n / rates.lanes;
+  const double tasks = std::ceil(double(s.m) / config.tile_m) * column_tiles;
+  const double compare =
+      vectors * kCpuInstructions / 2 / rates.clock_hz / std::min<double>(rates.workers, tasks);
+  if (config.split == kNoSplit) return compare;
+  // A row's candidates are compared one after the other.
+  const double row = kTaskSeconds + column_tiles * kFmaLatency / rates.clock_hz;
+  return compare + rates.schedule_seconds(s.m, row, row);
+}
+
+}  // namespace
+
+void enumerate_matmul_argmax(const CandidateContext& context, std::vector<RankedPlan>* out) {
+  const Target& target = context.facts.target;
+  const ProblemClass product = product_of(context.problem);
+  const CandidateContext matmul = {product, context.facts, context.workers, context.split_k};
+  const size_t first = out->size();
+  for (const KernelFamily& family : kernel_families())
+    if (family.op == Op::kMatmul && family.backend == target.backend) family.enumerate(matmul, out);
+  const MatmulSizes s(product);
+  for (size_t i = first; i < out->size(); ++i) {
+    RankedPlan& r = (*out)[i];
+    r.rejection = refusal(r);
+    if (!r.rejection.empty()) continue;
+    CompileConfig& config = r.plan.config;
+    config.split = merge_of(target, ceil_div(s.n, config.tile_n));
+    r.plan.predicted_seconds += target.backend == Backend::kCpu
+                                    ? cpu_seconds(CpuRates(matmul), s, config)
+                                    : gpu_seconds(GpuRates(matmul.facts), s, config);
+    absl::StrAppend(&r.plan.numeric_recipe, "; rounded to ", std::string(name_of(context.problem.logits)),
+                    "; lowest index wins, first NaN wins");
+  }
+}
+
+}  // namespace lathe

@@ -1,0 +1,204 @@
+#include "kernels/matmul_argmax/payload.h"
+
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/dtype.h"
+#include "compiler/config_text.h"
+#include "kernels/argmax/payload_text.h"
+#include "kernels/matmul/payload.h"
+
+namespace lathe {
+namespace {
+
+using argmax_text::operand;
+using argmax_text::Outputs;
+using argmax_text::TileRows;
+
+// What the text of one class and plan is made of.
+class PayloadText {
+ public:
+  PayloadText(const ProblemClass& c, const CompileConfig& config)
+      : c_(c),
+        config_(config),
+        rows_(config.tile_m, c.m_lo == c.m_hi && c.m_hi <= config.tile_m ? c.m_hi : 0),
+        column_tiles_(ceil_div(c.n, config.tile_n)) {}
+
+  std::string build() const {
+    const Outputs out = argmax_text::results(c_);
+    const std::string symbol = matmul_argmax_symbol(c_, config_);
+    std::vector<std::string> arguments = {operand("a", whole_a(), "a"), operand("b", whole_b(), "b")};
+    if (c_.bias != DType::kNone) arguments.push_back(operand("bias", whole_bias(), "bias"));
+    arguments.push_back(operand("indices", out.index_type, "d"));
+    if (out.values) arguments.push_back(operand("values", out.value_type, "values"));
+    arguments.push_back(operand("m", "index", "m"));
+    arguments.push_back(operand("index_offset", "index", "index_offset"));
+    const Outputs pairs = {true, "%workspace", "%workspace_indices", pairs_type("f32"), pairs_type("i32")};
+    if (merges()) {
+      arguments.push_back(operand("workspace", pairs.value_type, "workspace"));
+      arguments.push_back(operand("workspace_indices", pairs.index_type, "workspace_indices"));
+    }
+    return absl::StrCat(
+        "#config = ", kernel_config_text(config_), "\n#tile = affine_map<(b, m, n) -> (b, m, n)>\n",
+        "#columns = affine_map<(b, m, n) -> (n)>\n#logit = affine_map<(r, c) -> (0, r, c)>\n",
+        argmax_text::kPairMaps, "module {\n  func.func @", symbol, "(", absl::StrJoin(arguments, ",\n      "),
+        ") {\n", rows_.count(),
+        merges() ? tile_step(symbol, "%pairs:2", pairs, "i32", "%n0", absl::StrCat("%y, ", rows_.first()),
+                             absl::StrCat("1, ", rows_.size()), "1, 1")
+                 : tile_step(symbol, out.values ? "%done:2" : "%done", out, std::string(name_of(c_.d)),
+                             "%index_offset", rows_.first(), rows_.size(), "1"),
+        merges() ? argmax_text::merge_step(c_, config_.split == kMergeStep ? TileRows(1) : rows_,
+                                           symbol + "_merge", absl::StrCat(column_tiles_))
+                 : "",
+        "    return\n  }\n}\n");
+  }
+
+ private:
+  bool merges() const { return config_.split != kNoSplit; }
+  // Widths of all tiles alike are constants.
+  bool ragged() const { return c_.n % config_.tile_n != 0; }
+  std::string columns() const { return ragged() ? "%columns" : absl::StrCat(config_.tile_n); }
+
+  static std::string tensor(const std::vector<std::string>& sizes, DType t) {
+    return absl::StrCat("tensor<", absl::StrJoin(sizes, "x"), "x", name_of(t), ">");
+  }
+  std::string tile_rows() const { return rows_.extent(); }
+  std::string tile_columns() const { return ragged() ? "?" : absl::StrCat(config_.tile_n); }
+
+  // A operand by its three sizes, the last two in the order of memory.
+  std::string a_type(const std::string& batch, const std::string& m) const {
+    const std::string k = absl::StrCat(c_.k);
+    return c_.trans_a ? tensor({batch, k, m}, c_.a) : tensor({batch, m, k}, c_.a);
+  }
+  std::string b_type(const std::string& batch, const std::string& n) const {
+    const std::string k = absl::StrCat(c_.k);
+    return c_.trans_b ? tensor({batch, n, k}, c_.b) : tensor({batch, k, n}, c_.b);
+  }
+  std::string whole_a() const { return a_type("?", "?"); }
+  std::string whole_b() const { return b_type("?", absl::StrCat(c_.n)); }
+  std::string whole_bias() const { return tensor({absl::StrCat(c_.n)}, c_.bias); }
+  std::string tile(DType t) const { return tensor({"1", tile_rows(), tile_columns()}, t); }
+  std::string pairs_type(const char* element) const {
+    return absl::StrCat("tensor<", column_tiles_, "x?x", element, ">");
+  }
+
+  // Lines that take the operands' slices of the tile.
+  std::string slices() const {
+    const std::string k = absl::StrCat(c_.k), ones = "] [1, 1, 1] : ";
+    const auto in_order = [&](bool transposed, const std::string& across, const std::string& along) {
+      return transposed ? absl::StrCat(along, ", ", across) : absl::StrCat(across, ", ", along);
+    };
+    std::string text = absl::StrCat(
+        "      %a_tile = tensor.extract_slice %a[0, ", in_order(c_.trans_a, rows_.first(), "0"), "] [1, ",
+        in_order(c_.trans_a, rows_.size(), k), ones, whole_a(), " to ", a_type("1", tile_rows()), "\n",
+        "      %b_tile = tensor.extract_slice %b[0, ", in_order(c_.trans_b == 0, "%n0", "0"), "] [1, ",
+        in_order(c_.trans_b == 0, columns(), k), ones, whole_b(), " to ", b_type("1", tile_columns()), "\n");
+    if (c_.bias != DType::kNone)
+      absl::StrAppend(&text, "      %bias_tile = tensor.extract_slice %bias[%n0] [", columns(),
+                      "] [1] : ", whole_bias(), " to ", tensor({tile_columns()}, c_.bias), "\n");
+    return text;
+  }
+
+  // Lines that make the tile's logits of A, B and the bias.
+  std::string logits() const {
+    const bool bias = c_.bias != DType::kNone, widen = bias && c_.bias != DType::kF32;
+    const std::string product = tile(DType::kF32), sizes = absl::StrJoin(dynamic_sizes(), ", ");
+    const std::string logits_type = tile(c_.logits), sum = bias ? "%sum" : "%x";
+    std::string body;
+    if (widen)
+      absl::StrAppend(&body, "        %wide = arith.extf %bias_in : ", name_of(c_.bias), " to f32\n");
+    if (bias)
+      absl::StrAppend(&body, "        %sum = arith.addf %x, ", widen ? "%wide" : "%bias_in", " : f32\n");
+    const bool rounds = c_.logits != DType::kF32;
+    if (rounds)
+      absl::StrAppend(&body, "        %rounded = arith.truncf ", sum, " : f32 to ", name_of(c_.logits), "\n");
+    return absl::StrCat(
+        "      %nought = arith.constant 0.0 : f32\n      %empty = tensor.empty(", sizes, ") : ", product,
+        "\n      %init = linalg.fill ins(%nought : f32) outs(%empty : ", product, ") -> ", product,
+        "\n      %product = linalg.batch_matmul indexing_maps = [affine_map<(b, m, n, k) -> ",
+        c_.trans_a ? "(b, k, m)" : "(b, m, k)", ">, affine_map<(b, m, n, k) -> ",
+        c_.trans_b ? "(b, n, k)" : "(b, k, n)", ">, affine_map<(b, m, n, k) -> (b, m, n)>]\n",
+        "          {lathe.config = #config} ins(%a_tile, %b_tile : ", a_type("1", tile_rows()), ", ",
+        b_type("1", tile_columns()), ") outs(%init : ", product, ") -> ", product,
+        "\n      %empty_logits = tensor.empty(", sizes, ") : ", logits_type,
+        "\n      %logits = linalg.generic {indexing_maps = [#tile", bias ? ", #columns" : "",
+        ", #tile], iterator_types = [\"parallel\", \"parallel\", \"parallel\"]}\n          ins(%product",
+        bias ? ", %bias_tile" : "", " : ", product,
+        bias ? absl::StrCat(", ", tensor({tile_columns()}, c_.bias)) : "",
+        ") outs(%empty_logits : ", logits_type, ") {\n      ^bb0(%x: f32, ",
+        bias ? absl::StrCat("%bias_in: ", name_of(c_.bias), ", ") : "", "%unused: ", name_of(c_.logits),
+        "):\n", body, "        linalg.yield ", rounds ? "%rounded" : sum, " : ", name_of(c_.logits),
+        "\n      } -> ", logits_type, "\n");
+  }
+
+  std::vector<std::string> dynamic_sizes() const {
+    std::vector<std::string> sizes;
+    if (!rows_.known()) sizes.push_back("%rows");
+    if (ragged()) sizes.push_back("%columns");
+    return sizes;
+  }
+
+  // The step of the tiles (%y, %r_id): `out` at [at] [sizes], columns of the type `index` from `first_column`
+  // on.
+  std::string tile_step(const std::string& symbol, absl::string_view results, const Outputs& out,
+                        const std::string& index, const std::string& first_column, const std::string& at,
+                        const std::string& sizes, absl::string_view ones) const {
+    const argmax_text::Reduction reduction = {
+        "%logits", tile(c_.logits), std::string(name_of(c_.logits)), "#logit", index, first_column, ""};
+    return absl::StrCat("    ", results, " = scf.forall (%y, %r_id) in (", column_tiles_, ", ", rows_.bound(),
+                        ") ", out.bind(), " {\n", rows_.place(),
+                        "      %n0 = affine.apply affine_map<(y) -> (y * ", config_.tile_n, ")>(%y)\n",
+                        ragged() ? absl::StrCat("      %columns = affine.min affine_map<(first) -> (",
+                                                config_.tile_n, ", ", c_.n, " - first)>(%n0)\n")
+                                 : "",
+                        slices(), logits(), argmax_text::reduction_start(rows_, index),
+                        argmax_text::reduce(rows_, reduction), out.insert(rows_, at, sizes, ones, index),
+                        argmax_text::step_attributes(symbol, "#gpu.block<y>, #gpu.block<x>"));
+  }
+
+  const ProblemClass& c_;
+  const CompileConfig& config_;
+  TileRows rows_;
+  int64_t column_tiles_;
+};
+
+}  // namespace
+
+std::string matmul_argmax_symbol(const ProblemClass& c, const CompileConfig& config) {
+  ProblemClass product = c;
+  product.d = c.logits;
+  std::string name = matmul_symbol(product, config);
+  constexpr absl::string_view kPrefix = "lathe_matmul_";
+  return absl::StrCat(kPrefix, "argmax_", absl::string_view(name).substr(kPrefix.size()));
+}
+
+std::string matmul_argmax_payload(const ProblemClass& c, const CompileConfig& config) {
+  return PayloadText(c, config).build();
+}
+
+Recipe matmul_argmax_recipe(const ProblemClass& c, const CompileConfig& config, const Target& target,
+                            int64_t scratch_bytes) {
+  const bool cpu = target.backend == Backend::kCpu;
+  Recipe r;
+  Step step;
+  step.kind = cpu ? StepKind::kCpuTask : StepKind::kGpuKernel;
+  step.symbol = matmul_argmax_symbol(c, config);
+  step.block = {config.threads, 1, 1};
+  step.grid = {product(1, {{Var::kM, config.tile_m}}), product(1, {{Var::kN, config.tile_n}}), constant(1)};
+  r.steps.push_back(step);
+  if (config.split == kMergeStep) {
+    // An f32 value and an i32 column for every column tile of every row.
+    r.workspace_bytes = product(8, {{Var::kM, 1}, {Var::kN, config.tile_n}});
+    step.symbol += "_merge";
+    step.grid = {product(1, {{Var::kM, 1}}), constant(1), constant(1)};
+    r.steps.push_back(step);
+  } else if (config.split == kMergeLast) {
+    // A key (kernels/argmax/emit_keys.h) a row, a ticket a row tile.
+    r.counters = {Term{2, {{Var::kM, 1}}}, Term{1, {{Var::kM, config.tile_m}}}};
+  }
+  if (cpu) r.scratch_bytes_per_worker = constant(scratch_bytes);
+  return r;
+}
+
+}  // namespace lathe

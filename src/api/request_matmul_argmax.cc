@@ -1,0 +1,190 @@
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "api/request.h"
+
+namespace lathe {
+namespace {
+
+absl::Status invalid(const std::string& cause) { return absl::InvalidArgumentError(cause); }
+
+[[gnu::cold]] absl::Status explain_enums(const lathe_matmul_argmax_desc& d) {
+  if (!is_float(d.a.dtype)) return explain_dtype("a", d.a.dtype, kFloatNames);
+  if (!is_float(d.b.dtype)) return explain_dtype("b", d.b.dtype, kFloatNames);
+  if (raw(d.a.dtype) != raw(d.b.dtype)) return invalid("a and b differ in dtype");
+  if (!is_float(d.logits_dtype)) return explain_dtype("logits", d.logits_dtype, kFloatNames);
+  if (d.bias != nullptr && !is_float(d.bias_dtype)) return explain_dtype("bias", d.bias_dtype, kFloatNames);
+  if (raw(d.index_dtype) != LATHE_I32 && raw(d.index_dtype) != LATHE_I64) {
+    return invalid(absl::StrCat("index_dtype ", raw(d.index_dtype), " is neither i32 nor i64"));
+  }
+  if (raw(d.determinism) > LATHE_DETERMINISM_BATCH_INVARIANT) {
+    return invalid(absl::StrCat("determinism ", raw(d.determinism), " is unknown"));
+  }
+  return invalid(absl::StrCat("math ", raw(d.math), " is unknown"));
+}
+
+bool read_class(const lathe_matmul_argmax_desc& d, ProblemClass* out, absl::Status* why) {
+  if (!is_float(d.a.dtype) || raw(d.a.dtype) != raw(d.b.dtype) || !is_float(d.logits_dtype) ||
+      (d.bias != nullptr && !is_float(d.bias_dtype)) ||
+      (raw(d.index_dtype) != LATHE_I32 && raw(d.index_dtype) != LATHE_I64) ||
+      raw(d.determinism) > LATHE_DETERMINISM_BATCH_INVARIANT || raw(d.math) > LATHE_MATH_TF32) {
+    return refuse(why, explain_enums(d));
+  }
+  out->op = Op::kMatmulArgmax;
+  out->a = static_cast<DType>(d.a.dtype);
+  out->b = static_cast<DType>(d.b.dtype);
+  out->d = static_cast<DType>(d.index_dtype);
+  out->logits = static_cast<DType>(d.logits_dtype);
+  if (d.bias != nullptr) out->bias = static_cast<DType>(d.bias_dtype);
+  out->trans_a = d.a.layout == LATHE_COLUMN_MAJOR;
+  out->trans_b = d.b.layout == LATHE_COLUMN_MAJOR;
+  out->determinism = static_cast<Determinism>(d.determinism);
+  out->wants_values = d.values != nullptr;
+  if (raw(d.a.dtype) == LATHE_F32) out->math = static_cast<Math>(d.math);  // no other dtype's kernels differ
+  return true;
+}
+
+bool read_dims(const lathe_matmul_argmax_desc& d, Purpose purpose, Request* out, absl::Status* why) {
+  Dims& dims = out->dims;
+  dims = {purpose == Purpose::kWarm ? 1 : d.m, d.n, d.k, 1};
+  if (static_cast<uint64_t>(dims.m | dims.n | dims.k) > uint64_t{kMaxDim}) {
+    return refuse(why, explain_dims(dims));
+  }
+  if (dims.m > 0 && dims.n == 0) return refuse(why, invalid("n 0: an empty row has no maximum"));
+  const int64_t last = dims.n > 0 ? dims.n - 1 : 0;
+  int64_t highest = 0;
+  if (__builtin_add_overflow(d.index_offset, last, &highest) ||
+      (d.index_dtype == LATHE_I32 && (highest > INT32_MAX || d.index_offset < INT32_MIN))) {
+    return refuse(
+        why, invalid(absl::StrCat("index_offset ", d.index_offset, " + n does not fit the index_dtype")));
+  }
+  const Bucket bucket = m_bucket(dims.m);
+  ProblemClass& c = out->key.problem;
+  c.n = dims.n;
+  c.k = dims.k;
+  c.m_lo = bucket.lo;
+  c.m_hi = bucket.hi;
+  out->nothing_to_do = dims.m == 0;
+  out->empty_product = dims.k == 0;
+  return true;
+}
+
+// The bias only where the class has one.
+struct Regions {
+  Region a, b, bias;
+};
+
+bool place_operands(const lathe_matmul_argmax_desc& d, Request* out, Regions* r, absl::Status* why) {
+  const auto [m, n, k, batch] = out->dims;
+  if (d.a.batch_stride != 0) return refuse(why, invalid("a: batch_stride is unused and must be 0"));
+  if (d.b.batch_stride != 0) return refuse(why, invalid("b: batch_stride is unused and must be 0"));
+  if (!place_operand(kOperandA, d.a, batch, m, k, &out->args.lda, &r->a, why)) return false;
+  if (!place_operand(kOperandB, d.b, batch, k, n, &out->args.ldb, &r->b, why)) return false;
+  const DType bias = out->key.problem.bias;
+  if (bias != DType::kNone) r->bias = line_at(d.bias, n * static_cast<int64_t>(size_of(bias)));
+  return true;
+}
+
+void align_class(const lathe_matmul_argmax_desc& d, const Regions& r, bool with_pointers, Request* out) {
+  ProblemClass& c = out->key.problem;
+  OperandAlignment alignment(with_pointers);
+  alignment.add(r.a, c.a);
+  alignment.add(r.b, c.b);
+  if (c.bias != DType::kNone) alignment.add(r.bias, c.bias);
+  // The outputs are written element by element.
+  alignment.add_elements(d.indices, c.d);
+  alignment.add_elements(d.values, DType::kF32);
+  c = with_alignment(c, alignment.largest(), /*is_cpu=*/false);
+}
+
+bool check_output(const char* name, const Region& output, const Request& request, const Regions& r,
+                  absl::Status* why) {
+  const auto overlaps = [&](const char* input) {
+    return refuse(why, invalid(absl::StrCat(name, " overlaps ", input)));
+  };
+  if (!known_disjoint(output, r.a)) return overlaps("a");
+  if (!known_disjoint(output, r.b)) return overlaps("b");
+  if (request.key.problem.bias != DType::kNone && !known_disjoint(output, r.bias)) return overlaps("bias");
+  return true;
+}
+
+bool check_pointers(const lathe_matmul_argmax_desc& d, const Request& request, const Regions& r,
+                    absl::Status* why) {
+  if (!request.empty_product) {
+    if (d.a.data == nullptr) return refuse(why, invalid("a is NULL"));
+    if (d.b.data == nullptr) return refuse(why, invalid("b is NULL"));
+  }
+  if (d.indices == nullptr) return refuse(why, invalid("indices is NULL"));
+  const int64_t rows = request.dims.m;
+  const Region indices = line_at(d.indices, rows * static_cast<int64_t>(size_of(request.key.problem.d)));
+  if (!check_output("indices", indices, request, r, why)) return false;
+  if (d.values == nullptr) return true;
+  const Region values = line_at(d.values, rows * static_cast<int64_t>(sizeof(float)));
+  if (!check_output("values", values, request, r, why)) return false;
+  if (!known_disjoint(values, indices)) return refuse(why, invalid("values overlaps indices"));
+  return true;
+}
+
+bool read(const lathe_matmul_argmax_desc& d, Purpose purpose, const RequestContext& context, void* stream,
+          Request* out, absl::Status* why) {
+  if (!plain(d.a)) return refuse(why, explain_operand("a", d.a));
+  if (!plain(d.b)) return refuse(why, explain_operand("b", d.b));
+  if (d.next != nullptr && !read_chain(d.next, out, why)) return false;
+  if (!read_policy(d.miss_policy, context, out, why)) return false;
+  if (!read_class(d, &out->key.problem, why)) return false;
+  if (!read_dims(d, purpose, out, why)) return false;
+  Regions regions;
+  if (!place_operands(d, out, &regions, why)) return false;
+  if (!context.is_cpu) align_class(d, regions, purpose == Purpose::kRun, out);
+  if (purpose != Purpose::kRun) return true;
+
+  if (context.is_cpu && stream != nullptr)
+    return refuse(why, invalid("the stream is not NULL, as it must be on the CPU"));
+  out->stream = stream;
+  if (out->nothing_to_do) return true;
+  if (!check_pointers(d, *out, regions, why)) return false;
+  ArgumentBlock& args = out->args;
+  args.a = d.a.data;
+  args.b = d.b.data;
+  args.bias = const_cast<void*>(d.bias);
+  args.d = d.indices;
+  args.values = d.values;
+  args.index_offset = d.index_offset;
+  args.m = static_cast<int32_t>(out->dims.m);
+  args.n = static_cast<int32_t>(out->dims.n);
+  args.k = static_cast<int32_t>(out->dims.k);
+  args.batch = 1;
+  args.alpha = 1.0f;
+  return true;
+}
+
+// For messages: unknown enum values show as "none".
+[[gnu::cold]] std::string describe(const lathe_matmul_argmax_desc& d) {
+  ProblemClass c;
+  c.op = Op::kMatmulArgmax;
+  c.a = known_dtype(d.a.dtype);
+  c.d = known_dtype(d.index_dtype);
+  c.logits = known_dtype(d.logits_dtype);
+  c.trans_a = raw(d.a.layout) == LATHE_COLUMN_MAJOR;
+  c.trans_b = raw(d.b.layout) == LATHE_COLUMN_MAJOR;
+  c.wants_values = d.values != nullptr;
+  return describe(c, Dims{d.m, d.n, d.k, 1});
+}
+
+}  // namespace
+
+absl::Status read_matmul_argmax(const lathe_matmul_argmax_desc* desc, Purpose purpose,
+                                const RequestContext& context, void* stream, Request* out) {
+  if (desc == nullptr) return invalid("matmul_argmax: desc is NULL");
+  if (desc->struct_size != sizeof(lathe_matmul_argmax_desc)) {
+    return invalid(absl::StrCat("matmul_argmax: lathe_matmul_argmax_desc: struct_size ", desc->struct_size,
+                                " is not ", sizeof(lathe_matmul_argmax_desc)));
+  }
+  absl::Status why;
+  if (__builtin_expect(!read(*desc, purpose, context, stream, out, &why), 0)) {
+    return in_request(describe(*desc), context.device, why);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace lathe
