@@ -266,8 +266,10 @@ typedef struct lathe_matmul_argmax_desc {
         LATHE_MISS_DEFAULT, LATHE_MATH_STRICT                                                              \
   }
 
-/* Chain element: the caller's workspace, at least lathe_plan_workspace_bytes() long, 64-byte aligned, not shared
- * by two calls in flight. Without it the library uses a slab of its own. */
+/* Chain element: the caller's workspace in the device's memory, at least lathe_plan_workspace_bytes() long, 64-byte aligned,
+ * not shared by two calls in flight. Without it the library uses a slab of its own; on a GPU one for each stream, so a graph
+ * that may run beside other work of the stream it was captured on, or beside another graph from that stream, needs workspaces
+ * of the caller's. Where a kernel counts its workgroups they cost it a memset ahead of the launch. */
 typedef struct lathe_workspace {
   size_t struct_size;
   const lathe_chain* next;
@@ -425,7 +427,11 @@ LATHE_API lathe_status lathe_stream_synchronize(lathe_device* device, lathe_stre
 
 /* ---- Running ------------------------------------------------------------------------------------------------------ */
 
-/* On the CPU the stream must be NULL and the call returns when the result is written. */
+/* On the CPU the stream must be NULL and the call returns when the result is written. On a GPU all pointers are the device's,
+ * the call returns when the work is in the stream, and a fault of the kernel shows later, as a failure of whatever call on
+ * the context comes next ("the CUDA context is lost"). The work is done in the stream's CUDA context; NULL and the other
+ * default streams mean those of the thread's current context if that is of this device, else of its primary one. While the
+ * stream is being captured a request whose kernel is loaded becomes part of the graph, and any other is CAPTURE_MISS. */
 LATHE_API lathe_status lathe_matmul(lathe_device* device, lathe_stream stream, const lathe_matmul_desc* desc);
 LATHE_API lathe_status lathe_argmax(lathe_device* device, lathe_stream stream, const lathe_argmax_desc* desc);
 LATHE_API lathe_status lathe_matmul_argmax(lathe_device* device, lathe_stream stream,
@@ -459,7 +465,7 @@ LATHE_API lathe_status lathe_plan_run_matmul_argmax(lathe_plan* plan, lathe_stre
  *                  {"rank", "legal":false, "config":{}, "splits", "rejection"}]}
  * "legal" counts the legal candidates, which come first; "rank" (1 is the oracle's choice) is what lathe_tuning.candidate
  * takes. "launch" has "wanted_splits" alone on a described device. From "rank" to "predicted_seconds" is absent when no
- * kernel is needed (N or K is 0). */
+ * kernel is needed (N is 0, or K is 0 on the CPU; a GPU plans that as K = 1 over zeros). */
 LATHE_API lathe_status lathe_plan_explain(lathe_plan* plan, lathe_text_fn text, void* user);
 /* Compiles the plan's kernel again and passes on the IR after each stage ("00-payload.mlir", ..., "llvm.ll",
  * "assembly.s" or "kernel.ptx"), the machine code's bytes ("kernel.o", "kernel.hsaco", or "kernel.cubin" for a described

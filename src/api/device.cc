@@ -43,8 +43,9 @@ void report_assembly(lathe_device& device, const Artifact& artifact) {
   lathe_context& context = device.context;
   if (artifact.format == CodeFormat::kPtx && !context.told_of_no_assembler.exchange(true)) {
     context.logger.log(LogLevel::kWarning,
-                       absl::StrCat(device.name, ": no ptxas or libnvJitLink takes its PTX here, so the "
-                                                 "driver will when a kernel is loaded"));
+                       absl::StrCat(device.name,
+                                    ": no ptxas or libnvJitLink takes its PTX here, so the "
+                                    "driver will when a kernel is loaded"));
   }
   const absl::StatusOr<Json> metadata = parse_json(artifact.metadata, "metadata");
   if (!metadata.ok() || !metadata->contains("messages")) return;
@@ -150,7 +151,14 @@ absl::StatusOr<Prepared> prepare_kernel(lathe_device& device, const DispatchKey&
   } else {
     LATHE_ASSIGN_OR_RETURN(const CacheResult result, get_artifact(device, key.problem, choice));
     outcome = result.outcome;
-    auto loaded = load(device, key.problem, *result.artifact);
+    std::shared_ptr<const Artifact> artifact = result.artifact;
+    if (artifact->format == CodeFormat::kPtx && outcome != CacheOutcome::kCompiled) {
+      // Left by a described device or another machine: what this driver makes of it is worth keeping.
+      Artifact finished = device.driver->finish(*artifact);
+      if (finished.format != CodeFormat::kPtx)
+        artifact = device.context.cache->replace(choice.key, std::move(finished));
+    }
+    auto loaded = load(device, key.problem, *artifact);
     if (absl::IsDataLoss(loaded.status()) && outcome != CacheOutcome::kCompiled) {
       // A cubin of another driver's or assembler's time: what this driver makes of the compiler's PTX it
       // takes.

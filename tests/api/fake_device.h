@@ -39,7 +39,9 @@ class FakeDriver : public Driver {
   }
   Artifact finish(Artifact artifact) override {
     ++finishes;
-    if (!finished_code.empty()) artifact.code = finished_code;
+    if (finished_code.empty()) return artifact;
+    artifact.code = finished_code;
+    artifact.format = CodeFormat::kCubin;
     return artifact;
   }
   absl::StatusOr<bool> is_capturing(void* stream) override { return stream == captured_stream; }

@@ -17,6 +17,12 @@ struct FakeGpuDevice : FakeDevice {
   FakeGpuDevice() : FakeDevice(fake_compiler(), /*block_on_miss=*/true, "h200.json") {}
 };
 
+DispatchKey key_of_request(const FakeGpuDevice& fake, const lathe_matmul_desc& desc) {
+  Request r;
+  EXPECT_TRUE(read_matmul(&desc, Purpose::kRun, fake.device->request_context(), nullptr, &r).ok());
+  return r.key;
+}
+
 TEST(Gpu, AMissOnACapturedStreamChangesNothingWhateverThePolicy) {
   FakeGpuDevice fake;
   MatmulRequest m(7, 40, 33);
@@ -64,17 +70,28 @@ TEST(Gpu, WhatTheDriverFinishesIsWhatIsKept) {
   MatmulRequest m(7, 40, 33);
   ASSERT_EQ(lathe_matmul(fake.device.get(), nullptr, &m.desc), LATHE_OK) << lathe_last_error();
   EXPECT_EQ(fake.driver->finishes.load(), 1);
-  const Choice choice =
-      choose_plan(
-          *fake.device,
-          [&] {
-            Request r;
-            EXPECT_TRUE(
-                read_matmul(&m.desc, Purpose::kRun, fake.device->request_context(), nullptr, &r).ok());
-            return r.key;
-          }())
-          .value();
+  const Choice choice = choose_plan(*fake.device, key_of_request(fake, m.desc)).value();
   EXPECT_EQ(fake.context->cache->get(choice.key).value().artifact->code, "a cubin");
+}
+
+TEST(Gpu, PtxFromTheCacheIsFinishedAndKept) {
+  FakeGpuDevice fake;
+  MatmulRequest m(7, 40, 33);
+  const DispatchKey key = key_of_request(fake, m.desc);
+  const Choice choice = choose_plan(*fake.device, key).value();
+  Artifact ptx = *get_artifact(*fake.described, key.problem, choice).value().artifact;
+  ptx.format = CodeFormat::kPtx;
+  fake.context->cache->replace(choice.key, ptx);
+  ASSERT_EQ(lathe_matmul(fake.device.get(), nullptr, &m.desc), LATHE_OK) << lathe_last_error();
+  EXPECT_EQ(fake.driver->finishes.load(), 1);
+  EXPECT_EQ(fake.context->cache->get(choice.key).value().artifact->format, CodeFormat::kPtx)
+      << "the driver loads what it cannot link";
+  auto second = std::make_unique<FakeDriver>(fake.device->facts);
+  second->finished_code = "a cubin";
+  lathe_device device(*fake.context, "second", fake.device->facts, std::move(second));
+  ASSERT_EQ(lathe_matmul(&device, nullptr, &m.desc), LATHE_OK) << lathe_last_error();
+  EXPECT_EQ(fake.context->cache->get(choice.key).value().artifact->code, "a cubin");
+  EXPECT_EQ(fake.statistics().compiles, 1u);
 }
 
 TEST(Gpu, CodeThatTheDriverRefusesIsCompiledAgainOnce) {
