@@ -233,7 +233,8 @@ Step wait(Thread& t, const Instruction& i) {
     while (!products.pending.empty() && products.pending.front().group + stay < products.group) {
       if (!complete_first(last, products)) return Step::fault;
     }
-    if (products.pending.empty()) products.fenced = false;
+    if (stay == 0)
+      products.fenced = false;  // registers may be used now, so that the next product needs a fence
     return Step::next;
   });
 }
