@@ -410,14 +410,15 @@ struct Matmul {
     }
   }
   bool right() const {
+    std::vector<double> left(a.size()), right(b.size());
+    for (size_t at = 0; at < a.size(); ++at) left[at] = value_f16(a[at]), right[at] = value_f16(b[at]);
     for (uint32_t thread = 0; thread < 128; ++thread) {
       for (uint32_t i = 0; i < 32; ++i) {
         const size_t row = thread / 32 * 16 + thread % 32 / 4 + (i / 2 % 2) * 8,
                      column = i / 4 * 8 + thread % 4 * 2 + i % 2;
         double sum = 0;
         for (size_t at = 0; at < k; ++at)
-          sum += value_f16(a[row * k + at]) *
-                 value_f16(b_columns == k ? b[column * k + at] : b[at * 64 + column]);
+          sum += left[row * k + at] * right[b_columns == k ? column * k + at : at * 64 + column];
         if (value_f32(out[thread * 32 + i]) != sum) return false;
       }
     }
