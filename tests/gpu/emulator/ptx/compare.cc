@@ -117,10 +117,11 @@ Handler pick_comparison(int comparison, Form form) {
     switch (comparison) {
       LATHE_PTX_CASE(kEqu)
       LATHE_PTX_CASE(kNeu)
-      LATHE_PTX_CASE(kLtu) LATHE_PTX_CASE(kLeu) LATHE_PTX_CASE(kGtu) LATHE_PTX_CASE(kGeu) LATHE_PTX_CASE(kNum)
-          LATHE_PTX_CASE(kNan)
+      LATHE_PTX_CASE(kLtu)
+      LATHE_PTX_CASE(kLeu)
+      LATHE_PTX_CASE(kGtu) LATHE_PTX_CASE(kGeu) LATHE_PTX_CASE(kNum) LATHE_PTX_CASE(kNan)
 #undef LATHE_PTX_CASE
-              default : break;
+          default : break;
     }
   }
   return nullptr;
@@ -133,9 +134,11 @@ Handler pick_pair(int comparison) {
   case c: return set_pair<c, T>;
     LATHE_PTX_CASE(kEq)
     LATHE_PTX_CASE(kNe)
-    LATHE_PTX_CASE(kLt) LATHE_PTX_CASE(kLe) LATHE_PTX_CASE(kGt) LATHE_PTX_CASE(kGe) LATHE_PTX_CASE(kEqu)
-        LATHE_PTX_CASE(kNeu) LATHE_PTX_CASE(kLtu) LATHE_PTX_CASE(kLeu) LATHE_PTX_CASE(kGtu)
-            LATHE_PTX_CASE(kGeu) LATHE_PTX_CASE(kNum) LATHE_PTX_CASE(kNan)
+    LATHE_PTX_CASE(kLt)
+    LATHE_PTX_CASE(kLe)
+    LATHE_PTX_CASE(kGt) LATHE_PTX_CASE(kGe) LATHE_PTX_CASE(kEqu) LATHE_PTX_CASE(kNeu) LATHE_PTX_CASE(kLtu)
+        LATHE_PTX_CASE(kLeu) LATHE_PTX_CASE(kGtu) LATHE_PTX_CASE(kGeu) LATHE_PTX_CASE(kNum)
+            LATHE_PTX_CASE(kNan)
 #undef LATHE_PTX_CASE
                 default : return nullptr;
   }

@@ -3,27 +3,33 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "absl/strings/str_join.h"
+
 namespace lathe::ptx {
 namespace {
 
 std::string text_of(int pointers, const std::string& body, const std::string& directives,
-                    const std::string& globals) {
+                    const std::string& globals, int maps) {
   std::string text =
       absl::StrCat(".version 8.6\n.target sm_90a\n.address_size 64\n", globals, "\n.visible .entry k(");
-  for (int i = 0; i < pointers; ++i) absl::StrAppend(&text, i == 0 ? "" : ", ", ".param .u64 p", i);
-  absl::StrAppend(&text, ")", directives, "\n{\n");
+  std::vector<std::string> parameters;
+  for (int i = 0; i < pointers; ++i) parameters.push_back(absl::StrCat(".param .u64 p", i));
+  for (int i = 0; i < maps; ++i) parameters.push_back(absl::StrCat(".param .align 64 .b8 m", i, "[128]"));
+  absl::StrAppend(&text, absl::StrJoin(parameters, ", "), ")", directives, "\n{\n");
   absl::StrAppend(
       &text,
       ".reg .b16 %h<200>; .reg .b32 %r<400>; .reg .b64 %rd<200>; .reg .f32 %f<400>; .reg .pred %p<200>;\n");
   for (int i = 0; i < pointers; ++i) absl::StrAppend(&text, "ld.param.b64 %rd", i, ", [p", i, "];\n");
+  for (int i = 0; i < maps; ++i)
+    absl::StrAppend(&text, "mov.b64 %rd10", i, ", m", i, "; cvta.param.u64 %rd10", i, ", %rd10", i, ";\n");
   return absl::StrCat(text, body, "\nret;\n}\n");
 }
 
 }  // namespace
 
 Program::Program(int pointers, const std::string& body, const std::string& directives,
-                 const std::string& globals)
-    : Program(text_of(pointers, body, directives, globals)) {}
+                 const std::string& globals, int maps)
+    : Program(text_of(pointers, body, directives, globals, maps)) {}
 
 Program::Program(const std::string& text) {
   auto module = Module::parse(text);
@@ -31,6 +37,12 @@ Program::Program(const std::string& text) {
   if (!module.ok()) return;
   module_ = *std::move(module);
   for (const Global& global : module_->globals()) memory_.add(global.address, global.size, global.name);
+}
+
+void Program::map(const TensorMap& tensor) {
+  uint8_t bytes[kTensorMapBytes];
+  encode_tensor_map(tensor, bytes);
+  raw(bytes, sizeof bytes, 64);
 }
 
 void Program::raw(const void* bytes, size_t size, size_t align) {

@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tests/gpu/emulator/ptx/launch.h"
+#include "tests/gpu/emulator/ptx/tensor_map.h"
 
 namespace lathe::ptx {
 
@@ -19,11 +20,10 @@ namespace lathe::ptx {
 // add.
 class Program {
  public:
-  // `body` is what stands between the braces; registers %r, %rd, %f, %h, %p are declared (200 of each), and
-  // %rd0, %rd1,
-  // ... hold the pointers p0, p1, ...
-  Program(int pointers, const std::string& body, const std::string& directives = "",
-          const std::string& globals = "");
+  // `body` is what stands between the braces; registers %r, %rd, %f, %h, %p are declared (200 of each), %rd0, %rd1, ...
+  // hold the pointers and %rd100, %rd101, ... the generic addresses of the maps.
+  Program(int pointers, const std::string& body, const std::string& directives = "", const std::string& globals = "",
+          int maps = 0);
   // A whole module, whose first kernel is meant.
   explicit Program(const std::string& text);
 
@@ -36,6 +36,8 @@ class Program {
     memory_.add(reinterpret_cast<uint64_t>(values.data()), values.size() * sizeof(T), name);
   }
   void pointer(uint64_t address) { raw(&address, 8, 8); }
+  // The next map, of a tensor whose memory is a buffer already.
+  void map(const TensorMap& tensor);
   void raw(const void* bytes, size_t size, size_t align);
 
   absl::Status run(std::array<uint32_t, 3> grid = {1, 1, 1}, std::array<uint32_t, 3> block = {32, 1, 1});

@@ -28,8 +28,11 @@ bool read_tile(Thread& t, const Instruction& i, const uint32_t* coordinates, uin
   Machine& machine = *t.block->machine;
   const uint64_t address = t.r[i.b] + static_cast<uint64_t>(i.imm);
   if (address % 64 != 0) return refuse_alignment(t, i, address, 64), false;
-  const uint8_t* bytes = locate_generic(t, i, address, kTensorMapBytes, Access::read);
-  if (bytes == nullptr) return false;
+  // Aligned to 64 bytes, not to its own 128.
+  const uint8_t* bytes = locate_generic(t, i, address, kTensorMapBytes / 2, Access::read);
+  if (bytes == nullptr ||
+      locate_generic(t, i, address + kTensorMapBytes / 2, kTensorMapBytes / 2, Access::read) == nullptr)
+    return false;
   const auto map = decode_tensor_map(bytes);
   if (!map) {
     machine.fault(t, i, absl::StatusCode::kAborted, absl::StrFormat("0x%x holds no tensor map", address));

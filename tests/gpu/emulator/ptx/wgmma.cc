@@ -53,9 +53,10 @@ void set_tag(WarpgroupMma& products, Thread& t, uint32_t slot, uint32_t value) {
   uint32_t& tag = tag_of(products, t, slot);
   if (tag == value) return;
   const uint32_t thread = t.index % kWarpgroup;
-  if (PendingProduct* old = products.owner(tag)) --old->holders[tag - old->first_value][thread];
+  if (PendingProduct* old = products.owner(tag))
+    --old->holders[thread * old->values + tag - old->first_value];
   if (PendingProduct* now = products.owner(value)) {
-    ++now->holders[value - now->first_value][thread];
+    ++now->holders[thread * now->values + value - now->first_value];
     if (tag == 0) products.tagged[thread].push_back(slot);
   }
   tag = value;
@@ -81,9 +82,8 @@ void read_fragment(Thread& t, const Instruction& i, Matrix& a) {
   }
 }
 
-// The results by accumulator and thread. False: the machine holds an error.
-bool compute(Thread& t, const PendingProduct& product,
-             std::vector<std::array<uint32_t, kWarpgroup>>& results) {
+// The results by thread, then accumulator. False: the machine holds an error.
+bool compute(Thread& t, const PendingProduct& product, std::vector<uint32_t>& results) {
   const Instruction& i = *product.instruction;
   const uint32_t n = static_cast<uint32_t>(i.imm);
   Matrix a, b;
@@ -95,24 +95,26 @@ bool compute(Thread& t, const PendingProduct& product,
   if (!read_operand(t, i, product.b_descriptor, b_type(i), n, (i.flags & kBTransposed) != 0, b)) return false;
   const double sign = ((i.flags & kNegateA) != 0) != ((i.flags & kNegateB) != 0) ? -1 : 1;
   const std::vector<double> sums = multiply_transposed(a, b);
-  results.resize(accumulators(i));
+  results.resize(uint64_t{kWarpgroup} * product.values);
   const bool half_sums = (i.flags & kHalfSums) != 0;
   for (uint32_t thread = 0; thread < kWarpgroup; ++thread) {
     const uint32_t row = thread / 32 * 16 + thread % 32 / 4, column = thread % 4 * 2;
+    const uint32_t* before = &product.initial[uint64_t{thread} * product.values];
+    uint32_t* after = &results[uint64_t{thread} * product.values];
     for (uint32_t d = 0; d < n / 2; ++d) {
       const uint32_t r = row + (d >> 1 & 1) * 8, c = d / 4 * 8 + column + (d & 1);
       const double sum = sign * sums[r * n + c];
-      const uint32_t start = !product.accumulates ? 0 : product.initial[half_sums ? d / 2 : d][thread];
+      const uint32_t start = !product.accumulates ? 0 : before[half_sums ? d / 2 : d];
       if (half_sums) {
         const uint32_t shift = 16 * (d & 1), old = start >> shift & 0xffff;
         const uint32_t value =
             narrow(sum + (product.accumulates ? f16_to_float(static_cast<uint16_t>(old)) : 0), kF16);
-        uint32_t& word = results[d / 2][thread];
+        uint32_t& word = after[d / 2];
         word = shift == 0 ? value : word | value << 16;
       } else if (integer_sums(i)) {
-        results[d][thread] = start + static_cast<uint32_t>(static_cast<int64_t>(sum));
+        after[d] = start + static_cast<uint32_t>(static_cast<int64_t>(sum));
       } else {
-        results[d][thread] = static_cast<uint32_t>(
+        after[d] = static_cast<uint32_t>(
             to_bits(static_cast<float>(sum + (product.accumulates ? from_bits<float>(start) : 0.0f))));
       }
     }
@@ -124,7 +126,7 @@ bool compute(Thread& t, const PendingProduct& product,
 // them.
 bool complete_first(Thread& t, WarpgroupMma& products) {
   PendingProduct product = std::move(products.pending.front());
-  std::vector<std::array<uint32_t, kWarpgroup>> results;
+  std::vector<uint32_t> results;
   if (!compute(t, product, results)) return false;
   products.pending.erase(products.pending.begin());
   Thread* threads = warpgroup_of(t);
@@ -134,7 +136,7 @@ bool complete_first(Thread& t, WarpgroupMma& products) {
     for (uint32_t slot : slots) {
       uint32_t& tag = tag_of(products, threads[n], slot);
       if (tag - product.first_value < product.values) {
-        threads[n].r[slot] = results[tag - product.first_value][n];
+        threads[n].r[slot] = results[n * product.values + tag - product.first_value];
         tag = 0;
       }
       if (tag != 0) slots[kept++] = slot;
@@ -143,13 +145,11 @@ bool complete_first(Thread& t, WarpgroupMma& products) {
     if (products.pending.empty()) threads[n].tracked = false;
   }
   for (PendingProduct& later : products.pending) {
-    for (size_t d = 0; d < later.initial.size(); ++d) {
-      for (uint32_t n = 0; n < kWarpgroup; ++n) {
-        uint32_t& value = later.initial_value[d][n];
-        if (value - product.first_value >= product.values) continue;
-        later.initial[d][n] = results[value - product.first_value][n];
-        value = 0;
-      }
+    for (size_t at = 0; at < later.initial.size(); ++at) {
+      uint32_t& value = later.initial_value[at];
+      if (value - product.first_value >= product.values) continue;
+      later.initial[at] = results[at / later.values * product.values + value - product.first_value];
+      value = 0;
     }
   }
   ++t.block->machine->progress;
@@ -176,18 +176,22 @@ Step issue_all(Thread& t, const Instruction& i, uint32_t) {
     }
   }
   product.values = accumulators(i);
-  product.initial.resize(product.values);
-  product.initial_value.resize(product.values);
-  for (uint32_t d = 0; d < product.values; ++d) {
-    for (uint32_t n = 0; n < kWarpgroup; ++n) {
-      const uint32_t tag = tag_of(products, threads[n], slots[d]);
-      product.initial[d][n] = static_cast<uint32_t>(threads[n].r[slots[d]]);
-      product.initial_value[d][n] = tag;
+  product.initial.resize(uint64_t{kWarpgroup} * product.values);
+  product.initial_value.resize(product.initial.size());
+  const PendingProduct* seen = nullptr;
+  for (uint32_t n = 0; n < kWarpgroup; ++n) {
+    const uint32_t* tags = &tag_of(products, threads[n], 0);
+    for (uint32_t d = 0; d < product.values; ++d) {
+      const uint32_t tag = tags[slots[d]];
+      product.initial[n * product.values + d] = static_cast<uint32_t>(threads[n].r[slots[d]]);
+      product.initial_value[n * product.values + d] = tag;
+      if (tag == 0 || (seen != nullptr && tag - seen->first_value < seen->values)) continue;
       PendingProduct* owner = products.owner(tag);
-      if (owner == nullptr) continue;
-      if (owner->instruction->imm != i.imm)
+      if (owner->instruction->imm != i.imm) {
         return fail(threads[n], i, "an accumulator in flight belongs to a product of another shape");
+      }
       owner->consumed = true;
+      seen = owner;
     }
   }
   for (uint32_t s = product.values; s < i.count; ++s) {
@@ -198,7 +202,7 @@ Step issue_all(Thread& t, const Instruction& i, uint32_t) {
   }
   product.first_value = products.next_value;
   products.next_value += product.values;
-  product.holders.assign(product.values, {});
+  product.holders.assign(product.initial.size(), 0);
   const bool early = products.pending.empty() && machine.early(machine.product_policy);
   products.pending.push_back(std::move(product));
   const uint32_t first = products.pending.back().first_value;
@@ -233,7 +237,8 @@ Step wait(Thread& t, const Instruction& i) {
     while (!products.pending.empty() && products.pending.front().group + stay < products.group) {
       if (!complete_first(last, products)) return Step::fault;
     }
-    if (products.pending.empty()) products.fenced = false;
+    if (stay == 0)
+      products.fenced = false;  // registers may be used now, so that the next product needs a fence
     return Step::next;
   });
 }
@@ -245,7 +250,6 @@ void decode_product(Decoder& d) {
   uint32_t n = 0, k = 0;
   if (std::sscanf(std::string(shape).c_str(), "m64n%uk%u", &n, &k) != 2 || n == 0 || n > 256 || n % 8 != 0)
     return d.fail("no such shape");
-  d.take("satfinite");
   const Type sum = d.take_type(), a = d.take_type(), b = d.take_type();
   if (k * type_size(a) != 32 || type_size(a) != type_size(b)) return d.fail("no such types in this shape");
   const bool integer = a == Type::s8 || a == Type::u8, half = a == Type::f16 || a == Type::bf16;
@@ -329,7 +333,7 @@ bool tracked_instruction(Thread& t, const Instruction& i, Step& step) {
     set_tag(products, t, slots[n], carried);
     const PendingProduct* owner = products.owner(tag);
     if (owner != nullptr && !owner->consumed &&
-        owner->holders[tag - owner->first_value][t.index % kWarpgroup] == 0) {
+        owner->holders[t.index % kWarpgroup * owner->values + tag - owner->first_value] == 0) {
       step = fail(t, i,
                   absl::StrFormat("overwrites the result of the wgmma in flight of ptx line %d",
                                   owner->instruction->line));

@@ -23,11 +23,10 @@ struct PendingProduct {
   uint64_t a_descriptor = 0, b_descriptor = 0;
   bool accumulates = false;
   uint32_t first_value = 0, values = 0;  // the numbers of its accumulators
-  // The accumulators before it, by accumulator and thread: bits, or the number of the value that they will
-  // be.
-  std::vector<std::array<uint32_t, kWarpgroup>> initial, initial_value;
-  // How many registers will hold each value, and whether a later product takes it as its start.
-  std::vector<std::array<uint8_t, kWarpgroup>> holders;
+  // By thread, then accumulator: what it was before, as bits or as the number of the value that it will be.
+  std::vector<uint32_t> initial, initial_value;
+  // Likewise, how many registers will hold each value; and whether a later product takes them as its start.
+  std::vector<uint8_t> holders;
   bool consumed = false;
 };
 
@@ -40,6 +39,7 @@ struct WarpgroupMma {
   std::array<std::vector<uint32_t>, kWarpgroup> tagged;  // slots that may have a tag
 
   PendingProduct* owner(uint32_t value) {
+    if (value == 0) return nullptr;
     for (PendingProduct& product : pending) {
       if (value - product.first_value < product.values) return &product;
     }
