@@ -103,6 +103,13 @@ absl::Status dump_argmax(const Arguments& arguments) {
   return plan_and_dump(arguments, descriptor(*request, &tuning), lathe_plan_argmax);
 }
 
+absl::Status dump_matmul_argmax(const Arguments& arguments) {
+  absl::StatusOr<MatmulArgmaxRequest> request = matmul_argmax_request(arguments);
+  if (!request.ok()) return request.status();
+  lathe_tuning tuning;
+  return plan_and_dump(arguments, descriptor(*request, &tuning), lathe_plan_matmul_argmax);
+}
+
 std::vector<Flag> dump_flags() {
   return {facts_flag(),
           target_flag(),
@@ -133,6 +140,16 @@ Verb dump_argmax_verb() {
           argmax_flags(dump_flags()),
           {"lathe dump argmax 4x151936 --facts mi300x"},
           dump_argmax};
+}
+
+Verb dump_matmul_argmax_verb() {
+  return {"dump matmul_argmax",
+          "MxNxK",
+          1,
+          "the same for matmul_argmax",
+          matmul_argmax_flags(dump_flags()),
+          {"lathe dump matmul_argmax 16x128256x4096 --dtype bf16 --facts h200 --stage kernel.ptx"},
+          dump_matmul_argmax};
 }
 
 }  // namespace lathe::cli

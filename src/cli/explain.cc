@@ -37,6 +37,13 @@ absl::Status explain_argmax(const Arguments& arguments) {
   return plan_and_explain(arguments, descriptor(*request, &tuning), lathe_plan_argmax);
 }
 
+absl::Status explain_matmul_argmax(const Arguments& arguments) {
+  absl::StatusOr<MatmulArgmaxRequest> request = matmul_argmax_request(arguments);
+  if (!request.ok()) return request.status();
+  lathe_tuning tuning;
+  return plan_and_explain(arguments, descriptor(*request, &tuning), lathe_plan_matmul_argmax);
+}
+
 std::vector<Flag> explain_flags() {
   return {facts_flag(), target_flag(), device_flag(), {"json", nullptr, "as JSON"}};
 }
@@ -62,6 +69,16 @@ Verb explain_argmax_verb() {
           argmax_flags(explain_flags()),
           {"lathe explain argmax 4x151936 --facts mi300x"},
           explain_argmax};
+}
+
+Verb explain_matmul_argmax_verb() {
+  return {"explain matmul_argmax",
+          "MxNxK",
+          1,
+          "the same for matmul_argmax",
+          matmul_argmax_flags(explain_flags()),
+          {"lathe explain matmul_argmax 16x128256x4096 --dtype bf16 --facts h200"},
+          explain_matmul_argmax};
 }
 
 }  // namespace lathe::cli

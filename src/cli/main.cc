@@ -13,10 +13,22 @@ namespace {
 constexpr int kDone = 0, kFailed = 1, kBadUsage = 2;
 
 int run(const std::vector<std::string>& line) {
-  const std::vector<Verb> verbs = {devices_verb(),        run_matmul_verb(),     run_argmax_verb(),
-                                   explain_matmul_verb(), explain_argmax_verb(), dump_matmul_verb(),
-                                   dump_argmax_verb(),    warm_verb(),           selftest_verb(),
-                                   cache_ls_verb(),       cache_stats_verb(),    cache_clear_verb()};
+  const std::vector<Verb> verbs = {devices_verb(),
+                                   run_matmul_verb(),
+                                   run_argmax_verb(),
+                                   run_matmul_argmax_verb(),
+                                   explain_matmul_verb(),
+                                   explain_argmax_verb(),
+                                   explain_matmul_argmax_verb(),
+                                   dump_matmul_verb(),
+                                   dump_argmax_verb(),
+                                   dump_matmul_argmax_verb(),
+                                   warm_matmul_argmax_verb(),
+                                   warm_verb(),
+                                   selftest_verb(),
+                                   cache_ls_verb(),
+                                   cache_stats_verb(),
+                                   cache_clear_verb()};
   if (line.empty() || line[0] == "--help" || line[0] == "-h" || line[0] == "help") {
     std::fputs(help_of(verbs).c_str(), line.empty() ? stderr : stdout);
     return line.empty() ? kBadUsage : kDone;

@@ -17,6 +17,9 @@ struct MatmulData {
 struct ArgmaxData {
   Operand x, indices, values;
 };
+struct MatmulArgmaxData {
+  Operand a, b, bias, indices, values;
+};
 
 struct CheckResult {
   bool ok = false;
@@ -45,5 +48,11 @@ CheckResult check_matmul(const MatmulRequest& r, const MatmulData& data, Normal*
 
 // Exact: the index of each row's first NaN or else of its first maximum, and its value where asked.
 CheckResult check_argmax(const ArgmaxRequest& r, const ArgmaxData& data);
+
+// Every row where that is cheap, else the edges and random ones in between. A row's index is right when some
+// logits, each within the bound of check_matmul of its sum in float64 and rounded to the logits' dtype, have
+// their first maximum there; exact, then, for whole numbers. The value must be the greatest such logit could
+// have been.
+CheckResult check_matmul_argmax(const MatmulArgmaxRequest& r, const MatmulArgmaxData& data, Normal* random);
 
 }  // namespace lathe::cli

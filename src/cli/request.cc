@@ -13,11 +13,9 @@
 namespace lathe::cli {
 namespace {
 
-// In the order of lathe_activation and lathe_math.
+// In the order of lathe_activation.
 const std::vector<std::string> kActivations = {"none", "relu", "gelu", "gelu_tanh", "silu"};
-const std::vector<std::string> kMaths = {"strict", "tf32"};
 
-const std::vector<std::string> kLayouts = {"nn", "tn", "nt", "tt"};  // bit 0: A transposed, bit 1: B
 const std::vector<std::string> kInPlace = {"none", "c", "residual"};
 const std::vector<std::string> kBroadcasts = {"none", "a", "b", "ab"};
 
@@ -114,14 +112,13 @@ std::vector<Flag> matmul_flags(const std::vector<Flag>& more) {
           {"dtype", "f32|f16|bf16|i8|f8e4m3|f8e5m2", "of A and B (default: f32)"},
           {"out-dtype", "f32|f16|bf16|i32",
            "of C, D, bias and residual (default: that of A and B, f32 of i8 and fp8)"},
-          {"math", "strict|tf32", "whether f32 operands may be rounded to tf32 (default: strict)"},
-          {"layout", "nt|nn|tn|tt",
-           "A then B, n as they are, t transposed; nt is a Linear layer's (default: nt)"},
+          kMath,
+          kLayout,
           {"batch", "N", "matmuls in the batch (default: 1)"},
           {"epilogue", "LIST", kEpilogueForm},
           kDeterminism,
           kPadding,
-          {"split-k", "N", "force the split-K factor"},
+          kSplitK,
           kCandidate,
       },
       more);
@@ -241,12 +238,7 @@ lathe_matmul_desc descriptor(const MatmulRequest& r, lathe_tuning* tuning) {
   if (r.residual) desc.epilogue.residual = describe(forms.residual, present());
   desc.determinism = r.determinism;
   desc.math = r.math;
-  if (r.split_k || r.candidate) {
-    *tuning = LATHE_TUNING_INIT;
-    tuning->split_k = r.split_k;
-    tuning->candidate = r.candidate;
-    desc.next = reinterpret_cast<const lathe_chain*>(tuning);
-  }
+  desc.next = chain_tuning(r.split_k, r.candidate, tuning);
   return desc;
 }
 

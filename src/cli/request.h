@@ -66,7 +66,7 @@ struct ArgmaxRequest {
   bool values = false;
   int64_t index_offset = 0;
   lathe_determinism determinism = LATHE_DETERMINISM_FAST;
-  int32_t candidate = 0;
+  int32_t split_k = 0, candidate = 0;
   int64_t padding = 0;
   // What only a run has.
   size_t misalign = 0;
@@ -84,5 +84,32 @@ struct ArgmaxForms {
 };
 ArgmaxForms forms_of(const ArgmaxRequest& r);
 lathe_argmax_desc descriptor(const ArgmaxRequest& r, lathe_tuning* tuning);
+
+struct MatmulArgmaxRequest {
+  int64_t m = 0, n = 0, k = 0;
+  lathe_dtype dtype = LATHE_F32, logits_dtype = LATHE_F32, index_dtype = LATHE_I64;
+  lathe_math math = LATHE_MATH_STRICT;
+  bool trans_a = false, trans_b = true;
+  bool bias = false, values = false;
+  int64_t index_offset = 0;
+  lathe_determinism determinism = LATHE_DETERMINISM_FAST;
+  int32_t split_k = 0, candidate = 0;
+  int64_t padding = 0;
+  // What only a run has.
+  size_t misalign = 0;
+  Fill fill = Fill::kNormal;
+
+  bool operator==(const MatmulArgmaxRequest& o) const;
+};
+std::vector<Flag> matmul_argmax_flags(const std::vector<Flag>& more);
+std::vector<Flag> matmul_argmax_run_flags(const std::vector<Flag>& more);
+absl::StatusOr<MatmulArgmaxRequest> matmul_argmax_request(const Arguments& arguments);
+std::string command_of(const MatmulArgmaxRequest& r);
+
+struct MatmulArgmaxForms {
+  OperandForm a, b, bias, indices, values;  // of dtype NONE where the request has no such operand
+};
+MatmulArgmaxForms forms_of(const MatmulArgmaxRequest& r);
+lathe_matmul_argmax_desc descriptor(const MatmulArgmaxRequest& r, lathe_tuning* tuning);
 
 }  // namespace lathe::cli

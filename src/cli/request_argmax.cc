@@ -10,19 +10,20 @@ namespace lathe::cli {
 
 bool ArgmaxRequest::operator==(const ArgmaxRequest& o) const {
   const auto fields = [](const ArgmaxRequest& r) {
-    return std::tie(r.rows, r.n, r.dtype, r.index_dtype, r.values, r.index_offset, r.determinism, r.candidate,
-                    r.padding, r.misalign, r.fill);
+    return std::tie(r.rows, r.n, r.dtype, r.index_dtype, r.values, r.index_offset, r.determinism, r.split_k,
+                    r.candidate, r.padding, r.misalign, r.fill);
   };
   return fields(*this) == fields(o);
 }
 
 std::vector<Flag> argmax_flags(const std::vector<Flag>& more) {
   return joined({{"dtype", "f32|f16|bf16", "of the rows (default: f32)"},
-                 {"index-dtype", "i64|i32", "of the indices (default: i64)"},
-                 {"index-offset", "N", "added to every index (default: 0)"},
+                 kIndexDtype,
+                 kIndexOffset,
                  {"values", nullptr, "ask for the maxima too"},
                  kDeterminism,
                  kPadding,
+                 {"split-k", "N", "force the number of workgroups that all rows share"},
                  kCandidate},
                 more);
 }
@@ -44,6 +45,7 @@ absl::StatusOr<ArgmaxRequest> argmax_request(const Arguments& arguments) {
       read_integer(arguments, "index-offset", INT64_MIN, INT64_MAX, &r.index_offset),
       read_choice(arguments, "determinism", kDeterminisms, &r.determinism),
       read_integer(arguments, "padding", 0, INT32_MAX, &r.padding),
+      read_integer(arguments, "split-k", 1, 65535, &r.split_k),
       read_integer(arguments, "candidate", 1, 10000, &r.candidate),
       read_integer(arguments, "misalign", 0, 255, &r.misalign),
       read_choice(arguments, "fill", fill_names(), &r.fill),
@@ -54,14 +56,14 @@ absl::StatusOr<ArgmaxRequest> argmax_request(const Arguments& arguments) {
 
 std::string command_of(const ArgmaxRequest& r) {
   const ArgmaxRequest d;
-  return absl::StrCat(absl::StrFormat("argmax %dx%d", r.rows, r.n), flag_text("dtype", r.dtype, d.dtype),
-                      flag_text("index-dtype", r.index_dtype, d.index_dtype),
-                      flag_text("index-offset", r.index_offset, d.index_offset), r.values ? " --values" : "",
-                      flag_text("determinism", kDeterminisms, r.determinism),
-                      flag_text("padding", r.padding, d.padding),
-                      flag_text("misalign", r.misalign, d.misalign),
-                      flag_text("fill", fill_names(), static_cast<int>(r.fill)),
-                      flag_text("candidate", r.candidate, d.candidate));
+  return absl::StrCat(
+      absl::StrFormat("argmax %dx%d", r.rows, r.n), flag_text("dtype", r.dtype, d.dtype),
+      flag_text("index-dtype", r.index_dtype, d.index_dtype),
+      flag_text("index-offset", r.index_offset, d.index_offset), r.values ? " --values" : "",
+      flag_text("determinism", kDeterminisms, r.determinism), flag_text("padding", r.padding, d.padding),
+      flag_text("misalign", r.misalign, d.misalign),
+      flag_text("fill", fill_names(), static_cast<int>(r.fill)), flag_text("split-k", r.split_k, d.split_k),
+      flag_text("candidate", r.candidate, d.candidate));
 }
 
 ArgmaxForms forms_of(const ArgmaxRequest& r) {
@@ -92,11 +94,7 @@ lathe_argmax_desc descriptor(const ArgmaxRequest& r, lathe_tuning* tuning) {
   desc.index_offset = r.index_offset;
   desc.determinism = r.determinism;
   if (r.values) desc.values = static_cast<float*>(present());
-  if (r.candidate) {
-    *tuning = LATHE_TUNING_INIT;
-    tuning->candidate = r.candidate;
-    desc.next = reinterpret_cast<const lathe_chain*>(tuning);
-  }
+  desc.next = chain_tuning(r.split_k, r.candidate, tuning);
   return desc;
 }
 

@@ -15,6 +15,8 @@ namespace lathe::cli {
 
 // In the order of lathe_determinism.
 inline const std::vector<std::string> kDeterminisms = {"fast", "run_to_run", "batch_invariant"};
+inline const std::vector<std::string> kMaths = {"strict", "tf32"};          // of lathe_math
+inline const std::vector<std::string> kLayouts = {"nn", "tn", "nt", "tt"};  // bit 0: A transposed, bit 1: B
 
 inline constexpr Flag kMisalign = {"misalign", "BYTES",
                                    "offset every operand from its natural place (default: 0)"};
@@ -26,10 +28,27 @@ inline constexpr Flag kDeterminism = {"determinism", "D", "fast|run_to_run|batch
 inline constexpr Flag kCandidate = {
     "candidate", "RANK", "force the candidate of that rank, as 'lathe explain' counts them from 1"};
 
+inline constexpr Flag kSplitK = {"split-k", "N", "force the split-K factor"};
+inline constexpr Flag kMath = {"math", "strict|tf32",
+                               "whether f32 operands may be rounded to tf32 (default: strict)"};
+inline constexpr Flag kLayout = {
+    "layout", "nt|nn|tn|tt", "A then B, n as they are, t transposed; nt is a Linear layer's (default: nt)"};
+inline constexpr Flag kIndexDtype = {"index-dtype", "i64|i32", "of the indices (default: i64)"};
+inline constexpr Flag kIndexOffset = {"index-offset", "N", "added to every index (default: 0)"};
+
 // Something that is not NULL and is never read.
 inline void* present() {
   static char byte;
   return &byte;
+}
+
+// What a descriptor's chain begins with: the filled `tuning` where one of its fields is set.
+inline const lathe_chain* chain_tuning(int32_t split_k, int32_t candidate, lathe_tuning* tuning) {
+  if (split_k == 0 && candidate == 0) return nullptr;
+  *tuning = LATHE_TUNING_INIT;
+  tuning->split_k = split_k;
+  tuning->candidate = candidate;
+  return reinterpret_cast<const lathe_chain*>(tuning);
 }
 
 // The readers leave *out alone where the flag is absent.

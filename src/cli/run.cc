@@ -74,7 +74,7 @@ absl::StatusOr<Measurement> measure(lathe_context* context, int64_t repeats, con
   return m;
 }
 
-// What a run has to say, filled by either op.
+// What a run has to say, whatever the op.
 struct Report {
   std::string title;
   Measurement time;
@@ -151,7 +151,7 @@ absl::Status finish(const Arguments& arguments, const Report& report) {
   return absl::DataLossError(absl::StrCat("wrong result: ", report.check.what));
 }
 
-// What both ops read from the command line and need to run.
+// What every op reads from the command line and needs to run.
 struct Setup {
   Context context;
   Device device;
@@ -217,6 +217,9 @@ absl::Status run_matmul(const Arguments& arguments) {
   return run(arguments, matmul_request_with_shape(arguments));
 }
 absl::Status run_argmax(const Arguments& arguments) { return run(arguments, argmax_request(arguments)); }
+absl::Status run_matmul_argmax(const Arguments& arguments) {
+  return run(arguments, matmul_argmax_request(arguments));
+}
 
 std::vector<Flag> run_flags() {
   return {{"repeat", "N", "calls timed after the first (default: 10)"},
@@ -246,6 +249,16 @@ Verb run_argmax_verb() {
           argmax_run_flags(run_flags()),
           {"lathe run argmax 4x151936", "lathe run argmax 64x128256 --dtype bf16 --values"},
           run_argmax};
+}
+
+Verb run_matmul_argmax_verb() {
+  return {"run matmul_argmax",
+          "MxNxK",
+          1,
+          "run a matmul_argmax on random inputs, check it against float64, time it",
+          matmul_argmax_run_flags(run_flags()),
+          {"lathe run matmul_argmax 4x32000x2048 --dtype bf16 --values"},
+          run_matmul_argmax};
 }
 
 }  // namespace lathe::cli

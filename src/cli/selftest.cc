@@ -38,6 +38,12 @@ lathe_status plan(lathe_device* device, const ArgmaxRequest& r, lathe_plan** mad
   return lathe_plan_argmax(device, &desc, made);
 }
 
+lathe_status plan(lathe_device* device, const MatmulArgmaxRequest& r, lathe_plan** made) {
+  lathe_tuning tuning;
+  const lathe_matmul_argmax_desc desc = descriptor(r, &tuning);
+  return lathe_plan_matmul_argmax(device, &desc, made);
+}
+
 absl::StatusOr<Plan> plan(lathe_device* device, const AnyRequest& request) {
   lathe_plan* made = nullptr;
   const lathe_status status = std::visit([&](const auto& r) { return cli::plan(device, r, &made); }, request);

@@ -13,7 +13,7 @@
 
 namespace lathe::cli {
 
-using AnyRequest = std::variant<MatmulRequest, ArgmaxRequest>;
+using AnyRequest = std::variant<MatmulRequest, ArgmaxRequest, MatmulArgmaxRequest>;
 std::string command_of(const AnyRequest& request);
 
 // One row of the table: a request to be run and checked.

@@ -271,6 +271,45 @@ void add_argmax(Cases* cases) {
   }
 }
 
+// Tiles' edges in M and N, ties, every dtype and layout; few rows against a wide vocabulary.
+void add_matmul_argmax(Cases* cases) {
+  constexpr int64_t kShapes[][3] = {{1, 1, 1},     {1, 2, 3},       {3, 1, 7},     {2, 31, 16},
+                                    {5, 33, 65},   {8, 64, 64},     {13, 127, 1},  {16, 130, 33},
+                                    {17, 257, 71}, {33, 1000, 128}, {70, 520, 40}, {130, 45, 9},
+                                    {1, 5003, 96}, {4, 4096, 72}};
+  int i = 0;
+  for (const auto& s : kShapes) {
+    for (Fill fill : {Fill::kNormal, Fill::kIntegers, Fill::kSpecial}) {
+      MatmulArgmaxRequest r;
+      r.m = s[0], r.n = s[1], r.k = s[2];
+      r.dtype = kFloats[i % 3];
+      r.logits_dtype = kFloats[(i / 3) % 3];
+      r.trans_a = i % 4 == 1;
+      r.trans_b = i % 2 == 0;
+      r.bias = i % 5 < 2;
+      r.values = i % 3 != 1;
+      r.index_dtype = i % 2 ? LATHE_I32 : LATHE_I64;
+      r.index_offset = i % 4 == 2 ? 128256 : i % 4 == 3 ? -7 : 0;
+      r.padding = i % 3 == 2 ? 5 : 0;
+      r.misalign = i % 7 == 5 ? 4 : i % 11 == 7 ? 1 : 0;
+      r.fill = fill;
+      r.determinism = static_cast<lathe_determinism>(i % 3);
+      cases->push_back({"matmul_argmax", r});
+      ++i;
+    }
+  }
+  MatmulArgmaxRequest r;
+  r.m = 5, r.n = 40, r.bias = true, r.values = true, r.fill = Fill::kIntegers;
+  cases->push_back({"matmul_argmax", r});  // K 0
+  r.m = 0, r.k = 8;
+  cases->push_back({"matmul_argmax", r});
+  for (int64_t m : {3, 40}) {
+    r.m = m, r.n = 700, r.k = 144;
+    r.dtype = r.logits_dtype = LATHE_BF16;
+    cases->push_back({"argmax candidates", r, true});
+  }
+}
+
 // At most `most` of each group, evenly spaced.
 Cases choose_evenly(const Cases& cases, size_t most) {
   std::map<std::string, size_t> sizes, seen;
@@ -304,6 +343,7 @@ std::vector<SelftestCase> selftest_cases(bool quick) {
   add_equal_bits(&cases);
   add_candidates(&cases);
   add_argmax(&cases);
+  add_matmul_argmax(&cases);
   return quick ? choose_evenly(cases, 8) : cases;
 }
 

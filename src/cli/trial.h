@@ -46,5 +46,7 @@ absl::StatusOr<std::unique_ptr<Trial>> make_trial(lathe_device* device, const St
                                                   const MatmulRequest& request, uint64_t seed);
 absl::StatusOr<std::unique_ptr<Trial>> make_trial(lathe_device* device, const Stream& stream,
                                                   const ArgmaxRequest& request, uint64_t seed);
+absl::StatusOr<std::unique_ptr<Trial>> make_trial(lathe_device* device, const Stream& stream,
+                                                  const MatmulArgmaxRequest& request, uint64_t seed);
 
 }  // namespace lathe::cli

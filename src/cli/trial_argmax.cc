@@ -1,12 +1,10 @@
 #include <cmath>
 
 #include "absl/strings/str_format.h"
-#include "cli/trial.h"
+#include "cli/trial_indices.h"
 
 namespace lathe::cli {
 namespace {
-
-constexpr int kRepeats = 3;
 
 // Rows of each kind that NumPy's rule has a word on: NaN twice, -inf throughout, +inf twice, as they are.
 void make_rows_special(Operand* x, Normal* random) {
@@ -22,10 +20,10 @@ void make_rows_special(Operand* x, Normal* random) {
   }
 }
 
-class ArgmaxTrial : public Trial {
+class ArgmaxTrial : public IndexTrial {
  public:
   ArgmaxTrial(lathe_device* device, const Stream& stream, const ArgmaxRequest& request, uint64_t seed)
-      : device_(device), stream_(stream), request_(request), random_(seed) {}
+      : IndexTrial(device, stream, request.determinism, request.rows), request_(request), random_(seed) {}
 
   absl::Status prepare() {
     const ArgmaxForms forms = forms_of(request_);
@@ -40,54 +38,17 @@ class ArgmaxTrial : public Trial {
     if (request_.values) data_.values = Operand(forms.values);
     desc_ = descriptor(request_, &tuning_);
     tuned_ = desc_.next;
-    const auto place = [this](const Operand& operand, DeviceBuffer* buffer) {
-      auto made = DeviceBuffer::make(device_, stream_.get(), operand.image());
-      if (made.ok()) *buffer = *std::move(made);
-      return made.status();
-    };
-    for (const absl::Status& s : {place(data_.x, &x_), place(data_.indices, &indices_),
-                                  request_.values ? place(data_.values, &values_) : absl::OkStatus()}) {
-      if (!s.ok()) return s;
-    }
-    desc_.x.data = data_.x.first_at(x_.data());
-    desc_.indices = data_.indices.first_at(indices_.data());
-    desc_.values = static_cast<float*>(data_.values.first_at(values_.data()));
-    indices_start_ = data_.indices.image();
-    values_start_ = data_.values.image();
-    return stream_.synchronize();
-  }
-
-  lathe_status launch() override { return lathe_argmax(device_, stream_.get(), &desc_); }
-
-  absl::Status reset() override {
-    if (absl::Status s = indices_.upload(stream_.get(), indices_start_); !s.ok()) return s;
-    if (request_.values) {
-      if (absl::Status s = values_.upload(stream_.get(), values_start_); !s.ok()) return s;
-    }
+    void* values = nullptr;
+    if (absl::Status s = place(data_.x, &x_, &desc_.x.data); !s.ok()) return s;
+    if (absl::Status s = place_outputs(&data_.indices, &data_.values, &desc_.indices, &values); !s.ok())
+      return s;
+    desc_.values = static_cast<float*>(values);
     return stream_.synchronize();
   }
 
   absl::StatusOr<CheckResult> verify() override {
     if (absl::Status s = download(); !s.ok()) return s;
     return check_argmax(request_, data_);
-  }
-
-  absl::StatusOr<bool> untouched() override {
-    if (absl::Status s = download(); !s.ok()) return s;
-    return data_.indices.image() == indices_start_ && data_.values.image() == values_start_;
-  }
-
-  absl::StatusOr<std::string> compare_bits() override {
-    if (request_.determinism == LATHE_DETERMINISM_FAST) return std::string();
-    const std::vector<uint8_t> indices = data_.indices.image(), values = data_.values.image();
-    for (int repeat = 0; repeat < kRepeats; ++repeat) {
-      if (absl::Status s = reset(); !s.ok()) return s;
-      if (absl::Status s = check(launch()); !s.ok()) return s;
-      if (absl::Status s = download(); !s.ok()) return s;
-      if (data_.indices.image() != indices || data_.values.image() != values)
-        return absl::StrFormat("launch %d wrote other bits than the first", repeat + 2);
-    }
-    return std::string();
   }
 
   absl::StatusOr<Plan> plan() const override {
@@ -115,21 +76,16 @@ class ArgmaxTrial : public Trial {
   }
 
  private:
-  absl::Status download() {
-    if (absl::Status s = indices_.download(stream_.get(), &data_.indices.image()); !s.ok()) return s;
-    if (request_.values) {
-      if (absl::Status s = values_.download(stream_.get(), &data_.values.image()); !s.ok()) return s;
-    }
-    return stream_.synchronize();
+  lathe_status launch_rows(int64_t rows) override {
+    lathe_argmax_desc desc = desc_;
+    desc.rows = rows;
+    return lathe_argmax(device_, stream_.get(), &desc);
   }
 
-  lathe_device* device_;
-  const Stream& stream_;
   ArgmaxRequest request_;
   Normal random_;
   ArgmaxData data_;
-  std::vector<uint8_t> indices_start_, values_start_;  // the outputs' images before a launch
-  DeviceBuffer x_, indices_, values_;
+  DeviceBuffer x_;
   lathe_tuning tuning_ = LATHE_TUNING_INIT;
   const lathe_chain* tuned_ = nullptr;  // the chain without a workspace
   lathe_workspace workspace_ = LATHE_WORKSPACE_INIT;

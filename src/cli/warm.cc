@@ -106,7 +106,34 @@ absl::Status warm(const Arguments& arguments) {
   return absl::OkStatus();
 }
 
+absl::Status warm_matmul_argmax(const Arguments& arguments) {
+  absl::StatusOr<MatmulArgmaxRequest> request = matmul_argmax_request(arguments);
+  if (!request.ok()) return request.status();
+  absl::StatusOr<Context> context = make_context(arguments);
+  if (!context.ok()) return context.status();
+  absl::StatusOr<Device> device = open_device(context->get(), arguments);
+  if (!device.ok()) return device.status();
+  lathe_tuning tuning;
+  const lathe_matmul_argmax_desc desc = descriptor(*request, &tuning);
+  lathe_warm_report report = LATHE_WARM_REPORT_INIT;
+  if (absl::Status s = check(lathe_warm_matmul_argmax(device->get(), &desc, request->m, &report)); !s.ok())
+    return s;
+  absl::PrintF("N %d K %d, M 1..%d: %d classes, %d compiled, %d cached, %.1f s\n", request->n, request->k,
+               request->m, report.classes, report.compiled, report.cached, report.milliseconds / 1e3);
+  return absl::OkStatus();
+}
+
 }  // namespace
+
+Verb warm_matmul_argmax_verb() {
+  return {"warm matmul_argmax",
+          "MxNxK",
+          1,
+          "compile every kernel that matmul_argmax of this weight can ask for with M of 1 to the one given",
+          matmul_argmax_flags({facts_flag(), target_flag(), device_flag()}),
+          {"lathe warm matmul_argmax 64x128256x4096 --dtype bf16 --facts h200 --cache-dir h200-cache"},
+          warm_matmul_argmax};
+}
 
 Verb warm_verb() {
   return {"warm",

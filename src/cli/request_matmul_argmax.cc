@@ -1,0 +1,133 @@
+// What a matmul_argmax is asked with.
+#include <tuple>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "cli/request.h"
+#include "cli/request_flags.h"
+
+namespace lathe::cli {
+
+bool MatmulArgmaxRequest::operator==(const MatmulArgmaxRequest& o) const {
+  const auto fields = [](const MatmulArgmaxRequest& r) {
+    return std::tie(r.m, r.n, r.k, r.dtype, r.logits_dtype, r.index_dtype, r.math, r.trans_a, r.trans_b,
+                    r.bias, r.values, r.index_offset, r.determinism, r.split_k, r.candidate, r.padding,
+                    r.misalign, r.fill);
+  };
+  return fields(*this) == fields(o);
+}
+
+std::vector<Flag> matmul_argmax_flags(const std::vector<Flag>& more) {
+  return joined(
+      {{"dtype", "f32|f16|bf16", "of A and B (default: f32)"},
+       {"logits-dtype", "f32|f16|bf16",
+        "of the bias, and what a sum is rounded to before it is compared (default: that of A and B)"},
+       kMath,
+       kLayout,
+       {"bias", nullptr, "add one to every column"},
+       kIndexDtype,
+       kIndexOffset,
+       {"values", nullptr, "ask for the maxima too"},
+       kDeterminism,
+       kPadding,
+       kSplitK,
+       kCandidate},
+      more);
+}
+
+std::vector<Flag> matmul_argmax_run_flags(const std::vector<Flag>& more) {
+  return matmul_argmax_flags(joined({kMisalign, kFill}, more));
+}
+
+absl::StatusOr<MatmulArgmaxRequest> matmul_argmax_request(const Arguments& arguments) {
+  auto shape = parse_shape(arguments.words[0], "MxNxK");
+  if (!shape.ok()) return shape.status();
+  MatmulArgmaxRequest r;
+  r.m = (*shape)[0];
+  r.n = (*shape)[1];
+  r.k = (*shape)[2];
+  r.bias = arguments.has("bias");
+  r.values = arguments.has("values");
+  if (absl::Status s = read_dtype(arguments, "dtype", float_names(), &r.dtype); !s.ok()) return s;
+  r.logits_dtype = r.dtype;
+  int layout = 2;
+  const absl::Status s = first_error({
+      read_dtype(arguments, "logits-dtype", float_names(), &r.logits_dtype),
+      read_choice(arguments, "math", kMaths, &r.math),
+      read_choice(arguments, "layout", kLayouts, &layout),
+      read_dtype(arguments, "index-dtype", {"i64", "i32"}, &r.index_dtype),
+      read_integer(arguments, "index-offset", INT64_MIN, INT64_MAX, &r.index_offset),
+      read_choice(arguments, "determinism", kDeterminisms, &r.determinism),
+      read_integer(arguments, "padding", 0, INT32_MAX, &r.padding),
+      read_integer(arguments, "split-k", 1, 65535, &r.split_k),
+      read_integer(arguments, "candidate", 1, 10000, &r.candidate),
+      read_integer(arguments, "misalign", 0, 255, &r.misalign),
+      read_choice(arguments, "fill", fill_names(), &r.fill),
+  });
+  if (!s.ok()) return s;
+  r.trans_a = layout & 1;
+  r.trans_b = layout & 2;
+  return r;
+}
+
+std::string command_of(const MatmulArgmaxRequest& r) {
+  const MatmulArgmaxRequest d;
+  const int layout = (r.trans_a ? 1 : 0) | (r.trans_b ? 2 : 0);
+  return absl::StrCat(
+      absl::StrFormat("matmul_argmax %dx%dx%d", r.m, r.n, r.k), flag_text("dtype", r.dtype, d.dtype),
+      flag_text("logits-dtype", r.logits_dtype, r.dtype), flag_text("math", kMaths, r.math),
+      flag_text("layout", kLayouts[layout], std::string("nt")), r.bias ? " --bias" : "",
+      flag_text("index-dtype", r.index_dtype, d.index_dtype),
+      flag_text("index-offset", r.index_offset, d.index_offset), r.values ? " --values" : "",
+      flag_text("determinism", kDeterminisms, r.determinism), flag_text("padding", r.padding, d.padding),
+      flag_text("misalign", r.misalign, d.misalign),
+      flag_text("fill", fill_names(), static_cast<int>(r.fill)), flag_text("split-k", r.split_k, d.split_k),
+      flag_text("candidate", r.candidate, d.candidate));
+}
+
+MatmulArgmaxForms forms_of(const MatmulArgmaxRequest& r) {
+  OperandForm form;
+  form.misalign = r.misalign;
+  const auto matrix = [&](lathe_dtype dtype, int64_t rows, int64_t columns) {
+    OperandForm f = form;
+    f.dtype = dtype;
+    f.rows = rows;
+    f.columns = columns;
+    return f;
+  };
+  MatmulArgmaxForms forms;
+  forms.indices = matrix(r.index_dtype, 1, r.m);
+  if (r.values) forms.values = matrix(LATHE_F32, 1, r.m);
+  if (r.bias) forms.bias = matrix(r.logits_dtype, 1, r.n);
+  form.padding = r.padding;
+  forms.a = matrix(r.dtype, r.m, r.k);
+  forms.a.transposed = r.trans_a;
+  forms.b = matrix(r.dtype, r.k, r.n);
+  forms.b.transposed = r.trans_b;
+  return forms;
+}
+
+lathe_matmul_argmax_desc descriptor(const MatmulArgmaxRequest& r, lathe_tuning* tuning) {
+  const MatmulArgmaxForms forms = forms_of(r);
+  lathe_matmul_argmax_desc desc = LATHE_MATMUL_ARGMAX_DESC_INIT;
+  desc.m = r.m;
+  desc.n = r.n;
+  desc.k = r.k;
+  desc.a = describe(forms.a, nullptr);
+  desc.b = describe(forms.b, nullptr);
+  desc.a.batch_stride = desc.b.batch_stride = 0;
+  if (r.bias) {
+    desc.bias = present();
+    desc.bias_dtype = r.logits_dtype;
+  }
+  desc.logits_dtype = r.logits_dtype;
+  desc.index_dtype = r.index_dtype;
+  desc.index_offset = r.index_offset;
+  if (r.values) desc.values = static_cast<float*>(present());
+  desc.determinism = r.determinism;
+  desc.math = r.math;
+  desc.next = chain_tuning(r.split_k, r.candidate, tuning);
+  return desc;
+}
+
+}  // namespace lathe::cli

@@ -1,0 +1,43 @@
+// What the trials of ops that answer indices, and values where asked, share: those outputs.
+#pragma once
+
+#include "cli/trial.h"
+
+namespace lathe::cli {
+
+class IndexTrial : public Trial {
+ public:
+  IndexTrial(lathe_device* device, const Stream& stream, lathe_determinism determinism, int64_t rows)
+      : device_(device), stream_(stream), determinism_(determinism), rows_(rows) {}
+
+  lathe_status launch() override { return launch_rows(rows_); }
+  absl::Status reset() override;
+  absl::StatusOr<bool> untouched() override;
+  absl::StatusOr<std::string> compare_bits() override;
+
+ protected:
+  // The first `rows` rows alone.
+  virtual lathe_status launch_rows(int64_t rows) = 0;
+
+  // Copies the operand to memory of its own; *first is where its first element is then, null where there is
+  // none.
+  absl::Status place(const Operand& operand, DeviceBuffer* buffer, void** first);
+  // Takes the outputs, which hold poison; `values` need not exist.
+  absl::Status place_outputs(Operand* indices, Operand* values, void** indices_at, void** values_at);
+  absl::Status download();
+
+  lathe_device* device_;
+  const Stream& stream_;
+
+ private:
+  // The bytes of the first `rows` results.
+  std::string results(int64_t rows) const;
+
+  lathe_determinism determinism_;
+  int64_t rows_;
+  Operand *indices_ = nullptr, *values_ = nullptr;
+  DeviceBuffer indices_memory_, values_memory_;
+  std::vector<uint8_t> indices_start_, values_start_;  // the outputs' images before a launch
+};
+
+}  // namespace lathe::cli

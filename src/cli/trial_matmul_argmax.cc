@@ -1,0 +1,99 @@
+#include "absl/strings/str_format.h"
+#include "cli/trial_indices.h"
+
+namespace lathe::cli {
+namespace {
+
+class MatmulArgmaxTrial : public IndexTrial {
+ public:
+  MatmulArgmaxTrial(lathe_device* device, const Stream& stream, const MatmulArgmaxRequest& request,
+                    uint64_t seed)
+      : IndexTrial(device, stream, request.determinism, request.m), request_(request), random_(seed) {}
+
+  absl::Status prepare() {
+    const MatmulArgmaxForms forms = forms_of(request_);
+    for (const OperandForm* f : {&forms.a, &forms.b}) {
+      if (!fits_memory(*f))
+        return absl::InvalidArgumentError(
+            absl::StrFormat("an operand of %d x %d elements does not fit memory", f->rows, f->columns));
+    }
+    const auto make = [&](const OperandForm& form, Operand* out) {
+      if (!form.exists()) return;
+      *out = Operand(form);
+      out->fill(request_.fill, &random_);
+    };
+    make(forms.a, &data_.a);
+    make(forms.b, &data_.b);
+    make(forms.bias, &data_.bias);
+    data_.indices = Operand(forms.indices);
+    if (request_.values) data_.values = Operand(forms.values);
+    desc_ = descriptor(request_, &tuning_);
+    tuned_ = desc_.next;
+    void *values = nullptr, *bias = nullptr;
+    for (const absl::Status& s : {place(data_.a, &a_, &desc_.a.data), place(data_.b, &b_, &desc_.b.data),
+                                  place(data_.bias, &bias_, &bias)}) {
+      if (!s.ok()) return s;
+    }
+    desc_.bias = bias;
+    if (absl::Status s = place_outputs(&data_.indices, &data_.values, &desc_.indices, &values); !s.ok())
+      return s;
+    desc_.values = static_cast<float*>(values);
+    return stream_.synchronize();
+  }
+
+  absl::StatusOr<CheckResult> verify() override {
+    if (absl::Status s = download(); !s.ok()) return s;
+    return check_matmul_argmax(request_, data_, &random_);
+  }
+
+  absl::StatusOr<Plan> plan() const override {
+    lathe_plan* made = nullptr;
+    if (absl::Status s = check(lathe_plan_matmul_argmax(device_, &desc_, &made)); !s.ok()) return s;
+    return Plan(made);
+  }
+
+  void set_miss_policy(lathe_miss_policy policy) override { desc_.miss_policy = policy; }
+  void set_workspace(void* data, size_t bytes) override {
+    workspace_.data = data;
+    workspace_.bytes = bytes;
+    workspace_.next = tuned_;
+    desc_.next = data != nullptr ? reinterpret_cast<const lathe_chain*>(&workspace_) : tuned_;
+  }
+
+  bool needs_kernel() const override { return request_.m > 0 && request_.k > 0; }
+  double flops() const override { return 2.0 * request_.m * request_.n * request_.k; }
+  double bytes() const override {
+    double bytes = 0;
+    for (const Operand* o : {&data_.a, &data_.b, &data_.bias, &data_.indices, &data_.values}) {
+      if (o->exists()) bytes += static_cast<double>(o->elements()) * bytes_of(o->form().dtype);
+    }
+    return bytes;
+  }
+
+ private:
+  lathe_status launch_rows(int64_t rows) override {
+    lathe_matmul_argmax_desc desc = desc_;
+    desc.m = rows;
+    return lathe_matmul_argmax(device_, stream_.get(), &desc);
+  }
+
+  MatmulArgmaxRequest request_;
+  Normal random_;
+  MatmulArgmaxData data_;
+  DeviceBuffer a_, b_, bias_;
+  lathe_tuning tuning_ = LATHE_TUNING_INIT;
+  const lathe_chain* tuned_ = nullptr;  // the chain without a workspace
+  lathe_workspace workspace_ = LATHE_WORKSPACE_INIT;
+  lathe_matmul_argmax_desc desc_ = LATHE_MATMUL_ARGMAX_DESC_INIT;
+};
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<Trial>> make_trial(lathe_device* device, const Stream& stream,
+                                                  const MatmulArgmaxRequest& request, uint64_t seed) {
+  auto trial = std::make_unique<MatmulArgmaxTrial>(device, stream, request, seed);
+  if (absl::Status s = trial->prepare(); !s.ok()) return s;
+  return trial;
+}
+
+}  // namespace lathe::cli
