@@ -101,10 +101,13 @@ Value finish(Emit& e, TileProgram& p, Value product, Value i, Value j, int64_t l
 void emit_merge(Emit& e, const GpuKernel& kernel, const Arguments& arguments, TileProgram& p) {
   const View& partial = p.views.find(p.reduction.getDpsInputs()[0])->second;
   Value split_stride = e.mul(e.mul(arguments.get("batch"), arguments.get("m")), arguments.get("n"));
-  Value columns = p.columns;
-  // Row by row: neighbouring threads take neighbouring columns.
-  e.loop(kernel.thread(), e.mul(p.rows, columns), kernel.workers(), [&](Value element) {
-    Value i = e.div(element, columns), j = e.rem(element, columns);
+  Value columns = e.to_i32(p.columns);
+  // Row by row: neighbouring threads take neighbouring columns. Divided in 32 bits: a division in 64 is a
+  // call, whose conventions cost the whole kernel registers (95 to 145 for nvJitLink) and some of them
+  // spills.
+  e.loop(kernel.thread(), e.mul(p.rows, p.columns), kernel.workers(), [&](Value element) {
+    Value in_tile = e.to_i32(element);
+    Value i = e.to_index(e.div(in_tile, columns)), j = e.to_index(e.rem(in_tile, columns));
     Value at = inside(e, partial, i, j);
     Value sum = e.loop(e.idx(0), p.depth, 1, {e.zero(partial.element)}, [&](Value s, const Values& in) {
       Value x = e.load(partial.memory, e.add(at, e.mul(s, split_stride)));

@@ -1,7 +1,7 @@
 // One workgroup computes one tile. For every tile_k of K its threads fetch the tile's parts of A and B into
-// registers, store them as f32 (i8: as i32) to shared memory with K outermost, and multiply from there; the next parts are
-// on their way while the products of these are summed. A thread's register_m x register_n sums lie in groups
-// of up to four neighbours, so that four operands come with one load.
+// registers, store them as f32 (i8: as i32) to shared memory with K outermost, and multiply from there; the
+// next parts are on their way while the products of these are summed. A thread's register_m x register_n sums
+// lie in groups of up to four neighbours, so that four operands come with one load.
 #include <algorithm>
 #include <numeric>
 
@@ -51,8 +51,7 @@ class StagedOperand {
       Value k = e_.add(k0, x.k), inside = e_.min(k, last_k);
       Value at = e_.add(x.base, k_contiguous_ ? inside : e_.mul(inside, view_.row_stride));
       Value v = e_.load(view_.memory, at, view_.alignment);
-      if (!whole)
-        v = arith::SelectOp::create(e_.b, e_.loc, e_.less(k, depth), v, e_.zero(view_.element));
+      if (!whole) v = arith::SelectOp::create(e_.b, e_.loc, e_.less(k, depth), v, e_.zero(view_.element));
       loaded.push_back(v);
     }
     return loaded;
@@ -225,12 +224,23 @@ LogicalResult check(GpuKernel& kernel, TileProgram& p) {
   return success();
 }
 
+// CUDA: how many workgroups of a kernel must fit a multiprocessor. Left to itself ptxas 13.0 aims at a number
+// of its own and spills a few bytes for it (1x128x32 on sm_90a: 96 registers a thread and 14 spills). So many
+// fit without a spill in every row, dtype and split on sm_75 to sm_120; 64 sums take up to 250 registers.
+int64_t least_workgroups(ir::KernelConfigAttr c) {
+  const int64_t sums = c.getRegisterM() * c.getRegisterN(), threads = c.getThreads();
+  const int64_t resident = sums >= 64 ? 256 : sums <= 4 || threads > 128 ? 512 : 384;  // threads
+  return std::max<int64_t>(resident / threads, 1);
+}
+
 }  // namespace
 
 LogicalResult emit_simt(Emit& e, GpuKernel& kernel, const GpuStep& step) {
   GridPosition block = step.block(e);
   FailureOr<TileProgram> program = step.at(e, block);
   if (failed(program) || failed(check(kernel, *program))) return failure();
+  kernel.facts.function_attributes.emplace_back("nvvm.minctasm",
+                                                std::to_string(least_workgroups(kernel.config())));
   std::unique_ptr<OutputSink> sink = make_sink(e, kernel, step, *program, block);
   SimtTile(e, kernel, *program).emit(*sink);
   return sink->done();

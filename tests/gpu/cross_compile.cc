@@ -3,7 +3,6 @@
 #include <map>
 #include <stdexcept>
 
-#include "assembler.h"
 #include "core/json.h"
 
 namespace lathe {

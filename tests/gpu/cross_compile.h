@@ -4,6 +4,7 @@
 
 #include <string>
 
+#include "assembler.h"
 #include "code_facts.h"
 #include "core/json.h"
 #include "core/recipe.h"

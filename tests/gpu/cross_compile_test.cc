@@ -8,7 +8,6 @@
 #include <nlohmann/json.hpp>
 #include <ostream>
 
-#include "assembler.h"
 #include "core/args.h"
 
 namespace lathe {
