@@ -54,7 +54,12 @@ std::string refusal(GpuKernel& kernel, TileProgram& program, const WgmmaShape& s
 
 WgmmaKernel::WgmmaKernel(Emit& e, GpuKernel& kernel, const GpuStep& step, TileProgram& program,
                          const WgmmaShape& shape)
-    : e_(e), kernel_(kernel), step_(step), shape_(shape), cluster_(shape.in.cluster_m * shape.in.cluster_n) {
+    : e_(e),
+      kernel_(kernel),
+      step_(step),
+      shape_(shape),
+      cluster_(shape.in.cluster_m * shape.in.cluster_n),
+      n_(program.n) {
   Type element = getElementTypeOrSelf(program.contraction.getDpsInputs()[0].getType());
   constexpr const char* kOperands[] = {"a", "b"};
   for (int i = 0; i < 2; ++i) {

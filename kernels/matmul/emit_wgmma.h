@@ -71,6 +71,7 @@ class WgmmaKernel {
   const WgmmaShape& shape_;
   WarpgroupProduct product_;
   int64_t cluster_;  // workgroups that share copies
+  int64_t n_;        // columns of D
   Value maps_[2], batch_strides_[2];
   Value map_out_;                        // of D where copies write it
   Value shared_, thread_, warp_, lane_;  // i32: address, thread, warp and lane

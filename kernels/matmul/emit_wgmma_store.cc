@@ -14,9 +14,9 @@ int64_t bytes_of(Type element) { return element.getIntOrFloatBitWidth() / 8; }
 
 // Neighbours of a row that one access writes: 16 bytes of D, whose rows are as aligned (k16), or of the
 // workspace, where rows of N follow each other without a gap.
-int64_t neighbours(const TileProgram& p) {
+int64_t neighbours(const TileProgram& p, int64_t n) {
   const int64_t most = kAccess / bytes_of(p.output.element);
-  return p.epilogue ? most : std::gcd(p.n, most);
+  return p.epilogue ? most : std::gcd(n, most);
 }
 
 }  // namespace
@@ -98,7 +98,7 @@ void WgmmaKernel::stage_patch(const Values& sums, int64_t index, Value patch) {
 }
 
 void WgmmaKernel::store_patch(TileProgram& p, Place place, const LoadSums& load) {
-  const int64_t count = neighbours(p), in_row = shape_.patch_columns() / count;
+  const int64_t count = neighbours(p, n_), in_row = shape_.patch_columns() / count;
   Value rows = e_.to_i32(p.rows), columns = e_.to_i32(p.columns);
   const auto load_group = [&](Value offset) {
     Values sums;
@@ -114,7 +114,7 @@ void WgmmaKernel::store_patch(TileProgram& p, Place place, const LoadSums& load)
     Value offset = e_.mul(e_.add(e_.mul(r, shape_.patch_pitch()), c), 4);
     e_.when(e_.less(row, rows), [&] {
       const auto whole = [&] { store_group(p, load_group(offset), row, column); };
-      if (p.n % count == 0) return e_.when(e_.less(column, columns), whole);
+      if (n_ % count == 0) return e_.when(e_.less(column, columns), whole);
       const auto singles = [&] {
         e_.loop(column, columns, 1, [&](Value j) {
           Value at = e_.add(offset, e_.mul(e_.sub(j, column), 4));
