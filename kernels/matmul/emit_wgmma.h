@@ -42,6 +42,10 @@ class WgmmaKernel {
   void copy_stage(const TileProgram& p, PipelineState s, Value depth);
   void consume();
   Values multiply_tile(Value count, PipelineState* state);
+  Values multiply_apart(Value count, PipelineState* state);
+  Value multiply_stage(Value stage, Value sums, Value accumulate, int64_t in_flight);
+  std::pair<Value, Value> descriptors();
+  Value plus(Value x, Value y);  // of sums
   void release(Value stage);
 
   // --- emit_wgmma_store.cc: the way out, patch by patch
