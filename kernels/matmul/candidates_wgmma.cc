@@ -9,39 +9,40 @@ namespace lathe {
 namespace {
 
 struct Row {
-  int32_t tile_m, tile_n, tile_k;
+  int32_t tile_m, tile_n;
+  int32_t row_bytes;  // of tile_k
   int32_t consumers;  // multiplying warpgroups
   int32_t swap;
 };
 constexpr Row kRows[] = {
     // D = A B: 64 rows of A for a warpgroup, or 128.
-    {256, 128, 64, 2, 0},
-    {128, 256, 64, 2, 0},
-    {128, 224, 64, 2, 0},
-    {128, 192, 64, 2, 0},
-    {128, 160, 64, 2, 0},
-    {192, 128, 64, 3, 0},
-    {128, 128, 64, 2, 0},
-    {128, 128, 64, 1, 0},
-    {128, 96, 64, 2, 0},
-    {128, 64, 64, 2, 0},
-    {64, 256, 64, 1, 0},
-    {64, 192, 64, 1, 0},
-    {64, 128, 64, 1, 0},
-    {64, 64, 64, 1, 0},
+    {256, 128, 128, 2, 0},
+    {128, 256, 128, 2, 0},
+    {128, 224, 128, 2, 0},
+    {128, 192, 128, 2, 0},
+    {128, 160, 128, 2, 0},
+    {192, 128, 128, 3, 0},
+    {128, 128, 128, 2, 0},
+    {128, 128, 128, 1, 0},
+    {128, 96, 128, 2, 0},
+    {128, 64, 128, 2, 0},
+    {64, 256, 128, 1, 0},
+    {64, 192, 128, 1, 0},
+    {64, 128, 128, 1, 0},
+    {64, 64, 128, 1, 0},
     // D^T = B^T A^T: the weight's N along the instruction's rows, so that M may be small.
-    {64, 128, 64, 2, 1},
-    {64, 128, 64, 1, 1},
-    {64, 64, 128, 1, 1},
-    {32, 128, 128, 2, 1},
-    {32, 128, 64, 1, 1},
-    {32, 64, 128, 1, 1},
-    {16, 128, 128, 2, 1},
-    {16, 128, 64, 1, 1},
-    {16, 64, 128, 1, 1},
-    {8, 128, 128, 2, 1},
-    {8, 128, 64, 1, 1},
-    {8, 64, 128, 1, 1},
+    {64, 128, 128, 2, 1},
+    {64, 128, 128, 1, 1},
+    {64, 64, 256, 1, 1},
+    {32, 128, 256, 2, 1},
+    {32, 128, 128, 1, 1},
+    {32, 64, 256, 1, 1},
+    {16, 128, 256, 2, 1},
+    {16, 128, 128, 1, 1},
+    {16, 64, 256, 1, 1},
+    {8, 128, 256, 2, 1},
+    {8, 128, 128, 1, 1},
+    {8, 64, 256, 1, 1},
 };
 constexpr int64_t kSwapRows = 64;  // M up to which the product may be transposed
 
@@ -55,6 +56,8 @@ constexpr int32_t kMostClusterSplits = 8;  // workgroups of a portable cluster
 // Of the matrix rate, what large products reach: 790 of 989 TFLOP/s is seen on an H200 under its power limit.
 // One warpgroup alone waits between its groups of products (estimate).
 constexpr double kMatrixEfficiency = 0.8, kLoneEfficiency = 0.68;
+// Of that, with each block's sums added by the other units (estimate).
+constexpr double kApartEfficiency = 0.85;
 // Both operands of a product come from shared memory, 128 bytes a cycle.
 constexpr double kSharedBytesPerCycle = 128;
 // From L2: 64 bytes a cycle into one unit (the width of its port), about 24 for each when all ask (5.5 to 7
@@ -73,16 +76,21 @@ struct Choice {
   int32_t cluster_m = 1, cluster_n = 1, splits = 1, split = kNoSplit;
 };
 
+int32_t tile_k_of(const Row& r, const ProblemClass& c) {
+  return r.row_bytes / static_cast<int32_t>(size_of(c.a));
+}
+
 WgmmaInput input_of(const ProblemClass& c, const Row& r, const Choice& choice, int64_t stages) {
   WgmmaInput in;
-  in.tile_m = r.tile_m, in.tile_n = r.tile_n, in.tile_k = r.tile_k;
+  in.element_bytes = size_of(c.a);
+  in.tile_m = r.tile_m, in.tile_n = r.tile_n, in.tile_k = tile_k_of(r, c);
+  in.promotes = is_f8(c.a);
   in.stages = stages;
   in.threads = 128 * (r.consumers + 1);
   in.cluster_m = choice.cluster_m, in.cluster_n = choice.cluster_n;
   in.cluster_k = choice.split == kMergeCluster ? choice.splits : 1;
   in.swap = r.swap != 0;
   in.a_k_major = c.trans_a == 0, in.b_k_major = c.trans_b != 0;
-  in.element_bytes = size_of(c.a);
   in.plain_store = choice.split == kNoSplit && size_of(c.d) == 2 && c.c == DType::kNone &&
                    c.residual == DType::kNone &&
                    (c.activation == Activation::kNone || c.activation == Activation::kRelu);
@@ -121,7 +129,7 @@ double predict(const GpuRates& rates, const MatmulSizes& s, const Row& r, const 
                const WgmmaShape& shape, double matrix_flops) {
   const double tiles_m = std::ceil(double(s.m) / r.tile_m), tiles_n = std::ceil(double(s.n) / r.tile_n);
   const double tiles = tiles_m * tiles_n * choice.splits;
-  const double steps = std::ceil(std::ceil(double(s.k) / choice.splits) / r.tile_k);
+  const double steps = std::ceil(std::ceil(double(s.k) / choice.splits) / double(shape.in.tile_k));
   const double per_unit = std::ceil(tiles / rates.units), active = std::min(tiles, rates.units);
   const double together = std::min<double>(shape.resident, per_unit);  // workgroups that share a unit
 
@@ -129,7 +137,8 @@ double predict(const GpuRates& rates, const MatmulSizes& s, const Row& r, const 
                products = double(shape.consumers * shape.blocks * shape.steps);
   const double product = std::max(2 * 64 * columns * 16 / (matrix_flops / rates.units),
                                   (64 + columns) * 32 / (kSharedBytesPerCycle * rates.clock_hz));
-  const double efficiency = r.consumers * together > 1 ? kMatrixEfficiency : kLoneEfficiency;
+  const double efficiency = (r.consumers * together > 1 ? kMatrixEfficiency : kLoneEfficiency) *
+                            (shape.in.promotes ? kApartEfficiency : 1);
   const double compute = per_unit * steps * products * product / efficiency;
 
   const double fetched = double(shape.a.bytes) / choice.cluster_n + double(shape.b.bytes) / choice.cluster_m;
@@ -162,7 +171,7 @@ CompileConfig config_of(const Row& r, const Choice& choice, const WgmmaShape& sh
                         const MatmulSizes& s, bool open) {
   CompileConfig config;
   config.kernel = "wgmma";
-  config.tile_m = r.tile_m, config.tile_n = r.tile_n, config.tile_k = r.tile_k;
+  config.tile_m = r.tile_m, config.tile_n = r.tile_n, config.tile_k = static_cast<int32_t>(shape.in.tile_k);
   config.register_m = static_cast<int32_t>(64 * shape.blocks),
   config.register_n = static_cast<int32_t>(shape.q().width);
   config.threads = static_cast<int32_t>(shape.in.threads);
@@ -188,8 +197,8 @@ CompileConfig config_of(const Row& r, const Choice& choice, const WgmmaShape& sh
 std::string refusal(const CandidateContext& context) {
   const ProblemClass& c = context.problem;
   if (context.facts.target.arch != "sm_90a") return absl::StrCat(context.facts.target.arch, " has no wgmma");
-  if (c.a != c.b || (c.a != DType::kF16 && c.a != DType::kBF16))
-    return absl::StrCat("operands ", name_of(c.a), " and ", name_of(c.b), " are not both f16 or both bf16");
+  const bool multiplies = is_f8(c.a) ? is_f8(c.b) : c.a == c.b && (size_of(c.a) == 2 || c.a == DType::kI8);
+  if (!multiplies) return absl::StrCat("no wgmma of ", name_of(c.a), " and ", name_of(c.b));
   if (c.alignment != Alignment::k16) return "alignment: rows not 16-byte aligned";
   if (c.determinism == Determinism::kBatchInvariant)
     return "batch_invariant: tiles differ in how they sum along K";
@@ -200,12 +209,13 @@ using Choices = absl::InlinedVector<Choice, 8>;
 Choices choices_of(const CandidateContext& context, const GpuRates& rates, const MatmulSizes& s,
                    const Row& r) {
   const int64_t tiles_m = ceil_div(s.m, r.tile_m), tiles_n = ceil_div(s.n, r.tile_n);
+  const int64_t tile_k = tile_k_of(r, context.problem);
   Choices choices;
   int32_t most_splits = 1;
   constexpr int64_t kLeastBlocks = 4;  // of K in a split
   for (int32_t wanted :
-       split_options(context, s.k, double(tiles_m * tiles_n), rates.units, kLeastBlocks * r.tile_k)) {
-    const int32_t splits = normalize_splits(s.k, wanted, r.tile_k);
+       split_options(context, s.k, double(tiles_m * tiles_n), rates.units, kLeastBlocks * tile_k)) {
+    const int32_t splits = normalize_splits(s.k, wanted, tile_k);
     if (splits == 1) {
       choices.push_back({1, 1, 1, kNoSplit});
       if (tiles_m > 1 && !r.swap) choices.push_back({2, 1, 1, kNoSplit});
@@ -218,7 +228,7 @@ Choices choices_of(const CandidateContext& context, const GpuRates& rates, const
   // Clusters are powers of two and hold exactly the splits; as many again as fill the units, at most.
   for (int32_t splits = 2; splits <= kMostClusterSplits; splits *= 2) {
     const bool wanted = context.split_k > 0 ? splits == most_splits : splits < 2 * most_splits;
-    if (wanted && normalize_splits(s.k, splits, r.tile_k) == splits)
+    if (wanted && normalize_splits(s.k, splits, tile_k) == splits)
       choices.push_back({1, 1, splits, kMergeCluster});
   }
   return choices;
@@ -252,8 +262,9 @@ void enumerate_matmul_wgmma(const CandidateContext& context, std::vector<RankedP
         plan.plan.config = std::move(config);
         plan.plan.launch.splits = choice.splits;
         plan.plan.predicted_seconds = predict(rates, s, r, choice, shape, matrix_flops);
-        plan.plan.numeric_recipe = absl::StrCat("wgmma ", name_of(c.a), " to f32; K ascending in blocks of ",
-                                                r.tile_k, "; ", merge_recipe(choice.splits));
+        plan.plan.numeric_recipe = absl::StrCat(
+            "wgmma ", name_of(c.a), c.a == DType::kI8 ? " to i32" : " to f32", "; K ascending in blocks of ",
+            shape.in.tile_k, is_f8(c.a) ? ", each summed apart; " : "; ", merge_recipe(choice.splits));
         out->push_back(std::move(plan));
       }
   }

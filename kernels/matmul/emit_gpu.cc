@@ -98,23 +98,59 @@ Value finish(Emit& e, TileProgram& p, Value product, Value i, Value j, int64_t l
   return inline_elementwise(e, p.epilogue, inputs, lanes, p.mapping);
 }
 
+namespace {
+
+// The sums of the partial results at `at`, the first split's, in ascending order of the split; `type` a
+// scalar or a vector of neighbours. Four loads are under way together: one after the other, each waits for
+// L2.
+Value merge_splits(Emit& e, const View& partial, Value at, Value splits, Value split_stride, Type type) {
+  constexpr int64_t kTogether = 4;
+  const auto add = [&](Value sum, Value x) -> Value {
+    if (partial.element.isInteger()) return arith::AddIOp::create(e.b, e.loc, sum, x);
+    return arith::AddFOp::create(e.b, e.loc, sum, x);
+  };
+  const auto load = [&](Value split) {
+    Value place = e.add(at, e.mul(split, split_stride));
+    auto vector = dyn_cast<VectorType>(type);
+    return vector ? e.load_vector(partial.memory, place, vector.getNumElements(), 16)
+                  : e.load(partial.memory, place);
+  };
+  const auto some = [&](int64_t count) {
+    return [&, count](Value split, const Values& in) {
+      Values loaded;
+      for (int64_t i = 0; i < count; ++i) loaded.push_back(load(e.add(split, i)));
+      Value sum = in[0];
+      for (Value x : loaded) sum = add(sum, x);
+      return Values{sum};
+    };
+  };
+  Value whole = e.mul(e.div(splits, e.idx(kTogether)), kTogether);
+  Values sum = e.loop(e.idx(0), whole, kTogether, {e.zero(type)}, some(kTogether));
+  return e.loop(whole, splits, 1, sum, some(1))[0];
+}
+
+}  // namespace
+
 void emit_merge(Emit& e, const GpuKernel& kernel, const Arguments& arguments, TileProgram& p) {
   const View& partial = p.views.find(p.reduction.getDpsInputs()[0])->second;
   Value split_stride = e.mul(e.mul(arguments.get("batch"), arguments.get("m")), arguments.get("n"));
-  Value columns = e.to_i32(p.columns);
-  // Row by row: neighbouring threads take neighbouring columns. Divided in 32 bits: a division in 64 is a
-  // call, whose conventions cost the whole kernel registers (95 to 145 for nvJitLink) and some of them
-  // spills.
-  e.loop(kernel.thread(), e.mul(p.rows, p.columns), kernel.workers(), [&](Value element) {
-    Value in_tile = e.to_i32(element);
-    Value i = e.to_index(e.div(in_tile, columns)), j = e.to_index(e.rem(in_tile, columns));
-    Value at = inside(e, partial, i, j);
-    Value sum = e.loop(e.idx(0), p.depth, 1, {e.zero(partial.element)}, [&](Value s, const Values& in) {
-      Value x = e.load(partial.memory, e.add(at, e.mul(s, split_stride)));
-      if (partial.element.isInteger()) return Values{arith::AddIOp::create(e.b, e.loc, in[0], x)};
-      return Values{arith::AddFOp::create(e.b, e.loc, in[0], x)};
-    })[0];
-    e.store(finish(e, p, sum, i, j), p.output.memory, inside(e, p.output, i, j), p.output.alignment);
+  // Row by row: neighbouring threads take neighbouring columns, four each where rows of D and of the
+  // workspace, which is N wide, are aligned to that.
+  constexpr int64_t kLanes = 4;
+  const bool aligned = kernel.alignment() == Alignment::k16 && kernel.config().getTileN() % kLanes == 0 &&
+                       Emit::known(partial.row_stride).value_or(1) % kLanes == 0;
+  const int64_t lanes = aligned ? kLanes : 1;
+  Type type = lanes > 1 ? Type(e.vec(lanes, partial.element)) : partial.element;
+  Value groups = e.to_i32(e.div(p.columns, e.idx(lanes))), all = e.mul(e.to_i32(p.rows), groups);
+  e.loop(e.to_i32(kernel.thread()), all, kernel.workers(), [&](Value group) {
+    Value i = e.to_index(e.div(group, groups)), j = e.to_index(e.mul(e.rem(group, groups), lanes));
+    Value sum = merge_splits(e, partial, inside(e, partial, i, j), p.depth, split_stride, type);
+    Value at = inside(e, p.output, i, j), result = finish(e, p, sum, i, j, lanes > 1 ? lanes : 0);
+    const int64_t bytes = lanes * p.output.element.getIntOrFloatBitWidth() / 8;
+    if (lanes > 1)
+      e.store_vector(result, p.output.memory, at, bytes);
+    else
+      e.store(result, p.output.memory, at, p.output.alignment);
   });
 }
 

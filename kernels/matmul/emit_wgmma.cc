@@ -8,6 +8,13 @@ using namespace mlir;
 
 namespace {
 
+DType dtype_of(Type element) {
+  if (element.isBF16()) return DType::kBF16;
+  if (element.isF16()) return DType::kF16;
+  if (element.isInteger()) return DType::kI8;
+  return isa<Float8E4M3FNType>(element) ? DType::kF8E4M3 : DType::kF8E5M2;
+}
+
 // Whether D's elements are 2 bytes long and the epilogue is a few instructions, with no operand but the bias.
 bool stores_plainly(TileProgram& program) {
   if (!program.epilogue || program.output.element.getIntOrFloatBitWidth() != 16) return false;
@@ -23,6 +30,9 @@ WgmmaInput input_of(ir::KernelConfigAttr c, TileProgram& program) {
   in.stages = c.getStages(), in.threads = c.getThreads();
   in.cluster_m = c.getClusterM(), in.cluster_n = c.getClusterN(), in.cluster_k = c.getClusterK();
   in.swap = c.getSwap() != 0;
+  Type element = getElementTypeOrSelf(program.contraction.getDpsInputs()[0].getType());
+  in.element_bytes = element.getIntOrFloatBitWidth() / 8;
+  in.promotes = in.element_bytes == 1 && isa<FloatType>(element);
   in.plain_store = c.getSplit() == kNoSplit && stores_plainly(program);
   in.a_k_major = k_contiguous(program.contraction, 0);
   in.b_k_major = k_contiguous(program.contraction, 1);
@@ -34,10 +44,10 @@ std::string refusal(GpuKernel& kernel, TileProgram& program, const WgmmaShape& s
   ir::KernelConfigAttr c = kernel.config();
   if (kernel.arch() != "sm_90a") return absl::StrCat(kernel.arch().str(), " has no wgmma");
   if (kernel.alignment() != Alignment::k16) return "rows are not 16-byte aligned";
-  for (Value input : program.contraction.getDpsInputs()) {
-    Type element = getElementTypeOrSelf(input.getType());
-    if (!element.isF16() && !element.isBF16()) return "operands are neither f16 nor bf16";
-  }
+  Type elements[2];
+  for (int i = 0; i < 2; ++i)
+    elements[i] = getElementTypeOrSelf(program.contraction.getDpsInputs()[i].getType());
+  if (!multiplies_in_warpgroup(elements[0], elements[1])) return "no instruction multiplies such operands";
   if (!shape.defect().empty()) return shape.defect();
   if (c.getPersistent() && (c.getSplit() == kMergeLast || c.getSplit() == kMergeCluster))
     return "a persistent kernel does not merge";
@@ -54,14 +64,20 @@ std::string refusal(GpuKernel& kernel, TileProgram& program, const WgmmaShape& s
 
 WgmmaKernel::WgmmaKernel(Emit& e, GpuKernel& kernel, const GpuStep& step, TileProgram& program,
                          const WgmmaShape& shape)
-    : e_(e), kernel_(kernel), step_(step), shape_(shape), cluster_(shape.in.cluster_m * shape.in.cluster_n) {
-  Type element = getElementTypeOrSelf(program.contraction.getDpsInputs()[0].getType());
+    : e_(e),
+      kernel_(kernel),
+      step_(step),
+      shape_(shape),
+      cluster_(shape.in.cluster_m * shape.in.cluster_n),
+      n_(program.n) {
   constexpr const char* kOperands[] = {"a", "b"};
+  Type elements[2];
   for (int i = 0; i < 2; ++i) {
+    elements[i] = getElementTypeOrSelf(program.contraction.getDpsInputs()[i].getType());
     const WgmmaOperand& x = i == 0 ? shape.a : shape.b;
     TensorMap map;
     map.operand = kOperands[i];
-    map.dtype = element.isBF16() ? DType::kBF16 : DType::kF16;
+    map.dtype = dtype_of(elements[i]);
     const Var across = i == 0 ? Var::kM : Var::kN;
     map.columns = x.k_major ? Var::kK : across;
     map.rows = x.k_major ? across : Var::kK;
@@ -74,13 +90,14 @@ WgmmaKernel::WgmmaKernel(Emit& e, GpuKernel& kernel, const GpuStep& step, TilePr
   if (shape.copies_out()) {
     TensorMap map;
     map.operand = "d";
-    map.dtype = program.output.element.isBF16() ? DType::kBF16 : DType::kF16;
+    map.dtype = dtype_of(program.output.element);
     map.columns = Var::kN, map.rows = Var::kM;
     map.box_columns = WgmmaShape::kBoxColumns, map.box_rows = WgmmaShape::kBoxRows;
     map.swizzle = WgmmaShape::kRow;
     map_out_ = kernel.tensor_map(map);
   }
-  product_.type = element.isBF16() ? "bf16" : "f16";
+  product_.a = elements[shape.in.swap ? 1 : 0], product_.b = elements[shape.in.swap ? 0 : 1];
+  product_.sum = isa<IntegerType>(elements[0]) ? Type(e.b.getI32Type()) : e.f32();
   product_.n = shape.q().width;
   product_.blocks = shape.blocks;
   product_.steps = shape.steps;

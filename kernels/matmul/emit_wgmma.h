@@ -42,6 +42,10 @@ class WgmmaKernel {
   void copy_stage(const TileProgram& p, PipelineState s, Value depth);
   void consume();
   Values multiply_tile(Value count, PipelineState* state);
+  Values multiply_apart(Value count, PipelineState* state);
+  Value multiply_stage(Value stage, Value sums, Value accumulate, int64_t in_flight);
+  std::pair<Value, Value> descriptors();
+  Value plus(Value x, Value y);  // of sums
   void release(Value stage);
 
   // --- emit_wgmma_store.cc: the way out, patch by patch
@@ -71,6 +75,7 @@ class WgmmaKernel {
   const WgmmaShape& shape_;
   WarpgroupProduct product_;
   int64_t cluster_;  // workgroups that share copies
+  int64_t n_;        // columns of D
   Value maps_[2], batch_strides_[2];
   Value map_out_;                        // of D where copies write it
   Value shared_, thread_, warp_, lane_;  // i32: address, thread, warp and lane

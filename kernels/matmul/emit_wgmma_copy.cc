@@ -17,7 +17,7 @@ Values WgmmaKernel::inputs_of_pair(TileProgram& p, Value column) {
       Value inside = e_.min(j, e_.sub(columns, e_.i32(from_end)));
       return e_.add(v.offset, e_.to_index(inside));
     };
-    if (p.n % 2 == 0) {
+    if (n_ % 2 == 0) {
       Value two = e_.load_vector(v.memory, at(column, 2), 2, v.element.getIntOrFloatBitWidth() / 4);
       for (int64_t c = 0; c < 2; ++c)
         inputs.push_back(vector::ExtractOp::create(e_.b, e_.loc, two, ArrayRef<int64_t>{c}));

@@ -82,7 +82,7 @@ void WgmmaKernel::consume() {
       return state;
     }
     Value count = e_.to_i32(e_.ceil_div(program->depth, e_.idx(shape_.in.tile_k)));
-    const Values sums = multiply_tile(count, &state);
+    const Values sums = shape_.in.promotes ? multiply_apart(count, &state) : multiply_tile(count, &state);
     const auto store = [&] {
       if (shape_.in.cluster_k > 1)
         merge_in_cluster(tile.position, sums);
@@ -103,19 +103,55 @@ void WgmmaKernel::consume() {
   if (shape_.copies_out()) e_.when(e_.equal(lane_, e_.i32(0)), [&] { wait_copies_read(e_, 0); });
 }
 
+// The operands' descriptors in the first stage.
+std::pair<Value, Value> WgmmaKernel::descriptors() {
+  const auto leading = [&](const WgmmaOperand& x) {
+    return x.k_major ? 16 : shape_.in.tile_k * WgmmaShape::kRow;
+  };
+  Value own = e_.mul(e_.div(warp_, e_.i32(4)), product_.a_offset(1, 0) * shape_.blocks);
+  return {operand_descriptor(e_, e_.add(shared_, own), leading(shape_.p()), WgmmaShape::kGroup),
+          operand_descriptor(e_, e_.add(shared_, shape_.p().bytes), leading(shape_.q()), WgmmaShape::kGroup)};
+}
+
+Value WgmmaKernel::multiply_stage(Value stage, Value sums, Value accumulate, int64_t in_flight) {
+  const auto [p, q] = descriptors();
+  Value bytes = e_.mul(stage, shape_.stage_bytes);
+  return multiply_warpgroup(e_, product_, sums, move_descriptor(e_, p, bytes), move_descriptor(e_, q, bytes),
+                            accumulate, in_flight);
+}
+
+Value WgmmaKernel::plus(Value x, Value y) {
+  if (product_.sum.isInteger()) return arith::AddIOp::create(e_.b, e_.loc, x, y);
+  return arith::AddFOp::create(e_.b, e_.loc, x, y);
+}
+
+// The sums of `count` blocks of K, each block's summed apart and then added in f32: the tensor cores keep
+// some 14 bits of a sum of fp8 products (DeepSeek-V3 technical report, section 3.3.2), here of 128 products
+// at most.
+Values WgmmaKernel::multiply_apart(Value count, PipelineState* state) {
+  Values init(product_.registers(), e_.constant_f32(0));
+  init.append({state->stage, state->parity});
+  Values last = e_.loop(e_.i32(0), count, 1, init, [&](Value, const Values& carried) {
+    PipelineState s = PipelineState::of({carried.end()[-2], carried.end()[-1]});
+    wait_barrier(e_, full(s.stage), s.parity);
+    Value sums = multiply_stage(s.stage, undefined_sums(e_, product_), e_.i32(0), /*in_flight=*/0);
+    release(s.stage);
+    Values next;
+    for (auto [total, sum] : llvm::zip(carried, sums_of(e_, product_, sums)))
+      next.push_back(plus(total, sum));
+    const Values advanced = advance(s).values();
+    next.append(advanced.begin(), advanced.end());
+    return next;
+  });
+  *state = PipelineState::of({last.end()[-2], last.end()[-1]});
+  last.truncate(product_.registers());
+  return last;
+}
+
 // The sums of `count` (one at least) blocks of K. Runs one group of products behind: a stage is handed back
 // when the next one's products have started. As a loop tested at its end: the sums in flight over the back
 // edge are then never copied (ptxas' C7515).
 Values WgmmaKernel::multiply_tile(Value count, PipelineState* state) {
-  const WgmmaOperand &p = shape_.p(), &q = shape_.q();
-  Value group = e_.div(warp_, e_.i32(4));
-  const auto leading = [&](const WgmmaOperand& x) {
-    return x.k_major ? 16 : shape_.in.tile_k * WgmmaShape::kRow;
-  };
-  Value own = e_.add(shared_, e_.mul(group, product_.a_offset(1, 0) * shape_.blocks));
-  Value first_p = operand_descriptor(e_, own, leading(p), WgmmaShape::kGroup);
-  Value first_q = operand_descriptor(e_, e_.add(shared_, p.bytes), leading(q), WgmmaShape::kGroup);
-
   Value undefined = undefined_sums(e_, product_);
   Values init = {undefined, state->stage, state->parity, state->stage, e_.i32(0)};
   SmallVector<Type> types;
@@ -128,11 +164,9 @@ Values WgmmaKernel::multiply_tile(Value count, PipelineState* state) {
         PipelineState s = {carried[1], carried[2]};
         Value done = carried[4];
         wait_barrier(e_, full(s.stage), s.parity);
-        Value bytes = e_.mul(s.stage, shape_.stage_bytes);
         Value later = arith::CmpIOp::create(e_.b, e_.loc, arith::CmpIPredicate::ne, done, e_.i32(0));
         Value accumulate = arith::ExtUIOp::create(e_.b, e_.loc, e_.b.getI32Type(), later);
-        Value sums = multiply_warpgroup(e_, product_, carried[0], move_descriptor(e_, first_p, bytes),
-                                        move_descriptor(e_, first_q, bytes), accumulate, /*in_flight=*/1);
+        Value sums = multiply_stage(s.stage, carried[0], accumulate, /*in_flight=*/1);
         e_.when(later, [&] { release(carried[3]); });
         PipelineState next = advance(s);
         Value more = e_.add(done, 1);

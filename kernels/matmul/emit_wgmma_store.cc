@@ -14,9 +14,9 @@ int64_t bytes_of(Type element) { return element.getIntOrFloatBitWidth() / 8; }
 
 // Neighbours of a row that one access writes: 16 bytes of D, whose rows are as aligned (k16), or of the
 // workspace, where rows of N follow each other without a gap.
-int64_t neighbours(const TileProgram& p) {
+int64_t neighbours(const TileProgram& p, int64_t n) {
   const int64_t most = kAccess / bytes_of(p.output.element);
-  return p.epilogue ? most : std::gcd(p.n, most);
+  return p.epilogue ? most : std::gcd(n, most);
 }
 
 }  // namespace
@@ -42,7 +42,7 @@ void WgmmaKernel::store_tile(TileProgram& p, const Values& sums) {
       e_.when(e_.equal(index, e_.i32(i)), [&] { stage_patch(sums, i, patch); });
     sync_warp(e_);
     store_patch(p, place_of(warp_, index), [&](Value offset, int64_t count) {
-      return load_shared(e_, e_.add(patch, offset), 0, count);
+      return load_shared(e_, e_.add(patch, offset), 0, count, product_.sum);
     });
     sync_warp(e_);
   });
@@ -68,10 +68,10 @@ void WgmmaKernel::merge_in_cluster(const GridPosition& position, const Values& s
     for (int64_t rank = 0; rank < ranks; ++rank)
       parts.push_back(address_at(e_, patch_address(number), e_.i32(rank)));
     store_patch(*program, place_of(of, index), [&](Value offset, int64_t count) {
-      Values total = load_cluster(e_, e_.add(parts[0], offset), 0, count);
+      Values total = load_cluster(e_, e_.add(parts[0], offset), 0, count, product_.sum);
       for (Value part : llvm::drop_begin(parts)) {
-        Values more = load_cluster(e_, e_.add(part, offset), 0, count);
-        for (auto [sum, x] : llvm::zip(total, more)) sum = arith::AddFOp::create(e_.b, e_.loc, sum, x);
+        Values more = load_cluster(e_, e_.add(part, offset), 0, count, product_.sum);
+        for (auto [sum, x] : llvm::zip(total, more)) sum = plus(sum, x);
       }
       return total;
     });
@@ -98,7 +98,7 @@ void WgmmaKernel::stage_patch(const Values& sums, int64_t index, Value patch) {
 }
 
 void WgmmaKernel::store_patch(TileProgram& p, Place place, const LoadSums& load) {
-  const int64_t count = neighbours(p), in_row = shape_.patch_columns() / count;
+  const int64_t count = neighbours(p, n_), in_row = shape_.patch_columns() / count;
   Value rows = e_.to_i32(p.rows), columns = e_.to_i32(p.columns);
   const auto load_group = [&](Value offset) {
     Values sums;
@@ -114,7 +114,7 @@ void WgmmaKernel::store_patch(TileProgram& p, Place place, const LoadSums& load)
     Value offset = e_.mul(e_.add(e_.mul(r, shape_.patch_pitch()), c), 4);
     e_.when(e_.less(row, rows), [&] {
       const auto whole = [&] { store_group(p, load_group(offset), row, column); };
-      if (p.n % count == 0) return e_.when(e_.less(column, columns), whole);
+      if (n_ % count == 0) return e_.when(e_.less(column, columns), whole);
       const auto singles = [&] {
         e_.loop(column, columns, 1, [&](Value j) {
           Value at = e_.add(offset, e_.mul(e_.sub(j, column), 4));
@@ -138,7 +138,7 @@ void WgmmaKernel::store_group(TileProgram& p, const Values& sums, Value row, Val
     e_.store(finish(e_, p, sums[0], i, j), p.output.memory, at);
     return;
   }
-  Value products = vector::FromElementsOp::create(e_.b, e_.loc, e_.vec(count, e_.f32()), sums);
+  Value products = vector::FromElementsOp::create(e_.b, e_.loc, e_.vec(count, product_.sum), sums);
   Value results = finish(e_, p, products, i, j, count);
   e_.store_vector(results, p.output.memory, at, std::min(kAccess, count * bytes_of(p.output.element)));
 }

@@ -29,6 +29,8 @@ struct WgmmaInput {
   int64_t cluster_m = 1, cluster_n = 1, cluster_k = 1;
   bool swap = false, a_k_major = true, b_k_major = true;
   int64_t element_bytes = 2;
+  bool promotes =
+      false;  // each block's sums are added to others: fp8, whose products are summed to fewer bits
   // D has 2-byte elements, the epilogue is short and reads no operand of D's size, and the sums are whole.
   bool plain_store = false;
 };
@@ -121,6 +123,7 @@ inline std::string WgmmaShape::defect() const {
     return absl::StrCat(rows, " rows are no multiple of 64 for each of ", consumers, " warpgroups");
   if (columns % 8 != 0 || columns < 8 || columns > 256 || (columns > kPatch && columns % kPatch != 0))
     return absl::StrCat("no instruction's width is ", columns);
+  if (in.promotes && sums > 96) return absl::StrCat("sums of a thread 2 * ", sums, " > 192");
   if (sums > 192) return absl::StrCat("sums of a thread ", sums, " > 192");
   if (in.tile_k < 1 || in.tile_k % row_elements != 0 || in.tile_k > 256)
     return absl::StrCat("tile_k ", in.tile_k, " is no multiple of ", row_elements, " up to 256");
@@ -135,7 +138,7 @@ inline std::string WgmmaShape::defect() const {
 }
 
 inline void WgmmaShape::assign_registers() {
-  const int64_t needed = up(sums + kOtherRegisters, 8);
+  const int64_t needed = up(sums * (in.promotes ? 2 : 1) + kOtherRegisters, 8);
   resident = std::max<int64_t>(
       1, std::min({kUnitShared / (shared_bytes + kReservedShared), kUnitThreads / in.threads,
                    kUnitRegisters / (kProducerRegisters + consumers * needed), int64_t{4}}));

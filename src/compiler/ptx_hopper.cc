@@ -37,11 +37,24 @@ std::string repeated(absl::string_view constraint, int64_t count) {
   return text;
 }
 
-Values load_from(Emit& e, absl::string_view space, Value at, int64_t offset, int64_t count) {
-  const std::string text = absl::StrCat("ld.", space, vector_suffix(count), ".f32 ", operand_list(0, count),
+// The constraint of a 32-bit register that holds such a value.
+const char* constraint_of(Type type) { return type.isF32() ? "f" : "r"; }
+
+Values load_from(Emit& e, absl::string_view space, Value at, int64_t offset, int64_t count, Type element) {
+  if (!element) element = e.f32();
+  const std::string text = absl::StrCat("ld.", space, vector_suffix(count), ".b32 ", operand_list(0, count),
                                         ", [$", count, "+", offset, "];");
-  Value loaded = inline_ptx(e, text, repeated("=f", count) + ",r,~{memory}", at, struct_of(e.f32(), count));
-  return fields_of(e, loaded, count);
+  const std::string results = repeated(absl::StrCat("=", constraint_of(element)), count);
+  return fields_of(e, inline_ptx(e, text, results + ",r,~{memory}", at, struct_of(element, count)), count);
+}
+
+// As the instruction spells it, "" if it takes no such elements.
+absl::string_view element_name(Type type) {
+  if (type.isF16()) return "f16";
+  if (type.isBF16()) return "bf16";
+  if (isa<Float8E4M3FNType>(type)) return "e4m3";
+  if (isa<Float8E5M2Type>(type)) return "e5m2";
+  return type.isInteger(8) ? "s8" : "";
 }
 
 // As many results as `sums` has, each in the register of the field it replaces: otherwise LLVM may compute a
@@ -49,7 +62,7 @@ Values load_from(Emit& e, absl::string_view space, Value at, int64_t offset, int
 Value tied(Emit& e, const WarpgroupProduct& p, Value sums, const std::string& text, ValueRange others,
            absl::string_view constraints) {
   const int64_t count = p.registers();
-  std::string all = repeated("=f", count);
+  std::string all = repeated(absl::StrCat("=", constraint_of(p.sum)), count);
   for (int64_t i = 0; i < count; ++i) absl::StrAppend(&all, ",", i);
   absl::StrAppend(&all, constraints, ",~{memory}");
   Values operands = fields_of(e, sums, count);
@@ -144,15 +157,15 @@ void store_shared(Emit& e, Value at, int64_t offset, ValueRange values) {
   Values operands = {at};
   operands.append(values.begin(), values.end());
   inline_ptx(e,
-             absl::StrCat("st.shared", vector_suffix(count), ".f32 [$0+", offset, "], ",
+             absl::StrCat("st.shared", vector_suffix(count), ".b32 [$0+", offset, "], ",
                           operand_list(1, count), ";"),
-             absl::StrCat("r,", repeated("f", count), ",~{memory}"), operands);
+             absl::StrCat("r,", repeated(constraint_of(values[0].getType()), count), ",~{memory}"), operands);
 }
-Values load_shared(Emit& e, Value at, int64_t offset, int64_t count) {
-  return load_from(e, "shared", at, offset, count);
+Values load_shared(Emit& e, Value at, int64_t offset, int64_t count, Type element) {
+  return load_from(e, "shared", at, offset, count, element);
 }
-Values load_cluster(Emit& e, Value at, int64_t offset, int64_t count) {
-  return load_from(e, "shared::cluster", at, offset, count);
+Values load_cluster(Emit& e, Value at, int64_t offset, int64_t count, Type element) {
+  return load_from(e, "shared::cluster", at, offset, count, element);
 }
 Value address_at(Emit& e, Value shared, Value rank) {
   return inline_ptx(e, "mapa.shared::cluster.u32 $0, $1, $2;", "=r,r,r", {shared, rank}, e.b.getI32Type());
@@ -190,27 +203,38 @@ Value move_descriptor(Emit& e, Value descriptor, Value bytes) {
   return e.add(descriptor, units);
 }
 
+bool multiplies_in_warpgroup(Type a, Type b) {
+  if (element_name(a).empty() || element_name(b).empty()) return false;
+  return a == b || (isa<FloatType>(a) && a.getIntOrFloatBitWidth() == 8 && isa<FloatType>(b) &&
+                    b.getIntOrFloatBitWidth() == 8);
+}
+
 Value undefined_sums(Emit& e, const WarpgroupProduct& p) {
-  return LLVM::UndefOp::create(e.b, e.loc, struct_of(e.f32(), p.registers()));
+  return LLVM::UndefOp::create(e.b, e.loc, struct_of(p.sum, p.registers()));
 }
 
 Value multiply_warpgroup(Emit& e, const WarpgroupProduct& p, Value sums, Value a, Value b, Value accumulate,
                          int64_t in_flight) {
-  const int64_t first = 2 * p.registers(), each = p.n / 2;
+  const int64_t first = 2 * p.registers(), each = p.n / 2, bits = p.a.getIntOrFloatBitWidth();
   const std::string at_a = absl::StrCat("$", first), at_b = absl::StrCat("$", first + 1);
+  const std::string shape =
+      absl::StrCat("wgmma.mma_async.sync.aligned.m64n", p.n, "k", 256 / bits, ".",
+                   p.sum.isF32() ? "f32" : "s32", ".", element_name(p.a), ".", element_name(p.b));
+  // Neither operand negated; transposed, which only 16-bit elements can be, or not.
+  std::string modifiers = p.sum.isF32() ? ", 1, 1" : "";
+  if (bits == 16) absl::StrAppend(&modifiers, ", ", p.a_k_major ? 0 : 1, ", ", p.b_k_major ? 0 : 1);
   std::string text = absl::StrCat("{ .reg .pred some, all; .reg .b64 a, b; setp.ne.b32 some, $", first + 2,
                                   ", 0; setp.eq.u32 all, 0, 0; wgmma.fence.sync.aligned;\n");
   for (int64_t s = 0; s < p.steps; ++s) {
     absl::StrAppend(&text, "add.s64 b, ", at_b, ", ", p.b_offset(s) / 16, ";\n");
     for (int64_t r = 0; r < p.blocks; ++r)
-      absl::StrAppend(&text, "add.s64 a, ", at_a, ", ", p.a_offset(r, s) / 16,
-                      "; wgmma.mma_async.sync.aligned.m64n", p.n, "k16.f32.", p.type.str(), ".", p.type.str(),
-                      " ", operand_list(r * each, each), ", a, b, ", s == 0 ? "some" : "all", ", 1, 1, ",
-                      p.a_k_major ? 0 : 1, ", ", p.b_k_major ? 0 : 1, ";\n");
+      absl::StrAppend(&text, "add.s64 a, ", at_a, ", ", p.a_offset(r, s) / 16, "; ", shape, " ",
+                      operand_list(r * each, each), ", a, b, ", s == 0 ? "some" : "all", modifiers, ";\n");
   }
   absl::StrAppend(&text, "wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned ", in_flight, "; }");
   return tied(e, p, sums, text, {a, b, accumulate}, ",l,l,r");
 }
+Values sums_of(Emit& e, const WarpgroupProduct& p, Value sums) { return fields_of(e, sums, p.registers()); }
 Values wait_sums(Emit& e, const WarpgroupProduct& p, Value sums) {
   return fields_of(e, tied(e, p, sums, "wgmma.wait_group.sync.aligned 0;", {}, ""), p.registers());
 }

@@ -52,11 +52,12 @@ void wait_copies_read(Emit& e, int64_t groups);
 // Generic writes to shared memory before it are visible to copies out after it.
 void fence_copies(Emit& e);
 
-// --- shared memory as f32, beside memrefs: `at` is the address, `offset` bytes more. 1, 2 or 4 elements.
+// --- shared memory as f32 (or i32), beside memrefs: `at` is the address, `offset` bytes more. 1, 2 or 4
+// elements.
 void store_shared(Emit& e, Value at, int64_t offset, ValueRange values);
-Values load_shared(Emit& e, Value at, int64_t offset, int64_t count);
+Values load_shared(Emit& e, Value at, int64_t offset, int64_t count, Type element = Type());
 // Of another workgroup of the cluster, an address that `address_at` made.
-Values load_cluster(Emit& e, Value at, int64_t offset, int64_t count);
+Values load_cluster(Emit& e, Value at, int64_t offset, int64_t count, Type element = Type());
 Value address_at(Emit& e, Value shared, Value rank);
 
 // Four 8 by 8 matrices of 16-bit elements, a lane's two neighbours of each in one i32, to the rows whose
@@ -68,14 +69,15 @@ Value cluster_rank(Emit& e);  // i32
 // All threads of the cluster: what was written to shared memory before is visible after.
 void cluster_barrier(Emit& e);
 
-// --- warpgroup products: D (f32, in registers) += A B with both in shared memory
-// A warpgroup's sums of blocks x (64 by n) as one struct of f32: 64 by n is n / 2 registers of a thread, of
-// columns j * 8 + lane % 4 * 2 + {0, 1} in rows warp * 16 + lane / 4 + {0, 8}, in the order column, row, j.
+// --- warpgroup products: D (in registers) += A B with both in shared memory
+// A warpgroup's sums of blocks x (64 by n) as one struct: 64 by n is n / 2 registers of a thread, of columns
+// j * 8 + lane % 4 * 2 + {0, 1} in rows warp * 16 + lane / 4 + {0, 8}, in the order column, row, j.
 struct WarpgroupProduct {
-  llvm::StringRef type;  // "bf16", "f16" of both operands
-  int64_t n = 0;         // columns
-  int64_t blocks = 1;    // of 64 rows
-  int64_t steps = 0;     // instructions along K
+  Type a, b;           // elements: f16 or bf16, both the same; fp8 of either kind; i8
+  Type sum;            // f32, of i8 i32
+  int64_t n = 0;       // columns
+  int64_t blocks = 1;  // of 64 rows
+  int64_t steps = 0;   // instructions along K, of 32 bytes of a row each
   bool a_k_major = true, b_k_major = true;
   // Bytes from the first step's operand to that of step `s` (and of block `r`).
   std::function<int64_t(int64_t r, int64_t s)> a_offset;
@@ -83,16 +85,20 @@ struct WarpgroupProduct {
 
   int64_t registers() const { return blocks * n / 2; }
 };
+// Whether there is an instruction for such elements.
+bool multiplies_in_warpgroup(Type a, Type b);
 // Descriptor (i64) of an operand whose first byte is at `shared`, 128-byte swizzled; bytes between groups of
 // 8 rows (stride) and between 64-element columns (leading: where rows lie along K alone).
 Value operand_descriptor(Emit& e, Value shared, int64_t leading, int64_t stride);
 // `descriptor` moved by `bytes` (i32).
 Value move_descriptor(Emit& e, Value descriptor, Value bytes);
 Value undefined_sums(Emit& e, const WarpgroupProduct& p);
-// Starts one group of products, with `sums` added if `accumulate` (i32) is not 0, and waits until at most
-// `in_flight` groups are under way. The result must not be read before wait_sums.
+// Starts one group of products, to which `sums` are added if `accumulate` (i32) is not 0, and waits until at
+// most `in_flight` groups are under way. The result must not be read before wait_sums.
 Value multiply_warpgroup(Emit& e, const WarpgroupProduct& p, Value sums, Value a, Value b, Value accumulate,
                          int64_t in_flight);
 Values wait_sums(Emit& e, const WarpgroupProduct& p, Value sums);
+// The single sums of products that are over (in_flight 0).
+Values sums_of(Emit& e, const WarpgroupProduct& p, Value sums);
 
 }  // namespace lathe::emit
