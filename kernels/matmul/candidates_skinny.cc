@@ -59,12 +59,19 @@ double resident_of(const GpuRates& rates, const SkinnyShape& s) {
        std::floor(rates.registers / (double(SkinnyShape::kRegisters) * s.in.threads))});
 }
 
+// f32 goes to matrix instructions as tf32, where that is asked for and there is a form.
+bool matrix(const ProblemClass& c) { return c.b != DType::kF32 || (c.math == Math::kTf32 && c.trans_b != 0); }
+
 SkinnyInput input_of(const ProblemClass& c, const Row& r) {
   SkinnyInput in;
   in.rows = representative_m(c), in.k = c.k, in.n = c.n;
   in.unroll_k = r.unroll_k, in.threads = r.threads;
+  // Four sums of each row take the registers of a unit more.
+  constexpr int32_t kMostUnits = 2;
+  if (!matrix(c) && in.rows > 8) in.unroll_k = std::min(r.unroll_k, kMostUnits);
   in.element_bytes = static_cast<int64_t>(size_of(c.b));
   in.k_major = c.trans_b != 0;
+  in.matrix = matrix(c);
   in.tile_n = 1, in.tile_k = SkinnyShape::kSplitMultiple;
   in.group = r.warps_n * SkinnyShape(in).warp_columns;
   return in;
@@ -140,6 +147,10 @@ double predict(const GpuRates& rates, const MatmulSizes& sizes, const Choice& c)
   return rates.launch_seconds + kStartSeconds + kMemorySeconds + first + stream + later + kEndSeconds + merge;
 }
 
+bool has_clusters(const std::string& arch) {
+  return arch != "sm_80" && arch != "sm_86" && arch != "sm_87" && arch != "sm_89";
+}
+
 // Why the family does not take this request at all, "" if it does.
 std::string check_class(const CandidateContext& context) {
   const ProblemClass& c = context.problem;
@@ -152,8 +163,12 @@ std::string check_class(const CandidateContext& context) {
   if (context.facts.target.arch == "sm_75") return "sm_75 has no asynchronous copies";
   if (c.b != DType::kF16 && c.b != DType::kBF16)
     return absl::StrCat("no form for ", std::string(name_of(c.b)));
-  if (!c.trans_b) return "weights are not contiguous along K";
   return "";
+}
+
+std::string name_of_math(const ProblemClass& c) {
+  if (c.b != DType::kF32) return absl::StrCat(std::string(name_of(c.b)), " to f32");
+  return matrix(c) ? "tf32 to f32" : "f32";
 }
 
 // Who may merge that many splits.
@@ -161,9 +176,7 @@ SplitKinds kinds_of(const CandidateContext& context, int64_t splits) {
   if (splits == 1) return {kNoSplit};
   constexpr int64_t kPortableCluster = 8;  // CUDA Programming Guide: thread block clusters
   SplitKinds kinds = {kMergeLast};
-  const std::string& arch = context.facts.target.arch;
-  const bool clusters = arch != "sm_80" && arch != "sm_86" && arch != "sm_87" && arch != "sm_89";
-  if (clusters && splits <= kPortableCluster) kinds.push_back(kMergeCluster);
+  if (has_clusters(context.facts.target.arch) && splits <= kPortableCluster) kinds.push_back(kMergeCluster);
   return kinds;
 }
 
@@ -187,6 +200,7 @@ CompileConfig config_of(const Choice& c) {
   config.register_n = static_cast<int32_t>(in.group);
   config.unroll_k = static_cast<int32_t>(in.unroll_k);
   config.threads = static_cast<int32_t>(in.threads);
+  config.swap = in.matrix;
   config.split = c.split;
   if (c.split == kMergeCluster) config.cluster_k = static_cast<int32_t>(c.splits);
   return config;
@@ -227,8 +241,9 @@ void enumerate_matmul_skinny(const CandidateContext& context, std::vector<Ranked
           plan.plan.launch.splits = static_cast<int32_t>(splits);
           plan.plan.predicted_seconds = predict(rates, sizes, choice);
           plan.plan.numeric_recipe =
-              absl::StrCat("mma f32; K in lines of ", choice.shape.unit, " by turns to ",
-                           choice.shape.warps_k, " sums; ", merge_recipe(static_cast<int32_t>(splits)));
+              absl::StrCat(in.matrix ? "mma " : "fma ", name_of_math(context.problem), "; K in units of ",
+                           choice.shape.unit, " by turns to ", choice.shape.warps_k, " sums; ",
+                           merge_recipe(static_cast<int32_t>(splits)));
           out->push_back(std::move(plan));
         }
     }

@@ -14,26 +14,22 @@ Value as_i32(Emit& e, Value index) {
   return known ? e.i32(*known) : e.to_i32(index);
 }
 
-const View& operand(TileProgram& p, unsigned i) {
-  return p.views.find(p.contraction.getDpsInputs()[i])->second;
-}
-
-// Extents of a whole operand, of which the tile has a slice.
-ArrayRef<int64_t> whole(TileProgram& p, unsigned i) {
-  Value operand = p.contraction.getDpsInputs()[i];
-  if (auto slice = operand.getDefiningOp<tensor::ExtractSliceOp>()) operand = slice.getSource();
-  return cast<RankedTensorType>(operand.getType()).getShape();
+// M, static: the class has one M.
+int64_t rows_of(TileProgram& p) {
+  Value a = p.contraction.getDpsInputs()[0];
+  if (auto slice = a.getDefiningOp<tensor::ExtractSliceOp>()) a = slice.getSource();
+  return cast<RankedTensorType>(a.getType()).getDimSize(1);
 }
 
 FailureOr<SkinnyShape> shape_of(GpuKernel& kernel, TileProgram& p) {
   ir::KernelConfigAttr c = kernel.config();
   SkinnyInput in;
   in.k_major = k_contiguous(p.contraction, 1);
-  in.rows = whole(p, 0)[1];
-  in.k = whole(p, 1)[in.k_major ? 2 : 1], in.n = whole(p, 1)[in.k_major ? 1 : 2];
+  in.rows = rows_of(p), in.k = p.k, in.n = p.n;
   in.tile_n = c.getTileN(), in.tile_k = c.getTileK(), in.group = c.getRegisterN();
   in.unroll_k = c.getUnrollK(), in.threads = c.getThreads();
-  in.element_bytes = operand(p, 1).element.getIntOrFloatBitWidth() / 8;
+  in.element_bytes = getElementTypeOrSelf(p.contraction.getDpsInputs()[1]).getIntOrFloatBitWidth() / 8;
+  in.matrix = c.getSwap() != 0;
   SkinnyShape s(in);
   if (std::string defect = s.defect(); !defect.empty())
     return p.contraction.emitError("kernel_config: ") << defect;
@@ -111,10 +107,11 @@ LogicalResult emit_skinny(Emit& e, GpuKernel& kernel, const GpuStep& step) {
   // plan counts on.
   const int64_t resident = SkinnyShape::kUnitThreads / kernel.threads();
   kernel.facts.function_attributes.emplace_back("nvvm.minctasm", std::to_string(resident));
+  kernel.facts.ptx = 74;  // cache hints of loads
   SkinnyTile t{e, kernel, p, *shape, {}, {}, {}, {}, {}, {}, {}, {}, {}};
   const Arguments& arguments = step.arguments();
-  t.a = element_pointer(e, arguments.get("a"), operand(p, 0).offset, operand(p, 0).element);
-  t.b = element_pointer(e, arguments.get("b"), operand(p, 1).offset, operand(p, 1).element);
+  t.a = element_pointer(e, arguments.get("a"), t.view(0).offset, t.view(0).element);
+  t.b = element_pointer(e, arguments.get("b"), t.view(1).offset, t.view(1).element);
   t.depth = as_i32(e, p.depth), t.columns = as_i32(e, p.columns);
   t.thread = e.to_i32(kernel.thread());
   t.lane = e.rem(t.thread, e.i32(kWarp));
@@ -122,7 +119,7 @@ LogicalResult emit_skinny(Emit& e, GpuKernel& kernel, const GpuStep& step) {
   t.warp_n = e.rem(warp, e.i32(t.shape.warps_n)), t.warp_k = e.div(warp, e.i32(t.shape.warps_n));
   t.shared =
       LLVM::PtrToIntOp::create(e.b, e.loc, e.b.getI32Type(), kernel.dynamic_shared(t.shape.shared_bytes));
-  stream_weights(t, *make_mma_form(t));
+  stream_weights(t, *make_skinny_weights(t), t.shape.in.matrix ? *make_skinny_mma(t) : *make_skinny_fma(t));
 
   const GridPosition again = afresh(e, position);
   FailureOr<TileProgram> output = sharing.count > 1 ? step.merge_at(e, again) : step.at(e, again);

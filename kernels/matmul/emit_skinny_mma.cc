@@ -1,9 +1,12 @@
-// Half-precision weights stored N by K: the warp's matrix product with the operands swapped, so that 16
-// columns of D are the instruction's 16 rows and A's rows its 8 columns.
+// Products by the warp's matrix instructions, the operands swapped: 16 columns of D are the instruction's 16
+// rows, and A's rows its 8 columns.
 //
-// K may come in any order as long as both operands agree. So a lane's 16 bytes of a column are used as they
-// come: lane 4 g + t takes elements 8 t to 8 t + 7 of 32, for the columns g and g + 8 and of A's row g, and
-// of each four registers the first two go into one product, the others into the next.
+// K may come in any order as long as both operands agree, and so may the columns of D. So what a lane has
+// loaded is used as it came. Lane 4 g + t of an instruction holds the same K of rows g and g + 8 and of A's
+// row g, in a low and a high half. Weights stored N by K: a vector's first two registers are the halves of
+// one product, the others of the next. Stored K by N: of the vectors of four rows, rows 0 and 1 are paired
+// element by element to be low halves, rows 2 and 3 to be high ones, and of a pair of columns the first is
+// row g, the second row g + 8.
 #include "compiler/ptx_hopper.h"
 #include "compiler/ptx_mma.h"
 #include "compiler/ptx_stream.h"
@@ -13,139 +16,143 @@ namespace lathe::emit {
 namespace {
 using namespace mlir;
 
-constexpr int64_t kColumns = 16;  // of a warp
-constexpr int64_t kUnit = 64, kHalf = 32,
-                  kLaneElements = 8;  // along K: a line of 128 bytes, its half, a lane's part
-constexpr int64_t kVectors = 4;       // of a unit: column g, g + 8, in either half
-// Sums of one element: a product waits some 30 cycles for the one before it.
-constexpr int64_t kChains = 2;
-
-class MmaForm : public SkinnyForm {
+class Mma : public SkinnyProducts {
  public:
-  explicit MmaForm(SkinnyTile& tile)
-      : t_(tile),
-        e_(tile.e),
-        s_(tile.shape),
-        weights_(t_.p.views.find(t_.p.contraction.getDpsInputs()[1])->second),
-        policy_(evict_first(e_)),
-        g_(e_.div(t_.lane, e_.i32(4))),
-        lane_k_(e_.mul(e_.rem(t_.lane, e_.i32(4)), kLaneElements)) {
-    Value last = e_.i32(s_.in.rows - 1);
-    for (int64_t i = 0; i < s_.padded_rows; i += 8) {
-      Value row = e_.min(e_.add(g_, i), last);
-      staged_.push_back(e_.add(e_.mul(row, s_.segment), e_.mul(lane_k_, s_.in.element_bytes)));
+  // `lane_bytes`: of a segment of staged A, a lane's part.
+  Mma(SkinnyTile& tile, int64_t lane_bytes)
+      : t_(tile), e_(tile.e), s_(tile.shape), element_(tile.view(1).element), blocks_(s_.padded_rows / 8) {
+    g_ = e_.div(t_.lane, e_.i32(4));
+    four_ = e_.rem(t_.lane, e_.i32(4));
+    for (int64_t i = 0; i < blocks_; ++i) {
+      // Rows that A lacks repeat the last: their sums are never looked at.
+      Value row = e_.min(e_.add(g_, 8 * i), e_.i32(s_.in.rows - 1));
+      staged_.push_back(e_.add(e_.mul(row, s_.segment), e_.mul(four_, lane_bytes)));
     }
   }
 
-  int64_t sums() const override { return kChains * s_.padded_rows / 8 * 4; }
-
-  // 16 bytes a column of the tile, of which `tail` elements exist; where another split has K's end, none do.
-  void stage_tails() override {
-    if (!s_.tail) return;
-    Value whole = e_.mul(e_.div(t_.depth, e_.i32(kLaneElements)), kLaneElements);
-    Value bytes = e_.mul(e_.sub(t_.depth, whole), s_.in.element_bytes);
-    e_.loop(t_.thread, t_.columns, t_.kernel.threads(), [&](Value column) {
-      Value from = element_pointer(e_, column_pointer(column), whole, weights_.element);
-      // A copy of nothing still names an address: one that exists.
-      from = arith::SelectOp::create(e_.b, e_.loc, e_.equal(bytes, e_.i32(0)), t_.b, from);
-      copy_async(e_, shared_pointer(e_, e_.add(tails(), e_.mul(column, 16))), from, bytes);
-    });
+ protected:
+  // Adds the product of registers a (four) and b (two) to the sums from `at` on.
+  void add(MutableArrayRef<Value> sums, int64_t at, ArrayRef<Value> a, ArrayRef<Value> b) {
+    MutableArrayRef<Value> to = sums.slice(at, 4);
+    llvm::copy(multiply_matrices(e_, element_, rounded(a), rounded(b), to), to.begin());
+  }
+  // Lanes have rows 2 t + row: of `row` to `row` + 6 some may not exist.
+  void where_exists(int64_t row, int64_t rows, const std::function<void()>& write) {
+    if (row + 6 < rows)
+      write();
+    else if (row < rows)
+      e_.when(e_.less(e_.add(e_.mul(four_, 2), row), e_.i32(rows)), write);
   }
 
-  Values place(Value group, Value unit, Value valid) override {
-    Value column = e_.add(e_.mul(group, s_.in.group), e_.add(e_.mul(t_.warp_n, kColumns), g_));
-    Value k = e_.add(e_.mul(unit, kUnit), lane_k_), left = e_.sub(t_.depth, k), none = e_.i32(0);
-    Values place;
-    for (int64_t i : {0, 8}) {
-      Value at = e_.add(column, i),
-            exists = arith::AndIOp::create(e_.b, e_.loc, valid, e_.less(at, t_.columns));
-      // Elements of K from the lane's first on; may be negative.
-      place.push_back(arith::SelectOp::create(e_.b, e_.loc, exists, left, none));
-      place.push_back(element_pointer(e_, column_pointer(at), k, weights_.element));
-      if (s_.tail) place.push_back(e_.add(tails(), e_.mul(at, 16)));
-    }
-    return place;
-  }
+  SkinnyTile& t_;
+  Emit& e_;
+  const SkinnyShape& s_;
+  Type element_;
+  int64_t blocks_;
+  Value g_, four_;
+  Values staged_;  // the lane's place in a unit of A, for each 8 rows
 
-  Values load(const Values& place, int64_t ahead) override {
-    Values all;
-    for (int64_t v = 0; v < kVectors; ++v) {
-      const int64_t k = offset_k(ahead, v), i = of_column(v);
-      Values words = load_streaming(e_, place[i + 1], k * s_.in.element_bytes, policy_, place[i],
-                                    s_.tail ? k + kLaneElements - 1 : k);
-      all.append(words.begin(), words.end());
-    }
+ private:
+  // f32 as they are would be cut off to tf32, with twice the error and a bias towards zero.
+  Values rounded(ArrayRef<Value> words) {
+    Values all(words.begin(), words.end());
+    if (element_.isF32())
+      for (Value& word : all) word = round_to_tf32(e_, word);
     return all;
   }
+};
+
+class MmaAlongK : public Mma {
+ public:
+  explicit MmaAlongK(SkinnyTile& tile) : Mma(tile, SkinnyShape::kVector) {}
+
+  // Two sums of each element: a product waits some 30 cycles for the one before it.
+  int64_t sums() const override { return kChains * blocks_ * 4; }
 
   // By half, then by block of 8 rows.
   Values rows(Value staged) override {
     Values all;
     for (int64_t half = 0; half < 2; ++half)
       for (Value row : staged_) {
-        Values words = load_shared_words(e_, e_.add(staged, row), half * s_.in.rows * s_.segment);
+        Values words = load_shared_words(e_, e_.add(staged, row), half * s_.in.rows * s_.segment, 4);
         all.append(words.begin(), words.end());
       }
     return all;
   }
 
-  void multiply(MutableArrayRef<Value> sums, const Values& place, int64_t ahead, ArrayRef<Value> weights,
-                ArrayRef<Value> rows) override {
-    Values words(weights.begin(), weights.end());
-    for (int64_t v = 0; s_.tail && v < kVectors; ++v) {
-      const int64_t i = of_column(v);
-      replace_shared_words(e_, MutableArrayRef<Value>(words).slice(4 * v, 4), place[i + 2], place[i],
-                           offset_k(ahead, v) + s_.tail);
-    }
-    const int64_t blocks = staged_.size();
+  void multiply(MutableArrayRef<Value> sums, ArrayRef<Value> weights, ArrayRef<Value> rows) override {
     for (int64_t half = 0; half < 2; ++half)
       for (int64_t q = 0; q < 4; q += 2) {
-        const Value *low = &words[8 * half + q], *high = low + 4;
-        for (int64_t i = 0; i < blocks; ++i) {
-          MutableArrayRef<Value> to = sums.slice(4 * (kChains * i + q / 2), 4);
-          const Values a = {low[0], high[0], low[1], high[1]};
-          llvm::copy(
-              multiply_matrices(e_, weights_.element, a, rows.slice(4 * (blocks * half + i) + q, 2), to),
-              to.begin());
-        }
+        const Value *low = &weights[8 * half + q], *high = low + 4;
+        for (int64_t i = 0; i < blocks_; ++i)
+          add(sums, 4 * (kChains * i + q / 2), {low[0], high[0], low[1], high[1]},
+              rows.slice(4 * (blocks_ * half + i) + q, 2));
       }
   }
 
   void store(ArrayRef<Value> sums, Value at, int64_t pitch, int64_t rows) override {
-    Value row = e_.mul(e_.rem(t_.lane, e_.i32(4)), 2);
-    Value column = e_.add(e_.mul(t_.warp_n, kColumns), g_);
-    Value to = e_.add(at, e_.mul(e_.add(e_.mul(row, pitch), column), 4));
-    for (int64_t i = 0; i < s_.padded_rows / 2; ++i) {
+    Value column = e_.add(e_.mul(t_.warp_n, s_.warp_columns), g_);
+    Value to = e_.add(at, e_.mul(e_.add(e_.mul(four_, 2 * pitch), column), 4));
+    for (int64_t i = 0; i < 4 * blocks_; ++i) {
       const int64_t r = i / 4 * 8 + i % 2, c = i % 4 / 2 * 8, chain = i / 4 * 4 * kChains + i % 4;
       Value sum = arith::AddFOp::create(e_.b, e_.loc, sums[chain], sums[chain + 4]);
-      const auto write = [&] { store_shared(e_, to, 4 * (r * pitch + c), sum); };
-      // Of the lanes' rows r to r + 6 some may not exist.
-      if (r + 6 < rows)
-        write();
-      else if (r < rows)
-        e_.when(e_.less(e_.add(row, r), e_.i32(rows)), write);
+      where_exists(r, rows, [&] { store_shared(e_, to, 4 * (r * pitch + c), sum); });
     }
   }
 
  private:
-  // The second of a unit's vectors is of column g + 8, the third and fourth lie half a line further.
-  static int64_t offset_k(int64_t ahead, int64_t vector) { return ahead * kUnit + vector / 2 * kHalf; }
-  int64_t of_column(int64_t vector) const { return vector % 2 * (s_.tail ? 3 : 2); }
-  Value column_pointer(Value column) {
-    return element_pointer(e_, t_.b, e_.mul(e_.to_index(column), weights_.row_stride), weights_.element);
-  }
-  Value tails() { return e_.add(t_.shared, s_.tails_at); }
+  static constexpr int64_t kChains = 2;
+};
 
-  SkinnyTile& t_;
-  Emit& e_;
-  const SkinnyShape& s_;
-  const View& weights_;
-  Value policy_, g_, lane_k_;
-  Values staged_;  // the lane's place in a unit of A, for each 8 rows
+class MmaAlongN : public Mma {
+ public:
+  explicit MmaAlongN(SkinnyTile& tile) : Mma(tile, tile.shape.segment / 4) {}
+
+  // By pair of columns, then by block of 8 rows.
+  int64_t sums() const override { return kPairs * blocks_ * 4; }
+
+  Values rows(Value staged) override {
+    Values all;
+    for (Value row : staged_) {
+      Values words = load_shared_words(e_, e_.add(staged, row), 0, 2);
+      all.append(words.begin(), words.end());
+    }
+    return all;
+  }
+
+  void multiply(MutableArrayRef<Value> sums, ArrayRef<Value> weights, ArrayRef<Value> rows) override {
+    for (int64_t pair = 0; pair < kPairs; ++pair) {
+      const auto halves = [&](int64_t row, bool second) {
+        return pair_halves(e_, weights[4 * row + pair], weights[4 * (row + 1) + pair], second);
+      };
+      const Values a = {halves(0, false), halves(0, true), halves(2, false), halves(2, true)};
+      for (int64_t i = 0; i < blocks_; ++i) add(sums, 4 * (blocks_ * pair + i), a, rows.slice(2 * i, 2));
+    }
+  }
+
+  void store(ArrayRef<Value> sums, Value at, int64_t pitch, int64_t rows) override {
+    Value column = e_.add(e_.mul(t_.warp_n, s_.warp_columns), e_.mul(g_, 2 * kPairs));
+    Value to = e_.add(at, e_.mul(e_.add(e_.mul(four_, 2 * pitch), column), 4));
+    for (int64_t i = 0; i < 2 * blocks_; ++i)
+      for (int64_t pair = 0; pair < kPairs; pair += 2) {
+        const int64_t r = i / 2 * 8 + i % 2, first = 4 * (blocks_ * pair + i / 2) + i % 2,
+                      second = first + 4 * blocks_;
+        where_exists(r, rows, [&] {
+          store_shared(e_, to, 4 * (r * pitch + 2 * pair),
+                       {sums[first], sums[first + 2], sums[second], sums[second + 2]});
+        });
+      }
+  }
+
+ private:
+  static constexpr int64_t kPairs = 4;  // of columns, in a vector
 };
 
 }  // namespace
 
-std::unique_ptr<SkinnyForm> make_mma_form(SkinnyTile& tile) { return std::make_unique<MmaForm>(tile); }
+std::unique_ptr<SkinnyProducts> make_skinny_mma(SkinnyTile& tile) {
+  if (tile.shape.in.k_major) return std::make_unique<MmaAlongK>(tile);
+  return std::make_unique<MmaAlongN>(tile);
+}
 
 }  // namespace lathe::emit

@@ -12,7 +12,7 @@ using namespace mlir;
 void stage_rows(SkinnyTile& t) {
   Emit& e = t.e;
   const SkinnyShape& s = t.shape;
-  const View& view = t.p.views.find(t.p.contraction.getDpsInputs()[0])->second;
+  const View& view = t.view(0);
   const int64_t per_vector = SkinnyShape::kVector / s.in.element_bytes,
                 vectors_in_segment = s.segment / SkinnyShape::kVector;
   Value units = e.ceil_div(t.depth, e.i32(s.unit));
@@ -35,11 +35,12 @@ void stage_rows(SkinnyTile& t) {
 
 class Stream {
  public:
-  Stream(SkinnyTile& tile, SkinnyForm& form)
+  Stream(SkinnyTile& tile, SkinnyWeights& weights, SkinnyProducts& products)
       : t_(tile),
         e_(tile.e),
         s_(tile.shape),
-        form_(form),
+        weights_(weights),
+        products_(products),
         units_(e_.ceil_div(tile.depth, e_.i32(s_.unit))),
         rounds_(e_.ceil_div(tile.depth, e_.i32(s_.unit * s_.warps_k * s_.in.unroll_k))),
         groups_(e_.ceil_div(tile.columns, e_.i32(s_.in.group))) {}
@@ -48,19 +49,19 @@ class Stream {
     // Weights first: they come from further away than A, which every workgroup reads. Without the barrier the
     // assembler lets their loads wait until A is on its way.
     Values here = place(e_.i32(0), e_.i32(0)), carried;
-    for (int64_t i = 0; i < s_.in.unroll_k; ++i) append(carried, form_.load(here, i * s_.warps_k));
+    for (int64_t i = 0; i < s_.in.unroll_k; ++i) append(carried, weights_.load(here, i * s_.warps_k));
     sync_warp(e_);
     stage_rows(t_);
-    form_.stage_tails();
+    weights_.stage_tails();
     commit_copies(e_);
     wait_copies(e_, 0);
     t_.kernel.barrier();
     const size_t weights = carried.size();
-    carried.append(form_.sums(), e_.constant_f32(0));
+    carried.append(products_.sums(), e_.constant_f32(0));
     append(carried, {e_.i32(0), e_.i32(0)});  // group and round of the weights in registers
     e_.loop(e_.i32(0), e_.mul(groups_, rounds_), 1, carried, [&](Value, const Values& in) {
       ArrayRef<Value> state(in);
-      return step(state.take_front(weights), state.slice(weights, form_.sums()), in[in.size() - 2],
+      return step(state.take_front(weights), state.slice(weights, products_.sums()), in[in.size() - 2],
                   in.back());
     });
   }
@@ -69,7 +70,7 @@ class Stream {
   Value first_unit(Value round) { return e_.add(e_.mul(round, s_.warps_k * s_.in.unroll_k), t_.warp_k); }
 
   Values place(Value group, Value round) {
-    return form_.place(group, first_unit(round), e_.less(group, groups_));
+    return weights_.place(group, first_unit(round), e_.less(group, groups_));
   }
   // Consumes the units in registers, one by one, and sends each one's registers for more at once.
   Values step(ArrayRef<Value> weights, ArrayRef<Value> sums, Value group, Value round) {
@@ -79,12 +80,13 @@ class Stream {
     Value next_round = arith::SelectOp::create(e_.b, e_.loc, is_last, e_.i32(0), e_.add(round, 1));
     Value next_group = e_.add(group, arith::ExtUIOp::create(e_.b, e_.loc, e_.b.getI32Type(), is_last));
     Values here = place(group, round), next = place(next_group, next_round), out, added(sums);
-    Values rows = form_.rows(staged(round, 0)), rows_after;
+    Values rows = products_.rows(staged(round, 0)), rows_after;
     for (int64_t i = 0; i < s_.in.unroll_k; ++i) {
       const int64_t ahead = i * s_.warps_k;
-      form_.multiply(added, here, ahead, weights.slice(i * kRegisters, kRegisters), rows);
-      if (i + 1 < s_.in.unroll_k) rows_after = form_.rows(staged(round, ahead + s_.warps_k));
-      append(out, form_.load(next, ahead));
+      Values unit = weights_.complete(here, ahead, weights.slice(i * kRegisters, kRegisters));
+      products_.multiply(added, unit, rows);
+      if (i + 1 < s_.in.unroll_k) rows_after = products_.rows(staged(round, ahead + s_.warps_k));
+      append(out, weights_.load(next, ahead));
       // The assembler would put all loads off to the end, where the warp has nothing under way any more.
       sync_warp(e_);
       rows = rows_after;
@@ -113,13 +115,13 @@ class Stream {
   void reduce(const Values& sums, Value group) {
     Value column = e_.mul(group, s_.in.group), tile_sums = e_.add(t_.shared, s_.sums_at);
     if (s_.warps_k == 1) {
-      form_.store(sums, e_.add(tile_sums, e_.mul(column, 4)), s_.columns, s_.in.rows);
+      products_.store(sums, e_.add(tile_sums, e_.mul(column, 4)), s_.columns, s_.in.rows);
       return;
     }
     const int64_t warp_bytes = 4 * s_.padded_rows * s_.partial_pitch;
     Value odd = e_.rem(group, e_.i32(2));
     Value buffer = e_.add(e_.add(t_.shared, s_.partials_at), e_.mul(odd, s_.partial_bytes));
-    form_.store(sums, e_.add(buffer, e_.mul(t_.warp_k, warp_bytes)), s_.partial_pitch, s_.padded_rows);
+    products_.store(sums, e_.add(buffer, e_.mul(t_.warp_k, warp_bytes)), s_.partial_pitch, s_.padded_rows);
     t_.kernel.barrier();
     e_.loop(t_.thread, e_.i32(s_.in.rows * s_.in.group), t_.kernel.threads(), [&](Value element) {
       Value i = e_.div(element, e_.i32(s_.in.group)), j = e_.rem(element, e_.i32(s_.in.group));
@@ -134,7 +136,8 @@ class Stream {
   SkinnyTile& t_;
   Emit& e_;
   const SkinnyShape& s_;
-  SkinnyForm& form_;
+  SkinnyWeights& weights_;
+  SkinnyProducts& products_;
   Value units_, rounds_, groups_;
 };
 
@@ -157,6 +160,8 @@ Value add_in_order(Emit& e, ArrayRef<Value> parts) {
   return sum;
 }
 
-void stream_weights(SkinnyTile& tile, SkinnyForm& form) { Stream(tile, form).emit(); }
+void stream_weights(SkinnyTile& tile, SkinnyWeights& weights, SkinnyProducts& products) {
+  Stream(tile, weights, products).emit();
+}
 
 }  // namespace lathe::emit

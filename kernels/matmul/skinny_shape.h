@@ -22,6 +22,7 @@ struct SkinnyInput {
   int64_t unroll_k = 0, threads = 0;
   int64_t element_bytes = 2;
   bool k_major = true;  // weights: contiguous along K, else along N
+  bool matrix = true;   // swap: matrix instructions with D's columns along their rows; else FMAs
 };
 
 struct SkinnyShape {
@@ -31,7 +32,6 @@ struct SkinnyShape {
   std::string defect() const;
 
   SkinnyInput in;
-  bool fma = false;          // f32: no matrix instructions
   int64_t unit = 0;          // elements of K of a unit
   int64_t warp_columns = 0;  // columns of D of a unit
   int64_t segment = 0;       // bytes of a row of A that lie together in shared memory
@@ -56,21 +56,20 @@ struct SkinnyShape {
 inline SkinnyShape::SkinnyShape(const SkinnyInput& input) : in(input) {
   constexpr int64_t kLine = 128;
   const int64_t per_vector = kVector / in.element_bytes;
-  fma = in.element_bytes == 4;
   if (in.k_major) {
     // Matrix instructions: a line of each of 16 columns. FMAs: the warp along four columns.
-    warp_columns = fma ? 4 : 16;
-    segment = fma ? kWarp * kVector : kLine / 2;
+    warp_columns = in.matrix ? 16 : 4;
+    segment = in.matrix ? kLine / 2 : kWarp * kVector;
   } else {
     // Matrix instructions: a line of each of 16 rows. FMAs: the warp along four rows.
-    warp_columns = fma ? kWarp * per_vector : kLine / in.element_bytes;
-    segment = fma ? kVector : 32;
+    warp_columns = in.matrix ? kLine / in.element_bytes : kWarp * per_vector;
+    segment = in.matrix ? 16 * in.element_bytes : kVector;
   }
   unit = kUnitBytes / in.element_bytes / warp_columns;
   warps_n = in.group / warp_columns;
   warps_k = warps_n > 0 ? in.threads / kWarp / warps_n : 0;
   tail = (in.k_major ? in.k : in.n) % per_vector;
-  padded_rows = fma ? in.rows : (in.rows + 7) / 8 * 8;
+  padded_rows = in.matrix ? (in.rows + 7) / 8 * 8 : in.rows;
   groups = in.group > 0 ? (in.tile_n + in.group - 1) / in.group : 0;
   columns = groups * in.group;
   unit_bytes = in.rows * unit * in.element_bytes;
@@ -86,8 +85,11 @@ inline SkinnyShape::SkinnyShape(const SkinnyInput& input) : in(input) {
 
 inline std::string SkinnyShape::defect() const {
   if (in.rows < 1 || in.rows > kMaxRows) return absl::StrCat("M ", in.rows, " > ", kMaxRows);
-  if (in.element_bytes != 2 && in.element_bytes != 4)
-    return absl::StrCat("elements of ", in.element_bytes, " bytes");
+  // Pairs of rows are sorted by 16-bit elements; FMAs are of f32.
+  const bool exists = in.matrix ? in.element_bytes == 2 || in.k_major : in.element_bytes == 4;
+  if (!exists)
+    return absl::StrCat("no ", in.matrix ? "matrix instructions" : "FMAs", " on ", in.element_bytes,
+                        "-byte weights contiguous along ", in.k_major ? "K" : "N");
   if (warps_n < 1 || in.group % warp_columns != 0 || warps_k < 1 || warps_n * warps_k * kWarp != in.threads)
     return absl::StrCat("groups of ", in.group, " columns are no share of ", in.threads / kWarp, " warps of ",
                         warp_columns);

@@ -8,14 +8,14 @@ using namespace mlir;
 
 namespace {
 
-Values fields_of(Emit& e, Value structure) {
+Values fields_of(Emit& e, Value structure, int64_t count = 4) {
   Values fields;
-  for (int64_t i = 0; i < 4; ++i)
+  for (int64_t i = 0; i < count; ++i)
     fields.push_back(LLVM::ExtractValueOp::create(e.b, e.loc, structure, ArrayRef<int64_t>{i}));
   return fields;
 }
-Type four(Type element) {
-  return LLVM::LLVMStructType::getLiteral(element.getContext(), SmallVector<Type>(4, element));
+Type struct_of(Type element, int64_t count = 4) {
+  return LLVM::LLVMStructType::getLiteral(element.getContext(), SmallVector<Type>(count, element));
 }
 
 }  // namespace
@@ -31,12 +31,17 @@ Values load_streaming(Emit& e, Value pointer, int64_t offset, Value policy, Valu
                    "@p ld.global.L1::no_allocate.L2::cache_hint.L2::256B.v4.b32 {$0, $1, $2, $3}, [$4+",
                    offset, "], $5; }");
   return fields_of(
-      e, inline_ptx(e, text, "=&r,=&r,=&r,=&r,l,l,r", {pointer, policy, left}, four(e.b.getI32Type())));
+      e, inline_ptx(e, text, "=&r,=&r,=&r,=&r,l,l,r", {pointer, policy, left}, struct_of(e.b.getI32Type())));
 }
 
-Values load_shared_words(Emit& e, Value at, int64_t offset) {
-  const std::string text = absl::StrCat("ld.shared.v4.b32 {$0, $1, $2, $3}, [$4+", offset, "];");
-  return fields_of(e, inline_ptx(e, text, "=r,=r,=r,=r,r,~{memory}", at, four(e.b.getI32Type())));
+Values load_shared_words(Emit& e, Value at, int64_t offset, int64_t count) {
+  const std::string text =
+      count == 4 ? "ld.shared.v4.b32 {$0, $1, $2, $3}, [$4+" : "ld.shared.v2.b32 {$0, $1}, [$2+";
+  return fields_of(e,
+                   inline_ptx(e, absl::StrCat(text, offset, "];"),
+                              count == 4 ? "=r,=r,=r,=r,r,~{memory}" : "=r,=r,r,~{memory}", at,
+                              struct_of(e.b.getI32Type(), count)),
+                   count);
 }
 
 void replace_shared_words(Emit& e, MutableArrayRef<Value> words, Value shared, Value left, int64_t at) {
@@ -44,8 +49,18 @@ void replace_shared_words(Emit& e, MutableArrayRef<Value> words, Value shared, V
                                         "; @p ld.shared.v4.b32 {$0, $1, $2, $3}, [$4]; }");
   Values operands = {shared, left};
   operands.append(words.begin(), words.end());
-  Value result = inline_ptx(e, text, "=r,=r,=r,=r,r,r,0,1,2,3,~{memory}", operands, four(e.b.getI32Type()));
+  Value result =
+      inline_ptx(e, text, "=r,=r,=r,=r,r,r,0,1,2,3,~{memory}", operands, struct_of(e.b.getI32Type()));
   llvm::copy(fields_of(e, result), words.begin());
+}
+
+Value pair_halves(Emit& e, Value x, Value y, bool second) {
+  const char* text = second ? "prmt.b32 $0, $1, $2, 0x7632;" : "prmt.b32 $0, $1, $2, 0x5410;";
+  return inline_ptx(e, text, "=r,r,r", {x, y}, e.b.getI32Type());
+}
+
+Value exchange_lanes(Emit& e, Value x, int64_t bit) {
+  return inline_ptx(e, absl::StrCat("shfl.sync.bfly.b32 $0, $1, ", bit, ", 31, -1;"), "=f,f", x, e.f32());
 }
 
 }  // namespace lathe::emit

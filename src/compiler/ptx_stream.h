@@ -1,4 +1,5 @@
-// Wide loads for memory-bound CUDA kernels, sm_80 and later. Addresses in shared memory are i32.
+// Wide loads for memory-bound CUDA kernels and what sorts their registers, sm_80 and later. Addresses in
+// shared memory are i32.
 #pragma once
 
 #include "compiler/emit.h"
@@ -11,10 +12,14 @@ Value evict_first(Emit& e);
 // else zeros without touching memory. They do not displace L1's contents, and L2 fetches the 256 bytes around
 // them.
 Values load_streaming(Emit& e, Value pointer, int64_t offset, Value policy, Value left, int64_t at_least);
-// Four i32 at a 16-byte aligned address + `offset`.
-Values load_shared_words(Emit& e, Value at, int64_t offset);
-
+// `count` (2, 4) i32 at an address + `offset` that is aligned to all of them.
+Values load_shared_words(Emit& e, Value at, int64_t offset, int64_t count);
 // Where `left` == `at`, the four words become those at the 16-byte aligned address.
 void replace_shared_words(Emit& e, llvm::MutableArrayRef<Value> words, Value shared, Value left, int64_t at);
+
+// Of two registers of two 16-bit elements each, the first elements, or the second ones: x's low, y's high.
+Value pair_halves(Emit& e, Value x, Value y, bool second);
+// The value (f32) of the lane whose number differs in `bit`.
+Value exchange_lanes(Emit& e, Value x, int64_t bit);
 
 }  // namespace lathe::emit

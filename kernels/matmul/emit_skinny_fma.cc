@@ -1,0 +1,109 @@
+// Products of f32 by FMAs. A's rows are read from shared memory as they are needed: they would take the
+// registers of the weights under way.
+#include "compiler/ptx_hopper.h"
+#include "compiler/ptx_stream.h"
+#include "kernels/matmul/emit_skinny.h"
+
+namespace lathe::emit {
+namespace {
+using namespace mlir;
+
+constexpr int64_t kFour = 4;  // elements of a vector; vectors of a unit
+
+class Fma : public SkinnyProducts {
+ public:
+  explicit Fma(SkinnyTile& tile) : t_(tile), e_(tile.e), s_(tile.shape) {}
+
+  // Row by row of A, four columns each.
+  int64_t sums() const override { return kFour * s_.in.rows; }
+  Values rows(Value staged) override { return {staged}; }
+
+ protected:
+  Values as_f32(ArrayRef<Value> words) {
+    Values all;
+    for (Value word : words) all.push_back(arith::BitcastOp::create(e_.b, e_.loc, e_.f32(), word));
+    return all;
+  }
+
+  SkinnyTile& t_;
+  Emit& e_;
+  const SkinnyShape& s_;
+};
+
+// A lane has its own K of four columns, so that in the end the lanes' sums are added.
+class FmaAlongK : public Fma {
+ public:
+  using Fma::Fma;
+
+  void multiply(MutableArrayRef<Value> sums, ArrayRef<Value> weights, ArrayRef<Value> rows) override {
+    const Values w = as_f32(weights);
+    Value at = e_.add(rows[0], e_.mul(t_.lane, SkinnyShape::kVector));
+    for (int64_t m = 0; m < s_.in.rows; ++m) {
+      const Values x = as_f32(load_shared_words(e_, at, m * s_.segment, 4));
+      for (int64_t k = 0; k < kFour; ++k)
+        for (int64_t c = 0; c < kFour; ++c)
+          sums[kFour * m + c] = e_.fma(w[kFour * c + k], x[k], sums[kFour * m + c]);
+    }
+  }
+
+  // Lanes that differ in a bit share out their sums by halves, each adding the other's, as long as there are
+  // two; what is left they both add. In the end lanes that did the latter hold the same.
+  void store(ArrayRef<Value> sums, Value at, int64_t pitch, int64_t) override {
+    Values left(sums.begin(), sums.end());
+    Value first = e_.i32(0);  // the number of the lane's first sum
+    for (int64_t bit = SkinnyShape::kWarp / 2; bit > 0; bit /= 2) {
+      const size_t half = left.size() / 2;
+      if (left.size() % 2 != 0) {
+        for (Value& sum : left) sum = arith::AddFOp::create(e_.b, e_.loc, sum, exchange_lanes(e_, sum, bit));
+        continue;
+      }
+      Value upper = e_.equal(e_.rem(e_.div(t_.lane, e_.i32(bit)), e_.i32(2)), e_.i32(1));
+      Values kept;
+      for (size_t i = 0; i < half; ++i) {
+        Value mine = arith::SelectOp::create(e_.b, e_.loc, upper, left[i + half], left[i]);
+        Value other = arith::SelectOp::create(e_.b, e_.loc, upper, left[i], left[i + half]);
+        kept.push_back(arith::AddFOp::create(e_.b, e_.loc, mine, exchange_lanes(e_, other, bit)));
+      }
+      first = e_.add(first, arith::SelectOp::create(e_.b, e_.loc, upper, e_.i32(half), e_.i32(0)));
+      left = kept;
+    }
+    Value to = e_.add(at, e_.mul(t_.warp_n, 4 * s_.warp_columns));
+    for (size_t i = 0; i < left.size(); ++i) {
+      Value number = e_.add(first, static_cast<int64_t>(i));
+      Value row = e_.div(number, e_.i32(kFour)), column = e_.rem(number, e_.i32(kFour));
+      store_shared(e_, e_.add(to, e_.mul(e_.add(e_.mul(row, pitch), column), 4)), 0, left[i]);
+    }
+  }
+};
+
+// A lane has four columns of its own, and all of the unit's K.
+class FmaAlongN : public Fma {
+ public:
+  using Fma::Fma;
+
+  void multiply(MutableArrayRef<Value> sums, ArrayRef<Value> weights, ArrayRef<Value> rows) override {
+    const Values w = as_f32(weights);
+    for (int64_t m = 0; m < s_.in.rows; ++m) {
+      const Values x = as_f32(load_shared_words(e_, rows[0], m * s_.segment, 4));
+      for (int64_t k = 0; k < kFour; ++k)
+        for (int64_t c = 0; c < kFour; ++c)
+          sums[kFour * m + c] = e_.fma(w[kFour * k + c], x[k], sums[kFour * m + c]);
+    }
+  }
+
+  void store(ArrayRef<Value> sums, Value at, int64_t pitch, int64_t) override {
+    Value column = e_.add(e_.mul(t_.warp_n, s_.warp_columns), e_.mul(t_.lane, kFour));
+    Value to = e_.add(at, e_.mul(column, 4));
+    for (int64_t m = 0; m < s_.in.rows; ++m)
+      store_shared(e_, to, 4 * m * pitch, sums.slice(kFour * m, kFour));
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<SkinnyProducts> make_skinny_fma(SkinnyTile& tile) {
+  if (tile.shape.in.k_major) return std::make_unique<FmaAlongK>(tile);
+  return std::make_unique<FmaAlongN>(tile);
+}
+
+}  // namespace lathe::emit
