@@ -1,7 +1,7 @@
 // One workgroup computes one tile. For every tile_k of K its threads fetch the tile's parts of A and B into
-// registers, store them as f32 (i8: as i32) to shared memory with K outermost, and multiply from there; the next parts are
-// on their way while the products of these are summed. A thread's register_m x register_n sums lie in groups
-// of up to four neighbours, so that four operands come with one load.
+// registers, store them as f32 (i8: as i32) to shared memory with K outermost, and multiply from there; the
+// next parts are on their way while the products of these are summed. A thread's register_m x register_n sums
+// lie in groups of up to four neighbours, so that four operands come with one load.
 #include <algorithm>
 #include <numeric>
 
@@ -51,8 +51,7 @@ class StagedOperand {
       Value k = e_.add(k0, x.k), inside = e_.min(k, last_k);
       Value at = e_.add(x.base, k_contiguous_ ? inside : e_.mul(inside, view_.row_stride));
       Value v = e_.load(view_.memory, at, view_.alignment);
-      if (!whole)
-        v = arith::SelectOp::create(e_.b, e_.loc, e_.less(k, depth), v, e_.zero(view_.element));
+      if (!whole) v = arith::SelectOp::create(e_.b, e_.loc, e_.less(k, depth), v, e_.zero(view_.element));
       loaded.push_back(v);
     }
     return loaded;
