@@ -18,13 +18,15 @@ void enumerate_matmul_outer(const CandidateContext& context, std::vector<RankedP
 //   lanes * vectors,
 //              register_n = scalars.
 void enumerate_matmul_panel(const CandidateContext& context, std::vector<RankedPlan>* out);
-// CUDA and ROCm: f32 FMAs from a shared-memory tile.
+// CUDA and ROCm, every type, layout and alignment: FMAs from a shared-memory tile, in f32 (i8: in i32).
 void enumerate_matmul_simt(const CandidateContext& context, std::vector<RankedPlan>* out);
 // sm_90a, f16 and bf16 with 16-byte aligned rows: warpgroup products fed by tensor copies.
 void enumerate_matmul_wgmma(const CandidateContext& context, std::vector<RankedPlan>* out);
 
 // CUDA: at most 16 rows of A against weights streamed once.
 void enumerate_matmul_skinny(const CandidateContext& context, std::vector<RankedPlan>* out);
+// sm_80 and later: warp-level tensor cores, of every type but f32 that must not be rounded to tf32.
+void enumerate_matmul_mma(const CandidateContext& context, std::vector<RankedPlan>* out);
 
 // A plan's working size of one matmul class, and what the CPU families share.
 struct MatmulSizes {
@@ -34,10 +36,20 @@ struct MatmulSizes {
   bool converts, batch_invariant;
 };
 
-// GPUs: merging the partial results of `splits`, which lie in L2 when they fit it. A second step costs a launch and is
-// spread over all units; the last-arriving workgroup of each of `tiles` costs a round trip of its fence and ticket, and
-// reads its tile's parts alone.
-double gpu_merge_seconds(const GpuRates& rates, const MatmulSizes& s, double splits, int32_t split, double tiles);
+// GPUs: merging the partial results of `splits`, which lie in L2 when they fit it. A second step costs a
+// launch and is spread over all units; the last-arriving workgroup of each of `tiles` costs a round trip of
+// its fence and ticket, and reads its tile's parts alone.
+double gpu_merge_seconds(const GpuRates& rates, const MatmulSizes& s, double splits, int32_t split,
+                         double tiles);
+// 90 of "sm_90a"; 0 of another backend's target.
+int sm_version(const Target& target);
+// Why the family may not serve a batch_invariant request, "" if it may or the request is another. One family
+// serves every M, layout and alignment of a weight: "mma" f16 and bf16 where there is one, "simt" everything
+// else. Sums of i8 are exact: any family's, split or not, are the same.
+std::string invariance_refusal(const CandidateContext& context, absl::string_view family);
+inline constexpr char kExactRecipe[] = "products of i8 summed in i32, exact";
+// CPU: why operands of such a type are not multiplied, "" if they are.
+std::string operands_refusal(const ProblemClass& c);
 // Writing the partial results of `splits` and merging them in a second step.
 double merge_seconds(const MatmulSizes& s, double splits, double bytes_per_second);
 

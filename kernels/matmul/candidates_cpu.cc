@@ -120,6 +120,10 @@ MatmulSizes::MatmulSizes(const ProblemClass& c)
       converts(c.a != DType::kF32),
       batch_invariant(c.determinism == Determinism::kBatchInvariant) {}
 
+std::string operands_refusal(const ProblemClass& c) {
+  return is_float(c.a) ? "" : absl::StrCat("operands ", name_of(c.a), ": on the CPU f32, f16 and bf16 alone");
+}
+
 double merge_seconds(const MatmulSizes& s, double splits, double bytes_per_second) {
   return double(s.m) * s.n * (splits * 4 + s.output_bytes) / bytes_per_second + kForkSeconds;
 }
@@ -131,6 +135,7 @@ void enumerate_matmul_dot(const CandidateContext& context, std::vector<RankedPla
   CompileConfig config;
   config.kernel = "dot";
   config.lanes = rates.lanes;
+  if (!is_float(c.a)) return out->push_back(rejected(config, operands_refusal(c)));
   if (c.trans_b == 0) return out->push_back(rejected(config, "B is not K-contiguous"));
   if (c.trans_a != 0) return out->push_back(rejected(config, "A is not K-contiguous"));
   if (c.m_hi > kDotMaxM) return out->push_back(rejected(config, absl::StrCat("M ", c.m_hi, " > ", kDotMaxM)));
@@ -160,6 +165,7 @@ void enumerate_matmul_outer(const CandidateContext& context, std::vector<RankedP
   CompileConfig config;
   config.kernel = "outer";
   config.lanes = rates.lanes;
+  if (!is_float(c.a)) return out->push_back(rejected(config, operands_refusal(c)));
   if (c.trans_b != 0) return out->push_back(rejected(config, "B is not N-contiguous"));
   if (c.m_hi > kOuterMaxM)
     return out->push_back(rejected(config, absl::StrCat("M ", c.m_hi, " > ", kOuterMaxM)));

@@ -254,9 +254,11 @@ void enumerate_form(const CandidateContext& context, bool transposed, std::vecto
 
 void enumerate_matmul_panel(const CandidateContext& context, std::vector<RankedPlan>* out) {
   const MatmulSizes s(context.problem);
+  CompileConfig config;
+  config.kernel = "panel";
+  if (!is_float(context.problem.a))
+    return out->push_back(rejected(config, operands_refusal(context.problem)));
   if (s.batch_invariant && context.split_k > 1) {
-    CompileConfig config;
-    config.kernel = "panel";
     return out->push_back(rejected(config, absl::StrCat("batch_invariant: split_k ", context.split_k,
                                                         " forced, the recipe has 1 split")));
   }

@@ -1,6 +1,9 @@
-// What the GPU families' cost models share.
+// What the GPU families share: the cost of merging splits, and whose numeric recipe is batch invariant.
 #include <algorithm>
+#include <cstdlib>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "kernels/matmul/candidates.h"
 
 namespace lathe {
@@ -15,6 +18,24 @@ double gpu_merge_seconds(const GpuRates& rates, const MatmulSizes& s, double spl
   // Only as many units merge as there are tiles; each draws no more than its share of the rate.
   const double share = std::min(1.0, tiles / rates.units);
   return 2 * kMemorySeconds + (parts + out) / (rate * share);
+}
+
+int sm_version(const Target& target) {
+  constexpr absl::string_view kPrefix = "sm_";
+  if (target.backend != Backend::kCuda || !absl::StartsWith(target.arch, kPrefix)) return 0;
+  return std::atoi(target.arch.c_str() + kPrefix.size());
+}
+
+std::string invariance_refusal(const CandidateContext& context, absl::string_view family) {
+  const ProblemClass& c = context.problem;
+  if (c.determinism != Determinism::kBatchInvariant) return "";
+  if (context.split_k > 1)
+    return absl::StrCat("batch_invariant: split_k ", context.split_k, " forced, the recipe has 1 split");
+  const bool half = c.a == DType::kF16 || c.a == DType::kBF16;
+  const absl::string_view recipe = half && sm_version(context.facts.target) >= 80 ? "mma" : "simt";
+  if (family == recipe || c.a == DType::kI8) return "";
+  return absl::StrCat("batch_invariant: the recipe of ", name_of(c.a), " on ", context.facts.target.arch,
+                      " is that of ", recipe);
 }
 
 }  // namespace lathe

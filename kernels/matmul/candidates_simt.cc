@@ -33,6 +33,7 @@ constexpr double kSharedBytesPerCycle = 128, kSharedReuse = 2;
 // Elements are fetched one by one: load, mask, conversion, store and their addresses, for each (estimate). A unit
 // could start an instruction a cycle in each of its four parts; waits and bank conflicts leave about 2.5.
 constexpr double kStagingInstructions = 10, kIssuePerCycle = 2.5;
+constexpr double kMemoryEfficiency = 0.85;  // of the memory's rate, reading element by element (estimate)
 
 int32_t thread_registers(const Row& r) {
   const int32_t staged = static_cast<int32_t>(ceil_div((r.tile_m + r.tile_n) * r.tile_k, r.threads));
@@ -92,8 +93,8 @@ double predict(const GpuRates& rates, const MatmulSizes& s, const Row& r, double
   const double out_bytes = double(s.m) * s.n * (splits > 1 ? 4 * splits : s.output_bytes);
   const double once = (double(s.m) + s.n) * s.k * s.input_bytes + out_bytes;
   const double moved = (column_tiles * s.m + row_tiles * s.n) * double(s.k) * s.input_bytes + out_bytes;
-  const double memory =
-      std::max(once / rates.memory_bytes_per_second, moved / (kL2OverMemory * rates.memory_bytes_per_second));
+  const double memory_rate = kMemoryEfficiency * rates.memory_bytes_per_second;
+  const double memory = std::max(once, moved / kL2OverMemory) / memory_rate;
   return rates.launch_seconds + std::max({compute + staging, shared, latency, memory}) +
          gpu_merge_seconds(rates, s, splits, split, row_tiles * column_tiles);
 }
@@ -114,8 +115,7 @@ void enumerate_matmul_simt(const CandidateContext& context, std::vector<RankedPl
     config.threads = r.threads;
     config.stages = r.stages;
     std::string reason = check(rates, s, r);
-    if (reason.empty() && s.batch_invariant && context.split_k > 1)
-      reason = absl::StrCat("batch_invariant: split_k ", context.split_k, " forced, the recipe has 1 split");
+    if (reason.empty()) reason = invariance_refusal(context, "simt");
     if (!reason.empty()) {
       out->push_back(rejected(config, std::move(reason)));
       continue;
@@ -132,7 +132,9 @@ void enumerate_matmul_simt(const CandidateContext& context, std::vector<RankedPl
         plan.plan.launch.splits = splits;
         plan.plan.predicted_seconds = predict(rates, s, r, splits, split);
         plan.plan.numeric_recipe =
-            absl::StrCat("fma f32; K ascending in blocks of ", r.tile_k, "; ", merge_recipe(splits));
+            context.problem.a == DType::kI8
+                ? kExactRecipe
+                : absl::StrCat("fma f32; K ascending in blocks of ", r.tile_k, "; ", merge_recipe(splits));
         out->push_back(std::move(plan));
       }
     }

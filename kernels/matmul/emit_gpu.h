@@ -19,9 +19,9 @@ llvm::LogicalResult emit_mma(Emit& e, GpuKernel& kernel, const GpuStep& step);
 llvm::LogicalResult emit_wgmma(Emit& e, GpuKernel& kernel, const GpuStep& step);
 llvm::LogicalResult emit_skinny(Emit& e, GpuKernel& kernel, const GpuStep& step);
 
-// Where a tile's sums (f32; of i8 products i32) go once all of K is in them: through the epilogue to D, as they are to the
-// workspace (a split), or into a comparison along the row (matmul_argmax). Made by all threads of the
-// workgroup before the family's loops, fed by any of them in any control flow, ended by all.
+// Where a tile's sums (f32; of i8 products i32) go once all of K is in them: through the epilogue to D, as
+// they are to the workspace (a split), or into a comparison along the row (matmul_argmax). Made by all
+// threads of the workgroup before the family's loops, fed by any of them in any control flow, ended by all.
 class OutputSink {
  public:
   virtual ~OutputSink() = default;
@@ -39,14 +39,15 @@ std::unique_ptr<OutputSink> make_sink(Emit& e, GpuKernel& kernel, const GpuStep&
 
 // Element (i, j) of a view, as an offset into its memory.
 Value inside(Emit& e, const View& v, Value i, Value j);
-// The epilogue of one product (f32, i32) at (i, j) of the tile; the product itself where there is no epilogue. With `lanes`
-// of so many products from column j on, of operands all of whose rows are aligned to 16 bytes, j being a multiple.
+// The epilogue of one product (f32, i32) at (i, j) of the tile; the product itself where there is no
+// epilogue. With `lanes` of so many products from column j on, of operands all of whose rows are aligned to
+// 16 bytes, j being a multiple.
 Value finish(Emit& e, TileProgram& p, Value product, Value i, Value j, int64_t lanes = 0);
 // Sums the partial results of the merge program's tile in ascending order of the split, with the epilogue.
 // The work of all of the kernel's workers.
 void emit_merge(Emit& e, const GpuKernel& kernel, const Arguments& arguments, TileProgram& p);
-// kMergeLast: to be called by all workers after each has stored its part of the tile at `position`. The workgroup
-// whose ticket is the last merges the tile. `tiles` along x and y number the counters.
+// kMergeLast: to be called by all workers after each has stored its part of the tile at `position`. The
+// workgroup whose ticket is the last merges the tile. `tiles` along x and y number the counters.
 llvm::LogicalResult merge_last(Emit& e, GpuKernel& kernel, const GpuStep& step, const GridPosition& position);
 
 }  // namespace lathe::emit

@@ -1,7 +1,7 @@
-// One workgroup computes one tile with warp-level tensor cores (mma.sync). Blocks of K pass through `stages` buffers in
-// shared memory: while one is multiplied, copies of the next stages - 1 are under way. Each warp sums register_m x
-// register_n of the tile, an mma's worth of K at a time, in ascending order whatever the tile; the registers for the
-// next step are loaded while this one's products are summed.
+// One workgroup computes one tile with warp-level tensor cores (mma.sync). Blocks of K pass through `stages`
+// buffers in shared memory: while one is multiplied, copies of the next stages - 1 are under way. Each warp
+// sums register_m x register_n of the tile, an mma's worth of K at a time, in ascending order whatever the
+// tile; the registers for the next step are loaded while this one's products are summed.
 #include "compiler/ptx_mma.h"
 #include "kernels/matmul/emit_gpu.h"
 #include "kernels/matmul/emit_mma_operand.h"
@@ -13,26 +13,31 @@ using namespace mlir;
 
 class MmaTile {
  public:
-  MmaTile(Emit& e, GpuKernel& kernel, TileProgram& p, Value shared)
+  MmaTile(Emit& e, GpuKernel& kernel, const MmaShape& shape, TileProgram& p)
       : e_(e),
         p_(p),
         kernel_(kernel),
-        warp_(e, kernel),
-        a_(MmaOperand::of(kernel, p, MmaOperand::kA, 0)),
-        b_(MmaOperand::of(kernel, p, MmaOperand::kB, a_.bytes())),
-        stage_bytes_(a_.bytes() + b_.bytes()),
-        stages_(kernel.config().getStages()),
-        steps_(kernel.config().getTileK() * a_.element_bytes / kMmaDepthBytes),
-        a_copies_(make_copies(e, kernel, a_, shared)),
-        b_copies_(make_copies(e, kernel, b_, shared)),
-        a_fragments_(e, a_, shared, warp_.first_row, warp_.lane),
-        b_fragments_(e, b_, shared, warp_.first_column, warp_.lane) {}
+        shape_(shape),
+        shared_(kernel.dynamic_shared(shape.shared_bytes())),
+        warp_(e, kernel, shape),
+        a_(MmaOperand::of(shape, p, MmaOperand::kA)),
+        b_(MmaOperand::of(shape, p, MmaOperand::kB)),
+        steps_(shape.depth_bytes() / MmaShape::kStepBytes),
+        a_copies_(make_copies(e, kernel, a_, shared_)),
+        b_copies_(make_copies(e, kernel, b_, shared_)),
+        a_fragments_(e, a_, shared_, warp_.first_row, warp_.lane),
+        b_fragments_(e, b_, shared_, warp_.first_column, warp_.lane) {}
+
+  const MmaWarp& warp() const { return warp_; }
+  Type element() const { return a_.view.element; }
+  Value shared() const { return shared_; }  // the stages, an !llvm.ptr<3>
 
   // The warp's sums, four registers for each 16 x 8 of its part, row by row.
   Values emit() {
-    for (int64_t stage = 0; stage < stages_ - 1; ++stage) {
-      Value at = e_.i32(stage * stage_bytes_);
-      begin_copies(e_.idx(stage * kernel_.config().getTileK()), at, 0, 1);
+    const int64_t last = shape_.stages - 1, block = shape_.tile_k;
+    for (int64_t stage = 0; stage < last; ++stage) {
+      Value at = e_.i32(stage * shape_.stage_bytes());
+      begin_copies(e_.idx(stage * block), at, 0, 1);
       end_copies(at);
     }
     wait();
@@ -41,13 +46,12 @@ class MmaTile {
     const size_t sums = carried.size();
     append(carried, fragments(e_.i32(0), 0));
     carried.push_back(e_.i32(0));                            // the stage that is read
-    carried.push_back(e_.i32((stages_ - 1) * stage_bytes_));  // and the one that is written
-    const int64_t block = kernel_.config().getTileK();
+    carried.push_back(e_.i32(last * shape_.stage_bytes()));  // and the one that is written
     carried = e_.loop(e_.idx(0), p_.depth, block, carried, [&](Value k0, const Values& in) {
       ArrayRef<Value> state(in);
       Values next(state.take_front(sums)), registers(state.drop_front(sums).drop_back(2));
       Value read = state[state.size() - 2], write = state.back();
-      multiply_block(e_.add(k0, (stages_ - 1) * block), read, write, next, registers);
+      multiply_block(e_.add(k0, last * block), read, write, next, registers);
       append(next, registers);
       next.push_back(following(read));
       next.push_back(following(write));
@@ -59,16 +63,10 @@ class MmaTile {
     return carried;
   }
 
-  const MmaWarp& warp() const { return warp_; }
-  int64_t shared_bytes() const { return stages_ * stage_bytes_; }
-
  private:
   static void append(Values& to, const Values& from) { to.append(from.begin(), from.end()); }
 
-  Value zero() {
-    if (a_.view.element.isInteger()) return e_.i32(0);
-    return e_.constant_f32(0);
-  }
+  Value zero() { return e_.zero(element().isInteger() ? Type(e_.b.getI32Type()) : e_.f32()); }
   void begin_copies(Value k0, Value stage, int64_t slice, int64_t slices) {
     a_copies_->begin(k0, stage, slice, slices);
     b_copies_->begin(k0, stage, slice, slices);
@@ -78,13 +76,13 @@ class MmaTile {
     b_copies_->end(stage);
     commit_copies(e_);
   }
-  // The block after the one that is read is there, and nobody reads the one before it any more.
+  // The next block is there, and nobody reads the one before it any more.
   void wait() {
-    wait_copies(e_, stages_ - 2);
+    wait_copies(e_, shape_.stages - 2);
     kernel_.barrier();
   }
   Value following(Value stage) {
-    Value next = e_.add(stage, stage_bytes_), end = e_.i32(stages_ * stage_bytes_);
+    Value next = e_.add(stage, shape_.stage_bytes()), end = e_.i32(shape_.stages * shape_.stage_bytes());
     return arith::SelectOp::create(e_.b, e_.loc, e_.equal(next, end), e_.i32(0), next);
   }
   Values fragments(Value stage, int64_t step) {
@@ -93,8 +91,8 @@ class MmaTile {
     return registers;
   }
 
-  // Adds the products of the block in stage `read`, whose first step's registers are loaded, to `sums`; copies the block
-  // at `k0` to stage `write`; leaves the next block's first registers.
+  // Adds the products of the block in stage `read`, whose first step's registers are loaded, to `sums`;
+  // copies the block at `k0` to stage `write`; leaves the next block's first registers.
   void multiply_block(Value k0, Value read, Value write, Values& sums, Values& registers) {
     const int64_t slices = std::max<int64_t>(steps_ - 1, 1);
     for (int64_t step = 0; step < steps_; ++step) {
@@ -118,7 +116,7 @@ class MmaTile {
     for (int64_t i = 0; i < warp_.fragment_rows; ++i)
       for (int64_t j = 0; j < warp_.fragment_columns; ++j) {
         const size_t at = (i * warp_.fragment_columns + j) * 4;
-        Values sum = multiply_matrices(e_, a_.view.element, a.slice(i * 4, 4), b.slice(j * 2, 2),
+        Values sum = multiply_matrices(e_, element(), a.slice(i * 4, 4), b.slice(j * 2, 2),
                                        ArrayRef(sums).slice(at, 4));
         llvm::copy(sum, sums.begin() + at);
       }
@@ -127,50 +125,64 @@ class MmaTile {
   Emit& e_;
   TileProgram& p_;
   GpuKernel& kernel_;
+  const MmaShape& shape_;
+  Value shared_;
   MmaWarp warp_;
   MmaOperand a_, b_;
-  int64_t stage_bytes_, stages_, steps_;
+  int64_t steps_;
   std::unique_ptr<MmaCopies> a_copies_, b_copies_;
   MmaFragments a_fragments_, b_fragments_;
 };
 
-LogicalResult check(GpuKernel& kernel, TileProgram& p) {
+MmaShape shape_of(const GpuKernel& kernel, TileProgram& p) {
   ir::KernelConfigAttr c = kernel.config();
-  const auto refuse = [&](const char* why) {
-    return p.contraction.emitError("kernel_config: matmul kernel 'mma' ") << why;
-  };
-  if (c.getRegisterM() < 1 || c.getRegisterN() < 1 || c.getRegisterM() % 16 != 0 || c.getRegisterN() % 16 != 0)
-    return refuse("multiplies 16 x 16 of a warp's register_m x register_n");
-  if (c.getTileM() % c.getRegisterM() != 0 || c.getTileN() % c.getRegisterN() != 0 ||
-      c.getTileM() / c.getRegisterM() * (c.getTileN() / c.getRegisterN()) * 32 != c.getThreads())
-    return refuse("needs register tiles of all warps that make up the tile");
-  const int64_t bytes = p.views.find(p.contraction.getDpsInputs()[0])->second.element.getIntOrFloatBitWidth() / 8;
-  const int64_t row = c.getTileK() * bytes;
-  if (row < kMmaDepthBytes || !llvm::isPowerOf2_64(row)) return refuse("needs tile_k of 2^i * 32 bytes");
-  if (!llvm::isPowerOf2_64(c.getTileM()) || !llvm::isPowerOf2_64(c.getTileN()) || row / 16 > c.getThreads())
-    return refuse("needs a tile of powers of two");
-  if (c.getStages() < 2) return refuse("has two stages and more");
-  return success();
+  MmaShape shape;
+  shape.tile_m = c.getTileM(), shape.tile_n = c.getTileN(), shape.tile_k = c.getTileK();
+  shape.warp_m = c.getRegisterM(), shape.warp_n = c.getRegisterN();
+  shape.stages = c.getStages();
+  shape.element_bytes =
+      p.views.find(p.contraction.getDpsInputs()[0])->second.element.getIntOrFloatBitWidth() / 8;
+  shape.a_k_contiguous = k_contiguous(p.contraction, 0),
+  shape.b_k_contiguous = k_contiguous(p.contraction, 1);
+  shape.alignment = kernel.alignment();
+  return shape;
+}
+
+// The tile that a workgroup takes: in launch order down bands of `raster` tiles along M, and within a band
+// along M first, so that workgroups at work together share rows of both operands in L2.
+GridPosition place_of(Emit& e, const GpuKernel& kernel, const GpuStep& step) {
+  GridPosition block = step.block(e);
+  const int64_t raster = kernel.config().getRaster();
+  if (raster == 0) return block;
+  GridPosition tiles = step.tiles(e);
+  Value rows = e.to_i32(tiles.x), columns = e.to_i32(tiles.y);
+  Value order = e.add(e.mul(e.to_i32(block.y), rows), e.to_i32(block.x));
+  Value band_tiles = e.mul(columns, raster), band = e.div(order, band_tiles);
+  Value first = e.mul(band, raster), height = e.min(e.sub(rows, first), e.i32(raster));
+  Value within = e.sub(order, e.mul(band, band_tiles));
+  block.x = e.to_index(e.add(first, e.rem(within, height)));
+  block.y = e.to_index(e.div(within, height));
+  return block;
 }
 
 }  // namespace
 
 LogicalResult emit_mma(Emit& e, GpuKernel& kernel, const GpuStep& step) {
-  GridPosition block = step.block(e);
+  GridPosition block = place_of(e, kernel, step);
   FailureOr<TileProgram> program = step.at(e, block);
-  if (failed(program) || failed(check(kernel, *program))) return failure();
-  ir::KernelConfigAttr c = kernel.config();
-  const View& view = program->views.find(program->contraction.getDpsInputs()[0])->second;
-  const int64_t stages = c.getStages() * (c.getTileM() + c.getTileN()) * c.getTileK() *
-                         view.element.getIntOrFloatBitWidth() / 8;
-  const int64_t bytes = std::max(stages, MmaStore::least_shared_bytes(c));
-  Value shared = kernel.dynamic_shared(bytes);
+  if (failed(program)) return failure();
+  const MmaShape shape = shape_of(kernel, *program);
+  if (std::string defect = shape.defect(); !defect.empty())
+    return program->contraction.emitError("kernel_config: ") << defect;
+  if (shape.threads() != kernel.threads())
+    return program->contraction.emitError("kernel_config: threads ")
+           << kernel.threads() << " are not those of " << shape.warps() << " warps";
   // Told nothing, ptxas spills a register or two of some tiles so that one more workgroup fits a unit.
   kernel.facts.function_attributes.push_back({"nvvm.minctasm", "1"});
-  kernel.facts.ptx = least_ptx_of_mma(view.element);
-  MmaTile tile(e, kernel, *program, shared);
-  Values sums = tile.emit();
-  return MmaStore(e, kernel, step, *program, block).store(tile.warp(), sums, shared, bytes);
+  MmaTile tile(e, kernel, shape, *program);
+  kernel.facts.ptx = least_ptx_of_mma(tile.element());
+  MmaStore store(e, kernel, step, *program, block);
+  return store.store(shape, tile.warp(), tile.emit(), tile.shared());
 }
 
 }  // namespace lathe::emit

@@ -13,8 +13,8 @@ Value select(Emit& e, Value condition, Value x, Value y) {
   return arith::SelectOp::create(e.b, e.loc, condition, x, y);
 }
 
-// cp.async of 16-byte chunks, K- or width-contiguous as in memory. A thread copies the same chunk of rows that lie
-// row_step_ apart.
+// cp.async of 16-byte chunks, K- or width-contiguous as in memory. A thread copies the same chunk of rows
+// that lie row_step_ apart.
 class AsyncCopies : public MmaCopies {
  public:
   AsyncCopies(Emit& e, const GpuKernel& kernel, const MmaOperand& x, Value shared)
@@ -31,8 +31,7 @@ class AsyncCopies : public MmaCopies {
     source_ = e.add(e.add(x.view.offset, first_), e.mul(e.to_index(row_), x.view.row_stride));
     if (!x.k_contiguous) width_bytes_ = present(first_, x.limit, x.whole_width, x.width);
     const int64_t places = row_step_ % SwizzledRows::kPeriod == 0 ? 1 : count_;
-    for (int64_t i = 0; i < places; ++i)
-      targets_.push_back(layout.at(e, e.add(row_, i * row_step_), chunk));
+    for (int64_t i = 0; i < places; ++i) targets_.push_back(layout.at(e, e.add(row_, i * row_step_), chunk));
   }
 
   void begin(Value k0, Value stage, int64_t slice, int64_t slices) override {
@@ -64,7 +63,8 @@ class AsyncCopies : public MmaCopies {
 
   static bool full(Value limit, int64_t size) { return size > 0 && Emit::known(limit) == size; }
 
-  // How many bytes of the chunk that begins at element `first` lie before `limit`; `size` of the chunks' whole range.
+  // How many bytes of the chunk that begins at element `first` lie before `limit`; `size` of the chunks'
+  // whole range.
   Value present(Value first, Value limit, bool whole, int64_t size) {
     if (full(limit, size)) return e_.i32(16);
     Value bytes = e_.i32(16);
@@ -79,17 +79,18 @@ class AsyncCopies : public MmaCopies {
   const MmaOperand& x_;
   Value shared_;
   int64_t row_step_, count_;
-  Value exists_;         // null: in every thread
-  Value row_;            // the first, i32
-  Value first_;          // the chunk's first element, index
-  Value source_;         // index, at K = 0
-  Value width_bytes_;    // width-contiguous: present of the chunk
-  Values targets_;       // i32
+  Value exists_;       // null: in every thread
+  Value row_;          // the first, i32
+  Value first_;        // the chunk's first element, index
+  Value source_;       // index, at K = 0
+  Value width_bytes_;  // width-contiguous: present of the chunk
+  Values targets_;     // i32
 };
 
-// Element by element through registers, for operands whose rows are not aligned to chunks and for bytes that do not lie
-// along K: in shared memory all lie along K. A thread moves words of four bytes, neighbours in memory falling to
-// neighbouring threads; the words are put together only when all elements have been asked for.
+// Element by element through registers, for operands whose rows are not aligned to chunks and for bytes that
+// do not lie along K: in shared memory all lie along K. A thread moves words of four bytes, neighbours in
+// memory falling to neighbouring threads; the words are put together only when all elements have been asked
+// for.
 class StagedCopies : public MmaCopies {
  public:
   StagedCopies(Emit& e, const GpuKernel& kernel, const MmaOperand& x, Value shared)

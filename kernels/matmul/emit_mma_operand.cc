@@ -40,14 +40,10 @@ Value SwizzledRows::at(Emit& e, Value row, Value chunk) const {
   return e.add(e.mul(row, row_bytes), e.mul(exclusive_or(e, chunk, exchange(e, row)), 16));
 }
 
-MmaWarp::MmaWarp(Emit& e, const GpuKernel& kernel)
-    : rows(kernel.config().getRegisterM()),
-      columns(kernel.config().getRegisterN()),
-      fragment_rows(rows / 16),
-      fragment_columns(columns / 8),
-      row_warps(kernel.config().getTileM() / rows) {
+MmaWarp::MmaWarp(Emit& e, const GpuKernel& kernel, const MmaShape& shape)
+    : rows(shape.warp_m), columns(shape.warp_n), fragment_rows(rows / 16), fragment_columns(columns / 8) {
   Value thread = e.to_i32(kernel.thread()), warp = e.div(thread, e.i32(32));
-  Value column_warps = e.i32(kernel.config().getTileN() / columns);
+  Value column_warps = e.i32(shape.tile_n / columns);
   lane = e.rem(thread, e.i32(32));
   place_row = e.div(warp, column_warps);
   place_column = e.rem(warp, column_warps);
@@ -55,19 +51,18 @@ MmaWarp::MmaWarp(Emit& e, const GpuKernel& kernel)
   first_column = e.mul(place_column, columns);
 }
 
-MmaOperand MmaOperand::of(const GpuKernel& kernel, const TileProgram& program, Side side, int64_t place) {
-  ir::KernelConfigAttr c = kernel.config();
+MmaOperand MmaOperand::of(const MmaShape& shape, const TileProgram& program, Side side) {
   linalg::LinalgOp contraction = program.contraction;
   MmaOperand x;
   x.side = side;
   x.view = program.views.find(contraction.getDpsInputs()[side])->second;
   x.k_contiguous = emit::k_contiguous(contraction, side);
-  x.element_bytes = x.view.element.getIntOrFloatBitWidth() / 8;
-  x.async = kernel.alignment() == Alignment::k16 && (x.k_contiguous || x.element_bytes > 1);
+  x.async = shape.copies_chunks(x.k_contiguous);
   x.shared_k_contiguous = x.k_contiguous || !x.async;
-  x.width = side == kA ? c.getTileM() : c.getTileN();
-  x.warp_width = side == kA ? c.getRegisterM() : c.getRegisterN();
-  x.block = c.getTileK();
+  x.element_bytes = shape.element_bytes;
+  x.width = side == kA ? shape.tile_m : shape.tile_n;
+  x.warp_width = side == kA ? shape.warp_m : shape.warp_n;
+  x.block = shape.tile_k;
   x.limit = side == kA ? program.rows : program.columns;
   x.depth = program.depth;
   x.whole_width = side == kB && program.n % x.chunk_elements() == 0;
@@ -75,7 +70,7 @@ MmaOperand MmaOperand::of(const GpuKernel& kernel, const TileProgram& program, S
   const bool along_k = x.shared_k_contiguous;
   x.layout = {along_k ? x.width : x.block, (along_k ? x.block : x.width) * x.element_bytes,
               !along_k && x.element_bytes == 4};
-  x.place = place;
+  x.place = side == kA ? 0 : shape.tile_m * shape.depth_bytes();
   return x;
 }
 
@@ -83,8 +78,8 @@ MmaFragments::MmaFragments(Emit& e, const MmaOperand& x, Value shared, Value fir
     : e_(e), x_(x), shared_(shared) {
   const SwizzledRows& layout = x.layout;
   if (layout.element_wise) {
-    // Register r of 16 rows of A: k = lane % 4 + r / 2 * 4, row = lane / 4 + r % 2 * 8; of 8 columns of B: k =
-    // lane % 4 + r * 4, column = lane / 4. The exchange is that of k % 4 for all of them.
+    // Register r of 16 rows of A: k = lane % 4 + r / 2 * 4, row = lane / 4 + r % 2 * 8; of 8 columns of B: k
+    // = lane % 4 + r * 4, column = lane / 4. The exchange is that of k % 4 for all of them.
     Value k = e.rem(lane, e.i32(4)), within = e.mul(e.div(lane, e.i32(4)), 4);
     for (int64_t group = 0; group < x.warp_width; group += 8) {
       Value chunk = e.div(e.add(first, group), e.i32(4));
@@ -92,8 +87,8 @@ MmaFragments::MmaFragments(Emit& e, const MmaOperand& x, Value shared, Value fir
     }
     return;
   }
-  // The four matrices of a load: the second is the next 8 rows of the first, the third its next chunk, or the other way
-  // round, so that the registers come in mma's order.
+  // The four matrices of a load: the second is the next 8 rows of the first, the third its next chunk, or the
+  // other way round, so that the registers come in mma's order.
   Value low = e.rem(lane, e.i32(16)), high = e.div(lane, e.i32(16));
   const bool rows_first = (x.side == MmaOperand::kA) == x.shared_k_contiguous;
   Value half = rows_first ? high : e.div(low, e.i32(8));
@@ -101,8 +96,8 @@ MmaFragments::MmaFragments(Emit& e, const MmaOperand& x, Value shared, Value fir
   if (x.shared_k_contiguous) {
     Value start = e.mul(e.add(first, row), layout.row_bytes);
     Value chunk = e.mul(exclusive_or(e, half, layout.exchange(e, row)), 16);
-    for (int64_t step = 0; step * kMmaDepthBytes < layout.row_bytes; ++step)
-      lanes_.push_back(e.add(start, exclusive_or(e, chunk, step * kMmaDepthBytes)));
+    for (int64_t step = 0; step * MmaShape::kStepBytes < layout.row_bytes; ++step)
+      lanes_.push_back(e.add(start, exclusive_or(e, chunk, step * MmaShape::kStepBytes)));
   } else {
     for (int64_t group = 0; group < x.warp_width; group += 16) {
       Value chunk = e.add(e.div(e.add(first, group), e.i32(8)), half);
@@ -121,7 +116,7 @@ Values MmaFragments::load(Value stage, int64_t step) {
 
 Values MmaFragments::load_matrices_at(Value stage, int64_t step) {
   Values registers;
-  const int64_t depth = kMmaDepthBytes / x_.element_bytes, row_bytes = x_.layout.row_bytes;
+  const int64_t depth = MmaShape::kStepBytes / x_.element_bytes, row_bytes = x_.layout.row_bytes;
   for (int64_t group = 0; group < x_.warp_width; group += 16) {
     const bool along_k = x_.shared_k_contiguous;
     Value lane = along_k ? lanes_[step] : lanes_[group / 16];
@@ -135,7 +130,7 @@ Values MmaFragments::load_matrices_at(Value stage, int64_t step) {
 Values MmaFragments::load_elements_at(Value stage, int64_t step) {
   Values registers;
   const auto element = [&](int64_t group, int64_t k) {
-    const int64_t constant = x_.place + (step * kMmaDepthBytes / 4 + k) * x_.layout.row_bytes;
+    const int64_t constant = x_.place + (step * MmaShape::kStepBytes / 4 + k) * x_.layout.row_bytes;
     Value at = shared_at(e_, shared_, e_.add(stage, lanes_[group]), constant);
     registers.push_back(LLVM::LoadOp::create(e_.b, e_.loc, e_.b.getI32Type(), at, /*alignment=*/4));
   };

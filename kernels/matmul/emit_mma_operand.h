@@ -1,16 +1,17 @@
-// One operand of a warp-level matmul: its way from global memory into swizzled shared memory, and from there to a
-// warp's registers.
+// One operand of a warp-level matmul: its way from global memory into swizzled shared memory, and from there
+// to a warp's registers.
 #pragma once
 
 #include <memory>
 
 #include "compiler/gpu_kernel.h"
+#include "kernels/matmul/mma_shape.h"
 
 namespace lathe::emit {
 
-// How an operand's part of a stage lies in shared memory: rows in chunks of 16 bytes, whose places within the row are
-// exchanged by the row's number, so that neither the 8 rows of one chunk that ldmatrix reads nor the 8 chunks of one
-// row that copies write meet in a bank.
+// How an operand's part of a stage lies in shared memory: rows in chunks of 16 bytes, whose places within the
+// row are exchanged by the row's number, so that neither the 8 rows of one chunk that ldmatrix reads nor the
+// 8 chunks of one row that copies write meet in a bank.
 struct SwizzledRows {
   int64_t rows, row_bytes;
   // Single f32 are read, of four rows and eight neighbours at a time, in place of ldmatrix.
@@ -18,21 +19,19 @@ struct SwizzledRows {
 
   static constexpr int64_t kPeriod = 8;  // rows after which the exchange repeats
   int64_t chunks() const { return row_bytes / 16; }
-  int64_t bytes() const { return rows * row_bytes; }
   // The place of a row's chunk is its number xor this (i32).
   Value exchange(Emit& e, Value row) const;
   // Offset in bytes of a row's chunk, all i32.
   Value at(Emit& e, Value row, Value chunk) const;
 };
 
-// The calling thread's warp, one of (tile_m / register_m) x (tile_n / register_n), columns innermost.
+// The calling thread's warp, one of (tile_m / warp_m) x (tile_n / warp_n), columns innermost.
 struct MmaWarp {
-  MmaWarp(Emit& e, const GpuKernel& kernel);
-  int64_t rows, columns;                         // of the warp's part of the tile
-  int64_t fragment_rows, fragment_columns;       // in 16 x 8
-  int64_t row_warps;                             // warps along M
-  Value lane, place_row, place_column;           // i32: the lane, and the warp's place among the warps
-  Value first_row, first_column;                 // i32: of its part
+  MmaWarp(Emit& e, const GpuKernel& kernel, const MmaShape& shape);
+  int64_t rows, columns;                    // of the warp's part of the tile
+  int64_t fragment_rows, fragment_columns;  // in 16 x 8
+  Value lane, place_row, place_column;      // i32: the lane, and the warp's place among the warps
+  Value first_row, first_column;            // i32: of its part
 };
 
 struct MmaOperand {
@@ -43,16 +42,14 @@ struct MmaOperand {
   bool shared_k_contiguous;  // in shared memory; so lies everything but what is copied as it is in memory
   bool async;                // copied without passing through registers: chunks of 16 aligned bytes
   int64_t element_bytes;
-  int64_t width, warp_width;  // rows of A (columns of B) of the workgroup's tile and of a warp's
-  int64_t block;              // K of a stage
-  Value limit, depth;         // index: rows (columns) and K that exist
+  int64_t width, warp_width;      // rows of A (columns of B) of the workgroup's tile and of a warp's
+  int64_t block;                  // K of a stage
+  Value limit, depth;             // index: rows (columns) and K that exist
   bool whole_width, whole_depth;  // chunks of 16 bytes end with them
   SwizzledRows layout;
   int64_t place;  // in a stage, bytes
 
-  // `p`'s operand at `place` of each stage.
-  static MmaOperand of(const GpuKernel& kernel, const TileProgram& p, Side side, int64_t place);
-  int64_t bytes() const { return layout.bytes(); }
+  static MmaOperand of(const MmaShape& shape, const TileProgram& p, Side side);
   int64_t chunk_elements() const { return 16 / element_bytes; }
 };
 
@@ -60,8 +57,8 @@ struct MmaOperand {
 class MmaCopies {
  public:
   virtual ~MmaCopies() = default;
-  // Slice `slice` of `slices` of the block of K that starts at `k0` (index) goes to the stage at `stage` (bytes, i32):
-  // zero beyond K; nothing beyond the operand is read. Blocks wholly beyond K may be asked for.
+  // Slice `slice` of `slices` of the block of K that starts at `k0` (index) goes to the stage at `stage`
+  // (bytes, i32): zero beyond K; nothing beyond the operand is read. Blocks wholly beyond K may be asked for.
   virtual void begin(Value k0, Value stage, int64_t slice, int64_t slices) = 0;
   // After all slices, before the workgroup's barrier.
   virtual void end(Value stage) = 0;
@@ -74,8 +71,8 @@ class MmaFragments {
  public:
   // `first`: where the warp's part of the width begins; `lane`: both i32.
   MmaFragments(Emit& e, const MmaOperand& x, Value shared, Value first, Value lane);
-  // For the mma's of step `step` (kMmaDepthBytes of K) of the stage at `stage`: four registers for 16 rows of A, two
-  // for 8 columns of B.
+  // For the mma's of step `step` (MmaShape::kStepBytes of K) of the stage at `stage`: four registers for 16
+  // rows of A, two for 8 columns of B.
   Values load(Value stage, int64_t step);
 
  private:

@@ -5,46 +5,29 @@
 namespace lathe::emit {
 using namespace mlir;
 
-namespace {
-
-constexpr int64_t kSumBytes = 4;  // f32 or i32
-
-// Words of a row in shared memory: eight more than the tile is wide, so that the four rows that half a warp writes
-// (pairs of lanes' columns) fall into different banks.
-int64_t pitch_of(ir::KernelConfigAttr c) { return c.getTileN() + 8; }
-// `rows` fragments' rows of every warp.
-int64_t slab_bytes(ir::KernelConfigAttr c, int64_t rows) {
-  return c.getTileM() / c.getRegisterM() * rows * 16 * pitch_of(c) * kSumBytes;
-}
-
-}  // namespace
-
-int64_t MmaStore::least_shared_bytes(ir::KernelConfigAttr config) { return slab_bytes(config, 1); }
-
-LogicalResult MmaStore::store(const MmaWarp& warp, ArrayRef<Value> sums, Value shared, int64_t bytes) {
+LogicalResult MmaStore::store(const MmaShape& shape, const MmaWarp& warp, ArrayRef<Value> sums,
+                              Value shared) {
   if (p_.argmax) {
     std::unique_ptr<OutputSink> sink = make_sink(e_, kernel_, step_, p_, position_);
+    kernel_.barrier();
     to_sink(warp, sums, *sink);
     return sink->done();
   }
-  // As many rows of fragments at a time as shared memory holds.
-  int64_t rows = warp.fragment_rows;
-  while (slab_bytes(kernel_.config(), rows) > bytes) rows /= 2;
-  for (int64_t first = 0; first < warp.fragment_rows; first += rows) {
+  for (int64_t first = 0; first < warp.fragment_rows; first += shape.store_rows()) {
     if (first > 0) kernel_.barrier();
-    to_shared(warp, sums, shared, first, rows);
+    to_shared(shape, warp, sums, shared, first);
     kernel_.barrier();
-    from_shared(warp, sums[0].getType(), shared, first, rows);
+    from_shared(shape, sums[0].getType(), shared, first);
   }
   return step_.merges() ? merge_last(e_, kernel_, step_, position_) : success();
 }
 
-void MmaStore::to_shared(const MmaWarp& warp, ArrayRef<Value> sums, Value shared, int64_t first,
-                         int64_t rows) {
-  const int64_t row_bytes = pitch_of(kernel_.config()) * kSumBytes;
+void MmaStore::to_shared(const MmaShape& shape, const MmaWarp& warp, ArrayRef<Value> sums, Value shared,
+                         int64_t first) {
+  const int64_t rows = shape.store_rows(), row_bytes = shape.store_pitch() * MmaShape::kSumBytes;
   Value row = e_.add(e_.mul(warp.place_row, rows * 16), e_.div(warp.lane, e_.i32(4)));
   Value column = e_.add(warp.first_column, e_.mul(e_.rem(warp.lane, e_.i32(4)), 2));
-  Value lane = e_.add(e_.mul(row, row_bytes), e_.mul(column, kSumBytes));
+  Value lane = e_.add(e_.mul(row, row_bytes), e_.mul(column, MmaShape::kSumBytes));
   VectorType pair = e_.vec(2, sums[0].getType());
   for (int64_t i = 0; i < rows; ++i)
     for (int64_t j = 0; j < warp.fragment_columns; ++j)
@@ -53,34 +36,35 @@ void MmaStore::to_shared(const MmaWarp& warp, ArrayRef<Value> sums, Value shared
         Value two = LLVM::PoisonOp::create(e_.b, e_.loc, pair);
         for (int64_t l = 0; l < 2; ++l)
           two = LLVM::InsertElementOp::create(e_.b, e_.loc, two, sums[at + l], e_.i32(l));
-        Value target = shared_at(e_, shared, lane, (i * 16 + half * 8) * row_bytes + j * 8 * kSumBytes);
+        Value target =
+            shared_at(e_, shared, lane, (i * 16 + half * 8) * row_bytes + j * 8 * MmaShape::kSumBytes);
         LLVM::StoreOp::create(e_.b, e_.loc, two, target, /*alignment=*/8);
       }
 }
 
-// Elements of D (or of the workspace) that a thread stores at once: 16 bytes where their address is a multiple.
+// Elements of D (or of the workspace) that a thread stores at once: 16 bytes where their address is a
+// multiple.
 int64_t MmaStore::vector() const {
   const int64_t most = 16 * 8 / p_.output.element.getIntOrFloatBitWidth();
   const bool aligned = !p_.epilogue || kernel_.alignment() == Alignment::k16;
   return aligned ? std::gcd(p_.n, most) : 1;
 }
 
-void MmaStore::from_shared(const MmaWarp& warp, Type sum, Value shared, int64_t first, int64_t rows) {
-  const int64_t lanes = vector(), per_row = kernel_.config().getTileN() / lanes;
-  const int64_t slab_rows = warp.row_warps * rows * 16, pitch = pitch_of(kernel_.config());
+void MmaStore::from_shared(const MmaShape& shape, Type sum, Value shared, int64_t first) {
+  const int64_t lanes = vector(), per_row = shape.tile_n / lanes, rows = shape.store_rows();
+  const int64_t slab_rows = shape.row_warps() * rows * 16, pitch = shape.store_pitch();
   e_.loop(e_.to_i32(kernel_.thread()), e_.i32(slab_rows * per_row), kernel_.threads(), [&](Value at) {
     Value place = e_.div(at, e_.i32(per_row)), column = e_.mul(e_.rem(at, e_.i32(per_row)), lanes);
     // Rows of the slab are fragments' rows of each warp in turn.
-    Value warp_row = e_.mul(e_.div(place, e_.i32(rows * 16)), warp.rows);
+    Value warp_row = e_.mul(e_.div(place, e_.i32(rows * 16)), shape.warp_m);
     Value row = e_.add(e_.add(warp_row, e_.rem(place, e_.i32(rows * 16))), first * 16);
     Value i = e_.to_index(row), j = e_.to_index(column);
-    Value inside_both =
-        arith::AndIOp::create(e_.b, e_.loc, e_.less(i, p_.rows), e_.less(j, p_.columns));
+    Value inside_both = arith::AndIOp::create(e_.b, e_.loc, e_.less(i, p_.rows), e_.less(j, p_.columns));
     e_.when(inside_both, [&] {
-      Value offset = e_.mul(e_.add(e_.mul(place, pitch), column), kSumBytes);
+      Value offset = e_.mul(e_.add(e_.mul(place, pitch), column), MmaShape::kSumBytes);
       Type type = lanes == 1 ? sum : Type(e_.vec(lanes, sum));
       Value value = LLVM::LoadOp::create(e_.b, e_.loc, type, shared_at(e_, shared, offset),
-                                         /*alignment=*/std::min<int64_t>(lanes * kSumBytes, 16));
+                                         /*alignment=*/std::min<int64_t>(lanes * MmaShape::kSumBytes, 16));
       Value result = finish(e_, p_, value, i, j, lanes == 1 ? 0 : lanes);
       Value target = inside(e_, p_.output, i, j);
       const View& d = p_.output;

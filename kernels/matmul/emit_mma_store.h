@@ -1,5 +1,5 @@
-// The end of a warp-level matmul: sums through shared memory, so that rows of D are written in whole vectors by
-// neighbouring threads and the epilogue's code is there once a row of warps' fragments, not once a sum.
+// The end of a warp-level matmul: sums through shared memory, so that rows of D are written in whole vectors
+// by neighbouring threads and the epilogue's code is there once a row of warps' fragments, not once a sum.
 #pragma once
 
 #include "kernels/matmul/emit_gpu.h"
@@ -12,15 +12,15 @@ class MmaStore {
   MmaStore(Emit& e, GpuKernel& kernel, const GpuStep& step, TileProgram& p, const GridPosition& position)
       : e_(e), kernel_(kernel), step_(step), p_(p), position_(position) {}
 
-  // Shared memory that `store` needs at least.
-  static int64_t least_shared_bytes(ir::KernelConfigAttr config);
-  // `sums`: as mma leaves them, four for each 16 x 8 of the warp's part, row by row. `shared`: `bytes` that nobody uses
-  // any more.
-  mlir::LogicalResult store(const MmaWarp& warp, llvm::ArrayRef<Value> sums, Value shared, int64_t bytes);
+  // `sums`: as mma leaves them, four for each 16 x 8 of the warp's part, row by row. `shared`: shared_bytes
+  // of the shape, which nobody uses any more.
+  mlir::LogicalResult store(const MmaShape& shape, const MmaWarp& warp, llvm::ArrayRef<Value> sums,
+                            Value shared);
 
  private:
-  void to_shared(const MmaWarp& warp, llvm::ArrayRef<Value> sums, Value shared, int64_t first, int64_t rows);
-  void from_shared(const MmaWarp& warp, Type sum, Value shared, int64_t first, int64_t rows);
+  void to_shared(const MmaShape& shape, const MmaWarp& warp, llvm::ArrayRef<Value> sums, Value shared,
+                 int64_t first);
+  void from_shared(const MmaShape& shape, Type sum, Value shared, int64_t first);
   void to_sink(const MmaWarp& warp, llvm::ArrayRef<Value> sums, OutputSink& sink);
   int64_t vector() const;
 

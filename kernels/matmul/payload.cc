@@ -156,8 +156,8 @@ class PayloadText {
         "module {\n  func.func @", matmul_symbol(c_, config_), "(", absl::StrJoin(arguments_, ",\n      "),
         ") -> ", out, " {\n", "    %zero = arith.constant ", zero, "\n    %empty = tensor.empty(%batch",
         c_.m_lo == c_.m_hi ? "" : ", %m", ") : ", product,
-        "\n    %init = linalg.fill ins(%zero : ", type_of(sum_), ") outs(%empty : ", product, ") -> ", product,
-        "\n    %product = linalg.batch_matmul indexing_maps = [affine_map<(b, m, n, k) -> ", a_map,
+        "\n    %init = linalg.fill ins(%zero : ", type_of(sum_), ") outs(%empty : ", product, ") -> ",
+        product, "\n    %product = linalg.batch_matmul indexing_maps = [affine_map<(b, m, n, k) -> ", a_map,
         ">, affine_map<(b, m, n, k) -> ", b_map, ">, affine_map<(b, m, n, k) -> (b, m, n)>]\n",
         "        {lathe.config = #config} ins(%a, %b : ", a, ", ", b, ") outs(%init : ", product, ") -> ",
         product, "\n    %out = linalg.generic {indexing_maps = [", absl::StrJoin(maps, ", "),
@@ -175,10 +175,10 @@ class PayloadText {
   int count_ = 0;
 };
 
-// What every split's K but the last's is a multiple of: "mma" copies and multiplies whole chunks.
+// What every split's K but the last's is a multiple of: "mma" copies chunks of 16 aligned bytes.
 int32_t k_granularity(const ProblemClass& c, const CompileConfig& config) {
-  constexpr size_t kMmaDepthBytes = 32;
-  return config.kernel == "mma" ? static_cast<int32_t>(kMmaDepthBytes / size_of(c.a)) : 1;
+  constexpr size_t kChunkBytes = 16;
+  return config.kernel == "mma" ? static_cast<int32_t>(kChunkBytes / size_of(c.a)) : 1;
 }
 
 }  // namespace
@@ -189,7 +189,9 @@ std::string matmul_symbol(const ProblemClass& c, const CompileConfig& config) {
                                                      : absl::StrCat(c.m_lo, "to", c.m_hi);
   return absl::StrCat("lathe_matmul_", name_of(c.a), "_", name_of(c.d), "_", c.trans_a ? "t" : "n",
                       c.trans_b ? "t" : "n", "_m", m, "_n", c.n, "_k", c.k, "_", config.kernel,
-                      c.alignment == Alignment::kByte ? "_byte" : c.alignment == Alignment::k16 ? "_a16" : "");
+                      c.alignment == Alignment::kByte ? "_byte"
+                      : c.alignment == Alignment::k16 ? "_a16"
+                                                      : "");
 }
 
 std::string matmul_payload(const ProblemClass& c, const CompileConfig& config) {

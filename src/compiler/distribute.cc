@@ -6,9 +6,9 @@
 // with a split, two steps; z counts splits * batch, sizes of the last split are ragged (affine.min):
 //   forall (z, y, x): W[s, b, tile] = A[b, rows, K of split s] * B[b, cols, K of split s]
 //   forall (b, y, x): D[b, row] = epilogue(sum over s in ascending order of W[s, b, row])
-// (where the workgroup that arrives last merges, the second is over tiles and becomes part of the first's kernel)
-// Rows are on x: neighbours in the launch order share columns of B, the weight, and only x may pass 65535 on
-// a GPU. argmax payloads come distributed from their builder, which states rows and splits directly.
+// (where the workgroup that arrives last merges, the second is over tiles and becomes part of the first's
+// kernel) Rows are on x: neighbours in the launch order share columns of B, the weight, and only x may pass
+// 65535 on a GPU. argmax payloads come distributed from their builder, which states rows and splits directly.
 #include "compiler/dialect.h"
 #include "compiler/mlir.h"
 #include "compiler/passes.h"
@@ -158,13 +158,15 @@ class MatmulDistribution {
     return op.getResult(0);
   }
 
-  // A step of its own merges one row of one column tile a workgroup: the merge is a stream, and rows keep many
-  // workgroups busy. Merged within the launch (kMergeLast, kMergeCluster), a tile is the partial results' tile.
+  // A step of its own merges one row of one column tile a workgroup: the merge is a stream, and rows keep
+  // many workgroups busy. Merged within the launch (kMergeLast, kMergeCluster), a tile is the partial
+  // results' tile.
   Value merge(Value partials) {
     Value out = epilogue_.getDpsInits()[0];
     OpFoldResult splits = argument("splits");
     int64_t tn = config_.getTileN(), tm = config_.getSplit() == kMergeStep ? 1 : config_.getTileM();
-    auto op = forall({batch_, tiles(attr(n_), tn), tiles(m_, tm)}, out, (function_.getName() + "_merge").str());
+    auto op =
+        forall({batch_, tiles(attr(n_), tn), tiles(m_, tm)}, out, (function_.getName() + "_merge").str());
     OpBuilder b = OpBuilder::atBlockTerminator(op.getBody());
     SmallVector<Value> iv = op.getInductionVars();
     OpFoldResult m0 = apply(b, dim(0) * tm, {iv[2]}), n0 = apply(b, dim(0) * tn, {iv[1]});
@@ -179,14 +181,14 @@ class MatmulDistribution {
     SmallVector<utils::IteratorType> iterators(4, utils::IteratorType::parallel);
     iterators[0] = utils::IteratorType::reduction;
     Value init = zeros(b, sizes);
-    Value sum = linalg::GenericOp::create(b, loc_, init.getType(), ValueRange(part), ValueRange(init), maps,
-                                          iterators,
-                                          [&](OpBuilder& body, Location loc, ValueRange args) {
-                                            const bool integers = args[0].getType().isInteger();
-                                            Value s = integers ? Value(arith::AddIOp::create(body, loc, args[1], args[0]))
-                                                               : Value(arith::AddFOp::create(body, loc, args[1], args[0]));
-                                            linalg::YieldOp::create(body, loc, s);
-                                          })
+    Value sum = linalg::GenericOp::create(
+                    b, loc_, init.getType(), ValueRange(part), ValueRange(init), maps, iterators,
+                    [&](OpBuilder& body, Location loc, ValueRange args) {
+                      const bool integers = args[0].getType().isInteger();
+                      Value s = integers ? Value(arith::AddIOp::create(body, loc, args[1], args[0]))
+                                         : Value(arith::AddFOp::create(body, loc, args[1], args[0]));
+                      linalg::YieldOp::create(body, loc, s);
+                    })
                     .getResult(0);
     Value tile = tile_epilogue(b, sum, op.getRegionIterArgs()[0], offsets, sizes);
     insert(op, tile, offsets, sizes);

@@ -205,8 +205,8 @@ void Emit::prefetch(Value memory, Value at, int locality) {
                              /*isDataCache=*/true);
 }
 
-// By integer arithmetic, which every target has. The bits of an e4m3 number, moved to where f32's lie, are those of
-// its 2^-120-fold, subnormal ones included; those of an e5m2 number are the upper half of an f16's.
+// By integer arithmetic, which every target has. The bits of an e4m3 number, moved to where f32's lie, are
+// those of its 2^-120-fold, subnormal ones included; those of an e5m2 number are the upper half of an f16's.
 static Value f8_to_f32(Emit& e, Value x) {
   const auto integers = [&](unsigned width) { return with_element(x.getType(), e.b.getIntegerType(width)); };
   const auto constant = [&](Type type, Attribute value) -> Value {
@@ -227,9 +227,10 @@ static Value f8_to_f32(Emit& e, Value x) {
   const auto bits = [&](int32_t value) { return constant(i32, e.b.getI32IntegerAttr(value)); };
   Value wide = arith::ExtUIOp::create(e.b, e.loc, i32, raw);
   Value magnitude = arith::AndIOp::create(e.b, e.loc, wide, bits(0x7f));
-  Value sign = arith::ShLIOp::create(e.b, e.loc, arith::AndIOp::create(e.b, e.loc, wide, bits(0x80)), bits(24));
-  Value small = arith::BitcastOp::create(
-      e.b, e.loc, f32, arith::ShLIOp::create(e.b, e.loc, magnitude, bits(20)));
+  Value sign =
+      arith::ShLIOp::create(e.b, e.loc, arith::AndIOp::create(e.b, e.loc, wide, bits(0x80)), bits(24));
+  Value small =
+      arith::BitcastOp::create(e.b, e.loc, f32, arith::ShLIOp::create(e.b, e.loc, magnitude, bits(20)));
   Value value = arith::MulFOp::create(e.b, e.loc, small, constant(f32, e.b.getF32FloatAttr(0x1p120f)));
   Value is_nan = arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::eq, magnitude, bits(0x7f));
   Value magnitude_bits = arith::BitcastOp::create(e.b, e.loc, i32, value);
@@ -255,8 +256,7 @@ Value Emit::broadcast(Value scalar, int64_t lanes) {
   return vector::BroadcastOp::create(b, loc, vec(lanes, scalar.getType()), scalar);
 }
 Value Emit::fma(Value x, Value y, Value z) {
-  if (z.getType().isInteger())
-    return arith::AddIOp::create(b, loc, arith::MulIOp::create(b, loc, x, y), z);
+  if (z.getType().isInteger()) return arith::AddIOp::create(b, loc, arith::MulIOp::create(b, loc, x, y), z);
   if (isa<VectorType>(x.getType())) return vector::FMAOp::create(b, loc, x, y, z);
   return math::FmaOp::create(b, loc, x, y, z);
 }

@@ -28,8 +28,8 @@ class Emit {
   Type f32() { return b.getF32Type(); }
   mlir::VectorType vec(int64_t lanes, Type element) { return mlir::VectorType::get({lanes}, element); }
 
-  // --- constants and integer arithmetic, on index or (GPU kernels' inner loops) i32: both sides of one type. No
-  // wrap-around: sizes and offsets stay below the type's end.
+  // --- constants and integer arithmetic, on index or (GPU kernels' inner loops) i32: both sides of one type.
+  // No wrap-around: sizes and offsets stay below the type's end.
   Value idx(int64_t value);
   Value i32(int64_t value) { return constant(b.getI32Type(), value); }
   Value constant(Type type, int64_t value);

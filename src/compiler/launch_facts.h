@@ -1,5 +1,5 @@
-// What emitters decided about the launch of their kernels (gpu_kernel.h's LaunchFacts), on its way through the pipeline
-// as a module attribute: into the recipe, and onto LLVM's functions.
+// What emitters decided about the launch of their kernels (gpu_kernel.h's LaunchFacts), on its way through
+// the pipeline as a module attribute: into the recipe, and onto LLVM's functions.
 #pragma once
 
 #include "compiler/gpu_kernel.h"

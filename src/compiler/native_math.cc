@@ -1,5 +1,6 @@
-// lathe-native-math: math ops on f32 (and vectors of it) that every GPU back end selects as instructions become calls
-// of LLVM's intrinsics. Left to MLIR's conversions they would become calls of the vendors' device libraries.
+// lathe-native-math: math ops on f32 (and vectors of it) that every GPU back end selects as instructions
+// become calls of LLVM's intrinsics. Left to MLIR's conversions they would become calls of the vendors'
+// device libraries.
 #include "compiler/mlir.h"
 #include "compiler/passes.h"
 

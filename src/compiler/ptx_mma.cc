@@ -57,16 +57,16 @@ Values multiply_matrices(Emit& e, Type element, ArrayRef<Value> a, ArrayRef<Valu
     operands.append(sums.begin(), sums.end());
     StringRef name = isa<Float8E5M2Type>(element) ? "llvm.nvvm.mma.m16n8k32.row.col.f32.e5m2.e5m2.f32"
                                                   : "llvm.nvvm.mma.m16n8k32.row.col.f32.e4m3.e4m3.f32";
-    return fields(e, LLVM::CallIntrinsicOp::create(e.b, e.loc, result, e.b.getStringAttr(name), operands)
-                         .getResult(0));
+    return fields(
+        e, LLVM::CallIntrinsicOp::create(e.b, e.loc, result, e.b.getStringAttr(name), operands).getResult(0));
   }
-  const int64_t depth = kMmaDepthBytes * 8 / element.getIntOrFloatBitWidth();
+  const int64_t depth = 32 * 8 / element.getIntOrFloatBitWidth();  // 32 bytes of each row, whatever the type
   std::optional<NVVM::MMAIntOverflow> overflow;
   if (element.isInteger()) overflow = NVVM::MMAIntOverflow::wrapped;
-  return fields(e, NVVM::MmaOp::create(e.b, e.loc, result, registers(a), registers(b), ValueRange(sums),
-                                       {16, 8, depth}, std::nullopt, overflow,
-                                       std::array{ptx_type(element), ptx_type(element)},
-                                       std::array{NVVM::MMALayout::row, NVVM::MMALayout::col}));
+  return fields(
+      e, NVVM::MmaOp::create(e.b, e.loc, result, registers(a), registers(b), ValueRange(sums), {16, 8, depth},
+                             std::nullopt, overflow, std::array{ptx_type(element), ptx_type(element)},
+                             std::array{NVVM::MMALayout::row, NVVM::MMALayout::col}));
 }
 
 int64_t least_ptx_of_mma(Type element) { return is_f8(element) ? 84 : 0; }
@@ -74,7 +74,8 @@ int64_t least_ptx_of_mma(Type element) { return is_f8(element) ? 84 : 0; }
 Value round_to_tf32(Emit& e, Value bits) {
   return LLVM::InlineAsmOp::create(e.b, e.loc, e.b.getI32Type(), ValueRange(bits), "cvt.rna.tf32.f32 $0, $1;",
                                    "=r,r", /*has_side_effects=*/false, /*is_align_stack=*/false,
-                                   LLVM::tailcallkind::TailCallKind::None, LLVM::AsmDialectAttr(), ArrayAttr())
+                                   LLVM::tailcallkind::TailCallKind::None, LLVM::AsmDialectAttr(),
+                                   ArrayAttr())
       .getResult(0);
 }
 

@@ -1,5 +1,5 @@
-// The oracle's answer. CompileConfig shapes the bytes and is in the key; LaunchPolicy is what the launch needs to know
-// to make a LaunchConfig from the true sizes.
+// The oracle's answer. CompileConfig shapes the bytes and is in the key; LaunchPolicy is what the launch
+// needs to know to make a LaunchConfig from the true sizes.
 #pragma once
 
 #include <string>
@@ -10,34 +10,39 @@
 
 namespace lathe {
 
-// How a kernel is built. Every field is written into #lathe.kernel_config on the payload op; the passes read it there.
+// How a kernel is built. Every field is written into #lathe.kernel_config on the payload op; the passes read
+// it there.
 struct CompileConfig {
   // matmul on CPU: "dot" (rows of B streamed once against the rows of A; B K-contiguous), "outer" (rows of B
   //   streamed along N; B N-contiguous), "panel" (packed panels, outer product), "panel_t" (the same of the
   //   transposed product: B's columns read as scalars, A's rows as vectors). matmul on GPU: "simt" (FMAs),
-  //   "mma" (warp-level tensor cores), "wgmma" (Hopper's warpgroups and tensor copies), "skinny" (few rows of A against
-  //   weights streamed once).
-  // argmax: "rows" (GPU: register_n elements of a row in flight in unroll_k loads of a thread, tile_n of a row in all
+  //   "mma" (warp-level tensor cores), "wgmma" (Hopper's warpgroups and tensor copies), "skinny" (few rows of
+  //   A against weights streamed once).
+  // argmax: "rows" (GPU: register_n elements of a row in flight in unroll_k loads of a thread, tile_n of a
+  // row in all
   //   its threads; tile_k is the longest chunk of a row where it may be split).
   std::string kernel;
   int32_t tile_m = 0, tile_n = 0;  // of one workgroup or CPU task
   int32_t tile_k = 0;              // K blocking: packed panels' depth, shared memory's depth
   // Accumulators of one thread: rows by columns of D. On the CPU the side kept in vectors is lanes * vectors
-  // elements: register_n of "outer", "panel" and "rows", register_m of "panel_t". "dot" keeps its vectors along K:
-  // register_n counts columns of D (rows of B as it lies in memory).
+  // elements: register_n of "outer", "panel" and "rows", register_m of "panel_t". "dot" keeps its vectors
+  // along K: register_n counts columns of D (rows of B as it lies in memory). "mma": of one warp.
   int32_t register_m = 0, register_n = 0;
   int32_t unroll_k = 1;
   int32_t lanes = 1;    // CPU: f32 lanes of a vector
   int32_t threads = 1;  // GPU: threads of a workgroup
   int32_t stages = 1;   // shared-memory buffers in flight
-  // Whether the kernel may be launched with splits > 1, and who then merges the partial results, always in ascending
-  // order: kNoSplit, kMergeStep (a second step of the recipe), kMergeLast (the workgroup that arrives last, in the same
-  // launch: GPUs), kMergeCluster (the workgroups of a cluster through each other's shared memory: sm_90 and later).
+  // Whether the kernel may be launched with splits > 1, and who then merges the partial results, always in
+  // ascending order: kNoSplit, kMergeStep (a second step of the recipe), kMergeLast (the workgroup that
+  // arrives last, in the same launch: GPUs), kMergeCluster (the workgroups of a cluster through each other's
+  // shared memory: sm_90 and later).
   int32_t split = 0;
-  int32_t cluster_m = 1, cluster_n = 1, cluster_k = 1;  // workgroups of a cluster along M, N and the splits of K
+  int32_t cluster_m = 1, cluster_n = 1,
+          cluster_k = 1;   // workgroups of a cluster along M, N and the splits of K
   int32_t swap = 0;        // 1: the transposed product, so that N lies along the matrix instruction's rows
   int32_t persistent = 0;  // workgroups launched, each taking several tiles; 0: one a tile
-  int32_t raster = 0;      // persistent: tiles along M that are visited before the next along N, for L2's sake
+  int32_t raster =
+      0;  // tiles along M that are visited before the next along N, for L2's sake; 0: in launch order
   bool operator==(const CompileConfig& o) const;
 };
 enum Split : int32_t { kNoSplit = 0, kMergeStep = 1, kMergeLast = 2, kMergeCluster = 3 };
@@ -45,7 +50,8 @@ Json to_json(const CompileConfig& c);
 absl::StatusOr<CompileConfig> compile_config_from_json(const Json& j);
 
 struct LaunchPolicy {
-  int32_t splits = 1;  // wanted; normalised per launch (argmax: of all rows together). > 1 only with CompileConfig::split
+  int32_t splits =
+      1;  // wanted; normalised per launch (argmax: of all rows together). > 1 only with CompileConfig::split
 };
 
 struct Plan {

@@ -26,7 +26,11 @@ absl::Status check_class(const ProblemClass& c, const OraclePolicy& policy) {
     return absl::InvalidArgumentError(
         absl::StrCat("n ", c.n, " k ", c.k, " m [", c.m_lo, ",", c.m_hi, "]: nothing to plan"));
   const bool compares = c.op == Op::kMatmulArgmax;
-  if (!is_float(c.a) || c.b != c.a || !is_float(compares ? c.logits : c.d))
+  const bool has_epilogue = c.c != DType::kNone || c.bias != DType::kNone || c.residual != DType::kNone ||
+                            c.activation != Activation::kNone;
+  const bool exact_sums = !compares && c.a == DType::kI8 && c.d == DType::kI32 && !has_epilogue;
+  const bool multiplied = is_float(c.a) || (!compares && (is_f8(c.a) || c.a == DType::kI8));
+  if (!multiplied || c.b != c.a || !(is_float(compares ? c.logits : c.d) || exact_sums))
     return absl::UnimplementedError(absl::StrCat(std::string(name_of(c.op)), " ", std::string(name_of(c.a)),
                                                  " by ", std::string(name_of(c.b)), " to ",
                                                  std::string(name_of(compares ? c.logits : c.d))));

@@ -1,0 +1,251 @@
+// matmul on CUDA with warp-level tensor cores: "mma". Rows of the table are tiles; how many stages fill
+// shared memory and splits are enumerated for each.
+#include "absl/strings/str_cat.h"
+#include "kernels/candidates_model.h"
+#include "kernels/matmul/candidates.h"
+#include "kernels/matmul/mma_shape.h"
+
+namespace lathe {
+namespace {
+
+struct Row {
+  int32_t tile_m, tile_n;
+  int32_t depth;  // bytes of a stage along K
+  int32_t warp_m, warp_n;
+};
+constexpr Row kRows[] = {
+    {256, 128, 64, 64, 64},
+    {128, 256, 64, 64, 64},
+    {128, 128, 64, 64, 64},
+    {128, 128, 128, 64, 64},
+    {128, 128, 64, 64, 32},
+    {128, 128, 128, 64, 32},
+    {256, 64, 64, 64, 64},
+    {64, 256, 64, 64, 64},
+    {128, 64, 64, 64, 32},
+    {128, 64, 128, 64, 32},
+    {64, 128, 64, 32, 64},
+    {64, 128, 128, 32, 64},
+    {64, 128, 128, 32, 32},
+    {128, 32, 128, 32, 32},
+    {64, 64, 128, 32, 32},
+    {64, 64, 128, 32, 16},
+    // For operands that pass through registers, too: a thread moves few words.
+    {128, 64, 64, 32, 32},
+    {64, 64, 64, 32, 32},
+    {64, 64, 64, 32, 16},
+    {64, 32, 64, 16, 16},
+    // Few rows: the weight is streamed, warps side by side along N.
+    {32, 128, 128, 32, 32},
+    {32, 64, 128, 16, 32},
+    {32, 64, 64, 16, 16},
+    {32, 256, 128, 32, 64},
+    {16, 256, 128, 16, 64},
+    {16, 128, 128, 16, 32},
+    {16, 128, 128, 16, 16},
+    {16, 64, 128, 16, 16},
+    {16, 64, 64, 16, 16},
+};
+constexpr int64_t kMostStages = 5;
+constexpr int32_t kMostResident = 4;
+
+// The counter's ticket, in static shared memory; and what the system takes of a unit's for each workgroup
+// (CUDA Programming Guide, compute capability 8.0 and later).
+constexpr double kTicketBytes = 16, kReservedBytes = 1 << 10;
+
+// What of the matrix rate mma.sync reaches. Ampere, Ada and the consumers' Blackwell multiply with nothing
+// else, and large products reach about 0.85 of it; on Hopper it is 0.6 to 0.65 of what wgmma reaches, and the
+// data centre's Blackwell runs it beside units of its own (estimates).
+double matrix_efficiency(int sm) {
+  if (sm >= 100 && sm < 120) return 0.3;
+  return sm >= 90 && sm < 100 ? 0.5 : 0.85;
+}
+// Warps that keep a unit's four schedulers' tensor cores busy, each with an instruction that does not wait
+// for its last (estimate).
+constexpr double kBusyWarps = 8;
+constexpr double kSharedBytesPerCycle = 128;
+// From L2 into one unit: the width of its port, and about what is left of it when all ask (A100's whitepaper
+// has 5120 bytes a cycle for 108 units; half is seen: estimate).
+constexpr double kUnitL2BytesPerCycle = 64, kAllL2BytesPerCycle = 24;
+constexpr double kMemoryEfficiency = 0.9,
+                 kLoadedMemorySeconds = 1e-6;  // of long streams; under load (estimates)
+// Operands that pass through registers: instructions of a thread for each element, 128 threads' worth a
+// cycle, and elements that a cycle loads (estimates).
+constexpr double kStagedInstructions = 6, kStagedWidth = 128, kStagedLoads = 32;
+// Of a block's latency what neither other warps nor other workgroups hide (estimate).
+constexpr double kExposed = 0.1;
+// The way out: cycles for each element of a workgroup's tile and to start and end it (estimates: about 10
+// instructions for 8 elements and four schedulers).
+constexpr double kStoreCycles = 0.06, kStoreStartCycles = 1000;
+
+MmaShape shape_of(const ProblemClass& c, const Row& r, int64_t stages) {
+  MmaShape shape;
+  shape.element_bytes = size_of(c.a);
+  shape.tile_m = r.tile_m, shape.tile_n = r.tile_n, shape.tile_k = r.depth / shape.element_bytes;
+  shape.warp_m = r.warp_m, shape.warp_n = r.warp_n;
+  shape.stages = stages;
+  shape.a_k_contiguous = c.trans_a == 0, shape.b_k_contiguous = c.trans_b != 0;
+  shape.alignment = c.alignment;
+  return shape;
+}
+
+double unit_bytes(const MmaShape& s) { return s.shared_bytes() + kTicketBytes + kReservedBytes; }
+
+// Workgroups that share a unit.
+double resident_of(const GpuRates& rates, const MmaShape& s) {
+  const double registers = round_up(s.registers(), 8) * s.threads();
+  return std::max(1.0,
+                  std::floor(std::min({(rates.shared_memory_bytes + kReservedBytes) / unit_bytes(s),
+                                       rates.registers / registers, rates.threads_per_unit / s.threads()})));
+}
+
+// As many stages as leave room for `resident` workgroups of a unit.
+MmaShape fill(const ProblemClass& c, const Row& r, const GpuRates& rates, int32_t resident) {
+  int64_t stages = kMostStages;
+  const double room = (rates.shared_memory_bytes + kReservedBytes) / resident;
+  while (stages > 2 && unit_bytes(shape_of(c, r, stages)) > room) --stages;
+  return shape_of(c, r, stages);
+}
+
+std::string check(const GpuRates& rates, const MatmulSizes& s, const Row& r, const MmaShape& shape) {
+  if (std::string defect = shape.defect(); !defect.empty()) return defect;
+  const double shared = shape.shared_bytes() + kTicketBytes;
+  if (shared > rates.shared_memory_bytes)
+    return absl::StrCat("smem ", int64_t(shared), " > ", int64_t(rates.shared_memory_bytes));
+  if (shape.threads() > rates.max_threads)
+    return absl::StrCat("threads ", shape.threads(), " > ", int64_t(rates.max_threads));
+  constexpr int64_t kMostRegisters = 255;  // CUDA Programming Guide, table of technical specifications
+  if (shape.registers() > kMostRegisters)
+    return absl::StrCat("registers of a thread ", shape.registers(), " > ", kMostRegisters);
+  if (double(shape.registers()) * shape.threads() > rates.registers)
+    return absl::StrCat("registers of a workgroup ", shape.registers() * shape.threads(), " > ",
+                        int64_t(rates.registers));
+  if (r.tile_m > std::max<int64_t>(16, 2 * s.m)) return absl::StrCat("tile_m ", r.tile_m, " > 2 * M ", s.m);
+  if (r.tile_n > std::max<int64_t>(64, 2 * s.n)) return absl::StrCat("tile_n ", r.tile_n, " > 2 * N ", s.n);
+  return "";
+}
+
+// Of f16's rate.
+double relative_rate(DType t) { return t == DType::kF32 ? 0.5 : size_of(t) == 1 ? 2 : 1; }
+
+// Tiles along M that neighbouring workgroups take before the next along N, so that about a square of D is
+// under way; 0 where the launch order does as well, whatever M is.
+int32_t raster_of(const ProblemClass& c, const Row& r, double workgroups) {
+  const double square = std::sqrt(workgroups * r.tile_n / r.tile_m);
+  const double rows = std::clamp(std::exp2(std::round(std::log2(square))), 1.0, 16.0);
+  return std::ceil(double(c.m_hi) / r.tile_m) > rows ? static_cast<int32_t>(rows) : 0;
+}
+
+double predict(const CandidateContext& context, const GpuRates& rates, const MatmulSizes& s,
+               const MmaShape& shape, const Row& r, double splits, int32_t split) {
+  const double tiles_m = std::ceil(double(s.m) / r.tile_m), tiles_n = std::ceil(double(s.n) / r.tile_n);
+  const double tiles = tiles_m * tiles_n * splits;
+  const double steps = std::ceil(std::ceil(double(s.k) / splits) / double(shape.tile_k));
+  const double per_unit = std::ceil(tiles / rates.units), active = std::min(tiles, rates.units);
+  const double resident = resident_of(rates, shape), together = std::min(resident, per_unit);
+  const double depth = shape.depth_bytes(), elements = double(r.tile_m + r.tile_n) * shape.tile_k;
+
+  // Cycles of one block of K of one tile.
+  const DType type = context.problem.a;
+  const double matrix = context.facts.fact_or("flops_matrix_f16", 8 * rates.flops) * relative_rate(type);
+  const double busy = 0.75 + 0.25 * std::min(1.0, together * shape.warps() / kBusyWarps);
+  const double products = 2.0 * r.tile_m * r.tile_n * shape.tile_k / (matrix / rates.units / rates.clock_hz) /
+                          (matrix_efficiency(sm_version(context.facts.target)) * busy);
+  const double shared =
+      (shape.warps() * (r.warp_m + r.warp_n) * depth + elements * s.input_bytes) / kSharedBytesPerCycle;
+  const double staged =
+      shape.copies_chunks() ? 0 : elements * (kStagedInstructions / kStagedWidth + 1 / kStagedLoads);
+  const double compute = per_unit * steps * (std::max(products, shared) + staged) / rates.clock_hz;
+  const double from_l2 =
+      std::max(per_unit / kUnitL2BytesPerCycle, tiles / (kAllL2BytesPerCycle * rates.units)) * steps *
+      shape.stage_bytes() / rates.clock_hz;
+
+  // Memory gives every operand once if L2 holds both, else what each wave of tiles needs.
+  const double slots = rates.units * resident;
+  const double raster = raster_of(context.problem, r, slots),
+               high = raster > 0 ? raster : std::min(tiles_m, slots);
+  const double wide = std::max(1.0, std::min(tiles, slots) / high);
+  const double inputs = (double(s.m) + s.n) * s.k * s.input_bytes;
+  const double by_waves =
+      std::max(1.0, tiles / slots) * (high * r.tile_m + wide * r.tile_n) * double(s.k) * s.input_bytes;
+  const double read = inputs <= rates.l2_bytes / 2 ? inputs : std::max(inputs, by_waves);
+  const double written = double(s.m) * s.n * (splits > 1 ? 4 * splits : s.output_bytes);
+  const double in_flight = together * double(shape.stages - 1) * shape.stage_bytes();
+  const double memory = (read + written) / std::min(kMemoryEfficiency * rates.memory_bytes_per_second,
+                                                    active * in_flight / kLoadedMemorySeconds);
+  // However little it asks for, a workgroup waits for a block once in as many as are under way.
+  const double latency = std::ceil(per_unit / together) * steps * kMemorySeconds / double(shape.stages - 1);
+  const double store = (r.tile_m * r.tile_n * kStoreCycles + kStoreStartCycles) / rates.clock_hz;
+  return rates.launch_seconds + kMemorySeconds + std::max({compute, from_l2, memory, latency}) +
+         kExposed * latency + std::ceil(per_unit / together) * store +
+         gpu_merge_seconds(rates, s, splits, split, tiles_m * tiles_n);
+}
+
+// Why the class is not for this family at all.
+std::string refusal(const CandidateContext& context) {
+  const ProblemClass& c = context.problem;
+  const int sm = sm_version(context.facts.target);
+  if (sm < 80) return absl::StrCat(context.facts.target.arch, " has no asynchronous copies: sm_80 and later");
+  if (c.a == DType::kF32 && c.math != Math::kTf32) return "math strict: f32 is not to be rounded to tf32";
+  if (is_f8(c.a) && sm < 89) return absl::StrCat(context.facts.target.arch, " multiplies no ", name_of(c.a));
+  return invariance_refusal(context, "mma");
+}
+
+std::string recipe_of(const ProblemClass& c, int32_t splits) {
+  if (c.a == DType::kI8) return kExactRecipe;
+  const int64_t step = MmaShape::kStepBytes / static_cast<int64_t>(size_of(c.a));
+  return absl::StrCat("mma ", c.a == DType::kF32 ? "tf32" : name_of(c.a), " to f32; K ascending in steps of ",
+                      step, "; ", merge_recipe(splits));
+}
+
+}  // namespace
+
+void enumerate_matmul_mma(const CandidateContext& context, std::vector<RankedPlan>* out) {
+  CompileConfig config;
+  config.kernel = "mma";
+  if (std::string reason = refusal(context); !reason.empty()) {
+    out->push_back(rejected(config, std::move(reason)));
+    return;
+  }
+  const ProblemClass& c = context.problem;
+  const GpuRates rates(context.facts);
+  const MatmulSizes s(c);
+  for (const Row& r : kRows) {
+    int64_t stages_before = 0;
+    for (int32_t resident = 1; resident <= kMostResident; ++resident) {
+      const MmaShape shape = fill(c, r, rates, resident);
+      if (shape.stages == stages_before) continue;  // the same plan
+      stages_before = shape.stages;
+      config.tile_m = r.tile_m, config.tile_n = r.tile_n, config.tile_k = static_cast<int32_t>(shape.tile_k);
+      config.register_m = r.warp_m, config.register_n = r.warp_n;
+      config.threads = static_cast<int32_t>(shape.threads());
+      config.stages = static_cast<int32_t>(shape.stages);
+      config.raster = raster_of(c, r, rates.units * resident_of(rates, shape));
+      if (std::string reason = check(rates, s, r, shape); !reason.empty()) {
+        config.split = kNoSplit;
+        out->push_back(rejected(config, std::move(reason)));
+        continue;
+      }
+      const double tiles = double(ceil_div(s.m, r.tile_m)) * ceil_div(s.n, r.tile_n);
+      constexpr int64_t kLeastBlocks = 4;  // of K in a split
+      for (int32_t wanted : split_options(context, s.k, tiles, rates.units * resident_of(rates, shape),
+                                          kLeastBlocks * shape.tile_k)) {
+        // A launch begins splits at chunks of 16 bytes (recipe); unless told how many, none ends within a
+        // block.
+        const int64_t granularity = context.split_k > 0 ? 16 / shape.element_bytes : shape.tile_k;
+        const int32_t splits = normalize_splits(s.k, wanted, granularity);
+        for (int32_t split : splits_of(context.facts.target, splits)) {
+          config.split = split;
+          RankedPlan plan;
+          plan.plan.config = config;
+          plan.plan.launch.splits = splits;
+          plan.plan.predicted_seconds = predict(context, rates, s, shape, r, splits, split);
+          plan.plan.numeric_recipe = recipe_of(c, splits);
+          out->push_back(std::move(plan));
+        }
+      }
+    }
+  }
+}
+
+}  // namespace lathe
