@@ -255,8 +255,9 @@ TEST_F(Threads, ManyCallersOfAColdDevice) {
   }
   for (std::thread& caller : callers) caller.join();
   EXPECT_EQ(failures.load(), 0) << message;
-  // Four M, each with and without a split, and one argmax: nobody compiles what another is compiling.
-  EXPECT_LE(cold.statistics().compiles, 9u);
+  // Four M, each with and without a split, and argmax, at one alignment on the CPU and at two on a GPU: nobody compiles
+  // what another is compiling.
+  EXPECT_LE(cold.statistics().compiles, is_cpu() ? 9u : 10u);
 }
 
 TEST_F(Threads, CallersWithContextsOfTheirOwn) {
