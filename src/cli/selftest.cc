@@ -64,10 +64,9 @@ SelftestCheck check_of(const SelftestDevice& d, const std::string& group, const 
           [d, request] { plan(d.device, request).IgnoreError(); }};
 }
 
-// The ranks of the request's legal candidates; some of them when `quick`: the best of each kernel and an even
+// The ranks of the request's legal candidates; some of them when quick: the best of each kernel and an even
 // choice.
-absl::StatusOr<std::vector<int32_t>> candidates_of(const SelftestDevice& d, const AnyRequest& request,
-                                                   bool quick) {
+absl::StatusOr<std::vector<int32_t>> candidates_of(const SelftestDevice& d, const AnyRequest& request) {
   auto made = plan(d.device, request);
   if (!made.ok()) return made.status();
   auto json = explain(made->get());
@@ -80,16 +79,16 @@ absl::StatusOr<std::vector<int32_t>> candidates_of(const SelftestDevice& d, cons
     all.push_back(c.value("rank", 0));
     if (kernels.insert(c.value("config", Json::object()).value("kernel", "")).second) some.insert(all.back());
   }
-  if (!quick) return all;
+  if (!d.quick) return all;
   for (size_t i = 0; i < kQuickCandidates && !all.empty(); ++i)
     some.insert(all[i * all.size() / kQuickCandidates]);
   return std::vector<int32_t>(some.begin(), some.end());
 }
 
 // A row of the table as checks: itself, or one a candidate.
-std::vector<SelftestCheck> expand(const SelftestDevice& d, const SelftestCase& c, bool quick) {
+std::vector<SelftestCheck> expand(const SelftestDevice& d, const SelftestCase& c) {
   if (!c.every_candidate) return {check_of(d, c.group, c.request)};
-  auto ranks = candidates_of(d, c.request, quick);
+  auto ranks = candidates_of(d, c.request);
   if (!ranks.ok()) {
     SelftestCheck failed = check_of(d, c.group, c.request);
     failed.run = [status = ranks.status()] { return absl::StatusOr<CheckResult>(status); };
@@ -108,13 +107,13 @@ bool is_wanted(const std::string& filter, const std::string& group, const std::s
   return absl::StrContains(absl::StrCat(group, " ", what), filter);
 }
 
-std::vector<SelftestCheck> all_checks(const SelftestDevice& d, bool quick, const std::string& filter) {
+std::vector<SelftestCheck> all_checks(const SelftestDevice& d, const std::string& filter) {
   std::vector<SelftestCheck> checks;
-  for (const SelftestCase& c : selftest_cases(quick)) {
+  for (const SelftestCase& c : selftest_cases(d.quick)) {
     // Candidates share their row's words, but for the rank.
     const std::string words = absl::StrCat(command_of(c.request), c.every_candidate ? " --candidate " : "");
     if (!is_wanted(filter, c.group, words) && !c.every_candidate) continue;
-    for (SelftestCheck& check : expand(d, c, quick)) {
+    for (SelftestCheck& check : expand(d, c)) {
       if (is_wanted(filter, check.group, check.what)) checks.push_back(std::move(check));
     }
   }
@@ -152,13 +151,14 @@ absl::Status selftest(const Arguments& arguments) {
   auto stream = Stream::make(device->get());
   if (!stream.ok()) return stream.status();
   const std::string name = arguments.text("device", "cpu"), filter = arguments.text("filter", "");
-  const SelftestDevice d = {device->get(), &*stream, name, static_cast<uint64_t>(*seed)};
+  const SelftestDevice d = {device->get(), &*stream, name, static_cast<uint64_t>(*seed),
+                            arguments.has("quick")};
   auto description = describe_device(context->get(), name);
   if (!description.ok()) return description.status();
   absl::PrintF("selftest %s (%s), lathe %s, seed %d%s\n", name, *description, lathe_version(), *seed,
                filter.empty() ? "" : absl::StrCat(", what contains '", filter, "' alone"));
   std::fflush(stdout);
-  const std::vector<SelftestCheck> checks = all_checks(d, arguments.has("quick"), filter);
+  const std::vector<SelftestCheck> checks = all_checks(d, filter);
   if (checks.empty()) return absl::InvalidArgumentError(absl::StrCat("no check contains '", filter, "'"));
   return conclude(run_checks(checks, name), name);
 }

@@ -39,6 +39,7 @@ struct SelftestDevice {
   const Stream* stream = nullptr;
   std::string name;  // "cuda:0"
   uint64_t seed = 0;
+  bool quick = false;
 };
 
 // Refusals leave the device usable, two streams at once do not meet, captured streams take hits and refuse

@@ -73,17 +73,20 @@ Result refused_miss(const SelftestDevice& d) {
   return expect_refusal(**trial, LATHE_MISS, [&] { (*trial)->set_miss_policy(LATHE_MISS_DEFAULT); });
 }
 
+// Of launches that may meet one another.
+int repeats(const SelftestDevice& d) { return d.quick ? 4 : 100; }
+
 // Both streams' workspaces and counters in use at once, again and again.
 Result two_streams(const SelftestDevice& d) {
   if (d.stream->get() == nullptr) return absl::UnimplementedError(absl::StrCat(d.name, " has no streams"));
   auto other = Stream::make(d.device);
   if (!other.ok()) return other.status();
-  const MatmulRequest request = product(24, 96, 2048, 6);
+  const MatmulRequest request = product(24, 96, 1024, 6);
   auto first = make_trial(d.device, *d.stream, request, d.seed);
   auto second = make_trial(d.device, *other, request, d.seed + 1);
   if (!first.ok()) return first.status();
   if (!second.ok()) return second.status();
-  for (int i = 0; i < 20; ++i) {
+  for (int i = 0; i < repeats(d); ++i) {
     for (Trial* trial : {first->get(), second->get()}) {
       if (absl::Status s = check(trial->launch()); !s.ok()) return s;
     }
@@ -99,7 +102,7 @@ Result two_threads(const SelftestDevice& d) {
     if (!stream.ok()) return void(*result = stream.status());
     auto trial = make_trial(d.device, *stream, product(9, 80, 1536, 5), seed);
     if (!trial.ok()) return void(*result = trial.status());
-    for (int i = 0; i < 10; ++i) {
+    for (int i = 0; i < repeats(d) / 2; ++i) {
       *result = run_checked(**trial);
       if (!result->ok() || !(*result)->ok) return;
     }

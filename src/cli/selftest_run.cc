@@ -13,7 +13,14 @@
 namespace lathe::cli {
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
 constexpr int kMostInARow = 20;
+constexpr double kSecondsBetweenLines = 15;
+
+double seconds_since(Clock::time_point start) {
+  return std::chrono::duration<double>(Clock::now() - start).count();
+}
 
 // Compiles ahead of the checks on threads of its own: compiling is most of the time and independent of the
 // device.
@@ -79,18 +86,20 @@ void print_group(const std::string& group, const Tally& before, const Tally& now
 }  // namespace
 
 Tally run_checks(const std::vector<SelftestCheck>& checks, const std::string& device) {
-  using Clock = std::chrono::steady_clock;
   const CompileAhead ahead(checks);
   Tally tally, before;
-  auto start = Clock::now();
+  auto group_start = Clock::now(), last_line = group_start;
   for (size_t i = 0; i < checks.size(); ++i) {
     judge(checks[i], device, &tally);
     const bool lost = tally.in_a_row == kMostInARow;
     if (lost || i + 1 == checks.size() || checks[i + 1].group != checks[i].group) {
-      print_group(checks[i].group, before, tally,
-                  std::chrono::duration<double>(Clock::now() - start).count());
+      print_group(checks[i].group, before, tally, seconds_since(group_start));
       before = tally;
-      start = Clock::now();
+      group_start = last_line = Clock::now();
+    } else if (seconds_since(last_line) > kSecondsBetweenLines) {
+      absl::PrintF("  %-18s  ... %d of all %d checks done\n", checks[i].group, i + 1, checks.size());
+      std::fflush(stdout);
+      last_line = Clock::now();
     }
     if (!lost) continue;
     absl::PrintF("stopped after %d failures in a row; %d checks were not run\n", kMostInARow,

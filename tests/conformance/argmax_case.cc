@@ -82,27 +82,31 @@ ArgmaxRequest::ArgmaxRequest(const ArgmaxCase& c, Random* random) : case_(c), de
   indices_ = std::make_unique<GuardedMemory>(rows * bytes_of(case_.index), case_.flush, case_.misalign);
   desc_.rows = case_.rows;
   desc_.n = case_.n;
-  desc_.x.data = x_->data();
+  desc_.x.data = x_->address();
   desc_.x.dtype = case_.in;
   desc_.x.leading_dimension = case_.padding ? ld : 0;
-  desc_.indices = indices_->data();
+  desc_.indices = indices_->address();
   desc_.index_dtype = case_.index;
   desc_.index_offset = case_.index_offset;
   desc_.determinism = case_.determinism;
   if (case_.wants_values) {
     // C says float*: any address, an unaligned one included, is passed through.
     values_ = std::make_unique<GuardedMemory>(rows * sizeof(float), case_.flush, case_.misalign);
-    void* address = values_->data();
-    desc_.values = static_cast<float*>(address);
+    desc_.values = static_cast<float*>(values_->address());
   }
 }
 
 void ArgmaxRequest::reset_output() {
-  std::memset(indices_->data(), 0xDD, indices_->bytes());
-  if (values_) std::memset(values_->data(), 0xDD, values_->bytes());
+  for (const GuardedMemory* output : {indices_.get(), values_.get()}) {
+    if (output == nullptr) continue;
+    std::memset(output->data(), 0xDD, output->bytes());
+    output->publish();
+  }
 }
 
 testing::AssertionResult ArgmaxRequest::check() const {
+  indices_->fetch();
+  if (values_) values_->fetch();
   for (size_t i = 0; i < expected_index_.size(); ++i) {
     int64_t index = 0;
     if (case_.index == LATHE_I64) {
@@ -126,13 +130,17 @@ testing::AssertionResult ArgmaxRequest::check() const {
   if (!indices_->canaries_intact() || (values_ && !values_->canaries_intact())) {
     return testing::AssertionFailure() << case_.describe() << ": memory around the output written";
   }
+  if (!x_->unchanged()) {
+    return testing::AssertionFailure() << case_.describe() << ": the rows, or memory around them, written";
+  }
   return testing::AssertionSuccess();
 }
 
-testing::AssertionResult ArgmaxRequest::run(lathe_device* device) {
+testing::AssertionResult ArgmaxRequest::run(lathe_device* device, lathe_stream stream) {
   set_current_case(case_.describe());
   reset_output();
-  const lathe_status status = lathe_argmax(device, nullptr, &desc_);
+  lathe_status status = lathe_argmax(device, stream, &desc_);
+  if (status == LATHE_OK && stream != nullptr) status = lathe_stream_synchronize(device, stream);
   if (status != LATHE_OK) {
     return testing::AssertionFailure()
            << case_.describe() << ": " << lathe_status_name(status) << ": " << lathe_last_error();

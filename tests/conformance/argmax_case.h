@@ -51,7 +51,7 @@ class ArgmaxRequest {
   lathe_argmax_desc* mutable_desc() { return &desc_; }
   void reset_output();
   testing::AssertionResult check() const;
-  testing::AssertionResult run(lathe_device* device);
+  testing::AssertionResult run(lathe_device* device, lathe_stream stream = nullptr);
 
  private:
   std::vector<double> draw_row(Random* random) const;

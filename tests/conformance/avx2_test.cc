@@ -55,6 +55,7 @@ class Avx2 : public ConformanceTest {
   void SetUp() override {
     ConformanceTest::SetUp();
     if (IsSkipped()) return;
+    SKIP_UNLESS_CPU("AVX2 is the CPU's");
     if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) GTEST_SKIP() << "no AVX2 here";
     lathe_context_options options = memory_only(2);
     options.cache_dir = directory_.path().c_str();

@@ -44,6 +44,7 @@ int run(const char* cache_directory, const char* compiler_library) {
   lathe_status status = device.status();
   int wrong = 0;
   std::string message = status == LATHE_OK ? "" : lathe_last_error();
+  const OperandsOn operands(device.get());
   for (const MatmulCase& c : requests()) {
     if (status != LATHE_OK) break;
     MatmulRequest request(c, &random);

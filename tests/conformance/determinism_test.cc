@@ -1,4 +1,5 @@
 // The determinism levels: equal bits from run to run, and rows whose bits do not depend on the batch.
+#include <algorithm>
 #include <cstring>
 
 #include "device.h"
@@ -28,7 +29,7 @@ TEST_F(DeterminismTest, RunToRunRepeatsItsBits) {
       MatmulRequest request(c, &random_);
       ASSERT_TRUE(request.run(device()));
       const std::vector<uint8_t> first = request.output_bytes();
-      for (int run = 1; run < 50; ++run) {
+      for (int64_t run = 1; run < quick_or(4, 50); ++run) {
         request.reset_output();
         ASSERT_LATHE_OK(lathe_matmul(device(), nullptr, request.desc()));
         ASSERT_EQ(request.output_bytes(), first) << "run " << run << " of " << c.describe();
@@ -44,9 +45,9 @@ TEST_F(DeterminismTest, BatchInvariantRowsDoNotDependOnM) {
   for (const auto& weight : weights) {
     for (bool trans_b : {false, true}) {
       MatmulCase c;
-      c.m = 600;
+      c.m = quick_or(140, 600);
       c.n = weight[0];
-      c.k = weight[1];
+      c.k = is_quick() ? std::min<int64_t>(weight[1], 700) : weight[1];
       c.in = kFloats[which % 3];
       c.out = which % 2 ? c.in : LATHE_F32;
       c.trans_b = trans_b;
@@ -64,7 +65,9 @@ TEST_F(DeterminismTest, BatchInvariantRowsDoNotDependOnM) {
       const std::vector<uint8_t> whole = request.output_bytes();
       const size_t row_bytes = whole.size() / static_cast<size_t>(c.m);
       std::vector<int64_t> sizes = {65, 100, 128, 129, 256, 257, 512, 513};
-      for (int64_t m = 1; m <= 64; ++m) sizes.push_back(m);
+      for (int64_t m = 1; m <= 64; m += quick_or(7, 1)) sizes.push_back(m);
+      sizes.erase(std::remove_if(sizes.begin(), sizes.end(), [&](int64_t m) { return m > c.m; }),
+                  sizes.end());
       // A transposed A keeps its leading dimension: 600 rows stay 600 apart.
       request.mutable_desc()->a.leading_dimension = c.trans_a ? c.m : c.k;
       for (int64_t m : sizes) {
@@ -73,7 +76,7 @@ TEST_F(DeterminismTest, BatchInvariantRowsDoNotDependOnM) {
         ASSERT_LATHE_OK(lathe_matmul(device(), nullptr, request.desc()));
         const std::vector<uint8_t> part = request.output_bytes();
         ASSERT_EQ(std::memcmp(part.data(), whole.data(), row_bytes * static_cast<size_t>(m)), 0)
-            << "rows of m=" << m << " differ from those of m=600: " << c.describe();
+            << "rows of m=" << m << " differ from those of m=" << c.m << ": " << c.describe();
       }
     }
   }
@@ -104,6 +107,7 @@ TEST_F(DeterminismTest, BatchInvariantDoesNotDependOnTheRowsPlace) {
 
 // The level holds whatever the number of workers, as it is no part of {N, K, dtypes, target}.
 TEST_F(DeterminismTest, BatchInvariantDoesNotDependOnWorkers) {
+  SKIP_UNLESS_CPU("workers are the CPU's");
   MatmulCase c;
   c.m = 5;
   c.n = 300;

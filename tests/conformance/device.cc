@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <random>
 
+#include "guarded_memory.h"
+
 namespace lathe::conformance {
 
 std::string device_name() {
@@ -13,12 +15,20 @@ std::string device_name() {
   return name && *name ? name : "cpu";
 }
 
+bool is_cpu() { return device_name().rfind("cpu", 0) == 0; }
+
+bool is_quick() {
+  const char* text = std::getenv("LATHE_TEST_QUICK");
+  return text && *text && std::string(text) != "0";
+}
+
 uint64_t run_seed() {
   static const uint64_t seed = [] {
     const char* text = std::getenv("LATHE_TEST_SEED");
     const uint64_t value = text && *text ? std::strtoull(text, nullptr, 0) : std::random_device{}();
-    std::printf("seed %llu (repeat with LATHE_TEST_SEED), device %s\n",
-                static_cast<unsigned long long>(value), device_name().c_str());
+    std::printf("seed %llu (repeat with LATHE_TEST_SEED), device %s%s\n",
+                static_cast<unsigned long long>(value), device_name().c_str(),
+                is_quick() ? ", quick: fewer and smaller cases" : "");
     std::fflush(stdout);
     return value;
   }();
@@ -43,6 +53,20 @@ lathe_statistics OpenDevice::statistics() const {
   return statistics;
 }
 
+OperandsOn::OperandsOn(lathe_device* device) {
+  if (!is_cpu()) GuardedMemory::use_device(device);
+}
+
+OperandsOn::~OperandsOn() { GuardedMemory::use_device(nullptr); }
+
+OwnStream::OwnStream(lathe_device* device) : device_(device) {
+  EXPECT_LATHE_OK(lathe_stream_create(device, &stream_));
+}
+
+OwnStream::~OwnStream() {
+  if (stream_ != nullptr) lathe_stream_destroy(device_, stream_);
+}
+
 lathe_context_options memory_only(int32_t workers) {
   lathe_context_options options = LATHE_CONTEXT_OPTIONS_INIT;
   options.cache_dir = "";
@@ -57,15 +81,12 @@ std::string find_skip_reason() {
   if (device.status() == LATHE_NOT_AVAILABLE) return lathe_last_error();
   if (device.status() != LATHE_OK) return "";  // an error, not a reason: the tests report it
 #ifndef LATHE_CONFORMANCE_REQUIRED
-  float x = 0;
-  int32_t index = 0;
   lathe_argmax_desc desc = LATHE_ARGMAX_DESC_INIT;
   desc.rows = desc.n = 1;
-  desc.x.data = &x;
   desc.x.dtype = LATHE_F32;
-  desc.indices = &index;
-  desc.index_dtype = LATHE_I32;
-  if (lathe_argmax(device.get(), nullptr, &desc) == LATHE_NOT_AVAILABLE) return lathe_last_error();
+  lathe_plan* plan = nullptr;
+  if (lathe_plan_argmax(device.get(), &desc, &plan) == LATHE_NOT_AVAILABLE) return lathe_last_error();
+  lathe_plan_destroy(plan);
 #endif
   return "";
 }
@@ -89,14 +110,19 @@ TemporaryDirectory::~TemporaryDirectory() {
 }
 
 OpenDevice* ConformanceTest::shared_ = nullptr;
+OperandsOn* ConformanceTest::operands_ = nullptr;
 
 void ConformanceTest::SetUpTestSuite() {
   run_seed();
-  if (skip_reason().empty()) shared_ = new OpenDevice(memory_only(2));
+  if (!skip_reason().empty()) return;
+  shared_ = new OpenDevice(memory_only(2));
+  if (shared_->status() == LATHE_OK) operands_ = new OperandsOn(shared_->get());
 }
 
 void ConformanceTest::TearDownTestSuite() {
+  delete operands_;
   delete shared_;
+  operands_ = nullptr;
   shared_ = nullptr;
 }
 

@@ -1,7 +1,8 @@
 // The device under test, the run's seed, and the small things every conformance program needs.
 //
 // LATHE_TEST_DEVICE names the device ("cpu" by default); one that is not available skips every test with its
-// reason. LATHE_TEST_SEED repeats a run; without it the seed is fresh and printed.
+// reason. LATHE_TEST_SEED repeats a run; without it the seed is fresh and printed. LATHE_TEST_QUICK=1 takes
+// fewer and smaller cases, for a device that an emulator plays.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -15,6 +16,10 @@
 namespace lathe::conformance {
 
 std::string device_name();
+bool is_cpu();
+bool is_quick();
+// The first where a run is quick.
+inline int64_t quick_or(int64_t quick, int64_t thorough) { return is_quick() ? quick : thorough; }
 uint64_t run_seed();
 // A generator of this run's seed and `stream`.
 Random random_stream(uint64_t stream);
@@ -37,6 +42,15 @@ class OpenDevice {
   lathe_context* context_ = nullptr;
   lathe_device* device_ = nullptr;
   lathe_status status_ = LATHE_OK;
+};
+
+// Operands made while it lives are in the memory of `device`, where that is not the host's.
+class OperandsOn {
+ public:
+  explicit OperandsOn(lathe_device* device);
+  ~OperandsOn();
+  OperandsOn(const OperandsOn&) = delete;
+  OperandsOn& operator=(const OperandsOn&) = delete;
 };
 
 // Options without a disk cache and with that many workers.
@@ -79,6 +93,27 @@ class ConformanceTest : public testing::Test {
   static lathe_device* device() { return shared_->get(); }
 
   static OpenDevice* shared_;
+  static OperandsOn* operands_;
+};
+
+// For what only one kind of device has.
+#define SKIP_UNLESS_CPU(reason) \
+  if (!is_cpu()) GTEST_SKIP() << device_name() << ": " << (reason)
+#define SKIP_ON_CPU(reason) \
+  if (is_cpu()) GTEST_SKIP() << device_name() << ": " << (reason)
+
+// A stream of the device's own, null on the CPU.
+class OwnStream {
+ public:
+  explicit OwnStream(lathe_device* device);
+  ~OwnStream();
+  OwnStream(const OwnStream&) = delete;
+  OwnStream& operator=(const OwnStream&) = delete;
+  lathe_stream get() const { return stream_; }
+
+ private:
+  lathe_device* device_;
+  lathe_stream stream_ = nullptr;
 };
 
 // Collects a text callback's pieces.

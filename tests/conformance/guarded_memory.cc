@@ -19,6 +19,18 @@ size_t page_bytes() {
 }
 
 char current_case[512] = "(none)\n";
+lathe_device* operands_device = nullptr;  // null: the host's memory
+
+// Waits for the null stream, whose work so far is done then.
+void copy(lathe_device* device, void* to, const void* from, size_t bytes, lathe_copy_kind kind) {
+  if (lathe_device_copy(device, nullptr, to, from, bytes, kind) == LATHE_OK &&
+      lathe_stream_synchronize(device, nullptr) == LATHE_OK) {
+    return;
+  }
+  // A kernel's fault shows here, and nothing on the device can be judged after it.
+  std::fprintf(stderr, "%s\nin case: %s", lathe_last_error(), current_case);
+  std::abort();
+}
 
 void report_fault(int signal_number, siginfo_t* info, void*) {
   char address[64];
@@ -31,35 +43,82 @@ void report_fault(int signal_number, siginfo_t* info, void*) {
 }  // namespace
 
 GuardedMemory::GuardedMemory(size_t bytes, Flush flush, size_t misalign) : bytes_(bytes) {
+  if (operands_device != nullptr) {
+    allocate_on(operands_device, flush, misalign);
+  } else {
+    map_pages(flush, misalign);
+  }
+  std::memset(begin_, canary_, accessible_);
+}
+
+GuardedMemory::~GuardedMemory() {
+  if (mapping_ != nullptr) munmap(mapping_, accessible_ + 2 * page_bytes());
+  if (device_ != nullptr) lathe_device_free(device_, device_memory_);
+}
+
+void GuardedMemory::map_pages(Flush flush, size_t misalign) {
   const size_t page = page_bytes();
-  accessible_ = std::max<size_t>(1, (bytes + misalign + page - 1) / page) * page;
+  accessible_ = std::max<size_t>(1, (bytes_ + misalign + page - 1) / page) * page;
   void* mapping = mmap(nullptr, accessible_ + 2 * page, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapping == MAP_FAILED) {
     std::perror("mmap");
     std::abort();
   }
   mapping_ = static_cast<uint8_t*>(mapping);
-  uint8_t* begin = mapping_ + page;
-  if (mprotect(begin, accessible_, PROT_READ | PROT_WRITE) != 0) {
+  begin_ = mapping_ + page;
+  if (mprotect(begin_, accessible_, PROT_READ | PROT_WRITE) != 0) {
     std::perror("mprotect");
     std::abort();
   }
-  data_ = flush == Flush::kStart ? begin + misalign : begin + accessible_ - bytes - misalign;
-  std::memset(begin, kCanary, accessible_);
+  data_ = flush == Flush::kStart ? begin_ + misalign : begin_ + accessible_ - bytes_ - misalign;
+  address_ = data_;
 }
 
-GuardedMemory::~GuardedMemory() { munmap(mapping_, accessible_ + 2 * page_bytes()); }
+void GuardedMemory::allocate_on(lathe_device* device, Flush flush, size_t misalign) {
+  constexpr size_t kBand = 4096, kBoundary = 256;
+  canary_ = 0xFF;  // NaN in every float
+  const size_t end = (kBand + misalign + bytes_ + kBoundary - 1) / kBoundary * kBoundary;
+  image_.resize(end + kBand);
+  device_ = device;
+  if (lathe_device_alloc(device, image_.size(), &device_memory_) != LATHE_OK) {
+    std::fprintf(stderr, "%s\n", lathe_last_error());
+    std::abort();
+  }
+  begin_ = image_.data();
+  accessible_ = image_.size();
+  data_ = flush == Flush::kStart ? begin_ + kBand + misalign : begin_ + end - bytes_ - misalign;
+  address_ = static_cast<uint8_t*>(device_memory_) + (data_ - begin_);
+}
+
+void GuardedMemory::publish() const {
+  if (device_ == nullptr) return;
+  copy(device_, device_memory_, image_.data(), image_.size(), LATHE_COPY_TO_DEVICE);
+}
+
+void GuardedMemory::fetch() const {
+  if (device_ == nullptr) return;
+  copy(device_, image_.data(), device_memory_, image_.size(), LATHE_COPY_TO_HOST);
+}
 
 void GuardedMemory::write_protect(bool on) {
-  mprotect(mapping_ + page_bytes(), accessible_, on ? PROT_READ : PROT_READ | PROT_WRITE);
+  if (device_ != nullptr) return publish();
+  mprotect(begin_, accessible_, on ? PROT_READ : PROT_READ | PROT_WRITE);
+}
+
+bool GuardedMemory::unchanged() const {
+  if (device_ == nullptr) return true;
+  const std::vector<uint8_t> published = image_;
+  fetch();
+  return image_ == published;
 }
 
 bool GuardedMemory::canaries_intact() const {
-  const auto is_canary = [](uint8_t byte) { return byte == kCanary; };
-  const uint8_t* begin = mapping_ + page_bytes();
-  return std::all_of(begin, static_cast<const uint8_t*>(data_), is_canary) &&
-         std::all_of(static_cast<const uint8_t*>(data_) + bytes_, begin + accessible_, is_canary);
+  const auto is_canary = [this](uint8_t byte) { return byte == canary_; };
+  return std::all_of(begin_, data_, is_canary) &&
+         std::all_of(data_ + bytes_, begin_ + accessible_, is_canary);
 }
+
+void GuardedMemory::use_device(lathe_device* device) { operands_device = device; }
 
 void set_current_case(const std::string& description) {
   static const bool installed = [] {

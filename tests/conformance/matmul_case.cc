@@ -68,10 +68,10 @@ std::string MatmulCase::describe() const {
     << " alpha=" << alpha << " beta=" << beta << " c=" << conformance::name_of(c) << "/"
     << static_cast<int>(c_mode) << " bias=" << conformance::name_of(bias) << " act=" << name_of(activation)
     << " residual=" << conformance::name_of(residual) << "/" << static_cast<int>(residual_mode)
-    << " determinism=" << determinism << " split_k=" << split_k << " candidate=" << candidate
-    << " padding=" << padding << " broadcast=" << broadcast_a << broadcast_b << broadcast_c
-    << broadcast_residual << " misalign=" << misalign << " flush=" << (flush == Flush::kEnd ? "end" : "start")
-    << " values=" << static_cast<int>(values);
+    << " determinism=" << determinism << " math=" << math << " split_k=" << split_k
+    << " candidate=" << candidate << " padding=" << padding << " broadcast=" << broadcast_a << broadcast_b
+    << broadcast_c << broadcast_residual << " misalign=" << misalign
+    << " flush=" << (flush == Flush::kEnd ? "end" : "start") << " values=" << static_cast<int>(values);
   return s.str();
 }
 
@@ -82,7 +82,7 @@ uint8_t* Operand::at(int64_t b, int64_t i, int64_t j) const {
 
 lathe_operand Operand::operand() const {
   lathe_operand o = LATHE_OPERAND_INIT;
-  o.data = memory->data();
+  o.data = memory->address();
   o.dtype = dtype;
   o.layout = transposed ? LATHE_COLUMN_MAJOR : LATHE_ROW_MAJOR;
   o.leading_dimension = leading_dimension;
@@ -116,17 +116,18 @@ Operand MatmulRequest::make_operand(lathe_dtype dtype, bool transposed, int64_t 
 
 double MatmulRequest::draw(lathe_dtype dtype) {
   if (case_.values == Values::kSmallIntegers) return static_cast<double>(random_->between(-4, 4));
+  if (dtype == LATHE_I8) return static_cast<double>(random_->between(-128, 127));
   return round_to(dtype, random_->normal());
 }
 
 std::vector<double> MatmulRequest::fill(const Operand& o) {
   std::vector<double> values(static_cast<size_t>(o.batch * o.rows * o.columns));
   for (double& value : values) value = draw(o.dtype);
-  if (case_.values == Values::kSpecial && !values.empty()) {
+  if (case_.values == Values::kSpecial && !values.empty() && !is_integer(o.dtype)) {
     const double special[] = {kNan, kInfinity, -kInfinity, 0.0, -0.0};
     for (int i = 0; i < 2; ++i) {
       values[static_cast<size_t>(random_->below(static_cast<int64_t>(values.size())))] =
-          special[random_->below(5)];
+          round_to(o.dtype, special[random_->below(5)]);
     }
   }
   size_t next = 0;
@@ -162,6 +163,7 @@ MatmulRequest::MatmulRequest(const MatmulCase& c, Random* random)
   desc_.b = b_.operand();
   desc_.d = d_.operand();
   desc_.determinism = case_.determinism;
+  desc_.math = case_.math;
   lathe_epilogue& epilogue = desc_.epilogue;
   epilogue.alpha = case_.alpha;
   epilogue.beta = case_.beta;
@@ -185,7 +187,7 @@ MatmulRequest::MatmulRequest(const MatmulCase& c, Random* random)
       store(case_.bias, bias_values_.back(), bias_->data() + static_cast<size_t>(j) * element);
     }
     bias_->write_protect();
-    epilogue.bias = bias_->data();
+    epilogue.bias = bias_->address();
     epilogue.bias_dtype = case_.bias;
   }
   if (case_.residual_mode == ResidualMode::kInPlace) {
@@ -216,10 +218,13 @@ void MatmulRequest::set_workspace(void* data, size_t bytes) {
   set_tuning(case_.split_k, case_.candidate);
 }
 
-void MatmulRequest::reset_output() { std::copy(pristine_d_.begin(), pristine_d_.end(), d_.memory->data()); }
+void MatmulRequest::reset_output() {
+  std::copy(pristine_d_.begin(), pristine_d_.end(), d_.memory->data());
+  d_.memory->publish();
+}
 
 bool MatmulRequest::is_exact() const {
-  return case_.values == Values::kSmallIntegers && !is_smooth(case_.activation);
+  return case_.out == LATHE_I32 || (case_.values == Values::kSmallIntegers && !is_smooth(case_.activation));
 }
 
 void MatmulRequest::compute_reference() {
@@ -230,7 +235,9 @@ void MatmulRequest::compute_reference() {
   nan_allowed_.resize(count);
   std::vector<double> sums(static_cast<size_t>(m * n)), magnitudes(static_cast<size_t>(m * n));
   const double length = static_cast<double>(k) + 4, u = kUnitRoundoff;
-  const double growth = std::min(length, 6 * std::sqrt(length)) * u;
+  double growth = case_.in == LATHE_I8 ? 0 : std::min(length, 6 * std::sqrt(length)) * u;
+  if (case_.in == LATHE_F32 && case_.math == LATHE_MATH_TF32) growth += 0x1p-9;
+  if (case_.in == LATHE_F8_E4M3 || case_.in == LATHE_F8_E5M2) growth += 0x1p-10;
   const auto matrix = [m, n](const std::vector<double>& values, int64_t b) {
     return values.size() > static_cast<size_t>(m * n) ? values.data() + b * m * n : values.data();
   };
@@ -265,8 +272,16 @@ void MatmulRequest::compute_reference() {
   }
 }
 
+bool MatmulRequest::inputs_unchanged() const {
+  for (const Operand* o : {&a_, &b_, &c_, &residual_}) {
+    if (o->memory && !o->memory->unchanged()) return false;
+  }
+  return !bias_ || bias_->unchanged();
+}
+
 testing::AssertionResult MatmulRequest::check() {
   if (expected_.empty()) compute_reference();
+  d_.memory->fetch();
   int64_t wrong = 0;
   std::ostringstream first;
   const uint8_t* clean = d_.memory->data();  // everything before it is verified
@@ -313,14 +328,19 @@ testing::AssertionResult MatmulRequest::check() {
   if (!d_.memory->canaries_intact()) {
     return testing::AssertionFailure() << case_.describe() << ": memory around D written";
   }
+  if (!inputs_unchanged()) {
+    return testing::AssertionFailure() << case_.describe() << ": an input, or memory around it, written";
+  }
   return testing::AssertionSuccess();
 }
 
 std::vector<uint8_t> MatmulRequest::output_row(int64_t i) const {
+  d_.memory->fetch();
   return std::vector<uint8_t>(d_.at(0, i, 0), d_.at(0, i, case_.n - 1) + bytes_of(case_.out));
 }
 
 std::vector<uint8_t> MatmulRequest::output_bytes() const {
+  d_.memory->fetch();
   std::vector<uint8_t> bytes;
   for (int64_t b = 0; b < case_.batch; ++b) {
     for (int64_t i = 0; i < case_.m && case_.n > 0; ++i) {
@@ -330,10 +350,11 @@ std::vector<uint8_t> MatmulRequest::output_bytes() const {
   return bytes;
 }
 
-testing::AssertionResult MatmulRequest::run(lathe_device* device) {
+testing::AssertionResult MatmulRequest::run(lathe_device* device, lathe_stream stream) {
   set_current_case(case_.describe());
   reset_output();
-  const lathe_status status = lathe_matmul(device, nullptr, &desc_);
+  lathe_status status = lathe_matmul(device, stream, &desc_);
+  if (status == LATHE_OK && stream != nullptr) status = lathe_stream_synchronize(device, stream);
   if (status != LATHE_OK) {
     return testing::AssertionFailure()
            << case_.describe() << ": " << lathe_status_name(status) << ": " << lathe_last_error();

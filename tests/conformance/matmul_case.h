@@ -5,12 +5,18 @@
 //   product sum      e0 = min(L, 6 sqrt(L)) u S        any order of f32 additions; the second form is the
 //                                                      probabilistic bound (Higham and Mary, 2019) with
 //                                                      lambda = 6
+//                       + 2^-9 S                       where f32 may be rounded to tf32 (2^-10 of each
+//                       factor)
+//                       + 2^-10 S                      fp8: Hopper's matrix units keep about 14 bits of a sum
+//                                                      (DeepSeek-V3 Technical Report, section 3.5.2), which K
+//                                                      / 32 additions share
+//                    e0 = 0                            i8
 //   alpha, beta, bias  e1 = |alpha| e0 + 4 u (|alpha AB| + |beta C| + |bias|)
 //   activation       e2 = 1.2 e1 + 16 u (|x| + |act(x)|)  every activation's slope is below 1.13; 0 for relu
 //   and none residual         e3 = e2 + 2 u (|act(x)| + |residual|)
 // and the result must lie in [round(reference - e3), round(reference + e3)], rounding being to D's dtype,
 // which is exact because rounding is monotonic. With Values::kSmallIntegers every f32 operation is exact and
-// e3 is 0.
+// e3 is 0; so is everything of a result in i32.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -26,9 +32,9 @@
 namespace lathe::conformance {
 
 enum class Values {
-  kNormal,         // N(0, 1)
+  kNormal,         // N(0, 1); of i8 any value
   kSmallIntegers,  // [-4, 4]: sums are exact in f32, so one wrong index is a wrong answer
-  kSpecial         // N(0, 1) with a few NaN, infinities and zeros
+  kSpecial         // kNormal with a few NaN, infinities and zeros, where the dtype has them
 };
 enum class CMode { kNone, kUnreadNan, kSeparate, kInPlace };  // kUnreadNan: beta 0, C full of NaN
 enum class ResidualMode { kNone, kSeparate, kInPlace };
@@ -45,6 +51,7 @@ struct MatmulCase {
   ResidualMode residual_mode = ResidualMode::kNone;
   lathe_dtype residual = LATHE_F32;  // in place it is `out`
   lathe_determinism determinism = LATHE_DETERMINISM_FAST;
+  lathe_math math = LATHE_MATH_STRICT;
   int32_t split_k = 0, candidate = 0;
   int64_t padding = 0;  // added to every leading dimension, and a little differently to each
   bool broadcast_a = false, broadcast_b = false, broadcast_c = false, broadcast_residual = false;
@@ -79,18 +86,20 @@ class MatmulRequest {
   lathe_matmul_desc* mutable_desc() { return &desc_; }
   const MatmulCase& parameters() const { return case_; }
   void set_tuning(int32_t split_k, int32_t candidate);
+  // Of the device's memory.
   void set_workspace(void* data, size_t bytes);
 
   // D poisoned (in place: C or the residual restored), ready for a run.
   void reset_output();
-  // D against the reference, the memory around D and its padding against what was there.
+  // D against the reference, the memory around D, its padding and the inputs against what was there. Waits
+  // for the null stream alone.
   testing::AssertionResult check();
   // D's elements, row by row, without padding.
   std::vector<uint8_t> output_bytes() const;
   std::vector<uint8_t> output_row(int64_t i) const;
 
-  // reset, run on `device`, check.
-  testing::AssertionResult run(lathe_device* device);
+  // reset, run on `device`, wait, check.
+  testing::AssertionResult run(lathe_device* device, lathe_stream stream = nullptr);
 
  private:
   Operand make_operand(lathe_dtype dtype, bool transposed, int64_t rows, int64_t columns, bool broadcast,
@@ -98,6 +107,7 @@ class MatmulRequest {
   double draw(lathe_dtype dtype);
   std::vector<double> fill(const Operand& o);
   void compute_reference();
+  bool inputs_unchanged() const;
   bool is_exact() const;
 
   MatmulCase case_;

@@ -11,13 +11,16 @@ namespace {
 struct Format {
   int significand_bits;  // the hidden one included
   int exponent_bits;
+  bool has_infinity;  // else the code of all ones is NaN and its neighbours are numbers
 };
 
 Format format_of(lathe_dtype dtype) {
   switch (dtype) {
-    case LATHE_F16: return {11, 5};
-    case LATHE_BF16: return {8, 8};
-    default: return {24, 8};
+    case LATHE_F16: return {11, 5, true};
+    case LATHE_BF16: return {8, 8, true};
+    case LATHE_F8_E4M3: return {4, 4, false};
+    case LATHE_F8_E5M2: return {3, 5, true};
+    default: return {24, 8, true};
   }
 }
 
@@ -27,6 +30,7 @@ uint32_t encode(Format f, double value) {
   const uint32_t sign = std::signbit(value) ? 1u << (f.significand_bits - 1 + f.exponent_bits) : 0;
   const int fraction_bits = f.significand_bits - 1;
   const uint32_t exponent_mask = (1u << f.exponent_bits) - 1;
+  if (!f.has_infinity && !std::isfinite(value)) return sign | ((1u << (fraction_bits + f.exponent_bits)) - 1);
   if (std::isnan(value)) return sign | exponent_mask << fraction_bits | 1u << (fraction_bits - 1);
   if (std::isinf(value)) return sign | exponent_mask << fraction_bits;
   if (value == 0) return sign;
@@ -46,7 +50,9 @@ double decode(Format f, uint32_t bits) {
   const uint32_t fraction = bits & ((1u << fraction_bits) - 1);
   const uint32_t exponent = bits >> fraction_bits & exponent_mask;
   const double sign = bits >> (fraction_bits + f.exponent_bits) & 1 ? -1 : 1;
-  if (exponent == exponent_mask) {
+  const bool all_ones = exponent == exponent_mask && fraction == (1u << fraction_bits) - 1;
+  if (f.has_infinity ? exponent == exponent_mask : all_ones) {
+    if (!f.has_infinity) return std::numeric_limits<double>::quiet_NaN();
     return fraction ? std::numeric_limits<double>::quiet_NaN()
                     : sign * std::numeric_limits<double>::infinity();
   }
@@ -56,7 +62,7 @@ double decode(Format f, uint32_t bits) {
 }
 
 std::vector<double> decode_all(lathe_dtype dtype) {
-  std::vector<double> values(1 << 16);
+  std::vector<double> values(size_t{1} << (8 * bytes_of(dtype)));
   for (uint32_t bits = 0; bits < values.size(); ++bits) values[bits] = decode(format_of(dtype), bits);
   return values;
 }
@@ -68,6 +74,9 @@ size_t bytes_of(lathe_dtype dtype) {
     case LATHE_F16:
     case LATHE_BF16: return 2;
     case LATHE_I64: return 8;
+    case LATHE_I8:
+    case LATHE_F8_E4M3:
+    case LATHE_F8_E5M2: return 1;
     default: return 4;
   }
 }
@@ -79,48 +88,65 @@ const char* name_of(lathe_dtype dtype) {
     case LATHE_BF16: return "bf16";
     case LATHE_I32: return "i32";
     case LATHE_I64: return "i64";
+    case LATHE_I8: return "i8";
+    case LATHE_F8_E4M3: return "f8e4m3";
+    case LATHE_F8_E5M2: return "f8e5m2";
     default: return "none";
   }
 }
 
+bool is_integer(lathe_dtype dtype) { return dtype == LATHE_I8 || dtype == LATHE_I32 || dtype == LATHE_I64; }
+
 double largest(lathe_dtype dtype) {
   const Format f = format_of(dtype);
-  return std::ldexp(2.0 - std::ldexp(1.0, 1 - f.significand_bits), bias_of(f));
+  const double unit = std::ldexp(1.0, 1 - f.significand_bits);
+  return f.has_infinity ? std::ldexp(2 - unit, bias_of(f)) : std::ldexp(2 - 2 * unit, bias_of(f) + 1);
 }
 
 double round_to(lathe_dtype dtype, double x) {
+  if (is_integer(dtype)) return x;
   if (dtype == LATHE_F32) return static_cast<float>(x);
-  if (!std::isfinite(x) || x == 0) return x;
   const Format f = format_of(dtype);
+  const double beyond = f.has_infinity ? std::copysign(std::numeric_limits<double>::infinity(), x)
+                                       : std::numeric_limits<double>::quiet_NaN();
+  if (std::isinf(x)) return beyond;
+  if (std::isnan(x) || x == 0) return x;
   const int smallest = 1 - bias_of(f);
   const int exponent = std::ilogb(x);
   const int unit = (exponent < smallest ? smallest : exponent) - (f.significand_bits - 1);
   const double rounded = std::ldexp(std::nearbyint(std::ldexp(x, -unit)), unit);
-  if (std::fabs(rounded) > largest(dtype)) return std::copysign(std::numeric_limits<double>::infinity(), x);
-  return rounded;
+  return std::fabs(rounded) > largest(dtype) ? beyond : rounded;
 }
 
 void store(lathe_dtype dtype, double value, void* at) {
-  if (dtype == LATHE_F32) {
-    const float f = static_cast<float>(value);
-    std::memcpy(at, &f, sizeof f);
-    return;
+  const auto put = [at](auto bits) { std::memcpy(at, &bits, sizeof bits); };
+  switch (dtype) {
+    case LATHE_F32: return put(static_cast<float>(value));
+    case LATHE_I8: return put(std::isnan(value) ? int8_t{-128} : static_cast<int8_t>(value));
+    case LATHE_I32: return put(std::isnan(value) ? INT32_MIN : static_cast<int32_t>(value));
+    case LATHE_F8_E4M3:
+    case LATHE_F8_E5M2: return put(static_cast<uint8_t>(encode(format_of(dtype), value)));
+    default: return put(static_cast<uint16_t>(encode(format_of(dtype), value)));
   }
-  const auto bits = static_cast<uint16_t>(encode(format_of(dtype), value));
-  std::memcpy(at, &bits, sizeof bits);
 }
 
 double load(lathe_dtype dtype, const void* at) {
-  if (dtype == LATHE_F32) {
-    float f;
-    std::memcpy(&f, at, sizeof f);
-    return f;
+  const auto get = [at](auto zero) {
+    std::memcpy(&zero, at, sizeof zero);
+    return zero;
+  };
+  static const std::vector<double> f16 = decode_all(LATHE_F16), bf16 = decode_all(LATHE_BF16),
+                                   e4m3 = decode_all(LATHE_F8_E4M3), e5m2 = decode_all(LATHE_F8_E5M2);
+  switch (dtype) {
+    case LATHE_F32: return get(0.0f);
+    case LATHE_I8: return get(int8_t{0});
+    case LATHE_I32: return get(int32_t{0});
+    case LATHE_F16: return f16[get(uint16_t{0})];
+    case LATHE_BF16: return bf16[get(uint16_t{0})];
+    case LATHE_F8_E4M3: return e4m3[get(uint8_t{0})];
+    case LATHE_F8_E5M2: return e5m2[get(uint8_t{0})];
+    default: return std::numeric_limits<double>::quiet_NaN();
   }
-  static const std::vector<double> f16 = decode_all(LATHE_F16);
-  static const std::vector<double> bf16 = decode_all(LATHE_BF16);
-  uint16_t bits;
-  std::memcpy(&bits, at, sizeof bits);
-  return dtype == LATHE_F16 ? f16[bits] : bf16[bits];
 }
 
 Random::Random(uint64_t seed) {

@@ -1,4 +1,4 @@
-// f32, f16 and bf16 as the reference sees them: exact values in double, rounding to nearest even done
+// Element types as the reference sees them: exact values in double, rounding to nearest even done
 // arithmetically and shared with nothing in the library under test.
 #pragma once
 
@@ -12,11 +12,14 @@ namespace lathe::conformance {
 size_t bytes_of(lathe_dtype dtype);
 const char* name_of(lathe_dtype dtype);
 
-// The value of `dtype` nearest to `x`, ties to even, overflow to infinity, subnormals kept.
+bool is_integer(lathe_dtype dtype);
+
+// The value of `dtype` nearest to `x`, ties to even, subnormals kept; beyond the range infinity, in f8e4m3,
+// which has none, NaN. Integers are what they are.
 double round_to(lathe_dtype dtype, double x);
 // Largest finite value.
 double largest(lathe_dtype dtype);
-// Writes `value`, which `dtype` must hold exactly, at any alignment.
+// Writes `value`, which `dtype` must hold exactly, at any alignment. NaN in an integer is its lowest value.
 void store(lathe_dtype dtype, double value, void* at);
 double load(lathe_dtype dtype, const void* at);
 

@@ -50,6 +50,41 @@ TEST(Numbers, RoundsToNearestEven) {
   EXPECT_EQ(round_to(LATHE_F16, 0x1.8p-25), 0x1p-24);
 }
 
+TEST(Numbers, F8DecodesByItsDefinition) {
+  struct {
+    lathe_dtype dtype;
+    int exponent_bits, fraction_bits, largest_code;
+    double largest;
+  } const formats[] = {{LATHE_F8_E4M3, 4, 3, 0x7e, 448}, {LATHE_F8_E5M2, 5, 2, 0x7b, 57344}};
+  for (const auto& f : formats) {
+    EXPECT_EQ(largest(f.dtype), f.largest);
+    const int bias = (1 << (f.exponent_bits - 1)) - 1;
+    double before = -1;
+    for (int code = 0; code <= f.largest_code; ++code) {
+      const int exponent = code >> f.fraction_bits, fraction = code & ((1 << f.fraction_bits) - 1);
+      const double significand = std::ldexp(fraction, -f.fraction_bits) + (exponent ? 1 : 0);
+      const double wanted = std::ldexp(significand, (exponent ? exponent : 1) - bias);
+      for (int sign : {0, 0x80}) {
+        const auto byte = static_cast<uint8_t>(code | sign);
+        const double value = load(f.dtype, &byte);
+        ASSERT_EQ(value, sign ? -wanted : wanted) << code;
+        uint8_t back = 0;
+        store(f.dtype, value, &back);
+        ASSERT_EQ(back, byte);
+        ASSERT_EQ(round_to(f.dtype, value), value);
+      }
+      // Halfway to the neighbour goes to the even code.
+      if (code > 0) ASSERT_EQ(round_to(f.dtype, (before + wanted) / 2), code % 2 ? before : wanted) << code;
+      before = wanted;
+    }
+    const uint8_t nan = 0x7f;
+    EXPECT_TRUE(std::isnan(load(f.dtype, &nan)));
+    const double beyond = round_to(f.dtype, 1e9);
+    EXPECT_TRUE(f.dtype == LATHE_F8_E4M3 ? std::isnan(beyond)
+                                         : beyond == std::numeric_limits<double>::infinity());
+  }
+}
+
 TEST(Pairwise, EveryPairOfLevelsMeets) {
   Random random = random_stream(11);
   const std::vector<int> levels = {3, 4, 2, 5};
@@ -74,6 +109,46 @@ TEST(GuardedMemory, NeighboursAreInaccessible) {
   GuardedMemory input(10, Flush::kEnd);
   input.write_protect();
   EXPECT_DEATH(input.data()[3] = 1, "");
+}
+
+// On a device that is no CPU; the CPU's own allocations stand in for it, which the host may write to.
+TEST(GuardedMemory, OnADeviceIsFetchedAndCompared) {
+  lathe_context_options options = memory_only(1);
+  lathe_context* context = nullptr;
+  lathe_device* cpu = nullptr;
+  ASSERT_LATHE_OK(lathe_context_create(&options, &context));
+  ASSERT_LATHE_OK(lathe_device_open(context, "cpu", &cpu));
+  GuardedMemory::use_device(cpu);
+  for (Flush flush : {Flush::kStart, Flush::kEnd}) {
+    for (size_t misalign : {0, 1, 5}) {
+      GuardedMemory memory(100, flush, misalign);
+      auto* device = static_cast<uint8_t*>(memory.address());
+      EXPECT_NE(device, memory.data());
+      const auto place = reinterpret_cast<uintptr_t>(device);
+      EXPECT_EQ((flush == Flush::kStart ? place - misalign : place + 100 + misalign) % 64, 0u);
+      std::memset(memory.data(), 3, 100);
+      memory.publish();
+      EXPECT_EQ(device[99], 3);
+      EXPECT_TRUE(memory.unchanged() && memory.canaries_intact());
+      device[5] = 4;
+      EXPECT_FALSE(memory.unchanged());
+      EXPECT_EQ(memory.data()[5], 4) << "fetched";
+      EXPECT_TRUE(memory.canaries_intact());
+      for (const int64_t beside : {-1, -4000, 100, 4000}) {
+        const uint8_t kept = device[beside];
+        EXPECT_EQ(kept, 0xFF);
+        device[beside] = 0;
+        memory.fetch();
+        EXPECT_FALSE(memory.canaries_intact()) << beside;
+        device[beside] = kept;
+        memory.fetch();
+        EXPECT_TRUE(memory.canaries_intact());
+      }
+    }
+  }
+  GuardedMemory::use_device(nullptr);
+  lathe_device_close(cpu);
+  lathe_context_destroy(context);
 }
 
 // The right answer by three loops, written into D.
