@@ -31,14 +31,14 @@ absl::Status check_pointer(const Library& library, Device device, const char* na
 
 absl::Status check_pointers(const Library& library, Device device, const Launch& launch) {
   const ArgumentBlock& a = *launch.args;
-  const bool argmax = launch.problem->op == Op::kArgmax;
+  const bool argmax = launch.problem->op == Op::kArgmax, product = launch.problem->op == Op::kMatmul;
   const struct {
     const char* name;
     const void* data;
   } operands[] = {{argmax ? "x" : "a", a.a},
                   {"b", a.b},
                   {"c", a.c},
-                  {argmax ? "indices" : "d", a.d},
+                  {product ? "d" : "indices", a.d},
                   {"bias", a.bias},
                   {"residual", a.residual},
                   {"values", a.values},

@@ -43,6 +43,7 @@ struct Request {
   // class say so.
   bool zero_product = false;
   bool needs_no_kernel() const { return nothing_to_do || empty_product; }
+  bool reads_operands() const { return !empty_product && !zero_product; }  // A and B
   bool block_on_miss = true;
   void* stream = nullptr;
   void* workspace = nullptr;  // the caller's
@@ -122,6 +123,20 @@ class OperandAlignment {
   bool with_pointers_;
   uint64_t all_ = 0, below_ = 0;
 };
+
+// Makes an empty product of A and B one over the zero that GPUs' drivers have: no kernel need know of K = 0.
+void become_zero_product(Request* out);
+inline void align_product(const Request& request, const Region& a, const Region& b,
+                          OperandAlignment* alignment) {
+  const ProblemClass& c = request.key.problem;
+  if (request.zero_product) {
+    // Rows that lie on each other are for kernels that load one element after the other.
+    alignment->add_distance(static_cast<int64_t>(size_of(c.a)));
+    return;
+  }
+  alignment->add(a, c.a);
+  alignment->add(b, c.b);
+}
 
 inline bool is_float(const lathe_dtype& t) { return raw(t) - LATHE_F32 <= LATHE_BF16 - LATHE_F32; }
 static_assert(LATHE_F32 == 1 && LATHE_F16 == 2 && LATHE_BF16 == 3, "is_float() tests a range");

@@ -169,29 +169,10 @@ bool place_operands(const lathe_matmul_desc& d, Request* out, Regions* r, absl::
   return true;
 }
 
-// K = 0 as a product over one zero, which the driver has: no kernel need know of it.
-void become_zero_product(Request* out) {
-  out->empty_product = false;
-  out->zero_product = true;
-  out->dims.k = 1;
-  ProblemClass& c = out->key.problem;
-  c.k = 1;
-  c.trans_a = 0;
-  c.trans_b = 1;
-  ArgumentBlock& args = out->args;
-  args.lda = args.ldb = args.stride_a = args.stride_b = 0;  // every element of A and B is that zero
-}
-
 void align_class(const Regions& r, bool with_pointers, Request* out) {
   ProblemClass& c = out->key.problem;
   OperandAlignment alignment(with_pointers);
-  if (out->zero_product) {
-    // Rows that lie on each other: for kernels that load one by one.
-    alignment.add_distance(static_cast<int64_t>(size_of(c.a)));
-  } else {
-    alignment.add(r.a, c.a);
-    alignment.add(r.b, c.b);
-  }
+  align_product(*out, r.a, r.b, &alignment);
   alignment.add(r.d, c.d);
   if (c.c != DType::kNone) alignment.add(r.c, c.c);
   if (c.residual != DType::kNone) alignment.add(r.residual, c.residual);
@@ -223,7 +204,7 @@ bool check_overlap(const ProblemClass& c, const Regions& r, absl::Status* why) {
 }
 
 bool check_pointers(const lathe_matmul_desc& d, const Request& request, absl::Status* why) {
-  if (!request.empty_product && !request.zero_product) {
+  if (request.reads_operands()) {
     if (d.a.data == nullptr) return refuse(why, invalid("a is NULL"));
     if (d.b.data == nullptr) return refuse(why, invalid("b is NULL"));
   }
@@ -236,7 +217,7 @@ bool check_pointers(const lathe_matmul_desc& d, const Request& request, absl::St
 
 void fill_arguments(const lathe_matmul_desc& d, const Request& request, ArgumentBlock* args) {
   const Dims& dims = request.dims;
-  if (!request.zero_product) {
+  if (request.reads_operands()) {
     args->a = d.a.data;
     args->b = d.b.data;
   }

@@ -88,8 +88,7 @@ bool place_operands(const lathe_matmul_argmax_desc& d, Request* out, Regions* r,
 void align_class(const lathe_matmul_argmax_desc& d, const Regions& r, bool with_pointers, Request* out) {
   ProblemClass& c = out->key.problem;
   OperandAlignment alignment(with_pointers);
-  alignment.add(r.a, c.a);
-  alignment.add(r.b, c.b);
+  align_product(*out, r.a, r.b, &alignment);
   if (c.bias != DType::kNone) alignment.add(r.bias, c.bias);
   // The outputs are written element by element.
   alignment.add_elements(d.indices, c.d);
@@ -110,7 +109,7 @@ bool check_output(const char* name, const Region& output, const Request& request
 
 bool check_pointers(const lathe_matmul_argmax_desc& d, const Request& request, const Regions& r,
                     absl::Status* why) {
-  if (!request.empty_product) {
+  if (request.reads_operands()) {
     if (d.a.data == nullptr) return refuse(why, invalid("a is NULL"));
     if (d.b.data == nullptr) return refuse(why, invalid("b is NULL"));
   }
@@ -135,7 +134,10 @@ bool read(const lathe_matmul_argmax_desc& d, Purpose purpose, const RequestConte
   if (!read_dims(d, purpose, out, why)) return false;
   Regions regions;
   if (!place_operands(d, out, &regions, why)) return false;
-  if (!context.is_cpu) align_class(d, regions, purpose == Purpose::kRun, out);
+  if (!context.is_cpu) {
+    if (out->empty_product) become_zero_product(out);
+    align_class(d, regions, purpose == Purpose::kRun, out);
+  }
   if (purpose != Purpose::kRun) return true;
 
   if (context.is_cpu && stream != nullptr)
@@ -144,8 +146,10 @@ bool read(const lathe_matmul_argmax_desc& d, Purpose purpose, const RequestConte
   if (out->nothing_to_do) return true;
   if (!check_pointers(d, *out, regions, why)) return false;
   ArgumentBlock& args = out->args;
-  args.a = d.a.data;
-  args.b = d.b.data;
+  if (out->reads_operands()) {
+    args.a = d.a.data;
+    args.b = d.b.data;
+  }
   args.bias = const_cast<void*>(d.bias);
   args.d = d.indices;
   args.values = d.values;

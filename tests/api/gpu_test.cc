@@ -151,6 +151,25 @@ TEST(Gpu, AnEmptyProductIsAProductOverZero) {
   EXPECT_EQ(lathe_matmul(fake.device.get(), nullptr, &m.desc), LATHE_OK) << "nothing to do";
 }
 
+TEST(Gpu, AnEmptyComparisonIsOneOverZeroToo) {
+  FakeGpuDevice fake;
+  std::vector<float> bias(40);
+  std::vector<int64_t> indices(7);
+  lathe_matmul_argmax_desc desc = LATHE_MATMUL_ARGMAX_DESC_INIT;
+  desc.m = 7;
+  desc.n = 40;
+  desc.a.dtype = desc.b.dtype = LATHE_F16;
+  desc.logits_dtype = desc.bias_dtype = LATHE_F32;
+  desc.bias = bias.data();
+  desc.indices = indices.data();
+  ASSERT_EQ(lathe_matmul_argmax(fake.device.get(), nullptr, &desc), LATHE_OK) << lathe_last_error();
+  EXPECT_TRUE(fake.driver->last.zero_product);
+  EXPECT_EQ(fake.driver->last_args.k, 1);
+  EXPECT_EQ(fake.driver->last_args.lda | fake.driver->last_args.ldb, 0);
+  EXPECT_EQ(fake.driver->last_args.a, nullptr);
+  EXPECT_EQ(fake.driver->last_args.bias, bias.data());
+}
+
 TEST(Gpu, AnEmptyProductIsWarmedAndPlannedAsOthersAre) {
   FakeGpuDevice fake;
   MatmulRequest m(7, 40, 0);
