@@ -265,6 +265,8 @@ void store_merged(Emit& e, GpuKernel& kernel, const GpuStep& step, TileProgram& 
 LogicalResult emit_scan(Emit& e, GpuKernel& kernel, const GpuStep& step, TileProgram& p) {
   if (failed(check(kernel, p.argmax))) return failure();
   ir::KernelConfigAttr config = kernel.config();
+  // Without it ptxas takes 32 registers for 1024 threads' sake, and spills one.
+  if (kernel.arch().starts_with("sm_")) kernel.facts.function_attributes.push_back({"nvvm.minctasm", "1"});
   const int64_t group = kernel.threads() / config.getTileM();
   const View& v = p.views.find(cast<linalg::GenericOp>(p.argmax).getDpsInputs()[0])->second;
   const bool one = config.getTileM() == 1;

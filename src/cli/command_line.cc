@@ -208,7 +208,8 @@ std::string help_of_group(const std::vector<std::string>& line, const std::vecto
   if (word == line.end() || std::find_if_not(word + 1, line.end(), asks_for_help) != line.end()) return "";
   std::string lines;
   for (const Verb& v : verbs) {
-    if (v.name != *word && first_word(v.name) == *word) absl::StrAppend(&lines, verb_line(v));
+    if (v.name == *word) return "";  // a verb of its own beside the longer ones: its flags
+    if (first_word(v.name) == *word) absl::StrAppend(&lines, verb_line(v));
   }
   if (lines.empty()) return "";
   return absl::StrCat(lines, "\n'lathe ", *word, " WORD --help' shows the flags.\n");

@@ -303,11 +303,9 @@ void add_matmul_argmax(Cases* cases) {
   cases->push_back({"matmul_argmax", r});  // K 0
   r.m = 0, r.k = 8;
   cases->push_back({"matmul_argmax", r});
-  for (int64_t m : {3, 40}) {
-    r.m = m, r.n = 700, r.k = 144;
-    r.dtype = r.logits_dtype = LATHE_BF16;
-    cases->push_back({"argmax candidates", r, true});
-  }
+  r.m = 20, r.n = 700, r.k = 144;
+  r.dtype = r.logits_dtype = LATHE_BF16;
+  cases->push_back({"matmul_argmax candidates", r, true});
 }
 
 // At most `most` of each group, evenly spaced.

@@ -38,7 +38,9 @@ const FamilyRow kFamilies[] = {
     {"simt", {"fma.rn.f32", "ld.shared", "st.shared", "bar.sync"}, {}},
     {"mma", {"mma.sync", "ldmatrix"}, {"cp.async"}},
     {"wgmma", {"wgmma.mma_async", "cp.async.bulk.tensor", "mbarrier.try_wait"}, {}},
+    {"skinny", {"mma.sync", "ld.global.L1::no_allocate.L2::cache_hint", "createpolicy"}, {"cp.async"}},
     {"argmax rows", {"ld.global", "st.global"}, {}},
+    {"matmul_argmax simt", {"fma.rn.f32", "ld.shared", "st.shared", "bar.sync"}, {}},
 };
 // ... and who merges the parts of a split.
 struct SplitRow {

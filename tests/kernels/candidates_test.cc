@@ -222,8 +222,9 @@ TEST(Candidates, SimtPredictionByHand) {
         g.split != 0)
       continue;
     ++found;
-    // Every unit stages 1024 elements of 64 rows and 64 columns, 0.12 cycles each.
-    EXPECT_NEAR(r.plan.predicted_seconds, 1e-6 + 8388608 / (256e9 * 0.68) + 1024 * 128 * 0.12e-9, 1e-12);
+    // Every unit stages 1024 elements of 64 rows and 64 columns: 10 instructions for each 32, 2.5 a cycle.
+    const double staging = 1024 * 128 * 10 / (32 * 2.5e9);
+    EXPECT_NEAR(r.plan.predicted_seconds, 1e-6 + 8388608 / (256e9 * 0.68) + staging, 1e-12);
   }
   EXPECT_EQ(found, 1);
 }
@@ -314,7 +315,9 @@ TEST(Candidates, ArgmaxIsOneLaunchOnCuda) {
           // Read element by element a row is long.
           if (row.hi <= 1024 && alignment != Alignment::kByte)
             EXPECT_EQ(config.threads / config.tile_m, 32) << f.name;
-          if (row.lo > 16384) EXPECT_EQ(config.split, kMergeLast) << f.name;
+          // A few units draw all that an L4's memory gives.
+          if (row.lo > 16384 && f.fact_or("memory_bytes_per_second", 0) > 1e12)
+            EXPECT_EQ(config.split, kMergeLast) << f.name;
         }
   }
 }

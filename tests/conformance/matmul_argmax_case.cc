@@ -1,0 +1,187 @@
+#include "matmul_argmax_case.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <sstream>
+
+namespace lathe::conformance {
+namespace {
+
+constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+}  // namespace
+
+std::string MatmulArgmaxCase::describe() const {
+  std::ostringstream s;
+  s << "matmul_argmax " << name_of(in) << "->" << name_of(logits) << "->" << name_of(index) << " m=" << m
+    << " n=" << n << " k=" << k << " layout=" << (trans_a ? 't' : 'n') << (trans_b ? 't' : 'n')
+    << " bias=" << name_of(bias) << " values=" << wants_values << " offset=" << index_offset
+    << " padding=" << padding << " misalign=" << misalign
+    << " flush=" << (flush == Flush::kEnd ? "end" : "start") << " determinism=" << determinism
+    << " candidate=" << candidate << " fill=" << static_cast<int>(values);
+  return s.str();
+}
+
+double MatmulArgmaxRequest::draw(lathe_dtype dtype) {
+  if (case_.values == Values::kSmallIntegers) return static_cast<double>(random_->between(-4, 4));
+  return round_to(dtype, random_->normal());
+}
+
+MatmulArgmaxRequest::Matrix MatmulArgmaxRequest::draw_matrix(bool transposed, int64_t rows, int64_t columns,
+                                                             int64_t padding) {
+  Matrix x;
+  const int64_t lines = transposed ? columns : rows, line = transposed ? rows : columns;
+  x.leading_dimension = line + padding;
+  const int64_t elements = lines == 0 || line == 0 ? 0 : (lines - 1) * x.leading_dimension + line;
+  const auto size = static_cast<int64_t>(bytes_of(case_.in));
+  x.memory =
+      std::make_unique<GuardedMemory>(static_cast<size_t>(elements * size), case_.flush, case_.misalign);
+  for (int64_t e = 0; e < elements; ++e) store(case_.in, kNan, x.memory->data() + e * size);  // would win
+  x.values.resize(static_cast<size_t>(rows * columns));
+  for (double& v : x.values) v = draw(case_.in);
+  if (case_.values == Values::kSpecial && !x.values.empty())
+    for (double special : {kNan, kInfinity, -kInfinity})
+      if (random_->below(3) == 0) x.values[static_cast<size_t>(random_->below(rows * columns))] = special;
+  for (int64_t i = 0; i < rows; ++i)
+    for (int64_t j = 0; j < columns; ++j)
+      store(
+          case_.in, x.values[static_cast<size_t>(i * columns + j)],
+          x.memory->data() + (transposed ? j * x.leading_dimension + i : i * x.leading_dimension + j) * size);
+  x.memory->write_protect();
+  return x;
+}
+
+MatmulArgmaxRequest::MatmulArgmaxRequest(const MatmulArgmaxCase& c, Random* random)
+    : case_(c), random_(random), desc_(LATHE_MATMUL_ARGMAX_DESC_INIT), tuning_(LATHE_TUNING_INIT) {
+  a_ = draw_matrix(c.trans_a, c.m, c.k, c.padding);
+  b_ = draw_matrix(c.trans_b, c.k, c.n, c.padding ? c.padding + 1 : 0);
+  desc_.m = c.m, desc_.n = c.n, desc_.k = c.k;
+  const auto describe_operand = [&](const Matrix& x, bool transposed, lathe_operand* o) {
+    o->data = x.memory->data();
+    o->dtype = c.in;
+    o->layout = transposed ? LATHE_COLUMN_MAJOR : LATHE_ROW_MAJOR;
+    o->leading_dimension = c.padding ? x.leading_dimension : 0;
+  };
+  describe_operand(a_, c.trans_a, &desc_.a);
+  describe_operand(b_, c.trans_b, &desc_.b);
+  const auto guarded = [&](int64_t count, lathe_dtype dtype) {
+    return std::make_unique<GuardedMemory>(static_cast<size_t>(count) * bytes_of(dtype), c.flush, c.misalign);
+  };
+  bias_values_.assign(static_cast<size_t>(c.n), 0.0);
+  if (c.bias != LATHE_DTYPE_NONE) {
+    bias_ = guarded(c.n, c.bias);
+    for (int64_t j = 0; j < c.n; ++j) {
+      double& x = bias_values_[static_cast<size_t>(j)];
+      x = draw(c.bias);
+      store(c.bias, x, bias_->data() + j * static_cast<int64_t>(bytes_of(c.bias)));
+    }
+    bias_->write_protect();
+    desc_.bias = bias_->data();
+    desc_.bias_dtype = c.bias;
+  }
+  indices_ = guarded(c.m, c.index);
+  desc_.logits_dtype = c.logits;
+  desc_.indices = indices_->data();
+  desc_.index_dtype = c.index;
+  desc_.index_offset = c.index_offset;
+  desc_.determinism = c.determinism;
+  if (c.wants_values) {
+    // C says float*: any address, an unaligned one included, is passed through.
+    values_ = guarded(c.m, LATHE_F32);
+    void* address = values_->data();
+    desc_.values = static_cast<float*>(address);
+  }
+  if (c.candidate) {
+    tuning_.candidate = c.candidate;
+    desc_.next = reinterpret_cast<const lathe_chain*>(&tuning_);
+  }
+}
+
+void MatmulArgmaxRequest::reset_output() {
+  std::memset(indices_->data(), 0xDD, indices_->bytes());
+  if (values_) std::memset(values_->data(), 0xDD, values_->bytes());
+}
+
+int64_t MatmulArgmaxRequest::index(int64_t row) const {
+  if (case_.index == LATHE_I64) {
+    int64_t wide;
+    std::memcpy(&wide, indices_->data() + row * 8, 8);
+    return wide;
+  }
+  int32_t narrow;
+  std::memcpy(&narrow, indices_->data() + row * 4, 4);
+  return narrow;
+}
+double MatmulArgmaxRequest::value(int64_t row) const { return load(LATHE_F32, values_->data() + row * 4); }
+
+testing::AssertionResult MatmulArgmaxRequest::check_row(int64_t row, const std::vector<double>& sums,
+                                                        const std::vector<double>& errors) const {
+  const auto fail = [&] {
+    return testing::AssertionFailure()
+           << case_.describe() << ": row " << row << ": index " << index(row) << ": ";
+  };
+  const int64_t got = index(row) - case_.index_offset;
+  if (got < 0 || got >= case_.n) return fail() << "is no column";
+  const auto nan = std::find_if(sums.begin(), sums.end(), [](double s) { return std::isnan(s); });
+  if (nan != sums.end()) {
+    if (got != nan - sums.begin()) return fail() << "the first NaN is in column " << nan - sums.begin();
+    if (values_ && !std::isnan(value(row))) return fail() << "value " << value(row) << " is not NaN";
+    return testing::AssertionSuccess();
+  }
+  const auto at = [&](int64_t j, int side) {
+    const auto c = static_cast<size_t>(j);
+    return round_to(case_.logits, sums[c] + side * errors[c]);
+  };
+  double certain = -kInfinity;
+  for (int64_t j = 0; j < case_.n; ++j) {
+    const double least = at(j, -1), most = at(got, 1);
+    certain = std::max(certain, least);
+    if (j < got ? least >= most : least > most)
+      return fail() << "at most " << most << ", column " << j << " has at least " << least;
+  }
+  if (values_ && !(value(row) >= certain && value(row) <= at(got, 1)))
+    return fail() << "value " << value(row) << " is not in [" << certain << ", " << at(got, 1) << "]";
+  return testing::AssertionSuccess();
+}
+
+testing::AssertionResult MatmulArgmaxRequest::check() {
+  const auto n = static_cast<size_t>(case_.n), k = static_cast<size_t>(case_.k);
+  const double length = static_cast<double>(case_.k) + 4, part = std::min(length, 6 * std::sqrt(length));
+  for (int64_t i = 0; i < case_.m; ++i) {
+    std::vector<double> sums(n, 0.0), magnitudes(n, 0.0), errors(n, 0.0);
+    for (size_t p = 0; p < k; ++p) {
+      const double x = a_.values[static_cast<size_t>(i) * k + p];
+      for (size_t j = 0; j < n; ++j) {
+        sums[j] += x * b_.values[p * n + j];
+        magnitudes[j] += std::fabs(x * b_.values[p * n + j]);
+      }
+    }
+    for (size_t j = 0; j < n; ++j) {
+      const double bias = bias_values_[j];
+      errors[j] =
+          part * kUnitRoundoff * magnitudes[j] + 4 * kUnitRoundoff * (std::fabs(sums[j]) + std::fabs(bias));
+      sums[j] += bias;
+      if (case_.values == Values::kSmallIntegers || !std::isfinite(sums[j])) errors[j] = 0;
+    }
+    const testing::AssertionResult right = check_row(i, sums, errors);
+    if (!right) return right;
+  }
+  if (!indices_->canaries_intact() || (values_ && !values_->canaries_intact()))
+    return testing::AssertionFailure() << case_.describe() << ": memory around the output written";
+  return testing::AssertionSuccess();
+}
+
+testing::AssertionResult MatmulArgmaxRequest::run(lathe_device* device) {
+  set_current_case(case_.describe());
+  reset_output();
+  const lathe_status status = lathe_matmul_argmax(device, nullptr, &desc_);
+  if (status != LATHE_OK)
+    return testing::AssertionFailure()
+           << case_.describe() << ": " << lathe_status_name(status) << ": " << lathe_last_error();
+  return check();
+}
+
+}  // namespace lathe::conformance

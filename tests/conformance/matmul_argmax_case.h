@@ -1,0 +1,74 @@
+// One matmul_argmax request in guarded memory and its float64 reference.
+//
+// A logit l_ij lies in [round(s - e), round(s + e)], s being the sum in float64 and e the bound of
+// matmul_case.h for a product and a bias (0 with Values::kSmallIntegers), rounding to the logits' dtype,
+// which is monotonic. Index g of row i is right when logits in these intervals exist whose first maximum is
+// at g: none before g is certain to be as great, none behind it certain to be greater. Where e is 0 that is
+// one index.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "guarded_memory.h"
+#include "lathe/lathe.h"
+#include "matmul_case.h"
+
+namespace lathe::conformance {
+
+struct MatmulArgmaxCase {
+  int64_t m = 1, n = 1, k = 1;
+  lathe_dtype in = LATHE_F32, logits = LATHE_F32, index = LATHE_I64;
+  lathe_dtype bias = LATHE_DTYPE_NONE;
+  bool trans_a = false, trans_b = true;
+  bool wants_values = false;
+  int64_t index_offset = 0;
+  lathe_determinism determinism = LATHE_DETERMINISM_FAST;
+  int32_t candidate = 0;
+  int64_t padding = 0;
+  size_t misalign = 0;
+  Flush flush = Flush::kEnd;
+  Values values = Values::kNormal;
+
+  std::string describe() const;
+};
+
+class MatmulArgmaxRequest {
+ public:
+  MatmulArgmaxRequest(const MatmulArgmaxCase& c, Random* random);
+  MatmulArgmaxRequest(const MatmulArgmaxRequest&) = delete;
+  MatmulArgmaxRequest& operator=(const MatmulArgmaxRequest&) = delete;
+
+  const lathe_matmul_argmax_desc* desc() const { return &desc_; }
+  lathe_matmul_argmax_desc* mutable_desc() { return &desc_; }
+  void reset_output();
+  testing::AssertionResult check();
+  int64_t index(int64_t row) const;
+  double value(int64_t row) const;
+  // reset, run on `device`, check.
+  testing::AssertionResult run(lathe_device* device);
+
+ private:
+  struct Matrix {
+    std::unique_ptr<GuardedMemory> memory;
+    std::vector<double> values;  // row by row
+    int64_t leading_dimension = 0;
+  };
+  Matrix draw_matrix(bool transposed, int64_t rows, int64_t columns, int64_t padding);
+  double draw(lathe_dtype dtype);
+  testing::AssertionResult check_row(int64_t row, const std::vector<double>& sums,
+                                     const std::vector<double>& errors) const;
+
+  MatmulArgmaxCase case_;
+  Random* random_;
+  Matrix a_, b_;
+  std::unique_ptr<GuardedMemory> bias_, indices_, values_;
+  std::vector<double> bias_values_;
+  lathe_matmul_argmax_desc desc_;
+  lathe_tuning tuning_;
+};
+
+}  // namespace lathe::conformance
