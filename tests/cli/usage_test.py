@@ -7,8 +7,8 @@ import sys
 import tempfile
 
 LATHE = sys.argv[1]
-VERBS = ["devices", "run matmul", "run argmax", "explain matmul", "explain argmax", "dump matmul", "dump argmax",
-         "warm", "selftest", "cache ls", "cache stats", "cache clear"]
+VERBS = ["devices", "run matmul", "run argmax", "run matmul_argmax", "explain matmul", "explain argmax",
+         "explain matmul_argmax", "dump matmul", "dump argmax", "dump matmul_argmax", "warm matmul_argmax", "warm", "selftest", "cache ls", "cache stats", "cache clear"]
 
 
 def lathe(*words):
@@ -49,7 +49,7 @@ for group in ("run", "explain", "dump", "cache"):
 assert lathe().returncode == 2
 expect_error(2, "--workers takes a whole number from 1 to 1024", "devices", "--workers", "1025")
 expect_error(2, "did you mean 'devices'?", "device")
-expect_error(2, "'run' needs matmul|argmax", "run")
+expect_error(2, "'run' needs matmul|argmax|matmul_argmax", "run")
 expect_error(2, "did you mean '--split-k'?", "run", "matmul", "1x1x1", "--splitk", "2")
 expect_error(2, "expected MxNxK, as 123x456x51234", "run", "matmul", "12x34")
 expect_error(2, "expected ROWSxN, as 4x151936", "run", "argmax", "4")
