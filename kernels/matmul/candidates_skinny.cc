@@ -26,6 +26,8 @@ constexpr Row kRows[] = {
 
 // --- what a unit of the device gives; estimates where no source is named
 constexpr double kGroupsPerUnit = 16;  // workgroups of a compute unit, more than any row here needs
+// Static shared memory beside the dynamic: the ticket's word and what aligns the dynamic part to 1024 bytes.
+constexpr int64_t kStaticShared = 1024;
 constexpr double kReservedShared =
     1024;  // of each workgroup, by the system (CUDA Programming Guide, sm_80 and later)
 // A load under full traffic takes longer than alone: 0.6 us against 0.9.
@@ -182,8 +184,8 @@ SplitKinds kinds_of(const CandidateContext& context, int64_t splits) {
 
 std::string check_choice(const GpuRates& rates, const Choice& c) {
   if (std::string defect = c.shape.defect(); !defect.empty()) return defect;
-  if (double(c.shape.shared_bytes) > rates.shared_memory_bytes)
-    return absl::StrCat("smem ", c.shape.shared_bytes, " > ", int64_t(rates.shared_memory_bytes));
+  if (double(c.shape.shared_bytes + kStaticShared) > rates.shared_memory_bytes)
+    return absl::StrCat("smem ", c.shape.shared_bytes + kStaticShared, " > ", int64_t(rates.shared_memory_bytes));
   if (c.shape.in.threads > rates.max_threads)
     return absl::StrCat("threads ", c.shape.in.threads, " > ", int64_t(rates.max_threads));
   if (c.resident < 1) return "registers of a workgroup";
