@@ -2,6 +2,8 @@
 
 #include <numeric>
 
+#include "core/plan.h"
+
 namespace lathe::emit {
 using namespace mlir;
 
@@ -46,7 +48,7 @@ void MmaStore::to_shared(const MmaShape& shape, const MmaWarp& warp, ArrayRef<Va
 // multiple.
 int64_t MmaStore::vector() const {
   const int64_t most = 16 * 8 / p_.output.element.getIntOrFloatBitWidth();
-  const bool aligned = !p_.epilogue || kernel_.alignment() == Alignment::k16;
+  const bool aligned = kernel_.config().getSplit() != kNoSplit || kernel_.alignment() == Alignment::k16;
   return aligned ? std::gcd(p_.n, most) : 1;
 }
 
