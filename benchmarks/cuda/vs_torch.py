@@ -49,25 +49,25 @@ class Lathe:
     """A device of the library, called through its C API."""
 
     def __init__(self, path, device):
-        self.library = ctypes.CDLL(path)
-        self.library.lathe_last_error.restype = ctypes.c_char_p
+        self.api = ctypes.CDLL(path)
+        self.api.lathe_last_error.restype = ctypes.c_char_p
         self.context, self.device = Pointer(), Pointer()
-        self.check(self.library.lathe_context_create(None, ctypes.byref(self.context)))
-        self.check(self.library.lathe_device_open(self.context, device.encode(), ctypes.byref(self.device)))
+        self.check(self.api.lathe_context_create(None, ctypes.byref(self.context)))
+        self.check(self.api.lathe_device_open(self.context, device.encode(), ctypes.byref(self.device)))
 
     def check(self, status):
         if status != 0:
-            raise RuntimeError(self.library.lathe_last_error().decode())
+            raise RuntimeError(self.api.lathe_last_error().decode())
 
     def argmax(self, stream, x, rows, n, dtype, indices):
         desc = ArgmaxDesc(ctypes.sizeof(ArgmaxDesc), None, rows, n, Operand(x, dtype), indices, I64, 0, None, 0, 0)
-        self.check(self.library.lathe_argmax(self.device, Pointer(stream), ctypes.byref(desc)))
+        self.check(self.api.lathe_argmax(self.device, Pointer(stream), ctypes.byref(desc)))
 
     def matmul(self, stream, a, w, d, m, n, k, dtype):
         epilogue = Epilogue(ctypes.sizeof(Epilogue), None, 1.0, 0.0, None, 0, 0, Operand(), None, None)
         desc = MatmulDesc(ctypes.sizeof(MatmulDesc), None, m, n, k, 1, Operand(a, dtype),
                           Operand(w, dtype, COLUMN_MAJOR), Operand(), Operand(d, dtype), epilogue, 0, 0, None, 0)
-        self.check(self.library.lathe_matmul(self.device, Pointer(stream), ctypes.byref(desc)))
+        self.check(self.api.lathe_matmul(self.device, Pointer(stream), ctypes.byref(desc)))
 
 
 def self_test(path):
@@ -164,15 +164,15 @@ class Bench:
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("library")
+    parser.add_argument("liblathe")
     parser.add_argument("--csv", default="")
     parser.add_argument("--seconds", type=float, default=0.3, help="time for one figure")
     parser.add_argument("--self-test", action="store_true")
     arguments = parser.parse_args()
     if arguments.self_test:
-        return self_test(arguments.library)
+        return self_test(arguments.liblathe)
     import torch  # pylint: disable=import-outside-toplevel
-    bench = Bench(torch, Lathe(arguments.library, "cuda:0"), arguments.seconds)
+    bench = Bench(torch, Lathe(arguments.liblathe, "cuda:0"), arguments.seconds)
     kinds = {"f32": (torch.float32, F32), "f16": (torch.float16, F16), "bf16": (torch.bfloat16, BF16)}
     for name, (dtype, kind) in kinds.items():
         for n in (32000, 128256, 151936, 201088):
