@@ -14,6 +14,9 @@
 #include <sstream>
 #include <thread>
 
+// What NVIDIA's library itself never frees.
+extern "C" const char* __lsan_default_suppressions() { return "leak:libnvJitLink"; }
+
 namespace lathe {
 namespace {
 
