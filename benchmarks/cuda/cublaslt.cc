@@ -107,7 +107,12 @@ std::unique_ptr<CublasLt> CublasLt::open() {
     void* workspace = nullptr;
     if (allocate == nullptr || allocate(&workspace, kWorkspaceBytes) != 0)
       throw std::runtime_error("no memory for cuBLASLt's workspace");
-    return std::make_unique<OpenedLt>(library, workspace);
+    try {
+      return std::make_unique<OpenedLt>(library, workspace);
+    } catch (const std::exception& e) {
+      std::fprintf(stderr, "%s: %s; Lathe is measured alone\n", name, e.what());
+      return nullptr;
+    }
   }
   std::fprintf(stderr, "no cuBLASLt here: %s\n", dlerror());
   return nullptr;
