@@ -26,8 +26,8 @@ class FakeGpu : public ::testing::Test {
     if (handle_ == nullptr) throw std::runtime_error(dlerror());
     state_ = call<fake_cuda::State*()>("fake_cuda_reset")();
     // An H100's attributes by the numbers of the CUDA Driver API's reference.
-    state_->attributes = {{1, 1024},  {13, 1980000},  {16, 132},   {36, 2619000},
-                          {37, 5120}, {38, 52428800}, {82, 65536}, {97, 232448}};
+    state_->attributes = {{1, 1024},      {13, 1980000}, {16, 132},   {36, 2619000}, {37, 5120},
+                          {38, 52428800}, {39, 2048},    {82, 65536}, {97, 232448}};
   }
 
   template <typename F>
