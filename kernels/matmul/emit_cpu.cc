@@ -54,6 +54,7 @@ CpuTile describe_tile(const TileProgram& p, ir::KernelConfigAttr config, bool tr
   t.b_k_contiguous = k_contiguous(op, 1);
   t.rows = p.rows, t.columns = p.columns, t.depth = p.depth;
   t.tile_rows = config.getTileM(), t.tile_columns = config.getTileN();
+  t.most_depth = p.k;
   t.register_rows = config.getRegisterM(), t.register_columns = config.getRegisterN();
   t.tile_k = config.getTileK(), t.unroll_k = config.getUnrollK(), t.lanes = config.getLanes();
   if (transposed) {
@@ -63,7 +64,9 @@ CpuTile describe_tile(const TileProgram& p, ir::KernelConfigAttr config, bool tr
     std::swap(t.tile_rows, t.tile_columns);
     std::swap(t.register_rows, t.register_columns);
   }
-  t.ld = padded(padded(t.tile_columns, t.register_columns), kAlign);
+  // "dot" in blocks writes whole vectors from any group of columns on.
+  const int64_t past = config.getKernel() == "dot" && t.tile_k > 0 ? t.lanes : 0;
+  t.ld = padded(padded(t.tile_columns, t.register_columns) + past, kAlign);
   return t;
 }
 
@@ -149,6 +152,7 @@ llvm::FailureOr<CpuProducts> emit_products(Emit& e, const Arguments& arguments, 
 
   LogicalResult emitted = failure();
   if (kernel == "dot") {
+    t.packing = take(dot_packing_elements(t));
     emitted = emit_dot(e, t);
   } else if (kernel == "outer") {
     emitted = emit_outer(e, t);

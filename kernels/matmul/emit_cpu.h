@@ -13,6 +13,7 @@ struct CpuTile {
   bool a_k_contiguous, b_k_contiguous;
   Value rows, columns, depth;
   int64_t tile_rows, tile_columns;          // what rows and columns are at most
+  int64_t most_depth;                       // what depth is at most
   int64_t register_rows, register_columns;  // accumulators held in registers
   int64_t tile_k, unroll_k, lanes;
   Value accumulators;  // memref<?xf32>, 64-byte aligned
@@ -20,8 +21,11 @@ struct CpuTile {
   Value packing;  // memref<?xf32>, 64-byte aligned: what scratch is left after the accumulators
 };
 
-// Form "dot": rows of A against columns of B, vectors along K. Both K-contiguous.
+// Form "dot": rows of A against columns of B, vectors along K. Both K-contiguous. With tile_k: A packed in
+// blocks.
 mlir::LogicalResult emit_dot(Emit& e, const CpuTile& t);
+// f32 elements of packing memory that emit_dot needs.
+int64_t dot_packing_elements(const CpuTile& t);
 // Form "outer": streams rows of B, vectors along N; B N-contiguous, few rows of A, any layout of A.
 mlir::LogicalResult emit_outer(Emit& e, const CpuTile& t);
 // Form "panel": packs A and B into f32 panels of depth tile_k, outer product on registers. Any layout.

@@ -2,76 +2,212 @@
 // register_m rows of A at a time; register_m x register_n vector accumulators run along K and are summed
 // across lanes at the end. Rows and columns past the edge read the last row again, and their products land in
 // the accumulators' padding.
+//
+// With tile_k, K is walked in blocks of it, each against a group of columns, and A is packed block by block:
+// what a block needs of A stays in L1 while B streams by. Unpacked, rows of A that are a power of two apart
+// fall into the same cache sets and are fetched from L2 for every group (M = 8, K = 4096 on Zen 4: 7.0 ms
+// unpacked, 4.3 in blocks of 512; memory alone takes 3.3). Sums wait in scratch from block to block, so the
+// numbers are the same.
 #include "base/dtype.h"
 #include "kernels/matmul/emit_cpu.h"
 
 namespace lathe::emit {
+namespace {
 using namespace mlir;
 
-LogicalResult emit_dot(Emit& e, const CpuTile& t) {
-  if (!t.a_k_contiguous || !t.b_k_contiguous)
-    return emitError(e.loc, "matmul kernel 'dot' needs both operands K-contiguous");
-  const int64_t rm = t.register_rows, rn = t.register_columns;
-  const int64_t lanes = t.lanes, unroll = t.unroll_k;
-  VectorType vector = e.vec(lanes, e.f32());
-  const int64_t passes = ceil_div(t.tile_rows, rm);
-  Value last_row = e.sub(t.rows, e.idx(1)), last_column = e.sub(t.columns, e.idx(1));
+// What is fetched ahead is met a group of columns later: L1 would have lost it, and fetches into L2 do not
+// hold the few lines that L1 may have under way (M = 8 in blocks, Zen 4: 8.5 ms fetched into L1, 4.3 into
+// L2).
+constexpr int kIntoL2 = 2;
+// Columns of a group: B's blocks of them lie in L2 until every row of A has met them.
+constexpr int64_t kGroupColumns = 48;
 
-  auto tile = [&](Value i, Value j) {
-    Values a_row, b_row;
-    for (int64_t r = 0; r < rm; ++r)
-      a_row.push_back(e.add(t.a.offset, e.mul(e.min(e.add(i, r), last_row), t.a.row_stride)));
-    for (int64_t c = 0; c < rn; ++c)
-      b_row.push_back(e.add(t.b.offset, e.mul(e.min(e.add(j, c), last_column), t.b.row_stride)));
-    // The passes over the rows of A share out fetching the next group's rows of B, a line for each line read:
-    // a row is too short for the hardware to get far ahead in, and every row starts a new page. With one or
-    // two rows memory alone sets the pace, and a fetch is only one more instruction.
-    Values next_row;
-    for (int64_t c = 0; t.tile_rows > 2 && c < ceil_div(rn, passes); ++c) {
-      Value row = e.add(e.mul(e.div(i, e.idx(rm)), ceil_div(rn, passes)), rn + c);
-      next_row.push_back(e.add(t.b.offset, e.mul(e.min(e.add(j, row), last_column), t.b.row_stride)));
-    }
-    // One vector of K from every row: all pairs multiplied.
-    auto step = [&](Value k, Values sums, Value left) {
+int64_t group_columns(const CpuTile& t) { return round_up(kGroupColumns, t.register_columns); }
+int64_t padded_rows(const CpuTile& t) { return round_up(t.tile_rows, t.register_rows); }
+int64_t packed_elements(const CpuTile& t) { return padded_rows(t) * round_up(t.most_depth, t.tile_k); }
+
+class Dot {
+ public:
+  Dot(Emit& emit, const CpuTile& tile)
+      : e(emit),
+        t(tile),
+        rm(t.register_rows),
+        rn(t.register_columns),
+        lanes(t.lanes),
+        last_row(e.sub(t.rows, e.idx(1))),
+        last_column(e.sub(t.columns, e.idx(1))),
+        zero(e.splat(e.vec(lanes, e.f32()), 0.0)) {}
+
+  // Every group of register_n columns against all of K.
+  void whole() {
+    const int64_t passes = ceil_div(t.tile_rows, rm);
+    e.loop(e.idx(0), t.columns, rn, [&](Value j) {
+      e.loop(e.idx(0), t.rows, rm, [&](Value i) {
+        Values a_row;
+        for (int64_t r = 0; r < rm; ++r) a_row.push_back(row_of_a(e.add(i, r)));
+        Value fetched = e.add(e.add(j, rn), e.mul(e.div(i, e.idx(rm)), ceil_div(rn, passes)));
+        Values sums =
+            along_k(t.depth, Values(rm * rn, zero), rows_of_b(j, rn, e.idx(0)),
+                    rows_of_b(fetched, ceil_div(rn, passes), e.idx(0)),
+                    [&](int64_t r, Value k, Value left) { return read(t.a, e.add(a_row[r], k), left); });
+        for (int64_t r = 0; r < rm; ++r)
+          for (int64_t c = 0; c < rn; ++c) {
+            Value sum = vector::ReductionOp::create(e.b, e.loc, vector::CombiningKind::ADD, sums[r * rn + c],
+                                                    arith::FastMathFlags::reassoc);
+            e.store(sum, t.accumulators, e.add(e.mul(e.add(i, r), t.ld), e.add(j, c)));
+          }
+      });
+    });
+  }
+
+  // Groups of columns, blocks of K, rows of A, register tiles.
+  void in_blocks() {
+    const int64_t kc = t.tile_k, group = group_columns(t);
+    pack_a();
+    e.loop(e.idx(0), t.columns, group, [&](Value j0) {
+      Value columns = e.min(e.idx(group), e.sub(t.columns, j0));
+      e.loop(e.idx(0), e.idx(padded_rows(t) * group), 1,
+             [&](Value at) { e.store_vector(zero, t.packing, e.add(sums_base(), e.mul(at, lanes))); });
+      e.loop(e.idx(0), t.depth, kc, [&](Value k0) {
+        e.loop(e.idx(0), t.rows, rm,
+               [&](Value i) { e.loop(e.idx(0), columns, rn, [&](Value c) { block(j0, k0, i, c); }); });
+      });
+      sum_lanes(j0, columns);
+    });
+  }
+
+ private:
+  Value row_of_a(Value i) { return e.add(t.a.offset, e.mul(e.min(i, last_row), t.a.row_stride)); }
+  Values rows_of_b(Value j, int64_t count, Value k) {
+    Values rows;
+    for (int64_t c = 0; c < count; ++c)
+      rows.push_back(e.add(e.add(t.b.offset, e.mul(e.min(e.add(j, c), last_column), t.b.row_stride)), k));
+    return rows;
+  }
+  Value read(const View& v, Value at, Value left) {
+    return e.to_f32(left ? e.load_masked(v.memory, at, lanes, left) : e.load_vector(v.memory, at, lanes));
+  }
+
+  // `sums` and the products of register_m rows of A with the rows of B, over `depth` of K: vector by vector,
+  // all pairs multiplied, while a line is fetched from each of the rows `next` for every line read.
+  Values along_k(Value depth, Values sums, const Values& b_rows, const Values& next,
+                 const std::function<Value(int64_t r, Value k, Value left)>& a) {
+    auto step = [&](Value k, Values carried, Value left) {
       if (!left)
-        for (Value row : next_row) e.prefetch(t.b.memory, e.add(row, k));
-      auto read = [&](const View& v, Value row) {
-        Value at = e.add(row, k);
-        return e.to_f32(left ? e.load_masked(v.memory, at, lanes, left) : e.load_vector(v.memory, at, lanes));
-      };
+        for (Value row : next) e.prefetch(t.b.memory, e.add(row, k), kIntoL2);
       Values b;
-      for (int64_t c = 0; c < rn; ++c) b.push_back(read(t.b, b_row[c]));
+      for (Value row : b_rows) b.push_back(read(t.b, e.add(row, k), left));
       for (int64_t r = 0; r < rm; ++r) {
-        Value a = read(t.a, a_row[r]);
-        for (int64_t c = 0; c < rn; ++c) sums[r * rn + c] = e.fma(a, b[c], sums[r * rn + c]);
+        Value x = a(r, k, left);
+        for (int64_t c = 0; c < rn; ++c) carried[r * rn + c] = e.fma(x, b[c], carried[r * rn + c]);
       }
-      return sums;
+      return carried;
     };
-    Values sums(rm * rn, e.splat(vector, 0.0));
-    Value unrolled = e.mul(e.div(t.depth, e.idx(lanes * unroll)), lanes * unroll);
-    Value whole = e.mul(e.div(t.depth, e.idx(lanes)), lanes);
+    const int64_t unroll = t.unroll_k;
+    Value unrolled = e.mul(e.div(depth, e.idx(lanes * unroll)), lanes * unroll);
+    Value whole = e.mul(e.div(depth, e.idx(lanes)), lanes);
     sums = e.loop(e.idx(0), unrolled, lanes * unroll, sums, [&](Value k, const Values& carried) {
-      Values next = carried;
-      for (int64_t u = 0; u < unroll; ++u) next = step(e.add(k, u * lanes), next, nullptr);
-      return next;
+      Values after = carried;
+      for (int64_t u = 0; u < unroll; ++u) after = step(e.add(k, u * lanes), after, nullptr);
+      return after;
     });
     if (unroll > 1)
       sums =
           e.loop(unrolled, whole, lanes, sums, [&](Value k, const Values& c) { return step(k, c, nullptr); });
-    auto depth = Emit::known(t.depth);
-    if (!depth || *depth % lanes != 0)
-      sums = e.choose(
-          e.less(whole, t.depth), sums, [&] { return step(whole, sums, e.sub(t.depth, whole)); },
-          [&] { return sums; });
+    const auto total = Emit::known(t.depth);
+    if (total && *total % lanes == 0) return sums;
+    return e.choose(
+        e.less(whole, depth), sums, [&] { return step(whole, sums, e.sub(depth, whole)); },
+        [&] { return sums; });
+  }
+
+  // --- in blocks. The packing memory: A as [block of K][row][tile_k], then sums as [row][column of the
+  // group], a vector each.
+  Value sums_base() { return e.idx(packed_elements(t)); }
+  Value sum_at(Value i, Value c) {
+    return e.add(sums_base(), e.mul(e.add(e.mul(i, group_columns(t)), c), lanes));
+  }
+  Value block_of_a(Value k0, Value i) { return e.add(e.mul(k0, padded_rows(t)), e.mul(i, t.tile_k)); }
+
+  // What a block's last vector holds past the end of K is zero.
+  void pack_a() {
+    e.loop(e.idx(0), t.depth, t.tile_k, [&](Value k0) {
+      Value length = e.min(e.idx(t.tile_k), e.sub(t.depth, k0));
+      Value whole = e.mul(e.div(length, e.idx(lanes)), lanes);
+      e.loop(e.idx(0), e.idx(padded_rows(t)), 1, [&](Value i) {
+        Value from = e.add(row_of_a(i), k0), to = block_of_a(k0, i);
+        auto copy = [&](Value k, Value left) {
+          e.store_vector(read(t.a, e.add(from, k), left), t.packing, e.add(to, k));
+        };
+        e.loop(e.idx(0), whole, lanes, [&](Value k) { copy(k, nullptr); });
+        e.when(e.less(whole, length), [&] { copy(whole, e.sub(length, whole)); });
+      });
+    });
+  }
+
+  // Adds the products of rows i.. and the group's columns c.. over the block of K at k0 to their sums. Passes
+  // over the rows share out fetching the block that comes next.
+  void block(Value j0, Value k0, Value i, Value c) {
+    const int64_t kc = t.tile_k, share = ceil_div(rn, ceil_div(t.tile_rows, rm));
+    Value same_group = e.less(e.add(k0, kc), t.depth);
+    Value next_k = select(same_group, e.add(k0, kc), e.idx(0));
+    Value next_group = select(same_group, j0, e.add(j0, group_columns(t)));
+    Value fetched = e.add(e.add(next_group, c), e.mul(e.div(i, e.idx(rm)), share));
+
+    Values sums;
     for (int64_t r = 0; r < rm; ++r)
-      for (int64_t c = 0; c < rn; ++c) {
-        Value sum = vector::ReductionOp::create(e.b, e.loc, vector::CombiningKind::ADD, sums[r * rn + c],
-                                                arith::FastMathFlags::reassoc);
-        e.store(sum, t.accumulators, e.add(e.mul(e.add(i, r), t.ld), e.add(j, c)));
-      }
-  };
-  e.loop(e.idx(0), t.columns, rn,
-         [&](Value j) { e.loop(e.idx(0), t.rows, rm, [&](Value i) { tile(i, j); }); });
+      for (int64_t q = 0; q < rn; ++q)
+        sums.push_back(e.load_vector(t.packing, sum_at(e.add(i, r), e.add(c, q)), lanes));
+    Values a_row;
+    for (int64_t r = 0; r < rm; ++r) a_row.push_back(block_of_a(k0, e.add(i, r)));
+    sums = along_k(e.min(e.idx(kc), e.sub(t.depth, k0)), sums, rows_of_b(e.add(j0, c), rn, k0),
+                   rows_of_b(fetched, share, next_k), [&](int64_t r, Value k, Value) {
+                     return e.load_vector(t.packing, e.add(a_row[r], k), lanes);
+                   });
+    for (int64_t r = 0; r < rm; ++r)
+      for (int64_t q = 0; q < rn; ++q)
+        e.store_vector(sums[r * rn + q], t.packing, sum_at(e.add(i, r), e.add(c, q)));
+  }
+  Value select(Value condition, Value x, Value y) {
+    return arith::SelectOp::create(e.b, e.loc, condition, x, y);
+  }
+
+  // The group's sums across their lanes: `lanes` columns at a time, transposed and added.
+  void sum_lanes(Value j0, Value columns) {
+    e.loop(e.idx(0), t.rows, 1, [&](Value i) {
+      e.loop(e.idx(0), columns, lanes, [&](Value c) {
+        Values part;
+        for (int64_t q = 0; q < lanes; ++q)
+          part.push_back(e.load_vector(t.packing, sum_at(i, e.add(c, q)), lanes));
+        part = e.transpose(part);
+        for (size_t half = part.size() / 2; half > 0; half /= 2)
+          for (size_t q = 0; q < half; ++q)
+            part[q] = arith::AddFOp::create(e.b, e.loc, part[q], part[q + half]);
+        e.store_vector(part[0], t.accumulators, e.add(e.mul(i, t.ld), e.add(j0, c)));
+      });
+    });
+  }
+
+  Emit& e;
+  const CpuTile& t;
+  const int64_t rm, rn, lanes;
+  Value last_row, last_column, zero;
+};
+
+}  // namespace
+
+int64_t dot_packing_elements(const CpuTile& t) {
+  if (t.tile_k == 0) return 0;
+  // The last column's vectors are read in groups of lanes.
+  return packed_elements(t) + (padded_rows(t) * group_columns(t) + t.lanes) * t.lanes;
+}
+
+LogicalResult emit_dot(Emit& e, const CpuTile& t) {
+  if (!t.a_k_contiguous || !t.b_k_contiguous)
+    return emitError(e.loc, "matmul kernel 'dot' needs both operands K-contiguous");
+  if (t.tile_k % t.lanes != 0) return emitError(e.loc, "tile_k is not a multiple of lanes");
+  Dot dot(e, t);
+  t.tile_k > 0 ? dot.in_blocks() : dot.whole();
   return success();
 }
 
