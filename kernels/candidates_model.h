@@ -93,6 +93,10 @@ constexpr double kMemorySeconds = 0.6e-6;
 // L2 gives about twice what memory does.
 constexpr double kL2OverMemory = 2;
 
+// A unit could start an instruction a cycle in each of its four parts; in code that moves elements one by one
+// waits and bank conflicts leave about 2.5 (estimate).
+constexpr double kIssuePerCycle = 2.5;
+
 struct GpuRates {
   explicit GpuRates(const DeviceFacts& facts)
       : wave(wave_size(facts.target)),
@@ -113,8 +117,8 @@ struct GpuRates {
   double launch_seconds, flops;
 };
 
-// Who may merge the partial results of so many splits. On ROCm a second step alone: that another workgroup's stores are
-// seen after its ticket is not shown there yet.
+// Who may merge the partial results of so many splits. On ROCm a second step alone: that another workgroup's
+// stores are seen after its ticket is not shown there yet.
 using SplitKinds = absl::InlinedVector<int32_t, 2>;
 inline SplitKinds splits_of(const Target& target, int32_t splits) {
   if (splits == 1) return {kNoSplit};
