@@ -14,8 +14,9 @@ Value as_i32(Emit& e, Value index) {
   return known ? e.i32(*known) : e.to_i32(index);
 }
 
-// M, static: the class has one M.
+// M, static as the class has one M: of A, or of the tile that is all of A's rows.
 int64_t rows_of(TileProgram& p) {
+  if (const auto rows = Emit::known(p.rows)) return *rows;
   Value a = p.contraction.getDpsInputs()[0];
   if (auto slice = a.getDefiningOp<tensor::ExtractSliceOp>()) a = slice.getSource();
   return cast<RankedTensorType>(a.getType()).getDimSize(1);
@@ -64,10 +65,12 @@ GridPosition afresh(Emit& e, const GridPosition& position) {
 }
 
 // The tile's sums to the sink, those of all workgroups that share it added in ascending order of the split.
-// Pairs of a row and 32 columns go to the warps of all of them in turn.
+// Pairs of a row and a chunk of columns go to the warps of all of them in turn. Where sums are compared a
+// lane takes four of them, so that the warp's lanes meet once for 128 columns.
 void write_sums(SkinnyTile& t, const Sharing& sharing, OutputSink& sink) {
   Emit& e = t.e;
-  const int64_t chunks = (t.shape.in.tile_n + kWarp - 1) / kWarp, warps = t.shape.warps_n * t.shape.warps_k;
+  const int64_t lane_columns = t.p.argmax && t.shape.in.tile_n > kWarp ? 4 : 1, chunk = lane_columns * kWarp;
+  const int64_t chunks = (t.shape.in.tile_n + chunk - 1) / chunk, warps = t.shape.warps_n * t.shape.warps_k;
   Value sums = e.add(t.shared, t.shape.sums_at), first = e.div(t.thread, e.i32(kWarp));
   if (sharing.count > 1) {
     cluster_barrier(e);
@@ -75,14 +78,19 @@ void write_sums(SkinnyTile& t, const Sharing& sharing, OutputSink& sink) {
   }
   e.loop(first, e.i32(t.shape.in.rows * chunks), warps * sharing.count, [&](Value pair) {
     Value row = e.div(pair, e.i32(chunks));
-    Value column = e.add(e.mul(e.rem(pair, e.i32(chunks)), kWarp), t.lane);
-    Value inside = e.min(column, e.sub(t.columns, e.i32(1)));
-    Value at = e.add(sums, e.mul(e.add(e.mul(row, t.shape.columns), inside), 4));
-    Values parts;
-    for (int64_t i = 0; i < sharing.count; ++i)
-      parts.push_back(sharing.count == 1 ? load_shared(e, at, 0, 1)[0]
-                                         : load_cluster(e, address_at(e, at, e.i32(i)), 0, 1)[0]);
-    sink.row(row, {column}, add_in_order(e, parts), kWarp - 1);
+    Value first_column = e.add(e.mul(e.rem(pair, e.i32(chunks)), chunk), t.lane);
+    Values columns, row_sums;
+    for (int64_t c = 0; c < lane_columns; ++c) {
+      columns.push_back(e.add(first_column, c * kWarp));
+      Value inside = e.min(columns.back(), e.sub(t.columns, e.i32(1)));
+      Value at = e.add(sums, e.mul(e.add(e.mul(row, t.shape.columns), inside), 4));
+      Values parts;
+      for (int64_t i = 0; i < sharing.count; ++i)
+        parts.push_back(sharing.count == 1 ? load_shared(e, at, 0, 1)[0]
+                                           : load_cluster(e, address_at(e, at, e.i32(i)), 0, 1)[0]);
+      row_sums.push_back(add_in_order(e, parts));
+    }
+    sink.row(row, columns, row_sums, kWarp - 1);
   });
   // Nobody leaves while others read its shared memory.
   if (sharing.count > 1) cluster_barrier(e);
