@@ -78,6 +78,28 @@ void WgmmaKernel::merge_in_cluster(const GridPosition& position, const Values& s
   });
 }
 
+// matmul_argmax. A thread holds two neighbours of Q in two rows of P, 8 apart, of every 64: of a row of D as
+// many columns as its registers have, four lanes or (swapped) eight sharing the row.
+void WgmmaKernel::compare_tile(TileProgram& p, const GridPosition& position, const Values& sums) {
+  std::unique_ptr<OutputSink> sink = make_sink(e_, kernel_, step_, p, position);
+  const int64_t pairs = shape_.q().width / 8;
+  Value warpgroup = e_.div(warp_, e_.i32(4)), warp = e_.rem(warp_, e_.i32(4));
+  Value along_p = e_.add(e_.mul(warpgroup, 64 * shape_.blocks), e_.add(e_.mul(warp, 16), e_.div(lane_, e_.i32(4))));
+  Value along_q = e_.mul(e_.rem(lane_, e_.i32(4)), 2);
+  Values at_p, at_q;
+  for (int64_t i = 0; i < 2 * shape_.blocks; ++i) at_p.push_back(e_.add(along_p, i / 2 * 64 + i % 2 * 8));
+  for (int64_t j = 0; j < 2 * pairs; ++j) at_q.push_back(e_.add(along_q, j / 2 * 8 + j % 2));
+  const auto sum = [&](size_t i, size_t j) { return sums[(i / 2 * pairs + j / 2) * 4 + i % 2 * 2 + j % 2]; };
+  constexpr int32_t kLanesAlongQ = 0b00011, kLanesAlongP = 0b11100;
+  const Values &rows = shape_.in.swap ? at_q : at_p, &columns = shape_.in.swap ? at_p : at_q;
+  for (size_t r = 0; r < rows.size(); ++r) {
+    Values of_row;
+    for (size_t c = 0; c < columns.size(); ++c) of_row.push_back(shape_.in.swap ? sum(c, r) : sum(r, c));
+    sink->row(rows[r], columns, of_row, shape_.in.swap ? kLanesAlongP : kLanesAlongQ);
+  }
+  if (failed(sink->done())) result_ = failure();
+}
+
 void WgmmaKernel::stage_patch(const Values& sums, int64_t index, Value patch) {
   const int64_t pitch = shape_.patch_pitch(), columns = shape_.q().width;
   const int64_t pieces = shape_.patches() / shape_.blocks, of_block = columns / 2;
