@@ -185,7 +185,8 @@ SplitKinds kinds_of(const CandidateContext& context, int64_t splits) {
 std::string check_choice(const GpuRates& rates, const Choice& c) {
   if (std::string defect = c.shape.defect(); !defect.empty()) return defect;
   if (double(c.shape.shared_bytes + kStaticShared) > rates.shared_memory_bytes)
-    return absl::StrCat("smem ", c.shape.shared_bytes + kStaticShared, " > ", int64_t(rates.shared_memory_bytes));
+    return absl::StrCat("smem ", c.shape.shared_bytes + kStaticShared, " > ",
+                        int64_t(rates.shared_memory_bytes));
   if (c.shape.in.threads > rates.max_threads)
     return absl::StrCat("threads ", c.shape.in.threads, " > ", int64_t(rates.max_threads));
   if (c.resident < 1) return "registers of a workgroup";

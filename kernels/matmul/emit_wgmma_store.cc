@@ -86,8 +86,8 @@ void WgmmaKernel::compare_tile(TileProgram& p, const GridPosition& position, con
   const auto p_at = [](int64_t i) { return i / 2 * 64 + i % 2 * 8; };
   const auto q_at = [](int64_t j) { return j / 2 * 8 + j % 2; };
   Value warpgroup = e_.div(warp_, e_.i32(4)), warp = e_.rem(warp_, e_.i32(4));
-  Value first_p = e_.add(e_.mul(warpgroup, 64 * shape_.blocks),
-                         e_.add(e_.mul(warp, 16), e_.div(lane_, e_.i32(4))));
+  Value first_p =
+      e_.add(e_.mul(warpgroup, 64 * shape_.blocks), e_.add(e_.mul(warp, 16), e_.div(lane_, e_.i32(4))));
   Value first_q = e_.mul(e_.rem(lane_, e_.i32(4)), 2);
   const bool swap = shape_.in.swap;
   const int32_t lanes_of_row = swap ? 0b11100 : 0b00011;

@@ -21,6 +21,7 @@ class MatmulArgmax : public ConformanceTest {
     EXPECT_TRUE(result);
     failures_ += !result;
   }
+  void expect_every_candidate(int64_t m, int64_t n, int64_t k, int64_t padding);
   Random random_ = random_stream(9);
 
  private:
@@ -119,10 +120,20 @@ TEST_F(MatmulArgmax, VocabularyRows) {
     }
 }
 
-// Every tile's width and every form of the kernel agrees on the exact answer.
+// Every tile's width and every form of the kernel agrees on the exact answer: rows that are aligned or not,
+// few or many.
 TEST_F(MatmulArgmax, EveryCandidate) {
+  struct Size {
+    int64_t m, n, k, padding;
+  };
+  for (const Size& size :
+       {Size{19, 611, 37, 0}, Size{12, 1611, 72, 0}, Size{9, 611, 37, 3}, Size{150, 611, 72, 0}})
+    expect_every_candidate(size.m, size.n, size.k, size.padding);
+}
+
+void MatmulArgmax::expect_every_candidate(int64_t m, int64_t n, int64_t k, int64_t padding) {
   MatmulArgmaxCase c;
-  c.m = 19, c.n = 611, c.k = 37;
+  c.m = m, c.n = n, c.k = k, c.padding = padding;
   c.in = LATHE_BF16;
   c.logits = LATHE_F16;
   c.bias = LATHE_BF16;
