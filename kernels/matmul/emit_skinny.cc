@@ -45,23 +45,23 @@ struct Sharing {
   Value rank;  // i32
 };
 
-// The place of this workgroup. A cluster lies along z and holds the splits of one matrix of the batch, while
-// a position counts the batch inside the splits (distribute.cc).
-GridPosition place(Emit& e, const GpuStep& step, Sharing sharing) {
-  GridPosition position = step.block(e);
-  if (sharing.count == 1) return position;
-  Value cluster = e.div(position.z, e.idx(sharing.count)), split = e.rem(position.z, e.idx(sharing.count));
-  position.z = e.add(e.mul(split, step.arguments().get("batch")), cluster);
-  return position;
+// The place of the workgroup whose block of the grid is `block`. A cluster lies along z and holds the splits
+// of one matrix of the batch, while a position counts the batch inside the splits (distribute.cc).
+GridPosition place(Emit& e, const GpuStep& step, GridPosition block, int64_t sharing) {
+  if (sharing == 1) return block;
+  Value cluster = e.div(block.z, e.idx(sharing)), split = e.rem(block.z, e.idx(sharing));
+  block.z = e.add(e.mul(split, step.arguments().get("batch")), cluster);
+  return block;
 }
 
-// The same position as values that nothing is known of: what is worked out from them, where D lies above all,
-// is worked out here, not before the loop over the weights, whose loads need the registers.
-GridPosition afresh(Emit& e, const GridPosition& position) {
-  const auto copy = [&](Value x) {
-    return e.to_index(inline_ptx(e, "mov.b32 $0, $1;", "=r,r", e.to_i32(x), e.b.getI32Type()));
+// This workgroup's block of the grid, read here again: kept over the loop over the weights it, and what is
+// worked out from it, would take registers that their loads need.
+GridPosition block_afresh(Emit& e) {
+  const auto read = [&](const char* along) {
+    return e.to_index(
+        inline_ptx(e, absl::StrCat("mov.u32 $0, %ctaid.", along, ";"), "=r", {}, e.b.getI32Type()));
   };
-  return {copy(position.x), copy(position.y), copy(position.z)};
+  return {read("x"), read("y"), read("z")};
 }
 
 // The tile's sums to the sink, those of all workgroups that share it added in ascending order of the split.
@@ -104,7 +104,7 @@ LogicalResult emit_skinny(Emit& e, GpuKernel& kernel, const GpuStep& step) {
     sharing = {kernel.config().getClusterK(), cluster_rank(e)};
     kernel.facts.cluster = {1, 1, sharing.count};
   }
-  const GridPosition position = place(e, step, sharing);
+  const GridPosition position = place(e, step, step.block(e), sharing.count);
   FailureOr<TileProgram> program = step.at(e, position);
   if (failed(program)) return failure();
   TileProgram& p = *program;
@@ -129,7 +129,7 @@ LogicalResult emit_skinny(Emit& e, GpuKernel& kernel, const GpuStep& step) {
       LLVM::PtrToIntOp::create(e.b, e.loc, e.b.getI32Type(), kernel.dynamic_shared(t.shape.shared_bytes));
   stream_weights(t, *make_skinny_weights(t), t.shape.in.matrix ? *make_skinny_mma(t) : *make_skinny_fma(t));
 
-  const GridPosition again = afresh(e, position);
+  const GridPosition again = place(e, step, block_afresh(e), sharing.count);
   FailureOr<TileProgram> output = sharing.count > 1 ? step.merge_at(e, again) : step.at(e, again);
   if (failed(output)) return failure();
   std::unique_ptr<OutputSink> sink = make_sink(e, kernel, step, *output, again);
