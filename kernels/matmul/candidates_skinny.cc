@@ -26,7 +26,8 @@ constexpr Row kRows[] = {
 
 // --- what a unit of the device gives; estimates where no source is named
 constexpr double kGroupsPerUnit = 16;  // workgroups of a compute unit, more than any row here needs
-// Static shared memory beside the dynamic: the ticket's word and what aligns the dynamic part to 1024 bytes.
+// Static shared memory beside the dynamic: a ticket's word and, of matmul_argmax, a key for each row, which end
+// where the dynamic part, aligned to 1024 bytes, may begin (as ptxas counts it).
 constexpr int64_t kStaticShared = 1024;
 constexpr double kReservedShared =
     1024;  // of each workgroup, by the system (CUDA Programming Guide, sm_80 and later)
@@ -64,16 +65,23 @@ double resident_of(const GpuRates& rates, const SkinnyShape& s) {
 // f32 goes to matrix instructions as tf32, where that is asked for and there is a form.
 bool matrix(const ProblemClass& c) { return c.b != DType::kF32 || (c.math == Math::kTf32 && c.trans_b != 0); }
 
+// Units that leave a thread's registers room for the rest; one more spilled, 4 to 56 bytes. FMAs take four
+// sums of each row, rounding to tf32 and where weights' tails lie a few registers.
+int64_t most_units(const SkinnyInput& in) {
+  constexpr int64_t kMost = 3;
+  if (!in.matrix) return in.rows > 8 ? 1 : in.rows > 4 ? 2 : kMost;
+  const bool full = in.element_bytes == 4 || SkinnyShape(in).tail != 0;
+  return full && in.rows > 8 ? 2 : kMost;
+}
+
 SkinnyInput input_of(const ProblemClass& c, const Row& r) {
   SkinnyInput in;
   in.rows = representative_m(c), in.k = c.k, in.n = c.n;
   in.unroll_k = r.unroll_k, in.threads = r.threads;
-  // Four sums of each row take the registers of a unit more.
-  constexpr int32_t kMostUnits = 2;
-  if (!matrix(c) && in.rows > 8) in.unroll_k = std::min(r.unroll_k, kMostUnits);
   in.element_bytes = static_cast<int64_t>(size_of(c.b));
   in.k_major = c.trans_b != 0;
   in.matrix = matrix(c);
+  in.unroll_k = std::min<int64_t>(r.unroll_k, most_units(in));
   in.tile_n = 1, in.tile_k = SkinnyShape::kSplitMultiple;
   in.group = r.warps_n * SkinnyShape(in).warp_columns;
   return in;
@@ -163,7 +171,7 @@ std::string check_class(const CandidateContext& context) {
   if (c.alignment != Alignment::k16) return "alignment: rows not 16-byte aligned";
   if (c.trans_a) return "A is not contiguous along K";
   if (context.facts.target.arch == "sm_75") return "sm_75 has no asynchronous copies";
-  if (c.b != DType::kF16 && c.b != DType::kBF16)
+  if (c.b != DType::kF16 && c.b != DType::kBF16 && c.b != DType::kF32)
     return absl::StrCat("no form for ", std::string(name_of(c.b)));
   return "";
 }
@@ -185,7 +193,8 @@ SplitKinds kinds_of(const CandidateContext& context, int64_t splits) {
 std::string check_choice(const GpuRates& rates, const Choice& c) {
   if (std::string defect = c.shape.defect(); !defect.empty()) return defect;
   if (double(c.shape.shared_bytes + kStaticShared) > rates.shared_memory_bytes)
-    return absl::StrCat("smem ", c.shape.shared_bytes + kStaticShared, " > ", int64_t(rates.shared_memory_bytes));
+    return absl::StrCat("smem ", c.shape.shared_bytes + kStaticShared, " > ",
+                        int64_t(rates.shared_memory_bytes));
   if (c.shape.in.threads > rates.max_threads)
     return absl::StrCat("threads ", c.shape.in.threads, " > ", int64_t(rates.max_threads));
   if (c.resident < 1) return "registers of a workgroup";

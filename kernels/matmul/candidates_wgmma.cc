@@ -49,8 +49,6 @@ constexpr int64_t kSwapRows = 64;  // M up to which the product may be transpose
 constexpr int64_t kMostStages = 16, kLeastStages = 3;
 // Two barriers of a stage, made ready one after the other before anything is copied (estimate).
 constexpr double kStageSetupCycles = 40;
-// A counter's ticket in static shared memory, and the rounding up of what follows it.
-constexpr int64_t kTicketBytes = 1 << 10;
 constexpr int32_t kMostClusterSplits = 8;  // workgroups of a portable cluster
 
 // Of the matrix rate, what large products reach: 790 of 989 TFLOP/s is seen on an H200 under its power limit.
@@ -92,7 +90,8 @@ WgmmaInput input_of(const ProblemClass& c, const Row& r, const Choice& choice, i
   in.cluster_k = choice.split == kMergeCluster ? choice.splits : 1;
   in.swap = r.swap != 0;
   in.a_k_major = c.trans_a == 0, in.b_k_major = c.trans_b != 0;
-  in.plain_store = choice.split == kNoSplit && size_of(c.d) == 2 && c.c == DType::kNone &&
+  in.compares = c.op == Op::kMatmulArgmax;
+  in.plain_store = !in.compares && choice.split == kNoSplit && size_of(c.d) == 2 && c.c == DType::kNone &&
                    c.residual == DType::kNone &&
                    (c.activation == Activation::kNone || c.activation == Activation::kRelu);
   return in;
@@ -108,9 +107,13 @@ double in_flight(const WgmmaShape& shape) {
 // As many stages as leave room for `resident` workgroups of a unit.
 WgmmaShape fill(const ProblemClass& c, const Row& r, const Choice& choice, const GpuRates& rates,
                 int64_t resident) {
-  const double room = (rates.shared_memory_bytes + 1024) / resident - 1024 - kTicketBytes;
+  const double room = (rates.shared_memory_bytes + 1024) / resident - 1024;
+  const auto needs = [&](int64_t stages) {
+    const WgmmaShape shape(input_of(c, r, choice, stages));
+    return double(shape.shared_bytes + shape.static_bytes());
+  };
   int64_t stages = kMostStages;
-  while (stages > 2 && WgmmaShape(input_of(c, r, choice, stages)).shared_bytes > room) --stages;
+  while (stages > 2 && needs(stages) > room) --stages;
   return WgmmaShape(input_of(c, r, choice, stages));
 }
 
@@ -129,9 +132,9 @@ WgmmaShape cover(const ProblemClass& c, const Row& r, const Choice& choice, cons
 
 std::string check(const GpuRates& rates, const MatmulSizes& s, const Row& r, const WgmmaShape& shape) {
   if (!shape.defect().empty()) return shape.defect();
-  if (shape.shared_bytes + kTicketBytes > rates.shared_memory_bytes)
-    return absl::StrCat("smem ", shape.shared_bytes + kTicketBytes, " > ",
-                        int64_t(rates.shared_memory_bytes));
+  const int64_t shared = shape.shared_bytes + shape.static_bytes();
+  if (shared > rates.shared_memory_bytes)
+    return absl::StrCat("smem ", shared, " > ", int64_t(rates.shared_memory_bytes));
   if (shape.in.stages < kLeastStages) return absl::StrCat("stages ", shape.in.stages, " < ", kLeastStages);
   if (r.swap && s.m > kSwapRows) return absl::StrCat("swap: M ", s.m, " > ", kSwapRows);
   if (r.swap && s.m > r.tile_m) return absl::StrCat("swap: M ", s.m, " > tile_m ", r.tile_m);
@@ -171,7 +174,8 @@ double predict(const GpuRates& rates, const MatmulSizes& s, const Row& r, const 
   const double high = std::min(tiles_m, double(raster_of(r, choice, slots)) * choice.cluster_m);
   const double read =
       gpu_read_bytes(rates, s, {double(r.tile_m), double(r.tile_n), double(choice.splits)}, slots, high);
-  const double written = double(s.m) * s.n * (choice.splits > 1 ? 4 * choice.splits : s.output_bytes);
+  const double output_bytes = choice.splits > 1 ? 4 * choice.splits : shape.in.compares ? 0 : s.output_bytes;
+  const double written = double(s.m) * s.n * output_bytes;
   const double rate = std::min(kMemoryEfficiency * rates.memory_bytes_per_second,
                                active * std::min(together * in_flight(shape) / kStageSeconds,
                                                  kUnitMemoryBytesPerCycle * rates.clock_hz));

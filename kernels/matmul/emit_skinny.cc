@@ -14,8 +14,9 @@ Value as_i32(Emit& e, Value index) {
   return known ? e.i32(*known) : e.to_i32(index);
 }
 
-// M, static: the class has one M.
+// M, static as the class has one M: of A, or of the tile that is all of A's rows.
 int64_t rows_of(TileProgram& p) {
+  if (const auto rows = Emit::known(p.rows)) return *rows;
   Value a = p.contraction.getDpsInputs()[0];
   if (auto slice = a.getDefiningOp<tensor::ExtractSliceOp>()) a = slice.getSource();
   return cast<RankedTensorType>(a.getType()).getDimSize(1);
@@ -44,30 +45,32 @@ struct Sharing {
   Value rank;  // i32
 };
 
-// The place of this workgroup. A cluster lies along z and holds the splits of one matrix of the batch, while
-// a position counts the batch inside the splits (distribute.cc).
-GridPosition place(Emit& e, const GpuStep& step, Sharing sharing) {
-  GridPosition position = step.block(e);
-  if (sharing.count == 1) return position;
-  Value cluster = e.div(position.z, e.idx(sharing.count)), split = e.rem(position.z, e.idx(sharing.count));
-  position.z = e.add(e.mul(split, step.arguments().get("batch")), cluster);
-  return position;
+// The place of the workgroup whose block of the grid is `block`. A cluster lies along z and holds the splits
+// of one matrix of the batch, while a position counts the batch inside the splits (distribute.cc).
+GridPosition place(Emit& e, const GpuStep& step, GridPosition block, int64_t sharing) {
+  if (sharing == 1) return block;
+  Value cluster = e.div(block.z, e.idx(sharing)), split = e.rem(block.z, e.idx(sharing));
+  block.z = e.add(e.mul(split, step.arguments().get("batch")), cluster);
+  return block;
 }
 
-// The same position as values that nothing is known of: what is worked out from them, where D lies above all,
-// is worked out here, not before the loop over the weights, whose loads need the registers.
-GridPosition afresh(Emit& e, const GridPosition& position) {
-  const auto copy = [&](Value x) {
-    return e.to_index(inline_ptx(e, "mov.b32 $0, $1;", "=r,r", e.to_i32(x), e.b.getI32Type()));
+// This workgroup's block of the grid, read here again: kept over the loop over the weights it, and what is
+// worked out from it, would take registers that their loads need.
+GridPosition block_afresh(Emit& e) {
+  const auto read = [&](const char* along) {
+    return e.to_index(
+        inline_ptx(e, absl::StrCat("mov.u32 $0, %ctaid.", along, ";"), "=r", {}, e.b.getI32Type()));
   };
-  return {copy(position.x), copy(position.y), copy(position.z)};
+  return {read("x"), read("y"), read("z")};
 }
 
 // The tile's sums to the sink, those of all workgroups that share it added in ascending order of the split.
-// Pairs of a row and 32 columns go to the warps of all of them in turn.
+// Pairs of a row and a chunk of columns go to the warps of all of them in turn. Where sums are compared a
+// lane takes four of them, so that the warp's lanes meet once for 128 columns.
 void write_sums(SkinnyTile& t, const Sharing& sharing, OutputSink& sink) {
   Emit& e = t.e;
-  const int64_t chunks = (t.shape.in.tile_n + kWarp - 1) / kWarp, warps = t.shape.warps_n * t.shape.warps_k;
+  const int64_t lane_columns = t.p.argmax && t.shape.in.tile_n > kWarp ? 4 : 1, chunk = lane_columns * kWarp;
+  const int64_t chunks = (t.shape.in.tile_n + chunk - 1) / chunk, warps = t.shape.warps_n * t.shape.warps_k;
   Value sums = e.add(t.shared, t.shape.sums_at), first = e.div(t.thread, e.i32(kWarp));
   if (sharing.count > 1) {
     cluster_barrier(e);
@@ -75,14 +78,19 @@ void write_sums(SkinnyTile& t, const Sharing& sharing, OutputSink& sink) {
   }
   e.loop(first, e.i32(t.shape.in.rows * chunks), warps * sharing.count, [&](Value pair) {
     Value row = e.div(pair, e.i32(chunks));
-    Value column = e.add(e.mul(e.rem(pair, e.i32(chunks)), kWarp), t.lane);
-    Value inside = e.min(column, e.sub(t.columns, e.i32(1)));
-    Value at = e.add(sums, e.mul(e.add(e.mul(row, t.shape.columns), inside), 4));
-    Values parts;
-    for (int64_t i = 0; i < sharing.count; ++i)
-      parts.push_back(sharing.count == 1 ? load_shared(e, at, 0, 1)[0]
-                                         : load_cluster(e, address_at(e, at, e.i32(i)), 0, 1)[0]);
-    sink.row(row, {column}, add_in_order(e, parts), kWarp - 1);
+    Value first_column = e.add(e.mul(e.rem(pair, e.i32(chunks)), chunk), t.lane);
+    Values columns, row_sums;
+    for (int64_t c = 0; c < lane_columns; ++c) {
+      columns.push_back(e.add(first_column, c * kWarp));
+      Value inside = e.min(columns.back(), e.sub(t.columns, e.i32(1)));
+      Value at = e.add(sums, e.mul(e.add(e.mul(row, t.shape.columns), inside), 4));
+      Values parts;
+      for (int64_t i = 0; i < sharing.count; ++i)
+        parts.push_back(sharing.count == 1 ? load_shared(e, at, 0, 1)[0]
+                                           : load_cluster(e, address_at(e, at, e.i32(i)), 0, 1)[0]);
+      row_sums.push_back(add_in_order(e, parts));
+    }
+    sink.row(row, columns, row_sums, kWarp - 1);
   });
   // Nobody leaves while others read its shared memory.
   if (sharing.count > 1) cluster_barrier(e);
@@ -96,7 +104,7 @@ LogicalResult emit_skinny(Emit& e, GpuKernel& kernel, const GpuStep& step) {
     sharing = {kernel.config().getClusterK(), cluster_rank(e)};
     kernel.facts.cluster = {1, 1, sharing.count};
   }
-  const GridPosition position = place(e, step, sharing);
+  const GridPosition position = place(e, step, step.block(e), sharing.count);
   FailureOr<TileProgram> program = step.at(e, position);
   if (failed(program)) return failure();
   TileProgram& p = *program;
@@ -121,7 +129,7 @@ LogicalResult emit_skinny(Emit& e, GpuKernel& kernel, const GpuStep& step) {
       LLVM::PtrToIntOp::create(e.b, e.loc, e.b.getI32Type(), kernel.dynamic_shared(t.shape.shared_bytes));
   stream_weights(t, *make_skinny_weights(t), t.shape.in.matrix ? *make_skinny_mma(t) : *make_skinny_fma(t));
 
-  const GridPosition again = afresh(e, position);
+  const GridPosition again = place(e, step, block_afresh(e), sharing.count);
   FailureOr<TileProgram> output = sharing.count > 1 ? step.merge_at(e, again) : step.at(e, again);
   if (failed(output)) return failure();
   std::unique_ptr<OutputSink> sink = make_sink(e, kernel, step, *output, again);

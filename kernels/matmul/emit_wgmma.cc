@@ -33,7 +33,8 @@ WgmmaInput input_of(ir::KernelConfigAttr c, TileProgram& program) {
   Type element = getElementTypeOrSelf(program.contraction.getDpsInputs()[0].getType());
   in.element_bytes = element.getIntOrFloatBitWidth() / 8;
   in.promotes = in.element_bytes == 1 && isa<FloatType>(element);
-  in.plain_store = c.getSplit() == kNoSplit && stores_plainly(program);
+  in.compares = program.argmax != nullptr;
+  in.plain_store = !in.compares && c.getSplit() == kNoSplit && stores_plainly(program);
   in.a_k_major = k_contiguous(program.contraction, 0);
   in.b_k_major = k_contiguous(program.contraction, 1);
   return in;
@@ -49,8 +50,8 @@ std::string refusal(GpuKernel& kernel, TileProgram& program, const WgmmaShape& s
     elements[i] = getElementTypeOrSelf(program.contraction.getDpsInputs()[i].getType());
   if (!multiplies_in_warpgroup(elements[0], elements[1])) return "no instruction multiplies such operands";
   if (!shape.defect().empty()) return shape.defect();
-  if (c.getPersistent() && (c.getSplit() == kMergeLast || c.getSplit() == kMergeCluster))
-    return "a persistent kernel does not merge";
+  const bool merges = c.getSplit() == kMergeCluster || (c.getSplit() == kMergeLast && !shape.in.compares);
+  if (c.getPersistent() && merges) return "a persistent kernel does not merge";
   if (c.getClusterM() * c.getClusterN() > 1 && !c.getPersistent())
     return "workgroups that share copies are persistent";
   if ((c.getSplit() == kMergeCluster) != (c.getClusterK() > 1)) return "cluster_k is for kMergeCluster alone";

@@ -56,6 +56,7 @@ class WgmmaKernel {
   Value patch_address(Value number);
   void store_tile(TileProgram& p, const Values& sums);
   void merge_in_cluster(const GridPosition& position, const Values& sums);
+  void compare_tile(TileProgram& p, const GridPosition& position, const Values& sums);
   // --- emit_wgmma_copy.cc
   void copy_tile(TileProgram& p, const Values& sums);
   Values inputs_of_pair(TileProgram& p, Value column);

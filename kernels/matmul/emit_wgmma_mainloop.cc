@@ -84,7 +84,9 @@ void WgmmaKernel::consume() {
     Value count = e_.to_i32(e_.ceil_div(program->depth, e_.idx(shape_.in.tile_k)));
     const Values sums = shape_.in.promotes ? multiply_apart(count, &state) : multiply_tile(count, &state);
     const auto store = [&] {
-      if (shape_.in.cluster_k > 1)
+      if (shape_.in.compares)
+        compare_tile(*program, tile.position, sums);
+      else if (shape_.in.cluster_k > 1)
         merge_in_cluster(tile.position, sums);
       else if (shape_.copies_out())
         copy_tile(*program, sums);
@@ -95,8 +97,8 @@ void WgmmaKernel::consume() {
       e_.when(tile.exists, store);
     else
       store();
-    if (kernel_.config().getSplit() == kMergeLast && failed(merge_last(e_, kernel_, step_, tile.position)))
-      result_ = failure();
+    const bool merges = kernel_.config().getSplit() == kMergeLast && !shape_.in.compares;
+    if (merges && failed(merge_last(e_, kernel_, step_, tile.position))) result_ = failure();
     return state;
   });
   // Shared memory must outlast the copies out of it.

@@ -78,6 +78,34 @@ void WgmmaKernel::merge_in_cluster(const GridPosition& position, const Values& s
   });
 }
 
+// matmul_argmax. A thread holds two neighbours of Q in two rows of P, 8 apart, of every 64: of a row of D as
+// many columns as its registers have, four lanes or (swapped) eight sharing the row.
+void WgmmaKernel::compare_tile(TileProgram& p, const GridPosition& position, const Values& sums) {
+  std::unique_ptr<OutputSink> sink = make_sink(e_, kernel_, step_, p, position);
+  const int64_t pairs = shape_.q().width / 8, along_p = 2 * shape_.blocks, along_q = 2 * pairs;
+  const auto p_at = [](int64_t i) { return i / 2 * 64 + i % 2 * 8; };
+  const auto q_at = [](int64_t j) { return j / 2 * 8 + j % 2; };
+  Value warpgroup = e_.div(warp_, e_.i32(4)), warp = e_.rem(warp_, e_.i32(4));
+  Value first_p =
+      e_.add(e_.mul(warpgroup, 64 * shape_.blocks), e_.add(e_.mul(warp, 16), e_.div(lane_, e_.i32(4))));
+  Value first_q = e_.mul(e_.rem(lane_, e_.i32(4)), 2);
+  const bool swap = shape_.in.swap;
+  const int32_t lanes_of_row = swap ? 0b11100 : 0b00011;
+  for (int64_t r = 0; r < (swap ? along_q : along_p); ++r) {
+    // As a value that nothing is known of: what is worked out from columns (their biases, whether they exist)
+    // would be kept from one row to the next, 628 bytes of spills with 224 columns.
+    Value first = inline_ptx(e_, "mov.b32 $0, $1;", "=r,r", swap ? first_p : first_q, e_.b.getI32Type());
+    Values columns, of_row;
+    for (int64_t c = 0; c < (swap ? along_p : along_q); ++c) {
+      const int64_t i = swap ? c : r, j = swap ? r : c;
+      columns.push_back(e_.add(first, swap ? p_at(i) : q_at(j)));
+      of_row.push_back(sums[(i / 2 * pairs + j / 2) * 4 + i % 2 * 2 + j % 2]);
+    }
+    sink->row(swap ? e_.add(first_q, q_at(r)) : e_.add(first_p, p_at(r)), columns, of_row, lanes_of_row);
+  }
+  if (failed(sink->done())) result_ = failure();
+}
+
 void WgmmaKernel::stage_patch(const Values& sums, int64_t index, Value patch) {
   const int64_t pitch = shape_.patch_pitch(), columns = shape_.q().width;
   const int64_t pieces = shape_.patches() / shape_.blocks, of_block = columns / 2;

@@ -33,6 +33,7 @@ struct WgmmaInput {
       false;  // each block's sums are added to others: fp8, whose products are summed to fewer bits
   // D has 2-byte elements, the epilogue is short and reads no operand of D's size, and the sums are whole.
   bool plain_store = false;
+  bool compares = false;  // matmul_argmax: the sums leave registers for nowhere
 };
 
 struct WgmmaShape {
@@ -63,12 +64,18 @@ struct WgmmaShape {
   int64_t patch_rows() const { return in.swap ? std::min(q().width, kPatch) : 16; }
   int64_t patch_columns() const { return in.swap ? 16 : std::min(q().width, kPatch); }
   int64_t patch_pitch() const { return in.swap ? 20 : 40; }
-  int64_t patch_bytes() const { return copies_out() ? 2 * kBoxBytes : 4 * patch_rows() * patch_pitch(); }
+  int64_t patch_bytes() const {
+    if (in.compares) return 0;
+    return copies_out() ? 2 * kBoxBytes : 4 * patch_rows() * patch_pitch();
+  }
   int64_t patches() const { return blocks * ((q().width + kPatch - 1) / kPatch); }  // a warp's
 
   // Shared memory: the stages (P, then Q), the warps' patches, then the barriers "full" and "empty" of each
   // stage.
   int64_t stage_bytes = 0, patches_at = 0, barriers_at = 0, shared_bytes = 0;
+  // Static shared memory: a counter's ticket and, where sums are compared, a key for each row; rounded up to
+  // where the dynamic part may begin.
+  int64_t static_bytes() const { return up(16 + (in.compares ? 8 * in.tile_m : 0), 1 << 10); }
   int64_t resident = 0;  // workgroups of a compute unit
   // Registers of a producer's and of a consumer's threads; 0: as the kernel is launched.
   int64_t producer_registers = 0, consumer_registers = 0;
@@ -140,7 +147,7 @@ inline std::string WgmmaShape::defect() const {
 inline void WgmmaShape::assign_registers() {
   const int64_t needed = up(sums * (in.promotes ? 2 : 1) + kOtherRegisters, 8);
   resident = std::max<int64_t>(
-      1, std::min({kUnitShared / (shared_bytes + kReservedShared), kUnitThreads / in.threads,
+      1, std::min({kUnitShared / (shared_bytes + static_bytes() + kReservedShared), kUnitThreads / in.threads,
                    kUnitRegisters / (kProducerRegisters + consumers * needed), int64_t{4}}));
   const int64_t launched = std::min(kThreadRegisters, kUnitRegisters / resident / (consumers + 1) / 8 * 8);
   if (launched >= needed) return;

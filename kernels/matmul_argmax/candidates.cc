@@ -8,7 +8,8 @@ namespace lathe {
 namespace {
 
 // Kernels whose emitters hand their sums to an OutputSink (kernels/matmul/emit_gpu.h), and those of the CPU.
-constexpr absl::string_view kComparing[] = {"dot", "outer", "panel", "panel_t", "simt", "mma"};
+constexpr absl::string_view kComparing[] = {"dot",  "outer", "panel",  "panel_t",
+                                            "simt", "mma",   "skinny", "wgmma"};
 
 // Instructions for one logit: the rounding, the comparison with its test for NaN, two selections (estimate
 // from the code). On the CPU for one vector of them.
@@ -17,10 +18,10 @@ constexpr double kGpuInstructions = 10, kCpuInstructions = 8;
 constexpr double kTicketSeconds = 1.5e-6;
 constexpr double kPairBytes = 8;
 
-// The class of the matmul whose tables are read: its output stands for the logits.
+// The class of the matmul whose tables are read: its output stands for the logits, its op says that they are
+// compared.
 ProblemClass product_of(const ProblemClass& c) {
   ProblemClass product = c;
-  product.op = Op::kMatmul;
   product.d = c.logits;
   product.logits = DType::kNone;
   product.wants_values = 0;
@@ -32,8 +33,7 @@ std::string refusal(const RankedPlan& r) {
   const CompileConfig& config = r.plan.config;
   if (config.split != kNoSplit || r.plan.launch.splits > 1) return "split-K: partial sums cannot be compared";
   for (absl::string_view name : kComparing)
-    if (config.kernel == name)
-      return config.persistent ? "a persistent kernel stores its tiles, it does not compare them" : "";
+    if (config.kernel == name) return "";
   return absl::StrCat("kernel '", config.kernel, "' stores its tiles, it does not compare them");
 }
 

@@ -186,6 +186,7 @@ Recipe matmul_argmax_recipe(const ProblemClass& c, const CompileConfig& config, 
   step.symbol = matmul_argmax_symbol(c, config);
   step.block = {config.threads, 1, 1};
   step.grid = {product(1, {{Var::kM, config.tile_m}}), product(1, {{Var::kN, config.tile_n}}), constant(1)};
+  if (config.persistent) step.grid = {constant(config.persistent), constant(1), constant(1)};
   r.steps.push_back(step);
   if (config.split == kMergeStep) {
     // An f32 value and an i32 column for every column tile of every row.

@@ -60,7 +60,7 @@ MatmulArgmaxRequest::MatmulArgmaxRequest(const MatmulArgmaxCase& c, Random* rand
   b_ = draw_matrix(c.trans_b, c.k, c.n, c.padding ? c.padding + 1 : 0);
   desc_.m = c.m, desc_.n = c.n, desc_.k = c.k;
   const auto describe_operand = [&](const Matrix& x, bool transposed, lathe_operand* o) {
-    o->data = x.memory->data();
+    o->data = x.memory->address();
     o->dtype = c.in;
     o->layout = transposed ? LATHE_COLUMN_MAJOR : LATHE_ROW_MAJOR;
     o->leading_dimension = c.padding ? x.leading_dimension : 0;
@@ -79,19 +79,19 @@ MatmulArgmaxRequest::MatmulArgmaxRequest(const MatmulArgmaxCase& c, Random* rand
       store(c.bias, x, bias_->data() + j * static_cast<int64_t>(bytes_of(c.bias)));
     }
     bias_->write_protect();
-    desc_.bias = bias_->data();
+    desc_.bias = bias_->address();
     desc_.bias_dtype = c.bias;
   }
   indices_ = guarded(c.m, c.index);
   desc_.logits_dtype = c.logits;
-  desc_.indices = indices_->data();
+  desc_.indices = indices_->address();
   desc_.index_dtype = c.index;
   desc_.index_offset = c.index_offset;
   desc_.determinism = c.determinism;
   if (c.wants_values) {
     // C says float*: any address, an unaligned one included, is passed through.
     values_ = guarded(c.m, LATHE_F32);
-    void* address = values_->data();
+    void* address = values_->address();
     desc_.values = static_cast<float*>(address);
   }
   if (c.candidate) {
@@ -101,8 +101,11 @@ MatmulArgmaxRequest::MatmulArgmaxRequest(const MatmulArgmaxCase& c, Random* rand
 }
 
 void MatmulArgmaxRequest::reset_output() {
-  std::memset(indices_->data(), 0xDD, indices_->bytes());
-  if (values_) std::memset(values_->data(), 0xDD, values_->bytes());
+  for (const GuardedMemory* output : {indices_.get(), values_.get()}) {
+    if (!output) continue;
+    std::memset(output->data(), 0xDD, output->bytes());
+    output->publish();
+  }
 }
 
 int64_t MatmulArgmaxRequest::index(int64_t row) const {
@@ -148,6 +151,8 @@ testing::AssertionResult MatmulArgmaxRequest::check_row(int64_t row, const std::
 }
 
 testing::AssertionResult MatmulArgmaxRequest::check() {
+  indices_->fetch();
+  if (values_) values_->fetch();
   const auto n = static_cast<size_t>(case_.n), k = static_cast<size_t>(case_.k);
   const double length = static_cast<double>(case_.k) + 4, part = std::min(length, 6 * std::sqrt(length));
   for (int64_t i = 0; i < case_.m; ++i) {
