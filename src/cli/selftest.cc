@@ -76,6 +76,9 @@ struct Selection {
 // the best of each kernel and an even choice.
 absl::StatusOr<std::vector<int32_t>> candidates_of(const SelftestDevice& d, const AnyRequest& request,
                                                    const std::string& family) {
+  const size_t misalign = std::visit([](const auto& r) { return r.misalign; }, request);
+  if (misalign % 16 != 0 && d.stream->get() != nullptr)
+    return absl::UnimplementedError("a plan reads no pointers: candidates for misaligned ones are not told");
   auto made = plan(d.device, request);
   if (!made.ok()) return made.status();
   auto json = explain(made->get());
