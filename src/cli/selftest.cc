@@ -1,9 +1,11 @@
 #include "cli/selftest.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstdio>
 #include <random>
 #include <set>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -64,9 +66,19 @@ SelftestCheck check_of(const SelftestDevice& d, const std::string& group, const 
           [d, request] { plan(d.device, request).IgnoreError(); }};
 }
 
-// The ranks of the request's legal candidates; some of them when quick: the best of each kernel and an even
-// choice.
-absl::StatusOr<std::vector<int32_t>> candidates_of(const SelftestDevice& d, const AnyRequest& request) {
+// What of the table is run: checks whose line contains the text, forced onto one kernel family or as the
+// oracle has it.
+struct Selection {
+  std::string filter, family;
+};
+
+// The ranks of the request's legal candidates, of the family alone if one is named; some of them when quick:
+// the best of each kernel and an even choice.
+absl::StatusOr<std::vector<int32_t>> candidates_of(const SelftestDevice& d, const AnyRequest& request,
+                                                   const std::string& family) {
+  const size_t misalign = std::visit([](const auto& r) { return r.misalign; }, request);
+  if (misalign % 16 != 0 && d.stream->get() != nullptr)
+    return absl::UnimplementedError("a plan reads no pointers: candidates for misaligned ones are not told");
   auto made = plan(d.device, request);
   if (!made.ok()) return made.status();
   auto json = explain(made->get());
@@ -75,20 +87,23 @@ absl::StatusOr<std::vector<int32_t>> candidates_of(const SelftestDevice& d, cons
   std::set<int32_t> some;
   std::set<std::string> kernels;
   for (const Json& c : json->value("candidates", Json::array())) {
-    if (!c.value("legal", false)) continue;
+    const std::string kernel = c.value("config", Json::object()).value("kernel", "");
+    if (!c.value("legal", false) || (!family.empty() && kernel != family)) continue;
     all.push_back(c.value("rank", 0));
-    if (kernels.insert(c.value("config", Json::object()).value("kernel", "")).second) some.insert(all.back());
+    if (kernels.insert(kernel).second) some.insert(all.back());
   }
+  if (all.empty()) return absl::UnimplementedError(absl::StrCat("no legal candidate of the family ", family));
   if (!d.quick) return all;
   for (size_t i = 0; i < kQuickCandidates && !all.empty(); ++i)
     some.insert(all[i * all.size() / kQuickCandidates]);
   return std::vector<int32_t>(some.begin(), some.end());
 }
 
-// A row of the table as checks: itself, or one a candidate.
-std::vector<SelftestCheck> expand(const SelftestDevice& d, const SelftestCase& c) {
-  if (!c.every_candidate) return {check_of(d, c.group, c.request)};
-  auto ranks = candidates_of(d, c.request);
+// A row of the table as checks: itself, or forced onto the family's best candidate, or one a candidate.
+std::vector<SelftestCheck> expand(const SelftestDevice& d, const SelftestCase& c, const std::string& family) {
+  if (!c.every_candidate && family.empty()) return {check_of(d, c.group, c.request)};
+  auto ranks = candidates_of(d, c.request, family);
+  if (ranks.ok() && !c.every_candidate) ranks->resize(1);
   if (!ranks.ok()) {
     SelftestCheck failed = check_of(d, c.group, c.request);
     failed.run = [status = ranks.status()] { return absl::StatusOr<CheckResult>(status); };
@@ -107,16 +122,37 @@ bool is_wanted(const std::string& filter, const std::string& group, const std::s
   return absl::StrContains(absl::StrCat(group, " ", what), filter);
 }
 
-std::vector<SelftestCheck> all_checks(const SelftestDevice& d, const std::string& filter) {
+// Each row's checks. Listing candidates compiles the best of them: on all cores.
+std::vector<std::vector<SelftestCheck>> expand_all(const SelftestDevice& d,
+                                                   const std::vector<SelftestCase>& rows,
+                                                   const std::string& family) {
+  std::vector<std::vector<SelftestCheck>> checks(rows.size());
+  std::atomic<size_t> next{0};
+  const auto work = [&] {
+    for (size_t i = next++; i < rows.size(); i = next++) checks[i] = expand(d, rows[i], family);
+  };
+  std::vector<std::thread> threads;
+  for (unsigned i = 1; i < std::thread::hardware_concurrency(); ++i) threads.emplace_back(work);
+  work();
+  for (std::thread& t : threads) t.join();
+  return checks;
+}
+
+std::vector<SelftestCheck> all_checks(const SelftestDevice& d, const Selection& selection) {
+  const std::string& filter = selection.filter;
+  std::vector<SelftestCase> rows;
+  for (SelftestCase& c : selftest_cases(d.quick)) {
+    // What is forced shares its row's words, but for the rank.
+    const bool forced = c.every_candidate || !selection.family.empty();
+    if (forced || is_wanted(filter, c.group, command_of(c.request))) rows.push_back(std::move(c));
+  }
   std::vector<SelftestCheck> checks;
-  for (const SelftestCase& c : selftest_cases(d.quick)) {
-    // Candidates share their row's words, but for the rank.
-    const std::string words = absl::StrCat(command_of(c.request), c.every_candidate ? " --candidate " : "");
-    if (!is_wanted(filter, c.group, words) && !c.every_candidate) continue;
-    for (SelftestCheck& check : expand(d, c)) {
+  for (std::vector<SelftestCheck>& expanded : expand_all(d, rows, selection.family)) {
+    for (SelftestCheck& check : expanded) {
       if (is_wanted(filter, check.group, check.what)) checks.push_back(std::move(check));
     }
   }
+  if (!selection.family.empty()) return checks;  // behaviours are of requests as the oracle plans them
   for (const Behaviour& b : selftest_behaviours(d)) {
     if (!is_wanted(filter, b.group, b.name)) continue;
     checks.push_back({b.group, b.name,
@@ -150,16 +186,20 @@ absl::Status selftest(const Arguments& arguments) {
   if (!device.ok()) return device.status();
   auto stream = Stream::make(device->get());
   if (!stream.ok()) return stream.status();
-  const std::string name = arguments.text("device", "cpu"), filter = arguments.text("filter", "");
+  const std::string name = arguments.text("device", "cpu");
+  const Selection selection = {arguments.text("filter", ""), arguments.text("family", "")};
   const SelftestDevice d = {device->get(), &*stream, name, static_cast<uint64_t>(*seed),
                             arguments.has("quick")};
   auto description = describe_device(context->get(), name);
   if (!description.ok()) return description.status();
-  absl::PrintF("selftest %s (%s), lathe %s, seed %d%s\n", name, *description, lathe_version(), *seed,
-               filter.empty() ? "" : absl::StrCat(", what contains '", filter, "' alone"));
+  absl::PrintF(
+      "selftest %s (%s), lathe %s, seed %d%s%s\n", name, *description, lathe_version(), *seed,
+      selection.family.empty() ? "" : absl::StrCat(", every request on the kernel family ", selection.family),
+      selection.filter.empty() ? "" : absl::StrCat(", what contains '", selection.filter, "' alone"));
   std::fflush(stdout);
-  const std::vector<SelftestCheck> checks = all_checks(d, filter);
-  if (checks.empty()) return absl::InvalidArgumentError(absl::StrCat("no check contains '", filter, "'"));
+  const std::vector<SelftestCheck> checks = all_checks(d, selection);
+  if (checks.empty())
+    return absl::InvalidArgumentError(absl::StrCat("no check contains '", selection.filter, "'"));
   return conclude(run_checks(checks, name), name);
 }
 
@@ -173,8 +213,11 @@ Verb selftest_verb() {
           {device_flag(),
            {"quick", nullptr, "an even choice of the checks, about a tenth"},
            {"filter", "TEXT", "only checks whose line contains this: 'epilogues', 'capture', 'bf16'"},
+           {"family", "KERNEL",
+            "force every request onto this kernel family where it is legal: simt, mma, wgmma, skinny, rows"},
            {"seed", "S", "of the random inputs (default: a fresh one, printed)"}},
-          {"lathe selftest --quick", "lathe selftest --device cuda:0"},
+          {"lathe selftest --quick", "lathe selftest --device cuda:0",
+           "lathe selftest --device cuda:0 --family mma"},
           selftest};
 }
 

@@ -200,6 +200,24 @@ void add_decode(Cases* cases) {
   }
 }
 
+// What every family of matmul kernels on a GPU can take: few rows, 16-bit weights in rows of whole 16 bytes.
+void add_families(Cases* cases) {
+  constexpr int64_t kM[] = {1, 3, 8, 13, 16}, kN[] = {72, 136, 200}, kK[] = {64, 528, 1040, 2072};
+  for (int i = 0; i < 16; ++i) {
+    MatmulRequest r = matmul(kM[i % 5], kN[i % 3], kK[i % 4], i % 2 ? LATHE_F16 : LATHE_BF16);
+    r.out_dtype = i % 3 == 0 ? LATHE_F32 : r.dtype;
+    r.batch = i % 8 == 3 ? 3 : 1;
+    r.split_k = i % 4 == 1 ? 2 + i / 4 : i % 8 == 6 ? 1 : 0;
+    r.bias = i % 3 == 1;
+    r.activation = static_cast<lathe_activation>(i % 5);
+    r.residual = i % 4 == 2;
+    r.beta = i % 5 == 4 ? 0.5f : 0;
+    r.alpha = i % 7 == 5 ? -2.0f : 1;
+    r.determinism = static_cast<lathe_determinism>(r.split_k ? i % 2 : i % 3);
+    cases->push_back({"families", r});
+  }
+}
+
 void add_equal_bits(Cases* cases) {
   constexpr int64_t kShapes[][3] = {{1, 130, 4099}, {7, 64, 1024}, {40, 67, 2051}, {130, 72, 520}};
   int i = 0;
@@ -338,6 +356,7 @@ std::vector<SelftestCase> selftest_cases(bool quick) {
   add_special_values(&cases);
   add_empty(&cases);
   add_decode(&cases);
+  add_families(&cases);
   add_equal_bits(&cases);
   add_candidates(&cases);
   add_argmax(&cases);

@@ -25,7 +25,7 @@ assert reasons == skipped, f"{skipped} skipped, reasons of {reasons}"
 groups = [line.split("  ")[1] for line in result.stdout.splitlines() if line.startswith("  ") and line[2] != " "]
 if not FLAGS:
     for group in ("shapes", "dtypes", "epilogues", "alignments", "batches", "splits", "long sums", "special values",
-                  "empty sizes", "decode", "equal bits", "candidates", "argmax", "refusals", "streams", "capture"):
+                  "empty sizes", "decode", "families", "equal bits", "candidates", "argmax", "refusals", "streams", "capture"):
         assert group in groups, f"no {group} in {groups}"
 seed = re.search(r"seed (\d+)", result.stdout)[1]
 
@@ -38,3 +38,11 @@ assert none.returncode == 2 and "no check contains 'no such thing'" in none.stde
 if DEVICE == "cpu":
     untested = selftest("--filter", "capture")
     assert untested.returncode == 1 and "0 right, 0 wrong, 5 skipped" in untested.stdout, untested
+# A family forced: what it cannot take is skipped, by name; a family that there is not tests nothing.
+if DEVICE == "cpu":
+    forced = selftest("--filter", "families", "--quick", "--family", "dot")
+    assert forced.returncode == 0 and "every request on the kernel family dot" in forced.stdout, forced
+    assert re.search(r"selftest cpu: [1-9]\d* right, 0 wrong", forced.stdout), forced
+    unknown = selftest("--filter", "families", "--quick", "--family", "wgmma")
+    assert unknown.returncode == 1 and "no legal candidate of the family wgmma" in unknown.stdout, unknown
+    assert "cpu: 0 right, 0 wrong, 8 skipped" in unknown.stdout, unknown

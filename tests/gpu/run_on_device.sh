@@ -24,6 +24,10 @@ wants() { [ "$part" = all ] || [ "$part" = "$1" ]; }
 if wants check; then
   step devices 60 "$here/bin/lathe" devices
   step selftest 240 "$here/bin/lathe" selftest --device cuda:0
+  # The whole table again, each request forced onto one kernel family where it is legal.
+  for family in simt mma wgmma skinny rows; do
+    step "selftest_$family" 240 "$here/bin/lathe" selftest --device cuda:0 --family "$family"
+  done
   for suite in "$here"/bin/conformance_*; do
     # Of the CPU alone, or in need of the source tree.
     case $(basename "$suite") in *_avx2 | *_process | *_coverage | *_warm) continue ;; esac

@@ -1,5 +1,5 @@
 // atom and red. The interpreter runs one thread at a time, so that every one of them is atomic at every
-// scope.
+// scope; what else they order is visibility.h's.
 #include <algorithm>
 
 #include "tests/gpu/emulator/ptx/memory.h"
@@ -57,29 +57,33 @@ uint64_t apply_bits(Op op, Type type, uint64_t old, uint64_t b, uint64_t c) {
   }
 }
 
-// flags: operation | type << 8. count 0: red. The list holds the destinations, then the sources.
+// flags: operation | what it orders at gpu scope << 4 | type << 8. The list holds the destinations, then the
+// sources.
 template <Space kSpace>
 Step atomic(Thread& t, const Instruction& i) {
-  const Op op = static_cast<Op>(i.flags & 0xff);
+  const Op op = static_cast<Op>(i.flags & 15);
   const Type type = static_cast<Type>(i.flags >> 8);
   const uint32_t size = type_size(type), width = i.b;
   uint8_t* place = locate<kSpace>(t, i, t.r[i.a] + i.imm, size * width, Access::write);
   if (place == nullptr) return Step::fault;
-  const uint32_t* list = t.block->machine->kernel.lists.data() + i.list;
+  Machine& machine = *t.block->machine;
+  if (kSpace != Space::shared) machine.visibility.settle(*t.block->cluster, place, size * width);
+  order_before(t, i.flags >> 4);
+  const uint32_t* list = machine.kernel.lists.data() + i.list;
   for (uint32_t n = 0; n < width; ++n, place += size) {
     uint64_t old = 0;
     std::memcpy(&old, place, size);
     const uint64_t value = apply_bits(op, type, old, t.r[list[width + n]], i.c == 0 ? 0 : t.r[i.c]);
-    if (std::memcmp(place, &value, size) != 0) ++t.block->machine->progress;
+    if (std::memcmp(place, &value, size) != 0) ++machine.progress;
     std::memcpy(place, &value, size);
     t.r[list[n]] = old;
   }
-  return t.block->machine->maybe_yield();
+  order_after(t, i.flags >> 4);
+  return kSpace == Space::shared ? machine.maybe_yield() : machine.maybe_stall(*t.block->cluster);
 }
 
 void decode_atomic(Decoder& d, bool returns) {
-  d.take_one_of({"relaxed", "acquire", "release", "acq_rel"});
-  d.take_one_of({"cta", "cluster", "gpu", "sys"});
+  const int order = take_order(d).orders;
   const Space space = take_space(d);
   const int op = d.take_one_of({"add", "min", "max", "and", "or", "xor", "exch", "inc", "dec", "cas"});
   d.take("noftz");
@@ -93,7 +97,7 @@ void decode_atomic(Decoder& d, bool returns) {
   d.out().a = place.base;
   d.out().imm = place.offset;
   d.out().b = vector < 0 ? 1 : 2u << vector;
-  d.out().flags = static_cast<uint16_t>(op | static_cast<int>(type) << 8);
+  d.out().flags = static_cast<uint16_t>(op | order << 4 | static_cast<int>(type) << 8);
   if (returns) {
     d.append_destinations(0);
   } else {

@@ -10,7 +10,13 @@ Step execute_exit(Thread&, const Instruction&) { return Step::exited; }
 namespace {
 
 Step nothing(Thread&, const Instruction&) { return Step::next; }
-Step fence(Thread& t, const Instruction&) { return t.block->machine->maybe_yield(); }
+// flags: Orders.
+Step fence(Thread& t, const Instruction& i) {
+  order_before(t, i.flags);
+  order_after(t, i.flags);
+  Machine& machine = *t.block->machine;
+  return i.flags == 0 ? machine.maybe_yield() : machine.maybe_stall(*t.block->cluster);
+}
 Step sleep(Thread&, const Instruction&) { return Step::yield; }
 Step proxy_fence(Thread& t, const Instruction&) {
   t.proxy_fence = ++t.block->machine->time;
@@ -217,10 +223,12 @@ void decode_fence(Decoder& d) {
     if (d.take("tensormap::generic")) return decode_nothing(d);
     return d.fail("no such proxy");
   }
-  d.take_one_of({"mbarrier_init", "acq_rel", "sc", "acquire", "release"});
-  d.take_one_of({"cta", "cluster", "gpu", "sys", "gl"});
-  d.take_prefix("sync_restrict");
-  d.take_one_of({"release", "acquire"});
+  // fence.mbarrier_init.release.cluster, fence.acquire.sync_restrict::shared::cluster.cluster: a cluster's.
+  const bool initial = d.take("mbarrier_init");
+  const bool of_cluster = !d.take_prefix("sync_restrict").empty() || initial;
+  const Order order = take_order(d);
+  const int orders = order.named ? order.orders : order.wide ? kAcquire | kRelease : 0;  // membar names none
+  d.out().flags = static_cast<uint16_t>(of_cluster ? 0 : orders);
   d.run(fence);
 }
 void decode_nanosleep(Decoder& d) {

@@ -3,6 +3,7 @@
 
 #include <cfenv>
 #include <cmath>
+#include <optional>
 
 #include "tests/gpu/emulator/ptx/numbers.h"
 #include "tests/gpu/emulator/ptx/scalar.h"
@@ -190,6 +191,27 @@ Handler pick_float(FloatOp op, Type type, uint16_t flags) {
   return nullptr;
 }
 
+// f32 with a narrow first operand (and second, of fma): sm_100 and later.
+template <FloatOp kOp, bool kBrain>
+Step run_mixed(Thread& t, const Instruction& i) {
+  const auto wide = [&](uint32_t slot) {
+    return static_cast<float>(widen(static_cast<uint32_t>(t.r[slot] & 0xffff), kBrain ? kBf16 : kF16));
+  };
+  const float a = wide(i.a), b = kOp == FloatOp::fma ? wide(i.b) : from_bits<float>(t.r[i.b]);
+  t.r[i.d] = to_bits(general<float>(i.flags, kOp, a, b, from_bits<float>(t.r[i.c])));
+  return Step::next;
+}
+
+template <FloatOp kOp>
+Handler pick_mixed(Type narrow) {
+  return narrow == Type::f16 ? run_mixed<kOp, false> : narrow == Type::bf16 ? run_mixed<kOp, true> : nullptr;
+}
+
+// The narrow operands' type, if there is one behind f32.
+std::optional<Type> take_narrow_type(Decoder& d, Type type) {
+  return type == Type::f32 ? d.take_optional_type() : std::nullopt;
+}
+
 uint16_t take_flags(Decoder& d) {
   const int rounding = d.take_one_of({"rn", "rz", "rm", "rp"});
   d.take_one_of({"approx", "full"});
@@ -208,11 +230,26 @@ void decode_float_unary(Decoder& d, FloatOp op, Type type) {
 }
 void decode_float_binary(Decoder& d, FloatOp op, Type type) {
   d.out().flags = take_flags(d);
-  d.binary(pick_float(op, type, d.out().flags), type);
+  const auto narrow = take_narrow_type(d, type);
+  if (!narrow) return d.binary(pick_float(op, type, d.out().flags), type);
+  d.expect_operands(3);
+  d.out().d = d.destination(0);
+  d.out().a = d.source(1, *narrow);
+  d.out().b = d.source(2, type);
+  d.run(op == FloatOp::add   ? pick_mixed<FloatOp::add>(*narrow)
+        : op == FloatOp::sub ? pick_mixed<FloatOp::sub>(*narrow)
+                             : nullptr);
 }
 void decode_float_ternary(Decoder& d, Type type) {
   d.out().flags = take_flags(d);
-  d.ternary(pick_float(FloatOp::fma, type, d.out().flags), type);
+  const auto narrow = take_narrow_type(d, type);
+  if (!narrow) return d.ternary(pick_float(FloatOp::fma, type, d.out().flags), type);
+  d.expect_operands(4);
+  d.out().d = d.destination(0);
+  d.out().a = d.source(1, *narrow);
+  d.out().b = d.source(2, *narrow);
+  d.out().c = d.source(3, type);
+  d.run(pick_mixed<FloatOp::fma>(*narrow));
 }
 void decode_fma(Decoder& d) { decode_float_ternary(d, d.take_type()); }
 

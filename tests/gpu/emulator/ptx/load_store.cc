@@ -13,41 +13,90 @@ uint64_t load_value(const uint8_t* place) {
       static_cast<std::conditional_t<std::is_signed_v<T>, int64_t, uint64_t>>(value));
 }
 
+// Beside what an access orders, in its flags.
+enum : uint16_t {
+  kOrdered = 4,  // its order among threads shows
+  kStrong = 8,   // at gpu scope: it goes to memory itself
+};
+
+template <Space kSpace>
+bool is_global(uint64_t address) {
+  return kSpace == Space::global || (kSpace == Space::generic && address >> kWindowShift == 0);
+}
+
+// What an ordinary load finds: the place itself, or bytes put together.
+template <Space kSpace>
+const uint8_t* visible(Thread& t, const uint8_t* place, uint8_t* bytes, uint32_t size) {
+  if constexpr (kSpace == Space::global || kSpace == Space::generic) {
+    Visibility& visibility = t.block->machine->visibility;
+    if (!visibility.concerns(*t.block->cluster, place)) return place;
+    visibility.load(*t.block->cluster, place, bytes, size);
+    return bytes;
+  }
+  return place;
+}
+
 template <Space kSpace, class T>
 Step load(Thread& t, const Instruction& i) {
   const uint8_t* place = locate<kSpace>(t, i, t.r[i.a] + i.imm, sizeof(T), Access::read);
   if (place == nullptr) return Step::fault;
-  t.r[i.d] = load_value<T>(place);
+  uint8_t bytes[sizeof(T)];
+  t.r[i.d] = load_value<T>(visible<kSpace>(t, place, bytes, sizeof(T)));
   return Step::next;
 }
 
-// flags: 1 when the order of this access among threads shows.
 template <Space kSpace, class T>
 Step load_vector(Thread& t, const Instruction& i) {
-  const uint8_t* place = locate<kSpace>(t, i, t.r[i.a] + i.imm, sizeof(T) * i.count, Access::read);
+  const uint32_t size = static_cast<uint32_t>(sizeof(T)) * i.count;
+  const uint64_t address = t.r[i.a] + i.imm;
+  const uint8_t* place = locate<kSpace>(t, i, address, size, Access::read);
   if (place == nullptr) return Step::fault;
+  uint8_t bytes[64];
+  if ((i.flags & kStrong) == 0) {
+    place = visible<kSpace>(t, place, bytes, size);
+  } else if (is_global<kSpace>(address)) {
+    t.block->machine->visibility.settle(*t.block->cluster, place, size);
+  }
   const uint32_t* list = t.block->machine->kernel.lists.data() + i.list;
   for (uint32_t n = 0; n < i.count; ++n) t.r[list[n]] = load_value<T>(place + n * sizeof(T));
-  return i.flags != 0 ? t.block->machine->maybe_yield() : Step::next;
+  order_after(t, i.flags);
+  return (i.flags & kOrdered) != 0 ? t.block->machine->maybe_yield() : Step::next;
 }
 
 template <Space kSpace, class T>
 Step store(Thread& t, const Instruction& i) {
-  uint8_t* place = locate<kSpace>(t, i, t.r[i.a] + i.imm, sizeof(T), Access::write);
+  const uint64_t address = t.r[i.a] + i.imm;
+  uint8_t* place = locate<kSpace>(t, i, address, sizeof(T), Access::write);
   if (place == nullptr) return Step::fault;
-  std::memcpy(place, &t.r[i.b], sizeof(T));
+  const uint8_t* bytes = reinterpret_cast<const uint8_t*>(&t.r[i.b]);
+  if (is_global<kSpace>(address)) {
+    t.block->machine->visibility.store(*t.block->cluster, place, bytes, sizeof(T));
+  } else {
+    std::memcpy(place, bytes, sizeof(T));
+  }
   ++t.block->machine->progress;
   return Step::next;
 }
 
 template <Space kSpace, class T>
 Step store_vector(Thread& t, const Instruction& i) {
-  uint8_t* place = locate<kSpace>(t, i, t.r[i.a] + i.imm, sizeof(T) * i.count, Access::write);
+  const uint32_t size = static_cast<uint32_t>(sizeof(T)) * i.count;
+  const uint64_t address = t.r[i.a] + i.imm;
+  uint8_t* place = locate<kSpace>(t, i, address, size, Access::write);
   if (place == nullptr) return Step::fault;
   const uint32_t* list = t.block->machine->kernel.lists.data() + i.list;
-  for (uint32_t n = 0; n < i.count; ++n) std::memcpy(place + n * sizeof(T), &t.r[list[n]], sizeof(T));
+  uint8_t bytes[64];
+  for (uint32_t n = 0; n < i.count; ++n) std::memcpy(bytes + n * sizeof(T), &t.r[list[n]], sizeof(T));
+  Visibility& visibility = t.block->machine->visibility;
+  order_before(t, i.flags);
+  if (is_global<kSpace>(address) && (i.flags & kStrong) == 0) {
+    visibility.store(*t.block->cluster, place, bytes, size);
+  } else {
+    if (is_global<kSpace>(address)) visibility.settle(*t.block->cluster, place, size);
+    std::memcpy(place, bytes, size);
+  }
   ++t.block->machine->progress;
-  return i.flags != 0 ? t.block->machine->maybe_yield() : Step::next;
+  return (i.flags & kOrdered) != 0 ? t.block->machine->maybe_yield() : Step::next;
 }
 
 template <Space kSpace>
@@ -99,7 +148,8 @@ Handler pick(Space space, Type type, bool vector, Access access) {
 }
 
 struct Form {
-  bool ordered = false, hinted = false;
+  bool hinted = false;
+  uint16_t flags = 0;
   Space space = Space::generic;
   uint32_t width = 1;
   Type type = Type::b32;
@@ -107,9 +157,9 @@ struct Form {
 
 Form take_form(Decoder& d) {
   Form form;
-  form.ordered = d.take_one_of({"relaxed", "acquire", "release", "volatile", "mmio"}) >= 0;
-  d.take("weak");
-  d.take_one_of({"cta", "cluster", "gpu", "sys"});
+  const Order order = take_order(d);
+  form.flags = static_cast<uint16_t>(order.orders | (order.named ? kOrdered : 0) |
+                                     (order.named && order.wide ? kStrong : 0));
   form.space = take_space(d);
   form.hinted = take_cache_hints(d);
   d.take_one_of({"nc", "unified"});
@@ -129,16 +179,16 @@ void decode_ld(Decoder& d) {
   const Address place = d.address(1);
   d.out().a = place.base;
   d.out().imm = place.offset;
-  d.out().flags = form.ordered;
+  d.out().flags = form.flags;
   if (d.is_vector(0) != (form.width > 1)) return d.fail("the vector's width and the destination disagree");
-  if (form.width > 1 || form.ordered) {
+  if (form.width > 1 || form.flags != 0) {
     d.append_destinations(0);
     if (d.is_vector(0) && d.operand(0).elements.size() != form.width)
       return d.fail("the destination's width");
   } else {
     d.out().d = d.destination(0);
   }
-  d.run(pick(form.space, form.type, form.width > 1 || form.ordered, Access::read));
+  d.run(pick(form.space, form.type, form.width > 1 || form.flags != 0, Access::read));
 }
 
 void decode_st(Decoder& d) {
@@ -149,15 +199,15 @@ void decode_st(Decoder& d) {
   const Address place = d.address(0);
   d.out().a = place.base;
   d.out().imm = place.offset;
-  d.out().flags = form.ordered;
+  d.out().flags = form.flags;
   if (d.is_vector(1) != (form.width > 1)) return d.fail("the vector's width and the source disagree");
-  if (form.width > 1 || form.ordered) {
+  if (form.width > 1 || form.flags != 0) {
     d.append_sources(1, form.type);
     if (d.is_vector(1) && d.operand(1).elements.size() != form.width) return d.fail("the source's width");
   } else {
     d.out().b = d.source(1, form.type);
   }
-  d.run(pick(form.space, form.type, form.width > 1 || form.ordered, Access::write));
+  d.run(pick(form.space, form.type, form.width > 1 || form.flags != 0, Access::write));
 }
 
 namespace {

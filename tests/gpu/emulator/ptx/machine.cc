@@ -47,6 +47,7 @@ Machine::Machine(const Module& the_module, const Kernel& the_kernel, const Launc
       config(the_config),
       memory(the_memory),
       options(the_options),
+      visibility(*this),
       random_(the_options.seed) {
   // Under `random`, each kind of operation draws its own policy too: late products with early copies is what
   // shows a buffer that is refilled too early.
@@ -57,6 +58,7 @@ Machine::Machine(const Module& the_module, const Kernel& the_kernel, const Launc
   load_policy = draw();
   store_policy = draw();
   product_policy = draw();
+  visible_policy = draw();
 }
 
 bool Machine::early(AsyncPolicy policy) {
@@ -124,13 +126,11 @@ absl::Status Machine::run() {
       std::min(resident_most_, static_cast<uint32_t>(std::max<uint64_t>(1, kResidentBlocks / blocks)));
   admit();
   while (status_.ok() && !resident_.empty()) {
-    bool ran = false;
-    const size_t first = random_() % resident_.size();
-    for (size_t i = 0; i < resident_.size() && !ran && status_.ok(); ++i) {
-      const size_t position = (first + i) % resident_.size();
-      Cluster& cluster = *resident_[position];
-      ran = run_burst(cluster) || complete_pending(cluster, true);
-      if (cluster.live == 0 && status_.ok()) retire(position);
+    if (stalled_ > 0 && (random_() & 31) == 0) end_stalls();
+    bool ran = run_some();
+    if (!ran && stalled_ > 0 && status_.ok()) {
+      end_stalls();
+      ran = run_some();
     }
     if (!status_.ok() || resident_.empty()) break;
     const bool spinning = ran && progress == progress_seen_ && executed - executed_then_ > (1 << 21);
@@ -141,6 +141,8 @@ absl::Status Machine::run() {
     }
     if (spinning) {
       for (auto& cluster : resident_) complete_pending(*cluster, false);
+      visibility.show_all();
+      end_stalls();
       if (resident_limit_ < resident_most_ && started_ < order_.size()) {
         resident_limit_ = std::min(resident_most_, resident_limit_ * 2);
         admit();
@@ -149,7 +151,38 @@ absl::Status Machine::run() {
     }
     if (!ran && !idle()) status_ = deadlock("deadlock");
   }
+  visibility.show_all();
   return status_;
+}
+
+// A burst of one cluster, drawn from those that can run. False if none can.
+bool Machine::run_some() {
+  if (resident_.empty()) return false;
+  const size_t first = random_() % resident_.size();
+  for (size_t i = 0; i < resident_.size() && status_.ok(); ++i) {
+    const size_t position = (first + i) % resident_.size();
+    Cluster& cluster = *resident_[position];
+    if (cluster.stalled) continue;
+    const bool ran = run_burst(cluster) || complete_pending(cluster, true);
+    if (cluster.live == 0 && status_.ok()) retire(position);
+    if (ran) return true;
+  }
+  return false;
+}
+
+Step Machine::maybe_stall(Cluster& cluster) {
+  if (visible_policy != AsyncPolicy::early && !cluster.stalled && stalled_ * 2 < resident_.size() &&
+      (random_() & 3) == 0) {
+    cluster.stalled = true;
+    ++stalled_;
+    return Step::yield;
+  }
+  return maybe_yield();
+}
+
+void Machine::end_stalls() {
+  for (auto& cluster : resident_) cluster->stalled = false;
+  stalled_ = 0;
 }
 
 // Nothing can run: copies that nobody asked for, blocks that wait for their turn and polls are what is left.
@@ -188,6 +221,7 @@ void Machine::admit() {
     const std::array<uint32_t, 3> clusters = {
         config.grid[0] / cluster_dims[0], config.grid[1] / cluster_dims[1], config.grid[2] / cluster_dims[2]};
     cluster->id = unflatten(order_[started_++], clusters);
+    cluster->number = started_;
     for (uint32_t rank = 0; rank < product(cluster_dims); ++rank) {
       cluster->blocks.push_back(std::make_unique<Block>());
       start_block(*cluster->blocks.back(), *cluster, rank);
@@ -259,7 +293,7 @@ void Machine::start_block(Block& block, Cluster& cluster, uint32_t rank) {
 // Some turns of threads of one cluster, each in an order drawn at random. False if none can run.
 bool Machine::run_burst(Cluster& cluster) {
   bool ran = false;
-  for (int turn = 0; turn < 64 && status_.ok(); ++turn) {
+  for (int turn = 0; turn < 64 && status_.ok() && !cluster.stalled; ++turn) {
     const size_t blocks = cluster.blocks.size();
     Block* block = nullptr;
     const size_t first = blocks == 1 ? 0 : random_() % blocks;
@@ -349,6 +383,7 @@ bool Machine::retire(size_t position) {
                                            kernel.name, id[0], id[1], id[2], cluster.pending.size()));
     return false;
   }
+  visibility.leave(cluster);
   std::swap(resident_[position], resident_.back());
   resident_.pop_back();
   ++progress;

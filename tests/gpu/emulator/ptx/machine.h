@@ -12,6 +12,7 @@
 #include "absl/strings/string_view.h"
 #include "tests/gpu/emulator/ptx/launch.h"
 #include "tests/gpu/emulator/ptx/module.h"
+#include "tests/gpu/emulator/ptx/visibility.h"
 
 namespace lathe::ptx {
 
@@ -113,7 +114,11 @@ struct Cluster {
   std::vector<AsyncOp> pending;
   uint32_t arrived = 0;  // at the cluster's barrier
   uint64_t phase = 0;
-  uint32_t live = 0;  // threads
+  uint32_t live = 0;      // threads
+  uint64_t number = 0;    // in the order of their starts
+  uint64_t acquired = 0;  // when one of its threads last acquired at gpu scope
+  bool stalled = false;   // others run as long as any of them can
+  StoredLines stores;     // to global memory, that no other cluster sees yet
 };
 
 class Machine {
@@ -138,18 +143,27 @@ class Machine {
   // Under policy `random` a coin for each operation.
   bool early(AsyncPolicy policy);
 
+  template <typename F>
+  void for_clusters(const F& f) {
+    for (auto& cluster : resident_) f(*cluster);
+  }
+
   uint64_t random() { return random_(); }
   // Another thread may run now: asked for where the order between threads shows.
   Step maybe_yield() { return (random_() & 3) == 0 ? Step::yield : Step::next; }
+  // Behind a fence or an atomic: this cluster may come to a halt while the others go on, which opens the
+  // window between a store, its fence and its ticket.
+  Step maybe_stall(Cluster& cluster);
 
   const Module& module;
   const Kernel& kernel;
   const LaunchConfig& config;
   const AddressMap& memory;
   const LaunchOptions& options;
-  AsyncPolicy load_policy, store_policy, product_policy;  // of this launch
-  uint64_t time = 1;                                      // counts events
-  uint64_t progress = 0;                                  // counts what can end another thread's wait
+  AsyncPolicy load_policy, store_policy, product_policy, visible_policy;  // of this launch
+  Visibility visibility;
+  uint64_t time = 1;      // counts events
+  uint64_t progress = 0;  // counts what can end another thread's wait
   uint64_t executed = 0;
   uint32_t shared_bytes = 0;  // of a block, from address 0
   uint32_t dynamic_base = 0;
@@ -160,6 +174,8 @@ class Machine {
   void admit();
   void start_block(Block& block, Cluster& cluster, uint32_t rank);
   bool run_burst(Cluster& cluster);
+  bool run_some();
+  void end_stalls();
   bool run_thread(Thread& t);
   Step exit_thread(Thread& t);
   bool retire(size_t position);
@@ -173,7 +189,7 @@ class Machine {
   std::vector<std::unique_ptr<Cluster>> resident_;
   std::vector<uint64_t> order_;  // cluster ids, in the order in which they start
   size_t started_ = 0;
-  uint32_t resident_limit_ = 1, resident_most_ = 1;
+  uint32_t resident_limit_ = 1, resident_most_ = 1, stalled_ = 0;
   uint64_t progress_seen_ = 0, executed_then_ = 0;
   int idle_rounds_ = 0;
 };

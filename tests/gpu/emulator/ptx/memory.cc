@@ -53,7 +53,10 @@ uint8_t* shared_range(Thread& t, const Instruction& i, Block& block, uint32_t of
 }
 
 uint8_t* global_range(Thread& t, const Instruction& i, uint64_t address, uint64_t size, Access access) {
-  if (uint8_t* place = t.block->machine->memory.find(address, size)) return place;
+  if (uint8_t* place = t.block->machine->memory.find(address, size)) {
+    t.block->machine->visibility.settle(*t.block->cluster, place, size);
+    return place;
+  }
   return refuse(
       t, i, kOutside,
       absl::StrFormat("illegal %s of %u bytes by a copy: %s", access == Access::read ? "read" : "write", size,
@@ -117,6 +120,18 @@ uint8_t* locate_generic(Thread& t, const Instruction& i, uint64_t address, uint3
     case kParamWindow >> kWindowShift: return locate_param(t, i, inside, size, access);
     default: return refuse_global(t, i, address, size, access);
   }
+}
+
+Order take_order(Decoder& d) {
+  const int meaning = d.take_one_of({"acquire", "release", "acq_rel", "sc", "relaxed", "volatile", "mmio"});
+  d.take("weak");
+  const int scope = d.take_one_of({"cta", "cluster", "gpu", "sys", "gl"});
+  Order order;
+  order.named = meaning >= 0;
+  order.wide = scope < 0 || scope >= 2;
+  if (order.wide && order.named && meaning < 4)
+    order.orders = meaning == 0 ? kAcquire : meaning == 1 ? kRelease : kAcquire | kRelease;
+  return order;
 }
 
 Space take_space(Decoder& d) {

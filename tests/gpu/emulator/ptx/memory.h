@@ -59,6 +59,22 @@ inline uint8_t* locate(Thread& t, const Instruction& i, uint64_t address, uint32
   }
 }
 
+// What an instruction orders at gpu scope or above: bits of Instruction::flags.
+enum Orders : int { kRelease = 1, kAcquire = 2 };
+struct Order {
+  bool named = false;  // anything but weak, which loads and stores are by themselves
+  bool wide = false;   // of gpu scope or above
+  int orders = 0;      // then
+};
+// The semantics and the scope of an access or a fence, consumed.
+Order take_order(Decoder& d);
+inline void order_before(Thread& t, int orders) {
+  if ((orders & kRelease) != 0) t.block->machine->visibility.release(*t.block->cluster);
+}
+inline void order_after(Thread& t, int orders) {
+  if ((orders & kAcquire) != 0) t.block->machine->visibility.acquire(*t.block->cluster);
+}
+
 // The space named by an instruction, consumed; generic if none is.
 Space take_space(Decoder& d);
 // Cache operators, eviction priorities and prefetch sizes: hints, without effect here. True: a cache policy

@@ -279,6 +279,38 @@ TEST(Half, RoundsOnce) {
   }
 }
 
+// f32 with 16-bit operands (sm_100 and later): widened exactly, rounded once.
+TEST(Half, MixedWithFloats) {
+  const auto bits = [](float f) {
+    uint32_t u;
+    std::memcpy(&u, &f, 4);
+    return u;
+  };
+  std::vector<uint32_t> a(kCount), b(kCount), c(kCount);
+  std::vector<float> third(kCount);
+  for (int i = 0; i < kCount; ++i) {
+    a[i] = static_cast<uint32_t>(random_int(9 << 10, (21 << 10) - 1) | random_int(0, 1) << 15);
+    b[i] = static_cast<uint32_t>(random_int(120 << 7, (134 << 7) - 1) | random_int(0, 1) << 15);
+    third[i] = std::ldexp(std::uniform_real_distribution<float>(-2, 2)(test_random()), random_int(-4, 4));
+    c[i] = bits(third[i]);
+  }
+  const std::string halves = "mov.b32 {h, x}, a; mov.b32 {g, x}, b; ";
+  const std::string declared = registers("b32", "b32") + ".reg .b16 h, g, x;\n";
+  const auto add = evaluate<uint32_t>(halves + "add.rn.f32.f16 d, h, c;", declared, a, b, c);
+  const auto sub = evaluate<uint32_t>(halves + "sub.f32.bf16 d, g, c;", declared, a, b, c);
+  const auto up = evaluate<uint32_t>(halves + "add.rp.sat.f32.bf16 d, g, c;", declared, a, b, c);
+  const auto fma = evaluate<uint32_t>(halves + "fma.rn.f32.f16 d, h, h, c;", declared, a, b, c);
+  for (int i = 0; i < kCount; ++i) {
+    const double h = from_f16(static_cast<uint16_t>(a[i])), g = from_bf16(static_cast<uint16_t>(b[i]));
+    EXPECT_EQ(add[i], bits(static_cast<float>(h + third[i])));  // exact in double
+    EXPECT_EQ(sub[i], bits(static_cast<float>(g - third[i])));
+    EXPECT_EQ(fma[i], bits(static_cast<float>(h * h + third[i])));
+    float above = static_cast<float>(g + third[i]);
+    if (above < g + third[i]) above = std::nextafter(above, INFINITY);
+    EXPECT_EQ(up[i], bits(std::min(std::max(above, 0.0f), 1.0f)));
+  }
+}
+
 TEST(Half, PairsAreTwoHalves) {
   std::vector<uint32_t> a(kCount), b(kCount), c(kCount, 0);
   const auto half = [] { return static_cast<uint32_t>(random_int(9 << 10, (21 << 10) - 1)); };
