@@ -1,0 +1,17 @@
+# How lit runs these tests: RUN lines of a shell's form, with %dump for dump.py and FileCheck.
+import os
+import shlex
+
+import lit.formats
+
+config.name = "lathe ir"
+config.test_format = lit.formats.ShTest()
+config.suffixes = [".test"]
+config.test_source_root = os.path.dirname(__file__)
+config.test_exec_root = lit_config.params["output"]
+# PTX is looked at before an assembler sees it.
+config.environment["LATHE_PTXAS"] = ""
+config.environment["LATHE_CACHE_DIR"] = ""
+config.environment["LATHE_COMPILER_LIBRARY"] = lit_config.params["compiler"]
+for name in ("dump", "lathe", "filecheck"):
+    config.substitutions.append(("%" + name, lit_config.params[name]))
