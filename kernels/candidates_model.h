@@ -8,6 +8,7 @@
 #include <string>
 
 #include "absl/container/inlined_vector.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "kernels/candidates.h"
 
@@ -117,12 +118,17 @@ struct GpuRates {
   double launch_seconds, flops;
 };
 
-// Who may merge the partial results of so many splits. On ROCm a second step alone: that another workgroup's
-// stores are seen after its ticket is not shown there yet.
+// Who may merge the partial results of so many splits: the last workgroup to arrive, or a second step. On
+// ROCm the former where it was executed (gfx11); elsewhere a second step alone, until hardware has shown that
+// another workgroup's stores are seen after its ticket.
 using SplitKinds = absl::InlinedVector<int32_t, 2>;
+inline bool may_merge_last(const Target& target) {
+  return target.backend == Backend::kCuda ||
+         (target.backend == Backend::kRocm && absl::StartsWith(target.arch, "gfx11"));
+}
 inline SplitKinds splits_of(const Target& target, int32_t splits) {
   if (splits == 1) return {kNoSplit};
-  return target.backend == Backend::kCuda ? SplitKinds{kMergeLast, kMergeStep} : SplitKinds{kMergeStep};
+  return may_merge_last(target) ? SplitKinds{kMergeLast, kMergeStep} : SplitKinds{kMergeStep};
 }
 
 // The M a class is priced at: its upper end, where a register tile's waste matters most; 2048 when open.

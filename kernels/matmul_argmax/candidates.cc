@@ -39,7 +39,7 @@ std::string refusal(const RankedPlan& r) {
 
 int32_t merge_of(const Target& target, int64_t column_tiles) {
   if (column_tiles == 1) return kNoSplit;
-  return target.backend == Backend::kCuda ? kMergeLast : kMergeStep;
+  return may_merge_last(target) ? kMergeLast : kMergeStep;
 }
 
 double gpu_seconds(const GpuRates& rates, const MatmulSizes& s, const CompileConfig& config) {

@@ -9,21 +9,25 @@ namespace {
 
 absl::Status check_pointer(const Library& library, Device device, const char* name, const void* data) {
   if (data == nullptr) return absl::OkStatus();
+  // HIP's numbers of memory types depend on its version: memory of a device is what has no host pointer.
+  const bool is_cuda = library.platform().is_cuda;
   unsigned type = 0;
   int ordinal = -1;
-  DevicePointer on_device = 0;
-  int attributes[] = {kPointerMemoryType, kPointerDeviceOrdinal, kPointerDevicePointer};
-  void* values[] = {&type, &ordinal, &on_device};
+  DevicePointer on_device = 0, on_host = 0;
+  int attributes[] = {is_cuda ? kPointerMemoryType : kPointerHostPointer, kPointerDeviceOrdinal,
+                      kPointerDevicePointer};
+  void* values[] = {is_cuda ? static_cast<void*>(&type) : &on_host, &ordinal, &on_device};
   const int result = library.call().pointer_attributes(3, attributes, values, address(data));
   if (result != kSuccess && result != kInvalidValue)
     return library.error(result, absl::StrCat("looking up ", name));
-  // A pointer the driver does not know has no type; older drivers refuse to look it up.
-  if (result != kSuccess || type == 0 || on_device == 0)
-    return absl::InvalidArgumentError(
-        absl::StrCat(name, " is in memory that no device can reach (a host array?)"));
-  if (type == kMemoryDevice && ordinal != device)
+  const bool of_device = is_cuda ? type == kMemoryDevice : ordinal >= 0 && on_host == 0;
+  if (result == kSuccess && of_device && ordinal != device)
     return absl::InvalidArgumentError(
         absl::StrCat(name, " is in the memory of device ", ordinal, ", not ", device));
+  // A pointer the driver does not know has no type; older drivers refuse to look it up.
+  if (result != kSuccess || (is_cuda && type == 0) || on_device == 0)
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, " is in memory that no device can reach (a host array?)"));
   return absl::OkStatus();
 }
 

@@ -2,14 +2,12 @@
 
 #include <utility>
 
-#include "runtime/gpu/scopes.h"
-
 namespace lathe::gpu {
 
 absl::StatusOr<Contexts> Contexts::open(const Library& library, Device device) {
   Context primary = nullptr;
-  LATHE_RETURN_IF_ERROR(library.check(library.call().primary_retain(&primary, device),
-                                      "retaining the device's primary context"));
+  LATHE_RETURN_IF_ERROR(
+      library.check(library.retain_primary(&primary, device), "retaining the device's primary context"));
   return Contexts(library, device, primary);
 }
 
@@ -17,23 +15,21 @@ Contexts::Contexts(Contexts&& other) noexcept
     : library_(other.library_), device_(other.device_), primary_(std::exchange(other.primary_, nullptr)) {}
 
 Contexts::~Contexts() {
-  if (primary_ != nullptr) library_.call().primary_release(device_);
+  if (primary_ != nullptr) library_.release_primary(device_);
 }
 
 absl::StatusOr<bool> Contexts::is_of_device(Context context) const {
   if (context == primary_) return true;
-  ContextScope scope(library_);
-  LATHE_RETURN_IF_ERROR(scope.enter(context));
   Device device = -1;
   LATHE_RETURN_IF_ERROR(
-      library_.check(library_.call().context_device(&device), "asking for a context's device"));
+      library_.check(library_.context_device(context, &device), "asking for a context's device"));
   return device == device_;
 }
 
 absl::StatusOr<Context> Contexts::of_stream(void* stream, Context current) const {
   Context context = nullptr;
   if (!is_default_stream(stream)) {
-    const int result = library_.call().stream_context(static_cast<Stream>(stream), &context);
+    const int result = library_.stream_context(static_cast<Stream>(stream), &context);
     if (library_.row(result).code != absl::StatusCode::kUnimplemented) {
       LATHE_RETURN_IF_ERROR(library_.check(result, "asking for the stream's context"));
       LATHE_ASSIGN_OR_RETURN(const bool ours, is_of_device(context));

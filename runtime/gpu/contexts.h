@@ -1,4 +1,4 @@
-// Which CUDA context a call works in.
+// Which context a call works in. HIP's are its devices.
 //
 // A device's own context is its primary one, retained while the device is open. A call on a stream works in
 // the stream's context, whichever context of the device that is; a call on a default stream in the caller's

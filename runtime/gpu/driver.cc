@@ -17,8 +17,9 @@
 namespace lathe::gpu {
 namespace {
 
-// The limits of a grid's sides; 2^31 - 1 and 65535 on every CUDA device of compute capability 3.0 and later.
-constexpr int64_t kMaxGridX = INT32_MAX, kMaxGridYZ = 65535;
+// The limit of a grid's sides but the first (Kernel::LaunchStep::most_x): 65535 on every CUDA device, 65536
+// with HIP.
+constexpr int64_t kMaxGridYZ = 65535;
 
 [[gnu::cold]] absl::Status refusal(const Launch& launch, absl::string_view cause) {
   return absl::InvalidArgumentError(absl::StrCat("launch m=", launch.dims.m, " n=", launch.dims.n, " k=",
@@ -28,7 +29,9 @@ constexpr int64_t kMaxGridX = INT32_MAX, kMaxGridYZ = 65535;
 struct Grid {
   int64_t x, y, z;
   bool empty() const { return x <= 0 || y <= 0 || z <= 0; }
-  bool fits() const { return x <= kMaxGridX && y <= kMaxGridYZ && z <= kMaxGridYZ; }
+  bool fits(const Kernel::LaunchStep& step) const {
+    return x <= step.most_x && y <= kMaxGridYZ && z <= kMaxGridYZ;
+  }
 };
 Grid grid_of(const Kernel::LaunchStep& step, const VarValues& sizes) {
   return {step.sizes.value(0, sizes), step.sizes.value(1, sizes), step.sizes.value(2, sizes)};
@@ -134,8 +137,7 @@ absl::Status GpuDriver::check(const Launch& launch) const {
 
 absl::Status GpuDriver::find_site(const Launch& launch, bool needs_memory, ContextScope* scope, Site* site) {
   Context current = nullptr;
-  LATHE_RETURN_IF_ERROR(
-      library_.check(library_.call().context_current(&current), "asking for the current context"));
+  LATHE_RETURN_IF_ERROR(library_.check(library_.current_context(&current), "asking for the current context"));
   const bool is_default = is_default_stream(launch.stream);
   if (is_default) {
     site->context = contexts_->primary();
@@ -164,7 +166,7 @@ absl::Status GpuDriver::find_site(const Launch& launch, bool needs_memory, Conte
 // Points the block at the launch's workspace, counters and zeros.
 absl::Status GpuDriver::take_memory(const Launch& launch, const LaunchNeed& need, const Site& site,
                                     ArgumentBlock* args) {
-  const Stream stream = static_cast<Stream>(launch.stream);
+  const Stream stream = library_.stream(launch.stream);
   const bool own = launch.workspace == nullptr;
   const LaunchNeed from_slab = own ? need : LaunchNeed{0, 0, need.zeros};
   if (own || need.zeros) {
@@ -219,12 +221,12 @@ absl::Status GpuDriver::launch_step(const Launch& launch, const Site& site, size
                                       step.block[1],
                                       step.block[2],
                                       static_cast<unsigned>(step.sizes.value(3, sizes)),
-                                      static_cast<Stream>(launch.stream),
+                                      library_.stream(launch.stream),
                                       attributes,
                                       count};
   size_t bytes = step.parameter_bytes;
   void* extra[] = {kBufferPointer, parameters, kBufferSize, &bytes, kBufferEnd};
-  *result = library_.call().launch(&config, site.loaded->functions[index], nullptr, extra);
+  *result = library_.launch(config, site.loaded->functions[index], extra);
   if (__builtin_expect(*result == kSuccess, 1)) return absl::OkStatus();
   return library_.error(*result, absl::StrCat("launching ", kernel.symbol(index)));
 }
@@ -237,7 +239,7 @@ absl::Status GpuDriver::launch_steps(const Launch& launch, const Site& site, con
   const size_t steps = kernel.steps().size();
   for (size_t i = 0; i < steps; ++i) {
     grids[i] = grid_of(kernel.steps()[i], sizes);
-    if (!grids[i].empty() && __builtin_expect(!grids[i].fits(), 0))
+    if (!grids[i].empty() && __builtin_expect(!grids[i].fits(kernel.steps()[i]), 0))
       return launch_sub_batches(launch, site, parameters, result);
   }
   for (size_t i = 0; i < steps; ++i) {
@@ -255,12 +257,13 @@ absl::Status GpuDriver::launch_steps(const Launch& launch, const Site& site, con
     const VarValues sizes = var_values({launch.dims.m, launch.dims.n, launch.dims.k, batch}, launch.config);
     return std::all_of(kernel.steps().begin(), kernel.steps().end(), [&](const Kernel::LaunchStep& step) {
       const Grid grid = grid_of(step, sizes);
-      return grid.empty() || grid.fits();
+      return grid.empty() || grid.fits(step);
     });
   };
   if (!fits(1)) {
-    return absl::UnimplementedError(absl::StrCat(kernel.symbol(0), " needs a grid of more than ", kMaxGridX,
-                                                 " by ", kMaxGridYZ, " by ", kMaxGridYZ, " workgroups"));
+    return absl::UnimplementedError(absl::StrCat(kernel.symbol(0), " needs a grid of more than ",
+                                                 kernel.steps()[0].most_x, " by ", kMaxGridYZ, " by ",
+                                                 kMaxGridYZ, " workgroups"));
   }
   // Grids grow with the batch: the largest part that fits, by bisection.
   int64_t part = 1, beyond = launch.dims.batch;
@@ -315,26 +318,15 @@ absl::Status GpuDriver::launch(const Launch& launch) {
 absl::StatusOr<bool> GpuDriver::is_capturing(void* stream) {
   ContextScope scope(library_);
   Context current = nullptr;
-  LATHE_RETURN_IF_ERROR(
-      library_.check(library_.call().context_current(&current), "asking for the current context"));
+  LATHE_RETURN_IF_ERROR(library_.check(library_.current_context(&current), "asking for the current context"));
   LATHE_ASSIGN_OR_RETURN(const Context context, contexts_->of_stream(stream, current));
   LATHE_RETURN_IF_ERROR(scope.enter(context, current));
   int status = kCaptureNone;
-  const int result = library_.call().stream_capturing(static_cast<Stream>(stream), &status);
+  const int result = library_.call().stream_capturing(library_.stream(stream), &status);
   // The legacy default stream while another one captures in a way that forbids work on it.
   if (result != kSuccess && library_.row(result).code == absl::StatusCode::kFailedPrecondition) return true;
   LATHE_RETURN_IF_ERROR(library_.check(result, "asking whether the stream is captured"));
   return status != kCaptureNone;
-}
-
-[[gnu::cold]] absl::Status cannot_launch(const Platform& platform, absl::string_view name) {
-  LATHE_ASSIGN_OR_RETURN(const int ordinal, ordinal_of(platform, name));
-  LATHE_ASSIGN_OR_RETURN(const Library library, Library::open(platform, /*to_list=*/true));
-  LATHE_ASSIGN_OR_RETURN(const std::vector<std::string> found, library.devices());
-  if (static_cast<size_t>(ordinal) >= found.size())
-    return unavailable(name, absl::StrCat("the driver finds ", found.size(), " device(s)"));
-  return unavailable(name, absl::StrCat("this version launches no kernels there (the driver finds ",
-                                        found[static_cast<size_t>(ordinal)], ")"));
 }
 
 struct Opened {
@@ -343,7 +335,6 @@ struct Opened {
   DeviceFacts facts;
 };
 absl::StatusOr<Opened> open_library(const Platform& platform, absl::string_view name) {
-  if (platform.query == nullptr) return cannot_launch(platform, name);
   LATHE_ASSIGN_OR_RETURN(const int ordinal, ordinal_of(platform, name));
   LATHE_ASSIGN_OR_RETURN(Library library, Library::open(platform, /*to_list=*/false));
   LATHE_ASSIGN_OR_RETURN(const std::vector<std::string> found, library.devices());

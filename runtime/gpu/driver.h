@@ -11,8 +11,8 @@
 namespace lathe::gpu {
 
 // Parts of a backend's row. kUnavailable says why there is no device; query and open answer it, with the
-// reason, for every device of a platform that this version cannot launch on, and kInvalidArgument for a name
-// that is not "<prefix>:<ordinal>". Listing and querying make no context.
+// reason, and kInvalidArgument for a name that is not "<prefix>:<ordinal>". Listing and querying make no
+// context.
 absl::StatusOr<std::vector<std::string>> enumerate(const Platform& platform);
 absl::StatusOr<DeviceFacts> query(const Platform& platform, absl::string_view name);
 absl::StatusOr<std::unique_ptr<lathe::Driver>> open(const Platform& platform, absl::string_view name,

@@ -1,11 +1,10 @@
-// The one table of what is taken from a GPU driver's library.
+// The tables of what is taken from a GPU driver's library.
 //
 // X(our name, parameters, CUDA's symbol, HIP's symbol, need): every function answers an int, 0 for success.
-// CUDA's symbols carry the version whose signature is meant, as in cuMemAlloc_v2. HIP's column names the
-// functions of the same signature; nothing has run on HIP yet, and a function without a counterpart has no
-// name there.
+// CUDA's symbols carry the version whose signature is meant, as in cuMemAlloc_v2. HIP's column names the functions of
+// the same signature; one without a counterpart has no name there and stays null.
 //   kProbe     to list devices
-//   kRequired  to open one; CUDA's are all in drivers of CUDA 11.8 and later
+//   kRequired  to open one; CUDA's are all in drivers of CUDA 11.8 and later, HIP's in ROCm 5.2 and later
 //   kOptional  asked for where it is used
 #pragma once
 
@@ -16,18 +15,18 @@
   X(init, (unsigned flags), "cuInit", "hipInit", kProbe)                                                                    \
   X(device_count, (int* count), "cuDeviceGetCount", "hipGetDeviceCount", kProbe)                                            \
   X(device_name, (char* text, int bytes, Device device), "cuDeviceGetName", "hipDeviceGetName", kProbe)                     \
-  X(error_name, (int result, const char** text), "cuGetErrorName", "hipDrvGetErrorName", kRequired)                         \
-  X(error_text, (int result, const char** text), "cuGetErrorString", "hipDrvGetErrorString", kRequired)                     \
+  X(error_name, (int result, const char** text), "cuGetErrorName", nullptr, kRequired)                                      \
+  X(error_text, (int result, const char** text), "cuGetErrorString", nullptr, kRequired)                                    \
   X(driver_version, (int* version), "cuDriverGetVersion", "hipDriverGetVersion", kRequired)                                 \
   X(device_get, (Device* device, int ordinal), "cuDeviceGet", "hipDeviceGet", kRequired)                                    \
   X(device_attribute, (int* value, int attribute, Device device), "cuDeviceGetAttribute", "hipDeviceGetAttribute",          \
     kRequired)                                                                                                              \
-  X(primary_retain, (Context* context, Device device), "cuDevicePrimaryCtxRetain", "hipDevicePrimaryCtxRetain", kRequired)  \
-  X(primary_release, (Device device), "cuDevicePrimaryCtxRelease_v2", "hipDevicePrimaryCtxRelease", kRequired)              \
-  X(context_current, (Context* context), "cuCtxGetCurrent", "hipCtxGetCurrent", kRequired)                                  \
-  X(context_push, (Context context), "cuCtxPushCurrent_v2", "hipCtxPushCurrent", kRequired)                                 \
-  X(context_pop, (Context* context), "cuCtxPopCurrent_v2", "hipCtxPopCurrent", kRequired)                                   \
-  X(context_device, (Device* device), "cuCtxGetDevice", "hipCtxGetDevice", kRequired)                                       \
+  X(primary_retain, (Context* context, Device device), "cuDevicePrimaryCtxRetain", nullptr, kRequired)                      \
+  X(primary_release, (Device device), "cuDevicePrimaryCtxRelease_v2", nullptr, kRequired)                                   \
+  X(context_current, (Context* context), "cuCtxGetCurrent", nullptr, kRequired)                                             \
+  X(context_push, (Context context), "cuCtxPushCurrent_v2", nullptr, kRequired)                                             \
+  X(context_pop, (Context* context), "cuCtxPopCurrent_v2", nullptr, kRequired)                                              \
+  X(context_device, (Device* device), "cuCtxGetDevice", nullptr, kRequired)                                                 \
   X(stream_context, (Stream stream, Context* context), "cuStreamGetCtx", nullptr, kRequired)                                \
   X(stream_capturing, (Stream stream, int* status), "cuStreamIsCapturing", "hipStreamIsCapturing", kRequired)               \
   X(exchange_capture_mode, (int* mode), "cuThreadExchangeStreamCaptureMode", "hipThreadExchangeStreamCaptureMode",          \
@@ -46,14 +45,14 @@
   X(function_parameter, (Function function, size_t index, size_t* offset, size_t* bytes), "cuFuncGetParamInfo", nullptr,    \
     kOptional) /* 12.4 */                                                                                                   \
   X(function_load, (Function function), "cuFuncLoad", nullptr, kOptional) /* 12.4 */                                        \
-  X(link_create, (unsigned count, int* options, void** values, LinkState* state), "cuLinkCreate_v2", "hipLinkCreate",       \
+  X(link_create, (unsigned count, int* options, void** values, LinkState* state), "cuLinkCreate_v2", nullptr,               \
     kRequired)                                                                                                              \
   X(link_add, (LinkState state, int type, void* data, size_t bytes, const char* name, unsigned count, int* options,         \
-    void** values), "cuLinkAddData_v2", "hipLinkAddData", kRequired)                                                        \
-  X(link_complete, (LinkState state, void** image, size_t* bytes), "cuLinkComplete", "hipLinkComplete", kRequired)          \
-  X(link_destroy, (LinkState state), "cuLinkDestroy", "hipLinkDestroy", kRequired)                                          \
+    void** values), "cuLinkAddData_v2", nullptr, kRequired)                                                                 \
+  X(link_complete, (LinkState state, void** image, size_t* bytes), "cuLinkComplete", nullptr, kRequired)                    \
+  X(link_destroy, (LinkState state), "cuLinkDestroy", nullptr, kRequired)                                                   \
   X(launch, (const LaunchConfiguration* config, Function function, void** parameters, void** extra), "cuLaunchKernelEx",    \
-    "hipDrvLaunchKernelEx", kRequired)                                                                                      \
+    nullptr, kRequired)                                                                                                     \
   X(encode_tensor_map, (EncodedTensorMap* map, int type, uint32_t rank, void* address, const uint64_t* extents,             \
     const uint64_t* strides, const uint32_t* box, const uint32_t* element_strides, int interleave, int swizzle,             \
     int l2_promotion, int fill), "cuTensorMapEncodeTiled", nullptr, kOptional) /* 12.0 */                                   \
@@ -69,4 +68,18 @@
     "hipMemsetD8Async", kRequired)                                                                                          \
   X(pointer_attributes, (unsigned count, int* attributes, void** values, DevicePointer pointer),                            \
     "cuPointerGetAttributes", "hipDrvPointerGetAttributes", kRequired)
+
+// X(result, our name, parameters, HIP's symbol, need): what HIP alone has. hipDrvLaunchKernelEx is not in 5.x, and
+// launches nothing here that hipModuleLaunchKernel does not. Contexts are devices: hipCtxPopCurrent leaves the thread
+// on the device that was pushed (ROCm 5 and 6), hipSetDevice does what it says.
+#define LATHE_HIP_FUNCTIONS(X)                                                                                              \
+  X(const char*, result_name, (int result), "hipGetErrorName", kProbe)                                                      \
+  X(const char*, result_text, (int result), "hipGetErrorString", kProbe)                                                    \
+  X(int, get_device, (Device* device), "hipGetDevice", kRequired)                                                           \
+  X(int, set_device, (Device device), "hipSetDevice", kRequired)                                                            \
+  X(int, stream_device, (Stream stream, Device* device), "hipStreamGetDevice", kOptional) /* 6.0 */                         \
+  X(int, stream_device_id, (Stream stream), "hipGetStreamDeviceId", kOptional)                                              \
+  X(int, launch_module, (Function function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,            \
+    unsigned block_y, unsigned block_z, unsigned shared_bytes, Stream stream, void** parameters, void** extra),             \
+    "hipModuleLaunchKernel", kRequired)
 // clang-format on

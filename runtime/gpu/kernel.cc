@@ -1,5 +1,7 @@
 #include "runtime/gpu/kernel.h"
 
+#include <algorithm>
+
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -13,6 +15,8 @@ namespace {
 
 constexpr int64_t kSharedByDefault = 48 << 10;  // static and dynamic, without opting in
 constexpr int32_t kPortableCluster = 8, kMaxCluster = 16;
+// CUDA counts a grid's workgroups, HIP (in the packet that the hardware reads) also its threads, in 32 bits.
+constexpr int64_t kMaxWorkgroups = INT32_MAX, kMaxThreads = UINT32_MAX;
 
 absl::Status refusal(absl::string_view cause) {
   return absl::InvalidArgumentError(absl::StrCat("cannot load kernel: ", cause));
@@ -67,8 +71,12 @@ absl::Status check_step(const Step& step, const KernelLimits& limits) {
 
 absl::Status check_artifact(const Artifact& artifact, const KernelLimits& limits) {
   const Recipe& recipe = artifact.recipe;
-  if (artifact.format != CodeFormat::kCubin && artifact.format != CodeFormat::kPtx)
-    return refusal(absl::StrCat("code format ", name_of(artifact.format), " is neither cubin nor PTX"));
+  const bool ours = limits.is_rocm
+                        ? artifact.format == CodeFormat::kHsaco
+                        : artifact.format == CodeFormat::kCubin || artifact.format == CodeFormat::kPtx;
+  if (!ours)
+    return refusal(absl::StrCat("code format ", name_of(artifact.format),
+                                limits.is_rocm ? " is not hsaco" : " is neither cubin nor PTX"));
   if (recipe.version != Recipe::kVersion)
     return refusal(
         absl::StrCat("recipe version ", recipe.version, ", this library reads ", Recipe::kVersion));
@@ -84,7 +92,7 @@ absl::Status check_artifact(const Artifact& artifact, const KernelLimits& limits
   return absl::OkStatus();
 }
 
-absl::StatusOr<Kernel::LaunchStep> make_step(const Step& step) {
+absl::StatusOr<Kernel::LaunchStep> make_step(const Step& step, const KernelLimits& limits) {
   Kernel::LaunchStep out;
   for (size_t i = 0; i < 3; ++i) {
     out.block[i] = static_cast<unsigned>(step.block[i]);
@@ -92,6 +100,7 @@ absl::StatusOr<Kernel::LaunchStep> make_step(const Step& step) {
     out.clustered |= step.cluster[i] != 1;
   }
   out.programmatic = !step.attributes.empty();
+  out.most_x = limits.is_rocm ? std::min(kMaxWorkgroups, kMaxThreads / step.block[0]) : kMaxWorkgroups;
   out.sizes = FlatFormulas({step.grid[0], step.grid[1], step.grid[2], step.dynamic_shared_memory});
   out.parameter_bytes = static_cast<unsigned>(step.argument_bytes);
   for (const TensorMap& map : step.tensor_maps) {
@@ -106,6 +115,7 @@ absl::StatusOr<Kernel::LaunchStep> make_step(const Step& step) {
 KernelLimits limits_of(const DeviceFacts& facts) {
   KernelLimits limits;
   limits.arch = facts.target.arch;
+  limits.is_rocm = facts.target.backend == Backend::kRocm;
   limits.workgroup_size = static_cast<int64_t>(facts.fact_or("max_workgroup_size", 1024));
   limits.shared_bytes = static_cast<int64_t>(facts.fact_or("shared_memory_bytes", kSharedByDefault));
   int32_t capability = 0;  // 90 for "sm_90a"
@@ -133,7 +143,7 @@ absl::StatusOr<std::unique_ptr<LoadedKernel>> Kernel::load(const Artifact& artif
   std::unique_ptr<Kernel> kernel(new Kernel(artifact, library, owner));
   kernel->shared_limit_ = limits.shared_bytes;
   for (const Step& step : artifact.recipe.steps) {
-    absl::StatusOr<LaunchStep> made = make_step(step);
+    absl::StatusOr<LaunchStep> made = make_step(step, limits);
     if (!made.ok()) return refusal(absl::StrCat("step ", step.symbol, ": ", made.status().message()));
     kernel->steps_.push_back(*std::move(made));
   }
@@ -158,10 +168,11 @@ absl::StatusOr<const Kernel::Loaded*> Kernel::load_into(Context context) const {
   const RelaxedCapture relaxed(library_);
   const Calls& call = library_.call();
   JitLog log(JitLog::kForLoading);
+  const unsigned options = library_.platform().is_cuda ? log.option_count() : 0;
   auto loaded = std::make_unique<Loaded>();
   loaded->context = context;
   if (const int result =
-          call.module_load(&loaded->module, code_.data(), log.option_count(), log.options(), log.values());
+          call.module_load(&loaded->module, code_.data(), options, log.options(), log.values());
       result != kSuccess) {
     const std::string text = absl::StrCat("loading ", name_of(format_), " of ", symbol(0), ": ",
                                           library_.describe(result), log.suffix());
@@ -217,7 +228,7 @@ absl::Status Kernel::prepare_function(size_t index, Function function) const {
       return refusal(absl::StrCat("step ", symbol(index), ": shared memory ", shared, " + ", bytes, " > ",
                                   shared_limit_));
     }
-    if (bytes + shared > kSharedByDefault) {
+    if (bytes + shared > kSharedByDefault && library_.platform().is_cuda) {
       const int r =
           call.function_set_attribute(function, kFunctionMaxDynamicSharedBytes, static_cast<int>(bytes));
       if (r != kSuccess) return failed(r, absl::StrCat("allowing ", bytes, " bytes of shared memory"));

@@ -21,6 +21,7 @@ struct KernelLimits {
   int64_t workgroup_size = 1024;
   int64_t shared_bytes = 48 << 10;  // of a workgroup, opted in
   bool has_clusters = false;        // and programmatic dependent launch
+  bool is_rocm = false;
 };
 KernelLimits limits_of(const DeviceFacts& facts);
 
@@ -35,6 +36,7 @@ class Kernel final : public LoadedKernel {
     FlatFormulas sizes;  // grid x, y, z, dynamic shared memory
     std::vector<TensorMapPlan> maps;
     unsigned parameter_bytes = 0;
+    int64_t most_x = 0;  // workgroups along x that one launch can have
   };
   // The code in one context. Lives as long as the kernel.
   struct Loaded {

@@ -24,9 +24,16 @@ constexpr Symbol kSymbols[] = {
 #define LATHE_GPU_SYMBOL(name, parameters, cuda, hip, need) {cuda, hip, need, offsetof(Calls, name)},
     LATHE_GPU_FUNCTIONS(LATHE_GPU_SYMBOL)
 #undef LATHE_GPU_SYMBOL
+#define LATHE_HIP_SYMBOL(result, name, parameters, hip, need) {nullptr, hip, need, offsetof(Calls, name)},
+        LATHE_HIP_FUNCTIONS(LATHE_HIP_SYMBOL)
+#undef LATHE_HIP_SYMBOL
 };
 
 absl::StatusOr<void*> open_library(const Platform& platform) {
+  for (const char* library : platform.libraries) {
+    if (library == nullptr) break;
+    if (void* handle = dlopen(library, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD)) return handle;
+  }
   std::string causes;
   for (const char* library : platform.libraries) {
     if (library == nullptr) break;
@@ -40,11 +47,11 @@ absl::Status find_functions(const Platform& platform, void* handle, bool to_list
   for (const Symbol& symbol : kSymbols) {
     if (to_list && symbol.need != kProbe) continue;
     const char* name = platform.is_cuda ? symbol.cuda : symbol.hip;
-    void* function = name == nullptr ? nullptr : dlsym(handle, name);
+    if (name == nullptr) continue;
+    void* function = dlsym(handle, name);
     if (function == nullptr && symbol.need != kOptional) {
-      return unavailable(platform.prefix,
-                         absl::StrCat("the driver's library has no ", name == nullptr ? "" : name,
-                                      ": it is older than this library needs"));
+      return unavailable(platform.prefix, absl::StrCat("the driver's library has no ", name,
+                                                       ": it is older than this library needs"));
     }
     std::memcpy(reinterpret_cast<char*>(calls) + symbol.offset, &function, sizeof function);
   }
@@ -59,8 +66,8 @@ absl::Status unavailable(absl::string_view device, absl::string_view cause) {
 
 absl::StatusOr<Library> Library::open(const Platform& platform, bool to_list) {
   Library library(platform);
-  LATHE_ASSIGN_OR_RETURN(void* handle, open_library(platform));
-  LATHE_RETURN_IF_ERROR(find_functions(platform, handle, to_list, &library.calls_));
+  LATHE_ASSIGN_OR_RETURN(library.handle_, open_library(platform));
+  LATHE_RETURN_IF_ERROR(find_functions(platform, library.handle_, to_list, &library.calls_));
   if (const int result = library.calls_.init(0); result != kSuccess) {
     return unavailable(
         platform.prefix,
@@ -69,10 +76,14 @@ absl::StatusOr<Library> Library::open(const Platform& platform, bool to_list) {
   return library;
 }
 
+void* Library::symbol(const char* name) const { return dlsym(handle_, name); }
+
 std::string Library::describe(int result) const {
   const char *name = nullptr, *text = nullptr;
   if (calls_.error_name != nullptr) calls_.error_name(result, &name);
   if (calls_.error_text != nullptr) calls_.error_text(result, &text);
+  if (calls_.result_name != nullptr) name = calls_.result_name(result);
+  if (calls_.result_text != nullptr) text = calls_.result_text(result);
   if (name == nullptr) return absl::StrCat("error ", result, result == kNoDevice ? " (no device)" : "");
   return absl::StrCat(name, " (", text == nullptr ? absl::StrCat(result) : text, ")");
 }
@@ -104,7 +115,7 @@ absl::StatusOr<std::vector<std::string>> Library::devices() const {
   for (Device device = 0; device < count; ++device) {
     char text[256] = {};
     const int result = calls_.device_name(text, sizeof(text) - 1, device);
-    names.push_back(result == kSuccess ? text : "unnamed device");
+    names.push_back(result == kSuccess && text[0] != 0 ? text : "unnamed device");
   }
   return names;
 }

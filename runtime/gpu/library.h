@@ -25,6 +25,9 @@ struct Calls {
 #define LATHE_GPU_MEMBER(name, parameters, cuda, hip, need) int(*name) parameters = nullptr;
   LATHE_GPU_FUNCTIONS(LATHE_GPU_MEMBER)
 #undef LATHE_GPU_MEMBER
+#define LATHE_HIP_MEMBER(result, name, parameters, hip, need) result(*name) parameters = nullptr;
+  LATHE_HIP_FUNCTIONS(LATHE_HIP_MEMBER)
+#undef LATHE_HIP_MEMBER
 };
 
 class Library;
@@ -35,7 +38,6 @@ struct Platform {
   std::array<const char*, 4> libraries;  // tried in order, ends at a null
   bool is_cuda;                          // which column of functions.h
   std::vector<ResultRow> results;        // what is in no row is kInternal
-  // Null: this version cannot launch there.
   absl::StatusOr<DeviceFacts> (*query)(const Library& library, Device device);
 };
 
@@ -46,9 +48,31 @@ class Library {
   // are needed
   // (`to_list`: to list devices alone), or when its initialisation fails, which may take up to a second at
   // the first call.
+  // A library that the process has loaded already is taken before all others: its streams are the caller's.
   static absl::StatusOr<Library> open(const Platform& platform, bool to_list);
 
   const Calls& call() const { return calls_; }
+  // In the driver's library or one that it depends on; null if there is none.
+  void* symbol(const char* name) const;
+
+  // Contexts and launches, which the two vendors call differently. HIP has one context a device, which stands
+  // for it.
+  int retain_primary(Context* context, Device device) const;
+  void release_primary(Device device) const;
+  int current_context(Context* context) const;  // the thread's, or null
+  int enter_context(Context context) const;
+  void leave_context(Context before) const;  // `before`: what was current when it was entered
+  // kNotSupported where the driver cannot tell.
+  int stream_context(Stream stream, Context* context) const;
+  int context_device(Context context, Device* device) const;
+  // A caller's handle as the driver knows it. HIP before 6.4 has no name for the legacy stream but null.
+  Stream stream(void* handle) const {
+    const bool legacy = reinterpret_cast<uintptr_t>(handle) == kLegacyStream;
+    return legacy && !platform_->is_cuda ? nullptr : static_cast<Stream>(handle);
+  }
+  // `extra` holds all parameters in one buffer. Launch attributes are CUDA's.
+  int launch(const LaunchConfiguration& config, Function function, void** extra) const;
+
   const Platform& platform() const { return *platform_; }
 
   // Ok for 0; otherwise error(result, action).
@@ -68,6 +92,7 @@ class Library {
  private:
   explicit Library(const Platform& platform) : platform_(&platform) {}
   const Platform* platform_;
+  void* handle_ = nullptr;
   Calls calls_;
 };
 

@@ -7,8 +7,7 @@ namespace lathe::gpu {
 // Into the context that work on the stream is done in.
 absl::Status Memory::enter(ContextScope& scope, void* stream) const {
   Context current = nullptr;
-  LATHE_RETURN_IF_ERROR(
-      library_.check(library_.call().context_current(&current), "asking for the current context"));
+  LATHE_RETURN_IF_ERROR(library_.check(library_.current_context(&current), "asking for the current context"));
   LATHE_ASSIGN_OR_RETURN(const Context context, contexts_.of_stream(stream, current));
   return scope.enter(context, current);
 }
@@ -35,7 +34,7 @@ absl::Status Memory::copy(void* stream, void* to, const void* from, size_t bytes
   if (bytes == 0) return absl::OkStatus();
   ContextScope scope(library_);
   LATHE_RETURN_IF_ERROR(enter(scope, stream));
-  const Stream s = static_cast<Stream>(stream);
+  const Stream s = library_.stream(stream);
   const Calls& call = library_.call();
   switch (kind) {
     case CopyKind::kToDevice:
@@ -70,8 +69,7 @@ absl::Status Memory::destroy_stream(void* stream) {
 absl::Status Memory::synchronize(void* stream) {
   ContextScope scope(library_);
   LATHE_RETURN_IF_ERROR(enter(scope, stream));
-  return library_.check(library_.call().stream_synchronize(static_cast<Stream>(stream)),
-                        "waiting for a stream");
+  return library_.check(library_.call().stream_synchronize(library_.stream(stream)), "waiting for a stream");
 }
 
 }  // namespace lathe::gpu

@@ -7,14 +7,13 @@
 
 namespace lathe::gpu {
 
-// The thread's current context. The driver keeps a stack of them: pushing and popping leaves the caller's
-// stack, an empty one included, as it was.
+// The thread's current context. CUDA's driver keeps a stack of them: pushing and popping leaves the caller's
+// stack, an empty one included, as it was. HIP's has a current device.
 class ContextScope {
  public:
   explicit ContextScope(const Library& library) : library_(library) {}
   ~ContextScope() {
-    Context popped;
-    if (pushed_) library_.call().context_pop(&popped);
+    if (entered_) library_.leave_context(before_);
   }
   ContextScope(const ContextScope&) = delete;
   ContextScope& operator=(const ContextScope&) = delete;
@@ -24,20 +23,22 @@ class ContextScope {
   absl::Status enter(Context wanted, Context current) {
     if (__builtin_expect(wanted == current, 1)) return absl::OkStatus();
     LATHE_RETURN_IF_ERROR(
-        library_.check(library_.call().context_push(wanted), "making the device's context current"));
-    pushed_ = true;
+        library_.check(library_.enter_context(wanted), "making the device's context current"));
+    entered_ = true;
+    before_ = current;
     return absl::OkStatus();
   }
   absl::Status enter(Context wanted) {
     Context current = nullptr;
     LATHE_RETURN_IF_ERROR(
-        library_.check(library_.call().context_current(&current), "asking for the current context"));
+        library_.check(library_.current_context(&current), "asking for the current context"));
     return enter(wanted, current);
   }
 
  private:
   const Library& library_;
-  bool pushed_ = false;
+  bool entered_ = false;
+  Context before_ = nullptr;
 };
 
 // Lets this thread allocate, free, load and wait while any stream, of this thread or another, is being

@@ -1,6 +1,6 @@
 // What the CUDA driver's functions take and answer, declared here so that no toolkit is needed to build.
-// Values and layouts are those of the CUDA Driver API's reference. HIP numbers some attributes otherwise: its
-// backend must translate them.
+// Values and layouts are those of the CUDA Driver API's reference. HIP's are the same but for the attributes
+// of devices (hip/hip_facts.cc) and the types of memory.
 #pragma once
 
 #include <cstddef>
@@ -18,7 +18,8 @@ using DevicePointer = unsigned long long;
 
 inline constexpr int kSuccess = 0;
 // The results that code here asks about; the tables of all of them are each backend's.
-inline constexpr int kInvalidValue = 1, kNoDevice = 100, kNotFound = 500;
+inline constexpr int kInvalidValue = 1, kNoDevice = 100, kInvalidHandle = 400, kNotFound = 500,
+                     kNotSupported = 801;
 
 // Stream handles with a meaning of their own. Null is the legacy default stream, too.
 inline constexpr uintptr_t kLegacyStream = 1, kPerThreadStream = 2;
@@ -61,9 +62,11 @@ enum CaptureStatus : int { kCaptureNone = 0, kCaptureActive = 1, kCaptureInvalid
 enum PointerAttribute : int {
   kPointerMemoryType = 2,
   kPointerDevicePointer = 3,
+  kPointerHostPointer = 4,
   kPointerIsManaged = 8,
   kPointerDeviceOrdinal = 9,
 };
+// CUDA's; HIP's changed with 6.0.
 enum MemoryType : unsigned { kMemoryHost = 1, kMemoryDevice = 2, kMemoryArray = 3, kMemoryUnified = 4 };
 
 // CUlaunchAttribute: the id, padding to 8 bytes, a union of 64 bytes of which two members are used here.

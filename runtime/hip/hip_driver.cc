@@ -1,27 +1,26 @@
 #include "runtime/hip/hip_driver.h"
 
 #include "runtime/gpu/driver.h"
+#include "runtime/hip/hip_facts.h"
+#include "runtime/hip/hip_results.h"
 
 namespace lathe {
-namespace {
 
-const gpu::Platform& platform() {
-  // Never destroyed, as CUDA's. Without a query: this version launches nothing there.
-  static const auto& hip =
+const gpu::Platform& hip_platform() {
+  // Never destroyed: drivers point to it.
+  static const auto& platform =
       *new gpu::Platform{"hip",
                          {"libamdhip64.so.7", "libamdhip64.so.6", "libamdhip64.so.5", "libamdhip64.so"},
                          /*is_cuda=*/false,
-                         {},
-                         nullptr};
-  return hip;
+                         hip_results(),
+                         query_hip_facts};
+  return platform;
 }
 
-}  // namespace
-
-absl::StatusOr<std::vector<std::string>> enumerate_hip() { return gpu::enumerate(platform()); }
-absl::StatusOr<DeviceFacts> query_hip(absl::string_view name) { return gpu::query(platform(), name); }
+absl::StatusOr<std::vector<std::string>> enumerate_hip() { return gpu::enumerate(hip_platform()); }
+absl::StatusOr<DeviceFacts> query_hip(absl::string_view name) { return gpu::query(hip_platform(), name); }
 absl::StatusOr<std::unique_ptr<Driver>> open_hip(absl::string_view name, const DriverOptions& options) {
-  return gpu::open(platform(), name, options);
+  return gpu::open(hip_platform(), name, options);
 }
 
 }  // namespace lathe

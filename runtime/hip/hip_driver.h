@@ -1,4 +1,6 @@
-// ROCm's HIP as a backend: devices "hip:0", "hip:1", ... This version lists them and launches nothing there.
+// AMD's HIP as a backend: devices "hip:0", "hip:1", ...
+//
+// Needs libamdhip64.so.7, .6 or .5 (5.2 or later) and what it depends on, no ROCm installation otherwise.
 #pragma once
 
 #include <memory>
@@ -8,8 +10,12 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "runtime/driver.h"
+#include "runtime/gpu/library.h"
 
 namespace lathe {
+
+// HIP's row of all in which the GPU backends differ. Lives for ever.
+const gpu::Platform& hip_platform();
 
 absl::StatusOr<std::vector<std::string>> enumerate_hip();
 absl::StatusOr<DeviceFacts> query_hip(absl::string_view name);

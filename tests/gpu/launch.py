@@ -17,7 +17,8 @@ _libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 class GuardedMemory:
     """Bytes between two pages that fault on any access; `at_end` puts them against the second, else the first."""
 
-    def __init__(self, data, at_end=True):
+    def __init__(self, data, at_end=True, alignment=1):
+        at_end = at_end and len(data) % alignment == 0
         self.bytes = len(data)
         pages = max(1, -(-len(data) // PAGE))
         self._map = mmap.mmap(-1, (pages + 2) * PAGE)
@@ -57,9 +58,10 @@ def evaluate(formula, variables):
 class Artifact:
     """A kernel's code object and recipe, compiled from the arguments of `lathe dump`."""
 
-    def __init__(self, lathe, facts, arguments, emulator):
-        self.directory = tempfile.TemporaryDirectory(prefix="lathe-gfx942-")
-        done = subprocess.run([lathe, "dump", *arguments, "--facts", facts, "--target", "gfx942", "--cache-dir", "",
+    def __init__(self, lathe, facts, arch, arguments, emulator):
+        self.arch = arch
+        self.directory = tempfile.TemporaryDirectory(prefix=f"lathe-{arch}-")
+        done = subprocess.run([lathe, "dump", *arguments, "--facts", facts, "--target", arch, "--cache-dir", "",
                                "--output", self.directory.name], capture_output=True, text=True)
         if done.returncode != 0:
             raise RuntimeError(f"lathe dump {' '.join(arguments)}: {done.stderr.strip()}")
@@ -73,31 +75,45 @@ class Artifact:
         """A field of the kernel_config that the payload carries."""
         return int(re.search(rf"\b{name} = (\d+)", self._payload)[1])
 
-    def split(self, length, wanted):
-        """(splits, k_chunk): chunks of equal length, none empty."""
+    @property
+    def alignment(self):
+        """What the kernel may expect of every operand's address, in bytes."""
+        return self.recipe["pointer_alignment"]
+
+    def split(self, length, wanted, rows=1):
+        """(splits, k_chunk): chunks of equal length, none empty; `rows` share the splits of an argmax."""
         granularity = self.recipe["k_granularity"]
+        wanted = max(-(-wanted // rows), -(-length // self.recipe["k_most"]))
         chunk = -(-(-(-length // wanted)) // granularity) * granularity
         return -(-length // chunk), chunk
 
     def workspace(self, variables):
         return GuardedMemory(b"\xff" * evaluate(self.recipe["workspace_bytes"], variables))
 
+    def counters(self, variables):
+        return GuardedMemory(bytes(4 * evaluate(self.recipe["counters"], variables)))
+
     def launch(self, fields, values, variables):
         """Runs every step; `values` maps argument-block fields to numbers. Returns the number of launches."""
         # A field that the request lacks is an address that faults.
         nowhere = GuardedMemory(b"")
         formats = {"ptr": "Q", "i64": "q", "i32": "i", "f32": "f"}
+        launches = 0
+        counters = self.counters(variables)
+        if counters.bytes:
+            values = values | {"counters": counters.address}
         block = b"".join(struct.pack("<" + formats[kind], values.get(name, nowhere.guard if kind == "ptr" else 0))
                          for kind, name in fields)
-        launches = 0
         for step in self.recipe["steps"]:
             if step["kind"] != "gpu_kernel" or step["argument_bytes"] != len(block):
                 raise ValueError(f"recipe step {step} does not take {len(block)} bytes on a GPU")
             grid = [evaluate(f, variables) for f in step["grid"]]
             if 0 in grid:
                 continue
-            self.code.run(step["symbol"], grid, step["block"], block, "gfx942")
+            self.code.run(step["symbol"], grid, step["block"], block, self.arch)
             launches += 1
+        if any(counters.read()):
+            raise RuntimeError("a counter was not left at 0")
         return launches
 
 

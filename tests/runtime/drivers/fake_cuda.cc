@@ -1,11 +1,9 @@
-#include "fake_cuda.h"
-
+// What libcuda.so.1 exports, of a driver that records (fake_driver.h).
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
-#include <sstream>
 
-#define EXPORTED extern "C" __attribute__((visibility("default")))
+#include "fake_driver.h"
 
 // A driver of an older time lacks some functions.
 #ifdef FAKE_CUDA_BEFORE_12
@@ -19,88 +17,9 @@
 #define SINCE_11_8(name) name
 #endif
 
-namespace fake_cuda {
+using namespace fake_driver;
+
 namespace {
-
-State* the_state = new State;
-State& state() { return *the_state; }
-thread_local std::vector<Context*> stack;
-thread_local int capture_mode = 0;
-
-constexpr int kInvalidValue = 1, kOutOfMemory = 2, kInvalidImage = 200, kInvalidContext = 201,
-              kInvalidHandle = 400, kNotFound = 500, kCaptureUnsupported = 900, kCaptureImplicit = 906;
-
-// Enters a call: counts it and answers what it was told to fail with, else 0.
-int enter(const char* name) {
-  State& s = state();
-  ++s.calls[name];
-  if (const auto always = s.fail_always.find(name); always != s.fail_always.end()) return always->second;
-  const auto once = s.fail_once.find(name);
-  if (once == s.fail_once.end()) return 0;
-  const int result = once->second;
-  s.fail_once.erase(once);
-  return result;
-}
-
-#define ENTER(name)                                      \
-  const std::lock_guard<std::mutex> lock(state().mutex); \
-  if (const int failure = enter(name); failure != 0) return failure
-
-// As ENTER, for what a launch calls: without a lock, a record or an allocation while nothing is to be seen.
-#define ENTER_UNLESS_QUIET(name, answer)                               \
-  if (state().quiet.load(std::memory_order_relaxed)) return answer, 0; \
-  ENTER(name)
-
-Context* current() { return stack.empty() ? nullptr : stack.back(); }
-#define NEEDS_CONTEXT \
-  if (current() == nullptr) return kInvalidContext
-
-// Allocating, loading, waiting: what a capture of any thread forbids unless the calling thread is relaxed.
-int check_unsafe() {
-  State& s = state();
-  if (capture_mode == 2) return 0;
-  for (void* handle : s.streams) {
-    auto* stream = static_cast<Stream*>(handle);
-    if (!stream->capturing) continue;
-    stream->invalidated = true;
-    ++s.unsafe_in_capture;
-    return kCaptureUnsupported;
-  }
-  return 0;
-}
-#define UNSAFE \
-  if (const int refused = check_unsafe(); refused != 0) return refused
-
-bool is_default(void* stream) { return reinterpret_cast<uintptr_t>(stream) <= 2; }
-bool known(void* stream) { return is_default(stream) || state().streams.count(stream) != 0; }
-
-// Work on the stream from the current context: 0, or why not.
-int check_stream(void* stream) {
-  State& s = state();
-  if (!known(stream)) return kInvalidHandle;
-  if (!is_default(stream) && static_cast<Stream*>(stream)->context != current()) {
-    ++s.mismatched;
-    return kInvalidHandle;
-  }
-  return 0;
-}
-
-bool parse_image(const std::string& image, Module* module) {
-  std::istringstream lines(image);
-  std::string line;
-  if (!std::getline(lines, line) || (line != "cubin" && line != "ptx")) return false;
-  while (std::getline(lines, line)) {
-    Function f;
-    char symbol[200];
-    if (std::sscanf(line.c_str(), "kernel %199s threads=%d shared=%d maps=%d", symbol, &f.threads, &f.shared,
-                    &f.maps) != 4)
-      return false;
-    f.symbol = symbol;
-    f.module = module;
-    module->functions[symbol] = f;
-  }
-  return true;
-}
 
 void write_log(unsigned count, int* options, void** values) {
   const State& s = state();
@@ -116,33 +35,7 @@ void write_log(unsigned count, int* options, void** values) {
   buffer[n] = 0;
 }
 
-Context* make_context(int device, bool primary) {
-  auto made = std::make_unique<Context>();
-  made->device = device;
-  made->primary = primary;
-  state().contexts.push_back(std::move(made));
-  return state().contexts.back().get();
-}
-
 }  // namespace
-}  // namespace fake_cuda
-
-using namespace fake_cuda;
-
-// A driver as good as new.
-EXPORTED State* fake_cuda_reset() {
-  delete the_state;
-  the_state = new State;
-  stack.clear();
-  capture_mode = 0;
-  return the_state;
-}
-EXPORTED Context* fake_cuda_make_context(int device) {
-  const std::lock_guard<std::mutex> lock(state().mutex);
-  return make_context(device, false);
-}
-EXPORTED std::vector<Context*>* fake_cuda_context_stack() { return &stack; }
-EXPORTED int fake_cuda_capture_mode() { return capture_mode; }
 
 EXPORTED int cuInit(unsigned) {
   ENTER("cuInit");
@@ -190,10 +83,8 @@ EXPORTED int cuDeviceGetAttribute(int* value, int attribute, int) {
 }
 EXPORTED int cuDevicePrimaryCtxRetain(Context** context, int device) {
   ENTER("cuDevicePrimaryCtxRetain");
-  Context*& primary = state().primary[device];
-  if (primary == nullptr) primary = make_context(device, true);
+  *context = primary(device);
   ++state().retained[device];
-  *context = primary;
   return 0;
 }
 EXPORTED int cuDevicePrimaryCtxRelease_v2(int device) {
@@ -210,14 +101,14 @@ EXPORTED int cuCtxGetCurrent(Context** context) {
 EXPORTED int cuCtxPushCurrent_v2(Context* context) {
   ENTER("cuCtxPushCurrent_v2");
   if (context == nullptr) return kInvalidContext;
-  stack.push_back(context);
+  stack().push_back(context);
   return 0;
 }
 EXPORTED int cuCtxPopCurrent_v2(Context** context) {
   ENTER("cuCtxPopCurrent_v2");
   NEEDS_CONTEXT;
-  *context = stack.back();
-  stack.pop_back();
+  *context = stack().back();
+  stack().pop_back();
   return 0;
 }
 EXPORTED int cuCtxGetDevice(int* device) {
@@ -229,23 +120,11 @@ EXPORTED int cuCtxGetDevice(int* device) {
 
 EXPORTED int cuStreamCreate(Stream** stream, unsigned) {
   ENTER("cuStreamCreate");
-  NEEDS_CONTEXT;
-  UNSAFE;
-  *stream = new Stream{current()};
-  state().streams.insert(*stream);
-  return 0;
-}
-// The stream ends and its handle is given to a new one of `context`.
-EXPORTED void fake_cuda_reuse_stream(Stream* stream, Context* context) {
-  const std::lock_guard<std::mutex> lock(state().mutex);
-  *stream = Stream{context};
+  return create_stream(stream);
 }
 EXPORTED int cuStreamDestroy_v2(Stream* stream) {
   ENTER("cuStreamDestroy_v2");
-  NEEDS_CONTEXT;
-  if (state().streams.erase(stream) == 0) return kInvalidHandle;
-  delete stream;
-  return 0;
+  return destroy_stream(stream);
 }
 EXPORTED int cuStreamSynchronize(void* stream) {
   ENTER("cuStreamSynchronize");
@@ -261,24 +140,11 @@ EXPORTED int cuStreamGetCtx(void* stream, Context** context) {
 }
 EXPORTED int cuStreamIsCapturing(void* stream, int* status) {
   ENTER("cuStreamIsCapturing");
-  NEEDS_CONTEXT;
-  if (!known(stream)) return kInvalidHandle;
-  *status = 0;
-  if (!is_default(stream)) {
-    const auto* s = static_cast<Stream*>(stream);
-    *status = s->invalidated ? 2 : s->capturing ? 1 : 0;
-    return 0;
-  }
-  if (reinterpret_cast<uintptr_t>(stream) == 2) return 0;
-  for (void* handle : state().streams) {
-    const auto* s = static_cast<Stream*>(handle);
-    if (s->capturing && s->context == current()) return kCaptureImplicit;
-  }
-  return 0;
+  return stream_capturing(stream, status);
 }
 EXPORTED int cuThreadExchangeStreamCaptureMode(int* mode) {
   ENTER("cuThreadExchangeStreamCaptureMode");
-  std::swap(*mode, capture_mode);
+  std::swap(*mode, capture_mode());
   return 0;
 }
 
@@ -289,42 +155,19 @@ EXPORTED int cuModuleLoadDataEx(Module** module, const void* image, unsigned cou
     write_log(count, options, values);
     return failure;
   }
-  NEEDS_CONTEXT;
-  UNSAFE;
-  auto made = std::make_unique<Module>();
-  made->context = current();
-  made->image = static_cast<const char*>(image);
-  if (!parse_image(made->image, made.get())) return kInvalidImage;
-  state().modules.insert(made.get());
-  *module = made.release();
-  return 0;
+  return load_module(module, static_cast<const char*>(image));
 }
 EXPORTED int cuModuleUnload(Module* module) {
   ENTER("cuModuleUnload");
-  NEEDS_CONTEXT;
-  UNSAFE;
-  if (module->context != current()) return kInvalidHandle;
-  if (state().modules.erase(module) == 0) return kInvalidHandle;
-  delete module;
-  return 0;
+  return unload_module(module);
 }
 EXPORTED int cuModuleGetFunction(Function** function, Module* module, const char* name) {
   ENTER("cuModuleGetFunction");
-  NEEDS_CONTEXT;
-  const auto found = module->functions.find(name);
-  if (found == module->functions.end()) return kNotFound;
-  *function = &found->second;
-  return 0;
+  return find_function(function, module, name);
 }
 EXPORTED int cuFuncGetAttribute(int* value, int attribute, Function* function) {
   ENTER("cuFuncGetAttribute");
-  NEEDS_CONTEXT;
-  function->loaded = true;
-  switch (attribute) {
-    case 0: return *value = function->threads, 0;
-    case 1: return *value = function->shared, 0;
-    default: return kInvalidValue;
-  }
+  return function_attribute(value, attribute, function);
 }
 EXPORTED int cuFuncSetAttribute(Function* function, int attribute, int value) {
   ENTER("cuFuncSetAttribute");
@@ -400,34 +243,19 @@ struct FakeLaunchConfig {
 EXPORTED int SINCE_11_8(cuLaunchKernelEx)(const FakeLaunchConfig* config, Function* function,
                                           void** parameters, void** extra) {
   ENTER_UNLESS_QUIET("cuLaunchKernelEx", (void)0);
-  NEEDS_CONTEXT;
-  if (const int wrong = check_stream(config->stream); wrong != 0) return wrong;
-  if (function->module->context != current()) {
-    ++state().mismatched;
-    return kInvalidHandle;
-  }
-  if (parameters != nullptr || extra == nullptr) return kInvalidValue;
-  Launch launch = {function->symbol,
-                   current(),
+  Launch launch = {"",
+                   nullptr,
                    config->stream,
                    {config->grid_x, config->grid_y, config->grid_z},
                    {config->block_x, config->block_y, config->block_z},
                    config->shared,
                    {},
                    {}};
-  const uint8_t* buffer = nullptr;
-  size_t bytes = 0;
-  for (void** e = extra; *e != nullptr; e += 2) {
-    if (*e == reinterpret_cast<void*>(1)) buffer = static_cast<const uint8_t*>(e[1]);
-    if (*e == reinterpret_cast<void*>(2)) bytes = *static_cast<size_t*>(e[1]);
-  }
-  launch.parameters.assign(buffer, buffer + bytes);
   for (unsigned i = 0; i < config->count; ++i) {
     const FakeLaunchAttribute& a = config->attributes[i];
     launch.attributes.push_back({a.id, std::vector<uint8_t>(a.value, a.value + 64)});
   }
-  state().launches.push_back(std::move(launch));
-  return 0;
+  return record_launch(std::move(launch), function, parameters, extra);
 }
 
 EXPORTED int SINCE_12(cuTensorMapEncodeTiled)(void* map, int type, uint32_t rank, void* address,
@@ -452,57 +280,32 @@ EXPORTED int SINCE_12(cuTensorMapEncodeTiled)(void* map, int type, uint32_t rank
 
 EXPORTED int cuMemAlloc_v2(uint64_t* memory, size_t bytes) {
   ENTER("cuMemAlloc_v2");
-  NEEDS_CONTEXT;
-  UNSAFE;
-  if (bytes == 0) return kInvalidValue;
-  if (bytes > size_t{1} << 30) return kOutOfMemory;
-  auto block = std::unique_ptr<char[]>(new char[bytes + 256]);
-  std::memset(block.get(), 0xab, std::min(bytes, size_t{1} << 20) + 256);  // nothing is zero by chance
-  *memory = (reinterpret_cast<uint64_t>(block.get()) + 255) / 256 * 256;
-  state().allocations[*memory] = Allocation{current(), bytes, std::move(block)};
-  return 0;
+  return allocate(memory, bytes);
 }
 EXPORTED int cuMemFree_v2(uint64_t memory) {
   ENTER("cuMemFree_v2");
-  NEEDS_CONTEXT;
-  UNSAFE;
-  return state().allocations.erase(memory) == 1 ? 0 : kInvalidValue;
+  return release(memory);
 }
 EXPORTED int cuMemcpyHtoDAsync_v2(uint64_t to, const void* from, size_t bytes, void* stream) {
   ENTER("cuMemcpyHtoDAsync_v2");
-  NEEDS_CONTEXT;
-  if (const int wrong = check_stream(stream); wrong != 0) return wrong;
-  std::memcpy(reinterpret_cast<void*>(to), from, bytes);
-  return 0;
+  return copy(reinterpret_cast<void*>(to), from, bytes, stream);
 }
 EXPORTED int cuMemcpyDtoHAsync_v2(void* to, uint64_t from, size_t bytes, void* stream) {
   ENTER("cuMemcpyDtoHAsync_v2");
-  NEEDS_CONTEXT;
-  if (const int wrong = check_stream(stream); wrong != 0) return wrong;
-  std::memcpy(to, reinterpret_cast<void*>(from), bytes);
-  return 0;
+  return copy(to, reinterpret_cast<void*>(from), bytes, stream);
 }
 EXPORTED int cuMemcpyDtoDAsync_v2(uint64_t to, uint64_t from, size_t bytes, void* stream) {
   ENTER("cuMemcpyDtoDAsync_v2");
-  NEEDS_CONTEXT;
-  if (const int wrong = check_stream(stream); wrong != 0) return wrong;
-  std::memcpy(reinterpret_cast<void*>(to), reinterpret_cast<void*>(from), bytes);
-  return 0;
+  return copy(reinterpret_cast<void*>(to), reinterpret_cast<void*>(from), bytes, stream);
 }
 EXPORTED int cuMemsetD8Async(uint64_t memory, unsigned char value, size_t bytes, void* stream) {
   ENTER("cuMemsetD8Async");
-  NEEDS_CONTEXT;
-  if (const int wrong = check_stream(stream); wrong != 0) return wrong;
-  std::memset(reinterpret_cast<void*>(memory), value, bytes);
-  state().fills.push_back({memory, bytes, value, stream});
-  return 0;
+  return fill(memory, value, bytes, stream);
 }
 EXPORTED int cuPointerGetAttributes(unsigned count, int* attributes, void** values, uint64_t pointer) {
   ENTER("cuPointerGetAttributes");
   NEEDS_CONTEXT;
-  PointerKind kind;
-  const auto found = state().pointers.find(reinterpret_cast<const void*>(pointer));
-  if (found != state().pointers.end()) kind = found->second;
+  const PointerKind kind = kind_of(pointer);
   for (unsigned i = 0; i < count; ++i) {
     switch (attributes[i]) {
       case 2: *static_cast<unsigned*>(values[i]) = kind.type; break;

@@ -12,7 +12,7 @@ using ::testing::IsEmpty;
 
 class GpuContexts : public FakeGpu {
  protected:
-  fake_cuda::Context* launched_in() const { return state_->launches.back().context; }
+  fake_driver::Context* launched_in() const { return state_->launches.back().context; }
 };
 
 TEST_F(GpuContexts, ThePrimaryIsRetainedWhileTheDeviceIsOpen) {
@@ -156,7 +156,7 @@ TEST_F(GpuContexts, AStreamsHandleMayComeBackInAnotherContext) {
   l.launch.stream = stream;
   l.launch.config.workspace_bytes = 500;
   ASSERT_TRUE(driver->launch(l.launch).ok());
-  call<void(fake_cuda::Stream*, fake_cuda::Context*)>("fake_cuda_reuse_stream")(stream, own);
+  call<void(fake_driver::Stream*, fake_driver::Context*)>("fake_driver_reuse_stream")(stream, own);
   ASSERT_TRUE(driver->launch(l.launch).ok());
   EXPECT_EQ(launched_in(), own);
   const auto workspace = state_->launches.back().parameter<uint64_t>(7 * 8);

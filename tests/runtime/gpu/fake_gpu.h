@@ -1,4 +1,4 @@
-// Tests of runtime/gpu against the recording driver (drivers/fake_cuda.h).
+// Tests of runtime/gpu against the recording drivers (drivers/fake_driver.h).
 #pragma once
 
 #include <dlfcn.h>
@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "../drivers/fake_cuda.h"
+#include "../drivers/fake_driver.h"
 #include "runtime/cuda/cuda_driver.h"
 #include "runtime/gpu/driver.h"
 
@@ -20,43 +20,45 @@ inline std::string message(const absl::Status& status) { return std::string(stat
 // A fresh fake driver for each test, and the drivers opened on it.
 class FakeGpu : public ::testing::Test {
  protected:
-  explicit FakeGpu(const char* library = LATHE_FAKE_CUDA) : platform_(cuda_platform()) {
-    platform_.libraries = {library};
-    handle_ = dlopen(library, RTLD_NOW | RTLD_LOCAL);
-    if (handle_ == nullptr) throw std::runtime_error(dlerror());
-    state_ = call<fake_cuda::State*()>("fake_cuda_reset")();
+  explicit FakeGpu(const char* library = LATHE_FAKE_CUDA) : FakeGpu(cuda_platform(), library) {
     // An H100's attributes by the numbers of the CUDA Driver API's reference.
     state_->attributes = {{1, 1024},      {13, 1980000}, {16, 132},   {36, 2619000}, {37, 5120},
                           {38, 52428800}, {39, 2048},    {82, 65536}, {97, 232448}};
+  }
+  FakeGpu(const gpu::Platform& platform, const char* library) : platform_(platform) {
+    platform_.libraries = {library};
+    handle_ = dlopen(library, RTLD_NOW | RTLD_LOCAL);
+    if (handle_ == nullptr) throw std::runtime_error(dlerror());
+    state_ = call<fake_driver::State*()>("fake_driver_reset")();
   }
 
   template <typename F>
   F* call(const char* name) const {
     return reinterpret_cast<F*>(dlsym(handle_, name));
   }
-  fake_cuda::Context* make_context(int device) {
-    return call<fake_cuda::Context*(int)>("fake_cuda_make_context")(device);
+  fake_driver::Context* make_context(int device) {
+    return call<fake_driver::Context*(int)>("fake_driver_make_context")(device);
   }
-  std::vector<fake_cuda::Context*>& context_stack() {
-    return *call<std::vector<fake_cuda::Context*>*()>("fake_cuda_context_stack")();
+  std::vector<fake_driver::Context*>& context_stack() {
+    return *call<std::vector<fake_driver::Context*>*()>("fake_driver_context_stack")();
   }
-  int capture_mode() { return call<int()>("fake_cuda_capture_mode")(); }
-  fake_cuda::Stream* make_stream(fake_cuda::Context* context) {
-    auto* stream = new fake_cuda::Stream{context};
+  int capture_mode() { return call<int()>("fake_driver_capture_mode")(); }
+  fake_driver::Stream* make_stream(fake_driver::Context* context) {
+    auto* stream = new fake_driver::Stream{context};
     state_->streams.insert(stream);
     return stream;
   }
-  fake_cuda::Context* primary(int device) { return state_->primary[device]; }
+  fake_driver::Context* primary(int device) { return state_->primary[device]; }
 
   std::unique_ptr<Driver> open(int device = 0, const DriverOptions& options = {}) {
-    auto driver = gpu::open(platform_, "cuda:" + std::to_string(device), options);
+    auto driver = gpu::open(platform_, platform_.prefix + (":" + std::to_string(device)), options);
     if (!driver.ok()) throw std::runtime_error(message(driver.status()));
     return *std::move(driver);
   }
 
   gpu::Platform platform_;
   void* handle_ = nullptr;
-  fake_cuda::State* state_ = nullptr;
+  fake_driver::State* state_ = nullptr;
 };
 
 // A kernel of one step: one workgroup a row of D.

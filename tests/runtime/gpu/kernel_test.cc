@@ -21,7 +21,7 @@ class GpuKernel : public FakeGpu {
   void expect_refusal(const Step& step, const std::string& part) {
     expect_refusal(artifact_of({step}), part);
   }
-  const fake_cuda::Function& function(const std::string& symbol) {
+  const fake_driver::Function& function(const std::string& symbol) {
     return (*state_->modules.begin())->functions.at(symbol);
   }
 

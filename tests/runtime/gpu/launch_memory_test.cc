@@ -28,7 +28,7 @@ class GpuLaunchMemory : public FakeGpu {
     if (!status.ok()) return {};
     return {state_->launches.back().parameter<char*>(7 * 8), state_->launches.back().parameter<char*>(8 * 8)};
   }
-  const fake_cuda::Allocation& holder(const char* memory) {
+  const fake_driver::Allocation& holder(const char* memory) {
     return std::prev(state_->allocations.upper_bound(reinterpret_cast<uint64_t>(memory)))->second;
   }
   size_t allocated() {
@@ -70,7 +70,7 @@ TEST_F(GpuLaunchMemory, AStreamKeepsItsSlabAndSharesItWithNoOther) {
 TEST_F(GpuLaunchMemory, WorkspaceAndCountersDoNotOverlap) {
   const size_t bytes = 5000, count = 3000;
   const auto [workspace, counters] = launch(nullptr, bytes, count);
-  const fake_cuda::Allocation& slab = holder(workspace);
+  const fake_driver::Allocation& slab = holder(workspace);
   EXPECT_EQ(&slab, &holder(counters));
   const std::pair<char*, char*> spans[] = {{workspace, workspace + bytes}, {counters, counters + count * 4}};
   EXPECT_TRUE(spans[0].second <= spans[1].first || spans[1].second <= spans[0].first);
@@ -216,7 +216,7 @@ TEST_F(GpuLaunchMemory, WorksInsideACaptureWithoutDisturbingIt) {
   EXPECT_FALSE(mine->invalidated || theirs->invalidated);
   EXPECT_EQ(capture_mode(), 0) << "and the thread's mode is what it was";
   // Counters were zeroed on a stream of the driver's own: no node of the caller's graph.
-  for (const fake_cuda::Fill& fill : state_->fills) EXPECT_NE(fill.stream, mine);
+  for (const fake_driver::Fill& fill : state_->fills) EXPECT_NE(fill.stream, mine);
 }
 
 TEST_F(GpuLaunchMemory, TellsWhetherAStreamIsCaptured) {
@@ -241,7 +241,7 @@ TEST_F(GpuLaunchMemory, ThreadsLaunchAtOnce) {
   std::atomic<int> failures{0};
   for (int t = 0; t < kThreads; ++t) {
     threads.emplace_back([&, t] {
-      fake_cuda::Stream* own = nullptr;
+      fake_driver::Stream* own = nullptr;
       {
         const std::lock_guard<std::mutex> lock(state_->mutex);
         own = make_stream(primary(0));
@@ -263,7 +263,7 @@ TEST_F(GpuLaunchMemory, ThreadsLaunchAtOnce) {
   ASSERT_EQ(state_->launches.size(), static_cast<size_t>(kThreads * kLaunches));
   // No workspace was seen on two streams; the per-thread one counts once a thread, which its M names.
   std::map<char*, std::pair<void*, int>> owners;
-  for (const fake_cuda::Launch& launch : state_->launches) {
+  for (const fake_driver::Launch& launch : state_->launches) {
     const bool per_thread = reinterpret_cast<uintptr_t>(launch.stream) == 2;
     const std::pair<void*, int> owner = {launch.stream, per_thread ? launch.parameter<int32_t>(168) : 0};
     const auto [at, inserted] = owners.emplace(launch.parameter<char*>(7 * 8), owner);
@@ -275,7 +275,7 @@ TEST_F(GpuLaunchMemory, ThreadsLaunchAtOnce) {
 // not order.
 TEST_F(GpuLaunchMemory, ThreadsLaunchWithNothingBetweenThem) {
   constexpr int kThreads = 4, kLaunches = 2000;
-  std::vector<fake_cuda::Stream*> streams;
+  std::vector<fake_driver::Stream*> streams;
   for (int t = 0; t <= kThreads; ++t) streams.push_back(make_stream(primary(0)));
   state_->quiet = true;
   std::atomic<int> failures{0};

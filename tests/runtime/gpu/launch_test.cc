@@ -10,7 +10,7 @@ using ::testing::HasSubstr;
 
 class GpuLaunch : public FakeGpu {
  protected:
-  const fake_cuda::Launch& last() const { return state_->launches.back(); }
+  const fake_driver::Launch& last() const { return state_->launches.back(); }
   std::unique_ptr<Driver> driver_ = open();
 };
 
@@ -117,7 +117,7 @@ TEST_F(GpuLaunch, SplitsABatchThatPassesTheGridsLimit) {
   ASSERT_EQ(state_->launches.size(), 6u);
   int64_t done = 0;
   for (size_t i = 0; i < 6; ++i) {
-    const fake_cuda::Launch& part = state_->launches[i];
+    const fake_driver::Launch& part = state_->launches[i];
     EXPECT_EQ(part.symbol, i % 2 == 0 ? "k" : "second") << "a part's steps follow each other";
     const int64_t count = part.parameter<int32_t>(168 + 3 * 4);
     EXPECT_EQ(part.grid[2], static_cast<unsigned>(count * 3));
@@ -227,7 +227,7 @@ TEST_F(GpuTensorMaps, EncodesOperandsAndPassesThemBehindTheBlock) {
   l.args.stride_d = 0;
   ASSERT_TRUE(driver_->launch(l.launch).ok());
   ASSERT_EQ(state_->maps.size(), 2u);
-  const fake_cuda::EncodedMap& a = state_->maps[0];
+  const fake_driver::EncodedMap& a = state_->maps[0];
   EXPECT_EQ(a.type, 6);  // CU_TENSOR_MAP_DATA_TYPE_FLOAT16
   EXPECT_EQ(a.rank, 3u);
   EXPECT_EQ(a.address, TestLaunch::at(11));
@@ -239,7 +239,7 @@ TEST_F(GpuTensorMaps, EncodesOperandsAndPassesThemBehindTheBlock) {
   EXPECT_EQ(a.swizzle, 3);    // 128 bytes
   EXPECT_EQ(a.promotion, 3);  // 256 bytes
   EXPECT_EQ(a.fill, 0);
-  const fake_cuda::EncodedMap& d = state_->maps[1];
+  const fake_driver::EncodedMap& d = state_->maps[1];
   EXPECT_EQ(d.type, 7);  // CU_TENSOR_MAP_DATA_TYPE_FLOAT32
   EXPECT_THAT(d.extents, ElementsAre(500, 300, 1)) << "a batch stride of 0 is one matrix";
   EXPECT_EQ(d.strides[0], 512u * 4);

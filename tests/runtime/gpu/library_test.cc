@@ -61,19 +61,6 @@ TEST_F(GpuLibrary, RefusesMalformedNames) {
   }
 }
 
-TEST_F(GpuLibrary, APlatformThatLaunchesNothingNamesWhatItFinds) {
-  platform_.query = nullptr;
-  EXPECT_TRUE(gpu::enumerate(platform_).ok());
-  for (const absl::Status& status :
-       {gpu::open(platform_, "cuda:1", {}).status(), gpu::query(platform_, "cuda:1").status()}) {
-    EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
-    EXPECT_THAT(message(status), AllOf(HasSubstr("cuda:1: not available, because "),
-                                       HasSubstr("launches no kernels"), HasSubstr("Imaginary 1")));
-  }
-  EXPECT_THAT(message(gpu::open(platform_, "cuda:8", {}).status()), HasSubstr("finds 8 device(s)"));
-  EXPECT_EQ(gpu::open(platform_, "cuda:x", {}).status().code(), absl::StatusCode::kInvalidArgument);
-}
-
 // Drivers of CUDA 11.7 and before have no cuLaunchKernelEx.
 class OldestLibrary : public FakeGpu {
  protected:

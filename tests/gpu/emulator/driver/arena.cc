@@ -17,22 +17,23 @@ constexpr uint64_t kPoison = uint64_t{64} << 20;
 
 }  // namespace
 
-std::unique_ptr<Arena> Arena::create() {
+std::unique_ptr<Arena> Arena::create(uint64_t near) {
   std::unique_ptr<Arena> arena(new Arena);
   // Address space may be limited: a quarter of a terabyte where it is not.
   for (uint64_t capacity = uint64_t{256} << 30; capacity >= uint64_t{256} << 20; capacity /= 4) {
-    if (arena->map(capacity)) return arena;
+    if (arena->map(capacity, near)) return arena;
   }
   return nullptr;
 }
 
-bool Arena::map(uint64_t capacity) {
+bool Arena::map(uint64_t capacity, uint64_t near) {
   const int file = memfd_create("device memory", MFD_CLOEXEC);
   if (file < 0) return false;
   void* addresses = MAP_FAILED;
   void* bytes = MAP_FAILED;
   if (ftruncate(file, static_cast<off_t>(capacity)) == 0) {
-    addresses = mmap(nullptr, capacity, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    addresses = mmap(reinterpret_cast<void*>(near), capacity, PROT_NONE,
+                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     bytes = mmap(nullptr, capacity, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0);
   }
   if (addresses == MAP_FAILED || bytes == MAP_FAILED) {

@@ -13,8 +13,9 @@ namespace lathe::emulator {
 
 class Arena {
  public:
-  // Null if the system gives no address space at all.
-  static std::unique_ptr<Arena> create();
+  // Null if the system gives no address space at all. The addresses begin at `near` where that is free, so
+  // that another process can map the file at the same ones.
+  static std::unique_ptr<Arena> create(uint64_t near = 0);
   ~Arena();
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
@@ -28,10 +29,12 @@ class Arena {
   uint64_t bias() const { return bias_; }
   uint64_t capacity() const { return capacity_; }
   uint64_t used() const { return used_; }
+  uint64_t base() const { return base_; }
+  int file() const { return file_; }  // the bytes, from base() on
 
  private:
   Arena() = default;
-  bool map(uint64_t capacity);
+  bool map(uint64_t capacity, uint64_t near);
   struct Block {
     uint64_t first_page, pages, bytes;
   };

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Runs Lathe's gfx942 kernels, instruction by instruction on the CPU, against float64.
+"""Runs Lathe's kernels for AMD's GPUs, instruction by instruction on the CPU, against float64.
 
-usage: emulate_gfx942.py LATHE FACTS ARGS_HEADER [SUBSTRING]
-  LATHE the lathe command, FACTS a facts file, ARGS_HEADER src/core/args.h; SUBSTRING picks cases by name.
-Needs $LATHE_AMD_EMULATE, the path of a module amd_emulate.py (CodeObject.run), and what that module needs: an
-emulator's checkout at $TINYGRAD. Without them it says so and exits with 77, which CTest counts as skipped.
+usage: emulate_amd.py LATHE FACTS ARCH ARGS_HEADER [SUBSTRING]
+  LATHE the lathe command, FACTS a facts file, ARCH "gfx942", ARGS_HEADER src/core/args.h; SUBSTRING picks cases by
+  name.
+Needs an emulator (amd_emulator.py). Without it it says so and exits with 77, which CTest counts as skipped.
 
 Every buffer lies between pages that fault; unused pointers of the argument block fault too. Inputs are multiples of
 1/8, so that sums in f32 are exact and results are compared bit by bit, but for activations.
@@ -13,14 +13,13 @@ The emulator rounds the address of a 4-byte access down to a multiple of 4, whic
 such accesses of two neighbouring 2-byte elements; where a thread has neighbouring columns, rows of C, D and the
 residual are therefore kept at even distances.
 """
-import importlib.util
 import math
-import os
 import random
 import sys
 import time
 from dataclasses import dataclass, field
 
+import amd_emulator
 from floats import MANTISSA, SIZE, pack, rounded, unpack
 from launch import Artifact, GuardedMemory, argument_fields, say
 
@@ -85,10 +84,10 @@ class Matrix:
     """A batch of stored matrices: rows x columns logically, `stored` rows of `line` elements `ld` apart."""
 
     def __init__(self, rows, columns, batch, dtype, transposed, pad, rng, broadcast=False, even=False,
-                 fill=math.nan):
+                 fill=math.nan, alignment=1):
         self.rows, self.columns, self.dtype, self.transposed = rows, columns, dtype, transposed
         self.lines, line = (columns, rows) if transposed else (rows, columns)
-        self.even = even
+        self.even, self.alignment = even, alignment
         self.ld = line + pad + (even and (line + pad) % 2)
         self.stride = 0 if broadcast else self.lines * self.ld + (8 if even else 7 if pad else 0)
         copies = 1 if broadcast else batch
@@ -103,7 +102,7 @@ class Matrix:
 
     def place(self, rng):
         at_end = rng.random() < 0.7 and not (self.even and len(self.flat) % 2)
-        self.memory = GuardedMemory(pack(self.flat, self.dtype), at_end)
+        self.memory = GuardedMemory(pack(self.flat, self.dtype), at_end, self.alignment)
 
     def at(self, b, i, j):
         return b * self.stride + (j * self.ld + i if self.transposed else i * self.ld + j)
@@ -120,8 +119,8 @@ def options_of(epilogue):
 
 
 class Suite:
-    def __init__(self, lathe, facts, args_header, emulator):
-        self.lathe, self.facts, self.emulator = lathe, facts, emulator
+    def __init__(self, lathe, facts, arch, args_header, emulator):
+        self.lathe, self.facts, self.arch, self.emulator = lathe, facts, arch, emulator
         self.fields = argument_fields(args_header)
         self.artifacts = {}
         self.launches = 0
@@ -129,7 +128,7 @@ class Suite:
     def artifact(self, arguments):
         key = tuple(arguments)
         if key not in self.artifacts:
-            self.artifacts[key] = Artifact(self.lathe, self.facts, arguments, self.emulator)
+            self.artifacts[key] = Artifact(self.lathe, self.facts, self.arch, arguments, self.emulator)
         return self.artifacts[key]
 
     def run(self, case):
@@ -143,25 +142,27 @@ class Suite:
                      "--split-k", str(max(max(c.splits), 1))]
         arguments += ["--epilogue", c.epilogue] if c.epilogue else []
         arguments += ["--candidate", str(c.candidate)] if c.candidate else []
+        arguments += ["--padding", "1"] if c.pad else []  # the class of rows that begin anywhere
         artifact = self.artifact(arguments)
+        aligned = {"alignment": artifact.alignment}
         rng = random.Random(c.name())
         alpha, beta, has_bias, activation, has_residual = options_of(c.epilogue)
-        a = Matrix(m, k, c.batch, c.dtype, c.layout[0] == "t", c.pad, rng)
-        b = Matrix(k, n, c.batch, c.dtype, c.layout[1] == "t", c.pad and c.pad + 1, rng, c.broadcast_b)
+        a = Matrix(m, k, c.batch, c.dtype, c.layout[0] == "t", c.pad, rng, **aligned)
+        b = Matrix(k, n, c.batch, c.dtype, c.layout[1] == "t", c.pad and c.pad + 1, rng, c.broadcast_b, **aligned)
         if c.poison:
             a.flat[a.at(0, 0, 0)], a.flat[a.at(0, m - 1, k - 1)] = math.nan, math.inf
             b.flat[b.at(0, k - 1, 0)] = -math.inf
             a.place(rng), b.place(rng)
         even = SIZE[out] == 2 and artifact.config("register_n") > 1
-        cin = Matrix(m, n, c.batch, out, False, c.pad and c.pad + 2, rng, even=even) if beta else None
-        residual = Matrix(m, n, c.batch, out, False, c.pad and c.pad + 4, rng, even=even) if has_residual else None
-        bias = Matrix(1, n, 1, out, False, 0, rng, even=even) if has_bias else None
+        cin = Matrix(m, n, c.batch, out, False, c.pad and c.pad + 2, rng, even=even, **aligned) if beta else None
+        residual = Matrix(m, n, c.batch, out, False, c.pad and c.pad + 4, rng, even=even, **aligned) if has_residual else None
+        bias = Matrix(1, n, 1, out, False, 0, rng, even=even, **aligned) if has_bias else None
         products = [[[sum(a.get(z, i, p) * b.get(z, p, j) for p in range(k)) for j in range(n)] for i in range(m)]
                     for z in range(c.batch)]
         for wanted in c.splits:
             splits, chunk = artifact.split(k, max(wanted, 1))
             in_place = {"c": cin, "residual": residual}.get(c.in_place)
-            d = in_place or Matrix(m, n, c.batch, out, False, c.pad and c.pad + 3, rng, even=even)
+            d = in_place or Matrix(m, n, c.batch, out, False, c.pad and c.pad + 3, rng, even=even, **aligned)
             if in_place:
                 d.place(rng)
             else:
@@ -207,14 +208,16 @@ class Suite:
     def argmax(self, c):
         arguments = ["argmax", f"{c.rows}x{c.n}", "--dtype", c.dtype, "--index-dtype", c.index]
         arguments += ["--values"] if c.values else []
+        arguments += ["--split-k", str(c.splits)] if c.splits > 1 else []
+        arguments += ["--padding", "1"] if c.pad else []
         artifact = self.artifact(arguments)
         rng = random.Random(c.name())
-        x = Matrix(c.rows, c.n, 1, c.dtype, False, c.pad, rng, fill=math.inf)
+        x = Matrix(c.rows, c.n, 1, c.dtype, False, c.pad, rng, fill=math.inf, alignment=artifact.alignment)
         for row, column, value in c.special:
             for j in range(c.n) if column is None else [column]:
                 x.flat[x.at(0, row, j)] = value
         x.place(rng)
-        splits, chunk = artifact.split(c.n, c.splits)
+        splits, chunk = artifact.split(c.n, c.splits, c.rows)
         variables = {"m": c.rows, "n": c.n, "k": c.n, "batch": 1, "splits": splits, "merge": int(splits > 1)}
         indices = GuardedMemory(bytes([UNTOUCHED]) * (c.rows * SIZE[c.index]))
         maxima = GuardedMemory(bytes([UNTOUCHED]) * (c.rows * 4))
@@ -297,33 +300,27 @@ def cases():
         yield Argmax(4, 257, dtype, index, values=False, offset=1000,
                      special=[(0, 256, inf), (1, 100, 5.0), (1, 200, 5.0), (2, 200, nan), (2, 30, nan), (2, 10, inf)])
         yield Argmax(2, 1000, dtype, index, special=[(0, 999, 3.0), (1, None, nan)])
-        for splits in (1, 3, 7):
+        for splits in (1, 8, 35):
             yield Argmax(5, 1531, dtype, index, splits=splits, pad=5, offset=-3 if index == "i32" else 0,
                          special=[(0, None, -inf), (1, 1530, 4.0), (2, 700, 4.0), (2, 1400, 4.0), (3, 1200, nan),
                                   (3, 400, nan), (3, 5, inf), (4, None, 2.0)])
 
 
-def load_emulator():
-    path = os.environ.get("LATHE_AMD_EMULATE")
-    for name, value in (("LATHE_AMD_EMULATE", path), ("TINYGRAD", os.environ.get("TINYGRAD"))):
-        if not value or not os.path.exists(value):
-            cause = f"names nothing: {value}" if value else "is not set"
-            say(f"SKIPPED: ${name} {cause}; the kernels were not run")
-            sys.exit(SKIPPED)
-    spec = importlib.util.spec_from_file_location("amd_emulate", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+def case_of_rank(case):
+    return getattr(case, "candidate", 0)
 
 
 def main():
-    if len(sys.argv) < 4:
+    if len(sys.argv) < 5:
         raise SystemExit(__doc__)
-    suite = Suite(*sys.argv[1:4], load_emulator())
-    wanted = sys.argv[4] if len(sys.argv) > 4 else ""
+    if cause := amd_emulator.missing():
+        say(f"SKIPPED: {cause}; the kernels were not run")
+        sys.exit(SKIPPED)
+    suite = Suite(*sys.argv[1:5], amd_emulator.load())
+    wanted = sys.argv[5] if len(sys.argv) > 5 else ""
     right, wrong, candidates = 0, 0, math.inf
     for case in cases():
-        if wanted not in case.name() or getattr(case, "candidate", 0) > candidates:
+        if wanted not in case.name() or case_of_rank(case) > candidates:
             continue
         print(case.name(), end=" ... ", flush=True)
         start = time.time()
@@ -331,9 +328,12 @@ def main():
             problem = suite.run(case)
         except RuntimeError as error:
             # The table has as many candidates as it has: the first rank beyond it ends their row.
-            if getattr(case, "candidate", 0) > 1 and f"candidate {case.candidate} " in str(error):
+            if case_of_rank(case) and "is not legal here" in str(error):
+                say(f"not legal{str(error).partition('is not legal here')[2]}")
+                continue
+            if case_of_rank(case) and f"candidate {case.candidate} " in str(error):
                 candidates = case.candidate - 1
-                say(f"only {candidates} candidates are legal")
+                say(f"there are {candidates} candidates")
                 continue
             problem = str(error)
         right, wrong = right + (not problem), wrong + bool(problem)

@@ -1,0 +1,104 @@
+#include "runtime/hip/hip_facts.h"
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "runtime/hip/agents.h"
+
+namespace lathe {
+namespace {
+
+// hipDeviceAttribute_t, whose numbers are the same from HIP 5.0 on.
+enum Attribute : int {
+  kClockRate = 5,  // kHz
+  kL2CacheSize = 19,
+  kMaxThreadsPerBlock = 56,
+  kMemoryBusWidth = 59,   // bits
+  kMemoryClockRate = 60,  // kHz
+  kPciBus = 67,
+  kPciDevice = 68,
+  kPciDomain = 69,
+  kMaxSharedMemoryPerBlock = 74,
+};
+
+// One row an architecture that code is made for. Per compute unit and clock: f32 operations of vector
+// instructions (packed or issued in pairs) and f16 operations of matrix instructions (dense, f32 sums);
+// 32-bit registers of a compute unit; transfers of the memory in one of the clocks that the driver reports.
+struct Architecture {
+  const char* name;
+  int f32_operations, matrix_f16_operations, registers, transfers;
+  const char* source;
+};
+constexpr Architecture kArchitectures[] = {
+    {"gfx90a", 256, 1024, 131072, 2, "AMD CDNA 2 architecture white paper"},
+    {"gfx942", 256, 2048, 131072, 4, "AMD CDNA 3 architecture white paper"},
+    {"gfx950", 256, 4096, 131072, 4, "AMD CDNA 4 architecture white paper"},
+    {"gfx1100", 256, 512, 98304, 16, "AMD RDNA 3 Instruction Set Architecture reference guide"},
+    {"gfx1201", 256, 1024, 98304, 16, "AMD RDNA 4 Instruction Set Architecture reference guide"},
+};
+
+class FactReader {
+ public:
+  FactReader(const gpu::Library& library, gpu::Device device) : library_(library), device_(device) {}
+
+  // 0 where the driver does not know.
+  int attribute(Attribute which) const {
+    int value = 0;
+    const int result = library_.call().device_attribute(&value, which, device_);
+    return result == gpu::kSuccess && value > 0 ? value : 0;
+  }
+  void add(const char* name, double value, std::string source) {
+    if (value > 0) facts.facts[name] = {value, std::move(source)};
+  }
+  void add_attribute(const char* name, Attribute which, const char* source, double unit = 1) {
+    add(name, attribute(which) * unit, source);
+  }
+  PciAddress place() const {
+    return {static_cast<uint32_t>(attribute(kPciDomain)), static_cast<uint32_t>(attribute(kPciBus)),
+            static_cast<uint32_t>(attribute(kPciDevice))};
+  }
+
+  DeviceFacts facts;
+
+ private:
+  const gpu::Library& library_;
+  const gpu::Device device_;
+};
+
+}  // namespace
+
+absl::StatusOr<DeviceFacts> query_hip_facts(const gpu::Library& library, gpu::Device device) {
+  FactReader read(library, device);
+  LATHE_ASSIGN_OR_RETURN(const Agent agent, find_agent(library, read.place()));
+  absl::StatusOr<Target> target = parse_target(agent.isa);
+  if (!target.ok() || target->backend != Backend::kRocm)
+    return absl::UnavailableError(absl::StrCat("no kernels are made for its architecture, ", agent.isa));
+  read.facts.target = *std::move(target);
+
+  read.add("compute_units", agent.compute_units, "HSA_AMD_AGENT_INFO_COMPUTE_UNIT_COUNT");
+  read.add("threads_per_unit", double(agent.waves_per_unit) * agent.wave_size,
+           "HSA_AMD_AGENT_INFO_MAX_WAVES_PER_CU * HSA_AGENT_INFO_WAVEFRONT_SIZE");
+  read.add_attribute("clock_hz", kClockRate, "hipDeviceAttributeClockRate", 1e3);
+  read.add_attribute("l2_bytes", kL2CacheSize, "hipDeviceAttributeL2CacheSize");
+  read.add_attribute("shared_memory_bytes", kMaxSharedMemoryPerBlock,
+                     "hipDeviceAttributeMaxSharedMemoryPerBlock");
+  read.add_attribute("max_workgroup_size", kMaxThreadsPerBlock, "hipDeviceAttributeMaxThreadsPerBlock");
+  read.add("launch_seconds", 5e-6, "estimate: an empty kernel between two others in one stream");
+  const double unit_clocks = read.facts.fact_or("compute_units", 0) * read.facts.fact_or("clock_hz", 0);
+  for (const Architecture& row : kArchitectures) {
+    if (row.name != read.facts.target.arch) continue;
+    read.add("registers_per_unit", row.registers, row.source);
+    read.add(
+        "memory_bytes_per_second",
+        1e3 * row.transfers * read.attribute(kMemoryClockRate) * (read.attribute(kMemoryBusWidth) / 8.0),
+        absl::StrCat(row.transfers,
+                     " * hipDeviceAttributeMemoryClockRate * hipDeviceAttributeMemoryBusWidth / 8; estimate: "
+                     "transfers a clock of the kind of memory that the architecture's boards have"));
+    read.add("flops_f32", unit_clocks * row.f32_operations,
+             absl::StrCat("compute_units * clock_hz * ", row.f32_operations, "; ", row.source));
+    read.add("flops_matrix_f16", unit_clocks * row.matrix_f16_operations,
+             absl::StrCat("compute_units * clock_hz * ", row.matrix_f16_operations, "; ", row.source));
+  }
+  return std::move(read.facts);
+}
+
+}  // namespace lathe

@@ -1,0 +1,77 @@
+"""An emulator of AMD's instruction sets: found where the environment says, and set right in what it gets wrong.
+
+$LATHE_AMD_EMULATE names a module amd_emulate.py (CodeObject.run), $TINYGRAD the checkout that the module needs.
+"""
+import ctypes
+import importlib.util
+import mmap
+import os
+import sys
+
+# An LDS address has 32 bits, and an instruction's offsets add to it.
+_LDS_REACH = 9 << 30
+_PROT_READ, _PROT_WRITE, _MAP_NORESERVE = 1, 2, 0x4000
+
+
+def missing():
+    """Why there is no emulator here, or ""."""
+    for name in ("LATHE_AMD_EMULATE", "TINYGRAD"):
+        value = os.environ.get(name)
+        if not value:
+            return f"${name} is not set"
+        if not os.path.exists(value):
+            return f"${name} names nothing: {value}"
+    return ""
+
+
+class _Lds:
+    """A workgroup's LDS, from which lanes that are switched off may read anywhere.
+
+    The emulator reads LDS for every lane and then drops what the inactive ones got; their address registers hold
+    anything. All that 32 bits can reach is therefore readable (as zeros behind the workgroup's own bytes). Writes,
+    which the emulator does for active lanes alone, fault behind the last page of the workgroup's own.
+    """
+
+    def __init__(self):
+        libc = ctypes.CDLL(None, use_errno=True)
+        libc.mmap.restype = ctypes.c_void_p
+        libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
+        libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
+        self._libc = libc
+        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE
+        self.address = libc.mmap(None, _LDS_REACH, _PROT_READ, flags, -1, 0)
+        if self.address == ctypes.c_void_p(-1).value:
+            raise OSError(ctypes.get_errno(), "reserving an address space for LDS")
+        self._writable = 0
+
+    def resize(self, size):
+        size = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
+        if size < self._writable:
+            self._libc.mprotect(self.address + size, self._writable - size, _PROT_READ)
+        self._libc.mprotect(self.address, size, _PROT_READ | _PROT_WRITE)
+        self._writable = size
+        ctypes.memset(self.address, 0xFF, size)  # NaNs: nothing is zero by chance
+
+
+def _correct(module):
+    run_asm = module._run_asm()
+    emu = sys.modules[run_asm.__module__]
+    plain, lds = emu.Buffer, _Lds()
+
+    def buffer(device, size, dtype, *rest, **options):
+        # The one buffer that the launch itself makes without options is the workgroup's LDS.
+        if rest or options or sys._getframe(1).f_code.co_name != "run_asm":
+            return plain(device, size, dtype, *rest, **options)
+        lds.resize(size * dtype.itemsize)
+        return plain(device, _LDS_REACH // dtype.itemsize, dtype, options=emu.BufferSpec(external_ptr=lds.address))
+
+    emu.Buffer = buffer
+
+
+def load():
+    """The module; only where missing() is ""."""
+    spec = importlib.util.spec_from_file_location("amd_emulate", os.environ["LATHE_AMD_EMULATE"])
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    _correct(module)
+    return module

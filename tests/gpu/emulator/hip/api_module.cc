@@ -1,0 +1,150 @@
+// Code objects, their functions, and launches.
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstring>
+#include <vector>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "tests/gpu/emulator/hip/state.h"
+
+using namespace lathe::emulator;
+using namespace lathe::emulator::hip;
+
+namespace {
+
+// What says of an ELF file whose machine code it holds: e_flags of EM_AMDGPU (LLVM's AMDGPU usage guide).
+struct ElfHeader {
+  unsigned char ident[16];
+  uint16_t type, machine;
+  uint32_t version;
+  uint64_t entry, program_offset, section_offset;
+  uint32_t flags;
+  uint16_t header_bytes, program_bytes, program_count, section_bytes, section_count, names;
+};
+static_assert(sizeof(ElfHeader) == 64);
+constexpr uint16_t kAmdGpu = 224;
+// EF_AMDGPU_MACH; in code object version 4 and later, xnack and sramecc: bits 8-9 and 10-11, 2 off and 3 on.
+struct Machine {
+  uint32_t number;
+  const char* arch;
+};
+constexpr Machine kMachines[] = {
+    {0x03f, "gfx90a"}, {0x04c, "gfx942"}, {0x04f, "gfx950"}, {0x041, "gfx1100"}, {0x04e, "gfx1201"}};
+
+// The target as HSA writes it, "" for one that is not in the table.
+std::string target_of(const ElfHeader& header) {
+  for (const Machine& machine : kMachines) {
+    if (machine.number != (header.flags & 0xFF)) continue;
+    std::string text = machine.arch;
+    const uint32_t xnack = header.flags >> 8 & 3, sramecc = header.flags >> 10 & 3;
+    if (sramecc >= 2) text += sramecc == 3 ? ":sramecc+" : ":sramecc-";
+    if (xnack >= 2) text += xnack == 3 ? ":xnack+" : ":xnack-";
+    return text;
+  }
+  return "";
+}
+
+// The whole file's size: a code object ends with its section headers.
+size_t bytes_of(const ElfHeader& header) {
+  return header.section_offset + size_t{header.section_bytes} * header.section_count;
+}
+
+int write_file(const void* image, size_t bytes, std::string* path) {
+  char name[] = "/tmp/lathe-hip-XXXXXX";
+  const int file = mkstemp(name);
+  if (file < 0) return kUnknown;
+  *path = name;
+  const bool written = write(file, image, bytes) == static_cast<ssize_t>(bytes);
+  close(file);
+  return written ? kSuccess : kUnknown;
+}
+
+}  // namespace
+
+EMU_API hipModuleLoadDataEx(Module** module, const void* image, unsigned, int*, void**) {
+  EMU_ENTER_ALIVE();
+  if (module == nullptr || image == nullptr) return kInvalidValue;
+  ElfHeader header;
+  std::memcpy(&header, image, sizeof header);
+  if (std::memcmp(header.ident, "\177ELF\2", 5) != 0 || header.machine != kAmdGpu) return kInvalidImage;
+  if (target_of(header) != state.board->isa) return kNoBinaryForGpu;
+  std::string path;
+  if (const int failed = write_file(image, bytes_of(header), &path); failed != 0) return failed;
+  auto made = std::make_unique<Module>();
+  made->number = state.next_module++;
+  const auto answer = state.worker->ask(absl::StrCat("load ", made->number, " ", path));
+  unlink(path.c_str());
+  if (!answer.ok()) {
+    std::fprintf(stderr, "hip emulator: %s\n", std::string(answer.status().message()).c_str());
+    return kInvalidImage;
+  }
+  for (absl::string_view text : absl::StrSplit(*answer, ' ', absl::SkipEmpty())) {
+    const std::vector<std::string> parts = absl::StrSplit(text, ':');
+    Function function{made.get(), parts[0], 0, 0};
+    if (parts.size() != 3 || !absl::SimpleAtoi(parts[1], &function.lds) ||
+        !absl::SimpleAtoi(parts[2], &function.threads))
+      return kInvalidImage;
+    made->functions[parts[0]] = function;
+  }
+  state.modules.insert(made.get());
+  *module = made.release();
+  return kSuccess;
+}
+
+EMU_API hipModuleUnload(Module* module) {
+  EMU_ENTER();
+  if (state.modules.erase(module) == 0) return kInvalidHandle;
+  state.worker->ask(absl::StrCat("unload ", module->number)).IgnoreError();
+  delete module;
+  return kSuccess;
+}
+
+EMU_API hipModuleGetFunction(Function** function, Module* module, const char* name) {
+  EMU_ENTER();
+  if (state.modules.count(module) == 0) return kInvalidHandle;
+  const auto found = module->functions.find(name);
+  if (found == module->functions.end()) return kNotFound;
+  *function = &found->second;
+  return kSuccess;
+}
+
+EMU_API hipFuncGetAttribute(int* value, int attribute, Function* function) {
+  EMU_ENTER();
+  if (attribute > 1) return kNotSupported;
+  *value = attribute == 0 ? function->threads : function->lds;
+  return kSuccess;
+}
+
+EMU_API hipModuleLaunchKernel(Function* function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
+                              unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared,
+                              void* stream, void** parameters, void** extra) {
+  EMU_ENTER_ALIVE();
+  if (!state.is_stream(stream) || parameters != nullptr || extra == nullptr) return kInvalidValue;
+  if (uint64_t{grid_x} * block_x > UINT32_MAX) return 9;  // hipErrorInvalidConfiguration
+  if (uint64_t{block_x} * block_y * block_z > static_cast<uint64_t>(function->threads)) return kLaunchFailed;
+  if (function->lds + shared > static_cast<unsigned>(state.board->lds_bytes)) return kLaunchOutOfResources;
+  const char* buffer = nullptr;
+  size_t bytes = 0;
+  for (void** e = extra; *e != nullptr; e += 2) {
+    if (*e == reinterpret_cast<void*>(1)) buffer = static_cast<const char*>(e[1]);
+    if (*e == reinterpret_cast<void*>(2)) bytes = *static_cast<size_t*>(e[1]);
+  }
+  if (buffer == nullptr) return kInvalidValue;
+  const auto done = state.worker->ask(
+      absl::StrCat("launch ", function->module->number, " ", function->symbol, " ",
+                   absl::StrJoin({grid_x, grid_y, grid_z, block_x, block_y, block_z, shared}, " "), " ",
+                   state.board->arch, " ", absl::BytesToHexString({buffer, bytes})));
+  if (done.ok()) return kSuccess;
+  std::fprintf(stderr, "hip emulator: %s: %s\n", function->symbol.c_str(),
+               std::string(done.status().message()).c_str());
+  // As on hardware: the launch was accepted, later calls answer what became of it.
+  state.error = done.status().code() == absl::StatusCode::kAborted ? kIllegalAddress : kLaunchFailed;
+  return kSuccess;
+}

@@ -1,0 +1,69 @@
+#include "tests/gpu/emulator/hip/state.h"
+
+#include <cstdlib>
+
+#include "absl/strings/str_cat.h"
+
+namespace lathe::emulator::hip {
+namespace {
+
+// As rocminfo describes the boards.
+constexpr Board kBoards[] = {
+    {"gfx942", "gfx942:sramecc+:xnack-", 304, 32, 64, 2100000, 1300000, 8192, 4 << 20, 65536},
+    {"gfx950", "gfx950:sramecc+:xnack-", 256, 32, 64, 2400000, 2000000, 8192, 4 << 20, 163840},
+    {"gfx1100", "gfx1100", 96, 32, 32, 2500000, 1250000, 384, 6 << 20, 65536},
+    {"gfx1201", "gfx1201", 64, 32, 32, 2970000, 1250000, 256, 8 << 20, 65536},
+};
+// Far from where the system places what a process maps, so that both processes have it free.
+constexpr uint64_t kArenaAddress = uint64_t{1} << 44;
+
+}  // namespace
+
+const Board* board_of(const std::string& arch) {
+  for (const Board& board : kBoards)
+    if (board.arch == arch) return &board;
+  return nullptr;
+}
+
+State& State::get() {
+  static State& state = *new State;  // nothing depends on when the process ends
+  return state;
+}
+
+int& current_device() {
+  thread_local int device = 0;
+  return device;
+}
+
+int State::initialise() {
+  if (initialised) return cause.empty() ? kSuccess : kNoDevice;
+  initialised = true;
+  const char* arch = std::getenv("LATHE_EMULATOR_ARCH");
+  board = board_of(arch == nullptr ? "gfx942" : arch);
+  if (board == nullptr) cause = absl::StrCat("LATHE_EMULATOR_ARCH=", arch, " is not known");
+  if (cause.empty()) arena = Arena::create(kArenaAddress);
+  if (cause.empty() && arena == nullptr) cause = "no address space for device memory";
+  if (cause.empty()) {
+    auto started = Worker::start(*arena);
+    if (started.ok())
+      worker = *std::move(started);
+    else
+      cause = std::string(started.status().message());
+  }
+  return cause.empty() ? kSuccess : kNoDevice;
+}
+
+std::map<uint64_t, uint64_t>::const_iterator State::allocation_of(uint64_t address) const {
+  auto it = allocations.upper_bound(address);
+  if (it == allocations.begin()) return allocations.end();
+  --it;
+  return address - it->first < it->second ? it : allocations.end();
+}
+
+uint8_t* State::bytes_at(uint64_t address, size_t bytes) const {
+  const auto it = allocation_of(address);
+  if (it == allocations.end() || bytes > it->second - (address - it->first)) return nullptr;
+  return reinterpret_cast<uint8_t*>(address + arena->bias());
+}
+
+}  // namespace lathe::emulator::hip
