@@ -115,7 +115,11 @@ typedef enum lathe_math {
 typedef enum lathe_miss_policy {
   LATHE_MISS_DEFAULT = 0,  /* On a call: the context's policy. On a context: BLOCK. */
   LATHE_MISS_BLOCK = 1,    /* Compile now, on the calling thread. */
-  LATHE_MISS_FALLBACK = 2, /* reserved: UNSUPPORTED in this version */
+  /* Run now on a generic kernel, which ships prebuilt (fallback_bundle), and compile the class's own on a thread of the
+   * context's; calls after that take it. A request above DETERMINISM_FAST never changes its numeric recipe: its miss
+   * blocks (argmax, exact by whatever kernel, falls back), as do those of plans, of a lathe_tuning and of what no generic
+   * kernel serves. NOT_AVAILABLE where the bundle is missing or damaged. */
+  LATHE_MISS_FALLBACK = 2,
   LATHE_MISS_ERROR = 3     /* Return LATHE_MISS, change nothing. */
 } lathe_miss_policy;
 
@@ -330,11 +334,14 @@ typedef struct lathe_context_options {
    * else off. */
   int32_t validate;
   uint32_t reserved; /* must be 0 */
+  /* Path of the generic kernels for LATHE_MISS_FALLBACK; NULL: $LATHE_FALLBACK_BUNDLE, else lathe-fallback.bundle beside
+   * this library. Opened at the first miss that asks for it. */
+  const char* fallback_bundle;
 } lathe_context_options;
 #define LATHE_CONTEXT_OPTIONS_INIT                                                                         \
   {                                                                                                        \
     sizeof(lathe_context_options), NULL, NULL, NULL, NULL, NULL, LATHE_LOG_WARNING, LATHE_MISS_DEFAULT, 0, \
-        NULL, NULL, 0, 0                                                                                   \
+        NULL, NULL, 0, 0, NULL                                                                             \
   }
 
 /* options may be NULL. Costs microseconds: nothing is loaded, no thread is started. */
@@ -361,8 +368,9 @@ typedef struct lathe_statistics {
   uint64_t disk_bytes_read;
   uint64_t disk_bytes_written;
   uint64_t compiler_loaded;   /* 1 once liblathe-compiler.so was mapped into this process */
+  uint64_t fallback_runs;     /* calls that ran on a generic kernel (LATHE_MISS_FALLBACK); each a dispatch miss too */
 } lathe_statistics;
-#define LATHE_STATISTICS_INIT {sizeof(lathe_statistics), NULL, 0, 0, 0, 0, 0, 0, 0, 0.0, 0.0, 0.0, 0.0, 0, 0, 0, 0}
+#define LATHE_STATISTICS_INIT {sizeof(lathe_statistics), NULL, 0, 0, 0, 0, 0, 0, 0, 0.0, 0.0, 0.0, 0.0, 0, 0, 0, 0, 0}
 LATHE_API lathe_status lathe_context_statistics(lathe_context* context, lathe_statistics* statistics);
 
 /* Receives text piece by piece; called on the calling thread before the function returns. */

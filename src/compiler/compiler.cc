@@ -110,6 +110,7 @@ absl::StatusOr<Artifact> compile(const CompileRequest& r, const TextSink& dump) 
   (*module)->setAttr(ir::kBackendAttr, b.getStringAttr(std::string(name_of(r.target.backend))));
   (*module)->setAttr(ir::kArchAttr, b.getStringAttr(r.target.arch));
   (*module)->setAttr(ir::kAlignmentAttr, b.getI32IntegerAttr(static_cast<int32_t>(r.problem.alignment)));
+  if (r.problem.generic) (*module)->setAttr(ir::kGenericAttr, b.getUnitAttr());
   times.lap("payload");
   if (dump) dump("00-payload.mlir", print(*module));
   int stage = 0;
