@@ -1,5 +1,5 @@
-// Generic kernels' plans: one a class, not ranked. They are there while a class's own kernel is compiled, so one tile
-// serves all sizes. No MLIR here.
+// Generic kernels' plans: one a class, not ranked. They are there while a class's own kernel is compiled, so
+// one tile serves all sizes. No MLIR here.
 #pragma once
 
 #include <vector>

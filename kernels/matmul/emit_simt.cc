@@ -82,8 +82,8 @@ class StagedOperand {
     return arith::SelectOp::create(e_.b, e_.loc, k_contiguous_, along_k, across);
   }
 
-  // The i-th of this thread's elements along memory that has `inner` of the tile in a piece, as its place (low) there and
-  // the piece's number: neighbours in memory go to neighbouring threads.
+  // The i-th of this thread's elements along memory that has `inner` of the tile in a piece, as its place
+  // (low) there and the piece's number: neighbours in memory go to neighbouring threads.
   std::pair<Value, Value> place(Value thread, int64_t i, int64_t inner) {
     Value linear = e_.add(thread, i * threads_);
     Value low = e_.rem(linear, e_.idx(inner)), high = e_.div(linear, e_.idx(inner));

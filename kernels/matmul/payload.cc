@@ -32,8 +32,7 @@ class PayloadText {
     const std::string out = matrix(m, n_, c_.d);
     const std::string product = matrix(m, n_, sum_);
     argument("a", c_.trans_a ? matrix(k_, m, c_.a) : matrix(m, k_, c_.a));
-    argument("b", c_.trans_b ? matrix(n_, k_, c_.b)
-                             : matrix(k_, n_, c_.b));
+    argument("b", c_.trans_b ? matrix(n_, k_, c_.b) : matrix(k_, n_, c_.b));
     epilogue_input("%product", product, "x", sum_, "#tile");
     value_ = "%x";
     if (c_.d != DType::kI32) scale();
@@ -127,8 +126,7 @@ class PayloadText {
                     "    %activation = arith.andi %shifted, %activation_mask : index\n");
     const std::string x = value_;
     std::string taken = x;
-    for (Activation a :
-         {Activation::kRelu, Activation::kGelu, Activation::kGeluTanh, Activation::kSilu}) {
+    for (Activation a : {Activation::kRelu, Activation::kGelu, Activation::kGeluTanh, Activation::kSilu}) {
       const std::string is = absl::StrCat("%is_", name_of(a));
       absl::StrAppend(&prologue_, "    ", is, "_number = arith.constant ", static_cast<int32_t>(a),
                       " : index\n    ", is, " = arith.cmpi eq, %activation, ", is, "_number : index\n");
@@ -174,10 +172,8 @@ class PayloadText {
   std::string text(const std::string& m, const std::string& out, const std::string& product) const {
     const char* a_map = c_.trans_a ? "(b, k, m)" : "(b, m, k)";
     const char* b_map = c_.trans_b ? "(b, n, k)" : "(b, k, n)";
-    const std::string a =
-        c_.trans_a ? matrix(k_, m, c_.a) : matrix(m, k_, c_.a);
-    const std::string b = c_.trans_b ? matrix(n_, k_, c_.b)
-                                     : matrix(k_, n_, c_.b);
+    const std::string a = c_.trans_a ? matrix(k_, m, c_.a) : matrix(m, k_, c_.a);
+    const std::string b = c_.trans_b ? matrix(n_, k_, c_.b) : matrix(k_, n_, c_.b);
     std::vector<std::string> maps = maps_, block = block_arguments_;
     maps.push_back("#tile");
     block.push_back(absl::StrCat("%unused: ", name_of(c_.d)));
@@ -186,11 +182,11 @@ class PayloadText {
         "#config = ", kernel_config_text(config_), "\n",
         "#tile = affine_map<(b, m, n) -> (b, m, n)>\n#columns = affine_map<(b, m, n) -> (n)>\n",
         "module {\n  func.func @", matmul_symbol(c_, config_), "(", absl::StrJoin(arguments_, ",\n      "),
-        ") -> ", out, " {\n", prologue_, "    %zero = arith.constant ", zero, "\n    %empty = tensor.empty(%batch",
-        c_.m_lo == c_.m_hi ? "" : ", %m", c_.generic ? ", %n" : "", ") : ", product,
-        "\n    %init = linalg.fill ins(%zero : ", type_of(sum_), ") outs(%empty : ", product, ") -> ",
-        product, "\n    %product = linalg.batch_matmul indexing_maps = [affine_map<(b, m, n, k) -> ", a_map,
-        ">, affine_map<(b, m, n, k) -> ", b_map, ">, affine_map<(b, m, n, k) -> (b, m, n)>]\n",
+        ") -> ", out, " {\n", prologue_, "    %zero = arith.constant ", zero,
+        "\n    %empty = tensor.empty(%batch", c_.m_lo == c_.m_hi ? "" : ", %m", c_.generic ? ", %n" : "",
+        ") : ", product, "\n    %init = linalg.fill ins(%zero : ", type_of(sum_), ") outs(%empty : ", product,
+        ") -> ", product, "\n    %product = linalg.batch_matmul indexing_maps = [affine_map<(b, m, n, k) -> ",
+        a_map, ">, affine_map<(b, m, n, k) -> ", b_map, ">, affine_map<(b, m, n, k) -> (b, m, n)>]\n",
         "        {lathe.config = #config} ins(%a, %b : ", a, ", ", b, ") outs(%init : ", product, ") -> ",
         product, "\n    %out = linalg.generic {indexing_maps = [", absl::StrJoin(maps, ", "),
         "], iterator_types = [\"parallel\", \"parallel\", \"parallel\"]}\n        ins(",

@@ -113,8 +113,7 @@ class PayloadText {
     const std::string product = tile(DType::kF32), sizes = absl::StrJoin(dynamic_sizes(), ", ");
     const std::string logits_type = tile(c_.logits), sum = has_bias ? "%sum" : "%x";
     std::string body;
-    if (widen)
-      absl::StrAppend(&body, "        %wide = arith.extf %bias_in : ", name_of(bias()), " to f32\n");
+    if (widen) absl::StrAppend(&body, "        %wide = arith.extf %bias_in : ", name_of(bias()), " to f32\n");
     if (has_bias)
       absl::StrAppend(&body, "        %sum = arith.addf %x, ", widen ? "%wide" : "%bias_in", " : f32\n");
     const bool rounds = c_.generic || c_.logits != DType::kF32;
@@ -143,8 +142,8 @@ class PayloadText {
 
   std::string tile_width() const {
     const char* symbol = c_.generic ? "[n]" : "";
-    return absl::StrCat("      %columns = affine.min affine_map<(first)", symbol, " -> (", config_.tile_n, ", ",
-                        c_.generic ? "n" : n_, " - first)>(%n0)", c_.generic ? "[%n]" : "", "\n");
+    return absl::StrCat("      %columns = affine.min affine_map<(first)", symbol, " -> (", config_.tile_n,
+                        ", ", c_.generic ? "n" : n_, " - first)>(%n0)", c_.generic ? "[%n]" : "", "\n");
   }
 
   // Lines of a generic kernel, in front of its steps: how many column tiles there are, and what the form says
@@ -192,9 +191,9 @@ class PayloadText {
     return absl::StrCat("    ", results, " = scf.forall (%y, %r_id) in (", column_tiles_, ", ", rows_.bound(),
                         ") ", out.bind(), " {\n", rows_.place(),
                         "      %n0 = affine.apply affine_map<(y) -> (y * ", config_.tile_n, ")>(%y)\n",
-                        ragged() ? tile_width() : "",
-                        slices(), logits(), argmax_text::reduction_start(rows_, index),
-                        argmax_text::reduce(rows_, reduction), out.insert(rows_, at, sizes, ones, index),
+                        ragged() ? tile_width() : "", slices(), logits(),
+                        argmax_text::reduction_start(rows_, index), argmax_text::reduce(rows_, reduction),
+                        out.insert(rows_, at, sizes, ones, index),
                         argmax_text::step_attributes(symbol, "#gpu.block<y>, #gpu.block<x>"));
   }
 

@@ -15,7 +15,8 @@
 namespace lathe {
 namespace {
 
-// Linux gives every thread a priority of its own. Compiling must not take the time of the callers that it serves.
+// Linux gives every thread a priority of its own. Compiling must not take the time of the callers that it
+// serves.
 void take_lowest_priority() {
   constexpr int kLowest = 19;
   setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), kLowest);

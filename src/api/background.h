@@ -1,4 +1,5 @@
-// Kernels that are compiled behind the callers' backs: one queue and one thread a context, started by the first job.
+// Kernels that are compiled behind the callers' backs: one queue and one thread a context, started by the
+// first job.
 #pragma once
 
 #include <sys/types.h>
@@ -17,8 +18,8 @@ struct lathe_device;
 
 namespace lathe {
 
-// Thread-safe. The thread runs at the lowest priority and takes no signal; what it prepares goes into its device's
-// dispatch table, whose readers take no lock.
+// Thread-safe. The thread runs at the lowest priority and takes no signal; what it prepares goes into its
+// device's dispatch table, whose readers take no lock.
 class BackgroundCompiler {
  public:
   static constexpr size_t kMostWaiting = 1024;
@@ -27,8 +28,8 @@ class BackgroundCompiler {
   // Drops what waits and lets the job under way end. No device may be left that could submit.
   ~BackgroundCompiler();
 
-  // Queues the class's kernel unless it is queued, under way, done or failed already: what failed once on a device is
-  // not tried again there. False where the queue is full: the next miss asks again.
+  // Queues the class's kernel unless it is queued, under way, done or failed already: what failed once on a
+  // device is not tried again there. False where the queue is full: the next miss asks again.
   bool submit(lathe_device& device, const DispatchKey& key);
   // Drops the device's jobs and waits for the one under way: afterwards nothing refers to it.
   void forget(const lathe_device& device);
@@ -43,7 +44,8 @@ class BackgroundCompiler {
     size_t operator()(const Job& j) const { return hash_of(j.key) ^ reinterpret_cast<uintptr_t>(j.device); }
   };
 
-  // In a child of the process that started the thread there is no thread, and what it had locked stays locked.
+  // In a child of the process that started the thread there is no thread, and what it had locked stays
+  // locked.
   bool is_of_parent() const;
   bool start();  // under mutex_
   void work() noexcept;

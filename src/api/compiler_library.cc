@@ -55,7 +55,8 @@ void receive(void* user, int kind, const char* name, const uint8_t* data, size_t
 
 }  // namespace
 
-CompilerLibrary::CompilerLibrary(std::string path) : path_(path.empty() ? beside_library("liblathe-compiler.so") : std::move(path)) {}
+CompilerLibrary::CompilerLibrary(std::string path)
+    : path_(path.empty() ? beside_library("liblathe-compiler.so") : std::move(path)) {}
 
 absl::Status CompilerLibrary::load() {
   if (compile_.load(std::memory_order_acquire) != nullptr) return absl::OkStatus();

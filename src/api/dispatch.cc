@@ -34,8 +34,8 @@ namespace {
   return prepared->entry;
 }
 
-// Runs on a generic kernel for now, its own being made by another thread. Where no generic one serves the request its
-// own is made here, which also is who says what no kernel serves.
+// Runs on a generic kernel for now, its own being made by another thread. Where no generic one serves the
+// request its own is made here, which also is who says what no kernel serves.
 absl::StatusOr<const DispatchEntry*> fall_back(lathe_device& device, const Request& request) {
   absl::StatusOr<const DispatchEntry*> entry = find_generic(device, request);
   if (absl::IsNotFound(entry.status())) return prepare(device, request);
@@ -44,9 +44,9 @@ absl::StatusOr<const DispatchEntry*> fall_back(lathe_device& device, const Reque
   counters.dispatch_misses.fetch_add(1, std::memory_order_relaxed);
   counters.fallback_runs.fetch_add(1, std::memory_order_relaxed);
   if (!device.context.background.submit(device, request.key)) {
-    device.context.logger.log(LogLevel::kDebug,
-                              absl::StrCat(describe(request, device.name),
-                                           ": the queue of background compilation is full"));
+    device.context.logger.log(
+        LogLevel::kDebug,
+        absl::StrCat(describe(request, device.name), ": the queue of background compilation is full"));
   }
   return entry;
 }
@@ -84,7 +84,8 @@ absl::Status launch(lathe_device& device, const Launch& launch, const Slice* sli
   return device.driver->launch(launch);
 }
 
-// What a generic kernel's launch says beyond its own class's. The caller's workspace was sized for the latter.
+// What a generic kernel's launch says beyond its own class's. The caller's workspace was sized for the
+// latter.
 [[gnu::noinline, gnu::cold]] void prepare_generic(const lathe_device& device, Request& request, Launch* l) {
   request.args.form = form_of(request.key.problem);
   const size_t needed = device.driver->workspace_bytes(*l->kernel, l->config, device.driver->workers());

@@ -25,8 +25,8 @@ absl::Status check_about(const Bundle& bundle) {
                                           " is not this library's ", codegen_id()));
 }
 
-// PTX that the driver finished is worth keeping: through the cache, under the device's own target. Objects of the
-// CPU are not: the bundle is as near as the cache.
+// PTX that the driver finished is worth keeping: through the cache, under the device's own target. Objects of
+// the CPU are not: the bundle is as near as the cache.
 absl::StatusOr<std::shared_ptr<const Artifact>> finished(lathe_device& device, const ProblemClass& c,
                                                          const CompileConfig& config, Artifact artifact) {
   if (artifact.format != CodeFormat::kPtx) return std::make_shared<const Artifact>(std::move(artifact));
@@ -44,8 +44,7 @@ absl::StatusOr<std::unique_ptr<LoadedKernel>> load_generic(lathe_device& device,
     absl::StatusOr<Artifact> artifact = bundle->read(key_of(c, config, target, codegen_id()));
     if (absl::IsNotFound(artifact.status())) continue;
     if (!artifact.ok()) return absl::UnavailableError(artifact.status().message());
-    LATHE_ASSIGN_OR_RETURN(std::shared_ptr<const Artifact> code,
-                           finished(device, c, config, *artifact));
+    LATHE_ASSIGN_OR_RETURN(std::shared_ptr<const Artifact> code, finished(device, c, config, *artifact));
     ScopedTimer timer(&device.context.counters.link_nanoseconds);
     auto loaded = device.driver->load(*code);
     // A cubin of another driver's time: the bundle's PTX is there still.

@@ -21,10 +21,11 @@ struct ContextOptions {
   std::string compiler_library;  // "": beside this library
   LogLevel log_level = LogLevel::kWarning;
   Logger::Sink log_sink;
-  std::string fallback_bundle;   // "": beside this library
+  std::string fallback_bundle;  // "": beside this library
   MissPolicy miss_policy = MissPolicy::kBlock;
-  int32_t workers = 0;        // 0: one per core this process may run on
-  // For described devices: a driver assembles PTX itself. Empty: $LATHE_PTXAS is set and empty, PTX stays PTX.
+  int32_t workers = 0;  // 0: one per core this process may run on
+  // For described devices: a driver assembles PTX itself. Empty: $LATHE_PTXAS is set and empty, PTX stays
+  // PTX.
   std::optional<AssemblerSearch> assembler;
   lathe_parallel_for_fn parallel_for = nullptr;
   void* parallel_for_user = nullptr;

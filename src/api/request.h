@@ -26,8 +26,8 @@ enum class Purpose {
 };
 
 struct RequestContext {
-  absl::string_view device;   // for messages
-  bool is_cpu = true;         // the stream must then be NULL
+  absl::string_view device;                     // for messages
+  bool is_cpu = true;                           // the stream must then be NULL
   MissPolicy miss_policy = MissPolicy::kBlock;  // the context's
 };
 

@@ -23,7 +23,8 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 constexpr char kMagic[] = "LATHEBDL";
 constexpr uint32_t kSchema = 1;
 constexpr uint32_t kStored = 0;
-constexpr uint64_t kMaxBytes = uint64_t{1} << 28;  // of an index or a payload: a wild size must not exhaust memory
+constexpr uint64_t kMaxBytes = uint64_t{1}
+                               << 28;  // of an index or a payload: a wild size must not exhaust memory
 
 using Digest = XXH128_canonical_t;
 

@@ -15,11 +15,11 @@
 //            32  8  where the payload starts in the file
 //            40  8  its bytes there
 //            48  16 XXH3-128 of them
-//          `about` (JSON, for people and for checks of the whole), the keys' texts, then the payloads (serialized
-//          artifacts). Keys with one and the same payload share it.
+//          `about` (JSON, for people and for checks of the whole), the keys' texts, then the payloads
+//          (serialized artifacts). Keys with one and the same payload share it.
 //
-// Nothing is unpacked: opening reads and checks the index, a look-up reads and checks one payload. The checksums are
-// against accidents, not against an attacker: a bundle is trusted as the library beside it is.
+// Nothing is unpacked: opening reads and checks the index, a look-up reads and checks one payload. The
+// checksums are against accidents, not against an attacker: a bundle is trusted as the library beside it is.
 #pragma once
 
 #include <memory>

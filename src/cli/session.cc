@@ -122,7 +122,8 @@ absl::StatusOr<Device> open_device(lathe_context* context, const Arguments& argu
 
 Flag device_flag() { return {"device", "NAME", "'lathe devices' lists them (default: cpu)"}; }
 Flag miss_flag() {
-  return {"miss", "P", "where there is no kernel yet: block (compile first, default), fallback (a generic one) or error"};
+  return {"miss", "P",
+          "where there is no kernel yet: block (compile first, default), fallback (a generic one) or error"};
 }
 Flag facts_flag() {
   return {"facts", "FILE", "plan for the device a facts file describes; a shipped one by name: h200"};

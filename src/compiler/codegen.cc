@@ -106,8 +106,8 @@ void split_fma(llvm::Module& module) {
   }
 }
 
-// Without SSE4.1 a floor would be a library call: truncation, and one less where that rose. From 2^23 on, and for
-// what is no number, x is its own floor.
+// Without SSE4.1 a floor would be a library call: truncation, and one less where that rose. From 2^23 on, and
+// for what is no number, x is its own floor.
 void expand_floor(llvm::Module& module) {
   llvm::SmallVector<llvm::IntrinsicInst*> calls;
   for (llvm::Function& f : module)
@@ -128,24 +128,24 @@ void expand_floor(llvm::Module& module) {
   }
 }
 
-// An f16's value as an f32: its exponent and mantissa moved to where f32's lie are 2^-112 of it, subnormal ones
-// included; what was all ones in the exponent (infinities, NaNs) gets f32's.
+// An f16's value as an f32: its exponent and mantissa moved to where f32's lie are 2^-112 of it, subnormal
+// ones included; what was all ones in the exponent (infinities, NaNs) gets f32's.
 llvm::Value* widen_half(llvm::IRBuilder<>& b, llvm::Value* x, llvm::Type* f32) {
   const auto integers = [&](unsigned width) { return f32->getWithNewType(b.getIntNTy(width)); };
   const auto bits = [&](uint32_t v) { return llvm::ConstantInt::get(integers(32), v); };
   llvm::Value* raw = b.CreateZExt(b.CreateBitCast(x, integers(16)), integers(32));
   llvm::Value* magnitude = b.CreateShl(b.CreateAnd(raw, bits(0x7fff)), bits(13));
   llvm::Value* sign = b.CreateShl(b.CreateAnd(raw, bits(0x8000)), bits(16));
-  llvm::Value* finite =
-      b.CreateFMul(b.CreateBitCast(magnitude, f32), llvm::ConstantFP::get(f32, 0x1p112));
+  llvm::Value* finite = b.CreateFMul(b.CreateBitCast(magnitude, f32), llvm::ConstantFP::get(f32, 0x1p112));
   llvm::Value* special = b.CreateICmpUGE(magnitude, bits(0x7c00 << 13));
   llvm::Value* value =
       b.CreateSelect(special, b.CreateOr(magnitude, bits(0x7f800000)), b.CreateBitCast(finite, integers(32)));
   return b.CreateBitCast(b.CreateOr(value, sign), f32);
 }
 
-// An f32 rounded to the nearest f16, ties to even. What becomes subnormal is added to 0.5, whose last place is f16's
-// smallest number's; else half of the last place is added to the bits, the carry going where it should.
+// An f32 rounded to the nearest f16, ties to even. What becomes subnormal is added to 0.5, whose last place
+// is f16's smallest number's; else half of the last place is added to the bits, the carry going where it
+// should.
 llvm::Value* narrow_to_half(llvm::IRBuilder<>& b, llvm::Value* x, llvm::Type* f16) {
   llvm::Type* f32 = x->getType();
   const auto integers = [&](unsigned width) { return f32->getWithNewType(b.getIntNTy(width)); };

@@ -82,7 +82,8 @@ absl::string_view code_file(CodeFormat format) {
   return "kernel";
 }
 
-// PTX to a cubin where the request asks for it and there is an assembler. Returns what the metadata says of it.
+// PTX to a cubin where the request asks for it and there is an assembler. Returns what the metadata says of
+// it.
 absl::StatusOr<Json> assemble(const CompileRequest& r, MachineCode* code) {
   if (!r.assembler) return Json{{"assembler", kNoAssembler}};
   LATHE_ASSIGN_OR_RETURN(AssembledPtx assembled, assemble_ptx(code->bytes, r.target.arch, *r.assembler));

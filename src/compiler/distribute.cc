@@ -152,8 +152,7 @@ class MatmulDistribution {
     OpFoldResult m0 = apply(b, dim(0) * tm, {iv[2]}), n0 = apply(b, dim(0) * tn, {iv[1]});
     OpFoldResult k0 = apply(b, dim(0) * symbol, {s, k_chunk}, 1);
     Sizes offsets = {batch, m0, n0, k0};
-    Sizes sizes = {attr(1), clip(b, attr(tm), m_, m0), clip(b, attr(tn), n_, n0),
-                   clip(b, k_chunk, k_, k0)};
+    Sizes sizes = {attr(1), clip(b, attr(tm), m_, m0), clip(b, attr(tn), n_, n0), clip(b, k_chunk, k_, k0)};
     Value ab = tile_matmul(b, offsets, sizes);
     insert(op, ab, {s, batch, m0, n0}, {attr(1), attr(1), sizes[1], sizes[2]});
     return op.getResult(0);
@@ -166,8 +165,7 @@ class MatmulDistribution {
     Value out = epilogue_.getDpsInits()[0];
     OpFoldResult splits = argument("splits");
     int64_t tn = config_.getTileN(), tm = config_.getSplit() == kMergeStep ? 1 : config_.getTileM();
-    auto op =
-        forall({batch_, tiles(n_, tn), tiles(m_, tm)}, out, (function_.getName() + "_merge").str());
+    auto op = forall({batch_, tiles(n_, tn), tiles(m_, tm)}, out, (function_.getName() + "_merge").str());
     OpBuilder b = OpBuilder::atBlockTerminator(op.getBody());
     SmallVector<Value> iv = op.getInductionVars();
     OpFoldResult m0 = apply(b, dim(0) * tm, {iv[2]}), n0 = apply(b, dim(0) * tn, {iv[1]});

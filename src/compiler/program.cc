@@ -53,7 +53,8 @@ class Instantiation {
     for (BlockArgument argument : function.getArguments())
       if (!isa<TensorType>(argument.getType()))
         program_.mapping.map(argument, arguments.get(operand_name(argument)));
-    // The promise of a class that is aligned to bytes alone; what else is promised holds of rows, not elements.
+    // The promise of a class that is aligned to bytes alone; what else is promised holds of rows, not
+    // elements.
     auto alignment = function->getParentOfType<ModuleOp>()->getAttrOfType<IntegerAttr>(ir::kAlignmentAttr);
     if (alignment && alignment.getInt() == static_cast<int64_t>(Alignment::kByte)) operand_alignment_ = 1;
     generic_ = is_generic(function);
@@ -201,7 +202,8 @@ class Instantiation {
     return success();
   }
 
-  // Both operands' slices carry the tile's offsets, and what they are slices of the extents: loops (b, m, n, k).
+  // Both operands' slices carry the tile's offsets, and what they are slices of the extents: loops (b, m, n,
+  // k).
   void place_contraction(linalg::LinalgOp op) {
     Value* places[] = {&program_.batch, &program_.row0, &program_.column0, &program_.depth0};
     Value* sizes[] = {nullptr, nullptr, &program_.columns, &program_.depth};

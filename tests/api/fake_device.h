@@ -92,7 +92,8 @@ class FakeDriver : public Driver {
 };
 
 struct FakeDevice {
-  explicit FakeDevice(const std::string& compiler = fake_compiler(), MissPolicy miss_policy = MissPolicy::kBlock,
+  explicit FakeDevice(const std::string& compiler = fake_compiler(),
+                      MissPolicy miss_policy = MissPolicy::kBlock,
                       const std::string& facts_name = "ryzen-7-5800u.json",
                       const std::string& fallback_bundle = "") {
     ContextOptions options;

@@ -30,7 +30,8 @@ std::string bundle_bytes(const std::string& codegen = std::string(codegen_id()))
       step.grid = {product(1, {{Var::kM, 4}}), product(1, {{Var::kN, 4}}), constant(1)};
       a.recipe.steps.push_back(step);
       a.recipe.workspace_bytes = product(4, {{Var::kM, 1}, {Var::kN, 1}});
-      artifacts.emplace_back(key_of(c, plan_generic(c, target).value(), target, codegen_id()).text, serialize(a));
+      artifacts.emplace_back(key_of(c, plan_generic(c, target).value(), target, codegen_id()).text,
+                             serialize(a));
     }
   return make_bundle(canonical_text({{"kind", "fallback"}, {"codegen", codegen}}), artifacts);
 }

@@ -33,8 +33,8 @@ class BundleTest : public testing::Test {
   }
   static std::string three() {
     return make_bundle("{\"kind\":\"test\"}", {{"one", serialize(artifact("first code"))},
-                                              {"two", serialize(artifact("second code"))},
-                                              {"three", serialize(artifact("first code"))}});
+                                               {"two", serialize(artifact("second code"))},
+                                               {"three", serialize(artifact("first code"))}});
   }
   std::string write(const std::string& bytes) {
     const std::string path = directory_ + "/b" + std::to_string(++files_);

@@ -17,7 +17,8 @@ TEST(CandidatesGeneric, EveryGenericClassHasAPlan) {
       EXPECT_GE(config->tile_m, 1);
       EXPECT_GE(config->tile_n, 1);
       if (target.backend == Backend::kCuda && config->kernel == "simt")
-        EXPECT_EQ(config->tile_m / config->register_m * (config->tile_n / config->register_n), config->threads);
+        EXPECT_EQ(config->tile_m / config->register_m * (config->tile_n / config->register_n),
+                  config->threads);
     }
 }
 

@@ -24,13 +24,14 @@ absl::StatusOr<std::string> build(const std::string& compiler_library) {
       LATHE_ASSIGN_OR_RETURN(const CompileConfig config, plan_generic(c, target));
       absl::StatusOr<Artifact> artifact = compiler.compile({c, config, target});
       if (!artifact.ok())
-        return absl::Status(artifact.status().code(), absl::StrCat(describe(c, {}), " for ", target.arch, " ",
-                                                                   target.features, ": ",
-                                                                   artifact.status().message()));
+        return absl::Status(artifact.status().code(),
+                            absl::StrCat(describe(c, {}), " for ", target.arch, " ", target.features, ": ",
+                                         artifact.status().message()));
       artifact->metadata = "{}";  // times of this build: without them the same sources give the same file
       artifacts.emplace_back(key_of(c, config, target, codegen_id()).text, serialize(*artifact));
     }
-  return make_bundle(canonical_text({{"kind", "fallback"}, {"codegen", std::string(codegen_id())}}), artifacts);
+  return make_bundle(canonical_text({{"kind", "fallback"}, {"codegen", std::string(codegen_id())}}),
+                     artifacts);
 }
 
 int run(const char* compiler_library, const char* output) {
