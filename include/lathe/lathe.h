@@ -5,13 +5,14 @@
  *  - Every struct starts with its own size (`struct_size`) and a `next` chain. Start from the LATHE_*_INIT
  *    macros, which set the size and zero the rest. A size this library does not know is INVALID_ARGUMENT; an
  *    element of a chain with a `kind` it does not know is UNSUPPORTED. Nothing is ever silently ignored.
- *  - Functions return a lathe_status. On failure lathe_last_error() gives, for the calling thread, one line that
- *    names the request and the cause. No call throws, aborts or exits the host process.
+ *  - Functions return a lathe_status. On failure lathe_last_error() gives, for the calling thread, one line
+ * that names the request and the cause. No call throws, aborts or exits the host process.
  *  - Handles are opaque. A device belongs to its context, a plan to its device: destroy in reverse order.
- *  - Sizes are in elements unless the name says bytes; times are in nanoseconds unless the name says otherwise.
- *  - Threads: every function may be called from any thread at any time, except that destroying a handle must not
- *    race with its use. Two calls on the same stream that both use the library's own workspace are ordered by
- *    the stream on a GPU; on the CPU each call is synchronous and concurrent calls get separate slabs.
+ *  - Sizes are in elements unless the name says bytes; times are in nanoseconds unless the name says
+ * otherwise.
+ *  - Threads: every function may be called from any thread at any time, except that destroying a handle must
+ * not race with its use. Two calls on the same stream that both use the library's own workspace are ordered
+ * by the stream on a GPU; on the CPU each call is synchronous and concurrent calls get separate slabs.
  *  - The environment is read once, in lathe_context_create, for what lathe_context_options says.
  */
 #ifndef LATHE_LATHE_H
@@ -34,17 +35,19 @@ extern "C" {
 #define LATHE_VERSION_MINOR 1
 #define LATHE_VERSION_PATCH 0
 
-/* ---- Status ---------------------------------------------------------------------------------------------- */
+/* ---- Status ----------------------------------------------------------------------------------------------
+ */
 
 typedef enum lathe_status {
   LATHE_OK = 0,
   LATHE_INVALID_ARGUMENT = 1, /* The request contradicts its own contract: fix the caller. */
   LATHE_UNSUPPORTED = 2,      /* A legal request that this version or this device has no kernel for. */
-  LATHE_NOT_AVAILABLE = 3,    /* A device, driver, or the compiler library is missing; the message says why. */
+  LATHE_NOT_AVAILABLE = 3, /* A device, driver, or the compiler library is missing; the message says why. */
   LATHE_OUT_OF_MEMORY = 4,
-  LATHE_COMPILE_FAILED = 5, /* The compiler rejected a kernel: a defect of Lathe; the message names the stage. */
-  LATHE_MISS = 6,           /* Policy LATHE_MISS_ERROR and the class is not in the device's table. Nothing changed. */
-  LATHE_CAPTURE_MISS = 7,   /* A miss while the stream is capturing. Nothing was changed. */
+  LATHE_COMPILE_FAILED =
+      5,          /* The compiler rejected a kernel: a defect of Lathe; the message names the stage. */
+  LATHE_MISS = 6, /* Policy LATHE_MISS_ERROR and the class is not in the device's table. Nothing changed. */
+  LATHE_CAPTURE_MISS = 7, /* A miss while the stream is capturing. Nothing was changed. */
   LATHE_TIMEOUT = 8,
   LATHE_INTERNAL = 9 /* A broken invariant of Lathe itself. */
 } lathe_status;
@@ -56,7 +59,8 @@ LATHE_API const char* lathe_last_error(void);
 /* "0.1.0" */
 LATHE_API const char* lathe_version(void);
 
-/* ---- Extension chain --------------------------------------------------------------------------------------- */
+/* ---- Extension chain
+ * --------------------------------------------------------------------------------------- */
 
 typedef enum lathe_chain_kind {
   LATHE_CHAIN_WORKSPACE = 1, /* lathe_workspace, on an op descriptor */
@@ -71,7 +75,8 @@ typedef struct lathe_chain {
   uint32_t reserved;
 } lathe_chain;
 
-/* ---- Numbers and layouts ------------------------------------------------------------------------------------- */
+/* ---- Numbers and layouts
+ * ------------------------------------------------------------------------------------- */
 
 typedef enum lathe_dtype {
   LATHE_DTYPE_NONE = 0,
@@ -92,8 +97,8 @@ typedef enum lathe_layout { LATHE_ROW_MAJOR = 0, LATHE_COLUMN_MAJOR = 1 } lathe_
 
 typedef enum lathe_activation {
   LATHE_ACTIVATION_NONE = 0,
-  LATHE_ACTIVATION_RELU = 1, /* max(x, 0); NaN stays NaN */
-  LATHE_ACTIVATION_GELU = 2, /* x * 0.5 * (1 + erf(x / sqrt(2))) */
+  LATHE_ACTIVATION_RELU = 1,      /* max(x, 0); NaN stays NaN */
+  LATHE_ACTIVATION_GELU = 2,      /* x * 0.5 * (1 + erf(x / sqrt(2))) */
   LATHE_ACTIVATION_GELU_TANH = 3, /* x * 0.5 * (1 + tanh(sqrt(2/pi) * (x + 0.044715 x^3))) */
   LATHE_ACTIVATION_SILU = 4       /* x / (1 + exp(-x)) */
 } lathe_activation;
@@ -106,17 +111,23 @@ typedef enum lathe_determinism {
   LATHE_DETERMINISM_BATCH_INVARIANT = 2
 } lathe_determinism;
 
-/* What may stand in for f32 products of f32 operands. Other dtypes take no notice, nor do devices without tf32. */
+/* What may stand in for f32 products of f32 operands. Other dtypes take no notice, nor do devices without
+ * tf32. */
 typedef enum lathe_math {
   LATHE_MATH_STRICT = 0, /* f32 */
   LATHE_MATH_TF32 = 1    /* operands may be rounded to tf32 (10 bits of mantissa), products summed in f32 */
 } lathe_math;
 
 typedef enum lathe_miss_policy {
-  LATHE_MISS_DEFAULT = 0,  /* On a call: the context's policy. On a context: BLOCK. */
-  LATHE_MISS_BLOCK = 1,    /* Compile now, on the calling thread. */
-  LATHE_MISS_FALLBACK = 2, /* reserved: UNSUPPORTED in this version */
-  LATHE_MISS_ERROR = 3     /* Return LATHE_MISS, change nothing. */
+  LATHE_MISS_DEFAULT = 0, /* On a call: the context's policy. On a context: BLOCK. */
+  LATHE_MISS_BLOCK = 1,   /* Compile now, on the calling thread. */
+  /* Run now on a generic kernel, which ships prebuilt (fallback_bundle), and compile the class's own on a
+   * thread of the context's; calls after that take it. A request above DETERMINISM_FAST never changes its
+   * numeric recipe: its miss blocks (argmax, exact by whatever kernel, falls back), as do those of plans, of
+   * a lathe_tuning and of what no generic kernel serves. NOT_AVAILABLE where the bundle is missing or
+   * damaged. */
+  LATHE_MISS_FALLBACK = 2,
+  LATHE_MISS_ERROR = 3 /* Return LATHE_MISS, change nothing. */
 } lathe_miss_policy;
 
 /* Reserved for quantised operands: a non-NULL scale answers UNSUPPORTED in this version. */
@@ -134,7 +145,8 @@ typedef struct lathe_scale {
   lathe_granularity granularity;
   int64_t block_size; /* elements of K per scale, PER_BLOCK only */
 } lathe_scale;
-#define LATHE_SCALE_INIT {sizeof(lathe_scale), NULL, NULL, LATHE_DTYPE_NONE, LATHE_PER_TENSOR, 0}
+#define LATHE_SCALE_INIT \
+  { sizeof(lathe_scale), NULL, NULL, LATHE_DTYPE_NONE, LATHE_PER_TENSOR, 0 }
 
 /* One matrix, or a batch of them. */
 typedef struct lathe_operand {
@@ -151,7 +163,7 @@ typedef struct lathe_operand {
   uint32_t reserved;         /* must be 0 */
 } lathe_operand;
 #define LATHE_OPERAND_INIT \
-  {sizeof(lathe_operand), NULL, NULL, LATHE_DTYPE_NONE, LATHE_ROW_MAJOR, 0, 0, NULL, NULL, 0, 0}
+  { sizeof(lathe_operand), NULL, NULL, LATHE_DTYPE_NONE, LATHE_ROW_MAJOR, 0, 0, NULL, NULL, 0, 0 }
 
 /* d = activation(alpha * A B + beta * C + bias) + residual, evaluated in f32 in this order, rounded once when
  * stored. beta == 0 never reads C. alpha == 0 still reads A and B (their NaNs propagate). */
@@ -163,17 +175,18 @@ typedef struct lathe_epilogue {
   const void* bias; /* N elements, one per column of D, shared by the batch; NULL: none */
   lathe_dtype bias_dtype;
   lathe_activation activation;
-  lathe_operand residual;   /* M by N, ROW_MAJOR; data NULL: none */
+  lathe_operand residual;    /* M by N, ROW_MAJOR; data NULL: none */
   const float* alpha_device; /* reserved: must be NULL */
   const float* beta_device;  /* reserved: must be NULL */
 } lathe_epilogue;
-#define LATHE_EPILOGUE_INIT                                                                                \
-  {                                                                                                        \
-    sizeof(lathe_epilogue), NULL, 1.0f, 0.0f, NULL, LATHE_DTYPE_NONE, LATHE_ACTIVATION_NONE,               \
-        LATHE_OPERAND_INIT, NULL, NULL                                                                     \
+#define LATHE_EPILOGUE_INIT                                                                  \
+  {                                                                                          \
+    sizeof(lathe_epilogue), NULL, 1.0f, 0.0f, NULL, LATHE_DTYPE_NONE, LATHE_ACTIVATION_NONE, \
+        LATHE_OPERAND_INIT, NULL, NULL                                                       \
   }
 
-/* ---- Op descriptors ------------------------------------------------------------------------------------------ */
+/* ---- Op descriptors
+ * ------------------------------------------------------------------------------------------ */
 
 /* D[b] (M by N) = epilogue(A[b] (M by K) * B[b] (K by N), C[b] (M by N)).
  * A and B: the same dtype, either layout. C and D: ROW_MAJOR.
@@ -181,19 +194,20 @@ typedef struct lathe_epilogue {
  *   f32, f16, bf16         f32         f32, f16 or bf16, each its own
  *   f8e4m3, f8e5m2         f32         the same
  *   i8                     i32         the same: the exact sum becomes f32 once, for the epilogue
- *   i8                     i32         D i32: the exact sum itself. alpha 1, beta 0, no bias, activation or residual
- *                                      (INVALID_ARGUMENT otherwise)
- * i32 sums are exact to K = 131071 and wrap modulo 2^32 beyond. What a device has no kernel for is UNSUPPORTED: i8 and fp8
- * on the CPU in this version, fp8 below sm_89.
- * M, N, K, batch in [0, 2^31 - 1]; any of M, N, batch 0 does nothing; K == 0 gives the epilogue of a zero product
- * (A and B may then be NULL). Negative sizes and distances, and operands that span 2^63 bytes, are INVALID_ARGUMENT.
+ *   i8                     i32         D i32: the exact sum itself. alpha 1, beta 0, no bias, activation or
+ * residual (INVALID_ARGUMENT otherwise) i32 sums are exact to K = 131071 and wrap modulo 2^32 beyond. What a
+ * device has no kernel for is UNSUPPORTED: i8 and fp8 on the CPU in this version, fp8 below sm_89. M, N, K,
+ * batch in [0, 2^31 - 1]; any of M, N, batch 0 does nothing; K == 0 gives the epilogue of a zero product (A
+ * and B may then be NULL). Negative sizes and distances, and operands that span 2^63 bytes, are
+ * INVALID_ARGUMENT.
  *
- * D may be exactly C or exactly the residual (same data, dtype, leading dimension, batch stride), and may be a column
- * slice of the buffer that an input is another column slice of (equal leading dimensions in bytes, batch strides
- * multiples of them). Any other D whose first to last byte meets an input's is INVALID_ARGUMENT. The rows of D must not
- * overlap each other: leading_dimension >= N and, when batch > 1, either
- * batch_stride >= (M - 1) * leading_dimension + N (one matrix after the other) or, side by side in wider rows (heads of
- * an attention layer), batch_stride >= N and leading_dimension >= (batch - 1) * batch_stride + N. */
+ * D may be exactly C or exactly the residual (same data, dtype, leading dimension, batch stride), and may be
+ * a column slice of the buffer that an input is another column slice of (equal leading dimensions in bytes,
+ * batch strides multiples of them). Any other D whose first to last byte meets an input's is
+ * INVALID_ARGUMENT. The rows of D must not overlap each other: leading_dimension >= N and, when batch > 1,
+ * either batch_stride >= (M - 1) * leading_dimension + N (one matrix after the other) or, side by side in
+ * wider rows (heads of an attention layer), batch_stride >= N and leading_dimension >= (batch - 1) *
+ * batch_stride + N. */
 typedef struct lathe_matmul_desc {
   size_t struct_size;
   const lathe_chain* next;
@@ -206,17 +220,17 @@ typedef struct lathe_matmul_desc {
   const int32_t* m_device;       /* reserved (device-resident M): must be NULL */
   lathe_math math;
 } lathe_matmul_desc;
-#define LATHE_MATMUL_DESC_INIT                                                                             \
-  {                                                                                                        \
-    sizeof(lathe_matmul_desc), NULL, 0, 0, 0, 1, LATHE_OPERAND_INIT, LATHE_OPERAND_INIT,                   \
-        LATHE_OPERAND_INIT, LATHE_OPERAND_INIT, LATHE_EPILOGUE_INIT, LATHE_DETERMINISM_FAST,               \
-        LATHE_MISS_DEFAULT, NULL, LATHE_MATH_STRICT                                                        \
+#define LATHE_MATMUL_DESC_INIT                                                                               \
+  {                                                                                                          \
+    sizeof(lathe_matmul_desc), NULL, 0, 0, 0, 1, LATHE_OPERAND_INIT, LATHE_OPERAND_INIT, LATHE_OPERAND_INIT, \
+        LATHE_OPERAND_INIT, LATHE_EPILOGUE_INIT, LATHE_DETERMINISM_FAST, LATHE_MISS_DEFAULT, NULL,           \
+        LATHE_MATH_STRICT                                                                                    \
   }
 
 /* For each row of X (rows by n, ROW_MAJOR; f32, f16, bf16): the column of its maximum plus index_offset.
  * The lowest index wins a tie; NaN counts as the maximum and the first NaN wins; a row of -inf gives 0.
- * rows and n in [0, 2^31 - 1]; n >= 1 when rows >= 1 (INVALID_ARGUMENT otherwise); rows 0 does nothing. The largest
- * index plus index_offset must fit index_dtype. No output may overlap X or the other output. */
+ * rows and n in [0, 2^31 - 1]; n >= 1 when rows >= 1 (INVALID_ARGUMENT otherwise); rows 0 does nothing. The
+ * largest index plus index_offset must fit index_dtype. No output may overlap X or the other output. */
 typedef struct lathe_argmax_desc {
   size_t struct_size;
   const lathe_chain* next;
@@ -229,20 +243,21 @@ typedef struct lathe_argmax_desc {
   lathe_determinism determinism;
   lathe_miss_policy miss_policy;
 } lathe_argmax_desc;
-#define LATHE_ARGMAX_DESC_INIT                                                                             \
-  {                                                                                                        \
-    sizeof(lathe_argmax_desc), NULL, 0, 0, LATHE_OPERAND_INIT, NULL, LATHE_I64, 0, NULL,                   \
-        LATHE_DETERMINISM_FAST, LATHE_MISS_DEFAULT                                                         \
+#define LATHE_ARGMAX_DESC_INIT                                                           \
+  {                                                                                      \
+    sizeof(lathe_argmax_desc), NULL, 0, 0, LATHE_OPERAND_INIT, NULL, LATHE_I64, 0, NULL, \
+        LATHE_DETERMINISM_FAST, LATHE_MISS_DEFAULT                                       \
   }
 
-/* For each row of A B (+ bias), rounded to logits_dtype: the column of its maximum plus index_offset, by lathe_argmax's
- * rules; the products themselves are never stored (greedy decoding's output layer). The result is that of a
- * lathe_matmul of the same numeric recipe to D of logits_dtype followed by lathe_argmax. A vocabulary in shards: one
- * call a shard with its index_offset and values, then the greatest value (the first NaN), the lowest index among equals.
- * A and B: f32, f16 or bf16, the same dtype; either layout; batch_stride unused: must be 0. M, N, K in [0, 2^31 - 1];
- * M 0 does nothing; N 0 with M >= 1 is INVALID_ARGUMENT; K 0 compares the bias (A and B may then be NULL). The largest
- * index plus index_offset must fit index_dtype. No output may overlap an input or the other output. Splits of K are
- * refused (lathe_tuning): partial sums cannot be compared. */
+/* For each row of A B (+ bias), rounded to logits_dtype: the column of its maximum plus index_offset, by
+ * lathe_argmax's rules; the products themselves are never stored (greedy decoding's output layer). The result
+ * is that of a lathe_matmul of the same numeric recipe to D of logits_dtype followed by lathe_argmax. A
+ * vocabulary in shards: one call a shard with its index_offset and values, then the greatest value (the first
+ * NaN), the lowest index among equals. A and B: f32, f16 or bf16, the same dtype; either layout; batch_stride
+ * unused: must be 0. M, N, K in [0, 2^31 - 1]; M 0 does nothing; N 0 with M >= 1 is INVALID_ARGUMENT; K 0
+ * compares the bias (A and B may then be NULL). The largest index plus index_offset must fit index_dtype. No
+ * output may overlap an input or the other output. Splits of K are refused (lathe_tuning): partial sums
+ * cannot be compared. */
 typedef struct lathe_matmul_argmax_desc {
   size_t struct_size;
   const lathe_chain* next;
@@ -254,22 +269,23 @@ typedef struct lathe_matmul_argmax_desc {
   void* indices;            /* M elements of index_dtype */
   lathe_dtype index_dtype;  /* LATHE_I32 or LATHE_I64 */
   int64_t index_offset;     /* added to every index: the first column of a vocabulary shard */
-  float* values;            /* M elements, the greatest logit as f32 (a zero may lose its sign); NULL: not wanted */
+  float* values; /* M elements, the greatest logit as f32 (a zero may lose its sign); NULL: not wanted */
   lathe_determinism determinism;
   lathe_miss_policy miss_policy;
   lathe_math math;
 } lathe_matmul_argmax_desc;
-#define LATHE_MATMUL_ARGMAX_DESC_INIT                                                                      \
-  {                                                                                                        \
-    sizeof(lathe_matmul_argmax_desc), NULL, 0, 0, 0, LATHE_OPERAND_INIT, LATHE_OPERAND_INIT, NULL,         \
-        LATHE_DTYPE_NONE, LATHE_DTYPE_NONE, NULL, LATHE_I64, 0, NULL, LATHE_DETERMINISM_FAST,              \
-        LATHE_MISS_DEFAULT, LATHE_MATH_STRICT                                                              \
+#define LATHE_MATMUL_ARGMAX_DESC_INIT                                                              \
+  {                                                                                                \
+    sizeof(lathe_matmul_argmax_desc), NULL, 0, 0, 0, LATHE_OPERAND_INIT, LATHE_OPERAND_INIT, NULL, \
+        LATHE_DTYPE_NONE, LATHE_DTYPE_NONE, NULL, LATHE_I64, 0, NULL, LATHE_DETERMINISM_FAST,      \
+        LATHE_MISS_DEFAULT, LATHE_MATH_STRICT                                                      \
   }
 
-/* Chain element: the caller's workspace in the device's memory, at least lathe_plan_workspace_bytes() long, 64-byte aligned,
- * not shared by two calls in flight. Without it the library uses a slab of its own; on a GPU one for each stream, so a graph
- * that may run beside other work of the stream it was captured on, or beside another graph from that stream, needs workspaces
- * of the caller's. Where a kernel counts its workgroups they cost it a memset ahead of the launch. */
+/* Chain element: the caller's workspace in the device's memory, at least lathe_plan_workspace_bytes() long,
+ * 64-byte aligned, not shared by two calls in flight. Without it the library uses a slab of its own; on a GPU
+ * one for each stream, so a graph that may run beside other work of the stream it was captured on, or beside
+ * another graph from that stream, needs workspaces of the caller's. Where a kernel counts its workgroups they
+ * cost it a memset ahead of the launch. */
 typedef struct lathe_workspace {
   size_t struct_size;
   const lathe_chain* next;
@@ -278,7 +294,8 @@ typedef struct lathe_workspace {
   void* data;
   size_t bytes;
 } lathe_workspace;
-#define LATHE_WORKSPACE_INIT {sizeof(lathe_workspace), NULL, LATHE_CHAIN_WORKSPACE, 0, NULL, 0}
+#define LATHE_WORKSPACE_INIT \
+  { sizeof(lathe_workspace), NULL, LATHE_CHAIN_WORKSPACE, 0, NULL, 0 }
 
 /* Chain element: overrides the oracle for this request (tuners, tests). 0 leaves a choice to the oracle. */
 typedef struct lathe_tuning {
@@ -286,32 +303,42 @@ typedef struct lathe_tuning {
   const lathe_chain* next;
   uint32_t kind; /* LATHE_CHAIN_TUNING */
   uint32_t reserved;
-  /* split-K factor, 1..65535; normalised so that no split is empty. argmax: workgroups for all rows together. */
+  /* split-K factor, 1..65535; normalised so that no split is empty. argmax: workgroups for all rows together.
+   */
   int32_t split_k;
   int32_t candidate; /* 1 + rank of the candidate to take, as lathe_plan_explain lists them */
 } lathe_tuning;
-#define LATHE_TUNING_INIT {sizeof(lathe_tuning), NULL, LATHE_CHAIN_TUNING, 0, 0, 0}
+#define LATHE_TUNING_INIT \
+  { sizeof(lathe_tuning), NULL, LATHE_CHAIN_TUNING, 0, 0, 0 }
 
-/* ---- Context --------------------------------------------------------------------------------------------------- */
+/* ---- Context
+ * --------------------------------------------------------------------------------------------------- */
 
 typedef struct lathe_context lathe_context;
 typedef struct lathe_device lathe_device;
 typedef struct lathe_plan lathe_plan;
 typedef void* lathe_stream; /* CUstream, hipStream_t; NULL on the CPU */
 
-typedef enum lathe_log_level { LATHE_LOG_ERROR = 0, LATHE_LOG_WARNING = 1, LATHE_LOG_INFO = 2, LATHE_LOG_DEBUG = 3 } lathe_log_level;
+typedef enum lathe_log_level {
+  LATHE_LOG_ERROR = 0,
+  LATHE_LOG_WARNING = 1,
+  LATHE_LOG_INFO = 2,
+  LATHE_LOG_DEBUG = 3
+} lathe_log_level;
 /* Called from any thread, never with a lock of Lathe's held, never on the path of a dispatch hit. */
 typedef void (*lathe_log_fn)(void* user, lathe_log_level level, const char* message);
 
-/* Runs body(body_context, i) once for every i in [0, count), in any order, on any threads, and returns when all
- * have returned. `worker` is a slot in [0, workers): two bodies that run at once must be given different slots. */
+/* Runs body(body_context, i) once for every i in [0, count), in any order, on any threads, and returns when
+ * all have returned. `worker` is a slot in [0, workers): two bodies that run at once must be given different
+ * slots. */
 typedef void (*lathe_task_fn)(void* body_context, int64_t index, int32_t worker);
 typedef void (*lathe_parallel_for_fn)(void* user, int64_t count, lathe_task_fn body, void* body_context);
 
 typedef struct lathe_context_options {
   size_t struct_size;
   const lathe_chain* next;
-  /* Cache directory; NULL: $LATHE_CACHE_DIR, else $XDG_CACHE_HOME/lathe, else $HOME/.cache/lathe; "": no disk. */
+  /* Cache directory; NULL: $LATHE_CACHE_DIR, else $XDG_CACHE_HOME/lathe, else $HOME/.cache/lathe; "": no
+   * disk. */
   const char* cache_dir;
   /* Path of liblathe-compiler.so; NULL: $LATHE_COMPILER_LIBRARY, else beside this library. */
   const char* compiler_library;
@@ -319,22 +346,25 @@ typedef struct lathe_context_options {
   void* log_user;
   lathe_log_level log_level; /* what reaches `log` */
   lathe_miss_policy miss_policy;
-  /* CPU threads a call may use, the caller's included, at most 1024; 0: $LATHE_WORKERS, else one per core this process
-   * may run on. With parallel_for: the number of worker slots, which must be given (1..1024, INVALID_ARGUMENT otherwise;
-   * $LATHE_WORKERS is not read). Part of the policy the oracle sees. */
+  /* CPU threads a call may use, the caller's included, at most 1024; 0: $LATHE_WORKERS, else one per core
+   * this process may run on. With parallel_for: the number of worker slots, which must be given (1..1024,
+   * INVALID_ARGUMENT otherwise; $LATHE_WORKERS is not read). Part of the policy the oracle sees. */
   int32_t workers;
   lathe_parallel_for_fn parallel_for; /* NULL: the context's own pool; otherwise `workers` >= 1 */
   void* parallel_for_user;
-  /* 1: before each launch on a GPU, every pointer is looked up in the driver (about a microsecond each) and host memory or
-   * another device's is INVALID_ARGUMENT, instead of a fault that loses the CUDA context. 0: $LATHE_VALIDATE (0 or 1),
-   * else off. */
+  /* 1: before each launch on a GPU, every pointer is looked up in the driver (about a microsecond each) and
+   * host memory or another device's is INVALID_ARGUMENT, instead of a fault that loses the CUDA context. 0:
+   * $LATHE_VALIDATE (0 or 1), else off. */
   int32_t validate;
   uint32_t reserved; /* must be 0 */
+  /* Path of the generic kernels for LATHE_MISS_FALLBACK; NULL: $LATHE_FALLBACK_BUNDLE, else
+   * lathe-fallback.bundle beside this library. Opened at the first miss that asks for it. */
+  const char* fallback_bundle;
 } lathe_context_options;
 #define LATHE_CONTEXT_OPTIONS_INIT                                                                         \
   {                                                                                                        \
     sizeof(lathe_context_options), NULL, NULL, NULL, NULL, NULL, LATHE_LOG_WARNING, LATHE_MISS_DEFAULT, 0, \
-        NULL, NULL, 0, 0                                                                                   \
+        NULL, NULL, 0, 0, NULL                                                                             \
   }
 
 /* options may be NULL. Costs microseconds: nothing is loaded, no thread is started. */
@@ -346,23 +376,26 @@ LATHE_API void lathe_context_destroy(lathe_context* context);
 typedef struct lathe_statistics {
   size_t struct_size;
   const lathe_chain* next;
-  uint64_t dispatch_hits;     /* calls served by the dispatch table (counted per device thread-shard) */
-  uint64_t dispatch_misses;   /* calls whose class the table did not hold, LATHE_MISS included */
-  uint64_t memory_hits;       /* misses of the dispatch table served by an artifact in memory */
-  uint64_t disk_hits;         /* ... by an artifact from disk */
-  uint64_t compiles;          /* kernels compiled by this context */
+  uint64_t dispatch_hits;   /* calls served by the dispatch table (counted per device thread-shard) */
+  uint64_t dispatch_misses; /* calls whose class the table did not hold, LATHE_MISS included */
+  uint64_t memory_hits;     /* misses of the dispatch table served by an artifact in memory */
+  uint64_t disk_hits;       /* ... by an artifact from disk */
+  uint64_t compiles;        /* kernels compiled by this context */
   uint64_t compile_failures;
-  uint64_t disk_rejects;      /* defective, foreign or mismatching cache files, each treated as a miss */
+  uint64_t disk_rejects;       /* defective, foreign or mismatching cache files, each treated as a miss */
   double compile_milliseconds; /* wall time inside the compiler, its library's load aside */
   double compiler_load_milliseconds;
   double disk_load_milliseconds; /* reading and checking files */
   double link_milliseconds;      /* loading code onto a device */
-  uint64_t artifact_bytes;    /* held in memory */
+  uint64_t artifact_bytes;       /* held in memory */
   uint64_t disk_bytes_read;
   uint64_t disk_bytes_written;
-  uint64_t compiler_loaded;   /* 1 once liblathe-compiler.so was mapped into this process */
+  uint64_t compiler_loaded; /* 1 once liblathe-compiler.so was mapped into this process */
+  uint64_t
+      fallback_runs; /* calls that ran on a generic kernel (LATHE_MISS_FALLBACK); each a dispatch miss too */
 } lathe_statistics;
-#define LATHE_STATISTICS_INIT {sizeof(lathe_statistics), NULL, 0, 0, 0, 0, 0, 0, 0, 0.0, 0.0, 0.0, 0.0, 0, 0, 0, 0}
+#define LATHE_STATISTICS_INIT \
+  { sizeof(lathe_statistics), NULL, 0, 0, 0, 0, 0, 0, 0, 0.0, 0.0, 0.0, 0.0, 0, 0, 0, 0, 0 }
 LATHE_API lathe_status lathe_context_statistics(lathe_context* context, lathe_statistics* statistics);
 
 /* Receives text piece by piece; called on the calling thread before the function returns. */
@@ -374,36 +407,42 @@ LATHE_API lathe_status lathe_cache_list(lathe_context* context, lathe_text_fn te
 /* Removes every entry of the disk cache (and nothing else in the directory); *removed may be NULL. */
 LATHE_API lathe_status lathe_cache_clear(lathe_context* context, uint64_t* removed);
 
-/* ---- Devices ----------------------------------------------------------------------------------------------------- */
+/* ---- Devices
+ * ----------------------------------------------------------------------------------------------------- */
 
 /* Every device name this build knows, available or not, as JSON: [{"name":"cpu","available":true,"reason":"",
  * "target":{...},"facts":{fact:{"value":...,"source":"..."}}}, ...]. */
 LATHE_API lathe_status lathe_devices(lathe_context* context, lathe_text_fn text, void* user);
-/* "cpu", "cuda:0", "hip:0", ... NOT_AVAILABLE says why. Every device has a driver, a dispatch table and (CPU, without a
- * parallel_for) a pool of its own, whose threads start at the first launch that can use them. */
+/* "cpu", "cuda:0", "hip:0", ... NOT_AVAILABLE says why. Every device has a driver, a dispatch table and (CPU,
+ * without a parallel_for) a pool of its own, whose threads start at the first launch that can use them. */
 LATHE_API lathe_status lathe_device_open(lathe_context* context, const char* name, lathe_device** device);
-/* A device that is only described: plans, explains, dumps and warms the cache for the facts file at `facts_path`,
- * and cannot run anything (NOT_AVAILABLE). `target` NULL takes the file's own target ("sm_90a", "gfx942",
- * "x86-64-avx512", ...). PTX for it is assembled by $LATHE_PTXAS, else the first ptxas on $PATH and in $CUDA_HOME/bin
- * (/usr/local/cuda/bin) that knows the target, else libnvJitLink; without any, or with LATHE_PTXAS set but empty, it is
- * kept as PTX and the driver assembles it when the kernel is loaded. */
-LATHE_API lathe_status lathe_device_describe(lathe_context* context, const char* facts_path, const char* target,
-                                             lathe_device** device);
+/* A device that is only described: plans, explains, dumps and warms the cache for the facts file at
+ * `facts_path`, and cannot run anything (NOT_AVAILABLE). `target` NULL takes the file's own target ("sm_90a",
+ * "gfx942", "x86-64-avx512", ...). PTX for it is assembled by $LATHE_PTXAS, else the first ptxas on $PATH and
+ * in $CUDA_HOME/bin
+ * (/usr/local/cuda/bin) that knows the target, else libnvJitLink; without any, or with LATHE_PTXAS set but
+ * empty, it is kept as PTX and the driver assembles it when the kernel is loaded. */
+LATHE_API lathe_status lathe_device_describe(lathe_context* context, const char* facts_path,
+                                             const char* target, lathe_device** device);
 LATHE_API void lathe_device_close(lathe_device* device);
-/* 64-bit fingerprint of facts, target, workers, oracle and codegen id: equal on ranks that will run identical plans. */
+/* 64-bit fingerprint of facts, target, workers, oracle and codegen id: equal on ranks that will run identical
+ * plans. */
 LATHE_API lathe_status lathe_device_fingerprint(lathe_device* device, uint64_t* fingerprint);
 
-/* ---- Device memory and streams --------------------------------------------------------------------------------- */
+/* ---- Device memory and streams
+ * --------------------------------------------------------------------------------- */
 
-/* For tools, tests and engines without an allocator of their own; an engine's own pointers and streams serve as well. All
- * of them need a device that runs (NOT_AVAILABLE on a described one) and may be called from any thread, whichever CUDA
- * context is current: it stays so. On a GPU an allocation and a release take microseconds to milliseconds and may wait
- * for the whole device; neither disturbs a stream that is being captured. */
+/* For tools, tests and engines without an allocator of their own; an engine's own pointers and streams serve
+ * as well. All of them need a device that runs (NOT_AVAILABLE on a described one) and may be called from any
+ * thread, whichever CUDA context is current: it stays so. On a GPU an allocation and a release take
+ * microseconds to milliseconds and may wait for the whole device; neither disturbs a stream that is being
+ * captured. */
 
-/* `bytes` of the device's memory, aligned to 64 bytes on the CPU and to 256 on a GPU, contents unspecified. 0 bytes:
- * *memory is NULL. OUT_OF_MEMORY where there is no more. To be freed before the device closes. */
+/* `bytes` of the device's memory, aligned to 64 bytes on the CPU and to 256 on a GPU, contents unspecified. 0
+ * bytes: *memory is NULL. OUT_OF_MEMORY where there is no more. To be freed before the device closes. */
 LATHE_API lathe_status lathe_device_alloc(lathe_device* device, size_t bytes, void** memory);
-/* NULL is legal. Only for what lathe_device_alloc of this device gave, when no work that uses it is in flight. */
+/* NULL is legal. Only for what lathe_device_alloc of this device gave, when no work that uses it is in
+ * flight. */
 LATHE_API lathe_status lathe_device_free(lathe_device* device, void* memory);
 
 typedef enum lathe_copy_kind {
@@ -412,80 +451,99 @@ typedef enum lathe_copy_kind {
   LATHE_COPY_ON_DEVICE = 3  /* from the device's memory to the device's memory */
 } lathe_copy_kind;
 
-/* Copies `bytes`, which must not overlap, after the stream's work so far and before what is given to it later. On a GPU the
- * call may return before the copy is done: `from` must stay as it is, and `to` unread, until lathe_stream_synchronize. On
- * the CPU, whose stream is NULL, the call returns when the copy is done, and all memory is both host's and device's. */
-LATHE_API lathe_status lathe_device_copy(lathe_device* device, lathe_stream stream, void* to, const void* from,
-                                         size_t bytes, lathe_copy_kind kind);
+/* Copies `bytes`, which must not overlap, after the stream's work so far and before what is given to it
+ * later. On a GPU the call may return before the copy is done: `from` must stay as it is, and `to` unread,
+ * until lathe_stream_synchronize. On the CPU, whose stream is NULL, the call returns when the copy is done,
+ * and all memory is both host's and device's. */
+LATHE_API lathe_status lathe_device_copy(lathe_device* device, lathe_stream stream, void* to,
+                                         const void* from, size_t bytes, lathe_copy_kind kind);
 
-/* A stream of the device's primary context that does not wait for the legacy default stream. On the CPU: NULL. */
+/* A stream of the device's primary context that does not wait for the legacy default stream. On the CPU:
+ * NULL. */
 LATHE_API lathe_status lathe_stream_create(lathe_device* device, lathe_stream* stream);
 /* Only for what lathe_stream_create gave. Returns at once; work in flight on the stream still completes. */
 LATHE_API lathe_status lathe_stream_destroy(lathe_device* device, lathe_stream stream);
-/* Blocks until all work given to the stream is done. A fault of a kernel shows here at the latest: INTERNAL. */
+/* Blocks until all work given to the stream is done. A fault of a kernel shows here at the latest: INTERNAL.
+ */
 LATHE_API lathe_status lathe_stream_synchronize(lathe_device* device, lathe_stream stream);
 
-/* ---- Running ------------------------------------------------------------------------------------------------------ */
+/* ---- Running
+ * ------------------------------------------------------------------------------------------------------ */
 
-/* On the CPU the stream must be NULL and the call returns when the result is written. On a GPU all pointers are the device's,
- * the call returns when the work is in the stream, and a fault of the kernel shows later, as a failure of whatever call on
- * the context comes next ("the CUDA context is lost"). The work is done in the stream's CUDA context; NULL and the other
- * default streams mean those of the thread's current context if that is of this device, else of its primary one. While the
- * stream is being captured a request whose kernel is loaded becomes part of the graph, and any other is CAPTURE_MISS. */
+/* On the CPU the stream must be NULL and the call returns when the result is written. On a GPU all pointers
+ * are the device's, the call returns when the work is in the stream, and a fault of the kernel shows later,
+ * as a failure of whatever call on the context comes next ("the CUDA context is lost"). The work is done in
+ * the stream's CUDA context; NULL and the other default streams mean those of the thread's current context if
+ * that is of this device, else of its primary one. While the stream is being captured a request whose kernel
+ * is loaded becomes part of the graph, and any other is CAPTURE_MISS. */
 LATHE_API lathe_status lathe_matmul(lathe_device* device, lathe_stream stream, const lathe_matmul_desc* desc);
 LATHE_API lathe_status lathe_argmax(lathe_device* device, lathe_stream stream, const lathe_argmax_desc* desc);
 LATHE_API lathe_status lathe_matmul_argmax(lathe_device* device, lathe_stream stream,
                                            const lathe_matmul_argmax_desc* desc);
 
-/* ---- Plans: chosen once, run many times ---------------------------------------------------------------------------- */
+/* ---- Plans: chosen once, run many times
+ * ---------------------------------------------------------------------------- */
 
-/* Plans the request's problem class, compiles or loads its kernel (subject to the miss policy; a described device
- * only plans). Data pointers of `desc` are not read and may be NULL, but presence matters: a NULL bias, residual or
- * values means "none". The plan serves every request of the same class: the same everything but pointers, leading
- * dimensions, strides, batch, alpha, beta (zero or not is part of the class) and any M of the bucket. */
-LATHE_API lathe_status lathe_plan_matmul(lathe_device* device, const lathe_matmul_desc* desc, lathe_plan** plan);
-LATHE_API lathe_status lathe_plan_argmax(lathe_device* device, const lathe_argmax_desc* desc, lathe_plan** plan);
+/* Plans the request's problem class, compiles or loads its kernel (subject to the miss policy; a described
+ * device only plans). Data pointers of `desc` are not read and may be NULL, but presence matters: a NULL
+ * bias, residual or values means "none". The plan serves every request of the same class: the same everything
+ * but pointers, leading dimensions, strides, batch, alpha, beta (zero or not is part of the class) and any M
+ * of the bucket. */
+LATHE_API lathe_status lathe_plan_matmul(lathe_device* device, const lathe_matmul_desc* desc,
+                                         lathe_plan** plan);
+LATHE_API lathe_status lathe_plan_argmax(lathe_device* device, const lathe_argmax_desc* desc,
+                                         lathe_plan** plan);
 LATHE_API lathe_status lathe_plan_matmul_argmax(lathe_device* device, const lathe_matmul_argmax_desc* desc,
                                                 lathe_plan** plan);
 LATHE_API void lathe_plan_destroy(lathe_plan* plan);
 
 /* Bytes of workspace that running `plan` at its planned M and batch needs (0: none). */
 LATHE_API lathe_status lathe_plan_workspace_bytes(lathe_plan* plan, size_t* bytes);
-LATHE_API lathe_status lathe_plan_run_matmul(lathe_plan* plan, lathe_stream stream, const lathe_matmul_desc* desc);
-LATHE_API lathe_status lathe_plan_run_argmax(lathe_plan* plan, lathe_stream stream, const lathe_argmax_desc* desc);
+LATHE_API lathe_status lathe_plan_run_matmul(lathe_plan* plan, lathe_stream stream,
+                                             const lathe_matmul_desc* desc);
+LATHE_API lathe_status lathe_plan_run_argmax(lathe_plan* plan, lathe_stream stream,
+                                             const lathe_argmax_desc* desc);
 LATHE_API lathe_status lathe_plan_run_matmul_argmax(lathe_plan* plan, lathe_stream stream,
                                                     const lathe_matmul_argmax_desc* desc);
 
-/* The plan as JSON: class, compile config, launch config, key, numeric recipe, facts used, predicted time, and
- * every other candidate with its prediction or the reason it was rejected:
- *   {"request", "device", "class":{}, "dims":{"m","n","k","batch"}, "target":{}, "facts":{}, "workers", "codegen_id",
- *    "rank", "config":{}, "launch":{"wanted_splits","splits","k_chunk","workspace_bytes","scratch_bytes_per_worker"},
+/* The plan as JSON: class, compile config, launch config, key, numeric recipe, facts used, predicted time,
+ * and every other candidate with its prediction or the reason it was rejected:
+ *   {"request", "device", "class":{}, "dims":{"m","n","k","batch"}, "target":{}, "facts":{}, "workers",
+ * "codegen_id", "rank", "config":{},
+ * "launch":{"wanted_splits","splits","k_chunk","workspace_bytes","scratch_bytes_per_worker"},
  *    "key":{"fingerprint","text"}, "numeric_recipe", "predicted_seconds", "legal",
  *    "candidates":[{"rank", "legal":bool, "config":{}, "splits", "predicted_seconds", "numeric_recipe"} or
  *                  {"rank", "legal":false, "config":{}, "splits", "rejection"}]}
- * "legal" counts the legal candidates, which come first; "rank" (1 is the oracle's choice) is what lathe_tuning.candidate
- * takes. "launch" has "wanted_splits" alone on a described device. From "rank" to "predicted_seconds" is absent when no
- * kernel is needed (N is 0, or K is 0 on the CPU; a GPU plans that as K = 1 over zeros). */
+ * "legal" counts the legal candidates, which come first; "rank" (1 is the oracle's choice) is what
+ * lathe_tuning.candidate takes. "launch" has "wanted_splits" alone on a described device. From "rank" to
+ * "predicted_seconds" is absent when no kernel is needed (N is 0, or K is 0 on the CPU; a GPU plans that as K
+ * = 1 over zeros). */
 LATHE_API lathe_status lathe_plan_explain(lathe_plan* plan, lathe_text_fn text, void* user);
 /* Compiles the plan's kernel again and passes on the IR after each stage ("00-payload.mlir", ..., "llvm.ll",
- * "assembly.s" or "kernel.ptx"), the machine code's bytes ("kernel.o", "kernel.hsaco", or "kernel.cubin" for a described
- * device where an assembler is found), the launch recipe ("recipe.json") and how it was made: milliseconds by stage, the
- * assembler and what it said of registers and spills ("metadata.json"). pipeline_yaml NULL: the built-in pipeline. Nothing is cached. */
-LATHE_API lathe_status lathe_plan_dump(lathe_plan* plan, const char* pipeline_yaml, lathe_text_fn text, void* user);
+ * "assembly.s" or "kernel.ptx"), the machine code's bytes ("kernel.o", "kernel.hsaco", or "kernel.cubin" for
+ * a described device where an assembler is found), the launch recipe ("recipe.json") and how it was made:
+ * milliseconds by stage, the assembler and what it said of registers and spills ("metadata.json").
+ * pipeline_yaml NULL: the built-in pipeline. Nothing is cached. */
+LATHE_API lathe_status lathe_plan_dump(lathe_plan* plan, const char* pipeline_yaml, lathe_text_fn text,
+                                       void* user);
 
-/* Slices (CPU only): the caller's own threads run a plan without a parallel-for. For each phase in [0, phases), every
- * worker in [0, workers), workers in 1..1024, calls lathe_plan_run_*_slice once, with a barrier of the caller's between phases. The
- * descriptor must chain a lathe_workspace of at least lathe_plan_slice_workspace_bytes(). */
+/* Slices (CPU only): the caller's own threads run a plan without a parallel-for. For each phase in [0,
+ * phases), every worker in [0, workers), workers in 1..1024, calls lathe_plan_run_*_slice once, with a
+ * barrier of the caller's between phases. The descriptor must chain a lathe_workspace of at least
+ * lathe_plan_slice_workspace_bytes(). */
 LATHE_API lathe_status lathe_plan_phases(lathe_plan* plan, int32_t* phases);
 LATHE_API lathe_status lathe_plan_slice_workspace_bytes(lathe_plan* plan, int32_t workers, size_t* bytes);
-LATHE_API lathe_status lathe_plan_run_matmul_slice(lathe_plan* plan, const lathe_matmul_desc* desc, int32_t phase,
-                                                   int32_t worker, int32_t workers);
-LATHE_API lathe_status lathe_plan_run_argmax_slice(lathe_plan* plan, const lathe_argmax_desc* desc, int32_t phase,
-                                                   int32_t worker, int32_t workers);
-LATHE_API lathe_status lathe_plan_run_matmul_argmax_slice(lathe_plan* plan, const lathe_matmul_argmax_desc* desc,
-                                                          int32_t phase, int32_t worker, int32_t workers);
+LATHE_API lathe_status lathe_plan_run_matmul_slice(lathe_plan* plan, const lathe_matmul_desc* desc,
+                                                   int32_t phase, int32_t worker, int32_t workers);
+LATHE_API lathe_status lathe_plan_run_argmax_slice(lathe_plan* plan, const lathe_argmax_desc* desc,
+                                                   int32_t phase, int32_t worker, int32_t workers);
+LATHE_API lathe_status lathe_plan_run_matmul_argmax_slice(lathe_plan* plan,
+                                                          const lathe_matmul_argmax_desc* desc, int32_t phase,
+                                                          int32_t worker, int32_t workers);
 
-/* ---- Warm-up --------------------------------------------------------------------------------------------------------- */
+/* ---- Warm-up
+ * ---------------------------------------------------------------------------------------------------------
+ */
 
 typedef struct lathe_warm_report {
   size_t struct_size;
@@ -495,11 +553,12 @@ typedef struct lathe_warm_report {
   uint64_t cached;   /* of them, found */
   double milliseconds;
 } lathe_warm_report;
-#define LATHE_WARM_REPORT_INIT {sizeof(lathe_warm_report), NULL, 0, 0, 0, 0.0}
+#define LATHE_WARM_REPORT_INIT \
+  { sizeof(lathe_warm_report), NULL, 0, 0, 0, 0.0 }
 
-/* Prepares every class of the weight that `desc` describes (its N, K, dtypes, layouts, epilogue form; M is ignored)
- * with M from 1 to m_max, every alignment class included: afterwards no such request compiles. On a described device
- * it fills the cache only. report may be NULL. */
+/* Prepares every class of the weight that `desc` describes (its N, K, dtypes, layouts, epilogue form; M is
+ * ignored) with M from 1 to m_max, every alignment class included: afterwards no such request compiles. On a
+ * described device it fills the cache only. report may be NULL. */
 LATHE_API lathe_status lathe_warm_matmul(lathe_device* device, const lathe_matmul_desc* desc, int64_t m_max,
                                          lathe_warm_report* report);
 LATHE_API lathe_status lathe_warm_argmax(lathe_device* device, const lathe_argmax_desc* desc,
@@ -508,8 +567,8 @@ LATHE_API lathe_status lathe_warm_argmax(lathe_device* device, const lathe_argma
 LATHE_API lathe_status lathe_warm_matmul_argmax(lathe_device* device, const lathe_matmul_argmax_desc* desc,
                                                 int64_t m_max, lathe_warm_report* report);
 /* The classes lathe_warm_matmul(_argmax) would prepare, one call of `text` each: the class as JSON. */
-LATHE_API lathe_status lathe_classes_matmul(lathe_device* device, const lathe_matmul_desc* desc, int64_t m_max,
-                                            lathe_text_fn text, void* user);
+LATHE_API lathe_status lathe_classes_matmul(lathe_device* device, const lathe_matmul_desc* desc,
+                                            int64_t m_max, lathe_text_fn text, void* user);
 LATHE_API lathe_status lathe_classes_matmul_argmax(lathe_device* device, const lathe_matmul_argmax_desc* desc,
                                                    int64_t m_max, lathe_text_fn text, void* user);
 

@@ -1,5 +1,7 @@
 #include "kernels/argmax/emit_best.h"
 
+#include "compiler/open_view.h"
+
 namespace lathe::emit {
 using namespace mlir;
 
@@ -42,7 +44,11 @@ void store_best(Emit& e, const TileProgram& p, Value row, const Best& best, Valu
       Value column = arith::IndexCastUIOp::create(e.b, e.loc, e.index(), best.column);
       out = arith::IndexCastOp::create(e.b, e.loc, v.element, e.add(column, offset));
     }
-    e.store(out, v.memory, e.add(v.offset, row), v.alignment);
+    Value at = e.add(v.offset, row);
+    if (v.dtype)
+      store_open(e, out, v, at);
+    else
+      e.store(out, v.memory, at, v.alignment);
   }
 }
 

@@ -3,6 +3,7 @@
 
 #include "base/dtype.h"
 #include "compiler/cpu_task.h"
+#include "compiler/open_view.h"
 
 namespace lathe::emit {
 namespace {
@@ -36,7 +37,9 @@ void write_tile(Emit& e, const TileProgram& p, int64_t lanes,
   for_each_vector(e, p.rows, p.columns, lanes, [&](Value i, Value j, Value left) {
     Value result = finish_vector(e, p, products(i, j, left), i, j, left);
     Value at = inside(e, p.output, i, j);
-    if (left)
+    if (p.output.dtype)
+      store_open(e, result, p.output, at, left);
+    else if (left)
       e.store_masked(result, p.output.memory, at, left);
     else
       e.store_vector(result, p.output.memory, at);
@@ -119,7 +122,8 @@ Value finish_vector(Emit& e, const TileProgram& p, Value products, Value i, Valu
   Values inputs = {products};
   for (Value input : llvm::drop_begin(op.getDpsInputs())) {
     const View& v = p.views.find(input)->second;
-    inputs.push_back(load_lanes(e, v.memory, inside(e, v, i, j), lanes, left));
+    Value at = inside(e, v, i, j);
+    inputs.push_back(v.dtype ? load_open(e, v, at, lanes, left) : load_lanes(e, v.memory, at, lanes, left));
   }
   inputs.push_back(nullptr);
   return inline_elementwise(e, op, inputs, lanes, p.mapping);
@@ -151,6 +155,8 @@ llvm::FailureOr<CpuProducts> emit_products(Emit& e, const Arguments& arguments, 
   }
 
   LogicalResult emitted = failure();
+  if (t.a.k_contiguous && kernel != "panel")
+    return p.contraction.emitError("CPU matmul kernel '") << kernel << "' takes no open layout";
   if (kernel == "dot") {
     t.packing = take(dot_packing_elements(t));
     emitted = emit_dot(e, t);

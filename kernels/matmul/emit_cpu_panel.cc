@@ -99,6 +99,13 @@ void pack_a_transposed(Emit& e, const CpuTile& t, Value i, Value rows, Value k0,
   });
 }
 
+// Packs as the operand lies in memory: known, or (a generic kernel) found by its view.
+void pack_by_layout(Emit& e, const View& v, bool k_contiguous, const std::function<void(bool)>& pack) {
+  if (!v.k_contiguous) return pack(k_contiguous);
+  const auto arm = [&](bool along_k) { return [&pack, along_k] { return pack(along_k), Values{}; }; };
+  e.choose(v.k_contiguous, {}, arm(true), arm(false));
+}
+
 int64_t a_pitch(const CpuTile& t) { return t.tile_k + kSlack; }
 
 // acc[i..][j..] (+)= A panel * B panel. With `fetch` (the start of each of the next panel's lines), every 16
@@ -165,18 +172,23 @@ LogicalResult emit_panel(Emit& e, const CpuTile& t, bool fetch_ahead) {
     auto panel_base = [&](Value j) { return e.mul(j, kc); };  // j / nr panels of kc * nr
     e.loop(e.idx(0), t.columns, nr, [&](Value j) {
       Value left = e.sub(t.columns, j);
-      if (t.b_k_contiguous)
-        pack_transposed(e, {t.b, j, left, k0, depth, ragged_k}, nr, nr, lanes, t.packing, panel_base(j));
-      else
-        pack_copied(e, {t.b, k0, depth, j, e.min(left, e.idx(nr)), true}, depth, nr, lanes, t.packing,
-                    panel_base(j));
+      pack_by_layout(e, t.b, t.b_k_contiguous, [&](bool k_contiguous) {
+        if (k_contiguous)
+          pack_transposed(e, {t.b, j, left, k0, depth, ragged_k}, nr, nr, lanes, t.packing, panel_base(j));
+        else
+          pack_copied(e, {t.b, k0, depth, j, e.min(left, e.idx(nr)), true}, depth, nr, lanes, t.packing,
+                      panel_base(j));
+      });
     });
     e.loop(e.idx(0), t.rows, mr, [&](Value i) {
       Value left = e.sub(t.rows, i);
-      if (t.a_k_contiguous)
-        pack_copied(e, {t.a, i, left, k0, depth, ragged_k}, e.idx(mr), a_pitch(t), lanes, t.packing, a_base);
-      else
-        pack_a_transposed(e, t, i, e.min(left, e.idx(mr)), k0, depth, a_pitch(t), a_base);
+      pack_by_layout(e, t.a, t.a_k_contiguous, [&](bool k_contiguous) {
+        if (k_contiguous)
+          pack_copied(e, {t.a, i, left, k0, depth, ragged_k}, e.idx(mr), a_pitch(t), lanes, t.packing,
+                      a_base);
+        else
+          pack_a_transposed(e, t, i, e.min(left, e.idx(mr)), k0, depth, a_pitch(t), a_base);
+      });
       Values next;
       if (fetch_ahead && t.a_k_contiguous)
         for (int64_t r = 0; r < mr; ++r) {

@@ -1,5 +1,6 @@
 #include "kernels/matmul/emit_gpu.h"
 
+#include "compiler/open_view.h"
 #include "core/plan.h"
 #include "kernels/argmax/emit_gpu.h"
 #include "kernels/matmul_argmax/emit_sink.h"
@@ -52,7 +53,11 @@ class StoreSink : public OutputSink {
       }
       for (auto [column, result] : llvm::zip(at, results))
         e_.when(e_.less(column, p_.columns), [&, column = column, result = result] {
-          e_.store(result, p_.output.memory, inside(e_, p_.output, row, column), p_.output.alignment);
+          Value to = inside(e_, p_.output, row, column);
+          if (p_.output.dtype)
+            store_open(e_, result, p_.output, to);
+          else
+            e_.store(result, p_.output.memory, to, p_.output.alignment);
         });
     });
   }
@@ -90,6 +95,10 @@ Value finish(Emit& e, TileProgram& p, Value product, Value i, Value j, int64_t l
   for (Value input : llvm::drop_begin(p.epilogue.getDpsInputs())) {
     const View& v = p.views.find(input)->second;
     Value at = inside(e, v, i, j);
+    if (v.dtype) {
+      inputs.push_back(load_open(e, v, at));
+      continue;
+    }
     const int64_t bytes = v.element.getIntOrFloatBitWidth() / 8;
     inputs.push_back(lanes ? e.load_vector(v.memory, at, lanes, std::min<int64_t>(lanes * bytes, 16))
                            : e.load(v.memory, at, v.alignment));

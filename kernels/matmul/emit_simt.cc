@@ -26,7 +26,9 @@ class StagedOperand {
                 int64_t register_size, Value limit)
       : e_(e),
         view_(view),
-        k_contiguous_(k_contiguous),
+        k_contiguous_(view.k_contiguous ? view.k_contiguous : e.constant(e.b.getI1Type(), k_contiguous)),
+        line_stride_(pick(view.row_stride, e.idx(1))),
+        k_stride_(pick(e.idx(1), view.row_stride)),
         width_(width),
         depth_(kernel.config().getTileK()),
         threads_(kernel.threads()),
@@ -49,7 +51,7 @@ class StagedOperand {
     Values loaded;
     for (const Element& x : elements_) {
       Value k = e_.add(k0, x.k), inside = e_.min(k, last_k);
-      Value at = e_.add(x.base, k_contiguous_ ? inside : e_.mul(inside, view_.row_stride));
+      Value at = e_.add(x.base, e_.mul(inside, k_stride_));
       Value v = e_.load(view_.memory, at, view_.alignment);
       if (!whole) v = arith::SelectOp::create(e_.b, e_.loc, e_.less(k, depth), v, e_.zero(view_.element));
       loaded.push_back(v);
@@ -74,25 +76,43 @@ class StagedOperand {
     Value exists;  // null: in every thread
   };
 
-  // The i-th of this thread's elements: neighbours in memory go to neighbouring threads.
-  Element element(Value thread, int64_t i) {
-    const int64_t inner = k_contiguous_ ? depth_ : width_;
+  // `along_k` where the operand lies along K, else the other.
+  Value pick(Value along_k, Value across) {
+    if (auto known = Emit::known(k_contiguous_)) return *known ? along_k : across;
+    return arith::SelectOp::create(e_.b, e_.loc, k_contiguous_, along_k, across);
+  }
+
+  // The i-th of this thread's elements along memory that has `inner` of the tile in a piece, as its place
+  // (low) there and the piece's number: neighbours in memory go to neighbouring threads.
+  std::pair<Value, Value> place(Value thread, int64_t i, int64_t inner) {
     Value linear = e_.add(thread, i * threads_);
     Value low = e_.rem(linear, e_.idx(inner)), high = e_.div(linear, e_.idx(inner));
     if (threads_ % inner == 0) {  // the same place in every row: say it, so that addresses are shared
       low = e_.rem(thread, e_.idx(inner));
       high = e_.add(e_.div(thread, e_.idx(inner)), i * (threads_ / inner));
     }
-    Element x{k_contiguous_ ? high : low, k_contiguous_ ? low : high, nullptr, nullptr};
-    Value inside = e_.min(x.row, last_);
-    x.base = e_.add(view_.offset, k_contiguous_ ? e_.mul(inside, view_.row_stride) : inside);
-    if ((i + 1) * threads_ > width_ * depth_) x.exists = e_.less(linear, e_.idx(width_ * depth_));
+    return {low, high};
+  }
+
+  Element element(Value thread, int64_t i) {
+    Element x;
+    const auto known = Emit::known(k_contiguous_);
+    if (!known || *known) std::tie(x.k, x.row) = place(thread, i, depth_);
+    if (!known || !*known) {
+      auto [row, k] = place(thread, i, width_);
+      x.row = x.row ? pick(x.row, row) : row;
+      x.k = x.k ? pick(x.k, k) : k;
+    }
+    x.base = e_.add(view_.offset, e_.mul(e_.min(x.row, last_), line_stride_));
+    if ((i + 1) * threads_ > width_ * depth_)
+      x.exists = e_.less(e_.add(thread, i * threads_), e_.idx(width_ * depth_));
     return x;
   }
 
   Emit& e_;
   const View& view_;
-  bool k_contiguous_;
+  Value k_contiguous_;  // i1
+  Value line_stride_, k_stride_;
   int64_t width_, depth_, threads_, vector_;
   Value last_;
   SmallVector<Element> elements_;

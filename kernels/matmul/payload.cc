@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "compiler/config_text.h"
+#include "core/generic.h"
 #include "kernels/matmul/skinny_shape.h"
 
 namespace lathe {
@@ -19,30 +20,40 @@ std::string type_of(DType t) {
 class PayloadText {
  public:
   PayloadText(const ProblemClass& c, const CompileConfig& config)
-      : c_(c), config_(config), sum_(c.a == DType::kI8 ? DType::kI32 : DType::kF32) {}
+      : c_(c),
+        config_(config),
+        sum_(c.a == DType::kI8 ? DType::kI32 : DType::kF32),
+        n_(c.generic ? "?" : absl::StrCat(c.n)),
+        k_(c.generic ? "?" : absl::StrCat(c.k)) {}
 
   std::string build() {
     const bool exact_m = c_.m_lo == c_.m_hi;
     const std::string m = exact_m ? absl::StrCat(c_.m_lo) : "?";
-    const std::string out = matrix(m, absl::StrCat(c_.n), c_.d);
-    const std::string product = matrix(m, absl::StrCat(c_.n), sum_);
-    argument("a", c_.trans_a ? matrix(absl::StrCat(c_.k), m, c_.a) : matrix(m, absl::StrCat(c_.k), c_.a));
-    argument("b", c_.trans_b ? matrix(absl::StrCat(c_.n), absl::StrCat(c_.k), c_.b)
-                             : matrix(absl::StrCat(c_.k), absl::StrCat(c_.n), c_.b));
+    const std::string out = matrix(m, n_, c_.d);
+    const std::string product = matrix(m, n_, sum_);
+    argument("a", c_.trans_a ? matrix(k_, m, c_.a) : matrix(m, k_, c_.a));
+    argument("b", c_.trans_b ? matrix(n_, k_, c_.b) : matrix(k_, n_, c_.b));
     epilogue_input("%product", product, "x", sum_, "#tile");
     value_ = "%x";
     if (c_.d != DType::kI32) scale();
-    if (c_.c != DType::kNone) add_c(out_type(m, c_.c));
-    if (c_.bias != DType::kNone)
-      add_operand("bias", absl::StrCat("tensor<", c_.n, "x", name_of(c_.bias), ">"), c_.bias, "#columns");
-    add_activation();
-    if (c_.residual != DType::kNone) add_operand("residual", out_type(m, c_.residual), c_.residual, "#tile");
+    const bool open = c_.generic && c_.d != DType::kI32;  // operands that the form has none of read as 0
+    const DType in_c = open ? DType::kF32 : c_.c, bias = open ? DType::kF32 : c_.bias,
+                residual = open ? DType::kF32 : c_.residual;
+    if (in_c != DType::kNone) add_c(out_type(m, in_c), in_c);
+    if (bias != DType::kNone)
+      add_operand("bias", absl::StrCat("tensor<", n_, "x", name_of(bias), ">"), bias, "#columns");
+    if (open)
+      add_any_activation();
+    else
+      add_activation(c_.activation);
+    if (residual != DType::kNone) add_operand("residual", out_type(m, residual), residual, "#tile");
     argument("d", out);
     if (!exact_m) index_argument("m");
+    if (c_.generic) index_argument("n"), index_argument("k");
     index_argument("batch");
     if (config_.split) {
       index_argument("splits"), index_argument("k_chunk");
-      argument("workspace", absl::StrCat("tensor<?x?x", m, "x", c_.n, "x", type_of(sum_), ">"));
+      argument("workspace", absl::StrCat("tensor<?x?x", m, "x", n_, "x", type_of(sum_), ">"));
     }
     round(c_.d);
     return text(m, out, product);
@@ -52,7 +63,7 @@ class PayloadText {
   static std::string matrix(const std::string& rows, const std::string& columns, DType t) {
     return absl::StrCat("tensor<?x", rows, "x", columns, "x", type_of(t), ">");
   }
-  std::string out_type(const std::string& m, DType t) const { return matrix(m, absl::StrCat(c_.n), t); }
+  std::string out_type(const std::string& m, DType t) const { return matrix(m, n_, t); }
 
   void argument(const std::string& name, const std::string& type) {
     arguments_.push_back(absl::StrCat("%", name, ": ", type, " {lathe.operand = \"", name, "\"}"));
@@ -95,20 +106,39 @@ class PayloadText {
     body(absl::StrCat(v, " = arith.extf ", x, " : ", name_of(t), " to f32"));
     return v;
   }
-  void add_c(const std::string& type) {
+  void add_c(const std::string& type, DType t) {
     argument("c", type);
     arguments_.push_back("%beta: f32 {lathe.operand = \"beta\"}");
-    epilogue_input("%c", type, "c_in", c_.c, "#tile");
-    value_ = binary("arith.addf", value_, binary("arith.mulf", "%beta", widen("%c_in", c_.c)));
+    epilogue_input("%c", type, "c_in", t, "#tile");
+    value_ = binary("arith.addf", value_, binary("arith.mulf", "%beta", widen("%c_in", t)));
   }
   void add_operand(const std::string& name, const std::string& type, DType t, const char* map) {
     argument(name, type);
     epilogue_input("%" + name, type, name + "_in", t, map);
     value_ = binary("arith.addf", value_, widen("%" + name + "_in", t));
   }
-  void add_activation() {
+  // All of them, and the one that the form names is taken: a branch a vector would cost more than it saves.
+  void add_any_activation() {
+    index_argument("form");
+    absl::StrAppend(&prologue_, "    %activation_at = arith.constant ", Form::kActivation,
+                    " : index\n    %activation_mask = arith.constant ", (1 << Form::kBits) - 1,
+                    " : index\n    %shifted = arith.shrui %form, %activation_at : index\n",
+                    "    %activation = arith.andi %shifted, %activation_mask : index\n");
     const std::string x = value_;
-    switch (c_.activation) {
+    std::string taken = x;
+    for (Activation a : {Activation::kRelu, Activation::kGelu, Activation::kGeluTanh, Activation::kSilu}) {
+      const std::string is = absl::StrCat("%is_", name_of(a));
+      absl::StrAppend(&prologue_, "    ", is, "_number = arith.constant ", static_cast<int32_t>(a),
+                      " : index\n    ", is, " = arith.cmpi eq, %activation, ", is, "_number : index\n");
+      value_ = x;
+      add_activation(a);
+      taken = unary(absl::StrCat("arith.select ", is, ","), absl::StrCat(value_, ", ", taken));
+    }
+    value_ = taken;
+  }
+  void add_activation(Activation activation) {
+    const std::string x = value_;
+    switch (activation) {
       case Activation::kNone: return;
       case Activation::kRelu: value_ = binary("arith.maximumf", x, literal("0.0")); return;
       case Activation::kGelu: {
@@ -142,10 +172,8 @@ class PayloadText {
   std::string text(const std::string& m, const std::string& out, const std::string& product) const {
     const char* a_map = c_.trans_a ? "(b, k, m)" : "(b, m, k)";
     const char* b_map = c_.trans_b ? "(b, n, k)" : "(b, k, n)";
-    const std::string a =
-        c_.trans_a ? matrix(absl::StrCat(c_.k), m, c_.a) : matrix(m, absl::StrCat(c_.k), c_.a);
-    const std::string b = c_.trans_b ? matrix(absl::StrCat(c_.n), absl::StrCat(c_.k), c_.b)
-                                     : matrix(absl::StrCat(c_.k), absl::StrCat(c_.n), c_.b);
+    const std::string a = c_.trans_a ? matrix(k_, m, c_.a) : matrix(m, k_, c_.a);
+    const std::string b = c_.trans_b ? matrix(n_, k_, c_.b) : matrix(k_, n_, c_.b);
     std::vector<std::string> maps = maps_, block = block_arguments_;
     maps.push_back("#tile");
     block.push_back(absl::StrCat("%unused: ", name_of(c_.d)));
@@ -154,11 +182,11 @@ class PayloadText {
         "#config = ", kernel_config_text(config_), "\n",
         "#tile = affine_map<(b, m, n) -> (b, m, n)>\n#columns = affine_map<(b, m, n) -> (n)>\n",
         "module {\n  func.func @", matmul_symbol(c_, config_), "(", absl::StrJoin(arguments_, ",\n      "),
-        ") -> ", out, " {\n", "    %zero = arith.constant ", zero, "\n    %empty = tensor.empty(%batch",
-        c_.m_lo == c_.m_hi ? "" : ", %m", ") : ", product,
-        "\n    %init = linalg.fill ins(%zero : ", type_of(sum_), ") outs(%empty : ", product, ") -> ",
-        product, "\n    %product = linalg.batch_matmul indexing_maps = [affine_map<(b, m, n, k) -> ", a_map,
-        ">, affine_map<(b, m, n, k) -> ", b_map, ">, affine_map<(b, m, n, k) -> (b, m, n)>]\n",
+        ") -> ", out, " {\n", prologue_, "    %zero = arith.constant ", zero,
+        "\n    %empty = tensor.empty(%batch", c_.m_lo == c_.m_hi ? "" : ", %m", c_.generic ? ", %n" : "",
+        ") : ", product, "\n    %init = linalg.fill ins(%zero : ", type_of(sum_), ") outs(%empty : ", product,
+        ") -> ", product, "\n    %product = linalg.batch_matmul indexing_maps = [affine_map<(b, m, n, k) -> ",
+        a_map, ">, affine_map<(b, m, n, k) -> ", b_map, ">, affine_map<(b, m, n, k) -> (b, m, n)>]\n",
         "        {lathe.config = #config} ins(%a, %b : ", a, ", ", b, ") outs(%init : ", product, ") -> ",
         product, "\n    %out = linalg.generic {indexing_maps = [", absl::StrJoin(maps, ", "),
         "], iterator_types = [\"parallel\", \"parallel\", \"parallel\"]}\n        ins(",
@@ -171,7 +199,8 @@ class PayloadText {
   const CompileConfig& config_;
   const DType sum_;  // of the products
   std::vector<std::string> arguments_, inputs_, input_types_, maps_, block_arguments_;
-  std::string body_, value_;
+  const std::string n_, k_;  // extents
+  std::string prologue_, body_, value_;
   int count_ = 0;
 };
 
@@ -187,8 +216,10 @@ std::string matmul_symbol(const ProblemClass& c, const CompileConfig& config) {
   const std::string m = c.m_lo == c.m_hi             ? absl::StrCat(c.m_lo)
                         : c.m_hi == Bucket::kOpenEnd ? absl::StrCat(c.m_lo, "up")
                                                      : absl::StrCat(c.m_lo, "to", c.m_hi);
-  return absl::StrCat("lathe_matmul_", name_of(c.a), "_", name_of(c.d), "_", c.trans_a ? "t" : "n",
-                      c.trans_b ? "t" : "n", "_m", m, "_n", c.n, "_k", c.k, "_", config.kernel,
+  const std::string sizes =
+      c.generic ? "generic"
+                : absl::StrCat(c.trans_a ? "t" : "n", c.trans_b ? "t" : "n", "_m", m, "_n", c.n, "_k", c.k);
+  return absl::StrCat("lathe_matmul_", name_of(c.a), "_", name_of(c.d), "_", sizes, "_", config.kernel,
                       c.alignment == Alignment::kByte ? "_byte"
                       : c.alignment == Alignment::k16 ? "_a16"
                                                       : "");

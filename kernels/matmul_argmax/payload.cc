@@ -6,6 +6,7 @@
 #include "absl/strings/str_join.h"
 #include "base/dtype.h"
 #include "compiler/config_text.h"
+#include "core/generic.h"
 #include "kernels/argmax/payload_text.h"
 #include "kernels/matmul/payload.h"
 
@@ -23,17 +24,21 @@ class PayloadText {
       : c_(c),
         config_(config),
         rows_(config.tile_m, c.m_lo == c.m_hi && c.m_hi <= config.tile_m ? c.m_hi : 0),
-        column_tiles_(ceil_div(c.n, config.tile_n)) {}
+        n_(c.generic ? "?" : absl::StrCat(c.n)),
+        k_(c.generic ? "?" : absl::StrCat(c.k)),
+        column_tiles_(c.generic ? "%column_tiles" : absl::StrCat(ceil_div(c.n, config.tile_n))) {}
 
   std::string build() const {
     const Outputs out = argmax_text::results(c_);
     const std::string symbol = matmul_argmax_symbol(c_, config_);
     std::vector<std::string> arguments = {operand("a", whole_a(), "a"), operand("b", whole_b(), "b")};
-    if (c_.bias != DType::kNone) arguments.push_back(operand("bias", whole_bias(), "bias"));
+    if (bias() != DType::kNone) arguments.push_back(operand("bias", whole_bias(), "bias"));
     arguments.push_back(operand("indices", out.index_type, "d"));
     if (out.values) arguments.push_back(operand("values", out.value_type, "values"));
     arguments.push_back(operand("m", "index", "m"));
     arguments.push_back(operand("index_offset", "index", "index_offset"));
+    if (c_.generic)
+      for (const char* field : {"n", "k", "form"}) arguments.push_back(operand(field, "index", field));
     const Outputs pairs = {true, "%workspace", "%workspace_indices", pairs_type("f32"), pairs_type("i32")};
     if (merges()) {
       arguments.push_back(operand("workspace", pairs.value_type, "workspace"));
@@ -43,13 +48,13 @@ class PayloadText {
         "#config = ", kernel_config_text(config_), "\n#tile = affine_map<(b, m, n) -> (b, m, n)>\n",
         "#columns = affine_map<(b, m, n) -> (n)>\n#logit = affine_map<(r, c) -> (0, r, c)>\n",
         argmax_text::kPairMaps, "module {\n  func.func @", symbol, "(", absl::StrJoin(arguments, ",\n      "),
-        ") {\n", rows_.count(),
+        ") {\n", rows_.count(), c_.generic ? open_sizes() : "",
         merges() ? tile_step(symbol, "%pairs:2", pairs, "i32", "%n0", absl::StrCat("%y, ", rows_.first()),
                              absl::StrCat("1, ", rows_.size()), "1, 1")
                  : tile_step(symbol, out.values ? "%done:2" : "%done", out, std::string(name_of(c_.d)),
                              "%index_offset", rows_.first(), rows_.size(), "1"),
         merges() ? argmax_text::merge_step(c_, config_.split == kMergeStep ? TileRows(1) : rows_,
-                                           symbol + "_merge", absl::StrCat(column_tiles_))
+                                           symbol + "_merge", column_tiles_)
                  : "",
         "    return\n  }\n}\n");
   }
@@ -57,7 +62,9 @@ class PayloadText {
  private:
   bool merges() const { return config_.split != kNoSplit; }
   // Widths of all tiles alike are constants.
-  bool ragged() const { return c_.n % config_.tile_n != 0; }
+  bool ragged() const { return c_.generic || c_.n % config_.tile_n != 0; }
+  // A generic kernel's, which reads as 0 where there is none.
+  DType bias() const { return c_.generic ? DType::kF32 : c_.bias; }
   std::string columns() const { return ragged() ? "%columns" : absl::StrCat(config_.tile_n); }
 
   static std::string tensor(const std::vector<std::string>& sizes, DType t) {
@@ -68,24 +75,24 @@ class PayloadText {
 
   // A operand by its three sizes, the last two in the order of memory.
   std::string a_type(const std::string& batch, const std::string& m) const {
-    const std::string k = absl::StrCat(c_.k);
+    const std::string& k = k_;
     return c_.trans_a ? tensor({batch, k, m}, c_.a) : tensor({batch, m, k}, c_.a);
   }
   std::string b_type(const std::string& batch, const std::string& n) const {
-    const std::string k = absl::StrCat(c_.k);
+    const std::string& k = k_;
     return c_.trans_b ? tensor({batch, n, k}, c_.b) : tensor({batch, k, n}, c_.b);
   }
   std::string whole_a() const { return a_type("?", "?"); }
-  std::string whole_b() const { return b_type("?", absl::StrCat(c_.n)); }
-  std::string whole_bias() const { return tensor({absl::StrCat(c_.n)}, c_.bias); }
+  std::string whole_b() const { return b_type("?", n_); }
+  std::string whole_bias() const { return tensor({n_}, bias()); }
   std::string tile(DType t) const { return tensor({"1", tile_rows(), tile_columns()}, t); }
   std::string pairs_type(const char* element) const {
-    return absl::StrCat("tensor<", column_tiles_, "x?x", element, ">");
+    return absl::StrCat("tensor<", c_.generic ? "?" : column_tiles_, "x?x", element, ">");
   }
 
   // Lines that take the operands' slices of the tile.
   std::string slices() const {
-    const std::string k = absl::StrCat(c_.k), ones = "] [1, 1, 1] : ";
+    const std::string k = c_.generic ? "%k" : k_, ones = "] [1, 1, 1] : ";
     const auto in_order = [&](bool transposed, const std::string& across, const std::string& along) {
       return transposed ? absl::StrCat(along, ", ", across) : absl::StrCat(across, ", ", along);
     };
@@ -94,24 +101,25 @@ class PayloadText {
         in_order(c_.trans_a, rows_.size(), k), ones, whole_a(), " to ", a_type("1", tile_rows()), "\n",
         "      %b_tile = tensor.extract_slice %b[0, ", in_order(c_.trans_b == 0, "%n0", "0"), "] [1, ",
         in_order(c_.trans_b == 0, columns(), k), ones, whole_b(), " to ", b_type("1", tile_columns()), "\n");
-    if (c_.bias != DType::kNone)
+    if (bias() != DType::kNone)
       absl::StrAppend(&text, "      %bias_tile = tensor.extract_slice %bias[%n0] [", columns(),
-                      "] [1] : ", whole_bias(), " to ", tensor({tile_columns()}, c_.bias), "\n");
+                      "] [1] : ", whole_bias(), " to ", tensor({tile_columns()}, bias()), "\n");
     return text;
   }
 
   // Lines that make the tile's logits of A, B and the bias.
   std::string logits() const {
-    const bool bias = c_.bias != DType::kNone, widen = bias && c_.bias != DType::kF32;
+    const bool has_bias = bias() != DType::kNone, widen = has_bias && bias() != DType::kF32;
     const std::string product = tile(DType::kF32), sizes = absl::StrJoin(dynamic_sizes(), ", ");
-    const std::string logits_type = tile(c_.logits), sum = bias ? "%sum" : "%x";
+    const std::string logits_type = tile(c_.logits), sum = has_bias ? "%sum" : "%x";
     std::string body;
-    if (widen)
-      absl::StrAppend(&body, "        %wide = arith.extf %bias_in : ", name_of(c_.bias), " to f32\n");
-    if (bias)
+    if (widen) absl::StrAppend(&body, "        %wide = arith.extf %bias_in : ", name_of(bias()), " to f32\n");
+    if (has_bias)
       absl::StrAppend(&body, "        %sum = arith.addf %x, ", widen ? "%wide" : "%bias_in", " : f32\n");
-    const bool rounds = c_.logits != DType::kF32;
-    if (rounds)
+    const bool rounds = c_.generic || c_.logits != DType::kF32;
+    if (c_.generic)
+      absl::StrAppend(&body, round_to_any(sum));
+    else if (rounds)
       absl::StrAppend(&body, "        %rounded = arith.truncf ", sum, " : f32 to ", name_of(c_.logits), "\n");
     return absl::StrCat(
         "      %nought = arith.constant 0.0 : f32\n      %empty = tensor.empty(", sizes, ") : ", product,
@@ -122,14 +130,48 @@ class PayloadText {
         "          {lathe.config = #config} ins(%a_tile, %b_tile : ", a_type("1", tile_rows()), ", ",
         b_type("1", tile_columns()), ") outs(%init : ", product, ") -> ", product,
         "\n      %empty_logits = tensor.empty(", sizes, ") : ", logits_type,
-        "\n      %logits = linalg.generic {indexing_maps = [#tile", bias ? ", #columns" : "",
+        "\n      %logits = linalg.generic {indexing_maps = [#tile", has_bias ? ", #columns" : "",
         ", #tile], iterator_types = [\"parallel\", \"parallel\", \"parallel\"]}\n          ins(%product",
-        bias ? ", %bias_tile" : "", " : ", product,
-        bias ? absl::StrCat(", ", tensor({tile_columns()}, c_.bias)) : "",
+        has_bias ? ", %bias_tile" : "", " : ", product,
+        has_bias ? absl::StrCat(", ", tensor({tile_columns()}, bias())) : "",
         ") outs(%empty_logits : ", logits_type, ") {\n      ^bb0(%x: f32, ",
-        bias ? absl::StrCat("%bias_in: ", name_of(c_.bias), ", ") : "", "%unused: ", name_of(c_.logits),
+        has_bias ? absl::StrCat("%bias_in: ", name_of(bias()), ", ") : "", "%unused: ", name_of(c_.logits),
         "):\n", body, "        linalg.yield ", rounds ? "%rounded" : sum, " : ", name_of(c_.logits),
         "\n      } -> ", logits_type, "\n");
+  }
+
+  std::string tile_width() const {
+    const char* symbol = c_.generic ? "[n]" : "";
+    return absl::StrCat("      %columns = affine.min affine_map<(first)", symbol, " -> (", config_.tile_n,
+                        ", ", c_.generic ? "n" : n_, " - first)>(%n0)", c_.generic ? "[%n]" : "", "\n");
+  }
+
+  // Lines of a generic kernel, in front of its steps: how many column tiles there are, and what the form says
+  // of the logits.
+  std::string open_sizes() const {
+    std::string text = absl::StrCat(
+        "    %column_tiles = affine.apply affine_map<()[n] -> (n ceildiv ", config_.tile_n, ")>()[%n]\n",
+        "    %logits_at = arith.constant ", Form::kLogits, " : index\n    %logits_mask = arith.constant ",
+        (1 << Form::kBits) - 1, " : index\n    %shifted = arith.shrui %form, %logits_at : index\n",
+        "    %logits_dtype = arith.andi %shifted, %logits_mask : index\n");
+    for (DType t : {DType::kF16, DType::kBF16})
+      absl::StrAppend(&text, "    %number_", name_of(t), " = arith.constant ", static_cast<int32_t>(t),
+                      " : index\n    %is_", name_of(t), " = arith.cmpi eq, %logits_dtype, %number_",
+                      name_of(t), " : index\n");
+    return text;
+  }
+  // Lines that make %rounded: `sum` as the logits' dtype has it, in f32.
+  static std::string round_to_any(const std::string& sum) {
+    std::string text, last = sum;
+    for (DType t : {DType::kF16, DType::kBF16}) {
+      const std::string name(name_of(t)), next = t == DType::kBF16 ? "%rounded" : "%as_" + name;
+      absl::StrAppend(&text, "        %narrow_", name, " = arith.truncf ", sum, " : f32 to ", name,
+                      "\n        %wide_", name, " = arith.extf %narrow_", name, " : ", name,
+                      " to f32\n        ", next, " = arith.select %is_", name, ", %wide_", name, ", ", last,
+                      " : f32\n");
+      last = next;
+    }
+    return text;
   }
 
   std::vector<std::string> dynamic_sizes() const {
@@ -149,18 +191,17 @@ class PayloadText {
     return absl::StrCat("    ", results, " = scf.forall (%y, %r_id) in (", column_tiles_, ", ", rows_.bound(),
                         ") ", out.bind(), " {\n", rows_.place(),
                         "      %n0 = affine.apply affine_map<(y) -> (y * ", config_.tile_n, ")>(%y)\n",
-                        ragged() ? absl::StrCat("      %columns = affine.min affine_map<(first) -> (",
-                                                config_.tile_n, ", ", c_.n, " - first)>(%n0)\n")
-                                 : "",
-                        slices(), logits(), argmax_text::reduction_start(rows_, index),
-                        argmax_text::reduce(rows_, reduction), out.insert(rows_, at, sizes, ones, index),
+                        ragged() ? tile_width() : "", slices(), logits(),
+                        argmax_text::reduction_start(rows_, index), argmax_text::reduce(rows_, reduction),
+                        out.insert(rows_, at, sizes, ones, index),
                         argmax_text::step_attributes(symbol, "#gpu.block<y>, #gpu.block<x>"));
   }
 
   const ProblemClass& c_;
   const CompileConfig& config_;
   TileRows rows_;
-  int64_t column_tiles_;
+  const std::string n_, k_;         // extents
+  const std::string column_tiles_;  // a number, or the value's name
 };
 
 }  // namespace

@@ -7,22 +7,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "api/beside_library.h"
 #include "base/status.h"
 #include "core/assembler_search.h"
 #include "core/key.h"
 
 namespace lathe {
 namespace {
-
-// The directory this library (or the program it is linked into) was loaded from.
-std::string default_path() {
-  Dl_info info;
-  static const char anchor = 0;
-  if (dladdr(&anchor, &info) == 0 || info.dli_fname == nullptr) return "liblathe-compiler.so";
-  const std::string self = info.dli_fname;
-  const size_t slash = self.rfind('/');
-  return absl::StrCat(slash == std::string::npos ? "." : self.substr(0, slash), "/liblathe-compiler.so");
-}
 
 absl::Status unavailable(const std::string& path, absl::string_view cause) {
   return absl::UnavailableError(absl::StrCat("compiler library ", path, ": ", cause));
@@ -64,7 +55,8 @@ void receive(void* user, int kind, const char* name, const uint8_t* data, size_t
 
 }  // namespace
 
-CompilerLibrary::CompilerLibrary(std::string path) : path_(path.empty() ? default_path() : std::move(path)) {}
+CompilerLibrary::CompilerLibrary(std::string path)
+    : path_(path.empty() ? beside_library("liblathe-compiler.so") : std::move(path)) {}
 
 absl::Status CompilerLibrary::load() {
   if (compile_.load(std::memory_order_acquire) != nullptr) return absl::OkStatus();

@@ -17,7 +17,9 @@ lathe_context::lathe_context(lathe::ContextOptions given, std::unique_ptr<lathe:
     : options(std::move(given)),
       logger(options.log_level, options.log_sink),
       cache(own_cache != nullptr ? std::move(own_cache) : cache_for(*this)),
-      compiler(options.compiler_library) {}
+      compiler(options.compiler_library),
+      fallback(options.fallback_bundle),
+      background(logger) {}
 
 namespace lathe {
 
@@ -40,6 +42,7 @@ void read_statistics(const lathe_context& context, lathe_statistics* out) {
   out->artifact_bytes = cache.memory_bytes;
   out->disk_bytes_read = cache.disk_bytes_read;
   out->disk_bytes_written = cache.disk_bytes_written;
+  out->fallback_runs = counters.fallback_runs.load(std::memory_order_relaxed);
   out->compiler_loaded = context.compiler.mapped() ? 1 : 0;
 }
 

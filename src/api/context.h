@@ -4,8 +4,10 @@
 #include <atomic>
 #include <memory>
 
+#include "api/background.h"
 #include "api/compiler_library.h"
 #include "api/counters.h"
+#include "api/fallback.h"
 #include "api/options.h"
 #include "base/log.h"
 #include "cache/cache.h"
@@ -20,9 +22,11 @@ struct lathe_context {
   const lathe::Logger logger;
   const std::unique_ptr<lathe::ArtifactCache> cache;
   lathe::CompilerLibrary compiler;
+  lathe::FallbackBundle fallback;
   lathe::Counters counters;
   std::atomic<int> devices{0};  // open ones
   std::atomic<bool> told_of_no_assembler{false};
+  lathe::BackgroundCompiler background;  // the last: its thread ends before anything that it uses
 };
 
 namespace lathe {

@@ -271,4 +271,7 @@ lathe_device::lathe_device(lathe_context& owner, std::string device_name, lathe:
   context.devices.fetch_add(1, std::memory_order_relaxed);
 }
 
-lathe_device::~lathe_device() { context.devices.fetch_sub(1, std::memory_order_relaxed); }
+lathe_device::~lathe_device() {
+  context.background.forget(*this);
+  context.devices.fetch_sub(1, std::memory_order_relaxed);
+}

@@ -43,7 +43,7 @@ struct lathe_device {
     return driver == nullptr && context.options.assembler ? &*context.options.assembler : nullptr;
   }
 
-  lathe::RequestContext request_context() const { return {name, is_cpu, context.options.block_on_miss}; }
+  lathe::RequestContext request_context() const { return {name, is_cpu, context.options.miss_policy}; }
 
   lathe_context& context;
   const std::string name;
@@ -53,6 +53,7 @@ struct lathe_device {
   const int32_t workers;         // what the oracle may count on
   lathe::LoadedKernels kernels;  // after the driver: unloaded before it goes
   lathe::DispatchTable table;
+  lathe::DispatchTable generic;  // kernels of LATHE_MISS_FALLBACK, by their generic class
 };
 
 namespace lathe {

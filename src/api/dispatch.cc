@@ -3,6 +3,8 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "api/empty_product.h"
+#include "api/fallback.h"
+#include "core/generic.h"
 
 namespace lathe {
 namespace {
@@ -18,7 +20,7 @@ namespace {
 [[gnu::noinline, gnu::cold]] absl::StatusOr<const DispatchEntry*> prepare(lathe_device& device,
                                                                           const Request& request) {
   device.context.counters.dispatch_misses.fetch_add(1, std::memory_order_relaxed);
-  if (!request.block_on_miss) {
+  if (request.miss_policy == MissPolicy::kError) {
     return with_request(absl::NotFoundError("no kernel of this class is loaded and the miss policy is ERROR"),
                         device, request);
   }
@@ -32,12 +34,32 @@ namespace {
   return prepared->entry;
 }
 
+// Runs on a generic kernel for now, its own being made by another thread. Where no generic one serves the
+// request its own is made here, which also is who says what no kernel serves.
+absl::StatusOr<const DispatchEntry*> fall_back(lathe_device& device, const Request& request) {
+  absl::StatusOr<const DispatchEntry*> entry = find_generic(device, request);
+  if (absl::IsNotFound(entry.status())) return prepare(device, request);
+  if (!entry.ok()) return with_request(entry.status(), device, request);
+  Counters& counters = device.context.counters;
+  counters.dispatch_misses.fetch_add(1, std::memory_order_relaxed);
+  counters.fallback_runs.fetch_add(1, std::memory_order_relaxed);
+  if (!device.context.background.submit(device, request.key)) {
+    device.context.logger.log(
+        LogLevel::kDebug,
+        absl::StrCat(describe(request, device.name), ": the queue of background compilation is full"));
+  }
+  return entry;
+}
+
 // A stream that is being captured takes launches alone: nothing is compiled or loaded for it.
 [[gnu::noinline, gnu::cold]] absl::StatusOr<const DispatchEntry*> prepare_for_run(lathe_device& device,
                                                                                   const Request& request) {
   const absl::StatusOr<bool> capturing = device.driver->is_capturing(request.stream);
   if (!capturing.ok()) return with_request(capturing.status(), device, request);
-  if (!*capturing) return prepare(device, request);
+  if (!*capturing) {
+    const bool falls_back = request.miss_policy == MissPolicy::kFallback && may_fall_back(request);
+    return falls_back ? fall_back(device, request) : prepare(device, request);
+  }
   device.context.counters.dispatch_misses.fetch_add(1, std::memory_order_relaxed);
   return with_request(
       absl::FailedPreconditionError("no kernel of this class is loaded and the stream is being captured"),
@@ -60,6 +82,17 @@ absl::Status launch(lathe_device& device, const Launch& launch, const Slice* sli
     LATHE_RETURN_IF_ERROR(check_workspace(device, launch, device.driver->workers()));
   }
   return device.driver->launch(launch);
+}
+
+// What a generic kernel's launch says beyond its own class's. The caller's workspace was sized for the
+// latter.
+[[gnu::noinline, gnu::cold]] void prepare_generic(const lathe_device& device, Request& request, Launch* l) {
+  request.args.form = form_of(request.key.problem);
+  const size_t needed = device.driver->workspace_bytes(*l->kernel, l->config, device.driver->workers());
+  if (l->workspace_bytes < needed) {
+    l->workspace = nullptr;
+    l->workspace_bytes = 0;
+  }
 }
 
 absl::Status run(lathe_device& device, Request& request) {
@@ -106,6 +139,7 @@ absl::Status launch_request(lathe_device& device, const DispatchEntry& entry, Re
   l.workspace = request.workspace;
   l.workspace_bytes = request.workspace_bytes;
   l.zero_product = request.zero_product;
+  if (__builtin_expect(entry.key.problem.generic != 0, 0)) prepare_generic(device, request, &l);
   request.args.splits = l.config.splits;
   request.args.k_chunk = l.config.k_chunk;
   absl::Status status = launch(device, l, slice);

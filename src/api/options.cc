@@ -119,13 +119,12 @@ absl::Status check_workers(absl::string_view what, int32_t workers) {
       absl::StrCat(what, ": workers ", workers, " is not in [1, ", kMaxWorkers, "]"));
 }
 
-absl::StatusOr<bool> read_miss_policy(const lathe_miss_policy& policy, bool fallback) {
+absl::StatusOr<MissPolicy> read_miss_policy(const lathe_miss_policy& policy, MissPolicy otherwise) {
   switch (raw(policy)) {
-    case LATHE_MISS_DEFAULT: return fallback;
-    case LATHE_MISS_BLOCK: return true;
-    case LATHE_MISS_ERROR: return false;
-    case LATHE_MISS_FALLBACK:
-      return absl::UnimplementedError("miss_policy LATHE_MISS_FALLBACK is reserved in this version");
+    case LATHE_MISS_DEFAULT: return otherwise;
+    case LATHE_MISS_BLOCK: return MissPolicy::kBlock;
+    case LATHE_MISS_FALLBACK: return MissPolicy::kFallback;
+    case LATHE_MISS_ERROR: return MissPolicy::kError;
   }
   return absl::InvalidArgumentError(absl::StrCat("miss_policy ", raw(policy), " is unknown"));
 }
@@ -141,6 +140,9 @@ absl::StatusOr<ContextOptions> read_options(const lathe_context_options* options
   const char* library = options->compiler_library;
   if (library == nullptr) library = environment("LATHE_COMPILER_LIBRARY");
   if (library != nullptr) out.compiler_library = library;
+  const char* bundle = options->fallback_bundle;
+  if (bundle == nullptr) bundle = environment("LATHE_FALLBACK_BUNDLE");
+  if (bundle != nullptr) out.fallback_bundle = bundle;
 
   out.log_level = static_cast<LogLevel>(options->log_level);
   if (options->log != nullptr) {
@@ -154,7 +156,7 @@ absl::StatusOr<ContextOptions> read_options(const lathe_context_options* options
       LATHE_ASSIGN_OR_RETURN(out.log_level, parse_log_level(level));
     }
   }
-  LATHE_ASSIGN_OR_RETURN(out.block_on_miss, read_miss_policy(options->miss_policy, true));
+  LATHE_ASSIGN_OR_RETURN(out.miss_policy, read_miss_policy(options->miss_policy, MissPolicy::kBlock));
   LATHE_RETURN_IF_ERROR(read_workers(*options, environment, &out));
   LATHE_RETURN_IF_ERROR(read_validate(*options, environment, &out));
   out.assembler = find_assemblers(environment);

@@ -13,14 +13,19 @@
 
 namespace lathe {
 
+// What a call does whose class has no kernel yet (LATHE_MISS_*).
+enum class MissPolicy : int32_t { kBlock, kFallback, kError };
+
 struct ContextOptions {
   std::string cache_dir;         // "": no disk store
   std::string compiler_library;  // "": beside this library
   LogLevel log_level = LogLevel::kWarning;
   Logger::Sink log_sink;
-  bool block_on_miss = true;  // false: LATHE_MISS_ERROR
-  int32_t workers = 0;        // 0: one per core this process may run on
-  // For described devices: a driver assembles PTX itself. Empty: $LATHE_PTXAS is set and empty, PTX stays PTX.
+  std::string fallback_bundle;  // "": beside this library
+  MissPolicy miss_policy = MissPolicy::kBlock;
+  int32_t workers = 0;  // 0: one per core this process may run on
+  // For described devices: a driver assembles PTX itself. Empty: $LATHE_PTXAS is set and empty, PTX stays
+  // PTX.
   std::optional<AssemblerSearch> assembler;
   lathe_parallel_for_fn parallel_for = nullptr;
   void* parallel_for_user = nullptr;
@@ -37,7 +42,7 @@ absl::StatusOr<ContextOptions> read_options(const lathe_context_options* options
 // kInvalidArgument, which starts with `what`, unless `workers` is a number that a launch can have.
 absl::Status check_workers(absl::string_view what, int32_t workers);
 
-// True when a miss may compile; false for LATHE_MISS_ERROR. `fallback` answers for LATHE_MISS_DEFAULT.
-absl::StatusOr<bool> read_miss_policy(const lathe_miss_policy& policy, bool fallback);
+// `otherwise` answers for LATHE_MISS_DEFAULT.
+absl::StatusOr<MissPolicy> read_miss_policy(const lathe_miss_policy& policy, MissPolicy otherwise);
 
 }  // namespace lathe

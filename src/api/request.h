@@ -26,9 +26,9 @@ enum class Purpose {
 };
 
 struct RequestContext {
-  absl::string_view device;   // for messages
-  bool is_cpu = true;         // the stream must then be NULL
-  bool block_on_miss = true;  // the context's policy
+  absl::string_view device;                     // for messages
+  bool is_cpu = true;                           // the stream must then be NULL
+  MissPolicy miss_policy = MissPolicy::kBlock;  // the context's
 };
 
 struct Request {
@@ -44,7 +44,7 @@ struct Request {
   bool zero_product = false;
   bool needs_no_kernel() const { return nothing_to_do || empty_product; }
   bool reads_operands() const { return !empty_product && !zero_product; }  // A and B
-  bool block_on_miss = true;
+  MissPolicy miss_policy = MissPolicy::kBlock;
   void* stream = nullptr;
   void* workspace = nullptr;  // the caller's
   size_t workspace_bytes = 0;
@@ -74,14 +74,14 @@ constexpr int64_t kMaxDim = INT32_MAX;
 // Walks a descriptor's extension chain.
 bool read_chain(const lathe_chain* chain, Request* out, absl::Status* why);
 
-// Sets out->block_on_miss.
+// Sets out->miss_policy.
 inline bool read_policy(const lathe_miss_policy& policy, const RequestContext& context, Request* out,
                         absl::Status* why) {
-  out->block_on_miss = context.block_on_miss;
+  out->miss_policy = context.miss_policy;
   if (__builtin_expect(raw(policy) == LATHE_MISS_DEFAULT, 1)) return true;
-  absl::StatusOr<bool> block = read_miss_policy(policy, context.block_on_miss);
-  if (!block.ok()) return refuse(why, block.status());
-  out->block_on_miss = *block;
+  absl::StatusOr<MissPolicy> read = read_miss_policy(policy, context.miss_policy);
+  if (!read.ok()) return refuse(why, read.status());
+  out->miss_policy = *read;
   return true;
 }
 

@@ -20,10 +20,12 @@ struct Measurement {
   double first = 0;             // seconds, from call to result
   std::vector<double> repeats;  // seconds a launch, ascending
   int64_t launches = 1;         // between synchronisations
-  lathe_statistics before = LATHE_STATISTICS_INIT, after_first = LATHE_STATISTICS_INIT;
+  lathe_statistics before = LATHE_STATISTICS_INIT, after_first = LATHE_STATISTICS_INIT,
+                   after_all = LATHE_STATISTICS_INIT;
 
   double median() const { return repeats[repeats.size() / 2]; }
   std::string outcome() const {
+    if (after_first.fallback_runs > before.fallback_runs) return "generic kernel";
     if (after_first.compiles > before.compiles) return "compiled";
     if (after_first.disk_hits > before.disk_hits) return "disk hit";
     if (after_first.memory_hits > before.memory_hits) return "memory hit";
@@ -70,6 +72,9 @@ absl::StatusOr<Measurement> measure(lathe_context* context, int64_t repeats, con
     if (!seconds.ok()) return seconds.status();
     m.repeats.push_back(*seconds / static_cast<double>(m.launches));
   }
+  auto last = statistics(context);
+  if (!last.ok()) return last.status();
+  m.after_all = *last;
   std::sort(m.repeats.begin(), m.repeats.end());
   return m;
 }
@@ -96,6 +101,7 @@ void print_json(const Report& r) {
               {"launches_at_once", r.time.launches},
               {"gb_per_second", r.bytes / median / 1e9},
               {"cache_outcome", r.time.outcome()},
+              {"fallback_runs", r.time.after_all.fallback_runs - r.time.before.fallback_runs},
               {"compiler_loaded", s.compiler_loaded != 0},
               {"compile_ms", s.compile_milliseconds - r.time.before.compile_milliseconds},
               {"compiler_load_ms", s.compiler_load_milliseconds - r.time.before.compiler_load_milliseconds},
@@ -128,6 +134,8 @@ void print_text(const Report& r) {
   absl::PrintF("  then       %-9s median of %d%s, %s to %s; operands in place, caches warm\n",
                duration(median), r.time.repeats.size(), times, duration(r.time.repeats.front()),
                duration(r.time.repeats.back()));
+  if (const uint64_t generic = r.time.after_all.fallback_runs - before.fallback_runs)
+    absl::PrintF("  fallback   %d of the launches ran on the generic kernel\n", generic);
   if (r.flops > 0)
     absl::PrintF("  rate       %.4g GFLOP/s, %.4g GB/s\n", r.flops / median / 1e9, r.bytes / median / 1e9);
   else
@@ -225,6 +233,7 @@ std::vector<Flag> run_flags() {
   return {{"repeat", "N", "calls timed after the first (default: 10)"},
           {"seed", "S", "of the random inputs (default: a fresh one, printed)"},
           device_flag(),
+          miss_flag(),
           {"json", nullptr, "as JSON"}};
 }
 

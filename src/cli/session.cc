@@ -68,6 +68,14 @@ absl::StatusOr<std::string> facts_of_target(const std::string& target) {
   return (facts_directory() / (found[0] + ".json")).string();
 }
 
+absl::StatusOr<lathe_miss_policy> miss_policy(const Arguments& arguments) {
+  const std::string name = arguments.text("miss", "block");
+  if (name == "block") return LATHE_MISS_BLOCK;
+  if (name == "fallback") return LATHE_MISS_FALLBACK;
+  if (name == "error") return LATHE_MISS_ERROR;
+  return absl::InvalidArgumentError(absl::StrCat("--miss: '", name, "' is none of block, fallback, error"));
+}
+
 }  // namespace
 
 absl::Status check(lathe_status status) {
@@ -83,6 +91,9 @@ absl::StatusOr<Context> make_context(const Arguments& arguments) {
   lathe_context_options options = LATHE_CONTEXT_OPTIONS_INIT;
   if (arguments.has("cache-dir")) options.cache_dir = cache_dir.c_str();
   options.workers = static_cast<int32_t>(*workers);
+  absl::StatusOr<lathe_miss_policy> miss = miss_policy(arguments);
+  if (!miss.ok()) return miss.status();
+  options.miss_policy = *miss;
   lathe_context* context = nullptr;
   if (absl::Status s = check(lathe_context_create(&options, &context)); !s.ok()) return s;
   return Context(context);
@@ -110,6 +121,10 @@ absl::StatusOr<Device> open_device(lathe_context* context, const Arguments& argu
 }
 
 Flag device_flag() { return {"device", "NAME", "'lathe devices' lists them (default: cpu)"}; }
+Flag miss_flag() {
+  return {"miss", "P",
+          "where there is no kernel yet: block (compile first, default), fallback (a generic one) or error"};
+}
 Flag facts_flag() {
   return {"facts", "FILE", "plan for the device a facts file describes; a shipped one by name: h200"};
 }

@@ -28,13 +28,14 @@ using Context = std::unique_ptr<lathe_context, HandleDelete<lathe_context, lathe
 using Device = std::unique_ptr<lathe_device, HandleDelete<lathe_device, lathe_device_close>>;
 using Plan = std::unique_ptr<lathe_plan, HandleDelete<lathe_plan, lathe_plan_destroy>>;
 
-// From --cache-dir and --workers.
+// From --cache-dir, --workers and --miss.
 absl::StatusOr<Context> make_context(const Arguments& arguments);
-// From --facts and --target a described device (the shipped one of a target named alone), else from --device (default
-// "cpu") a real one.
+// From --facts and --target a described device (the shipped one of a target named alone), else from --device
+// (default "cpu") a real one.
 absl::StatusOr<Device> open_device(lathe_context* context, const Arguments& arguments);
 // The --device, --facts and --target rows of a verb's table.
 Flag device_flag();
+Flag miss_flag();
 Flag facts_flag();
 Flag target_flag();
 

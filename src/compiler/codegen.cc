@@ -106,6 +106,86 @@ void split_fma(llvm::Module& module) {
   }
 }
 
+// Without SSE4.1 a floor would be a library call: truncation, and one less where that rose. From 2^23 on, and
+// for what is no number, x is its own floor.
+void expand_floor(llvm::Module& module) {
+  llvm::SmallVector<llvm::IntrinsicInst*> calls;
+  for (llvm::Function& f : module)
+    for (llvm::Instruction& i : llvm::instructions(f))
+      if (auto* call = llvm::dyn_cast<llvm::IntrinsicInst>(&i))
+        if (call->getIntrinsicID() == llvm::Intrinsic::floor) calls.push_back(call);
+  for (llvm::IntrinsicInst* call : calls) {
+    llvm::IRBuilder<> b(call);
+    llvm::Value* x = call->getArgOperand(0);
+    llvm::Type* type = x->getType();
+    llvm::Value* whole = b.CreateSIToFP(b.CreateFPToSI(x, type->getWithNewType(b.getInt32Ty())), type);
+    llvm::Value* one = llvm::ConstantFP::get(type, 1);
+    whole = b.CreateSelect(b.CreateFCmpOGT(whole, x), b.CreateFSub(whole, one), whole);
+    llvm::Value* magnitude = b.CreateUnaryIntrinsic(llvm::Intrinsic::fabs, x);
+    llvm::Value* small = b.CreateFCmpOLT(magnitude, llvm::ConstantFP::get(type, 0x1p23));
+    call->replaceAllUsesWith(b.CreateSelect(small, whole, x));
+    call->eraseFromParent();
+  }
+}
+
+// An f16's value as an f32: its exponent and mantissa moved to where f32's lie are 2^-112 of it, subnormal
+// ones included; what was all ones in the exponent (infinities, NaNs) gets f32's.
+llvm::Value* widen_half(llvm::IRBuilder<>& b, llvm::Value* x, llvm::Type* f32) {
+  const auto integers = [&](unsigned width) { return f32->getWithNewType(b.getIntNTy(width)); };
+  const auto bits = [&](uint32_t v) { return llvm::ConstantInt::get(integers(32), v); };
+  llvm::Value* raw = b.CreateZExt(b.CreateBitCast(x, integers(16)), integers(32));
+  llvm::Value* magnitude = b.CreateShl(b.CreateAnd(raw, bits(0x7fff)), bits(13));
+  llvm::Value* sign = b.CreateShl(b.CreateAnd(raw, bits(0x8000)), bits(16));
+  llvm::Value* finite = b.CreateFMul(b.CreateBitCast(magnitude, f32), llvm::ConstantFP::get(f32, 0x1p112));
+  llvm::Value* special = b.CreateICmpUGE(magnitude, bits(0x7c00 << 13));
+  llvm::Value* value =
+      b.CreateSelect(special, b.CreateOr(magnitude, bits(0x7f800000)), b.CreateBitCast(finite, integers(32)));
+  return b.CreateBitCast(b.CreateOr(value, sign), f32);
+}
+
+// An f32 rounded to the nearest f16, ties to even. What becomes subnormal is added to 0.5, whose last place
+// is f16's smallest number's; else half of the last place is added to the bits, the carry going where it
+// should.
+llvm::Value* narrow_to_half(llvm::IRBuilder<>& b, llvm::Value* x, llvm::Type* f16) {
+  llvm::Type* f32 = x->getType();
+  const auto integers = [&](unsigned width) { return f32->getWithNewType(b.getIntNTy(width)); };
+  const auto bits = [&](uint32_t v) { return llvm::ConstantInt::get(integers(32), v); };
+  llvm::Value* raw = b.CreateBitCast(x, integers(32));
+  llvm::Value* magnitude = b.CreateAnd(raw, bits(0x7fffffff));
+  llvm::Value* sign = b.CreateLShr(b.CreateAnd(raw, bits(0x80000000)), bits(16));
+  llvm::Value* shifted = b.CreateFAdd(b.CreateBitCast(magnitude, f32), llvm::ConstantFP::get(f32, 0.5));
+  llvm::Value* small = b.CreateSub(b.CreateBitCast(shifted, integers(32)), bits(0x3f000000));
+  llvm::Value* odd = b.CreateAnd(b.CreateLShr(magnitude, bits(13)), bits(1));
+  llvm::Value* rounded = b.CreateAdd(b.CreateAdd(magnitude, bits(0xfff)), odd);
+  llvm::Value* normal = b.CreateSub(b.CreateLShr(rounded, bits(13)), bits(112 << 10));
+  llvm::Value* result = b.CreateSelect(b.CreateICmpULT(magnitude, bits(0x38800000)), small, normal);
+  // From 65520 on it rounds to infinity.
+  result = b.CreateSelect(b.CreateICmpUGE(magnitude, bits(0x477ff000)), bits(0x7c00), result);
+  result = b.CreateSelect(b.CreateICmpUGT(magnitude, bits(0x7f800000)), bits(0x7e00), result);
+  return b.CreateBitCast(b.CreateTrunc(b.CreateOr(result, sign), integers(16)), f16);
+}
+
+// Without F16C instructions conversions from and to f16 would be library calls: integer arithmetic instead.
+void expand_half(llvm::Module& module) {
+  const auto is = [](llvm::Type* t, bool half) {
+    return half ? t->getScalarType()->isHalfTy() : t->getScalarType()->isFloatTy();
+  };
+  llvm::SmallVector<llvm::Instruction*> conversions;
+  for (llvm::Function& f : module)
+    for (llvm::Instruction& i : llvm::instructions(f)) {
+      const bool widens = llvm::isa<llvm::FPExtInst>(i), narrows = llvm::isa<llvm::FPTruncInst>(i);
+      if ((widens || narrows) && is(i.getOperand(0)->getType(), widens) && is(i.getType(), narrows))
+        conversions.push_back(&i);
+    }
+  for (llvm::Instruction* i : conversions) {
+    llvm::IRBuilder<> b(i);
+    llvm::Value* x = i->getOperand(0);
+    i->replaceAllUsesWith(llvm::isa<llvm::FPExtInst>(i) ? widen_half(b, x, i->getType())
+                                                        : narrow_to_half(b, x, i->getType()));
+    i->eraseFromParent();
+  }
+}
+
 absl::StatusOr<std::unique_ptr<llvm::TargetMachine>> make_machine(const MachineRow& row) {
   llvm::Triple triple(row.triple);
   std::string error;
@@ -268,6 +348,8 @@ absl::StatusOr<MachineCode> generate_code(mlir::ModuleOp module, const Target& t
   if (target.backend == Backend::kRocm)
     ir->addModuleFlag(llvm::Module::Error, "amdhsa_code_object_version", 500);
   if (target.arch == "x86-64" && !target.has("fma")) split_fma(*ir);
+  if (target.arch == "x86-64" && !target.has("avx")) expand_floor(*ir);
+  if (target.arch == "x86-64" && !target.has("f16c")) expand_half(*ir);
   for (llvm::Function& f : *ir) {
     if (f.isDeclaration()) continue;
     if (target.backend == Backend::kCuda) finish_cuda_kernel(module, f);

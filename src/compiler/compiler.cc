@@ -82,7 +82,8 @@ absl::string_view code_file(CodeFormat format) {
   return "kernel";
 }
 
-// PTX to a cubin where the request asks for it and there is an assembler. Returns what the metadata says of it.
+// PTX to a cubin where the request asks for it and there is an assembler. Returns what the metadata says of
+// it.
 absl::StatusOr<Json> assemble(const CompileRequest& r, MachineCode* code) {
   if (!r.assembler) return Json{{"assembler", kNoAssembler}};
   LATHE_ASSIGN_OR_RETURN(AssembledPtx assembled, assemble_ptx(code->bytes, r.target.arch, *r.assembler));
@@ -110,6 +111,7 @@ absl::StatusOr<Artifact> compile(const CompileRequest& r, const TextSink& dump) 
   (*module)->setAttr(ir::kBackendAttr, b.getStringAttr(std::string(name_of(r.target.backend))));
   (*module)->setAttr(ir::kArchAttr, b.getStringAttr(r.target.arch));
   (*module)->setAttr(ir::kAlignmentAttr, b.getI32IntegerAttr(static_cast<int32_t>(r.problem.alignment)));
+  if (r.problem.generic) (*module)->setAttr(ir::kGenericAttr, b.getUnitAttr());
   times.lap("payload");
   if (dump) dump("00-payload.mlir", print(*module));
   int stage = 0;

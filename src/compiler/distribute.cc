@@ -34,11 +34,12 @@ class MatmulDistribution {
     auto out = cast<RankedTensorType>(epilogue_.getResult(0).getType());
     m_ = out.isDynamicDim(1) ? OpFoldResult(argument("m")) : attr(out.getDimSize(1));
     batch_ = argument("batch");
-    n_ = out.getDimSize(2);
+    n_ = out.isDynamicDim(2) ? OpFoldResult(argument("n")) : attr(out.getDimSize(2));
     auto a = cast<RankedTensorType>(matmul_.getDpsInputs()[0].getType());
     AffineMap map = matmul_.getMatchingIndexingMap(matmul_.getDpsInputOperand(0));
     for (auto [i, r] : llvm::enumerate(map.getResults()))
-      if (cast<AffineDimExpr>(r).getPosition() == 3) k_ = a.getDimSize(i);
+      if (cast<AffineDimExpr>(r).getPosition() == 3)
+        k_ = a.isDynamicDim(i) ? OpFoldResult(argument("k")) : attr(a.getDimSize(i));
     Value result = config_.getSplit() ? merge(partials()) : single();
     epilogue_.getResult(0).replaceAllUsesWith(result);
     epilogue_.erase();
@@ -125,12 +126,12 @@ class MatmulDistribution {
   Value single() {
     Value out = epilogue_.getDpsInits()[0];
     int64_t tm = config_.getTileM(), tn = config_.getTileN();
-    auto op = forall({batch_, tiles(attr(n_), tn), tiles(m_, tm)}, out, function_.getName());
+    auto op = forall({batch_, tiles(n_, tn), tiles(m_, tm)}, out, function_.getName());
     OpBuilder b = OpBuilder::atBlockTerminator(op.getBody());
     SmallVector<Value> iv = op.getInductionVars();
     OpFoldResult m0 = apply(b, dim(0) * tm, {iv[2]}), n0 = apply(b, dim(0) * tn, {iv[1]});
     Sizes offsets = {iv[0], m0, n0, attr(0)};
-    Sizes sizes = {attr(1), clip(b, attr(tm), m_, m0), clip(b, attr(tn), attr(n_), n0), attr(k_)};
+    Sizes sizes = {attr(1), clip(b, attr(tm), m_, m0), clip(b, attr(tn), n_, n0), k_};
     Value ab = tile_matmul(b, offsets, sizes);
     ArrayRef<OpFoldResult> o = offsets, s = sizes;
     Value tile = tile_epilogue(b, ab, op.getRegionIterArgs()[0], o.take_front(3), s.take_front(3));
@@ -142,7 +143,7 @@ class MatmulDistribution {
     Value splits = argument("splits"), k_chunk = argument("k_chunk");
     int64_t tm = config_.getTileM(), tn = config_.getTileN();
     OpFoldResult z = apply(b_, dim(0) * b_.getAffineSymbolExpr(0), {splits, batch_}, 1);
-    auto op = forall({z, tiles(attr(n_), tn), tiles(m_, tm)}, argument("workspace"), function_.getName());
+    auto op = forall({z, tiles(n_, tn), tiles(m_, tm)}, argument("workspace"), function_.getName());
     OpBuilder b = OpBuilder::atBlockTerminator(op.getBody());
     SmallVector<Value> iv = op.getInductionVars();
     AffineExpr symbol = b_.getAffineSymbolExpr(0);
@@ -151,8 +152,7 @@ class MatmulDistribution {
     OpFoldResult m0 = apply(b, dim(0) * tm, {iv[2]}), n0 = apply(b, dim(0) * tn, {iv[1]});
     OpFoldResult k0 = apply(b, dim(0) * symbol, {s, k_chunk}, 1);
     Sizes offsets = {batch, m0, n0, k0};
-    Sizes sizes = {attr(1), clip(b, attr(tm), m_, m0), clip(b, attr(tn), attr(n_), n0),
-                   clip(b, k_chunk, attr(k_), k0)};
+    Sizes sizes = {attr(1), clip(b, attr(tm), m_, m0), clip(b, attr(tn), n_, n0), clip(b, k_chunk, k_, k0)};
     Value ab = tile_matmul(b, offsets, sizes);
     insert(op, ab, {s, batch, m0, n0}, {attr(1), attr(1), sizes[1], sizes[2]});
     return op.getResult(0);
@@ -165,13 +165,12 @@ class MatmulDistribution {
     Value out = epilogue_.getDpsInits()[0];
     OpFoldResult splits = argument("splits");
     int64_t tn = config_.getTileN(), tm = config_.getSplit() == kMergeStep ? 1 : config_.getTileM();
-    auto op =
-        forall({batch_, tiles(attr(n_), tn), tiles(m_, tm)}, out, (function_.getName() + "_merge").str());
+    auto op = forall({batch_, tiles(n_, tn), tiles(m_, tm)}, out, (function_.getName() + "_merge").str());
     OpBuilder b = OpBuilder::atBlockTerminator(op.getBody());
     SmallVector<Value> iv = op.getInductionVars();
     OpFoldResult m0 = apply(b, dim(0) * tm, {iv[2]}), n0 = apply(b, dim(0) * tn, {iv[1]});
     Sizes offsets = {iv[0], m0, n0};
-    Sizes sizes = {attr(1), clip(b, attr(tm), m_, m0), clip(b, attr(tn), attr(n_), n0)};
+    Sizes sizes = {attr(1), clip(b, attr(tm), m_, m0), clip(b, attr(tn), n_, n0)};
     Sizes strides(4, attr(1));
     Value part = tensor::ExtractSliceOp::create(b, loc_, partials, Sizes{attr(0), iv[0], m0, n0},
                                                 Sizes{splits, attr(1), sizes[1], sizes[2]}, strides);
@@ -207,9 +206,8 @@ class MatmulDistribution {
   ir::KernelConfigAttr config_;
   Location loc_;
   OpBuilder b_;
-  OpFoldResult m_;
+  OpFoldResult m_, n_, k_;
   Value batch_;
-  int64_t n_ = 0, k_ = 0;
 };
 
 struct DistributePass : PassWrapper<DistributePass, OperationPass<func::FuncOp>> {

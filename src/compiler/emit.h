@@ -113,6 +113,12 @@ struct View {
   Value row_stride;
   Type element;
   int64_t alignment = 0;  // of any element, in bytes; 0: one element's
+  // Generic kernels. A and B: whether they lie along K in memory (i1); row_stride is then the leading dimension, and the
+  // other one's stride is 1. Null: as the contraction's map says.
+  Value k_contiguous;
+  // What is stored, the epilogue's operands and results: the dtype's number (index) and the memory's address; `memory`
+  // and `element` are of what it is computed in. Null: `element`.
+  Value dtype, pointer;
 };
 
 // One step of a distributed payload, analysed and ready to emit: index computations cloned for the given

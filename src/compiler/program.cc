@@ -1,6 +1,7 @@
 // From a distributed payload (scf.forall over tiles of linalg ops) to the pieces an emitter works with.
 #include "compiler/dialect.h"
 #include "compiler/emit.h"
+#include "compiler/open_view.h"
 #include "core/problem.h"
 
 namespace lathe::emit {
@@ -52,9 +53,11 @@ class Instantiation {
     for (BlockArgument argument : function.getArguments())
       if (!isa<TensorType>(argument.getType()))
         program_.mapping.map(argument, arguments.get(operand_name(argument)));
-    // The promise of a class that is aligned to bytes alone; what else is promised holds of rows, not elements.
+    // The promise of a class that is aligned to bytes alone; what else is promised holds of rows, not
+    // elements.
     auto alignment = function->getParentOfType<ModuleOp>()->getAttrOfType<IntegerAttr>(ir::kAlignmentAttr);
     if (alignment && alignment.getInt() == static_cast<int64_t>(Alignment::kByte)) operand_alignment_ = 1;
+    generic_ = is_generic(function);
     // Scalar computations of the payload outside the forall.
     for (Operation& op : function.getBody().front()) {
       if (&op == forall.getOperation()) break;
@@ -122,11 +125,20 @@ class Instantiation {
   Value pointer(StringRef name, RankedTensorType type) {
     if (name != "workspace_indices") return a_.get(name);
     // argmax: the columns of partial results lie behind their values, as many f32 for every row.
-    Value pairs = type.isDynamicDim(0) ? a_.get("splits") : e_.idx(type.getDimSize(0));
+    Value pairs = type.isDynamicDim(0) ? dynamic_pairs() : e_.idx(type.getDimSize(0));
     Value values = e_.mul(pairs, a_.get("m"));
     Value at = arith::IndexCastOp::create(e_.b, e_.loc, e_.b.getI64Type(), values);
     Value base = a_.get("workspace");
     return LLVM::GEPOp::create(e_.b, e_.loc, base.getType(), e_.f32(), base, ArrayRef<LLVM::GEPArg>{at});
+  }
+
+  // How many partial results a row has: argmax's splits, a generic matmul_argmax's column tiles.
+  Value dynamic_pairs() {
+    ir::KernelConfigAttr config;
+    forall_->getParentOfType<func::FuncOp>().walk([&](linalg::LinalgOp op) {
+      if (op.getNumLoops() == 4) config = op->getAttrOfType<ir::KernelConfigAttr>(ir::kConfigAttr);
+    });
+    return config ? e_.ceil_div(a_.get("n"), e_.idx(config.getTileN())) : a_.get("splits");
   }
 
   llvm::FailureOr<View> view(Value tensor, ArrayRef<OpFoldResult> offsets) {
@@ -136,10 +148,12 @@ class Instantiation {
     auto strides = strides_of(e_, name, type.getRank(), a_, type);
     if (failed(strides))
       return forall_.emitError("operand '") << name << "' has no strides for rank " << type.getRank();
-    Value offset = resolve(offsets.back());
-    for (auto [o, stride] : llvm::zip(offsets.drop_back(), *strides))
-      offset = e_.add(offset, e_.mul(resolve(o), stride));
     View v;
+    Value across = strides->empty() ? Value() : strides->back(), along = e_.idx(1);
+    if (generic_) open_view(e_, a_, name, type, &v, &across, &along);
+    Value offset = e_.mul(resolve(offsets.back()), along);
+    for (auto [o, stride] : llvm::zip(offsets.drop_back(), *strides))
+      offset = e_.add(offset, e_.mul(resolve(o), stride == strides->back() ? across : stride));
     v.memory = memory_at(e_, pointer(name, type), type.getElementType());
     v.offset = offset;
     v.row_stride = strides->empty() ? e_.idx(0) : strides->back();
@@ -188,7 +202,8 @@ class Instantiation {
     return success();
   }
 
-  // Both operands' slices carry the tile's offsets, and what they are slices of the extents: loops (b, m, n, k).
+  // Both operands' slices carry the tile's offsets, and what they are slices of the extents: loops (b, m, n,
+  // k).
   void place_contraction(linalg::LinalgOp op) {
     Value* places[] = {&program_.batch, &program_.row0, &program_.column0, &program_.depth0};
     Value* sizes[] = {nullptr, nullptr, &program_.columns, &program_.depth};
@@ -249,6 +264,7 @@ class Instantiation {
   scf::ForallOp forall_;
   const Arguments& a_;
   int64_t operand_alignment_ = 0;
+  bool generic_ = false;
   TileProgram program_;
   llvm::DenseMap<Value, SmallVector<OpFoldResult>> sizes_, offsets_;
 };

@@ -33,6 +33,7 @@ namespace lathe {
   X(i64, stride_d)                                                                                          \
   X(i64, stride_r)                                                                                          \
   X(i64, index_offset) /* argmax, matmul_argmax */                                                                         \
+  X(i64, form)       /* generic kernels: layouts, dtypes and activation (core/generic.h); others do not read it */ \
   X(i32, m)          /* matmul: M.                     argmax: rows */                                      \
   X(i32, n)          /* matmul: N.                     argmax: row length */                                \
   X(i32, k)          /* matmul: K.                     argmax: 0 */                                         \
@@ -55,7 +56,7 @@ struct ArgumentBlock {
 #undef LATHE_FIELD_i32
 #undef LATHE_FIELD_f32
 };
-static_assert(sizeof(ArgumentBlock) == 10 * 8 + 11 * 8 + 6 * 4 + 2 * 4, "the argument block must have no padding");
+static_assert(sizeof(ArgumentBlock) == 10 * 8 + 12 * 8 + 6 * 4 + 2 * 4, "the argument block must have no padding");
 
 enum class ArgumentKind { ptr, i64, i32, f32 };
 struct ArgumentField {

@@ -55,7 +55,7 @@ struct ProblemClass {
   int32_t wants_values = 0;  // argmax, matmul_argmax
   Math math = Math::kStrict;      // kTf32: f32 operands may be rounded to tf32
   DType logits = DType::kNone;    // matmul_argmax: what a product is rounded to before it is compared
-  int32_t reserved = 0;
+  int32_t generic = 0;  // 1: the class of a generic kernel, of any sizes and form (core/generic.h)
   int64_t n = 0;  // matmul: exact N; argmax: 0 (see row)
   int64_t k = 0;  // matmul: exact K; argmax: 0
   int64_t m_lo = 1, m_hi = Bucket::kOpenEnd;      // matmul: M bucket; argmax: always open

@@ -71,7 +71,7 @@ TEST(Dispatch, TheMissPolicyErrorChangesNothing) {
 }
 
 TEST(Dispatch, TheContextsPolicyIsTheDefault) {
-  FakeDevice fake(fake_compiler(), /*block_on_miss=*/false);
+  FakeDevice fake(fake_compiler(), MissPolicy::kError);
   MatmulRequest m(7, 40, 33);
   EXPECT_EQ(lathe_matmul(fake.device.get(), nullptr, &m.desc), LATHE_MISS);
   m.desc.miss_policy = LATHE_MISS_BLOCK;

@@ -1,6 +1,8 @@
 // A compiler library that behaves, or misbehaves in the one way FAKE_COMPILER_<WAY> names. Its artifacts are
 // launched by fake drivers alone.
+#include <chrono>
 #include <string>
+#include <thread>
 
 #include "core/artifact.h"
 #include "core/compiler_abi.h"
@@ -68,6 +70,9 @@ EXPORTED int lathe_compiler_compile(const uint8_t* request, size_t size, lathe_c
   (void)sink, (void)user;
   return 0;
 #else
+#ifdef FAKE_COMPILER_SLOW
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));
+#endif
   const lathe::Json json = lathe::Json::parse(text);
   if (json.value("dump", false)) {
     pass(sink, user, LATHE_COMPILER_DUMP, "00-payload.mlir", "payload");

@@ -92,11 +92,14 @@ class FakeDriver : public Driver {
 };
 
 struct FakeDevice {
-  explicit FakeDevice(const std::string& compiler = fake_compiler(), bool block_on_miss = true,
-                      const std::string& facts_name = "ryzen-7-5800u.json") {
+  explicit FakeDevice(const std::string& compiler = fake_compiler(),
+                      MissPolicy miss_policy = MissPolicy::kBlock,
+                      const std::string& facts_name = "ryzen-7-5800u.json",
+                      const std::string& fallback_bundle = "") {
     ContextOptions options;
     options.compiler_library = compiler;
-    options.block_on_miss = block_on_miss;
+    options.miss_policy = miss_policy;
+    options.fallback_bundle = fallback_bundle;
     options.workers = 2;
     options.log_level = LogLevel::kDebug;
     options.log_sink = [this](LogLevel, const std::string& message) {

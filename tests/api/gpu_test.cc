@@ -14,7 +14,7 @@ bool last_error_says(const std::string& part) {
 }
 
 struct FakeGpuDevice : FakeDevice {
-  FakeGpuDevice() : FakeDevice(fake_compiler(), /*block_on_miss=*/true, "h200.json") {}
+  FakeGpuDevice() : FakeDevice(fake_compiler(), MissPolicy::kBlock, "h200.json") {}
 };
 
 DispatchKey key_of_request(const FakeGpuDevice& fake, const lathe_matmul_desc& desc) {

@@ -47,7 +47,6 @@ TEST(ReadArgmax, RefusesEachBadRequestByName) {
       {"determinism", [](D* d) { d->determinism = static_cast<lathe_determinism>(-1); }, kInvalid,
        "determinism"},
       {"policy", [](D* d) { d->miss_policy = static_cast<lathe_miss_policy>(4); }, kInvalid, "miss_policy 4"},
-      {"fallback", [](D* d) { d->miss_policy = LATHE_MISS_FALLBACK; }, kUnsupported, "FALLBACK"},
       {"rows -1", [](D* d) { d->rows = -1; }, kInvalid, "rows -1 < 0"},
       {"rows large", [](D* d) { d->rows = int64_t{1} << 40; }, kInvalid, "rows 1099511627776 >"},
       {"n -1", [](D* d) { d->n = -1; }, kInvalid, "n -1 < 0"},

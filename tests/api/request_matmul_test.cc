@@ -128,7 +128,6 @@ std::vector<BadCase> bad_cases() {
        "determinism 9"},
       {"miss policy", [](D* d) { d->miss_policy = static_cast<lathe_miss_policy>(9); }, kInvalid,
        "miss_policy 9"},
-      {"fallback", [](D* d) { d->miss_policy = LATHE_MISS_FALLBACK; }, kUnsupported, "FALLBACK"},
       {"m -1", [](D* d) { d->m = -1; }, kInvalid, "m -1 < 0"},
       {"n -1", [](D* d) { d->n = -1; }, kInvalid, "n -1 < 0"},
       {"k min", [](D* d) { d->k = INT64_MIN; }, kInvalid, "< 0"},
@@ -262,7 +261,7 @@ TEST(ReadMatmul, FillsClassDimensionsAndArguments) {
   EXPECT_EQ(c.k, 33);
   EXPECT_EQ(c.m_lo, 7);
   EXPECT_EQ(c.m_hi, 7);
-  EXPECT_FALSE(r.block_on_miss);
+  EXPECT_EQ(r.miss_policy, MissPolicy::kError);
   EXPECT_FALSE(r.needs_no_kernel());
   EXPECT_EQ(r.dims.batch, 3);
 

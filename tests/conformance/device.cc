@@ -17,10 +17,17 @@ std::string device_name() {
 
 bool is_cpu() { return device_name().rfind("cpu", 0) == 0; }
 
-bool is_quick() {
-  const char* text = std::getenv("LATHE_TEST_QUICK");
+namespace {
+
+bool is_set(const char* name) {
+  const char* text = std::getenv(name);
   return text && *text && std::string(text) != "0";
 }
+
+}  // namespace
+
+bool is_quick() { return is_set("LATHE_TEST_QUICK"); }
+bool is_fallback() { return is_set("LATHE_TEST_FALLBACK"); }
 
 uint64_t run_seed() {
   static const uint64_t seed = [] {
@@ -71,6 +78,10 @@ lathe_context_options memory_only(int32_t workers) {
   lathe_context_options options = LATHE_CONTEXT_OPTIONS_INIT;
   options.cache_dir = "";
   options.workers = workers;
+  if (is_fallback()) {
+    options.miss_policy = LATHE_MISS_FALLBACK;
+    options.compiler_library = "/nonexistent/liblathe-compiler.so";
+  }
   return options;
 }
 

@@ -2,7 +2,8 @@
 //
 // LATHE_TEST_DEVICE names the device ("cpu" by default); one that is not available skips every test with its
 // reason. LATHE_TEST_SEED repeats a run; without it the seed is fresh and printed. LATHE_TEST_QUICK=1 takes
-// fewer and smaller cases, for a device that an emulator plays.
+// fewer and smaller cases, for a device that an emulator plays. LATHE_TEST_FALLBACK=1 runs every case that
+// may on the generic kernels of the fallback bundle, without a compiler.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -18,6 +19,7 @@ namespace lathe::conformance {
 std::string device_name();
 bool is_cpu();
 bool is_quick();
+bool is_fallback();
 // The first where a run is quick.
 inline int64_t quick_or(int64_t quick, int64_t thorough) { return is_quick() ? quick : thorough; }
 uint64_t run_seed();

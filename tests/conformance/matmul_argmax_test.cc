@@ -75,7 +75,8 @@ TEST_F(MatmulArgmax, EveryTwoFactorsTogether) {
     c.misalign = misaligns[row[11]];
     c.flush = row[12] ? Flush::kStart : Flush::kEnd;
     c.values = static_cast<Values>(row[13]);
-    c.determinism = static_cast<lathe_determinism>(row[14]);
+    // A generic kernel serves no determinism above fast.
+    if (!is_fallback()) c.determinism = static_cast<lathe_determinism>(row[14]);
     expect(c);
   }
 }

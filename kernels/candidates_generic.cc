@@ -1,0 +1,102 @@
+#include "kernels/candidates_generic.h"
+
+#include <algorithm>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "base/dtype.h"
+
+namespace lathe {
+namespace {
+
+// Any M from one row on: a tile that wastes at most 15 of 16 rows of a decode step and still has some reuse
+// in prefill. A deeper one needs more addresses than registers, strides being known at launch alone: 32
+// spilled up to 84 bytes on sm_90a.
+CompileConfig matmul_on_gpu() {
+  CompileConfig c;
+  c.kernel = "simt";
+  c.tile_m = 16, c.tile_n = 64, c.tile_k = 16;
+  c.register_m = 4, c.register_n = 2, c.threads = 128;
+  return c;
+}
+
+CompileConfig matmul_on_cpu(const Target& target) {
+  CompileConfig c;
+  c.kernel = "panel";
+  c.lanes = vector_lanes(target);
+  c.tile_m = 64, c.tile_n = 64, c.tile_k = 256;
+  // Four rows and two vectors of columns: eight sums and what they are made of fit 16 registers.
+  c.register_m = 4, c.register_n = 2 * c.lanes;
+  return c;
+}
+
+CompileConfig argmax_on_gpu() {
+  CompileConfig c;
+  c.kernel = "rows";
+  c.tile_m = 1, c.register_m = 1, c.threads = 256, c.unroll_k = 4;
+  c.register_n = 4 * c.unroll_k;  // 16 bytes a load: four f32
+  c.tile_n = c.threads * c.register_n;
+  return c;
+}
+
+CompileConfig argmax_on_cpu(const Target& target) {
+  CompileConfig c;
+  c.kernel = "rows";
+  c.lanes = vector_lanes(target);
+  c.tile_m = 1, c.register_m = 1;
+  c.register_n = c.tile_n = 4 * c.lanes;
+  return c;
+}
+
+// 75 of "sm_75", 90 of "sm_90a"; -1 for another name.
+int compute_capability(absl::string_view arch) {
+  int sm = -1;
+  if (!absl::ConsumePrefix(&arch, "sm_")) return -1;
+  while (!arch.empty() && (arch.back() < '0' || arch.back() > '9')) arch.remove_suffix(1);
+  return absl::SimpleAtoi(arch, &sm) ? sm : -1;
+}
+
+bool runs_on(const Target& code, const Target& device) {
+  if (code.backend != device.backend) return false;
+  if (code.backend == Backend::kCuda) return compute_capability(code.arch) <= compute_capability(device.arch);
+  if (code.arch != device.arch) return false;
+  const std::vector<absl::string_view> features = absl::StrSplit(code.features, ',', absl::SkipEmpty());
+  return std::all_of(features.begin(), features.end(),
+                     [&](absl::string_view f) { return device.has(f.substr(1)); });
+}
+
+}  // namespace
+
+absl::StatusOr<CompileConfig> plan_generic(const ProblemClass& c, const Target& target) {
+  const bool cpu = target.backend == Backend::kCpu;
+  if (target.backend == Backend::kRocm)
+    return absl::UnimplementedError(absl::StrCat("no generic kernel is built for ", target.arch));
+  if (c.op == Op::kArgmax) return cpu ? argmax_on_cpu(target) : argmax_on_gpu();
+  CompileConfig config = cpu ? matmul_on_cpu(target) : matmul_on_gpu();
+  if (c.op == Op::kMatmulArgmax) config.split = cpu ? kMergeStep : kMergeLast;
+  return config;
+}
+
+const std::vector<Target>& generic_targets() {
+  static const std::vector<Target> kTargets = {
+#if defined(__x86_64__)
+    {Backend::kCpu, "x86-64", std::string(kX86Avx2)},
+    {Backend::kCpu, "x86-64", ""},
+#elif defined(__aarch64__)
+    {Backend::kCpu, "aarch64", "+neon"},
+#endif
+    {Backend::kCuda, "sm_75", ""},
+  };
+  return kTargets;
+}
+
+std::vector<Target> generic_targets_for(const Target& device) {
+  std::vector<Target> targets;
+  for (const Target& t : generic_targets())
+    if (runs_on(t, device)) targets.push_back(t);
+  return targets;
+}
+
+}  // namespace lathe

@@ -1,0 +1,65 @@
+// Kernels that are compiled behind the callers' backs: one queue and one thread a context, started by the
+// first job.
+#pragma once
+
+#include <sys/types.h>
+
+#include <atomic>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <thread>
+
+#include "absl/container/flat_hash_set.h"
+#include "api/dispatch_table.h"
+#include "base/log.h"
+
+struct lathe_device;
+
+namespace lathe {
+
+// Thread-safe. The thread runs at the lowest priority and takes no signal; what it prepares goes into its
+// device's dispatch table, whose readers take no lock.
+class BackgroundCompiler {
+ public:
+  static constexpr size_t kMostWaiting = 1024;
+
+  explicit BackgroundCompiler(const Logger& logger) : logger_(logger) {}
+  // Drops what waits and lets the job under way end. No device may be left that could submit.
+  ~BackgroundCompiler();
+
+  // Queues the class's kernel unless it is queued, under way, done or failed already: what failed once on a
+  // device is not tried again there. False where the queue is full: the next miss asks again.
+  bool submit(lathe_device& device, const DispatchKey& key);
+  // Drops the device's jobs and waits for the one under way: afterwards nothing refers to it.
+  void forget(const lathe_device& device);
+
+ private:
+  struct Job {
+    lathe_device* device;
+    DispatchKey key;
+    bool operator==(const Job& o) const { return device == o.device && key == o.key; }
+  };
+  struct JobHash {
+    size_t operator()(const Job& j) const { return hash_of(j.key) ^ reinterpret_cast<uintptr_t>(j.device); }
+  };
+
+  // In a child of the process that started the thread there is no thread, and what it had locked stays
+  // locked.
+  bool is_of_parent() const;
+  bool start();  // under mutex_
+  void work() noexcept;
+  void prepare(const Job& job) noexcept;
+
+  const Logger& logger_;
+  std::atomic<pid_t> pid_{0};  // of the process that started the thread; 0: none is started
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<Job> waiting_;                      // under mutex_, as all that follows
+  absl::flat_hash_set<Job, JobHash> submitted_;  // ever, of devices that are open
+  const lathe_device* busy_ = nullptr;           // of the job under way
+  bool stops_ = false;
+  std::thread thread_;
+};
+
+}  // namespace lathe

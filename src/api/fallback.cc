@@ -1,0 +1,105 @@
+#include "api/fallback.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "api/beside_library.h"
+#include "api/device.h"
+#include "api/request.h"
+#include "base/status.h"
+#include "core/generic.h"
+#include "core/json.h"
+#include "kernels/candidates_generic.h"
+
+namespace lathe {
+namespace {
+
+// A bundle of another build would answer no key: say so, instead of looking empty.
+absl::Status check_about(const Bundle& bundle) {
+  const absl::StatusOr<Json> about = parse_json(bundle.about(), "about");
+  if (!about.ok() || !about->is_object() || about->value("kind", "") != "fallback")
+    return absl::DataLossError(absl::StrCat("bundle ", bundle.path(), ": it holds no fallback kernels"));
+  const std::string id = about->value("codegen", "");
+  if (id == codegen_id()) return absl::OkStatus();
+  return absl::DataLossError(absl::StrCat("bundle ", bundle.path(), ": its codegen id ", id,
+                                          " is not this library's ", codegen_id()));
+}
+
+// PTX that the driver finished is worth keeping: through the cache, under the device's own target. Objects of
+// the CPU are not: the bundle is as near as the cache.
+absl::StatusOr<std::shared_ptr<const Artifact>> finished(lathe_device& device, const ProblemClass& c,
+                                                         const CompileConfig& config, Artifact artifact) {
+  if (artifact.format != CodeFormat::kPtx) return std::make_shared<const Artifact>(std::move(artifact));
+  const Key key = key_of(c, config, device.facts.target, codegen_id());
+  LATHE_ASSIGN_OR_RETURN(const CacheResult result, device.context.cache->get_or_create(key, [&] {
+    return absl::StatusOr<Artifact>(device.driver->finish(artifact));
+  }));
+  return result.artifact;
+}
+
+absl::StatusOr<std::unique_ptr<LoadedKernel>> load_generic(lathe_device& device, const ProblemClass& c) {
+  LATHE_ASSIGN_OR_RETURN(const Bundle* bundle, device.context.fallback.open());
+  for (const Target& target : generic_targets_for(device.facts.target)) {
+    LATHE_ASSIGN_OR_RETURN(const CompileConfig config, plan_generic(c, target));
+    absl::StatusOr<Artifact> artifact = bundle->read(key_of(c, config, target, codegen_id()));
+    if (absl::IsNotFound(artifact.status())) continue;
+    if (!artifact.ok()) return absl::UnavailableError(artifact.status().message());
+    LATHE_ASSIGN_OR_RETURN(std::shared_ptr<const Artifact> code, finished(device, c, config, *artifact));
+    ScopedTimer timer(&device.context.counters.link_nanoseconds);
+    auto loaded = device.driver->load(*code);
+    // A cubin of another driver's time: the bundle's PTX is there still.
+    if (absl::IsDataLoss(loaded.status()) && code->format != artifact->format)
+      loaded = device.driver->load(*artifact);
+    if (loaded.ok()) return loaded;
+    return absl::InternalError(absl::StrCat("the device refuses the code of bundle ", bundle->path(), ": ",
+                                            loaded.status().message()));
+  }
+  return absl::NotFoundError(absl::StrCat("bundle ", bundle->path(), " has no kernel for it"));
+}
+
+// Whether the launch's grid is within what every GPU takes; the driver splits z.
+bool fits_grid(const Recipe& recipe, const Dims& dims) {
+  constexpr int64_t kMaxY = 65535;
+  const VarValues values = var_values(dims, LaunchConfig());
+  return std::all_of(recipe.steps.begin(), recipe.steps.end(),
+                     [&](const Step& step) { return evaluate(step.grid[1], values) <= kMaxY; });
+}
+
+absl::StatusOr<const DispatchEntry*> find_or_load(lathe_device& device, const DispatchKey& key) {
+  if (const DispatchEntry* entry = device.generic.find(key)) return entry;
+  const Key name = key_of(key.problem, {}, device.facts.target, codegen_id());
+  LATHE_ASSIGN_OR_RETURN(std::unique_ptr<LoadedKernel> kernel, load_generic(device, key.problem));
+  DispatchEntry entry;
+  entry.key = key;
+  entry.kernel = device.kernels.insert(name, std::move(kernel));
+  return device.generic.insert(entry);
+}
+
+}  // namespace
+
+FallbackBundle::FallbackBundle(std::string path)
+    : path_(path.empty() ? beside_library("lathe-fallback.bundle") : std::move(path)) {}
+
+absl::StatusOr<const Bundle*> FallbackBundle::open() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  if (bundle_ != nullptr) return bundle_.get();
+  absl::StatusOr<std::unique_ptr<Bundle>> bundle = Bundle::open(path_);
+  absl::Status status = bundle.ok() ? check_about(**bundle) : bundle.status();
+  if (!status.ok()) return absl::UnavailableError(absl::StrCat("fallback kernels: ", status.message()));
+  bundle_ = *std::move(bundle);
+  return bundle_.get();
+}
+
+bool may_fall_back(const Request& request) {
+  return may_fall_back(request.key.problem) && request.key.split_k == 0 && request.key.candidate == 0;
+}
+
+absl::StatusOr<const DispatchEntry*> find_generic(lathe_device& device, const Request& request) {
+  DispatchKey key;
+  key.problem = generic_class_of(request.key.problem);
+  LATHE_ASSIGN_OR_RETURN(const DispatchEntry* entry, find_or_load(device, key));
+  if (device.is_cpu || fits_grid(entry->kernel->recipe(), request.dims)) return entry;
+  return absl::NotFoundError("its tiles are more than a generic kernel's grid takes");
+}
+
+}  // namespace lathe

@@ -1,0 +1,62 @@
+// Compiles every generic kernel into the fallback bundle, at build time.
+//
+// usage: lathe_build_fallback COMPILER_LIBRARY OUTPUT
+#include <chrono>
+#include <cstdio>
+#include <fstream>
+
+#include "absl/strings/str_cat.h"
+#include "api/compiler_library.h"
+#include "base/status.h"
+#include "cache/bundle.h"
+#include "core/generic.h"
+#include "core/key.h"
+#include "kernels/candidates_generic.h"
+
+namespace lathe {
+namespace {
+
+absl::StatusOr<std::string> build(const std::string& compiler_library) {
+  CompilerLibrary compiler(compiler_library);
+  std::vector<std::pair<std::string, std::string>> artifacts;
+  for (const Target& target : generic_targets())
+    for (const ProblemClass& c : generic_classes(target)) {
+      LATHE_ASSIGN_OR_RETURN(const CompileConfig config, plan_generic(c, target));
+      absl::StatusOr<Artifact> artifact = compiler.compile({c, config, target});
+      if (!artifact.ok())
+        return absl::Status(artifact.status().code(),
+                            absl::StrCat(describe(c, {}), " for ", target.arch, " ", target.features, ": ",
+                                         artifact.status().message()));
+      artifact->metadata = "{}";  // times of this build: without them the same sources give the same file
+      artifacts.emplace_back(key_of(c, config, target, codegen_id()).text, serialize(*artifact));
+    }
+  return make_bundle(canonical_text({{"kind", "fallback"}, {"codegen", std::string(codegen_id())}}),
+                     artifacts);
+}
+
+int run(const char* compiler_library, const char* output) {
+  const absl::StatusOr<std::string> bytes = build(compiler_library);
+  if (!bytes.ok()) {
+    std::fprintf(stderr, "lathe_build_fallback: %s\n", std::string(bytes.status().message()).c_str());
+    return 1;
+  }
+  // Beside it first: a build that is cut short leaves no half of it under its name.
+  const std::string temporary = absl::StrCat(output, ".tmp");
+  std::ofstream file(temporary, std::ios::binary | std::ios::trunc);
+  file << *bytes;
+  file.close();
+  if (!file || std::rename(temporary.c_str(), output) != 0) {
+    std::fprintf(stderr, "lathe_build_fallback: %s cannot be written\n", output);
+    return 1;
+  }
+  return 0;
+}
+
+}  // namespace
+}  // namespace lathe
+
+int main(int argc, char** argv) {
+  if (argc == 3) return lathe::run(argv[1], argv[2]);
+  std::fprintf(stderr, "usage: %s COMPILER_LIBRARY OUTPUT\n", argv[0]);
+  return 2;
+}

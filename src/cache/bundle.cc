@@ -1,0 +1,219 @@
+#include "cache/bundle.h"
+
+#define XXH_INLINE_ALL
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <map>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+
+namespace lathe {
+namespace {
+
+static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+              "the bundle's format is written as the host's little-endian");
+
+constexpr char kMagic[] = "LATHEBDL";
+constexpr uint32_t kSchema = 1;
+constexpr uint32_t kStored = 0;
+constexpr uint64_t kMaxBytes = uint64_t{1}
+                               << 28;  // of an index or a payload: a wild size must not exhaust memory
+
+using Digest = XXH128_canonical_t;
+
+struct Header {
+  char magic[8];
+  uint32_t schema, count;
+  uint64_t index_bytes, about_bytes, file_bytes;
+  Digest checksum;
+};
+static_assert(sizeof(Header) == 56 && offsetof(Header, checksum) == 40, "the header has no padding");
+
+struct Record {
+  Digest fingerprint;
+  uint64_t key_at;
+  uint32_t key_bytes, codec;
+  uint64_t payload_at, payload_bytes;
+  Digest checksum;
+};
+static_assert(sizeof(Record) == 64, "a record has no padding");
+
+Digest digest_of(absl::string_view first, absl::string_view second = "") {
+  XXH3_state_t state;
+  XXH3_128bits_reset(&state);
+  XXH3_128bits_update(&state, first.data(), first.size());
+  XXH3_128bits_update(&state, second.data(), second.size());
+  Digest digest;
+  XXH128_canonicalFromHash(&digest, XXH3_128bits_digest(&state));
+  return digest;
+}
+int compare(const Digest& x, const Digest& y) { return memcmp(x.digest, y.digest, sizeof(x.digest)); }
+
+absl::string_view bytes_of(const Header& header) {
+  return absl::string_view(reinterpret_cast<const char*>(&header), sizeof(header));
+}
+Digest checksum_of(const Header& header, absl::string_view index) {
+  return digest_of(bytes_of(header).substr(0, offsetof(Header, checksum)), index);
+}
+Header header_of(const std::string& head) {
+  Header header;
+  memcpy(&header, head.data(), sizeof(header));
+  return header;
+}
+Record record_at(const std::string& head, size_t i) {
+  Record record;
+  memcpy(&record, head.data() + sizeof(Header) + i * sizeof(Record), sizeof(record));
+  return record;
+}
+
+// [at, at + size) lies in [lo, hi).
+bool within(uint64_t at, uint64_t size, uint64_t lo, uint64_t hi) {
+  return at >= lo && at <= hi && size <= hi - at;
+}
+
+absl::Status read_at(int file, uint64_t at, std::string* bytes) {
+  for (size_t done = 0; done < bytes->size();) {
+    const ssize_t got = pread(file, &(*bytes)[done], bytes->size() - done, static_cast<off_t>(at + done));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return absl::ErrnoToStatus(errno, "read");
+    if (got == 0) return absl::DataLossError("it ends early");
+    done += static_cast<size_t>(got);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+std::string make_bundle(absl::string_view about,
+                        const std::vector<std::pair<std::string, std::string>>& artifacts) {
+  std::vector<Record> records;
+  std::string texts, payloads;
+  std::map<std::string, uint64_t> placed;  // by the payload
+  for (const auto& [text, payload] : artifacts) {
+    const auto [at, fresh] = placed.try_emplace(payload, payloads.size());
+    if (fresh) payloads += payload;
+    Record r = {};
+    r.fingerprint = digest_of(text);
+    r.key_at = texts.size();
+    r.key_bytes = static_cast<uint32_t>(text.size());
+    r.codec = kStored;
+    r.payload_at = at->second;
+    r.payload_bytes = payload.size();
+    r.checksum = digest_of(payload);
+    records.push_back(r);
+    texts += text;
+  }
+  std::sort(records.begin(), records.end(),
+            [](const Record& x, const Record& y) { return compare(x.fingerprint, y.fingerprint) < 0; });
+  const uint64_t texts_at = sizeof(Header) + records.size() * sizeof(Record) + about.size();
+  for (Record& r : records) {
+    r.key_at += texts_at;
+    r.payload_at += texts_at + texts.size();
+  }
+  const std::string index = absl::StrCat(
+      absl::string_view(reinterpret_cast<const char*>(records.data()), records.size() * sizeof(Record)),
+      about, texts);
+  Header header = {};
+  memcpy(header.magic, kMagic, sizeof(header.magic));
+  header.schema = kSchema;
+  header.count = static_cast<uint32_t>(records.size());
+  header.index_bytes = index.size();
+  header.about_bytes = about.size();
+  header.file_bytes = sizeof(header) + index.size() + payloads.size();
+  header.checksum = checksum_of(header, index);
+  return absl::StrCat(bytes_of(header), index, payloads);
+}
+
+absl::Status Bundle::damaged(absl::string_view cause) const {
+  return absl::DataLossError(absl::StrCat("bundle ", path_, ": ", cause));
+}
+
+absl::StatusOr<std::unique_ptr<Bundle>> Bundle::open(const std::string& path) {
+  // O_NONBLOCK: opening a FIFO must not wait for a writer.
+  FileDescriptor file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  if (!file.valid()) return absl::ErrnoToStatus(errno, absl::StrCat("bundle ", path));
+  std::unique_ptr<Bundle> bundle(new Bundle(path, std::move(file)));
+  LATHE_RETURN_IF_ERROR(bundle->read_index());
+  return bundle;
+}
+
+absl::Status Bundle::read_index() {
+  struct stat s;
+  if (fstat(file_.get(), &s) != 0) return absl::ErrnoToStatus(errno, absl::StrCat("bundle ", path_));
+  if (!S_ISREG(s.st_mode)) return damaged("it is no regular file");
+  head_.resize(sizeof(Header));
+  if (const absl::Status read = read_at(file_.get(), 0, &head_); !read.ok()) return damaged(read.message());
+  const Header header = header_of(head_);
+  if (memcmp(header.magic, kMagic, sizeof(header.magic)) != 0) return damaged("wrong magic");
+  if (header.schema != kSchema)
+    return damaged(absl::StrCat("schema ", header.schema, ", expected ", kSchema));
+  const auto file_bytes = static_cast<uint64_t>(s.st_size);
+  if (header.file_bytes != file_bytes)
+    return damaged(absl::StrCat("it has ", file_bytes, " bytes, not ", header.file_bytes));
+  if (header.index_bytes > kMaxBytes || !within(sizeof(Header), header.index_bytes, 0, file_bytes) ||
+      header.about_bytes > header.index_bytes ||
+      header.count > (header.index_bytes - header.about_bytes) / sizeof(Record))
+    return damaged("its index does not fit");
+  std::string index(header.index_bytes, '\0');
+  if (const absl::Status read = read_at(file_.get(), sizeof(Header), &index); !read.ok())
+    return damaged(read.message());
+  if (compare(checksum_of(header, index), header.checksum) != 0)
+    return damaged("wrong checksum of the index");
+  head_ += index;
+  count_ = header.count;
+  about_ = absl::string_view(head_).substr(sizeof(Header) + count_ * sizeof(Record), header.about_bytes);
+  return check_records(file_bytes);
+}
+
+absl::Status Bundle::check_records(uint64_t file_bytes) const {
+  const uint64_t texts_at = sizeof(Header) + count_ * sizeof(Record) + about_.size();
+  for (size_t i = 0; i < count_; ++i) {
+    const Record r = record_at(head_, i);
+    if (!within(r.key_at, r.key_bytes, texts_at, head_.size()) ||
+        !within(r.payload_at, r.payload_bytes, head_.size(), file_bytes) || r.payload_bytes > kMaxBytes)
+      return damaged(absl::StrCat("record ", i, " points outside"));
+    if (r.codec != kStored) return damaged(absl::StrCat("record ", i, " is stored in an unknown way"));
+    if (compare(digest_of(key_text(i)), r.fingerprint) != 0 ||
+        (i > 0 && compare(record_at(head_, i - 1).fingerprint, r.fingerprint) >= 0))
+      return damaged(absl::StrCat("record ", i, " is out of order"));
+  }
+  return absl::OkStatus();
+}
+
+absl::string_view Bundle::key_text(size_t i) const {
+  const Record r = record_at(head_, i);
+  return absl::string_view(head_).substr(r.key_at, r.key_bytes);
+}
+
+absl::StatusOr<Artifact> Bundle::read(const Key& key) const {
+  const Digest wanted = digest_of(key.text);
+  size_t lo = 0, hi = count_;
+  while (lo < hi) {
+    const size_t middle = lo + (hi - lo) / 2;
+    if (compare(record_at(head_, middle).fingerprint, wanted) < 0)
+      lo = middle + 1;
+    else
+      hi = middle;
+  }
+  if (lo == count_ || key_text(lo) != key.text)
+    return absl::NotFoundError(absl::StrCat("bundle ", path_, ": no artifact for key ", key.fingerprint));
+  const Record r = record_at(head_, lo);
+  std::string payload(r.payload_bytes, '\0');
+  if (const absl::Status read = read_at(file_.get(), r.payload_at, &payload); !read.ok())
+    return damaged(absl::StrCat("entry ", key.fingerprint, ": ", read.message()));
+  if (compare(digest_of(payload), r.checksum) != 0)
+    return damaged(absl::StrCat("entry ", key.fingerprint, ": wrong checksum"));
+  absl::StatusOr<Artifact> artifact = parse_artifact(payload);
+  if (!artifact.ok())
+    return damaged(absl::StrCat("entry ", key.fingerprint, ": ", artifact.status().message()));
+  return artifact;
+}
+
+}  // namespace lathe

@@ -1,0 +1,63 @@
+#include "core/generic.h"
+
+namespace lathe {
+namespace {
+
+int64_t field(int at, DType t) { return static_cast<int64_t>(t) << at; }
+
+// A D of i8 products that is their exact sums is another payload: no f32 is in it.
+bool stores_exact_sums(const ProblemClass& c) { return c.op == Op::kMatmul && c.d == DType::kI32; }
+
+}  // namespace
+
+int64_t form_of(const ProblemClass& c) {
+  return int64_t{c.trans_a} << Form::kTransA | int64_t{c.trans_b} << Form::kTransB |
+         static_cast<int64_t>(c.activation) << Form::kActivation | field(Form::kC, c.c) |
+         field(Form::kD, c.d) | field(Form::kBias, c.bias) | field(Form::kResidual, c.residual) |
+         field(Form::kLogits, c.logits) | field(Form::kValues, c.wants_values ? DType::kF32 : DType::kNone);
+}
+
+ProblemClass generic_class_of(const ProblemClass& c) {
+  ProblemClass g;
+  g.op = c.op;
+  g.a = c.a;
+  g.b = c.b;
+  // The widest of what is stored: the kernel's text names it, `form` says what it is.
+  g.d = c.op != Op::kMatmul ? DType::kI64 : stores_exact_sums(c) ? DType::kI32 : DType::kF32;
+  g.alignment = c.alignment == Alignment::kByte ? Alignment::kByte : Alignment::kElement;
+  g.wants_values = c.op != Op::kMatmul;
+  g.logits = c.op == Op::kMatmulArgmax ? DType::kF32 : DType::kNone;
+  g.generic = 1;
+  if (c.op == Op::kArgmax) {
+    g.row_lo = 1;
+    g.row_hi = Bucket::kOpenEnd;
+  }
+  return g;
+}
+
+std::vector<ProblemClass> generic_classes(const Target& target) {
+  std::vector<ProblemClass> classes;
+  const auto add = [&](Op op, DType a, DType d) {
+    ProblemClass c;
+    c.op = op;
+    c.a = a;
+    c.b = op == Op::kArgmax ? DType::kNone : a;
+    c.d = d;
+    classes.push_back(generic_class_of(c));
+    if (target.backend == Backend::kCpu) return;
+    c.alignment = Alignment::kByte;
+    classes.push_back(generic_class_of(c));
+  };
+  for (DType a : {DType::kF32, DType::kF16, DType::kBF16})
+    for (Op op : {Op::kMatmul, Op::kArgmax, Op::kMatmulArgmax}) add(op, a, DType::kF32);
+  if (target.backend == Backend::kCpu) return classes;
+  for (DType d : {DType::kF32, DType::kI32}) add(Op::kMatmul, DType::kI8, d);
+  for (DType a : {DType::kF8E4M3, DType::kF8E5M2}) add(Op::kMatmul, a, DType::kF32);
+  return classes;
+}
+
+bool may_fall_back(const ProblemClass& c) {
+  return c.op == Op::kArgmax || c.determinism == Determinism::kFast;
+}
+
+}  // namespace lathe

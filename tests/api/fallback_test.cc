@@ -1,0 +1,270 @@
+// LATHE_MISS_FALLBACK over a fake driver and fake compilers: who compiles, where, and what runs meanwhile.
+#include "api/fallback.h"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "core/generic.h"
+#include "fake_device.h"
+#include "kernels/candidates_generic.h"
+
+namespace lathe {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A bundle of all generic kernels of the fake device, whose code says "generic".
+std::string bundle_bytes(const std::string& codegen = std::string(codegen_id())) {
+  std::vector<std::pair<std::string, std::string>> artifacts;
+  for (const Target& target : generic_targets())
+    for (const ProblemClass& c : generic_classes(target)) {
+      Artifact a;
+      a.format = target.backend == Backend::kCuda ? CodeFormat::kPtx : CodeFormat::kElfObject;
+      a.code = "generic";
+      Step step;
+      step.symbol = "generic";
+      step.grid = {product(1, {{Var::kM, 4}}), product(1, {{Var::kN, 4}}), constant(1)};
+      a.recipe.steps.push_back(step);
+      a.recipe.workspace_bytes = product(4, {{Var::kM, 1}, {Var::kN, 1}});
+      artifacts.emplace_back(key_of(c, plan_generic(c, target).value(), target, codegen_id()).text,
+                             serialize(a));
+    }
+  return make_bundle(canonical_text({{"kind", "fallback"}, {"codegen", codegen}}), artifacts);
+}
+
+class Fallback : public testing::Test {
+ protected:
+  Fallback() {
+    std::string pattern = (fs::temp_directory_path() / "lathe-fallback-XXXXXX").string();
+    EXPECT_NE(mkdtemp(pattern.data()), nullptr);
+    directory_ = pattern;
+    path_ = directory_ + "/fallback.bundle";
+    write(bundle_bytes());
+  }
+  ~Fallback() override { fs::remove_all(directory_); }
+
+  void write(const std::string& bytes) { std::ofstream(path_, std::ios::binary | std::ios::trunc) << bytes; }
+  std::unique_ptr<FakeDevice> open(const std::string& compiler = fake_compiler(),
+                                   const std::string& facts = "ryzen-7-5800u.json") {
+    return std::make_unique<FakeDevice>(compiler, MissPolicy::kFallback, facts, path_);
+  }
+  static lathe_status run(FakeDevice& fake, MatmulRequest& m) {
+    return lathe_matmul(fake.device.get(), nullptr, &m.desc);
+  }
+  static bool ran_generic(const FakeDevice& fake) {
+    return fake.driver->last.kernel->recipe().steps[0].symbol == "generic";
+  }
+  // Runs until the class's own kernel does; fails after ten seconds.
+  static void wait_for_own_kernel(FakeDevice& fake, MatmulRequest& m) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    do {
+      ASSERT_EQ(run(fake, m), LATHE_OK) << lathe_last_error();
+      if (!ran_generic(fake)) return;
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    } while (std::chrono::steady_clock::now() < end);
+    FAIL() << "the generic kernel still runs";
+  }
+  static bool error_says(const std::string& part) {
+    return std::string(lathe_last_error()).find(part) != std::string::npos;
+  }
+
+  std::string directory_, path_;
+};
+
+TEST_F(Fallback, TheFirstCallRunsTheGenericKernelAndLaterOnesTheirOwn) {
+  auto fake = open(fake_compiler("SLOW"));
+  MatmulRequest m(7, 40, 33);
+  ASSERT_EQ(run(*fake, m), LATHE_OK) << lathe_last_error();
+  EXPECT_TRUE(ran_generic(*fake));
+  EXPECT_EQ(fake->statistics().compiles, 0u) << "the slow compiler cannot have ended";
+  EXPECT_EQ(fake->statistics().fallback_runs, 1u);
+  EXPECT_EQ(fake->statistics().dispatch_misses, 1u);
+  EXPECT_EQ(fake->driver->last_args.form, form_of(fake->driver->last_problem));
+  EXPECT_EQ(fake->driver->last_args.form & 2, 2) << "B is column-major";
+  wait_for_own_kernel(*fake, m);
+  const lathe_statistics before = fake->statistics();
+  EXPECT_EQ(before.compiles, 1u);
+  ASSERT_EQ(run(*fake, m), LATHE_OK);
+  EXPECT_EQ(fake->statistics().dispatch_hits, before.dispatch_hits + 1);
+  EXPECT_EQ(fake->statistics().fallback_runs, before.fallback_runs);
+}
+
+TEST_F(Fallback, ThePolicyOfACallIsItsOwn) {
+  auto fake = open(fake_compiler("SLOW"));
+  MatmulRequest blocks(7, 40, 33), refuses(8, 40, 33);
+  blocks.desc.miss_policy = LATHE_MISS_BLOCK;
+  ASSERT_EQ(run(*fake, blocks), LATHE_OK) << lathe_last_error();
+  EXPECT_FALSE(ran_generic(*fake));
+  refuses.desc.miss_policy = LATHE_MISS_ERROR;
+  EXPECT_EQ(run(*fake, refuses), LATHE_MISS);
+  EXPECT_EQ(fake->statistics().fallback_runs, 0u);
+
+  FakeDevice other(fake_compiler("SLOW"), MissPolicy::kBlock, "ryzen-7-5800u.json", path_);
+  MatmulRequest falls_back(7, 40, 33);
+  falls_back.desc.miss_policy = LATHE_MISS_FALLBACK;
+  ASSERT_EQ(run(other, falls_back), LATHE_OK) << lathe_last_error();
+  EXPECT_TRUE(ran_generic(other));
+}
+
+TEST_F(Fallback, NeedsNoCompiler) {
+  auto fake = open("/nonexistent/liblathe-compiler.so");
+  MatmulRequest m(7, 40, 33);
+  for (int i = 0; i < 3; ++i) ASSERT_EQ(run(*fake, m), LATHE_OK) << lathe_last_error();
+  EXPECT_TRUE(ran_generic(*fake));
+  EXPECT_EQ(fake->statistics().fallback_runs, 3u);
+}
+
+TEST_F(Fallback, DeterminismAboveFastBlocks) {
+  auto fake = open();
+  for (lathe_determinism d : {LATHE_DETERMINISM_RUN_TO_RUN, LATHE_DETERMINISM_BATCH_INVARIANT}) {
+    MatmulRequest m(7, 40, 33);
+    m.desc.determinism = d;
+    ASSERT_EQ(run(*fake, m), LATHE_OK) << lathe_last_error();
+    EXPECT_FALSE(ran_generic(*fake));
+  }
+  EXPECT_EQ(fake->statistics().fallback_runs, 0u);
+  ArgmaxRequest a(3, 100);
+  a.desc.determinism = LATHE_DETERMINISM_BATCH_INVARIANT;
+  ASSERT_EQ(lathe_argmax(fake->device.get(), nullptr, &a.desc), LATHE_OK) << lathe_last_error();
+  EXPECT_TRUE(ran_generic(*fake)) << "every argmax kernel gives the same bits";
+}
+
+TEST_F(Fallback, ForcedPlansAndPlansBlock) {
+  auto fake = open();
+  MatmulRequest m(7, 40, 33);
+  lathe_tuning tuning = LATHE_TUNING_INIT;
+  tuning.candidate = 1;
+  m.desc.next = reinterpret_cast<const lathe_chain*>(&tuning);
+  ASSERT_EQ(run(*fake, m), LATHE_OK) << lathe_last_error();
+  EXPECT_FALSE(ran_generic(*fake));
+  MatmulRequest planned(8, 40, 33);
+  lathe_plan* plan = nullptr;
+  ASSERT_EQ(lathe_plan_matmul(fake->device.get(), &planned.desc, &plan), LATHE_OK) << lathe_last_error();
+  ASSERT_EQ(lathe_plan_run_matmul(plan, nullptr, &planned.desc), LATHE_OK) << lathe_last_error();
+  EXPECT_FALSE(ran_generic(*fake));
+  lathe_plan_destroy(plan);
+  EXPECT_EQ(fake->statistics().fallback_runs, 0u);
+}
+
+TEST_F(Fallback, AMissingOrDamagedBundleIsAnErrorThatNamesIt) {
+  MatmulRequest m(7, 40, 33);
+  {
+    auto fake = open();
+    fs::remove(path_);
+    EXPECT_EQ(run(*fake, m), LATHE_NOT_AVAILABLE);
+    EXPECT_TRUE(error_says(path_)) << lathe_last_error();
+    EXPECT_TRUE(error_says("matmul f32 a=n b=t m=7")) << lathe_last_error();
+    write(bundle_bytes().substr(0, 1000));
+    EXPECT_EQ(run(*fake, m), LATHE_NOT_AVAILABLE);
+    EXPECT_TRUE(error_says(path_)) << lathe_last_error();
+    write(bundle_bytes("another"));
+    EXPECT_EQ(run(*fake, m), LATHE_NOT_AVAILABLE);
+    EXPECT_TRUE(error_says("codegen id another")) << lathe_last_error();
+    write(bundle_bytes());
+    EXPECT_EQ(run(*fake, m), LATHE_OK) << "a file that appears later is found: " << lathe_last_error();
+  }
+  std::string damaged = bundle_bytes();
+  damaged.back() ^= 1;  // of the last target's payload, which all its kernels share
+  write(damaged);
+  auto fake = open(fake_compiler(), "h200.json");
+  EXPECT_EQ(run(*fake, m), LATHE_NOT_AVAILABLE);
+  EXPECT_TRUE(error_says(path_) && error_says("wrong checksum")) << lathe_last_error();
+  EXPECT_EQ(fake->statistics().compiles, 0u);
+}
+
+TEST_F(Fallback, ClosingWhileItCompilesWaitsForNoMoreThanThat) {
+  for (int i = 0; i < 3; ++i) {
+    auto fake = open(fake_compiler("SLOW"));
+    std::vector<MatmulRequest> requests;
+    for (int64_t n = 1; n <= 50; ++n) requests.emplace_back(3, n, 33);
+    for (MatmulRequest& m : requests) ASSERT_EQ(run(*fake, m), LATHE_OK) << lathe_last_error();
+    std::this_thread::sleep_for(std::chrono::milliseconds(10 * i));
+    const auto start = std::chrono::steady_clock::now();
+    fake->device.reset();
+    fake->described.reset();
+    fake->context.reset();
+    // 50 jobs of 100 ms each wait; one is under way.
+    EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(2));
+  }
+}
+
+TEST_F(Fallback, ManyThreadsSubmitAClassOnce) {
+  auto fake = open(fake_compiler("SLOW"));
+  fake->driver->record = false;
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 8; ++t)
+    threads.emplace_back([&] {
+      MatmulRequest m(7, 40, 33);
+      for (int i = 0; i < 100; ++i)
+        if (run(*fake, m) != LATHE_OK) ADD_FAILURE() << lathe_last_error();
+    });
+  for (std::thread& t : threads) t.join();
+  fake->driver->record = true;
+  MatmulRequest m(7, 40, 33);
+  wait_for_own_kernel(*fake, m);
+  EXPECT_EQ(fake->statistics().compiles, 1u);
+}
+
+TEST_F(Fallback, WhatFailsToCompileStaysGenericAndIsNotTriedAgain) {
+  auto fake = open(fake_compiler("FAILS"));
+  MatmulRequest m(7, 40, 33);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  while (fake->statistics().compile_failures == 0 && std::chrono::steady_clock::now() < end)
+    ASSERT_EQ(run(*fake, m), LATHE_OK) << lathe_last_error();
+  for (int i = 0; i < 100; ++i) ASSERT_EQ(run(*fake, m), LATHE_OK) << lathe_last_error();
+  EXPECT_TRUE(ran_generic(*fake));
+  MatmulRequest next(9, 40, 33);  // the queue goes on
+  ASSERT_EQ(run(*fake, next), LATHE_OK) << lathe_last_error();
+  while (fake->statistics().compile_failures < 2 && std::chrono::steady_clock::now() < end)
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  EXPECT_EQ(fake->statistics().compile_failures, 2u) << "one a class";
+}
+
+TEST_F(Fallback, ACallersWorkspaceIsForTheClassesOwnKernel) {
+  auto fake = open(fake_compiler("SLOW"));
+  MatmulRequest m(7, 40, 33);
+  alignas(64) char memory[256];
+  lathe_workspace workspace = LATHE_WORKSPACE_INIT;
+  workspace.data = memory;
+  workspace.bytes = sizeof(memory);
+  m.desc.next = reinterpret_cast<const lathe_chain*>(&workspace);
+  ASSERT_EQ(run(*fake, m), LATHE_OK) << lathe_last_error();
+  EXPECT_TRUE(ran_generic(*fake));
+  EXPECT_EQ(fake->driver->last.workspace, nullptr) << "7 x 40 x 4 bytes do not fit it";
+}
+
+TEST_F(Fallback, OnAGpuTheDriverFinishesThePtx) {
+  auto fake = open(fake_compiler("SLOW"), "h200.json");
+  fake->driver->finished_code = "cubin";
+  MatmulRequest m(7, 40, 33);
+  ASSERT_EQ(run(*fake, m), LATHE_OK) << lathe_last_error();
+  EXPECT_TRUE(ran_generic(*fake));
+  EXPECT_EQ(fake->driver->finishes.load(), 1);
+  MatmulRequest other(70, 80, 90);
+  ASSERT_EQ(run(*fake, other), LATHE_OK) << lathe_last_error();
+  EXPECT_EQ(fake->statistics().fallback_runs, 2u);
+}
+
+TEST_F(Fallback, AMissDuringCaptureChangesNothing) {
+  auto fake = open(fake_compiler("SLOW"), "h200.json");
+  fake->driver->captured_stream = nullptr;
+  MatmulRequest m(7, 40, 33);
+  EXPECT_EQ(run(*fake, m), LATHE_CAPTURE_MISS);
+  EXPECT_EQ(fake->driver->loads.load(), 0);
+  EXPECT_EQ(fake->statistics().fallback_runs, 0u);
+}
+
+// Column tiles lie along the grid's y, of which GPUs have 65535.
+TEST_F(Fallback, TooManyTilesForAGridBlock) {
+  auto fake = open(fake_compiler(), "h200.json");
+  MatmulRequest m(1, 5 * 65535, 1);
+  ASSERT_EQ(run(*fake, m), LATHE_OK) << lathe_last_error();
+  EXPECT_FALSE(ran_generic(*fake));
+}
+
+}  // namespace
+}  // namespace lathe

@@ -1,0 +1,46 @@
+#include "kernels/candidates_generic.h"
+
+#include <gtest/gtest.h>
+
+#include "core/generic.h"
+
+namespace lathe {
+namespace {
+
+Target named(const char* name) { return parse_target(name).value(); }
+
+TEST(CandidatesGeneric, EveryGenericClassHasAPlan) {
+  for (const Target& target : generic_targets())
+    for (const ProblemClass& c : generic_classes(target)) {
+      const absl::StatusOr<CompileConfig> config = plan_generic(c, target);
+      ASSERT_TRUE(config.ok()) << config.status();
+      EXPECT_GE(config->tile_m, 1);
+      EXPECT_GE(config->tile_n, 1);
+      if (target.backend == Backend::kCuda && config->kernel == "simt")
+        EXPECT_EQ(config->tile_m / config->register_m * (config->tile_n / config->register_n),
+                  config->threads);
+    }
+}
+
+TEST(CandidatesGeneric, CodeRunsOnWhatHasItsFeatures) {
+  for (const char* gpu : {"sm_75", "sm_80", "sm_90a", "sm_120"}) {
+    const std::vector<Target> targets = generic_targets_for(named(gpu));
+    ASSERT_EQ(targets.size(), 1u) << gpu;
+    EXPECT_EQ(targets[0].arch, "sm_75");
+  }
+  EXPECT_TRUE(generic_targets_for({Backend::kCuda, "sm_70", ""}).empty());
+  EXPECT_TRUE(generic_targets_for(named("gfx942")).empty());
+#if defined(__x86_64__)
+  for (const char* wide : {"x86-64-avx2", "x86-64-avx512"}) {
+    const std::vector<Target> targets = generic_targets_for(named(wide));
+    ASSERT_EQ(targets.size(), 2u);
+    EXPECT_TRUE(targets[0].has("avx2")) << "the best first";
+    EXPECT_EQ(targets[1].features, "");
+  }
+  EXPECT_EQ(generic_targets_for({Backend::kCpu, "x86-64", ""}).size(), 1u);
+  EXPECT_TRUE(generic_targets_for(named("aarch64-neon")).empty());
+#endif
+}
+
+}  // namespace
+}  // namespace lathe
