@@ -265,7 +265,7 @@ TEST_F(GpuLaunchMemory, ThreadsLaunchAtOnce) {
   std::map<char*, std::pair<void*, int>> owners;
   for (const fake_driver::Launch& launch : state_->launches) {
     const bool per_thread = reinterpret_cast<uintptr_t>(launch.stream) == 2;
-    const std::pair<void*, int> owner = {launch.stream, per_thread ? launch.parameter<int32_t>(168) : 0};
+    const std::pair<void*, int> owner = {launch.stream, per_thread ? launch.parameter<int32_t>(176) : 0};
     const auto [at, inserted] = owners.emplace(launch.parameter<char*>(7 * 8), owner);
     EXPECT_EQ(at->second, owner);
   }
