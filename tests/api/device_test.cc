@@ -16,7 +16,7 @@ void append(void* user, const char*, const char* text, size_t size) {
 
 DispatchKey key_of_request(const lathe_matmul_desc& desc) {
   Request r;
-  EXPECT_TRUE(read_matmul(&desc, Purpose::kPlan, {"fake", true, true}, nullptr, &r).ok());
+  EXPECT_TRUE(read_matmul(&desc, Purpose::kPlan, {"fake", true, MissPolicy::kBlock}, nullptr, &r).ok());
   return r.key;
 }
 

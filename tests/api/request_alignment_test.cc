@@ -12,8 +12,8 @@
 namespace lathe {
 namespace {
 
-constexpr RequestContext kCpu = {"cpu", true, true};
-constexpr RequestContext kGpu = {"cuda:0", false, true};
+constexpr RequestContext kCpu = {"cpu", true, MissPolicy::kBlock};
+constexpr RequestContext kGpu = {"cuda:0", false, MissPolicy::kBlock};
 
 // Addresses that the readers compare and never follow, 1 MiB apart.
 void* address(int operand) {
@@ -207,7 +207,7 @@ TEST(Alignment, OfArgmax) {
 
 // A GPU as far as plans go: nothing follows the addresses.
 struct FakeGpu : FakeDevice {
-  FakeGpu() : FakeDevice(fake_compiler(), true, "h200.json") {}
+  FakeGpu() : FakeDevice(fake_compiler(), MissPolicy::kBlock, "h200.json") {}
 };
 
 TEST(Alignment, APlanServesEveryAlignmentThroughTheTable) {

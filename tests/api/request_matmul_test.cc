@@ -11,7 +11,7 @@
 namespace lathe {
 namespace {
 
-constexpr RequestContext kCpu = {"cpu", true, true};
+constexpr RequestContext kCpu = {"cpu", true, MissPolicy::kBlock};
 
 absl::Status read(const lathe_matmul_desc& desc, Request* out, Purpose purpose = Purpose::kRun,
                   void* stream = nullptr) {
@@ -218,7 +218,7 @@ TEST(ReadMatmul, TheStreamIsNullOnTheCpu) {
   int stream = 0;
   EXPECT_EQ(read(full.desc, &request, Purpose::kRun, &stream).code(), kInvalid);
   Request on_gpu;
-  EXPECT_TRUE(read_matmul(&full.desc, Purpose::kRun, {"cuda:0", false, true}, &stream, &on_gpu).ok());
+  EXPECT_TRUE(read_matmul(&full.desc, Purpose::kRun, {"cuda:0", false, MissPolicy::kBlock}, &stream, &on_gpu).ok());
   EXPECT_EQ(on_gpu.stream, &stream);
 }
 
