@@ -76,7 +76,7 @@ class Fallback : public testing::Test {
 };
 
 TEST_F(Fallback, TheFirstCallRunsTheGenericKernelAndLaterOnesTheirOwn) {
-  auto fake = open(fake_compiler("SLOW"));
+  auto fake = open(fake_compiler("slow"));
   MatmulRequest m(7, 40, 33);
   ASSERT_EQ(run(*fake, m), LATHE_OK) << lathe_last_error();
   EXPECT_TRUE(ran_generic(*fake));
@@ -94,7 +94,7 @@ TEST_F(Fallback, TheFirstCallRunsTheGenericKernelAndLaterOnesTheirOwn) {
 }
 
 TEST_F(Fallback, ThePolicyOfACallIsItsOwn) {
-  auto fake = open(fake_compiler("SLOW"));
+  auto fake = open(fake_compiler("slow"));
   MatmulRequest blocks(7, 40, 33), refuses(8, 40, 33);
   blocks.desc.miss_policy = LATHE_MISS_BLOCK;
   ASSERT_EQ(run(*fake, blocks), LATHE_OK) << lathe_last_error();
@@ -103,7 +103,7 @@ TEST_F(Fallback, ThePolicyOfACallIsItsOwn) {
   EXPECT_EQ(run(*fake, refuses), LATHE_MISS);
   EXPECT_EQ(fake->statistics().fallback_runs, 0u);
 
-  FakeDevice other(fake_compiler("SLOW"), MissPolicy::kBlock, "ryzen-7-5800u.json", path_);
+  FakeDevice other(fake_compiler("slow"), MissPolicy::kBlock, "ryzen-7-5800u.json", path_);
   MatmulRequest falls_back(7, 40, 33);
   falls_back.desc.miss_policy = LATHE_MISS_FALLBACK;
   ASSERT_EQ(run(other, falls_back), LATHE_OK) << lathe_last_error();
@@ -178,7 +178,7 @@ TEST_F(Fallback, AMissingOrDamagedBundleIsAnErrorThatNamesIt) {
 
 TEST_F(Fallback, ClosingWhileItCompilesWaitsForNoMoreThanThat) {
   for (int i = 0; i < 3; ++i) {
-    auto fake = open(fake_compiler("SLOW"));
+    auto fake = open(fake_compiler("slow"));
     std::vector<MatmulRequest> requests;
     for (int64_t n = 1; n <= 50; ++n) requests.emplace_back(3, n, 33);
     for (MatmulRequest& m : requests) ASSERT_EQ(run(*fake, m), LATHE_OK) << lathe_last_error();
@@ -193,7 +193,7 @@ TEST_F(Fallback, ClosingWhileItCompilesWaitsForNoMoreThanThat) {
 }
 
 TEST_F(Fallback, ManyThreadsSubmitAClassOnce) {
-  auto fake = open(fake_compiler("SLOW"));
+  auto fake = open(fake_compiler("slow"));
   fake->driver->record = false;
   std::vector<std::thread> threads;
   for (int t = 0; t < 8; ++t)
@@ -210,7 +210,7 @@ TEST_F(Fallback, ManyThreadsSubmitAClassOnce) {
 }
 
 TEST_F(Fallback, WhatFailsToCompileStaysGenericAndIsNotTriedAgain) {
-  auto fake = open(fake_compiler("FAILS"));
+  auto fake = open(fake_compiler("fails"));
   MatmulRequest m(7, 40, 33);
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(10);
   while (fake->statistics().compile_failures == 0 && std::chrono::steady_clock::now() < end)
@@ -225,7 +225,7 @@ TEST_F(Fallback, WhatFailsToCompileStaysGenericAndIsNotTriedAgain) {
 }
 
 TEST_F(Fallback, ACallersWorkspaceIsForTheClassesOwnKernel) {
-  auto fake = open(fake_compiler("SLOW"));
+  auto fake = open(fake_compiler("slow"));
   MatmulRequest m(7, 40, 33);
   alignas(64) char memory[256];
   lathe_workspace workspace = LATHE_WORKSPACE_INIT;
@@ -238,7 +238,7 @@ TEST_F(Fallback, ACallersWorkspaceIsForTheClassesOwnKernel) {
 }
 
 TEST_F(Fallback, OnAGpuTheDriverFinishesThePtx) {
-  auto fake = open(fake_compiler("SLOW"), "h200.json");
+  auto fake = open(fake_compiler("slow"), "h200.json");
   fake->driver->finished_code = "cubin";
   MatmulRequest m(7, 40, 33);
   ASSERT_EQ(run(*fake, m), LATHE_OK) << lathe_last_error();
@@ -250,7 +250,7 @@ TEST_F(Fallback, OnAGpuTheDriverFinishesThePtx) {
 }
 
 TEST_F(Fallback, AMissDuringCaptureChangesNothing) {
-  auto fake = open(fake_compiler("SLOW"), "h200.json");
+  auto fake = open(fake_compiler("slow"), "h200.json");
   fake->driver->captured_stream = nullptr;
   MatmulRequest m(7, 40, 33);
   EXPECT_EQ(run(*fake, m), LATHE_CAPTURE_MISS);
