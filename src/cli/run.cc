@@ -23,6 +23,9 @@ struct Measurement {
   lathe_statistics before = LATHE_STATISTICS_INIT, after_first = LATHE_STATISTICS_INIT,
                    after_all = LATHE_STATISTICS_INIT;
 
+  bool always_generic() const {
+    return after_all.fallback_runs > before.fallback_runs && after_all.dispatch_hits == before.dispatch_hits;
+  }
   double median() const { return repeats[repeats.size() / 2]; }
   std::string outcome() const {
     if (after_first.fallback_runs > before.fallback_runs) return "generic kernel";
@@ -189,8 +192,10 @@ absl::StatusOr<Setup> set_up(const Arguments& arguments) {
 }
 
 // The plan of what ran; null where none shows it: a plan reads no pointers, so on a GPU it is that of aligned
-// operands.
-absl::StatusOr<Json> plan_that_ran(const Trial& trial, const Stream& stream, size_t misalign) {
+// operands, and a generic kernel has none.
+absl::StatusOr<Json> plan_that_ran(const Trial& trial, const Measurement& time, const Stream& stream,
+                                   size_t misalign) {
+  if (time.always_generic()) return Json();
   if (!trial.needs_kernel() || (misalign % 16 != 0 && stream.get() != nullptr)) return Json();
   auto plan = trial.plan();
   if (!plan.ok()) return plan.status();
@@ -215,7 +220,7 @@ absl::Status run(const Arguments& arguments, const absl::StatusOr<Request>& requ
   report.check = *result;
   report.flops = (*trial)->flops();
   report.bytes = (*trial)->bytes();
-  auto plan = plan_that_ran(**trial, setup->stream, request->misalign);
+  auto plan = plan_that_ran(**trial, report.time, setup->stream, request->misalign);
   if (!plan.ok()) return plan.status();
   report.plan = *plan;
   return finish(arguments, report);

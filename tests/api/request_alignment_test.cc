@@ -12,8 +12,8 @@
 namespace lathe {
 namespace {
 
-constexpr RequestContext kCpu = {"cpu", true};
-constexpr RequestContext kGpu = {"cuda:0", false};
+constexpr RequestContext kCpu = {"cpu", true, MissPolicy::kBlock};
+constexpr RequestContext kGpu = {"cuda:0", false, MissPolicy::kBlock};
 
 // Addresses that the readers compare and never follow, 1 MiB apart.
 void* address(int operand) {

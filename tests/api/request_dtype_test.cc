@@ -10,7 +10,7 @@
 namespace lathe {
 namespace {
 
-constexpr RequestContext kCpu = {"cpu", true};
+constexpr RequestContext kCpu = {"cpu", true, MissPolicy::kBlock};
 constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
 constexpr auto kUnsupported = absl::StatusCode::kUnimplemented;
 

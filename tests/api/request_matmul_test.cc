@@ -11,7 +11,7 @@
 namespace lathe {
 namespace {
 
-constexpr RequestContext kCpu = {"cpu", true};
+constexpr RequestContext kCpu = {"cpu", true, MissPolicy::kBlock};
 
 absl::Status read(const lathe_matmul_desc& desc, Request* out, Purpose purpose = Purpose::kRun,
                   void* stream = nullptr) {

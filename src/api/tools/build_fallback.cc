@@ -1,6 +1,9 @@
 // Compiles every generic kernel into the fallback bundle, at build time.
 //
-// usage: lathe_build_fallback COMPILER_LIBRARY OUTPUT
+// usage: lathe_build_fallback COMPILER_LIBRARY OUTPUT [FEATURES]
+//
+// FEATURES: for this machine's CPU architecture with these features alone ("": its baseline), so that a test
+// runs code which a better processor would pass over.
 #include <chrono>
 #include <cstdio>
 #include <fstream>
@@ -16,10 +19,11 @@
 namespace lathe {
 namespace {
 
-absl::StatusOr<std::string> build(const std::string& compiler_library) {
+absl::StatusOr<std::string> build(const std::string& compiler_library, const char* features) {
   CompilerLibrary compiler(compiler_library);
   std::vector<std::pair<std::string, std::string>> artifacts;
-  for (const Target& target : generic_targets())
+  for (const Target& target : generic_targets()) {
+    if (features != nullptr && (target.backend != Backend::kCpu || target.features != features)) continue;
     for (const ProblemClass& c : generic_classes(target)) {
       LATHE_ASSIGN_OR_RETURN(const CompileConfig config, plan_generic(c, target));
       absl::StatusOr<Artifact> artifact = compiler.compile({c, config, target});
@@ -30,12 +34,13 @@ absl::StatusOr<std::string> build(const std::string& compiler_library) {
       artifact->metadata = "{}";  // times of this build: without them the same sources give the same file
       artifacts.emplace_back(key_of(c, config, target, codegen_id()).text, serialize(*artifact));
     }
+  }
   return make_bundle(canonical_text({{"kind", "fallback"}, {"codegen", std::string(codegen_id())}}),
                      artifacts);
 }
 
-int run(const char* compiler_library, const char* output) {
-  const absl::StatusOr<std::string> bytes = build(compiler_library);
+int run(const char* compiler_library, const char* output, const char* features) {
+  const absl::StatusOr<std::string> bytes = build(compiler_library, features);
   if (!bytes.ok()) {
     std::fprintf(stderr, "lathe_build_fallback: %s\n", std::string(bytes.status().message()).c_str());
     return 1;
@@ -56,7 +61,7 @@ int run(const char* compiler_library, const char* output) {
 }  // namespace lathe
 
 int main(int argc, char** argv) {
-  if (argc == 3) return lathe::run(argv[1], argv[2]);
-  std::fprintf(stderr, "usage: %s COMPILER_LIBRARY OUTPUT\n", argv[0]);
+  if (argc == 3 || argc == 4) return lathe::run(argv[1], argv[2], argc == 4 ? argv[3] : nullptr);
+  std::fprintf(stderr, "usage: %s COMPILER_LIBRARY OUTPUT [FEATURES]\n", argv[0]);
   return 2;
 }
