@@ -107,9 +107,18 @@ bool is_wanted(const std::string& filter, const std::string& group, const std::s
   return absl::StrContains(absl::StrCat(group, " ", what), filter);
 }
 
-std::vector<SelftestCheck> all_checks(const SelftestDevice& d, const std::string& filter) {
+int64_t largest_of(const MatmulRequest& r) { return std::max({r.m, r.n, r.k}); }
+int64_t largest_of(const ArgmaxRequest& r) { return std::max(r.rows, r.n); }
+int64_t largest_of(const MatmulArgmaxRequest& r) { return std::max({r.m, r.n, r.k}); }
+
+std::vector<SelftestCheck> all_checks(const SelftestDevice& d, const std::string& filter, int64_t largest) {
   std::vector<SelftestCheck> checks;
+  size_t left_out = 0;
   for (const SelftestCase& c : selftest_cases(d.quick)) {
+    if (std::visit([](const auto& r) { return largest_of(r); }, c.request) > largest) {
+      ++left_out;
+      continue;
+    }
     // Candidates share their row's words, but for the rank.
     const std::string words = absl::StrCat(command_of(c.request), c.every_candidate ? " --candidate " : "");
     if (!is_wanted(filter, c.group, words) && !c.every_candidate) continue;
@@ -124,6 +133,8 @@ std::vector<SelftestCheck> all_checks(const SelftestDevice& d, const std::string
                                    " --device ", d.name),
                       b.run, nullptr});
   }
+  if (left_out > 0)
+    absl::PrintF("  left out: %d rows of checks with a side of more than %d\n", left_out, largest);
   return checks;
 }
 
@@ -144,6 +155,8 @@ absl::StatusOr<std::string> describe_device(lathe_context* context, const std::s
 absl::Status selftest(const Arguments& arguments) {
   auto seed = arguments.integer("seed", std::random_device()() & 0x7fffffff, 0, INT64_MAX);
   if (!seed.ok()) return seed.status();
+  auto largest = arguments.integer("largest", INT64_MAX, 1, INT64_MAX);
+  if (!largest.ok()) return largest.status();
   auto context = make_context(arguments);
   if (!context.ok()) return context.status();
   auto device = open_device(context->get(), arguments);
@@ -158,7 +171,7 @@ absl::Status selftest(const Arguments& arguments) {
   absl::PrintF("selftest %s (%s), lathe %s, seed %d%s\n", name, *description, lathe_version(), *seed,
                filter.empty() ? "" : absl::StrCat(", what contains '", filter, "' alone"));
   std::fflush(stdout);
-  const std::vector<SelftestCheck> checks = all_checks(d, filter);
+  const std::vector<SelftestCheck> checks = all_checks(d, filter, *largest);
   if (checks.empty()) return absl::InvalidArgumentError(absl::StrCat("no check contains '", filter, "'"));
   return conclude(run_checks(checks, name), name);
 }
@@ -172,6 +185,7 @@ Verb selftest_verb() {
           "test a device on this machine: every op against float64, with a verdict",
           {device_flag(),
            {"quick", nullptr, "an even choice of the checks, about a tenth"},
+           {"largest", "N", "only requests without a side of more than N: for a device that an emulator plays"},
            {"filter", "TEXT", "only checks whose line contains this: 'epilogues', 'capture', 'bf16'"},
            {"seed", "S", "of the random inputs (default: a fresh one, printed)"}},
           {"lathe selftest --quick", "lathe selftest --device cuda:0"},

@@ -53,9 +53,63 @@ class _Lds:
         ctypes.memset(self.address, 0xFF, size)  # NaNs: nothing is zero by chance
 
 
+def _propagate_nan(pcode):
+    """v_maximum and v_minimum (gfx950, gfx12) give a NaN where an operand is one; the emulator drops it."""
+    f32, u32 = pcode.dtypes.float32, pcode.dtypes.uint32
+
+    def as_f32(v):
+        return v.bitcast(f32) if v.dtype == u32 else v.cast(f32)
+
+    def function(is_max, read):
+        def fold(*operands):
+            values = [read(v) for v in operands]
+            result = values[0]
+            for v in values[1:]:
+                better = result.maximum(v) if is_max else result.minimum(v)
+                result = pcode._isnan(result).where(result, pcode._isnan(v).where(v, better))
+            return result
+        return fold
+
+    for name, is_max in (("maximum", True), ("minimum", False)):
+        for operands in ("", "3"):
+            for dtype, read in (("f32", as_f32), ("f16", pcode._f16_extract)):
+                pcode._FUNCS[f"v_{name}{operands}_{dtype}"] = function(is_max, read)
+
+
+def _store_anywhere(emu):
+    """A 4-byte store to an address that is no multiple of 4, which the emulator rounds down.
+
+    An instruction that stores several dwords so is not served: its parts would each rewrite what the other wrote.
+    """
+    plain, UOp, dtypes = emu._mem_store, emu.UOp, emu.dtypes
+
+    def store(mem, addr, val, active, addr_bits=32, data_bits=32):
+        if data_bits != 32:
+            return plain(mem, addr, val, active, addr_bits, data_bits)
+        wide = dtypes.uint64 if addr_bits == 64 else dtypes.uint32
+
+        def number(x):
+            return UOp.const(x, dtypes.uint32)
+
+        word, value = addr >> UOp.const(2, wide), emu._to_u32(val)
+        shift = (addr.cast(dtypes.uint32) & number(3)) * number(8)
+        below = (number(1) << shift) - number(1)  # of the first word's bits, those that stay
+        crosses = active & shift.ne(number(0))
+        first = mem.index(word.valid(active))
+        second = mem.index((word + UOp.const(1, wide)).valid(crosses))
+        low = (first & below) | (value << shift)
+        # Both shifts stay below 32 where nothing crosses.
+        high = (second & (below ^ number(0xFFFFFFFF))) | ((value >> number(1)) >> (number(31) - shift))
+        return [first.store(active.where(low, first)), second.store(crosses.where(high, second))]
+
+    emu._mem_store = store
+
+
 def _correct(module):
     run_asm = module._run_asm()
     emu = sys.modules[run_asm.__module__]
+    _propagate_nan(sys.modules[run_asm.__module__.rpartition(".")[0] + ".pcode"])
+    _store_anywhere(emu)
     plain, lds = emu.Buffer, _Lds()
 
     def buffer(device, size, dtype, *rest, **options):
