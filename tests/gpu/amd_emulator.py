@@ -2,6 +2,7 @@
 
 $LATHE_AMD_EMULATE names a module amd_emulate.py (CodeObject.run), $TINYGRAD the checkout that the module needs.
 """
+import contextlib
 import ctypes
 import importlib.util
 import mmap
@@ -110,6 +111,8 @@ def _correct(module):
     emu = sys.modules[run_asm.__module__]
     _propagate_nan(sys.modules[run_asm.__module__.rpartition(".")[0] + ".pcode"])
     _store_anywhere(emu)
+    # LLVM's kernels ask for subnormal f32 (their descriptors' FLOAT_DENORM_MODE_32 is 3); the emulator flushes them.
+    emu._MXCSRContext = contextlib.nullcontext
     plain, lds = emu.Buffer, _Lds()
 
     def buffer(device, size, dtype, *rest, **options):
