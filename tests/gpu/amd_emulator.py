@@ -26,31 +26,23 @@ def missing():
 
 
 class _Lds:
-    """A workgroup's LDS, from which lanes that are switched off may read anywhere.
+    """A workgroup's LDS, of which lanes that are switched off may touch anything.
 
-    The emulator reads LDS for every lane and then drops what the inactive ones got; their address registers hold
-    anything. All that 32 bits can reach is therefore readable (as zeros behind the workgroup's own bytes). Writes,
-    which the emulator does for active lanes alone, fault behind the last page of the workgroup's own.
+    The emulator reads LDS for every lane and then drops what the inactive ones got, and writes back for those what it
+    read; their address registers hold anything. All that 32 bits can reach is therefore memory. So an access beyond
+    the workgroup's own bytes is not noticed.
     """
 
     def __init__(self):
         libc = ctypes.CDLL(None, use_errno=True)
         libc.mmap.restype = ctypes.c_void_p
         libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
-        libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
-        self._libc = libc
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE
-        self.address = libc.mmap(None, _LDS_REACH, _PROT_READ, flags, -1, 0)
+        self.address = libc.mmap(None, _LDS_REACH, _PROT_READ | _PROT_WRITE, flags, -1, 0)
         if self.address == ctypes.c_void_p(-1).value:
             raise OSError(ctypes.get_errno(), "reserving an address space for LDS")
-        self._writable = 0
 
-    def resize(self, size):
-        size = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
-        if size < self._writable:
-            self._libc.mprotect(self.address + size, self._writable - size, _PROT_READ)
-        self._libc.mprotect(self.address, size, _PROT_READ | _PROT_WRITE)
-        self._writable = size
+    def begin(self, size):
         ctypes.memset(self.address, 0xFF, size)  # NaNs: nothing is zero by chance
 
 
@@ -119,7 +111,7 @@ def _correct(module):
         # The one buffer that the launch itself makes without options is the workgroup's LDS.
         if rest or options or sys._getframe(1).f_code.co_name != "run_asm":
             return plain(device, size, dtype, *rest, **options)
-        lds.resize(size * dtype.itemsize)
+        lds.begin(size * dtype.itemsize)
         return plain(device, _LDS_REACH // dtype.itemsize, dtype, options=emu.BufferSpec(external_ptr=lds.address))
 
     emu.Buffer = buffer
