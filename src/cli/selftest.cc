@@ -179,17 +179,18 @@ absl::Status selftest(const Arguments& arguments) {
 }  // namespace
 
 Verb selftest_verb() {
-  return {"selftest",
-          "",
-          0,
-          "test a device on this machine: every op against float64, with a verdict",
-          {device_flag(),
-           {"quick", nullptr, "an even choice of the checks, about a tenth"},
-           {"largest", "N", "only requests without a side of more than N: for a device that an emulator plays"},
-           {"filter", "TEXT", "only checks whose line contains this: 'epilogues', 'capture', 'bf16'"},
-           {"seed", "S", "of the random inputs (default: a fresh one, printed)"}},
-          {"lathe selftest --quick", "lathe selftest --device cuda:0"},
-          selftest};
+  return {
+      "selftest",
+      "",
+      0,
+      "test a device on this machine: every op against float64, with a verdict",
+      {device_flag(),
+       {"quick", nullptr, "an even choice of the checks, about a tenth"},
+       {"largest", "N", "only requests without a side of more than N: for a device that an emulator plays"},
+       {"filter", "TEXT", "only checks whose line contains this: 'epilogues', 'capture', 'bf16'"},
+       {"seed", "S", "of the random inputs (default: a fresh one, printed)"}},
+      {"lathe selftest --quick", "lathe selftest --device cuda:0"},
+      selftest};
 }
 
 }  // namespace lathe::cli
