@@ -66,10 +66,11 @@ SelftestCheck check_of(const SelftestDevice& d, const std::string& group, const 
           [d, request] { plan(d.device, request).IgnoreError(); }};
 }
 
-// What of the table is run: checks whose line contains the text, forced onto one kernel family or as the
-// oracle has it.
+// What of the table is run: checks whose line contains the text, of requests without a larger side, forced onto
+// one kernel family or as the oracle has it.
 struct Selection {
   std::string filter, family;
+  int64_t largest;  // side of a request
 };
 
 // The ranks of the request's legal candidates, of the family alone if one is named; some of them when quick:
@@ -122,6 +123,10 @@ bool is_wanted(const std::string& filter, const std::string& group, const std::s
   return absl::StrContains(absl::StrCat(group, " ", what), filter);
 }
 
+int64_t largest_of(const MatmulRequest& r) { return std::max({r.m, r.n, r.k}); }
+int64_t largest_of(const ArgmaxRequest& r) { return std::max(r.rows, r.n); }
+int64_t largest_of(const MatmulArgmaxRequest& r) { return std::max({r.m, r.n, r.k}); }
+
 // Each row's checks. Listing candidates compiles the best of them: on all cores.
 std::vector<std::vector<SelftestCheck>> expand_all(const SelftestDevice& d,
                                                    const std::vector<SelftestCase>& rows,
@@ -141,7 +146,12 @@ std::vector<std::vector<SelftestCheck>> expand_all(const SelftestDevice& d,
 std::vector<SelftestCheck> all_checks(const SelftestDevice& d, const Selection& selection) {
   const std::string& filter = selection.filter;
   std::vector<SelftestCase> rows;
+  size_t left_out = 0;
   for (SelftestCase& c : selftest_cases(d.quick)) {
+    if (std::visit([](const auto& r) { return largest_of(r); }, c.request) > selection.largest) {
+      ++left_out;
+      continue;
+    }
     // What is forced shares its row's words, but for the rank.
     const bool forced = c.every_candidate || !selection.family.empty();
     if (forced || is_wanted(filter, c.group, command_of(c.request))) rows.push_back(std::move(c));
@@ -160,6 +170,8 @@ std::vector<SelftestCheck> all_checks(const SelftestDevice& d, const Selection& 
                                    " --device ", d.name),
                       b.run, nullptr});
   }
+  if (left_out > 0)
+    absl::PrintF("  left out: %d rows of checks with a side of more than %d\n", left_out, selection.largest);
   return checks;
 }
 
@@ -180,6 +192,8 @@ absl::StatusOr<std::string> describe_device(lathe_context* context, const std::s
 absl::Status selftest(const Arguments& arguments) {
   auto seed = arguments.integer("seed", std::random_device()() & 0x7fffffff, 0, INT64_MAX);
   if (!seed.ok()) return seed.status();
+  auto largest = arguments.integer("largest", INT64_MAX, 1, INT64_MAX);
+  if (!largest.ok()) return largest.status();
   auto context = make_context(arguments);
   if (!context.ok()) return context.status();
   auto device = open_device(context->get(), arguments);
@@ -187,7 +201,7 @@ absl::Status selftest(const Arguments& arguments) {
   auto stream = Stream::make(device->get());
   if (!stream.ok()) return stream.status();
   const std::string name = arguments.text("device", "cpu");
-  const Selection selection = {arguments.text("filter", ""), arguments.text("family", "")};
+  const Selection selection = {arguments.text("filter", ""), arguments.text("family", ""), *largest};
   const SelftestDevice d = {device->get(), &*stream, name, static_cast<uint64_t>(*seed),
                             arguments.has("quick")};
   auto description = describe_device(context->get(), name);
@@ -212,6 +226,7 @@ Verb selftest_verb() {
           "test a device on this machine: every op against float64, with a verdict",
           {device_flag(),
            {"quick", nullptr, "an even choice of the checks, about a tenth"},
+           {"largest", "N", "only requests without a side of more than N: for a device that an emulator plays"},
            {"filter", "TEXT", "only checks whose line contains this: 'epilogues', 'capture', 'bf16'"},
            {"family", "KERNEL",
             "force every request onto this kernel family where it is legal: simt, mma, wgmma, skinny, rows"},

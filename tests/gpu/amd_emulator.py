@@ -2,6 +2,7 @@
 
 $LATHE_AMD_EMULATE names a module amd_emulate.py (CodeObject.run), $TINYGRAD the checkout that the module needs.
 """
+import contextlib
 import ctypes
 import importlib.util
 import mmap
@@ -25,44 +26,92 @@ def missing():
 
 
 class _Lds:
-    """A workgroup's LDS, from which lanes that are switched off may read anywhere.
+    """A workgroup's LDS, of which lanes that are switched off may touch anything.
 
-    The emulator reads LDS for every lane and then drops what the inactive ones got; their address registers hold
-    anything. All that 32 bits can reach is therefore readable (as zeros behind the workgroup's own bytes). Writes,
-    which the emulator does for active lanes alone, fault behind the last page of the workgroup's own.
+    The emulator reads LDS for every lane and then drops what the inactive ones got, and writes back for those what it
+    read; their address registers hold anything. All that 32 bits can reach is therefore memory. So an access beyond
+    the workgroup's own bytes is not noticed.
     """
 
     def __init__(self):
         libc = ctypes.CDLL(None, use_errno=True)
         libc.mmap.restype = ctypes.c_void_p
         libc.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_long]
-        libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
-        self._libc = libc
         flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _MAP_NORESERVE
-        self.address = libc.mmap(None, _LDS_REACH, _PROT_READ, flags, -1, 0)
+        self.address = libc.mmap(None, _LDS_REACH, _PROT_READ | _PROT_WRITE, flags, -1, 0)
         if self.address == ctypes.c_void_p(-1).value:
             raise OSError(ctypes.get_errno(), "reserving an address space for LDS")
-        self._writable = 0
 
-    def resize(self, size):
-        size = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
-        if size < self._writable:
-            self._libc.mprotect(self.address + size, self._writable - size, _PROT_READ)
-        self._libc.mprotect(self.address, size, _PROT_READ | _PROT_WRITE)
-        self._writable = size
+    def begin(self, size):
         ctypes.memset(self.address, 0xFF, size)  # NaNs: nothing is zero by chance
+
+
+def _propagate_nan(pcode):
+    """v_maximum and v_minimum (gfx950, gfx12) give a NaN where an operand is one; the emulator drops it."""
+    f32, u32 = pcode.dtypes.float32, pcode.dtypes.uint32
+
+    def as_f32(v):
+        return v.bitcast(f32) if v.dtype == u32 else v.cast(f32)
+
+    def function(is_max, read):
+        def fold(*operands):
+            values = [read(v) for v in operands]
+            result = values[0]
+            for v in values[1:]:
+                better = result.maximum(v) if is_max else result.minimum(v)
+                result = pcode._isnan(result).where(result, pcode._isnan(v).where(v, better))
+            return result
+        return fold
+
+    for name, is_max in (("maximum", True), ("minimum", False)):
+        for operands in ("", "3"):
+            for dtype, read in (("f32", as_f32), ("f16", pcode._f16_extract)):
+                pcode._FUNCS[f"v_{name}{operands}_{dtype}"] = function(is_max, read)
+
+
+def _store_anywhere(emu):
+    """A 4-byte store to an address that is no multiple of 4, which the emulator rounds down.
+
+    An instruction that stores several dwords so is not served: its parts would each rewrite what the other wrote.
+    """
+    plain, UOp, dtypes = emu._mem_store, emu.UOp, emu.dtypes
+
+    def store(mem, addr, val, active, addr_bits=32, data_bits=32):
+        if data_bits != 32:
+            return plain(mem, addr, val, active, addr_bits, data_bits)
+        wide = dtypes.uint64 if addr_bits == 64 else dtypes.uint32
+
+        def number(x):
+            return UOp.const(x, dtypes.uint32)
+
+        word, value = addr >> UOp.const(2, wide), emu._to_u32(val)
+        shift = (addr.cast(dtypes.uint32) & number(3)) * number(8)
+        below = (number(1) << shift) - number(1)  # of the first word's bits, those that stay
+        crosses = active & shift.ne(number(0))
+        first = mem.index(word.valid(active))
+        second = mem.index((word + UOp.const(1, wide)).valid(crosses))
+        low = (first & below) | (value << shift)
+        # Both shifts stay below 32 where nothing crosses.
+        high = (second & (below ^ number(0xFFFFFFFF))) | ((value >> number(1)) >> (number(31) - shift))
+        return [first.store(active.where(low, first)), second.store(crosses.where(high, second))]
+
+    emu._mem_store = store
 
 
 def _correct(module):
     run_asm = module._run_asm()
     emu = sys.modules[run_asm.__module__]
+    _propagate_nan(sys.modules[run_asm.__module__.rpartition(".")[0] + ".pcode"])
+    _store_anywhere(emu)
+    # LLVM's kernels ask for subnormal f32 (their descriptors' FLOAT_DENORM_MODE_32 is 3); the emulator flushes them.
+    emu._MXCSRContext = contextlib.nullcontext
     plain, lds = emu.Buffer, _Lds()
 
     def buffer(device, size, dtype, *rest, **options):
         # The one buffer that the launch itself makes without options is the workgroup's LDS.
         if rest or options or sys._getframe(1).f_code.co_name != "run_asm":
             return plain(device, size, dtype, *rest, **options)
-        lds.resize(size * dtype.itemsize)
+        lds.begin(size * dtype.itemsize)
         return plain(device, _LDS_REACH // dtype.itemsize, dtype, options=emu.BufferSpec(external_ptr=lds.address))
 
     emu.Buffer = buffer
