@@ -29,7 +29,7 @@ constexpr Row kWave32[] = {
 constexpr int64_t kDepths[] = {64, 128};  // bytes of a block of K
 constexpr int32_t kStages = 2;
 
-// The counter's ticket, in static shared memory.
+// The counter's ticket, in static shared memory, where the last workgroup merges.
 constexpr double kTicketBytes = 16;
 // CDNA3 and RDNA3 instruction set guides: a unit is four SIMDs of 512 registers a lane, or two of which a
 // wave may use 256.
@@ -47,7 +47,9 @@ constexpr double kMemoryEfficiency = 0.85, kLoadedMemorySeconds = 1.5e-6;  // un
 // Operands that pass through registers element by element: instructions for each element, and how many lanes'
 // worth of them a unit starts a cycle (estimates).
 constexpr double kStagedInstructions = 8, kStagedWidth = 64;
-constexpr double kExposed = 0.1;  // of a block's latency, what nothing hides (estimate)
+// A block is asked for while the one before it is multiplied; most of it comes from L2 or the Infinity Cache.
+// Of that latency kExposed is hidden by nothing (estimates).
+constexpr double kBlockSeconds = 0.45e-6, kExposed = 0.1;
 // The way out: cycles for each element of a workgroup's tile and to start and end it (estimates).
 constexpr double kStoreCycles = 0.08, kStoreStartCycles = 1500;
 
@@ -63,16 +65,21 @@ MmaShape shape_of(const ProblemClass& c, const MatrixInstruction& t, const Row& 
   return shape;
 }
 
+// CDNA merges in a second step, without a ticket.
+double unit_bytes(const MmaShape& s) {
+  return s.shared_bytes() + (s.instruction.unit == MatrixInstruction::kMfma ? 0 : kTicketBytes);
+}
+
 double resident_of(const GpuRates& rates, const MmaShape& s) {
   const double registers = round_up(s.registers(), 8) * s.threads();
   return std::max(1.0,
-                  std::floor(std::min({rates.shared_memory_bytes / (s.shared_bytes() + kTicketBytes),
-                                       rates.registers / registers, rates.threads_per_unit / s.threads()})));
+                  std::floor(std::min({rates.shared_memory_bytes / unit_bytes(s), rates.registers / registers,
+                                       rates.threads_per_unit / s.threads()})));
 }
 
 std::string check(const GpuRates& rates, const MatmulSizes& s, const Row& r, const MmaShape& shape) {
   if (std::string defect = shape.defect(); !defect.empty()) return defect;
-  const double shared = shape.shared_bytes() + kTicketBytes;
+  const double shared = unit_bytes(shape);
   if (shared > rates.shared_memory_bytes)
     return absl::StrCat("smem ", int64_t(shared), " > ", int64_t(rates.shared_memory_bytes));
   if (shape.threads() > rates.max_threads)
@@ -132,7 +139,7 @@ double predict(const CandidateContext& context, const GpuRates& rates, const Mat
   const double in_flight = together * double(shape.stage_bytes());
   const double memory = (read + written) / std::min(kMemoryEfficiency * rates.memory_bytes_per_second,
                                                     active * in_flight / kLoadedMemorySeconds);
-  const double latency = std::ceil(per_unit / together) * steps * kMemorySeconds;
+  const double latency = std::ceil(per_unit / together) * steps * kBlockSeconds;
   const double store = (r.tile_m * r.tile_n * kStoreCycles + kStoreStartCycles) / rates.clock_hz;
   return rates.launch_seconds + kMemorySeconds + std::max({compute, from_l2, memory, latency}) +
          kExposed * latency + std::ceil(per_unit / together) * store +

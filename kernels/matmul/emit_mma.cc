@@ -97,6 +97,7 @@ class MmaTile {
         Values following_registers;
         if (step + 1 == steps_) kernel_.barrier();
         following_registers = step + 1 < steps_ ? fragments(read, step + 1) : fragments(write, 0);
+        if (step + 1 == steps_) pin_loads(e_);
         multiply(next, registers);
         registers = following_registers;
       }

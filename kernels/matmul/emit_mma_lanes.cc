@@ -103,6 +103,12 @@ Value multiply_lanes(Emit& e, const MatrixInstruction& t, Value a, Value b, Valu
   return sums;
 }
 
+void pin_loads(Emit& e) {
+  LLVM::InlineAsmOp::create(e.b, e.loc, TypeRange(), ValueRange(), "", "~{memory}", /*has_side_effects=*/true,
+                            /*is_align_stack=*/false, LLVM::tailcallkind::TailCallKind::None,
+                            LLVM::AsmDialectAttr(), ArrayAttr());
+}
+
 void pin_schedule(Emit& e) {
   LLVM::CallIntrinsicOp::create(e.b, e.loc, e.b.getStringAttr("llvm.amdgcn.sched.barrier"),
                                 ValueRange{e.i32(0)});

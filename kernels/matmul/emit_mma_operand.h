@@ -91,6 +91,9 @@ Value multiply_lanes(Emit& e, const MatrixInstruction& instruction, Value a, Val
 // AMD: loads do not move down past here, nor anything else; LLVM would put them off to where they are waited
 // for.
 void pin_schedule(Emit& e);
+// AMD: what was loaded before stays loaded before: InstCombine would turn operands that a loop carries along
+// into loads at its head, where the products wait for them (measured: 8 reads and a wait for all of them).
+void pin_loads(Emit& e);
 
 Value exclusive_or(Emit& e, Value x, Value y);
 Value exclusive_or(Emit& e, Value x, int64_t y);
