@@ -109,10 +109,107 @@ class ChunkCopies : public MmaCopies {
   Values loaded_;   // and at the end, unless whole_, how many bytes of each exist (i32)
 };
 
+// Contiguous along the width in memory. A thread reads one chunk of several neighbours along K and stores
+// what they have of each row (column of B) together. Chunks beyond the width repeat the first.
+class TransposedCopies : public MmaCopies {
+ public:
+  TransposedCopies(Emit& e, const GpuKernel& kernel, const MmaOperand& x, Value shared)
+      : e_(e), x_(x), shared_(shared), elements_(x.chunk_elements()) {
+    const int64_t threads = kernel.threads(), chunks = x.width / elements_;
+    // As many neighbours as leave every thread some, of 4 to 16 bytes.
+    neighbours_ = elements_;
+    while (neighbours_ * x.element_bytes > 4 && chunks * (x.block / neighbours_) < threads) neighbours_ /= 2;
+    Value thread = e.to_i32(kernel.thread());
+    Value chunk = e.rem(thread, e.i32(chunks)), group = e.div(thread, e.i32(chunks));
+    const int64_t groups = x.block / neighbours_, step = std::max<int64_t>(threads / chunks, 1);
+    // Tiles wider than a thread's chunk each: several chunks of one group, threads apart.
+    parts_ = std::max<int64_t>(chunks / threads, 1);
+    group_step_ = step, count_ = std::max<int64_t>(groups / step, 1);
+    if (groups < step) exists_ = e.less(group, e.i32(groups));
+    first_row_ = e.mul(chunk, elements_);
+    k_ = e.mul(group, neighbours_);
+    for (int64_t part = 0; part < parts_; ++part) {
+      Value row = e.to_index(e.add(first_row_, part * threads * elements_));
+      Value column = arith::SelectOp::create(e.b, e.loc, e.less(row, x.limit), row, e.idx(0));
+      sources_.push_back(e.add(x.view.offset, column));
+    }
+    part_rows_ = threads * elements_;
+  }
+
+  void begin(Value k0, Value, int64_t slice, int64_t slices) override {
+    if (slice == 0) loaded_.clear();
+    if (slice + 1 < slices) return;
+    Value last = e_.sub(x_.depth, e_.idx(1));
+    for (Value source : sources_)
+      for (int64_t i = 0; i < count_; ++i)
+        for (int64_t j = 0; j < neighbours_; ++j) {
+          Value k = e_.add(k0, e_.to_index(e_.add(k_, i * group_step_ * neighbours_ + j)));
+          Value at = e_.add(source, e_.mul(e_.min(k, last), x_.view.row_stride));
+          loaded_.push_back(LLVM::LoadOp::create(e_.b, e_.loc, e_.vec(4, e_.b.getI32Type()),
+                                                 pointer_to(e_, x_.view.memory, at), /*alignment=*/16));
+        }
+    Value in_block = e_.to_i32(e_.min(e_.sub(x_.depth, k0), e_.idx(x_.block)));
+    loaded_.push_back(arith::SelectOp::create(e_.b, e_.loc, e_.less(k0, x_.depth), in_block, e_.i32(0)));
+  }
+
+  void end(Value stage) override {
+    const auto store = [&] {
+      for (int64_t part = 0; part < parts_; ++part)
+        for (int64_t i = 0; i < count_; ++i) store_group(stage, part, i);
+    };
+    if (exists_)
+      e_.when(exists_, store);
+    else
+      store();
+  }
+
+  Values carried() const override { return loaded_; }
+  void carry(ArrayRef<Value> loaded) override { loaded_.assign(loaded.begin(), loaded.end()); }
+
+ private:
+  void store_group(Value stage, int64_t part, int64_t i) {
+    const int64_t bits = 8 * x_.element_bytes, words = neighbours_ * x_.element_bytes / 4;
+    VectorType elements = e_.vec(elements_, e_.b.getIntegerType(bits));
+    Value k = e_.add(k_, i * group_step_ * neighbours_);
+    Values neighbours;
+    for (int64_t j = 0; j < neighbours_; ++j) {
+      Value chunk = loaded_[(part * count_ + i) * neighbours_ + j];
+      Value exists = e_.less(e_.add(k, j), loaded_.back());
+      chunk = arith::SelectOp::create(e_.b, e_.loc, exists, chunk, e_.zero(chunk.getType()));
+      neighbours.push_back(LLVM::BitcastOp::create(e_.b, e_.loc, elements, chunk));
+    }
+    Value in_chunk = e_.rem(e_.mul(k, x_.element_bytes), e_.i32(16));
+    Value chunk = e_.div(e_.mul(k, x_.element_bytes), e_.i32(16));
+    for (int64_t row = 0; row < elements_; ++row) {
+      Value packed = LLVM::PoisonOp::create(e_.b, e_.loc, e_.vec(neighbours_, elements.getElementType()));
+      for (int64_t j = 0; j < neighbours_; ++j) {
+        Value x = LLVM::ExtractElementOp::create(e_.b, e_.loc, neighbours[j], e_.i32(row));
+        packed = LLVM::InsertElementOp::create(e_.b, e_.loc, packed, x, e_.i32(j));
+      }
+      packed = LLVM::BitcastOp::create(e_.b, e_.loc, e_.vec(words, e_.b.getI32Type()), packed);
+      Value place = x_.layout.at(e_, e_.add(first_row_, part * part_rows_ + row), chunk);
+      Value target = shared_at(e_, shared_, e_.add(stage, e_.add(place, in_chunk)), x_.place);
+      LLVM::StoreOp::create(e_.b, e_.loc, packed, target, 4 * words);
+    }
+  }
+
+  Emit& e_;
+  const MmaOperand& x_;
+  Value shared_;
+  int64_t elements_, neighbours_;  // of a chunk; chunks along K that are stored together
+  int64_t count_, group_step_;     // a thread's groups of those, and from one to its next
+  int64_t parts_, part_rows_;      // chunks of a group along the width, and rows from one to the next
+  Value exists_;                   // null: in every thread
+  Value first_row_, k_;            // i32: of the thread's first group
+  Values sources_;                 // index, at K = 0, of each part
+  Values loaded_;                  // and at the end how much of the block's K exists (i32)
+};
+
 }  // namespace
 
 std::unique_ptr<MmaCopies> make_chunk_copies(Emit& e, const GpuKernel& kernel, const MmaOperand& x,
                                              Value shared) {
+  if (!x.k_contiguous) return std::make_unique<TransposedCopies>(e, kernel, x, shared);
   return std::make_unique<ChunkCopies>(e, kernel, x, shared);
 }
 

@@ -141,8 +141,6 @@ class StagedCopies : public MmaCopies {
     else
       store();
   }
-  Values carried() const override { return loaded_; }
-  void carry(ArrayRef<Value> loaded) override { loaded_.assign(loaded.begin(), loaded.end()); }
 
  private:
   struct Word {
@@ -193,7 +191,8 @@ class StagedCopies : public MmaCopies {
 }  // namespace
 
 std::unique_ptr<MmaCopies> make_copies(Emit& e, const GpuKernel& kernel, const MmaOperand& x, Value shared) {
-  if (x.chunks && x.instruction.amd()) return make_chunk_copies(e, kernel, x, shared);
+  if (x.instruction.amd())
+    return x.chunks ? make_chunk_copies(e, kernel, x, shared) : make_word_copies(e, kernel, x, shared);
   if (x.chunks) return std::make_unique<AsyncCopies>(e, kernel, x, shared);
   return std::make_unique<StagedCopies>(e, kernel, x, shared);
 }

@@ -60,7 +60,7 @@ MmaOperand MmaOperand::of(const MmaShape& shape, const TileProgram& program, Sid
   x.view = program.views.find(contraction.getDpsInputs()[side])->second;
   x.k_contiguous = emit::k_contiguous(contraction, side);
   x.chunks = shape.copies_chunks(x.k_contiguous);
-  x.shared_k_contiguous = x.k_contiguous || !x.chunks;
+  x.shared_k_contiguous = x.k_contiguous || !x.chunks || shape.instruction.amd();
   x.element_bytes = shape.element_bytes;
   x.width = side == kA ? shape.tile_m : shape.tile_n;
   x.warp_width = side == kA ? shape.warp_m : shape.warp_n;

@@ -69,6 +69,9 @@ class MmaCopies {
 };
 // `shared`: the stages, an !llvm.ptr<3>.
 std::unique_ptr<MmaCopies> make_copies(Emit& e, const GpuKernel& kernel, const MmaOperand& x, Value shared);
+// AMD.
+std::unique_ptr<MmaCopies> make_word_copies(Emit& e, const GpuKernel& kernel, const MmaOperand& x,
+                                            Value shared);
 std::unique_ptr<MmaCopies> make_chunk_copies(Emit& e, const GpuKernel& kernel, const MmaOperand& x,
                                              Value shared);
 

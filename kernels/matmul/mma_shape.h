@@ -31,11 +31,11 @@ struct MmaShape {
   int64_t depth_bytes() const { return tile_k * element_bytes; }  // of a stage, along K
   int64_t stage_bytes() const { return (tile_m + tile_n) * depth_bytes(); }
 
-  // Whether an operand is copied in chunks of 16 bytes, on CUDA asynchronously. The others pass through
-  // registers element by element, and so does what is not contiguous along K where nothing can transpose it:
-  // bytes (ldmatrix) and everything on AMD.
+  // Whether an operand is read in chunks of 16 bytes, on CUDA copied asynchronously. The others pass through
+  // registers element by element, and so do on CUDA bytes that are not contiguous along K, which ldmatrix
+  // cannot transpose; on AMD chunks are transposed in registers.
   bool copies_chunks(bool k_contiguous) const {
-    return alignment == Alignment::k16 && (k_contiguous || (!instruction.amd() && element_bytes > 1));
+    return alignment == Alignment::k16 && (k_contiguous || instruction.amd() || element_bytes > 1);
   }
   bool copies_chunks() const { return copies_chunks(a_k_contiguous) && copies_chunks(b_k_contiguous); }
 
