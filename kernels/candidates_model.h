@@ -94,6 +94,10 @@ constexpr double kMemorySeconds = 0.6e-6;
 // L2 gives about twice what memory does.
 constexpr double kL2OverMemory = 2;
 
+// A unit could start an instruction a cycle in each of its four parts; in code that moves elements one by one
+// waits and bank conflicts leave about 2.5 (estimate).
+constexpr double kIssuePerCycle = 2.5;
+
 struct GpuRates {
   explicit GpuRates(const DeviceFacts& facts)
       : wave(wave_size(facts.target)),

@@ -44,6 +44,14 @@ struct MatmulSizes {
 // its fence and ticket, and reads its tile's parts alone.
 double gpu_merge_seconds(const GpuRates& rates, const MatmulSizes& s, double splits, int32_t split,
                          double tiles);
+// Bytes of A and B that come from memory: each operand once where L2 holds both, else what each wave of
+// `slots` workgroups needs, which are neighbours: `high` tiles along M, then along N, then the next split of
+// K.
+struct GpuTile {
+  double m, n, splits;
+};
+double gpu_read_bytes(const GpuRates& rates, const MatmulSizes& s, const GpuTile& tile, double slots,
+                      double high);
 // 90 of "sm_90a"; 0 of another backend's target.
 int sm_version(const Target& target);
 // Why the family may not serve a batch_invariant request, "" if it may or the request is another. One family

@@ -1,5 +1,6 @@
 // What the GPU families share: the cost of merging splits, and whose numeric recipe is batch invariant.
 #include <algorithm>
+#include <cmath>
 #include <cstdlib>
 
 #include "absl/strings/match.h"
@@ -19,6 +20,20 @@ double gpu_merge_seconds(const GpuRates& rates, const MatmulSizes& s, double spl
   // Only as many units merge as there are tiles; each draws no more than its share of the rate.
   const double share = std::min(1.0, tiles / rates.units);
   return 2 * kMemorySeconds + (parts + out) / (rate * share);
+}
+
+double gpu_read_bytes(const GpuRates& rates, const MatmulSizes& s, const GpuTile& tile, double slots,
+                      double high) {
+  const double once = (double(s.m) + s.n) * s.k * s.input_bytes;
+  if (once <= rates.l2_bytes / 2) return once;
+  const double tiles_m = std::ceil(s.m / tile.m), tiles_n = std::ceil(s.n / tile.n), all = tiles_m * tiles_n;
+  const double wave = std::min(all * tile.splits, slots);  // workgroups at work together
+  const double planes = std::max(1.0, wave / all);         // splits that they belong to
+  high = std::min({high, tiles_m, wave / planes});
+  const double wide = std::clamp(wave / planes / high, 1.0, tiles_n);
+  const double waves = std::max(1.0, all * tile.splits / slots);
+  const double depth = std::ceil(s.k / tile.splits);
+  return std::max(once, waves * planes * (high * tile.m + wide * tile.n) * depth * s.input_bytes);
 }
 
 int sm_version(const Target& target) {

@@ -69,9 +69,10 @@ constexpr double kSharedBytesPerCycle = 128;
 constexpr double kUnitL2BytesPerCycle = 64, kAllL2BytesPerCycle = 24;
 constexpr double kMemoryEfficiency = 0.9,
                  kLoadedMemorySeconds = 1e-6;  // of long streams; under load (estimates)
-// Operands that pass through registers: instructions of a thread for each element, 128 threads' worth a
-// cycle, and elements that a cycle loads (estimates).
-constexpr double kStagedInstructions = 6, kStagedWidth = 128, kStagedLoads = 32;
+// Operands that pass through registers: instructions for each element beside its loads, which are compared,
+// set to zero and loaded (counted in the PTX of 16x128x64: 4.5 and 3), and loads of a thread that a cycle
+// starts.
+constexpr double kStagedInstructions = 4, kLoadInstructions = 3, kLoadsPerCycle = 32;
 // Of a block's latency what neither other warps nor other workgroups hide (estimate).
 constexpr double kExposed = 0.1;
 // The way out: cycles for each element of a workgroup's tile and to start and end it (estimates: about 10
@@ -101,7 +102,7 @@ double resident_of(const GpuRates& rates, const MmaShape& s) {
 
 // As many stages as leave room for `resident` workgroups of a unit.
 MmaShape fill(const ProblemClass& c, const Row& r, const GpuRates& rates, int32_t resident) {
-  int64_t stages = kMostStages;
+  int64_t stages = shape_of(c, r, kMostStages).copies_chunks() ? kMostStages : MmaShape::kStagedStages;
   const double room = (rates.shared_memory_bytes + kReservedBytes) / resident;
   while (stages > 2 && unit_bytes(shape_of(c, r, stages)) > room) --stages;
   return shape_of(c, r, stages);
@@ -136,6 +137,15 @@ int32_t raster_of(const ProblemClass& c, const Row& r, double workgroups) {
   return std::ceil(double(c.m_hi) / r.tile_m) > rows ? static_cast<int32_t>(rows) : 0;
 }
 
+// Cycles in which a block's elements pass through registers, one by one.
+double staged_cycles(const GpuRates& rates, const MmaShape& s) {
+  const double elements = double(s.tile_k) * double((s.copies_chunks(s.a_k_contiguous) ? 0 : s.tile_m) +
+                                                    (s.copies_chunks(s.b_k_contiguous) ? 0 : s.tile_n));
+  const double loads = double(s.loads_of_element());
+  return elements * std::max((kStagedInstructions + loads * kLoadInstructions) / rates.wave / kIssuePerCycle,
+                             loads / kLoadsPerCycle);
+}
+
 double predict(const CandidateContext& context, const GpuRates& rates, const MatmulSizes& s,
                const MmaShape& shape, const Row& r, double splits, int32_t split) {
   const double tiles_m = std::ceil(double(s.m) / r.tile_m), tiles_n = std::ceil(double(s.n) / r.tile_n);
@@ -153,22 +163,15 @@ double predict(const CandidateContext& context, const GpuRates& rates, const Mat
                           (matrix_efficiency(sm_version(context.facts.target)) * busy);
   const double shared =
       (shape.warps() * (r.warp_m + r.warp_n) * depth + elements * s.input_bytes) / kSharedBytesPerCycle;
-  const double staged =
-      shape.copies_chunks() ? 0 : elements * (kStagedInstructions / kStagedWidth + 1 / kStagedLoads);
-  const double compute = per_unit * steps * (std::max(products, shared) + staged) / rates.clock_hz;
+  const double compute =
+      per_unit * steps * (std::max(products, shared) + staged_cycles(rates, shape)) / rates.clock_hz;
   const double from_l2 =
       std::max(per_unit / kUnitL2BytesPerCycle, tiles / (kAllL2BytesPerCycle * rates.units)) * steps *
       shape.stage_bytes() / rates.clock_hz;
 
-  // Memory gives every operand once if L2 holds both, else what each wave of tiles needs.
-  const double slots = rates.units * resident;
-  const double raster = raster_of(context.problem, r, slots),
-               high = raster > 0 ? raster : std::min(tiles_m, slots);
-  const double wide = std::max(1.0, std::min(tiles, slots) / high);
-  const double inputs = (double(s.m) + s.n) * s.k * s.input_bytes;
-  const double by_waves =
-      std::max(1.0, tiles / slots) * (high * r.tile_m + wide * r.tile_n) * double(s.k) * s.input_bytes;
-  const double read = inputs <= rates.l2_bytes / 2 ? inputs : std::max(inputs, by_waves);
+  const double slots = rates.units * resident, raster = raster_of(context.problem, r, slots);
+  const double read = gpu_read_bytes(rates, s, {double(r.tile_m), double(r.tile_n), splits}, slots,
+                                     raster > 0 ? raster : tiles_m);
   const double written = double(s.m) * s.n * (splits > 1 ? 4 * splits : s.output_bytes);
   const double in_flight = together * double(shape.stages - 1) * shape.stage_bytes();
   const double memory = (read + written) / std::min(kMemoryEfficiency * rates.memory_bytes_per_second,

@@ -30,9 +30,8 @@ constexpr double kEfficiency = 0.85, kBusyWaves = 8;
 // Shared memory serves 128 bytes a cycle on both (CUDA: 32 banks of 4; CDNA3 ISA guide: 128 bytes); rows of a
 // wave share their operand, so that about half of what is asked for is moved.
 constexpr double kSharedBytesPerCycle = 128, kSharedReuse = 2;
-// Elements are fetched one by one: load, mask, conversion, store and their addresses, for each (estimate). A unit
-// could start an instruction a cycle in each of its four parts; waits and bank conflicts leave about 2.5.
-constexpr double kStagingInstructions = 10, kIssuePerCycle = 2.5;
+// Elements are fetched one by one: load, mask, conversion, store and their addresses, for each (estimate).
+constexpr double kStagingInstructions = 10;
 constexpr double kMemoryEfficiency = 0.85;  // of the memory's rate, reading element by element (estimate)
 
 int32_t thread_registers(const Row& r) {

@@ -46,9 +46,9 @@ constexpr Row kRows[] = {
 };
 constexpr int64_t kSwapRows = 64;  // M up to which the product may be transposed
 
-// Stages beyond these hide nothing more: a quarter of the deepest holds what memory has on its way to one of
-// 132 units (4.8 TB/s for 1 us).
 constexpr int64_t kMostStages = 16, kLeastStages = 3;
+// Two barriers of a stage, made ready one after the other before anything is copied (estimate).
+constexpr double kStageSetupCycles = 40;
 // A counter's ticket in static shared memory, and the rounding up of what follows it.
 constexpr int64_t kTicketBytes = 1 << 10;
 constexpr int32_t kMostClusterSplits = 8;  // workgroups of a portable cluster
@@ -65,8 +65,9 @@ constexpr double kSharedBytesPerCycle = 128;
 constexpr double kUnitL2BytesPerCycle = 64, kAllL2BytesPerCycle = 24;
 // From memory into one unit, however much it asks for (estimate: all of it takes most units).
 constexpr double kUnitMemoryBytesPerCycle = 28;
-// Of the memory's rate, what long streams reach; and a loaded memory's latency (estimates).
-constexpr double kMemoryEfficiency = 0.9, kLoadedMemorySeconds = 1e-6;
+// Of the memory's rate, what long streams reach; and the time that a stage is under way, which is that of its
+// last line: twice the mean of a loaded memory (estimates).
+constexpr double kMemoryEfficiency = 0.9, kStageSeconds = 2e-6;
 // The way out: cycles for each element of a workgroup's tile (about 10 instructions for 8 elements and four
 // schedulers; estimate) and to start and end it.
 constexpr double kStoreCycles = 0.06, kStoreStartCycles = 800;
@@ -97,6 +98,13 @@ WgmmaInput input_of(const ProblemClass& c, const Row& r, const Choice& choice, i
   return in;
 }
 
+// Bytes of a workgroup's stages that are under way: not the one that is multiplied, nor the one before it
+// while its products are still being summed; and of the others one has arrived and waits, half the time.
+double in_flight(const WgmmaShape& shape) {
+  const double held = (shape.in.promotes ? 1 : 2) + 0.5;
+  return (double(shape.in.stages) - held) * double(shape.stage_bytes);
+}
+
 // As many stages as leave room for `resident` workgroups of a unit.
 WgmmaShape fill(const ProblemClass& c, const Row& r, const Choice& choice, const GpuRates& rates,
                 int64_t resident) {
@@ -104,6 +112,19 @@ WgmmaShape fill(const ProblemClass& c, const Row& r, const Choice& choice, const
   int64_t stages = kMostStages;
   while (stages > 2 && WgmmaShape(input_of(c, r, choice, stages)).shared_bytes > room) --stages;
   return WgmmaShape(input_of(c, r, choice, stages));
+}
+
+// The fewest stages with which a unit has as much under way as its share of the memory's rate needs: the rate
+// times the latency (J. D. C. Little, "A Proof for the Queuing Formula L = lambda W", Operations Research
+// 9(3), 1961). Where that does not fit, what there is room for.
+WgmmaShape cover(const ProblemClass& c, const Row& r, const Choice& choice, const GpuRates& rates,
+                 const WgmmaShape& deepest) {
+  const double share = kMemoryEfficiency * rates.memory_bytes_per_second / rates.units;
+  for (int64_t stages = kLeastStages; stages < deepest.in.stages; ++stages) {
+    WgmmaShape shape(input_of(c, r, choice, stages));
+    if (double(deepest.resident) * in_flight(shape) >= share * kStageSeconds) return shape;
+  }
+  return deepest;
 }
 
 std::string check(const GpuRates& rates, const MatmulSizes& s, const Row& r, const WgmmaShape& shape) {
@@ -146,23 +167,19 @@ double predict(const GpuRates& rates, const MatmulSizes& s, const Row& r, const 
                                   tiles * steps * fetched / (kAllL2BytesPerCycle * rates.units)) /
                          rates.clock_hz;
 
-  // Memory gives every operand once if L2 holds both, else what each wave of tiles needs.
   const double slots = rates.units * shape.resident;
   const double high = std::min(tiles_m, double(raster_of(r, choice, slots)) * choice.cluster_m);
-  const double wide = std::max(1.0, std::min(tiles, slots) / high);
-  const double inputs = (double(s.m) + s.n) * s.k * s.input_bytes;
-  const double by_waves =
-      std::max(1.0, tiles / slots) * (high * r.tile_m + wide * r.tile_n) * double(s.k) * s.input_bytes;
-  const double read = inputs <= rates.l2_bytes / 2 ? inputs : std::max(inputs, by_waves);
+  const double read =
+      gpu_read_bytes(rates, s, {double(r.tile_m), double(r.tile_n), double(choice.splits)}, slots, high);
   const double written = double(s.m) * s.n * (choice.splits > 1 ? 4 * choice.splits : s.output_bytes);
-  const double in_flight = together * shape.in.stages * shape.stage_bytes;
-  const double rate = std::min(
-      kMemoryEfficiency * rates.memory_bytes_per_second,
-      active * std::min(in_flight / kLoadedMemorySeconds, kUnitMemoryBytesPerCycle * rates.clock_hz));
+  const double rate = std::min(kMemoryEfficiency * rates.memory_bytes_per_second,
+                               active * std::min(together * in_flight(shape) / kStageSeconds,
+                                                 kUnitMemoryBytesPerCycle * rates.clock_hz));
   const double memory = (read + (choice.split == kMergeCluster ? 0 : written)) / rate;
 
   const double store = (r.tile_m * r.tile_n * kStoreCycles + kStoreStartCycles) / rates.clock_hz;
-  return rates.launch_seconds + kMemorySeconds + std::max({compute, from_l2, memory}) +
+  const double setup = double(shape.in.stages) * kStageSetupCycles / rates.clock_hz;
+  return rates.launch_seconds + setup + kMemorySeconds + std::max({compute, from_l2, memory}) +
          std::ceil(per_unit / together) * store +
          gpu_merge_seconds(rates, s, choice.splits, choice.split, tiles_m * tiles_n);
 }
@@ -248,24 +265,30 @@ void enumerate_matmul_wgmma(const CandidateContext& context, std::vector<RankedP
   const MatmulSizes s(c);
   const double matrix_flops = context.facts.fact_or("flops_matrix_f16", 16 * rates.flops);
   const bool open = c.m_hi >= Bucket::kOpenEnd;
+  const auto add = [&](const WgmmaShape& shape, const Choice& choice, const Row& r) {
+    RankedPlan plan;
+    plan.plan.config = config_of(r, choice, shape, rates, s, open);
+    plan.plan.launch.splits = choice.splits;
+    plan.plan.predicted_seconds = predict(rates, s, r, choice, shape, matrix_flops);
+    plan.plan.numeric_recipe = absl::StrCat(
+        "wgmma ", name_of(c.a), c.a == DType::kI8 ? " to i32" : " to f32", "; K ascending in blocks of ",
+        shape.in.tile_k, is_f8(c.a) ? ", each summed apart; " : "; ", merge_recipe(choice.splits));
+    out->push_back(std::move(plan));
+  };
   for (const Row& r : kRows) {
     for (const Choice& choice : choices_of(context, rates, s, r))
       for (int64_t resident : {1, 2}) {
-        const WgmmaShape shape = fill(c, r, choice, rates, resident);
-        if (resident > 1 && shape.resident < 2) continue;  // the same plan with fewer stages
-        CompileConfig config = config_of(r, choice, shape, rates, s, open);
-        if (std::string reason = check(rates, s, r, shape); !reason.empty()) {
-          if (resident == 1) out->push_back(rejected(std::move(config), std::move(reason)));
+        const WgmmaShape deepest = fill(c, r, choice, rates, resident);
+        if (resident > 1 && deepest.resident < 2) continue;  // the same plan with fewer stages
+        if (std::string reason = check(rates, s, r, deepest); !reason.empty()) {
+          if (resident == 1)
+            out->push_back(rejected(config_of(r, choice, deepest, rates, s, open), std::move(reason)));
           continue;
         }
-        RankedPlan plan;
-        plan.plan.config = std::move(config);
-        plan.plan.launch.splits = choice.splits;
-        plan.plan.predicted_seconds = predict(rates, s, r, choice, shape, matrix_flops);
-        plan.plan.numeric_recipe = absl::StrCat(
-            "wgmma ", name_of(c.a), c.a == DType::kI8 ? " to i32" : " to f32", "; K ascending in blocks of ",
-            shape.in.tile_k, is_f8(c.a) ? ", each summed apart; " : "; ", merge_recipe(choice.splits));
-        out->push_back(std::move(plan));
+        const WgmmaShape covering = cover(c, r, choice, rates, deepest);
+        add(deepest, choice, r);
+        if (covering.in.stages < deepest.in.stages && covering.resident == deepest.resident)
+          add(covering, choice, r);
       }
   }
 }

@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "compiler/ptx_mma.h"
+#include "compiler/ptx_stream.h"
 #include "kernels/matmul/emit_mma_operand.h"
 
 namespace lathe::emit {
@@ -90,49 +91,48 @@ class AsyncCopies : public MmaCopies {
 // Element by element through registers, for operands whose rows are not aligned to chunks and for bytes that
 // do not lie along K: in shared memory all lie along K. A thread moves words of four bytes, neighbours in
 // memory falling to neighbouring threads; the words are put together only when all elements have been asked
-// for.
+// for. One pointer wanders over the thread's elements of a block, and what does not exist is not loaded:
+// addresses and masks of all of them, which LLVM kept through the loop, took up to 130 registers.
 class StagedCopies : public MmaCopies {
  public:
   StagedCopies(Emit& e, const GpuKernel& kernel, const MmaOperand& x, Value shared)
-      : e_(e), x_(x), shared_(shared), word_(4 / x.element_bytes), last_(e.sub(x.limit, e.idx(1))) {
+      : e_(e),
+        x_(x),
+        shared_(shared),
+        word_(4 / x.element_bytes),
+        piece_bytes_(x.view.alignment ? std::min(x.view.alignment, x.element_bytes) : x.element_bytes) {
     const int64_t words = x.layout.row_bytes / 4, threads = kernel.threads();
     Value thread = e.to_i32(kernel.thread());
     count_ = std::max<int64_t>(x.width * words / threads, 1);
     if (threads > x.width * words) exists_ = e.less(thread, e.i32(x.width * words));
-    for (int64_t i = 0; i < count_; ++i) {
-      Word w;
-      if (x.k_contiguous) {
-        w.word = e.rem(thread, e.i32(words));
-        w.row = e.add(e.div(thread, e.i32(words)), i * (threads / words));
-      } else if (threads >= x.width) {
-        w.row = e.rem(thread, e.i32(x.width));
-        w.word = e.add(e.div(thread, e.i32(x.width)), i * (threads / x.width));
-      } else {
-        const int64_t rows = x.width / threads;
-        w.row = e.add(thread, i % rows * threads);
-        w.word = e.i32(i / rows);
-      }
-      words_.push_back(w);
-    }
+    const int64_t inner = x.k_contiguous ? words : std::min(threads, x.width);
+    Value low = e.rem(thread, e.i32(inner)), high = e.div(thread, e.i32(inner));
+    row_ = x.k_contiguous ? high : low, first_word_ = x.k_contiguous ? low : high;
+    if (x.k_contiguous)
+      row_step_ = threads / words;
+    else
+      rows_ = std::max<int64_t>(x.width / threads, 1), row_step_ = threads, word_step_ = threads / inner;
+    Value row = e.to_index(row_), k = e.mul(e.to_index(first_word_), word_);
+    first_ = e.add(x.view.offset, x.k_contiguous ? e.add(e.mul(row, x.view.row_stride), k)
+                                                 : e.add(row, e.mul(k, x.view.row_stride)));
+    Value stride = e.mul(x.view.row_stride, x.element_bytes);
+    element_step_ = x.k_contiguous ? nullptr : stride;
+    group_step_ = e.mul(stride, x.k_contiguous ? row_step_ : word_step_ * word_);
   }
 
   void begin(Value k0, Value, int64_t slice, int64_t slices) override {
-    if (slice == 0) loaded_.clear();
-    // Where K is whole blocks, a block beyond it may hold anything: the last one again.
-    const std::optional<int64_t> depth = Emit::known(x_.depth);
-    const bool whole = depth && *depth % x_.block == 0;
-    if (whole) k0 = e_.min(k0, e_.idx(*depth - x_.block));
-    for (int64_t i = count_ * slice / slices; i < count_ * (slice + 1) / slices; ++i)
-      for (int64_t j = 0; j < word_; ++j) load(words_[i], j, k0, whole);
+    if (slice == 0) start(k0);
+    for (int64_t i = count_ * slice / slices; i < count_ * (slice + 1) / slices; ++i) load(i);
   }
 
   void end(Value stage) override {
     const auto store = [&] {
       for (int64_t i = 0; i < count_; ++i) {
-        Value chunk = e_.div(words_[i].word, e_.i32(4));
-        Value within = e_.mul(e_.rem(words_[i].word, e_.i32(4)), 4);
-        Value target = e_.add(e_.add(stage, x_.layout.at(e_, words_[i].row, chunk)), within);
-        LLVM::StoreOp::create(e_.b, e_.loc, packed(i), shared_at(e_, shared_, target, x_.place),
+        Value row = e_.add(row_, (x_.k_contiguous ? i : i % rows_) * row_step_);
+        Value word = e_.add(first_word_, x_.k_contiguous ? 0 : i / rows_ * word_step_);
+        Value within = e_.mul(e_.rem(word, e_.i32(4)), 4);
+        Value target = e_.add(e_.add(stage, x_.layout.at(e_, row, e_.div(word, e_.i32(4)))), within);
+        LLVM::StoreOp::create(e_.b, e_.loc, packed(loaded_[i]), shared_at(e_, shared_, target, x_.place),
                               /*alignment=*/4);
       }
     };
@@ -143,37 +143,47 @@ class StagedCopies : public MmaCopies {
   }
 
  private:
-  struct Word {
-    Value row, word;  // i32: of the part of the tile, and of the row
-  };
-
-  // Element `j` of a word. Rows beyond the operand repeat its last one; K beyond it reads as zero.
-  void load(const Word& w, int64_t j, Value k0, bool whole) {
-    Value row = e_.min(e_.to_index(w.row), last_), in_block = e_.add(e_.mul(e_.to_index(w.word), word_), j);
-    Value k = e_.add(k0, in_block), inside = e_.less(k, x_.depth);
-    const Value& stride = x_.view.row_stride;
-    Value at;
-    if (x_.k_contiguous) {
-      if (!whole) k = e_.min(k, e_.sub(x_.depth, e_.idx(1)));
-      at = e_.add(e_.add(x_.view.offset, e_.mul(row, stride)), k);
-    } else {
-      Value first = e_.add(x_.view.offset, row);
-      at = e_.add(e_.add(first, e_.mul(k0, stride)), e_.mul(in_block, stride));
-      if (!whole) at = select(e_, inside, at, first);
-    }
-    Type type = e_.b.getIntegerType(8 * x_.element_bytes);
-    const int64_t alignment = x_.view.alignment ? x_.view.alignment : x_.element_bytes;
-    Value v = LLVM::LoadOp::create(e_.b, e_.loc, type, pointer_to(e_, x_.view.memory, at), alignment);
-    loaded_.push_back(whole ? v : select(e_, inside, v, e_.constant(type, 0)));
+  void start(Value k0) {
+    loaded_.clear();
+    pointer_ =
+        pointer_to(e_, x_.view.memory, e_.add(first_, x_.k_contiguous ? k0 : e_.mul(k0, x_.view.row_stride)));
+    Value in_block = e_.to_i32(e_.min(e_.sub(x_.depth, k0), e_.idx(x_.block)));
+    Value present = select(e_, e_.less(k0, x_.depth), in_block, e_.i32(0));
+    // Signed: a thread may begin beyond the end.
+    left_ = arith::SubIOp::create(e_.b, e_.loc, present, e_.mul(first_word_, word_));
   }
 
-  Value packed(int64_t i) {
-    Value word;
+  // Word `i`: with K contiguous one in each of count_ rows; else rows_ rows of one word, then the next word.
+  void load(int64_t i) {
+    const int64_t row = x_.k_contiguous ? i : i % rows_, group = x_.k_contiguous ? i : i / rows_;
+    if (i > 0 && (x_.k_contiguous || row == 0)) pointer_ = beyond(pointer_, group_step_);
+    Value left = left_;
+    if (exists_ || Emit::known(x_.limit) != x_.width)
+      left = select(e_, e_.less(e_.add(row_, row * row_step_), e_.to_i32(x_.limit)), left_, e_.i32(0));
+    Values pieces;
+    Value at = pointer_;
     for (int64_t j = 0; j < word_; ++j) {
-      Value v = loaded_[i * word_ + j];
-      if (x_.element_bytes < 4) v = arith::ExtUIOp::create(e_.b, e_.loc, e_.b.getI32Type(), v);
-      if (j > 0) v = arith::ShLIOp::create(e_.b, e_.loc, v, e_.i32(j * 8 * x_.element_bytes));
-      word = word ? arith::OrIOp::create(e_.b, e_.loc, word, v).getResult() : v;
+      if (j > 0 && element_step_) at = beyond(at, element_step_);
+      const int64_t offset = (x_.k_contiguous ? j : row * row_step_) * x_.element_bytes;
+      const int64_t k = j + (x_.k_contiguous ? 0 : group * word_step_ * word_);
+      for (int64_t byte = 0; byte < x_.element_bytes; byte += piece_bytes_)
+        pieces.push_back(load_present(e_, at, offset + byte, piece_bytes_, left, k));
+    }
+    loaded_.push_back(pieces);
+  }
+
+  Value beyond(Value pointer, Value bytes) {
+    Value step = arith::IndexCastOp::create(e_.b, e_.loc, e_.b.getI64Type(), bytes);
+    return LLVM::GEPOp::create(e_.b, e_.loc, pointer.getType(), e_.b.getI8Type(), pointer,
+                               ArrayRef<LLVM::GEPArg>{step});
+  }
+
+  Value packed(const Values& pieces) {
+    if (pieces.size() == 2) return pair_halves(e_, pieces[0], pieces[1], /*second=*/false);
+    Value word = pieces[0];
+    for (size_t j = 1; j < pieces.size(); ++j) {
+      Value v = arith::ShLIOp::create(e_.b, e_.loc, pieces[j], e_.i32(8 * piece_bytes_ * j));
+      word = arith::OrIOp::create(e_.b, e_.loc, word, v);
     }
     return word;
   }
@@ -181,11 +191,16 @@ class StagedCopies : public MmaCopies {
   Emit& e_;
   const MmaOperand& x_;
   Value shared_;
-  int64_t word_, count_;  // elements of a word, words of a thread
-  Value last_;            // the last row that exists
-  Value exists_;          // null: in every thread
-  SmallVector<Word> words_;
-  Values loaded_;
+  int64_t word_, piece_bytes_;  // elements of a word, bytes of a load
+  int64_t count_;               // words of a thread
+  int64_t rows_ = 1;            // K not contiguous: of these each has a word before the next word begins
+  int64_t row_step_ = 0, word_step_ = 0;  // from a thread's row (word) to its next
+  Value exists_;                          // null: in every thread
+  Value row_, first_word_;                // i32: the thread's first, and its word
+  Value first_;                           // index: of its first element, at K = 0
+  Value element_step_, group_step_;  // bytes, index: to the next element of a word (null: neighbours), group
+  Value pointer_, left_;             // in the block: where the wandering pointer is; K from first_word_ on
+  SmallVector<Values> loaded_;       // the words' pieces, i32
 };
 
 }  // namespace

@@ -39,6 +39,12 @@ struct MmaShape {
   }
   bool copies_chunks() const { return copies_chunks(a_k_contiguous) && copies_chunks(b_k_contiguous); }
 
+  // Loads of an element that passes through registers.
+  int64_t loads_of_element() const { return alignment == Alignment::kByte ? element_bytes : 1; }
+  // What passes through registers is under way there while one block is multiplied, however many stages wait
+  // to take it: more than two would hide nothing.
+  static constexpr int64_t kStagedStages = 2;
+
   // Sums leave by way of shared memory, `rows` fragments' rows of every warp at a time. A row there is longer
   // than the tile is wide, so that the rows that lanes write together fall into different banks: by eight
   // words for the four rows of half a warp of pairs, by four for the eight rows of lanes that write four
@@ -84,15 +90,16 @@ struct MmaShape {
   }
 
  private:
-  // A pointer for each chunk; for words that pass through registers their elements, and a pointer and an
-  // offset each.
+  // A pointer for each chunk; for words that pass through registers what was loaded for them, each in a
+  // register of its own, and their places in shared memory.
   int64_t copy_registers(int64_t width, bool k_contiguous) const {
     const auto count = [&](int64_t bytes) {
       return std::max<int64_t>(width * depth_bytes() / bytes / threads(), 1);
     };
     if (copies_chunks(k_contiguous)) return (instruction.amd() ? 6 : 2) * count(16);
-    const int64_t elements = 4 / element_bytes;
-    return count(4) * (k_contiguous ? elements + 3 : 3 * elements + 3);
+    // AMD: with a pointer and an offset each.
+    if (instruction.amd()) return count(4) * (3 * (4 / element_bytes) + 3);
+    return count(4) * (4 / element_bytes * loads_of_element() + 1) + 8;
   }
 };
 

@@ -91,6 +91,8 @@ absl::StatusOr<DeviceFacts> query_cuda_facts(const gpu::Library& library, gpu::D
                      "CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN");
   read.add_attribute("registers_per_unit", gpu::kMaxRegistersPerMultiprocessor,
                      "CU_DEVICE_ATTRIBUTE_MAX_REGISTERS_PER_MULTIPROCESSOR");
+  read.add_attribute("threads_per_unit", gpu::kMaxThreadsPerMultiprocessor,
+                     "CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_MULTIPROCESSOR");
   read.add_attribute("max_workgroup_size", gpu::kMaxThreadsPerBlock,
                      "CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK");
   // Memory moves data at both edges of its clock.

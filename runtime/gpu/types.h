@@ -31,6 +31,7 @@ enum DeviceAttribute : int {
   kMemoryClockRate = 36,  // kHz
   kMemoryBusWidth = 37,   // bits
   kL2CacheSize = 38,
+  kMaxThreadsPerMultiprocessor = 39,
   kComputeCapabilityMajor = 75,
   kComputeCapabilityMinor = 76,
   kMaxRegistersPerMultiprocessor = 82,

@@ -34,6 +34,13 @@ Values load_streaming(Emit& e, Value pointer, int64_t offset, Value policy, Valu
       e, inline_ptx(e, text, "=&r,=&r,=&r,=&r,l,l,r", {pointer, policy, left}, struct_of(e.b.getI32Type())));
 }
 
+Value load_present(Emit& e, Value pointer, int64_t offset, int64_t bytes, Value left, int64_t at_least) {
+  const std::string text =
+      absl::StrCat("{ .reg .pred p; setp.gt.s32 p, $2, ", at_least, "; mov.b32 $0, 0; @p ld.global.u",
+                   8 * bytes, " $0, [$1+", offset, "]; }");
+  return inline_ptx(e, text, "=&r,l,r", {pointer, left}, e.b.getI32Type());
+}
+
 Values load_shared_words(Emit& e, Value at, int64_t offset, int64_t count) {
   const std::string text =
       count == 4 ? "ld.shared.v4.b32 {$0, $1, $2, $3}, [$4+" : "ld.shared.v2.b32 {$0, $1}, [$2+";

@@ -12,6 +12,9 @@ Value evict_first(Emit& e);
 // else zeros without touching memory. They do not displace L1's contents, and L2 fetches the 256 bytes around
 // them.
 Values load_streaming(Emit& e, Value pointer, int64_t offset, Value policy, Value left, int64_t at_least);
+// The `bytes` (1, 2, 4) at `pointer` (global, aligned to them) + `offset` as i32, upper bits zero, where
+// `left` (i32) > `at_least`, else zero without touching memory.
+Value load_present(Emit& e, Value pointer, int64_t offset, int64_t bytes, Value left, int64_t at_least);
 // `count` (2, 4) i32 at an address + `offset` that is aligned to all of them.
 Values load_shared_words(Emit& e, Value at, int64_t offset, int64_t count);
 // Where `left` == `at`, the four words become those at the 16-byte aligned address.

@@ -26,6 +26,7 @@ TEST_F(CudaFacts, AnH100) {
   EXPECT_EQ(facts.fact_or("l2_bytes", 0), 50 << 20);
   EXPECT_EQ(facts.fact_or("shared_memory_bytes", 0), 227 << 10);
   EXPECT_EQ(facts.fact_or("registers_per_unit", 0), 65536);
+  EXPECT_EQ(facts.fact_or("threads_per_unit", 0), 2048);
   EXPECT_EQ(facts.fact_or("max_workgroup_size", 0), 1024);
   // The data sheet of the SXM module: 3.35 TB/s, 67 TFLOPS f32, and 989.4 TFLOPS f16 at 1.83 GHz.
   EXPECT_NEAR(facts.fact_or("memory_bytes_per_second", 0), 3.35e12, 0.01e12);

@@ -22,8 +22,8 @@ class FakeGpu : public ::testing::Test {
  protected:
   explicit FakeGpu(const char* library = LATHE_FAKE_CUDA) : FakeGpu(cuda_platform(), library) {
     // An H100's attributes by the numbers of the CUDA Driver API's reference.
-    state_->attributes = {{1, 1024},  {13, 1980000},  {16, 132},   {36, 2619000},
-                          {37, 5120}, {38, 52428800}, {82, 65536}, {97, 232448}};
+    state_->attributes = {{1, 1024},      {13, 1980000}, {16, 132},   {36, 2619000}, {37, 5120},
+                          {38, 52428800}, {39, 2048},    {82, 65536}, {97, 232448}};
   }
   FakeGpu(const gpu::Platform& platform, const char* library) : platform_(platform) {
     platform_.libraries = {library};
