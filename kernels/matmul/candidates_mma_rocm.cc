@@ -14,11 +14,10 @@ struct Row {
 };
 // A wave of 64 sums twice as much as one of 32 with as many registers.
 constexpr Row kWave64[] = {
-    {256, 256, 128, 64}, {256, 256, 64, 128}, {256, 128, 64, 64}, {128, 256, 64, 64}, {256, 128, 128, 64},
-    {128, 256, 64, 128}, {128, 128, 64, 64},  {128, 128, 64, 32}, {128, 64, 64, 32},  {64, 128, 32, 64},
-    {64, 256, 32, 128},  {256, 64, 64, 64},   {64, 64, 32, 32},   {64, 64, 64, 16},   {128, 32, 32, 32},
-    {32, 128, 32, 32},   {32, 256, 32, 64},   {64, 32, 32, 16},   {32, 64, 16, 32},   {32, 64, 32, 16},
-    {16, 64, 16, 16},    {16, 128, 16, 32},   {16, 256, 16, 64},
+    {256, 128, 64, 64}, {128, 256, 64, 64}, {128, 128, 64, 64}, {128, 128, 64, 32}, {128, 64, 64, 32},
+    {64, 128, 32, 64},  {64, 256, 32, 128}, {256, 64, 64, 64},  {64, 64, 32, 32},   {64, 64, 64, 16},
+    {128, 32, 32, 32},  {32, 128, 32, 32},  {32, 256, 32, 64},  {64, 32, 32, 16},   {32, 64, 16, 32},
+    {32, 64, 32, 16},   {16, 64, 16, 16},   {16, 128, 16, 32},  {16, 256, 16, 64},
 };
 constexpr Row kWave32[] = {
     {128, 128, 64, 32}, {128, 128, 32, 64}, {128, 256, 64, 64}, {256, 128, 64, 64},
@@ -29,12 +28,13 @@ constexpr Row kWave32[] = {
 constexpr int64_t kDepths[] = {64, 128};  // bytes of a block of K
 constexpr int32_t kStages = 2;
 
-// The counter's ticket, in static shared memory, where the last workgroup merges.
-constexpr double kTicketBytes = 16;
-// CDNA3 and RDNA3 instruction set guides: a unit is four SIMDs of 512 registers a lane, or two of which a
-// wave may use 256.
+// Beside the stages: the counter's ticket, and matmul_argmax's key for each row of a tile.
+constexpr double kTicketBytes = 16, kKeyBytes = 8;
+// CDNA3 and RDNA3 instruction set guides: a unit is four SIMDs, or two.
 double simds_of(const MatrixInstruction& t) { return t.unit == MatrixInstruction::kMfma ? 4 : 2; }
-int64_t most_registers(const MatrixInstruction& t) { return t.unit == MatrixInstruction::kMfma ? 512 : 256; }
+// Of the 512 that a lane of CDNA has, beyond 256 LLVM keeps operands in accumulation registers, one wave
+// alone stays on a SIMD and conditions spill.
+constexpr int64_t kMostRegisters = 256;
 
 // What of the matrix rate is left beside waits and addresses with one wave on each SIMD, and with two or more
 // (estimates: of 64 instructions between two barriers about ten wait; see the issue model in tests/gpu).
@@ -65,10 +65,7 @@ MmaShape shape_of(const ProblemClass& c, const MatrixInstruction& t, const Row& 
   return shape;
 }
 
-// CDNA merges in a second step, without a ticket.
-double unit_bytes(const MmaShape& s) {
-  return s.shared_bytes() + (s.instruction.unit == MatrixInstruction::kMfma ? 0 : kTicketBytes);
-}
+double unit_bytes(const MmaShape& s) { return s.shared_bytes() + kTicketBytes + kKeyBytes * s.tile_m; }
 
 double resident_of(const GpuRates& rates, const MmaShape& s) {
   const double registers = round_up(s.registers(), 8) * s.threads();
@@ -84,8 +81,7 @@ std::string check(const GpuRates& rates, const MatmulSizes& s, const Row& r, con
     return absl::StrCat("smem ", int64_t(shared), " > ", int64_t(rates.shared_memory_bytes));
   if (shape.threads() > rates.max_threads)
     return absl::StrCat("threads ", shape.threads(), " > ", int64_t(rates.max_threads));
-  const int64_t most =
-      std::min<int64_t>(most_registers(shape.instruction), rates.registers / shape.threads());
+  const int64_t most = std::min<int64_t>(kMostRegisters, rates.registers / shape.threads());
   if (shape.registers() > most) return absl::StrCat("registers of a thread ", shape.registers(), " > ", most);
   if (r.tile_m > std::max<int64_t>(16, 2 * s.m)) return absl::StrCat("tile_m ", r.tile_m, " > 2 * M ", s.m);
   if (r.tile_n > std::max<int64_t>(64, 2 * s.n)) return absl::StrCat("tile_n ", r.tile_n, " > 2 * N ", s.n);
