@@ -37,7 +37,7 @@ double simds_of(const MatrixInstruction& t) { return t.unit == MatrixInstruction
 constexpr int64_t kMostRegisters = 256;
 
 // What of the matrix rate is left beside waits and addresses with one wave on each SIMD, and with two or more
-// (estimates: of 64 instructions between two barriers about ten wait; see the issue model in tests/gpu).
+// (estimates: the loop alone allows more, tests/gpu/check_amd_code.py).
 constexpr double kAlone = 0.6, kShared = 0.8;
 constexpr double kSharedBytesPerCycle = 128;  // CDNA3 ISA guide; RDNA3: 128 for each pair of SIMDs
 // From L2 into one unit, and what is left of it when all ask (CDNA3 white paper: 64 bytes a cycle to each L1,

@@ -8,8 +8,8 @@ usage: check_amd_code.py LATHE FACTS_FOLDER LLVM_BIN [--full] [SUBSTRING]
 Each must have no scratch and no spills, the wave its target has, the workgroup's size as a requirement, no more LDS
 than the device, and in its inner loop the matrix instructions of its type, reads of 16 bytes from LDS and, rows being
 aligned, loads of 16 bytes from memory. A line says what the loop is made of, for one wave, and what fraction of the
-matrix rate a simple model of it predicts (never a measurement): an iteration takes what the busiest of the matrix
-units, the LDS, the vector units and the latency of a load from L2 takes, and a barrier.
+matrix rate the loop alone allows by a simple model (a bound, never a measurement): an iteration takes what the busiest
+of the matrix units, the LDS, the vector units and the latency of a load from L2 takes, and a barrier.
 """
 import json
 import os
@@ -125,8 +125,8 @@ def check(lathe, facts_file, facts, llvm, arch, dtype, shape, layout, rank, plan
     problems += ["no load of 16 bytes in the loop"] if aligned and loads == 0 else []
     line = (f"{arch} {dtype} {shape} {layout} {plan}: vgpr {notes['vgpr']} agpr {notes['agpr']} sgpr {notes['sgpr']} "
             f"lds {notes['lds']}; loop {len(body)}: matrix {matrix} lds {count(body, 'ds_')} memory "
-            f"{count(body, '(global|buffer|flat)_')} wait {count(body, 's_wait')}; predicted "
-            f"{predicted(body, arch, dtype, plan, notes):.2f} of peak")
+            f"{count(body, '(global|buffer|flat)_')} wait {count(body, 's_wait')}; at most "
+            f"{predicted(body, arch, dtype, plan, notes):.2f} of peak by the model")
     return line, ", ".join(problems)
 
 

@@ -176,7 +176,7 @@ class Suite:
             x += bias.get(0, 0, j) if bias else 0
             x = max(x, 0.0) if "relu" in options else x
             x += residual.get(z, i, j) if residual else 0
-            return rounded([x], out)[0]
+            return rounded([int(x) if out == "i32" else x], out)[0]
 
         if c.argmax:
             return self.check_argmax(c, artifact, values, variables, result)
