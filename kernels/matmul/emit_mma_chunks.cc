@@ -168,29 +168,42 @@ class TransposedCopies : public MmaCopies {
 
  private:
   void store_group(Value stage, int64_t part, int64_t i) {
-    const int64_t bits = 8 * x_.element_bytes, words = neighbours_ * x_.element_bytes / 4;
-    VectorType elements = e_.vec(elements_, e_.b.getIntegerType(bits));
+    const int64_t words = neighbours_ * x_.element_bytes / 4;
     Value k = e_.add(k_, i * group_step_ * neighbours_);
     Values neighbours;
     for (int64_t j = 0; j < neighbours_; ++j) {
       Value chunk = loaded_[(part * count_ + i) * neighbours_ + j];
       Value exists = e_.less(e_.add(k, j), loaded_.back());
-      chunk = arith::SelectOp::create(e_.b, e_.loc, exists, chunk, e_.zero(chunk.getType()));
-      neighbours.push_back(LLVM::BitcastOp::create(e_.b, e_.loc, elements, chunk));
+      neighbours.push_back(arith::SelectOp::create(e_.b, e_.loc, exists, chunk, e_.zero(chunk.getType())));
     }
     Value in_chunk = e_.rem(e_.mul(k, x_.element_bytes), e_.i32(16));
     Value chunk = e_.div(e_.mul(k, x_.element_bytes), e_.i32(16));
     for (int64_t row = 0; row < elements_; ++row) {
-      Value packed = LLVM::PoisonOp::create(e_.b, e_.loc, e_.vec(neighbours_, elements.getElementType()));
-      for (int64_t j = 0; j < neighbours_; ++j) {
-        Value x = LLVM::ExtractElementOp::create(e_.b, e_.loc, neighbours[j], e_.i32(row));
-        packed = LLVM::InsertElementOp::create(e_.b, e_.loc, packed, x, e_.i32(j));
-      }
-      packed = LLVM::BitcastOp::create(e_.b, e_.loc, e_.vec(words, e_.b.getI32Type()), packed);
+      Value packed = LLVM::PoisonOp::create(e_.b, e_.loc, e_.vec(words, e_.b.getI32Type()));
+      for (int64_t word = 0; word < words; ++word)
+        packed =
+            LLVM::InsertElementOp::create(e_.b, e_.loc, packed, word_of(neighbours, row, word), e_.i32(word));
       Value place = x_.layout.at(e_, e_.add(first_row_, part * part_rows_ + row), chunk);
       Value target = shared_at(e_, shared_, e_.add(stage, e_.add(place, in_chunk)), x_.place);
       LLVM::StoreOp::create(e_.b, e_.loc, packed, target, 4 * words);
     }
+  }
+
+  // Element `row` of as many neighbours as a word holds. In words, not in elements: 8- and 16-bit vectors
+  // come out as 16-bit shifts, one by one, words as permutations of bytes.
+  Value word_of(const Values& neighbours, int64_t row, int64_t word) {
+    const int64_t bits = 8 * x_.element_bytes, in_word = 32 / bits;
+    const int64_t shift = row % in_word * bits;
+    Value result;
+    for (int64_t j = 0; j < in_word; ++j) {
+      Value x =
+          LLVM::ExtractElementOp::create(e_.b, e_.loc, neighbours[word * in_word + j], e_.i32(row / in_word));
+      if (shift > 0) x = arith::ShRUIOp::create(e_.b, e_.loc, x, e_.i32(shift));
+      if (bits < 32) x = arith::AndIOp::create(e_.b, e_.loc, x, e_.i32((int64_t{1} << bits) - 1));
+      if (j > 0) x = arith::ShLIOp::create(e_.b, e_.loc, x, e_.i32(j * bits));
+      result = result ? arith::OrIOp::create(e_.b, e_.loc, result, x).getResult() : x;
+    }
+    return result;
   }
 
   Emit& e_;
