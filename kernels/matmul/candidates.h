@@ -28,6 +28,9 @@ void enumerate_matmul_skinny(const CandidateContext& context, std::vector<Ranked
 // sm_80 and later: warp-level tensor cores, of every type but f32 that must not be rounded to tf32.
 void enumerate_matmul_mma(const CandidateContext& context, std::vector<RankedPlan>* out);
 
+// ROCm: matrix instructions, of every type and layout that the target has one for (matrix_instruction.h).
+void enumerate_matmul_mma_rocm(const CandidateContext& context, std::vector<RankedPlan>* out);
+
 // A plan's working size of one matmul class, and what the CPU families share.
 struct MatmulSizes {
   explicit MatmulSizes(const ProblemClass& c);

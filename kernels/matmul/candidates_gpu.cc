@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "kernels/matmul/candidates.h"
+#include "kernels/matmul/matrix_instruction.h"
 
 namespace lathe {
 
@@ -47,7 +48,10 @@ std::string invariance_refusal(const CandidateContext& context, absl::string_vie
   if (context.split_k > 1)
     return absl::StrCat("batch_invariant: split_k ", context.split_k, " forced, the recipe has 1 split");
   const bool half = c.a == DType::kF16 || c.a == DType::kBF16;
-  const absl::string_view recipe = half && sm_version(context.facts.target) >= 80 ? "mma" : "simt";
+  const Target& target = context.facts.target;
+  const bool mma = target.backend == Backend::kRocm ? find_amd_instruction(target.arch, c.a, 16) != nullptr
+                                                    : sm_version(target) >= 80;
+  const absl::string_view recipe = half && mma ? "mma" : "simt";
   if (family == recipe || c.a == DType::kI8) return "";
   return absl::StrCat("batch_invariant: the recipe of ", name_of(c.a), " on ", context.facts.target.arch,
                       " is that of ", recipe);

@@ -196,7 +196,7 @@ std::string refusal(const CandidateContext& context) {
 
 std::string recipe_of(const ProblemClass& c, int32_t splits) {
   if (c.a == DType::kI8) return kExactRecipe;
-  const int64_t step = MmaShape::kStepBytes / static_cast<int64_t>(size_of(c.a));
+  const int64_t step = kMmaSyncInstruction.step_bytes() / static_cast<int64_t>(size_of(c.a));
   return absl::StrCat("mma ", c.a == DType::kF32 ? "tf32" : name_of(c.a), " to f32; K ascending in steps of ",
                       step, "; ", merge_recipe(splits));
 }

@@ -17,6 +17,7 @@ struct FamilyRow {
 constexpr FamilyRow kFamilies[] = {
     {"simt", emit_simt},
     {"mma", emit_mma},
+    {"mma32", emit_mma},
     {"wgmma", emit_wgmma},
     {"skinny", emit_skinny},
 };

@@ -1,7 +1,9 @@
-// One workgroup computes one tile with warp-level tensor cores (mma.sync). Blocks of K pass through `stages`
-// buffers in shared memory: while one is multiplied, copies of the next stages - 1 are under way. Each warp
-// sums register_m x register_n of the tile, an mma's worth of K at a time, in ascending order whatever the
-// tile; the registers for the next step are loaded while this one's products are summed.
+// One workgroup computes one tile with the matrix instructions of its warps (mma.sync, MFMA, WMMA). Blocks of
+// K pass through `stages` buffers in shared memory. CUDA: while one is multiplied, asynchronous copies of the
+// next stages - 1 are under way. AMD: while one is multiplied, the next goes from registers to the other
+// buffer and the one after that is on its way into registers. Each warp sums register_m x register_n of the
+// tile, a step's worth of K at a time, in ascending order whatever the tile; the registers for the next step
+// are loaded while this one's products are summed.
 #include "compiler/ptx_mma.h"
 #include "kernels/matmul/emit_gpu.h"
 #include "kernels/matmul/emit_mma_operand.h"
@@ -22,18 +24,21 @@ class MmaTile {
         warp_(e, kernel, shape),
         a_(MmaOperand::of(shape, p, MmaOperand::kA)),
         b_(MmaOperand::of(shape, p, MmaOperand::kB)),
-        steps_(shape.depth_bytes() / MmaShape::kStepBytes),
+        steps_(shape.depth_bytes() / shape.instruction.step_bytes()),
         a_copies_(make_copies(e, kernel, a_, shared_)),
         b_copies_(make_copies(e, kernel, b_, shared_)),
-        a_fragments_(e, a_, shared_, warp_.first_row, warp_.lane),
-        b_fragments_(e, b_, shared_, warp_.first_column, warp_.lane) {}
+        a_fragments_(make_fragments(e, a_, shared_, warp_.first_row, warp_.lane)),
+        b_fragments_(make_fragments(e, b_, shared_, warp_.first_column, warp_.lane)) {}
 
   const MmaWarp& warp() const { return warp_; }
   Type element() const { return a_.view.element; }
   Value shared() const { return shared_; }  // the stages, an !llvm.ptr<3>
 
-  // The warp's sums, four registers for each 16 x 8 of its part, row by row.
-  Values emit() {
+  // The warp's sums, MatrixInstruction::sums registers for each fragment of its part, row by row.
+  Values emit() { return shape_.instruction.amd() ? emit_staged() : emit_async(); }
+
+ private:
+  Values emit_async() {
     const int64_t last = shape_.stages - 1, block = shape_.tile_k;
     for (int64_t stage = 0; stage < last; ++stage) {
       Value at = e_.i32(stage * shape_.stage_bytes());
@@ -41,8 +46,7 @@ class MmaTile {
       end_copies(at);
     }
     wait();
-    const MmaWarp& w = warp_;
-    Values carried(w.fragment_rows * w.fragment_columns * 4, zero());
+    Values carried(fragments_of_sums() * shape_.instruction.sums(), e_.zero(sum_type()));
     const size_t sums = carried.size();
     append(carried, fragments(e_.i32(0), 0));
     carried.push_back(e_.i32(0));                            // the stage that is read
@@ -63,10 +67,58 @@ class MmaTile {
     return carried;
   }
 
- private:
+  // What is carried around the loop: sums, the first step's operands of the block that is read, the copies of
+  // the block after it, the stage that is read.
+  Values emit_staged() {
+    const int64_t block = shape_.tile_k;
+    begin_copies(e_.idx(0), e_.i32(0), 0, 1);
+    end_copies(e_.i32(0));
+    begin_copies(e_.idx(block), e_.i32(0), 0, 1);
+    kernel_.barrier();
+    VectorType vector = e_.vec(shape_.instruction.sums(), sum_type());
+    Values carried(fragments_of_sums(), e_.zero(vector));
+    const size_t sums = carried.size();
+    append(carried, fragments(e_.i32(0), 0));
+    const size_t copies = carried.size(), a_copies = a_copies_->carried().size();
+    append(carried, a_copies_->carried());
+    append(carried, b_copies_->carried());
+    carried.push_back(e_.i32(0));
+    carried = e_.loop(e_.idx(0), p_.depth, block, carried, [&](Value k0, const Values& in) {
+      ArrayRef<Value> state(in), staged = state.drop_front(copies).drop_back(1);
+      Values next(state.take_front(sums)), registers(state.slice(sums, copies - sums));
+      a_copies_->carry(staged.take_front(a_copies));
+      b_copies_->carry(staged.drop_front(a_copies));
+      Value read = state.back(), write = following(read);
+      // Nobody reads that stage since the last barrier.
+      end_copies(write);
+      begin_copies(e_.add(k0, 2 * block), write, 0, 1);
+      pin_schedule(e_);
+      for (int64_t step = 0; step < steps_; ++step) {
+        Values following_registers;
+        if (step + 1 == steps_) kernel_.barrier();
+        following_registers = step + 1 < steps_ ? fragments(read, step + 1) : fragments(write, 0);
+        if (step + 1 == steps_) pin_loads(e_);
+        multiply(next, registers);
+        registers = following_registers;
+      }
+      append(next, registers);
+      append(next, a_copies_->carried());
+      append(next, b_copies_->carried());
+      next.push_back(write);
+      return next;
+    });
+    kernel_.barrier();
+    Values scalars;
+    for (Value sum : ArrayRef(carried).take_front(sums))
+      for (int64_t i = 0; i < vector.getNumElements(); ++i)
+        scalars.push_back(LLVM::ExtractElementOp::create(e_.b, e_.loc, sum, e_.i32(i)));
+    return scalars;
+  }
+
+  int64_t fragments_of_sums() const { return warp_.fragment_rows * warp_.fragment_columns; }
   static void append(Values& to, const Values& from) { to.append(from.begin(), from.end()); }
 
-  Value zero() { return e_.zero(element().isInteger() ? Type(e_.b.getI32Type()) : e_.f32()); }
+  Type sum_type() { return element().isInteger() ? Type(e_.b.getI32Type()) : e_.f32(); }
   void begin_copies(Value k0, Value stage, int64_t slice, int64_t slices) {
     a_copies_->begin(k0, stage, slice, slices);
     b_copies_->begin(k0, stage, slice, slices);
@@ -74,7 +126,7 @@ class MmaTile {
   void end_copies(Value stage) {
     a_copies_->end(stage);
     b_copies_->end(stage);
-    commit_copies(e_);
+    if (!shape_.instruction.amd()) commit_copies(e_);
   }
   // The next block is there, and nobody reads the one before it any more.
   void wait() {
@@ -86,8 +138,8 @@ class MmaTile {
     return arith::SelectOp::create(e_.b, e_.loc, e_.equal(next, end), e_.i32(0), next);
   }
   Values fragments(Value stage, int64_t step) {
-    Values registers = a_fragments_.load(stage, step);
-    append(registers, b_fragments_.load(stage, step));
+    Values registers = a_fragments_->load(stage, step);
+    append(registers, b_fragments_->load(stage, step));
     return registers;
   }
 
@@ -111,6 +163,14 @@ class MmaTile {
   }
 
   void multiply(Values& sums, const Values& registers) {
+    if (!shape_.instruction.amd()) return multiply_warps(sums, registers);
+    for (int64_t i = 0; i < warp_.fragment_rows; ++i)
+      for (int64_t j = 0; j < warp_.fragment_columns; ++j) {
+        Value& sum = sums[i * warp_.fragment_columns + j];
+        sum = multiply_lanes(e_, shape_.instruction, registers[i], registers[warp_.fragment_rows + j], sum);
+      }
+  }
+  void multiply_warps(Values& sums, const Values& registers) {
     ArrayRef<Value> a = ArrayRef(registers).take_front(warp_.fragment_rows * 4);
     ArrayRef<Value> b = ArrayRef(registers).drop_front(warp_.fragment_rows * 4);
     for (int64_t i = 0; i < warp_.fragment_rows; ++i)
@@ -131,8 +191,31 @@ class MmaTile {
   MmaOperand a_, b_;
   int64_t steps_;
   std::unique_ptr<MmaCopies> a_copies_, b_copies_;
-  MmaFragments a_fragments_, b_fragments_;
+  std::unique_ptr<MmaFragments> a_fragments_, b_fragments_;
 };
+
+DType dtype_of(Type type) {
+  if (type.isF32()) return DType::kF32;
+  if (type.isF16()) return DType::kF16;
+  if (type.isBF16()) return DType::kBF16;
+  if (type.isInteger(8)) return DType::kI8;
+  if (isa<Float8E4M3FNType>(type)) return DType::kF8E4M3;
+  return isa<Float8E5M2Type>(type) ? DType::kF8E5M2 : DType::kNone;
+}
+
+// "mma" multiplies with instructions of 16 rows, "mma32" with those of 32.
+LogicalResult choose_instruction(const GpuKernel& kernel, TileProgram& p, MmaShape& shape) {
+  if (!kernel.rocm()) return success();
+  Type element = p.views.find(p.contraction.getDpsInputs()[0])->second.element;
+  const int64_t edge = kernel.config().getKernel().getValue() == "mma32" ? 32 : 16;
+  const MatrixInstruction* found = find_amd_instruction(
+      absl::string_view(kernel.arch().data(), kernel.arch().size()), dtype_of(element), edge);
+  if (!found)
+    return p.contraction.emitError("kernel_config: ") << kernel.arch() << " has no matrix instruction of "
+                                                      << edge << " x " << edge << " for " << element;
+  shape.instruction = *found;
+  return success();
+}
 
 MmaShape shape_of(const GpuKernel& kernel, TileProgram& p) {
   ir::KernelConfigAttr c = kernel.config();
@@ -171,16 +254,19 @@ LogicalResult emit_mma(Emit& e, GpuKernel& kernel, const GpuStep& step) {
   GridPosition block = place_of(e, kernel, step);
   FailureOr<TileProgram> program = step.at(e, block);
   if (failed(program)) return failure();
-  const MmaShape shape = shape_of(kernel, *program);
+  MmaShape shape = shape_of(kernel, *program);
+  if (failed(choose_instruction(kernel, *program, shape))) return failure();
   if (std::string defect = shape.defect(); !defect.empty())
     return program->contraction.emitError("kernel_config: ") << defect;
   if (shape.threads() != kernel.threads())
     return program->contraction.emitError("kernel_config: threads ")
            << kernel.threads() << " are not those of " << shape.warps() << " warps";
-  // Told nothing, ptxas spills a register or two of some tiles so that one more workgroup fits a unit.
-  kernel.facts.function_attributes.push_back({"nvvm.minctasm", "1"});
   MmaTile tile(e, kernel, shape, *program);
-  kernel.facts.ptx = least_ptx_of_mma(tile.element());
+  if (!kernel.rocm()) {
+    // Told nothing, ptxas spills a register or two of some tiles so that one more workgroup fits a unit.
+    kernel.facts.function_attributes.push_back({"nvvm.minctasm", "1"});
+    kernel.facts.ptx = least_ptx_of_mma(tile.element());
+  }
   MmaStore store(e, kernel, step, *program, block);
   return store.store(shape, tile.warp(), tile.emit(), tile.shared());
 }

@@ -29,7 +29,7 @@ struct SwizzledRows {
 struct MmaWarp {
   MmaWarp(Emit& e, const GpuKernel& kernel, const MmaShape& shape);
   int64_t rows, columns;                    // of the warp's part of the tile
-  int64_t fragment_rows, fragment_columns;  // in 16 x 8
+  int64_t fragment_rows, fragment_columns;  // in the instruction's D
   Value lane, place_row, place_column;      // i32: the lane, and the warp's place among the warps
   Value first_row, first_column;            // i32: of its part
 };
@@ -40,7 +40,7 @@ struct MmaOperand {
   View view;
   bool k_contiguous;         // in memory
   bool shared_k_contiguous;  // in shared memory; so lies everything but what is copied as it is in memory
-  bool async;                // copied without passing through registers: chunks of 16 aligned bytes
+  bool chunks;  // copied as chunks of 16 aligned bytes; on CUDA without passing through registers
   int64_t element_bytes;
   int64_t width, warp_width;      // rows of A (columns of B) of the workgroup's tile and of a warp's
   int64_t block;                  // K of a stage
@@ -48,6 +48,7 @@ struct MmaOperand {
   bool whole_width, whole_depth;  // chunks of 16 bytes end with them
   SwizzledRows layout;
   int64_t place;  // in a stage, bytes
+  MatrixInstruction instruction;
 
   static MmaOperand of(const MmaShape& shape, const TileProgram& p, Side side);
   int64_t chunk_elements() const { return 16 / element_bytes; }
@@ -62,30 +63,43 @@ class MmaCopies {
   virtual void begin(Value k0, Value stage, int64_t slice, int64_t slices) = 0;
   // After all slices, before the workgroup's barrier.
   virtual void end(Value stage) = 0;
+  // What is on its way through registers between begin and end, and the same as a loop has carried it along.
+  virtual Values carried() const { return {}; }
+  virtual void carry(llvm::ArrayRef<Value>) {}
 };
 // `shared`: the stages, an !llvm.ptr<3>.
 std::unique_ptr<MmaCopies> make_copies(Emit& e, const GpuKernel& kernel, const MmaOperand& x, Value shared);
+// AMD.
+std::unique_ptr<MmaCopies> make_word_copies(Emit& e, const GpuKernel& kernel, const MmaOperand& x,
+                                            Value shared);
+std::unique_ptr<MmaCopies> make_chunk_copies(Emit& e, const GpuKernel& kernel, const MmaOperand& x,
+                                             Value shared);
 
 // One warp's registers.
 class MmaFragments {
  public:
-  // `first`: where the warp's part of the width begins; `lane`: both i32.
-  MmaFragments(Emit& e, const MmaOperand& x, Value shared, Value first, Value lane);
-  // For the mma's of step `step` (MmaShape::kStepBytes of K) of the stage at `stage`: four registers for 16
-  // rows of A, two for 8 columns of B.
-  Values load(Value stage, int64_t step);
-
- private:
-  Values load_matrices_at(Value stage, int64_t step);
-  Values load_elements_at(Value stage, int64_t step);
-
-  Emit& e_;
-  const MmaOperand& x_;
-  Value shared_;
-  // What depends on the lane: an offset (i32) for each step (K-contiguous) or for each group of the width.
-  Values lanes_;
+  virtual ~MmaFragments() = default;
+  // For the instructions of step `step` (MatrixInstruction::step_bytes of K) of the stage at `stage`. CUDA:
+  // four registers for 16 rows of A, two for 8 columns of B. AMD: one vector of read_bytes for each of A's
+  // fragments of rows or B's of columns.
+  virtual Values load(Value stage, int64_t step) = 0;
 };
+// `first`: where the warp's part of the width begins; `lane`: both i32.
+std::unique_ptr<MmaFragments> make_fragments(Emit& e, const MmaOperand& x, Value shared, Value first,
+                                             Value lane);
+std::unique_ptr<MmaFragments> make_lane_fragments(Emit& e, const MmaOperand& x, Value shared, Value first,
+                                                  Value lane);
+// AMD: sums (a vector of MatrixInstruction::sums) and the products of two such vectors, summed.
+Value multiply_lanes(Emit& e, const MatrixInstruction& instruction, Value a, Value b, Value sums);
+// AMD: loads do not move down past here, nor anything else; LLVM would put them off to where they are waited
+// for.
+void pin_schedule(Emit& e);
+// AMD: what was loaded before stays loaded before: InstCombine would turn operands that a loop carries along
+// into loads at its head, where the products wait for them (measured: 8 reads and a wait for all of them).
+void pin_loads(Emit& e);
 
+Value exclusive_or(Emit& e, Value x, Value y);
+Value exclusive_or(Emit& e, Value x, int64_t y);
 // `pointer` (an !llvm.ptr<3>) and so many bytes.
 Value shared_at(Emit& e, Value pointer, Value offset, int64_t constant = 0);
 

@@ -12,7 +12,7 @@ LogicalResult MmaStore::store(const MmaShape& shape, const MmaWarp& warp, ArrayR
   if (p_.argmax) {
     std::unique_ptr<OutputSink> sink = make_sink(e_, kernel_, step_, p_, position_);
     kernel_.barrier();
-    to_sink(warp, sums, *sink);
+    to_sink(shape, warp, sums, *sink);
     return sink->done();
   }
   for (int64_t first = 0; first < warp.fragment_rows; first += shape.store_rows()) {
@@ -26,22 +26,40 @@ LogicalResult MmaStore::store(const MmaShape& shape, const MmaWarp& warp, ArrayR
 
 void MmaStore::to_shared(const MmaShape& shape, const MmaWarp& warp, ArrayRef<Value> sums, Value shared,
                          int64_t first) {
+  const MatrixInstruction& t = shape.instruction;
+  const SumLayout layout = t.layout();
   const int64_t rows = shape.store_rows(), row_bytes = shape.store_pitch() * MmaShape::kSumBytes;
-  Value row = e_.add(e_.mul(warp.place_row, rows * 16), e_.div(warp.lane, e_.i32(4)));
-  Value column = e_.add(warp.first_column, e_.mul(e_.rem(warp.lane, e_.i32(4)), 2));
+  Value row = e_.add(e_.mul(warp.place_row, rows * t.rows), row_of(warp, layout));
+  Value column = e_.add(warp.first_column, column_of(warp, layout));
   Value lane = e_.add(e_.mul(row, row_bytes), e_.mul(column, MmaShape::kSumBytes));
-  VectorType pair = e_.vec(2, sums[0].getType());
+  // Whole runs, of up to 16 bytes.
+  const int64_t width = std::min<int64_t>(layout.run, 4);
   for (int64_t i = 0; i < rows; ++i)
     for (int64_t j = 0; j < warp.fragment_columns; ++j)
-      for (int64_t half = 0; half < 2; ++half) {
-        const size_t at = ((first + i) * warp.fragment_columns + j) * 4 + half * 2;
-        Value two = LLVM::PoisonOp::create(e_.b, e_.loc, pair);
-        for (int64_t l = 0; l < 2; ++l)
-          two = LLVM::InsertElementOp::create(e_.b, e_.loc, two, sums[at + l], e_.i32(l));
-        Value target =
-            shared_at(e_, shared, lane, (i * 16 + half * 8) * row_bytes + j * 8 * MmaShape::kSumBytes);
-        LLVM::StoreOp::create(e_.b, e_.loc, two, target, /*alignment=*/8);
+      for (int64_t sum = 0; sum < t.sums(); sum += width) {
+        const int64_t at = ((first + i) * warp.fragment_columns + j) * t.sums() + sum, run = sum / layout.run;
+        const int64_t to_row = i * t.rows + run * layout.run_rows,
+                      to_column = j * t.columns + run * layout.run_columns + sum % layout.run;
+        Value target = shared_at(e_, shared, lane, to_row * row_bytes + to_column * MmaShape::kSumBytes);
+        LLVM::StoreOp::create(e_.b, e_.loc, joined(sums.slice(at, width)), target,
+                              width * MmaShape::kSumBytes);
       }
+}
+
+Value MmaStore::joined(ArrayRef<Value> values) {
+  if (values.size() == 1) return values[0];
+  Value vector = LLVM::PoisonOp::create(e_.b, e_.loc, e_.vec(values.size(), values[0].getType()));
+  for (auto [i, value] : llvm::enumerate(values))
+    vector = LLVM::InsertElementOp::create(e_.b, e_.loc, vector, value, e_.i32(i));
+  return vector;
+}
+
+Value MmaStore::row_of(const MmaWarp& warp, const SumLayout& layout) {
+  return e_.rem(e_.div(warp.lane, e_.i32(layout.row_divisor)), e_.i32(layout.row_lanes));
+}
+Value MmaStore::column_of(const MmaWarp& warp, const SumLayout& layout) {
+  Value lanes = e_.rem(e_.div(warp.lane, e_.i32(layout.column_divisor)), e_.i32(layout.column_lanes));
+  return e_.mul(lanes, layout.column_step);
 }
 
 // Elements of D (or of the workspace) that a thread stores at once: 16 bytes where their address is a
@@ -53,13 +71,14 @@ int64_t MmaStore::vector() const {
 }
 
 void MmaStore::from_shared(const MmaShape& shape, Type sum, Value shared, int64_t first) {
-  const int64_t lanes = vector(), per_row = shape.tile_n / lanes, rows = shape.store_rows();
-  const int64_t slab_rows = shape.row_warps() * rows * 16, pitch = shape.store_pitch();
+  const int64_t lanes = vector(), per_row = shape.tile_n / lanes;
+  const int64_t rows = shape.store_rows() * shape.instruction.rows;
+  const int64_t slab_rows = shape.row_warps() * rows, pitch = shape.store_pitch();
   e_.loop(e_.to_i32(kernel_.thread()), e_.i32(slab_rows * per_row), kernel_.threads(), [&](Value at) {
     Value place = e_.div(at, e_.i32(per_row)), column = e_.mul(e_.rem(at, e_.i32(per_row)), lanes);
     // Rows of the slab are fragments' rows of each warp in turn.
-    Value warp_row = e_.mul(e_.div(place, e_.i32(rows * 16)), shape.warp_m);
-    Value row = e_.add(e_.add(warp_row, e_.rem(place, e_.i32(rows * 16))), first * 16);
+    Value warp_row = e_.mul(e_.div(place, e_.i32(rows)), shape.warp_m);
+    Value row = e_.add(e_.add(warp_row, e_.rem(place, e_.i32(rows))), first * shape.instruction.rows);
     Value i = e_.to_index(row), j = e_.to_index(column);
     Value inside_both = arith::AndIOp::create(e_.b, e_.loc, e_.less(i, p_.rows), e_.less(j, p_.columns));
     e_.when(inside_both, [&] {
@@ -79,19 +98,23 @@ void MmaStore::from_shared(const MmaShape& shape, Type sum, Value shared, int64_
   });
 }
 
-void MmaStore::to_sink(const MmaWarp& warp, ArrayRef<Value> sums, OutputSink& sink) {
-  Value first_row = e_.add(warp.first_row, e_.div(warp.lane, e_.i32(4)));
-  Value first_column = e_.add(warp.first_column, e_.mul(e_.rem(warp.lane, e_.i32(4)), 2));
+void MmaStore::to_sink(const MmaShape& shape, const MmaWarp& warp, ArrayRef<Value> sums, OutputSink& sink) {
+  const MatrixInstruction& t = shape.instruction;
+  const SumLayout layout = t.layout();
+  Value first_row = e_.add(warp.first_row, row_of(warp, layout));
+  Value first_column = e_.add(warp.first_column, column_of(warp, layout));
+  // Runs one below the other are rows of their own, runs side by side are of one.
+  const int64_t runs = t.sums() / layout.run, run_rows = layout.run_rows > 0 ? runs : 1;
   for (int64_t i = 0; i < warp.fragment_rows; ++i)
-    for (int64_t half = 0; half < 2; ++half) {
+    for (int64_t row = 0; row < run_rows; ++row) {
       Values columns, values;
       for (int64_t j = 0; j < warp.fragment_columns; ++j)
-        for (int64_t l = 0; l < 2; ++l) {
-          columns.push_back(e_.add(first_column, j * 8 + l));
-          values.push_back(sums[(i * warp.fragment_columns + j) * 4 + half * 2 + l]);
+        for (int64_t l = 0; l < t.sums() / run_rows; ++l) {
+          const int64_t run = l / layout.run;
+          columns.push_back(e_.add(first_column, j * t.columns + run * layout.run_columns + l % layout.run));
+          values.push_back(sums[(i * warp.fragment_columns + j) * t.sums() + row * t.sums() / run_rows + l]);
         }
-      constexpr int32_t kLanesOfRow = 3;  // four lanes hold a row
-      sink.row(e_.add(first_row, i * 16 + half * 8), columns, values, kLanesOfRow);
+      sink.row(e_.add(first_row, i * t.rows + row * layout.run_rows), columns, values, layout.lanes_of_row);
     }
 }
 

@@ -12,7 +12,7 @@ class MmaStore {
   MmaStore(Emit& e, GpuKernel& kernel, const GpuStep& step, TileProgram& p, const GridPosition& position)
       : e_(e), kernel_(kernel), step_(step), p_(p), position_(position) {}
 
-  // `sums`: as mma leaves them, four for each 16 x 8 of the warp's part, row by row. `shared`: shared_bytes
+  // `sums`: as MmaTile leaves them. `shared`: shared_bytes
   // of the shape, which nobody uses any more.
   mlir::LogicalResult store(const MmaShape& shape, const MmaWarp& warp, llvm::ArrayRef<Value> sums,
                             Value shared);
@@ -21,7 +21,11 @@ class MmaStore {
   void to_shared(const MmaShape& shape, const MmaWarp& warp, llvm::ArrayRef<Value> sums, Value shared,
                  int64_t first);
   void from_shared(const MmaShape& shape, Type sum, Value shared, int64_t first);
-  void to_sink(const MmaWarp& warp, llvm::ArrayRef<Value> sums, OutputSink& sink);
+  void to_sink(const MmaShape& shape, const MmaWarp& warp, llvm::ArrayRef<Value> sums, OutputSink& sink);
+  Value joined(llvm::ArrayRef<Value> values);
+  // Where the lane's sums begin in the warp's part of the tile, i32.
+  Value row_of(const MmaWarp& warp, const SumLayout& layout);
+  Value column_of(const MmaWarp& warp, const SumLayout& layout);
   int64_t vector() const;
 
   Emit& e_;

@@ -8,14 +8,14 @@
 
 #include "absl/strings/str_cat.h"
 #include "core/problem.h"
+#include "kernels/matmul/matrix_instruction.h"
 
 namespace lathe {
 
 struct MmaShape {
-  // K of one instruction in bytes, for every element type: 16 of 2 bytes, 8 of 4, 32 of 1.
-  static constexpr int64_t kStepBytes = 32;
   static constexpr int64_t kSumBytes = 4;  // f32 or i32
 
+  MatrixInstruction instruction = kMmaSyncInstruction;
   int64_t tile_m = 0, tile_n = 0, tile_k = 0;
   int64_t warp_m = 0, warp_n = 0;  // of the tile, each warp's
   int64_t stages = 0;
@@ -25,14 +25,17 @@ struct MmaShape {
 
   int64_t row_warps() const { return tile_m / warp_m; }
   int64_t warps() const { return row_warps() * (tile_n / warp_n); }
-  int64_t threads() const { return 32 * warps(); }
+  int64_t threads() const { return instruction.wave() * warps(); }
+  int64_t fragment_rows() const { return warp_m / instruction.rows; }
+  int64_t fragment_columns() const { return warp_n / instruction.columns; }
   int64_t depth_bytes() const { return tile_k * element_bytes; }  // of a stage, along K
   int64_t stage_bytes() const { return (tile_m + tile_n) * depth_bytes(); }
 
-  // Whether an operand is copied in chunks of 16 bytes, asynchronously. The others pass through registers,
-  // and so do bytes that are not contiguous along K, which ldmatrix cannot transpose.
+  // Whether an operand is read in chunks of 16 bytes, on CUDA copied asynchronously. The others pass through
+  // registers element by element, and so do on CUDA bytes that are not contiguous along K, which ldmatrix
+  // cannot transpose; on AMD chunks are transposed in registers.
   bool copies_chunks(bool k_contiguous) const {
-    return alignment == Alignment::k16 && (k_contiguous || element_bytes > 1);
+    return alignment == Alignment::k16 && (k_contiguous || instruction.amd() || element_bytes > 1);
   }
   bool copies_chunks() const { return copies_chunks(a_k_contiguous) && copies_chunks(b_k_contiguous); }
 
@@ -42,14 +45,17 @@ struct MmaShape {
   // to take it: more than two would hide nothing.
   static constexpr int64_t kStagedStages = 2;
 
-  // Sums leave by way of shared memory, `rows` fragments' rows of 16 of every warp at a time. A row there is
-  // eight words longer than the tile is wide, so that the four rows that half a warp writes fall into
-  // different banks.
-  int64_t store_pitch() const { return tile_n + 8; }
-  int64_t store_bytes(int64_t rows) const { return row_warps() * rows * 16 * store_pitch() * kSumBytes; }
+  // Sums leave by way of shared memory, `rows` fragments' rows of every warp at a time. A row there is longer
+  // than the tile is wide, so that the rows that lanes write together fall into different banks: by eight
+  // words for the four rows of half a warp of pairs, by four for the eight rows of lanes that write four
+  // words each.
+  int64_t store_pitch() const { return tile_n + (instruction.amd() ? 4 : 8); }
+  int64_t store_bytes(int64_t rows) const {
+    return row_warps() * rows * instruction.rows * store_pitch() * kSumBytes;
+  }
   int64_t shared_bytes() const { return std::max(stages * stage_bytes(), store_bytes(1)); }
   int64_t store_rows() const {
-    int64_t rows = warp_m / 16;
+    int64_t rows = fragment_rows();
     while (store_bytes(rows) > shared_bytes()) rows /= 2;
     return rows;
   }
@@ -57,7 +63,10 @@ struct MmaShape {
   // Registers of a thread, as ptxas needs them for sm_80 to sm_120 or somewhat more (measured over the table:
   // within 20 of what was assembled, below it nowhere).
   int64_t registers() const {
-    const int64_t sums = warp_m * warp_n / 32, fragments = 2 * (warp_m / 4 + warp_n / 4);
+    const int64_t sums = warp_m * warp_n / instruction.wave();
+    const int64_t step = instruction.amd() ? instruction.read_bytes() / 4 : 0;
+    const int64_t fragments =
+        2 * (instruction.amd() ? (fragment_rows() + fragment_columns()) * step : warp_m / 4 + warp_n / 4);
     return sums + fragments + copy_registers(tile_m, a_k_contiguous) +
            copy_registers(tile_n, b_k_contiguous) + 40;
   }
@@ -68,12 +77,15 @@ struct MmaShape {
     if (!power_of_two(tile_m) || !power_of_two(tile_n) || !power_of_two(warp_m) || !power_of_two(warp_n))
       return absl::StrCat("tile ", tile_m, " x ", tile_n, " by warps of ", warp_m, " x ", warp_n,
                           ": not all powers of two");
-    if (warp_m < 16 || warp_n < 16 || warp_m > tile_m || warp_n > tile_n)
-      return absl::StrCat("a warp of ", warp_m, " x ", warp_n, " is not 16 x 16 to the tile ", tile_m, " x ",
-                          tile_n);
-    if (depth_bytes() < kStepBytes || !power_of_two(depth_bytes()) || depth_bytes() / 4 > threads())
-      return absl::StrCat("tile_k ", tile_k, " is no power of two of at least ", kStepBytes, " bytes");
+    const int64_t least = std::max<int64_t>(instruction.rows, 16);
+    if (warp_m < least || warp_n < least || warp_m > tile_m || warp_n > tile_n)
+      return absl::StrCat("a warp of ", warp_m, " x ", warp_n, " is not ", least, " x ", least,
+                          " to the tile ", tile_m, " x ", tile_n);
+    const int64_t step = std::max<int64_t>(instruction.step_bytes(), 32);
+    if (depth_bytes() < step || !power_of_two(depth_bytes()) || depth_bytes() / 4 > threads())
+      return absl::StrCat("tile_k ", tile_k, " is no power of two of at least ", step, " bytes");
     if (stages < 2) return absl::StrCat("stages ", stages, " < 2");
+    if (instruction.amd() && stages > 2) return absl::StrCat("stages ", stages, " > 2");
     return "";
   }
 
@@ -84,7 +96,9 @@ struct MmaShape {
     const auto count = [&](int64_t bytes) {
       return std::max<int64_t>(width * depth_bytes() / bytes / threads(), 1);
     };
-    if (copies_chunks(k_contiguous)) return 2 * count(16);
+    if (copies_chunks(k_contiguous)) return (instruction.amd() ? 6 : 2) * count(16);
+    // AMD: with a pointer and an offset each.
+    if (instruction.amd()) return count(4) * (3 * (4 / element_bytes) + 3);
     return count(4) * (4 / element_bytes * loads_of_element() + 1) + 8;
   }
 };

@@ -207,7 +207,7 @@ class PayloadText {
 // What every split's K but the last's is a multiple of: "mma" copies chunks of 16 aligned bytes.
 int32_t k_granularity(const ProblemClass& c, const CompileConfig& config) {
   constexpr size_t kChunkBytes = 16;
-  return config.kernel == "mma" ? static_cast<int32_t>(kChunkBytes / size_of(c.a)) : 1;
+  return config.kernel == "mma" || config.kernel == "mma32" ? static_cast<int32_t>(kChunkBytes / size_of(c.a)) : 1;
 }
 
 }  // namespace

@@ -96,13 +96,14 @@ void GpuKernel::barrier() {
 Value GpuKernel::dynamic_shared(int64_t bytes) {
   constexpr char kSymbol[] = "lathe_dynamic_shared";
   constexpr unsigned kSharedMemory = 3;
-  facts.shared_bytes = bytes;
+  facts.shared_bytes = rocm() ? 0 : bytes;
   auto module = function_->getParentOfType<gpu::GPUModuleOp>();
   if (!module.lookupSymbol(kSymbol)) {
     OpBuilder::InsertionGuard guard(e_.b);
     e_.b.setInsertionPointToStart(module.getBody());
-    LLVM::GlobalOp::create(e_.b, e_.loc, LLVM::LLVMArrayType::get(e_.b.getI8Type(), 0), /*isConstant=*/false,
-                           LLVM::Linkage::External, kSymbol, Attribute(), /*alignment=*/1024, kSharedMemory);
+    LLVM::GlobalOp::create(e_.b, e_.loc, LLVM::LLVMArrayType::get(e_.b.getI8Type(), rocm() ? bytes : 0),
+                           /*isConstant=*/false, rocm() ? LLVM::Linkage::Internal : LLVM::Linkage::External,
+                           kSymbol, Attribute(), /*alignment=*/1024, kSharedMemory);
   }
   return LLVM::AddressOfOp::create(e_.b, e_.loc,
                                    LLVM::LLVMPointerType::get(e_.b.getContext(), kSharedMemory), kSymbol);

@@ -30,12 +30,14 @@ class GpuKernel {
   ir::KernelConfigAttr config() const { return config_; }   // the payload's; a merge step has it too
   Value thread() const { return thread_; }                  // index, [0, threads)
   llvm::StringRef arch() const { return arch_; }            // "sm_90a", "gfx942"
+  bool rocm() const { return device_scope_ == "agent"; }
   Alignment alignment() const { return alignment_; }        // of every operand
 
   // `elements` in memory that the workgroup shares, 16-byte aligned; lives as long as the kernel. At most 48 KB in all
   // on CUDA.
   Value shared(Type element, int64_t elements);
-  // CUDA: the workgroup's dynamic shared memory, `bytes` long and 1024-byte aligned, as an !llvm.ptr<3>. Once a kernel.
+  // The workgroup's shared memory of any size, `bytes` long and 1024-byte aligned, as an !llvm.ptr<3>: on CUDA dynamic,
+  // on ROCm as static as `shared`, so that the code object says how much there is. Once a kernel.
   Value dynamic_shared(int64_t bytes);
   // CUDA: a tensor map, encoded by the runtime at each launch, as the !llvm.ptr of a parameter.
   Value tensor_map(const TensorMap& map);

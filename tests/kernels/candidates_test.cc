@@ -73,18 +73,19 @@ void check_cpu_limits(const CompileConfig& c, const ProblemClass& p, const Devic
 
 // Tiles of warps, stages of both operands in shared memory.
 void check_mma_limits(const CompileConfig& c, const ProblemClass& p, const DeviceFacts& f) {
-  EXPECT_EQ(f.target.backend, Backend::kCuda);
-  EXPECT_EQ((c.tile_m / c.register_m) * (c.tile_n / c.register_n) * 32, c.threads);
+  const int wave = wave_size(f.target), edge = c.kernel == "mma32" ? 32 : 16;
+  EXPECT_TRUE(f.target.backend == Backend::kRocm || c.kernel == "mma");
+  EXPECT_EQ((c.tile_m / c.register_m) * (c.tile_n / c.register_n) * wave, c.threads);
   EXPECT_EQ(c.tile_m % c.register_m, 0);
   EXPECT_EQ(c.tile_n % c.register_n, 0);
-  EXPECT_EQ(c.register_m % 16, 0);
-  EXPECT_EQ(c.register_n % 16, 0);
+  EXPECT_EQ(c.register_m % edge, 0);
+  EXPECT_EQ(c.register_n % edge, 0);
   const double element = size_of(p.a);
   EXPECT_EQ(static_cast<int>(c.tile_k * element) % 32, 0);
   EXPECT_GE(c.stages, 2);
   EXPECT_LE(c.stages * (c.tile_m + c.tile_n) * c.tile_k * element, f.fact_or("shared_memory_bytes", 0));
   EXPECT_LE(c.threads, f.fact_or("max_workgroup_size", 0));
-  EXPECT_LE(c.register_m * c.register_n / 32, 128);
+  EXPECT_LE(c.register_m * c.register_n / wave, 128);
 }
 
 void check_simt_limits(const CompileConfig& c, const DeviceFacts& f) {
@@ -107,7 +108,7 @@ TEST(Candidates, LegalRowsKeepTheDevicesLimits) {
         if (!r.rejection.empty()) continue;
         if (f.target.backend == Backend::kCpu)
           check_cpu_limits(r.plan.config, c, f);
-        else if (r.plan.config.kernel == "mma")
+        else if (r.plan.config.kernel == "mma" || r.plan.config.kernel == "mma32")
           check_mma_limits(r.plan.config, c, f);
         else
           check_simt_limits(r.plan.config, f);
@@ -131,7 +132,11 @@ TEST(Candidates, NoPredictionBeatsTheRoofline) {
       const double flops_f32 =
           cpu ? kWorkers * 2.0 * vector_lanes(f.target) * f.fact_or("fma_units", 0) * f.fact_or("clock_hz", 0)
               : f.fact_or("flops_f32", 0);
-      const double flops_most = cpu || c.a == DType::kF32 ? flops_f32 : f.fact_or("flops_matrix_f16", 0);
+      // CDNA's matrix units multiply f32 too, at a quarter of f16's rate at most (CDNA2's).
+      const double matrix = f.fact_or("flops_matrix_f16", 0);
+      const double f32_most =
+          f.target.backend == Backend::kRocm ? std::max(flops_f32, matrix / 4) : flops_f32;
+      const double flops_most = cpu || c.a == DType::kF32 ? f32_most : matrix;
       const auto floor_at = [&](double m, double flops) {
         const double n = c.n, k = c.k;
         const double bytes = (m * k + k * n) * size_of(c.a) + m * n * size_of(c.d);

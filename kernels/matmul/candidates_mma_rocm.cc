@@ -1,0 +1,221 @@
+// matmul on ROCm with matrix instructions: "mma" of 16 x 16 and "mma32" of 32 x 32. Rows of the table are
+// tiles.
+#include "absl/strings/str_cat.h"
+#include "kernels/candidates_model.h"
+#include "kernels/matmul/candidates.h"
+#include "kernels/matmul/mma_shape.h"
+
+namespace lathe {
+namespace {
+
+struct Row {
+  int32_t tile_m, tile_n;
+  int32_t warp_m, warp_n;
+};
+// A wave of 64 sums twice as much as one of 32 with as many registers.
+constexpr Row kWave64[] = {
+    {256, 128, 64, 64}, {128, 256, 64, 64}, {128, 128, 64, 64}, {128, 128, 64, 32}, {128, 64, 64, 32},
+    {64, 128, 32, 64},  {64, 256, 32, 128}, {256, 64, 64, 64},  {64, 64, 32, 32},   {64, 64, 64, 16},
+    {128, 32, 32, 32},  {32, 128, 32, 32},  {32, 256, 32, 64},  {64, 32, 32, 16},   {32, 64, 16, 32},
+    {32, 64, 32, 16},   {16, 64, 16, 16},   {16, 128, 16, 32},  {16, 256, 16, 64},
+};
+constexpr Row kWave32[] = {
+    {128, 128, 64, 32}, {128, 128, 32, 64}, {128, 256, 64, 64}, {256, 128, 64, 64},
+    {128, 64, 32, 32},  {64, 128, 32, 32},  {64, 64, 32, 32},   {64, 64, 32, 16},
+    {64, 32, 16, 16},   {32, 128, 32, 32},  {32, 128, 16, 32},  {32, 64, 16, 32},
+    {32, 64, 16, 16},   {16, 64, 16, 16},   {16, 128, 16, 32},  {16, 128, 16, 16},
+};
+constexpr int64_t kDepths[] = {64, 128};  // bytes of a block of K
+constexpr int32_t kStages = 2;
+
+// Beside the stages: the counter's ticket, and matmul_argmax's key for each row of a tile.
+constexpr double kTicketBytes = 16, kKeyBytes = 8;
+// CDNA3 and RDNA3 instruction set guides: a unit is four SIMDs, or two.
+double simds_of(const MatrixInstruction& t) { return t.unit == MatrixInstruction::kMfma ? 4 : 2; }
+// Of the 512 that a lane of CDNA has, beyond 256 LLVM keeps operands in accumulation registers, one wave
+// alone stays on a SIMD and conditions spill.
+constexpr int64_t kMostRegisters = 256;
+
+// What of the matrix rate is left beside waits and addresses with one wave on each SIMD, and with two or more
+// (estimates: the loop alone allows more, tests/gpu/check_amd_code.py).
+constexpr double kAlone = 0.6, kShared = 0.8;
+constexpr double kSharedBytesPerCycle = 128;  // CDNA3 ISA guide; RDNA3: 128 for each pair of SIMDs
+// From L2 into one unit, and what is left of it when all ask (CDNA3 white paper: 64 bytes a cycle to each L1,
+// 2 KB a cycle of each XCD's L2 for its 38 units).
+constexpr double kUnitL2BytesPerCycle = 64, kAllL2BytesPerCycle = 48;
+constexpr double kMemoryEfficiency = 0.85, kLoadedMemorySeconds = 1.5e-6;  // under load (estimates)
+// Operands that pass through registers element by element: instructions for each element, and how many lanes'
+// worth of them a unit starts a cycle (estimates).
+constexpr double kStagedInstructions = 8, kStagedWidth = 64;
+// A block is asked for while the one before it is multiplied; most of it comes from L2 or the Infinity Cache.
+// Of that latency kExposed is hidden by nothing (estimates).
+constexpr double kBlockSeconds = 0.45e-6, kExposed = 0.1;
+// The way out: cycles for each element of a workgroup's tile and to start and end it (estimates).
+constexpr double kStoreCycles = 0.08, kStoreStartCycles = 1500;
+
+MmaShape shape_of(const ProblemClass& c, const MatrixInstruction& t, const Row& r, int64_t depth) {
+  MmaShape shape;
+  shape.instruction = t;
+  shape.element_bytes = size_of(c.a);
+  shape.tile_m = r.tile_m, shape.tile_n = r.tile_n, shape.tile_k = depth / shape.element_bytes;
+  shape.warp_m = r.warp_m, shape.warp_n = r.warp_n;
+  shape.stages = kStages;
+  shape.a_k_contiguous = c.trans_a == 0, shape.b_k_contiguous = c.trans_b != 0;
+  shape.alignment = c.alignment;
+  return shape;
+}
+
+double unit_bytes(const MmaShape& s) { return s.shared_bytes() + kTicketBytes + kKeyBytes * s.tile_m; }
+
+double resident_of(const GpuRates& rates, const MmaShape& s) {
+  const double registers = round_up(s.registers(), 8) * s.threads();
+  return std::max(1.0,
+                  std::floor(std::min({rates.shared_memory_bytes / unit_bytes(s), rates.registers / registers,
+                                       rates.threads_per_unit / s.threads()})));
+}
+
+std::string check(const GpuRates& rates, const MatmulSizes& s, const Row& r, const MmaShape& shape) {
+  if (std::string defect = shape.defect(); !defect.empty()) return defect;
+  const double shared = unit_bytes(shape);
+  if (shared > rates.shared_memory_bytes)
+    return absl::StrCat("smem ", int64_t(shared), " > ", int64_t(rates.shared_memory_bytes));
+  if (shape.threads() > rates.max_threads)
+    return absl::StrCat("threads ", shape.threads(), " > ", int64_t(rates.max_threads));
+  const int64_t most = std::min<int64_t>(kMostRegisters, rates.registers / shape.threads());
+  if (shape.registers() > most) return absl::StrCat("registers of a thread ", shape.registers(), " > ", most);
+  if (r.tile_m > std::max<int64_t>(16, 2 * s.m)) return absl::StrCat("tile_m ", r.tile_m, " > 2 * M ", s.m);
+  if (r.tile_n > std::max<int64_t>(64, 2 * s.n)) return absl::StrCat("tile_n ", r.tile_n, " > 2 * N ", s.n);
+  return "";
+}
+
+// Tiles along M that neighbouring workgroups take before the next along N, so that about a square of D is
+// under way; 0 where the launch order does as well, whatever M is.
+int32_t raster_of(const ProblemClass& c, const Row& r, double workgroups) {
+  const double square = std::sqrt(workgroups * r.tile_n / r.tile_m);
+  const double rows = std::clamp(std::exp2(std::round(std::log2(square))), 1.0, 16.0);
+  return std::ceil(double(c.m_hi) / r.tile_m) > rows ? static_cast<int32_t>(rows) : 0;
+}
+
+double predict(const CandidateContext& context, const GpuRates& rates, const MatmulSizes& s,
+               const MmaShape& shape, const Row& r, double splits, int32_t split) {
+  const MatrixInstruction& t = shape.instruction;
+  const double tiles_m = std::ceil(double(s.m) / r.tile_m), tiles_n = std::ceil(double(s.n) / r.tile_n);
+  const double tiles = tiles_m * tiles_n * splits;
+  const double steps = std::ceil(std::ceil(double(s.k) / splits) / double(shape.tile_k));
+  const double per_unit = std::ceil(tiles / rates.units), active = std::min(tiles, rates.units);
+  const double resident = resident_of(rates, shape), together = std::min(resident, per_unit);
+  const double depth = shape.depth_bytes(), elements = double(r.tile_m + r.tile_n) * shape.tile_k;
+
+  // Cycles of one block of K of one tile.
+  const double k_of_instruction = double(t.step_bytes()) / s.input_bytes / t.products();
+  const double instructions =
+      double(shape.fragment_rows() * shape.fragment_columns()) * shape.tile_k / k_of_instruction;
+  const double waves = together * shape.warps() / simds_of(t);
+  const double efficiency = waves >= 2 ? kShared : kAlone + (kShared - kAlone) * std::max(0.0, waves - 1);
+  const double on_simds = std::min(double(shape.warps()) * together, simds_of(t)) / together;
+  const double products = instructions * shape.warps() * t.cycles / on_simds / efficiency;
+  const double reads = shape.warps() * double(r.warp_m + r.warp_n) * depth * (t.groups == 1 ? 2 : 1);
+  const double shared = (reads + elements * s.input_bytes) / kSharedBytesPerCycle;
+  const double staged = shape.copies_chunks() ? 0 : elements * kStagedInstructions / kStagedWidth;
+  const double compute = per_unit * steps * (std::max(products, shared) + staged) / rates.clock_hz;
+  const double from_l2 =
+      std::max(per_unit / kUnitL2BytesPerCycle, tiles / (kAllL2BytesPerCycle * rates.units)) * steps *
+      shape.stage_bytes() / rates.clock_hz;
+
+  // Memory gives every operand once if L2 holds both, else what each wave of tiles needs.
+  const double slots = rates.units * resident;
+  const double raster = raster_of(context.problem, r, slots),
+               high = raster > 0 ? raster : std::min(tiles_m, slots);
+  const double wide = std::max(1.0, std::min(tiles, slots) / high);
+  const double inputs = (double(s.m) + s.n) * s.k * s.input_bytes;
+  const double by_waves =
+      std::max(1.0, tiles / slots) * (high * r.tile_m + wide * r.tile_n) * double(s.k) * s.input_bytes;
+  const double read = inputs <= rates.l2_bytes / 2 ? inputs : std::max(inputs, by_waves);
+  const double written = double(s.m) * s.n * (splits > 1 ? 4 * splits : s.output_bytes);
+  const double in_flight = together * double(shape.stage_bytes());
+  const double memory = (read + written) / std::min(kMemoryEfficiency * rates.memory_bytes_per_second,
+                                                    active * in_flight / kLoadedMemorySeconds);
+  const double latency = std::ceil(per_unit / together) * steps * kBlockSeconds;
+  const double store = (r.tile_m * r.tile_n * kStoreCycles + kStoreStartCycles) / rates.clock_hz;
+  return rates.launch_seconds + kMemorySeconds + std::max({compute, from_l2, memory, latency}) +
+         kExposed * latency + std::ceil(per_unit / together) * store +
+         gpu_merge_seconds(rates, s, splits, split, tiles_m * tiles_n);
+}
+
+// Why the target has no such instruction, or the class is not for the family.
+std::string refusal(const CandidateContext& context, const MatrixInstruction* t, absl::string_view family,
+                    int64_t edge) {
+  const ProblemClass& c = context.problem;
+  if (!t) {
+    const absl::string_view arch = context.facts.target.arch;
+    const absl::string_view why =
+        arch == "gfx942" && is_f8(c.a) ? ": its 8-bit floats are FNUZ, the operands OCP" : "";
+    return absl::StrCat(arch, " has no matrix instruction of ", edge, " x ", edge, " for ", name_of(c.a),
+                        why);
+  }
+  return invariance_refusal(context, family);
+}
+
+std::string recipe_of(const ProblemClass& c, const MatrixInstruction& t, int32_t splits) {
+  if (c.a == DType::kI8) return kExactRecipe;
+  return absl::StrCat("mma ", t.rows, " x ", t.columns, " ", name_of(c.a),
+                      " to f32; K ascending in steps of ",
+                      t.step_bytes() / static_cast<int64_t>(size_of(c.a)), "; ", merge_recipe(splits));
+}
+
+void enumerate(const CandidateContext& context, const char* name, int64_t edge,
+               std::vector<RankedPlan>* out) {
+  const ProblemClass& c = context.problem;
+  CompileConfig config;
+  config.kernel = name;
+  const MatrixInstruction* t = find_amd_instruction(context.facts.target.arch, c.a, edge);
+  if (std::string reason = refusal(context, t, name, edge); !reason.empty()) {
+    out->push_back(rejected(config, std::move(reason)));
+    return;
+  }
+  const GpuRates rates(context.facts);
+  const MatmulSizes s(c);
+  const bool wave64 = t->wave() == 64;
+  const Row* rows = wave64 ? kWave64 : kWave32;
+  for (size_t i = 0; i < (wave64 ? std::size(kWave64) : std::size(kWave32)); ++i)
+    for (int64_t depth : kDepths) {
+      const Row& r = rows[i];
+      const MmaShape shape = shape_of(c, *t, r, depth);
+      config.tile_m = r.tile_m, config.tile_n = r.tile_n, config.tile_k = static_cast<int32_t>(shape.tile_k);
+      config.register_m = r.warp_m, config.register_n = r.warp_n;
+      config.stages = kStages;
+      config.split = kNoSplit;
+      if (std::string reason = check(rates, s, r, shape); !reason.empty()) {
+        out->push_back(rejected(config, std::move(reason)));
+        continue;
+      }
+      const double slots = rates.units * resident_of(rates, shape);
+      config.threads = static_cast<int32_t>(shape.threads());
+      config.raster = raster_of(c, r, slots);
+      const double tiles = double(ceil_div(s.m, r.tile_m)) * ceil_div(s.n, r.tile_n);
+      constexpr int64_t kLeastBlocks = 4;  // of K in a split
+      for (int32_t wanted : split_options(context, s.k, tiles, slots, kLeastBlocks * shape.tile_k)) {
+        // As in candidates_mma.cc.
+        const int64_t granularity = context.split_k > 0 ? 16 / shape.element_bytes : shape.tile_k;
+        const int32_t splits = normalize_splits(s.k, wanted, granularity);
+        for (int32_t split : splits_of(context.facts.target, splits)) {
+          config.split = split;
+          RankedPlan plan;
+          plan.plan.config = config;
+          plan.plan.launch.splits = splits;
+          plan.plan.predicted_seconds = predict(context, rates, s, shape, r, splits, split);
+          plan.plan.numeric_recipe = recipe_of(c, *t, splits);
+          out->push_back(std::move(plan));
+        }
+      }
+    }
+}
+
+}  // namespace
+
+void enumerate_matmul_mma_rocm(const CandidateContext& context, std::vector<RankedPlan>* out) {
+  enumerate(context, "mma", 16, out);
+  enumerate(context, "mma32", 32, out);
+}
+
+}  // namespace lathe

@@ -1,0 +1,117 @@
+// AMD: a wave's operands, read from shared memory sixteen bytes a lane at a time, and the instructions that
+// multiply them.
+#include "kernels/matmul/emit_mma_operand.h"
+
+namespace lathe::emit {
+using namespace mlir;
+
+namespace {
+
+constexpr int64_t kChunk = 16;  // bytes
+
+class LaneFragments : public MmaFragments {
+ public:
+  LaneFragments(Emit& e, const MmaOperand& x, Value shared, Value first, Value lane)
+      : e_(e), x_(x), shared_(shared) {
+    const MatrixInstruction& t = x.instruction;
+    const SwizzledRows& layout = x.layout;
+    Value row = e.rem(lane, e.i32(t.rows)), group = e.rem(e.div(lane, e.i32(t.rows)), e.i32(t.groups));
+    Value start = e.mul(e.add(first, row), layout.row_bytes);
+    Value chunk = e.mul(exclusive_or(e, group, layout.exchange(e, row)), kChunk);
+    // Chunk group + c of a row, c a multiple of the groups: its bits are apart from the group's.
+    for (int64_t c = 0; c < layout.chunks(); c += t.groups)
+      lanes_.push_back(e.add(start, exclusive_or(e, chunk, c * kChunk)));
+  }
+
+  Values load(Value stage, int64_t step) override {
+    const MatrixInstruction& t = x_.instruction;
+    const int64_t reads = t.read_bytes() / kChunk;
+    Values registers;
+    for (int64_t row = 0; row < x_.warp_width; row += t.rows) {
+      Value part;
+      for (int64_t i = 0; i < reads; ++i) {
+        Value at = shared_at(e_, shared_, e_.add(stage, lanes_[step * reads + i]),
+                             x_.place + row * x_.layout.row_bytes);
+        Value chunk = LLVM::LoadOp::create(e_.b, e_.loc, e_.vec(4, e_.b.getI32Type()), at, kChunk);
+        part = part ? joined(part, chunk) : chunk;
+      }
+      registers.push_back(part);
+    }
+    return registers;
+  }
+
+ private:
+  Value joined(Value x, Value y) {
+    return LLVM::ShuffleVectorOp::create(e_.b, e_.loc, x, y, ArrayRef<int32_t>{0, 1, 2, 3, 4, 5, 6, 7});
+  }
+
+  Emit& e_;
+  const MmaOperand& x_;
+  Value shared_;
+  Values lanes_;  // offsets (i32), for each of a lane's chunks of a row
+};
+
+Type operand_type(Emit& e, const MatrixInstruction& t) {
+  const int64_t bytes = t.lane_bytes;
+  switch (t.operand) {
+    case MatrixInstruction::kFloat: return e.f32();
+    case MatrixInstruction::kHalves: return e.vec(bytes / 2, e.b.getF16Type());
+    case MatrixInstruction::kBfloats: return e.vec(bytes / 2, e.b.getBF16Type());
+    case MatrixInstruction::kShorts: return e.vec(bytes / 2, e.b.getI16Type());
+    case MatrixInstruction::kInt: return e.b.getI32Type();
+    case MatrixInstruction::kLong: return e.b.getI64Type();
+    case MatrixInstruction::kInts: return e.vec(bytes / 4, e.b.getI32Type());
+  }
+  return Type();
+}
+
+// Instruction `i`'s operand of what one read gave.
+Value operand(Emit& e, const MatrixInstruction& t, Value read, int64_t i) {
+  Type type = operand_type(e, t);
+  if (t.products() == 1) return LLVM::BitcastOp::create(e.b, e.loc, type, read);
+  Type word = e.b.getIntegerType(8 * t.lane_bytes);
+  Value words = LLVM::BitcastOp::create(e.b, e.loc, e.vec(t.products(), word), read);
+  Value x = LLVM::ExtractElementOp::create(e.b, e.loc, words, e.i32(i));
+  return type == word ? x : LLVM::BitcastOp::create(e.b, e.loc, type, x).getResult();
+}
+
+Value call(Emit& e, StringRef name, Type type, const Values& operands) {
+  return LLVM::CallIntrinsicOp::create(e.b, e.loc, type, e.b.getStringAttr(name), operands).getResult(0);
+}
+
+}  // namespace
+
+std::unique_ptr<MmaFragments> make_lane_fragments(Emit& e, const MmaOperand& x, Value shared, Value first,
+                                                  Value lane) {
+  return std::make_unique<LaneFragments>(e, x, shared, first, lane);
+}
+
+Value multiply_lanes(Emit& e, const MatrixInstruction& t, Value a, Value b, Value sums) {
+  Type bit = e.b.getI1Type();
+  for (int64_t i = 0; i < t.products(); ++i) {
+    // B's columns as the instruction's rows.
+    Value x = operand(e, t, b, i), y = operand(e, t, a, i);
+    Values operands = {x, y, sums};
+    if (t.unit == MatrixInstruction::kMfma) {
+      operands.append(3, e.i32(0));  // no broadcast, no permutation
+    } else if (t.type == DType::kI8) {
+      Value is_signed = e.constant(bit, 1), clamps = e.constant(bit, 0);
+      operands = {is_signed, x, is_signed, y, sums, clamps};
+    }
+    sums = call(e, t.name, sums.getType(), operands);
+  }
+  return sums;
+}
+
+void pin_loads(Emit& e) {
+  LLVM::InlineAsmOp::create(e.b, e.loc, TypeRange(), ValueRange(), "", "~{memory}", /*has_side_effects=*/true,
+                            /*is_align_stack=*/false, LLVM::tailcallkind::TailCallKind::None,
+                            LLVM::AsmDialectAttr(), ArrayAttr());
+}
+
+void pin_schedule(Emit& e) {
+  LLVM::CallIntrinsicOp::create(e.b, e.loc, e.b.getStringAttr("llvm.amdgcn.sched.barrier"),
+                                ValueRange{e.i32(0)});
+}
+
+}  // namespace lathe::emit

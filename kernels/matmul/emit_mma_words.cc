@@ -1,0 +1,123 @@
+// AMD: operands whose rows are not aligned to chunks, element by element on their way to shared memory
+// through registers; there they all lie along K. A thread moves words of four bytes, neighbours in memory
+// falling to neighbouring threads; the words are put together only when all elements have been asked for.
+#include <algorithm>
+
+#include "kernels/matmul/emit_mma_operand.h"
+
+namespace lathe::emit {
+using namespace mlir;
+
+namespace {
+
+Value select(Emit& e, Value condition, Value x, Value y) {
+  return arith::SelectOp::create(e.b, e.loc, condition, x, y);
+}
+
+class WordCopies : public MmaCopies {
+ public:
+  WordCopies(Emit& e, const GpuKernel& kernel, const MmaOperand& x, Value shared)
+      : e_(e), x_(x), shared_(shared), word_(4 / x.element_bytes), last_(e.sub(x.limit, e.idx(1))) {
+    const int64_t words = x.layout.row_bytes / 4, threads = kernel.threads();
+    Value thread = e.to_i32(kernel.thread());
+    count_ = std::max<int64_t>(x.width * words / threads, 1);
+    if (threads > x.width * words) exists_ = e.less(thread, e.i32(x.width * words));
+    for (int64_t i = 0; i < count_; ++i) {
+      Word w;
+      if (x.k_contiguous) {
+        w.word = e.rem(thread, e.i32(words));
+        w.row = e.add(e.div(thread, e.i32(words)), i * (threads / words));
+      } else if (threads >= x.width) {
+        w.row = e.rem(thread, e.i32(x.width));
+        w.word = e.add(e.div(thread, e.i32(x.width)), i * (threads / x.width));
+      } else {
+        const int64_t rows = x.width / threads;
+        w.row = e.add(thread, i % rows * threads);
+        w.word = e.i32(i / rows);
+      }
+      words_.push_back(w);
+    }
+  }
+
+  void begin(Value k0, Value, int64_t slice, int64_t slices) override {
+    if (slice == 0) loaded_.clear();
+    // Where K is whole blocks, a block beyond it may hold anything: the last one again.
+    const std::optional<int64_t> depth = Emit::known(x_.depth);
+    const bool whole = depth && *depth % x_.block == 0;
+    if (whole) k0 = e_.min(k0, e_.idx(*depth - x_.block));
+    for (int64_t i = count_ * slice / slices; i < count_ * (slice + 1) / slices; ++i)
+      for (int64_t j = 0; j < word_; ++j) load(words_[i], j, k0, whole);
+  }
+
+  void end(Value stage) override {
+    const auto store = [&] {
+      for (int64_t i = 0; i < count_; ++i) {
+        Value chunk = e_.div(words_[i].word, e_.i32(4));
+        Value within = e_.mul(e_.rem(words_[i].word, e_.i32(4)), 4);
+        Value target = e_.add(e_.add(stage, x_.layout.at(e_, words_[i].row, chunk)), within);
+        LLVM::StoreOp::create(e_.b, e_.loc, packed(i), shared_at(e_, shared_, target, x_.place),
+                              /*alignment=*/4);
+      }
+    };
+    if (exists_)
+      e_.when(exists_, store);
+    else
+      store();
+  }
+  Values carried() const override { return loaded_; }
+  void carry(ArrayRef<Value> loaded) override { loaded_.assign(loaded.begin(), loaded.end()); }
+
+ private:
+  struct Word {
+    Value row, word;  // i32: of the part of the tile, and of the row
+  };
+
+  // Element `j` of a word. Rows beyond the operand repeat its last one; K beyond it reads as zero.
+  void load(const Word& w, int64_t j, Value k0, bool whole) {
+    Value row = e_.min(e_.to_index(w.row), last_), in_block = e_.add(e_.mul(e_.to_index(w.word), word_), j);
+    Value k = e_.add(k0, in_block), inside = e_.less(k, x_.depth);
+    const Value& stride = x_.view.row_stride;
+    Value at;
+    if (x_.k_contiguous) {
+      if (!whole) k = e_.min(k, e_.sub(x_.depth, e_.idx(1)));
+      at = e_.add(e_.add(x_.view.offset, e_.mul(row, stride)), k);
+    } else {
+      Value first = e_.add(x_.view.offset, row);
+      at = e_.add(e_.add(first, e_.mul(k0, stride)), e_.mul(in_block, stride));
+      if (!whole) at = select(e_, inside, at, first);
+    }
+    Type type = e_.b.getIntegerType(8 * x_.element_bytes);
+    const int64_t alignment = x_.view.alignment ? x_.view.alignment : x_.element_bytes;
+    Value v = LLVM::LoadOp::create(e_.b, e_.loc, type, pointer_to(e_, x_.view.memory, at), alignment);
+    loaded_.push_back(whole ? v : select(e_, inside, v, e_.constant(type, 0)));
+  }
+
+  Value packed(int64_t i) {
+    Value word;
+    for (int64_t j = 0; j < word_; ++j) {
+      Value v = loaded_[i * word_ + j];
+      if (x_.element_bytes < 4) v = arith::ExtUIOp::create(e_.b, e_.loc, e_.b.getI32Type(), v);
+      if (j > 0) v = arith::ShLIOp::create(e_.b, e_.loc, v, e_.i32(j * 8 * x_.element_bytes));
+      word = word ? arith::OrIOp::create(e_.b, e_.loc, word, v).getResult() : v;
+    }
+    return word;
+  }
+
+  Emit& e_;
+  const MmaOperand& x_;
+  Value shared_;
+  int64_t word_, count_;  // elements of a word, words of a thread
+  Value last_;            // the last row that exists
+  Value exists_;          // null: in every thread
+  SmallVector<Word> words_;
+  Values loaded_;
+};
+
+}  // namespace
+
+std::unique_ptr<MmaCopies> make_word_copies(Emit& e, const GpuKernel& kernel, const MmaOperand& x,
+                                            Value shared) {
+  return std::make_unique<WordCopies>(e, kernel, x, shared);
+}
+
+}  // namespace lathe::emit
