@@ -142,16 +142,21 @@ inline int32_t normalize_splits(int64_t length, int64_t wanted, int64_t granular
   return static_cast<int32_t>(std::max<int64_t>(1, ceil_div(length, std::max<int64_t>(chunk, 1))));
 }
 
-// Split factors worth pricing: the forced one alone; else 1 and, where `tasks` leave workers idle, what fills
-// them once and twice with chunks of at least `least_chunk`.
-using SplitOptions = absl::InlinedVector<int32_t, 3>;
+// Split factors worth pricing, ascending: the forced one alone; else 1 and, where `tasks` leave workers idle,
+// what fills them once and twice with chunks of at least `least_chunk`. Workgroups run in whole waves, so
+// that on GPUs a wave is filled and not overfilled; and as the merge costs more with every part, what leaves
+// some units idle is priced too.
+using SplitOptions = absl::InlinedVector<int32_t, 5>;
 inline SplitOptions split_options(const CandidateContext& context, int64_t length, double tasks,
                                   double workers, int64_t least_chunk) {
   if (context.split_k > 0) return {normalize_splits(length, context.split_k, 1)};
   SplitOptions options = {1};
   if (context.problem.determinism == Determinism::kBatchInvariant || tasks >= workers) return options;
-  for (double rounds : {1.0, 2.0}) {
-    const auto wanted = static_cast<int64_t>(std::ceil(rounds * workers / tasks));
+  const bool cpu = context.facts.target.backend == Backend::kCpu;
+  for (double rounds : {0.25, 0.5, 1.0, 2.0}) {
+    if (cpu && rounds < 1) continue;
+    const double filling = rounds * workers / tasks;
+    const auto wanted = static_cast<int64_t>(cpu ? std::ceil(filling) : std::floor(filling));
     const int32_t splits = normalize_splits(length, std::min(wanted, length / least_chunk), 1);
     if (splits > options.back()) options.push_back(splits);
   }

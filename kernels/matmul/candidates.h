@@ -41,7 +41,8 @@ struct MatmulSizes {
 
 // GPUs: merging the partial results of `splits`, which lie in L2 when they fit it. A second step costs a
 // launch and is spread over all units; the last-arriving workgroup of each of `tiles` costs a round trip of
-// its fence and ticket, and reads its tile's parts alone.
+// its fence and ticket, and reads its tile's parts alone; a cluster's workgroups each read their share of the
+// tile from the others.
 double gpu_merge_seconds(const GpuRates& rates, const MatmulSizes& s, double splits, int32_t split,
                          double tiles);
 // Bytes of A and B that come from memory: each operand once where L2 holds both, else what each wave of

@@ -9,6 +9,18 @@
 #include "kernels/matmul/matrix_instruction.h"
 
 namespace lathe {
+namespace {
+
+// A cluster's workgroups start together, and wait for each other twice before D is written (estimate).
+constexpr double kClusterSeconds = 1.1e-6;
+// From the shared memory of a cluster's other workgroups, when all read at once: 3.3 TB/s over H100's 132
+// units (W. Luo et al., "Dissecting the NVIDIA Hopper Architecture through Microbenchmarking and Multiple
+// Level Analysis", 2025).
+constexpr double kClusterBytesPerCycle = 14;
+// From L2 into one unit: 64 bytes a cycle is its port's width, half of it sustained (estimate).
+constexpr double kPortBytesPerCycle = 32;
+
+}  // namespace
 
 double gpu_merge_seconds(const GpuRates& rates, const MatmulSizes& s, double splits, int32_t split,
                          double tiles) {
@@ -16,10 +28,13 @@ double gpu_merge_seconds(const GpuRates& rates, const MatmulSizes& s, double spl
   const double parts = double(s.m) * s.n * 4 * splits, out = double(s.m) * s.n * s.output_bytes;
   const double rate = rates.memory_bytes_per_second * (parts <= rates.l2_bytes / 2 ? kL2OverMemory : 1);
   if (split == kMergeStep) return rates.launch_seconds + (parts + out) / rate;
-  if (split == kMergeCluster) return kMemorySeconds;
-  // Only as many units merge as there are tiles; each draws no more than its share of the rate.
-  const double share = std::min(1.0, tiles / rates.units);
-  return 2 * kMemorySeconds + (parts + out) / (rate * share);
+  if (split == kMergeCluster) {
+    const double tile = double(s.m) * s.n / tiles * 4, elsewhere = (splits - 1) / splits;
+    return kClusterSeconds + tile * elsewhere / (kClusterBytesPerCycle * rates.clock_hz);
+  }
+  // Only as many units merge as there are tiles; each draws no more than its port gives.
+  const double ports = std::min(tiles, rates.units) * kPortBytesPerCycle * rates.clock_hz;
+  return 2 * kMemorySeconds + (parts + out) / std::min(rate, ports);
 }
 
 double gpu_read_bytes(const GpuRates& rates, const MatmulSizes& s, const GpuTile& tile, double slots,

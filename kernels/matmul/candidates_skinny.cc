@@ -43,8 +43,6 @@ constexpr double kUnitBytesPerCycle = 32, kAllUnitsBytesPerCycle = 22;
 constexpr double kUnitCycles = 60, kUnitCyclesPerRows = 50, kReduceCycles = 400;
 // From the last product to the last store, and from the launch to the first load.
 constexpr double kEndSeconds = 0.5e-6, kStartSeconds = 0.3e-6;
-// A cluster's workgroups start together, and wait for each other twice before D is written.
-constexpr double kClusterSeconds = 0.5e-6;
 
 // What is known of one plan before it is priced.
 struct Choice {
@@ -145,15 +143,16 @@ double predict(const GpuRates& rates, const MatmulSizes& sizes, const Choice& c)
   };
   const double full = std::floor(c.workgroups / slots), rest = c.workgroups - full * slots;
   const double stream = full * wave(slots) + (rest > 0 ? wave(rest) : 0);
-  // Before the first product A must be there; the first weights come meanwhile.
+  // Before the first product A must be there; the first weights come meanwhile, however fast the memory no
+  // sooner than their latency.
   const double at_once = std::min(c.resident, std::ceil(c.workgroups / rates.units));
-  const double weights_come = at_once * in_flight(s, chunk) / (reachable / rates.units);
+  const double weights_come =
+      std::max(kLoadedSeconds, at_once * in_flight(s, chunk) / (reachable / rates.units));
   const double first = std::max(0.0, at_once * staged / unit_rate - weights_come);
   // Later rounds of workgroups start beside others that keep the memory busy, if there are others.
   const double start = kMemorySeconds + kEndSeconds;
   const double later = full > 0 ? (std::ceil(c.workgroups / slots) - 1) * start / c.resident : 0;
-  const double merge = gpu_merge_seconds(rates, sizes, double(c.splits), c.split, tiles) +
-                       (c.split == kMergeCluster ? kClusterSeconds : 0);
+  const double merge = gpu_merge_seconds(rates, sizes, double(c.splits), c.split, tiles);
   return rates.launch_seconds + kStartSeconds + kMemorySeconds + first + stream + later + kEndSeconds + merge;
 }
 

@@ -1,7 +1,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "api/request.h"
+#include "api/request_indices.h"
 
 namespace lathe {
 namespace {
@@ -11,15 +11,12 @@ absl::Status invalid(const std::string& cause) { return absl::InvalidArgumentErr
 [[gnu::cold]] absl::Status explain_enums(const lathe_argmax_desc& d) {
   if (!is_float(d.x.dtype)) return explain_dtype("x", d.x.dtype, kFloatNames);
   if (raw(d.x.layout) != LATHE_ROW_MAJOR) return absl::UnimplementedError("x: only ROW_MAJOR is supported");
-  if (raw(d.index_dtype) != LATHE_I32 && raw(d.index_dtype) != LATHE_I64) {
-    return invalid(absl::StrCat("index_dtype ", raw(d.index_dtype), " is neither i32 nor i64"));
-  }
+  if (!is_index(d.index_dtype)) return explain_index_dtype(d.index_dtype);
   return invalid(absl::StrCat("determinism ", raw(d.determinism), " is unknown"));
 }
 
 bool read_class(const lathe_argmax_desc& d, ProblemClass* out, absl::Status* why) {
-  if (!is_float(d.x.dtype) || raw(d.x.layout) != LATHE_ROW_MAJOR ||
-      (raw(d.index_dtype) != LATHE_I32 && raw(d.index_dtype) != LATHE_I64) ||
+  if (!is_float(d.x.dtype) || raw(d.x.layout) != LATHE_ROW_MAJOR || !is_index(d.index_dtype) ||
       raw(d.determinism) > LATHE_DETERMINISM_BATCH_INVARIANT) {
     return refuse(why, explain_enums(d));
   }
@@ -39,14 +36,7 @@ bool read_dims(const lathe_argmax_desc& d, Purpose purpose, Request* out, absl::
   const int64_t rows = purpose == Purpose::kWarm ? 1 : d.rows;
   if (static_cast<uint64_t>(rows) > uint64_t{kMaxDim}) return refuse(why, explain_dim("rows", rows));
   if (static_cast<uint64_t>(d.n) > uint64_t{kMaxDim}) return refuse(why, explain_dim("n", d.n));
-  if (rows > 0 && d.n == 0) return refuse(why, invalid("n 0: an empty row has no maximum"));
-  const int64_t last = d.n > 0 ? d.n - 1 : 0;
-  int64_t highest = 0;
-  if (__builtin_add_overflow(d.index_offset, last, &highest) ||
-      (d.index_dtype == LATHE_I32 && (highest > INT32_MAX || d.index_offset < INT32_MIN))) {
-    return refuse(
-        why, invalid(absl::StrCat("index_offset ", d.index_offset, " + n does not fit the index_dtype")));
-  }
+  if (!check_index_range(d.index_dtype, d.index_offset, rows, d.n, why)) return false;
   out->dims = {rows, d.n, 0, 1};
   const Bucket bucket = row_bucket(d.n);
   out->key.problem.row_lo = bucket.lo;
@@ -75,26 +65,11 @@ bool place_input(const lathe_argmax_desc& d, Request* out, Region* x, absl::Stat
   return true;
 }
 
-bool check_pointers(const lathe_argmax_desc& d, const Request& request, const Region& x, absl::Status* why) {
-  if (d.x.data == nullptr) return refuse(why, invalid("x is NULL"));
-  if (d.indices == nullptr) return refuse(why, invalid("indices is NULL"));
-  const int64_t rows = request.dims.m;
-  const Region indices = line_at(d.indices, rows * static_cast<int64_t>(size_of(request.key.problem.d)));
-  if (!known_disjoint(indices, x)) return refuse(why, invalid("indices overlaps x"));
-  if (d.values == nullptr) return true;
-  const Region values = line_at(d.values, rows * static_cast<int64_t>(sizeof(float)));
-  if (!known_disjoint(values, x)) return refuse(why, invalid("values overlaps x"));
-  if (!known_disjoint(values, indices)) return refuse(why, invalid("values overlaps indices"));
-  return true;
-}
-
 void align_class(const lathe_argmax_desc& d, const Region& x, bool with_pointers, Request* out) {
   ProblemClass& c = out->key.problem;
   OperandAlignment alignment(with_pointers);
   alignment.add(x, c.a);
-  // The outputs are written element by element: they do not keep X from being read 16 bytes at a time.
-  alignment.add_elements(d.indices, c.d);
-  alignment.add_elements(d.values, DType::kF32);
+  align_outputs(d, c.d, &alignment);
   c = with_alignment(c, alignment.largest(), /*is_cpu=*/false);
 }
 
@@ -114,15 +89,10 @@ bool read(const lathe_argmax_desc& d, Purpose purpose, const RequestContext& con
     return refuse(why, invalid("the stream is not NULL, as it must be on the CPU"));
   out->stream = stream;
   if (out->nothing_to_do) return true;
-  if (!check_pointers(d, *out, x, why)) return false;
-  ArgumentBlock& args = out->args;
-  args.a = d.x.data;
-  args.d = d.indices;
-  args.values = d.values;
-  args.index_offset = d.index_offset;
-  args.m = static_cast<int32_t>(out->dims.m);
-  args.n = static_cast<int32_t>(out->dims.n);
-  args.batch = 1;
+  if (d.x.data == nullptr) return refuse(why, invalid("x is NULL"));
+  if (!check_outputs(d.indices, d.values, *out, {{"x", &x}}, why)) return false;
+  out->args.a = d.x.data;
+  set_output_arguments(d, out);
   return true;
 }
 

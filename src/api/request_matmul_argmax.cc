@@ -1,7 +1,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "api/request.h"
+#include "api/request_indices.h"
 
 namespace lathe {
 namespace {
@@ -14,9 +14,7 @@ absl::Status invalid(const std::string& cause) { return absl::InvalidArgumentErr
   if (raw(d.a.dtype) != raw(d.b.dtype)) return invalid("a and b differ in dtype");
   if (!is_float(d.logits_dtype)) return explain_dtype("logits", d.logits_dtype, kFloatNames);
   if (d.bias != nullptr && !is_float(d.bias_dtype)) return explain_dtype("bias", d.bias_dtype, kFloatNames);
-  if (raw(d.index_dtype) != LATHE_I32 && raw(d.index_dtype) != LATHE_I64) {
-    return invalid(absl::StrCat("index_dtype ", raw(d.index_dtype), " is neither i32 nor i64"));
-  }
+  if (!is_index(d.index_dtype)) return explain_index_dtype(d.index_dtype);
   if (raw(d.determinism) > LATHE_DETERMINISM_BATCH_INVARIANT) {
     return invalid(absl::StrCat("determinism ", raw(d.determinism), " is unknown"));
   }
@@ -25,8 +23,7 @@ absl::Status invalid(const std::string& cause) { return absl::InvalidArgumentErr
 
 bool read_class(const lathe_matmul_argmax_desc& d, ProblemClass* out, absl::Status* why) {
   if (!is_float(d.a.dtype) || raw(d.a.dtype) != raw(d.b.dtype) || !is_float(d.logits_dtype) ||
-      (d.bias != nullptr && !is_float(d.bias_dtype)) ||
-      (raw(d.index_dtype) != LATHE_I32 && raw(d.index_dtype) != LATHE_I64) ||
+      (d.bias != nullptr && !is_float(d.bias_dtype)) || !is_index(d.index_dtype) ||
       raw(d.determinism) > LATHE_DETERMINISM_BATCH_INVARIANT || raw(d.math) > LATHE_MATH_TF32) {
     return refuse(why, explain_enums(d));
   }
@@ -50,14 +47,7 @@ bool read_dims(const lathe_matmul_argmax_desc& d, Purpose purpose, Request* out,
   if (static_cast<uint64_t>(dims.m | dims.n | dims.k) > uint64_t{kMaxDim}) {
     return refuse(why, explain_dims(dims));
   }
-  if (dims.m > 0 && dims.n == 0) return refuse(why, invalid("n 0: an empty row has no maximum"));
-  const int64_t last = dims.n > 0 ? dims.n - 1 : 0;
-  int64_t highest = 0;
-  if (__builtin_add_overflow(d.index_offset, last, &highest) ||
-      (d.index_dtype == LATHE_I32 && (highest > INT32_MAX || d.index_offset < INT32_MIN))) {
-    return refuse(
-        why, invalid(absl::StrCat("index_offset ", d.index_offset, " + n does not fit the index_dtype")));
-  }
+  if (!check_index_range(d.index_dtype, d.index_offset, dims.m, dims.n, why)) return false;
   const Bucket bucket = m_bucket(dims.m);
   ProblemClass& c = out->key.problem;
   c.n = dims.n;
@@ -90,21 +80,8 @@ void align_class(const lathe_matmul_argmax_desc& d, const Regions& r, bool with_
   OperandAlignment alignment(with_pointers);
   align_product(*out, r.a, r.b, &alignment);
   if (c.bias != DType::kNone) alignment.add(r.bias, c.bias);
-  // The outputs are written element by element.
-  alignment.add_elements(d.indices, c.d);
-  alignment.add_elements(d.values, DType::kF32);
+  align_outputs(d, c.d, &alignment);
   c = with_alignment(c, alignment.largest(), /*is_cpu=*/false);
-}
-
-bool check_output(const char* name, const Region& output, const Request& request, const Regions& r,
-                  absl::Status* why) {
-  const auto overlaps = [&](const char* input) {
-    return refuse(why, invalid(absl::StrCat(name, " overlaps ", input)));
-  };
-  if (!known_disjoint(output, r.a)) return overlaps("a");
-  if (!known_disjoint(output, r.b)) return overlaps("b");
-  if (request.key.problem.bias != DType::kNone && !known_disjoint(output, r.bias)) return overlaps("bias");
-  return true;
 }
 
 bool check_pointers(const lathe_matmul_argmax_desc& d, const Request& request, const Regions& r,
@@ -113,15 +90,9 @@ bool check_pointers(const lathe_matmul_argmax_desc& d, const Request& request, c
     if (d.a.data == nullptr) return refuse(why, invalid("a is NULL"));
     if (d.b.data == nullptr) return refuse(why, invalid("b is NULL"));
   }
-  if (d.indices == nullptr) return refuse(why, invalid("indices is NULL"));
-  const int64_t rows = request.dims.m;
-  const Region indices = line_at(d.indices, rows * static_cast<int64_t>(size_of(request.key.problem.d)));
-  if (!check_output("indices", indices, request, r, why)) return false;
-  if (d.values == nullptr) return true;
-  const Region values = line_at(d.values, rows * static_cast<int64_t>(sizeof(float)));
-  if (!check_output("values", values, request, r, why)) return false;
-  if (!known_disjoint(values, indices)) return refuse(why, invalid("values overlaps indices"));
-  return true;
+  if (request.key.problem.bias == DType::kNone)
+    return check_outputs(d.indices, d.values, request, {{"a", &r.a}, {"b", &r.b}}, why);
+  return check_outputs(d.indices, d.values, request, {{"a", &r.a}, {"b", &r.b}, {"bias", &r.bias}}, why);
 }
 
 bool read(const lathe_matmul_argmax_desc& d, Purpose purpose, const RequestContext& context, void* stream,
@@ -151,14 +122,9 @@ bool read(const lathe_matmul_argmax_desc& d, Purpose purpose, const RequestConte
     args.b = d.b.data;
   }
   args.bias = const_cast<void*>(d.bias);
-  args.d = d.indices;
-  args.values = d.values;
-  args.index_offset = d.index_offset;
-  args.m = static_cast<int32_t>(out->dims.m);
-  args.n = static_cast<int32_t>(out->dims.n);
   args.k = static_cast<int32_t>(out->dims.k);
-  args.batch = 1;
   args.alpha = 1.0f;
+  set_output_arguments(d, out);
   return true;
 }
 

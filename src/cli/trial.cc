@@ -2,6 +2,30 @@
 
 namespace lathe::cli {
 
+const lathe_chain* TrialChain::with_workspace(void* data, size_t bytes) {
+  workspace_.data = data;
+  workspace_.bytes = bytes;
+  workspace_.next = tuned_;
+  return data != nullptr ? reinterpret_cast<const lathe_chain*>(&workspace_) : tuned_;
+}
+
+absl::Status place(lathe_device* device, const Stream& stream, const Operand& operand, DeviceBuffer* buffer,
+                   void** first) {
+  if (!operand.exists()) return absl::OkStatus();
+  auto made = DeviceBuffer::make(device, stream.get(), operand.image());
+  if (!made.ok()) return made.status();
+  *buffer = *std::move(made);
+  *first = operand.first_at(buffer->data());
+  return absl::OkStatus();
+}
+
+double total_bytes(std::initializer_list<const Operand*> operands) {
+  double bytes = 0;
+  for (const Operand* o : operands)
+    if (o->exists()) bytes += static_cast<double>(o->elements()) * bytes_of(o->form().dtype);
+  return bytes;
+}
+
 absl::StatusOr<CheckResult> run_checked(Trial& trial) {
   if (absl::Status s = trial.reset(); !s.ok()) return s;
   if (absl::Status s = check(trial.launch()); !s.ok()) return s;

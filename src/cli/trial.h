@@ -1,6 +1,7 @@
 // A request on random operands in a device's memory: launched as often as wanted, checked against float64.
 #pragma once
 
+#include <initializer_list>
 #include <memory>
 
 #include "cli/device_memory.h"
@@ -36,6 +37,29 @@ class Trial {
   virtual double flops() const = 0;  // 0: not what it is measured in
   virtual double bytes() const = 0;  // of all operands
 };
+
+// The chain of a trial's descriptor: the tuning, where there is one, behind the caller's workspace, where
+// there is one.
+class TrialChain {
+ public:
+  // Of a descriptor that was made with tuning().
+  void take(const lathe_chain* tuned) { tuned_ = tuned; }
+  lathe_tuning* tuning() { return &tuning_; }
+  // What the descriptor's `next` is to be; null data: without a workspace.
+  const lathe_chain* with_workspace(void* data, size_t bytes);
+
+ private:
+  lathe_tuning tuning_ = LATHE_TUNING_INIT;
+  const lathe_chain* tuned_ = nullptr;
+  lathe_workspace workspace_ = LATHE_WORKSPACE_INIT;
+};
+
+// Copies the operand to memory of its own; *first is where its first element is then, untouched where the
+// operand does not exist.
+absl::Status place(lathe_device* device, const Stream& stream, const Operand& operand, DeviceBuffer* buffer,
+                   void** first);
+// Of all that exist.
+double total_bytes(std::initializer_list<const Operand*> operands);
 
 // reset, launch, verify, compare_bits.
 absl::StatusOr<CheckResult> run_checked(Trial& trial);

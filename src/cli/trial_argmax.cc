@@ -36,10 +36,10 @@ class ArgmaxTrial : public IndexTrial {
     if (request_.fill == Fill::kSpecial) make_rows_special(&data_.x, &random_);
     data_.indices = Operand(forms.indices);
     if (request_.values) data_.values = Operand(forms.values);
-    desc_ = descriptor(request_, &tuning_);
-    tuned_ = desc_.next;
+    desc_ = descriptor(request_, chain_.tuning());
+    chain_.take(desc_.next);
     void* values = nullptr;
-    if (absl::Status s = place(data_.x, &x_, &desc_.x.data); !s.ok()) return s;
+    if (absl::Status s = place(device_, stream_, data_.x, &x_, &desc_.x.data); !s.ok()) return s;
     if (absl::Status s = place_outputs(&data_.indices, &data_.values, &desc_.indices, &values); !s.ok())
       return s;
     desc_.values = static_cast<float*>(values);
@@ -58,22 +58,11 @@ class ArgmaxTrial : public IndexTrial {
   }
 
   void set_miss_policy(lathe_miss_policy policy) override { desc_.miss_policy = policy; }
-  void set_workspace(void* data, size_t bytes) override {
-    workspace_.data = data;
-    workspace_.bytes = bytes;
-    workspace_.next = tuned_;
-    desc_.next = data != nullptr ? reinterpret_cast<const lathe_chain*>(&workspace_) : tuned_;
-  }
+  void set_workspace(void* data, size_t bytes) override { desc_.next = chain_.with_workspace(data, bytes); }
 
   bool needs_kernel() const override { return request_.rows > 0; }
   double flops() const override { return 0; }
-  double bytes() const override {
-    double bytes = 0;
-    for (const Operand* o : {&data_.x, &data_.indices, &data_.values}) {
-      if (o->exists()) bytes += static_cast<double>(o->elements()) * bytes_of(o->form().dtype);
-    }
-    return bytes;
-  }
+  double bytes() const override { return total_bytes({&data_.x, &data_.indices, &data_.values}); }
 
  private:
   lathe_status launch_rows(int64_t rows) override {
@@ -86,9 +75,7 @@ class ArgmaxTrial : public IndexTrial {
   Normal random_;
   ArgmaxData data_;
   DeviceBuffer x_;
-  lathe_tuning tuning_ = LATHE_TUNING_INIT;
-  const lathe_chain* tuned_ = nullptr;  // the chain without a workspace
-  lathe_workspace workspace_ = LATHE_WORKSPACE_INIT;
+  TrialChain chain_;
   lathe_argmax_desc desc_ = LATHE_ARGMAX_DESC_INIT;
 };
 

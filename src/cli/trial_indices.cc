@@ -12,23 +12,13 @@ constexpr int kRepeats = 3;  // of a request that promises equal bits
 
 }  // namespace
 
-absl::Status IndexTrial::place(const Operand& operand, DeviceBuffer* buffer, void** first) {
-  *first = nullptr;
-  if (!operand.exists()) return absl::OkStatus();
-  auto made = DeviceBuffer::make(device_, stream_.get(), operand.image());
-  if (!made.ok()) return made.status();
-  *buffer = *std::move(made);
-  *first = operand.first_at(buffer->data());
-  return absl::OkStatus();
-}
-
 absl::Status IndexTrial::place_outputs(Operand* indices, Operand* values, void** indices_at,
                                        void** values_at) {
   indices_ = indices, values_ = values;
   indices_start_ = indices->image();
   values_start_ = values->image();
-  if (absl::Status s = place(*indices, &indices_memory_, indices_at); !s.ok()) return s;
-  return place(*values, &values_memory_, values_at);
+  if (absl::Status s = place(device_, stream_, *indices, &indices_memory_, indices_at); !s.ok()) return s;
+  return place(device_, stream_, *values, &values_memory_, values_at);
 }
 
 absl::Status IndexTrial::reset() {

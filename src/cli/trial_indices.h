@@ -19,9 +19,6 @@ class IndexTrial : public Trial {
   // The first `rows` rows alone.
   virtual lathe_status launch_rows(int64_t rows) = 0;
 
-  // Copies the operand to memory of its own; *first is where its first element is then, null where there is
-  // none.
-  absl::Status place(const Operand& operand, DeviceBuffer* buffer, void** first);
   // Takes the outputs, which hold poison; `values` need not exist.
   absl::Status place_outputs(Operand* indices, Operand* values, void** indices_at, void** values_at);
   absl::Status download();

@@ -42,23 +42,18 @@ class MatmulTrial : public Trial {
     if (!data.ok()) return data.status();
     data_ = *std::move(data);
     start_ = data_.d.image();
-    desc_ = descriptor(request_, &tuning_);
-    tuned_ = desc_.next;
-    const auto place = [this](const Operand& operand, DeviceBuffer* buffer, void** out) {
-      if (!operand.exists()) return absl::OkStatus();
-      auto made = DeviceBuffer::make(device_, stream_.get(), operand.image());
-      if (!made.ok()) return made.status();
-      *buffer = *std::move(made);
-      *out = operand.first_at(buffer->data());
-      return absl::OkStatus();
+    desc_ = descriptor(request_, chain_.tuning());
+    chain_.take(desc_.next);
+    const auto put = [this](const Operand& operand, DeviceBuffer* buffer, void** first) {
+      return place(device_, stream_, operand, buffer, first);
     };
     void* bias = nullptr;
     for (const absl::Status& s :
-         {place(data_.a, &a_, &desc_.a.data), place(data_.b, &b_, &desc_.b.data),
-          place(data_.d, &d_, &desc_.d.data), place(data_.bias, &bias_, &bias),
-          request_.c_in_place ? absl::OkStatus() : place(data_.c, &c_, &desc_.c.data),
+         {put(data_.a, &a_, &desc_.a.data), put(data_.b, &b_, &desc_.b.data),
+          put(data_.d, &d_, &desc_.d.data), put(data_.bias, &bias_, &bias),
+          request_.c_in_place ? absl::OkStatus() : put(data_.c, &c_, &desc_.c.data),
           request_.residual_in_place ? absl::OkStatus()
-                                     : place(data_.residual, &residual_, &desc_.epilogue.residual.data)}) {
+                                     : put(data_.residual, &residual_, &desc_.epilogue.residual.data)}) {
       if (!s.ok()) return s;
     }
     desc_.epilogue.bias = bias;
@@ -109,21 +104,12 @@ class MatmulTrial : public Trial {
   }
 
   void set_miss_policy(lathe_miss_policy policy) override { desc_.miss_policy = policy; }
-  void set_workspace(void* data, size_t bytes) override {
-    workspace_.data = data;
-    workspace_.bytes = bytes;
-    workspace_.next = tuned_;
-    desc_.next = data != nullptr ? reinterpret_cast<const lathe_chain*>(&workspace_) : tuned_;
-  }
+  void set_workspace(void* data, size_t bytes) override { desc_.next = chain_.with_workspace(data, bytes); }
 
   bool needs_kernel() const override { return flops() > 0; }
   double flops() const override { return 2.0 * request_.batch * request_.m * request_.n * request_.k; }
   double bytes() const override {
-    double bytes = 0;
-    for (const Operand* o : {&data_.a, &data_.b, &data_.c, &data_.bias, &data_.residual, &data_.d}) {
-      if (o->exists()) bytes += static_cast<double>(o->elements()) * bytes_of(o->form().dtype);
-    }
-    return bytes;
+    return total_bytes({&data_.a, &data_.b, &data_.c, &data_.bias, &data_.residual, &data_.d});
   }
 
  private:
@@ -162,9 +148,7 @@ class MatmulTrial : public Trial {
   MatmulData data_;
   std::vector<uint8_t> start_;  // D's image before a launch
   DeviceBuffer a_, b_, c_, bias_, residual_, d_;
-  lathe_tuning tuning_ = LATHE_TUNING_INIT;
-  const lathe_chain* tuned_ = nullptr;  // the chain without a workspace
-  lathe_workspace workspace_ = LATHE_WORKSPACE_INIT;
+  TrialChain chain_;
   lathe_matmul_desc desc_ = LATHE_MATMUL_DESC_INIT;
 };
 

@@ -27,11 +27,12 @@ class MatmulArgmaxTrial : public IndexTrial {
     make(forms.bias, &data_.bias);
     data_.indices = Operand(forms.indices);
     if (request_.values) data_.values = Operand(forms.values);
-    desc_ = descriptor(request_, &tuning_);
-    tuned_ = desc_.next;
+    desc_ = descriptor(request_, chain_.tuning());
+    chain_.take(desc_.next);
     void *values = nullptr, *bias = nullptr;
-    for (const absl::Status& s : {place(data_.a, &a_, &desc_.a.data), place(data_.b, &b_, &desc_.b.data),
-                                  place(data_.bias, &bias_, &bias)}) {
+    for (const absl::Status& s : {place(device_, stream_, data_.a, &a_, &desc_.a.data),
+                                  place(device_, stream_, data_.b, &b_, &desc_.b.data),
+                                  place(device_, stream_, data_.bias, &bias_, &bias)}) {
       if (!s.ok()) return s;
     }
     desc_.bias = bias;
@@ -53,21 +54,12 @@ class MatmulArgmaxTrial : public IndexTrial {
   }
 
   void set_miss_policy(lathe_miss_policy policy) override { desc_.miss_policy = policy; }
-  void set_workspace(void* data, size_t bytes) override {
-    workspace_.data = data;
-    workspace_.bytes = bytes;
-    workspace_.next = tuned_;
-    desc_.next = data != nullptr ? reinterpret_cast<const lathe_chain*>(&workspace_) : tuned_;
-  }
+  void set_workspace(void* data, size_t bytes) override { desc_.next = chain_.with_workspace(data, bytes); }
 
   bool needs_kernel() const override { return request_.m > 0 && request_.k > 0; }
   double flops() const override { return 2.0 * request_.m * request_.n * request_.k; }
   double bytes() const override {
-    double bytes = 0;
-    for (const Operand* o : {&data_.a, &data_.b, &data_.bias, &data_.indices, &data_.values}) {
-      if (o->exists()) bytes += static_cast<double>(o->elements()) * bytes_of(o->form().dtype);
-    }
-    return bytes;
+    return total_bytes({&data_.a, &data_.b, &data_.bias, &data_.indices, &data_.values});
   }
 
  private:
@@ -81,9 +73,7 @@ class MatmulArgmaxTrial : public IndexTrial {
   Normal random_;
   MatmulArgmaxData data_;
   DeviceBuffer a_, b_, bias_;
-  lathe_tuning tuning_ = LATHE_TUNING_INIT;
-  const lathe_chain* tuned_ = nullptr;  // the chain without a workspace
-  lathe_workspace workspace_ = LATHE_WORKSPACE_INIT;
+  TrialChain chain_;
   lathe_matmul_argmax_desc desc_ = LATHE_MATMUL_ARGMAX_DESC_INIT;
 };
 

@@ -1,0 +1,105 @@
+// Plans for the shipped CUDA devices over real layers: none that the device could not run, by bounds worked
+// out here from the plan's own words.
+#include <gtest/gtest.h>
+
+#include <iterator>
+
+#include "core/recipe.h"
+#include "oracle/oracle.h"
+#include "tests/kernels/device_files.h"
+
+namespace lathe {
+namespace {
+
+int version_of(const DeviceFacts& f) { return std::stoi(f.target.arch.substr(3)); }
+
+// Bytes of shared memory that the tiles of a plan take at least, whatever else its kernel keeps there.
+double least_shared_bytes(const ProblemClass& c, const CompileConfig& f) {
+  const double element = f.kernel == "simt" ? 4 : double(size_of(c.a));
+  const double rows = f.tile_m, columns = f.kernel == "skinny" ? 0 : f.tile_n;  // weights stay in registers
+  return (rows + columns) * f.tile_k * element * f.stages;
+}
+
+// Registers in which a thread keeps its sums.
+double sums_of_thread(const CompileConfig& f) {
+  if (f.kernel == "simt") return double(f.register_m) * f.register_n;
+  if (f.kernel == "mma") return double(f.register_m) * f.register_n / 32;
+  if (f.kernel == "wgmma") return double(f.tile_m) * f.tile_n / (f.threads - 128);  // one warpgroup copies
+  return 1;
+}
+
+// What is wrong with running the plan on that device; "" if nothing is.
+std::string defect(const DeviceFacts& facts, const ProblemClass& c, const Plan& plan) {
+  const CompileConfig& f = plan.config;
+  const int version = version_of(facts);
+  const double clusters = double(f.cluster_m) * f.cluster_n * f.cluster_k, sums = sums_of_thread(f);
+  const bool copies = f.kernel == "wgmma" || f.kernel == "skinny";
+  constexpr double kRegistersOfThread = 255, kPortableCluster = 8;  // CUDA C++ Programming Guide
+  struct {
+    bool wrong;
+    const char* what;
+  } const checks[] = {
+      {f.tile_m < 1 || f.tile_n < 1 || f.tile_k < 1 || f.stages < 1, "no tile"},
+      {f.threads < 32 || f.threads % 32 != 0, "threads are no whole warps"},
+      {f.threads > facts.fact_or("max_workgroup_size", 0), "threads"},
+      {least_shared_bytes(c, f) > facts.fact_or("shared_memory_bytes", 0), "shared memory"},
+      {sums + 16 > kRegistersOfThread, "registers of a thread"},
+      {sums * f.threads > facts.fact_or("registers_per_unit", 0), "registers of a workgroup"},
+      {f.kernel == "wgmma" && facts.target.arch != "sm_90a", "wgmma"},
+      {f.kernel == "wgmma" && (f.threads % 128 != 0 || f.threads < 256), "warpgroups"},
+      {f.kernel == "mma" && version < 80, "asynchronous copies"},
+      {f.kernel != "simt" && is_f8(c.a) && version < 89, "matrix instructions of fp8"},
+      {f.kernel != "simt" && c.a == DType::kF32, "rounds f32"},
+      {copies && c.alignment != Alignment::k16, "copies of 16 bytes"},
+      {f.kernel == "skinny" && (c.m_lo != c.m_hi || c.m_hi > 16), "rows"},
+      {clusters > kPortableCluster, "cluster"},
+      {clusters > 1 && version < 90, "no clusters"},
+      {(f.split == kNoSplit) != (plan.launch.splits == 1), "splits and who merges them"},
+      {f.split == kMergeCluster && f.cluster_k != plan.launch.splits, "splits of a cluster"},
+      {f.split != kMergeCluster && f.cluster_k != 1, "a cluster along K without its splits"},
+      {plan.launch.splits > c.k, "empty splits"},
+      {f.persistent % std::max(1, f.cluster_m * f.cluster_n) != 0, "clusters of persistent workgroups"},
+      {f.persistent > 0 && (f.split == kMergeLast || f.split == kMergeCluster), "persistent and merged"},
+  };
+  for (const auto& check : checks)
+    if (check.wrong) return check.what;
+  return "";
+}
+
+// Every legal plan, since a tuner may take any, of every layer and M on every device; forms by turns.
+TEST(GpuPlans, NoneIsBeyondItsDevice) {
+  struct Form {
+    DType in, out;
+    int trans_b;
+    Alignment alignment;
+  };
+  const Form forms[] = {
+      {DType::kBF16, DType::kBF16, 1, Alignment::k16},      {DType::kF16, DType::kF32, 0, Alignment::k16},
+      {DType::kBF16, DType::kBF16, 1, Alignment::kElement}, {DType::kF32, DType::kF32, 1, Alignment::k16},
+      {DType::kF8E4M3, DType::kF32, 1, Alignment::k16},     {DType::kI8, DType::kF32, 1, Alignment::k16}};
+  size_t plans = 0;
+  for (const DeviceFacts& f : shipped_facts()) {
+    if (f.target.backend != Backend::kCuda) continue;
+    size_t turn = 0;
+    for (const Shape& shape : layer_shapes())
+      for (const Bucket& m : m_buckets(8192))
+        // Bf16 of aligned rows always, and another.
+        for (const Form& form : {forms[0], forms[1 + turn++ % (std::size(forms) - 1)]}) {
+          ProblemClass c = matmul_class(form.in, form.out, shape.n, shape.k, m);
+          c.trans_b = form.trans_b;
+          c.alignment = form.alignment;
+          const auto answer = rank_plans(c, f, {1, 0});
+          ASSERT_TRUE(answer.ok()) << f.name << " " << to_json(c).dump() << " " << answer.status();
+          for (size_t i = 0; i < answer->legal; ++i, ++plans) {
+            const Plan& plan = answer->ranked[i].plan;
+            const std::string wrong = defect(f, c, plan);
+            ASSERT_EQ(wrong, "") << f.name << " " << to_json(c).dump() << " " << to_json(plan.config).dump()
+                                 << " splits " << plan.launch.splits;
+          }
+        }
+  }
+  EXPECT_GT(plans, 1000000u);
+}
+
+}  // namespace
+}  // namespace lathe
