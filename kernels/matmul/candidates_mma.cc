@@ -69,9 +69,9 @@ constexpr double kSharedBytesPerCycle = 128;
 constexpr double kUnitL2BytesPerCycle = 64, kAllL2BytesPerCycle = 24;
 constexpr double kMemoryEfficiency = 0.9,
                  kLoadedMemorySeconds = 1e-6;  // of long streams; under load (estimates)
-// Operands that pass through registers: instructions for each element beside its loads, which are compared,
-// set to zero and loaded (counted in the PTX of 16x128x64: 4.5 and 3), and loads of a thread that a cycle
-// starts.
+// Operands that pass through registers: instructions of an element (of the loop of 16x128x64 with both
+// operands so, 72 elements a thread: compare, set to zero and load; addresses, in two additions each, packing
+// and storing), and loads that a cycle starts.
 constexpr double kStagedInstructions = 4, kLoadInstructions = 3, kLoadsPerCycle = 32;
 // Of a block's latency what neither other warps nor other workgroups hide (estimate).
 constexpr double kExposed = 0.1;

@@ -1,5 +1,8 @@
 #include "kernels/matmul/emit_gpu.h"
 
+#include <algorithm>
+#include <string>
+
 #include "compiler/open_view.h"
 #include "core/plan.h"
 #include "kernels/argmax/emit_gpu.h"
@@ -26,6 +29,11 @@ LogicalResult emit_step(Emit& e, GpuKernel& kernel, const GpuStep& step) {
   if (step.is_merge()) {
     FailureOr<TileProgram> program = step.at(e, step.block(e));
     if (failed(program)) return failure();
+    // Room for 64 registers, which do without spills whatever the epilogue. Told nothing, ptxas takes 32, and
+    // what compiles for linking, nvJitLink, 94.
+    constexpr int64_t kResidentThreads = 1024;
+    kernel.facts.function_attributes.push_back(
+        {"nvvm.minctasm", std::to_string(std::max<int64_t>(kResidentThreads / kernel.threads(), 1))});
     if (program->argmax)
       emit_pairs_merge(e, kernel, step, *program);
     else

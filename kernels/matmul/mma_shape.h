@@ -99,7 +99,10 @@ struct MmaShape {
     if (copies_chunks(k_contiguous)) return (instruction.amd() ? 6 : 2) * count(16);
     // AMD: with a pointer and an offset each.
     if (instruction.amd()) return count(4) * (3 * (4 / element_bytes) + 3);
-    return count(4) * (4 / element_bytes * loads_of_element() + 1) + 8;
+    const int64_t loads = 4 / element_bytes * loads_of_element();
+    // Four loads from as many rows of memory take more than their results: both operands of 64x64x128 of
+    // bytes needed over 255.
+    return count(4) * (loads == 4 && !k_contiguous ? 10 : loads + 1) + 8;
   }
 };
 

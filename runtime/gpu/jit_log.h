@@ -12,7 +12,12 @@ namespace lathe::gpu {
 
 class JitLog {
  public:
-  // The linker compiles what it is given for the current context's device, at the highest level.
+  // The linker compiles what it is given for the current context's device (CU_JIT_TARGET_FROM_CUCONTEXT), at
+  // the highest level (CU_JIT_OPTIMIZATION_LEVEL 4, the default too). No bound on registers: the kernels
+  // state theirs
+  // (.reqntid, .minnctapersm). Loading passes the logs alone: PTX it compiles in the same way. nvJitLink
+  // compiles for linking (src/compiler/nvjitlink.h), which costs setmaxnreg; whether the driver's linker does
+  // is not known yet.
   enum Use { kForLoading, kForLinker };
   explicit JitLog(Use use) : count_(use == kForLinker ? 6 : 4) { error_[0] = info_[0] = 0; }
   JitLog(const JitLog&) = delete;

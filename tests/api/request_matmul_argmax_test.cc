@@ -11,7 +11,7 @@
 namespace lathe {
 namespace {
 
-constexpr RequestContext kCpu = {"cpu", true, true}, kGpu = {"cuda:0", false, true};
+constexpr RequestContext kCpu = {"cpu", true, MissPolicy::kBlock}, kGpu = {"cuda:0", false, MissPolicy::kBlock};
 constexpr auto kInvalid = absl::StatusCode::kInvalidArgument;
 constexpr auto kUnsupported = absl::StatusCode::kUnimplemented;
 

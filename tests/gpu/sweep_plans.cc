@@ -61,6 +61,35 @@ std::vector<ProblemClass> formed_classes() {
   return classes;
 }
 
+// The element types and the op that the others leave out.
+std::vector<ProblemClass> further_classes() {
+  std::vector<ProblemClass> classes;
+  for (const Shape& shape : {Shape{"square", 4096, 4096}, Shape{"ragged", 456, 51234}})
+    for (int64_t m : {1, 16, 123, 2048})
+      for (Alignment alignment : {Alignment::k16, Alignment::kElement})
+        for (int layout = 0; layout < 4; ++layout) {
+          const auto add = [&](ProblemClass c) {
+            c.trans_a = layout & 1, c.trans_b = layout >> 1;
+            classes.push_back(with_alignment(c, alignment, /*is_cpu=*/false));
+          };
+          const Bucket rows = m_bucket(m);
+          for (DType d : {DType::kI32, DType::kBF16})
+            add(matmul_class(DType::kI8, d, shape.n, shape.k, rows));
+          for (DType t : {DType::kF8E4M3, DType::kF8E5M2})
+            add(matmul_class(t, DType::kBF16, shape.n, shape.k, rows));
+          ProblemClass rounded = matmul_class(DType::kF32, DType::kF32, shape.n, shape.k, rows);
+          rounded.math = Math::kTf32;
+          add(rounded);
+          for (DType t : kTypes) {
+            ProblemClass compared = matmul_class(t, DType::kI32, shape.n, shape.k, rows);
+            compared.op = Op::kMatmulArgmax;
+            compared.logits = t;
+            add(compared);
+          }
+        }
+  return classes;
+}
+
 std::vector<ProblemClass> argmax_classes() {
   std::vector<ProblemClass> classes;
   for (const Bucket& row : row_buckets())
@@ -107,10 +136,24 @@ std::string SweepPlan::describe() const {
   return absl::StrCat(facts->name, " ", to_json(problem).dump(), " ", to_json(config).dump());
 }
 
+std::string SweepPlan::form() const {
+  const CompileConfig& f = config;
+  const auto ends = [](int64_t size, int64_t tile) {
+    return size % std::max<int64_t>(tile, 1) == 0 ? "w" : "r";
+  };
+  // Splits and the order of tiles follow from the sizes, and are constants in the code.
+  ProblemClass c = problem;
+  c.m_lo = c.m_hi = c.n = c.k = 0;
+  CompileConfig plain = f;
+  plain.persistent = std::min(f.persistent, 1), plain.raster = std::min(f.raster, 1);
+  return absl::StrCat(facts->target.arch, to_json(c).dump(), to_json(plain).dump(), ends(problem.n, f.tile_n),
+                      ends(problem.k, f.tile_k), ends(problem.n, 8), ends(problem.k, 8));
+}
+
 std::vector<SweepPlan> chosen_plans(bool whole) {
   Collector collector;
   for_each_cuda_device([&](const DeviceFacts& facts) {
-    for (const auto& classes : {layer_classes(whole), formed_classes(), argmax_classes()})
+    for (const auto& classes : {layer_classes(whole), formed_classes(), further_classes(), argmax_classes()})
       for (const ProblemClass& c : classes) collector.add(facts, c, /*every_legal=*/false);
   });
   return collector.plans;

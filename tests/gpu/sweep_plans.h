@@ -19,11 +19,14 @@ struct SweepPlan {
   // What the table of results calls it: "wgmma", "simt", "argmax rows".
   std::string family() const;
   std::string describe() const;
+  // What shapes the code but for the numbers in it: plans of one form differ in sizes, and so in constants,
+  // alone. Whether N and K end with a tile and with 16 bytes of the widest elements is part of it.
+  std::string form() const;
 };
 
-// benchmarks/shapes.csv by buckets of M from 1 to 8192 by dtype and alignment, layouts and epilogues on a few
-// of them, argmax of every length; the first choice of each, every kernel once. `whole` false: a quarter of
-// the layers.
+// benchmarks/shapes.csv by buckets of M from 1 to 8192 by dtype and alignment; layouts, epilogues, narrow
+// types, tf32 and matmul_argmax on a few of them; argmax of every length. The first choice of each, every
+// kernel once. `whole` false: a quarter of the layers.
 std::vector<SweepPlan> chosen_plans(bool whole);
 // The same for every legal candidate of a few classes: what tuning or a forced candidate can reach.
 std::vector<SweepPlan> legal_plans();

@@ -4,9 +4,12 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <cmath>
+#include <map>
 #include <numeric>
 
+#include "kernels/matmul/candidates.h"
 #include "tests/kernels/device_files.h"
 
 namespace lathe {
@@ -266,6 +269,46 @@ TEST(Candidates, SplitsFillIdleWorkers) {
   EXPECT_GT(best(64).launch.splits, 1);
   EXPECT_LT(best(64).predicted_seconds, best(8).predicted_seconds);
   EXPECT_LT(best(8).predicted_seconds, best(1).predicted_seconds);
+}
+
+// 16-bit operands that are aligned to their elements alone: tensor cores, from where their tile is not mostly
+// empty.
+TEST(Candidates, TensorCoresServeUnalignedOperandsToo) {
+  for (const DeviceFacts& facts : shipped_facts()) {
+    if (sm_version(facts.target) < 80) continue;
+    for (int64_t m : {64, 512, 4000}) {
+      ProblemClass c = matmul_class(DType::kBF16, DType::kBF16, 4096, 4096, m_bucket(m));
+      c.alignment = Alignment::kElement;
+      std::map<std::string, double> best;
+      for (const RankedPlan& r : candidates(c, facts)) {
+        if (!r.rejection.empty()) continue;
+        const auto [at, fresh] = best.emplace(r.plan.config.kernel, r.plan.predicted_seconds);
+        at->second = std::min(at->second, r.plan.predicted_seconds);
+        if (r.plan.config.kernel == "mma") EXPECT_EQ(r.plan.config.stages, 2);
+      }
+      ASSERT_TRUE(best.count("mma") && best.count("simt")) << facts.name;
+      EXPECT_LT(best["mma"], best["simt"]) << facts.name << " m " << m;
+    }
+  }
+}
+
+// 64 tiles of 16 x 64 against weights of 32 MiB, twice what half of L2 holds: all at once they read
+// everything once, and as often if eight workgroups share each tile's K.
+TEST(Candidates, SplitsReadNoWeightTwice) {
+  DeviceFacts facts = shipped_facts("sm_90a");
+  facts.facts["l2_bytes"].value = 32 << 20;
+  const GpuRates rates(facts);
+  const MatmulSizes sizes(matmul_class(DType::kBF16, DType::kBF16, 4096, 4096, m_bucket(16)));
+  const double weights = 4096. * 4096 * 2, activations = 16. * 4096 * 2;
+  for (double splits : {1, 8})
+    EXPECT_NEAR(gpu_read_bytes(rates, sizes, {16, 64, splits}, /*slots=*/1024, /*high=*/1),
+                weights + activations, 1)
+        << splits;
+  // Two waves of 32 need A twice; rows in four tiles, a wave each, need B four times.
+  EXPECT_NEAR(gpu_read_bytes(rates, sizes, {16, 64, 1}, /*slots=*/32, /*high=*/1), weights + 2 * activations,
+              1);
+  EXPECT_NEAR(gpu_read_bytes(rates, sizes, {4, 64, 1}, /*slots=*/64, /*high=*/1), 4 * weights + activations,
+              1);
 }
 
 TEST(Candidates, ArgmaxSplitsLongRowsOnly) {

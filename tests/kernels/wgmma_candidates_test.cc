@@ -221,5 +221,43 @@ TEST(WgmmaCandidates, MoreUnitsAreNoSlower) {
   }
 }
 
+// Plans that differ in their stages alone: both depths are there, and what the deeper one costs is seen where
+// the shallower has several times what memory has on its way to a unit (Little's law, at 2 us) without it.
+TEST(WgmmaCandidates, DepthHasAPrice) {
+  const double units = h200().fact_or("compute_units", 0),
+               way = h200().fact_or("memory_bytes_per_second", 0) / units * 2e-6;
+  int pairs = 0;
+  for (int64_t m : {16, 64, 5000}) {
+    const std::vector<RankedPlan> all = legal(aligned_class(m, 8192, 8192));
+    for (const RankedPlan& x : all)
+      for (const RankedPlan& y : all) {
+        CompileConfig deeper = y.plan.config;
+        deeper.stages = x.plan.config.stages;
+        if (!(deeper == x.plan.config) || x.plan.config.stages >= y.plan.config.stages ||
+            x.plan.launch.splits != y.plan.launch.splits)
+          continue;
+        const CompileConfig& f = x.plan.config;
+        const double on_its_way = (f.stages - 3) * 2. * f.tile_k * (f.tile_m + f.tile_n);
+        if (on_its_way < way) continue;
+        ++pairs;
+        EXPECT_LT(x.plan.predicted_seconds, y.plan.predicted_seconds) << to_json(f).dump();
+      }
+  }
+  EXPECT_GT(pairs, 0);
+}
+
+TEST(WgmmaCandidates, FasterMemoryIsReadThroughDeeperPipelines) {
+  DeviceFacts faster = h200();
+  faster.facts["memory_bytes_per_second"].value *= 3;
+  for (int64_t m : {8, 16}) {
+    const ProblemClass c = aligned_class(m, 8192, 8192);
+    const auto bytes = [&](const RankedPlan& r) {
+      const CompileConfig& f = r.plan.config;
+      return f.stages * f.tile_k * (f.tile_m + f.tile_n);
+    };
+    EXPECT_GT(bytes(best(c, 0, faster)), bytes(best(c))) << m;
+  }
+}
+
 }  // namespace
 }  // namespace lathe
