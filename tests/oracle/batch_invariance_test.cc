@@ -35,7 +35,7 @@ Order order_of(const Plan& plan, DType type) {
   const CompileConfig& c = plan.config;
   Order order;
   order.kind = c.kernel;
-  order.step = c.kernel == "mma"    ? MmaShape::kStepBytes / static_cast<int64_t>(size_of(type))
+  order.step = c.kernel == "mma"    ? kMmaSyncInstruction.step_bytes() / static_cast<int64_t>(size_of(type))
                : c.kernel == "simt" ? 1
                                     : c.tile_k;
   order.splits = plan.launch.splits;
