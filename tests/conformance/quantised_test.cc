@@ -153,7 +153,7 @@ TEST_P(Quantised, ExactSumsOfBytes) {
       c.out = LATHE_I32;
       c.trans_a = layout & 1;
       c.trans_b = layout & 2;
-      c.split_k = shape[2] > 500 && layout == 1 ? 3 : 0;
+      c.split_k = shape[2] > 500 && layout == 1 && !is_fallback() ? 3 : 0;  // a generic kernel has none
       c.batch = layout == 2 ? 2 : 1;
       c.padding = layout == 3 ? 5 : 0;
       expect(c);
