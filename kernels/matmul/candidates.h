@@ -41,8 +41,6 @@ struct MatmulSizes {
 // its fence and ticket, and reads its tile's parts alone.
 double gpu_merge_seconds(const GpuRates& rates, const MatmulSizes& s, double splits, int32_t split,
                          double tiles);
-// 90 of "sm_90a"; 0 of another backend's target.
-int sm_version(const Target& target);
 // Why the family may not serve a batch_invariant request, "" if it may or the request is another. One family
 // serves every M, layout and alignment of a weight: "mma" f16 and bf16 where there is one, "simt" everything
 // else. Sums of i8 are exact: any family's, split or not, are the same.

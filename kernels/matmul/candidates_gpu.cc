@@ -1,8 +1,6 @@
 // What the GPU families share: the cost of merging splits, and whose numeric recipe is batch invariant.
 #include <algorithm>
-#include <cstdlib>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "kernels/matmul/candidates.h"
 
@@ -18,12 +16,6 @@ double gpu_merge_seconds(const GpuRates& rates, const MatmulSizes& s, double spl
   // Only as many units merge as there are tiles; each draws no more than its share of the rate.
   const double share = std::min(1.0, tiles / rates.units);
   return 2 * kMemorySeconds + (parts + out) / (rate * share);
-}
-
-int sm_version(const Target& target) {
-  constexpr absl::string_view kPrefix = "sm_";
-  if (target.backend != Backend::kCuda || !absl::StartsWith(target.arch, kPrefix)) return 0;
-  return std::atoi(target.arch.c_str() + kPrefix.size());
 }
 
 std::string invariance_refusal(const CandidateContext& context, absl::string_view family) {

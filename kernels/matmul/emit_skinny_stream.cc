@@ -48,9 +48,11 @@ class Stream {
   void emit() {
     // Weights first: they come from further away than A, which every workgroup reads. Without the barrier the
     // assembler lets their loads wait until A is on its way.
+    if (!t_.kernel.reads_b_early()) t_.kernel.wait_for_earlier_kernel();
     Values here = place(e_.i32(0), e_.i32(0)), carried;
     for (int64_t i = 0; i < s_.in.unroll_k; ++i) append(carried, weights_.load(here, i * s_.warps_k));
     sync_warp(e_);
+    t_.kernel.wait_for_earlier_kernel();
     stage_rows(t_);
     weights_.stage_tails();
     commit_copies(e_);

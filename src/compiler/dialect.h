@@ -18,7 +18,7 @@ inline constexpr char kOperandAttr[] = "lathe.operand";
 // On the module: the target's backend ("cuda") and architecture ("sm_90a").
 inline constexpr char kBackendAttr[] = "lathe.backend", kArchAttr[] = "lathe.arch";
 // On the module: what every operand of the class is aligned to (core/problem.h's Alignment, as an integer).
-inline constexpr char kAlignmentAttr[] = "lathe.alignment";
+inline constexpr char kAlignmentAttr[] = "lathe.alignment", kDependentLaunchAttr[] = "lathe.dependent_launch";
 // On an scf.forall: the launch recipe's step (its kernel symbol).
 inline constexpr char kStepAttr[] = "lathe.step";
 

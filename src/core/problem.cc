@@ -118,7 +118,7 @@ Json to_json(const ProblemClass& c) {
           {"wants_values", c.wants_values},
           {"math", text(name_of(c.math))},
           {"logits", text(name_of(c.logits))},
-          {"reserved", c.reserved},
+          {"dependent_launch", static_cast<int32_t>(c.dependent_launch)},
           {"n", c.n},
           {"k", c.k},
           {"m_lo", c.m_lo},
@@ -146,7 +146,7 @@ absl::StatusOr<ProblemClass> problem_class_from_json(const Json& j) {
     c.wants_values = int_field(j, "wants_values", 0, 1);
     c.math = enum_field<Math>(j, "math");
     c.logits = enum_field<DType>(j, "logits");
-    c.reserved = int_field(j, "reserved", 0, 0);
+    c.dependent_launch = static_cast<DependentLaunch>(int_field(j, "dependent_launch", 0, 2));
     c.n = int_field(j, "n", 0, INT32_MAX);
     c.k = int_field(j, "k", 0, INT32_MAX);
     c.m_lo = int_field(j, "m_lo", 1, Bucket::kOpenEnd);
