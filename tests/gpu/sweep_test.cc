@@ -38,8 +38,11 @@ const FamilyRow kFamilies[] = {
     {"simt", {"fma.rn.f32", "ld.shared", "st.shared", "bar.sync"}, {}},
     {"mma", {"mma.sync", "ldmatrix"}, {"cp.async"}},
     {"wgmma", {"wgmma.mma_async", "cp.async.bulk.tensor", "mbarrier.try_wait"}, {}},
-    {"skinny", {"mma.sync", "ld.global.L1::no_allocate.L2::cache_hint", "createpolicy"}, {"cp.async"}},
+    {"skinny", {"ld.global.L1::no_allocate.L2::cache_hint", "createpolicy"}, {"cp.async"}},
     {"argmax rows", {"ld.global", "st.global"}, {}},
+    {"matmul_argmax mma", {"mma.sync", "ldmatrix"}, {"cp.async"}},
+    {"matmul_argmax wgmma", {"wgmma.mma_async", "cp.async.bulk.tensor", "mbarrier.try_wait"}, {}},
+    {"matmul_argmax skinny", {"mma.sync", "ld.global.L1::no_allocate.L2::cache_hint", "createpolicy"}, {}},
     {"matmul_argmax simt", {"fma.rn.f32", "ld.shared", "st.shared", "bar.sync"}, {}},
 };
 // ... and who merges the parts of a split.
@@ -59,6 +62,8 @@ std::string missing_instructions(const SweepPlan& plan, const std::string& ptx) 
     for (const char* i : instructions)
       if (ptx.find(i) == std::string::npos) missing.emplace_back(i);
   };
+  // f32 goes by FMAs unless it may be rounded; everything else, and what may be, by matrix instructions.
+  if (plan.config.kernel == "skinny") need({plan.config.swap ? "mma.sync" : "fma.rn.f32"});
   bool known = false;
   for (const FamilyRow& row : kFamilies) {
     if (plan.family() != row.family) continue;
@@ -160,7 +165,6 @@ class Table {
 int64_t known_spill_bytes(const SweepPlan& plan) {
   const bool unaligned = plan.problem.alignment != Alignment::k16;
   if (plan.family() == "mma") return unaligned ? 256 : 0;
-  if (plan.family() == "skinny") return 32;
   return plan.family() == "simt" ? 8 : 0;
 }
 
