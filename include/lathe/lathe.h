@@ -118,6 +118,19 @@ typedef enum lathe_math {
   LATHE_MATH_TF32 = 1    /* operands may be rounded to tf32 (10 bits of mantissa), products summed in f32 */
 } lathe_math;
 
+/* Whether a kernel may start while the one before it in the stream still runs (programmatic dependent launch, sm_90 and
+ * later; other devices take no notice): its workgroups then take the place of those that have ended, and wait for the
+ * whole kernel before with what it wrote, before they touch memory. Kernels of the caller's own may follow and precede; an
+ * earlier one that never says that its dependents may start costs nothing and gains nothing. Other code is generated: part
+ * of a request's class, as a plan's or a warm-up's descriptor gives it. */
+typedef enum lathe_dependent_launch {
+  LATHE_DEPENDENT_LAUNCH_OFF = 0,
+  LATHE_DEPENDENT_LAUNCH_ON = 1,
+  /* And B (a weight) may be read before the kernel ahead of this one in the stream is over: the caller promises that none
+   * that may still run then writes it. argmax has no B: as ON. */
+  LATHE_DEPENDENT_LAUNCH_CONSTANT_B = 2
+} lathe_dependent_launch;
+
 typedef enum lathe_miss_policy {
   LATHE_MISS_DEFAULT = 0, /* On a call: the context's policy. On a context: BLOCK. */
   LATHE_MISS_BLOCK = 1,   /* Compile now, on the calling thread. */
@@ -219,12 +232,13 @@ typedef struct lathe_matmul_desc {
   lathe_miss_policy miss_policy; /* LATHE_MISS_DEFAULT: the context's */
   const int32_t* m_device;       /* reserved (device-resident M): must be NULL */
   lathe_math math;
+  lathe_dependent_launch dependent_launch;
 } lathe_matmul_desc;
-#define LATHE_MATMUL_DESC_INIT                                                                               \
-  {                                                                                                          \
-    sizeof(lathe_matmul_desc), NULL, 0, 0, 0, 1, LATHE_OPERAND_INIT, LATHE_OPERAND_INIT, LATHE_OPERAND_INIT, \
-        LATHE_OPERAND_INIT, LATHE_EPILOGUE_INIT, LATHE_DETERMINISM_FAST, LATHE_MISS_DEFAULT, NULL,           \
-        LATHE_MATH_STRICT                                                                                    \
+#define LATHE_MATMUL_DESC_INIT                                                                             \
+  {                                                                                                        \
+    sizeof(lathe_matmul_desc), NULL, 0, 0, 0, 1, LATHE_OPERAND_INIT, LATHE_OPERAND_INIT,                   \
+        LATHE_OPERAND_INIT, LATHE_OPERAND_INIT, LATHE_EPILOGUE_INIT, LATHE_DETERMINISM_FAST,               \
+        LATHE_MISS_DEFAULT, NULL, LATHE_MATH_STRICT, LATHE_DEPENDENT_LAUNCH_OFF                            \
   }
 
 /* For each row of X (rows by n, ROW_MAJOR; f32, f16, bf16): the column of its maximum plus index_offset.
@@ -242,11 +256,12 @@ typedef struct lathe_argmax_desc {
   float* values;           /* rows elements, the maximum as f32; NULL: not wanted */
   lathe_determinism determinism;
   lathe_miss_policy miss_policy;
+  lathe_dependent_launch dependent_launch;
 } lathe_argmax_desc;
-#define LATHE_ARGMAX_DESC_INIT                                                           \
-  {                                                                                      \
-    sizeof(lathe_argmax_desc), NULL, 0, 0, LATHE_OPERAND_INIT, NULL, LATHE_I64, 0, NULL, \
-        LATHE_DETERMINISM_FAST, LATHE_MISS_DEFAULT                                       \
+#define LATHE_ARGMAX_DESC_INIT                                                                             \
+  {                                                                                                        \
+    sizeof(lathe_argmax_desc), NULL, 0, 0, LATHE_OPERAND_INIT, NULL, LATHE_I64, 0, NULL,                   \
+        LATHE_DETERMINISM_FAST, LATHE_MISS_DEFAULT, LATHE_DEPENDENT_LAUNCH_OFF                             \
   }
 
 /* For each row of A B (+ bias), rounded to logits_dtype: the column of its maximum plus index_offset, by
@@ -273,12 +288,13 @@ typedef struct lathe_matmul_argmax_desc {
   lathe_determinism determinism;
   lathe_miss_policy miss_policy;
   lathe_math math;
+  lathe_dependent_launch dependent_launch;
 } lathe_matmul_argmax_desc;
-#define LATHE_MATMUL_ARGMAX_DESC_INIT                                                              \
-  {                                                                                                \
-    sizeof(lathe_matmul_argmax_desc), NULL, 0, 0, 0, LATHE_OPERAND_INIT, LATHE_OPERAND_INIT, NULL, \
-        LATHE_DTYPE_NONE, LATHE_DTYPE_NONE, NULL, LATHE_I64, 0, NULL, LATHE_DETERMINISM_FAST,      \
-        LATHE_MISS_DEFAULT, LATHE_MATH_STRICT                                                      \
+#define LATHE_MATMUL_ARGMAX_DESC_INIT                                                                      \
+  {                                                                                                        \
+    sizeof(lathe_matmul_argmax_desc), NULL, 0, 0, 0, LATHE_OPERAND_INIT, LATHE_OPERAND_INIT, NULL,         \
+        LATHE_DTYPE_NONE, LATHE_DTYPE_NONE, NULL, LATHE_I64, 0, NULL, LATHE_DETERMINISM_FAST,              \
+        LATHE_MISS_DEFAULT, LATHE_MATH_STRICT, LATHE_DEPENDENT_LAUNCH_OFF                                  \
   }
 
 /* Chain element: the caller's workspace in the device's memory, at least lathe_plan_workspace_bytes() long,

@@ -118,6 +118,7 @@ struct CallOptions {
   lathe_miss_policy miss_policy = LATHE_MISS_DEFAULT;
   const lathe_chain* next = nullptr;  // lathe_workspace, lathe_tuning
   lathe_math math = LATHE_MATH_STRICT;
+  lathe_dependent_launch dependent_launch = LATHE_DEPENDENT_LAUNCH_OFF;
 };
 
 inline lathe_matmul_desc matmul_desc(const Matrix& a, const Matrix& b, const Matrix& d,
@@ -152,6 +153,7 @@ inline lathe_matmul_desc matmul_desc(const Matrix& a, const Matrix& b, const Mat
   desc.epilogue.residual = epilogue.residual.operand();
   desc.determinism = options.determinism;
   desc.miss_policy = options.miss_policy;
+  desc.dependent_launch = options.dependent_launch;
   desc.math = options.math;
   return desc;
 }
@@ -171,6 +173,7 @@ lathe_argmax_desc argmax_desc(const Matrix& x, Index* indices, float* values = n
   desc.values = values;
   desc.determinism = options.determinism;
   desc.miss_policy = options.miss_policy;
+  desc.dependent_launch = options.dependent_launch;
   return desc;
 }
 
@@ -207,6 +210,7 @@ lathe_matmul_argmax_desc matmul_argmax_desc(const Matrix& a, const Matrix& b, In
   desc.values = logits.values;
   desc.determinism = options.determinism;
   desc.miss_policy = options.miss_policy;
+  desc.dependent_launch = options.dependent_launch;
   desc.math = options.math;
   return desc;
 }

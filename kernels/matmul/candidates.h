@@ -53,8 +53,6 @@ struct GpuTile {
 };
 double gpu_read_bytes(const GpuRates& rates, const MatmulSizes& s, const GpuTile& tile, double slots,
                       double high);
-// 90 of "sm_90a"; 0 of another backend's target.
-int sm_version(const Target& target);
 // Why the family may not serve a batch_invariant request, "" if it may or the request is another. One family
 // serves every M, layout and alignment of a weight: "mma" f16 and bf16 where there is one, "simt" everything
 // else. Sums of i8 are exact: any family's, split or not, are the same.

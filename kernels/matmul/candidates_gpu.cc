@@ -1,9 +1,7 @@
 // What the GPU families share: the cost of merging splits, and whose numeric recipe is batch invariant.
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "kernels/matmul/candidates.h"
 #include "kernels/matmul/matrix_instruction.h"
@@ -49,12 +47,6 @@ double gpu_read_bytes(const GpuRates& rates, const MatmulSizes& s, const GpuTile
   const double waves = std::max(1.0, all * tile.splits / slots);
   const double depth = std::ceil(s.k / tile.splits);
   return std::max(once, waves * planes * (high * tile.m + wide * tile.n) * depth * s.input_bytes);
-}
-
-int sm_version(const Target& target) {
-  constexpr absl::string_view kPrefix = "sm_";
-  if (target.backend != Backend::kCuda || !absl::StartsWith(target.arch, kPrefix)) return 0;
-  return std::atoi(target.arch.c_str() + kPrefix.size());
 }
 
 std::string invariance_refusal(const CandidateContext& context, absl::string_view family) {

@@ -170,13 +170,16 @@ std::string check_class(const CandidateContext& context) {
   if (c.alignment != Alignment::k16) return "alignment: rows not 16-byte aligned";
   if (c.trans_a) return "A is not contiguous along K";
   if (context.facts.target.arch == "sm_75") return "sm_75 has no asynchronous copies";
-  if (c.b != DType::kF16 && c.b != DType::kBF16 && c.b != DType::kF32)
-    return absl::StrCat("no form for ", std::string(name_of(c.b)));
+  if (c.a != c.b)
+    return absl::StrCat("no form for ", std::string(name_of(c.a)), " by ", std::string(name_of(c.b)));
+  if (is_f8(c.b) && sm_version(context.facts.target) < 89)
+    return absl::StrCat(context.facts.target.arch, " has no products of fp8");
   return "";
 }
 
 std::string name_of_math(const ProblemClass& c) {
-  if (c.b != DType::kF32) return absl::StrCat(std::string(name_of(c.b)), " to f32");
+  if (c.b != DType::kF32)
+    return absl::StrCat(std::string(name_of(c.b)), c.b == DType::kI8 ? " to i32" : " to f32");
   return matrix(c) ? "tf32 to f32" : "f32";
 }
 

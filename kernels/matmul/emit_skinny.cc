@@ -1,6 +1,7 @@
 #include "kernels/matmul/emit_skinny.h"
 
 #include "compiler/ptx_hopper.h"
+#include "compiler/ptx_mma.h"
 #include "core/plan.h"
 
 namespace lathe::emit {
@@ -86,8 +87,8 @@ void write_sums(SkinnyTile& t, const Sharing& sharing, OutputSink& sink) {
       Value at = e.add(sums, e.mul(e.add(e.mul(row, t.shape.columns), inside), 4));
       Values parts;
       for (int64_t i = 0; i < sharing.count; ++i)
-        parts.push_back(sharing.count == 1 ? load_shared(e, at, 0, 1)[0]
-                                           : load_cluster(e, address_at(e, at, e.i32(i)), 0, 1)[0]);
+        parts.push_back(sharing.count == 1 ? load_shared(e, at, 0, 1, t.sum())[0]
+                                           : load_cluster(e, address_at(e, at, e.i32(i)), 0, 1, t.sum())[0]);
       row_sums.push_back(add_in_order(e, parts));
     }
     sink.row(row, columns, row_sums, kWarp - 1);
@@ -115,8 +116,8 @@ LogicalResult emit_skinny(Emit& e, GpuKernel& kernel, const GpuStep& step) {
   // plan counts on.
   const int64_t resident = SkinnyShape::kUnitThreads / kernel.threads();
   kernel.facts.function_attributes.emplace_back("nvvm.minctasm", std::to_string(resident));
-  kernel.facts.ptx = 74;  // cache hints of loads
   SkinnyTile t{e, kernel, p, *shape, {}, {}, {}, {}, {}, {}, {}, {}, {}};
+  kernel.facts.ptx = std::max<int64_t>(74, least_ptx_of_mma(t.view(1).element));  // 74: cache hints of loads
   const Arguments& arguments = step.arguments();
   t.a = element_pointer(e, arguments.get("a"), t.view(0).offset, t.view(0).element);
   t.b = element_pointer(e, arguments.get("b"), t.view(1).offset, t.view(1).element);

@@ -18,6 +18,8 @@ struct SkinnyTile {
   Value thread, lane, warp_n, warp_k;
   Value shared;  // address of dynamic shared memory
 
+  // Of the products' sums: i32 of i8, f32 of everything else.
+  Type sum() const { return view(1).element.isInteger() ? Type(e.b.getI32Type()) : e.f32(); }
   const View& view(unsigned operand) const {
     return p.views.find(p.contraction.getDpsInputs()[operand])->second;
   }
@@ -44,12 +46,12 @@ std::unique_ptr<SkinnyWeights> make_skinny_weights(SkinnyTile& tile);
 class SkinnyProducts {
  public:
   virtual ~SkinnyProducts() = default;
-  virtual int64_t sums() const = 0;  // f32 of a group in a lane
+  virtual int64_t sums() const = 0;  // of a group in a lane
   // The lane's part of A's unit at `staged` (its address).
   virtual Values rows(Value staged) = 0;
   virtual void multiply(llvm::MutableArrayRef<Value> sums, llvm::ArrayRef<Value> weights,
                         llvm::ArrayRef<Value> rows) = 0;
-  // Stores the warp's sums as a row-major matrix of `pitch` columns (f32, a multiple of 4) at the address
+  // Stores the warp's sums as a row-major matrix of `pitch` columns (of 4 bytes, a multiple of 4) at the address
   // `at` (16-byte aligned), its first column being the group's first; rows beyond `rows` are left out.
   virtual void store(llvm::ArrayRef<Value> sums, Value at, int64_t pitch, int64_t rows) = 0;
 };
@@ -60,6 +62,7 @@ std::unique_ptr<SkinnyProducts> make_skinny_fma(SkinnyTile& tile);
 Value element_pointer(Emit& e, Value pointer, Value elements, Type element);
 // The !llvm.ptr<3> of an address in shared memory.
 Value shared_pointer(Emit& e, Value address);
+Value add_sums(Emit& e, Value x, Value y);
 // Added one by one from the first on.
 Value add_in_order(Emit& e, llvm::ArrayRef<Value> parts);
 // Loads, products and sums of the whole tile, which end in shared memory at sums_at, row by row, and are

@@ -95,7 +95,7 @@ class MmaAlongK : public Mma {
     Value to = e_.add(at, e_.mul(e_.add(e_.mul(four_, 2 * pitch), column), 4));
     for (int64_t i = 0; i < 4 * blocks_; ++i) {
       const int64_t r = i / 4 * 8 + i % 2, c = i % 4 / 2 * 8, chain = i / 4 * 4 * kChains + i % 4;
-      Value sum = arith::AddFOp::create(e_.b, e_.loc, sums[chain], sums[chain + 4]);
+      Value sum = add_sums(e_, sums[chain], sums[chain + 4]);
       where_exists(r, rows, [&] { store_shared(e_, to, 4 * (r * pitch + c), sum); });
     }
   }

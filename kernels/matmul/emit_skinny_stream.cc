@@ -48,16 +48,18 @@ class Stream {
   void emit() {
     // Weights first: they come from further away than A, which every workgroup reads. Without the barrier the
     // assembler lets their loads wait until A is on its way.
+    if (!t_.kernel.reads_b_early()) t_.kernel.wait_for_earlier_kernel();
     Values here = place(e_.i32(0), e_.i32(0)), carried;
     for (int64_t i = 0; i < s_.in.unroll_k; ++i) append(carried, weights_.load(here, i * s_.warps_k));
     sync_warp(e_);
+    t_.kernel.wait_for_earlier_kernel();
     stage_rows(t_);
     weights_.stage_tails();
     commit_copies(e_);
     wait_copies(e_, 0);
     t_.kernel.barrier();
     const size_t weights = carried.size();
-    carried.append(products_.sums(), e_.constant_f32(0));
+    carried.append(products_.sums(), e_.zero(t_.sum()));
     append(carried, {e_.i32(0), e_.i32(0)});  // group and round of the weights in registers
     e_.loop(e_.i32(0), e_.mul(groups_, rounds_), 1, carried, [&](Value, const Values& in) {
       ArrayRef<Value> state(in);
@@ -95,7 +97,7 @@ class Stream {
                     is_last, added,
                     [&] {
                       reduce(added, group);
-                      return Values(sums.size(), e_.constant_f32(0));
+                      return Values(sums.size(), e_.zero(t_.sum()));
                     },
                     [&] { return added; }));
     append(out, {next_group, next_round});
@@ -127,7 +129,7 @@ class Stream {
       Value i = e_.div(element, e_.i32(s_.in.group)), j = e_.rem(element, e_.i32(s_.in.group));
       Value at = e_.add(buffer, e_.mul(e_.add(e_.mul(i, s_.partial_pitch), j), 4));
       Values parts;
-      for (int64_t w = 0; w < s_.warps_k; ++w) parts.push_back(load_shared(e_, at, w * warp_bytes, 1)[0]);
+      for (int64_t w = 0; w < s_.warps_k; ++w) parts.push_back(load_shared(e_, at, w * warp_bytes, 1, t_.sum())[0]);
       Value to = e_.add(e_.mul(i, s_.columns), e_.add(column, j));
       store_shared(e_, e_.add(tile_sums, e_.mul(to, 4)), 0, add_in_order(e_, parts));
     });
@@ -144,6 +146,7 @@ class Stream {
 }  // namespace
 
 Value element_pointer(Emit& e, Value pointer, Value elements, Type element) {
+  if (element.getIntOrFloatBitWidth() == 8) element = e.b.getI8Type();  // LLVM knows no 8-bit floats
   Value at = elements.getType().isIndex()
                  ? arith::IndexCastOp::create(e.b, e.loc, e.b.getI64Type(), elements).getResult()
                  : arith::ExtUIOp::create(e.b, e.loc, e.b.getI64Type(), elements).getResult();
@@ -154,9 +157,14 @@ Value shared_pointer(Emit& e, Value address) {
   return LLVM::IntToPtrOp::create(e.b, e.loc, LLVM::LLVMPointerType::get(e.b.getContext(), 3), address);
 }
 
+Value add_sums(Emit& e, Value x, Value y) {
+  if (x.getType().isInteger()) return arith::AddIOp::create(e.b, e.loc, x, y);
+  return arith::AddFOp::create(e.b, e.loc, x, y);
+}
+
 Value add_in_order(Emit& e, ArrayRef<Value> parts) {
   Value sum = parts[0];
-  for (Value part : parts.drop_front()) sum = arith::AddFOp::create(e.b, e.loc, sum, part);
+  for (Value part : parts.drop_front()) sum = add_sums(e, sum, part);
   return sum;
 }
 

@@ -118,6 +118,7 @@ LogicalResult WgmmaKernel::emit() {
   lane_ = e_.rem(thread_, e_.i32(32));
   if (ranks > 1) rank_ = cluster_rank(e_);
   initialize_barriers();
+  kernel_.wait_for_earlier_kernel();
 
   Value multiplies = e_.less(warp_, e_.i32(4 * shape_.consumers));
   e_.choose(

@@ -266,6 +266,7 @@ lathe_device::lathe_device(lathe_context& owner, std::string device_name, lathe:
       name(std::move(device_name)),
       facts(std::move(device_facts)),
       is_cpu(facts.target.backend == lathe::Backend::kCpu),
+      dependent_launch(lathe::has_dependent_launch(facts.target)),
       driver(std::move(device_driver)),
       workers(lathe::workers_of(owner, facts, driver.get())) {
   context.devices.fetch_add(1, std::memory_order_relaxed);

@@ -43,12 +43,15 @@ struct lathe_device {
     return driver == nullptr && context.options.assembler ? &*context.options.assembler : nullptr;
   }
 
-  lathe::RequestContext request_context() const { return {name, is_cpu, context.options.miss_policy}; }
+  lathe::RequestContext request_context() const {
+    return {name, is_cpu, context.options.miss_policy, dependent_launch};
+  }
 
   lathe_context& context;
   const std::string name;
   const lathe::DeviceFacts facts;
   const bool is_cpu;
+  const bool dependent_launch;  // its kernels may start beside the one before
   const std::unique_ptr<lathe::Driver> driver;
   const int32_t workers;         // what the oracle may count on
   lathe::LoadedKernels kernels;  // after the driver: unloaded before it goes

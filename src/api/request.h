@@ -6,6 +6,7 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "api/dispatch_table.h"
 #include "api/options.h"
@@ -29,6 +30,7 @@ struct RequestContext {
   absl::string_view device;                     // for messages
   bool is_cpu = true;                           // the stream must then be NULL
   MissPolicy miss_policy = MissPolicy::kBlock;  // the context's
+  bool dependent_launch = false;                // the device has it
 };
 
 struct Request {
@@ -82,6 +84,17 @@ inline bool read_policy(const lathe_miss_policy& policy, const RequestContext& c
   absl::StatusOr<MissPolicy> read = read_miss_policy(policy, context.miss_policy);
   if (!read.ok()) return refuse(why, read.status());
   out->miss_policy = *read;
+  return true;
+}
+
+// Sets out->key.problem.dependent_launch.
+inline bool read_dependent_launch(const lathe_dependent_launch& wanted, const RequestContext& context,
+                                  Request* out, absl::Status* why) {
+  if (__builtin_expect(raw(wanted) == LATHE_DEPENDENT_LAUNCH_OFF, 1)) return true;
+  if (raw(wanted) > LATHE_DEPENDENT_LAUNCH_CONSTANT_B)
+    return refuse(why,
+                  absl::InvalidArgumentError(absl::StrCat("dependent_launch ", raw(wanted), " is unknown")));
+  if (context.dependent_launch) out->key.problem.dependent_launch = static_cast<DependentLaunch>(wanted);
   return true;
 }
 

@@ -78,7 +78,10 @@ bool read(const lathe_argmax_desc& d, Purpose purpose, const RequestContext& con
   if (!plain(d.x)) return refuse(why, explain_operand("x", d.x));
   if (d.next != nullptr && !read_chain(d.next, out, why)) return false;
   if (!read_policy(d.miss_policy, context, out, why)) return false;
+  if (!read_dependent_launch(d.dependent_launch, context, out, why)) return false;
   if (!read_class(d, &out->key.problem, why)) return false;
+  if (out->key.problem.dependent_launch == DependentLaunch::kConstantB)
+    out->key.problem.dependent_launch = DependentLaunch::kOn;
   if (!read_dims(d, purpose, out, why)) return false;
   Region x;
   if (!place_input(d, out, &x, why)) return false;

@@ -238,6 +238,7 @@ bool read(const lathe_matmul_desc& d, Purpose purpose, const RequestContext& con
   if (!headers_plain(d)) return refuse(why, explain_headers(d));
   if (d.next != nullptr && !read_chain(d.next, out, why)) return false;
   if (!read_policy(d.miss_policy, context, out, why)) return false;
+  if (!read_dependent_launch(d.dependent_launch, context, out, why)) return false;
   if (!read_class(d, &out->key.problem, why)) return false;
   if (!read_dims(d, purpose, out, why)) return false;
   Regions regions;

@@ -95,9 +95,9 @@ absl::StatusOr<std::vector<int64_t>> parse_shape(const std::string& text, const 
 bool MatmulRequest::operator==(const MatmulRequest& o) const {
   const auto fields = [](const MatmulRequest& r) {
     return std::tie(r.m, r.n, r.k, r.batch, r.dtype, r.out_dtype, r.math, r.trans_a, r.trans_b, r.alpha,
-                    r.beta, r.bias, r.residual, r.activation, r.determinism, r.split_k, r.candidate,
-                    r.padding, r.misalign, r.c_in_place, r.residual_in_place, r.broadcast_a, r.broadcast_b,
-                    r.fill);
+                    r.beta, r.bias, r.residual, r.activation, r.determinism, r.dependent_launch, r.split_k,
+                    r.candidate, r.padding, r.misalign, r.c_in_place, r.residual_in_place, r.broadcast_a,
+                    r.broadcast_b, r.fill);
   };
   return fields(*this) == fields(o);
 }
@@ -117,6 +117,7 @@ std::vector<Flag> matmul_flags(const std::vector<Flag>& more) {
           {"batch", "N", "matmuls in the batch (default: 1)"},
           {"epilogue", "LIST", kEpilogueForm},
           kDeterminism,
+          kDependentLaunch,
           kPadding,
           kSplitK,
           kCandidate,
@@ -140,6 +141,7 @@ absl::StatusOr<MatmulRequest> matmul_request(const Arguments& arguments) {
   absl::Status s = first_error({
       read_dtype(arguments, "out-dtype", result_names(), &r.out_dtype),
       read_choice(arguments, "math", kMaths, &r.math),
+      read_choice(arguments, "dependent-launch", kDependentLaunches, &r.dependent_launch),
       read_choice(arguments, "layout", kLayouts, &layout),
       parse_epilogue(arguments.text("epilogue", ""), &r),
       read_choice(arguments, "determinism", kDeterminisms, &r.determinism),
@@ -185,6 +187,7 @@ std::string command_of(const MatmulRequest& r) {
                                       : 0),
       flag_text("broadcast", kBroadcasts, broadcast),
       flag_text("fill", fill_names(), static_cast<int>(r.fill)), flag_text("split-k", r.split_k, d.split_k),
+      flag_text("dependent-launch", kDependentLaunches, r.dependent_launch),
       flag_text("candidate", r.candidate, d.candidate));
 }
 
@@ -238,6 +241,7 @@ lathe_matmul_desc descriptor(const MatmulRequest& r, lathe_tuning* tuning) {
   if (r.residual) desc.epilogue.residual = describe(forms.residual, present());
   desc.determinism = r.determinism;
   desc.math = r.math;
+  desc.dependent_launch = r.dependent_launch;
   desc.next = chain_tuning(r.split_k, r.candidate, tuning);
   return desc;
 }

@@ -26,6 +26,7 @@ struct MatmulRequest {
   bool bias = false, residual = false;
   lathe_activation activation = LATHE_ACTIVATION_NONE;
   lathe_determinism determinism = LATHE_DETERMINISM_FAST;
+  lathe_dependent_launch dependent_launch = LATHE_DEPENDENT_LAUNCH_OFF;
   int32_t split_k = 0, candidate = 0;
   int64_t padding = 0;
   // What only a run has.
@@ -66,6 +67,7 @@ struct ArgmaxRequest {
   bool values = false;
   int64_t index_offset = 0;
   lathe_determinism determinism = LATHE_DETERMINISM_FAST;
+  lathe_dependent_launch dependent_launch = LATHE_DEPENDENT_LAUNCH_OFF;
   int32_t split_k = 0, candidate = 0;
   int64_t padding = 0;
   // What only a run has.
@@ -93,6 +95,7 @@ struct MatmulArgmaxRequest {
   bool bias = false, values = false;
   int64_t index_offset = 0;
   lathe_determinism determinism = LATHE_DETERMINISM_FAST;
+  lathe_dependent_launch dependent_launch = LATHE_DEPENDENT_LAUNCH_OFF;
   int32_t split_k = 0, candidate = 0;
   int64_t padding = 0;
   // What only a run has.

@@ -10,8 +10,8 @@ namespace lathe::cli {
 
 bool ArgmaxRequest::operator==(const ArgmaxRequest& o) const {
   const auto fields = [](const ArgmaxRequest& r) {
-    return std::tie(r.rows, r.n, r.dtype, r.index_dtype, r.values, r.index_offset, r.determinism, r.split_k,
-                    r.candidate, r.padding, r.misalign, r.fill);
+    return std::tie(r.rows, r.n, r.dtype, r.index_dtype, r.values, r.index_offset, r.determinism,
+                    r.dependent_launch, r.split_k, r.candidate, r.padding, r.misalign, r.fill);
   };
   return fields(*this) == fields(o);
 }
@@ -22,6 +22,7 @@ std::vector<Flag> argmax_flags(const std::vector<Flag>& more) {
                  kIndexOffset,
                  {"values", nullptr, "ask for the maxima too"},
                  kDeterminism,
+                 kDependentLaunch,
                  kPadding,
                  {"split-k", "N", "force the number of workgroups that all rows share"},
                  kCandidate},
@@ -43,6 +44,7 @@ absl::StatusOr<ArgmaxRequest> argmax_request(const Arguments& arguments) {
       read_dtype(arguments, "dtype", float_names(), &r.dtype),
       read_dtype(arguments, "index-dtype", {"i64", "i32"}, &r.index_dtype),
       read_integer(arguments, "index-offset", INT64_MIN, INT64_MAX, &r.index_offset),
+      read_choice(arguments, "dependent-launch", kDependentLaunches, &r.dependent_launch),
       read_choice(arguments, "determinism", kDeterminisms, &r.determinism),
       read_integer(arguments, "padding", 0, INT32_MAX, &r.padding),
       read_integer(arguments, "split-k", 1, 65535, &r.split_k),
@@ -63,6 +65,7 @@ std::string command_of(const ArgmaxRequest& r) {
       flag_text("determinism", kDeterminisms, r.determinism), flag_text("padding", r.padding, d.padding),
       flag_text("misalign", r.misalign, d.misalign),
       flag_text("fill", fill_names(), static_cast<int>(r.fill)), flag_text("split-k", r.split_k, d.split_k),
+      flag_text("dependent-launch", kDependentLaunches, r.dependent_launch),
       flag_text("candidate", r.candidate, d.candidate));
 }
 
@@ -93,6 +96,7 @@ lathe_argmax_desc descriptor(const ArgmaxRequest& r, lathe_tuning* tuning) {
   desc.index_dtype = r.index_dtype;
   desc.index_offset = r.index_offset;
   desc.determinism = r.determinism;
+  desc.dependent_launch = r.dependent_launch;
   if (r.values) desc.values = static_cast<float*>(present());
   desc.next = chain_tuning(r.split_k, r.candidate, tuning);
   return desc;

@@ -15,7 +15,8 @@ namespace lathe::cli {
 
 // In the order of lathe_determinism.
 inline const std::vector<std::string> kDeterminisms = {"fast", "run_to_run", "batch_invariant"};
-inline const std::vector<std::string> kMaths = {"strict", "tf32"};          // of lathe_math
+inline const std::vector<std::string> kMaths = {"strict", "tf32"};  // of lathe_math
+inline const std::vector<std::string> kDependentLaunches = {"off", "on", "constant_b"};
 inline const std::vector<std::string> kLayouts = {"nn", "tn", "nt", "tt"};  // bit 0: A transposed, bit 1: B
 
 inline constexpr Flag kMisalign = {"misalign", "BYTES",
@@ -31,6 +32,9 @@ inline constexpr Flag kCandidate = {
 inline constexpr Flag kSplitK = {"split-k", "N", "force the split-K factor"};
 inline constexpr Flag kMath = {"math", "strict|tf32",
                                "whether f32 operands may be rounded to tf32 (default: strict)"};
+inline constexpr Flag kDependentLaunch = {
+    "dependent-launch", "off|on|constant_b",
+    "whether the kernel may start beside the one before it (default: off)"};
 inline constexpr Flag kLayout = {
     "layout", "nt|nn|tn|tt", "A then B, n as they are, t transposed; nt is a Linear layer's (default: nt)"};
 inline constexpr Flag kIndexDtype = {"index-dtype", "i64|i32", "of the indices (default: i64)"};

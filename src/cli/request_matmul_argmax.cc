@@ -11,8 +11,8 @@ namespace lathe::cli {
 bool MatmulArgmaxRequest::operator==(const MatmulArgmaxRequest& o) const {
   const auto fields = [](const MatmulArgmaxRequest& r) {
     return std::tie(r.m, r.n, r.k, r.dtype, r.logits_dtype, r.index_dtype, r.math, r.trans_a, r.trans_b,
-                    r.bias, r.values, r.index_offset, r.determinism, r.split_k, r.candidate, r.padding,
-                    r.misalign, r.fill);
+                    r.bias, r.values, r.index_offset, r.determinism, r.dependent_launch, r.split_k,
+                    r.candidate, r.padding, r.misalign, r.fill);
   };
   return fields(*this) == fields(o);
 }
@@ -29,6 +29,7 @@ std::vector<Flag> matmul_argmax_flags(const std::vector<Flag>& more) {
        kIndexOffset,
        {"values", nullptr, "ask for the maxima too"},
        kDeterminism,
+       kDependentLaunch,
        kPadding,
        kSplitK,
        kCandidate},
@@ -54,6 +55,7 @@ absl::StatusOr<MatmulArgmaxRequest> matmul_argmax_request(const Arguments& argum
   const absl::Status s = first_error({
       read_dtype(arguments, "logits-dtype", float_names(), &r.logits_dtype),
       read_choice(arguments, "math", kMaths, &r.math),
+      read_choice(arguments, "dependent-launch", kDependentLaunches, &r.dependent_launch),
       read_choice(arguments, "layout", kLayouts, &layout),
       read_dtype(arguments, "index-dtype", {"i64", "i32"}, &r.index_dtype),
       read_integer(arguments, "index-offset", INT64_MIN, INT64_MAX, &r.index_offset),
@@ -82,6 +84,7 @@ std::string command_of(const MatmulArgmaxRequest& r) {
       flag_text("determinism", kDeterminisms, r.determinism), flag_text("padding", r.padding, d.padding),
       flag_text("misalign", r.misalign, d.misalign),
       flag_text("fill", fill_names(), static_cast<int>(r.fill)), flag_text("split-k", r.split_k, d.split_k),
+      flag_text("dependent-launch", kDependentLaunches, r.dependent_launch),
       flag_text("candidate", r.candidate, d.candidate));
 }
 
@@ -126,6 +129,7 @@ lathe_matmul_argmax_desc descriptor(const MatmulArgmaxRequest& r, lathe_tuning* 
   if (r.values) desc.values = static_cast<float*>(present());
   desc.determinism = r.determinism;
   desc.math = r.math;
+  desc.dependent_launch = r.dependent_launch;
   desc.next = chain_tuning(r.split_k, r.candidate, tuning);
   return desc;
 }

@@ -1,6 +1,7 @@
 #include "compiler/gpu_kernel.h"
 
 #include "compiler/launch_facts.h"
+#include "compiler/ptx_hopper.h"
 #include "core/plan.h"
 
 namespace lathe::emit {
@@ -39,6 +40,8 @@ LogicalResult emit_kernel(OpBuilder& b, ModuleOp module, scf::ForallOp forall, s
       Arguments::from_parameters(e, function.getArguments().take_front(type.getNumInputs()));
   GpuKernel kernel(e, function, config);
   if (failed(emitter(e, kernel, GpuStep(forall, merge, arguments)))) return failure();
+  b.setInsertionPointToStart(&function.getBody().front());
+  kernel.wait_for_earlier_kernel();
   b.setInsertionPointToEnd(&function.getBody().front());
   gpu::ReturnOp::create(b, loc);
   set_launch_facts(module, name.getValue(), kernel.facts);
@@ -72,6 +75,9 @@ GpuKernel::GpuKernel(Emit& e, gpu::GPUFuncOp function, ir::KernelConfigAttr conf
   auto module = function->getParentOfType<ModuleOp>();
   arch_ = module->getAttrOfType<StringAttr>(ir::kArchAttr).getValue();
   alignment_ = static_cast<Alignment>(module->getAttrOfType<IntegerAttr>(ir::kAlignmentAttr).getInt());
+  dependent_launch_ = DependentLaunch::kOff;
+  if (auto dependent = module->getAttrOfType<IntegerAttr>(ir::kDependentLaunchAttr))
+    dependent_launch_ = static_cast<DependentLaunch>(dependent.getInt());
   // What the back ends call fences and atomics among all workgroups of a device.
   const bool rocm = module->getAttrOfType<StringAttr>(ir::kBackendAttr).getValue() == "rocm";
   device_scope_ = rocm ? "agent" : "device";
@@ -115,6 +121,17 @@ Value GpuKernel::tensor_map(const TensorMap& map) {
   const unsigned at = function_.getFunctionType().getNumInputs();
   if (failed(function_.insertArgument(at, pointer, DictionaryAttr(), e_.loc))) return nullptr;
   return function_.getArgument(at);
+}
+
+// What waits in turn for this kernel may start at once: all workgroups of this one have begun by then, so it
+// takes no place from them, and it finds out when this kernel is over. Not before the wait: a third kernel
+// would start while the first runs.
+void GpuKernel::wait_for_earlier_kernel() {
+  if (dependent_launch_ == DependentLaunch::kOff || has_waited_) return;
+  has_waited_ = true;
+  facts.attributes.emplace_back("pdl");
+  for (const char* instruction : {"griddepcontrol.wait;", "griddepcontrol.launch_dependents;"})
+    inline_ptx(e_, instruction, "~{memory}", {});
 }
 
 void GpuKernel::fence() {

@@ -41,6 +41,12 @@ class GpuKernel {
   Value dynamic_shared(int64_t bytes);
   // CUDA: a tensor map, encoded by the runtime at each launch, as the !llvm.ptr of a parameter.
   Value tensor_map(const TensorMap& map);
+  // Until the kernel before this one in the stream is over, where the request lets this one start beside it;
+  // nothing otherwise. All threads, before any of them touches global memory (but for B, if it
+  // reads_b_early()). Once a kernel; where an emitter does not say where, the frame does it first of all.
+  void wait_for_earlier_kernel();
+  // Whether the caller promises that nothing still running writes B.
+  bool reads_b_early() const { return dependent_launch_ == DependentLaunch::kConstantB; }
   // Every worker must come here: what each stored to shared memory before is visible after.
   void barrier();
   // From here on the code that is emitted runs in the first `threads` threads alone, which meet at `barrier`.
@@ -66,6 +72,8 @@ class GpuKernel {
   Emit& e_;
   mlir::gpu::GPUFuncOp function_;
   ir::KernelConfigAttr config_;
+  DependentLaunch dependent_launch_;
+  bool has_waited_ = false;
   Value thread_;
   int64_t workers_;
   std::function<void()> barrier_;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <set>
@@ -100,6 +101,12 @@ absl::Status apply_modes(const std::vector<std::string>& modes, absl::string_vie
 }
 
 }  // namespace
+
+int sm_version(const Target& target) {
+  constexpr absl::string_view kPrefix = "sm_";
+  if (target.backend != Backend::kCuda || !absl::StartsWith(target.arch, kPrefix)) return 0;
+  return std::atoi(target.arch.c_str() + kPrefix.size());
+}
 
 absl::string_view name_of(Backend b) {
   switch (b) {

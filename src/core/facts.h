@@ -29,6 +29,11 @@ struct Target {
     return backend == o.backend && arch == o.arch && features == o.features;
   }
 };
+
+// 90 of "sm_90a"; 0 of another backend's target.
+int sm_version(const Target& target);
+// Whether a kernel may start while the one before it runs, and wait for it.
+inline bool has_dependent_launch(const Target& target) { return sm_version(target) >= 90; }
 // Sorts comma-separated signed features as Target::features wants them; kInvalidArgument for one without a
 // sign or given twice.
 absl::StatusOr<std::string> canonical_features(absl::string_view features);

@@ -119,6 +119,7 @@ Json to_json(const ProblemClass& c) {
           {"math", text(name_of(c.math))},
           {"logits", text(name_of(c.logits))},
           {"generic", c.generic},
+          {"dependent_launch", static_cast<int32_t>(c.dependent_launch)},
           {"n", c.n},
           {"k", c.k},
           {"m_lo", c.m_lo},
@@ -129,7 +130,7 @@ Json to_json(const ProblemClass& c) {
 
 absl::StatusOr<ProblemClass> problem_class_from_json(const Json& j) {
   return read_json("problem class", [&] {
-    expect_fields(j, 22);
+    expect_fields(j, 23);
     ProblemClass c;
     c.op = op_field(j);
     c.a = enum_field<DType>(j, "a");
@@ -147,6 +148,7 @@ absl::StatusOr<ProblemClass> problem_class_from_json(const Json& j) {
     c.math = enum_field<Math>(j, "math");
     c.logits = enum_field<DType>(j, "logits");
     c.generic = int_field(j, "generic", 0, 1);
+    c.dependent_launch = static_cast<DependentLaunch>(int_field(j, "dependent_launch", 0, 2));
     c.n = int_field(j, "n", 0, INT32_MAX);
     c.k = int_field(j, "k", 0, INT32_MAX);
     c.m_lo = int_field(j, "m_lo", 1, Bucket::kOpenEnd);

@@ -30,15 +30,19 @@ std::vector<Bucket> m_buckets(int64_t m_max);
 Bucket row_bucket(int64_t n);
 std::vector<Bucket> row_buckets();
 
-// Which alignment the kernel may assume of every operand: of its base, the distance of its rows and of its matrices.
+// Which alignment the kernel may assume of every operand: of its base, the distance of its rows and of its
+// matrices.
 //   kElement  one element's bytes (on the CPU: none at all; every CPU request is of this class)
 //   k16       16 bytes
 //   kByte     none: below one element's. GPUs alone; its M bucket is open, one class a weight
 enum class Alignment : int32_t { kElement = 0, k16 = 1, kByte = 2 };
 int32_t alignment_bytes(Alignment a, DType element);
 
-// What identifies a kernel's work apart from how it is done. Plain data: compared bytewise on the dispatch path, so
-// every member is 4 or 8 bytes and there is no padding.
+// Values equal lathe_dependent_launch's.
+enum class DependentLaunch : int32_t { kOff = 0, kOn = 1, kConstantB = 2 };
+
+// What identifies a kernel's work apart from how it is done. Plain data: compared bytewise on the dispatch
+// path, so every member is 4 or 8 bytes and there is no padding.
 struct ProblemClass {
   Op op = Op::kMatmul;
   DType a = DType::kNone;         // argmax: X
@@ -52,21 +56,24 @@ struct ProblemClass {
   Activation activation = Activation::kNone;
   Determinism determinism = Determinism::kFast;
   Alignment alignment = Alignment::kElement;
-  int32_t wants_values = 0;  // argmax, matmul_argmax
-  Math math = Math::kStrict;      // kTf32: f32 operands may be rounded to tf32
-  DType logits = DType::kNone;    // matmul_argmax: what a product is rounded to before it is compared
-  int32_t generic = 0;  // 1: the class of a generic kernel, of any sizes and form (core/generic.h)
-  int64_t n = 0;  // matmul: exact N; argmax: 0 (see row)
-  int64_t k = 0;  // matmul: exact K; argmax: 0
-  int64_t m_lo = 1, m_hi = Bucket::kOpenEnd;      // matmul: M bucket; argmax: always open
-  int64_t row_lo = 0, row_hi = 0;                 // argmax: row-length bucket; matmul: 0
+  int32_t wants_values = 0;     // argmax, matmul_argmax
+  Math math = Math::kStrict;    // kTf32: f32 operands may be rounded to tf32
+  DType logits = DType::kNone;  // matmul_argmax: what a product is rounded to before it is compared
+  int32_t generic = 0;          // 1: the class of a generic kernel, of any sizes and form (core/generic.h)
+  DependentLaunch dependent_launch = DependentLaunch::kOff;  // off where a device has none
+  int32_t reserved = 0;
+  int64_t n = 0;                              // matmul: exact N; argmax: 0 (see row)
+  int64_t k = 0;                              // matmul: exact K; argmax: 0
+  int64_t m_lo = 1, m_hi = Bucket::kOpenEnd;  // matmul: M bucket; argmax: always open
+  int64_t row_lo = 0, row_hi = 0;             // argmax: row-length bucket; matmul: 0
 
   bool operator==(const ProblemClass& o) const;
 };
-static_assert(sizeof(ProblemClass) == 16 * 4 + 6 * 8, "no padding: ProblemClass is compared and hashed bytewise");
+static_assert(sizeof(ProblemClass) == 18 * 4 + 6 * 8,
+              "no padding: ProblemClass is compared and hashed bytewise");
 
-// Requests of the class `c`, bucket included, whose operands are aligned so: on the CPU alignment makes no difference;
-// below one element's there is one bucket of M for all.
+// Requests of the class `c`, bucket included, whose operands are aligned so: on the CPU alignment makes no
+// difference; below one element's there is one bucket of M for all.
 ProblemClass with_alignment(const ProblemClass& c, Alignment alignment, bool is_cpu);
 uint64_t hash_of(const ProblemClass& c);
 Json to_json(const ProblemClass& c);
@@ -77,8 +84,8 @@ struct Dims {
   int64_t m = 0, n = 0, k = 0, batch = 1;
 };
 
-// "matmul f32 a=n b=t m=7 n=4096 k=33 batch=1", "matmul_argmax bf16 a=n b=t m=7 n=128256 k=4096 logits=bf16 indices=i64",
-// for error messages and logs.
+// "matmul f32 a=n b=t m=7 n=4096 k=33 batch=1", "matmul_argmax bf16 a=n b=t m=7 n=128256 k=4096 logits=bf16
+// indices=i64", for error messages and logs.
 std::string describe(const ProblemClass& c, const Dims& dims);
 
 }  // namespace lathe

@@ -23,6 +23,30 @@ DispatchKey key_of_request(const FakeGpuDevice& fake, const lathe_matmul_desc& d
   return r.key;
 }
 
+TEST(Gpu, DependentLaunchIsPartOfTheClassWhereADeviceHasIt) {
+  FakeGpuDevice hopper;
+  FakeDevice ampere(fake_compiler(), MissPolicy::kBlock, "a100.json");
+  MatmulRequest m(7, 40, 33);
+  const DispatchKey plain = key_of_request(hopper, m.desc);
+  for (auto [wanted, expected] : {std::pair{LATHE_DEPENDENT_LAUNCH_ON, DependentLaunch::kOn},
+                                  {LATHE_DEPENDENT_LAUNCH_CONSTANT_B, DependentLaunch::kConstantB}}) {
+    m.desc.dependent_launch = wanted;
+    const DispatchKey key = key_of_request(hopper, m.desc);
+    EXPECT_EQ(key.problem.dependent_launch, expected);
+    EXPECT_FALSE(key == plain);
+    Request r;
+    EXPECT_TRUE(read_matmul(&m.desc, Purpose::kRun, ampere.device->request_context(), nullptr, &r).ok());
+    EXPECT_EQ(r.key.problem.dependent_launch, DependentLaunch::kOff);
+    ArgmaxRequest a(3, 100);
+    a.desc.dependent_launch = wanted;
+    EXPECT_TRUE(read_argmax(&a.desc, Purpose::kRun, hopper.device->request_context(), nullptr, &r).ok());
+    EXPECT_EQ(r.key.problem.dependent_launch, DependentLaunch::kOn) << "argmax has no B";
+  }
+  m.desc.dependent_launch = static_cast<lathe_dependent_launch>(3);
+  EXPECT_EQ(lathe_matmul(hopper.device.get(), nullptr, &m.desc), LATHE_INVALID_ARGUMENT);
+  EXPECT_TRUE(last_error_says("dependent_launch 3 is unknown")) << lathe_last_error();
+}
+
 TEST(Gpu, AMissOnACapturedStreamChangesNothingWhateverThePolicy) {
   FakeGpuDevice fake;
   MatmulRequest m(7, 40, 33);

@@ -102,6 +102,22 @@ std::vector<ProblemClass> argmax_classes() {
   return classes;
 }
 
+// Output layers of greedy decoding, and a prefill's.
+std::vector<ProblemClass> matmul_argmax_classes() {
+  std::vector<ProblemClass> classes;
+  for (int64_t n : {128256, 151937})
+    for (int64_t m : {1, 16, 64, 2048})
+      for (DType t : {DType::kF16, DType::kBF16}) {
+        ProblemClass c = matmul_class(t, DType::kI64, n, 4096, m_bucket(m));
+        c.op = Op::kMatmulArgmax;
+        c.logits = t;
+        c.trans_b = 1;
+        c.bias = n % 2 == 0 ? DType::kNone : t;
+        classes.push_back(with_alignment(c, Alignment::k16, /*is_cpu=*/false));
+      }
+  return classes;
+}
+
 class Collector {
  public:
   // The first choice, or every legal one. A device that has no plan for the class is a failure.
@@ -153,7 +169,8 @@ std::string SweepPlan::form() const {
 std::vector<SweepPlan> chosen_plans(bool whole) {
   Collector collector;
   for_each_cuda_device([&](const DeviceFacts& facts) {
-    for (const auto& classes : {layer_classes(whole), formed_classes(), further_classes(), argmax_classes()})
+    for (const auto& classes : {layer_classes(whole), formed_classes(), further_classes(), argmax_classes(),
+                                matmul_argmax_classes()})
       for (const ProblemClass& c : classes) collector.add(facts, c, /*every_legal=*/false);
   });
   return collector.plans;
