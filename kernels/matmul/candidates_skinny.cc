@@ -26,8 +26,8 @@ constexpr Row kRows[] = {
 
 // --- what a unit of the device gives; estimates where no source is named
 constexpr double kGroupsPerUnit = 16;  // workgroups of a compute unit, more than any row here needs
-// Static shared memory beside the dynamic: a ticket's word and, of matmul_argmax, a key for each row, which end
-// where the dynamic part, aligned to 1024 bytes, may begin (as ptxas counts it).
+// Static shared memory beside the dynamic: a ticket's word and, of matmul_argmax, a key for each row, which
+// end where the dynamic part, aligned to 1024 bytes, may begin (as ptxas counts it).
 constexpr int64_t kStaticShared = 1024;
 constexpr double kReservedShared =
     1024;  // of each workgroup, by the system (CUDA Programming Guide, sm_80 and later)
@@ -63,23 +63,26 @@ double resident_of(const GpuRates& rates, const SkinnyShape& s) {
 // f32 goes to matrix instructions as tf32, where that is asked for and there is a form.
 bool matrix(const ProblemClass& c) { return c.b != DType::kF32 || (c.math == Math::kTf32 && c.trans_b != 0); }
 
-// Units that leave a thread's registers room for the rest; one more spilled, 4 to 56 bytes. FMAs take four
-// sums of each row, rounding to tf32 and where weights' tails lie a few registers.
-int64_t most_units(const SkinnyInput& in) {
-  constexpr int64_t kMost = 3;
-  if (!in.matrix) return in.rows > 8 ? 1 : in.rows > 4 ? 2 : kMost;
-  const bool full = in.element_bytes == 4 || SkinnyShape(in).tail != 0;
-  return full && in.rows > 8 ? 2 : kMost;
+// FMAs take four sums of each row: with more rows than this one unit spilled, 272 bytes.
+constexpr int64_t kMostFmaRows = 8;
+
+// Units that leave a thread's registers room for the rest; one more spilled, 4 to 68 bytes. Rounding to tf32
+// and where weights' tails lie take a few registers, and before sm_90 so does what merges splits.
+int64_t most_units(const SkinnyInput& in, int sm) {
+  const int64_t most = sm < 90 ? 2 : 3;
+  if (!in.matrix) return in.rows > 4 ? 2 : most;
+  if (in.rows <= 8) return most;
+  return SkinnyShape(in).tail != 0 ? 1 : in.element_bytes == 4 ? 2 : most;
 }
 
-SkinnyInput input_of(const ProblemClass& c, const Row& r) {
+SkinnyInput input_of(const ProblemClass& c, const Row& r, int sm) {
   SkinnyInput in;
   in.rows = representative_m(c), in.k = c.k, in.n = c.n;
   in.unroll_k = r.unroll_k, in.threads = r.threads;
   in.element_bytes = static_cast<int64_t>(size_of(c.b));
   in.k_major = c.trans_b != 0;
   in.matrix = matrix(c);
-  in.unroll_k = std::min<int64_t>(r.unroll_k, most_units(in));
+  in.unroll_k = std::min<int64_t>(r.unroll_k, most_units(in, sm));
   in.tile_n = 1, in.tile_k = SkinnyShape::kSplitMultiple;
   in.group = r.warps_n * SkinnyShape(in).warp_columns;
   return in;
@@ -172,6 +175,8 @@ std::string check_class(const CandidateContext& context) {
   if (context.facts.target.arch == "sm_75") return "sm_75 has no asynchronous copies";
   if (c.a != c.b)
     return absl::StrCat("no form for ", std::string(name_of(c.a)), " by ", std::string(name_of(c.b)));
+  if (!matrix(c) && c.m_hi > kMostFmaRows)
+    return absl::StrCat("f32 by FMAs: M ", c.m_hi, " > ", kMostFmaRows);
   if (is_f8(c.b) && sm_version(context.facts.target) < 89)
     return absl::StrCat(context.facts.target.arch, " has no products of fp8");
   return "";
@@ -231,7 +236,7 @@ void enumerate_matmul_skinny(const CandidateContext& context, std::vector<Ranked
     return;
   }
   for (const Row& r : kRows) {
-    const SkinnyInput in = input_of(context.problem, r);
+    const SkinnyInput in = input_of(context.problem, r, sm_version(context.facts.target));
     int64_t before = 0;
     for (int64_t wanted : {1, 2, 4, 8, 16}) {
       if (context.split_k > 0) wanted = context.split_k;

@@ -8,8 +8,8 @@ namespace lathe {
 namespace {
 
 // Kernels whose emitters hand their sums to an OutputSink (kernels/matmul/emit_gpu.h), and those of the CPU.
-constexpr absl::string_view kComparing[] = {"dot",  "outer", "panel",  "panel_t", "simt",
-                                            "mma",  "mma32", "skinny", "wgmma"};
+constexpr absl::string_view kComparing[] = {"dot", "outer", "panel",  "panel_t", "simt",
+                                            "mma", "mma32", "skinny", "wgmma"};
 
 // Instructions for one logit: the rounding, the comparison with its test for NaN, two selections (estimate
 // from the code). On the CPU for one vector of them.
@@ -28,10 +28,13 @@ ProblemClass product_of(const ProblemClass& c) {
   return product;
 }
 
-std::string refusal(const RankedPlan& r) {
+std::string refusal(const ProblemClass& c, const RankedPlan& r) {
   if (!r.rejection.empty()) return r.rejection;
   const CompileConfig& config = r.plan.config;
   if (config.split != kNoSplit || r.plan.launch.splits > 1) return "split-K: partial sums cannot be compared";
+  // ptxas 13.0 serializes the products (C7514) where a kernel of one tile rounds its sums to f16 one by one.
+  if (config.kernel == "wgmma" && config.persistent == 0 && c.logits == DType::kF16)
+    return "logits in f16: persistent tiles alone";
   for (absl::string_view name : kComparing)
     if (config.kernel == name) return "";
   return absl::StrCat("kernel '", config.kernel, "' stores its tiles, it does not compare them");
@@ -78,7 +81,7 @@ void enumerate_matmul_argmax(const CandidateContext& context, std::vector<Ranked
   const MatmulSizes s(product);
   for (size_t i = first; i < out->size(); ++i) {
     RankedPlan& r = (*out)[i];
-    r.rejection = refusal(r);
+    r.rejection = refusal(context.problem, r);
     if (!r.rejection.empty()) continue;
     CompileConfig& config = r.plan.config;
     config.split = merge_of(target, ceil_div(s.n, config.tile_n));

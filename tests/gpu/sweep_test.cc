@@ -85,8 +85,9 @@ std::string missing_instructions(const SweepPlan& plan, const std::string& ptx) 
   if (config.kernel == "wgmma") {
     if (config.cluster_m * config.cluster_n > 1) need({".multicast::cluster"});
     // 128 sums of a multiplying thread (all but one warpgroup multiply) leave it too few of the registers it
-    // starts with.
-    if (config.tile_m * config.tile_n >= 128 * (config.threads - 128)) need({"setmaxnreg"});
+    // starts with, unless two warpgroups have all registers of a multiprocessor.
+    if (config.threads > 256 && config.tile_m * config.tile_n >= 128 * (config.threads - 128))
+      need({"setmaxnreg"});
   }
   need({".reqntid"});
   return absl::StrJoin(missing, ", ");

@@ -49,7 +49,7 @@ std::string defect(const DeviceFacts& facts, const ProblemClass& c, const Plan& 
       {f.kernel == "wgmma" && (f.threads % 128 != 0 || f.threads < 256), "warpgroups"},
       {f.kernel == "mma" && version < 80, "asynchronous copies"},
       {f.kernel != "simt" && is_f8(c.a) && version < 89, "matrix instructions of fp8"},
-      {f.kernel != "simt" && c.a == DType::kF32, "rounds f32"},
+      {(f.kernel == "skinny" ? f.swap != 0 : f.kernel != "simt") && c.a == DType::kF32, "rounds f32"},
       {copies && c.alignment != Alignment::k16, "copies of 16 bytes"},
       {f.kernel == "skinny" && (c.m_lo != c.m_hi || c.m_hi > 16), "rows"},
       {clusters > kPortableCluster, "cluster"},
