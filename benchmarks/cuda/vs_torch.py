@@ -30,7 +30,7 @@ class Operand(ctypes.Structure):
 class ArgmaxDesc(ctypes.Structure):
     _fields_ = [("struct_size", Size), ("next", Pointer), ("rows", Long), ("n", Long), ("x", Operand),
                 ("indices", Pointer), ("index_dtype", Int), ("index_offset", Long), ("values", Pointer),
-                ("determinism", Int), ("miss_policy", Int)]
+                ("determinism", Int), ("miss_policy", Int), ("dependent_launch", Int)]
 
 
 class Epilogue(ctypes.Structure):
@@ -42,7 +42,8 @@ class Epilogue(ctypes.Structure):
 class MatmulDesc(ctypes.Structure):
     _fields_ = [("struct_size", Size), ("next", Pointer), ("m", Long), ("n", Long), ("k", Long), ("batch", Long),
                 ("a", Operand), ("b", Operand), ("c", Operand), ("d", Operand), ("epilogue", Epilogue),
-                ("determinism", Int), ("miss_policy", Int), ("m_device", Pointer), ("math", Int)]
+                ("determinism", Int), ("miss_policy", Int), ("m_device", Pointer), ("math", Int),
+                ("dependent_launch", Int)]
 
 
 class Lathe:
@@ -60,13 +61,13 @@ class Lathe:
             raise RuntimeError(self.api.lathe_last_error().decode())
 
     def argmax(self, stream, x, rows, n, dtype, indices):
-        desc = ArgmaxDesc(ctypes.sizeof(ArgmaxDesc), None, rows, n, Operand(x, dtype), indices, I64, 0, None, 0, 0)
+        desc = ArgmaxDesc(ctypes.sizeof(ArgmaxDesc), None, rows, n, Operand(x, dtype), indices, I64, 0, None, 0, 0, 0)
         self.check(self.api.lathe_argmax(self.device, Pointer(stream), ctypes.byref(desc)))
 
     def matmul(self, stream, a, w, d, m, n, k, dtype):
         epilogue = Epilogue(ctypes.sizeof(Epilogue), None, 1.0, 0.0, None, 0, 0, Operand(), None, None)
         desc = MatmulDesc(ctypes.sizeof(MatmulDesc), None, m, n, k, 1, Operand(a, dtype),
-                          Operand(w, dtype, COLUMN_MAJOR), Operand(), Operand(d, dtype), epilogue, 0, 0, None, 0)
+                          Operand(w, dtype, COLUMN_MAJOR), Operand(), Operand(d, dtype), epilogue, 0, 0, None, 0, 0)
         self.check(self.api.lathe_matmul(self.device, Pointer(stream), ctypes.byref(desc)))
 
 

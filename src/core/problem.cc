@@ -147,7 +147,7 @@ absl::StatusOr<ProblemClass> problem_class_from_json(const Json& j) {
     c.wants_values = int_field(j, "wants_values", 0, 1);
     c.math = enum_field<Math>(j, "math");
     c.logits = enum_field<DType>(j, "logits");
-    c.generic = int_field(j, "generic", 0, 1);
+    c.generic = static_cast<int16_t>(int_field(j, "generic", 0, 1));
     c.dependent_launch = static_cast<DependentLaunch>(int_field(j, "dependent_launch", 0, 2));
     c.n = int_field(j, "n", 0, INT32_MAX);
     c.k = int_field(j, "k", 0, INT32_MAX);

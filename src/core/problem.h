@@ -39,10 +39,10 @@ enum class Alignment : int32_t { kElement = 0, k16 = 1, kByte = 2 };
 int32_t alignment_bytes(Alignment a, DType element);
 
 // Values equal lathe_dependent_launch's.
-enum class DependentLaunch : int32_t { kOff = 0, kOn = 1, kConstantB = 2 };
+enum class DependentLaunch : int16_t { kOff = 0, kOn = 1, kConstantB = 2 };
 
 // What identifies a kernel's work apart from how it is done. Plain data: compared bytewise on the dispatch
-// path, so every member is 4 or 8 bytes and there is no padding.
+// path, so every member is 2, 4 or 8 bytes and there is no padding.
 struct ProblemClass {
   Op op = Op::kMatmul;
   DType a = DType::kNone;         // argmax: X
@@ -59,9 +59,8 @@ struct ProblemClass {
   int32_t wants_values = 0;     // argmax, matmul_argmax
   Math math = Math::kStrict;    // kTf32: f32 operands may be rounded to tf32
   DType logits = DType::kNone;  // matmul_argmax: what a product is rounded to before it is compared
-  int32_t generic = 0;          // 1: the class of a generic kernel, of any sizes and form (core/generic.h)
+  int16_t generic = 0;          // 1: the class of a generic kernel, of any sizes and form (core/generic.h)
   DependentLaunch dependent_launch = DependentLaunch::kOff;  // off where a device has none
-  int32_t reserved = 0;
   int64_t n = 0;                              // matmul: exact N; argmax: 0 (see row)
   int64_t k = 0;                              // matmul: exact K; argmax: 0
   int64_t m_lo = 1, m_hi = Bucket::kOpenEnd;  // matmul: M bucket; argmax: always open
@@ -69,7 +68,7 @@ struct ProblemClass {
 
   bool operator==(const ProblemClass& o) const;
 };
-static_assert(sizeof(ProblemClass) == 18 * 4 + 6 * 8,
+static_assert(sizeof(ProblemClass) == 16 * 4 + 6 * 8,
               "no padding: ProblemClass is compared and hashed bytewise");
 
 // Requests of the class `c`, bucket included, whose operands are aligned so: on the CPU alignment makes no
