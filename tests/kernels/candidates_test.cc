@@ -325,9 +325,7 @@ TEST(Candidates, ArgmaxSplitsLongRowsOnly) {
           if (row.lo <= 1024) EXPECT_EQ(config.split, kNoSplit);
           EXPECT_TRUE(r.plan.launch.splits == 1 || config.split != kNoSplit);
           EXPECT_TRUE(config.tile_m == 1 || config.split == kNoSplit);
-          // Where the last workgroup to arrive may merge was shown on gfx11 alone.
-          if (f.target.backend == Backend::kRocm && f.target.arch != "gfx1100")
-            EXPECT_LE(config.split, kMergeStep);
+          if (f.target.backend == Backend::kRocm) EXPECT_LE(config.split, kMergeStep);
           if (cpu) {
             EXPECT_EQ(config.split, row.lo > 1024);
             EXPECT_EQ(config.lanes, vector_lanes(f.target));
