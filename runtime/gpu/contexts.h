@@ -29,10 +29,10 @@ class Contexts {
 
  private:
   Contexts(const Library& library, Device device, Context primary)
-      : library_(library), device_(device), primary_(primary) {}
+      : driver_library_(library), device_(device), primary_(primary) {}
   absl::StatusOr<bool> is_of_device(Context context) const;
 
-  const Library& library_;
+  const Library& driver_library_;
   const Device device_;
   Context primary_;  // null: moved from
 };

@@ -367,8 +367,9 @@ absl::StatusOr<DeviceFacts> query(const Platform& platform, absl::string_view na
 absl::StatusOr<std::unique_ptr<lathe::Driver>> open(const Platform& platform, absl::string_view name,
                                                     const DriverOptions& options) {
   LATHE_ASSIGN_OR_RETURN(Opened opened, open_library(platform, name));
-  auto driver = std::make_unique<GpuDriver>(std::move(opened.library), std::move(opened.facts), opened.device,
-                                            std::string(name), options);
+  auto& [library, device, facts] = opened;
+  auto driver =
+      std::make_unique<GpuDriver>(std::move(library), std::move(facts), device, std::string(name), options);
   LATHE_RETURN_IF_ERROR(driver->retain_context());
   return std::unique_ptr<lathe::Driver>(std::move(driver));
 }

@@ -107,7 +107,7 @@ std::optional<AssemblerSearch> find_assemblers(const Environment& environment) {
   const char* home = non_empty(environment("CUDA_HOME"));
   const std::string toolkit = home != nullptr ? home : "/usr/local/cuda";
   search.directories.push_back(absl::StrCat(toolkit, "/bin"));
-  search.library_directories.push_back(absl::StrCat(toolkit, "/lib64"));
+  search.nvjitlink_directories.push_back(absl::StrCat(toolkit, "/lib64"));
   return search;
 }
 

@@ -118,7 +118,7 @@ absl::StatusOr<AssembledPtx> assemble_ptx(const std::string& ptx, absl::string_v
     passed_over.emplace_back(assembled.status().message());
   }
   if (!suits_nvjitlink(ptx)) return finished({kNoAssembler, "", {}});
-  absl::StatusOr<JitLinked> linked = nvjitlink_ptx(ptx, arch, search.library_directories);
+  absl::StatusOr<JitLinked> linked = nvjitlink_ptx(ptx, arch, search.nvjitlink_directories);
   if (linked.ok())
     return finished({absl::StrCat("nvJitLink ", linked->version), std::move(linked->cubin),
                      parse_assembler_log(linked->log)});

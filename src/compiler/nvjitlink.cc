@@ -93,11 +93,11 @@ absl::StatusOr<std::string> take_cubin(const Functions& f, Handle handle) {
 }  // namespace
 
 absl::StatusOr<JitLinked> nvjitlink_ptx(const std::string& ptx, absl::string_view arch,
-                                        const std::vector<std::string>& library_directories) {
+                                        const std::vector<std::string>& nvjitlink_directories) {
   // Its manual says nothing of threads.
   static std::mutex mutex;
   const std::lock_guard<std::mutex> lock(mutex);
-  LATHE_ASSIGN_OR_RETURN(const Functions f, find_functions(library_directories));
+  LATHE_ASSIGN_OR_RETURN(const Functions f, find_functions(nvjitlink_directories));
   const std::string arch_option = absl::StrCat("-arch=", arch);
   const char* options[] = {arch_option.c_str(), "-O3", "-verbose"};
   Handle handle = nullptr;

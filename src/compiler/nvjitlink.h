@@ -27,6 +27,6 @@ struct JitLinked {
 // target; kAborted with its words where it takes offence at the PTX. The library stays mapped. Thread-safe;
 // 80 ms for a small kernel.
 absl::StatusOr<JitLinked> nvjitlink_ptx(const std::string& ptx, absl::string_view arch,
-                                        const std::vector<std::string>& library_directories);
+                                        const std::vector<std::string>& nvjitlink_directories);
 
 }  // namespace lathe

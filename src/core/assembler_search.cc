@@ -7,7 +7,7 @@ namespace lathe {
 Json to_json(const AssemblerSearch& s) {
   return {{"ptxas", s.ptxas},
           {"directories", s.directories},
-          {"library_directories", s.library_directories},
+          {"nvjitlink_directories", s.nvjitlink_directories},
           {"timeout_seconds", s.timeout_seconds}};
 }
 
@@ -16,7 +16,7 @@ absl::StatusOr<AssemblerSearch> assembler_search_from_json(const Json& j) {
     AssemblerSearch s;
     s.ptxas = text_field(j, "ptxas");
     s.directories = j.at("directories").get<std::vector<std::string>>();
-    s.library_directories = j.at("library_directories").get<std::vector<std::string>>();
+    s.nvjitlink_directories = j.at("nvjitlink_directories").get<std::vector<std::string>>();
     s.timeout_seconds = number_field(j, "timeout_seconds");
     if (!(s.timeout_seconds > 0 && s.timeout_seconds <= 86400))
       throw std::out_of_range("\"timeout_seconds\" is not in (0, 86400]");

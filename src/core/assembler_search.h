@@ -14,9 +14,9 @@ struct AssemblerSearch {
   // This program alone, and an error if it is of no use; "": every `ptxas` of the directories is tried in
   // turn, the first that knows the target and the PTX's version is taken.
   std::string ptxas;
-  std::vector<std::string> directories;          // PATH's, then those of the toolkits
-  std::vector<std::string> library_directories;  // of libnvJitLink, after those that the loader knows
-  double timeout_seconds = 300;                  // for one kernel; 0.05 to 1 s is usual
+  std::vector<std::string> directories;            // PATH's, then those of the toolkits
+  std::vector<std::string> nvjitlink_directories;  // of its library, after those that the loader knows
+  double timeout_seconds = 300;                    // for one kernel; 0.05 to 1 s is usual
 };
 
 Json to_json(const AssemblerSearch& s);

@@ -83,13 +83,13 @@ TEST(Options, SaysWhereAssemblersMayBe) {
   const AssemblerSearch bare = read(nullptr)->assembler.value();
   EXPECT_EQ(bare.ptxas, "");
   EXPECT_EQ(bare.directories, std::vector<std::string>{"/usr/local/cuda/bin"});
-  EXPECT_EQ(bare.library_directories, std::vector<std::string>{"/usr/local/cuda/lib64"});
+  EXPECT_EQ(bare.nvjitlink_directories, std::vector<std::string>{"/usr/local/cuda/lib64"});
   const AssemblerSearch full =
       read(nullptr, {{"PATH", "/a:/b::"}, {"CUDA_HOME", "/cuda"}, {"LATHE_PTXAS", "/mine"}})
           ->assembler.value();
   EXPECT_EQ(full.ptxas, "/mine");
   EXPECT_EQ(full.directories, (std::vector<std::string>{"/a", "/b", "/cuda/bin"}));
-  EXPECT_EQ(full.library_directories, std::vector<std::string>{"/cuda/lib64"});
+  EXPECT_EQ(full.nvjitlink_directories, std::vector<std::string>{"/cuda/lib64"});
   EXPECT_FALSE(read(nullptr, {{"PATH", "/a"}, {"LATHE_PTXAS", ""}})->assembler.has_value())
       << "set but empty asks for none";
 }

@@ -232,7 +232,7 @@ AssemblerSearch machine() {
   std::istringstream path(std::getenv("PATH") ? std::getenv("PATH") : "");
   for (std::string folder; std::getline(path, folder, ':');) s.directories.push_back(folder);
   s.directories.push_back("/usr/local/cuda/bin");
-  s.library_directories = {"/usr/local/cuda/lib64"};
+  s.nvjitlink_directories = {"/usr/local/cuda/lib64"};
   return s;
 }
 
@@ -282,12 +282,12 @@ TEST(AssemblerSearchJson, GoesThereAndBack) {
   AssemblerSearch s;
   s.ptxas = "/a/ptxas";
   s.directories = {"/b", "/c"};
-  s.library_directories = {"/d"};
+  s.nvjitlink_directories = {"/d"};
   s.timeout_seconds = 7;
   const auto back = assembler_search_from_json(to_json(s));
   ASSERT_TRUE(back.ok()) << back.status();
   EXPECT_EQ(to_json(*back), to_json(s));
-  for (const char* field : {"ptxas", "directories", "library_directories", "timeout_seconds"}) {
+  for (const char* field : {"ptxas", "directories", "nvjitlink_directories", "timeout_seconds"}) {
     Json j = to_json(s);
     j[field] = nullptr;
     EXPECT_FALSE(assembler_search_from_json(j).ok()) << field;
