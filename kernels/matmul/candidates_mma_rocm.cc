@@ -192,22 +192,10 @@ void enumerate(const CandidateContext& context, const char* name, int64_t edge,
       const double slots = rates.units * resident_of(rates, shape);
       config.threads = static_cast<int32_t>(shape.threads());
       config.raster = raster_of(c, r, slots);
-      const double tiles = double(ceil_div(s.m, r.tile_m)) * ceil_div(s.n, r.tile_n);
-      constexpr int64_t kLeastBlocks = 4;  // of K in a split
-      for (int32_t wanted : split_options(context, s.k, tiles, slots, kLeastBlocks * shape.tile_k)) {
-        // As in candidates_mma.cc.
-        const int64_t granularity = context.split_k > 0 ? 16 / shape.element_bytes : shape.tile_k;
-        const int32_t splits = normalize_splits(s.k, wanted, granularity);
-        for (int32_t split : splits_of(context.facts.target, splits)) {
-          config.split = split;
-          RankedPlan plan;
-          plan.plan.config = config;
-          plan.plan.launch.splits = splits;
-          plan.plan.predicted_seconds = predict(context, rates, s, shape, r, splits, split);
-          plan.plan.numeric_recipe = recipe_of(c, *t, splits);
-          out->push_back(std::move(plan));
-        }
-      }
+      append_mma_splits(
+          context, s, shape, config, slots,
+          [&](int32_t splits, int32_t split) { return predict(context, rates, s, shape, r, splits, split); },
+          [&](int32_t splits) { return recipe_of(c, *t, splits); }, out);
     }
 }
 
