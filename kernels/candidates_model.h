@@ -8,6 +8,7 @@
 #include <string>
 
 #include "absl/container/inlined_vector.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "kernels/candidates.h"
 
@@ -117,10 +118,16 @@ struct GpuRates {
   double launch_seconds, flops;
 };
 
-// Who may merge the partial results of so many splits: the last workgroup to arrive, or a second step. On ROCm a
-// second step alone: merged by the last workgroup, argmax and matmul_argmax came out wrong on an emulated gfx1100.
+// Who may merge the partial results of so many splits: the last workgroup to arrive, or a second step. On
+// ROCm the former where one L2 serves the device and it was executed, in an emulator; CDNA's parts have an L2
+// each, and a second step merges there until hardware has shown that another workgroup's stores are seen
+// after its ticket.
 using SplitKinds = absl::InlinedVector<int32_t, 2>;
-inline bool may_merge_last(const Target& target) { return target.backend == Backend::kCuda; }
+inline bool may_merge_last(const Target& target) {
+  return target.backend == Backend::kCuda ||
+         (target.backend == Backend::kRocm &&
+          (absl::StartsWith(target.arch, "gfx11") || absl::StartsWith(target.arch, "gfx12")));
+}
 inline SplitKinds splits_of(const Target& target, int32_t splits) {
   if (splits == 1) return {kNoSplit};
   return may_merge_last(target) ? SplitKinds{kMergeLast, kMergeStep} : SplitKinds{kMergeStep};

@@ -301,7 +301,8 @@ typedef struct lathe_matmul_argmax_desc {
  * 64-byte aligned, not shared by two calls in flight. Without it the library uses a slab of its own; on a GPU
  * one for each stream, so a graph that may run beside other work of the stream it was captured on, or beside
  * another graph from that stream, needs workspaces of the caller's. Where a kernel counts its workgroups they
- * cost it a memset ahead of the launch. */
+ * cost it a memset ahead of the launch. On ROCm not fine-grained or host memory, where the atomic operations of
+ * that count may have no effect. */
 typedef struct lathe_workspace {
   size_t struct_size;
   const lathe_chain* next;

@@ -57,15 +57,12 @@ Value RowKeys::place(Value at, Type element) const {
 }
 
 void RowKeys::raise(Value row, Value key) const {
-  LLVM::AtomicRMWOp::create(e_.b, e_.loc, LLVM::AtomicBinOp::umax, place(row, e_.b.getI64Type()), key,
-                            LLVM::AtomicOrdering::monotonic, kernel_.device_scope());
+  kernel_.atomic(LLVM::AtomicBinOp::umax, place(row, e_.b.getI64Type()), key);
 }
 
 Value RowKeys::take(Value row) const {
   Type i64 = e_.b.getI64Type();
-  return LLVM::AtomicRMWOp::create(e_.b, e_.loc, LLVM::AtomicBinOp::xchg, place(row, i64),
-                                   e_.constant(i64, 0), LLVM::AtomicOrdering::monotonic,
-                                   kernel_.device_scope());
+  return kernel_.atomic(LLVM::AtomicBinOp::xchg, place(row, i64), e_.constant(i64, 0));
 }
 
 Value RowKeys::ticket_counter(Value tile) const {

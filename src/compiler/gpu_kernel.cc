@@ -111,8 +111,8 @@ Value GpuKernel::dynamic_shared(int64_t bytes) {
                            /*isConstant=*/false, rocm() ? LLVM::Linkage::Internal : LLVM::Linkage::External,
                            kSymbol, Attribute(), /*alignment=*/1024, kSharedMemory);
   }
-  return LLVM::AddressOfOp::create(e_.b, e_.loc,
-                                   LLVM::LLVMPointerType::get(e_.b.getContext(), kSharedMemory), kSymbol);
+  return LLVM::AddressOfOp::create(e_.b, e_.loc, LLVM::LLVMPointerType::get(e_.b.getContext(), kSharedMemory),
+                                   kSymbol);
 }
 
 Value GpuKernel::tensor_map(const TensorMap& map) {
@@ -134,17 +134,26 @@ void GpuKernel::wait_for_earlier_kernel() {
     inline_ptx(e_, instruction, "~{memory}", {});
 }
 
-void GpuKernel::fence() {
-  LLVM::FenceOp::create(e_.b, e_.loc, LLVM::AtomicOrdering::acq_rel, device_scope_);
+void GpuKernel::fence() { LLVM::FenceOp::create(e_.b, e_.loc, LLVM::AtomicOrdering::acq_rel, device_scope_); }
+
+Value GpuKernel::atomic(LLVM::AtomicBinOp operation, Value memory, Value operand) const {
+  auto op = LLVM::AtomicRMWOp::create(e_.b, e_.loc, operation, memory, operand,
+                                      LLVM::AtomicOrdering::monotonic, device_scope_);
+  // Not knowing that no other device shares the memory, AMD's back end makes loops of compare-and-swap of
+  // maxima and of increments that wrap.
+  if (rocm())
+    for (const char* absent : {"rocdl.no_fine_grained_memory", "rocdl.no_remote_memory"})
+      op->setAttr(absent, e_.b.getUnitAttr());
+  return op;
 }
 
 Value GpuKernel::take_ticket(Value counter, Value tickets) {
   Value last = e_.to_i32(e_.sub(tickets, e_.idx(1)));
-  // Wraps to 0 at the last ticket. Fences order it, an atomic's own ordering being dropped on NVPTX, and those of the
-  // thread that takes the ticket: PTX's memory model knows release and acquire patterns of one thread alone.
+  // Wraps to 0 at the last ticket. Fences order it, an atomic's own ordering being dropped on NVPTX, and
+  // those of the thread that takes the ticket: PTX's memory model knows release and acquire patterns of one
+  // thread alone.
   fence();
-  Value ticket = LLVM::AtomicRMWOp::create(e_.b, e_.loc, LLVM::AtomicBinOp::uinc_wrap, counter, last,
-                                           LLVM::AtomicOrdering::monotonic, device_scope_);
+  Value ticket = atomic(LLVM::AtomicBinOp::uinc_wrap, counter, last);
   fence();
   return e_.equal(ticket, last);
 }
@@ -153,8 +162,9 @@ Value GpuKernel::last_arrival(Value counter, Value tickets) {
   Type i32 = e_.b.getI32Type();
   Value mine = shared(i32, 1);
   Value zero = e_.idx(0);
-  // Every wave's own stores first: no barrier of the workgroup waits for them on gfx942. In PTX's memory model the
-  // barrier orders them before the fence of the thread behind it, and that thread's before what the others read.
+  // Every wave's own stores first: no barrier of the workgroup waits for them on gfx942. In PTX's memory
+  // model the barrier orders them before the fence of the thread behind it, and that thread's before what the
+  // others read.
   const bool every_wave = device_scope_ == "agent";
   if (every_wave) fence();
   barrier();

@@ -62,7 +62,9 @@ class GpuKernel {
   Value take_ticket(Value counter, Value tickets);
   // What the back ends call atomics among the threads of a workgroup.
   llvm::StringRef workgroup_scope() const { return device_scope_ == "device" ? "block" : "workgroup"; }
-  llvm::StringRef device_scope() const { return device_scope_; }
+  // An atomic operation among all workgroups of the device, itself in no order with others; `memory` is the
+  // launch's own, in the device.
+  Value atomic(mlir::LLVM::AtomicBinOp operation, Value memory, Value operand) const;
 
   LaunchFacts facts;  // what the launch recipe must say
 

@@ -98,11 +98,27 @@ def _store_anywhere(emu):
     emu._mem_store = store
 
 
+def _return_from_atomics(emu):
+    """What an atomic found in memory, where the instruction asks for it.
+
+    The emulator knows gfx11's bit for that (glc), not gfx9's (sc0) nor gfx12's (the lowest of th).
+    """
+    plain = emu._iattr
+
+    def attribute(inst, name, default=0):
+        if name != "glc":
+            return plain(inst, name, default)
+        return plain(inst, "glc") or plain(inst, "sc0") or plain(inst, "th") & 1
+
+    emu._iattr = attribute
+
+
 def _correct(module):
     run_asm = module._run_asm()
     emu = sys.modules[run_asm.__module__]
     _propagate_nan(sys.modules[run_asm.__module__.rpartition(".")[0] + ".pcode"])
     _store_anywhere(emu)
+    _return_from_atomics(emu)
     # LLVM's kernels ask for subnormal f32 (their descriptors' FLOAT_DENORM_MODE_32 is 3); the emulator flushes them.
     emu._MXCSRContext = contextlib.nullcontext
     plain, lds = emu.Buffer, _Lds()

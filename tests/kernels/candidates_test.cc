@@ -325,7 +325,8 @@ TEST(Candidates, ArgmaxSplitsLongRowsOnly) {
           if (row.lo <= 1024) EXPECT_EQ(config.split, kNoSplit);
           EXPECT_TRUE(r.plan.launch.splits == 1 || config.split != kNoSplit);
           EXPECT_TRUE(config.tile_m == 1 || config.split == kNoSplit);
-          if (f.target.backend == Backend::kRocm) EXPECT_LE(config.split, kMergeStep);
+          // Several L2s: nothing has shown yet that what one workgroup stored is seen by another in time.
+          if (wave_size(f.target) == 64) EXPECT_LE(config.split, kMergeStep) << f.name;
           if (cpu) {
             EXPECT_EQ(config.split, row.lo > 1024);
             EXPECT_EQ(config.lanes, vector_lanes(f.target));
