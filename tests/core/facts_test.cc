@@ -185,16 +185,19 @@ TEST(ShippedFacts, AreWholeAndOfKnownTargets) {
 }
 
 // What a chip's units and its clock come to, against the rate that is stated for it. FMA lanes of a
-// multiprocessor: 64 in Turing and in A100, 128 elsewhere; a tensor core's rate is a power of two of FMAs a
-// cycle.
+// multiprocessor: 64 in Turing and in A100, 128 elsewhere and in AMD's compute units, packed or issued in
+// pairs; a tensor core's rate is a power of two of FMAs a cycle.
 TEST(ShippedFacts, RatesFollowFromUnitsAndClock) {
   struct Chip {
     const char* file;
     double lanes, matrix_fmas;
   };
-  for (const Chip& chip : {Chip{"t4", 64, 512}, Chip{"a100", 64, 1024}, Chip{"a10", 128, 512},
-                           Chip{"l4", 128, 512}, Chip{"rtx-4090", 128, 256}, Chip{"h100", 128, 2048},
-                           Chip{"h200", 128, 2048}, Chip{"b200", 128, 4096}, Chip{"rtx-5090", 128, 256}}) {
+  for (const Chip& chip :
+       {Chip{"t4", 64, 512}, Chip{"a100", 64, 1024}, Chip{"a10", 128, 512}, Chip{"l4", 128, 512},
+        Chip{"rtx-4090", 128, 256}, Chip{"h100", 128, 2048}, Chip{"h200", 128, 2048}, Chip{"b200", 128, 4096},
+        Chip{"rtx-5090", 128, 256}, Chip{"mi210", 128, 512}, Chip{"mi250x", 128, 512},
+        Chip{"mi300x", 128, 1024}, Chip{"mi355x", 128, 2048}, Chip{"rx-7900-xtx", 128, 256},
+        Chip{"rx-9070-xt", 128, 512}}) {
     const auto facts = load_facts(std::string(LATHE_FACTS_DIR) + "/" + chip.file + ".json");
     ASSERT_TRUE(facts.ok()) << facts.status();
     const double cycles = facts->fact_or("compute_units", 0) * facts->fact_or("clock_hz", 0);
