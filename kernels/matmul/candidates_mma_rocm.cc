@@ -39,10 +39,20 @@ constexpr int64_t kMostRegisters = 256;
 // What of the matrix rate is left beside waits and addresses with one wave on each SIMD, and with two or more
 // (estimates: the loop alone allows more, tests/gpu/check_amd_code.py).
 constexpr double kAlone = 0.6, kShared = 0.8;
-constexpr double kSharedBytesPerCycle = 128;  // CDNA3 ISA guide; RDNA3: 128 for each pair of SIMDs
-// From L2 into one unit, and what is left of it when all ask (CDNA3 white paper: 64 bytes a cycle to each L1,
-// 2 KB a cycle of each XCD's L2 for its 38 units).
-constexpr double kUnitL2BytesPerCycle = 64, kAllL2BytesPerCycle = 48;
+// LDS of a unit: 32 banks of 4 bytes (CDNA2 and CDNA3 instruction set guides; RDNA3 and RDNA4: 64 for each
+// pair of units). CDNA4 reads 64 at once (its white paper: 256 bytes a clock); writes are taken to be as
+// before.
+constexpr double kSharedBytesPerCycle = 128;
+double shared_reads_per_cycle(const Target& target) {
+  return target.arch == "gfx950" ? 2 * kSharedBytesPerCycle : kSharedBytesPerCycle;
+}
+// From L2 into one unit: CDNA2's port, half of CDNA3's and CDNA4's (estimate for the others).
+constexpr double kUnitL2BytesPerCycle = 64;
+// What is left of it when all ask: nine tenths of 128 bytes a cycle of each channel (white papers: 32
+// channels for CDNA2's 110 units, 16 for 38 of CDNA3 and for 32 of CDNA4; RDNA: taken as CDNA3).
+double all_l2_bytes_per_cycle(const Target& target) {
+  return target.arch == "gfx90a" ? 33 : target.arch == "gfx950" ? 57 : 48;
+}
 constexpr double kMemoryEfficiency = 0.85, kLoadedMemorySeconds = 1.5e-6;  // under load (estimates)
 // Operands that pass through registers element by element: instructions for each element, and how many lanes'
 // worth of them a unit starts a cycle (estimates).
@@ -99,6 +109,7 @@ int32_t raster_of(const ProblemClass& c, const Row& r, double workgroups) {
 double predict(const CandidateContext& context, const GpuRates& rates, const MatmulSizes& s,
                const MmaShape& shape, const Row& r, double splits, int32_t split) {
   const MatrixInstruction& t = shape.instruction;
+  const Target& target = context.facts.target;
   const double tiles_m = std::ceil(double(s.m) / r.tile_m), tiles_n = std::ceil(double(s.n) / r.tile_n);
   const double tiles = tiles_m * tiles_n * splits;
   const double steps = std::ceil(std::ceil(double(s.k) / splits) / double(shape.tile_k));
@@ -115,12 +126,13 @@ double predict(const CandidateContext& context, const GpuRates& rates, const Mat
   const double on_simds = std::min(double(shape.warps()) * together, simds_of(t)) / together;
   const double products = instructions * shape.warps() * t.cycles / on_simds / efficiency;
   const double reads = shape.warps() * double(r.warp_m + r.warp_n) * depth * (t.groups == 1 ? 2 : 1);
-  const double shared = (reads + elements * s.input_bytes) / kSharedBytesPerCycle;
+  const double shared =
+      reads / shared_reads_per_cycle(target) + elements * s.input_bytes / kSharedBytesPerCycle;
   const double staged = shape.copies_chunks() ? 0 : elements * kStagedInstructions / kStagedWidth;
   const double compute = per_unit * steps * (std::max(products, shared) + staged) / rates.clock_hz;
   const double from_l2 =
-      std::max(per_unit / kUnitL2BytesPerCycle, tiles / (kAllL2BytesPerCycle * rates.units)) * steps *
-      shape.stage_bytes() / rates.clock_hz;
+      std::max(per_unit / kUnitL2BytesPerCycle, tiles / (all_l2_bytes_per_cycle(target) * rates.units)) *
+      steps * shape.stage_bytes() / rates.clock_hz;
 
   // Memory gives every operand once if L2 holds both, else what each wave of tiles needs.
   const double slots = rates.units * resident;

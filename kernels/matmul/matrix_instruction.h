@@ -44,8 +44,8 @@ struct MatrixInstruction {
   int64_t lane_bytes, groups;
   Operand operand;
   const char* name;  // AMD: LLVM's intrinsic
-  // AMD: cycles that it keeps its SIMD's matrix unit busy ("passes" of 4 cycles in the CDNA3 and CDNA4
-  // instruction set guides, section on dependencies; RDNA3: 16 x 16 x 16 in 32 cycles, by its peak rate).
+  // AMD: cycles that it keeps its SIMD's matrix unit busy (CDNA2, CDNA3 and CDNA4 instruction set guides:
+  // their "passes" are of 4 cycles; RDNA: AMD Matrix Instruction Calculator).
   int64_t cycles;
 
   constexpr int64_t wave() const { return unit == kMfma ? 64 : 32; }
