@@ -77,8 +77,10 @@ MmaShape shape_of(const ProblemClass& c, const MatrixInstruction& t, const Row& 
 
 double unit_bytes(const MmaShape& s) { return s.shared_bytes() + kTicketBytes + kKeyBytes * s.tile_m; }
 
+// A wave of 64 gets registers in blocks of 8; of 32, where a SIMD has 1536 of them, in blocks of 24 (CDNA3
+// and RDNA3 instruction set guides).
 double resident_of(const GpuRates& rates, const MmaShape& s) {
-  const double registers = round_up(s.registers(), 8) * s.threads();
+  const double registers = round_up(s.registers(), s.instruction.wave() == 64 ? 8 : 24) * s.threads();
   return std::max(1.0,
                   std::floor(std::min({rates.shared_memory_bytes / unit_bytes(s), rates.registers / registers,
                                        rates.threads_per_unit / s.threads()})));

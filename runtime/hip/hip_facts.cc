@@ -29,11 +29,18 @@ struct Architecture {
   const char* source;
 };
 constexpr Architecture kArchitectures[] = {
-    {"gfx90a", 256, 1024, 131072, 2, "AMD CDNA 2 architecture white paper"},
-    {"gfx942", 256, 2048, 131072, 4, "AMD CDNA 3 architecture white paper"},
-    {"gfx950", 256, 4096, 131072, 4, "AMD CDNA 4 architecture white paper"},
-    {"gfx1100", 256, 512, 98304, 16, "AMD RDNA 3 Instruction Set Architecture reference guide"},
-    {"gfx1201", 256, 1024, 98304, 16, "AMD RDNA 4 Instruction Set Architecture reference guide"},
+    {"gfx90a", 256, 1024, 131072, 2,
+     "AMD CDNA 2 architecture white paper and ROCm documentation, AMD GPU specifications"},
+    {"gfx942", 256, 2048, 131072, 4,
+     "AMD CDNA 3 architecture white paper and ROCm documentation, AMD GPU specifications"},
+    {"gfx950", 256, 4096, 131072, 4,
+     "AMD CDNA 4 architecture white paper and ROCm documentation, AMD GPU specifications"},
+    {"gfx1100", 256, 512, 98304, 16,
+     "AMD RDNA 3 Instruction Set Architecture reference guide; GPUOpen, Using the Matrix Cores of AMD RDNA 4 "
+     "architecture GPUs"},
+    {"gfx1201", 256, 1024, 98304, 16,
+     "AMD RDNA 4 Instruction Set Architecture reference guide; GPUOpen, Using the Matrix Cores of AMD RDNA 4 "
+     "architecture GPUs"},
 };
 
 class FactReader {
