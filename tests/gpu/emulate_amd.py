@@ -300,10 +300,11 @@ def cases():
         yield Argmax(4, 257, dtype, index, values=False, offset=1000,
                      special=[(0, 256, inf), (1, 100, 5.0), (1, 200, 5.0), (2, 200, nan), (2, 30, nan), (2, 10, inf)])
         yield Argmax(2, 1000, dtype, index, special=[(0, 999, 3.0), (1, None, nan)])
-        for splits in (1, 8, 35):
-            yield Argmax(5, 1531, dtype, index, splits=splits, pad=5, offset=-3 if index == "i32" else 0,
-                         special=[(0, None, -inf), (1, 1530, 4.0), (2, 700, 4.0), (2, 1400, 4.0), (3, 1200, nan),
-                                  (3, 400, nan), (3, 5, inf), (4, None, 2.0)])
+        # A split has some thousand columns at least.
+        for n, splits in ((1531, 1), (40009, 2), (40009, 35)):
+            yield Argmax(5, n, dtype, index, splits=splits, pad=5, offset=-3 if index == "i32" else 0,
+                         special=[(0, None, -inf), (1, n - 1, 4.0), (2, n // 2, 4.0), (2, n - 99, 4.0),
+                                  (3, n - 300, nan), (3, n // 3, nan), (3, 5, inf), (4, None, 2.0)])
 
 
 def case_of_rank(case):
