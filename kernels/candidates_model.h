@@ -35,6 +35,9 @@ struct CpuRates {
       : workers(std::max(context.workers, 1)),
         lanes(vector_lanes(context.facts.target)),
         registers(vector_registers(context.facts.target)),
+        k_per_lane(context.problem.op != Op::kArgmax && context.problem.a == DType::kI8 ? 4 : 1),
+        // Without VNNI bytes are multiplied one by one: two shifts of either operand, vpmaddwd and an add.
+        product_instructions(k_per_lane == 1 || context.facts.target.has("avx512vnni") ? 1 : 16),
         // Two loads of a vector a cycle on x86 since Haswell, three on Neoverse V1 (their optimisation
         // guides).
         loads_per_cycle(context.facts.target.arch == "aarch64" ? 3 : 2),
@@ -68,7 +71,8 @@ struct CpuRates {
   }
   // Cycles of one step of a register tile: FMAs and loads go to different ports but share the front end.
   double step_cycles(double accumulators, double loads, double converted) const {
-    const double arithmetic = accumulators / fma_rate(accumulators) + converted * kConvertCycles;
+    const double arithmetic =
+        accumulators * product_instructions / fma_rate(accumulators) + converted * kConvertCycles;
     const double load = loads / loads_per_cycle;
     return std::max(arithmetic, load) + 0.1 * std::min(arithmetic, load);
   }
@@ -85,6 +89,8 @@ struct CpuRates {
   }
 
   int32_t workers, lanes, registers;
+  int32_t k_per_lane;           // elements of K that a lane multiplies at once
+  double product_instructions;  // of a vector
   double loads_per_cycle, clock_hz, fma_units, l1d_bytes, l2_bytes, l3_bytes;
   double core_bytes_per_second, memory_bytes_per_second;
 };

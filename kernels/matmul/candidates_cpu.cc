@@ -35,8 +35,8 @@ constexpr double kBlockedMemoryEfficiency = 0.85;
 
 // Depth of a block of K: what it needs of A takes half of L1. 0: K is no longer than that.
 int32_t block_depth(const CpuRates& rates, const RegisterTile& t, int64_t k) {
-  const auto depth = static_cast<int32_t>(rates.l1d_bytes / 2 / (4 * t.rows)) / rates.lanes * rates.lanes;
-  return depth < k ? depth : 0;
+  const auto words = static_cast<int32_t>(rates.l1d_bytes / 2 / (4 * t.rows)) / rates.lanes * rates.lanes;
+  return words * rates.k_per_lane < k ? words * rates.k_per_lane : 0;
 }
 
 // Cycles of `n` columns of D against `k` of K, all rows. Every pass over the rows reads A again, and every
@@ -44,9 +44,10 @@ int32_t block_depth(const CpuRates& rates, const RegisterTile& t, int64_t k) {
 // memory and add to the arithmetic (M = 8, 8x3, K = 4096 on Zen 4: 48 cycles a step, where the FMAs take 24,
 // A out of L2 16 and memory 21).
 double dot_cycles(const CpuRates& rates, const MatmulSizes& s, const RegisterTile& t, double n, double k) {
-  const double passes = ceil_div(s.m, t.rows), vectors = std::ceil(k / rates.lanes);
+  const double width = double(rates.lanes) * rates.k_per_lane;
+  const double passes = ceil_div(s.m, t.rows), vectors = std::ceil(k / width);
   const double accumulators = t.rows * t.columns, loads = t.rows + t.columns;
-  const double vector_bytes = rates.lanes * s.input_bytes;
+  const double vector_bytes = width * s.input_bytes;
   const double a_rate = rates.reread_bytes_per_cycle(s.m * k * s.input_bytes);
   const double b_rate = rates.reread_bytes_per_cycle(t.columns * k * s.input_bytes);
   const double a_cycles = a_rate > 0 ? t.rows * vector_bytes / a_rate : 0;
@@ -63,16 +64,17 @@ double blocked_dot_cycles(const CpuRates& rates, const MatmulSizes& s, const Reg
                           double n, double k) {
   constexpr double kGroupColumns = 48;  // of the emitter
   constexpr double kCarryCycles = 2;
-  const double passes = ceil_div(s.m, t.rows), vectors = std::ceil(k / rates.lanes);
+  const double width = double(rates.lanes) * rates.k_per_lane;
+  const double passes = ceil_div(s.m, t.rows), vectors = std::ceil(k / width);
   const double accumulators = t.rows * t.columns, loads = t.rows + t.columns;
   // All passes but the first find B in L2, a quarter of which shows (as above).
-  const double again = (passes - 1) / passes * t.columns * rates.lanes * s.input_bytes / kL2BytesPerCycle;
+  const double again = (passes - 1) / passes * t.columns * width * s.input_bytes / kL2BytesPerCycle;
   const double step = rates.step_cycles(accumulators, loads, s.converts ? t.columns : 0) + 0.25 * again;
   const double a_cycles = t.rows * rates.lanes * 4 / kL2BytesPerCycle * t.columns / kGroupColumns;
   const double carry = std::ceil(k / depth) * accumulators * kCarryCycles;
   // Lanes are added after a transposition: log2(lanes) shuffles and one add a sum.
   const double reduce = accumulators * (std::log2(rates.lanes) + 1);
-  const double pack = s.m * k / rates.lanes * 3;
+  const double pack = s.m * k / width * 3;
   return std::ceil(n / t.columns) * passes * (vectors * (step + a_cycles) + carry + reduce) + pack;
 }
 
@@ -130,7 +132,8 @@ void append_streamed(const CandidateContext& context, const CpuRates& rates, con
       r.plan.predicted_seconds =
           rates.schedule_seconds(tasks, ((tiles - 1) * largest + last) / tiles, largest) +
           (splits > 1 ? merge_seconds(s, splits, rates.bandwidth(rates.workers)) : 0);
-      r.plan.numeric_recipe = absl::StrCat(recipe, "; ", merge_recipe(splits));
+      r.plan.numeric_recipe =
+          recipe == kExactRecipe ? recipe : absl::StrCat(recipe, "; ", merge_recipe(splits));
       out->push_back(std::move(r));
     }
   }
@@ -148,7 +151,7 @@ MatmulSizes::MatmulSizes(const ProblemClass& c)
       batch_invariant(c.determinism == Determinism::kBatchInvariant) {}
 
 std::string operands_refusal(const ProblemClass& c) {
-  return is_float(c.a) ? "" : absl::StrCat("operands ", name_of(c.a), ": on the CPU f32, f16 and bf16 alone");
+  return is_f8(c.a) ? absl::StrCat("operands ", name_of(c.a), ": on the CPU f32, f16, bf16 and i8 alone") : "";
 }
 
 double merge_seconds(const MatmulSizes& s, double splits, double bytes_per_second) {
@@ -162,11 +165,11 @@ void enumerate_matmul_dot(const CandidateContext& context, std::vector<RankedPla
   CompileConfig config;
   config.kernel = "dot";
   config.lanes = rates.lanes;
-  if (!is_float(c.a)) return out->push_back(rejected(config, operands_refusal(c)));
+  if (is_f8(c.a)) return out->push_back(rejected(config, operands_refusal(c)));
   if (c.trans_b == 0) return out->push_back(rejected(config, "B is not K-contiguous"));
   if (c.trans_a != 0) return out->push_back(rejected(config, "A is not K-contiguous"));
   if (c.m_hi > kDotMaxM) return out->push_back(rejected(config, absl::StrCat("M ", c.m_hi, " > ", kDotMaxM)));
-  if (s.batch_invariant)
+  if (s.batch_invariant && is_float(c.a))
     return out->push_back(rejected(config, "batch_invariant: rows of larger M come from panels"));
   for (const RegisterTile& t : kDotTiles) {
     config.register_m = t.rows;
@@ -179,7 +182,9 @@ void enumerate_matmul_dot(const CandidateContext& context, std::vector<RankedPla
     }
     config.unroll_k = unroll_of(t);
     const std::string recipe =
-        absl::StrCat("fma f32 in ", rates.lanes, " lanes; K ascending, lanes summed at the end");
+        is_float(c.a)
+            ? absl::StrCat("fma f32 in ", rates.lanes, " lanes; K ascending, lanes summed at the end")
+            : kExactRecipe;
     if (c.m_hi <= kWholeDotMaxM) {
       append_streamed(
           context, rates, s, config, 1.0, recipe,
@@ -202,7 +207,8 @@ void enumerate_matmul_outer(const CandidateContext& context, std::vector<RankedP
   CompileConfig config;
   config.kernel = "outer";
   config.lanes = rates.lanes;
-  if (!is_float(c.a)) return out->push_back(rejected(config, operands_refusal(c)));
+  if (is_f8(c.a)) return out->push_back(rejected(config, operands_refusal(c)));
+  if (!is_float(c.a)) return out->push_back(rejected(config, "i8: words along K would be put together from 4 rows"));
   if (c.trans_b != 0) return out->push_back(rejected(config, "B is not N-contiguous"));
   if (c.m_hi > kOuterMaxM)
     return out->push_back(rejected(config, absl::StrCat("M ", c.m_hi, " > ", kOuterMaxM)));

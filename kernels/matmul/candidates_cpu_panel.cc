@@ -19,7 +19,7 @@ struct RegisterTile {
 constexpr RegisterTile kTiles[] = {{14, 2}, {13, 2}, {12, 2}, {11, 2}, {10, 2}, {9, 3},  {8, 3},  {7, 3},
                                    {7, 4},  {6, 4},  {4, 6},  {2, 8},  {28, 1}, {24, 1}, {20, 1}, {6, 2},
                                    {5, 2},  {4, 3},  {4, 2},  {3, 3},  {2, 4},  {1, 4},  {14, 1}, {12, 1}};
-// Depth of the panels, multiples of every lane count.
+// Depth of the panels in words (floats, or four bytes along K), multiples of every lane count.
 constexpr int32_t kDepths[] = {256, 384, 512};
 constexpr int32_t kInvariantDepth = 256;  // batch_invariant: one K order for all M
 constexpr int64_t kTileRows[] = {64, 128, 256, 512};
@@ -35,8 +35,8 @@ struct PanelShape {
   int64_t m, n;                     // the problem's extents along rows and columns
   int32_t tile_rows, tile_columns;  // of a task
   int32_t register_rows, register_columns;
-  int32_t depth;
-  double packed_bytes() const { return (double(tile_columns) + register_rows) * depth * 4; }
+  int32_t depth, k_per_lane;
+  double packed_bytes() const { return (double(tile_columns) + register_rows) * depth * 4 / k_per_lane; }
 };
 
 // What is left of the FMA rate around the micro-kernel's inner loop (0.97 to 1.0 of OpenBLAS when written by
@@ -72,7 +72,7 @@ class PanelPricing {
   CompileConfig config_of(const PanelShape& p) const;
   double compute_seconds(const PanelShape& p, double rows, double columns, double k) const;
   double pack_seconds(const PanelShape& p, double rows, double columns, double k, double bandwidth) const;
-  double pack_cycles(int32_t width, bool transposes) const;
+  double pack_cycles(int32_t width, bool transposes, bool across) const;
   double read_seconds(double extent, double total, double times, double first_rate) const;
   double tile_seconds(const PanelShape& p, double rows, double columns, double k, double bandwidth) const;
 
@@ -102,8 +102,9 @@ double PanelPricing::compute_seconds(const PanelShape& p, double rows, double co
       rates_.step_cycles(p.register_rows * vectors, p.register_rows + vectors, 0) / kEfficiency;
   // The panel of rows stays in L1 while all of the columns' come by from L2, which prefetching hides but for
   // a quarter.
-  const double row_rate =
-      rates_.reread_bytes_per_cycle(double(p.register_rows) * std::min<double>(p.depth, k) * 4);
+  const double words = k / p.k_per_lane;
+  const double row_rate = rates_.reread_bytes_per_cycle(double(p.register_rows) * std::min<double>(p.depth, k) *
+                                                        4 / p.k_per_lane);
   const double column_rate = rates_.reread_bytes_per_cycle(p.packed_bytes());
   const double feed = (row_rate > 0 ? p.register_rows * 4 / row_rate : 0) +
                       (column_rate > 0 ? p.register_columns * 4 / column_rate : 0);
@@ -112,18 +113,20 @@ double PanelPricing::compute_seconds(const PanelShape& p, double rows, double co
   const double keep = 2.0 * p.register_rows * p.register_columns * 4 / sums_rate;
   constexpr double kTileCycles = 20;  // entering and leaving the loop over k
   const double tiles = std::ceil(rows / p.register_rows) * std::ceil(columns / p.register_columns);
-  return tiles * (k * CpuRates::overlap(step, feed) + std::ceil(k / p.depth) * (keep + kTileCycles)) /
+  return tiles * (words * CpuRates::overlap(step, feed) + std::ceil(k / p.depth) * (keep + kTileCycles)) /
          rates_.clock_hz;
 }
 
 // Cycles an element to pack a panel of this width: a copy moves a vector in a load and a store; a
 // transposition needs log2(lanes) shuffles a vector besides, on one or two ports, and works on whole blocks
-// of lanes by lanes.
-double PanelPricing::pack_cycles(int32_t width, bool transposes) const {
+// of lanes by lanes. Words of bytes from lines across K are put together: four loads that widen, three shifts,
+// three ors.
+double PanelPricing::pack_cycles(int32_t width, bool transposes, bool across) const {
   const double waste = transposes ? double(round_up(width, rates_.lanes)) / width : 1;
   const double vector =
-      2.0 + (transposes ? std::log2(rates_.lanes) + 2.0 : 0) + (s_.converts ? kConvertCycles : 0);
-  return vector * waste / rates_.lanes;
+      2.0 + (transposes ? std::log2(rates_.lanes) + 2.0 : 0) + (s_.converts ? kConvertCycles : 0) +
+      (across && rates_.k_per_lane > 1 ? 9 : 0);
+  return vector * waste / (rates_.lanes * rates_.k_per_lane);
 }
 
 // `extent` lines of an operand of `total` lines that is read `times` over: from memory once, then from a
@@ -139,8 +142,8 @@ double PanelPricing::pack_seconds(const PanelShape& p, double rows, double colum
                                   double bandwidth) const {
   const double row_run = (turn_rows_ ? p.register_rows : p.depth) * s_.input_bytes;
   const double column_run = (turn_columns_ ? p.depth : p.register_columns) * s_.input_bytes;
-  const double cycles = rows * pack_cycles(p.register_rows, turn_rows_) +
-                        columns * pack_cycles(p.register_columns, turn_columns_);
+  const double cycles = rows * pack_cycles(p.register_rows, turn_rows_, turn_rows_) +
+                        columns * pack_cycles(p.register_columns, turn_columns_, !turn_columns_);
   const double row_reading = read_seconds(rows, p.m, std::ceil(double(p.n) / p.tile_columns),
                                           bandwidth * CpuRates::run_efficiency(row_run));
   const double column_reading = read_seconds(columns, p.n, std::ceil(double(p.m) / p.tile_rows),
@@ -168,7 +171,7 @@ void PanelPricing::append_splits(const PanelShape& p, std::vector<RankedPlan>* o
     const double tasks = tiles * splits, bandwidth = rates_.bandwidth(tasks);
     // Transposing the sums back is one more pass over them through L2.
     const double turn = transposed_ ? 8 / kL2BytesPerCycle / rates_.clock_hz +
-                                          pack_cycles(rates_.lanes, true) / rates_.clock_hz
+                                          rates_.k_per_lane * pack_cycles(rates_.lanes, true, false) / rates_.clock_hz
                                     : 0;
     const auto seconds = [&](double m, double n) {
       // D is read for ownership before it is written.
@@ -184,8 +187,10 @@ void PanelPricing::append_splits(const PanelShape& p, std::vector<RankedPlan>* o
             tasks, seconds(rows / row_tiles, columns / column_tiles),
             seconds(std::min<double>(p.tile_rows, rows), std::min<double>(p.tile_columns, columns))) +
         (splits > 1 ? merge_seconds(s_, splits, rates_.bandwidth(rates_.workers)) : 0);
-    r.plan.numeric_recipe = absl::StrCat("fma f32; K ascending in blocks of ", p.depth, ", summed in order; ",
-                                         merge_recipe(splits));
+    r.plan.numeric_recipe = rates_.k_per_lane > 1
+                                ? kExactRecipe
+                                : absl::StrCat("fma f32; K ascending in blocks of ", p.depth,
+                                               ", summed in order; ", merge_recipe(splits));
     out->push_back(std::move(r));
   }
 }
@@ -193,14 +198,14 @@ void PanelPricing::append_splits(const PanelShape& p, std::vector<RankedPlan>* o
 void PanelPricing::append(int32_t register_rows, int32_t register_columns,
                           std::vector<RankedPlan>* out) const {
   const double limit = kPackedShare * rates_.l2_bytes;
-  PanelShape p{rows(), columns(), 0, 0, register_rows, register_columns, 0};
+  PanelShape p{rows(), columns(), 0, 0, register_rows, register_columns, 0, rates_.k_per_lane};
   // Sizes beyond the problem all come to the same tile: it is priced once.
   const auto cut = [](int64_t size, int64_t problem, int32_t step) {
     return static_cast<int32_t>(std::min(round_up(size, step), round_up(problem, step)));
   };
   for (int32_t depth : kDepths) {
     if (s_.batch_invariant && depth != kInvariantDepth) continue;
-    p.depth = depth;
+    p.depth = depth * p.k_per_lane;
     int32_t last_rows = 0;
     for (int64_t tile_rows : kTileRows) {
       p.tile_rows = cut(tile_rows, p.m, register_rows);
@@ -256,7 +261,7 @@ void enumerate_matmul_panel(const CandidateContext& context, std::vector<RankedP
   const MatmulSizes s(context.problem);
   CompileConfig config;
   config.kernel = "panel";
-  if (!is_float(context.problem.a))
+  if (is_f8(context.problem.a))
     return out->push_back(rejected(config, operands_refusal(context.problem)));
   if (s.batch_invariant && context.split_k > 1) {
     return out->push_back(rejected(config, absl::StrCat("batch_invariant: split_k ", context.split_k,

@@ -48,10 +48,12 @@ void write_tile(Emit& e, const TileProgram& p, int64_t lanes,
 
 // The tile as the kernel form sees it. "panel_t" computes the transposed tile, D^T = B^T A^T: rows are the
 // tile's columns.
-CpuTile describe_tile(const TileProgram& p, ir::KernelConfigAttr config, bool transposed) {
+CpuTile describe_tile(Emit& e, const TileProgram& p, ir::KernelConfigAttr config, bool transposed) {
   auto op = const_cast<TileProgram&>(p).contraction;
-  CpuTile t;
-  t.a = p.views.find(op.getDpsInputs()[0])->second;
+  const View& a = p.views.find(op.getDpsInputs()[0])->second;
+  auto features = op->getParentOfType<ModuleOp>()->getAttrOfType<StringAttr>(ir::kFeaturesAttr);
+  CpuTile t(CpuWords(e, a.element, config.getLanes(), features.getValue()));
+  t.a = a;
   t.b = p.views.find(op.getDpsInputs()[1])->second;
   t.a_k_contiguous = k_contiguous(op, 0);
   t.b_k_contiguous = k_contiguous(op, 1);
@@ -92,7 +94,7 @@ void transpose_tile(Emit& e, Value from, int64_t from_ld, Value to, int64_t to_l
 llvm::FailureOr<int64_t> emit_contraction(Emit& e, const Arguments& arguments, TileProgram& p) {
   llvm::FailureOr<CpuProducts> products = emit_products(e, arguments, p);
   if (failed(products)) return failure();
-  write_tile(e, p, products->lanes, [&](Value i, Value j, Value) { return products->at(e, i, j); });
+  write_tile(e, p, products->words.lanes(), [&](Value i, Value j, Value) { return products->at(e, i, j); });
   return products->scratch_bytes;
 }
 
@@ -101,13 +103,14 @@ int64_t emit_merge(Emit& e, const TileProgram& p, const Arguments& arguments, in
   auto op = const_cast<TileProgram&>(p).reduction;
   const View& partial = p.views.find(op.getDpsInputs()[0])->second;
   auto type = cast<RankedTensorType>(op.getDpsInputs()[0].getType());
+  const CpuWords words(e, type.getElementType(), lanes, "");
   Value split_stride = e.mul(e.mul(arguments.get("batch"), arguments.get("m")), arguments.get("n"));
   write_tile(e, p, lanes, [&](Value i, Value j, Value left) {
     Value at = e.add(partial.offset, e.add(e.mul(i, partial.row_stride), j));
-    return e.loop(e.idx(0), p.depth, 1, {e.splat(e.vec(lanes, type.getElementType()), 0.0)},
+    return e.loop(e.idx(0), p.depth, 1, {words.zero()},
                   [&](Value s, const Values& sum) {
                     Value x = load_lanes(e, partial.memory, e.add(at, e.mul(s, split_stride)), lanes, left);
-                    return Values{arith::AddFOp::create(e.b, e.loc, sum[0], x)};
+                    return Values{words.add(sum[0], x)};
                   })[0];
   });
   return 0;
@@ -135,7 +138,7 @@ llvm::FailureOr<CpuProducts> emit_products(Emit& e, const Arguments& arguments, 
     return p.contraction.emitError("kernel_config without register tile");
   StringRef kernel = config.getKernel().getValue();
   const bool transposed = kernel == "panel_t";
-  CpuTile t = describe_tile(p, config, transposed);
+  CpuTile t = describe_tile(e, p, config, transposed);
 
   // Scratch: accumulators, the tile they are transposed into, what the form packs.
   Value scratch = arguments.get("scratch");
@@ -171,7 +174,7 @@ llvm::FailureOr<CpuProducts> emit_products(Emit& e, const Arguments& arguments, 
   if (failed(emitted)) return failure();
   if (transposed) transpose_tile(e, t.accumulators, t.ld, products, products_ld, p.rows, p.columns, t.lanes);
 
-  return CpuProducts{products, products_ld, t.lanes, used * static_cast<int64_t>(sizeof(float))};
+  return CpuProducts{t.words, products, products_ld, used * static_cast<int64_t>(sizeof(float))};
 }
 
 LogicalResult emit_matmul_cpu(ModuleOp module) {

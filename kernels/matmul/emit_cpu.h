@@ -1,14 +1,17 @@
-// CPU matmul kernels: forms that compute one tile of f32 products into this worker's scratch.
+// CPU matmul kernels: forms that compute one tile of products (f32, of bytes i32) into this worker's scratch.
 #pragma once
 
 #include "compiler/dialect.h"
 #include "compiler/emit.h"
+#include "kernels/matmul/emit_cpu_words.h"
 
 namespace lathe::emit {
 
 // One tile's work: acc[i][j] (row-major, leading dimension `ld`, padded so that whole register tiles may be
 // written) = sum over k < depth of A(i, k) B(k, j), for i < rows, j < columns.
 struct CpuTile {
+  explicit CpuTile(const CpuWords& w) : words(w) {}
+  CpuWords words;
   View a, b;
   bool a_k_contiguous, b_k_contiguous;
   Value rows, columns, depth;
@@ -16,7 +19,7 @@ struct CpuTile {
   int64_t most_depth;                       // what depth is at most
   int64_t register_rows, register_columns;  // accumulators held in registers
   int64_t tile_k, unroll_k, lanes;
-  Value accumulators;  // memref<?xf32>, 64-byte aligned
+  Value accumulators;  // memref<?xf32>, 64-byte aligned; CpuWords::to_scratch of the sums
   int64_t ld;
   Value packing;  // memref<?xf32>, 64-byte aligned: what scratch is left after the accumulators
 };
@@ -24,23 +27,26 @@ struct CpuTile {
 // Form "dot": rows of A against columns of B, vectors along K. Both K-contiguous. With tile_k: A packed in
 // blocks.
 mlir::LogicalResult emit_dot(Emit& e, const CpuTile& t);
-// f32 elements of packing memory that emit_dot needs.
+// Words of packing memory that emit_dot needs.
 int64_t dot_packing_elements(const CpuTile& t);
 // Form "outer": streams rows of B, vectors along N; B N-contiguous, few rows of A, any layout of A.
 mlir::LogicalResult emit_outer(Emit& e, const CpuTile& t);
-// Form "panel": packs A and B into f32 panels of depth tile_k, outer product on registers. Any layout.
+// Form "panel": packs A and B into panels of words of depth tile_k, outer product on registers. Any layout.
 // `fetch_ahead`: while one panel of rows is multiplied, the next one's lines are fetched from memory.
 mlir::LogicalResult emit_panel(Emit& e, const CpuTile& t, bool fetch_ahead);
-// f32 elements of packing memory that emit_panel needs.
+// Words of packing memory that emit_panel needs.
 int64_t panel_packing_elements(const CpuTile& t);
 
-// A tile's products (f32) in this worker's scratch, row by row; whole vectors may be read at the tile's edge.
+// A tile's products in this worker's scratch, row by row; whole vectors may be read at the tile's edge.
 struct CpuProducts {
+  CpuWords words;
   Value memory;  // memref<?xf32>
-  int64_t ld, lanes, scratch_bytes;
+  int64_t ld, scratch_bytes;
 
-  // The vector of products from (i, j) on.
-  Value at(Emit& e, Value i, Value j) const { return e.load_vector(memory, e.add(e.mul(i, ld), j), lanes); }
+  // The vector of products from (i, j) on, f32 or i32.
+  Value at(Emit& e, Value i, Value j) const {
+    return words.from_scratch(e.load_vector(memory, e.add(e.mul(i, ld), j), words.lanes()));
+  }
 };
 // The work of a contraction's step up to there, in the form that its plan names.
 llvm::FailureOr<CpuProducts> emit_products(Emit& e, const Arguments& arguments, TileProgram& p);

@@ -24,7 +24,11 @@ constexpr int64_t kGroupColumns = 48;
 
 int64_t group_columns(const CpuTile& t) { return round_up(kGroupColumns, t.register_columns); }
 int64_t padded_rows(const CpuTile& t) { return round_up(t.tile_rows, t.register_rows); }
-int64_t packed_elements(const CpuTile& t) { return padded_rows(t) * round_up(t.most_depth, t.tile_k); }
+// Words of packing memory: A, a vector for each of its rows that sums begin with, sums.
+int64_t packed_words(const CpuTile& t) {
+  return t.tile_k ? padded_rows(t) * round_up(t.most_depth, t.tile_k) / t.words.per_lane() : 0;
+}
+int64_t first_words(const CpuTile& t) { return t.words.shifts() ? padded_rows(t) * t.lanes : 0; }
 
 class Dot {
  public:
@@ -34,12 +38,13 @@ class Dot {
         rm(t.register_rows),
         rn(t.register_columns),
         lanes(t.lanes),
+        width(t.words.width()),
         last_row(e.sub(t.rows, e.idx(1))),
-        last_column(e.sub(t.columns, e.idx(1))),
-        zero(e.splat(e.vec(lanes, e.f32()), 0.0)) {}
+        last_column(e.sub(t.columns, e.idx(1))) {}
 
   // Every group of register_n columns against all of K.
   void whole() {
+    store_first();
     const int64_t passes = ceil_div(t.tile_rows, rm);
     e.loop(e.idx(0), t.columns, rn, [&](Value j) {
       e.loop(e.idx(0), t.rows, rm, [&](Value i) {
@@ -47,15 +52,13 @@ class Dot {
         for (int64_t r = 0; r < rm; ++r) a_row.push_back(row_of_a(e.add(i, r)));
         Value fetched = e.add(e.add(j, rn), e.mul(e.div(i, e.idx(rm)), ceil_div(rn, passes)));
         Values sums =
-            along_k(t.depth, Values(rm * rn, zero), rows_of_b(j, rn, e.idx(0)),
+            along_k(t.depth, first(i), rows_of_b(j, rn, e.idx(0)),
                     rows_of_b(fetched, ceil_div(rn, passes), e.idx(0)),
-                    [&](int64_t r, Value k, Value left) { return read(t.a, e.add(a_row[r], k), left); });
+                    [&](int64_t r, Value k, Value left) { return t.words.along_k(t.a, e.add(a_row[r], k), left); });
         for (int64_t r = 0; r < rm; ++r)
-          for (int64_t c = 0; c < rn; ++c) {
-            Value sum = vector::ReductionOp::create(e.b, e.loc, vector::CombiningKind::ADD, sums[r * rn + c],
-                                                    arith::FastMathFlags::reassoc);
-            e.store(sum, t.accumulators, e.add(e.mul(e.add(i, r), t.ld), e.add(j, c)));
-          }
+          for (int64_t c = 0; c < rn; ++c)
+            e.store(as_f32(t.words.reduce(sums[r * rn + c])), t.accumulators,
+                    e.add(e.mul(e.add(i, r), t.ld), e.add(j, c)));
       });
     });
   }
@@ -64,10 +67,13 @@ class Dot {
   void in_blocks() {
     const int64_t kc = t.tile_k, group = group_columns(t);
     pack_a();
+    store_first();
     e.loop(e.idx(0), t.columns, group, [&](Value j0) {
       Value columns = e.min(e.idx(group), e.sub(t.columns, j0));
-      e.loop(e.idx(0), e.idx(padded_rows(t) * group), 1,
-             [&](Value at) { e.store_vector(zero, t.packing, e.add(sums_base(), e.mul(at, lanes))); });
+      e.loop(e.idx(0), e.idx(padded_rows(t)), 1, [&](Value i) {
+        Value x = t.words.to_scratch(first_of_row(i));
+        e.loop(e.idx(0), e.idx(group), 1, [&](Value c) { e.store_vector(x, t.packing, sum_at(i, c)); });
+      });
       e.loop(e.idx(0), t.depth, kc, [&](Value k0) {
         e.loop(e.idx(0), t.rows, rm,
                [&](Value i) { e.loop(e.idx(0), columns, rn, [&](Value c) { block(j0, k0, i, c); }); });
@@ -84,8 +90,35 @@ class Dot {
       rows.push_back(e.add(e.add(t.b.offset, e.mul(e.min(e.add(j, c), last_column), t.b.row_stride)), k));
     return rows;
   }
-  Value read(const View& v, Value at, Value left) {
-    return e.to_f32(left ? e.load_masked(v.memory, at, lanes, left) : e.load_vector(v.memory, at, lanes));
+  Value as_f32(Value sum) {
+    return sum.getType().isF32() ? sum : Value(arith::BitcastOp::create(e.b, e.loc, e.f32(), sum));
+  }
+
+  // What the sums of rows of A begin with: 0, or where B's words are shifted what that adds, negated.
+  void store_first() {
+    if (!t.words.shifts()) return;
+    e.loop(e.idx(0), e.idx(padded_rows(t)), 1, [&](Value i) {
+      Value row = row_of_a(i), whole = e.mul(e.div(t.depth, e.idx(width)), width);
+      const auto step = [&](Value k, Value sum, Value left) {
+        return t.words.add_a(t.words.along_k(t.a, e.add(row, k), left), sum);
+      };
+      Values sum = e.loop(e.idx(0), whole, width, {t.words.zero()},
+                          [&](Value k, const Values& x) { return Values{step(k, x[0], nullptr)}; });
+      sum = e.choose(
+          e.less(whole, t.depth), sum, [&] { return Values{step(whole, sum[0], e.sub(t.depth, whole))}; },
+          [&] { return sum; });
+      e.store_vector(t.words.to_scratch(t.words.unshift(sum[0])), t.packing, first_at(i));
+    });
+  }
+  Value first_at(Value i) { return e.add(e.idx(packed_words(t)), e.mul(i, lanes)); }
+  Value first_of_row(Value i) {
+    if (!t.words.shifts()) return t.words.zero();
+    return t.words.from_scratch(e.load_vector(t.packing, first_at(i), lanes));
+  }
+  Values first(Value i) {
+    Values sums;
+    for (int64_t r = 0; r < rm; ++r) sums.append(rn, first_of_row(e.add(i, r)));
+    return sums;
   }
 
   // `sums` and the products of register_m rows of A with the rows of B, over `depth` of K: vector by vector,
@@ -96,50 +129,54 @@ class Dot {
       if (!left)
         for (Value row : next) e.prefetch(t.b.memory, e.add(row, k), kIntoL2);
       Values b;
-      for (Value row : b_rows) b.push_back(read(t.b, e.add(row, k), left));
+      for (Value row : b_rows) b.push_back(t.words.shifted(t.words.along_k(t.b, e.add(row, k), left)));
       for (int64_t r = 0; r < rm; ++r) {
         Value x = a(r, k, left);
-        for (int64_t c = 0; c < rn; ++c) carried[r * rn + c] = e.fma(x, b[c], carried[r * rn + c]);
+        for (int64_t c = 0; c < rn; ++c) carried[r * rn + c] = t.words.multiply_add(x, b[c], carried[r * rn + c]);
       }
       return carried;
     };
     const int64_t unroll = t.unroll_k;
-    Value unrolled = e.mul(e.div(depth, e.idx(lanes * unroll)), lanes * unroll);
-    Value whole = e.mul(e.div(depth, e.idx(lanes)), lanes);
-    sums = e.loop(e.idx(0), unrolled, lanes * unroll, sums, [&](Value k, const Values& carried) {
+    Value unrolled = e.mul(e.div(depth, e.idx(width * unroll)), width * unroll);
+    Value whole = e.mul(e.div(depth, e.idx(width)), width);
+    sums = e.loop(e.idx(0), unrolled, width * unroll, sums, [&](Value k, const Values& carried) {
       Values after = carried;
-      for (int64_t u = 0; u < unroll; ++u) after = step(e.add(k, u * lanes), after, nullptr);
+      for (int64_t u = 0; u < unroll; ++u) after = step(e.add(k, u * width), after, nullptr);
       return after;
     });
     if (unroll > 1)
       sums =
-          e.loop(unrolled, whole, lanes, sums, [&](Value k, const Values& c) { return step(k, c, nullptr); });
+          e.loop(unrolled, whole, width, sums, [&](Value k, const Values& c) { return step(k, c, nullptr); });
     const auto total = Emit::known(t.depth);
-    if (total && *total % lanes == 0) return sums;
+    if (total && *total % width == 0) return sums;
     return e.choose(
         e.less(whole, depth), sums, [&] { return step(whole, sums, e.sub(depth, whole)); },
         [&] { return sums; });
   }
 
-  // --- in blocks. The packing memory: A as [block of K][row][tile_k], then sums as [row][column of the
-  // group], a vector each.
-  Value sums_base() { return e.idx(packed_elements(t)); }
+  // --- in blocks. The packing memory: A as [block of K][row][tile_k], what sums begin with, then sums as
+  // [row][column of the group], a vector each.
+  Value sums_base() { return e.idx(packed_words(t) + first_words(t)); }
   Value sum_at(Value i, Value c) {
     return e.add(sums_base(), e.mul(e.add(e.mul(i, group_columns(t)), c), lanes));
   }
-  Value block_of_a(Value k0, Value i) { return e.add(e.mul(k0, padded_rows(t)), e.mul(i, t.tile_k)); }
+  Value words_of(Value elements) { return e.div(elements, e.idx(t.words.per_lane())); }
+  Value block_of_a(Value k0, Value i) {
+    return e.add(e.mul(words_of(k0), padded_rows(t)), e.mul(i, t.tile_k / t.words.per_lane()));
+  }
 
   // What a block's last vector holds past the end of K is zero.
   void pack_a() {
     e.loop(e.idx(0), t.depth, t.tile_k, [&](Value k0) {
       Value length = e.min(e.idx(t.tile_k), e.sub(t.depth, k0));
-      Value whole = e.mul(e.div(length, e.idx(lanes)), lanes);
+      Value whole = e.mul(e.div(length, e.idx(width)), width);
       e.loop(e.idx(0), e.idx(padded_rows(t)), 1, [&](Value i) {
         Value from = e.add(row_of_a(i), k0), to = block_of_a(k0, i);
         auto copy = [&](Value k, Value left) {
-          e.store_vector(read(t.a, e.add(from, k), left), t.packing, e.add(to, k));
+          Value x = t.words.along_k(t.a, e.add(from, k), left);
+          e.store_vector(t.words.to_scratch(x), t.packing, e.add(to, words_of(k)));
         };
-        e.loop(e.idx(0), whole, lanes, [&](Value k) { copy(k, nullptr); });
+        e.loop(e.idx(0), whole, width, [&](Value k) { copy(k, nullptr); });
         e.when(e.less(whole, length), [&] { copy(whole, e.sub(length, whole)); });
       });
     });
@@ -157,17 +194,17 @@ class Dot {
     Values sums;
     for (int64_t r = 0; r < rm; ++r)
       for (int64_t q = 0; q < rn; ++q)
-        sums.push_back(e.load_vector(t.packing, sum_at(e.add(i, r), e.add(c, q)), lanes));
+        sums.push_back(scratch(sum_at(e.add(i, r), e.add(c, q))));
     Values a_row;
     for (int64_t r = 0; r < rm; ++r) a_row.push_back(block_of_a(k0, e.add(i, r)));
     sums = along_k(e.min(e.idx(kc), e.sub(t.depth, k0)), sums, rows_of_b(e.add(j0, c), rn, k0),
-                   rows_of_b(fetched, share, next_k), [&](int64_t r, Value k, Value) {
-                     return e.load_vector(t.packing, e.add(a_row[r], k), lanes);
-                   });
+                   rows_of_b(fetched, share, next_k),
+                   [&](int64_t r, Value k, Value) { return scratch(e.add(a_row[r], words_of(k))); });
     for (int64_t r = 0; r < rm; ++r)
       for (int64_t q = 0; q < rn; ++q)
-        e.store_vector(sums[r * rn + q], t.packing, sum_at(e.add(i, r), e.add(c, q)));
+        e.store_vector(t.words.to_scratch(sums[r * rn + q]), t.packing, sum_at(e.add(i, r), e.add(c, q)));
   }
+  Value scratch(Value at) { return t.words.from_scratch(e.load_vector(t.packing, at, lanes)); }
   Value select(Value condition, Value x, Value y) {
     return arith::SelectOp::create(e.b, e.loc, condition, x, y);
   }
@@ -178,34 +215,34 @@ class Dot {
       e.loop(e.idx(0), columns, lanes, [&](Value c) {
         Values part;
         for (int64_t q = 0; q < lanes; ++q)
-          part.push_back(e.load_vector(t.packing, sum_at(i, e.add(c, q)), lanes));
+          part.push_back(scratch(sum_at(i, e.add(c, q))));
         part = e.transpose(part);
         for (size_t half = part.size() / 2; half > 0; half /= 2)
-          for (size_t q = 0; q < half; ++q)
-            part[q] = arith::AddFOp::create(e.b, e.loc, part[q], part[q + half]);
-        e.store_vector(part[0], t.accumulators, e.add(e.mul(i, t.ld), e.add(j0, c)));
+          for (size_t q = 0; q < half; ++q) part[q] = t.words.add(part[q], part[q + half]);
+        e.store_vector(t.words.to_scratch(part[0]), t.accumulators, e.add(e.mul(i, t.ld), e.add(j0, c)));
       });
     });
   }
 
   Emit& e;
   const CpuTile& t;
-  const int64_t rm, rn, lanes;
-  Value last_row, last_column, zero;
+  const int64_t rm, rn, lanes, width;  // width: elements of K in a vector
+  Value last_row, last_column;
 };
 
 }  // namespace
 
 int64_t dot_packing_elements(const CpuTile& t) {
-  if (t.tile_k == 0) return 0;
+  if (t.tile_k == 0) return first_words(t);
   // The last column's vectors are read in groups of lanes.
-  return packed_elements(t) + (padded_rows(t) * group_columns(t) + t.lanes) * t.lanes;
+  return packed_words(t) + first_words(t) + (padded_rows(t) * group_columns(t) + t.lanes) * t.lanes;
 }
 
 LogicalResult emit_dot(Emit& e, const CpuTile& t) {
   if (!t.a_k_contiguous || !t.b_k_contiguous)
     return emitError(e.loc, "matmul kernel 'dot' needs both operands K-contiguous");
-  if (t.tile_k % t.lanes != 0) return emitError(e.loc, "tile_k is not a multiple of lanes");
+  if (t.tile_k % t.words.width() != 0)
+    return emitError(e.loc, "tile_k is not a multiple of a vector's elements");
   Dot dot(e, t);
   t.tile_k > 0 ? dot.in_blocks() : dot.whole();
   return success();

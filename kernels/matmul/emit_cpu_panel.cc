@@ -1,8 +1,8 @@
 // "panel": Goto's form. For every tile_k of K, B's columns are packed into panels of register_n (kept in the
 // L2 cache), then each panel of register_m rows of A is packed (L1) and multiplied with all of them. Packing
-// converts to f32, so one micro-kernel serves every layout and dtype. A panel of B is [k][register_n], read
-// as vectors; a panel of A is [register_m][k], read as scalars. The operand whose memory runs the other way
-// is transposed in registers.
+// converts to words (f32, or four bytes along K), so one micro-kernel serves every layout and dtype. A panel of
+// B is [word of K][register_n], read as vectors; a panel of A is [register_m][word of K], read as scalars. The
+// operand whose memory runs the other way is transposed in registers.
 //
 // Numeric recipe: within a block of tile_k, one FMA per k in ascending order from zero; blocks added in
 // ascending order. It depends on tile_k alone, not on the register tile or the task tile.
@@ -19,6 +19,7 @@ constexpr int64_t kSlack = 16;
 
 // One block of an operand to pack: `lines` lines that are contiguous in memory along the other dimension.
 struct PanelSource {
+  const CpuWords& words;
   View view;
   Value first_line;  // in the view
   Value lines_left;  // lines that exist from there; those past the last read the last one again
@@ -32,69 +33,96 @@ Value line_offset(Emit& e, const PanelSource& s, int64_t line) {
   return e.add(s.view.offset, e.add(e.mul(e.add(s.first_line, at), s.view.row_stride), s.start));
 }
 
-// Runs `body(position, left or null)` over a line's vectors.
-void for_each_block(Emit& e, const PanelSource& s, int64_t lanes,
+// Runs `body(position, left or null)` over a line's vectors of `step` elements.
+void for_each_block(Emit& e, const PanelSource& s, int64_t step,
                     const std::function<void(Value, Value)>& body) {
-  Value whole = s.ragged ? e.mul(e.div(s.length, e.idx(lanes)), lanes) : s.length;
-  e.loop(e.idx(0), whole, lanes, [&](Value at) { body(at, nullptr); });
+  Value whole = s.ragged ? e.mul(e.div(s.length, e.idx(step)), step) : s.length;
+  e.loop(e.idx(0), whole, step, [&](Value at) { body(at, nullptr); });
   if (s.ragged) e.when(e.less(whole, s.length), [&] { body(whole, e.sub(s.length, whole)); });
 }
-Value read(Emit& e, const View& v, Value at, int64_t lanes, Value left) {
-  return e.to_f32(left ? e.load_masked(v.memory, at, lanes, left) : e.load_vector(v.memory, at, lanes));
+Value words_of(Emit& e, const CpuWords& words, Value elements) {
+  return e.div(elements, e.idx(words.per_lane()));
 }
 
-// memory[base + position * pitch + line] for `lines` lines: blocks of lanes x lanes, transposed in registers.
-void pack_transposed(Emit& e, const PanelSource& s, int64_t lines, int64_t pitch, int64_t lanes, Value memory,
-                     Value base) {
+// Lines along K: memory[base + word * pitch + line] for `lines` lines: blocks of lanes x lanes, transposed in
+// registers.
+void pack_transposed(Emit& e, const PanelSource& s, int64_t lines, int64_t pitch, Value memory, Value base) {
+  const int64_t lanes = s.words.lanes();
   Values from;
   for (int64_t l = 0; l < lines; ++l) from.push_back(line_offset(e, s, l));
-  Value zero = e.splat(e.vec(lanes, e.f32()), 0.0);
-  for_each_block(e, s, lanes, [&](Value at, Value left) {
+  for_each_block(e, s, s.words.width(), [&](Value at, Value left) {
     std::vector<Values> groups;
     for (int64_t g = 0; g < lines; g += lanes) {
-      Values rows(lanes, zero);
+      Values rows(lanes, s.words.zero());
       for (int64_t r = 0; r < lanes && g + r < lines; ++r)
-        rows[r] = read(e, s.view, e.add(from[g + r], at), lanes, left);
+        rows[r] = s.words.shifted(s.words.along_k(s.view, e.add(from[g + r], at), left));
       groups.push_back(e.transpose(rows));
     }
     // Ascending order: what a partial vector writes past its row is overwritten by the next row.
+    Value word = words_of(e, s.words, at);
     for (int64_t q = 0; q < lanes; ++q)
       for (size_t g = 0; g < groups.size(); ++g)
-        e.store_vector(groups[g][q], memory, e.add(base, e.add(e.mul(e.add(at, q), pitch), g * lanes)));
+        e.store_vector(s.words.to_scratch(groups[g][q]), memory,
+                       e.add(base, e.add(e.mul(e.add(word, q), pitch), g * lanes)));
   });
 }
 
-// memory[base + line * pitch + position] for `lines` lines.
-void pack_copied(Emit& e, const PanelSource& s, Value lines, int64_t pitch, int64_t lanes, Value memory,
-                 Value base) {
-  e.loop(e.idx(0), lines, 1, [&](Value line) {
+// Lines along K: memory[base + line * pitch + word] for `lines` lines.
+void pack_copied(Emit& e, const PanelSource& s, int64_t lines, int64_t pitch, Value memory, Value base) {
+  e.loop(e.idx(0), e.idx(lines), 1, [&](Value line) {
     Value at_most = e.min(line, e.sub(s.lines_left, e.idx(1)));
     Value from = e.add(s.view.offset, e.add(e.mul(e.add(s.first_line, at_most), s.view.row_stride), s.start));
     Value to = e.add(base, e.mul(line, pitch));
-    for_each_block(e, s, lanes, [&](Value at, Value left) {
-      e.store_vector(read(e, s.view, e.add(from, at), lanes, left), memory, e.add(to, at));
+    for_each_block(e, s, s.words.width(), [&](Value at, Value left) {
+      e.store_vector(s.words.to_scratch(s.words.along_k(s.view, e.add(from, at), left)), memory,
+                     e.add(to, words_of(e, s.words, at)));
     });
   });
 }
 
-// A stored K by M: memory[base + row * pitch + k]. Lines are k's; rows past `rows` are zero, k's past `depth`
-// anything.
+// Lines of K, all of `depth`: memory[base + word * pitch + position].
+void pack_across(Emit& e, const PanelSource& s, Value depth, int64_t pitch, Value memory, Value base) {
+  const int64_t per_lane = s.words.per_lane();
+  e.loop(e.idx(0), e.ceil_div(depth, e.idx(per_lane)), 1, [&](Value word) {
+    Values from;
+    // Past the end of K the last line is read again: A is 0 there.
+    for (int64_t q = 0; q < per_lane; ++q) {
+      Value line = e.min(e.add(e.mul(word, per_lane), q), e.sub(s.lines_left, e.idx(1)));
+      from.push_back(e.add(s.view.offset, e.add(e.mul(e.add(s.first_line, line), s.view.row_stride), s.start)));
+    }
+    Value to = e.add(base, e.mul(word, pitch));
+    for_each_block(e, s, s.words.lanes(), [&](Value at, Value left) {
+      e.store_vector(s.words.to_scratch(s.words.shifted(s.words.across_k(s.view, from, at, left))), memory,
+                     e.add(to, at));
+    });
+  });
+}
+
+// A stored K by M: memory[base + row * pitch + word]. Lines are k's; rows past `rows` are zero, and so are
+// bytes past `depth`; floats there are anything.
 void pack_a_transposed(Emit& e, const CpuTile& t, Value i, Value rows, Value k0, Value depth, int64_t pitch,
                        Value base) {
-  const int64_t mr = t.register_rows, lanes = t.lanes;
-  e.loop(e.idx(0), depth, lanes, [&](Value k) {
+  const int64_t mr = t.register_rows, lanes = t.lanes, per_lane = t.words.per_lane();
+  e.loop(e.idx(0), depth, t.words.width(), [&](Value k) {
     Values from;
-    for (int64_t q = 0; q < lanes; ++q) {
+    for (int64_t q = 0; q < t.words.width(); ++q) {
       Value line = e.add(k0, e.min(e.add(k, q), e.sub(depth, e.idx(1))));
       from.push_back(e.add(t.a.offset, e.add(e.mul(line, t.a.row_stride), i)));
     }
     for (int64_t g = 0; g < mr; g += lanes) {
       Values block;
       Value left = e.sub(rows, e.min(e.idx(g), rows));
-      for (int64_t q = 0; q < lanes; ++q) block.push_back(read(e, t.a, e.add(from[q], g), lanes, left));
+      for (int64_t q = 0; q < lanes; ++q) {
+        const Values lines(from.begin() + q * per_lane, from.begin() + (q + 1) * per_lane);
+        Value x = t.words.across_k(t.a, lines, e.idx(g), left);
+        if (per_lane > 1) x = t.words.first_bytes(x, e.sub(depth, e.min(e.add(k, q * per_lane), depth)));
+        block.push_back(x);
+      }
       block = e.transpose(block);
+      Value word = words_of(e, t.words, k);
       for (int64_t r = 0; r < lanes && g + r < mr; ++r)
-        e.store_vector(block[r], t.packing, e.add(base, e.add(e.idx((g + r) * pitch), k)));
+        e.store_vector(t.words.to_scratch(block[r]), t.packing,
+                       e.add(base, e.add(e.idx((g + r) * pitch), word)));
     }
   });
 }
@@ -106,10 +134,37 @@ void pack_by_layout(Emit& e, const View& v, bool k_contiguous, const std::functi
   e.choose(v.k_contiguous, {}, arm(true), arm(false));
 }
 
-int64_t a_pitch(const CpuTile& t) { return t.tile_k + kSlack; }
+int64_t depth_words(const CpuTile& t) { return t.tile_k / t.words.per_lane(); }
+int64_t b_words(const CpuTile& t) {
+  return round_up(round_up(t.tile_columns, t.register_columns) * depth_words(t) + kSlack, 16);
+}
+int64_t a_pitch(const CpuTile& t) { return depth_words(t) + kSlack; }
+int64_t a_words(const CpuTile& t) { return round_up(t.register_rows * a_pitch(t) + kSlack, 16); }
 
-// acc[i..][j..] (+)= A panel * B panel. With `fetch` (the start of each of the next panel's lines), every 16
-// steps along k fetch one cache line of each: memory is read while registers are busy.
+// What the sums of a panel of A begin with: 0, or where B's words are shifted what that adds, negated; a word
+// for each row, behind the panels.
+Value first_at(Emit& e, const CpuTile& t, Value r) { return e.add(e.idx(b_words(t) + a_words(t)), r); }
+void store_first(Emit& e, const CpuTile& t, Value a_base, Value depth) {
+  if (!t.words.shifts()) return;
+  e.loop(e.idx(0), e.idx(t.register_rows), 1, [&](Value r) {
+    Value row = e.add(a_base, e.mul(r, a_pitch(t)));
+    Values sum = e.loop(e.idx(0), e.ceil_div(depth, e.idx(t.words.width())), 1, {t.words.zero()},
+                        [&](Value v, const Values& x) {
+                          Value at = e.add(row, e.mul(v, t.lanes));
+                          Value a = t.words.from_scratch(e.load_vector(t.packing, at, t.lanes));
+                          return Values{t.words.add_a(a, x[0])};
+                        });
+    Value first = t.words.reduce(t.words.unshift(sum[0]));
+    e.store(arith::BitcastOp::create(e.b, e.loc, e.f32(), first), t.packing, first_at(e, t, r));
+  });
+}
+Value first(Emit& e, const CpuTile& t, int64_t r) {
+  if (!t.words.shifts()) return t.words.zero();
+  return t.words.from_scratch(e.broadcast(e.load(t.packing, first_at(e, t, e.idx(r))), t.lanes));
+}
+
+// acc[i..][j..] (+)= A panel * B panel. With `fetch` (the start of each of the next panel's lines), every cache
+// line's worth of steps along k fetches one line of each: memory is read while registers are busy.
 void micro_kernel(Emit& e, const CpuTile& t, Value a_base, Value b_base, Value depth, Value i, Value j,
                   Value k0, const Values& fetch) {
   const int64_t mr = t.register_rows, nr = t.register_columns, lanes = t.lanes;
@@ -118,22 +173,27 @@ void micro_kernel(Emit& e, const CpuTile& t, Value a_base, Value b_base, Value d
     Values next = carried, b;
     Value b_row = e.add(b_base, e.mul(k, nr));
     for (int64_t v = 0; v < vectors; ++v)
-      b.push_back(e.load_vector(t.packing, e.add(b_row, v * lanes), lanes));
+      b.push_back(t.words.from_scratch(e.load_vector(t.packing, e.add(b_row, v * lanes), lanes)));
     for (int64_t r = 0; r < mr; ++r) {
       // A scalar load, a broadcast and an FMA become an FMA with a broadcast memory operand.
-      Value a = e.broadcast(e.load(t.packing, e.add(e.add(a_base, r * a_pitch(t)), k)), lanes);
-      for (int64_t v = 0; v < vectors; ++v) next[r * vectors + v] = e.fma(a, b[v], next[r * vectors + v]);
+      Value a = t.words.from_scratch(
+          e.broadcast(e.load(t.packing, e.add(e.add(a_base, r * a_pitch(t)), k)), lanes));
+      for (int64_t v = 0; v < vectors; ++v)
+        next[r * vectors + v] = t.words.multiply_add(a, b[v], next[r * vectors + v]);
     }
     return next;
   };
-  Values sums(mr * vectors, e.splat(e.vec(lanes, e.f32()), 0.0));
+  Values sums;
+  for (int64_t r = 0; r < mr; ++r) sums.append(vectors, first(e, t, r));
+  Value words = e.ceil_div(depth, e.idx(t.words.per_lane()));
   if (fetch.empty()) {
-    sums = e.loop(e.idx(0), depth, 1, sums, step);
+    sums = e.loop(e.idx(0), words, 1, sums, step);
   } else {
-    const int64_t line_elements = 512 / t.a.element.getIntOrFloatBitWidth();
-    sums = e.loop(e.idx(0), depth, line_elements, sums, [&](Value block, const Values& carried) {
-      for (Value line : fetch) e.prefetch(t.a.memory, e.add(line, block));
-      return e.loop(block, e.min(e.add(block, line_elements), depth), 1, carried, step);
+    const int64_t line_words = 512 / t.a.element.getIntOrFloatBitWidth() / t.words.per_lane();
+    sums = e.loop(e.idx(0), words, line_words, sums, [&](Value block, const Values& carried) {
+      Value ahead = e.mul(block, t.words.per_lane());
+      for (Value line : fetch) e.prefetch(t.a.memory, e.add(line, ahead));
+      return e.loop(block, e.min(e.add(block, line_words), words), 1, carried, step);
     });
   }
   auto at = [&](int64_t r, int64_t v) { return e.add(e.mul(e.add(i, r), t.ld), e.add(j, v * lanes)); };
@@ -142,8 +202,8 @@ void micro_kernel(Emit& e, const CpuTile& t, Value a_base, Value b_base, Value d
       for (int64_t v = 0; v < vectors; ++v) {
         Value x = sums[r * vectors + v];
         if (accumulate)
-          x = arith::AddFOp::create(e.b, e.loc, e.load_vector(t.accumulators, at(r, v), lanes), x);
-        e.store_vector(x, t.accumulators, at(r, v));
+          x = t.words.add(t.words.from_scratch(e.load_vector(t.accumulators, at(r, v), lanes)), x);
+        e.store_vector(t.words.to_scratch(x), t.accumulators, at(r, v));
       }
   };
   e.choose(
@@ -154,29 +214,29 @@ void micro_kernel(Emit& e, const CpuTile& t, Value a_base, Value b_base, Value d
 }  // namespace
 
 int64_t panel_packing_elements(const CpuTile& t) {
-  int64_t b = round_up(t.tile_columns, t.register_columns) * t.tile_k;
-  return round_up(b + kSlack, 16) + round_up(t.register_rows * a_pitch(t) + kSlack, 16);
+  return b_words(t) + a_words(t) + (t.words.shifts() ? round_up(t.register_rows, 16) : 0);
 }
 
 LogicalResult emit_panel(Emit& e, const CpuTile& t, bool fetch_ahead) {
   const int64_t mr = t.register_rows, nr = t.register_columns, lanes = t.lanes;
   const int64_t kc = t.tile_k;
   if (nr % lanes != 0) return emitError(e.loc, "register_n is not a multiple of lanes");
-  if (kc <= 0 || kc % lanes != 0) return emitError(e.loc, "tile_k is not a positive multiple of lanes");
-  Value a_base = e.idx(round_up(round_up(t.tile_columns, nr) * kc + kSlack, 16));
+  if (kc <= 0 || kc % t.words.width() != 0)
+    return emitError(e.loc, "tile_k is not a positive multiple of a vector's elements");
+  Value a_base = e.idx(b_words(t));
   const auto total = Emit::known(t.depth);
-  const bool ragged_k = !total || *total % lanes != 0;
+  const bool ragged_k = !total || *total % t.words.width() != 0;
 
   e.loop(e.idx(0), t.depth, kc, [&](Value k0) {
     Value depth = e.min(e.idx(kc), e.sub(t.depth, k0));
-    auto panel_base = [&](Value j) { return e.mul(j, kc); };  // j / nr panels of kc * nr
+    auto panel_base = [&](Value j) { return e.mul(j, depth_words(t)); };  // j / nr panels
     e.loop(e.idx(0), t.columns, nr, [&](Value j) {
       Value left = e.sub(t.columns, j);
       pack_by_layout(e, t.b, t.b_k_contiguous, [&](bool k_contiguous) {
         if (k_contiguous)
-          pack_transposed(e, {t.b, j, left, k0, depth, ragged_k}, nr, nr, lanes, t.packing, panel_base(j));
+          pack_transposed(e, {t.words, t.b, j, left, k0, depth, ragged_k}, nr, nr, t.packing, panel_base(j));
         else
-          pack_copied(e, {t.b, k0, depth, j, e.min(left, e.idx(nr)), true}, depth, nr, lanes, t.packing,
+          pack_across(e, {t.words, t.b, k0, depth, j, e.min(left, e.idx(nr)), true}, depth, nr, t.packing,
                       panel_base(j));
       });
     });
@@ -184,11 +244,11 @@ LogicalResult emit_panel(Emit& e, const CpuTile& t, bool fetch_ahead) {
       Value left = e.sub(t.rows, i);
       pack_by_layout(e, t.a, t.a_k_contiguous, [&](bool k_contiguous) {
         if (k_contiguous)
-          pack_copied(e, {t.a, i, left, k0, depth, ragged_k}, e.idx(mr), a_pitch(t), lanes, t.packing,
-                      a_base);
+          pack_copied(e, {t.words, t.a, i, left, k0, depth, ragged_k}, mr, a_pitch(t), t.packing, a_base);
         else
           pack_a_transposed(e, t, i, e.min(left, e.idx(mr)), k0, depth, a_pitch(t), a_base);
       });
+      store_first(e, t, a_base, depth);
       Values next;
       if (fetch_ahead && t.a_k_contiguous)
         for (int64_t r = 0; r < mr; ++r) {

@@ -110,6 +110,7 @@ absl::StatusOr<Artifact> compile(const CompileRequest& r, const TextSink& dump) 
   mlir::OpBuilder b(module->getContext());
   (*module)->setAttr(ir::kBackendAttr, b.getStringAttr(std::string(name_of(r.target.backend))));
   (*module)->setAttr(ir::kArchAttr, b.getStringAttr(r.target.arch));
+  (*module)->setAttr(ir::kFeaturesAttr, b.getStringAttr(r.target.features));
   const bool dependent = has_dependent_launch(r.target);
   (*module)->setAttr(ir::kDependentLaunchAttr,
                      b.getI32IntegerAttr(dependent ? static_cast<int32_t>(r.problem.dependent_launch) : 0));

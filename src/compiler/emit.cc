@@ -24,8 +24,10 @@ Value Emit::constant(Type type, int64_t value) {
 }
 Value Emit::constant_f32(float value) { return arith::ConstantOp::create(b, loc, b.getF32FloatAttr(value)); }
 Value Emit::splat(VectorType type, double value) {
-  return arith::ConstantOp::create(
-      b, loc, SplatElementsAttr::get(type, b.getFloatAttr(type.getElementType(), value)));
+  Type element = type.getElementType();
+  Attribute all = element.isInteger() ? Attribute(b.getIntegerAttr(element, static_cast<int64_t>(value)))
+                                      : Attribute(b.getFloatAttr(element, value));
+  return arith::ConstantOp::create(b, loc, SplatElementsAttr::get(type, all));
 }
 std::optional<int64_t> Emit::known(Value x) {
   IntegerAttr a;

@@ -1,0 +1,54 @@
+// What a lane of a CPU matmul kernel's vectors holds of an operand, and how two of them are multiplied: one
+// float, converted to f32 and multiplied by an FMA, or four bytes along K, whose products are added to an i32.
+#pragma once
+
+#include "compiler/emit.h"
+
+namespace lathe::emit {
+
+class CpuWords {
+ public:
+  // Of an operand's element, or i32 of sums. `features` of the target, as in Target::features.
+  CpuWords(Emit& e, Type element, int64_t lanes, llvm::StringRef features);
+
+  int64_t lanes() const { return lanes_; }
+  int64_t per_lane() const { return bytes_ ? 4 : 1; }     // elements of K
+  int64_t width() const { return lanes_ * per_lane(); }  // of a vector
+  Value zero() const;
+
+  // Words along K from an element on; elements at and beyond `left`, if given, are 0.
+  Value along_k(const View& v, Value at, Value left) const;
+  // Words of neighbours, each of per_lane() lines of K, of which the elements from `at` on are read. Neighbours
+  // at and beyond `left`, if given, are 0, and so are lines that are null.
+  Value across_k(const View& v, const Values& lines, Value at, Value left) const;
+
+  // Of each word the first `count` bytes, 0 for the others; bytes alone.
+  Value first_bytes(Value words, Value count) const;
+
+  // B's words as multiply_add takes them. AVX512-VNNI multiplies unsigned by signed bytes: 128 is added to
+  // every element of B.
+  Value shifted(Value b) const;
+  Value multiply_add(Value a, Value b, Value sum) const;
+  // Whether shifted() adds to B. Sums then begin with the negated products of A by what it adds: unshift() of
+  // sums of add_a(), which adds each lane's elements of A.
+  bool shifts() const { return vnni_; }
+  Value add_a(Value a, Value sum) const;
+  Value unshift(Value of_a) const;
+
+  Value add(Value x, Value y) const;
+  Value reduce(Value sums) const;  // across the lanes
+  // Scratch is memory of f32.
+  Value to_scratch(Value words) const;
+  Value from_scratch(Value f32) const;
+
+ private:
+  mlir::VectorType type() const { return e_.vec(lanes_, bytes_ ? Type(e_.b.getI32Type()) : e_.f32()); }
+  Value all(int64_t word) const;
+  Value bytes_of(Value words) const;
+
+  Emit& e_;
+  int64_t lanes_;
+  bool bytes_, vnni_;
+};
+
+}  // namespace lathe::emit
