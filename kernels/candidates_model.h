@@ -30,14 +30,22 @@ constexpr double kConvertCycles = 1;
 constexpr double kTaskSeconds = 0.2e-6;
 constexpr double kForkSeconds = 5e-6;
 
+// Elements of K that a lane of a matmul kernel's vectors multiplies at once.
+inline int32_t elements_a_lane(const CandidateContext& context) {
+  if (context.problem.op == Op::kArgmax) return 1;
+  if (context.problem.a == DType::kI8) return 4;
+  return context.problem.a == DType::kBF16 && context.facts.target.has("avx512bf16") ? 2 : 1;
+}
+
 struct CpuRates {
   explicit CpuRates(const CandidateContext& context)
       : workers(std::max(context.workers, 1)),
         lanes(vector_lanes(context.facts.target)),
         registers(vector_registers(context.facts.target)),
-        k_per_lane(context.problem.op != Op::kArgmax && context.problem.a == DType::kI8 ? 4 : 1),
+        k_per_lane(elements_a_lane(context)),
+        converts(context.problem.a != DType::kF32 && k_per_lane == 1),
         // Without VNNI bytes are multiplied one by one: two shifts of either operand, vpmaddwd and an add.
-        product_instructions(k_per_lane == 1 || context.facts.target.has("avx512vnni") ? 1 : 16),
+        product_instructions(k_per_lane == 4 && !context.facts.target.has("avx512vnni") ? 16 : 1),
         // Two loads of a vector a cycle on x86 since Haswell, three on Neoverse V1 (their optimisation
         // guides).
         loads_per_cycle(context.facts.target.arch == "aarch64" ? 3 : 2),
@@ -76,6 +84,7 @@ struct CpuRates {
     const double load = loads / loads_per_cycle;
     return std::max(arithmetic, load) + 0.1 * std::min(arithmetic, load);
   }
+  const char* product_recipe() const { return k_per_lane == 2 ? "bf16 pairs to f32" : "fma f32"; }
   // The part of the memory's rate left when every `run` bytes are followed by a jump to another row: a line's
   // worth of time for the lines fetched in vain and the page looked up.
   static double run_efficiency(double run) { return run / (run + 64); }
@@ -89,7 +98,8 @@ struct CpuRates {
   }
 
   int32_t workers, lanes, registers;
-  int32_t k_per_lane;           // elements of K that a lane multiplies at once
+  int32_t k_per_lane;           // elements_a_lane
+  bool converts;                // elements to f32
   double product_instructions;  // of a vector
   double loads_per_cycle, clock_hz, fma_units, l1d_bytes, l2_bytes, l3_bytes;
   double core_bytes_per_second, memory_bytes_per_second;

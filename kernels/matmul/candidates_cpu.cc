@@ -52,7 +52,8 @@ double dot_cycles(const CpuRates& rates, const MatmulSizes& s, const RegisterTil
   const double b_rate = rates.reread_bytes_per_cycle(t.columns * k * s.input_bytes);
   const double a_cycles = a_rate > 0 ? t.rows * vector_bytes / a_rate : 0;
   const double b_cycles = b_rate > 0 ? (passes - 1) / passes * t.columns * vector_bytes / b_rate : 0;
-  const double step = rates.step_cycles(accumulators, loads, s.converts ? loads : 0) + a_cycles + b_cycles;
+  const double step =
+      rates.step_cycles(accumulators, loads, rates.converts ? loads : 0) + a_cycles + b_cycles;
   // At the end the lanes of every sum are added: log2(lanes) shuffles and adds on one port.
   const double reduce = accumulators * (std::log2(rates.lanes) + 1);
   return std::ceil(n / t.columns) * passes * (vectors * step + reduce);
@@ -69,7 +70,7 @@ double blocked_dot_cycles(const CpuRates& rates, const MatmulSizes& s, const Reg
   const double accumulators = t.rows * t.columns, loads = t.rows + t.columns;
   // All passes but the first find B in L2, a quarter of which shows (as above).
   const double again = (passes - 1) / passes * t.columns * width * s.input_bytes / kL2BytesPerCycle;
-  const double step = rates.step_cycles(accumulators, loads, s.converts ? t.columns : 0) + 0.25 * again;
+  const double step = rates.step_cycles(accumulators, loads, rates.converts ? t.columns : 0) + 0.25 * again;
   const double a_cycles = t.rows * rates.lanes * 4 / kL2BytesPerCycle * t.columns / kGroupColumns;
   const double carry = std::ceil(k / depth) * accumulators * kCarryCycles;
   // Lanes are added after a transposition: log2(lanes) shuffles and one add a sum.
@@ -151,7 +152,8 @@ MatmulSizes::MatmulSizes(const ProblemClass& c)
       batch_invariant(c.determinism == Determinism::kBatchInvariant) {}
 
 std::string operands_refusal(const ProblemClass& c) {
-  return is_f8(c.a) ? absl::StrCat("operands ", name_of(c.a), ": on the CPU f32, f16, bf16 and i8 alone") : "";
+  return is_f8(c.a) ? absl::StrCat("operands ", name_of(c.a), ": on the CPU f32, f16, bf16 and i8 alone")
+                    : "";
 }
 
 double merge_seconds(const MatmulSizes& s, double splits, double bytes_per_second) {
@@ -181,10 +183,9 @@ void enumerate_matmul_dot(const CandidateContext& context, std::vector<RankedPla
       continue;
     }
     config.unroll_k = unroll_of(t);
-    const std::string recipe =
-        is_float(c.a)
-            ? absl::StrCat("fma f32 in ", rates.lanes, " lanes; K ascending, lanes summed at the end")
-            : kExactRecipe;
+    const std::string recipe = is_float(c.a) ? absl::StrCat(rates.product_recipe(), " in ", rates.lanes,
+                                                            " lanes; K ascending, lanes summed at the end")
+                                             : kExactRecipe;
     if (c.m_hi <= kWholeDotMaxM) {
       append_streamed(
           context, rates, s, config, 1.0, recipe,
@@ -208,7 +209,8 @@ void enumerate_matmul_outer(const CandidateContext& context, std::vector<RankedP
   config.kernel = "outer";
   config.lanes = rates.lanes;
   if (is_f8(c.a)) return out->push_back(rejected(config, operands_refusal(c)));
-  if (!is_float(c.a)) return out->push_back(rejected(config, "i8: words along K would be put together from 4 rows"));
+  if (!is_float(c.a))
+    return out->push_back(rejected(config, "i8: words along K would be put together from 4 rows"));
   if (c.trans_b != 0) return out->push_back(rejected(config, "B is not N-contiguous"));
   if (c.m_hi > kOuterMaxM)
     return out->push_back(rejected(config, absl::StrCat("M ", c.m_hi, " > ", kOuterMaxM)));

@@ -103,8 +103,8 @@ double PanelPricing::compute_seconds(const PanelShape& p, double rows, double co
   // The panel of rows stays in L1 while all of the columns' come by from L2, which prefetching hides but for
   // a quarter.
   const double words = k / p.k_per_lane;
-  const double row_rate = rates_.reread_bytes_per_cycle(double(p.register_rows) * std::min<double>(p.depth, k) *
-                                                        4 / p.k_per_lane);
+  const double row_rate = rates_.reread_bytes_per_cycle(double(p.register_rows) *
+                                                        std::min<double>(p.depth, k) * 4 / p.k_per_lane);
   const double column_rate = rates_.reread_bytes_per_cycle(p.packed_bytes());
   const double feed = (row_rate > 0 ? p.register_rows * 4 / row_rate : 0) +
                       (column_rate > 0 ? p.register_columns * 4 / column_rate : 0);
@@ -119,13 +119,12 @@ double PanelPricing::compute_seconds(const PanelShape& p, double rows, double co
 
 // Cycles an element to pack a panel of this width: a copy moves a vector in a load and a store; a
 // transposition needs log2(lanes) shuffles a vector besides, on one or two ports, and works on whole blocks
-// of lanes by lanes. Words of bytes from lines across K are put together: four loads that widen, three shifts,
-// three ors.
+// of lanes by lanes. Words of bytes from lines across K are put together: four loads that widen, three
+// shifts, three ors.
 double PanelPricing::pack_cycles(int32_t width, bool transposes, bool across) const {
   const double waste = transposes ? double(round_up(width, rates_.lanes)) / width : 1;
-  const double vector =
-      2.0 + (transposes ? std::log2(rates_.lanes) + 2.0 : 0) + (s_.converts ? kConvertCycles : 0) +
-      (across && rates_.k_per_lane > 1 ? 9 : 0);
+  const double vector = 2.0 + (transposes ? std::log2(rates_.lanes) + 2.0 : 0) +
+                        (rates_.converts ? kConvertCycles : 0) + (across && rates_.k_per_lane > 1 ? 9 : 0);
   return vector * waste / (rates_.lanes * rates_.k_per_lane);
 }
 
@@ -170,9 +169,10 @@ void PanelPricing::append_splits(const PanelShape& p, std::vector<RankedPlan>* o
     const double k = std::ceil(double(s_.k) / splits);
     const double tasks = tiles * splits, bandwidth = rates_.bandwidth(tasks);
     // Transposing the sums back is one more pass over them through L2.
-    const double turn = transposed_ ? 8 / kL2BytesPerCycle / rates_.clock_hz +
-                                          rates_.k_per_lane * pack_cycles(rates_.lanes, true, false) / rates_.clock_hz
-                                    : 0;
+    const double turn = transposed_
+                            ? 8 / kL2BytesPerCycle / rates_.clock_hz +
+                                  rates_.k_per_lane * pack_cycles(rates_.lanes, true, false) / rates_.clock_hz
+                            : 0;
     const auto seconds = [&](double m, double n) {
       // D is read for ownership before it is written.
       return tile_seconds(p, m, n, k, bandwidth) +
@@ -189,8 +189,8 @@ void PanelPricing::append_splits(const PanelShape& p, std::vector<RankedPlan>* o
         (splits > 1 ? merge_seconds(s_, splits, rates_.bandwidth(rates_.workers)) : 0);
     r.plan.numeric_recipe = rates_.k_per_lane > 1
                                 ? kExactRecipe
-                                : absl::StrCat("fma f32; K ascending in blocks of ", p.depth,
-                                               ", summed in order; ", merge_recipe(splits));
+                                : absl::StrCat(rates_.product_recipe(), "; K ascending in blocks of ",
+                                               p.depth, ", summed in order; ", merge_recipe(splits));
     out->push_back(std::move(r));
   }
 }
@@ -261,8 +261,7 @@ void enumerate_matmul_panel(const CandidateContext& context, std::vector<RankedP
   const MatmulSizes s(context.problem);
   CompileConfig config;
   config.kernel = "panel";
-  if (is_f8(context.problem.a))
-    return out->push_back(rejected(config, operands_refusal(context.problem)));
+  if (is_f8(context.problem.a)) return out->push_back(rejected(config, operands_refusal(context.problem)));
   if (s.batch_invariant && context.split_k > 1) {
     return out->push_back(rejected(config, absl::StrCat("batch_invariant: split_k ", context.split_k,
                                                         " forced, the recipe has 1 split")));

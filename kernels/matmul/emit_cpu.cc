@@ -103,14 +103,15 @@ int64_t emit_merge(Emit& e, const TileProgram& p, const Arguments& arguments, in
   auto op = const_cast<TileProgram&>(p).reduction;
   const View& partial = p.views.find(op.getDpsInputs()[0])->second;
   auto type = cast<RankedTensorType>(op.getDpsInputs()[0].getType());
-  const CpuWords words(e, type.getElementType(), lanes, "");
+  const bool exact = type.getElementType().isInteger();  // sums of bytes
   Value split_stride = e.mul(e.mul(arguments.get("batch"), arguments.get("m")), arguments.get("n"));
   write_tile(e, p, lanes, [&](Value i, Value j, Value left) {
     Value at = e.add(partial.offset, e.add(e.mul(i, partial.row_stride), j));
-    return e.loop(e.idx(0), p.depth, 1, {words.zero()},
-                  [&](Value s, const Values& sum) {
+    return e.loop(e.idx(0), p.depth, 1, {e.splat(e.vec(lanes, type.getElementType()), 0)},
+                  [&](Value s, const Values& sum) -> Values {
                     Value x = load_lanes(e, partial.memory, e.add(at, e.mul(s, split_stride)), lanes, left);
-                    return Values{words.add(sum[0], x)};
+                    if (exact) return {arith::AddIOp::create(e.b, e.loc, sum[0], x)};
+                    return {arith::AddFOp::create(e.b, e.loc, sum[0], x)};
                   })[0];
   });
   return 0;

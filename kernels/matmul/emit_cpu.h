@@ -45,7 +45,7 @@ struct CpuProducts {
 
   // The vector of products from (i, j) on, f32 or i32.
   Value at(Emit& e, Value i, Value j) const {
-    return words.from_scratch(e.load_vector(memory, e.add(e.mul(i, ld), j), words.lanes()));
+    return words.sums_of(e.load_vector(memory, e.add(e.mul(i, ld), j), words.lanes()));
   }
 };
 // The work of a contraction's step up to there, in the form that its plan names.

@@ -51,10 +51,9 @@ class Dot {
         Values a_row;
         for (int64_t r = 0; r < rm; ++r) a_row.push_back(row_of_a(e.add(i, r)));
         Value fetched = e.add(e.add(j, rn), e.mul(e.div(i, e.idx(rm)), ceil_div(rn, passes)));
-        Values sums =
-            along_k(t.depth, first(i), rows_of_b(j, rn, e.idx(0)),
-                    rows_of_b(fetched, ceil_div(rn, passes), e.idx(0)),
-                    [&](int64_t r, Value k, Value left) { return t.words.along_k(t.a, e.add(a_row[r], k), left); });
+        Values sums = along_k(
+            t.depth, first(i), rows_of_b(j, rn, e.idx(0)), rows_of_b(fetched, ceil_div(rn, passes), e.idx(0)),
+            [&](int64_t r, Value k, Value left) { return t.words.along_k(t.a, e.add(a_row[r], k), left); });
         for (int64_t r = 0; r < rm; ++r)
           for (int64_t c = 0; c < rn; ++c)
             e.store(as_f32(t.words.reduce(sums[r * rn + c])), t.accumulators,
@@ -102,7 +101,7 @@ class Dot {
       const auto step = [&](Value k, Value sum, Value left) {
         return t.words.add_a(t.words.along_k(t.a, e.add(row, k), left), sum);
       };
-      Values sum = e.loop(e.idx(0), whole, width, {t.words.zero()},
+      Values sum = e.loop(e.idx(0), whole, width, {t.words.zero_sums()},
                           [&](Value k, const Values& x) { return Values{step(k, x[0], nullptr)}; });
       sum = e.choose(
           e.less(whole, t.depth), sum, [&] { return Values{step(whole, sum[0], e.sub(t.depth, whole))}; },
@@ -112,8 +111,8 @@ class Dot {
   }
   Value first_at(Value i) { return e.add(e.idx(packed_words(t)), e.mul(i, lanes)); }
   Value first_of_row(Value i) {
-    if (!t.words.shifts()) return t.words.zero();
-    return t.words.from_scratch(e.load_vector(t.packing, first_at(i), lanes));
+    if (!t.words.shifts()) return t.words.zero_sums();
+    return sums_at(first_at(i));
   }
   Values first(Value i) {
     Values sums;
@@ -132,7 +131,8 @@ class Dot {
       for (Value row : b_rows) b.push_back(t.words.shifted(t.words.along_k(t.b, e.add(row, k), left)));
       for (int64_t r = 0; r < rm; ++r) {
         Value x = a(r, k, left);
-        for (int64_t c = 0; c < rn; ++c) carried[r * rn + c] = t.words.multiply_add(x, b[c], carried[r * rn + c]);
+        for (int64_t c = 0; c < rn; ++c)
+          carried[r * rn + c] = t.words.multiply_add(x, b[c], carried[r * rn + c]);
       }
       return carried;
     };
@@ -193,18 +193,19 @@ class Dot {
 
     Values sums;
     for (int64_t r = 0; r < rm; ++r)
-      for (int64_t q = 0; q < rn; ++q)
-        sums.push_back(scratch(sum_at(e.add(i, r), e.add(c, q))));
+      for (int64_t q = 0; q < rn; ++q) sums.push_back(sums_at(sum_at(e.add(i, r), e.add(c, q))));
     Values a_row;
     for (int64_t r = 0; r < rm; ++r) a_row.push_back(block_of_a(k0, e.add(i, r)));
     sums = along_k(e.min(e.idx(kc), e.sub(t.depth, k0)), sums, rows_of_b(e.add(j0, c), rn, k0),
-                   rows_of_b(fetched, share, next_k),
-                   [&](int64_t r, Value k, Value) { return scratch(e.add(a_row[r], words_of(k))); });
+                   rows_of_b(fetched, share, next_k), [&](int64_t r, Value k, Value) {
+                     return t.words.words_of(scratch(e.add(a_row[r], words_of(k))));
+                   });
     for (int64_t r = 0; r < rm; ++r)
       for (int64_t q = 0; q < rn; ++q)
         e.store_vector(t.words.to_scratch(sums[r * rn + q]), t.packing, sum_at(e.add(i, r), e.add(c, q)));
   }
-  Value scratch(Value at) { return t.words.from_scratch(e.load_vector(t.packing, at, lanes)); }
+  Value scratch(Value at) { return e.load_vector(t.packing, at, lanes); }
+  Value sums_at(Value at) { return t.words.sums_of(scratch(at)); }
   Value select(Value condition, Value x, Value y) {
     return arith::SelectOp::create(e.b, e.loc, condition, x, y);
   }
@@ -214,8 +215,7 @@ class Dot {
     e.loop(e.idx(0), t.rows, 1, [&](Value i) {
       e.loop(e.idx(0), columns, lanes, [&](Value c) {
         Values part;
-        for (int64_t q = 0; q < lanes; ++q)
-          part.push_back(scratch(sum_at(i, e.add(c, q))));
+        for (int64_t q = 0; q < lanes; ++q) part.push_back(sums_at(sum_at(i, e.add(c, q))));
         part = e.transpose(part);
         for (size_t half = part.size() / 2; half > 0; half /= 2)
           for (size_t q = 0; q < half; ++q) part[q] = t.words.add(part[q], part[q + half]);

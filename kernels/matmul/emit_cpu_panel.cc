@@ -1,8 +1,8 @@
 // "panel": Goto's form. For every tile_k of K, B's columns are packed into panels of register_n (kept in the
 // L2 cache), then each panel of register_m rows of A is packed (L1) and multiplied with all of them. Packing
-// converts to words (f32, or four bytes along K), so one micro-kernel serves every layout and dtype. A panel of
-// B is [word of K][register_n], read as vectors; a panel of A is [register_m][word of K], read as scalars. The
-// operand whose memory runs the other way is transposed in registers.
+// converts to words (f32, or four bytes along K), so one micro-kernel serves every layout and dtype. A panel
+// of B is [word of K][register_n], read as vectors; a panel of A is [register_m][word of K], read as scalars.
+// The operand whose memory runs the other way is transposed in registers.
 //
 // Numeric recipe: within a block of tile_k, one FMA per k in ascending order from zero; blocks added in
 // ascending order. It depends on tile_k alone, not on the register tile or the task tile.
@@ -53,7 +53,7 @@ void pack_transposed(Emit& e, const PanelSource& s, int64_t lines, int64_t pitch
   for_each_block(e, s, s.words.width(), [&](Value at, Value left) {
     std::vector<Values> groups;
     for (int64_t g = 0; g < lines; g += lanes) {
-      Values rows(lanes, s.words.zero());
+      Values rows(lanes, s.words.zero_words());
       for (int64_t r = 0; r < lanes && g + r < lines; ++r)
         rows[r] = s.words.shifted(s.words.along_k(s.view, e.add(from[g + r], at), left));
       groups.push_back(e.transpose(rows));
@@ -80,26 +80,27 @@ void pack_copied(Emit& e, const PanelSource& s, int64_t lines, int64_t pitch, Va
   });
 }
 
-// Lines of K, all of `depth`: memory[base + word * pitch + position].
+// Lines of K, all of `depth`: memory[base + word * pitch + position]. Past the end of K words are 0.
 void pack_across(Emit& e, const PanelSource& s, Value depth, int64_t pitch, Value memory, Value base) {
   const int64_t per_lane = s.words.per_lane();
   e.loop(e.idx(0), e.ceil_div(depth, e.idx(per_lane)), 1, [&](Value word) {
     Values from;
-    // Past the end of K the last line is read again: A is 0 there.
     for (int64_t q = 0; q < per_lane; ++q) {
       Value line = e.min(e.add(e.mul(word, per_lane), q), e.sub(s.lines_left, e.idx(1)));
-      from.push_back(e.add(s.view.offset, e.add(e.mul(e.add(s.first_line, line), s.view.row_stride), s.start)));
+      from.push_back(
+          e.add(s.view.offset, e.add(e.mul(e.add(s.first_line, line), s.view.row_stride), s.start)));
     }
-    Value to = e.add(base, e.mul(word, pitch));
+    Value to = e.add(base, e.mul(word, pitch)), exist = e.sub(depth, e.mul(word, per_lane));
     for_each_block(e, s, s.words.lanes(), [&](Value at, Value left) {
-      e.store_vector(s.words.to_scratch(s.words.shifted(s.words.across_k(s.view, from, at, left))), memory,
-                     e.add(to, at));
+      Value x = s.words.across_k(s.view, from, at, left);
+      x = s.words.shifted(s.words.first_elements(x, exist));
+      e.store_vector(s.words.to_scratch(x), memory, e.add(to, at));
     });
   });
 }
 
-// A stored K by M: memory[base + row * pitch + word]. Lines are k's; rows past `rows` are zero, and so are
-// bytes past `depth`; floats there are anything.
+// A stored K by M: memory[base + row * pitch + word]. Lines are k's; rows past `rows` are zero, and so is
+// what a word has past `depth`; whole words there are anything.
 void pack_a_transposed(Emit& e, const CpuTile& t, Value i, Value rows, Value k0, Value depth, int64_t pitch,
                        Value base) {
   const int64_t mr = t.register_rows, lanes = t.lanes, per_lane = t.words.per_lane();
@@ -114,9 +115,8 @@ void pack_a_transposed(Emit& e, const CpuTile& t, Value i, Value rows, Value k0,
       Value left = e.sub(rows, e.min(e.idx(g), rows));
       for (int64_t q = 0; q < lanes; ++q) {
         const Values lines(from.begin() + q * per_lane, from.begin() + (q + 1) * per_lane);
-        Value x = t.words.across_k(t.a, lines, e.idx(g), left);
-        if (per_lane > 1) x = t.words.first_bytes(x, e.sub(depth, e.min(e.add(k, q * per_lane), depth)));
-        block.push_back(x);
+        Value exist = e.sub(depth, e.min(e.add(k, q * per_lane), depth));
+        block.push_back(t.words.first_elements(t.words.across_k(t.a, lines, e.idx(g), left), exist));
       }
       block = e.transpose(block);
       Value word = words_of(e, t.words, k);
@@ -148,10 +148,10 @@ void store_first(Emit& e, const CpuTile& t, Value a_base, Value depth) {
   if (!t.words.shifts()) return;
   e.loop(e.idx(0), e.idx(t.register_rows), 1, [&](Value r) {
     Value row = e.add(a_base, e.mul(r, a_pitch(t)));
-    Values sum = e.loop(e.idx(0), e.ceil_div(depth, e.idx(t.words.width())), 1, {t.words.zero()},
+    Values sum = e.loop(e.idx(0), e.ceil_div(depth, e.idx(t.words.width())), 1, {t.words.zero_sums()},
                         [&](Value v, const Values& x) {
                           Value at = e.add(row, e.mul(v, t.lanes));
-                          Value a = t.words.from_scratch(e.load_vector(t.packing, at, t.lanes));
+                          Value a = t.words.words_of(e.load_vector(t.packing, at, t.lanes));
                           return Values{t.words.add_a(a, x[0])};
                         });
     Value first = t.words.reduce(t.words.unshift(sum[0]));
@@ -159,12 +159,12 @@ void store_first(Emit& e, const CpuTile& t, Value a_base, Value depth) {
   });
 }
 Value first(Emit& e, const CpuTile& t, int64_t r) {
-  if (!t.words.shifts()) return t.words.zero();
-  return t.words.from_scratch(e.broadcast(e.load(t.packing, first_at(e, t, e.idx(r))), t.lanes));
+  if (!t.words.shifts()) return t.words.zero_sums();
+  return t.words.sums_of(e.broadcast(e.load(t.packing, first_at(e, t, e.idx(r))), t.lanes));
 }
 
-// acc[i..][j..] (+)= A panel * B panel. With `fetch` (the start of each of the next panel's lines), every cache
-// line's worth of steps along k fetches one line of each: memory is read while registers are busy.
+// acc[i..][j..] (+)= A panel * B panel. With `fetch` (the start of each of the next panel's lines), every
+// cache line's worth of steps along k fetches one line of each: memory is read while registers are busy.
 void micro_kernel(Emit& e, const CpuTile& t, Value a_base, Value b_base, Value depth, Value i, Value j,
                   Value k0, const Values& fetch) {
   const int64_t mr = t.register_rows, nr = t.register_columns, lanes = t.lanes;
@@ -173,11 +173,11 @@ void micro_kernel(Emit& e, const CpuTile& t, Value a_base, Value b_base, Value d
     Values next = carried, b;
     Value b_row = e.add(b_base, e.mul(k, nr));
     for (int64_t v = 0; v < vectors; ++v)
-      b.push_back(t.words.from_scratch(e.load_vector(t.packing, e.add(b_row, v * lanes), lanes)));
+      b.push_back(t.words.words_of(e.load_vector(t.packing, e.add(b_row, v * lanes), lanes)));
     for (int64_t r = 0; r < mr; ++r) {
       // A scalar load, a broadcast and an FMA become an FMA with a broadcast memory operand.
-      Value a = t.words.from_scratch(
-          e.broadcast(e.load(t.packing, e.add(e.add(a_base, r * a_pitch(t)), k)), lanes));
+      Value a =
+          t.words.words_of(e.broadcast(e.load(t.packing, e.add(e.add(a_base, r * a_pitch(t)), k)), lanes));
       for (int64_t v = 0; v < vectors; ++v)
         next[r * vectors + v] = t.words.multiply_add(a, b[v], next[r * vectors + v]);
     }
@@ -201,8 +201,7 @@ void micro_kernel(Emit& e, const CpuTile& t, Value a_base, Value b_base, Value d
     for (int64_t r = 0; r < mr; ++r)
       for (int64_t v = 0; v < vectors; ++v) {
         Value x = sums[r * vectors + v];
-        if (accumulate)
-          x = t.words.add(t.words.from_scratch(e.load_vector(t.accumulators, at(r, v), lanes)), x);
+        if (accumulate) x = t.words.add(t.words.sums_of(e.load_vector(t.accumulators, at(r, v), lanes)), x);
         e.store_vector(t.words.to_scratch(x), t.accumulators, at(r, v));
       }
   };

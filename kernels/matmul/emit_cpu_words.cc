@@ -3,21 +3,38 @@
 namespace lathe::emit {
 using namespace mlir;
 
+namespace {
+
+constexpr int64_t kZmmLanes = 16;
+
+Value intrinsic(Emit& e, const char* name, Type result, ValueRange operands) {
+  return LLVM::CallIntrinsicOp::create(e.b, e.loc, result, e.b.getStringAttr(name), operands).getResult(0);
+}
+
+}  // namespace
+
 CpuWords::CpuWords(Emit& e, Type element, int64_t lanes, llvm::StringRef features)
-    : e_(e),
-      lanes_(lanes),
-      bytes_(element.isInteger()),
-      vnni_(bytes_ && lanes == 16 && features.contains("+avx512vnni")) {}
+    : e_(e), lanes_(lanes), kind_(kFloats), vnni_(false) {
+  const bool zmm = lanes == kZmmLanes;
+  if (element.isInteger(8)) kind_ = kBytes, vnni_ = zmm && features.contains("+avx512vnni");
+  if (element.isBF16() && zmm && features.contains("+avx512bf16")) kind_ = kPairs;
+}
 
 Value CpuWords::all(int64_t word) const {
   Attribute value = e_.b.getI32IntegerAttr(static_cast<int32_t>(word));
-  return arith::ConstantOp::create(e_.b, e_.loc, SplatElementsAttr::get(type(), value));
+  return arith::ConstantOp::create(e_.b, e_.loc, SplatElementsAttr::get(e_.vec(lanes_, i32()), value));
 }
-Value CpuWords::zero() const { return bytes_ ? all(0) : e_.splat(type(), 0.0); }
+Value CpuWords::as(VectorType type, Value x) const {
+  return x.getType() == type ? x : Value(arith::BitcastOp::create(e_.b, e_.loc, type, x));
+}
+Value CpuWords::to_scratch(Value x) const { return as(e_.vec(lanes_, e_.f32()), x); }
+Value CpuWords::zero_words() const { return e_.splat(word_type(), 0); }
+Value CpuWords::zero_sums() const { return e_.splat(sum_type(), 0); }
 
 Value CpuWords::along_k(const View& v, Value at, Value left) const {
   Value x = left ? e_.load_masked(v.memory, at, width(), left) : e_.load_vector(v.memory, at, width());
-  return bytes_ ? Value(vector::BitCastOp::create(e_.b, e_.loc, type(), x)) : e_.to_f32(x);
+  if (kind_ == kFloats) return e_.to_f32(x);
+  return vector::BitCastOp::create(e_.b, e_.loc, word_type(), x);
 }
 
 Value CpuWords::across_k(const View& v, const Values& lines, Value at, Value left) const {
@@ -25,23 +42,26 @@ Value CpuWords::across_k(const View& v, const Values& lines, Value at, Value lef
     Value from = e_.add(line, at);
     return left ? e_.load_masked(v.memory, from, lanes_, left) : e_.load_vector(v.memory, from, lanes_);
   };
-  if (!bytes_) return lines[0] ? e_.to_f32(read(lines[0])) : zero();
+  if (kind_ == kFloats) return e_.to_f32(read(lines[0]));
+  const int64_t bits = 32 / per_lane();
   Value words;
   for (int64_t q = 0; q < per_lane(); ++q) {
-    if (!lines[q]) continue;
-    Value x = arith::ExtUIOp::create(e_.b, e_.loc, type(), read(lines[q]));
-    if (q) x = arith::ShLIOp::create(e_.b, e_.loc, x, all(8 * q));
+    VectorType raw = e_.vec(lanes_, e_.b.getIntegerType(static_cast<unsigned>(bits)));
+    Value x = arith::ExtUIOp::create(e_.b, e_.loc, word_type(), as(raw, read(lines[q])));
+    if (q) x = arith::ShLIOp::create(e_.b, e_.loc, x, all(bits * q));
     words = words ? Value(arith::OrIOp::create(e_.b, e_.loc, words, x)) : x;
   }
-  return words ? words : zero();
+  return words;
 }
 
-Value CpuWords::first_bytes(Value words, Value count) const {
-  Value bits = e_.to_i32(e_.mul(e_.min(count, e_.idx(4)), 8));
-  // A shift by 32 would be none.
-  Value wide = arith::ExtUIOp::create(e_.b, e_.loc, e_.b.getI64Type(), bits);
-  Value past = arith::ShLIOp::create(e_.b, e_.loc, e_.constant(e_.b.getI64Type(), -1), wide);
-  Value mask = arith::TruncIOp::create(e_.b, e_.loc, e_.b.getI32Type(), past);
+Value CpuWords::first_elements(Value words, Value count) const {
+  if (kind_ == kFloats) return words;
+  Value bits = e_.to_i32(e_.mul(e_.min(count, e_.idx(per_lane())), 32 / per_lane()));
+  // In 64 bits, since a shift of 32 bits by 32 would be none.
+  Type i64 = e_.b.getI64Type();
+  Value wide = arith::ExtUIOp::create(e_.b, e_.loc, i64, bits);
+  Value past = arith::ShLIOp::create(e_.b, e_.loc, e_.constant(i64, -1), wide);
+  Value mask = arith::TruncIOp::create(e_.b, e_.loc, i32(), past);
   mask = arith::XOrIOp::create(e_.b, e_.loc, mask, e_.i32(-1));
   return arith::AndIOp::create(e_.b, e_.loc, words, e_.broadcast(mask, lanes_));
 }
@@ -50,17 +70,19 @@ Value CpuWords::shifted(Value b) const {
   return vnni_ ? Value(arith::XOrIOp::create(e_.b, e_.loc, b, all(INT32_C(-0x7F7F7F80)))) : b;
 }
 
-Value CpuWords::bytes_of(Value words) const {
-  return vector::BitCastOp::create(e_.b, e_.loc, e_.vec(width(), e_.b.getI8Type()), words);
+Value CpuWords::elements_of(Value words, Type element) const {
+  return vector::BitCastOp::create(e_.b, e_.loc, e_.vec(width(), element), words);
 }
 
 Value CpuWords::multiply_add(Value a, Value b, Value sum) const {
-  if (!bytes_) return e_.fma(a, b, sum);
+  if (kind_ == kFloats) return e_.fma(a, b, sum);
+  Type element = kind_ == kPairs ? Type(e_.b.getBF16Type()) : Type(e_.b.getI8Type());
+  if (kind_ == kPairs)
+    return intrinsic(e_, "llvm.x86.avx512bf16.dpbf16ps.512", sum_type(),
+                     {sum, elements_of(a, element), elements_of(b, element)});
   if (vnni_)
-    return LLVM::CallIntrinsicOp::create(e_.b, e_.loc, type(),
-                                         e_.b.getStringAttr("llvm.x86.avx512.vpdpbusd.512"),
-                                         ValueRange{sum, bytes_of(b), bytes_of(a)})
-        .getResult(0);
+    return intrinsic(e_, "llvm.x86.avx512.vpdpbusd.512", sum_type(),
+                     {sum, elements_of(b, element), elements_of(a, element)});
   // Byte by byte, as i32. LLVM multiplies what fits 16 bits by vpmaddwd.
   const auto byte = [&](Value words, int64_t q) {
     Value high = q == 3 ? words : Value(arith::ShLIOp::create(e_.b, e_.loc, words, all(24 - 8 * q)));
@@ -71,25 +93,17 @@ Value CpuWords::multiply_add(Value a, Value b, Value sum) const {
 }
 
 Value CpuWords::add_a(Value a, Value sum) const { return multiply_add(a, all(INT32_C(0x01010101)), sum); }
-Value CpuWords::unshift(Value of_a) const {
-  return arith::MulIOp::create(e_.b, e_.loc, of_a, all(-128));
-}
+Value CpuWords::unshift(Value of_a) const { return arith::MulIOp::create(e_.b, e_.loc, of_a, all(-128)); }
 
 Value CpuWords::add(Value x, Value y) const {
-  if (bytes_) return arith::AddIOp::create(e_.b, e_.loc, x, y);
+  if (kind_ == kBytes) return arith::AddIOp::create(e_.b, e_.loc, x, y);
   return arith::AddFOp::create(e_.b, e_.loc, x, y);
 }
 
 Value CpuWords::reduce(Value sums) const {
-  return vector::ReductionOp::create(e_.b, e_.loc, vector::CombiningKind::ADD, sums,
-                                     bytes_ ? arith::FastMathFlags::none : arith::FastMathFlags::reassoc);
-}
-
-Value CpuWords::to_scratch(Value words) const {
-  return bytes_ ? Value(arith::BitcastOp::create(e_.b, e_.loc, e_.vec(lanes_, e_.f32()), words)) : words;
-}
-Value CpuWords::from_scratch(Value f32) const {
-  return bytes_ ? Value(arith::BitcastOp::create(e_.b, e_.loc, type(), f32)) : f32;
+  return vector::ReductionOp::create(
+      e_.b, e_.loc, vector::CombiningKind::ADD, sums,
+      kind_ == kBytes ? arith::FastMathFlags::none : arith::FastMathFlags::reassoc);
 }
 
 }  // namespace lathe::emit

@@ -1,5 +1,6 @@
 // What a lane of a CPU matmul kernel's vectors holds of an operand, and how two of them are multiplied: one
-// float, converted to f32 and multiplied by an FMA, or four bytes along K, whose products are added to an i32.
+// float, converted to f32 and multiplied by an FMA; two bf16 along K, multiplied and added to an f32 by
+// AVX512-BF16; four bytes along K, whose products are added to an i32.
 #pragma once
 
 #include "compiler/emit.h"
@@ -8,22 +9,22 @@ namespace lathe::emit {
 
 class CpuWords {
  public:
-  // Of an operand's element, or i32 of sums. `features` of the target, as in Target::features.
+  // Of an operand's element. `features` of the target, as in Target::features.
   CpuWords(Emit& e, Type element, int64_t lanes, llvm::StringRef features);
 
   int64_t lanes() const { return lanes_; }
-  int64_t per_lane() const { return bytes_ ? 4 : 1; }     // elements of K
-  int64_t width() const { return lanes_ * per_lane(); }  // of a vector
-  Value zero() const;
+  int64_t per_lane() const { return kind_ == kBytes ? 4 : kind_ == kPairs ? 2 : 1; }  // elements of K
+  int64_t width() const { return lanes_ * per_lane(); }                               // of a vector
+  Value zero_words() const;
+  Value zero_sums() const;
 
   // Words along K from an element on; elements at and beyond `left`, if given, are 0.
   Value along_k(const View& v, Value at, Value left) const;
-  // Words of neighbours, each of per_lane() lines of K, of which the elements from `at` on are read. Neighbours
-  // at and beyond `left`, if given, are 0, and so are lines that are null.
+  // Words of neighbours, each of per_lane() lines of K, of which the elements from `at` on are read.
+  // Neighbours at and beyond `left`, if given, are 0.
   Value across_k(const View& v, const Values& lines, Value at, Value left) const;
-
-  // Of each word the first `count` bytes, 0 for the others; bytes alone.
-  Value first_bytes(Value words, Value count) const;
+  // Of each word the first `count` elements, 0 for the others.
+  Value first_elements(Value words, Value count) const;
 
   // B's words as multiply_add takes them. AVX512-VNNI multiplies unsigned by signed bytes: 128 is added to
   // every element of B.
@@ -35,20 +36,26 @@ class CpuWords {
   Value add_a(Value a, Value sum) const;
   Value unshift(Value of_a) const;
 
-  Value add(Value x, Value y) const;
-  Value reduce(Value sums) const;  // across the lanes
+  Value add(Value x, Value y) const;  // sums
+  Value reduce(Value sums) const;     // across the lanes
   // Scratch is memory of f32.
-  Value to_scratch(Value words) const;
-  Value from_scratch(Value f32) const;
+  Value to_scratch(Value x) const;
+  Value words_of(Value scratch) const { return as(word_type(), scratch); }
+  Value sums_of(Value scratch) const { return as(sum_type(), scratch); }
 
  private:
-  mlir::VectorType type() const { return e_.vec(lanes_, bytes_ ? Type(e_.b.getI32Type()) : e_.f32()); }
+  enum Kind { kFloats, kPairs, kBytes };
+  Type i32() const { return e_.b.getI32Type(); }
+  mlir::VectorType word_type() const { return e_.vec(lanes_, kind_ == kFloats ? e_.f32() : i32()); }
+  mlir::VectorType sum_type() const { return e_.vec(lanes_, kind_ == kBytes ? i32() : e_.f32()); }
+  Value as(mlir::VectorType type, Value x) const;
   Value all(int64_t word) const;
-  Value bytes_of(Value words) const;
+  Value elements_of(Value words, Type element) const;
 
   Emit& e_;
   int64_t lanes_;
-  bool bytes_, vnni_;
+  Kind kind_;
+  bool vnni_;
 };
 
 }  // namespace lathe::emit

@@ -29,6 +29,7 @@ X86Registers read_x86_registers() {
   uint32_t eax, ebx, ecx, edx;
   if (__get_cpuid(1, &eax, &ebx, &ecx, &edx)) r.leaf1_ecx = ecx;
   if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx)) r.leaf7_ebx = ebx, r.leaf7_ecx = ecx;
+  if (__get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx)) r.leaf7_1_eax = eax;
   if (__get_cpuid(0x80000001, &eax, &ebx, &ecx, &edx)) r.extended1_ecx = ecx;
   constexpr uint32_t kOsxsave = 1u << 27;
   if (r.leaf1_ecx & kOsxsave) {
@@ -81,7 +82,8 @@ std::string features_from_cpuid(const X86Registers& r) {
       {"bmi2", r.leaf7_ebx, 8, 0},         {"avx512f", r.leaf7_ebx, 16, kZmm},
       {"avx512dq", r.leaf7_ebx, 17, kZmm}, {"avx512cd", r.leaf7_ebx, 28, kZmm},
       {"avx512bw", r.leaf7_ebx, 30, kZmm}, {"avx512vl", r.leaf7_ebx, 31, kZmm},
-      {"avx512vnni", r.leaf7_ecx, 11, kZmm}, {"lzcnt", r.extended1_ecx, 5, 0},
+      {"avx512vnni", r.leaf7_ecx, 11, kZmm}, {"avx512bf16", r.leaf7_1_eax, 5, kZmm},
+      {"lzcnt", r.extended1_ecx, 5, 0},
   };
   const auto offered = [&](absl::string_view feature) {
     return std::any_of(std::begin(rows), std::end(rows), [&](const Row& row) {

@@ -20,7 +20,7 @@ CpuIdentity identify_cpu();
 // The x86 registers that features_from_cpuid reads; plain data so that tests describe processors they do not
 // run on.
 struct X86Registers {
-  uint32_t leaf1_ecx = 0, leaf7_ebx = 0, leaf7_ecx = 0;
+  uint32_t leaf1_ecx = 0, leaf7_ebx = 0, leaf7_ecx = 0, leaf7_1_eax = 0;
   uint32_t extended1_ecx = 0;  // leaf 0x80000001
   uint64_t xcr0 = 0;           // what the operating system saves; 0 without OSXSAVE
 };

@@ -48,6 +48,7 @@ constexpr NamedTarget kTargets[] = {
     {"x86-64-avx2", Backend::kCpu, "x86-64", kX86Avx2},
     {"x86-64-avx512", Backend::kCpu, "x86-64", kX86Avx512},
     {"x86-64-avx512vnni", Backend::kCpu, "x86-64", kX86Avx512Vnni},
+    {"x86-64-avx512bf16", Backend::kCpu, "x86-64", kX86Avx512Bf16},
     {"aarch64-neon", Backend::kCpu, "aarch64", "+fullfp16,+neon"},
     {"sm_75", Backend::kCuda, "sm_75", ""},
     {"sm_80", Backend::kCuda, "sm_80", ""},

@@ -39,17 +39,22 @@ inline bool has_dependent_launch(const Target& target) { return sm_version(targe
 absl::StatusOr<std::string> canonical_features(absl::string_view features);
 // x86-64's feature sets, the widest first. Code generation asks about no feature outside them, and a
 // processor has a set whole or not at all, so that a host's target equals the named one and finds what was
-// warmed under that name. What no kernel uses yet (AMX, AVX512-BF16 and -FP16, AVX-VNNI) is left out: it would
-// part the keys of machines that run the same code.
+// warmed under that name. What no kernel uses yet (AMX, AVX512-FP16, AVX-VNNI) is left out: it would part the
+// keys of machines that run the same code.
+inline constexpr absl::string_view kX86Avx512Bf16 =
+    "+avx,+avx2,+avx512bf16,+avx512bw,+avx512cd,+avx512dq,+avx512f,+avx512vl,+avx512vnni,+bmi,+bmi2,+f16c,+fma,"
+    "+lzcnt,+popcnt";
 inline constexpr absl::string_view kX86Avx512Vnni =
     "+avx,+avx2,+avx512bw,+avx512cd,+avx512dq,+avx512f,+avx512vl,+avx512vnni,+bmi,+bmi2,+f16c,+fma,+lzcnt,+popcnt";
 inline constexpr absl::string_view kX86Avx512 =
     "+avx,+avx2,+avx512bw,+avx512cd,+avx512dq,+avx512f,+avx512vl,+bmi,+bmi2,+f16c,+fma,+lzcnt,+popcnt";
 inline constexpr absl::string_view kX86Avx2 = "+avx,+avx2,+bmi,+bmi2,+f16c,+fma,+lzcnt,+popcnt";
-inline constexpr absl::string_view kX86FeatureSets[] = {kX86Avx512Vnni, kX86Avx512, kX86Avx2};
+inline constexpr absl::string_view kX86FeatureSets[] = {kX86Avx512Bf16, kX86Avx512Vnni, kX86Avx512,
+                                                         kX86Avx2};
 Json to_json(const Target& t);
 absl::StatusOr<Target> target_from_json(const Json& j);
-// Named targets: "x86-64-avx2" "x86-64-avx512" "x86-64-avx512vnni" "aarch64-neon" "sm_75" ... "sm_90a" "gfx942" "gfx90a"
+// Named targets: "x86-64-avx2" "x86-64-avx512" "x86-64-avx512vnni" "x86-64-avx512bf16"
+// "aarch64-neon" "sm_75" ... "sm_90a" "gfx942" "gfx90a"
 // "gfx1100" ...
 absl::StatusOr<Target> parse_target(absl::string_view name);
 // CPU: f32 lanes of the widest vector the kernels use (16, 8, 4) and how many vector registers there are (32,
