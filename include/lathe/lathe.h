@@ -209,7 +209,7 @@ typedef struct lathe_epilogue {
  *   i8                     i32         the same: the exact sum becomes f32 once, for the epilogue
  *   i8                     i32         D i32: the exact sum itself. alpha 1, beta 0, no bias, activation or
  * residual (INVALID_ARGUMENT otherwise) i32 sums are exact to K = 131071 and wrap modulo 2^32 beyond. What a
- * device has no kernel for is UNSUPPORTED: i8 and fp8 on the CPU in this version, fp8 below sm_89. M, N, K,
+ * device has no kernel for is UNSUPPORTED: fp8 on the CPU in this version and below sm_89. M, N, K,
  * batch in [0, 2^31 - 1]; any of M, N, batch 0 does nothing; K == 0 gives the epilogue of a zero product (A
  * and B may then be NULL). Negative sizes and distances, and operands that span 2^63 bytes, are
  * INVALID_ARGUMENT.

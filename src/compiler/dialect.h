@@ -16,7 +16,8 @@ inline constexpr char kConfigAttr[] = "lathe.config";
 // On a payload function's argument: the argument-block field it stands for ("a", "k_chunk", ...).
 inline constexpr char kOperandAttr[] = "lathe.operand";
 // On the module: the target's backend ("cuda") and architecture ("sm_90a").
-inline constexpr char kBackendAttr[] = "lathe.backend", kArchAttr[] = "lathe.arch", kFeaturesAttr[] = "lathe.features";
+inline constexpr char kBackendAttr[] = "lathe.backend", kArchAttr[] = "lathe.arch",
+                      kFeaturesAttr[] = "lathe.features";
 // On the module: what every operand of the class is aligned to (core/problem.h's Alignment, as an integer).
 inline constexpr char kAlignmentAttr[] = "lathe.alignment", kDependentLaunchAttr[] = "lathe.dependent_launch";
 // On the module of a generic kernel: what the class leaves open the launch's form says (core/generic.h).

@@ -258,7 +258,8 @@ Value Emit::broadcast(Value scalar, int64_t lanes) {
   return vector::BroadcastOp::create(b, loc, vec(lanes, scalar.getType()), scalar);
 }
 Value Emit::fma(Value x, Value y, Value z) {
-  if (z.getType().isInteger()) return arith::AddIOp::create(b, loc, arith::MulIOp::create(b, loc, x, y), z);
+  if (getElementTypeOrSelf(z).isInteger())
+    return arith::AddIOp::create(b, loc, arith::MulIOp::create(b, loc, x, y), z);
   if (isa<VectorType>(x.getType())) return vector::FMAOp::create(b, loc, x, y, z);
   return math::FmaOp::create(b, loc, x, y, z);
 }

@@ -53,9 +53,9 @@ def test_run(cache):
     assert split["plan"]["launch"]["splits"] == 7, split["plan"]["launch"]
 
     # What the CPU has no kernel for is UNSUPPORTED, by name.
-    refused = subprocess.run([LATHE, "run", "matmul", "3x4x5", "--dtype", "i8", "--out-dtype", "i32", "--cache-dir", ""],
+    refused = subprocess.run([LATHE, "run", "matmul", "3x4x5", "--dtype", "f8e4m3", "--cache-dir", ""],
                              capture_output=True, text=True, timeout=60)
-    assert refused.returncode == 1 and "UNSUPPORTED: matmul i8 a=n b=t m=3 n=4 k=5 batch=1 d=i32 on cpu" in refused.stderr, refused
+    assert refused.returncode == 1 and "UNSUPPORTED: matmul f8e4m3 a=n b=t m=3 n=4 k=5 batch=1 d=f32 on cpu" in refused.stderr, refused
 
     text = lathe("run", "matmul", "33x65x129", cache=cache)
     for word in ("first use", "disk hit", "compiler library not loaded", "GFLOP/s", "GB/s", "plan", "right: every element"):

@@ -128,7 +128,9 @@ TEST_F(Avx2, MatmulsAreRight) {
       c.k = weight[1];
       c.trans_a = layout & 1;
       c.trans_b = layout & 2;
-      c.in = kFloats[random_.below(3)];
+      constexpr lathe_dtype kInputs[] = {LATHE_F32, LATHE_F16, LATHE_BF16, LATHE_I8};
+      c.in = kInputs[random_.below(4)];
+      if (c.in == LATHE_I8) c.alpha = 0x1p-8f;  // within f16's range
       c.out = kFloats[random_.below(3)];
       c.bias = kFloats[random_.below(3)];
       c.activation = static_cast<lathe_activation>(random_.below(5));

@@ -43,6 +43,10 @@ TEST(CpuFeatures, HostsEqualTheNamedTargets) {
   sapphire_rapids.leaf7_ebx |= bit(21) | bit(29);  // IFMA, SHA
   sapphire_rapids.xcr0 |= 0x60000;                 // tiles
   EXPECT_EQ(target_of(sapphire_rapids), *parse_target("x86-64-avx512"));
+  sapphire_rapids.leaf7_ecx |= bit(11);
+  EXPECT_EQ(target_of(sapphire_rapids), *parse_target("x86-64-avx512vnni"));
+  sapphire_rapids.leaf7_1_eax |= bit(5);
+  EXPECT_EQ(target_of(sapphire_rapids), *parse_target("x86-64-avx512bf16"));
   EXPECT_EQ(features_from_hwcap(1 << 1 | 1 << 10 | 1 << 20), parse_target("aarch64-neon")->features);
 }
 
@@ -103,7 +107,8 @@ TEST(CpuFeatures, HostAgreesWithProcCpuinfo) {
   const Target target = host_target();
   EXPECT_EQ(target.arch, "x86-64");
   // Linux's own names for LLVM's.
-  const std::map<std::string, std::string> renamed = {{"bmi", "bmi1"}, {"lzcnt", "abm"}};
+  const std::map<std::string, std::string> renamed = {
+      {"bmi", "bmi1"}, {"lzcnt", "abm"}, {"avx512vnni", "avx512_vnni"}, {"avx512bf16", "avx512_bf16"}};
   std::string expected;
   for (const absl::string_view set : kX86FeatureSets) {
     const std::vector<std::string> features = absl::StrSplit(set, ',');
