@@ -43,8 +43,10 @@ constexpr double kVectorCycles = 16, kWarpReduceSeconds = 0.1e-6, kGroupReduceSe
 // What a workgroup that follows another on its unit loses before its first load.
 constexpr double kStartSeconds = 0.3e-6;
 
-void append(const CompileConfig& config, int32_t splits, double seconds, std::vector<RankedPlan>* out) {
+void append(const CompileConfig& config, int32_t splits, double seconds, int32_t resident,
+            std::vector<RankedPlan>* out) {
   RankedPlan r;
+  r.plan.resident = resident;
   r.plan.config = config;
   r.plan.launch.splits = splits;
   r.plan.predicted_seconds = seconds;
@@ -98,12 +100,18 @@ void enumerate_argmax_cpu(const CandidateContext& context, std::vector<RankedPla
           std::max((vectors * step + fold) / rates.clock_hz, length * size_of(c.a) / rates.bandwidth(tasks));
       // The second step reads `splits` pairs a row.
       const double merge = config.split ? kTaskSeconds * rows + tasks * kOpLatency / rates.clock_hz : 0;
-      append(config, wanted, rates.schedule_seconds(tasks, task, task) + merge, out);
+      append(config, wanted, rates.schedule_seconds(tasks, task, task) + merge, 0, out);
     }
   }
 }
 
 namespace {
+
+// Workgroups of a unit.
+double resident_of(const GpuRates& rates, const CompileConfig& c) {
+  const double registers = kThreadRegisters + 4.0 * c.unroll_k;
+  return std::max(1.0, std::floor(std::min(rates.threads_per_unit, rates.registers / registers) / c.threads));
+}
 
 // One launch of the representative rows.
 double gpu_seconds(const GpuRates& rates, const ProblemClass& c, const CompileConfig& config,
@@ -113,9 +121,7 @@ double gpu_seconds(const GpuRates& rates, const ProblemClass& c, const CompileCo
   const double length = representative_length(c), vector = config.register_n / config.unroll_k;
   const double splits = config.split ? chunks(c, wanted, config.tile_n / config.unroll_k, config.tile_k) : 1;
   const double groups = std::ceil(rows / config.tile_m) * splits;
-  const double resident =
-      std::floor(std::min(2048.0 / config.threads,
-                          rates.registers / (config.threads * (kThreadRegisters + 4.0 * config.unroll_k))));
+  const double resident = resident_of(rates, config);
   // Loads of one thread: each round waits for memory once, and its vectors are compared one warp after the
   // other.
   const double vectors = std::ceil(std::ceil(length / splits) / vector / group);
@@ -126,7 +132,7 @@ double gpu_seconds(const GpuRates& rates, const ProblemClass& c, const CompileCo
       rounds * kMemorySeconds + vectors * std::max(1.0, sharing) * kVectorCycles / rates.clock_hz;
   workgroup += group > rates.wave ? kGroupReduceSeconds : kWarpReduceSeconds;
   if (config.split == kMergeLast && splits > 1) workgroup += kTicketSeconds;
-  const double waves = std::ceil(groups / (rates.units * std::max(1.0, resident)));
+  const double waves = std::ceil(groups / (rates.units * resident));
   const double memory = kMemorySeconds + rows * length * size_of(c.a) / rates.memory_bytes_per_second;
   const double merge = config.split == kMergeStep ? rates.launch_seconds + 2 * kMemorySeconds : 0;
   return rates.launch_seconds + std::max(memory, waves * workgroup + (waves - 1) * kStartSeconds) + merge;
@@ -153,8 +159,9 @@ void enumerate_argmax_gpu(const CandidateContext& context, std::vector<RankedPla
       continue;
     }
     for (int32_t wanted : row_splits(context, static_cast<int64_t>(2 * rates.units))) {
+      const auto resident = static_cast<int32_t>(resident_of(rates, config));
       if (wanted == 1 && context.split_k == 0) {
-        append(config, 1, gpu_seconds(rates, c, config, 1), out);
+        append(config, 1, gpu_seconds(rates, c, config, 1), resident, out);
         continue;
       }
       for (int32_t split : splits_of(context.facts.target, wanted)) {
@@ -163,7 +170,7 @@ void enumerate_argmax_gpu(const CandidateContext& context, std::vector<RankedPla
         if (config.tile_m > 1)
           out->push_back(rejected(config, absl::StrCat("a split of ", config.tile_m, " rows a workgroup")));
         else
-          append(config, wanted, gpu_seconds(rates, c, config, wanted), out);
+          append(config, wanted, gpu_seconds(rates, c, config, wanted), resident, out);
       }
     }
   }

@@ -203,11 +203,13 @@ void enumerate(const CandidateContext& context, const char* name, int64_t edge,
         out->push_back(rejected(config, std::move(reason)));
         continue;
       }
-      const double slots = rates.units * resident_of(rates, shape);
       config.threads = static_cast<int32_t>(shape.threads());
-      config.raster = raster_of(c, r, slots);
+      Plan plan;
+      plan.resident = static_cast<int32_t>(resident_of(rates, shape));
+      config.raster = raster_of(c, r, rates.units * plan.resident);
+      plan.config = config;
       append_mma_splits(
-          context, s, shape, config, slots,
+          context, s, shape, std::move(plan),
           [&](int32_t splits, int32_t split) { return predict(context, rates, s, shape, r, splits, split); },
           [&](int32_t splits) { return recipe_of(c, *t, splits); }, out);
     }

@@ -69,15 +69,18 @@ std::string check(const GpuRates& rates, const MatmulSizes& s, const Row& r) {
   return "";
 }
 
+double resident_of(const GpuRates& rates, const Row& r) {
+  return std::max(1.0, std::min({std::floor(rates.shared_memory_bytes / shared_bytes(r)),
+                                 std::floor(rates.registers / (double(thread_registers(r)) * r.threads)),
+                                 std::floor(rates.threads_per_unit / r.threads)}));
+}
+
 double predict(const GpuRates& rates, const MatmulSizes& s, const Row& r, double splits, int32_t split) {
   const double row_tiles = std::ceil(double(s.m) / r.tile_m),
                column_tiles = std::ceil(double(s.n) / r.tile_n);
   const double groups = row_tiles * column_tiles * splits, k = std::ceil(double(s.k) / splits);
   const double steps = std::ceil(k / r.tile_k);
-  const double resident =
-      std::max(1.0, std::min({std::floor(rates.shared_memory_bytes / shared_bytes(r)),
-                              std::floor(rates.registers / (double(thread_registers(r)) * r.threads)),
-                              std::floor(rates.threads_per_unit / r.threads)}));
+  const double resident = resident_of(rates, r);
   const double per_unit = std::ceil(groups / rates.units);  // workgroups the busiest unit runs
   const double waves = std::min(resident, per_unit) * r.threads / rates.wave;
   // Loads from shared memory, two values each, take issue slots from the FMAs.
@@ -133,6 +136,7 @@ void enumerate_matmul_simt(const CandidateContext& context, std::vector<RankedPl
         plan.plan.config = config;
         plan.plan.launch.splits = splits;
         plan.plan.predicted_seconds = predict(rates, s, r, splits, split);
+        plan.plan.resident = static_cast<int32_t>(resident_of(rates, r));
         plan.plan.numeric_recipe =
             context.problem.a == DType::kI8
                 ? kExactRecipe
