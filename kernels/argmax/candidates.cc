@@ -34,7 +34,10 @@ constexpr GpuRow kGpuRows[] = {{256, 1, 8}, {256, 1, 4}, {128, 1, 8},  {128, 1, 
 // shorter ones pay the ticket more often than others' loads hide.
 constexpr int32_t kMostRounds = 4;
 // Registers of a thread beside what it has in flight: ptxas 13.0 for sm_90a takes 30 to 34 in all forms.
-constexpr double kThreadRegisters = 32;
+constexpr int32_t kThreadRegisters = 32;
+// On AMD, and for each load in flight: at most 97 with eight of bf16 and 69 of f16, 63 and 61 with four, 38
+// and 34 with two (LLVM 22.1 over tests/gpu's sweep, waves of 64; enough for all of a unit's waves of 32).
+constexpr int32_t kAmdThreadRegisters = 24, kLoadRegisters = 6, kBF16LoadRegisters = 10;
 // Estimates from instruction counts and latencies of Hopper: comparing one vector of a warp, in cycles of one
 // of the four schedulers; the reductions over a warp and over a workgroup; storing a pair, two fences, the
 // ticket, and reading the other chunks' pairs.
@@ -108,9 +111,10 @@ void enumerate_argmax_cpu(const CandidateContext& context, std::vector<RankedPla
 namespace {
 
 // Workgroups of a unit.
-double resident_of(const GpuRates& rates, const CompileConfig& c) {
-  const double registers = kThreadRegisters + 4.0 * c.unroll_k;
-  return std::max(1.0, std::floor(std::min(rates.threads_per_unit, rates.registers / registers) / c.threads));
+int32_t resident_of(const GpuRates& rates, DType type, const CompileConfig& c) {
+  const int32_t load = !rates.rocm ? 4 : type == DType::kBF16 ? kBF16LoadRegisters : kLoadRegisters;
+  const int32_t registers = (rates.rocm ? kAmdThreadRegisters : kThreadRegisters) + load * c.unroll_k;
+  return rates.resident(c.threads, registers, 8.0 * c.threads);
 }
 
 // One launch of the representative rows.
@@ -121,7 +125,7 @@ double gpu_seconds(const GpuRates& rates, const ProblemClass& c, const CompileCo
   const double length = representative_length(c), vector = config.register_n / config.unroll_k;
   const double splits = config.split ? chunks(c, wanted, config.tile_n / config.unroll_k, config.tile_k) : 1;
   const double groups = std::ceil(rows / config.tile_m) * splits;
-  const double resident = resident_of(rates, config);
+  const double resident = resident_of(rates, c.a, config);
   // Loads of one thread: each round waits for memory once, and its vectors are compared one warp after the
   // other.
   const double vectors = std::ceil(std::ceil(length / splits) / vector / group);
@@ -159,7 +163,7 @@ void enumerate_argmax_gpu(const CandidateContext& context, std::vector<RankedPla
       continue;
     }
     for (int32_t wanted : row_splits(context, static_cast<int64_t>(2 * rates.units))) {
-      const auto resident = static_cast<int32_t>(resident_of(rates, config));
+      const int32_t resident = resident_of(rates, c.a, config);
       if (wanted == 1 && context.split_k == 0) {
         append(config, 1, gpu_seconds(rates, c, config, 1), resident, out);
         continue;

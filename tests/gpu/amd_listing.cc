@@ -198,6 +198,7 @@ LoopCounts count(const AmdCode& loop) {
     } else if (i.is("v_")) {
       ++c.vector;
       c.multiply_adds += is_multiply_add(i);
+      c.quarter_rate += i.is("v_mul_lo_u32") || i.is("v_mul_hi_") || i.is("v_mad_u64_") || i.is("v_mad_co_");
       const bool twice = i.is("v_pk_fma_") || i.is("v_dot2") ||
                          (i.is("v_dual_fmac_") && contains(i.text, ":: v_dual_fmac_"));
       c.products += is_multiply_add(i) ? (i.is("v_dot4") ? 4 : twice ? 2 : 1) : 0;

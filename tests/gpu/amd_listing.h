@@ -37,12 +37,13 @@ AmdCode inner_loop(const AmdCode& kernel, const IsWork& is_work);
 // What one wave executes in one pass.
 struct LoopCounts {
   int64_t all = 0, matrix = 0, vector = 0, scalar = 0, waits = 0, barriers = 0;
+  int64_t quarter_rate = 0;              // of the vector instructions: products of 32-bit integers
   int64_t multiply_adds = 0;             // of the vector instructions
   int64_t products = 0;                  // that a lane's multiply_adds make
   int64_t shared = 0, shared_bytes = 0;  // LDS: instructions, a lane's bytes
+  int64_t wide_shared_reads = 0;         // of 16 bytes a lane
   int64_t loads = 0, wide_loads = 0;     // from global memory; of 16 bytes a lane
   int64_t load_bytes = 0, stores = 0;    // a lane's
-  int64_t wide_shared_reads = 0;         // of 16 bytes a lane
   int64_t in_flight = 0;                 // most loads that are under way at once, passes overlapping
 };
 LoopCounts count(const AmdCode& loop);

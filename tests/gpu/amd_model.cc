@@ -61,9 +61,11 @@ double predicted_fraction(const LoopQuestion& q, const DeviceFacts& facts) {
   const double wave = rates.wave, simds = wave == 64 ? 4 : 2, issue = wave == 64 ? 4 : 1;
   const double waves = q.resident * double(q.threads) / wave, on_simd = std::max(1.0, waves / simds);
   const double matrix = double(loop.matrix) * q.matrix_cycles * on_simd;
-  const double vector = double(loop.vector + loop.shared + loop.loads + loop.stores) * issue * on_simd;
+  const int64_t vectors = loop.vector + 3 * loop.quarter_rate + loop.shared + loop.loads + loop.stores;
+  const double vector = double(vectors) * issue * on_simd;
   const double one_wave = double(loop.all) * issue;
-  const double shared = double(loop.shared_bytes) * wave * waves / kLdsBytes;
+  const double lds = facts.target.arch == "gfx950" ? 2 * kLdsBytes : kLdsBytes;
+  const double shared = double(loop.shared_bytes) * wave * waves / lds;
   const double moved = double(loop.load_bytes) * wave * waves;
   const double latency = q.bound == Bound::kMemory ? kStreamSeconds * rates.clock_hz : kCacheCycles;
   const double waiting = loop.loads > 0 ? latency * double(loop.loads) / double(loop.in_flight) : 0;

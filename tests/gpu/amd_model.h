@@ -10,9 +10,10 @@
 //   matrix    cycles of each matrix instruction (kernels/matmul/matrix_instruction.h has sources), waves of a
 //             SIMD one after the other
 //   vector    4 cycles an instruction of a wave of 64 on CDNA's 16 lanes, 1 of a wave of 32 on RDNA's 32
-//             (CDNA3 and RDNA3 instruction set guides; LDS and memory instructions are issued likewise)
+//             (CDNA3 and RDNA3 instruction set guides; LDS and memory instructions are issued likewise), four
+//             times that for products of 32-bit integers
 //   one wave  issues an instruction in 4 cycles (CDNA) or 1 (RDNA), whatever it is for
-//   LDS       128 bytes a cycle (CDNA3 instruction set guide)
+//   LDS       128 bytes a cycle (CDNA3 instruction set guide), 256 on gfx950 (CDNA4 white paper)
 //   L1        64 bytes a cycle of a compute unit (CDNA3 white paper)
 //   latency   of a load, for loads of a pass over loads under way (from the loop's waits): of L2 and Infinity
 //             Cache where operands are shared by workgroups, of memory where they are streamed (estimates)

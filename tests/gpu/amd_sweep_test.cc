@@ -128,6 +128,7 @@ std::string missing_instructions(const SweepPlan& plan, const Compiled& kernel) 
   } else {
     return "a family that this test does not know";
   }
+  need(plan.config.split != kMergeLast || has("global_atomic_", "flat_atomic_"), "an atomic ticket");
   return absl::StrJoin(missing, ", ");
 }
 
