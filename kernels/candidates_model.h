@@ -116,7 +116,8 @@ constexpr double kIssuePerCycle = 2.5;
 
 struct GpuRates {
   explicit GpuRates(const DeviceFacts& facts)
-      : wave(wave_size(facts.target)),
+      : rocm(facts.target.backend == Backend::kRocm),
+        wave(wave_size(facts.target)),
         units(std::max(1.0, facts.fact_or("compute_units", 64))),
         clock_hz(facts.fact_or("clock_hz", 1.5e9)),
         memory_bytes_per_second(facts.fact_or("memory_bytes_per_second", 1e12)),
@@ -128,6 +129,15 @@ struct GpuRates {
         launch_seconds(facts.fact_or("launch_seconds", 3e-6)),
         flops(facts.fact_or("flops_f32", 10e12)) {}
 
+  // Workgroups that share a unit, at least one. A wave of 32 of AMD gets registers in steps of 24, where a
+  // SIMD has 1536 of them, others in steps of 8 (RDNA3 instruction set guide; CUDA C++ Programming Guide).
+  int32_t resident(int64_t threads, int64_t thread_registers, double shared_bytes) const {
+    const double file = double(round_up(thread_registers, rocm && wave == 32 ? 24 : 8) * threads);
+    return static_cast<int32_t>(std::max(
+        1.0, std::min({shared_memory_bytes / shared_bytes, registers / file, threads_per_unit / threads})));
+  }
+
+  bool rocm;
   int32_t wave;
   double units, clock_hz, memory_bytes_per_second, l2_bytes, shared_memory_bytes, registers, max_threads;
   double threads_per_unit;

@@ -34,7 +34,10 @@ constexpr GpuRow kGpuRows[] = {{256, 1, 8}, {256, 1, 4}, {128, 1, 8},  {128, 1, 
 // shorter ones pay the ticket more often than others' loads hide.
 constexpr int32_t kMostRounds = 4;
 // Registers of a thread beside what it has in flight: ptxas 13.0 for sm_90a takes 30 to 34 in all forms.
-constexpr double kThreadRegisters = 32;
+constexpr int32_t kThreadRegisters = 32;
+// On AMD, and for each load in flight: at most 97 with eight of bf16 and 69 of f16, 63 and 61 with four, 38
+// and 34 with two (LLVM 22.1 over tests/gpu's sweep, waves of 64; enough for all of a unit's waves of 32).
+constexpr int32_t kAmdThreadRegisters = 24, kLoadRegisters = 6, kBF16LoadRegisters = 10;
 // Estimates from instruction counts and latencies of Hopper: comparing one vector of a warp, in cycles of one
 // of the four schedulers; the reductions over a warp and over a workgroup; storing a pair, two fences, the
 // ticket, and reading the other chunks' pairs.
@@ -43,8 +46,10 @@ constexpr double kVectorCycles = 16, kWarpReduceSeconds = 0.1e-6, kGroupReduceSe
 // What a workgroup that follows another on its unit loses before its first load.
 constexpr double kStartSeconds = 0.3e-6;
 
-void append(const CompileConfig& config, int32_t splits, double seconds, std::vector<RankedPlan>* out) {
+void append(const CompileConfig& config, int32_t splits, double seconds, int32_t resident,
+            std::vector<RankedPlan>* out) {
   RankedPlan r;
+  r.plan.resident = resident;
   r.plan.config = config;
   r.plan.launch.splits = splits;
   r.plan.predicted_seconds = seconds;
@@ -98,12 +103,19 @@ void enumerate_argmax_cpu(const CandidateContext& context, std::vector<RankedPla
           std::max((vectors * step + fold) / rates.clock_hz, length * size_of(c.a) / rates.bandwidth(tasks));
       // The second step reads `splits` pairs a row.
       const double merge = config.split ? kTaskSeconds * rows + tasks * kOpLatency / rates.clock_hz : 0;
-      append(config, wanted, rates.schedule_seconds(tasks, task, task) + merge, out);
+      append(config, wanted, rates.schedule_seconds(tasks, task, task) + merge, 0, out);
     }
   }
 }
 
 namespace {
+
+// Workgroups of a unit.
+int32_t resident_of(const GpuRates& rates, DType type, const CompileConfig& c) {
+  const int32_t load = !rates.rocm ? 4 : type == DType::kBF16 ? kBF16LoadRegisters : kLoadRegisters;
+  const int32_t registers = (rates.rocm ? kAmdThreadRegisters : kThreadRegisters) + load * c.unroll_k;
+  return rates.resident(c.threads, registers, 8.0 * c.threads);
+}
 
 // One launch of the representative rows.
 double gpu_seconds(const GpuRates& rates, const ProblemClass& c, const CompileConfig& config,
@@ -113,9 +125,7 @@ double gpu_seconds(const GpuRates& rates, const ProblemClass& c, const CompileCo
   const double length = representative_length(c), vector = config.register_n / config.unroll_k;
   const double splits = config.split ? chunks(c, wanted, config.tile_n / config.unroll_k, config.tile_k) : 1;
   const double groups = std::ceil(rows / config.tile_m) * splits;
-  const double resident =
-      std::floor(std::min(2048.0 / config.threads,
-                          rates.registers / (config.threads * (kThreadRegisters + 4.0 * config.unroll_k))));
+  const double resident = resident_of(rates, c.a, config);
   // Loads of one thread: each round waits for memory once, and its vectors are compared one warp after the
   // other.
   const double vectors = std::ceil(std::ceil(length / splits) / vector / group);
@@ -126,7 +136,7 @@ double gpu_seconds(const GpuRates& rates, const ProblemClass& c, const CompileCo
       rounds * kMemorySeconds + vectors * std::max(1.0, sharing) * kVectorCycles / rates.clock_hz;
   workgroup += group > rates.wave ? kGroupReduceSeconds : kWarpReduceSeconds;
   if (config.split == kMergeLast && splits > 1) workgroup += kTicketSeconds;
-  const double waves = std::ceil(groups / (rates.units * std::max(1.0, resident)));
+  const double waves = std::ceil(groups / (rates.units * resident));
   const double memory = kMemorySeconds + rows * length * size_of(c.a) / rates.memory_bytes_per_second;
   const double merge = config.split == kMergeStep ? rates.launch_seconds + 2 * kMemorySeconds : 0;
   return rates.launch_seconds + std::max(memory, waves * workgroup + (waves - 1) * kStartSeconds) + merge;
@@ -153,8 +163,9 @@ void enumerate_argmax_gpu(const CandidateContext& context, std::vector<RankedPla
       continue;
     }
     for (int32_t wanted : row_splits(context, static_cast<int64_t>(2 * rates.units))) {
+      const int32_t resident = resident_of(rates, c.a, config);
       if (wanted == 1 && context.split_k == 0) {
-        append(config, 1, gpu_seconds(rates, c, config, 1), out);
+        append(config, 1, gpu_seconds(rates, c, config, 1), resident, out);
         continue;
       }
       for (int32_t split : splits_of(context.facts.target, wanted)) {
@@ -163,7 +174,7 @@ void enumerate_argmax_gpu(const CandidateContext& context, std::vector<RankedPla
         if (config.tile_m > 1)
           out->push_back(rejected(config, absl::StrCat("a split of ", config.tile_m, " rows a workgroup")));
         else
-          append(config, wanted, gpu_seconds(rates, c, config, wanted), out);
+          append(config, wanted, gpu_seconds(rates, c, config, wanted), resident, out);
       }
     }
   }

@@ -12,7 +12,8 @@ namespace lathe {
 
 // CPU, B K-contiguous and A K-contiguous, M <= 64: rows of B are read once, each vector of B against
 // register_m rows of A, sums kept as vectors along K. register_n counts columns of D, which are rows of B as
-// it lies in memory, not vectors' lanes. tile_k 0 (M <= 32): nothing is packed; else A is, in blocks of tile_k.
+// it lies in memory, not vectors' lanes. tile_k 0 (M <= 32): nothing is packed; else A is, in blocks of
+// tile_k.
 void enumerate_matmul_dot(const CandidateContext& context, std::vector<RankedPlan>* out);
 // CPU, B N-contiguous, M <= 16: rows of B streamed along N under register_m scalars of A. Nothing is packed.
 void enumerate_matmul_outer(const CandidateContext& context, std::vector<RankedPlan>* out);
@@ -58,11 +59,11 @@ struct GpuTile {
 };
 double gpu_read_bytes(const GpuRates& rates, const MatmulSizes& s, const GpuTile& tile, double slots,
                       double high);
-// "mma" on CUDA and ROCm: appends the plan for every split of K worth pricing, and whoever may merge it, where
-// `slots` workgroups run at once. `predict(splits, split)` gives seconds, `recipe(splits)` the numeric recipe.
+// "mma" on CUDA and ROCm: appends the plan for every split of K worth pricing, and whoever may merge it,
+// where plan.resident workgroups share a unit. `predict(splits, split)` gives seconds, `recipe(splits)` the
+// numeric recipe.
 void append_mma_splits(const CandidateContext& context, const MatmulSizes& s, const MmaShape& shape,
-                       CompileConfig config, double slots,
-                       const std::function<double(int32_t, int32_t)>& predict,
+                       Plan plan, const std::function<double(int32_t, int32_t)>& predict,
                        const std::function<std::string(int32_t)>& recipe, std::vector<RankedPlan>* out);
 // Why the family may not serve a batch_invariant request, "" if it may or the request is another. One family
 // serves every M, layout and alignment of a weight: "mma" f16 and bf16 where there is one, "simt" everything

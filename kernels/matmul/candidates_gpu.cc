@@ -50,23 +50,21 @@ double gpu_read_bytes(const GpuRates& rates, const MatmulSizes& s, const GpuTile
 }
 
 void append_mma_splits(const CandidateContext& context, const MatmulSizes& s, const MmaShape& shape,
-                       CompileConfig config, double slots,
-                       const std::function<double(int32_t, int32_t)>& predict,
+                       Plan plan, const std::function<double(int32_t, int32_t)>& predict,
                        const std::function<std::string(int32_t)>& recipe, std::vector<RankedPlan>* out) {
   const double tiles = double(ceil_div(s.m, shape.tile_m)) * ceil_div(s.n, shape.tile_n);
+  const double slots = GpuRates(context.facts).units * plan.resident;
   constexpr int64_t kLeastBlocks = 4;  // of K in a split
   for (int32_t wanted : split_options(context, s.k, tiles, slots, kLeastBlocks * shape.tile_k)) {
     // A launch begins splits at chunks of 16 bytes (recipe); unless told how many, none ends within a block.
     const int64_t granularity = context.split_k > 0 ? 16 / shape.element_bytes : shape.tile_k;
     const int32_t splits = normalize_splits(s.k, wanted, granularity);
     for (int32_t split : splits_of(context.facts.target, splits)) {
-      config.split = split;
-      RankedPlan plan;
-      plan.plan.config = config;
-      plan.plan.launch.splits = splits;
-      plan.plan.predicted_seconds = predict(splits, split);
-      plan.plan.numeric_recipe = recipe(splits);
-      out->push_back(std::move(plan));
+      plan.config.split = split;
+      plan.launch.splits = splits;
+      plan.predicted_seconds = predict(splits, split);
+      plan.numeric_recipe = recipe(splits);
+      out->push_back({plan, ""});
     }
   }
 }

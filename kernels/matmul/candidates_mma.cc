@@ -229,8 +229,11 @@ void enumerate_matmul_mma(const CandidateContext& context, std::vector<RankedPla
         out->push_back(rejected(config, std::move(reason)));
         continue;
       }
+      Plan plan;
+      plan.config = config;
+      plan.resident = static_cast<int32_t>(resident_of(rates, shape));
       append_mma_splits(
-          context, s, shape, config, rates.units * resident_of(rates, shape),
+          context, s, shape, std::move(plan),
           [&](int32_t splits, int32_t split) { return predict(context, rates, s, shape, r, splits, split); },
           [&](int32_t splits) { return recipe_of(c, splits); }, out);
     }

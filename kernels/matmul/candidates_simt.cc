@@ -9,18 +9,23 @@
 namespace lathe {
 namespace {
 
+// wave64, wave32: registers of a thread on AMD, in waves of so many lanes: the most that LLVM 22.1 gave over
+// tests/gpu's sweep, whose scheduler follows occupancy rather than need.
 struct Row {
-  int32_t tile_m, tile_n, tile_k, threads, register_m, register_n, stages;
+  int32_t tile_m, tile_n, tile_k, threads, register_m, register_n, stages, wave64, wave32;
 };
 // (tile_m / register_m) * (tile_n / register_n) == threads in every row.
 constexpr Row kRows[] = {
-    {1, 128, 32, 128, 1, 1, 1},    {2, 128, 32, 128, 2, 1, 1},   {4, 128, 32, 128, 4, 1, 1},
-    {8, 64, 32, 128, 2, 2, 1},     {8, 128, 32, 128, 4, 2, 1},   {16, 64, 32, 128, 4, 2, 1},
-    {16, 128, 16, 128, 4, 4, 1},   {32, 64, 16, 128, 4, 4, 1},   {32, 128, 16, 128, 8, 4, 1},
-    {64, 64, 16, 256, 4, 4, 1},    {64, 64, 16, 128, 8, 4, 1},   {64, 64, 32, 256, 4, 4, 1},
-    {64, 128, 16, 256, 8, 4, 1},   {64, 128, 16, 128, 8, 8, 1},  {128, 64, 16, 256, 8, 4, 1},
-    {128, 128, 8, 256, 8, 8, 1},   {128, 128, 16, 256, 8, 8, 1}, {128, 128, 32, 256, 8, 8, 1},
-    {256, 256, 64, 1024, 8, 8, 1},
+    {1, 128, 32, 128, 1, 1, 1, 152, 144},    {2, 128, 32, 128, 2, 1, 1, 160, 144},
+    {4, 128, 32, 128, 4, 1, 1, 160, 168},    {8, 64, 32, 128, 2, 2, 1, 128, 120},
+    {8, 128, 32, 128, 4, 2, 1, 176, 192},    {16, 64, 32, 128, 4, 2, 1, 168, 168},
+    {16, 128, 16, 128, 4, 4, 1, 152, 216},   {32, 64, 16, 128, 4, 4, 1, 128, 144},
+    {32, 128, 16, 128, 8, 4, 1, 120, 192},   {64, 64, 16, 256, 4, 4, 1, 128, 120},
+    {64, 64, 16, 128, 8, 4, 1, 104, 168},    {64, 64, 32, 256, 4, 4, 1, 128, 168},
+    {64, 128, 16, 256, 8, 4, 1, 128, 192},   {64, 128, 16, 128, 8, 8, 1, 224, 216},
+    {128, 64, 16, 256, 8, 4, 1, 120, 192},   {128, 128, 8, 256, 8, 8, 1, 192, 168},
+    {128, 128, 16, 256, 8, 8, 1, 144, 216},  {128, 128, 32, 256, 8, 8, 1, 240, 240},
+    {256, 256, 64, 1024, 8, 8, 1, 256, 256},
 };
 constexpr int32_t kInvariantDepth = 16;  // batch_invariant: one K order for all M
 
@@ -37,7 +42,8 @@ constexpr double kMemoryEfficiency = 0.85;  // of the memory's rate, reading ele
 // As ptxas 13.0 needs them for sm_90a, within a tenth (1x128x32: 125 to 168; 16x128x16: 127; 64x128x16 by 128
 // threads: 197 to 215; 128x128x8: 149): sums, operands, each element on its way with its address, and the
 // rest.
-int32_t thread_registers(const Row& r) {
+int32_t thread_registers(const GpuRates& rates, const Row& r) {
+  if (rates.rocm) return rates.wave == 64 ? r.wave64 : r.wave32;
   const int32_t staged = static_cast<int32_t>(ceil_div((r.tile_m + r.tile_n) * r.tile_k, r.threads));
   return r.register_m * r.register_n + r.register_m + r.register_n + 3 * staged + 48;
 }
@@ -57,10 +63,10 @@ std::string check(const GpuRates& rates, const MatmulSizes& s, const Row& r) {
   if (r.threads > rates.max_threads) return over("threads", r.threads, rates.max_threads);
   if (shared_bytes(r) > rates.shared_memory_bytes)
     return over("smem", shared_bytes(r), rates.shared_memory_bytes);
-  if (thread_registers(r) > kMaxThreadRegisters)
-    return over("registers of a thread", thread_registers(r), kMaxThreadRegisters);
-  if (double(thread_registers(r)) * r.threads > rates.registers)
-    return over("registers of a workgroup", double(thread_registers(r)) * r.threads, rates.registers);
+  if (thread_registers(rates, r) > kMaxThreadRegisters)
+    return over("registers of a thread", thread_registers(rates, r), kMaxThreadRegisters);
+  if (double(thread_registers(rates, r)) * r.threads > rates.registers)
+    return over("registers of a workgroup", double(thread_registers(rates, r)) * r.threads, rates.registers);
   if (s.batch_invariant && r.tile_k != kInvariantDepth)
     return absl::StrCat("batch_invariant: tile_k ", r.tile_k, ", the recipe has ", kInvariantDepth);
   // An eighth of a tile is the least that is worth launching; the smallest row serves M of 1.
@@ -69,23 +75,26 @@ std::string check(const GpuRates& rates, const MatmulSizes& s, const Row& r) {
   return "";
 }
 
+int32_t resident_of(const GpuRates& rates, const Row& r) {
+  return rates.resident(r.threads, thread_registers(rates, r), shared_bytes(r));
+}
+
 double predict(const GpuRates& rates, const MatmulSizes& s, const Row& r, double splits, int32_t split) {
   const double row_tiles = std::ceil(double(s.m) / r.tile_m),
                column_tiles = std::ceil(double(s.n) / r.tile_n);
   const double groups = row_tiles * column_tiles * splits, k = std::ceil(double(s.k) / splits);
   const double steps = std::ceil(k / r.tile_k);
-  const double resident =
-      std::max(1.0, std::min({std::floor(rates.shared_memory_bytes / shared_bytes(r)),
-                              std::floor(rates.registers / (double(thread_registers(r)) * r.threads)),
-                              std::floor(rates.threads_per_unit / r.threads)}));
+  const double resident = resident_of(rates, r);
   const double per_unit = std::ceil(groups / rates.units);  // workgroups the busiest unit runs
   const double waves = std::min(resident, per_unit) * r.threads / rates.wave;
   // Loads from shared memory, two values each, take issue slots from the FMAs.
   const double fmas = r.register_m * r.register_n, loads = (r.register_m + r.register_n) / 2.0;
   const double efficiency = kEfficiency * fmas / (fmas + loads) * std::min(1.0, waves / kBusyWaves);
 
+  // CDNA's rate is of packed FMAs; LLVM packs none of these (tests/gpu/amd_sweep_test.cc).
+  const double rate = rates.rocm && rates.wave == 64 ? rates.flops / 2 : rates.flops;
   const double flops = 2.0 * r.tile_m * r.tile_n * steps * r.tile_k;
-  const double compute = per_unit * flops / (rates.flops / rates.units * efficiency);
+  const double compute = per_unit * flops / (rate / rates.units * efficiency);
   const double shared = per_unit * r.threads * (r.register_m + r.register_n) * 4.0 * steps * r.tile_k /
                         kSharedReuse / (kSharedBytesPerCycle * rates.clock_hz);
   const double staged = (double(r.tile_m) + r.tile_n) * r.tile_k;  // elements a step
@@ -133,6 +142,7 @@ void enumerate_matmul_simt(const CandidateContext& context, std::vector<RankedPl
         plan.plan.config = config;
         plan.plan.launch.splits = splits;
         plan.plan.predicted_seconds = predict(rates, s, r, splits, split);
+        plan.plan.resident = resident_of(rates, r);
         plan.plan.numeric_recipe =
             context.problem.a == DType::kI8
                 ? kExactRecipe

@@ -258,6 +258,7 @@ void enumerate_matmul_skinny(const CandidateContext& context, std::vector<Ranked
           plan.plan.config = config;
           plan.plan.launch.splits = static_cast<int32_t>(splits);
           plan.plan.predicted_seconds = predict(rates, sizes, choice);
+          plan.plan.resident = static_cast<int32_t>(choice.resident);
           plan.plan.numeric_recipe =
               absl::StrCat(in.matrix ? "mma " : "fma ", name_of_math(context.problem), "; K in units of ",
                            choice.shape.unit, " by turns to ", choice.shape.warps_k, " sums; ",

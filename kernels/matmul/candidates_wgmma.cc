@@ -274,6 +274,7 @@ void enumerate_matmul_wgmma(const CandidateContext& context, std::vector<RankedP
     plan.plan.config = config_of(r, choice, shape, rates, s, open);
     plan.plan.launch.splits = choice.splits;
     plan.plan.predicted_seconds = predict(rates, s, r, choice, shape, matrix_flops);
+    plan.plan.resident = static_cast<int32_t>(shape.resident);
     plan.plan.numeric_recipe = absl::StrCat(
         "wgmma ", name_of(c.a), c.a == DType::kI8 ? " to i32" : " to f32", "; K ascending in blocks of ",
         shape.in.tile_k, is_f8(c.a) ? ", each summed apart; " : "; ", merge_recipe(choice.splits));

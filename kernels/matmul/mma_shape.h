@@ -96,7 +96,9 @@ struct MmaShape {
     const auto count = [&](int64_t bytes) {
       return std::max<int64_t>(width * depth_bytes() / bytes / threads(), 1);
     };
-    if (copies_chunks(k_contiguous)) return (instruction.amd() ? 6 : 2) * count(16);
+    // AMD: chunks that are transposed there are put together in others.
+    const int64_t transposed = instruction.amd() && !k_contiguous ? (element_bytes == 1 ? 16 : 6) : 0;
+    if (copies_chunks(k_contiguous)) return (instruction.amd() ? 6 : 2) * count(16) + transposed;
     // AMD: with a pointer and an offset each.
     if (instruction.amd()) return count(4) * (3 * (4 / element_bytes) + 3);
     const int64_t loads = 4 / element_bytes * loads_of_element();

@@ -1,5 +1,6 @@
 #include "kernels/matmul_argmax/candidates.h"
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "kernels/candidates_model.h"
 #include "kernels/matmul/candidates.h"
@@ -28,13 +29,16 @@ ProblemClass product_of(const ProblemClass& c) {
   return product;
 }
 
-std::string refusal(const ProblemClass& c, const RankedPlan& r) {
+std::string refusal(const ProblemClass& c, bool on_rocm, const RankedPlan& r) {
   if (!r.rejection.empty()) return r.rejection;
   const CompileConfig& config = r.plan.config;
   if (config.split != kNoSplit || r.plan.launch.splits > 1) return "split-K: partial sums cannot be compared";
   // ptxas 13.0 serializes the products (C7514) where a kernel of one tile rounds its sums to f16 one by one.
   if (config.kernel == "wgmma" && config.persistent == 0 && c.logits == DType::kF16)
     return "logits in f16: persistent tiles alone";
+  // Which of so many columns exist is kept in scalar registers: 44 of them spilled on gfx90a.
+  if (on_rocm && absl::StartsWith(config.kernel, "mma") && config.register_n > 64)
+    return absl::StrCat("comparing ", config.register_n, " columns of a wave spills");
   for (absl::string_view name : kComparing)
     if (config.kernel == name) return "";
   return absl::StrCat("kernel '", config.kernel, "' stores its tiles, it does not compare them");
@@ -81,7 +85,7 @@ void enumerate_matmul_argmax(const CandidateContext& context, std::vector<Ranked
   const MatmulSizes s(product);
   for (size_t i = first; i < out->size(); ++i) {
     RankedPlan& r = (*out)[i];
-    r.rejection = refusal(context.problem, r);
+    r.rejection = refusal(context.problem, target.backend == Backend::kRocm, r);
     if (!r.rejection.empty()) continue;
     CompileConfig& config = r.plan.config;
     config.split = merge_of(target, ceil_div(s.n, config.tile_n));

@@ -58,6 +58,8 @@ struct Plan {
   CompileConfig config;
   LaunchPolicy launch;
   double predicted_seconds = 0;
+  // GPU: workgroups that the prediction has on a compute unit at a time; 0: it does not ask.
+  int32_t resident = 0;
   std::string numeric_recipe;  // "fma f32; K ascending in blocks of 256; 1 split; no merge"
 };
 

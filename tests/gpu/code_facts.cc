@@ -72,30 +72,48 @@ KernelFacts parse_kernel_info(const std::string& info) {
   return facts;
 }
 
-}  // namespace
-
-KernelTable read_hsaco(const std::string& elf) {
-  constexpr uint32_t kMetadata = 32;  // NT_AMDGPU_METADATA
-  KernelTable table;
+// The NT_AMDGPU_METADATA note of an AMD code object; null if there is none.
+nlohmann::json metadata_of(const std::string& elf) {
+  constexpr uint32_t kMetadata = 32;
   for (const Section& s : sections_of(elf)) {
     if (s.type != SHT_NOTE) continue;
     const auto note = at<Elf64_Nhdr>(s.bytes, 0);
     if (note.n_type != kMetadata) continue;
     const size_t text = sizeof(note) + (note.n_namesz + 3) / 4 * 4;
     const auto metadata = nlohmann::json::from_msgpack(s.bytes.substr(text, note.n_descsz), true, false);
-    if (metadata.is_discarded()) continue;
-    for (const auto& kernel : metadata.at("amdhsa.kernels")) {
-      KernelFacts& facts = table[kernel.at(".name").get<std::string>()];
-      facts.parameter_bytes = kernel.at(".kernarg_segment_size").get<int64_t>();
-      for (const auto& a : kernel.at(".args")) facts.parameters.emplace_back(a.at(".offset"), a.at(".size"));
-      if (kernel.contains(".reqd_workgroup_size"))
-        for (int i = 0; i < 3; ++i) facts.workgroup[i] = kernel.at(".reqd_workgroup_size")[i].get<int64_t>();
-      facts.shared_bytes = kernel.at(".group_segment_fixed_size").get<int64_t>();
-      facts.scratch_bytes = kernel.at(".private_segment_fixed_size").get<int64_t>();
-      facts.spills =
-          kernel.at(".vgpr_spill_count").get<int64_t>() + kernel.at(".sgpr_spill_count").get<int64_t>();
-      facts.registers = kernel.at(".vgpr_count").get<int64_t>();
-    }
+    if (!metadata.is_discarded()) return metadata;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+HsacoTarget read_hsaco_target(const std::string& elf) {
+  const auto header = at<Elf64_Ehdr>(elf, 0);
+  HsacoTarget target{header.e_machine, header.e_ident[EI_ABIVERSION], header.e_flags, ""};
+  const nlohmann::json metadata = metadata_of(elf);
+  if (metadata.is_object()) target.name = metadata.value("amdhsa.target", "");
+  return target;
+}
+
+KernelTable read_hsaco(const std::string& elf) {
+  KernelTable table;
+  const nlohmann::json metadata = metadata_of(elf);
+  if (!metadata.is_object()) return table;
+  for (const auto& kernel : metadata.at("amdhsa.kernels")) {
+    KernelFacts& facts = table[kernel.at(".name").get<std::string>()];
+    const auto number = [&](const char* name) { return kernel.at(name).get<int64_t>(); };
+    facts.parameter_bytes = number(".kernarg_segment_size");
+    for (const auto& a : kernel.at(".args")) facts.parameters.emplace_back(a.at(".offset"), a.at(".size"));
+    if (kernel.contains(".reqd_workgroup_size"))
+      for (int i = 0; i < 3; ++i) facts.workgroup[i] = kernel.at(".reqd_workgroup_size")[i].get<int64_t>();
+    facts.shared_bytes = number(".group_segment_fixed_size");
+    facts.scratch_bytes = number(".private_segment_fixed_size");
+    facts.spills = number(".vgpr_spill_count") + number(".sgpr_spill_count");
+    facts.registers = number(".vgpr_count");
+    facts.scalar_registers = number(".sgpr_count");
+    facts.accumulation_registers = kernel.value(".agpr_count", int64_t{0});
+    facts.wave = number(".wavefront_size");
   }
   return table;
 }

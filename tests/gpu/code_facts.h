@@ -18,9 +18,18 @@ struct KernelFacts {
   int64_t shared_bytes = -1;
   // AMD: private segment and spilled registers. NVIDIA: stack frame and spilled bytes, from the assembler.
   int64_t scratch_bytes = -1, spills = -1;
-  int64_t registers = -1;  // a thread's
+  int64_t registers = -1;  // a thread's; AMD: its vector registers, accumulation registers among them
+  int64_t scalar_registers = -1, accumulation_registers = 0, wave = 0;  // AMD
 };
 using KernelTable = std::map<std::string, KernelFacts>;
+
+// What the header of an AMD code object and its note say it is for.
+struct HsacoTarget {
+  int machine = 0, abi_version = 0;  // of ELF: 224 is EM_AMDGPU; 3 is code object version 5
+  uint32_t flags = 0;                // e_flags: the processor, and whether with xnack and sramecc
+  std::string name;                  // "amdgcn-amd-amdhsa--gfx942:sramecc+:xnack-"
+};
+HsacoTarget read_hsaco_target(const std::string& elf);
 
 // Of an AMD code object: the NT_AMDGPU_METADATA note. Empty if there is none.
 KernelTable read_hsaco(const std::string& elf);

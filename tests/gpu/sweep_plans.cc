@@ -125,9 +125,9 @@ class Collector {
     const auto answer = rank_plans(c, facts, {1, 0});
     ASSERT_TRUE(answer.ok()) << facts.name << " " << to_json(c).dump() << ": " << answer.status();
     for (size_t i = 0; i < (every_legal ? answer->legal : 1); ++i) {
-      const CompileConfig& config = answer->ranked[i].plan.config;
-      std::string key = key_of(c, config, facts.target, "").text;
-      if (seen_.insert(key).second) plans.push_back({&facts, c, config, std::move(key)});
+      const Plan& plan = answer->ranked[i].plan;
+      std::string key = key_of(c, plan.config, facts.target, "").text;
+      if (seen_.insert(key).second) plans.push_back({plan, &facts, c, std::move(key)});
     }
   }
   std::vector<SweepPlan> plans;
@@ -137,9 +137,9 @@ class Collector {
 };
 
 template <typename Visit>
-void for_each_cuda_device(Visit visit) {
+void for_each_device(Backend backend, Visit visit) {
   for (const DeviceFacts& facts : shipped_facts())
-    if (facts.target.backend == Backend::kCuda) visit(facts);
+    if (facts.target.backend == backend) visit(facts);
 }
 
 }  // namespace
@@ -166,9 +166,9 @@ std::string SweepPlan::form() const {
                       ends(problem.k, f.tile_k), ends(problem.n, 8), ends(problem.k, 8));
 }
 
-std::vector<SweepPlan> chosen_plans(bool whole) {
+std::vector<SweepPlan> chosen_plans(Backend backend, bool whole) {
   Collector collector;
-  for_each_cuda_device([&](const DeviceFacts& facts) {
+  for_each_device(backend, [&](const DeviceFacts& facts) {
     for (const auto& classes : {layer_classes(whole), formed_classes(), further_classes(), argmax_classes(),
                                 matmul_argmax_classes()})
       for (const ProblemClass& c : classes) collector.add(facts, c, /*every_legal=*/false);
@@ -176,9 +176,9 @@ std::vector<SweepPlan> chosen_plans(bool whole) {
   return collector.plans;
 }
 
-std::vector<SweepPlan> legal_plans() {
+std::vector<SweepPlan> legal_plans(Backend backend) {
   Collector collector;
-  for_each_cuda_device([&](const DeviceFacts& facts) {
+  for_each_device(backend, [&](const DeviceFacts& facts) {
     for (int64_t m : {1, 8, 48, 512, 8192})
       for (DType t : kTypes) {
         ProblemClass c = matmul_class(t, t, 4096, 4096, m_bucket(m));

@@ -1,4 +1,4 @@
-// The plans that the oracle chooses for the shipped CUDA devices over real layers.
+// The plans that the oracle chooses for the shipped devices over real layers.
 #pragma once
 
 #include <string>
@@ -10,10 +10,9 @@
 
 namespace lathe {
 
-struct SweepPlan {
+struct SweepPlan : Plan {
   const DeviceFacts* facts;
   ProblemClass problem;
-  CompileConfig config;
   std::string key;  // the cache's: plans with one key are one kernel
 
   // What the table of results calls it: "wgmma", "simt", "argmax rows".
@@ -27,9 +26,9 @@ struct SweepPlan {
 // benchmarks/shapes.csv by buckets of M from 1 to 8192 by dtype and alignment; layouts, epilogues, narrow
 // types, tf32 and matmul_argmax on a few of them; argmax of every length. The first choice of each, every
 // kernel once. `whole` false: a quarter of the layers.
-std::vector<SweepPlan> chosen_plans(bool whole);
+std::vector<SweepPlan> chosen_plans(Backend backend, bool whole);
 // The same for every legal candidate of a few classes: what tuning or a forced candidate can reach.
-std::vector<SweepPlan> legal_plans();
+std::vector<SweepPlan> legal_plans(Backend backend);
 // At most `count` of each group, spread over it: the same ones each time.
 std::vector<SweepPlan> sample(const std::vector<SweepPlan>& plans, size_t count,
                               std::string (*group)(const SweepPlan&));

@@ -2,15 +2,15 @@
 // after, and assembles without a spill or a complaint within the device's limits. A sample of them here; with
 // LATHE_TEST_EVERY_PLAN=1 every form of kernel (SweepPlan::form), some 40 minutes on two idle cores (reckoned
 // from the 28 ms to compile and 130 ms to assemble that the sample takes).
+#include "sweep.h"
+
 #include <gtest/gtest.h>
 
-#include <atomic>
 #include <cstdlib>
 #include <iostream>
 #include <iterator>
 #include <map>
 #include <mutex>
-#include <thread>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -19,15 +19,9 @@
 #include "api/options.h"
 #include "assembler.h"
 #include "core/artifact.h"
-#include "sweep_plans.h"
 
 namespace lathe {
 namespace {
-
-bool every_plan() {
-  const char* text = std::getenv("LATHE_TEST_EVERY_PLAN");
-  return text != nullptr && std::string(text) == "1";
-}
 
 // What the PTX of a kernel must have, by its family: the instructions that it is there for.
 struct FamilyRow {
@@ -93,35 +87,8 @@ std::string missing_instructions(const SweepPlan& plan, const std::string& ptx) 
   return absl::StrJoin(missing, ", ");
 }
 
-// Calls visit(plan) for every plan, from as many threads as there are cores.
-template <typename Visit>
-void for_each_plan(const std::vector<SweepPlan>& plans, Visit visit) {
-  std::atomic<size_t> next{0};
-  const auto work = [&] {
-    for (size_t i; (i = next.fetch_add(1)) < plans.size();) visit(plans[i]);
-  };
-  std::vector<std::thread> threads;
-  for (unsigned i = 1; i < std::thread::hardware_concurrency(); ++i) threads.emplace_back(work);
-  work();
-  for (std::thread& t : threads) t.join();
-}
-
-// The first failures in words, told at once since all of the plans take long; all in number.
-class Failures {
- public:
-  void add(const SweepPlan& plan, const std::string& why) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (++count_ <= 20) std::cout << plan.describe() << "\n    " << why << std::endl;
-  }
-  void expect_none() const { EXPECT_EQ(count_, 0); }
-
- private:
-  std::mutex mutex_;
-  int count_ = 0;
-};
-
 TEST(Sweep, EveryChosenPlanCompiles) {
-  std::vector<SweepPlan> plans = chosen_plans(every_plan());
+  std::vector<SweepPlan> plans = chosen_plans(Backend::kCuda, every_plan());
   ASSERT_FALSE(HasFatalFailure());
   const size_t all = plans.size();
   if (every_plan())
@@ -210,7 +177,7 @@ std::string beyond_limits(const SweepPlan& plan, const Artifact& artifact, Resou
 }
 
 std::vector<SweepPlan> plans_to_assemble() {
-  const std::vector<SweepPlan> plans = chosen_plans(every_plan());
+  const std::vector<SweepPlan> plans = chosen_plans(Backend::kCuda, every_plan());
   // Without every one of them, what decides on registers: FMAs and comparisons by type, products on the
   // matrix cores by what a warp multiplies and how it comes by its operands.
   if (!every_plan())
@@ -223,7 +190,7 @@ std::vector<SweepPlan> plans_to_assemble() {
       return absl::StrCat(p.facts->target.arch, p.family(), c.split, " ", form);
     });
   std::vector<SweepPlan> all = sample(plans, 1, [](const SweepPlan& p) { return p.form(); });
-  const std::vector<SweepPlan> legal = legal_plans();
+  const std::vector<SweepPlan> legal = legal_plans(Backend::kCuda);
   all.insert(all.end(), legal.begin(), legal.end());
   return all;
 }

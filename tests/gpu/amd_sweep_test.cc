@@ -1,0 +1,379 @@
+// Every plan that the oracle can choose on the shipped AMD devices compiles, links, and is in its code object
+// what it is named after: no scratch, no spills, the instructions of its family, as many workgroups on a
+// compute unit as its price supposes. Prints what families need at most, residency, and what inner loops are
+// made of on MI300X with the fraction of a peak that they allow by a model (amd_model.h). A sample of plans;
+// with LATHE_TEST_EVERY_PLAN=1 every form of kernel. LATHE_TEST_PLANS=text: those whose description has it.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <tuple>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "amd_model.h"
+#include "api/compiler_library.h"
+#include "core/artifact.h"
+#include "core/key.h"
+#include "kernels/matmul/candidates.h"
+#include "oracle/oracle.h"
+#include "sweep.h"
+#include "tests/kernels/device_files.h"
+
+namespace lathe {
+namespace {
+
+// LLVM's AMDGPU usage guide, "AMDGPU ELF Header e_flags" for code objects of version 4 and later.
+struct Processor {
+  const char* arch;
+  uint32_t flag;
+};
+constexpr Processor kProcessors[] = {
+    {"gfx90a", 0x3f}, {"gfx942", 0x4c}, {"gfx950", 0x4f}, {"gfx1100", 0x41}, {"gfx1201", 0x4e}};
+constexpr uint32_t kXnack[] = {0x100, 0x200, 0x300}, kSramecc[] = {0x400, 0x800, 0xc00};  // any, off, on
+constexpr int kMachine = 224, kCodeObject5 = 3;
+
+// The modes' bits: a target without such a mode has none of them.
+uint32_t mode_flag(const Target& t, const char* mode, const uint32_t (&flags)[3], bool has_mode) {
+  if (absl::StrContains(t.features, absl::StrCat("+", mode))) return flags[2];
+  if (absl::StrContains(t.features, absl::StrCat("-", mode))) return flags[1];
+  return has_mode ? flags[0] : 0;
+}
+
+uint32_t flags_of(const Target& t) {
+  const bool instinct = absl::StartsWith(t.arch, "gfx9");
+  uint32_t flags = mode_flag(t, "xnack", kXnack, instinct) | mode_flag(t, "sramecc", kSramecc, instinct);
+  for (const Processor& p : kProcessors)
+    if (t.arch == p.arch) return flags | p.flag;
+  ADD_FAILURE() << "no flag is known for " << t.arch;
+  return 0;
+}
+
+std::string name_of_target(const Target& t) {
+  std::string name = "amdgcn-amd-amdhsa--" + t.arch;
+  for (const char* mode : {"sramecc", "xnack"}) {
+    if (absl::StrContains(t.features, absl::StrCat("+", mode))) absl::StrAppend(&name, ":", mode, "+");
+    if (absl::StrContains(t.features, absl::StrCat("-", mode))) absl::StrAppend(&name, ":", mode, "-");
+  }
+  return name;
+}
+
+std::string wrong_target(const HsacoTarget& code, const Target& t) {
+  if (code.machine != kMachine || code.abi_version != kCodeObject5)
+    return absl::StrCat("machine ", code.machine, " ABI ", code.abi_version, ": no code object of version 5");
+  if (code.flags != flags_of(t)) return absl::StrFormat("flags %x, not %x", code.flags, flags_of(t));
+  return code.name == name_of_target(t) ? "" : absl::StrCat(code.name, " is not ", name_of_target(t));
+}
+
+// One kernel of a plan, read back.
+struct Compiled {
+  KernelFacts notes;
+  int64_t threads = 0;
+  AmdCode code;
+  LoopCounts loop;
+  double resident = 0;
+};
+
+Bound bound_of(const SweepPlan& plan) {
+  if (plan.config.kernel == "simt") return Bound::kFma;
+  return absl::StartsWith(plan.config.kernel, "mma") ? Bound::kMatrix : Bound::kMemory;
+}
+
+// What the plan's first kernel is for; a loop of its other kernels moves data.
+IsWork work_of(const SweepPlan& plan) {
+  switch (bound_of(plan)) {
+    case Bound::kMatrix: return is_matrix;
+    case Bound::kFma: return is_multiply_add;
+    case Bound::kMemory: return is_load;
+  }
+  return is_load;
+}
+
+int64_t edge_of(const SweepPlan& plan) { return plan.config.kernel == "mma32" ? 32 : 16; }
+
+// What the first kernel's loop lacks; "" if nothing. A family not known here is a failure: add its row.
+std::string missing_instructions(const SweepPlan& plan, const Compiled& kernel) {
+  std::vector<std::string> missing;
+  const auto need = [&](bool there, const char* what) {
+    if (!there) missing.emplace_back(what);
+  };
+  const auto has = [&](const char* a, const char* b) {
+    return std::any_of(kernel.code.begin(), kernel.code.end(),
+                       [&](const AmdInstruction& i) { return i.is(a) || i.is(b); });
+  };
+  const bool aligned = plan.problem.alignment == Alignment::k16;
+  const LoopCounts& loop = kernel.loop;
+  const std::string& family = plan.config.kernel;
+  if (family == "simt") {
+    need(has("ds_read", "ds_load"), "reads of LDS");
+    need(has("ds_write", "ds_store"), "writes of LDS");
+    need(has("s_barrier", "s_barrier"), "a barrier");
+    need(loop.multiply_adds > 0, "multiply-adds in the loop");
+  } else if (family == "mma" || family == "mma32") {
+    const std::string type(name_of(plan.problem.a));
+    const AmdCode body = inner_loop(kernel.code, is_matrix);
+    need(loop.matrix > 0, "matrix instructions in the loop");
+    need(std::all_of(body.begin(), body.end(),
+                     [&](const AmdInstruction& i) { return !is_matrix(i) || is_matrix_of(i, type); }),
+         "matrix instructions of the type alone");
+    need(loop.wide_shared_reads > 0, "16-byte reads of LDS in the loop");
+    need(loop.wide_loads > 0 || !aligned, "16-byte loads in the loop");
+  } else if (family == "skinny") {
+    need(loop.wide_loads > 0, "16-byte loads in the loop");
+    need(loop.multiply_adds + loop.matrix > 0, "products in the loop");
+  } else if (family == "rows") {
+    need(loop.wide_loads > 0 || plan.problem.alignment == Alignment::kByte, "16-byte loads in the loop");
+  } else {
+    return "a family that this test does not know";
+  }
+  need(plan.config.split != kMergeLast || has("global_atomic_", "flat_atomic_"), "an atomic ticket");
+  return absl::StrJoin(missing, ", ");
+}
+
+std::string wrong_notes(const SweepPlan& plan, const Step& step, const KernelFacts& k) {
+  std::vector<std::string> wrong;
+  const auto check = [&](const char* what, int64_t value, int64_t limit) {
+    if (value > limit) wrong.push_back(absl::StrCat(step.symbol, ": ", what, " ", value, " > ", limit));
+  };
+  const DeviceFacts& facts = *plan.facts;
+  check("scratch bytes", k.scratch_bytes, 0);
+  check("spilled registers", k.spills, 0);
+  check("LDS bytes", k.shared_bytes + evaluate(step.dynamic_shared_memory, {}),
+        static_cast<int64_t>(facts.fact_or("shared_memory_bytes", 0)));
+  check("threads", k.workgroup[0], static_cast<int64_t>(facts.fact_or("max_workgroup_size", 0)));
+  if (k.wave != wave_size(facts.target)) wrong.push_back(absl::StrCat("waves of ", k.wave));
+  for (int i = 0; i < 3; ++i)
+    if (k.workgroup[i] != step.block[i])
+      wrong.push_back(absl::StrCat(step.symbol, " requires a workgroup of ", k.workgroup[i],
+                                   ", launched with ", step.block[i]));
+  return absl::StrJoin(wrong, "; ");
+}
+
+// Maxima of a family on a target.
+class Resources {
+ public:
+  void add(const SweepPlan& plan, const std::vector<Compiled>& kernels) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    Row& row = rows_[{plan.family(), plan.facts->target.arch}];
+    ++row.plans;
+    for (const Compiled& k : kernels) {
+      const int64_t values[] = {k.notes.registers,        k.notes.accumulation_registers,
+                                k.notes.scalar_registers, k.notes.shared_bytes,
+                                k.notes.spills,           k.notes.scratch_bytes};
+      for (size_t i = 0; i < std::size(values); ++i) row.most[i] = std::max(row.most[i], values[i]);
+    }
+  }
+  void print() const {
+    std::cout << absl::StrFormat("%-22s %-8s %6s %6s %6s %6s %8s %7s %8s\n", "family", "target", "plans",
+                                 "vgpr", "agpr", "sgpr", "LDS", "spills", "scratch");
+    for (const auto& [name, r] : rows_)
+      std::cout << absl::StrFormat("%-22s %-8s %6d %6d %6d %6d %8d %7d %8d\n", name.first, name.second,
+                                   r.plans, r.most[0], r.most[1], r.most[2], r.most[3], r.most[4], r.most[5]);
+  }
+
+ private:
+  struct Row {
+    int64_t plans = 0, most[6] = {};
+  };
+  std::mutex mutex_;
+  std::map<std::pair<std::string, std::string>, Row> rows_;
+};
+
+// Workgroups of a compute unit: as priced against as the code object allows.
+class Residency {
+ public:
+  void add(const SweepPlan& plan, double actual) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    ++rows_[{plan.family(), plan.facts->target.arch, plan.resident, actual}];
+  }
+  void print() const {
+    std::cout << absl::StrFormat("%-22s %-8s %10s %10s %6s\n", "family", "target", "predicted", "resident",
+                                 "plans");
+    for (const auto& [row, plans] : rows_)
+      std::cout << absl::StrFormat("%-22s %-8s %10d %10g %6d\n", std::get<0>(row), std::get<1>(row),
+                                   std::get<2>(row), std::get<3>(row), plans);
+  }
+
+ private:
+  std::mutex mutex_;
+  std::map<std::tuple<std::string, std::string, int32_t, double>, int> rows_;
+};
+
+std::string shape_of(const SweepPlan& plan) {
+  const ProblemClass& c = plan.problem;
+  if (c.op == Op::kArgmax) return absl::StrCat("rows of ", c.row_lo, " up");
+  return absl::StrCat(representative_m(c), "x", c.n, "x", c.k);
+}
+
+std::string form_of(const SweepPlan& plan) {
+  const ProblemClass& c = plan.problem;
+  const CompileConfig& f = plan.config;
+  const char* alignments[] = {"byte", "element", "16"};
+  std::string form = absl::StrCat(plan.family(), " ", std::string(name_of(c.a)), " ");
+  if (c.op != Op::kArgmax) absl::StrAppend(&form, c.trans_a ? "t" : "n", c.trans_b ? "t" : "n", " ");
+  absl::StrAppend(&form, "aligned ",
+                  alignments[c.alignment == Alignment::k16 ? 2 : c.alignment == Alignment::kElement], " ",
+                  f.tile_m, "x", f.tile_n, "x", f.tile_k, " of ", f.register_m, "x", f.register_n, " by ",
+                  f.threads);
+  if (f.split != kNoSplit) absl::StrAppend(&form, " split");
+  return form;
+}
+
+// Of the roofline, by the oracle's price; 0 where it is not known what a launch has to do.
+double priced_fraction(const SweepPlan& plan, const MatrixInstruction* instruction) {
+  if (plan.problem.op == Op::kArgmax) return 0;
+  const GpuRates rates(*plan.facts);
+  ProblemClass c = plan.problem;
+  if (c.op == Op::kMatmulArgmax) c.d = DType::kI8;  // what is stored is next to nothing
+  const MatmulSizes s(c);
+  double flops = rates.flops;
+  if (instruction != nullptr) {
+    const double k = double(instruction->lane_bytes * instruction->groups) / s.input_bytes;
+    const double simds = instruction->wave() == 64 ? 4 : 2;
+    flops = 2.0 * double(instruction->rows * instruction->columns) * k / double(instruction->cycles) * simds *
+            rates.units * rates.clock_hz;
+  }
+  const double m = double(s.m), n = double(s.n), k = double(s.k);
+  const double bytes =
+      (m + n) * k * s.input_bytes + m * n * (plan.problem.op == Op::kMatmulArgmax ? 0 : s.output_bytes);
+  return std::max(2 * m * n * k / flops, bytes / rates.memory_bytes_per_second) / plan.predicted_seconds;
+}
+
+// A line of the table of predictions; fails where the model gives no fraction.
+std::string prediction(const SweepPlan& plan, const Compiled& kernel, std::string* wrong) {
+  const Bound bound = bound_of(plan);
+  const MatrixInstruction* instruction =
+      bound == Bound::kMatrix ? find_amd_instruction(plan.facts->target.arch, plan.problem.a, edge_of(plan))
+                              : nullptr;
+  LoopQuestion q{kernel.loop, kernel.threads, kernel.resident,
+                 instruction != nullptr ? double(instruction->cycles) : 0, bound};
+  const double fraction = predicted_fraction(q, *plan.facts), priced = priced_fraction(plan, instruction);
+  if (!(fraction > 0 && fraction <= 1)) absl::StrAppend(wrong, "the model gives ", fraction);
+  if (priced > 1) absl::StrAppend(wrong, "priced at ", priced, " of the roofline");
+  const LoopCounts& l = kernel.loop;
+  return absl::StrFormat(
+      "%-64s %-20s %4d %4d %5d %3g | %4d: %3d matrix %3d vector %3d LDS %3d load (%d in flight) %3d wait | "
+      "%.2f of %s | %s\n",
+      form_of(plan), shape_of(plan), kernel.notes.registers, kernel.notes.scalar_registers,
+      kernel.notes.shared_bytes, kernel.resident, l.all, l.matrix, l.vector, l.shared, l.loads, l.in_flight,
+      l.waits, fraction, name_of(bound), priced > 0 ? absl::StrFormat("%.2f", priced) : "-");
+}
+
+std::vector<SweepPlan> plans_to_compile() {
+  std::vector<SweepPlan> plans = chosen_plans(Backend::kRocm, every_plan());
+  if (every_plan()) {
+    const std::vector<SweepPlan> legal = legal_plans(Backend::kRocm);
+    plans.insert(plans.end(), legal.begin(), legal.end());
+    plans = sample(plans, 1, [](const SweepPlan& p) { return p.form(); });
+  } else {
+    plans = sample(plans, 1, [](const SweepPlan& p) {
+      return absl::StrCat(p.facts->target.arch, p.family(), p.config.split, p.problem.a,
+                          p.problem.alignment == Alignment::k16,
+                          p.config.register_m * p.config.register_n > 16);
+    });
+  }
+  if (const char* wanted = std::getenv("LATHE_TEST_PLANS"))
+    plans.erase(std::remove_if(plans.begin(), plans.end(),
+                               [&](const SweepPlan& p) { return !absl::StrContains(p.describe(), wanted); }),
+                plans.end());
+  return plans;
+}
+
+// The plan's kernels as its steps launch them; what is wrong with one is appended.
+std::vector<Compiled> read_back(const SweepPlan& plan, const Artifact& artifact,
+                                std::vector<std::string>* wrong) {
+  std::vector<Compiled> kernels;
+  const KernelTable notes = read_hsaco(artifact.code);
+  std::map<std::string, AmdCode> listing = disassemble(artifact.code);
+  for (const Step& step : artifact.recipe.steps) {
+    const auto found = notes.find(step.symbol);
+    if (found == notes.end() || listing[step.symbol].empty()) {
+      wrong->push_back(step.symbol + " is not in the code object");
+      continue;
+    }
+    Compiled k{
+        found->second, int64_t{step.block[0]} * step.block[1] * step.block[2], listing[step.symbol], {}, 0};
+    k.loop = count(inner_loop(k.code, kernels.empty() ? work_of(plan) : is_load));
+    k.resident = resident_workgroups(k.notes, k.threads, plan.facts->target);
+    wrong->push_back(wrong_notes(plan, step, k.notes));
+    kernels.push_back(std::move(k));
+  }
+  return kernels;
+}
+
+TEST(AmdSweep, ChosenPlansAreWhatTheirCodeObjectsHold) {
+  const std::vector<SweepPlan> plans = plans_to_compile();
+  ASSERT_FALSE(HasFatalFailure());
+  ASSERT_FALSE(plans.empty());
+  std::cout << plans.size() << " kernels" << std::endl;
+  CompilerLibrary compiler(LATHE_COMPILER_PATH);
+  Failures failures;
+  Resources resources;
+  Residency residency;
+  std::mutex mutex;
+  std::map<std::string, std::string> predictions;  // by the plan's form
+  for_each_plan(plans, [&](const SweepPlan& plan) {
+    const auto artifact = compiler.compile({plan.problem, plan.config, plan.facts->target, nullptr});
+    if (!artifact.ok()) return failures.add(plan, std::string(artifact.status().message()));
+    std::vector<std::string> wrong = {wrong_target(read_hsaco_target(artifact->code), plan.facts->target)};
+    const std::vector<Compiled> kernels = read_back(plan, *artifact, &wrong);
+    if (!kernels.empty()) {
+      const Compiled& first = kernels[0];
+      resources.add(plan, kernels);
+      residency.add(plan, first.resident);
+      if (const std::string missing = missing_instructions(plan, first); !missing.empty())
+        wrong.push_back("missing: " + missing);
+      if (plan.resident < 1 || first.resident < plan.resident)
+        wrong.push_back(absl::StrCat(first.resident, " workgroups of a compute unit, priced with ",
+                                     plan.resident, ": ", first.notes.registers, " registers, ",
+                                     first.notes.shared_bytes, " bytes of LDS"));
+      std::string defect;
+      const std::string line = prediction(plan, first, &defect);
+      wrong.push_back(defect);
+      if (plan.facts->target.arch == "gfx942") {
+        const std::lock_guard<std::mutex> lock(mutex);
+        predictions.emplace(form_of(plan), line);
+      }
+    }
+    wrong.erase(std::remove(wrong.begin(), wrong.end(), ""), wrong.end());
+    if (!wrong.empty()) failures.add(plan, absl::StrJoin(wrong, "; "));
+  });
+  resources.print();
+  residency.print();
+  std::cout
+      << "gfx942: plan, priced for, vgpr sgpr LDS workgroups | its inner loop | fraction of a peak that the "
+         "loop allows by the model | fraction of the roofline by the oracle's price\n";
+  for (const auto& [form, line] : predictions) std::cout << line;
+  failures.expect_none();
+}
+
+// A code object runs where its flags say, and its key is another for each: exact processor, xnack, sramecc.
+TEST(AmdSweep, FlagsAndKeysFollowTheTargetsModes) {
+  CompilerLibrary compiler(LATHE_COMPILER_PATH);
+  const DeviceFacts& facts = shipped_facts("gfx942");
+  ProblemClass c = matmul_class(DType::kF16, DType::kF16, 64, 64, m_bucket(64));
+  const auto ranked = rank_plans(c, facts, {1, 0});
+  ASSERT_TRUE(ranked.ok()) << ranked.status();
+  const CompileConfig& config = ranked->ranked[0].plan.config;
+  std::vector<Target> targets = {{Backend::kRocm, "gfx942", ""}};  // any mode
+  for (const char* name : {"gfx942", "gfx942:sramecc-", "gfx942:xnack+", "gfx942:sramecc-:xnack+"})
+    targets.push_back(parse_target(name).value());
+  std::set<std::string> keys;
+  std::set<uint32_t> flags;
+  for (const Target& target : targets) {
+    SCOPED_TRACE(target.features);
+    const auto artifact = compiler.compile({c, config, target, nullptr});
+    ASSERT_TRUE(artifact.ok()) << artifact.status();
+    const HsacoTarget code = read_hsaco_target(artifact->code);
+    EXPECT_EQ(wrong_target(code, target), "");
+    flags.insert(code.flags);
+    keys.insert(key_of(c, config, target, codegen_id()).text);
+  }
+  EXPECT_EQ(keys.size(), targets.size());
+  EXPECT_EQ(flags.size(), targets.size());
+}
+
+}  // namespace
+}  // namespace lathe

@@ -1,0 +1,52 @@
+// What the sweeps over plans have in common: how many of them, on how many threads, and how failures are
+// told.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <iostream>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "sweep_plans.h"
+
+namespace lathe {
+
+// Whether LATHE_TEST_EVERY_PLAN asks for all of them.
+inline bool every_plan() {
+  const char* text = std::getenv("LATHE_TEST_EVERY_PLAN");
+  return text != nullptr && std::string(text) == "1";
+}
+
+// Calls visit(plan) for every plan, from as many threads as there are cores.
+template <typename Visit>
+void for_each_plan(const std::vector<SweepPlan>& plans, Visit visit) {
+  std::atomic<size_t> next{0};
+  const auto work = [&] {
+    for (size_t i; (i = next.fetch_add(1)) < plans.size();) visit(plans[i]);
+  };
+  std::vector<std::thread> threads;
+  for (unsigned i = 1; i < std::thread::hardware_concurrency(); ++i) threads.emplace_back(work);
+  work();
+  for (std::thread& t : threads) t.join();
+}
+
+// The first failures in words, told at once since all of the plans take long; all in number.
+class Failures {
+ public:
+  void add(const SweepPlan& plan, const std::string& why) {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    if (++count_ <= 20) std::cout << plan.describe() << "\n    " << why << std::endl;
+  }
+  void expect_none() const { EXPECT_EQ(count_, 0); }
+
+ private:
+  std::mutex mutex_;
+  int count_ = 0;
+};
+
+}  // namespace lathe
