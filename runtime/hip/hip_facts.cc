@@ -33,6 +33,7 @@ constexpr Architecture kArchitectures[] = {
     {"gfx942", 256, 2048, 131072, 4, "AMD CDNA 3 architecture white paper"},
     {"gfx950", 256, 4096, 131072, 4, "AMD CDNA 4 architecture white paper"},
     {"gfx1100", 256, 512, 98304, 16, "AMD RDNA 3 Instruction Set Architecture reference guide"},
+    {"gfx1200", 256, 1024, 98304, 16, "AMD RDNA 4 Instruction Set Architecture reference guide"},
     {"gfx1201", 256, 1024, 98304, 16, "AMD RDNA 4 Instruction Set Architecture reference guide"},
 };
 
