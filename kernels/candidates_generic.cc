@@ -7,6 +7,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "base/dtype.h"
+#include "core/amd_targets.h"
 
 namespace lathe {
 namespace {
@@ -61,6 +62,10 @@ int compute_capability(absl::string_view arch) {
 bool runs_on(const Target& code, const Target& device) {
   if (code.backend != device.backend) return false;
   if (code.backend == Backend::kCuda) return compute_capability(code.arch) <= compute_capability(device.arch);
+  if (code.backend == Backend::kRocm && is_amd_generic(code.arch)) {
+    const AmdGpu* gpu = find_amd_gpu(device.arch);
+    return gpu != nullptr && gpu->generic == code.arch;
+  }
   if (code.arch != device.arch) return false;
   const std::vector<absl::string_view> features = absl::StrSplit(code.features, ',', absl::SkipEmpty());
   return std::all_of(features.begin(), features.end(),
@@ -69,13 +74,12 @@ bool runs_on(const Target& code, const Target& device) {
 
 }  // namespace
 
-absl::StatusOr<CompileConfig> plan_generic(const ProblemClass& c, const Target& target) {
+CompileConfig plan_generic(const ProblemClass& c, const Target& target) {
   const bool cpu = target.backend == Backend::kCpu;
-  if (target.backend == Backend::kRocm)
-    return absl::UnimplementedError(absl::StrCat("no generic kernel is built for ", target.arch));
   if (c.op == Op::kArgmax) return cpu ? argmax_on_cpu(target) : argmax_on_gpu();
   CompileConfig config = cpu ? matmul_on_cpu(target) : matmul_on_gpu();
-  if (c.op == Op::kMatmulArgmax) config.split = cpu ? kMergeStep : kMergeLast;
+  // On ROCm merges are a step of their own, as in the ranked plans.
+  if (c.op == Op::kMatmulArgmax) config.split = target.backend == Backend::kCuda ? kMergeLast : kMergeStep;
   return config;
 }
 
@@ -88,6 +92,15 @@ const std::vector<Target>& generic_targets() {
     {Backend::kCpu, "aarch64", "+neon"},
 #endif
     {Backend::kCuda, "sm_75", ""},
+    // Without modes: code that runs whatever a device's xnack and sramecc are.
+    {Backend::kRocm, "gfx9-generic", ""},
+    {Backend::kRocm, "gfx9-4-generic", ""},
+    {Backend::kRocm, "gfx10-3-generic", ""},
+    {Backend::kRocm, "gfx11-generic", ""},
+    {Backend::kRocm, "gfx12-generic", ""},
+    // Of no generic target.
+    {Backend::kRocm, "gfx908", ""},
+    {Backend::kRocm, "gfx90a", ""},
   };
   return kTargets;
 }

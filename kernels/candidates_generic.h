@@ -4,18 +4,17 @@
 
 #include <vector>
 
-#include "absl/status/statusor.h"
 #include "core/facts.h"
 #include "core/plan.h"
 #include "core/problem.h"
 
 namespace lathe {
 
-// `c` is of generic_class_of(). kUnimplemented for a target that has none.
-absl::StatusOr<CompileConfig> plan_generic(const ProblemClass& c, const Target& target);
+// `c` is of generic_class_of().
+CompileConfig plan_generic(const ProblemClass& c, const Target& target);
 
-// The targets that generic kernels are built for: those of this machine's architecture, and PTX that every
-// supported GPU's driver finishes.
+// The targets that generic kernels are built for: those of this machine's architecture, PTX that every
+// supported GPU's driver finishes, and AMD's generic targets with the GPUs that are members of none.
 const std::vector<Target>& generic_targets();
 // Those of them whose code runs on `device`, the best first.
 std::vector<Target> generic_targets_for(const Target& device);

@@ -38,6 +38,9 @@ constexpr Architecture kArchitectures[] = {
     {"gfx1100", 256, 512, 98304, 16,
      "AMD RDNA 3 Instruction Set Architecture reference guide; GPUOpen, Using the Matrix Cores of AMD RDNA 4 "
      "architecture GPUs"},
+    {"gfx1200", 256, 1024, 98304, 16,
+     "AMD RDNA 4 Instruction Set Architecture reference guide; GPUOpen, Using the Matrix Cores of AMD RDNA 4 "
+     "architecture GPUs"},
     {"gfx1201", 256, 1024, 98304, 16,
      "AMD RDNA 4 Instruction Set Architecture reference guide; GPUOpen, Using the Matrix Cores of AMD RDNA 4 "
      "architecture GPUs"},

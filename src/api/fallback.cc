@@ -7,6 +7,7 @@
 #include "api/device.h"
 #include "api/request.h"
 #include "base/status.h"
+#include "core/amd_targets.h"
 #include "core/generic.h"
 #include "core/json.h"
 #include "kernels/candidates_generic.h"
@@ -37,10 +38,21 @@ absl::StatusOr<std::shared_ptr<const Artifact>> finished(lathe_device& device, c
   return result.artifact;
 }
 
+absl::Status load_error(const Bundle& bundle, const Target& target, const absl::Status& cause) {
+  if (!absl::IsDataLoss(cause))
+    return absl::Status(cause.code(), absl::StrCat("bundle ", bundle.path(), ": ", cause.message()));
+  const std::string text =
+      absl::StrCat("the device refuses the code of bundle ", bundle.path(), ": ", cause.message());
+  if (!is_amd_generic(target.arch)) return absl::InternalError(text);
+  // HIP 6.2 reads code objects up to version 5, which have no generic targets.
+  return absl::UnavailableError(absl::StrCat(text, "; it is for ", target.arch,
+                                             " (code object version 6), which HIP loads from ROCm 6.4 on"));
+}
+
 absl::StatusOr<std::unique_ptr<LoadedKernel>> load_generic(lathe_device& device, const ProblemClass& c) {
   LATHE_ASSIGN_OR_RETURN(const Bundle* bundle, device.context.fallback.open());
   for (const Target& target : generic_targets_for(device.facts.target)) {
-    LATHE_ASSIGN_OR_RETURN(const CompileConfig config, plan_generic(c, target));
+    const CompileConfig config = plan_generic(c, target);
     absl::StatusOr<Artifact> artifact = bundle->read(key_of(c, config, target, codegen_id()));
     if (absl::IsNotFound(artifact.status())) continue;
     if (!artifact.ok()) return absl::UnavailableError(artifact.status().message());
@@ -51,8 +63,7 @@ absl::StatusOr<std::unique_ptr<LoadedKernel>> load_generic(lathe_device& device,
     if (absl::IsDataLoss(loaded.status()) && code->format != artifact->format)
       loaded = device.driver->load(*artifact);
     if (loaded.ok()) return loaded;
-    return absl::InternalError(absl::StrCat("the device refuses the code of bundle ", bundle->path(), ": ",
-                                            loaded.status().message()));
+    return load_error(*bundle, target, loaded.status());
   }
   return absl::NotFoundError(absl::StrCat("bundle ", bundle->path(), " has no kernel for it"));
 }

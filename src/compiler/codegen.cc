@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "compiler/launch_facts.h"
 #include "compiler/link_amdgpu.h"
+#include "core/amd_targets.h"
 #include "core/args.h"
 #include "llvm/Analysis/TargetLibraryInfo.h"
 #include "llvm/IR/DiagnosticInfo.h"
@@ -282,6 +283,9 @@ mlir::Operation* translatable(mlir::ModuleOp module, const Target& target) {
   return nullptr;
 }
 
+// Version 6 is the first that has generic targets; 5 is loaded by older runtimes too.
+uint32_t code_object_version(const Target& target) { return is_amd_generic(target.arch) ? 600 : 500; }
+
 // Translation gives up on the first op it does not know; find it first, to name it.
 absl::Status check_lowered(mlir::Operation* root) {
   std::string left;
@@ -346,7 +350,7 @@ absl::StatusOr<MachineCode> generate_code(mlir::ModuleOp module, const Target& t
   ir->setTargetTriple(machine->getTargetTriple());
   ir->setDataLayout(machine->createDataLayout());
   if (target.backend == Backend::kRocm)
-    ir->addModuleFlag(llvm::Module::Error, "amdhsa_code_object_version", 500);
+    ir->addModuleFlag(llvm::Module::Error, "amdhsa_code_object_version", code_object_version(target));
   if (target.arch == "x86-64" && !target.has("fma")) split_fma(*ir);
   if (target.arch == "x86-64" && !target.has("avx")) expand_floor(*ir);
   if (target.arch == "x86-64" && !target.has("f16c")) expand_half(*ir);

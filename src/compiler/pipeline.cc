@@ -8,6 +8,7 @@
 #include "compiler/mlir.h"
 #include "compiler/passes.h"
 #include "compiler/registry.h"
+#include "core/amd_targets.h"
 #include "llvm/Support/SourceMgr.h"
 #include "llvm/Support/YAMLTraits.h"
 #include "mlir/Conversion/Passes.h"
@@ -74,7 +75,7 @@ mlir::LogicalResult run_stage(const Stage& stage, const Target& target, mlir::Mo
     return module.emitError("no emitter is named '") << stage.emitter << "'";
   }
   mlir::PassManager passes(module.getContext());
-  std::string text = absl::StrReplaceAll(stage.passes, {{"${chip}", target.arch}, {"\n", " "}});
+  std::string text = absl::StrReplaceAll(stage.passes, {{"${chip}", amd_baseline(target.arch)}, {"\n", " "}});
   std::string complaint;
   llvm::raw_string_ostream stream(complaint);
   if (mlir::failed(mlir::parsePassPipeline(text, passes, stream)))

@@ -34,7 +34,8 @@ absl::StatusOr<std::string> builtin_pipeline_text(Op op, Backend backend);
 absl::StatusOr<Pipeline> parse_pipeline(absl::string_view name, absl::string_view yaml);
 
 // Runs the stages. `observe(stage name, module)` is called after each. Errors name the pipeline, the stage
-// and what the stage's diagnostics say. `${chip}` in a stage's passes becomes the target's arch.
+// and what the stage's diagnostics say. `${chip}` in a stage's passes becomes the AMD GPU whose instructions
+// the target's code may use.
 absl::Status run_pipeline(const Pipeline& pipeline, const Target& target, mlir::ModuleOp module,
                           const std::function<void(const std::string&, mlir::ModuleOp)>& observe);
 

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <fstream>
 #include <iterator>
+#include <optional>
 #include <set>
 #include <stdexcept>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "base/status.h"
+#include "core/amd_targets.h"
 
 namespace lathe {
 namespace {
@@ -42,8 +44,7 @@ struct NamedTarget {
   absl::string_view arch;
   absl::string_view features;
 };
-// One row a target. AMD: the modes a target has, as an unsuffixed name means them (LLVM's AMDGPU usage guide,
-// "Target Features"; sramecc on and xnack off are what the drivers default to on the Instinct boards).
+// One row a target; AMD's are a table of their own.
 constexpr NamedTarget kTargets[] = {
     {"x86-64-avx2", Backend::kCpu, "x86-64", kX86Avx2},
     {"x86-64-avx512", Backend::kCpu, "x86-64", kX86Avx512},
@@ -61,11 +62,6 @@ constexpr NamedTarget kTargets[] = {
     {"sm_103a", Backend::kCuda, "sm_103a", ""},
     {"sm_120", Backend::kCuda, "sm_120", ""},
     {"sm_121", Backend::kCuda, "sm_121", ""},
-    {"gfx90a", Backend::kRocm, "gfx90a", "+sramecc,-xnack"},
-    {"gfx942", Backend::kRocm, "gfx942", "+sramecc,-xnack"},
-    {"gfx950", Backend::kRocm, "gfx950", "+sramecc,-xnack"},
-    {"gfx1100", Backend::kRocm, "gfx1100", ""},
-    {"gfx1201", Backend::kRocm, "gfx1201", ""},
 };
 
 Backend backend_from_name(const std::string& name) {
@@ -160,18 +156,20 @@ absl::StatusOr<Target> target_from_json(const Json& j) {
 
 absl::StatusOr<Target> parse_target(absl::string_view name) {
   std::vector<std::string> parts = absl::StrSplit(name, ':');
-  for (const NamedTarget& row : kTargets) {
-    if (row.name != parts[0]) continue;
-    Target t{row.backend, std::string(row.arch), std::string(row.features)};
+  std::optional<Target> found;
+  for (const NamedTarget& row : kTargets)
+    if (row.name == parts[0]) found = {row.backend, std::string(row.arch), std::string(row.features)};
+  if (const AmdGpu* gpu = find_amd_gpu(parts[0]))
+    found = {Backend::kRocm, std::string(gpu->name), std::string(gpu->features)};
+  if (found) {
     parts.erase(parts.begin());
-    LATHE_RETURN_IF_ERROR(apply_modes(parts, name, &t));
-    return t;
+    LATHE_RETURN_IF_ERROR(apply_modes(parts, name, &*found));
+    return *found;
   }
-  return absl::InvalidArgumentError(
-      absl::StrCat("unknown target \"", name,
-                   "\"; known: ", absl::StrJoin(kTargets, " ", [](std::string* out, const auto& row) {
-                     out->append(std::string(row.name));
-                   })));
+  const auto add_name = [](std::string* out, const auto& row) { absl::StrAppend(out, row.name); };
+  return absl::InvalidArgumentError(absl::StrCat("unknown target \"", name,
+                                                 "\"; known: ", absl::StrJoin(kTargets, " ", add_name), " ",
+                                                 absl::StrJoin(amd_gpus(), " ", add_name)));
 }
 
 int vector_lanes(const Target& t) { return t.has("avx512f") ? 16 : t.has("avx2") ? 8 : 4; }

@@ -18,6 +18,17 @@ namespace {
   sink(user, output, name, reinterpret_cast<const uint8_t*>(bytes.data()), bytes.size());
 }
 
+// As the HIP that records reads it: the target as HSA writes it, and the kernel (tests/runtime/drivers).
+[[maybe_unused]] std::string hsaco_for(const lathe::Json& target) {
+  std::string isa = target["arch"];
+  for (const char* mode : {"sramecc", "xnack"}) {
+    const size_t at = target["features"].get<std::string>().find(mode);
+    if (at == std::string::npos) continue;
+    isa += std::string(":") + mode + target["features"].get<std::string>()[at - 1];
+  }
+  return "hsaco " + isa + "\nkernel fake threads=1024 shared=0 maps=0\n";
+}
+
 // Workspace: 4 bytes for each element of each split. Code: the request, so that tests can look at it.
 [[maybe_unused]] std::string artifact_for(const std::string& request, int steps) {
   using namespace lathe;
@@ -28,7 +39,13 @@ namespace {
     artifact.metadata = R"({"messages":["fake: 8 bytes spill stores"]})";
   }
   artifact.recipe.steps.resize(static_cast<size_t>(steps));
+  const bool rocm = Json::parse(request)["target"]["backend"] == "rocm";
+  if (rocm) {
+    artifact.format = CodeFormat::kHsaco;
+    artifact.code = hsaco_for(Json::parse(request)["target"]);
+  }
   for (Step& step : artifact.recipe.steps) {
+    if (rocm) step.kind = StepKind::kGpuKernel;
     step.symbol = "fake";
     step.grid = {product(1, {{Var::kM, 1}}), constant(1), constant(1)};
   }

@@ -23,15 +23,16 @@ std::string bundle_bytes(const std::string& codegen = std::string(codegen_id()))
   for (const Target& target : generic_targets())
     for (const ProblemClass& c : generic_classes(target)) {
       Artifact a;
-      a.format = target.backend == Backend::kCuda ? CodeFormat::kPtx : CodeFormat::kElfObject;
+      a.format = target.backend == Backend::kCuda   ? CodeFormat::kPtx
+                 : target.backend == Backend::kRocm ? CodeFormat::kHsaco
+                                                    : CodeFormat::kElfObject;
       a.code = "generic";
       Step step;
       step.symbol = "generic";
       step.grid = {product(1, {{Var::kM, 4}}), product(1, {{Var::kN, 4}}), constant(1)};
       a.recipe.steps.push_back(step);
       a.recipe.workspace_bytes = product(4, {{Var::kM, 1}, {Var::kN, 1}});
-      artifacts.emplace_back(key_of(c, plan_generic(c, target).value(), target, codegen_id()).text,
-                             serialize(a));
+      artifacts.emplace_back(key_of(c, plan_generic(c, target), target, codegen_id()).text, serialize(a));
     }
   return make_bundle(canonical_text({{"kind", "fallback"}, {"codegen", codegen}}), artifacts);
 }
@@ -168,9 +169,9 @@ TEST_F(Fallback, AMissingOrDamagedBundleIsAnErrorThatNamesIt) {
     EXPECT_EQ(run(*fake, m), LATHE_OK) << "a file that appears later is found: " << lathe_last_error();
   }
   std::string damaged = bundle_bytes();
-  damaged.back() ^= 1;  // of the last target's payload, which all its kernels share
+  damaged.back() ^= 1;  // of the last target's payload, which all its kernels and its backend's share
   write(damaged);
-  auto fake = open(fake_compiler(), "h200.json");
+  auto fake = open(fake_compiler(), "mi300x.json");
   EXPECT_EQ(run(*fake, m), LATHE_NOT_AVAILABLE);
   EXPECT_TRUE(error_says(path_) && error_says("wrong checksum")) << lathe_last_error();
   EXPECT_EQ(fake->statistics().compiles, 0u);
@@ -249,13 +250,44 @@ TEST_F(Fallback, OnAGpuTheDriverFinishesThePtx) {
   EXPECT_EQ(fake->statistics().fallback_runs, 2u);
 }
 
-TEST_F(Fallback, AMissDuringCaptureChangesNothing) {
-  auto fake = open(fake_compiler("slow"), "h200.json");
-  fake->driver->captured_stream = nullptr;
+TEST_F(Fallback, EveryAmdBoardHasOne) {
+  for (const char* facts :
+       {"mi210.json", "mi250x.json", "mi300x.json", "mi355x.json", "rx-7900-xtx.json", "rx-9070-xt.json"}) {
+    auto fake = open("/nonexistent/liblathe-compiler.so", facts);
+    MatmulRequest m(7, 40, 33);
+    ASSERT_EQ(run(*fake, m), LATHE_OK) << facts << ": " << lathe_last_error();
+    EXPECT_TRUE(ran_generic(*fake)) << facts;
+    EXPECT_EQ(fake->driver->finishes.load(), 0) << "hsaco is finished";
+  }
+}
+
+// A HIP of a time before generic targets.
+TEST_F(Fallback, ARuntimeThatKnowsNoGenericTargetIsNamed) {
+  auto fake = open(fake_compiler(), "mi300x.json");
+  fake->driver->refused_code = "generic";
   MatmulRequest m(7, 40, 33);
-  EXPECT_EQ(run(*fake, m), LATHE_CAPTURE_MISS);
-  EXPECT_EQ(fake->driver->loads.load(), 0);
-  EXPECT_EQ(fake->statistics().fallback_runs, 0u);
+  EXPECT_EQ(run(*fake, m), LATHE_NOT_AVAILABLE);
+  EXPECT_TRUE(error_says(path_) && error_says("gfx9-4-generic") && error_says("ROCm 6.4"))
+      << lathe_last_error();
+  EXPECT_EQ(fake->statistics().compiles, 0u);
+  // Memory that is short is no reason to doubt the code.
+  fake->driver->refused_code = "none";
+  fake->driver->load_error = absl::ResourceExhaustedError("no memory for the module");
+  EXPECT_EQ(run(*fake, m), LATHE_OUT_OF_MEMORY);
+  EXPECT_TRUE(error_says("no memory for the module")) << lathe_last_error();
+  fake->driver->load_error = absl::OkStatus();
+  EXPECT_EQ(run(*fake, m), LATHE_OK) << lathe_last_error();
+}
+
+TEST_F(Fallback, AMissDuringCaptureChangesNothing) {
+  for (const char* facts : {"h200.json", "mi300x.json"}) {
+    auto fake = open(fake_compiler("slow"), facts);
+    fake->driver->captured_stream = nullptr;
+    MatmulRequest m(7, 40, 33);
+    EXPECT_EQ(run(*fake, m), LATHE_CAPTURE_MISS);
+    EXPECT_EQ(fake->driver->loads.load(), 0);
+    EXPECT_EQ(fake->statistics().fallback_runs, 0u);
+  }
 }
 
 // Column tiles lie along the grid's y, of which GPUs have 65535.

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <random>
 
+#include "case_limits.h"
 #include "guarded_memory.h"
 
 namespace lathe::conformance {
@@ -35,7 +36,7 @@ uint64_t run_seed() {
     const uint64_t value = text && *text ? std::strtoull(text, nullptr, 0) : std::random_device{}();
     std::printf("seed %llu (repeat with LATHE_TEST_SEED), device %s%s\n",
                 static_cast<unsigned long long>(value), device_name().c_str(),
-                is_quick() ? ", quick: fewer and smaller cases" : "");
+                (describe_limits() + (is_quick() ? ", quick: fewer and smaller cases" : "")).c_str());
     std::fflush(stdout);
     return value;
   }();
@@ -140,6 +141,16 @@ void ConformanceTest::TearDownTestSuite() {
 void ConformanceTest::SetUp() {
   if (!skip_reason().empty()) GTEST_SKIP() << device_name() << ": " << skip_reason();
   ASSERT_EQ(shared_->status(), LATHE_OK) << lathe_last_error();
+  begin_cases();
+}
+
+void ConformanceTest::TearDown() {
+  if (IsSkipped()) return;
+  const CaseCount cases = count_cases();
+  if (cases.left_out == 0) return;
+  std::printf("[ LEFT OUT ] %d of %d cases%s\n", cases.left_out, cases.run + cases.left_out,
+              describe_limits().c_str());
+  if (cases.run == 0) GTEST_SKIP() << "no case is within the limits" << describe_limits();
 }
 
 void append_text(void* user, const char*, const char* text, size_t size) {

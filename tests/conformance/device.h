@@ -2,8 +2,9 @@
 //
 // LATHE_TEST_DEVICE names the device ("cpu" by default); one that is not available skips every test with its
 // reason. LATHE_TEST_SEED repeats a run; without it the seed is fresh and printed. LATHE_TEST_QUICK=1 takes
-// fewer and smaller cases, for a device that an emulator plays. LATHE_TEST_FALLBACK=1 runs every case that
-// may on the generic kernels of the fallback bundle, without a compiler.
+// fewer and smaller cases, for a device that an emulator plays (case_limits.h has more).
+// LATHE_TEST_FALLBACK=1 runs every case that may on the generic kernels of the fallback bundle, without a
+// compiler.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -92,6 +93,7 @@ class ConformanceTest : public testing::Test {
   static void SetUpTestSuite();
   static void TearDownTestSuite();
   void SetUp() override;
+  void TearDown() override;
   static lathe_device* device() { return shared_->get(); }
 
   static OpenDevice* shared_;

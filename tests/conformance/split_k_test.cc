@@ -6,6 +6,7 @@
 #include <string>
 
 #include "candidates.h"
+#include "case_limits.h"
 #include "device.h"
 #include "matmul_case.h"
 #include "nlohmann/json.hpp"
@@ -32,7 +33,7 @@ TEST_F(SplitK, RaggedLongK) {
   MatmulCase c;
   c.m = quick_or(3, 123);
   c.n = quick_or(21, 456);
-  c.k = 51234;
+  c.k = capped(51234);
   MatmulRequest request(c, &random_);
   expect_splits(&request, {0, 1, 76, 77, 78});
 }
@@ -43,7 +44,7 @@ TEST_F(SplitK, RaggedLongKExactly) {
     MatmulCase c;
     c.m = quick_or(2, 23);
     c.n = quick_or(9, 56);
-    c.k = 51234;
+    c.k = capped(51234);
     c.in = in;
     c.trans_a = in == LATHE_F16;
     c.trans_b = in != LATHE_F32;
@@ -79,7 +80,7 @@ TEST_F(SplitK, EpilogueOnceAfterTheMerge) {
     MatmulCase c;
     c.m = 18;
     c.n = 40;
-    c.k = 600;
+    c.k = capped(600);
     c.out = out;
     c.alpha = -0.5f;
     c.beta = 2;
@@ -117,7 +118,7 @@ TEST_F(EveryCandidate, IsRight) {
       MatmulCase c;
       c.m = shape[0];
       c.n = shape[1];
-      c.k = shape[2];
+      c.k = capped(shape[2]);
       c.trans_a = layout & 1;
       c.trans_b = layout & 2;
       c.in = kFloats[random_.below(3)];
@@ -153,8 +154,8 @@ TEST_F(EveryCandidate, RoundsWithinTheBound) {
       if (is_quick() && m > 37) continue;
       MatmulCase c;
       c.m = m;
-      c.n = 131;
-      c.k = 1021;
+      c.n = capped(131);
+      c.k = capped(1021);
       c.trans_a = layout & 1;
       c.trans_b = layout & 2;
       MatmulRequest request(c, &random_);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "argmax_case.h"
+#include "case_limits.h"
 #include "device.h"
 #include "matmul_case.h"
 
@@ -23,7 +24,7 @@ class Streams : public ConformanceTest {
     MatmulCase c;
     c.m = m;
     c.n = 72;
-    c.k = quick_or(520, 4100);
+    c.k = capped(quick_or(520, 4100));
     c.split_k = 6;
     c.trans_b = true;
     c.bias = LATHE_F32;
@@ -39,7 +40,7 @@ TEST_F(Streams, AStreamOfTheCallersServes) {
   EXPECT_TRUE(MatmulRequest(split(9), &random_).run(device(), stream.get()));
   ArgmaxCase a;
   a.rows = 3;
-  a.n = 70001;
+  a.n = capped_columns(70001, a.rows);
   EXPECT_TRUE(ArgmaxRequest(a, &random_).run(device(), stream.get()));
 }
 
@@ -54,7 +55,7 @@ TEST_F(Streams, LaunchesInFlightDoNotMeet) {
     matmuls.push_back(std::make_unique<MatmulRequest>(split(20), &random_));
     ArgmaxCase a;
     a.rows = 2;
-    a.n = quick_or(20011, 200003);
+    a.n = capped_columns(quick_or(20011, 200003), a.rows);
     a.kind = Rows::kTies;
     rows.push_back(std::make_unique<ArgmaxRequest>(a, &random_));
     matmuls.back()->reset_output();

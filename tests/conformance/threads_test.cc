@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "argmax_case.h"
+#include "case_limits.h"
 #include "device.h"
 #include "matmul_case.h"
 
@@ -18,9 +19,9 @@ std::vector<MatmulCase> some_matmuls() {
       {1, 300, 2050}, {8, 257, 511}, {17, 33, 9000}, {150, 200, 260}, {64, 1000, 64}};
   for (const auto& shape : shapes) {
     MatmulCase c;
-    c.m = shape[0];
-    c.n = shape[1];
-    c.k = shape[2];
+    c.m = capped(shape[0]);
+    c.n = capped(shape[1]);
+    c.k = capped(shape[2]);
     c.trans_b = shape[0] % 3 == 2;
     c.bias = LATHE_F32;
     c.values = Values::kSmallIntegers;
@@ -186,7 +187,7 @@ TEST_F(Threads, PlansRunManyTimesOnOtherOperands) {
   MatmulCase c;
   c.m = 20;
   c.n = 90;
-  c.k = 333;
+  c.k = capped(333);
   c.c_mode = CMode::kSeparate;
   c.beta = 1;
   MatmulRequest planned(c, &random_);
@@ -255,8 +256,8 @@ TEST_F(Threads, ManyCallersOfAColdDevice) {
   }
   for (std::thread& caller : callers) caller.join();
   EXPECT_EQ(failures.load(), 0) << message;
-  // Four M, each with and without a split, and argmax, at one alignment on the CPU and at two on a GPU: nobody compiles
-  // what another is compiling.
+  // Four M, each with and without a split, and argmax, at one alignment on the CPU and at two on a GPU:
+  // nobody compiles what another is compiling.
   EXPECT_LE(cold.statistics().compiles, is_cpu() ? 9u : 10u);
 }
 

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "argmax_case.h"
+#include "case_limits.h"
 #include "device.h"
 #include "matmul_case.h"
 
@@ -184,14 +185,14 @@ TEST_F(WarmUp, Argmax) {
   ASSERT_EQ(own.status(), LATHE_OK) << lathe_last_error();
   lathe_argmax_desc desc = LATHE_ARGMAX_DESC_INIT;
   desc.rows = 1;
-  desc.n = 151936;
+  desc.n = capped_columns(151936);
   desc.x.dtype = LATHE_BF16;
   ASSERT_LATHE_OK(lathe_warm_argmax(own.get(), &desc, nullptr));
   const uint64_t compiles = own.statistics().compiles;
   for (int64_t rows : {1, 2, 64, 300}) {
     ArgmaxCase c;
     c.rows = rows;
-    c.n = rows > 2 ? 20000 : 151936;
+    c.n = rows > 2 ? capped_columns(20000) : desc.n;
     c.in = LATHE_BF16;
     ArgmaxRequest request(c, &random_);
     request.mutable_desc()->miss_policy = LATHE_MISS_ERROR;

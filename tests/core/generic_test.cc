@@ -7,7 +7,8 @@
 namespace lathe {
 namespace {
 
-const Target kCpu = {Backend::kCpu, "x86-64", ""}, kGpu = {Backend::kCuda, "sm_75", ""};
+const Target kCpu = {Backend::kCpu, "x86-64", ""}, kGpu = {Backend::kCuda, "sm_75", ""},
+             kAmdGpu = {Backend::kRocm, "gfx9-4-generic", ""};
 
 ProblemClass some_class() {
   ProblemClass c;
@@ -63,7 +64,7 @@ TEST(Generic, WhatTheFormSaysIsNotInTheClass) {
 }
 
 TEST(Generic, EveryRequestsClassIsAmongThose) {
-  for (const Target& target : {kCpu, kGpu}) {
+  for (const Target& target : {kCpu, kGpu, kAmdGpu}) {
     const std::vector<ProblemClass> classes = generic_classes(target);
     const bool cpu = target.backend == Backend::kCpu;
     for (Op op : {Op::kMatmul, Op::kArgmax, Op::kMatmulArgmax})

@@ -30,6 +30,8 @@ TYPES = {"gfx90a": ("f32", "f16", "i8"), "gfx942": ("f32", "f16", "bf16", "i8"),
          "gfx1201": ("f16", "bf16", "i8")}
 NOT_SHOWN = {"gfx90a": "32 x 32, bf16, NaN in f16", "gfx942": "32 x 32, NaN in f16",
              "gfx950": "32 x 32, NaN in f16", "gfx1100": "", "gfx1201": "fp8"}
+# Of one instruction set.
+TYPES["gfx1200"], NOT_SHOWN["gfx1200"] = TYPES["gfx1201"], NOT_SHOWN["gfx1201"]
 
 
 @dataclass

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "core/amd_targets.h"
 #include "core/generic.h"
 
 namespace lathe {
@@ -12,13 +13,12 @@ Target named(const char* name) { return parse_target(name).value(); }
 TEST(CandidatesGeneric, EveryGenericClassHasAPlan) {
   for (const Target& target : generic_targets())
     for (const ProblemClass& c : generic_classes(target)) {
-      const absl::StatusOr<CompileConfig> config = plan_generic(c, target);
-      ASSERT_TRUE(config.ok()) << config.status();
-      EXPECT_GE(config->tile_m, 1);
-      EXPECT_GE(config->tile_n, 1);
-      if (target.backend == Backend::kCuda && config->kernel == "simt")
-        EXPECT_EQ(config->tile_m / config->register_m * (config->tile_n / config->register_n),
-                  config->threads);
+      const CompileConfig config = plan_generic(c, target);
+      EXPECT_GE(config.tile_m, 1);
+      EXPECT_GE(config.tile_n, 1);
+      if (target.backend != Backend::kCpu && config.kernel == "simt")
+        EXPECT_EQ(config.tile_m / config.register_m * (config.tile_n / config.register_n), config.threads);
+      if (target.backend == Backend::kRocm) EXPECT_LE(config.split, kMergeStep) << "as in the ranked plans";
     }
 }
 
@@ -29,7 +29,7 @@ TEST(CandidatesGeneric, CodeRunsOnWhatHasItsFeatures) {
     EXPECT_EQ(targets[0].arch, "sm_75");
   }
   EXPECT_TRUE(generic_targets_for({Backend::kCuda, "sm_70", ""}).empty());
-  EXPECT_TRUE(generic_targets_for(named("gfx942")).empty());
+  EXPECT_TRUE(generic_targets_for({Backend::kRocm, "gfx803", ""}).empty());
 #if defined(__x86_64__)
   for (const char* wide : {"x86-64-avx2", "x86-64-avx512"}) {
     const std::vector<Target> targets = generic_targets_for(named(wide));
@@ -40,6 +40,18 @@ TEST(CandidatesGeneric, CodeRunsOnWhatHasItsFeatures) {
   EXPECT_EQ(generic_targets_for({Backend::kCpu, "x86-64", ""}).size(), 1u);
   EXPECT_TRUE(generic_targets_for(named("aarch64-neon")).empty());
 #endif
+}
+
+// Every AMD GPU has exactly one, of its generic target where it is a member of one, whatever its modes.
+TEST(CandidatesGeneric, EveryAmdGpuHasOne) {
+  for (const AmdGpu& gpu : amd_gpus()) {
+    const std::vector<Target> targets = generic_targets_for(named(std::string(gpu.name).c_str()));
+    ASSERT_EQ(targets.size(), 1u) << gpu.name;
+    EXPECT_EQ(targets[0].arch, gpu.generic.empty() ? gpu.name : gpu.generic);
+    EXPECT_EQ(targets[0].features, "") << "code for any mode";
+  }
+  for (const char* modes : {"gfx942:sramecc-:xnack+", "gfx90a:sramecc-:xnack+", "gfx90c:xnack+"})
+    EXPECT_EQ(generic_targets_for(named(modes)).size(), 1u) << modes;
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ absl::StatusOr<std::string> build(const std::string& compiler_library, const cha
   for (const Target& target : generic_targets()) {
     if (features != nullptr && (target.backend != Backend::kCpu || target.features != features)) continue;
     for (const ProblemClass& c : generic_classes(target)) {
-      LATHE_ASSIGN_OR_RETURN(const CompileConfig config, plan_generic(c, target));
+      const CompileConfig config = plan_generic(c, target);
       absl::StatusOr<Artifact> artifact = compiler.compile({c, config, target});
       if (!artifact.ok())
         return absl::Status(artifact.status().code(),

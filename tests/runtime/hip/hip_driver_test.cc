@@ -1,4 +1,5 @@
 // In what HIP differs from CUDA: devices for contexts, hsaco, launches, pointers, and what old versions lack.
+#include "core/amd_targets.h"
 #include "fake_hip.h"
 #include "runtime/gpu/kernel.h"
 
@@ -222,8 +223,26 @@ TEST_F(HipDriver, OutOfMemory) {
   const absl::Status status = driver->launch(l.launch);
   EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted);
   EXPECT_THAT(message(status), HasSubstr("allocating a workspace of"));
+  EXPECT_EQ(driver->memory().allocate(64).status().code(), absl::StatusCode::kResourceExhausted);
   state_->fail_always.clear();
   EXPECT_TRUE(driver->launch(l.launch).ok());
+}
+
+TEST_F(HipDriver, ReportsEveryMissingLibrary) {
+  platform_.libraries = {"libabsent_hip.so.7", "libabsent_hip.so.6"};
+  const absl::Status status = gpu::open(platform_, "hip:0", {}).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(message(status), AllOf(HasSubstr("hip: not available, because "),
+                                     HasSubstr("libabsent_hip.so.7"), HasSubstr("libabsent_hip.so.6")));
+  EXPECT_EQ(gpu::enumerate(platform_).status(), status);
+}
+
+// Every member of a generic target and every other GPU opens by its own name.
+TEST_F(HipDriver, OpensEveryGpuThatKernelsAreMadeFor) {
+  for (const AmdGpu& gpu : amd_gpus()) {
+    set_isa(std::string(gpu.name));
+    EXPECT_EQ(open()->facts().target, *parse_target(gpu.name)) << gpu.name;
+  }
 }
 
 TEST_F(HipDriver, ReportsAHipWithoutDevices) {

@@ -30,25 +30,33 @@ struct ElfHeader {
 };
 static_assert(sizeof(ElfHeader) == 64);
 constexpr uint16_t kAmdGpu = 224;
-// EF_AMDGPU_MACH; in code object version 4 and later, xnack and sramecc: bits 8-9 and 10-11, 2 off and 3 on.
+// EF_AMDGPU_MACH of a GPU and of the generic target that it is a member of, 0 where there is none.
 struct Machine {
-  uint32_t number;
   const char* arch;
+  uint32_t own, generic;
 };
-constexpr Machine kMachines[] = {
-    {0x03f, "gfx90a"}, {0x04c, "gfx942"}, {0x04f, "gfx950"}, {0x041, "gfx1100"}, {0x04e, "gfx1201"}};
+constexpr Machine kMachines[] = {{"gfx90a", 0x03f, 0},      {"gfx942", 0x04c, 0x05f},
+                                 {"gfx950", 0x04f, 0x05f},  {"gfx1100", 0x041, 0x054},
+                                 {"gfx1200", 0x048, 0x059}, {"gfx1201", 0x04e, 0x059}};
 
-// The target as HSA writes it, "" for one that is not in the table.
-std::string target_of(const ElfHeader& header) {
+// A mode's two bits: 1 whatever the device's is, 2 off, 3 on.
+bool fits_mode(uint32_t bits, const std::string& isa, const char* mode) {
+  if (bits < 2) return true;
+  return isa.find(absl::StrCat(":", mode, bits == 3 ? "+" : "-")) != std::string::npos;
+}
+
+// Whether the board runs the code: its own or its generic target's, in its modes. The flags are those of code
+// object versions 4 and later; the first version with generic targets is 6, whose ABI is numbered 4.
+bool runs_on(const ElfHeader& header, const Board& board) {
+  constexpr unsigned char kAbiOfVersion6 = 4;
+  const uint32_t number = header.flags & 0xFF;
   for (const Machine& machine : kMachines) {
-    if (machine.number != (header.flags & 0xFF)) continue;
-    std::string text = machine.arch;
-    const uint32_t xnack = header.flags >> 8 & 3, sramecc = header.flags >> 10 & 3;
-    if (sramecc >= 2) text += sramecc == 3 ? ":sramecc+" : ":sramecc-";
-    if (xnack >= 2) text += xnack == 3 ? ":xnack+" : ":xnack-";
-    return text;
+    if (board.arch != absl::string_view(machine.arch)) continue;
+    const bool generic = number == machine.generic && header.ident[8] >= kAbiOfVersion6;
+    return (number == machine.own || generic) && fits_mode(header.flags >> 8 & 3, board.isa, "xnack") &&
+           fits_mode(header.flags >> 10 & 3, board.isa, "sramecc");
   }
-  return "";
+  return false;
 }
 
 // The whole file's size: a code object ends with its section headers.
@@ -74,7 +82,7 @@ EMU_API hipModuleLoadDataEx(Module** module, const void* image, unsigned, int*, 
   ElfHeader header;
   std::memcpy(&header, image, sizeof header);
   if (std::memcmp(header.ident, "\177ELF\2", 5) != 0 || header.machine != kAmdGpu) return kInvalidImage;
-  if (target_of(header) != state.board->isa) return kNoBinaryForGpu;
+  if (!runs_on(header, *state.board)) return kNoBinaryForGpu;
   std::string path;
   if (const int failed = write_file(image, bytes_of(header), &path); failed != 0) return failed;
   auto made = std::make_unique<Module>();

@@ -9,9 +9,11 @@ namespace {
 
 // As rocminfo describes the boards.
 constexpr Board kBoards[] = {
+    {"gfx90a", "gfx90a:sramecc+:xnack-", 104, 32, 64, 1700000, 1600000, 4096, 8 << 20, 65536},
     {"gfx942", "gfx942:sramecc+:xnack-", 304, 32, 64, 2100000, 1300000, 8192, 4 << 20, 65536},
     {"gfx950", "gfx950:sramecc+:xnack-", 256, 32, 64, 2400000, 2000000, 8192, 4 << 20, 163840},
     {"gfx1100", "gfx1100", 96, 32, 32, 2500000, 1250000, 384, 6 << 20, 65536},
+    {"gfx1200", "gfx1200", 32, 32, 32, 3130000, 1250000, 128, 4 << 20, 65536},
     {"gfx1201", "gfx1201", 64, 32, 32, 2970000, 1250000, 256, 8 << 20, 65536},
 };
 // Far from where the system places what a process maps, so that both processes have it free.
