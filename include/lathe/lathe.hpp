@@ -513,6 +513,12 @@ class Context {
     check(lathe_cache_clear(get(), &removed));
     return removed;
   }
+  // How many entries went, the least recently used, so that the rest takes no more than `bytes`.
+  uint64_t cache_prune(uint64_t bytes) const {
+    uint64_t removed = 0;
+    check(lathe_cache_prune(get(), bytes, &removed));
+    return removed;
+  }
 
  private:
   internal::Owner<lathe_context, lathe_context_destroy> context_;

@@ -13,6 +13,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "cache/file_io.h"
 
 namespace lathe {
 namespace {
@@ -78,17 +79,6 @@ bool within(uint64_t at, uint64_t size, uint64_t lo, uint64_t hi) {
   return at >= lo && at <= hi && size <= hi - at;
 }
 
-absl::Status read_at(int file, uint64_t at, std::string* bytes) {
-  for (size_t done = 0; done < bytes->size();) {
-    const ssize_t got = pread(file, &(*bytes)[done], bytes->size() - done, static_cast<off_t>(at + done));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return absl::ErrnoToStatus(errno, "read");
-    if (got == 0) return absl::DataLossError("it ends early");
-    done += static_cast<size_t>(got);
-  }
-  return absl::OkStatus();
-}
-
 }  // namespace
 
 std::string make_bundle(absl::string_view about,
@@ -136,8 +126,7 @@ absl::Status Bundle::damaged(absl::string_view cause) const {
 }
 
 absl::StatusOr<std::unique_ptr<Bundle>> Bundle::open(const std::string& path) {
-  // O_NONBLOCK: opening a FIFO must not wait for a writer.
-  FileDescriptor file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  FileDescriptor file = open_file(AT_FDCWD, path, O_RDONLY);
   if (!file.valid()) return absl::ErrnoToStatus(errno, absl::StrCat("bundle ", path));
   std::unique_ptr<Bundle> bundle(new Bundle(path, std::move(file)));
   LATHE_RETURN_IF_ERROR(bundle->read_index());

@@ -127,14 +127,15 @@ class MemoryOverDisk final : public ArtifactCache {
 
   CacheStatistics statistics() const override {
     const std::lock_guard<std::mutex> lock(mutex_);
-    return statistics_;
+    CacheStatistics statistics = statistics_;
+    if (disk_ != nullptr) statistics.evictions = disk_->evicted();
+    return statistics;
   }
   std::string directory() const override { return disk_ == nullptr ? "" : disk_->directory(); }
-  std::vector<CacheEntryInfo> list(uint64_t* rejected) override {
-    *rejected = 0;
-    return disk_ == nullptr ? std::vector<CacheEntryInfo>() : disk_->list(rejected);
-  }
+  uint64_t cap_bytes() const override { return disk_ == nullptr ? kNoCap : disk_->cap_bytes(); }
+  CacheListing list() override { return disk_ == nullptr ? CacheListing() : disk_->list(); }
   uint64_t clear() override { return disk_ == nullptr ? 0 : disk_->clear(); }
+  uint64_t prune(uint64_t bytes) override { return disk_ == nullptr ? 0 : disk_->prune(bytes); }
 
  private:
   template <typename F>
@@ -171,6 +172,7 @@ class MemoryOverDisk final : public ArtifactCache {
     absl::StatusOr<Artifact> artifact = entry.ok() ? parse_artifact(entry->payload()) : entry.status();
     const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
     if (artifact.ok()) {
+      disk_->note_hit(key);
       count([&](CacheStatistics* s) {
         ++s->disk_hits;
         s->disk_bytes_read += entry->bytes.size();
@@ -264,7 +266,7 @@ absl::string_view name_of(CacheOutcome o) {
 std::unique_ptr<ArtifactCache> make_cache(const CacheOptions& options) {
   std::unique_ptr<DiskStore> disk;
   if (!options.directory.empty()) {
-    disk = std::make_unique<DiskStore>(options.directory, options.logger);
+    disk = std::make_unique<DiskStore>(options.directory, options.cap_bytes, options.logger);
     if (const absl::Status safe = disk->check(); !safe.ok()) {
       options.logger.log(
           LogLevel::kWarning,

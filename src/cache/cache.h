@@ -14,14 +14,17 @@
 
 namespace lathe {
 
+constexpr uint64_t kNoCap = ~uint64_t{0};
+
 struct CacheOptions {
   std::string directory;             // "": memory only
+  uint64_t cap_bytes = kNoCap;       // of the entries in the directory; the least recently used make room
   double lock_timeout_seconds = 10;  // after which a waiter compiles for itself
   Logger logger;
 };
 
 struct CacheStatistics {
-  uint64_t memory_hits = 0, disk_hits = 0, misses = 0, disk_rejects = 0;
+  uint64_t memory_hits = 0, disk_hits = 0, misses = 0, disk_rejects = 0, evictions = 0;
   uint64_t memory_bytes = 0, disk_bytes_read = 0, disk_bytes_written = 0;
   double disk_load_seconds = 0;
 };
@@ -30,6 +33,21 @@ struct CacheEntryInfo {
   std::string file;
   uint64_t bytes = 0;
   std::string key_text;
+  CodeFormat format = CodeFormat::kElfObject;
+  std::string metadata;         // the artifact's
+  uint64_t hits = 0, made = 0;  // times a process read it, and times one wrote it; about: a crash loses some
+  uint64_t order = 0;           // ascending: the least recently used goes first
+  int64_t age_seconds = 0;      // since it was written, by the clock of whoever did
+};
+
+struct CacheDefect {
+  std::string file, cause;
+};
+
+struct CacheListing {
+  std::vector<CacheEntryInfo> entries;  // least recently used first
+  std::vector<CacheDefect> defects;     // files that are refused, each a miss
+  uint64_t hits_of_removed = 0, made_of_removed = 0;
 };
 
 enum class CacheOutcome { kMemoryHit, kDiskHit, kCompiled };
@@ -56,8 +74,12 @@ class ArtifactCache {
   virtual CacheStatistics statistics() const = 0;
   // "" when there is no disk store; otherwise its directory.
   virtual std::string directory() const = 0;
-  virtual std::vector<CacheEntryInfo> list(uint64_t* rejected) = 0;
+  virtual uint64_t cap_bytes() const = 0;
+  virtual CacheListing list() = 0;
+  // Both return how many entries of the disk store they removed; prune: the least recently used, down to
+  // `bytes`.
   virtual uint64_t clear() = 0;
+  virtual uint64_t prune(uint64_t bytes) = 0;
 };
 
 // Never fails: a directory that cannot be used safely (unwritable, owned by another user, a symbolic link,
