@@ -14,8 +14,9 @@ using lathe::pass_text;
 
 namespace {
 
-// A program that runs with more rights than its caller (set-user-ID) must not take paths of libraries and directories
-// from the caller's environment: then nothing is set, and so there is no cache directory but one that the program names.
+// A program that runs with more rights than its caller (set-user-ID) must not take paths of libraries and
+// directories from the caller's environment: then nothing is set, and so there is no cache directory but one
+// that the program names.
 const char* read_environment(const char* name) { return secure_getenv(name); }
 
 }  // namespace
@@ -26,8 +27,7 @@ lathe_status lathe_context_create(const lathe_context_options* options, lathe_co
   return at_boundary([&]() -> absl::Status {
     if (context == nullptr) return null_argument("lathe_context_create", "context");
     *context = nullptr;
-    LATHE_ASSIGN_OR_RETURN(lathe::ContextOptions read,
-                           lathe::read_options(options, read_environment));
+    LATHE_ASSIGN_OR_RETURN(lathe::ContextOptions read, lathe::read_options(options, read_environment));
     *context = new lathe_context(std::move(read));
     return absl::OkStatus();
   });

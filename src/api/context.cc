@@ -8,6 +8,7 @@ std::unique_ptr<lathe::ArtifactCache> cache_for(const lathe_context& context) {
   lathe::CacheOptions options;
   options.directory = context.options.cache_dir;
   options.cap_bytes = context.options.cache_bytes;
+  options.bundles = context.options.bundles;
   options.logger = context.logger;
   return lathe::make_cache(options);
 }
@@ -44,6 +45,7 @@ void read_statistics(const lathe_context& context, lathe_statistics* out) {
   out->disk_bytes_read = cache.disk_bytes_read;
   out->disk_bytes_written = cache.disk_bytes_written;
   out->fallback_runs = counters.fallback_runs.load(std::memory_order_relaxed);
+  out->bundle_hits = cache.bundle_hits;
   out->evictions = cache.evictions;
   out->compiler_loaded = context.compiler.mapped() ? 1 : 0;
 }

@@ -31,6 +31,24 @@ absl::StatusOr<uint64_t> cache_bytes(const lathe_context_options& options, const
   return text == nullptr ? kDefaultCacheBytes : parse_bytes("LATHE_CACHE_BYTES", text);
 }
 
+absl::StatusOr<std::vector<std::string>> bundles(const lathe_context_options& options,
+                                                 const Environment& environment) {
+  std::vector<std::string> paths;
+  if (options.bundles == nullptr) {
+    if (options.bundle_count != 0)
+      return absl::InvalidArgumentError("lathe_context_options: bundles is NULL and bundle_count is not 0");
+    if (const char* text = non_empty(environment("LATHE_BUNDLES")))
+      paths = absl::StrSplit(text, ':', absl::SkipEmpty());
+    return paths;
+  }
+  for (size_t i = 0; i < options.bundle_count; ++i) {
+    if (options.bundles[i] == nullptr)
+      return absl::InvalidArgumentError(absl::StrCat("lathe_context_options: bundles[", i, "] is NULL"));
+    paths.emplace_back(options.bundles[i]);
+  }
+  return paths;
+}
+
 absl::StatusOr<LogLevel> parse_log_level(absl::string_view name) {
   if (name == "error") return LogLevel::kError;
   if (name == "warning") return LogLevel::kWarning;
@@ -164,6 +182,7 @@ absl::StatusOr<ContextOptions> read_options(const lathe_context_options* options
   ContextOptions out;
   out.cache_dir = options->cache_dir != nullptr ? options->cache_dir : default_cache_dir(environment);
   LATHE_ASSIGN_OR_RETURN(out.cache_bytes, cache_bytes(*options, environment));
+  LATHE_ASSIGN_OR_RETURN(out.bundles, bundles(*options, environment));
   const char* library = options->compiler_library;
   if (library == nullptr) library = environment("LATHE_COMPILER_LIBRARY");
   if (library != nullptr) out.compiler_library = library;

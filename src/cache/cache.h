@@ -1,4 +1,5 @@
-// The kernel cache: memory over a writable disk store. Invariant: a correct artifact or a clean miss.
+// The kernel cache: memory over a writable disk store over read-only bundles. Invariant: a correct artifact
+// or a clean miss.
 #pragma once
 
 #include <cstdint>
@@ -19,12 +20,13 @@ constexpr uint64_t kNoCap = ~uint64_t{0};
 struct CacheOptions {
   std::string directory;             // "": memory only
   uint64_t cap_bytes = kNoCap;       // of the entries in the directory; the least recently used make room
+  std::vector<std::string> bundles;  // read-only, looked up in this order after the directory
   double lock_timeout_seconds = 10;  // after which a waiter compiles for itself
   Logger logger;
 };
 
 struct CacheStatistics {
-  uint64_t memory_hits = 0, disk_hits = 0, misses = 0, disk_rejects = 0, evictions = 0;
+  uint64_t memory_hits = 0, disk_hits = 0, bundle_hits = 0, misses = 0, disk_rejects = 0, evictions = 0;
   uint64_t memory_bytes = 0, disk_bytes_read = 0, disk_bytes_written = 0;
   double disk_load_seconds = 0;
 };
@@ -50,8 +52,8 @@ struct CacheListing {
   uint64_t hits_of_removed = 0, made_of_removed = 0;
 };
 
-enum class CacheOutcome { kMemoryHit, kDiskHit, kCompiled };
-absl::string_view name_of(CacheOutcome o);  // "memory hit", "disk hit", "compiled"
+enum class CacheOutcome { kMemoryHit, kDiskHit, kBundleHit, kCompiled };
+absl::string_view name_of(CacheOutcome o);  // "memory hit", "disk hit", "bundle hit", "compiled"
 
 struct CacheResult {
   std::shared_ptr<const Artifact> artifact;
@@ -61,7 +63,7 @@ struct CacheResult {
 class ArtifactCache {
  public:
   virtual ~ArtifactCache() = default;
-  // Looks in memory, then on disk; kNotFound when in neither. Thread-safe.
+  // Looks in memory, on disk, then in the bundles; kNotFound when in none. Thread-safe.
   virtual absl::StatusOr<CacheResult> get(const Key& key) = 0;
   // As get, but on a miss runs `compile` once per key in this process (single flight: other callers wait for
   // it and share its result or its error) and, through a lock file with a timeout, once per key on this
@@ -71,6 +73,9 @@ class ArtifactCache {
   // Puts an artifact in the place of the key's, in memory and (best effort) on disk: for one that turned out
   // to be of no use. Whoever holds the old one keeps it.
   virtual std::shared_ptr<const Artifact> replace(const Key& key, Artifact artifact) = 0;
+  // Puts an artifact on disk and nowhere else; false: an entry of the key is there. kUnavailable: there is no
+  // directory, or it cannot be written.
+  virtual absl::StatusOr<bool> store(const Key& key, const Artifact& artifact) = 0;
   virtual CacheStatistics statistics() const = 0;
   // "" when there is no disk store; otherwise its directory.
   virtual std::string directory() const = 0;

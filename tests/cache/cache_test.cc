@@ -255,6 +255,7 @@ TEST_F(CacheTest, ManyThreadsManyKeysManyCaches) {
 TEST_F(CacheTest, OutcomesHaveNames) {
   EXPECT_EQ(name_of(CacheOutcome::kMemoryHit), "memory hit");
   EXPECT_EQ(name_of(CacheOutcome::kDiskHit), "disk hit");
+  EXPECT_EQ(name_of(CacheOutcome::kBundleHit), "bundle hit");
   EXPECT_EQ(name_of(CacheOutcome::kCompiled), "compiled");
 }
 
