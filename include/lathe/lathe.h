@@ -377,11 +377,20 @@ typedef struct lathe_context_options {
   /* Path of the generic kernels for LATHE_MISS_FALLBACK; NULL: $LATHE_FALLBACK_BUNDLE, else
    * lathe-fallback.bundle beside this library. Opened at the first miss that asks for it. */
   const char* fallback_bundle;
+  /* What the entries of the cache directory may take, in bytes: before one is written, the least recently used
+   * make room (down to 7/8 of it). 0: $LATHE_CACHE_BYTES ("500M", K, M, G and T of 1024; "unlimited"), else 4 GiB;
+   * UINT64_MAX: no cap. More than sixteen processes that write at once may pass it for moments. */
+  uint64_t cache_bytes;
+  /* Paths of bundles (lathe_bundle_write), looked up in this order after the cache directory, never written to. NULL:
+   * those that $LATHE_BUNDLES names, separated by ':'. Each is opened at the first miss and stays open; one that is
+   * missing or damaged is a warning and a miss. */
+  const char* const* bundles;
+  size_t bundle_count;
 } lathe_context_options;
 #define LATHE_CONTEXT_OPTIONS_INIT                                                                         \
   {                                                                                                        \
     sizeof(lathe_context_options), NULL, NULL, NULL, NULL, NULL, LATHE_LOG_WARNING, LATHE_MISS_DEFAULT, 0, \
-        NULL, NULL, 0, 0, NULL                                                                             \
+        NULL, NULL, 0, 0, NULL, 0, NULL, 0                                                                 \
   }
 
 /* options may be NULL. Costs microseconds: nothing is loaded, no thread is started. */
@@ -410,19 +419,57 @@ typedef struct lathe_statistics {
   uint64_t compiler_loaded; /* 1 once liblathe-compiler.so was mapped into this process */
   uint64_t
       fallback_runs; /* calls that ran on a generic kernel (LATHE_MISS_FALLBACK); each a dispatch miss too */
+  uint64_t bundle_hits; /* misses of the dispatch table served by a bundle */
+  uint64_t evictions; /* cache entries that this context removed to keep within cache_bytes */
 } lathe_statistics;
 #define LATHE_STATISTICS_INIT \
-  { sizeof(lathe_statistics), NULL, 0, 0, 0, 0, 0, 0, 0, 0.0, 0.0, 0.0, 0.0, 0, 0, 0, 0, 0 }
+  { sizeof(lathe_statistics), NULL, 0, 0, 0, 0, 0, 0, 0, 0.0, 0.0, 0.0, 0.0, 0, 0, 0, 0, 0, 0, 0 }
 LATHE_API lathe_status lathe_context_statistics(lathe_context* context, lathe_statistics* statistics);
 
 /* Receives text piece by piece; called on the calling thread before the function returns. */
 typedef void (*lathe_text_fn)(void* user, const char* name, const char* text, size_t size);
 
-/* The disk cache's entries as a JSON object {"directory":..., "entries":[{"file","bytes","key":{...}}...],
- * "bytes":N, "rejected":N}. */
+/* The disk cache as a JSON object, every entry read and checked, the least recently used (which goes first when room is
+ * made) first:
+ *   {"directory", "cap_bytes":N or null, "bytes":N, "hits":N, "made":N, "rejected":N, "defects":[{"file","cause"}...],
+ *    "entries":[{"file", "bytes", "format", "age_seconds", "hits", "made", "metadata":{...}, "key":{...}}...]}
+ * hits: how often a process read the entry; made: how often one wrote it; those of all include removed entries. They
+ * are approximate (a crash loses some). "metadata" is what the compiler noted ("compile_milliseconds", "stages"). */
 LATHE_API lathe_status lathe_cache_list(lathe_context* context, lathe_text_fn text, void* user);
 /* Removes every entry of the disk cache (and nothing else in the directory); *removed may be NULL. */
 LATHE_API lathe_status lathe_cache_clear(lathe_context* context, uint64_t* removed);
+/* Removes the least recently used entries until the rest takes no more than `bytes`, and what killed processes left.
+ * *removed, the number of entries, may be NULL. */
+LATHE_API lathe_status lathe_cache_prune(lathe_context* context, uint64_t bytes, uint64_t* removed);
+
+/* ---- Bundles: many artifacts in one file that is only read
+ * --------------------------------------------------------- */
+
+typedef struct lathe_bundle_report {
+  size_t struct_size;
+  const lathe_chain* next;
+  uint64_t entries;        /* taken */
+  uint64_t payloads;       /* distinct artifacts among them: equal ones are stored once */
+  uint64_t duplicates;     /* were there already; the first stays */
+  uint64_t defects;        /* refused as damaged, and left out */
+  uint64_t bytes;          /* of the bundle's file; 0 of an import */
+  uint64_t unpacked_bytes; /* of the artifacts */
+} lathe_bundle_report;
+#define LATHE_BUNDLE_REPORT_INIT \
+  { sizeof(lathe_bundle_report), NULL, 0, 0, 0, 0, 0, 0 }
+
+/* Writes the bundle `path`, whole or not at all, of all that `source_count` cache directories and bundles hold: for any
+ * number of targets, compressed, indexed. `target` NULL: everything; else what was made for it ("sm_90a", "x86-64").
+ * A source that is neither: INVALID_ARGUMENT; a file that cannot be written: NOT_AVAILABLE. report may be NULL. */
+LATHE_API lathe_status lathe_bundle_write(const char* path, const char* const* sources, size_t source_count,
+                                          const char* target, lathe_bundle_report* report);
+/* A bundle as JSON, every payload read and checked: {"path", "about":{...}, "bytes":N, "stored_bytes":N,
+ * "unpacked_bytes":N, "rejected":N, "defects":[{"cause"}...], "entries":[{"stored_bytes", "bytes", "format",
+ * "metadata":{...}, "key":{...}}...]}. INVALID_ARGUMENT: it is no bundle, or its index is damaged. */
+LATHE_API lathe_status lathe_bundle_list(const char* path, lathe_text_fn text, void* user);
+/* Writes a bundle's artifacts into the cache directory, those that it has excepted. NOT_AVAILABLE: there is none that can
+ * be written. report may be NULL. */
+LATHE_API lathe_status lathe_cache_import(lathe_context* context, const char* path, lathe_bundle_report* report);
 
 /* ---- Devices
  * ----------------------------------------------------------------------------------------------------- */

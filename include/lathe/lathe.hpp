@@ -513,6 +513,18 @@ class Context {
     check(lathe_cache_clear(get(), &removed));
     return removed;
   }
+  // Writes a bundle's artifacts into the cache directory.
+  lathe_bundle_report cache_import(const std::string& path) const {
+    lathe_bundle_report report = LATHE_BUNDLE_REPORT_INIT;
+    check(lathe_cache_import(get(), path.c_str(), &report));
+    return report;
+  }
+  // How many entries went, the least recently used, so that the rest takes no more than `bytes`.
+  uint64_t cache_prune(uint64_t bytes) const {
+    uint64_t removed = 0;
+    check(lathe_cache_prune(get(), bytes, &removed));
+    return removed;
+  }
 
  private:
   internal::Owner<lathe_context, lathe_context_destroy> context_;

@@ -12,14 +12,22 @@ using lathe::at_boundary;
 using lathe::null_argument;
 using lathe::pass_text;
 
+namespace {
+
+// A program that runs with more rights than its caller (set-user-ID) must not take paths of libraries and
+// directories from the caller's environment: then nothing is set, and so there is no cache directory but one
+// that the program names.
+const char* read_environment(const char* name) { return secure_getenv(name); }
+
+}  // namespace
+
 extern "C" {
 
 lathe_status lathe_context_create(const lathe_context_options* options, lathe_context** context) {
   return at_boundary([&]() -> absl::Status {
     if (context == nullptr) return null_argument("lathe_context_create", "context");
     *context = nullptr;
-    LATHE_ASSIGN_OR_RETURN(lathe::ContextOptions read,
-                           lathe::read_options(options, [](const char* name) { return std::getenv(name); }));
+    LATHE_ASSIGN_OR_RETURN(lathe::ContextOptions read, lathe::read_options(options, read_environment));
     *context = new lathe_context(std::move(read));
     return absl::OkStatus();
   });
@@ -62,6 +70,15 @@ lathe_status lathe_cache_clear(lathe_context* context, uint64_t* removed) {
   return at_boundary([&]() -> absl::Status {
     if (context == nullptr) return null_argument("lathe_cache_clear", "context");
     const uint64_t count = context->cache->clear();
+    if (removed != nullptr) *removed = count;
+    return absl::OkStatus();
+  });
+}
+
+lathe_status lathe_cache_prune(lathe_context* context, uint64_t bytes, uint64_t* removed) {
+  return at_boundary([&]() -> absl::Status {
+    if (context == nullptr) return null_argument("lathe_cache_prune", "context");
+    const uint64_t count = context->cache->prune(bytes);
     if (removed != nullptr) *removed = count;
     return absl::OkStatus();
   });

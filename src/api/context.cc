@@ -7,6 +7,8 @@ namespace {
 std::unique_ptr<lathe::ArtifactCache> cache_for(const lathe_context& context) {
   lathe::CacheOptions options;
   options.directory = context.options.cache_dir;
+  options.cap_bytes = context.options.cache_bytes;
+  options.bundles = context.options.bundles;
   options.logger = context.logger;
   return lathe::make_cache(options);
 }
@@ -43,23 +45,41 @@ void read_statistics(const lathe_context& context, lathe_statistics* out) {
   out->disk_bytes_read = cache.disk_bytes_read;
   out->disk_bytes_written = cache.disk_bytes_written;
   out->fallback_runs = counters.fallback_runs.load(std::memory_order_relaxed);
+  out->bundle_hits = cache.bundle_hits;
+  out->evictions = cache.evictions;
   out->compiler_loaded = context.compiler.mapped() ? 1 : 0;
 }
 
 Json cache_json(lathe_context& context) {
-  uint64_t rejected = 0, bytes = 0;
-  Json entries = Json::array();
-  for (const CacheEntryInfo& entry : context.cache->list(&rejected)) {
+  const CacheListing listing = context.cache->list();
+  uint64_t bytes = 0, hits = listing.hits_of_removed, made = listing.made_of_removed;
+  Json entries = Json::array(), defects = Json::array();
+  for (const CacheEntryInfo& entry : listing.entries) {
     absl::StatusOr<Json> key = parse_json(entry.key_text, "cache key");
+    absl::StatusOr<Json> metadata = parse_json(entry.metadata, "metadata");
     entries.push_back({{"file", entry.file},
                        {"bytes", entry.bytes},
+                       {"format", std::string(name_of(entry.format))},
+                       {"age_seconds", entry.age_seconds},
+                       {"hits", entry.hits},
+                       {"made", entry.made},
+                       {"metadata", metadata.ok() ? *std::move(metadata) : Json::object()},
                        {"key", key.ok() ? *std::move(key) : Json(entry.key_text)}});
     bytes += entry.bytes;
+    hits += entry.hits;
+    made += entry.made;
   }
+  for (const CacheDefect& defect : listing.defects)
+    defects.push_back({{"file", defect.file}, {"cause", defect.cause}});
+  const uint64_t cap = context.cache->cap_bytes();
   return {{"directory", context.cache->directory()},
-          {"entries", std::move(entries)},
+          {"cap_bytes", cap == kNoCap ? Json(nullptr) : Json(cap)},
           {"bytes", bytes},
-          {"rejected", rejected}};
+          {"hits", hits},
+          {"made", made},
+          {"rejected", listing.defects.size()},
+          {"defects", std::move(defects)},
+          {"entries", std::move(entries)}};
 }
 
 }  // namespace lathe

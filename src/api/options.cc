@@ -1,7 +1,9 @@
 #include "api/options.h"
 
 #include <cstdio>
+#include <limits>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -19,6 +21,32 @@ std::string default_cache_dir(const Environment& environment) {
   if (const char* xdg = non_empty(environment("XDG_CACHE_HOME"))) return absl::StrCat(xdg, "/lathe");
   if (const char* home = non_empty(environment("HOME"))) return absl::StrCat(home, "/.cache/lathe");
   return "";
+}
+
+constexpr uint64_t kDefaultCacheBytes = uint64_t{4} << 30;  // some 100,000 kernels
+
+absl::StatusOr<uint64_t> cache_bytes(const lathe_context_options& options, const Environment& environment) {
+  if (options.cache_bytes != 0) return options.cache_bytes;
+  const char* text = non_empty(environment("LATHE_CACHE_BYTES"));
+  return text == nullptr ? kDefaultCacheBytes : parse_bytes("LATHE_CACHE_BYTES", text);
+}
+
+absl::StatusOr<std::vector<std::string>> bundles(const lathe_context_options& options,
+                                                 const Environment& environment) {
+  std::vector<std::string> paths;
+  if (options.bundles == nullptr) {
+    if (options.bundle_count != 0)
+      return absl::InvalidArgumentError("lathe_context_options: bundles is NULL and bundle_count is not 0");
+    if (const char* text = non_empty(environment("LATHE_BUNDLES")))
+      paths = absl::StrSplit(text, ':', absl::SkipEmpty());
+    return paths;
+  }
+  for (size_t i = 0; i < options.bundle_count; ++i) {
+    if (options.bundles[i] == nullptr)
+      return absl::InvalidArgumentError(absl::StrCat("lathe_context_options: bundles[", i, "] is NULL"));
+    paths.emplace_back(options.bundles[i]);
+  }
+  return paths;
 }
 
 absl::StatusOr<LogLevel> parse_log_level(absl::string_view name) {
@@ -113,6 +141,22 @@ std::optional<AssemblerSearch> find_assemblers(const Environment& environment) {
 
 }  // namespace
 
+absl::StatusOr<uint64_t> parse_bytes(absl::string_view what, absl::string_view text) {
+  constexpr absl::string_view kUnits = "KMGT";
+  if (text == "unlimited") return std::numeric_limits<uint64_t>::max();
+  absl::string_view digits = text;
+  const size_t unit = digits.empty() ? absl::string_view::npos : kUnits.find(digits.back());
+  const int shift = unit == absl::string_view::npos ? 0 : 10 * (static_cast<int>(unit) + 1);
+  if (shift != 0) digits.remove_suffix(1);
+  uint64_t value = 0;
+  if (digits.empty() || !absl::ascii_isdigit(digits[0]) || !absl::SimpleAtoi(digits, &value) || value == 0 ||
+      value > std::numeric_limits<uint64_t>::max() >> shift) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(what, "=", text, " is neither a number of bytes (4096, 500M, 4G) nor unlimited"));
+  }
+  return value << shift;
+}
+
 absl::Status check_workers(absl::string_view what, int32_t workers) {
   if (workers >= 1 && workers <= kMaxWorkers) return absl::OkStatus();
   return absl::InvalidArgumentError(
@@ -137,6 +181,8 @@ absl::StatusOr<ContextOptions> read_options(const lathe_context_options* options
 
   ContextOptions out;
   out.cache_dir = options->cache_dir != nullptr ? options->cache_dir : default_cache_dir(environment);
+  LATHE_ASSIGN_OR_RETURN(out.cache_bytes, cache_bytes(*options, environment));
+  LATHE_ASSIGN_OR_RETURN(out.bundles, bundles(*options, environment));
   const char* library = options->compiler_library;
   if (library == nullptr) library = environment("LATHE_COMPILER_LIBRARY");
   if (library != nullptr) out.compiler_library = library;

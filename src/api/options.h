@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "base/log.h"
 #include "base/status.h"
@@ -17,7 +18,9 @@ namespace lathe {
 enum class MissPolicy : int32_t { kBlock, kFallback, kError };
 
 struct ContextOptions {
-  std::string cache_dir;         // "": no disk store
+  std::string cache_dir;                // "": no disk store
+  uint64_t cache_bytes = ~uint64_t{0};  // its cap; that: none
+  std::vector<std::string> bundles;
   std::string compiler_library;  // "": beside this library
   LogLevel log_level = LogLevel::kWarning;
   Logger::Sink log_sink;
@@ -38,6 +41,10 @@ using Environment = std::function<const char*(const char* name)>;
 // `options` may be null. kInvalidArgument names the field or the variable.
 absl::StatusOr<ContextOptions> read_options(const lathe_context_options* options,
                                             const Environment& environment);
+
+// "4096", "500M", "4G": bytes, K to T of 1024 each; "unlimited" is UINT64_MAX. kInvalidArgument starts with
+// `what`.
+absl::StatusOr<uint64_t> parse_bytes(absl::string_view what, absl::string_view text);
 
 // kInvalidArgument, which starts with `what`, unless `workers` is a number that a launch can have.
 absl::Status check_workers(absl::string_view what, int32_t workers);

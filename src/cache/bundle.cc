@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 #include <xxhash.h>
+#include <zstd.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -13,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "cache/file_io.h"
 
 namespace lathe {
 namespace {
@@ -22,7 +24,8 @@ static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 
 constexpr char kMagic[] = "LATHEBDL";
 constexpr uint32_t kSchema = 1;
-constexpr uint32_t kStored = 0;
+constexpr uint32_t kStored = 0, kZstd = 1;
+constexpr int kLevel = 9;
 constexpr uint64_t kMaxBytes = uint64_t{1}
                                << 28;  // of an index or a payload: a wild size must not exhaust memory
 
@@ -78,15 +81,24 @@ bool within(uint64_t at, uint64_t size, uint64_t lo, uint64_t hi) {
   return at >= lo && at <= hi && size <= hi - at;
 }
 
-absl::Status read_at(int file, uint64_t at, std::string* bytes) {
-  for (size_t done = 0; done < bytes->size();) {
-    const ssize_t got = pread(file, &(*bytes)[done], bytes->size() - done, static_cast<off_t>(at + done));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return absl::ErrnoToStatus(errno, "read");
-    if (got == 0) return absl::DataLossError("it ends early");
-    done += static_cast<size_t>(got);
-  }
-  return absl::OkStatus();
+// The payload as it is stored, and how.
+std::pair<std::string, uint32_t> packed(const std::string& payload) {
+  std::string frame(ZSTD_compressBound(payload.size()), '\0');
+  const size_t size = ZSTD_compress(&frame[0], frame.size(), payload.data(), payload.size(), kLevel);
+  if (ZSTD_isError(size) || size >= payload.size()) return {payload, kStored};
+  frame.resize(size);
+  return {std::move(frame), kZstd};
+}
+
+absl::StatusOr<std::string> unpacked(std::string stored, uint32_t codec) {
+  if (codec == kStored) return stored;
+  const unsigned long long size = ZSTD_getFrameContentSize(stored.data(), stored.size());
+  if (size > kMaxBytes)
+    return absl::DataLossError("no zstd frame of a legal size");  // the error values are larger
+  std::string payload(size, '\0');
+  const size_t got = ZSTD_decompress(&payload[0], payload.size(), stored.data(), stored.size());
+  if (ZSTD_isError(got) || got != size) return absl::DataLossError("zstd cannot unpack it");
+  return payload;
 }
 
 }  // namespace
@@ -95,18 +107,21 @@ std::string make_bundle(absl::string_view about,
                         const std::vector<std::pair<std::string, std::string>>& artifacts) {
   std::vector<Record> records;
   std::string texts, payloads;
-  std::map<std::string, uint64_t> placed;  // by the payload
+  std::map<absl::string_view, Record> placed;  // by the payload
   for (const auto& [text, payload] : artifacts) {
-    const auto [at, fresh] = placed.try_emplace(payload, payloads.size());
-    if (fresh) payloads += payload;
-    Record r = {};
+    const auto [at, fresh] = placed.try_emplace(payload);
+    Record& r = at->second;
+    if (fresh) {
+      const auto [stored, codec] = packed(payload);
+      r.codec = codec;
+      r.payload_at = payloads.size();
+      r.payload_bytes = stored.size();
+      r.checksum = digest_of(stored);
+      payloads += stored;
+    }
     r.fingerprint = digest_of(text);
     r.key_at = texts.size();
     r.key_bytes = static_cast<uint32_t>(text.size());
-    r.codec = kStored;
-    r.payload_at = at->second;
-    r.payload_bytes = payload.size();
-    r.checksum = digest_of(payload);
     records.push_back(r);
     texts += text;
   }
@@ -136,8 +151,7 @@ absl::Status Bundle::damaged(absl::string_view cause) const {
 }
 
 absl::StatusOr<std::unique_ptr<Bundle>> Bundle::open(const std::string& path) {
-  // O_NONBLOCK: opening a FIFO must not wait for a writer.
-  FileDescriptor file(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  FileDescriptor file = open_file(AT_FDCWD, path, O_RDONLY);
   if (!file.valid()) return absl::ErrnoToStatus(errno, absl::StrCat("bundle ", path));
   std::unique_ptr<Bundle> bundle(new Bundle(path, std::move(file)));
   LATHE_RETURN_IF_ERROR(bundle->read_index());
@@ -179,7 +193,7 @@ absl::Status Bundle::check_records(uint64_t file_bytes) const {
     if (!within(r.key_at, r.key_bytes, texts_at, head_.size()) ||
         !within(r.payload_at, r.payload_bytes, head_.size(), file_bytes) || r.payload_bytes > kMaxBytes)
       return damaged(absl::StrCat("record ", i, " points outside"));
-    if (r.codec != kStored) return damaged(absl::StrCat("record ", i, " is stored in an unknown way"));
+    if (r.codec > kZstd) return damaged(absl::StrCat("record ", i, " is stored in an unknown way"));
     if (compare(digest_of(key_text(i)), r.fingerprint) != 0 ||
         (i > 0 && compare(record_at(head_, i - 1).fingerprint, r.fingerprint) >= 0))
       return damaged(absl::StrCat("record ", i, " is out of order"));
@@ -190,6 +204,24 @@ absl::Status Bundle::check_records(uint64_t file_bytes) const {
 absl::string_view Bundle::key_text(size_t i) const {
   const Record r = record_at(head_, i);
   return absl::string_view(head_).substr(r.key_at, r.key_bytes);
+}
+
+uint64_t Bundle::file_bytes() const { return header_of(head_).file_bytes; }
+uint64_t Bundle::payload_at(size_t i) const { return record_at(head_, i).payload_at; }
+uint64_t Bundle::stored_bytes(size_t i) const { return record_at(head_, i).payload_bytes; }
+
+absl::StatusOr<std::string> Bundle::payload(size_t i) const {
+  const Record r = record_at(head_, i);
+  const auto entry = [&](absl::string_view cause) {
+    return damaged(absl::StrCat("entry ", key_from_text(std::string(key_text(i))).fingerprint, ": ", cause));
+  };
+  std::string stored(r.payload_bytes, '\0');
+  if (const absl::Status read = read_at(file_.get(), r.payload_at, &stored); !read.ok())
+    return entry(read.message());
+  if (compare(digest_of(stored), r.checksum) != 0) return entry("wrong checksum");
+  absl::StatusOr<std::string> payload = unpacked(std::move(stored), r.codec);
+  if (!payload.ok()) return entry(payload.status().message());
+  return payload;
 }
 
 absl::StatusOr<Artifact> Bundle::read(const Key& key) const {
@@ -204,13 +236,8 @@ absl::StatusOr<Artifact> Bundle::read(const Key& key) const {
   }
   if (lo == count_ || key_text(lo) != key.text)
     return absl::NotFoundError(absl::StrCat("bundle ", path_, ": no artifact for key ", key.fingerprint));
-  const Record r = record_at(head_, lo);
-  std::string payload(r.payload_bytes, '\0');
-  if (const absl::Status read = read_at(file_.get(), r.payload_at, &payload); !read.ok())
-    return damaged(absl::StrCat("entry ", key.fingerprint, ": ", read.message()));
-  if (compare(digest_of(payload), r.checksum) != 0)
-    return damaged(absl::StrCat("entry ", key.fingerprint, ": wrong checksum"));
-  absl::StatusOr<Artifact> artifact = parse_artifact(payload);
+  LATHE_ASSIGN_OR_RETURN(const std::string bytes, payload(lo));
+  absl::StatusOr<Artifact> artifact = parse_artifact(bytes);
   if (!artifact.ok())
     return damaged(absl::StrCat("entry ", key.fingerprint, ": ", artifact.status().message()));
   return artifact;

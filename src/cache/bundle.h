@@ -11,15 +11,15 @@
 //            0   16 XXH3-128 of the key's text (canonical byte order)
 //            16  8  where the key's text starts in the file
 //            24  4  its length
-//            28  4  how the payload is stored: 0, as it is
-//            32  8  where the payload starts in the file
-//            40  8  its bytes there
-//            48  16 XXH3-128 of them
+//            28  4  how the payload is stored: 0, as it is; 1, as one zstd frame that tells its content's
+//            size 32  8  where the payload starts in the file 40  8  its bytes there 48  16 XXH3-128 of those
+//            bytes
 //          `about` (JSON, for people and for checks of the whole), the keys' texts, then the payloads
 //          (serialized artifacts). Keys with one and the same payload share it.
 //
-// Nothing is unpacked: opening reads and checks the index, a look-up reads and checks one payload. The
-// checksums are against accidents, not against an attacker: a bundle is trusted as the library beside it is.
+// Nothing but what is asked for is unpacked: opening reads and checks the index, a look-up reads, checks and
+// unpacks one payload. The checksums are against accidents, not against an attacker: a bundle is trusted as
+// the library beside it is.
 #pragma once
 
 #include <memory>
@@ -34,7 +34,8 @@
 
 namespace lathe {
 
-// The file's bytes. `artifacts`: key text and serialized artifact, each key once.
+// The file's bytes. `artifacts`: key text and serialized artifact, each key once. A payload that zstd makes
+// smaller is stored so.
 std::string make_bundle(absl::string_view about,
                         const std::vector<std::pair<std::string, std::string>>& artifacts);
 
@@ -47,8 +48,14 @@ class Bundle {
   const std::string& path() const { return path_; }
   absl::string_view about() const { return about_; }
   size_t size() const { return count_; }
+  uint64_t file_bytes() const;
   // The i-th key's text, ascending by fingerprint.
   absl::string_view key_text(size_t i) const;
+  // Of the i-th payload, in the file; keys with one payload tell the same place.
+  uint64_t payload_at(size_t i) const;
+  uint64_t stored_bytes(size_t i) const;
+  // The i-th serialized artifact. kDataLoss: it is damaged.
+  absl::StatusOr<std::string> payload(size_t i) const;
   // kNotFound: not in it. kDataLoss: its payload is damaged.
   absl::StatusOr<Artifact> read(const Key& key) const;
 

@@ -1,4 +1,4 @@
-// The memory table and the single flight, over the disk store.
+// The memory table and the single flight, over the disk store and the bundles.
 #include "cache/cache.h"
 
 #include <chrono>
@@ -11,6 +11,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "cache/bundle_set.h"
 #include "cache/disk_store.h"
 
 namespace lathe {
@@ -77,6 +78,7 @@ class MemoryOverDisk final : public ArtifactCache {
  public:
   MemoryOverDisk(std::unique_ptr<DiskStore> disk, const CacheOptions& options)
       : disk_(std::move(disk)),
+        bundles_(options.bundles, options.logger),
         lock_timeout_seconds_(options.lock_timeout_seconds),
         logger_(options.logger) {}
 
@@ -84,6 +86,8 @@ class MemoryOverDisk final : public ArtifactCache {
     if (ArtifactPtr found = find(key)) return CacheResult{std::move(found), CacheOutcome::kMemoryHit};
     absl::StatusOr<ArtifactPtr> loaded = load(key, /*first_look=*/true);
     if (loaded.ok()) return CacheResult{keep(key, *loaded), CacheOutcome::kDiskHit};
+    loaded = load_from_bundles(key);
+    if (loaded.ok()) return CacheResult{keep(key, *loaded), CacheOutcome::kBundleHit};
     count([](CacheStatistics* s) { ++s->misses; });
     return absl::NotFoundError(absl::StrCat("no artifact for key ", key.fingerprint));
   }
@@ -125,16 +129,28 @@ class MemoryOverDisk final : public ArtifactCache {
     return fresh;
   }
 
+  absl::StatusOr<bool> store(const Key& key, const Artifact& artifact) override {
+    if (disk_ == nullptr) return absl::UnavailableError("there is no cache directory");
+    const absl::StatusOr<DiskEntry> there = disk_->read(key);
+    if (there.ok() && parse_artifact(there->payload()).ok()) return false;
+    const absl::StatusOr<uint64_t> written = disk_->write(key, serialize(artifact));
+    if (!written.ok())
+      return absl::UnavailableError(absl::StrCat(disk_->directory(), ": ", written.status().message()));
+    count([&](CacheStatistics* s) { s->disk_bytes_written += *written; });
+    return true;
+  }
+
   CacheStatistics statistics() const override {
     const std::lock_guard<std::mutex> lock(mutex_);
-    return statistics_;
+    CacheStatistics statistics = statistics_;
+    if (disk_ != nullptr) statistics.evictions = disk_->evicted();
+    return statistics;
   }
   std::string directory() const override { return disk_ == nullptr ? "" : disk_->directory(); }
-  std::vector<CacheEntryInfo> list(uint64_t* rejected) override {
-    *rejected = 0;
-    return disk_ == nullptr ? std::vector<CacheEntryInfo>() : disk_->list(rejected);
-  }
+  uint64_t cap_bytes() const override { return disk_ == nullptr ? kNoCap : disk_->cap_bytes(); }
+  CacheListing list() override { return disk_ == nullptr ? CacheListing() : disk_->list(); }
   uint64_t clear() override { return disk_ == nullptr ? 0 : disk_->clear(); }
+  uint64_t prune(uint64_t bytes) override { return disk_ == nullptr ? 0 : disk_->prune(bytes); }
 
  private:
   template <typename F>
@@ -171,6 +187,7 @@ class MemoryOverDisk final : public ArtifactCache {
     absl::StatusOr<Artifact> artifact = entry.ok() ? parse_artifact(entry->payload()) : entry.status();
     const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
     if (artifact.ok()) {
+      disk_->note_hit(key);
       count([&](CacheStatistics* s) {
         ++s->disk_hits;
         s->disk_bytes_read += entry->bytes.size();
@@ -187,6 +204,21 @@ class MemoryOverDisk final : public ArtifactCache {
                                                    " is refused: ", artifact.status().message()));
     }
     return artifact.status();
+  }
+
+  absl::StatusOr<ArtifactPtr> load_from_bundles(const Key& key) {
+    if (bundles_.empty()) return absl::NotFoundError("no bundle");
+    const auto start = std::chrono::steady_clock::now();
+    uint64_t defects = 0;
+    absl::StatusOr<Artifact> artifact = bundles_.read(key, &defects);
+    const std::chrono::duration<double> elapsed = std::chrono::steady_clock::now() - start;
+    count([&](CacheStatistics* s) {
+      s->bundle_hits += artifact.ok();
+      s->disk_rejects += defects;
+      s->disk_load_seconds += elapsed.count();
+    });
+    if (!artifact.ok()) return artifact.status();
+    return std::make_shared<const Artifact>(*std::move(artifact));
   }
 
   absl::StatusOr<CacheResult> lead(const Key& key, Flight* flight,
@@ -206,6 +238,10 @@ class MemoryOverDisk final : public ArtifactCache {
                                               absl::FunctionRef<absl::StatusOr<Artifact>()> compile,
                                               std::optional<KeyLock>* machine_lock, CacheOutcome* outcome) {
     absl::StatusOr<ArtifactPtr> loaded = load(key, /*first_look=*/true);
+    if (!loaded.ok()) {
+      loaded = load_from_bundles(key);
+      if (loaded.ok()) *outcome = CacheOutcome::kBundleHit;
+    }
     if (!loaded.ok() && disk_ != nullptr) {
       machine_lock->emplace(disk_->lock(key, lock_timeout_seconds_));
       // Whoever held the lock before has published; without the lock somebody may have, too.
@@ -242,6 +278,7 @@ class MemoryOverDisk final : public ArtifactCache {
   }
 
   const std::unique_ptr<DiskStore> disk_;  // null: memory only
+  BundleSet bundles_;
   const double lock_timeout_seconds_;
   const Logger logger_;
   mutable std::mutex mutex_;  // never held while reading, compiling, writing or logging
@@ -256,6 +293,7 @@ absl::string_view name_of(CacheOutcome o) {
   switch (o) {
     case CacheOutcome::kMemoryHit: return "memory hit";
     case CacheOutcome::kDiskHit: return "disk hit";
+    case CacheOutcome::kBundleHit: return "bundle hit";
     case CacheOutcome::kCompiled: return "compiled";
   }
   return "unknown";
@@ -264,7 +302,7 @@ absl::string_view name_of(CacheOutcome o) {
 std::unique_ptr<ArtifactCache> make_cache(const CacheOptions& options) {
   std::unique_ptr<DiskStore> disk;
   if (!options.directory.empty()) {
-    disk = std::make_unique<DiskStore>(options.directory, options.logger);
+    disk = std::make_unique<DiskStore>(options.directory, options.cap_bytes, options.logger);
     if (const absl::Status safe = disk->check(); !safe.ok()) {
       options.logger.log(
           LogLevel::kWarning,

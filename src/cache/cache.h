@@ -1,4 +1,5 @@
-// The kernel cache: memory over a writable disk store. Invariant: a correct artifact or a clean miss.
+// The kernel cache: memory over a writable disk store over read-only bundles. Invariant: a correct artifact
+// or a clean miss.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +15,18 @@
 
 namespace lathe {
 
+constexpr uint64_t kNoCap = ~uint64_t{0};
+
 struct CacheOptions {
   std::string directory;             // "": memory only
+  uint64_t cap_bytes = kNoCap;       // of the entries in the directory; the least recently used make room
+  std::vector<std::string> bundles;  // read-only, looked up in this order after the directory
   double lock_timeout_seconds = 10;  // after which a waiter compiles for itself
   Logger logger;
 };
 
 struct CacheStatistics {
-  uint64_t memory_hits = 0, disk_hits = 0, misses = 0, disk_rejects = 0;
+  uint64_t memory_hits = 0, disk_hits = 0, bundle_hits = 0, misses = 0, disk_rejects = 0, evictions = 0;
   uint64_t memory_bytes = 0, disk_bytes_read = 0, disk_bytes_written = 0;
   double disk_load_seconds = 0;
 };
@@ -30,10 +35,25 @@ struct CacheEntryInfo {
   std::string file;
   uint64_t bytes = 0;
   std::string key_text;
+  CodeFormat format = CodeFormat::kElfObject;
+  std::string metadata;         // the artifact's
+  uint64_t hits = 0, made = 0;  // times a process read it, and times one wrote it; about: a crash loses some
+  uint64_t order = 0;           // ascending: the least recently used goes first
+  int64_t age_seconds = 0;      // since it was written, by the clock of whoever did
 };
 
-enum class CacheOutcome { kMemoryHit, kDiskHit, kCompiled };
-absl::string_view name_of(CacheOutcome o);  // "memory hit", "disk hit", "compiled"
+struct CacheDefect {
+  std::string file, cause;
+};
+
+struct CacheListing {
+  std::vector<CacheEntryInfo> entries;  // least recently used first
+  std::vector<CacheDefect> defects;     // files that are refused, each a miss
+  uint64_t hits_of_removed = 0, made_of_removed = 0;
+};
+
+enum class CacheOutcome { kMemoryHit, kDiskHit, kBundleHit, kCompiled };
+absl::string_view name_of(CacheOutcome o);  // "memory hit", "disk hit", "bundle hit", "compiled"
 
 struct CacheResult {
   std::shared_ptr<const Artifact> artifact;
@@ -43,7 +63,7 @@ struct CacheResult {
 class ArtifactCache {
  public:
   virtual ~ArtifactCache() = default;
-  // Looks in memory, then on disk; kNotFound when in neither. Thread-safe.
+  // Looks in memory, on disk, then in the bundles; kNotFound when in none. Thread-safe.
   virtual absl::StatusOr<CacheResult> get(const Key& key) = 0;
   // As get, but on a miss runs `compile` once per key in this process (single flight: other callers wait for
   // it and share its result or its error) and, through a lock file with a timeout, once per key on this
@@ -53,11 +73,18 @@ class ArtifactCache {
   // Puts an artifact in the place of the key's, in memory and (best effort) on disk: for one that turned out
   // to be of no use. Whoever holds the old one keeps it.
   virtual std::shared_ptr<const Artifact> replace(const Key& key, Artifact artifact) = 0;
+  // Puts an artifact on disk and nowhere else; false: an entry of the key is there. kUnavailable: there is no
+  // directory, or it cannot be written.
+  virtual absl::StatusOr<bool> store(const Key& key, const Artifact& artifact) = 0;
   virtual CacheStatistics statistics() const = 0;
   // "" when there is no disk store; otherwise its directory.
   virtual std::string directory() const = 0;
-  virtual std::vector<CacheEntryInfo> list(uint64_t* rejected) = 0;
+  virtual uint64_t cap_bytes() const = 0;
+  virtual CacheListing list() = 0;
+  // Both return how many entries of the disk store they removed; prune: the least recently used, down to
+  // `bytes`.
   virtual uint64_t clear() = 0;
+  virtual uint64_t prune(uint64_t bytes) = 0;
 };
 
 // Never fails: a directory that cannot be used safely (unwritable, owned by another user, a symbolic link,

@@ -2,8 +2,8 @@
 #pragma once
 
 #include <atomic>
+#include <mutex>
 #include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "base/log.h"
@@ -23,35 +23,46 @@ struct DiskEntry {
 // Thread-safe, and safe beside other processes on the same directory.
 class DiskStore {
  public:
-  // `directory` is not empty; it need not exist.
-  DiskStore(const std::string& directory, Logger logger);
+  // `directory` is not empty; it need not exist. `cap_bytes`: what its entries may take.
+  DiskStore(const std::string& directory, uint64_t cap_bytes, Logger logger);
 
   const std::string& directory() const { return directory_; }
+  uint64_t cap_bytes() const { return cap_bytes_; }
   // Whether the directory, if it exists, may be trusted.
   absl::Status check() const;
 
   // kNotFound: no such entry. kDataLoss: there is a file, and why it is refused. Else: it could not be looked
   // at.
   absl::StatusOr<DiskEntry> read(const Key& key) const;
-  // Publishes, replacing what is there; returns the file's bytes. The first failure is reported as a warning.
+  // The entry that was read turned out to be good: it goes last when room is made. Best effort.
+  void note_hit(const Key& key) const;
+  // Publishes, replacing what is there, after the least recently used entries have made room; returns the
+  // file's bytes. The first failure is reported as a warning.
   absl::StatusOr<uint64_t> write(const Key& key, absl::string_view payload);
   // Makes the directory if need be. May return a lock that holds nothing.
   KeyLock lock(const Key& key, double timeout_seconds);
 
-  // Good entries by file name; `rejected` counts the defective ones. Files that are not ours by name are
-  // passed over.
-  std::vector<CacheEntryInfo> list(uint64_t* rejected) const;
-  // Removes entries, temporaries and lock files, nothing else; returns how many entries.
+  // Every entry, least recently used first. Files that are not ours by name are passed over.
+  CacheListing list() const;
+  // Removes entries, what ended processes left, and the journal, nothing else; returns how many entries.
   uint64_t clear();
+  // Reclaims what ended processes left and removes least recently used entries down to `bytes`; how many
+  // entries.
+  uint64_t prune(uint64_t bytes);
+  // Entries that this object removed to make room.
+  uint64_t evicted() const { return evicted_.load(std::memory_order_relaxed); }
 
  private:
   absl::StatusOr<uint64_t> publish(const Key& key, absl::string_view payload);
-  void remove_stale_temporaries(int directory);
+  void make_room(int directory, uint64_t bytes);
 
   const std::string directory_;
+  const uint64_t cap_bytes_;
   const Logger logger_;
-  std::atomic<bool> swept_{false};
   std::atomic<bool> warned_{false};
+  std::atomic<uint64_t> evicted_{0};
+  std::mutex room_mutex_;
+  uint64_t room_ = 0;  // under room_mutex_: bytes that may be written before the directory is looked at again
 };
 
 }  // namespace lathe

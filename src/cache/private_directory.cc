@@ -9,15 +9,6 @@
 
 namespace lathe {
 
-FileDescriptor& FileDescriptor::operator=(FileDescriptor&& o) noexcept {
-  std::swap(fd_, o.fd_);
-  return *this;
-}
-
-FileDescriptor::~FileDescriptor() {
-  if (fd_ >= 0) close(fd_);
-}
-
 std::string refusal_of(const struct stat& s) {
   if (S_ISLNK(s.st_mode)) return "it is a symbolic link";
   if (s.st_uid != geteuid()) return absl::StrCat("it belongs to user ", s.st_uid, ", not ", geteuid());
@@ -26,7 +17,7 @@ std::string refusal_of(const struct stat& s) {
 }
 
 absl::StatusOr<FileDescriptor> open_private_directory(const std::string& path) {
-  FileDescriptor directory(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
+  FileDescriptor directory = open_file(AT_FDCWD, path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW);
   struct stat s;
   if (!directory.valid()) {
     const int error = errno;

@@ -5,27 +5,11 @@
 #include <sys/stat.h>
 
 #include <string>
-#include <utility>
 
 #include "absl/status/statusor.h"
+#include "cache/file_io.h"
 
 namespace lathe {
-
-// Owns an open file.
-class FileDescriptor {
- public:
-  FileDescriptor() = default;
-  explicit FileDescriptor(int fd) : fd_(fd) {}
-  FileDescriptor(FileDescriptor&& o) noexcept : fd_(std::exchange(o.fd_, -1)) {}
-  FileDescriptor& operator=(FileDescriptor&& o) noexcept;
-  ~FileDescriptor();
-
-  int get() const { return fd_; }
-  bool valid() const { return fd_ >= 0; }
-
- private:
-  int fd_ = -1;
-};
 
 // "" if a file or directory with this owner and mode may be trusted, else why not.
 std::string refusal_of(const struct stat& s);

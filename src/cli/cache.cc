@@ -1,9 +1,11 @@
 #include <cstdio>
 #include <map>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "cli/entry_text.h"
 #include "cli/session.h"
 #include "cli/verbs.h"
 
@@ -18,66 +20,117 @@ absl::StatusOr<Json> list_cache(const Arguments& arguments) {
   return parse_json(pieces, "cache");
 }
 
-// "cpu x86-64", "cuda sm_90a"
-std::string target_of(const Json& key) {
-  const Json target = key.value("target", Json::object());
-  return absl::StrCat(target.value("backend", "?"), " ", target.value("arch", "?"));
-}
-
-// "matmul f32 n=4096 k=4096 m 17..32", "argmax f32 row 1025..16384"
-std::string class_of(const Json& key) {
-  const Json c = key.value("class", Json::object());
-  const std::string op = c.value("op", "?"), dtype = c.value("a", "?");
-  if (op != "matmul") {
-    return absl::StrCat(op, " ", dtype, " row ", c.value("row_lo", 0), "..", c.value("row_hi", 0));
-  }
-  const int64_t lo = c.value("m_lo", int64_t{0}), hi = c.value("m_hi", int64_t{0});
-  std::string m = absl::StrCat(lo);
-  if (hi != lo) absl::StrAppend(&m, "..", hi == INT32_MAX ? "" : absl::StrCat(hi));
-  return absl::StrCat(op, " ", dtype, " ", c.value("trans_a", 0) ? "t" : "n",
-                      c.value("trans_b", 0) ? "t" : "n", " m ", m, " n ", c.value("n", int64_t{0}), " k ",
-                      c.value("k", int64_t{0}));
-}
+void print_json(const Json& json) { std::puts(json.dump(2).c_str()); }
 
 absl::Status ls(const Arguments& arguments) {
   absl::StatusOr<Json> list = list_cache(arguments);
   if (!list.ok()) return list.status();
   if (arguments.has("json")) {
-    std::puts(list->dump(2).c_str());
+    print_json(*list);
     return absl::OkStatus();
   }
   for (const Json& entry : list->value("entries", Json::array())) {
-    const Json key = entry.value("key", Json::object());
-    absl::PrintF("%9d  %-40s  %-14s %s\n", entry.value("bytes", int64_t{0}), entry.value("file", "?"),
-                 target_of(key), class_of(key));
+    const Json key = object_of(entry, "key");
+    absl::PrintF("%9d  %-8s %4d hits  %-40s  %-14s %s\n", entry.value("bytes", int64_t{0}),
+                 age_text(entry.value("age_seconds", int64_t{0})), entry.value("hits", uint64_t{0}),
+                 entry.value("file", "?"), target_of(key), class_of(key));
   }
   return absl::OkStatus();
+}
+
+struct Group {
+  int64_t entries = 0, bytes = 0;
+  double milliseconds = 0;  // of compiling
+};
+
+// By op and target; "" has all.
+std::map<std::string, Group> groups_of(const Json& list) {
+  std::map<std::string, Group> groups = {{"", {}}};
+  for (const Json& entry : list.value("entries", Json::array())) {
+    const Json key = object_of(entry, "key");
+    for (Group* g : {&groups[""], &groups[absl::StrCat(op_of(key), " on ", target_of(key))]}) {
+      ++g->entries;
+      g->bytes += entry.value("bytes", int64_t{0});
+      g->milliseconds += compile_milliseconds(entry);
+    }
+  }
+  return groups;
+}
+
+// Of all looks into the directory that ended in a kernel, those that found it there; nullptr before the
+// first.
+Json hit_rate(const Json& list) {
+  const auto hits = list.value("hits", 0.0), made = list.value("made", 0.0);
+  return hits + made > 0 ? Json(hits / (hits + made)) : Json(nullptr);
 }
 
 absl::Status stats(const Arguments& arguments) {
   absl::StatusOr<Json> list = list_cache(arguments);
   if (!list.ok()) return list.status();
-  struct Group {
-    int64_t entries = 0, bytes = 0;
-  };
-  std::map<std::string, Group> groups;
-  Group all;
-  for (const Json& entry : list->value("entries", Json::array())) {
-    const Json key = entry.value("key", Json::object());
-    const std::string op = key.value("class", Json::object()).value("op", "?");
-    for (Group* g : {&all, &groups[absl::StrCat(op, " on ", target_of(key))]}) {
-      ++g->entries;
-      g->bytes += entry.value("bytes", int64_t{0});
-    }
+  const std::map<std::string, Group> groups = groups_of(*list);
+  const Group& all = groups.at("");
+  if (arguments.has("json")) {
+    Json by = Json::object();
+    for (const auto& [name, g] : groups)
+      if (!name.empty())
+        by[name] = {{"entries", g.entries}, {"bytes", g.bytes}, {"compile_milliseconds", g.milliseconds}};
+    print_json({{"directory", (*list)["directory"]},
+                {"cap_bytes", (*list)["cap_bytes"]},
+                {"entries", all.entries},
+                {"bytes", all.bytes},
+                {"hits", (*list)["hits"]},
+                {"made", (*list)["made"]},
+                {"hit_rate", hit_rate(*list)},
+                {"compile_milliseconds", all.milliseconds},
+                {"rejected", (*list)["rejected"]},
+                {"groups", by}});
+    return absl::OkStatus();
   }
   const std::string directory = list->value("directory", "");
   absl::PrintF("directory  %s\n", directory.empty() ? "none: memory only" : directory);
   absl::PrintF("entries    %d, %d bytes\n", all.entries, all.bytes);
   for (const auto& [name, g] : groups)
-    absl::PrintF("           %d, %d bytes  %s\n", g.entries, g.bytes, name);
+    if (!name.empty()) absl::PrintF("           %d, %d bytes  %s\n", g.entries, g.bytes, name);
+  const Json cap = (*list)["cap_bytes"], rate = hit_rate(*list);
+  if (!directory.empty())
+    absl::PrintF("cap        %s\n", cap.is_null() ? "none" : absl::StrCat(cap.get<uint64_t>(), " bytes"));
+  if (!rate.is_null())
+    absl::PrintF("hits       %d, entries written %d: %.1f%% of looks found theirs\n",
+                 list->value("hits", uint64_t{0}), list->value("made", uint64_t{0}),
+                 100 * rate.get<double>());
   if (const int64_t rejected = list->value("rejected", int64_t{0})) {
-    absl::PrintF("defective  %d files, treated as misses\n", rejected);
+    absl::PrintF("defective  %d files, treated as misses: 'lathe cache verify' names them\n", rejected);
   }
+  return absl::OkStatus();
+}
+
+absl::Status verify(const Arguments& arguments) {
+  absl::StatusOr<Json> list = list_cache(arguments);
+  if (!list.ok()) return list.status();
+  const Json defects = list->value("defects", Json::array());
+  const size_t good = list->value("entries", Json::array()).size();
+  if (arguments.has("json")) {
+    print_json({{"directory", (*list)["directory"]}, {"good", good}, {"defects", defects}});
+  } else {
+    for (const Json& defect : defects)
+      absl::PrintF("%s: %s\n", defect.value("file", "?"), defect.value("cause", "?"));
+    absl::PrintF("%d entries are whole, %d are not\n", good, defects.size());
+  }
+  if (defects.empty()) return absl::OkStatus();
+  return absl::DataLossError(
+      absl::StrCat(defects.size(), " defective entries in ", list->value("directory", ""),
+                   "; each is a miss and is replaced when its kernel is next compiled"));
+}
+
+absl::Status prune(const Arguments& arguments) {
+  if (!arguments.has("to")) return absl::InvalidArgumentError("'lathe cache prune' needs --to SIZE, as 500M");
+  absl::StatusOr<uint64_t> bytes = arguments.bytes("to", 0);
+  if (!bytes.ok()) return bytes.status();
+  absl::StatusOr<Context> context = make_context(arguments);
+  if (!context.ok()) return context.status();
+  uint64_t removed = 0;
+  if (absl::Status s = check(lathe_cache_prune(context->get(), *bytes, &removed)); !s.ok()) return s;
+  absl::PrintF("removed %d entries\n", removed);
   return absl::OkStatus();
 }
 
@@ -90,20 +143,39 @@ absl::Status clear(const Arguments& arguments) {
   return absl::OkStatus();
 }
 
+const Flag kJson = {"json", nullptr, "as JSON"};
+
 }  // namespace
 
 Verb cache_ls_verb() {
   return {"cache ls",
           "",
           0,
-          "the disk cache's entries",
+          "the disk cache's entries, the least recently used first",
           {{"json", nullptr, "as JSON, with whole keys"}},
           {"lathe cache ls --cache-dir /var/cache/engine"},
           ls};
 }
 
 Verb cache_stats_verb() {
-  return {"cache stats", "", 0, "how much it holds, by op and target", {}, {}, stats};
+  return {
+      "cache stats", "", 0,    "how much it holds, by op and target, and how often it had what was asked for",
+      {kJson},       {}, stats};
+}
+
+Verb cache_verify_verb() {
+  return {"cache verify", "", 0,     "read and check every entry; name those that are refused (exit 1)",
+          {kJson},        {}, verify};
+}
+
+Verb cache_prune_verb() {
+  return {"cache prune",
+          "",
+          0,
+          "remove the least recently used entries, and what killed processes left",
+          {{"to", "SIZE", "what the rest may take: 500M, 4G"}},
+          {"lathe cache prune --to 500M"},
+          prune};
 }
 
 Verb cache_clear_verb() {

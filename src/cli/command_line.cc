@@ -1,6 +1,8 @@
 #include "cli/command_line.h"
 
 #include <algorithm>
+#include <cstdlib>
+#include <limits>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -104,6 +106,24 @@ absl::StatusOr<int64_t> Arguments::integer(const std::string& name, int64_t fall
   return value;
 }
 
+absl::StatusOr<uint64_t> Arguments::bytes(const std::string& name, uint64_t fallback) const {
+  auto it = flags.find(name);
+  if (it == flags.end()) return fallback;
+  if (it->second == "unlimited") return std::numeric_limits<uint64_t>::max();
+  const std::string units = "KMGT";
+  std::string digits = it->second;
+  const size_t unit = digits.empty() ? std::string::npos : units.find(digits.back());
+  const int shift = unit == std::string::npos ? 0 : 10 * (static_cast<int>(unit) + 1);
+  if (shift != 0) digits.pop_back();
+  uint64_t value = 0;
+  if (digits.find_first_not_of("0123456789") != std::string::npos || !absl::SimpleAtoi(digits, &value) ||
+      value > std::numeric_limits<uint64_t>::max() >> shift) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "--", name, " takes a number of bytes (4096, 500M, 4G) or unlimited, not '", it->second, "'"));
+  }
+  return value << shift;
+}
+
 absl::StatusOr<std::string> Arguments::choice(const std::string& name,
                                               const std::vector<std::string>& names) const {
   const std::string value = text(name, names.front());
@@ -115,6 +135,9 @@ absl::StatusOr<std::string> Arguments::choice(const std::string& name,
 const std::vector<Flag>& common_flags() {
   static const std::vector<Flag> flags = {
       {"cache-dir", "DIR", "cache directory; '' for none (default: $LATHE_CACHE_DIR or ~/.cache/lathe)"},
+      {"cache-bytes", "SIZE",
+       "what the cache directory may take: 500M, 4G, unlimited (default: $LATHE_CACHE_BYTES or 4G)"},
+      {"bundles", "A:B", "bundles to look into after it; '' for none (default: $LATHE_BUNDLES)"},
       {"workers", "N", "CPU threads a call may use, 1 to 1024 (default: one per core)"},
       {"help", nullptr, "this help"},
   };
@@ -173,13 +196,12 @@ absl::StatusOr<Arguments> parse(const std::vector<std::string>& line, const std:
     }
   }
   const int given = static_cast<int>(arguments.words.size());
-  if (!arguments.has("help") && given != (*verb)->words_wanted) {
-    const std::string wanted =
-        (*verb)->words_wanted == 0 ? "takes no words" : absl::StrCat("needs ", (*verb)->words);
-    return absl::InvalidArgumentError(absl::StrCat(
-        "'lathe ", (*verb)->name, "' ", wanted,
-        given > (*verb)->words_wanted ? absl::StrCat(", '", arguments.words.back(), "' is one too many")
-                                      : ""));
+  const int least = std::abs((*verb)->words_wanted);
+  if (!arguments.has("help") && (given < least || (given > least && (*verb)->words_wanted >= 0))) {
+    const std::string wanted = least == 0 ? "takes no words" : absl::StrCat("needs ", (*verb)->words);
+    return absl::InvalidArgumentError(
+        absl::StrCat("'lathe ", (*verb)->name, "' ", wanted,
+                     given > least ? absl::StrCat(", '", arguments.words.back(), "' is one too many") : ""));
   }
   return arguments;
 }

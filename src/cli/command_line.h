@@ -27,6 +27,8 @@ class Arguments {
   std::string text(const std::string& name, const std::string& fallback) const;
   absl::StatusOr<int64_t> integer(const std::string& name, int64_t fallback, int64_t lowest,
                                   int64_t highest) const;
+  // A number of bytes, as "4096", "500M" or "unlimited" (UINT64_MAX).
+  absl::StatusOr<uint64_t> bytes(const std::string& name, uint64_t fallback) const;
   // One of `names`; the first when the flag is absent.
   absl::StatusOr<std::string> choice(const std::string& name, const std::vector<std::string>& names) const;
 };
@@ -34,7 +36,7 @@ class Arguments {
 struct Verb {
   const char* name;     // "run matmul": one word or two
   const char* words;    // what follows, "MxNxK"
-  int words_wanted;     // how many words must follow
+  int words_wanted;     // how many words must follow; -N: N or more
   const char* summary;  // one line
   std::vector<Flag> flags;
   std::vector<const char*> examples;

@@ -28,7 +28,16 @@ int run(const std::vector<std::string>& line) {
                                    selftest_verb(),
                                    cache_ls_verb(),
                                    cache_stats_verb(),
-                                   cache_clear_verb()};
+                                   cache_top_verb(),
+                                   cache_verify_verb(),
+                                   cache_prune_verb(),
+                                   cache_export_verb(),
+                                   cache_import_verb(),
+                                   cache_clear_verb(),
+                                   bundle_create_verb(),
+                                   bundle_ls_verb(),
+                                   bundle_verify_verb(),
+                                   bundle_merge_verb()};
   if (line.empty() || line[0] == "--help" || line[0] == "-h" || line[0] == "help") {
     std::fputs(help_of(verbs).c_str(), line.empty() ? stderr : stdout);
     return line.empty() ? kBadUsage : kDone;

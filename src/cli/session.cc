@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 
 namespace lathe::cli {
 namespace {
@@ -91,6 +92,20 @@ absl::StatusOr<Context> make_context(const Arguments& arguments) {
   lathe_context_options options = LATHE_CONTEXT_OPTIONS_INIT;
   if (arguments.has("cache-dir")) options.cache_dir = cache_dir.c_str();
   options.workers = static_cast<int32_t>(*workers);
+  absl::StatusOr<uint64_t> cache_bytes = arguments.bytes("cache-bytes", 0);
+  if (!cache_bytes.ok()) return cache_bytes.status();
+  if (arguments.has("cache-bytes") && *cache_bytes == 0)
+    return absl::InvalidArgumentError("--cache-bytes takes 1 or more; --cache-dir '' is for no disk");
+  options.cache_bytes = *cache_bytes;
+  const std::vector<std::string> paths =
+      absl::StrSplit(arguments.text("bundles", ""), ':', absl::SkipEmpty());
+  std::vector<const char*> bundles;
+  for (const std::string& path : paths) bundles.push_back(path.c_str());
+  bundles.push_back("");  // so that data() is not null: none was asked for
+  if (arguments.has("bundles")) {
+    options.bundles = bundles.data();
+    options.bundle_count = paths.size();
+  }
   absl::StatusOr<lathe_miss_policy> miss = miss_policy(arguments);
   if (!miss.ok()) return miss.status();
   options.miss_policy = *miss;

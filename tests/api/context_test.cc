@@ -130,5 +130,92 @@ TEST(Context, ListsAndClearsTheDiskCache) {
   EXPECT_EQ(lathe_cache_clear(nullptr, nullptr), LATHE_INVALID_ARGUMENT);
 }
 
+// A store packed into a bundle, and what another machine's contexts make of it.
+TEST(Context, BundlesServeWithoutACompilerAndAreImported) {
+  const std::string directory = fresh_directory(), elsewhere = fresh_directory();
+  const std::string path = elsewhere + "/kernels.bundle", none = elsewhere + "/none.bundle";
+  const DeviceFacts facts = *load_facts(facts_file("ryzen-7-5800u.json"));
+  MatmulRequest m(7, 40, 33);
+  ContextOptions options;
+  options.cache_dir = directory;
+  options.compiler_library = fake_compiler();
+  {
+    lathe_context context(options);
+    lathe_device device(context, "fake", facts, std::make_unique<FakeDriver>(facts));
+    ASSERT_EQ(lathe_matmul(&device, nullptr, &m.desc), LATHE_OK) << lathe_last_error();
+  }
+  const char* const sources[] = {directory.c_str()};
+  lathe_bundle_report report = LATHE_BUNDLE_REPORT_INIT;
+  ASSERT_EQ(lathe_bundle_write(path.c_str(), sources, 1, nullptr, &report), LATHE_OK) << lathe_last_error();
+  EXPECT_EQ(report.entries, 1u);
+  EXPECT_EQ(report.payloads, 1u);
+  EXPECT_EQ(report.defects + report.duplicates, 0u);
+  ASSERT_EQ(lathe_bundle_write(none.c_str(), sources, 1, "sm_90a", &report), LATHE_OK);
+  EXPECT_EQ(report.entries, 0u) << "it was made for another target";
+  ASSERT_EQ(lathe_bundle_write(none.c_str(), sources, 1, facts.target.arch.c_str(), &report), LATHE_OK);
+  EXPECT_EQ(report.entries, 1u);
+
+  std::string text;
+  ASSERT_EQ(lathe_bundle_list(path.c_str(), append, &text), LATHE_OK) << lathe_last_error();
+  const Json list = Json::parse(text);
+  ASSERT_EQ(list["entries"].size(), 1u);
+  EXPECT_EQ(list["entries"][0]["key"]["class"]["n"], 40);
+  EXPECT_EQ(list["rejected"], 0);
+
+  ContextOptions shipped;
+  shipped.bundles = {elsewhere + "/absent.bundle", path};
+  shipped.compiler_library = "/nowhere/liblathe-compiler.so";
+  for (const std::string& cache : {std::string(), elsewhere + "/cache"}) {
+    shipped.cache_dir = cache;
+    lathe_context context(shipped);
+    lathe_device device(context, "fake", facts, std::make_unique<FakeDriver>(facts));
+    ASSERT_EQ(lathe_matmul(&device, nullptr, &m.desc), LATHE_OK) << lathe_last_error();
+    lathe_statistics s = LATHE_STATISTICS_INIT;
+    ASSERT_EQ(lathe_context_statistics(&context, &s), LATHE_OK);
+    EXPECT_EQ(s.bundle_hits, 1u);
+    EXPECT_EQ(s.disk_hits + s.compiles + s.disk_rejects, 0u);
+    EXPECT_EQ(lathe_cache_import(&context, path.c_str(), &report),
+              cache.empty() ? LATHE_NOT_AVAILABLE : LATHE_OK);
+  }
+  EXPECT_EQ(report.entries, 1u);
+
+  // Now from the directory alone; and pruned from it.
+  shipped.bundles.clear();
+  lathe_context context(shipped);
+  lathe_device device(context, "fake", facts, std::make_unique<FakeDriver>(facts));
+  ASSERT_EQ(lathe_matmul(&device, nullptr, &m.desc), LATHE_OK) << lathe_last_error();
+  ASSERT_EQ(lathe_cache_import(&context, path.c_str(), &report), LATHE_OK);
+  EXPECT_EQ(report.entries, 0u);
+  EXPECT_EQ(report.duplicates, 1u);
+  uint64_t removed = 0;
+  ASSERT_EQ(lathe_cache_prune(&context, UINT64_MAX, &removed), LATHE_OK);
+  EXPECT_EQ(removed, 0u);
+  ASSERT_EQ(lathe_cache_prune(&context, 0, &removed), LATHE_OK);
+  EXPECT_EQ(removed, 1u);
+  lathe_statistics s = LATHE_STATISTICS_INIT;
+  ASSERT_EQ(lathe_context_statistics(&context, &s), LATHE_OK);
+  EXPECT_EQ(s.disk_hits, 1u);
+  EXPECT_EQ(s.evictions, 1u);
+}
+
+TEST(Context, BundleCallsNameTheirDefects) {
+  const std::string directory = fresh_directory(), path = directory + "/out.bundle";
+  const char* const absent[] = {"/nonexistent/source"};
+  lathe_bundle_report report = LATHE_BUNDLE_REPORT_INIT;
+  EXPECT_EQ(lathe_bundle_write(path.c_str(), absent, 1, nullptr, &report), LATHE_INVALID_ARGUMENT);
+  EXPECT_NE(std::string(lathe_last_error()).find("/nonexistent/source"), std::string::npos);
+  EXPECT_EQ(lathe_bundle_write("/proc/nowhere/x.bundle", nullptr, 0, nullptr, nullptr), LATHE_NOT_AVAILABLE);
+  EXPECT_EQ(lathe_bundle_write(nullptr, absent, 1, nullptr, nullptr), LATHE_INVALID_ARGUMENT);
+  EXPECT_EQ(lathe_bundle_write(path.c_str(), nullptr, 1, nullptr, nullptr), LATHE_INVALID_ARGUMENT);
+  report.struct_size = 1;
+  EXPECT_EQ(lathe_bundle_write(path.c_str(), nullptr, 0, nullptr, &report), LATHE_INVALID_ARGUMENT);
+  std::string text;
+  EXPECT_EQ(lathe_bundle_list(path.c_str(), append, &text), LATHE_INVALID_ARGUMENT) << "nothing was written";
+  EXPECT_EQ(lathe_bundle_list(nullptr, append, &text), LATHE_INVALID_ARGUMENT);
+  EXPECT_EQ(lathe_bundle_list(path.c_str(), nullptr, nullptr), LATHE_INVALID_ARGUMENT);
+  EXPECT_EQ(lathe_cache_import(nullptr, path.c_str(), nullptr), LATHE_INVALID_ARGUMENT);
+  EXPECT_EQ(lathe_cache_prune(nullptr, 0, nullptr), LATHE_INVALID_ARGUMENT);
+}
+
 }  // namespace
 }  // namespace lathe

@@ -79,6 +79,50 @@ TEST(Options, ValidatesWhenTheOptionOrTheEnvironmentSays) {
   EXPECT_EQ(read(&options).status().code(), absl::StatusCode::kUnimplemented);
 }
 
+TEST(Options, CapsTheCache) {
+  constexpr uint64_t kMega = 1 << 20;
+  EXPECT_EQ(read(nullptr)->cache_bytes, 4096 * kMega);
+  EXPECT_EQ(read(nullptr, {{"LATHE_CACHE_BYTES", ""}})->cache_bytes, 4096 * kMega);
+  const std::pair<const char*, uint64_t> good[] = {{"1", 1},
+                                                   {"4096", 4096},
+                                                   {"3K", 3072},
+                                                   {"500M", 500 * kMega},
+                                                   {"2G", 2048 * kMega},
+                                                   {"1T", kMega * kMega}};
+  for (const auto& [text, bytes] : good)
+    EXPECT_EQ(read(nullptr, {{"LATHE_CACHE_BYTES", text}})->cache_bytes, bytes) << text;
+  EXPECT_EQ(read(nullptr, {{"LATHE_CACHE_BYTES", "unlimited"}})->cache_bytes, UINT64_MAX);
+  for (const char* bad :
+       {"0", "M", "-1", "+1", "5X", "1.5G", "500MB", "18446744073709551616", "17179869184G"}) {
+    const absl::Status status = read(nullptr, {{"LATHE_CACHE_BYTES", bad}}).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << bad;
+    EXPECT_NE(status.message().find(absl::string_view(bad)), absl::string_view::npos) << status;
+  }
+  lathe_context_options options = LATHE_CONTEXT_OPTIONS_INIT;
+  options.cache_bytes = 77;
+  EXPECT_EQ(read(&options, {{"LATHE_CACHE_BYTES", "5X"}})->cache_bytes, 77u) << "the option wins";
+}
+
+TEST(Options, NamesTheBundles) {
+  EXPECT_TRUE(read(nullptr)->bundles.empty());
+  EXPECT_EQ(read(nullptr, {{"LATHE_BUNDLES", "/a:/b::c"}})->bundles,
+            (std::vector<std::string>{"/a", "/b", "c"}));
+  const char* const paths[] = {"/x", "/y:z"};
+  lathe_context_options options = LATHE_CONTEXT_OPTIONS_INIT;
+  options.bundles = paths;
+  options.bundle_count = 2;
+  EXPECT_EQ(read(&options, {{"LATHE_BUNDLES", "/a"}})->bundles, (std::vector<std::string>{"/x", "/y:z"}));
+  options.bundle_count = 0;
+  EXPECT_TRUE(read(&options, {{"LATHE_BUNDLES", "/a"}})->bundles.empty()) << "an empty list asks for none";
+  options.bundles = nullptr;
+  options.bundle_count = 1;
+  EXPECT_EQ(read(&options).status().code(), absl::StatusCode::kInvalidArgument);
+  const char* const holes[] = {"/x", nullptr};
+  options.bundles = holes;
+  options.bundle_count = 2;
+  EXPECT_EQ(read(&options).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
 TEST(Options, SaysWhereAssemblersMayBe) {
   const AssemblerSearch bare = read(nullptr)->assembler.value();
   EXPECT_EQ(bare.ptxas, "");

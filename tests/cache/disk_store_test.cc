@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 #include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -77,8 +78,7 @@ TEST_F(DiskStoreTest, AnEntryIsOneFileOfOursAlone) {
 
 TEST_F(DiskStoreTest, ALookMakesNoDirectory) {
   (void)make_cache(options())->get(key(1));
-  uint64_t rejected;
-  EXPECT_TRUE(make_cache(options())->list(&rejected).empty());
+  EXPECT_TRUE(make_cache(options())->list().entries.empty());
   EXPECT_EQ(make_cache(options())->clear(), 0u);
   EXPECT_FALSE(fs::exists(directory_));
 }
@@ -272,19 +272,29 @@ TEST_F(DiskStoreTest, ARelativePathStaysWhereItWas) {
   EXPECT_TRUE(fs::exists(entry_path(key(1))));
 }
 
-TEST_F(DiskStoreTest, StaleTemporariesGoAtTheFirstPublish) {
+// Whoever holds a file lives; the stamps say nothing.
+TEST_F(DiskStoreTest, WhatEndedProcessesLeftGoesAtTheFirstPublish) {
   put(key(1));
-  const std::string stale = ".tmp-" + key(2).fingerprint + "-1-0-abc",
-                    fresh = ".tmp-" + key(3).fingerprint + "-1-0-abc";
-  for (const std::string& name : {stale, fresh, std::string(".tmp-not-ours"), std::string("old-notes.txt")})
+  const std::string left = ".tmp-" + key(2).fingerprint + "-1-0-abc",
+                    held = ".tmp-" + key(3).fingerprint + "-1-0-abc",
+                    left_lock = key(5).fingerprint + ".lock", held_lock = key(6).fingerprint + ".lock";
+  const std::vector<std::string> others = {".tmp-not-ours", "old-notes.txt", "notes.lock"};
+  for (const std::string& name : {left, held, left_lock, held_lock, others[0], others[1], others[2]})
     write_file(directory_ + "/" + name, "x");
-  const timespec two_hours_ago[2] = {{time(nullptr) - 7200, 0}, {time(nullptr) - 7200, 0}};
-  for (const char* name : {stale.c_str(), ".tmp-not-ours", "old-notes.txt"})
-    ASSERT_EQ(utimensat(AT_FDCWD, (directory_ + "/" + name).c_str(), two_hours_ago, 0), 0);
+  const timespec years_ago[2] = {{86400, 0}, {86400, 0}}, in_years[2] = {{4000000000, 0}, {4000000000, 0}};
+  for (const std::string& name : {held, held_lock, others[0], others[1], others[2]})
+    ASSERT_EQ(utimensat(AT_FDCWD, (directory_ + "/" + name).c_str(), years_ago, 0), 0);
+  ASSERT_EQ(utimensat(AT_FDCWD, (directory_ + "/" + left).c_str(), in_years, 0), 0);
+  std::vector<int> holders;
+  for (const std::string& name : {held, held_lock}) {
+    holders.push_back(open((directory_ + "/" + name).c_str(), O_RDWR | O_CLOEXEC));
+    ASSERT_EQ(flock(holders.back(), LOCK_EX | LOCK_NB), 0);
+  }
   put(key(4));
   EXPECT_THAT(names(),
-              testing::UnorderedElementsAre(fresh, ".tmp-not-ours", "old-notes.txt",
+              testing::UnorderedElementsAre(held, held_lock, others[0], others[1], others[2],
                                             key(1).fingerprint + ".lathe", key(4).fingerprint + ".lathe"));
+  for (int holder : holders) close(holder);
 }
 
 TEST_F(DiskStoreTest, ListsGoodEntriesAndCountsBadOnes) {
@@ -294,11 +304,13 @@ TEST_F(DiskStoreTest, ListsGoodEntriesAndCountsBadOnes) {
   ASSERT_EQ(truncate(entry_path(key(2)).c_str(), 60), 0);
   fs::copy_file(entry_path(key(1)), entry_path(key(4)));  // key 1's entry under key 4's name
   write_file(directory_ + "/notes.lathe", "not ours");
-  uint64_t rejected = 0;
-  const auto entries = make_cache(options())->list(&rejected);
-  EXPECT_EQ(rejected, 2u);
+  const CacheListing listing = make_cache(options())->list();
+  ASSERT_EQ(listing.defects.size(), 2u);
+  EXPECT_THAT(
+      listing.defects[0].cause,
+      HasSubstr(listing.defects[0].file == key(2).fingerprint + ".lathe" ? "do not add up" : "another name"));
   std::vector<std::string> listed;
-  for (const CacheEntryInfo& e : entries) {
+  for (const CacheEntryInfo& e : listing.entries) {
     listed.push_back(e.key_text);
     EXPECT_EQ(e.file, key_from_text(e.key_text).fingerprint + ".lathe");
     EXPECT_EQ(e.bytes, fs::file_size(directory_ + "/" + e.file));
@@ -329,7 +341,7 @@ TEST_F(DiskStoreTest, ClearsItsOwnFilesOnly) {
 }
 
 TEST_F(DiskStoreTest, WhatCannotBeLookedAtIsNotAReject) {
-  const DiskStore store(scratch_ + "/none", Logger());
+  const DiskStore store(scratch_ + "/none", kNoCap, Logger());
   EXPECT_TRUE(absl::IsNotFound(store.read(key(1)).status()));
   EXPECT_TRUE(store.check().ok());
 }

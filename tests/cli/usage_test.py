@@ -2,13 +2,16 @@
 
 usage: usage_test.py LATHE
 """
+import json
 import subprocess
 import sys
 import tempfile
 
 LATHE = sys.argv[1]
 VERBS = ["devices", "run matmul", "run argmax", "run matmul_argmax", "explain matmul", "explain argmax",
-         "explain matmul_argmax", "dump matmul", "dump argmax", "dump matmul_argmax", "warm matmul_argmax", "warm", "selftest", "cache ls", "cache stats", "cache clear"]
+         "explain matmul_argmax", "dump matmul", "dump argmax", "dump matmul_argmax", "warm matmul_argmax", "warm", "selftest",
+         "cache ls", "cache stats", "cache top", "cache verify", "cache prune", "cache export", "cache import", "cache clear",
+         "bundle create", "bundle ls", "bundle verify", "bundle merge"]
 
 
 def lathe(*words):
@@ -36,7 +39,7 @@ for verb in ("run matmul", "run argmax", "explain matmul", "explain argmax"):
 
 for verb in VERBS:
     assert lathe(*verb.split(), "-h").stdout == lathe(*verb.split(), "--help").stdout != ""
-for group in ("run", "explain", "dump", "cache"):
+for group in ("run", "explain", "dump", "cache", "bundle"):
     for words in ([group, "--help"], [group, "-h"]):
         help = lathe(*words)
         assert help.returncode == 0 and help.stderr == "", f"{words}: {help}"
@@ -75,6 +78,24 @@ with tempfile.TemporaryDirectory() as cache:
     stats = lathe("cache", "stats", "--cache-dir", cache)
     assert stats.returncode == 0 and cache in stats.stdout and "entries    0, 0 bytes" in stats.stdout, stats
     assert "removed 0 entries" in lathe("cache", "clear", "--cache-dir", cache).stdout
+    for words in (["ls"], ["stats"], ["top"], ["verify"]):
+        listed = lathe("cache", *words, "--json", "--cache-dir", cache)
+        assert listed.returncode == 0 and isinstance(json.loads(listed.stdout), dict), listed
+    assert "0 entries are whole, 0 are not" in lathe("cache", "verify", "--cache-dir", cache).stdout
+    assert "removed 0 entries" in lathe("cache", "prune", "--to", "1M", "--cache-dir", cache).stdout
+    # An empty bundle is a bundle.
+    bundle = cache + "/empty.bundle"
+    assert "0 kernels" in lathe("cache", "export", bundle, "--cache-dir", cache).stdout
+    assert "0 kernels are whole, 0 are not" in lathe("bundle", "verify", bundle).stdout
+    expect_error(2, "is no cache directory", "bundle", "create", cache + "/x", bundle)
+    expect_error(2, "is no file", "bundle", "merge", cache + "/x", cache)
+    expect_error(2, "needs OUT DIR...", "bundle", "create", cache + "/x")
+expect_error(1, "no cache directory", "cache", "export", "/tmp/lathe-none", "--cache-dir", "")
+expect_error(1, "usage_test.py: wrong magic", "bundle", "ls", __file__)
+expect_error(1, "/nonexistent.bundle", "cache", "import", "/nonexistent.bundle", "--cache-dir", "")
+expect_error(2, "needs --to SIZE", "cache", "prune", "--cache-dir", "")
+expect_error(2, "--to takes a number of bytes (4096, 500M, 4G) or unlimited, not '5X'", "cache", "prune", "--to", "5X")
+expect_error(2, "--cache-bytes takes", "devices", "--cache-bytes", "0")
 devices = lathe("devices", "--cache-dir", "")
 assert devices.returncode == 0, devices
 for name in ("cpu", "cuda", "hip"):

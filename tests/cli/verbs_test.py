@@ -126,6 +126,28 @@ def test_warm_and_cache(cache, shapes):
     assert any("cuda sm_90a" in line for line in listed), listed[:3]
     assert any("cuda sm_89" in line for line in listed), listed[:3]
     assert any("matmul f32" in line and "n 96 k 64" in line for line in listed), listed[:3]
+    assert "0 are not" in lathe("cache", "verify", cache=cache)
+    times = json.loads(lathe("cache", "top", "--json", "--count", 3, cache=cache))
+    assert times["entries"] == len(listed) and len(times["kernels"]) == 3, times
+    assert times["kernels"][0]["compile_milliseconds"] >= times["kernels"][1]["compile_milliseconds"] > 0, times
+    assert sum(times["stages"].values()) > 0.9 * times["compile_milliseconds"] > 0, times
+
+    # All of it in a bundle: it serves without the directory, and comes back by an import.
+    bundle = pathlib.Path(f"{cache}.bundle")
+    assert f"{len(listed)} kernels" in lathe("cache", "export", bundle, cache=cache)
+    assert len(lathe("bundle", "ls", bundle, cache=cache).splitlines()) == len(listed)
+    part = lathe("bundle", "create", f"{cache}.part", cache, "--target", "sm_89", cache=cache)
+    assert f" {sum('cuda sm_89' in line for line in listed)} kernels" in part, part
+    lathe("bundle", "merge", f"{cache}.merged", bundle, f"{cache}.part", cache=cache)
+    assert pathlib.Path(f"{cache}.merged").read_bytes() == bundle.read_bytes()
+    shipped = run("matmul", "17x96x64", "--bundles", bundle, cache="")
+    assert shipped["cache_outcome"] == "bundle hit" and not shipped["compiler_loaded"], shipped
+
+    kept = lathe("cache", "prune", "--to", "20K", cache=cache)
+    left = lathe("cache", "ls", cache=cache).splitlines()
+    assert f"removed {len(listed) - len(left)} entries" in kept and 0 < len(left) < len(listed), kept
+    assert left == listed[-len(left):], "the last in the list, the most recently used, stay"
+    assert f"{len(listed) - len(left)} kernels taken, {len(left)} were there" in lathe("cache", "import", bundle, cache=cache)
     assert f"removed {len(listed)} entries" in lathe("cache", "clear", cache=cache)
     assert lathe("cache", "ls", cache=cache) == ""
 

@@ -1,0 +1,55 @@
+#include "cache/eviction.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "cache/store_files.h"
+#include "cache/use_journal.h"
+
+namespace lathe {
+namespace {
+
+struct Entry {
+  std::string name;
+  uint64_t bytes = 0, order = 0;
+};
+
+}  // namespace
+
+StoreSize evict(int directory, uint64_t limit, uint64_t goal) {
+  StoreSize size;
+  std::vector<Entry> entries;
+  for (std::string& name : names_in(directory)) {
+    struct stat s;
+    if (is_held(name)) {
+      reclaim(directory, name);
+    } else if (is_entry(name) && fstatat(directory, name.c_str(), &s, AT_SYMLINK_NOFOLLOW) == 0) {
+      size.bytes += static_cast<uint64_t>(s.st_size);
+      entries.push_back({std::move(name), static_cast<uint64_t>(s.st_size), 0});
+    }
+  }
+  size.entries = entries.size();
+  if (size.bytes <= limit) return size;
+
+  const UseTable uses = read_uses(directory);
+  for (Entry& e : entries) e.order = uses.of(fingerprint_of(e.name)).order;
+  std::sort(entries.begin(), entries.end(), [](const Entry& x, const Entry& y) {
+    return std::tie(x.order, x.name) < std::tie(y.order, y.name);
+  });
+  for (const Entry& e : entries) {
+    if (size.bytes <= goal) break;
+    if (unlinkat(directory, e.name.c_str(), 0) != 0) continue;
+    size.bytes -= e.bytes;
+    --size.entries;
+    ++size.evicted;
+  }
+  return size;
+}
+
+}  // namespace lathe

@@ -1,0 +1,106 @@
+#include "cache/file_io.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <cerrno>
+
+namespace lathe {
+namespace {
+
+// A profiler's signals may interrupt a call again and again; a file system that answers EINTR for ever must
+// not hang the caller.
+constexpr int kMostInterruptions = 1000;
+
+template <typename Call>
+auto repeated(Call&& call) {
+  for (int attempt = 1;; ++attempt) {
+    const auto result = call();
+    if (result >= 0 || errno != EINTR || attempt == kMostInterruptions) return result;
+  }
+}
+
+// Calls read(into, wanted, done so far) until `bytes` is full.
+template <typename Read>
+absl::Status fill(std::string* bytes, Read&& read) {
+  for (size_t done = 0; done < bytes->size();) {
+    const ssize_t got = repeated([&] { return read(&(*bytes)[done], bytes->size() - done, done); });
+    if (got < 0 && errno == ESTALE) return absl::NotFoundError("another machine removed it");
+    if (got < 0) return absl::ErrnoToStatus(errno, "read");
+    if (got == 0) return absl::DataLossError("it ends early");
+    done += static_cast<size_t>(got);
+  }
+  return absl::OkStatus();
+}
+
+// A write beyond RLIMIT_FSIZE raises SIGXFSZ, which would end the host's process. Held back for this thread,
+// the write fails with EFBIG instead and the signal is taken off the thread again.
+class FileSizeSignalHeld {
+ public:
+  FileSizeSignalHeld() {
+    sigemptyset(&signal_);
+    sigaddset(&signal_, SIGXFSZ);
+    pthread_sigmask(SIG_BLOCK, &signal_, &before_);
+  }
+  ~FileSizeSignalHeld() {
+    const timespec no_wait = {0, 0};
+    if (!sigismember(&before_, SIGXFSZ)) sigtimedwait(&signal_, nullptr, &no_wait);
+    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
+  }
+  FileSizeSignalHeld(const FileSizeSignalHeld&) = delete;
+  FileSizeSignalHeld& operator=(const FileSizeSignalHeld&) = delete;
+
+ private:
+  sigset_t signal_, before_;
+};
+
+}  // namespace
+
+FileDescriptor& FileDescriptor::operator=(FileDescriptor&& o) noexcept {
+  std::swap(fd_, o.fd_);
+  return *this;
+}
+
+FileDescriptor::~FileDescriptor() {
+  if (fd_ >= 0) close(fd_);
+}
+
+FileDescriptor open_file(int directory, const std::string& name, int flags, mode_t mode) {
+  return FileDescriptor(
+      repeated([&] { return openat(directory, name.c_str(), flags | O_NONBLOCK | O_CLOEXEC, mode); }));
+}
+
+absl::Status read_whole(int file, std::string* bytes) {
+  return fill(bytes, [&](char* into, size_t size, size_t) { return read(file, into, size); });
+}
+
+absl::Status read_at(int file, uint64_t at, std::string* bytes) {
+  return fill(bytes, [&](char* into, size_t size, size_t done) {
+    return pread(file, into, size, static_cast<off_t>(at + done));
+  });
+}
+
+absl::Status write_whole(int file, absl::string_view bytes) {
+  const FileSizeSignalHeld held;
+  while (!bytes.empty()) {
+    const ssize_t put = repeated([&] { return write(file, bytes.data(), bytes.size()); });
+    if (put < 0) return absl::ErrnoToStatus(errno, "write");
+    if (put == 0)
+      return absl::ErrnoToStatus(ENOSPC, "write");  // as some file systems say it; again would be for ever
+    bytes.remove_prefix(static_cast<size_t>(put));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status sync_file(int file) {
+  if (repeated([&] { return fsync(file); }) == 0) return absl::OkStatus();
+  return absl::ErrnoToStatus(errno, "fsync");
+}
+
+bool lock_file(int file, int operation) {
+  return repeated([&] { return flock(file, operation); }) == 0;
+}
+
+}  // namespace lathe

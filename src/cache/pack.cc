@@ -1,0 +1,147 @@
+#include "cache/pack.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <map>
+#include <random>
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "cache/bundle.h"
+#include "cache/disk_store.h"
+#include "cache/file_io.h"
+
+namespace lathe {
+namespace {
+
+class Packer {
+ public:
+  explicit Packer(KeepKey keep) : keep_(keep) {}
+
+  absl::Status add(const std::string& source) {
+    struct stat s;
+    if (stat(source.c_str(), &s) != 0)
+      return absl::InvalidArgumentError(absl::ErrnoToStatus(errno, source).message());
+    return S_ISDIR(s.st_mode) ? add_store(source) : add_bundle(source);
+  }
+
+  absl::StatusOr<PackReport> write(const std::string& path) &&;
+
+ private:
+  absl::Status add_store(const std::string& directory) {
+    const DiskStore store(directory, kNoCap, Logger());
+    if (const absl::Status safe = store.check(); !safe.ok())
+      return absl::InvalidArgumentError(safe.message());
+    const CacheListing listing = store.list();
+    report_.defects += listing.defects.size();
+    for (const CacheEntryInfo& entry : listing.entries) {
+      if (!takes(entry.key_text)) continue;
+      const absl::StatusOr<DiskEntry> read = store.read(key_from_text(entry.key_text));
+      if (read.ok())
+        take(entry.key_text, std::string(read->payload()));
+      else
+        ++report_.defects;
+    }
+    return absl::OkStatus();
+  }
+
+  absl::Status add_bundle(const std::string& path) {
+    absl::StatusOr<std::unique_ptr<Bundle>> bundle = Bundle::open(path);
+    if (!bundle.ok()) return absl::InvalidArgumentError(bundle.status().message());
+    for (size_t i = 0; i < (*bundle)->size(); ++i) {
+      const std::string key((*bundle)->key_text(i));
+      if (!takes(key)) continue;
+      absl::StatusOr<std::string> payload = (*bundle)->payload(i);
+      if (payload.ok() && parse_artifact(*payload).ok())
+        take(key, *std::move(payload));
+      else
+        ++report_.defects;
+    }
+    return absl::OkStatus();
+  }
+
+  bool takes(const std::string& key) {
+    if (!keep_(key)) return false;
+    const bool fresh = artifacts_.count(key) == 0;
+    report_.duplicates += !fresh;
+    return fresh;
+  }
+  void take(const std::string& key, std::string payload) {
+    ++report_.entries;
+    report_.unpacked_bytes += payload.size();
+    artifacts_.emplace(key, std::move(payload));
+  }
+
+  const KeepKey keep_;
+  PackReport report_;
+  std::map<std::string, std::string> artifacts_;  // by key: the same sources give the same file in any order
+};
+
+absl::Status write_file(const std::string& path, const std::string& bytes) {
+  std::random_device random;
+  const std::string temporary = absl::StrCat(path, ".tmp-", getpid(), "-", absl::Hex(random()));
+  const FileDescriptor file = open_file(AT_FDCWD, temporary, O_WRONLY | O_CREAT | O_EXCL, 0644);
+  if (!file.valid())
+    return absl::UnavailableError(
+        absl::StrCat("bundle ", path, ": ", absl::ErrnoToStatus(errno, "open").message()));
+  absl::Status status = write_whole(file.get(), bytes);
+  if (status.ok()) status = sync_file(file.get());
+  if (status.ok() && std::rename(temporary.c_str(), path.c_str()) != 0)
+    status = absl::ErrnoToStatus(errno, "rename");
+  if (status.ok()) return status;
+  unlink(temporary.c_str());
+  return absl::UnavailableError(absl::StrCat("bundle ", path, ": ", status.message()));
+}
+
+absl::StatusOr<PackReport> Packer::write(const std::string& path) && {
+  std::set<absl::string_view> payloads;
+  for (const auto& [key, payload] : artifacts_) payloads.insert(payload);
+  report_.payloads = payloads.size();
+  const std::string bytes = make_bundle("{\"kind\":\"kernels\"}", {artifacts_.begin(), artifacts_.end()});
+  report_.bytes = bytes.size();
+  LATHE_RETURN_IF_ERROR(write_file(path, bytes));
+  return report_;
+}
+
+}  // namespace
+
+absl::StatusOr<PackReport> write_bundle(const std::string& path, const std::vector<std::string>& sources,
+                                        KeepKey keep) {
+  Packer packer(keep);
+  for (const std::string& source : sources) LATHE_RETURN_IF_ERROR(packer.add(source));
+  return std::move(packer).write(path);
+}
+
+absl::StatusOr<PackReport> import_bundle(const std::string& path, ArtifactCache& cache) {
+  const absl::StatusOr<std::unique_ptr<Bundle>> opened = Bundle::open(path);
+  if (!opened.ok()) return absl::InvalidArgumentError(opened.status().message());
+  const Bundle* bundle = opened->get();
+  PackReport report;
+  std::set<uint64_t> places;
+  for (size_t i = 0; i < bundle->size(); ++i) {
+    absl::StatusOr<std::string> payload = bundle->payload(i);
+    absl::StatusOr<Artifact> artifact = payload.ok() ? parse_artifact(*payload) : payload.status();
+    if (!artifact.ok()) {
+      ++report.defects;
+      continue;
+    }
+    const Key key = key_from_text(std::string(bundle->key_text(i)));
+    LATHE_ASSIGN_OR_RETURN(const bool fresh, cache.store(key, *artifact));
+    if (!fresh) {
+      ++report.duplicates;
+      continue;
+    }
+    ++report.entries;
+    places.insert(bundle->payload_at(i));
+    report.unpacked_bytes += payload->size();
+  }
+  report.payloads = places.size();
+  return report;
+}
+
+}  // namespace lathe

@@ -1,0 +1,112 @@
+#include "cache/store_files.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+#include <random>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "cache/file_io.h"
+
+namespace lathe {
+namespace {
+
+constexpr absl::string_view kEntrySuffix = ".lathe", kLockSuffix = ".lock", kTemporaryPrefix = ".tmp-";
+constexpr size_t kFingerprintSize = 32;
+constexpr time_t kStaleSeconds = 3600;  // no publish takes an hour
+
+bool is_named(absl::string_view name, absl::string_view suffix) {
+  return absl::EndsWith(name, suffix) && is_fingerprint(name.substr(0, name.size() - suffix.size()));
+}
+// ".tmp-", the fingerprint, "-", anything.
+bool is_temporary(absl::string_view name) {
+  const size_t size = kTemporaryPrefix.size() + kFingerprintSize;
+  return absl::StartsWith(name, kTemporaryPrefix) && name.size() > size && name[size] == '-' &&
+         is_fingerprint(name.substr(kTemporaryPrefix.size(), kFingerprintSize));
+}
+
+// Unique among threads, processes, and machines that share the directory.
+std::string temporary_name(absl::string_view fingerprint) {
+  static std::atomic<uint64_t> counter{0};
+  std::random_device random;
+  return absl::StrCat(kTemporaryPrefix, fingerprint, "-", getpid(), "-", counter++, "-", absl::Hex(random()));
+}
+
+// kAborted: the temporary was reclaimed before it was held, or (where locks do not reach from machine to
+// machine) while it was.
+absl::Status publish_once(int directory, const std::string& temporary, const std::string& name,
+                          absl::string_view bytes) {
+  {
+    const FileDescriptor file =
+        open_file(directory, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, S_IRUSR | S_IWUSR);
+    if (!file.valid()) return absl::ErrnoToStatus(errno, "open");
+    if (!lock_file(file.get(), LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK)
+      return absl::AbortedError("reclaimed");
+    absl::Status status = write_whole(file.get(), bytes);
+    if (status.ok()) status = sync_file(file.get());
+    if (status.ok() && renameat(directory, temporary.c_str(), directory, name.c_str()) == 0) return status;
+    if (status.ok() && errno == ENOENT) return absl::AbortedError("the temporary file is gone");
+    if (status.ok()) status = absl::ErrnoToStatus(errno, "rename");
+    unlinkat(directory, temporary.c_str(), 0);
+    return status;
+  }
+}
+
+}  // namespace
+
+std::string entry_name(absl::string_view fingerprint) { return absl::StrCat(fingerprint, kEntrySuffix); }
+std::string lock_name(absl::string_view fingerprint) { return absl::StrCat(fingerprint, kLockSuffix); }
+bool is_fingerprint(absl::string_view text) {
+  return text.size() == kFingerprintSize && std::all_of(text.begin(), text.end(), [](char c) {
+           return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
+         });
+}
+bool is_entry(absl::string_view name) { return is_named(name, kEntrySuffix); }
+bool is_held(absl::string_view name) { return is_named(name, kLockSuffix) || is_temporary(name); }
+absl::string_view fingerprint_of(absl::string_view entry) { return entry.substr(0, kFingerprintSize); }
+
+std::vector<std::string> names_in(int directory) {
+  std::vector<std::string> names;
+  const int copy = openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  DIR* stream = copy < 0 ? nullptr : fdopendir(copy);
+  if (stream == nullptr) {
+    if (copy >= 0) close(copy);
+    return names;
+  }
+  while (const dirent* entry = readdir(stream)) names.emplace_back(entry->d_name);
+  closedir(stream);
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+absl::Status publish_file(int directory, absl::string_view fingerprint, const std::string& name,
+                          absl::string_view bytes) {
+  absl::Status status = publish_once(directory, temporary_name(fingerprint), name, bytes);
+  if (absl::IsAborted(status)) status = publish_once(directory, temporary_name(fingerprint), name, bytes);
+  if (status.ok()) fsync(directory);  // Some file systems refuse; losing the name in a crash is only a miss.
+  return status;
+}
+
+bool reclaim(int directory, const std::string& name) {
+  const FileDescriptor file = open_file(directory, name, O_RDWR | O_NOFOLLOW);
+  struct stat s;
+  if (!file.valid() || fstat(file.get(), &s) != 0 || !S_ISREG(s.st_mode) || s.st_uid != geteuid())
+    return false;
+  if (!lock_file(file.get(), LOCK_EX | LOCK_NB)) {
+    if (errno == EWOULDBLOCK || std::abs(time(nullptr) - s.st_mtime) < kStaleSeconds) return false;
+  }
+  return unlinkat(directory, name.c_str(), 0) == 0;
+}
+
+}  // namespace lathe

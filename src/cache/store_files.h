@@ -1,0 +1,42 @@
+// The files of a store's directory: their names, who holds them, and how one comes to its name.
+//
+//   <fingerprint>.lathe      an entry
+//   <fingerprint>.lock       held (flock) by the process that compiles the key
+//   .tmp-<fingerprint>-...   held (flock) by the process that writes it, until it is renamed
+//   .uses                    the journal of uses (use_journal.h)
+//
+// Whatever is named otherwise is not ours and is left alone.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+
+namespace lathe {
+
+constexpr char kUsesName[] = ".uses";
+
+std::string entry_name(absl::string_view fingerprint);
+std::string lock_name(absl::string_view fingerprint);
+bool is_entry(absl::string_view name);
+// A temporary or a lock: of no use once the process that holds it has ended.
+bool is_held(absl::string_view name);
+// 32 hex digits.
+bool is_fingerprint(absl::string_view text);
+// Of an entry's name.
+absl::string_view fingerprint_of(absl::string_view entry);
+
+// The names in an open directory, sorted; those read before an error, if there is one.
+std::vector<std::string> names_in(int directory);
+
+// Writes a temporary, syncs it and renames it to `name`.
+absl::Status publish_file(int directory, absl::string_view fingerprint, const std::string& name,
+                          absl::string_view bytes);
+
+// Removes a temporary or a lock whose process has ended: nobody holds it. No clock is asked, except on a file
+// system without locks, where an hour between its stamp and now, before or after, has to do.
+bool reclaim(int directory, const std::string& name);
+
+}  // namespace lathe

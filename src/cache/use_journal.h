@@ -1,0 +1,39 @@
+// When each entry was last used, and how often: a text file to which a line is appended for each entry that a
+// process reads or writes.
+//
+//   <fingerprint> <hits> <made>\n
+//
+// The last line of a fingerprint says how recent it is: position orders uses, no time does, so a clock that
+// jumps by years changes nothing. Now and then the lines of a fingerprint become one, its counts summed, and
+// those of entries that are gone become one of the fingerprint 0. Lines that are torn or make no sense are
+// passed over; lines that are lost (a crash, an append beside a rewriting) cost order and counts, never an
+// entry.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/strings/string_view.h"
+
+namespace lathe {
+
+struct Use {
+  uint64_t hits = 0, made = 0;  // times read from disk by a process, times published
+  uint64_t order = 0;           // ascending from least to most recently used; 0: never seen
+};
+
+struct UseTable {
+  absl::flat_hash_map<std::string, Use> entries;  // by fingerprint
+  Use gone;                                       // of entries that were removed, together
+
+  Use of(absl::string_view fingerprint) const;
+};
+
+enum class UseKind { kHit, kMade };
+
+// Best effort: where nothing can be written nothing is.
+void note_use(int directory, absl::string_view fingerprint, UseKind kind);
+UseTable read_uses(int directory);
+
+}  // namespace lathe
