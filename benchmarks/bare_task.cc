@@ -10,8 +10,7 @@ absl::StatusOr<std::unique_ptr<BareTask>> BareTask::load(const std::string& dire
   CacheOptions options;
   options.directory = directory;
   const std::unique_ptr<ArtifactCache> cache = make_cache(options);
-  uint64_t rejected = 0;
-  const std::vector<CacheEntryInfo> entries = cache->list(&rejected);
+  const std::vector<CacheEntryInfo> entries = cache->list().entries;
   if (entries.size() != 1) {
     return absl::InternalError(
         absl::StrCat(directory, " holds ", entries.size(), " kernels, not the one to call"));

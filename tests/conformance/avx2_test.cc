@@ -79,8 +79,8 @@ class Avx2 : public ConformanceTest {
     CacheOptions options;
     options.directory = directory_.path();
     const std::unique_ptr<ArtifactCache> cache = make_cache(options);
-    uint64_t rejected = 0;
-    for (const CacheEntryInfo& entry : cache->list(&rejected)) {
+    const CacheListing listing = cache->list();
+    for (const CacheEntryInfo& entry : listing.entries) {
       const Json key = Json::parse(entry.key_text);
       ASSERT_EQ(key["target"]["features"].dump().find("avx512"), std::string::npos) << entry.key_text;
       auto problem = problem_class_from_json(key["class"]);
