@@ -1,0 +1,141 @@
+// Every file-system call of the store, by index, fails in every way.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <map>
+
+#include "cache/bundle.h"
+#include "interpose.h"
+#include "store_fixture.h"
+
+namespace lathe::fault {
+namespace {
+
+struct Fault {
+  const char* name;
+  Way way;
+  int error;
+};
+constexpr Fault kFaults[] = {{"EIO", Way::kErrno, EIO},       {"ENOSPC", Way::kErrno, ENOSPC},
+                             {"EACCES", Way::kErrno, EACCES}, {"ESTALE", Way::kErrno, ESTALE},
+                             {"EINTR", Way::kErrno, EINTR},   {"short", Way::kShort, 0}};
+
+class CallsTest : public StoreFixture {
+ protected:
+  static constexpr int kKeys = 8;
+  PackReport packed_;
+  bool pack_said_ok_ = false;
+
+  // Keys 0 to 3 on disk (and what a killed process left), 4 in a bundle, the rest nowhere.
+  void prepare() {
+    std::filesystem::remove_all(scratch_);
+    std::filesystem::create_directory(scratch_);
+    put(key(4));
+    ASSERT_TRUE(write_bundle(bundle(), {directory_}, [](absl::string_view) { return true; }).ok());
+    std::filesystem::remove_all(directory_);
+    for (int n = 0; n < 4; ++n) put(key(n));
+    write_file(directory_ + "/.tmp-" + key(7).fingerprint + "-1-0-a", "left");
+  }
+  std::string bundle() const { return scratch_ + "/a.bundle"; }
+  CacheOptions with_bundle() {
+    CacheOptions o = options();
+    o.bundles = {bundle()};
+    o.cap_bytes = 5 * std::filesystem::file_size(entry_path(key(0))) + 10;  // the sixth entry makes others go
+    o.lock_timeout_seconds = 0.05;
+    return o;
+  }
+
+  // Loads, compiles and publishes, evicts, tidies: kernels must come whatever fails.
+  void use(const CacheOptions& o) {
+    const auto cache = make_cache(o);
+    for (int n : {0, 4, 5, 6, 7, 1}) {
+      const auto result = cache->get_or_create(key(n), [&] { return artifact(key(n)); });
+      EXPECT_TRUE(is_for(result, key(n))) << "key " << n << ": " << result.status();
+    }
+    const auto missing = cache->get(key(100));
+    EXPECT_TRUE(absl::IsNotFound(missing.status())) << missing.status();
+    for (const CacheEntryInfo& entry : cache->list().entries) EXPECT_NE(entry.bytes, 0u);
+    cache->prune(3000);
+  }
+  // Packs, imports, clears: what they say was done is done.
+  void administer() {
+    const std::string out = scratch_ + "/out.bundle";
+    const auto packed = write_bundle(out, {directory_, bundle()}, [](absl::string_view) { return true; });
+    if (packed.ok()) packed_ = *packed;
+    pack_said_ok_ = packed.ok();
+    (void)import_bundle(bundle(), *make_cache(options()));
+  }
+  void check_bundle() {
+    const auto opened = Bundle::open(scratch_ + "/out.bundle");
+    ASSERT_EQ(opened.ok(), pack_said_ok_) << opened.status();
+    if (!pack_said_ok_) {
+      for (const auto& file : std::filesystem::directory_iterator(scratch_))
+        EXPECT_EQ(file.path().string().find("out.bundle"), std::string::npos) << file.path() << " was left";
+      return;
+    }
+    EXPECT_EQ((*opened)->size(), packed_.entries);
+    for (size_t i = 0; i < (*opened)->size(); ++i) {
+      const Key k = key_from_text(std::string((*opened)->key_text(i)));
+      const auto read = (*opened)->read(k);
+      ASSERT_TRUE(read.ok()) << read.status();
+      EXPECT_EQ(serialize(*read), serialize(artifact(k)));
+    }
+  }
+
+  enum class Start { kFull, kNoDirectory };
+
+  // `body` again and again, each time another call failing; how many that were, by the call's name.
+  template <typename Body, typename Check>
+  void campaign(const char* what, Start start, Body&& body, Check&& check) {
+    for (const Fault& fault : kFaults) {
+      std::map<std::string, int> tried;
+      for (int64_t index = 1;; ++index) {
+        prepare();
+        const CacheOptions o = with_bundle();
+        if (start == Start::kNoDirectory) std::filesystem::remove_all(directory_);
+        arm({fault.way, fault.error, index});
+        body(o);
+        const bool reached = disarm();
+        const std::string call = failed_call();
+        SCOPED_TRACE(std::string(fault.name) + " of call " + std::to_string(index) + ", " + call);
+        check();
+        uint64_t rejects = 0;
+        EXPECT_TRUE(all_right(kKeys, &rejects));
+        EXPECT_EQ(rejects, 0u) << "a defective entry came to its name";
+        EXPECT_THAT(left_over(50), testing::IsEmpty());
+        if (HasFailure()) return;
+        if (!reached) break;
+        if (!call.empty()) ++tried[call];
+      }
+      int total = 0;
+      std::string line;
+      for (const auto& [call, count] : tried) {
+        total += count;
+        line += " " + call + " " + std::to_string(count);
+      }
+      std::printf("%s: %-6s %4d calls failed, 0 wrong, 0 aborts:%s\n", what, fault.name, total, line.c_str());
+      EXPECT_GT(total, fault.way == Way::kShort ? 10 : 100);
+    }
+  }
+};
+
+TEST_F(CallsTest, EveryCallOfTheFirstUseMayFail) {
+  directory_ = scratch_ + "/one/two/cache";
+  campaign(
+      "first use", Start::kNoDirectory, [&](const CacheOptions& o) { use(o); }, [] {});
+}
+
+TEST_F(CallsTest, EveryCallOfUseMayFail) {
+  campaign(
+      "use", Start::kFull, [&](const CacheOptions& o) { use(o); }, [] {});
+}
+
+TEST_F(CallsTest, EveryCallOfAdministrationMayFail) {
+  campaign(
+      "administration", Start::kFull, [&](const CacheOptions&) { administer(); }, [&] { check_bundle(); });
+}
+
+}  // namespace
+}  // namespace lathe::fault

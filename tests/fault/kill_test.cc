@@ -1,0 +1,65 @@
+// Writers killed at random moments.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <random>
+
+#include "store_fixture.h"
+
+namespace lathe::fault {
+namespace {
+
+class KillTest : public StoreFixture {
+ protected:
+  static constexpr int kKeys = 32;
+
+  // As long as it lives: compiles, publishes, evicts, reads, starts over.
+  [[noreturn]] void write_for_ever(unsigned seed) {
+    std::mt19937 random(seed);
+    CacheOptions o = options();
+    o.cap_bytes = 12 * 400;  // of about 32 x 330 bytes
+    for (;;) {
+      const auto cache = make_cache(o);
+      for (int i = 0; i < 10; ++i) {
+        const Key k = key(static_cast<int>(random() % kKeys));
+        if (!is_for(cache->get_or_create(k, [&] { return artifact(k); }), k)) _exit(1);
+      }
+      cache->prune(2000);
+    }
+  }
+};
+
+TEST_F(KillTest, KilledWritersLeaveNothingBad) {
+  const int kills = is_long_form() ? 10000 : 200;
+  std::mt19937 random(20261121);
+  int killed = 0, with_remains = 0;
+  for (int i = 0; i < kills; ++i) {
+    const unsigned seed = static_cast<unsigned>(random());
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) write_for_ever(seed);
+    usleep(static_cast<useconds_t>(random() % 6000));
+    kill(child, SIGKILL);
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFSIGNALED(status)) << "the writer saw a wrong artifact";
+    ++killed;
+    bool remains = false;
+    for (const std::string& name : names()) remains |= name.size() != 38;  // a temporary or a lock
+    with_remains += remains;
+    uint64_t rejects = 0;
+    ASSERT_TRUE(all_right(kKeys, &rejects)) << "after kill " << i;
+    ASSERT_EQ(rejects, 0u) << "after kill " << i;
+  }
+  EXPECT_THAT(left_over(kKeys + 1), testing::IsEmpty());
+  std::printf("%d kills, %d of them in the middle of something; 0 bad loads, 0 files left\n", killed,
+              with_remains);
+  EXPECT_GT(with_remains, 0) << "the kills tested nothing";
+}
+
+}  // namespace
+}  // namespace lathe::fault
