@@ -265,7 +265,7 @@ TEST_F(MatmulArgmax, PlanServesEveryMOfItsBucket) {
 // Splits of K are refused, by name.
 TEST_F(MatmulArgmax, RefusesSplits) {
   MatmulArgmaxCase c;
-  c.m = 4, c.n = 100, c.k = 512;
+  c.m = 4, c.n = 100, c.k = capped(512);
   MatmulArgmaxRequest request(c, &random_);
   lathe_tuning tuning = LATHE_TUNING_INIT;
   tuning.split_k = 4;

@@ -72,13 +72,21 @@ def _propagate_nan(pcode):
 def _store_anywhere(emu):
     """A 4-byte store to an address that is no multiple of 4, which the emulator rounds down.
 
-    An instruction that stores several dwords so is not served: its parts would each rewrite what the other wrote.
+    The dwords of one instruction share words then, and none sees what the one before it wrote: that one's rest is written
+    with it again.
     """
     plain, UOp, dtypes = emu._mem_store, emu.UOp, emu.dtypes
+    instruction, before = None, None  # who translates the instruction, and the value of the dword before
 
     def store(mem, addr, val, active, addr_bits=32, data_bits=32):
+        nonlocal instruction, before
         if data_bits != 32:
             return plain(mem, addr, val, active, addr_bits, data_bits)
+        frame = sys._getframe(1)
+        while frame.f_code.co_name in ("make_stores", "<listcomp>", "<genexpr>"):
+            frame = frame.f_back
+        if frame is not instruction:
+            instruction, before = frame, None
         wide = dtypes.uint64 if addr_bits == 64 else dtypes.uint32
 
         def number(x):
@@ -90,9 +98,11 @@ def _store_anywhere(emu):
         crosses = active & shift.ne(number(0))
         first = mem.index(word.valid(active))
         second = mem.index((word + UOp.const(1, wide)).valid(crosses))
-        low = (first & below) | (value << shift)
-        # Both shifts stay below 32 where nothing crosses.
+        # The shifts stay below 32 where nothing crosses.
+        kept = first & below if before is None else crosses.where((before >> number(1)) >> (number(31) - shift), number(0))
+        low = kept | (value << shift)
         high = (second & (below ^ number(0xFFFFFFFF))) | ((value >> number(1)) >> (number(31) - shift))
+        before = value
         return [first.store(active.where(low, first)), second.store(crosses.where(high, second))]
 
     emu._mem_store = store
@@ -113,10 +123,31 @@ def _return_from_atomics(emu):
     emu._iattr = attribute
 
 
+def _load_anywhere(pcode):
+    """Loads of 2 and 8 bytes from addresses that are no multiples of it, which the emulator rounds down: by their parts."""
+    plain, dtypes = pcode.Parser._handle_mem_load, pcode.dtypes
+
+    def load(self, addr, dt):
+        def part(offset, dtype, result):
+            return plain(self, addr + pcode._const(addr.dtype, offset), dtype).cast(result)
+
+        if dt in (dtypes.uint16, dtypes.int16):
+            value = part(0, dtypes.uint8, dtypes.uint32) | (part(1, dtypes.uint8, dtypes.uint32) << pcode._u32(8))
+        elif dt in (dtypes.uint64, dtypes.int64, dtypes.float64):
+            value = part(0, dtypes.uint32, dtypes.uint64) | (part(4, dtypes.uint32, dtypes.uint64) << pcode._u64(32))
+        else:
+            return plain(self, addr, dt)
+        return pcode._cast_to(value, dt)
+
+    pcode.Parser._handle_mem_load = load
+
+
 def _correct(module):
     run_asm = module._run_asm()
     emu = sys.modules[run_asm.__module__]
-    _propagate_nan(sys.modules[run_asm.__module__.rpartition(".")[0] + ".pcode"])
+    pcode = sys.modules[run_asm.__module__.rpartition(".")[0] + ".pcode"]
+    _propagate_nan(pcode)
+    _load_anywhere(pcode)
     _store_anywhere(emu)
     _return_from_atomics(emu)
     # LLVM's kernels ask for subnormal f32 (their descriptors' FLOAT_DENORM_MODE_32 is 3); the emulator flushes them.
