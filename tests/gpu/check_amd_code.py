@@ -18,11 +18,12 @@ import subprocess
 import sys
 import tempfile
 
-TYPES = {"gfx90a": ("f32", "f16", "bf16", "i8"), "gfx942": ("f32", "f16", "bf16", "i8"),
+TYPES = {"gfx90a": ("f32", "f16", "bf16", "i8"), "gfx942": ("f32", "f16", "bf16", "i8", "f8e4m3", "f8e4m3fnuz", "f8e5m2fnuz"),
          "gfx950": ("f32", "f16", "bf16", "i8", "f8e4m3", "f8e5m2"), "gfx1100": ("f16", "bf16", "i8"),
          "gfx1201": ("f16", "bf16", "i8", "f8e4m3", "f8e5m2")}
 SHAPES = (("4096x4096x4096", "nt"), ("64x4096x4096", "nt"), ("512x4096x14336", "nn"), ("123x456x51234", "nt"))
-SUFFIX = {"f32": "f32", "f16": "f16", "bf16": "bf16(_1k)?", "i8": "i?u?8", "f8e4m3": "fp8_fp8", "f8e5m2": "bf8_bf8"}
+SUFFIX = {"f32": "f32", "f16": "f16", "bf16": "bf16(_1k)?", "i8": "i?u?8", "f8e4m3": "fp8_fp8", "f8e5m2": "bf8_bf8",
+          "f8e4m3fnuz": "fp8_fp8", "f8e5m2fnuz": "bf8_bf8"}
 # Cycles on one SIMD by (type, architecture): of 16 x 16, of 32 x 32 (kernels/matmul/matrix_instruction.h has sources).
 CYCLES = {"gfx90a": (32, 64), "gfx942": (16, 32), "gfx950": (16, 32), "gfx1100": (32, 0), "gfx1201": (16, 0)}
 L2_CYCLES, BARRIER_CYCLES = 700, 40  # latency of a load under load, and of a barrier (estimates)
