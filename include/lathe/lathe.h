@@ -87,7 +87,10 @@ typedef enum lathe_dtype {
   LATHE_I64 = 5,
   LATHE_I8 = 6,      /* -128..127 */
   LATHE_F8_E4M3 = 7, /* OCP fp8: 3 bits of mantissa, largest 448, no infinity, NaN 0x7f and 0xff */
-  LATHE_F8_E5M2 = 8  /* OCP fp8: 2 bits of mantissa, largest 57344, infinities and NaNs as IEEE's */
+  LATHE_F8_E5M2 = 8, /* OCP fp8: 2 bits of mantissa, largest 57344, infinities and NaNs as IEEE's */
+  /* FNUZ fp8, what gfx942 (MI300) multiplies: exponents one lower, no infinity, no -0, one NaN 0x80. */
+  LATHE_F8_E4M3_FNUZ = 9, /* 3 bits of mantissa, largest 240 */
+  LATHE_F8_E5M2_FNUZ = 10 /* 2 bits of mantissa, largest 57344 */
 } lathe_dtype;
 
 /* Element (i, j) of a matrix is at i * leading_dimension + j (ROW_MAJOR) or at j * leading_dimension + i
@@ -205,11 +208,12 @@ typedef struct lathe_epilogue {
  * A and B: the same dtype, either layout. C and D: ROW_MAJOR.
  *   A, B                   summed in   C, D, bias, residual
  *   f32, f16, bf16         f32         f32, f16 or bf16, each its own
- *   f8e4m3, f8e5m2         f32         the same
+ *   f8e4m3, f8e5m2, and
+ *   both of FNUZ           f32         the same
  *   i8                     i32         the same: the exact sum becomes f32 once, for the epilogue
  *   i8                     i32         D i32: the exact sum itself. alpha 1, beta 0, no bias, activation or
  * residual (INVALID_ARGUMENT otherwise) i32 sums are exact to K = 131071 and wrap modulo 2^32 beyond. What a
- * device has no kernel for is UNSUPPORTED: fp8 on the CPU in this version and below sm_89. M, N, K,
+ * device has no kernel for is UNSUPPORTED: fp8 on the CPU in this version. M, N, K,
  * batch in [0, 2^31 - 1]; any of M, N, batch 0 does nothing; K == 0 gives the epilogue of a zero product (A
  * and B may then be NULL). Negative sizes and distances, and operands that span 2^63 bytes, are
  * INVALID_ARGUMENT.

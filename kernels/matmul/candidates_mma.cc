@@ -190,7 +190,8 @@ std::string refusal(const CandidateContext& context) {
   const int sm = sm_version(context.facts.target);
   if (sm < 80) return absl::StrCat(context.facts.target.arch, " has no asynchronous copies: sm_80 and later");
   if (c.a == DType::kF32 && c.math != Math::kTf32) return "math strict: f32 is not to be rounded to tf32";
-  if (is_f8(c.a) && sm < 89) return absl::StrCat(context.facts.target.arch, " multiplies no ", name_of(c.a));
+  if (is_fnuz(c.a) || (is_f8(c.a) && sm < 89))
+    return absl::StrCat(context.facts.target.arch, " multiplies no ", name_of(c.a));
   return invariance_refusal(context, "mma");
 }
 

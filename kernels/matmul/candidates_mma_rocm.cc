@@ -58,6 +58,8 @@ constexpr double kMemoryEfficiency = 0.85, kLoadedMemorySeconds = 1.5e-6;  // un
 // Operands that pass through registers element by element: instructions for each element, and how many lanes'
 // worth of them a unit starts a cycle (estimates).
 constexpr double kStagedInstructions = 8, kStagedWidth = 64;
+// The same of OCP numbers that become FNUZ on the way (counted: 9 for a word of four).
+constexpr double kEncodingInstructions = 2.25;
 // A block is asked for while the one before it is multiplied; most of it comes from L2 or the Infinity Cache.
 // Of that latency kExposed is hidden by nothing (estimates).
 constexpr double kBlockSeconds = 0.45e-6, kExposed = 0.1;
@@ -131,7 +133,9 @@ double predict(const CandidateContext& context, const GpuRates& rates, const Mat
   const double reads = shape.warps() * double(r.warp_m + r.warp_n) * depth * (t.groups == 1 ? 2 : 1);
   const double shared =
       reads / shared_reads_per_cycle(target) + elements * s.input_bytes / kSharedBytesPerCycle;
-  const double staged = shape.copies_chunks() ? 0 : elements * kStagedInstructions / kStagedWidth;
+  const double staged_instructions =
+      (shape.copies_chunks() ? 0 : kStagedInstructions) + (t.fnuz_of_ocp ? kEncodingInstructions : 0);
+  const double staged = elements * staged_instructions / kStagedWidth;
   const double compute = per_unit * steps * (std::max(products, shared) + staged) / rates.clock_hz;
   const double from_l2 =
       std::max(per_unit / kUnitL2BytesPerCycle, tiles / (all_l2_bytes_per_cycle(target) * rates.units)) *
@@ -163,8 +167,9 @@ std::string refusal(const CandidateContext& context, const MatrixInstruction* t,
   const ProblemClass& c = context.problem;
   if (!t) {
     const absl::string_view arch = context.facts.target.arch;
-    const absl::string_view why =
-        arch == "gfx942" && is_f8(c.a) ? ": its 8-bit floats are FNUZ, the operands OCP" : "";
+    const absl::string_view why = arch == "gfx942" && c.a == DType::kF8E5M2
+                                      ? ": its 8-bit floats are FNUZ, which has no infinities"
+                                      : "";
     return absl::StrCat(arch, " has no matrix instruction of ", edge, " x ", edge, " for ", name_of(c.a),
                         why);
   }
@@ -173,7 +178,7 @@ std::string refusal(const CandidateContext& context, const MatrixInstruction* t,
 
 std::string recipe_of(const ProblemClass& c, const MatrixInstruction& t, int32_t splits) {
   if (c.a == DType::kI8) return kExactRecipe;
-  return absl::StrCat("mma ", t.rows, " x ", t.columns, " ", name_of(c.a),
+  return absl::StrCat("mma ", t.rows, " x ", t.columns, " ", name_of(c.a), t.fnuz_of_ocp ? " as fnuz" : "",
                       " to f32; K ascending in steps of ",
                       t.step_bytes() / static_cast<int64_t>(size_of(c.a)), "; ", merge_recipe(splits));
 }

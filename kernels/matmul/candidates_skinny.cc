@@ -177,8 +177,8 @@ std::string check_class(const CandidateContext& context) {
     return absl::StrCat("no form for ", std::string(name_of(c.a)), " by ", std::string(name_of(c.b)));
   if (!matrix(c) && c.m_hi > kMostFmaRows)
     return absl::StrCat("f32 by FMAs: M ", c.m_hi, " > ", kMostFmaRows);
-  if (is_f8(c.b) && sm_version(context.facts.target) < 89)
-    return absl::StrCat(context.facts.target.arch, " has no products of fp8");
+  if (is_fnuz(c.b) || (is_f8(c.b) && sm_version(context.facts.target) < 89))
+    return absl::StrCat(context.facts.target.arch, " has no products of ", name_of(c.b));
   return "";
 }
 

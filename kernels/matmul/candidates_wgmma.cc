@@ -218,7 +218,8 @@ CompileConfig config_of(const Row& r, const Choice& choice, const WgmmaShape& sh
 std::string refusal(const CandidateContext& context) {
   const ProblemClass& c = context.problem;
   if (context.facts.target.arch != "sm_90a") return absl::StrCat(context.facts.target.arch, " has no wgmma");
-  const bool multiplies = is_f8(c.a) ? is_f8(c.b) : c.a == c.b && (size_of(c.a) == 2 || c.a == DType::kI8);
+  const bool multiplies = is_f8(c.a) ? is_f8(c.b) && !is_fnuz(c.a) && !is_fnuz(c.b)
+                                     : c.a == c.b && (size_of(c.a) == 2 || c.a == DType::kI8);
   if (!multiplies) return absl::StrCat("no wgmma of ", name_of(c.a), " and ", name_of(c.b));
   if (c.alignment != Alignment::k16) return "alignment: rows not 16-byte aligned";
   if (c.determinism == Determinism::kBatchInvariant)

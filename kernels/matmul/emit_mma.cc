@@ -110,8 +110,12 @@ class MmaTile {
     kernel_.barrier();
     Values scalars;
     for (Value sum : ArrayRef(carried).take_front(sums))
-      for (int64_t i = 0; i < vector.getNumElements(); ++i)
-        scalars.push_back(LLVM::ExtractElementOp::create(e_.b, e_.loc, sum, e_.i32(i)));
+      for (int64_t i = 0; i < vector.getNumElements(); ++i) {
+        Value scalar = LLVM::ExtractElementOp::create(e_.b, e_.loc, sum, e_.i32(i));
+        if (shape_.instruction.fnuz_of_ocp)
+          scalar = arith::MulFOp::create(e_.b, e_.loc, scalar, e_.constant_f32(4));
+        scalars.push_back(scalar);
+      }
     return scalars;
   }
 
@@ -200,7 +204,9 @@ DType dtype_of(Type type) {
   if (type.isBF16()) return DType::kBF16;
   if (type.isInteger(8)) return DType::kI8;
   if (isa<Float8E4M3FNType>(type)) return DType::kF8E4M3;
-  return isa<Float8E5M2Type>(type) ? DType::kF8E5M2 : DType::kNone;
+  if (isa<Float8E5M2Type>(type)) return DType::kF8E5M2;
+  if (isa<Float8E4M3FNUZType>(type)) return DType::kF8E4M3Fnuz;
+  return isa<Float8E5M2FNUZType>(type) ? DType::kF8E5M2Fnuz : DType::kNone;
 }
 
 // "mma" multiplies with instructions of 16 rows, "mma32" with those of 32.

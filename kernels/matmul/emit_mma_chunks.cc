@@ -59,8 +59,8 @@ class ChunkCopies : public MmaCopies {
       Value mask = whole_ ? Value() : mask_of(loaded_.back());
       for (auto [value, target] : llvm::zip(loaded_, targets_)) {
         Value kept = mask ? arith::AndIOp::create(e_.b, e_.loc, value, mask).getResult() : value;
-        LLVM::StoreOp::create(e_.b, e_.loc, kept, shared_at(e_, shared_, e_.add(stage, target), x_.place),
-                              kBytes);
+        LLVM::StoreOp::create(e_.b, e_.loc, x_.as_multiplied(e_, kept),
+                              shared_at(e_, shared_, e_.add(stage, target), x_.place), kBytes);
       }
     };
     if (exists_)
@@ -185,7 +185,7 @@ class TransposedCopies : public MmaCopies {
             LLVM::InsertElementOp::create(e_.b, e_.loc, packed, word_of(neighbours, row, word), e_.i32(word));
       Value place = x_.layout.at(e_, e_.add(first_row_, part * part_rows_ + row), chunk);
       Value target = shared_at(e_, shared_, e_.add(stage, e_.add(place, in_chunk)), x_.place);
-      LLVM::StoreOp::create(e_.b, e_.loc, packed, target, 4 * words);
+      LLVM::StoreOp::create(e_.b, e_.loc, x_.as_multiplied(e_, packed), target, 4 * words);
     }
   }
 

@@ -9,6 +9,14 @@ namespace {
 
 constexpr int64_t kBankLine = 128;  // bytes that all banks serve at once
 
+// `value` in an i32 or in each of a vector's.
+Value splat(Emit& e, Type type, uint32_t value) {
+  auto one = e.b.getI32IntegerAttr(static_cast<int32_t>(value));
+  auto vector = dyn_cast<VectorType>(type);
+  auto all = vector ? cast<TypedAttr>(SplatElementsAttr::get(vector, one)) : cast<TypedAttr>(one);
+  return arith::ConstantOp::create(e.b, e.loc, all);
+}
+
 }  // namespace
 
 Value exclusive_or(Emit& e, Value x, Value y) { return arith::XOrIOp::create(e.b, e.loc, x, y); }
@@ -22,6 +30,23 @@ Value shared_at(Emit& e, Value pointer, Value offset, int64_t constant) {
   if (constant == 0) return at;
   return LLVM::GEPOp::create(e.b, e.loc, type, byte, at,
                              ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(constant)});
+}
+
+// Four bytes a word, without a carry from one to the next: of 7 bits of magnitude, plus 0x7f they reach the
+// eighth unless they are 0, plus 1 only if they are all ones.
+Value MmaOperand::as_multiplied(Emit& e, Value words) const {
+  if (!instruction.fnuz_of_ocp) return words;
+  const auto bytes = [&](uint8_t byte) { return splat(e, words.getType(), byte * 0x01010101u); };
+  const auto both = [&](Value x, Value y) -> Value { return arith::AndIOp::create(e.b, e.loc, x, y); };
+  // Emit's own additions do not wrap.
+  const auto sum = [&](Value x, Value y) -> Value { return arith::AddIOp::create(e.b, e.loc, x, y); };
+  Value sign = bytes(0x80), magnitude = both(words, bytes(0x7f));
+  Value nan = both(sum(magnitude, bytes(1)), sign);
+  Value nonzero = arith::OrIOp::create(e.b, e.loc, sum(magnitude, bytes(0x7f)), bytes(0x7f));
+  // 0x80, all that a NaN is and -0 must not be.
+  Value one = arith::ShRUIOp::create(e.b, e.loc, nan, splat(e, words.getType(), 7));
+  Value kept = exclusive_or(e, arith::SubIOp::create(e.b, e.loc, nan, one), bytes(0xff));
+  return arith::OrIOp::create(e.b, e.loc, both(both(words, nonzero), kept), nan);
 }
 
 Value SwizzledRows::exchange(Emit& e, Value row) const {

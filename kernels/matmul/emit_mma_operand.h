@@ -52,6 +52,8 @@ struct MmaOperand {
 
   static MmaOperand of(const MmaShape& shape, const TileProgram& p, Side side);
   int64_t chunk_elements() const { return 16 / element_bytes; }
+  // AMD: words (i32 or a vector of them) of elements as the instruction takes them.
+  Value as_multiplied(Emit& e, Value words) const;
 };
 
 // The copies of one thread.

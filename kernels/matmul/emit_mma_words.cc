@@ -55,7 +55,8 @@ class WordCopies : public MmaCopies {
         Value chunk = e_.div(words_[i].word, e_.i32(4));
         Value within = e_.mul(e_.rem(words_[i].word, e_.i32(4)), 4);
         Value target = e_.add(e_.add(stage, x_.layout.at(e_, words_[i].row, chunk)), within);
-        LLVM::StoreOp::create(e_.b, e_.loc, packed(i), shared_at(e_, shared_, target, x_.place),
+        LLVM::StoreOp::create(e_.b, e_.loc, x_.as_multiplied(e_, packed(i)),
+                              shared_at(e_, shared_, target, x_.place),
                               /*alignment=*/4);
       }
     };

@@ -47,6 +47,10 @@ struct MatrixInstruction {
   // AMD: cycles that it keeps its SIMD's matrix unit busy (CDNA2, CDNA3 and CDNA4 instruction set guides:
   // their "passes" are of 4 cycles; RDNA: AMD Matrix Instruction Calculator).
   int64_t cycles;
+  // It multiplies FNUZ numbers, the operands are OCP e4m3: the same bits are half as much there, but for -0
+  // and NaN, which are changed on the way to shared memory. A sum is four times what it makes of them,
+  // exactly. (e5m2 has infinities, which FNUZ has not.)
+  bool fnuz_of_ocp = false;
 
   constexpr int64_t wave() const { return unit == kMfma ? 64 : 32; }
   constexpr bool amd() const { return unit != kMmaSync; }
@@ -88,7 +92,6 @@ inline constexpr MatrixInstruction kAmdInstructions[] = {
      "llvm.amdgcn.mfma.i32.16x16x16i8", 32},
     {MatrixInstruction::kMfma, "gfx90a", DType::kI8, 32, 32, 4, 2, MatrixInstruction::kInt,
      "llvm.amdgcn.mfma.i32.32x32x8i8", 64},
-    // gfx942 multiplies 8-bit floats of another encoding (FNUZ): no rows for them.
     {MatrixInstruction::kMfma, "gfx942", DType::kF16, 16, 16, 8, 4, MatrixInstruction::kHalves,
      "llvm.amdgcn.mfma.f32.16x16x16f16", 16},
     {MatrixInstruction::kMfma, "gfx942", DType::kF16, 32, 32, 8, 2, MatrixInstruction::kHalves,
@@ -101,6 +104,18 @@ inline constexpr MatrixInstruction kAmdInstructions[] = {
      "llvm.amdgcn.mfma.i32.16x16x32.i8", 16},
     {MatrixInstruction::kMfma, "gfx942", DType::kI8, 32, 32, 8, 2, MatrixInstruction::kLong,
      "llvm.amdgcn.mfma.i32.32x32x16.i8", 32},
+    {MatrixInstruction::kMfma, "gfx942", DType::kF8E4M3Fnuz, 16, 16, 8, 4, MatrixInstruction::kLong,
+     "llvm.amdgcn.mfma.f32.16x16x32.fp8.fp8", 16},
+    {MatrixInstruction::kMfma, "gfx942", DType::kF8E4M3Fnuz, 32, 32, 8, 2, MatrixInstruction::kLong,
+     "llvm.amdgcn.mfma.f32.32x32x16.fp8.fp8", 32},
+    {MatrixInstruction::kMfma, "gfx942", DType::kF8E5M2Fnuz, 16, 16, 8, 4, MatrixInstruction::kLong,
+     "llvm.amdgcn.mfma.f32.16x16x32.bf8.bf8", 16},
+    {MatrixInstruction::kMfma, "gfx942", DType::kF8E5M2Fnuz, 32, 32, 8, 2, MatrixInstruction::kLong,
+     "llvm.amdgcn.mfma.f32.32x32x16.bf8.bf8", 32},
+    {MatrixInstruction::kMfma, "gfx942", DType::kF8E4M3, 16, 16, 8, 4, MatrixInstruction::kLong,
+     "llvm.amdgcn.mfma.f32.16x16x32.fp8.fp8", 16, /*fnuz_of_ocp=*/true},
+    {MatrixInstruction::kMfma, "gfx942", DType::kF8E4M3, 32, 32, 8, 2, MatrixInstruction::kLong,
+     "llvm.amdgcn.mfma.f32.32x32x16.fp8.fp8", 32, /*fnuz_of_ocp=*/true},
     {MatrixInstruction::kMfma, "gfx950", DType::kF16, 16, 16, 16, 4, MatrixInstruction::kHalves,
      "llvm.amdgcn.mfma.f32.16x16x32.f16", 16},
     {MatrixInstruction::kMfma, "gfx950", DType::kF16, 32, 32, 16, 2, MatrixInstruction::kHalves,
@@ -117,6 +132,10 @@ inline constexpr MatrixInstruction kAmdInstructions[] = {
      "llvm.amdgcn.mfma.f32.16x16x32.fp8.fp8", 16},
     {MatrixInstruction::kMfma, "gfx950", DType::kF8E5M2, 16, 16, 8, 4, MatrixInstruction::kLong,
      "llvm.amdgcn.mfma.f32.16x16x32.bf8.bf8", 16},
+    {MatrixInstruction::kMfma, "gfx950", DType::kF8E4M3, 32, 32, 8, 2, MatrixInstruction::kLong,
+     "llvm.amdgcn.mfma.f32.32x32x16.fp8.fp8", 32},
+    {MatrixInstruction::kMfma, "gfx950", DType::kF8E5M2, 32, 32, 8, 2, MatrixInstruction::kLong,
+     "llvm.amdgcn.mfma.f32.32x32x16.bf8.bf8", 32},
     {MatrixInstruction::kWmma, "gfx11", DType::kF16, 16, 16, 32, 1, MatrixInstruction::kHalves,
      "llvm.amdgcn.wmma.f32.16x16x16.f16", 32},
     {MatrixInstruction::kWmma, "gfx11", DType::kBF16, 16, 16, 32, 1, MatrixInstruction::kShorts,

@@ -13,6 +13,8 @@ namespace {
 std::string type_of(DType t) {
   if (t == DType::kF8E4M3) return "f8E4M3FN";
   if (t == DType::kF8E5M2) return "f8E5M2";
+  if (t == DType::kF8E4M3Fnuz) return "f8E4M3FNUZ";
+  if (t == DType::kF8E5M2Fnuz) return "f8E5M2FNUZ";
   return std::string(name_of(t));
 }
 

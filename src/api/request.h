@@ -155,11 +155,13 @@ inline bool is_float(const lathe_dtype& t) { return raw(t) - LATHE_F32 <= LATHE_
 static_assert(LATHE_F32 == 1 && LATHE_F16 == 2 && LATHE_BF16 == 3, "is_float() tests a range");
 // What a matmul multiplies: a float, a signed byte or fp8.
 inline bool is_factor(const lathe_dtype& t) {
-  return is_float(t) || raw(t) - LATHE_I8 <= LATHE_F8_E5M2 - LATHE_I8;
+  return is_float(t) || raw(t) - LATHE_I8 <= LATHE_F8_E5M2_FNUZ - LATHE_I8;
 }
-static_assert(LATHE_I8 == 6 && LATHE_F8_E4M3 == 7 && LATHE_F8_E5M2 == 8, "is_factor() tests a range");
+static_assert(LATHE_I8 == 6 && LATHE_F8_E4M3 == 7 && LATHE_F8_E5M2 == 8 && LATHE_F8_E4M3_FNUZ == 9 &&
+                  LATHE_F8_E5M2_FNUZ == 10,
+              "is_factor() tests a range");
 inline constexpr char kFloatNames[] = "f32, f16, bf16";
-inline constexpr char kFactorNames[] = "f32, f16, bf16, i8, f8e4m3, f8e5m2";
+inline constexpr char kFactorNames[] = "f32, f16, bf16, i8, f8e4m3, f8e5m2, f8e4m3fnuz, f8e5m2fnuz";
 // Why `t` is none of the `allowed` ones: other dtypes of lathe.h are UNSUPPORTED, the rest INVALID_ARGUMENT.
 [[gnu::cold]] absl::Status explain_dtype(absl::string_view name, const lathe_dtype& t,
                                          absl::string_view allowed);

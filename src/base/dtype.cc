@@ -10,9 +10,17 @@ struct Row {
   E value;
   absl::string_view name;
 };
-constexpr Row<DType> kDTypes[] = {{DType::kNone, "none"}, {DType::kF32, "f32"}, {DType::kF16, "f16"},
-                                  {DType::kBF16, "bf16"}, {DType::kI32, "i32"}, {DType::kI64, "i64"},
-                                  {DType::kI8, "i8"}, {DType::kF8E4M3, "f8e4m3"}, {DType::kF8E5M2, "f8e5m2"}};
+constexpr Row<DType> kDTypes[] = {{DType::kNone, "none"},
+                                  {DType::kF32, "f32"},
+                                  {DType::kF16, "f16"},
+                                  {DType::kBF16, "bf16"},
+                                  {DType::kI32, "i32"},
+                                  {DType::kI64, "i64"},
+                                  {DType::kI8, "i8"},
+                                  {DType::kF8E4M3, "f8e4m3"},
+                                  {DType::kF8E5M2, "f8e5m2"},
+                                  {DType::kF8E4M3Fnuz, "f8e4m3fnuz"},
+                                  {DType::kF8E5M2Fnuz, "f8e5m2fnuz"}};
 constexpr Row<Activation> kActivations[] = {{Activation::kNone, "none"},
                                             {Activation::kRelu, "relu"},
                                             {Activation::kGelu, "gelu"},

@@ -19,7 +19,9 @@ enum class DType : int32_t {
   kI64 = 5,
   kI8 = 6,
   kF8E4M3 = 7,
-  kF8E5M2 = 8
+  kF8E5M2 = 8,
+  kF8E4M3Fnuz = 9,
+  kF8E5M2Fnuz = 10
 };
 
 constexpr size_t size_of(DType t) {
@@ -31,23 +33,28 @@ constexpr size_t size_of(DType t) {
     case DType::kI64: return 8;
     case DType::kI8:
     case DType::kF8E4M3:
-    case DType::kF8E5M2: return 1;
+    case DType::kF8E5M2:
+    case DType::kF8E4M3Fnuz:
+    case DType::kF8E5M2Fnuz: return 1;
     case DType::kNone: return 0;
   }
   return 0;
 }
 constexpr bool is_float(DType t) { return t == DType::kF32 || t == DType::kF16 || t == DType::kBF16; }
 
-// What a matmul may multiply that is no f32, f16 or bf16: OCP fp8 (no infinity in e4m3) and signed bytes.
-constexpr bool is_f8(DType t) { return t == DType::kF8E4M3 || t == DType::kF8E5M2; }
+// What a matmul may multiply that is no f32, f16 or bf16: signed bytes and fp8, OCP's (no infinity in e4m3)
+// and FNUZ (no infinity, one NaN 0x80, exponents one lower).
+constexpr bool is_fnuz(DType t) { return t == DType::kF8E4M3Fnuz || t == DType::kF8E5M2Fnuz; }
+constexpr bool is_f8(DType t) { return t == DType::kF8E4M3 || t == DType::kF8E5M2 || is_fnuz(t); }
 
 // Values equal lathe_activation's, lathe_determinism's and lathe_math's.
 enum class Activation : int32_t { kNone = 0, kRelu = 1, kGelu = 2, kGeluTanh = 3, kSilu = 4 };
 enum class Determinism : int32_t { kFast = 0, kRunToRun = 1, kBatchInvariant = 2 };
 enum class Math : int32_t { kStrict = 0, kTf32 = 1 };
 
-// "none" "f32" "f16" "bf16" "i32" "i64" "i8" "f8e4m3" "f8e5m2"; "none" "relu" "gelu" "gelu_tanh" "silu"; "fast"
-// "run_to_run" "batch_invariant"; "strict" "tf32". The parsers return false on an unknown name.
+// "none" "f32" "f16" "bf16" "i32" "i64" "i8" "f8e4m3" "f8e5m2" "f8e4m3fnuz" "f8e5m2fnuz"; "none" "relu"
+// "gelu" "gelu_tanh" "silu"; "fast" "run_to_run" "batch_invariant"; "strict" "tf32". The parsers return false
+// on an unknown name.
 absl::string_view name_of(DType t);
 absl::string_view name_of(Activation a);
 absl::string_view name_of(Determinism d);

@@ -60,21 +60,33 @@ struct DtypeRow {
   lathe_dtype dtype;
   const char* name;
 };
-constexpr DtypeRow kDtypes[] = {{LATHE_F32, "f32"},        {LATHE_F16, "f16"},       {LATHE_BF16, "bf16"},
-                                {LATHE_I32, "i32"},        {LATHE_I64, "i64"},       {LATHE_I8, "i8"},
-                                {LATHE_F8_E4M3, "f8e4m3"}, {LATHE_F8_E5M2, "f8e5m2"}};
+constexpr DtypeRow kDtypes[] = {{LATHE_F32, "f32"},
+                                {LATHE_F16, "f16"},
+                                {LATHE_BF16, "bf16"},
+                                {LATHE_I32, "i32"},
+                                {LATHE_I64, "i64"},
+                                {LATHE_I8, "i8"},
+                                {LATHE_F8_E4M3, "f8e4m3"},
+                                {LATHE_F8_E5M2, "f8e5m2"},
+                                {LATHE_F8_E4M3_FNUZ, "f8e4m3fnuz"},
+                                {LATHE_F8_E5M2_FNUZ, "f8e5m2fnuz"}};
 
-// OCP 8-bit Floating Point Specification (OFP8), revision 1.0.
+// OCP 8-bit Floating Point Specification (OFP8), revision 1.0; and FNUZ as LLVM's APFloat describes
+// Float8E4M3FNUZ and Float8E5M2FNUZ, whose -0 would be is NaN, the only one.
 struct F8Format {
   int fraction_bits, lowest_exponent;  // of normal numbers
   uint8_t largest, overflow, nan;      // codes
 };
 constexpr F8Format kE4M3 = {3, -6, 0x7e, 0x7f, 0x7f}, kE5M2 = {2, -14, 0x7b, 0x7c, 0x7e};
+constexpr uint8_t kFnuzNan = 0x80;
+constexpr F8Format kE4M3Fnuz = {3, -7, 0x7f, kFnuzNan, kFnuzNan},
+                   kE5M2Fnuz = {2, -15, 0x7f, kFnuzNan, kFnuzNan};
 
 double from_f8(uint8_t code, const F8Format& f) {
   const int magnitude = code & 0x7f, exponent = magnitude >> f.fraction_bits;
   const int fraction = magnitude & ((1 << f.fraction_bits) - 1);
   double value;
+  if (code == kFnuzNan && f.nan == kFnuzNan) return NAN;
   if (magnitude > f.largest) {
     value = magnitude == f.overflow && f.overflow != f.nan ? INFINITY : NAN;
   } else if (exponent == 0) {
@@ -95,6 +107,7 @@ uint8_t to_f8(double value, const F8Format& f) {
   // In units of the last place; a fraction that rounds up to the next power of two carries into the exponent.
   const double units = std::nearbyint(std::ldexp(magnitude, f.fraction_bits - exponent));
   const double code = units + std::ldexp(exponent - f.lowest_exponent, f.fraction_bits);
+  if (f.nan == kFnuzNan && code == 0) return 0;
   return sign | (code > f.largest ? f.overflow : static_cast<uint8_t>(code));
 }
 
@@ -150,7 +163,8 @@ const std::vector<std::string>& float_names() {
 }
 
 const std::vector<std::string>& factor_names() {
-  static const std::vector<std::string> names = {"f32", "f16", "bf16", "i8", "f8e4m3", "f8e5m2"};
+  static const std::vector<std::string> names = {"f32",    "f16",    "bf16",       "i8",
+                                                 "f8e4m3", "f8e5m2", "f8e4m3fnuz", "f8e5m2fnuz"};
   return names;
 }
 
@@ -160,7 +174,8 @@ const std::vector<std::string>& result_names() {
 }
 
 bool is_integer(lathe_dtype dtype) { return dtype == LATHE_I8 || dtype == LATHE_I32 || dtype == LATHE_I64; }
-bool is_f8(lathe_dtype dtype) { return dtype == LATHE_F8_E4M3 || dtype == LATHE_F8_E5M2; }
+bool is_fnuz(lathe_dtype dtype) { return dtype == LATHE_F8_E4M3_FNUZ || dtype == LATHE_F8_E5M2_FNUZ; }
+bool is_f8(lathe_dtype dtype) { return dtype == LATHE_F8_E4M3 || dtype == LATHE_F8_E5M2 || is_fnuz(dtype); }
 
 double load(const void* data, lathe_dtype dtype, int64_t index) {
   const auto* at = static_cast<const uint8_t*>(data) + index * static_cast<int64_t>(bytes_of(dtype));
@@ -179,6 +194,14 @@ double load(const void* data, lathe_dtype dtype, int64_t index) {
       static const F8Values values = values_of(kE5M2);
       return values[*at];
     }
+    case LATHE_F8_E4M3_FNUZ: {
+      static const F8Values values = values_of(kE4M3Fnuz);
+      return values[*at];
+    }
+    case LATHE_F8_E5M2_FNUZ: {
+      static const F8Values values = values_of(kE5M2Fnuz);
+      return values[*at];
+    }
     case LATHE_DTYPE_NONE: break;
   }
   return NAN;
@@ -195,6 +218,8 @@ void store(void* data, lathe_dtype dtype, int64_t index, double value) {
     case LATHE_I64: return write(at, static_cast<int64_t>(value));
     case LATHE_F8_E4M3: return write(at, to_f8(value, kE4M3));
     case LATHE_F8_E5M2: return write(at, to_f8(value, kE5M2));
+    case LATHE_F8_E4M3_FNUZ: return write(at, to_f8(value, kE4M3Fnuz));
+    case LATHE_F8_E5M2_FNUZ: return write(at, to_f8(value, kE5M2Fnuz));
     case LATHE_DTYPE_NONE: return;
   }
 }
@@ -209,7 +234,9 @@ double largest(lathe_dtype dtype) {
   return dtype == LATHE_F16 ? 65504 : dtype == LATHE_BF16 ? 0x1.fep127 : 0x1.fffffep127;
 }
 
-uint8_t poison_of(lathe_dtype dtype) { return dtype == LATHE_I32 || dtype == LATHE_I64 ? 0x80 : 0xff; }
+uint8_t poison_of(lathe_dtype dtype) {
+  return dtype == LATHE_I32 || dtype == LATHE_I64 || is_fnuz(dtype) ? 0x80 : 0xff;
+}
 
 Normal::Normal(uint64_t seed) {
   for (uint64_t& s : state_) {  // splitmix64

@@ -15,7 +15,7 @@ const char* name_of(lathe_dtype dtype);  // "f32", "f8e4m3", ...
 lathe_dtype dtype_named(const std::string& name);
 // f32, f16, bf16: what an epilogue reads and writes.
 const std::vector<std::string>& float_names();
-// The floats, i8, f8e4m3, f8e5m2: what a matmul multiplies.
+// The floats, i8 and the kinds of fp8: what a matmul multiplies.
 const std::vector<std::string>& factor_names();
 // The floats and i32: what a matmul's result may be.
 const std::vector<std::string>& result_names();
@@ -28,7 +28,9 @@ constexpr size_t bytes_of(lathe_dtype dtype) {
     case LATHE_I64: return 8;
     case LATHE_I8:
     case LATHE_F8_E4M3:
-    case LATHE_F8_E5M2: return 1;
+    case LATHE_F8_E5M2:
+    case LATHE_F8_E4M3_FNUZ:
+    case LATHE_F8_E5M2_FNUZ: return 1;
     case LATHE_DTYPE_NONE: return 0;
   }
   return 0;
@@ -38,8 +40,8 @@ bool is_f8(lathe_dtype dtype);
 
 // Element `index` of an array at any alignment. Exact, but for i64 beyond 2^53.
 double load(const void* data, lathe_dtype dtype, int64_t index);
-// Rounds to nearest, ties to even; beyond the largest finite value to infinity, in f8e4m3, which has none, to
-// NaN. Integers take integers within their range.
+// Rounds to nearest, ties to even; beyond the largest finite value to infinity, in f8e4m3 and FNUZ, which
+// have none, to NaN. Integers take integers within their range.
 void store(void* data, lathe_dtype dtype, int64_t index, double value);
 // Half a unit in the last place, relative; the smallest absolute rounding error, of subnormals; the largest
 // finite value. Of floats of 16 bits or more.
@@ -47,9 +49,9 @@ double rounding(lathe_dtype dtype);
 double smallest_rounding(lathe_dtype dtype);
 double largest(lathe_dtype dtype);
 
-// What memory holds that no kernel has written and none may read: all ones, which is NaN in every float, and
-// in integers as wide as a result the bytes 0x80, which are below every sum of up to 131071 products of
-// bytes.
+// What memory holds that no kernel has written and none may read: all ones, which is NaN in every float but
+// FNUZ, whose only NaN is the byte 0x80; in integers as wide as a result the same bytes, which are below
+// every sum of up to 131071 products of bytes.
 uint8_t poison_of(lathe_dtype dtype);
 
 // xoshiro256++ under a ziggurat: independent standard normals, a few nanoseconds each.

@@ -109,7 +109,7 @@ lathe_dtype default_result(lathe_dtype dtype) {
 std::vector<Flag> matmul_flags(const std::vector<Flag>& more) {
   return joined(
       {
-          {"dtype", "f32|f16|bf16|i8|f8e4m3|f8e5m2", "of A and B (default: f32)"},
+          {"dtype", "f32|f16|bf16|i8|f8e4m3|f8e5m2|f8e4m3fnuz|f8e5m2fnuz", "of A and B (default: f32)"},
           {"out-dtype", "f32|f16|bf16|i32",
            "of C, D, bias and residual (default: that of A and B, f32 of i8 and fp8)"},
           kMath,

@@ -8,7 +8,8 @@ namespace lathe::cli {
 namespace {
 
 constexpr lathe_dtype kFloats[] = {LATHE_F32, LATHE_F16, LATHE_BF16};
-constexpr lathe_dtype kFactors[] = {LATHE_F32, LATHE_F16, LATHE_BF16, LATHE_I8, LATHE_F8_E4M3, LATHE_F8_E5M2};
+constexpr lathe_dtype kFactors[] = {LATHE_F32,     LATHE_F16,     LATHE_BF16,         LATHE_I8,
+                                    LATHE_F8_E4M3, LATHE_F8_E5M2, LATHE_F8_E4M3_FNUZ, LATHE_F8_E5M2_FNUZ};
 
 using Cases = std::vector<SelftestCase>;
 

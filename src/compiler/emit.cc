@@ -208,7 +208,8 @@ void Emit::prefetch(Value memory, Value at, int locality) {
 }
 
 // By integer arithmetic, which every target has. The bits of an e4m3 number, moved to where f32's lie, are
-// those of its 2^-120-fold, subnormal ones included; those of an e5m2 number are the upper half of an f16's.
+// those of its 2^-120-fold, subnormal ones included; of FNUZ, whose exponents are one lower, of its
+// 2^-119-fold and 2^-111-fold. Those of an OCP e5m2 number are the upper half of an f16's.
 static Value f8_to_f32(Emit& e, Value x) {
   const auto integers = [&](unsigned width) { return with_element(x.getType(), e.b.getIntegerType(width)); };
   const auto constant = [&](Type type, Attribute value) -> Value {
@@ -218,23 +219,27 @@ static Value f8_to_f32(Emit& e, Value x) {
   };
   Value raw = arith::BitcastOp::create(e.b, e.loc, integers(8), x);
   Type f32 = with_element(x.getType(), e.f32());
-  if (isa<Float8E5M2Type>(getElementTypeOrSelf(x.getType()))) {
+  const Type element = getElementTypeOrSelf(x.getType());
+  if (isa<Float8E5M2Type>(element)) {
     Value wide = arith::ExtUIOp::create(e.b, e.loc, integers(16), raw);
     wide = arith::ShLIOp::create(e.b, e.loc, wide, constant(integers(16), e.b.getI16IntegerAttr(8)));
     Type f16 = with_element(x.getType(), e.b.getF16Type());
     Value half = arith::BitcastOp::create(e.b, e.loc, f16, wide);
     return arith::ExtFOp::create(e.b, e.loc, f32, half);
   }
+  const bool is_ocp = isa<Float8E4M3FNType>(element), three_bits = is_ocp || isa<Float8E4M3FNUZType>(element);
+  const float scale = is_ocp ? 0x1p120f : three_bits ? 0x1p119f : 0x1p111f;
   Type i32 = integers(32);
   const auto bits = [&](int32_t value) { return constant(i32, e.b.getI32IntegerAttr(value)); };
   Value wide = arith::ExtUIOp::create(e.b, e.loc, i32, raw);
   Value magnitude = arith::AndIOp::create(e.b, e.loc, wide, bits(0x7f));
   Value sign =
       arith::ShLIOp::create(e.b, e.loc, arith::AndIOp::create(e.b, e.loc, wide, bits(0x80)), bits(24));
-  Value small =
-      arith::BitcastOp::create(e.b, e.loc, f32, arith::ShLIOp::create(e.b, e.loc, magnitude, bits(20)));
-  Value value = arith::MulFOp::create(e.b, e.loc, small, constant(f32, e.b.getF32FloatAttr(0x1p120f)));
-  Value is_nan = arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::eq, magnitude, bits(0x7f));
+  Value small = arith::BitcastOp::create(
+      e.b, e.loc, f32, arith::ShLIOp::create(e.b, e.loc, magnitude, bits(three_bits ? 20 : 21)));
+  Value value = arith::MulFOp::create(e.b, e.loc, small, constant(f32, e.b.getF32FloatAttr(scale)));
+  Value is_nan = arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::eq, is_ocp ? magnitude : wide,
+                                       bits(is_ocp ? 0x7f : 0x80));
   Value magnitude_bits = arith::BitcastOp::create(e.b, e.loc, i32, value);
   magnitude_bits = arith::SelectOp::create(e.b, e.loc, is_nan, bits(0x7fc00000), magnitude_bits);
   return arith::BitcastOp::create(e.b, e.loc, f32, arith::OrIOp::create(e.b, e.loc, magnitude_bits, sign));

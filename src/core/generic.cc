@@ -52,7 +52,8 @@ std::vector<ProblemClass> generic_classes(const Target& target) {
     for (Op op : {Op::kMatmul, Op::kArgmax, Op::kMatmulArgmax}) add(op, a, DType::kF32);
   for (DType d : {DType::kF32, DType::kI32}) add(Op::kMatmul, DType::kI8, d);
   if (target.backend == Backend::kCpu) return classes;
-  for (DType a : {DType::kF8E4M3, DType::kF8E5M2}) add(Op::kMatmul, a, DType::kF32);
+  for (DType a : {DType::kF8E4M3, DType::kF8E5M2, DType::kF8E4M3Fnuz, DType::kF8E5M2Fnuz})
+    add(Op::kMatmul, a, DType::kF32);
   return classes;
 }
 

@@ -31,11 +31,12 @@ bool is_among(lathe_dtype t, std::initializer_list<lathe_dtype> list) {
 }
 
 TEST(Dtypes, EveryPairOfInputAndOutput) {
-  for (int in = LATHE_F32; in <= LATHE_F8_E5M2; ++in) {
-    for (int out = LATHE_F32; out <= LATHE_F8_E5M2; ++out) {
+  for (int in = LATHE_F32; in <= LATHE_F8_E5M2_FNUZ; ++in) {
+    for (int out = LATHE_F32; out <= LATHE_F8_E5M2_FNUZ; ++out) {
       const Product p(static_cast<lathe_dtype>(in), static_cast<lathe_dtype>(out));
-      const bool multiplied = is_among(
-          p.desc.a.dtype, {LATHE_F32, LATHE_F16, LATHE_BF16, LATHE_I8, LATHE_F8_E4M3, LATHE_F8_E5M2});
+      const bool multiplied =
+          is_among(p.desc.a.dtype, {LATHE_F32, LATHE_F16, LATHE_BF16, LATHE_I8, LATHE_F8_E4M3, LATHE_F8_E5M2,
+                                    LATHE_F8_E4M3_FNUZ, LATHE_F8_E5M2_FNUZ});
       const bool legal = multiplied && (is_among(p.desc.d.dtype, {LATHE_F32, LATHE_F16, LATHE_BF16}) ||
                                         (in == LATHE_I8 && out == LATHE_I32));
       Request r;
@@ -51,7 +52,7 @@ TEST(Dtypes, EveryPairOfInputAndOutput) {
 }
 
 TEST(Dtypes, AAndBAreTheSame) {
-  for (lathe_dtype other : {LATHE_F32, LATHE_F8_E5M2, LATHE_I8}) {
+  for (lathe_dtype other : {LATHE_F32, LATHE_F8_E5M2, LATHE_I8, LATHE_F8_E4M3_FNUZ}) {
     Product p(LATHE_F8_E4M3, LATHE_F32);
     p.desc.b.dtype = other;
     Request r;
@@ -67,14 +68,17 @@ TEST(Dtypes, MessagesNameThem) {
   EXPECT_EQ(
       read(p.desc, &r).message(),
       "matmul i32 a=n b=t m=5 n=6 k=7 batch=1 d=f32 on cpu: a: dtype i32 is none of f32, f16, bf16, i8, "
-      "f8e4m3, f8e5m2");
+      "f8e4m3, f8e5m2, f8e4m3fnuz, f8e5m2fnuz");
   Product q(LATHE_F8_E4M3, LATHE_I32);
+  Product beyond(static_cast<lathe_dtype>(LATHE_F8_E5M2_FNUZ + 1), LATHE_F32);
+  EXPECT_NE(read(beyond.desc, &r).message().find("a: dtype 11 is unknown"), absl::string_view::npos)
+      << read(beyond.desc, &r);
   EXPECT_EQ(read(q.desc, &r).message(),
             "matmul f8e4m3 a=n b=t m=5 n=6 k=7 batch=1 d=i32 on cpu: d: dtype i32 is none of f32, f16, bf16");
 }
 
 TEST(Dtypes, QuantisedOperandsTakeTheWholeEpilogue) {
-  for (lathe_dtype in : {LATHE_I8, LATHE_F8_E4M3, LATHE_F8_E5M2}) {
+  for (lathe_dtype in : {LATHE_I8, LATHE_F8_E4M3, LATHE_F8_E5M2, LATHE_F8_E4M3_FNUZ, LATHE_F8_E5M2_FNUZ}) {
     Product p(in, LATHE_BF16);
     std::vector<float> c(30), bias(6), residual(30);
     p.desc.c.data = c.data();
@@ -170,7 +174,7 @@ TEST(Dtypes, MathIsOfF32Alone) {
 // What the CPU has no kernel for is UNSUPPORTED, and the message says which request.
 TEST(Dtypes, TheCpuMultipliesNoEightBitFloats) {
   FakeDevice fake;
-  for (lathe_dtype in : {LATHE_F8_E4M3, LATHE_F8_E5M2}) {
+  for (lathe_dtype in : {LATHE_F8_E4M3, LATHE_F8_E5M2, LATHE_F8_E4M3_FNUZ, LATHE_F8_E5M2_FNUZ}) {
     Product p(in, LATHE_F16);
     EXPECT_EQ(lathe_matmul(fake.device.get(), nullptr, &p.desc), LATHE_UNSUPPORTED);
     const std::string message = lathe_last_error();

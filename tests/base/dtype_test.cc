@@ -28,7 +28,7 @@ void expect_names_round_trip(int32_t count) {
 }
 
 TEST(DTypeTest, NamesRoundTrip) {
-  expect_names_round_trip<DType>(9);
+  expect_names_round_trip<DType>(11);
   expect_names_round_trip<Activation>(5);
   expect_names_round_trip<Determinism>(3);
   expect_names_round_trip<Math>(2);
@@ -43,6 +43,8 @@ TEST(DTypeTest, ValuesEqualThePublicEnums) {
   EXPECT_EQ(static_cast<int>(DType::kI8), LATHE_I8);
   EXPECT_EQ(static_cast<int>(DType::kF8E4M3), LATHE_F8_E4M3);
   EXPECT_EQ(static_cast<int>(DType::kF8E5M2), LATHE_F8_E5M2);
+  EXPECT_EQ(static_cast<int>(DType::kF8E4M3Fnuz), LATHE_F8_E4M3_FNUZ);
+  EXPECT_EQ(static_cast<int>(DType::kF8E5M2Fnuz), LATHE_F8_E5M2_FNUZ);
   EXPECT_EQ(static_cast<int>(Math::kTf32), LATHE_MATH_TF32);
   EXPECT_EQ(static_cast<int>(Activation::kGeluTanh), LATHE_ACTIVATION_GELU_TANH);
   EXPECT_EQ(static_cast<int>(Activation::kSilu), LATHE_ACTIVATION_SILU);
@@ -58,6 +60,8 @@ TEST(DTypeTest, Sizes) {
   EXPECT_EQ(size_of(DType::kI8), 1u);
   EXPECT_EQ(size_of(DType::kF8E4M3), 1u);
   EXPECT_EQ(size_of(DType::kF8E5M2), 1u);
+  EXPECT_EQ(size_of(DType::kF8E4M3Fnuz), 1u);
+  EXPECT_EQ(size_of(DType::kF8E5M2Fnuz), 1u);
   EXPECT_EQ(size_of(DType::kNone), 0u);
 }
 

@@ -101,20 +101,31 @@ struct F8 {
   lathe_dtype dtype;
   std::vector<double> values;
   bool has_infinity;
+  bool is_fnuz;
 };
-// OCP OFP8: e4m3 ends at 448 (0x7e) and has no infinity, e5m2 at 57344 (0x7b).
+// OCP OFP8: e4m3 ends at 448 (0x7e) and has no infinity, e5m2 at 57344 (0x7b). FNUZ: every code but 0x80, the
+// only NaN, is a number.
 std::vector<F8> f8_formats() {
-  return {{LATHE_F8_E4M3, f8_values(4, 3, 7, 0x7e), false}, {LATHE_F8_E5M2, f8_values(5, 2, 15, 0x7b), true}};
+  return {{LATHE_F8_E4M3, f8_values(4, 3, 7, 0x7e), false, false},
+          {LATHE_F8_E5M2, f8_values(5, 2, 15, 0x7b), true, false},
+          {LATHE_F8_E4M3_FNUZ, f8_values(4, 3, 8, 0x7f), false, true},
+          {LATHE_F8_E5M2_FNUZ, f8_values(5, 2, 16, 0x7f), false, true}};
 }
 
 TEST(Numbers, EveryF8Loads) {
   EXPECT_EQ(f8_formats()[0].values.back(), 448);
   EXPECT_EQ(f8_formats()[1].values.back(), 57344);
+  EXPECT_EQ(f8_formats()[2].values.back(), 240);
+  EXPECT_EQ(f8_formats()[3].values.back(), 57344);
   for (const F8& f : f8_formats()) {
     for (int code = 0; code < 256; ++code) {
       const auto byte = static_cast<uint8_t>(code);
       const double got = load(&byte, f.dtype, 0);
       const size_t magnitude = code & 0x7f;
+      if (f.is_fnuz && code == 0x80) {
+        EXPECT_TRUE(std::isnan(got));
+        continue;
+      }
       EXPECT_EQ(std::signbit(got), code >= 128) << code;
       if (magnitude < f.values.size()) {
         EXPECT_EQ(std::fabs(got), f.values[magnitude]) << code;
@@ -139,9 +150,12 @@ TEST(Numbers, F8StoresRoundToNearestEven) {
       const double low = f.values[code], high = f.values[code + 1], middle = (low + high) / 2;
       for (int sign : {0, 0x80}) {
         const double s = sign ? -1 : 1;
-        EXPECT_EQ(stored(s * low), code | sign);
-        EXPECT_EQ(stored(s * middle), (code % 2 ? code + 1 : code) | sign) << middle;
-        EXPECT_EQ(stored(s * std::nextafter(middle, 0.0)), code | sign);
+        const auto signed_code = [&](int magnitude) {
+          return f.is_fnuz && magnitude == 0 ? 0 : magnitude | sign;
+        };
+        EXPECT_EQ(stored(s * low), signed_code(code));
+        EXPECT_EQ(stored(s * middle), signed_code(code % 2 ? code + 1 : code)) << middle;
+        EXPECT_EQ(stored(s * std::nextafter(middle, 0.0)), signed_code(code));
         EXPECT_EQ(stored(s * std::nextafter(middle, 1e9)), (code + 1) | sign);
       }
     }
@@ -171,7 +185,8 @@ TEST(Numbers, IntegersAtAnyAlignment) {
 }
 
 TEST(Numbers, NamesGoBothWays) {
-  for (const std::string& name : {"f32", "f16", "bf16", "i8", "f8e4m3", "f8e5m2", "i32", "i64"}) {
+  for (const std::string& name :
+       {"f32", "f16", "bf16", "i8", "f8e4m3", "f8e5m2", "f8e4m3fnuz", "f8e5m2fnuz", "i32", "i64"}) {
     EXPECT_EQ(name_of(dtype_named(name)), name);
     EXPECT_GT(bytes_of(dtype_named(name)), 0u);
   }
@@ -179,7 +194,8 @@ TEST(Numbers, NamesGoBothWays) {
 }
 
 TEST(Numbers, PoisonIsNaNOrNoResult) {
-  for (lathe_dtype dtype : {LATHE_F32, LATHE_F16, LATHE_BF16, LATHE_F8_E4M3, LATHE_F8_E5M2}) {
+  for (lathe_dtype dtype : {LATHE_F32, LATHE_F16, LATHE_BF16, LATHE_F8_E4M3, LATHE_F8_E5M2,
+                            LATHE_F8_E4M3_FNUZ, LATHE_F8_E5M2_FNUZ}) {
     const std::vector<uint8_t> bytes(4, poison_of(dtype));
     EXPECT_TRUE(std::isnan(load(bytes.data(), dtype, 0))) << dtype;
   }

@@ -61,7 +61,8 @@ class Reference : public ::testing::Test {
 };
 
 TEST_F(Reference, AcceptsRightResults) {
-  for (lathe_dtype dtype : {LATHE_F32, LATHE_F16, LATHE_BF16, LATHE_I8, LATHE_F8_E4M3, LATHE_F8_E5M2}) {
+  for (lathe_dtype dtype : {LATHE_F32, LATHE_F16, LATHE_BF16, LATHE_I8, LATHE_F8_E4M3, LATHE_F8_E5M2,
+                            LATHE_F8_E4M3_FNUZ, LATHE_F8_E5M2_FNUZ}) {
     for (lathe_dtype out : {LATHE_F32, LATHE_F16, LATHE_BF16}) {
       for (int layout = 0; layout < 4; ++layout) {
         for (lathe_activation activation :

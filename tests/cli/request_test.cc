@@ -89,7 +89,7 @@ TEST(MatmulRequest, EveryFlagArrives) {
 
 TEST(MatmulRequest, RefusesUnknownValues) {
   for (const auto& [flag, value, expected] : std::vector<std::tuple<std::string, std::string, std::string>>{
-           {"dtype", "f64", "f32|f16|bf16|i8|f8e4m3|f8e5m2"},
+           {"dtype", "f64", "f32|f16|bf16|i8|f8e4m3|f8e5m2|f8e4m3fnuz|f8e5m2fnuz"},
            {"out-dtype", "i8", "f32|f16|bf16|i32"},
            {"math", "fast", "strict|tf32"},
            {"fill", "ones", "normal|integers|special"},
@@ -112,12 +112,15 @@ TEST(MatmulRequest, RefusesUnknownValues) {
 }
 
 TEST(MatmulRequest, ResultsOfQuantisedOperandsAreF32) {
-  for (const auto& [dtype, out] : std::vector<std::pair<std::string, lathe_dtype>>{{"f32", LATHE_F32},
-                                                                                   {"f16", LATHE_F16},
-                                                                                   {"bf16", LATHE_BF16},
-                                                                                   {"i8", LATHE_F32},
-                                                                                   {"f8e4m3", LATHE_F32},
-                                                                                   {"f8e5m2", LATHE_F32}}) {
+  for (const auto& [dtype, out] :
+       std::vector<std::pair<std::string, lathe_dtype>>{{"f32", LATHE_F32},
+                                                        {"f16", LATHE_F16},
+                                                        {"bf16", LATHE_BF16},
+                                                        {"i8", LATHE_F32},
+                                                        {"f8e4m3", LATHE_F32},
+                                                        {"f8e5m2", LATHE_F32},
+                                                        {"f8e4m3fnuz", LATHE_F32},
+                                                        {"f8e5m2fnuz", LATHE_F32}}) {
     EXPECT_EQ(matmul_request_with_shape(with({{"dtype", dtype}})).value().out_dtype, out) << dtype;
   }
   EXPECT_EQ(matmul_request_with_shape(with({{"dtype", "i8"}, {"out-dtype", "i32"}})).value().out_dtype,

@@ -125,9 +125,9 @@ TEST(SelftestCases, CoverEveryLevelOfEveryFactor) {
     if (r->m <= 16) seen["decode"].insert(r->m);
     if (r->k > 50000) seen["long"].insert(r->dtype);
   }
-  EXPECT_EQ(seen["dtype"].size(), 6u);
+  EXPECT_EQ(seen["dtype"].size(), 8u);
   EXPECT_EQ(seen["out"].size(), 4u);
-  EXPECT_EQ(seen["layout"].size(), 24u);
+  EXPECT_EQ(seen["layout"].size(), 32u);
   EXPECT_EQ(seen["activation"].size(), 5u);
   EXPECT_EQ(seen["places"].size(), 8u) << "none, own or D itself, each of two, but both D itself";
   EXPECT_EQ(seen["misalign"].size(), 6u);

@@ -33,7 +33,7 @@ for verb in VERBS:
     assert help.returncode == 0 and help.stdout.startswith(f"lathe {verb}"), f"{verb} --help: {help}"
     assert "--cache-dir DIR" in help.stdout and "--workers N" in help.stdout
 for verb in ("run matmul", "explain matmul", "dump matmul", "warm"):
-    assert "--dtype f32|f16|bf16|i8|f8e4m3|f8e5m2" in lathe(*verb.split(), "--help").stdout
+    assert "--dtype f32|f16|bf16|i8|f8e4m3|f8e5m2|f8e4m3fnuz|f8e5m2fnuz" in lathe(*verb.split(), "--help").stdout
 for verb in ("run matmul", "run argmax", "explain matmul", "explain argmax"):
     assert "--json" in lathe(*verb.split(), "--help").stdout
 

@@ -239,7 +239,7 @@ void MatmulRequest::compute_reference() {
   const double length = static_cast<double>(k) + 4, u = kUnitRoundoff;
   double growth = case_.in == LATHE_I8 ? 0 : std::min(length, 6 * std::sqrt(length)) * u;
   if (case_.in == LATHE_F32 && case_.math == LATHE_MATH_TF32) growth += 0x1p-9;
-  if (case_.in == LATHE_F8_E4M3 || case_.in == LATHE_F8_E5M2) growth += 0x1p-10;
+  if (case_.in != LATHE_I8 && bytes_of(case_.in) == 1) growth += 0x1p-10;
   const auto matrix = [m, n](const std::vector<double>& values, int64_t b) {
     return values.size() > static_cast<size_t>(m * n) ? values.data() + b * m * n : values.data();
   };

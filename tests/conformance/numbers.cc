@@ -11,7 +11,8 @@ namespace {
 struct Format {
   int significand_bits;  // the hidden one included
   int exponent_bits;
-  bool has_infinity;  // else the code of all ones is NaN and its neighbours are numbers
+  bool has_infinity;     // else the code of all ones is NaN and its neighbours are numbers
+  bool is_fnuz = false;  // the bias is one more, what would be -0 is the only NaN
 };
 
 Format format_of(lathe_dtype dtype) {
@@ -20,14 +21,18 @@ Format format_of(lathe_dtype dtype) {
     case LATHE_BF16: return {8, 8, true};
     case LATHE_F8_E4M3: return {4, 4, false};
     case LATHE_F8_E5M2: return {3, 5, true};
+    case LATHE_F8_E4M3_FNUZ: return {4, 4, false, true};
+    case LATHE_F8_E5M2_FNUZ: return {3, 5, false, true};
     default: return {24, 8, true};
   }
 }
 
-int bias_of(Format f) { return (1 << (f.exponent_bits - 1)) - 1; }
+int bias_of(Format f) { return (1 << (f.exponent_bits - 1)) - (f.is_fnuz ? 0 : 1); }
 
 uint32_t encode(Format f, double value) {
-  const uint32_t sign = std::signbit(value) ? 1u << (f.significand_bits - 1 + f.exponent_bits) : 0;
+  const uint32_t sign_bit = 1u << (f.significand_bits - 1 + f.exponent_bits);
+  if (f.is_fnuz && (value == 0 || !std::isfinite(value))) return value == 0 ? 0 : sign_bit;
+  const uint32_t sign = std::signbit(value) ? sign_bit : 0;
   const int fraction_bits = f.significand_bits - 1;
   const uint32_t exponent_mask = (1u << f.exponent_bits) - 1;
   if (!f.has_infinity && !std::isfinite(value)) return sign | ((1u << (fraction_bits + f.exponent_bits)) - 1);
@@ -49,9 +54,11 @@ double decode(Format f, uint32_t bits) {
   const uint32_t exponent_mask = (1u << f.exponent_bits) - 1;
   const uint32_t fraction = bits & ((1u << fraction_bits) - 1);
   const uint32_t exponent = bits >> fraction_bits & exponent_mask;
+  if (f.is_fnuz && bits == 1u << (fraction_bits + f.exponent_bits))
+    return std::numeric_limits<double>::quiet_NaN();
   const double sign = bits >> (fraction_bits + f.exponent_bits) & 1 ? -1 : 1;
   const bool all_ones = exponent == exponent_mask && fraction == (1u << fraction_bits) - 1;
-  if (f.has_infinity ? exponent == exponent_mask : all_ones) {
+  if (f.has_infinity ? exponent == exponent_mask : all_ones && !f.is_fnuz) {
     if (!f.has_infinity) return std::numeric_limits<double>::quiet_NaN();
     return fraction ? std::numeric_limits<double>::quiet_NaN()
                     : sign * std::numeric_limits<double>::infinity();
@@ -76,7 +83,9 @@ size_t bytes_of(lathe_dtype dtype) {
     case LATHE_I64: return 8;
     case LATHE_I8:
     case LATHE_F8_E4M3:
-    case LATHE_F8_E5M2: return 1;
+    case LATHE_F8_E5M2:
+    case LATHE_F8_E4M3_FNUZ:
+    case LATHE_F8_E5M2_FNUZ: return 1;
     default: return 4;
   }
 }
@@ -91,6 +100,8 @@ const char* name_of(lathe_dtype dtype) {
     case LATHE_I8: return "i8";
     case LATHE_F8_E4M3: return "f8e4m3";
     case LATHE_F8_E5M2: return "f8e5m2";
+    case LATHE_F8_E4M3_FNUZ: return "f8e4m3fnuz";
+    case LATHE_F8_E5M2_FNUZ: return "f8e5m2fnuz";
     default: return "none";
   }
 }
@@ -100,6 +111,7 @@ bool is_integer(lathe_dtype dtype) { return dtype == LATHE_I8 || dtype == LATHE_
 double largest(lathe_dtype dtype) {
   const Format f = format_of(dtype);
   const double unit = std::ldexp(1.0, 1 - f.significand_bits);
+  if (f.is_fnuz) return std::ldexp(2 - unit, bias_of(f) - 1);
   return f.has_infinity ? std::ldexp(2 - unit, bias_of(f)) : std::ldexp(2 - 2 * unit, bias_of(f) + 1);
 }
 
@@ -125,7 +137,9 @@ void store(lathe_dtype dtype, double value, void* at) {
     case LATHE_I8: return put(std::isnan(value) ? int8_t{-128} : static_cast<int8_t>(value));
     case LATHE_I32: return put(std::isnan(value) ? INT32_MIN : static_cast<int32_t>(value));
     case LATHE_F8_E4M3:
-    case LATHE_F8_E5M2: return put(static_cast<uint8_t>(encode(format_of(dtype), value)));
+    case LATHE_F8_E5M2:
+    case LATHE_F8_E4M3_FNUZ:
+    case LATHE_F8_E5M2_FNUZ: return put(static_cast<uint8_t>(encode(format_of(dtype), value)));
     default: return put(static_cast<uint16_t>(encode(format_of(dtype), value)));
   }
 }
@@ -136,7 +150,9 @@ double load(lathe_dtype dtype, const void* at) {
     return zero;
   };
   static const std::vector<double> f16 = decode_all(LATHE_F16), bf16 = decode_all(LATHE_BF16),
-                                   e4m3 = decode_all(LATHE_F8_E4M3), e5m2 = decode_all(LATHE_F8_E5M2);
+                                   e4m3 = decode_all(LATHE_F8_E4M3), e5m2 = decode_all(LATHE_F8_E5M2),
+                                   e4m3_fnuz = decode_all(LATHE_F8_E4M3_FNUZ),
+                                   e5m2_fnuz = decode_all(LATHE_F8_E5M2_FNUZ);
   switch (dtype) {
     case LATHE_F32: return get(0.0f);
     case LATHE_I8: return get(int8_t{0});
@@ -145,6 +161,8 @@ double load(lathe_dtype dtype, const void* at) {
     case LATHE_BF16: return bf16[get(uint16_t{0})];
     case LATHE_F8_E4M3: return e4m3[get(uint8_t{0})];
     case LATHE_F8_E5M2: return e5m2[get(uint8_t{0})];
+    case LATHE_F8_E4M3_FNUZ: return e4m3_fnuz[get(uint8_t{0})];
+    case LATHE_F8_E5M2_FNUZ: return e5m2_fnuz[get(uint8_t{0})];
     default: return std::numeric_limits<double>::quiet_NaN();
   }
 }

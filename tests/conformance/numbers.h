@@ -14,8 +14,8 @@ const char* name_of(lathe_dtype dtype);
 
 bool is_integer(lathe_dtype dtype);
 
-// The value of `dtype` nearest to `x`, ties to even, subnormals kept; beyond the range infinity, in f8e4m3,
-// which has none, NaN. Integers are what they are.
+// The value of `dtype` nearest to `x`, ties to even, subnormals kept; beyond the range infinity, in f8e4m3
+// and FNUZ, which have none, NaN. Integers are what they are.
 double round_to(lathe_dtype dtype, double x);
 // Largest finite value.
 double largest(lathe_dtype dtype);

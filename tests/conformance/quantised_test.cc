@@ -163,7 +163,9 @@ TEST_P(Quantised, ExactSumsOfBytes) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Dtypes, Quantised, testing::Values(LATHE_I8, LATHE_F8_E4M3, LATHE_F8_E5M2),
+INSTANTIATE_TEST_SUITE_P(Dtypes, Quantised,
+                         testing::Values(LATHE_I8, LATHE_F8_E4M3, LATHE_F8_E5M2, LATHE_F8_E4M3_FNUZ,
+                                         LATHE_F8_E5M2_FNUZ),
                          [](const auto& info) { return std::string(name_of(info.param)); });
 
 // What has no kernel is refused by name and leaves the device usable.

@@ -68,7 +68,8 @@ TEST(Generic, EveryRequestsClassIsAmongThose) {
     const std::vector<ProblemClass> classes = generic_classes(target);
     const bool cpu = target.backend == Backend::kCpu;
     for (Op op : {Op::kMatmul, Op::kArgmax, Op::kMatmulArgmax})
-      for (DType a : {DType::kF32, DType::kF16, DType::kBF16, DType::kI8, DType::kF8E4M3, DType::kF8E5M2})
+      for (DType a : {DType::kF32, DType::kF16, DType::kBF16, DType::kI8, DType::kF8E4M3, DType::kF8E5M2,
+                      DType::kF8E4M3Fnuz, DType::kF8E5M2Fnuz})
         for (DType d : {DType::kF16, DType::kI32})
           for (Alignment alignment : {Alignment::kElement, Alignment::k16, Alignment::kByte}) {
             if (!is_float(a) && (cpu || op != Op::kMatmul)) continue;

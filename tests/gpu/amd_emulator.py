@@ -7,7 +7,12 @@ import ctypes
 import importlib.util
 import mmap
 import os
+import re
+import struct
+import subprocess
 import sys
+
+from amd_matrix import RECODED, Matrix, recode
 
 # An LDS address has 32 bits, and an instruction's offsets add to it.
 _LDS_REACH = 9 << 30
@@ -162,6 +167,26 @@ def _correct(module):
         return plain(device, _LDS_REACH // dtype.itemsize, dtype, options=emu.BufferSpec(external_ptr=lds.address))
 
     emu.Buffer = buffer
+    _correct_matrix(module, Matrix(emu))
+
+
+def _correct_matrix(module, matrix):
+    class CodeObject(module.CodeObject):
+        def __init__(self, path):
+            super().__init__(path)
+            listing = subprocess.run([module._objdump(), "-d", path], capture_output=True, text=True, check=True).stdout
+            for name, at in re.findall(r"^\s+(v_mfma\w+) .*// ([0-9A-F]+):", listing, re.M):
+                if name in RECODED:
+                    word, = struct.unpack_from("<I", self.mem, int(at, 16))
+                    struct.pack_into("<I", self.mem, int(at, 16), recode(word, RECODED[name]))
+
+        def run(self, name, grid, block, kernarg, arch, dynamic_lds=0):
+            if matrix.arch not in ("", arch):  # instructions are kept by their bits
+                raise ValueError(f"one process emulates one architecture: {matrix.arch}, then {arch}")
+            matrix.arch = arch
+            super().run(name, grid, block, kernarg, arch, dynamic_lds)
+
+    module.CodeObject = CodeObject
 
 
 def load():

@@ -2,7 +2,8 @@
 import math
 import struct
 
-SIZE = {"f32": 4, "f16": 2, "bf16": 2, "i32": 4, "i64": 8, "i8": 1, "f8e4m3": 1, "f8e5m2": 1}
+SIZE = {"f32": 4, "f16": 2, "bf16": 2, "i32": 4, "i64": 8, "i8": 1, "f8e4m3": 1, "f8e5m2": 1,
+        "f8e4m3fnuz": 1, "f8e5m2fnuz": 1}
 MANTISSA = {"f32": 24, "f16": 11, "bf16": 8}
 _FORMAT = {"f32": "f", "f16": "e", "i32": "i", "i64": "q", "i8": "b"}
 
@@ -14,26 +15,35 @@ def _bf16_bits(x):
     return (bits + 0x7FFF + (bits >> 16 & 1)) >> 16
 
 
-def _f8(bits, exponent_bits, bias):
-    """What 8 bits of an OCP float are."""
+def _f8(bits, exponent_bits, bias, fnuz=False):
+    """What 8 bits of an OCP float are, or of one without infinities and -0, whose only NaN is 0x80."""
     mantissa_bits = 7 - exponent_bits
     sign, exponent = -1 if bits & 0x80 else 1, bits >> mantissa_bits & (1 << exponent_bits) - 1
     mantissa = bits & (1 << mantissa_bits) - 1
-    if exponent_bits == 4 and bits & 0x7F == 0x7F:
+    if fnuz and bits == 0x80:
         return math.nan
-    if exponent_bits == 5 and exponent == 31:
+    if not fnuz and exponent_bits == 4 and bits & 0x7F == 0x7F:
+        return math.nan
+    if not fnuz and exponent_bits == 5 and exponent == 31:
         return math.nan if mantissa else sign * math.inf
     significand = mantissa / (1 << mantissa_bits) + (exponent > 0)
     return sign * significand * 2.0**(max(exponent, 1) - bias)
 
 
-_F8 = {"f8e4m3": [_f8(bits, 4, 7) for bits in range(256)], "f8e5m2": [_f8(bits, 5, 15) for bits in range(256)]}
+_F8 = {"f8e4m3": [_f8(bits, 4, 7) for bits in range(256)], "f8e5m2": [_f8(bits, 5, 15) for bits in range(256)],
+       "f8e4m3fnuz": [_f8(bits, 4, 8, True) for bits in range(256)],
+       "f8e5m2fnuz": [_f8(bits, 5, 16, True) for bits in range(256)]}
+
+
+def f8_numbers(dtype):
+    """All that the type has, in the order of their codes."""
+    return [value for value in _F8[dtype] if math.isfinite(value)]
 
 
 def _f8_bits(x, dtype):
     """The bits of a number that the type has exactly."""
     if x != x:
-        return 0x7F
+        return 0x80 if dtype.endswith("fnuz") else 0x7F
     return next(bits for bits, value in enumerate(_F8[dtype])
                 if value == x and math.copysign(1, value) == math.copysign(1, x))
 

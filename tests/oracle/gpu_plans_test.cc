@@ -48,7 +48,7 @@ std::string defect(const DeviceFacts& facts, const ProblemClass& c, const Plan& 
       {f.kernel == "wgmma" && facts.target.arch != "sm_90a", "wgmma"},
       {f.kernel == "wgmma" && (f.threads % 128 != 0 || f.threads < 256), "warpgroups"},
       {f.kernel == "mma" && version < 80, "asynchronous copies"},
-      {f.kernel != "simt" && is_f8(c.a) && version < 89, "matrix instructions of fp8"},
+      {f.kernel != "simt" && (is_fnuz(c.a) || (is_f8(c.a) && version < 89)), "matrix instructions of fp8"},
       {(f.kernel == "skinny" ? f.swap != 0 : f.kernel != "simt") && c.a == DType::kF32, "rounds f32"},
       {copies && c.alignment != Alignment::k16, "copies of 16 bytes"},
       {f.kernel == "skinny" && (c.m_lo != c.m_hi || c.m_hi > 16), "rows"},
@@ -76,7 +76,8 @@ TEST(GpuPlans, NoneIsBeyondItsDevice) {
   const Form forms[] = {
       {DType::kBF16, DType::kBF16, 1, Alignment::k16},      {DType::kF16, DType::kF32, 0, Alignment::k16},
       {DType::kBF16, DType::kBF16, 1, Alignment::kElement}, {DType::kF32, DType::kF32, 1, Alignment::k16},
-      {DType::kF8E4M3, DType::kF32, 1, Alignment::k16},     {DType::kI8, DType::kF32, 1, Alignment::k16}};
+      {DType::kF8E4M3, DType::kF32, 1, Alignment::k16},     {DType::kI8, DType::kF32, 1, Alignment::k16},
+      {DType::kF8E4M3Fnuz, DType::kF32, 1, Alignment::k16}};
   size_t plans = 0;
   for (const DeviceFacts& f : shipped_facts()) {
     if (f.target.backend != Backend::kCuda) continue;

@@ -1,0 +1,133 @@
+"""MFMA for the emulator of AMD's instruction sets, in place of what it has, which is wrong for rows of 32 x 32, for f16
+that is not normal, for bf16 and bytes on gfx90a and for the 8-bit floats of gfx942; and WMMA's 8-bit floats, which it
+reads as f16.
+
+By the CDNA2, CDNA3 and CDNA4 instruction set guides: a lane holds one row of A (one column of B) at K / groups
+neighbouring places; lane l's sum i lies in D's column l modulo the edge and in row 4 * (l / 16) + i of 16 x 16, row
+8 * (i / 4) + 4 * (l / 32) + i % 4 of 32 x 32. gfx942's 8-bit floats are FNUZ, gfx950's OCP: proven against nothing but
+this reading of the two formats. gfx90a's flushing of f16 and bf16 subnormals is not modelled.
+"""
+import re
+
+# By the instruction's name: bits of exponent and fraction, bias, and what the codes of all ones are.
+_OCP = {"FP8": (4, 3, 7, "nan"), "BF8": (5, 2, 15, "ieee")}
+_FNUZ = {"FP8": (4, 3, 8, "fnuz"), "BF8": (5, 2, 16, "fnuz")}
+_FLOATS = {"F16": (5, 10, 15, "ieee"), "BF16": (8, 7, 127, "ieee")}
+_BITS = {"F32": 32, "F16": 16, "BF16": 16, "I8": 8, "FP8": 8, "BF8": 8}
+
+# What gfx90a's codes are; elsewhere they are other instructions.
+_GFX90A = {84: "V_MFMA_I32_32X32X8_I8", 85: "V_MFMA_I32_16X16X16_I8"}
+# gfx90a's codes that the emulator knows by others: by LLVM's names.
+RECODED = {"v_mfma_f32_32x32x8bf16_1k": 96, "v_mfma_f32_16x16x16bf16_1k": 97}
+
+
+def recode(word, opcode):
+    """The first word of such an instruction with another operation."""
+    return word & ~(0x7F << 16) | opcode << 16
+
+
+class Matrix:
+    """Replaces emu._compile_mfma and, for 8-bit floats, _compile_wmma. `arch` is to be set before the first launch."""
+
+    def __init__(self, emu):
+        self.emu, self.mfma, self.wmma, self.arch = emu, emu._compile_mfma, emu._compile_wmma, ""
+        emu._compile_mfma, emu._compile_wmma = self.compile_mfma, self.compile_wmma
+
+    def number(self, x):
+        return self.emu.UOp.const(x, self.emu.dtypes.uint32)
+
+    def index(self, x):
+        return self.emu.UOp.const(x, self.emu.dtypes.int)
+
+    def widened(self, bits, form):
+        """A small float's code as f32's, by integers: what the emulator's optimizer does not fold away."""
+        exponent_bits, fraction_bits, bias, ones = form
+        n, f32 = self.number, self.emu.dtypes.float32
+        sign = (bits >> n(exponent_bits + fraction_bits)) << n(31)
+        exponent = (bits >> n(fraction_bits)) & n((1 << exponent_bits) - 1)
+        fraction = bits & n((1 << fraction_bits) - 1)
+        normal = ((exponent + n(127 - bias)) << n(23)) | (fraction << n(23 - fraction_bits))
+        small = fraction.cast(f32) * self.emu.UOp.const(2.0**(1 - bias - fraction_bits), f32)
+        value = exponent.eq(n(0)).where(small.bitcast(self.emu.dtypes.uint32), normal)
+        if ones == "ieee":
+            special = n(0x7F800000) | (fraction << n(23 - fraction_bits))
+            value = exponent.eq(n((1 << exponent_bits) - 1)).where(special, value)
+        if ones == "nan":
+            value = (bits & n(0x7F)).eq(n(0x7F)).where(n(0x7FC00000), value)
+        if ones == "fnuz":
+            value = bits.eq(n(0x80)).where(n(0x7FC00000), value)
+        return value | sign
+
+    def element(self, register, at, name):
+        """Element `at` of a register as 32 bits."""
+        bits = _BITS[name]
+        if bits == 32:
+            return register
+        code = (register >> self.number(at * bits)) & self.number((1 << bits) - 1)
+        if name == "I8":
+            return (code ^ self.number(0x80)) - self.number(0x80)
+        if name == "BF16":
+            return code << self.number(16)
+        small = _FNUZ if self.arch == "gfx942" else _OCP
+        return self.widened(code, small[name] if name in small else _FLOATS[name])
+
+    def compile_wmma(self, inst, ctx):
+        match = re.fullmatch(r"V_WMMA_F32_16X16X16_(FP8|BF8)_\1", self.emu._op_name(inst))
+        if not match:
+            return self.wmma(inst, ctx)
+        functions, name = self.emu._FUNCS, "f16_to_f32"  # what it widens every operand by
+        plain = functions[name]
+        functions[name] = lambda code: self.widened(code, _OCP[match[1]]).bitcast(self.emu.dtypes.float32)
+        try:
+            return self.wmma(inst, ctx)
+        finally:
+            functions[name] = plain
+
+    def compile_mfma(self, inst, ctx):
+        emu = self.emu
+        name = emu._op_name(inst)
+        if self.arch == "gfx90a":
+            name = _GFX90A.get(inst.op.value, name)
+        match = re.fullmatch(r"V_MFMA_(F32|I32)_(16|32)X(?:16|32)X(\d+)_(F32|F16|BF16|I8|(?:FP8|BF8)_(?:FP8|BF8))", name)
+        if not match:
+            return self.mfma(inst, ctx)
+        edge, depth, types = int(match[2]), int(match[3]), match[4].split("_")
+        dtype = emu.dtypes.int32 if match[1] == "I32" else emu.dtypes.float32
+        tmp = emu.UOp.placeholder((2 * edge * depth,), emu.dtypes.uint32, slot=0, addrspace=emu.AddrSpace.LOCAL)
+        read = self.read(inst, ctx, tmp, edge, depth, (types[0], types[-1]))
+        write = self.multiply(inst, ctx, tmp.after(read), edge, depth, dtype)
+        return emu.UOp.sink(read, write, *ctx.inc_pc())
+
+    def read(self, inst, ctx, tmp, edge, depth, types):
+        """A, row by row, and B, column by column, into tmp."""
+        if self.emu._iattr(inst, "acc"):
+            raise RuntimeError("MFMA whose operands are in accumulation registers")
+        here = depth * edge // 64  # of a lane
+        lane = ctx.range()
+        first = (lane % self.index(edge)) * self.index(depth) + (lane // self.index(edge)) * self.index(here)
+        stores = []
+        for side, (field, name) in enumerate(zip((type(inst).src0, type(inst).src1), types)):
+            source, in_register = ctx.inst_field(field), 32 // _BITS[name]
+            for k in range(here):
+                register = ctx.rvgpr_dyn(source - self.number(256 - k // in_register), lane)
+                at = first + self.index(side * edge * depth + k)
+                stores.append(tmp.index(at).store(self.element(register, k % in_register, name)))
+        return self.emu.UOp.group(*stores).end(lane)
+
+    def multiply(self, inst, ctx, tmp, edge, depth, dtype):
+        accumulators = bool(self.emu._iattr(inst, "acc_cd"))
+        get, put = (ctx.raccvgpr_dyn, ctx.waccvgpr_dyn) if accumulators else (ctx.rvgpr_dyn, ctx.wvgpr_dyn)
+        c, d, active = ctx.inst_field(type(inst).src2), ctx.inst_field(type(inst).vdst), ctx.rexec()
+        in_registers = c >= self.number(256)
+        constant = ctx.rsgpr_dyn(c, in_registers.ne(True)).bitcast(dtype)
+        lane = ctx.range()
+        column = self.index(edge * depth) + (lane % self.index(edge)) * self.index(depth)
+        stores = []
+        for i in range(edge * edge // 64):
+            row = (lane // self.index(edge)) * self.index(4) + self.index(i if edge == 16 else 8 * (i // 4) + i % 4)
+            total = in_registers.where(get(c - self.number(256 - i), lane, in_registers).bitcast(dtype), constant)
+            for k in range(depth):
+                x = tmp.index(row * self.index(depth) + self.index(k)).bitcast(dtype)
+                total = total + x * tmp.index(column + self.index(k)).bitcast(dtype)
+            stores.append(put(d + self.number(i), lane, total.bitcast(self.emu.dtypes.uint32), active))
+        return self.emu.UOp.group(*stores).end(lane)
