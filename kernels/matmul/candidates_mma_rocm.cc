@@ -89,8 +89,19 @@ double resident_of(const GpuRates& rates, const MmaShape& s) {
                                        rates.threads_per_unit / s.threads()})));
 }
 
+// Bytes that pass through registers from four rows a word, each where K has that row: eight words of such
+// conditions spilled 12 scalar registers on gfx1201, four none.
+bool has_too_many_conditions(const MmaShape& s) {
+  const auto words = [&](int64_t width, bool k_contiguous) {
+    return k_contiguous ? 0 : width * s.depth_bytes() / 4 / s.threads();
+  };
+  return s.instruction.unit == MatrixInstruction::kWmma && s.element_bytes == 1 && !s.copies_chunks() &&
+         std::max(words(s.tile_m, s.a_k_contiguous), words(s.tile_n, s.b_k_contiguous)) >= 8;
+}
+
 std::string check(const GpuRates& rates, const MatmulSizes& s, const Row& r, const MmaShape& shape) {
   if (std::string defect = shape.defect(); !defect.empty()) return defect;
+  if (has_too_many_conditions(shape)) return "conditions of bytes from different rows spill";
   const double shared = unit_bytes(shape);
   if (shared > rates.shared_memory_bytes)
     return absl::StrCat("smem ", int64_t(shared), " > ", int64_t(rates.shared_memory_bytes));

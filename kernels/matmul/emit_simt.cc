@@ -15,6 +15,9 @@ using namespace mlir;
 // of k than leave registers for the operands, all of which LLVM loads first (32 steps took 258 VGPRs on
 // gfx942).
 constexpr int64_t kFmasPerBody = 256, kStepsPerBody = 8;
+// Products of i8 on AMD, which LLVM makes for all of a body before it adds them: 256 spilled 420 bytes on
+// gfx1100.
+constexpr int64_t kIntegersPerBody = 64;
 constexpr int64_t kVector = 4;  // elements (f32, i32) of the widest load from shared memory
 
 int64_t vector_of(int64_t register_size) { return std::gcd(register_size, kVector); }
@@ -192,10 +195,21 @@ class SimtTile {
     return result;
   }
 
+  // Products of i8 need 24 bits on AMD, where those of 32 take four times as long.
+  Value multiply_add(Value x, Value y, Value sum) {
+    if (!kernel_.rocm() || !sum.getType().isInteger()) return e_.fma(x, y, sum);
+    Type type = sum.getType();
+    Value product = LLVM::CallIntrinsicOp::create(e_.b, e_.loc, type,
+                                                  e_.b.getStringAttr("llvm.amdgcn.mul.i24"), ValueRange{x, y})
+                        .getResult(0);
+    return arith::AddIOp::create(e_.b, e_.loc, product, sum);
+  }
+
   // Adds the products of what is staged.
   Values multiply(const Values& sums) {
     const int64_t depth = kernel_.config().getTileK();
-    const int64_t unroll = std::gcd(depth, std::clamp<int64_t>(kFmasPerBody / (rm_ * rn_), 1, kStepsPerBody));
+    const int64_t most = kernel_.rocm() && sum_type_.isInteger() ? kIntegersPerBody : kFmasPerBody;
+    const int64_t unroll = std::gcd(depth, std::clamp<int64_t>(most / (rm_ * rn_), 1, kStepsPerBody));
     return e_.loop(e_.idx(0), e_.idx(depth), unroll, sums, [&](Value k, const Values& in) {
       Values out = in;
       for (int64_t u = 0; u < unroll; ++u) {
@@ -203,7 +217,7 @@ class SimtTile {
         Values a = operands(a_, at, place_m_, places_m_, rm_, 0);
         Values b = operands(b_, at, place_n_, places_n_, rn_, b_offset_);
         for (int64_t i = 0; i < rm_; ++i)
-          for (int64_t j = 0; j < rn_; ++j) out[i * rn_ + j] = e_.fma(a[i], b[j], out[i * rn_ + j]);
+          for (int64_t j = 0; j < rn_; ++j) out[i * rn_ + j] = multiply_add(a[i], b[j], out[i * rn_ + j]);
       }
       return out;
     });

@@ -61,8 +61,9 @@ bool contains(const std::string& text, const char* part) { return text.find(part
 int64_t loads_left(const AmdInstruction& i) {
   size_t at = i.text.find("vmcnt(");
   if (i.is("s_waitcnt") && at != std::string::npos) return std::stoll(i.text.substr(at + 6));
-  if (i.is("s_wait_loadcnt")) return std::stoll(i.text.substr(i.text.find(' ') + 1), nullptr, 0);
-  return -1;
+  if (!i.is("s_wait_loadcnt")) return -1;
+  const int64_t count = std::stoll(i.text.substr(i.text.find(' ') + 1), nullptr, 0);
+  return i.is("s_wait_loadcnt_dscnt") ? count >> 8 : count;  // the lower byte is for LDS
 }
 
 int64_t most_in_flight(const AmdCode& loop) {
