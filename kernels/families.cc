@@ -16,6 +16,7 @@ const std::vector<KernelFamily>& kernel_families() {
       {Op::kMatmul, Backend::kCuda, enumerate_matmul_skinny},
       {Op::kMatmul, Backend::kRocm, enumerate_matmul_simt},
       {Op::kMatmul, Backend::kRocm, enumerate_matmul_mma_rocm},
+      {Op::kMatmul, Backend::kRocm, enumerate_matmul_skinny},
       {Op::kArgmax, Backend::kCpu, enumerate_argmax_cpu},
       {Op::kArgmax, Backend::kCuda, enumerate_argmax_gpu},
       {Op::kArgmax, Backend::kRocm, enumerate_argmax_gpu},

@@ -29,7 +29,7 @@ void enumerate_matmul_simt(const CandidateContext& context, std::vector<RankedPl
 // sm_90a, f16 and bf16 with 16-byte aligned rows: warpgroup products fed by tensor copies.
 void enumerate_matmul_wgmma(const CandidateContext& context, std::vector<RankedPlan>* out);
 
-// CUDA: at most 16 rows of A against weights streamed once.
+// CUDA and ROCm: at most 16 rows of A against weights streamed once.
 void enumerate_matmul_skinny(const CandidateContext& context, std::vector<RankedPlan>* out);
 // sm_80 and later: warp-level tensor cores, of every type but f32 that must not be rounded to tf32.
 void enumerate_matmul_mma(const CandidateContext& context, std::vector<RankedPlan>* out);

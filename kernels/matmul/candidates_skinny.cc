@@ -1,4 +1,4 @@
-// matmul on CUDA for at most 16 rows of A: "skinny". The weights are streamed once, so that a plan is as good
+// matmul on GPUs for at most 16 rows of A: "skinny". The weights are streamed once, so that a plan is as good
 // as the number of bytes it keeps under way on every unit, from the first microsecond to the last. tile_n is
 // no row of the table: it is what shares N out evenly among as many workgroups as run at once.
 #include <cmath>
@@ -6,6 +6,8 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/candidates_model.h"
 #include "kernels/matmul/candidates.h"
+#include "kernels/matmul/lane_product.h"
+#include "kernels/matmul/matrix_instruction.h"
 #include "kernels/matmul/skinny_shape.h"
 
 namespace lathe {
@@ -14,7 +16,7 @@ namespace {
 struct Row {
   int32_t threads;
   int32_t warps_n;   // warps along N, the rest of them along K
-  int32_t unroll_k;  // units of 2 KB that each keeps in flight
+  int32_t unroll_k;  // units that each keeps in flight
 };
 // More warps along N make A's part of L2's traffic less, more along K the group less and the shares more
 // even. 128 registers hold three units beside the sums; four spilled on some targets, as did two with 80
@@ -23,47 +25,130 @@ constexpr Row kRows[] = {
     {256, 1, 3}, {256, 2, 3}, {256, 4, 3}, {256, 8, 3}, {512, 1, 3},
     {512, 2, 3}, {512, 4, 3}, {128, 1, 3}, {128, 4, 3},
 };
+// AMD keeps more waves on a unit, so that one or two units of each are enough.
+constexpr Row kAmdRows[] = {
+    {128, 1, 2}, {256, 1, 1}, {256, 1, 2}, {256, 2, 1}, {256, 2, 2}, {256, 4, 1},  {256, 4, 2},
+    {512, 1, 1}, {512, 1, 2}, {512, 2, 1}, {512, 2, 2}, {512, 4, 1}, {1024, 1, 1}, {1024, 1, 2},
+};
 
 // --- what a unit of the device gives; estimates where no source is named
 constexpr double kGroupsPerUnit = 16;  // workgroups of a compute unit, more than any row here needs
-// Static shared memory beside the dynamic: a ticket's word and, of matmul_argmax, a key for each row, which
-// end where the dynamic part, aligned to 1024 bytes, may begin (as ptxas counts it).
-constexpr int64_t kStaticShared = 1024;
-constexpr double kReservedShared =
-    1024;  // of each workgroup, by the system (CUDA Programming Guide, sm_80 and later)
-// A load under full traffic takes longer than alone: 0.6 us against 0.9.
-constexpr double kLoadedSeconds = 0.9e-6;
-// Streaming reads reach this part of the memory's nominal rate.
-constexpr double kReachable = 0.93;
-// L2 to one unit: 64 bytes a cycle nominally, half of it sustained; all units together get about 0.35 of 64
-// each (some 5.8 TB/s on GH100).
-constexpr double kUnitBytesPerCycle = 32, kAllUnitsBytesPerCycle = 22;
-// Cycles of a warp that no load of its own overlaps: a unit's products and reads of A for each 8 rows, and
-// the meeting of the warps at a group's end.
-constexpr double kUnitCycles = 60, kUnitCyclesPerRows = 50, kReduceCycles = 400;
 // From the last product to the last store, and from the launch to the first load.
 constexpr double kEndSeconds = 0.5e-6, kStartSeconds = 0.3e-6;
+
+struct Model {
+  // Shared memory beside the family's: a ticket's word and, of matmul_argmax, a key for each row; and what
+  // the system reserves of each workgroup.
+  int64_t static_shared;
+  double reserved_shared;
+  double loaded_seconds;  // of a load under full traffic
+  double reachable;       // part of the memory's nominal rate that streaming reads reach
+  // L2 to one unit, and to each of all of them at once.
+  double unit_bytes_per_cycle, all_units_bytes_per_cycle;
+  double reduce_cycles;  // the meeting of the warps at a group's end
+};
+// Static shared memory ends where the dynamic part, aligned to 1024 bytes, may begin (as ptxas counts it); as
+// much again is reserved (CUDA Programming Guide, sm_80 and later). A load under full traffic takes longer
+// than alone, 0.6 us against 0.9. L2 gives one unit 64 bytes a cycle nominally, half of it sustained; all
+// units together get about 0.35 of 64 each (some 5.8 TB/s on GH100).
+constexpr Model kCudaModel = {1024, 1024, 0.9e-6, 0.93, 32, 22, 400};
+// CDNA3 white paper: 64 bytes a cycle to each L1, half of it taken as sustained, and 2 KB a cycle of each
+// XCD's L2 for its 38 units. What memory gives is what "mma" counts on (candidates_mma_rocm.cc).
+constexpr Model kAmdModel = {16 + 8 * SkinnyShape::kMaxRows, 0, 1.5e-6, 0.85, 32, 48, 800};
+const Model& model_of(bool amd) { return amd ? kAmdModel : kCudaModel; }
+
+// Cycles of a warp on CUDA that no load of its own overlaps: a unit's products and reads of A for each 8
+// rows.
+constexpr double kUnitCycles = 60, kUnitCyclesPerRows = 50;
+// AMD: of a thread's registers; beyond them one wave alone stays on a SIMD.
+constexpr int64_t kMostAmdRegisters = 256;
+// AMD: of what a unit draws from L2 and multiplies while it waits for memory, what is hidden by nothing.
+constexpr double kExposed = 0.05;
+// AMD: of the rate at which SIMDs start instructions, what is left beside waits and addresses.
+constexpr double kIssued = 0.7;
+
+// AMD's products, as a plan of the form has them; one of the two is null.
+struct AmdForm {
+  const MatrixInstruction* instruction = nullptr;
+  const LaneProduct* lanes = nullptr;
+  bool packs = false;  // two FMAs an instruction
+};
+
+// Of a thread on AMD. Units in flight, sums, operands on their way into products, addresses and the rest: as
+// LLVM needs them or somewhat more (measured over the table).
+double amd_registers(const SkinnyShape& s, const AmdForm& form) {
+  const double rows = double(s.in.rows);
+  if (form.instruction)
+    return s.in.unroll_k * 2 * SkinnyShape::kUnitRegisters + form.instruction->sums() + 48;
+  const bool dots = form.lanes->kind == LaneProduct::kDot;
+  const double unit =
+      SkinnyShape::kUnitRegisters + rows * (s.in.k_major ? SkinnyShape::kVector / 4 : s.in.element_bytes);
+  const double sums =
+      rows * (s.in.k_major ? SkinnyShape::kUnitVectors * (form.packs ? 2 : 1) : s.per_vector());
+  // Where lanes share out their sums, the next units are under way.
+  return s.in.unroll_k * unit + 1.75 * sums + (dots ? 40 : 56);
+}
+
+// Cycles that a SIMD of AMD's is busy with a wave's unit.
+double amd_unit_cycles(const SkinnyShape& s, const AmdForm& form) {
+  constexpr double kVectors = SkinnyShape::kUnitVectors, kRegisters = SkinnyShape::kUnitRegisters;
+  const double rows = double(s.in.rows), issue = s.in.wave == 64 ? 4 : 1;  // CDNA's SIMDs have 16 lanes
+  const double addresses = 2 * (kVectors + (form.instruction ? kVectors : rows));
+  if (form.instruction) {
+    const double reads = kVectors * SkinnyShape::kVector / double(form.instruction->read_bytes());
+    return reads * form.instruction->products() * form.instruction->cycles + issue * addresses;
+  }
+  double products = kRegisters * rows;
+  if (form.lanes->kind == LaneProduct::kDot) {
+    // Along N elements of four rows are sorted, in one step of permutations for pairs, in two for fours.
+    if (!s.in.k_major) products += kRegisters * (s.in.element_bytes == 1 ? 2 : 1);
+  } else {
+    const double widening =
+        s.in.element_bytes == 2 ? 2 * kRegisters + 2 * rows * (s.in.k_major ? kVectors : 2) : 0;
+    products = products * (4 / s.in.element_bytes) / (form.packs ? 2 : 1) + widening;
+  }
+  return issue * (products + addresses);
+}
+
+// As a wave gets them: of 64 in steps of 8, of 32, where a SIMD has 1536 of them, in steps of 24 (CDNA3 and
+// RDNA3 instruction set guides).
+double registers_of(const SkinnyShape& s, const AmdForm& form) {
+  if (!s.in.amd) return SkinnyShape::kRegisters;
+  return round_up(static_cast<int64_t>(std::ceil(amd_registers(s, form))), s.in.wave == 64 ? 8 : 24);
+}
+
+double resident_of(const GpuRates& rates, const SkinnyShape& s, const AmdForm& form) {
+  const Model& model = model_of(s.in.amd);
+  double shared = double(s.shared_bytes) + model.reserved_shared;
+  if (s.in.amd) {
+    // In 128 steps: 512 bytes of 64 KB, 1280 of 160.
+    const double step = rates.shared_memory_bytes / 128;
+    shared = std::ceil((shared + model.static_shared) / step) * step;
+  }
+  double resident =
+      std::min({kGroupsPerUnit, std::floor((rates.shared_memory_bytes + model.reserved_shared) / shared),
+                std::floor(rates.registers / (registers_of(s, form) * s.in.threads))});
+  if (s.in.amd) resident = std::min(resident, std::floor(rates.threads_per_unit / s.in.threads));
+  return resident;
+}
 
 // What is known of one plan before it is priced.
 struct Choice {
   SkinnyShape shape;
   int64_t splits, chunk;  // chunk: K of every split but the last
   int32_t split;          // Split
-  double resident = 0;    // workgroups of a unit
+  AmdForm form;
+  double resident = 0;  // workgroups of a unit
   double workgroups = 0;
 };
 
-double resident_of(const GpuRates& rates, const SkinnyShape& s) {
-  return std::min(
-      {kGroupsPerUnit,
-       std::floor((rates.shared_memory_bytes + kReservedShared) / (double(s.shared_bytes) + kReservedShared)),
-       std::floor(rates.registers / (double(SkinnyShape::kRegisters) * s.in.threads))});
-}
-
-// f32 goes to matrix instructions as tf32, where that is asked for and there is a form.
+// CUDA: f32 goes to matrix instructions as tf32, where that is asked for and there is a form.
 bool matrix(const ProblemClass& c) { return c.b != DType::kF32 || (c.math == Math::kTf32 && c.trans_b != 0); }
 
-// FMAs take four sums of each row: with more rows than this one unit spilled, 272 bytes.
+// FMAs take four sums of each row: with more rows than this one unit spilled, 272 bytes. On AMD, where memory
+// gives a unit of MI300X 8.3 bytes of weights a cycle, a pair of bf16 takes an instruction for each row and
+// as much again to widen weights and rows: 16 rows would take five sixths of all that its SIMDs start, 8
+// half.
 constexpr int64_t kMostFmaRows = 8;
 
 // Units that leave a thread's registers room for the rest; one more spilled, 4 to 68 bytes. Rounding to tf32
@@ -75,14 +160,22 @@ int64_t most_units(const SkinnyInput& in, int sm) {
   return SkinnyShape(in).tail != 0 ? 1 : in.element_bytes == 4 ? 2 : most;
 }
 
-SkinnyInput input_of(const ProblemClass& c, const Row& r, int sm) {
+SkinnyInput input_of(const CandidateContext& context, const Row& r, const AmdForm& form) {
+  const ProblemClass& c = context.problem;
+  const int sm = sm_version(context.facts.target);
   SkinnyInput in;
+  in.amd = context.facts.target.backend == Backend::kRocm;
   in.rows = representative_m(c), in.k = c.k, in.n = c.n;
   in.unroll_k = r.unroll_k, in.threads = r.threads;
   in.element_bytes = static_cast<int64_t>(size_of(c.b));
   in.k_major = c.trans_b != 0;
-  in.matrix = matrix(c);
-  in.unroll_k = std::min<int64_t>(r.unroll_k, most_units(in, sm));
+  in.matrix = in.amd ? form.instruction != nullptr : matrix(c);
+  if (in.amd) {
+    in.wave = wave_size(context.facts.target);
+    in.lane_groups = form.instruction ? form.instruction->groups : 1;
+  } else {
+    in.unroll_k = std::min<int64_t>(r.unroll_k, most_units(in, sm));
+  }
   in.tile_n = 1, in.tile_k = SkinnyShape::kSplitMultiple;
   in.group = r.warps_n * SkinnyShape(in).warp_columns;
   return in;
@@ -96,18 +189,19 @@ double slots_of(const GpuRates& rates, const Choice& c) {
 
 // Fills units with `rounds` of workgroups, each with as many whole groups of columns as makes that come out
 // even.
-Choice choose_tile(const GpuRates& rates, SkinnyInput in, int64_t splits, int32_t split, int64_t rounds) {
+Choice choose_tile(const GpuRates& rates, SkinnyInput in, const AmdForm& form, int64_t splits, int32_t split,
+                   int64_t rounds) {
   const int64_t chunk = round_up(ceil_div(in.k, splits), SkinnyShape::kSplitMultiple);
   const int64_t groups = ceil_div(in.n, in.group);
   in.tile_k = chunk, in.tile_n = in.group;
-  const double resident = resident_of(rates, SkinnyShape(in));
+  const double resident = resident_of(rates, SkinnyShape(in), form);
   // The tile's sums take shared memory, which may cost a workgroup: twice is enough to settle.
-  Choice choice{SkinnyShape(in), splits, chunk, split, std::max(1.0, resident), 0};
+  Choice choice{SkinnyShape(in), splits, chunk, split, form, std::max(1.0, resident), 0};
   for (int i = 0; i < 2; ++i) {
     const auto slots = static_cast<int64_t>(slots_of(rates, choice)) * rounds;
     in.tile_n = in.group * ceil_div(groups * splits, std::max(slots, splits));
     choice.shape = SkinnyShape(in);
-    choice.resident = resident_of(rates, choice.shape);
+    choice.resident = resident_of(rates, choice.shape, form);
   }
   choice.workgroups = double(ceil_div(in.n, in.tile_n)) * splits;
   return choice;
@@ -116,33 +210,46 @@ Choice choose_tile(const GpuRates& rates, SkinnyInput in, int64_t splits, int32_
 // Bytes of weights that a workgroup keeps under way: the last of its warps' rounds may be short of units.
 double in_flight(const SkinnyShape& s, double chunk) {
   const double units = std::ceil(chunk / s.unit), round = double(s.warps_k) * s.in.unroll_k;
-  return double(s.warps_n) * units / std::ceil(units / round) * SkinnyShape::kUnitBytes;
+  return double(s.warps_n) * units / std::ceil(units / round) * s.unit * s.warp_columns * s.in.element_bytes;
 }
 
 // A round takes its loads' time and then what does not overlap them.
-double round_seconds(const GpuRates& rates, const SkinnyShape& s, double chunk) {
+double round_seconds(const GpuRates& rates, const SkinnyShape& s, const AmdForm& form, double chunk) {
   const double rounds = std::ceil(chunk / (double(s.unit) * s.warps_k * s.in.unroll_k));
   // Loads of the next round start while this one's products are under way.
-  const double products =
-      0.5 * s.in.unroll_k * (kUnitCycles + kUnitCyclesPerRows * std::ceil(s.in.rows / 8.0));
-  const double reduce = s.warps_k > 1 ? kReduceCycles / rounds : 0;
-  return kLoadedSeconds + (products + reduce) / rates.clock_hz;
+  const double unit =
+      s.in.amd ? amd_unit_cycles(s, form) : kUnitCycles + kUnitCyclesPerRows * std::ceil(s.in.rows / 8.0);
+  const Model& model = model_of(s.in.amd);
+  const double reduce = s.warps_k > 1 ? model.reduce_cycles / rounds : 0;
+  return model.loaded_seconds + (0.5 * s.in.unroll_k * unit + reduce) / rates.clock_hz;
 }
 
 double predict(const GpuRates& rates, const MatmulSizes& sizes, const Choice& c) {
   const SkinnyShape& s = c.shape;
+  const Model& model = model_of(s.in.amd);
   const double chunk = double(c.chunk), tiles = c.workgroups / c.splits;
-  const double slots = slots_of(rates, c), reachable = kReachable * rates.memory_bytes_per_second;
-  const double unit_rate = kUnitBytesPerCycle * rates.clock_hz;
+  const double slots = slots_of(rates, c), reachable = model.reachable * rates.memory_bytes_per_second;
+  const double unit_rate = model.unit_bytes_per_cycle * rates.clock_hz;
   // The last tile may be narrow: on average a workgroup streams its share of N.
-  const double weights = sizes.n / tiles * chunk * s.in.element_bytes,
-               staged = s.in.rows * chunk * s.in.element_bytes;
+  const double weights = sizes.n / tiles * chunk * s.in.element_bytes;
+  // AMD reads A once for every unit's columns, CUDA stages it.
+  const double staged = s.in.amd ? 0 : s.in.rows * chunk * s.in.element_bytes,
+               a_read = s.in.amd ? weights * s.in.rows / s.warp_columns : staged;
   const double rounds = std::ceil(chunk / (double(s.unit) * s.warps_k * s.in.unroll_k));
-  const double alone = double(s.groups) * rounds * round_seconds(rates, s, chunk);
+  const double alone = double(s.groups) * rounds * round_seconds(rates, s, c.form, chunk);
+  // What the SIMDs of a unit spend on a workgroup. CDNA and RDNA instruction set guides: a unit is four
+  // SIMDs, or two.
+  const double units = double(s.groups) * s.warps_n * std::ceil(chunk / s.unit),
+               simds = s.in.wave == 64 ? 4 : 2;
+  const double products =
+      s.in.amd ? units * amd_unit_cycles(s, c.form) / (simds * kIssued * rates.clock_hz) : 0;
   const auto wave = [&](double workgroups) {
     const double rate = std::min(reachable, std::min(rates.units, workgroups) * unit_rate);
-    const double all_units = kAllUnitsBytesPerCycle * rates.clock_hz * rates.units;
-    return std::max({alone, workgroups * weights / rate, workgroups * (weights + staged) / all_units});
+    const double all_units = model.all_units_bytes_per_cycle * rates.clock_hz * rates.units;
+    const double from_l2 = workgroups * (weights + a_read) / all_units,
+                 multiplied = std::ceil(workgroups / rates.units) * products;
+    const double most = std::max({alone, workgroups * weights / rate, from_l2, multiplied});
+    return s.in.amd ? most + kExposed * (from_l2 + multiplied) : most;
   };
   const double full = std::floor(c.workgroups / slots), rest = c.workgroups - full * slots;
   const double stream = full * wave(slots) + (rest > 0 ? wave(rest) : 0);
@@ -150,7 +257,7 @@ double predict(const GpuRates& rates, const MatmulSizes& sizes, const Choice& c)
   // sooner than their latency.
   const double at_once = std::min(c.resident, std::ceil(c.workgroups / rates.units));
   const double weights_come =
-      std::max(kLoadedSeconds, at_once * in_flight(s, chunk) / (reachable / rates.units));
+      std::max(model.loaded_seconds, at_once * in_flight(s, chunk) / (reachable / rates.units));
   const double first = std::max(0.0, at_once * staged / unit_rate - weights_come);
   // Later rounds of workgroups start beside others that keep the memory busy, if there are others.
   const double start = kMemorySeconds + kEndSeconds;
@@ -175,6 +282,7 @@ std::string check_class(const CandidateContext& context) {
   if (context.facts.target.arch == "sm_75") return "sm_75 has no asynchronous copies";
   if (c.a != c.b)
     return absl::StrCat("no form for ", std::string(name_of(c.a)), " by ", std::string(name_of(c.b)));
+  if (context.facts.target.backend == Backend::kRocm) return "";
   if (!matrix(c) && c.m_hi > kMostFmaRows)
     return absl::StrCat("f32 by FMAs: M ", c.m_hi, " > ", kMostFmaRows);
   if (is_fnuz(c.b) || (is_f8(c.b) && sm_version(context.facts.target) < 89))
@@ -182,28 +290,50 @@ std::string check_class(const CandidateContext& context) {
   return "";
 }
 
-std::string name_of_math(const ProblemClass& c) {
+// AMD: why products of the form do not serve the request.
+std::string check_lanes(const ProblemClass& c, const std::string& arch, const AmdForm& form) {
+  if (!form.lanes) return absl::StrCat(arch, " has no products of lanes for ", std::string(name_of(c.b)));
+  if (c.m_hi > kMostFmaRows) return absl::StrCat("products of lanes: M ", c.m_hi, " > ", kMostFmaRows);
+  return "";
+}
+std::string check_instruction(const ProblemClass& c, const std::string& arch, const AmdForm& form) {
+  if (!form.instruction || (is_f8(c.b) && arch == "gfx942"))
+    return absl::StrCat(arch, " has no matrix instruction of 16 x 16 for ", std::string(name_of(c.b)));
+  if (c.trans_b == 0) return "matrix instructions: weights are not contiguous along K";
+  return "";
+}
+
+std::string name_of_math(const ProblemClass& c, bool amd) {
   if (c.b != DType::kF32)
     return absl::StrCat(std::string(name_of(c.b)), c.b == DType::kI8 ? " to i32" : " to f32");
-  return matrix(c) ? "tf32 to f32" : "f32";
+  return !amd && matrix(c) ? "tf32 to f32" : "f32";
+}
+// "dot": products of two or four neighbours along K are summed in one instruction.
+const char* name_of_product(const Choice& c) {
+  if (c.shape.in.matrix) return "mma ";
+  return c.form.lanes && c.form.lanes->kind == LaneProduct::kDot ? "dot " : "fma ";
 }
 
 // Who may merge that many splits.
 SplitKinds kinds_of(const CandidateContext& context, int64_t splits) {
-  if (splits == 1) return {kNoSplit};
+  const Target& target = context.facts.target;
+  if (splits == 1 || target.backend == Backend::kRocm) return splits_of(target, static_cast<int32_t>(splits));
   constexpr int64_t kPortableCluster = 8;  // CUDA Programming Guide: thread block clusters
   SplitKinds kinds = {kMergeLast};
-  if (has_clusters(context.facts.target.arch) && splits <= kPortableCluster) kinds.push_back(kMergeCluster);
+  if (has_clusters(target.arch) && splits <= kPortableCluster) kinds.push_back(kMergeCluster);
   return kinds;
 }
 
 std::string check_choice(const GpuRates& rates, const Choice& c) {
   if (std::string defect = c.shape.defect(); !defect.empty()) return defect;
-  if (double(c.shape.shared_bytes + kStaticShared) > rates.shared_memory_bytes)
-    return absl::StrCat("smem ", c.shape.shared_bytes + kStaticShared, " > ",
-                        int64_t(rates.shared_memory_bytes));
+  const int64_t shared = c.shape.shared_bytes + model_of(c.shape.in.amd).static_shared;
+  if (double(shared) > rates.shared_memory_bytes)
+    return absl::StrCat("smem ", shared, " > ", int64_t(rates.shared_memory_bytes));
   if (c.shape.in.threads > rates.max_threads)
     return absl::StrCat("threads ", c.shape.in.threads, " > ", int64_t(rates.max_threads));
+  if (c.shape.in.amd && amd_registers(c.shape, c.form) > kMostAmdRegisters)
+    return absl::StrCat("registers of a thread ", int64_t(amd_registers(c.shape, c.form)), " > ",
+                        kMostAmdRegisters);
   if (c.resident < 1) return "registers of a workgroup";
   return "";
 }
@@ -224,6 +354,63 @@ CompileConfig config_of(const Choice& c) {
   return config;
 }
 
+// A row of the table, at every split and share of N worth pricing.
+void append_row(const CandidateContext& context, const GpuRates& rates, const MatmulSizes& sizes,
+                const SkinnyInput& in, const AmdForm& form, std::vector<RankedPlan>* out) {
+  int64_t before = 0;
+  for (int64_t wanted : {1, 2, 4, 8, 16}) {
+    if (context.split_k > 0) wanted = context.split_k;
+    const int64_t splits = normalize_splits(sizes.k, wanted, SkinnyShape::kSplitMultiple);
+    if (splits == before) continue;
+    before = splits;
+    for (int32_t split : kinds_of(context, splits))
+      for (int64_t rounds : {1, 2, 4}) {
+        const Choice choice = choose_tile(rates, in, form, splits, split, rounds);
+        // More rounds than the groups of columns fill are the same plan again, and need no splits.
+        if (rounds > 1 && splits > 1) continue;
+        if (rounds > 1 && choice.workgroups <= slots_of(rates, choice) * (rounds / 2)) continue;
+        const CompileConfig config = config_of(choice);
+        if (std::string reason = check_choice(rates, choice); !reason.empty()) {
+          out->push_back(rejected(config, std::move(reason)));
+          continue;
+        }
+        RankedPlan plan;
+        plan.plan.config = config;
+        plan.plan.launch.splits = static_cast<int32_t>(splits);
+        plan.plan.predicted_seconds = predict(rates, sizes, choice);
+        plan.plan.resident = static_cast<int32_t>(choice.resident);
+        plan.plan.numeric_recipe =
+            absl::StrCat(name_of_product(choice), name_of_math(context.problem, in.amd), "; K in units of ",
+                         choice.shape.unit, " by turns to ", choice.shape.warps_k, " sums; ",
+                         merge_recipe(static_cast<int32_t>(splits)));
+        out->push_back(std::move(plan));
+      }
+  }
+}
+
+void enumerate_amd(const CandidateContext& context, const GpuRates& rates, const MatmulSizes& sizes,
+                   std::vector<RankedPlan>* out) {
+  const ProblemClass& c = context.problem;
+  const std::string& arch = context.facts.target.arch;
+  for (const bool matrix : {false, true}) {
+    AmdForm form;
+    form.packs = packs_fmas(arch);
+    if (matrix)
+      form.instruction = find_amd_instruction(arch, c.b, 16);
+    else
+      form.lanes = find_lane_product(arch, c.b);
+    const std::string reason = matrix ? check_instruction(c, arch, form) : check_lanes(c, arch, form);
+    if (!reason.empty()) {
+      CompileConfig config;
+      config.kernel = "skinny";
+      config.swap = matrix;
+      out->push_back(rejected(config, reason));
+      continue;
+    }
+    for (const Row& r : kAmdRows) append_row(context, rates, sizes, input_of(context, r, form), form, out);
+  }
+}
+
 }  // namespace
 
 void enumerate_matmul_skinny(const CandidateContext& context, std::vector<RankedPlan>* out) {
@@ -235,38 +422,8 @@ void enumerate_matmul_skinny(const CandidateContext& context, std::vector<Ranked
     out->push_back(rejected(config, std::move(reason)));
     return;
   }
-  for (const Row& r : kRows) {
-    const SkinnyInput in = input_of(context.problem, r, sm_version(context.facts.target));
-    int64_t before = 0;
-    for (int64_t wanted : {1, 2, 4, 8, 16}) {
-      if (context.split_k > 0) wanted = context.split_k;
-      const int64_t splits = normalize_splits(sizes.k, wanted, SkinnyShape::kSplitMultiple);
-      if (splits == before) continue;
-      before = splits;
-      for (int32_t split : kinds_of(context, splits))
-        for (int64_t rounds : {1, 2, 4}) {
-          const Choice choice = choose_tile(rates, in, splits, split, rounds);
-          // More rounds than the groups of columns fill are the same plan again, and need no splits.
-          if (rounds > 1 && splits > 1) continue;
-          if (rounds > 1 && choice.workgroups <= slots_of(rates, choice) * (rounds / 2)) continue;
-          const CompileConfig config = config_of(choice);
-          if (std::string reason = check_choice(rates, choice); !reason.empty()) {
-            out->push_back(rejected(config, std::move(reason)));
-            continue;
-          }
-          RankedPlan plan;
-          plan.plan.config = config;
-          plan.plan.launch.splits = static_cast<int32_t>(splits);
-          plan.plan.predicted_seconds = predict(rates, sizes, choice);
-          plan.plan.resident = static_cast<int32_t>(choice.resident);
-          plan.plan.numeric_recipe =
-              absl::StrCat(in.matrix ? "mma " : "fma ", name_of_math(context.problem), "; K in units of ",
-                           choice.shape.unit, " by turns to ", choice.shape.warps_k, " sums; ",
-                           merge_recipe(static_cast<int32_t>(splits)));
-          out->push_back(std::move(plan));
-        }
-    }
-  }
+  if (context.facts.target.backend == Backend::kRocm) return enumerate_amd(context, rates, sizes, out);
+  for (const Row& r : kRows) append_row(context, rates, sizes, input_of(context, r, {}), {}, out);
 }
 
 }  // namespace lathe

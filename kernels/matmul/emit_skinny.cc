@@ -8,8 +8,6 @@ namespace lathe::emit {
 namespace {
 using namespace mlir;
 
-constexpr int64_t kWarp = SkinnyShape::kWarp;
-
 Value as_i32(Emit& e, Value index) {
   const auto known = Emit::known(index);
   return known ? e.i32(*known) : e.to_i32(index);
@@ -23,9 +21,41 @@ int64_t rows_of(TileProgram& p) {
   return cast<RankedTensorType>(a.getType()).getDimSize(1);
 }
 
-FailureOr<SkinnyShape> shape_of(GpuKernel& kernel, TileProgram& p) {
+DType dtype_of(Type type) {
+  if (type.isF32()) return DType::kF32;
+  if (type.isF16()) return DType::kF16;
+  if (type.isBF16()) return DType::kBF16;
+  if (type.isInteger(8)) return DType::kI8;
+  if (isa<Float8E4M3FNType>(type)) return DType::kF8E4M3;
+  return isa<Float8E5M2Type>(type) ? DType::kF8E5M2 : DType::kNone;
+}
+
+// AMD: what the plan's products are made of; one of the two is null.
+struct AmdProducts {
+  const MatrixInstruction* instruction = nullptr;
+  const LaneProduct* lanes = nullptr;
+};
+AmdProducts products_of(const GpuKernel& kernel, TileProgram& p) {
+  const DType type = dtype_of(getElementTypeOrSelf(p.contraction.getDpsInputs()[1]));
+  const absl::string_view arch(kernel.arch().data(), kernel.arch().size());
+  AmdProducts products;
+  if (kernel.config().getSwap() != 0)
+    products.instruction = find_amd_instruction(arch, type, 16);
+  else
+    products.lanes = find_lane_product(arch, type);
+  return products;
+}
+
+FailureOr<SkinnyShape> shape_of(GpuKernel& kernel, TileProgram& p, const AmdProducts& amd) {
   ir::KernelConfigAttr c = kernel.config();
   SkinnyInput in;
+  if (kernel.rocm()) {
+    if (!amd.instruction && !amd.lanes)
+      return p.contraction.emitError("kernel_config: ") << kernel.arch() << " has no such products";
+    in.amd = true;
+    in.wave = kernel.arch().starts_with("gfx9") ? 64 : 32;
+    in.lane_groups = amd.instruction ? amd.instruction->groups : 1;
+  }
   in.k_major = k_contiguous(p.contraction, 1);
   in.rows = rows_of(p), in.k = p.k, in.n = p.n;
   in.tile_n = c.getTileN(), in.tile_k = c.getTileK(), in.group = c.getRegisterN();
@@ -57,7 +87,8 @@ GridPosition place(Emit& e, const GpuStep& step, GridPosition block, int64_t sha
 
 // This workgroup's block of the grid, read here again: kept over the loop over the weights it, and what is
 // worked out from it, would take registers that their loads need.
-GridPosition block_afresh(Emit& e) {
+GridPosition block_afresh(Emit& e, const GpuKernel& kernel, const GpuStep& step) {
+  if (kernel.rocm()) return step.block(e);
   const auto read = [&](const char* along) {
     return e.to_index(
         inline_ptx(e, absl::StrCat("mov.u32 $0, %ctaid.", along, ";"), "=r", {}, e.b.getI32Type()));
@@ -70,9 +101,10 @@ GridPosition block_afresh(Emit& e) {
 // lane takes four of them, so that the warp's lanes meet once for 128 columns.
 void write_sums(SkinnyTile& t, const Sharing& sharing, OutputSink& sink) {
   Emit& e = t.e;
-  const int64_t lane_columns = t.p.argmax && t.shape.in.tile_n > kWarp ? 4 : 1, chunk = lane_columns * kWarp;
+  const int64_t lanes = t.shape.in.wave;
+  const int64_t lane_columns = t.p.argmax && t.shape.in.tile_n > lanes ? 4 : 1, chunk = lane_columns * lanes;
   const int64_t chunks = (t.shape.in.tile_n + chunk - 1) / chunk, warps = t.shape.warps_n * t.shape.warps_k;
-  Value sums = e.add(t.shared, t.shape.sums_at), first = e.div(t.thread, e.i32(kWarp));
+  Value sums = e.add(t.shared, t.shape.sums_at), first = e.div(t.thread, e.i32(lanes));
   if (sharing.count > 1) {
     cluster_barrier(e);
     first = e.add(first, e.mul(sharing.rank, warps));
@@ -82,19 +114,26 @@ void write_sums(SkinnyTile& t, const Sharing& sharing, OutputSink& sink) {
     Value first_column = e.add(e.mul(e.rem(pair, e.i32(chunks)), chunk), t.lane);
     Values columns, row_sums;
     for (int64_t c = 0; c < lane_columns; ++c) {
-      columns.push_back(e.add(first_column, c * kWarp));
-      Value inside = e.min(columns.back(), e.sub(t.columns, e.i32(1)));
+      Value column = e.add(first_column, c * lanes);
+      Value inside = e.min(column, e.sub(t.columns, e.i32(1)));
+      // Lanes beyond the tile, which may be narrower than they are many, compare its last column once more.
+      columns.push_back(t.p.argmax ? inside : column);
       Value at = e.add(sums, e.mul(e.add(e.mul(row, t.shape.columns), inside), 4));
       Values parts;
       for (int64_t i = 0; i < sharing.count; ++i)
-        parts.push_back(sharing.count == 1 ? load_shared(e, at, 0, 1, t.sum())[0]
+        parts.push_back(sharing.count == 1 ? t.load_shared(at, 0, 1)[0]
                                            : load_cluster(e, address_at(e, at, e.i32(i)), 0, 1, t.sum())[0]);
       row_sums.push_back(add_in_order(e, parts));
     }
-    sink.row(row, columns, row_sums, kWarp - 1);
+    sink.row(row, columns, row_sums, t.kernel.rocm() ? 0 : static_cast<int32_t>(lanes - 1));
   });
   // Nobody leaves while others read its shared memory.
   if (sharing.count > 1) cluster_barrier(e);
+}
+
+std::unique_ptr<SkinnyProducts> make_products(SkinnyTile& t) {
+  if (t.kernel.rocm()) return t.instruction ? make_skinny_mfma(t) : make_skinny_dot(t);
+  return t.shape.in.matrix ? make_skinny_mma(t) : make_skinny_fma(t);
 }
 
 }  // namespace
@@ -109,32 +148,41 @@ LogicalResult emit_skinny(Emit& e, GpuKernel& kernel, const GpuStep& step) {
   FailureOr<TileProgram> program = step.at(e, position);
   if (failed(program)) return failure();
   TileProgram& p = *program;
-  FailureOr<SkinnyShape> shape = shape_of(kernel, p);
+  const AmdProducts amd = kernel.rocm() ? products_of(kernel, p) : AmdProducts();
+  FailureOr<SkinnyShape> shape = shape_of(kernel, p, amd);
   if (failed(shape)) return failure();
 
-  // Registers are what keeps weights in flight: the assembler is to leave room for as many threads as the
-  // plan counts on.
-  const int64_t resident = SkinnyShape::kUnitThreads / kernel.threads();
-  kernel.facts.function_attributes.emplace_back("nvvm.minctasm", std::to_string(resident));
   SkinnyTile t{e, kernel, p, *shape, {}, {}, {}, {}, {}, {}, {}, {}, {}};
-  kernel.facts.ptx = std::max<int64_t>(74, least_ptx_of_mma(t.view(1).element));  // 74: cache hints of loads
+  t.instruction = amd.instruction, t.lanes = amd.lanes;
+  if (!kernel.rocm()) {
+    // Registers are what keeps weights in flight: the assembler is to leave room for as many threads as the
+    // plan counts on.
+    const int64_t resident = SkinnyShape::kUnitThreads / kernel.threads();
+    kernel.facts.function_attributes.emplace_back("nvvm.minctasm", std::to_string(resident));
+    // 74: cache hints of loads.
+    kernel.facts.ptx = std::max<int64_t>(74, least_ptx_of_mma(t.view(1).element));
+  }
   const Arguments& arguments = step.arguments();
   t.a = element_pointer(e, arguments.get("a"), t.view(0).offset, t.view(0).element);
   t.b = element_pointer(e, arguments.get("b"), t.view(1).offset, t.view(1).element);
   t.depth = as_i32(e, p.depth), t.columns = as_i32(e, p.columns);
   t.thread = e.to_i32(kernel.thread());
-  t.lane = e.rem(t.thread, e.i32(kWarp));
-  Value warp = e.div(t.thread, e.i32(kWarp));
+  t.lane = e.rem(t.thread, e.i32(shape->in.wave));
+  Value warp = e.div(t.thread, e.i32(shape->in.wave));
+  // The same in all lanes, so that addresses of rows are worked out once a wave, in scalar registers.
+  if (kernel.rocm()) warp = call_amd(e, "llvm.amdgcn.readfirstlane.i32", warp.getType(), warp);
   t.warp_n = e.rem(warp, e.i32(t.shape.warps_n)), t.warp_k = e.div(warp, e.i32(t.shape.warps_n));
   t.shared =
       LLVM::PtrToIntOp::create(e.b, e.loc, e.b.getI32Type(), kernel.dynamic_shared(t.shape.shared_bytes));
-  stream_weights(t, *make_skinny_weights(t), t.shape.in.matrix ? *make_skinny_mma(t) : *make_skinny_fma(t));
+  const std::unique_ptr<SkinnyWeights> weights =
+      kernel.rocm() ? make_skinny_loads(t) : make_skinny_weights(t);
+  stream_weights(t, *weights, *make_products(t));
 
-  const GridPosition again = place(e, step, block_afresh(e), sharing.count);
+  const GridPosition again = place(e, step, block_afresh(e, kernel, step), sharing.count);
   FailureOr<TileProgram> output = sharing.count > 1 ? step.merge_at(e, again) : step.at(e, again);
   if (failed(output)) return failure();
   std::unique_ptr<OutputSink> sink = make_sink(e, kernel, step, *output, again);
-  kernel.barrier();
+  t.barrier();
   t.columns = as_i32(e, output->columns);
   write_sums(t, sharing, *sink);
   return sink->done();

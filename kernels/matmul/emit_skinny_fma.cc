@@ -1,6 +1,5 @@
 // Products of f32 by FMAs. A's rows are read from shared memory as they are needed: they would take the
 // registers of the weights under way.
-#include "compiler/ptx_hopper.h"
 #include "compiler/ptx_stream.h"
 #include "kernels/matmul/emit_skinny.h"
 
@@ -15,7 +14,7 @@ class Fma : public SkinnyProducts {
   explicit Fma(SkinnyTile& tile) : t_(tile), e_(tile.e), s_(tile.shape) {}
 
   // Row by row of A, four columns each.
-  int64_t sums() const override { return kFour * s_.in.rows; }
+  Values zeros() override { return Values(kFour * s_.in.rows, e_.zero(t_.sum())); }
   Values rows(Value staged) override { return {staged}; }
 
  protected:
@@ -46,33 +45,9 @@ class FmaAlongK : public Fma {
     }
   }
 
-  // Lanes that differ in a bit share out their sums by halves, each adding the other's, as long as there are
-  // two; what is left they both add. In the end lanes that did the latter hold the same.
   void store(ArrayRef<Value> sums, Value at, int64_t pitch, int64_t) override {
-    Values left(sums.begin(), sums.end());
-    Value first = e_.i32(0);  // the number of the lane's first sum
-    for (int64_t bit = SkinnyShape::kWarp / 2; bit > 0; bit /= 2) {
-      const size_t half = left.size() / 2;
-      if (left.size() % 2 != 0) {
-        for (Value& sum : left) sum = arith::AddFOp::create(e_.b, e_.loc, sum, exchange_lanes(e_, sum, bit));
-        continue;
-      }
-      Value upper = e_.equal(e_.rem(e_.div(t_.lane, e_.i32(bit)), e_.i32(2)), e_.i32(1));
-      Values kept;
-      for (size_t i = 0; i < half; ++i) {
-        Value mine = arith::SelectOp::create(e_.b, e_.loc, upper, left[i + half], left[i]);
-        Value other = arith::SelectOp::create(e_.b, e_.loc, upper, left[i], left[i + half]);
-        kept.push_back(arith::AddFOp::create(e_.b, e_.loc, mine, exchange_lanes(e_, other, bit)));
-      }
-      first = e_.add(first, arith::SelectOp::create(e_.b, e_.loc, upper, e_.i32(half), e_.i32(0)));
-      left = kept;
-    }
     Value to = e_.add(at, e_.mul(t_.warp_n, 4 * s_.warp_columns));
-    for (size_t i = 0; i < left.size(); ++i) {
-      Value number = e_.add(first, static_cast<int64_t>(i));
-      Value row = e_.div(number, e_.i32(kFour)), column = e_.rem(number, e_.i32(kFour));
-      store_shared(e_, e_.add(to, e_.mul(e_.add(e_.mul(row, pitch), column), 4)), 0, left[i]);
-    }
+    store_share(t_, share_out(t_, sums, s_.in.wave / 2), kFour, to, pitch);
   }
 };
 
@@ -94,8 +69,7 @@ class FmaAlongN : public Fma {
   void store(ArrayRef<Value> sums, Value at, int64_t pitch, int64_t) override {
     Value column = e_.add(e_.mul(t_.warp_n, s_.warp_columns), e_.mul(t_.lane, kFour));
     Value to = e_.add(at, e_.mul(column, 4));
-    for (int64_t m = 0; m < s_.in.rows; ++m)
-      store_shared(e_, to, 4 * m * pitch, sums.slice(kFour * m, kFour));
+    for (int64_t m = 0; m < s_.in.rows; ++m) t_.store_shared(to, 4 * m * pitch, sums.slice(kFour * m, kFour));
   }
 };
 

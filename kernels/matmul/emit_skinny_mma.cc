@@ -7,7 +7,6 @@
 // one product, the others of the next. Stored K by N: of the vectors of four rows, rows 0 and 1 are paired
 // element by element to be low halves, rows 2 and 3 to be high ones, and of a pair of columns the first is
 // row g, the second row g + 8.
-#include "compiler/ptx_hopper.h"
 #include "compiler/ptx_mma.h"
 #include "compiler/ptx_stream.h"
 #include "kernels/matmul/emit_skinny.h"
@@ -67,7 +66,7 @@ class MmaAlongK : public Mma {
   explicit MmaAlongK(SkinnyTile& tile) : Mma(tile, SkinnyShape::kVector) {}
 
   // Two sums of each element: a product waits some 30 cycles for the one before it.
-  int64_t sums() const override { return kChains * blocks_ * 4; }
+  Values zeros() override { return Values(kChains * blocks_ * 4, e_.zero(t_.sum())); }
 
   // By half, then by block of 8 rows.
   Values rows(Value staged) override {
@@ -96,7 +95,7 @@ class MmaAlongK : public Mma {
     for (int64_t i = 0; i < 4 * blocks_; ++i) {
       const int64_t r = i / 4 * 8 + i % 2, c = i % 4 / 2 * 8, chain = i / 4 * 4 * kChains + i % 4;
       Value sum = add_sums(e_, sums[chain], sums[chain + 4]);
-      where_exists(r, rows, [&] { store_shared(e_, to, 4 * (r * pitch + c), sum); });
+      where_exists(r, rows, [&] { t_.store_shared(to, 4 * (r * pitch + c), sum); });
     }
   }
 
@@ -109,7 +108,7 @@ class MmaAlongN : public Mma {
   explicit MmaAlongN(SkinnyTile& tile) : Mma(tile, tile.shape.segment / 4) {}
 
   // By pair of columns, then by block of 8 rows.
-  int64_t sums() const override { return kPairs * blocks_ * 4; }
+  Values zeros() override { return Values(kPairs * blocks_ * 4, e_.zero(t_.sum())); }
 
   Values rows(Value staged) override {
     Values all;
@@ -138,8 +137,8 @@ class MmaAlongN : public Mma {
         const int64_t r = i / 2 * 8 + i % 2, first = 4 * (blocks_ * pair + i / 2) + i % 2,
                       second = first + 4 * blocks_;
         where_exists(r, rows, [&] {
-          store_shared(e_, to, 4 * (r * pitch + 2 * pair),
-                       {sums[first], sums[first + 2], sums[second], sums[second + 2]});
+          t_.store_shared(to, 4 * (r * pitch + 2 * pair),
+                          {sums[first], sums[first + 2], sums[second], sums[second + 2]});
         });
       }
   }

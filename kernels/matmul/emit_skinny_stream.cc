@@ -50,21 +50,28 @@ class Stream {
     // assembler lets their loads wait until A is on its way.
     if (!t_.kernel.reads_b_early()) t_.kernel.wait_for_earlier_kernel();
     Values here = place(e_.i32(0), e_.i32(0)), carried;
-    for (int64_t i = 0; i < s_.in.unroll_k; ++i) append(carried, weights_.load(here, i * s_.warps_k));
-    sync_warp(e_);
-    t_.kernel.wait_for_earlier_kernel();
-    stage_rows(t_);
-    weights_.stage_tails();
-    commit_copies(e_);
-    wait_copies(e_, 0);
-    t_.kernel.barrier();
-    const size_t weights = carried.size();
-    carried.append(products_.sums(), e_.zero(t_.sum()));
+    for (int64_t i = 0; i < s_.in.unroll_k; ++i) {
+      append(carried, weights_.load(here, i * s_.warps_k));
+      // AMD counts loads in the order of their start: one that were put behind another unit's would make the
+      // first round, and with it every round, wait for both.
+      if (s_.in.amd) t_.keep_order();
+    }
+    if (!s_.in.amd) {
+      t_.keep_order();
+      t_.kernel.wait_for_earlier_kernel();
+      stage_rows(t_);
+      weights_.stage_tails();
+      commit_copies(e_);
+      wait_copies(e_, 0);
+      t_.kernel.barrier();
+    }
+    const size_t loaded = carried.size();
+    append(carried, products_.zeros());
+    const size_t sums = carried.size() - loaded;
     append(carried, {e_.i32(0), e_.i32(0)});  // group and round of the weights in registers
     e_.loop(e_.i32(0), e_.mul(groups_, rounds_), 1, carried, [&](Value, const Values& in) {
       ArrayRef<Value> state(in);
-      return step(state.take_front(weights), state.slice(weights, products_.sums()), in[in.size() - 2],
-                  in.back());
+      return step(state.take_front(loaded), state.slice(loaded, sums), in[in.size() - 2], in.back());
     });
   }
 
@@ -75,29 +82,31 @@ class Stream {
     return weights_.place(group, first_unit(round), e_.less(group, groups_));
   }
   // Consumes the units in registers, one by one, and sends each one's registers for more at once.
-  Values step(ArrayRef<Value> weights, ArrayRef<Value> sums, Value group, Value round) {
-    constexpr int64_t kRegisters = SkinnyShape::kUnitRegisters;
+  Values step(ArrayRef<Value> loaded, ArrayRef<Value> sums, Value group, Value round) {
+    const int64_t values = weights_.values(), weights = weights_.weights();
     Value is_last =
         Emit::known(rounds_) == 1 ? e_.constant(e_.b.getI1Type(), 1) : e_.equal(e_.add(round, 1), rounds_);
     Value next_round = arith::SelectOp::create(e_.b, e_.loc, is_last, e_.i32(0), e_.add(round, 1));
     Value next_group = e_.add(group, arith::ExtUIOp::create(e_.b, e_.loc, e_.b.getI32Type(), is_last));
     Values here = place(group, round), next = place(next_group, next_round), out, added(sums);
-    Values rows = products_.rows(staged(round, 0)), rows_after;
+    Values rows = staged_rows(round, 0), rows_after;
     for (int64_t i = 0; i < s_.in.unroll_k; ++i) {
       const int64_t ahead = i * s_.warps_k;
-      Values unit = weights_.complete(here, ahead, weights.slice(i * kRegisters, kRegisters));
-      products_.multiply(added, unit, rows);
-      if (i + 1 < s_.in.unroll_k) rows_after = products_.rows(staged(round, ahead + s_.warps_k));
+      Values unit = weights_.complete(here, ahead, loaded.slice(i * values, values));
+      if (s_.in.amd) rows.assign(unit.begin() + weights, unit.end());
+      products_.multiply(added, ArrayRef<Value>(unit).take_front(weights), rows);
+      if (i + 1 < s_.in.unroll_k) rows_after = staged_rows(round, ahead + s_.warps_k);
       append(out, weights_.load(next, ahead));
-      // The assembler would put all loads off to the end, where the warp has nothing under way any more.
-      sync_warp(e_);
+      // Left to themselves the assembler and LLVM put all loads off to the end, where the warp has nothing
+      // under way any more.
+      t_.keep_order();
       rows = rows_after;
     }
     append(out, e_.choose(
                     is_last, added,
                     [&] {
                       reduce(added, group);
-                      return Values(sums.size(), e_.zero(t_.sum()));
+                      return products_.zeros();
                     },
                     [&] { return added; }));
     append(out, {next_group, next_round});
@@ -105,10 +114,11 @@ class Stream {
   }
   static void append(Values& to, const Values& from) { to.append(from.begin(), from.end()); }
 
-  // The address of A's part for a unit of this round; beyond K, of the zeros.
-  Value staged(Value round, int64_t ahead) {
+  // CUDA: A's part for a unit of this round; beyond K, the zeros.
+  Values staged_rows(Value round, int64_t ahead) {
+    if (s_.in.amd) return {};
     Value unit = e_.min(e_.add(first_unit(round), ahead), units_);
-    return e_.add(t_.shared, e_.mul(unit, s_.unit_bytes));
+    return products_.rows(e_.add(t_.shared, e_.mul(unit, s_.unit_bytes)));
   }
 
   // The group's sums to the tile's, in ascending order of the warps along K. Groups take turns with two
@@ -124,14 +134,14 @@ class Stream {
     Value odd = e_.rem(group, e_.i32(2));
     Value buffer = e_.add(e_.add(t_.shared, s_.partials_at), e_.mul(odd, s_.partial_bytes));
     products_.store(sums, e_.add(buffer, e_.mul(t_.warp_k, warp_bytes)), s_.partial_pitch, s_.padded_rows);
-    t_.kernel.barrier();
+    t_.barrier();
     e_.loop(t_.thread, e_.i32(s_.in.rows * s_.in.group), t_.kernel.threads(), [&](Value element) {
       Value i = e_.div(element, e_.i32(s_.in.group)), j = e_.rem(element, e_.i32(s_.in.group));
       Value at = e_.add(buffer, e_.mul(e_.add(e_.mul(i, s_.partial_pitch), j), 4));
       Values parts;
-      for (int64_t w = 0; w < s_.warps_k; ++w) parts.push_back(load_shared(e_, at, w * warp_bytes, 1, t_.sum())[0]);
+      for (int64_t w = 0; w < s_.warps_k; ++w) parts.push_back(t_.load_shared(at, w * warp_bytes, 1)[0]);
       Value to = e_.add(e_.mul(i, s_.columns), e_.add(column, j));
-      store_shared(e_, e_.add(tile_sums, e_.mul(to, 4)), 0, add_in_order(e_, parts));
+      t_.store_shared(e_.add(tile_sums, e_.mul(to, 4)), 0, add_in_order(e_, parts));
     });
   }
 
@@ -166,6 +176,40 @@ Value add_in_order(Emit& e, ArrayRef<Value> parts) {
   Value sum = parts[0];
   for (Value part : parts.drop_front()) sum = add_sums(e, sum, part);
   return sum;
+}
+
+// Lanes that differ in a bit share out their sums by halves, each adding the other's, as long as there are
+// two; what is left they both add. In the end lanes that did the latter hold the same.
+SharedOut share_out(const SkinnyTile& t, ArrayRef<Value> sums, int64_t high, int64_t low) {
+  Emit& e = t.e;
+  Values left(sums.begin(), sums.end());
+  Value first = e.i32(0);  // the number of the lane's first sum
+  for (int64_t bit = high; bit >= low; bit /= 2) {
+    const size_t half = left.size() / 2;
+    if (left.size() % 2 != 0) {
+      for (Value& sum : left) sum = add_sums(e, sum, t.exchange_lanes(sum, bit));
+      continue;
+    }
+    Value upper = e.equal(e.rem(e.div(t.lane, e.i32(bit)), e.i32(2)), e.i32(1));
+    Values kept;
+    for (size_t i = 0; i < half; ++i) {
+      Value mine = arith::SelectOp::create(e.b, e.loc, upper, left[i + half], left[i]);
+      Value other = arith::SelectOp::create(e.b, e.loc, upper, left[i], left[i + half]);
+      kept.push_back(add_sums(e, mine, t.exchange_lanes(other, bit)));
+    }
+    first = e.add(first, arith::SelectOp::create(e.b, e.loc, upper, e.i32(half), e.i32(0)));
+    left = kept;
+  }
+  return {left, first};
+}
+
+void store_share(const SkinnyTile& t, const SharedOut& share, int64_t columns, Value at, int64_t pitch) {
+  Emit& e = t.e;
+  for (size_t i = 0; i < share.sums.size(); ++i) {
+    Value number = e.add(share.first, static_cast<int64_t>(i));
+    Value row = e.div(number, e.i32(columns)), column = e.rem(number, e.i32(columns));
+    t.store_shared(e.add(at, e.mul(e.add(e.mul(row, pitch), column), 4)), 0, share.sums[i]);
+  }
 }
 
 void stream_weights(SkinnyTile& tile, SkinnyWeights& weights, SkinnyProducts& products) {

@@ -1,5 +1,5 @@
-// Where a lane's 16-byte vectors of weights lie, in either layout, and what becomes of those that K or N ends
-// in.
+// CUDA: where a lane's 16-byte vectors of weights lie, in either layout, and what becomes of those that K or
+// N ends in.
 #include "compiler/ptx_mma.h"
 #include "compiler/ptx_stream.h"
 #include "kernels/matmul/emit_skinny.h"
@@ -21,6 +21,9 @@ class Weights : public SkinnyWeights {
         policy_(evict_first(e_)),
         per_vector_(SkinnyShape::kVector / s_.in.element_bytes),
         tails_(e_.add(tile.shared, s_.tails_at)) {}
+
+  int64_t values() const override { return SkinnyShape::kUnitRegisters; }
+  int64_t weights() const override { return SkinnyShape::kUnitRegisters; }
 
  protected:
   Value element(Value pointer, Value elements) {

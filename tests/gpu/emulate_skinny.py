@@ -1,0 +1,132 @@
+#!/usr/bin/env python3
+"""Runs the kernels for few rows on AMD's GPUs, instruction by instruction on the CPU, against exact sums.
+
+usage: emulate_skinny.py LATHE FACTS ARCH ARGS_HEADER [--full] [SUBSTRING]
+  LATHE the lathe command, FACTS a facts file, ARCH "gfx942", ARGS_HEADER src/core/args.h; SUBSTRING picks cases by
+  name; --full: every plan of the table for every type.
+Needs an emulator (amd_emulator.py). Without it it says so and exits with 77, which CTest counts as skipped.
+
+Both forms, products of lanes and matrix instructions, as emulate_mma.py does: between pages that fault, with NaNs (of
+i8: bytes that spoil sums) in all padding, compared bit by bit.
+"""
+import re
+import subprocess
+import sys
+import time
+
+import amd_emulator
+from emulate_mma import SKIPPED, Case, Suite
+from floats import SIZE
+from launch import say
+
+LANES, MATRIX = "lanes", "matrix"
+# By form.
+TYPES = {"gfx90a": {LANES: ("f32", "f16", "bf16", "i8"), MATRIX: ("f32", "f16", "i8")},
+         "gfx942": {LANES: ("f32", "f16", "bf16", "i8"), MATRIX: ("f32", "f16", "bf16", "i8")},
+         "gfx950": {LANES: ("f32", "f16", "bf16", "i8"), MATRIX: ("f32", "f16", "bf16", "i8", "f8e4m3", "f8e5m2")},
+         "gfx1100": {LANES: ("f32", "f16", "bf16", "i8"), MATRIX: ("f16", "bf16", "i8")},
+         "gfx1201": {LANES: ("f32", "f16", "bf16", "i8"), MATRIX: ("f16", "bf16", "i8")}}
+NOT_SHOWN = {"gfx90a": "bf16 and NaN in f16 by MFMA", "gfx942": "NaN in f16 by MFMA", "gfx950": "NaN in f16 by MFMA",
+             "gfx1100": "", "gfx1201": "fp8"}
+
+
+class SkinnySuite(Suite):
+    def rank(self, arguments, splits, tile):
+        """The rank of one of the form's legal plans, `tile` naming the form and which."""
+        form, _, which = tile.partition(" ")
+        key = (tuple(arguments), splits, form)
+        if key not in self.ranks:
+            text = subprocess.run([self.lathe, "explain", *arguments, "--facts", self.facts, "--target", self.arch,
+                                   "--cache-dir", ""], capture_output=True, text=True, check=True).stdout
+            found = {}
+            for rank, plan in re.findall(r"^ +(\d+) +\S+ [mun]?s +skinny +(tile .*)$", text, re.M):
+                if ("splits" in plan) == (splits > 1) and ("swapped" in plan) == (form == MATRIX):
+                    found.setdefault(plan, rank)
+            self.ranks[key] = found
+        found = self.ranks[key]
+        if not found:
+            raise RuntimeError("no legal plan of the form")
+        plan = sorted(found)[int(which) % len(found)]
+        self.tiles.add((f"{arguments[3]} {form}", plan))
+        return found[plan]
+
+
+def layout_cases(arch, form, dtype, layout):
+    """Of weights stored one way or the other."""
+    size, rest = SIZE[dtype], 16 // SIZE[dtype]
+    poisons = size > 1 and not (form == MATRIX and dtype == "f16" and arch.startswith("gfx9"))
+    # Operands are padded alike, so that N and K miss whole vectors alike where rows are aligned. Of products of lanes a
+    # unit is up to 512 elements along K: less than one, several rounds, and ends within a vector.
+    case = {"dtype": dtype, "layout": layout}
+    along = 1100 if form == LANES and layout == "nt" else 300
+
+    def padded(n, least_k, out=""):
+        every = max(rest, 16 // SIZE[out or dtype])
+        return (n, least_k + (n - least_k) % every), -n % every
+
+    yield Case((1, *padded(1, 1)[0]), **case, tile=f"{form} 0", pad=rest - 1)
+    yield Case((1, 48, along - along % rest), **case, tile=f"{form} 0")
+    yield Case((2, 48, 2048), **case, tile=f"{form} 1")
+    (n, k), pad = padded(37, along + 3)
+    yield Case((3, n, k), **case, tile=f"{form} 2", pad=pad)
+    (wide, deep), wide_pad = padded(37, 131, "f32")
+    # Sixteen sums a row, of bytes along N, are more than registers hold of eight.
+    most = 4 if dtype == "i8" and layout == "nn" else 8
+    yield Case((most, wide, deep), **case, tile=f"{form} 3", pad=wide_pad, out="f32",
+               epilogue="alpha=2,beta=-0.5,bias,relu,residual")
+    yield Case((most, 48, 80), **case, tile=f"{form} 2", batch=2, epilogue="alpha=0.5,residual")
+    if form == MATRIX:
+        yield Case((16, wide, deep), **case, tile=f"{form} 1", pad=wide_pad)
+        yield Case((11, 64, 256), **case, tile=f"{form} 4", batch=3, broadcast_b=True)
+    else:
+        yield Case((5, 64, 256), **case, tile=f"{form} 5", batch=3, broadcast_b=True)
+    # Splits whose last is ragged.
+    yield Case((5, n, padded(n, 448)[0][1]), **case, tile=f"{form} 1", splits=3, pad=pad)
+    if size > 1:
+        if poisons:
+            yield Case((2, 24, 96 + 8), **case, tile=f"{form} 1", poison=True, epilogue="relu")
+            yield Case((4, 32, 192), **case, tile=f"{form} 2", poison=True, splits=2)
+        yield Case((4, 150 + -150 % rest, 72), **case, tile=f"{form} 0", argmax=True, poison=poisons)
+        yield Case((7, 48, 264), **case, tile=f"{form} 3", argmax=True, epilogue="bias", out="f32")
+    if dtype == "i8":
+        yield Case((3, 48, 96), **case, tile=f"{form} 1", out="i32")
+
+
+def cases(arch, full):
+    for form, types in TYPES[arch].items():
+        for dtype in types:
+            for layout in ("nt", "nn") if form == LANES else ("nt",):
+                yield from layout_cases(arch, form, dtype, layout)
+                for which in range(60 if full else 0):
+                    yield Case((3, 48, 192), dtype, layout=layout, tile=f"{form} {which}")
+
+
+def main():
+    arguments = [a for a in sys.argv[1:] if a != "--full"]
+    if len(arguments) < 4:
+        raise SystemExit(__doc__)
+    if cause := amd_emulator.missing():
+        say(f"SKIPPED: {cause}; the kernels were not run")
+        sys.exit(SKIPPED)
+    suite = SkinnySuite(*arguments[:4], amd_emulator.load())
+    wanted = arguments[4] if len(arguments) > 4 else ""
+    right, wrong = 0, 0
+    for case in cases(arguments[2], "--full" in sys.argv):
+        if wanted not in case.name():
+            continue
+        start = time.time()
+        try:
+            problem = suite.run(case)
+        except RuntimeError as error:
+            problem = str(error)
+        right, wrong = right + (not problem), wrong + bool(problem)
+        say(f"{case.name()} ... {problem or 'right'} ({time.time() - start:.1f} s)")
+    for dtype, tile in sorted(suite.tiles):
+        say(f"{dtype} {tile}")
+    say(f"{right} cases right, {wrong} wrong, {suite.launches} kernel launches, {len(suite.artifacts)} artifacts; "
+        f"not shown on {arguments[2]}: {NOT_SHOWN[arguments[2]] or 'nothing'}")
+    sys.exit(1 if wrong or not right else 0)
+
+
+if __name__ == "__main__":
+    main()
