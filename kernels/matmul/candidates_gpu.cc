@@ -56,8 +56,10 @@ void append_mma_splits(const CandidateContext& context, const MatmulSizes& s, co
   const double slots = GpuRates(context.facts).units * plan.resident;
   constexpr int64_t kLeastBlocks = 4;  // of K in a split
   for (int32_t wanted : split_options(context, s.k, tiles, slots, kLeastBlocks * shape.tile_k)) {
-    // A launch begins splits at chunks of 16 bytes (recipe); unless told how many, none ends within a block.
-    const int64_t granularity = context.split_k > 0 ? 16 / shape.element_bytes : shape.tile_k;
+    // Unless told how many, none ends within a block.
+    const int64_t granularity = context.split_k > 0 ? mma_split_granularity(shape.instruction.amd(), s.k,
+                                                                            shape.tile_k, shape.element_bytes)
+                                                    : shape.tile_k;
     const int32_t splits = normalize_splits(s.k, wanted, granularity);
     for (int32_t split : splits_of(context.facts.target, splits)) {
       plan.config.split = split;

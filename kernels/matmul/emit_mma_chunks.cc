@@ -28,8 +28,6 @@ class ChunkCopies : public MmaCopies {
       sources_.push_back(e.add(e.add(x.view.offset, source), first_));
       targets_.push_back(layout.at(e, at, chunk));
     }
-    const std::optional<int64_t> depth = Emit::known(x.depth);
-    whole_ = depth && *depth % x.block == 0;
   }
 
   // An aligned chunk of which one element exists lies in a page that exists; of another, the row's first is
@@ -37,8 +35,8 @@ class ChunkCopies : public MmaCopies {
   void begin(Value k0, Value, int64_t slice, int64_t slices) override {
     if (slice == 0) loaded_.clear();
     Value at = k0, present;
-    if (whole_) {  // a block beyond K may hold anything: the last one again
-      at = e_.min(k0, e_.idx(*Emit::known(x_.depth) - x_.block));
+    if (x_.whole_blocks) {
+      at = x_.existing(e_, k0);
     } else {
       Value k = e_.add(k0, first_), inside = e_.less(k, x_.depth), none = e_.sub(e_.idx(0), first_);
       at = arith::SelectOp::create(e_.b, e_.loc, inside, k0, none);
@@ -51,12 +49,12 @@ class ChunkCopies : public MmaCopies {
       loaded_.push_back(LLVM::LoadOp::create(e_.b, e_.loc, e_.vec(4, e_.b.getI32Type()),
                                              pointer_to(e_, x_.view.memory, e_.add(sources_[i], at)),
                                              kBytes));
-    if (!whole_ && slice + 1 == slices) loaded_.push_back(present);
+    if (!x_.whole_blocks && slice + 1 == slices) loaded_.push_back(present);
   }
 
   void end(Value stage) override {
     const auto store = [&] {
-      Value mask = whole_ ? Value() : mask_of(loaded_.back());
+      Value mask = x_.whole_blocks ? Value() : mask_of(loaded_.back());
       for (auto [value, target] : llvm::zip(loaded_, targets_)) {
         Value kept = mask ? arith::AndIOp::create(e_.b, e_.loc, value, mask).getResult() : value;
         LLVM::StoreOp::create(e_.b, e_.loc, x_.as_multiplied(e_, kept),
@@ -101,12 +99,11 @@ class ChunkCopies : public MmaCopies {
   Emit& e_;
   const MmaOperand& x_;
   Value shared_;
-  bool whole_;      // K is whole blocks
   Value exists_;    // null: in every thread
   Value first_;     // the chunk's first element, index
   Values sources_;  // index, at K = 0
   Values targets_;  // i32, in a stage
-  Values loaded_;   // and at the end, unless whole_, how many bytes of each exist (i32)
+  Values loaded_;   // and at the end, unless K is whole blocks, how many bytes of each exist (i32)
 };
 
 // Contiguous along the width in memory. A thread reads one chunk of several neighbours along K and stores
@@ -139,15 +136,19 @@ class TransposedCopies : public MmaCopies {
   void begin(Value k0, Value, int64_t slice, int64_t slices) override {
     if (slice == 0) loaded_.clear();
     if (slice + 1 < slices) return;
+    const bool whole = x_.whole_blocks;
+    if (whole) k0 = x_.existing(e_, k0);
+    const bool inside = whole && !exists_;  // threads without a group are beyond the block
     Value last = e_.sub(x_.depth, e_.idx(1));
     for (Value source : sources_)
       for (int64_t i = 0; i < count_; ++i)
         for (int64_t j = 0; j < neighbours_; ++j) {
           Value k = e_.add(k0, e_.to_index(e_.add(k_, i * group_step_ * neighbours_ + j)));
-          Value at = e_.add(source, e_.mul(e_.min(k, last), x_.view.row_stride));
+          Value at = e_.add(source, e_.mul(inside ? k : e_.min(k, last), x_.view.row_stride));
           loaded_.push_back(LLVM::LoadOp::create(e_.b, e_.loc, e_.vec(4, e_.b.getI32Type()),
                                                  pointer_to(e_, x_.view.memory, at), /*alignment=*/16));
         }
+    if (whole) return;
     Value in_block = e_.to_i32(e_.min(e_.sub(x_.depth, k0), e_.idx(x_.block)));
     loaded_.push_back(arith::SelectOp::create(e_.b, e_.loc, e_.less(k0, x_.depth), in_block, e_.i32(0)));
   }
@@ -173,8 +174,11 @@ class TransposedCopies : public MmaCopies {
     Values neighbours;
     for (int64_t j = 0; j < neighbours_; ++j) {
       Value chunk = loaded_[(part * count_ + i) * neighbours_ + j];
-      Value exists = e_.less(e_.add(k, j), loaded_.back());
-      neighbours.push_back(arith::SelectOp::create(e_.b, e_.loc, exists, chunk, e_.zero(chunk.getType())));
+      if (!x_.whole_blocks) {
+        Value exists = e_.less(e_.add(k, j), loaded_.back());
+        chunk = arith::SelectOp::create(e_.b, e_.loc, exists, chunk, e_.zero(chunk.getType()));
+      }
+      neighbours.push_back(chunk);
     }
     Value in_chunk = e_.rem(e_.mul(k, x_.element_bytes), e_.i32(16));
     Value chunk = e_.div(e_.mul(k, x_.element_bytes), e_.i32(16));
@@ -215,7 +219,7 @@ class TransposedCopies : public MmaCopies {
   Value exists_;                   // null: in every thread
   Value first_row_, k_;            // i32: of the thread's first group
   Values sources_;                 // index, at K = 0, of each part
-  Values loaded_;                  // and at the end how much of the block's K exists (i32)
+  Values loaded_;  // and at the end, unless K is whole blocks, how much of the block's K exists (i32)
 };
 
 }  // namespace

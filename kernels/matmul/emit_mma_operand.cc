@@ -94,6 +94,7 @@ MmaOperand MmaOperand::of(const MmaShape& shape, const TileProgram& program, Sid
   x.depth = program.depth;
   x.whole_width = side == kB && program.n % x.chunk_elements() == 0;
   x.whole_depth = program.k % x.chunk_elements() == 0;
+  x.whole_blocks = shape.instruction.amd() && program.k % shape.tile_k == 0;
   const bool along_k = x.shared_k_contiguous;
   x.layout = {along_k ? x.width : x.block, (along_k ? x.block : x.width) * x.element_bytes,
               !along_k && x.element_bytes == 4};

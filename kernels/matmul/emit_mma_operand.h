@@ -46,12 +46,15 @@ struct MmaOperand {
   int64_t block;                  // K of a stage
   Value limit, depth;             // index: rows (columns) and K that exist
   bool whole_width, whole_depth;  // chunks of 16 bytes end with them
+  bool whole_blocks;              // AMD: depth is a multiple of block, whatever the split
   SwizzledRows layout;
   int64_t place;  // in a stage, bytes
   MatrixInstruction instruction;
 
   static MmaOperand of(const MmaShape& shape, const TileProgram& p, Side side);
   int64_t chunk_elements() const { return 16 / element_bytes; }
+  // Where whole_blocks, the block at `k0` or, beyond K, where it may hold anything, the last one.
+  Value existing(Emit& e, Value k0) const { return e.min(k0, e.sub(depth, e.idx(block))); }
   // AMD: words (i32 or a vector of them) of elements as the instruction takes them.
   Value as_multiplied(Emit& e, Value words) const;
 };

@@ -41,10 +41,8 @@ class WordCopies : public MmaCopies {
 
   void begin(Value k0, Value, int64_t slice, int64_t slices) override {
     if (slice == 0) loaded_.clear();
-    // Where K is whole blocks, a block beyond it may hold anything: the last one again.
-    const std::optional<int64_t> depth = Emit::known(x_.depth);
-    const bool whole = depth && *depth % x_.block == 0;
-    if (whole) k0 = e_.min(k0, e_.idx(*depth - x_.block));
+    const bool whole = x_.whole_blocks;
+    if (whole) k0 = x_.existing(e_, k0);
     for (int64_t i = count_ * slice / slices; i < count_ * (slice + 1) / slices; ++i)
       for (int64_t j = 0; j < word_; ++j) load(words_[i], j, k0, whole);
   }

@@ -12,6 +12,12 @@
 
 namespace lathe {
 
+// What every split's K but the last's is a multiple of: chunks of 16 aligned bytes; on AMD blocks where K is
+// whole blocks, so that no split has an end to mask.
+inline int64_t mma_split_granularity(bool amd, int64_t k, int64_t tile_k, int64_t element_bytes) {
+  return amd && k % tile_k == 0 ? tile_k : 16 / element_bytes;
+}
+
 struct MmaShape {
   static constexpr int64_t kSumBytes = 4;  // f32 or i32
 

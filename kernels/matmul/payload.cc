@@ -4,6 +4,7 @@
 #include "absl/strings/str_join.h"
 #include "compiler/config_text.h"
 #include "core/generic.h"
+#include "kernels/matmul/mma_shape.h"
 #include "kernels/matmul/skinny_shape.h"
 
 namespace lathe {
@@ -206,10 +207,12 @@ class PayloadText {
   int count_ = 0;
 };
 
-// What every split's K but the last's is a multiple of: "mma" copies chunks of 16 aligned bytes.
-int32_t k_granularity(const ProblemClass& c, const CompileConfig& config) {
-  constexpr size_t kChunkBytes = 16;
-  return config.kernel == "mma" || config.kernel == "mma32" ? static_cast<int32_t>(kChunkBytes / size_of(c.a)) : 1;
+// What every split's K but the last's is a multiple of.
+int32_t k_granularity(const ProblemClass& c, const CompileConfig& config, const Target& target) {
+  if (config.kernel != "mma" && config.kernel != "mma32") return 1;
+  const bool amd = target.backend == Backend::kRocm;
+  return static_cast<int32_t>(
+      mma_split_granularity(amd, c.k, config.tile_k, static_cast<int64_t>(size_of(c.a))));
 }
 
 }  // namespace
@@ -235,7 +238,7 @@ Recipe matmul_recipe(const ProblemClass& c, const CompileConfig& config, const T
                      int64_t scratch_bytes) {
   const bool cpu = target.backend == Backend::kCpu;
   Recipe r;
-  r.k_granularity = k_granularity(c, config);
+  r.k_granularity = k_granularity(c, config, target);
   Step step;
   step.kind = cpu ? StepKind::kCpuTask : StepKind::kGpuKernel;
   step.symbol = matmul_symbol(c, config);

@@ -274,6 +274,9 @@ def cases_of(dtype, full):
         yield Case((40, 64, 64), dtype, layout=layout, tile=4 + i)
     yield Case((1, 1, 1), dtype)
     yield Case((17, 64, 64), dtype, batch=3, broadcast_b=True, tile=7)
+    # Splits of whole blocks.
+    for i, layout in enumerate(("nt", "tt")):
+        yield Case((9, 5 * rest, 256), dtype, layout=layout, splits=3, tile=i)
     # Splits whose last is ragged.
     yield Case((5, 67, 320), dtype, splits=3, tile=1)
     yield Case((35, 64, 272), dtype, splits=4, batch=2, tile=2, out="f32",
