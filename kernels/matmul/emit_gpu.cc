@@ -94,6 +94,17 @@ std::unique_ptr<OutputSink> make_sink(Emit& e, GpuKernel& kernel, const GpuStep&
 
 LogicalResult emit_matmul_gpu(ModuleOp module) { return emit_gpu_kernels(module, emit_step); }
 
+DType dtype_of(Type element) {
+  if (element.isF32()) return DType::kF32;
+  if (element.isF16()) return DType::kF16;
+  if (element.isBF16()) return DType::kBF16;
+  if (element.isInteger(8)) return DType::kI8;
+  if (isa<Float8E4M3FNType>(element)) return DType::kF8E4M3;
+  if (isa<Float8E5M2Type>(element)) return DType::kF8E5M2;
+  if (isa<Float8E4M3FNUZType>(element)) return DType::kF8E4M3Fnuz;
+  return isa<Float8E5M2FNUZType>(element) ? DType::kF8E5M2Fnuz : DType::kNone;
+}
+
 Value inside(Emit& e, const View& v, Value i, Value j) {
   return e.add(v.offset, e.add(e.mul(i, v.row_stride), j));
 }

@@ -3,6 +3,7 @@
 
 #include <memory>
 
+#include "base/dtype.h"
 #include "compiler/gpu_kernel.h"
 
 namespace lathe::emit {
@@ -36,6 +37,9 @@ class OutputSink {
 // The sink of the step's tile `p` at `position`; both must outlive it.
 std::unique_ptr<OutputSink> make_sink(Emit& e, GpuKernel& kernel, const GpuStep& step, TileProgram& p,
                                       const GridPosition& position);
+
+// Of an operand's element.
+DType dtype_of(mlir::Type element);
 
 // Element (i, j) of a view, as an offset into its memory.
 Value inside(Emit& e, const View& v, Value i, Value j);

@@ -198,17 +198,6 @@ class MmaTile {
   std::unique_ptr<MmaFragments> a_fragments_, b_fragments_;
 };
 
-DType dtype_of(Type type) {
-  if (type.isF32()) return DType::kF32;
-  if (type.isF16()) return DType::kF16;
-  if (type.isBF16()) return DType::kBF16;
-  if (type.isInteger(8)) return DType::kI8;
-  if (isa<Float8E4M3FNType>(type)) return DType::kF8E4M3;
-  if (isa<Float8E5M2Type>(type)) return DType::kF8E5M2;
-  if (isa<Float8E4M3FNUZType>(type)) return DType::kF8E4M3Fnuz;
-  return isa<Float8E5M2FNUZType>(type) ? DType::kF8E5M2Fnuz : DType::kNone;
-}
-
 // "mma" multiplies with instructions of 16 rows, "mma32" with those of 32.
 LogicalResult choose_instruction(const GpuKernel& kernel, TileProgram& p, MmaShape& shape) {
   if (!kernel.rocm()) return success();

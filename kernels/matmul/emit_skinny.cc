@@ -3,6 +3,7 @@
 #include "compiler/ptx_hopper.h"
 #include "compiler/ptx_mma.h"
 #include "core/plan.h"
+#include "kernels/matmul/emit_gpu.h"
 
 namespace lathe::emit {
 namespace {
@@ -19,15 +20,6 @@ int64_t rows_of(TileProgram& p) {
   Value a = p.contraction.getDpsInputs()[0];
   if (auto slice = a.getDefiningOp<tensor::ExtractSliceOp>()) a = slice.getSource();
   return cast<RankedTensorType>(a.getType()).getDimSize(1);
-}
-
-DType dtype_of(Type type) {
-  if (type.isF32()) return DType::kF32;
-  if (type.isF16()) return DType::kF16;
-  if (type.isBF16()) return DType::kBF16;
-  if (type.isInteger(8)) return DType::kI8;
-  if (isa<Float8E4M3FNType>(type)) return DType::kF8E4M3;
-  return isa<Float8E5M2Type>(type) ? DType::kF8E5M2 : DType::kNone;
 }
 
 // AMD: what the plan's products are made of; one of the two is null.

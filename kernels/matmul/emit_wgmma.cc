@@ -2,18 +2,12 @@
 #include "kernels/matmul/emit_wgmma.h"
 
 #include "core/plan.h"
+#include "kernels/matmul/emit_gpu.h"
 
 namespace lathe::emit {
 using namespace mlir;
 
 namespace {
-
-DType dtype_of(Type element) {
-  if (element.isBF16()) return DType::kBF16;
-  if (element.isF16()) return DType::kF16;
-  if (element.isInteger()) return DType::kI8;
-  return isa<Float8E4M3FNType>(element) ? DType::kF8E4M3 : DType::kF8E5M2;
-}
 
 // Whether D's elements are 2 bytes long and the epilogue is a few instructions, with no operand but the bias.
 bool stores_plainly(TileProgram& program) {

@@ -75,7 +75,7 @@ std::vector<ProblemClass> further_classes() {
           const Bucket rows = m_bucket(m);
           for (DType d : {DType::kI32, DType::kBF16})
             add(matmul_class(DType::kI8, d, shape.n, shape.k, rows));
-          for (DType t : {DType::kF8E4M3, DType::kF8E5M2})
+          for (DType t : {DType::kF8E4M3, DType::kF8E5M2, DType::kF8E4M3Fnuz, DType::kF8E5M2Fnuz})
             add(matmul_class(t, DType::kBF16, shape.n, shape.k, rows));
           ProblemClass rounded = matmul_class(DType::kF32, DType::kF32, shape.n, shape.k, rows);
           rounded.math = Math::kTf32;
