@@ -29,16 +29,17 @@ lathe_statistics BenchDevice::statistics() const {
   return statistics;
 }
 
-lathe_matmul_desc linear(int64_t m, int64_t n, int64_t k, bool trans_b, const float* a, const float* b,
-                         float* d) {
+lathe_matmul_desc linear(const Gemm& gemm, const void* a, const void* b, void* d) {
+  constexpr lathe_dtype kDtypes[] = {LATHE_F32, LATHE_F16, LATHE_BF16, LATHE_I8};  // by Element
   lathe_matmul_desc desc = LATHE_MATMUL_DESC_INIT;
-  desc.m = m;
-  desc.n = n;
-  desc.k = k;
-  desc.a.dtype = desc.b.dtype = desc.d.dtype = LATHE_F32;
-  desc.a.data = const_cast<float*>(a);
-  desc.b.data = const_cast<float*>(b);
-  desc.b.layout = trans_b ? LATHE_COLUMN_MAJOR : LATHE_ROW_MAJOR;
+  desc.m = gemm.m;
+  desc.n = gemm.n;
+  desc.k = gemm.k;
+  desc.a.dtype = desc.b.dtype = kDtypes[static_cast<int>(gemm.element)];
+  desc.d.dtype = gemm.element == Element::kI8 ? LATHE_I32 : LATHE_F32;
+  desc.a.data = const_cast<void*>(a);
+  desc.b.data = const_cast<void*>(b);
+  desc.b.layout = gemm.trans_b ? LATHE_COLUMN_MAJOR : LATHE_ROW_MAJOR;
   desc.d.data = d;
   return desc;
 }

@@ -24,7 +24,7 @@ bool bench_dispatch(const Options& options) {
   if (!device.ok()) return false;
 
   std::vector<float> a(kM * kK, 1), b(kN * kK, 2), d(kM * kN);
-  const lathe_matmul_desc desc = linear(kM, kN, kK, true, a.data(), b.data(), d.data());
+  const lathe_matmul_desc desc = linear({kM, kN, kK}, a.data(), b.data(), d.data());
   lathe_plan* plan = nullptr;
   if (!succeeded(lathe_plan_matmul(device.get(), &desc, &plan), "planning")) return false;
   if (!succeeded(lathe_matmul(device.get(), nullptr, &desc), "matmul")) return false;

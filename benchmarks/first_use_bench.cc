@@ -39,7 +39,7 @@ struct Operands {
     for (float& x : b) x = normal(engine);
   }
   lathe_matmul_desc desc(const Request& r) {
-    lathe_matmul_desc desc = linear(r.m, r.n, r.k, r.trans_b, a.data(), b.data(), d.data());
+    lathe_matmul_desc desc = linear({r.m, r.n, r.k, r.trans_b}, a.data(), b.data(), d.data());
     desc.epilogue.activation = r.activation;
     return desc;
   }

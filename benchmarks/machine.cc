@@ -191,19 +191,25 @@ Pool::Pool(size_t bytes, uint64_t seed) : bytes_(bytes & ~size_t{(2 << 20) - 1})
 
 Pool::~Pool() { std::free(data_); }
 
+size_t bytes_of(Element element) {
+  return element == Element::kF32 ? 4 : element == Element::kI8 ? 1 : 2;
+}
+
 void Pool::fill(Element element) {
   // One prime-length block of fresh numbers, repeated: no two operands start alike.
   constexpr size_t kBlock = 1'048'573;
   std::mt19937_64 engine(seed_++);
   std::normal_distribution<float> normal;
-  const size_t element_bytes = element == Element::kF32 ? 4 : 2;
+  const size_t element_bytes = bytes_of(element);
   std::vector<uint8_t> block(kBlock * element_bytes);
   for (size_t i = 0; i < kBlock; ++i) {
     const float x = normal(engine);
     const auto half = static_cast<_Float16>(x);
     const uint16_t bfloat = to_bf16(x);
+    const auto byte = static_cast<int8_t>(std::max(-127.0f, std::min(127.0f, 32 * x)));
     const void* from = element == Element::kF32   ? static_cast<const void*>(&x)
                        : element == Element::kF16 ? static_cast<const void*>(&half)
+                       : element == Element::kI8  ? static_cast<const void*>(&byte)
                                                   : static_cast<const void*>(&bfloat);
     std::memcpy(block.data() + i * element_bytes, from, element_bytes);
   }

@@ -27,8 +27,9 @@ double measure_read_bandwidth(const void* data, size_t bytes, int threads);
 double measure_fma_peak(int threads);
 
 // Memory to take cold operands from: `bytes` of it, on huge pages where the system grants them, filled with
-// N(0, 1).
-enum class Element { kF32, kF16, kBF16 };
+// N(0, 1), of bytes its 32-fold.
+enum class Element { kF32, kF16, kBF16, kI8 };
+size_t bytes_of(Element element);
 class Pool {
  public:
   Pool(size_t bytes, uint64_t seed);

@@ -1,4 +1,5 @@
-// f32 matmul against the peers: cold weights, hot activations, every result checked.
+// matmul against the peers: cold weights, hot activations, every result checked. Beside f32 Lathe's own f32
+// on the same shape runs in the contest too.
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
@@ -13,28 +14,49 @@
 namespace lathe::bench {
 namespace {
 
-struct Problem {
+struct Problem : Gemm {
   std::string name;
-  int64_t m, n, k;
-  bool trans_b;
 };
+
+constexpr struct {
+  const char* name;
+  Element element;
+} kElements[] = {
+    {"f32", Element::kF32}, {"f16", Element::kF16}, {"bf16", Element::kBF16}, {"i8", Element::kI8}};
+const char* name_of(Element element) { return kElements[static_cast<int>(element)].name; }
+
+double value_at(const void* data, Element element, int64_t i) {
+  switch (element) {
+    case Element::kF32: return static_cast<const float*>(data)[i];
+    case Element::kF16: return static_cast<double>(static_cast<const _Float16*>(data)[i]);
+    case Element::kI8: return static_cast<const int8_t*>(data)[i];
+    case Element::kBF16: break;
+  }
+  const uint32_t bits = uint32_t{static_cast<const uint16_t*>(data)[i]} << 16;
+  float x;
+  std::memcpy(&x, &bits, 4);
+  return x;
+}
 
 // Samples of D against float64, within the error that any order of f32 sums stays well below. A column
 // sampled is computed for its row alone.
-bool is_right(const Problem& p, const float* a, const float* b, const float* d, uint64_t seed) {
+bool is_right(const Problem& p, const void* a, const void* b, const void* d, uint64_t seed) {
   std::mt19937_64 engine(seed);
   for (int sample = 0; sample < 64; ++sample) {
     const int64_t i = static_cast<int64_t>(engine() % static_cast<uint64_t>(p.m));
     const int64_t j = static_cast<int64_t>(engine() % static_cast<uint64_t>(p.n));
     double sum = 0, magnitude = 0;
     for (int64_t q = 0; q < p.k; ++q) {
-      const double product = static_cast<double>(a[i * p.k + q]) *
-                             static_cast<double>(p.trans_b ? b[j * p.k + q] : b[q * p.n + j]);
+      const double product =
+          value_at(a, p.element, i * p.k + q) * value_at(b, p.element, p.trans_b ? j * p.k + q : q * p.n + j);
       sum += product;
       magnitude += std::fabs(product);
     }
-    const double bound = 6 * std::sqrt(static_cast<double>(p.k) + 4) * 0x1p-24 * magnitude;
-    const double got = d[i * p.n + j];
+    const bool exact = p.element == Element::kI8;
+    const double bound = exact ? 0 : 6 * std::sqrt(static_cast<double>(p.k) + 4) * 0x1p-24 * magnitude;
+    const int64_t at = i * p.n + j;
+    const double got =
+        exact ? static_cast<const int32_t*>(d)[at] : static_cast<double>(static_cast<const float*>(d)[at]);
     if (!(std::fabs(got - sum) <= bound)) {
       std::fprintf(stderr, "%s m=%ld: (%ld, %ld) is %g, expected %g within %g\n", p.name.c_str(),
                    static_cast<long>(p.m), static_cast<long>(i), static_cast<long>(j), got, sum, bound);
@@ -48,57 +70,69 @@ struct Row {
   double ratio = 0;  // of the better peer
   int64_t m = 0;
   bool ragged = false;
+  Element element = Element::kF32;
 };
+constexpr char kOwnF32[] = "own f32";
 
 class MatmulBench {
  public:
   explicit MatmulBench(const Bench& bench)
       : bench_(bench),
         device_(bench.options.threads, ""),
-        table_("matmul f32, " + std::to_string(bench.options.threads) + " thread(s)",
-               {"weight", "M", "N", "K", "lathe us", "GFLOP/s", "of roofline", "best peer", "peer us",
-                "vs best peer", "quartiles", "rounds"}) {}
+        table_("matmul, " + std::to_string(bench.options.threads) + " thread(s)",
+               {"dtype", "weight", "M", "N", "K", "lathe us", "GFLOP/s", "of f32 roofline", "best peer",
+                "peer us", "vs best peer", "quartiles", "vs own f32", "rounds"}) {}
 
   bool ok() const { return device_.ok(); }
 
   bool measure(const Problem& p) {
     if (2.0 * static_cast<double>(p.m) * static_cast<double>(p.n * p.k) > bench_.options.max_flop)
       return true;
-    const size_t weight_bytes = static_cast<size_t>(p.n * p.k) * 4;
-    const size_t copies = bench_.pool->copies(weight_bytes);
-    if (copies == 0) {
-      std::fprintf(stderr, "%s: %zu bytes do not fit the pool\n", p.name.c_str(), weight_bytes);
+    const size_t weight_bytes = static_cast<size_t>(p.n * p.k) * bytes_of(p.element);
+    const size_t f32_bytes = static_cast<size_t>(p.n * p.k) * 4;
+    if (bench_.pool->copies(f32_bytes) == 0) {
+      std::fprintf(stderr, "%s: %zu bytes do not fit the pool\n", p.name.c_str(), f32_bytes);
       return true;
     }
+    // As many f32 as elements, so that f32's own run has its A.
     std::vector<float> a(static_cast<size_t>(p.m * p.k)), d(static_cast<size_t>(p.m * p.n));
     std::mt19937_64 engine(bench_.options.seed + static_cast<uint64_t>(p.m));
-    std::normal_distribution<float> normal;
-    for (float& x : a) x = normal(engine);
+    std::memcpy(a.data(), bench_.pool->data(), a.size() * bytes_of(p.element));
 
     // One walk over the copies for everybody: none finds in the cache what another has just read.
     bool failed = false;
     size_t next = 0;
-    const auto weights = [&] { return static_cast<const float*>(bench_.pool->copy(weight_bytes, next++)); };
+    const auto weights = [&] { return bench_.pool->copy(weight_bytes, next++); };
     std::vector<Entrant> entrants;
     entrants.push_back({"lathe", [&] {
-                          const lathe_matmul_desc desc =
-                              linear(p.m, p.n, p.k, p.trans_b, a.data(), weights(), d.data());
+                          const lathe_matmul_desc desc = linear(p, a.data(), weights(), d.data());
                           if (lathe_matmul(device_.get(), nullptr, &desc) != LATHE_OK) failed = true;
                         }});
     for (size_t i = 0; i < bench_.peers->size(); ++i) {
-      auto run = (*bench_.peers)[i]->prepare({p.m, p.n, p.k, p.trans_b});
-      entrants.push_back({(*bench_.peers)[i]->name(), [&, run] { run(a.data(), weights(), d.data()); }});
+      auto run = (*bench_.peers)[i]->prepare(p);
+      if (run)
+        entrants.push_back({(*bench_.peers)[i]->name(), [&, run] { run(a.data(), weights(), d.data()); }});
     }
     for (const Entrant& entrant : entrants) {
       next = 0;
       std::fill(d.begin(), d.end(), std::numeric_limits<float>::quiet_NaN());
       entrant.call();
       if (failed) return succeeded(LATHE_INTERNAL, lathe_last_error());
-      if (!is_right(p, a.data(), static_cast<const float*>(bench_.pool->copy(weight_bytes, 0)), d.data(),
-                    engine())) {
+      if (!is_right(p, a.data(), bench_.pool->copy(weight_bytes, 0), d.data(), engine())) {
         std::fprintf(stderr, "%s is wrong\n", entrant.name.c_str());
         return false;
       }
+    }
+    // What the numbers are as f32 does not matter to its time.
+    Gemm f32 = p;
+    f32.element = Element::kF32;
+    if (p.element != Element::kF32) {
+      entrants.push_back({kOwnF32, [&] {
+                            const lathe_matmul_desc desc =
+                                linear(f32, a.data(), bench_.pool->copy(f32_bytes, next++), d.data());
+                            if (lathe_matmul(device_.get(), nullptr, &desc) != LATHE_OK) failed = true;
+                          }});
+      entrants.back().call();
     }
     ContestOptions contest;
     contest.seconds = bench_.options.seconds;
@@ -109,48 +143,59 @@ class MatmulBench {
   void report() {
     table_.print();
     table_.write_csv(bench_.options.csv_directory, "matmul.csv");
-    if (bench_.peers->empty()) return;
-    print_mean("M 1..64 and the ragged K", [](const Row& row) { return row.m <= 64 || row.ragged; });
-    print_mean("M 65..511", [](const Row& row) { return row.m > 64 && row.m < 512 && !row.ragged; });
-    print_mean("M >= 512", [](const Row& row) { return row.m >= 512; });
+    for (const auto& [name, element] : kElements) {
+      const auto print = [&, name = name, element = element](const char* rows, auto belongs) {
+        print_mean(std::string(name) + ", " + rows,
+                   [&](const Row& row) { return row.element == element && belongs(row); });
+      };
+      print("M 1..64 and the ragged K", [](const Row& row) { return row.m <= 64 || row.ragged; });
+      print("M 65..511", [](const Row& row) { return row.m > 64 && row.m < 512 && !row.ragged; });
+      print("M >= 512", [](const Row& row) { return row.m >= 512; });
+    }
   }
 
  private:
   void add(const Problem& p, const std::vector<Standing>& standings) {
     const double flops = 2.0 * static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k);
-    const double bytes = 4.0 * static_cast<double>(p.m * p.k + p.n * p.k + p.m * p.n);
+    const double bytes =
+        static_cast<double>(bytes_of(p.element)) * static_cast<double>(p.m * p.k + p.n * p.k) +
+        4.0 * static_cast<double>(p.m * p.n);
     const double limit = std::max(flops / bench_.fma_peak, bytes / bench_.read_bandwidth);
     const Standing& ours = standings[0];
-    std::vector<std::string> row = {p.name,
+    std::vector<std::string> row = {name_of(p.element),
+                                    p.name,
                                     std::to_string(p.m),
                                     std::to_string(p.n),
                                     std::to_string(p.k),
                                     number(ours.seconds * 1e6, 1),
                                     number(flops / ours.seconds * 1e-9, 1),
                                     number(100 * limit / ours.seconds, 0) + "%"};
-    const auto best =
-        std::min_element(standings.begin() + 1, standings.end(),
-                         [](const Standing& x, const Standing& y) { return x.seconds < y.seconds; });
-    if (best == standings.end()) {
+    const bool has_own = standings.back().name == kOwnF32;
+    const auto end = standings.end() - has_own;
+    const auto best = std::min_element(standings.begin() + 1, end, [](const Standing& x, const Standing& y) {
+      return x.seconds < y.seconds;
+    });
+    if (best == end) {
       row.insert(row.end(), {"-", "-", "-", "-"});
     } else {
       const Ratio ratio = paired_ratio(ours, *best);
       row.insert(row.end(), {best->name, number(best->seconds * 1e6, 1), number(ratio.median, 2) + "x",
                              number(ratio.low, 2) + ".." + number(ratio.high, 2)});
-      ratios_.push_back({ratio.median, p.m, p.k > 50000});
+      ratios_.push_back({ratio.median, p.m, p.k > 50000, p.element});
     }
+    row.push_back(has_own ? number(paired_ratio(ours, standings.back()).median, 2) + "x" : "-");
     row.push_back(std::to_string(ours.rounds.size()));
     table_.add(row);
   }
 
   template <typename Belongs>
-  void print_mean(const char* name, const Belongs& belongs) const {
+  void print_mean(const std::string& name, const Belongs& belongs) const {
     std::vector<double> ratios;
     for (const Row& row : ratios_) {
       if (belongs(row)) ratios.push_back(row.ratio);
     }
     if (ratios.empty()) return;
-    std::printf("%s: %.2fx the better peer (geometric mean of %zu shapes, worst %.2fx)\n", name,
+    std::printf("%s: %.2fx the better peer (geometric mean of %zu shapes, worst %.2fx)\n", name.c_str(),
                 geometric_mean(ratios), ratios.size(), *std::min_element(ratios.begin(), ratios.end()));
   }
 
@@ -166,14 +211,20 @@ bool bench_matmul(const Bench& bench) {
   MatmulBench matmul(bench);
   if (!matmul.ok()) return false;
   const Options& options = bench.options;
-  if (options.ragged && !matmul.measure({"ragged", 123, 456, 51234, options.trans_b})) return false;
-  for (const Shape& shape : options.shapes) {
-    for (const std::vector<int64_t>* list : {&options.decode_m, &options.prefill_m}) {
-      for (int64_t m : *list) {
-        if (!matmul.measure({shape.name, m, shape.n, shape.k, options.trans_b})) return false;
-      }
-    }
+  for (const auto& [name, element] : kElements) {
+    const auto& wanted = options.matmul_dtypes;
+    if (std::find(wanted.begin(), wanted.end(), name) == wanted.end()) continue;
+    bench.pool->fill(element);
+    const auto measure = [&, element = element](const std::string& weight, int64_t m, int64_t n, int64_t k) {
+      return matmul.measure({{m, n, k, options.trans_b, element}, weight});
+    };
+    if (options.ragged && !measure("ragged", 123, 456, 51234)) return false;
+    for (const Shape& shape : options.shapes)
+      for (const std::vector<int64_t>* list : {&options.decode_m, &options.prefill_m})
+        for (int64_t m : *list)
+          if (!measure(shape.name, m, shape.n, shape.k)) return false;
   }
+  bench.pool->fill(Element::kF32);  // as it was
   matmul.report();
   return true;
 }

@@ -21,7 +21,7 @@ struct Options {
   std::vector<Shape> shapes;
   std::vector<int64_t> decode_m, prefill_m;
   std::vector<int64_t> argmax_rows, argmax_n;
-  std::vector<std::string> argmax_dtypes;
+  std::vector<std::string> argmax_dtypes, matmul_dtypes;
   int threads = 1;
   bool trans_b = true;
   bool ragged = true;      // the 123x456x51234 case
@@ -74,7 +74,7 @@ class BenchDevice {
 bool succeeded(lathe_status status, const char* what);
 
 // A PyTorch Linear: A [m, k] row-major times W, [n, k] if trans_b.
-lathe_matmul_desc linear(int64_t m, int64_t n, int64_t k, bool trans_b, const float* a, const float* b,
-                         float* d);
+// D is f32, of bytes i32.
+lathe_matmul_desc linear(const Gemm& gemm, const void* a, const void* b, void* d);
 
 }  // namespace lathe::bench

@@ -44,7 +44,7 @@ class OracleBench {
     std::mt19937_64 engine(bench_.options.seed);
     std::normal_distribution<float> normal;
     for (float& x : a) x = normal(engine);
-    lathe_matmul_desc desc = linear(m, n, k, bench_.options.trans_b, a.data(), nullptr, d.data());
+    lathe_matmul_desc desc = linear({m, n, k, bench_.options.trans_b}, a.data(), nullptr, d.data());
     std::vector<Candidate> candidates;
     if (!plan_candidates(desc, &candidates)) return false;
     size_t next = 0;

@@ -17,11 +17,13 @@ class OpenBlas final : public Peer {
  public:
   std::string name() const override { return "OpenBLAS"; }
   void set_threads(int threads) override { openblas_set_num_threads(threads); }
-  std::function<void(const float*, const float*, float*)> prepare(const Gemm& g) override {
-    return [g](const float* a, const float* b, float* d) {
+  std::function<void(const void*, const void*, void*)> prepare(const Gemm& g) override {
+    if (g.element != Element::kF32) return nullptr;
+    return [g](const void* a, const void* b, void* d) {
       const auto m = static_cast<int>(g.m), n = static_cast<int>(g.n), k = static_cast<int>(g.k);
-      cblas_sgemm(CblasRowMajor, CblasNoTrans, g.trans_b ? CblasTrans : CblasNoTrans, m, n, k, 1.0f, a, k, b,
-                  g.trans_b ? k : n, 0.0f, d, n);
+      cblas_sgemm(CblasRowMajor, CblasNoTrans, g.trans_b ? CblasTrans : CblasNoTrans, m, n, k, 1.0f,
+                  static_cast<const float*>(a), k, static_cast<const float*>(b), g.trans_b ? k : n, 0.0f,
+                  static_cast<float*>(d), n);
     };
   }
 };
@@ -38,10 +40,11 @@ class OneDnnGemm final : public Peer {
  public:
   std::string name() const override { return "oneDNN sgemm"; }
   void set_threads(int threads) override { set_openmp_threads(threads); }
-  std::function<void(const float*, const float*, float*)> prepare(const Gemm& g) override {
-    return [g](const float* a, const float* b, float* d) {
-      dnnl_sgemm('N', g.trans_b ? 'T' : 'N', g.m, g.n, g.k, 1.0f, a, g.k, b, g.trans_b ? g.k : g.n, 0.0f, d,
-                 g.n);
+  std::function<void(const void*, const void*, void*)> prepare(const Gemm& g) override {
+    if (g.element != Element::kF32) return nullptr;
+    return [g](const void* a, const void* b, void* d) {
+      dnnl_sgemm('N', g.trans_b ? 'T' : 'N', g.m, g.n, g.k, 1.0f, static_cast<const float*>(a), g.k,
+                 static_cast<const float*>(b), g.trans_b ? g.k : g.n, 0.0f, static_cast<float*>(d), g.n);
     };
   }
 };
@@ -52,7 +55,7 @@ class OneDnnMatmul final : public Peer {
  public:
   std::string name() const override { return "oneDNN matmul"; }
   void set_threads(int threads) override { set_openmp_threads(threads); }
-  std::function<void(const float*, const float*, float*)> prepare(const Gemm& g) override {
+  std::function<void(const void*, const void*, void*)> prepare(const Gemm& g) override {
     using dnnl::memory;
     struct State {
       dnnl::engine engine{dnnl::engine::kind::cpu, 0};
@@ -61,17 +64,24 @@ class OneDnnMatmul final : public Peer {
       memory a, b, d;
     };
     auto state = std::make_shared<State>();
-    const auto f32 = memory::data_type::f32;
-    const memory::desc a({g.m, g.k}, f32, memory::dims{g.k, 1});
-    const memory::desc b({g.k, g.n}, f32, g.trans_b ? memory::dims{1, g.k} : memory::dims{g.n, 1});
-    const memory::desc d({g.m, g.n}, f32, memory::dims{g.n, 1});
-    state->primitive = dnnl::matmul(dnnl::matmul::primitive_desc(dnnl::matmul::desc(a, b, d), state->engine));
+    using Type = memory::data_type;
+    constexpr Type kTypes[] = {Type::f32, Type::f16, Type::bf16, Type::s8};  // by Element
+    const Type in = kTypes[static_cast<int>(g.element)], out = in == Type::s8 ? Type::s32 : Type::f32;
+    const memory::desc a({g.m, g.k}, in, memory::dims{g.k, 1});
+    const memory::desc b({g.k, g.n}, in, g.trans_b ? memory::dims{1, g.k} : memory::dims{g.n, 1});
+    const memory::desc d({g.m, g.n}, out, memory::dims{g.n, 1});
+    try {
+      state->primitive =
+          dnnl::matmul(dnnl::matmul::primitive_desc(dnnl::matmul::desc(a, b, d), state->engine));
+    } catch (const dnnl::error&) {
+      return nullptr;
+    }
     state->a = memory(a, state->engine, nullptr);
     state->b = memory(b, state->engine, nullptr);
     state->d = memory(d, state->engine, nullptr);
-    return [state](const float* x, const float* y, float* z) {
-      state->a.set_data_handle(const_cast<float*>(x));
-      state->b.set_data_handle(const_cast<float*>(y));
+    return [state](const void* x, const void* y, void* z) {
+      state->a.set_data_handle(const_cast<void*>(x));
+      state->b.set_data_handle(const_cast<void*>(y));
       state->d.set_data_handle(z);
       state->primitive.execute(
           state->stream, {{DNNL_ARG_SRC, state->a}, {DNNL_ARG_WEIGHTS, state->b}, {DNNL_ARG_DST, state->d}});

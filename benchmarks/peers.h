@@ -7,12 +7,16 @@
 #include <string>
 #include <vector>
 
+#include "machine.h"
+
 namespace lathe::bench {
 
-// D (m by n) = A (m by k) * B, all f32 and packed; A and D row-major; B is [n, k] if trans_b, else [k, n].
+// D (m by n) = A (m by k) * B, all packed; A and D row-major; B is [n, k] if trans_b, else [k, n]. D is f32,
+// of bytes i32.
 struct Gemm {
   int64_t m = 0, n = 0, k = 0;
   bool trans_b = true;
+  Element element = Element::kF32;
 };
 
 class Peer {
@@ -20,8 +24,8 @@ class Peer {
   virtual ~Peer() = default;
   virtual std::string name() const = 0;
   virtual void set_threads(int threads) = 0;
-  // Prepares for the shape; the result runs it.
-  virtual std::function<void(const float* a, const float* b, float* d)> prepare(const Gemm& gemm) = 0;
+  // Prepares for the shape; the result runs it, null where there is no such product.
+  virtual std::function<void(const void* a, const void* b, void* d)> prepare(const Gemm& gemm) = 0;
 };
 
 // Must be called before anything starts a thread: OpenMP reads its environment once.

@@ -164,7 +164,7 @@ TEST(Candidates, NoPredictionBeatsTheRoofline) {
 }
 
 TEST(Candidates, HalfPrecisionWeightsStreamFaster) {
-  const DeviceFacts& f = shipped_facts("x86-64-avx512");
+  const DeviceFacts& f = shipped_facts("x86-64-avx512bf16");
   auto best = [&](DType t) {
     ProblemClass c = matmul_class(t, DType::kF32, 4096, 4096, {1, 1});
     c.trans_b = 1;
@@ -255,7 +255,7 @@ TEST(Candidates, RejectionsNameLimitAndValue) {
 
 // Idle workers are given splits of a long K, one worker never.
 TEST(Candidates, SplitsFillIdleWorkers) {
-  const DeviceFacts& f = shipped_facts("x86-64-avx512");
+  const DeviceFacts& f = shipped_facts("x86-64-avx512bf16");
   const ProblemClass c = matmul_class(DType::kF32, DType::kF32, 456, 51234, m_bucket(123));
   auto best = [&](int32_t workers) {
     RankedPlan winner;

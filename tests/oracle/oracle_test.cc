@@ -95,7 +95,7 @@ TEST(Oracle, IsPure) {
 // What a plan shapes must follow the facts: another cache, another plan.
 TEST(Oracle, ListensToTheFacts) {
   const ProblemClass c = matmul_class(DType::kF32, DType::kF32, 4096, 4096, m_bucket(2048));
-  DeviceFacts f = shipped_facts("x86-64-avx512");
+  DeviceFacts f = shipped_facts("x86-64-avx512bf16");
   const CompileConfig large = rank_plans(c, f, {1, 0})->ranked[0].plan.config;
   f.facts["l2_bytes"].value = 256 << 10;
   const CompileConfig small = rank_plans(c, f, {1, 0})->ranked[0].plan.config;
@@ -259,7 +259,7 @@ TEST(Oracle, NoLegalCandidateListsTheReasons) {
 }
 
 TEST(Oracle, RefusesWhatIsNoProblem) {
-  const DeviceFacts& f = shipped_facts("x86-64-avx512");
+  const DeviceFacts& f = shipped_facts("x86-64-avx512bf16");
   const ProblemClass good = matmul_class(DType::kF32, DType::kF32, 16, 16, {1, 1});
   EXPECT_TRUE(rank_plans(good, f, {1, 0}).ok());
   EXPECT_EQ(rank_plans(good, f, {0, 0}).status().code(), absl::StatusCode::kInvalidArgument);
