@@ -68,9 +68,11 @@ void check_cpu_limits(const CompileConfig& c, const ProblemClass& p, const Devic
   }
   if (c.kernel == "panel" || c.kernel == "panel_t") {
     EXPECT_GT(c.tile_k, 0);
-    EXPECT_EQ(c.tile_k % lanes, 0);
+    const bool pairs = p.a == DType::kBF16 && f.target.has("avx512bf16");
+    const int per_lane = p.a == DType::kI8 ? 4 : pairs ? 2 : 1;  // of 4 bytes
+    EXPECT_EQ(c.tile_k % (lanes * per_lane), 0);
     const int packed = c.kernel == "panel" ? c.tile_n + c.register_m : c.tile_m + c.register_n;
-    EXPECT_LE(packed * c.tile_k * 4.0, 0.75 * f.fact_or("l2_bytes", 0));
+    EXPECT_LE(packed * c.tile_k * 4.0 / per_lane, 0.75 * f.fact_or("l2_bytes", 0));
   }
 }
 
@@ -139,7 +141,11 @@ TEST(Candidates, NoPredictionBeatsTheRoofline) {
       const double matrix = f.fact_or("flops_matrix_f16", 0);
       const double f32_most =
           f.target.backend == Backend::kRocm ? std::max(flops_f32, matrix / 4) : flops_f32;
-      const double flops_most = cpu || c.a == DType::kF32 ? f32_most : matrix;
+      // AVX512-BF16 multiplies twice as many bf16, AVX512-VNNI four times as many bytes.
+      const double wider = c.a == DType::kBF16 && f.target.has("avx512bf16") ? 2
+                           : c.a == DType::kI8 && f.target.has("avx512vnni") ? 4
+                                                                             : 1;
+      const double flops_most = cpu ? wider * f32_most : c.a == DType::kF32 ? f32_most : matrix;
       const auto floor_at = [&](double m, double flops) {
         const double n = c.n, k = c.k;
         const double bytes = (m * k + k * n) * size_of(c.a) + m * n * size_of(c.d);

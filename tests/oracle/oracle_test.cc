@@ -127,7 +127,7 @@ TEST(Oracle, PlansWithoutCaches) {
 
 // Predictions that overflow are refused as such, not sorted.
 TEST(Oracle, RefusesPredictionsThatAreNoNumbers) {
-  for (const char* target : {"x86-64-avx512", "sm_90a"}) {
+  for (const char* target : {"x86-64-avx512bf16", "sm_90a"}) {
     DeviceFacts f = shipped_facts(target);
     for (auto& [name, fact] : f.facts) fact.value = 1e-320;
     f.facts["max_workgroup_size"].value = f.facts["shared_memory_bytes"].value = 1e6;
