@@ -1,6 +1,6 @@
 """MFMA for the emulator of AMD's instruction sets, in place of what it has, which is wrong for rows of 32 x 32, for f16
-that is not normal, for bf16 and bytes on gfx90a and for the 8-bit floats of gfx942; and WMMA's 8-bit floats, which it
-reads as f16.
+that is not normal, for bf16 and bytes on gfx90a and for the 8-bit floats of gfx942; and of WMMA its 8-bit floats, which it
+reads as f16, and sums that begin with 0, for which it reads v128 and on.
 
 By the CDNA2, CDNA3 and CDNA4 instruction set guides: a lane holds one row of A (one column of B) at K / groups
 neighbouring places; lane l's sum i lies in D's column l modulo the edge and in row 4 * (l / 16) + i of 16 x 16, row
@@ -26,8 +26,27 @@ def recode(word, opcode):
     return word & ~(0x7F << 16) | opcode << 16
 
 
+class _SumsOf:
+    """An instruction's context in which registers that `field` names are 0 where it is no register but a constant.
+
+    0 is the only constant that LLVM takes for sums.
+    """
+
+    def __init__(self, ctx, field, number):
+        self._ctx, self._field, self._number = ctx, field, number
+
+    def __getattr__(self, name):
+        return getattr(self._ctx, name)
+
+    def rvgpr_dyn(self, register, *rest):
+        value = self._ctx.rvgpr_dyn(register, *rest)
+        if self._field not in register.toposort():
+            return value
+        return (self._field >= self._number(256)).where(value, self._number(0))
+
+
 class Matrix:
-    """Replaces emu._compile_mfma and, for 8-bit floats, _compile_wmma. `arch` is to be set before the first launch."""
+    """Replaces emu._compile_mfma and _compile_wmma. `arch` is to be set before the first launch."""
 
     def __init__(self, emu):
         self.emu, self.mfma, self.wmma, self.arch = emu, emu._compile_mfma, emu._compile_wmma, ""
@@ -72,6 +91,7 @@ class Matrix:
         return self.widened(code, small[name] if name in small else _FLOATS[name])
 
     def compile_wmma(self, inst, ctx):
+        ctx = _SumsOf(ctx, ctx.inst_field(type(inst).src2), self.number)
         match = re.fullmatch(r"V_WMMA_F32_16X16X16_(FP8|BF8)_\1", self.emu._op_name(inst))
         if not match:
             return self.wmma(inst, ctx)
