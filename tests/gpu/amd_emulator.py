@@ -113,6 +113,24 @@ def _store_anywhere(emu):
     emu._mem_store = store
 
 
+def _subnormal_halves(pcode):
+    """f32 to f16 where the result is subnormal, which the emulator flushes; LLVM's kernels keep it, as they say in
+    their descriptors."""
+    plain, dtypes, u32 = pcode._FUNCS["f32_to_f16"], pcode.dtypes, pcode._u32
+
+    def convert(x):
+        bits = x.bitcast(dtypes.uint32)
+        magnitude = bits & u32(0x7FFFFFFF)
+        # 0.5 is as many times 2^-24, what subnormal numbers lie apart, as f32 has digits.
+        half = magnitude.bitcast(dtypes.float32) + pcode.UOp.const(0.5, dtypes.float32)
+        code = (half.bitcast(dtypes.uint32) - u32(0x3F000000)) | ((bits >> u32(16)) & u32(0x8000))
+        # Chosen as integers: halves would pass through f32, and back.
+        normal = plain(x).bitcast(dtypes.uint16)
+        return (magnitude < u32(0x38800000)).where(code.cast(dtypes.uint16), normal).bitcast(dtypes.half)
+
+    pcode._FUNCS["f32_to_f16"] = convert
+
+
 def _return_from_atomics(emu):
     """What an atomic found in memory, where the instruction asks for it.
 
@@ -153,6 +171,7 @@ def _correct(module):
     pcode = sys.modules[run_asm.__module__.rpartition(".")[0] + ".pcode"]
     _propagate_nan(pcode)
     _load_anywhere(pcode)
+    _subnormal_halves(pcode)
     _store_anywhere(emu)
     _return_from_atomics(emu)
     # LLVM's kernels ask for subnormal f32 (their descriptors' FLOAT_DENORM_MODE_32 is 3); the emulator flushes them.
