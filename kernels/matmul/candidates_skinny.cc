@@ -78,15 +78,18 @@ struct AmdForm {
 // LLVM needs them or somewhat more (measured over the table).
 double amd_registers(const SkinnyShape& s, const AmdForm& form) {
   const double rows = double(s.in.rows);
-  if (form.instruction)
-    return s.in.unroll_k * 2 * SkinnyShape::kUnitRegisters + form.instruction->sums() + 48;
+  if (form.instruction) {
+    const double rest = s.in.wave == 32 ? 58 : 48;
+    return s.in.unroll_k * 2 * SkinnyShape::kUnitRegisters + form.instruction->sums() + rest;
+  }
   const bool dots = form.lanes->kind == LaneProduct::kDot;
   const double unit =
       SkinnyShape::kUnitRegisters + rows * (s.in.k_major ? SkinnyShape::kVector / 4 : s.in.element_bytes);
   const double sums =
       rows * (s.in.k_major ? SkinnyShape::kUnitVectors * (form.packs ? 2 : 1) : s.per_vector());
   // Where lanes share out their sums, the next units are under way.
-  return s.in.unroll_k * unit + 1.75 * sums + (dots ? 40 : 56);
+  const double rest = !dots ? 56 : s.in.wave == 32 ? 48 : 40;
+  return s.in.unroll_k * unit + 1.75 * sums + rest;
 }
 
 // Cycles that a SIMD of AMD's is busy with a wave's unit.
