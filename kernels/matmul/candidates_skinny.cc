@@ -131,8 +131,12 @@ double resident_of(const GpuRates& rates, const SkinnyShape& s, const AmdForm& f
   double resident =
       std::min({kGroupsPerUnit, std::floor((rates.shared_memory_bytes + model.reserved_shared) / shared),
                 std::floor(rates.registers / (registers_of(s, form) * s.in.threads))});
-  if (s.in.amd) resident = std::min(resident, std::floor(rates.threads_per_unit / s.in.threads));
-  return resident;
+  if (!s.in.amd) return resident;
+  // A wave's registers are all of one SIMD, of which CDNA's units have four, RDNA's two.
+  const double simds = s.in.wave == 64 ? 4 : 2, wave = double(s.in.wave);
+  const double waves = std::floor(rates.registers / (simds * wave) / registers_of(s, form));
+  return std::min({resident, std::floor(rates.threads_per_unit / s.in.threads),
+                   std::floor(simds * waves * wave / s.in.threads)});
 }
 
 // What is known of one plan before it is priced.
