@@ -19,7 +19,7 @@ Best unpack(Emit& e, Value key);
 // Raises the element `at` (index) of an i64 array that kernel.shared() made to the key.
 void raise_shared(Emit& e, const GpuKernel& kernel, Value keys, Value at, Value key);
 
-// kMergeLast on CUDA: one key for every row of the problem, behind them one ticket for every row tile, in the
+// kMergeLast: one key for every row of the problem, behind them one ticket for every row tile, in the
 // launch's counters, which are 0 before and after. As 32-bit counters these are two a row and one a tile.
 class RowKeys {
  public:

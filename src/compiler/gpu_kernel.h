@@ -58,7 +58,7 @@ class GpuKernel {
   // same in all threads, whether this workgroup's is the last one. What the others wrote to global memory before theirs
   // is then visible to all workers of the last, and the counter is 0 again. Every worker must come here.
   Value last_arrival(Value counter, Value tickets);
-  // The same for the calling thread alone: its ticket, and what it (or, before a barrier, its workgroup) wrote. CUDA.
+  // The same for the calling thread alone: its ticket, and what it (or, before a barrier, its workgroup) wrote.
   Value take_ticket(Value counter, Value tickets);
   // What the back ends call atomics among the threads of a workgroup.
   llvm::StringRef workgroup_scope() const { return device_scope_ == "device" ? "block" : "workgroup"; }

@@ -303,14 +303,15 @@ def cases_of(dtype, full):
     yield Case((130, 136, 72), dtype, tile=13)
 
 
-def main():
+def run_cases(usage, suite_of, cases):
+    """The command line of `usage`: a suite_of() runs what cases(arch, full) yields."""
     arguments = [a for a in sys.argv[1:] if a != "--full"]
     if len(arguments) < 4:
-        raise SystemExit(__doc__)
+        raise SystemExit(usage)
     if cause := amd_emulator.missing():
         say(f"SKIPPED: {cause}; the kernels were not run")
         sys.exit(SKIPPED)
-    suite = Suite(*arguments[:4], amd_emulator.load())
+    suite = suite_of(*arguments[:4], amd_emulator.load())
     wanted = arguments[4] if len(arguments) > 4 else ""
     right, wrong = 0, 0
     for case in cases(arguments[2], "--full" in sys.argv):
@@ -330,4 +331,4 @@ def main():
 
 
 if __name__ == "__main__":
-    main()
+    run_cases(__doc__, Suite, cases)

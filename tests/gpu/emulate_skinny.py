@@ -11,13 +11,9 @@ i8: bytes that spoil sums) in all padding, compared bit by bit.
 """
 import re
 import subprocess
-import sys
-import time
 
-import amd_emulator
-from emulate_mma import SKIPPED, Case, Suite
+from emulate_mma import Case, Suite, run_cases
 from floats import SIZE
-from launch import say
 
 LANES, MATRIX = "lanes", "matrix"
 # By form.
@@ -98,31 +94,5 @@ def cases(arch, full):
                     yield Case((3, 48, 192), dtype, layout=layout, family="skinny", tile=f"{form} {which}")
 
 
-def main():
-    arguments = [a for a in sys.argv[1:] if a != "--full"]
-    if len(arguments) < 4:
-        raise SystemExit(__doc__)
-    if cause := amd_emulator.missing():
-        say(f"SKIPPED: {cause}; the kernels were not run")
-        sys.exit(SKIPPED)
-    suite = SkinnySuite(*arguments[:4], amd_emulator.load())
-    wanted = arguments[4] if len(arguments) > 4 else ""
-    right, wrong = 0, 0
-    for case in cases(arguments[2], "--full" in sys.argv):
-        if wanted not in case.name():
-            continue
-        start = time.time()
-        try:
-            problem = suite.run(case)
-        except RuntimeError as error:
-            problem = str(error)
-        right, wrong = right + (not problem), wrong + bool(problem)
-        say(f"{case.name()} ... {problem or 'right'} ({time.time() - start:.1f} s)")
-    for dtype, tile in sorted(suite.tiles):
-        say(f"{dtype} {tile}")
-    say(f"{right} cases right, {wrong} wrong, {suite.launches} kernel launches, {len(suite.artifacts)} artifacts")
-    sys.exit(1 if wrong or not right else 0)
-
-
 if __name__ == "__main__":
-    main()
+    run_cases(__doc__, SkinnySuite, cases)
