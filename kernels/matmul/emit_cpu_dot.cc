@@ -160,9 +160,8 @@ class Dot {
   Value sum_at(Value i, Value c) {
     return e.add(sums_base(), e.mul(e.add(e.mul(i, group_columns(t)), c), lanes));
   }
-  Value words_of(Value elements) { return e.div(elements, e.idx(t.words.per_lane())); }
   Value block_of_a(Value k0, Value i) {
-    return e.add(e.mul(words_of(k0), padded_rows(t)), e.mul(i, t.tile_k / t.words.per_lane()));
+    return e.add(e.mul(t.words.count(k0), padded_rows(t)), e.mul(i, t.tile_k / t.words.per_lane()));
   }
 
   // What a block's last vector holds past the end of K is zero.
@@ -174,7 +173,7 @@ class Dot {
         Value from = e.add(row_of_a(i), k0), to = block_of_a(k0, i);
         auto copy = [&](Value k, Value left) {
           Value x = t.words.along_k(t.a, e.add(from, k), left);
-          e.store_vector(t.words.to_scratch(x), t.packing, e.add(to, words_of(k)));
+          e.store_vector(t.words.to_scratch(x), t.packing, e.add(to, t.words.count(k)));
         };
         e.loop(e.idx(0), whole, width, [&](Value k) { copy(k, nullptr); });
         e.when(e.less(whole, length), [&] { copy(whole, e.sub(length, whole)); });
@@ -198,7 +197,7 @@ class Dot {
     for (int64_t r = 0; r < rm; ++r) a_row.push_back(block_of_a(k0, e.add(i, r)));
     sums = along_k(e.min(e.idx(kc), e.sub(t.depth, k0)), sums, rows_of_b(e.add(j0, c), rn, k0),
                    rows_of_b(fetched, share, next_k), [&](int64_t r, Value k, Value) {
-                     return t.words.words_of(scratch(e.add(a_row[r], words_of(k))));
+                     return t.words.words_of(scratch(e.add(a_row[r], t.words.count(k))));
                    });
     for (int64_t r = 0; r < rm; ++r)
       for (int64_t q = 0; q < rn; ++q)

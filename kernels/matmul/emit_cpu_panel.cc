@@ -40,9 +40,6 @@ void for_each_block(Emit& e, const PanelSource& s, int64_t step,
   e.loop(e.idx(0), whole, step, [&](Value at) { body(at, nullptr); });
   if (s.ragged) e.when(e.less(whole, s.length), [&] { body(whole, e.sub(s.length, whole)); });
 }
-Value words_of(Emit& e, const CpuWords& words, Value elements) {
-  return e.div(elements, e.idx(words.per_lane()));
-}
 
 // Lines along K: memory[base + word * pitch + line] for `lines` lines: blocks of lanes x lanes, transposed in
 // registers.
@@ -59,7 +56,7 @@ void pack_transposed(Emit& e, const PanelSource& s, int64_t lines, int64_t pitch
       groups.push_back(e.transpose(rows));
     }
     // Ascending order: what a partial vector writes past its row is overwritten by the next row.
-    Value word = words_of(e, s.words, at);
+    Value word = s.words.count(at);
     for (int64_t q = 0; q < lanes; ++q)
       for (size_t g = 0; g < groups.size(); ++g)
         e.store_vector(s.words.to_scratch(groups[g][q]), memory,
@@ -75,7 +72,7 @@ void pack_copied(Emit& e, const PanelSource& s, int64_t lines, int64_t pitch, Va
     Value to = e.add(base, e.mul(line, pitch));
     for_each_block(e, s, s.words.width(), [&](Value at, Value left) {
       e.store_vector(s.words.to_scratch(s.words.along_k(s.view, e.add(from, at), left)), memory,
-                     e.add(to, words_of(e, s.words, at)));
+                     e.add(to, s.words.count(at)));
     });
   });
 }
@@ -119,7 +116,7 @@ void pack_a_transposed(Emit& e, const CpuTile& t, Value i, Value rows, Value k0,
         block.push_back(t.words.first_elements(t.words.across_k(t.a, lines, e.idx(g), left), exist));
       }
       block = e.transpose(block);
-      Value word = words_of(e, t.words, k);
+      Value word = t.words.count(k);
       for (int64_t r = 0; r < lanes && g + r < mr; ++r)
         e.store_vector(t.words.to_scratch(block[r]), t.packing,
                        e.add(base, e.add(e.idx((g + r) * pitch), word)));

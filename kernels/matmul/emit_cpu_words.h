@@ -15,6 +15,7 @@ class CpuWords {
   int64_t lanes() const { return lanes_; }
   int64_t per_lane() const { return kind_ == kBytes ? 4 : kind_ == kPairs ? 2 : 1; }  // elements of K
   int64_t width() const { return lanes_ * per_lane(); }                               // of a vector
+  Value count(Value elements) const { return e_.div(elements, e_.idx(per_lane())); }  // of whole words
   Value zero_words() const;
   Value zero_sums() const;
 
