@@ -1,0 +1,262 @@
+#include "core/manifest.h"
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include <algorithm>
+#include <stdexcept>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+
+namespace lathe {
+namespace {
+
+constexpr int kVersion = 1;
+constexpr size_t kMostBytes = 64u << 20;
+constexpr size_t kMostEntries = 100000;
+constexpr int32_t kMostSplits = 65535;
+// An entry's fields beside the class's own.
+constexpr const char* kMMax = "m_max";
+constexpr const char* kName = "name";
+constexpr const char* kSplitK = "split_k";
+constexpr const char* kCandidate = "candidate";
+// What "m_max" covers.
+constexpr const char* kOfOneClass[] = {"m_lo", "m_hi", "row_lo", "row_hi", "alignment"};
+
+absl::Status wrong(const std::string& cause) { return absl::InvalidArgumentError(cause); }
+
+bool is_factor(DType t) { return is_float(t) || t == DType::kI8 || is_f8(t); }
+bool is_none_or_float(DType t) { return t == DType::kNone || is_float(t); }
+
+absl::Status is_not(const char* field, absl::string_view value, absl::string_view allowed) {
+  return wrong(absl::StrCat("\"", field, "\": ", value, " is none of ", allowed));
+}
+
+absl::Status check_rows(const ProblemClass& c) {
+  const Bucket rows = {c.m_lo, c.m_hi};
+  if (c.op == Op::kArgmax || c.alignment == Alignment::kByte) {
+    if (rows == Bucket()) return absl::OkStatus();
+  } else if (rows == m_bucket(c.m_lo)) {
+    return absl::OkStatus();
+  }
+  return wrong(
+      absl::StrCat("\"m_lo\", \"m_hi\": [", c.m_lo, ", ", c.m_hi, "] is no bucket of M of this class"));
+}
+
+// What an op has no use for must be absent, or two texts would say one class.
+absl::Status expect_absent(const char* field, bool absent) {
+  return absent ? absl::OkStatus() : wrong(absl::StrCat("\"", field, "\": this op has none"));
+}
+
+absl::Status check_argmax(const ProblemClass& c) {
+  if (!is_float(c.a)) return is_not("a", name_of(c.a), "f32, f16, bf16");
+  LATHE_RETURN_IF_ERROR(expect_absent("b", c.b == DType::kNone));
+  LATHE_RETURN_IF_ERROR(expect_absent("n", c.n == 0));
+  LATHE_RETURN_IF_ERROR(expect_absent("k", c.k == 0));
+  LATHE_RETURN_IF_ERROR(expect_absent("trans_a", c.trans_a == 0));
+  LATHE_RETURN_IF_ERROR(expect_absent("trans_b", c.trans_b == 0));
+  LATHE_RETURN_IF_ERROR(expect_absent("bias", c.bias == DType::kNone));
+  LATHE_RETURN_IF_ERROR(expect_absent("math", c.math == Math::kStrict));
+  LATHE_RETURN_IF_ERROR(expect_absent("logits", c.logits == DType::kNone));
+  if (c.dependent_launch == DependentLaunch::kConstantB)
+    return wrong("\"dependent_launch\": 2 is of a B, which argmax has not");
+  const Bucket row = {c.row_lo, c.row_hi};
+  if (c.row_lo >= 1 && row == row_bucket(c.row_lo)) return absl::OkStatus();
+  return wrong(
+      absl::StrCat("\"row_lo\", \"row_hi\": [", c.row_lo, ", ", c.row_hi, "] is no bucket of row lengths"));
+}
+
+absl::Status check_product(const ProblemClass& c) {
+  if (c.b != c.a)
+    return wrong(absl::StrCat("\"b\": ", name_of(c.b), " is not ", name_of(c.a), ", as \"a\" is"));
+  if (c.n < 1) return wrong("\"n\" is not 1 or more");
+  if (c.math != Math::kStrict && c.a != DType::kF32) return wrong("\"math\": tf32 is for f32 alone");
+  if (!is_none_or_float(c.bias)) return is_not("bias", name_of(c.bias), "none, f32, f16, bf16");
+  LATHE_RETURN_IF_ERROR(expect_absent("row_lo", c.row_lo == 0));
+  return expect_absent("row_hi", c.row_hi == 0);
+}
+
+absl::Status check_matmul(const ProblemClass& c) {
+  if (!is_factor(c.a)) return is_not("a", name_of(c.a), "f32, f16, bf16, i8 and the fp8 types");
+  LATHE_RETURN_IF_ERROR(check_product(c));
+  LATHE_RETURN_IF_ERROR(expect_absent("wants_values", c.wants_values == 0));
+  LATHE_RETURN_IF_ERROR(expect_absent("logits", c.logits == DType::kNone));
+  if (!is_none_or_float(c.c)) return is_not("c", name_of(c.c), "none, f32, f16, bf16");
+  if (!is_none_or_float(c.residual)) return is_not("residual", name_of(c.residual), "none, f32, f16, bf16");
+  if (is_float(c.d)) return absl::OkStatus();
+  if (c.d != DType::kI32 || c.a != DType::kI8)
+    return is_not("d", name_of(c.d), c.a == DType::kI8 ? "f32, f16, bf16, i32" : "f32, f16, bf16");
+  const bool bare = c.c == DType::kNone && c.bias == DType::kNone && c.residual == DType::kNone &&
+                    c.activation == Activation::kNone;
+  return bare ? absl::OkStatus() : wrong("\"d\": i32 sums have no epilogue");
+}
+
+absl::Status check_indices(const ProblemClass& c) {
+  if (c.d != DType::kI32 && c.d != DType::kI64) return is_not("d", name_of(c.d), "i32, i64");
+  LATHE_RETURN_IF_ERROR(expect_absent("c", c.c == DType::kNone));
+  LATHE_RETURN_IF_ERROR(expect_absent("residual", c.residual == DType::kNone));
+  return expect_absent("activation", c.activation == Activation::kNone);
+}
+
+absl::Status check_matmul_argmax(const ProblemClass& c) {
+  if (!is_float(c.a)) return is_not("a", name_of(c.a), "f32, f16, bf16");
+  if (!is_float(c.logits)) return is_not("logits", name_of(c.logits), "f32, f16, bf16");
+  return check_product(c);
+}
+
+const Json& default_fields() {
+  static const Json fields = [] {
+    Json json = to_json(ProblemClass());
+    json.erase("generic");  // the class of no request
+    return json;
+  }();
+  return fields;
+}
+
+// The class of a weight's first bucket, as check_class wants it.
+void fill_covered(ProblemClass* c) {
+  if (c->op == Op::kArgmax) {
+    c->row_lo = row_bucket(1).lo;
+    c->row_hi = row_bucket(1).hi;
+  } else {
+    c->m_hi = m_bucket(1).hi;
+  }
+}
+
+// Throws.
+ManifestEntry read_entry(const Json& json) {
+  if (!json.is_object()) throw std::invalid_argument("not an object");
+  ManifestEntry entry;
+  Json fields = default_fields();
+  fields["generic"] = 0;
+  for (const auto& [name, value] : json.items()) {
+    // No field is nested; and the JSON library copies by recursion, as deep as the text says.
+    if (value.is_structured()) throw std::invalid_argument(absl::StrCat("\"", name, "\" is an array or object"));
+    if (name == kName) {
+      entry.name = text_field(json, kName);
+    } else if (name == kMMax) {
+      entry.m_max = int_field(json, kMMax, 1, Bucket::kOpenEnd);
+    } else if (name == kSplitK) {
+      entry.split_k = static_cast<int32_t>(int_field(json, kSplitK, 0, kMostSplits));
+    } else if (name == kCandidate) {
+      entry.candidate = static_cast<int32_t>(int_field(json, kCandidate, 0, INT32_MAX));
+    } else if (default_fields().contains(name)) {
+      fields[name] = value;
+    } else {
+      throw std::invalid_argument(absl::StrCat("\"", name, "\": unknown field"));
+    }
+  }
+  if (!json.contains("op")) throw std::invalid_argument("\"op\" is missing");
+  absl::StatusOr<ProblemClass> problem = problem_class_from_json(fields);
+  if (!problem.ok()) throw std::invalid_argument(std::string(problem.status().message()));
+  entry.problem = *problem;
+  if (entry.m_max > 0) {
+    for (const char* field : kOfOneClass)
+      if (json.contains(field))
+        throw std::invalid_argument(absl::StrCat("\"", field, "\": \"m_max\" covers them all"));
+    fill_covered(&entry.problem);
+  }
+  const absl::Status status = check_class(entry.problem);
+  if (!status.ok()) throw std::invalid_argument(std::string(status.message()));
+  return entry;
+}
+
+uint64_t hash_of(const ManifestEntry& e) {
+  const int64_t words[] = {static_cast<int64_t>(hash_of(e.problem)), e.m_max, e.split_k, e.candidate};
+  return XXH3_64bits(words, sizeof(words));
+}
+
+// Keeps the first of equals, in order.
+void drop_twins(std::vector<ManifestEntry>* entries) {
+  std::map<uint64_t, std::vector<size_t>> seen;  // places in `kept` by hash
+  std::vector<ManifestEntry> kept;
+  for (ManifestEntry& e : *entries) {
+    std::vector<size_t>& places = seen[hash_of(e)];
+    if (std::any_of(places.begin(), places.end(), [&](size_t at) { return kept[at] == e; })) continue;
+    places.push_back(kept.size());
+    kept.push_back(std::move(e));
+  }
+  *entries = std::move(kept);
+}
+
+// Throws.
+Manifest read_manifest(const Json& json) {
+  if (!json.is_object()) throw std::invalid_argument("not an object");
+  const int64_t version = int_field(json, "lathe_manifest", 0, INT32_MAX);
+  if (version != kVersion)
+    throw std::invalid_argument(
+        absl::StrCat("\"lathe_manifest\": version ", version, ", this library reads ", kVersion));
+  for (const auto& [name, value] : json.items())
+    if (name != "lathe_manifest" && name != "about" && name != "classes")
+      throw std::invalid_argument(absl::StrCat("\"", name, "\": unknown field"));
+  Manifest manifest;
+  if (json.contains("about")) {
+    if (!json["about"].is_object()) throw std::invalid_argument("\"about\" is not an object");
+    for (const auto& [name, value] : json["about"].items())
+      manifest.about[name] = text_field(json["about"], name.c_str());
+  }
+  const Json& classes = json.at("classes");
+  if (!classes.is_array()) throw std::invalid_argument("\"classes\" is not an array");
+  if (classes.size() > kMostEntries)
+    throw std::invalid_argument(
+        absl::StrCat(classes.size(), " classes, at most ", kMostEntries, " are taken"));
+  for (size_t i = 0; i < classes.size(); ++i) {
+    try {
+      manifest.entries.push_back(read_entry(classes[i]));
+    } catch (const std::exception& e) {
+      throw std::invalid_argument(absl::StrCat("classes[", i, "]: ", e.what()));
+    }
+  }
+  drop_twins(&manifest.entries);
+  return manifest;
+}
+
+}  // namespace
+
+void Manifest::add(const ManifestEntry& entry) {
+  if (std::find(entries.begin(), entries.end(), entry) == entries.end()) entries.push_back(entry);
+}
+
+absl::Status check_class(const ProblemClass& c) {
+  if (c.generic != 0) return wrong("\"generic\": the class of no request");
+  LATHE_RETURN_IF_ERROR(check_rows(c));
+  if (c.op == Op::kMatmul) return check_matmul(c);
+  LATHE_RETURN_IF_ERROR(check_indices(c));
+  return c.op == Op::kArgmax ? check_argmax(c) : check_matmul_argmax(c);
+}
+
+absl::StatusOr<Manifest> parse_manifest(absl::string_view text) {
+  if (text.size() > kMostBytes)
+    return wrong(absl::StrCat("manifest: ", text.size(), " bytes, at most ", kMostBytes, " are taken"));
+  LATHE_ASSIGN_OR_RETURN(const Json json, parse_json(text, "manifest"));
+  return read_json("manifest", [&] { return read_manifest(json); });
+}
+
+std::string manifest_line(const ManifestEntry& entry) {
+  Json json = to_json(entry.problem);
+  json.erase("generic");
+  if (entry.m_max > 0) {
+    json[kMMax] = entry.m_max;
+    for (const char* field : kOfOneClass) json.erase(field);
+  }
+  for (const auto& [name, value] : default_fields().items())
+    if (name != "op" && json.contains(name) && json[name] == value) json.erase(name);
+  if (!entry.name.empty()) json[kName] = entry.name;
+  if (entry.split_k > 0) json[kSplitK] = entry.split_k;
+  if (entry.candidate > 0) json[kCandidate] = entry.candidate;
+  return canonical_text(json);
+}
+
+std::string manifest_text(const Manifest& manifest) {
+  std::string text = absl::StrCat("{\n \"lathe_manifest\": ", kVersion, ",\n");
+  if (!manifest.about.empty())
+    absl::StrAppend(&text, " \"about\": ", canonical_text(Json(manifest.about)), ",\n");
+  absl::StrAppend(&text, " \"classes\": [");
+  for (const ManifestEntry& entry : manifest.entries)
+    absl::StrAppend(&text, &entry == &manifest.entries.front() ? "\n  " : ",\n  ", manifest_line(entry));
+  absl::StrAppend(&text, manifest.entries.empty() ? "]\n}\n" : "\n ]\n}\n");
+  return text;
+}
+
+}  // namespace lathe

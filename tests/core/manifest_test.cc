@@ -1,0 +1,202 @@
+#include "core/manifest.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <random>
+#include <set>
+
+#include "json_leaves.h"
+
+namespace lathe {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string text_of(const std::string& classes) {
+  return "{\"lathe_manifest\":1,\"classes\":[" + classes + "]}";
+}
+constexpr char kWeight[] =
+    R"({"op":"matmul","a":"bf16","b":"bf16","d":"bf16","trans_b":1,"n":6144,"k":4096,"m_max":8192,"name":"qkv"})";
+
+std::string error_of(const std::string& text) {
+  const auto manifest = parse_manifest(text);
+  EXPECT_FALSE(manifest.ok()) << text;
+  return std::string(manifest.status().message());
+}
+
+TEST(Manifest, ReadsAWeightAndAClass) {
+  const auto manifest = parse_manifest(text_of(
+      std::string(kWeight) +
+      R"(,{"op":"argmax","a":"f32","d":"i64","row_lo":1025,"row_hi":16384,"wants_values":1,"alignment":1})"));
+  ASSERT_TRUE(manifest.ok()) << manifest.status();
+  ASSERT_EQ(manifest->entries.size(), 2u);
+  const ManifestEntry& weight = manifest->entries[0];
+  EXPECT_EQ(weight.name, "qkv");
+  EXPECT_EQ(weight.m_max, 8192);
+  EXPECT_EQ(weight.problem.op, Op::kMatmul);
+  EXPECT_EQ(weight.problem.a, DType::kBF16);
+  EXPECT_EQ(weight.problem.c, DType::kNone);
+  EXPECT_EQ(weight.problem.trans_b, 1);
+  EXPECT_EQ(weight.problem.n, 6144);
+  EXPECT_EQ(weight.problem.k, 4096);
+  const ManifestEntry& rows = manifest->entries[1];
+  EXPECT_EQ(rows.m_max, 0);
+  EXPECT_EQ(rows.problem.row_lo, 1025);
+  EXPECT_EQ(rows.problem.alignment, Alignment::k16);
+  EXPECT_EQ(rows.problem.m_hi, Bucket::kOpenEnd);
+}
+
+// A class that a request can be of.
+ManifestEntry random_entry(std::mt19937& random) {
+  const auto below = [&](int n) { return static_cast<int>(random() % static_cast<unsigned>(n)); };
+  const DType floats[] = {DType::kF32, DType::kF16, DType::kBF16};
+  ManifestEntry e;
+  ProblemClass& c = e.problem;
+  c.op = static_cast<Op>(1 + below(3));
+  c.a = floats[below(3)];
+  c.determinism = static_cast<Determinism>(below(3));
+  c.alignment = static_cast<Alignment>(below(3));
+  c.dependent_launch = static_cast<DependentLaunch>(below(2));
+  if (below(2)) e.name = "layer " + std::to_string(below(9));
+  if (below(4) == 0) e.split_k = 1 + below(9);
+  if (below(4) == 0) e.candidate = 1 + below(9);
+  Bucket rows = c.alignment == Alignment::kByte ? Bucket() : m_bucket(1 + below(2000));
+  if (c.op != Op::kMatmul) {
+    c.d = below(2) ? DType::kI32 : DType::kI64;
+    c.wants_values = below(2);
+  }
+  if (c.op == Op::kArgmax) {
+    const Bucket row = row_bucket(1 + below(40000));
+    c.row_lo = row.lo, c.row_hi = row.hi;
+    return e;
+  }
+  c.b = c.a;
+  c.n = 1 + below(100000);
+  c.k = below(100000);
+  c.trans_a = below(2), c.trans_b = below(2);
+  c.m_lo = rows.lo, c.m_hi = rows.hi;
+  if (c.a == DType::kF32) c.math = static_cast<Math>(below(2));
+  if (below(2)) c.bias = floats[below(3)];
+  if (c.op == Op::kMatmulArgmax) {
+    c.logits = floats[below(3)];
+    return e;
+  }
+  c.d = floats[below(3)];
+  if (below(2)) c.c = floats[below(3)];
+  if (below(2)) c.residual = floats[below(3)];
+  c.activation = static_cast<Activation>(below(5));
+  if (below(3) == 0) {  // a weight, all of its classes
+    e.m_max = 1 + below(9999);
+    c.m_lo = c.m_hi = 1;
+    c.alignment = Alignment::kElement;
+  }
+  return e;
+}
+
+TEST(Manifest, WhatIsWrittenIsReadBack) {
+  std::mt19937 random(7);
+  for (int round = 0; round < 200; ++round) {
+    Manifest manifest;
+    if (round % 2) manifest.about = {{"model", "a \"quoted\" name"}, {"tp", "8"}};
+    for (int i = 0; i < round % 7; ++i) manifest.add(random_entry(random));
+    const std::string text = manifest_text(manifest);
+    const auto back = parse_manifest(text);
+    ASSERT_TRUE(back.ok()) << back.status() << "\n" << text;
+    EXPECT_EQ(back->entries, manifest.entries) << text;
+    EXPECT_EQ(back->about, manifest.about);
+    EXPECT_EQ(manifest_text(*back), text);
+  }
+}
+
+// A changed leaf is refused or is another entry: none is ignored.
+TEST(Manifest, EveryFieldIsRead) {
+  std::mt19937 random(8);
+  for (int round = 0; round < 60; ++round) {
+    ManifestEntry e = random_entry(random);
+    e.name.clear();
+    for_each_changed_leaf(Json::parse(manifest_line(e)), [&](const std::string& path, const Json& changed) {
+      const auto back = parse_manifest(text_of(changed.dump()));
+      if (back.ok()) EXPECT_FALSE(back->entries[0] == e) << path << " " << changed.dump();
+    });
+  }
+}
+
+TEST(Manifest, TwinsCountOnceAndTheFirstNameStays) {
+  std::string twin = kWeight;
+  twin.replace(twin.find("qkv"), 3, "one");
+  const auto manifest = parse_manifest(text_of(std::string(kWeight) + "," + twin));
+  ASSERT_TRUE(manifest.ok()) << manifest.status();
+  ASSERT_EQ(manifest->entries.size(), 1u);
+  EXPECT_EQ(manifest->entries[0].name, "qkv");
+  Manifest other = *manifest;
+  other.add(manifest->entries[0]);
+  EXPECT_EQ(other.entries.size(), 1u);
+}
+
+TEST(Manifest, ErrorsSayWhere) {
+  EXPECT_THAT(error_of("{\n \"lathe_manifest\": 1,\n oops"), HasSubstr("line 3, column 2"));
+  EXPECT_THAT(error_of(""), HasSubstr("line 1, column 1"));
+  EXPECT_THAT(error_of("[]"), HasSubstr("not an object"));
+  EXPECT_THAT(error_of("{\"classes\":[]}"), HasSubstr("lathe_manifest"));
+  EXPECT_THAT(error_of("{\"lathe_manifest\":2,\"classes\":[]}"),
+              HasSubstr("version 2, this library reads 1"));
+  EXPECT_THAT(error_of("{\"lathe_manifest\":1}"), HasSubstr("classes"));
+  EXPECT_THAT(error_of("{\"lathe_manifest\":1,\"classes\":[],\"extra\":0}"),
+              HasSubstr("\"extra\": unknown field"));
+  EXPECT_THAT(error_of("{\"lathe_manifest\":1,\"about\":{\"x\":1},\"classes\":[]}"),
+              HasSubstr("\"x\" is not a string"));
+  EXPECT_THAT(error_of(text_of("{}")), HasSubstr("classes[0]: \"op\" is missing"));
+  EXPECT_THAT(error_of(text_of(std::string(kWeight) + ",7")), HasSubstr("classes[1]: not an object"));
+  const auto changed = [](const std::string& from, const std::string& to) {
+    std::string text = kWeight;
+    text.replace(text.find(from), from.size(), to);
+    return error_of(text_of(text));
+  };
+  EXPECT_THAT(changed("matmul", "conv"), HasSubstr("\"op\": unknown value conv"));
+  EXPECT_THAT(changed("\"b\":\"bf16\"", "\"b\":\"f16\""), HasSubstr("\"b\": f16 is not bf16"));
+  EXPECT_THAT(changed("\"d\":\"bf16\"", "\"d\":\"i32\""), HasSubstr("\"d\": i32 is none of f32, f16, bf16"));
+  EXPECT_THAT(changed("6144", "0"), HasSubstr("\"n\" is not 1 or more"));
+  EXPECT_THAT(changed("6144", "6144.5"), HasSubstr("\"n\" is not an integer"));
+  EXPECT_THAT(changed("8192", "0"), HasSubstr("\"m_max\" 0 outside"));
+  EXPECT_THAT(changed("\"m_max\":8192", "\"m_lo\":17,\"m_hi\":31"), HasSubstr("[17, 31] is no bucket"));
+  EXPECT_THAT(changed("\"m_max\"", "\"m_lo\":1,\"m_max\""), HasSubstr("\"m_lo\": \"m_max\" covers them all"));
+  EXPECT_THAT(changed("\"name\"", "\"generic\":0,\"name\""), HasSubstr("\"generic\": unknown field"));
+  EXPECT_THAT(changed("trans_b", "transb"), HasSubstr("\"transb\": unknown field"));
+}
+
+// Any bytes: refused with a cause, or read and then written and read as the same.
+TEST(Manifest, AnyBytesAreSafe) {
+  std::mt19937 random(9);
+  Manifest manifest;
+  for (int i = 0; i < 4; ++i) manifest.add(random_entry(random));
+  const std::string whole = manifest_text(manifest);
+  const auto check = [](const std::string& bytes) {
+    const auto read = parse_manifest(bytes);
+    if (!read.ok()) {
+      EXPECT_THAT(std::string(read.status().message()), HasSubstr("manifest: "));
+      return;
+    }
+    for (const ManifestEntry& e : read->entries) EXPECT_TRUE(check_class(e.problem).ok());
+    const auto again = parse_manifest(manifest_text(*read));
+    ASSERT_TRUE(again.ok()) << again.status();
+    EXPECT_EQ(again->entries, read->entries);
+  };
+  for (size_t size = 0; size <= whole.size(); ++size) check(whole.substr(0, size));
+  for (size_t at = 0; at < whole.size(); ++at)
+    for (int bit = 0; bit < 8; ++bit) {
+      std::string flipped = whole;
+      flipped[at] = static_cast<char>(flipped[at] ^ 1 << bit);
+      check(flipped);
+    }
+  for (int round = 0; round < 2000; ++round) {
+    std::string edited = whole;
+    for (int i = 0; i < 1 + round % 5; ++i) edited[random() % edited.size()] = static_cast<char>(random());
+    check(edited);
+  }
+  check(std::string(200000, '['));
+  check(text_of("{\"op\":" + std::string(100000, '[') + std::string(100000, ']') + "}"));
+}
+
+}  // namespace
+}  // namespace lathe
