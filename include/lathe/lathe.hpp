@@ -398,6 +398,36 @@ class Stream {
   lathe_stream stream_ = nullptr;
 };
 
+// Problem classes for a warm-up, of any device.
+class Manifest {
+ public:
+  Manifest() {
+    lathe_manifest* manifest = nullptr;
+    check(lathe_manifest_create(&manifest));
+    manifest_ = internal::Owner<lathe_manifest, lathe_manifest_destroy>(manifest);
+  }
+  lathe_manifest* get() const { return manifest_.get(); }
+
+  void parse(const std::string& text) { check(lathe_manifest_parse(get(), text.data(), text.size())); }
+  void add(const lathe_matmul_desc& weight, int64_t m_max, const char* name = nullptr) {
+    check(lathe_manifest_add_matmul(get(), name, &weight, m_max));
+  }
+  void add(const lathe_argmax_desc& rows, const char* name = nullptr) {
+    check(lathe_manifest_add_argmax(get(), name, &rows));
+  }
+  void add(const lathe_matmul_argmax_desc& weight, int64_t m_max, const char* name = nullptr) {
+    check(lathe_manifest_add_matmul_argmax(get(), name, &weight, m_max));
+  }
+  // As parse() reads it.
+  std::string text() const {
+    internal::TextCollector text;
+    return text.take_text(lathe_manifest_text(get(), internal::TextCollector::receive, &text));
+  }
+
+ private:
+  internal::Owner<lathe_manifest, lathe_manifest_destroy> manifest_;
+};
+
 // Must go before its context.
 class Device {
  public:
@@ -429,27 +459,31 @@ class Device {
     return Plan(plan);
   }
 
-  lathe_warm_report warm(const lathe_matmul_desc& weight, int64_t m_max) const {
-    lathe_warm_report report = LATHE_WARM_REPORT_INIT;
-    check(lathe_warm_matmul(get(), &weight, m_max, &report));
+  // As lathe_warmup; throws where that fails, with what is prepared kept.
+  lathe_warmup_report warm(const Manifest& manifest,
+                           const lathe_warmup_options& options = LATHE_WARMUP_OPTIONS_INIT) const {
+    lathe_warmup_report report = LATHE_WARMUP_REPORT_INIT;
+    check(lathe_warmup(get(), manifest.get(), &options, &report));
     return report;
   }
-  lathe_warm_report warm(const lathe_argmax_desc& rows) const {
-    lathe_warm_report report = LATHE_WARM_REPORT_INIT;
-    check(lathe_warm_argmax(get(), &rows, &report));
-    return report;
+  // Of one weight, or of the argmax of such rows.
+  template <typename Desc>
+  lathe_warmup_report warm(const Desc& weight, int64_t m_max) const {
+    Manifest manifest;
+    manifest.add(weight, m_max);
+    return warm(manifest);
   }
-  lathe_warm_report warm(const lathe_matmul_argmax_desc& weight, int64_t m_max) const {
-    lathe_warm_report report = LATHE_WARM_REPORT_INIT;
-    check(lathe_warm_matmul_argmax(get(), &weight, m_max, &report));
-    return report;
+  lathe_warmup_report warm(const lathe_argmax_desc& rows) const {
+    Manifest manifest;
+    manifest.add(rows);
+    return warm(manifest);
   }
   // The classes that warm() would prepare, each as JSON.
-  std::vector<std::string> classes(const lathe_matmul_desc& weight, int64_t m_max) const {
+  std::vector<std::string> classes(const Manifest& manifest) const {
     internal::TextCollector text;
     std::vector<std::string> classes;
-    for (auto& piece :
-         text.take(lathe_classes_matmul(get(), &weight, m_max, internal::TextCollector::receive, &text))) {
+    for (auto& piece : text.take(
+             lathe_manifest_classes(get(), manifest.get(), internal::TextCollector::receive, &text))) {
       classes.push_back(std::move(piece.second));
     }
     return classes;

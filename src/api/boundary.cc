@@ -29,6 +29,7 @@ lathe_status to_c_status(absl::StatusCode code) {
     case absl::StatusCode::kNotFound: return LATHE_MISS;
     case absl::StatusCode::kFailedPrecondition: return LATHE_CAPTURE_MISS;
     case absl::StatusCode::kDeadlineExceeded: return LATHE_TIMEOUT;
+    case absl::StatusCode::kCancelled: return LATHE_CANCELLED;
     default: return LATHE_INTERNAL;
   }
 }
@@ -62,6 +63,7 @@ const char* lathe_status_name(lathe_status status) {
     case LATHE_MISS: return "MISS";
     case LATHE_CAPTURE_MISS: return "CAPTURE_MISS";
     case LATHE_TIMEOUT: return "TIMEOUT";
+    case LATHE_CANCELLED: return "CANCELLED";
     case LATHE_INTERNAL: return "INTERNAL";
   }
   return "UNKNOWN_STATUS";

@@ -135,14 +135,17 @@ absl::Status in_request(absl::string_view request, absl::string_view device, con
   return absl::Status(cause.code(), absl::StrCat(request, " on ", device, ": ", cause.message()));
 }
 
+void become_zero_product(ProblemClass* c) {
+  c->k = 1;
+  c->trans_a = 0;
+  c->trans_b = 1;
+}
+
 void become_zero_product(Request* out) {
   out->empty_product = false;
   out->zero_product = true;
   out->dims.k = 1;
-  ProblemClass& c = out->key.problem;
-  c.k = 1;
-  c.trans_a = 0;
-  c.trans_b = 1;
+  become_zero_product(&out->key.problem);
   ArgumentBlock& args = out->args;
   args.lda = args.ldb = args.stride_a = args.stride_b = 0;  // every element of A and B is that zero
 }

@@ -139,6 +139,7 @@ class OperandAlignment {
 
 // Makes an empty product of A and B one over the zero that GPUs' drivers have: no kernel need know of K = 0.
 void become_zero_product(Request* out);
+void become_zero_product(ProblemClass* c);
 inline void align_product(const Request& request, const Region& a, const Region& b,
                           OperandAlignment* alignment) {
   const ProblemClass& c = request.key.problem;

@@ -2,36 +2,68 @@
 
 #include <algorithm>
 #include <atomic>
-#include <chrono>
 #include <exception>
 #include <mutex>
 #include <thread>
 #include <utility>
 
+#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "api/boundary.h"
+#include "api/raw_enum.h"
 
 namespace lathe {
 namespace {
 
+using Clock = std::chrono::steady_clock;
+
+// M that launch memory is set aside for where a class is open above and no m_max says how far it goes; argmax
+// has none. What more rows need is taken at their first launch.
+constexpr int64_t kOpenRows = 8192, kArgmaxRows = 4096;
+
 // What the threads of one warm-up share.
 struct Progress {
+  Progress(const std::vector<WarmClass>& all, const WarmOptions& wanted) : classes(all), options(wanted) {}
+
+  const std::vector<WarmClass>& classes;
+  const WarmOptions& options;
+  const Clock::time_point start = Clock::now();
   std::atomic<size_t> next{0};
-  std::atomic<uint64_t> compiled{0}, cached{0};
+  std::atomic<uint64_t> compiled{0}, loaded{0}, present{0}, failed{0};
   std::atomic<size_t> workspace_bytes{0}, counters{0};  // the most that one of the classes needs
-  std::atomic<bool> failed{false};
+  std::atomic<bool> stops{false}, cancelled{false}, late{false};
   std::mutex mutex;
   absl::Status error;            // under mutex; the first
   std::exception_ptr exception;  // under mutex; the first, for the thread that asked to throw on
+  std::mutex telling;            // held during a call of options.progress
+  size_t told = 0;               // under telling
 
-  void fail(absl::Status status) {
+  void fail(const absl::Status& status) {
+    failed.fetch_add(1, std::memory_order_relaxed);
+    if (options.stops_on_failure) stops.store(true, std::memory_order_relaxed);
     const std::lock_guard<std::mutex> lock(mutex);
-    if (error.ok()) error = std::move(status);
-    failed.store(true, std::memory_order_relaxed);
+    if (error.ok()) error = status;
   }
   void fail(std::exception_ptr thrown) noexcept {
     const std::lock_guard<std::mutex> lock(mutex);
     if (exception == nullptr) exception = std::move(thrown);
-    failed.store(true, std::memory_order_relaxed);
+    stops.store(true, std::memory_order_relaxed);
+  }
+  // False once no further class is to be begun.
+  bool goes_on() {
+    if (options.cancel != nullptr && __atomic_load_n(options.cancel, __ATOMIC_RELAXED) != 0)
+      cancelled.store(true, std::memory_order_relaxed);
+    if (options.deadline.count() > 0 && Clock::now() - start >= options.deadline)
+      late.store(true, std::memory_order_relaxed);
+    return !stops.load(std::memory_order_relaxed) && !cancelled.load(std::memory_order_relaxed) &&
+           !late.load(std::memory_order_relaxed);
+  }
+  void tell(const WarmClass& warm, std::string problem, const absl::Status& status) {
+    if (!options.progress) return;
+    const std::lock_guard<std::mutex> lock(telling);
+    const std::chrono::duration<double> elapsed = Clock::now() - start;
+    const WarmedClass event = {++told, classes.size(), elapsed.count(), warm, std::move(problem), status};
+    if (options.progress(event)) cancelled.store(true, std::memory_order_relaxed);
   }
 };
 
@@ -42,10 +74,8 @@ void raise(std::atomic<size_t>* most, size_t value) {
   }
 }
 
-// What the largest launch of a class needs. Argmax has no bucket of rows and no m_max of the caller's: what
-// more than kArgmaxRows need is taken at their first launch.
+// What the largest launch of a class needs.
 void note_need(const DispatchEntry& entry, int64_t m_max, Progress* progress) {
-  constexpr int64_t kArgmaxRows = 4096;
   const ProblemClass& c = entry.key.problem;
   const bool argmax = c.op == Op::kArgmax;
   const Dims dims = {std::min(c.m_hi, argmax ? kArgmaxRows : m_max), argmax ? c.row_hi : c.n, c.k, 1};
@@ -54,47 +84,59 @@ void note_need(const DispatchEntry& entry, int64_t m_max, Progress* progress) {
   raise(&progress->counters, launch.counters);
 }
 
-absl::StatusOr<CacheOutcome> warm_class(lathe_device& device, const DispatchKey& key, int64_t m_max,
-                                        Progress* progress) {
+absl::Status warm_class(lathe_device& device, const WarmClass& warm, Progress* progress) {
   if (device.driver != nullptr) {
-    if (const DispatchEntry* entry = device.table.find(key)) {
-      note_need(*entry, m_max, progress);
-      return CacheOutcome::kMemoryHit;
+    if (const DispatchEntry* entry = device.table.find(warm.key)) {
+      note_need(*entry, warm.m_max, progress);
+      progress->present.fetch_add(1, std::memory_order_relaxed);
+      return absl::OkStatus();
     }
   }
-  LATHE_ASSIGN_OR_RETURN(const Choice choice, choose_plan(device, key));
-  if (device.driver == nullptr) {
-    LATHE_ASSIGN_OR_RETURN(const CacheResult result, get_artifact(device, key.problem, choice));
-    return result.outcome;
+  LATHE_ASSIGN_OR_RETURN(const Choice choice, choose_plan(device, warm.key));
+  CacheOutcome outcome;
+  if (!progress->options.compiles) {
+    // What is found is in memory then, where prepare_kernel finds it.
+    if (device.driver == nullptr || device.kernels.find(choice.key) == nullptr) {
+      absl::StatusOr<CacheResult> found = device.context.cache->get(choice.key);
+      if (absl::IsNotFound(found.status()))
+        return absl::NotFoundError("no store has its kernel, and nothing is to be compiled");
+      LATHE_RETURN_IF_ERROR(found.status());
+      outcome = found->outcome;
+    }
   }
-  LATHE_ASSIGN_OR_RETURN(const Prepared prepared, prepare_kernel(device, key, choice));
-  note_need(*prepared.entry, m_max, progress);
-  return prepared.outcome;
+  if (device.driver == nullptr) {
+    LATHE_ASSIGN_OR_RETURN(const CacheResult result, get_artifact(device, warm.key.problem, choice));
+    outcome = result.outcome;
+  } else {
+    LATHE_ASSIGN_OR_RETURN(const Prepared prepared, prepare_kernel(device, warm.key, choice));
+    note_need(*prepared.entry, warm.m_max, progress);
+    outcome = prepared.outcome;
+  }
+  (outcome == CacheOutcome::kCompiled ? progress->compiled : progress->loaded)
+      .fetch_add(1, std::memory_order_relaxed);
+  return absl::OkStatus();
 }
 
 std::string describe_class(const ProblemClass& c, const lathe_device& device) {
   const Dims largest = {c.m_hi, c.op == Op::kArgmax ? c.row_hi : c.n, c.k, 1};
-  return absl::StrCat("warm-up of ", describe(c, largest), " on ", device.name);
+  return absl::StrCat(describe(c, largest), " on ", device.name);
 }
 
-void warm_some(lathe_device& device, const DispatchKey& weight, const std::vector<ProblemClass>& classes,
-               int64_t m_max, Progress& progress) noexcept {
-  // Runs on threads of its own, out of which no exception may come: neither this library's nor a log
-  // callback's.
+void warm_some(lathe_device& device, Progress& progress) noexcept {
+  // Runs on threads of its own, out of which no exception may come: neither this library's nor a callback's.
   try {
-    while (!progress.failed.load(std::memory_order_relaxed)) {
+    while (progress.goes_on()) {
       const size_t i = progress.next.fetch_add(1, std::memory_order_relaxed);
-      if (i >= classes.size()) return;
-      DispatchKey key = weight;
-      key.problem = classes[i];
-      const absl::StatusOr<CacheOutcome> outcome = warm_class(device, key, m_max, &progress);
-      if (!outcome.ok()) {
-        return progress.fail(
-            absl::Status(outcome.status().code(),
-                         absl::StrCat(describe_class(classes[i], device), ": ", outcome.status().message())));
+      if (i >= progress.classes.size()) return;
+      const WarmClass& warm = progress.classes[i];
+      const std::string problem = describe_class(warm.key.problem, device);
+      const absl::Status status = warm_class(device, warm, &progress);
+      if (!status.ok()) {
+        progress.fail(absl::Status(
+            status.code(), absl::StrCat("warm-up of ", warm.name.empty() ? "" : absl::StrCat(warm.name, ": "),
+                                        problem, ": ", status.message())));
       }
-      (*outcome == CacheOutcome::kCompiled ? progress.compiled : progress.cached)
-          .fetch_add(1, std::memory_order_relaxed);
+      progress.tell(warm, problem, status);
     }
   } catch (...) {
     progress.fail(std::current_exception());
@@ -107,26 +149,10 @@ size_t thread_count(const lathe_context& context) {
   return std::max(1u, std::thread::hardware_concurrency());
 }
 
-}  // namespace
-
-absl::StatusOr<std::vector<ProblemClass>> classes_of(const lathe_device& device, const Request& weight,
-                                                     int64_t m_max) {
-  if (m_max < 1 || m_max > kMaxDim) {
-    return absl::InvalidArgumentError(absl::StrCat("warm-up of ", describe(weight, device.name), ": m_max ",
-                                                   m_max, " is not in [1, ", kMaxDim, "]"));
-  }
-  if (weight.dims.n == 0 || weight.empty_product) return std::vector<ProblemClass>();
-  return classes_of_weight(weight.key.problem, m_max, device.facts.target.backend);
-}
-
-absl::Status warm_classes(lathe_device& device, const Request& weight,
-                          const std::vector<ProblemClass>& classes, int64_t m_max,
-                          lathe_warm_report* report) {
-  const auto start = std::chrono::steady_clock::now();
-  Progress progress;
-  const auto work = [&] { warm_some(device, weight.key, classes, m_max, progress); };
+void run_threads(lathe_device& device, Progress& progress) {
+  const auto work = [&] { warm_some(device, progress); };
   std::vector<std::thread> threads;
-  const size_t count = std::min(thread_count(device.context), classes.size());
+  const size_t count = std::min(progress.options.threads, progress.classes.size());
   threads.reserve(count);
   for (size_t i = 1; i < count; ++i) {
     try {
@@ -137,17 +163,137 @@ absl::Status warm_classes(lathe_device& device, const Request& weight,
   }
   work();
   for (std::thread& t : threads) t.join();
+}
 
-  report->classes = classes.size();
+void fill_report(const Progress& progress, lathe_warmup_report* report) {
+  report->classes = progress.classes.size();
   report->compiled = progress.compiled.load(std::memory_order_relaxed);
-  report->cached = progress.cached.load(std::memory_order_relaxed);
-  report->milliseconds =
-      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - start).count();
+  report->loaded = progress.loaded.load(std::memory_order_relaxed);
+  report->present = progress.present.load(std::memory_order_relaxed);
+  report->failed = progress.failed.load(std::memory_order_relaxed);
+  report->skipped = report->classes - report->compiled - report->loaded - report->present - report->failed;
+  report->milliseconds = std::chrono::duration<double, std::milli>(Clock::now() - progress.start).count();
+}
+
+// Why classes are left over, if any are.
+absl::Status why_skipped(const Progress& progress, const lathe_warmup_report& report,
+                         const lathe_device& device) {
+  if (report.skipped == 0) return absl::OkStatus();
+  const std::string text = absl::StrCat("warm-up on ", device.name, ": ", report.skipped, " of ",
+                                        report.classes, " classes are not begun");
+  if (progress.cancelled.load(std::memory_order_relaxed)) return absl::CancelledError(text);
+  return absl::DeadlineExceededError(text);
+}
+
+// Launch memory is no class' own: a failure of it is the warm-up's.
+absl::Status reserve(lathe_device& device, const Progress& progress) {
+  if (device.driver == nullptr) return absl::OkStatus();
+  return device.driver->reserve(progress.workspace_bytes, progress.counters);
+}
+
+// Of a class as some device met it, or of a weight's: as this device's requests have it.
+ProblemClass as_requested(const lathe_device& device, ProblemClass c) {
+  if (!device.dependent_launch) c.dependent_launch = DependentLaunch::kOff;
+  if (c.op != Op::kArgmax && c.k == 0) become_zero_product(&c);
+  return c;
+}
+
+std::vector<ProblemClass> expand(const lathe_device& device, const ManifestEntry& entry) {
+  const bool argmax = entry.problem.op == Op::kArgmax;
+  if (!argmax && entry.problem.k == 0 && device.is_cpu) return {};  // it needs no kernel
+  const ProblemClass c = as_requested(device, entry.problem);
+  const Backend backend = device.facts.target.backend;
+  if (entry.m_max > 0) return classes_of_weight(c, entry.m_max, backend);
+  // A GPU's one class for all rows that are aligned to nothing: the CPU has them in its buckets.
+  if (device.is_cpu && !argmax && c.alignment == Alignment::kByte)
+    return classes_of_weight(c, kOpenRows, backend);
+  return {with_alignment(c, c.alignment, device.is_cpu)};
+}
+
+struct KeyHash {
+  size_t operator()(const DispatchKey& key) const { return hash_of(key); }
+};
+
+}  // namespace
+
+ManifestEntry entry_of(const Request& weight, int64_t m_max, std::string name) {
+  ManifestEntry entry = {std::move(name), weight.key.problem, m_max, weight.key.split_k,
+                         weight.key.candidate};
+  if (entry.problem.op == Op::kArgmax) {
+    entry.problem.row_lo = row_bucket(1).lo;  // it stands for every row length
+    entry.problem.row_hi = row_bucket(1).hi;
+  }
+  return entry;
+}
+
+std::vector<WarmClass> classes_on(const lathe_device& device, const Manifest& manifest) {
+  std::vector<WarmClass> classes;
+  absl::flat_hash_set<DispatchKey, KeyHash> seen;
+  for (const ManifestEntry& entry : manifest.entries) {
+    for (const ProblemClass& problem : expand(device, entry)) {
+      const DispatchKey key = {problem, entry.split_k, entry.candidate};
+      const int64_t rows = entry.m_max > 0 ? entry.m_max : std::max(problem.m_lo, kOpenRows);
+      if (seen.insert(key).second) classes.push_back({key, rows, entry.name});
+    }
+  }
+  return classes;
+}
+
+absl::StatusOr<WarmOptions> read_warm_options(const lathe_context& context,
+                                              const lathe_warmup_options* options) {
+  WarmOptions out;
+  out.threads = thread_count(context);
+  if (options == nullptr) return out;
+  const auto invalid = [](const auto&... cause) {
+    return absl::InvalidArgumentError(absl::StrCat("lathe_warmup_options: ", cause...));
+  };
+  if (options->struct_size != sizeof *options)
+    return invalid("struct_size ", options->struct_size, " is not ", sizeof *options);
+  if (options->next != nullptr)
+    return absl::UnimplementedError("lathe_warmup_options: no chain element is known here");
+  if (options->reserved != 0) return absl::UnimplementedError("lathe_warmup_options: reserved is not 0");
+  if (options->stop_on_failure > 1)
+    return invalid("stop_on_failure ", options->stop_on_failure, " is neither 0 nor 1");
+  if (options->parallelism != 0) {
+    LATHE_RETURN_IF_ERROR(check_workers("lathe_warmup_options: parallelism", options->parallelism));
+    out.threads = static_cast<size_t>(options->parallelism);
+  }
+  LATHE_ASSIGN_OR_RETURN(const MissPolicy policy, read_miss_policy(options->miss_policy, MissPolicy::kBlock));
+  if (policy == MissPolicy::kFallback) return invalid("miss_policy: a warm-up blocks or takes what is there");
+  out.compiles = policy == MissPolicy::kBlock;
+  out.stops_on_failure = options->stop_on_failure == 1;
+  constexpr uint64_t kLongest = INT64_MAX / 2;  // beyond it the clock's own sums would overflow
+  out.deadline = std::chrono::nanoseconds(std::min(options->deadline_nanoseconds, kLongest));
+  out.cancel = options->cancel;
+  if (options->progress == nullptr) return out;
+  out.progress = [call = options->progress, user = options->progress_user](const WarmedClass& warmed) {
+    const std::string error(warmed.status.message());
+    const lathe_warmup_progress progress = {sizeof progress,
+                                            nullptr,
+                                            warmed.done,
+                                            warmed.total,
+                                            warmed.seconds,
+                                            warmed.warm.name.c_str(),
+                                            warmed.problem.c_str(),
+                                            to_c_status(warmed.status.code()),
+                                            0,
+                                            error.c_str()};
+    return call(user, &progress) != 0;
+  };
+  return out;
+}
+
+absl::Status warm_up(lathe_device& device, const std::vector<WarmClass>& classes, const WarmOptions& options,
+                     lathe_warmup_report* report) {
+  Progress progress(classes, options);
+  run_threads(device, progress);
+  fill_report(progress, report);
+  const absl::Status reserved = reserve(device, progress);
   const std::lock_guard<std::mutex> lock(progress.mutex);
   if (progress.exception != nullptr) std::rethrow_exception(progress.exception);
   LATHE_RETURN_IF_ERROR(progress.error);
-  if (device.driver == nullptr) return absl::OkStatus();
-  return device.driver->reserve(progress.workspace_bytes, progress.counters);
+  LATHE_RETURN_IF_ERROR(why_skipped(progress, *report, device));
+  return reserved;
 }
 
 }  // namespace lathe

@@ -1,20 +1,56 @@
-// Warm-up: every class of a weight, prepared in parallel.
+// Warm-up: every class of a manifest, prepared in parallel.
 #pragma once
 
+#include <chrono>
+#include <functional>
+#include <string>
 #include <vector>
 
 #include "api/device.h"
+#include "core/manifest.h"
+
+// The body of a lathe_manifest.
+struct lathe_manifest {
+  lathe::Manifest manifest;
+};
 
 namespace lathe {
 
-// Checks m_max; empty when no request of the weight needs a kernel.
-absl::StatusOr<std::vector<ProblemClass>> classes_of(const lathe_device& device, const Request& weight,
-                                                     int64_t m_max);
+// The entry of a weight, as a descriptor was read with Purpose::kWarm.
+ManifestEntry entry_of(const Request& weight, int64_t m_max, std::string name);
 
-// Prepares every class on up to the context's workers threads: onto a device with a driver, into the cache
-// for one that is only described. Then the driver sets launch memory aside for the largest of them with M up
-// to `m_max`. Ends at the first error and returns it; what was prepared stays.
-absl::Status warm_classes(lathe_device& device, const Request& weight,
-                          const std::vector<ProblemClass>& classes, int64_t m_max, lathe_warm_report* report);
+struct WarmClass {
+  DispatchKey key;
+  int64_t m_max = 0;  // launch memory is set aside for M up to this
+  std::string name;   // the manifest entry's
+};
+// What the manifest's entries are on this device, each class once, in order: fields that the device takes no
+// notice of are set as its requests have them.
+std::vector<WarmClass> classes_on(const lathe_device& device, const Manifest& manifest);
+
+struct WarmedClass {
+  size_t done, total;
+  double seconds;
+  const WarmClass& warm;
+  std::string problem;  // "matmul ... on cpu"
+  const absl::Status& status;
+};
+
+struct WarmOptions {
+  size_t threads = 1;
+  bool compiles = true;  // false: what no store has is a miss
+  bool stops_on_failure = false;
+  std::chrono::nanoseconds deadline{0};  // 0: none
+  const volatile int32_t* cancel = nullptr;
+  std::function<bool(const WarmedClass&)> progress;  // one call at a time; true ends the warm-up
+};
+// `options` may be null. kInvalidArgument names the field.
+absl::StatusOr<WarmOptions> read_warm_options(const lathe_context& context,
+                                              const lathe_warmup_options* options);
+
+// Prepares the classes: onto a device with a driver, which then sets launch memory aside for the largest;
+// into the cache for one that is only described. Answers as lathe_warmup does.
+absl::Status warm_up(lathe_device& device, const std::vector<WarmClass>& classes, const WarmOptions& options,
+                     lathe_warmup_report* report);
 
 }  // namespace lathe

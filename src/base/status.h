@@ -2,7 +2,8 @@
 //
 //   kInvalidArgument  -> INVALID_ARGUMENT   kUnimplemented   -> UNSUPPORTED     kUnavailable -> NOT_AVAILABLE
 //   kResourceExhausted-> OUT_OF_MEMORY      kAborted         -> COMPILE_FAILED  kNotFound    -> MISS
-//   kFailedPrecondition -> CAPTURE_MISS     kDeadlineExceeded-> TIMEOUT         anything else-> INTERNAL
+//   kFailedPrecondition -> CAPTURE_MISS     kDeadlineExceeded-> TIMEOUT         kCancelled   -> CANCELLED
+//   anything else     -> INTERNAL
 //
 // A message names the request and the cause: "matmul f16 m=7 n=4096 k=33 on cpu: lda 31 < k 33".
 #pragma once

@@ -25,6 +25,7 @@ int run(const std::vector<std::string>& line) {
                                    dump_matmul_argmax_verb(),
                                    warm_matmul_argmax_verb(),
                                    warm_verb(),
+                                   manifest_verb(),
                                    selftest_verb(),
                                    cache_ls_verb(),
                                    cache_stats_verb(),

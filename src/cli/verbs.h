@@ -29,6 +29,7 @@ Verb bundle_verify_verb();
 Verb bundle_merge_verb();
 Verb warm_verb();
 Verb warm_matmul_argmax_verb();
+Verb manifest_verb();
 Verb selftest_verb();
 
 }  // namespace lathe::cli

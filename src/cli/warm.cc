@@ -1,22 +1,31 @@
 #include <cstdio>
 #include <fstream>
+#include <iterator>
+#include <memory>
 #include <set>
+#include <sstream>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
 #include "cli/request.h"
+#include "cli/request_flags.h"
 #include "cli/session.h"
 #include "cli/verbs.h"
+#include "cli/warm_bar.h"
 
 namespace lathe::cli {
 namespace {
+
+constexpr Flag kMMax = {"m-max", "M", "of a CSV file: prepare for M from 1 to this (default: 8192)"};
 
 struct Weight {
   std::string name;  // "llama3-8b qkv"
@@ -25,9 +34,8 @@ struct Weight {
 
 // A header that names at least the columns n and k, in any order, then a weight a line. Blank lines and lines
 // that start with # are skipped; a weight whose sizes came before is too.
-absl::StatusOr<std::vector<Weight>> read_weights(const std::string& path) {
-  std::ifstream in(path);
-  if (!in) return absl::InvalidArgumentError(absl::StrCat("cannot read '", path, "'"));
+absl::StatusOr<std::vector<Weight>> read_weights(const std::string& path, const std::string& text) {
+  std::istringstream in(text);
   std::vector<std::string> columns;
   std::vector<Weight> weights;
   std::set<std::pair<int64_t, int64_t>> seen;
@@ -67,60 +75,123 @@ absl::StatusOr<std::vector<Weight>> read_weights(const std::string& path) {
   return weights;
 }
 
-absl::Status warm(const Arguments& arguments) {
-  absl::StatusOr<std::vector<Weight>> weights = read_weights(arguments.words[0]);
+using Manifest = std::unique_ptr<lathe_manifest, HandleDelete<lathe_manifest, lathe_manifest_destroy>>;
+
+absl::StatusOr<Manifest> make_manifest() {
+  lathe_manifest* manifest = nullptr;
+  if (absl::Status s = check(lathe_manifest_create(&manifest)); !s.ok()) return s;
+  return Manifest(manifest);
+}
+
+absl::StatusOr<std::string> read_file(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+  if (!in.is_open() || in.bad()) return absl::InvalidArgumentError(absl::StrCat("cannot read '", path, "'"));
+  return text;
+}
+
+bool is_manifest(absl::string_view text) {
+  return absl::StartsWith(absl::StripLeadingAsciiWhitespace(text), "{");
+}
+
+// Every weight of a CSV file, as the flags say.
+absl::Status add_weights(const Arguments& arguments, const std::string& text, lathe_manifest* manifest) {
+  absl::StatusOr<std::vector<Weight>> weights = read_weights(arguments.words[0], text);
   if (!weights.ok()) return weights.status();
   absl::StatusOr<MatmulRequest> request = matmul_request(arguments);
   if (!request.ok()) return request.status();
   absl::StatusOr<int64_t> m_max = arguments.integer("m-max", 8192, 1, INT32_MAX);
   if (!m_max.ok()) return m_max.status();
-  absl::StatusOr<Context> context = make_context(arguments);
-  if (!context.ok()) return context.status();
-  absl::StatusOr<Device> device = open_device(context->get(), arguments);
-  if (!device.ok()) return device.status();
-
-  lathe_warm_report total = LATHE_WARM_REPORT_INIT;
-  for (size_t i = 0; i < weights->size(); ++i) {
-    const Weight& w = (*weights)[i];
-    request->m = 1;
+  request->m = 1;
+  for (const Weight& w : *weights) {
     request->n = w.n;
     request->k = w.k;
     lathe_tuning tuning;
     const lathe_matmul_desc desc = descriptor(*request, &tuning);
-    lathe_warm_report report = LATHE_WARM_REPORT_INIT;
-    if (absl::Status s = check(lathe_warm_matmul(device->get(), &desc, *m_max, &report)); !s.ok()) return s;
-    absl::PrintF("[%d/%d] %-32s N %6d K %6d  %3d classes, %3d compiled, %3d cached, %.0f ms\n", i + 1,
-                 weights->size(), w.name, w.n, w.k, report.classes, report.compiled, report.cached,
-                 report.milliseconds);
-    std::fflush(stdout);
-    total.classes += report.classes;
-    total.compiled += report.compiled;
-    total.cached += report.cached;
-    total.milliseconds += report.milliseconds;
+    if (absl::Status s = check(lathe_manifest_add_matmul(manifest, w.name.c_str(), &desc, *m_max)); !s.ok())
+      return s;
   }
+  return absl::OkStatus();
+}
+
+// A manifest says itself what the flags of a request say for a CSV file.
+absl::Status refuse_request_flags(const Arguments& arguments) {
+  for (const Flag& flag : matmul_flags({kMMax}))
+    if (arguments.has(flag.name))
+      return absl::InvalidArgumentError(absl::StrCat("--", flag.name, " is for CSV files: '",
+                                                     arguments.words[0],
+                                                     "' is a manifest, which says so itself"));
+  return absl::OkStatus();
+}
+
+absl::StatusOr<lathe_warmup_options> warmup_options(const Arguments& arguments) {
+  lathe_warmup_options options = LATHE_WARMUP_OPTIONS_INIT;
+  absl::StatusOr<int64_t> jobs = arguments.integer("jobs", 0, 1, 1024);
+  if (!jobs.ok()) return jobs.status();
+  absl::StatusOr<int64_t> deadline = arguments.integer("deadline", 0, 1, 1000000);
+  if (!deadline.ok()) return deadline.status();
+  options.parallelism = static_cast<int32_t>(*jobs);
+  options.deadline_nanoseconds = static_cast<uint64_t>(*deadline) * 1000000000u;
+  if (arguments.has("no-compile")) options.miss_policy = LATHE_MISS_ERROR;
+  return options;
+}
+
+absl::Status warm_manifest(const Arguments& arguments, const lathe_manifest* manifest) {
+  absl::StatusOr<lathe_warmup_options> options = warmup_options(arguments);
+  if (!options.ok()) return options.status();
+  absl::StatusOr<Context> context = make_context(arguments);
+  if (!context.ok()) return context.status();
+  absl::StatusOr<Device> device = open_device(context->get(), arguments);
+  if (!device.ok()) return device.status();
+  absl::Status outcome;
+  absl::StatusOr<lathe_warmup_report> report = warm_with_bar(device->get(), manifest, *options, &outcome);
+  if (!report.ok()) return report.status();
   absl::StatusOr<lathe_statistics> s = statistics(context->get());
   if (!s.ok()) return s.status();
-  absl::PrintF("%d weights, M 1..%d: %d classes, %d compiled, %d cached, %.1f s; compiler library %s\n",
-               weights->size(), *m_max, total.classes, total.compiled, total.cached, total.milliseconds / 1e3,
+  absl::PrintF("%d classes: %d compiled, %d loaded", report->classes, report->compiled,
+               report->loaded + report->present);
+  if (report->failed > 0) absl::PrintF(", %d failed", report->failed);
+  if (report->skipped > 0) absl::PrintF(", %d not begun", report->skipped);
+  absl::PrintF(", %.1f s; compiler library %s\n", report->milliseconds / 1e3,
                s->compiler_loaded ? "loaded" : "never loaded");
-  return absl::OkStatus();
+  return outcome;
+}
+
+absl::Status warm(const Arguments& arguments) {
+  absl::StatusOr<std::string> text = read_file(arguments.words[0]);
+  if (!text.ok()) return text.status();
+  absl::StatusOr<Manifest> manifest = make_manifest();
+  if (!manifest.ok()) return manifest.status();
+  absl::Status status;
+  if (is_manifest(*text)) {
+    status = refuse_request_flags(arguments);
+    if (status.ok() && lathe_manifest_parse(manifest->get(), text->data(), text->size()) != LATHE_OK)
+      status = absl::InvalidArgumentError(absl::StrCat(arguments.words[0], ": ", lathe_last_error()));
+  } else {
+    status = add_weights(arguments, *text, manifest->get());
+  }
+  return status.ok() ? warm_manifest(arguments, manifest->get()) : status;
 }
 
 absl::Status warm_matmul_argmax(const Arguments& arguments) {
   absl::StatusOr<MatmulArgmaxRequest> request = matmul_argmax_request(arguments);
   if (!request.ok()) return request.status();
-  absl::StatusOr<Context> context = make_context(arguments);
-  if (!context.ok()) return context.status();
-  absl::StatusOr<Device> device = open_device(context->get(), arguments);
-  if (!device.ok()) return device.status();
+  absl::StatusOr<Manifest> manifest = make_manifest();
+  if (!manifest.ok()) return manifest.status();
   lathe_tuning tuning;
   const lathe_matmul_argmax_desc desc = descriptor(*request, &tuning);
-  lathe_warm_report report = LATHE_WARM_REPORT_INIT;
-  if (absl::Status s = check(lathe_warm_matmul_argmax(device->get(), &desc, request->m, &report)); !s.ok())
-    return s;
-  absl::PrintF("N %d K %d, M 1..%d: %d classes, %d compiled, %d cached, %.1f s\n", request->n, request->k,
-               request->m, report.classes, report.compiled, report.cached, report.milliseconds / 1e3);
-  return absl::OkStatus();
+  absl::Status s = check(lathe_manifest_add_matmul_argmax(manifest->get(), nullptr, &desc, request->m));
+  return s.ok() ? warm_manifest(arguments, manifest->get()) : s;
+}
+
+// The flags of a warm-up, whatever it is of.
+std::vector<Flag> warm_flags() {
+  return {{"jobs", "N", "threads that compile (default: --workers)"},
+          {"deadline", "SECONDS", "begin no kernel after that"},
+          {"no-compile", nullptr, "load what the cache and bundles have; what they have not is a failure"},
+          facts_flag(),
+          target_flag(),
+          device_flag()};
 }
 
 }  // namespace
@@ -130,23 +201,21 @@ Verb warm_matmul_argmax_verb() {
           "MxNxK",
           1,
           "compile every kernel that matmul_argmax of this weight can ask for with M of 1 to the one given",
-          matmul_argmax_flags({facts_flag(), target_flag(), device_flag()}),
+          matmul_argmax_flags(warm_flags()),
           {"lathe warm matmul_argmax 64x128256x4096 --dtype bf16 --facts h200 --cache-dir h200-cache"},
           warm_matmul_argmax};
 }
 
 Verb warm_verb() {
-  return {"warm",
-          "SHAPES.CSV",
-          1,
-          "compile every kernel the weights in a CSV file (model,layer,n,k) can ask for",
-          matmul_flags({{"m-max", "M", "prepare for M from 1 to this (default: 8192)"},
-                        facts_flag(),
-                        target_flag(),
-                        device_flag()}),
-          {"lathe warm shapes.csv --dtype bf16",
-           "lathe warm shapes.csv --dtype bf16 --target sm_90a --facts h200 --cache-dir h200-cache"},
-          warm};
+  return {
+      "warm",
+      "FILE",
+      1,
+      "compile every kernel of a manifest, or those that a CSV file's weights (model,layer,n,k) can ask for",
+      matmul_flags(joined({kMMax}, warm_flags())),
+      {"lathe warm llama.json", "lathe warm shapes.csv --dtype bf16",
+       "lathe warm shapes.csv --dtype bf16 --target sm_90a --facts h200 --cache-dir h200-cache"},
+      warm};
 }
 
 }  // namespace lathe::cli

@@ -40,8 +40,8 @@ absl::Status check_rows(const ProblemClass& c) {
   } else if (rows == m_bucket(c.m_lo)) {
     return absl::OkStatus();
   }
-  return wrong(
-      absl::StrCat("\"m_lo\", \"m_hi\": [", c.m_lo, ", ", c.m_hi, "] is no bucket of M of this class"));
+  return wrong(absl::StrCat("\"m_lo\", \"m_hi\": [", c.m_lo, ", ", c.m_hi,
+                            "] is no bucket of M of this class; \"m_max\" stands for all"));
 }
 
 // What an op has no use for must be absent, or two texts would say one class.
@@ -132,7 +132,8 @@ ManifestEntry read_entry(const Json& json) {
   fields["generic"] = 0;
   for (const auto& [name, value] : json.items()) {
     // No field is nested; and the JSON library copies by recursion, as deep as the text says.
-    if (value.is_structured()) throw std::invalid_argument(absl::StrCat("\"", name, "\" is an array or object"));
+    if (value.is_structured())
+      throw std::invalid_argument(absl::StrCat("\"", name, "\" is an array or object"));
     if (name == kName) {
       entry.name = text_field(json, kName);
     } else if (name == kMMax) {
@@ -218,12 +219,19 @@ void Manifest::add(const ManifestEntry& entry) {
   if (std::find(entries.begin(), entries.end(), entry) == entries.end()) entries.push_back(entry);
 }
 
+void Manifest::add(const Manifest& other) {
+  about.insert(other.about.begin(), other.about.end());
+  entries.insert(entries.end(), other.entries.begin(), other.entries.end());
+  drop_twins(&entries);
+}
+
 absl::Status check_class(const ProblemClass& c) {
   if (c.generic != 0) return wrong("\"generic\": the class of no request");
-  LATHE_RETURN_IF_ERROR(check_rows(c));
-  if (c.op == Op::kMatmul) return check_matmul(c);
-  LATHE_RETURN_IF_ERROR(check_indices(c));
-  return c.op == Op::kArgmax ? check_argmax(c) : check_matmul_argmax(c);
+  if (c.op != Op::kMatmul) LATHE_RETURN_IF_ERROR(check_indices(c));
+  LATHE_RETURN_IF_ERROR(c.op == Op::kMatmul   ? check_matmul(c)
+                        : c.op == Op::kArgmax ? check_argmax(c)
+                                              : check_matmul_argmax(c));
+  return check_rows(c);
 }
 
 absl::StatusOr<Manifest> parse_manifest(absl::string_view text) {

@@ -46,6 +46,7 @@ struct Manifest {
 
   // Appends what is not there yet; the first name stays.
   void add(const ManifestEntry& entry);
+  void add(const Manifest& other);
 };
 
 // kInvalidArgument where a request could not be of this class: the field, and what is wrong with it.

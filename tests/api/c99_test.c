@@ -28,7 +28,8 @@ static void check_initialisers(void) {
   lathe_tuning tuning = LATHE_TUNING_INIT;
   lathe_context_options options = LATHE_CONTEXT_OPTIONS_INIT;
   lathe_statistics statistics = LATHE_STATISTICS_INIT;
-  lathe_warm_report report = LATHE_WARM_REPORT_INIT;
+  lathe_warmup_options warmup = LATHE_WARMUP_OPTIONS_INIT;
+  lathe_warmup_report report = LATHE_WARMUP_REPORT_INIT;
   expect(scale.struct_size == sizeof scale && scale.data == NULL, "scale");
   expect(operand.struct_size == sizeof operand && operand.data == NULL && operand.layout == LATHE_ROW_MAJOR,
          "operand");
@@ -44,6 +45,7 @@ static void check_initialisers(void) {
   expect(tuning.struct_size == sizeof tuning && tuning.kind == LATHE_CHAIN_TUNING, "tuning");
   expect(options.struct_size == sizeof options && options.log_level == LATHE_LOG_WARNING, "options");
   expect(statistics.struct_size == sizeof statistics, "statistics");
+  expect(warmup.struct_size == sizeof warmup && warmup.cancel == NULL, "warmup");
   expect(report.struct_size == sizeof report, "report");
 }
 

@@ -167,9 +167,11 @@ TEST(Cpp, PlansExplainsDumpsAndWarmsADescribedDevice) {
   EXPECT_EQ(stages[0].second, "payload");
   EXPECT_THROW(plan.run(desc), lathe::Error);
   EXPECT_THROW(plan.workspace_bytes(), lathe::Error);
+  lathe::Manifest manifest;
+  manifest.add(desc, 3, "weight");
   // Three M of rows aligned to 16 bytes and three of other rows; one class for pointers that no element is aligned at.
-  EXPECT_EQ(device.classes(desc, 3).size(), 3u + 3 + 1);
-  const lathe_warm_report report = device.warm(desc, 3);
+  EXPECT_EQ(device.classes(manifest).size(), 3u + 3 + 1);
+  const lathe_warmup_report report = device.warm(desc, 3);
   EXPECT_EQ(report.compiled, 3u + 3 + 1);
   int64_t index = 0;
   lathe::Plan argmax = device.plan(lathe::argmax_desc(lathe::row_major(data, 1, 64), &index));

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "fake_device.h"
+#include "tests/warm_weight.h"
 
 namespace lathe {
 namespace {
@@ -197,8 +198,8 @@ TEST(Gpu, AnEmptyComparisonIsOneOverZeroToo) {
 TEST(Gpu, AnEmptyProductIsWarmedAndPlannedAsOthersAre) {
   FakeGpuDevice fake;
   MatmulRequest m(7, 40, 0);
-  lathe_warm_report report = LATHE_WARM_REPORT_INIT;
-  ASSERT_EQ(lathe_warm_matmul(fake.device.get(), &m.desc, 20, &report), LATHE_OK) << lathe_last_error();
+  lathe_warmup_report report = LATHE_WARMUP_REPORT_INIT;
+  ASSERT_EQ(warm_weight(fake.device.get(), m.desc, 20, &report), LATHE_OK) << lathe_last_error();
   EXPECT_GT(report.classes, 0u);
   m.desc.miss_policy = LATHE_MISS_ERROR;
   EXPECT_EQ(lathe_matmul(fake.device.get(), nullptr, &m.desc), LATHE_OK) << lathe_last_error();
@@ -216,9 +217,9 @@ TEST(Gpu, WarmUpSetsLaunchMemoryAside) {
   lathe_tuning tuning = LATHE_TUNING_INIT;
   tuning.split_k = 4;
   m.desc.next = reinterpret_cast<const lathe_chain*>(&tuning);
-  ASSERT_EQ(lathe_warm_matmul(fake.device.get(), &m.desc, 600, nullptr), LATHE_OK) << lathe_last_error();
+  ASSERT_EQ(warm_weight(fake.device.get(), m.desc, 600), LATHE_OK) << lathe_last_error();
   EXPECT_EQ(fake.driver->reserved_bytes, 4u * 4 * 48 * 600) << "the open bucket up to m_max";
-  ASSERT_EQ(lathe_warm_matmul(fake.device.get(), &m.desc, 20, nullptr), LATHE_OK) << lathe_last_error();
+  ASSERT_EQ(warm_weight(fake.device.get(), m.desc, 20), LATHE_OK) << lathe_last_error();
   EXPECT_EQ(fake.driver->reserved_bytes, 4u * 4 * 48 * 20) << "found in the table, and counted all the same";
   EXPECT_EQ(fake.driver->reserved_counters, 0u);
 }

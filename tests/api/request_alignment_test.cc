@@ -8,6 +8,7 @@
 
 #include "api/request.h"
 #include "fake_device.h"
+#include "tests/warm_weight.h"
 
 namespace lathe {
 namespace {
@@ -253,8 +254,8 @@ TEST(Alignment, APlanServesEveryAlignmentThroughTheTable) {
 TEST(Alignment, AWarmGpuMissesAtNoAlignment) {
   FakeGpu fake;
   lathe_matmul_desc d = aligned(LATHE_F16, LATHE_F16);
-  lathe_warm_report report = LATHE_WARM_REPORT_INIT;
-  ASSERT_EQ(lathe_warm_matmul(fake.device.get(), &d, 40, &report), LATHE_OK) << lathe_last_error();
+  lathe_warmup_report report = LATHE_WARMUP_REPORT_INIT;
+  ASSERT_EQ(warm_weight(fake.device.get(), d, 40, &report), LATHE_OK) << lathe_last_error();
   EXPECT_EQ(report.classes, 2u * 18 + 1) << "16 exact buckets and two ranges at 16 and at 2 bytes, one at 1";
   d.miss_policy = LATHE_MISS_ERROR;
   for (size_t off : {0, 1, 2, 8}) {

@@ -6,6 +6,7 @@
 
 #include "api/request.h"
 #include "fake_device.h"
+#include "tests/warm_weight.h"
 
 namespace lathe {
 namespace {
@@ -184,7 +185,7 @@ TEST(Dtypes, TheCpuMultipliesNoEightBitFloats) {
         << message;
     lathe_plan* plan = nullptr;
     EXPECT_EQ(lathe_plan_matmul(fake.device.get(), &p.desc, &plan), LATHE_UNSUPPORTED);
-    EXPECT_EQ(lathe_warm_matmul(fake.device.get(), &p.desc, 4, nullptr), LATHE_UNSUPPORTED);
+    EXPECT_EQ(warm_weight(fake.device.get(), p.desc, 4), LATHE_UNSUPPORTED);
   }
   EXPECT_EQ(fake.driver->launches.load(), 0);
   // An empty product needs no kernel.

@@ -5,6 +5,7 @@ usage: verbs_test.py LATHE
 import json
 import pathlib
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -100,25 +101,23 @@ def test_warm_and_cache(cache, shapes):
     shapes.write_text("model,layer,n,k\nt,one,96,64\nt,twin,96,64\nt,two,64,96\n")
     words = ["warm", shapes, "--m-max", 40]
     text = lathe(*words, cache=cache)
-    assert len(re.findall(r"^\[\d/2\]", text, re.MULTILINE)) == 2, f"two weights, the twin once:\n{text}"
-    summary = re.search(r"^2 weights, M 1\.\.40: (\d+) classes, (\d+) compiled, (\d+) cached", text, re.MULTILINE)
-    classes, compiled, cached = map(int, summary.groups())
-    assert classes == compiled + cached and classes >= 2 * 18, text  # 16 exact, (16,32], (32,64] of each
+    classes, compiled = map(int, re.search(r"^(\d+) classes: (\d+) compiled, 0 loaded, ", text, re.MULTILINE).groups())
+    assert classes == compiled == 2 * 18, f"16 exact, (16,32], (32,64] of each, the twin once:\n{text}"
     again = lathe(*words, cache=cache)
-    assert f"{classes} classes, 0 compiled, {classes} cached" in again and "compiler library never loaded" in again, again
+    assert f"{classes} classes: 0 compiled, {classes} loaded" in again and "compiler library never loaded" in again, again
     # After it no M of the range compiles.
     for m in (1, 16, 17, 33, 40):
         assert run("matmul", f"{m}x96x64", cache=cache)["cache_outcome"] == "disk hit"
 
     # The same for a device that is only described, beside them in the same cache.
     h200 = lathe("warm", shapes, "--m-max", 1, "--dtype", "f16", "--facts", "h200", cache=cache)
-    assert re.search(r"^2 weights, M 1..1: (\d+) classes, \1 compiled", h200, re.MULTILINE), h200
+    assert re.search(r"^(\d+) classes: \1 compiled", h200, re.MULTILINE), h200
 
     # By its target alone a shipped device of that target is taken; what is warm for one serves the other of the target.
     named = lathe("warm", shapes, "--m-max", 1, "--dtype", "f16", "--target", "sm_90a", "--facts", "h200.json", cache=cache)
-    assert re.search(r"^2 weights, M 1..1: (\d+) classes, 0 compiled, \1 cached", named, re.MULTILINE), named
+    assert re.search(r"^(\d+) classes: 0 compiled, \1 loaded", named, re.MULTILINE), named
     alone = lathe("warm", shapes, "--m-max", 1, "--dtype", "bf16", "--target", "sm_89", cache=cache)
-    assert re.search(r"^2 weights, M 1..1: (\d+) classes, \1 compiled", alone, re.MULTILINE), alone
+    assert re.search(r"^(\d+) classes: \1 compiled", alone, re.MULTILINE), alone
 
     listed = lathe("cache", "ls", cache=cache).splitlines()
     stats = lathe("cache", "stats", cache=cache)
@@ -154,10 +153,45 @@ def test_warm_and_cache(cache, shapes):
     assert lathe("cache", "ls", cache=cache) == ""
 
 
+def test_warm_manifest(cache, path):
+    """A manifest says all by itself; what ends early says what is left; bad ones say where."""
+    weight = {"op": "matmul", "a": "bf16", "b": "bf16", "d": "bf16", "trans_b": 1, "n": 96, "k": 64, "m_max": 3, "name": "up"}
+    argmax = {"op": "argmax", "a": "f32", "d": "i64", "m_max": 1}
+    path.write_text(json.dumps({"lathe_manifest": 1, "about": {"model": "two"}, "classes": [weight, argmax]}))
+    assert "6 classes: 6 compiled, 0 loaded" in lathe("warm", path, "--jobs", 2, cache=cache)
+    assert run("matmul", "2x96x64", "--dtype", "bf16", cache=cache)["cache_outcome"] == "disk hit"
+    assert run("argmax", "5x20000", cache=cache)["cache_outcome"] == "disk hit"
+    assert "0 compiled, 6 loaded" in lathe("warm", path, "--no-compile", cache=cache)
+
+    def fails(*words, code):
+        result = subprocess.run([LATHE, "warm", str(path), *words, "--cache-dir", ""], capture_output=True, text=True, timeout=120)
+        assert result.returncode == code, result
+        return result.stdout, result.stderr
+
+    out, err = fails("--no-compile", code=1)
+    assert "0 compiled, 0 loaded, 6 failed" in out and "up: matmul bf16 a=n b=t m=3 n=96 k=64 batch=1 on cpu: MISS" in err, (out, err)
+    assert "is a manifest" in fails("--dtype", "f16", code=2)[1]
+    path.write_text('{"lathe_manifest": 1,\n "classes": [{"op": "matmul"}]}')
+    assert "classes[0]: \"a\"" in fails(code=2)[1]
+    path.write_text('{"lathe_manifest": 1,\n "classes": ]}')
+    assert "line 2" in fails(code=2)[1]
+
+    # Ctrl-C: what is under way is ended, the rest is not begun, and a summary says so.
+    path.write_text(json.dumps({"lathe_manifest": 1, "classes": [dict(weight, n=n, m_max=9000) for n in range(100, 200)]}))
+    process = subprocess.Popen([LATHE, "warm", str(path), "--cache-dir", ""], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    process.stderr.readline()  # the first line of progress
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=120)
+    assert process.returncode == 1 and "CANCELLED" in err, (out, err)
+    classes, compiled, left = map(int, re.search(r"^(\d+) classes: (\d+) compiled, 0 loaded, (\d+) not begun", out, re.MULTILINE).groups())
+    assert classes == 2200 == compiled + left and compiled >= 1, out
+
+
 with tempfile.TemporaryDirectory() as directory:
     root = pathlib.Path(directory)
     test_run(root / "run")
     test_explain(root / "explain")
     test_dump(root / "dump", root / "ir")
     test_warm_and_cache(root / "warm", root / "shapes.csv")
+    test_warm_manifest(root / "manifest", root / "manifest.json")
 print("verbs work")

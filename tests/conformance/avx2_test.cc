@@ -8,6 +8,7 @@
 #include "core/problem.h"
 #include "device.h"
 #include "matmul_case.h"
+#include "tests/warm_weight.h"
 #include "runtime/driver.h"
 
 #if defined(__x86_64__)
@@ -143,7 +144,7 @@ TEST_F(Avx2, MatmulsAreRight) {
       for (int32_t split : {0, 2}) {
         c.split_k = split;
         MatmulRequest request(c, &random_);
-        ASSERT_LATHE_OK(lathe_warm_matmul(laptop_, request.desc(), kMaxM, nullptr));
+        ASSERT_LATHE_OK(warm_weight(laptop_, *request.desc(), kMaxM));
         for_every_kernel([&](const ProblemClass& problem, const LoadedKernel& kernel, int32_t splits) {
           for (int64_t m : {problem.m_lo, std::min<int64_t>(problem.m_hi, problem.m_lo + 5)}) {
             c.m = m;
@@ -169,7 +170,7 @@ TEST_F(Avx2, ArgmaxesAreRight) {
       for (int64_t n : {900, 16000, 20011}) {
         c.n = n;
         const ArgmaxRequest weight(c, &random_);
-        ASSERT_LATHE_OK(lathe_warm_argmax(laptop_, weight.desc(), nullptr));
+        ASSERT_LATHE_OK(warm_weight(laptop_, *weight.desc()));
       }
       for_every_kernel([&](const ProblemClass& problem, const LoadedKernel& kernel, int32_t splits) {
         for (int kind = 0; kind < kRowsKinds; ++kind) {

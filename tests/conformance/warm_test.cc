@@ -12,6 +12,7 @@
 #include "case_limits.h"
 #include "device.h"
 #include "matmul_case.h"
+#include "tests/warm_weight.h"
 
 namespace lathe::conformance {
 namespace {
@@ -87,10 +88,10 @@ TEST_F(WarmUp, NoMOfTheRealWeightsCompiles) {
     if (is_quick() && index > 0) break;
     SCOPED_TRACE("n=" + std::to_string(n) + " k=" + std::to_string(k));
     const lathe_matmul_desc desc = linear(n, k, LATHE_F32);
-    lathe_warm_report report = LATHE_WARM_REPORT_INIT;
-    ASSERT_LATHE_OK(lathe_warm_matmul(device(), &desc, kMaxM, &report));
+    lathe_warmup_report report = LATHE_WARMUP_REPORT_INIT;
+    ASSERT_LATHE_OK(warm_weight(device(), desc, kMaxM, &report));
     EXPECT_GT(report.classes, 0u);
-    EXPECT_EQ(report.compiled + report.cached, report.classes);
+    EXPECT_EQ(report.compiled + report.loaded + report.present, report.classes);
     const uint64_t compiles = shared_->statistics().compiles;
     expect_no_miss(device(), desc, thorough || index++ % 8 == 0 ? every_m() : many_m());
     if (HasFatalFailure()) return;
@@ -125,7 +126,7 @@ TEST_F(WarmUp, OtherFormsOfAWeight) {
       desc.c.data = &presence;
       desc.c.dtype = form.dtype;
     }
-    ASSERT_LATHE_OK(lathe_warm_matmul(device(), &desc, kMaxM, nullptr));
+    ASSERT_LATHE_OK(warm_weight(device(), desc, kMaxM));
     expect_no_miss(device(), desc, many_m());
   }
 }
@@ -137,7 +138,7 @@ TEST_F(WarmUp, ThenEveryCallIsServedWhateverItsAlignment) {
   c.trans_b = true;
   c.values = Values::kSmallIntegers;
   const lathe_matmul_desc weight = linear(c.n, c.k, LATHE_F32);
-  ASSERT_LATHE_OK(lathe_warm_matmul(device(), &weight, kMaxM, nullptr));
+  ASSERT_LATHE_OK(warm_weight(device(), weight, kMaxM));
   const uint64_t compiles = shared_->statistics().compiles;
   int64_t m = 1;
   while (m <= kMaxM) {
@@ -171,12 +172,16 @@ TEST_F(WarmUp, AMissUnderTheErrorPolicyChangesNothing) {
 TEST_F(WarmUp, EnumeratesWhatItPrepares) {
   const lathe_matmul_desc desc = linear(64, 64, LATHE_F32);
   uint64_t classes = 0;
-  ASSERT_LATHE_OK(lathe_classes_matmul(
-      device(), &desc, kMaxM,
+  lathe_manifest* manifest = nullptr;
+  ASSERT_LATHE_OK(lathe_manifest_create(&manifest));
+  ASSERT_LATHE_OK(lathe_manifest_add_matmul(manifest, "square", &desc, kMaxM));
+  ASSERT_LATHE_OK(lathe_manifest_classes(
+      device(), manifest,
       [](void* user, const char*, const char*, size_t size) { *static_cast<uint64_t*>(user) += size > 0; },
       &classes));
-  lathe_warm_report report = LATHE_WARM_REPORT_INIT;
-  ASSERT_LATHE_OK(lathe_warm_matmul(device(), &desc, kMaxM, &report));
+  lathe_manifest_destroy(manifest);
+  lathe_warmup_report report = LATHE_WARMUP_REPORT_INIT;
+  ASSERT_LATHE_OK(warm_weight(device(), desc, kMaxM, &report));
   EXPECT_EQ(report.classes, classes);
 }
 
@@ -187,7 +192,7 @@ TEST_F(WarmUp, Argmax) {
   desc.rows = 1;
   desc.n = capped_columns(151936);
   desc.x.dtype = LATHE_BF16;
-  ASSERT_LATHE_OK(lathe_warm_argmax(own.get(), &desc, nullptr));
+  ASSERT_LATHE_OK(warm_weight(own.get(), desc));
   const uint64_t compiles = own.statistics().compiles;
   for (int64_t rows : {1, 2, 64, 300}) {
     ArgmaxCase c;

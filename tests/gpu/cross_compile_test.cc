@@ -188,13 +188,13 @@ TEST_P(CrossCompile, ArgmaxOfEveryDtypeAndLength) {
 TEST_P(CrossCompile, WarmingFillsTheCacheOnce) {
   MatmulForm f;
   f.n = 64, f.k = 96;
-  const lathe_warm_report first = device_.warm(describe_matmul(f), 3),
+  const lathe_warmup_report first = device_.warm(describe_matmul(f), 3),
                           again = device_.warm(describe_matmul(f), 3);
   // Three M, rows aligned to 16 bytes and not, and one class for what is not even aligned to its elements.
   EXPECT_EQ(first.classes, 3u + 3 + 1);
   EXPECT_EQ(first.compiled, 3u + 3 + 1);
   EXPECT_EQ(again.compiled, 0u);
-  EXPECT_EQ(again.cached, 3u + 3 + 1);
+  EXPECT_EQ(again.loaded, 3u + 3 + 1);
 }
 
 INSTANTIATE_TEST_SUITE_P(Targets, CrossCompile, ::testing::Values(kH200, kMi300x),

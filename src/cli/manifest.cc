@@ -1,0 +1,154 @@
+#include <cstdio>
+#include <fstream>
+#include <iterator>
+#include <memory>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "cli/model_layers.h"
+#include "cli/numbers.h"
+#include "cli/request.h"
+#include "cli/request_flags.h"
+#include "cli/session.h"
+#include "cli/verbs.h"
+
+namespace lathe::cli {
+namespace {
+
+absl::StatusOr<Json> read_config(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  const std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+  if (!in.is_open() || in.bad()) return absl::InvalidArgumentError(absl::StrCat("cannot read '", path, "'"));
+  try {
+    return Json::parse(text);
+  } catch (const std::exception& e) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": ", e.what()));
+  }
+}
+
+// How a model's layers are asked for.
+struct Form {
+  lathe_dtype dtype = LATHE_BF16;  // of weights and activations
+  lathe_dtype result =
+      LATHE_BF16;  // of what layers write, of biases, and of the output layer, which stays wide
+  lathe_determinism determinism = LATHE_DETERMINISM_FAST;
+  int64_t m_max = 8192, head_m_max = 512, ranks = 1;
+};
+
+absl::StatusOr<Form> read_form(const Arguments& arguments, const ModelLayers& model) {
+  Form form;
+  if (!model.dtype.empty()) form.result = dtype_named(model.dtype);
+  form.dtype = form.result;
+  absl::Status s =
+      read_dtype(arguments, "dtype",
+                 {"f32", "f16", "bf16", "i8", "f8e4m3", "f8e5m2", "f8e4m3fnuz", "f8e5m2fnuz"}, &form.dtype);
+  if (s.ok() && (form.dtype == LATHE_F32 || form.dtype == LATHE_F16 || form.dtype == LATHE_BF16))
+    form.result = form.dtype;
+  if (s.ok()) s = read_choice(arguments, "determinism", kDeterminisms, &form.determinism);
+  if (s.ok()) s = read_integer(arguments, "max-m", 1, INT32_MAX, &form.m_max);
+  if (s.ok()) s = read_integer(arguments, "max-head-m", 1, INT32_MAX, &form.head_m_max);
+  if (!s.ok()) return s;
+  return form;
+}
+
+absl::StatusOr<ParallelOptions> read_parallel(const Arguments& arguments) {
+  ParallelOptions parallel;
+  absl::Status s = read_integer(arguments, "tp", 1, 4096, &parallel.tensor);
+  if (s.ok()) s = read_integer(arguments, "vocab-multiple", 1, 1 << 20, &parallel.vocab_multiple);
+  if (!s.ok()) return s;
+  parallel.whole_experts = arguments.has("whole-experts");
+  return parallel;
+}
+
+absl::Status add_layer(const ModelLayer& layer, const Form& form, lathe_manifest* manifest) {
+  MatmulRequest request;
+  request.m = 1, request.n = layer.n, request.k = layer.k;
+  request.dtype = layer.is_head ? form.result : form.dtype;
+  request.out_dtype = form.result;
+  request.trans_b = layer.weight_is_nk;
+  request.bias = layer.bias;
+  request.determinism = form.determinism;
+  lathe_tuning tuning;
+  const lathe_matmul_desc desc = descriptor(request, &tuning);
+  const int64_t m_max = layer.is_head ? form.head_m_max : form.m_max;
+  absl::Status s = check(lathe_manifest_add_matmul(manifest, layer.name.c_str(), &desc, m_max));
+  if (!s.ok() || !layer.is_head) return s;
+  // Greedy decoding: the logits are never written; shards of a vocabulary are compared by their values.
+  MatmulArgmaxRequest greedy;
+  greedy.m = 1, greedy.n = layer.n, greedy.k = layer.k;
+  greedy.dtype = greedy.logits_dtype = form.result;
+  greedy.values = form.ranks > 1;
+  greedy.determinism = form.determinism;
+  const lathe_matmul_argmax_desc argmax = descriptor(greedy, &tuning);
+  return check(lathe_manifest_add_matmul_argmax(manifest, absl::StrCat(layer.name, " greedy").c_str(),
+                                                &argmax, m_max));
+}
+
+absl::StatusOr<std::string> manifest_text(const ModelLayers& model, const Form& form) {
+  lathe_manifest* made = nullptr;
+  if (absl::Status s = check(lathe_manifest_create(&made)); !s.ok()) return s;
+  const std::unique_ptr<lathe_manifest, HandleDelete<lathe_manifest, lathe_manifest_destroy>> manifest(made);
+  const std::string vocab = absl::StrCat(model.vocab, " padded to ", model.padded_vocab, ", ",
+                                         model.padded_vocab / form.ranks, " a rank");
+  absl::Status s = first_error({check(lathe_manifest_note(made, "family", model.family.c_str())),
+                                check(lathe_manifest_note(made, "tp", absl::StrCat(form.ranks).c_str())),
+                                check(lathe_manifest_note(made, "vocabulary", vocab.c_str()))});
+  if (s.ok() && model.replicates_kv)
+    s = check(lathe_manifest_note(made, "kv_heads", "replicated: fewer than ranks"));
+  for (size_t i = 0; s.ok() && i < model.layers.size(); ++i) s = add_layer(model.layers[i], form, made);
+  std::vector<Text> pieces;
+  if (s.ok()) s = check(lathe_manifest_text(made, collect_text, &pieces));
+  if (!s.ok()) return s;
+  return pieces.at(0).text;
+}
+
+absl::Status manifest(const Arguments& arguments) {
+  const std::string& path = arguments.words[0];
+  absl::StatusOr<Json> config = read_config(path);
+  if (!config.ok()) return config.status();
+  absl::StatusOr<ParallelOptions> parallel = read_parallel(arguments);
+  if (!parallel.ok()) return parallel.status();
+  absl::StatusOr<ModelLayers> model = layers_of(*config, *parallel);
+  if (!model.ok()) return absl::InvalidArgumentError(absl::StrCat(path, ": ", model.status().message()));
+  absl::StatusOr<Form> form = read_form(arguments, *model);
+  if (!form.ok()) return form.status();
+  form->ranks = parallel->tensor;
+  if (config->contains("quantization_config") && !arguments.has("dtype"))
+    std::fprintf(stderr,
+                 "lathe: %s has a quantization_config, which is not read: --dtype says what is multiplied\n",
+                 path.c_str());
+  absl::StatusOr<std::string> text = manifest_text(*model, *form);
+  if (!text.ok()) return text.status();
+  if (!arguments.has("output")) {
+    std::fputs(text->c_str(), stdout);
+    return absl::OkStatus();
+  }
+  const std::string output = arguments.text("output", "");
+  std::ofstream out(output, std::ios::binary | std::ios::trunc);
+  out << *text;
+  out.close();
+  return out.good() ? absl::OkStatus() : absl::UnknownError(absl::StrCat("cannot write '", output, "'"));
+}
+
+}  // namespace
+
+Verb manifest_verb() {
+  return {"manifest",
+          "CONFIG.JSON",
+          1,
+          "the manifest of a model, from its config.json, for 'lathe warm' and lathe_warmup",
+          {{"tp", "RANKS", "one rank's part of a model split over so many (default: 1)"},
+           {"whole-experts", nullptr, "experts are dealt to ranks, not split over them"},
+           {"vocab-multiple", "N", "pad the vocabulary to a multiple of this and of the ranks (default: 64)"},
+           {"dtype", "T",
+            "what is multiplied: f32, f16, bf16, i8, an f8 (default: the config's; the output layer stays)"},
+           {"max-m", "M", "tokens at once, at most (default: 8192)"},
+           {"max-head-m", "M", "of the output layer: sequences at once, at most (default: 512)"},
+           kDeterminism,
+           {"output", "FILE", "write it there (default: to the terminal)"}},
+          {"lathe manifest Llama-3-70B/config.json --tp 8 --output llama.json",
+           "lathe manifest DeepSeek-V3/config.json --tp 8 --whole-experts --dtype f8e4m3"},
+          manifest};
+}
+
+}  // namespace lathe::cli
