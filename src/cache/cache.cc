@@ -7,12 +7,14 @@
 #include <mutex>
 #include <new>
 #include <optional>
+#include <thread>
 
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "cache/bundle_set.h"
 #include "cache/disk_store.h"
+#include "cache/remote_store.h"
 
 namespace lathe {
 namespace {
@@ -79,6 +81,7 @@ class MemoryOverDisk final : public ArtifactCache {
   MemoryOverDisk(std::unique_ptr<DiskStore> disk, const CacheOptions& options)
       : disk_(std::move(disk)),
         bundles_(options.bundles, options.logger),
+        remote_(remote_for(options)),
         lock_timeout_seconds_(options.lock_timeout_seconds),
         logger_(options.logger) {}
 
@@ -88,6 +91,8 @@ class MemoryOverDisk final : public ArtifactCache {
     if (loaded.ok()) return CacheResult{keep(key, *loaded), CacheOutcome::kDiskHit};
     loaded = load_from_bundles(key);
     if (loaded.ok()) return CacheResult{keep(key, *loaded), CacheOutcome::kBundleHit};
+    loaded = load_from_remote(key);
+    if (loaded.ok()) return CacheResult{keep(key, *loaded), CacheOutcome::kRemoteHit};
     count([](CacheStatistics* s) { ++s->misses; });
     return absl::NotFoundError(absl::StrCat("no artifact for key ", key.fingerprint));
   }
@@ -125,7 +130,7 @@ class MemoryOverDisk final : public ArtifactCache {
       statistics_.memory_bytes += size_of(key, *fresh);
       held = fresh;
     }
-    if (disk_ != nullptr) publish(key, *fresh);
+    publish(key, *fresh, CacheOutcome::kCompiled);
     return fresh;
   }
 
@@ -221,33 +226,88 @@ class MemoryOverDisk final : public ArtifactCache {
     return std::make_shared<const Artifact>(*std::move(artifact));
   }
 
+  // kNotFound also where the server failed: it has said so itself.
+  absl::StatusOr<ArtifactPtr> load_from_remote(const Key& key) {
+    if (remote_ == nullptr) return absl::NotFoundError("no remote store");
+    const absl::StatusOr<std::string> payload = remote_->get(key);
+    if (absl::IsNotFound(payload.status()) || absl::IsUnavailable(payload.status()))
+      return absl::NotFoundError(payload.status().message());
+    absl::StatusOr<Artifact> artifact = payload.ok() ? parse_artifact(*payload) : payload.status();
+    count([&](CacheStatistics* s) { ++(artifact.ok() ? s->remote_hits : s->remote_rejects); });
+    if (artifact.ok()) return std::make_shared<const Artifact>(*std::move(artifact));
+    logger_.log(LogLevel::kWarning, absl::StrCat("cache: the remote store's entry ", key.fingerprint,
+                                                 " is refused: ", artifact.status().message()));
+    return absl::DataLossError(artifact.status().message());
+  }
+
+  // As load_from_remote; where there is no entry either the lease is this process' now, or somebody else
+  // compiles and is waited for, no longer than for a lock. An error: compile.
+  absl::StatusOr<ArtifactPtr> load_from_remote_or_lease(const Key& key, std::optional<RemoteLease>* lease) {
+    using Clock = std::chrono::steady_clock;
+    const auto deadline = Clock::now() + std::chrono::duration<double>(lock_timeout_seconds_);
+    auto pause = std::chrono::milliseconds(5);
+    for (;;) {
+      absl::StatusOr<ArtifactPtr> loaded = load_from_remote(key);
+      if (!absl::IsNotFound(loaded.status())) return loaded;
+      const absl::Status taken = remote_->take_lease(key);
+      if (taken.ok()) {
+        lease->emplace(remote_.get(), key);
+        // Its last holder may have published since the look above.
+        return load_from_remote(key);
+      }
+      if (!absl::IsAlreadyExists(taken) || Clock::now() >= deadline) return taken;
+      std::this_thread::sleep_for(pause);
+      pause = std::min(pause * 2, std::chrono::milliseconds(100));
+    }
+  }
+
+  // What says that this process compiles a key: to the machine, and to those that share the remote store.
+  struct Claims {
+    std::optional<KeyLock> machine;
+    std::optional<RemoteLease> fleet;
+  };
+
+  static std::unique_ptr<RemoteStore> remote_for(const CacheOptions& options) {
+    if (options.remote.empty()) return nullptr;
+    absl::StatusOr<RemoteAddress> address = parse_remote(options.remote);
+    if (address.ok()) return std::make_unique<RemoteStore>(*std::move(address), options.logger);
+    options.logger.log(LogLevel::kWarning, absl::StrCat("cache: remote store: ", address.status().message()));
+    return nullptr;
+  }
+
   absl::StatusOr<CacheResult> lead(const Key& key, Flight* flight,
                                    absl::FunctionRef<absl::StatusOr<Artifact>()> compile) {
-    std::optional<KeyLock> machine_lock;  // held until the entry is published
+    Claims claims;  // held until the entry is published
     CacheOutcome outcome = CacheOutcome::kDiskHit;
     absl::StatusOr<ArtifactPtr> result =
-        without_exceptions([&] { return load_or_compile(key, compile, &machine_lock, &outcome); });
+        without_exceptions([&] { return load_or_compile(key, compile, &claims, &outcome); });
     land(key, flight, result);
     if (!result.ok()) return result.status();
     // After landing: the other callers need not wait for the disk.
-    if (outcome == CacheOutcome::kCompiled && disk_ != nullptr) publish(key, **result);
+    if (outcome == CacheOutcome::kCompiled || outcome == CacheOutcome::kRemoteHit)
+      publish(key, **result, outcome);
     return CacheResult{*std::move(result), outcome};
   }
 
   absl::StatusOr<ArtifactPtr> load_or_compile(const Key& key,
                                               absl::FunctionRef<absl::StatusOr<Artifact>()> compile,
-                                              std::optional<KeyLock>* machine_lock, CacheOutcome* outcome) {
+                                              Claims* claims, CacheOutcome* outcome) {
     absl::StatusOr<ArtifactPtr> loaded = load(key, /*first_look=*/true);
     if (!loaded.ok()) {
       loaded = load_from_bundles(key);
       if (loaded.ok()) *outcome = CacheOutcome::kBundleHit;
     }
     if (!loaded.ok() && disk_ != nullptr) {
-      machine_lock->emplace(disk_->lock(key, lock_timeout_seconds_));
+      claims->machine.emplace(disk_->lock(key, lock_timeout_seconds_));
       // Whoever held the lock before has published; without the lock somebody may have, too.
       loaded = load(key, /*first_look=*/false);
     }
     if (loaded.ok()) return keep(key, *loaded);
+    if (remote_ != nullptr) {
+      loaded = load_from_remote_or_lease(key, &claims->fleet);
+      *outcome = CacheOutcome::kRemoteHit;
+      if (loaded.ok()) return keep(key, *loaded);
+    }
     *outcome = CacheOutcome::kCompiled;
     count([](CacheStatistics* s) { ++s->misses; });
     LATHE_ASSIGN_OR_RETURN(Artifact artifact, compile());
@@ -263,14 +323,17 @@ class MemoryOverDisk final : public ArtifactCache {
   }
 
   // Best effort: the caller has its kernel already, and no failure here may take it away.
-  void publish(const Key& key, const Artifact& artifact) noexcept {
+  void publish(const Key& key, const Artifact& artifact, CacheOutcome outcome) noexcept {
     try {
       try {
-        const absl::StatusOr<uint64_t> written = disk_->write(key, serialize(artifact));
+        const std::string payload = serialize(artifact);
+        if (remote_ != nullptr && outcome == CacheOutcome::kCompiled) (void)remote_->put(key, payload);
+        if (disk_ == nullptr) return;
+        const absl::StatusOr<uint64_t> written = disk_->write(key, payload);
         if (written.ok()) count([&](CacheStatistics* s) { s->disk_bytes_written += *written; });
       } catch (const std::exception& e) {
-        logger_.log(LogLevel::kWarning, absl::StrCat("cache: ", disk_->directory(), ": entry ",
-                                                     key.fingerprint, " is not written: ", e.what()));
+        logger_.log(LogLevel::kWarning,
+                    absl::StrCat("cache: entry ", key.fingerprint, " is not written: ", e.what()));
       }
     } catch (...) {
       // Nor can it be logged.
@@ -279,6 +342,7 @@ class MemoryOverDisk final : public ArtifactCache {
 
   const std::unique_ptr<DiskStore> disk_;  // null: memory only
   BundleSet bundles_;
+  const std::unique_ptr<RemoteStore> remote_;  // null: none
   const double lock_timeout_seconds_;
   const Logger logger_;
   mutable std::mutex mutex_;  // never held while reading, compiling, writing or logging
@@ -294,6 +358,7 @@ absl::string_view name_of(CacheOutcome o) {
     case CacheOutcome::kMemoryHit: return "memory hit";
     case CacheOutcome::kDiskHit: return "disk hit";
     case CacheOutcome::kBundleHit: return "bundle hit";
+    case CacheOutcome::kRemoteHit: return "remote hit";
     case CacheOutcome::kCompiled: return "compiled";
   }
   return "unknown";

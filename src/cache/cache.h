@@ -1,5 +1,5 @@
-// The kernel cache: memory over a writable disk store over read-only bundles. Invariant: a correct artifact
-// or a clean miss.
+// The kernel cache: memory over a writable disk store over read-only bundles over a shared remote store.
+// Invariant: a correct artifact or a clean miss.
 #pragma once
 
 #include <cstdint>
@@ -22,11 +22,13 @@ struct CacheOptions {
   uint64_t cap_bytes = kNoCap;       // of the entries in the directory; the least recently used make room
   std::vector<std::string> bundles;  // read-only, looked up in this order after the directory
   double lock_timeout_seconds = 10;  // after which a waiter compiles for itself
+  std::string remote;                // "redis://host:port/prefix", shared by machines; "": none
   Logger logger;
 };
 
 struct CacheStatistics {
   uint64_t memory_hits = 0, disk_hits = 0, bundle_hits = 0, misses = 0, disk_rejects = 0, evictions = 0;
+  uint64_t remote_hits = 0, remote_rejects = 0;
   uint64_t memory_bytes = 0, disk_bytes_read = 0, disk_bytes_written = 0;
   double disk_load_seconds = 0;
 };
@@ -52,8 +54,9 @@ struct CacheListing {
   uint64_t hits_of_removed = 0, made_of_removed = 0;
 };
 
-enum class CacheOutcome { kMemoryHit, kDiskHit, kBundleHit, kCompiled };
-absl::string_view name_of(CacheOutcome o);  // "memory hit", "disk hit", "bundle hit", "compiled"
+enum class CacheOutcome { kMemoryHit, kDiskHit, kBundleHit, kRemoteHit, kCompiled };
+absl::string_view name_of(CacheOutcome o);  // "memory hit", "disk hit", "bundle hit", "remote hit",
+                                            // "compiled"
 
 struct CacheResult {
   std::shared_ptr<const Artifact> artifact;
@@ -63,11 +66,12 @@ struct CacheResult {
 class ArtifactCache {
  public:
   virtual ~ArtifactCache() = default;
-  // Looks in memory, on disk, then in the bundles; kNotFound when in none. Thread-safe.
+  // Looks in memory, on disk, in the bundles, then in the remote store; kNotFound when in none. Thread-safe.
   virtual absl::StatusOr<CacheResult> get(const Key& key) = 0;
   // As get, but on a miss runs `compile` once per key in this process (single flight: other callers wait for
   // it and share its result or its error) and, through a lock file with a timeout, once per key on this
-  // machine; publishes to disk, best effort. Errors of `compile` are returned and not cached.
+  // machine and, through a lease with a timeout, once per key on all that share the remote store; publishes
+  // to disk and to the remote store, best effort. Errors of `compile` are returned and not cached.
   virtual absl::StatusOr<CacheResult> get_or_create(
       const Key& key, absl::FunctionRef<absl::StatusOr<Artifact>()> compile) = 0;
   // Puts an artifact in the place of the key's, in memory and (best effort) on disk: for one that turned out

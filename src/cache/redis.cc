@@ -1,0 +1,177 @@
+// hiredis writes the commands and reads the replies; the socket is ours, because hiredis' own raises SIGPIPE,
+// gives a slow server the whole time anew for each piece it sends, and takes replies of any size.
+#include "cache/redis.h"
+
+#include <hiredis/hiredis.h>
+#include <netdb.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+
+namespace lathe {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+Clock::time_point after(double seconds) {
+  return Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+}
+
+absl::Status lost(absl::string_view what, int error) {
+  return absl::UnavailableError(absl::StrCat(what, ": ", strerror(error)));
+}
+
+absl::Status wait_for(int socket, short events, Clock::time_point deadline) {
+  for (;;) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
+    if (left <= 0) return absl::DeadlineExceededError("no answer in time");
+    pollfd polled = {socket, events, 0};
+    const int ready = poll(&polled, 1, static_cast<int>(std::min<int64_t>(left, 3600000)));
+    if (ready > 0) return absl::OkStatus();
+    if (ready < 0 && errno != EINTR) return lost("poll", errno);
+  }
+}
+
+absl::StatusOr<FileDescriptor> connect_to(const addrinfo& address, Clock::time_point deadline) {
+  FileDescriptor socket(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket.valid()) return lost("socket", errno);
+  if (::connect(socket.get(), address.ai_addr, address.ai_addrlen) != 0) {
+    if (errno != EINPROGRESS) return lost("connect", errno);
+    LATHE_RETURN_IF_ERROR(wait_for(socket.get(), POLLOUT, deadline));
+    int error = 0;
+    socklen_t size = sizeof(error);
+    if (getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &size) != 0) error = errno;
+    if (error != 0) return lost("connect", error);
+  }
+  const int on = 1;
+  setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+  return socket;
+}
+
+// What the reader calls. A reply is an error or one of RedisReply's kinds; arrays are refused, so that
+// nobody's count of elements is allocated for.
+struct Received {
+  RedisReply reply;
+  bool is_error = false, no_memory = false;
+};
+Received* received_of(const redisReadTask* task) { return static_cast<Received*>(task->privdata); }
+void* take_text(const redisReadTask* task, char* text, size_t size) {
+  Received* out = received_of(task);
+  try {
+    out->reply.text.assign(text, size);
+  } catch (const std::exception&) {
+    out->no_memory = true;  // hiredis is C: nothing may fly through it
+  }
+  out->is_error = task->type == REDIS_REPLY_ERROR;
+  out->reply.kind = task->type == REDIS_REPLY_STATUS ? RedisReply::Kind::kStatus : RedisReply::Kind::kString;
+  return out;
+}
+void* refuse_array(const redisReadTask*, int) { return nullptr; }
+void* take_integer(const redisReadTask* task, long long value) {
+  Received* out = received_of(task);
+  out->reply.kind = RedisReply::Kind::kInteger;
+  out->reply.integer = value;
+  return out;
+}
+void* take_nil(const redisReadTask* task) {
+  Received* out = received_of(task);
+  out->reply.kind = RedisReply::Kind::kNil;
+  return out;
+}
+void free_nothing(void*) {}
+redisReplyObjectFunctions kTake = {take_text, refuse_array, take_integer, take_nil, free_nothing};
+
+struct FreeReader {
+  void operator()(redisReader* reader) const { redisReaderFree(reader); }
+};
+
+}  // namespace
+
+absl::StatusOr<Redis> Redis::connect(const RedisAddress& address, double seconds) {
+  addrinfo hints = {}, *found = nullptr;
+  hints.ai_socktype = SOCK_STREAM;
+  if (const int error = getaddrinfo(address.host.c_str(), address.port.c_str(), &hints, &found); error != 0)
+    return absl::UnavailableError(gai_strerror(error));
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> addresses(found, freeaddrinfo);
+  const Clock::time_point deadline = after(seconds);
+  absl::Status status = absl::UnavailableError("the name has no address");
+  for (const addrinfo* a = found; a != nullptr; a = a->ai_next) {
+    absl::StatusOr<FileDescriptor> socket = connect_to(*a, deadline);
+    if (socket.ok()) return Redis(*std::move(socket));
+    status = socket.status();
+  }
+  return status;
+}
+
+absl::Status Redis::send_all(absl::string_view bytes, Deadline deadline) {
+  while (!bytes.empty()) {
+    const ssize_t sent = send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    if (sent > 0) {
+      bytes.remove_prefix(static_cast<size_t>(sent));
+    } else if (errno == EAGAIN) {
+      LATHE_RETURN_IF_ERROR(wait_for(socket_.get(), POLLOUT, deadline));
+    } else if (errno != EINTR) {
+      return lost("send", errno);
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<RedisReply> Redis::receive(Deadline deadline, size_t most) {
+  const std::unique_ptr<redisReader, FreeReader> reader(redisReaderCreateWithFunctions(&kTake));
+  if (reader == nullptr) return absl::ResourceExhaustedError("out of memory for a reply");
+  Received received;
+  reader->privdata = &received;  // the macro for it casts the pointer to an int
+  size_t total = 0;
+  for (;;) {
+    // Ahead of reading too: a server that never pauses must not be given more time than one that does.
+    LATHE_RETURN_IF_ERROR(wait_for(socket_.get(), POLLIN, deadline));
+    char piece[16384];
+    const ssize_t got = recv(socket_.get(), piece, sizeof(piece), 0);
+    if (got == 0) return absl::UnavailableError("the connection is closed");
+    if (got < 0) {
+      if (errno == EAGAIN || errno == EINTR) continue;
+      return lost("receive", errno);
+    }
+    total += static_cast<size_t>(got);
+    if (total > most) return absl::DataLossError(absl::StrCat("a reply of more than ", most, " bytes"));
+    void* complete = nullptr;
+    if (redisReaderFeed(reader.get(), piece, static_cast<size_t>(got)) != REDIS_OK ||
+        redisReaderGetReply(reader.get(), &complete) != REDIS_OK)
+      return absl::DataLossError(absl::StrCat("no reply: ", reader->errstr));
+    if (received.no_memory) return absl::ResourceExhaustedError("out of memory for a reply");
+    if (complete == nullptr) continue;
+    // What follows the reply belongs to no command.
+    if (reader->pos != reader->len) return absl::DataLossError("more than a reply");
+    if (received.is_error) return absl::InternalError(received.reply.text);
+    return std::move(received.reply);
+  }
+}
+
+absl::StatusOr<RedisReply> Redis::command(const std::vector<absl::string_view>& words, double seconds,
+                                          size_t most) {
+  std::vector<const char*> texts;
+  std::vector<size_t> sizes;
+  for (const absl::string_view word : words) {
+    texts.push_back(word.data());
+    sizes.push_back(word.size());
+  }
+  char* formatted = nullptr;
+  const int size =
+      redisFormatCommandArgv(&formatted, static_cast<int>(words.size()), texts.data(), sizes.data());
+  if (size < 0) return absl::ResourceExhaustedError("out of memory for a command");
+  const std::unique_ptr<char, decltype(&redisFreeCommand)> command(formatted, redisFreeCommand);
+  const Deadline deadline = after(seconds);
+  LATHE_RETURN_IF_ERROR(send_all(absl::string_view(formatted, static_cast<size_t>(size)), deadline));
+  return receive(deadline, most);
+}
+
+}  // namespace lathe

@@ -1,0 +1,47 @@
+// One connection to a Redis server: commands out, replies in, each within a time and a size, whatever the
+// server does.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "cache/file_io.h"
+
+namespace lathe {
+
+struct RedisAddress {
+  std::string host;
+  std::string port = "6379";
+};
+
+struct RedisReply {
+  enum class Kind { kNil, kString, kStatus, kInteger } kind = Kind::kNil;
+  std::string text;  // of a string or a status
+  int64_t integer = 0;
+};
+
+// Not thread-safe. Raises no SIGPIPE.
+class Redis {
+ public:
+  // Of a build without hiredis: kUnimplemented.
+  static absl::StatusOr<Redis> connect(const RedisAddress& address, double seconds);
+
+  // kDeadlineExceeded; kUnavailable: the connection is lost; kDataLoss: what came is no reply, or of more
+  // than `most` bytes: after all of these the connection is of no more use. kInternal: the server's own
+  // error, in its words.
+  absl::StatusOr<RedisReply> command(const std::vector<absl::string_view>& words, double seconds,
+                                     size_t most);
+
+ private:
+  using Deadline = std::chrono::steady_clock::time_point;
+  explicit Redis(FileDescriptor socket) : socket_(std::move(socket)) {}
+  absl::Status send_all(absl::string_view bytes, Deadline deadline);
+  absl::StatusOr<RedisReply> receive(Deadline deadline, size_t most);
+
+  FileDescriptor socket_;
+};
+
+}  // namespace lathe

@@ -1,0 +1,163 @@
+#include "cache/remote_store.h"
+
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "absl/strings/escaping.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/strip.h"
+#include "base/status.h"
+#include "cache/entry_file.h"
+
+namespace lathe {
+namespace {
+
+// As of a file: no kernel comes near it.
+constexpr size_t kMostBytes = size_t{256} << 20;
+
+std::string random_token() {
+  unsigned char bytes[16] = {};
+  (void)!getrandom(bytes, sizeof(bytes), GRND_NONBLOCK);
+  return absl::StrCat(
+      absl::BytesToHexString(absl::string_view(reinterpret_cast<char*>(bytes), sizeof(bytes))), "-",
+      getpid());
+}
+
+}  // namespace
+
+absl::StatusOr<RemoteAddress> parse_remote(absl::string_view url) {
+  const auto wrong = [&] {
+    return absl::InvalidArgumentError(absl::StrCat("'", url, "' is not redis://host[:port][/prefix]"));
+  };
+  RemoteAddress address;
+  absl::string_view rest = url;
+  if (!absl::ConsumePrefix(&rest, "redis://")) return wrong();
+  const std::pair<absl::string_view, absl::string_view> parts = absl::StrSplit(rest, absl::MaxSplits('/', 1));
+  if (!parts.second.empty()) address.prefix = std::string(parts.second);
+  absl::string_view host = parts.first, port;
+  if (absl::ConsumePrefix(&host, "[")) {
+    const size_t end = host.find(']');
+    if (end == absl::string_view::npos) return wrong();
+    port = host.substr(end + 1);
+    host = host.substr(0, end);
+  } else if (const size_t colon = host.find(':'); colon != absl::string_view::npos) {
+    port = host.substr(colon);
+    host = host.substr(0, colon);
+  }
+  uint32_t number = 0;
+  if (host.empty() || host.find_first_of("@ ") != absl::string_view::npos) return wrong();
+  if (!port.empty()) {
+    if (!absl::ConsumePrefix(&port, ":") || !absl::SimpleAtoi(port, &number) || number == 0 || number > 65535)
+      return wrong();
+    address.server.port = absl::StrCat(number);
+  }
+  address.server.host = std::string(host);
+  return address;
+}
+
+std::string RemoteStore::name(absl::string_view kind, const Key& key) const {
+  return absl::StrCat(address_.prefix, ":", kind, ":", key.fingerprint);
+}
+
+std::string RemoteStore::token() {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  notice_fork();
+  return token_;
+}
+
+void RemoteStore::notice_fork() {
+  if (owner_ == getpid()) return;
+  connection_.reset();
+  token_ = random_token();
+  owner_ = getpid();
+}
+
+absl::StatusOr<RedisReply> RemoteStore::command_locked(const std::vector<absl::string_view>& words) {
+  // A connection that has been idle may have been closed by the server: then once more, on a fresh one.
+  const bool fresh = !connection_.has_value();
+  if (fresh) {
+    LATHE_ASSIGN_OR_RETURN(connection_, Redis::connect(address_.server, kConnectSeconds));
+  }
+  absl::StatusOr<RedisReply> reply = connection_->command(words, kCommandSeconds, kMostBytes);
+  if (fresh || !absl::IsUnavailable(reply.status())) return reply;
+  connection_.reset();
+  return command_locked(words);
+}
+
+absl::StatusOr<RedisReply> RemoteStore::command(const std::vector<absl::string_view>& words) {
+  absl::StatusOr<RedisReply> reply = absl::UnavailableError("the remote store is left alone");
+  double pause = 0;
+  int failures_before = 0;
+  {
+    const std::lock_guard<std::mutex> lock(mutex_);
+    notice_fork();
+    if (Clock::now() < closed_until_) return reply;
+    reply = command_locked(words);
+    failures_before = failures_;
+    // What the server says of itself (OOM, READONLY) to a write is no reason not to read.
+    const bool fails = !reply.ok() && (words[0] == "GET" || !absl::IsInternal(reply.status()));
+    if (fails) {
+      connection_.reset();
+      pause = std::min(kMostPauseSeconds, kPauseSeconds * (1 << std::min(failures_++, 4)));
+      closed_until_ = Clock::now() + std::chrono::milliseconds(static_cast<int64_t>(pause * 1000));
+    } else if (reply.ok()) {
+      failures_ = 0;
+    }
+  }
+  report(reply.status(), failures_before, pause);
+  if (reply.ok() || pause == 0) return reply;
+  return absl::UnavailableError(reply.status().message());
+}
+
+// Without the lock: a log callback is the host's. The first failure in a row is worth a warning.
+void RemoteStore::report(const absl::Status& status, int failures_before, double pause) {
+  const std::string who =
+      absl::StrCat("cache: remote store ", address_.server.host, ":", address_.server.port);
+  if (status.ok()) {
+    if (failures_before > 0) logger_.log(LogLevel::kInfo, absl::StrCat(who, " is back"));
+  } else if (pause > 0) {
+    logger_.log(failures_before == 0 ? LogLevel::kWarning : LogLevel::kInfo,
+                absl::StrCat(who, ": ", status.message(), "; left alone for ", pause, " s"));
+  } else {
+    logger_.log(refused_write_.exchange(true) ? LogLevel::kInfo : LogLevel::kWarning,
+                absl::StrCat(who, " refuses a write: ", status.message()));
+  }
+}
+
+absl::StatusOr<std::string> RemoteStore::get(const Key& key) {
+  LATHE_ASSIGN_OR_RETURN(const RedisReply reply, command({"GET", name("entry1", key)}));
+  if (reply.kind == RedisReply::Kind::kNil) return absl::NotFoundError("the remote store has no entry");
+  if (reply.kind != RedisReply::Kind::kString) return absl::DataLossError("the reply is no string");
+  LATHE_ASSIGN_OR_RETURN(const EntryView view, parse_entry(reply.text));
+  if (view.key_text != key.text) return absl::DataLossError("its key is another one");
+  return std::string(view.payload);
+}
+
+absl::Status RemoteStore::put(const Key& key, absl::string_view payload) {
+  return command({"SET", name("entry1", key), make_entry(key.text, payload)}).status();
+}
+
+absl::Status RemoteStore::take_lease(const Key& key) {
+  const std::string milliseconds = absl::StrCat(static_cast<int64_t>(kLeaseSeconds * 1000));
+  LATHE_ASSIGN_OR_RETURN(const RedisReply reply,
+                         command({"SET", name("lease1", key), token(), "NX", "PX", milliseconds}));
+  if (reply.kind == RedisReply::Kind::kStatus) return absl::OkStatus();
+  return absl::AlreadyExistsError("another process has the lease");
+}
+
+void RemoteStore::give_back_lease(const Key& key) {
+  // Where it has run out it may be another's by now.
+  static constexpr absl::string_view kScript =
+      "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) else return 0 end";
+  try {
+    (void)command({"EVAL", kScript, "1", name("lease1", key), token()});
+  } catch (const std::exception&) {
+    // It runs out by itself.
+  }
+}
+
+}  // namespace lathe

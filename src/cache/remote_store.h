@@ -1,0 +1,83 @@
+// The store that machines share: entries as they lie on disk, over Redis, under the digest of their key, and
+// a lease on a key, so that one of a fleet compiles it. Optional throughout: whatever the server does costs
+// at most kConnectSeconds and kCommandSeconds, once, and then nothing for a while.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "base/log.h"
+#include "cache/redis.h"
+#include "core/key.h"
+
+namespace lathe {
+
+struct RemoteAddress {
+  RedisAddress server;
+  std::string prefix = "lathe";
+};
+
+// "redis://host[:port][/prefix]"; an IPv6 address in brackets. kInvalidArgument says what is wrong with it.
+absl::StatusOr<RemoteAddress> parse_remote(absl::string_view url);
+
+// Thread-safe: one connection, one command at a time.
+class RemoteStore {
+ public:
+  // The name's resolution aside, which is the system's.
+  static constexpr double kConnectSeconds = 0.5, kCommandSeconds = 1;
+  // After a failure the server is left alone for this long, twice as long after each further one.
+  static constexpr double kPauseSeconds = 5, kMostPauseSeconds = 60;
+  // A lease of a process that died ends by itself. A compile that takes longer may happen twice.
+  static constexpr double kLeaseSeconds = 30;
+
+  RemoteStore(RemoteAddress address, Logger logger)
+      : address_(std::move(address)), logger_(std::move(logger)) {}
+
+  // The payload of the key's entry. kNotFound; kDataLoss: what is there is not the key's entry, whole;
+  // kUnavailable: the server failed, or is left alone.
+  absl::StatusOr<std::string> get(const Key& key);
+  absl::Status put(const Key& key, absl::string_view payload);
+  // Takes the lease on the key. kAlreadyExists: it is another's; kUnavailable as above.
+  absl::Status take_lease(const Key& key);
+  // Gives back this store's lease, if it still is.
+  void give_back_lease(const Key& key);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  absl::StatusOr<RedisReply> command(const std::vector<absl::string_view>& words);
+  absl::StatusOr<RedisReply> command_locked(const std::vector<absl::string_view>& words);
+  void report(const absl::Status& status, int failures_before, double pause);
+  std::string name(absl::string_view kind, const Key& key) const;
+  // Tells this process' leases from others'.
+  std::string token();
+  void notice_fork();  // under mutex_
+
+  const RemoteAddress address_;
+  const Logger logger_;
+  std::mutex mutex_;
+  std::optional<Redis> connection_;  // under mutex_, as all that follows
+  int64_t owner_ = 0;                // the process that made it: a fork's child must not speak on it
+  int failures_ = 0;                 // in a row
+  Clock::time_point closed_until_;
+  std::string token_;
+  std::atomic<bool> refused_write_{false};
+};
+
+// A lease that is given back at the end.
+class RemoteLease {
+ public:
+  RemoteLease(RemoteStore* store, const Key& key) : store_(store), key_(key) {}
+  RemoteLease(const RemoteLease&) = delete;
+  RemoteLease& operator=(const RemoteLease&) = delete;
+  ~RemoteLease() { store_->give_back_lease(key_); }
+
+ private:
+  RemoteStore* store_;
+  const Key key_;
+};
+
+}  // namespace lathe

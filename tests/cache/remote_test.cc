@@ -1,0 +1,382 @@
+// The shared remote store over a real redis-server, which the tests start on loopback, and over servers that
+// lie.
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <functional>
+#include <thread>
+
+#include "cache/entry_file.h"
+#include "cache/remote_store.h"
+#include "cache_fixture.h"
+
+namespace lathe {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using testing::HasSubstr;
+
+// A socket that listens on a free port of loopback.
+struct Listener {
+  Listener() : file(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address = {};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof(address);
+    if (bind(file, reinterpret_cast<sockaddr*>(&address), size) != 0 || listen(file, 16) != 0 ||
+        getsockname(file, reinterpret_cast<sockaddr*>(&address), &size) != 0)
+      abort();
+    port = ntohs(address.sin_port);
+  }
+  ~Listener() { close(file); }
+  std::string url() const { return "redis://127.0.0.1:" + std::to_string(port); }
+  const int file;
+  int port = 0;
+};
+
+// Answers each connection's first command with what `answer` writes, then waits for the other side to close.
+class LyingServer {
+ public:
+  explicit LyingServer(std::function<void(int)> answer)
+      : thread_([this, answer = std::move(answer)] {
+          for (;;) {
+            const int client = accept(listener_.file, nullptr, nullptr);
+            if (client < 0) return;
+            char command[4096];
+            if (recv(client, command, sizeof(command), 0) > 0) {
+              ++commands;
+              answer(client);
+              while (recv(client, command, sizeof(command), 0) > 0) ++commands;
+            }
+            close(client);
+          }
+        }) {}
+  ~LyingServer() {
+    shutdown(listener_.file, SHUT_RDWR);
+    thread_.join();
+  }
+  std::string url() const { return listener_.url(); }
+  std::atomic<int> commands{0};
+
+ private:
+  Listener listener_;
+  std::thread thread_;
+};
+
+void say(int client, const std::string& text) { (void)!send(client, text.data(), text.size(), MSG_NOSIGNAL); }
+std::string bulk(const std::string& bytes) {
+  return "$" + std::to_string(bytes.size()) + "\r\n" + bytes + "\r\n";
+}
+
+class RemoteTest : public CacheFixture {
+ protected:
+  void SetUp() override {
+    CacheFixture::SetUp();
+    if (absl::IsUnimplemented(Redis::connect({"127.0.0.1", "1"}, 0.1).status()))
+      GTEST_SKIP() << "this build has no hiredis";
+  }
+  void TearDown() override {
+    if (server_ > 0) {
+      kill(server_, SIGKILL);
+      waitpid(server_, nullptr, 0);
+    }
+    CacheFixture::TearDown();
+  }
+  // False, and the test is to be skipped, where there is no redis-server.
+  bool start_redis() {
+    {
+      const Listener free;
+      port_ = std::to_string(free.port);
+    }
+    std::string words[] = {"redis-server", "--port", port_,   "--bind", "127.0.0.1",
+                           "--save",       "",       "--dir", scratch_};
+    std::vector<char*> arguments;
+    for (std::string& word : words) arguments.push_back(word.data());
+    arguments.push_back(nullptr);
+    posix_spawn_file_actions_t files;
+    posix_spawn_file_actions_init(&files);
+    posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
+    const int error = posix_spawnp(&server_, "redis-server", &files, nullptr, arguments.data(), environ);
+    posix_spawn_file_actions_destroy(&files);
+    if (error != 0) {
+      server_ = 0;
+      return false;
+    }
+    for (int i = 0; i < 1000; ++i, usleep(10000))
+      if (ask({"PING"}).ok()) return true;
+    ADD_FAILURE() << "redis-server does not answer";
+    return true;
+  }
+  absl::StatusOr<RedisReply> ask(const std::vector<absl::string_view>& words) {
+    absl::StatusOr<Redis> redis = Redis::connect({"127.0.0.1", port_}, 1);
+    if (!redis.ok()) return redis.status();
+    return redis->command(words, 5, 1 << 20);
+  }
+  std::string url() const { return "redis://127.0.0.1:" + port_ + "/test"; }
+  // A cache with a directory of its own.
+  std::unique_ptr<ArtifactCache> machine(const std::string& name, const std::string& remote) {
+    CacheOptions o = options_for(scratch_ + "/" + name);
+    o.remote = remote;
+    return make_cache(o);
+  }
+  bool serves(ArtifactCache& cache, const Key& k, CacheOutcome outcome) {
+    const auto result = cache.get_or_create(k, [&] { return artifact(k); });
+    EXPECT_EQ(name_of(result->outcome), name_of(outcome));
+    return is_for(result, k) && result->outcome == outcome;
+  }
+  std::string entry_name(const Key& k) const { return "test:entry1:" + k.fingerprint; }
+
+  pid_t server_ = 0;
+  std::string port_;
+};
+#define NEEDS_REDIS() \
+  if (!start_redis()) GTEST_SKIP() << "redis-server is not installed"
+
+TEST(Remote, AddressesAreReadAndRefused) {
+  const RemoteAddress plain = parse_remote("redis://cache").value();
+  EXPECT_EQ(plain.server.host, "cache");
+  EXPECT_EQ(plain.server.port, "6379");
+  EXPECT_EQ(plain.prefix, "lathe");
+  const RemoteAddress whole = parse_remote("redis://[::1]:7000/team/lathe").value();
+  EXPECT_EQ(whole.server.host, "::1");
+  EXPECT_EQ(whole.server.port, "7000");
+  EXPECT_EQ(whole.prefix, "team/lathe");
+  for (const char* wrong :
+       {"", "cache:6379", "http://cache", "redis://", "redis://:1", "redis://h:", "redis://h:0",
+        "redis://h:65536", "redis://h:1x", "redis://[::1", "redis://u:p@h:1", "redis://[::1]1"})
+    EXPECT_EQ(parse_remote(wrong).status().code(), absl::StatusCode::kInvalidArgument) << wrong;
+}
+
+TEST_F(RemoteTest, WhatOneMachineCompiledAnotherLoads) {
+  NEEDS_REDIS();
+  EXPECT_TRUE(serves(*machine("a", url()), key(1), CacheOutcome::kCompiled));
+  const auto b = machine("b", url());
+  EXPECT_TRUE(serves(*b, key(1), CacheOutcome::kRemoteHit));
+  EXPECT_EQ(b->statistics().remote_hits, 1u);
+  EXPECT_TRUE(serves(*machine("b", ""), key(1), CacheOutcome::kDiskHit)) << "it keeps what it got";
+  const auto got = machine("c", url())->get(key(1));
+  EXPECT_TRUE(is_for(got, key(1)));
+  EXPECT_TRUE(absl::IsNotFound(machine("c", url())->get(key(2)).status()));
+  // Digests for names, entries as on disk for values, no lease left.
+  EXPECT_EQ(ask({"GET", entry_name(key(1))})->text, make_entry(key(1).text, serialize(artifact(key(1)))));
+  EXPECT_EQ(ask({"DBSIZE"})->integer, 1);
+  EXPECT_TRUE(warnings_.empty()) << warnings_[0];
+}
+
+TEST_F(RemoteTest, ProcessesWithStoresOfTheirOwnCompileEachKeyOnce) {
+  NEEDS_REDIS();
+  constexpr int kProcesses = 4, kKeys = 8;
+  std::vector<pid_t> children;
+  for (int i = 0; i < kProcesses; ++i) {
+    children.push_back(fork());
+    if (children.back() != 0) continue;
+    const auto cache = machine("machine" + std::to_string(i), url());
+    bool good = true;
+    for (int n = 0; n < kKeys; ++n) {
+      const Key k = key((n + i) % kKeys);
+      good &= is_for(cache->get_or_create(k,
+                                          [&] {
+                                            const int file = open((scratch_ + "/compiles").c_str(),
+                                                                  O_WRONLY | O_CREAT | O_APPEND, 0600);
+                                            good &= write(file, "x", 1) == 1;
+                                            close(file);
+                                            usleep(50000);
+                                            return artifact(k);
+                                          }),
+                     k);
+    }
+    _exit(good && warnings_.empty() ? 0 : 1);
+  }
+  for (const pid_t child : children) {
+    int status = -1;
+    waitpid(child, &status, 0);
+    EXPECT_EQ(status, 0);
+  }
+  const size_t compiles = read_file(scratch_ + "/compiles").size();
+  std::printf("%d processes with a directory each, one Redis, %d keys: %zu compiles\n", kProcesses, kKeys,
+              compiles);
+  EXPECT_EQ(compiles, size_t{kKeys});
+}
+
+TEST_F(RemoteTest, AForkedProcessSpeaksOnAConnectionOfItsOwn) {
+  NEEDS_REDIS();
+  const auto cache = machine("a", url());
+  ASSERT_TRUE(serves(*cache, key(0), CacheOutcome::kCompiled));
+  const pid_t child = fork();
+  if (child == 0) {
+    bool good = true;
+    for (int n = 100; n < 150; ++n)
+      good &= is_for(cache->get_or_create(key(n), [&] { return artifact(key(n)); }), key(n));
+    _exit(good && warnings_.empty() ? 0 : 1);
+  }
+  for (int n = 200; n < 250; ++n) EXPECT_TRUE(serves(*cache, key(n), CacheOutcome::kCompiled));
+  int status = -1;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  EXPECT_TRUE(warnings_.empty()) << warnings_[0];
+}
+
+TEST_F(RemoteTest, ALeaseOfOneThatDiedIsWaitedForNoLongerThanTheTimeout) {
+  NEEDS_REDIS();
+  RemoteStore dead(parse_remote(url()).value(), Logger());
+  ASSERT_TRUE(dead.take_lease(key(1)).ok());
+  EXPECT_TRUE(absl::IsAlreadyExists(RemoteStore(parse_remote(url()).value(), Logger()).take_lease(key(1))));
+  const int64_t left = ask({"PTTL", "test:lease1:" + key(1).fingerprint})->integer;
+  EXPECT_GT(left, 0) << "it runs out by itself";
+  EXPECT_LE(left, RemoteStore::kLeaseSeconds * 1000);
+  CacheOptions o = options();
+  o.remote = url();
+  o.lock_timeout_seconds = 0.3;
+  const auto before = Clock::now();
+  EXPECT_TRUE(serves(*make_cache(o), key(1), CacheOutcome::kCompiled));
+  EXPECT_LT(Clock::now() - before, std::chrono::seconds(5));
+  EXPECT_TRUE(absl::IsAlreadyExists(RemoteStore(parse_remote(url()).value(), Logger()).take_lease(key(1))))
+      << "another's lease is not given back";
+  dead.give_back_lease(key(1));
+  EXPECT_EQ(ask({"EXISTS", "test:lease1:" + key(1).fingerprint})->integer, 0);
+}
+
+TEST_F(RemoteTest, AFailedCompileGivesTheLeaseBack) {
+  NEEDS_REDIS();
+  const auto failed = machine("a", url())->get_or_create(key(1), []() -> absl::StatusOr<Artifact> {
+    return absl::AbortedError("no");
+  });
+  EXPECT_TRUE(absl::IsAborted(failed.status()));
+  EXPECT_EQ(ask({"DBSIZE"})->integer, 0);
+}
+
+TEST_F(RemoteTest, WhatIsNotTheKeysEntryIsAMissAndReplaced) {
+  NEEDS_REDIS();
+  const std::string entry = make_entry(key(1).text, serialize(artifact(key(1))));
+  std::vector<std::string> wrong = {"",
+                                    "x",
+                                    entry + "x",
+                                    make_entry(key(2).text, serialize(artifact(key(2)))),
+                                    make_entry(key(1).text, "no artifact"),
+                                    std::string(1 << 20, 'g')};
+  for (size_t size = 1; size < entry.size(); size += 7) wrong.push_back(entry.substr(0, size));
+  for (size_t bit = 0; bit < entry.size() * 8; bit += 13) {
+    wrong.push_back(entry);
+    wrong.back()[bit / 8] = static_cast<char>(wrong.back()[bit / 8] ^ (1 << bit % 8));
+  }
+  const auto cache = machine("a", url());
+  for (const std::string& bytes : wrong) {
+    ASSERT_TRUE(ask({"SET", entry_name(key(1)), bytes}).ok());
+    EXPECT_TRUE(absl::IsNotFound(cache->get(key(1)).status()));
+  }
+  EXPECT_EQ(cache->statistics().remote_rejects, wrong.size());
+  EXPECT_TRUE(serves(*cache, key(1), CacheOutcome::kCompiled));
+  EXPECT_EQ(ask({"GET", entry_name(key(1))})->text, entry);
+  // Of another type.
+  ASSERT_TRUE(ask({"DEL", entry_name(key(3))}).ok());
+  ASSERT_TRUE(ask({"LPUSH", entry_name(key(3)), "x"}).ok());
+  EXPECT_TRUE(serves(*machine("b", url()), key(3), CacheOutcome::kCompiled));
+}
+
+TEST_F(RemoteTest, AServerThatRefusesWritesIsStillRead) {
+  NEEDS_REDIS();
+  ASSERT_TRUE(serves(*machine("a", url()), key(1), CacheOutcome::kCompiled));
+  ASSERT_TRUE(ask({"CONFIG", "SET", "maxmemory", "1"}).ok());
+  const auto cache = machine("b", url());
+  EXPECT_TRUE(serves(*cache, key(2), CacheOutcome::kCompiled));
+  EXPECT_TRUE(serves(*cache, key(1), CacheOutcome::kRemoteHit));
+  ASSERT_EQ(warnings_.size(), 1u);
+  EXPECT_THAT(warnings_[0], HasSubstr("refuses a write: OOM"));
+}
+
+TEST_F(RemoteTest, AConnectionThatTheServerClosedIsMadeAnew) {
+  NEEDS_REDIS();
+  const auto cache = machine("a", url());
+  ASSERT_TRUE(serves(*cache, key(1), CacheOutcome::kCompiled));
+  (void)ask({"CLIENT", "KILL", "TYPE", "normal"});
+  EXPECT_TRUE(serves(*cache, key(2), CacheOutcome::kCompiled));
+  EXPECT_EQ(ask({"EXISTS", entry_name(key(2))})->integer, 1);
+  EXPECT_TRUE(warnings_.empty()) << warnings_[0];
+}
+
+// Whatever the server does, kernels come within the stated time, one warning says why, and then it is left
+// alone.
+TEST_F(RemoteTest, ServersThatFailCostAtMostTheStatedTimeOnce) {
+  const auto never = [](int) {};
+  const auto drip = [](int client) {
+    for (int i = 0; i < 100; ++i) {
+      say(client, i == 0 ? "$1000\r\n" : "x");
+      usleep(100000);
+      char byte;
+      if (recv(client, &byte, 1, MSG_DONTWAIT) == 0) return;
+    }
+  };
+  const std::pair<const char*, std::function<void(int)>> ways[] = {
+      {"never answers", never},
+      {"drips", drip},
+      {"closes", [](int client) { shutdown(client, SHUT_RDWR); }},
+      {"speaks another protocol", [](int client) { say(client, "HTTP/1.1 400 Bad Request\r\n\r\n"); }},
+      {"sends an array of a billion", [](int client) { say(client, "*1000000000\r\n"); }},
+      {"sends nested arrays",
+       [](int client) { say(client, "*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n*1\r\n"); }},
+      {"promises a terabyte", [](int client) { say(client, "$1099511627776\r\nabc"); }},
+      {"sends a negative length", [](int client) { say(client, "$-5\r\n"); }},
+      {"answers twice", [](int client) { say(client, bulk("a") + bulk("b")); }},
+      {"wants a password", [](int client) { say(client, "-NOAUTH Authentication required.\r\n"); }},
+      {"truncates", [](int client) { say(client, "$100\r\nabc"), shutdown(client, SHUT_RDWR); }},
+  };
+  int n = 0;
+  for (const auto& [what, answer] : ways) {
+    SCOPED_TRACE(what);
+    const LyingServer server(answer);
+    warnings_.clear();
+    const auto cache = machine("m" + std::to_string(n++), server.url());
+    const auto before = Clock::now();
+    for (int k = 0; k < 20; ++k) EXPECT_TRUE(serves(*cache, key(k), CacheOutcome::kCompiled));
+    const std::chrono::duration<double> took = Clock::now() - before;
+    EXPECT_LT(took.count(), RemoteStore::kConnectSeconds + RemoteStore::kCommandSeconds + 1.5);
+    ASSERT_EQ(warnings_.size(), 1u);
+    EXPECT_THAT(warnings_[0], HasSubstr("left alone for 5 s"));
+    EXPECT_LE(server.commands.load(), 1);
+  }
+}
+
+TEST_F(RemoteTest, AnEndlessReplyIsCutOff) {
+  LyingServer server([](int client) {
+    const std::string much(1 << 20, 'x');
+    say(client, "$999999999\r\n");
+    for (;;)
+      if (send(client, much.data(), much.size(), MSG_NOSIGNAL) < 0) return;
+  });
+  absl::StatusOr<Redis> redis =
+      Redis::connect({"127.0.0.1", server.url().substr(server.url().rfind(':') + 1)}, 1);
+  ASSERT_TRUE(redis.ok()) << redis.status();
+  const absl::Status status = redis->command({"GET", "x"}, 30, 4 << 20).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;
+  redis = absl::UnavailableError("closed");
+}
+
+TEST_F(RemoteTest, AnAddressWhereNobodyIsCostsAtMostTheStatedTimeOnce) {
+  std::string closed;
+  {
+    const Listener gone;
+    closed = gone.url();
+  }
+  // TEST-NET-1 answers nobody; where the network says so at once, so much the better.
+  for (const std::string& url : {closed, std::string("redis://192.0.2.1:6379")}) {
+    SCOPED_TRACE(url);
+    warnings_.clear();
+    std::filesystem::remove_all(scratch_ + "/m");
+    const auto cache = machine("m", url);
+    const auto before = Clock::now();
+    for (int k = 0; k < 20; ++k) EXPECT_TRUE(serves(*cache, key(k), CacheOutcome::kCompiled));
+    EXPECT_LT(Clock::now() - before, std::chrono::milliseconds(2500));
+    EXPECT_EQ(warnings_.size(), 1u);
+  }
+}
+
+}  // namespace
+}  // namespace lathe
