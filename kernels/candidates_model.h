@@ -34,7 +34,12 @@ constexpr double kForkSeconds = 5e-6;
 inline int32_t elements_a_lane(const CandidateContext& context) {
   if (context.problem.op == Op::kArgmax) return 1;
   if (context.problem.a == DType::kI8) return 4;
-  return context.problem.a == DType::kBF16 && context.facts.target.has("avx512bf16") ? 2 : 1;
+  const Target& target = context.facts.target;
+  return context.problem.a == DType::kBF16 && (target.has("avx512bf16") || target.has("bf16")) ? 2 : 1;
+}
+// Whether one instruction multiplies four bytes a lane and adds the products.
+inline bool multiplies_bytes(const Target& target) {
+  return target.has("avx512vnni") || target.has("dotprod");
 }
 
 struct CpuRates {
@@ -44,8 +49,8 @@ struct CpuRates {
         registers(vector_registers(context.facts.target)),
         k_per_lane(elements_a_lane(context)),
         converts(context.problem.a != DType::kF32 && k_per_lane == 1),
-        // Without VNNI bytes are multiplied one by one: two shifts of either operand, vpmaddwd and an add.
-        product_instructions(k_per_lane == 4 && !context.facts.target.has("avx512vnni") ? 16 : 1),
+        // Without, bytes are multiplied one by one: two shifts of either operand, vpmaddwd and an add.
+        product_instructions(k_per_lane == 4 && !multiplies_bytes(context.facts.target) ? 16 : 1),
         // Two loads of a vector a cycle on x86 since Haswell, three on Neoverse V1 (their optimisation
         // guides).
         loads_per_cycle(context.facts.target.arch == "aarch64" ? 3 : 2),

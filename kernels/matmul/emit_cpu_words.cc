@@ -5,7 +5,9 @@ using namespace mlir;
 
 namespace {
 
-constexpr int64_t kZmmLanes = 16;
+constexpr int64_t kZmmLanes = 16, kNeonLanes = 4;
+constexpr char kZmmPairs[] = "llvm.x86.avx512bf16.dpbf16ps.512";
+constexpr char kNeonPairs[] = "llvm.aarch64.neon.bfdot.v4f32.v8bf16";
 
 Value intrinsic(Emit& e, const char* name, Type result, ValueRange operands) {
   return LLVM::CallIntrinsicOp::create(e.b, e.loc, result, e.b.getStringAttr(name), operands).getResult(0);
@@ -14,10 +16,16 @@ Value intrinsic(Emit& e, const char* name, Type result, ValueRange operands) {
 }  // namespace
 
 CpuWords::CpuWords(Emit& e, Type element, int64_t lanes, llvm::StringRef features)
-    : e_(e), lanes_(lanes), kind_(kFloats), vnni_(false) {
-  const bool zmm = lanes == kZmmLanes;
-  if (element.isInteger(8)) kind_ = kBytes, vnni_ = zmm && features.contains("+avx512vnni");
-  if (element.isBF16() && zmm && features.contains("+avx512bf16")) kind_ = kPairs;
+    : e_(e), lanes_(lanes), kind_(kFloats) {
+  const auto has = [&](int64_t of_lanes, llvm::StringRef feature) {
+    return lanes == of_lanes && llvm::is_contained(llvm::split(features, ','), feature);
+  };
+  if (element.isInteger(8)) {
+    kind_ = kBytes;
+    vnni_ = has(kZmmLanes, "+avx512vnni");
+    sdot_ = has(kNeonLanes, "+dotprod");
+  }
+  if (element.isBF16() && (has(kZmmLanes, "+avx512bf16") || has(kNeonLanes, "+bf16"))) kind_ = kPairs;
 }
 
 Value CpuWords::all(int64_t word) const {
@@ -78,7 +86,10 @@ Value CpuWords::multiply_add(Value a, Value b, Value sum) const {
   if (kind_ == kFloats) return e_.fma(a, b, sum);
   Type element = kind_ == kPairs ? Type(e_.b.getBF16Type()) : Type(e_.b.getI8Type());
   if (kind_ == kPairs)
-    return intrinsic(e_, "llvm.x86.avx512bf16.dpbf16ps.512", sum_type(),
+    return intrinsic(e_, lanes_ == kNeonLanes ? kNeonPairs : kZmmPairs, sum_type(),
+                     {sum, elements_of(a, element), elements_of(b, element)});
+  if (sdot_)
+    return intrinsic(e_, "llvm.aarch64.neon.sdot.v4i32.v16i8", sum_type(),
                      {sum, elements_of(a, element), elements_of(b, element)});
   if (vnni_)
     return intrinsic(e_, "llvm.x86.avx512.vpdpbusd.512", sum_type(),

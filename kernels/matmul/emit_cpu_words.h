@@ -1,6 +1,6 @@
 // What a lane of a CPU matmul kernel's vectors holds of an operand, and how two of them are multiplied: one
 // float, converted to f32 and multiplied by an FMA; two bf16 along K, multiplied and added to an f32 by
-// AVX512-BF16; four bytes along K, whose products are added to an i32.
+// AVX512-BF16 or AArch64's bfdot; four bytes along K, whose products are added to an i32.
 #pragma once
 
 #include "compiler/emit.h"
@@ -56,7 +56,9 @@ class CpuWords {
   Emit& e_;
   int64_t lanes_;
   Kind kind_;
-  bool vnni_;
+  // Four bytes a lane in one instruction: unsigned by signed (AVX512-VNNI), signed by signed (AArch64's
+  // sdot).
+  bool vnni_ = false, sdot_ = false;
 };
 
 }  // namespace lathe::emit

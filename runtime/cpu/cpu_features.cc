@@ -64,44 +64,60 @@ uint64_t read_midr() {
 }
 #endif
 
-}  // namespace
+struct FeatureBit {
+  absl::string_view name;
+  uint64_t word;  // bit 0 says whether there is such a feature
+};
 
-std::string features_from_cpuid(const X86Registers& r) {
-  struct Row {
-    absl::string_view name;
-    uint32_t word;
-    int bit;
-    uint64_t needs_state;
-  };
-  // Intel SDM volume 2A, CPUID: leaves 1, 7 and 0x80000001. One row for every name in kX86FeatureSets; a name
-  // without a row is never claimed.
-  const Row rows[] = {
-      {"fma", r.leaf1_ecx, 12, kYmm},      {"popcnt", r.leaf1_ecx, 23, 0},
-      {"avx", r.leaf1_ecx, 28, kYmm},      {"f16c", r.leaf1_ecx, 29, kYmm},
-      {"bmi", r.leaf7_ebx, 3, 0},          {"avx2", r.leaf7_ebx, 5, kYmm},
-      {"bmi2", r.leaf7_ebx, 8, 0},         {"avx512f", r.leaf7_ebx, 16, kZmm},
-      {"avx512dq", r.leaf7_ebx, 17, kZmm}, {"avx512cd", r.leaf7_ebx, 28, kZmm},
-      {"avx512bw", r.leaf7_ebx, 30, kZmm}, {"avx512vl", r.leaf7_ebx, 31, kZmm},
-      {"avx512vnni", r.leaf7_ecx, 11, kZmm}, {"avx512bf16", r.leaf7_1_eax, 5, kZmm},
-      {"lzcnt", r.extended1_ecx, 5, 0},
-  };
+// The first of `sets` that is there whole, "" where none is. A name without a row is never there.
+template <size_t kSets, size_t kBits>
+std::string widest_set(const absl::string_view (&sets)[kSets], const FeatureBit (&bits)[kBits]) {
   const auto offered = [&](absl::string_view feature) {
-    return std::any_of(std::begin(rows), std::end(rows), [&](const Row& row) {
-      return feature.substr(1) == row.name && (row.word >> row.bit & 1) != 0 &&
-             (r.xcr0 & row.needs_state) == row.needs_state;
+    return std::any_of(std::begin(bits), std::end(bits), [&](const FeatureBit& bit) {
+      return feature.substr(1) == bit.name && (bit.word & 1) != 0;
     });
   };
-  for (const absl::string_view set : kX86FeatureSets) {
+  for (const absl::string_view set : sets) {
     const std::vector<absl::string_view> features = absl::StrSplit(set, ',');
     if (std::all_of(features.begin(), features.end(), offered)) return std::string(set);
   }
   return "";
 }
 
-std::string features_from_hwcap(uint64_t hwcap) {
-  // Linux, arch/arm64/include/uapi/asm/hwcap.h.
-  const bool neon = hwcap >> 1 & 1, half = hwcap >> 10 & 1;  // ASIMD, ASIMDHP
-  return absl::StrCat(half ? "+fullfp16" : "", half && neon ? "," : "", neon ? "+neon" : "");
+}  // namespace
+
+std::string features_from_cpuid(const X86Registers& r) {
+  const auto saved = [&](uint32_t word, int bit, uint64_t needs_state) {
+    return (r.xcr0 & needs_state) == needs_state ? uint64_t{word} >> bit : 0;
+  };
+  // Intel SDM volume 2A, CPUID: leaves 1, 7 and 0x80000001. One row for every name in kX86FeatureSets.
+  const FeatureBit bits[] = {
+      {"fma", saved(r.leaf1_ecx, 12, kYmm)},
+      {"popcnt", saved(r.leaf1_ecx, 23, 0)},
+      {"avx", saved(r.leaf1_ecx, 28, kYmm)},
+      {"f16c", saved(r.leaf1_ecx, 29, kYmm)},
+      {"bmi", saved(r.leaf7_ebx, 3, 0)},
+      {"avx2", saved(r.leaf7_ebx, 5, kYmm)},
+      {"bmi2", saved(r.leaf7_ebx, 8, 0)},
+      {"avx512f", saved(r.leaf7_ebx, 16, kZmm)},
+      {"avx512dq", saved(r.leaf7_ebx, 17, kZmm)},
+      {"avx512cd", saved(r.leaf7_ebx, 28, kZmm)},
+      {"avx512bw", saved(r.leaf7_ebx, 30, kZmm)},
+      {"avx512vl", saved(r.leaf7_ebx, 31, kZmm)},
+      {"avx512vnni", saved(r.leaf7_ecx, 11, kZmm)},
+      {"avx512bf16", saved(r.leaf7_1_eax, 5, kZmm)},
+      {"lzcnt", saved(r.extended1_ecx, 5, 0)},
+  };
+  return widest_set(kX86FeatureSets, bits);
+}
+
+std::string features_from_hwcap(uint64_t hwcap, uint64_t hwcap2) {
+  // Linux, arch/arm64/include/uapi/asm/hwcap.h. One row for every name in kArmFeatureSets.
+  const FeatureBit bits[] = {
+      {"neon", hwcap >> 1}, {"fullfp16", hwcap >> 10}, {"dotprod", hwcap >> 20},
+      {"sve", hwcap >> 22}, {"sve2", hwcap2 >> 1},     {"bf16", hwcap2 >> 14},
+  };
+  return widest_set(kArmFeatureSets, bits);
 }
 
 #if defined(__x86_64__)
@@ -137,7 +153,9 @@ CpuIdentity identify_cpu() {
   return id;
 }
 
-Target host_target() { return {Backend::kCpu, "aarch64", features_from_hwcap(getauxval(AT_HWCAP))}; }
+Target host_target() {
+  return {Backend::kCpu, "aarch64", features_from_hwcap(getauxval(AT_HWCAP), getauxval(AT_HWCAP2))};
+}
 #else
 #error "Lathe runs on x86-64 and AArch64"
 #endif

@@ -27,9 +27,8 @@ struct X86Registers {
 // The widest of kX86FeatureSets that the processor has whole and whose registers the system saves; "" where
 // there is none: such a host runs plain x86-64 code.
 std::string features_from_cpuid(const X86Registers& r);
-// Linux's AT_HWCAP: "+fullfp16,+neon". What no kernel uses yet (dotprod, i8mm, bf16) is left out, as on
-// x86-64.
-std::string features_from_hwcap(uint64_t hwcap);
+// Likewise of kArmFeatureSets, from Linux's AT_HWCAP and AT_HWCAP2.
+std::string features_from_hwcap(uint64_t hwcap, uint64_t hwcap2);
 
 // The target of code for the processor this process runs on.
 Target host_target();

@@ -42,20 +42,29 @@ absl::StatusOr<std::string> canonical_features(absl::string_view features);
 // warmed under that name. What no kernel uses yet (AMX, AVX512-FP16, AVX-VNNI) is left out: it would part the
 // keys of machines that run the same code.
 inline constexpr absl::string_view kX86Avx512Bf16 =
-    "+avx,+avx2,+avx512bf16,+avx512bw,+avx512cd,+avx512dq,+avx512f,+avx512vl,+avx512vnni,+bmi,+bmi2,+f16c,+fma,"
+    "+avx,+avx2,+avx512bf16,+avx512bw,+avx512cd,+avx512dq,+avx512f,+avx512vl,+avx512vnni,+bmi,+bmi2,+f16c,+"
+    "fma,"
     "+lzcnt,+popcnt";
 inline constexpr absl::string_view kX86Avx512Vnni =
-    "+avx,+avx2,+avx512bw,+avx512cd,+avx512dq,+avx512f,+avx512vl,+avx512vnni,+bmi,+bmi2,+f16c,+fma,+lzcnt,+popcnt";
+    "+avx,+avx2,+avx512bw,+avx512cd,+avx512dq,+avx512f,+avx512vl,+avx512vnni,+bmi,+bmi2,+f16c,+fma,+lzcnt,+"
+    "popcnt";
 inline constexpr absl::string_view kX86Avx512 =
     "+avx,+avx2,+avx512bw,+avx512cd,+avx512dq,+avx512f,+avx512vl,+bmi,+bmi2,+f16c,+fma,+lzcnt,+popcnt";
 inline constexpr absl::string_view kX86Avx2 = "+avx,+avx2,+bmi,+bmi2,+f16c,+fma,+lzcnt,+popcnt";
-inline constexpr absl::string_view kX86FeatureSets[] = {kX86Avx512Bf16, kX86Avx512Vnni, kX86Avx512,
-                                                         kX86Avx2};
+inline constexpr absl::string_view kX86FeatureSets[] = {kX86Avx512Bf16, kX86Avx512Vnni, kX86Avx512, kX86Avx2};
+// AArch64's, likewise. Vectors have 128 bits in each: SVE2's instructions are used for what NEON lacks (loads
+// and stores under a mask), at the length every implementation has.
+inline constexpr absl::string_view kArmSve2 = "+bf16,+dotprod,+fullfp16,+neon,+sve,+sve2";
+inline constexpr absl::string_view kArmBf16 = "+bf16,+dotprod,+fullfp16,+neon";
+inline constexpr absl::string_view kArmDotprod = "+dotprod,+fullfp16,+neon";
+inline constexpr absl::string_view kArmHalf = "+fullfp16,+neon";
+inline constexpr absl::string_view kArmNeon = "+neon";  // of Armv8.0
+inline constexpr absl::string_view kArmFeatureSets[] = {kArmSve2, kArmBf16, kArmDotprod, kArmHalf, kArmNeon};
 Json to_json(const Target& t);
 absl::StatusOr<Target> target_from_json(const Json& j);
 // Named targets: "x86-64-avx2" "x86-64-avx512" "x86-64-avx512vnni" "x86-64-avx512bf16"
-// "aarch64-neon" "sm_75" ... "sm_90a" "gfx942" "gfx90a"
-// "gfx1100" ...
+// "aarch64-neon" (with f16 instructions: Armv8.2) "aarch64-dotprod" "aarch64-bf16" "aarch64-sve2"
+// "sm_75" ... "sm_90a" "gfx942" "gfx90a" "gfx1100" ...
 absl::StatusOr<Target> parse_target(absl::string_view name);
 // CPU: f32 lanes of the widest vector the kernels use (16, 8, 4) and how many vector registers there are (32,
 // 16, 32).
@@ -73,7 +82,8 @@ struct Fact {
 //   CPU:  cores, clock_hz, fma_units, l1d_bytes, l2_bytes, l3_bytes, memory_bytes_per_second (one socket),
 //         core_bytes_per_second (what one core can read)
 //   GPU:  compute_units, clock_hz, memory_bytes_per_second, l2_bytes, shared_memory_bytes (per workgroup),
-//         registers_per_unit, max_workgroup_size, threads_per_unit (resident at a time), launch_seconds, flops_f32, flops_matrix_f16
+//         registers_per_unit, max_workgroup_size, threads_per_unit (resident at a time), launch_seconds,
+//         flops_f32, flops_matrix_f16
 struct DeviceFacts {
   std::string name;  // "NVIDIA H200 SXM 141GB", "Intel(R) Xeon(R) ..."
   Target target;

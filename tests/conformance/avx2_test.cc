@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "argmax_case.h"
+#include "arguments.h"
 #include "cache/cache.h"
 #include "core/problem.h"
 #include "device.h"
@@ -17,37 +18,6 @@ namespace lathe::conformance {
 namespace {
 
 constexpr lathe_dtype kFloats[] = {LATHE_F32, LATHE_F16, LATHE_BF16};
-
-// What the C API makes of a request.
-ArgumentBlock arguments_of(const lathe_matmul_desc& d) {
-  const auto leading = [](const lathe_operand& o, int64_t rows, int64_t columns) {
-    return o.leading_dimension ? o.leading_dimension : o.layout == LATHE_COLUMN_MAJOR ? rows : columns;
-  };
-  ArgumentBlock args;
-  args.a = d.a.data;
-  args.b = d.b.data;
-  args.c = d.c.data;
-  args.d = d.d.data;
-  args.bias = const_cast<void*>(d.epilogue.bias);
-  args.residual = d.epilogue.residual.data;
-  args.lda = leading(d.a, d.m, d.k);
-  args.ldb = leading(d.b, d.k, d.n);
-  args.ldc = leading(d.c, d.m, d.n);
-  args.ldd = leading(d.d, d.m, d.n);
-  args.ldr = leading(d.epilogue.residual, d.m, d.n);
-  args.stride_a = d.a.batch_stride;
-  args.stride_b = d.b.batch_stride;
-  args.stride_c = d.c.batch_stride;
-  args.stride_d = d.d.batch_stride;
-  args.stride_r = d.epilogue.residual.batch_stride;
-  args.m = static_cast<int32_t>(d.m);
-  args.n = static_cast<int32_t>(d.n);
-  args.k = static_cast<int32_t>(d.k);
-  args.batch = static_cast<int32_t>(d.batch);
-  args.alpha = d.epilogue.alpha;
-  args.beta = d.epilogue.beta;
-  return args;
-}
 
 class Avx2 : public ConformanceTest {
  protected:
@@ -180,14 +150,7 @@ TEST_F(Avx2, ArgmaxesAreRight) {
           c.padding = kind % 3;
           ArgmaxRequest request(c, &random_);
           set_current_case(c.describe());
-          ArgumentBlock args;
-          args.a = request.desc()->x.data;
-          args.d = request.desc()->indices;
-          args.values = request.desc()->values;
-          args.lda = c.n + c.padding;
-          args.m = static_cast<int32_t>(c.rows);
-          args.n = static_cast<int32_t>(c.n);
-          args.batch = 1;
+          const ArgumentBlock args = arguments_of(*request.desc());
           for (int32_t wanted : {1, splits})
             launch(problem, kernel, {c.rows, c.n, 0, 1}, wanted, args, &request);
         }

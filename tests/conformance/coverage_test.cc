@@ -91,7 +91,8 @@ TEST_P(Coverage, EveryArgmaxHasAPlan) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Facts, Coverage,
-                         testing::Values("ryzen-7-5800u", "xeon-8592plus", "graviton3", "h200", "mi300x"),
+                         testing::Values("ryzen-7-5800u", "xeon-8592plus", "ampere-altra", "graviton3",
+                                         "graviton4", "h200", "mi300x"),
                          [](const auto& info) {
                            std::string name = info.param;
                            for (char& c : name) c = c == '-' ? '_' : c;

@@ -47,7 +47,12 @@ TEST(CpuFeatures, HostsEqualTheNamedTargets) {
   EXPECT_EQ(target_of(sapphire_rapids), *parse_target("x86-64-avx512vnni"));
   sapphire_rapids.leaf7_1_eax |= bit(5);
   EXPECT_EQ(target_of(sapphire_rapids), *parse_target("x86-64-avx512bf16"));
-  EXPECT_EQ(features_from_hwcap(1 << 1 | 1 << 10 | 1 << 20), parse_target("aarch64-neon")->features);
+  constexpr uint64_t kNeoverseN1 = bit(1) | bit(10) | bit(20), kSve = bit(22), kSve2 = bit(1),
+                     kBf16 = bit(14);
+  EXPECT_EQ(features_from_hwcap(bit(1) | bit(10), 0), parse_target("aarch64-neon")->features);
+  EXPECT_EQ(features_from_hwcap(kNeoverseN1, 0), parse_target("aarch64-dotprod")->features);
+  EXPECT_EQ(features_from_hwcap(kNeoverseN1 | kSve, kBf16), parse_target("aarch64-bf16")->features);
+  EXPECT_EQ(features_from_hwcap(kNeoverseN1 | kSve, kBf16 | kSve2), parse_target("aarch64-sve2")->features);
 }
 
 TEST(CpuFeatures, TheSystemMustSaveTheRegisters) {
@@ -86,9 +91,12 @@ TEST(CpuFeatures, SetsAreAllOrNothing) {
 }
 
 TEST(CpuFeatures, Aarch64) {
-  EXPECT_EQ(features_from_hwcap(1 << 1), "+neon");
-  EXPECT_EQ(features_from_hwcap(1 << 10), "+fullfp16");
-  EXPECT_EQ(features_from_hwcap(0), "");
+  EXPECT_EQ(features_from_hwcap(bit(1), 0), "+neon");
+  EXPECT_EQ(features_from_hwcap(bit(10), 0), "");
+  EXPECT_EQ(features_from_hwcap(0, ~uint64_t{0}), "");
+  // Dot products without f16's instructions, SVE2 without bf16: the lesser set.
+  EXPECT_EQ(features_from_hwcap(bit(1) | bit(20), 0), "+neon");
+  EXPECT_EQ(features_from_hwcap(bit(1) | bit(10) | bit(20) | bit(22), bit(1)), kArmDotprod);
 }
 
 #if defined(__x86_64__)
