@@ -391,11 +391,20 @@ typedef struct lathe_context_options {
    * missing or damaged is a warning and a miss. */
   const char* const* bundles;
   size_t bundle_count;
+  /* Files; NULL: those that $LATHE_RECORD, $LATHE_METRICS and $LATHE_TRACE name, "": none. "%p" in the latter two is the
+   * process' id. One that cannot be written is a warning. None costs a dispatch hit anything.
+   * record: a manifest of the classes that this context's devices met, each added at its first miss; processes may share
+   * it. What a warm-up prepared does not miss: record a run without one.
+   * metrics: the statistics as Prometheus' text, written every five seconds by a thread of its own, and at the end.
+   * trace: misses, compilations and loads in Chrome's trace format; processes may share it. */
+  const char* record;
+  const char* metrics;
+  const char* trace;
 } lathe_context_options;
 #define LATHE_CONTEXT_OPTIONS_INIT                                                                         \
   {                                                                                                        \
     sizeof(lathe_context_options), NULL, NULL, NULL, NULL, NULL, LATHE_LOG_WARNING, LATHE_MISS_DEFAULT, 0, \
-        NULL, NULL, 0, 0, NULL, 0, NULL, 0                                                                 \
+        NULL, NULL, 0, 0, NULL, 0, NULL, 0, NULL, NULL, NULL                                               \
   }
 
 /* options may be NULL. Costs microseconds: nothing is loaded, no thread is started. */
@@ -403,7 +412,7 @@ LATHE_API lathe_status lathe_context_create(const lathe_context_options* options
 /* NULL is legal. All devices and plans of the context must be gone. */
 LATHE_API void lathe_context_destroy(lathe_context* context);
 
-/* Since the context was made. Every field only grows. */
+/* Since the context was made. Every field but background_waiting only grows. */
 typedef struct lathe_statistics {
   size_t struct_size;
   const lathe_chain* next;
@@ -426,13 +435,40 @@ typedef struct lathe_statistics {
       fallback_runs; /* calls that ran on a generic kernel (LATHE_MISS_FALLBACK); each a dispatch miss too */
   uint64_t bundle_hits; /* misses of the dispatch table served by a bundle */
   uint64_t evictions; /* cache entries that this context removed to keep within cache_bytes */
+  uint64_t kernel_loads;        /* of code onto a device; link_milliseconds is their time */
+  uint64_t background_compiles; /* kernels made by the background thread (LATHE_MISS_FALLBACK) */
+  uint64_t background_refused;  /* misses that found its queue full: they ran, and the next of their class asks again */
+  uint64_t background_waiting;  /* classes in its queue now */
 } lathe_statistics;
 #define LATHE_STATISTICS_INIT \
-  { sizeof(lathe_statistics), NULL, 0, 0, 0, 0, 0, 0, 0, 0.0, 0.0, 0.0, 0.0, 0, 0, 0, 0, 0, 0, 0 }
+  { sizeof(lathe_statistics), NULL, 0, 0, 0, 0, 0, 0, 0, 0.0, 0.0, 0.0, 0.0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
 LATHE_API lathe_status lathe_context_statistics(lathe_context* context, lathe_statistics* statistics);
+
+/* A call whose class the device's table does not hold. */
+typedef struct lathe_miss {
+  size_t struct_size;
+  const lathe_chain* next;
+  const char* device;
+  const char* problem;      /* "matmul f32 a=n b=t m=7 n=4096 k=33 batch=1" */
+  const char* entry;        /* the class as an entry of a manifest */
+  lathe_miss_policy policy; /* what the call does now */
+  uint32_t capturing;       /* 1: its stream is being captured, so that it answers CAPTURE_MISS whatever the policy */
+} lathe_miss;
+/* Called at every miss but a warm-up's, on the thread whose call missed, before that call goes on; with no lock of
+ * Lathe's held, so that it may call anything but what closes the call's device. A miss of its own calls does not call it
+ * again. Pointers are valid during the call. Calls on several threads may run at once. */
+typedef void (*lathe_miss_fn)(void* user, const lathe_miss* miss);
+/* What calls do from now on whose miss_policy is DEFAULT (ERROR after a warm-up: nothing compiles unseen), and who is
+ * told of misses; callback NULL: nobody. policy DEFAULT: as the context was made. Calls under way may still follow what
+ * was set before, and so may call the callback before. */
+LATHE_API lathe_status lathe_context_set_miss(lathe_context* context, lathe_miss_policy policy,
+                                              lathe_miss_fn callback, void* user);
 
 /* Receives text piece by piece; called on the calling thread before the function returns. */
 typedef void (*lathe_text_fn)(void* user, const char* name, const char* text, size_t size);
+
+/* The statistics as Prometheus' text format; one call of `text`. */
+LATHE_API lathe_status lathe_context_metrics(lathe_context* context, lathe_text_fn text, void* user);
 
 /* The disk cache as a JSON object, every entry read and checked, the least recently used (which goes first when room is
  * made) first:

@@ -6,8 +6,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <exception>
+#include <new>
 
 #include "absl/strings/str_cat.h"
 #include "api/device.h"
@@ -37,7 +37,10 @@ bool BackgroundCompiler::is_of_parent() const {
 
 BackgroundCompiler::~BackgroundCompiler() {
   if (is_of_parent()) {
-    new std::thread(std::move(thread_));  // a thread that is not there can be neither joined nor destroyed
+    // A thread that is not there can be neither joined nor destroyed, and the end of a condition variable
+    // that it waited on would wait for it: another takes its place.
+    new std::thread(std::move(thread_));
+    new (&changed_) std::condition_variable;
     return;
   }
   {
@@ -49,32 +52,49 @@ BackgroundCompiler::~BackgroundCompiler() {
   if (thread_.joinable()) thread_.join();
 }
 
-bool BackgroundCompiler::submit(lathe_device& device, const DispatchKey& key) {
-  if (is_of_parent()) return false;
+Submitted BackgroundCompiler::submit(lathe_device& device, const DispatchKey& key) {
+  if (is_of_parent()) return Submitted::kRefused;
   const Job job = {&device, key};
   {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (submitted_.contains(job)) return true;
-    if (waiting_.size() >= kMostWaiting || !start()) return false;
-    waiting_.push_back(job);
+    if (submitted_.contains(job)) {
+      const auto waits = waiting_.find(job);
+      if (waits != waiting_.end()) ++waits->second.asked;
+      return Submitted::kBefore;
+    }
+    if (waiting_.size() >= most_waiting_ || !start()) return Submitted::kRefused;
+    waiting_[job].order = arrivals_++;
     submitted_.insert(job);
   }
   changed_.notify_all();
-  return true;
+  return Submitted::kNew;
+}
+
+size_t BackgroundCompiler::waiting() const {
+  if (is_of_parent()) return 0;
+  const std::lock_guard<std::mutex> lock(mutex_);
+  return waiting_.size();
+}
+
+// A look at all that waits takes microseconds, the kernel that is made then tens of milliseconds.
+BackgroundCompiler::Job BackgroundCompiler::take_next() {
+  auto next = waiting_.begin();
+  for (auto it = waiting_.begin(); it != waiting_.end(); ++it) {
+    const Wait &a = it->second, &b = next->second;
+    if (a.asked > b.asked || (a.asked == b.asked && a.order < b.order)) next = it;
+  }
+  const Job job = next->first;
+  waiting_.erase(next);
+  return job;
 }
 
 void BackgroundCompiler::forget(const lathe_device& device) {
   if (is_of_parent()) return;
   std::unique_lock<std::mutex> lock(mutex_);
   const auto of_device = [&](const Job& job) { return job.device == &device; };
-  waiting_.erase(std::remove_if(waiting_.begin(), waiting_.end(), of_device), waiting_.end());
+  absl::erase_if(waiting_, [&](const auto& entry) { return of_device(entry.first); });
   changed_.wait(lock, [&] { return busy_ != &device; });
-  for (auto it = submitted_.begin(); it != submitted_.end();) {
-    if (of_device(*it))
-      submitted_.erase(it++);
-    else
-      ++it;
-  }
+  absl::erase_if(submitted_, of_device);
 }
 
 bool BackgroundCompiler::start() {
@@ -98,8 +118,7 @@ void BackgroundCompiler::work() noexcept {
   for (;;) {
     changed_.wait(lock, [this] { return stops_ || !waiting_.empty(); });
     if (stops_) return;
-    const Job job = waiting_.front();
-    waiting_.pop_front();
+    const Job job = take_next();
     busy_ = job.device;
     lock.unlock();
     prepare(job);
@@ -118,10 +137,13 @@ void BackgroundCompiler::prepare(const Job& job) noexcept {
       if (status.ok()) status = prepare_kernel(*job.device, job.key, *choice).status();
       const std::string what = describe_job(*job.device, job.key);
       if (status.ok())
-        logger_.log(LogLevel::kInfo, absl::StrCat(what, ": ready, in place of the generic kernel"));
+        job.device->context.counters.background_compiles.fetch_add(1, std::memory_order_relaxed);
+      if (status.ok())
+        logger_.log(LogLevel::kInfo,
+                    absl::StrCat("background: ", what, ": ready, in place of the generic kernel"));
       else
-        logger_.log(LogLevel::kWarning,
-                    absl::StrCat(what, ": stays with the generic kernel: ", status.message()));
+        logger_.log(LogLevel::kWarning, absl::StrCat("background: ", what,
+                                                     ": stays with the generic kernel: ", status.message()));
     } catch (const std::exception& e) {
       logger_.log(LogLevel::kWarning, absl::StrCat("background compilation: ", e.what()));
     }

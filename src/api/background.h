@@ -6,10 +6,10 @@
 
 #include <atomic>
 #include <condition_variable>
-#include <deque>
 #include <mutex>
 #include <thread>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "api/dispatch_table.h"
 #include "base/log.h"
@@ -18,19 +18,26 @@ struct lathe_device;
 
 namespace lathe {
 
-// Thread-safe. The thread runs at the lowest priority and takes no signal; what it prepares goes into its
-// device's dispatch table, whose readers take no lock.
+// What became of a job that was handed in.
+enum class Submitted {
+  kNew,     // it waits
+  kBefore,  // it waits, is under way, done or failed already: what failed once on a device is not tried again
+            // there
+  kRefused,  // the queue is full: the next miss asks again
+};
+
+// Thread-safe. Of what waits the class that was asked for most often is made first, of equals the oldest. The
+// thread runs at the lowest priority and takes no signal; what it prepares goes into its device's dispatch
+// table, whose readers take no lock.
 class BackgroundCompiler {
  public:
-  static constexpr size_t kMostWaiting = 1024;
-
-  explicit BackgroundCompiler(const Logger& logger) : logger_(logger) {}
+  BackgroundCompiler(const Logger& logger, size_t most_waiting)
+      : logger_(logger), most_waiting_(most_waiting) {}
   // Drops what waits and lets the job under way end. No device may be left that could submit.
   ~BackgroundCompiler();
 
-  // Queues the class's kernel unless it is queued, under way, done or failed already: what failed once on a
-  // device is not tried again there. False where the queue is full: the next miss asks again.
-  bool submit(lathe_device& device, const DispatchKey& key);
+  Submitted submit(lathe_device& device, const DispatchKey& key);
+  size_t waiting() const;
   // Drops the device's jobs and waits for the one under way: afterwards nothing refers to it.
   void forget(const lathe_device& device);
 
@@ -44,18 +51,26 @@ class BackgroundCompiler {
     size_t operator()(const Job& j) const { return hash_of(j.key) ^ reinterpret_cast<uintptr_t>(j.device); }
   };
 
+  struct Wait {
+    uint64_t asked = 1;  // times
+    uint64_t order = 0;  // of arrival
+  };
+
   // In a child of the process that started the thread there is no thread, and what it had locked stays
   // locked.
   bool is_of_parent() const;
-  bool start();  // under mutex_
+  bool start();     // under mutex_
+  Job take_next();  // under mutex_; something waits
   void work() noexcept;
   void prepare(const Job& job) noexcept;
 
   const Logger& logger_;
+  const size_t most_waiting_;
   std::atomic<pid_t> pid_{0};  // of the process that started the thread; 0: none is started
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<Job> waiting_;                      // under mutex_, as all that follows
+  absl::flat_hash_map<Job, Wait, JobHash> waiting_;  // under mutex_, as all that follows
+  uint64_t arrivals_ = 0;
   absl::flat_hash_set<Job, JobHash> submitted_;  // ever, of devices that are open
   const lathe_device* busy_ = nullptr;           // of the job under way
   bool stops_ = false;

@@ -57,6 +57,29 @@ lathe_status lathe_context_statistics(lathe_context* context, lathe_statistics* 
   });
 }
 
+lathe_status lathe_context_metrics(lathe_context* context, lathe_text_fn text, void* user) {
+  return at_boundary([&]() -> absl::Status {
+    if (context == nullptr) return null_argument("lathe_context_metrics", "context");
+    if (text == nullptr) return null_argument("lathe_context_metrics", "text");
+    lathe_statistics statistics = LATHE_STATISTICS_INIT;
+    lathe::read_statistics(*context, &statistics);
+    const std::string out = lathe::metrics_text(statistics);
+    text(user, "metrics", out.data(), out.size());
+    return absl::OkStatus();
+  });
+}
+
+lathe_status lathe_context_set_miss(lathe_context* context, lathe_miss_policy policy, lathe_miss_fn callback,
+                                    void* user) {
+  return at_boundary([&]() -> absl::Status {
+    if (context == nullptr) return null_argument("lathe_context_set_miss", "context");
+    LATHE_ASSIGN_OR_RETURN(const lathe::MissPolicy read,
+                           lathe::read_miss_policy(policy, context->misses.initial()));
+    context->misses.set(read, callback, user);
+    return absl::OkStatus();
+  });
+}
+
 lathe_status lathe_cache_list(lathe_context* context, lathe_text_fn text, void* user) {
   return at_boundary([&]() -> absl::Status {
     if (context == nullptr) return null_argument("lathe_cache_list", "context");

@@ -21,7 +21,15 @@ lathe_context::lathe_context(lathe::ContextOptions given, std::unique_ptr<lathe:
       cache(own_cache != nullptr ? std::move(own_cache) : cache_for(*this)),
       compiler(options.compiler_library),
       fallback(options.fallback_bundle),
-      background(logger) {}
+      misses(options.miss_policy),
+      recorder(options.record, logger),
+      trace(options.trace, logger),
+      background(logger, options.most_waiting),
+      metrics(options.metrics, logger, [this] {
+        lathe_statistics statistics = LATHE_STATISTICS_INIT;
+        lathe::read_statistics(*this, &statistics);
+        return lathe::metrics_text(statistics);
+      }) {}
 
 namespace lathe {
 
@@ -47,6 +55,10 @@ void read_statistics(const lathe_context& context, lathe_statistics* out) {
   out->fallback_runs = counters.fallback_runs.load(std::memory_order_relaxed);
   out->bundle_hits = cache.bundle_hits;
   out->evictions = cache.evictions;
+  out->kernel_loads = counters.kernel_loads.load(std::memory_order_relaxed);
+  out->background_compiles = counters.background_compiles.load(std::memory_order_relaxed);
+  out->background_refused = counters.background_refused.load(std::memory_order_relaxed);
+  out->background_waiting = context.background.waiting();
   out->compiler_loaded = context.compiler.mapped() ? 1 : 0;
 }
 

@@ -8,7 +8,11 @@
 #include "api/compiler_library.h"
 #include "api/counters.h"
 #include "api/fallback.h"
+#include "api/metrics.h"
+#include "api/miss.h"
 #include "api/options.h"
+#include "api/recorder.h"
+#include "api/trace.h"
 #include "base/log.h"
 #include "cache/cache.h"
 #include "lathe/lathe.h"
@@ -26,7 +30,12 @@ struct lathe_context {
   lathe::Counters counters;
   std::atomic<int> devices{0};  // open ones
   std::atomic<bool> told_of_no_assembler{false};
-  lathe::BackgroundCompiler background;  // the last: its thread ends before anything that it uses
+  lathe::MissWatch misses;
+  lathe::Recorder recorder;
+  const lathe::Trace trace;
+  // The last two have threads, which end before anything that they use.
+  lathe::BackgroundCompiler background;
+  lathe::MetricsFile metrics;
 };
 
 namespace lathe {

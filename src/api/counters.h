@@ -35,6 +35,9 @@ struct Counters {
   std::atomic<uint64_t> dispatch_misses{0};
   std::atomic<uint64_t> loaded_hits{0};    // misses of the table whose kernel this device had loaded already
   std::atomic<uint64_t> fallback_runs{0};  // calls that ran on a generic kernel
+  std::atomic<uint64_t> kernel_loads{0};
+  std::atomic<uint64_t> background_compiles{0};
+  std::atomic<uint64_t> background_refused{0};
   std::atomic<uint64_t> compiles{0};
   std::atomic<uint64_t> compile_failures{0};
   std::atomic<uint64_t> compile_nanoseconds{0};

@@ -114,14 +114,27 @@ absl::StatusOr<Choice> choose_plan(const lathe_device& device, const DispatchKey
 
 namespace {
 
+// The largest request of the class.
+std::string describe_class(const ProblemClass& c) {
+  return describe(c, {c.m_hi, c.op == Op::kArgmax ? c.row_hi : c.n, c.k, 1});
+}
+
 // As the compiler makes it, and as the device's driver finishes it. Counted and timed.
 absl::StatusOr<Artifact> compile(lathe_device& device, const ProblemClass& problem, const Choice& choice) {
   lathe_context& context = device.context;
   // Ahead of the timer: the library's load is reported apart from compiling.
   LATHE_RETURN_IF_ERROR(context.compiler.load());
+  const auto start = Trace::Clock::now();
   ScopedTimer timer(&context.counters.compile_nanoseconds);
   absl::StatusOr<Artifact> artifact =
       context.compiler.compile({problem, choice.plan().config, device.facts.target, device.assembler()});
+  if (context.trace.enabled()) {
+    context.trace.span("compile", describe_class(problem), start,
+                       {{"device", device.name},
+                        {"kernel", choice.plan().config.kernel},
+                        {"key", choice.key.fingerprint},
+                        {"error", std::string(artifact.status().message())}});
+  }
   if (artifact.ok()) report_assembly(device, *artifact);
   (artifact.ok() ? context.counters.compiles : context.counters.compile_failures)
       .fetch_add(1, std::memory_order_relaxed);
@@ -132,8 +145,18 @@ absl::StatusOr<Artifact> compile(lathe_device& device, const ProblemClass& probl
 absl::StatusOr<std::unique_ptr<LoadedKernel>> load(lathe_device& device, const ProblemClass& problem,
                                                    const Artifact& artifact) {
   LATHE_RETURN_IF_ERROR(check_preconditions(artifact.recipe, problem));
+  const lathe_context& context = device.context;
+  const auto start = Trace::Clock::now();
+  device.context.counters.kernel_loads.fetch_add(1, std::memory_order_relaxed);
   ScopedTimer timer(&device.context.counters.link_nanoseconds);
-  return device.driver->load(artifact);
+  auto loaded = device.driver->load(artifact);
+  if (context.trace.enabled()) {
+    const Json symbol = artifact.recipe.steps.empty() ? Json(nullptr) : Json(artifact.recipe.steps[0].symbol);
+    context.trace.span(
+        "load", describe_class(problem), start,
+        {{"device", device.name}, {"symbol", symbol}, {"error", std::string(loaded.status().message())}});
+  }
+  return loaded;
 }
 
 }  // namespace

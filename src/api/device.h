@@ -44,7 +44,7 @@ struct lathe_device {
   }
 
   lathe::RequestContext request_context() const {
-    return {name, is_cpu, context.options.miss_policy, dependent_launch};
+    return {name, is_cpu, context.misses.policy(), dependent_launch};
   }
 
   lathe_context& context;

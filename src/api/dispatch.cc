@@ -2,8 +2,10 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "api/empty_product.h"
 #include "api/fallback.h"
+#include "api/miss.h"
 #include "core/generic.h"
 
 namespace lathe {
@@ -17,10 +19,28 @@ namespace {
   return in_request(text, device.name, status);
 }
 
+// A miss, as the trace and the log have it: what came of it, and how long that took.
+void report_miss(const lathe_device& device, const Request& request, Trace::Clock::time_point start,
+                 const std::string& kernel, absl::string_view outcome) {
+  const lathe_context& context = device.context;
+  const std::chrono::duration<double, std::milli> took = Trace::Clock::now() - start;
+  if (context.trace.enabled()) {
+    context.trace.span("miss", describe(request), start,
+                       {{"device", device.name}, {"kernel", kernel}, {"outcome", std::string(outcome)}});
+  }
+  if (context.logger.enabled(LogLevel::kInfo)) {
+    context.logger.log(LogLevel::kInfo,
+                       absl::StrFormat("miss: %s: %s%s%s, %.1f ms", describe(request, device.name), kernel,
+                                       kernel.empty() ? "" : ", ", outcome, took.count()));
+  }
+}
+
+// note_miss() was called.
 [[gnu::noinline, gnu::cold]] absl::StatusOr<const DispatchEntry*> prepare(lathe_device& device,
                                                                           const Request& request) {
-  device.context.counters.dispatch_misses.fetch_add(1, std::memory_order_relaxed);
+  const auto start = Trace::Clock::now();
   if (request.miss_policy == MissPolicy::kError) {
+    report_miss(device, request, start, "", "refused");
     return with_request(absl::NotFoundError("no kernel of this class is loaded and the miss policy is ERROR"),
                         device, request);
   }
@@ -28,25 +48,27 @@ namespace {
   if (!choice.ok()) return with_request(choice.status(), device, request);
   absl::StatusOr<Prepared> prepared = prepare_kernel(device, request.key, *choice);
   if (!prepared.ok()) return with_request(prepared.status(), device, request);
-  device.context.logger.log(
-      LogLevel::kInfo, absl::StrCat(describe(request, device.name), ": ", choice->plan().config.kernel, ", ",
-                                    name_of(prepared->outcome)));
+  report_miss(device, request, start, choice->plan().config.kernel, name_of(prepared->outcome));
   return prepared->entry;
 }
 
 // Runs on a generic kernel for now, its own being made by another thread. Where no generic one serves the
 // request its own is made here, which also is who says what no kernel serves.
 absl::StatusOr<const DispatchEntry*> fall_back(lathe_device& device, const Request& request) {
+  const auto start = Trace::Clock::now();
   absl::StatusOr<const DispatchEntry*> entry = find_generic(device, request);
   if (absl::IsNotFound(entry.status())) return prepare(device, request);
   if (!entry.ok()) return with_request(entry.status(), device, request);
   Counters& counters = device.context.counters;
-  counters.dispatch_misses.fetch_add(1, std::memory_order_relaxed);
   counters.fallback_runs.fetch_add(1, std::memory_order_relaxed);
-  if (!device.context.background.submit(device, request.key)) {
-    device.context.logger.log(
-        LogLevel::kDebug,
-        absl::StrCat(describe(request, device.name), ": the queue of background compilation is full"));
+  switch (device.context.background.submit(device, request.key)) {
+    case Submitted::kNew: report_miss(device, request, start, "generic kernel", "its own is queued"); break;
+    case Submitted::kBefore: break;
+    case Submitted::kRefused:
+      counters.background_refused.fetch_add(1, std::memory_order_relaxed);
+      if (device.context.logger.enabled(LogLevel::kDebug))
+        report_miss(device, request, start, "generic kernel", "the queue is full");
+      break;
   }
   return entry;
 }
@@ -56,11 +78,12 @@ absl::StatusOr<const DispatchEntry*> fall_back(lathe_device& device, const Reque
                                                                                   const Request& request) {
   const absl::StatusOr<bool> capturing = device.driver->is_capturing(request.stream);
   if (!capturing.ok()) return with_request(capturing.status(), device, request);
+  note_miss(device, request, *capturing);
   if (!*capturing) {
     const bool falls_back = request.miss_policy == MissPolicy::kFallback && may_fall_back(request);
     return falls_back ? fall_back(device, request) : prepare(device, request);
   }
-  device.context.counters.dispatch_misses.fetch_add(1, std::memory_order_relaxed);
+  report_miss(device, request, Trace::Clock::now(), "", "refused in a capture");
   return with_request(
       absl::FailedPreconditionError("no kernel of this class is loaded and the stream is being captured"),
       device, request);
@@ -119,7 +142,9 @@ absl::StatusOr<const DispatchEntry*> find_or_prepare(lathe_device& device, const
     device.context.counters.dispatch_hits.add();
     return entry;
   }
-  return purpose == Purpose::kRun ? prepare_for_run(device, request) : prepare(device, request);
+  if (purpose == Purpose::kRun) return prepare_for_run(device, request);
+  note_miss(device, request, /*capturing=*/false);
+  return prepare(device, request);
 }
 
 absl::Status run_without_kernel(const Request& request) {

@@ -57,6 +57,7 @@ absl::StatusOr<std::unique_ptr<LoadedKernel>> load_generic(lathe_device& device,
     if (absl::IsNotFound(artifact.status())) continue;
     if (!artifact.ok()) return absl::UnavailableError(artifact.status().message());
     LATHE_ASSIGN_OR_RETURN(std::shared_ptr<const Artifact> code, finished(device, c, config, *artifact));
+    device.context.counters.kernel_loads.fetch_add(1, std::memory_order_relaxed);
     ScopedTimer timer(&device.context.counters.link_nanoseconds);
     auto loaded = device.driver->load(*code);
     // A cubin of another driver's time: the bundle's PTX is there still.

@@ -186,6 +186,13 @@ absl::StatusOr<ContextOptions> read_options(const lathe_context_options* options
   const char* library = options->compiler_library;
   if (library == nullptr) library = environment("LATHE_COMPILER_LIBRARY");
   if (library != nullptr) out.compiler_library = library;
+  const auto file = [&](const char* given, const char* variable) -> std::string {
+    const char* path = given != nullptr ? given : environment(variable);
+    return path != nullptr ? path : "";
+  };
+  out.record = file(options->record, "LATHE_RECORD");
+  out.metrics = file(options->metrics, "LATHE_METRICS");
+  out.trace = file(options->trace, "LATHE_TRACE");
   const char* bundle = options->fallback_bundle;
   if (bundle == nullptr) bundle = environment("LATHE_FALLBACK_BUNDLE");
   if (bundle != nullptr) out.fallback_bundle = bundle;

@@ -32,7 +32,9 @@ struct ContextOptions {
   std::optional<AssemblerSearch> assembler;
   lathe_parallel_for_fn parallel_for = nullptr;
   void* parallel_for_user = nullptr;
-  bool validate = false;  // GPU pointers are looked up before each launch
+  std::string record, metrics, trace;  // files; "": none
+  size_t most_waiting = 1024;          // classes in the queue of background compilation
+  bool validate = false;               // GPU pointers are looked up before each launch
 };
 
 // Looks a variable up; null when unset. An argument so that tests need not touch the process' environment.

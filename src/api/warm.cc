@@ -9,6 +9,7 @@
 
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "api/boundary.h"
 #include "api/raw_enum.h"
 
@@ -185,6 +186,21 @@ absl::Status why_skipped(const Progress& progress, const lathe_warmup_report& re
   return absl::DeadlineExceededError(text);
 }
 
+// "warm-up: 748 classes on cpu: 20 compiled, 700 loaded, 28 present, 0 failed, 0 not begun, 812.4 ms"
+void tell_end(const lathe_device& device, const Progress& progress, const lathe_warmup_report& r) {
+  const lathe_context& context = device.context;
+  context.logger.log(
+      LogLevel::kInfo,
+      absl::StrFormat("warm-up: %d classes on %s: %d compiled, %d loaded, %d present, %d failed, %d not "
+                      "begun, %.1f ms",
+                      r.classes, device.name, r.compiled, r.loaded, r.present, r.failed, r.skipped,
+                      r.milliseconds));
+  if (!context.trace.enabled()) return;
+  context.trace.span(
+      "warm-up", absl::StrCat(r.classes, " classes"), progress.start,
+      {{"device", device.name}, {"compiled", r.compiled}, {"loaded", r.loaded}, {"failed", r.failed}});
+}
+
 // Launch memory is no class' own: a failure of it is the warm-up's.
 absl::Status reserve(lathe_device& device, const Progress& progress) {
   if (device.driver == nullptr) return absl::OkStatus();
@@ -288,6 +304,7 @@ absl::Status warm_up(lathe_device& device, const std::vector<WarmClass>& classes
   Progress progress(classes, options);
   run_threads(device, progress);
   fill_report(progress, report);
+  tell_end(device, progress, *report);
   const absl::Status reserved = reserve(device, progress);
   const std::lock_guard<std::mutex> lock(progress.mutex);
   if (progress.exception != nullptr) std::rethrow_exception(progress.exception);

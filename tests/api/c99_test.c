@@ -45,6 +45,7 @@ static void check_initialisers(void) {
   expect(tuning.struct_size == sizeof tuning && tuning.kind == LATHE_CHAIN_TUNING, "tuning");
   expect(options.struct_size == sizeof options && options.log_level == LATHE_LOG_WARNING, "options");
   expect(statistics.struct_size == sizeof statistics, "statistics");
+  expect(options.record == NULL && options.metrics == NULL && options.trace == NULL, "files");
   expect(warmup.struct_size == sizeof warmup && warmup.cancel == NULL, "warmup");
   expect(report.struct_size == sizeof report, "report");
 }

@@ -2,10 +2,13 @@
 #include "api/fallback.h"
 
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <mutex>
 #include <thread>
 
 #include "core/generic.h"
@@ -259,6 +262,105 @@ TEST_F(Fallback, EveryAmdBoardHasOne) {
     EXPECT_TRUE(ran_generic(*fake)) << facts;
     EXPECT_EQ(fake->driver->finishes.load(), 0) << "hsaco is finished";
   }
+}
+
+// Its thread waits for work in the parent and is not in the child.
+TEST_F(Fallback, AForkedChildEndsItsCopyOfTheContext) {
+  auto fake = open();
+  MatmulRequest m(7, 40, 33);
+  wait_for_own_kernel(*fake, m);
+  for (int i = 0; i < 3; ++i) {
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      alarm(20);  // a child that hangs is a failure
+      const bool served = run(*fake, m) == LATHE_OK;
+      fake.reset();
+      _exit(served ? 0 : 1);
+    }
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+  }
+}
+
+// Loads generic kernels at once and others when the gate opens: what is under way is what the test wants.
+class GatedDriver : public FakeDriver {
+ public:
+  GatedDriver(DeviceFacts facts, std::mutex* gate) : FakeDriver(std::move(facts)), gate_(*gate) {}
+  absl::StatusOr<std::unique_ptr<LoadedKernel>> load(const Artifact& artifact) override {
+    if (artifact.code == "generic") return FakeDriver::load(artifact);
+    const std::lock_guard<std::mutex> lock(gate_);
+    return FakeDriver::load(artifact);
+  }
+
+ private:
+  std::mutex& gate_;
+};
+
+class Queue : public Fallback {
+ protected:
+  void SetUp() override {
+    fake_ = std::make_unique<FakeDevice>(fake_compiler(), MissPolicy::kFallback, "ryzen-7-5800u.json", path_,
+                                         /*most_waiting=*/3);
+    device_ = std::make_unique<lathe_device>(*fake_->context, "gated", fake_->device->facts,
+                                             std::make_unique<GatedDriver>(fake_->device->facts, &gate_));
+    closed_ = std::unique_lock<std::mutex>(gate_);
+    miss(1);
+    wait_until([&] { return fake_->statistics().background_waiting == 0; });  // it is under way
+  }
+  void miss(int64_t n) {
+    MatmulRequest m(3, n, 33);
+    ASSERT_EQ(lathe_matmul(device_.get(), nullptr, &m.desc), LATHE_OK) << lathe_last_error();
+  }
+  template <typename Condition>
+  static void wait_until(const Condition& condition) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(60);
+    while (!condition() && std::chrono::steady_clock::now() < end)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    ASSERT_TRUE(condition());
+  }
+  void open_gate(uint64_t compiles) {
+    closed_.unlock();
+    wait_until([&] { return fake_->statistics().background_compiles == compiles; });
+    EXPECT_EQ(fake_->statistics().background_waiting, 0u);
+  }
+
+  std::mutex gate_;
+  std::unique_ptr<FakeDevice> fake_;
+  std::unique_ptr<lathe_device> device_;
+  std::unique_lock<std::mutex> closed_;
+};
+
+TEST_F(Queue, RefusesWhatItHasNoPlaceForAndTakesItLater) {
+  for (int64_t n = 2; n <= 10; ++n) miss(n);
+  EXPECT_EQ(fake_->statistics().background_waiting, 3u);
+  EXPECT_EQ(fake_->statistics().background_refused, 6u);
+  EXPECT_EQ(fake_->statistics().fallback_runs, 10u) << "what is refused runs all the same";
+  open_gate(4);
+  miss(10);
+  wait_until([&] { return fake_->statistics().background_compiles == 5; });
+  MatmulRequest m(3, 10, 33);
+  m.desc.miss_policy = LATHE_MISS_ERROR;
+  EXPECT_EQ(lathe_matmul(device_.get(), nullptr, &m.desc), LATHE_OK) << lathe_last_error();
+}
+
+TEST_F(Queue, MakesFirstWhatIsMetMostOften) {
+  for (int64_t n : {2, 3, 4}) miss(n);
+  for (int64_t n : {3, 4, 4}) miss(n);
+  open_gate(4);
+  std::vector<std::string> ready;
+  const std::string before = "batch=1 on gated: ready";
+  wait_until([&] {
+    const std::lock_guard<std::mutex> lock(fake_->log_mutex);
+    ready.clear();
+    for (const std::string& line : fake_->log)
+      if (line.rfind("background: ", 0) == 0 && line.find(before) != std::string::npos)
+        ready.push_back(line.substr(line.find(" n=") + 3, 1));
+    return ready.size() == 4;
+  });
+  EXPECT_EQ(ready, (std::vector<std::string>{"1", "4", "3", "2"}))
+      << "1 was under way; 4 was met three times";
 }
 
 // A HIP of a time before generic targets.

@@ -79,6 +79,24 @@ TEST(Options, ValidatesWhenTheOptionOrTheEnvironmentSays) {
   EXPECT_EQ(read(&options).status().code(), absl::StatusCode::kUnimplemented);
 }
 
+TEST(Options, NamesTheFilesThatShowWhatHappens) {
+  const auto none = read(nullptr, {});
+  EXPECT_EQ(none->record + none->metrics + none->trace, "");
+  const std::map<std::string, std::string> all = {
+      {"LATHE_RECORD", "/tmp/met.json"}, {"LATHE_METRICS", "/tmp/%p.prom"}, {"LATHE_TRACE", "/tmp/trace.json"}};
+  const auto from_environment = read(nullptr, all);
+  EXPECT_EQ(from_environment->record, "/tmp/met.json");
+  EXPECT_EQ(from_environment->metrics, "/tmp/%p.prom");
+  EXPECT_EQ(from_environment->trace, "/tmp/trace.json");
+  lathe_context_options options = LATHE_CONTEXT_OPTIONS_INIT;
+  options.record = "mine.json";
+  options.trace = "";
+  const auto given = read(&options, all);
+  EXPECT_EQ(given->record, "mine.json");
+  EXPECT_EQ(given->metrics, "/tmp/%p.prom");
+  EXPECT_EQ(given->trace, "") << "empty asks for none";
+}
+
 TEST(Options, CapsTheCache) {
   constexpr uint64_t kMega = 1 << 20;
   EXPECT_EQ(read(nullptr)->cache_bytes, 4096 * kMega);

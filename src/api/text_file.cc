@@ -1,0 +1,57 @@
+#include "api/text_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
+#include "base/status.h"
+#include "cache/file_io.h"
+
+namespace lathe {
+namespace {
+
+absl::Status failed(const std::string& path, const char* what) {
+  const int error = errno;
+  const std::string text = absl::StrCat(path, ": ", what, ": ", std::strerror(error));
+  return error == ENOENT ? absl::NotFoundError(text) : absl::UnavailableError(text);
+}
+
+}  // namespace
+
+std::string path_of_process(absl::string_view pattern) {
+  return absl::StrReplaceAll(pattern, {{"%p", absl::StrCat(getpid())}});
+}
+
+absl::StatusOr<std::string> read_text_file(const std::string& path) {
+  constexpr off_t kMost = 64 << 20;
+  const FileDescriptor file = open_file(AT_FDCWD, path, O_RDONLY);
+  struct stat status;
+  if (!file.valid() || fstat(file.get(), &status) != 0) return failed(path, "cannot be read");
+  if (!S_ISREG(status.st_mode) || status.st_size > kMost)
+    return absl::UnavailableError(absl::StrCat(path, ": no regular file of at most ", kMost, " bytes"));
+  std::string text(static_cast<size_t>(status.st_size), '\0');
+  LATHE_RETURN_IF_ERROR(read_whole(file.get(), &text));
+  return text;
+}
+
+absl::Status replace_text_file(const std::string& path, absl::string_view text) {
+  static std::atomic<uint64_t> counter{0};
+  const std::string temporary = absl::StrCat(path, ".", getpid(), ".", counter.fetch_add(1), ".tmp");
+  const FileDescriptor file = open_file(AT_FDCWD, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW,
+                                        S_IRUSR | S_IWUSR | S_IRGRP | S_IROTH);
+  if (!file.valid()) return failed(temporary, "cannot be written");
+  absl::Status status = write_whole(file.get(), text);
+  if (status.ok() && std::rename(temporary.c_str(), path.c_str()) != 0)
+    status = failed(path, "cannot be replaced");
+  if (!status.ok()) unlink(temporary.c_str());
+  return status;
+}
+
+}  // namespace lathe

@@ -1,0 +1,58 @@
+#include "api/trace.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "api/text_file.h"
+
+namespace lathe {
+namespace {
+
+double microseconds(Trace::Clock::duration d) { return std::chrono::duration<double, std::micro>(d).count(); }
+
+}  // namespace
+
+Trace::Trace(const std::string& path, const Logger& logger) {
+  if (path.empty()) return;
+  constexpr int kMode = S_IRUSR | S_IWUSR | S_IRGRP | S_IROTH;
+  const std::string name = path_of_process(path);
+  // Whoever makes the file begins the array.
+  file_ = open_file(AT_FDCWD, name, O_WRONLY | O_APPEND | O_CREAT | O_EXCL, kMode);
+  if (file_.valid()) {
+    if (write_whole(file_.get(), "[\n").ok()) return;
+    file_ = FileDescriptor();
+  } else if (errno == EEXIST) {
+    file_ = open_file(AT_FDCWD, name, O_WRONLY | O_APPEND);
+  }
+  if (!file_.valid())
+    logger.log(LogLevel::kWarning, absl::StrCat("nothing is traced: ", name, ": ", std::strerror(errno)));
+}
+
+void Trace::span(const char* category, const std::string& name, Clock::time_point start,
+                 Json arguments) const noexcept {
+  if (!enabled()) return;
+  try {
+    const Json event = {{"name", name},
+                        {"cat", category},
+                        {"ph", "X"},
+                        {"ts", microseconds(start.time_since_epoch())},
+                        {"dur", microseconds(Clock::now() - start)},
+                        {"pid", getpid()},
+                        {"tid", syscall(SYS_gettid)},
+                        {"args", std::move(arguments)}};
+    const std::string line = canonical_text(event) + ",\n";
+    // A write that falls short would need a lock to be continued: such an event is lost, and its line with
+    // it.
+    (void)!write(file_.get(), line.data(), line.size());
+  } catch (const std::exception&) {
+    // No memory for it.
+  }
+}
+
+}  // namespace lathe

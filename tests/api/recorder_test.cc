@@ -1,0 +1,217 @@
+#include "api/recorder.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <thread>
+#include <vector>
+
+#include "api/text_file.h"
+#include "api/warm.h"
+#include "core/manifest.h"
+#include "fake_device.h"
+#include "tests/warm_weight.h"
+
+namespace lathe {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+class Recording : public testing::Test {
+ protected:
+  Recording() {
+    std::string pattern = (fs::temp_directory_path() / "lathe-record-XXXXXX").string();
+    EXPECT_NE(mkdtemp(pattern.data()), nullptr);
+    directory_ = pattern;
+    path_ = directory_ + "/met.json";
+  }
+  ~Recording() override { fs::remove_all(directory_); }
+
+  static DispatchKey key_for(int64_t n) {
+    DispatchKey key;
+    ProblemClass& c = key.problem;
+    c.a = c.b = c.d = DType::kF32;
+    c.n = n;
+    c.k = 33;
+    c.m_hi = 1;
+    return key;
+  }
+  Manifest recorded() const {
+    const auto text = read_text_file(path_);
+    EXPECT_TRUE(text.ok()) << text.status();
+    const auto manifest = parse_manifest(text.ok() ? *text : "");
+    EXPECT_TRUE(manifest.ok()) << manifest.status();
+    return manifest.ok() ? *manifest : Manifest();
+  }
+  std::vector<std::string> files() const {
+    std::vector<std::string> names;
+    for (const auto& entry : fs::directory_iterator(directory_))
+      names.push_back(entry.path().filename().string());
+    return names;
+  }
+  Logger logger() {
+    return Logger(LogLevel::kDebug,
+                  [this](LogLevel, const std::string& message) { log_.push_back(message); });
+  }
+
+  std::string directory_, path_;
+  std::vector<std::string> log_;
+};
+
+// The whole way: what one context met another is warmed with, which then misses nothing.
+TEST_F(Recording, ReplayWarmsExactlyWhatWasMet) {
+  const DeviceFacts facts = *load_facts(facts_file("ryzen-7-5800u.json"));
+  ContextOptions options;
+  options.compiler_library = fake_compiler();
+  options.workers = 2;
+  options.record = path_;
+  lathe_tuning tuning = LATHE_TUNING_INIT;
+  tuning.split_k = 3;
+  std::vector<MatmulRequest> met;
+  for (int64_t m : {1, 7, 20, 30, 600}) met.emplace_back(m, 40, 33);  // 20 and 30 are of one class
+  met.emplace_back(7, 48, 5000);
+  met.back().desc.next = reinterpret_cast<const lathe_chain*>(&tuning);
+  ArgmaxRequest rows(3, 2000);
+  {
+    lathe_context context(options);
+    lathe_device device(context, "fake", facts, std::make_unique<FakeDriver>(facts));
+    for (int round = 0; round < 3; ++round)
+      for (MatmulRequest& m : met)
+        ASSERT_EQ(lathe_matmul(&device, nullptr, &m.desc), LATHE_OK) << lathe_last_error();
+    ASSERT_EQ(lathe_argmax(&device, nullptr, &rows.desc), LATHE_OK);
+    EXPECT_EQ(recorded().entries.size(), 4u + 1 + 1) << "each is in the file when its call returns";
+  }
+  options.record.clear();
+  lathe_context context(options);
+  lathe_device device(context, "fake", facts, std::make_unique<FakeDriver>(facts));
+  const std::string text = *read_text_file(path_);
+  lathe_manifest manifest;
+  ASSERT_EQ(lathe_manifest_parse(&manifest, text.data(), text.size()), LATHE_OK) << lathe_last_error();
+  lathe_warmup_report report = LATHE_WARMUP_REPORT_INIT;
+  ASSERT_EQ(lathe_warmup(&device, &manifest, nullptr, &report), LATHE_OK) << lathe_last_error();
+  EXPECT_EQ(report.classes, 6u);
+  EXPECT_EQ(report.compiled, 6u) << "the store was empty";
+  ASSERT_EQ(lathe_context_set_miss(&context, LATHE_MISS_ERROR, nullptr, nullptr), LATHE_OK);
+  for (MatmulRequest& m : met)
+    EXPECT_EQ(lathe_matmul(&device, nullptr, &m.desc), LATHE_OK) << lathe_last_error();
+  EXPECT_EQ(lathe_argmax(&device, nullptr, &rows.desc), LATHE_OK) << lathe_last_error();
+  EXPECT_EQ(context.counters.dispatch_misses.load(), 0u);
+  MatmulRequest other(8, 40, 33);
+  EXPECT_EQ(lathe_matmul(&device, nullptr, &other.desc), LATHE_MISS) << "and no more than what was met";
+}
+
+TEST_F(Recording, ThreadsAndProcessesJoinWhatTheyMet) {
+  const Logger log = logger();
+  constexpr int kProcesses = 4, kThreads = 4, kClasses = 5;
+  std::vector<pid_t> children;
+  for (int p = 0; p < kProcesses; ++p) {
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child != 0) {
+      children.push_back(child);
+      continue;
+    }
+    {
+      Recorder recorder(path_, log);
+      std::vector<std::thread> threads;
+      for (int t = 0; t < kThreads; ++t)
+        threads.emplace_back([&, t] {
+          for (int i = 0; i < kClasses; ++i) recorder.note(key_for(1 + i + kClasses * (t + kThreads * p)));
+        });
+      for (std::thread& t : threads) t.join();
+    }
+    _exit(log_.empty() ? 0 : 1);
+  }
+  for (pid_t child : children) {
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+  }
+  std::vector<bool> seen(1 + kProcesses * kThreads * kClasses);
+  const Manifest all = recorded();
+  for (const ManifestEntry& e : all.entries) seen[static_cast<size_t>(e.problem.n)] = true;
+  EXPECT_EQ(all.entries.size(), seen.size() - 1);
+  for (size_t n = 1; n < seen.size(); ++n) EXPECT_TRUE(seen[n]) << n;
+  EXPECT_EQ(files(), std::vector<std::string>{"met.json"}) << "neither locks nor temporaries stay";
+}
+
+TEST_F(Recording, AForkedChildRecordsForItself) {
+  const Logger log = logger();
+  Recorder recorder(path_, log);
+  recorder.note(key_for(1));
+  // Threads that hold the recorder's locks at the time of the fork are not in the child.
+  std::atomic<bool> stop{false};
+  std::thread busy([&] {
+    for (int64_t n = 100; !stop; n = n < 150 ? n + 1 : 100) recorder.note(key_for(n));
+  });
+  for (int64_t i = 0; i < 10; ++i) {
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0) {
+      alarm(20);  // a deadlock is a failure
+      recorder.note(key_for(2 + i));
+      recorder.note(key_for(2 + i));
+      _exit(0);
+    }
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    EXPECT_EQ(status, 0);
+  }
+  stop = true;
+  busy.join();
+  recorder.note(key_for(50));
+  std::vector<int> counts(200);
+  for (const ManifestEntry& e : recorded().entries) ++counts[static_cast<size_t>(e.problem.n)];
+  for (size_t n = 1; n <= 11; ++n) EXPECT_EQ(counts[n], 1) << n;
+  EXPECT_EQ(counts[50], 1);
+}
+
+TEST_F(Recording, ContinuesAManifestAndLeavesOtherFilesAlone) {
+  const Logger log = logger();
+  std::ofstream(path_) << manifest_text([] {
+    Manifest m;
+    m.about["by"] = "hand";
+    ManifestEntry e;
+    e.name = "qkv";
+    e.problem = key_for(7).problem;
+    m.add(e);
+    return m;
+  }());
+  Recorder(path_, log).note(key_for(8));
+  const Manifest joined = recorded();
+  ASSERT_EQ(joined.entries.size(), 2u);
+  EXPECT_EQ(joined.entries[0].name, "qkv");
+  EXPECT_EQ(joined.about.at("by"), "hand");
+
+  const std::string letter = "Dear reader,";
+  std::ofstream(path_, std::ios::trunc) << letter;
+  Recorder recorder(path_, log);
+  recorder.note(key_for(9));
+  recorder.note(key_for(10));
+  EXPECT_EQ(*read_text_file(path_), letter);
+  ASSERT_EQ(log_.size(), 1u) << "said once";
+  EXPECT_THAT(log_[0], HasSubstr("recording ends: " + path_ + ": left alone"));
+}
+
+TEST_F(Recording, WhatCannotBeWrittenIsNobodysFailure) {
+  const Logger log = logger();
+  Recorder nowhere("/nonexistent/met.json", log);
+  nowhere.note(key_for(1));
+  nowhere.note(key_for(2));
+  ASSERT_EQ(log_.size(), 1u);
+  EXPECT_THAT(log_[0], HasSubstr("/nonexistent"));
+  Recorder none("", log);
+  none.note(key_for(1));
+  EXPECT_FALSE(none.enabled());
+  Recorder directory(directory_, log);
+  directory.note(key_for(1));
+  EXPECT_EQ(log_.size(), 2u);
+}
+
+}  // namespace
+}  // namespace lathe
