@@ -32,7 +32,8 @@ struct ContextOptions {
   std::optional<AssemblerSearch> assembler;
   lathe_parallel_for_fn parallel_for = nullptr;
   void* parallel_for_user = nullptr;
-  bool validate = false;  // GPU pointers are looked up before each launch
+  bool validate = false;   // GPU pointers are looked up before each launch
+  std::string cpu_target;  // the CPU device's instruction set, less than the processor has; "": all of it
 };
 
 // Looks a variable up; null when unset. An argument so that tests need not touch the process' environment.
