@@ -41,6 +41,12 @@ lathe_matmul_desc linear(const Gemm& gemm, const void* a, const void* b, void* d
   desc.b.data = const_cast<void*>(b);
   desc.b.layout = gemm.trans_b ? LATHE_COLUMN_MAJOR : LATHE_ROW_MAJOR;
   desc.d.data = d;
+  desc.batch = gemm.batch;
+  if (gemm.batch != 1) {
+    desc.a.batch_stride = gemm.m * gemm.k;
+    desc.b.batch_stride = gemm.n * gemm.k;
+    desc.d.batch_stride = gemm.m * gemm.n;
+  }
   return desc;
 }
 

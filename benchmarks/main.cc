@@ -18,8 +18,8 @@
 
 using Strings = std::vector<std::string>;
 
-ABSL_FLAG(Strings, mode, Strings({"warm", "first_use", "dispatch", "matmul", "argmax"}),
-          "what to measure: warm, first_use, dispatch, matmul, argmax, oracle");
+ABSL_FLAG(Strings, mode, Strings({"warm", "first_use", "dispatch", "matmul", "small", "argmax", "head"}),
+          "what to measure: warm, first_use, dispatch, matmul, small, argmax, head, oracle");
 ABSL_FLAG(Strings, models, Strings({"llama3-8b", "qwen2.5-7b"}),
           "models of shapes.csv to take; all: every one");
 ABSL_FLAG(std::string, shapes, LATHE_BENCH_SHAPES, "the file of weights: model,layer,n,k");
@@ -33,7 +33,8 @@ ABSL_FLAG(Strings, argmax_rows, Strings({"1", "2", "4", "8", "16", "32", "64", "
           "rows of argmax");
 ABSL_FLAG(Strings, argmax_n, Strings({"32000", "128256", "151936", "201088"}), "row lengths of argmax");
 ABSL_FLAG(Strings, dtypes, Strings({"f32", "f16", "bf16"}), "dtypes of argmax");
-ABSL_FLAG(Strings, matmul_dtypes, Strings({"f32"}), "dtypes of matmul: f32, f16, bf16, i8 (oneDNN alone beside f32)");
+ABSL_FLAG(Strings, matmul_dtypes, Strings({"f32"}),
+          "dtypes of matmul: f32, f16, bf16, i8 (oneDNN alone beside f32)");
 ABSL_FLAG(int32_t, threads, 1, "threads of Lathe and of every peer");
 ABSL_FLAG(double, seconds, 1.0, "time for one figure");
 ABSL_FLAG(int64_t, pool_bytes, 0,
@@ -43,6 +44,10 @@ ABSL_FLAG(int32_t, warm_kernels, 64, "kernels loaded by warm");
 ABSL_FLAG(int32_t, oracle_candidates, 24, "how many of a class's candidates `oracle` times, by rank");
 ABSL_FLAG(uint64_t, seed, 0, "of the inputs; 0: a fresh one, printed");
 ABSL_FLAG(std::string, csv, "", "a directory to write the tables into as CSV");
+ABSL_FLAG(std::string, roofline, "",
+          "a file to plot matmul's figures into, under the measured ceilings, as SVG");
+ABSL_FLAG(std::string, mkl_library, "", "libmkl_rt.so of MKL, to measure against it too");
+ABSL_FLAG(std::string, onednn_library, "", "libdnnl.so.3 of a oneDNN 3, likewise");
 ABSL_FLAG(bool, smoke, false, "every mode on tiny shapes, in seconds: does it work at all");
 ABSL_FLAG(std::string, fill_cache, "",
           "for internal use: compile the kernels of `warm` into this directory and exit");
@@ -102,8 +107,13 @@ Options read_options(const char* program) {
   options.oracle_candidates = absl::GetFlag(FLAGS_oracle_candidates);
   options.seed = absl::GetFlag(FLAGS_seed) ? absl::GetFlag(FLAGS_seed) : std::random_device{}();
   options.csv_directory = absl::GetFlag(FLAGS_csv);
+  options.roofline_file = absl::GetFlag(FLAGS_roofline);
+  options.peer_libraries = {absl::GetFlag(FLAGS_mkl_library), absl::GetFlag(FLAGS_onednn_library)};
   if (!absl::GetFlag(FLAGS_smoke)) return options;
   options.shapes = {{"smoke", 96, 200}};
+  options.heads = {{"", 1000, 96}};
+  options.single_cubed = {8};
+  options.batched_cubed = {16};
   options.decode_m = {1, 3};
   options.prefill_m = {70};
   options.argmax_rows = {2};
@@ -120,7 +130,7 @@ Options read_options(const char* program) {
 
 bool run(const Options& options) {
   const Machine machine = describe_machine();
-  std::vector<std::unique_ptr<Peer>> peers = make_peers(options.threads);
+  std::vector<std::unique_ptr<Peer>> peers = make_peers(options.threads, options.peer_libraries);
   std::printf("machine: %s, last-level cache %zu MiB, %d thread(s); seed %llu\n", machine.name.c_str(),
               machine.last_level_cache_bytes >> 20, options.threads,
               static_cast<unsigned long long>(options.seed));
@@ -132,7 +142,9 @@ bool run(const Options& options) {
   if (wants("warm")) right &= bench_warm(options);
   if (wants("first_use")) right &= bench_first_use(options);
   if (wants("dispatch")) right &= bench_dispatch(options);
-  if (!wants("matmul") && !wants("argmax") && !wants("oracle")) return right;
+  const bool has_kernels =
+      wants("matmul") || wants("small") || wants("argmax") || wants("head") || wants("oracle");
+  if (!has_kernels) return right;
 
   constexpr size_t kPoolLimit = size_t{1500} << 20;
   size_t pool_bytes = options.pool_bytes;
@@ -154,9 +166,17 @@ bool run(const Options& options) {
           static_cast<double>(std::max<size_t>(1, machine.last_level_cache_bytes)),
       bench.read_bandwidth * 1e-9, bench.fma_peak * 1e-9);
   std::fflush(stdout);
-  if (wants("matmul")) right &= bench_matmul(bench);
+  Roofline roofline;
+  roofline.machine = machine.name;
+  roofline.threads = options.threads;
+  roofline.read_bandwidth = bench.read_bandwidth;
+  roofline.fma_peak = bench.fma_peak;
+  bench.roofline = &roofline;
+  if (wants("matmul")) right &= bench_matmul(bench) && roofline.write(options.roofline_file);
+  if (wants("small")) right &= bench_small(bench);
   if (wants("oracle")) right &= bench_oracle(bench);
   if (wants("argmax")) right &= bench_argmax(bench);
+  if (wants("head")) right &= bench_head(bench);
   return right;
 }
 

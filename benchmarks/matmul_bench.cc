@@ -162,6 +162,8 @@ class MatmulBench {
         4.0 * static_cast<double>(p.m * p.n);
     const double limit = std::max(flops / bench_.fma_peak, bytes / bench_.read_bandwidth);
     const Standing& ours = standings[0];
+    RooflinePoint point = {name_of(p.element), p.name + " M " + std::to_string(p.m), flops / bytes,
+                           flops / ours.seconds};
     std::vector<std::string> row = {name_of(p.element),
                                     p.name,
                                     std::to_string(p.m),
@@ -182,7 +184,9 @@ class MatmulBench {
       row.insert(row.end(), {best->name, number(best->seconds * 1e6, 1), number(ratio.median, 2) + "x",
                              number(ratio.low, 2) + ".." + number(ratio.high, 2)});
       ratios_.push_back({ratio.median, p.m, p.k > 50000, p.element});
+      point.peer_flops = flops / best->seconds;
     }
+    bench_.roofline->points.push_back(std::move(point));
     row.push_back(has_own ? number(paired_ratio(ours, standings.back()).median, 2) + "x" : "-");
     row.push_back(std::to_string(ours.rounds.size()));
     table_.add(row);

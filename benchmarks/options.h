@@ -9,6 +9,7 @@
 #include "lathe/lathe.h"
 #include "machine.h"
 #include "peers.h"
+#include "roofline.h"
 
 namespace lathe::bench {
 
@@ -19,8 +20,11 @@ struct Shape {
 
 struct Options {
   std::vector<Shape> shapes;
+  // Qwen2.5-0.5B's head, and one of 32000 words that fits a small pool.
+  std::vector<Shape> heads = {{"", 151936, 896}, {"", 32000, 1024}};
   std::vector<int64_t> decode_m, prefill_m;
   std::vector<int64_t> argmax_rows, argmax_n;
+  std::vector<int64_t> single_cubed = {8, 16, 24, 32, 48, 64}, batched_cubed = {32, 48, 64, 96, 128};
   std::vector<std::string> argmax_dtypes, matmul_dtypes;
   int threads = 1;
   bool trans_b = true;
@@ -32,7 +36,8 @@ struct Options {
   int warm_kernels = 64;
   int oracle_candidates = 24;
   uint64_t seed = 0;
-  std::string csv_directory;
+  std::string csv_directory, roofline_file;
+  PeerLibraries peer_libraries;
   std::string program;  // this executable, for a process of its own
 };
 
@@ -43,10 +48,13 @@ struct Bench {
   double read_bandwidth = 0;  // bytes per second
   double fma_peak = 0;        // operations per second
   std::vector<std::unique_ptr<Peer>>* peers = nullptr;
+  Roofline* roofline = nullptr;
 };
 bool bench_matmul(const Bench& bench);
 bool bench_argmax(const Bench& bench);
 bool bench_oracle(const Bench& bench);
+bool bench_small(const Bench& bench);
+bool bench_head(const Bench& bench);
 bool bench_first_use(const Options& options);
 bool bench_warm(const Options& options);
 bool bench_dispatch(const Options& options);

@@ -2,6 +2,11 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
+
+#if LATHE_BENCH_LIBXSMM
+#include <libxsmm.h>
+#endif
 #if LATHE_BENCH_OPENBLAS
 #include <cblas.h>
 #endif
@@ -21,27 +26,24 @@ class OpenBlas final : public Peer {
     if (g.element != Element::kF32) return nullptr;
     return [g](const void* a, const void* b, void* d) {
       const auto m = static_cast<int>(g.m), n = static_cast<int>(g.n), k = static_cast<int>(g.k);
-      cblas_sgemm(CblasRowMajor, CblasNoTrans, g.trans_b ? CblasTrans : CblasNoTrans, m, n, k, 1.0f,
-                  static_cast<const float*>(a), k, static_cast<const float*>(b), g.trans_b ? k : n, 0.0f,
-                  static_cast<float*>(d), n);
+      for (int64_t i = 0; i < g.batch; ++i)
+        cblas_sgemm(CblasRowMajor, CblasNoTrans, g.trans_b ? CblasTrans : CblasNoTrans, m, n, k, 1.0f,
+                    static_cast<const float*>(a) + i * g.m * g.k, k,
+                    static_cast<const float*>(b) + i * g.n * g.k, g.trans_b ? k : n, 0.0f,
+                    static_cast<float*>(d) + i * g.m * g.n, n);
     };
   }
 };
 #endif
 
 #if LATHE_BENCH_ONEDNN
-void set_openmp_threads(int threads) {
-  // oneDNN's threads are those of the OpenMP runtime it was linked with, whichever that is.
-  using SetThreads = void (*)(int);
-  if (auto set = reinterpret_cast<SetThreads>(dlsym(RTLD_DEFAULT, "omp_set_num_threads"))) set(threads);
-}
-
 class OneDnnGemm final : public Peer {
  public:
   std::string name() const override { return "oneDNN sgemm"; }
   void set_threads(int threads) override { set_openmp_threads(threads); }
   std::function<void(const void*, const void*, void*)> prepare(const Gemm& g) override {
     if (g.element != Element::kF32) return nullptr;
+    if (g.batch != 1) return nullptr;
     return [g](const void* a, const void* b, void* d) {
       dnnl_sgemm('N', g.trans_b ? 'T' : 'N', g.m, g.n, g.k, 1.0f, static_cast<const float*>(a), g.k,
                  static_cast<const float*>(b), g.trans_b ? g.k : g.n, 0.0f, static_cast<float*>(d), g.n);
@@ -67,9 +69,13 @@ class OneDnnMatmul final : public Peer {
     using Type = memory::data_type;
     constexpr Type kTypes[] = {Type::f32, Type::f16, Type::bf16, Type::s8};  // by Element
     const Type in = kTypes[static_cast<int>(g.element)], out = in == Type::s8 ? Type::s32 : Type::f32;
-    const memory::desc a({g.m, g.k}, in, memory::dims{g.k, 1});
-    const memory::desc b({g.k, g.n}, in, g.trans_b ? memory::dims{1, g.k} : memory::dims{g.n, 1});
-    const memory::desc d({g.m, g.n}, out, memory::dims{g.n, 1});
+    const auto matrices = [&](int64_t rows, int64_t columns, bool transposed, Type type) {
+      memory::dims dims = {rows, columns}, strides = {transposed ? 1 : columns, transposed ? rows : 1};
+      if (g.batch != 1) dims.insert(dims.begin(), g.batch), strides.insert(strides.begin(), rows * columns);
+      return memory::desc(dims, type, strides);
+    };
+    const memory::desc a = matrices(g.m, g.k, false, in), b = matrices(g.k, g.n, g.trans_b, in),
+                       d = matrices(g.m, g.n, false, out);
     try {
       state->primitive =
           dnnl::matmul(dnnl::matmul::primitive_desc(dnnl::matmul::desc(a, b, d), state->engine));
@@ -91,9 +97,42 @@ class OneDnnMatmul final : public Peer {
 };
 #endif
 
+#if LATHE_BENCH_LIBXSMM
+// Small products of one thread, a kernel made for the shape. It computes the transposed product, column by
+// column, and takes no transposed weights.
+class Libxsmm final : public Peer {
+ public:
+  std::string name() const override { return "libxsmm"; }
+  void set_threads(int threads) override { threads_ = threads; }
+  std::function<void(const void*, const void*, void*)> prepare(const Gemm& g) override {
+    constexpr int64_t kLargest = 128;  // beyond it recommends BLAS
+    if (g.element != Element::kF32 || g.trans_b || threads_ != 1 || std::max({g.m, g.n, g.k}) > kLargest)
+      return nullptr;
+    const float alpha = 1, beta = 0;
+    const auto m = static_cast<int>(g.m), n = static_cast<int>(g.n), k = static_cast<int>(g.k);
+    const libxsmm_smmfunction kernel =
+        libxsmm_smmdispatch(n, m, k, nullptr, nullptr, nullptr, &alpha, &beta, nullptr, nullptr);
+    if (kernel == nullptr) return nullptr;
+    return [g, kernel](const void* a, const void* b, void* d) {
+      for (int64_t i = 0; i < g.batch; ++i)
+        kernel(static_cast<const float*>(b) + i * g.n * g.k, static_cast<const float*>(a) + i * g.m * g.k,
+               static_cast<float*>(d) + i * g.m * g.n);
+    };
+  }
+
+ private:
+  int threads_ = 1;
+};
+#endif
+
 }  // namespace
 
-std::vector<std::unique_ptr<Peer>> make_peers(int threads) {
+void set_openmp_threads(int threads) {
+  using SetThreads = void (*)(int);
+  if (auto set = reinterpret_cast<SetThreads>(dlsym(RTLD_DEFAULT, "omp_set_num_threads"))) set(threads);
+}
+
+std::vector<std::unique_ptr<Peer>> make_peers(int threads, const PeerLibraries& libraries) {
   std::vector<std::unique_ptr<Peer>> peers;
 #if LATHE_BENCH_OPENBLAS
   peers.push_back(std::make_unique<OpenBlas>());
@@ -102,6 +141,12 @@ std::vector<std::unique_ptr<Peer>> make_peers(int threads) {
   peers.push_back(std::make_unique<OneDnnGemm>());
   peers.push_back(std::make_unique<OneDnnMatmul>());
 #endif
+#if LATHE_BENCH_LIBXSMM
+  peers.push_back(std::make_unique<Libxsmm>());
+#endif
+  if (!libraries.mkl.empty()) peers.push_back(load_mkl(libraries.mkl));
+  if (!libraries.onednn.empty()) peers.push_back(load_onednn(libraries.onednn));
+  peers.erase(std::remove(peers.begin(), peers.end(), nullptr), peers.end());
   for (const auto& peer : peers) peer->set_threads(threads);
   return peers;
 }

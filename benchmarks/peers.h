@@ -12,11 +12,12 @@
 namespace lathe::bench {
 
 // D (m by n) = A (m by k) * B, all packed; A and D row-major; B is [n, k] if trans_b, else [k, n]. D is f32,
-// of bytes i32.
+// of bytes i32. `batch` of them behind each other.
 struct Gemm {
   int64_t m = 0, n = 0, k = 0;
   bool trans_b = true;
   Element element = Element::kF32;
+  int64_t batch = 1;
 };
 
 class Peer {
@@ -28,7 +29,18 @@ class Peer {
   virtual std::function<void(const void* a, const void* b, void* d)> prepare(const Gemm& gemm) = 0;
 };
 
-// Must be called before anything starts a thread: OpenMP reads its environment once.
-std::vector<std::unique_ptr<Peer>> make_peers(int threads);
+// Shared objects that are loaded where the command names them; their headers are not needed.
+struct PeerLibraries {
+  std::string mkl;     // libmkl_rt.so, of any version with LP64's CBLAS
+  std::string onednn;  // libdnnl.so.3, with a CPU runtime on OpenMP or none
+};
+
+// Must be called before anything starts a thread: OpenMP reads its environment once. A library that is named
+// and cannot be loaded is reported and left out.
+std::vector<std::unique_ptr<Peer>> make_peers(int threads, const PeerLibraries& libraries);
+std::unique_ptr<Peer> load_mkl(const std::string& path);
+std::unique_ptr<Peer> load_onednn(const std::string& path);
+// oneDNN's threads and libxsmm's callers' are those of the OpenMP runtime in this process, whichever that is.
+void set_openmp_threads(int threads);
 
 }  // namespace lathe::bench

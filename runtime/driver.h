@@ -101,8 +101,9 @@ using ParallelFor = std::function<void(int64_t count, ParallelBody body, void* c
 struct DriverOptions {
   int32_t workers = 0;  // 0: one per core this process may run on
   ParallelFor
-      parallel_for;       // empty: a pool of the driver's own, threads started at the first parallel launch
-  bool validate = false;  // GPU: look every pointer up before a launch
+      parallel_for;        // empty: a pool of the driver's own, threads started at the first parallel launch
+  bool validate = false;   // GPU: look every pointer up before a launch
+  std::string cpu_target;  // CPU: a named target to take the processor for; "": what it is
   Logger logger;
 };
 

@@ -15,6 +15,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "base/status.h"
 #include "runtime/cpu/cpu_features.h"
 #include "runtime/cpu/machine_table.h"
 
@@ -108,6 +109,28 @@ Fact cache_fact(const CacheLevel& cache, int32_t processor) {
   return {cache.fallback, absl::StrCat("default: ", static_cast<int64_t>(cache.fallback), " bytes")};
 }
 
+DeviceFacts facts_for(const Target& target) {
+  const CpuIdentity id = identify_cpu();
+  const MachineRow& row = machine_row(id);
+  // "default: " marks what comes from a table rather than from this machine.
+  const std::string table = absl::StrCat("default: ", row.name, ", ");
+
+  DeviceFacts facts;
+  facts.name = id.name;
+  facts.target = target;
+  facts.facts["cores"] = {static_cast<double>(allowed_cores()), "sched_getaffinity, /sys topology"};
+  facts.facts["clock_hz"] = clock_fact(id, row);
+  const bool wide = facts.target.has("avx512f");
+  facts.facts["fma_units"] = {static_cast<double>(wide ? row.fma_units_512 : row.fma_units),
+                              absl::StrCat(table, wide ? "512-bit" : "narrow", " multiply-adds per cycle")};
+  const int32_t processor = processors_in_mask().front();
+  for (const CacheLevel& cache : kCaches) facts.facts[cache.fact] = cache_fact(cache, processor);
+  facts.facts["memory_bytes_per_second"] = {row.memory_bytes_per_second,
+                                            absl::StrCat(table, row.memory_source)};
+  facts.facts["core_bytes_per_second"] = {row.core_bytes_per_second, table + "one core's reads, an estimate"};
+  return facts;
+}
+
 }  // namespace
 
 int64_t parse_cache_size(const std::string& text) {
@@ -159,26 +182,19 @@ int32_t default_workers() {
   return quota > 0 ? std::min(cores, quota) : cores;
 }
 
-DeviceFacts query_cpu_facts() {
-  const CpuIdentity id = identify_cpu();
-  const MachineRow& row = machine_row(id);
-  // "default: " marks what comes from a table rather than from this machine.
-  const std::string table = absl::StrCat("default: ", row.name, ", ");
+DeviceFacts query_cpu_facts() { return facts_for(host_target()); }
 
-  DeviceFacts facts;
-  facts.name = id.name;
-  facts.target = host_target();
-  facts.facts["cores"] = {static_cast<double>(allowed_cores()), "sched_getaffinity, /sys topology"};
-  facts.facts["clock_hz"] = clock_fact(id, row);
-  const bool wide = facts.target.has("avx512f");
-  facts.facts["fma_units"] = {static_cast<double>(wide ? row.fma_units_512 : row.fma_units),
-                              absl::StrCat(table, wide ? "512-bit" : "narrow", " multiply-adds per cycle")};
-  const int32_t processor = processors_in_mask().front();
-  for (const CacheLevel& cache : kCaches) facts.facts[cache.fact] = cache_fact(cache, processor);
-  facts.facts["memory_bytes_per_second"] = {row.memory_bytes_per_second,
-                                            absl::StrCat(table, row.memory_source)};
-  facts.facts["core_bytes_per_second"] = {row.core_bytes_per_second, table + "one core's reads, an estimate"};
-  return facts;
+absl::StatusOr<DeviceFacts> query_cpu_facts_as(absl::string_view name) {
+  LATHE_ASSIGN_OR_RETURN(const Target target, parse_target(name));
+  const Target host = host_target();
+  const auto refusal = [&](absl::string_view cause) {
+    return absl::InvalidArgumentError(absl::StrCat("cpu: target ", name, ": this processor ", cause));
+  };
+  if (target.backend != Backend::kCpu || target.arch != host.arch)
+    return refusal(absl::StrCat("is ", host.arch));
+  for (const absl::string_view feature : absl::StrSplit(target.features, ',', absl::SkipEmpty()))
+    if (!host.has(feature.substr(1))) return refusal(absl::StrCat("lacks ", feature));
+  return facts_for(target);
 }
 
 }  // namespace lathe

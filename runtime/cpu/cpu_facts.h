@@ -5,12 +5,17 @@
 #include <cstdint>
 #include <string>
 
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "core/facts.h"
 
 namespace lathe {
 
 // A few hundred microseconds (system files); call once and keep.
 DeviceFacts query_cpu_facts();
+// The same, code being for a named target ("x86-64-avx2"). kInvalidArgument for one that is unknown or asks
+// for what this processor lacks, which is named.
+absl::StatusOr<DeviceFacts> query_cpu_facts_as(absl::string_view target);
 
 // Logical processors in this process's affinity mask.
 int32_t allowed_processors();

@@ -202,6 +202,7 @@ DriverOptions driver_options(const lathe_context& context) {
   DriverOptions options;
   options.workers = context.options.workers;
   options.validate = context.options.validate;
+  options.cpu_target = context.options.cpu_target;
   options.logger = context.logger;
   if (context.options.parallel_for != nullptr) {
     options.parallel_for = [call = context.options.parallel_for, user = context.options.parallel_for_user](

@@ -212,6 +212,7 @@ absl::StatusOr<ContextOptions> read_options(const lathe_context_options* options
   LATHE_ASSIGN_OR_RETURN(out.miss_policy, read_miss_policy(options->miss_policy, MissPolicy::kBlock));
   LATHE_RETURN_IF_ERROR(read_workers(*options, environment, &out));
   LATHE_RETURN_IF_ERROR(read_validate(*options, environment, &out));
+  if (const char* target = non_empty(environment("LATHE_CPU_TARGET"))) out.cpu_target = target;
   out.assembler = find_assemblers(environment);
   out.parallel_for = options->parallel_for;
   out.parallel_for_user = options->parallel_for_user;

@@ -156,6 +156,12 @@ TEST(Options, SaysWhereAssemblersMayBe) {
       << "set but empty asks for none";
 }
 
+TEST(Options, TakesALesserProcessor) {
+  EXPECT_EQ(read(nullptr)->cpu_target, "");
+  EXPECT_EQ(read(nullptr, {{"LATHE_CPU_TARGET", ""}})->cpu_target, "");
+  EXPECT_EQ(read(nullptr, {{"LATHE_CPU_TARGET", "x86-64-avx2"}})->cpu_target, "x86-64-avx2");
+}
+
 TEST(Options, RefusesWhatItDoesNotKnow) {
   const auto code = [](void (*change)(lathe_context_options*)) {
     lathe_context_options options = LATHE_CONTEXT_OPTIONS_INIT;

@@ -5,6 +5,7 @@
 
 #include <thread>
 
+#include "runtime/cpu/cpu_features.h"
 #include "runtime/cpu/machine_table.h"
 
 namespace lathe {
@@ -45,6 +46,25 @@ TEST(CpuFacts, SurviveJson) {
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(read->target, facts.target);
   EXPECT_EQ(read->facts.size(), facts.facts.size());
+}
+
+TEST(CpuFacts, OfALesserTarget) {
+#if defined(__x86_64__)
+  const auto avx2 = query_cpu_facts_as("x86-64-avx2");
+  if (host_target().has("avx2")) {
+    ASSERT_TRUE(avx2.ok()) << avx2.status();
+    EXPECT_EQ(avx2->target, *parse_target("x86-64-avx2"));
+    EXPECT_EQ(avx2->facts.at("l2_bytes").value, query_cpu_facts().facts.at("l2_bytes").value);
+  } else {
+    EXPECT_NE(avx2.status().message().find("lacks +"), std::string::npos) << avx2.status();
+  }
+  const auto arm = query_cpu_facts_as("aarch64-neon");
+#else
+  const auto arm = query_cpu_facts_as("x86-64-avx2");
+#endif
+  EXPECT_EQ(arm.status().code(), absl::StatusCode::kInvalidArgument) << arm.status();
+  EXPECT_EQ(query_cpu_facts_as("sm_90").status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(query_cpu_facts_as("no-such").status().code(), absl::StatusCode::kInvalidArgument);
 }
 
 TEST(CpuFacts, AreTheSameTwice) { EXPECT_EQ(to_json(query_cpu_facts()), to_json(query_cpu_facts())); }
