@@ -118,10 +118,10 @@ namespace {
 absl::StatusOr<Artifact> compile(lathe_device& device, const ProblemClass& problem, const Choice& choice) {
   lathe_context& context = device.context;
   // Ahead of the timer: the library's load is reported apart from compiling.
-  LATHE_RETURN_IF_ERROR(context.compiler.load());
+  LATHE_RETURN_IF_ERROR(context.compiler->load());
   ScopedTimer timer(&context.counters.compile_nanoseconds);
   absl::StatusOr<Artifact> artifact =
-      context.compiler.compile({problem, choice.plan().config, device.facts.target, device.assembler()});
+      context.compiler->compile({problem, choice.plan().config, device.facts.target, device.assembler()});
   if (artifact.ok()) report_assembly(device, *artifact);
   (artifact.ok() ? context.counters.compiles : context.counters.compile_failures)
       .fetch_add(1, std::memory_order_relaxed);
