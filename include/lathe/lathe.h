@@ -356,6 +356,17 @@ typedef void (*lathe_log_fn)(void* user, lathe_log_level level, const char* mess
 typedef void (*lathe_task_fn)(void* body_context, int64_t index, int32_t worker);
 typedef void (*lathe_parallel_for_fn)(void* user, int64_t count, lathe_task_fn body, void* body_context);
 
+/* Where kernels are compiled. */
+typedef enum lathe_compiler_mode {
+  LATHE_COMPILER_DEFAULT = 0, /* as $LATHE_COMPILER says ("inprocess" or "process"), else INPROCESS */
+  LATHE_COMPILER_INPROCESS = 1,
+  /* In programs of their own (lathe-compiler-process), started at the first miss, kept for a minute without work, at
+   * most one a core: a crash, a hang, a fatal error and a lack of memory of the compiler are an error on the request
+   * that met them (COMPILE_FAILED, TIMEOUT), and on that alone. The host's signals and files are left as they are; a
+   * host that handles SIGCHLD sees processes that it has not started, and is best not to wait for them. */
+  LATHE_COMPILER_PROCESS = 2
+} lathe_compiler_mode;
+
 typedef struct lathe_context_options {
   size_t struct_size;
   const lathe_chain* next;
@@ -400,11 +411,25 @@ typedef struct lathe_context_options {
   const char* record;
   const char* metrics;
   const char* trace;
+  lathe_compiler_mode compiler;
+  /* What follows matters to LATHE_COMPILER_PROCESS alone. Seconds that compiling one kernel may take, after which it is
+   * TIMEOUT; 0: $LATHE_COMPILER_SECONDS, else 120. */
+  uint32_t compiler_seconds;
+  /* Address space of one process; 0: $LATHE_COMPILER_BYTES ("4G", "unlimited"), else 8 GiB; UINT64_MAX: no limit. */
+  uint64_t compiler_bytes;
+  /* Path of the program; NULL: $LATHE_COMPILER_PROGRAM, else lathe-compiler-process beside this library. */
+  const char* compiler_program;
+  /* A Redis server that machines share, "redis://host[:port][/prefix]" (prefix "lathe"), looked into after the bundles:
+   * a kernel is compiled once by all of them, each then keeping it in its own directory. NULL: $LATHE_REMOTE; "" or
+   * unset: none. A server that is unreachable, slow or wrong is a warning and a miss, and costs a call at most 1.5 s
+   * (the name's resolution aside), once in 5 s and then ever less often. Whoever may write there decides what this
+   * process executes: name no server outside a network that you trust. */
+  const char* remote;
 } lathe_context_options;
 #define LATHE_CONTEXT_OPTIONS_INIT                                                                         \
   {                                                                                                        \
     sizeof(lathe_context_options), NULL, NULL, NULL, NULL, NULL, LATHE_LOG_WARNING, LATHE_MISS_DEFAULT, 0, \
-        NULL, NULL, 0, 0, NULL, 0, NULL, 0, NULL, NULL, NULL                                               \
+        NULL, NULL, 0, 0, NULL, 0, NULL, 0, NULL, NULL, NULL, LATHE_COMPILER_DEFAULT, 0, 0, NULL, NULL        \
   }
 
 /* options may be NULL. Costs microseconds: nothing is loaded, no thread is started. */
@@ -439,9 +464,14 @@ typedef struct lathe_statistics {
   uint64_t background_compiles; /* kernels made by the background thread (LATHE_MISS_FALLBACK) */
   uint64_t background_refused;  /* misses that found its queue full: they ran, and the next of their class asks again */
   uint64_t background_waiting;  /* classes in its queue now */
+  uint64_t remote_hits; /* misses of the dispatch table served by the remote store */
+  uint64_t remote_rejects; /* entries of the remote store that were refused, each treated as a miss */
 } lathe_statistics;
-#define LATHE_STATISTICS_INIT \
-  { sizeof(lathe_statistics), NULL, 0, 0, 0, 0, 0, 0, 0, 0.0, 0.0, 0.0, 0.0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0 }
+#define LATHE_STATISTICS_INIT                                                                           \
+  {                                                                                                     \
+    sizeof(lathe_statistics), NULL, 0, 0, 0, 0, 0, 0, 0, 0.0, 0.0, 0.0, 0.0, 0, 0, 0, 0, 0, 0, 0, 0, 0, \
+        0, 0, 0, 0                                                                                      \
+  }
 LATHE_API lathe_status lathe_context_statistics(lathe_context* context, lathe_statistics* statistics);
 
 /* A call whose class the device's table does not hold. */

@@ -9,7 +9,6 @@
 #include "absl/strings/strip.h"
 #include "api/beside_library.h"
 #include "base/status.h"
-#include "core/assembler_search.h"
 #include "core/key.h"
 
 namespace lathe {
@@ -17,40 +16,6 @@ namespace {
 
 absl::Status unavailable(const std::string& path, absl::string_view cause) {
   return absl::UnavailableError(absl::StrCat("compiler library ", path, ": ", cause));
-}
-
-Json request_json(const CompileRequest& request) {
-  Json json = {{"class", to_json(request.problem)},
-               {"config", to_json(request.config)},
-               {"target", to_json(request.target)}};
-  if (request.assembler != nullptr) json["assemble"] = to_json(*request.assembler);
-  return json;
-}
-
-// What the sink has received so far. No exception may cross the compiler's frames, so the first one waits
-// here.
-struct Output {
-  StageSink stages;
-  std::string artifact, error;
-  int artifacts = 0;
-  std::exception_ptr exception;
-};
-
-void receive(void* user, int kind, const char* name, const uint8_t* data, size_t size) {
-  Output& out = *static_cast<Output*>(user);
-  const absl::string_view bytes(reinterpret_cast<const char*>(data), size);
-  try {
-    if (kind == LATHE_COMPILER_ARTIFACT) {
-      out.artifact.assign(bytes.data(), bytes.size());
-      ++out.artifacts;
-    } else if (kind == LATHE_COMPILER_ERROR) {
-      out.error.assign(bytes.data(), bytes.size());
-    } else if (kind == LATHE_COMPILER_DUMP) {
-      out.stages(name == nullptr ? "" : name, bytes);
-    }
-  } catch (...) {
-    if (!out.exception) out.exception = std::current_exception();
-  }
 }
 
 }  // namespace
@@ -98,35 +63,10 @@ bool CompilerLibrary::mapped() const {
   return library != nullptr;
 }
 
-absl::StatusOr<Artifact> CompilerLibrary::run(const std::string& request, StageSink stages) {
+absl::StatusOr<int> CompilerLibrary::ask(absl::string_view request, lathe_compiler_sink sink, void* user) {
   LATHE_RETURN_IF_ERROR(load());
-  Output out{stages, {}, {}, 0, nullptr};
-  const int failed = compile_.load(std::memory_order_acquire)(
-      reinterpret_cast<const uint8_t*>(request.data()), request.size(), receive, &out);
-  if (out.exception) std::rethrow_exception(out.exception);
-  if (failed != 0) {
-    return absl::AbortedError(out.error.empty() ? "the compiler failed without a message" : out.error);
-  }
-  if (out.artifacts != 1) {
-    return absl::InternalError(absl::StrCat("the compiler gave ", out.artifacts, " artifacts, not one"));
-  }
-  absl::StatusOr<Artifact> artifact = parse_artifact(out.artifact);
-  if (!artifact.ok()) {
-    return absl::InternalError(absl::StrCat("the compiler's artifact: ", artifact.status().message()));
-  }
-  return artifact;
-}
-
-absl::StatusOr<Artifact> CompilerLibrary::compile(const CompileRequest& request) {
-  return run(request_json(request).dump(), [](absl::string_view, absl::string_view) {});
-}
-
-absl::Status CompilerLibrary::dump(const CompileRequest& request, absl::string_view pipeline_yaml,
-                                   StageSink stages) {
-  Json json = request_json(request);
-  json["dump"] = true;
-  if (!pipeline_yaml.empty()) json["pipeline"] = std::string(pipeline_yaml);
-  return run(json.dump(), stages).status();
+  return compile_.load(std::memory_order_acquire)(reinterpret_cast<const uint8_t*>(request.data()),
+                                                  request.size(), sink, user);
 }
 
 }  // namespace lathe

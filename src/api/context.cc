@@ -2,6 +2,9 @@
 
 #include <utility>
 
+#include "api/compiler_library.h"
+#include "api/compiler_processes.h"
+
 namespace {
 
 std::unique_ptr<lathe::ArtifactCache> cache_for(const lathe_context& context) {
@@ -9,8 +12,19 @@ std::unique_ptr<lathe::ArtifactCache> cache_for(const lathe_context& context) {
   options.directory = context.options.cache_dir;
   options.cap_bytes = context.options.cache_bytes;
   options.bundles = context.options.bundles;
+  options.remote = context.options.remote;
   options.logger = context.logger;
   return lathe::make_cache(options);
+}
+
+std::unique_ptr<lathe::Compiler> compiler_for(const lathe::ContextOptions& options) {
+  if (options.compiler_in_process) return std::make_unique<lathe::CompilerLibrary>(options.compiler_library);
+  lathe::CompilerProcessOptions process;
+  process.program = options.compiler_program;
+  process.library = options.compiler_library;
+  process.request_seconds = options.compiler_seconds;
+  process.memory_bytes = options.compiler_bytes;
+  return std::make_unique<lathe::CompilerProcesses>(std::move(process));
 }
 
 }  // namespace
@@ -19,7 +33,7 @@ lathe_context::lathe_context(lathe::ContextOptions given, std::unique_ptr<lathe:
     : options(std::move(given)),
       logger(options.log_level, options.log_sink),
       cache(own_cache != nullptr ? std::move(own_cache) : cache_for(*this)),
-      compiler(options.compiler_library),
+      compiler(compiler_for(options)),
       fallback(options.fallback_bundle),
       misses(options.miss_policy),
       recorder(options.record, logger),
@@ -45,7 +59,7 @@ void read_statistics(const lathe_context& context, lathe_statistics* out) {
   out->disk_rejects = cache.disk_rejects;
   out->compile_milliseconds =
       static_cast<double>(counters.compile_nanoseconds.load(std::memory_order_relaxed)) * 1e-6;
-  out->compiler_load_milliseconds = context.compiler.load_milliseconds();
+  out->compiler_load_milliseconds = context.compiler->load_milliseconds();
   out->disk_load_milliseconds = cache.disk_load_seconds * 1e3;
   out->link_milliseconds =
       static_cast<double>(counters.link_nanoseconds.load(std::memory_order_relaxed)) * 1e-6;
@@ -59,7 +73,9 @@ void read_statistics(const lathe_context& context, lathe_statistics* out) {
   out->background_compiles = counters.background_compiles.load(std::memory_order_relaxed);
   out->background_refused = counters.background_refused.load(std::memory_order_relaxed);
   out->background_waiting = context.background.waiting();
-  out->compiler_loaded = context.compiler.mapped() ? 1 : 0;
+  out->remote_hits = cache.remote_hits;
+  out->remote_rejects = cache.remote_rejects;
+  out->compiler_loaded = context.compiler->mapped() ? 1 : 0;
 }
 
 Json cache_json(lathe_context& context) {

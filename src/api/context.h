@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "api/background.h"
-#include "api/compiler_library.h"
+#include "api/compiler.h"
 #include "api/counters.h"
 #include "api/fallback.h"
 #include "api/metrics.h"
@@ -25,7 +25,7 @@ struct lathe_context {
   const lathe::ContextOptions options;
   const lathe::Logger logger;
   const std::unique_ptr<lathe::ArtifactCache> cache;
-  lathe::CompilerLibrary compiler;
+  const std::unique_ptr<lathe::Compiler> compiler;
   lathe::FallbackBundle fallback;
   lathe::Counters counters;
   std::atomic<int> devices{0};  // open ones

@@ -123,11 +123,11 @@ std::string describe_class(const ProblemClass& c) {
 absl::StatusOr<Artifact> compile(lathe_device& device, const ProblemClass& problem, const Choice& choice) {
   lathe_context& context = device.context;
   // Ahead of the timer: the library's load is reported apart from compiling.
-  LATHE_RETURN_IF_ERROR(context.compiler.load());
+  LATHE_RETURN_IF_ERROR(context.compiler->load());
   const auto start = Trace::Clock::now();
   ScopedTimer timer(&context.counters.compile_nanoseconds);
   absl::StatusOr<Artifact> artifact =
-      context.compiler.compile({problem, choice.plan().config, device.facts.target, device.assembler()});
+      context.compiler->compile({problem, choice.plan().config, device.facts.target, device.assembler()});
   if (context.trace.enabled()) {
     context.trace.span("compile", describe_class(problem), start,
                        {{"device", device.name},

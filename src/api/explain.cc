@@ -68,7 +68,7 @@ absl::Status dump_plan(const lathe_plan& plan, absl::string_view pipeline_yaml, 
   }
   const CompileRequest request = {plan.planned.key.problem, plan.choice->plan().config,
                                   plan.device.facts.target, plan.device.assembler()};
-  const absl::Status status = plan.device.context.compiler.dump(request, pipeline_yaml, stages);
+  const absl::Status status = plan.device.context.compiler->dump(request, pipeline_yaml, stages);
   if (status.ok()) return status;
   return in_request(describe(plan.planned), plan.device.name, status);
 }

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "api/raw_enum.h"
+#include "cache/remote_store.h"
 #include "runtime/driver.h"
 
 namespace lathe {
@@ -29,6 +30,49 @@ absl::StatusOr<uint64_t> cache_bytes(const lathe_context_options& options, const
   if (options.cache_bytes != 0) return options.cache_bytes;
   const char* text = non_empty(environment("LATHE_CACHE_BYTES"));
   return text == nullptr ? kDefaultCacheBytes : parse_bytes("LATHE_CACHE_BYTES", text);
+}
+
+absl::StatusOr<bool> compiler_in_process(const lathe_context_options& options,
+                                         const Environment& environment) {
+  switch (raw(options.compiler)) {
+    case LATHE_COMPILER_INPROCESS: return true;
+    case LATHE_COMPILER_PROCESS: return false;
+    case LATHE_COMPILER_DEFAULT: break;
+    default:
+      return absl::InvalidArgumentError(
+          absl::StrCat("lathe_context_options: compiler ", raw(options.compiler), " is unknown"));
+  }
+  const char* text = non_empty(environment("LATHE_COMPILER"));
+  if (text == nullptr || absl::string_view(text) == "inprocess") return true;
+  if (absl::string_view(text) == "process") return false;
+  return absl::InvalidArgumentError(
+      absl::StrCat("LATHE_COMPILER=", text, " is neither inprocess nor process"));
+}
+
+absl::Status read_compiler(const lathe_context_options& options, const Environment& environment,
+                           ContextOptions* out) {
+  LATHE_ASSIGN_OR_RETURN(out->compiler_in_process, compiler_in_process(options, environment));
+  const char* library = options.compiler_library;
+  if (library == nullptr) library = environment("LATHE_COMPILER_LIBRARY");
+  if (library != nullptr) out->compiler_library = library;
+  const char* program = options.compiler_program;
+  if (program == nullptr) program = environment("LATHE_COMPILER_PROGRAM");
+  if (program != nullptr) out->compiler_program = program;
+  if (options.compiler_seconds != 0) {
+    out->compiler_seconds = options.compiler_seconds;
+  } else if (const char* text = non_empty(environment("LATHE_COMPILER_SECONDS"))) {
+    uint32_t seconds = 0;
+    if (!absl::SimpleAtoi(text, &seconds) || seconds == 0)
+      return absl::InvalidArgumentError(
+          absl::StrCat("LATHE_COMPILER_SECONDS=", text, " is no number of seconds"));
+    out->compiler_seconds = seconds;
+  }
+  if (options.compiler_bytes != 0) {
+    out->compiler_bytes = options.compiler_bytes;
+  } else if (const char* text = non_empty(environment("LATHE_COMPILER_BYTES"))) {
+    LATHE_ASSIGN_OR_RETURN(out->compiler_bytes, parse_bytes("LATHE_COMPILER_BYTES", text));
+  }
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<std::string>> bundles(const lathe_context_options& options,
@@ -183,9 +227,6 @@ absl::StatusOr<ContextOptions> read_options(const lathe_context_options* options
   out.cache_dir = options->cache_dir != nullptr ? options->cache_dir : default_cache_dir(environment);
   LATHE_ASSIGN_OR_RETURN(out.cache_bytes, cache_bytes(*options, environment));
   LATHE_ASSIGN_OR_RETURN(out.bundles, bundles(*options, environment));
-  const char* library = options->compiler_library;
-  if (library == nullptr) library = environment("LATHE_COMPILER_LIBRARY");
-  if (library != nullptr) out.compiler_library = library;
   const auto file = [&](const char* given, const char* variable) -> std::string {
     const char* path = given != nullptr ? given : environment(variable);
     return path != nullptr ? path : "";
@@ -193,6 +234,11 @@ absl::StatusOr<ContextOptions> read_options(const lathe_context_options* options
   out.record = file(options->record, "LATHE_RECORD");
   out.metrics = file(options->metrics, "LATHE_METRICS");
   out.trace = file(options->trace, "LATHE_TRACE");
+  LATHE_RETURN_IF_ERROR(read_compiler(*options, environment, &out));
+  const char* remote = options->remote;
+  if (remote == nullptr) remote = environment("LATHE_REMOTE");
+  if (remote != nullptr) out.remote = remote;
+  if (!out.remote.empty()) LATHE_RETURN_IF_ERROR(parse_remote(out.remote).status());
   const char* bundle = options->fallback_bundle;
   if (bundle == nullptr) bundle = environment("LATHE_FALLBACK_BUNDLE");
   if (bundle != nullptr) out.fallback_bundle = bundle;

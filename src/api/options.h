@@ -21,7 +21,12 @@ struct ContextOptions {
   std::string cache_dir;                // "": no disk store
   uint64_t cache_bytes = ~uint64_t{0};  // its cap; that: none
   std::vector<std::string> bundles;
+  std::string remote;            // "redis://host:port/prefix"; "": none
   std::string compiler_library;  // "": beside this library
+  bool compiler_in_process = true;
+  std::string compiler_program;   // "": beside this library; of no use in process, as what follows
+  double compiler_seconds = 120;  // for one kernel
+  uint64_t compiler_bytes = uint64_t{8} << 30;
   LogLevel log_level = LogLevel::kWarning;
   Logger::Sink log_sink;
   std::string fallback_bundle;  // "": beside this library

@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "api/compiler_library.h"
+#include "api/compiler.h"
 #include "api/device.h"
 #include "api/dispatch.h"
 

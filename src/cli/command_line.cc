@@ -138,6 +138,11 @@ const std::vector<Flag>& common_flags() {
       {"cache-bytes", "SIZE",
        "what the cache directory may take: 500M, 4G, unlimited (default: $LATHE_CACHE_BYTES or 4G)"},
       {"bundles", "A:B", "bundles to look into after it; '' for none (default: $LATHE_BUNDLES)"},
+      {"remote", "URL",
+       "redis://host:port/prefix, a store that machines share; '' for none (default: $LATHE_REMOTE)"},
+      {"compiler", "WHERE",
+       "inprocess or process: kernels are compiled in programs of their own (default: $LATHE_COMPILER or "
+       "inprocess)"},
       {"workers", "N", "CPU threads a call may use, 1 to 1024 (default: one per core)"},
       {"help", nullptr, "this help"},
   };

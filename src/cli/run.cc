@@ -32,6 +32,7 @@ struct Measurement {
     if (after_first.compiles > before.compiles) return "compiled";
     if (after_first.disk_hits > before.disk_hits) return "disk hit";
     if (after_first.bundle_hits > before.bundle_hits) return "bundle hit";
+    if (after_first.remote_hits > before.remote_hits) return "remote hit";
     if (after_first.memory_hits > before.memory_hits) return "memory hit";
     return after_first.dispatch_hits > before.dispatch_hits ? "dispatch hit" : "no kernel needed";
   }

@@ -77,6 +77,15 @@ absl::StatusOr<lathe_miss_policy> miss_policy(const Arguments& arguments) {
   return absl::InvalidArgumentError(absl::StrCat("--miss: '", name, "' is none of block, fallback, error"));
 }
 
+absl::StatusOr<lathe_compiler_mode> compiler_mode(const Arguments& arguments) {
+  if (!arguments.has("compiler")) return LATHE_COMPILER_DEFAULT;
+  const std::string name = arguments.text("compiler", "");
+  if (name == "inprocess") return LATHE_COMPILER_INPROCESS;
+  if (name == "process") return LATHE_COMPILER_PROCESS;
+  return absl::InvalidArgumentError(
+      absl::StrCat("--compiler: '", name, "' is neither inprocess nor process"));
+}
+
 }  // namespace
 
 absl::Status check(lathe_status status) {
@@ -106,9 +115,14 @@ absl::StatusOr<Context> make_context(const Arguments& arguments) {
     options.bundles = bundles.data();
     options.bundle_count = paths.size();
   }
+  const std::string remote = arguments.text("remote", "");
+  if (arguments.has("remote")) options.remote = remote.c_str();
   absl::StatusOr<lathe_miss_policy> miss = miss_policy(arguments);
   if (!miss.ok()) return miss.status();
   options.miss_policy = *miss;
+  absl::StatusOr<lathe_compiler_mode> compiler = compiler_mode(arguments);
+  if (!compiler.ok()) return compiler.status();
+  options.compiler = *compiler;
   lathe_context* context = nullptr;
   if (absl::Status s = check(lathe_context_create(&options, &context)); !s.ok()) return s;
   return Context(context);

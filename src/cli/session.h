@@ -28,7 +28,7 @@ using Context = std::unique_ptr<lathe_context, HandleDelete<lathe_context, lathe
 using Device = std::unique_ptr<lathe_device, HandleDelete<lathe_device, lathe_device_close>>;
 using Plan = std::unique_ptr<lathe_plan, HandleDelete<lathe_plan, lathe_plan_destroy>>;
 
-// From --cache-dir, --workers and --miss.
+// From the common flags and --miss.
 absl::StatusOr<Context> make_context(const Arguments& arguments);
 // From --facts and --target a described device (the shipped one of a target named alone), else from --device
 // (default "cpu") a real one.

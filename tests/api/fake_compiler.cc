@@ -1,6 +1,10 @@
 // A compiler library that behaves, or misbehaves in the one way FAKE_COMPILER_<WAY> names. Its artifacts are
 // launched by fake drivers alone.
+#include <sys/socket.h>
+#include <unistd.h>
+
 #include <chrono>
+#include <cstdlib>
 #include <string>
 #include <thread>
 
@@ -74,6 +78,37 @@ EXPORTED const char* lathe_compiler_codegen_id() {
 #endif
 }
 
+#ifdef FAKE_COMPILER_MISBEHAVES
+// On requests whose N says so; with others, all is well.
+void misbehave(int64_t n, lathe_compiler_sink sink, void* user) {
+  volatile char* nowhere = nullptr;
+  if (n == 1001) *nowhere = 1;
+  if (n == 1002) abort();
+  if (n == 1003) pause();
+  if (n == 1004) _exit(3);
+  if (n == 1005) {
+    // As LLVM does where memory ends.
+    for (;;) {
+      static volatile char* block;
+      block = static_cast<char*>(malloc(1 << 20));
+      if (block == nullptr) abort();
+      *block = 1;
+    }
+  }
+  if (n == 1006) {
+    // Half an answer, on the very socket.
+    if (send(STDIN_FILENO, "LFRM half a frame", 17, 0) < 0) abort();
+    _exit(0);
+  }
+  if (n == 1007) {
+    if (send(STDIN_FILENO, std::string(100, 'x').data(), 100, 0) < 0) abort();
+  }
+  if (n == 1008) pass(sink, user, LATHE_COMPILER_DUMP, "huge", std::string(20 << 20, 'd'));
+  if (n == 1009 && system("sleep 1000 &") != 0) abort();
+  if (n == 1009) pause();
+}
+#endif
+
 EXPORTED int lathe_compiler_compile(const uint8_t* request, size_t size, lathe_compiler_sink sink,
                                     void* user) {
   const std::string text(reinterpret_cast<const char*>(request), size);
@@ -91,6 +126,9 @@ EXPORTED int lathe_compiler_compile(const uint8_t* request, size_t size, lathe_c
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
 #endif
   const lathe::Json json = lathe::Json::parse(text);
+#ifdef FAKE_COMPILER_MISBEHAVES
+  misbehave(json["class"]["n"], sink, user);
+#endif
   if (json.value("dump", false)) {
     pass(sink, user, LATHE_COMPILER_DUMP, "00-payload.mlir", "payload");
     pass(sink, user, LATHE_COMPILER_DUMP, "llvm.ll", json.value("pipeline", "built-in"));

@@ -61,6 +61,49 @@ TEST(Options, TakesTheRestFromTheEnvironmentUnlessGiven) {
   EXPECT_EQ(logged, "told");
 }
 
+TEST(Options, SayWhereKernelsAreCompiled) {
+  EXPECT_TRUE(read(nullptr)->compiler_in_process);
+  EXPECT_TRUE(read(nullptr, {{"LATHE_COMPILER", "inprocess"}})->compiler_in_process);
+  const Variables process = {{"LATHE_COMPILER", "process"},
+                             {"LATHE_COMPILER_PROGRAM", "/p"},
+                             {"LATHE_COMPILER_SECONDS", "7"},
+                             {"LATHE_COMPILER_BYTES", "2G"}};
+  const absl::StatusOr<ContextOptions> set = read(nullptr, process);
+  ASSERT_TRUE(set.ok()) << set.status();
+  EXPECT_FALSE(set->compiler_in_process);
+  EXPECT_EQ(set->compiler_program, "/p");
+  EXPECT_EQ(set->compiler_seconds, 7);
+  EXPECT_EQ(set->compiler_bytes, uint64_t{2} << 30);
+  lathe_context_options options = LATHE_CONTEXT_OPTIONS_INIT;
+  options.compiler = LATHE_COMPILER_INPROCESS;
+  options.compiler_program = "/mine";
+  options.compiler_seconds = 3;
+  options.compiler_bytes = UINT64_MAX;
+  const absl::StatusOr<ContextOptions> given = read(&options, process);
+  EXPECT_TRUE(given->compiler_in_process) << "the option wins";
+  EXPECT_EQ(given->compiler_program, "/mine");
+  EXPECT_EQ(given->compiler_seconds, 3);
+  EXPECT_EQ(given->compiler_bytes, UINT64_MAX);
+  EXPECT_EQ(read(nullptr, {{"LATHE_COMPILER", "fork"}}).status().message(),
+            "LATHE_COMPILER=fork is neither inprocess nor process");
+  for (const char* seconds : {"0", "-1", "soon"})
+    EXPECT_FALSE(read(nullptr, {{"LATHE_COMPILER_SECONDS", seconds}}).ok()) << seconds;
+  EXPECT_FALSE(read(nullptr, {{"LATHE_COMPILER_BYTES", "much"}}).ok());
+  options.compiler = static_cast<lathe_compiler_mode>(3);
+  EXPECT_EQ(read(&options).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+TEST(Options, TakeTheRemoteStoresAddress) {
+  EXPECT_EQ(read(nullptr)->remote, "");
+  const Variables variables = {{"LATHE_REMOTE", "redis://cache:1"}};
+  EXPECT_EQ(read(nullptr, variables)->remote, "redis://cache:1");
+  lathe_context_options options = LATHE_CONTEXT_OPTIONS_INIT;
+  options.remote = "";
+  EXPECT_EQ(read(&options, variables)->remote, "") << "the option wins";
+  options.remote = "cache:1";
+  EXPECT_EQ(read(&options, variables).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
 TEST(Options, ValidatesWhenTheOptionOrTheEnvironmentSays) {
   EXPECT_FALSE(read(nullptr)->validate);
   EXPECT_TRUE(read(nullptr, {{"LATHE_VALIDATE", "1"}})->validate);

@@ -1,10 +1,15 @@
 #include "cache/bundle.h"
 
 #include <fcntl.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <unistd.h>
+#define XXH_INLINE_ALL
+#include <xxhash.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 
@@ -145,6 +150,132 @@ TEST_F(BundleTest, EveryFlippedBitIsSeen) {
   EXPECT_EQ(read_all(path), right);
   EXPECT_GT(refused, 0u);
   EXPECT_GT(damaged, 0u);
+}
+
+// A bundle that somebody changed and then set the checksums right of: what no accident does, the parser must
+// refuse by what it says. Offsets are bundle.h's.
+class ForgedBundle {
+ public:
+  explicit ForgedBundle(std::string whole) : bytes(std::move(whole)) {}
+
+  template <typename T>
+  ForgedBundle& set(size_t at, T value) {
+    memcpy(&bytes[at], &value, sizeof(value));
+    return *this;
+  }
+  template <typename T>
+  T get(size_t at) const {
+    T value;
+    memcpy(&value, &bytes[at], sizeof(value));
+    return value;
+  }
+  // Of the record: 16 where its key is, 24 its length, 28 codec, 32 where its payload is, 40 its length, 48
+  // checksum.
+  static size_t record(size_t i, size_t field) { return 56 + i * 64 + field; }
+  ForgedBundle& put_payload(const std::string& stored) {  // of a bundle of one
+    bytes.resize(get<uint64_t>(record(0, 32)));
+    bytes += stored;
+    set<uint64_t>(record(0, 40), stored.size()).set<uint64_t>(32, bytes.size());
+    return checksum(record(0, 48), stored);
+  }
+  std::string sealed() {
+    const uint64_t index = std::min<uint64_t>(get<uint64_t>(16), bytes.size() - 56);
+    checksum(40, bytes.substr(0, 40) + bytes.substr(56, index));
+    return bytes;
+  }
+  std::string bytes;
+
+ private:
+  ForgedBundle& checksum(size_t at, const std::string& of) {
+    XXH128_canonical_t digest;
+    XXH128_canonicalFromHash(&digest, XXH3_128bits(of.data(), of.size()));
+    memcpy(&bytes[at], digest.digest, sizeof(digest.digest));
+    return *this;
+  }
+};
+
+TEST_F(BundleTest, AnIndexThatLiesIsRefusedByWhatItSays) {
+  const auto refusal = [&](const std::string& bytes) {
+    return std::string(Bundle::open(write(bytes)).status().message());
+  };
+  const auto record = ForgedBundle::record;
+  const std::string whole = three();
+  ASSERT_EQ(refusal(ForgedBundle(whole).sealed()), "") << "sealing is right";
+  using testing::HasSubstr;
+  const char* fit = "its index does not fit";
+  EXPECT_THAT(refusal(ForgedBundle(whole).set<uint32_t>(8, 2).sealed()), HasSubstr("schema 2, expected 1"));
+  EXPECT_THAT(refusal(ForgedBundle(whole).set<uint64_t>(32, 7).sealed()), HasSubstr("not 7"));
+  EXPECT_THAT(refusal(ForgedBundle(whole).set<uint32_t>(12, 1000).sealed()), HasSubstr(fit));
+  EXPECT_THAT(refusal(ForgedBundle(whole).set<uint64_t>(16, uint64_t{1} << 29).sealed()), HasSubstr(fit));
+  EXPECT_THAT(refusal(ForgedBundle(whole).set<uint64_t>(16, whole.size() - 55).sealed()), HasSubstr(fit));
+  EXPECT_THAT(refusal(ForgedBundle(whole).set<uint64_t>(24, whole.size()).sealed()), HasSubstr(fit));
+  for (const size_t field : {16, 32})
+    for (const uint64_t at : {uint64_t{0}, uint64_t{whole.size() + 1}, UINT64_MAX})
+      EXPECT_THAT(refusal(ForgedBundle(whole).set<uint64_t>(record(1, field), at).sealed()),
+                  HasSubstr("record 1 points outside"));
+  EXPECT_THAT(refusal(ForgedBundle(whole).set<uint32_t>(record(2, 24), 1 << 30).sealed()),
+              HasSubstr("record 2 points outside"));
+  EXPECT_THAT(refusal(ForgedBundle(whole).set<uint64_t>(record(2, 40), UINT64_MAX).sealed()),
+              HasSubstr("record 2 points outside"));
+  EXPECT_THAT(refusal(ForgedBundle(whole).set<uint32_t>(record(0, 28), 2).sealed()),
+              HasSubstr("record 0 is stored in an unknown way"));
+  // A key that is not its fingerprint's; two records the wrong way round; one twice.
+  ForgedBundle other(whole);
+  ++other.bytes[other.get<uint64_t>(record(0, 16))];
+  EXPECT_THAT(refusal(other.sealed()), HasSubstr("record 0 is out of order"));
+  ForgedBundle swapped(whole), twice(whole);
+  std::swap_ranges(swapped.bytes.begin() + 56, swapped.bytes.begin() + 120, swapped.bytes.begin() + 120);
+  EXPECT_THAT(refusal(swapped.sealed()), HasSubstr("record 1 is out of order"));
+  std::copy_n(twice.bytes.begin() + 56, 64, twice.bytes.begin() + 120);
+  EXPECT_THAT(refusal(twice.sealed()), HasSubstr("record 1 is out of order"));
+}
+
+TEST_F(BundleTest, APayloadThatLiesIsAnError) {
+  const std::string whole = make_bundle("", {{"one", serialize(artifact(std::string(4000, 'x')))}});
+  const auto refusal = [&](ForgedBundle forged) {
+    const auto bundle = Bundle::open(write(forged.sealed()));
+    return bundle.ok() ? std::string((*bundle)->read(key_from_text("one")).status().message()) : "not opened";
+  };
+  const std::string frame = whole.substr(ForgedBundle(whole).get<uint64_t>(ForgedBundle::record(0, 32)));
+  ASSERT_EQ(refusal(ForgedBundle(whole).put_payload(frame)), "") << "sealing is right";
+  using testing::HasSubstr;
+  EXPECT_THAT(refusal(ForgedBundle(whole).put_payload("garbage")),
+              HasSubstr("no zstd frame of a legal size"));
+  // One segment of 2^29 bytes, says its header.
+  EXPECT_THAT(
+      refusal(ForgedBundle(whole).put_payload(std::string("\x28\xb5\x2f\xfd\xe0\0\0\0\x20\0\0\0\0", 13))),
+      HasSubstr("no zstd frame of a legal size"));
+  EXPECT_THAT(refusal(ForgedBundle(whole).put_payload(frame.substr(0, frame.size() - 3))),
+              HasSubstr("cannot unpack"));
+  EXPECT_THAT(refusal(ForgedBundle(whole).put_payload(frame).set<uint32_t>(ForgedBundle::record(0, 28), 0)),
+              HasSubstr("artifact: "));
+  EXPECT_THAT(refusal(ForgedBundle(whole).put_payload("").set<uint32_t>(ForgedBundle::record(0, 28), 0)),
+              HasSubstr("0 bytes are less than a header"));
+}
+
+TEST_F(BundleTest, AFileThatIsCutWhileOpenIsAnError) {
+  const std::string path = write(three());
+  const auto bundle = Bundle::open(path);
+  ASSERT_TRUE(bundle.ok()) << bundle.status();
+  ASSERT_EQ(truncate(path.c_str(), static_cast<off_t>((*bundle)->payload_at(0))), 0);
+  for (const char* key : {"one", "two", "three"})
+    EXPECT_TRUE(absl::IsDataLoss((*bundle)->read(key_from_text(key)).status())) << key;
+}
+
+TEST_F(BundleTest, WhatIsNoFileIsRefused) {
+  EXPECT_TRUE(absl::IsNotFound(Bundle::open(directory_ + "/nothing").status()));
+  EXPECT_THAT(std::string(Bundle::open(directory_).status().message()),
+              testing::HasSubstr("no regular file"));
+}
+
+TEST_F(BundleTest, WhatDoesNotShrinkIsStoredAsItIs) {
+  std::string noise(3000, '\0');
+  uint32_t state = 1;
+  for (char& c : noise) c = static_cast<char>((state = state * 1664525 + 1013904223) >> 24);
+  const auto bundle = Bundle::open(write(make_bundle("", {{"one", serialize(artifact(noise))}})));
+  ASSERT_TRUE(bundle.ok()) << bundle.status();
+  EXPECT_EQ((*bundle)->read(key_from_text("one"))->code, noise);
+  EXPECT_GE((*bundle)->stored_bytes(0), noise.size());
 }
 
 }  // namespace

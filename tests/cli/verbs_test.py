@@ -53,6 +53,10 @@ def test_run(cache):
     split = run("matmul", "12x45x5123", "--split-k", 7, cache=cache)
     assert split["plan"]["launch"]["splits"] == 7, split["plan"]["launch"]
 
+    # The compiler in a program of its own: found beside the library, and never mapped here.
+    apart = run("matmul", "33x65x131", "--compiler", "process", cache=cache)
+    assert apart["cache_outcome"] == "compiled" and not apart["compiler_loaded"] and apart["check"]["ok"], apart
+
     # What the CPU has no kernel for is UNSUPPORTED, by name.
     refused = subprocess.run([LATHE, "run", "matmul", "3x4x5", "--dtype", "f8e4m3", "--cache-dir", ""],
                              capture_output=True, text=True, timeout=60)

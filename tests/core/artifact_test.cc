@@ -95,7 +95,29 @@ TEST(ArtifactTest, ErrorsSayWhat) {
   std::string version = bytes;
   version[8] = 9;
   EXPECT_THAT(std::string(parse_artifact(version).status().message()), testing::HasSubstr("version 9"));
+  for (const char format : {0, 5}) {
+    std::string changed = bytes;
+    changed[12] = format;
+    EXPECT_THAT(std::string(parse_artifact(changed).status().message()),
+                testing::HasSubstr("unknown code format"));
+  }
+  std::string magic = bytes;
+  magic[0] = 'l';
+  EXPECT_THAT(std::string(parse_artifact(magic).status().message()), testing::HasSubstr("wrong magic"));
+  // A recipe that is no JSON, and JSON that is no recipe.
+  std::string no_json = bytes, no_recipe = bytes;
+  no_json[40] = '(';
+  EXPECT_THAT(std::string(parse_artifact(no_json).status().message()),
+              testing::HasSubstr("artifact's recipe"));
+  no_recipe[no_recipe.find("matmul") - 3] = '?';
+  EXPECT_FALSE(parse_artifact(no_recipe).ok());
+}
+
+TEST(ArtifactTest, FormatsHaveNames) {
+  EXPECT_EQ(name_of(CodeFormat::kElfObject), "elf");
+  EXPECT_EQ(name_of(CodeFormat::kPtx), "ptx");
   EXPECT_EQ(name_of(CodeFormat::kCubin), "cubin");
+  EXPECT_EQ(name_of(CodeFormat::kHsaco), "hsaco");
 }
 
 }  // namespace

@@ -28,6 +28,7 @@ endif()
 if(WITH_COMPILER)
   run(${WORK}/build/outside_c)
   run(${WORK}/build/outside_cpp)
+  run(${CMAKE_COMMAND} -E env LATHE_COMPILER=process LATHE_CACHE_DIR= ${WORK}/prefix/bin/lathe run matmul 5x6x7)
   run(${WORK}/prefix/bin/lathe explain matmul 16x4096x4096 --dtype f16 --facts h200)
 else()
   # The cache is empty and there is no compiler: both must say so, and not crash.

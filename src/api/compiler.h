@@ -1,0 +1,52 @@
+// What a context compiles with: the library in this process, or programs of its own that map it. The boundary
+// is core/compiler_abi.h's either way: bytes in, bytes out.
+#pragma once
+
+#include "absl/functional/function_ref.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "core/artifact.h"
+#include "core/compiler_abi.h"
+#include "core/plan.h"
+
+namespace lathe {
+
+struct AssemblerSearch;
+struct Target;
+
+// One kernel to compile.
+struct CompileRequest {
+  const ProblemClass& problem;
+  const CompileConfig& config;
+  const Target& target;
+  // Where to look for an assembler of PTX; null: PTX stays PTX.
+  const AssemblerSearch* assembler = nullptr;
+};
+
+// Receives a dump's text, stage by stage.
+using StageSink = absl::FunctionRef<void(absl::string_view name, absl::string_view text)>;
+
+// All of it thread-safe.
+class Compiler {
+ public:
+  virtual ~Compiler() = default;
+
+  // Makes ready what compile needs, once. kUnavailable names the path and the cause; a failure is not
+  // remembered, so that what appears later is found.
+  virtual absl::Status load() = 0;
+  // Compiles one kernel (load() included). kAborted with the compiler's message.
+  absl::StatusOr<Artifact> compile(const CompileRequest& request);
+  // As compile, and hands the IR after each stage to `stages`; `pipeline_yaml` "": the built-in pipeline.
+  absl::Status dump(const CompileRequest& request, absl::string_view pipeline_yaml, StageSink stages);
+
+  // lathe_compiler_compile's result, or why there is none. What `sink` throws comes out of here.
+  virtual absl::StatusOr<int> ask(absl::string_view request, lathe_compiler_sink sink, void* user) = 0;
+  // True once the library is mapped into this process, by whichever context.
+  virtual bool mapped() const = 0;
+  virtual double load_milliseconds() const = 0;
+
+ private:
+  absl::StatusOr<Artifact> run(absl::string_view request, StageSink stages);
+};
+
+}  // namespace lathe

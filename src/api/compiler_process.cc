@@ -1,0 +1,187 @@
+#include "api/compiler_process.h"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "api/beside_library.h"
+#include "api/frame.h"
+#include "base/status.h"
+#include "core/key.h"
+
+namespace lathe {
+namespace {
+
+std::string program_of(const CompilerProcessOptions& options) {
+  return options.program.empty() ? beside_library("lathe-compiler-process") : options.program;
+}
+
+std::string library_of(const CompilerProcessOptions& options) {
+  return options.library.empty() ? beside_library("liblathe-compiler.so") : options.library;
+}
+
+absl::Status unavailable(const CompilerProcessOptions& options, absl::string_view cause) {
+  return absl::UnavailableError(absl::StrCat("compiler process ", program_of(options), ": ", cause));
+}
+
+Deadline deadline_of(const CompilerProcessOptions& options) {
+  return std::chrono::steady_clock::now() + std::chrono::duration_cast<std::chrono::nanoseconds>(
+                                                std::chrono::duration<double>(options.request_seconds));
+}
+
+// What posix_spawn does in the child: every signal as a new program expects it, and a process group of its
+// own, so that a terminal's Ctrl-C is the host's to handle and what the process starts ends with it.
+class SpawnSettings {
+ public:
+  explicit SpawnSettings(int its_socket) {
+    failed_ = posix_spawnattr_init(&attributes_);
+    if (failed_ == 0) failed_ = posix_spawn_file_actions_init(&files_);
+    sigset_t all, none;
+    sigfillset(&all);
+    sigemptyset(&none);
+    keep(posix_spawnattr_setsigdefault(&attributes_, &all));
+    keep(posix_spawnattr_setsigmask(&attributes_, &none));
+    keep(posix_spawnattr_setpgroup(&attributes_, 0));
+    keep(posix_spawnattr_setflags(&attributes_,
+                                  POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP));
+    keep(posix_spawn_file_actions_adddup2(&files_, its_socket, STDIN_FILENO));
+    keep(posix_spawn_file_actions_addopen(&files_, STDOUT_FILENO, "/dev/null", O_WRONLY, 0));
+  }
+  ~SpawnSettings() {
+    posix_spawn_file_actions_destroy(&files_);
+    posix_spawnattr_destroy(&attributes_);
+  }
+  SpawnSettings(const SpawnSettings&) = delete;
+  SpawnSettings& operator=(const SpawnSettings&) = delete;
+
+  // 0 or an errno.
+  int start(const std::string& program, char* const* arguments, pid_t* pid) {
+    return failed_ != 0 ? failed_
+                        : posix_spawn(pid, program.c_str(), &files_, &attributes_, arguments, environ);
+  }
+
+ private:
+  void keep(int error) {
+    if (failed_ == 0) failed_ = error;
+  }
+  posix_spawnattr_t attributes_;
+  posix_spawn_file_actions_t files_;
+  int failed_ = 0;
+};
+
+}  // namespace
+
+int thread_priority() { return getpriority(PRIO_PROCESS, 0); }
+
+absl::StatusOr<std::unique_ptr<CompilerProcess>> CompilerProcess::start(
+    const CompilerProcessOptions& options) {
+  int sockets[2];
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) != 0)
+    return unavailable(options, absl::StrCat("socketpair: ", strerror(errno)));
+  std::unique_ptr<CompilerProcess> process;
+  absl::Status status;
+  try {
+    process.reset(new CompilerProcess(options, sockets[0], thread_priority()));
+    status = process->spawn(sockets[1]);
+  } catch (...) {
+    close(sockets[1]);
+    if (process == nullptr) close(sockets[0]);
+    throw;
+  }
+  close(sockets[1]);
+  LATHE_RETURN_IF_ERROR(status);
+  LATHE_RETURN_IF_ERROR(process->greet());
+  return process;
+}
+
+absl::Status CompilerProcess::spawn(int its_socket) {
+  std::string arguments[] = {program_of(options_), library_of(options_), absl::StrCat(options_.memory_bytes),
+                             absl::StrFormat("%g", options_.idle_seconds), absl::StrCat(getpid())};
+  char* pointers[] = {arguments[0].data(), arguments[1].data(), arguments[2].data(),
+                      arguments[3].data(), arguments[4].data(), nullptr};
+  const int error = SpawnSettings(its_socket).start(arguments[0], pointers, &pid_);
+  if (error == 0) return absl::OkStatus();
+  pid_ = 0;
+  return unavailable(options_, strerror(error));
+}
+
+absl::Status CompilerProcess::greet() {
+  const absl::StatusOr<Frame> hello = receive_frame(socket_, deadline_of(options_));
+  if (!hello.ok()) return explain_end(hello.status());
+  if (hello->kind == FrameKind::kUnavailable) return absl::UnavailableError(hello->body);
+  if (hello->kind != FrameKind::kHello) return unavailable(options_, "it is not one of Lathe's");
+  if (hello->body == codegen_id()) return absl::OkStatus();
+  return unavailable(options_,
+                     absl::StrCat("its codegen id ", hello->body, " is not this library's ", codegen_id()));
+}
+
+CompilerProcess::~CompilerProcess() {
+  close(socket_);
+  // Not if a handler of the host's has waited for it already: its number may be another process' by now.
+  siginfo_t info;
+  if (pid_ <= 0 || waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) != 0) return;
+  kill(-pid_, SIGKILL);  // its group: an assembler may be running
+  while (waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
+  }
+}
+
+bool CompilerProcess::is_waiting() const {
+  pollfd poll_for = {socket_, POLLIN, 0};
+  return poll(&poll_for, 1, 0) == 0;
+}
+
+// How the process ended, where that is why `status` came. It is given a moment: its socket closes ahead of
+// it.
+absl::Status CompilerProcess::explain_end(const absl::Status& status) {
+  if (absl::IsDeadlineExceeded(status))
+    return absl::DeadlineExceededError(
+        absl::StrFormat("the compiler process took more than %g s and was ended", options_.request_seconds));
+  if (!absl::IsUnavailable(status))
+    return absl::AbortedError(absl::StrCat("the compiler process: ", status.message()));
+  siginfo_t info = {};
+  for (int i = 0; i < 100 && info.si_pid == 0; ++i) {
+    if (waitid(P_PID, static_cast<id_t>(pid_), &info, WEXITED | WNOHANG | WNOWAIT) != 0) break;
+    if (info.si_pid == 0) usleep(10000);
+  }
+  if (info.si_pid == 0)
+    return absl::AbortedError(absl::StrCat("the compiler process has gone: ", status.message()));
+  if (info.si_code == CLD_EXITED)
+    return absl::AbortedError(absl::StrCat("the compiler process ended with status ", info.si_status));
+  return absl::AbortedError(
+      absl::StrCat("the compiler process was ended by signal ", info.si_status, " (",
+                   sigdescr_np(info.si_status) ? sigdescr_np(info.si_status) : "unknown", ")"));
+}
+
+absl::StatusOr<int> CompilerProcess::ask(absl::string_view request, lathe_compiler_sink sink, void* user) {
+  const Deadline deadline = deadline_of(options_);
+  // Where it cannot be sent, a goodbye may be waiting to be read.
+  const absl::Status sent = send_frame(socket_, FrameKind::kRequest, 0, "", request, deadline);
+  if (!sent.ok() && !absl::IsUnavailable(sent)) return sent;
+  for (;;) {
+    const absl::StatusOr<Frame> frame = receive_frame(socket_, deadline);
+    if (!frame.ok()) return explain_end(frame.status());
+    switch (frame->kind) {
+      case FrameKind::kOutput:
+        sink(user, frame->value, frame->name.c_str(), reinterpret_cast<const uint8_t*>(frame->body.data()),
+             frame->body.size());
+        break;
+      case FrameKind::kResult: return frame->value;
+      case FrameKind::kGoodbye: return absl::NotFoundError("the compiler process has ended for want of work");
+      default:
+        return absl::AbortedError(
+            absl::StrCat("the compiler process sent a frame of kind ", static_cast<int>(frame->kind)));
+    }
+  }
+}
+
+}  // namespace lathe

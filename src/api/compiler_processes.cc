@@ -1,0 +1,147 @@
+#include "api/compiler_processes.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "base/status.h"
+
+namespace lathe {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+Clock::duration pause_after(int deaths) {
+  constexpr int kFree = 2, kMostDoublings = 5;
+  if (deaths <= kFree) return {};
+  return std::chrono::milliseconds(62) * (1 << std::min(deaths - kFree, kMostDoublings));
+}
+
+}  // namespace
+
+CompilerProcesses::CompilerProcesses(CompilerProcessOptions options)
+    : options_(std::move(options)),
+      most_(std::max(2u, std::thread::hardware_concurrency())),
+      state_(new State{getpid(), {}, {}, {}, 0, 0, {}}) {}
+
+CompilerProcesses::~CompilerProcesses() {
+  State* const state = state_.load(std::memory_order_acquire);
+  // In a child of the process that made it, the locks may be held by threads that are not there.
+  if (state->owner == getpid()) delete state;
+}
+
+// After a fork the parent's is left as it is: its sockets are the parent's processes', which watch the
+// parent.
+CompilerProcesses::State& CompilerProcesses::state() {
+  State* seen = state_.load(std::memory_order_acquire);
+  while (seen->owner != getpid()) {
+    auto own = std::make_unique<State>();
+    own->owner = getpid();
+    if (state_.compare_exchange_strong(seen, own.get(), std::memory_order_acq_rel)) return *own.release();
+  }
+  return *seen;
+}
+
+absl::StatusOr<CompilerProcesses::Process> CompilerProcesses::start() {
+  const auto begin = Clock::now();
+  absl::StatusOr<Process> process = CompilerProcess::start(options_);
+  const std::chrono::duration<double, std::milli> took = Clock::now() - begin;
+  double unset = 0;
+  if (process.ok())
+    load_milliseconds_.compare_exchange_strong(unset, took.count(), std::memory_order_relaxed);
+  return process;
+}
+
+absl::StatusOr<CompilerProcesses::Process> CompilerProcesses::take(State& state) {
+  std::vector<Process> ended;  // outlives the lock: ending takes time
+  Clock::duration pause = {};
+  {
+    std::unique_lock<std::mutex> lock(state.mutex);
+    const int priority = thread_priority();
+    state.idle.reserve(most_);  // so that giving back cannot fail
+    ended.reserve(most_);
+    for (;;) {
+      while (!state.idle.empty()) {
+        const auto fits = [&](const Process& p) { return p->priority() == priority; };
+        auto found = std::find_if(state.idle.rbegin(), state.idle.rend(), fits);
+        // One of another priority has to go where there may be no more.
+        if (found == state.idle.rend() && state.running < most_) break;
+        if (found == state.idle.rend()) found = state.idle.rbegin();
+        Process process = std::move(*found);
+        state.idle.erase(std::next(found).base());
+        if (fits(process) && process->is_waiting()) return process;
+        ended.push_back(std::move(process));
+        --state.running;
+      }
+      if (state.running < most_) break;
+      state.changed.wait(lock);
+    }
+    ++state.running;
+    const Clock::time_point now = Clock::now();
+    if (state.next_start > now) pause = state.next_start - now;
+    state.next_start = std::max(state.next_start, now) + pause_after(state.deaths);
+  }
+  std::this_thread::sleep_for(pause);
+  absl::StatusOr<Process> process = absl::InternalError("");
+  try {
+    process = start();
+  } catch (...) {
+    give_back(state, nullptr, /*died=*/false);
+    throw;
+  }
+  if (!process.ok()) give_back(state, nullptr, /*died=*/absl::IsAborted(process.status()));
+  return process;
+}
+
+void CompilerProcesses::give_back(State& state, Process process, bool died) noexcept {
+  {
+    const std::lock_guard<std::mutex> lock(state.mutex);
+    if (process != nullptr) {
+      state.deaths = 0;
+      state.next_start = {};
+      state.idle.push_back(std::move(process));
+    } else {
+      --state.running;
+      state.deaths += died;
+    }
+  }
+  state.changed.notify_one();
+}
+
+absl::Status CompilerProcesses::load() {
+  State& own = state();
+  {
+    const std::lock_guard<std::mutex> lock(own.mutex);
+    if (own.running > 0) return absl::OkStatus();
+  }
+  LATHE_ASSIGN_OR_RETURN(Process process, take(own));
+  give_back(own, std::move(process), /*died=*/false);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<int> CompilerProcesses::ask(absl::string_view request, lathe_compiler_sink sink, void* user) {
+  State& own = state();
+  for (;;) {
+    LATHE_ASSIGN_OR_RETURN(Process process, take(own));
+    absl::StatusOr<int> answer = absl::InternalError("");
+    try {
+      answer = process->ask(request, sink, user);
+    } catch (...) {
+      process = nullptr;  // with an answer half read
+      give_back(own, nullptr, /*died=*/false);
+      throw;
+    }
+    if (answer.ok()) {
+      give_back(own, std::move(process), /*died=*/false);
+      return answer;
+    }
+    process = nullptr;
+    const bool left = absl::IsNotFound(answer.status());
+    give_back(own, nullptr, /*died=*/!left);
+    if (!left) return answer;
+  }
+}
+
+}  // namespace lathe

@@ -1,0 +1,124 @@
+#include "api/frame.h"
+
+#include <poll.h>
+#include <sys/socket.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+
+namespace lathe {
+namespace {
+
+struct Header {
+  char magic[4];
+  uint32_t kind;
+  int32_t value;
+  uint32_t name_size;
+  uint64_t body_size;
+  uint64_t checksum;
+};
+static_assert(sizeof(Header) == 32 && offsetof(Header, checksum) == 24, "the frame header has no padding");
+constexpr char kMagic[] = "LFRM";
+// A dump of the largest kernel has some MB.
+constexpr uint64_t kMostBytes = uint64_t{256} << 20;
+
+uint64_t checksum_of(const Header& header, absl::string_view name, absl::string_view body) {
+  XXH3_state_t state;
+  XXH3_64bits_reset(&state);
+  XXH3_64bits_update(&state, &header, offsetof(Header, checksum));
+  XXH3_64bits_update(&state, name.data(), name.size());
+  XXH3_64bits_update(&state, body.data(), body.size());
+  return XXH3_64bits_digest(&state);
+}
+
+absl::Status wait_for(int socket, short events, Deadline deadline) {
+  for (;;) {
+    int milliseconds = -1;
+    if (deadline != kNoDeadline) {
+      const auto left = deadline - std::chrono::steady_clock::now();
+      if (left <= left.zero()) return absl::DeadlineExceededError("no answer in time");
+      constexpr int64_t kHour = 3600 * 1000;
+      milliseconds = static_cast<int>(
+          std::min(kHour, std::chrono::duration_cast<std::chrono::milliseconds>(left).count() + 1));
+    }
+    pollfd poll_for = {socket, events, 0};
+    const int ready = poll(&poll_for, 1, milliseconds);
+    if (ready > 0) return absl::OkStatus();
+    if (ready < 0 && errno != EINTR) return absl::UnavailableError(absl::StrCat("poll: ", strerror(errno)));
+  }
+}
+
+absl::Status send_all(int socket, absl::string_view bytes, Deadline deadline) {
+  while (!bytes.empty()) {
+    const ssize_t sent = send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+    if (sent > 0) {
+      bytes.remove_prefix(static_cast<size_t>(sent));
+    } else if (errno == EAGAIN) {
+      LATHE_RETURN_IF_ERROR(wait_for(socket, POLLOUT, deadline));
+    } else if (errno != EINTR) {
+      return absl::UnavailableError(absl::StrCat("send: ", strerror(errno)));
+    }
+  }
+  return absl::OkStatus();
+}
+
+absl::Status receive_all(int socket, void* into, size_t size, Deadline deadline) {
+  char* at = static_cast<char*>(into);
+  while (size > 0) {
+    const ssize_t got = recv(socket, at, size, MSG_DONTWAIT);
+    if (got > 0) {
+      at += got;
+      size -= static_cast<size_t>(got);
+    } else if (got == 0) {
+      return absl::UnavailableError("the connection is closed");
+    } else if (errno == EAGAIN) {
+      LATHE_RETURN_IF_ERROR(wait_for(socket, POLLIN, deadline));
+    } else if (errno != EINTR) {
+      return absl::UnavailableError(absl::StrCat("receive: ", strerror(errno)));
+    }
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status send_frame(int socket, FrameKind kind, int32_t value, absl::string_view name,
+                        absl::string_view body, Deadline deadline) {
+  if (name.size() + body.size() > kMostBytes)
+    return absl::InvalidArgumentError(absl::StrCat("a message of ", body.size(), " bytes"));
+  Header header = {{}, static_cast<uint32_t>(kind), value, static_cast<uint32_t>(name.size()), body.size(),
+                   0};
+  memcpy(header.magic, kMagic, sizeof(header.magic));
+  header.checksum = checksum_of(header, name, body);
+  std::string bytes;
+  bytes.reserve(sizeof(header) + name.size() + body.size());
+  bytes.append(reinterpret_cast<const char*>(&header), sizeof(header));
+  absl::StrAppend(&bytes, name, body);
+  return send_all(socket, bytes, deadline);
+}
+
+absl::StatusOr<Frame> receive_frame(int socket, Deadline deadline) {
+  Header header;
+  LATHE_RETURN_IF_ERROR(receive_all(socket, &header, sizeof(header), deadline));
+  if (memcmp(header.magic, kMagic, sizeof(header.magic)) != 0)
+    return absl::DataLossError("a frame's wrong magic");
+  if (header.body_size > kMostBytes || header.name_size > kMostBytes - header.body_size)
+    return absl::DataLossError(absl::StrCat("a frame of ", header.body_size, " bytes"));
+  Frame frame{static_cast<FrameKind>(header.kind), header.value, {}, {}};
+  frame.name.resize(header.name_size);
+  frame.body.resize(header.body_size);
+  LATHE_RETURN_IF_ERROR(receive_all(socket, frame.name.data(), frame.name.size(), deadline));
+  LATHE_RETURN_IF_ERROR(receive_all(socket, frame.body.data(), frame.body.size(), deadline));
+  if (checksum_of(header, frame.name, frame.body) != header.checksum)
+    return absl::DataLossError("a frame's wrong checksum");
+  return frame;
+}
+
+}  // namespace lathe

@@ -1,0 +1,119 @@
+// lathe-compiler-process: maps the compiler library and answers the requests that come on its standard input,
+// a socket, one after the other. Started by liblathe alone (api/compiler_process.h).
+//
+// usage: lathe-compiler-process LIBRARY MEMORY_BYTES IDLE_SECONDS PARENT_PID
+//
+// It ends when its parent does: also in the middle of a request, which a thread of its own watches for.
+// PR_SET_PDEATHSIG would not do: that is the death of the parent's thread, and a warm-up's threads come and
+// go.
+#include <poll.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
+#include <thread>
+
+#include "absl/strings/numbers.h"
+#include "api/compiler_library.h"
+#include "api/frame.h"
+#include "core/key.h"
+
+namespace lathe {
+namespace {
+
+constexpr int kSocket = STDIN_FILENO;
+
+// A sanitizer's shadow memory takes more than any limit.
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#define LATHE_UNLIMITED
+#endif
+#endif
+
+void limit_memory([[maybe_unused]] uint64_t bytes) {
+#ifndef LATHE_UNLIMITED
+  rlimit limit;
+  if (bytes == ~uint64_t{0} || getrlimit(RLIMIT_AS, &limit) != 0) return;
+  limit.rlim_cur = std::min<rlim_t>(bytes, limit.rlim_max);
+  setrlimit(RLIMIT_AS, &limit);
+#endif
+}
+
+// Returns when the parent is no more, or has closed its end.
+void wait_for_end(pid_t parent) {
+  constexpr int kLookAgain = 1000;  // ms, where the kernel has no pidfd_open
+  const int process = static_cast<int>(syscall(SYS_pidfd_open, parent, 0));
+  pollfd polled[] = {{kSocket, POLLRDHUP, 0}, {process, POLLIN, 0}};
+  while (getppid() == parent) {
+    if (poll(polled, 2, process < 0 ? kLookAgain : -1) > 0) return;
+  }
+}
+
+void pass_output(void*, int output, const char* name, const uint8_t* data, size_t size) {
+  const absl::string_view body(reinterpret_cast<const char*>(data), size);
+  // Nobody is there to be told of an error.
+  if (!send_frame(kSocket, FrameKind::kOutput, output, name == nullptr ? "" : name, body, kNoDeadline).ok())
+    _exit(0);
+}
+
+int serve(CompilerLibrary& library, double idle_seconds) {
+  for (;;) {
+    pollfd polled = {kSocket, POLLIN, 0};
+    if (poll(&polled, 1, static_cast<int>(idle_seconds * 1000)) == 0) {
+      (void)send_frame(kSocket, FrameKind::kGoodbye, 0, "", "", kNoDeadline);
+      return 0;
+    }
+    const absl::StatusOr<Frame> request = receive_frame(kSocket, kNoDeadline);
+    if (!request.ok() || request->kind != FrameKind::kRequest) return 0;
+    const absl::StatusOr<int> result = library.ask(request->body, pass_output, nullptr);
+    if (!result.ok()) return 1;
+    if (!send_frame(kSocket, FrameKind::kResult, *result, "", "", kNoDeadline).ok()) return 0;
+  }
+}
+
+int run(char** arguments) {
+  uint64_t memory = 0;
+  double idle = 0;
+  int parent = 0;
+  if (!absl::SimpleAtoi(arguments[2], &memory) || !absl::SimpleAtod(arguments[3], &idle) ||
+      !absl::SimpleAtoi(arguments[4], &parent))
+    return 2;
+  syscall(SYS_close_range, 3u, ~0u, 0u);  // what the host left open to its children
+  limit_memory(memory);
+  std::thread([parent] {
+    wait_for_end(parent);
+    _exit(0);
+  }).detach();
+  CompilerLibrary library(arguments[1]);
+  const absl::Status loaded = library.load();
+  if (!loaded.ok()) {
+    (void)send_frame(kSocket, FrameKind::kUnavailable, 0, "", loaded.message(), kNoDeadline);
+    return 1;
+  }
+  if (!send_frame(kSocket, FrameKind::kHello, 0, "", codegen_id(), kNoDeadline).ok()) return 0;
+  return serve(library, idle);
+}
+
+}  // namespace
+}  // namespace lathe
+
+int main(int count, char** arguments) {
+  int type = 0;
+  socklen_t size = sizeof(type);
+  if (count != 5 || getsockopt(STDIN_FILENO, SOL_SOCKET, SO_TYPE, &type, &size) != 0) {
+    std::fprintf(stderr, "lathe-compiler-process: Lathe starts this where compiler=process is asked for\n");
+    return 2;
+  }
+  int status = 1;
+  try {
+    status = lathe::run(arguments);
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "lathe-compiler-process: %s\n", e.what());
+  }
+  // Without destructors: LLVM's may not survive the threads it has left.
+  _exit(status);
+}

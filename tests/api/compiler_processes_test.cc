@@ -1,0 +1,418 @@
+// Compiler processes over a fake compiler that crashes, hangs and eats memory where a request's N says so.
+#include "api/compiler_processes.h"
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "api/compiler_library.h"
+#include "core/key.h"
+#include "fake_device.h"
+
+namespace lathe {
+namespace {
+
+using testing::HasSubstr;
+using Clock = std::chrono::steady_clock;
+namespace fs = std::filesystem;
+
+enum Way {
+  kCrashes = 1001,
+  kAborts,
+  kHangs,
+  kExits,
+  kEatsMemory,
+  kHalfAnswer,
+  kGarbage,
+  kHugeDump,
+  kStartsAndHangs
+};
+
+CompilerProcessOptions options(const std::string& way = "misbehaves") {
+  CompilerProcessOptions o;
+  o.program = LATHE_COMPILER_PROCESS_FILE;
+  o.library = fake_compiler(way);
+  o.request_seconds = 60;
+  return o;
+}
+
+absl::StatusOr<Artifact> compile(Compiler& compiler, int64_t n = 7) {
+  ProblemClass problem;
+  problem.n = n;
+  return compiler.compile({problem, CompileConfig(), Target(), nullptr});
+}
+
+// Processes of the program whose parent is `parent`, zombies aside.
+std::vector<pid_t> children_of(pid_t parent) {
+  std::vector<pid_t> found;
+  for (const auto& entry : fs::directory_iterator("/proc")) {
+    std::ifstream stat(entry.path() / "stat");
+    std::string pid, name, state;
+    pid_t its_parent = 0;
+    if (stat >> pid >> name >> state >> its_parent && its_parent == parent && state != "Z" &&
+        name.find("lathe-compiler") != std::string::npos)
+      found.push_back(std::atoi(pid.c_str()));
+  }
+  return found;
+}
+bool is_gone(pid_t pid) {
+  std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
+  std::string number, name, state;
+  return !(stat >> number >> name >> state) || state == "Z";
+}
+template <typename F>
+bool comes_true(F&& condition) {
+  for (int i = 0; i < 1000; ++i, std::this_thread::sleep_for(std::chrono::milliseconds(10)))
+    if (condition()) return true;
+  return false;
+}
+
+TEST(CompilerProcesses, AnswerAsTheLibraryDoes) {
+  CompilerProcesses processes(options(""));
+  CompilerLibrary library(fake_compiler());
+  const auto out = compile(processes), in = compile(library);
+  ASSERT_TRUE(out.ok()) << out.status();
+  EXPECT_EQ(serialize(*out), serialize(*in));
+  EXPECT_FALSE(processes.mapped());
+  EXPECT_GT(processes.load_milliseconds(), 0.0);
+  EXPECT_EQ(children_of(getpid()).size(), 1u);
+}
+
+TEST(CompilerProcesses, PassOnDumpsAndErrors) {
+  CompilerProcesses processes(options(""));
+  std::vector<std::string> stages;
+  ProblemClass problem;
+  ASSERT_TRUE(processes
+                  .dump({problem, CompileConfig(), Target(), nullptr}, "stages: []",
+                        [&](absl::string_view name, absl::string_view text) {
+                          stages.push_back(std::string(name) + "=" + std::string(text));
+                        })
+                  .ok());
+  EXPECT_THAT(stages, testing::ElementsAre("00-payload.mlir=payload", "llvm.ll=stages: []"));
+  CompilerProcesses failing(options("fails"));
+  const absl::Status failed = compile(failing).status();
+  EXPECT_EQ(failed.code(), absl::StatusCode::kAborted);
+  EXPECT_EQ(failed.message(), "stage vectorise: no such shape");
+  CompilerProcesses mumbling(options("gives_garbage"));
+  EXPECT_EQ(compile(mumbling).status().code(), absl::StatusCode::kInternal);
+}
+
+TEST(CompilerProcesses, WhatEndsThemIsAnErrorOfThatRequestAlone) {
+  CompilerProcessOptions o = options();
+  o.request_seconds = 3;
+  o.memory_bytes = uint64_t{1} << 30;
+  CompilerProcesses processes(o);
+  const std::tuple<Way, absl::StatusCode, const char*> ways[] = {
+      {kCrashes, absl::StatusCode::kAborted, "signal 11 (Segmentation fault)"},
+      {kAborts, absl::StatusCode::kAborted, "signal 6 (Aborted)"},
+      {kHangs, absl::StatusCode::kDeadlineExceeded, "took more than 3 s"},
+      {kExits, absl::StatusCode::kAborted, "ended with status 3"},
+      {kEatsMemory, absl::StatusCode::kAborted, "signal 6"},
+      {kHalfAnswer, absl::StatusCode::kAborted, "ended with status 0"},
+      {kGarbage, absl::StatusCode::kAborted, "magic"},
+  };
+  for (const auto& [way, code, text] : ways) {
+    const absl::Status status = compile(processes, way).status();
+    EXPECT_EQ(status.code(), code) << way << ": " << status;
+    EXPECT_THAT(std::string(status.message()), HasSubstr(text)) << way;
+    const auto next = compile(processes);
+    EXPECT_TRUE(next.ok()) << "after " << way << ": " << next.status();
+  }
+  EXPECT_EQ(children_of(getpid()).size(), 1u) << "the dead ones are gone";
+  EXPECT_TRUE(compile(processes, kHugeDump).ok()) << "20 MB pass";
+}
+
+TEST(CompilerProcesses, RequestsBesideOneThatHangsAreServed) {
+  CompilerProcessOptions o = options();
+  o.request_seconds = 2;
+  CompilerProcesses processes(o);
+  const auto begin = Clock::now();
+  std::thread hanging(
+      [&] { EXPECT_EQ(compile(processes, kHangs).status().code(), absl::StatusCode::kDeadlineExceeded); });
+  for (int i = 0; i < 20; ++i) EXPECT_TRUE(compile(processes).ok());
+  EXPECT_LT(Clock::now() - begin, std::chrono::milliseconds(1900));
+  hanging.join();
+}
+
+TEST(CompilerProcesses, WhatAHangingOneStartedEndsWithIt) {
+  CompilerProcessOptions o = options();
+  o.request_seconds = 0.5;
+  CompilerProcesses processes(o);
+  std::vector<pid_t> group;
+  std::thread watcher([&] {
+    comes_true([&] {
+      const auto children = children_of(getpid());
+      if (children.empty()) return false;
+      for (const auto& entry : fs::directory_iterator("/proc")) {
+        std::ifstream stat(entry.path() / "stat");
+        std::string pid, name, state;
+        pid_t parent = 0, its_group = 0;
+        if (stat >> pid >> name >> state >> parent >> its_group && its_group == children[0] &&
+            name == "(sleep)")
+          group.push_back(std::atoi(pid.c_str()));
+      }
+      return !group.empty();
+    });
+  });
+  EXPECT_EQ(compile(processes, kStartsAndHangs).status().code(), absl::StatusCode::kDeadlineExceeded);
+  watcher.join();
+  ASSERT_EQ(group.size(), 1u);
+  EXPECT_TRUE(comes_true([&] { return is_gone(group[0]); }));
+}
+
+TEST(CompilerProcesses, OneThatWasKilledWhileIdleIsReplacedUnnoticed) {
+  CompilerProcesses processes(options());
+  ASSERT_TRUE(compile(processes).ok());
+  const auto before = children_of(getpid());
+  ASSERT_EQ(before.size(), 1u);
+  kill(before[0], SIGKILL);
+  // Gone with all its threads: until then its socket is open.
+  siginfo_t info;
+  ASSERT_EQ(waitid(P_PID, static_cast<id_t>(before[0]), &info, WEXITED | WNOWAIT), 0);
+  EXPECT_TRUE(compile(processes).ok());
+  EXPECT_THAT(children_of(getpid()), testing::Not(testing::ElementsAre(before[0])));
+}
+
+TEST(CompilerProcesses, OneThatIsKilledAtWorkIsAnError) {
+  CompilerProcesses processes(options());
+  ASSERT_TRUE(compile(processes).ok());
+  const auto children = children_of(getpid());
+  ASSERT_EQ(children.size(), 1u);
+  std::thread killer([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(200));
+    kill(children[0], SIGKILL);
+  });
+  const absl::Status status = compile(processes, kHangs).status();
+  killer.join();
+  EXPECT_EQ(status.code(), absl::StatusCode::kAborted);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("signal 9 (Killed)"));
+  EXPECT_TRUE(compile(processes).ok());
+}
+
+TEST(CompilerProcesses, EndForWantOfWork) {
+  CompilerProcessOptions o = options();
+  o.idle_seconds = 0.1;
+  CompilerProcesses processes(o);
+  ASSERT_TRUE(compile(processes).ok());
+  EXPECT_TRUE(comes_true([] { return children_of(getpid()).empty(); }));
+  EXPECT_TRUE(compile(processes).ok());
+}
+
+// A request that meets the goodbye goes to another process: with no time to be idle, all do.
+TEST(CompilerProcesses, AGoodbyeIsNoAnswer) {
+  CompilerProcessOptions o = options();
+  o.idle_seconds = 0.02;
+  CompilerProcesses processes(o);
+  for (int i = 0; i < 40; ++i) {
+    std::this_thread::sleep_for(std::chrono::microseconds(19500 + i * 25));
+    const auto artifact = compile(processes);
+    EXPECT_TRUE(artifact.ok()) << artifact.status();
+  }
+}
+
+TEST(CompilerProcesses, WithoutTheProgramOrTheLibraryAreNotAvailable) {
+  CompilerProcessOptions o = options();
+  o.program = "/nowhere/lathe-compiler-process";
+  absl::Status status = compile(*std::make_unique<CompilerProcesses>(o)).status();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(status.message(), "compiler process /nowhere/lathe-compiler-process: No such file or directory");
+  o = options();
+  o.library = "/nowhere/liblathe-compiler.so";
+  status = CompilerProcesses(o).load();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("/nowhere/liblathe-compiler.so: "));
+  status = CompilerProcesses(options("other_codegen")).load();
+  EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("codegen id 0123456789abcdef"));
+  o.program = "/bin/false";
+  EXPECT_FALSE(CompilerProcesses(o).load().ok());
+}
+
+TEST(CompilerProcesses, ACrashAtEveryRequestComesWithGrowingPauses) {
+  CompilerProcesses processes(options());
+  const auto begin = Clock::now();
+  for (int i = 0; i < 3; ++i) EXPECT_FALSE(compile(processes, kAborts).ok());
+  const auto three = Clock::now();
+  for (int i = 0; i < 3; ++i) EXPECT_FALSE(compile(processes, kAborts).ok());
+  EXPECT_GT(Clock::now() - three, std::chrono::milliseconds(124 + 248)) << "paused";
+  EXPECT_LT(three - begin, std::chrono::seconds(5));
+  EXPECT_TRUE(compile(processes).ok());
+}
+
+TEST(CompilerProcesses, ServeManyThreadsAtOnce) {
+  CompilerProcesses processes(options("slow"));
+  std::vector<std::thread> threads;
+  std::atomic<int> good{0};
+  for (int i = 0; i < 8; ++i) threads.emplace_back([&] { good += compile(processes).ok(); });
+  for (std::thread& t : threads) t.join();
+  EXPECT_EQ(good.load(), 8);
+  const size_t most = std::max(2u, std::thread::hardware_concurrency());
+  EXPECT_THAT(children_of(getpid()).size(), testing::AllOf(testing::Ge(2u), testing::Le(most)));
+}
+
+TEST(CompilerProcesses, WorkAtThePriorityOfTheirCaller) {
+  CompilerProcesses processes(options());
+  ASSERT_TRUE(compile(processes).ok());
+  const pid_t plain = children_of(getpid()).at(0);
+  const int own = getpriority(PRIO_PROCESS, 0);
+  std::thread([&] {
+    if (own < 19) setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), 19);
+    EXPECT_TRUE(compile(processes).ok());
+  }).join();
+  EXPECT_EQ(getpriority(PRIO_PROCESS, static_cast<id_t>(plain)), own);
+  if (own == 19) GTEST_SKIP() << "the test itself runs at the lowest priority";
+  const auto children = children_of(getpid());
+  ASSERT_EQ(children.size(), 2u);
+  const pid_t niced = children[0] == plain ? children[1] : children[0];
+  EXPECT_EQ(getpriority(PRIO_PROCESS, static_cast<id_t>(niced)), 19);
+}
+
+TEST(CompilerProcesses, LeaveTheHostsSignalsAndFilesAlone) {
+  constexpr int kSignals = 32;  // those after are the C library's own, or nobody's
+  struct sigaction before[kSignals], after[kSignals];
+  for (int i = 1; i < kSignals; ++i) sigaction(i, nullptr, &before[i]);
+  int leaks[2];
+  ASSERT_EQ(pipe(leaks), 0);  // not closed on exec: it would reach a child that did not see to it
+  CompilerProcesses processes(options());
+  EXPECT_FALSE(compile(processes, kAborts).ok());
+  ASSERT_TRUE(compile(processes).ok());
+  for (int i = 1; i < kSignals; ++i) {
+    sigaction(i, nullptr, &after[i]);
+    EXPECT_EQ(before[i].sa_handler, after[i].sa_handler) << i;
+  }
+  close(leaks[1]);
+  char byte;
+  EXPECT_EQ(read(leaks[0], &byte, 1), 0) << "the child holds the pipe open";
+  close(leaks[0]);
+  for (const auto& file : fs::directory_iterator("/proc/self/fd"))
+    if (fs::is_socket(file.path()))
+      EXPECT_NE(fcntl(std::atoi(file.path().filename().c_str()), F_GETFD) & FD_CLOEXEC, 0) << file.path();
+}
+
+// A host whose handler waits for every child, or that ignores them.
+TEST(CompilerProcesses, AHostThatReapsThemIsServed) {
+  struct sigaction ignore = {}, before;
+  ignore.sa_handler = SIG_IGN;
+  sigaction(SIGCHLD, &ignore, &before);
+  {
+    CompilerProcesses processes(options());
+    EXPECT_TRUE(compile(processes).ok());
+    const absl::Status status = compile(processes, kAborts).status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kAborted);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("has gone"));
+    EXPECT_TRUE(compile(processes).ok());
+  }
+  sigaction(SIGCHLD, &before, nullptr);
+}
+
+TEST(CompilerProcesses, EndWithTheContext) {
+  { EXPECT_TRUE(compile(*std::make_unique<CompilerProcesses>(options())).ok()); }
+  EXPECT_TRUE(children_of(getpid()).empty());
+  EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1) << "none is left to be waited for";
+}
+
+// Idle or at work, a compiler process does not outlive its host.
+TEST(CompilerProcesses, DieWithTheirHost) {
+  for (const bool at_work : {false, true}) {
+    int pipe_of_pids[2];
+    ASSERT_EQ(pipe(pipe_of_pids), 0);
+    const pid_t host = fork();
+    if (host == 0) {
+      CompilerProcesses processes(options());
+      if (!compile(processes).ok()) _exit(1);
+      const pid_t pid = children_of(getpid()).at(0);
+      // A child of its own that holds the socket too must not keep it alive.
+      const pid_t holder = fork();
+      if (holder == 0) {
+        pause();
+        _exit(0);
+      }
+      const pid_t pids[] = {pid, holder};
+      if (write(pipe_of_pids[1], pids, sizeof(pids)) != sizeof(pids)) _exit(1);
+      if (at_work) (void)compile(processes, kHangs);
+      pause();
+    }
+    pid_t pids[2] = {};
+    ASSERT_EQ(read(pipe_of_pids[0], pids, sizeof(pids)), static_cast<ssize_t>(sizeof(pids)));
+    const pid_t pid = pids[0];
+    EXPECT_FALSE(is_gone(pid));
+    kill(host, SIGKILL);
+    waitpid(host, nullptr, 0);
+    EXPECT_TRUE(comes_true([&] { return is_gone(pid); })) << at_work;
+    kill(pids[1], SIGKILL);
+    close(pipe_of_pids[0]);
+    close(pipe_of_pids[1]);
+  }
+}
+
+TEST(CompilerProcesses, AForkedHostHasItsOwn) {
+  CompilerProcesses processes(options());
+  ASSERT_TRUE(compile(processes).ok());
+  const auto mine = children_of(getpid());
+  const pid_t child = fork();
+  if (child == 0) {
+    const bool good = compile(processes).ok() &&
+                      compile(processes, kAborts).status().code() == absl::StatusCode::kAborted &&
+                      compile(processes).ok() && children_of(getpid()).size() == 1;
+    _exit(good ? 0 : 1);
+  }
+  for (int i = 0; i < 20; ++i) EXPECT_TRUE(compile(processes).ok());
+  int status = -1;
+  waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+  EXPECT_TRUE(compile(processes).ok());
+  EXPECT_EQ(children_of(getpid()), mine) << "the child's end left the parent's alone";
+}
+
+// Through a context: a crash is the request's error, LATHE_MISS_FALLBACK's background compiles there too.
+struct IsolatedDevice {
+  explicit IsolatedDevice(const std::string& way) {
+    ContextOptions o;
+    o.compiler_library = fake_compiler(way);
+    o.compiler_in_process = false;
+    o.compiler_program = LATHE_COMPILER_PROCESS_FILE;
+    o.workers = 2;
+    o.log_sink = [](LogLevel, const std::string&) {};
+    context = std::make_unique<lathe_context>(std::move(o));
+    const DeviceFacts facts = load_facts(facts_file("ryzen-7-5800u.json")).value();
+    device = std::make_unique<lathe_device>(*context, "fake", facts, std::make_unique<FakeDriver>(facts));
+  }
+  std::unique_ptr<lathe_context> context;
+  std::unique_ptr<lathe_device> device;
+};
+
+TEST(CompilerProcesses, ACallThatMeetsACrashFailsAndTheNextDoesNot) {
+  IsolatedDevice isolated("misbehaves");
+  MatmulRequest bad(7, kAborts, 33), good(7, 40, 33);
+  EXPECT_EQ(lathe_matmul(isolated.device.get(), nullptr, &bad.desc), LATHE_COMPILE_FAILED);
+  EXPECT_THAT(lathe_last_error(), HasSubstr("matmul f32"));
+  EXPECT_THAT(lathe_last_error(), HasSubstr("the compiler process was ended by signal 6 (Aborted)"));
+  EXPECT_EQ(lathe_matmul(isolated.device.get(), nullptr, &good.desc), LATHE_OK) << lathe_last_error();
+  lathe_statistics s = LATHE_STATISTICS_INIT;
+  ASSERT_EQ(lathe_context_statistics(isolated.context.get(), &s), LATHE_OK);
+  EXPECT_EQ(s.compiles, 1u);
+  EXPECT_EQ(s.compile_failures, 1u);
+  EXPECT_EQ(s.compiler_loaded, 0u);
+}
+
+TEST(CompilerProcesses, AWarmUpUsesSeveral) {
+  IsolatedDevice isolated("slow");
+  MatmulRequest weight(1, 40, 33);
+  lathe_warm_report report = LATHE_WARM_REPORT_INIT;
+  ASSERT_EQ(lathe_warm_matmul(isolated.device.get(), &weight.desc, 64, &report), LATHE_OK)
+      << lathe_last_error();
+  EXPECT_EQ(report.compiled, report.classes);
+  EXPECT_EQ(children_of(getpid()).size(), 2u);
+}
+
+}  // namespace
+}  // namespace lathe

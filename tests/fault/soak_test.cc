@@ -1,0 +1,137 @@
+// Many processes of many threads on one store, for a while, with eviction, deletion and pruning under them.
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <chrono>
+#include <cstdio>
+#include <functional>
+#include <random>
+#include <thread>
+
+#include "store_fixture.h"
+
+namespace lathe::fault {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+class SoakTest : public StoreFixture {
+ protected:
+  static constexpr int kKeys = 256;
+  // Shared by all processes.
+  struct Counts {
+    std::atomic<uint64_t> lookups, compiles, overlaps, wrong, evictions, removed;
+    std::atomic<int> compiling[kKeys];
+  };
+
+  void SetUp() override {
+    StoreFixture::SetUp();
+    void* const memory =
+        mmap(nullptr, sizeof(Counts), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    ASSERT_NE(memory, MAP_FAILED);
+    counts_ = new (memory) Counts{};
+  }
+  void TearDown() override {
+    munmap(counts_, sizeof(Counts));
+    StoreFixture::TearDown();
+  }
+  static double seconds() {
+    const char* text = std::getenv("LATHE_FAULT_SECONDS");
+    return text != nullptr ? std::atof(text) : is_long_form() ? 600 : 3;
+  }
+
+  CacheOptions capped() {
+    CacheOptions o = options();
+    // About half of the keys find room.
+    o.cap_bytes = kKeys / 2 * 512;
+    o.lock_timeout_seconds = 120;  // however slow the machine: that one compiles at a time is what is tested
+    return o;
+  }
+  Artifact compile(int n) {
+    if (counts_->compiling[n].fetch_add(1) != 0) ++counts_->overlaps;
+    std::this_thread::sleep_for(std::chrono::microseconds(200));
+    ++counts_->compiles;
+    --counts_->compiling[n];
+    return artifact(key(n));
+  }
+  void use(ArtifactCache& cache, unsigned seed) {
+    std::mt19937 random(seed);
+    for (int i = 0; i < 64; ++i) {
+      const int n = static_cast<int>(random() % kKeys);
+      if (!is_for(cache.get_or_create(key(n), [&] { return compile(n); }), key(n))) ++counts_->wrong;
+      ++counts_->lookups;
+    }
+  }
+  // A process' life: caches one after the other, so that the disk is looked at and not memory alone.
+  void live(unsigned process, int threads, Clock::time_point end) {
+    for (unsigned round = 0; Clock::now() < end; ++round) {
+      const auto cache = make_cache(capped());
+      std::vector<std::thread> running;
+      for (int t = 0; t < threads; ++t)
+        running.emplace_back(
+            [&, t] { use(*cache, process * 7919 + round * 104729 + static_cast<unsigned>(t)); });
+      for (std::thread& t : running) t.join();
+      counts_->evictions += cache->statistics().evictions;
+    }
+  }
+  void tidy(Clock::time_point end) {
+    std::mt19937 random(1);
+    for (int round = 0; Clock::now() < end; ++round) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      const auto cache = make_cache(capped());
+      if (round % 3 == 0) counts_->removed += cache->prune(kKeys / 8 * 512);
+      if (round % 3 == 1)
+        counts_->removed += unlink(entry_path(key(static_cast<int>(random() % kKeys))).c_str()) == 0;
+      if (round % 10 == 2) counts_->removed += cache->clear();
+      (void)cache->list();
+    }
+  }
+
+  Counts* counts_ = nullptr;
+};
+
+TEST_F(SoakTest, ManyProcessesOfManyThreads) {
+  const int processes = is_long_form() ? 64 : 8, threads = is_long_form() ? 16 : 4;
+  const auto end = Clock::now() + std::chrono::milliseconds(static_cast<int64_t>(seconds() * 1000));
+  std::vector<pid_t> children;
+  for (int i = 0; i <= processes; ++i) {
+    children.push_back(fork());
+    if (children.back() != 0) continue;
+    if (i == processes)
+      tidy(end);
+    else
+      live(static_cast<unsigned>(i), threads, end);
+    _exit(warnings_.empty() ? 0 : 1);
+  }
+  for (const pid_t child : children) {
+    int status = -1;
+    waitpid(child, &status, 0);
+    EXPECT_EQ(status, 0);
+  }
+  std::printf(
+      "%d processes x %d threads, %g s: %llu lookups, %llu compiles, %llu evicted, %llu removed; %llu wrong, "
+      "%llu keys compiled twice at a time\n",
+      processes, threads, seconds(), static_cast<unsigned long long>(counts_->lookups.load()),
+      static_cast<unsigned long long>(counts_->compiles.load()),
+      static_cast<unsigned long long>(counts_->evictions.load()),
+      static_cast<unsigned long long>(counts_->removed.load()),
+      static_cast<unsigned long long>(counts_->wrong.load()),
+      static_cast<unsigned long long>(counts_->overlaps.load()));
+  EXPECT_EQ(counts_->wrong.load(), 0u);
+  EXPECT_EQ(counts_->overlaps.load(), 0u);
+  EXPECT_GT(counts_->evictions.load(), 0u);
+  EXPECT_GT(counts_->removed.load(), 0u);
+  EXPECT_GT(counts_->lookups.load(), counts_->compiles.load());
+  uint64_t rejects = 0;
+  EXPECT_TRUE(all_right(kKeys, &rejects));
+  EXPECT_EQ(rejects, 0u);
+  EXPECT_THAT(left_over(kKeys + 1), testing::IsEmpty());
+}
+
+}  // namespace
+}  // namespace lathe::fault
