@@ -119,6 +119,9 @@ constexpr double kL2OverMemory = 2;
 // waits and bank conflicts leave about 2.5 (estimate).
 constexpr double kIssuePerCycle = 2.5;
 
+// Why a plan of which resident() says 0 is none.
+constexpr char kNoPlace[] = "no place for a workgroup on a compute unit";
+
 struct GpuRates {
   explicit GpuRates(const DeviceFacts& facts)
       : rocm(facts.target.backend == Backend::kRocm),
@@ -134,19 +137,35 @@ struct GpuRates {
         launch_seconds(facts.fact_or("launch_seconds", 3e-6)),
         flops(facts.fact_or("flops_f32", 10e12)) {}
 
-  // Workgroups that share a unit, at least one. A wave of 32 of AMD gets registers in steps of 24, where a
-  // SIMD has 1536 of them, others in steps of 8 (RDNA3 instruction set guide; CUDA C++ Programming Guide).
+  // Workgroups that share a unit. CUDA: at least one.
   int32_t resident(int64_t threads, int64_t thread_registers, double shared_bytes) const {
-    const double file = double(round_up(thread_registers, rocm && wave == 32 ? 24 : 8) * threads);
+    if (rocm) return amd_resident(threads, thread_registers, shared_bytes);
+    const double file = double(round_up(thread_registers, 8) * threads);  // CUDA C++ Programming Guide
     return static_cast<int32_t>(std::max(
         1.0, std::min({shared_memory_bytes / shared_bytes, registers / file, threads_per_unit / threads})));
   }
+  // SIMDs of a unit: CDNA four, RDNA two (CDNA3 and RDNA3 instruction set guides).
+  double simds() const { return wave == 64 ? 4 : 2; }
 
   bool rocm;
   int32_t wave;
   double units, clock_hz, memory_bytes_per_second, l2_bytes, shared_memory_bytes, registers, max_threads;
   double threads_per_unit;
   double launch_seconds, flops;
+
+ private:
+  // A wave's registers are all of one SIMD, whose lanes CDNA gives out in steps of 8, RDNA in steps of 24 of
+  // 1536; LDS comes in 128 steps (512 bytes of 64 KB, 1280 of 160), barriers for 16 workgroups (LLVM's
+  // AMDGPUBaseInfo).
+  int32_t amd_resident(int64_t threads, int64_t thread_registers, double shared_bytes) const {
+    constexpr double kGroups = 16;
+    const auto granule = static_cast<double>(round_up(thread_registers, wave == 64 ? 8 : 24));
+    const double lanes = simds() * wave, most = threads_per_unit / lanes;  // waves of a SIMD
+    const double waves = simds() * std::min(most, std::floor(registers / lanes / granule));
+    const double step = shared_memory_bytes / 128, shared = std::ceil(shared_bytes / step) * step;
+    const double by_waves = waves * wave / double(threads);
+    return static_cast<int32_t>(std::min({kGroups, by_waves, shared_memory_bytes / shared}));
+  }
 };
 
 // Who may merge the partial results of so many splits: the last workgroup to arrive, or a second step. On

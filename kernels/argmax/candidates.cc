@@ -162,8 +162,12 @@ void enumerate_argmax_gpu(const CandidateContext& context, std::vector<RankedPla
           rejected(config, absl::StrCat("threads ", r.threads, " > ", int64_t(rates.max_threads))));
       continue;
     }
+    const int32_t resident = resident_of(rates, c.a, config);
+    if (resident < 1) {
+      out->push_back(rejected(config, kNoPlace));
+      continue;
+    }
     for (int32_t wanted : row_splits(context, static_cast<int64_t>(2 * rates.units))) {
-      const int32_t resident = resident_of(rates, c.a, config);
       if (wanted == 1 && context.split_k == 0) {
         append(config, 1, gpu_seconds(rates, c, config, 1), resident, out);
         continue;

@@ -25,13 +25,13 @@ constexpr Row kWave32[] = {
     {64, 32, 16, 16},   {32, 128, 32, 32},  {32, 128, 16, 32},  {32, 64, 16, 32},
     {32, 64, 16, 16},   {16, 64, 16, 16},   {16, 128, 16, 32},  {16, 128, 16, 16},
 };
-constexpr int64_t kDepths[] = {64, 128};  // bytes of a block of K
+constexpr int64_t kDepths[] = {64, 128, 256};  // bytes of a block of K
+// What passes through registers element by element takes longer for it than a shallower block's latency.
+constexpr int64_t kMostStagedDepth = 128;
 constexpr int32_t kStages = 2;
 
 // Beside the stages: the counter's ticket, and matmul_argmax's key for each row of a tile.
 constexpr double kTicketBytes = 16, kKeyBytes = 8;
-// CDNA3 and RDNA3 instruction set guides: a unit is four SIMDs, or two.
-double simds_of(const MatrixInstruction& t) { return t.unit == MatrixInstruction::kMfma ? 4 : 2; }
 // Of the 512 that a lane of CDNA has, beyond 256 LLVM keeps operands in accumulation registers, one wave
 // alone stays on a SIMD and conditions spill. Of plans whose elements pass through registers one by one,
 // those of 244 to 252 by this count spilled 2 to 18 (gfx1201 to memory).
@@ -80,28 +80,26 @@ MmaShape shape_of(const ProblemClass& c, const MatrixInstruction& t, const Row& 
 
 double unit_bytes(const MmaShape& s) { return s.shared_bytes() + kTicketBytes + kKeyBytes * s.tile_m; }
 
-// A wave of 64 gets registers in blocks of 8; of 32, where a SIMD has 1536 of them, in blocks of 24 (CDNA3
-// and RDNA3 instruction set guides).
-double resident_of(const GpuRates& rates, const MmaShape& s) {
-  const double registers = round_up(s.registers(), s.instruction.wave() == 64 ? 8 : 24) * s.threads();
-  return std::max(1.0,
-                  std::floor(std::min({rates.shared_memory_bytes / unit_bytes(s), rates.registers / registers,
-                                       rates.threads_per_unit / s.threads()})));
+int32_t resident_of(const GpuRates& rates, const MmaShape& s) {
+  return rates.resident(s.threads(), s.registers(), unit_bytes(s));
 }
 
-// Bytes that pass through registers from four rows a word, each where K has that row: eight words of such
-// conditions spilled 12 scalar registers on gfx1201, four none.
-bool has_too_many_conditions(const MmaShape& s) {
+// Bytes that pass through registers from four rows a word, eight words of them: with the sums of 32 x 32 on
+// gfx90a their addresses and conditions still spill 3 to 20 scalar registers; elsewhere none.
+bool has_too_many_addresses(const Target& target, const MmaShape& s) {
   const auto words = [&](int64_t width, bool k_contiguous) {
     return k_contiguous ? 0 : width * s.depth_bytes() / 4 / s.threads();
   };
-  return s.instruction.unit == MatrixInstruction::kWmma && s.element_bytes == 1 && !s.copies_chunks() &&
+  return target.arch == "gfx90a" && s.instruction.rows == 32 && s.element_bytes == 1 && !s.copies_chunks() &&
          std::max(words(s.tile_m, s.a_k_contiguous), words(s.tile_n, s.b_k_contiguous)) >= 8;
 }
 
-std::string check(const GpuRates& rates, const MatmulSizes& s, const Row& r, const MmaShape& shape) {
+std::string check(const Target& target, const GpuRates& rates, const MatmulSizes& s, const Row& r,
+                  const MmaShape& shape) {
   if (std::string defect = shape.defect(); !defect.empty()) return defect;
-  if (has_too_many_conditions(shape)) return "conditions of bytes from different rows spill";
+  if (!shape.copies_chunks() && shape.depth_bytes() > kMostStagedDepth)
+    return absl::StrCat("element by element: K of ", shape.depth_bytes(), " bytes > ", kMostStagedDepth);
+  if (has_too_many_addresses(target, shape)) return "addresses of bytes from different rows spill";
   const double shared = unit_bytes(shape);
   if (shared > rates.shared_memory_bytes)
     return absl::StrCat("smem ", int64_t(shared), " > ", int64_t(rates.shared_memory_bytes));
@@ -109,6 +107,7 @@ std::string check(const GpuRates& rates, const MatmulSizes& s, const Row& r, con
     return absl::StrCat("threads ", shape.threads(), " > ", int64_t(rates.max_threads));
   const int64_t most = std::min<int64_t>(kMostRegisters, rates.registers / shape.threads());
   if (shape.registers() > most) return absl::StrCat("registers of a thread ", shape.registers(), " > ", most);
+  if (resident_of(rates, shape) < 1) return kNoPlace;
   if (r.tile_m > std::max<int64_t>(16, 2 * s.m)) return absl::StrCat("tile_m ", r.tile_m, " > 2 * M ", s.m);
   if (r.tile_n > std::max<int64_t>(64, 2 * s.n)) return absl::StrCat("tile_n ", r.tile_n, " > 2 * N ", s.n);
   return "";
@@ -137,9 +136,9 @@ double predict(const CandidateContext& context, const GpuRates& rates, const Mat
   const double k_of_instruction = double(t.step_bytes()) / s.input_bytes / t.products();
   const double instructions =
       double(shape.fragment_rows() * shape.fragment_columns()) * shape.tile_k / k_of_instruction;
-  const double waves = together * shape.warps() / simds_of(t);
+  const double waves = together * shape.warps() / rates.simds();
   const double efficiency = waves >= 2 ? kShared : kAlone + (kShared - kAlone) * std::max(0.0, waves - 1);
-  const double on_simds = std::min(double(shape.warps()) * together, simds_of(t)) / together;
+  const double on_simds = std::min(double(shape.warps()) * together, rates.simds()) / together;
   const double products = instructions * shape.warps() * t.cycles / on_simds / efficiency;
   const double reads = shape.warps() * double(r.warp_m + r.warp_n) * depth * (t.groups == 1 ? 2 : 1);
   const double shared =
@@ -216,13 +215,13 @@ void enumerate(const CandidateContext& context, const char* name, int64_t edge,
       config.register_m = r.warp_m, config.register_n = r.warp_n;
       config.stages = kStages;
       config.split = kNoSplit;
-      if (std::string reason = check(rates, s, r, shape); !reason.empty()) {
+      if (std::string reason = check(context.facts.target, rates, s, r, shape); !reason.empty()) {
         out->push_back(rejected(config, std::move(reason)));
         continue;
       }
       config.threads = static_cast<int32_t>(shape.threads());
       Plan plan;
-      plan.resident = static_cast<int32_t>(resident_of(rates, shape));
+      plan.resident = resident_of(rates, shape);
       config.raster = raster_of(c, r, rates.units * plan.resident);
       plan.config = config;
       append_mma_splits(

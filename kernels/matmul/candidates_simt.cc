@@ -16,15 +16,15 @@ struct Row {
 };
 // (tile_m / register_m) * (tile_n / register_n) == threads in every row.
 constexpr Row kRows[] = {
-    {1, 128, 32, 128, 1, 1, 1, 152, 144},    {2, 128, 32, 128, 2, 1, 1, 160, 144},
-    {4, 128, 32, 128, 4, 1, 1, 160, 168},    {8, 64, 32, 128, 2, 2, 1, 128, 120},
-    {8, 128, 32, 128, 4, 2, 1, 176, 192},    {16, 64, 32, 128, 4, 2, 1, 168, 168},
-    {16, 128, 16, 128, 4, 4, 1, 152, 216},   {32, 64, 16, 128, 4, 4, 1, 128, 144},
-    {32, 128, 16, 128, 8, 4, 1, 120, 192},   {64, 64, 16, 256, 4, 4, 1, 128, 120},
-    {64, 64, 16, 128, 8, 4, 1, 104, 168},    {64, 64, 32, 256, 4, 4, 1, 128, 168},
-    {64, 128, 16, 256, 8, 4, 1, 128, 192},   {64, 128, 16, 128, 8, 8, 1, 224, 216},
-    {128, 64, 16, 256, 8, 4, 1, 120, 192},   {128, 128, 8, 256, 8, 8, 1, 192, 168},
-    {128, 128, 16, 256, 8, 8, 1, 144, 216},  {128, 128, 32, 256, 8, 8, 1, 240, 240},
+    {1, 128, 32, 128, 1, 1, 1, 144, 144},    {2, 128, 32, 128, 2, 1, 1, 160, 144},
+    {4, 128, 32, 128, 4, 1, 1, 160, 168},    {8, 64, 32, 128, 2, 2, 1, 104, 120},
+    {8, 128, 32, 128, 4, 2, 1, 168, 168},    {16, 64, 32, 128, 4, 2, 1, 128, 144},
+    {16, 128, 16, 128, 4, 4, 1, 152, 144},   {32, 64, 16, 128, 4, 4, 1, 128, 144},
+    {32, 128, 16, 128, 8, 4, 1, 120, 216},   {64, 64, 16, 256, 4, 4, 1, 112, 120},
+    {64, 64, 16, 128, 8, 4, 1, 120, 192},    {64, 64, 32, 256, 4, 4, 1, 128, 144},
+    {64, 128, 16, 256, 8, 4, 1, 128, 192},   {64, 128, 16, 128, 8, 8, 1, 168, 216},
+    {128, 64, 16, 256, 8, 4, 1, 96, 192},    {128, 128, 8, 256, 8, 8, 1, 128, 168},
+    {128, 128, 16, 256, 8, 8, 1, 168, 192},  {128, 128, 32, 256, 8, 8, 1, 240, 240},
     {256, 256, 64, 1024, 8, 8, 1, 256, 256},
 };
 constexpr int32_t kInvariantDepth = 16;  // batch_invariant: one K order for all M
@@ -40,9 +40,9 @@ constexpr double kStagingInstructions = 10;
 // Of the memory's rate, reading element by element; loads of 16 bytes reach 0.85 to 0.93 (estimate).
 constexpr double kMemoryEfficiency = 0.75;
 
-// As ptxas 13.0 needs them for sm_90a, within a tenth (1x128x32: 125 to 168; 16x128x16: 127; 64x128x16 by 128
-// threads: 197 to 215; 128x128x8: 149): sums, operands, each element on its way with its address, and the
-// rest.
+// As ptxas 13.0 needs them for sm_90a at most, within a tenth (16x128x16: 96 to 141; 64x128x16 by 128
+// threads: 160 to 200; 128x128x8: 127 to 159; less for one row, 1x128x32: 90 to 128): sums, operands, each
+// element on its way with its address, and the rest.
 int32_t thread_registers(const GpuRates& rates, const Row& r) {
   if (rates.rocm) return rates.wave == 64 ? r.wave64 : r.wave32;
   const int32_t staged = static_cast<int32_t>(ceil_div((r.tile_m + r.tile_n) * r.tile_k, r.threads));
@@ -57,6 +57,10 @@ double shared_bytes(const Row& r) {
   return 4.0 * r.stages * (round_up(a, kVector) + b);
 }
 
+int32_t resident_of(const GpuRates& rates, const Row& r) {
+  return rates.resident(r.threads, thread_registers(rates, r), shared_bytes(r));
+}
+
 std::string check(const GpuRates& rates, const MatmulSizes& s, const Row& r) {
   const auto over = [](const char* what, double value, double limit) {
     return absl::StrCat(what, " ", int64_t(value), " > ", int64_t(limit));
@@ -68,16 +72,13 @@ std::string check(const GpuRates& rates, const MatmulSizes& s, const Row& r) {
     return over("registers of a thread", thread_registers(rates, r), kMaxThreadRegisters);
   if (double(thread_registers(rates, r)) * r.threads > rates.registers)
     return over("registers of a workgroup", double(thread_registers(rates, r)) * r.threads, rates.registers);
+  if (resident_of(rates, r) < 1) return kNoPlace;
   if (s.batch_invariant && r.tile_k != kInvariantDepth)
     return absl::StrCat("batch_invariant: tile_k ", r.tile_k, ", the recipe has ", kInvariantDepth);
   // An eighth of a tile is the least that is worth launching; the smallest row serves M of 1.
   if (!s.batch_invariant && r.tile_m > 8 && r.tile_m > 8 * s.m)
     return absl::StrCat("tile_m ", r.tile_m, " > 8 * M ", s.m);
   return "";
-}
-
-int32_t resident_of(const GpuRates& rates, const Row& r) {
-  return rates.resident(r.threads, thread_registers(rates, r), shared_bytes(r));
 }
 
 double predict(const GpuRates& rates, const MatmulSizes& s, const Row& r, double splits, int32_t split) {

@@ -32,7 +32,7 @@ constexpr Row kAmdRows[] = {
 };
 
 // --- what a unit of the device gives; estimates where no source is named
-constexpr double kGroupsPerUnit = 16;  // workgroups of a compute unit, more than any row here needs
+constexpr double kGroupsPerUnit = 16;  // CUDA: workgroups of a unit, more than any row here needs
 // From the last product to the last store, and from the launch to the first load.
 constexpr double kEndSeconds = 0.5e-6, kStartSeconds = 0.3e-6;
 
@@ -113,30 +113,14 @@ double amd_unit_cycles(const SkinnyShape& s, const AmdForm& form) {
   return issue * (products + addresses);
 }
 
-// As a wave gets them: of 64 in steps of 8, of 32, where a SIMD has 1536 of them, in steps of 24 (CDNA3 and
-// RDNA3 instruction set guides).
-double registers_of(const SkinnyShape& s, const AmdForm& form) {
-  if (!s.in.amd) return SkinnyShape::kRegisters;
-  return round_up(static_cast<int64_t>(std::ceil(amd_registers(s, form))), s.in.wave == 64 ? 8 : 24);
-}
-
 double resident_of(const GpuRates& rates, const SkinnyShape& s, const AmdForm& form) {
   const Model& model = model_of(s.in.amd);
-  double shared = double(s.shared_bytes) + model.reserved_shared;
-  if (s.in.amd) {
-    // In 128 steps: 512 bytes of 64 KB, 1280 of 160.
-    const double step = rates.shared_memory_bytes / 128;
-    shared = std::ceil((shared + model.static_shared) / step) * step;
-  }
-  double resident =
-      std::min({kGroupsPerUnit, std::floor((rates.shared_memory_bytes + model.reserved_shared) / shared),
-                std::floor(rates.registers / (registers_of(s, form) * s.in.threads))});
-  if (!s.in.amd) return resident;
-  // A wave's registers are all of one SIMD, of which CDNA's units have four, RDNA's two.
-  const double simds = s.in.wave == 64 ? 4 : 2, wave = double(s.in.wave);
-  const double waves = std::floor(rates.registers / (simds * wave) / registers_of(s, form));
-  return std::min({resident, std::floor(rates.threads_per_unit / s.in.threads),
-                   std::floor(simds * waves * wave / s.in.threads)});
+  if (s.in.amd)
+    return rates.resident(s.in.threads, static_cast<int64_t>(std::ceil(amd_registers(s, form))),
+                          double(s.shared_bytes + model.static_shared));
+  const double shared = double(s.shared_bytes) + model.reserved_shared;
+  return std::min({kGroupsPerUnit, std::floor((rates.shared_memory_bytes + model.reserved_shared) / shared),
+                   std::floor(rates.registers / double(SkinnyShape::kRegisters * s.in.threads))});
 }
 
 // What is known of one plan before it is priced.
@@ -244,12 +228,10 @@ double predict(const GpuRates& rates, const MatmulSizes& sizes, const Choice& c)
                a_read = s.in.amd ? weights * s.in.rows / s.warp_columns : staged;
   const double rounds = std::ceil(chunk / (double(s.unit) * s.warps_k * s.in.unroll_k));
   const double alone = double(s.groups) * rounds * round_seconds(rates, s, c.form, chunk);
-  // What the SIMDs of a unit spend on a workgroup. CDNA and RDNA instruction set guides: a unit is four
-  // SIMDs, or two.
-  const double units = double(s.groups) * s.warps_n * std::ceil(chunk / s.unit),
-               simds = s.in.wave == 64 ? 4 : 2;
+  // What the SIMDs of a unit spend on a workgroup.
+  const double units = double(s.groups) * s.warps_n * std::ceil(chunk / s.unit);
   const double products =
-      s.in.amd ? units * amd_unit_cycles(s, c.form) / (simds * kIssued * rates.clock_hz) : 0;
+      s.in.amd ? units * amd_unit_cycles(s, c.form) / (rates.simds() * kIssued * rates.clock_hz) : 0;
   const auto wave = [&](double workgroups) {
     const double rate = std::min(reachable, std::min(rates.units, workgroups) * unit_rate);
     const double all_units = model.all_units_bytes_per_cycle * rates.clock_hz * rates.units;
@@ -341,7 +323,7 @@ std::string check_choice(const GpuRates& rates, const Choice& c) {
   if (c.shape.in.amd && amd_registers(c.shape, c.form) > kMostAmdRegisters)
     return absl::StrCat("registers of a thread ", int64_t(amd_registers(c.shape, c.form)), " > ",
                         kMostAmdRegisters);
-  if (c.resident < 1) return "registers of a workgroup";
+  if (c.resident < 1) return kNoPlace;
   return "";
 }
 

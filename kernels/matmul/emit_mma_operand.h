@@ -99,6 +99,10 @@ Value multiply_lanes(Emit& e, const MatrixInstruction& instruction, Value a, Val
 // AMD: loads do not move down past here, nor anything else; LLVM would put them off to where they are waited
 // for.
 void pin_schedule(Emit& e);
+// AMD: loads of elements between two such pins. LLVM makes the addresses of all loads before the first, pairs
+// of scalars where a wave reads along a row, with their conditions: of 33 loads 6 to 26 scalars spilled on
+// gfx1100, of 40 up to 29 on gfx90a with 270 vector registers in use (by 8: none, and 140).
+constexpr size_t kLoadsTogether = 8;
 // AMD: what was loaded before stays loaded before: InstCombine would turn operands that a loop carries along
 // into loads at its head, where the products wait for them (measured: 8 reads and a wait for all of them).
 void pin_loads(Emit& e);

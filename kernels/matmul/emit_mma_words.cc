@@ -44,7 +44,13 @@ class WordCopies : public MmaCopies {
     const bool whole = x_.whole_blocks;
     if (whole) k0 = x_.existing(e_, k0);
     for (int64_t i = count_ * slice / slices; i < count_ * (slice + 1) / slices; ++i)
-      for (int64_t j = 0; j < word_; ++j) load(words_[i], j, k0, whole);
+      for (int64_t j = 0; j < word_; ++j) {
+        if (!loaded_.empty() && loaded_.size() % kLoadsTogether == 0) pin_schedule(e_);
+        load(words_[i], j, k0, whole);
+      }
+    if (whole || slice + 1 < slices) return;
+    Value in_block = e_.to_i32(e_.min(e_.sub(x_.depth, k0), e_.idx(x_.block)));
+    loaded_.push_back(select(e_, e_.less(k0, x_.depth), in_block, e_.i32(0)));
   }
 
   void end(Value stage) override {
@@ -71,10 +77,10 @@ class WordCopies : public MmaCopies {
     Value row, word;  // i32: of the part of the tile, and of the row
   };
 
-  // Element `j` of a word. Rows beyond the operand repeat its last one; K beyond it reads as zero.
+  // Element `j` of a word. Rows beyond the operand repeat its last one, K beyond it an element that exists.
   void load(const Word& w, int64_t j, Value k0, bool whole) {
     Value row = e_.min(e_.to_index(w.row), last_), in_block = e_.add(e_.mul(e_.to_index(w.word), word_), j);
-    Value k = e_.add(k0, in_block), inside = e_.less(k, x_.depth);
+    Value k = e_.add(k0, in_block);
     const Value& stride = x_.view.row_stride;
     Value at;
     if (x_.k_contiguous) {
@@ -83,12 +89,12 @@ class WordCopies : public MmaCopies {
     } else {
       Value first = e_.add(x_.view.offset, row);
       at = e_.add(e_.add(first, e_.mul(k0, stride)), e_.mul(in_block, stride));
-      if (!whole) at = select(e_, inside, at, first);
+      if (!whole) at = select(e_, e_.less(k, x_.depth), at, first);
     }
     Type type = e_.b.getIntegerType(8 * x_.element_bytes);
     const int64_t alignment = x_.view.alignment ? x_.view.alignment : x_.element_bytes;
-    Value v = LLVM::LoadOp::create(e_.b, e_.loc, type, pointer_to(e_, x_.view.memory, at), alignment);
-    loaded_.push_back(whole ? v : select(e_, inside, v, e_.constant(type, 0)));
+    loaded_.push_back(
+        LLVM::LoadOp::create(e_.b, e_.loc, type, pointer_to(e_, x_.view.memory, at), alignment));
   }
 
   Value packed(int64_t i) {
@@ -99,7 +105,20 @@ class WordCopies : public MmaCopies {
       if (j > 0) v = arith::ShLIOp::create(e_.b, e_.loc, v, e_.i32(j * 8 * x_.element_bytes));
       word = word ? arith::OrIOp::create(e_.b, e_.loc, word, v).getResult() : v;
     }
-    return word;
+    return x_.whole_blocks ? word : present(word, words_[i]);
+  }
+
+  // Zero beyond K, by a mask of the whole word that is made here: conditions of its elements, kept while the
+  // loads are on their way, took scalar registers until 29 of them spilled (gfx90a, bytes of either operand).
+  Value present(Value word, const Word& w) {
+    Value left = arith::SubIOp::create(e_.b, e_.loc, loaded_.back(), e_.mul(w.word, word_));
+    left = arith::MaxSIOp::create(e_.b, e_.loc, left, e_.i32(0));
+    left = arith::MinSIOp::create(e_.b, e_.loc, left, e_.i32(word_));
+    // In two steps: one of 32 bits would be none.
+    Value half = arith::SubIOp::create(e_.b, e_.loc, e_.i32(16), e_.mul(left, 16 / word_));
+    Value mask = e_.i32(-1);
+    for (int step = 0; step < 2; ++step) mask = arith::ShRUIOp::create(e_.b, e_.loc, mask, half);
+    return arith::AndIOp::create(e_.b, e_.loc, word, mask);
   }
 
   Emit& e_;
@@ -109,7 +128,7 @@ class WordCopies : public MmaCopies {
   Value last_;            // the last row that exists
   Value exists_;          // null: in every thread
   SmallVector<Word> words_;
-  Values loaded_;
+  Values loaded_;  // elements, and unless blocks are whole how much of K is in the block
 };
 
 }  // namespace

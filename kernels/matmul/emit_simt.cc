@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "kernels/matmul/emit_gpu.h"
+#include "kernels/matmul/emit_mma_operand.h"
 
 namespace lathe::emit {
 namespace {
@@ -36,7 +37,8 @@ class StagedOperand {
         depth_(kernel.config().getTileK()),
         threads_(kernel.threads()),
         vector_(vector_of(register_size)),
-        last_(e.sub(limit, e.idx(1))) {
+        last_(e.sub(limit, e.idx(1))),
+        rocm_(kernel.rocm()) {
     for (int64_t i = 0; i < count(); ++i) elements_.push_back(element(kernel.thread(), i));
   }
 
@@ -46,29 +48,33 @@ class StagedOperand {
   int64_t shared_elements() const { return stride() * depth_; }
   int64_t vector() const { return vector_; }
 
-  // This thread's elements of the block [k0, k0 + tile_k) of [0, depth): zero where K ends. Rows and columns
-  // beyond the tile's edge repeat the last one; nothing outside the operand is read.
+  // This thread's elements of the block [k0, k0 + tile_k) of [0, depth). Rows and columns beyond the tile's
+  // edge repeat the last one, as does what is beyond the depth; nothing outside the operand is read.
   Values load(Value k0, Value depth) {
     Value last_k = e_.sub(depth, e_.idx(1));
-    const bool whole = Emit::known(depth) && *Emit::known(depth) % depth_ == 0;
     Values loaded;
     for (const Element& x : elements_) {
-      Value k = e_.add(k0, x.k), inside = e_.min(k, last_k);
+      if (rocm_ && !loaded.empty() && loaded.size() % kLoadsTogether == 0) pin_schedule(e_);
+      Value inside = e_.min(e_.add(k0, x.k), last_k);
       Value at = e_.add(x.base, e_.mul(inside, k_stride_));
-      Value v = e_.load(view_.memory, at, view_.alignment);
-      if (!whole) v = arith::SelectOp::create(e_.b, e_.loc, e_.less(k, depth), v, e_.zero(view_.element));
-      loaded.push_back(v);
+      loaded.push_back(e_.load(view_.memory, at, view_.alignment));
     }
     return loaded;
   }
 
-  void store(ArrayRef<Value> loaded, Value shared, int64_t offset) {
+  // What load() gave for the same block, with zeros beyond the depth. Which are is asked here: a condition of
+  // each element, kept while the loads are on their way, took scalar registers until some spilled (gfx1100).
+  void store(ArrayRef<Value> loaded, Value shared, int64_t offset, Value k0, Value depth) {
+    const bool whole = Emit::known(depth) && *Emit::known(depth) % depth_ == 0;
     for (auto [x, v] : llvm::zip(elements_, loaded)) {
-      Value at = e_.add(e_.add(e_.mul(x.k, stride()), x.row), offset);
+      Value at = e_.add(e_.add(e_.mul(x.k, stride()), x.row), offset), kept = v;
+      if (!whole)
+        kept =
+            arith::SelectOp::create(e_.b, e_.loc, e_.less(e_.add(k0, x.k), depth), v, e_.zero(view_.element));
       if (x.exists)
-        e_.when(x.exists, [&, v = v] { e_.store(e_.to_factor(v), shared, at); });
+        e_.when(x.exists, [&] { e_.store(e_.to_factor(kept), shared, at); });
       else
-        e_.store(e_.to_factor(v), shared, at);
+        e_.store(e_.to_factor(kept), shared, at);
     }
   }
 
@@ -118,6 +124,7 @@ class StagedOperand {
   Value line_stride_, k_stride_;
   int64_t width_, depth_, threads_, vector_;
   Value last_;
+  bool rocm_;
   SmallVector<Element> elements_;
 };
 
@@ -154,8 +161,8 @@ class SimtTile {
     append(carried, fetch(e_.idx(0)));
     carried = e_.loop(e_.idx(0), p_.depth, depth, carried, [&](Value k0, const Values& in) {
       ArrayRef<Value> state(in);
-      a_.store(state.slice(sums, a_.count()), shared_, 0);
-      b_.store(state.slice(sums + a_.count(), b_.count()), shared_, b_offset_);
+      a_.store(state.slice(sums, a_.count()), shared_, 0, k0, p_.depth);
+      b_.store(state.slice(sums + a_.count(), b_.count()), shared_, b_offset_, k0, p_.depth);
       kernel_.barrier();
       Values next = fetch(e_.add(k0, depth));
       Values out = multiply(Values(state.take_front(sums)));

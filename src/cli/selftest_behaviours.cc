@@ -4,8 +4,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "cli/cuda_capture.h"
 #include "cli/selftest.h"
+#include "cli/stream_capture.h"
 #include "cli/trial.h"
 
 namespace lathe::cli {
@@ -124,17 +124,10 @@ absl::StatusOr<std::unique_ptr<CapturedGraph>> capture(Capture& with, lathe_stre
   return graph;
 }
 
-absl::StatusOr<std::unique_ptr<Capture>> open_capture(const SelftestDevice& d) {
-  if (d.stream->get() == nullptr) return absl::UnimplementedError(absl::StrCat(d.name, " has no streams"));
-  if (d.name.rfind("cuda", 0) != 0)
-    return absl::UnimplementedError(absl::StrCat("captures on ", d.name, " are not tested yet"));
-  return open_cuda_capture();
-}
-
 // A launch of a prepared class is captured, runs when the graph does, and runs again with it.
 template <typename Request>
 Result captured_hit(const SelftestDevice& d, const Request& request) {
-  auto with = open_capture(d);
+  auto with = open_capture(d.name);
   if (!with.ok()) return with.status();
   auto trial = make_trial(d.device, *d.stream, request, d.seed);
   if (!trial.ok()) return trial.status();
@@ -158,7 +151,7 @@ Result captured_hit(const SelftestDevice& d, const Request& request) {
 
 // A miss in a capture is CAPTURE_MISS whatever the policy, leaves the capture valid and the result alone.
 Result captured_miss(const SelftestDevice& d) {
-  auto with = open_capture(d);
+  auto with = open_capture(d.name);
   if (!with.ok()) return with.status();
   auto trial = make_trial(d.device, *d.stream, product(19, 23, 1013), d.seed);
   if (!trial.ok()) return trial.status();
@@ -178,7 +171,7 @@ Result captured_miss(const SelftestDevice& d) {
 
 // Another thread compiles, loads and allocates while this one captures: neither disturbs the other.
 Result load_beside_a_capture(const SelftestDevice& d) {
-  auto with = open_capture(d);
+  auto with = open_capture(d.name);
   if (!with.ok()) return with.status();
   auto trial = make_trial(d.device, *d.stream, product(14, 48, 700), d.seed);
   if (!trial.ok()) return trial.status();

@@ -1,4 +1,4 @@
-// hipInit, devices, streams, results, and the HSA runtime's view of the device.
+// hipInit, devices, results, and the HSA runtime's view of the device.
 #include <cstdio>
 #include <cstring>
 
@@ -66,43 +66,6 @@ EMU_API hipSetDevice(int device) {
   EMU_ENTER();
   if (device != 0) return kInvalidDevice;
   current_device() = device;
-  return kSuccess;
-}
-
-EMU_API hipStreamCreateWithFlags(Stream** stream, unsigned flags) {
-  EMU_ENTER_ALIVE();
-  if (stream == nullptr || flags > 1) return kInvalidValue;
-  *stream = new Stream{current_device()};
-  state.streams.insert(*stream);
-  return kSuccess;
-}
-EMU_API hipStreamDestroy(Stream* stream) {
-  EMU_ENTER();
-  if (state.streams.erase(stream) == 0) return kInvalidHandle;
-  delete stream;
-  return kSuccess;
-}
-EMU_API hipStreamSynchronize(void* stream) {
-  EMU_ENTER_ALIVE();
-  return state.is_stream(stream) ? kSuccess : kContextIsDestroyed;
-}
-EMU_API hipStreamGetDevice(void* stream, int* device) {
-  EMU_ENTER();
-  if (!state.is_stream(stream)) return kContextIsDestroyed;
-  *device = 0;
-  return kSuccess;
-}
-// Nothing here begins a capture.
-EMU_API hipStreamIsCapturing(void* stream, int* status) {
-  EMU_ENTER();
-  if (!state.is_stream(stream)) return kContextIsDestroyed;
-  *status = kCaptureNone;
-  return kSuccess;
-}
-EMU_API hipThreadExchangeStreamCaptureMode(int* mode) {
-  thread_local int current = kCaptureGlobal;
-  if (*mode < kCaptureGlobal || *mode > kCaptureRelaxed) return kInvalidValue;
-  std::swap(*mode, current);
   return kSuccess;
 }
 

@@ -10,6 +10,7 @@ using namespace lathe::emulator::hip;
 EMU_API hipMalloc(uint64_t* memory, size_t bytes) {
   EMU_ENTER_ALIVE();
   if (memory == nullptr) return kInvalidValue;
+  if (const int refused = state.refuse_unsafe(); refused != 0) return refused;
   *memory = 0;
   if (bytes == 0) return kSuccess;
   const uint64_t address = state.arena->allocate(bytes);
@@ -21,6 +22,7 @@ EMU_API hipMalloc(uint64_t* memory, size_t bytes) {
 }
 EMU_API hipFree(uint64_t memory) {
   EMU_ENTER();
+  if (const int refused = state.refuse_unsafe(); refused != 0) return refused;
   if (memory == 0) return kSuccess;
   const auto it = state.allocations.find(memory);
   if (it == state.allocations.end()) return kInvalidValue;
@@ -34,30 +36,38 @@ EMU_API hipMemcpyHtoDAsync(uint64_t to, const void* from, size_t bytes, void* st
   EMU_ENTER_ALIVE();
   uint8_t* at = state.bytes_at(to, bytes);
   if (at == nullptr || !state.is_stream(stream)) return kInvalidValue;
-  std::memcpy(at, from, bytes);
-  return kSuccess;
+  return state.enqueue(stream, [=] {
+    std::memcpy(at, from, bytes);
+    return static_cast<int>(kSuccess);
+  });
 }
 EMU_API hipMemcpyDtoHAsync(void* to, uint64_t from, size_t bytes, void* stream) {
   EMU_ENTER_ALIVE();
   const uint8_t* at = state.bytes_at(from, bytes);
   if (at == nullptr || !state.is_stream(stream)) return kInvalidValue;
-  std::memcpy(to, at, bytes);
-  return kSuccess;
+  return state.enqueue(stream, [=] {
+    std::memcpy(to, at, bytes);
+    return static_cast<int>(kSuccess);
+  });
 }
 EMU_API hipMemcpyDtoDAsync(uint64_t to, uint64_t from, size_t bytes, void* stream) {
   EMU_ENTER_ALIVE();
   uint8_t* at = state.bytes_at(to, bytes);
   const uint8_t* source = state.bytes_at(from, bytes);
   if (at == nullptr || source == nullptr || !state.is_stream(stream)) return kInvalidValue;
-  std::memmove(at, source, bytes);
-  return kSuccess;
+  return state.enqueue(stream, [=] {
+    std::memmove(at, source, bytes);
+    return static_cast<int>(kSuccess);
+  });
 }
 EMU_API hipMemsetD8Async(uint64_t memory, unsigned char value, size_t bytes, void* stream) {
   EMU_ENTER_ALIVE();
   uint8_t* at = state.bytes_at(memory, bytes);
   if (at == nullptr || !state.is_stream(stream)) return kInvalidValue;
-  std::memset(at, value, bytes);
-  return kSuccess;
+  return state.enqueue(stream, [=] {
+    std::memset(at, value, bytes);
+    return static_cast<int>(kSuccess);
+  });
 }
 
 EMU_API hipDrvPointerGetAttributes(unsigned count, int* attributes, void** values, uint64_t pointer) {

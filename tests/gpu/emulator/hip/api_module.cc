@@ -74,6 +74,17 @@ int write_file(const void* image, size_t bytes, std::string* path) {
   return written ? kSuccess : kUnknown;
 }
 
+int run(const std::string& request, const std::string& symbol) {
+  State& state = State::get();
+  const auto done = state.worker->ask(request);
+  if (done.ok()) return kSuccess;
+  std::fprintf(stderr, "hip emulator: %s: %s\n", symbol.c_str(),
+               std::string(done.status().message()).c_str());
+  // As on hardware: the launch was accepted, later calls answer what became of it.
+  state.error = done.status().code() == absl::StatusCode::kAborted ? kIllegalAddress : kLaunchFailed;
+  return kSuccess;
+}
+
 }  // namespace
 
 EMU_API hipModuleLoadDataEx(Module** module, const void* image, unsigned, int*, void**) {
@@ -145,14 +156,15 @@ EMU_API hipModuleLaunchKernel(Function* function, unsigned grid_x, unsigned grid
     if (*e == reinterpret_cast<void*>(2)) bytes = *static_cast<size_t*>(e[1]);
   }
   if (buffer == nullptr) return kInvalidValue;
-  const auto done = state.worker->ask(
+  // A capture takes it that they are in the order of the reference's example, and copies five.
+  const Stream* to = State::created(stream);
+  if (to != nullptr && to->capture != nullptr &&
+      (extra[0] != reinterpret_cast<void*>(1) || extra[2] != reinterpret_cast<void*>(2)))
+    return kInvalidValue;
+  std::string request =
       absl::StrCat("launch ", function->module->number, " ", function->symbol, " ",
                    absl::StrJoin({grid_x, grid_y, grid_z, block_x, block_y, block_z, shared}, " "), " ",
-                   state.board->arch, " ", absl::BytesToHexString({buffer, bytes})));
-  if (done.ok()) return kSuccess;
-  std::fprintf(stderr, "hip emulator: %s: %s\n", function->symbol.c_str(),
-               std::string(done.status().message()).c_str());
-  // As on hardware: the launch was accepted, later calls answer what became of it.
-  state.error = done.status().code() == absl::StatusCode::kAborted ? kIllegalAddress : kLaunchFailed;
-  return kSuccess;
+                   state.board->arch, " ", absl::BytesToHexString({buffer, bytes}));
+  return state.enqueue(
+      stream, [request = std::move(request), symbol = function->symbol] { return run(request, symbol); });
 }

@@ -37,6 +37,40 @@ int& current_device() {
   return device;
 }
 
+int& capture_mode() {
+  thread_local int mode = kCaptureGlobal;
+  return mode;
+}
+
+int State::enqueue(void* stream, Work work) {
+  Stream* to = created(stream);
+  if (to == nullptr || to->capture == nullptr) return work();
+  if (to->capture->invalidated) return kCaptureInvalidated;
+  to->capture->graph.nodes.push_back(std::move(work));
+  return kSuccess;
+}
+
+int State::refuse_unsafe() {
+  if (capture_mode() == kCaptureRelaxed) return kSuccess;
+  int result = kSuccess;
+  for (Stream* stream : streams) {
+    Capture* capture = stream->capture.get();
+    if (capture == nullptr || capture->mode == kCaptureRelaxed) continue;
+    const bool global = capture->mode == kCaptureGlobal && capture_mode() == kCaptureGlobal;
+    if (!global && capture->thread != std::this_thread::get_id()) continue;
+    capture->invalidated = true;
+    result = kCaptureUnsupported;
+  }
+  return result;
+}
+
+int State::refuse_wait(void* stream) {
+  Stream* waited = created(stream);
+  if (waited == nullptr || waited->capture == nullptr) return waited == nullptr ? kSuccess : refuse_unsafe();
+  waited->capture->invalidated = true;
+  return kCaptureUnsupported;
+}
+
 int State::initialise() {
   if (initialised) return cause.empty() ? kSuccess : kNoDevice;
   initialised = true;

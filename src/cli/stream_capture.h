@@ -1,10 +1,11 @@
-// Stream capture as an engine uses it: by the CUDA driver's own functions, of which the few needed are
-// declared here.
+// Stream capture as an engine uses it: by the driver's own functions, of which the few needed are declared
+// here, CUDA's and HIP's.
 #pragma once
 
 #include <lathe/lathe.h>
 
 #include <memory>
+#include <string>
 
 #include "absl/status/statusor.h"
 
@@ -26,7 +27,8 @@ class Capture {
   virtual absl::StatusOr<std::unique_ptr<CapturedGraph>> end(lathe_stream stream) = 0;
 };
 
-// kUnimplemented where there is no CUDA driver, or one without graphs.
-absl::StatusOr<std::unique_ptr<Capture>> open_cuda_capture();
+// For "cuda:0" and "hip:0", once such a device is open. kUnimplemented for other devices, and where the
+// driver has no graphs.
+absl::StatusOr<std::unique_ptr<Capture>> open_capture(const std::string& device);
 
 }  // namespace lathe::cli
