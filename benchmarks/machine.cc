@@ -191,25 +191,38 @@ Pool::Pool(size_t bytes, uint64_t seed) : bytes_(bytes & ~size_t{(2 << 20) - 1})
 
 Pool::~Pool() { std::free(data_); }
 
-size_t bytes_of(Element element) {
-  return element == Element::kF32 ? 4 : element == Element::kI8 ? 1 : 2;
+size_t weight_bytes(Element element, size_t elements) {
+  if (is_q4(element)) return elements / 32 * 18;
+  return elements * (element == Element::kF32 ? 4 : element == Element::kI8 ? 1 : 2);
+}
+
+// A block of q4_0 is 9 words of 16 bits; its scale is about 1/8.
+static uint16_t q4_word(size_t i, std::mt19937_64& engine) {
+  if (i % 9 != 0) return static_cast<uint16_t>(engine());
+  const auto scale = static_cast<_Float16>(0.125f * std::normal_distribution<float>()(engine));
+  uint16_t word;
+  std::memcpy(&word, &scale, 2);
+  return word;
 }
 
 void Pool::fill(Element element) {
   // One prime-length block of fresh numbers, repeated: no two operands start alike.
-  constexpr size_t kBlock = 1'048'573;
+  const size_t kBlock = is_q4(element) ? 9 * 116'507 : 1'048'573;
   std::mt19937_64 engine(seed_++);
+  step_ = is_q4(element) ? 9 * 4096 : 4096;
   std::normal_distribution<float> normal;
-  const size_t element_bytes = bytes_of(element);
+  const size_t element_bytes = is_q4(element) ? 2 : weight_bytes(element, 1);
   std::vector<uint8_t> block(kBlock * element_bytes);
   for (size_t i = 0; i < kBlock; ++i) {
     const float x = normal(engine);
+    const uint16_t q4 = is_q4(element) ? q4_word(i, engine) : uint16_t{0};
     const auto half = static_cast<_Float16>(x);
     const uint16_t bfloat = to_bf16(x);
     const auto byte = static_cast<int8_t>(std::max(-127.0f, std::min(127.0f, 32 * x)));
     const void* from = element == Element::kF32   ? static_cast<const void*>(&x)
                        : element == Element::kF16 ? static_cast<const void*>(&half)
                        : element == Element::kI8  ? static_cast<const void*>(&byte)
+                       : is_q4(element)           ? static_cast<const void*>(&q4)
                                                   : static_cast<const void*>(&bfloat);
     std::memcpy(block.data() + i * element_bytes, from, element_bytes);
   }
@@ -219,13 +232,11 @@ void Pool::fill(Element element) {
 }
 
 size_t Pool::copies(size_t operand_bytes) const {
-  const size_t stride = (operand_bytes + 4095) & ~size_t{4095};
-  return operand_bytes > bytes_ ? 0 : std::max<size_t>(1, bytes_ / stride);
+  return operand_bytes > bytes_ ? 0 : std::max<size_t>(1, bytes_ / stride(operand_bytes));
 }
 
 void* Pool::copy(size_t operand_bytes, size_t index) const {
-  const size_t stride = (operand_bytes + 4095) & ~size_t{4095};
-  return static_cast<uint8_t*>(data_) + index % copies(operand_bytes) * stride;
+  return static_cast<uint8_t*>(data_) + index % copies(operand_bytes) * stride(operand_bytes);
 }
 
 }  // namespace lathe::bench

@@ -27,9 +27,10 @@ double measure_read_bandwidth(const void* data, size_t bytes, int threads);
 double measure_fma_peak(int threads);
 
 // Memory to take cold operands from: `bytes` of it, on huge pages where the system grants them, filled with
-// N(0, 1), of bytes its 32-fold.
-enum class Element { kF32, kF16, kBF16, kI8 };
-size_t bytes_of(Element element);
+// N(0, 1), of bytes its 32-fold. kQ4: weights of 4 bits in blocks of 32 by A of f32, kQ4Int8: by A rounded to bytes.
+enum class Element { kF32, kF16, kBF16, kI8, kQ4, kQ4Int8 };
+inline bool is_q4(Element element) { return element == Element::kQ4 || element == Element::kQ4Int8; }
+size_t weight_bytes(Element element, size_t elements);
 class Pool {
  public:
   Pool(size_t bytes, uint64_t seed);
@@ -45,9 +46,11 @@ class Pool {
   void* copy(size_t operand_bytes, size_t index) const;
 
  private:
+  size_t stride(size_t operand_bytes) const { return (operand_bytes + step_ - 1) / step_ * step_; }
   size_t bytes_;
   void* data_;
   uint64_t seed_;
+  size_t step_ = 4096;  // between operands; a multiple of a block's bytes too
 };
 
 }  // namespace lathe::bench

@@ -34,7 +34,8 @@ ABSL_FLAG(Strings, argmax_rows, Strings({"1", "2", "4", "8", "16", "32", "64", "
 ABSL_FLAG(Strings, argmax_n, Strings({"32000", "128256", "151936", "201088"}), "row lengths of argmax");
 ABSL_FLAG(Strings, dtypes, Strings({"f32", "f16", "bf16"}), "dtypes of argmax");
 ABSL_FLAG(Strings, matmul_dtypes, Strings({"f32"}),
-          "dtypes of matmul: f32, f16, bf16, i8 (oneDNN alone beside f32)");
+          "dtypes of matmul: f32, f16, bf16, i8 (oneDNN alone beside f32), q4_0 and q4_0_int8 (by f32, and by f32 "
+          "rounded to bytes)");
 ABSL_FLAG(int32_t, threads, 1, "threads of Lathe and of every peer");
 ABSL_FLAG(double, seconds, 1.0, "time for one figure");
 ABSL_FLAG(int64_t, pool_bytes, 0,
@@ -120,7 +121,7 @@ Options read_options(const char* program) {
   options.argmax_n = {1000};
   options.ragged = false;
   options.seconds = 0.01;
-  options.matmul_dtypes = {"f32", "f16", "bf16", "i8"};
+  options.matmul_dtypes = {"f32", "f16", "bf16", "i8", "q4_0", "q4_0_int8"};
   options.pool_bytes = 8 << 20;
   options.first_use_classes = 2;
   options.warm_kernels = 3;

@@ -22,7 +22,8 @@ constexpr struct {
   const char* name;
   Element element;
 } kElements[] = {
-    {"f32", Element::kF32}, {"f16", Element::kF16}, {"bf16", Element::kBF16}, {"i8", Element::kI8}};
+    {"f32", Element::kF32}, {"f16", Element::kF16}, {"bf16", Element::kBF16}, {"i8", Element::kI8},
+    {"q4_0", Element::kQ4},   {"q4_0_int8", Element::kQ4Int8}};
 const char* name_of(Element element) { return kElements[static_cast<int>(element)].name; }
 
 double value_at(const void* data, Element element, int64_t i) {
@@ -31,6 +32,14 @@ double value_at(const void* data, Element element, int64_t i) {
     case Element::kF16: return static_cast<double>(static_cast<const _Float16*>(data)[i]);
     case Element::kI8: return static_cast<const int8_t*>(data)[i];
     case Element::kBF16: break;
+    case Element::kQ4:
+    case Element::kQ4Int8: {
+      const uint8_t* block = static_cast<const uint8_t*>(data) + i / 32 * 18;
+      _Float16 scale;
+      std::memcpy(&scale, block, 2);
+      const int byte = block[2 + i % 16];
+      return static_cast<double>(scale) * ((i % 32 < 16 ? byte & 15 : byte >> 4) - 8);
+    }
   }
   const uint32_t bits = uint32_t{static_cast<const uint16_t*>(data)[i]} << 16;
   float x;
@@ -45,15 +54,20 @@ bool is_right(const Problem& p, const void* a, const void* b, const void* d, uin
   for (int sample = 0; sample < 64; ++sample) {
     const int64_t i = static_cast<int64_t>(engine() % static_cast<uint64_t>(p.m));
     const int64_t j = static_cast<int64_t>(engine() % static_cast<uint64_t>(p.n));
-    double sum = 0, magnitude = 0;
+    double sum = 0, magnitude = 0, largest = 0, weights = 0;
+    const Element of_a = is_q4(p.element) ? Element::kF32 : p.element;
     for (int64_t q = 0; q < p.k; ++q) {
-      const double product =
-          value_at(a, p.element, i * p.k + q) * value_at(b, p.element, p.trans_b ? j * p.k + q : q * p.n + j);
-      sum += product;
-      magnitude += std::fabs(product);
+      const double x = value_at(a, of_a, i * p.k + q),
+                   w = value_at(b, p.element, p.trans_b ? j * p.k + q : q * p.n + j);
+      sum += x * w;
+      magnitude += std::fabs(x * w);
+      largest = std::max(largest, std::fabs(x));
+      weights += std::fabs(w);
     }
+    // Where A is rounded to bytes: in every product half a 127th of its block's largest, which is none above the row's.
+    const double rounded = p.element == Element::kQ4Int8 ? largest * weights * (0.5 / 127 + 0x1p-20) : 0;
     const bool exact = p.element == Element::kI8;
-    const double bound = exact ? 0 : 6 * std::sqrt(static_cast<double>(p.k) + 4) * 0x1p-24 * magnitude;
+    const double bound = exact ? 0 : 6 * std::sqrt(static_cast<double>(p.k) + 4) * 0x1p-24 * magnitude + rounded;
     const int64_t at = i * p.n + j;
     const double got =
         exact ? static_cast<const int32_t*>(d)[at] : static_cast<double>(static_cast<const float*>(d)[at]);
@@ -88,7 +102,8 @@ class MatmulBench {
   bool measure(const Problem& p) {
     if (2.0 * static_cast<double>(p.m) * static_cast<double>(p.n * p.k) > bench_.options.max_flop)
       return true;
-    const size_t weight_bytes = static_cast<size_t>(p.n * p.k) * bytes_of(p.element);
+    if (is_q4(p.element) && (p.k % 32 != 0 || !p.trans_b)) return true;
+    const size_t weight_bytes = bench::weight_bytes(p.element, static_cast<size_t>(p.n * p.k));
     const size_t f32_bytes = static_cast<size_t>(p.n * p.k) * 4;
     if (bench_.pool->copies(f32_bytes) == 0) {
       std::fprintf(stderr, "%s: %zu bytes do not fit the pool\n", p.name.c_str(), f32_bytes);
@@ -97,7 +112,12 @@ class MatmulBench {
     // As many f32 as elements, so that f32's own run has its A.
     std::vector<float> a(static_cast<size_t>(p.m * p.k)), d(static_cast<size_t>(p.m * p.n));
     std::mt19937_64 engine(bench_.options.seed + static_cast<uint64_t>(p.m));
-    std::memcpy(a.data(), bench_.pool->data(), a.size() * bytes_of(p.element));
+    if (is_q4(p.element)) {
+      std::normal_distribution<float> normal;
+      for (float& x : a) x = normal(engine);
+    } else {
+      std::memcpy(a.data(), bench_.pool->data(), bench::weight_bytes(p.element, a.size()));
+    }
 
     // One walk over the copies for everybody: none finds in the cache what another has just read.
     bool failed = false;
@@ -158,7 +178,9 @@ class MatmulBench {
   void add(const Problem& p, const std::vector<Standing>& standings) {
     const double flops = 2.0 * static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k);
     const double bytes =
-        static_cast<double>(bytes_of(p.element)) * static_cast<double>(p.m * p.k + p.n * p.k) +
+        static_cast<double>(weight_bytes(is_q4(p.element) ? Element::kF32 : p.element,
+                                         static_cast<size_t>(p.m * p.k))) +
+        static_cast<double>(weight_bytes(p.element, static_cast<size_t>(p.n * p.k))) +
         4.0 * static_cast<double>(p.m * p.n);
     const double limit = std::max(flops / bench_.fma_peak, bytes / bench_.read_bandwidth);
     const Standing& ours = standings[0];

@@ -35,6 +35,7 @@ inline int32_t elements_a_lane(const CandidateContext& context) {
   if (context.problem.op == Op::kArgmax) return 1;
   if (context.problem.a == DType::kI8) return 4;
   const Target& target = context.facts.target;
+  if (is_blocks(context.problem.b)) return 1;
   return context.problem.a == DType::kBF16 && (target.has("avx512bf16") || target.has("bf16")) ? 2 : 1;
 }
 // Whether one instruction multiplies four bytes a lane and adds the products.

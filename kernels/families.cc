@@ -9,6 +9,7 @@ const std::vector<KernelFamily>& kernel_families() {
   static const std::vector<KernelFamily> kFamilies = {
       {Op::kMatmul, Backend::kCpu, enumerate_matmul_dot},
       {Op::kMatmul, Backend::kCpu, enumerate_matmul_outer},
+      {Op::kMatmul, Backend::kCpu, enumerate_matmul_bytes},
       {Op::kMatmul, Backend::kCpu, enumerate_matmul_panel},
       {Op::kMatmul, Backend::kCuda, enumerate_matmul_simt},
       {Op::kMatmul, Backend::kCuda, enumerate_matmul_mma},

@@ -91,7 +91,11 @@ typedef enum lathe_dtype {
   LATHE_F8_E5M2 = 8, /* OCP fp8: 2 bits of mantissa, largest 57344, infinities and NaNs as IEEE's */
   /* FNUZ fp8, what gfx942 (MI300) multiplies: exponents one lower, no infinity, no -0, one NaN 0x80. */
   LATHE_F8_E4M3_FNUZ = 9, /* 3 bits of mantissa, largest 240 */
-  LATHE_F8_E5M2_FNUZ = 10 /* 2 bits of mantissa, largest 57344 */
+  LATHE_F8_E5M2_FNUZ = 10, /* 2 bits of mantissa, largest 57344 */
+  /* Weights of 4 bits in blocks of 32 along K, as llama.cpp's Q4_0 stores them. A block is 18 bytes: an f16 scale,
+   * then 16 bytes whose lower halves are elements 0..15, upper halves 16..31. A number q of 0..15 means
+   * scale * (q - 8). */
+  LATHE_Q4_0 = 11
 } lathe_dtype;
 
 /* Element (i, j) of a matrix is at i * leading_dimension + j (ROW_MAJOR) or at j * leading_dimension + i
@@ -115,11 +119,16 @@ typedef enum lathe_determinism {
   LATHE_DETERMINISM_BATCH_INVARIANT = 2
 } lathe_determinism;
 
-/* What may stand in for f32 products of f32 operands. Other dtypes take no notice, nor do devices without
- * tf32. */
+/* What may stand in for products in f32. Dtypes that a value does not name take no notice of it, nor do devices
+ * without the instructions. */
 typedef enum lathe_math {
   LATHE_MATH_STRICT = 0, /* f32 */
-  LATHE_MATH_TF32 = 1    /* operands may be rounded to tf32 (10 bits of mantissa), products summed in f32 */
+  LATHE_MATH_TF32 = 1,   /* f32 by f32: rounded to tf32 (10 bits of mantissa), products summed in f32 */
+  /* B of LATHE_Q4_0: A may be rounded to bytes, each 32 elements of a row of it from a multiple of 32 on by a
+   * scale of their own (their largest magnitude / 127): an error of at most half of that scale in each. Products
+   * of bytes are summed exactly within a block, blocks in f32. What a NaN or an infinity in A touches is NaN or
+   * infinite. */
+  LATHE_MATH_INT8 = 2
 } lathe_math;
 
 /* Whether a kernel may start while the one before it in the stream still runs (programmatic dependent launch, sm_90 and
@@ -147,20 +156,20 @@ typedef enum lathe_miss_policy {
   LATHE_MISS_ERROR = 3 /* Return LATHE_MISS, change nothing. */
 } lathe_miss_policy;
 
-/* Reserved for quantised operands: a non-NULL scale answers UNSUPPORTED in this version. */
 typedef enum lathe_granularity {
-  LATHE_PER_TENSOR = 0,
-  LATHE_PER_CHANNEL = 1,
-  LATHE_PER_BLOCK = 2
+  LATHE_PER_TENSOR = 0,  /* one for all */
+  LATHE_PER_CHANNEL = 1, /* of A: M of them, one a row (token); of B: N, one a column (output channel) */
+  LATHE_PER_BLOCK = 2    /* reserved: UNSUPPORTED in this version (LATHE_Q4_0 holds its scales itself) */
 } lathe_granularity;
 
+/* The scale of a quantised operand: A or B of i8 on the CPU; others are UNSUPPORTED. Shared by the batch. */
 typedef struct lathe_scale {
   size_t struct_size;
   const lathe_chain* next;
-  const void* data;
-  lathe_dtype dtype;
+  const void* data;  /* device memory, packed */
+  lathe_dtype dtype; /* LATHE_F32 */
   lathe_granularity granularity;
-  int64_t block_size; /* elements of K per scale, PER_BLOCK only */
+  int64_t block_size; /* elements of K per scale, PER_BLOCK only; else must be 0 */
 } lathe_scale;
 #define LATHE_SCALE_INIT \
   { sizeof(lathe_scale), NULL, NULL, LATHE_DTYPE_NONE, LATHE_PER_TENSOR, 0 }
@@ -174,8 +183,9 @@ typedef struct lathe_operand {
   lathe_layout layout;
   int64_t leading_dimension; /* elements; 0 means packed: the number of columns (rows if COLUMN_MAJOR) */
   int64_t batch_stride;      /* elements between matrices of a batch; 0 broadcasts (inputs only) */
-  const lathe_scale* scale;  /* reserved: must be NULL */
-  const void* zero_point;    /* reserved: must be NULL */
+  const lathe_scale* scale;  /* of i8: its elements count this much; NULL: 1 */
+  /* A of i8 on the CPU: an i32 in device memory, the number that stands for 0; NULL: 0. Others: must be NULL. */
+  const void* zero_point;
   uint32_t packed_layout;    /* reserved: must be 0 */
   uint32_t reserved;         /* must be 0 */
 } lathe_operand;
@@ -206,13 +216,16 @@ typedef struct lathe_epilogue {
  * ------------------------------------------------------------------------------------------ */
 
 /* D[b] (M by N) = epilogue(A[b] (M by K) * B[b] (K by N), C[b] (M by N)).
- * A and B: the same dtype, either layout. C and D: ROW_MAJOR.
+ * A and B: the same dtype, either layout; or B LATHE_Q4_0. C and D: ROW_MAJOR.
  *   A, B                   summed in   C, D, bias, residual
  *   f32, f16, bf16         f32         f32, f16 or bf16, each its own
  *   f8e4m3, f8e5m2, and
  *   both of FNUZ           f32         the same
- *   i8                     i32         the same: the exact sum becomes f32 once, for the epilogue
- *   i8                     i32         D i32: the exact sum itself. alpha 1, beta 0, no bias, activation or
+ *   f32, f16, bf16 by q4_0 f32         the same. On the CPU alone. B COLUMN_MAJOR; K, its leading dimension and
+ *                                      its batch stride multiples of 32
+ *   i8                     i32         the same: the exact sum becomes f32 once, for the epilogue. Where operands
+ *                                      have scales, AB is (scale_a * scale_b) * the sum of (a - zero_point_a) * b
+ *   i8                     i32         D i32: the exact sum itself. alpha 1, beta 0, no scale, bias, activation or
  * residual (INVALID_ARGUMENT otherwise) i32 sums are exact to K = 131071 and wrap modulo 2^32 beyond. What a
  * device has no kernel for is UNSUPPORTED: fp8 on the CPU in this version. M, N, K,
  * batch in [0, 2^31 - 1]; any of M, N, batch 0 does nothing; K == 0 gives the epilogue of a zero product (A

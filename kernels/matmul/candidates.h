@@ -17,6 +17,9 @@ namespace lathe {
 void enumerate_matmul_dot(const CandidateContext& context, std::vector<RankedPlan>* out);
 // CPU, B N-contiguous, M <= 16: rows of B streamed along N under register_m scalars of A. Nothing is packed.
 void enumerate_matmul_outer(const CandidateContext& context, std::vector<RankedPlan>* out);
+// CPU, B stored in blocks, A K-contiguous and allowed to be rounded to bytes, M <= 64: AVX512-VNNI on sixteen
+// columns at a time.
+void enumerate_matmul_bytes(const CandidateContext& context, std::vector<RankedPlan>* out);
 // CPU, any layout and M: A and B packed into panels tile_k deep, then an outer-product micro-kernel (Goto and
 // van de Geijn, "Anatomy of High-Performance Matrix Multiplication", ACM TOMS 34(3), 2008). Two forms:
 //   "panel"    A's rows as scalars, B's columns as vectors: register_m = scalars, register_n = lanes *
@@ -40,8 +43,9 @@ void enumerate_matmul_mma_rocm(const CandidateContext& context, std::vector<Rank
 // A plan's working size of one matmul class, and what the CPU families share.
 struct MatmulSizes {
   explicit MatmulSizes(const ProblemClass& c);
-  int64_t m, n, k;                   // m: the representative of the bucket
-  double input_bytes, output_bytes;  // of one element
+  int64_t m, n, k;                            // m: the representative of the bucket
+  double input_bytes, b_bytes, output_bytes;  // of one element; input: of A, and of B where it is alike
+  bool blocks;                                // B is decoded from blocks along K
   bool converts, batch_invariant;
 };
 
@@ -70,6 +74,9 @@ void append_mma_splits(const CandidateContext& context, const MatmulSizes& s, co
 // else. Sums of i8 are exact: any family's, split or not, are the same.
 std::string invariance_refusal(const CandidateContext& context, absl::string_view family);
 inline constexpr char kExactRecipe[] = "products of i8 summed in i32, exact";
+// CPU: cycles that a vector of B's elements out of blocks costs on its way to f32: bytes widened, a shift, a
+// permutation, and a block's scale, widened and multiplied with the table, on its share of the vectors.
+constexpr double kDecodeCycles = 3;
 // CPU: why operands of such a type are not multiplied, "" if they are.
 std::string operands_refusal(const ProblemClass& c);
 // Writing the partial results of `splits` and merging them in a second step.

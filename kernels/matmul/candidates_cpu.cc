@@ -1,4 +1,4 @@
-// matmul on the CPU for few rows: "dot" and "outer", which stream B once and pack nothing.
+// matmul on the CPU for few rows: "dot", "outer" and "bytes", which stream B once.
 #include "absl/strings/str_cat.h"
 #include "kernels/candidates_model.h"
 #include "kernels/matmul/candidates.h"
@@ -21,12 +21,14 @@ constexpr RegisterTile kOuterTiles[] = {{1, 15}, {2, 10}, {3, 7},  {4, 6}, {5, 5
 constexpr double kStreamBytes = 256 << 10;  // a task streams about this much of B at least
 constexpr int64_t kMaxTileN = 4096;
 
-std::string check_registers(const CpuRates& rates, const RegisterTile& t) {
-  const int32_t need = t.rows * t.columns + t.columns + 1;
+// `a_column`: vectors beside its sums that a column of D takes.
+std::string check_registers(const CpuRates& rates, const RegisterTile& t, int32_t a_column = 1) {
+  const int32_t need = t.rows * t.columns + a_column * t.columns + 1;
   return need > rates.registers ? absl::StrCat("registers ", need, " > ", rates.registers) : "";
 }
 
 // Tiles of few sums leave the loop over k short: two steps of it a turn.
+constexpr int32_t kUnrolledBlocks = 2;  // of B: what is fetched ahead is a line of them
 int32_t unroll_of(const RegisterTile& t) { return t.rows * t.columns <= 8 ? 2 : 1; }
 
 // Blocks end in the middle of a row of B, where what is read ahead of it is lost (M = 2 on Zen 4: 3.64 ms by
@@ -34,9 +36,15 @@ int32_t unroll_of(const RegisterTile& t) { return t.rows * t.columns <= 8 ? 2 : 
 constexpr double kBlockedMemoryEfficiency = 0.85;
 
 // Depth of a block of K: what it needs of A takes half of L1. 0: K is no longer than that.
-int32_t block_depth(const CpuRates& rates, const RegisterTile& t, int64_t k) {
-  const auto words = static_cast<int32_t>(rates.l1d_bytes / 2 / (4 * t.rows)) / rates.lanes * rates.lanes;
+int32_t block_depth(const CpuRates& rates, const RegisterTile& t, int32_t block, int64_t k) {
+  const int32_t step = std::max(rates.lanes, block);
+  const auto words = static_cast<int32_t>(rates.l1d_bytes / 2 / (4 * t.rows)) / step * step;
   return words * rates.k_per_lane < k ? words * rates.k_per_lane : 0;
+}
+
+// Conversions that decoding a vector of each column costs as much as.
+double decoded(const MatmulSizes& s, const RegisterTile& t) {
+  return s.blocks ? t.columns * kDecodeCycles / kConvertCycles : 0;
 }
 
 // Cycles of `n` columns of D against `k` of K, all rows. Every pass over the rows reads A again, and every
@@ -47,13 +55,13 @@ double dot_cycles(const CpuRates& rates, const MatmulSizes& s, const RegisterTil
   const double width = double(rates.lanes) * rates.k_per_lane;
   const double passes = ceil_div(s.m, t.rows), vectors = std::ceil(k / width);
   const double accumulators = t.rows * t.columns, loads = t.rows + t.columns;
-  const double vector_bytes = width * s.input_bytes;
+  const double vector_bytes = width * s.input_bytes, b_vector_bytes = width * s.b_bytes;
   const double a_rate = rates.reread_bytes_per_cycle(s.m * k * s.input_bytes);
-  const double b_rate = rates.reread_bytes_per_cycle(t.columns * k * s.input_bytes);
+  const double b_rate = rates.reread_bytes_per_cycle(t.columns * k * s.b_bytes);
   const double a_cycles = a_rate > 0 ? t.rows * vector_bytes / a_rate : 0;
-  const double b_cycles = b_rate > 0 ? (passes - 1) / passes * t.columns * vector_bytes / b_rate : 0;
-  const double step =
-      rates.step_cycles(accumulators, loads, rates.converts ? loads : 0) + a_cycles + b_cycles;
+  const double b_cycles = b_rate > 0 ? (passes - 1) / passes * t.columns * b_vector_bytes / b_rate : 0;
+  const double converted = !rates.converts ? 0 : s.blocks ? t.rows : loads;
+  const double step = rates.step_cycles(accumulators, loads, converted + decoded(s, t)) + a_cycles + b_cycles;
   // At the end the lanes of every sum are added: log2(lanes) shuffles and adds on one port.
   const double reduce = accumulators * (std::log2(rates.lanes) + 1);
   return std::ceil(n / t.columns) * passes * (vectors * step + reduce);
@@ -69,8 +77,9 @@ double blocked_dot_cycles(const CpuRates& rates, const MatmulSizes& s, const Reg
   const double passes = ceil_div(s.m, t.rows), vectors = std::ceil(k / width);
   const double accumulators = t.rows * t.columns, loads = t.rows + t.columns;
   // All passes but the first find B in L2, a quarter of which shows (as above).
-  const double again = (passes - 1) / passes * t.columns * width * s.input_bytes / kL2BytesPerCycle;
-  const double step = rates.step_cycles(accumulators, loads, rates.converts ? t.columns : 0) + 0.25 * again;
+  const double again = (passes - 1) / passes * t.columns * width * s.b_bytes / kL2BytesPerCycle;
+  const double converted = s.blocks ? decoded(s, t) : rates.converts ? t.columns : 0;
+  const double step = rates.step_cycles(accumulators, loads, converted) + 0.25 * again;
   const double a_cycles = t.rows * rates.lanes * 4 / kL2BytesPerCycle * t.columns / kGroupColumns;
   const double carry = std::ceil(k / depth) * accumulators * kCarryCycles;
   // Lanes are added after a transposition: log2(lanes) shuffles and one add a sum.
@@ -101,7 +110,7 @@ absl::InlinedVector<int32_t, 2> task_columns(const CpuRates& rates, const Matmul
     return static_cast<int32_t>(std::min({round_up(std::max<int64_t>(columns, 1), step), round_up(s.n, step),
                                           std::max(kMaxTileN / step, int64_t{1}) * step}));
   };
-  const auto stream = static_cast<int64_t>(kStreamBytes / (s.k * s.input_bytes));
+  const auto stream = static_cast<int64_t>(kStreamBytes / (s.k * s.b_bytes));
   absl::InlinedVector<int32_t, 2> columns = {fit(ceil_div(s.n, 4 * int64_t{rates.workers}))};
   if (fit(stream) != columns[0]) columns.push_back(fit(stream));
   return columns;
@@ -116,13 +125,14 @@ void append_streamed(const CandidateContext& context, const CpuRates& rates, con
   for (int32_t columns : task_columns(rates, s, config.register_n)) {
     config.tile_n = columns;
     const double tiles = ceil_div(s.n, columns);
-    const auto least_chunk = std::max<int64_t>(256, kStreamBytes / 4 / (columns * s.input_bytes));
+    const auto least_chunk = std::max<int64_t>(256, kStreamBytes / 4 / (columns * s.b_bytes));
     for (int32_t splits : split_options(context, s.k, tiles, rates.workers, least_chunk)) {
       config.split = splits > 1;
       const double tasks = tiles * splits, k = std::ceil(double(s.k) / splits);
       const double bandwidth = rates.bandwidth(tasks) * memory_efficiency;
       const auto seconds = [&](double n) {
-        const double bytes = (n + s.m) * k * s.input_bytes + s.m * n * (splits > 1 ? 4 : s.output_bytes);
+        const double bytes =
+            (n * s.b_bytes + s.m * s.input_bytes) * k + s.m * n * (splits > 1 ? 4 : s.output_bytes);
         return CpuRates::overlap(cycles(n, k) / rates.clock_hz, bytes / bandwidth);
       };
       RankedPlan r;
@@ -140,6 +150,30 @@ void append_streamed(const CandidateContext& context, const CpuRates& rates, con
   }
 }
 
+// "bytes".
+constexpr int64_t kBytesMaxM = 64;
+// Rows whose sums stay in registers beside a block's eight words of B.
+constexpr int32_t kBytesRows = 16;
+constexpr int32_t kBytesLanes = 16;
+
+// Cycles of a block of sixteen columns: put together and transposed (about 75 instructions on two shuffle
+// units), then for each row eight products of bytes, a conversion, a multiplication and an FMA.
+constexpr double kDecodeBlockCycles = 30;
+constexpr double kRowInstructions = 10.5;
+// An element of A on its way to a byte.
+constexpr double kRoundCycles = 1;
+
+std::string bytes_refusal(const ProblemClass& c, const Target& target) {
+  if (!is_blocks(c.b)) return "B is not stored in blocks";
+  if (c.math != Math::kInt8) return "math strict: A is not to be rounded to bytes";
+  if (c.trans_a != 0) return "A is not K-contiguous";
+  if (!target.has("avx512vnni")) return "no AVX512-VNNI";
+  if (c.m_hi > kBytesMaxM) return absl::StrCat("M ", c.m_hi, " > ", kBytesMaxM);
+  if (c.determinism == Determinism::kBatchInvariant)
+    return "batch_invariant: rows of larger M come from panels";
+  return "";
+}
+
 }  // namespace
 
 MatmulSizes::MatmulSizes(const ProblemClass& c)
@@ -147,7 +181,9 @@ MatmulSizes::MatmulSizes(const ProblemClass& c)
       n(c.n),
       k(c.k),
       input_bytes(size_of(c.a)),
+      b_bytes(bytes_per_element(c.b)),
       output_bytes(size_of(c.d)),
+      blocks(is_blocks(c.b)),
       converts(c.a != DType::kF32),
       batch_invariant(c.determinism == Determinism::kBatchInvariant) {}
 
@@ -176,13 +212,13 @@ void enumerate_matmul_dot(const CandidateContext& context, std::vector<RankedPla
   for (const RegisterTile& t : kDotTiles) {
     config.register_m = t.rows;
     config.register_n = t.columns;
-    std::string reason = check_registers(rates, t);
+    std::string reason = check_registers(rates, t, s.blocks ? 3 : c.zero_a ? 2 : 1);
     if (reason.empty() && t.rows > s.m) reason = absl::StrCat("register rows ", t.rows, " > M ", s.m);
     if (!reason.empty()) {
       out->push_back(rejected(config, std::move(reason)));
       continue;
     }
-    config.unroll_k = unroll_of(t);
+    config.unroll_k = s.blocks ? kUnrolledBlocks : unroll_of(t);
     const std::string recipe = is_float(c.a) ? absl::StrCat(rates.product_recipe(), " in ", rates.lanes,
                                                             " lanes; K ascending, lanes summed at the end")
                                              : kExactRecipe;
@@ -191,7 +227,8 @@ void enumerate_matmul_dot(const CandidateContext& context, std::vector<RankedPla
           context, rates, s, config, 1.0, recipe,
           [&](double n, double k) { return dot_cycles(rates, s, t, n, k); }, out);
     }
-    if (const int32_t depth = block_depth(rates, t, s.k); depth > 0) {
+    if (const int32_t depth = block_depth(rates, t, static_cast<int32_t>(block_elements(c.b)), s.k);
+        depth > 0 && c.zero_a == 0) {
       config.tile_k = depth;
       append_streamed(
           context, rates, s, config, kBlockedMemoryEfficiency, recipe,
@@ -232,6 +269,29 @@ void enumerate_matmul_outer(const CandidateContext& context, std::vector<RankedP
         context, rates, s, config, CpuRates::run_efficiency(run), "fma f32; K ascending",
         [&](double n, double k) { return outer_cycles(rates, s, t, n, k); }, out);
   }
+}
+
+void enumerate_matmul_bytes(const CandidateContext& context, std::vector<RankedPlan>* out) {
+  const ProblemClass& c = context.problem;
+  const CpuRates rates(context);
+  const MatmulSizes s(c);
+  CompileConfig config;
+  config.kernel = "bytes";
+  config.lanes = kBytesLanes;
+  if (std::string why = bytes_refusal(c, context.facts.target); !why.empty())
+    return out->push_back(rejected(config, std::move(why)));
+  const auto passes = static_cast<int32_t>(ceil_div(s.m, kBytesRows));
+  config.register_m = static_cast<int32_t>(ceil_div(s.m, passes));
+  config.register_n = kBytesLanes;
+  const double rows = double(config.register_m) * passes;
+  append_streamed(
+      context, rates, s, config, 1.0,
+      absl::StrCat("A rounded to bytes by 32; exact sums of 32, scaled; fma f32, K ascending"),
+      [&](double n, double k) {
+        const double block = passes * kDecodeBlockCycles + rows * kRowInstructions / rates.fma_units;
+        return std::ceil(n / kBytesLanes) * k / block_elements(c.b) * block + rows * k * kRoundCycles;
+      },
+      out);
 }
 
 }  // namespace lathe

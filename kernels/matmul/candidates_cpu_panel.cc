@@ -73,7 +73,8 @@ class PanelPricing {
   double compute_seconds(const PanelShape& p, double rows, double columns, double k) const;
   double pack_seconds(const PanelShape& p, double rows, double columns, double k, double bandwidth) const;
   double pack_cycles(int32_t width, bool transposes, bool across) const;
-  double read_seconds(double extent, double total, double times, double first_rate) const;
+  double read_seconds(double extent, double total, double times, double bytes, double first_rate) const;
+  double column_bytes() const { return transposed_ ? s_.input_bytes : s_.b_bytes; }
   double tile_seconds(const PanelShape& p, double rows, double columns, double k, double bandwidth) const;
 
   const CandidateContext& context_;
@@ -129,24 +130,27 @@ double PanelPricing::pack_cycles(int32_t width, bool transposes, bool across) co
 }
 
 // `extent` lines of an operand of `total` lines that is read `times` over: from memory once, then from a
-// cache.
-double PanelPricing::read_seconds(double extent, double total, double times, double first_rate) const {
-  const double rate = rates_.reread_bytes_per_cycle(total * s_.k * s_.input_bytes);
+// cache. `bytes`: of one of its elements.
+double PanelPricing::read_seconds(double extent, double total, double times, double bytes,
+                                  double first_rate) const {
+  const double rate = rates_.reread_bytes_per_cycle(total * s_.k * bytes);
   const double again = rate > 0 ? 1 / (rate * rates_.clock_hz) : 0;
-  return extent * s_.input_bytes * (1 / first_rate + (times - 1) * again) / times;
+  return extent * bytes * (1 / first_rate + (times - 1) * again) / times;
 }
 
 // Seconds to pack `rows` and `columns` over `k`, what is fetched ahead left out.
 double PanelPricing::pack_seconds(const PanelShape& p, double rows, double columns, double k,
                                   double bandwidth) const {
   const double row_run = (turn_rows_ ? p.register_rows : p.depth) * s_.input_bytes;
-  const double column_run = (turn_columns_ ? p.depth : p.register_columns) * s_.input_bytes;
+  const double column_run = (turn_columns_ ? p.depth : p.register_columns) * column_bytes();
   const double cycles = rows * pack_cycles(p.register_rows, turn_rows_, turn_rows_) +
-                        columns * pack_cycles(p.register_columns, turn_columns_, !turn_columns_);
-  const double row_reading = read_seconds(rows, p.m, std::ceil(double(p.n) / p.tile_columns),
+                        columns * (pack_cycles(p.register_columns, turn_columns_, !turn_columns_) +
+                                   (s_.blocks ? kDecodeCycles / rates_.lanes : 0));
+  const double row_reading = read_seconds(rows, p.m, std::ceil(double(p.n) / p.tile_columns), s_.input_bytes,
                                           bandwidth * CpuRates::run_efficiency(row_run));
-  const double column_reading = read_seconds(columns, p.n, std::ceil(double(p.m) / p.tile_rows),
-                                             bandwidth * CpuRates::run_efficiency(column_run));
+  const double column_reading =
+      read_seconds(columns, p.n, std::ceil(double(p.m) / p.tile_rows), column_bytes(),
+                   bandwidth * CpuRates::run_efficiency(column_run));
   return k *
          CpuRates::overlap(cycles / rates_.clock_hz, column_reading + (fetches_ahead() ? 0 : row_reading));
 }
@@ -156,8 +160,8 @@ double PanelPricing::tile_seconds(const PanelShape& p, double rows, double colum
                                   double bandwidth) const {
   double work = compute_seconds(p, rows, columns, k);
   if (fetches_ahead())
-    work = CpuRates::overlap(work,
-                             k * read_seconds(rows, p.m, std::ceil(double(p.n) / p.tile_columns), bandwidth));
+    work = CpuRates::overlap(work, k * read_seconds(rows, p.m, std::ceil(double(p.n) / p.tile_columns),
+                                                    s_.input_bytes, bandwidth));
   return work + pack_seconds(p, rows, columns, k, bandwidth);
 }
 
@@ -266,8 +270,16 @@ void enumerate_matmul_panel(const CandidateContext& context, std::vector<RankedP
     return out->push_back(rejected(config, absl::StrCat("batch_invariant: split_k ", context.split_k,
                                                         " forced, the recipe has 1 split")));
   }
-  enumerate_form(context, false, out);
-  enumerate_form(context, true, out);
+  if (context.problem.zero_a != 0)
+    out->push_back(rejected(config, "zero point: sums of B's columns are the transposed form's"));
+  else
+    enumerate_form(context, false, out);
+  config.kernel = "panel_t";
+  if (s.blocks)
+    out->push_back(
+        rejected(config, absl::StrCat("B ", name_of(context.problem.b), ": decoded as columns alone")));
+  else
+    enumerate_form(context, true, out);
 }
 
 }  // namespace lathe

@@ -4,12 +4,15 @@
 #include "base/dtype.h"
 #include "compiler/cpu_task.h"
 #include "compiler/open_view.h"
+#include "kernels/matmul/emit_cpu_blocks.h"
 
 namespace lathe::emit {
 namespace {
 using namespace mlir;
 
-constexpr int64_t kAlign = 16;  // f32 elements of a cache line
+constexpr int64_t kAlign = 16;                     // f32 elements of a cache line
+constexpr char kZeroPoint[] = "lathe.zero_a";      // on a contraction whose A has one
+constexpr unsigned kRowLoop = 1, kColumnLoop = 2;  // of an epilogue
 
 int64_t padded(int64_t size, int64_t multiple) { return round_up(size, std::max<int64_t>(multiple, 1)); }
 
@@ -52,9 +55,12 @@ CpuTile describe_tile(Emit& e, const TileProgram& p, ir::KernelConfigAttr config
   auto op = const_cast<TileProgram&>(p).contraction;
   const View& a = p.views.find(op.getDpsInputs()[0])->second;
   auto features = op->getParentOfType<ModuleOp>()->getAttrOfType<StringAttr>(ir::kFeaturesAttr);
-  CpuTile t(CpuWords(e, a.element, config.getLanes(), features.getValue()));
+  const View& b = p.views.find(op.getDpsInputs()[1])->second;
+  // Blocks are decoded to f32, and A is multiplied as that.
+  Type element = CpuBlocks::holds(b) ? e.f32() : a.element;
+  CpuTile t(CpuWords(e, element, config.getLanes(), features.getValue()));
   t.a = a;
-  t.b = p.views.find(op.getDpsInputs()[1])->second;
+  t.b = b;
   t.a_k_contiguous = k_contiguous(op, 0);
   t.b_k_contiguous = k_contiguous(op, 1);
   t.rows = p.rows, t.columns = p.columns, t.depth = p.depth;
@@ -126,6 +132,12 @@ Value finish_vector(Emit& e, const TileProgram& p, Value products, Value i, Valu
   Values inputs = {products};
   for (Value input : llvm::drop_begin(op.getDpsInputs())) {
     const View& v = p.views.find(input)->second;
+    AffineMap map = op.getMatchingIndexingMap(op.getDpsInputOperand(inputs.size()));
+    if (!map.isFunctionOfDim(kColumnLoop)) {  // one of all columns: a scale
+      Value at = map.isFunctionOfDim(kRowLoop) ? e.add(v.offset, i) : v.offset;
+      inputs.push_back(e.broadcast(e.load(v.memory, at), lanes));
+      continue;
+    }
     Value at = inside(e, v, i, j);
     inputs.push_back(v.dtype ? load_open(e, v, at, lanes, left) : load_lanes(e, v.memory, at, lanes, left));
   }
@@ -140,6 +152,11 @@ llvm::FailureOr<CpuProducts> emit_products(Emit& e, const Arguments& arguments, 
   StringRef kernel = config.getKernel().getValue();
   const bool transposed = kernel == "panel_t";
   CpuTile t = describe_tile(e, p, config, transposed);
+  if (p.contraction->hasAttr(kZeroPoint)) {
+    if (!transposed && (kernel != "dot" || t.tile_k > 0))
+      return p.contraction.emitError("CPU matmul kernel '") << kernel << "' takes no zero point";
+    t.zero_point = e.load(memory_at(e, arguments.get("zero_a"), e.b.getI32Type()), e.idx(0));
+  }
 
   // Scratch: accumulators, the tile they are transposed into, what the form packs.
   Value scratch = arguments.get("scratch");
@@ -159,11 +176,17 @@ llvm::FailureOr<CpuProducts> emit_products(Emit& e, const Arguments& arguments, 
   }
 
   LogicalResult emitted = failure();
+  if (CpuBlocks::holds(p.views.find(p.contraction.getDpsInputs()[1])->second) && kernel != "panel" &&
+      kernel != "dot" && kernel != "bytes")
+    return p.contraction.emitError("CPU matmul kernel '") << kernel << "' takes no blocks";
   if (t.a.k_contiguous && kernel != "panel")
     return p.contraction.emitError("CPU matmul kernel '") << kernel << "' takes no open layout";
   if (kernel == "dot") {
     t.packing = take(dot_packing_elements(t));
     emitted = emit_dot(e, t);
+  } else if (kernel == "bytes") {
+    t.packing = take(bytes_packing_elements(t));
+    emitted = emit_bytes(e, t);
   } else if (kernel == "outer") {
     emitted = emit_outer(e, t);
   } else if (kernel == "panel" || transposed) {

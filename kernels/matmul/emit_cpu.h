@@ -22,6 +22,9 @@ struct CpuTile {
   Value accumulators;  // memref<?xf32>, 64-byte aligned; CpuWords::to_scratch of the sums
   int64_t ld;
   Value packing;  // memref<?xf32>, 64-byte aligned: what scratch is left after the accumulators
+  // The product's A counts from there: an i32, null where it is 0. "panel" takes it of its columns alone (its
+  // rows are then B), "dot" of rows, unless K is in blocks.
+  Value zero_point;
 };
 
 // Form "dot": rows of A against columns of B, vectors along K. Both K-contiguous. With tile_k: A packed in
@@ -31,6 +34,10 @@ mlir::LogicalResult emit_dot(Emit& e, const CpuTile& t);
 int64_t dot_packing_elements(const CpuTile& t);
 // Form "outer": streams rows of B, vectors along N; B N-contiguous, few rows of A, any layout of A.
 mlir::LogicalResult emit_outer(Emit& e, const CpuTile& t);
+// Form "bytes": A rounded to bytes against B in blocks, sixteen columns at a time.
+mlir::LogicalResult emit_bytes(Emit& e, const CpuTile& t);
+// Words of packing memory that emit_bytes needs.
+int64_t bytes_packing_elements(const CpuTile& t);
 // Form "panel": packs A and B into panels of words of depth tile_k, outer product on registers. Any layout.
 // `fetch_ahead`: while one panel of rows is multiplied, the next one's lines are fetched from memory.
 mlir::LogicalResult emit_panel(Emit& e, const CpuTile& t, bool fetch_ahead);

@@ -10,6 +10,7 @@
 // numbers are the same.
 #include "base/dtype.h"
 #include "kernels/matmul/emit_cpu.h"
+#include "kernels/matmul/emit_cpu_blocks.h"
 
 namespace lathe::emit {
 namespace {
@@ -39,6 +40,7 @@ class Dot {
         rn(t.register_columns),
         lanes(t.lanes),
         width(t.words.width()),
+        vectors(CpuBlocks::holds(t.b) ? CpuBlocks(emit, t.lanes).vectors() : 1),
         last_row(e.sub(t.rows, e.idx(1))),
         last_column(e.sub(t.columns, e.idx(1))) {}
 
@@ -54,10 +56,14 @@ class Dot {
         Values sums = along_k(
             t.depth, first(i), rows_of_b(j, rn, e.idx(0)), rows_of_b(fetched, ceil_div(rn, passes), e.idx(0)),
             [&](int64_t r, Value k, Value left) { return t.words.along_k(t.a, e.add(a_row[r], k), left); });
-        for (int64_t r = 0; r < rm; ++r)
-          for (int64_t c = 0; c < rn; ++c)
-            e.store(as_f32(t.words.reduce(sums[r * rn + c])), t.accumulators,
-                    e.add(e.mul(e.add(i, r), t.ld), e.add(j, c)));
+        for (int64_t c = 0; c < rn; ++c) {
+          Value of_zero = t.zero_point ? of_zero_point(sums[rm * rn + c]) : Value();
+          for (int64_t r = 0; r < rm; ++r) {
+            Value sum = t.words.reduce(sums[r * rn + c]);
+            if (of_zero) sum = arith::SubIOp::create(e.b, e.loc, sum, of_zero);
+            e.store(as_f32(sum), t.accumulators, e.add(e.mul(e.add(i, r), t.ld), e.add(j, c)));
+          }
+        }
       });
     });
   }
@@ -117,7 +123,17 @@ class Dot {
   Values first(Value i) {
     Values sums;
     for (int64_t r = 0; r < rm; ++r) sums.append(rn, first_of_row(e.add(i, r)));
+    if (t.zero_point) sums.append(rn, t.words.zero_sums());  // of B's rows alone
     return sums;
+  }
+
+  // The zero point times a row of B's sum, of which the lanes are given. Past the end of K its elements are 0, but
+  // shifted.
+  Value of_zero_point(Value lane_sums) {
+    Value elements = e.mul(e.ceil_div(t.depth, e.idx(width)), width);
+    Value sum = arith::SubIOp::create(e.b, e.loc, t.words.reduce(lane_sums),
+                                      e.to_i32(t.words.shift_of(elements)));
+    return arith::MulIOp::create(e.b, e.loc, sum, t.zero_point);
   }
 
   // `sums` and the products of register_m rows of A with the rows of B, over `depth` of K: vector by vector,
@@ -125,34 +141,51 @@ class Dot {
   Values along_k(Value depth, Values sums, const Values& b_rows, const Values& next,
                  const std::function<Value(int64_t r, Value k, Value left)>& a) {
     auto step = [&](Value k, Values carried, Value left) {
-      if (!left)
-        for (Value row : next) e.prefetch(t.b.memory, e.add(row, k), kIntoL2);
-      Values b;
-      for (Value row : b_rows) b.push_back(t.words.shifted(t.words.along_k(t.b, e.add(row, k), left)));
-      for (int64_t r = 0; r < rm; ++r) {
-        Value x = a(r, k, left);
-        for (int64_t c = 0; c < rn; ++c)
-          carried[r * rn + c] = t.words.multiply_add(x, b[c], carried[r * rn + c]);
-      }
+      std::vector<Values> b;
+      for (Value row : b_rows) b.push_back(vectors_of_b(e.add(row, k), left));
+      for (int64_t v = 0; v < vectors; ++v)
+        for (int64_t r = 0; r < rm; ++r) {
+          Value x = a(r, e.add(k, v * width), left);
+          for (int64_t c = 0; c < rn; ++c)
+            carried[r * rn + c] = t.words.multiply_add(x, b[c][v], carried[r * rn + c]);
+        }
+      for (int64_t c = 0; t.zero_point && c < rn; ++c)
+        carried[rm * rn + c] = t.words.add_b(b[c][0], carried[rm * rn + c]);
       return carried;
     };
-    const int64_t unroll = t.unroll_k;
-    Value unrolled = e.mul(e.div(depth, e.idx(width * unroll)), width * unroll);
-    Value whole = e.mul(e.div(depth, e.idx(width)), width);
-    sums = e.loop(e.idx(0), unrolled, width * unroll, sums, [&](Value k, const Values& carried) {
+    const auto fetch = [&](Value k) {
+      for (Value row : next) e.prefetch(t.b.memory, place_in_b(e.add(row, k)), kIntoL2);
+    };
+    const int64_t unroll = t.unroll_k, most = vectors * width;
+    Value unrolled = e.mul(e.div(depth, e.idx(most * unroll)), most * unroll);
+    Value whole = e.mul(e.div(depth, e.idx(most)), most);
+    sums = e.loop(e.idx(0), unrolled, most * unroll, sums, [&](Value k, const Values& carried) {
       Values after = carried;
-      for (int64_t u = 0; u < unroll; ++u) after = step(e.add(k, u * width), after, nullptr);
+      for (int64_t u = 0; u < unroll; ++u) {
+        Value at = e.add(k, u * most);
+        if (u == 0 || vectors == 1) fetch(at);  // two blocks are no longer than a line
+        after = step(at, after, nullptr);
+      }
       return after;
     });
     if (unroll > 1)
-      sums =
-          e.loop(unrolled, whole, width, sums, [&](Value k, const Values& c) { return step(k, c, nullptr); });
+      sums = e.loop(unrolled, whole, most, sums, [&](Value k, const Values& c) {
+        fetch(k);
+        return step(k, c, nullptr);
+      });
     const auto total = Emit::known(t.depth);
-    if (total && *total % width == 0) return sums;
+    if (vectors > 1 || (total && *total % width == 0)) return sums;
     return e.choose(
         e.less(whole, depth), sums, [&] { return step(whole, sums, e.sub(depth, whole)); },
         [&] { return sums; });
   }
+
+  // What of B's row a step multiplies: a vector, or a whole block of it.
+  Values vectors_of_b(Value at, Value left) {
+    if (vectors > 1) return CpuBlocks(e, lanes).block(t.b, at);
+    return {t.words.shifted(t.words.along_k(t.b, at, left))};
+  }
+  Value place_in_b(Value at) { return vectors > 1 ? CpuBlocks(e, lanes).byte_of(at) : at; }
 
   // --- in blocks. The packing memory: A as [block of K][row][tile_k], what sums begin with, then sums as
   // [row][column of the group], a vector each.
@@ -226,6 +259,7 @@ class Dot {
   Emit& e;
   const CpuTile& t;
   const int64_t rm, rn, lanes, width;  // width: elements of K in a vector
+  const int64_t vectors;               // of B's row that a step multiplies
   Value last_row, last_column;
 };
 

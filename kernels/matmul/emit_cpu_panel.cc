@@ -138,11 +138,12 @@ int64_t b_words(const CpuTile& t) {
 int64_t a_pitch(const CpuTile& t) { return depth_words(t) + kSlack; }
 int64_t a_words(const CpuTile& t) { return round_up(t.register_rows * a_pitch(t) + kSlack, 16); }
 
-// What the sums of a panel of A begin with: 0, or where B's words are shifted what that adds, negated; a word
-// for each row, behind the panels.
+// What the sums of a panel of A begin with: 0, or where B's words are shifted, or count from a zero point, what that
+// adds, negated; a word for each row, behind the panels.
+bool has_first(const CpuTile& t) { return t.words.shifts() || t.zero_point; }
 Value first_at(Emit& e, const CpuTile& t, Value r) { return e.add(e.idx(b_words(t) + a_words(t)), r); }
 void store_first(Emit& e, const CpuTile& t, Value a_base, Value depth) {
-  if (!t.words.shifts()) return;
+  if (!has_first(t)) return;
   e.loop(e.idx(0), e.idx(t.register_rows), 1, [&](Value r) {
     Value row = e.add(a_base, e.mul(r, a_pitch(t)));
     Values sum = e.loop(e.idx(0), e.ceil_div(depth, e.idx(t.words.width())), 1, {t.words.zero_sums()},
@@ -151,12 +152,16 @@ void store_first(Emit& e, const CpuTile& t, Value a_base, Value depth) {
                           Value a = t.words.words_of(e.load_vector(t.packing, at, t.lanes));
                           return Values{t.words.add_a(a, x[0])};
                         });
-    Value first = t.words.reduce(t.words.unshift(sum[0]));
+    Value first = t.words.shifts() ? t.words.reduce(t.words.unshift(sum[0])) : e.i32(0);
+    if (t.zero_point) {
+      Value of_zero = arith::MulIOp::create(e.b, e.loc, t.words.reduce(sum[0]), t.zero_point);
+      first = arith::SubIOp::create(e.b, e.loc, first, of_zero);
+    }
     e.store(arith::BitcastOp::create(e.b, e.loc, e.f32(), first), t.packing, first_at(e, t, r));
   });
 }
 Value first(Emit& e, const CpuTile& t, int64_t r) {
-  if (!t.words.shifts()) return t.words.zero_sums();
+  if (!has_first(t)) return t.words.zero_sums();
   return t.words.sums_of(e.broadcast(e.load(t.packing, first_at(e, t, e.idx(r))), t.lanes));
 }
 
@@ -210,7 +215,7 @@ void micro_kernel(Emit& e, const CpuTile& t, Value a_base, Value b_base, Value d
 }  // namespace
 
 int64_t panel_packing_elements(const CpuTile& t) {
-  return b_words(t) + a_words(t) + (t.words.shifts() ? round_up(t.register_rows, 16) : 0);
+  return b_words(t) + a_words(t) + (has_first(t) ? round_up(t.register_rows, 16) : 0);
 }
 
 LogicalResult emit_panel(Emit& e, const CpuTile& t, bool fetch_ahead) {

@@ -1,5 +1,7 @@
 #include "kernels/matmul/emit_cpu_words.h"
 
+#include "kernels/matmul/emit_cpu_blocks.h"
+
 namespace lathe::emit {
 using namespace mlir;
 
@@ -40,6 +42,7 @@ Value CpuWords::zero_words() const { return e_.splat(word_type(), 0); }
 Value CpuWords::zero_sums() const { return e_.splat(sum_type(), 0); }
 
 Value CpuWords::along_k(const View& v, Value at, Value left) const {
+  if (CpuBlocks::holds(v)) return CpuBlocks(e_, lanes_).along_k(v, at);
   Value x = left ? e_.load_masked(v.memory, at, width(), left) : e_.load_vector(v.memory, at, width());
   if (kind_ == kFloats) return e_.to_f32(x);
   return vector::BitCastOp::create(e_.b, e_.loc, word_type(), x);
@@ -105,6 +108,9 @@ Value CpuWords::multiply_add(Value a, Value b, Value sum) const {
 
 Value CpuWords::add_a(Value a, Value sum) const { return multiply_add(a, all(INT32_C(0x01010101)), sum); }
 Value CpuWords::unshift(Value of_a) const { return arith::MulIOp::create(e_.b, e_.loc, of_a, all(-128)); }
+
+Value CpuWords::add_b(Value b, Value sum) const { return multiply_add(all(INT32_C(0x01010101)), b, sum); }
+Value CpuWords::shift_of(Value elements) const { return e_.mul(elements, vnni_ ? 128 : 0); }
 
 Value CpuWords::add(Value x, Value y) const {
   if (kind_ == kBytes) return arith::AddIOp::create(e_.b, e_.loc, x, y);

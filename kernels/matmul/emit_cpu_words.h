@@ -19,7 +19,8 @@ class CpuWords {
   Value zero_words() const;
   Value zero_sums() const;
 
-  // Words along K from an element on; elements at and beyond `left`, if given, are 0.
+  // Words along K from an element on; elements at and beyond `left`, if given, are 0. What lies in blocks has
+  // no such end.
   Value along_k(const View& v, Value at, Value left) const;
   // Words of neighbours, each of per_lane() lines of K, of which the elements from `at` on are read.
   // Neighbours at and beyond `left`, if given, are 0.
@@ -35,7 +36,11 @@ class CpuWords {
   // sums of add_a(), which adds each lane's elements of A.
   bool shifts() const { return vnni_; }
   Value add_a(Value a, Value sum) const;
+  // Of a sum of A's elements: what the shift adds, negated; i32, scalar or not.
   Value unshift(Value of_a) const;
+  // Each lane's elements of B, shifted as they are, added to a sum of bytes; what of them is the shift.
+  Value add_b(Value b, Value sum) const;
+  Value shift_of(Value elements) const;
 
   Value add(Value x, Value y) const;  // sums
   Value reduce(Value sums) const;     // across the lanes

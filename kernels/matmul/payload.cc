@@ -16,6 +16,7 @@ std::string type_of(DType t) {
   if (t == DType::kF8E5M2) return "f8E5M2";
   if (t == DType::kF8E4M3Fnuz) return "f8E4M3FNUZ";
   if (t == DType::kF8E5M2Fnuz) return "f8E5M2FNUZ";
+  if (is_blocks(t)) return "i4";  // numbers of 4 bits, scaled where they are read
   return std::string(name_of(t));
 }
 
@@ -38,7 +39,7 @@ class PayloadText {
     argument("b", c_.trans_b ? matrix(n_, k_, c_.b) : matrix(k_, n_, c_.b));
     epilogue_input("%product", product, "x", sum_, "#tile");
     value_ = "%x";
-    if (c_.d != DType::kI32) scale();
+    if (c_.d != DType::kI32) scale(m);
     const bool open = c_.generic && c_.d != DType::kI32;  // operands that the form has none of read as 0
     const DType in_c = open ? DType::kF32 : c_.c, bias = open ? DType::kF32 : c_.bias,
                 residual = open ? DType::kF32 : c_.residual;
@@ -79,14 +80,28 @@ class PayloadText {
     inputs_.push_back(value), input_types_.push_back(type), maps_.push_back(map);
     block_arguments_.push_back(absl::StrCat("%", name, ": ", name_of(t)));
   }
-  // alpha * x, in f32. A D of i32 is the sums themselves.
-  void scale() {
+  // alpha * (scale_a * scale_b) * x, in f32. A D of i32 is the sums themselves.
+  void scale(const std::string& m) {
     arguments_.push_back("%alpha: f32 {lathe.operand = \"alpha\"}");
     if (sum_ == DType::kI32) {
       value_ = fresh();
       body(absl::StrCat(value_, " = arith.sitofp %x : i32 to f32"));
     }
+    const std::string a = scale_input("scale_a", c_.scale_a, m, "#rows"),
+                      b = scale_input("scale_b", c_.scale_b, n_, "#columns");
+    const std::string factor = a.empty() || b.empty() ? a + b : binary("arith.mulf", a, b);
+    if (!factor.empty()) value_ = binary("arith.mulf", factor, value_);
     value_ = binary("arith.mulf", "%alpha", value_);
+  }
+  // A scale among the epilogue's inputs, or "".
+  std::string scale_input(const std::string& name, Scale granularity, const std::string& channels,
+                          const char* map) {
+    if (granularity == Scale::kNone) return "";
+    const bool one = granularity == Scale::kPerTensor;
+    const std::string type = absl::StrCat("tensor<", one ? "" : channels + "x", "f32>");
+    argument(name, type);
+    epilogue_input("%" + name, type, name + "_in", DType::kF32, one ? "#one" : map);
+    return absl::StrCat("%", name, "_in");
   }
   void body(const std::string& line) { body_ += "      " + line + "\n"; }
   std::string fresh() { return absl::StrCat("%t", ++count_); }
@@ -184,14 +199,16 @@ class PayloadText {
     return absl::StrCat(
         "#config = ", kernel_config_text(config_), "\n",
         "#tile = affine_map<(b, m, n) -> (b, m, n)>\n#columns = affine_map<(b, m, n) -> (n)>\n",
+        "#rows = affine_map<(b, m, n) -> (m)>\n#one = affine_map<(b, m, n) -> ()>\n",
         "module {\n  func.func @", matmul_symbol(c_, config_), "(", absl::StrJoin(arguments_, ",\n      "),
         ") -> ", out, " {\n", prologue_, "    %zero = arith.constant ", zero,
         "\n    %empty = tensor.empty(%batch", c_.m_lo == c_.m_hi ? "" : ", %m", c_.generic ? ", %n" : "",
         ") : ", product, "\n    %init = linalg.fill ins(%zero : ", type_of(sum_), ") outs(%empty : ", product,
         ") -> ", product, "\n    %product = linalg.batch_matmul indexing_maps = [affine_map<(b, m, n, k) -> ",
         a_map, ">, affine_map<(b, m, n, k) -> ", b_map, ">, affine_map<(b, m, n, k) -> (b, m, n)>]\n",
-        "        {lathe.config = #config} ins(%a, %b : ", a, ", ", b, ") outs(%init : ", product, ") -> ",
-        product, "\n    %out = linalg.generic {indexing_maps = [", absl::StrJoin(maps, ", "),
+        "        {lathe.config = #config", c_.zero_a ? ", lathe.zero_a" : "", "} ins(%a, %b : ", a, ", ", b,
+        ") outs(%init : ", product, ") -> ", product, "\n    %out = linalg.generic {indexing_maps = [",
+        absl::StrJoin(maps, ", "),
         "], iterator_types = [\"parallel\", \"parallel\", \"parallel\"]}\n        ins(",
         absl::StrJoin(inputs_, ", "), " : ", absl::StrJoin(input_types_, ", "), ") outs(%d : ", out,
         ") {\n    ^bb0(", absl::StrJoin(block, ", "), "):\n", body_, "      linalg.yield ", value_, " : ",
@@ -209,7 +226,7 @@ class PayloadText {
 
 // What every split's K but the last's is a multiple of.
 int32_t k_granularity(const ProblemClass& c, const CompileConfig& config, const Target& target) {
-  if (config.kernel != "mma" && config.kernel != "mma32") return 1;
+  if (config.kernel != "mma" && config.kernel != "mma32") return static_cast<int32_t>(block_elements(c.b));
   const bool amd = target.backend == Backend::kRocm;
   return static_cast<int32_t>(
       mma_split_granularity(amd, c.k, config.tile_k, static_cast<int64_t>(size_of(c.a))));
@@ -224,7 +241,11 @@ std::string matmul_symbol(const ProblemClass& c, const CompileConfig& config) {
   const std::string sizes =
       c.generic ? "generic"
                 : absl::StrCat(c.trans_a ? "t" : "n", c.trans_b ? "t" : "n", "_m", m, "_n", c.n, "_k", c.k);
-  return absl::StrCat("lathe_matmul_", name_of(c.a), "_", name_of(c.d), "_", sizes, "_", config.kernel,
+  const std::string by = c.b == c.a ? "" : absl::StrCat("by_", name_of(c.b), "_");
+  const std::string scaled = absl::StrCat(c.scale_a != Scale::kNone ? "sa_" : "",
+                                          c.scale_b != Scale::kNone ? "sb_" : "", c.zero_a ? "za_" : "");
+  return absl::StrCat("lathe_matmul_", name_of(c.a), "_", by, scaled, name_of(c.d), "_", sizes, "_",
+                      config.kernel,
                       c.alignment == Alignment::kByte ? "_byte"
                       : c.alignment == Alignment::k16 ? "_a16"
                                                       : "");

@@ -39,6 +39,13 @@ absl::Status outside(absl::string_view field, int64_t value, int64_t lo, int64_t
     return other_class("a.layout", layout(c.trans_a), layout(planned.trans_a));
   if (c.trans_b != planned.trans_b)
     return other_class("b.layout", layout(c.trans_b), layout(planned.trans_b));
+  if (c.scale_a != planned.scale_a || c.scale_b != planned.scale_b || c.zero_a != planned.zero_a) {
+    const auto text = [](const ProblemClass& p) {
+      return absl::StrCat(static_cast<int>(p.scale_a), ",", static_cast<int>(p.scale_b), ",", p.zero_a);
+    };
+    return other_class("a.scale,b.scale,a.zero_point", text(c), text(planned));
+  }
+  if (c.math != planned.math) return other_class("math", name_of(c.math), name_of(planned.math));
   if (c.activation != planned.activation) {
     return other_class("activation", name_of(c.activation), name_of(planned.activation));
   }

@@ -105,7 +105,7 @@ absl::Status explain_dtype(absl::string_view name, const lathe_dtype& t, absl::s
 }
 
 DType known_dtype(const lathe_dtype& t) {
-  return raw(t) <= LATHE_F8_E5M2_FNUZ ? static_cast<DType>(raw(t)) : DType::kNone;
+  return raw(t) <= LATHE_Q4_0 ? static_cast<DType>(raw(t)) : DType::kNone;
 }
 
 absl::Status explain_dims(const Dims& dims) {

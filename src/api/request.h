@@ -106,6 +106,11 @@ inline bool plain(const lathe_operand& o) {
           o.reserved | (raw(o.layout) & ~1u)) == 0;
 }
 static_assert(LATHE_ROW_MAJOR == 0 && LATHE_COLUMN_MAJOR == 1, "plain() tests the layout as a bit");
+// The same of a matmul's A or B, whose scale and zero point are read apart.
+inline bool plain_factor(const lathe_operand& o) {
+  return ((o.struct_size ^ sizeof(lathe_operand)) | reinterpret_cast<uintptr_t>(o.next) | o.packed_layout |
+          o.reserved | (raw(o.layout) & ~1u)) == 0;
+}
 // Why not plain().
 [[gnu::cold]] absl::Status explain_operand(absl::string_view name, const lathe_operand& o);
 
@@ -163,6 +168,7 @@ static_assert(LATHE_I8 == 6 && LATHE_F8_E4M3 == 7 && LATHE_F8_E5M2 == 8 && LATHE
               "is_factor() tests a range");
 inline constexpr char kFloatNames[] = "f32, f16, bf16";
 inline constexpr char kFactorNames[] = "f32, f16, bf16, i8, f8e4m3, f8e5m2, f8e4m3fnuz, f8e5m2fnuz";
+inline bool is_blocks(const lathe_dtype& t) { return raw(t) == LATHE_Q4_0; }
 // Why `t` is none of the `allowed` ones: other dtypes of lathe.h are UNSUPPORTED, the rest INVALID_ARGUMENT.
 [[gnu::cold]] absl::Status explain_dtype(absl::string_view name, const lathe_dtype& t,
                                          absl::string_view allowed);

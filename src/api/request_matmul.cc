@@ -1,4 +1,5 @@
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "api/request.h"
@@ -23,12 +24,13 @@ bool headers_plain(const lathe_matmul_desc& d) {
       ((e.struct_size ^ sizeof(lathe_epilogue)) | reinterpret_cast<uintptr_t>(e.next) |
        reinterpret_cast<uintptr_t>(e.alpha_device) | reinterpret_cast<uintptr_t>(e.beta_device) |
        reinterpret_cast<uintptr_t>(d.m_device)) == 0;
-  return epilogue_plain && plain(d.a) && plain(d.b) && plain(d.c) && plain(d.d) && plain(e.residual);
+  return epilogue_plain && plain_factor(d.a) && plain_factor(d.b) && plain(d.c) && plain(d.d) &&
+         plain(e.residual);
 }
 
 [[gnu::cold]] absl::Status explain_headers(const lathe_matmul_desc& d) {
-  if (!plain(d.a)) return explain_operand("a", d.a);
-  if (!plain(d.b)) return explain_operand("b", d.b);
+  if (!plain_factor(d.a)) return explain_operand("a", d.a);
+  if (!plain_factor(d.b)) return explain_operand("b", d.b);
   if (!plain(d.c)) return explain_operand("c", d.c);
   if (!plain(d.d)) return explain_operand("d", d.d);
   if (d.m_device != nullptr) return absl::UnimplementedError("m_device is reserved");
@@ -81,8 +83,16 @@ bool check_output(const lathe_matmul_desc& d, absl::Status* why) {
 
 [[gnu::cold]] absl::Status explain_enums(const lathe_matmul_desc& d) {
   if (!is_factor(d.a.dtype)) return explain_dtype("a", d.a.dtype, kFactorNames);
-  if (!is_factor(d.b.dtype)) return explain_dtype("b", d.b.dtype, kFactorNames);
-  if (raw(d.a.dtype) != raw(d.b.dtype)) return invalid("a and b differ in dtype");
+  if (is_blocks(d.b.dtype)) {
+    if (!is_float(d.a.dtype))
+      return absl::UnimplementedError(absl::StrCat("a: b q4_0 is multiplied by ", kFloatNames, " alone"));
+    if (d.b.layout != LATHE_COLUMN_MAJOR)
+      return absl::UnimplementedError("b: q4_0 has its blocks along K: only COLUMN_MAJOR is supported");
+  } else if (!is_factor(d.b.dtype)) {
+    return explain_dtype("b", d.b.dtype, absl::StrCat(kFactorNames, ", q4_0"));
+  } else if (raw(d.a.dtype) != raw(d.b.dtype)) {
+    return invalid("a and b differ in dtype");
+  }
   if (raw(d.epilogue.activation) > LATHE_ACTIVATION_SILU) {
     return invalid(absl::StrCat("activation ", raw(d.epilogue.activation), " is unknown"));
   }
@@ -92,11 +102,16 @@ bool check_output(const lathe_matmul_desc& d, absl::Status* why) {
   return invalid(absl::StrCat("math ", raw(d.math), " is unknown"));
 }
 
+// A float by B of 4 bits in blocks.
+bool is_block_product(const lathe_matmul_desc& d) {
+  return is_blocks(d.b.dtype) && is_float(d.a.dtype) && d.b.layout == LATHE_COLUMN_MAJOR;
+}
+
 bool read_class(const lathe_matmul_desc& d, ProblemClass* out, absl::Status* why) {
   const lathe_epilogue& e = d.epilogue;
-  if (!is_factor(d.a.dtype) || raw(d.a.dtype) != raw(d.b.dtype) ||
+  if (!is_factor(d.a.dtype) || (raw(d.a.dtype) != raw(d.b.dtype) && !is_block_product(d)) ||
       raw(e.activation) > LATHE_ACTIVATION_SILU || raw(d.determinism) > LATHE_DETERMINISM_BATCH_INVARIANT ||
-      raw(d.math) > LATHE_MATH_TF32) {
+      raw(d.math) > LATHE_MATH_INT8) {
     return refuse(why, explain_enums(d));
   }
   if (!check_output(d, why)) return false;
@@ -108,7 +123,9 @@ bool read_class(const lathe_matmul_desc& d, ProblemClass* out, absl::Status* why
   out->trans_b = d.b.layout == LATHE_COLUMN_MAJOR;
   out->activation = static_cast<Activation>(e.activation);
   out->determinism = static_cast<Determinism>(d.determinism);
-  if (raw(d.a.dtype) == LATHE_F32) out->math = static_cast<Math>(d.math);  // no other dtype's kernels differ
+  // No other dtype's kernels differ.
+  const lathe_dtype rounded = d.math == LATHE_MATH_TF32 ? LATHE_F32 : LATHE_Q4_0;
+  if (raw(d.math) != LATHE_MATH_STRICT && raw(d.b.dtype) == rounded) out->math = static_cast<Math>(d.math);
   if (e.beta != 0.0f) {
     if (!check_row_operand(kC, d.c, why)) return false;
     out->c = to_dtype(d.c.dtype);
@@ -143,13 +160,38 @@ bool read_dims(const lathe_matmul_desc& d, Purpose purpose, Request* out, absl::
   return true;
 }
 
+// B in blocks along K: what distances it has are of whole blocks.
+[[gnu::cold]] bool place_blocks(const lathe_operand& b, const Dims& dims, int64_t* leading, Region* out,
+                                absl::Status* why) {
+  constexpr int64_t kBlock = block_elements(DType::kQ4_0);
+  const std::pair<const char*, int64_t> distances[] = {
+      {"k", dims.k}, {"ldb", b.leading_dimension}, {"b: batch_stride", b.batch_stride}};
+  for (const auto& [name, distance] : distances) {
+    if (distance % kBlock == 0) continue;
+    return refuse(why, invalid(absl::StrCat(name, " ", distance, " is no multiple of ", kBlock,
+                                            ", the elements of a block of q4_0")));
+  }
+  if (b.leading_dimension != 0 && b.leading_dimension < dims.k)
+    return refuse(why, explain_distance(kOperandB, b, dims.k));
+  lathe_operand blocks = b;
+  blocks.leading_dimension /= kBlock;
+  blocks.batch_stride /= kBlock;
+  if (!place_operand(kOperandB, blocks, dims.batch, dims.k / kBlock, dims.n, leading, out, why)) return false;
+  *leading *= kBlock;
+  return true;
+}
+
 bool place_operands(const lathe_matmul_desc& d, Request* out, Regions* r, absl::Status* why) {
   const ProblemClass& c = out->key.problem;
   const auto [m, n, k, batch] = out->dims;
   ArgumentBlock& args = out->args;
   const lathe_operand& residual = d.epilogue.residual;
   if (!place_operand(kOperandA, d.a, batch, m, k, &args.lda, &r->a, why)) return false;
-  if (!place_operand(kOperandB, d.b, batch, k, n, &args.ldb, &r->b, why)) return false;
+  if (__builtin_expect(is_blocks(d.b.dtype), 0)) {
+    if (!place_blocks(d.b, out->dims, &args.ldb, &r->b, why)) return false;
+  } else if (!place_operand(kOperandB, d.b, batch, k, n, &args.ldb, &r->b, why)) {
+    return false;
+  }
   if (!place_operand(kD, d.d, batch, m, n, &args.ldd, &r->d, why)) return false;
   if (c.c != DType::kNone && !place_operand(kC, d.c, batch, m, n, &args.ldc, &r->c, why)) return false;
   if (c.residual != DType::kNone &&
@@ -233,6 +275,78 @@ void fill_arguments(const lathe_matmul_desc& d, const Request& request, Argument
   args->beta = d.epilogue.beta;
 }
 
+// Whether B is in blocks, or A or B has a scale or a zero point.
+bool is_quantised(const lathe_matmul_desc& d) {
+  return is_blocks(d.b.dtype) ||
+         (reinterpret_cast<uintptr_t>(d.a.scale) | reinterpret_cast<uintptr_t>(d.b.scale) |
+          reinterpret_cast<uintptr_t>(d.a.zero_point) | reinterpret_cast<uintptr_t>(d.b.zero_point)) != 0;
+}
+
+absl::Status read_scale(const char* name, const lathe_operand& o, Purpose purpose, Scale* granularity,
+                        void** data) {
+  const lathe_scale* s = o.scale;
+  if (s == nullptr) return absl::OkStatus();
+  const auto bad = [&](auto... text) { return invalid(absl::StrCat(name, ": scale: ", text...)); };
+  const auto refused = [&](auto... text) {
+    return absl::UnimplementedError(absl::StrCat(name, ": scale: ", text...));
+  };
+  if (s->struct_size != sizeof(lathe_scale))
+    return bad("struct_size ", s->struct_size, " is not ", sizeof(lathe_scale));
+  if (s->next != nullptr) return refused("no chain element is known here");
+  if (raw(o.dtype) != LATHE_I8) return refused("only operands of i8 have one");
+  if (raw(s->dtype) != LATHE_F32) return explain_dtype(absl::StrCat(name, ": scale"), s->dtype, "f32");
+  if (raw(s->granularity) > LATHE_PER_BLOCK) return bad("granularity ", raw(s->granularity), " is unknown");
+  if (s->granularity == LATHE_PER_BLOCK) return refused("granularity PER_BLOCK is reserved");
+  if (s->block_size != 0) return bad("block_size ", s->block_size, " without PER_BLOCK");
+  if (purpose == Purpose::kRun && s->data == nullptr) return bad("data is NULL");
+  *granularity = s->granularity == LATHE_PER_TENSOR ? Scale::kPerTensor : Scale::kPerChannel;
+  *data = const_cast<void*>(s->data);
+  return absl::OkStatus();
+}
+
+absl::Status explain_quantisation(const lathe_matmul_desc& d, Purpose purpose, bool is_cpu, Request* out) {
+  ProblemClass& c = out->key.problem;
+  ArgumentBlock& args = out->args;
+  if (!is_cpu) {
+    return absl::UnimplementedError(is_blocks(d.b.dtype)
+                                        ? "b: q4_0 has kernels on the CPU alone"
+                                        : "scales and zero points have kernels on the CPU alone");
+  }
+  LATHE_RETURN_IF_ERROR(read_scale("a", d.a, purpose, &c.scale_a, &args.scale_a));
+  LATHE_RETURN_IF_ERROR(read_scale("b", d.b, purpose, &c.scale_b, &args.scale_b));
+  if (c.d == DType::kI32 && (d.a.scale != nullptr || d.b.scale != nullptr))
+    return invalid("d i32 holds the exact sums of i8 products: scales need a float");
+  if (d.b.zero_point != nullptr)
+    return absl::UnimplementedError("b: zero_point is reserved: B's bytes count from 0");
+  if (d.a.zero_point != nullptr) {
+    if (c.a != DType::kI8) return absl::UnimplementedError("a: zero_point: only operands of i8 have one");
+    c.zero_a = 1;
+    args.zero_a = const_cast<void*>(d.a.zero_point);
+  }
+  return absl::OkStatus();
+}
+[[gnu::cold]] bool read_quantisation(const lathe_matmul_desc& d, Purpose purpose, bool is_cpu, Request* out,
+                                     absl::Status* why) {
+  *why = explain_quantisation(d, purpose, is_cpu, out);
+  return why->ok();
+}
+
+// D apart from the scales and the zero point.
+[[gnu::cold]] bool check_quantisation(const Request& request, const Region& d, absl::Status* why) {
+  const ProblemClass& c = request.key.problem;
+  const ArgumentBlock& args = request.args;
+  const auto floats = [](Scale s, int64_t channels) {
+    return (s == Scale::kPerChannel ? channels : int64_t{s == Scale::kPerTensor}) * 4;
+  };
+  const std::pair<const char*, Region> read[] = {
+      {"the scale of a", line_at(args.scale_a, floats(c.scale_a, request.dims.m))},
+      {"the scale of b", line_at(args.scale_b, floats(c.scale_b, request.dims.n))},
+      {"the zero point of a", line_at(args.zero_a, c.zero_a * int64_t{4})}};
+  for (const auto& [name, region] : read)
+    if (!known_disjoint(d, region)) return refuse(why, overlaps(name, false));
+  return true;
+}
+
 bool read(const lathe_matmul_desc& d, Purpose purpose, const RequestContext& context, void* stream,
           Request* out, absl::Status* why) {
   if (!headers_plain(d)) return refuse(why, explain_headers(d));
@@ -240,6 +354,8 @@ bool read(const lathe_matmul_desc& d, Purpose purpose, const RequestContext& con
   if (!read_policy(d.miss_policy, context, out, why)) return false;
   if (!read_dependent_launch(d.dependent_launch, context, out, why)) return false;
   if (!read_class(d, &out->key.problem, why)) return false;
+  if (__builtin_expect(is_quantised(d), 0) && !read_quantisation(d, purpose, context.is_cpu, out, why))
+    return false;
   if (!read_dims(d, purpose, out, why)) return false;
   Regions regions;
   if (!place_operands(d, out, &regions, why)) return false;
@@ -255,6 +371,7 @@ bool read(const lathe_matmul_desc& d, Purpose purpose, const RequestContext& con
   if (out->nothing_to_do) return true;
   if (!check_pointers(d, *out, why)) return false;
   if (!check_overlap(out->key.problem, regions, why)) return false;
+  if (__builtin_expect(is_quantised(d), 0) && !check_quantisation(*out, regions.d, why)) return false;
   fill_arguments(d, *out, &out->args);
   return true;
 }
@@ -263,6 +380,7 @@ bool read(const lathe_matmul_desc& d, Purpose purpose, const RequestContext& con
 [[gnu::cold]] std::string describe(const lathe_matmul_desc& d) {
   ProblemClass c;
   c.a = known_dtype(d.a.dtype);
+  c.b = known_dtype(d.b.dtype);
   c.d = known_dtype(d.d.dtype);
   c.trans_a = raw(d.a.layout) == LATHE_COLUMN_MAJOR;
   c.trans_b = raw(d.b.layout) == LATHE_COLUMN_MAJOR;

@@ -24,7 +24,7 @@ absl::Status invalid(const std::string& cause) { return absl::InvalidArgumentErr
 bool read_class(const lathe_matmul_argmax_desc& d, ProblemClass* out, absl::Status* why) {
   if (!is_float(d.a.dtype) || raw(d.a.dtype) != raw(d.b.dtype) || !is_float(d.logits_dtype) ||
       (d.bias != nullptr && !is_float(d.bias_dtype)) || !is_index(d.index_dtype) ||
-      raw(d.determinism) > LATHE_DETERMINISM_BATCH_INVARIANT || raw(d.math) > LATHE_MATH_TF32) {
+      raw(d.determinism) > LATHE_DETERMINISM_BATCH_INVARIANT || raw(d.math) > LATHE_MATH_INT8) {
     return refuse(why, explain_enums(d));
   }
   out->op = Op::kMatmulArgmax;
@@ -37,7 +37,7 @@ bool read_class(const lathe_matmul_argmax_desc& d, ProblemClass* out, absl::Stat
   out->trans_b = d.b.layout == LATHE_COLUMN_MAJOR;
   out->determinism = static_cast<Determinism>(d.determinism);
   out->wants_values = d.values != nullptr;
-  if (raw(d.a.dtype) == LATHE_F32) out->math = static_cast<Math>(d.math);  // no other dtype's kernels differ
+  if (raw(d.a.dtype) == LATHE_F32 && d.math == LATHE_MATH_TF32) out->math = Math::kTf32;  // no other dtype's kernels differ
   return true;
 }
 

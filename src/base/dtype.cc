@@ -20,7 +20,8 @@ constexpr Row<DType> kDTypes[] = {{DType::kNone, "none"},
                                   {DType::kF8E4M3, "f8e4m3"},
                                   {DType::kF8E5M2, "f8e5m2"},
                                   {DType::kF8E4M3Fnuz, "f8e4m3fnuz"},
-                                  {DType::kF8E5M2Fnuz, "f8e5m2fnuz"}};
+                                  {DType::kF8E5M2Fnuz, "f8e5m2fnuz"},
+                                  {DType::kQ4_0, "q4_0"}};
 constexpr Row<Activation> kActivations[] = {{Activation::kNone, "none"},
                                             {Activation::kRelu, "relu"},
                                             {Activation::kGelu, "gelu"},
@@ -29,7 +30,7 @@ constexpr Row<Activation> kActivations[] = {{Activation::kNone, "none"},
 constexpr Row<Determinism> kDeterminisms[] = {{Determinism::kFast, "fast"},
                                               {Determinism::kRunToRun, "run_to_run"},
                                               {Determinism::kBatchInvariant, "batch_invariant"}};
-constexpr Row<Math> kMaths[] = {{Math::kStrict, "strict"}, {Math::kTf32, "tf32"}};
+constexpr Row<Math> kMaths[] = {{Math::kStrict, "strict"}, {Math::kTf32, "tf32"}, {Math::kInt8, "int8"}};
 
 template <typename E, size_t N>
 absl::string_view find_name(const Row<E> (&rows)[N], E value) {

@@ -21,9 +21,11 @@ enum class DType : int32_t {
   kF8E4M3 = 7,
   kF8E5M2 = 8,
   kF8E4M3Fnuz = 9,
-  kF8E5M2Fnuz = 10
+  kF8E5M2Fnuz = 10,
+  kQ4_0 = 11
 };
 
+// Of an element; of what is stored in blocks, of a block.
 constexpr size_t size_of(DType t) {
   switch (t) {
     case DType::kF32:
@@ -36,6 +38,7 @@ constexpr size_t size_of(DType t) {
     case DType::kF8E5M2:
     case DType::kF8E4M3Fnuz:
     case DType::kF8E5M2Fnuz: return 1;
+    case DType::kQ4_0: return 18;
     case DType::kNone: return 0;
   }
   return 0;
@@ -47,14 +50,23 @@ constexpr bool is_float(DType t) { return t == DType::kF32 || t == DType::kF16 |
 constexpr bool is_fnuz(DType t) { return t == DType::kF8E4M3Fnuz || t == DType::kF8E5M2Fnuz; }
 constexpr bool is_f8(DType t) { return t == DType::kF8E4M3 || t == DType::kF8E5M2 || is_fnuz(t); }
 
+// What is stored in blocks along K, each with a scale of its own: how many elements one has, and where in its
+// bytes the numbers of 4 bits begin, behind the f16 that scales them.
+constexpr int64_t block_elements(DType t) { return t == DType::kQ4_0 ? 32 : 1; }
+constexpr bool is_blocks(DType t) { return block_elements(t) > 1; }
+constexpr int64_t kQ4Elements = block_elements(DType::kQ4_0), kQ4Numbers = 2;
+constexpr double bytes_per_element(DType t) {
+  return static_cast<double>(size_of(t)) / static_cast<double>(block_elements(t));
+}
+
 // Values equal lathe_activation's, lathe_determinism's and lathe_math's.
 enum class Activation : int32_t { kNone = 0, kRelu = 1, kGelu = 2, kGeluTanh = 3, kSilu = 4 };
 enum class Determinism : int32_t { kFast = 0, kRunToRun = 1, kBatchInvariant = 2 };
-enum class Math : int32_t { kStrict = 0, kTf32 = 1 };
+enum class Math : int32_t { kStrict = 0, kTf32 = 1, kInt8 = 2 };
 
-// "none" "f32" "f16" "bf16" "i32" "i64" "i8" "f8e4m3" "f8e5m2" "f8e4m3fnuz" "f8e5m2fnuz"; "none" "relu"
-// "gelu" "gelu_tanh" "silu"; "fast" "run_to_run" "batch_invariant"; "strict" "tf32". The parsers return false
-// on an unknown name.
+// "none" "f32" "f16" "bf16" "i32" "i64" "i8" "f8e4m3" "f8e5m2" "f8e4m3fnuz" "f8e5m2fnuz" "q4_0"; "none"
+// "relu" "gelu" "gelu_tanh" "silu"; "fast" "run_to_run" "batch_invariant"; "strict" "tf32" "int8". The
+// parsers return false on an unknown name.
 absl::string_view name_of(DType t);
 absl::string_view name_of(Activation a);
 absl::string_view name_of(Determinism d);

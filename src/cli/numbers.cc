@@ -69,7 +69,8 @@ constexpr DtypeRow kDtypes[] = {{LATHE_F32, "f32"},
                                 {LATHE_F8_E4M3, "f8e4m3"},
                                 {LATHE_F8_E5M2, "f8e5m2"},
                                 {LATHE_F8_E4M3_FNUZ, "f8e4m3fnuz"},
-                                {LATHE_F8_E5M2_FNUZ, "f8e5m2fnuz"}};
+                                {LATHE_F8_E5M2_FNUZ, "f8e5m2fnuz"},
+                                {LATHE_Q4_0, "q4_0"}};
 
 // OCP 8-bit Floating Point Specification (OFP8), revision 1.0; and FNUZ as LLVM's APFloat describes
 // Float8E4M3FNUZ and Float8E5M2FNUZ, whose -0 would be is NaN, the only one.
@@ -168,6 +169,14 @@ const std::vector<std::string>& factor_names() {
   return names;
 }
 
+const std::vector<std::string>& weight_names() {
+  static const std::vector<std::string> names = [] {
+    std::vector<std::string> all = factor_names();
+    all.push_back("q4_0");
+    return all;
+  }();
+  return names;
+}
 const std::vector<std::string>& result_names() {
   static const std::vector<std::string> names = {"f32", "f16", "bf16", "i32"};
   return names;
@@ -177,9 +186,33 @@ bool is_integer(lathe_dtype dtype) { return dtype == LATHE_I8 || dtype == LATHE_
 bool is_fnuz(lathe_dtype dtype) { return dtype == LATHE_F8_E4M3_FNUZ || dtype == LATHE_F8_E5M2_FNUZ; }
 bool is_f8(lathe_dtype dtype) { return dtype == LATHE_F8_E4M3 || dtype == LATHE_F8_E5M2 || is_fnuz(dtype); }
 
+// Where element `index` lies in a block: its byte, and whether it is the upper half of it.
+struct Q4Place {
+  int64_t block, byte;
+  bool upper;
+};
+static Q4Place q4_place(int64_t index) {
+  const int64_t block = index / 32 * 18, inside = index % 32;
+  return {block, block + 2 + inside % 16, inside >= 16};
+}
+static double load_q4(const uint8_t* data, int64_t index) {
+  const Q4Place p = q4_place(index);
+  const int q = p.upper ? data[p.byte] >> 4 : data[p.byte] & 15;
+  return from_f16(read<uint16_t>(data + p.block)) * static_cast<double>(q - 8);
+}
+static void store_q4(uint8_t* data, int64_t index, double value) {
+  const Q4Place p = q4_place(index);
+  const auto q = static_cast<uint8_t>(value);
+  data[p.byte] = static_cast<uint8_t>(p.upper ? (data[p.byte] & 15) | q << 4 : (data[p.byte] & 0xf0) | q);
+}
+void store_scale(void* data, int64_t index, double value) {
+  write(static_cast<uint8_t*>(data) + q4_place(index).block, to_f16(static_cast<float>(value)));
+}
+
 double load(const void* data, lathe_dtype dtype, int64_t index) {
   const auto* at = static_cast<const uint8_t*>(data) + index * static_cast<int64_t>(bytes_of(dtype));
   switch (dtype) {
+    case LATHE_Q4_0: return load_q4(static_cast<const uint8_t*>(data), index);
     case LATHE_F32: return read<float>(at);
     case LATHE_F16: return from_f16(read<uint16_t>(at));
     case LATHE_BF16: return bit_cast<float>(static_cast<uint32_t>(read<uint16_t>(at)) << 16);
@@ -210,6 +243,7 @@ double load(const void* data, lathe_dtype dtype, int64_t index) {
 void store(void* data, lathe_dtype dtype, int64_t index, double value) {
   auto* at = static_cast<uint8_t*>(data) + index * static_cast<int64_t>(bytes_of(dtype));
   switch (dtype) {
+    case LATHE_Q4_0: return store_q4(static_cast<uint8_t*>(data), index, value);
     case LATHE_F32: return write(at, static_cast<float>(value));
     case LATHE_F16: return write(at, to_f16(static_cast<float>(value)));
     case LATHE_BF16: return write(at, to_bf16(static_cast<float>(value)));

@@ -17,8 +17,11 @@ lathe_dtype dtype_named(const std::string& name);
 const std::vector<std::string>& float_names();
 // The floats, i8 and the kinds of fp8: what a matmul multiplies.
 const std::vector<std::string>& factor_names();
+// Those and Q4_0: what its B may be.
+const std::vector<std::string>& weight_names();
 // The floats and i32: what a matmul's result may be.
 const std::vector<std::string>& result_names();
+// Of an element; of Q4_0, of a block of 32.
 constexpr size_t bytes_of(lathe_dtype dtype) {
   switch (dtype) {
     case LATHE_F32:
@@ -31,18 +34,23 @@ constexpr size_t bytes_of(lathe_dtype dtype) {
     case LATHE_F8_E5M2:
     case LATHE_F8_E4M3_FNUZ:
     case LATHE_F8_E5M2_FNUZ: return 1;
+    case LATHE_Q4_0: return 18;
     case LATHE_DTYPE_NONE: return 0;
   }
   return 0;
 }
+constexpr int64_t block_elements(lathe_dtype dtype) { return dtype == LATHE_Q4_0 ? 32 : 1; }
 bool is_integer(lathe_dtype dtype);
 bool is_f8(lathe_dtype dtype);
 
-// Element `index` of an array at any alignment. Exact, but for i64 beyond 2^53.
+// Element `index` of an array at any alignment; of Q4_0 the number its block's scale makes of it.
+// store() then sets its 4 bits alone, from the number itself (0..15); store_scale() sets the block's scale.
+// Exact, but for i64 beyond 2^53.
 double load(const void* data, lathe_dtype dtype, int64_t index);
 // Rounds to nearest, ties to even; beyond the largest finite value to infinity, in f8e4m3 and FNUZ, which
 // have none, to NaN. Integers take integers within their range.
 void store(void* data, lathe_dtype dtype, int64_t index, double value);
+void store_scale(void* data, int64_t index, double value);
 // Half a unit in the last place, relative; the smallest absolute rounding error, of subnormals; the largest
 // finite value. Of floats of 16 bits or more.
 double rounding(lathe_dtype dtype);

@@ -44,10 +44,35 @@ Operand::Operand(const OperandForm& form) : form_(form), offset_(kBand + form.mi
   const int64_t span = empty ? 0
                              : (form.matrices() - 1) * form.batch_stride() +
                                    (form.lines() - 1) * form.leading_dimension() + form.line_length();
-  image_.assign(offset_ + static_cast<size_t>(span) * bytes_of(form.dtype) + kBand, poison_of(form.dtype));
+  const size_t bytes = static_cast<size_t>(span / block_elements(form.dtype)) * bytes_of(form.dtype);
+  image_.assign(offset_ + bytes + kBand, poison_of(form.dtype));
+}
+
+// Scales are N(0, 1) / 8, so that weights are about as large as others are; of whole numbers 1.
+void Operand::fill_blocks(Fill fill, Normal* random) {
+  uint8_t* first = image_.data() + offset_;
+  const int64_t block = block_elements(form_.dtype), blocks = form_.line_length() / block;
+  for (int64_t matrix = 0; matrix < form_.matrices(); ++matrix) {
+    for (int64_t line = 0; line < form_.lines(); ++line) {
+      const int64_t start = matrix * form_.batch_stride() + line * form_.leading_dimension();
+      for (int64_t at = start; at < start + blocks * block; at += block) {
+        store_scale(first, at, fill == Fill::kIntegers ? 1 : random->next() / 8);
+        for (int64_t i = at; i < at + block; ++i) {
+          const int64_t q = fill == Fill::kIntegers ? 4 + random->below(9) : random->below(16);
+          store(first, form_.dtype, i, static_cast<double>(q));
+        }
+      }
+    }
+    if (fill != Fill::kSpecial || form_.lines() == 0 || blocks == 0) continue;
+    constexpr double kSpecial[] = {NAN, INFINITY, -INFINITY, 0.0, -0.0};
+    const int64_t line = random->below(form_.lines()) * form_.leading_dimension();
+    store_scale(first, matrix * form_.batch_stride() + line + random->below(blocks) * block,
+                kSpecial[random->below(5)]);
+  }
 }
 
 void Operand::fill(Fill fill, Normal* random) {
+  if (block_elements(form_.dtype) > 1) return fill_blocks(fill, random);
   const bool bytes = form_.dtype == LATHE_I8;
   for (int64_t matrix = 0; matrix < form_.matrices(); ++matrix) {
     for (int64_t line = 0; line < form_.lines(); ++line) {

@@ -72,6 +72,7 @@ class Operand {
   std::string row_bytes(int64_t batch, int64_t rows) const;
 
  private:
+  void fill_blocks(Fill fill, Normal* random);
   const uint8_t* first() const { return image_.data() + offset_; }
   int64_t index(int64_t batch, int64_t row, int64_t column) const {
     const int64_t in_matrix = form_.transposed ? column * form_.leading_dimension() + row

@@ -38,8 +38,9 @@ std::vector<int64_t> choose(int64_t size, int64_t wanted, Normal* random) {
   return chosen;
 }
 
+// `rounded`: what rounding A to bytes, block by block, may change of the sum.
 struct Dot {
-  double sum = 0, magnitude = 0;
+  double sum = 0, magnitude = 0, rounded = 0;
 };
 Dot dot(const float* a, const float* b, int64_t k) {
   double sum[4] = {}, magnitude[4] = {};  // four chains, so that the additions overlap
@@ -56,12 +57,32 @@ Dot dot(const float* a, const float* b, int64_t k) {
     sum[0] += p;
     magnitude[0] += std::fabs(p);
   }
-  return {sum[0] + sum[1] + sum[2] + sum[3], magnitude[0] + magnitude[1] + magnitude[2] + magnitude[3]};
+  return {sum[0] + sum[1] + sum[2] + sum[3], magnitude[0] + magnitude[1] + magnitude[2] + magnitude[3], 0};
+}
+
+// LATHE_MATH_INT8: half a scale, which is a 127th of a block's largest magnitude, for each of its elements.
+// The quotient that is rounded and the scale are off by a few eps themselves.
+double rounding_to_bytes(const float* a, const float* b, int64_t k) {
+  constexpr int64_t kBlock = block_elements(LATHE_Q4_0);
+  double sum = 0;
+  for (int64_t at = 0; at + kBlock <= k; at += kBlock) {
+    double largest = 0, weights = 0;
+    for (int64_t i = at; i < at + kBlock; ++i) {
+      largest = std::max(largest, std::fabs(static_cast<double>(a[i])));
+      weights += std::fabs(static_cast<double>(b[i]));
+    }
+    sum += largest * weights * (0.5 / 127 + 4 * kEpsilon);
+  }
+  return sum;
+}
+bool rounds_to_bytes(const MatmulRequest& r) {
+  return r.math == LATHE_MATH_INT8 && r.weight_dtype() == LATHE_Q4_0;
 }
 
 double sum_bound(const MatmulRequest& r, double magnitude) {
   if (r.dtype == LATHE_I8) return 0;
-  if (r.fill == Fill::kIntegers && magnitude <= (is_f8(r.dtype) ? 0x1p13 : 0x1p24)) return 0;
+  if (r.fill == Fill::kIntegers && !rounds_to_bytes(r) && magnitude <= (is_f8(r.dtype) ? 0x1p13 : 0x1p24))
+    return 0;
   double part = 6 * kEpsilon * std::max(1.0, std::sqrt(static_cast<double>(r.k) / 4096));
   if (r.math == LATHE_MATH_TF32 && r.dtype == LATHE_F32) part += 0x1p-9;
   if (is_f8(r.dtype)) part += 0x1p-10;
@@ -89,7 +110,7 @@ Expected epilogue(const MatmulRequest& r, const MatmulData& data, Dot ab, int64_
   e.may_be_nan = smooth && before == -INFINITY;
   const double after = e.may_be_nan ? 0 : activate(r.activation, before);
   e.value = after + residual;
-  e.bound = std::fabs(r.alpha) * sum_bound(r, ab.magnitude);
+  e.bound = std::fabs(r.alpha) * (sum_bound(r, ab.magnitude) + ab.rounded);
   e.bound += 3 * kEpsilon *
              (std::fabs(scaled) + std::fabs(c) + std::fabs(bias) + std::fabs(after) + std::fabs(residual));
   // An activation's slope is at most 1.13, and its approximation is granted 8 eps of its argument.
@@ -149,7 +170,9 @@ Worst compare(const MatmulRequest& r, const MatmulData& data, const Sample& samp
         b[p] = static_cast<float>(data.b.at(batch, static_cast<int64_t>(p), column));
       for (size_t i = 0; i < sample.rows.size(); ++i) {
         const int64_t row = sample.rows[i];
-        const Expected expected = epilogue(r, data, dot(a.data() + i * k, b.data(), r.k), batch, row, column);
+        Dot ab = dot(a.data() + i * k, b.data(), r.k);
+        if (rounds_to_bytes(r)) ab.rounded = rounding_to_bytes(a.data() + i * k, b.data(), r.k);
+        const Expected expected = epilogue(r, data, ab, batch, row, column);
         const double got = data.d.at(batch, row, column);
         const double fraction = fraction_of_bound(expected, got, r.out_dtype);
         if (fraction >= worst.fraction) worst = {fraction, got, expected.value, batch, row, column};

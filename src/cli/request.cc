@@ -94,10 +94,10 @@ absl::StatusOr<std::vector<int64_t>> parse_shape(const std::string& text, const 
 
 bool MatmulRequest::operator==(const MatmulRequest& o) const {
   const auto fields = [](const MatmulRequest& r) {
-    return std::tie(r.m, r.n, r.k, r.batch, r.dtype, r.out_dtype, r.math, r.trans_a, r.trans_b, r.alpha,
-                    r.beta, r.bias, r.residual, r.activation, r.determinism, r.dependent_launch, r.split_k,
-                    r.candidate, r.padding, r.misalign, r.c_in_place, r.residual_in_place, r.broadcast_a,
-                    r.broadcast_b, r.fill);
+    return std::tie(r.m, r.n, r.k, r.batch, r.dtype, r.b_dtype, r.out_dtype, r.math, r.trans_a, r.trans_b,
+                    r.alpha, r.beta, r.bias, r.residual, r.activation, r.determinism, r.dependent_launch,
+                    r.split_k, r.candidate, r.padding, r.misalign, r.c_in_place, r.residual_in_place,
+                    r.broadcast_a, r.broadcast_b, r.fill);
   };
   return fields(*this) == fields(o);
 }
@@ -110,6 +110,7 @@ std::vector<Flag> matmul_flags(const std::vector<Flag>& more) {
   return joined(
       {
           {"dtype", "f32|f16|bf16|i8|f8e4m3|f8e5m2|f8e4m3fnuz|f8e5m2fnuz", "of A and B (default: f32)"},
+          {"b-dtype", "q4_0", "of B alone, where it is not A's: weights of 4 bits in blocks"},
           {"out-dtype", "f32|f16|bf16|i32",
            "of C, D, bias and residual (default: that of A and B, f32 of i8 and fp8)"},
           kMath,
@@ -137,6 +138,8 @@ absl::StatusOr<MatmulRequest> matmul_request(const Arguments& arguments) {
   MatmulRequest r;
   if (absl::Status s = read_dtype(arguments, "dtype", factor_names(), &r.dtype); !s.ok()) return s;
   r.out_dtype = default_result(r.dtype);
+  if (absl::Status s = read_dtype(arguments, "b-dtype", weight_names(), &r.b_dtype); !s.ok()) return s;
+  if (r.b_dtype == r.dtype) r.b_dtype = LATHE_DTYPE_NONE;
   int layout = 2;
   absl::Status s = first_error({
       read_dtype(arguments, "out-dtype", result_names(), &r.out_dtype),
@@ -176,6 +179,7 @@ std::string command_of(const MatmulRequest& r) {
   const int broadcast = (r.broadcast_a ? 1 : 0) | (r.broadcast_b ? 2 : 0);
   return absl::StrCat(
       absl::StrFormat("matmul %dx%dx%d", r.m, r.n, r.k), flag_text("dtype", r.dtype, d.dtype),
+      flag_text("b-dtype", r.b_dtype, d.b_dtype),
       flag_text("out-dtype", r.out_dtype, default_result(r.dtype)), flag_text("math", kMaths, r.math),
       flag_text("layout", kLayouts[layout], std::string("nt")), flag_text("batch", r.batch, d.batch),
       flag_text("epilogue", epilogue_text(r), std::string()),
@@ -207,7 +211,10 @@ MatmulForms forms_of(const MatmulRequest& r) {
   forms.a = matrix(r.dtype, r.m, r.k);
   forms.a.transposed = r.trans_a;
   forms.a.broadcast = r.broadcast_a;
-  forms.b = matrix(r.dtype, r.k, r.n);
+  forms.b = matrix(r.weight_dtype(), r.k, r.n);
+  // Distances in it are of whole blocks.
+  const int64_t block = block_elements(r.weight_dtype());
+  forms.b.padding = (r.padding + block - 1) / block * block;
   forms.b.transposed = r.trans_b;
   forms.b.broadcast = r.broadcast_b;
   forms.d = matrix(r.out_dtype, r.m, r.n);

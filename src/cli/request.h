@@ -20,6 +20,7 @@ absl::StatusOr<std::vector<int64_t>> parse_shape(const std::string& text, const 
 struct MatmulRequest {
   int64_t m = 0, n = 0, k = 0, batch = 1;
   lathe_dtype dtype = LATHE_F32, out_dtype = LATHE_F32;
+  lathe_dtype b_dtype = LATHE_DTYPE_NONE;  // NONE: dtype
   lathe_math math = LATHE_MATH_STRICT;
   bool trans_a = false, trans_b = true;
   float alpha = 1, beta = 0;
@@ -35,6 +36,7 @@ struct MatmulRequest {
   bool broadcast_a = false, broadcast_b = false;
   Fill fill = Fill::kNormal;
 
+  lathe_dtype weight_dtype() const { return b_dtype == LATHE_DTYPE_NONE ? dtype : b_dtype; }
   bool operator==(const MatmulRequest& o) const;
 };
 

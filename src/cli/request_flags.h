@@ -15,7 +15,7 @@ namespace lathe::cli {
 
 // In the order of lathe_determinism.
 inline const std::vector<std::string> kDeterminisms = {"fast", "run_to_run", "batch_invariant"};
-inline const std::vector<std::string> kMaths = {"strict", "tf32"};  // of lathe_math
+inline const std::vector<std::string> kMaths = {"strict", "tf32", "int8"};  // of lathe_math
 inline const std::vector<std::string> kDependentLaunches = {"off", "on", "constant_b"};
 inline const std::vector<std::string> kLayouts = {"nn", "tn", "nt", "tt"};  // bit 0: A transposed, bit 1: B
 
@@ -30,8 +30,9 @@ inline constexpr Flag kCandidate = {
     "candidate", "RANK", "force the candidate of that rank, as 'lathe explain' counts them from 1"};
 
 inline constexpr Flag kSplitK = {"split-k", "N", "force the split-K factor"};
-inline constexpr Flag kMath = {"math", "strict|tf32",
-                               "whether f32 operands may be rounded to tf32 (default: strict)"};
+inline constexpr Flag kMath = {
+    "math", "strict|tf32|int8",
+    "whether f32 may be rounded to tf32, A to bytes where B is q4_0 (default: strict)"};
 inline constexpr Flag kDependentLaunch = {
     "dependent-launch", "off|on|constant_b",
     "whether the kernel may start beside the one before it (default: off)"};

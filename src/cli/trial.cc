@@ -22,7 +22,9 @@ absl::Status place(lathe_device* device, const Stream& stream, const Operand& op
 double total_bytes(std::initializer_list<const Operand*> operands) {
   double bytes = 0;
   for (const Operand* o : operands)
-    if (o->exists()) bytes += static_cast<double>(o->elements()) * bytes_of(o->form().dtype);
+    if (o->exists())
+      bytes += static_cast<double>(o->elements()) * bytes_of(o->form().dtype) /
+               static_cast<double>(block_elements(o->form().dtype));
   return bytes;
 }
 

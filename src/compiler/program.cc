@@ -28,7 +28,7 @@ StringRef operand_name(Value v) {
 
 // Strides (in elements) of every dimension of an operand but the last, whose stride is 1.
 llvm::FailureOr<Values> strides_of(Emit& e, StringRef name, int64_t rank, const Arguments& a, Type type) {
-  if (rank == 1) return Values{};
+  if (rank <= 1) return Values{};
   if (rank == 2 && name == "a") return Values{a.get("lda")};  // argmax: X
   if (rank == 2) return Values{a.get("m")};  // argmax: partial results, packed: [splits, rows]
   if (name == "a") return Values{a.get("stride_a"), a.get("lda")};
@@ -151,13 +151,16 @@ class Instantiation {
     View v;
     Value across = strides->empty() ? Value() : strides->back(), along = e_.idx(1);
     if (generic_) open_view(e_, a_, name, type, &v, &across, &along);
-    Value offset = e_.mul(resolve(offsets.back()), along);
-    for (auto [o, stride] : llvm::zip(offsets.drop_back(), *strides))
+    Value offset = offsets.empty() ? e_.idx(0) : e_.mul(resolve(offsets.back()), along);
+    if (!offsets.empty()) offsets = offsets.drop_back();
+    for (auto [o, stride] : llvm::zip(offsets, *strides))
       offset = e_.add(offset, e_.mul(resolve(o), stride == strides->back() ? across : stride));
-    v.memory = memory_at(e_, pointer(name, type), type.getElementType());
+    // i4 stands for what is stored in blocks, a view of which is of bytes.
+    Type element = type.getElementType();
+    v.memory = memory_at(e_, pointer(name, type), element.isInteger(4) ? e_.b.getI8Type() : element);
     v.offset = offset;
     v.row_stride = strides->empty() ? e_.idx(0) : strides->back();
-    v.element = type.getElementType();
+    v.element = element;
     if (!name.starts_with("workspace")) v.alignment = operand_alignment_;
     return v;
   }

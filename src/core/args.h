@@ -22,6 +22,9 @@ namespace lathe {
   X(ptr, workspace)  /* shared by the launch: partial results of splits */                                  \
   X(ptr, counters)   /* zeroed once, reset by the kernels; unused so far */                                 \
   X(ptr, scratch)    /* CPU: this worker's private memory, 64-byte aligned */                               \
+  X(ptr, scale_a)    /* matmul of i8: f32, one or M of them */                                              \
+  X(ptr, scale_b)    /* matmul of i8: f32, one or N of them */                                              \
+  X(ptr, zero_a)     /* matmul of i8: A's zero point, an i32 */                                             \
   X(i64, lda)        /* leading dimensions */                                                               \
   X(i64, ldb)                                                                                               \
   X(i64, ldc)                                                                                               \
@@ -56,7 +59,7 @@ struct ArgumentBlock {
 #undef LATHE_FIELD_i32
 #undef LATHE_FIELD_f32
 };
-static_assert(sizeof(ArgumentBlock) == 10 * 8 + 12 * 8 + 6 * 4 + 2 * 4, "the argument block must have no padding");
+static_assert(sizeof(ArgumentBlock) == 13 * 8 + 12 * 8 + 6 * 4 + 2 * 4, "the argument block must have no padding");
 
 enum class ArgumentKind { ptr, i64, i32, f32 };
 struct ArgumentField {

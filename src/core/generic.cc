@@ -22,6 +22,7 @@ ProblemClass generic_class_of(const ProblemClass& c) {
   g.op = c.op;
   g.a = c.a;
   g.b = c.b;
+  g.trans_b = is_blocks(c.b);  // blocks lie along K
   // The widest of what is stored: the kernel's text names it, `form` says what it is.
   g.d = c.op != Op::kMatmul ? DType::kI64 : stores_exact_sums(c) ? DType::kI32 : DType::kF32;
   g.alignment = c.alignment == Alignment::kByte ? Alignment::kByte : Alignment::kElement;
@@ -37,28 +38,36 @@ ProblemClass generic_class_of(const ProblemClass& c) {
 
 std::vector<ProblemClass> generic_classes(const Target& target) {
   std::vector<ProblemClass> classes;
-  const auto add = [&](Op op, DType a, DType d) {
+  const auto add_product = [&](Op op, DType a, DType b, DType d) {
     ProblemClass c;
     c.op = op;
     c.a = a;
-    c.b = op == Op::kArgmax ? DType::kNone : a;
+    c.b = b;
     c.d = d;
     classes.push_back(generic_class_of(c));
     if (target.backend == Backend::kCpu) return;
     c.alignment = Alignment::kByte;
     classes.push_back(generic_class_of(c));
   };
+  const auto add = [&](Op op, DType a, DType d) {
+    add_product(op, a, op == Op::kArgmax ? DType::kNone : a, d);
+  };
   for (DType a : {DType::kF32, DType::kF16, DType::kBF16})
     for (Op op : {Op::kMatmul, Op::kArgmax, Op::kMatmulArgmax}) add(op, a, DType::kF32);
   for (DType d : {DType::kF32, DType::kI32}) add(Op::kMatmul, DType::kI8, d);
-  if (target.backend == Backend::kCpu) return classes;
+  if (target.backend == Backend::kCpu) {
+    for (DType a : {DType::kF32, DType::kF16, DType::kBF16})
+      add_product(Op::kMatmul, a, DType::kQ4_0, DType::kF32);
+    return classes;
+  }
   for (DType a : {DType::kF8E4M3, DType::kF8E5M2, DType::kF8E4M3Fnuz, DType::kF8E5M2Fnuz})
     add(Op::kMatmul, a, DType::kF32);
   return classes;
 }
 
 bool may_fall_back(const ProblemClass& c) {
-  return c.op == Op::kArgmax || c.determinism == Determinism::kFast;
+  const bool scaled = c.scale_a != Scale::kNone || c.scale_b != Scale::kNone || c.zero_a != 0;
+  return c.op == Op::kArgmax || (c.determinism == Determinism::kFast && !scaled);
 }
 
 }  // namespace lathe

@@ -58,6 +58,9 @@ absl::Status check_argmax(const ProblemClass& c) {
   LATHE_RETURN_IF_ERROR(expect_absent("trans_b", c.trans_b == 0));
   LATHE_RETURN_IF_ERROR(expect_absent("bias", c.bias == DType::kNone));
   LATHE_RETURN_IF_ERROR(expect_absent("math", c.math == Math::kStrict));
+  LATHE_RETURN_IF_ERROR(expect_absent("scale_a", c.scale_a == Scale::kNone));
+  LATHE_RETURN_IF_ERROR(expect_absent("scale_b", c.scale_b == Scale::kNone));
+  LATHE_RETURN_IF_ERROR(expect_absent("zero_a", c.zero_a == 0));
   LATHE_RETURN_IF_ERROR(expect_absent("logits", c.logits == DType::kNone));
   if (c.dependent_launch == DependentLaunch::kConstantB)
     return wrong("\"dependent_launch\": 2 is of a B, which argmax has not");
@@ -68,10 +71,20 @@ absl::Status check_argmax(const ProblemClass& c) {
 }
 
 absl::Status check_product(const ProblemClass& c) {
-  if (c.b != c.a)
+  const bool blocks = c.op == Op::kMatmul && is_blocks(c.b) && is_float(c.a) && c.trans_b == 1;
+  if (c.b != c.a && !blocks)
     return wrong(absl::StrCat("\"b\": ", name_of(c.b), " is not ", name_of(c.a), ", as \"a\" is"));
   if (c.n < 1) return wrong("\"n\" is not 1 or more");
-  if (c.math != Math::kStrict && c.a != DType::kF32) return wrong("\"math\": tf32 is for f32 alone");
+  if (blocks && c.k % block_elements(c.b) != 0)
+    return wrong(absl::StrCat("\"k\": ", c.k, " is no multiple of ", block_elements(c.b),
+                              ", the elements of a block of ", name_of(c.b)));
+  if (c.math == Math::kTf32 && (c.a != DType::kF32 || blocks))
+    return wrong("\"math\": tf32 is for f32 alone");
+  if (c.math == Math::kInt8 && !blocks) return wrong("\"math\": int8 is for B of q4_0 alone");
+  const bool scaled = c.scale_a != Scale::kNone || c.scale_b != Scale::kNone;
+  if ((scaled || c.zero_a != 0) && (c.op != Op::kMatmul || c.a != DType::kI8))
+    return wrong("\"scale_a\", \"scale_b\", \"zero_a\": of a matmul of i8 alone");
+  if (scaled && c.d == DType::kI32) return wrong("\"d\": i32 sums have no scales");
   if (!is_none_or_float(c.bias)) return is_not("bias", name_of(c.bias), "none, f32, f16, bf16");
   LATHE_RETURN_IF_ERROR(expect_absent("row_lo", c.row_lo == 0));
   return expect_absent("row_hi", c.row_hi == 0);

@@ -120,6 +120,9 @@ Json to_json(const ProblemClass& c) {
           {"logits", text(name_of(c.logits))},
           {"generic", c.generic},
           {"dependent_launch", static_cast<int32_t>(c.dependent_launch)},
+          {"scale_a", static_cast<int32_t>(c.scale_a)},
+          {"scale_b", static_cast<int32_t>(c.scale_b)},
+          {"zero_a", c.zero_a},
           {"n", c.n},
           {"k", c.k},
           {"m_lo", c.m_lo},
@@ -130,7 +133,7 @@ Json to_json(const ProblemClass& c) {
 
 absl::StatusOr<ProblemClass> problem_class_from_json(const Json& j) {
   return read_json("problem class", [&] {
-    expect_fields(j, 23);
+    expect_fields(j, 26);
     ProblemClass c;
     c.op = op_field(j);
     c.a = enum_field<DType>(j, "a");
@@ -149,6 +152,9 @@ absl::StatusOr<ProblemClass> problem_class_from_json(const Json& j) {
     c.logits = enum_field<DType>(j, "logits");
     c.generic = static_cast<int16_t>(int_field(j, "generic", 0, 1));
     c.dependent_launch = static_cast<DependentLaunch>(int_field(j, "dependent_launch", 0, 2));
+    c.scale_a = static_cast<Scale>(int_field(j, "scale_a", 0, 2));
+    c.scale_b = static_cast<Scale>(int_field(j, "scale_b", 0, 2));
+    c.zero_a = int_field(j, "zero_a", 0, 1);
     c.n = int_field(j, "n", 0, INT32_MAX);
     c.k = int_field(j, "k", 0, INT32_MAX);
     c.m_lo = int_field(j, "m_lo", 1, Bucket::kOpenEnd);
@@ -163,7 +169,9 @@ std::string describe(const ProblemClass& c, const Dims& dims) {
   if (c.op == Op::kArgmax)
     return absl::StrCat("argmax ", name_of(c.a), " rows=", dims.m, " n=", dims.n, " indices=", name_of(c.d),
                         c.wants_values ? " values" : "");
-  std::string text = absl::StrCat(name_of(c.op), " ", name_of(c.a), c.trans_a ? " a=t" : " a=n",
+  const bool mixed = c.b != c.a && c.b != DType::kNone;
+  std::string text = absl::StrCat(name_of(c.op), " ", name_of(c.a), mixed ? " by " : "",
+                                  mixed ? name_of(c.b) : "", c.trans_a ? " a=t" : " a=n",
                                   c.trans_b ? " b=t" : " b=n", " m=", dims.m, " n=", dims.n, " k=", dims.k);
   if (c.op == Op::kMatmulArgmax) {
     absl::StrAppend(&text, " logits=", name_of(c.logits), " indices=", name_of(c.d),
@@ -174,6 +182,10 @@ std::string describe(const ProblemClass& c, const Dims& dims) {
   }
   absl::StrAppend(&text, " batch=", dims.batch);
   if (c.d != c.a) absl::StrAppend(&text, " d=", name_of(c.d));
+  constexpr const char* kScales[] = {"", "tensor", "channel"};
+  if (c.scale_a != Scale::kNone) absl::StrAppend(&text, " scale_a=", kScales[static_cast<size_t>(c.scale_a)]);
+  if (c.scale_b != Scale::kNone) absl::StrAppend(&text, " scale_b=", kScales[static_cast<size_t>(c.scale_b)]);
+  if (c.zero_a) absl::StrAppend(&text, " zero_a");
   if (c.c != DType::kNone) absl::StrAppend(&text, " c=", name_of(c.c));
   if (c.bias != DType::kNone) absl::StrAppend(&text, " bias=", name_of(c.bias));
   if (c.activation != Activation::kNone) absl::StrAppend(&text, " ", name_of(c.activation));

@@ -41,6 +41,9 @@ int32_t alignment_bytes(Alignment a, DType element);
 // Values equal lathe_dependent_launch's.
 enum class DependentLaunch : int16_t { kOff = 0, kOn = 1, kConstantB = 2 };
 
+// What one factor of an i8 operand's scale serves: the tensor; a row of A, a column of B.
+enum class Scale : int16_t { kNone = 0, kPerTensor = 1, kPerChannel = 2 };
+
 // What identifies a kernel's work apart from how it is done. Plain data: compared bytewise on the dispatch
 // path, so every member is 2, 4 or 8 bytes and there is no padding.
 struct ProblemClass {
@@ -56,19 +59,23 @@ struct ProblemClass {
   Activation activation = Activation::kNone;
   Determinism determinism = Determinism::kFast;
   Alignment alignment = Alignment::kElement;
-  int32_t wants_values = 0;     // argmax, matmul_argmax
-  Math math = Math::kStrict;    // kTf32: f32 operands may be rounded to tf32
+  int32_t wants_values = 0;  // argmax, matmul_argmax
+  // kTf32: f32 operands may be rounded to tf32. kInt8: A may be rounded to bytes, scaled block by block,
+  // where B is stored in blocks.
+  Math math = Math::kStrict;
   DType logits = DType::kNone;  // matmul_argmax: what a product is rounded to before it is compared
   int16_t generic = 0;          // 1: the class of a generic kernel, of any sizes and form (core/generic.h)
   DependentLaunch dependent_launch = DependentLaunch::kOff;  // off where a device has none
-  int64_t n = 0;                              // matmul: exact N; argmax: 0 (see row)
-  int64_t k = 0;                              // matmul: exact K; argmax: 0
-  int64_t m_lo = 1, m_hi = Bucket::kOpenEnd;  // matmul: M bucket; argmax: always open
-  int64_t row_lo = 0, row_hi = 0;             // argmax: row-length bucket; matmul: 0
+  Scale scale_a = Scale::kNone, scale_b = Scale::kNone;      // matmul of i8
+  int32_t zero_a = 0;                                        // 1: A has a zero point
+  int64_t n = 0;                                             // matmul: exact N; argmax: 0 (see row)
+  int64_t k = 0;                                             // matmul: exact K; argmax: 0
+  int64_t m_lo = 1, m_hi = Bucket::kOpenEnd;                 // matmul: M bucket; argmax: always open
+  int64_t row_lo = 0, row_hi = 0;                            // argmax: row-length bucket; matmul: 0
 
   bool operator==(const ProblemClass& o) const;
 };
-static_assert(sizeof(ProblemClass) == 16 * 4 + 6 * 8,
+static_assert(sizeof(ProblemClass) == 18 * 4 + 6 * 8,
               "no padding: ProblemClass is compared and hashed bytewise");
 
 // Requests of the class `c`, bucket included, whose operands are aligned so: on the CPU alignment makes no

@@ -12,7 +12,7 @@
 namespace lathe {
 namespace {
 
-absl::Status check_class(const ProblemClass& c, const OraclePolicy& policy) {
+absl::Status check_class(const ProblemClass& c, const OraclePolicy& policy, Backend backend) {
   if (policy.workers < 1) return absl::InvalidArgumentError(absl::StrCat("workers ", policy.workers, " < 1"));
   if (policy.split_k < 0) return absl::InvalidArgumentError(absl::StrCat("split_k ", policy.split_k, " < 0"));
   if (c.op == Op::kArgmax) {
@@ -30,7 +30,13 @@ absl::Status check_class(const ProblemClass& c, const OraclePolicy& policy) {
                             c.activation != Activation::kNone;
   const bool exact_sums = !compares && c.a == DType::kI8 && c.d == DType::kI32 && !has_epilogue;
   const bool multiplied = is_float(c.a) || (!compares && (is_f8(c.a) || c.a == DType::kI8));
-  if (!multiplied || c.b != c.a || !(is_float(compares ? c.logits : c.d) || exact_sums))
+  const bool cpu = backend == Backend::kCpu;
+  const bool blocks =
+      cpu && !compares && is_float(c.a) && is_blocks(c.b) && c.trans_b != 0 && c.k % block_elements(c.b) == 0;
+  const bool scaled = c.scale_a != Scale::kNone || c.scale_b != Scale::kNone || c.zero_a != 0;
+  if (scaled && (!cpu || compares || c.a != DType::kI8))
+    return absl::UnimplementedError("scales and zero points are of matmuls of i8 on the CPU alone");
+  if (!multiplied || (c.b != c.a && !blocks) || !(is_float(compares ? c.logits : c.d) || exact_sums))
     return absl::UnimplementedError(absl::StrCat(std::string(name_of(c.op)), " ", std::string(name_of(c.a)),
                                                  " by ", std::string(name_of(c.b)), " to ",
                                                  std::string(name_of(compares ? c.logits : c.d))));
@@ -55,7 +61,7 @@ std::string join_reasons(const std::vector<RankedPlan>& plans) {
 
 absl::StatusOr<OracleAnswer> rank_plans(const ProblemClass& c, const DeviceFacts& facts,
                                         const OraclePolicy& policy) {
-  if (absl::Status s = check_class(c, policy); !s.ok()) return s;
+  if (absl::Status s = check_class(c, policy, facts.target.backend); !s.ok()) return s;
   const CandidateContext context{c, facts, policy.workers, policy.split_k};
   std::vector<RankedPlan> table;
   table.reserve(1024);

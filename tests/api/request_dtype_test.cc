@@ -71,8 +71,8 @@ TEST(Dtypes, MessagesNameThem) {
       "matmul i32 a=n b=t m=5 n=6 k=7 batch=1 d=f32 on cpu: a: dtype i32 is none of f32, f16, bf16, i8, "
       "f8e4m3, f8e5m2, f8e4m3fnuz, f8e5m2fnuz");
   Product q(LATHE_F8_E4M3, LATHE_I32);
-  Product beyond(static_cast<lathe_dtype>(LATHE_F8_E5M2_FNUZ + 1), LATHE_F32);
-  EXPECT_NE(read(beyond.desc, &r).message().find("a: dtype 11 is unknown"), absl::string_view::npos)
+  Product beyond(static_cast<lathe_dtype>(LATHE_Q4_0 + 1), LATHE_F32);
+  EXPECT_NE(read(beyond.desc, &r).message().find("a: dtype 12 is unknown"), absl::string_view::npos)
       << read(beyond.desc, &r);
   EXPECT_EQ(read(q.desc, &r).message(),
             "matmul f8e4m3 a=n b=t m=5 n=6 k=7 batch=1 d=i32 on cpu: d: dtype i32 is none of f32, f16, bf16");
@@ -165,11 +165,11 @@ TEST(Dtypes, MathIsOfF32Alone) {
     EXPECT_EQ(r.key.problem.math, in == LATHE_F32 ? Math::kTf32 : Math::kStrict) << in;
   }
   Product p(LATHE_F32, LATHE_F32);
-  p.desc.math = static_cast<lathe_math>(2);
+  p.desc.math = static_cast<lathe_math>(3);
   Request r;
   const absl::Status status = read(p.desc, &r);
   EXPECT_EQ(status.code(), kInvalid);
-  EXPECT_NE(status.message().find("math 2 is unknown"), absl::string_view::npos) << status;
+  EXPECT_NE(status.message().find("math 3 is unknown"), absl::string_view::npos) << status;
 }
 
 // What the CPU has no kernel for is UNSUPPORTED, and the message says which request.

@@ -86,7 +86,7 @@ TEST(ReadMatmulArgmax, RefusesEachBadRequestByName) {
       {"index dtype", [](D* d) { d->index_dtype = LATHE_F32; }, kInvalid, "index_dtype 1"},
       {"determinism", [](D* d) { d->determinism = static_cast<lathe_determinism>(3); }, kInvalid,
        "determinism 3"},
-      {"math", [](D* d) { d->math = static_cast<lathe_math>(2); }, kInvalid, "math 2"},
+      {"math", [](D* d) { d->math = static_cast<lathe_math>(3); }, kInvalid, "math 3"},
       {"policy", [](D* d) { d->miss_policy = static_cast<lathe_miss_policy>(4); }, kInvalid, "miss_policy 4"},
       {"m -1", [](D* d) { d->m = -1; }, kInvalid, "m -1 < 0"},
       {"n large", [](D* d) { d->n = int64_t{1} << 31; }, kInvalid, "n 2147483648 >"},

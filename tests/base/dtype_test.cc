@@ -28,10 +28,10 @@ void expect_names_round_trip(int32_t count) {
 }
 
 TEST(DTypeTest, NamesRoundTrip) {
-  expect_names_round_trip<DType>(11);
+  expect_names_round_trip<DType>(12);
   expect_names_round_trip<Activation>(5);
   expect_names_round_trip<Determinism>(3);
-  expect_names_round_trip<Math>(2);
+  expect_names_round_trip<Math>(3);
 }
 
 TEST(DTypeTest, ValuesEqualThePublicEnums) {
@@ -45,7 +45,9 @@ TEST(DTypeTest, ValuesEqualThePublicEnums) {
   EXPECT_EQ(static_cast<int>(DType::kF8E5M2), LATHE_F8_E5M2);
   EXPECT_EQ(static_cast<int>(DType::kF8E4M3Fnuz), LATHE_F8_E4M3_FNUZ);
   EXPECT_EQ(static_cast<int>(DType::kF8E5M2Fnuz), LATHE_F8_E5M2_FNUZ);
+  EXPECT_EQ(static_cast<int>(DType::kQ4_0), LATHE_Q4_0);
   EXPECT_EQ(static_cast<int>(Math::kTf32), LATHE_MATH_TF32);
+  EXPECT_EQ(static_cast<int>(Math::kInt8), LATHE_MATH_INT8);
   EXPECT_EQ(static_cast<int>(Activation::kGeluTanh), LATHE_ACTIVATION_GELU_TANH);
   EXPECT_EQ(static_cast<int>(Activation::kSilu), LATHE_ACTIVATION_SILU);
   EXPECT_EQ(static_cast<int>(Determinism::kBatchInvariant), LATHE_DETERMINISM_BATCH_INVARIANT);
@@ -62,6 +64,9 @@ TEST(DTypeTest, Sizes) {
   EXPECT_EQ(size_of(DType::kF8E5M2), 1u);
   EXPECT_EQ(size_of(DType::kF8E4M3Fnuz), 1u);
   EXPECT_EQ(size_of(DType::kF8E5M2Fnuz), 1u);
+  EXPECT_EQ(size_of(DType::kQ4_0), 2u + 32 / 2) << "an f16 and 32 numbers of 4 bits";
+  EXPECT_EQ(block_elements(DType::kQ4_0), 32);
+  EXPECT_EQ(block_elements(DType::kI8), 1);
   EXPECT_EQ(size_of(DType::kNone), 0u);
 }
 

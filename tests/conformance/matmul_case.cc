@@ -65,7 +65,11 @@ void multiply(const double* a, const double* b, int64_t m, int64_t n, int64_t k,
 
 std::string MatmulCase::describe() const {
   std::ostringstream s;
-  s << "matmul " << conformance::name_of(in) << "->" << conformance::name_of(out) << " m=" << m << " n=" << n
+  s << "matmul " << conformance::name_of(in);
+  if (b != LATHE_DTYPE_NONE) s << " by " << conformance::name_of(b);
+  if (scale_a || scale_b || has_zero_point)
+    s << " scales=" << scale_a << scale_b << " zero=" << (has_zero_point ? zero_point : 0);
+  s << "->" << conformance::name_of(out) << " m=" << m << " n=" << n
     << " k=" << k << " batch=" << batch << " layout=" << (trans_a ? 't' : 'n') << (trans_b ? 't' : 'n')
     << " alpha=" << alpha << " beta=" << beta << " c=" << conformance::name_of(c) << "/"
     << static_cast<int>(c_mode) << " bias=" << conformance::name_of(bias) << " act=" << name_of(activation)
@@ -79,7 +83,7 @@ std::string MatmulCase::describe() const {
 
 uint8_t* Operand::at(int64_t b, int64_t i, int64_t j) const {
   const int64_t inside = transposed ? j * leading_dimension + i : i * leading_dimension + j;
-  return memory->data() + (b * batch_stride + inside) * static_cast<int64_t>(bytes_of(dtype));
+  return memory->data() + (b * batch_stride + inside) / elements_of(dtype) * static_cast<int64_t>(bytes_of(dtype));
 }
 
 lathe_operand Operand::operand() const {
@@ -101,15 +105,21 @@ Operand MatmulRequest::make_operand(lathe_dtype dtype, bool transposed, int64_t 
   o.columns = columns;
   o.batch = broadcast ? std::min<int64_t>(1, case_.batch) : case_.batch;
   const int64_t lines = transposed ? columns : rows, line = transposed ? rows : columns;
-  o.leading_dimension = line + (case_.padding ? case_.padding + pad_extra : 0);
+  const int64_t piece = elements_of(dtype);  // blocks are whole ones, between lines too
+  const auto whole = [piece](int64_t elements) { return (elements + piece - 1) / piece * piece; };
+  o.leading_dimension = line + (case_.padding ? whole(case_.padding + pad_extra) : 0);
   // Leading dimension 0 would mean packed, which is what it is.
-  o.batch_stride = broadcast || case_.batch <= 1 ? 0 : lines * o.leading_dimension + (case_.padding ? 3 : 0);
+  o.batch_stride = broadcast || case_.batch <= 1 ? 0 : lines * o.leading_dimension + (case_.padding ? whole(3) : 0);
   // The last line has no padding behind it: what follows is the guard page.
   const bool empty = o.batch == 0 || lines == 0 || line == 0;
   const int64_t elements =
       empty ? 0 : (o.batch - 1) * o.batch_stride + (lines - 1) * o.leading_dimension + line;
-  o.memory = std::make_unique<GuardedMemory>(static_cast<size_t>(elements) * bytes_of(dtype), case_.flush,
+  o.memory = std::make_unique<GuardedMemory>(static_cast<size_t>(elements / piece) * bytes_of(dtype), case_.flush,
                                              case_.misalign);
+  if (piece > 1) {  // scales of NaN
+    std::memset(o.memory->data(), 0xff, o.memory->bytes());
+    return o;
+  }
   for (int64_t e = 0; e < elements; ++e) {
     store(dtype, kNan, o.memory->data() + e * static_cast<int64_t>(bytes_of(dtype)));
   }
@@ -122,7 +132,69 @@ double MatmulRequest::draw(lathe_dtype dtype) {
   return round_to(dtype, random_->normal());
 }
 
+// q4_0, decoded here as its definition says: byte 2 + j of a block has element j in its lower half, 16 + j in its upper.
+std::vector<double> MatmulRequest::fill_blocks(const Operand& o) {
+  std::vector<double> values(static_cast<size_t>(o.batch * o.rows * o.columns));
+  const bool whole = case_.values == Values::kSmallIntegers;
+  const double special[] = {kNan, kInfinity, -kInfinity, 0.0, -0.0};
+  for (int64_t b = 0; b < o.batch; ++b) {
+    for (int64_t j = 0; j < o.columns; ++j) {
+      for (int64_t k = 0; k < o.rows; k += 32) {
+        uint8_t* block = o.at(b, k, j);
+        double scale = whole ? random_->between(1, 2) * 0.5 : round_to(LATHE_F16, random_->normal() / 8);
+        if (case_.values == Values::kSpecial && random_->below(50) == 0)
+          scale = round_to(LATHE_F16, special[random_->below(5)]);
+        store(LATHE_F16, scale, block);
+        for (int64_t i = 0; i < 32; ++i) {
+          const int64_t q = whole ? random_->between(4, 12) : random_->below(16);
+          uint8_t& byte = block[2 + i % 16];
+          byte = static_cast<uint8_t>(i < 16 ? q : byte | q << 4);
+          values[static_cast<size_t>((b * o.rows + k + i) * o.columns + j)] =
+              scale * (static_cast<double>(q) - 8);
+        }
+      }
+    }
+  }
+  return values;
+}
+
+std::vector<double> MatmulRequest::scale_values(int kind, int64_t channels,
+                                                std::unique_ptr<GuardedMemory>* memory, lathe_scale* scale,
+                                                const lathe_scale** where) {
+  if (kind == 0) return {};
+  const int64_t count = kind == 1 ? 1 : channels;
+  *memory = std::make_unique<GuardedMemory>(static_cast<size_t>(count) * 4, case_.flush, case_.misalign);
+  std::vector<double> values;
+  for (int64_t i = 0; i < count; ++i) {
+    // Whole numbers' are powers of two, so that what they scale stays exact.
+    const double x = case_.values == Values::kSmallIntegers
+                         ? std::ldexp(1.0, static_cast<int>(random_->between(-3, 3)))
+                         : static_cast<float>(random_->normal() / 64);
+    store(LATHE_F32, x, (*memory)->data() + i * 4);
+    values.push_back(x);
+  }
+  (*memory)->write_protect();
+  scale->data = (*memory)->address();
+  scale->dtype = LATHE_F32;
+  scale->granularity = kind == 1 ? LATHE_PER_TENSOR : LATHE_PER_CHANNEL;
+  *where = scale;
+  values.resize(static_cast<size_t>(channels), values[0]);
+  return values;
+}
+
+void MatmulRequest::make_scales() {
+  scale_a_values_ = scale_values(case_.scale_a, case_.m, &scale_a_memory_, &scale_a_, &desc_.a.scale);
+  scale_b_values_ = scale_values(case_.scale_b, case_.n, &scale_b_memory_, &scale_b_, &desc_.b.scale);
+  if (!case_.has_zero_point) return;
+  zero_memory_ = std::make_unique<GuardedMemory>(4, case_.flush, case_.misalign);
+  store(LATHE_I32, case_.zero_point, zero_memory_->data());
+  zero_memory_->write_protect();
+  desc_.a.zero_point = zero_memory_->address();
+  for (double& a : a_values_) a -= case_.zero_point;
+}
+
 std::vector<double> MatmulRequest::fill(const Operand& o) {
+  if (o.dtype == LATHE_Q4_0) return fill_blocks(o);
   std::vector<double> values(static_cast<size_t>(o.batch * o.rows * o.columns));
   for (double& value : values) value = draw(o.dtype);
   if (case_.values == Values::kSpecial && !values.empty() && !is_integer(o.dtype)) {
@@ -150,7 +222,7 @@ MatmulRequest::MatmulRequest(const MatmulCase& c, Random* random)
   if (case_.c_mode == CMode::kInPlace) case_.c = case_.out;
   if (case_.residual_mode == ResidualMode::kInPlace) case_.residual = case_.out;
   a_ = make_operand(case_.in, case_.trans_a, case_.m, case_.k, case_.broadcast_a, 0);
-  b_ = make_operand(case_.in, case_.trans_b, case_.k, case_.n, case_.broadcast_b, 1);
+  b_ = make_operand(case_.b == LATHE_DTYPE_NONE ? case_.in : case_.b, case_.trans_b, case_.k, case_.n, case_.broadcast_b, 1);
   d_ = make_operand(case_.out, false, case_.m, case_.n, false, 2);
   a_values_ = fill(a_);
   b_values_ = fill(b_);
@@ -164,6 +236,7 @@ MatmulRequest::MatmulRequest(const MatmulCase& c, Random* random)
   desc_.a = a_.operand();
   desc_.b = b_.operand();
   desc_.d = d_.operand();
+  make_scales();
   desc_.determinism = case_.determinism;
   desc_.math = case_.math;
   lathe_epilogue& epilogue = desc_.epilogue;
@@ -226,7 +299,7 @@ void MatmulRequest::reset_output() {
 }
 
 bool MatmulRequest::is_exact() const {
-  return case_.out == LATHE_I32 || (case_.values == Values::kSmallIntegers && !is_smooth(case_.activation));
+  return case_.out == LATHE_I32 || (case_.values == Values::kSmallIntegers && !is_smooth(case_.activation) && !rounds_to_bytes());
 }
 
 void MatmulRequest::compute_reference() {
@@ -236,6 +309,7 @@ void MatmulRequest::compute_reference() {
   bound_.resize(count);
   nan_allowed_.resize(count);
   std::vector<double> sums(static_cast<size_t>(m * n)), magnitudes(static_cast<size_t>(m * n));
+  std::vector<double> rounded;  // what rounding A to bytes may change
   const double length = static_cast<double>(k) + 4, u = kUnitRoundoff;
   double growth = case_.in == LATHE_I8 ? 0 : std::min(length, 6 * std::sqrt(length)) * u;
   if (case_.in == LATHE_F32 && case_.math == LATHE_MATH_TF32) growth += 0x1p-9;
@@ -249,12 +323,27 @@ void MatmulRequest::compute_reference() {
                b_values_.data() + (case_.broadcast_b ? 0 : b * k * n), m, n, k, sums.data(),
                magnitudes.data());
     }
+    if (rounds_to_bytes() && (b == 0 || !case_.broadcast_a || !case_.broadcast_b)) {
+      std::vector<double> half(static_cast<size_t>(m * k)), unused(rounded.size());
+      const double* a = a_values_.data() + (case_.broadcast_a ? 0 : b * m * k);
+      for (int64_t at = 0; at < m * k; at += 32) {  // K is whole blocks, so no block crosses a row
+        double most = 0;
+        for (int64_t i = at; i < at + 32; ++i) most = std::max(most, std::fabs(a[i]));
+        std::fill(half.begin() + at, half.begin() + at + 32, most * (0.5 / 127 + 8 * u));
+      }
+      rounded.resize(static_cast<size_t>(m * n)), unused.resize(rounded.size());
+      multiply(half.data(), b_values_.data() + (case_.broadcast_b ? 0 : b * k * n), m, n, k, unused.data(),
+               rounded.data());
+    }
     for (int64_t e = 0; e < m * n; ++e) {
-      const double product = static_cast<double>(case_.alpha) * sums[e];
+      const double scale = (scale_a_values_.empty() ? 1 : scale_a_values_[static_cast<size_t>(e / n)]) *
+                           (scale_b_values_.empty() ? 1 : scale_b_values_[static_cast<size_t>(e % n)]);
+      const double product = static_cast<double>(case_.alpha) * scale * sums[e];
       const double scaled_c = c_values_.empty() || case_.beta == 0 ? 0 : case_.beta * matrix(c_values_, b)[e];
       const double bias = bias_values_.empty() ? 0 : bias_values_[e % n];
       const double x = product + scaled_c + bias;
-      double bound = std::fabs(case_.alpha) * growth * magnitudes[e] +
+      double bound = std::fabs(case_.alpha) * (growth * magnitudes[e] + (rounded.empty() ? 0 : rounded[e])) +
+                     (case_.scale_a || case_.scale_b ? 3 * u * std::fabs(product) : 0) +
                      4 * u * (std::fabs(product) + std::fabs(scaled_c) + std::fabs(bias));
       const bool literal_nan = is_smooth(case_.activation) && x == -kInfinity;
       double value = literal_nan ? 0 : activate(case_.activation, x);
@@ -278,7 +367,9 @@ bool MatmulRequest::inputs_unchanged() const {
   for (const Operand* o : {&a_, &b_, &c_, &residual_}) {
     if (o->memory && !o->memory->unchanged()) return false;
   }
-  return !bias_ || bias_->unchanged();
+  for (const auto* memory : {&bias_, &scale_a_memory_, &scale_b_memory_, &zero_memory_})
+    if (*memory && !(*memory)->unchanged()) return false;
+  return true;
 }
 
 testing::AssertionResult MatmulRequest::check() {

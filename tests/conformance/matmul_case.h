@@ -10,7 +10,11 @@
 //                       + 2^-10 S                      fp8: Hopper's matrix units keep about 14 bits of a sum
 //                                                      (DeepSeek-V3 Technical Report, section 3.5.2), which K
 //                                                      / 32 additions share
+//                       + sum_k h_ik |b_kj|            q4_0 where A may be rounded to bytes: h is half of a 127th of
+//                                                      the largest |a| of the block of 32 that k is in, and the
+//                                                      rounding of its scale and of its quotients
 //                    e0 = 0                            i8
+//   scales of i8     e0 = 3 u |sa sb AB|
 //   alpha, beta, bias  e1 = |alpha| e0 + 4 u (|alpha AB| + |beta C| + |bias|)
 //   activation       e2 = 1.2 e1 + 16 u (|x| + |act(x)|)  every activation's slope is below 1.13; 0 for relu
 //   and none residual         e3 = e2 + 2 u (|act(x)| + |residual|)
@@ -42,6 +46,11 @@ enum class ResidualMode { kNone, kSeparate, kInPlace };
 struct MatmulCase {
   int64_t m = 1, n = 1, k = 1, batch = 1;
   lathe_dtype in = LATHE_F32, out = LATHE_F32;
+  lathe_dtype b = LATHE_DTYPE_NONE;  // of B where it is not `in`: q4_0
+  // Of i8. Scales: 0 none, 1 per tensor, 2 per row of A or column of B.
+  int scale_a = 0, scale_b = 0;
+  bool has_zero_point = false;
+  int32_t zero_point = 0;
   bool trans_a = false, trans_b = false;
   float alpha = 1, beta = 0;
   CMode c_mode = CMode::kNone;
@@ -70,7 +79,7 @@ struct Operand {
   int64_t rows = 0, columns = 0, batch = 0;  // logical; batch counts stored matrices
   int64_t leading_dimension = 0, batch_stride = 0;
 
-  uint8_t* at(int64_t b, int64_t i, int64_t j) const;
+  uint8_t* at(int64_t b, int64_t i, int64_t j) const;  // of q4_0: its block
   lathe_operand operand() const;
 };
 
@@ -106,6 +115,11 @@ class MatmulRequest {
                        int64_t pad_extra);
   double draw(lathe_dtype dtype);
   std::vector<double> fill(const Operand& o);
+  std::vector<double> fill_blocks(const Operand& o);
+  void make_scales();
+  std::vector<double> scale_values(int kind, int64_t channels, std::unique_ptr<GuardedMemory>* memory,
+                                   lathe_scale* scale, const lathe_scale** where);
+  bool rounds_to_bytes() const { return case_.b == LATHE_Q4_0 && case_.math == LATHE_MATH_INT8; }
   void compute_reference();
   bool inputs_unchanged() const;
   bool is_exact() const;
@@ -113,7 +127,9 @@ class MatmulRequest {
   MatmulCase case_;
   Random* random_;
   Operand a_, b_, c_, d_, residual_;
-  std::unique_ptr<GuardedMemory> bias_;
+  std::unique_ptr<GuardedMemory> bias_, scale_a_memory_, scale_b_memory_, zero_memory_;
+  lathe_scale scale_a_ = LATHE_SCALE_INIT, scale_b_ = LATHE_SCALE_INIT;
+  std::vector<double> scale_a_values_, scale_b_values_;  // M and N of them, or none
   std::vector<double> a_values_, b_values_, c_values_, bias_values_, residual_values_;
   std::vector<uint8_t> pristine_d_;  // D's memory before a run
   std::vector<double> expected_, bound_;

@@ -86,6 +86,7 @@ size_t bytes_of(lathe_dtype dtype) {
     case LATHE_F8_E5M2:
     case LATHE_F8_E4M3_FNUZ:
     case LATHE_F8_E5M2_FNUZ: return 1;
+    case LATHE_Q4_0: return 18;
     default: return 4;
   }
 }
@@ -102,10 +103,12 @@ const char* name_of(lathe_dtype dtype) {
     case LATHE_F8_E5M2: return "f8e5m2";
     case LATHE_F8_E4M3_FNUZ: return "f8e4m3fnuz";
     case LATHE_F8_E5M2_FNUZ: return "f8e5m2fnuz";
+    case LATHE_Q4_0: return "q4_0";
     default: return "none";
   }
 }
 
+int64_t elements_of(lathe_dtype dtype) { return dtype == LATHE_Q4_0 ? 32 : 1; }
 bool is_integer(lathe_dtype dtype) { return dtype == LATHE_I8 || dtype == LATHE_I32 || dtype == LATHE_I64; }
 
 double largest(lathe_dtype dtype) {

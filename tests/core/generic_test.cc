@@ -87,6 +87,31 @@ TEST(Generic, EveryRequestsClassIsAmongThose) {
   }
 }
 
+TEST(Generic, WeightsInBlocksHaveTheirOwnOnTheCpu) {
+  ProblemClass c = some_class();
+  c.b = DType::kQ4_0;
+  c.trans_b = 1;
+  const ProblemClass g = generic_class_of(c);
+  EXPECT_EQ(g.b, DType::kQ4_0);
+  EXPECT_EQ(g.trans_b, 1) << "blocks lie along K";
+  const auto count = [&](const Target& target) {
+    const std::vector<ProblemClass> classes = generic_classes(target);
+    return std::count(classes.begin(), classes.end(), g);
+  };
+  EXPECT_EQ(count(kCpu), 1);
+  EXPECT_EQ(count(kGpu), 0);
+}
+
+TEST(Generic, NoneHasScales) {
+  for (int field = 0; field < 3; ++field) {
+    ProblemClass c = some_class();
+    if (field == 0) c.scale_a = Scale::kPerTensor;
+    if (field == 1) c.scale_b = Scale::kPerChannel;
+    if (field == 2) c.zero_a = 1;
+    EXPECT_FALSE(may_fall_back(c)) << field;
+  }
+}
+
 TEST(Generic, NoRecipeChangesAboveFast) {
   ProblemClass c = some_class();
   EXPECT_TRUE(may_fall_back(c));

@@ -41,7 +41,7 @@ TEST(KeyTest, EveryWordOfTheClassChangesTheKey) {
   DistinctKeys keys;
   const ProblemClass base = base_class();
   keys.add(key_of(base, kConfig, kTarget, kCodegen), "base");
-  constexpr size_t kSmall = 16;  // 4-byte members, then 8-byte ones
+  constexpr size_t kSmall = 18;  // 4-byte members and pairs of 2-byte ones, then 8-byte ones
   for (size_t word = 0; word < kSmall; ++word) {
     int32_t old;
     memcpy(&old, reinterpret_cast<const char*>(&base) + word * 4, 4);
@@ -53,6 +53,12 @@ TEST(KeyTest, EveryWordOfTheClassChangesTheKey) {
       memcpy(reinterpret_cast<char*>(&changed) + word * 4, &value, 4);
       keys.add(key_of(changed, kConfig, kTarget, kCodegen),
                "word " + std::to_string(word) + " = " + std::to_string(value));
+      if (word != 15 && word != 16) continue;
+      const int32_t second = old + value * 0x10000;  // of a pair
+      if (value == 0) continue;
+      memcpy(reinterpret_cast<char*>(&changed) + word * 4, &second, 4);
+      keys.add(key_of(changed, kConfig, kTarget, kCodegen),
+               "second of word " + std::to_string(word) + " = " + std::to_string(value));
     }
   }
   for (size_t offset = kSmall * 4; offset < sizeof(ProblemClass); offset += 8) {
@@ -118,7 +124,7 @@ TEST(KeyTest, EveryLeafOfTheTextChangesTheFingerprint) {
     ++leaves;
     keys.add(key_from_text(canonical_text(changed)), path);
   });
-  EXPECT_EQ(leaves, 23 + 17 + 3 + 1);
+  EXPECT_EQ(leaves, 26 + 17 + 3 + 1);
 }
 
 TEST(KeyTest, TextIsCanonicalAndHoldsNoPathAndNoOrdinal) {

@@ -4,7 +4,7 @@
 typedef long long i64;
 
 typedef struct {
-  void *a, *b, *c, *d, *bias, *residual, *values, *workspace, *counters, *scratch;
+  void *a, *b, *c, *d, *bias, *residual, *values, *workspace, *counters, *scratch, *scale_a, *scale_b, *zero_a;
   i64 lda, ldb, ldc, ldd, ldr, stride_a, stride_b, stride_c, stride_d, stride_r, index_offset, form;
   int m, n, k, batch, splits, k_chunk;
   float alpha, beta;

@@ -1,0 +1,217 @@
+// "bytes": A rounded to bytes, each 32 elements of a row by a scale of their own, against weights of 4 bits
+// in blocks of 32 (q4_0), by AVX512-VNNI. Sixteen columns of D are a vector's lanes: their blocks are
+// transposed in registers, so that a word holds four elements of K of one column, and meet a broadcast word
+// of each row. Products of a block are summed exactly, times both scales in f32.
+//
+// Where lanes run along K instead, every two blocks of a column cost a conversion, a multiplication and an
+// FMA beside two products, which leaves a third more than f32's rate; here they cost that beside eight.
+#include "base/dtype.h"
+#include "kernels/matmul/emit_cpu.h"
+#include "kernels/matmul/emit_cpu_blocks.h"
+
+namespace lathe::emit {
+namespace {
+using namespace mlir;
+
+constexpr int64_t kLanes = 16;
+constexpr int64_t kWords = kQ4Elements / 4;  // of four bytes, of a block
+constexpr int64_t kBlockBytes = static_cast<int64_t>(size_of(DType::kQ4_0));
+constexpr int kIntoL2 = 2;
+
+int64_t padded_rows(const CpuTile& t) { return round_up(t.tile_rows, t.register_rows); }
+int64_t most_blocks(const CpuTile& t) { return ceil_div(t.most_depth, kQ4Elements); }
+// Of a row of A: its bytes, a scale and a first sum a block. Rows are not all to start in the same cache set.
+int64_t row_pitch(const CpuTile& t) { return round_up((kWords + 2) * most_blocks(t), 16) + 16; }
+
+class Bytes {
+ public:
+  Bytes(Emit& emit, const CpuTile& tile)
+      : e(emit),
+        t(tile),
+        rm(t.register_rows),
+        blocks(e.div(t.depth, e.idx(kQ4Elements))),
+        last_row(e.sub(t.rows, e.idx(1))),
+        last_column(e.sub(t.columns, e.idx(1))) {}
+
+  void run() {
+    e.loop(e.idx(0), e.idx(padded_rows(t)), 1, [&](Value i) {
+      Value row = e.add(t.a.offset, e.mul(e.min(i, last_row), t.a.row_stride));
+      e.loop(e.idx(0), blocks, 1, [&](Value block) { round_block(i, row, block); });
+    });
+    e.loop(e.idx(0), t.columns, kLanes, [&](Value j) {
+      Values columns;
+      for (int64_t c = 0; c < kLanes; ++c) columns.push_back(column_of_b(e.add(j, c)));
+      Value next = column_of_b(e.add(j, kLanes));
+      e.loop(e.idx(0), t.rows, rm, [&](Value i) {
+        Values sums(rm, e.splat(f32s(), 0.0));
+        sums = e.loop(e.idx(0), blocks, 1, sums, [&](Value block, const Values& carried) {
+          return multiply(i, columns, next, block, carried);
+        });
+        for (int64_t r = 0; r < rm; ++r)
+          e.store_vector(sums[r], t.accumulators, e.add(e.mul(e.add(i, r), t.ld), j));
+      });
+    });
+  }
+
+ private:
+  VectorType f32s() { return e.vec(kLanes, e.f32()); }
+  VectorType i32s() { return e.vec(kLanes, e.b.getI32Type()); }
+  Value words(int32_t word) {
+    return arith::ConstantOp::create(e.b, e.loc, SplatElementsAttr::get(i32s(), e.b.getI32IntegerAttr(word)));
+  }
+  Value as(Type type, Value x) { return arith::BitcastOp::create(e.b, e.loc, type, x); }
+  Value column_of_b(Value j) {
+    return CpuBlocks(e, kLanes).byte_of(e.add(t.b.offset, e.mul(e.min(j, last_column), t.b.row_stride)));
+  }
+
+  // --- A in the packing memory: rows of [block][word], then [block] of scales, then [block] of first sums.
+  Value row_at(Value i) { return e.mul(i, row_pitch(t)); }
+  Value scale_at(Value i, Value block) { return e.add(e.add(row_at(i), kWords * most_blocks(t)), block); }
+  Value first_at(Value i, Value block) { return e.add(scale_at(i, block), most_blocks(t)); }
+
+  // The largest magnitude as the largest of the bits, among which NaN's are above infinity's: either makes
+  // the block's scale what it is, and with it the row's sums.
+  Value largest(const Values& halves) {
+    Value bits;
+    for (Value x : halves) {
+      Value magnitude = arith::AndIOp::create(e.b, e.loc, as(i32s(), x), words(0x7fffffff));
+      bits = bits ? Value(arith::MaxSIOp::create(e.b, e.loc, bits, magnitude)) : magnitude;
+    }
+    return as(e.f32(), vector::ReductionOp::create(e.b, e.loc, vector::CombiningKind::MAXSI, bits));
+  }
+
+  void round_block(Value i, Value row, Value block) {
+    Value at = e.add(row, e.mul(block, kQ4Elements));
+    Values halves;
+    for (int64_t h = 0; h < kQ4Elements; h += kLanes)
+      halves.push_back(e.to_f32(e.load_vector(t.a.memory, e.add(at, h), kLanes)));
+    Value most = largest(halves);
+    Value scale = arith::MulFOp::create(e.b, e.loc, most, e.constant_f32(1.0f / 127));
+    Value inverse = arith::DivFOp::create(e.b, e.loc, e.constant_f32(127), most);
+    Value zero = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OEQ, most, e.constant_f32(0));
+    inverse = arith::SelectOp::create(e.b, e.loc, zero, e.constant_f32(0), inverse);
+    Value sum, bytes_at = e.add(row_at(i), e.mul(block, kWords));
+    for (size_t h = 0; h < halves.size(); ++h) {
+      Value x = arith::MulFOp::create(e.b, e.loc, halves[h], e.broadcast(inverse, kLanes));
+      x = arith::FPToSIOp::create(e.b, e.loc, i32s(), math::RoundEvenOp::create(e.b, e.loc, x));
+      sum = sum ? Value(arith::AddIOp::create(e.b, e.loc, sum, x)) : x;
+      Value bytes = arith::TruncIOp::create(e.b, e.loc, e.vec(kLanes, e.b.getI8Type()), x);
+      Value packed = vector::BitCastOp::create(e.b, e.loc, e.vec(kLanes / 4, e.f32()), bytes);
+      e.store_vector(packed, t.packing, e.add(bytes_at, static_cast<int64_t>(h) * kLanes / 4));
+    }
+    e.store(scale, t.packing, scale_at(i, block));
+    // A weight's number q counts as q - 8.
+    Value total = vector::ReductionOp::create(e.b, e.loc, vector::CombiningKind::ADD, sum);
+    Value first = arith::MulIOp::create(e.b, e.loc, total, e.i32(-8));
+    e.store(as(e.f32(), first), t.packing, first_at(i, block));
+  }
+
+  // --- B: a block of sixteen columns.
+  Value shuffle(Value x, Value y, llvm::ArrayRef<int64_t> mask) {
+    return vector::ShuffleOp::create(e.b, e.loc, x, y, mask);
+  }
+  // Four columns' sixteen bytes one after the other.
+  Value joined(const Values& parts) {
+    const auto join = [&](Value x, Value y) {
+      const int64_t lanes = cast<VectorType>(x.getType()).getNumElements();
+      SmallVector<int64_t> mask;
+      for (int64_t l = 0; l < 2 * lanes; ++l) mask.push_back(l);
+      return shuffle(x, y, mask);
+    };
+    return join(join(parts[0], parts[1]), join(parts[2], parts[3]));
+  }
+  // Of each 128 bits of x and y: their lower or upper halves' pieces of `bits`, in turn.
+  Value unpacked(Value x, Value y, int64_t bits, bool upper) {
+    const int64_t piece = bits / 32, in_quarter = 4 / piece;
+    SmallVector<int64_t> mask;
+    for (int64_t quarter = 0; quarter < kLanes; quarter += 4)
+      for (int64_t p = 0; p < in_quarter / 2; ++p)
+        for (int64_t from : {int64_t{0}, kLanes})
+          for (int64_t l = 0; l < piece; ++l)
+            mask.push_back(from + quarter + (p + (upper ? in_quarter / 2 : 0)) * piece + l);
+    return shuffle(x, y, mask);
+  }
+
+  // The columns' numbers, transposed: word w has elements 4 w .. 4 w + 3 of the block, for each of the
+  // columns.
+  Values numbers_of(const Values& columns, Value block_byte) {
+    Values z;
+    for (int64_t i = 0; i < 4; ++i) {
+      Values parts;
+      for (int64_t quarter = 0; quarter < 4; ++quarter) {
+        Value byte = e.add(e.add(columns[4 * quarter + i], block_byte), kQ4Numbers);
+        parts.push_back(vector::BitCastOp::create(e.b, e.loc, e.vec(4, e.b.getI32Type()),
+                                                  e.load_vector(t.b.memory, byte, 16)));
+      }
+      z.push_back(joined(parts));
+    }
+    Values turned;
+    for (bool upper : {false, true}) {
+      Value x = unpacked(z[0], z[1], 32, upper), y = unpacked(z[2], z[3], 32, upper);
+      for (bool half : {false, true}) turned.push_back(unpacked(x, y, 64, half));
+    }
+    Values lower, upper;
+    for (Value x : turned) {
+      lower.push_back(arith::AndIOp::create(e.b, e.loc, x, words(0x0f0f0f0f)));
+      Value high = arith::ShRUIOp::create(e.b, e.loc, x, words(4));
+      upper.push_back(arith::AndIOp::create(e.b, e.loc, high, words(0x0f0f0f0f)));
+    }
+    lower.append(upper);
+    return lower;
+  }
+  Value scales_of(const Values& columns, Value block_byte) {
+    Value scales = e.zero(e.vec(kLanes, e.b.getF16Type()));
+    for (int64_t c = 0; c < kLanes; ++c) {
+      Value pointer = pointer_to(e, t.b.memory, e.add(columns[c], block_byte));
+      Value scale = LLVM::LoadOp::create(e.b, e.loc, e.b.getF16Type(), pointer, /*alignment=*/1);
+      scales = vector::InsertOp::create(e.b, e.loc, scale, scales, c);
+    }
+    return e.to_f32(scales);
+  }
+
+  // `sums` of register_m rows and sixteen columns, and the products of one block of K.
+  Values multiply(Value i, const Values& columns, Value next, Value block, Values sums) {
+    Value block_byte = e.mul(block, kBlockBytes);
+    // The next sixteen columns, where rows of B follow each other.
+    for (int64_t line = 0; line < kLanes * kBlockBytes; line += 64)
+      e.prefetch(t.b.memory, e.add(e.add(next, e.mul(block, kLanes * kBlockBytes)), line), kIntoL2);
+    Values numbers = numbers_of(columns, block_byte);
+    Value scales = scales_of(columns, block_byte);
+    Type bytes = e.vec(4 * kLanes, e.b.getI8Type());
+    const auto word = [&](Value at) { return e.broadcast(e.load(t.packing, at), kLanes); };
+    for (int64_t r = 0; r < rm; ++r) {
+      Value row = e.add(i, r), at = e.add(row_at(row), e.mul(block, kWords));
+      Value sum = as(i32s(), word(first_at(row, block)));
+      for (int64_t w = 0; w < kWords; ++w) {
+        Value a = vector::BitCastOp::create(e.b, e.loc, bytes, word(e.add(at, w)));
+        Value b = vector::BitCastOp::create(e.b, e.loc, bytes, numbers[w]);
+        sum =
+            LLVM::CallIntrinsicOp::create(
+                e.b, e.loc, i32s(), e.b.getStringAttr("llvm.x86.avx512.vpdpbusd.512"), ValueRange{sum, b, a})
+                .getResult(0);
+      }
+      Value x = arith::SIToFPOp::create(e.b, e.loc, f32s(), sum);
+      Value scale = arith::MulFOp::create(e.b, e.loc, scales, word(scale_at(row, block)));
+      sums[r] = e.fma(x, scale, sums[r]);
+    }
+    return sums;
+  }
+
+  Emit& e;
+  const CpuTile& t;
+  const int64_t rm;
+  Value blocks, last_row, last_column;
+};
+
+}  // namespace
+
+int64_t bytes_packing_elements(const CpuTile& t) { return padded_rows(t) * row_pitch(t); }
+
+LogicalResult emit_bytes(Emit& e, const CpuTile& t) {
+  if (!CpuBlocks::holds(t.b) || !t.a_k_contiguous || t.lanes != kLanes)
+    return emitError(e.loc, "matmul kernel 'bytes' needs B in blocks, A K-contiguous and sixteen lanes");
+  Bytes(e, t).run();
+  return success();
+}
+
+}  // namespace lathe::emit

@@ -1,0 +1,177 @@
+// B in blocks of 4 bits, scales and zero points of i8: what is read into class and arguments, what is refused
+// and why.
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "api/request.h"
+
+namespace lathe {
+namespace {
+
+constexpr auto kInvalid = absl::StatusCode::kInvalidArgument, kUnsupported = absl::StatusCode::kUnimplemented;
+RequestContext context_of(bool is_cpu) {
+  RequestContext context;
+  context.device = is_cpu ? "cpu" : "cuda:0";
+  context.is_cpu = is_cpu;
+  return context;
+}
+
+// 5 x 6 x 64 with memory that is never read.
+struct Product {
+  lathe_matmul_desc desc = LATHE_MATMUL_DESC_INIT;
+  float data[1024] = {}, out[64] = {}, scales[8] = {};
+  int32_t zero = 3;
+  lathe_scale scale = LATHE_SCALE_INIT;
+
+  Product(lathe_dtype a, lathe_dtype b) {
+    desc.m = 5, desc.n = 6, desc.k = 64;
+    desc.a.data = desc.b.data = data;
+    desc.d.data = out;
+    desc.a.dtype = a;
+    desc.b.dtype = b;
+    desc.d.dtype = LATHE_F32;
+    desc.b.layout = LATHE_COLUMN_MAJOR;
+    scale.dtype = LATHE_F32;
+    scale.data = scales;
+  }
+  Product(const Product&) = delete;
+  absl::Status read(Request* r, bool is_cpu = true) const {
+    return read_matmul(&desc, Purpose::kRun, context_of(is_cpu), nullptr, r);
+  }
+};
+
+TEST(Q4, IsReadInElements) {
+  Product p(LATHE_BF16, LATHE_Q4_0);
+  p.desc.b.leading_dimension = 96;
+  p.desc.math = LATHE_MATH_INT8;
+  Request r;
+  ASSERT_TRUE(p.read(&r).ok()) << p.read(&r);
+  EXPECT_EQ(r.key.problem.a, DType::kBF16);
+  EXPECT_EQ(r.key.problem.b, DType::kQ4_0);
+  EXPECT_EQ(r.key.problem.math, Math::kInt8);
+  EXPECT_EQ(r.args.ldb, 96);
+  EXPECT_EQ(describe(r), "matmul bf16 by q4_0 a=n b=t m=5 n=6 k=64 batch=1 d=f32 math=int8");
+}
+
+TEST(Q4, MathIsItsOwn) {
+  Product p(LATHE_F32, LATHE_Q4_0), f32(LATHE_F32, LATHE_F32);
+  Request r;
+  p.desc.math = LATHE_MATH_TF32;
+  ASSERT_TRUE(p.read(&r).ok());
+  EXPECT_EQ(r.key.problem.math, Math::kStrict);
+  f32.desc.math = LATHE_MATH_INT8;
+  Request s;
+  ASSERT_TRUE(f32.read(&s).ok());
+  EXPECT_EQ(s.key.problem.math, Math::kStrict);
+}
+
+TEST(Q4, RefusalsNameTheCause) {
+  struct {
+    std::function<void(lathe_matmul_desc*)> change;
+    absl::StatusCode code;
+    const char* says;
+  } const cases[] = {
+      {[](lathe_matmul_desc* d) { d->k = 33; }, kInvalid, "k 33 is no multiple of 32"},
+      {[](lathe_matmul_desc* d) { d->b.leading_dimension = 72; }, kInvalid, "ldb 72 is no multiple of 32"},
+      {[](lathe_matmul_desc* d) { d->b.leading_dimension = 32; }, kInvalid, "ldb 32 < k 64"},
+      {[](lathe_matmul_desc* d) { d->b.batch_stride = 100; }, kInvalid,
+       "batch_stride 100 is no multiple of 32"},
+      {[](lathe_matmul_desc* d) { d->b.layout = LATHE_ROW_MAJOR; }, kUnsupported, "only COLUMN_MAJOR"},
+      {[](lathe_matmul_desc* d) { d->a.dtype = LATHE_I8; }, kUnsupported,
+       "is multiplied by f32, f16, bf16 alone"},
+      {[](lathe_matmul_desc* d) { d->a.dtype = LATHE_Q4_0; }, kUnsupported, "a: dtype q4_0 is none of"},
+      {[](lathe_matmul_desc* d) { d->d.dtype = LATHE_Q4_0; }, kUnsupported, "d: dtype q4_0 is none of"},
+  };
+  for (const auto& c : cases) {
+    Product p(LATHE_F32, LATHE_Q4_0);
+    c.change(&p.desc);
+    Request r;
+    const absl::Status status = p.read(&r);
+    EXPECT_EQ(status.code(), c.code) << status;
+    EXPECT_NE(status.message().find(c.says), absl::string_view::npos) << status;
+    EXPECT_EQ(status.message().find("matmul "), 0u) << status;
+  }
+}
+
+TEST(Q4, IsTheCpusAlone) {
+  Product p(LATHE_F32, LATHE_Q4_0);
+  Request r;
+  const absl::Status status = p.read(&r, /*is_cpu=*/false);
+  EXPECT_EQ(status.code(), kUnsupported);
+  EXPECT_NE(status.message().find("b: q4_0 has kernels on the CPU alone"), absl::string_view::npos) << status;
+}
+
+TEST(ScaleOfBytes, IsReadIntoClassAndArguments) {
+  Product p(LATHE_I8, LATHE_I8);
+  lathe_scale of_b = p.scale;
+  of_b.granularity = LATHE_PER_CHANNEL;
+  of_b.data = p.scales + 1;
+  p.desc.a.scale = &p.scale;
+  p.desc.b.scale = &of_b;
+  p.desc.a.zero_point = &p.zero;
+  Request r;
+  ASSERT_TRUE(p.read(&r).ok()) << p.read(&r);
+  EXPECT_EQ(r.key.problem.scale_a, Scale::kPerTensor);
+  EXPECT_EQ(r.key.problem.scale_b, Scale::kPerChannel);
+  EXPECT_EQ(r.key.problem.zero_a, 1);
+  EXPECT_EQ(r.args.scale_a, p.scales);
+  EXPECT_EQ(r.args.scale_b, p.scales + 1);
+  EXPECT_EQ(r.args.zero_a, &p.zero);
+  EXPECT_EQ(describe(r),
+            "matmul i8 a=n b=t m=5 n=6 k=64 batch=1 d=f32 scale_a=tensor scale_b=channel zero_a");
+}
+
+TEST(ScaleOfBytes, RefusalsNameTheCause) {
+  struct {
+    std::function<void(Product*)> change;
+    absl::StatusCode code;
+    const char* says;
+  } const cases[] = {
+      {[](Product* p) { p->scale.struct_size = 1; }, kInvalid, "a: scale: struct_size 1"},
+      {[](Product* p) { p->scale.dtype = LATHE_F16; }, kUnsupported, "a: scale: dtype f16 is none of f32"},
+      {[](Product* p) { p->scale.granularity = LATHE_PER_BLOCK; }, kUnsupported, "PER_BLOCK is reserved"},
+      {[](Product* p) { p->scale.granularity = static_cast<lathe_granularity>(7); }, kInvalid,
+       "granularity 7"},
+      {[](Product* p) { p->scale.block_size = 32; }, kInvalid, "block_size 32 without PER_BLOCK"},
+      {[](Product* p) { p->scale.data = nullptr; }, kInvalid, "a: scale: data is NULL"},
+      {[](Product* p) { p->scale.data = p->out; }, kInvalid, "d overlaps the scale of a"},
+      {[](Product* p) { p->desc.d.dtype = LATHE_I32; }, kInvalid, "scales need a float"},
+      {[](Product* p) { p->desc.a.dtype = p->desc.b.dtype = LATHE_F32; }, kUnsupported,
+       "only operands of i8"},
+      {[](Product* p) { p->desc.b.zero_point = &p->zero; }, kUnsupported, "b: zero_point is reserved"},
+  };
+  for (const auto& c : cases) {
+    Product p(LATHE_I8, LATHE_I8);
+    p.desc.a.scale = &p.scale;
+    c.change(&p);
+    Request r;
+    const absl::Status status = p.read(&r);
+    EXPECT_EQ(status.code(), c.code) << status;
+    EXPECT_NE(status.message().find(c.says), absl::string_view::npos) << status;
+  }
+}
+
+TEST(ScaleOfBytes, IsTheCpusAlone) {
+  Product p(LATHE_I8, LATHE_I8);
+  p.desc.a.zero_point = &p.zero;
+  Request r;
+  const absl::Status status = p.read(&r, /*is_cpu=*/false);
+  EXPECT_EQ(status.code(), kUnsupported);
+  EXPECT_NE(status.message().find("scales and zero points have kernels on the CPU alone"),
+            absl::string_view::npos)
+      << status;
+}
+
+// What a plan assumes of its class.
+TEST(ScaleOfBytes, CountsInAPlanByPresence) {
+  Product p(LATHE_I8, LATHE_I8);
+  p.scale.data = nullptr;
+  p.desc.b.scale = &p.scale;
+  Request r;
+  ASSERT_TRUE(read_matmul(&p.desc, Purpose::kPlan, context_of(true), nullptr, &r).ok());
+  EXPECT_EQ(r.key.problem.scale_b, Scale::kPerTensor);
+}
+
+}  // namespace
+}  // namespace lathe

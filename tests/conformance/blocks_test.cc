@@ -1,0 +1,250 @@
+// Weights of 4 bits in blocks (q4_0): every dtype of A, M in every bucket, epilogues, batches, splits,
+// alignments, candidates, and A rounded to bytes where that is allowed. Devices without such kernels say so.
+#include <tuple>
+
+#include "candidates.h"
+#include "case_limits.h"
+#include "device.h"
+#include "matmul_case.h"
+
+namespace lathe::conformance {
+namespace {
+
+class Blocks : public ConformanceTest,
+               public testing::WithParamInterface<std::tuple<lathe_dtype, lathe_math>> {
+ protected:
+  void SetUp() override {
+    ConformanceTest::SetUp();
+    if (!IsSkipped() && !is_cpu()) GTEST_SKIP() << "q4_0 has kernels on the CPU alone";
+  }
+  MatmulCase make(int64_t m, int64_t n, int64_t k) {
+    MatmulCase c;
+    c.m = capped(m);
+    c.n = capped(n);
+    c.k = k;
+    c.in = std::get<0>(GetParam());
+    c.math = std::get<1>(GetParam());
+    c.b = LATHE_Q4_0;
+    c.trans_b = true;
+    return c;
+  }
+  void expect(const MatmulCase& c) {
+    if (failures_ >= 8) return;
+    const testing::AssertionResult result = run_case(device(), c, &random_);
+    EXPECT_TRUE(result);
+    failures_ += !result;
+  }
+  Random random_ = random_stream(31);
+
+ private:
+  int failures_ = 0;
+};
+
+TEST_P(Blocks, EveryMOfDecodingAndEveryBucket) {
+  // A class is a compilation: each M meets one of the shapes.
+  const std::pair<int64_t, int64_t> shapes[] = {{35, 32}, {80, 352}, {17, 2080}};
+  const bool all = std::get<0>(GetParam()) == LATHE_F32;
+  int turn = 0;
+  for (int64_t m : {1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 13, 16, 17, 33, 65, 200, 530}) {
+    if (!all && m % 2 == 0) continue;
+    for (int repeat = 0; repeat < (m <= 2 ? 3 : 1); ++repeat) {
+      const auto& [n, k] = shapes[turn++ % 3];
+      MatmulCase c = make(m, n, m > 64 ? 352 : k);
+      c.values = random_.below(2) ? Values::kSmallIntegers : Values::kNormal;
+      expect(c);
+    }
+  }
+}
+
+TEST_P(Blocks, EveryResultAndLayoutOfA) {
+  for (lathe_dtype out : {LATHE_F32, LATHE_F16, LATHE_BF16}) {
+    for (bool trans_a : {false, true}) {
+      for (int64_t m : {2, 40}) {
+        MatmulCase c = make(m, 49, 224);
+        c.out = out;
+        c.trans_a = trans_a;
+        expect(c);
+      }
+    }
+  }
+}
+
+TEST_P(Blocks, WholeEpilogue) {
+  for (int activation : {LATHE_ACTIVATION_NONE, LATHE_ACTIVATION_GELU, LATHE_ACTIVATION_SILU}) {
+    MatmulCase c = make(activation % 2 ? 9 : 48, 64, 160);
+    c.alpha = 0.25f;
+    c.c_mode = activation == 2 ? CMode::kInPlace : CMode::kSeparate;
+    c.beta = -0.5f;
+    c.bias = LATHE_BF16;
+    c.activation = static_cast<lathe_activation>(activation);
+    c.residual_mode = ResidualMode::kSeparate;
+    c.residual = LATHE_F16;
+    c.padding = activation % 2 ? 3 : 0;
+    c.batch = 1 + activation % 2;
+    expect(c);
+  }
+}
+
+TEST_P(Blocks, MisalignedPaddedAndBatched) {
+  for (size_t misalign : {0, 1, 2, 3, 8}) {
+    for (int64_t batch : {1, 3}) {
+      MatmulCase c = make(misalign % 2 ? 5 : 35, 48, 96);
+      c.misalign = misalign;
+      c.padding = static_cast<int64_t>(misalign);
+      c.batch = batch;
+      c.broadcast_b = misalign > 2;
+      c.flush = misalign % 2 ? Flush::kStart : Flush::kEnd;
+      expect(c);
+    }
+  }
+}
+
+TEST_P(Blocks, SplitsOfWholeBlocks) {
+  if (is_fallback()) GTEST_SKIP() << "a generic kernel has none";
+  for (int32_t split : {1, 2, 3, 7}) {
+    for (int64_t m : {1, 17}) {
+      MatmulCase c = make(m, 40, 1056);  // 33 blocks
+      c.split_k = split;
+      c.values = Values::kSmallIntegers;
+      c.bias = LATHE_F32;
+      expect(c);
+    }
+  }
+}
+
+TEST_P(Blocks, SpecialScales) {
+  if (std::get<1>(GetParam()) == LATHE_MATH_INT8)
+    GTEST_SKIP() << "infinities may become NaN and NaN infinite";
+  for (int64_t m : {1, 3, 33, 70}) {
+    MatmulCase c = make(m, 64, 96);
+    c.values = Values::kSpecial;
+    expect(c);
+  }
+}
+
+TEST_P(Blocks, EveryCandidate) {
+  if (is_fallback()) GTEST_SKIP() << "without a compiler there are none";
+  for (const auto& [m, n, k] : {std::tuple{1, 64, 512}, {7, 80, 1056}, {150, 136, 320}}) {
+    MatmulCase c = make(m, n, k);
+    c.bias = LATHE_F32;
+    c.flush = Flush::kStart;
+    MatmulRequest request(c, &random_);
+    const auto legal = static_cast<int64_t>(legal_candidates(device(), *request.desc()).size());
+    for (int64_t rank = 1; rank <= legal; rank += 1 + legal / 6) {
+      request.set_tuning(0, static_cast<int32_t>(rank));
+      EXPECT_TRUE(request.run(device()));
+    }
+  }
+}
+
+// Rows have the same bits whatever M.
+TEST_P(Blocks, BatchInvariant) {
+  if (is_fallback()) GTEST_SKIP() << "its classes have no generic kernel";
+  MatmulCase c = make(70, 48, 544);
+  c.determinism = LATHE_DETERMINISM_BATCH_INVARIANT;
+  MatmulRequest request(c, &random_);
+  ASSERT_TRUE(request.run(device()));
+  const std::vector<uint8_t> row = request.output_row(0);
+  for (int64_t m : {1, 5, 16, 33}) {
+    request.reset_output();
+    request.mutable_desc()->m = m;
+    ASSERT_EQ(lathe_matmul(device(), nullptr, request.desc()), LATHE_OK) << lathe_last_error();
+    EXPECT_EQ(request.output_row(0), row) << "M " << m;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Dtypes, Blocks,
+                         testing::Values(std::tuple{LATHE_F32, LATHE_MATH_STRICT},
+                                         std::tuple{LATHE_F16, LATHE_MATH_STRICT},
+                                         std::tuple{LATHE_BF16, LATHE_MATH_STRICT},
+                                         std::tuple{LATHE_F32, LATHE_MATH_INT8},
+                                         std::tuple{LATHE_BF16, LATHE_MATH_INT8}),
+                         [](const auto& info) {
+                           return std::string(name_of(std::get<0>(info.param))) +
+                                  (std::get<1>(info.param) == LATHE_MATH_INT8 ? "_int8" : "");
+                         });
+
+// Scales per tensor, per row and per column, and a zero point, of i8.
+class Scales : public ConformanceTest {
+ protected:
+  void SetUp() override {
+    ConformanceTest::SetUp();
+    if (!IsSkipped() && !is_cpu()) GTEST_SKIP() << "scales have kernels on the CPU alone";
+    if (!IsSkipped() && is_fallback()) GTEST_SKIP() << "generic kernels have no scales";
+  }
+  Random random_ = random_stream(32);
+};
+
+TEST_F(Scales, EveryGranularityAndZeroPoint) {
+  const int64_t shapes[][3] = {{1, 64, 256}, {7, 33, 129}, {16, 80, 144}, {40, 96, 64}, {130, 72, 321}};
+  for (const auto& shape : shapes) {
+    // Each granularity by each, with and without a zero point, over the shapes.
+    for (int64_t which = shape[0] % 3; which < 18; which += shape[0] == 7 ? 1 : 4) {
+      MatmulCase c;
+      c.in = LATHE_I8;
+      c.m = shape[0], c.n = shape[1], c.k = shape[2];
+      c.scale_a = static_cast<int>(which % 3);
+      c.scale_b = static_cast<int>(which / 3 % 3);
+      c.has_zero_point = which >= 9;
+      c.zero_point = static_cast<int32_t>(random_.between(-128, 127));
+      c.trans_a = random_.below(4) == 0;
+      c.trans_b = random_.below(4) != 0;
+      c.out = which % 2 ? LATHE_F32 : LATHE_BF16;
+      c.alpha = which % 4 ? 1.0f : 0.5f;
+      c.bias = which % 5 ? LATHE_DTYPE_NONE : LATHE_F32;
+      c.activation = which % 7 ? LATHE_ACTIVATION_NONE : LATHE_ACTIVATION_GELU;
+      c.values = random_.below(2) ? Values::kSmallIntegers : Values::kNormal;
+      c.batch = which % 6 == 5 ? 2 : 1;
+      c.padding = which % 4 == 3 ? 5 : 0;
+      ASSERT_TRUE(run_case(device(), c, &random_));
+    }
+  }
+}
+
+TEST_F(Scales, ExactSumsFromAZeroPointInEveryCandidateAndSplit) {
+  for (const auto& [m, n, k] : {std::tuple{1, 64, 513}, {9, 40, 260}, {150, 72, 272}}) {
+    MatmulCase c;
+    c.in = LATHE_I8;
+    c.out = LATHE_I32;
+    c.m = m, c.n = n, c.k = k;
+    c.trans_b = true;
+    c.has_zero_point = true;
+    c.zero_point = -77;
+    MatmulRequest request(c, &random_);
+    const auto legal = static_cast<int64_t>(legal_candidates(device(), *request.desc()).size());
+    for (int64_t rank = 1; rank <= legal; rank += 1 + legal / 10) {
+      request.set_tuning(0, static_cast<int32_t>(rank));
+      ASSERT_TRUE(request.run(device()));
+    }
+    request.set_tuning(3, 0);
+    ASSERT_TRUE(request.run(device()));
+  }
+}
+
+// What has no kernel is refused by name.
+class QuantisedElsewhere : public ConformanceTest {};
+TEST_F(QuantisedElsewhere, NamesTheRequest) {
+  if (is_cpu()) GTEST_SKIP() << "the CPU has kernels for them";
+  lathe_matmul_desc desc = LATHE_MATMUL_DESC_INIT;
+  desc.m = 3;
+  desc.n = 4;
+  desc.k = 64;
+  desc.a.dtype = desc.d.dtype = LATHE_F32;
+  desc.b.dtype = LATHE_Q4_0;
+  desc.b.layout = LATHE_COLUMN_MAJOR;
+  lathe_plan* plan = nullptr;
+  EXPECT_EQ(lathe_plan_matmul(device(), &desc, &plan), LATHE_UNSUPPORTED);
+  EXPECT_NE(std::string(lathe_last_error()).find("q4_0 has kernels on the CPU alone"), std::string::npos)
+      << lathe_last_error();
+  lathe_scale scale = LATHE_SCALE_INIT;
+  scale.dtype = LATHE_F32;
+  desc.a.dtype = desc.b.dtype = LATHE_I8;
+  desc.b.scale = &scale;
+  EXPECT_EQ(lathe_plan_matmul(device(), &desc, &plan), LATHE_UNSUPPORTED);
+  EXPECT_NE(std::string(lathe_last_error()).find("scales and zero points have kernels on the CPU alone"),
+            std::string::npos)
+      << lathe_last_error();
+}
+
+}  // namespace
+}  // namespace lathe::conformance
