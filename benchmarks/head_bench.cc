@@ -29,14 +29,14 @@ class HeadBench {
   bool ok() const { return device_.ok(); }
 
   bool measure(const char* name, const Gemm& g) {
-    const size_t bytes = static_cast<size_t>(g.n * g.k) * bytes_of(g.element);
+    const size_t bytes = weight_bytes(g.element, static_cast<size_t>(g.n * g.k));
     if (bench_.pool->copies(bytes) == 0) {
       std::fprintf(stderr, "%ldx%ld %s does not fit the pool (--pool_bytes)\n", static_cast<long>(g.n),
                    static_cast<long>(g.k), name);
       return true;
     }
     std::vector<float> a(static_cast<size_t>(g.m * g.k)), logits(static_cast<size_t>(g.m * g.n));
-    std::memcpy(a.data(), bench_.pool->data(), static_cast<size_t>(g.m * g.k) * bytes_of(g.element));
+    std::memcpy(a.data(), bench_.pool->data(), weight_bytes(g.element, static_cast<size_t>(g.m * g.k)));
     std::vector<int64_t> indices(static_cast<size_t>(g.m), -1);
     size_t next = 0;
     bool failed = false;
