@@ -223,7 +223,7 @@ std::string matmul_symbol(const ProblemClass& c, const CompileConfig& config) {
                                                      : absl::StrCat(c.m_lo, "to", c.m_hi);
   const std::string sizes =
       c.generic ? "generic"
-                : absl::StrCat(c.trans_a ? "t" : "n", c.trans_b ? "t" : "n", "_m", m, "_n", c.n, "_k", c.k);
+                : absl::StrCat(c.trans_a ? "t" : "n", c.packed_b ? "p" : c.trans_b ? "t" : "n", "_m", m, "_n", c.n, "_k", c.k);
   return absl::StrCat("lathe_matmul_", name_of(c.a), "_", name_of(c.d), "_", sizes, "_", config.kernel,
                       c.alignment == Alignment::kByte ? "_byte"
                       : c.alignment == Alignment::k16 ? "_a16"

@@ -39,6 +39,8 @@ absl::Status outside(absl::string_view field, int64_t value, int64_t lo, int64_t
     return other_class("a.layout", layout(c.trans_a), layout(planned.trans_a));
   if (c.trans_b != planned.trans_b)
     return other_class("b.layout", layout(c.trans_b), layout(planned.trans_b));
+  if (c.packed_b != planned.packed_b)
+    return other_class("b.packed_layout", c.packed_b, planned.packed_b);
   if (c.activation != planned.activation) {
     return other_class("activation", name_of(c.activation), name_of(planned.activation));
   }

@@ -106,6 +106,12 @@ inline bool plain(const lathe_operand& o) {
           o.reserved | (raw(o.layout) & ~1u)) == 0;
 }
 static_assert(LATHE_ROW_MAJOR == 0 && LATHE_COLUMN_MAJOR == 1, "plain() tests the layout as a bit");
+// The same of B, which may be packed.
+inline bool plain_or_packed(const lathe_operand& o) {
+  return ((o.struct_size ^ sizeof(lathe_operand)) | reinterpret_cast<uintptr_t>(o.next) |
+          reinterpret_cast<uintptr_t>(o.scale) | reinterpret_cast<uintptr_t>(o.zero_point) | o.reserved |
+          (raw(o.layout) & ~1u)) == 0;
+}
 // Why not plain().
 [[gnu::cold]] absl::Status explain_operand(absl::string_view name, const lathe_operand& o);
 

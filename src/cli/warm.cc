@@ -86,7 +86,10 @@ absl::Status warm(const Arguments& arguments) {
     request->n = w.n;
     request->k = w.k;
     lathe_tuning tuning;
-    const lathe_matmul_desc desc = descriptor(*request, &tuning);
+    lathe_matmul_desc desc = descriptor(*request, &tuning);
+    size_t packed_bytes = 0;
+    if (absl::Status s = check(describe_packed(device->get(), *request, &desc, &packed_bytes)); !s.ok())
+      return s;
     lathe_warm_report report = LATHE_WARM_REPORT_INIT;
     if (absl::Status s = check(lathe_warm_matmul(device->get(), &desc, *m_max, &report)); !s.ok()) return s;
     absl::PrintF("[%d/%d] %-32s N %6d K %6d  %3d classes, %3d compiled, %3d cached, %.0f ms\n", i + 1,

@@ -58,6 +58,7 @@ std::vector<ProblemClass> generic_classes(const Target& target) {
 }
 
 bool may_fall_back(const ProblemClass& c) {
+  if (c.packed_b != 0) return false;
   return c.op == Op::kArgmax || c.determinism == Determinism::kFast;
 }
 

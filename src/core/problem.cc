@@ -116,6 +116,7 @@ Json to_json(const ProblemClass& c) {
           {"determinism", text(name_of(c.determinism))},
           {"alignment", static_cast<int32_t>(c.alignment)},
           {"wants_values", c.wants_values},
+          {"packed_b", c.packed_b},
           {"math", text(name_of(c.math))},
           {"logits", text(name_of(c.logits))},
           {"generic", c.generic},
@@ -130,7 +131,7 @@ Json to_json(const ProblemClass& c) {
 
 absl::StatusOr<ProblemClass> problem_class_from_json(const Json& j) {
   return read_json("problem class", [&] {
-    expect_fields(j, 23);
+    expect_fields(j, 24);
     ProblemClass c;
     c.op = op_field(j);
     c.a = enum_field<DType>(j, "a");
@@ -144,7 +145,8 @@ absl::StatusOr<ProblemClass> problem_class_from_json(const Json& j) {
     c.activation = enum_field<Activation>(j, "activation");
     c.determinism = enum_field<Determinism>(j, "determinism");
     c.alignment = static_cast<Alignment>(int_field(j, "alignment", 0, 2));
-    c.wants_values = int_field(j, "wants_values", 0, 1);
+    c.wants_values = static_cast<int16_t>(int_field(j, "wants_values", 0, 1));
+    c.packed_b = static_cast<int16_t>(int_field(j, "packed_b", 0, INT16_MAX));
     c.math = enum_field<Math>(j, "math");
     c.logits = enum_field<DType>(j, "logits");
     c.generic = static_cast<int16_t>(int_field(j, "generic", 0, 1));
@@ -164,7 +166,7 @@ std::string describe(const ProblemClass& c, const Dims& dims) {
     return absl::StrCat("argmax ", name_of(c.a), " rows=", dims.m, " n=", dims.n, " indices=", name_of(c.d),
                         c.wants_values ? " values" : "");
   std::string text = absl::StrCat(name_of(c.op), " ", name_of(c.a), c.trans_a ? " a=t" : " a=n",
-                                  c.trans_b ? " b=t" : " b=n", " m=", dims.m, " n=", dims.n, " k=", dims.k);
+                                  c.packed_b ? " b=packed" : c.trans_b ? " b=t" : " b=n", " m=", dims.m, " n=", dims.n, " k=", dims.k);
   if (c.op == Op::kMatmulArgmax) {
     absl::StrAppend(&text, " logits=", name_of(c.logits), " indices=", name_of(c.d),
                     c.wants_values ? " values" : "");

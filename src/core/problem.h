@@ -56,7 +56,8 @@ struct ProblemClass {
   Activation activation = Activation::kNone;
   Determinism determinism = Determinism::kFast;
   Alignment alignment = Alignment::kElement;
-  int32_t wants_values = 0;     // argmax, matmul_argmax
+  int16_t wants_values = 0;     // argmax, matmul_argmax
+  int16_t packed_b = 0;         // matmul: the form B is packed in (core/packed.h), 0: as the layout says
   Math math = Math::kStrict;    // kTf32: f32 operands may be rounded to tf32
   DType logits = DType::kNone;  // matmul_argmax: what a product is rounded to before it is compared
   int16_t generic = 0;          // 1: the class of a generic kernel, of any sizes and form (core/generic.h)
