@@ -28,6 +28,7 @@ ABSL_FLAG(Strings, m, Strings({"1", "2", "4", "8", "16", "32", "64"}), "rows of 
 ABSL_FLAG(Strings, prefill_m, Strings({"512", "1000"}), "rows of the prefill shapes; empty: none");
 ABSL_FLAG(int64_t, max_gflop, 60, "leave out shapes that need more");
 ABSL_FLAG(bool, ragged, true, "measure 123x456x51234 too");
+ABSL_FLAG(bool, packed, true, "measure Lathe with packed weights too");
 ABSL_FLAG(std::string, layout, "nt", "nt: B is [N, K], as a Linear's weight; nn: B is [K, N]");
 ABSL_FLAG(Strings, argmax_rows, Strings({"1", "2", "4", "8", "16", "32", "64", "128", "256"}),
           "rows of argmax");
@@ -100,6 +101,7 @@ Options read_options(const char* program) {
   options.threads = absl::GetFlag(FLAGS_threads);
   options.trans_b = absl::GetFlag(FLAGS_layout) != "nn";
   options.ragged = absl::GetFlag(FLAGS_ragged);
+  options.packed = absl::GetFlag(FLAGS_packed);
   options.max_flop = 1e9 * static_cast<double>(absl::GetFlag(FLAGS_max_gflop));
   options.seconds = absl::GetFlag(FLAGS_seconds);
   options.pool_bytes = static_cast<size_t>(absl::GetFlag(FLAGS_pool_bytes));

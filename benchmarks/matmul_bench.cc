@@ -81,21 +81,73 @@ bool is_right(const Problem& p, const void* a, const void* b, const void* d, uin
 }
 
 struct Row {
-  double ratio = 0;  // of the better peer
+  double ratio = 0, packed = 0;  // of the better peer; packed 0: not measured
   int64_t m = 0;
   bool ragged = false;
   Element element = Element::kF32;
 };
-constexpr char kOwnF32[] = "own f32";
+constexpr char kOwnF32[] = "own f32", kPacked[] = "packed";
+
+// The weight packed for Lathe, and the same form at any other memory of that size.
+struct PackedWeight {
+  uint32_t layout = 0;  // 0: there is none
+  size_t bytes = 0;
+  double seconds = 0;  // to pack it
+  std::vector<char> data;
+
+  lathe_matmul_desc with(lathe_matmul_desc desc, void* b) const {
+    desc.b.data = b;
+    desc.b.packed_layout = layout;
+    return desc;
+  }
+};
+
+// Timed once more where its pages are there already, as they are when a loader reuses its memory.
+PackedWeight pack_weight(lathe_device* device, const lathe_matmul_desc& desc) {
+  PackedWeight packed;
+  if (lathe_packed_layout(device, &desc, &packed.layout, &packed.bytes) != LATHE_OK) return {};
+  packed.data.resize(packed.bytes);
+  for (int i = 0; i < 2; ++i) {
+    const double begin = now_seconds();
+    if (!succeeded(lathe_pack_weights(device, &desc, packed.layout, packed.data.data(), packed.bytes),
+                   "lathe_pack_weights"))
+      return {};
+    packed.seconds = now_seconds() - begin;
+  }
+  return packed;
+}
+
+const Standing* find(const std::vector<Standing>& standings, const char* name) {
+  for (const Standing& s : standings)
+    if (s.name == name) return &s;
+  return nullptr;
+}
 
 class MatmulBench {
  public:
   explicit MatmulBench(const Bench& bench)
       : bench_(bench),
         device_(bench.options.threads, ""),
-        table_("matmul, " + std::to_string(bench.options.threads) + " thread(s)",
-               {"dtype", "weight", "M", "N", "K", "lathe us", "GFLOP/s", "of f32 roofline", "best peer",
-                "peer us", "vs best peer", "quartiles", "vs own f32", "rounds"}) {}
+        table_("matmul, " + std::to_string(bench.options.threads) + " thread(s)", {"dtype",
+                                                                                   "weight",
+                                                                                   "M",
+                                                                                   "N",
+                                                                                   "K",
+                                                                                   "lathe us",
+                                                                                   "GFLOP/s",
+                                                                                   "of f32 roofline",
+                                                                                   "best peer",
+                                                                                   "peer us",
+                                                                                   "vs best peer",
+                                                                                   "quartiles",
+                                                                                   "vs own f32",
+                                                                                   "rounds",
+                                                                                   "packed us",
+                                                                                   "of f32 roofline",
+                                                                                   "vs best peer",
+                                                                                   "quartiles",
+                                                                                   "vs unpacked",
+                                                                                   "packing us"}) {}
 
   bool ok() const { return device_.ok(); }
 
@@ -143,6 +195,27 @@ class MatmulBench {
         return false;
       }
     }
+    // The same weight packed. What the numbers of the other copies are then does not matter to its time.
+    PackedWeight packed;
+    if (bench_.options.packed) {
+      const lathe_matmul_desc plain = linear(p, a.data(), bench_.pool->copy(weight_bytes, 0), d.data());
+      packed = pack_weight(device_.get(), plain);
+      if (packed.layout != 0) {
+        std::fill(d.begin(), d.end(), std::numeric_limits<float>::quiet_NaN());
+        const lathe_matmul_desc desc = packed.with(plain, packed.data.data());
+        if (!succeeded(lathe_matmul(device_.get(), nullptr, &desc), "packed")) return false;
+        if (!is_right(p, a.data(), bench_.pool->copy(weight_bytes, 0), d.data(), engine())) {
+          std::fprintf(stderr, "packed is wrong\n");
+          return false;
+        }
+        entrants.push_back({kPacked, [&] {
+                              const lathe_matmul_desc desc =
+                                  packed.with(linear(p, a.data(), nullptr, d.data()),
+                                              bench_.pool->copy(packed.bytes, next++));
+                              if (lathe_matmul(device_.get(), nullptr, &desc) != LATHE_OK) failed = true;
+                            }});
+      }
+    }
     // What the numbers are as f32 does not matter to its time.
     Gemm f32 = p;
     f32.element = Element::kF32;
@@ -156,7 +229,7 @@ class MatmulBench {
     }
     ContestOptions contest;
     contest.seconds = bench_.options.seconds;
-    add(p, run_contest(entrants, contest));
+    add(p, run_contest(entrants, contest), packed.seconds);
     return !failed;
   }
 
@@ -175,7 +248,7 @@ class MatmulBench {
   }
 
  private:
-  void add(const Problem& p, const std::vector<Standing>& standings) {
+  void add(const Problem& p, const std::vector<Standing>& standings, double packing_seconds) {
     const double flops = 2.0 * static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k);
     const double bytes =
         static_cast<double>(weight_bytes(is_q4(p.element) ? Element::kF32 : p.element,
@@ -194,8 +267,9 @@ class MatmulBench {
                                     number(ours.seconds * 1e6, 1),
                                     number(flops / ours.seconds * 1e-9, 1),
                                     number(100 * limit / ours.seconds, 0) + "%"};
-    const bool has_own = standings.back().name == kOwnF32;
-    const auto end = standings.end() - has_own;
+    const Standing* own = find(standings, kOwnF32);
+    const Standing* packed = find(standings, kPacked);
+    const auto end = standings.end() - (own != nullptr) - (packed != nullptr);
     const auto best = std::min_element(standings.begin() + 1, end, [](const Standing& x, const Standing& y) {
       return x.seconds < y.seconds;
     });
@@ -205,24 +279,37 @@ class MatmulBench {
       const Ratio ratio = paired_ratio(ours, *best);
       row.insert(row.end(), {best->name, number(best->seconds * 1e6, 1), number(ratio.median, 2) + "x",
                              number(ratio.low, 2) + ".." + number(ratio.high, 2)});
-      ratios_.push_back({ratio.median, p.m, p.k > 50000, p.element});
+      ratios_.push_back({ratio.median, packed == nullptr ? 0 : paired_ratio(*packed, *best).median, p.m,
+                         p.k > 50000, p.element});
       point.peer_flops = flops / best->seconds;
     }
     bench_.roofline->points.push_back(std::move(point));
-    row.push_back(has_own ? number(paired_ratio(ours, standings.back()).median, 2) + "x" : "-");
+    row.push_back(own != nullptr ? number(paired_ratio(ours, *own).median, 2) + "x" : "-");
     row.push_back(std::to_string(ours.rounds.size()));
+    if (packed == nullptr) {
+      row.insert(row.end(), 6, "-");
+    } else {
+      const Ratio of_peer = best == end ? Ratio{} : paired_ratio(*packed, *best);
+      row.insert(row.end(),
+                 {number(packed->seconds * 1e6, 1), number(100 * limit / packed->seconds, 0) + "%",
+                  best == end ? "-" : number(of_peer.median, 2) + "x",
+                  best == end ? "-" : number(of_peer.low, 2) + ".." + number(of_peer.high, 2),
+                  number(paired_ratio(*packed, ours).median, 2) + "x", number(packing_seconds * 1e6, 0)});
+    }
     table_.add(row);
   }
 
   template <typename Belongs>
   void print_mean(const std::string& name, const Belongs& belongs) const {
-    std::vector<double> ratios;
-    for (const Row& row : ratios_) {
-      if (belongs(row)) ratios.push_back(row.ratio);
+    for (double Row::*ratio : {&Row::ratio, &Row::packed}) {
+      std::vector<double> ratios;
+      for (const Row& row : ratios_)
+        if (belongs(row) && row.*ratio > 0) ratios.push_back(row.*ratio);
+      if (ratios.empty()) continue;
+      std::printf("%s%s: %.2fx the better peer (geometric mean of %zu shapes, worst %.2fx)\n", name.c_str(),
+                  ratio == &Row::packed ? ", weights packed" : "", geometric_mean(ratios), ratios.size(),
+                  *std::min_element(ratios.begin(), ratios.end()));
     }
-    if (ratios.empty()) return;
-    std::printf("%s: %.2fx the better peer (geometric mean of %zu shapes, worst %.2fx)\n", name.c_str(),
-                geometric_mean(ratios), ratios.size(), *std::min_element(ratios.begin(), ratios.end()));
   }
 
   const Bench& bench_;

@@ -29,6 +29,7 @@ struct Options {
   int threads = 1;
   bool trans_b = true;
   bool ragged = true;      // the 123x456x51234 case
+  bool packed = true;      // Lathe with packed weights too
   double max_flop = 1e18;  // larger shapes are left out
   double seconds = 1.0;    // of every figure's contest
   size_t pool_bytes = 0;

@@ -186,7 +186,9 @@ typedef struct lathe_operand {
   const lathe_scale* scale;  /* of i8: its elements count this much; NULL: 1 */
   /* A of i8 on the CPU: an i32 in device memory, the number that stands for 0; NULL: 0. Others: must be NULL. */
   const void* zero_point;
-  uint32_t packed_layout;    /* reserved: must be 0 */
+  /* A matmul's B on the CPU: the id of the layout that lathe_pack_weights gave it; then leading_dimension must be
+   * 0, `layout` makes no difference and batch_stride counts elements of packed matrices. 0 everywhere else. */
+  uint32_t packed_layout;
   uint32_t reserved;         /* must be 0 */
 } lathe_operand;
 #define LATHE_OPERAND_INIT \
@@ -628,6 +630,23 @@ LATHE_API lathe_status lathe_matmul(lathe_device* device, lathe_stream stream, c
 LATHE_API lathe_status lathe_argmax(lathe_device* device, lathe_stream stream, const lathe_argmax_desc* desc);
 LATHE_API lathe_status lathe_matmul_argmax(lathe_device* device, lathe_stream stream,
                                            const lathe_matmul_argmax_desc* desc);
+
+/* ---- Packed weights
+ * ---------------------------------------------------------------------------------------------------- */
+
+/* The layout in which this device's kernels would rather have the weight B of `desc` (its N, K, dtype and batch; data
+ * pointers, M and the other operands' data are not read), one for every M, and the bytes it takes (a little more than
+ * the weight). Ids carry a version: one that another release gave is INVALID_ARGUMENT where its layout is no longer
+ * read, never a wrong result, so packed weights may be kept on disk beside their id. UNSUPPORTED where no packed layout
+ * is read: on GPUs, and on the CPU for dtypes other than f32 and f16. layout and bytes must not be NULL. */
+LATHE_API lathe_status lathe_packed_layout(lathe_device* device, const lathe_matmul_desc* desc, uint32_t* layout,
+                                           size_t* bytes);
+/* Packs B of `desc`, as its layout, leading dimension and batch stride say (a batch stride of 0: one matrix), into the
+ * `bytes` at `packed`, which must be as many as lathe_packed_layout says, of any alignment, and must not overlap B. To
+ * be used as B with this `layout` for packed_layout and a batch_stride of bytes / batch / size of an element. One thread
+ * reads and writes the weight once. */
+LATHE_API lathe_status lathe_pack_weights(lathe_device* device, const lathe_matmul_desc* desc, uint32_t layout,
+                                          void* packed, size_t bytes);
 
 /* ---- Plans: chosen once, run many times
  * ---------------------------------------------------------------------------- */

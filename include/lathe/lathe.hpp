@@ -70,6 +70,7 @@ struct Matrix {
   lathe_layout layout = LATHE_ROW_MAJOR;
   int64_t leading_dimension = 0;  // elements; 0: packed
   int64_t batch_stride = 0;       // elements; 0 broadcasts an input
+  uint32_t packed_layout = 0;     // of b: what lathe_pack_weights laid it out in (PackedWeight)
 
   // The same memory, read as the transposed matrix.
   Matrix transposed() const {
@@ -85,6 +86,7 @@ struct Matrix {
     o.layout = layout;
     o.leading_dimension = leading_dimension;
     o.batch_stride = batch_stride;
+    o.packed_layout = packed_layout;
     return o;
   }
 };
@@ -562,6 +564,37 @@ class Context {
 
  private:
   internal::Owner<lathe_context, lathe_context_destroy> context_;
+};
+
+// ---- Packed weights
+// ---------------------------------------------------------------------------------------------
+
+// A copy of a weight, K by N (a Linear's [N, K] is row_major(w, n, k).transposed()), as the device's kernels would
+// rather have it for every M; matrix() stands for it as `b`. The weight itself is not needed any more. Must go before its
+// device.
+class PackedWeight {
+ public:
+  PackedWeight(const Device& device, const Matrix& weight) : matrix_(weight) {
+    lathe_matmul_desc desc = LATHE_MATMUL_DESC_INIT;
+    desc.m = 1;
+    desc.n = weight.columns;
+    desc.k = weight.rows;
+    desc.a.dtype = desc.b.dtype = weight.dtype;
+    desc.d.dtype = LATHE_F32;
+    desc.b = weight.operand();
+    size_t bytes = 0;
+    check(lathe_packed_layout(device.get(), &desc, &matrix_.packed_layout, &bytes));
+    memory_ = device.allocate(bytes);
+    check(lathe_pack_weights(device.get(), &desc, matrix_.packed_layout, memory_.data(), bytes));
+    matrix_.data = memory_.data();
+    matrix_.leading_dimension = matrix_.batch_stride = 0;
+  }
+  const Matrix& matrix() const { return matrix_; }
+  size_t bytes() const { return memory_.bytes(); }
+
+ private:
+  Matrix matrix_;
+  Buffer memory_;
 };
 
 // ---- Calls

@@ -27,6 +27,9 @@ void enumerate_matmul_bytes(const CandidateContext& context, std::vector<RankedP
 //   lanes * vectors,
 //              register_n = scalars.
 void enumerate_matmul_panel(const CandidateContext& context, std::vector<RankedPlan>* out);
+// CPU, B packed by lathe_pack_weights (core/packed.h), any layout of A and any M: A's rows are packed along K and
+// read as scalars, B's panels as vectors as they come. register_n: lanes * vectors, whole panels.
+void enumerate_matmul_packed(const CandidateContext& context, std::vector<RankedPlan>* out);
 // CUDA and ROCm, every type, layout and alignment: FMAs from a shared-memory tile, in f32 (i8: in i32).
 void enumerate_matmul_simt(const CandidateContext& context, std::vector<RankedPlan>* out);
 // sm_90a, f16 and bf16 with 16-byte aligned rows: warpgroup products fed by tensor copies.

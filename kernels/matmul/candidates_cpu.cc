@@ -188,6 +188,7 @@ MatmulSizes::MatmulSizes(const ProblemClass& c)
       batch_invariant(c.determinism == Determinism::kBatchInvariant) {}
 
 std::string operands_refusal(const ProblemClass& c) {
+  if (c.packed_b != 0) return "B is packed";
   return is_f8(c.a) ? absl::StrCat("operands ", name_of(c.a), ": on the CPU f32, f16, bf16 and i8 alone")
                     : "";
 }
@@ -203,7 +204,7 @@ void enumerate_matmul_dot(const CandidateContext& context, std::vector<RankedPla
   CompileConfig config;
   config.kernel = "dot";
   config.lanes = rates.lanes;
-  if (is_f8(c.a)) return out->push_back(rejected(config, operands_refusal(c)));
+  if (!operands_refusal(c).empty()) return out->push_back(rejected(config, operands_refusal(c)));
   if (c.trans_b == 0) return out->push_back(rejected(config, "B is not K-contiguous"));
   if (c.trans_a != 0) return out->push_back(rejected(config, "A is not K-contiguous"));
   if (c.m_hi > kDotMaxM) return out->push_back(rejected(config, absl::StrCat("M ", c.m_hi, " > ", kDotMaxM)));
@@ -245,7 +246,7 @@ void enumerate_matmul_outer(const CandidateContext& context, std::vector<RankedP
   CompileConfig config;
   config.kernel = "outer";
   config.lanes = rates.lanes;
-  if (is_f8(c.a)) return out->push_back(rejected(config, operands_refusal(c)));
+  if (!operands_refusal(c).empty()) return out->push_back(rejected(config, operands_refusal(c)));
   if (!is_float(c.a))
     return out->push_back(rejected(config, "i8: words along K would be put together from 4 rows"));
   if (c.trans_b != 0) return out->push_back(rejected(config, "B is not N-contiguous"));

@@ -265,7 +265,8 @@ void enumerate_matmul_panel(const CandidateContext& context, std::vector<RankedP
   const MatmulSizes s(context.problem);
   CompileConfig config;
   config.kernel = "panel";
-  if (is_f8(context.problem.a)) return out->push_back(rejected(config, operands_refusal(context.problem)));
+  if (!operands_refusal(context.problem).empty())
+    return out->push_back(rejected(config, operands_refusal(context.problem)));
   if (s.batch_invariant && context.split_k > 1) {
     return out->push_back(rejected(config, absl::StrCat("batch_invariant: split_k ", context.split_k,
                                                         " forced, the recipe has 1 split")));

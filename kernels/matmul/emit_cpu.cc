@@ -5,6 +5,7 @@
 #include "compiler/cpu_task.h"
 #include "compiler/open_view.h"
 #include "kernels/matmul/emit_cpu_blocks.h"
+#include "core/packed.h"
 
 namespace lathe::emit {
 namespace {
@@ -65,9 +66,15 @@ CpuTile describe_tile(Emit& e, const TileProgram& p, ir::KernelConfigAttr config
   t.b_k_contiguous = k_contiguous(op, 1);
   t.rows = p.rows, t.columns = p.columns, t.depth = p.depth;
   t.tile_rows = config.getTileM(), t.tile_columns = config.getTileN();
-  t.most_depth = p.k;
+  t.most_depth = t.whole_depth = p.k;
   t.register_rows = config.getRegisterM(), t.register_columns = config.getRegisterN();
   t.tile_k = config.getTileK(), t.unroll_k = config.getUnrollK(), t.lanes = config.getLanes();
+  if (config.getKernel() == "packed") {
+    // The payload has it K-contiguous: what lies before the tile's columns is the same, a split's k is 16
+    // apart.
+    t.b_packed = true;
+    t.b.offset = e.add(t.b.offset, e.mul(p.depth0, kPackedColumns - 1));
+  }
   if (transposed) {
     std::swap(t.a, t.b);
     std::swap(t.a_k_contiguous, t.b_k_contiguous);
@@ -189,9 +196,9 @@ llvm::FailureOr<CpuProducts> emit_products(Emit& e, const Arguments& arguments, 
     emitted = emit_bytes(e, t);
   } else if (kernel == "outer") {
     emitted = emit_outer(e, t);
-  } else if (kernel == "panel" || transposed) {
+  } else if (kernel == "panel" || kernel == "packed" || transposed) {
     t.packing = take(panel_packing_elements(t));
-    emitted = emit_panel(e, t, /*fetch_ahead=*/transposed);
+    emitted = emit_panel(e, t, /*fetch_ahead=*/kernel != "panel");
   } else {
     return p.contraction.emitError("no CPU matmul kernel is named '") << kernel << "'";
   }

@@ -14,6 +14,8 @@ struct CpuTile {
   CpuWords words;
   View a, b;
   bool a_k_contiguous, b_k_contiguous;
+  bool b_packed = false;  // element (k, j) of B is at b.offset + j / 16 * 16 * whole_depth + k * 16 + j % 16
+  int64_t whole_depth;    // K of all splits
   Value rows, columns, depth;
   int64_t tile_rows, tile_columns;          // what rows and columns are at most
   int64_t most_depth;                       // what depth is at most
@@ -38,6 +40,7 @@ mlir::LogicalResult emit_outer(Emit& e, const CpuTile& t);
 mlir::LogicalResult emit_bytes(Emit& e, const CpuTile& t);
 // Words of packing memory that emit_bytes needs.
 int64_t bytes_packing_elements(const CpuTile& t);
+// Form "packed": B comes in panels (core/packed.h), A's panels are packed as in "panel".
 // Form "panel": packs A and B into panels of words of depth tile_k, outer product on registers. Any layout.
 // `fetch_ahead`: while one panel of rows is multiplied, the next one's lines are fetched from memory.
 mlir::LogicalResult emit_panel(Emit& e, const CpuTile& t, bool fetch_ahead);

@@ -238,9 +238,12 @@ std::string matmul_symbol(const ProblemClass& c, const CompileConfig& config) {
   const std::string m = c.m_lo == c.m_hi             ? absl::StrCat(c.m_lo)
                         : c.m_hi == Bucket::kOpenEnd ? absl::StrCat(c.m_lo, "up")
                                                      : absl::StrCat(c.m_lo, "to", c.m_hi);
-  const std::string sizes =
-      c.generic ? "generic"
-                : absl::StrCat(c.trans_a ? "t" : "n", c.trans_b ? "t" : "n", "_m", m, "_n", c.n, "_k", c.k);
+  const std::string sizes = c.generic ? "generic"
+                                      : absl::StrCat(c.trans_a ? "t" : "n",
+                                                     c.packed_b  ? "p"
+                                                     : c.trans_b ? "t"
+                                                                 : "n",
+                                                     "_m", m, "_n", c.n, "_k", c.k);
   const std::string by = c.b == c.a ? "" : absl::StrCat("by_", name_of(c.b), "_");
   const std::string scaled = absl::StrCat(c.scale_a != Scale::kNone ? "sa_" : "",
                                           c.scale_b != Scale::kNone ? "sb_" : "", c.zero_a ? "za_" : "");

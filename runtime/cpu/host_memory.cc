@@ -1,5 +1,7 @@
 #include "runtime/cpu/host_memory.h"
 
+#include <sys/mman.h>
+
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -10,7 +12,7 @@
 namespace lathe {
 namespace {
 
-constexpr size_t kAlignment = 64;
+constexpr size_t kAlignment = 64, kHugePage = size_t{2} << 20;
 
 absl::Status check_stream(const void* stream) {
   if (stream == nullptr) return absl::OkStatus();
@@ -21,12 +23,13 @@ absl::Status check_stream(const void* stream) {
 
 absl::StatusOr<void*> HostMemory::allocate(size_t bytes) {
   if (bytes == 0) return nullptr;
-  // aligned_alloc wants a multiple of the alignment.
-  void* memory = bytes > PTRDIFF_MAX - kAlignment
-                     ? nullptr
-                     : std::aligned_alloc(kAlignment, (bytes + kAlignment - 1) & ~(kAlignment - 1));
+  // aligned_alloc wants a multiple of the alignment. Weights are streamed: huge pages, where there are any.
+  const size_t alignment = bytes >= kHugePage ? kHugePage : kAlignment;
+  const size_t whole = (bytes + alignment - 1) & ~(alignment - 1);
+  void* memory = bytes > PTRDIFF_MAX - alignment ? nullptr : std::aligned_alloc(alignment, whole);
   if (memory == nullptr)
     return absl::ResourceExhaustedError(absl::StrCat("cpu: no memory for ", bytes, " bytes"));
+  if (alignment == kHugePage) madvise(memory, whole, MADV_HUGEPAGE);  // a wish
   return memory;
 }
 

@@ -39,7 +39,7 @@ struct ContextOptions {
   void* parallel_for_user = nullptr;
   std::string record, metrics, trace;  // files; "": none
   size_t most_waiting = 1024;          // classes in the queue of background compilation
-  bool validate = false;   // GPU pointers are looked up before each launch
+  bool validate = false;               // GPU pointers are looked up before each launch
   std::string cpu_target;  // the CPU device's instruction set, less than the processor has; "": all of it
 };
 

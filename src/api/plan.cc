@@ -46,6 +46,8 @@ absl::Status outside(absl::string_view field, int64_t value, int64_t lo, int64_t
     return other_class("a.scale,b.scale,a.zero_point", text(c), text(planned));
   }
   if (c.math != planned.math) return other_class("math", name_of(c.math), name_of(planned.math));
+  if (c.packed_b != planned.packed_b)
+    return other_class("b.packed_layout", c.packed_b, planned.packed_b);
   if (c.activation != planned.activation) {
     return other_class("activation", name_of(c.activation), name_of(planned.activation));
   }

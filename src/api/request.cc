@@ -89,7 +89,7 @@ absl::Status explain_operand(absl::string_view name, const lathe_operand& o) {
   if (o.zero_point != nullptr)
     return absl::UnimplementedError(absl::StrCat(name, ": zero_point is reserved"));
   if (o.packed_layout != 0) {
-    return absl::UnimplementedError(absl::StrCat(name, ": packed_layout ", o.packed_layout, " is reserved"));
+    return absl::UnimplementedError(absl::StrCat(name, ": packed_layout ", o.packed_layout, ": of a matmul's b alone"));
   }
   if (o.reserved != 0) return absl::UnimplementedError(absl::StrCat(name, ": reserved is not 0"));
   return absl::InvalidArgumentError(absl::StrCat(name, ": layout ", raw(o.layout), " is unknown"));

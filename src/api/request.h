@@ -111,6 +111,11 @@ inline bool plain_factor(const lathe_operand& o) {
   return ((o.struct_size ^ sizeof(lathe_operand)) | reinterpret_cast<uintptr_t>(o.next) | o.packed_layout |
           o.reserved | (raw(o.layout) & ~1u)) == 0;
 }
+// The same of B, which may be packed.
+inline bool plain_or_packed_factor(const lathe_operand& o) {
+  return ((o.struct_size ^ sizeof(lathe_operand)) | reinterpret_cast<uintptr_t>(o.next) | o.reserved |
+          (raw(o.layout) & ~1u)) == 0;
+}
 // Why not plain().
 [[gnu::cold]] absl::Status explain_operand(absl::string_view name, const lathe_operand& o);
 

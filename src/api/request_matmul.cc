@@ -3,6 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "api/request.h"
+#include "core/packed.h"
 
 namespace lathe {
 namespace {
@@ -24,13 +25,13 @@ bool headers_plain(const lathe_matmul_desc& d) {
       ((e.struct_size ^ sizeof(lathe_epilogue)) | reinterpret_cast<uintptr_t>(e.next) |
        reinterpret_cast<uintptr_t>(e.alpha_device) | reinterpret_cast<uintptr_t>(e.beta_device) |
        reinterpret_cast<uintptr_t>(d.m_device)) == 0;
-  return epilogue_plain && plain_factor(d.a) && plain_factor(d.b) && plain(d.c) && plain(d.d) &&
+  return epilogue_plain && plain_factor(d.a) && plain_or_packed_factor(d.b) && plain(d.c) && plain(d.d) &&
          plain(e.residual);
 }
 
 [[gnu::cold]] absl::Status explain_headers(const lathe_matmul_desc& d) {
   if (!plain_factor(d.a)) return explain_operand("a", d.a);
-  if (!plain_factor(d.b)) return explain_operand("b", d.b);
+  if (!plain_or_packed_factor(d.b)) return explain_operand("b", d.b);
   if (!plain(d.c)) return explain_operand("c", d.c);
   if (!plain(d.d)) return explain_operand("d", d.d);
   if (d.m_device != nullptr) return absl::UnimplementedError("m_device is reserved");
@@ -107,7 +108,21 @@ bool is_block_product(const lathe_matmul_desc& d) {
   return is_blocks(d.b.dtype) && is_float(d.a.dtype) && d.b.layout == LATHE_COLUMN_MAJOR;
 }
 
-bool read_class(const lathe_matmul_desc& d, ProblemClass* out, absl::Status* why) {
+// A packed B: K runs along it as in COLUMN_MAJOR, panel by panel (core/packed.h).
+bool read_packed(const lathe_operand& b, bool is_cpu, ProblemClass* out, absl::Status* why) {
+  if (!is_cpu) return refuse(why, absl::UnimplementedError("b: packed_layout: on the CPU alone"));
+  absl::StatusOr<PackedForm> form = packed_form(b.packed_layout, out->b);
+  if (!form.ok())
+    return refuse(why, absl::InvalidArgumentError(absl::StrCat("b: ", form.status().message())));
+  if (b.leading_dimension != 0)
+    return refuse(
+        why, invalid(absl::StrCat("b: packed, its leading_dimension ", b.leading_dimension, " is not 0")));
+  out->packed_b = *form;
+  out->trans_b = 1;
+  return true;
+}
+
+bool read_class(const lathe_matmul_desc& d, bool is_cpu, ProblemClass* out, absl::Status* why) {
   const lathe_epilogue& e = d.epilogue;
   if (!is_factor(d.a.dtype) || (raw(d.a.dtype) != raw(d.b.dtype) && !is_block_product(d)) ||
       raw(e.activation) > LATHE_ACTIVATION_SILU || raw(d.determinism) > LATHE_DETERMINISM_BATCH_INVARIANT ||
@@ -121,6 +136,7 @@ bool read_class(const lathe_matmul_desc& d, ProblemClass* out, absl::Status* why
   out->d = to_dtype(d.d.dtype);
   out->trans_a = d.a.layout == LATHE_COLUMN_MAJOR;
   out->trans_b = d.b.layout == LATHE_COLUMN_MAJOR;
+  if (d.b.packed_layout != 0 && !read_packed(d.b, is_cpu, out, why)) return false;
   out->activation = static_cast<Activation>(e.activation);
   out->determinism = static_cast<Determinism>(d.determinism);
   // No other dtype's kernels differ.
@@ -181,6 +197,19 @@ bool read_dims(const lathe_matmul_desc& d, Purpose purpose, Request* out, absl::
   return true;
 }
 
+// A line for each matrix of the batch.
+bool place_packed(const lathe_operand& b, const Dims& dims, const ProblemClass& c, int64_t* leading,
+                  Region* out, absl::Status* why) {
+  const auto size = static_cast<int64_t>(size_of(c.b));
+  *leading = dims.k;
+  *out = {reinterpret_cast<uintptr_t>(b.data), 0, 1, 0, dims.batch, 0, 0};
+  if (b.batch_stride < 0 || __builtin_mul_overflow(packed_elements(dims.k, dims.n), size, &out->width) ||
+      __builtin_mul_overflow(b.batch_stride, size, &out->stride) || !measure(out)) {
+    return refuse(why, explain_distance(kOperandB, b, dims.k));
+  }
+  return true;
+}
+
 bool place_operands(const lathe_matmul_desc& d, Request* out, Regions* r, absl::Status* why) {
   const ProblemClass& c = out->key.problem;
   const auto [m, n, k, batch] = out->dims;
@@ -189,6 +218,8 @@ bool place_operands(const lathe_matmul_desc& d, Request* out, Regions* r, absl::
   if (!place_operand(kOperandA, d.a, batch, m, k, &args.lda, &r->a, why)) return false;
   if (__builtin_expect(is_blocks(d.b.dtype), 0)) {
     if (!place_blocks(d.b, out->dims, &args.ldb, &r->b, why)) return false;
+  } else if (c.packed_b != kNotPacked) {
+    if (!place_packed(d.b, out->dims, c, &args.ldb, &r->b, why)) return false;
   } else if (!place_operand(kOperandB, d.b, batch, k, n, &args.ldb, &r->b, why)) {
     return false;
   }
@@ -353,7 +384,7 @@ bool read(const lathe_matmul_desc& d, Purpose purpose, const RequestContext& con
   if (d.next != nullptr && !read_chain(d.next, out, why)) return false;
   if (!read_policy(d.miss_policy, context, out, why)) return false;
   if (!read_dependent_launch(d.dependent_launch, context, out, why)) return false;
-  if (!read_class(d, &out->key.problem, why)) return false;
+  if (!read_class(d, context.is_cpu, &out->key.problem, why)) return false;
   if (__builtin_expect(is_quantised(d), 0) && !read_quantisation(d, purpose, context.is_cpu, out, why))
     return false;
   if (!read_dims(d, purpose, out, why)) return false;
@@ -384,6 +415,7 @@ bool read(const lathe_matmul_desc& d, Purpose purpose, const RequestContext& con
   c.d = known_dtype(d.d.dtype);
   c.trans_a = raw(d.a.layout) == LATHE_COLUMN_MAJOR;
   c.trans_b = raw(d.b.layout) == LATHE_COLUMN_MAJOR;
+  c.packed_b = d.b.packed_layout != 0;
   return describe(c, Dims{d.m, d.n, d.k, d.batch});
 }
 

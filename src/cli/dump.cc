@@ -93,7 +93,10 @@ absl::Status dump_matmul(const Arguments& arguments) {
   absl::StatusOr<MatmulRequest> request = matmul_request_with_shape(arguments);
   if (!request.ok()) return request.status();
   lathe_tuning tuning;
-  return plan_and_dump(arguments, descriptor(*request, &tuning), lathe_plan_matmul);
+  const auto plan = [&](lathe_device* device, const lathe_matmul_desc* plain, lathe_plan** made) {
+    return plan_matmul(device, *request, *plain, made);
+  };
+  return plan_and_dump(arguments, descriptor(*request, &tuning), plan);
 }
 
 absl::Status dump_argmax(const Arguments& arguments) {

@@ -27,7 +27,10 @@ absl::Status explain_matmul(const Arguments& arguments) {
   absl::StatusOr<MatmulRequest> request = matmul_request_with_shape(arguments);
   if (!request.ok()) return request.status();
   lathe_tuning tuning;
-  return plan_and_explain(arguments, descriptor(*request, &tuning), lathe_plan_matmul);
+  const auto plan = [&](lathe_device* device, const lathe_matmul_desc* plain, lathe_plan** made) {
+    return plan_matmul(device, *request, *plain, made);
+  };
+  return plan_and_explain(arguments, descriptor(*request, &tuning), plan);
 }
 
 absl::Status explain_argmax(const Arguments& arguments) {

@@ -96,8 +96,8 @@ bool MatmulRequest::operator==(const MatmulRequest& o) const {
   const auto fields = [](const MatmulRequest& r) {
     return std::tie(r.m, r.n, r.k, r.batch, r.dtype, r.b_dtype, r.out_dtype, r.math, r.trans_a, r.trans_b,
                     r.alpha, r.beta, r.bias, r.residual, r.activation, r.determinism, r.dependent_launch,
-                    r.split_k, r.candidate, r.padding, r.misalign, r.c_in_place, r.residual_in_place,
-                    r.broadcast_a, r.broadcast_b, r.fill);
+                    r.split_k, r.candidate, r.padding, r.packed, r.misalign, r.c_in_place,
+                    r.residual_in_place, r.broadcast_a, r.broadcast_b, r.fill);
   };
   return fields(*this) == fields(o);
 }
@@ -120,6 +120,7 @@ std::vector<Flag> matmul_flags(const std::vector<Flag>& more) {
           kDeterminism,
           kDependentLaunch,
           kPadding,
+          {"packed", nullptr, "B packed by lathe_pack_weights (CPU)"},
           kSplitK,
           kCandidate,
       },
@@ -159,6 +160,7 @@ absl::StatusOr<MatmulRequest> matmul_request(const Arguments& arguments) {
   if (!s.ok()) return s;
   r.trans_a = layout & 1;
   r.trans_b = layout & 2;
+  r.packed = arguments.has("packed");
   return r;
 }
 
@@ -184,7 +186,7 @@ std::string command_of(const MatmulRequest& r) {
       flag_text("layout", kLayouts[layout], std::string("nt")), flag_text("batch", r.batch, d.batch),
       flag_text("epilogue", epilogue_text(r), std::string()),
       flag_text("determinism", kDeterminisms, r.determinism), flag_text("padding", r.padding, d.padding),
-      flag_text("misalign", r.misalign, d.misalign),
+      r.packed ? " --packed" : "", flag_text("misalign", r.misalign, d.misalign),
       flag_text("in-place", kInPlace,
                 r.c_in_place          ? 1
                 : r.residual_in_place ? 2
@@ -251,6 +253,28 @@ lathe_matmul_desc descriptor(const MatmulRequest& r, lathe_tuning* tuning) {
   desc.dependent_launch = r.dependent_launch;
   desc.next = chain_tuning(r.split_k, r.candidate, tuning);
   return desc;
+}
+
+lathe_status describe_packed(lathe_device* device, const MatmulRequest& r, lathe_matmul_desc* desc,
+                             size_t* bytes) {
+  *bytes = 0;
+  if (!r.packed) return LATHE_OK;
+  uint32_t layout = 0;
+  const lathe_status status = lathe_packed_layout(device, desc, &layout, bytes);
+  if (status != LATHE_OK) return status;
+  const int64_t matrices = desc->b.batch_stride == 0 ? 1 : std::max<int64_t>(r.batch, 1);
+  if (desc->b.batch_stride != 0)
+    desc->b.batch_stride = static_cast<int64_t>(*bytes / bytes_of(r.dtype)) / matrices;
+  desc->b.leading_dimension = 0;
+  desc->b.packed_layout = layout;
+  return LATHE_OK;
+}
+
+lathe_status plan_matmul(lathe_device* device, const MatmulRequest& r, lathe_matmul_desc desc,
+                         lathe_plan** plan) {
+  size_t bytes = 0;
+  const lathe_status status = describe_packed(device, r, &desc, &bytes);
+  return status == LATHE_OK ? lathe_plan_matmul(device, &desc, plan) : status;
 }
 
 }  // namespace lathe::cli

@@ -30,6 +30,7 @@ struct MatmulRequest {
   lathe_dependent_launch dependent_launch = LATHE_DEPENDENT_LAUNCH_OFF;
   int32_t split_k = 0, candidate = 0;
   int64_t padding = 0;
+  bool packed = false;  // B, by lathe_pack_weights
   // What only a run has.
   size_t misalign = 0;
   bool c_in_place = false, residual_in_place = false;  // the operand is D itself
@@ -62,6 +63,12 @@ MatmulForms forms_of(const MatmulRequest& r);
 // The descriptor; data pointers NULL but where presence is part of the class. `tuning` is filled and chained
 // when the request overrides the oracle: it must live as long as the descriptor.
 lathe_matmul_desc descriptor(const MatmulRequest& r, lathe_tuning* tuning);
+// Where `r` has B packed: says so in the descriptor, whose B is as it lies unpacked; *bytes is what it takes packed.
+lathe_status describe_packed(lathe_device* device, const MatmulRequest& r, lathe_matmul_desc* desc,
+                             size_t* bytes);
+// lathe_plan_matmul of such a descriptor.
+lathe_status plan_matmul(lathe_device* device, const MatmulRequest& r, lathe_matmul_desc desc,
+                         lathe_plan** plan);
 
 struct ArgmaxRequest {
   int64_t rows = 0, n = 0;

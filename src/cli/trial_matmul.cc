@@ -59,6 +59,7 @@ class MatmulTrial : public Trial {
     desc_.epilogue.bias = bias;
     if (request_.c_in_place) desc_.c.data = desc_.d.data;
     if (request_.residual_in_place) desc_.epilogue.residual.data = desc_.d.data;
+    if (absl::Status s = pack(); !s.ok()) return s;
     return stream_.synchronize();
   }
 
@@ -113,6 +114,24 @@ class MatmulTrial : public Trial {
   }
 
  private:
+  // B, if the request has it packed; its memory is the device's and the host's alike.
+  absl::Status pack() {
+    if (!request_.packed) return absl::OkStatus();
+    lathe_matmul_desc packed = desc_;
+    size_t bytes = 0;
+    if (absl::Status s = check(describe_packed(device_, request_, &packed, &bytes)); !s.ok()) return s;
+    auto made = DeviceBuffer::make(device_, stream_.get(), std::vector<uint8_t>(bytes));
+    if (!made.ok()) return made.status();
+    packed_b_ = *std::move(made);
+    if (absl::Status s =
+            check(lathe_pack_weights(device_, &desc_, packed.b.packed_layout, packed_b_.data(), bytes));
+        !s.ok())
+      return s;
+    packed.b.data = packed_b_.data();
+    desc_ = packed;
+    return absl::OkStatus();
+  }
+
   absl::Status download() {
     if (absl::Status s = d_.download(stream_.get(), &data_.d.image()); !s.ok()) return s;
     return stream_.synchronize();
@@ -147,7 +166,7 @@ class MatmulTrial : public Trial {
   Normal random_;
   MatmulData data_;
   std::vector<uint8_t> start_;  // D's image before a launch
-  DeviceBuffer a_, b_, c_, bias_, residual_, d_;
+  DeviceBuffer a_, b_, packed_b_, c_, bias_, residual_, d_;
   TrialChain chain_;
   lathe_matmul_desc desc_ = LATHE_MATMUL_DESC_INIT;
 };

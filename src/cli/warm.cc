@@ -95,7 +95,8 @@ bool is_manifest(absl::string_view text) {
 }
 
 // Every weight of a CSV file, as the flags say.
-absl::Status add_weights(const Arguments& arguments, const std::string& text, lathe_manifest* manifest) {
+absl::Status add_weights(const Arguments& arguments, const std::string& text, lathe_device* device,
+                         lathe_manifest* manifest) {
   absl::StatusOr<std::vector<Weight>> weights = read_weights(arguments.words[0], text);
   if (!weights.ok()) return weights.status();
   absl::StatusOr<MatmulRequest> request = matmul_request(arguments);
@@ -107,7 +108,9 @@ absl::Status add_weights(const Arguments& arguments, const std::string& text, la
     request->n = w.n;
     request->k = w.k;
     lathe_tuning tuning;
-    const lathe_matmul_desc desc = descriptor(*request, &tuning);
+    lathe_matmul_desc desc = descriptor(*request, &tuning);
+    size_t packed_bytes = 0;
+    if (absl::Status s = check(describe_packed(device, *request, &desc, &packed_bytes)); !s.ok()) return s;
     if (absl::Status s = check(lathe_manifest_add_matmul(manifest, w.name.c_str(), &desc, *m_max)); !s.ok())
       return s;
   }
@@ -136,17 +139,27 @@ absl::StatusOr<lathe_warmup_options> warmup_options(const Arguments& arguments) 
   return options;
 }
 
-absl::Status warm_manifest(const Arguments& arguments, const lathe_manifest* manifest) {
-  absl::StatusOr<lathe_warmup_options> options = warmup_options(arguments);
-  if (!options.ok()) return options.status();
+struct Opened {
+  Context context;
+  Device device;
+};
+
+absl::StatusOr<Opened> open(const Arguments& arguments) {
   absl::StatusOr<Context> context = make_context(arguments);
   if (!context.ok()) return context.status();
   absl::StatusOr<Device> device = open_device(context->get(), arguments);
   if (!device.ok()) return device.status();
+  return Opened{std::move(*context), std::move(*device)};
+}
+
+absl::Status warm_manifest(const Arguments& arguments, const Opened& opened, const lathe_manifest* manifest) {
+  absl::StatusOr<lathe_warmup_options> options = warmup_options(arguments);
+  if (!options.ok()) return options.status();
   absl::Status outcome;
-  absl::StatusOr<lathe_warmup_report> report = warm_with_bar(device->get(), manifest, *options, &outcome);
+  absl::StatusOr<lathe_warmup_report> report =
+      warm_with_bar(opened.device.get(), manifest, *options, &outcome);
   if (!report.ok()) return report.status();
-  absl::StatusOr<lathe_statistics> s = statistics(context->get());
+  absl::StatusOr<lathe_statistics> s = statistics(opened.context.get());
   if (!s.ok()) return s.status();
   absl::PrintF("%d classes: %d compiled, %d loaded", report->classes, report->compiled,
                report->loaded + report->present);
@@ -162,15 +175,17 @@ absl::Status warm(const Arguments& arguments) {
   if (!text.ok()) return text.status();
   absl::StatusOr<Manifest> manifest = make_manifest();
   if (!manifest.ok()) return manifest.status();
+  absl::StatusOr<Opened> opened = open(arguments);
+  if (!opened.ok()) return opened.status();
   absl::Status status;
   if (is_manifest(*text)) {
     status = refuse_request_flags(arguments);
     if (status.ok() && lathe_manifest_parse(manifest->get(), text->data(), text->size()) != LATHE_OK)
       status = absl::InvalidArgumentError(absl::StrCat(arguments.words[0], ": ", lathe_last_error()));
   } else {
-    status = add_weights(arguments, *text, manifest->get());
+    status = add_weights(arguments, *text, opened->device.get(), manifest->get());
   }
-  return status.ok() ? warm_manifest(arguments, manifest->get()) : status;
+  return status.ok() ? warm_manifest(arguments, *opened, manifest->get()) : status;
 }
 
 absl::Status warm_matmul_argmax(const Arguments& arguments) {
@@ -181,7 +196,9 @@ absl::Status warm_matmul_argmax(const Arguments& arguments) {
   lathe_tuning tuning;
   const lathe_matmul_argmax_desc desc = descriptor(*request, &tuning);
   absl::Status s = check(lathe_manifest_add_matmul_argmax(manifest->get(), nullptr, &desc, request->m));
-  return s.ok() ? warm_manifest(arguments, manifest->get()) : s;
+  if (!s.ok()) return s;
+  absl::StatusOr<Opened> opened = open(arguments);
+  return opened.ok() ? warm_manifest(arguments, *opened, manifest->get()) : opened.status();
 }
 
 // The flags of a warm-up, whatever it is of.

@@ -67,7 +67,7 @@ std::vector<ProblemClass> generic_classes(const Target& target) {
 
 bool may_fall_back(const ProblemClass& c) {
   const bool scaled = c.scale_a != Scale::kNone || c.scale_b != Scale::kNone || c.zero_a != 0;
-  return c.op == Op::kArgmax || (c.determinism == Determinism::kFast && !scaled);
+  return c.op == Op::kArgmax || (c.determinism == Determinism::kFast && !scaled && c.packed_b == 0);
 }
 
 }  // namespace lathe

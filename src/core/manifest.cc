@@ -61,6 +61,7 @@ absl::Status check_argmax(const ProblemClass& c) {
   LATHE_RETURN_IF_ERROR(expect_absent("scale_a", c.scale_a == Scale::kNone));
   LATHE_RETURN_IF_ERROR(expect_absent("scale_b", c.scale_b == Scale::kNone));
   LATHE_RETURN_IF_ERROR(expect_absent("zero_a", c.zero_a == 0));
+  LATHE_RETURN_IF_ERROR(expect_absent("packed_b", c.packed_b == 0));
   LATHE_RETURN_IF_ERROR(expect_absent("logits", c.logits == DType::kNone));
   if (c.dependent_launch == DependentLaunch::kConstantB)
     return wrong("\"dependent_launch\": 2 is of a B, which argmax has not");
@@ -81,6 +82,9 @@ absl::Status check_product(const ProblemClass& c) {
   if (c.math == Math::kTf32 && (c.a != DType::kF32 || blocks))
     return wrong("\"math\": tf32 is for f32 alone");
   if (c.math == Math::kInt8 && !blocks) return wrong("\"math\": int8 is for B of q4_0 alone");
+  const bool packable = c.op == Op::kMatmul && (c.b == DType::kF32 || c.b == DType::kF16) && c.trans_b == 1;
+  if (c.packed_b != 0 && !packable)
+    return wrong("\"packed_b\": of a matmul of f32 or f16 with \"trans_b\": 1 alone");
   const bool scaled = c.scale_a != Scale::kNone || c.scale_b != Scale::kNone;
   if ((scaled || c.zero_a != 0) && (c.op != Op::kMatmul || c.a != DType::kI8))
     return wrong("\"scale_a\", \"scale_b\", \"zero_a\": of a matmul of i8 alone");

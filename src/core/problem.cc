@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "absl/strings/str_cat.h"
+#include "core/packed.h"
 
 namespace lathe {
 namespace {
@@ -116,6 +117,7 @@ Json to_json(const ProblemClass& c) {
           {"determinism", text(name_of(c.determinism))},
           {"alignment", static_cast<int32_t>(c.alignment)},
           {"wants_values", c.wants_values},
+          {"packed_b", c.packed_b},
           {"math", text(name_of(c.math))},
           {"logits", text(name_of(c.logits))},
           {"generic", c.generic},
@@ -133,7 +135,7 @@ Json to_json(const ProblemClass& c) {
 
 absl::StatusOr<ProblemClass> problem_class_from_json(const Json& j) {
   return read_json("problem class", [&] {
-    expect_fields(j, 26);
+    expect_fields(j, 27);
     ProblemClass c;
     c.op = op_field(j);
     c.a = enum_field<DType>(j, "a");
@@ -147,7 +149,8 @@ absl::StatusOr<ProblemClass> problem_class_from_json(const Json& j) {
     c.activation = enum_field<Activation>(j, "activation");
     c.determinism = enum_field<Determinism>(j, "determinism");
     c.alignment = static_cast<Alignment>(int_field(j, "alignment", 0, 2));
-    c.wants_values = int_field(j, "wants_values", 0, 1);
+    c.wants_values = static_cast<int16_t>(int_field(j, "wants_values", 0, 1));
+    c.packed_b = static_cast<int16_t>(int_field(j, "packed_b", 0, kColumns16));
     c.math = enum_field<Math>(j, "math");
     c.logits = enum_field<DType>(j, "logits");
     c.generic = static_cast<int16_t>(int_field(j, "generic", 0, 1));
@@ -172,7 +175,10 @@ std::string describe(const ProblemClass& c, const Dims& dims) {
   const bool mixed = c.b != c.a && c.b != DType::kNone;
   std::string text = absl::StrCat(name_of(c.op), " ", name_of(c.a), mixed ? " by " : "",
                                   mixed ? name_of(c.b) : "", c.trans_a ? " a=t" : " a=n",
-                                  c.trans_b ? " b=t" : " b=n", " m=", dims.m, " n=", dims.n, " k=", dims.k);
+                                  c.packed_b  ? " b=packed"
+                                  : c.trans_b ? " b=t"
+                                              : " b=n",
+                                  " m=", dims.m, " n=", dims.n, " k=", dims.k);
   if (c.op == Op::kMatmulArgmax) {
     absl::StrAppend(&text, " logits=", name_of(c.logits), " indices=", name_of(c.d),
                     c.wants_values ? " values" : "");

@@ -59,7 +59,8 @@ struct ProblemClass {
   Activation activation = Activation::kNone;
   Determinism determinism = Determinism::kFast;
   Alignment alignment = Alignment::kElement;
-  int32_t wants_values = 0;  // argmax, matmul_argmax
+  int16_t wants_values = 0;  // argmax, matmul_argmax
+  int16_t packed_b = 0;      // matmul: the form B is packed in (core/packed.h), 0: as the layout says
   // kTf32: f32 operands may be rounded to tf32. kInt8: A may be rounded to bytes, scaled block by block,
   // where B is stored in blocks.
   Math math = Math::kStrict;

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "core/packed.h"
 #include "kernels/candidates.h"
 
 namespace lathe {
@@ -36,6 +37,8 @@ absl::Status check_class(const ProblemClass& c, const OraclePolicy& policy, Back
   const bool scaled = c.scale_a != Scale::kNone || c.scale_b != Scale::kNone || c.zero_a != 0;
   if (scaled && (!cpu || compares || c.a != DType::kI8))
     return absl::UnimplementedError("scales and zero points are of matmuls of i8 on the CPU alone");
+  if (c.packed_b != kNotPacked && (!cpu || compares))
+    return absl::UnimplementedError("packed weights are of matmuls on the CPU alone");
   if (!multiplied || (c.b != c.a && !blocks) || !(is_float(compares ? c.logits : c.d) || exact_sums))
     return absl::UnimplementedError(absl::StrCat(std::string(name_of(c.op)), " ", std::string(name_of(c.a)),
                                                  " by ", std::string(name_of(c.b)), " to ",

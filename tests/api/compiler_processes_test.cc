@@ -17,6 +17,7 @@
 #include "api/compiler_library.h"
 #include "core/key.h"
 #include "fake_device.h"
+#include "tests/warm_weight.h"
 
 namespace lathe {
 namespace {
@@ -407,9 +408,8 @@ TEST(CompilerProcesses, ACallThatMeetsACrashFailsAndTheNextDoesNot) {
 TEST(CompilerProcesses, AWarmUpUsesSeveral) {
   IsolatedDevice isolated("slow");
   MatmulRequest weight(1, 40, 33);
-  lathe_warm_report report = LATHE_WARM_REPORT_INIT;
-  ASSERT_EQ(lathe_warm_matmul(isolated.device.get(), &weight.desc, 64, &report), LATHE_OK)
-      << lathe_last_error();
+  lathe_warmup_report report = LATHE_WARMUP_REPORT_INIT;
+  ASSERT_EQ(warm_weight(isolated.device.get(), weight.desc, 64, &report), LATHE_OK) << lathe_last_error();
   EXPECT_EQ(report.compiled, report.classes);
   EXPECT_EQ(children_of(getpid()).size(), 2u);
 }

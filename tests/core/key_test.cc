@@ -124,7 +124,7 @@ TEST(KeyTest, EveryLeafOfTheTextChangesTheFingerprint) {
     ++leaves;
     keys.add(key_from_text(canonical_text(changed)), path);
   });
-  EXPECT_EQ(leaves, 26 + 17 + 3 + 1);
+  EXPECT_EQ(leaves, 27 + 17 + 3 + 1);
 }
 
 TEST(KeyTest, TextIsCanonicalAndHoldsNoPathAndNoOrdinal) {

@@ -1,0 +1,156 @@
+// matmul on the CPU where B comes packed: every M streams the same panels, nothing of B is moved.
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "core/packed.h"
+#include "kernels/candidates_model.h"
+#include "kernels/matmul/candidates.h"
+
+namespace lathe {
+namespace {
+
+struct RegisterTile {
+  int32_t rows, vectors;
+};
+// Rows of A by vectors of B in registers: every count of rows that one pass can take, then those that cut
+// larger M into passes with little waste. More than 4 vectors are more streams than the processor fetches
+// ahead (1x8: 26.4 GB/s on Zen 4, 1x4 30.7), and more than 16 rows lose as many streams of A (22x1 and 28x1:
+// 104 and 96 GFLOP/s where 16x1 has 109). The smallest fit 16 registers.
+constexpr RegisterTile kTiles[] = {{1, 4}, {2, 4},  {3, 4},  {4, 4},  {5, 4},  {6, 4},  {1, 2},  {2, 2},
+                                   {3, 2}, {4, 2},  {5, 2},  {6, 2},  {7, 2},  {8, 2},  {8, 3},  {9, 2},
+                                   {9, 3}, {10, 2}, {11, 2}, {12, 2}, {13, 2}, {14, 2}, {15, 1}, {16, 1}};
+constexpr int32_t kDepths[] = {256, 384, 512, 1024};
+constexpr int32_t kInvariantDepth = 256;  // batch_invariant: one K order for all M
+constexpr int64_t kTileRows[] = {64, 128, 256, 512, 1024};
+constexpr int64_t kTileColumns[] = {128, 256, 512, 1024};
+
+struct Shape {
+  int32_t tile_rows, tile_columns, depth;
+  RegisterTile tile;
+};
+
+class PackedPricing {
+ public:
+  explicit PackedPricing(const CandidateContext& context)
+      : context_(context), rates_(context), s_(context.problem) {}
+
+  void enumerate(std::vector<RankedPlan>* out) const {
+    for (const RegisterTile& t : kTiles) {
+      CompileConfig config;
+      config.kernel = "packed";
+      config.lanes = rates_.lanes;
+      config.register_m = t.rows, config.register_n = t.vectors * rates_.lanes;
+      const int32_t need = t.rows * t.vectors + t.vectors + 1;
+      if (need > rates_.registers)
+        out->push_back(rejected(config, absl::StrCat("registers ", need, " > ", rates_.registers)));
+      else if (config.register_n % kPackedColumns != 0)
+        out->push_back(rejected(
+            config, absl::StrCat("columns ", config.register_n, " are no whole panels of ", kPackedColumns)));
+      else if (t.rows > s_.m)
+        out->push_back(rejected(config, absl::StrCat("register rows ", t.rows, " > M ", s_.m)));
+      else
+        append(t, config, out);
+    }
+  }
+
+ private:
+  void append(const RegisterTile& t, CompileConfig config, std::vector<RankedPlan>* out) const;
+  void append_splits(const Shape& p, const CompileConfig& config, std::vector<RankedPlan>* out) const;
+  double tile_seconds(const Shape& p, double rows, double columns, double k, double bandwidth) const;
+
+  const CandidateContext& context_;
+  const CpuRates rates_;
+  const MatmulSizes s_;
+};
+
+// Seconds of one task of `rows` by `columns` over `k`.
+double PackedPricing::tile_seconds(const Shape& p, double rows, double columns, double k,
+                                   double bandwidth) const {
+  const double sums = p.tile.rows * p.tile.vectors, register_columns = p.tile.vectors * rates_.lanes;
+  const double passes = std::ceil(rows / p.tile.rows), blocks = std::ceil(k / p.depth);
+  const double step =
+      rates_.step_cycles(sums, p.tile.rows + p.tile.vectors, rates_.converts ? p.tile.vectors : 0);
+  // The block of B that all passes read lies in L2, a quarter of which shows (M = 64: 16x1 and 8x2 109
+  // GFLOP/s, 6x4 103), or comes from L3 again.
+  const double block = columns * std::min<double>(p.depth, k) * s_.input_bytes;
+  const double rate = block <= 0.75 * rates_.l2_bytes ? kL2BytesPerCycle : kL3BytesPerCycle / 2;
+  const double again = 0.25 * (passes - 1) / passes * register_columns * s_.input_bytes / rate;
+  // Sums of a block are added to those of the blocks before it, which L2 holds beside the better part of B's
+  // (512 columns by 384 deep on Zen 4: 264 rows 107 GFLOP/s, 516 rows 102).
+  const double held = block + rows * columns * 4;
+  const double sums_rate = held <= 1.5 * rates_.l2_bytes ? kL2BytesPerCycle : kL3BytesPerCycle;
+  const double keep = (blocks > 1 ? 2 : 1) * p.tile.rows * register_columns * 4 / sums_rate;
+  constexpr double kTileCycles = 30;  // entering and leaving the loop over k
+  const double multiply =
+      passes * std::ceil(columns / register_columns) * (k * (step + again) + blocks * (keep + kTileCycles));
+  // Each panel of A is copied for the task's columns (4096 x 4096, M = 512: 163 and 158 ms by 256 and 512
+  // columns).
+  constexpr double kCopyCycles = 1.0;
+  const double compute = (multiply + passes * p.tile.rows * k * kCopyCycles) / rates_.clock_hz;
+  const double memory = columns * k * s_.input_bytes / bandwidth;
+  // The emitter fetches panels ahead for more than 5 rows; fewer in several passes wait for the first one's.
+  if (p.tile.rows > 5) return std::max(compute, memory) + 0.1 * std::min(compute, memory);
+  return passes > 1 ? compute + memory : CpuRates::overlap(compute, memory);
+}
+
+void PackedPricing::append_splits(const Shape& p, const CompileConfig& config,
+                                  std::vector<RankedPlan>* out) const {
+  const double row_tiles = std::ceil(double(s_.m) / p.tile_rows);
+  const double column_tiles = std::ceil(double(s_.n) / p.tile_columns), tiles = row_tiles * column_tiles;
+  for (int32_t splits : split_options(context_, s_.k, tiles, rates_.workers, 2 * 256)) {
+    const double k = std::ceil(double(s_.k) / splits), tasks = tiles * splits;
+    const double bandwidth = rates_.bandwidth(tasks);
+    const auto seconds = [&](double m, double n) {
+      return tile_seconds(p, m, n, k, bandwidth) + m * n * 2 * (splits > 1 ? 4 : s_.output_bytes) / bandwidth;
+    };
+    RankedPlan r;
+    r.plan.config = config;
+    r.plan.config.split = splits > 1;
+    r.plan.launch.splits = splits;
+    r.plan.predicted_seconds = rates_.schedule_seconds(tasks, seconds(s_.m / row_tiles, s_.n / column_tiles),
+                                                       seconds(std::min<double>(p.tile_rows, s_.m),
+                                                               std::min<double>(p.tile_columns, s_.n))) +
+                               (splits > 1 ? merge_seconds(s_, splits, rates_.bandwidth(rates_.workers)) : 0);
+    r.plan.numeric_recipe = absl::StrCat(rates_.product_recipe(), "; K ascending in blocks of ", p.depth,
+                                         ", summed in order; ", merge_recipe(splits));
+    out->push_back(std::move(r));
+  }
+}
+
+void PackedPricing::append(const RegisterTile& t, CompileConfig config, std::vector<RankedPlan>* out) const {
+  const auto cut = [](int64_t size, int64_t problem, int64_t step) {
+    return static_cast<int32_t>(std::min(round_up(size, step), round_up(problem, step)));
+  };
+  absl::InlinedVector<int64_t, 6> depths(std::begin(kDepths), std::end(kDepths));
+  if (s_.batch_invariant) depths = {kInvariantDepth};
+  // What a single pass over K needs of A stays in L2.
+  const int64_t whole = round_up(s_.k, rates_.lanes);
+  if (!s_.batch_invariant && s_.m <= t.rows && t.rows * whole * 4 <= rates_.l2_bytes / 2 && whole > 1024)
+    depths.push_back(whole);
+  for (int64_t depth : depths) {
+    int32_t last_rows = 0;
+    for (int64_t tile_rows : kTileRows) {
+      Shape p{cut(tile_rows, s_.m, t.rows), 0, static_cast<int32_t>(depth), t};
+      if (p.tile_rows == std::exchange(last_rows, p.tile_rows)) continue;
+      int32_t last_columns = 0;
+      for (int64_t columns : kTileColumns) {
+        p.tile_columns = cut(columns, s_.n, config.register_n);
+        if (p.tile_columns == std::exchange(last_columns, p.tile_columns)) continue;
+        config.tile_m = p.tile_rows, config.tile_n = p.tile_columns, config.tile_k = p.depth;
+        append_splits(p, config, out);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void enumerate_matmul_packed(const CandidateContext& context, std::vector<RankedPlan>* out) {
+  const ProblemClass& c = context.problem;
+  CompileConfig config;
+  config.kernel = "packed";
+  if (c.packed_b != kColumns16) return out->push_back(rejected(config, "B is not packed"));
+  PackedPricing(context).enumerate(out);
+}
+
+}  // namespace lathe

@@ -1,0 +1,95 @@
+// C entry points: packed weights.
+#include "absl/strings/str_cat.h"
+#include "api/boundary.h"
+#include "api/c_arguments.h"
+#include "api/device.h"
+#include "api/request.h"
+#include "core/packed.h"
+
+using lathe::at_boundary;
+using lathe::null_argument;
+
+namespace {
+
+struct Weight {
+  lathe::Request request;
+  int64_t matrices = 1;        // stored ones
+  size_t size = 0, bytes = 0;  // of an element; of all of it packed
+
+  const lathe::ProblemClass& problem() const { return request.key.problem; }
+};
+
+// The weight that `desc` describes as it lies in memory now.
+absl::Status read_weight(const lathe_device& device, const lathe_matmul_desc* desc, Weight* out) {
+  LATHE_RETURN_IF_ERROR(
+      lathe::read_matmul(desc, lathe::Purpose::kWarm, device.request_context(), nullptr, &out->request));
+  const lathe::ProblemClass& c = out->problem();
+  const auto refuse = [&](const absl::Status& cause) {
+    return lathe::in_request(describe(out->request), device.name, cause);
+  };
+  if (c.packed_b != lathe::kNotPacked) return refuse(absl::InvalidArgumentError("b is packed already"));
+  if (!device.is_cpu || (c.b != lathe::DType::kF32 && c.b != lathe::DType::kF16))
+    return refuse(absl::UnimplementedError("packed weights: f32 and f16 on the CPU alone"));
+  out->size = size_of(c.b);
+  out->matrices = desc->b.batch_stride == 0 ? std::min<int64_t>(desc->batch, 1) : desc->batch;
+  const int64_t elements = lathe::packed_elements(c.k, c.n);  // below 2^63: both are below 2^31
+  if (__builtin_mul_overflow(static_cast<size_t>(elements), out->size * static_cast<size_t>(out->matrices),
+                             &out->bytes))
+    return refuse(absl::InvalidArgumentError("packed, b spans more than 2^64 bytes"));
+  return absl::OkStatus();
+}
+
+absl::Status pack(const lathe_matmul_desc& desc, const Weight& w, uint32_t layout, void* packed,
+                  size_t bytes) {
+  const lathe::ProblemClass& c = w.problem();
+  LATHE_RETURN_IF_ERROR(lathe::packed_form(layout, c.b).status());
+  if (bytes != w.bytes)
+    return absl::InvalidArgumentError(absl::StrCat("packed b takes ", w.bytes, " bytes, not ", bytes));
+  if (bytes == 0) return absl::OkStatus();
+  if (desc.b.data == nullptr) return absl::InvalidArgumentError("b is NULL");
+  if (packed == nullptr) return absl::InvalidArgumentError("packed is NULL");
+  lathe::Region from{};
+  int64_t leading = 0;
+  absl::Status why;
+  if (!place_operand(lathe::kOperandB, desc.b, w.matrices, c.k, c.n, &leading, &from, &why)) return why;
+  if (!known_disjoint(lathe::line_at(packed, static_cast<int64_t>(bytes)), from))
+    return absl::InvalidArgumentError("packed overlaps b");
+  const size_t step = bytes / static_cast<size_t>(w.matrices);
+  for (int64_t i = 0; i < w.matrices; ++i) {
+    lathe::PackedSource source{static_cast<const char*>(desc.b.data) + i * from.stride, c.k, c.n, leading, 1};
+    if (c.trans_b != 0) std::swap(source.row, source.column);
+    lathe::pack_columns16(source, w.size, static_cast<char*>(packed) + static_cast<size_t>(i) * step);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+extern "C" {
+
+lathe_status lathe_packed_layout(lathe_device* device, const lathe_matmul_desc* desc, uint32_t* layout,
+                                 size_t* bytes) {
+  return at_boundary([&]() -> absl::Status {
+    if (device == nullptr) return null_argument("lathe_packed_layout", "device");
+    if (layout == nullptr) return null_argument("lathe_packed_layout", "layout");
+    if (bytes == nullptr) return null_argument("lathe_packed_layout", "bytes");
+    Weight weight;
+    LATHE_RETURN_IF_ERROR(read_weight(*device, desc, &weight));
+    *layout = lathe::packed_layout_id(lathe::kColumns16, weight.problem().b);
+    *bytes = weight.bytes;
+    return absl::OkStatus();
+  });
+}
+
+lathe_status lathe_pack_weights(lathe_device* device, const lathe_matmul_desc* desc, uint32_t layout,
+                                void* packed, size_t bytes) {
+  return at_boundary([&]() -> absl::Status {
+    if (device == nullptr) return null_argument("lathe_pack_weights", "device");
+    Weight weight;
+    LATHE_RETURN_IF_ERROR(read_weight(*device, desc, &weight));
+    const absl::Status status = pack(*desc, weight, layout, packed, bytes);
+    return status.ok() ? status : lathe::in_request(describe(weight.request), device->name, status);
+  });
+}
+
+}  // extern "C"

@@ -1,0 +1,266 @@
+// Packed weights through the public API: the layout as core/packed.h has it,
+// edges of every size, layouts, epilogues, splits, every candidate, determinism, and what is refused. A
+// device without them skips with what the library says.
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <vector>
+
+#include "candidates.h"
+#include "case_limits.h"
+#include "device.h"
+#include "matmul_case.h"
+#include "tests/warm_weight.h"
+
+namespace lathe::conformance {
+namespace {
+
+// A request whose B is packed: the packed copy lies in guarded memory of exactly its size.
+class PackedRequest {
+ public:
+  PackedRequest(lathe_device* device, const MatmulCase& c, Random* random) : request_(c, random) {
+    lathe_matmul_desc* desc = request_.mutable_desc();
+    uint32_t layout = 0;
+    size_t bytes = 0;
+    status_ = lathe_packed_layout(device, desc, &layout, &bytes);
+    if (status_ != LATHE_OK) return;
+    packed_ = std::make_unique<GuardedMemory>(bytes, c.flush, c.misalign);
+    std::memset(packed_->data(), 0xFF, bytes);  // NaN: what is not written spoils results
+    status_ = lathe_pack_weights(device, desc, layout, packed_->address(), bytes);
+    packed_->write_protect();
+    const int64_t matrices = desc->b.batch_stride == 0 ? 1 : std::max<int64_t>(desc->batch, 1);
+    desc->b.data = packed_->address();
+    desc->b.leading_dimension = 0;
+    if (desc->b.batch_stride != 0)
+      desc->b.batch_stride = static_cast<int64_t>(bytes / bytes_of(c.in)) / matrices;
+    desc->b.packed_layout = layout;
+    request_.set_tuning(c.split_k, c.candidate);
+  }
+  lathe_status status() const { return status_; }
+  MatmulRequest& request() { return request_; }
+  testing::AssertionResult run(lathe_device* device) {
+    if (status_ != LATHE_OK)
+      return testing::AssertionFailure() << request_.parameters().describe() << ": " << lathe_last_error();
+    return request_.run(device);
+  }
+
+ private:
+  MatmulRequest request_;
+  std::unique_ptr<GuardedMemory> packed_;
+  lathe_status status_ = LATHE_OK;
+};
+
+class Packed : public ConformanceTest, public testing::WithParamInterface<lathe_dtype> {
+ protected:
+  void SetUp() override {
+    ConformanceTest::SetUp();
+    if (IsSkipped()) return;
+    if (is_fallback()) GTEST_SKIP() << "no generic kernel reads packed weights";
+    const lathe_matmul_desc desc = plain(64, 64, 64);
+    uint32_t layout = 0;
+    size_t bytes = 0;
+    const lathe_status status = lathe_packed_layout(device(), &desc, &layout, &bytes);
+    if (status == LATHE_UNSUPPORTED) GTEST_SKIP() << lathe_last_error();
+    ASSERT_EQ(status, LATHE_OK) << lathe_last_error();
+  }
+  static lathe_matmul_desc plain(int64_t m, int64_t n, int64_t k) {
+    lathe_matmul_desc desc = LATHE_MATMUL_DESC_INIT;
+    desc.m = m, desc.n = n, desc.k = k;
+    desc.a.dtype = desc.b.dtype = desc.d.dtype = GetParam();
+    desc.b.layout = LATHE_COLUMN_MAJOR;
+    return desc;
+  }
+  static MatmulCase make(int64_t m, int64_t n, int64_t k) {
+    MatmulCase c;
+    c.m = capped(m), c.n = capped(n), c.k = capped(k);
+    c.in = c.out = GetParam();
+    c.trans_b = true;
+    return c;
+  }
+  void expect(const MatmulCase& c) {
+    if (failures_ >= 8) return;
+    PackedRequest request(device(), c, &random_);
+    const testing::AssertionResult result = request.run(device());
+    EXPECT_TRUE(result);
+    failures_ += !result;
+  }
+  Random random_ = random_stream(23);
+
+ private:
+  int failures_ = 0;
+};
+
+TEST_P(Packed, LaidOutInPanelsOf16) {
+  const int64_t k = 5, n = 37;
+  for (bool trans_b : {false, true}) {
+    lathe_matmul_desc desc = plain(1, n, k);
+    desc.b.layout = trans_b ? LATHE_COLUMN_MAJOR : LATHE_ROW_MAJOR;
+    uint32_t layout = 0;
+    size_t bytes = 0;
+    ASSERT_LATHE_OK(lathe_packed_layout(device(), &desc, &layout, &bytes));
+    EXPECT_EQ(layout >> 16, 1u);
+    ASSERT_EQ(bytes, 48 * k * bytes_of(GetParam()));
+    std::vector<uint8_t> b(static_cast<size_t>(k * n) * bytes_of(GetParam())), packed(bytes, 0xEE);
+    for (int64_t i = 0; i < k * n; ++i)
+      store(GetParam(), static_cast<double>(i), b.data() + i * static_cast<int64_t>(bytes_of(GetParam())));
+    desc.b.data = b.data();
+    ASSERT_LATHE_OK(lathe_pack_weights(device(), &desc, layout, packed.data(), bytes));
+    for (int64_t i = 0; i < k; ++i)
+      for (int64_t j = 0; j < 48; ++j) {
+        const int64_t at = (j / 16 * k + i) * 16 + j % 16;
+        const double wanted = j >= n ? 0 : static_cast<double>(trans_b ? j * k + i : i * n + j);
+        ASSERT_EQ(load(GetParam(), packed.data() + at * static_cast<int64_t>(bytes_of(GetParam()))), wanted)
+            << i << ", " << j;
+      }
+  }
+}
+
+TEST_P(Packed, EdgesOfEverySize) {
+  const int64_t ms[] = {1, 2, 3, 4, 5, 7, 8, 9, 11, 13, 16, 17, 29, 32, 33, 64, 65, 131, 300, 517};
+  const int64_t ns[] = {1, 15, 16, 17, 31, 48, 97, 259}, ks[] = {1, 3, 16, 17, 63, 256, 257, 1031};
+  for (int64_t m : ms) {
+    const int64_t few = m > 64 ? 3 : 8;
+    for (int64_t i = 0; i < few; ++i) {
+      MatmulCase c = make(m, ns[random_.below(8)], ks[random_.below(8)]);
+      c.trans_a = random_.below(4) == 0;
+      c.trans_b = random_.below(2) == 0;
+      c.padding = random_.below(2) * 3;
+      c.misalign = static_cast<size_t>(random_.below(3));
+      c.flush = random_.below(2) ? Flush::kEnd : Flush::kStart;
+      c.values = random_.below(3) == 0   ? Values::kSpecial
+                 : random_.below(2) == 0 ? Values::kSmallIntegers
+                                         : Values::kNormal;
+      expect(c);
+    }
+  }
+}
+
+TEST_P(Packed, BatchesEpiloguesAndEmptySizes) {
+  for (bool broadcast : {false, true}) {
+    MatmulCase c = make(9, 50, 130);
+    c.batch = 3;
+    c.broadcast_b = broadcast;
+    expect(c);
+  }
+  MatmulCase whole = make(21, 70, 90);
+  whole.alpha = 0.5f, whole.beta = -1.5f;
+  whole.c_mode = CMode::kInPlace;
+  whole.bias = LATHE_F32;
+  whole.activation = LATHE_ACTIVATION_GELU;
+  whole.residual_mode = ResidualMode::kSeparate;
+  expect(whole);
+  for (const auto& sizes : {std::vector<int64_t>{0, 8, 8}, {8, 0, 8}, {8, 8, 0}})
+    expect(make(sizes[0], sizes[1], sizes[2]));
+}
+
+TEST_P(Packed, SplitsOfK) {
+  for (int32_t splits : {2, 3, 7})
+    for (int64_t m : {1, 6, 40}) {
+      MatmulCase c = make(m, 80, 2011);
+      c.split_k = splits;
+      expect(c);
+    }
+}
+
+TEST_P(Packed, EveryKindOfCandidate) {
+  for (int64_t m : {1, 6, 16, 27, 50, 600}) {
+    const MatmulCase c = make(m, m > 64 ? 77 : 333, m > 64 ? 301 : 1100);
+    PackedRequest request(device(), c, &random_);
+    ASSERT_EQ(request.status(), LATHE_OK) << lathe_last_error();
+    const auto legal = legal_candidates(device(), *request.request().desc());
+    for (const auto& candidate : legal) EXPECT_EQ(candidate["config"]["kernel"], "packed");
+    // From the best to the worst, whatever their number.
+    const size_t step = std::max<size_t>(1, legal.size() / 12);
+    for (size_t rank = 1; rank <= legal.size(); rank += step) {
+      request.request().set_tuning(0, static_cast<int32_t>(rank));
+      EXPECT_TRUE(request.run(device())) << "candidate " << rank;
+    }
+  }
+}
+
+TEST_P(Packed, RowsHaveTheSameBitsForEveryM) {
+  MatmulCase c = make(70, 61, 777);
+  c.determinism = LATHE_DETERMINISM_BATCH_INVARIANT;
+  PackedRequest packed(device(), c, &random_);
+  MatmulRequest& request = packed.request();
+  ASSERT_TRUE(packed.run(device()));
+  const std::vector<uint8_t> row = request.output_row(0);
+  for (int64_t m : {1, 2, 7, 16, 17, 33, 69}) {
+    request.reset_output();
+    request.mutable_desc()->m = m;
+    ASSERT_LATHE_OK(lathe_matmul(device(), nullptr, request.desc()));
+    EXPECT_EQ(request.output_row(0), row) << "m " << m;
+  }
+}
+
+TEST_P(Packed, RefusesOtherIdsAndSizes) {
+  lathe_matmul_desc desc = plain(4, 40, 8);
+  uint32_t layout = 0;
+  size_t bytes = 0;
+  ASSERT_LATHE_OK(lathe_packed_layout(device(), &desc, &layout, &bytes));
+  std::vector<float> memory(4096);
+  const auto message = [](lathe_status status, lathe_status expected) {
+    EXPECT_EQ(status, expected) << lathe_last_error();
+    return std::string(lathe_last_error());
+  };
+  const auto has = [](const std::string& text, const char* part) {
+    return text.find(part) != std::string::npos;
+  };
+  desc.b.data = memory.data();
+  std::string text = message(lathe_pack_weights(device(), &desc, layout, memory.data() + 2048, bytes - 1),
+                             LATHE_INVALID_ARGUMENT);
+  EXPECT_TRUE(has(text, "n=40") && has(text, "bytes")) << text;
+  text =
+      message(lathe_pack_weights(device(), &desc, layout, memory.data() + 8, bytes), LATHE_INVALID_ARGUMENT);
+  EXPECT_TRUE(has(text, "overlaps")) << text;
+  text = message(lathe_pack_weights(device(), &desc, layout + (1u << 16), memory.data() + 2048, bytes),
+                 LATHE_INVALID_ARGUMENT);
+  EXPECT_TRUE(has(text, "version 2")) << text;
+
+  desc.a.data = memory.data();
+  desc.d.data = memory.data() + 2048;
+  desc.b.data = memory.data() + 1024;
+  const auto run = [&](uint32_t id) {
+    desc.b.packed_layout = id;
+    return message(lathe_matmul(device(), nullptr, &desc), LATHE_INVALID_ARGUMENT);
+  };
+  for (uint32_t version : {0u, 2u, 9u}) {
+    text = run((layout & 0xFFFF) | version << 16 | (version == 0 ? 5 : 0));
+    EXPECT_TRUE(has(text, "m=4 n=40 k=8") && has(text, "version")) << text;
+  }
+  text = run(layout ^ 0x0300);  // of another dtype
+  EXPECT_TRUE(has(text, "no layout of")) << text;
+  desc.b.leading_dimension = 8;
+  text = run(layout);
+  EXPECT_TRUE(has(text, "leading_dimension 8")) << text;
+  desc.b.leading_dimension = 0;
+  desc.a.packed_layout = layout;
+  message(lathe_matmul(device(), nullptr, &desc), LATHE_UNSUPPORTED);
+}
+
+// What was warmed is found, and it is the packed classes alone.
+TEST_P(Packed, WarmsEveryM) {
+  lathe_matmul_desc desc = plain(1, 48, 96);
+  size_t bytes = 0;
+  ASSERT_LATHE_OK(lathe_packed_layout(device(), &desc, &desc.b.packed_layout, &bytes));
+  OpenDevice fresh(memory_only(1));
+  ASSERT_EQ(fresh.status(), LATHE_OK) << lathe_last_error();
+  lathe_warmup_report report = LATHE_WARMUP_REPORT_INIT;
+  ASSERT_LATHE_OK(warm_weight(fresh.get(), desc, 40, &report));
+  EXPECT_EQ(report.compiled, 18u);  // 1..16, 17..32, 33..64
+  std::vector<float> a(48 * 96), b(48 * 96), d(48 * 48);
+  desc.a.data = a.data(), desc.b.data = b.data(), desc.d.data = d.data();
+  desc.miss_policy = LATHE_MISS_ERROR;
+  for (int64_t m : {1, 16, 20, 40}) {
+    desc.m = m;
+    EXPECT_LATHE_OK(lathe_matmul(fresh.get(), nullptr, &desc));
+  }
+  desc.b.packed_layout = 0;
+  EXPECT_EQ(lathe_matmul(fresh.get(), nullptr, &desc), LATHE_MISS);
+}
+
+INSTANTIATE_TEST_SUITE_P(Dtypes, Packed, testing::Values(LATHE_F32, LATHE_F16),
+                         [](const auto& info) { return name_of(info.param); });
+
+}  // namespace
+}  // namespace lathe::conformance
