@@ -31,6 +31,7 @@ struct Options {
   int first_use_classes = 24;
   int warm_kernels = 64;
   int oracle_candidates = 24;
+  int background_classes = 100;
   uint64_t seed = 0;
   std::string csv_directory;
   std::string program;  // this executable, for a process of its own
@@ -50,6 +51,7 @@ bool bench_oracle(const Bench& bench);
 bool bench_first_use(const Options& options);
 bool bench_warm(const Options& options);
 bool bench_dispatch(const Options& options);
+bool bench_background(const Options& options);
 // Compiles bench_warm's kernels into `cache_directory`; runs in a process of its own.
 bool fill_cache(const Options& options, const std::string& cache_directory);
 
@@ -57,6 +59,7 @@ bool fill_cache(const Options& options, const std::string& cache_directory);
 class BenchDevice {
  public:
   BenchDevice(int workers, const std::string& cache_directory);
+  explicit BenchDevice(const lathe_context_options& options);
   ~BenchDevice();
   BenchDevice(const BenchDevice&) = delete;
   BenchDevice& operator=(const BenchDevice&) = delete;
