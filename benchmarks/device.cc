@@ -10,10 +10,21 @@ bool succeeded(lathe_status status, const char* what) {
   return false;
 }
 
-BenchDevice::BenchDevice(int workers, const std::string& cache_directory) {
+namespace {
+
+lathe_context_options context_options(int workers, const std::string& cache_directory) {
   lathe_context_options options = LATHE_CONTEXT_OPTIONS_INIT;
   options.workers = workers;
   options.cache_dir = cache_directory.c_str();
+  return options;
+}
+
+}  // namespace
+
+BenchDevice::BenchDevice(int workers, const std::string& cache_directory)
+    : BenchDevice(context_options(workers, cache_directory)) {}
+
+BenchDevice::BenchDevice(const lathe_context_options& options) {
   if (!succeeded(lathe_context_create(&options, &context_), "lathe_context_create")) return;
   succeeded(lathe_device_open(context_, "cpu", &device_), "lathe_device_open");
 }

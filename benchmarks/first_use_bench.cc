@@ -1,7 +1,11 @@
 // From a call on an empty cache to its result, and from a cache on disk to a kernel that can run.
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
+#include <iterator>
 #include <random>
+#include <thread>
 
 #include "contest.h"
 #include "options.h"
@@ -108,6 +112,97 @@ bool fill_cache(const Options& options, const std::string& cache_directory) {
   return true;
 }
 
+namespace {
+
+// Warm starts of the kernels of `fill_cache`, from one kind of store.
+struct WarmStarts {
+  std::vector<double> each, all, read, link, together;  // milliseconds
+  uint64_t compiles = 0;
+};
+
+bool compiler_is_mapped() {
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);)
+    if (line.find("liblathe-compiler") != std::string::npos) return true;
+  return false;
+}
+
+// One after the other, as calls meet them.
+bool load_one_by_one(const Options& options, const lathe_context_options& store, Operands* operands,
+                     WarmStarts* out) {
+  BenchDevice device(store);
+  if (!device.ok()) return false;
+  const double begin = now_seconds();
+  for (const Request& request : requests(options.warm_kernels)) {
+    const lathe_matmul_desc desc = operands->desc(request);
+    lathe_plan* plan = nullptr;
+    const double start = now_seconds();
+    if (!succeeded(lathe_plan_matmul(device.get(), &desc, &plan), "warm")) return false;
+    out->each.push_back((now_seconds() - start) * 1e3);
+    lathe_plan_destroy(plan);
+  }
+  out->all.push_back((now_seconds() - begin) * 1e3);
+  const lathe_statistics statistics = device.statistics();
+  out->compiles += statistics.compiles;
+  out->read.push_back(statistics.disk_load_milliseconds / options.warm_kernels);
+  out->link.push_back(statistics.link_milliseconds / options.warm_kernels);
+  return true;
+}
+
+// All at once, from nothing to a device that is ready: context, device, warm-up of what was recorded.
+bool load_together(const Options& options, const lathe_context_options& store, const lathe_manifest* manifest,
+                   WarmStarts* out) {
+  const double begin = now_seconds();
+  BenchDevice device(store);
+  if (!device.ok()) return false;
+  lathe_warmup_options all_cores = LATHE_WARMUP_OPTIONS_INIT;
+  all_cores.parallelism = static_cast<int32_t>(std::max(1u, std::thread::hardware_concurrency()));
+  lathe_warmup_report report = LATHE_WARMUP_REPORT_INIT;
+  if (!succeeded(lathe_warmup(device.get(), manifest, &all_cores, &report), "warm-up")) return false;
+  out->together.push_back((now_seconds() - begin) * 1e3);
+  out->compiles += report.compiled;
+  if (report.loaded == static_cast<uint64_t>(options.warm_kernels)) return true;
+  std::fprintf(stderr, "warm: %llu kernels were loaded\n", static_cast<unsigned long long>(report.loaded));
+  return false;
+}
+
+bool read_manifest(const std::string& path, lathe_manifest* manifest) {
+  std::ifstream in(path);
+  const std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+  return succeeded(lathe_manifest_parse(manifest, text.data(), text.size()), "the recording");
+}
+
+bool measure_warm(const Options& options, lathe_context_options store, const std::string& recording,
+                  Operands* operands, WarmStarts* out) {
+  // The first records what is met, which costs it a little: it is not counted.
+  WarmStarts recorded;
+  store.record = recording.c_str();
+  if (!load_one_by_one(options, store, operands, &recorded)) return false;
+  store.record = "";
+  lathe_manifest* manifest = nullptr;
+  if (!succeeded(lathe_manifest_create(&manifest), "manifest")) return false;
+  bool right = read_manifest(recording, manifest);
+  for (int start = 0; start < 5 && right; ++start)
+    right = load_one_by_one(options, store, operands, out) && load_together(options, store, manifest, out);
+  lathe_manifest_destroy(manifest);
+  return right;
+}
+
+void add_rows(const Options& options, const std::string& store, const WarmStarts& starts, Table* table) {
+  const auto add = [&](const std::string& what, const std::vector<double>& values) {
+    table->add({store, what, number(median(values), 3), number(quantile(values, 0.9), 3),
+                number(quantile(values, 1), 3)});
+  };
+  const std::string count = std::to_string(options.warm_kernels);
+  add("a kernel", starts.each);
+  add("of it reading and checking", starts.read);
+  add("of it linking", starts.link);
+  add(count + " kernels, one after the other", starts.all);
+  add(count + " kernels, context to ready by lathe_warmup on all cores", starts.together);
+}
+
+}  // namespace
+
 bool bench_warm(const Options& options) {
   const TemporaryDirectory cache;
   const std::string command = "'" + options.program + "' --fill_cache='" + cache.path() +
@@ -117,42 +212,34 @@ bool bench_warm(const Options& options) {
     std::fprintf(stderr, "warm: %s failed\n", command.c_str());
     return false;
   }
+  const TemporaryDirectory files;
+  const std::string bundle = files.path() + "/kernels.bundle", cache_path = cache.path();
+  const char* sources[] = {cache_path.c_str()};
+  const char* bundles[] = {bundle.c_str()};
+  if (!succeeded(lathe_bundle_write(bundle.c_str(), sources, 1, nullptr, nullptr), "the bundle"))
+    return false;
+
   Operands operands(options.seed);
-  std::vector<double> each, all, disk, link;
-  uint64_t loaded = 0, compiles = 0;
-  for (int process = 0; process < 5; ++process) {
-    BenchDevice device(options.threads, cache.path());
-    if (!device.ok()) return false;
-    const double begin = now_seconds();
-    for (const Request& request : requests(options.warm_kernels)) {
-      const lathe_matmul_desc desc = operands.desc(request);
-      lathe_plan* plan = nullptr;
-      const double start = now_seconds();
-      if (!succeeded(lathe_plan_matmul(device.get(), &desc, &plan), "warm")) return false;
-      each.push_back((now_seconds() - start) * 1e3);
-      lathe_plan_destroy(plan);
-    }
-    all.push_back((now_seconds() - begin) * 1e3);
-    const lathe_statistics statistics = device.statistics();
-    loaded += statistics.compiler_loaded;
-    compiles += statistics.compiles;
-    disk.push_back(statistics.disk_load_milliseconds / options.warm_kernels);
-    link.push_back(statistics.link_milliseconds / options.warm_kernels);
-  }
-  Table table("warm start: from disk to a kernel that can run", {"what", "p50 ms", "p90 ms", "max ms"});
-  const auto add = [&table](const std::string& what, const std::vector<double>& values) {
-    table.add(
-        {what, number(median(values), 3), number(quantile(values, 0.9), 3), number(quantile(values, 1), 3)});
-  };
-  add("a kernel", each);
-  add("of it reading and checking", disk);
-  add("of it linking", link);
-  add(std::to_string(options.warm_kernels) + " kernels", all);
+  lathe_context_options from_disk = LATHE_CONTEXT_OPTIONS_INIT, from_bundle = LATHE_CONTEXT_OPTIONS_INIT;
+  from_disk.workers = from_bundle.workers = options.threads;
+  from_disk.cache_dir = cache_path.c_str();
+  from_bundle.cache_dir = "";
+  from_bundle.bundles = bundles;
+  from_bundle.bundle_count = 1;
+  WarmStarts disk, bundled;
+  if (!measure_warm(options, from_disk, files.path() + "/disk.json", &operands, &disk)) return false;
+  if (!measure_warm(options, from_bundle, files.path() + "/bundle.json", &operands, &bundled)) return false;
+
+  Table table("warm start: from a store to kernels that can run",
+              {"store", "what", "p50 ms", "p90 ms", "max ms"});
+  add_rows(options, "directory", disk, &table);
+  add_rows(options, "bundle", bundled, &table);
   table.print();
   table.write_csv(options.csv_directory, "warm.csv");
-  std::printf("compiles %llu, compiler library loaded %s\n", static_cast<unsigned long long>(compiles),
-              loaded ? "yes" : "no");
-  return compiles == 0;
+  const uint64_t compiles = disk.compiles + bundled.compiles;
+  std::printf("compiles %llu, compiler library mapped: %s\n", static_cast<unsigned long long>(compiles),
+              compiler_is_mapped() ? "yes" : "no");
+  return compiles == 0 && !compiler_is_mapped();
 }
 
 }  // namespace lathe::bench

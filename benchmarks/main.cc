@@ -19,7 +19,7 @@
 using Strings = std::vector<std::string>;
 
 ABSL_FLAG(Strings, mode, Strings({"warm", "first_use", "dispatch", "matmul", "small", "argmax", "head"}),
-          "what to measure: warm, first_use, dispatch, matmul, small, argmax, head, oracle");
+          "what to measure: warm, first_use, dispatch, background, matmul, small, argmax, head, oracle");
 ABSL_FLAG(Strings, models, Strings({"llama3-8b", "qwen2.5-7b"}),
           "models of shapes.csv to take; all: every one");
 ABSL_FLAG(std::string, shapes, LATHE_BENCH_SHAPES, "the file of weights: model,layer,n,k");
@@ -43,6 +43,7 @@ ABSL_FLAG(int64_t, pool_bytes, 0,
           "memory that cold operands rotate over; 0: 4 x last-level cache, at most 1.5 GB");
 ABSL_FLAG(int32_t, first_use_classes, 24, "kernels compiled by first_use");
 ABSL_FLAG(int32_t, warm_kernels, 64, "kernels loaded by warm");
+ABSL_FLAG(int32_t, background_classes, 100, "kernels that `background` has compiled meanwhile, at most");
 ABSL_FLAG(int32_t, oracle_candidates, 24, "how many of a class's candidates `oracle` times, by rank");
 ABSL_FLAG(uint64_t, seed, 0, "of the inputs; 0: a fresh one, printed");
 ABSL_FLAG(std::string, csv, "", "a directory to write the tables into as CSV");
@@ -108,6 +109,7 @@ Options read_options(const char* program) {
   options.first_use_classes = absl::GetFlag(FLAGS_first_use_classes);
   options.warm_kernels = absl::GetFlag(FLAGS_warm_kernels);
   options.oracle_candidates = absl::GetFlag(FLAGS_oracle_candidates);
+  options.background_classes = absl::GetFlag(FLAGS_background_classes);
   options.seed = absl::GetFlag(FLAGS_seed) ? absl::GetFlag(FLAGS_seed) : std::random_device{}();
   options.csv_directory = absl::GetFlag(FLAGS_csv);
   options.roofline_file = absl::GetFlag(FLAGS_roofline);
@@ -128,6 +130,7 @@ Options read_options(const char* program) {
   options.first_use_classes = 2;
   options.warm_kernels = 3;
   options.oracle_candidates = 3;
+  options.background_classes = 6;
   return options;
 }
 
@@ -145,6 +148,7 @@ bool run(const Options& options) {
   if (wants("warm")) right &= bench_warm(options);
   if (wants("first_use")) right &= bench_first_use(options);
   if (wants("dispatch")) right &= bench_dispatch(options);
+  if (wants("background")) right &= bench_background(options);
   const bool has_kernels =
       wants("matmul") || wants("small") || wants("argmax") || wants("head") || wants("oracle");
   if (!has_kernels) return right;

@@ -36,6 +36,7 @@ struct Options {
   int first_use_classes = 24;
   int warm_kernels = 64;
   int oracle_candidates = 24;
+  int background_classes = 100;
   uint64_t seed = 0;
   std::string csv_directory, roofline_file;
   PeerLibraries peer_libraries;
@@ -59,6 +60,7 @@ bool bench_head(const Bench& bench);
 bool bench_first_use(const Options& options);
 bool bench_warm(const Options& options);
 bool bench_dispatch(const Options& options);
+bool bench_background(const Options& options);
 // Compiles bench_warm's kernels into `cache_directory`; runs in a process of its own.
 bool fill_cache(const Options& options, const std::string& cache_directory);
 
@@ -66,6 +68,7 @@ bool fill_cache(const Options& options, const std::string& cache_directory);
 class BenchDevice {
  public:
   BenchDevice(int workers, const std::string& cache_directory);
+  explicit BenchDevice(const lathe_context_options& options);
   ~BenchDevice();
   BenchDevice(const BenchDevice&) = delete;
   BenchDevice& operator=(const BenchDevice&) = delete;

@@ -5,6 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_replace.h"
+#include "absl/strings/str_split.h"
 #include "cli/entry_text.h"
 #include "cli/session.h"
 #include "cli/verbs.h"
@@ -64,11 +66,55 @@ Json hit_rate(const Json& list) {
   return hits + made > 0 ? Json(hits / (hits + made)) : Json(nullptr);
 }
 
+// The value of a label.
+std::string label_value(absl::string_view text) {
+  return absl::StrCat("\"", absl::StrReplaceAll(text, {{"\\", "\\\\"}, {"\"", "\\\""}, {"\n", "\\n"}}), "\"");
+}
+
+// Prometheus' text format, of the directory and all who use it; a context's own are lathe_context_metrics'.
+std::string prometheus_text(const Json& list, const std::map<std::string, Group>& groups) {
+  std::string text;
+  const auto head = [&](const char* name, const char* type, const char* help) {
+    absl::StrAppend(&text, "# HELP ", name, " ", help, "\n# TYPE ", name, " ", type, "\n");
+  };
+  const auto one = [&](const char* name, const char* type, const char* help, uint64_t value) {
+    head(name, type, help);
+    absl::StrAppend(&text, name, " ", value, "\n");
+  };
+  const auto by_group = [&](const char* name, const char* help, auto value) {
+    head(name, "gauge", help);
+    for (const auto& [group, g] : groups) {
+      const std::pair<std::string, std::string> of = absl::StrSplit(group, absl::MaxSplits(" on ", 1));
+      const std::string labels = absl::StrCat("{op=", label_value(of.first), ",target=", label_value(of.second), "} ");
+      if (!group.empty()) text += name + labels + value(g) + "\n";
+    }
+  };
+  by_group("lathe_cache_entries", "entries of the cache directory",
+           [](const Group& g) { return absl::StrCat(g.entries); });
+  by_group("lathe_cache_entry_bytes", "their size", [](const Group& g) { return absl::StrCat(g.bytes); });
+  by_group("lathe_cache_entry_compile_seconds", "what compiling them took",
+           [](const Group& g) { return absl::StrFormat("%.6g", g.milliseconds * 1e-3); });
+  const Json cap = list.value("cap_bytes", Json());
+  if (cap.is_number())
+    one("lathe_cache_cap_bytes", "gauge", "what the entries may take", cap.get<uint64_t>());
+  one("lathe_cache_reads_total", "counter", "entries read by all processes, about",
+      list.value("hits", uint64_t{0}));
+  one("lathe_cache_writes_total", "counter", "entries written by all processes, about",
+      list.value("made", uint64_t{0}));
+  one("lathe_cache_defective_entries", "gauge", "files that are refused",
+      list.value("rejected", uint64_t{0}));
+  return text;
+}
+
 absl::Status stats(const Arguments& arguments) {
   absl::StatusOr<Json> list = list_cache(arguments);
   if (!list.ok()) return list.status();
   const std::map<std::string, Group> groups = groups_of(*list);
   const Group& all = groups.at("");
+  if (arguments.has("prometheus")) {
+    std::fputs(prometheus_text(*list, groups).c_str(), stdout);
+    return absl::OkStatus();
+  }
   if (arguments.has("json")) {
     Json by = Json::object();
     for (const auto& [name, g] : groups)
@@ -158,9 +204,13 @@ Verb cache_ls_verb() {
 }
 
 Verb cache_stats_verb() {
-  return {
-      "cache stats", "", 0,    "how much it holds, by op and target, and how often it had what was asked for",
-      {kJson},       {}, stats};
+  return {"cache stats",
+          "",
+          0,
+          "how much it holds, by op and target, and how often it had what was asked for",
+          {kJson, {"prometheus", nullptr, "as Prometheus' text format"}},
+          {},
+          stats};
 }
 
 Verb cache_verify_verb() {

@@ -130,6 +130,13 @@ def test_warm_and_cache(cache, shapes):
     assert any("cuda sm_89" in line for line in listed), listed[:3]
     assert any("matmul f32" in line and "n 96 k 64" in line for line in listed), listed[:3]
     assert "0 are not" in lathe("cache", "verify", cache=cache)
+    metrics = lathe("cache", "stats", "--prometheus", cache=cache)
+    counts = [int(n) for n in re.findall(r'^lathe_cache_entries{op="matmul",target="[^"]+"} (\d+)$', metrics, re.MULTILINE)]
+    assert len(counts) == 3 and sum(counts) == len(listed), metrics
+    assert re.search(r'^lathe_cache_entries{op="matmul",target="cuda sm_89"}', metrics, re.MULTILINE), metrics
+    held = sum(path.stat().st_size for path in pathlib.Path(cache).rglob("*.lathe"))
+    assert sum(map(int, re.findall(r"^lathe_cache_entry_bytes{.*} (\d+)$", metrics, re.MULTILINE))) == held, metrics
+    assert re.search(r"^lathe_cache_reads_total [1-9]", metrics, re.MULTILINE), metrics
     times = json.loads(lathe("cache", "top", "--json", "--count", 3, cache=cache))
     assert times["entries"] == len(listed) and len(times["kernels"]) == 3, times
     assert times["kernels"][0]["compile_milliseconds"] >= times["kernels"][1]["compile_milliseconds"] > 0, times
