@@ -75,7 +75,8 @@ TEST_F(BundleTest, AnswersWhatWasPutIn) {
     EXPECT_EQ(a->code, code);
     EXPECT_EQ(a->recipe.steps.at(0).symbol, "kernel");
   }
-  EXPECT_TRUE(absl::IsNotFound((*bundle)->read(key_from_text("four")).status()));
+  for (int n = 4; n < 40; ++n)  // before, between and after those that are there
+    EXPECT_TRUE(absl::IsNotFound((*bundle)->read(key_from_text(std::to_string(n))).status())) << n;
 }
 
 TEST_F(BundleTest, EqualPayloadsAreStoredOnce) {
@@ -272,10 +273,19 @@ TEST_F(BundleTest, WhatDoesNotShrinkIsStoredAsItIs) {
   std::string noise(3000, '\0');
   uint32_t state = 1;
   for (char& c : noise) c = static_cast<char>((state = state * 1664525 + 1013904223) >> 24);
-  const auto bundle = Bundle::open(write(make_bundle("", {{"one", serialize(artifact(noise))}})));
+  const auto bundle = Bundle::open(write(make_bundle("", {{"one", noise}})));
   ASSERT_TRUE(bundle.ok()) << bundle.status();
-  EXPECT_EQ((*bundle)->read(key_from_text("one"))->code, noise);
-  EXPECT_GE((*bundle)->stored_bytes(0), noise.size());
+  EXPECT_EQ((*bundle)->payload(0).value(), noise);
+  EXPECT_EQ((*bundle)->stored_bytes(0), noise.size());
+}
+
+TEST_F(BundleTest, APayloadThatNobodyHasIsRefused) {
+  ForgedBundle huge(make_bundle("", {{"one", serialize(artifact("code"))}}));
+  const uint64_t payload = (uint64_t{1} << 28) + 1;
+  const uint64_t bytes = huge.get<uint64_t>(ForgedBundle::record(0, 32)) + payload;
+  const std::string path = write(huge.set(ForgedBundle::record(0, 40), payload).set(32, bytes).sealed());
+  ASSERT_EQ(truncate(path.c_str(), static_cast<off_t>(bytes)), 0);  // with a hole, so that it takes no room
+  EXPECT_THAT(std::string(Bundle::open(path).status().message()), testing::HasSubstr("points outside"));
 }
 
 }  // namespace
