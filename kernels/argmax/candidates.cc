@@ -22,6 +22,8 @@ constexpr char kRecipe[] = "compare f32; lowest index wins, first NaN wins; any 
 constexpr int32_t kCpuUnroll[] = {4, 8, 2, 1};
 // Compare, two selects and the unordered test for NaN, for one vector of one accumulator.
 constexpr double kVectorOps = 4, kOpLatency = 4;
+// f16 and bf16 are passed over in blocks: two maxima for twice as many values, and what a block's end costs.
+constexpr double kBlockedCycles = 1;
 
 struct GpuRow {
   int32_t threads;
@@ -96,7 +98,7 @@ void enumerate_argmax_cpu(const CandidateContext& context, std::vector<RankedPla
       const double rows = static_cast<double>(representative_rows(c));
       const double tasks = rows * splits, length = std::ceil(representative_length(c) / splits);
       const double vectors = std::ceil(length / rates.lanes);
-      const double step = std::max(kVectorOps / 2, kOpLatency / unroll) + (c.a != DType::kF32 ? 1 : 0);
+      const double step = c.a != DType::kF32 ? kBlockedCycles : std::max(kVectorOps / 2, kOpLatency / unroll);
       // The lanes and the accumulators of a task are folded one after the other at its end.
       const double fold = (unroll + std::log2(rates.lanes)) * kOpLatency * 2;
       const double task =

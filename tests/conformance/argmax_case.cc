@@ -51,6 +51,7 @@ std::vector<double> ArgmaxRequest::draw_row(Random* random) const {
       case Rows::kDescending: x = round_to(case_.in, -static_cast<double>(j)); break;
       case Rows::kZeros: x = random->below(2) ? 0.0 : -0.0; break;
       case Rows::kAllNan: x = kNan; break;
+      case Rows::kNegative: x = round_to(case_.in, -1 - std::fabs(random->normal())); break;
       case Rows::kConstant:
       case Rows::kMinusInf:
       case Rows::kMostlyMinusInf:

@@ -25,9 +25,10 @@ enum class Rows {
   kMostlyMinusInf,  // -inf but for one finite column
   kPlusInf,         // N(0, 1) with two +inf
   kZeros,           // +0 and -0, which are equal
-  kLowest           // every column the lowest finite value
+  kLowest,          // every column the lowest finite value
+  kNegative         // every column below 0
 };
-inline constexpr int kRowsKinds = 12;
+inline constexpr int kRowsKinds = 13;
 
 struct ArgmaxCase {
   int64_t rows = 1, n = 1;

@@ -68,7 +68,7 @@ void check_cpu_limits(const CompileConfig& c, const ProblemClass& p, const Devic
   }
   if (c.kernel == "panel" || c.kernel == "panel_t") {
     EXPECT_GT(c.tile_k, 0);
-    const bool pairs = p.a == DType::kBF16 && f.target.has("avx512bf16");
+    const bool pairs = p.a == DType::kBF16 && (f.target.has("avx512bf16") || f.target.has("bf16"));
     const int per_lane = p.a == DType::kI8 ? 4 : pairs ? 2 : 1;  // of 4 bytes
     EXPECT_EQ(c.tile_k % (lanes * per_lane), 0);
     const int packed = c.kernel == "panel" ? c.tile_n + c.register_m : c.tile_m + c.register_n;
@@ -142,9 +142,9 @@ TEST(Candidates, NoPredictionBeatsTheRoofline) {
       const double f32_most =
           f.target.backend == Backend::kRocm ? std::max(flops_f32, matrix / 4) : flops_f32;
       // AVX512-BF16 multiplies twice as many bf16, AVX512-VNNI four times as many bytes.
-      const double wider = c.a == DType::kBF16 && f.target.has("avx512bf16") ? 2
-                           : c.a == DType::kI8 && f.target.has("avx512vnni") ? 4
-                                                                             : 1;
+      const double wider = c.a == DType::kBF16 && (f.target.has("avx512bf16") || f.target.has("bf16"))    ? 2
+                           : c.a == DType::kI8 && (f.target.has("avx512vnni") || f.target.has("dotprod")) ? 4
+                                                                                                          : 1;
       const double flops_most = cpu ? wider * f32_most : c.a == DType::kF32 ? f32_most : matrix;
       const auto floor_at = [&](double m, double flops) {
         const double n = c.n, k = c.k;
