@@ -32,6 +32,8 @@ const Row kRows[] = {
     {"lathe_memory_hits_total", "counter", "misses served by an artifact in memory", [](const lathe_statistics& s) { return static_cast<double>(s.memory_hits); }},
     {"lathe_disk_hits_total", "counter", "misses served by the cache directory", [](const lathe_statistics& s) { return static_cast<double>(s.disk_hits); }},
     {"lathe_bundle_hits_total", "counter", "misses served by a bundle", [](const lathe_statistics& s) { return static_cast<double>(s.bundle_hits); }},
+    {"lathe_remote_hits_total", "counter", "misses served by the remote store", [](const lathe_statistics& s) { return static_cast<double>(s.remote_hits); }},
+    {"lathe_remote_rejects_total", "counter", "entries of the remote store that were refused, each a miss", [](const lathe_statistics& s) { return static_cast<double>(s.remote_rejects); }},
     {"lathe_compiles_total", "counter", "kernels compiled", [](const lathe_statistics& s) { return static_cast<double>(s.compiles); }},
     {"lathe_compile_failures_total", "counter", "kernels that failed to compile", [](const lathe_statistics& s) { return static_cast<double>(s.compile_failures); }},
     {"lathe_compile_seconds_total", "counter", "time inside the compiler", [](const lathe_statistics& s) { return s.compile_milliseconds * 1e-3; }},

@@ -182,15 +182,15 @@ EXPORTED int SINCE_12(cuFuncLoad)(Function* function) {
   function->loaded = true;
   return 0;
 }
-// The argument block by hand: ten pointers, twelve 64-bit integers, eight values of 32 bits, then maps on
+// The argument block by hand: thirteen pointers, twelve 64-bit integers, eight values of 32 bits, then maps on
 // lines of 64 bytes.
 EXPORTED int SINCE_12(cuFuncGetParamInfo)(Function* function, size_t index, size_t* offset, size_t* bytes) {
   ENTER("cuFuncGetParamInfo");
   NEEDS_CONTEXT;
-  if (index < 22) return *offset = index * 8, *bytes = 8, 0;
-  if (index < 30) return *offset = 176 + (index - 22) * 4, *bytes = 4, 0;
-  if (index < 30 + static_cast<size_t>(function->maps))
-    return *offset = 256 + (index - 30) * 128, *bytes = 128, 0;
+  if (index < 25) return *offset = index * 8, *bytes = 8, 0;
+  if (index < 33) return *offset = 200 + (index - 25) * 4, *bytes = 4, 0;
+  if (index < 33 + static_cast<size_t>(function->maps))
+    return *offset = 256 + (index - 33) * 128, *bytes = 128, 0;
   return kInvalidValue;
 }
 
