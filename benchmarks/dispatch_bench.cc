@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <cstdlib>
 
+#include "api/dispatch_table.h"
 #include "bare_task.h"
 #include "contest.h"
 #include "count_allocations.h"
@@ -15,6 +16,35 @@ namespace lathe::bench {
 namespace {
 
 constexpr int64_t kM = 1, kN = 16, kK = 16;
+
+// The table alone: nanoseconds a find() among the classes of a model's weights, each thread for itself.
+double lookup_nanoseconds(int threads) {
+  DispatchTable table;
+  std::vector<DispatchKey> keys;
+  for (int64_t weight = 0; weight < 64; ++weight) {
+    for (int64_t m : {1, 2, 4, 8, 16, 32, 64, 512}) {
+      DispatchKey key;
+      key.problem.op = Op::kMatmul;
+      key.problem.n = 1024 + 512 * weight;
+      key.problem.k = 4096;
+      key.problem.m_lo = key.problem.m_hi = m;
+      keys.push_back(key);
+      table.insert({key, nullptr, 1, false, {}});
+    }
+  }
+  constexpr int kRounds = 4000;
+  std::atomic<uint64_t> missing{0};
+  const double start = now_seconds();
+  on_threads(threads, [&](int) {
+    uint64_t absent = 0;
+    for (int round = 0; round < kRounds; ++round)
+      for (const DispatchKey& key : keys) absent += table.find(key) == nullptr;
+    missing += absent;
+  });
+  const double seconds = now_seconds() - start;
+  if (missing != 0) std::fprintf(stderr, "dispatch: the table lost classes\n");
+  return seconds / kRounds / static_cast<double>(keys.size()) * 1e9;
+}
 
 }  // namespace
 
@@ -92,6 +122,9 @@ bool bench_dispatch(const Options& options) {
   }
   table.add(
       {"lathe_matmul from " + std::to_string(callers) + " threads", number(together * 1e9, 1), "-", "-"});
+  for (int threads : {1, callers})
+    table.add({"the table's lookup alone, " + std::to_string(threads) + " threads",
+               number(lookup_nanoseconds(threads), 1), "-", "-"});
   table.print();
   table.write_csv(options.csv_directory, "dispatch.csv");
   std::printf("dispatch over a bare call: %.1f ns; allocations in 100000 calls: %llu\n",
