@@ -15,7 +15,8 @@ constexpr double kWidth = 860, kHeight = 560, kLeft = 70, kRight = 20, kTop = 50
 constexpr struct {
   const char* dtype;
   const char* colour;
-} kColours[] = {{"f32", "#1f5fa8"}, {"f16", "#2a8a4a"}, {"bf16", "#b3541e"}, {"i8", "#7a3fa0"}};
+} kColours[] = {{"f32", "#1f5fa8"}, {"f16", "#2a8a4a"},  {"bf16", "#b3541e"},
+                {"i8", "#7a3fa0"},  {"q4_0", "#b8860b"}, {"q4_0_int8", "#c0392b"}};
 
 const char* colour_of(const std::string& dtype) {
   for (const auto& row : kColours)
@@ -150,7 +151,7 @@ class Plot {
         continue;
       out_ += format("<circle cx=\"%g\" cy=\"38\" r=\"4\" fill=\"%s\"/><text x=\"%g\" y=\"42\">%s</text>\n",
                      x + 4, row.colour, x + 14, row.dtype);
-      x += 60;
+      x += 90;
     }
     out_ += format(
         "<circle cx=\"%g\" cy=\"38\" r=\"4\" fill=\"none\" stroke=\"#444444\"/>"

@@ -202,7 +202,8 @@ inline int32_t normalize_splits(int64_t length, int64_t wanted, int64_t granular
 using SplitOptions = absl::InlinedVector<int32_t, 5>;
 inline SplitOptions split_options(const CandidateContext& context, int64_t length, double tasks,
                                   double workers, int64_t least_chunk) {
-  if (context.split_k > 0) return {normalize_splits(length, context.split_k, 1)};
+  const int64_t piece = block_elements(context.problem.b);
+  if (context.split_k > 0) return {normalize_splits(length, context.split_k, piece)};
   SplitOptions options = {1};
   if (context.problem.determinism == Determinism::kBatchInvariant || tasks >= workers) return options;
   const bool cpu = context.facts.target.backend == Backend::kCpu;
@@ -210,7 +211,7 @@ inline SplitOptions split_options(const CandidateContext& context, int64_t lengt
     if (cpu && rounds < 1) continue;
     const double filling = rounds * workers / tasks;
     const auto wanted = static_cast<int64_t>(cpu ? std::ceil(filling) : std::floor(filling));
-    const int32_t splits = normalize_splits(length, std::min(wanted, length / least_chunk), 1);
+    const int32_t splits = normalize_splits(length, std::min(wanted, length / least_chunk), piece);
     if (splits > options.back()) options.push_back(splits);
   }
   return options;

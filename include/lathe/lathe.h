@@ -227,9 +227,11 @@ typedef struct lathe_epilogue {
  *                                      its batch stride multiples of 32
  *   i8                     i32         the same: the exact sum becomes f32 once, for the epilogue. Where operands
  *                                      have scales, AB is (scale_a * scale_b) * the sum of (a - zero_point_a) * b
- *   i8                     i32         D i32: the exact sum itself. alpha 1, beta 0, no scale, bias, activation or
- * residual (INVALID_ARGUMENT otherwise) i32 sums are exact to K = 131071 and wrap modulo 2^32 beyond. What a
- * device has no kernel for is UNSUPPORTED: fp8 on the CPU in this version. M, N, K,
+ *   i8                     i32         D i32: the exact sum itself. alpha 1, beta 0, no scale, bias,
+ *                                      activation or residual (INVALID_ARGUMENT otherwise)
+ *
+ * i32 sums are exact to K = 131071, with a zero point (which is to be one of i8, -128 to 127) to K = 65792, and wrap
+ * modulo 2^32 beyond. What a device has no kernel for is UNSUPPORTED: fp8 on the CPU in this version. M, N, K,
  * batch in [0, 2^31 - 1]; any of M, N, batch 0 does nothing; K == 0 gives the epilogue of a zero product (A
  * and B may then be NULL). Negative sizes and distances, and operands that span 2^63 bytes, are
  * INVALID_ARGUMENT.
@@ -643,8 +645,8 @@ LATHE_API lathe_status lathe_packed_layout(lathe_device* device, const lathe_mat
                                            size_t* bytes);
 /* Packs B of `desc`, as its layout, leading dimension and batch stride say (a batch stride of 0: one matrix), into the
  * `bytes` at `packed`, which must be as many as lathe_packed_layout says, of any alignment, and must not overlap B. To
- * be used as B with this `layout` for packed_layout and a batch_stride of bytes / batch / size of an element. One thread
- * reads and writes the weight once. */
+ * be used as B with this `layout` for packed_layout and a batch_stride of bytes / batch / size of an element, or of 0
+ * where B's is 0. One thread reads and writes the weight once. */
 LATHE_API lathe_status lathe_pack_weights(lathe_device* device, const lathe_matmul_desc* desc, uint32_t layout,
                                           void* packed, size_t bytes);
 

@@ -574,11 +574,13 @@ class Context {
 // device.
 class PackedWeight {
  public:
-  PackedWeight(const Device& device, const Matrix& weight) : matrix_(weight) {
+  // `batch` weights lie a batch_stride apart; without a stride there is one, for every product of a batch.
+  PackedWeight(const Device& device, const Matrix& weight, int64_t batch = 1) : matrix_(weight) {
     lathe_matmul_desc desc = LATHE_MATMUL_DESC_INIT;
     desc.m = 1;
     desc.n = weight.columns;
     desc.k = weight.rows;
+    desc.batch = batch;
     desc.a.dtype = desc.b.dtype = weight.dtype;
     desc.d.dtype = LATHE_F32;
     desc.b = weight.operand();
@@ -587,7 +589,10 @@ class PackedWeight {
     memory_ = device.allocate(bytes);
     check(lathe_pack_weights(device.get(), &desc, matrix_.packed_layout, memory_.data(), bytes));
     matrix_.data = memory_.data();
-    matrix_.leading_dimension = matrix_.batch_stride = 0;
+    matrix_.leading_dimension = 0;
+    const int64_t size = weight.dtype == LATHE_F16 ? 2 : 4;
+    if (weight.batch_stride != 0 && batch > 0)
+      matrix_.batch_stride = static_cast<int64_t>(bytes) / batch / size;
   }
   const Matrix& matrix() const { return matrix_; }
   size_t bytes() const { return memory_.bytes(); }

@@ -82,6 +82,8 @@ inline constexpr char kExactRecipe[] = "products of i8 summed in i32, exact";
 constexpr double kDecodeCycles = 3;
 // CPU: why operands of such a type are not multiplied, "" if they are.
 std::string operands_refusal(const ProblemClass& c);
+// CPU: why a forced split of K cannot be, "" if it can.
+std::string forced_split_refusal(const CandidateContext& context);
 // Writing the partial results of `splits` and merging them in a second step.
 double merge_seconds(const MatmulSizes& s, double splits, double bytes_per_second);
 

@@ -193,6 +193,11 @@ std::string operands_refusal(const ProblemClass& c) {
                     : "";
 }
 
+std::string forced_split_refusal(const CandidateContext& context) {
+  if (context.problem.determinism != Determinism::kBatchInvariant || context.split_k <= 1) return "";
+  return absl::StrCat("batch_invariant: split_k ", context.split_k, " forced, the recipe has 1 split");
+}
+
 double merge_seconds(const MatmulSizes& s, double splits, double bytes_per_second) {
   return double(s.m) * s.n * (splits * 4 + s.output_bytes) / bytes_per_second + kForkSeconds;
 }

@@ -150,6 +150,8 @@ void enumerate_matmul_packed(const CandidateContext& context, std::vector<Ranked
   CompileConfig config;
   config.kernel = "packed";
   if (c.packed_b != kColumns16) return out->push_back(rejected(config, "B is not packed"));
+  if (const std::string refusal = forced_split_refusal(context); !refusal.empty())
+    return out->push_back(rejected(config, refusal));
   PackedPricing(context).enumerate(out);
 }
 

@@ -267,10 +267,8 @@ void enumerate_matmul_panel(const CandidateContext& context, std::vector<RankedP
   config.kernel = "panel";
   if (!operands_refusal(context.problem).empty())
     return out->push_back(rejected(config, operands_refusal(context.problem)));
-  if (s.batch_invariant && context.split_k > 1) {
-    return out->push_back(rejected(config, absl::StrCat("batch_invariant: split_k ", context.split_k,
-                                                        " forced, the recipe has 1 split")));
-  }
+  if (const std::string refusal = forced_split_refusal(context); !refusal.empty())
+    return out->push_back(rejected(config, refusal));
   if (context.problem.zero_a != 0)
     out->push_back(rejected(config, "zero point: sums of B's columns are the transposed form's"));
   else

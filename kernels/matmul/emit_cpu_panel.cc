@@ -10,6 +10,7 @@
 #include "base/dtype.h"
 #include "core/packed.h"
 #include "kernels/matmul/emit_cpu.h"
+#include "kernels/matmul/emit_cpu_blocks.h"
 
 namespace lathe::emit {
 namespace {
@@ -54,7 +55,11 @@ void pack_transposed(Emit& e, const PanelSource& s, int64_t lines, int64_t pitch
   Value next_panel = e.mul(s.view.row_stride, lines);
   for_each_block(e, s, s.words.width(), [&](Value at, Value left) {
     if (!left)
-      for (Value line : from) e.prefetch(s.view.memory, e.add(line, e.add(at, next_panel)), kIntoL2);
+      for (Value line : from) {
+        Value next = e.add(line, e.add(at, next_panel));
+        if (CpuBlocks::holds(s.view)) next = CpuBlocks(e, lanes).byte_of(next);
+        e.prefetch(s.view.memory, next, kIntoL2);
+      }
     std::vector<Values> groups;
     for (int64_t g = 0; g < lines; g += lanes) {
       Values rows(lanes, s.words.zero_words());
@@ -146,8 +151,8 @@ int64_t b_words(const CpuTile& t) {
 int64_t a_pitch(const CpuTile& t) { return depth_words(t) + kSlack; }
 int64_t a_words(const CpuTile& t) { return round_up(t.register_rows * a_pitch(t) + kSlack, 16); }
 
-// What the sums of a panel of A begin with: 0, or where B's words are shifted, or count from a zero point, what that
-// adds, negated; a word for each row, behind the panels.
+// What the sums of a panel of A begin with: 0, or where B's words are shifted, or count from a zero point,
+// what that adds, negated; a word for each row, behind the panels.
 bool has_first(const CpuTile& t) { return t.words.shifts() || t.zero_point; }
 Value first_at(Emit& e, const CpuTile& t, Value r) { return e.add(e.idx(b_words(t) + a_words(t)), r); }
 void store_first(Emit& e, const CpuTile& t, Value a_base, Value depth) {

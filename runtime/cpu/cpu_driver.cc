@@ -259,10 +259,9 @@ absl::StatusOr<std::unique_ptr<Driver>> open_cpu(absl::string_view name, const D
         absl::StrCat("cpu: ", options.workers, " workers are outside 0 (one per core) to ", kMaxWorkers));
   }
   const int32_t workers = options.workers > 0 ? options.workers : std::min(default_workers(), kMaxWorkers);
-  DeviceFacts facts = query_cpu_facts();
-  if (!options.cpu_target.empty()) {
-    LATHE_ASSIGN_OR_RETURN(facts, query_cpu_facts_as(options.cpu_target));
-  }
+  LATHE_ASSIGN_OR_RETURN(DeviceFacts facts, options.cpu_target.empty()
+                                                ? absl::StatusOr<DeviceFacts>(query_cpu_facts())
+                                                : query_cpu_facts_as(options.cpu_target));
   return std::unique_ptr<Driver>(
       std::make_unique<CpuDriver>(std::move(facts), workers, allowed_processors(), options.parallel_for));
 }

@@ -28,7 +28,7 @@ absl::Status read_weight(const lathe_device& device, const lathe_matmul_desc* de
     return lathe::in_request(describe(out->request), device.name, cause);
   };
   if (c.packed_b != lathe::kNotPacked) return refuse(absl::InvalidArgumentError("b is packed already"));
-  if (!device.is_cpu || (c.b != lathe::DType::kF32 && c.b != lathe::DType::kF16))
+  if (!device.is_cpu || !lathe::is_packable(c.b))
     return refuse(absl::UnimplementedError("packed weights: f32 and f16 on the CPU alone"));
   out->size = size_of(c.b);
   out->matrices = desc->b.batch_stride == 0 ? std::min<int64_t>(desc->batch, 1) : desc->batch;

@@ -13,6 +13,9 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+// Pauses of callers that wait in a row add up to no more than the longest.
+constexpr std::chrono::seconds kMostPause(2);
+
 Clock::duration pause_after(int deaths) {
   constexpr int kFree = 2, kMostDoublings = 5;
   if (deaths <= kFree) return {};
@@ -80,7 +83,7 @@ absl::StatusOr<CompilerProcesses::Process> CompilerProcesses::take(State& state)
     }
     ++state.running;
     const Clock::time_point now = Clock::now();
-    if (state.next_start > now) pause = state.next_start - now;
+    if (state.next_start > now) pause = std::min<Clock::duration>(state.next_start - now, kMostPause);
     state.next_start = std::max(state.next_start, now) + pause_after(state.deaths);
   }
   std::this_thread::sleep_for(pause);

@@ -166,7 +166,8 @@ absl::StatusOr<CacheResult> get_artifact(lathe_device& device, const ProblemClas
   return device.context.cache->get_or_create(choice.key, [&] { return compile(device, problem, choice); });
 }
 
-absl::StatusOr<Prepared> prepare_kernel(lathe_device& device, const DispatchKey& key, const Choice& choice) {
+absl::StatusOr<Prepared> prepare_kernel(lathe_device& device, const DispatchKey& key, const Choice& choice,
+                                        bool may_compile) {
   CacheOutcome outcome = CacheOutcome::kMemoryHit;
   const LoadedKernel* kernel = device.kernels.find(choice.key);
   if (kernel != nullptr) {
@@ -185,6 +186,9 @@ absl::StatusOr<Prepared> prepare_kernel(lathe_device& device, const DispatchKey&
     if (absl::IsDataLoss(loaded.status()) && outcome != CacheOutcome::kCompiled) {
       // A cubin of another driver's or assembler's time: what this driver makes of the compiler's PTX it
       // takes.
+      if (!may_compile)
+        return absl::NotFoundError(absl::StrCat("the stored kernel is refused, and nothing is to be compiled: ",
+                                                loaded.status().message()));
       device.context.logger.log(LogLevel::kInfo,
                                 absl::StrCat("compiling again: ", loaded.status().message()));
       LATHE_ASSIGN_OR_RETURN(Artifact fresh, compile(device, key.problem, choice));

@@ -86,7 +86,8 @@ struct Prepared {
 };
 // Loads the choice's kernel onto the device and enters it into the dispatch table. The device must have a
 // driver.
-absl::StatusOr<Prepared> prepare_kernel(lathe_device& device, const DispatchKey& key, const Choice& choice);
+absl::StatusOr<Prepared> prepare_kernel(lathe_device& device, const DispatchKey& key, const Choice& choice,
+                                        bool may_compile = true);
 
 DriverOptions driver_options(const lathe_context& context);
 // The facts file at `path`, for `target` ("": the file's own).

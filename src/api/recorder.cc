@@ -87,6 +87,8 @@ Recorder::~Recorder() {
 void Recorder::note(const DispatchKey& key) noexcept {
   if (!enabled()) return;
   try {
+    // A request that no kernel can be of would spoil the file for all who share it.
+    if (!check_class(key.problem).ok()) return;
     State& mine = state();
     {
       const std::lock_guard<std::mutex> lock(mine.mutex);

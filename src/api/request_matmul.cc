@@ -207,6 +207,10 @@ bool place_packed(const lathe_operand& b, const Dims& dims, const ProblemClass& 
       __builtin_mul_overflow(b.batch_stride, size, &out->stride) || !measure(out)) {
     return refuse(why, explain_distance(kOperandB, b, dims.k));
   }
+  if (dims.batch > 1 && out->stride != 0 && out->stride < out->width) {
+    return refuse(why, invalid(absl::StrCat("b: packed, its batch_stride ", b.batch_stride,
+                                            " is less than a matrix of ", out->width / size, " elements")));
+  }
   return true;
 }
 

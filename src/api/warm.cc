@@ -109,7 +109,7 @@ absl::Status warm_class(lathe_device& device, const WarmClass& warm, Progress* p
     LATHE_ASSIGN_OR_RETURN(const CacheResult result, get_artifact(device, warm.key.problem, choice));
     outcome = result.outcome;
   } else {
-    LATHE_ASSIGN_OR_RETURN(const Prepared prepared, prepare_kernel(device, warm.key, choice));
+    LATHE_ASSIGN_OR_RETURN(const Prepared prepared, prepare_kernel(device, warm.key, choice, progress->options.compiles));
     note_need(*prepared.entry, warm.m_max, progress);
     outcome = prepared.outcome;
   }

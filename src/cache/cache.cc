@@ -92,7 +92,11 @@ class MemoryOverDisk final : public ArtifactCache {
     loaded = load_from_bundles(key);
     if (loaded.ok()) return CacheResult{keep(key, *loaded), CacheOutcome::kBundleHit};
     loaded = load_from_remote(key);
-    if (loaded.ok()) return CacheResult{keep(key, *loaded), CacheOutcome::kRemoteHit};
+    if (loaded.ok()) {
+      ArtifactPtr kept = keep(key, *loaded);
+      publish(key, *kept, CacheOutcome::kRemoteHit);
+      return CacheResult{std::move(kept), CacheOutcome::kRemoteHit};
+    }
     count([](CacheStatistics* s) { ++s->misses; });
     return absl::NotFoundError(absl::StrCat("no artifact for key ", key.fingerprint));
   }

@@ -74,7 +74,6 @@ void* take_text(const redisReadTask* task, char* text, size_t size) {
   out->reply.kind = task->type == REDIS_REPLY_STATUS ? RedisReply::Kind::kStatus : RedisReply::Kind::kString;
   return out;
 }
-void* refuse_array(const redisReadTask*, int) { return nullptr; }
 void* take_integer(const redisReadTask* task, long long value) {
   Received* out = received_of(task);
   out->reply.kind = RedisReply::Kind::kInteger;
@@ -87,7 +86,16 @@ void* take_nil(const redisReadTask* task) {
   return out;
 }
 void free_nothing(void*) {}
+#if HIREDIS_MAJOR >= 1
+void* refuse_array(const redisReadTask*, size_t) { return nullptr; }
+void* refuse_double(const redisReadTask*, double, char*, size_t) { return nullptr; }
+void* refuse_bool(const redisReadTask*, int) { return nullptr; }
+redisReplyObjectFunctions kTake = {take_text, refuse_array, take_integer, refuse_double,
+                                   take_nil,  refuse_bool,  free_nothing};
+#else
+void* refuse_array(const redisReadTask*, int) { return nullptr; }
 redisReplyObjectFunctions kTake = {take_text, refuse_array, take_integer, take_nil, free_nothing};
+#endif
 
 struct FreeReader {
   void operator()(redisReader* reader) const { redisReaderFree(reader); }

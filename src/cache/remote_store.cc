@@ -4,6 +4,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <optional>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
@@ -63,49 +67,64 @@ std::string RemoteStore::name(absl::string_view kind, const Key& key) const {
   return absl::StrCat(address_.prefix, ":", kind, ":", key.fingerprint);
 }
 
-std::string RemoteStore::token() {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  notice_fork();
-  return token_;
-}
+struct RemoteStore::State {
+  const pid_t owner = getpid();
+  const std::string token = random_token();  // tells this process' leases from others'
+  std::timed_mutex mutex;
+  std::optional<Redis> connection;  // under mutex, as all that follows
+  int failures = 0;                 // in a row
+  Clock::time_point closed_until;
+};
 
-void RemoteStore::notice_fork() {
-  if (owner_ == getpid()) return;
-  connection_.reset();
-  token_ = random_token();
-  owner_ = getpid();
-}
-
-absl::StatusOr<RedisReply> RemoteStore::command_locked(const std::vector<absl::string_view>& words) {
-  // A connection that has been idle may have been closed by the server: then once more, on a fresh one.
-  const bool fresh = !connection_.has_value();
-  if (fresh) {
-    LATHE_ASSIGN_OR_RETURN(connection_, Redis::connect(address_.server, kConnectSeconds));
+RemoteStore::State& RemoteStore::state() {
+  State* state = state_.load(std::memory_order_acquire);
+  while (state == nullptr || state->owner != getpid()) {
+    auto fresh = std::make_unique<State>();
+    if (state_.compare_exchange_strong(state, fresh.get(), std::memory_order_acq_rel))
+      return *fresh.release();
   }
-  absl::StatusOr<RedisReply> reply = connection_->command(words, kCommandSeconds, kMostBytes);
+  return *state;
+}
+
+RemoteStore::~RemoteStore() {
+  State* state = state_.load(std::memory_order_acquire);
+  if (state != nullptr && state->owner == getpid()) delete state;
+}
+
+absl::StatusOr<RedisReply> RemoteStore::command_locked(State& mine,
+                                                       const std::vector<absl::string_view>& words) {
+  // A connection that has been idle may have been closed by the server: then once more, on a fresh one.
+  const bool fresh = !mine.connection.has_value();
+  if (fresh) {
+    LATHE_ASSIGN_OR_RETURN(mine.connection, Redis::connect(address_.server, kConnectSeconds));
+  }
+  absl::StatusOr<RedisReply> reply = mine.connection->command(words, kCommandSeconds, kMostBytes);
   if (fresh || !absl::IsUnavailable(reply.status())) return reply;
-  connection_.reset();
-  return command_locked(words);
+  mine.connection.reset();
+  return command_locked(mine, words);
 }
 
 absl::StatusOr<RedisReply> RemoteStore::command(const std::vector<absl::string_view>& words) {
   absl::StatusOr<RedisReply> reply = absl::UnavailableError("the remote store is left alone");
   double pause = 0;
   int failures_before = 0;
+  State& mine = state();
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    notice_fork();
-    if (Clock::now() < closed_until_) return reply;
-    reply = command_locked(words);
-    failures_before = failures_;
+    const std::unique_lock<std::timed_mutex> lock(mine.mutex, std::chrono::duration<double>(kQueueSeconds));
+    if (!lock.owns_lock()) return absl::UnavailableError("other threads wait for the remote store");
+    const Clock::time_point begin = Clock::now();
+    if (begin < mine.closed_until) return reply;
+    reply = command_locked(mine, words);
+    failures_before = mine.failures;
     // What the server says of itself (OOM, READONLY) to a write is no reason not to read.
     const bool fails = !reply.ok() && (words[0] == "GET" || !absl::IsInternal(reply.status()));
-    if (fails) {
-      connection_.reset();
-      pause = std::min(kMostPauseSeconds, kPauseSeconds * (1 << std::min(failures_++, 4)));
-      closed_until_ = Clock::now() + std::chrono::milliseconds(static_cast<int64_t>(pause * 1000));
+    const bool slow = Clock::now() - begin > std::chrono::duration<double>(kSlowSeconds);
+    if (fails) mine.connection.reset();
+    if (fails || slow) {
+      pause = std::min(kMostPauseSeconds, kPauseSeconds * (1 << std::min(mine.failures++, 4)));
+      mine.closed_until = Clock::now() + std::chrono::milliseconds(static_cast<int64_t>(pause * 1000));
     } else if (reply.ok()) {
-      failures_ = 0;
+      mine.failures = 0;
     }
   }
   report(reply.status(), failures_before, pause);
@@ -117,11 +136,12 @@ absl::StatusOr<RedisReply> RemoteStore::command(const std::vector<absl::string_v
 void RemoteStore::report(const absl::Status& status, int failures_before, double pause) {
   const std::string who =
       absl::StrCat("cache: remote store ", address_.server.host, ":", address_.server.port);
-  if (status.ok()) {
+  if (status.ok() && pause == 0) {
     if (failures_before > 0) logger_.log(LogLevel::kInfo, absl::StrCat(who, " is back"));
   } else if (pause > 0) {
-    logger_.log(failures_before == 0 ? LogLevel::kWarning : LogLevel::kInfo,
-                absl::StrCat(who, ": ", status.message(), "; left alone for ", pause, " s"));
+    logger_.log(
+        failures_before == 0 ? LogLevel::kWarning : LogLevel::kInfo,
+        absl::StrCat(who, ": ", status.ok() ? "slow" : status.message(), "; left alone for ", pause, " s"));
   } else {
     logger_.log(refused_write_.exchange(true) ? LogLevel::kInfo : LogLevel::kWarning,
                 absl::StrCat(who, " refuses a write: ", status.message()));
@@ -144,7 +164,7 @@ absl::Status RemoteStore::put(const Key& key, absl::string_view payload) {
 absl::Status RemoteStore::take_lease(const Key& key) {
   const std::string milliseconds = absl::StrCat(static_cast<int64_t>(kLeaseSeconds * 1000));
   LATHE_ASSIGN_OR_RETURN(const RedisReply reply,
-                         command({"SET", name("lease1", key), token(), "NX", "PX", milliseconds}));
+                         command({"SET", name("lease1", key), state().token, "NX", "PX", milliseconds}));
   if (reply.kind == RedisReply::Kind::kStatus) return absl::OkStatus();
   return absl::AlreadyExistsError("another process has the lease");
 }
@@ -154,9 +174,9 @@ void RemoteStore::give_back_lease(const Key& key) {
   static constexpr absl::string_view kScript =
       "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) else return 0 end";
   try {
-    (void)command({"EVAL", kScript, "1", name("lease1", key), token()});
-  } catch (const std::exception&) {
-    // It runs out by itself.
+    (void)command({"EVAL", kScript, "1", name("lease1", key), state().token});
+  } catch (...) {
+    // No memory, or what a log callback throws: it runs out by itself.
   }
 }
 

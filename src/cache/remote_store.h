@@ -5,8 +5,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <mutex>
-#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -34,8 +32,13 @@ class RemoteStore {
   // A lease of a process that died ends by itself. A compile that takes longer may happen twice.
   static constexpr double kLeaseSeconds = 30;
 
+  // A server whose answer takes longer is left alone like one that fails, and so is one that a caller has
+  // waited this long for while other threads used it.
+  static constexpr double kSlowSeconds = 0.5, kQueueSeconds = 1.5;
+
   RemoteStore(RemoteAddress address, Logger logger)
       : address_(std::move(address)), logger_(std::move(logger)) {}
+  ~RemoteStore();
 
   // The payload of the key's entry. kNotFound; kDataLoss: what is there is not the key's entry, whole;
   // kUnavailable: the server failed, or is left alone.
@@ -48,22 +51,15 @@ class RemoteStore {
 
  private:
   using Clock = std::chrono::steady_clock;
+  struct State;  // of one process: a fork's child has its own, for the parent's may be locked for ever
+  State& state();
   absl::StatusOr<RedisReply> command(const std::vector<absl::string_view>& words);
-  absl::StatusOr<RedisReply> command_locked(const std::vector<absl::string_view>& words);
+  absl::StatusOr<RedisReply> command_locked(State& mine, const std::vector<absl::string_view>& words);
   void report(const absl::Status& status, int failures_before, double pause);
   std::string name(absl::string_view kind, const Key& key) const;
-  // Tells this process' leases from others'.
-  std::string token();
-  void notice_fork();  // under mutex_
-
   const RemoteAddress address_;
   const Logger logger_;
-  std::mutex mutex_;
-  std::optional<Redis> connection_;  // under mutex_, as all that follows
-  int64_t owner_ = 0;                // the process that made it: a fork's child must not speak on it
-  int failures_ = 0;                 // in a row
-  Clock::time_point closed_until_;
-  std::string token_;
+  std::atomic<State*> state_{nullptr};
   std::atomic<bool> refused_write_{false};
 };
 

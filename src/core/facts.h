@@ -41,13 +41,14 @@ absl::StatusOr<std::string> canonical_features(absl::string_view features);
 // processor has a set whole or not at all, so that a host's target equals the named one and finds what was
 // warmed under that name. What no kernel uses yet (AMX, AVX512-FP16, AVX-VNNI) is left out: it would part the
 // keys of machines that run the same code.
+// clang-format off
 inline constexpr absl::string_view kX86Avx512Bf16 =
-    "+avx,+avx2,+avx512bf16,+avx512bw,+avx512cd,+avx512dq,+avx512f,+avx512vl,+avx512vnni,+bmi,+bmi2,+f16c,+"
-    "fma,"
-    "+lzcnt,+popcnt";
+    "+avx,+avx2,+avx512bf16,+avx512bw,+avx512cd,+avx512dq,+avx512f,+avx512vl,+avx512vnni,+bmi,+bmi2,+f16c,"
+    "+fma,+lzcnt,+popcnt";
 inline constexpr absl::string_view kX86Avx512Vnni =
-    "+avx,+avx2,+avx512bw,+avx512cd,+avx512dq,+avx512f,+avx512vl,+avx512vnni,+bmi,+bmi2,+f16c,+fma,+lzcnt,+"
-    "popcnt";
+    "+avx,+avx2,+avx512bw,+avx512cd,+avx512dq,+avx512f,+avx512vl,+avx512vnni,+bmi,+bmi2,+f16c,+fma,+lzcnt,"
+    "+popcnt";
+// clang-format on
 inline constexpr absl::string_view kX86Avx512 =
     "+avx,+avx2,+avx512bw,+avx512cd,+avx512dq,+avx512f,+avx512vl,+bmi,+bmi2,+f16c,+fma,+lzcnt,+popcnt";
 inline constexpr absl::string_view kX86Avx2 = "+avx,+avx2,+bmi,+bmi2,+f16c,+fma,+lzcnt,+popcnt";

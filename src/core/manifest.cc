@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "core/packed.h"
 
 namespace lathe {
 namespace {
@@ -82,7 +83,7 @@ absl::Status check_product(const ProblemClass& c) {
   if (c.math == Math::kTf32 && (c.a != DType::kF32 || blocks))
     return wrong("\"math\": tf32 is for f32 alone");
   if (c.math == Math::kInt8 && !blocks) return wrong("\"math\": int8 is for B of q4_0 alone");
-  const bool packable = c.op == Op::kMatmul && (c.b == DType::kF32 || c.b == DType::kF16) && c.trans_b == 1;
+  const bool packable = c.op == Op::kMatmul && is_packable(c.b) && c.trans_b == 1;
   if (c.packed_b != 0 && !packable)
     return wrong("\"packed_b\": of a matmul of f32 or f16 with \"trans_b\": 1 alone");
   const bool scaled = c.scale_a != Scale::kNone || c.scale_b != Scale::kNone;
@@ -211,8 +212,11 @@ Manifest read_manifest(const Json& json) {
   Manifest manifest;
   if (json.contains("about")) {
     if (!json["about"].is_object()) throw std::invalid_argument("\"about\" is not an object");
-    for (const auto& [name, value] : json["about"].items())
-      manifest.about[name] = text_field(json["about"], name.c_str());
+    for (const auto& [name, value] : json["about"].items()) {
+      if (!value.is_string())
+        throw std::invalid_argument(absl::StrCat("\"about\": \"", name, "\" is no string"));
+      manifest.about[name] = value.get<std::string>();
+    }
   }
   const Json& classes = json.at("classes");
   if (!classes.is_array()) throw std::invalid_argument("\"classes\" is not an array");

@@ -21,6 +21,7 @@ constexpr uint32_t kPackedVersion = 1;
 constexpr uint32_t packed_layout_id(PackedForm form, DType dtype) {
   return kPackedVersion << 16 | static_cast<uint32_t>(dtype) << 8 | static_cast<uint32_t>(form);
 }
+constexpr bool is_packable(DType dtype) { return dtype == DType::kF32 || dtype == DType::kF16; }
 // The form that an id names for elements of this dtype; kInvalidArgument says what is wrong with it.
 absl::StatusOr<PackedForm> packed_form(uint32_t id, DType dtype);
 // Elements of a packed K by N matrix.

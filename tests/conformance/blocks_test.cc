@@ -129,8 +129,11 @@ TEST_P(Blocks, EveryCandidate) {
     c.bias = LATHE_F32;
     c.flush = Flush::kStart;
     MatmulRequest request(c, &random_);
-    const auto legal = static_cast<int64_t>(legal_candidates(device(), *request.desc()).size());
-    for (int64_t rank = 1; rank <= legal; rank += 1 + legal / 6) {
+    // Every "bytes", which there are few of, and some of the rest from the best to the worst.
+    const auto legal = legal_candidates(device(), *request.desc());
+    ASSERT_FALSE(legal.empty());
+    for (size_t rank = 1; rank <= legal.size(); ++rank) {
+      if (legal[rank - 1]["config"]["kernel"] != "bytes" && rank % (1 + legal.size() / 6) != 1) continue;
       request.set_tuning(0, static_cast<int32_t>(rank));
       EXPECT_TRUE(request.run(device()));
     }

@@ -168,6 +168,7 @@ TEST_P(Packed, EveryKindOfCandidate) {
     PackedRequest request(device(), c, &random_);
     ASSERT_EQ(request.status(), LATHE_OK) << lathe_last_error();
     const auto legal = legal_candidates(device(), *request.request().desc());
+    ASSERT_FALSE(legal.empty());
     for (const auto& candidate : legal) EXPECT_EQ(candidate["config"]["kernel"], "packed");
     // From the best to the worst, whatever their number.
     const size_t step = std::max<size_t>(1, legal.size() / 12);
@@ -234,6 +235,17 @@ TEST_P(Packed, RefusesOtherIdsAndSizes) {
   text = run(layout);
   EXPECT_TRUE(has(text, "leading_dimension 8")) << text;
   desc.b.leading_dimension = 0;
+  desc.batch = 2;
+  desc.b.batch_stride = 16;
+  text = run(layout);
+  EXPECT_TRUE(has(text, "batch_stride 16 is less than a matrix of 384 elements")) << text;
+  desc.batch = 1;
+  desc.b.batch_stride = 0;
+  const lathe_dtype dtype = desc.b.dtype;
+  desc.a.dtype = desc.b.dtype = LATHE_BF16;  // the id that such weights would have
+  text = run((layout & ~0xFF00u) | uint32_t{LATHE_BF16} << 8);
+  EXPECT_TRUE(has(text, "no layout of bf16")) << text;
+  desc.a.dtype = desc.b.dtype = dtype;
   desc.a.packed_layout = layout;
   message(lathe_matmul(device(), nullptr, &desc), LATHE_UNSUPPORTED);
 }
