@@ -214,7 +214,7 @@ Manifest read_manifest(const Json& json) {
     if (!json["about"].is_object()) throw std::invalid_argument("\"about\" is not an object");
     for (const auto& [name, value] : json["about"].items()) {
       if (!value.is_string())
-        throw std::invalid_argument(absl::StrCat("\"about\": \"", name, "\" is no string"));
+        throw std::invalid_argument(absl::StrCat("\"about\": \"", name, "\" is not a string"));
       manifest.about[name] = value.get<std::string>();
     }
   }

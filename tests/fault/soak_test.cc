@@ -106,6 +106,7 @@ TEST_F(SoakTest, ManyProcessesOfManyThreads) {
       tidy(end);
     else
       live(static_cast<unsigned>(i), threads, end);
+    for (const std::string& warning : warnings_) std::fprintf(stderr, "process %d: %s\n", i, warning.c_str());
     _exit(warnings_.empty() ? 0 : 1);
   }
   for (const pid_t child : children) {
