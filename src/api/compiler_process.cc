@@ -27,7 +27,7 @@ std::string program_of(const CompilerProcessOptions& options) {
 }
 
 std::string library_of(const CompilerProcessOptions& options) {
-  return options.library.empty() ? beside_library("liblathe-compiler.so") : options.library;
+  return options.compiler_path.empty() ? beside_library("liblathe-compiler.so") : options.compiler_path;
 }
 
 absl::Status unavailable(const CompilerProcessOptions& options, absl::string_view cause) {

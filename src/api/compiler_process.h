@@ -13,7 +13,7 @@ namespace lathe {
 
 struct CompilerProcessOptions {
   std::string program;           // "": lathe-compiler-process beside this library
-  std::string library;           // "": liblathe-compiler.so beside this library
+  std::string compiler_path;     // "": liblathe-compiler.so beside this library
   double request_seconds = 120;  // a request that takes longer is an error, and the process is ended
   uint64_t memory_bytes = uint64_t{8} << 30;  // of address space; ~0: no limit
   double idle_seconds = 60;                   // after which a process ends by itself

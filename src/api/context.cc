@@ -21,7 +21,7 @@ std::unique_ptr<lathe::Compiler> compiler_for(const lathe::ContextOptions& optio
   if (options.compiler_in_process) return std::make_unique<lathe::CompilerLibrary>(options.compiler_library);
   lathe::CompilerProcessOptions process;
   process.program = options.compiler_program;
-  process.library = options.compiler_library;
+  process.compiler_path = options.compiler_library;
   process.request_seconds = options.compiler_seconds;
   process.memory_bytes = options.compiler_bytes;
   return std::make_unique<lathe::CompilerProcesses>(std::move(process));

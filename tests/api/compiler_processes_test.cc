@@ -41,7 +41,7 @@ enum Way {
 CompilerProcessOptions options(const std::string& way = "misbehaves") {
   CompilerProcessOptions o;
   o.program = LATHE_COMPILER_PROCESS_FILE;
-  o.library = fake_compiler(way);
+  o.compiler_path = fake_compiler(way);
   o.request_seconds = 60;
   return o;
 }
@@ -227,7 +227,7 @@ TEST(CompilerProcesses, WithoutTheProgramOrTheLibraryAreNotAvailable) {
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(status.message(), "compiler process /nowhere/lathe-compiler-process: No such file or directory");
   o = options();
-  o.library = "/nowhere/liblathe-compiler.so";
+  o.compiler_path = "/nowhere/liblathe-compiler.so";
   status = CompilerProcesses(o).load();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(status.message()), HasSubstr("/nowhere/liblathe-compiler.so: "));
