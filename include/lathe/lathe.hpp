@@ -228,6 +228,7 @@ class Manifest {
   void add(const lathe_matmul_argmax_desc& weight, int64_t m_max, const char* name = nullptr) {
     check(lathe_manifest_add_matmul_argmax(get(), name, &weight, m_max));
   }
+  void note(const char* name, const char* value) { check(lathe_manifest_note(get(), name, value)); }
   // As parse() reads it.
   std::string text() const {
     internal::TextCollector text;
@@ -292,8 +293,8 @@ class Device {
   std::vector<std::string> classes(const Manifest& manifest) const {
     internal::TextCollector text;
     std::vector<std::string> classes;
-    for (auto& piece : text.take(
-             lathe_manifest_classes(get(), manifest.get(), internal::TextCollector::receive, &text))) {
+    for (auto& piece :
+         text.take(lathe_manifest_classes(get(), manifest.get(), internal::TextCollector::receive, &text))) {
       classes.push_back(std::move(piece.second));
     }
     return classes;
@@ -341,10 +342,20 @@ class Context {
     return text.take_text(lathe_devices(get(), internal::TextCollector::receive, &text));
   }
 
+  // What calls do on a miss from now on, and who is told; lathe_context_set_miss says when. `callback` must
+  // not throw.
+  void set_miss(lathe_miss_policy policy, lathe_miss_fn callback = nullptr, void* user = nullptr) const {
+    check(lathe_context_set_miss(get(), policy, callback, user));
+  }
   lathe_statistics statistics() const {
     lathe_statistics statistics = LATHE_STATISTICS_INIT;
     check(lathe_context_statistics(get(), &statistics));
     return statistics;
+  }
+  // The statistics as Prometheus' text format.
+  std::string metrics() const {
+    internal::TextCollector text;
+    return text.take_text(lathe_context_metrics(get(), internal::TextCollector::receive, &text));
   }
   // JSON, as lathe_cache_list documents it.
   std::string cache_list() const {
@@ -374,11 +385,30 @@ class Context {
   internal::Owner<lathe_context, lathe_context_destroy> context_;
 };
 
+// ---- Bundles
+
+// Writes `path`, whole or not at all, of cache directories and bundles. `target` "": what they hold for every
+// target.
+inline lathe_bundle_report write_bundle(const std::string& path, const std::vector<std::string>& sources,
+                                        const std::string& target = "") {
+  std::vector<const char*> paths;
+  for (const std::string& source : sources) paths.push_back(source.c_str());
+  lathe_bundle_report report = LATHE_BUNDLE_REPORT_INIT;
+  check(lathe_bundle_write(path.c_str(), paths.data(), paths.size(),
+                           target.empty() ? nullptr : target.c_str(), &report));
+  return report;
+}
+// JSON, as lathe_bundle_list documents it.
+inline std::string list_bundle(const std::string& path) {
+  internal::TextCollector text;
+  return text.take_text(lathe_bundle_list(path.c_str(), internal::TextCollector::receive, &text));
+}
+
 // ---- Packed weights
 
-// A copy of a weight, K by N (a Linear's [N, K] is row_major(w, n, k).transposed()), as the device's kernels would
-// rather have it for every M; matrix() stands for it as `b`. The weight itself is not needed any more. Must go before its
-// device.
+// A copy of a weight, K by N (a Linear's [N, K] is row_major(w, n, k).transposed()), as the device's kernels
+// would rather have it for every M; matrix() stands for it as `b`. The weight itself is not needed any more.
+// Must go before its device.
 class PackedWeight {
  public:
   // `batch` weights lie a batch_stride apart; without a stride there is one, for every product of a batch.

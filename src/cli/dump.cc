@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "cli/planned.h"
 #include "cli/request.h"
 #include "cli/session.h"
 #include "cli/verbs.h"
@@ -77,40 +78,10 @@ absl::Status dump(lathe_plan* plan, const Arguments& arguments) {
   return status;
 }
 
-template <typename Desc, typename PlanFn>
-absl::Status plan_and_dump(const Arguments& arguments, const Desc& desc, PlanFn make_plan) {
-  absl::StatusOr<Context> context = make_context(arguments);
-  if (!context.ok()) return context.status();
-  absl::StatusOr<Device> device = open_device(context->get(), arguments);
-  if (!device.ok()) return device.status();
-  lathe_plan* made = nullptr;
-  if (absl::Status s = check(make_plan(device->get(), &desc, &made)); !s.ok()) return s;
-  const Plan plan(made);
-  return dump(plan.get(), arguments);
-}
-
-absl::Status dump_matmul(const Arguments& arguments) {
-  absl::StatusOr<MatmulRequest> request = matmul_request_with_shape(arguments);
-  if (!request.ok()) return request.status();
-  lathe_tuning tuning;
-  const auto plan = [&](lathe_device* device, const lathe_matmul_desc* plain, lathe_plan** made) {
-    return plan_matmul(device, *request, *plain, made);
-  };
-  return plan_and_dump(arguments, descriptor(*request, &tuning), plan);
-}
-
-absl::Status dump_argmax(const Arguments& arguments) {
-  absl::StatusOr<ArgmaxRequest> request = argmax_request(arguments);
-  if (!request.ok()) return request.status();
-  lathe_tuning tuning;
-  return plan_and_dump(arguments, descriptor(*request, &tuning), lathe_plan_argmax);
-}
-
+absl::Status dump_matmul(const Arguments& arguments) { return with_matmul_plan(arguments, dump); }
+absl::Status dump_argmax(const Arguments& arguments) { return with_argmax_plan(arguments, dump); }
 absl::Status dump_matmul_argmax(const Arguments& arguments) {
-  absl::StatusOr<MatmulArgmaxRequest> request = matmul_argmax_request(arguments);
-  if (!request.ok()) return request.status();
-  lathe_tuning tuning;
-  return plan_and_dump(arguments, descriptor(*request, &tuning), lathe_plan_matmul_argmax);
+  return with_matmul_argmax_plan(arguments, dump);
 }
 
 std::vector<Flag> dump_flags() {

@@ -1,6 +1,7 @@
 #include <cstdio>
 
 #include "cli/plan_text.h"
+#include "cli/planned.h"
 #include "cli/request.h"
 #include "cli/session.h"
 #include "cli/verbs.h"
@@ -8,43 +9,21 @@
 namespace lathe::cli {
 namespace {
 
-template <typename Desc, typename PlanFn>
-absl::Status plan_and_explain(const Arguments& arguments, const Desc& desc, PlanFn make_plan) {
-  absl::StatusOr<Context> context = make_context(arguments);
-  if (!context.ok()) return context.status();
-  absl::StatusOr<Device> device = open_device(context->get(), arguments);
-  if (!device.ok()) return device.status();
-  lathe_plan* made = nullptr;
-  if (absl::Status s = check(make_plan(device->get(), &desc, &made)); !s.ok()) return s;
-  const Plan plan(made);
-  absl::StatusOr<Json> json = explain(plan.get());
+absl::Status print_explanation(lathe_plan* plan, const Arguments& arguments) {
+  absl::StatusOr<Json> json = explain(plan);
   if (!json.ok()) return json.status();
   std::fputs(arguments.has("json") ? (json->dump(2) + "\n").c_str() : explain_text(*json).c_str(), stdout);
   return absl::OkStatus();
 }
 
 absl::Status explain_matmul(const Arguments& arguments) {
-  absl::StatusOr<MatmulRequest> request = matmul_request_with_shape(arguments);
-  if (!request.ok()) return request.status();
-  lathe_tuning tuning;
-  const auto plan = [&](lathe_device* device, const lathe_matmul_desc* plain, lathe_plan** made) {
-    return plan_matmul(device, *request, *plain, made);
-  };
-  return plan_and_explain(arguments, descriptor(*request, &tuning), plan);
+  return with_matmul_plan(arguments, print_explanation);
 }
-
 absl::Status explain_argmax(const Arguments& arguments) {
-  absl::StatusOr<ArgmaxRequest> request = argmax_request(arguments);
-  if (!request.ok()) return request.status();
-  lathe_tuning tuning;
-  return plan_and_explain(arguments, descriptor(*request, &tuning), lathe_plan_argmax);
+  return with_argmax_plan(arguments, print_explanation);
 }
-
 absl::Status explain_matmul_argmax(const Arguments& arguments) {
-  absl::StatusOr<MatmulArgmaxRequest> request = matmul_argmax_request(arguments);
-  if (!request.ok()) return request.status();
-  lathe_tuning tuning;
-  return plan_and_explain(arguments, descriptor(*request, &tuning), lathe_plan_matmul_argmax);
+  return with_matmul_argmax_plan(arguments, print_explanation);
 }
 
 std::vector<Flag> explain_flags() {

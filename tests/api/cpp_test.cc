@@ -1,6 +1,7 @@
 // lathe.hpp against the shared library, as a user's program sees it.
 #include <gtest/gtest.h>
 
+#include <cstdio>
 #include <lathe/lathe.hpp>
 #include <string>
 #include <type_traits>
@@ -169,7 +170,8 @@ TEST(Cpp, PlansExplainsDumpsAndWarmsADescribedDevice) {
   EXPECT_THROW(plan.workspace_bytes(), lathe::Error);
   lathe::Manifest manifest;
   manifest.add(desc, 3, "weight");
-  // Three M of rows aligned to 16 bytes and three of other rows; one class for pointers that no element is aligned at.
+  // Three M of rows aligned to 16 bytes and three of other rows; one class for pointers that no element is
+  // aligned at.
   EXPECT_EQ(device.classes(manifest).size(), 3u + 3 + 1);
   const lathe_warmup_report report = device.warm(desc, 3);
   EXPECT_EQ(report.compiled, 3u + 3 + 1);
@@ -182,6 +184,41 @@ TEST(Cpp, PlansExplainsDumpsAndWarmsADescribedDevice) {
   EXPECT_NE(context.cache_list().find("\"entries\""), std::string::npos);
   EXPECT_EQ(context.cache_clear(), 0u) << "there is no disk store";
   EXPECT_NE(context.devices().find("\"cuda"), std::string::npos);
+}
+
+TEST(Cpp, MissesAreRefusedAndTold) {
+  lathe::Context context(options());
+  lathe::Device cpu = context.open("cpu");
+  std::string problem;
+  const auto told = [](void* user, const lathe_miss* miss) {
+    *static_cast<std::string*>(user) = miss->problem;
+  };
+  context.set_miss(LATHE_MISS_ERROR, told, &problem);
+  float x[2] = {1, 2}, w[2] = {3, 4}, y[1] = {};
+  try {
+    lathe::matmul(cpu, lathe::row_major(x, 1, 2), lathe::row_major(w, 2, 1), lathe::row_major(y, 1, 1));
+    FAIL() << "no error";
+  } catch (const lathe::Error& error) {
+    EXPECT_EQ(error.status(), LATHE_MISS);
+  }
+  EXPECT_NE(problem.find("matmul f32"), std::string::npos) << problem;
+  EXPECT_NE(context.metrics().find("# TYPE lathe_"), std::string::npos) << context.metrics();
+}
+
+TEST(Cpp, BundlesAreWrittenAndListed) {
+  const std::string path = testing::TempDir() + "lathe_cpp_test.bundle";
+  EXPECT_EQ(lathe::write_bundle(path, {}).entries, 0u);
+  EXPECT_NE(lathe::list_bundle(path).find("\"entries\":[]"), std::string::npos) << lathe::list_bundle(path);
+  EXPECT_THROW(lathe::write_bundle(path, {path + ".none"}), lathe::Error);
+  EXPECT_EQ(lathe::write_bundle(path, {path}, "sm_90a").entries, 0u);
+  EXPECT_EQ(std::remove(path.c_str()), 0);
+  EXPECT_THROW(lathe::list_bundle(path), lathe::Error);
+}
+
+TEST(Cpp, ManifestsKeepNotes) {
+  lathe::Manifest manifest;
+  manifest.note("model", "a name");
+  EXPECT_NE(manifest.text().find("\"a name\""), std::string::npos) << manifest.text();
 }
 
 }  // namespace
