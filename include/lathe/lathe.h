@@ -366,6 +366,14 @@ LATHE_API lathe_status lathe_plan_explain(lathe_plan* plan, lathe_text_fn text, 
 LATHE_API lathe_status lathe_plan_dump(lathe_plan* plan, const char* pipeline_yaml, lathe_text_fn text,
                                        void* user);
 
+/* Reads a payload, a module of functions of linalg on tensors in MLIR's textual form, as a program of Lathe's ops; one call
+ * of `text`, whose JSON src/compiler/inspect.h documents: values, and steps with what each operand's dimensions are to
+ * it. `name`, the file's, is for locations. Elementwise consumers become epilogues, transpositions layouts.
+ * INVALID_ARGUMENT: malformed; UNSUPPORTED: it asks for what Lathe has no op for; both name line and column. Any bytes up
+ * to 1 MiB are safe. Maps the compiler; nothing is compiled. */
+LATHE_API lathe_status lathe_payload_inspect(lathe_context* context, const char* name, const char* payload,
+                                             size_t size, lathe_text_fn text, void* user);
+
 /* Slices (CPU only): the caller's own threads run a plan without a parallel-for. For each phase in [0,
  * phases), every worker in [0, workers), workers in 1..1024, calls lathe_plan_run_*_slice once, with a
  * barrier of the caller's between phases. The descriptor must chain a lathe_workspace of at least

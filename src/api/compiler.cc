@@ -19,22 +19,28 @@ Json request_json(const CompileRequest& request) {
   return json;
 }
 
+}  // namespace
+
 // What the sink has received so far. No exception may cross the compiler's frames, so the first one waits
 // here.
-struct Output {
+struct Compiler::Output {
+  explicit Output(StageSink s) : stages(s) {}
   StageSink stages;
-  std::string artifact, error;
-  int artifacts = 0;
+  std::string artifact, program, error;
+  int artifacts = 0, programs = 0;
   std::exception_ptr exception;
 };
 
-void receive(void* user, int kind, const char* name, const uint8_t* data, size_t size) {
+void Compiler::receive(void* user, int kind, const char* name, const uint8_t* data, size_t size) {
   Output& out = *static_cast<Output*>(user);
   const absl::string_view bytes(reinterpret_cast<const char*>(data), size);
   try {
     if (kind == LATHE_COMPILER_ARTIFACT) {
       out.artifact.assign(bytes.data(), bytes.size());
       ++out.artifacts;
+    } else if (kind == LATHE_COMPILER_PROGRAM) {
+      out.program.assign(bytes.data(), bytes.size());
+      ++out.programs;
     } else if (kind == LATHE_COMPILER_ERROR) {
       out.error.assign(bytes.data(), bytes.size());
     } else if (kind == LATHE_COMPILER_DUMP) {
@@ -45,16 +51,17 @@ void receive(void* user, int kind, const char* name, const uint8_t* data, size_t
   }
 }
 
-}  // namespace
+absl::Status Compiler::answer(absl::string_view request, Output* out) {
+  const absl::StatusOr<int> failed = ask(request, receive, out);
+  if (out->exception) std::rethrow_exception(out->exception);
+  if (!failed.ok()) return failed.status();
+  if (*failed == 0) return absl::OkStatus();
+  return absl::AbortedError(out->error.empty() ? "the compiler failed without a message" : out->error);
+}
 
 absl::StatusOr<Artifact> Compiler::run(absl::string_view request, StageSink stages) {
-  Output out{stages, {}, {}, 0, nullptr};
-  const absl::StatusOr<int> failed = ask(request, receive, &out);
-  if (out.exception) std::rethrow_exception(out.exception);
-  if (!failed.ok()) return failed.status();
-  if (*failed != 0) {
-    return absl::AbortedError(out.error.empty() ? "the compiler failed without a message" : out.error);
-  }
+  Output out(stages);
+  LATHE_RETURN_IF_ERROR(answer(request, &out));
   if (out.artifacts != 1) {
     return absl::InternalError(absl::StrCat("the compiler gave ", out.artifacts, " artifacts, not one"));
   }
@@ -63,6 +70,31 @@ absl::StatusOr<Artifact> Compiler::run(absl::string_view request, StageSink stag
     return absl::InternalError(absl::StrCat("the compiler's artifact: ", artifact.status().message()));
   }
   return artifact;
+}
+
+absl::StatusOr<Json> Compiler::inspect(absl::string_view name, absl::string_view text) {
+  const Json request = {{"inspect", {{"name", name}, {"text", text}}}};
+  const auto no_stages = [](absl::string_view, absl::string_view) {};
+  Output out(no_stages);
+  LATHE_RETURN_IF_ERROR(answer(canonical_text(request), &out));
+  if (out.programs != 1) {
+    return absl::InternalError(absl::StrCat("the compiler gave ", out.programs, " programs, not one"));
+  }
+  const absl::StatusOr<Json> program = parse_json(out.program, "the compiler's program");
+  if (!program.ok() || !program->is_object())
+    return absl::InternalError(
+        absl::StrCat("the compiler's program: ", program.ok() ? "no object" : program.status().message()));
+  if (!program->contains("refused")) return program;
+  absl::Status refusal;
+  const absl::StatusOr<bool> read = read_json("the compiler's refusal", [&] {
+    const Json& refused = program->at("refused");
+    const std::string why =
+        absl::StrCat(text_field(refused, "location"), ": ", text_field(refused, "reason"));
+    refusal =
+        refused.at("malformed").get<bool>() ? absl::InvalidArgumentError(why) : absl::UnimplementedError(why);
+    return true;
+  });
+  return read.ok() ? refusal : absl::InternalError(read.status().message());
 }
 
 absl::StatusOr<Artifact> Compiler::compile(const CompileRequest& request) {

@@ -7,6 +7,7 @@
 #include "absl/strings/string_view.h"
 #include "core/artifact.h"
 #include "core/compiler_abi.h"
+#include "core/json.h"
 #include "core/plan.h"
 
 namespace lathe {
@@ -38,6 +39,9 @@ class Compiler {
   absl::StatusOr<Artifact> compile(const CompileRequest& request);
   // As compile, and hands the IR after each stage to `stages`; `pipeline_yaml` "": the built-in pipeline.
   absl::Status dump(const CompileRequest& request, absl::string_view pipeline_yaml, StageSink stages);
+  // A payload as a program, JSON as compiler/inspect.h says. kInvalidArgument: it is malformed;
+  // kUnimplemented: it asks for what Lathe has no op for; both name the place.
+  absl::StatusOr<Json> inspect(absl::string_view name, absl::string_view text);
 
   // lathe_compiler_compile's result, or why there is none. What `sink` throws comes out of here.
   virtual absl::StatusOr<int> ask(absl::string_view request, lathe_compiler_sink sink, void* user) = 0;
@@ -46,6 +50,10 @@ class Compiler {
   virtual double load_milliseconds() const = 0;
 
  private:
+  struct Output;
+  static void receive(void* user, int kind, const char* name, const uint8_t* data, size_t size);
+  // What the request was answered with; kAborted with the compiler's message.
+  absl::Status answer(absl::string_view request, Output* out);
   absl::StatusOr<Artifact> run(absl::string_view request, StageSink stages);
 };
 

@@ -26,6 +26,7 @@ int run(const std::vector<std::string>& line) {
                                    warm_matmul_argmax_verb(),
                                    warm_verb(),
                                    manifest_verb(),
+                                   compile_verb(),
                                    selftest_verb(),
                                    cache_ls_verb(),
                                    cache_stats_verb(),

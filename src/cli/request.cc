@@ -13,9 +13,6 @@
 namespace lathe::cli {
 namespace {
 
-// In the order of lathe_activation.
-const std::vector<std::string> kActivations = {"none", "relu", "gelu", "gelu_tanh", "silu"};
-
 const std::vector<std::string> kInPlace = {"none", "c", "residual"};
 const std::vector<std::string> kBroadcasts = {"none", "a", "b", "ab"};
 

@@ -17,6 +17,8 @@ namespace lathe::cli {
 inline const std::vector<std::string> kDeterminisms = {"fast", "run_to_run", "batch_invariant"};
 inline const std::vector<std::string> kMaths = {"strict", "tf32", "int8"};  // of lathe_math
 inline const std::vector<std::string> kDependentLaunches = {"off", "on", "constant_b"};
+// In the order of lathe_activation.
+inline const std::vector<std::string> kActivations = {"none", "relu", "gelu", "gelu_tanh", "silu"};
 inline const std::vector<std::string> kLayouts = {"nn", "tn", "nt", "tt"};  // bit 0: A transposed, bit 1: B
 
 inline constexpr Flag kMisalign = {"misalign", "BYTES",

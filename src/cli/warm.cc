@@ -20,7 +20,7 @@
 #include "cli/request_flags.h"
 #include "cli/session.h"
 #include "cli/verbs.h"
-#include "cli/warm_bar.h"
+#include "cli/warm_manifest.h"
 
 namespace lathe::cli {
 namespace {
@@ -75,14 +75,6 @@ absl::StatusOr<std::vector<Weight>> read_weights(const std::string& path, const 
   return weights;
 }
 
-using Manifest = std::unique_ptr<lathe_manifest, HandleDelete<lathe_manifest, lathe_manifest_destroy>>;
-
-absl::StatusOr<Manifest> make_manifest() {
-  lathe_manifest* manifest = nullptr;
-  if (absl::Status s = check(lathe_manifest_create(&manifest)); !s.ok()) return s;
-  return Manifest(manifest);
-}
-
 absl::StatusOr<std::string> read_file(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
@@ -127,49 +119,6 @@ absl::Status refuse_request_flags(const Arguments& arguments) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<lathe_warmup_options> warmup_options(const Arguments& arguments) {
-  lathe_warmup_options options = LATHE_WARMUP_OPTIONS_INIT;
-  absl::StatusOr<int64_t> jobs = arguments.integer("jobs", 0, 1, 1024);
-  if (!jobs.ok()) return jobs.status();
-  absl::StatusOr<int64_t> deadline = arguments.integer("deadline", 0, 1, 1000000);
-  if (!deadline.ok()) return deadline.status();
-  options.parallelism = static_cast<int32_t>(*jobs);
-  options.deadline_nanoseconds = static_cast<uint64_t>(*deadline) * 1000000000u;
-  if (arguments.has("no-compile")) options.miss_policy = LATHE_MISS_ERROR;
-  return options;
-}
-
-struct Opened {
-  Context context;
-  Device device;
-};
-
-absl::StatusOr<Opened> open(const Arguments& arguments) {
-  absl::StatusOr<Context> context = make_context(arguments);
-  if (!context.ok()) return context.status();
-  absl::StatusOr<Device> device = open_device(context->get(), arguments);
-  if (!device.ok()) return device.status();
-  return Opened{std::move(*context), std::move(*device)};
-}
-
-absl::Status warm_manifest(const Arguments& arguments, const Opened& opened, const lathe_manifest* manifest) {
-  absl::StatusOr<lathe_warmup_options> options = warmup_options(arguments);
-  if (!options.ok()) return options.status();
-  absl::Status outcome;
-  absl::StatusOr<lathe_warmup_report> report =
-      warm_with_bar(opened.device.get(), manifest, *options, &outcome);
-  if (!report.ok()) return report.status();
-  absl::StatusOr<lathe_statistics> s = statistics(opened.context.get());
-  if (!s.ok()) return s.status();
-  absl::PrintF("%d classes: %d compiled, %d loaded", report->classes, report->compiled,
-               report->loaded + report->present);
-  if (report->failed > 0) absl::PrintF(", %d failed", report->failed);
-  if (report->skipped > 0) absl::PrintF(", %d not begun", report->skipped);
-  absl::PrintF(", %.1f s; compiler library %s\n", report->milliseconds / 1e3,
-               s->compiler_loaded ? "loaded" : "never loaded");
-  return outcome;
-}
-
 absl::Status warm(const Arguments& arguments) {
   absl::StatusOr<std::string> text = read_file(arguments.words[0]);
   if (!text.ok()) return text.status();
@@ -199,16 +148,6 @@ absl::Status warm_matmul_argmax(const Arguments& arguments) {
   if (!s.ok()) return s;
   absl::StatusOr<Opened> opened = open(arguments);
   return opened.ok() ? warm_manifest(arguments, *opened, manifest->get()) : opened.status();
-}
-
-// The flags of a warm-up, whatever it is of.
-std::vector<Flag> warm_flags() {
-  return {{"jobs", "N", "threads that compile (default: --workers)"},
-          {"deadline", "SECONDS", "begin no kernel after that"},
-          {"no-compile", nullptr, "load what the cache and bundles have; what they have not is a failure"},
-          facts_flag(),
-          target_flag(),
-          device_flag()};
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include "compiler/context.h"
 #include "compiler/cpu_task.h"
 #include "compiler/dialect.h"
+#include "compiler/inspect.h"
 #include "compiler/launch_facts.h"
 #include "compiler/mlir.h"
 #include "compiler/pipeline.h"
@@ -181,8 +182,22 @@ class Answer {
     send(LATHE_COMPILER_ERROR, "error", why);
     return 1;
   }
-  int compile(absl::string_view request) const {
+  int answer(absl::string_view request) const {
     initialize();
+    absl::StatusOr<Json> json = parse_json(request, "compile request");
+    if (json.ok() && json->is_object() && json->contains("inspect")) return inspect((*json)["inspect"]);
+    return compile(request);
+  }
+
+ private:
+  int inspect(const Json& payload) const {
+    const absl::StatusOr<Json> program = read_json(
+        "inspect", [&] { return inspect_payload(text_field(payload, "name"), text_field(payload, "text")); });
+    if (!program.ok()) return refuse(program.status().message());
+    send(LATHE_COMPILER_PROGRAM, "program", canonical_text(*program));
+    return 0;
+  }
+  int compile(absl::string_view request) const {
     absl::StatusOr<CompileRequest> r = parse_request(request);
     if (!r.ok()) return refuse(r.status().message());
     TextSink dump;
@@ -196,7 +211,6 @@ class Answer {
     return 0;
   }
 
- private:
   lathe_compiler_sink sink_;
   void* user_;
 };
@@ -219,7 +233,7 @@ __attribute__((visibility("default"))) int lathe_compiler_compile(const uint8_t*
                                                                   lathe_compiler_sink sink, void* user) {
   const lathe::Answer answer(sink, user);
   try {
-    return answer.compile(absl::string_view(reinterpret_cast<const char*>(request), size));
+    return answer.answer(absl::string_view(reinterpret_cast<const char*>(request), size));
   } catch (const std::exception& e) {
     return answer.refuse(e.what());
   }

@@ -13,6 +13,7 @@ class CompilerContext {
  public:
   CompilerContext();
   absl::StatusOr<mlir::OwningOpRef<mlir::ModuleOp>> parse(const std::string& text);
+  mlir::MLIRContext& get() { return context_; }
 
  private:
   mlir::MLIRContext context_;

@@ -8,13 +8,14 @@
 extern "C" {
 #endif
 
-#define LATHE_COMPILER_ABI_VERSION 1
+#define LATHE_COMPILER_ABI_VERSION 2
 
 /* What a sink call carries. */
 enum lathe_compiler_output {
   LATHE_COMPILER_ARTIFACT = 1, /* serialized artifact */
   LATHE_COMPILER_ERROR = 2,    /* message: the stage and the cause */
-  LATHE_COMPILER_DUMP = 3      /* `name` is the stage's file name */
+  LATHE_COMPILER_DUMP = 3,     /* `name` is the stage's file name */
+  LATHE_COMPILER_PROGRAM = 4   /* JSON, as compiler/inspect.h says */
 };
 typedef void (*lathe_compiler_sink)(void* user, int output, const char* name, const uint8_t* data, size_t size);
 
@@ -24,7 +25,8 @@ typedef const char* (*lathe_compiler_codegen_id_fn)(void);  /* lathe_compiler_co
 /* `request` is JSON {"class":{}, "config":{}, "target":{}, "dump":bool, "pipeline":"yaml text, optional",
  * "assemble":{}}. "assemble" (core/assembler_search.h) says where an assembler may be that makes a cubin of PTX; without
  * it the artifact holds PTX, for the driver to assemble. The artifact's metadata names the assembler.
- * Returns 0 after exactly one LATHE_COMPILER_ARTIFACT, or nonzero after exactly one LATHE_COMPILER_ERROR.
+ * A request {"inspect": {"name", "text"}} is of a payload, and answered by one LATHE_COMPILER_PROGRAM.
+ * Returns 0 after exactly one LATHE_COMPILER_ARTIFACT or LATHE_COMPILER_PROGRAM, or nonzero after exactly one LATHE_COMPILER_ERROR.
  * Thread-safe; never throws, never exits. */
 typedef int (*lathe_compiler_compile_fn)(const uint8_t* request, size_t request_size, lathe_compiler_sink sink,
                                          void* user); /* lathe_compiler_compile */

@@ -126,6 +126,11 @@ EXPORTED int lathe_compiler_compile(const uint8_t* request, size_t size, lathe_c
   std::this_thread::sleep_for(std::chrono::milliseconds(100));
 #endif
   const lathe::Json json = lathe::Json::parse(text);
+  if (json.contains("inspect")) {
+    // The text is the answer.
+    pass(sink, user, LATHE_COMPILER_PROGRAM, "program", json["inspect"]["text"]);
+    return 0;
+  }
 #ifdef FAKE_COMPILER_MISBEHAVES
   misbehave(json["class"]["n"], sink, user);
 #endif

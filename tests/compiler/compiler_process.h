@@ -14,9 +14,10 @@ namespace lathe::testing {
 struct CompilerAnswer {
   int code = -1;
   std::string error;
-  std::string artifact;                      // serialized
-  std::map<std::string, std::string> dumps;  // file name -> text
-  int artifacts = 0, errors = 0;             // how often each was sent
+  std::string artifact;                         // serialized
+  std::string program;                          // JSON
+  std::map<std::string, std::string> dumps;     // file name -> text
+  int artifacts = 0, programs = 0, errors = 0;  // how often each was sent
 };
 
 CompilerAnswer compile_bytes(const std::string& request);

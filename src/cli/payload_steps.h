@@ -1,0 +1,29 @@
+// A payload's program (lathe_payload_inspect) as descriptors.
+#pragma once
+
+#include <map>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "cli/session.h"
+
+namespace lathe::cli {
+
+struct PayloadStep {
+  std::string function, location;
+  // Data pointers are NULL but where presence is part of the class.
+  std::variant<lathe_matmul_desc, lathe_argmax_desc, lathe_matmul_argmax_desc> desc;
+  bool open_rows = false;  // the payload leaves M to the run; the descriptor has `rows`
+};
+
+// Reads and inspects the file. kInvalidArgument: it cannot be read or is malformed.
+absl::StatusOr<Json> inspect_payload(lathe_context* context, const std::string& path);
+// Every function's steps, in order. Rows that the payload leaves open are `rows`; kUnimplemented: another
+// extent is left open.
+absl::StatusOr<std::vector<PayloadStep>> payload_steps(const Json& program, int64_t rows);
+
+// "matmul f32 64x48x32 nn"
+std::string step_line(const PayloadStep& step);
+
+}  // namespace lathe::cli

@@ -1,0 +1,336 @@
+#include "compiler/inspect.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/context.h"
+#include "compiler/inspect_steps.h"
+#include "llvm/Support/MemoryBuffer.h"
+#include "llvm/Support/SourceMgr.h"
+
+namespace lathe {
+namespace payload {
+namespace {
+using namespace mlir;
+
+// A text may be as long and as deep as a parser that calls itself bears on a thread's stack.
+constexpr size_t kMostBytes = 1 << 20, kMostDepth = 200;
+
+std::string text_of(Location location) {
+  std::string text = "?";
+  location->walk([&](Location l) {
+    auto place = dyn_cast<FileLineColLoc>(l);
+    if (!place) return WalkResult::advance();
+    text = absl::StrCat(place.getFilename().str(), ":", place.getLine(), ":", place.getColumn());
+    return WalkResult::interrupt();
+  });
+  return text;
+}
+
+Json refusal(absl::string_view location, absl::string_view reason, bool malformed) {
+  return {{"refused", {{"location", location}, {"reason", reason}, {"malformed", malformed}}}};
+}
+
+struct Refused {
+  Location location;
+  Reason reason;
+};
+
+// One function as a program.
+class Function {
+ public:
+  explicit Function(func::FuncOp function) : function_(function) {}
+
+  // Nothing where it is none.
+  std::optional<Json> read(std::optional<Refused>* refused) {
+    if (!function_.getBody().hasOneBlock()) return refuse(function_, "it has no body of one block", refused);
+    for (BlockArgument argument : function_.getArguments())
+      if (!isa<RankedTensorType>(argument.getType()))
+        return refuse(function_, "an argument is no ranked tensor", refused);
+    for (Operation& op : function_.getBody().front())
+      if (Reason why = visit(op); !why.empty()) return refuse(&op, why, refused);
+    Json json = {{"name", function_.getName().str()}, {"arguments", Json::array()}, {"steps", Json::array()}};
+    for (BlockArgument argument : function_.getArguments()) json["arguments"].push_back(number(argument));
+    for (const Step& step : steps_) json["steps"].push_back(to_json(step));
+    json["results"] = Json::array();
+    for (Value v : function_.getBody().front().getTerminator()->getOperands()) {
+      const std::pair<Value, SmallVector<int64_t>> source = source_of(v);
+      if (!is_known(source.first) || !is_identity(source.second))
+        return refuse(function_.getBody().front().getTerminator(),
+                      "it returns what is neither an argument nor a step's result", refused);
+      json["results"].push_back(number(source.first));
+    }
+    json["values"] = std::move(values_);
+    return json;
+  }
+
+ private:
+  static std::optional<Json> refuse(Operation* op, Reason why, std::optional<Refused>* refused) {
+    *refused = Refused{op->getLoc(), absl::StrCat(op->getName().getStringRef().str(), ": ", why)};
+    return std::nullopt;
+  }
+
+  // ---- Tensors
+
+  // The tensor that `v` is another view of, and which dimension of `v` each of that tensor's is.
+  std::pair<Value, SmallVector<int64_t>> source_of(Value v) const {
+    SmallVector<int64_t> places;
+    for (int64_t i = 0; i < cast<RankedTensorType>(v.getType()).getRank(); ++i) places.push_back(i);
+    while (Operation* op = v.getDefiningOp()) {
+      if (auto cast_op = dyn_cast<tensor::CastOp>(op)) {
+        v = cast_op.getSource();
+      } else if (auto transposed = dyn_cast<linalg::TransposeOp>(op)) {
+        SmallVector<int64_t> inner(places.size());
+        for (auto [i, from] : llvm::enumerate(transposed.getPermutation())) inner[from] = places[i];
+        places = inner;
+        v = transposed.getInput();
+      } else {
+        break;
+      }
+    }
+    return {v, places};
+  }
+  static bool is_identity(ArrayRef<int64_t> places) { return llvm::is_sorted(places); }
+
+  // An access to the tensor itself.
+  Reason resolve(Access* access) const {
+    if (!access->tensor) return "";
+    if (access->dims.empty() && cast<RankedTensorType>(access->tensor.getType()).getRank() > 0)
+      return "an operand is not indexed by loops alone";
+    const auto [source, places] = source_of(access->tensor);
+    std::string dims(access->dims);
+    for (auto [i, place] : llvm::enumerate(places)) dims[i] = access->dims[place];
+    *access = {source, dims};
+    return is_known(source) ? "" : "an operand is neither an argument nor a step's result";
+  }
+  bool is_known(Value v) const { return isa<BlockArgument>(v) || producers_.count(v); }
+
+  int64_t number(Value v) {
+    const auto [at, is_new] = numbers_.try_emplace(v, static_cast<int64_t>(values_.size()));
+    if (is_new) {
+      const auto type = cast<RankedTensorType>(v.getType());
+      Json shape = Json::array();
+      for (int64_t extent : type.getShape())
+        shape.push_back(ShapedType::isDynamic(extent) ? Json() : Json(extent));
+      values_.push_back({{"dtype", name_of(dtype_of(type.getElementType()))}, {"shape", shape}});
+    }
+    return at->second;
+  }
+
+  // ---- Ops
+
+  Reason visit(Operation& op) {
+    if (isa<func::ReturnOp, tensor::EmptyOp, linalg::FillOp, tensor::CastOp, linalg::TransposeOp>(op))
+      return "";
+    const bool scalar =
+        isa<arith::ArithDialect, affine::AffineDialect>(op.getDialect()) || isa<tensor::DimOp>(op);
+    if (scalar && op.getNumRegions() == 0)
+      return "";  // constants and sizes; a tensor of them is no operand of a step
+    auto linalg_op = dyn_cast<linalg::LinalgOp>(op);
+    if (!linalg_op || !linalg_op.hasPureTensorSemantics()) return "no op on tensors that Lathe reads";
+    if (is_argmax(linalg_op)) return visit_argmax(linalg_op);
+    if (op.getNumResults() != 1) return "it has several results";
+    if (linalg_op.getNumReductionLoops() > 0) return visit_product(linalg_op);
+    return visit_elementwise(linalg_op);
+  }
+
+  Reason visit_product(linalg::LinalgOp op) {
+    Step step(Op::kMatmul, op.getLoc());
+    if (Reason why = read_product(op, &step); !why.empty()) return why;
+    for (Access* access : {&step.a, &step.b, &step.c})
+      if (Reason why = resolve(access); !why.empty()) return why;
+    if (!has_unit(step.a.dims, "mk") || !has_unit(step.b.dims, "nk"))
+      return "an operand's innermost dimension is the batch";
+    append(step);
+    return "";
+  }
+  static bool has_unit(const std::string& dims, absl::string_view units) {
+    return !dims.empty() && units.find(dims.back()) != absl::string_view::npos;
+  }
+
+  Reason visit_elementwise(linalg::LinalgOp op) {
+    // The latest of the products that it alone reads: the others are there by then.
+    size_t latest = steps_.size();
+    for (Value input : op.getDpsInputs()) {
+      const std::optional<size_t> at = open_product(input);
+      if (at && (latest == steps_.size() || *at > latest)) latest = *at;
+    }
+    if (latest == steps_.size()) return "no matmul, whose result nothing else reads, comes before it";
+    Step step = steps_[latest];
+    if (Reason why = read_epilogue(op, step.d.tensor, &step); !why.empty()) return why;
+    for (Access* access : {&step.c, &step.bias, &step.residual}) {
+      if (!access->tensor || isa<BlockArgument>(access->tensor)) continue;
+      if (Reason why = resolve(access); !why.empty()) return why;
+    }
+    remove(latest);
+    append(step);
+    return "";
+  }
+
+  Reason visit_argmax(linalg::LinalgOp op) {
+    Step step(Op::kArgmax, op.getLoc());
+    if (Reason why = read_argmax(op, &step); !why.empty()) return why;
+    const std::optional<size_t> product = open_product(step.a.tensor);
+    if (product && join_argmax(steps_[*product], &step)) {
+      remove(*product);
+    } else {
+      if (Reason why = resolve(&step.a); !why.empty()) return why;
+      if (step.a.dims.back() != 'n') return "its input is transposed";
+    }
+    append(step);
+    return "";
+  }
+
+  // ---- Steps
+
+  std::optional<size_t> open_product(Value v) const {
+    for (size_t i = 0; i < steps_.size(); ++i)
+      if (steps_[i].op == Op::kMatmul && steps_[i].d.tensor == v && v.hasOneUse()) return i;
+    return std::nullopt;
+  }
+  void append(const Step& step) {
+    for (Value v : {step.d.tensor, step.indices.tensor, step.values.tensor})
+      if (v) producers_.insert(v);
+    steps_.push_back(step);
+  }
+  void remove(size_t at) {
+    producers_.erase(steps_[at].d.tensor);
+    steps_.erase(steps_.begin() + static_cast<ptrdiff_t>(at));
+  }
+
+  void put(Json* json, const char* name, const Access& access) {
+    if (access.tensor) (*json)[name] = {{"value", number(access.tensor)}, {"dims", access.dims}};
+  }
+  Json to_json(const Step& step) {
+    Json json = {{"op", name_of(step.op)}, {"location", text_of(step.location)}};
+    put(&json, step.op == Op::kArgmax ? "x" : "a", step.a);
+    put(&json, "b", step.b);
+    put(&json, "bias", step.bias);
+    if (step.op == Op::kMatmul) {
+      put(&json, "c", step.c);
+      put(&json, "residual", step.residual);
+      put(&json, "d", step.d);
+      json["alpha"] = step.alpha;
+      json["activation"] = name_of(step.activation);
+      return json;
+    }
+    put(&json, "indices", step.indices);
+    put(&json, "values", step.values);
+    json["index_offset"] = step.index_offset;
+    if (step.op == Op::kMatmulArgmax) json["logits"] = name_of(step.logits);
+    return json;
+  }
+
+  func::FuncOp function_;
+  std::vector<Step> steps_;
+  llvm::DenseSet<Value> producers_;  // what steps give
+  llvm::DenseMap<Value, int64_t> numbers_;
+  Json values_ = Json::array();
+};
+
+size_t depth_of(absl::string_view text) {
+  size_t depth = 0, most = 0;
+  for (char c : text) {
+    if (c == '(' || c == '[' || c == '{' || c == '<') most = std::max(most, ++depth);
+    if ((c == ')' || c == ']' || c == '}' || c == '>') && depth > 0) --depth;
+  }
+  return most;
+}
+
+Json read_module(ModuleOp module) {
+  Json functions = Json::array();
+  for (Operation& op : *module.getBody()) {
+    auto function = dyn_cast<func::FuncOp>(op);
+    std::optional<Refused> refused;
+    std::optional<Json> json;
+    if (function) json = Function(function).read(&refused);
+    if (!function)
+      refused = Refused{op.getLoc(), absl::StrCat(op.getName().getStringRef().str(), ": no function")};
+    if (refused) return refusal(text_of(refused->location), refused->reason, false);
+    functions.push_back(*std::move(json));
+  }
+  if (functions.empty()) return refusal(text_of(module.getLoc()), "the module has no function", false);
+  return {{"functions", functions}};
+}
+
+}  // namespace
+
+DType dtype_of(Type element) {
+  if (element.isF32()) return DType::kF32;
+  if (element.isF16()) return DType::kF16;
+  if (element.isBF16()) return DType::kBF16;
+  if (element.isInteger(8) && !element.isUnsignedInteger()) return DType::kI8;
+  if (element.isInteger(32) && !element.isUnsignedInteger()) return DType::kI32;
+  if (element.isInteger(64) && !element.isUnsignedInteger()) return DType::kI64;
+  if (isa<Float8E4M3FNType>(element)) return DType::kF8E4M3;
+  if (isa<Float8E5M2Type>(element)) return DType::kF8E5M2;
+  if (isa<Float8E4M3FNUZType>(element)) return DType::kF8E4M3Fnuz;
+  if (isa<Float8E5M2FNUZType>(element)) return DType::kF8E5M2Fnuz;
+  return DType::kNone;
+}
+
+std::string letters_of(AffineMap map, ArrayRef<char> dimensions) {
+  std::string letters;
+  for (AffineExpr result : map.getResults()) {
+    auto dim = dyn_cast<AffineDimExpr>(result);
+    if (!dim) return "";
+    letters += dimensions[dim.getPosition()];
+  }
+  return letters;
+}
+
+std::optional<double> constant_of(Value scalar) {
+  APFloat number(0.0);
+  APInt integer;
+  if (matchPattern(scalar, m_ConstantFloat(&number))) {
+    bool lost = false;
+    number.convert(APFloat::IEEEdouble(), APFloat::rmNearestTiesToEven, &lost);
+    return number.convertToDouble();
+  }
+  if (matchPattern(scalar, m_ConstantInt(&integer)) && integer.getSignificantBits() <= 53)
+    return static_cast<double>(integer.getSExtValue());
+  return std::nullopt;
+}
+
+bool is_filled(Value init, double number) {
+  if (auto fill = init.getDefiningOp<linalg::FillOp>()) {
+    const std::optional<double> c = constant_of(fill.getInputs()[0]);
+    return c && *c == number;
+  }
+  DenseElementsAttr elements;
+  if (!matchPattern(init, m_Constant(&elements)) || !elements.isSplat()) return false;
+  if (isa<FloatType>(elements.getElementType())) {
+    APFloat value = elements.getSplatValue<APFloat>();
+    bool lost = false;
+    value.convert(APFloat::IEEEdouble(), APFloat::rmNearestTiesToEven, &lost);
+    return value.convertToDouble() == number;
+  }
+  return elements.getElementType().isIntOrIndex() && elements.getSplatValue<APInt>() == 0 && number == 0;
+}
+
+}  // namespace payload
+
+Json inspect_payload(absl::string_view name, absl::string_view text) {
+  using namespace mlir;
+  if (text.size() > payload::kMostBytes)
+    return payload::refusal(name, absl::StrCat(text.size(), " bytes are more than ", payload::kMostBytes),
+                            true);
+  if (payload::depth_of(text) > payload::kMostDepth)
+    return payload::refusal(name, absl::StrCat("brackets deeper than ", payload::kMostDepth), true);
+  CompilerContext context;
+  std::optional<Json> complaint;
+  ScopedDiagnosticHandler handler(&context.get(), [&](Diagnostic& d) {
+    if (!complaint && d.getSeverity() == DiagnosticSeverity::Error)
+      complaint = payload::refusal(payload::text_of(d.getLocation()), d.str(), true);
+    return success();
+  });
+  llvm::SourceMgr sources;
+  sources.AddNewSourceBuffer(llvm::MemoryBuffer::getMemBufferCopy(llvm::StringRef(text.data(), text.size()),
+                                                                  llvm::StringRef(name.data(), name.size())),
+                             llvm::SMLoc());
+  OwningOpRef<ModuleOp> module = parseSourceFile<ModuleOp>(sources, ParserConfig(&context.get()));
+  if (!module) return complaint ? *complaint : payload::refusal(name, "it does not parse", true);
+  return payload::read_module(*module);
+}
+
+}  // namespace lathe

@@ -1,0 +1,236 @@
+// An elementwise op after a product, read as pieces of the epilogue, from the result inwards.
+#include <cmath>
+
+#include "absl/strings/str_cat.h"
+#include "compiler/inspect_steps.h"
+
+namespace lathe::payload {
+namespace {
+using namespace mlir;
+
+template <typename OpType>
+OpType made_by(Value v) {
+  return v.getDefiningOp<OpType>();
+}
+bool is_number(Value v, double number) {
+  const std::optional<double> c = constant_of(v);
+  return c && std::fabs(*c - number) <= 1e-6 * std::fabs(number);
+}
+bool is_exactly(Value v, double number) {
+  const std::optional<double> c = constant_of(v);
+  return c && *c == number;
+}
+
+// What `op` (commutative) takes beside `known`; null if that is none of its operands.
+template <typename OpType>
+Value other_than(OpType op, Value known) {
+  if (op.getLhs() == known) return op.getRhs();
+  return op.getRhs() == known ? op.getLhs() : Value();
+}
+// The operand of a commutative op that is the constant `number` goes; the other is returned.
+template <typename OpType>
+Value beside_number(Value v, double number) {
+  auto op = made_by<OpType>(v);
+  if (!op) return {};
+  if (is_number(op.getRhs(), number)) return op.getLhs();
+  return is_number(op.getLhs(), number) ? op.getRhs() : Value();
+}
+
+// max(x, 0), with NaN kept.
+Value relu_of(Value v) {
+  if (auto max = made_by<arith::MaximumFOp>(v)) {
+    if (is_exactly(max.getRhs(), 0)) return max.getLhs();
+    return is_exactly(max.getLhs(), 0) ? max.getRhs() : Value();
+  }
+  auto select = made_by<arith::SelectOp>(v);
+  auto compare = select ? made_by<arith::CmpFOp>(select.getCondition()) : arith::CmpFOp();
+  const bool kept = compare && compare.getPredicate() == arith::CmpFPredicate::UGT &&
+                    compare.getLhs() == select.getTrueValue() && is_exactly(compare.getRhs(), 0) &&
+                    is_exactly(select.getFalseValue(), 0);
+  return kept ? select.getTrueValue() : Value();
+}
+
+// 1 + exp(-x).
+Value one_and_exp_of(Value v) {
+  const Value exp = beside_number<arith::AddFOp>(v, 1);
+  auto power = exp ? made_by<math::ExpOp>(exp) : math::ExpOp();
+  auto negated = power ? made_by<arith::NegFOp>(power.getOperand()) : arith::NegFOp();
+  return negated ? negated.getOperand() : Value();
+}
+
+// x / (1 + exp(-x)), or x * (1 / (1 + exp(-x))).
+Value silu_of(Value v) {
+  if (auto divided = made_by<arith::DivFOp>(v))
+    return one_and_exp_of(divided.getRhs()) == divided.getLhs() ? divided.getLhs() : Value();
+  auto times = made_by<arith::MulFOp>(v);
+  if (!times) return {};
+  for (const auto& [x, sigmoid] :
+       {std::pair(times.getLhs(), times.getRhs()), std::pair(times.getRhs(), times.getLhs())}) {
+    auto divided = made_by<arith::DivFOp>(sigmoid);
+    if (divided && is_number(divided.getLhs(), 1) && one_and_exp_of(divided.getRhs()) == x) return x;
+  }
+  return {};
+}
+
+// The three factors of a product of products, in any order.
+SmallVector<Value> factors_of(Value v) {
+  auto times = made_by<arith::MulFOp>(v);
+  if (!times) return {v};
+  SmallVector<Value> all = factors_of(times.getLhs());
+  all.append(factors_of(times.getRhs()));
+  return all;
+}
+
+// sqrt(2/pi) (x + 0.044715 x^3)
+bool is_tanh_argument(Value v, Value x) {
+  const Value inner = beside_number<arith::MulFOp>(v, 0.79788456080286536);
+  auto sum = inner ? made_by<arith::AddFOp>(inner) : arith::AddFOp();
+  const Value cubic = sum ? other_than(sum, x) : Value();
+  if (!cubic) return false;
+  int xs = 0, numbers = 0;
+  for (Value factor : factors_of(cubic)) {
+    xs += factor == x;
+    numbers += is_number(factor, 0.044715);
+  }
+  return xs == 3 && numbers == 1 && factors_of(cubic).size() == 4;
+}
+
+// 0.5 x (1 + f(x)), f the erf of x / sqrt(2) or gelu's tanh.
+Value gelu_of(Value v, Activation* which) {
+  const SmallVector<Value> factors = factors_of(v);
+  if (factors.size() != 3) return {};
+  Value x, bracket;
+  bool half = false;
+  for (Value factor : factors) {
+    if (!half && is_number(factor, 0.5)) {
+      half = true;
+    } else if (!bracket && beside_number<arith::AddFOp>(factor, 1)) {
+      bracket = beside_number<arith::AddFOp>(factor, 1);
+    } else {
+      x = factor;
+    }
+  }
+  if (!half || !bracket || !x) return {};
+  if (auto erf = made_by<math::ErfOp>(bracket)) {
+    *which = Activation::kGelu;
+    auto divided = made_by<arith::DivFOp>(erf.getOperand());
+    const bool scaled = beside_number<arith::MulFOp>(erf.getOperand(), 0.70710678118654752) == x ||
+                        (divided && divided.getLhs() == x && is_number(divided.getRhs(), 1.4142135623730951));
+    return scaled ? x : Value();
+  }
+  auto tanh = made_by<math::TanhOp>(bracket);
+  *which = Activation::kGeluTanh;
+  return tanh && is_tanh_argument(tanh.getOperand(), x) ? x : Value();
+}
+
+class EpilogueReader {
+ public:
+  EpilogueReader(linalg::LinalgOp op, Value product, Step* step) : op_(op), product_(product), step_(step) {
+    const std::string& dims = step->d.dims;
+    letters_.assign(dims.begin(), dims.end());
+  }
+
+  Reason read() {
+    for (OpOperand* operand : op_.getDpsInputOperands())
+      if (operand->get() == product_ && !op_.getMatchingIndexingMap(operand).isIdentity())
+        return "the product is not read as it lies";
+    if (!op_.getMatchingIndexingMap(op_.getDpsInitOperand(0)).isIdentity()) return "its result is permuted";
+    Block& body = op_->getRegion(0).front();
+    if (body.getTerminator()->getNumOperands() != 1) return "it has several results";
+    if (dtype_of(getElementTypeOrSelf(op_->getResult(0).getType())) == DType::kNone)
+      return "an element type that Lathe has none of";
+    Reason why = read_value(body.getTerminator()->getOperand(0));
+    if (why.empty()) step_->d.tensor = op_->getResult(0);
+    return why;
+  }
+
+ private:
+  // The tensor that a scalar of the body is an element of, through widenings.
+  OpOperand* operand_of(Value scalar) {
+    while (auto wide = made_by<arith::ExtFOp>(scalar)) scalar = wide.getOperand();
+    auto argument = dyn_cast<BlockArgument>(scalar);
+    if (!argument || argument.getOwner() != op_.getBlock()) return nullptr;
+    return &op_->getOpOperand(argument.getArgNumber());
+  }
+
+  // Reads what makes `v`, the innermost piece first.
+  Reason read_value(Value v) {
+    if (auto cast = v.getDefiningOp(); isa_and_nonnull<arith::ExtFOp, arith::TruncFOp, arith::SIToFPOp>(cast))
+      return read_value(cast->getOperand(0));
+    if (OpOperand* operand = operand_of(v))
+      return operand->get() == product_ ? "" : "it does not begin with the product";
+    if (Value x = relu_of(v)) return read_activation(x, Activation::kRelu);
+    if (Value x = silu_of(v)) return read_activation(x, Activation::kSilu);
+    Activation gelu = Activation::kNone;
+    if (Value x = gelu_of(v, &gelu)) return read_activation(x, gelu);
+    if (auto sum = made_by<arith::AddFOp>(v)) return read_sum(sum);
+    if (auto times = made_by<arith::MulFOp>(v)) return read_scale(times);
+    Operation* op = v.getDefiningOp();
+    return absl::StrCat(op ? op->getName().getStringRef().str() : "a value from outside",
+                        " is in no epilogue");
+  }
+
+  Reason read_activation(Value x, Activation activation) {
+    if (Reason why = read_value(x); !why.empty()) return why;
+    if (step_->activation != Activation::kNone) return "a second activation";
+    if (step_->residual.tensor) return "an activation after the residual";
+    step_->activation = activation;
+    return "";
+  }
+
+  Reason read_scale(arith::MulFOp times) {
+    const bool right = constant_of(times.getRhs()).has_value();
+    const std::optional<double> factor = constant_of(right ? times.getRhs() : times.getLhs());
+    if (!factor) return "a product of two values that are no constants is in no epilogue";
+    if (Reason why = read_value(right ? times.getLhs() : times.getRhs()); !why.empty()) return why;
+    if (step_->c.tensor || step_->bias.tensor || step_->residual.tensor ||
+        step_->activation != Activation::kNone)
+      return "a factor after what is added to the product";
+    step_->alpha *= *factor;
+    return "";
+  }
+
+  Reason read_sum(arith::AddFOp sum) {
+    // The addend is an operand; the product is what the other side begins with.
+    OpOperand* addend = operand_of(sum.getRhs());
+    const bool right = addend && addend->get() != product_;
+    if (!right) addend = operand_of(sum.getLhs());
+    if (!addend || addend->get() == product_) return "a sum of what are no tensors is in no epilogue";
+    if (Reason why = read_value(right ? sum.getLhs() : sum.getRhs()); !why.empty()) return why;
+    return read_addend({addend->get(), letters_of(op_.getMatchingIndexingMap(addend), letters_)});
+  }
+
+  Reason read_addend(const Access& addend) {
+    if (dtype_of(getElementTypeOrSelf(addend.tensor.getType())) == DType::kNone)
+      return "an addend of an element type that Lathe has none of";
+    const bool activated = step_->activation != Activation::kNone;
+    if (addend.dims == "n") {
+      if (step_->bias.tensor || activated || step_->residual.tensor)
+        return "a bias after the bias or the activation";
+      step_->bias = addend;
+      return "";
+    }
+    const bool whole = addend.dims == step_->d.dims || "b" + addend.dims == step_->d.dims;
+    if (!whole) return absl::StrCat("an addend with dimensions '", addend.dims, "' is in no epilogue");
+    Access& place = !activated && !step_->c.tensor && !step_->residual.tensor ? step_->c : step_->residual;
+    if (place.tensor) return "a second tensor is added";
+    place = addend;
+    return "";
+  }
+
+  linalg::LinalgOp op_;
+  Value product_;
+  Step* step_;
+  SmallVector<char> letters_;
+};
+
+}  // namespace
+
+Reason read_epilogue(linalg::LinalgOp op, Value product, Step* step) {
+  Step read = *step;
+  Reason why = EpilogueReader(op, product, &read).read();
+  if (why.empty()) *step = read;
+  return why;
+}
+
+}  // namespace lathe::payload

@@ -1,0 +1,74 @@
+#include "absl/strings/str_cat.h"
+#include "compiler/inspect_steps.h"
+
+namespace lathe::payload {
+namespace {
+using namespace mlir;
+
+// m <-> n: the product of the transposed operands, in the other order, is the transposed product.
+void swap_roles(std::string* dims) {
+  for (char& c : *dims) c = c == 'm' ? 'n' : c == 'n' ? 'm' : c;
+}
+
+// Of two loops over rows (or columns) the outer one of the result is as good as a batch that shares the other
+// operand.
+void make_batch(linalg::LinalgOp op, SmallVectorImpl<unsigned>* loops, SmallVectorImpl<unsigned>* batch) {
+  if (loops->size() != 2 || !batch->empty()) return;
+  const AffineMap result = op.getIndexingMapsArray().back();
+  const auto place = [&](unsigned loop) {
+    return result.getResultPosition(getAffineDimExpr(loop, op.getContext()));
+  };
+  const bool first = place((*loops)[0]) < place((*loops)[1]);
+  batch->push_back((*loops)[first ? 0 : 1]);
+  loops->erase(loops->begin() + (first ? 0 : 1));
+}
+
+// The letter of each loop; "" where two loops are of one kind.
+Reason name_loops(linalg::LinalgOp op, SmallVector<char>* letters) {
+  FailureOr<linalg::ContractionDimensions> dims = linalg::inferContractionDims(op);
+  if (failed(dims)) return "its maps are no contraction's";
+  make_batch(op, &dims->m, &dims->batch);
+  make_batch(op, &dims->n, &dims->batch);
+  letters->assign(op.getNumLoops(), '?');
+  const std::pair<char, ArrayRef<unsigned>> kinds[] = {
+      {'b', dims->batch}, {'m', dims->m}, {'n', dims->n}, {'k', dims->k}};
+  for (const auto& [letter, loops] : kinds) {
+    if (loops.size() > 1)
+      return absl::StrCat(loops.size(), " loops are '", std::string(1, letter), "'; one can be");
+    for (unsigned loop : loops) (*letters)[loop] = letter;
+  }
+  if (llvm::is_contained(*letters, '?')) return "a loop is neither of batch, rows, columns nor reduced";
+  if (dims->k.empty()) return "nothing is reduced: an outer product";
+  return "";
+}
+
+}  // namespace
+
+Reason read_product(linalg::LinalgOp op, Step* step) {
+  if (!linalg::isaContractionOpInterface(op)) return "it multiplies and adds up no two tensors";
+  SmallVector<char> letters;
+  if (Reason why = name_loops(op, &letters); !why.empty()) return why;
+  const SmallVector<AffineMap> maps = op.getIndexingMapsArray();
+  step->op = Op::kMatmul;
+  step->a = {op.getDpsInputs()[0], letters_of(maps[0], letters)};
+  step->b = {op.getDpsInputs()[1], letters_of(maps[1], letters)};
+  step->d = {op->getResult(0), letters_of(maps[2], letters)};
+  // The operand with the rows is A, whichever comes first.
+  if (llvm::is_contained(step->a.dims, 'n') || llvm::is_contained(step->b.dims, 'm'))
+    std::swap(step->a, step->b);
+  if (!step->d.dims.empty() && step->d.dims.back() == 'm') {
+    for (Access* access : {&step->a, &step->b, &step->d}) swap_roles(&access->dims);
+    std::swap(step->a, step->b);
+  }
+  if (!step->d.dims.empty() && step->d.dims.back() == 'b')
+    return "the batch is the result's innermost dimension";
+  const auto element = [](const Access& x) { return getElementTypeOrSelf(x.tensor.getType()); };
+  if (element(step->a) != element(step->b)) return "its operands are of two element types";
+  for (const Access* access : {&step->a, &step->b, &step->d})
+    if (dtype_of(element(*access)) == DType::kNone) return "an element type that Lathe has none of";
+  const Value init = op.getDpsInits()[0];
+  if (!is_filled(init, 0)) step->c = {init, step->d.dims};
+  return "";
+}
+
+}  // namespace lathe::payload

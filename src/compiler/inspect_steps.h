@@ -1,0 +1,58 @@
+// The pieces of inspect.cc: a payload's steps while they are put together.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/dtype.h"
+#include "compiler/mlir.h"
+#include "core/json.h"
+#include "core/problem.h"
+
+namespace lathe::payload {
+
+// A tensor as a step sees it: what each of its dimensions is, outermost first.
+struct Access {
+  mlir::Value tensor;  // null: the step has no such operand
+  std::string dims;
+};
+
+struct Step {
+  Step(Op o, mlir::Location l) : op(o), location(l) {}
+  Op op;
+  mlir::Location location;
+  Access a, b, c, bias, residual, d;  // argmax: a is x
+  Access indices, values;
+  double alpha = 1;
+  Activation activation = Activation::kNone;
+  DType logits = DType::kNone;
+  int64_t index_offset = 0;
+};
+
+// Why an op is not understood; "" where it is.
+using Reason = std::string;
+
+// kNone: no element type of Lathe's.
+DType dtype_of(mlir::Type element);
+// The letters of a map's results, one for each of its dimensions; "" if a result is anything else than a
+// dimension.
+std::string letters_of(mlir::AffineMap map, llvm::ArrayRef<char> dimensions);
+// The number that a scalar is a constant of.
+std::optional<double> constant_of(mlir::Value scalar);
+// Whether `init`, what an op starts from, holds `number` everywhere.
+bool is_filled(mlir::Value init, double number);
+
+// inspect_product.cc: `op` as the product of two tensors, its result in step->d.
+Reason read_product(mlir::linalg::LinalgOp op, Step* step);
+
+// inspect_epilogue.cc: `op`, elementwise, as what follows `product` (one of its operands) in an epilogue. Its
+// result becomes step->d.
+Reason read_epilogue(mlir::linalg::LinalgOp op, mlir::Value product, Step* step);
+
+// inspect_argmax.cc: whether `op` reduces to an index, and then its step.
+bool is_argmax(mlir::linalg::LinalgOp op);
+Reason read_argmax(mlir::linalg::LinalgOp op, Step* step);
+// Makes of a matmul, whose result `argmax` alone reads, one step; false where Lathe has no such op.
+bool join_argmax(const Step& product, Step* argmax);
+
+}  // namespace lathe::payload

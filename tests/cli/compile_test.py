@@ -1,0 +1,83 @@
+"""`lathe compile` on payloads: what is read of them, what is compiled, where what is not understood is refused.
+
+usage: compile_test.py LATHE PAYLOADS
+"""
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+LATHE = sys.argv[1]
+PAYLOADS = pathlib.Path(sys.argv[2])
+
+
+def compile_payload(path, *flags, cache, code=0):
+    result = subprocess.run([LATHE, "compile", str(path), *map(str, flags), "--cache-dir", str(cache)],
+                            capture_output=True, text=True, timeout=120)
+    assert result.returncode == code, f"{path} {flags}: exit {result.returncode}\n{result.stdout}{result.stderr}"
+    return result.stdout if code == 0 else result.stderr
+
+
+def last_line(text):
+    return text.strip().splitlines()[-1]
+
+
+def test_open_rows(cache):
+    # M of 1 to 4 are four classes of each of the two weights.
+    text = compile_payload(PAYLOADS / "mlp.mlir", "--m-max", 4, cache=cache)
+    assert "mlp.mlir:9:8  @mlp  matmul f32 ?x256x64 nt" in text, text
+    assert "mlp.mlir:23:8  @mlp  matmul f32 ?x64x256 nt" in text, text
+    assert last_line(text).startswith("8 classes: 8 compiled, 0 loaded"), text
+    assert last_line(compile_payload(PAYLOADS / "mlp.mlir", "--m-max", 4, cache=cache)).startswith(
+        "8 classes: 0 compiled, 8 loaded")
+    # The classes are those that a request by hand asks for.
+    request = ["run", "matmul", "3x256x64", "--epilogue", "bias,gelu", "--json", "--repeat", "1", "--cache-dir", str(cache)]
+    report = json.loads(subprocess.run([LATHE, *request], capture_output=True, text=True, check=True).stdout)
+    assert report["cache_outcome"] == "disk hit" and report["check"]["ok"], report
+
+
+def test_known_rows(cache):
+    text = compile_payload(PAYLOADS / "attention_scores.mlir", cache=cache)
+    assert "matmul f16 128x128x64 nt batch 8" in text and last_line(text).startswith("1 classes: 1 compiled"), text
+
+
+def test_argmax_joins_its_matmul(cache):
+    text = compile_payload(PAYLOADS / "lm_head.mlir", "--m-max", 2, "--facts", "h200", cache=cache)
+    assert "matmul_argmax bf16 ?x1000x96 nt" in text and "0 failed" not in text, text
+    program = json.loads(compile_payload(PAYLOADS / "lm_head.mlir", "--json", cache=cache))
+    (step,) = program["functions"][0]["steps"]
+    assert step["op"] == "matmul_argmax" and step["logits"] == "f32", step
+    assert program["functions"][0]["results"] == [step["indices"]["value"]], program
+
+
+def test_split_k(cache):
+    text = compile_payload(PAYLOADS / "split_k.mlir", "--facts", "h200", cache=cache)
+    assert "matmul f32 123x456x51234 nn" in text and " splits " in text, text
+
+
+def test_refusals(cache):
+    mlp = (PAYLOADS / "mlp.mlir").read_text()
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "p.mlir"
+
+        def refused(text, code, *words):
+            path.write_text(text)
+            error = compile_payload(path, cache=cache, code=code)
+            assert all(word in error for word in words), error
+
+        refused(mlp.replace("math.erf", "math.sin"), 1, "UNSUPPORTED", "p.mlir:11:8: linalg.generic:")
+        refused(mlp.replace("tensor<64x256xf32>", "tensor<?x256xf32>").replace("tensor<?x64xf32>", "tensor<?x?xf32>"), 1,
+                "p.mlir:23:8: dimension 0 of 'b' is open; rows alone may be")
+        refused(mlp.replace("tensor<256xf32>", "tensor<255xf32>"), 2, "p.mlir:9:8: dimension 0 of 'bias' is 255, elsewhere 256")
+        refused(mlp[:200], 2, "p.mlir:")
+        refused("", 1, "no function")
+        refused("module {\n" + mlp + "}\n" + mlp, 1, "p.mlir:", "no function")
+    assert "cannot read" in compile_payload(PAYLOADS / "none.mlir", cache=cache, code=2)
+
+
+for name, test in list(globals().items()):
+    if name.startswith("test_"):
+        with tempfile.TemporaryDirectory() as folder:
+            test(folder)
+            print("ok", name)

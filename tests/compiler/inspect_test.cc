@@ -1,0 +1,346 @@
+// Payloads that Lathe did not write, read as programs: what each operand's dimensions are, what is fused, and
+// what is refused, where.
+#include <gtest/gtest.h>
+
+#include "compiler_process.h"
+#include "core/json.h"
+
+namespace lathe::testing {
+namespace {
+
+Json inspect(const std::string& text) {
+  const CompilerAnswer answer =
+      compile_bytes(canonical_text({{"inspect", {{"name", "p.mlir"}, {"text", text}}}}));
+  EXPECT_EQ(answer.code, 0) << answer.error;
+  EXPECT_EQ(answer.programs, 1);
+  auto program = parse_json(answer.program, "program");
+  EXPECT_TRUE(program.ok()) << program.status();
+  return program.ok() ? *program : Json::object();
+}
+
+// The steps of the only function; a refusal fails the test.
+Json steps_of(const std::string& text) {
+  const Json program = inspect(text);
+  if (program.contains("refused")) {
+    ADD_FAILURE() << program.dump(1);
+    return Json::array();
+  }
+  return program["functions"][0]["steps"];
+}
+
+// "p.mlir:3:8: linalg.matmul: why"
+std::string refusal_of(const std::string& text) {
+  const Json program = inspect(text);
+  if (!program.contains("refused")) {
+    ADD_FAILURE() << program.dump(1);
+    return "";
+  }
+  return program["refused"]["location"].get<std::string>() + ": " +
+         program["refused"]["reason"].get<std::string>();
+}
+
+// A function over f32 tensors whose product starts from zeros of `type`.
+std::string function(const std::string& arguments, const std::string& type, const std::string& result,
+                     const std::string& body) {
+  return "func.func @f(" + arguments + ") -> " + result +
+         " {\n  %zero = arith.constant 0.0 : f32\n  %empty = tensor.empty() : " + type +
+         "\n  %init = linalg.fill ins(%zero : f32) outs(%empty : " + type + ") -> " + type + "\n" + body +
+         "}\n";
+}
+
+constexpr char kMatmul[] =
+    "  %d = linalg.matmul ins(%a, %b : tensor<5x9xf32>, tensor<9x7xf32>) outs(%init : tensor<5x7xf32>) -> "
+    "tensor<5x7xf32>\n";
+
+// kMatmul and an elementwise op over its result with one more input; `lines` compute %v of %x and %y.
+std::string with_consumer(const std::string& other, const std::string& map, const std::string& lines) {
+  return function(
+      "%a: tensor<5x9xf32>, %b: tensor<9x7xf32>, %o: " + other, "tensor<5x7xf32>", "tensor<5x7xf32>",
+      std::string(kMatmul) +
+          "  %e = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> " +
+          map +
+          ">, affine_map<(i, j) -> (i, j)>], iterator_types = [\"parallel\", \"parallel\"]}"
+          " ins(%d, %o : tensor<5x7xf32>, " +
+          other + ") outs(%empty : tensor<5x7xf32>) {\n  ^bb0(%x: f32, %y: f32, %z: f32):\n" + lines +
+          "    linalg.yield %v : f32\n  } -> tensor<5x7xf32>\n  return %e : tensor<5x7xf32>\n");
+}
+
+TEST(Inspect, MatmulAndItsValues) {
+  const Json program =
+      inspect(function("%a: tensor<5x9xf32>, %b: tensor<9x7xf32>", "tensor<5x7xf32>", "tensor<5x7xf32>",
+                       std::string(kMatmul) + "  return %d : tensor<5x7xf32>\n"));
+  ASSERT_FALSE(program.contains("refused")) << program.dump(1);
+  const Json& f = program["functions"][0];
+  EXPECT_EQ(f["name"], "f");
+  ASSERT_EQ(f["steps"].size(), 1u);
+  const Json& s = f["steps"][0];
+  EXPECT_EQ(s["op"], "matmul");
+  EXPECT_EQ(s["location"], "p.mlir:5:8");
+  EXPECT_EQ(s["a"], Json({{"value", f["arguments"][0]}, {"dims", "mk"}}));
+  EXPECT_EQ(s["b"], Json({{"value", f["arguments"][1]}, {"dims", "kn"}}));
+  EXPECT_EQ(s["d"], Json({{"value", f["results"][0]}, {"dims", "mn"}}));
+  EXPECT_EQ(s["alpha"], 1.0);
+  EXPECT_EQ(s["activation"], "none");
+  EXPECT_FALSE(s.contains("c") || s.contains("bias") || s.contains("residual"));
+  EXPECT_EQ(f["values"][f["arguments"][1].get<size_t>()], Json({{"dtype", "f32"}, {"shape", {9, 7}}}));
+}
+
+// A contraction's maps, and what the three operands' dimensions then are.
+struct OrderCase {
+  const char *a, *b, *d;  // types
+  const char *map_a, *map_b, *map_d, *loops;
+  const char *dims_a, *dims_b, *dims_d;
+  int first = 0;  // which argument A is
+};
+class Order : public ::testing::TestWithParam<OrderCase> {};
+
+TEST_P(Order, IsReadFromTheMaps) {
+  const OrderCase& c = GetParam();
+  const std::string map = std::string("affine_map<") + c.loops + " -> ";
+  std::string iterators;
+  for (const char* l = c.loops; *l; ++l)
+    if (*l >= 'a' && *l <= 'z')
+      iterators +=
+          std::string(iterators.empty() ? "" : ", ") + (*l == 'k' ? "\"reduction\"" : "\"parallel\"");
+  const Json steps =
+      steps_of(function(std::string("%a: ") + c.a + ", %b: " + c.b, c.d, c.d,
+                        "  %d = linalg.generic {indexing_maps = [" + map + c.map_a + ">, " + map + c.map_b +
+                            ">, " + map + c.map_d + ">], iterator_types = [" + iterators +
+                            "]} ins(%a, %b : " + c.a + ", " + c.b + ") outs(%init : " + c.d +
+                            ") {\n  ^bb0(%x: f32, %y: f32, %z: f32):\n    %p = arith.mulf %x, %y : f32\n    "
+                            "%s = arith.addf %z, %p : f32\n"
+                            "    linalg.yield %s : f32\n  } -> " +
+                            c.d + "\n  return %d : " + c.d + "\n"));
+  ASSERT_EQ(steps.size(), 1u);
+  EXPECT_EQ(steps[0]["a"], Json({{"value", c.first}, {"dims", c.dims_a}}));
+  EXPECT_EQ(steps[0]["b"], Json({{"value", 1 - c.first}, {"dims", c.dims_b}}));
+  EXPECT_EQ(steps[0]["d"]["dims"], c.dims_d);
+}
+
+INSTANTIATE_TEST_SUITE_P(
+    Maps, Order,
+    ::testing::Values(OrderCase{"tensor<9x5xf32>", "tensor<7x9xf32>", "tensor<5x7xf32>", "(k, i)", "(j, k)",
+                                "(i, j)", "(i, j, k)", "km", "nk", "mn"},
+                      // The rows are the second operand's.
+                      OrderCase{"tensor<9x7xf32>", "tensor<5x9xf32>", "tensor<5x7xf32>", "(k, j)", "(i, k)",
+                                "(i, j)", "(i, j, k)", "mk", "kn", "mn", 1},
+                      // The result is transposed: the transposed product, of the operands in the other order.
+                      OrderCase{"tensor<5x9xf32>", "tensor<9x7xf32>", "tensor<7x5xf32>", "(i, k)", "(k, j)",
+                                "(j, i)", "(i, j, k)", "km", "nk", "mn", 1},
+                      OrderCase{"tensor<3x5x9xf32>", "tensor<9x7xf32>", "tensor<3x5x7xf32>", "(h, i, k)",
+                                "(k, j)", "(h, i, j)", "(h, i, j, k)", "bmk", "kn", "bmn"},
+                      // Heads side by side in wider rows.
+                      OrderCase{"tensor<5x3x9xf32>", "tensor<3x7x9xf32>", "tensor<5x3x7xf32>", "(i, h, k)",
+                                "(h, j, k)", "(i, h, j)", "(h, i, j, k)", "mbk", "bnk", "mbn"},
+                      OrderCase{"tensor<5x9xf32>", "tensor<9xf32>", "tensor<5xf32>", "(i, k)", "(k)", "(i)",
+                                "(i, k)", "k", "nk", "n", 1},
+                      OrderCase{"tensor<9xf32>", "tensor<9x7xf32>", "tensor<7xf32>", "(k)", "(k, j)", "(j)",
+                                "(j, k)", "k", "kn", "n"}));
+
+// What follows the product, and the step's fields that it sets.
+struct ConsumerCase {
+  const char* name;
+  const char *other, *map, *lines;
+  const char* activation;
+  double alpha;
+  std::vector<std::string> operands;
+};
+class Consumer : public ::testing::TestWithParam<ConsumerCase> {};
+
+TEST_P(Consumer, IsFused) {
+  const ConsumerCase& c = GetParam();
+  const Json steps = steps_of(with_consumer(c.other, c.map, c.lines));
+  ASSERT_EQ(steps.size(), 1u);
+  EXPECT_EQ(steps[0]["activation"], c.activation);
+  EXPECT_EQ(steps[0]["alpha"], c.alpha);
+  for (const char* name : {"c", "bias", "residual"}) {
+    const bool wanted = std::find(c.operands.begin(), c.operands.end(), name) != c.operands.end();
+    EXPECT_EQ(steps[0].contains(name), wanted) << name;
+    if (wanted && steps[0].contains(name))
+      EXPECT_EQ(steps[0][name]["dims"], std::string(c.map) == "(j)" ? "n" : "mn");
+  }
+}
+
+constexpr char kRow[] = "tensor<7xf32>", kWhole[] = "tensor<5x7xf32>";
+INSTANTIATE_TEST_SUITE_P(
+    Pieces, Consumer,
+    ::testing::Values(
+        ConsumerCase{"bias", kRow, "(j)", "    %v = arith.addf %x, %y : f32\n", "none", 1, {"bias"}},
+        ConsumerCase{"alpha_bias_relu",
+                     kRow,
+                     "(j)",
+                     "    %h = arith.constant 0.5 : f32\n    %1 = arith.mulf %h, %x : f32\n"
+                     "    %2 = arith.addf %y, %1 : f32\n    %v = arith.maximumf %2, %zero : f32\n",
+                     "relu",
+                     0.5,
+                     {"bias"}},
+        ConsumerCase{"relu_by_select",
+                     kRow,
+                     "(j)",
+                     "    %1 = arith.addf %x, %y : f32\n    %2 = arith.cmpf ugt, %1, %zero : f32\n"
+                     "    %v = arith.select %2, %1, %zero : f32\n",
+                     "relu",
+                     1,
+                     {"bias"}},
+        ConsumerCase{"added_before",
+                     kWhole,
+                     "(i, j)",
+                     "    %1 = arith.addf %x, %y : f32\n    %v = arith.maximumf %1, %zero : f32\n",
+                     "relu",
+                     1,
+                     {"c"}},
+        ConsumerCase{
+            "silu_residual",
+            kWhole,
+            "(i, j)",
+            "    %one = arith.constant 1.0 : f32\n    %1 = arith.negf %x : f32\n    %2 = math.exp %1 : f32\n"
+            "    %3 = arith.addf %one, %2 : f32\n    %4 = arith.divf %x, %3 : f32\n"
+            "    %v = arith.addf %4, %y : f32\n",
+            "silu",
+            1,
+            {"residual"}},
+        ConsumerCase{"gelu",
+                     kRow,
+                     "(j)",
+                     "    %1 = arith.addf %x, %y : f32\n    %r = arith.constant 0.70710678118654752 : f32\n"
+                     "    %h = arith.constant 0.5 : f32\n    %one = arith.constant 1.0 : f32\n"
+                     "    %2 = arith.mulf %1, %r : f32\n    %3 = math.erf %2 : f32\n    %4 = arith.addf %3, "
+                     "%one : f32\n"
+                     "    %5 = arith.mulf %1, %4 : f32\n    %v = arith.mulf %5, %h : f32\n",
+                     "gelu",
+                     1,
+                     {"bias"}},
+        ConsumerCase{"gelu_tanh",
+                     kRow,
+                     "(j)",
+                     "    %1 = arith.addf %x, %y : f32\n    %s = arith.constant 0.79788456080286536 : f32\n"
+                     "    %c = arith.constant 0.044715 : f32\n    %h = arith.constant 0.5 : f32\n"
+                     "    %one = arith.constant 1.0 : f32\n    %2 = arith.mulf %1, %1 : f32\n"
+                     "    %3 = arith.mulf %2, %1 : f32\n    %4 = arith.mulf %c, %3 : f32\n"
+                     "    %5 = arith.addf %1, %4 : f32\n    %6 = arith.mulf %s, %5 : f32\n    %7 = math.tanh "
+                     "%6 : f32\n"
+                     "    %8 = arith.addf %7, %one : f32\n    %9 = arith.mulf %h, %1 : f32\n"
+                     "    %v = arith.mulf %9, %8 : f32\n",
+                     "gelu_tanh",
+                     1,
+                     {"bias"}}),
+    [](const auto& info) { return info.param.name; });
+
+TEST(Inspect, AnAccumulatorIsC) {
+  const Json steps = steps_of(
+      "func.func @f(%a: tensor<5x9xf16>, %b: tensor<9x7xf16>, %c: tensor<5x7xf32>) -> tensor<5x7xf32> {\n"
+      "  %d = linalg.matmul ins(%a, %b : tensor<5x9xf16>, tensor<9x7xf16>) outs(%c : tensor<5x7xf32>) -> "
+      "tensor<5x7xf32>\n"
+      "  return %d : tensor<5x7xf32>\n}\n");
+  ASSERT_EQ(steps.size(), 1u);
+  EXPECT_EQ(steps[0]["c"], Json({{"value", 2}, {"dims", "mn"}}));
+}
+
+TEST(Inspect, TranspositionsBecomeLayouts) {
+  const Json steps = steps_of(function(
+      "%a: tensor<5x9xf32>, %w: tensor<7x9xf32>", "tensor<5x7xf32>", "tensor<5x7xf32>",
+      "  %t = tensor.empty() : tensor<9x7xf32>\n"
+      "  %b = linalg.transpose ins(%w : tensor<7x9xf32>) outs(%t : tensor<9x7xf32>) permutation = [1, 0]\n" +
+          std::string(kMatmul) + "  return %d : tensor<5x7xf32>\n"));
+  ASSERT_EQ(steps.size(), 1u);
+  EXPECT_EQ(steps[0]["b"], Json({{"value", 1}, {"dims", "nk"}}));
+}
+
+TEST(Inspect, OpenRowsStayOpen) {
+  const Json program = inspect(
+      "func.func @f(%a: tensor<?x9xf32>, %b: tensor<9x7xf32>, %c: tensor<?x7xf32>) -> tensor<?x7xf32> {\n"
+      "  %d = linalg.matmul ins(%a, %b : tensor<?x9xf32>, tensor<9x7xf32>) outs(%c : tensor<?x7xf32>) -> "
+      "tensor<?x7xf32>\n  return %d : tensor<?x7xf32>\n}\n");
+  EXPECT_EQ(program["functions"][0]["values"][0]["shape"], Json({nullptr, 9}));
+}
+
+// The rows' argmax of %x of type `type`; `compare` computes %take.
+std::string argmax_of(const std::string& x, const std::string& type, const std::string& compare) {
+  return "  %low = arith.constant 0xFF800000 : f32\n  %no = arith.constant 0 : i64\n"
+         "  %ev = tensor.empty() : tensor<5xf32>\n  %ei = tensor.empty() : tensor<5xi64>\n"
+         "  %iv = linalg.fill ins(%low : f32) outs(%ev : tensor<5xf32>) -> tensor<5xf32>\n"
+         "  %ii = linalg.fill ins(%no : i64) outs(%ei : tensor<5xi64>) -> tensor<5xi64>\n"
+         "  %r:2 = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i)>, "
+         "affine_map<(i, j) -> (i)>], iterator_types = [\"parallel\", \"reduction\"]} ins(" +
+         x + " : " + type +
+         ") outs(%iv, %ii : tensor<5xf32>, tensor<5xi64>) {\n"
+         "  ^bb0(%in: f32, %best: f32, %at: i64):\n    %j = linalg.index 1 : index\n"
+         "    %column = arith.index_cast %j : index to i64\n" +
+         compare +
+         "    %value = arith.select %take, %in, %best : f32\n    %index = arith.select %take, %column, %at : "
+         "i64\n"
+         "    linalg.yield %value, %index : f32, i64\n  } -> (tensor<5xf32>, tensor<5xi64>)\n";
+}
+constexpr char kRule[] =
+    "    %g = arith.cmpf ugt, %in, %best : f32\n    %o = arith.cmpf ord, %best, %best : f32\n"
+    "    %take = arith.andi %g, %o : i1\n";
+
+TEST(Inspect, Argmax) {
+  const Json steps = steps_of("func.func @f(%x: tensor<5x7xf32>) -> (tensor<5xf32>, tensor<5xi64>) {\n" +
+                              argmax_of("%x", "tensor<5x7xf32>", kRule) +
+                              "  return %r#0, %r#1 : tensor<5xf32>, tensor<5xi64>\n}\n");
+  ASSERT_EQ(steps.size(), 1u);
+  EXPECT_EQ(steps[0]["op"], "argmax");
+  EXPECT_EQ(steps[0]["x"], Json({{"value", 0}, {"dims", "rn"}}));
+  EXPECT_TRUE(steps[0].contains("values"));
+  EXPECT_EQ(steps[0]["index_offset"], 0);
+}
+
+TEST(Inspect, AnArgmaxThatAloneReadsAProductIsOneStepWithIt) {
+  const std::string text =
+      function("%a: tensor<5x9xf32>, %b: tensor<9x7xf32>", "tensor<5x7xf32>", "tensor<5xi64>",
+               kMatmul + argmax_of("%d", "tensor<5x7xf32>", kRule) + "  return %r#1 : tensor<5xi64>\n");
+  const Json steps = steps_of(text);
+  ASSERT_EQ(steps.size(), 1u);
+  EXPECT_EQ(steps[0]["op"], "matmul_argmax");
+  EXPECT_EQ(steps[0]["logits"], "f32");
+  EXPECT_FALSE(steps[0].contains("values")) << "nothing reads the maxima";
+}
+
+TEST(Inspect, AnArgmaxWithoutLathesRuleForNanIsRefusedUnlessThereIsNone) {
+  const auto text = [](const std::string& flags) {
+    return "func.func @f(%x: tensor<5x7xf32>) -> tensor<5xi64> {\n" +
+           argmax_of("%x", "tensor<5x7xf32>", "    %take = arith.cmpf ogt, %in, %best" + flags + " : f32\n") +
+           "  return %r#1 : tensor<5xi64>\n}\n";
+  };
+  EXPECT_NE(refusal_of(text("")).find("NaN"), std::string::npos) << refusal_of(text(""));
+  EXPECT_EQ(steps_of(text(" fastmath<nnan>")).size(), 1u);
+}
+
+TEST(Inspect, WhatIsNotUnderstoodIsNamedWithItsPlace) {
+  EXPECT_EQ(refusal_of(with_consumer(kWhole, "(i, j)", "    %v = math.sin %x : f32\n")),
+            "p.mlir:6:8: linalg.generic: math.sin is in no epilogue");
+  EXPECT_EQ(refusal_of(with_consumer(kWhole, "(i, j)", "    %v = arith.mulf %x, %y : f32\n")),
+            "p.mlir:6:8: linalg.generic: a product of two values that are no constants is in no epilogue");
+  EXPECT_EQ(
+      refusal_of("func.func @f(%a: tensor<5xf32>) -> tensor<5xf32> {\n  %e = math.exp %a : tensor<5xf32>\n"
+                 "  return %e : tensor<5xf32>\n}\n"),
+      "p.mlir:2:8: math.exp: no op on tensors that Lathe reads");
+  // The product is read twice: fusing either reader would lose the other's.
+  EXPECT_NE(refusal_of(
+                function("%a: tensor<5x9xf32>, %b: tensor<9x7xf32>", "tensor<5x7xf32>", "tensor<5x7xf32>",
+                         std::string(kMatmul) +
+                             "  %e = linalg.add ins(%d, %d : tensor<5x7xf32>, tensor<5x7xf32>) outs(%empty : "
+                             "tensor<5x7xf32>) -> tensor<5x7xf32>\n  return %e : tensor<5x7xf32>\n"))
+                .find("linalg.add: no matmul, whose result nothing else reads"),
+            std::string::npos);
+  EXPECT_NE(refusal_of("module {}\n").find("no function"), std::string::npos);
+}
+
+TEST(Inspect, MalformedTextsAreRefusedWithLineAndColumn) {
+  for (const std::string& text :
+       {std::string("func.func @f( {"), std::string("\0\1\2", 3), std::string("module {")}) {
+    const Json program = inspect(text);
+    ASSERT_TRUE(program.contains("refused")) << program.dump(1);
+    EXPECT_EQ(program["refused"]["malformed"], true);
+    EXPECT_EQ(program["refused"]["location"].get<std::string>().rfind("p.mlir:", 0), 0u) << program.dump(1);
+  }
+  const Json deep = inspect(std::string(100000, '('));
+  EXPECT_EQ(deep["refused"]["malformed"], true);
+  const Json ill_typed =
+      inspect("func.func @f(%a: tensor<5xf32>) -> tensor<6xf32> {\n  return %a : tensor<5xf32>\n}\n");
+  EXPECT_EQ(ill_typed["refused"]["malformed"], true);
+}
+
+}  // namespace
+}  // namespace lathe::testing
