@@ -1,0 +1,184 @@
+// Texts that are almost payloads: whatever is done to one, it is read or refused, and the compiler lives on.
+// LATHE_TEST_PAYLOADS=N tries N of them (default 400).
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <random>
+
+#include "compiler_process.h"
+#include "core/json.h"
+
+namespace lathe::testing {
+namespace {
+
+std::vector<std::string> payloads() {
+  std::vector<std::string> texts;
+  for (const auto& file : std::filesystem::directory_iterator(LATHE_PAYLOADS_DIR)) {
+    std::ifstream in(file.path());
+    texts.emplace_back(std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>());
+  }
+  return texts;
+}
+
+class Mutator {
+ public:
+  explicit Mutator(uint32_t seed) : random_(seed), texts_(payloads()) {}
+
+  std::string next() {
+    std::string text = pick(texts_);
+    if (below(2)) replace_everywhere(&text);
+    for (int edits = below(4); edits > 0; --edits) edit(&text);
+    return text;
+  }
+
+ private:
+  int below(size_t n) { return static_cast<int>(random_() % std::max<size_t>(n, 1)); }
+  template <typename T>
+  const T& pick(const std::vector<T>& from) {
+    return from[static_cast<size_t>(below(from.size()))];
+  }
+  std::string take(const std::string& text, size_t most) {
+    const auto from = static_cast<size_t>(below(text.size()));
+    return text.substr(from, static_cast<size_t>(below(most)));
+  }
+
+  // Another payload, more often than not a valid one.
+  void replace_everywhere(std::string* text) {
+    static const std::vector<std::pair<std::string, std::string>> kSwaps = {
+        {"f32", "f16"},
+        {"f32", "bf16"},
+        {"f32", "f64"},
+        {"f16", "f8E4M3FN"},
+        {"bf16", "f32"},
+        {"i64", "i32"},
+        {"?x", "3x"},
+        {"64x", "?x"},
+        {"256", "1"},
+        {"64", "0"},
+        {"128x8x64", "?x8x64"},
+        {"(h, m, n)", "(m, h, n)"},
+        {"-> (n, k)>", "-> (k, n)>"},
+        {"-> (m, k)>", "-> (k, m)>"},
+        {"-> (m, n)>", "-> (n, m)>"},
+        {"ogt", "ugt"},
+        {"ogt", "oge"},
+        {"fastmath<nnan> ", ""},
+        {"arith.addf", "arith.mulf"},
+        {"arith.mulf", "arith.addf"},
+        {"math.erf", "math.tanh"},
+        {"arith.maximumf", "arith.maxnumf"},
+        {"0.5", "0.25"},
+        {"0.0", "1.0"},
+        {"linalg.add", "linalg.sub"},
+        {"linalg.matmul", "linalg.generic"}};
+    for (int times = 1 + below(3); times > 0; --times) {
+      const auto& [from, to] = pick(kSwaps);
+      for (size_t at = 0; (at = text->find(from, at)) != std::string::npos; at += to.size())
+        text->replace(at, from.size(), to);
+    }
+  }
+
+  void edit(std::string* text) {
+    static const std::vector<std::string> kWords = {"?",
+                                                    "0",
+                                                    "1",
+                                                    "7",
+                                                    "2147483648",
+                                                    "9223372036854775807",
+                                                    "f16",
+                                                    "bf16",
+                                                    "i8",
+                                                    "f64",
+                                                    "index",
+                                                    "f8E4M3FN",
+                                                    "complex<f32>",
+                                                    "vector<4xf32>",
+                                                    "arith.mulf",
+                                                    "arith.addf",
+                                                    "arith.maximumf",
+                                                    "math.exp",
+                                                    "reduction",
+                                                    "parallel",
+                                                    "(i, j) -> (j, i)",
+                                                    "(m, n, k) -> (m, m)",
+                                                    "(m, n, k) -> (k, n)",
+                                                    "(i, j) -> (i + j)",
+                                                    "%zero",
+                                                    "%x",
+                                                    "%w",
+                                                    "<",
+                                                    ">",
+                                                    "{",
+                                                    "}",
+                                                    "\"",
+                                                    "tensor<?x?xf32>",
+                                                    "tensor<*xf32>",
+                                                    "memref<4xf32>",
+                                                    "linalg.add",
+                                                    "linalg.mul",
+                                                    "linalg.matmul",
+                                                    "linalg.dot",
+                                                    "linalg.reduce",
+                                                    "dense<1.0>",
+                                                    "loc(unknown)",
+                                                    "#a"};
+    const auto at = static_cast<size_t>(below(text->size()));
+    switch (below(6)) {
+      case 0: text->insert(at, pick(kWords)); break;
+      case 1: text->erase(at, static_cast<size_t>(below(12))); break;
+      case 2: text->insert(at, take(*text, 80)); break;
+      case 3: text->erase(at); break;
+      case 4: (*text)[std::min(at, text->size() - 1)] = static_cast<char>(below(256)); break;
+      default: replace_word(text, at, pick(kWords));
+    }
+    if (text->empty()) *text = "m";
+  }
+  // The word around `at`, so that the text more often still parses.
+  void replace_word(std::string* text, size_t at, const std::string& by) {
+    const auto in_word = [&](size_t i) {
+      return i < text->size() && (isalnum((*text)[i]) || (*text)[i] == '.');
+    };
+    size_t from = at, to = at;
+    while (from > 0 && in_word(from - 1)) --from;
+    while (in_word(to)) ++to;
+    text->replace(from, to - from, by);
+  }
+
+  std::mt19937 random_;
+  std::vector<std::string> texts_;
+};
+
+TEST(InspectRandom, EveryTextIsReadOrRefused) {
+  const char* wanted = getenv("LATHE_TEST_PAYLOADS");
+  const int count = wanted ? atoi(wanted) : 400;
+  const uint32_t seed = std::random_device()();
+  RecordProperty("seed", static_cast<int>(seed));
+  Mutator mutator(seed);
+  int programs = 0, unsupported = 0, malformed = 0;
+  for (int i = 0; i < count; ++i) {
+    const std::string text = mutator.next();
+    const CompilerAnswer answer =
+        compile_bytes(canonical_text({{"inspect", {{"name", "p.mlir"}, {"text", text}}}}));
+    ASSERT_EQ(answer.code, 0) << "seed " << seed << " text " << i << ": " << answer.error << "\n" << text;
+    ASSERT_EQ(answer.programs, 1);
+    const auto program = parse_json(answer.program, "program");
+    ASSERT_TRUE(program.ok()) << program.status() << "\n" << text;
+    if (!program->contains("refused")) {
+      ++programs;
+    } else {
+      ASSERT_FALSE((*program)["refused"]["reason"].get<std::string>().empty()) << text;
+      ((*program)["refused"]["malformed"].get<bool>() ? malformed : unsupported)++;
+    }
+  }
+  std::printf("%d texts: %d programs, %d refused, %d malformed\n", count, programs, unsupported, malformed);
+  // Edits that leave a payload whole, and those that make another of it, are among them.
+  EXPECT_GT(programs, 0);
+  EXPECT_GT(unsupported, 0);
+  EXPECT_GT(malformed, 0);
+}
+
+}  // namespace
+}  // namespace lathe::testing
