@@ -122,17 +122,21 @@ def test_warm_and_cache(cache, shapes):
     assert re.search(r"^(\d+) classes: 0 compiled, \1 loaded", named, re.MULTILINE), named
     alone = lathe("warm", shapes, "--m-max", 1, "--dtype", "bf16", "--target", "sm_89", cache=cache)
     assert re.search(r"^(\d+) classes: \1 compiled", alone, re.MULTILINE), alone
+    # AMD's too, without a ROCm.
+    amd = lathe("warm", shapes, "--m-max", 1, "--dtype", "f16", "--target", "gfx942", "--facts", "mi300x.json", cache=cache)
+    assert re.search(r"^(\d+) classes: \1 compiled", amd, re.MULTILINE), amd
 
     listed = lathe("cache", "ls", cache=cache).splitlines()
     stats = lathe("cache", "stats", cache=cache)
     assert f"entries    {len(listed)}," in stats, stats
     assert any("cuda sm_90a" in line for line in listed), listed[:3]
     assert any("cuda sm_89" in line for line in listed), listed[:3]
+    assert any("rocm gfx942" in line for line in listed), listed[:3]
     assert any("matmul f32" in line and "n 96 k 64" in line for line in listed), listed[:3]
     assert "0 are not" in lathe("cache", "verify", cache=cache)
     metrics = lathe("cache", "stats", "--prometheus", cache=cache)
     counts = [int(n) for n in re.findall(r'^lathe_cache_entries{op="matmul",target="[^"]+"} (\d+)$', metrics, re.MULTILINE)]
-    assert len(counts) == 3 and sum(counts) == len(listed), metrics
+    assert len(counts) == 4 and sum(counts) == len(listed), metrics
     assert re.search(r'^lathe_cache_entries{op="matmul",target="cuda sm_89"}', metrics, re.MULTILINE), metrics
     held = sum(path.stat().st_size for path in pathlib.Path(cache).rglob("*.lathe"))
     assert sum(map(int, re.findall(r"^lathe_cache_entry_bytes{.*} (\d+)$", metrics, re.MULTILINE))) == held, metrics

@@ -113,10 +113,14 @@ def _store_anywhere(emu):
     emu._mem_store = store
 
 
-def _subnormal_halves(pcode):
-    """f32 to f16 where the result is subnormal, which the emulator flushes; LLVM's kernels keep it, as they say in
-    their descriptors."""
+def _subnormal_halves(pcode, widened):
+    """f32 to f16 and back where the f16 is subnormal, which the emulator flushes; LLVM's kernels keep it, as they say in
+    their descriptors. `widened` is by integers."""
     plain, dtypes, u32 = pcode._FUNCS["f32_to_f16"], pcode.dtypes, pcode._u32
+
+    def widen(x):
+        code = x.bitcast(dtypes.uint16).cast(dtypes.uint32) if x.dtype == dtypes.half else x.cast(dtypes.uint32)
+        return widened(code & u32(0xFFFF)).bitcast(dtypes.float32)
 
     def convert(x):
         bits = x.bitcast(dtypes.uint32)
@@ -129,6 +133,7 @@ def _subnormal_halves(pcode):
         return (magnitude < u32(0x38800000)).where(code.cast(dtypes.uint16), normal).bitcast(dtypes.half)
 
     pcode._FUNCS["f32_to_f16"] = convert
+    pcode._FUNCS["f16_to_f32"] = widen
 
 
 def _return_from_atomics(emu):
@@ -165,15 +170,39 @@ def _load_anywhere(pcode):
     pcode.Parser._handle_mem_load = load
 
 
+def _whole_registers(emu):
+    """16-bit operands of gfx9 in v128 and beyond.
+
+    The emulator takes them for the upper halves of v0 and on, as gfx11 means them in VOP1, VOP2 and VOPC: where it
+    compares a register's number with 128, or a source's with 256 + 128.
+    """
+    def whole(handler):
+        def compile_instruction(inst, ctx):
+            number, bits = emu._c, inst.canonical_op_bits
+            if 16 in (bits.get("d"), bits.get("s0")):
+                emu._c = lambda value, *dtype: number(1 << 16 if value in (128, 384) else value, *dtype)
+            try:
+                return handler(inst, ctx)
+            finally:
+                emu._c = number
+        return compile_instruction
+
+    for kind, handler in emu._INST_HANDLERS.items():
+        if kind.__module__ == emu.irc.__name__ and handler in (emu._compile_vop12, emu._compile_vopc):
+            emu._INST_HANDLERS[kind] = whole(handler)
+
+
 def _correct(module):
     run_asm = module._run_asm()
     emu = sys.modules[run_asm.__module__]
     pcode = sys.modules[run_asm.__module__.rpartition(".")[0] + ".pcode"]
     _propagate_nan(pcode)
     _load_anywhere(pcode)
-    _subnormal_halves(pcode)
+    matrix = Matrix(emu)
+    _subnormal_halves(pcode, matrix.widened_half)
     _store_anywhere(emu)
     _return_from_atomics(emu)
+    _whole_registers(emu)
     # LLVM's kernels ask for subnormal f32 (their descriptors' FLOAT_DENORM_MODE_32 is 3); the emulator flushes them.
     emu._MXCSRContext = contextlib.nullcontext
     plain, lds = emu.Buffer, _Lds()
@@ -186,7 +215,7 @@ def _correct(module):
         return plain(device, _LDS_REACH // dtype.itemsize, dtype, options=emu.BufferSpec(external_ptr=lds.address))
 
     emu.Buffer = buffer
-    _correct_matrix(module, Matrix(emu))
+    _correct_matrix(module, matrix)
 
 
 def _correct_matrix(module, matrix):

@@ -77,6 +77,9 @@ class Matrix:
             value = bits.eq(n(0x80)).where(n(0x7FC00000), value)
         return value | sign
 
+    def widened_half(self, bits):
+        return self.widened(bits, _FLOATS["F16"])
+
     def element(self, register, at, name):
         """Element `at` of a register as 32 bits."""
         bits = _BITS[name]

@@ -143,6 +143,7 @@ std::string wrong_notes(const SweepPlan& plan, const Step& step, const KernelFac
   check("LDS bytes", k.shared_bytes + evaluate(step.dynamic_shared_memory, {}),
         static_cast<int64_t>(facts.fact_or("shared_memory_bytes", 0)));
   check("threads", k.workgroup[0], static_cast<int64_t>(facts.fact_or("max_workgroup_size", 0)));
+  if (k.denormals != 15) wrong.push_back(absl::StrCat("subnormals by mode ", k.denormals));
   if (k.wave != wave_size(facts.target)) wrong.push_back(absl::StrCat("waves of ", k.wave));
   for (int i = 0; i < 3; ++i)
     if (k.workgroup[i] != step.block[i])

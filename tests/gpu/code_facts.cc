@@ -86,6 +86,25 @@ nlohmann::json metadata_of(const std::string& elf) {
   return nullptr;
 }
 
+// Of a kernel's descriptor, by its symbol NAME.kd; -1: not found. LLVM's AMDGPU usage guide, "Kernel
+// Descriptor": compute_pgm_rsrc1 is at byte 48, of it bits 16 to 19.
+int64_t denormals_of(const std::string& elf, const std::string& kernel) {
+  const auto header = at<Elf64_Ehdr>(elf, 0);
+  const auto section = [&](size_t i) { return at<Elf64_Shdr>(elf, header.e_shoff + i * header.e_shentsize); };
+  for (size_t i = 0; i < header.e_shnum; ++i) {
+    const Elf64_Shdr symbols = section(i);
+    if (symbols.sh_type != SHT_DYNSYM) continue;
+    for (size_t s = 0; s < symbols.sh_size; s += sizeof(Elf64_Sym)) {
+      const auto symbol = at<Elf64_Sym>(elf, symbols.sh_offset + s);
+      const size_t name = section(symbols.sh_link).sh_offset + symbol.st_name;
+      if (name >= elf.size() || elf.c_str() + name != kernel + ".kd") continue;
+      const Elf64_Shdr home = section(symbol.st_shndx);
+      return at<uint32_t>(elf, home.sh_offset + symbol.st_value - home.sh_addr + 48) >> 16 & 15;
+    }
+  }
+  return -1;
+}
+
 }  // namespace
 
 HsacoTarget read_hsaco_target(const std::string& elf) {
@@ -114,6 +133,7 @@ KernelTable read_hsaco(const std::string& elf) {
     facts.scalar_registers = number(".sgpr_count");
     facts.accumulation_registers = kernel.value(".agpr_count", int64_t{0});
     facts.wave = number(".wavefront_size");
+    facts.denormals = denormals_of(elf, kernel.at(".name").get<std::string>());
   }
   return table;
 }

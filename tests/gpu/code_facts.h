@@ -20,6 +20,9 @@ struct KernelFacts {
   int64_t scratch_bytes = -1, spills = -1;
   int64_t registers = -1;  // a thread's; AMD: its vector registers, accumulation registers among them
   int64_t scalar_registers = -1, accumulation_registers = 0, wave = 0;  // AMD
+  // AMD: FLOAT_DENORM_MODE of f32 (low 2 bits) and of f16 and f64 (high 2 bits); 15: subnormals are neither
+  // read nor written as 0.
+  int64_t denormals = -1;
 };
 using KernelTable = std::map<std::string, KernelFacts>;
 

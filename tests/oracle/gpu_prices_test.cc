@@ -238,5 +238,24 @@ TEST(GpuPrices, MergesArePricedByTheFacts) {
   EXPECT_EQ(kind(after), kMergeLast);
 }
 
+// AMD: CDNA's parts have an L2 each, so that a second step merges there until hardware has shown otherwise.
+TEST(GpuPrices, WhoMergesOnAmd) {
+  const std::pair<const char*, bool> devices[] = {{"mi210", false},      {"mi250x", false},
+                                                  {"mi300x", false},     {"mi355x", false},
+                                                  {"rx-7900-xtx", true}, {"rx-9070-xt", true}};
+  for (const auto& [name, by_the_last] : devices) {
+    std::map<int32_t, int> seen;
+    for (int64_t m : {1, 64, 512})
+      for (const Plan& p : legal(linear(m, 4096, 16384), device(name), 8)) ++seen[p.config.split];
+    EXPECT_GT(seen[kMergeStep], 0) << name;
+    EXPECT_EQ(seen[kMergeLast] > 0, by_the_last) << name;
+    seen.clear();
+    for (const Plan& p : legal(argmax_class(DType::kF32, row_buckets().back()), device(name), 8))
+      ++seen[p.config.split];
+    EXPECT_GT(seen[kMergeStep], 0) << name;
+    EXPECT_EQ(seen[kMergeLast] > 0, by_the_last) << name;
+  }
+}
+
 }  // namespace
 }  // namespace lathe
