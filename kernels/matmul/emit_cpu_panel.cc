@@ -151,10 +151,20 @@ int64_t b_words(const CpuTile& t) {
 int64_t a_pitch(const CpuTile& t) { return depth_words(t) + kSlack; }
 int64_t a_words(const CpuTile& t) { return round_up(t.register_rows * a_pitch(t) + kSlack, 16); }
 
+// Whether a panel of A is copied while the one before it is multiplied: loads and stores that the FMAs leave
+// room for (copied by a loop of its own a vector takes 10 cycles on Zen 4, waiting for L2 and for the stores:
+// M = 512 by 4096 x 4096 162.9 ms). There is a panel for each of the two then.
+bool copies_ahead(const CpuTile& t) {
+  return t.a_k_contiguous && !t.a.k_contiguous && t.tile_rows > t.register_rows;
+}
+int64_t a_panels(const CpuTile& t) { return copies_ahead(t) ? 2 : 1; }
+
 // What the sums of a panel of A begin with: 0, or where B's words are shifted, or count from a zero point,
 // what that adds, negated; a word for each row, behind the panels.
 bool has_first(const CpuTile& t) { return t.words.shifts() || t.zero_point; }
-Value first_at(Emit& e, const CpuTile& t, Value r) { return e.add(e.idx(b_words(t) + a_words(t)), r); }
+Value first_at(Emit& e, const CpuTile& t, Value r) {
+  return e.add(e.idx(b_words(t) + a_panels(t) * a_words(t)), r);
+}
 void store_first(Emit& e, const CpuTile& t, Value a_base, Value depth) {
   if (!has_first(t)) return;
   e.loop(e.idx(0), e.idx(t.register_rows), 1, [&](Value r) {
@@ -208,10 +218,42 @@ Value load_b(Emit& e, const CpuTile& t, const PanelB& b, int64_t vector, Value k
   return t.b_packed ? e.to_f32(x) : t.words.words_of(x);
 }
 
-// acc[i..][j..] (+)= A panel * B panel. With `fetch` (the start of each of the next panel's lines), every
-// cache line's worth of steps along k fetches one line of each: memory is read while registers are busy.
+// What a micro-kernel does beside its FMAs, a cache line of K at a time: copies the next panel of A into
+// `panel`, and fetches the lines of the one after it from memory.
+struct NextPanels {
+  Value panel;        // in the packing memory
+  Values rows;        // where the lines to copy begin
+  Values rows_after;  // where those to fetch begin; may be empty
+  bool ragged;        // depth may be no multiple of a line
+};
+NextPanels next_panels(Emit& e, const CpuTile& t, Value panel, Value i, Value k0, bool fetches, bool ragged) {
+  NextPanels next{panel, {}, {}, ragged};
+  const auto line_at = [&](int64_t rows_ahead) {
+    Value row = e.min(e.add(i, rows_ahead), e.sub(t.rows, e.idx(1)));
+    return e.add(t.a.offset, e.add(e.mul(row, t.a.row_stride), k0));
+  };
+  const int64_t mr = t.register_rows;
+  for (int64_t r = 0; r < mr; ++r) next.rows.push_back(line_at(mr + r));
+  for (int64_t r = 0; fetches && r < mr; ++r) next.rows_after.push_back(line_at(2 * mr + r));
+  return next;
+}
+int64_t line_elements(const CpuTile& t) { return 512 / t.a.element.getIntOrFloatBitWidth(); }
+// The line of K from `k` on, of `depth`.
+void prepare_line(Emit& e, const CpuTile& t, const NextPanels& next, Value k, Value depth) {
+  for (Value row : next.rows_after) e.prefetch(t.a.memory, e.add(row, k), kIntoL2);
+  for (int64_t at = 0; at < line_elements(t); at += t.words.width()) {
+    Value from = e.add(k, at), left = next.ragged ? e.sub(depth, e.min(from, depth)) : Value();
+    for (size_t r = 0; r < next.rows.size(); ++r) {
+      Value x = t.words.to_scratch(t.words.along_k(t.a, e.add(next.rows[r], from), left));
+      Value word = e.add(t.words.count(from), e.idx(static_cast<int64_t>(r) * a_pitch(t)));
+      e.store_vector(x, t.packing, e.add(next.panel, word));
+    }
+  }
+}
+
+// acc[i..][j..] (+)= A panel * B panel; `next` may be null.
 void micro_kernel(Emit& e, const CpuTile& t, Value a_base, Value depth, Value i, Value j, Value k0,
-                  const Values& fetch, int64_t ahead) {
+                  const NextPanels* beside, int64_t ahead) {
   const int64_t mr = t.register_rows, lanes = t.lanes;
   const int64_t vectors = t.register_columns / lanes;
   const PanelB panel = panel_b(e, t, j, k0);
@@ -233,14 +275,13 @@ void micro_kernel(Emit& e, const CpuTile& t, Value a_base, Value depth, Value i,
   Values sums;
   for (int64_t r = 0; r < mr; ++r) sums.append(vectors, first(e, t, r));
   Value words = e.ceil_div(depth, e.idx(t.words.per_lane()));
-  if (fetch.empty()) {
+  if (beside == nullptr) {
     sums = e.loop(e.idx(0), words, 1, sums, step);
   } else {
-    const int64_t line_words = 512 / t.a.element.getIntOrFloatBitWidth() / t.words.per_lane();
-    sums = e.loop(e.idx(0), words, line_words, sums, [&](Value block, const Values& carried) {
-      Value ahead = e.mul(block, t.words.per_lane());
-      for (Value line : fetch) e.prefetch(t.a.memory, e.add(line, ahead), kIntoL2);
-      return e.loop(block, e.min(e.add(block, line_words), words), 1, carried, step);
+    const int64_t line_words = line_elements(t) / t.words.per_lane();
+    sums = e.loop(e.idx(0), words, line_words, sums, [&](Value line, const Values& carried) {
+      prepare_line(e, t, *beside, e.mul(line, t.words.per_lane()), depth);
+      return e.loop(line, e.min(e.add(line, line_words), words), 1, carried, step);
     });
   }
   auto at = [&](int64_t r, int64_t v) { return e.add(e.mul(e.add(i, r), t.ld), e.add(j, v * lanes)); };
@@ -266,7 +307,21 @@ int64_t packed_ahead(const CpuTile& t) { return t.b_packed && t.register_rows > 
 }  // namespace
 
 int64_t panel_packing_elements(const CpuTile& t) {
-  return b_words(t) + a_words(t) + (has_first(t) ? round_up(t.register_rows, 16) : 0);
+  return b_words(t) + a_panels(t) * a_words(t) + (has_first(t) ? round_up(t.register_rows, 16) : 0);
+}
+
+// All of the task's columns, a block of K deep.
+static void pack_b(Emit& e, const CpuTile& t, Value k0, Value depth, bool ragged_k) {
+  const int64_t nr = t.register_columns;
+  e.loop(e.idx(0), t.columns, nr, [&](Value j) {
+    Value left = e.sub(t.columns, j), base = e.mul(j, depth_words(t));
+    pack_by_layout(e, t.b, t.b_k_contiguous, [&](bool k_contiguous) {
+      if (k_contiguous)
+        pack_transposed(e, {t.words, t.b, j, left, k0, depth, ragged_k}, nr, nr, t.packing, base);
+      else
+        pack_across(e, {t.words, t.b, k0, depth, j, e.min(left, e.idx(nr)), true}, depth, nr, t.packing, base);
+    });
+  });
 }
 
 LogicalResult emit_panel(Emit& e, const CpuTile& t, bool fetch_ahead) {
@@ -275,24 +330,14 @@ LogicalResult emit_panel(Emit& e, const CpuTile& t, bool fetch_ahead) {
   if (nr % lanes != 0) return emitError(e.loc, "register_n is not a multiple of lanes");
   if (kc <= 0 || kc % t.words.width() != 0)
     return emitError(e.loc, "tile_k is not a positive multiple of a vector's elements");
-  Value a_base = e.idx(b_words(t));
   const auto total = Emit::known(t.depth);
   const bool ragged_k = !total || *total % t.words.width() != 0;
+  const bool ragged_line = !total || *total % line_elements(t) != 0;
 
   e.loop(e.idx(0), t.depth, kc, [&](Value k0) {
     Value depth = e.min(e.idx(kc), e.sub(t.depth, k0));
-    if (!t.b_packed)
-      e.loop(e.idx(0), t.columns, nr, [&](Value j) {
-        Value left = e.sub(t.columns, j), base = e.mul(j, depth_words(t));
-        pack_by_layout(e, t.b, t.b_k_contiguous, [&](bool k_contiguous) {
-          if (k_contiguous)
-            pack_transposed(e, {t.words, t.b, j, left, k0, depth, ragged_k}, nr, nr, t.packing, base);
-          else
-            pack_across(e, {t.words, t.b, k0, depth, j, e.min(left, e.idx(nr)), true}, depth, nr, t.packing,
-                        base);
-        });
-      });
-    e.loop(e.idx(0), t.rows, mr, [&](Value i) {
+    if (!t.b_packed) pack_b(e, t, k0, depth, ragged_k);
+    const auto pack_a = [&](Value i, Value a_base) {
       Value left = e.sub(t.rows, i);
       pack_by_layout(e, t.a, t.a_k_contiguous, [&](bool k_contiguous) {
         if (k_contiguous)
@@ -300,19 +345,30 @@ LogicalResult emit_panel(Emit& e, const CpuTile& t, bool fetch_ahead) {
         else
           pack_a_transposed(e, t, i, e.min(left, e.idx(mr)), k0, depth, a_pitch(t), a_base);
       });
+    };
+    // One panel of columns prepares the next panel of rows.
+    const auto multiply = [&](Value i, Value a_base, const NextPanels* next) {
       store_first(e, t, a_base, depth);
-      Values next;
-      if (fetch_ahead && t.a_k_contiguous && t.tile_rows > mr)
-        for (int64_t r = 0; r < mr; ++r) {
-          Value row = e.min(e.add(i, mr + r), e.sub(t.rows, e.idx(1)));
-          next.push_back(e.add(t.a.offset, e.add(e.mul(row, t.a.row_stride), k0)));
-        }
-      // One panel of columns does the fetching.
       micro_kernel(e, t, a_base, depth, i, e.idx(0), k0, next, packed_ahead(t));
       if (t.tile_columns > nr)
         e.loop(e.idx(nr), t.columns, nr,
-               [&](Value j) { micro_kernel(e, t, a_base, depth, i, j, k0, {}, packed_ahead(t)); });
-    });
+               [&](Value j) { micro_kernel(e, t, a_base, depth, i, j, k0, nullptr, packed_ahead(t)); });
+    };
+    Value first_panel = e.idx(b_words(t)), both = e.idx(2 * b_words(t) + a_words(t));
+    if (copies_ahead(t)) {
+      pack_a(e.idx(0), first_panel);
+      e.loop(e.idx(0), t.rows, mr, {first_panel}, [&](Value i, const Values& panel) -> Values {
+        Value other = e.sub(both, panel[0]);
+        const NextPanels next = next_panels(e, t, other, i, k0, fetch_ahead, ragged_line);
+        multiply(i, panel[0], &next);
+        return {other};
+      });
+    } else {
+      e.loop(e.idx(0), t.rows, mr, [&](Value i) {
+        pack_a(i, first_panel);
+        multiply(i, first_panel, nullptr);
+      });
+    }
   });
   return success();
 }
