@@ -22,7 +22,7 @@ constexpr RegisterTile kTiles[] = {{14, 2}, {13, 2}, {12, 2}, {11, 2}, {10, 2}, 
 // Depth of the panels in words (floats, or four bytes along K), multiples of every lane count.
 constexpr int32_t kDepths[] = {256, 384, 512};
 constexpr int32_t kInvariantDepth = 256;  // batch_invariant: one K order for all M
-constexpr int64_t kTileRows[] = {64, 128, 256, 512};
+constexpr int64_t kTileRows[] = {64, 128, 256, 512, 1024};
 constexpr int64_t kTileColumns[] = {64, 128, 256, 512, 1024};
 
 static_assert(kInvariantDepth == kDepths[0], "the depth whose smallest panels are always legal");

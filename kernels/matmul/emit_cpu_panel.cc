@@ -151,10 +151,30 @@ int64_t b_words(const CpuTile& t) {
 int64_t a_pitch(const CpuTile& t) { return depth_words(t) + kSlack; }
 int64_t a_words(const CpuTile& t) { return round_up(t.register_rows * a_pitch(t) + kSlack, 16); }
 
+int64_t line_elements(const CpuTile& t) { return 512 / t.a.element.getIntOrFloatBitWidth(); }
+int64_t line_words(const CpuTile& t) { return line_elements(t) / t.words.per_lane(); }
+
+// Whether a panel of A is copied while the one before it is multiplied: loads and stores that the FMAs leave
+// room for (copied by a loop of its own a vector takes 10 cycles on Zen 4, waiting for L2 and for the stores:
+// M = 512 by 4096 x 4096 175 ms, 163 beside the FMAs). There is a panel for each of the two then. Every block
+// of K must have a step for every line.
+bool copies_ahead(const CpuTile& t) {
+  const auto depth = Emit::known(t.depth);
+  if (!depth || !t.a_k_contiguous || t.a.k_contiguous || t.tile_rows <= t.register_rows) return false;
+  const auto has_steps = [&](int64_t block) {
+    return t.register_rows <= line_words(t) &&
+           t.register_rows * ceil_div(block, line_elements(t)) <= ceil_div(block, t.words.per_lane());
+  };
+  return has_steps(std::min(t.tile_k, *depth)) && has_steps((*depth - 1) % t.tile_k + 1);
+}
+int64_t a_panels(const CpuTile& t) { return copies_ahead(t) ? 2 : 1; }
+
 // What the sums of a panel of A begin with: 0, or where B's words are shifted, or count from a zero point,
 // what that adds, negated; a word for each row, behind the panels.
 bool has_first(const CpuTile& t) { return t.words.shifts() || t.zero_point; }
-Value first_at(Emit& e, const CpuTile& t, Value r) { return e.add(e.idx(b_words(t) + a_words(t)), r); }
+Value first_at(Emit& e, const CpuTile& t, Value r) {
+  return e.add(e.idx(b_words(t) + a_panels(t) * a_words(t)), r);
+}
 void store_first(Emit& e, const CpuTile& t, Value a_base, Value depth) {
   if (!has_first(t)) return;
   e.loop(e.idx(0), e.idx(t.register_rows), 1, [&](Value r) {
@@ -208,10 +228,44 @@ Value load_b(Emit& e, const CpuTile& t, const PanelB& b, int64_t vector, Value k
   return t.b_packed ? e.to_f32(x) : t.words.words_of(x);
 }
 
-// acc[i..][j..] (+)= A panel * B panel. With `fetch` (the start of each of the next panel's lines), every
-// cache line's worth of steps along k fetches one line of each: memory is read while registers are busy.
+// What a micro-kernel does beside its FMAs: copies the next panel of A into `panel` and fetches the one after
+// it from memory, a line of one row with every step along K, row by row. (A line of every row at a time,
+// with every line's worth of steps: 21.2 ms for M = 64 by 4096 x 4096 on Zen 4, of which 2.1 waiting there.)
+struct NextPanels {
+  Value panel;  // in the packing memory
+  Value row;    // the first to copy
+  bool fetches, ragged;
+};
+
+// Runs `step` for every word of K beside the work of `next`: as many lines' worth of steps as a line has words.
+Values steps_beside(Emit& e, const CpuTile& t, const NextPanels& next, Value k0, Value depth, Values sums,
+                    const std::function<Values(Value, const Values&)>& step) {
+  const int64_t mr = t.register_rows, elements = line_elements(t), width = t.words.width();
+  Value words = e.ceil_div(depth, e.idx(t.words.per_lane())), lines = e.ceil_div(depth, e.idx(elements));
+  const auto row_at = [&](Value row) {
+    Value at = e.min(row, e.sub(t.rows, e.idx(1)));
+    return e.add(t.a.offset, e.add(e.mul(at, t.a.row_stride), k0));
+  };
+  return e.loop(e.idx(0), e.idx(line_words(t)), 1, sums, [&](Value part, const Values& carried) {
+    Value r = e.min(part, e.idx(mr - 1));  // the last row again where there are fewer than parts
+    Value from = row_at(e.add(next.row, r)), fetched = row_at(e.add(next.row, e.add(r, mr)));
+    Value to = e.add(next.panel, e.mul(r, a_pitch(t))), begin = e.mul(part, lines);
+    return e.loop(begin, e.min(e.add(begin, lines), words), 1, carried, [&](Value k, const Values& now) {
+      Value line = e.mul(e.sub(k, begin), elements);
+      if (next.fetches) e.prefetch(t.a.memory, e.add(fetched, line), kIntoL2);
+      for (int64_t v = 0; v < elements; v += width) {
+        Value at = e.add(line, v), left = next.ragged ? e.sub(depth, e.min(at, depth)) : Value();
+        Value x = t.words.to_scratch(t.words.along_k(t.a, e.add(from, at), left));
+        e.store_vector(x, t.packing, e.add(to, t.words.count(at)));
+      }
+      return step(k, now);
+    });
+  });
+}
+
+// acc[i..][j..] (+)= A panel * B panel; `beside` may be null.
 void micro_kernel(Emit& e, const CpuTile& t, Value a_base, Value depth, Value i, Value j, Value k0,
-                  const Values& fetch, int64_t ahead) {
+                  const NextPanels* beside, int64_t ahead) {
   const int64_t mr = t.register_rows, lanes = t.lanes;
   const int64_t vectors = t.register_columns / lanes;
   const PanelB panel = panel_b(e, t, j, k0);
@@ -232,17 +286,10 @@ void micro_kernel(Emit& e, const CpuTile& t, Value a_base, Value depth, Value i,
   };
   Values sums;
   for (int64_t r = 0; r < mr; ++r) sums.append(vectors, first(e, t, r));
-  Value words = e.ceil_div(depth, e.idx(t.words.per_lane()));
-  if (fetch.empty()) {
-    sums = e.loop(e.idx(0), words, 1, sums, step);
-  } else {
-    const int64_t line_words = 512 / t.a.element.getIntOrFloatBitWidth() / t.words.per_lane();
-    sums = e.loop(e.idx(0), words, line_words, sums, [&](Value block, const Values& carried) {
-      Value ahead = e.mul(block, t.words.per_lane());
-      for (Value line : fetch) e.prefetch(t.a.memory, e.add(line, ahead), kIntoL2);
-      return e.loop(block, e.min(e.add(block, line_words), words), 1, carried, step);
-    });
-  }
+  if (beside == nullptr)
+    sums = e.loop(e.idx(0), e.ceil_div(depth, e.idx(t.words.per_lane())), 1, sums, step);
+  else
+    sums = steps_beside(e, t, *beside, k0, depth, sums, step);
   auto at = [&](int64_t r, int64_t v) { return e.add(e.mul(e.add(i, r), t.ld), e.add(j, v * lanes)); };
   auto store = [&](bool accumulate) {
     for (int64_t r = 0; r < mr; ++r)
@@ -266,7 +313,21 @@ int64_t packed_ahead(const CpuTile& t) { return t.b_packed && t.register_rows > 
 }  // namespace
 
 int64_t panel_packing_elements(const CpuTile& t) {
-  return b_words(t) + a_words(t) + (has_first(t) ? round_up(t.register_rows, 16) : 0);
+  return b_words(t) + a_panels(t) * a_words(t) + (has_first(t) ? round_up(t.register_rows, 16) : 0);
+}
+
+// All of the task's columns, a block of K deep.
+static void pack_b(Emit& e, const CpuTile& t, Value k0, Value depth, bool ragged_k) {
+  const int64_t nr = t.register_columns;
+  e.loop(e.idx(0), t.columns, nr, [&](Value j) {
+    Value left = e.sub(t.columns, j), base = e.mul(j, depth_words(t));
+    pack_by_layout(e, t.b, t.b_k_contiguous, [&](bool k_contiguous) {
+      if (k_contiguous)
+        pack_transposed(e, {t.words, t.b, j, left, k0, depth, ragged_k}, nr, nr, t.packing, base);
+      else
+        pack_across(e, {t.words, t.b, k0, depth, j, e.min(left, e.idx(nr)), true}, depth, nr, t.packing, base);
+    });
+  });
 }
 
 LogicalResult emit_panel(Emit& e, const CpuTile& t, bool fetch_ahead) {
@@ -275,24 +336,14 @@ LogicalResult emit_panel(Emit& e, const CpuTile& t, bool fetch_ahead) {
   if (nr % lanes != 0) return emitError(e.loc, "register_n is not a multiple of lanes");
   if (kc <= 0 || kc % t.words.width() != 0)
     return emitError(e.loc, "tile_k is not a positive multiple of a vector's elements");
-  Value a_base = e.idx(b_words(t));
   const auto total = Emit::known(t.depth);
   const bool ragged_k = !total || *total % t.words.width() != 0;
+  const bool ragged_line = !total || *total % line_elements(t) != 0;
 
   e.loop(e.idx(0), t.depth, kc, [&](Value k0) {
     Value depth = e.min(e.idx(kc), e.sub(t.depth, k0));
-    if (!t.b_packed)
-      e.loop(e.idx(0), t.columns, nr, [&](Value j) {
-        Value left = e.sub(t.columns, j), base = e.mul(j, depth_words(t));
-        pack_by_layout(e, t.b, t.b_k_contiguous, [&](bool k_contiguous) {
-          if (k_contiguous)
-            pack_transposed(e, {t.words, t.b, j, left, k0, depth, ragged_k}, nr, nr, t.packing, base);
-          else
-            pack_across(e, {t.words, t.b, k0, depth, j, e.min(left, e.idx(nr)), true}, depth, nr, t.packing,
-                        base);
-        });
-      });
-    e.loop(e.idx(0), t.rows, mr, [&](Value i) {
+    if (!t.b_packed) pack_b(e, t, k0, depth, ragged_k);
+    const auto pack_a = [&](Value i, Value a_base) {
       Value left = e.sub(t.rows, i);
       pack_by_layout(e, t.a, t.a_k_contiguous, [&](bool k_contiguous) {
         if (k_contiguous)
@@ -300,19 +351,30 @@ LogicalResult emit_panel(Emit& e, const CpuTile& t, bool fetch_ahead) {
         else
           pack_a_transposed(e, t, i, e.min(left, e.idx(mr)), k0, depth, a_pitch(t), a_base);
       });
+    };
+    // One panel of columns prepares the next panel of rows.
+    const auto multiply = [&](Value i, Value a_base, const NextPanels* next) {
       store_first(e, t, a_base, depth);
-      Values next;
-      if (fetch_ahead && t.a_k_contiguous && t.tile_rows > mr)
-        for (int64_t r = 0; r < mr; ++r) {
-          Value row = e.min(e.add(i, mr + r), e.sub(t.rows, e.idx(1)));
-          next.push_back(e.add(t.a.offset, e.add(e.mul(row, t.a.row_stride), k0)));
-        }
-      // One panel of columns does the fetching.
       micro_kernel(e, t, a_base, depth, i, e.idx(0), k0, next, packed_ahead(t));
       if (t.tile_columns > nr)
         e.loop(e.idx(nr), t.columns, nr,
-               [&](Value j) { micro_kernel(e, t, a_base, depth, i, j, k0, {}, packed_ahead(t)); });
-    });
+               [&](Value j) { micro_kernel(e, t, a_base, depth, i, j, k0, nullptr, packed_ahead(t)); });
+    };
+    Value first_panel = e.idx(b_words(t)), both = e.idx(2 * b_words(t) + a_words(t));
+    if (copies_ahead(t)) {
+      pack_a(e.idx(0), first_panel);
+      e.loop(e.idx(0), t.rows, mr, {first_panel}, [&](Value i, const Values& panel) -> Values {
+        Value other = e.sub(both, panel[0]);
+        const NextPanels next{other, e.add(i, mr), fetch_ahead, ragged_line};
+        multiply(i, panel[0], &next);
+        return {other};
+      });
+    } else {
+      e.loop(e.idx(0), t.rows, mr, [&](Value i) {
+        pack_a(i, first_panel);
+        multiply(i, first_panel, nullptr);
+      });
+    }
   });
   return success();
 }

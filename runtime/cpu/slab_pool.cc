@@ -8,6 +8,8 @@ namespace lathe {
 namespace {
 
 constexpr size_t kHugePage = size_t{2} << 20;
+// From there on a slab is given whole huge pages: a matmul's panels lie on some hundred small ones otherwise.
+constexpr size_t kHugeFrom = kHugePage / 2;
 
 size_t rounded(size_t bytes, size_t unit) { return (bytes + unit - 1) / unit * unit; }
 
@@ -28,7 +30,7 @@ void* map_huge(size_t bytes) {
 
 // What `allocate` really allocates for a request.
 size_t capacity_for(size_t bytes) {
-  return bytes >= kHugePage ? rounded(bytes, kHugePage) : rounded(bytes, SlabPool::kAlignment);
+  return bytes >= kHugeFrom ? rounded(bytes, kHugePage) : rounded(bytes, SlabPool::kAlignment);
 }
 
 void* allocate(size_t capacity) {
