@@ -278,6 +278,7 @@ LogicalResult emit_panel(Emit& e, const CpuTile& t, bool fetch_ahead) {
   Value a_base = e.idx(b_words(t));
   const auto total = Emit::known(t.depth);
   const bool ragged_k = !total || *total % t.words.width() != 0;
+  const int64_t ahead = packed_ahead(t);
 
   e.loop(e.idx(0), t.depth, kc, [&](Value k0) {
     Value depth = e.min(e.idx(kc), e.sub(t.depth, k0));
@@ -308,10 +309,10 @@ LogicalResult emit_panel(Emit& e, const CpuTile& t, bool fetch_ahead) {
           next.push_back(e.add(t.a.offset, e.add(e.mul(row, t.a.row_stride), k0)));
         }
       // One panel of columns does the fetching.
-      micro_kernel(e, t, a_base, depth, i, e.idx(0), k0, next, packed_ahead(t));
+      micro_kernel(e, t, a_base, depth, i, e.idx(0), k0, next, ahead);
       if (t.tile_columns > nr)
         e.loop(e.idx(nr), t.columns, nr,
-               [&](Value j) { micro_kernel(e, t, a_base, depth, i, j, k0, {}, packed_ahead(t)); });
+               [&](Value j) { micro_kernel(e, t, a_base, depth, i, j, k0, {}, ahead); });
     });
   });
   return success();
