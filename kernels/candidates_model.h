@@ -52,9 +52,10 @@ struct CpuRates {
         converts(context.problem.a != DType::kF32 && k_per_lane == 1),
         // Without, bytes are multiplied one by one: two shifts of either operand, vpmaddwd and an add.
         product_instructions(k_per_lane == 4 && !multiplies_bytes(context.facts.target) ? 16 : 1),
-        // Two loads of a vector a cycle on x86 since Haswell, three on Neoverse V1 (their optimisation
-        // guides).
-        loads_per_cycle(context.facts.target.arch == "aarch64" ? 3 : 2),
+        // Two loads of a vector a cycle on x86 since Haswell and on Neoverse N1, three on V1 and V2 (the
+        // vendors' guides, and LLVM's scheduling models made from Arm's), which four multipliers tell apart.
+        loads_per_cycle(
+            context.facts.target.arch == "aarch64" && context.facts.fact_or("fma_units", 2) >= 4 ? 3 : 2),
         clock_hz(context.facts.fact_or("clock_hz", 2.5e9)),
         fma_units(context.facts.fact_or("fma_units", 2)),
         l1d_bytes(context.facts.fact_or("l1d_bytes", 32 << 10)),

@@ -17,6 +17,10 @@ constexpr int64_t kLanes = 16;
 constexpr int64_t kWords = kQ4Elements / 4;  // of four bytes, of a block
 constexpr int64_t kBlockBytes = static_cast<int64_t>(size_of(DType::kQ4_0));
 constexpr int kIntoL2 = 2;
+constexpr int32_t kInfinityBits = 0x7f800000;
+// 2^-119: of a lesser largest magnitude the quotients' scale would overflow. Rounded by this one's instead,
+// such a block is off by half of 2^-126, the least normal number, at most.
+constexpr int32_t kLeastBits = 0x04000000;
 
 int64_t padded_rows(const CpuTile& t) { return round_up(t.tile_rows, t.register_rows); }
 int64_t most_blocks(const CpuTile& t) { return ceil_div(t.most_depth, kQ4Elements); }
@@ -41,11 +45,10 @@ class Bytes {
     e.loop(e.idx(0), t.columns, kLanes, [&](Value j) {
       Values columns;
       for (int64_t c = 0; c < kLanes; ++c) columns.push_back(column_of_b(e.add(j, c)));
-      Value next = column_of_b(e.add(j, kLanes));
       e.loop(e.idx(0), t.rows, rm, [&](Value i) {
         Values sums(rm, e.splat(f32s(), 0.0));
         sums = e.loop(e.idx(0), blocks, 1, sums, [&](Value block, const Values& carried) {
-          return multiply(i, columns, next, block, carried);
+          return multiply(i, j, columns, block, carried);
         });
         for (int64_t r = 0; r < rm; ++r)
           e.store_vector(sums[r], t.accumulators, e.add(e.mul(e.add(i, r), t.ld), j));
@@ -69,30 +72,33 @@ class Bytes {
   Value scale_at(Value i, Value block) { return e.add(e.add(row_at(i), kWords * most_blocks(t)), block); }
   Value first_at(Value i, Value block) { return e.add(scale_at(i, block), most_blocks(t)); }
 
-  // The largest magnitude as the largest of the bits, among which NaN's are above infinity's: either makes
-  // the block's scale what it is, and with it the row's sums.
+  // The bits of the largest magnitude, among which NaN's are above infinity's.
   Value largest(const Values& halves) {
     Value bits;
     for (Value x : halves) {
       Value magnitude = arith::AndIOp::create(e.b, e.loc, as(i32s(), x), words(0x7fffffff));
       bits = bits ? Value(arith::MaxSIOp::create(e.b, e.loc, bits, magnitude)) : magnitude;
     }
-    return as(e.f32(), vector::ReductionOp::create(e.b, e.loc, vector::CombiningKind::MAXSI, bits));
+    return vector::ReductionOp::create(e.b, e.loc, vector::CombiningKind::MAXSI, bits);
   }
 
+  // A block with a NaN or an infinity becomes zeros by a scale that is neither finite, whose products are
+  // NaN.
   void round_block(Value i, Value row, Value block) {
     Value at = e.add(row, e.mul(block, kQ4Elements));
     Values halves;
     for (int64_t h = 0; h < kQ4Elements; h += kLanes)
       halves.push_back(e.to_f32(e.load_vector(t.a.memory, e.add(at, h), kLanes)));
-    Value most = largest(halves);
+    Value bits = largest(halves);
+    Value finite = arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::slt, bits, e.i32(kInfinityBits));
+    finite = e.broadcast(finite, kLanes);
+    Value most = as(e.f32(), arith::MaxSIOp::create(e.b, e.loc, bits, e.i32(kLeastBits)));
     Value scale = arith::MulFOp::create(e.b, e.loc, most, e.constant_f32(1.0f / 127));
     Value inverse = arith::DivFOp::create(e.b, e.loc, e.constant_f32(127), most);
-    Value zero = arith::CmpFOp::create(e.b, e.loc, arith::CmpFPredicate::OEQ, most, e.constant_f32(0));
-    inverse = arith::SelectOp::create(e.b, e.loc, zero, e.constant_f32(0), inverse);
     Value sum, bytes_at = e.add(row_at(i), e.mul(block, kWords));
     for (size_t h = 0; h < halves.size(); ++h) {
       Value x = arith::MulFOp::create(e.b, e.loc, halves[h], e.broadcast(inverse, kLanes));
+      x = arith::SelectOp::create(e.b, e.loc, finite, x, e.splat(f32s(), 0.0));
       x = arith::FPToSIOp::create(e.b, e.loc, i32s(), math::RoundEvenOp::create(e.b, e.loc, x));
       sum = sum ? Value(arith::AddIOp::create(e.b, e.loc, sum, x)) : x;
       Value bytes = arith::TruncIOp::create(e.b, e.loc, e.vec(kLanes, e.b.getI8Type()), x);
@@ -169,12 +175,18 @@ class Bytes {
     return e.to_f32(scales);
   }
 
-  // `sums` of register_m rows and sixteen columns, and the products of one block of K.
-  Values multiply(Value i, const Values& columns, Value next, Value block, Values sums) {
-    Value block_byte = e.mul(block, kBlockBytes);
-    // The next sixteen columns, where rows of B follow each other.
+  // The next sixteen columns, one of them for every block in turn: as many blocks of it.
+  void fetch_ahead(Value j, Value block) {
+    Value turn = e.rem(block, e.idx(kLanes));
+    Value from = e.add(column_of_b(e.add(e.add(j, kLanes), turn)), e.mul(e.sub(block, turn), kBlockBytes));
     for (int64_t line = 0; line < kLanes * kBlockBytes; line += 64)
-      e.prefetch(t.b.memory, e.add(e.add(next, e.mul(block, kLanes * kBlockBytes)), line), kIntoL2);
+      e.prefetch(t.b.memory, e.add(from, line), kIntoL2);
+  }
+
+  // `sums` of register_m rows and sixteen columns, and the products of one block of K.
+  Values multiply(Value i, Value j, const Values& columns, Value block, Values sums) {
+    Value block_byte = e.mul(block, kBlockBytes);
+    fetch_ahead(j, block);
     Values numbers = numbers_of(columns, block_byte);
     Value scales = scales_of(columns, block_byte);
     Type bytes = e.vec(4 * kLanes, e.b.getI8Type());

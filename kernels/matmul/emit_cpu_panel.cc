@@ -339,6 +339,7 @@ LogicalResult emit_panel(Emit& e, const CpuTile& t, bool fetch_ahead) {
   const auto total = Emit::known(t.depth);
   const bool ragged_k = !total || *total % t.words.width() != 0;
   const bool ragged_line = !total || *total % line_elements(t) != 0;
+  const int64_t ahead = packed_ahead(t);
 
   e.loop(e.idx(0), t.depth, kc, [&](Value k0) {
     Value depth = e.min(e.idx(kc), e.sub(t.depth, k0));
@@ -355,10 +356,10 @@ LogicalResult emit_panel(Emit& e, const CpuTile& t, bool fetch_ahead) {
     // One panel of columns prepares the next panel of rows.
     const auto multiply = [&](Value i, Value a_base, const NextPanels* next) {
       store_first(e, t, a_base, depth);
-      micro_kernel(e, t, a_base, depth, i, e.idx(0), k0, next, packed_ahead(t));
+      micro_kernel(e, t, a_base, depth, i, e.idx(0), k0, next, ahead);
       if (t.tile_columns > nr)
         e.loop(e.idx(nr), t.columns, nr,
-               [&](Value j) { micro_kernel(e, t, a_base, depth, i, j, k0, nullptr, packed_ahead(t)); });
+               [&](Value j) { micro_kernel(e, t, a_base, depth, i, j, k0, nullptr, ahead); });
     };
     Value first_panel = e.idx(b_words(t)), both = e.idx(2 * b_words(t) + a_words(t));
     if (copies_ahead(t)) {

@@ -15,6 +15,7 @@
 #include "matmul_argmax_case.h"
 #include "matmul_case.h"
 #include "nlohmann/json.hpp"
+#include "packed_request.h"
 
 namespace lathe::conformance {
 namespace {
@@ -104,17 +105,27 @@ class Aarch64 : public testing::TestWithParam<Level> {
 
   void run_matmul(const MatmulCase& c) {
     MatmulRequest request(c, &random_);
+    run_candidates(&request);
+  }
+  // With B packed.
+  void run_packed(const MatmulCase& c) {
+    PackedRequest packed(device_, c, &random_);
+    ASSERT_LATHE_OK(packed.status());
+    run_candidates(&packed.request());
+  }
+  void run_candidates(MatmulRequest* request) {
+    const MatmulCase c = request->parameters();
     int32_t legal = 0;
     for (int32_t candidate = 0; candidate <= legal; ++candidate) {
       // 0 is the oracle's choice; then all of them, or one.
       if (candidate == 1 && !wants_every_plan())
         candidate = legal = static_cast<int32_t>(random_.between(1, legal));
-      request.set_tuning(c.split_k, candidate);
+      request->set_tuning(c.split_k, candidate);
       lathe_plan* plan = nullptr;
-      ASSERT_LATHE_OK(lathe_plan_matmul(device_, request.desc(), &plan));
+      ASSERT_LATHE_OK(lathe_plan_matmul(device_, request->desc(), &plan));
       if (candidate == 0) legal = legal_of(plan);
       SCOPED_TRACE(c.describe() + " candidate " + std::to_string(candidate));
-      run(plan, {c.m, c.n, c.k, c.batch}, &request);
+      run(plan, {c.m, c.n, c.k, c.batch}, request);
       lathe_plan_destroy(plan);
       if (HasFatalFailure()) return;
     }
@@ -159,6 +170,70 @@ TEST_P(Aarch64, MatmulsAreRight) {
   }
   std::printf("%d plans\n", runs_);
   EXPECT_GE(runs_, 64);
+}
+
+// q4_0, whose "dot" and "panel" decode along K.
+TEST_P(Aarch64, WeightsInBlocksAreRight) {
+  constexpr int64_t kSizes[][3] = {{1, 70, 352}, {5, 37, 128}, {20, 49, 544}, {75, 64, 96}};
+  for (int i = 0; i < 12; ++i) {
+    MatmulCase c;
+    const auto& size = kSizes[i / 3];
+    c.m = size[0], c.n = size[1], c.k = size[2];
+    c.in = kFloats[i % 3];
+    c.b = LATHE_Q4_0;
+    c.trans_a = random_.below(4) == 0;
+    c.trans_b = true;
+    c.out = kFloats[random_.below(3)];
+    c.bias = random_.below(2) ? LATHE_F32 : LATHE_DTYPE_NONE;
+    c.batch = random_.below(4) ? 1 : 2;
+    c.split_k = i % 4 == 3 ? 2 : 0;
+    c.values = random_.below(2) ? Values::kSmallIntegers : Values::kNormal;
+    c.flush = random_.below(2) ? Flush::kStart : Flush::kEnd;
+    run_matmul(c);
+    if (HasFatalFailure()) return;
+  }
+  EXPECT_GE(runs_, 24);
+}
+
+TEST_P(Aarch64, ScalesAndZeroPointsAreRight) {
+  constexpr int64_t kSizes[][3] = {{1, 70, 301}, {20, 49, 530}, {75, 64, 67}};
+  for (int which = 0; which < 18;
+       ++which) {  // every granularity by every other, with a zero point and without
+    MatmulCase c;
+    const auto& size = kSizes[random_.below(3)];
+    c.m = size[0], c.n = size[1], c.k = size[2];
+    c.in = LATHE_I8;
+    c.scale_a = which % 3;
+    c.scale_b = which / 3 % 3;
+    c.has_zero_point = which >= 9;
+    c.zero_point = static_cast<int32_t>(random_.between(-128, 127));
+    c.trans_a = random_.below(4) == 0;
+    c.trans_b = random_.below(4) != 0;
+    c.split_k = random_.below(4) ? 0 : 3;
+    c.values = random_.below(2) ? Values::kSmallIntegers : Values::kNormal;
+    c.flush = random_.below(2) ? Flush::kStart : Flush::kEnd;
+    run_matmul(c);
+    if (HasFatalFailure()) return;
+  }
+  EXPECT_GE(runs_, 36);
+}
+
+TEST_P(Aarch64, PackedWeightsAreRight) {
+  constexpr int64_t kSizes[][3] = {{1, 70, 301}, {5, 37, 128}, {20, 49, 530}, {75, 64, 67}};
+  for (int i = 0; i < 8; ++i) {
+    MatmulCase c;
+    const auto& size = kSizes[i / 2];
+    c.m = size[0], c.n = size[1], c.k = size[2];
+    c.in = i % 2 ? LATHE_F32 : LATHE_F16;
+    c.trans_a = random_.below(2);
+    c.trans_b = random_.below(2);
+    c.split_k = random_.below(3) ? 0 : 2;
+    c.values = random_.below(2) ? Values::kSmallIntegers : Values::kNormal;
+    c.flush = random_.below(2) ? Flush::kStart : Flush::kEnd;
+    run_packed(c);
+    if (HasFatalFailure()) return;
+  }
+  EXPECT_GE(runs_, 16);
 }
 
 TEST_P(Aarch64, SplitsAreRight) {

@@ -17,6 +17,9 @@ ArgumentBlock arguments_of(const lathe_matmul_desc& d) {
   args.d = d.d.data;
   args.bias = const_cast<void*>(d.epilogue.bias);
   args.residual = d.epilogue.residual.data;
+  if (d.a.scale) args.scale_a = const_cast<void*>(d.a.scale->data);
+  if (d.b.scale) args.scale_b = const_cast<void*>(d.b.scale->data);
+  args.zero_a = const_cast<void*>(d.a.zero_point);
   args.lda = leading(d.a, d.m, d.k);
   args.ldb = leading(d.b, d.k, d.n);
   args.ldc = leading(d.c, d.m, d.n);

@@ -9,8 +9,9 @@
 #include "core/problem.h"
 #include "device.h"
 #include "matmul_case.h"
-#include "tests/warm_weight.h"
+#include "packed_request.h"
 #include "runtime/driver.h"
+#include "tests/warm_weight.h"
 
 #if defined(__x86_64__)
 
@@ -65,6 +66,24 @@ class Avx2 : public ConformanceTest {
     cache->clear();
   }
 
+  // Every kernel that a weight's buckets up to kMaxM have, at each bucket's least M and a little above.
+  void run_matmuls(MatmulCase c) {
+    // Forced into two splits, the recipe carries the merge; the plan's own choice here never splits.
+    for (int32_t split : {0, 2}) {
+      c.split_k = split;
+      MatmulRequest request(c, &random_);
+      ASSERT_LATHE_OK(warm_weight(laptop_, *request.desc(), kMaxM));
+      for_every_kernel([&](const ProblemClass& problem, const LoadedKernel& kernel, int32_t splits) {
+        for (int64_t m : {problem.m_lo, std::min<int64_t>(problem.m_hi, problem.m_lo + 5)}) {
+          c.m = m;
+          MatmulRequest own(c, &random_);
+          set_current_case(c.describe());
+          launch(problem, kernel, {m, c.n, c.k, 1}, splits, arguments_of(*own.desc()), &own);
+        }
+      });
+    }
+  }
+
   template <typename Request>
   void launch(const ProblemClass& problem, const LoadedKernel& kernel, const Dims& dims, int32_t splits,
               ArgumentBlock args, Request* request) {
@@ -110,24 +129,80 @@ TEST_F(Avx2, MatmulsAreRight) {
       c.values = random_.below(2) ? Values::kSmallIntegers : Values::kNormal;
       c.padding = random_.below(2) * 3;
       c.flush = random_.below(2) ? Flush::kStart : Flush::kEnd;
-      // Forced into two splits, the recipe carries the merge; the plan's own choice here never splits.
-      for (int32_t split : {0, 2}) {
-        c.split_k = split;
-        MatmulRequest request(c, &random_);
-        ASSERT_LATHE_OK(warm_weight(laptop_, *request.desc(), kMaxM));
-        for_every_kernel([&](const ProblemClass& problem, const LoadedKernel& kernel, int32_t splits) {
-          for (int64_t m : {problem.m_lo, std::min<int64_t>(problem.m_hi, problem.m_lo + 5)}) {
-            c.m = m;
-            MatmulRequest own(c, &random_);
-            set_current_case(c.describe());
-            launch(problem, kernel, {m, c.n, c.k, 1}, splits, arguments_of(*own.desc()), &own);
-          }
-        });
-      }
+      run_matmuls(c);
     }
   }
   std::printf("%d launches\n", runs_);
   EXPECT_GT(runs_, 300);
+}
+
+TEST_F(Avx2, WeightsInBlocksAreRight) {
+  const int64_t weights[][2] = {{37, 96}, {130, 352}, {16, 1056}};
+  for (int i = 0; i < 3; ++i) {
+    MatmulCase c;
+    c.n = weights[i][0];
+    c.k = weights[i][1];
+    c.in = kFloats[(i + random_.below(3)) % 3];
+    c.b = LATHE_Q4_0;
+    c.trans_a = random_.below(4) == 0;
+    c.trans_b = true;
+    c.bias = kFloats[random_.below(3)];
+    c.math = i ? LATHE_MATH_STRICT : LATHE_MATH_INT8;  // which has no kernel of its own here
+    c.values = random_.below(2) ? Values::kSmallIntegers : Values::kNormal;
+    c.padding = random_.below(2) * 3;
+    c.flush = random_.below(2) ? Flush::kStart : Flush::kEnd;
+    run_matmuls(c);
+  }
+  EXPECT_GT(runs_, 150);
+}
+
+TEST_F(Avx2, ScalesAndZeroPointsAreRight) {
+  // Of every granularity, with a zero point and without; another fourth of them with every seed.
+  for (int64_t which = random_.below(4); which < 18; which += 4) {
+    MatmulCase c;
+    c.n = which % 3 ? 130 : 37;
+    c.k = which % 3 ? 300 : 71;
+    c.in = LATHE_I8;
+    c.scale_a = static_cast<int>(which % 3);
+    c.scale_b = static_cast<int>(which / 3 % 3);
+    c.has_zero_point = which >= 9;
+    c.zero_point = static_cast<int32_t>(random_.between(-128, 127));
+    c.trans_a = random_.below(4) == 0;
+    c.trans_b = random_.below(2) == 0;
+    c.out = random_.below(2) ? LATHE_F32 : LATHE_BF16;
+    c.values = random_.below(2) ? Values::kSmallIntegers : Values::kNormal;
+    c.flush = random_.below(2) ? Flush::kStart : Flush::kEnd;
+    run_matmuls(c);
+  }
+  EXPECT_GT(runs_, 200);
+}
+
+TEST_F(Avx2, PackedWeightsAreRight) {
+  const int64_t weights[][2] = {{37, 71}, {130, 300}, {16, 1030}};
+  for (int i = 0; i < 3; ++i) {
+    MatmulCase c;
+    c.n = weights[i][0];
+    c.k = weights[i][1];
+    c.in = i % 2 ? LATHE_F32 : LATHE_F16;
+    c.trans_a = random_.below(4) == 0;
+    c.trans_b = random_.below(2) == 0;
+    c.activation = static_cast<lathe_activation>(random_.below(5));
+    c.values = random_.below(2) ? Values::kSmallIntegers : Values::kNormal;
+    c.split_k = i == 2 ? 2 : 0;
+    PackedRequest weight(laptop_, c, &random_);
+    ASSERT_LATHE_OK(weight.status());
+    ASSERT_LATHE_OK(warm_weight(laptop_, *weight.request().desc(), kMaxM));
+    for_every_kernel([&](const ProblemClass& problem, const LoadedKernel& kernel, int32_t splits) {
+      for (int64_t m : {problem.m_lo, std::min<int64_t>(problem.m_hi, problem.m_lo + 5)}) {
+        c.m = m;
+        PackedRequest own(laptop_, c, &random_);
+        set_current_case(c.describe());
+        launch(problem, kernel, {m, c.n, c.k, 1}, splits, arguments_of(*own.request().desc()),
+               &own.request());
+      }
+    });
+  }
+  EXPECT_GT(runs_, 80);
 }
 
 TEST_F(Avx2, ArgmaxesAreRight) {

@@ -1,6 +1,10 @@
 // Weights of 4 bits in blocks (q4_0): every dtype of A, M in every bucket, epilogues, batches, splits,
 // alignments, candidates, and A rounded to bytes where that is allowed. Devices without such kernels say so.
+#include <algorithm>
+#include <cmath>
+#include <limits>
 #include <tuple>
+#include <vector>
 
 #include "candidates.h"
 #include "case_limits.h"
@@ -15,7 +19,11 @@ class Blocks : public ConformanceTest,
  protected:
   void SetUp() override {
     ConformanceTest::SetUp();
-    if (!IsSkipped() && !is_cpu()) GTEST_SKIP() << "q4_0 has kernels on the CPU alone";
+    if (IsSkipped()) return;
+    if (!is_cpu()) GTEST_SKIP() << "q4_0 has kernels on the CPU alone";
+    if (std::get<1>(GetParam()) != LATHE_MATH_INT8 || is_fallback()) return;
+    MatmulRequest request(make(5, 32, 64), &random_);
+    rounds_ = legal_candidates(device(), *request.desc()).front()["config"]["kernel"] == "bytes";
   }
   MatmulCase make(int64_t m, int64_t n, int64_t k) {
     MatmulCase c;
@@ -35,6 +43,7 @@ class Blocks : public ConformanceTest,
     failures_ += !result;
   }
   Random random_ = random_stream(31);
+  bool rounds_ = false;  // A to bytes, where this processor has instructions for them
 
  private:
   int failures_ = 0;
@@ -119,6 +128,67 @@ TEST_P(Blocks, SpecialScales) {
     MatmulCase c = make(m, 64, 96);
     c.values = Values::kSpecial;
     expect(c);
+  }
+}
+
+// A row with a NaN or an infinity is NaN in every column where A is rounded to bytes, NaN or infinite
+// otherwise; the other rows are what they are without it. Magnitudes near the least and the largest of f32
+// are no such thing.
+TEST_P(Blocks, RowsOfNanAndInfinity) {
+  const float special[] = {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity(),
+                           -std::numeric_limits<float>::infinity()};
+  if (std::get<0>(GetParam()) != LATHE_F32) GTEST_SKIP() << "written as f32 alone";
+  constexpr int64_t kM = 7, kN = 37, kK = 96;
+  MatmulRequest whole(make(kM, kN, kK), &random_);
+  const lathe_matmul_desc& desc = *whole.desc();
+  const auto* a = static_cast<const float*>(desc.a.data);
+  for (float x : special) {
+    for (int64_t row : {int64_t{0}, kM - 1}) {
+      for (int64_t at : {int64_t{0}, int64_t{40}, kK - 1}) {
+        std::vector<float> marked(a, a + kM * kK), clean(kM * kN), got(kM * kN);
+        lathe_matmul_desc mine = desc;
+        mine.a.leading_dimension = kK;
+        mine.a.data = marked.data();
+        mine.d.data = clean.data();
+        ASSERT_LATHE_OK(lathe_matmul(device(), nullptr, &mine));
+        marked[static_cast<size_t>(row * kK + at)] = x;
+        mine.d.data = got.data();
+        ASSERT_LATHE_OK(lathe_matmul(device(), nullptr, &mine));
+        for (int64_t e = 0; e < kM * kN; ++e) {
+          const float y = got[static_cast<size_t>(e)];
+          if (e / kN != row)
+            ASSERT_EQ(y, clean[static_cast<size_t>(e)]) << "row " << e / kN << " beside " << row;
+          else if (rounds_)
+            ASSERT_TRUE(std::isnan(y)) << x << " at " << at << ", column " << e % kN << ": " << y;
+          else
+            ASSERT_FALSE(std::isfinite(y)) << x << " at " << at << ", column " << e % kN << ": " << y;
+        }
+      }
+    }
+  }
+}
+
+TEST_P(Blocks, TheLeastAndTheLargestMagnitudes) {
+  if (std::get<0>(GetParam()) != LATHE_F32) GTEST_SKIP() << "written as f32 alone";
+  constexpr int64_t kM = 5, kN = 16, kK = 64;
+  MatmulCase c = make(kM, kN, kK);
+  c.values = Values::kSmallIntegers;  // scales of 1/2 and 1, numbers -4 to 4
+  MatmulRequest whole(c, &random_);
+  const auto* a = static_cast<const float*>(whole.desc()->a.data);
+  for (float magnitude : {0x1p-149f, 0x1p-130f, 0x1p-120f, 0x1p-119f, 0x1p-118f, 0x1p100f, 0x1p115f}) {
+    std::vector<float> scaled(kM * kK), plain(kM * kN), got(kM * kN);
+    lathe_matmul_desc mine = *whole.desc();
+    mine.a.leading_dimension = kK;
+    mine.d.data = plain.data();
+    ASSERT_LATHE_OK(lathe_matmul(device(), nullptr, &mine));
+    for (size_t i = 0; i < scaled.size(); ++i) scaled[i] = a[i] * magnitude;
+    mine.a.data = scaled.data();
+    mine.d.data = got.data();
+    ASSERT_LATHE_OK(lathe_matmul(device(), nullptr, &mine));
+    // Every element may be off by half of its block's scale, of 2^-126 at least, in both runs.
+    const double bound = rounds_ ? kK * 4 * std::max(4.0 * magnitude / 127, 0x1p-126) : kK * 0x1p-149;
+    for (size_t i = 0; i < got.size(); ++i)
+      ASSERT_NEAR(got[i], double{plain[i]} * magnitude, bound) << "magnitude " << magnitude;
   }
 }
 

@@ -3,52 +3,17 @@
 // device without them skips with what the library says.
 #include <algorithm>
 #include <cstring>
-#include <memory>
 #include <vector>
 
 #include "candidates.h"
 #include "case_limits.h"
 #include "device.h"
 #include "matmul_case.h"
+#include "packed_request.h"
 #include "tests/warm_weight.h"
 
 namespace lathe::conformance {
 namespace {
-
-// A request whose B is packed: the packed copy lies in guarded memory of exactly its size.
-class PackedRequest {
- public:
-  PackedRequest(lathe_device* device, const MatmulCase& c, Random* random) : request_(c, random) {
-    lathe_matmul_desc* desc = request_.mutable_desc();
-    uint32_t layout = 0;
-    size_t bytes = 0;
-    status_ = lathe_packed_layout(device, desc, &layout, &bytes);
-    if (status_ != LATHE_OK) return;
-    packed_ = std::make_unique<GuardedMemory>(bytes, c.flush, c.misalign);
-    std::memset(packed_->data(), 0xFF, bytes);  // NaN: what is not written spoils results
-    status_ = lathe_pack_weights(device, desc, layout, packed_->address(), bytes);
-    packed_->write_protect();
-    const int64_t matrices = desc->b.batch_stride == 0 ? 1 : std::max<int64_t>(desc->batch, 1);
-    desc->b.data = packed_->address();
-    desc->b.leading_dimension = 0;
-    if (desc->b.batch_stride != 0)
-      desc->b.batch_stride = static_cast<int64_t>(bytes / bytes_of(c.in)) / matrices;
-    desc->b.packed_layout = layout;
-    request_.set_tuning(c.split_k, c.candidate);
-  }
-  lathe_status status() const { return status_; }
-  MatmulRequest& request() { return request_; }
-  testing::AssertionResult run(lathe_device* device) {
-    if (status_ != LATHE_OK)
-      return testing::AssertionFailure() << request_.parameters().describe() << ": " << lathe_last_error();
-    return request_.run(device);
-  }
-
- private:
-  MatmulRequest request_;
-  std::unique_ptr<GuardedMemory> packed_;
-  lathe_status status_ = LATHE_OK;
-};
 
 class Packed : public ConformanceTest, public testing::WithParamInterface<lathe_dtype> {
  protected:

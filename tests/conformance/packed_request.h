@@ -1,0 +1,25 @@
+// A matmul request whose B is packed by lathe_pack_weights.
+#pragma once
+
+#include <memory>
+
+#include "guarded_memory.h"
+#include "matmul_case.h"
+
+namespace lathe::conformance {
+
+// The packed copy lies in guarded memory of exactly its size.
+class PackedRequest {
+ public:
+  PackedRequest(lathe_device* device, const MatmulCase& c, Random* random);
+  lathe_status status() const { return status_; }  // of packing
+  MatmulRequest& request() { return request_; }
+  testing::AssertionResult run(lathe_device* device);
+
+ private:
+  MatmulRequest request_;
+  std::unique_ptr<GuardedMemory> packed_;
+  lathe_status status_ = LATHE_OK;
+};
+
+}  // namespace lathe::conformance
