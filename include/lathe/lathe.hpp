@@ -347,6 +347,13 @@ class Context {
   void set_miss(lathe_miss_policy policy, lathe_miss_fn callback = nullptr, void* user = nullptr) const {
     check(lathe_context_set_miss(get(), policy, callback, user));
   }
+  // A payload as a program: JSON, as lathe_payload_inspect documents it.
+  std::string inspect(const std::string& name, const std::string& payload) const {
+    internal::TextCollector text;
+    return text.take_text(lathe_payload_inspect(get(), name.c_str(), payload.data(), payload.size(),
+                                                internal::TextCollector::receive, &text));
+  }
+
   lathe_statistics statistics() const {
     lathe_statistics statistics = LATHE_STATISTICS_INIT;
     check(lathe_context_statistics(get(), &statistics));

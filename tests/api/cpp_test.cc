@@ -215,6 +215,13 @@ TEST(Cpp, BundlesAreWrittenAndListed) {
   EXPECT_THROW(lathe::list_bundle(path), lathe::Error);
 }
 
+TEST(Cpp, PayloadsAreInspected) {
+  lathe::Context context(options());
+  EXPECT_EQ(context.inspect("p.mlir", "{\"functions\":[]}"), "{\"functions\":[]}")
+      << "the fake compiler's answer is the text";
+  EXPECT_THROW(context.inspect("p.mlir", "no JSON"), lathe::Error);
+}
+
 TEST(Cpp, ManifestsKeepNotes) {
   lathe::Manifest manifest;
   manifest.note("model", "a name");
