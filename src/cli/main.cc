@@ -27,6 +27,7 @@ int run(const std::vector<std::string>& line) {
                                    warm_verb(),
                                    manifest_verb(),
                                    compile_verb(),
+                                   plan_verb(),
                                    selftest_verb(),
                                    cache_ls_verb(),
                                    cache_stats_verb(),

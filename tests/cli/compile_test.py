@@ -56,6 +56,43 @@ def test_split_k(cache):
     assert "matmul f32 123x456x51234 nn" in text and " splits " in text, text
 
 
+def test_params(cache):
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "params.json"
+        payload = PAYLOADS / "mlp.mlir"
+
+        def plan(*flags):
+            subprocess.run([LATHE, "plan", str(payload), "--out", str(path), "--facts", "h200", *flags], check=True,
+                           capture_output=True, text=True, timeout=120)
+            return json.loads(path.read_text())
+
+        def compiled(params, code=0):
+            path.write_text(json.dumps(params))
+            return compile_payload(payload, "--params", path, "--facts", "h200", cache=cache, code=code)
+
+        params = plan("--m-max", "3")
+        entries = params["entries"]
+        assert [(e["step"], e["rows"]) for e in entries] == [(s, m) for s in (0, 1) for m in (1, 2, 3)], entries
+        assert last_line(compiled(params)).startswith("6 classes: 6 compiled"), params
+        assert last_line(compiled(params)).startswith("6 classes: 0 compiled, 6 loaded"), params
+        # Another candidate's config makes another kernel; one that is no candidate's is refused, by entry.
+        explained = json.loads(subprocess.run(
+            [LATHE, "explain", "matmul", "3x256x64", "--epilogue", "bias,gelu", "--facts", "h200", "--json"], check=True,
+            capture_output=True, text=True).stdout)
+        other = next(c for c in explained["candidates"] if c["legal"] and c["config"] != entries[2]["config"])
+        changed = json.loads(json.dumps(params))
+        changed["entries"][2].update(config=other["config"], splits=other["splits"])
+        assert last_line(compiled(changed)).startswith("6 classes: 1 compiled, 5 loaded"), other
+        for field, value, word in (("config", {**other["config"], "tile_m": 7}, "no candidate"), ("step", 2, "step 2"),
+                                   ("class", entries[0]["class"], "another class"), ("rows", 0, "fields"),
+                                   ("extra", 1, "fields")):
+            wrong = json.loads(json.dumps(params))
+            wrong["entries"][2][field] = value
+            error = compiled(wrong, code=2)
+            assert "params.json: entry 2:" in error and word in error, error
+        assert "no parameters" in compiled({"lathe_params": 2, "entries": []}, code=2)
+
+
 def test_refusals(cache):
     mlp = (PAYLOADS / "mlp.mlir").read_text()
     with tempfile.TemporaryDirectory() as folder:
