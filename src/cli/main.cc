@@ -27,6 +27,8 @@ int run(const std::vector<std::string>& line) {
                                    warm_verb(),
                                    manifest_verb(),
                                    compile_verb(),
+                                   plan_verb(),
+                                   kernel_bench_verb(),
                                    selftest_verb(),
                                    cache_ls_verb(),
                                    cache_stats_verb(),

@@ -17,6 +17,7 @@ class StepReader {
  public:
   StepReader(const Json& function, const Json& step, int64_t rows)
       : function_(function), step_(step), rows_(rows) {
+    made_.json = &step;
     made_.function = function.at("name").get<std::string>();
     made_.location = step.at("location").get<std::string>();
   }
@@ -54,18 +55,18 @@ class StepReader {
     const Json& shape = value_of(name).at("shape");
     for (size_t i = 0; i < dims.size(); ++i) {
       if (dims[i] == 'r' || shape.at(i).is_null() != open) continue;
-      const bool told = extents_.count(dims[i]) != 0;
+      const bool told = made_.extents.count(dims[i]) != 0;
       if (open && told) continue;
       if (open && dims[i] != 'm')
         return error(absl::StatusCode::kUnimplemented,
                      absl::StrCat("dimension ", i, " of '", name, "' is open; rows alone may be"));
       made_.open_rows = made_.open_rows || open;
       const int64_t extent = open ? rows_ : shape.at(i).get<int64_t>();
-      if (told && extents_[dims[i]] != extent)
-        return error(
-            absl::StatusCode::kInvalidArgument,
-            absl::StrCat("dimension ", i, " of '", name, "' is ", extent, ", elsewhere ", extents_[dims[i]]));
-      extents_[dims[i]] = extent;
+      if (told && made_.extents[dims[i]] != extent)
+        return error(absl::StatusCode::kInvalidArgument,
+                     absl::StrCat("dimension ", i, " of '", name, "' is ", extent, ", elsewhere ",
+                                  made_.extents[dims[i]]));
+      made_.extents[dims[i]] = extent;
     }
     return absl::OkStatus();
   }
@@ -78,11 +79,11 @@ class StepReader {
       made_.open_rows = made_.open_rows || shape[i].is_null();
       rows *= shape[i].is_null() ? rows_ : shape[i].get<int64_t>();
     }
-    extents_['r'] = rows;
+    made_.extents['r'] = rows;
   }
   int64_t extent(char letter) const {
-    const auto at = extents_.find(letter);
-    return at == extents_.end() ? 1 : at->second;
+    const auto at = made_.extents.find(letter);
+    return at == made_.extents.end() ? 1 : at->second;
   }
   // Elements between neighbours along `letter`; 0: the value has no such dimension.
   int64_t stride(const char* name, char letter) const {
@@ -179,7 +180,6 @@ class StepReader {
   const Json& function_;
   const Json& step_;
   const int64_t rows_;
-  std::map<char, int64_t> extents_;
   PayloadStep made_;
 };
 
@@ -201,16 +201,42 @@ absl::StatusOr<Json> inspect_payload(lathe_context* context, const std::string& 
   return parse_json(pieces, "the program");
 }
 
-absl::StatusOr<std::vector<PayloadStep>> payload_steps(const Json& program, int64_t rows) {
+absl::StatusOr<std::vector<PayloadStep>> function_steps(const Json& function, int64_t rows) {
   std::vector<PayloadStep> steps;
-  for (const Json& function : program.at("functions")) {
-    for (const Json& json : function.at("steps")) {
-      absl::StatusOr<PayloadStep> step = StepReader(function, json, rows).read();
-      if (!step.ok()) return step.status();
-      steps.push_back(*std::move(step));
-    }
+  for (const Json& json : function.at("steps")) {
+    absl::StatusOr<PayloadStep> step = StepReader(function, json, rows).read();
+    if (!step.ok()) return step.status();
+    steps.push_back(*std::move(step));
   }
   return steps;
+}
+
+absl::StatusOr<std::vector<PayloadStep>> payload_steps(const Json& program, int64_t rows) {
+  std::vector<PayloadStep> all;
+  for (const Json& function : program.at("functions")) {
+    absl::StatusOr<std::vector<PayloadStep>> steps = function_steps(function, rows);
+    if (!steps.ok()) return steps.status();
+    all.insert(all.end(), steps->begin(), steps->end());
+  }
+  return all;
+}
+
+std::vector<int64_t> shape_of(const Json& function, const std::vector<PayloadStep>& steps, size_t value,
+                              int64_t rows) {
+  std::vector<int64_t> shape;
+  for (const Json& extent : function.at("values").at(value).at("shape"))
+    shape.push_back(extent.is_null() ? -1 : extent.get<int64_t>());
+  // What is open here a step knows; else these are rows.
+  for (const PayloadStep& step : steps) {
+    for (const auto& [name, access] : step.json->items()) {
+      if (!access.is_object() || access.at("value") != value) continue;
+      const std::string dims = access.at("dims").get<std::string>();
+      for (size_t i = 0; i < dims.size(); ++i)
+        if (shape[i] < 0 && dims[i] != 'r') shape[i] = step.extents.at(dims[i]);
+    }
+  }
+  std::replace(shape.begin(), shape.end(), int64_t{-1}, rows);
+  return shape;
 }
 
 std::string step_line(const PayloadStep& step) {

@@ -12,6 +12,8 @@ namespace lathe::cli {
 
 struct PayloadStep {
   std::string function, location;
+  const Json* json = nullptr;       // in the program
+  std::map<char, int64_t> extents;  // by the letters of its accesses; what has none is 1
   // Data pointers are NULL but where presence is part of the class.
   std::variant<lathe_matmul_desc, lathe_argmax_desc, lathe_matmul_argmax_desc> desc;
   bool open_rows = false;  // the payload leaves M to the run; the descriptor has `rows`
@@ -19,9 +21,15 @@ struct PayloadStep {
 
 // Reads and inspects the file. kInvalidArgument: it cannot be read or is malformed.
 absl::StatusOr<Json> inspect_payload(lathe_context* context, const std::string& path);
+// One function's steps, in order.
+absl::StatusOr<std::vector<PayloadStep>> function_steps(const Json& function, int64_t rows);
 // Every function's steps, in order. Rows that the payload leaves open are `rows`; kUnimplemented: another
 // extent is left open.
 absl::StatusOr<std::vector<PayloadStep>> payload_steps(const Json& program, int64_t rows);
+
+// A value's extents in a run with that many rows.
+std::vector<int64_t> shape_of(const Json& function, const std::vector<PayloadStep>& steps, size_t value,
+                              int64_t rows);
 
 // "matmul f32 64x48x32 nn"
 std::string step_line(const PayloadStep& step);

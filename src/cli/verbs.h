@@ -16,6 +16,8 @@ Verb dump_matmul_verb();
 Verb dump_argmax_verb();
 Verb dump_matmul_argmax_verb();
 Verb compile_verb();
+Verb plan_verb();
+Verb kernel_bench_verb();
 Verb cache_ls_verb();
 Verb cache_stats_verb();
 Verb cache_top_verb();

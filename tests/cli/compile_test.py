@@ -1,12 +1,15 @@
-"""`lathe compile` on payloads: what is read of them, what is compiled, where what is not understood is refused.
+"""`lathe compile`, `plan` and `kernel-bench` on payloads: what is read of them, what is compiled, where what is not
+understood is refused.
 
 usage: compile_test.py LATHE PAYLOADS
 """
+import csv
 import json
 import pathlib
 import subprocess
 import sys
 import tempfile
+import xml.etree.ElementTree
 
 LATHE = sys.argv[1]
 PAYLOADS = pathlib.Path(sys.argv[2])
@@ -38,7 +41,7 @@ def test_open_rows(cache):
 
 
 def test_known_rows(cache):
-    text = compile_payload(PAYLOADS / "attention_scores.mlir", cache=cache)
+    text = compile_payload(PAYLOADS / "heads_scores.mlir", cache=cache)
     assert "matmul f16 128x128x64 nt batch 8" in text and last_line(text).startswith("1 classes: 1 compiled"), text
 
 
@@ -54,6 +57,68 @@ def test_argmax_joins_its_matmul(cache):
 def test_split_k(cache):
     text = compile_payload(PAYLOADS / "split_k.mlir", "--facts", "h200", cache=cache)
     assert "matmul f32 123x456x51234 nn" in text and " splits " in text, text
+
+
+def test_params(cache):
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "params.json"
+        payload = PAYLOADS / "mlp.mlir"
+
+        def plan(*flags):
+            subprocess.run([LATHE, "plan", str(payload), "--out", str(path), "--facts", "h200", *flags], check=True,
+                           capture_output=True, text=True, timeout=120)
+            return json.loads(path.read_text())
+
+        def compiled(params, code=0):
+            path.write_text(json.dumps(params))
+            return compile_payload(payload, "--params", path, "--facts", "h200", cache=cache, code=code)
+
+        params = plan("--m-max", "3")
+        entries = params["entries"]
+        assert [(e["step"], e["rows"]) for e in entries] == [(s, m) for s in (0, 1) for m in (1, 2, 3)], entries
+        assert last_line(compiled(params)).startswith("6 classes: 6 compiled"), params
+        assert last_line(compiled(params)).startswith("6 classes: 0 compiled, 6 loaded"), params
+        # Another candidate's config makes another kernel; one that is no candidate's is refused, by entry.
+        explained = json.loads(subprocess.run(
+            [LATHE, "explain", "matmul", "3x256x64", "--epilogue", "bias,gelu", "--facts", "h200", "--json"], check=True,
+            capture_output=True, text=True).stdout)
+        other = next(c for c in explained["candidates"] if c["legal"] and c["config"] != entries[2]["config"])
+        changed = json.loads(json.dumps(params))
+        changed["entries"][2].update(config=other["config"], splits=other["splits"])
+        assert last_line(compiled(changed)).startswith("6 classes: 1 compiled, 5 loaded"), other
+        for field, value, word in (("config", {**other["config"], "tile_m": 7}, "no candidate"), ("step", 2, "step 2"),
+                                   ("class", entries[0]["class"], "another class"), ("rows", 0, "fields"),
+                                   ("extra", 1, "fields")):
+            wrong = json.loads(json.dumps(params))
+            wrong["entries"][2][field] = value
+            error = compiled(wrong, code=2)
+            assert "params.json: entry 2:" in error and word in error, error
+        assert "no parameters" in compiled({"lathe_params": 2, "entries": []}, code=2)
+
+
+def test_kernel_bench(cache):
+    with tempfile.TemporaryDirectory() as folder:
+        folder = pathlib.Path(folder)
+
+        def bench(path, *flags):
+            return subprocess.run([LATHE, "kernel-bench", str(path), "--repeat", "1", "--cache-dir", str(cache), *map(str, flags)],
+                                  capture_output=True, text=True, timeout=280)
+
+        count = len(list(PAYLOADS.glob("*.mlir")))
+        assert count >= 20
+        result = bench(PAYLOADS, "--rows", 7, "--csv", folder / "t.csv", "--svg", folder / "t.svg")
+        assert result.returncode == 0 and last_line(result.stdout) == f"{count} of {count} right", result
+        with open(folder / "t.csv") as f:
+            table = {row["payload"]: row for row in csv.DictReader(f)}
+        assert len(table) == count and all(row["right"] == "1" and int(row["checked"]) > 0 for row in table.values()), table
+        assert float(table["square"]["gflops"]) > 0 and table["mlp"]["steps"].count("matmul") == 2, table
+        bars = xml.etree.ElementTree.parse(folder / "t.svg").findall("{*}text")
+        assert {"square", "mlp"} < {bar.text for bar in bars} and "argmax" not in {bar.text for bar in bars}
+
+        (folder / "sin.mlir").write_text((PAYLOADS / "mlp.mlir").read_text().replace("math.erf", "math.sin"))
+        result = bench(folder)
+        assert result.returncode == 1 and "sin.mlir:11:8:" in result.stdout and last_line(result.stdout) == "0 of 1 right", result
+        assert bench(folder / "nowhere").returncode == 2
 
 
 def test_refusals(cache):

@@ -1,0 +1,17 @@
+// Heads written side by side: probabilities by v.
+func.func @heads_values(%a: tensor<8x128x128xf16>, %b: tensor<128x8x64xf16>) -> (tensor<128x8x64xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %empty = tensor.empty() : tensor<128x8x64xf32>
+  %init = linalg.fill ins(%zero : f32) outs(%empty : tensor<128x8x64xf32>) -> tensor<128x8x64xf32>
+  %d = linalg.generic {indexing_maps = [affine_map<(h, m, n, k) -> (h, m, k)>, affine_map<(h, m, n, k) -> (k, h, n)>, affine_map<(h, m, n, k) -> (m, h, n)>],
+                       iterator_types = ["parallel", "parallel", "parallel", "reduction"]}
+       ins(%a, %b : tensor<8x128x128xf16>, tensor<128x8x64xf16>) outs(%init : tensor<128x8x64xf32>) {
+  ^bb0(%x: f16, %y: f16, %s: f32):
+    %0 = arith.extf %x : f16 to f32
+    %1 = arith.extf %y : f16 to f32
+    %2 = arith.mulf %0, %1 : f32
+    %3 = arith.addf %s, %2 : f32
+    linalg.yield %3 : f32
+  } -> tensor<128x8x64xf32>
+  return %d : tensor<128x8x64xf32>
+}

@@ -1,0 +1,15 @@
+// A vector by a matrix.
+func.func @vector_matrix(%a: tensor<4096xf32>, %b: tensor<4096x2048xf32>) -> (tensor<2048xf32>) {
+  %zero = arith.constant 0.0 : f32
+  %empty = tensor.empty() : tensor<2048xf32>
+  %init = linalg.fill ins(%zero : f32) outs(%empty : tensor<2048xf32>) -> tensor<2048xf32>
+  %d = linalg.generic {indexing_maps = [affine_map<(n, k) -> (k)>, affine_map<(n, k) -> (k, n)>, affine_map<(n, k) -> (n)>],
+                       iterator_types = ["parallel", "reduction"]}
+       ins(%a, %b : tensor<4096xf32>, tensor<4096x2048xf32>) outs(%init : tensor<2048xf32>) {
+  ^bb0(%x: f32, %y: f32, %s: f32):
+    %2 = arith.mulf %x, %y : f32
+    %3 = arith.addf %s, %2 : f32
+    linalg.yield %3 : f32
+  } -> tensor<2048xf32>
+  return %d : tensor<2048xf32>
+}

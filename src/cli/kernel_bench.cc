@@ -1,0 +1,198 @@
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <random>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "cli/bar_chart.h"
+#include "cli/payload_run.h"
+#include "cli/plan_text.h"
+#include "cli/verbs.h"
+
+namespace lathe::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Row {
+  std::string payload, function, steps;
+  double first = 0, median = 0, least = 0, flops = 0;  // seconds of a run of all steps
+  CheckResult check;
+  std::string refused;  // why it was not run
+
+  bool good() const { return refused.empty() && check.ok; }
+  double gflops() const { return median > 0 ? flops / median / 1e9 : 0; }
+};
+
+struct Setting {
+  lathe_context* context;
+  lathe_device* device;
+  const Stream& stream;
+  int64_t rows, repeats;
+  uint64_t seed;
+};
+
+absl::StatusOr<double> seconds_of_a_run(PayloadTrial* trial, const Stream& stream) {
+  const auto start = std::chrono::steady_clock::now();
+  if (absl::Status s = trial->launch(); !s.ok()) return s;
+  if (absl::Status s = stream.synchronize(); !s.ok()) return s;
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+absl::Status run_function(const Setting& setting, const Json& function, Row* row) {
+  auto trial = PayloadTrial::make(setting.device, setting.stream, function, setting.rows, setting.seed);
+  if (!trial.ok()) return trial.status();
+  std::vector<std::string> steps;
+  for (const PayloadStep& step : (*trial)->steps()) steps.push_back(step_line(step));
+  row->steps = absl::StrJoin(steps, "; ");
+  row->flops = (*trial)->flops();
+  absl::StatusOr<double> first = seconds_of_a_run(trial->get(), setting.stream);
+  if (!first.ok()) return first.status();
+  row->first = *first;
+  std::vector<double> times;
+  for (int64_t i = 0; i < setting.repeats; ++i) {
+    absl::StatusOr<double> seconds = seconds_of_a_run(trial->get(), setting.stream);
+    if (!seconds.ok()) return seconds.status();
+    times.push_back(*seconds);
+  }
+  std::sort(times.begin(), times.end());
+  row->median = times[times.size() / 2];
+  row->least = times.front();
+  absl::StatusOr<CheckResult> check = (*trial)->verify();
+  if (!check.ok()) return check.status();
+  row->check = *check;
+  return absl::OkStatus();
+}
+
+// A row a function; one with the reason where the payload or a function is refused.
+std::vector<Row> run_payload(const Setting& setting, const fs::path& path) {
+  Row row;
+  row.payload = path.stem().string();
+  absl::StatusOr<Json> program = inspect_payload(setting.context, path.string());
+  if (!program.ok()) {
+    row.refused = std::string(program.status().message());
+    return {row};
+  }
+  std::vector<Row> rows;
+  for (const Json& function : program->at("functions")) {
+    Row of = row;
+    of.function = function.at("name").get<std::string>();
+    if (absl::Status s = run_function(setting, function, &of); !s.ok()) of.refused = std::string(s.message());
+    rows.push_back(of);
+  }
+  return rows;
+}
+
+absl::StatusOr<std::vector<fs::path>> payloads_in(const std::string& path) {
+  if (fs::is_regular_file(path)) return std::vector<fs::path>{path};
+  std::error_code error;
+  std::vector<fs::path> files;
+  for (const auto& entry : fs::directory_iterator(path, error))
+    if (entry.path().extension() == ".mlir") files.push_back(entry.path());
+  if (error || files.empty())
+    return absl::InvalidArgumentError(absl::StrCat("no payload (*.mlir) in '", path, "'"));
+  std::sort(files.begin(), files.end());
+  return files;
+}
+
+void print(const Row& row) {
+  if (!row.refused.empty()) {
+    absl::PrintF("%-24s refused: %s\n", row.payload, row.refused);
+  } else {
+    absl::PrintF("%-24s %-9s %9s %9s %8.1f  %s\n", row.payload, row.check.ok ? "right" : "WRONG",
+                 duration(row.median), duration(row.first), row.gflops(),
+                 row.check.ok ? row.steps : row.check.what);
+  }
+  std::fflush(stdout);
+}
+
+absl::Status write(const std::string& path, const std::string& text) {
+  std::ofstream out(path, std::ios::binary);
+  out << text;
+  out.close();
+  return out ? absl::OkStatus() : absl::UnavailableError(absl::StrCat("cannot write '", path, "'"));
+}
+
+std::string csv_of(const std::vector<Row>& rows, const std::string& device) {
+  std::string text =
+      "payload,function,device,steps,right,checked,first_seconds,median_seconds,least_seconds,gflops\n";
+  for (const Row& r : rows) {
+    if (!r.refused.empty()) continue;
+    absl::StrAppendFormat(&text, "%s,%s,%s,%s,%d,%d,%.9g,%.9g,%.9g,%.6g\n", r.payload, r.function, device,
+                          r.steps, r.check.ok, r.check.checked, r.first, r.median, r.least, r.gflops());
+  }
+  return text;
+}
+
+std::string chart_of(const std::vector<Row>& rows, const std::string& device) {
+  BarChart chart;
+  chart.title = absl::StrCat("Payloads on ", device);
+  chart.unit = "GFLOP/s";
+  for (const Row& r : rows)
+    if (r.good() && r.flops > 0) chart.bars.push_back({r.payload, r.gflops()});
+  return svg_of(chart);
+}
+
+absl::Status kernel_bench(const Arguments& arguments) {
+  absl::StatusOr<std::vector<fs::path>> files = payloads_in(arguments.words[0]);
+  if (!files.ok()) return files.status();
+  absl::StatusOr<int64_t> rows = arguments.integer("rows", 16, 0, INT32_MAX);
+  if (!rows.ok()) return rows.status();
+  absl::StatusOr<int64_t> repeats = arguments.integer("repeat", 10, 1, 1000000);
+  if (!repeats.ok()) return repeats.status();
+  absl::StatusOr<int64_t> seed =
+      arguments.integer("seed", static_cast<int64_t>(std::random_device()()), 0, INT64_MAX);
+  if (!seed.ok()) return seed.status();
+  absl::StatusOr<Context> context = make_context(arguments);
+  if (!context.ok()) return context.status();
+  const std::string target = arguments.text("target", "cpu");
+  lathe_device* opened = nullptr;
+  if (absl::Status s = check(lathe_device_open(context->get(), target.c_str(), &opened)); !s.ok()) return s;
+  const Device device(opened);
+  absl::StatusOr<Stream> stream = Stream::make(device.get());
+  if (!stream.ok()) return stream.status();
+  const Setting setting{context->get(), device.get(), *stream, *rows, *repeats, static_cast<uint64_t>(*seed)};
+
+  absl::PrintF("%-24s %-9s %9s %9s %8s  steps; open rows are %d, seed %d\n", "payload", "check", "median",
+               "first use", "GFLOP/s", *rows, *seed);
+  std::vector<Row> table;
+  for (const fs::path& file : *files) {
+    for (const Row& row : run_payload(setting, file)) {
+      print(row);
+      table.push_back(row);
+    }
+  }
+  if (arguments.has("csv"))
+    if (absl::Status s = write(arguments.text("csv", ""), csv_of(table, target)); !s.ok()) return s;
+  if (arguments.has("svg"))
+    if (absl::Status s = write(arguments.text("svg", ""), chart_of(table, target)); !s.ok()) return s;
+  const auto bad = std::count_if(table.begin(), table.end(), [](const Row& r) { return !r.good(); });
+  absl::PrintF("%d of %d right\n", table.size() - bad, table.size());
+  return bad == 0 ? absl::OkStatus()
+                  : absl::DataLossError(absl::StrFormat("%d payloads are refused or wrong", bad));
+}
+
+}  // namespace
+
+Verb kernel_bench_verb() {
+  return {"kernel-bench",
+          "DIR|PAYLOAD.MLIR",
+          1,
+          "run payloads on random arguments, check every step against float64, time them",
+          {{"target", "cpu|cuda:0|hip:0", "where (default: cpu)"},
+           {"rows", "M", "where a payload leaves the rows open (default: 16)"},
+           {"repeat", "N", "runs timed after the first (default: 10)"},
+           {"seed", "S", "of the random arguments (default: a fresh one, printed)"},
+           {"csv", "FILE", "write the table"},
+           {"svg", "FILE", "write a chart of it"},
+           miss_flag()},
+          {"lathe kernel-bench benchmarks/payloads --csv cpu.csv --svg cpu.svg",
+           "lathe kernel-bench benchmarks/payloads --target cuda:0"},
+          kernel_bench};
+}
+
+}  // namespace lathe::cli

@@ -1,0 +1,183 @@
+#include "cli/params.h"
+
+#include <algorithm>
+#include <fstream>
+#include <iterator>
+
+#include "absl/strings/str_cat.h"
+#include "cli/plan_text.h"
+#include "cli/warm_manifest.h"
+
+namespace lathe::cli {
+namespace {
+
+absl::StatusOr<Plan> plan_of(lathe_device* device, const PayloadStep& step) {
+  lathe_plan* made = nullptr;
+  lathe_status status = LATHE_OK;
+  if (const auto* d = std::get_if<lathe_matmul_desc>(&step.desc))
+    status = lathe_plan_matmul(device, d, &made);
+  if (const auto* d = std::get_if<lathe_argmax_desc>(&step.desc))
+    status = lathe_plan_argmax(device, d, &made);
+  if (const auto* d = std::get_if<lathe_matmul_argmax_desc>(&step.desc))
+    status = lathe_plan_matmul_argmax(device, d, &made);
+  if (absl::Status s = check(status); !s.ok())
+    return absl::Status(s.code(), absl::StrCat(step.location, ": ", s.message()));
+  return Plan(made);
+}
+
+absl::Status add_weight(const PayloadStep& step, int64_t rows, lathe_manifest* manifest) {
+  const char* name = step.location.c_str();
+  if (const auto* d = std::get_if<lathe_matmul_desc>(&step.desc))
+    return check(lathe_manifest_add_matmul(manifest, name, d, rows));
+  return check(
+      lathe_manifest_add_matmul_argmax(manifest, name, &std::get<lathe_matmul_argmax_desc>(step.desc), rows));
+}
+
+// A class of explain's as a manifest has it.
+Json manifest_entry(const Json& problem, const PayloadStep& step) {
+  Json entry = problem;
+  entry.erase("generic");
+  entry["name"] = step.location;
+  return entry;
+}
+
+absl::Status add_class(const Json& entry, lathe_manifest* manifest) {
+  const std::string text = Json({{"lathe_manifest", 1}, {"classes", Json::array({entry})}}).dump();
+  return check(lathe_manifest_parse(manifest, text.data(), text.size()));
+}
+
+Json entry_of(const Json& plan, size_t step, int64_t rows) {
+  return {{"step", step},
+          {"rows", rows},
+          {"class", plan.at("class")},
+          {"config", plan.at("config")},
+          {"splits", plan.at("launch").at("wanted_splits")}};
+}
+
+absl::StatusOr<Json> read_params(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  const std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+  if (!in.is_open() || in.bad()) return absl::InvalidArgumentError(absl::StrCat("cannot read '", path, "'"));
+  Json json;
+  try {
+    json = Json::parse(text);
+  } catch (const std::exception& e) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": ", e.what()));
+  }
+  const bool known = json.is_object() && json.value("lathe_params", Json()) == 1 && json.size() == 2 &&
+                     json.contains("entries") && json["entries"].is_array();
+  if (!known)
+    return absl::InvalidArgumentError(absl::StrCat(path, ": no parameters that 'lathe plan' writes"));
+  return json["entries"];
+}
+
+bool is_entry(const Json& e) {
+  return e.is_object() && e.size() == 5 && e.contains("step") && e["step"].is_number_unsigned() &&
+         e.contains("rows") && e["rows"].is_number_unsigned() && e["rows"] >= 1 && e["rows"] <= INT32_MAX &&
+         e.contains("class") && e.contains("config") && e.contains("splits");
+}
+
+// The rank of the candidate that the entry asks for; 0: there is none.
+int64_t rank_of(const Json& plan, const Json& entry) {
+  for (const Json& candidate : plan.at("candidates"))
+    if (candidate.at("legal") == true && candidate.at("config") == entry["config"] &&
+        candidate.at("splits") == entry["splits"])
+      return candidate.at("rank").get<int64_t>();
+  return 0;
+}
+
+// The rows that a step is planned for: where they are open the upper ends of its classes with 1 to `rows`.
+absl::StatusOr<std::vector<int64_t>> rows_of(lathe_device* device, const PayloadStep& step, int64_t rows) {
+  if (!step.open_rows || std::holds_alternative<lathe_argmax_desc>(step.desc))
+    return std::vector<int64_t>{rows};
+  absl::StatusOr<Manifest> manifest = make_manifest();
+  if (!manifest.ok()) return manifest.status();
+  if (absl::Status s = add_weight(step, rows, manifest->get()); !s.ok()) return s;
+  std::vector<Text> classes;
+  if (absl::Status s = check(lathe_manifest_classes(device, manifest->get(), collect_text, &classes));
+      !s.ok())
+    return s;
+  std::vector<int64_t> ends;
+  for (const Text& text : classes) {
+    absl::StatusOr<Json> json = parse_json({text}, "a class");
+    if (!json.ok()) return json.status();
+    ends.push_back(std::min(rows, json->at("m_hi").get<int64_t>()));
+  }
+  std::sort(ends.begin(), ends.end());
+  ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
+  return ends;
+}
+
+}  // namespace
+
+absl::StatusOr<Json> explain_step(lathe_device* device, const PayloadStep& step) {
+  absl::StatusOr<Plan> plan = plan_of(device, step);
+  if (!plan.ok()) return plan.status();
+  return explain(plan->get());
+}
+
+absl::Status add_steps(lathe_device* device, const Json& program, int64_t rows, lathe_manifest* manifest) {
+  absl::StatusOr<std::vector<PayloadStep>> steps = payload_steps(program, rows);
+  if (!steps.ok()) return steps.status();
+  for (const PayloadStep& step : *steps) {
+    absl::Status added;
+    if (step.open_rows && !std::holds_alternative<lathe_argmax_desc>(step.desc)) {
+      added = add_weight(step, rows, manifest);
+    } else {
+      absl::StatusOr<Json> plan = explain_step(device, step);
+      if (!plan.ok()) return plan.status();
+      if (plan->contains("config")) added = add_class(manifest_entry(plan->at("class"), step), manifest);
+    }
+    if (!added.ok()) return added;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Json> make_params(lathe_device* device, const Json& program, int64_t rows) {
+  absl::StatusOr<std::vector<PayloadStep>> steps = payload_steps(program, rows);
+  if (!steps.ok()) return steps.status();
+  Json entries = Json::array();
+  for (size_t i = 0; i < steps->size(); ++i) {
+    absl::StatusOr<std::vector<int64_t>> planned = rows_of(device, (*steps)[i], rows);
+    if (!planned.ok()) return planned.status();
+    for (int64_t m : *planned) {
+      absl::StatusOr<std::vector<PayloadStep>> bound = payload_steps(program, m);
+      if (!bound.ok()) return bound.status();
+      absl::StatusOr<Json> plan = explain_step(device, (*bound)[i]);
+      if (!plan.ok()) return plan.status();
+      if (plan->contains("config")) entries.push_back(entry_of(*plan, i, m));
+    }
+  }
+  return Json({{"lathe_params", 1}, {"entries", entries}});
+}
+
+absl::Status add_params(lathe_device* device, const Json& program, const std::string& path,
+                        lathe_manifest* manifest) {
+  absl::StatusOr<Json> entries = read_params(path);
+  if (!entries.ok()) return entries.status();
+  for (size_t i = 0; i < entries->size(); ++i) {
+    const Json& entry = (*entries)[i];
+    const auto error = [&](const std::string& why) {
+      return absl::InvalidArgumentError(absl::StrCat(path, ": entry ", i, ": ", why));
+    };
+    if (!is_entry(entry)) return error("its fields are step, rows, class, config and splits");
+    absl::StatusOr<std::vector<PayloadStep>> steps = payload_steps(program, entry["rows"].get<int64_t>());
+    if (!steps.ok()) return steps.status();
+    if (entry["step"] >= steps->size())
+      return error(absl::StrCat("step ", entry["step"].get<size_t>(), " of a payload of ", steps->size()));
+    const PayloadStep& step = (*steps)[entry["step"].get<size_t>()];
+    absl::StatusOr<Json> plan = explain_step(device, step);
+    if (!plan.ok()) return plan.status();
+    if (plan->at("class") != entry["class"])
+      return error(absl::StrCat("another class than that of ", step.location));
+    const int64_t rank = plan->contains("config") ? rank_of(*plan, entry) : 0;
+    if (rank == 0)
+      return error(absl::StrCat("no candidate of ", step.location, " on this device has that config"));
+    Json line = manifest_entry(entry["class"], step);
+    line["candidate"] = rank;
+    if (absl::Status s = add_class(line, manifest); !s.ok()) return s;
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace lathe::cli

@@ -1,0 +1,29 @@
+// What the oracle chose for a payload's steps, as a file: `lathe plan` writes it, `lathe compile --params`
+// compiles exactly that.
+//
+//   {"lathe_params": 1,
+//    "entries": [{"step": 0, "rows": 4, "class": {...}, "config": {...}, "splits": 1}...]}
+//
+// "step" counts the steps of all functions; "rows" are those of a step that leaves them open; class, config
+// and splits are lathe_plan_explain's.
+#pragma once
+
+#include <string>
+
+#include "cli/payload_steps.h"
+
+namespace lathe::cli {
+
+// lathe_plan_explain's JSON of the step's plan; errors name its place.
+absl::StatusOr<Json> explain_step(lathe_device* device, const PayloadStep& step);
+// Adds what the steps' requests can ask for: a step's one class, or where its rows are open every class with
+// 1 to `rows`.
+absl::Status add_steps(lathe_device* device, const Json& program, int64_t rows, lathe_manifest* manifest);
+
+absl::StatusOr<Json> make_params(lathe_device* device, const Json& program, int64_t rows);
+// Adds exactly what the file lists. kInvalidArgument names the entry that is of no step, of another class, or
+// no candidate here.
+absl::Status add_params(lathe_device* device, const Json& program, const std::string& path,
+                        lathe_manifest* manifest);
+
+}  // namespace lathe::cli

@@ -1,0 +1,227 @@
+#include "cli/payload_run.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+
+namespace lathe::cli {
+namespace {
+
+int64_t extent(const PayloadStep& step, char letter) {
+  const auto at = step.extents.find(letter);
+  return at == step.extents.end() ? 1 : at->second;
+}
+
+}  // namespace
+
+int64_t PayloadTrial::Value::elements() const {
+  int64_t count = 1;
+  for (int64_t e : shape) count *= e;
+  return count;
+}
+
+absl::StatusOr<std::unique_ptr<PayloadTrial>> PayloadTrial::make(lathe_device* device, const Stream& stream,
+                                                                 const Json& function, int64_t rows,
+                                                                 uint64_t seed) {
+  std::unique_ptr<PayloadTrial> trial(new PayloadTrial(device, stream, seed));
+  absl::StatusOr<std::vector<PayloadStep>> steps = function_steps(function, rows);
+  if (!steps.ok()) return steps.status();
+  trial->steps_ = *std::move(steps);
+  if (absl::Status s = trial->make_values(function, rows); !s.ok()) return s;
+  for (PayloadStep& step : trial->steps_) trial->set_pointers(&step);
+  if (absl::Status s = stream.synchronize(); !s.ok()) return s;
+  return trial;
+}
+
+absl::Status PayloadTrial::make_values(const Json& function, int64_t rows) {
+  const Json& values = function.at("values");
+  for (size_t i = 0; i < values.size(); ++i) {
+    Value value;
+    value.dtype = dtype_named(values[i].at("dtype").get<std::string>());
+    value.shape = shape_of(function, steps_, i, rows);
+    OperandForm form;
+    form.dtype = value.dtype;
+    form.rows = 1;
+    form.columns = value.elements();
+    if (!fits_memory(form) || form.columns < 0)
+      return absl::InvalidArgumentError(
+          absl::StrCat("a value of ", form.columns, " elements does not fit memory"));
+    // An argument's elements; what a step writes begins as poison.
+    Operand operand(form);
+    const Json& arguments = function.at("arguments");
+    if (std::find(arguments.begin(), arguments.end(), Json(i)) != arguments.end())
+      operand.fill(Fill::kNormal, &random_);
+    const auto* first = static_cast<const uint8_t*>(operand.first_at(operand.image().data()));
+    value.image.assign(first, first + static_cast<size_t>(form.columns) * bytes_of(value.dtype));
+    absl::StatusOr<DeviceBuffer> memory = DeviceBuffer::make(device_, stream_.get(), value.image);
+    if (!memory.ok()) return memory.status();
+    value.memory = *std::move(memory);
+    values_.push_back(std::move(value));
+  }
+  return absl::OkStatus();
+}
+
+void* PayloadTrial::memory_of(const PayloadStep& step, const char* name) {
+  return step.json->contains(name) ? access(step, name).value->memory.data() : nullptr;
+}
+
+void PayloadTrial::set_pointers(PayloadStep* step) {
+  if (auto* d = std::get_if<lathe_matmul_desc>(&step->desc)) {
+    d->a.data = memory_of(*step, "a");
+    d->b.data = memory_of(*step, "b");
+    d->c.data = memory_of(*step, "c");
+    d->d.data = memory_of(*step, "d");
+    d->epilogue.bias = memory_of(*step, "bias");
+    d->epilogue.residual.data = memory_of(*step, "residual");
+  } else if (auto* d = std::get_if<lathe_argmax_desc>(&step->desc)) {
+    d->x.data = memory_of(*step, "x");
+    d->indices = memory_of(*step, "indices");
+    d->values = static_cast<float*>(memory_of(*step, "values"));
+  } else if (auto* d = std::get_if<lathe_matmul_argmax_desc>(&step->desc)) {
+    d->a.data = memory_of(*step, "a");
+    d->b.data = memory_of(*step, "b");
+    d->bias = memory_of(*step, "bias");
+    d->indices = memory_of(*step, "indices");
+    d->values = static_cast<float*>(memory_of(*step, "values"));
+  }
+}
+
+absl::Status PayloadTrial::launch() {
+  for (const PayloadStep& step : steps_) {
+    lathe_status status = LATHE_OK;
+    if (const auto* d = std::get_if<lathe_matmul_desc>(&step.desc))
+      status = lathe_matmul(device_, stream_.get(), d);
+    if (const auto* d = std::get_if<lathe_argmax_desc>(&step.desc))
+      status = lathe_argmax(device_, stream_.get(), d);
+    if (const auto* d = std::get_if<lathe_matmul_argmax_desc>(&step.desc))
+      status = lathe_matmul_argmax(device_, stream_.get(), d);
+    if (absl::Status s = cli::check(status); !s.ok())
+      return absl::Status(s.code(), absl::StrCat(step.location, ": ", s.message()));
+  }
+  return absl::OkStatus();
+}
+
+double PayloadTrial::flops() const {
+  double flops = 0;
+  for (const PayloadStep& step : steps_) {
+    if (std::holds_alternative<lathe_argmax_desc>(step.desc)) continue;
+    double products = 2;
+    for (const auto& [letter, size] : step.extents) products *= static_cast<double>(size);
+    flops += products;
+  }
+  return flops;
+}
+
+PayloadTrial::Access PayloadTrial::access(const PayloadStep& step, const char* name) const {
+  const Json& json = step.json->at(name);
+  return {&values_[json.at("value").get<size_t>()], json.at("dims").get<std::string>()};
+}
+
+Operand PayloadTrial::gather(const PayloadStep& step, const char* name, char rows, char columns) const {
+  const Access from = access(step, name);
+  std::map<char, int64_t> strides;
+  int64_t stride = 1;
+  for (size_t i = from.dims.size(); i-- > 0;) {
+    strides.emplace(from.dims[i], stride);  // of an argmax's rows the innermost: they lie one after the other
+    stride *= from.value->shape[i];
+  }
+  OperandForm form;
+  form.dtype = from.value->dtype;
+  form.rows = from.dims.find(rows) == std::string::npos ? 1 : extent(step, rows);
+  form.columns = from.dims.find(columns) == std::string::npos ? 1 : extent(step, columns);
+  form.batch = extent(step, 'b');
+  form.broadcast = from.dims.find('b') == std::string::npos;
+  Operand operand(form);
+  for (int64_t b = 0; b < form.matrices(); ++b)
+    for (int64_t r = 0; r < form.rows; ++r)
+      for (int64_t c = 0; c < form.columns; ++c)
+        operand.set(b, r, c,
+                    load(from.value->image.data(), form.dtype,
+                         b * strides['b'] + r * strides[rows] + c * strides[columns]));
+  return operand;
+}
+
+CheckResult PayloadTrial::check(const PayloadStep& step, const lathe_matmul_desc& desc) {
+  MatmulData data;
+  data.a = gather(step, "a", 'm', 'k');
+  data.b = gather(step, "b", 'k', 'n');
+  data.d = gather(step, "d", 'm', 'n');
+  if (step.json->contains("c")) data.c = gather(step, "c", 'm', 'n');
+  if (step.json->contains("bias")) data.bias = gather(step, "bias", 'm', 'n');
+  if (step.json->contains("residual")) data.residual = gather(step, "residual", 'm', 'n');
+  MatmulRequest r;
+  r.m = extent(step, 'm');
+  r.n = extent(step, 'n');
+  r.k = extent(step, 'k');
+  r.batch = extent(step, 'b');
+  r.dtype = desc.a.dtype;
+  r.out_dtype = desc.d.dtype;
+  r.alpha = desc.epilogue.alpha;
+  r.beta = desc.epilogue.beta;
+  r.bias = data.bias.exists();
+  r.residual = data.residual.exists();
+  r.activation = desc.epilogue.activation;
+  return check_matmul(r, data, &random_);
+}
+
+CheckResult PayloadTrial::check(const PayloadStep& step, const lathe_argmax_desc& desc) {
+  ArgmaxData data;
+  data.x = gather(step, "x", 'r', 'n');
+  data.indices = gather(step, "indices", ' ', 'r');
+  if (step.json->contains("values")) data.values = gather(step, "values", ' ', 'r');
+  ArgmaxRequest r;
+  r.rows = extent(step, 'r');
+  r.n = extent(step, 'n');
+  r.dtype = desc.x.dtype;
+  r.index_dtype = desc.index_dtype;
+  r.index_offset = desc.index_offset;
+  r.values = data.values.exists();
+  return check_argmax(r, data);
+}
+
+CheckResult PayloadTrial::check(const PayloadStep& step, const lathe_matmul_argmax_desc& desc) {
+  MatmulArgmaxData data;
+  data.a = gather(step, "a", 'm', 'k');
+  data.b = gather(step, "b", 'k', 'n');
+  if (step.json->contains("bias")) data.bias = gather(step, "bias", 'm', 'n');
+  data.indices = gather(step, "indices", ' ', 'm');
+  if (step.json->contains("values")) data.values = gather(step, "values", ' ', 'm');
+  MatmulArgmaxRequest r;
+  r.m = extent(step, 'm');
+  r.n = extent(step, 'n');
+  r.k = extent(step, 'k');
+  r.dtype = desc.a.dtype;
+  r.logits_dtype = desc.logits_dtype;
+  r.bias = data.bias.exists();
+  r.values = data.values.exists();
+  r.index_dtype = desc.index_dtype;
+  r.index_offset = desc.index_offset;
+  return check_matmul_argmax(r, data, &random_);
+}
+
+CheckResult PayloadTrial::check_step(const PayloadStep& step) {
+  return std::visit([&](const auto& desc) { return check(step, desc); }, step.desc);
+}
+
+absl::StatusOr<CheckResult> PayloadTrial::verify() {
+  for (Value& value : values_)
+    if (absl::Status s = value.memory.download(stream_.get(), &value.image); !s.ok()) return s;
+  if (absl::Status s = stream_.synchronize(); !s.ok()) return s;
+  CheckResult all;
+  all.ok = true;
+  for (const PayloadStep& step : steps_) {
+    const CheckResult result = check_step(step);
+    all.checked += result.checked;
+    all.total += result.total;
+    all.worst = std::max(all.worst, result.worst);
+    all.what = result.what;
+    if (!result.ok) {
+      all.ok = false;
+      all.what = absl::StrCat(step.location, ": ", result.what);
+      return all;
+    }
+  }
+  return all;
+}
+
+}  // namespace lathe::cli

@@ -1,0 +1,61 @@
+// A function of a payload on random arguments in a device's memory: its steps launched one after the other,
+// each checked against float64 on what it read.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "cli/device_memory.h"
+#include "cli/payload_steps.h"
+#include "cli/reference.h"
+
+namespace lathe::cli {
+
+class PayloadTrial {
+ public:
+  // Arguments are a function of `seed`; `function` outlives the trial, as do the device and the stream.
+  static absl::StatusOr<std::unique_ptr<PayloadTrial>> make(lathe_device* device, const Stream& stream,
+                                                            const Json& function, int64_t rows,
+                                                            uint64_t seed);
+  // All steps, on the trial's stream; does not wait for them.
+  absl::Status launch();
+  // Waits, then judges every step's result: the first that is wrong, or the one nearest to its bound.
+  absl::StatusOr<CheckResult> verify();
+
+  double flops() const;
+  const std::vector<PayloadStep>& steps() const { return steps_; }
+
+ private:
+  struct Value {
+    lathe_dtype dtype = LATHE_DTYPE_NONE;
+    std::vector<int64_t> shape;
+    std::vector<uint8_t> image;
+    DeviceBuffer memory;
+    int64_t elements() const;
+  };
+  struct Access {
+    const Value* value;
+    std::string dims;
+  };
+
+  PayloadTrial(lathe_device* device, const Stream& stream, uint64_t seed)
+      : device_(device), stream_(stream), random_(seed) {}
+  absl::Status make_values(const Json& function, int64_t rows);
+  void set_pointers(PayloadStep* step);
+  void* memory_of(const PayloadStep& step, const char* name);
+  Access access(const PayloadStep& step, const char* name) const;
+  // The operand as a matrix of its own, `rows` and `columns` the letters of its dimensions.
+  Operand gather(const PayloadStep& step, const char* name, char rows, char columns) const;
+  CheckResult check_step(const PayloadStep& step);
+  CheckResult check(const PayloadStep& step, const lathe_matmul_desc& desc);
+  CheckResult check(const PayloadStep& step, const lathe_argmax_desc& desc);
+  CheckResult check(const PayloadStep& step, const lathe_matmul_argmax_desc& desc);
+
+  lathe_device* device_;
+  const Stream& stream_;
+  Normal random_;
+  std::vector<Value> values_;
+  std::vector<PayloadStep> steps_;
+};
+
+}  // namespace lathe::cli
