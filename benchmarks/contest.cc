@@ -30,11 +30,13 @@ bool others_run() {
   return running;
 }
 
-// The threads of whoever had the turn before may spin on for a while, on the cores of who comes next (OpenBLAS'
-// for 2^26 cycles): none runs any more, or waiting is given up.
-void wait_for_idle_threads() {
+// The threads of whoever had the turn before may spin on for a while, on the cores of who comes next
+// (OpenBLAS' for 2^26 cycles): none runs any more, or waiting is given up. The seconds waited.
+double wait_for_idle_threads() {
   const double begin = now_seconds();
-  while (others_run() && now_seconds() - begin < 0.2) std::this_thread::sleep_for(std::chrono::microseconds(500));
+  while (others_run() && now_seconds() - begin < 0.2)
+    std::this_thread::sleep_for(std::chrono::microseconds(500));
+  return now_seconds() - begin;
 }
 
 // Calls shorter than this are made once before their turn is timed, so that their threads are awake.
@@ -77,11 +79,12 @@ std::vector<Standing> run_contest(const std::vector<Entrant>& entrants, const Co
     repeats[e] = static_cast<int>(std::clamp(options.round_seconds / std::max(once, 1e-9), 1.0, 1e6));
   }
   const double begin = now_seconds();
+  double waited = 0;
   for (int round = 0; round < options.max_rounds; ++round) {
-    if (round > options.min_rounds && now_seconds() - begin > options.seconds) break;
+    if (round > options.min_rounds && now_seconds() - begin - waited > options.seconds) break;
     for (size_t turn = 0; turn < entrants.size(); ++turn) {
       const size_t e = (turn + static_cast<size_t>(round)) % entrants.size();
-      wait_for_idle_threads();
+      waited += wait_for_idle_threads();
       if (is_short[e]) entrants[e].call();
       const double start = now_seconds();
       for (int i = 0; i < repeats[e]; ++i) entrants[e].call();

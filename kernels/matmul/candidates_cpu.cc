@@ -6,7 +6,7 @@
 namespace lathe {
 namespace {
 
-constexpr int64_t kDotMaxM = 64, kWholeDotMaxM = 32, kOuterMaxM = 16;
+constexpr int64_t kDotMaxM = 64, kWholeDotMaxM = 32, kOuterMaxM = 16, kSmallOuterMaxM = 128;
 
 struct RegisterTile {
   int32_t rows, columns;  // dot: rows of B; outer: vectors along N
@@ -16,8 +16,9 @@ constexpr RegisterTile kDotTiles[] = {{1, 1}, {1, 2}, {2, 1}, {2, 2},  {4, 1},  
                                       {1, 8}, {1, 6}, {2, 8}, {2, 6},  {3, 6},  {4, 6},  {5, 4},  {6, 4},
                                       {7, 3}, {8, 3}, {9, 3}, {10, 2}, {11, 2}, {12, 2}, {13, 2}, {14, 2},
                                       {1, 4}, {2, 4}, {3, 3}, {4, 3},  {5, 2},  {6, 2},  {8, 1}};
-constexpr RegisterTile kOuterTiles[] = {{1, 15}, {2, 10}, {3, 7},  {4, 6}, {5, 5}, {6, 4}, {7, 3}, {8, 3},
-                                        {10, 2}, {12, 2}, {14, 2}, {1, 7}, {2, 4}, {3, 3}, {4, 3}, {6, 2}};
+constexpr RegisterTile kOuterTiles[] = {{1, 15}, {2, 10}, {3, 7},  {4, 6},  {5, 5},  {6, 4},
+                                        {7, 3},  {8, 3},  {10, 2}, {12, 2}, {14, 2}, {1, 7},
+                                        {2, 4},  {3, 3},  {4, 3},  {6, 2},  {8, 2},  {16, 1}};
 constexpr double kStreamBytes = 256 << 10;  // a task streams about this much of B at least
 constexpr int64_t kMaxTileN = 4096;
 
@@ -255,8 +256,12 @@ void enumerate_matmul_outer(const CandidateContext& context, std::vector<RankedP
   if (!is_float(c.a))
     return out->push_back(rejected(config, "i8: words along K would be put together from 4 rows"));
   if (c.trans_b != 0) return out->push_back(rejected(config, "B is not N-contiguous"));
-  if (c.m_hi > kOuterMaxM)
-    return out->push_back(rejected(config, absl::StrCat("M ", c.m_hi, " > ", kOuterMaxM)));
+  // Every pass over the rows reads B again.
+  const double b_bytes = double(c.n) * double(c.k) * s.b_bytes;
+  if (c.m_hi > (b_bytes <= rates.l2_bytes / 4 ? kSmallOuterMaxM : kOuterMaxM))
+    return out->push_back(
+        rejected(config, absl::StrCat("M ", c.m_hi, " > ", kOuterMaxM, " and B of ", int64_t(b_bytes),
+                                      " bytes > a quarter of L2, or M > ", kSmallOuterMaxM)));
   if (s.batch_invariant)
     return out->push_back(rejected(config, "batch_invariant: rows of larger M come from panels"));
   for (const RegisterTile& t : kOuterTiles) {

@@ -61,7 +61,11 @@ class PanelPricing {
   const CpuRates& rates() const { return rates_; }
   int64_t rows() const { return transposed_ ? s_.n : s_.m; }
   int64_t columns() const { return transposed_ ? s_.m : s_.n; }
-  bool fetches_ahead() const { return transposed_ && !turn_rows_; }
+  // As the emitter does: the next panel of rows is copied, and read, while registers multiply.
+  bool copies_ahead(const PanelShape& p) const {
+    constexpr int32_t kLineWords = 16;
+    return !turn_rows_ && p.tile_rows > p.register_rows && p.register_rows <= kLineWords;
+  }
 
   // Appends every task tile for this register tile: of the listed sizes, rounded to the register tile and cut
   // to the problem, whose panels fit L2.
@@ -113,8 +117,15 @@ double PanelPricing::compute_seconds(const PanelShape& p, double rows, double co
   const double sums_rate = p.packed_bytes() + sums <= rates_.l2_bytes ? kL2BytesPerCycle : kL3BytesPerCycle;
   const double keep = 2.0 * p.register_rows * p.register_columns * 4 / sums_rate;
   constexpr double kTileCycles = 20;  // entering and leaving the loop over k
-  const double tiles = std::ceil(rows / p.register_rows) * std::ceil(columns / p.register_columns);
-  return tiles * (words * CpuRates::overlap(step, feed) + std::ceil(k / p.depth) * (keep + kTileCycles)) /
+  const double row_panels = std::ceil(rows / p.register_rows);
+  const double tiles = row_panels * std::ceil(columns / p.register_columns);
+  // Beside the FMAs of one panel of columns a line is copied with every step. Alone it would take 10 cycles,
+  // of which 24 FMAs hide all and 12 hide four (M = 16 and 32 by 4096 x 4096 on Zen 4, 16x12 7.1 ms,
+  // 16x14 6.4, 32x12 10.3, where the FMAs take 4.6 and 9.2).
+  constexpr double kHidesAll = 18;
+  const double copying = copies_ahead(p) ? std::max(0.0, kHidesAll - p.register_rows * vectors) : 0;
+  return (tiles * (words * CpuRates::overlap(step, feed) + std::ceil(k / p.depth) * (keep + kTileCycles)) +
+          row_panels * words * copying) /
          rates_.clock_hz;
 }
 
@@ -138,12 +149,13 @@ double PanelPricing::read_seconds(double extent, double total, double times, dou
   return extent * bytes * (1 / first_rate + (times - 1) * again) / times;
 }
 
-// Seconds to pack `rows` and `columns` over `k`, what is fetched ahead left out.
+// Seconds to pack `rows` and `columns` over `k`, rows that are copied ahead left out.
 double PanelPricing::pack_seconds(const PanelShape& p, double rows, double columns, double k,
                                   double bandwidth) const {
   const double row_run = (turn_rows_ ? p.register_rows : p.depth) * s_.input_bytes;
   const double column_run = (turn_columns_ ? p.depth : p.register_columns) * column_bytes();
-  const double cycles = rows * pack_cycles(p.register_rows, turn_rows_, turn_rows_) +
+  const bool ahead = copies_ahead(p);
+  const double cycles = (ahead ? 0 : rows * pack_cycles(p.register_rows, turn_rows_, turn_rows_)) +
                         columns * (pack_cycles(p.register_columns, turn_columns_, !turn_columns_) +
                                    (s_.blocks ? kDecodeCycles / rates_.lanes : 0));
   const double row_reading = read_seconds(rows, p.m, std::ceil(double(p.n) / p.tile_columns), s_.input_bytes,
@@ -151,15 +163,14 @@ double PanelPricing::pack_seconds(const PanelShape& p, double rows, double colum
   const double column_reading =
       read_seconds(columns, p.n, std::ceil(double(p.m) / p.tile_rows), column_bytes(),
                    bandwidth * CpuRates::run_efficiency(column_run));
-  return k *
-         CpuRates::overlap(cycles / rates_.clock_hz, column_reading + (fetches_ahead() ? 0 : row_reading));
+  return k * CpuRates::overlap(cycles / rates_.clock_hz, column_reading + (ahead ? 0 : row_reading));
 }
 
-// One task. Rows that are fetched ahead are read while registers multiply.
+// One task.
 double PanelPricing::tile_seconds(const PanelShape& p, double rows, double columns, double k,
                                   double bandwidth) const {
   double work = compute_seconds(p, rows, columns, k);
-  if (fetches_ahead())
+  if (copies_ahead(p))
     work = CpuRates::overlap(work, k * read_seconds(rows, p.m, std::ceil(double(p.n) / p.tile_columns),
                                                     s_.input_bytes, bandwidth));
   return work + pack_seconds(p, rows, columns, k, bandwidth);

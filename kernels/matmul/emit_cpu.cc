@@ -4,8 +4,8 @@
 #include "base/dtype.h"
 #include "compiler/cpu_task.h"
 #include "compiler/open_view.h"
-#include "kernels/matmul/emit_cpu_blocks.h"
 #include "core/packed.h"
+#include "kernels/matmul/emit_cpu_blocks.h"
 
 namespace lathe::emit {
 namespace {
@@ -34,19 +34,23 @@ Value inside(Emit& e, const View& v, Value i, Value j) {
   return e.add(v.offset, e.add(e.mul(i, v.row_stride), j));
 }
 
-// Writes the tile: `products(i, j, left)` yields f32 vectors, which pass through the epilogue if there is
-// one.
+// Products pass through the epilogue, if there is one, into D.
+void write_vector(Emit& e, const TileProgram& p, Value products, Value i, Value j, Value left) {
+  Value result = finish_vector(e, p, products, i, j, left);
+  Value at = inside(e, p.output, i, j);
+  if (p.output.dtype)
+    store_open(e, result, p.output, at, left);
+  else if (left)
+    e.store_masked(result, p.output.memory, at, left);
+  else
+    e.store_vector(result, p.output.memory, at);
+}
+
+// Writes the tile, of which `products(i, j, left)` yields vectors.
 void write_tile(Emit& e, const TileProgram& p, int64_t lanes,
                 const std::function<Value(Value i, Value j, Value left)>& products) {
   for_each_vector(e, p.rows, p.columns, lanes, [&](Value i, Value j, Value left) {
-    Value result = finish_vector(e, p, products(i, j, left), i, j, left);
-    Value at = inside(e, p.output, i, j);
-    if (p.output.dtype)
-      store_open(e, result, p.output, at, left);
-    else if (left)
-      e.store_masked(result, p.output.memory, at, left);
-    else
-      e.store_vector(result, p.output.memory, at);
+    write_vector(e, p, products(i, j, left), i, j, left);
   });
 }
 
@@ -105,8 +109,13 @@ void transpose_tile(Emit& e, Value from, int64_t from_ld, Value to, int64_t to_l
 
 // A step that contracts: one tile of products, then the epilogue (or the store of partial results).
 llvm::FailureOr<int64_t> emit_contraction(Emit& e, const Arguments& arguments, TileProgram& p) {
-  llvm::FailureOr<CpuProducts> products = emit_products(e, arguments, p);
+  // An epilogue's code would be repeated for every register.
+  StoreProducts store;
+  if (!p.epilogue)
+    store = [&](Value products, Value i, Value j, Value left) { write_vector(e, p, products, i, j, left); };
+  llvm::FailureOr<CpuProducts> products = emit_products(e, arguments, p, store);
   if (failed(products)) return failure();
+  if (!products->memory) return products->scratch_bytes;
   write_tile(e, p, products->words.lanes(), [&](Value i, Value j, Value) { return products->at(e, i, j); });
   return products->scratch_bytes;
 }
@@ -152,7 +161,8 @@ Value finish_vector(Emit& e, const TileProgram& p, Value products, Value i, Valu
   return inline_elementwise(e, op, inputs, lanes, p.mapping);
 }
 
-llvm::FailureOr<CpuProducts> emit_products(Emit& e, const Arguments& arguments, TileProgram& p) {
+llvm::FailureOr<CpuProducts> emit_products(Emit& e, const Arguments& arguments, TileProgram& p,
+                                           const StoreProducts& store) {
   auto config = p.contraction->getAttrOfType<ir::KernelConfigAttr>(ir::kConfigAttr);
   if (config.getRegisterM() < 1 || config.getRegisterN() < 1)
     return p.contraction.emitError("kernel_config without register tile");
@@ -174,7 +184,8 @@ llvm::FailureOr<CpuProducts> emit_products(Emit& e, const Arguments& arguments, 
     used += padded(elements, kAlign);
     return memory_at(e, at, e.f32());
   };
-  t.accumulators = take(padded(padded(t.tile_rows, t.register_rows), t.lanes) * t.ld);
+  if (kernel == "outer") t.store = store;
+  if (!t.store) t.accumulators = take(padded(padded(t.tile_rows, t.register_rows), t.lanes) * t.ld);
   Value products = t.accumulators;
   int64_t products_ld = t.ld;
   if (transposed) {

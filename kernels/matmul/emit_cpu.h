@@ -1,11 +1,16 @@
 // CPU matmul kernels: forms that compute one tile of products (f32, of bytes i32) into this worker's scratch.
 #pragma once
 
+#include <functional>
+
 #include "compiler/dialect.h"
 #include "compiler/emit.h"
 #include "kernels/matmul/emit_cpu_words.h"
 
 namespace lathe::emit {
+
+// Stores a vector of products from (i, j) on, `left` of them if given.
+using StoreProducts = std::function<void(Value products, Value i, Value j, Value left)>;
 
 // One tile's work: acc[i][j] (row-major, leading dimension `ld`, padded so that whole register tiles may be
 // written) = sum over k < depth of A(i, k) B(k, j), for i < rows, j < columns.
@@ -27,6 +32,7 @@ struct CpuTile {
   // The product's A counts from there: an i32, null where it is 0. "panel" takes it of its columns alone (its
   // rows are then B), "dot" of rows, unless K is in blocks.
   Value zero_point;
+  StoreProducts store;  // "outer" alone: where the sums go instead of `accumulators`, if given
 };
 
 // Form "dot": rows of A against columns of B, vectors along K. Both K-contiguous. With tile_k: A packed in
@@ -58,8 +64,10 @@ struct CpuProducts {
     return words.sums_of(e.load_vector(memory, e.add(e.mul(i, ld), j), words.lanes()));
   }
 };
-// The work of a contraction's step up to there, in the form that its plan names.
-llvm::FailureOr<CpuProducts> emit_products(Emit& e, const Arguments& arguments, TileProgram& p);
+// The work of a contraction's step up to there, in the form that its plan names. Form "outer" hands its
+// products to `store` if that is given, and there is no memory of them then.
+llvm::FailureOr<CpuProducts> emit_products(Emit& e, const Arguments& arguments, TileProgram& p,
+                                           const StoreProducts& store = nullptr);
 // The epilogue of a vector of products from (i, j) on, `left` of them if given; the products where there is
 // none.
 Value finish_vector(Emit& e, const TileProgram& p, Value products, Value i, Value j, Value left);

@@ -1,5 +1,6 @@
 // "outer": for few rows and weights stored K by N. Rows of B are streamed along N, register_n columns wide,
-// and met by one broadcast element of A for each of register_m rows; nothing is packed.
+// and met by one broadcast element of A for each of register_m rows; nothing is packed, and without an
+// epilogue the sums go from registers to D.
 #include "kernels/matmul/emit_cpu.h"
 
 namespace lathe::emit {
@@ -42,10 +43,17 @@ LogicalResult emit_outer(Emit& e, const CpuTile& t) {
     });
     if (unroll > 1)
       sums = e.loop(unrolled, t.depth, 1, sums, [&](Value k, const Values& c) { return step(k, c); });
-    for (int64_t r = 0; r < rm; ++r)
-      for (int64_t v = 0; v < vectors; ++v)
-        e.store_vector(sums[r * vectors + v], t.accumulators,
-                       e.add(e.mul(e.add(i, r), t.ld), e.add(j, v * lanes)));
+    const auto column = [&](int64_t v) { return e.add(j, v * lanes); };
+    for (int64_t r = 0; r < rm; ++r) {
+      Value row = e.add(i, r);
+      if (t.store)
+        e.when(e.less(row, t.rows), [&] {
+          for (int64_t v = 0; v < vectors; ++v) t.store(sums[r * vectors + v], row, column(v), left);
+        });
+      else
+        for (int64_t v = 0; v < vectors; ++v)
+          e.store_vector(sums[r * vectors + v], t.accumulators, e.add(e.mul(row, t.ld), column(v)));
+    }
   };
   auto rows = [&](Value j, int64_t vectors, Value left) {
     e.loop(e.idx(0), t.rows, rm, [&](Value i) { tile(i, j, vectors, left); });

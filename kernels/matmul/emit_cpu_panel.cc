@@ -237,7 +237,8 @@ struct NextPanels {
   bool fetches, ragged;
 };
 
-// Runs `step` for every word of K beside the work of `next`: as many lines' worth of steps as a line has words.
+// Runs `step` for every word of K beside the work of `next`: as many lines' worth of steps as a line has
+// words.
 Values steps_beside(Emit& e, const CpuTile& t, const NextPanels& next, Value k0, Value depth, Values sums,
                     const std::function<Values(Value, const Values&)>& step) {
   const int64_t mr = t.register_rows, elements = line_elements(t), width = t.words.width();
@@ -325,7 +326,8 @@ static void pack_b(Emit& e, const CpuTile& t, Value k0, Value depth, bool ragged
       if (k_contiguous)
         pack_transposed(e, {t.words, t.b, j, left, k0, depth, ragged_k}, nr, nr, t.packing, base);
       else
-        pack_across(e, {t.words, t.b, k0, depth, j, e.min(left, e.idx(nr)), true}, depth, nr, t.packing, base);
+        pack_across(e, {t.words, t.b, k0, depth, j, e.min(left, e.idx(nr)), true}, depth, nr, t.packing,
+                    base);
     });
   });
 }
