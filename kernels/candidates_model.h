@@ -10,6 +10,7 @@
 #include "absl/container/inlined_vector.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "core/packed.h"
 #include "kernels/candidates.h"
 
 namespace lathe {
@@ -50,8 +51,11 @@ struct CpuRates {
         registers(vector_registers(context.facts.target)),
         k_per_lane(elements_a_lane(context)),
         converts(context.problem.a != DType::kF32 && k_per_lane == 1),
-        // Without, bytes are multiplied one by one: two shifts of either operand, vpmaddwd and an add.
-        product_instructions(k_per_lane == 4 && !multiplies_bytes(context.facts.target) ? 16 : 1),
+        // Without, x86 takes two products of words and two adds, beside what widens the operands; NEON
+        // multiplies bytes one by one.
+        product_instructions(k_per_lane != 4 || multiplies_bytes(context.facts.target) ? 1
+                             : context.facts.target.arch == "x86-64"                   ? 4
+                                                                                       : 16),
         // Two loads of a vector a cycle on x86 since Haswell and on Neoverse N1, three on V1 and V2 (the
         // vendors' guides, and LLVM's scheduling models made from Arm's), which four multipliers tell apart.
         loads_per_cycle(
@@ -203,7 +207,8 @@ inline int32_t normalize_splits(int64_t length, int64_t wanted, int64_t granular
 using SplitOptions = absl::InlinedVector<int32_t, 5>;
 inline SplitOptions split_options(const CandidateContext& context, int64_t length, double tasks,
                                   double workers, int64_t least_chunk) {
-  const int64_t piece = block_elements(context.problem.b);
+  const ProblemClass& c = context.problem;
+  const int64_t piece = c.packed_b != kNotPacked ? packed_word(c.b) : block_elements(c.b);
   if (context.split_k > 0) return {normalize_splits(length, context.split_k, piece)};
   SplitOptions options = {1};
   if (context.problem.determinism == Determinism::kBatchInvariant || tasks >= workers) return options;

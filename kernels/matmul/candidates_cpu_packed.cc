@@ -19,13 +19,14 @@ struct RegisterTile {
 constexpr RegisterTile kTiles[] = {{1, 4}, {2, 4},  {3, 4},  {4, 4},  {5, 4},  {6, 4},  {1, 2},  {2, 2},
                                    {3, 2}, {4, 2},  {5, 2},  {6, 2},  {7, 2},  {8, 2},  {8, 3},  {9, 2},
                                    {9, 3}, {10, 2}, {11, 2}, {12, 2}, {13, 2}, {14, 2}, {15, 1}, {16, 1}};
+// Of words.
 constexpr int32_t kDepths[] = {256, 384, 512, 1024};
 constexpr int32_t kInvariantDepth = 256;  // batch_invariant: one K order for all M
 constexpr int64_t kTileRows[] = {64, 128, 256, 512, 1024};
 constexpr int64_t kTileColumns[] = {128, 256, 512, 1024};
 
 struct Shape {
-  int32_t tile_rows, tile_columns, depth;
+  int32_t tile_rows, tile_columns, depth;  // depth: elements
   RegisterTile tile;
 };
 
@@ -74,19 +75,20 @@ double PackedPricing::tile_seconds(const Shape& p, double rows, double columns, 
   // GFLOP/s, 6x4 103), or comes from L3 again.
   const double block = columns * std::min<double>(p.depth, k) * s_.input_bytes;
   const double rate = block <= 0.75 * rates_.l2_bytes ? kL2BytesPerCycle : kL3BytesPerCycle / 2;
-  const double again = 0.25 * (passes - 1) / passes * register_columns * s_.input_bytes / rate;
+  const double word = s_.input_bytes * rates_.k_per_lane, words = k / rates_.k_per_lane;
+  const double again = 0.25 * (passes - 1) / passes * register_columns * word / rate;
   // Sums of a block are added to those of the blocks before it, which L2 holds beside the better part of B's
   // (512 columns by 384 deep on Zen 4: 264 rows 107 GFLOP/s, 516 rows 102).
   const double held = block + rows * columns * 4;
   const double sums_rate = held <= 1.5 * rates_.l2_bytes ? kL2BytesPerCycle : kL3BytesPerCycle;
   const double keep = (blocks > 1 ? 2 : 1) * p.tile.rows * register_columns * 4 / sums_rate;
   constexpr double kTileCycles = 30;  // entering and leaving the loop over k
-  const double multiply =
-      passes * std::ceil(columns / register_columns) * (k * (step + again) + blocks * (keep + kTileCycles));
+  const double multiply = passes * std::ceil(columns / register_columns) *
+                          (words * (step + again) + blocks * (keep + kTileCycles));
   // Each panel of A is copied for the task's columns (4096 x 4096, M = 512: 163 and 158 ms by 256 and 512
   // columns).
   constexpr double kCopyCycles = 1.0;
-  const double compute = (multiply + passes * p.tile.rows * k * kCopyCycles) / rates_.clock_hz;
+  const double compute = (multiply + passes * p.tile.rows * words * kCopyCycles) / rates_.clock_hz;
   const double memory = columns * k * s_.input_bytes / bandwidth;
   // The emitter fetches panels ahead for more than 5 rows; fewer in several passes wait for the first one's.
   if (p.tile.rows > 5) return std::max(compute, memory) + 0.1 * std::min(compute, memory);
@@ -111,8 +113,10 @@ void PackedPricing::append_splits(const Shape& p, const CompileConfig& config,
                                                        seconds(std::min<double>(p.tile_rows, s_.m),
                                                                std::min<double>(p.tile_columns, s_.n))) +
                                (splits > 1 ? merge_seconds(s_, splits, rates_.bandwidth(rates_.workers)) : 0);
-    r.plan.numeric_recipe = absl::StrCat(rates_.product_recipe(), "; K ascending in blocks of ", p.depth,
-                                         ", summed in order; ", merge_recipe(splits));
+    r.plan.numeric_recipe = rates_.k_per_lane == 4
+                                ? kExactRecipe
+                                : absl::StrCat(rates_.product_recipe(), "; K ascending in blocks of ",
+                                               p.depth, ", summed in order; ", merge_recipe(splits));
     out->push_back(std::move(r));
   }
 }
@@ -124,13 +128,13 @@ void PackedPricing::append(const RegisterTile& t, CompileConfig config, std::vec
   absl::InlinedVector<int64_t, 6> depths(std::begin(kDepths), std::end(kDepths));
   if (s_.batch_invariant) depths = {kInvariantDepth};
   // What a single pass over K needs of A stays in L2.
-  const int64_t whole = round_up(s_.k, rates_.lanes);
+  const int64_t whole = round_up(ceil_div(s_.k, int64_t{rates_.k_per_lane}), rates_.lanes);
   if (!s_.batch_invariant && s_.m <= t.rows && t.rows * whole * 4 <= rates_.l2_bytes / 2 && whole > 1024)
     depths.push_back(whole);
   for (int64_t depth : depths) {
     int32_t last_rows = 0;
     for (int64_t tile_rows : kTileRows) {
-      Shape p{cut(tile_rows, s_.m, t.rows), 0, static_cast<int32_t>(depth), t};
+      Shape p{cut(tile_rows, s_.m, t.rows), 0, static_cast<int32_t>(depth * rates_.k_per_lane), t};
       if (p.tile_rows == std::exchange(last_rows, p.tile_rows)) continue;
       int32_t last_columns = 0;
       for (int64_t columns : kTileColumns) {

@@ -70,14 +70,16 @@ CpuTile describe_tile(Emit& e, const TileProgram& p, ir::KernelConfigAttr config
   t.b_k_contiguous = k_contiguous(op, 1);
   t.rows = p.rows, t.columns = p.columns, t.depth = p.depth;
   t.tile_rows = config.getTileM(), t.tile_columns = config.getTileN();
-  t.most_depth = t.whole_depth = p.k;
+  t.most_depth = p.k;
   t.register_rows = config.getRegisterM(), t.register_columns = config.getRegisterN();
   t.tile_k = config.getTileK(), t.unroll_k = config.getUnrollK(), t.lanes = config.getLanes();
   if (config.getKernel() == "packed") {
-    // The payload has it K-contiguous: what lies before the tile's columns is the same, a split's k is 16
-    // apart.
+    // The payload has it K-contiguous: what lies before the tile's columns is the same but for the last
+    // words' padding, a split's k is 16 apart.
     t.b_packed = true;
     t.b.offset = e.add(t.b.offset, e.mul(p.depth0, kPackedColumns - 1));
+    t.packed_depth = round_up(p.k, t.words.per_lane());
+    t.b.offset = e.add(t.b.offset, e.mul(p.column0, t.packed_depth - p.k));
   }
   if (transposed) {
     std::swap(t.a, t.b);

@@ -19,8 +19,9 @@ struct CpuTile {
   CpuWords words;
   View a, b;
   bool a_k_contiguous, b_k_contiguous;
-  bool b_packed = false;  // element (k, j) of B is at b.offset + j / 16 * 16 * whole_depth + k * 16 + j % 16
-  int64_t whole_depth;    // K of all splits
+  bool b_packed = false;     // word w of B's column j is at element b.offset + j / 16 * 16 * packed_depth +
+                             // (w * 16 + j % 16) * words.per_lane()
+  int64_t packed_depth = 0;  // K of all splits, in whole words
   Value rows, columns, depth;
   int64_t tile_rows, tile_columns;          // what rows and columns are at most
   int64_t most_depth;                       // what depth is at most

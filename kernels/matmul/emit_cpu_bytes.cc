@@ -17,6 +17,7 @@ constexpr int64_t kLanes = 16;
 constexpr int64_t kWords = kQ4Elements / 4;  // of four bytes, of a block
 constexpr int64_t kBlockBytes = static_cast<int64_t>(size_of(DType::kQ4_0));
 constexpr int kIntoL2 = 2;
+constexpr int64_t kChains = 4;
 constexpr int32_t kInfinityBits = 0x7f800000;
 // 2^-119: of a lesser largest magnitude the quotients' scale would overflow. Rounded by this one's instead,
 // such a block is off by half of 2^-126, the least normal number, at most.
@@ -191,20 +192,29 @@ class Bytes {
     Value scales = scales_of(columns, block_byte);
     Type bytes = e.vec(4 * kLanes, e.b.getI8Type());
     const auto word = [&](Value at) { return e.broadcast(e.load(t.packing, at), kLanes); };
-    for (int64_t r = 0; r < rm; ++r) {
-      Value row = e.add(i, r), at = e.add(row_at(row), e.mul(block, kWords));
-      Value sum = as(i32s(), word(first_at(row, block)));
+    // A chain of eight products takes as many latencies: some rows' run side by side, few enough that their
+    // sums stay in registers.
+    for (int64_t r0 = 0; r0 < rm; r0 += kChains) {
+      const int64_t chains = std::min(kChains, rm - r0);
+      Values exact;
+      for (int64_t r = 0; r < chains; ++r)
+        exact.push_back(as(i32s(), word(first_at(e.add(i, r0 + r), block))));
       for (int64_t w = 0; w < kWords; ++w) {
-        Value a = vector::BitCastOp::create(e.b, e.loc, bytes, word(e.add(at, w)));
         Value b = vector::BitCastOp::create(e.b, e.loc, bytes, numbers[w]);
-        sum =
-            LLVM::CallIntrinsicOp::create(
-                e.b, e.loc, i32s(), e.b.getStringAttr("llvm.x86.avx512.vpdpbusd.512"), ValueRange{sum, b, a})
-                .getResult(0);
+        for (int64_t r = 0; r < chains; ++r) {
+          Value at = e.add(row_at(e.add(i, r0 + r)), e.mul(block, kWords));
+          Value a = vector::BitCastOp::create(e.b, e.loc, bytes, word(e.add(at, w)));
+          exact[r] = LLVM::CallIntrinsicOp::create(e.b, e.loc, i32s(),
+                                                   e.b.getStringAttr("llvm.x86.avx512.vpdpbusd.512"),
+                                                   ValueRange{exact[r], b, a})
+                         .getResult(0);
+        }
       }
-      Value x = arith::SIToFPOp::create(e.b, e.loc, f32s(), sum);
-      Value scale = arith::MulFOp::create(e.b, e.loc, scales, word(scale_at(row, block)));
-      sums[r] = e.fma(x, scale, sums[r]);
+      for (int64_t r = 0; r < chains; ++r) {
+        Value x = arith::SIToFPOp::create(e.b, e.loc, f32s(), exact[r]);
+        Value scale = arith::MulFOp::create(e.b, e.loc, scales, word(scale_at(e.add(i, r0 + r), block)));
+        sums[r0 + r] = e.fma(x, scale, sums[r0 + r]);
+      }
     }
     return sums;
   }

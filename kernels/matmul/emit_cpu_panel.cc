@@ -212,20 +212,22 @@ PanelB panel_b(Emit& e, const CpuTile& t, Value j, Value k0) {
     for (int64_t at = 0; at < t.register_columns; at += t.lanes) b.vectors.push_back(e.add(base, at));
     return b;
   }
-  b.memory = t.b.memory, b.pitch = kPackedColumns;
+  const int64_t word = t.words.per_lane();
+  b.memory = t.b.memory, b.pitch = kPackedColumns * word;
   // Panels past the last read the last one again.
   Value last = e.mul(e.div(e.sub(t.columns, e.idx(1)), e.idx(kPackedColumns)), kPackedColumns);
   for (int64_t at = 0; at < t.register_columns; at += t.lanes) {
     Value column = e.add(j, at / kPackedColumns * kPackedColumns);
     if (at >= kPackedColumns) column = e.min(column, last);
-    Value panel = e.add(e.mul(column, t.whole_depth), e.mul(k0, kPackedColumns));
-    b.vectors.push_back(e.add(t.b.offset, e.add(panel, at % kPackedColumns)));
+    Value panel = e.add(e.mul(column, t.packed_depth), e.mul(k0, kPackedColumns));
+    b.vectors.push_back(e.add(t.b.offset, e.add(panel, at % kPackedColumns * word)));
   }
   return b;
 }
 Value load_b(Emit& e, const CpuTile& t, const PanelB& b, int64_t vector, Value k) {
-  Value x = e.load_vector(b.memory, e.add(b.vectors[vector], e.mul(k, b.pitch)), t.lanes);
-  return t.b_packed ? e.to_f32(x) : t.words.words_of(x);
+  Value at = e.add(b.vectors[vector], e.mul(k, b.pitch));
+  if (t.b_packed) return t.words.shifted(t.words.along_k(t.b, at, nullptr));
+  return t.words.words_of(e.load_vector(b.memory, at, t.lanes));
 }
 
 // What a micro-kernel does beside its FMAs: copies the next panel of A into `panel` and fetches the one after
@@ -306,10 +308,14 @@ void micro_kernel(Emit& e, const CpuTile& t, Value a_base, Value depth, Value i,
 }
 
 // How far ahead of what is read the panels that B comes in are fetched, in elements: 64 lines, without which
-// the processor foresees too little beside many FMAs (M = 16 by 4096 x 4096 on Zen 4: 8.4 ms without, 5.6 by
-// 32 lines, 4.9 by 64 and more). Few rows wait for memory alone, and lose by it (M = 4: 2.3 ms without, 3.0
-// with).
-int64_t packed_ahead(const CpuTile& t) { return t.b_packed && t.register_rows > 5 ? 64 * kPackedColumns : 0; }
+// the processor foresees too little beside many FMAs (f32, M = 16 by 4096 x 4096 on Zen 4: 8.4 ms
+// without, 5.6 by 32 lines, 4.9 by 64 and more; f16 4.7 by 32 and by 64). Few rows wait for memory alone, and
+// lose by it (M = 4: 2.3 ms without, 3.0 with).
+int64_t packed_ahead(const CpuTile& t) {
+  constexpr int64_t kLines = 64, kLineBits = 512;
+  if (!t.b_packed || t.register_rows <= 5) return 0;
+  return kLines * kLineBits / t.b.element.getIntOrFloatBitWidth();
+}
 
 }  // namespace
 

@@ -7,9 +7,11 @@ using namespace mlir;
 
 namespace {
 
-constexpr int64_t kZmmLanes = 16, kNeonLanes = 4;
+constexpr int64_t kZmmLanes = 16, kYmmLanes = 8, kNeonLanes = 4;
 constexpr char kZmmPairs[] = "llvm.x86.avx512bf16.dpbf16ps.512";
 constexpr char kNeonPairs[] = "llvm.aarch64.neon.bfdot.v4f32.v8bf16";
+// Two products of 16 bits a lane, added.
+constexpr char kZmmWords[] = "llvm.x86.avx512.pmaddw.d.512", kYmmWords[] = "llvm.x86.avx2.pmadd.wd";
 
 Value intrinsic(Emit& e, const char* name, Type result, ValueRange operands) {
   return LLVM::CallIntrinsicOp::create(e.b, e.loc, result, e.b.getStringAttr(name), operands).getResult(0);
@@ -26,6 +28,8 @@ CpuWords::CpuWords(Emit& e, Type element, int64_t lanes, llvm::StringRef feature
     kind_ = kBytes;
     vnni_ = has(kZmmLanes, "+avx512vnni");
     sdot_ = has(kNeonLanes, "+dotprod");
+    if (has(kYmmLanes, "+avx2")) words16_ = kYmmWords;
+    if (has(kZmmLanes, "+avx512bw")) words16_ = kZmmWords;
   }
   if (element.isBF16() && (has(kZmmLanes, "+avx512bf16") || has(kNeonLanes, "+bf16"))) kind_ = kPairs;
 }
@@ -97,12 +101,30 @@ Value CpuWords::multiply_add(Value a, Value b, Value sum) const {
   if (vnni_)
     return intrinsic(e_, "llvm.x86.avx512.vpdpbusd.512", sum_type(),
                      {sum, elements_of(b, element), elements_of(a, element)});
-  // Byte by byte, as i32. LLVM multiplies what fits 16 bits by vpmaddwd.
+  if (words16_) return add_words16(a, b, sum);
+  // Byte by byte, as i32.
   const auto byte = [&](Value words, int64_t q) {
     Value high = q == 3 ? words : Value(arith::ShLIOp::create(e_.b, e_.loc, words, all(24 - 8 * q)));
     return arith::ShRSIOp::create(e_.b, e_.loc, high, all(24));
   };
   for (int64_t q = 0; q < per_lane(); ++q) sum = e_.fma(byte(a, q), byte(b, q), sum);
+  return sum;
+}
+
+// The even bytes and the odd ones as 16 bits each, which a pair of products cannot overflow: exact, where
+// vpmaddubsw, of unsigned by signed bytes, saturates. What is widened of an operand serves all that it meets
+// in a register tile (AVX2 on Zen 4, 512 x 4096 x 4096: byte by byte 62 GFLOP/s).
+Value CpuWords::add_words16(Value a, Value b, Value sum) const {
+  Type i16 = e_.b.getIntegerType(16);
+  Attribute eight = e_.b.getI16IntegerAttr(8);
+  VectorType type = e_.vec(2 * lanes_, i16);
+  Value bits = arith::ConstantOp::create(e_.b, e_.loc, SplatElementsAttr::get(type, eight));
+  const auto odd = [&](Value x) -> Value { return arith::ShRSIOp::create(e_.b, e_.loc, x, bits); };
+  const auto even = [&](Value x) { return odd(arith::ShLIOp::create(e_.b, e_.loc, x, bits)); };
+  Value x = elements_of(a, i16), y = elements_of(b, i16);
+  for (Value products : {intrinsic(e_, words16_, sum_type(), {even(x), even(y)}),
+                         intrinsic(e_, words16_, sum_type(), {odd(x), odd(y)})})
+    sum = arith::AddIOp::create(e_.b, e_.loc, sum, products);
   return sum;
 }
 

@@ -57,6 +57,7 @@ class CpuWords {
   Value as(mlir::VectorType type, Value x) const;
   Value all(int64_t word) const;
   Value elements_of(Value words, Type element) const;
+  Value add_words16(Value a, Value b, Value sum) const;
 
   Emit& e_;
   int64_t lanes_;
@@ -64,6 +65,7 @@ class CpuWords {
   // Four bytes a lane in one instruction: unsigned by signed (AVX512-VNNI), signed by signed (AArch64's
   // sdot).
   bool vnni_ = false, sdot_ = false;
+  const char* words16_ = nullptr;  // without them on x86: two products of 16 bits a lane
 };
 
 }  // namespace lathe::emit

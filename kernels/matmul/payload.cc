@@ -4,6 +4,7 @@
 #include "absl/strings/str_join.h"
 #include "compiler/config_text.h"
 #include "core/generic.h"
+#include "core/packed.h"
 #include "kernels/matmul/mma_shape.h"
 #include "kernels/matmul/skinny_shape.h"
 
@@ -226,6 +227,7 @@ class PayloadText {
 
 // What every split's K but the last's is a multiple of.
 int32_t k_granularity(const ProblemClass& c, const CompileConfig& config, const Target& target) {
+  if (c.packed_b != kNotPacked) return static_cast<int32_t>(packed_word(c.b));
   if (config.kernel != "mma" && config.kernel != "mma32") return static_cast<int32_t>(block_elements(c.b));
   const bool amd = target.backend == Backend::kRocm;
   return static_cast<int32_t>(

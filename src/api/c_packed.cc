@@ -29,10 +29,13 @@ absl::Status read_weight(const lathe_device& device, const lathe_matmul_desc* de
   };
   if (c.packed_b != lathe::kNotPacked) return refuse(absl::InvalidArgumentError("b is packed already"));
   if (!device.is_cpu || !lathe::is_packable(c.b))
-    return refuse(absl::UnimplementedError("packed weights: f32 and f16 on the CPU alone"));
+    return refuse(absl::UnimplementedError(
+        absl::StrCat("packed weights: ", lathe::kPackableNames, " on the CPU alone")));
+  if (c.zero_a != 0)
+    return refuse(absl::UnimplementedError("packed weights: none where A counts from a zero point"));
   out->size = size_of(c.b);
   out->matrices = desc->b.batch_stride == 0 ? std::min<int64_t>(desc->batch, 1) : desc->batch;
-  const int64_t elements = lathe::packed_elements(c.k, c.n);  // below 2^63: both are below 2^31
+  const int64_t elements = lathe::packed_elements(c.k, c.n, c.b);  // below 2^63: both are below 2^31
   if (__builtin_mul_overflow(static_cast<size_t>(elements), out->size * static_cast<size_t>(out->matrices),
                              &out->bytes))
     return refuse(absl::InvalidArgumentError("packed, b spans more than 2^64 bytes"));
@@ -58,7 +61,7 @@ absl::Status pack(const lathe_matmul_desc& desc, const Weight& w, uint32_t layou
   for (int64_t i = 0; i < w.matrices; ++i) {
     lathe::PackedSource source{static_cast<const char*>(desc.b.data) + i * from.stride, c.k, c.n, leading, 1};
     if (c.trans_b != 0) std::swap(source.row, source.column);
-    lathe::pack_columns16(source, w.size, static_cast<char*>(packed) + static_cast<size_t>(i) * step);
+    lathe::pack_columns16(source, c.b, static_cast<char*>(packed) + static_cast<size_t>(i) * step);
   }
   return absl::OkStatus();
 }

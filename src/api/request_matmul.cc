@@ -203,7 +203,7 @@ bool place_packed(const lathe_operand& b, const Dims& dims, const ProblemClass& 
   const auto size = static_cast<int64_t>(size_of(c.b));
   *leading = dims.k;
   *out = {reinterpret_cast<uintptr_t>(b.data), 0, 1, 0, dims.batch, 0, 0};
-  if (b.batch_stride < 0 || __builtin_mul_overflow(packed_elements(dims.k, dims.n), size, &out->width) ||
+  if (b.batch_stride < 0 || __builtin_mul_overflow(packed_elements(dims.k, dims.n, c.b), size, &out->width) ||
       __builtin_mul_overflow(b.batch_stride, size, &out->stride) || !measure(out)) {
     return refuse(why, explain_distance(kOperandB, b, dims.k));
   }

@@ -85,7 +85,7 @@ absl::Status check_product(const ProblemClass& c) {
   if (c.math == Math::kInt8 && !blocks) return wrong("\"math\": int8 is for B of q4_0 alone");
   const bool packable = c.op == Op::kMatmul && is_packable(c.b) && c.trans_b == 1;
   if (c.packed_b != 0 && !packable)
-    return wrong("\"packed_b\": of a matmul of f32 or f16 with \"trans_b\": 1 alone");
+    return wrong(absl::StrCat("\"packed_b\": of a matmul of ", kPackableNames, " with \"trans_b\": 1 alone"));
   const bool scaled = c.scale_a != Scale::kNone || c.scale_b != Scale::kNone;
   if ((scaled || c.zero_a != 0) && (c.op != Op::kMatmul || c.a != DType::kI8))
     return wrong("\"scale_a\", \"scale_b\", \"zero_a\": of a matmul of i8 alone");

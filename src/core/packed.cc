@@ -9,36 +9,38 @@
 namespace lathe {
 namespace {
 
-// A panel of `width` columns. Where K runs along memory, 64 of K at a time: a line of each column is read
-// whole, and what is written meanwhile stays in L1.
+// A panel of `width` columns, a word an element; `row` and `column` in bytes. Where K runs along memory, 64
+// of K at a time: a line of each column is read whole, and what is written meanwhile stays in L1.
 template <size_t kSize>
 void pack_panel(const char* b, int64_t k, int64_t width, int64_t row, int64_t column, char* panel) {
   constexpr int64_t kBlock = 64;
   constexpr int64_t kBytes = kSize;
   if (width < kPackedColumns) std::memset(panel, 0, static_cast<size_t>(k * kPackedColumns) * kSize);
-  if (column == 1) {
+  if (column == kBytes) {
     for (int64_t i = 0; i < k; ++i)
-      std::memcpy(panel + i * kPackedColumns * kBytes, b + i * row * kBytes,
-                  static_cast<size_t>(width) * kSize);
+      std::memcpy(panel + i * kPackedColumns * kBytes, b + i * row, static_cast<size_t>(width) * kSize);
     return;
   }
   for (int64_t k0 = 0; k0 < k; k0 += kBlock) {
     const int64_t end = std::min(k, k0 + kBlock);
     for (int64_t j = 0; j < width; ++j) {
-      const char* from = b + j * column * kBytes;
+      const char* from = b + j * column;
       for (int64_t i = k0; i < end; ++i)
-        std::memcpy(panel + (i * kPackedColumns + j) * kBytes, from + i * row * kBytes, kSize);
+        std::memcpy(panel + (i * kPackedColumns + j) * kBytes, from + i * row, kSize);
     }
   }
 }
 
-template <size_t kSize>
-void pack(const PackedSource& s, void* packed) {
-  constexpr int64_t kBytes = kSize;
-  for (int64_t j = 0; j < s.n; j += kPackedColumns)
-    pack_panel<kSize>(static_cast<const char*>(s.b) + j * s.column * kBytes, s.k,
-                      std::min(kPackedColumns, s.n - j), s.row, s.column,
-                      static_cast<char*>(packed) + j * s.k * kBytes);
+// A panel of bytes, four of K a word. Where K runs along memory, whole words are moved as such.
+void pack_bytes(const char* b, int64_t k, int64_t width, int64_t row, int64_t column, char* panel) {
+  constexpr int64_t kWord = packed_word(DType::kI8);
+  const int64_t whole = row == 1 ? k / kWord : 0, first = whole * kWord;
+  pack_panel<kWord>(b, whole, width, kWord, column, panel);
+  std::memset(panel + first * kPackedColumns, 0,
+              static_cast<size_t>((packed_depth(k, DType::kI8) - first) * kPackedColumns));
+  for (int64_t i = first; i < k; ++i)
+    for (int64_t j = 0; j < width; ++j)
+      panel[(i / kWord * kPackedColumns + j) * kWord + i % kWord] = b[i * row + j * column];
 }
 
 }  // namespace
@@ -54,11 +56,12 @@ absl::StatusOr<PackedForm> packed_form(uint32_t id, DType dtype) {
       absl::StrCat(name, " is no layout of ", std::string(name_of(dtype)), " weights"));
 }
 
-void pack_columns16(const PackedSource& source, size_t size, void* packed) {
-  if (size == 2)
-    pack<2>(source, packed);
-  else
-    pack<4>(source, packed);
+void pack_columns16(const PackedSource& s, DType dtype, void* packed) {
+  const auto pack = dtype == DType::kI8 ? pack_bytes : size_of(dtype) == 2 ? pack_panel<2> : pack_panel<4>;
+  const auto size = static_cast<int64_t>(size_of(dtype));
+  for (int64_t j = 0; j < s.n; j += kPackedColumns)
+    pack(static_cast<const char*>(s.b) + j * s.column * size, s.k, std::min(kPackedColumns, s.n - j),
+         s.row * size, s.column * size, static_cast<char*>(packed) + j * packed_depth(s.k, dtype) * size);
 }
 
 }  // namespace lathe

@@ -1,8 +1,10 @@
 // Packed weights: operand B of a matmul, laid out once as the CPU's "packed" kernels stream it, for every M.
 //
-// Form kColumns16: columns in panels of 16, one panel after the other, each row by row: element (k, n) of a K
-// by N matrix is element (n / 16 * K + k) * 16 + n % 16. N is rounded up to whole panels; columns past it are
-// 0. No instruction set shows in it: 16 is a multiple of every vector's lanes.
+// Form kColumns16: columns in panels of 16, one panel after the other, each word by word along K. A word
+// holds as many elements of K as 32 bits do of bytes (4 of i8), else one: with w of them and K rounded up to
+// whole words, element (k, n) of a K by N matrix is element (n / 16 * K + k / w * w) * 16 + n % 16 * w + k %
+// w. N is rounded up to whole panels; what lies past N and K is 0. No instruction set shows in it: 16 is a
+// multiple of every vector's lanes, and bytes are multiplied by four wherever one instruction does it.
 #pragma once
 
 #include <cstdint>
@@ -21,19 +23,27 @@ constexpr uint32_t kPackedVersion = 1;
 constexpr uint32_t packed_layout_id(PackedForm form, DType dtype) {
   return kPackedVersion << 16 | static_cast<uint32_t>(dtype) << 8 | static_cast<uint32_t>(form);
 }
-constexpr bool is_packable(DType dtype) { return dtype == DType::kF32 || dtype == DType::kF16; }
+constexpr bool is_packable(DType dtype) {
+  return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kI8;
+}
+constexpr char kPackableNames[] = "f32, f16 and i8";  // for messages
+// Elements of K in a word.
+constexpr int64_t packed_word(DType dtype) { return dtype == DType::kI8 ? 4 : 1; }
+constexpr int64_t packed_depth(int64_t k, DType dtype) {
+  return (k + packed_word(dtype) - 1) / packed_word(dtype) * packed_word(dtype);
+}
 // The form that an id names for elements of this dtype; kInvalidArgument says what is wrong with it.
 absl::StatusOr<PackedForm> packed_form(uint32_t id, DType dtype);
 // Elements of a packed K by N matrix.
-constexpr int64_t packed_elements(int64_t k, int64_t n) {
-  return (n + kPackedColumns - 1) / kPackedColumns * kPackedColumns * k;
+constexpr int64_t packed_elements(int64_t k, int64_t n, DType dtype) {
+  return (n + kPackedColumns - 1) / kPackedColumns * kPackedColumns * packed_depth(k, dtype);
 }
 
-// Packs `b`, K by N of elements of `size` bytes (2 or 4), element (k, n) at k * row + n * column.
+// Packs `b`, K by N, element (k, n) at k * row + n * column.
 struct PackedSource {
   const void* b;
   int64_t k, n, row, column;
 };
-void pack_columns16(const PackedSource& source, size_t size, void* packed);
+void pack_columns16(const PackedSource& source, DType dtype, void* packed);
 
 }  // namespace lathe

@@ -38,7 +38,10 @@ absl::Status check_class(const ProblemClass& c, const OraclePolicy& policy, Back
   if (scaled && (!cpu || compares || c.a != DType::kI8))
     return absl::UnimplementedError("scales and zero points are of matmuls of i8 on the CPU alone");
   if (c.packed_b != kNotPacked && (!cpu || compares || c.a != c.b || !is_packable(c.b) || c.trans_b == 0))
-    return absl::UnimplementedError("packed weights are of matmuls of f32 and f16 on the CPU alone");
+    return absl::UnimplementedError(
+        absl::StrCat("packed weights are of matmuls of ", kPackableNames, " on the CPU alone"));
+  if (c.packed_b != kNotPacked && c.zero_a != 0)
+    return absl::UnimplementedError("packed weights: none where A counts from a zero point");
   if (!multiplied || (c.b != c.a && !blocks) || !(is_float(compares ? c.logits : c.d) || exact_sums))
     return absl::UnimplementedError(absl::StrCat(std::string(name_of(c.op)), " ", std::string(name_of(c.a)),
                                                  " by ", std::string(name_of(c.b)), " to ",

@@ -220,20 +220,22 @@ TEST_P(Aarch64, ScalesAndZeroPointsAreRight) {
 
 TEST_P(Aarch64, PackedWeightsAreRight) {
   constexpr int64_t kSizes[][3] = {{1, 70, 301}, {5, 37, 128}, {20, 49, 530}, {75, 64, 67}};
-  for (int i = 0; i < 8; ++i) {
+  constexpr lathe_dtype kPacked[] = {LATHE_F16, LATHE_F32, LATHE_I8};
+  for (int i = 0; i < 12; ++i) {
     MatmulCase c;
-    const auto& size = kSizes[i / 2];
+    const auto& size = kSizes[i / 3];
     c.m = size[0], c.n = size[1], c.k = size[2];
-    c.in = i % 2 ? LATHE_F32 : LATHE_F16;
+    c.in = kPacked[i % 3];
     c.trans_a = random_.below(2);
     c.trans_b = random_.below(2);
+    if (c.in == LATHE_I8) c.alpha = 0x1p-8f;
     c.split_k = random_.below(3) ? 0 : 2;
     c.values = random_.below(2) ? Values::kSmallIntegers : Values::kNormal;
     c.flush = random_.below(2) ? Flush::kStart : Flush::kEnd;
     run_packed(c);
     if (HasFatalFailure()) return;
   }
-  EXPECT_GE(runs_, 16);
+  EXPECT_GE(runs_, 24);
 }
 
 TEST_P(Aarch64, SplitsAreRight) {

@@ -183,7 +183,8 @@ TEST_F(Avx2, PackedWeightsAreRight) {
     MatmulCase c;
     c.n = weights[i][0];
     c.k = weights[i][1];
-    c.in = i % 2 ? LATHE_F32 : LATHE_F16;
+    constexpr lathe_dtype kPacked[] = {LATHE_F16, LATHE_F32, LATHE_I8};
+    c.in = kPacked[i];
     c.trans_a = random_.below(4) == 0;
     c.trans_b = random_.below(2) == 0;
     c.activation = static_cast<lathe_activation>(random_.below(5));

@@ -28,17 +28,21 @@ class Packed : public ConformanceTest, public testing::WithParamInterface<lathe_
     if (status == LATHE_UNSUPPORTED) GTEST_SKIP() << lathe_last_error();
     ASSERT_EQ(status, LATHE_OK) << lathe_last_error();
   }
+  // What D is of: exact sums of bytes.
+  static lathe_dtype sum_of(lathe_dtype in) { return in == LATHE_I8 ? LATHE_I32 : in; }
   static lathe_matmul_desc plain(int64_t m, int64_t n, int64_t k) {
     lathe_matmul_desc desc = LATHE_MATMUL_DESC_INIT;
     desc.m = m, desc.n = n, desc.k = k;
-    desc.a.dtype = desc.b.dtype = desc.d.dtype = GetParam();
+    desc.a.dtype = desc.b.dtype = GetParam();
+    desc.d.dtype = sum_of(GetParam());
     desc.b.layout = LATHE_COLUMN_MAJOR;
     return desc;
   }
   static MatmulCase make(int64_t m, int64_t n, int64_t k) {
     MatmulCase c;
     c.m = capped(m), c.n = capped(n), c.k = capped(k);
-    c.in = c.out = GetParam();
+    c.in = GetParam();
+    c.out = sum_of(c.in);
     c.trans_b = true;
     return c;
   }
@@ -55,8 +59,10 @@ class Packed : public ConformanceTest, public testing::WithParamInterface<lathe_
   int failures_ = 0;
 };
 
+class PackedElsewhere : public ConformanceTest {};
+
 TEST_P(Packed, LaidOutInPanelsOf16) {
-  const int64_t k = 5, n = 37;
+  const int64_t k = 5, n = 37, word = GetParam() == LATHE_I8 ? 4 : 1, depth = GetParam() == LATHE_I8 ? 8 : k;
   for (bool trans_b : {false, true}) {
     lathe_matmul_desc desc = plain(1, n, k);
     desc.b.layout = trans_b ? LATHE_COLUMN_MAJOR : LATHE_ROW_MAJOR;
@@ -64,16 +70,18 @@ TEST_P(Packed, LaidOutInPanelsOf16) {
     size_t bytes = 0;
     ASSERT_LATHE_OK(lathe_packed_layout(device(), &desc, &layout, &bytes));
     EXPECT_EQ(layout >> 16, 1u);
-    ASSERT_EQ(bytes, 48 * k * bytes_of(GetParam()));
+    ASSERT_EQ(bytes, 48 * depth * bytes_of(GetParam()));
     std::vector<uint8_t> b(static_cast<size_t>(k * n) * bytes_of(GetParam())), packed(bytes, 0xEE);
     for (int64_t i = 0; i < k * n; ++i)
-      store(GetParam(), static_cast<double>(i), b.data() + i * static_cast<int64_t>(bytes_of(GetParam())));
+      store(GetParam(), static_cast<double>(i % 100),
+            b.data() + i * static_cast<int64_t>(bytes_of(GetParam())));
     desc.b.data = b.data();
     ASSERT_LATHE_OK(lathe_pack_weights(device(), &desc, layout, packed.data(), bytes));
-    for (int64_t i = 0; i < k; ++i)
+    for (int64_t i = 0; i < depth; ++i)
       for (int64_t j = 0; j < 48; ++j) {
-        const int64_t at = (j / 16 * k + i) * 16 + j % 16;
-        const double wanted = j >= n ? 0 : static_cast<double>(trans_b ? j * k + i : i * n + j);
+        const int64_t at = (j / 16 * depth + i / word * word) * 16 + j % 16 * word + i % word;
+        const int64_t element = trans_b ? j * k + i : i * n + j;
+        const double wanted = j >= n || i >= k ? 0 : static_cast<double>(element % 100);
         ASSERT_EQ(load(GetParam(), packed.data() + at * static_cast<int64_t>(bytes_of(GetParam()))), wanted)
             << i << ", " << j;
       }
@@ -102,12 +110,13 @@ TEST_P(Packed, EdgesOfEverySize) {
 
 TEST_P(Packed, BatchesEpiloguesAndEmptySizes) {
   for (bool broadcast : {false, true}) {
-    MatmulCase c = make(9, 50, 130);
+    MatmulCase c = make(9, 50, 131);
     c.batch = 3;
     c.broadcast_b = broadcast;
     expect(c);
   }
   MatmulCase whole = make(21, 70, 90);
+  if (GetParam() == LATHE_I8) whole.out = LATHE_F32, whole.scale_a = 1, whole.scale_b = 2;
   whole.alpha = 0.5f, whole.beta = -1.5f;
   whole.c_mode = CMode::kInPlace;
   whole.bias = LATHE_F32;
@@ -207,12 +216,29 @@ TEST_P(Packed, RefusesOtherIdsAndSizes) {
   desc.batch = 1;
   desc.b.batch_stride = 0;
   const lathe_dtype dtype = desc.b.dtype;
+  desc.d.dtype = LATHE_F32;
   desc.a.dtype = desc.b.dtype = LATHE_BF16;  // the id that such weights would have
   text = run((layout & ~0xFF00u) | uint32_t{LATHE_BF16} << 8);
   EXPECT_TRUE(has(text, "no layout of bf16")) << text;
   desc.a.dtype = desc.b.dtype = dtype;
+  desc.d.dtype = sum_of(dtype);
   desc.a.packed_layout = layout;
   message(lathe_matmul(device(), nullptr, &desc), LATHE_UNSUPPORTED);
+}
+
+TEST_F(PackedElsewhere, NoZeroPoint) {
+  SKIP_UNLESS_CPU("packed weights are the CPU's");
+  lathe_matmul_desc desc = LATHE_MATMUL_DESC_INIT;
+  desc.m = desc.n = desc.k = 16;
+  desc.a.dtype = desc.b.dtype = LATHE_I8;
+  desc.d.dtype = LATHE_I32;
+  desc.b.layout = LATHE_COLUMN_MAJOR;
+  const int32_t zero = 3;
+  desc.a.zero_point = &zero;
+  uint32_t layout = 0;
+  size_t bytes = 0;
+  EXPECT_EQ(lathe_packed_layout(device(), &desc, &layout, &bytes), LATHE_UNSUPPORTED);
+  EXPECT_NE(std::string(lathe_last_error()).find("zero point"), std::string::npos) << lathe_last_error();
 }
 
 // What was warmed is found, and it is the packed classes alone.
@@ -236,7 +262,7 @@ TEST_P(Packed, WarmsEveryM) {
   EXPECT_EQ(lathe_matmul(fresh.get(), nullptr, &desc), LATHE_MISS);
 }
 
-INSTANTIATE_TEST_SUITE_P(Dtypes, Packed, testing::Values(LATHE_F32, LATHE_F16),
+INSTANTIATE_TEST_SUITE_P(Dtypes, Packed, testing::Values(LATHE_F32, LATHE_F16, LATHE_I8),
                          [](const auto& info) { return name_of(info.param); });
 
 }  // namespace
