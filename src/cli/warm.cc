@@ -161,8 +161,8 @@ absl::Status warm_manifest(const Arguments& arguments, const Opened& opened, con
   if (!report.ok()) return report.status();
   absl::StatusOr<lathe_statistics> s = statistics(opened.context.get());
   if (!s.ok()) return s.status();
-  absl::PrintF("%d classes: %d compiled, %d loaded", report->classes, report->compiled,
-               report->loaded + report->present);
+  absl::PrintF("%d %s: %d compiled, %d loaded", report->classes, report->classes == 1 ? "class" : "classes",
+               report->compiled, report->loaded + report->present);
   if (report->failed > 0) absl::PrintF(", %d failed", report->failed);
   if (report->skipped > 0) absl::PrintF(", %d not begun", report->skipped);
   absl::PrintF(", %.1f s; compiler library %s\n", report->milliseconds / 1e3,
