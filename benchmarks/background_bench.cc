@@ -1,7 +1,10 @@
 // Whether kernels that are compiled in the background slow down calls whose kernels are there.
 #include <chrono>
 #include <cstdio>
+#include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "contest.h"
 #include "options.h"
@@ -27,74 +30,124 @@ struct Product {
 template <typename Call, typename GoesOn>
 std::vector<double> latencies(const Call& call, const GoesOn& goes_on) {
   std::vector<double> all;
-  for (double now = now_seconds(); goes_on(now) && all.size() < kMostCalls;) {
+  for (;;) {
+    const double before = now_seconds();
+    if (!goes_on(before) || all.size() == kMostCalls) return all;
+    const double start = now_seconds();  // what goes_on() asks is not the call's
     call();
-    const double after = now_seconds();
-    all.push_back((after - now) * 1e6);
-    now = after;
+    all.push_back((now_seconds() - start) * 1e6);
   }
-  return all;
 }
 
-// Misses of classes that nobody met, each of which runs on a generic kernel and is queued.
-bool queue_misses(lathe_device* device, int count) {
-  for (int i = 0; i < count; ++i) {
-    Product fresh(8, 256 + 16 * i, 256);
-    fresh.desc.miss_policy = LATHE_MISS_FALLBACK;
-    if (!succeeded(lathe_matmul(device, nullptr, &fresh.desc), "a miss")) return false;
-  }
-  return true;
-}
+// One device with one kind of compiler, and what was measured of its hits.
+class Contest {
+ public:
+  Contest(const Options& options, lathe_compiler_mode compiler, int workers)
+      : options_(options), device_(context_options(compiler, workers)), hit_(kM, kN, kK) {}
 
-bool measure(const Options& options, int threads, Table* table) {
-  BenchDevice device(threads, "");
-  if (!device.ok()) return false;
-  Product hit(kM, kN, kK);
-  const auto call = [&] { lathe_matmul(device.get(), nullptr, &hit.desc); };
-  if (!succeeded(lathe_matmul(device.get(), nullptr, &hit.desc), "the first call")) return false;
-  const auto until = [](double end) { return [end](double now) { return now < end; }; };
-  // Half before and half after, so that what drifts is in both.
-  std::vector<double> idle = latencies(call, until(now_seconds() + options.seconds / 2));
-  if (!queue_misses(device.get(), options.background_classes)) return false;
-  const uint64_t compiles = device.statistics().background_compiles;
-  // For the time asked for, at least until a kernel is made, and no longer than there are some to make.
-  const double end = now_seconds() + options.seconds;
-  uint64_t made = 0;
-  int calls = 0;
-  const std::vector<double> busy = latencies(call, [&](double now) {
-    if (++calls % 64 != 0) return true;
-    const lathe_statistics s = device.statistics();
-    made = s.background_compiles - compiles;
-    const bool fails = s.compile_failures > 0 || now > end + 30;
-    return !fails && (made == 0 || (s.background_waiting > 0 && now < end));
-  });
-  if (made == 0) {
-    std::fprintf(stderr, "background: nothing was compiled meanwhile\n");
-    return false;
+  bool run() {
+    if (!device_.ok() || !succeeded(lathe_matmul(device_.get(), nullptr, &hit_.desc), "the first call"))
+      return false;
+    // Idle and compiling by turns, so that what drifts is in both.
+    for (int round = 0; round < options_.background_rounds; ++round)
+      if (!idle_phase() || !busy_phase()) return false;
+    return true;
   }
-  // The rest with the cores to itself, or it would wait behind these calls.
-  while (device.statistics().background_waiting > 0)
-    std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  const std::vector<double> after = latencies(call, until(now_seconds() + options.seconds / 2));
-  idle.insert(idle.end(), after.begin(), after.end());
-  const auto add = [&](const std::string& what, double q) {
-    const double quiet = quantile(idle, q), loud = quantile(busy, q);
-    table->add({std::to_string(threads), what, number(quiet, 1), number(loud, 1), number(loud / quiet, 2)});
-  };
-  add("p50", 0.5);
-  add("p99", 0.99);
-  add("p99.9", 0.999);
-  std::printf("%d worker(s): %zu calls idle, %zu while %llu kernels were compiled\n", threads, idle.size(),
-              busy.size(), static_cast<unsigned long long>(made));
-  return true;
-}
+
+  void report(const std::string& compiler, int workers, Table* table) const {
+    for (const double q : {0.5, 0.99}) {
+      std::vector<double> quiet, loud, ratios;
+      for (size_t i = 0; i < idle_.size(); ++i) {
+        quiet.push_back(quantile(idle_[i], q));
+        loud.push_back(quantile(busy_[i], q));
+        ratios.push_back(loud.back() / quiet.back());
+      }
+      table->add({compiler, std::to_string(workers), q == 0.5 ? "p50" : "p99",
+                  number(quantile(quiet, 0.5), 1), number(quantile(loud, 0.5), 1),
+                  number(quantile(ratios, 0.5), 2),
+                  number(quantile(ratios, 0), 2) + " to " + number(quantile(ratios, 1), 2)});
+    }
+    size_t quiet = 0, loud = 0;
+    for (const auto& phase : idle_) quiet += phase.size();
+    for (const auto& phase : busy_) loud += phase.size();
+    std::printf(
+        "compiler %s, %d worker(s): %zu phases of each, %zu calls idle, %zu while %d kernels were compiled\n",
+        compiler.c_str(), workers, idle_.size(), quiet, loud, queued_);
+  }
+
+ private:
+  static lathe_context_options context_options(lathe_compiler_mode compiler, int workers) {
+    lathe_context_options o = LATHE_CONTEXT_OPTIONS_INIT;
+    o.cache_dir = "";
+    o.workers = workers;
+    o.compiler = compiler;
+    return o;
+  }
+  void hit() { lathe_matmul(device_.get(), nullptr, &hit_.desc); }
+
+  bool idle_phase() {
+    for (int i = 0; i < 20; ++i) hit();
+    const double end = now_seconds() + options_.seconds;
+    idle_.push_back(latencies([this] { hit(); }, [end](double now) { return now < end; }));
+    return true;
+  }
+
+  // As long as there are kernels to make, and no longer than an idle one.
+  bool busy_phase() {
+    if (!queue_misses()) return false;
+    for (int i = 0; i < 20; ++i) hit();
+    const double end = now_seconds() + options_.seconds;
+    int calls = 0;
+    busy_.push_back(latencies([this] { hit(); },
+                              [&](double now) {
+                                return now < end &&
+                                       (++calls % 16 != 0 || device_.statistics().background_waiting > 0);
+                              }));
+    // The rest with the cores to itself: the next phase is idle again.
+    while (device_.statistics().background_compiles < static_cast<uint64_t>(queued_)) {
+      if (device_.statistics().compile_failures > 0) {
+        std::fprintf(stderr, "background: a kernel did not compile\n");
+        return false;
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    return true;
+  }
+
+  // Misses of classes that nobody met, each of which runs on a generic kernel and is queued.
+  bool queue_misses() {
+    for (int i = 0; i < options_.background_classes; ++i) {
+      Product fresh(8, 256 + 16 * queued_, 256);
+      fresh.desc.miss_policy = LATHE_MISS_FALLBACK;
+      if (!succeeded(lathe_matmul(device_.get(), nullptr, &fresh.desc), "a miss")) return false;
+      ++queued_;
+    }
+    return true;
+  }
+
+  const Options& options_;
+  BenchDevice device_;
+  Product hit_;
+  int queued_ = 0;
+  std::vector<std::vector<double>> idle_, busy_;  // by round
+};
 
 }  // namespace
 
 bool bench_background(const Options& options) {
-  Table table("hits while the background thread compiles, matmul f32 1x2048x2048, us a call",
-              {"workers", "what", "idle", "compiling", "ratio"});
-  const bool right = measure(options, 1, &table) && measure(options, 2, &table);
+  Table table("hits while the background thread compiles, matmul f32 1x2048x2048, us a call: medians over " +
+                  std::to_string(options.background_rounds) + " rounds",
+              {"compiler", "workers", "what", "idle", "compiling", "ratio", "ratios of rounds"});
+  bool right = true;
+  for (const auto& [name, compiler] :
+       {std::pair{"inprocess", LATHE_COMPILER_INPROCESS}, std::pair{"process", LATHE_COMPILER_PROCESS}})
+    for (const int workers : {1, 2}) {
+      Contest contest(options, compiler, workers);
+      if (contest.run())
+        contest.report(name, workers, &table);
+      else
+        right = false;
+    }
   table.print();
   table.write_csv(options.csv_directory, "background.csv");
   return right;

@@ -43,7 +43,8 @@ ABSL_FLAG(int64_t, pool_bytes, 0,
           "memory that cold operands rotate over; 0: 4 x last-level cache, at most 1.5 GB");
 ABSL_FLAG(int32_t, first_use_classes, 24, "kernels compiled by first_use");
 ABSL_FLAG(int32_t, warm_kernels, 64, "kernels loaded by warm");
-ABSL_FLAG(int32_t, background_classes, 100, "kernels that `background` has compiled meanwhile, at most");
+ABSL_FLAG(int32_t, background_classes, 30, "kernels that each round of `background` has compiled");
+ABSL_FLAG(int32_t, background_rounds, 9, "rounds of `background`, each --seconds idle and as long compiling");
 ABSL_FLAG(int32_t, oracle_candidates, 24, "how many of a class's candidates `oracle` times, by rank");
 ABSL_FLAG(uint64_t, seed, 0, "of the inputs; 0: a fresh one, printed");
 ABSL_FLAG(std::string, csv, "", "a directory to write the tables into as CSV");
@@ -110,6 +111,7 @@ Options read_options(const char* program) {
   options.warm_kernels = absl::GetFlag(FLAGS_warm_kernels);
   options.oracle_candidates = absl::GetFlag(FLAGS_oracle_candidates);
   options.background_classes = absl::GetFlag(FLAGS_background_classes);
+  options.background_rounds = absl::GetFlag(FLAGS_background_rounds);
   options.seed = absl::GetFlag(FLAGS_seed) ? absl::GetFlag(FLAGS_seed) : std::random_device{}();
   options.csv_directory = absl::GetFlag(FLAGS_csv);
   options.roofline_file = absl::GetFlag(FLAGS_roofline);
@@ -130,7 +132,8 @@ Options read_options(const char* program) {
   options.first_use_classes = 2;
   options.warm_kernels = 3;
   options.oracle_candidates = 3;
-  options.background_classes = 6;
+  options.background_classes = 3;
+  options.background_rounds = 1;
   return options;
 }
 

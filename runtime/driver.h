@@ -104,6 +104,7 @@ struct DriverOptions {
       parallel_for;        // empty: a pool of the driver's own, threads started at the first parallel launch
   bool validate = false;   // GPU: look every pointer up before a launch
   std::string cpu_target;  // CPU: a named target to take the processor for; "": what it is
+  bool perf_map = false;   // CPU: names of linked code for perf (runtime/cpu/perf_map.h)
   Logger logger;
 };
 
@@ -112,7 +113,8 @@ struct BackendRow {
   const char* prefix;  // "cpu", "cuda", "hip"
   // Names of the devices present, or kUnavailable with the reason.
   absl::StatusOr<std::vector<std::string>> (*enumerate)();
-  absl::StatusOr<DeviceFacts> (*query)(absl::string_view name);
+  // As open() would have them: of `options` the CPU's target counts.
+  absl::StatusOr<DeviceFacts> (*query)(absl::string_view name, const DriverOptions& options);
   absl::StatusOr<std::unique_ptr<Driver>> (*open)(absl::string_view name, const DriverOptions& options);
 };
 const std::vector<BackendRow>& backends();

@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "compiler/config_text.h"
+#include "core/kernel_name.h"
 #include "kernels/argmax/payload_text.h"
 
 namespace lathe {
@@ -56,15 +57,6 @@ std::string split_steps(const ProblemClass& c, const std::string& symbol) {
 
 }  // namespace
 
-std::string argmax_symbol(const ProblemClass& c, const CompileConfig& config) {
-  const std::string hi = c.row_hi == Bucket::kOpenEnd ? "up" : absl::StrCat("to", c.row_hi);
-  return absl::StrCat("lathe_argmax_", name_of(c.a), "_", name_of(c.d), "_n", c.row_lo, hi, "_",
-                      config.kernel,
-                      c.alignment == Alignment::kByte ? "_byte"
-                      : c.alignment == Alignment::k16 ? "_a16"
-                                                      : "");
-}
-
 std::string argmax_payload(const ProblemClass& c, const CompileConfig& config) {
   const Outputs out = argmax_text::results(c);
   std::vector<std::string> arguments = {operand("x", absl::StrCat("tensor<?x?x", name_of(c.a), ">"), "a"),
@@ -78,7 +70,7 @@ std::string argmax_payload(const ProblemClass& c, const CompileConfig& config) {
     arguments.push_back(operand("workspace", "tensor<?x?xf32>", "workspace"));
     arguments.push_back(operand("workspace_indices", "tensor<?x?xi32>", "workspace_indices"));
   }
-  const std::string symbol = argmax_symbol(c, config);
+  const std::string symbol = kernel_name(c, config);
   return absl::StrCat("#config = ", kernel_config_text(config), "\n#row = affine_map<(r, c) -> (r, c)>\n",
                       argmax_text::kPairMaps, "module {\n  func.func @", symbol, "(",
                       absl::StrJoin(arguments, ",\n      "), ") {\n",
@@ -92,7 +84,7 @@ Recipe argmax_recipe(const ProblemClass& c, const CompileConfig& config, const T
   Recipe r;
   Step step;
   step.kind = cpu ? StepKind::kCpuTask : StepKind::kGpuKernel;
-  step.symbol = argmax_symbol(c, config);
+  step.symbol = kernel_name(c, config);
   step.block = {config.threads, 1, 1};
   step.grid = {product(1, {{Var::kM, config.tile_m}}),
                config.split ? product(1, {{Var::kSplits, 1}}) : constant(1), constant(1)};

@@ -11,8 +11,6 @@
 
 namespace lathe {
 
-// Symbol of the first step: "lathe_argmax_bf16_i64_n16385up_rows".
-std::string argmax_symbol(const ProblemClass& c, const CompileConfig& config);
 // Without a split: one step, tile_m rows a workgroup. With one: partial (value, column) pairs of every split
 // of every row to the workspace, then a step (or, in the same launch, the workgroup that arrives last at its
 // row) that merges a row's pairs. The reduction's body states the rule for a reader and a verifier; the

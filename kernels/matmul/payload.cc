@@ -4,6 +4,7 @@
 #include "absl/strings/str_join.h"
 #include "compiler/config_text.h"
 #include "core/generic.h"
+#include "core/kernel_name.h"
 #include "core/packed.h"
 #include "kernels/matmul/mma_shape.h"
 #include "kernels/matmul/skinny_shape.h"
@@ -201,7 +202,7 @@ class PayloadText {
         "#config = ", kernel_config_text(config_), "\n",
         "#tile = affine_map<(b, m, n) -> (b, m, n)>\n#columns = affine_map<(b, m, n) -> (n)>\n",
         "#rows = affine_map<(b, m, n) -> (m)>\n#one = affine_map<(b, m, n) -> ()>\n",
-        "module {\n  func.func @", matmul_symbol(c_, config_), "(", absl::StrJoin(arguments_, ",\n      "),
+        "module {\n  func.func @", kernel_name(c_, config_), "(", absl::StrJoin(arguments_, ",\n      "),
         ") -> ", out, " {\n", prologue_, "    %zero = arith.constant ", zero,
         "\n    %empty = tensor.empty(%batch", c_.m_lo == c_.m_hi ? "" : ", %m", c_.generic ? ", %n" : "",
         ") : ", product, "\n    %init = linalg.fill ins(%zero : ", type_of(sum_), ") outs(%empty : ", product,
@@ -236,26 +237,6 @@ int32_t k_granularity(const ProblemClass& c, const CompileConfig& config, const 
 
 }  // namespace
 
-std::string matmul_symbol(const ProblemClass& c, const CompileConfig& config) {
-  const std::string m = c.m_lo == c.m_hi             ? absl::StrCat(c.m_lo)
-                        : c.m_hi == Bucket::kOpenEnd ? absl::StrCat(c.m_lo, "up")
-                                                     : absl::StrCat(c.m_lo, "to", c.m_hi);
-  const std::string sizes = c.generic ? "generic"
-                                      : absl::StrCat(c.trans_a ? "t" : "n",
-                                                     c.packed_b  ? "p"
-                                                     : c.trans_b ? "t"
-                                                                 : "n",
-                                                     "_m", m, "_n", c.n, "_k", c.k);
-  const std::string by = c.b == c.a ? "" : absl::StrCat("by_", name_of(c.b), "_");
-  const std::string scaled = absl::StrCat(c.scale_a != Scale::kNone ? "sa_" : "",
-                                          c.scale_b != Scale::kNone ? "sb_" : "", c.zero_a ? "za_" : "");
-  return absl::StrCat("lathe_matmul_", name_of(c.a), "_", by, scaled, name_of(c.d), "_", sizes, "_",
-                      config.kernel,
-                      c.alignment == Alignment::kByte ? "_byte"
-                      : c.alignment == Alignment::k16 ? "_a16"
-                                                      : "");
-}
-
 std::string matmul_payload(const ProblemClass& c, const CompileConfig& config) {
   return PayloadText(c, config).build();
 }
@@ -267,7 +248,7 @@ Recipe matmul_recipe(const ProblemClass& c, const CompileConfig& config, const T
   r.k_granularity = k_granularity(c, config, target);
   Step step;
   step.kind = cpu ? StepKind::kCpuTask : StepKind::kGpuKernel;
-  step.symbol = matmul_symbol(c, config);
+  step.symbol = kernel_name(c, config);
   step.block = {config.threads, 1, 1};
   step.grid = {product(1, {{Var::kM, config.tile_m}}), product(1, {{Var::kN, config.tile_n}}),
                product(1, {{Var::kSplits, 1}, {Var::kBatch, 1}})};

@@ -11,8 +11,6 @@
 
 namespace lathe {
 
-// Symbol of the first step, readable in a profiler: "lathe_matmul_bf16_f32_nt_m16_n4096_k4096_dot".
-std::string matmul_symbol(const ProblemClass& c, const CompileConfig& config);
 // MLIR text of a module with one function: D = epilogue(A B), the plan on the linalg.batch_matmul.
 std::string matmul_payload(const ProblemClass& c, const CompileConfig& config);
 // `scratch_bytes`: what the emitter says a CPU worker needs.

@@ -7,8 +7,8 @@
 #include "base/dtype.h"
 #include "compiler/config_text.h"
 #include "core/generic.h"
+#include "core/kernel_name.h"
 #include "kernels/argmax/payload_text.h"
-#include "kernels/matmul/payload.h"
 
 namespace lathe {
 namespace {
@@ -30,7 +30,7 @@ class PayloadText {
 
   std::string build() const {
     const Outputs out = argmax_text::results(c_);
-    const std::string symbol = matmul_argmax_symbol(c_, config_);
+    const std::string symbol = kernel_name(c_, config_);
     std::vector<std::string> arguments = {operand("a", whole_a(), "a"), operand("b", whole_b(), "b")};
     if (bias() != DType::kNone) arguments.push_back(operand("bias", whole_bias(), "bias"));
     arguments.push_back(operand("indices", out.index_type, "d"));
@@ -206,14 +206,6 @@ class PayloadText {
 
 }  // namespace
 
-std::string matmul_argmax_symbol(const ProblemClass& c, const CompileConfig& config) {
-  ProblemClass product = c;
-  product.d = c.logits;
-  std::string name = matmul_symbol(product, config);
-  constexpr absl::string_view kPrefix = "lathe_matmul_";
-  return absl::StrCat(kPrefix, "argmax_", absl::string_view(name).substr(kPrefix.size()));
-}
-
 std::string matmul_argmax_payload(const ProblemClass& c, const CompileConfig& config) {
   return PayloadText(c, config).build();
 }
@@ -224,7 +216,7 @@ Recipe matmul_argmax_recipe(const ProblemClass& c, const CompileConfig& config, 
   Recipe r;
   Step step;
   step.kind = cpu ? StepKind::kCpuTask : StepKind::kGpuKernel;
-  step.symbol = matmul_argmax_symbol(c, config);
+  step.symbol = kernel_name(c, config);
   step.block = {config.threads, 1, 1};
   step.grid = {product(1, {{Var::kM, config.tile_m}}), product(1, {{Var::kN, config.tile_n}}), constant(1)};
   if (config.persistent) step.grid = {constant(config.persistent), constant(1), constant(1)};

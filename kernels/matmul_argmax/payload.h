@@ -11,8 +11,6 @@
 
 namespace lathe {
 
-// Symbol of the first step: "lathe_matmul_argmax_bf16_bf16_nt_m16_n128256_k4096_simt".
-std::string matmul_argmax_symbol(const ProblemClass& c, const CompileConfig& config);
 // Where N is one tile wide, one step to the indices. Else one (value, column) pair of every row of every
 // column tile to the workspace, then a step (or, in the same launch, the workgroup that arrives last at its
 // rows) that merges a row's pairs. The contraction carries the plan, as in a matmul's payload; its splits are

@@ -67,10 +67,11 @@ struct ParallelStep {
 
 class CpuDriver final : public Driver {
  public:
-  CpuDriver(DeviceFacts facts, int32_t workers, int32_t processors, ParallelFor parallel_for)
+  CpuDriver(DeviceFacts facts, int32_t workers, int32_t processors, const DriverOptions& options)
       : facts_(std::move(facts)),
         workers_(workers),
-        parallel_for_(std::move(parallel_for)),
+        parallel_for_(options.parallel_for),
+        loader_(options.perf_map ? std::make_optional<PerfMap>(options.logger) : std::nullopt),
         pool_(workers, processors) {}
 
   const DeviceFacts& facts() const override { return facts_; }
@@ -247,23 +248,21 @@ absl::Status check_name(absl::string_view name) {
 
 absl::StatusOr<std::vector<std::string>> enumerate_cpu() { return std::vector<std::string>{"cpu"}; }
 
-absl::StatusOr<DeviceFacts> query_cpu(absl::string_view name) {
+absl::StatusOr<DeviceFacts> query_cpu(absl::string_view name, const DriverOptions& options) {
   LATHE_RETURN_IF_ERROR(check_name(name));
-  return query_cpu_facts();
+  if (options.cpu_target.empty()) return query_cpu_facts();
+  return query_cpu_facts_as(options.cpu_target);
 }
 
 absl::StatusOr<std::unique_ptr<Driver>> open_cpu(absl::string_view name, const DriverOptions& options) {
-  LATHE_RETURN_IF_ERROR(check_name(name));
   if (options.workers < 0 || options.workers > kMaxWorkers) {
     return absl::InvalidArgumentError(
         absl::StrCat("cpu: ", options.workers, " workers are outside 0 (one per core) to ", kMaxWorkers));
   }
   const int32_t workers = options.workers > 0 ? options.workers : std::min(default_workers(), kMaxWorkers);
-  LATHE_ASSIGN_OR_RETURN(DeviceFacts facts, options.cpu_target.empty()
-                                                ? absl::StatusOr<DeviceFacts>(query_cpu_facts())
-                                                : query_cpu_facts_as(options.cpu_target));
+  LATHE_ASSIGN_OR_RETURN(DeviceFacts facts, query_cpu(name, options));
   return std::unique_ptr<Driver>(
-      std::make_unique<CpuDriver>(std::move(facts), workers, allowed_processors(), options.parallel_for));
+      std::make_unique<CpuDriver>(std::move(facts), workers, allowed_processors(), options));
 }
 
 }  // namespace lathe

@@ -14,7 +14,7 @@ namespace lathe {
 // This backend's row. enumerate answers {"cpu"}; query and open take "cpu" alone (kInvalidArgument
 // otherwise).
 absl::StatusOr<std::vector<std::string>> enumerate_cpu();
-absl::StatusOr<DeviceFacts> query_cpu(absl::string_view name);
+absl::StatusOr<DeviceFacts> query_cpu(absl::string_view name, const DriverOptions& options);
 absl::StatusOr<std::unique_ptr<Driver>> open_cpu(absl::string_view name, const DriverOptions& options);
 
 }  // namespace lathe

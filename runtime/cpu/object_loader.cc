@@ -55,11 +55,42 @@ absl::Status check_wanted(LinkGraph& graph, const std::vector<std::string>& symb
   return absl::OkStatus();
 }
 
+// Sees every graph when its addresses are final.
+class Mapping final : public llvm::orc::LinkGraphLinkingLayer::Plugin {
+ public:
+  explicit Mapping(const PerfMap& map) : map_(map) {}
+
+  void modifyPassConfig(llvm::orc::MaterializationResponsibility&, LinkGraph&,
+                        llvm::jitlink::PassConfiguration& passes) override {
+    passes.PostFixupPasses.push_back([this](LinkGraph& graph) {
+      std::vector<PerfMap::Code> codes;
+      for (const llvm::jitlink::Symbol* symbol : graph.defined_symbols()) {
+        if (symbol->hasName() && symbol->isCallable() && symbol->getSize() > 0)
+          codes.push_back({symbol->getAddress().getValue(), symbol->getSize(), (*symbol->getName()).str()});
+      }
+      map_.add(codes);
+      return llvm::Error::success();
+    });
+  }
+  llvm::Error notifyFailed(llvm::orc::MaterializationResponsibility&) override {
+    return llvm::Error::success();
+  }
+  llvm::Error notifyRemovingResources(llvm::orc::JITDylib&, llvm::orc::ResourceKey) override {
+    return llvm::Error::success();
+  }
+  void notifyTransferringResources(llvm::orc::JITDylib&, llvm::orc::ResourceKey,
+                                   llvm::orc::ResourceKey) override {}
+
+ private:
+  const PerfMap& map_;
+};
+
 }  // namespace
 
 struct ObjectLoader::Session {
-  explicit Session(std::unique_ptr<llvm::orc::ExecutorProcessControl> process)
+  Session(std::unique_ptr<llvm::orc::ExecutorProcessControl> process, const std::optional<PerfMap>& map)
       : execution(std::move(process)), layer(execution) {
+    if (map.has_value()) layer.addPlugin(std::make_shared<Mapping>(*map));
     // Failures come back from the lookup as well; LLVM would print them to stderr.
     execution.setErrorReporter([](llvm::Error error) { llvm::consumeError(std::move(error)); });
   }
@@ -70,7 +101,7 @@ struct ObjectLoader::Session {
   std::atomic<uint64_t> kernels{0};
 };
 
-ObjectLoader::ObjectLoader() = default;
+ObjectLoader::ObjectLoader(std::optional<PerfMap> map) : map_(std::move(map)) {}
 ObjectLoader::~ObjectLoader() = default;
 
 absl::StatusOr<ObjectLoader::Session*> ObjectLoader::session() {
@@ -83,7 +114,7 @@ absl::StatusOr<ObjectLoader::Session*> ObjectLoader::session() {
       return absl::InternalError(
           absl::StrCat("cpu: no linking session: ", llvm::toString(process.takeError())));
     }
-    session_ = std::make_unique<Session>(std::move(*process));
+    session_ = std::make_unique<Session>(std::move(*process), map_);
   }
   return session_.get();
 }

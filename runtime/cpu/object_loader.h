@@ -11,17 +11,20 @@
 
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "runtime/cpu/perf_map.h"
 
 namespace lathe {
 
 class ObjectLoader {
  public:
-  ObjectLoader();
+  // With a map, every function that is linked gets a line in it.
+  explicit ObjectLoader(std::optional<PerfMap> map = std::nullopt);
   ~ObjectLoader();
 
   // Links `object` and returns the addresses of `symbols`, in order. kInvalidArgument for a corrupt object,
@@ -34,6 +37,7 @@ class ObjectLoader {
   struct Session;
   absl::StatusOr<Session*> session();
 
+  const std::optional<PerfMap> map_;
   std::mutex mutex_;  // guards session_; not Abseil's, which a thread sanitizer does not see through
   std::unique_ptr<Session> session_;
 };

@@ -14,7 +14,9 @@ const gpu::Platform& cuda_platform() {
 }
 
 absl::StatusOr<std::vector<std::string>> enumerate_cuda() { return gpu::enumerate(cuda_platform()); }
-absl::StatusOr<DeviceFacts> query_cuda(absl::string_view name) { return gpu::query(cuda_platform(), name); }
+absl::StatusOr<DeviceFacts> query_cuda(absl::string_view name, const DriverOptions& /*options*/) {
+  return gpu::query(cuda_platform(), name);
+}
 absl::StatusOr<std::unique_ptr<Driver>> open_cuda(absl::string_view name, const DriverOptions& options) {
   return gpu::open(cuda_platform(), name, options);
 }

@@ -17,7 +17,7 @@ namespace lathe {
 const gpu::Platform& cuda_platform();
 
 absl::StatusOr<std::vector<std::string>> enumerate_cuda();
-absl::StatusOr<DeviceFacts> query_cuda(absl::string_view name);
+absl::StatusOr<DeviceFacts> query_cuda(absl::string_view name, const DriverOptions& options);
 absl::StatusOr<std::unique_ptr<Driver>> open_cuda(absl::string_view name, const DriverOptions& options);
 
 }  // namespace lathe

@@ -18,7 +18,9 @@ const gpu::Platform& hip_platform() {
 }
 
 absl::StatusOr<std::vector<std::string>> enumerate_hip() { return gpu::enumerate(hip_platform()); }
-absl::StatusOr<DeviceFacts> query_hip(absl::string_view name) { return gpu::query(hip_platform(), name); }
+absl::StatusOr<DeviceFacts> query_hip(absl::string_view name, const DriverOptions& /*options*/) {
+  return gpu::query(hip_platform(), name);
+}
 absl::StatusOr<std::unique_ptr<Driver>> open_hip(absl::string_view name, const DriverOptions& options) {
   return gpu::open(hip_platform(), name, options);
 }

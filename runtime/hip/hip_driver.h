@@ -18,7 +18,7 @@ namespace lathe {
 const gpu::Platform& hip_platform();
 
 absl::StatusOr<std::vector<std::string>> enumerate_hip();
-absl::StatusOr<DeviceFacts> query_hip(absl::string_view name);
+absl::StatusOr<DeviceFacts> query_hip(absl::string_view name, const DriverOptions& options);
 absl::StatusOr<std::unique_ptr<Driver>> open_hip(absl::string_view name, const DriverOptions& options);
 
 }  // namespace lathe

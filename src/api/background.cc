@@ -1,13 +1,10 @@
 #include "api/background.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <sys/resource.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
 #include <exception>
-#include <new>
 
 #include "absl/strings/str_cat.h"
 #include "api/device.h"
@@ -22,57 +19,37 @@ void take_lowest_priority() {
   setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), kLowest);
 }
 
-std::string describe_job(const lathe_device& device, const DispatchKey& key) {
-  const ProblemClass& c = key.problem;
-  return absl::StrCat(describe(c, {c.m_hi, c.op == Op::kArgmax ? c.row_hi : c.n, c.k, 1}), " on ",
-                      device.name);
-}
-
 }  // namespace
 
-bool BackgroundCompiler::is_of_parent() const {
-  const pid_t pid = pid_.load(std::memory_order_relaxed);
-  return pid != 0 && pid != getpid();
-}
-
 BackgroundCompiler::~BackgroundCompiler() {
-  if (is_of_parent()) {
-    // A thread that is not there can be neither joined nor destroyed, and the end of a condition variable
-    // that it waited on would wait for it: another takes its place.
-    new std::thread(std::move(thread_));
-    new (&changed_) std::condition_variable;
-    return;
-  }
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    stops_ = true;
+  if (!thread_.is_of_parent()) {
+    const std::lock_guard<std::mutex> lock(thread_.mutex);
     waiting_.clear();
   }
-  changed_.notify_all();
-  if (thread_.joinable()) thread_.join();
+  thread_.end();
 }
 
 Submitted BackgroundCompiler::submit(lathe_device& device, const DispatchKey& key) {
-  if (is_of_parent()) return Submitted::kRefused;
+  if (thread_.is_of_parent()) return Submitted::kRefused;
   const Job job = {&device, key};
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const std::lock_guard<std::mutex> lock(thread_.mutex);
     if (submitted_.contains(job)) {
       const auto waits = waiting_.find(job);
       if (waits != waiting_.end()) ++waits->second.asked;
       return Submitted::kBefore;
     }
-    if (waiting_.size() >= most_waiting_ || !start()) return Submitted::kRefused;
+    if (waiting_.size() >= most_waiting_ || !thread_.start([this] { work(); })) return Submitted::kRefused;
     waiting_[job].order = arrivals_++;
     submitted_.insert(job);
   }
-  changed_.notify_all();
+  thread_.changed.notify_all();
   return Submitted::kNew;
 }
 
 size_t BackgroundCompiler::waiting() const {
-  if (is_of_parent()) return 0;
-  const std::lock_guard<std::mutex> lock(mutex_);
+  if (thread_.is_of_parent()) return 0;
+  const std::lock_guard<std::mutex> lock(thread_.mutex);
   return waiting_.size();
 }
 
@@ -89,42 +66,27 @@ BackgroundCompiler::Job BackgroundCompiler::take_next() {
 }
 
 void BackgroundCompiler::forget(const lathe_device& device) {
-  if (is_of_parent()) return;
-  std::unique_lock<std::mutex> lock(mutex_);
+  if (thread_.is_of_parent()) return;
+  std::unique_lock<std::mutex> lock(thread_.mutex);
   const auto of_device = [&](const Job& job) { return job.device == &device; };
   absl::erase_if(waiting_, [&](const auto& entry) { return of_device(entry.first); });
-  changed_.wait(lock, [&] { return busy_ != &device; });
+  thread_.changed.wait(lock, [&] { return busy_ != &device; });
   absl::erase_if(submitted_, of_device);
-}
-
-bool BackgroundCompiler::start() {
-  if (thread_.joinable()) return true;
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  try {
-    thread_ = std::thread([this] { work(); });
-    pid_.store(getpid(), std::memory_order_relaxed);
-  } catch (const std::exception&) {
-    // No thread to be had: the next miss tries again.
-  }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return thread_.joinable();
 }
 
 void BackgroundCompiler::work() noexcept {
   take_lowest_priority();
-  std::unique_lock<std::mutex> lock(mutex_);
+  std::unique_lock<std::mutex> lock(thread_.mutex);
   for (;;) {
-    changed_.wait(lock, [this] { return stops_ || !waiting_.empty(); });
-    if (stops_) return;
+    thread_.changed.wait(lock, [this] { return thread_.stops || !waiting_.empty(); });
+    if (thread_.stops) return;
     const Job job = take_next();
     busy_ = job.device;
     lock.unlock();
     prepare(job);
     lock.lock();
     busy_ = nullptr;
-    changed_.notify_all();
+    thread_.changed.notify_all();
   }
 }
 
@@ -135,7 +97,7 @@ void BackgroundCompiler::prepare(const Job& job) noexcept {
       absl::StatusOr<Choice> choice = choose_plan(*job.device, job.key);
       absl::Status status = choice.status();
       if (status.ok()) status = prepare_kernel(*job.device, job.key, *choice).status();
-      const std::string what = describe_job(*job.device, job.key);
+      const std::string what = describe_class(*job.device, job.key.problem);
       if (status.ok())
         job.device->context.counters.background_compiles.fetch_add(1, std::memory_order_relaxed);
       if (status.ok())

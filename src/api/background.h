@@ -2,16 +2,10 @@
 // first job.
 #pragma once
 
-#include <sys/types.h>
-
-#include <atomic>
-#include <condition_variable>
-#include <mutex>
-#include <thread>
-
 #include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "api/dispatch_table.h"
+#include "api/own_thread.h"
 #include "base/log.h"
 
 struct lathe_device;
@@ -56,25 +50,17 @@ class BackgroundCompiler {
     uint64_t order = 0;  // of arrival
   };
 
-  // In a child of the process that started the thread there is no thread, and what it had locked stays
-  // locked.
-  bool is_of_parent() const;
-  bool start();     // under mutex_
-  Job take_next();  // under mutex_; something waits
+  Job take_next();  // under the thread's mutex; something waits
   void work() noexcept;
   void prepare(const Job& job) noexcept;
 
   const Logger& logger_;
   const size_t most_waiting_;
-  std::atomic<pid_t> pid_{0};  // of the process that started the thread; 0: none is started
-  mutable std::mutex mutex_;
-  std::condition_variable changed_;
-  absl::flat_hash_map<Job, Wait, JobHash> waiting_;  // under mutex_, as all that follows
+  absl::flat_hash_map<Job, Wait, JobHash> waiting_;  // under the thread's mutex, as all that follows
   uint64_t arrivals_ = 0;
   absl::flat_hash_set<Job, JobHash> submitted_;  // ever, of devices that are open
   const lathe_device* busy_ = nullptr;           // of the job under way
-  bool stops_ = false;
-  std::thread thread_;
+  OwnThread thread_;
 };
 
 }  // namespace lathe

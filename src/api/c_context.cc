@@ -111,7 +111,7 @@ lathe_status lathe_devices(lathe_context* context, lathe_text_fn text, void* use
   return at_boundary([&]() -> absl::Status {
     if (context == nullptr) return null_argument("lathe_devices", "context");
     if (text == nullptr) return null_argument("lathe_devices", "text");
-    pass_text(text, user, "devices", lathe::devices_json());
+    pass_text(text, user, "devices", lathe::devices_json(*context));
     return absl::OkStatus();
   });
 }

@@ -112,12 +112,13 @@ absl::StatusOr<Choice> choose_plan(const lathe_device& device, const DispatchKey
   return choice;
 }
 
-namespace {
+Dims largest_request(const ProblemClass& c) { return {c.m_hi, c.op == Op::kArgmax ? c.row_hi : c.n, c.k, 1}; }
 
-// The largest request of the class.
-std::string describe_class(const ProblemClass& c) {
-  return describe(c, {c.m_hi, c.op == Op::kArgmax ? c.row_hi : c.n, c.k, 1});
+std::string describe_class(const lathe_device& device, const ProblemClass& c) {
+  return absl::StrCat(describe(c, largest_request(c)), " on ", device.name);
 }
+
+namespace {
 
 // As the compiler makes it, and as the device's driver finishes it. Counted and timed.
 absl::StatusOr<Artifact> compile(lathe_device& device, const ProblemClass& problem, const Choice& choice) {
@@ -129,7 +130,7 @@ absl::StatusOr<Artifact> compile(lathe_device& device, const ProblemClass& probl
   absl::StatusOr<Artifact> artifact =
       context.compiler->compile({problem, choice.plan().config, device.facts.target, device.assembler()});
   if (context.trace.enabled()) {
-    context.trace.span("compile", describe_class(problem), start,
+    context.trace.span("compile", describe(problem, largest_request(problem)), start,
                        {{"device", device.name},
                         {"kernel", choice.plan().config.kernel},
                         {"key", choice.key.fingerprint},
@@ -153,7 +154,7 @@ absl::StatusOr<std::unique_ptr<LoadedKernel>> load(lathe_device& device, const P
   if (context.trace.enabled()) {
     const Json symbol = artifact.recipe.steps.empty() ? Json(nullptr) : Json(artifact.recipe.steps[0].symbol);
     context.trace.span(
-        "load", describe_class(problem), start,
+        "load", describe(problem, largest_request(problem)), start,
         {{"device", device.name}, {"symbol", symbol}, {"error", std::string(loaded.status().message())}});
   }
   return loaded;
@@ -187,8 +188,8 @@ absl::StatusOr<Prepared> prepare_kernel(lathe_device& device, const DispatchKey&
       // A cubin of another driver's or assembler's time: what this driver makes of the compiler's PTX it
       // takes.
       if (!may_compile)
-        return absl::NotFoundError(absl::StrCat("the stored kernel is refused, and nothing is to be compiled: ",
-                                                loaded.status().message()));
+        return absl::NotFoundError(absl::StrCat(
+            "the stored kernel is refused, and nothing is to be compiled: ", loaded.status().message()));
       device.context.logger.log(LogLevel::kInfo,
                                 absl::StrCat("compiling again: ", loaded.status().message()));
       LATHE_ASSIGN_OR_RETURN(Artifact fresh, compile(device, key.problem, choice));
@@ -207,6 +208,7 @@ DriverOptions driver_options(const lathe_context& context) {
   options.workers = context.options.workers;
   options.validate = context.options.validate;
   options.cpu_target = context.options.cpu_target;
+  options.perf_map = context.options.perf_map;
   options.logger = context.logger;
   if (context.options.parallel_for != nullptr) {
     options.parallel_for = [call = context.options.parallel_for, user = context.options.parallel_for_user](
@@ -261,7 +263,8 @@ Json unavailable_json(const std::string& name, const absl::Status& reason) {
 
 }  // namespace
 
-Json devices_json() {
+Json devices_json(const lathe_context& context) {
+  const DriverOptions options = driver_options(context);
   Json devices = Json::array();
   for (const BackendRow& backend : backends()) {
     const absl::StatusOr<std::vector<std::string>> names = backend.enumerate();
@@ -270,7 +273,7 @@ Json devices_json() {
       continue;
     }
     for (const std::string& name : *names) {
-      const absl::StatusOr<DeviceFacts> facts = backend.query(name);
+      const absl::StatusOr<DeviceFacts> facts = backend.query(name, options);
       if (!facts.ok()) {
         devices.push_back(unavailable_json(name, facts.status()));
         continue;

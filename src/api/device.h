@@ -73,6 +73,11 @@ struct Choice {
 // is rejected, with the reason.
 absl::StatusOr<Choice> choose_plan(const lathe_device& device, const DispatchKey& key);
 
+// Of one matrix. An open range's end is no request that anyone makes: for texts and sizes.
+Dims largest_request(const ProblemClass& c);
+// That request: "matmul f32 a=n b=t m=16 n=4096 k=33 batch=1 on cpu".
+std::string describe_class(const lathe_device& device, const ProblemClass& c);
+
 // From memory, disk or the compiler: counted, timed, subject to nothing. Needs no driver.
 absl::StatusOr<CacheResult> get_artifact(lathe_device& device, const ProblemClass& problem,
                                          const Choice& choice);
@@ -99,6 +104,6 @@ absl::Status check_runnable(const lathe_device& device);
 // Facts (their values, not their sources), target, workers, codegen id, oracle id and library version.
 uint64_t fingerprint_of(const lathe_device& device);
 // lathe_devices' JSON.
-Json devices_json();
+Json devices_json(const lathe_context& context);
 
 }  // namespace lathe

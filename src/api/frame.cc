@@ -1,13 +1,8 @@
 #include "api/frame.h"
 
-#include <poll.h>
-#include <sys/socket.h>
-
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
-#include <algorithm>
-#include <cerrno>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -36,55 +31,6 @@ uint64_t checksum_of(const Header& header, absl::string_view name, absl::string_
   XXH3_64bits_update(&state, name.data(), name.size());
   XXH3_64bits_update(&state, body.data(), body.size());
   return XXH3_64bits_digest(&state);
-}
-
-absl::Status wait_for(int socket, short events, Deadline deadline) {
-  for (;;) {
-    int milliseconds = -1;
-    if (deadline != kNoDeadline) {
-      const auto left = deadline - std::chrono::steady_clock::now();
-      if (left <= left.zero()) return absl::DeadlineExceededError("no answer in time");
-      constexpr int64_t kHour = 3600 * 1000;
-      milliseconds = static_cast<int>(
-          std::min(kHour, std::chrono::duration_cast<std::chrono::milliseconds>(left).count() + 1));
-    }
-    pollfd poll_for = {socket, events, 0};
-    const int ready = poll(&poll_for, 1, milliseconds);
-    if (ready > 0) return absl::OkStatus();
-    if (ready < 0 && errno != EINTR) return absl::UnavailableError(absl::StrCat("poll: ", strerror(errno)));
-  }
-}
-
-absl::Status send_all(int socket, absl::string_view bytes, Deadline deadline) {
-  while (!bytes.empty()) {
-    const ssize_t sent = send(socket, bytes.data(), bytes.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
-    if (sent > 0) {
-      bytes.remove_prefix(static_cast<size_t>(sent));
-    } else if (errno == EAGAIN) {
-      LATHE_RETURN_IF_ERROR(wait_for(socket, POLLOUT, deadline));
-    } else if (errno != EINTR) {
-      return absl::UnavailableError(absl::StrCat("send: ", strerror(errno)));
-    }
-  }
-  return absl::OkStatus();
-}
-
-absl::Status receive_all(int socket, void* into, size_t size, Deadline deadline) {
-  char* at = static_cast<char*>(into);
-  while (size > 0) {
-    const ssize_t got = recv(socket, at, size, MSG_DONTWAIT);
-    if (got > 0) {
-      at += got;
-      size -= static_cast<size_t>(got);
-    } else if (got == 0) {
-      return absl::UnavailableError("the connection is closed");
-    } else if (errno == EAGAIN) {
-      LATHE_RETURN_IF_ERROR(wait_for(socket, POLLIN, deadline));
-    } else if (errno != EINTR) {
-      return absl::UnavailableError(absl::StrCat("receive: ", strerror(errno)));
-    }
-  }
-  return absl::OkStatus();
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "cache/socket_io.h"
 
 namespace lathe {
 
@@ -31,9 +32,6 @@ struct Frame {
   int32_t value = 0;
   std::string name, body;
 };
-
-using Deadline = std::chrono::steady_clock::time_point;
-constexpr Deadline kNoDeadline = Deadline::max();
 
 // Neither raises SIGPIPE. kUnavailable: the other side has closed; kDeadlineExceeded; kDataLoss: what came is
 // no frame.

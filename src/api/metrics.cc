@@ -1,12 +1,6 @@
 #include "api/metrics.h"
 
-#include <pthread.h>
-#include <signal.h>
-#include <unistd.h>
-
 #include <chrono>
-#include <exception>
-#include <new>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -65,45 +59,25 @@ std::string metrics_text(const lathe_statistics& statistics) {
 }
 
 MetricsFile::MetricsFile(const std::string& path, const Logger& logger, std::function<std::string()> text)
-    : path_(path_of_process(path)), logger_(logger), text_(std::move(text)), pid_(getpid()) {
-  if (path_.empty()) return;
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
-  try {
-    thread_ = std::thread([this] { work(); });
-  } catch (const std::exception&) {
-    // No thread to be had: the file is written at the end alone.
-  }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    : path_(path_of_process(path)), logger_(logger), text_(std::move(text)) {
+  // Without a thread the file is written at the end alone.
+  if (!path_.empty()) thread_.start([this] { work(); });
 }
 
 MetricsFile::~MetricsFile() {
-  if (path_.empty()) return;
-  if (pid_ != getpid()) {
-    // A thread that is not there can be neither joined nor destroyed, and the end of a condition variable
-    // that it waited on would wait for it: another takes its place.
-    new std::thread(std::move(thread_));
-    new (&changed_) std::condition_variable;
-    return;
-  }
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    stops_ = true;
-  }
-  changed_.notify_all();
-  if (thread_.joinable()) thread_.join();
-  write();
+  const bool writes = !path_.empty() && !thread_.is_of_parent();
+  thread_.end();
+  if (writes) write();
 }
 
 void MetricsFile::work() noexcept {
-  std::unique_lock<std::mutex> lock(mutex_);
-  while (!stops_) {
+  std::unique_lock<std::mutex> lock(thread_.mutex);
+  while (!thread_.stops) {
     lock.unlock();
     const bool written = write();
     lock.lock();
     if (!written) return;
-    changed_.wait_for(lock, kPeriod, [this] { return stops_; });
+    thread_.changed.wait_for(lock, kPeriod, [this] { return thread_.stops; });
   }
 }
 

@@ -1,14 +1,10 @@
 // A context's statistics as Prometheus reads them, and the file that they are written to.
 #pragma once
 
-#include <sys/types.h>
-
-#include <condition_variable>
 #include <functional>
-#include <mutex>
 #include <string>
-#include <thread>
 
+#include "api/own_thread.h"
 #include "base/log.h"
 #include "lathe/lathe.h"
 
@@ -34,11 +30,7 @@ class MetricsFile {
   const std::string path_;
   const Logger& logger_;
   const std::function<std::string()> text_;
-  const pid_t pid_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool stops_ = false;  // under mutex_
-  std::thread thread_;
+  OwnThread thread_;
 };
 
 }  // namespace lathe

@@ -136,17 +136,13 @@ absl::Status check_header(const lathe_context_options& options) {
   return absl::OkStatus();
 }
 
-absl::Status read_validate(const lathe_context_options& options, const Environment& environment,
-                           ContextOptions* out) {
-  out->validate = options.validate == 1;
-  const char* text = out->validate ? nullptr : non_empty(environment("LATHE_VALIDATE"));
-  if (text == nullptr) return absl::OkStatus();
+absl::StatusOr<bool> flag(const char* variable, const Environment& environment) {
+  const char* text = non_empty(environment(variable));
+  if (text == nullptr) return false;
   const absl::string_view value = text;
-  if (value != "0" && value != "1") {
-    return absl::InvalidArgumentError(absl::StrCat("LATHE_VALIDATE=", value, " is neither 0 nor 1"));
-  }
-  out->validate = value == "1";
-  return absl::OkStatus();
+  if (value != "0" && value != "1")
+    return absl::InvalidArgumentError(absl::StrCat(variable, "=", value, " is neither 0 nor 1"));
+  return value == "1";
 }
 
 absl::Status read_workers(const lathe_context_options& options, const Environment& environment,
@@ -257,7 +253,11 @@ absl::StatusOr<ContextOptions> read_options(const lathe_context_options* options
   }
   LATHE_ASSIGN_OR_RETURN(out.miss_policy, read_miss_policy(options->miss_policy, MissPolicy::kBlock));
   LATHE_RETURN_IF_ERROR(read_workers(*options, environment, &out));
-  LATHE_RETURN_IF_ERROR(read_validate(*options, environment, &out));
+  out.validate = options->validate == 1;
+  if (!out.validate) {
+    LATHE_ASSIGN_OR_RETURN(out.validate, flag("LATHE_VALIDATE", environment));
+  }
+  LATHE_ASSIGN_OR_RETURN(out.perf_map, flag("LATHE_PERF_MAP", environment));
   if (const char* target = non_empty(environment("LATHE_CPU_TARGET"))) out.cpu_target = target;
   out.assembler = find_assemblers(environment);
   out.parallel_for = options->parallel_for;

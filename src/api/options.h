@@ -21,7 +21,7 @@ struct ContextOptions {
   std::string cache_dir;                // "": no disk store
   uint64_t cache_bytes = ~uint64_t{0};  // its cap; that: none
   std::vector<std::string> bundles;
-  std::string remote;            // "redis://host:port/prefix"; "": none
+  std::string remote;            // a URL (cache/remote_store.h); "": none
   std::string compiler_library;  // "": beside this library
   bool compiler_in_process = true;
   std::string compiler_program;   // "": beside this library; of no use in process, as what follows
@@ -39,6 +39,7 @@ struct ContextOptions {
   void* parallel_for_user = nullptr;
   std::string record, metrics, trace;  // files; "": none
   size_t most_waiting = 1024;          // classes in the queue of background compilation
+  bool perf_map = false;               // the CPU device's code is named for perf
   bool validate = false;               // GPU pointers are looked up before each launch
   std::string cpu_target;  // the CPU device's instruction set, less than the processor has; "": all of it
 };

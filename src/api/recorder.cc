@@ -6,6 +6,7 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <utility>
 #include <vector>
 
 #include "absl/container/flat_hash_set.h"
@@ -23,15 +24,13 @@ struct KeyHash {
 };
 
 // *locked: nobody can have written over it.
-absl::Status join_into(const std::string& path, const Manifest& met, bool* locked) {
-  // Writing takes a millisecond; a process that holds the lock for longer is stopped.
-  constexpr double kLockSeconds = 5;
+absl::Status join_into(const std::string& path, const Manifest& met, double patience_seconds, bool* locked) {
   const size_t slash = path.rfind('/');
   const std::string directory = slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
   const FileDescriptor folder = open_file(AT_FDCWD, directory, O_RDONLY | O_DIRECTORY);
   if (!folder.valid()) return absl::UnavailableError(absl::StrCat(directory, ": no such directory"));
   const KeyLock lock =
-      KeyLock::acquire(folder.get(), absl::StrCat(path.substr(slash + 1), ".lock"), kLockSeconds);
+      KeyLock::acquire(folder.get(), absl::StrCat(path.substr(slash + 1), ".lock"), patience_seconds);
   *locked = lock.held();
   Manifest all;
   const absl::StatusOr<std::string> there = read_text_file(path);
@@ -56,9 +55,11 @@ struct Recorder::State {
   Manifest met;
   bool failed = false;
   std::mutex writing;  // held while the file is written, so that later arrivals find their class in it
-  // Under `writing`: how many of `met` are in the file for sure. Fewer than all only after a write without
-  // the lock.
+  // Under `writing`, as what follows: how many of `met` are in the file for sure. Fewer than all only after a
+  // write without the lock.
   size_t written = 0;
+  double patience = kPatienceSeconds;
+  bool told = false;  // that the lock is not to be had
 };
 
 // The parent's state may be locked for ever by a thread that is not here, so a child has one of its own; the
@@ -77,7 +78,15 @@ Recorder::~Recorder() {
   State* state = state_.load(std::memory_order_acquire);
   if (state == nullptr || state->pid != getpid()) return;
   try {
+    // No caller waits for this one.
+    state->patience = kPatienceSeconds;
     if (!state->failed) write(*state);
+    const size_t unsure = state->met.entries.size() - state->written;
+    if (!state->failed && unsure > 0)
+      logger_.log(
+          LogLevel::kWarning,
+          absl::StrCat("recording: ", unsure, unsure == 1 ? " class was" : " classes were", " written to ",
+                       path_, " without its lock: another process may have written over that"));
   } catch (...) {
     // No memory, or what a log callback throws.
   }
@@ -111,11 +120,16 @@ void Recorder::write(State& mine) {
   }
   if (fresh.entries.empty()) return;  // whoever wrote before took it along
   bool locked = false;
-  const absl::Status status = join_into(path_, fresh, &locked);
-  if (status.ok()) {
-    if (locked) mine.written += fresh.entries.size();
-    return;
+  const absl::Status status = join_into(path_, fresh, mine.patience, &locked);
+  if (status.ok() && locked) mine.written += fresh.entries.size();
+  if (status.ok() && !locked) {
+    mine.patience = 0;
+    if (!std::exchange(mine.told, true))
+      logger_.log(LogLevel::kWarning, absl::StrCat("recording: ", path_,
+                                                   ".lock is not to be had: no call waits for "
+                                                   "it again, and classes are written without it"));
   }
+  if (status.ok()) return;
   {
     const std::lock_guard<std::mutex> lock(mine.mutex);
     mine.failed = true;

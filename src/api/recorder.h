@@ -10,11 +10,15 @@
 namespace lathe {
 
 // Thread-safe, and fork-safe: a child records for itself, into the same file. Processes that record into one
-// file join what they met under a lock beside it (`<file>.lock`); without the lock (a file system that has
-// none, a holder that is stopped) the file is whole nevertheless, and a process writes all that it met again
-// with its next class and at its end.
+// file join what they met under a lock beside it (`<file>.lock`). Behind a holder that does not move callers
+// wait for kPatienceSeconds, all of them together; then, as on a file system without locks, what they met is
+// written without it, and again with the next class and at the end. The file is whole nevertheless; that
+// another process may write over such classes is said, once, and at the end how many those are.
 class Recorder {
  public:
+  // Writing takes a millisecond, a hundred where ten processes share a core; who holds the lock for longer is stopped.
+  static constexpr double kPatienceSeconds = 2;
+
   // `path` "": nothing is recorded.
   Recorder(std::string path, const Logger& logger) : path_(std::move(path)), logger_(logger) {}
   Recorder(const Recorder&) = delete;

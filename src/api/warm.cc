@@ -78,8 +78,8 @@ void raise(std::atomic<size_t>* most, size_t value) {
 // What the largest launch of a class needs.
 void note_need(const DispatchEntry& entry, int64_t m_max, Progress* progress) {
   const ProblemClass& c = entry.key.problem;
-  const bool argmax = c.op == Op::kArgmax;
-  const Dims dims = {std::min(c.m_hi, argmax ? kArgmaxRows : m_max), argmax ? c.row_hi : c.n, c.k, 1};
+  Dims dims = largest_request(c);
+  dims.m = std::min(dims.m, c.op == Op::kArgmax ? kArgmaxRows : m_max);
   const LaunchConfig launch = make_launch_config(entry.kernel->recipe(), c, dims, entry.wanted_splits);
   raise(&progress->workspace_bytes, launch.workspace_bytes);
   raise(&progress->counters, launch.counters);
@@ -109,18 +109,14 @@ absl::Status warm_class(lathe_device& device, const WarmClass& warm, Progress* p
     LATHE_ASSIGN_OR_RETURN(const CacheResult result, get_artifact(device, warm.key.problem, choice));
     outcome = result.outcome;
   } else {
-    LATHE_ASSIGN_OR_RETURN(const Prepared prepared, prepare_kernel(device, warm.key, choice, progress->options.compiles));
+    LATHE_ASSIGN_OR_RETURN(const Prepared prepared,
+                           prepare_kernel(device, warm.key, choice, progress->options.compiles));
     note_need(*prepared.entry, warm.m_max, progress);
     outcome = prepared.outcome;
   }
   (outcome == CacheOutcome::kCompiled ? progress->compiled : progress->loaded)
       .fetch_add(1, std::memory_order_relaxed);
   return absl::OkStatus();
-}
-
-std::string describe_class(const ProblemClass& c, const lathe_device& device) {
-  const Dims largest = {c.m_hi, c.op == Op::kArgmax ? c.row_hi : c.n, c.k, 1};
-  return absl::StrCat(describe(c, largest), " on ", device.name);
 }
 
 void warm_some(lathe_device& device, Progress& progress) noexcept {
@@ -130,7 +126,7 @@ void warm_some(lathe_device& device, Progress& progress) noexcept {
       const size_t i = progress.next.fetch_add(1, std::memory_order_relaxed);
       if (i >= progress.classes.size()) return;
       const WarmClass& warm = progress.classes[i];
-      const std::string problem = describe_class(warm.key.problem, device);
+      const std::string problem = describe_class(device, warm.key.problem);
       const absl::Status status = warm_class(device, warm, &progress);
       if (!status.ok()) {
         progress.fail(absl::Status(
@@ -176,12 +172,15 @@ void fill_report(const Progress& progress, lathe_warmup_report* report) {
   report->milliseconds = std::chrono::duration<double, std::milli>(Clock::now() - progress.start).count();
 }
 
+std::string count_of_classes(uint64_t n) { return absl::StrCat(n, n == 1 ? " class" : " classes"); }
+
 // Why classes are left over, if any are.
 absl::Status why_skipped(const Progress& progress, const lathe_warmup_report& report,
                          const lathe_device& device) {
   if (report.skipped == 0) return absl::OkStatus();
-  const std::string text = absl::StrCat("warm-up on ", device.name, ": ", report.skipped, " of ",
-                                        report.classes, " classes are not begun");
+  const std::string text =
+      absl::StrCat("warm-up on ", device.name, ": ", report.skipped, " of ", count_of_classes(report.classes),
+                   report.skipped == 1 ? " is" : " are", " not begun");
   if (progress.cancelled.load(std::memory_order_relaxed)) return absl::CancelledError(text);
   return absl::DeadlineExceededError(text);
 }
@@ -191,13 +190,13 @@ void tell_end(const lathe_device& device, const Progress& progress, const lathe_
   const lathe_context& context = device.context;
   context.logger.log(
       LogLevel::kInfo,
-      absl::StrFormat("warm-up: %d classes on %s: %d compiled, %d loaded, %d present, %d failed, %d not "
+      absl::StrFormat("warm-up: %s on %s: %d compiled, %d loaded, %d present, %d failed, %d not "
                       "begun, %.1f ms",
-                      r.classes, device.name, r.compiled, r.loaded, r.present, r.failed, r.skipped,
-                      r.milliseconds));
+                      count_of_classes(r.classes), device.name, r.compiled, r.loaded, r.present, r.failed,
+                      r.skipped, r.milliseconds));
   if (!context.trace.enabled()) return;
   context.trace.span(
-      "warm-up", absl::StrCat(r.classes, " classes"), progress.start,
+      "warm-up", count_of_classes(r.classes), progress.start,
       {{"device", device.name}, {"compiled", r.compiled}, {"loaded", r.loaded}, {"failed", r.failed}});
 }
 

@@ -22,7 +22,7 @@ struct CacheOptions {
   uint64_t cap_bytes = kNoCap;       // of the entries in the directory; the least recently used make room
   std::vector<std::string> bundles;  // read-only, looked up in this order after the directory
   double lock_timeout_seconds = 10;  // after which a waiter compiles for itself
-  std::string remote;                // "redis://host:port/prefix", shared by machines; "": none
+  std::string remote;                // a URL (remote_store.h) of what machines share; "": none
   Logger logger;
 };
 

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -10,19 +9,9 @@
 #include <chrono>
 #include <thread>
 
+#include "cache/store_files.h"
+
 namespace lathe {
-
-namespace {
-
-// Whether the file that was locked still is the one of that name: its last holder removes it, and a lock on a
-// removed file excludes nobody.
-bool is_current(int directory, const std::string& name, int file) {
-  struct stat held, named;
-  return fstat(file, &held) == 0 && fstatat(directory, name.c_str(), &named, AT_SYMLINK_NOFOLLOW) == 0 &&
-         held.st_dev == named.st_dev && held.st_ino == named.st_ino;
-}
-
-}  // namespace
 
 KeyLock KeyLock::acquire(int directory, const std::string& name, double timeout_seconds) {
   using Clock = std::chrono::steady_clock;
@@ -37,7 +26,8 @@ KeyLock KeyLock::acquire(int directory, const std::string& name, double timeout_
     if (!file.valid()) file = open_file(directory, name, O_RDWR | O_CREAT | O_NOFOLLOW, S_IRUSR | S_IWUSR);
     if (!file.valid()) return KeyLock();
     if (lock_file(file.get(), LOCK_EX | LOCK_NB)) {
-      if (is_current(directory, name, file.get()))
+      // Its last holder removes it, and a lock on a removed file excludes nobody.
+      if (is_of_name(directory, name, file.get()))
         return KeyLock(std::move(own_directory), std::move(file), name);
       file = FileDescriptor();
     } else if (errno != EWOULDBLOCK) {
@@ -52,7 +42,7 @@ KeyLock KeyLock::acquire(int directory, const std::string& name, double timeout_
 KeyLock::~KeyLock() {
   if (!file_.valid()) return;
   // A waiter that then locks the removed file sees that, and takes a new one.
-  unlinkat(directory_.get(), name_.c_str(), 0);
+  if (is_of_name(directory_.get(), name_, file_.get())) unlinkat(directory_.get(), name_.c_str(), 0);
   // Explicitly: a child forked meanwhile shares the open file, and closing ours alone would leave it locked.
   flock(file_.get(), LOCK_UN);
 }

@@ -8,7 +8,6 @@
 #include <poll.h>
 #include <sys/socket.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <memory>
@@ -19,28 +18,16 @@
 namespace lathe {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-Clock::time_point after(double seconds) {
-  return Clock::now() + std::chrono::duration_cast<Clock::duration>(std::chrono::duration<double>(seconds));
+Deadline after(double seconds) {
+  return Deadline::clock::now() +
+         std::chrono::duration_cast<Deadline::duration>(std::chrono::duration<double>(seconds));
 }
 
 absl::Status lost(absl::string_view what, int error) {
   return absl::UnavailableError(absl::StrCat(what, ": ", strerror(error)));
 }
 
-absl::Status wait_for(int socket, short events, Clock::time_point deadline) {
-  for (;;) {
-    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
-    if (left <= 0) return absl::DeadlineExceededError("no answer in time");
-    pollfd polled = {socket, events, 0};
-    const int ready = poll(&polled, 1, static_cast<int>(std::min<int64_t>(left, 3600000)));
-    if (ready > 0) return absl::OkStatus();
-    if (ready < 0 && errno != EINTR) return lost("poll", errno);
-  }
-}
-
-absl::StatusOr<FileDescriptor> connect_to(const addrinfo& address, Clock::time_point deadline) {
+absl::StatusOr<FileDescriptor> connect_to(const addrinfo& address, Deadline deadline) {
   FileDescriptor socket(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket.valid()) return lost("socket", errno);
   if (::connect(socket.get(), address.ai_addr, address.ai_addrlen) != 0) {
@@ -109,28 +96,37 @@ absl::StatusOr<Redis> Redis::connect(const RedisAddress& address, double seconds
   if (const int error = getaddrinfo(address.host.c_str(), address.port.c_str(), &hints, &found); error != 0)
     return absl::UnavailableError(gai_strerror(error));
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> addresses(found, freeaddrinfo);
-  const Clock::time_point deadline = after(seconds);
+  const Deadline deadline = after(seconds);
   absl::Status status = absl::UnavailableError("the name has no address");
   for (const addrinfo* a = found; a != nullptr; a = a->ai_next) {
     absl::StatusOr<FileDescriptor> socket = connect_to(*a, deadline);
-    if (socket.ok()) return Redis(*std::move(socket));
+    if (socket.ok()) {
+      Redis redis(*std::move(socket));
+      LATHE_RETURN_IF_ERROR(redis.introduce(address, deadline));
+      return redis;
+    }
     status = socket.status();
   }
   return status;
 }
 
-absl::Status Redis::send_all(absl::string_view bytes, Deadline deadline) {
-  while (!bytes.empty()) {
-    const ssize_t sent = send(socket_.get(), bytes.data(), bytes.size(), MSG_NOSIGNAL);
-    if (sent > 0) {
-      bytes.remove_prefix(static_cast<size_t>(sent));
-    } else if (errno == EAGAIN) {
-      LATHE_RETURN_IF_ERROR(wait_for(socket_.get(), POLLOUT, deadline));
-    } else if (errno != EINTR) {
-      return lost("send", errno);
-    }
+absl::Status Redis::introduce(const RedisAddress& address, Deadline deadline) {
+  constexpr size_t kMost = 4096;
+  if (!address.password.empty()) {
+    std::vector<absl::string_view> words = {"AUTH"};
+    if (!address.user.empty()) words.push_back(address.user);
+    words.push_back(address.password);
+    const absl::Status status = command(words, deadline, kMost).status();
+    // Not in the server's words: one that means harm would say the password, and it would be logged.
+    if (absl::IsInternal(status))
+      return absl::PermissionDeniedError("the server refuses the user or the password of the store's URL");
+    LATHE_RETURN_IF_ERROR(status);
   }
-  return absl::OkStatus();
+  if (address.database == 0) return absl::OkStatus();
+  const absl::Status status = command({"SELECT", absl::StrCat(address.database)}, deadline, kMost).status();
+  if (absl::IsInternal(status))
+    return absl::PermissionDeniedError(absl::StrCat("database ", address.database, ": ", status.message()));
+  return status;
 }
 
 absl::StatusOr<RedisReply> Redis::receive(Deadline deadline, size_t most) {
@@ -140,19 +136,12 @@ absl::StatusOr<RedisReply> Redis::receive(Deadline deadline, size_t most) {
   reader->privdata = &received;  // the macro for it casts the pointer to an int
   size_t total = 0;
   for (;;) {
-    // Ahead of reading too: a server that never pauses must not be given more time than one that does.
-    LATHE_RETURN_IF_ERROR(wait_for(socket_.get(), POLLIN, deadline));
     char piece[16384];
-    const ssize_t got = recv(socket_.get(), piece, sizeof(piece), 0);
-    if (got == 0) return absl::UnavailableError("the connection is closed");
-    if (got < 0) {
-      if (errno == EAGAIN || errno == EINTR) continue;
-      return lost("receive", errno);
-    }
-    total += static_cast<size_t>(got);
+    LATHE_ASSIGN_OR_RETURN(const size_t got, receive_some(socket_.get(), piece, sizeof(piece), deadline));
+    total += got;
     if (total > most) return absl::DataLossError(absl::StrCat("a reply of more than ", most, " bytes"));
     void* complete = nullptr;
-    if (redisReaderFeed(reader.get(), piece, static_cast<size_t>(got)) != REDIS_OK ||
+    if (redisReaderFeed(reader.get(), piece, got) != REDIS_OK ||
         redisReaderGetReply(reader.get(), &complete) != REDIS_OK)
       return absl::DataLossError(absl::StrCat("no reply: ", reader->errstr));
     if (received.no_memory) return absl::ResourceExhaustedError("out of memory for a reply");
@@ -166,6 +155,11 @@ absl::StatusOr<RedisReply> Redis::receive(Deadline deadline, size_t most) {
 
 absl::StatusOr<RedisReply> Redis::command(const std::vector<absl::string_view>& words, double seconds,
                                           size_t most) {
+  return command(words, after(seconds), most);
+}
+
+absl::StatusOr<RedisReply> Redis::command(const std::vector<absl::string_view>& words, Deadline deadline,
+                                          size_t most) {
   std::vector<const char*> texts;
   std::vector<size_t> sizes;
   for (const absl::string_view word : words) {
@@ -177,8 +171,8 @@ absl::StatusOr<RedisReply> Redis::command(const std::vector<absl::string_view>& 
       redisFormatCommandArgv(&formatted, static_cast<int>(words.size()), texts.data(), sizes.data());
   if (size < 0) return absl::ResourceExhaustedError("out of memory for a command");
   const std::unique_ptr<char, decltype(&redisFreeCommand)> command(formatted, redisFreeCommand);
-  const Deadline deadline = after(seconds);
-  LATHE_RETURN_IF_ERROR(send_all(absl::string_view(formatted, static_cast<size_t>(size)), deadline));
+  LATHE_RETURN_IF_ERROR(
+      send_all(socket_.get(), absl::string_view(formatted, static_cast<size_t>(size)), deadline));
   return receive(deadline, most);
 }
 

@@ -2,19 +2,21 @@
 // server does.
 #pragma once
 
-#include <chrono>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "cache/file_io.h"
+#include "cache/socket_io.h"
 
 namespace lathe {
 
 struct RedisAddress {
   std::string host;
   std::string port = "6379";
+  std::string user = "", password = "";  // "": none; of a password without a user the server's default one
+  uint32_t database = 0;
 };
 
 struct RedisReply {
@@ -26,7 +28,8 @@ struct RedisReply {
 // Not thread-safe. Raises no SIGPIPE.
 class Redis {
  public:
-  // Of a build without hiredis: kUnimplemented.
+  // Ready for commands: known to the server by user and password, in its database. kPermissionDenied: the
+  // server refuses those, in words without a secret. Of a build without hiredis: kUnimplemented.
   static absl::StatusOr<Redis> connect(const RedisAddress& address, double seconds);
 
   // kDeadlineExceeded; kUnavailable: the connection is lost; kDataLoss: what came is no reply, or of more
@@ -36,9 +39,10 @@ class Redis {
                                      size_t most);
 
  private:
-  using Deadline = std::chrono::steady_clock::time_point;
   explicit Redis(FileDescriptor socket) : socket_(std::move(socket)) {}
-  absl::Status send_all(absl::string_view bytes, Deadline deadline);
+  absl::Status introduce(const RedisAddress& address, Deadline deadline);
+  absl::StatusOr<RedisReply> command(const std::vector<absl::string_view>& words, Deadline deadline,
+                                     size_t most);
   absl::StatusOr<RedisReply> receive(Deadline deadline, size_t most);
 
   FileDescriptor socket_;

@@ -9,7 +9,10 @@
 #include <mutex>
 #include <optional>
 
+#include "absl/algorithm/container.h"
+#include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -31,21 +34,42 @@ std::string random_token() {
       getpid());
 }
 
-}  // namespace
+// For messages: whatever is before an '@', well-formed or not.
+std::string without_secret(absl::string_view url) {
+  const size_t at = url.rfind('@'), scheme = url.find("://");
+  if (at == absl::string_view::npos) return std::string(url);
+  const bool has_scheme = scheme != absl::string_view::npos && scheme < at;
+  return absl::StrCat(has_scheme ? url.substr(0, scheme + 3) : "", "***", url.substr(at));
+}
 
-absl::StatusOr<RemoteAddress> parse_remote(absl::string_view url) {
-  const auto wrong = [&] {
-    return absl::InvalidArgumentError(absl::StrCat("'", url, "' is not redis://host[:port][/prefix]"));
-  };
-  RemoteAddress address;
-  absl::string_view rest = url;
-  if (!absl::ConsumePrefix(&rest, "redis://")) return wrong();
-  const std::pair<absl::string_view, absl::string_view> parts = absl::StrSplit(rest, absl::MaxSplits('/', 1));
-  if (!parts.second.empty()) address.prefix = std::string(parts.second);
-  absl::string_view host = parts.first, port;
+// "%40" is '@'. False where a '%' is none of two hexadecimal digits.
+bool decode_percent(absl::string_view text, std::string* out) {
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (text[i] != '%') {
+      out->push_back(text[i]);
+      continue;
+    }
+    if (i + 2 >= text.size() || !absl::ascii_isxdigit(text[i + 1]) || !absl::ascii_isxdigit(text[i + 2]))
+      return false;
+    out->append(absl::HexStringToBytes(text.substr(i + 1, 2)));
+    i += 2;
+  }
+  return true;
+}
+
+// "user:password", ":password".
+bool read_user(absl::string_view text, RedisAddress* server) {
+  const size_t colon = text.find(':');
+  return colon != absl::string_view::npos && decode_percent(text.substr(0, colon), &server->user) &&
+         decode_percent(text.substr(colon + 1), &server->password) && !server->password.empty();
+}
+
+// "host", "host:port", "[address]:port".
+bool read_host(absl::string_view host, RedisAddress* server) {
+  absl::string_view port;
   if (absl::ConsumePrefix(&host, "[")) {
     const size_t end = host.find(']');
-    if (end == absl::string_view::npos) return wrong();
+    if (end == absl::string_view::npos) return false;
     port = host.substr(end + 1);
     host = host.substr(0, end);
   } else if (const size_t colon = host.find(':'); colon != absl::string_view::npos) {
@@ -53,13 +77,43 @@ absl::StatusOr<RemoteAddress> parse_remote(absl::string_view url) {
     host = host.substr(0, colon);
   }
   uint32_t number = 0;
-  if (host.empty() || host.find_first_of("@ ") != absl::string_view::npos) return wrong();
-  if (!port.empty()) {
-    if (!absl::ConsumePrefix(&port, ":") || !absl::SimpleAtoi(port, &number) || number == 0 || number > 65535)
-      return wrong();
-    address.server.port = absl::StrCat(number);
+  if (host.empty() || host.find(' ') != absl::string_view::npos) return false;
+  server->host = std::string(host);
+  if (port.empty()) return true;
+  if (!absl::ConsumePrefix(&port, ":") || !absl::SimpleAtoi(port, &number) || number == 0 || number > 65535)
+    return false;
+  server->port = absl::StrCat(number);
+  return true;
+}
+
+// "", "prefix", "database", "database/prefix".
+bool read_path(absl::string_view path, RemoteAddress* address) {
+  const absl::string_view first = path.substr(0, path.find('/'));
+  if (!first.empty() && absl::c_all_of(first, absl::ascii_isdigit)) {
+    if (!absl::SimpleAtoi(first, &address->server.database)) return false;
+    path.remove_prefix(std::min(path.size(), first.size() + 1));
   }
-  address.server.host = std::string(host);
+  if (!path.empty()) address->prefix = std::string(path);
+  return true;
+}
+
+}  // namespace
+
+absl::StatusOr<RemoteAddress> parse_remote(absl::string_view url) {
+  const absl::Status wrong = absl::InvalidArgumentError(absl::StrCat(
+      "'", without_secret(url), "' is not redis://[[user]:password@]host[:port][/database][/prefix]"));
+  if (absl::StartsWith(url, "rediss://"))
+    return absl::UnimplementedError(absl::StrCat(
+        "'", without_secret(url), "' asks for TLS, which is not spoken here: redis:// through a tunnel"));
+  RemoteAddress address;
+  if (!absl::ConsumePrefix(&url, "redis://")) return wrong;
+  const std::pair<absl::string_view, absl::string_view> parts = absl::StrSplit(url, absl::MaxSplits('/', 1));
+  absl::string_view host = parts.first;
+  if (const size_t at = host.rfind('@'); at != absl::string_view::npos) {
+    if (!read_user(host.substr(0, at), &address.server)) return wrong;
+    host.remove_prefix(at + 1);
+  }
+  if (!read_host(host, &address.server) || !read_path(parts.second, &address)) return wrong;
   return address;
 }
 

@@ -19,7 +19,9 @@ struct RemoteAddress {
   std::string prefix = "lathe";
 };
 
-// "redis://host[:port][/prefix]"; an IPv6 address in brackets. kInvalidArgument says what is wrong with it.
+// "redis://[[user]:password@]host[:port][/database][/prefix]": an IPv6 address in brackets, user and password
+// percent-encoded where they must be ("%40" for @), the database a number. kInvalidArgument says what is
+// wrong with it, and never the password. kUnimplemented: "rediss://".
 absl::StatusOr<RemoteAddress> parse_remote(absl::string_view url);
 
 // Thread-safe: one connection, one command at a time.

@@ -102,6 +102,12 @@ absl::Status publish_file(int directory, absl::string_view fingerprint, const st
   return status;
 }
 
+bool is_of_name(int directory, const std::string& name, int file) {
+  struct stat opened, named;
+  return fstat(file, &opened) == 0 && fstatat(directory, name.c_str(), &named, AT_SYMLINK_NOFOLLOW) == 0 &&
+         opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
+}
+
 bool reclaim(int directory, const std::string& name) {
   const FileDescriptor file = open_file(directory, name, O_RDWR | O_NOFOLLOW);
   struct stat s;
@@ -110,7 +116,9 @@ bool reclaim(int directory, const std::string& name) {
   if (!lock_file(file.get(), LOCK_EX | LOCK_NB)) {
     if (errno == EWOULDBLOCK || std::abs(time(nullptr) - s.st_mtime) < kStaleSeconds) return false;
   }
-  return unlinkat(directory, name.c_str(), 0) == 0;
+  // Between opening and locking its holder may have removed it, and another have made and locked one of its
+  // name: two of 287,000 compiles of a soak were of a key that was there already.
+  return is_of_name(directory, name, file.get()) && unlinkat(directory, name.c_str(), 0) == 0;
 }
 
 }  // namespace lathe

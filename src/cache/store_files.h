@@ -35,6 +35,9 @@ std::vector<std::string> names_in(int directory);
 absl::Status publish_file(int directory, absl::string_view fingerprint, const std::string& name,
                           absl::string_view bytes);
 
+// Whether the open file is the one of that name.
+bool is_of_name(int directory, const std::string& name, int file);
+
 // Removes a temporary or a lock whose process has ended: nobody holds it. No clock is asked, except on a file
 // system without locks, where an hour between its stamp and now, before or after, has to do.
 bool reclaim(int directory, const std::string& name);

@@ -139,7 +139,8 @@ const std::vector<Flag>& common_flags() {
        "what the cache directory may take: 500M, 4G, unlimited (default: $LATHE_CACHE_BYTES or 4G)"},
       {"bundles", "A:B", "bundles to look into after it; '' for none (default: $LATHE_BUNDLES)"},
       {"remote", "URL",
-       "redis://host:port/prefix, a store that machines share; '' for none (default: $LATHE_REMOTE)"},
+       "redis://[[user]:password@]host[:port][/database][/prefix], a store that machines share; '' for none "
+       "(default: $LATHE_REMOTE)"},
       {"compiler", "WHERE",
        "inprocess or process: kernels are compiled in programs of their own (default: $LATHE_COMPILER or "
        "inprocess)"},

@@ -46,8 +46,8 @@ absl::Status warm_manifest(const Arguments& arguments, const Opened& opened, con
   absl::StatusOr<lathe_statistics> s = statistics(opened.context.get());
   if (!s.ok()) return s.status();
   // Of the whole process: a plan that was looked at before has compiled its kernel.
-  absl::PrintF("%d classes: %d compiled, %d loaded", report->classes, s->compiles,
-               report->classes - s->compiles - report->failed - report->skipped);
+  absl::PrintF("%d %s: %d compiled, %d loaded", report->classes, report->classes == 1 ? "class" : "classes",
+               s->compiles, report->classes - s->compiles - report->failed - report->skipped);
   if (report->failed > 0) absl::PrintF(", %d failed", report->failed);
   if (report->skipped > 0) absl::PrintF(", %d not begun", report->skipped);
   absl::PrintF(", %.1f s; compiler library %s\n", report->milliseconds / 1e3,

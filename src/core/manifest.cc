@@ -22,6 +22,7 @@ constexpr const char* kMMax = "m_max";
 constexpr const char* kName = "name";
 constexpr const char* kSplitK = "split_k";
 constexpr const char* kCandidate = "candidate";
+constexpr const char* kDigest = "digest";  // a manifest's
 // What "m_max" covers.
 constexpr const char* kOfOneClass[] = {"m_lo", "m_hi", "row_lo", "row_hi", "alignment"};
 
@@ -199,6 +200,13 @@ void drop_twins(std::vector<ManifestEntry>* entries) {
   *entries = std::move(kept);
 }
 
+// Of what a manifest says, however it is set.
+std::string digest_of(Json json) {
+  json.erase(kDigest);
+  const std::string text = canonical_text(json);
+  return absl::StrCat(absl::Hex(XXH3_64bits(text.data(), text.size()), absl::kZeroPad16));
+}
+
 // Throws.
 Manifest read_manifest(const Json& json) {
   if (!json.is_object()) throw std::invalid_argument("not an object");
@@ -207,8 +215,11 @@ Manifest read_manifest(const Json& json) {
     throw std::invalid_argument(
         absl::StrCat("\"lathe_manifest\": version ", version, ", this library reads ", kVersion));
   for (const auto& [name, value] : json.items())
-    if (name != "lathe_manifest" && name != "about" && name != "classes")
+    if (name != "lathe_manifest" && name != "about" && name != "classes" && name != kDigest)
       throw std::invalid_argument(absl::StrCat("\"", name, "\": unknown field"));
+  if (json.contains(kDigest) && text_field(json, kDigest) != digest_of(json))
+    throw std::invalid_argument(
+        "\"digest\" is of another text: it was changed or damaged since it was written");
   Manifest manifest;
   if (json.contains("about")) {
     if (!json["about"].is_object()) throw std::invalid_argument("\"about\" is not an object");
@@ -284,8 +295,10 @@ std::string manifest_text(const Manifest& manifest) {
   absl::StrAppend(&text, " \"classes\": [");
   for (const ManifestEntry& entry : manifest.entries)
     absl::StrAppend(&text, &entry == &manifest.entries.front() ? "\n  " : ",\n  ", manifest_line(entry));
-  absl::StrAppend(&text, manifest.entries.empty() ? "]\n}\n" : "\n ]\n}\n");
-  return text;
+  absl::StrAppend(&text, manifest.entries.empty() ? "]" : "\n ]");
+  // Read back rather than built a second time: it is what a reader will take the digest of.
+  const std::string digest = digest_of(Json::parse(text + "}"));
+  return absl::StrCat(text, ",\n \"", kDigest, "\": \"", digest, "\"\n}\n");
 }
 
 }  // namespace lathe

@@ -7,8 +7,11 @@
 //    "classes": [
 //     {"a":"bf16","b":"bf16","d":"bf16","k":4096,"m_max":8192,"n":6144,"name":"qkv","op":"matmul","trans_b":1},
 //     {"a":"bf16","b":"bf16","d":"bf16","k":4096,"m_hi":32,"m_lo":17,"n":6144,"op":"matmul","trans_b":1}
-//    ]
+//    ],
+//    "digest": "6c1f0a5f9b3e2d47"                          of all the rest; in what Lathe writes
 //   }
+//
+// A text whose digest is not its own has been damaged, and is refused; whoever changes one by hand takes that line out.
 //
 // An entry has the fields of a class's JSON (core/problem.h) but "generic"; what is left out is "none", 0,
 // "fast", "strict". With "m_max" it is a weight: every class of it with M from 1 to that, in every alignment,

@@ -16,6 +16,7 @@
 
 #include "api/compiler_library.h"
 #include "core/key.h"
+#include "fake_bundle.h"
 #include "fake_device.h"
 #include "tests/warm_weight.h"
 
@@ -376,8 +377,10 @@ TEST(CompilerProcesses, AForkedHostHasItsOwn) {
 
 // Through a context: a crash is the request's error, LATHE_MISS_FALLBACK's background compiles there too.
 struct IsolatedDevice {
-  explicit IsolatedDevice(const std::string& way) {
+  explicit IsolatedDevice(const std::string& way, const std::string& fallback_bundle = "") {
     ContextOptions o;
+    o.fallback_bundle = fallback_bundle;
+    if (!fallback_bundle.empty()) o.miss_policy = MissPolicy::kFallback;
     o.compiler_library = fake_compiler(way);
     o.compiler_in_process = false;
     o.compiler_program = LATHE_COMPILER_PROCESS_FILE;
@@ -385,10 +388,19 @@ struct IsolatedDevice {
     o.log_sink = [](LogLevel, const std::string&) {};
     context = std::make_unique<lathe_context>(std::move(o));
     const DeviceFacts facts = load_facts(facts_file("ryzen-7-5800u.json")).value();
-    device = std::make_unique<lathe_device>(*context, "fake", facts, std::make_unique<FakeDriver>(facts));
+    auto own = std::make_unique<FakeDriver>(facts);
+    driver = own.get();
+    device = std::make_unique<lathe_device>(*context, "fake", facts, std::move(own));
   }
+  lathe_statistics statistics() const {
+    lathe_statistics s = LATHE_STATISTICS_INIT;
+    EXPECT_EQ(lathe_context_statistics(context.get(), &s), LATHE_OK);
+    return s;
+  }
+  bool ran_generic() const { return driver->last.kernel->recipe().steps[0].symbol == "generic"; }
   std::unique_ptr<lathe_context> context;
   std::unique_ptr<lathe_device> device;
+  FakeDriver* driver = nullptr;
 };
 
 TEST(CompilerProcesses, ACallThatMeetsACrashFailsAndTheNextDoesNot) {
@@ -403,6 +415,58 @@ TEST(CompilerProcesses, ACallThatMeetsACrashFailsAndTheNextDoesNot) {
   EXPECT_EQ(s.compiles, 1u);
   EXPECT_EQ(s.compile_failures, 1u);
   EXPECT_EQ(s.compiler_loaded, 0u);
+}
+
+class FallbackBundle {
+ public:
+  FallbackBundle() {
+    std::string pattern = (fs::temp_directory_path() / "lathe-isolated-XXXXXX").string();
+    EXPECT_NE(mkdtemp(pattern.data()), nullptr);
+    directory_ = pattern;
+    std::ofstream(path(), std::ios::binary) << bundle_bytes();
+  }
+  ~FallbackBundle() { fs::remove_all(directory_); }
+  std::string path() const { return directory_ + "/fallback.bundle"; }
+
+ private:
+  std::string directory_;
+};
+
+TEST(CompilerProcesses, AFallbackRunsAtOnceAndItsOwnKernelIsMadeInANicedProcess) {
+  const FallbackBundle bundle;
+  IsolatedDevice isolated("slow", bundle.path());
+  MatmulRequest m(7, 40, 33);
+  ASSERT_EQ(lathe_matmul(isolated.device.get(), nullptr, &m.desc), LATHE_OK) << lathe_last_error();
+  EXPECT_TRUE(isolated.ran_generic());
+  EXPECT_TRUE(comes_true([&] {
+    return lathe_matmul(isolated.device.get(), nullptr, &m.desc) == LATHE_OK && !isolated.ran_generic();
+  }));
+  const std::vector<pid_t> made = children_of(getpid());
+  ASSERT_EQ(made.size(), 1u);
+  EXPECT_EQ(getpriority(PRIO_PROCESS, static_cast<id_t>(made[0])), 19);
+  const lathe_statistics s = isolated.statistics();
+  EXPECT_EQ(s.compiles, 1u);
+  EXPECT_EQ(s.compiler_loaded, 0u);
+}
+
+// What ends the compiler is not even an error of a call that falls back: it stays with the generic kernel.
+TEST(CompilerProcesses, AFallbackOutlivesACompilerThatCrashes) {
+  const FallbackBundle bundle;
+  IsolatedDevice isolated("misbehaves", bundle.path());
+  uint64_t failures = 0;
+  for (const Way way : {kCrashes, kAborts, kGarbage}) {
+    MatmulRequest bad(7, way, 33);
+    ASSERT_EQ(lathe_matmul(isolated.device.get(), nullptr, &bad.desc), LATHE_OK) << lathe_last_error();
+    ++failures;
+    ASSERT_TRUE(comes_true([&] { return isolated.statistics().compile_failures == failures; })) << way;
+    ASSERT_EQ(lathe_matmul(isolated.device.get(), nullptr, &bad.desc), LATHE_OK) << lathe_last_error();
+    EXPECT_TRUE(isolated.ran_generic());
+  }
+  MatmulRequest good(7, 40, 33);
+  EXPECT_TRUE(comes_true([&] {
+    return lathe_matmul(isolated.device.get(), nullptr, &good.desc) == LATHE_OK && !isolated.ran_generic();
+  }));
+  EXPECT_EQ(isolated.statistics().compile_failures, failures) << "each is tried once";
 }
 
 TEST(CompilerProcesses, AWarmUpUsesSeveral) {

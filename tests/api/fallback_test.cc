@@ -12,33 +12,13 @@
 #include <thread>
 
 #include "core/generic.h"
+#include "fake_bundle.h"
 #include "fake_device.h"
-#include "kernels/candidates_generic.h"
 
 namespace lathe {
 namespace {
 
 namespace fs = std::filesystem;
-
-// A bundle of all generic kernels of the fake device, whose code says "generic".
-std::string bundle_bytes(const std::string& codegen = std::string(codegen_id())) {
-  std::vector<std::pair<std::string, std::string>> artifacts;
-  for (const Target& target : generic_targets())
-    for (const ProblemClass& c : generic_classes(target)) {
-      Artifact a;
-      a.format = target.backend == Backend::kCuda   ? CodeFormat::kPtx
-                 : target.backend == Backend::kRocm ? CodeFormat::kHsaco
-                                                    : CodeFormat::kElfObject;
-      a.code = "generic";
-      Step step;
-      step.symbol = "generic";
-      step.grid = {product(1, {{Var::kM, 4}}), product(1, {{Var::kN, 4}}), constant(1)};
-      a.recipe.steps.push_back(step);
-      a.recipe.workspace_bytes = product(4, {{Var::kM, 1}, {Var::kN, 1}});
-      artifacts.emplace_back(key_of(c, plan_generic(c, target), target, codegen_id()).text, serialize(a));
-    }
-  return make_bundle(canonical_text({{"kind", "fallback"}, {"codegen", codegen}}), artifacts);
-}
 
 class Fallback : public testing::Test {
  protected:

@@ -200,6 +200,10 @@ TEST(Options, SaysWhereAssemblersMayBe) {
 }
 
 TEST(Options, TakesALesserProcessor) {
+  EXPECT_FALSE(read(nullptr)->perf_map);
+  EXPECT_TRUE(read(nullptr, {{"LATHE_PERF_MAP", "1"}})->perf_map);
+  EXPECT_FALSE(read(nullptr, {{"LATHE_PERF_MAP", "0"}})->perf_map);
+  EXPECT_EQ(read(nullptr, {{"LATHE_PERF_MAP", "all"}}).status().message(), "LATHE_PERF_MAP=all is neither 0 nor 1");
   EXPECT_EQ(read(nullptr)->cpu_target, "");
   EXPECT_EQ(read(nullptr, {{"LATHE_CPU_TARGET", ""}})->cpu_target, "");
   EXPECT_EQ(read(nullptr, {{"LATHE_CPU_TARGET", "x86-64-avx2"}})->cpu_target, "x86-64-avx2");

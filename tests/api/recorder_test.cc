@@ -1,12 +1,16 @@
 #include "api/recorder.h"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <thread>
 #include <vector>
 
@@ -169,6 +173,56 @@ TEST_F(Recording, AForkedChildRecordsForItself) {
   for (const ManifestEntry& e : recorded().entries) ++counts[static_cast<size_t>(e.problem.n)];
   for (size_t n = 1; n <= 11; ++n) EXPECT_EQ(counts[n], 1) << n;
   EXPECT_EQ(counts[50], 1);
+}
+
+// Held by a process that does not move: all calls together wait for it once, and nothing is lost that need
+// not be.
+TEST_F(Recording, AHeldLockStallsNobodyTwice) {
+  const Logger log = logger();
+  constexpr int64_t kClasses = 8;
+  const auto hold = [&] {
+    const int file = open((path_ + ".lock").c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    EXPECT_EQ(flock(file, LOCK_EX), 0);
+    return file;
+  };
+  const auto seconds_of = [](const std::function<void()>& call) {
+    const auto start = std::chrono::steady_clock::now();
+    call();
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  };
+  int held = hold();
+  {
+    Recorder recorder(path_, log);
+    const double waited = seconds_of([&] {
+      std::vector<std::thread> threads;
+      for (int64_t n = 1; n <= kClasses; ++n) threads.emplace_back([&, n] { recorder.note(key_for(n)); });
+      for (std::thread& t : threads) t.join();
+    });
+    EXPECT_GE(waited, Recorder::kPatienceSeconds);
+    EXPECT_LT(waited, Recorder::kPatienceSeconds * 3) << "not once for each of " << kClasses;
+    EXPECT_EQ(recorded().entries.size(), static_cast<size_t>(kClasses)) << "written without it";
+    ASSERT_EQ(log_.size(), 1u) << "said once";
+    EXPECT_THAT(log_[0], HasSubstr(path_ + ".lock is not to be had"));
+    // What another writes over them meanwhile, they are written again.
+    std::filesystem::remove(path_);
+    recorder.note(key_for(kClasses + 1));
+    EXPECT_EQ(recorded().entries.size(), static_cast<size_t>(kClasses) + 1);
+    std::filesystem::remove(path_);
+    close(held);
+  }
+  EXPECT_EQ(recorded().entries.size(), static_cast<size_t>(kClasses) + 1) << "at the end, under the lock";
+  EXPECT_EQ(log_.size(), 1u);
+
+  held = hold();
+  log_.clear();
+  {
+    Recorder recorder(path_, log);
+    recorder.note(key_for(100));
+    recorder.note(key_for(101));
+  }
+  close(held);
+  ASSERT_EQ(log_.size(), 2u);
+  EXPECT_THAT(log_[1], HasSubstr("2 classes were written to " + path_ + " without its lock"));
 }
 
 TEST_F(Recording, ContinuesAManifestAndLeavesOtherFilesAlone) {

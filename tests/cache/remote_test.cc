@@ -91,13 +91,15 @@ class RemoteTest : public CacheFixture {
     CacheFixture::TearDown();
   }
   // False, and the test is to be skipped, where there is no redis-server.
-  bool start_redis() {
+  bool start_redis(const std::string& password = "") {
+    password_ = password;
     {
       const Listener free;
       port_ = std::to_string(free.port);
     }
-    std::string words[] = {"redis-server", "--port", port_,   "--bind", "127.0.0.1",
-                           "--save",       "",       "--dir", scratch_};
+    std::vector<std::string> words = {"redis-server", "--port", port_,   "--bind", "127.0.0.1",
+                                      "--save",       "",       "--dir", scratch_};
+    if (!password.empty()) words.insert(words.end(), {"--requirepass", password});
     std::vector<char*> arguments;
     for (std::string& word : words) arguments.push_back(word.data());
     arguments.push_back(nullptr);
@@ -116,11 +118,13 @@ class RemoteTest : public CacheFixture {
     return true;
   }
   absl::StatusOr<RedisReply> ask(const std::vector<absl::string_view>& words) {
-    absl::StatusOr<Redis> redis = Redis::connect({"127.0.0.1", port_}, 1);
+    absl::StatusOr<Redis> redis = Redis::connect({"127.0.0.1", port_, "", password_, database_}, 1);
     if (!redis.ok()) return redis.status();
     return redis->command(words, 5, 1 << 20);
   }
-  std::string url() const { return "redis://127.0.0.1:" + port_ + "/test"; }
+  std::string url(const std::string& secret = "") const {
+    return "redis://" + secret + "127.0.0.1:" + port_ + "/test";
+  }
   // A cache with a directory of its own.
   std::unique_ptr<ArtifactCache> machine(const std::string& name, const std::string& remote) {
     CacheOptions o = options_for(scratch_ + "/" + name);
@@ -135,7 +139,8 @@ class RemoteTest : public CacheFixture {
   std::string entry_name(const Key& k) const { return "test:entry1:" + k.fingerprint; }
 
   pid_t server_ = 0;
-  std::string port_;
+  std::string port_, password_;
+  uint32_t database_ = 0;
 };
 #define NEEDS_REDIS() \
   if (!start_redis()) GTEST_SKIP() << "redis-server is not installed"
@@ -151,8 +156,38 @@ TEST(Remote, AddressesAreReadAndRefused) {
   EXPECT_EQ(whole.prefix, "team/lathe");
   for (const char* wrong :
        {"", "cache:6379", "http://cache", "redis://", "redis://:1", "redis://h:", "redis://h:0",
-        "redis://h:65536", "redis://h:1x", "redis://[::1", "redis://u:p@h:1", "redis://[::1]1"})
+        "redis://h:65536", "redis://h:1x", "redis://[::1", "redis://[::1]1", "redis://u@h", "redis://u:@h",
+        "redis://:p@", "redis://:p%4@h", "redis://:p%zz@h", "redis://:p/q@h", "redis://h/99999999999"})
     EXPECT_EQ(parse_remote(wrong).status().code(), absl::StatusCode::kInvalidArgument) << wrong;
+}
+
+TEST(Remote, UsersAndDatabasesAreRead) {
+  const RemoteAddress both = parse_remote("redis://me:p%40s%2fs%3A@cache:7000/3/team/lathe").value();
+  EXPECT_EQ(both.server.user, "me");
+  EXPECT_EQ(both.server.password, "p@s/s:");
+  EXPECT_EQ(both.server.host, "cache");
+  EXPECT_EQ(both.server.port, "7000");
+  EXPECT_EQ(both.server.database, 3u);
+  EXPECT_EQ(both.prefix, "team/lathe");
+  const RemoteAddress alone = parse_remote("redis://:a:b@[::1]/15").value();
+  EXPECT_EQ(alone.server.user, "");
+  EXPECT_EQ(alone.server.password, "a:b");
+  EXPECT_EQ(alone.server.host, "::1");
+  EXPECT_EQ(alone.server.database, 15u);
+  EXPECT_EQ(alone.prefix, "lathe");
+  EXPECT_EQ(parse_remote("redis://h/a@b").value().prefix, "a@b");
+}
+
+TEST(Remote, NoMessageHasThePassword) {
+  for (const char* wrong : {"redis://u:geheim@", "redis://:geheim%@h", "http://u:geheim@h",
+                            "redis://u:geheim/x@h:1", "rediss://u:geheim@h:1", "u:geheim@h"}) {
+    const absl::Status status = parse_remote(wrong).status();
+    EXPECT_FALSE(status.ok()) << wrong;
+    EXPECT_THAT(std::string(status.message()), testing::Not(HasSubstr("geheim"))) << wrong;
+  }
+  const absl::Status tls = parse_remote("rediss://:geheim@h:1").status();
+  EXPECT_EQ(tls.code(), absl::StatusCode::kUnimplemented);
+  EXPECT_THAT(std::string(tls.message()), HasSubstr("'rediss://***@h:1' asks for TLS"));
 }
 
 TEST_F(RemoteTest, WhatOneMachineCompiledAnotherLoads) {
@@ -290,6 +325,66 @@ TEST_F(RemoteTest, AServerThatRefusesWritesIsStillRead) {
   EXPECT_TRUE(serves(*cache, key(1), CacheOutcome::kRemoteHit));
   ASSERT_EQ(warnings_.size(), 1u);
   EXPECT_THAT(warnings_[0], HasSubstr("refuses a write: OOM"));
+}
+
+TEST_F(RemoteTest, AServerWithAPasswordIsKnownToByIt) {
+  if (!start_redis("open sesame")) GTEST_SKIP() << "redis-server is not installed";
+  const std::string secret = ":open%20sesame@";
+  EXPECT_TRUE(serves(*machine("a", url(secret)), key(1), CacheOutcome::kCompiled));
+  EXPECT_TRUE(serves(*machine("b", url(secret)), key(1), CacheOutcome::kRemoteHit));
+  EXPECT_TRUE(serves(*machine("c", url("default" + secret)), key(1), CacheOutcome::kRemoteHit))
+      << "by its name";
+  EXPECT_THAT(warnings_, testing::IsEmpty());
+
+  // Another user, with rights of its own (Redis 6 and later).
+  if (ask({"ACL", "SETUSER", "reader", "on", ">two", "~*", "+get"}).ok()) {
+    EXPECT_TRUE(serves(*machine("d", url("reader:two@")), key(1), CacheOutcome::kRemoteHit));
+    EXPECT_THAT(warnings_, testing::IsEmpty());
+  }
+}
+
+TEST_F(RemoteTest, AWrongPasswordLeavesAStoreOfOnesOwn) {
+  if (!start_redis("open sesame")) GTEST_SKIP() << "redis-server is not installed";
+  EXPECT_TRUE(serves(*machine("a", url(":open%20sesame@")), key(1), CacheOutcome::kCompiled));
+  for (const char* secret : {":geheim@", "me:geheim@"}) {
+    warnings_.clear();
+    const auto cache = machine("b", url(secret));
+    EXPECT_TRUE(serves(*cache, key(1), CacheOutcome::kCompiled)) << secret;
+    EXPECT_TRUE(serves(*cache, key(2), CacheOutcome::kCompiled)) << secret;
+    ASSERT_EQ(warnings_.size(), 1u) << "said once";
+    EXPECT_THAT(warnings_[0], testing::AllOf(HasSubstr("remote store 127.0.0.1:" + port_),
+                                             HasSubstr("refuses the user or the password"),
+                                             testing::Not(HasSubstr("geheim"))));
+    cache->clear();
+  }
+  warnings_.clear();
+  EXPECT_TRUE(serves(*machine("c", url()), key(1), CacheOutcome::kCompiled)) << "none given";
+  ASSERT_EQ(warnings_.size(), 1u);
+  EXPECT_THAT(warnings_[0], HasSubstr("NOAUTH"));
+}
+
+// What it says is not to be had in a log.
+TEST_F(RemoteTest, AServerThatRepeatsThePasswordIsNotQuoted) {
+  LyingServer server([](int client) { say(client, "-WRONGPASS geheim\r\n"); });
+  std::string address = server.url();
+  address.insert(address.find("://") + 3, ":geheim@");
+  EXPECT_TRUE(serves(*machine("a", address), key(1), CacheOutcome::kCompiled));
+  ASSERT_EQ(warnings_.size(), 1u);
+  EXPECT_THAT(warnings_[0], testing::Not(HasSubstr("geheim")));
+}
+
+TEST_F(RemoteTest, DatabasesAreApart) {
+  NEEDS_REDIS();
+  const std::string other = "redis://127.0.0.1:" + port_ + "/3/test";
+  EXPECT_TRUE(serves(*machine("a", other), key(1), CacheOutcome::kCompiled));
+  EXPECT_TRUE(serves(*machine("b", url()), key(1), CacheOutcome::kCompiled));
+  EXPECT_TRUE(serves(*machine("c", other), key(1), CacheOutcome::kRemoteHit));
+  database_ = 3;
+  EXPECT_EQ(ask({"EXISTS", entry_name(key(1))})->integer, 1);
+  warnings_.clear();
+  EXPECT_TRUE(serves(*machine("d", "redis://127.0.0.1:" + port_ + "/99"), key(1), CacheOutcome::kCompiled));
+  ASSERT_EQ(warnings_.size(), 1u);
+  EXPECT_THAT(warnings_[0], HasSubstr("database 99: "));
 }
 
 TEST_F(RemoteTest, AConnectionThatTheServerClosedIsMadeAnew) {

@@ -42,7 +42,7 @@ def test_open_rows(cache):
 
 def test_known_rows(cache):
     text = compile_payload(PAYLOADS / "heads_scores.mlir", cache=cache)
-    assert "matmul f16 128x128x64 nt batch 8" in text and last_line(text).startswith("1 classes: 1 compiled"), text
+    assert "matmul f16 128x128x64 nt batch 8" in text and last_line(text).startswith("1 class: 1 compiled"), text
 
 
 def test_argmax_joins_its_matmul(cache):

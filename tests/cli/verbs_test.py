@@ -3,7 +3,9 @@
 usage: verbs_test.py LATHE
 """
 import json
+import os
 import pathlib
+import pty
 import re
 import signal
 import subprocess
@@ -65,6 +67,31 @@ def test_run(cache):
     text = lathe("run", "matmul", "33x65x129", cache=cache)
     for word in ("first use", "disk hit", "compiler library not loaded", "GFLOP/s", "GB/s", "plan", "right: every element"):
         assert word in text, f"'{word}' is not in\n{text}"
+
+
+def test_perf_map(cache):
+    """A kernel has its name in perf's map, whether it was compiled or comes from the disk."""
+    names = []
+    for expected in ("compiled", "disk hit"):
+        process = subprocess.Popen([LATHE, "run", "matmul", "6x30x70", "--json", "--repeat", "1", "--cache-dir", str(cache)],
+                                   env={**os.environ, "LATHE_PERF_MAP": "1"}, stdout=subprocess.PIPE, text=True)
+        path = pathlib.Path(f"/tmp/perf-{process.pid}.map")
+        try:
+            report = json.loads(process.communicate(timeout=120)[0])
+            assert report["cache_outcome"] == expected, report
+            lines = path.read_text().splitlines()
+        finally:
+            path.unlink(missing_ok=True)
+        config = report["plan"]["config"]
+        tile = "x".join(str(config[t]) for t in ("tile_m", "tile_n", "tile_k") if config[t])
+        for line in lines:
+            start, size, name = line.split(" ")
+            assert int(start, 16) > 0 and int(size, 16) > 0, line
+        matching = [name for name in (line.split(" ")[2] for line in lines)
+                    if name.startswith(f"lathe_matmul_f32_f32_nt_m6_n30_k70_{config['kernel']}_{tile}")]
+        assert len(matching) == 1, lines
+        names += matching
+    assert names[0] == names[1], names
 
 
 def test_explain(cache):
@@ -178,6 +205,24 @@ def test_warm_manifest(cache, path):
     assert run("argmax", "5x20000", cache=cache)["cache_outcome"] == "disk hit"
     assert "0 compiled, 6 loaded" in lathe("warm", path, "--no-compile", cache=cache)
 
+    # On a terminal a bar with rate and time left, drawn over itself; elsewhere lines.
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen([LATHE, "warm", str(path), "--cache-dir", str(cache)], stdout=subprocess.PIPE, stderr=theirs, text=True)
+    os.close(theirs)
+    drawn = b""
+    while True:
+        try:
+            piece = os.read(ours, 4096)
+        except OSError:  # the other end is closed
+            break
+        if not piece:
+            break
+        drawn += piece
+    os.close(ours)
+    assert process.wait(timeout=120) == 0
+    process.stdout.close()
+    assert re.search(rb"\r\x1b\[K\[#{24}\]  6/6  [0-9.]+/s  0:00 left  ", drawn), drawn
+
     def fails(*words, code):
         result = subprocess.run([LATHE, "warm", str(path), *words, "--cache-dir", ""], capture_output=True, text=True, timeout=120)
         assert result.returncode == code, result
@@ -205,6 +250,7 @@ def test_warm_manifest(cache, path):
 with tempfile.TemporaryDirectory() as directory:
     root = pathlib.Path(directory)
     test_run(root / "run")
+    test_perf_map(root / "perf")
     test_explain(root / "explain")
     test_dump(root / "dump", root / "ir")
     test_warm_and_cache(root / "warm", root / "shapes.csv")

@@ -19,6 +19,7 @@ using lathe::fault::Plan;
 using lathe::fault::Way;
 
 bool armed = false, fired = false, locks = true;
+std::function<void()> ahead_of_flock;
 Plan plan;
 int64_t calls = 0;
 const char* failed = "";
@@ -113,6 +114,7 @@ int unlinkat(int directory, const char* path, int flags) {
   return fails("unlinkat") ? -1 : REAL(unlinkat)(directory, path, flags);
 }
 int flock(int file, int operation) {
+  if (ahead_of_flock) std::exchange(ahead_of_flock, nullptr)();
   if (!locks) {
     errno = ENOLCK;
     return -1;
@@ -168,6 +170,7 @@ void lose_unsynced(const std::string& directory, double part) {
   }
 }
 
+void before_next_flock(std::function<void()> call) { ahead_of_flock = std::move(call); }
 void set_locks(bool available) { locks = available; }
 
 }  // namespace lathe::fault

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 namespace lathe::fault {
@@ -28,6 +29,9 @@ const char* failed_call();
 
 // After a crash: cuts every file under `directory` that was written to and not synced to `part` of its bytes.
 void lose_unsynced(const std::string& directory, double part);
+
+// Runs `call` once, ahead of this process' next flock: what another process may do between any two calls.
+void before_next_flock(std::function<void()> call);
 
 // Every flock fails with ENOLCK, as on file systems that have none.
 void set_locks(bool available);

@@ -6,8 +6,12 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <optional>
 #include <random>
 
+#include "cache/key_lock.h"
+#include "cache/store_files.h"
+#include "interpose.h"
 #include "store_fixture.h"
 
 namespace lathe::fault {
@@ -32,6 +36,30 @@ class KillTest : public StoreFixture {
     }
   }
 };
+
+// Whoever tidies up opens a lock, its holder ends, and another takes a lock of the same name: that one stays.
+TEST_F(KillTest, ALockIsNotReclaimedForItsPredecessor) {
+  ASSERT_EQ(mkdir(directory_.c_str(), 0700), 0);
+  const FileDescriptor directory = open_file(AT_FDCWD, directory_, O_RDONLY | O_DIRECTORY);
+  const std::string name = lock_name(key(0).fingerprint);
+  std::optional<KeyLock> first(KeyLock::acquire(directory.get(), name, 0)), second;
+  ASSERT_TRUE(first->held());
+  before_next_flock([&] {
+    first.reset();
+    second.emplace(KeyLock::acquire(directory.get(), name, 0));
+  });
+  EXPECT_FALSE(reclaim(directory.get(), name));
+  ASSERT_TRUE(second.has_value() && second->held());
+  EXPECT_THAT(names(), testing::ElementsAre(name));
+  EXPECT_FALSE(KeyLock::acquire(directory.get(), name, 0).held()) << "two at a time";
+  // Nor does an end remove what is not its own.
+  ASSERT_EQ(unlink((directory_ + "/" + name).c_str()), 0);
+  const KeyLock third = KeyLock::acquire(directory.get(), name, 0);
+  ASSERT_TRUE(third.held());
+  second.reset();
+  EXPECT_THAT(names(), testing::ElementsAre(name));
+  EXPECT_FALSE(KeyLock::acquire(directory.get(), name, 0).held());
+}
 
 TEST_F(KillTest, KilledWritersLeaveNothingBad) {
   const int kills = is_long_form() ? 10000 : 200;

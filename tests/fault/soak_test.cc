@@ -6,6 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstdio>
@@ -25,8 +26,9 @@ class SoakTest : public StoreFixture {
   static constexpr int kKeys = 256;
   // Shared by all processes.
   struct Counts {
-    std::atomic<uint64_t> lookups, compiles, overlaps, wrong, evictions, removed;
+    std::atomic<uint64_t> lookups, loads, rejects, overlaps, wrong, evictions, removed;
     std::atomic<int> compiling[kKeys];
+    std::atomic<uint64_t> compiles[kKeys];
   };
 
   void SetUp() override {
@@ -55,7 +57,7 @@ class SoakTest : public StoreFixture {
   Artifact compile(int n) {
     if (counts_->compiling[n].fetch_add(1) != 0) ++counts_->overlaps;
     std::this_thread::sleep_for(std::chrono::microseconds(200));
-    ++counts_->compiles;
+    ++counts_->compiles[n];
     --counts_->compiling[n];
     return artifact(key(n));
   }
@@ -76,8 +78,13 @@ class SoakTest : public StoreFixture {
         running.emplace_back(
             [&, t] { use(*cache, process * 7919 + round * 104729 + static_cast<unsigned>(t)); });
       for (std::thread& t : running) t.join();
-      counts_->evictions += cache->statistics().evictions;
+      add(cache->statistics());
     }
+  }
+  void add(const CacheStatistics& s) {
+    counts_->evictions += s.evictions;
+    counts_->loads += s.disk_hits;
+    counts_->rejects += s.disk_rejects;
   }
   void tidy(Clock::time_point end) {
     std::mt19937 random(1);
@@ -114,20 +121,37 @@ TEST_F(SoakTest, ManyProcessesOfManyThreads) {
     waitpid(child, &status, 0);
     EXPECT_EQ(status, 0);
   }
+  uint64_t compiles = 0, least = UINT64_MAX, most = 0, never = 0;
+  for (const auto& of_key : counts_->compiles) {
+    const uint64_t n = of_key.load();
+    compiles += n;
+    least = std::min(least, n);
+    most = std::max(most, n);
+    never += n == 0;
+  }
+  uint64_t left = 0;
+  for (const std::string& name : names()) left += name.size() == 38;
+  const auto value = [](const std::atomic<uint64_t>& n) { return static_cast<unsigned long long>(n.load()); };
   std::printf(
-      "%d processes x %d threads, %g s: %llu lookups, %llu compiles, %llu evicted, %llu removed; %llu wrong, "
-      "%llu keys compiled twice at a time\n",
-      processes, threads, seconds(), static_cast<unsigned long long>(counts_->lookups.load()),
-      static_cast<unsigned long long>(counts_->compiles.load()),
-      static_cast<unsigned long long>(counts_->evictions.load()),
-      static_cast<unsigned long long>(counts_->removed.load()),
-      static_cast<unsigned long long>(counts_->wrong.load()),
-      static_cast<unsigned long long>(counts_->overlaps.load()));
+      "%d processes x %d threads, %g s: %llu lookups, %llu loads from the store; %llu compiles, %llu to %llu "
+      "a key; "
+      "%llu entries evicted, %llu removed, %llu left; %llu wrong, %llu refused, %llu keys compiled twice at "
+      "a time\n",
+      processes, threads, seconds(), value(counts_->lookups), value(counts_->loads),
+      static_cast<unsigned long long>(compiles), static_cast<unsigned long long>(least),
+      static_cast<unsigned long long>(most), value(counts_->evictions), value(counts_->removed),
+      static_cast<unsigned long long>(left), value(counts_->wrong), value(counts_->rejects),
+      value(counts_->overlaps));
   EXPECT_EQ(counts_->wrong.load(), 0u);
+  EXPECT_EQ(counts_->rejects.load(), 0u);
   EXPECT_EQ(counts_->overlaps.load(), 0u);
+  // One compile a key for each time that the key's entry was not there: every entry that was made has been
+  // evicted, has been removed, or is left.
+  EXPECT_EQ(compiles, left + counts_->evictions.load() + counts_->removed.load());
   EXPECT_GT(counts_->evictions.load(), 0u);
   EXPECT_GT(counts_->removed.load(), 0u);
-  EXPECT_GT(counts_->lookups.load(), counts_->compiles.load());
+  EXPECT_GT(counts_->loads.load(), 0u);
+  EXPECT_EQ(never, 0u) << "too short to have met every key";
   uint64_t rejects = 0;
   EXPECT_TRUE(all_right(kKeys, &rejects));
   EXPECT_EQ(rejects, 0u);

@@ -20,7 +20,10 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     rows.problem.a = DType::kF32, rows.problem.d = DType::kI64;
     rows.problem.row_lo = 1, rows.problem.row_hi = 1024;
     manifest.entries = {weight, rows};
-    return manifest_text(manifest);
+    // The digest would stop every edit.
+    std::string text = manifest_text(manifest);
+    text.replace(text.rfind(",\n \"digest\""), std::string::npos, "\n}\n");
+    return text;
   }();
   const absl::StatusOr<Manifest> manifest = parse_manifest(fuzz::make_file(data, size, whole).bytes);
   if (!manifest.ok()) return 0;

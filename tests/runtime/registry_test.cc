@@ -21,7 +21,7 @@ TEST(Registry, EnumeratesQueriesAndOpensTheCpu) {
   auto names = cpu.enumerate();
   ASSERT_TRUE(names.ok()) << names.status();
   EXPECT_EQ(*names, std::vector<std::string>{"cpu"});
-  auto facts = cpu.query("cpu");
+  auto facts = cpu.query("cpu", {});
   ASSERT_TRUE(facts.ok()) << facts.status();
   EXPECT_EQ(facts->target.backend, Backend::kCpu);
   auto driver = open_driver("cpu", {});
@@ -40,7 +40,25 @@ TEST(Registry, UnknownBackendListsTheKnownOnes) {
 
 TEST(Registry, CpuHasOneDevice) {
   EXPECT_EQ(open_driver("cpu:0", {}).status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(backends()[0].query("cpu:1").status().code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(backends()[0].query("cpu:1", {}).status().code(), absl::StatusCode::kInvalidArgument);
+}
+
+// A target less than the processor is what a query of it answers too.
+TEST(Registry, TheCpuIsQueriedAsItWouldBeOpened) {
+  DriverOptions options;
+  options.cpu_target = "no-such-target";
+  const absl::Status wrong = backends()[0].query("cpu", options).status();
+  EXPECT_FALSE(wrong.ok());
+  EXPECT_EQ(wrong, open_driver("cpu", options).status());
+#ifdef __x86_64__
+  options.cpu_target = "x86-64-avx2";
+  const auto queried = backends()[0].query("cpu", options);
+  const auto opened = open_driver("cpu", options);
+  ASSERT_EQ(queried.status(), opened.status());
+  if (!queried.ok()) GTEST_SKIP() << queried.status();  // a processor without AVX2
+  EXPECT_EQ(queried->target, (*opened)->facts().target);
+  EXPECT_FALSE(queried->target.has("avx512f"));
+#endif
 }
 
 TEST(Registry, GpusSayWhyTheyAreNotAvailable) {

@@ -14,7 +14,7 @@ namespace {
 TEST(RealHip, AnswersWithoutADevice) {
   const auto names = enumerate_hip();
   const auto driver = open_hip("hip:0", {});
-  const auto facts = query_hip("hip:0");
+  const auto facts = query_hip("hip:0", {});
   if (names.ok()) {
     ASSERT_TRUE(facts.ok()) << facts.status();
     EXPECT_EQ(facts->target.backend, Backend::kRocm);

@@ -1,0 +1,48 @@
+#include "api/own_thread.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <exception>
+#include <new>
+
+namespace lathe {
+
+bool OwnThread::is_of_parent() const {
+  const pid_t pid = pid_.load(std::memory_order_relaxed);
+  return pid != 0 && pid != getpid();
+}
+
+bool OwnThread::start(const std::function<void()>& work) {
+  if (thread_.joinable()) return true;
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);
+  try {
+    thread_ = std::thread(work);
+  } catch (const std::exception&) {
+    // None, or no memory for one.
+  }
+  pid_.store(getpid(), std::memory_order_relaxed);
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return thread_.joinable();
+}
+
+void OwnThread::end() {
+  if (is_of_parent()) {
+    // A thread that is not there can be neither joined nor destroyed, and the end of a condition variable
+    // that it waited on would wait for it: another takes its place.
+    if (thread_.joinable()) new std::thread(std::move(thread_));
+    new (&changed) std::condition_variable;
+    return;
+  }
+  {
+    const std::lock_guard<std::mutex> lock(mutex);
+    stops = true;
+  }
+  changed.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+}  // namespace lathe

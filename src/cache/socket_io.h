@@ -1,0 +1,25 @@
+// Bytes over a connected socket by a deadline, whatever the other side does. No SIGPIPE is raised, and the
+// socket's own mode does not matter.
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+
+namespace lathe {
+
+using Deadline = std::chrono::steady_clock::time_point;
+constexpr Deadline kNoDeadline = Deadline::max();
+
+// All of them: kUnavailable, the connection is lost or closed by the other side; kDeadlineExceeded.
+// Until one of poll(2)'s `events`.
+absl::Status wait_for(int socket, short events, Deadline deadline);
+absl::Status send_all(int socket, absl::string_view bytes, Deadline deadline);
+absl::Status receive_all(int socket, void* into, size_t size, Deadline deadline);
+// What is there, at least a byte and at most `most`.
+absl::StatusOr<size_t> receive_some(int socket, void* into, size_t most, Deadline deadline);
+
+}  // namespace lathe
