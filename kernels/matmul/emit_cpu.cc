@@ -211,7 +211,7 @@ llvm::FailureOr<CpuProducts> emit_products(Emit& e, const Arguments& arguments, 
     emitted = emit_outer(e, t);
   } else if (kernel == "panel" || kernel == "packed" || transposed) {
     t.packing = take(panel_packing_elements(t));
-    emitted = emit_panel(e, t, /*fetch_ahead=*/kernel != "panel");
+    emitted = emit_panel(e, t);
   } else {
     return p.contraction.emitError("no CPU matmul kernel is named '") << kernel << "'";
   }

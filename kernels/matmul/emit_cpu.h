@@ -49,8 +49,7 @@ mlir::LogicalResult emit_bytes(Emit& e, const CpuTile& t);
 int64_t bytes_packing_elements(const CpuTile& t);
 // Form "packed": B comes in panels (core/packed.h), A's panels are packed as in "panel".
 // Form "panel": packs A and B into panels of words of depth tile_k, outer product on registers. Any layout.
-// `fetch_ahead`: while one panel of rows is multiplied, the next one's lines are fetched from memory.
-mlir::LogicalResult emit_panel(Emit& e, const CpuTile& t, bool fetch_ahead);
+mlir::LogicalResult emit_panel(Emit& e, const CpuTile& t);
 // Words of packing memory that emit_panel needs.
 int64_t panel_packing_elements(const CpuTile& t);
 

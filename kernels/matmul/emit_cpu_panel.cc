@@ -236,7 +236,7 @@ Value load_b(Emit& e, const CpuTile& t, const PanelB& b, int64_t vector, Value k
 struct NextPanels {
   Value panel;  // in the packing memory
   Value row;    // the first to copy
-  bool fetches, ragged;
+  bool ragged;
 };
 
 // Runs `step` for every word of K beside the work of `next`: as many lines' worth of steps as a line has
@@ -255,7 +255,7 @@ Values steps_beside(Emit& e, const CpuTile& t, const NextPanels& next, Value k0,
     Value to = e.add(next.panel, e.mul(r, a_pitch(t))), begin = e.mul(part, lines);
     return e.loop(begin, e.min(e.add(begin, lines), words), 1, carried, [&](Value k, const Values& now) {
       Value line = e.mul(e.sub(k, begin), elements);
-      if (next.fetches) e.prefetch(t.a.memory, e.add(fetched, line), kIntoL2);
+      e.prefetch(t.a.memory, e.add(fetched, line), kIntoL2);
       for (int64_t v = 0; v < elements; v += width) {
         Value at = e.add(line, v), left = next.ragged ? e.sub(depth, e.min(at, depth)) : Value();
         Value x = t.words.to_scratch(t.words.along_k(t.a, e.add(from, at), left));
@@ -338,7 +338,7 @@ static void pack_b(Emit& e, const CpuTile& t, Value k0, Value depth, bool ragged
   });
 }
 
-LogicalResult emit_panel(Emit& e, const CpuTile& t, bool fetch_ahead) {
+LogicalResult emit_panel(Emit& e, const CpuTile& t) {
   const int64_t mr = t.register_rows, nr = t.register_columns, lanes = t.lanes;
   const int64_t kc = t.tile_k;
   if (nr % lanes != 0) return emitError(e.loc, "register_n is not a multiple of lanes");
@@ -374,7 +374,7 @@ LogicalResult emit_panel(Emit& e, const CpuTile& t, bool fetch_ahead) {
       pack_a(e.idx(0), first_panel);
       e.loop(e.idx(0), t.rows, mr, {first_panel}, [&](Value i, const Values& panel) -> Values {
         Value other = e.sub(both, panel[0]);
-        const NextPanels next{other, e.add(i, mr), fetch_ahead, ragged_line};
+        const NextPanels next{other, e.add(i, mr), ragged_line};
         multiply(i, panel[0], &next);
         return {other};
       });
