@@ -121,7 +121,8 @@ Value CpuWords::add_words16(Value a, Value b, Value sum) const {
   Value bits = arith::ConstantOp::create(e_.b, e_.loc, SplatElementsAttr::get(type, eight));
   const auto odd = [&](Value x) -> Value { return arith::ShRSIOp::create(e_.b, e_.loc, x, bits); };
   const auto even = [&](Value x) { return odd(arith::ShLIOp::create(e_.b, e_.loc, x, bits)); };
-  Value x = elements_of(a, i16), y = elements_of(b, i16);
+  Value x = vector::BitCastOp::create(e_.b, e_.loc, type, a);
+  Value y = vector::BitCastOp::create(e_.b, e_.loc, type, b);
   for (Value products : {intrinsic(e_, words16_, sum_type(), {even(x), even(y)}),
                          intrinsic(e_, words16_, sum_type(), {odd(x), odd(y)})})
     sum = arith::AddIOp::create(e_.b, e_.loc, sum, products);
