@@ -1,5 +1,6 @@
 #include "kernels/argmax/candidates.h"
 #include "kernels/candidates.h"
+#include "kernels/candidates_ukernel.h"
 #include "kernels/matmul/candidates.h"
 #include "kernels/matmul_argmax/candidates.h"
 
@@ -20,6 +21,7 @@ const std::vector<KernelFamily>& kernel_families() {
       {Op::kMatmul, Backend::kRocm, enumerate_matmul_mma_rocm},
       {Op::kMatmul, Backend::kRocm, enumerate_matmul_skinny},
       {Op::kArgmax, Backend::kCpu, enumerate_argmax_cpu},
+      {Op::kArgmax, Backend::kCpu, enumerate_ukernels},
       {Op::kArgmax, Backend::kCuda, enumerate_argmax_gpu},
       {Op::kArgmax, Backend::kRocm, enumerate_argmax_gpu},
       {Op::kMatmulArgmax, Backend::kCpu, enumerate_matmul_argmax},

@@ -61,7 +61,7 @@ void append(const CompileConfig& config, int32_t splits, double seconds, int32_t
 
 // Wanted splits: 1, and for long rows (or the forced factor) as many as `workers`, which the rows share out.
 SplitOptions row_splits(const CandidateContext& context, int64_t workers) {
-  if (context.problem.row_lo <= kSplitFrom) return {1};
+  if (!splits_rows(context.problem)) return {1};
   if (context.split_k > 0) return {context.split_k};
   if (workers <= 1) return {1};
   return {1, static_cast<int32_t>(std::min<int64_t>(workers, 65535))};
@@ -76,6 +76,25 @@ int64_t chunks(const ProblemClass& c, int64_t wanted, int64_t granularity, int64
 
 }  // namespace
 
+bool splits_rows(const ProblemClass& c) { return c.row_lo > kSplitFrom; }
+
+void append_cpu_rows(const CandidateContext& context, const CompileConfig& config, const ScanCycles& cycles,
+                     std::vector<RankedPlan>* out) {
+  const ProblemClass& c = context.problem;
+  const CpuRates rates(context);
+  for (int32_t wanted : row_splits(context, rates.workers)) {
+    const auto splits = static_cast<double>(chunks(c, wanted, 1, INT32_MAX));
+    const double rows = static_cast<double>(representative_rows(c));
+    const double tasks = rows * splits, length = std::ceil(representative_length(c) / splits);
+    const double vectors = std::ceil(length / rates.lanes);
+    const double task = std::max((vectors * cycles.vector + cycles.end) / rates.clock_hz,
+                                 length * size_of(c.a) / rates.bandwidth(tasks));
+    // The second step reads `splits` pairs a row.
+    const double merge = config.split ? kTaskSeconds * rows + tasks * kOpLatency / rates.clock_hz : 0;
+    append(config, wanted, rates.schedule_seconds(tasks, task, task) + merge, 0, out);
+  }
+}
+
 void enumerate_argmax_cpu(const CandidateContext& context, std::vector<RankedPlan>* out) {
   const ProblemClass& c = context.problem;
   const CpuRates rates(context);
@@ -84,7 +103,7 @@ void enumerate_argmax_cpu(const CandidateContext& context, std::vector<RankedPla
   config.tile_m = 1;
   config.register_m = 1;
   config.lanes = rates.lanes;
-  config.split = c.row_lo > kSplitFrom;
+  config.split = splits_rows(c);
   for (int32_t unroll : kCpuUnroll) {
     config.register_n = unroll * rates.lanes;
     config.tile_n = config.register_n;
@@ -93,20 +112,9 @@ void enumerate_argmax_cpu(const CandidateContext& context, std::vector<RankedPla
       out->push_back(rejected(config, absl::StrCat("registers ", need, " > ", rates.registers)));
       continue;
     }
-    for (int32_t wanted : row_splits(context, rates.workers)) {
-      const auto splits = static_cast<double>(chunks(c, wanted, 1, INT32_MAX));
-      const double rows = static_cast<double>(representative_rows(c));
-      const double tasks = rows * splits, length = std::ceil(representative_length(c) / splits);
-      const double vectors = std::ceil(length / rates.lanes);
-      const double step = c.a != DType::kF32 ? kBlockedCycles : std::max(kVectorOps / 2, kOpLatency / unroll);
-      // The lanes and the accumulators of a task are folded one after the other at its end.
-      const double fold = (unroll + std::log2(rates.lanes)) * kOpLatency * 2;
-      const double task =
-          std::max((vectors * step + fold) / rates.clock_hz, length * size_of(c.a) / rates.bandwidth(tasks));
-      // The second step reads `splits` pairs a row.
-      const double merge = config.split ? kTaskSeconds * rows + tasks * kOpLatency / rates.clock_hz : 0;
-      append(config, wanted, rates.schedule_seconds(tasks, task, task) + merge, 0, out);
-    }
+    const double step = c.a != DType::kF32 ? kBlockedCycles : std::max(kVectorOps / 2, kOpLatency / unroll);
+    // The lanes and the accumulators of a task are folded one after the other at its end.
+    append_cpu_rows(context, config, {step, (unroll + std::log2(rates.lanes)) * kOpLatency * 2}, out);
   }
 }
 

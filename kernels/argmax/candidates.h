@@ -1,7 +1,7 @@
 // The argmax families' tables, one function a family (rows of kernels/families.cc).
 #pragma once
 
-#include "kernels/candidates.h"
+#include "kernels/candidates_ukernel.h"
 
 namespace lathe {
 
@@ -10,5 +10,18 @@ void enumerate_argmax_cpu(const CandidateContext& context, std::vector<RankedPla
 // CUDA and ROCm "rows": tile_m rows a workgroup, or a chunk of one: register_n elements of a thread in flight
 // in unroll_k loads, chunks of at most tile_k.
 void enumerate_argmax_gpu(const CandidateContext& context, std::vector<RankedPlan>* out);
+
+// CPU ukernels: a whole row, or a chunk of it, each.
+const std::vector<UkernelRow>& argmax_ukernels();
+
+// Whether long rows of the class may be split.
+bool splits_rows(const ProblemClass& c);
+// What a CPU kernel's scan of a row costs in cycles: of a vector of f32's lanes, and at a task's end.
+struct ScanCycles {
+  double vector, end;
+};
+// Appends the config once for every wanted number of splits.
+void append_cpu_rows(const CandidateContext& context, const CompileConfig& config, const ScanCycles& cycles,
+                     std::vector<RankedPlan>* out);
 
 }  // namespace lathe

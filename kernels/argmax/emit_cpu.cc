@@ -13,6 +13,7 @@
 #include "compiler/cpu_task.h"
 #include "compiler/dialect.h"
 #include "kernels/argmax/emit_best.h"
+#include "kernels/argmax/emit_ukernel.h"
 
 namespace lathe::emit {
 namespace {
@@ -184,10 +185,15 @@ LogicalResult emit_argmax_cpu(ModuleOp module) {
         }
         auto config = p.argmax->getAttrOfType<ir::KernelConfigAttr>(ir::kConfigAttr);
         if (!config) return op.emitError("has no ") << ir::kConfigAttr;
-        const int64_t lanes = config.getLanes(), unroll = config.getRegisterN() / lanes;
-        if (unroll < 1) return op.emitError("register_n is less than one vector");
         if (config.getTileM() != 1) return op.emitError("a task takes one row");
         const View& v = p.views.find(op.getDpsInputs()[0])->second;
+        if (auto ukernel = op->getAttrOfType<ir::UkernelAttr>(ir::kUkernelAttr)) {
+          store_best(e, p, e.idx(0), ukernel_row(e, ukernel, v, p.depth),
+                     config.getSplit() ? p.first_column : offset);
+          return int64_t{0};
+        }
+        const int64_t lanes = config.getLanes(), unroll = config.getRegisterN() / lanes;
+        if (unroll < 1) return op.emitError("register_n is less than one vector");
         const auto load = [&](Value at, Value left) {
           Value from = e.add(v.offset, at);
           return e.to_f32(left ? e.load_masked(v.memory, from, lanes, left, kLowest)

@@ -14,7 +14,8 @@ using argmax_text::Outputs;
 using argmax_text::TileRows;
 
 // A slice of the rows of X.
-argmax_text::Reduction slice_reduction(const ProblemClass& c, const TileRows& rows, absl::string_view index,
+argmax_text::Reduction slice_reduction(const ProblemClass& c, const CompileConfig& config,
+                                       const TileRows& rows, absl::string_view index,
                                        absl::string_view first_column) {
   const std::string x(name_of(c.a));
   return {"%slice",
@@ -23,10 +24,11 @@ argmax_text::Reduction slice_reduction(const ProblemClass& c, const TileRows& ro
           "#row",
           std::string(index),
           std::string(first_column),
-          " attrs = {lathe.config = #config}"};
+          absl::StrCat(" attrs = {", config_entries(config), "}")};
 }
 
-std::string single_step(const ProblemClass& c, const TileRows& rows, const std::string& symbol) {
+std::string single_step(const ProblemClass& c, const CompileConfig& config, const std::string& symbol) {
+  const TileRows rows(config.tile_m);
   const std::string x(name_of(c.a)), index(name_of(c.d));
   const Outputs out = argmax_text::results(c);
   return absl::StrCat(rows.count(), "    %done", out.values ? ":2" : "", " = scf.forall (%r_id) in (",
@@ -34,12 +36,12 @@ std::string single_step(const ProblemClass& c, const TileRows& rows, const std::
                       "      %slice = tensor.extract_slice %x[", rows.first(), ", 0] [", rows.size(),
                       ", %n] [1, 1] : tensor<?x?x", x, "> to ", rows.type(absl::StrCat("?x", x)), "\n",
                       argmax_text::reduction_start(rows, index),
-                      argmax_text::reduce(rows, slice_reduction(c, rows, index, "%index_offset")),
+                      argmax_text::reduce(rows, slice_reduction(c, config, rows, index, "%index_offset")),
                       out.insert(rows, rows.first(), rows.size(), "1", index),
                       argmax_text::step_attributes(symbol, "#gpu.block<x>"));
 }
 
-std::string split_steps(const ProblemClass& c, const std::string& symbol) {
+std::string split_steps(const ProblemClass& c, const CompileConfig& config, const std::string& symbol) {
   const std::string x(name_of(c.a));
   const TileRows row(1);
   const Outputs partial{true, "%workspace", "%workspace_indices", "tensor<?x?xf32>", "tensor<?x?xi32>"};
@@ -49,7 +51,7 @@ std::string split_steps(const ProblemClass& c, const std::string& symbol) {
       "      %length = affine.min affine_map<(first)[chunk, n] -> (chunk, n - first)>(%c0)[%k_chunk, %n]\n",
       "      %slice = tensor.extract_slice %x[%r_id, %c0] [1, %length] [1, 1] : tensor<?x?x", x,
       "> to tensor<1x?x", x, ">\n", argmax_text::reduction_start(row, "i32"),
-      argmax_text::reduce(row, slice_reduction(c, row, "i32", "%c0")),
+      argmax_text::reduce(row, slice_reduction(c, config, row, "i32", "%c0")),
       partial.insert(row, "%s, %r_id", "1, 1", "1, 1", "i32"),
       argmax_text::step_attributes(symbol, "#gpu.block<y>, #gpu.block<x>"),
       argmax_text::merge_step(c, row, symbol + "_merge", "%splits"));
@@ -71,10 +73,9 @@ std::string argmax_payload(const ProblemClass& c, const CompileConfig& config) {
     arguments.push_back(operand("workspace_indices", "tensor<?x?xi32>", "workspace_indices"));
   }
   const std::string symbol = kernel_name(c, config);
-  return absl::StrCat("#config = ", kernel_config_text(config), "\n#row = affine_map<(r, c) -> (r, c)>\n",
-                      argmax_text::kPairMaps, "module {\n  func.func @", symbol, "(",
-                      absl::StrJoin(arguments, ",\n      "), ") {\n",
-                      config.split ? split_steps(c, symbol) : single_step(c, TileRows(config.tile_m), symbol),
+  return absl::StrCat(config_aliases(config), "#row = affine_map<(r, c) -> (r, c)>\n", argmax_text::kPairMaps,
+                      "module {\n  func.func @", symbol, "(", absl::StrJoin(arguments, ",\n      "), ") {\n",
+                      config.split ? split_steps(c, config, symbol) : single_step(c, config, symbol),
                       "    return\n  }\n}\n");
 }
 

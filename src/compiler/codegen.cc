@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "compiler/launch_facts.h"
 #include "compiler/link_amdgpu.h"
+#include "compiler/ukernel.h"
 #include "core/amd_targets.h"
 #include "core/args.h"
 #include "llvm/Analysis/TargetLibraryInfo.h"
@@ -216,7 +217,8 @@ struct DiagnosticCollector : llvm::DiagnosticHandler {
 // Kernels arrive vectorised and unrolled as the plan says: what is left for LLVM is cleaning up. A default
 // -O1 takes longer and gave the same inner loops on the CPU; GPU back ends expect its address-space passes.
 constexpr char kCpuPasses[] =
-    "function(early-cse,simplifycfg,instcombine<no-verify-fixpoint>,loop-mssa(loop-rotate,licm),early-cse<"
+    "always-inline,globaldce,function(early-cse,simplifycfg,instcombine<no-verify-fixpoint>,loop-mssa(loop-"
+    "rotate,licm),early-cse<"
     "memssa>,"
     "simplifycfg)";
 
@@ -349,6 +351,8 @@ absl::StatusOr<MachineCode> generate_code(mlir::ModuleOp module, const Target& t
   if (!ir) return absl::AbortedError("translation to LLVM IR failed");
   ir->setTargetTriple(machine->getTargetTriple());
   ir->setDataLayout(machine->createDataLayout());
+  if (absl::Status linked = link_ukernels(root, ir.get()); !linked.ok())
+    return absl::AbortedError(absl::StrCat(linked.message(), complaint.empty() ? "" : ": ", complaint));
   if (target.backend == Backend::kRocm)
     ir->addModuleFlag(llvm::Module::Error, "amdhsa_code_object_version", code_object_version(target));
   if (target.arch == "x86-64" && !target.has("fma")) split_fma(*ir);

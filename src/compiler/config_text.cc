@@ -13,4 +13,18 @@ std::string kernel_config_text(const CompileConfig& c) {
       c.stages, c.split, c.cluster_m, c.cluster_n, c.cluster_k, c.swap, c.persistent, c.raster);
 }
 
+std::string config_aliases(const CompileConfig& c) {
+  std::string text = absl::StrFormat("#config = %s\n", kernel_config_text(c));
+  if (!c.ukernel.function.empty())
+    absl::StrAppendFormat(
+        &text, "#ukernel = #lathe.ukernel<function = \"%s\", bitcode = \"%s\", attributes = \"%s\">\n",
+        c.ukernel.function, c.ukernel.bitcode, c.ukernel.attributes);
+  return text;
+}
+
+std::string config_entries(const CompileConfig& c) {
+  return c.ukernel.function.empty() ? "lathe.config = #config"
+                                    : "lathe.config = #config, lathe.ukernel = #ukernel";
+}
+
 }  // namespace lathe

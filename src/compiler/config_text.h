@@ -1,4 +1,4 @@
-// CompileConfig as the text of its #lathe.kernel_config attribute.
+// CompileConfig as the text of the attributes that carry it.
 #pragma once
 
 #include <string>
@@ -7,6 +7,10 @@
 
 namespace lathe {
 
-std::string kernel_config_text(const CompileConfig& config);
+std::string kernel_config_text(const CompileConfig& config);  // #lathe.kernel_config<...>
+// Lines that name the attributes #config and, where there is one, #ukernel; the entries of the payload op
+// that carry them.
+std::string config_aliases(const CompileConfig& config);
+std::string config_entries(const CompileConfig& config);
 
 }  // namespace lathe

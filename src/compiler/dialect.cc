@@ -37,4 +37,12 @@ mlir::LogicalResult KernelConfigAttr::verify(llvm::function_ref<mlir::InFlightDi
   return mlir::success();
 }
 
+mlir::LogicalResult UkernelAttr::verify(llvm::function_ref<mlir::InFlightDiagnostic()> error,
+                                        mlir::StringAttr function, mlir::StringAttr bitcode,
+                                        mlir::StringAttr) {
+  if (function.getValue().empty()) return error() << "ukernel: no function named";
+  if (bitcode.getValue().empty()) return error() << "ukernel: no bitcode named";
+  return mlir::success();
+}
+
 }  // namespace lathe::ir

@@ -26,4 +26,13 @@ def Lathe_KernelConfigAttr : AttrDef<Lathe_Dialect, "KernelConfig"> {
   let genVerifyDecl = 1;
 }
 
+def Lathe_UkernelAttr : AttrDef<Lathe_Dialect, "Ukernel"> {
+  let mnemonic = "ukernel";
+  let summary = "Code from outside of the emitters that the op's kernel calls: core/plan.h's UkernelRef";
+  let parameters = (ins
+    "::mlir::StringAttr":$function, "::mlir::StringAttr":$bitcode, "::mlir::StringAttr":$attributes);
+  let assemblyFormat = "`<` struct(params) `>`";
+  let genVerifyDecl = 1;
+}
+
 #endif

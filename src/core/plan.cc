@@ -1,17 +1,33 @@
 #include "core/plan.h"
 
+#include <stdexcept>
 #include <tuple>
+
+#include "absl/strings/str_cat.h"
 
 namespace lathe {
 namespace {
 
 auto fields_of(const CompileConfig& c) {
   return std::tie(c.kernel, c.tile_m, c.tile_n, c.tile_k, c.register_m, c.register_n, c.unroll_k, c.lanes,
-                  c.threads, c.stages, c.split, c.cluster_m, c.cluster_n, c.cluster_k, c.swap,
-                  c.persistent, c.raster);
+                  c.threads, c.stages, c.split, c.cluster_m, c.cluster_n, c.cluster_k, c.swap, c.persistent,
+                  c.raster, c.ukernel);
+}
+
+// Text that becomes part of the payload's: printable, without what would end a string there.
+std::string name_field(const Json& j, const char* name) {
+  std::string text = text_field(j, name);
+  for (char c : text)
+    if (c < ' ' || c > '~' || c == '"' || c == '\\')
+      throw std::invalid_argument(absl::StrCat("\"", name, "\" holds a character that no name has"));
+  return text;
 }
 
 }  // namespace
+
+bool UkernelRef::operator==(const UkernelRef& o) const {
+  return function == o.function && bitcode == o.bitcode && attributes == o.attributes;
+}
 
 bool CompileConfig::operator==(const CompileConfig& o) const { return fields_of(*this) == fields_of(o); }
 
@@ -32,13 +48,17 @@ Json to_json(const CompileConfig& c) {
           {"cluster_k", c.cluster_k},
           {"swap", c.swap},
           {"persistent", c.persistent},
-          {"raster", c.raster}};
+          {"raster", c.raster},
+          {"ukernel",
+           {{"function", c.ukernel.function},
+            {"bitcode", c.ukernel.bitcode},
+            {"attributes", c.ukernel.attributes}}}};
 }
 
 absl::StatusOr<CompileConfig> compile_config_from_json(const Json& j) {
   return read_json("compile config", [&] {
     constexpr int64_t kMaxTile = 1 << 24;  // far above any tile, far below overflow in a product of two
-    expect_fields(j, 17);
+    expect_fields(j, 18);
     CompileConfig c;
     c.kernel = text_field(j, "kernel");
     c.tile_m = int_field(j, "tile_m", 0, kMaxTile);
@@ -57,6 +77,15 @@ absl::StatusOr<CompileConfig> compile_config_from_json(const Json& j) {
     c.swap = int_field(j, "swap", 0, 1);
     c.persistent = int_field(j, "persistent", 0, 1 << 20);
     c.raster = int_field(j, "raster", 0, 1024);
+    const Json& ukernel = j.at("ukernel");
+    expect_fields(ukernel, 3);
+    c.ukernel.function = name_field(ukernel, "function");
+    c.ukernel.bitcode = name_field(ukernel, "bitcode");
+    c.ukernel.attributes = name_field(ukernel, "attributes");
+    const bool named = !c.ukernel.function.empty();
+    if (named != (c.kernel == "ukernel") || named != !c.ukernel.bitcode.empty())
+      throw std::invalid_argument(
+          "\"ukernel\" names a function and its bitcode, and nothing where the kernel is another");
     return c;
   });
 }

@@ -10,23 +10,36 @@
 
 namespace lathe {
 
-// How a kernel is built. Every field is written into #lathe.kernel_config on the payload op; the passes read
-// it there.
+// Code from outside of the emitters that a kernel is built around (kernels/candidates_ukernel.h), as
+// #lathe.ukernel names it on the payload op. All "": none.
+struct UkernelRef {
+  std::string function;  // defined by the bitcode
+  std::string
+      bitcode;  // "argmax/rows@x86-64-v4": a file of kernels/<op>/ukernel and the target it was compiled for
+  std::string attributes;  // of the function, as LLVM spells them, space-separated: "alwaysinline nounwind"
+  bool operator==(const UkernelRef& o) const;
+};
+
+// How a kernel is built. Every field is written into #lathe.kernel_config (`ukernel` into #lathe.ukernel) on
+// the payload op; the passes read it there.
 struct CompileConfig {
   // matmul on CPU: "dot" (rows of B streamed once against the rows of A; B K-contiguous), "outer" (rows of B
   //   streamed along N; B N-contiguous), "panel" (packed panels, outer product), "panel_t" (the same of the
-  //   transposed product: B's columns read as scalars, A's rows as vectors), "packed" (panels that B comes in;
-  //   core/packed.h), "bytes" (A rounded to bytes against B in blocks). matmul on GPU: "simt" (FMAs),
+  //   transposed product: B's columns read as scalars, A's rows as vectors), "packed" (panels that B comes
+  //   in; core/packed.h), "bytes" (A rounded to bytes against B in blocks). matmul on GPU: "simt" (FMAs),
   //   "mma" (warp-level tensor cores), "wgmma" (Hopper's warpgroups and tensor copies), "skinny" (few rows of
   //   A against weights streamed once).
-  // argmax: "rows" (GPU: register_n elements of a row in flight in unroll_k loads of a thread, tile_n of a row
+  // Every op: "ukernel" (as `ukernel` says).
+  // argmax: "rows" (GPU: register_n elements of a row in flight in unroll_k loads of a thread, tile_n of a
+  // row
   //   in all its threads; tile_k is the longest chunk of a row where it may be split).
   std::string kernel;
   int32_t tile_m = 0, tile_n = 0;  // of one workgroup or CPU task
   int32_t tile_k = 0;              // K blocking: packed panels' depth, shared memory's depth
   // Accumulators of one thread: rows by columns of D. On the CPU the side kept in vectors is lanes * vectors
-  // elements: register_n of "outer", "panel", "packed", "bytes" and "rows", register_m of "panel_t". "dot" keeps its vectors
-  // along K: register_n counts columns of D (rows of B as it lies in memory). "mma": of one warp.
+  // elements: register_n of "outer", "panel", "packed", "bytes" and "rows", register_m of "panel_t". "dot"
+  // keeps its vectors along K: register_n counts columns of D (rows of B as it lies in memory). "mma": of one
+  // warp.
   int32_t register_m = 0, register_n = 0;
   int32_t unroll_k = 1;
   int32_t lanes = 1;    // CPU: f32 lanes of a vector
@@ -43,6 +56,7 @@ struct CompileConfig {
   int32_t persistent = 0;  // workgroups launched, each taking several tiles; 0: one a tile
   int32_t raster =
       0;  // tiles along M that are visited before the next along N, for L2's sake; 0: in launch order
+  UkernelRef ukernel;
   bool operator==(const CompileConfig& o) const;
 };
 enum Split : int32_t { kNoSplit = 0, kMergeStep = 1, kMergeLast = 2, kMergeCluster = 3 };

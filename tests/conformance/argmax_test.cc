@@ -1,10 +1,13 @@
 // Argmax over dtypes, row lengths, ties, NaN and infinities, index types, offsets, leading dimensions,
 // alignments.
 #include <algorithm>
+#include <map>
+#include <string>
 
 #include "argmax_case.h"
 #include "case_limits.h"
 #include "device.h"
+#include "nlohmann/json.hpp"
 #include "pairwise.h"
 
 namespace lathe::conformance {
@@ -19,6 +22,16 @@ class Argmax : public ConformanceTest {
     const testing::AssertionResult result = ArgmaxRequest(c, &random_).run(device());
     EXPECT_TRUE(result);
     failures_ += !result;
+  }
+  // The request's plan by its own account.
+  nlohmann::json explained(const ArgmaxCase& c, const lathe_tuning* tuning) {
+    ArgmaxRequest request(c, &random_);
+    request.mutable_desc()->next = reinterpret_cast<const lathe_chain*>(tuning);
+    lathe_plan* plan = nullptr;
+    EXPECT_LATHE_OK(lathe_plan_argmax(device(), request.desc(), &plan));
+    const nlohmann::json json = nlohmann::json::parse(explain(plan), nullptr, false);
+    lathe_plan_destroy(plan);
+    return json;
   }
   Random random_ = random_stream(4);
 
@@ -105,6 +118,40 @@ TEST_F(Argmax, VocabularyRows) {
   wide.n = 32000;
   wide.in = LATHE_F16;
   expect(wide);
+}
+
+// Generated and ukernels, every width and split, on what decides between columns: whichever the oracle would
+// have taken.
+TEST_F(Argmax, EveryCandidate) {
+  std::map<std::string, int> ran;
+  for (int64_t n : {7, 700, 9000, 70001}) {
+    for (lathe_dtype in : kFloats) {
+      ArgmaxCase c;
+      c.rows = 3;
+      c.n = n;
+      c.in = in;
+      const nlohmann::json all = explained(c, nullptr);
+      const int legal = all.value("legal", 0);
+      ASSERT_GT(legal, 1);
+      for (int candidate = 1; candidate <= legal; ++candidate) {
+        lathe_tuning tuning = LATHE_TUNING_INIT;
+        tuning.candidate = candidate;
+        const auto config = all["candidates"][static_cast<size_t>(candidate) - 1]["config"];
+        EXPECT_EQ(explained(c, &tuning)["config"], config) << "the plan is another than the candidate forced";
+        ++ran[config.value("kernel", "")];
+        for (int kind = 0; kind < kRowsKinds; kind += static_cast<int>(quick_or(4, 1))) {
+          c.kind = static_cast<Rows>(kind);
+          c.wants_values = kind % 2;
+          c.misalign = kind % 3 ? 0 : 1;
+          ArgmaxRequest request(c, &random_);
+          request.mutable_desc()->next = reinterpret_cast<const lathe_chain*>(&tuning);
+          EXPECT_TRUE(request.run(device())) << config.dump();
+        }
+      }
+    }
+  }
+  EXPECT_GT(ran["rows"], 0);
+  if (is_cpu()) EXPECT_GT(ran["ukernel"], 0);
 }
 
 TEST_F(Argmax, LargeOffsetNeeds64Bits) {

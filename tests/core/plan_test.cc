@@ -9,8 +9,15 @@ namespace {
 
 CompileConfig panel() { return {"panel", 96, 512, 256, 6, 32, 4, 16, 1, 2, 1}; }
 
+CompileConfig ukernel() {
+  CompileConfig c = panel();
+  c.kernel = "ukernel";
+  c.ukernel = {"f", "argmax/rows@x86-64-v4", "alwaysinline"};
+  return c;
+}
+
 TEST(CompileConfigTest, JsonRoundTrips) {
-  for (const CompileConfig& c : {panel(), CompileConfig()}) {
+  for (const CompileConfig& c : {panel(), ukernel(), CompileConfig()}) {
     const auto back = compile_config_from_json(to_json(c));
     ASSERT_TRUE(back.ok()) << back.status();
     EXPECT_TRUE(*back == c);
@@ -18,13 +25,15 @@ TEST(CompileConfigTest, JsonRoundTrips) {
 }
 
 TEST(CompileConfigTest, EveryJsonLeafIsRead) {
-  int leaves = 0;
-  for_each_changed_leaf(to_json(panel()), [&](const std::string& path, const Json& changed) {
+  int leaves = 0, read = 0;
+  for_each_changed_leaf(to_json(ukernel()), [&](const std::string& path, const Json& changed) {
     ++leaves;
     const auto back = compile_config_from_json(changed);
-    if (back.ok()) EXPECT_FALSE(*back == panel()) << path;
+    read += back.ok();
+    if (back.ok()) EXPECT_FALSE(*back == ukernel()) << path;
   });
-  EXPECT_EQ(leaves, 17);
+  EXPECT_EQ(leaves, 20);
+  EXPECT_GE(read, 19);  // a ukernel is of the kernel "ukernel" alone
 }
 
 TEST(CompileConfigTest, HostileJsonIsAnError) {
@@ -39,6 +48,21 @@ TEST(CompileConfigTest, HostileJsonIsAnError) {
       EXPECT_FALSE(compile_config_from_json(j).ok()) << name << " = " << bad.dump();
     }
   }
+  // Text of a payload's attribute: nothing that would end it.
+  for (const char* name : {"function", "bitcode", "attributes"})
+    for (const Json& bad : {Json("\""), Json("a\nb"), Json("a\\"), Json("caf\xc3\xa9"), Json(1)}) {
+      Json j = to_json(ukernel());
+      j["ukernel"][name] = bad;
+      EXPECT_FALSE(compile_config_from_json(j).ok()) << name << " = " << bad.dump();
+    }
+  for (const char* name : {"function", "bitcode"}) {
+    Json without = to_json(ukernel());
+    without["ukernel"][name] = "";
+    EXPECT_FALSE(compile_config_from_json(without).ok()) << name;
+  }
+  Json with = good;
+  with["ukernel"] = to_json(ukernel())["ukernel"];
+  EXPECT_FALSE(compile_config_from_json(with).ok());
   Json extra = good;
   extra["swizzle"] = 1;
   EXPECT_FALSE(compile_config_from_json(extra).ok());

@@ -1,0 +1,122 @@
+// One row kernel: FUNCTION of elements stored as BITS (UNSIGNED: the same without a sign) whose positive
+// infinity is INFINITE. Included once for each.
+#if defined(__AVX512BW__)
+#define VECTOR_BYTES 64
+#elif defined(__AVX2__)
+#define VECTOR_BYTES 32
+#else
+#define VECTOR_BYTES 16
+#endif
+#define LANES ((int64_t)(VECTOR_BYTES / sizeof(BITS)))
+#define BLOCK (16 * LANES)
+#define LEAST ((BITS)((UNSIGNED)1 << (8 * sizeof(BITS) - 1)))
+#define JOIN_(x, y) x##_##y
+#define JOIN(x, y) JOIN_(x, y)
+#define NAME(x) JOIN(FUNCTION, x)
+
+typedef BITS NAME(scalar) __attribute__((aligned(1), may_alias));
+typedef BITS NAME(vector) __attribute__((vector_size(VECTOR_BYTES)));
+typedef UNSIGNED NAME(magnitudes) __attribute__((vector_size(VECTOR_BYTES)));
+typedef NAME(vector) NAME(memory) __attribute__((aligned(1), may_alias));
+
+// The best so far: its key, which orders as numbers do, +0 and -0 being one, and its column.
+typedef struct {
+  BITS key;
+  uint32_t column;
+} NAME(best);
+
+static inline NAME(vector) NAME(load)(const NAME(scalar) * x) { return *(const NAME(memory)*)x; }
+static inline BITS NAME(key_of)(BITS x) { return x < 0 ? (BITS)(LEAST - x) : x; }
+static inline NAME(vector) NAME(keys_of)(NAME(vector) x) {
+  const NAME(vector) sign = x >> (int)(8 * sizeof(BITS) - 1);
+  return ((x & (BITS)~LEAST) ^ sign) - sign;
+}
+static inline int NAME(is_nan)(BITS x) { return (x & (BITS)~LEAST) > INFINITE; }
+
+// Whether a block may hold what rises over the best. The bits of negative numbers fall where their values
+// rise, and as unsigned numbers lie above all others; beyond those of -infinity are the negative NaNs.
+// Positive NaNs are above every positive number.
+static inline int NAME(may_rise)(const NAME(scalar) * x, BITS best) {
+  NAME(magnitudes) most[2], least[2];
+  NAME(vector) highest[2];
+  for (int i = 0; i < 2; ++i) {
+    highest[i] = NAME(load)(x + i * LANES);
+    most[i] = least[i] = (NAME(magnitudes))highest[i];
+  }
+  if (best >= 0) {
+    for (int i = 2; i < 16; ++i) {
+      const NAME(vector) v = NAME(load)(x + i * LANES);
+      highest[i % 2] = __builtin_elementwise_max(highest[i % 2], v);
+      most[i % 2] = __builtin_elementwise_max(most[i % 2], (NAME(magnitudes))v);
+    }
+    const NAME(vector) high = __builtin_elementwise_max(highest[0], highest[1]);
+    const NAME(magnitudes) all = __builtin_elementwise_max(most[0], most[1]);
+    return __builtin_reduce_or((high > best) | (all > (UNSIGNED)(LEAST + INFINITE))) != 0;
+  }
+  for (int i = 2; i < 16; ++i) {
+    const NAME(magnitudes) v = (NAME(magnitudes))NAME(load)(x + i * LANES);
+    least[i % 2] = __builtin_elementwise_min(least[i % 2], v);
+    most[i % 2] = __builtin_elementwise_max(most[i % 2], v);
+  }
+  const NAME(magnitudes) low = __builtin_elementwise_min(least[0], least[1]);
+  const NAME(magnitudes) all = __builtin_elementwise_max(most[0], most[1]);
+  return __builtin_reduce_or((low < (UNSIGNED)(LEAST - best)) | (all > (UNSIGNED)(LEAST + INFINITE))) != 0;
+}
+
+// Takes what rises in `vectors` vectors from `column` on. Whether a NaN was found, which ends the row.
+static inline int NAME(take)(const NAME(scalar) * x, int64_t column, int64_t vectors, NAME(best) * best) {
+  x += column;
+  NAME(vector) highest = (NAME(vector)){0} + LEAST, nan = {0};
+  for (int64_t i = 0; i < vectors; ++i) {
+    const NAME(vector) v = NAME(load)(x + i * LANES);
+    highest = __builtin_elementwise_max(highest, NAME(keys_of)(v));
+    nan |= (v & (BITS)~LEAST) > INFINITE;
+  }
+  if (__builtin_reduce_or(nan) != 0) {
+    int64_t at = 0;
+    while (!NAME(is_nan)(x[at])) ++at;
+    best->column = (uint32_t)(column + at);
+    return 1;
+  }
+  const BITS key = __builtin_reduce_max(highest);
+  if (key <= best->key) return 0;
+  int64_t at = 0;
+  while (__builtin_reduce_or(NAME(keys_of)(NAME(load)(x + at)) == key) == 0) at += LANES;
+  while (NAME(key_of)(x[at]) != key) ++at;
+  best->key = key;
+  best->column = (uint32_t)(column + at);
+  return 0;
+}
+
+// `n` is at least 1.
+uint32_t FUNCTION(const void* row, int64_t n) {
+  const NAME(scalar)* x = row;
+  NAME(best) best = {-INFINITE, 0};
+  if (n < LANES) {
+    for (int64_t i = 0; i < n; ++i) {
+      if (NAME(is_nan)(x[i])) return (uint32_t)i;
+      if (NAME(key_of)(x[i]) > best.key) best = (NAME(best)){NAME(key_of)(x[i]), (uint32_t)i};
+    }
+    return best.column;
+  }
+  int64_t i = 0;
+  for (; i + BLOCK <= n; i += BLOCK)
+    if (NAME(may_rise)(x + i, best.key) && NAME(take)(x, i, 16, &best)) return best.column;
+  const int64_t rest = (n - i) / LANES;
+  if (rest > 0 && NAME(take)(x, i, rest, &best)) return best.column;
+  // The last vector begins in front of what is left: what it sees again does not rise.
+  if (i + rest * LANES < n) NAME(take)(x, n - LANES, 1, &best);
+  return best.column;
+}
+
+#undef FUNCTION
+#undef BITS
+#undef UNSIGNED
+#undef INFINITE
+#undef VECTOR_BYTES
+#undef LANES
+#undef BLOCK
+#undef LEAST
+#undef JOIN_
+#undef JOIN
+#undef NAME

@@ -1,0 +1,27 @@
+// targets: x86-64-v3 x86-64-v4 aarch64
+//
+// Column of a row's maximum: the lowest of equals, the first NaN over everything, 0 where all are -inf. Rows
+// may lie at any address; nothing outside of them is read.
+//
+// Values are compared as the bits they are. Of one sign they order as integers do, so that two integer maxima
+// (or minima) a vector tell whether a block may hold what rises over the best so far, or a NaN; only such a
+// block is read again.
+#include <stdint.h>
+
+#define FUNCTION lathe_argmax_row_f32
+#define BITS int32_t
+#define UNSIGNED uint32_t
+#define INFINITE 0x7f800000
+#include "row.h"
+
+#define FUNCTION lathe_argmax_row_f16
+#define BITS int16_t
+#define UNSIGNED uint16_t
+#define INFINITE 0x7c00
+#include "row.h"
+
+#define FUNCTION lathe_argmax_row_bf16
+#define BITS int16_t
+#define UNSIGNED uint16_t
+#define INFINITE 0x7f80
+#include "row.h"

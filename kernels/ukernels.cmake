@@ -1,0 +1,33 @@
+# ukernels: the C files kernels/<op>/ukernel/*.c, each of which says in its first line what it is compiled for. Sets
+# LATHE_UKERNELS ("argmax/rows@x86-64-v4"), LATHE_UKERNEL_SOURCES, and LATHE_UKERNEL_FLAGS with those of a target in
+# LATHE_UKERNEL_FLAGS_<target>. To add a target: its flags here, its row in candidates_ukernel.cc.
+set(x86 --target=x86_64-unknown-linux-gnu -mprefer-vector-width=512)
+set(LATHE_UKERNEL_FLAGS_x86-64-v3 ${x86} -march=x86-64-v3)
+set(LATHE_UKERNEL_FLAGS_x86-64-v4 ${x86} -march=x86-64-v4)
+set(LATHE_UKERNEL_FLAGS_aarch64 --target=aarch64-unknown-linux-gnu -march=armv8-a)
+# Nothing of where and when it was compiled; what is left after it is inlined is optimised with the kernel around it.
+set(LATHE_UKERNEL_FLAGS -c -emit-llvm -O2 -std=c99 -Wall -Wextra -Werror -ffreestanding -fno-builtin -nostdlibinc -fno-exceptions
+    -fno-stack-protector -fno-unwind-tables -fno-asynchronous-unwind-tables -fno-vectorize -fno-slp-vectorize
+    -ffp-contract=off -Qn)
+
+file(GLOB LATHE_UKERNEL_SOURCES CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/kernels/*/ukernel/*.[ch])
+# A first line is read when CMake runs.
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${LATHE_UKERNEL_SOURCES})
+set(LATHE_UKERNELS "")
+foreach(source IN LISTS LATHE_UKERNEL_SOURCES)
+  if(NOT source MATCHES "/([^/]+)/ukernel/([^/]+)\\.c$")
+    continue()
+  endif()
+  set(name ${CMAKE_MATCH_1}/${CMAKE_MATCH_2})
+  file(STRINGS ${source} line LIMIT_COUNT 1)
+  if(NOT line MATCHES "^// targets: (.+)$")
+    message(FATAL_ERROR "${source}:1: does not begin with '// targets: ...'")
+  endif()
+  string(REPLACE " " ";" targets "${CMAKE_MATCH_1}")
+  foreach(target IN LISTS targets)
+    if(NOT DEFINED LATHE_UKERNEL_FLAGS_${target})
+      message(FATAL_ERROR "${source}:1: no ukernel target is named '${target}'")
+    endif()
+    list(APPEND LATHE_UKERNELS ${name}@${target})
+  endforeach()
+endforeach()

@@ -1,0 +1,114 @@
+#include "compiler/ukernel.h"
+
+#include <set>
+
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "llvm/Bitcode/BitcodeReader.h"
+#include "llvm/IR/Module.h"
+#include "llvm/Linker/Linker.h"
+
+namespace lathe {
+namespace {
+
+struct Bitcode {
+  absl::string_view name;
+  const unsigned char* bytes;
+  size_t size;
+};
+#include "ukernel_bitcodes.inc"
+
+absl::Status error_of(ir::UkernelAttr ukernel, absl::string_view what) {
+  return absl::AbortedError(absl::StrCat("ukernel '", ukernel.getFunction().str(), "' of bitcode '",
+                                         ukernel.getBitcode().str(), "': ", what));
+}
+
+absl::StatusOr<std::unique_ptr<llvm::Module>> read_bitcode(ir::UkernelAttr ukernel,
+                                                           llvm::LLVMContext& context) {
+  for (const Bitcode& b : kBitcodes) {
+    if (b.name != absl::string_view(ukernel.getBitcode().data(), ukernel.getBitcode().size())) continue;
+    const llvm::StringRef bytes(reinterpret_cast<const char*>(b.bytes), b.size);
+    auto module = llvm::parseBitcodeFile(llvm::MemoryBufferRef(bytes, ukernel.getBitcode()), context);
+    if (!module) return error_of(ukernel, llvm::toString(module.takeError()));
+    return std::move(*module);
+  }
+  return error_of(ukernel, "the compiler has no such bitcode");
+}
+
+// Gives a linked function the attributes listed; those of the processor it was compiled for make room for the
+// kernel's.
+absl::Status set_attributes(ir::UkernelAttr ukernel, llvm::Function& f) {
+  for (const char* compiled_for : {"target-cpu", "target-features", "tune-cpu", "min-legal-vector-width"})
+    f.removeFnAttr(compiled_for);
+  llvm::SmallVector<llvm::StringRef> names;
+  ukernel.getAttributes().getValue().split(names, ' ', -1, /*KeepEmpty=*/false);
+  for (llvm::StringRef name : names) {
+    const llvm::Attribute::AttrKind kind = llvm::Attribute::getAttrKindFromName(name);
+    if (kind == llvm::Attribute::None || !llvm::Attribute::isEnumAttrKind(kind) ||
+        !llvm::Attribute::canUseAsFnAttr(kind))
+      return error_of(ukernel, absl::StrCat("LLVM has no function attribute '", name.str(), "'"));
+    f.addFnAttr(kind);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status link_ukernel(ir::UkernelAttr ukernel, llvm::Module* kernel) {
+  LATHE_ASSIGN_OR_RETURN(std::unique_ptr<llvm::Module> bitcode, read_bitcode(ukernel, kernel->getContext()));
+  if (bitcode->getTargetTriple() != kernel->getTargetTriple())
+    return error_of(ukernel, absl::StrCat("compiled for ", bitcode->getTargetTriple().str(), ", not for ",
+                                          kernel->getTargetTriple().str()));
+  const llvm::Function* called = kernel->getFunction(ukernel.getFunction());
+  const llvm::Function* defined = bitcode->getFunction(ukernel.getFunction());
+  if (!defined || defined->isDeclaration())
+    return error_of(ukernel, "the bitcode does not define the function");
+  if (called->getFunctionType() != defined->getFunctionType())
+    return error_of(ukernel, "the function takes or returns something else than the kernel means");
+  std::set<const llvm::GlobalValue*> own;
+  for (const llvm::GlobalValue& g : kernel->global_values())
+    if (!g.isDeclaration()) own.insert(&g);
+  if (llvm::Linker::linkModules(*kernel, std::move(bitcode), llvm::Linker::LinkOnlyNeeded))
+    return error_of(ukernel, "does not link");
+  for (llvm::GlobalValue& g : kernel->global_values()) {
+    if (g.isDeclaration() || own.count(&g)) continue;
+    g.setLinkage(llvm::GlobalValue::InternalLinkage);
+    g.setVisibility(llvm::GlobalValue::DefaultVisibility);
+    if (auto* f = llvm::dyn_cast<llvm::Function>(&g)) LATHE_RETURN_IF_ERROR(set_attributes(ukernel, *f));
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+namespace emit {
+using namespace mlir;
+
+Value call_ukernel(Emit& e, ir::UkernelAttr ukernel, Type result, ValueRange operands) {
+  Values arguments;
+  for (Value v : operands)
+    arguments.push_back(v.getType().isIndex() ? arith::IndexCastOp::create(e.b, e.loc, e.b.getI64Type(), v)
+                                              : v);
+  auto module = e.b.getInsertionBlock()->getParentOp()->getParentOfType<ModuleOp>();
+  auto function = module.lookupSymbol<LLVM::LLVMFuncOp>(ukernel.getFunction());
+  if (!function) {
+    OpBuilder::InsertionGuard guard(e.b);
+    e.b.setInsertionPointToStart(module.getBody());
+    llvm::SmallVector<Type> types(ValueRange(arguments).getTypes());
+    function = LLVM::LLVMFuncOp::create(e.b, e.loc, ukernel.getFunction(),
+                                        LLVM::LLVMFunctionType::get(result, types));
+    function->setAttr(ir::kUkernelAttr, ukernel);
+  }
+  return LLVM::CallOp::create(e.b, e.loc, function, arguments).getResult();
+}
+
+}  // namespace emit
+
+absl::Status link_ukernels(mlir::Operation* root, llvm::Module* kernel) {
+  absl::Status status;
+  root->walk([&](mlir::LLVM::LLVMFuncOp function) {
+    if (auto ukernel = function->getAttrOfType<ir::UkernelAttr>(ir::kUkernelAttr); ukernel && status.ok())
+      status = link_ukernel(ukernel, kernel);
+  });
+  return status;
+}
+
+}  // namespace lathe

@@ -1,0 +1,12 @@
+# Writes OUTPUT: an array of the bytes of each of BITCODES, and kBitcodes with a row {NAME, bytes, size} for each.
+set(rows "")
+set(text "")
+set(i 0)
+foreach(name path IN ZIP_LISTS NAMES BITCODES)
+  file(READ ${path} bytes HEX)
+  string(REGEX REPLACE "(..)" "0x\\1," bytes "${bytes}")
+  string(APPEND text "constexpr unsigned char kBitcode${i}[] = {${bytes}};\n")
+  string(APPEND rows "    {\"${name}\", kBitcode${i}, sizeof(kBitcode${i})},\n")
+  math(EXPR i "${i} + 1")
+endforeach()
+file(WRITE ${OUTPUT} "${text}constexpr Bitcode kBitcodes[] = {\n${rows}};\n")

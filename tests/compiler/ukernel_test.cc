@@ -1,0 +1,165 @@
+// ukernels from the table's row to the object: what the oracle writes into the plan, the payload op carries,
+// and the kernel is linked with; nothing else decides.
+#include <gmock/gmock.h>
+
+#include <functional>
+#include <set>
+
+#include "compiler_process.h"
+#include "kernels/candidates_ukernel.h"
+#include "oracle/oracle.h"
+
+namespace lathe::testing {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr const char* kCpuTargets[] = {"x86-64-avx2", "x86-64-avx512", "x86-64-avx512bf16", "aarch64-neon"};
+
+DeviceFacts device_of(const Target& target) {
+  DeviceFacts f;
+  f.name = "a machine";
+  f.target = target;
+  return f;
+}
+
+ProblemClass argmax_class(DType type, int64_t n, bool values) {
+  ProblemClass c;
+  c.op = Op::kArgmax;
+  c.a = type;
+  c.d = DType::kI64;
+  c.wants_values = values;
+  const Bucket row = row_bucket(n);
+  c.row_lo = row.lo, c.row_hi = row.hi;
+  return c;
+}
+
+std::vector<ProblemClass> classes_of(const UkernelRow& row) {
+  std::vector<ProblemClass> classes;
+  for (int64_t n : {100, 2000, 100000}) classes.push_back(argmax_class(row.a, n, n == 2000));
+  return classes;
+}
+
+// The plans of one row for a class.
+std::vector<RankedPlan> plans_of(const UkernelRow& row, const ProblemClass& c, const DeviceFacts& f,
+                                 int32_t workers) {
+  std::vector<RankedPlan> all, of_row;
+  enumerate_ukernels({c, f, workers, 0}, &all);
+  for (RankedPlan& r : all)
+    if (r.plan.config.ukernel.function == row.function) of_row.push_back(std::move(r));
+  return of_row;
+}
+
+const std::string& dump_of(const CompilerAnswer& answer, const std::string& ending) {
+  static const std::string none;
+  for (const auto& [name, text] : answer.dumps)
+    if (name.size() >= ending.size() && name.compare(name.size() - ending.size(), ending.size(), ending) == 0)
+      return text;
+  ADD_FAILURE() << "no dump " << ending;
+  return none;
+}
+
+CompileConfig bf16_config(const Target& target) {
+  const DeviceFacts f = device_of(target);
+  std::vector<RankedPlan> all;
+  const ProblemClass c = argmax_class(DType::kBF16, 100, true);
+  enumerate_ukernels({c, f, 1, 0}, &all);
+  EXPECT_EQ(all.size(), 1u);
+  EXPECT_EQ(all[0].rejection, "");
+  return all[0].plan.config;
+}
+
+TEST(Ukernel, OpPlanAndLoweringAgreeForEveryRow) {
+  std::set<std::string> bitcodes;
+  for (const char* name : kCpuTargets) {
+    const Target target = *parse_target(name);
+    for (const UkernelRow& row : ukernel_rows()) {
+      if (row.backend != Backend::kCpu) continue;
+      for (const ProblemClass& c : classes_of(row)) {
+        for (const RankedPlan& r : plans_of(row, c, device_of(target), 4)) {
+          ASSERT_EQ(r.rejection, "") << name << " " << row.function;
+          const CompileConfig& config = r.plan.config;
+          EXPECT_EQ(config.ukernel.bitcode, bitcode_for(row.bitcode, target));
+          EXPECT_EQ(config.ukernel.attributes, row.attributes);
+          bitcodes.insert(config.ukernel.bitcode);
+          const CompilerAnswer answer = compile(c, config, target, /*dump=*/true);
+          ASSERT_EQ(answer.code, 0) << name << " " << row.function << ": " << answer.error;
+          const std::string attribute = "#lathe.ukernel<function = \"" + std::string(row.function) +
+                                        "\", bitcode = \"" + config.ukernel.bitcode + "\", attributes = \"" +
+                                        row.attributes + "\">";
+          EXPECT_THAT(dump_of(answer, "payload.mlir"), HasSubstr(attribute));
+          EXPECT_THAT(dump_of(answer, "kernel.mlir"), HasSubstr(attribute));
+          EXPECT_THAT(dump_of(answer, "kernel.mlir"), HasSubstr("llvm.call @" + std::string(row.function)));
+          // All of it is in the kernel, which calls nothing.
+          EXPECT_THAT(dump_of(answer, "llvm.ll"), Not(HasSubstr("@" + std::string(row.function)))) << name;
+          EXPECT_THAT(dump_of(answer, "recipe.json"), HasSubstr("_ukernel\""));
+        }
+      }
+    }
+  }
+  EXPECT_EQ(bitcodes,
+            std::set<std::string>({"argmax/rows@aarch64", "argmax/rows@x86-64-v3", "argmax/rows@x86-64-v4"}));
+}
+
+// Where there is no bitcode the oracle says so, and the generated kernels are there.
+TEST(Ukernel, WithoutBitcodeForTheTargetTheCandidateIsRejected) {
+  const DeviceFacts f = device_of({Backend::kCpu, "x86-64", ""});
+  for (const UkernelRow& row : ukernel_rows()) {
+    if (row.backend != Backend::kCpu) continue;
+    const ProblemClass c = classes_of(row).front();
+    const std::vector<RankedPlan> plans = plans_of(row, c, f, 1);
+    ASSERT_EQ(plans.size(), 1u);
+    EXPECT_THAT(plans[0].rejection, HasSubstr("no bitcode of " + std::string(row.bitcode) + " for x86-64"));
+    const auto answer = rank_plans(c, f, {1, 0});
+    ASSERT_TRUE(answer.ok()) << answer.status();
+    EXPECT_NE(answer->ranked[0].plan.config.kernel, "ukernel");
+    EXPECT_EQ(answer->ranked.back().rejection, plans[0].rejection);
+  }
+}
+
+TEST(Ukernel, ChangingTheAttributeChangesTheObject) {
+  const Target target = *parse_target("x86-64-avx512");
+  const ProblemClass c = argmax_class(DType::kBF16, 100, true);
+  const CompileConfig config = bf16_config(target);
+  std::set<std::string> objects = {code_of(compile(c, config, target))};
+  EXPECT_EQ(objects.count(code_of(compile(c, config, target))), 1u);
+  CompileConfig changed = config;
+  changed.ukernel.function = "lathe_argmax_row_f16";
+  EXPECT_TRUE(objects.insert(code_of(compile(c, changed, target))).second) << "function";
+  changed = config;
+  changed.ukernel.bitcode = "argmax/rows@x86-64-v3";
+  EXPECT_TRUE(objects.insert(code_of(compile(c, changed, target))).second) << "bitcode";
+  changed = config;
+  changed.ukernel.attributes = "noinline nounwind";
+  const CompilerAnswer called = compile(c, changed, target, /*dump=*/true);
+  EXPECT_TRUE(objects.insert(code_of(called)).second) << "attributes";
+  EXPECT_THAT(dump_of(called, "llvm.ll"), HasSubstr("define internal i32 @lathe_argmax_row_bf16("));
+  // Of the bitcode's functions, the one that is called.
+  EXPECT_THAT(dump_of(called, "llvm.ll"), Not(HasSubstr("lathe_argmax_row_f32")));
+}
+
+TEST(Ukernel, WhatCannotBeLinkedIsNamed) {
+  const Target target = *parse_target("x86-64-avx512");
+  const ProblemClass c = argmax_class(DType::kBF16, 100, true);
+  const auto error_with = [&](const std::function<void(UkernelRef*)>& change) {
+    CompileConfig config = bf16_config(target);
+    change(&config.ukernel);
+    const CompilerAnswer answer = compile(c, config, target);
+    EXPECT_NE(answer.code, 0);
+    EXPECT_THAT(answer.error, HasSubstr("ukernel '" + config.ukernel.function + "' of bitcode '" +
+                                        config.ukernel.bitcode + "'"));
+    return answer.error;
+  };
+  EXPECT_THAT(error_with([](UkernelRef* u) { u->bitcode = "argmax/rows@z80"; }),
+              HasSubstr("no such bitcode"));
+  EXPECT_THAT(error_with([](UkernelRef* u) { u->function = "lathe_argmax_row_f64"; }),
+              HasSubstr("does not define the function"));
+  EXPECT_THAT(error_with([](UkernelRef* u) { u->attributes = "fast"; }),
+              HasSubstr("no function attribute 'fast'"));
+  EXPECT_THAT(error_with([](UkernelRef* u) { u->bitcode = "argmax/rows@aarch64"; }),
+              HasSubstr("compiled for aarch64-unknown-linux-gnu, not for x86_64-unknown-linux-gnu"));
+}
+
+}  // namespace
+}  // namespace lathe::testing
