@@ -8,9 +8,9 @@
 #include <condition_variable>
 #include <mutex>
 #include <thread>
+#include <unordered_map>
+#include <unordered_set>
 
-#include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
 #include "api/dispatch_table.h"
 #include "base/log.h"
 
@@ -69,10 +69,10 @@ class BackgroundCompiler {
   std::atomic<pid_t> pid_{0};  // of the process that started the thread; 0: none is started
   mutable std::mutex mutex_;
   std::condition_variable changed_;
-  absl::flat_hash_map<Job, Wait, JobHash> waiting_;  // under mutex_, as all that follows
+  std::unordered_map<Job, Wait, JobHash> waiting_;  // under mutex_, as all that follows
   uint64_t arrivals_ = 0;
-  absl::flat_hash_set<Job, JobHash> submitted_;  // ever, of devices that are open
-  const lathe_device* busy_ = nullptr;           // of the job under way
+  std::unordered_set<Job, JobHash> submitted_;  // ever, of devices that are open
+  const lathe_device* busy_ = nullptr;          // of the job under way
   bool stops_ = false;
   std::thread thread_;
 };

@@ -187,8 +187,8 @@ absl::StatusOr<Prepared> prepare_kernel(lathe_device& device, const DispatchKey&
       // A cubin of another driver's or assembler's time: what this driver makes of the compiler's PTX it
       // takes.
       if (!may_compile)
-        return absl::NotFoundError(absl::StrCat("the stored kernel is refused, and nothing is to be compiled: ",
-                                                loaded.status().message()));
+        return absl::NotFoundError(absl::StrCat(
+            "the stored kernel is refused, and nothing is to be compiled: ", loaded.status().message()));
       device.context.logger.log(LogLevel::kInfo,
                                 absl::StrCat("compiling again: ", loaded.status().message()));
       LATHE_ASSIGN_OR_RETURN(Artifact fresh, compile(device, key.problem, choice));

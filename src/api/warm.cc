@@ -5,12 +5,12 @@
 #include <exception>
 #include <mutex>
 #include <thread>
+#include <unordered_set>
 #include <utility>
 
-#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "api/boundary.h"
+#include "api/number_text.h"
 #include "api/raw_enum.h"
 
 namespace lathe {
@@ -109,7 +109,8 @@ absl::Status warm_class(lathe_device& device, const WarmClass& warm, Progress* p
     LATHE_ASSIGN_OR_RETURN(const CacheResult result, get_artifact(device, warm.key.problem, choice));
     outcome = result.outcome;
   } else {
-    LATHE_ASSIGN_OR_RETURN(const Prepared prepared, prepare_kernel(device, warm.key, choice, progress->options.compiles));
+    LATHE_ASSIGN_OR_RETURN(const Prepared prepared,
+                           prepare_kernel(device, warm.key, choice, progress->options.compiles));
     note_need(*prepared.entry, warm.m_max, progress);
     outcome = prepared.outcome;
   }
@@ -191,10 +192,9 @@ void tell_end(const lathe_device& device, const Progress& progress, const lathe_
   const lathe_context& context = device.context;
   context.logger.log(
       LogLevel::kInfo,
-      absl::StrFormat("warm-up: %d classes on %s: %d compiled, %d loaded, %d present, %d failed, %d not "
-                      "begun, %.1f ms",
-                      r.classes, device.name, r.compiled, r.loaded, r.present, r.failed, r.skipped,
-                      r.milliseconds));
+      absl::StrCat("warm-up: ", r.classes, " classes on ", device.name, ": ", r.compiled, " compiled, ",
+                   r.loaded, " loaded, ", r.present, " present, ", r.failed, " failed, ", r.skipped,
+                   " not begun, ", number_text("%.1f", r.milliseconds), " ms"));
   if (!context.trace.enabled()) return;
   context.trace.span(
       "warm-up", absl::StrCat(r.classes, " classes"), progress.start,
@@ -244,7 +244,7 @@ ManifestEntry entry_of(const Request& weight, int64_t m_max, std::string name) {
 
 std::vector<WarmClass> classes_on(const lathe_device& device, const Manifest& manifest) {
   std::vector<WarmClass> classes;
-  absl::flat_hash_set<DispatchKey, KeyHash> seen;
+  std::unordered_set<DispatchKey, KeyHash> seen;
   for (const ManifestEntry& entry : manifest.entries) {
     for (const ProblemClass& problem : expand(device, entry)) {
       const DispatchKey key = {problem, entry.split_k, entry.candidate};
