@@ -5,8 +5,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <cstdlib>
+#include <memory>
+#include <new>
 #include <set>
 #include <vector>
 
@@ -15,6 +16,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "base/small_file.h"
 #include "base/status.h"
 #include "runtime/cpu/cpu_features.h"
 #include "runtime/cpu/machine_table.h"
@@ -28,15 +30,10 @@ namespace {
 
 constexpr char kCpuRoot[] = "/sys/devices/system/cpu/cpu";
 
-// "" if the file cannot be read. The system's files have no size of their own.
+// "" if the file cannot be read.
 std::string read_system_file(const std::string& path) {
-  std::string text;
-  std::FILE* file = std::fopen(path.c_str(), "re");
-  if (file == nullptr) return text;
-  char buffer[4096];
-  while (const size_t n = std::fread(buffer, 1, sizeof(buffer), file)) text.append(buffer, n);
-  std::fclose(file);
-  return text;
+  constexpr size_t kMost = 1 << 20;
+  return read_small_file(path, kMost).value_or("");
 }
 
 std::vector<int32_t> processors_in_mask() {
@@ -44,13 +41,13 @@ std::vector<int32_t> processors_in_mask() {
   // The fixed cpu_set_t ends at 1024 processors; the system refuses a mask shorter than its own.
   for (int capacity = CPU_SETSIZE; capacity <= 64 * CPU_SETSIZE; capacity *= 2) {
     cpu_set_t* mask = CPU_ALLOC(capacity);
-    if (mask == nullptr) break;
+    if (mask == nullptr) throw std::bad_alloc();
+    const std::unique_ptr<cpu_set_t, void (*)(cpu_set_t*)> owned(mask, [](cpu_set_t* m) { CPU_FREE(m); });
     const size_t bytes = CPU_ALLOC_SIZE(capacity);
     const bool known = sched_getaffinity(0, bytes, mask) == 0;
     for (int cpu = 0; known && cpu < capacity; ++cpu) {
       if (CPU_ISSET_S(cpu, bytes, mask)) processors.push_back(cpu);
     }
-    CPU_FREE(mask);
     if (known) break;
   }
   if (processors.empty()) processors.push_back(0);

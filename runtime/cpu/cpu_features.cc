@@ -1,15 +1,17 @@
 #include "runtime/cpu/cpu_features.h"
 
 #include <algorithm>
-#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <iterator>
+#include <optional>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "base/small_file.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -55,12 +57,10 @@ std::string brand_string() {
 #if defined(__aarch64__)
 // MIDR_EL1: implementer in bits 31..24, part in bits 15..4. 0 if the system does not tell.
 uint64_t read_midr() {
-  std::FILE* file = std::fopen("/sys/devices/system/cpu/cpu0/regs/identification/midr_el1", "re");
-  if (file == nullptr) return 0;
-  unsigned long long midr = 0;
-  if (std::fscanf(file, "%llx", &midr) != 1) midr = 0;
-  std::fclose(file);
-  return midr;
+  constexpr size_t kMost = 4096;
+  const std::optional<std::string> text =
+      read_small_file("/sys/devices/system/cpu/cpu0/regs/identification/midr_el1", kMost);
+  return text ? std::strtoull(text->c_str(), nullptr, 16) : 0;
 }
 #endif
 

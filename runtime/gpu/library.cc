@@ -7,6 +7,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "base/load_library.h"
 #include "base/status.h"
 
 namespace lathe::gpu {
@@ -37,8 +38,9 @@ absl::StatusOr<void*> open_library(const Platform& platform) {
   std::string causes;
   for (const char* library : platform.libraries) {
     if (library == nullptr) break;
-    if (void* handle = dlopen(library, RTLD_NOW | RTLD_LOCAL)) return handle;
-    absl::StrAppend(&causes, causes.empty() ? "" : "; ", dlerror());
+    std::string cause;
+    if (void* handle = load_library(library, RTLD_NOW | RTLD_LOCAL, &cause)) return handle;
+    absl::StrAppend(&causes, causes.empty() ? "" : "; ", cause);
   }
   return unavailable(platform.prefix, causes);
 }

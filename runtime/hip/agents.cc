@@ -3,7 +3,6 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
 #include "base/status.h"
 
@@ -100,13 +99,15 @@ absl::StatusOr<Agent> find_agent(const gpu::Library& library, const PciAddress& 
   LATHE_ASSIGN_OR_RETURN(const Hsa hsa, find_hsa(library));
   // Counted: HIP's own use of it goes on.
   if (const int result = hsa.init(); result != kOk)
-    return absl::UnavailableError(absl::StrFormat("hsa_init answered %#x", result));
+    return absl::UnavailableError(absl::StrCat("hsa_init answered 0x", absl::Hex(result)));
   Search search{hsa, at, 0, false, {}};
   const int result = hsa.iterate_agents(visit_agent, &search);
   hsa.shut_down();
-  const std::string place = absl::StrFormat("%04x:%02x:%02x", at.domain, at.bus, at.device);
+  const std::string place =
+      absl::StrCat(absl::Hex(at.domain, absl::kZeroPad4), ":", absl::Hex(at.bus, absl::kZeroPad2), ":",
+                   absl::Hex(at.device, absl::kZeroPad2));
   if (result != kOk)
-    return absl::UnavailableError(absl::StrFormat("hsa_iterate_agents answered %#x", result));
+    return absl::UnavailableError(absl::StrCat("hsa_iterate_agents answered 0x", absl::Hex(result)));
   if (!search.found)
     return absl::UnavailableError(
         absl::StrCat("none of HSA's ", search.gpus, " GPU agent(s) is where HIP's device is, ", place));

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <exception>
+#include <iterator>
 
 #include "absl/strings/str_cat.h"
 #include "api/device.h"
@@ -34,7 +35,7 @@ Submitted BackgroundCompiler::submit(lathe_device& device, const DispatchKey& ke
   const Job job = {&device, key};
   {
     const std::lock_guard<std::mutex> lock(thread_.mutex);
-    if (submitted_.contains(job)) {
+    if (submitted_.count(job) != 0) {
       const auto waits = waiting_.find(job);
       if (waits != waiting_.end()) ++waits->second.asked;
       return Submitted::kBefore;
@@ -69,9 +70,11 @@ void BackgroundCompiler::forget(const lathe_device& device) {
   if (thread_.is_of_parent()) return;
   std::unique_lock<std::mutex> lock(thread_.mutex);
   const auto of_device = [&](const Job& job) { return job.device == &device; };
-  absl::erase_if(waiting_, [&](const auto& entry) { return of_device(entry.first); });
+  for (auto it = waiting_.begin(); it != waiting_.end();)
+    it = of_device(it->first) ? waiting_.erase(it) : std::next(it);
   thread_.changed.wait(lock, [&] { return busy_ != &device; });
-  absl::erase_if(submitted_, of_device);
+  for (auto it = submitted_.begin(); it != submitted_.end();)
+    it = of_device(*it) ? submitted_.erase(it) : std::next(it);
 }
 
 void BackgroundCompiler::work() noexcept {

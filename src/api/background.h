@@ -2,8 +2,9 @@
 // first job.
 #pragma once
 
-#include "absl/container/flat_hash_map.h"
-#include "absl/container/flat_hash_set.h"
+#include <unordered_map>
+#include <unordered_set>
+
 #include "api/dispatch_table.h"
 #include "api/own_thread.h"
 #include "base/log.h"
@@ -56,10 +57,10 @@ class BackgroundCompiler {
 
   const Logger& logger_;
   const size_t most_waiting_;
-  absl::flat_hash_map<Job, Wait, JobHash> waiting_;  // under the thread's mutex, as all that follows
+  std::unordered_map<Job, Wait, JobHash> waiting_;  // under the thread's mutex, as all that follows
   uint64_t arrivals_ = 0;
-  absl::flat_hash_set<Job, JobHash> submitted_;  // ever, of devices that are open
-  const lathe_device* busy_ = nullptr;           // of the job under way
+  std::unordered_set<Job, JobHash> submitted_;  // ever, of devices that are open
+  const lathe_device* busy_ = nullptr;          // of the job under way
   OwnThread thread_;
 };
 

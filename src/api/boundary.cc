@@ -3,18 +3,14 @@
 #include <string>
 
 #include "api/raw_enum.h"
+#include "base/thread_owned.h"
 
 namespace lathe {
 namespace {
 
-// Constructed at a thread's first failure, not at its first call.
-std::string& last_error() {
-  static thread_local std::string message;
-  return message;
-}
-
-// What lathe_last_error() answers when the message itself could not be stored.
-thread_local const char* last_error_fallback = nullptr;
+// What lathe_last_error() answers: of this thread's message, or the status' name where that could not be
+// stored.
+thread_local const char* last_error = "";
 
 }  // namespace
 
@@ -36,10 +32,12 @@ lathe_status to_c_status(absl::StatusCode code) {
 
 lathe_status report_failure(lathe_status status, absl::string_view message) noexcept {
   try {
-    last_error().assign(message.data(), message.size());
-    last_error_fallback = nullptr;
+    std::string* const stored = of_this_thread<std::string>();
+    if (stored == nullptr) throw std::bad_alloc();
+    stored->assign(message.data(), message.size());
+    last_error = stored->c_str();
   } catch (...) {
-    last_error_fallback = lathe_status_name(status);
+    last_error = lathe_status_name(status);
   }
   return status;
 }
@@ -69,10 +67,7 @@ const char* lathe_status_name(lathe_status status) {
   return "UNKNOWN_STATUS";
 }
 
-const char* lathe_last_error(void) {
-  if (lathe::last_error_fallback != nullptr) return lathe::last_error_fallback;
-  return lathe::last_error().c_str();
-}
+const char* lathe_last_error(void) { return lathe::last_error; }
 
 #define LATHE_STRING_INNER(x) #x
 #define LATHE_STRING(x) LATHE_STRING_INNER(x)

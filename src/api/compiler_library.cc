@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "api/beside_library.h"
+#include "base/load_library.h"
 #include "base/status.h"
 #include "core/key.h"
 
@@ -29,10 +30,10 @@ absl::Status CompilerLibrary::load() {
   if (compile_.load(std::memory_order_relaxed) != nullptr) return absl::OkStatus();
   const auto start = std::chrono::steady_clock::now();
   // The handle is never closed, not even a refused one: LLVM's statics and thread-locals may not survive it.
-  void* library = dlopen(path_.c_str(), RTLD_NOW | RTLD_LOCAL);
+  std::string cause;
+  void* library = load_library(path_.c_str(), RTLD_NOW | RTLD_LOCAL, &cause);
   if (library == nullptr) {
-    const char* cause = dlerror();
-    absl::string_view text = cause != nullptr ? cause : "dlopen failed";
+    absl::string_view text = cause;
     absl::ConsumePrefix(&text, absl::StrCat(path_, ": "));
     return unavailable(path_, text);
   }

@@ -13,7 +13,6 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "api/beside_library.h"
 #include "api/frame.h"
 #include "base/status.h"
@@ -106,12 +105,15 @@ absl::StatusOr<std::unique_ptr<CompilerProcess>> CompilerProcess::start(
 
 absl::Status CompilerProcess::spawn(int its_socket) {
   std::string arguments[] = {program_of(options_), library_of(options_), absl::StrCat(options_.memory_bytes),
-                             absl::StrFormat("%g", options_.idle_seconds), absl::StrCat(getpid())};
+                             absl::StrCat(options_.idle_seconds), absl::StrCat(getpid())};
   char* pointers[] = {arguments[0].data(), arguments[1].data(), arguments[2].data(),
                       arguments[3].data(), arguments[4].data(), nullptr};
   const int error = SpawnSettings(its_socket).start(arguments[0], pointers, &pid_);
   if (error == 0) return absl::OkStatus();
   pid_ = 0;
+  if (error == ENOMEM)
+    return absl::ResourceExhaustedError(
+        absl::StrCat("compiler process ", arguments[0], ": out of memory to start it"));
   return unavailable(options_, strerror(error));
 }
 
@@ -145,7 +147,7 @@ bool CompilerProcess::is_waiting() const {
 absl::Status CompilerProcess::explain_end(const absl::Status& status) {
   if (absl::IsDeadlineExceeded(status))
     return absl::DeadlineExceededError(
-        absl::StrFormat("the compiler process took more than %g s and was ended", options_.request_seconds));
+        absl::StrCat("the compiler process took more than ", options_.request_seconds, " s and was ended"));
   if (!absl::IsUnavailable(status))
     return absl::AbortedError(absl::StrCat("the compiler process: ", status.message()));
   siginfo_t info = {};

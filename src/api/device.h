@@ -5,8 +5,8 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <unordered_map>
 
-#include "absl/container/flat_hash_map.h"
 #include "api/context.h"
 #include "api/dispatch_table.h"
 #include "api/request.h"
@@ -27,7 +27,7 @@ class LoadedKernels {
 
  private:
   mutable std::mutex mutex_;
-  absl::flat_hash_map<std::string, std::unique_ptr<LoadedKernel>> kernels_;  // under mutex_
+  std::unordered_map<std::string, std::unique_ptr<LoadedKernel>> kernels_;  // under mutex_
 };
 
 }  // namespace lathe

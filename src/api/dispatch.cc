@@ -2,10 +2,10 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "api/empty_product.h"
 #include "api/fallback.h"
 #include "api/miss.h"
+#include "api/number_text.h"
 #include "core/generic.h"
 
 namespace lathe {
@@ -29,9 +29,9 @@ void report_miss(const lathe_device& device, const Request& request, Trace::Cloc
                        {{"device", device.name}, {"kernel", kernel}, {"outcome", std::string(outcome)}});
   }
   if (context.logger.enabled(LogLevel::kInfo)) {
-    context.logger.log(LogLevel::kInfo,
-                       absl::StrFormat("miss: %s: %s%s%s, %.1f ms", describe(request, device.name), kernel,
-                                       kernel.empty() ? "" : ", ", outcome, took.count()));
+    context.logger.log(LogLevel::kInfo, absl::StrCat("miss: ", describe(request, device.name), ": ", kernel,
+                                                     kernel.empty() ? "" : ", ", outcome, ", ",
+                                                     number_text("%.1f", took.count()), " ms"));
   }
 }
 

@@ -3,7 +3,7 @@
 #include <chrono>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
+#include "api/number_text.h"
 #include "api/text_file.h"
 
 namespace lathe {
@@ -54,7 +54,7 @@ std::string metrics_text(const lathe_statistics& statistics) {
   std::string text;
   for (const Row& row : kRows)
     absl::StrAppend(&text, "# HELP ", row.name, " ", row.help, "\n# TYPE ", row.name, " ", row.type, "\n",
-                    row.name, " ", absl::StrFormat("%.15g", row.value(statistics)), "\n");
+                    row.name, " ", number_text("%.15g", row.value(statistics)), "\n");
   return text;
 }
 

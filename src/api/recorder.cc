@@ -6,10 +6,10 @@
 #include <exception>
 #include <memory>
 #include <mutex>
+#include <unordered_set>
 #include <utility>
 #include <vector>
 
-#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "api/text_file.h"
 #include "base/status.h"
@@ -51,7 +51,7 @@ absl::Status join_into(const std::string& path, const Manifest& met, double pati
 struct Recorder::State {
   const pid_t pid = getpid();
   std::mutex mutex;
-  absl::flat_hash_set<DispatchKey, KeyHash> seen;  // under mutex, as what follows
+  std::unordered_set<DispatchKey, KeyHash> seen;  // under mutex, as what follows
   Manifest met;
   bool failed = false;
   std::mutex writing;  // held while the file is written, so that later arrivals find their class in it

@@ -5,12 +5,12 @@
 #include <exception>
 #include <mutex>
 #include <thread>
+#include <unordered_set>
 #include <utility>
 
-#include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "api/boundary.h"
+#include "api/number_text.h"
 #include "api/raw_enum.h"
 
 namespace lathe {
@@ -190,10 +190,9 @@ void tell_end(const lathe_device& device, const Progress& progress, const lathe_
   const lathe_context& context = device.context;
   context.logger.log(
       LogLevel::kInfo,
-      absl::StrFormat("warm-up: %s on %s: %d compiled, %d loaded, %d present, %d failed, %d not "
-                      "begun, %.1f ms",
-                      count_of_classes(r.classes), device.name, r.compiled, r.loaded, r.present, r.failed,
-                      r.skipped, r.milliseconds));
+      absl::StrCat("warm-up: ", count_of_classes(r.classes), " on ", device.name, ": ", r.compiled,
+                   " compiled, ", r.loaded, " loaded, ", r.present, " present, ", r.failed, " failed, ",
+                   r.skipped, " not begun, ", number_text("%.1f", r.milliseconds), " ms"));
   if (!context.trace.enabled()) return;
   context.trace.span(
       "warm-up", count_of_classes(r.classes), progress.start,
@@ -243,7 +242,7 @@ ManifestEntry entry_of(const Request& weight, int64_t m_max, std::string name) {
 
 std::vector<WarmClass> classes_on(const lathe_device& device, const Manifest& manifest) {
   std::vector<WarmClass> classes;
-  absl::flat_hash_set<DispatchKey, KeyHash> seen;
+  std::unordered_set<DispatchKey, KeyHash> seen;
   for (const ManifestEntry& entry : manifest.entries) {
     for (const ProblemClass& problem : expand(device, entry)) {
       const DispatchKey key = {problem, entry.split_k, entry.candidate};

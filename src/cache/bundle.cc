@@ -6,11 +6,13 @@
 #include <unistd.h>
 #include <xxhash.h>
 #include <zstd.h>
+#include <zstd_errors.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
 #include <map>
+#include <new>
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
@@ -81,10 +83,15 @@ bool within(uint64_t at, uint64_t size, uint64_t lo, uint64_t hi) {
   return at >= lo && at <= hi && size <= hi - at;
 }
 
+void throw_if_no_memory(size_t zstd_result) {
+  if (ZSTD_getErrorCode(zstd_result) == ZSTD_error_memory_allocation) throw std::bad_alloc();
+}
+
 // The payload as it is stored, and how.
 std::pair<std::string, uint32_t> packed(const std::string& payload) {
   std::string frame(ZSTD_compressBound(payload.size()), '\0');
   const size_t size = ZSTD_compress(&frame[0], frame.size(), payload.data(), payload.size(), kLevel);
+  throw_if_no_memory(size);
   if (ZSTD_isError(size) || size >= payload.size()) return {payload, kStored};
   frame.resize(size);
   return {std::move(frame), kZstd};
@@ -97,6 +104,7 @@ absl::StatusOr<std::string> unpacked(std::string stored, uint32_t codec) {
     return absl::DataLossError("no zstd frame of a legal size");  // the error values are larger
   std::string payload(size, '\0');
   const size_t got = ZSTD_decompress(&payload[0], payload.size(), stored.data(), stored.size());
+  throw_if_no_memory(got);  // nothing is wrong with the bundle
   if (ZSTD_isError(got) || got != size) return absl::DataLossError("zstd cannot unpack it");
   return payload;
 }

@@ -8,8 +8,8 @@
 #include <new>
 #include <optional>
 #include <thread>
+#include <unordered_map>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "cache/bundle_set.h"
@@ -350,8 +350,8 @@ class MemoryOverDisk final : public ArtifactCache {
   const double lock_timeout_seconds_;
   const Logger logger_;
   mutable std::mutex mutex_;  // never held while reading, compiling, writing or logging
-  absl::flat_hash_map<std::string, ArtifactPtr> table_;
-  absl::flat_hash_map<std::string, std::shared_ptr<Flight>> flights_;
+  std::unordered_map<std::string, ArtifactPtr> table_;
+  std::unordered_map<std::string, std::shared_ptr<Flight>> flights_;
   CacheStatistics statistics_;
 };
 

@@ -9,6 +9,7 @@
 #include <cstdlib>
 #include <ctime>
 #include <memory>
+#include <new>
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
@@ -34,6 +35,7 @@ constexpr uint64_t kGoalNumerator = 7, kGoalDenominator = 8, kLooks = 16;
 std::string absolute_path(std::string path) {
   if (path[0] != '/') {
     std::unique_ptr<char, decltype(&free)> here(getcwd(nullptr, 0), &free);
+    if (here == nullptr && errno == ENOMEM) throw std::bad_alloc();
     if (here != nullptr) path = absl::StrCat(here.get(), "/", path);
   }
   // With a trailing slash the last component would be followed even if it is a symbolic link.

@@ -12,6 +12,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
+#include <memory>
+#include <new>
 #include <random>
 
 #include "absl/strings/match.h"
@@ -79,13 +81,15 @@ absl::string_view fingerprint_of(absl::string_view entry) { return entry.substr(
 std::vector<std::string> names_in(int directory) {
   std::vector<std::string> names;
   const int copy = openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  DIR* stream = copy < 0 ? nullptr : fdopendir(copy);
+  if (copy < 0) return names;
+  const std::unique_ptr<DIR, decltype(&closedir)> stream(fdopendir(copy), closedir);
   if (stream == nullptr) {
-    if (copy >= 0) close(copy);
+    const int error = errno;
+    close(copy);
+    if (error == ENOMEM) throw std::bad_alloc();  // nobody is to take it for an empty directory
     return names;
   }
-  while (const dirent* entry = readdir(stream)) names.emplace_back(entry->d_name);
-  closedir(stream);
+  while (const dirent* entry = readdir(stream.get())) names.emplace_back(entry->d_name);
   std::sort(names.begin(), names.end());
   return names;
 }

@@ -7,9 +7,9 @@
 
 #include <algorithm>
 #include <limits>
+#include <unordered_set>
 #include <vector>
 
-#include "absl/container/flat_hash_set.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -51,7 +51,7 @@ UseTable parse(absl::string_view text) {
     if (words.size() != 3 || !is_fingerprint(words[0]) || !absl::SimpleAtoi(words[1], &hits) ||
         !absl::SimpleAtoi(words[2], &made))
       continue;
-    Use& use = words[0] == kGone ? table.gone : table.entries[words[0]];
+    Use& use = words[0] == kGone ? table.gone : table.entries[std::string(words[0])];
     add(&use, hits, made);
     use.order = ++order;
   }
@@ -67,12 +67,12 @@ UseTable read_open(int file, const struct stat& s) {
 
 // One line an entry, least recently used first; those whose entry is gone are summed up.
 std::string rewritten(UseTable table, const std::vector<std::string>& names) {
-  absl::flat_hash_set<std::string> present;
+  std::unordered_set<std::string> present;
   for (const std::string& name : names)
     if (is_entry(name)) present.insert(std::string(fingerprint_of(name)));
   std::vector<std::pair<uint64_t, std::string>> lines;
   for (const auto& [fingerprint, use] : table.entries) {
-    if (present.contains(fingerprint))
+    if (present.count(fingerprint) != 0)
       lines.emplace_back(use.order, line_of(fingerprint, use.hits, use.made));
     else
       add(&table.gone, use.hits, use.made);
@@ -94,7 +94,7 @@ void rewrite(int directory, int file) {
 }  // namespace
 
 Use UseTable::of(absl::string_view fingerprint) const {
-  const auto found = entries.find(fingerprint);
+  const auto found = entries.find(std::string(fingerprint));
   return found == entries.end() ? Use() : found->second;
 }
 

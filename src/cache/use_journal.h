@@ -12,8 +12,8 @@
 
 #include <cstdint>
 #include <string>
+#include <unordered_map>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/string_view.h"
 
 namespace lathe {
@@ -24,8 +24,8 @@ struct Use {
 };
 
 struct UseTable {
-  absl::flat_hash_map<std::string, Use> entries;  // by fingerprint
-  Use gone;                                       // of entries that were removed, together
+  std::unordered_map<std::string, Use> entries;  // by fingerprint
+  Use gone;                                      // of entries that were removed, together
 
   Use of(absl::string_view fingerprint) const;
 };

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
-#include <fstream>
-#include <iterator>
 #include <optional>
 #include <set>
 #include <stdexcept>
@@ -15,6 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "base/small_file.h"
 #include "base/status.h"
 #include "core/amd_targets.h"
 
@@ -226,16 +225,12 @@ absl::StatusOr<DeviceFacts> facts_from_json(const Json& j) {
 }
 
 absl::StatusOr<DeviceFacts> load_facts(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return absl::InvalidArgumentError(absl::StrCat("facts file ", path, " cannot be opened"));
   constexpr size_t kMaxBytes = 1 << 20;
-  std::string text(kMaxBytes + 1, '\0');
-  file.read(&text[0], static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<size_t>(file.gcount()));
-  if (file.bad() || text.size() > kMaxBytes)
+  const std::optional<std::string> text = read_small_file(path, kMaxBytes);
+  if (!text)
     return absl::InvalidArgumentError(
-        absl::StrCat("facts file ", path, " cannot be read, or is no file under 1 MiB"));
-  LATHE_ASSIGN_OR_RETURN(const Json json, parse_json(text, absl::StrCat("facts file ", path)));
+        absl::StrCat("facts file ", path, " cannot be opened or read, or is no file under 1 MiB"));
+  LATHE_ASSIGN_OR_RETURN(const Json json, parse_json(*text, absl::StrCat("facts file ", path)));
   absl::StatusOr<DeviceFacts> facts = facts_from_json(json);
   if (!facts.ok())
     return absl::InvalidArgumentError(absl::StrCat("facts file ", path, ": ", facts.status().message()));

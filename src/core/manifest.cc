@@ -4,6 +4,7 @@
 #include <xxhash.h>
 
 #include <algorithm>
+#include <new>
 #include <stdexcept>
 
 #include "absl/strings/str_cat.h"
@@ -237,6 +238,8 @@ Manifest read_manifest(const Json& json) {
   for (size_t i = 0; i < classes.size(); ++i) {
     try {
       manifest.entries.push_back(read_entry(classes[i]));
+    } catch (const std::bad_alloc&) {
+      throw;
     } catch (const std::exception& e) {
       throw std::invalid_argument(absl::StrCat("classes[", i, "]: ", e.what()));
     }

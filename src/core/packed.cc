@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 
 namespace lathe {
 namespace {
@@ -47,7 +46,7 @@ void pack_bytes(const char* b, int64_t k, int64_t width, int64_t row, int64_t co
 
 absl::StatusOr<PackedForm> packed_form(uint32_t id, DType dtype) {
   if (is_packable(dtype) && id == packed_layout_id(kColumns16, dtype)) return kColumns16;
-  const std::string name = absl::StrFormat("packed_layout 0x%x", id);
+  const std::string name = absl::StrCat("packed_layout 0x", absl::Hex(id));
   if (id >> 16 != kPackedVersion)
     return absl::InvalidArgumentError(absl::StrCat(name, " is of version ", id >> 16,
                                                    ", this library reads version ", kPackedVersion,

@@ -16,8 +16,8 @@
 
 #include "api/compiler_library.h"
 #include "core/key.h"
-#include "fake_bundle.h"
 #include "fake_device.h"
+#include "generic_bundle.h"
 #include "tests/warm_weight.h"
 
 namespace lathe {
@@ -423,7 +423,7 @@ class FallbackBundle {
     std::string pattern = (fs::temp_directory_path() / "lathe-isolated-XXXXXX").string();
     EXPECT_NE(mkdtemp(pattern.data()), nullptr);
     directory_ = pattern;
-    std::ofstream(path(), std::ios::binary) << bundle_bytes();
+    std::ofstream(path(), std::ios::binary) << generic_bundle_bytes();
   }
   ~FallbackBundle() { fs::remove_all(directory_); }
   std::string path() const { return directory_ + "/fallback.bundle"; }

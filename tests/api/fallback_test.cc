@@ -12,8 +12,9 @@
 #include <thread>
 
 #include "core/generic.h"
-#include "fake_bundle.h"
 #include "fake_device.h"
+#include "generic_bundle.h"
+#include "kernels/candidates_generic.h"
 
 namespace lathe {
 namespace {
@@ -27,7 +28,7 @@ class Fallback : public testing::Test {
     EXPECT_NE(mkdtemp(pattern.data()), nullptr);
     directory_ = pattern;
     path_ = directory_ + "/fallback.bundle";
-    write(bundle_bytes());
+    write(generic_bundle_bytes());
   }
   ~Fallback() override { fs::remove_all(directory_); }
 
@@ -142,16 +143,16 @@ TEST_F(Fallback, AMissingOrDamagedBundleIsAnErrorThatNamesIt) {
     EXPECT_EQ(run(*fake, m), LATHE_NOT_AVAILABLE);
     EXPECT_TRUE(error_says(path_)) << lathe_last_error();
     EXPECT_TRUE(error_says("matmul f32 a=n b=t m=7")) << lathe_last_error();
-    write(bundle_bytes().substr(0, 1000));
+    write(generic_bundle_bytes().substr(0, 1000));
     EXPECT_EQ(run(*fake, m), LATHE_NOT_AVAILABLE);
     EXPECT_TRUE(error_says(path_)) << lathe_last_error();
-    write(bundle_bytes("another"));
+    write(generic_bundle_bytes("another"));
     EXPECT_EQ(run(*fake, m), LATHE_NOT_AVAILABLE);
     EXPECT_TRUE(error_says("codegen id another")) << lathe_last_error();
-    write(bundle_bytes());
+    write(generic_bundle_bytes());
     EXPECT_EQ(run(*fake, m), LATHE_OK) << "a file that appears later is found: " << lathe_last_error();
   }
-  std::string damaged = bundle_bytes();
+  std::string damaged = generic_bundle_bytes();
   damaged.back() ^= 1;  // of the last target's payload, which all its kernels and its backend's share
   write(damaged);
   auto fake = open(fake_compiler(), "mi300x.json");

@@ -1,4 +1,4 @@
-// A fallback bundle for fake devices.
+// What LATHE_MISS_FALLBACK runs meanwhile, of a fake device.
 #pragma once
 
 #include <string>
@@ -6,15 +6,15 @@
 #include <vector>
 
 #include "cache/bundle.h"
-#include "core/artifact.h"
 #include "core/generic.h"
+#include "core/json.h"
 #include "core/key.h"
 #include "kernels/candidates_generic.h"
 
 namespace lathe {
 
 // A bundle of all generic kernels of the fake device, whose code says "generic".
-inline std::string bundle_bytes(const std::string& codegen = std::string(codegen_id())) {
+inline std::string generic_bundle_bytes(const std::string& codegen = std::string(codegen_id())) {
   std::vector<std::pair<std::string, std::string>> artifacts;
   for (const Target& target : generic_targets())
     for (const ProblemClass& c : generic_classes(target)) {

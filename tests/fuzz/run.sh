@@ -1,0 +1,8 @@
+#!/usr/bin/env bash
+# run.sh FUZZER SEEDS FOUND: fuzzes for $LATHE_FUZZ_SECONDS (3) from the seeds and from what earlier runs found, which lies in
+# FOUND as does an input that crashes.
+set -euo pipefail
+mkdir -p "$3/corpus"
+export LLVM_PROFILE_FILE=$3/default.profraw
+exec "$1" -max_total_time="${LATHE_FUZZ_SECONDS:-3}" -max_len=4096 -timeout=60 -print_final_stats=1 \
+  -artifact_prefix="$3/" "$3/corpus" "$2"
