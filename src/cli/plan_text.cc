@@ -54,6 +54,8 @@ std::string config_line(const Json& config, int64_t splits) {
   if (number("swap") != 0) absl::StrAppend(&out, "  swapped");
   if (number("persistent") > 0) absl::StrAppend(&out, "  persistent ", number("persistent"));
   if (number("raster") > 0) absl::StrAppend(&out, "  raster ", number("raster"));
+  if (config.contains("ukernel") && !config["ukernel"].value("function", "").empty())
+    absl::StrAppend(&out, "  ", config["ukernel"].value("function", ""));
   if (splits > 1) absl::StrAppend(&out, "  splits ", splits, merge_text(number("split")));
   return out;
 }

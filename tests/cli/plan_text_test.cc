@@ -33,6 +33,9 @@ TEST(ConfigLine, SaysWhatIsSet) {
 
 TEST(ConfigLine, SaysWhoMergesSplits) {
   EXPECT_THAT(config_line(config({{"split", 1}}), 7), HasSubstr("  splits 7 merged in a second step"));
+  const Json ukernel = {{"function", "lathe_argmax_row_f32"}, {"bitcode", "argmax/rows@x86-64-v4"}};
+  EXPECT_THAT(config_line(config({{"kernel", "ukernel"}, {"ukernel", ukernel}}), 1),
+              HasSubstr("  lathe_argmax_row_f32"));
   EXPECT_THAT(config_line(config({{"split", 2}}), 7), HasSubstr("  splits 7 merged by the last workgroup"));
   EXPECT_THAT(config_line(config({{"split", 3}, {"cluster_k", 4}}), 4),
               HasSubstr("  cluster 1x1x4  splits 4 merged in the cluster"));
