@@ -28,7 +28,7 @@ class SlabPool {
   SlabPool(const SlabPool&) = delete;
   SlabPool& operator=(const SlabPool&) = delete;
 
-  // At least `bytes` of memory aligned to 64 bytes (from 2 MiB on to 2 MiB, with huge pages where the system
+  // At least `bytes` of memory aligned to 64 bytes (from 1 MiB on to 2 MiB, with huge pages where the system
   // grants them), contents unspecified. data() is null if the system has no memory left. bytes > 0.
   Slab take(size_t bytes);
 
