@@ -51,7 +51,7 @@ class SoakTest : public StoreFixture {
     CacheOptions o = options();
     // About half of the keys find room.
     o.cap_bytes = kKeys / 2 * 512;
-    o.lock_timeout_seconds = 120;  // however slow the machine: that one compiles at a time is what is tested
+    o.lock_timeout_seconds = 3600;  // however slow the machine: that one compiles at a time is what is tested
     return o;
   }
   Artifact compile(int n) {
