@@ -112,8 +112,8 @@ typedef struct lathe_context_options {
   uint64_t compiler_bytes;
   /* Path of the program; NULL: $LATHE_COMPILER_PROGRAM, else lathe-compiler-process beside this library. */
   const char* compiler_program;
-  /* A Redis server that machines share, "redis://host[:port][/prefix]" (prefix "lathe"), looked into after the bundles:
-   * a kernel is compiled once by all of them, each then keeping it in its own directory. NULL: $LATHE_REMOTE; "" or
+  /* A Redis server that machines share, "redis://[[user]:password@]host[:port][/database][/prefix]" (prefix "lathe"),
+   * looked into after the bundles: a kernel is compiled once by all of them, each then keeping it in its own directory. NULL: $LATHE_REMOTE; "" or
    * unset: none. A server that is unreachable, slow or wrong is a warning and a miss, and costs a call at most 1.5 s
    * (the name's resolution aside), once in 5 s and then ever less often. Whoever may write there decides what this
    * process executes: name no server outside a network that you trust. */

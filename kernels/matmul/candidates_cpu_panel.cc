@@ -205,7 +205,7 @@ void PanelPricing::append_splits(const PanelShape& p, std::vector<RankedPlan>* o
             tasks, seconds(rows / row_tiles, columns / column_tiles),
             seconds(std::min<double>(p.tile_rows, rows), std::min<double>(p.tile_columns, columns))) +
         (splits > 1 ? merge_seconds(s_, splits, rates_.bandwidth(rates_.workers)) : 0);
-    r.plan.numeric_recipe = rates_.k_per_lane > 1
+    r.plan.numeric_recipe = rates_.k_per_lane == 4
                                 ? kExactRecipe
                                 : absl::StrCat(rates_.product_recipe(), "; K ascending in blocks of ",
                                                p.depth, ", summed in order; ", merge_recipe(splits));
