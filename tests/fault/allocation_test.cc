@@ -283,7 +283,7 @@ TEST_F(Allocation, Plans) {
   text->clear();
   const std::string payload = R"({"functions":[]})";  // which the fake compiler answers with
   const auto inspect = [&] {
-    return lathe_payload_inspect(fake.context.get(), "p.mlir", payload.data(), payload.size(), Text::take,
+    return lathe_payload_inspect(&fake.context, "p.mlir", payload.data(), payload.size(), Text::take,
                                  text.get());
   };
   ASSERT_EQ(inspect(), LATHE_OK) << lathe_last_error();
