@@ -93,7 +93,7 @@ TEST(Ukernel, OpPlanAndLoweringAgreeForEveryRow) {
           EXPECT_THAT(dump_of(answer, "kernel.mlir"), HasSubstr("llvm.call @" + std::string(row.function)));
           // All of it is in the kernel, which calls nothing.
           EXPECT_THAT(dump_of(answer, "llvm.ll"), Not(HasSubstr("@" + std::string(row.function)))) << name;
-          EXPECT_THAT(dump_of(answer, "recipe.json"), HasSubstr("_ukernel\""));
+          EXPECT_THAT(dump_of(answer, "recipe.json"), HasSubstr("_ukernel_" + std::string(row.function)));
         }
       }
     }
