@@ -40,18 +40,31 @@ void expect_well_formed(const OracleAnswer& answer) {
   }
 }
 
+// Every eleventh under AddressSanitizer, where all take five minutes.
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define LATHE_SAMPLED
+#endif
+#endif
+#ifdef LATHE_SAMPLED
+constexpr size_t kPlansStep = 11;
+#else
+constexpr size_t kPlansStep = 1;
+#endif
+
 TEST(Oracle, PlansEveryLayerOnEveryDevice) {
   const std::vector<Shape> shapes = layer_shapes();
   ASSERT_EQ(shapes.size(), 34u);
   ASSERT_GE(shipped_facts().size(), 13u);
   const std::pair<DType, DType> types[] = {
       {DType::kF32, DType::kF32}, {DType::kF16, DType::kF16}, {DType::kBF16, DType::kF32}};
-  size_t planned = 0;
+  size_t met = 0, planned = 0;
   for (const DeviceFacts& f : shipped_facts())
     for (const Shape& shape : shapes)
       for (const Bucket& m : m_buckets(8192))
         for (const auto& [in, out] : types)
           for (int layout = 0; layout < 4; ++layout) {
+            if (met++ % kPlansStep != 0) continue;
             ProblemClass c = matmul_class(in, out, shape.n, shape.k, m);
             c.trans_a = layout & 1;
             c.trans_b = layout >> 1;
@@ -61,7 +74,8 @@ TEST(Oracle, PlansEveryLayerOnEveryDevice) {
             if (HasFatalFailure()) FAIL() << f.name << " " << to_json(c).dump();
             ++planned;
           }
-  EXPECT_EQ(planned, shipped_facts().size() * 34 * 22 * 3 * 4);
+  EXPECT_EQ(met, shipped_facts().size() * 34 * 22 * 3 * 4);
+  EXPECT_EQ(planned, (met + kPlansStep - 1) / kPlansStep);
 }
 
 TEST(Oracle, PlansEveryArgmaxOnEveryDevice) {
