@@ -10,7 +10,7 @@
 #include <new>
 
 #if defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
+#if __has_feature(address_sanitizer)
 #define LATHE_SANITIZED
 #endif
 #endif
