@@ -98,6 +98,7 @@ Reason read_argmax(linalg::LinalgOp op, Step* step) {
       return "its maximum and its index are not replaced together";
     body.in = kept.getTrueValue();
   } else if (auto max = body.value.getDefiningOp<arith::MaximumFOp>()) {
+    if (max.getLhs() != body.best && max.getRhs() != body.best) return "its maximum is not kept or replaced";
     body.in = max.getLhs() == body.best ? max.getRhs() : max.getLhs();
   } else {
     return "its maximum is not kept or replaced";

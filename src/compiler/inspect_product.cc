@@ -46,6 +46,9 @@ Reason name_loops(linalg::LinalgOp op, SmallVector<char>* letters) {
 
 Reason read_product(linalg::LinalgOp op, Step* step) {
   if (!linalg::isaContractionOpInterface(op)) return "it multiplies and adds up no two tensors";
+  // A widening may be any; bytes are signed here.
+  if (llvm::any_of(*op.getBlock(), [](Operation& o) { return isa<arith::ExtUIOp, arith::UIToFPOp>(o); }))
+    return "its bytes are unsigned";
   SmallVector<char> letters;
   if (Reason why = name_loops(op, &letters); !why.empty()) return why;
   const SmallVector<AffineMap> maps = op.getIndexingMapsArray();

@@ -307,6 +307,27 @@ TEST(Inspect, AnArgmaxWithoutLathesRuleForNanIsRefusedUnlessThereIsNone) {
   EXPECT_EQ(steps_of(text(" fastmath<nnan>")).size(), 1u);
 }
 
+TEST(Inspect, BytesAreSigned) {
+  const auto text = [](const std::string& cast) {
+    return "func.func @f(%a: tensor<5x9xi8>, %b: tensor<9x7xi8>, %c: tensor<5x7xi32>) -> tensor<5x7xi32> {\n"
+           "  %d = linalg.matmul " +
+           cast +
+           "ins(%a, %b : tensor<5x9xi8>, tensor<9x7xi8>) outs(%c : tensor<5x7xi32>) -> tensor<5x7xi32>\n"
+           "  return %d : tensor<5x7xi32>\n}\n";
+  };
+  EXPECT_EQ(steps_of(text("")).size(), 1u);
+  EXPECT_EQ(refusal_of(text("{cast = #linalg.type_fn<cast_unsigned>} ")),
+            "p.mlir:2:8: linalg.matmul: its bytes are unsigned");
+}
+
+TEST(Inspect, AMaximumThatForgetsTheOneSoFarIsNoArgmax) {
+  std::string text = "func.func @f(%x: tensor<5x7xf32>) -> tensor<5xi64> {\n" +
+                     argmax_of("%x", "tensor<5x7xf32>", kRule) + "  return %r#1 : tensor<5xi64>\n}\n";
+  const std::string kept = "arith.select %take, %in, %best : f32";
+  text.replace(text.find(kept), kept.size(), "arith.maximumf %in, %in : f32");
+  EXPECT_NE(refusal_of(text).find("its maximum is not kept or replaced"), std::string::npos);
+}
+
 TEST(Inspect, WhatIsNotUnderstoodIsNamedWithItsPlace) {
   EXPECT_EQ(refusal_of(with_consumer(kWhole, "(i, j)", "    %v = math.sin %x : f32\n")),
             "p.mlir:6:8: linalg.generic: math.sin is in no epilogue");
