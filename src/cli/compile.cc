@@ -1,8 +1,8 @@
 #include <cstdio>
-#include <fstream>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "cli/files.h"
 #include "cli/params.h"
 #include "cli/plan_text.h"
 #include "cli/verbs.h"
@@ -81,10 +81,7 @@ absl::Status plan(const Arguments& arguments) {
   absl::StatusOr<Json> params = make_params(payload->opened.device.get(), payload->program, payload->rows);
   if (!params.ok()) return params.status();
   const std::string path = arguments.text("out", "");
-  std::ofstream out(path, std::ios::binary);
-  out << params->dump(1) << "\n";
-  out.close();
-  if (!out) return absl::UnavailableError(absl::StrCat("cannot write '", path, "'"));
+  if (absl::Status s = write_file(path, params->dump(1) + "\n"); !s.ok()) return s;
   absl::PrintF("%d entries in %s\n", params->at("entries").size(), path);
   return absl::OkStatus();
 }

@@ -1,12 +1,11 @@
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
-#include <sstream>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "cli/files.h"
 #include "cli/planned.h"
 #include "cli/request.h"
 #include "cli/session.h"
@@ -17,24 +16,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-absl::StatusOr<std::string> read_file(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::stringstream text;
-  text << in.rdbuf();
-  if (!in) return absl::InvalidArgumentError(absl::StrCat("cannot read '", path, "'"));
-  return text.str();
-}
-
 absl::Status write_files(const std::vector<Text>& stages, const std::string& directory) {
   std::error_code error;
   fs::create_directories(directory, error);
   if (error) return absl::UnavailableError(absl::StrCat("cannot make '", directory, "': ", error.message()));
   for (const Text& stage : stages) {
     const fs::path path = fs::path(directory) / fs::path(stage.name).filename();
-    std::ofstream out(path, std::ios::binary);
-    out << stage.text;
-    out.close();
-    if (!out) return absl::UnavailableError(absl::StrCat("cannot write '", path.string(), "'"));
+    if (absl::Status s = write_file(path.string(), stage.text); !s.ok()) return s;
     absl::PrintF("%8d bytes  %s\n", stage.text.size(), path.string());
   }
   return absl::OkStatus();

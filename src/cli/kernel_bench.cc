@@ -2,13 +2,13 @@
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
-#include <fstream>
 #include <random>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "cli/bar_chart.h"
+#include "cli/files.h"
 #include "cli/payload_run.h"
 #include "cli/plan_text.h"
 #include "cli/verbs.h"
@@ -110,13 +110,6 @@ void print(const Row& row) {
   std::fflush(stdout);
 }
 
-absl::Status write(const std::string& path, const std::string& text) {
-  std::ofstream out(path, std::ios::binary);
-  out << text;
-  out.close();
-  return out ? absl::OkStatus() : absl::UnavailableError(absl::StrCat("cannot write '", path, "'"));
-}
-
 std::string csv_of(const std::vector<Row>& rows, const std::string& device) {
   std::string text =
       "payload,function,device,steps,right,checked,first_seconds,median_seconds,least_seconds,gflops\n";
@@ -167,9 +160,9 @@ absl::Status kernel_bench(const Arguments& arguments) {
     }
   }
   if (arguments.has("csv"))
-    if (absl::Status s = write(arguments.text("csv", ""), csv_of(table, target)); !s.ok()) return s;
+    if (absl::Status s = write_file(arguments.text("csv", ""), csv_of(table, target)); !s.ok()) return s;
   if (arguments.has("svg"))
-    if (absl::Status s = write(arguments.text("svg", ""), chart_of(table, target)); !s.ok()) return s;
+    if (absl::Status s = write_file(arguments.text("svg", ""), chart_of(table, target)); !s.ok()) return s;
   const auto bad = std::count_if(table.begin(), table.end(), [](const Row& r) { return !r.good(); });
   absl::PrintF("%d of %d right\n", table.size() - bad, table.size());
   return bad == 0 ? absl::OkStatus()

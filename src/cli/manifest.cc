@@ -1,10 +1,9 @@
 #include <cstdio>
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "cli/files.h"
 #include "cli/model_layers.h"
 #include "cli/numbers.h"
 #include "cli/request.h"
@@ -14,17 +13,6 @@
 
 namespace lathe::cli {
 namespace {
-
-absl::StatusOr<Json> read_config(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  const std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
-  if (!in.is_open() || in.bad()) return absl::InvalidArgumentError(absl::StrCat("cannot read '", path, "'"));
-  try {
-    return Json::parse(text);
-  } catch (const std::exception& e) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ": ", e.what()));
-  }
-}
 
 // How a model's layers are asked for.
 struct Form {
@@ -104,7 +92,7 @@ absl::StatusOr<std::string> manifest_text(const ModelLayers& model, const Form& 
 
 absl::Status manifest(const Arguments& arguments) {
   const std::string& path = arguments.words[0];
-  absl::StatusOr<Json> config = read_config(path);
+  absl::StatusOr<Json> config = read_json_file(path);
   if (!config.ok()) return config.status();
   absl::StatusOr<ParallelOptions> parallel = read_parallel(arguments);
   if (!parallel.ok()) return parallel.status();
@@ -123,11 +111,7 @@ absl::Status manifest(const Arguments& arguments) {
     std::fputs(text->c_str(), stdout);
     return absl::OkStatus();
   }
-  const std::string output = arguments.text("output", "");
-  std::ofstream out(output, std::ios::binary | std::ios::trunc);
-  out << *text;
-  out.close();
-  return out.good() ? absl::OkStatus() : absl::UnknownError(absl::StrCat("cannot write '", output, "'"));
+  return write_file(arguments.text("output", ""), *text);
 }
 
 }  // namespace

@@ -1,10 +1,9 @@
 #include "cli/params.h"
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 
 #include "absl/strings/str_cat.h"
+#include "cli/files.h"
 #include "cli/plan_text.h"
 #include "cli/warm_manifest.h"
 
@@ -55,15 +54,9 @@ Json entry_of(const Json& plan, size_t step, int64_t rows) {
 }
 
 absl::StatusOr<Json> read_params(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  const std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
-  if (!in.is_open() || in.bad()) return absl::InvalidArgumentError(absl::StrCat("cannot read '", path, "'"));
-  Json json;
-  try {
-    json = Json::parse(text);
-  } catch (const std::exception& e) {
-    return absl::InvalidArgumentError(absl::StrCat(path, ": ", e.what()));
-  }
+  absl::StatusOr<Json> read = read_json_file(path);
+  if (!read.ok()) return read.status();
+  Json& json = *read;
   const bool known = json.is_object() && json.value("lathe_params", Json()) == 1 && json.size() == 2 &&
                      json.contains("entries") && json["entries"].is_array();
   if (!known)

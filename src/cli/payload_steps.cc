@@ -1,11 +1,10 @@
 #include "cli/payload_steps.h"
 
 #include <algorithm>
-#include <fstream>
-#include <iterator>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "cli/files.h"
 #include "cli/numbers.h"
 #include "cli/request_flags.h"
 
@@ -190,12 +189,11 @@ std::string layout_of(const lathe_operand& a, const lathe_operand& b) {
 }  // namespace
 
 absl::StatusOr<Json> inspect_payload(lathe_context* context, const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  const std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
-  if (!in.is_open() || in.bad()) return absl::InvalidArgumentError(absl::StrCat("cannot read '", path, "'"));
+  absl::StatusOr<std::string> text = read_file(path);
+  if (!text.ok()) return text.status();
   std::vector<Text> pieces;
   const lathe_status status =
-      lathe_payload_inspect(context, path.c_str(), text.data(), text.size(), collect_text, &pieces);
+      lathe_payload_inspect(context, path.c_str(), text->data(), text->size(), collect_text, &pieces);
   if (status == LATHE_INVALID_ARGUMENT) return absl::InvalidArgumentError(lathe_last_error());
   if (absl::Status s = check(status); !s.ok()) return s;
   return parse_json(pieces, "the program");

@@ -1,6 +1,4 @@
 #include <cstdio>
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <set>
 #include <sstream>
@@ -16,6 +14,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "cli/files.h"
 #include "cli/request.h"
 #include "cli/request_flags.h"
 #include "cli/session.h"
@@ -73,13 +72,6 @@ absl::StatusOr<std::vector<Weight>> read_weights(const std::string& path, const 
   }
   if (weights.empty()) return absl::InvalidArgumentError(absl::StrCat(path, ": no weights in it"));
   return weights;
-}
-
-absl::StatusOr<std::string> read_file(const std::string& path) {
-  std::ifstream in(path, std::ios::binary);
-  std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
-  if (!in.is_open() || in.bad()) return absl::InvalidArgumentError(absl::StrCat("cannot read '", path, "'"));
-  return text;
 }
 
 bool is_manifest(absl::string_view text) {

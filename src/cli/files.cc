@@ -1,0 +1,34 @@
+#include "cli/files.h"
+
+#include <fstream>
+#include <iterator>
+
+#include "absl/strings/str_cat.h"
+
+namespace lathe::cli {
+
+absl::StatusOr<std::string> read_file(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
+  if (!in.is_open() || in.bad()) return absl::InvalidArgumentError(absl::StrCat("cannot read '", path, "'"));
+  return text;
+}
+
+absl::StatusOr<Json> read_json_file(const std::string& path) {
+  absl::StatusOr<std::string> text = read_file(path);
+  if (!text.ok()) return text.status();
+  try {
+    return Json::parse(*text);
+  } catch (const std::exception& e) {
+    return absl::InvalidArgumentError(absl::StrCat(path, ": ", e.what()));
+  }
+}
+
+absl::Status write_file(const std::string& path, absl::string_view text) {
+  std::ofstream out(path, std::ios::binary);
+  out << text;
+  out.close();
+  return out ? absl::OkStatus() : absl::UnavailableError(absl::StrCat("cannot write '", path, "'"));
+}
+
+}  // namespace lathe::cli
