@@ -1,6 +1,7 @@
 #include "runtime/gpu/driver.h"
 
 #include <algorithm>
+#include <mutex>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -177,10 +178,12 @@ absl::Status GpuDriver::take_memory(const Launch& launch, const LaunchNeed& need
     if (own && need.workspace_bytes != 0) args->workspace = pointer(slab->workspace);
     if (own && need.counters != 0) args->counters = pointer(slab->counters);
     if (need.zeros) args->a = args->b = pointer(slab->zeros);
-    if (own && need.counters != 0 && __builtin_expect(site.stream->take_doubt(), 0)) {
-      return library_.check(
+    const uint32_t doubts = own && need.counters != 0 ? site.stream->doubts() : 0;
+    if (doubts != 0 && __builtin_expect(site.stream->in_doubt(doubts), 0)) {
+      LATHE_RETURN_IF_ERROR(library_.check(
           library_.call().fill_bytes(slab->counters, 0, slab->counter_count * sizeof(uint32_t), stream),
-          "zeroing the counters");
+          "zeroing the counters"));
+      site.stream->settle(doubts);
     }
   }
   if (own) return absl::OkStatus();
@@ -237,11 +240,17 @@ absl::Status GpuDriver::launch_steps(const Launch& launch, const Site& site, con
   const VarValues sizes = var_values(dims, launch.config);
   Grid grids[Kernel::kMaxSteps];
   const size_t steps = kernel.steps().size();
+  size_t launched = 0;
   for (size_t i = 0; i < steps; ++i) {
     grids[i] = grid_of(kernel.steps()[i], sizes);
-    if (!grids[i].empty() && __builtin_expect(!grids[i].fits(kernel.steps()[i]), 0))
+    if (grids[i].empty()) continue;
+    if (__builtin_expect(!grids[i].fits(kernel.steps()[i]), 0))
       return launch_sub_batches(launch, site, parameters, result);
+    ++launched;
   }
+  std::unique_lock<std::mutex> sequence;
+  if (launched > 1 && parameters->args.workspace != nullptr)
+    sequence = std::unique_lock<std::mutex>(site.stream->sequence());
   for (size_t i = 0; i < steps; ++i) {
     if (grids[i].empty()) continue;
     LATHE_RETURN_IF_ERROR(launch_step(launch, site, i, grids[i], sizes, parameters, result));

@@ -64,19 +64,23 @@ class LaunchMemory {
     // The context its work is done in; another one if the handle was destroyed and given to a new stream.
     Context context() const { return context_.load(std::memory_order_acquire); }
     const Slab* slab() const { return slab_.load(std::memory_order_acquire); }
-    // A launch that failed may leave counters half counted: the next one zeroes them first.
-    void doubt_counters() { counters_in_doubt_.store(true, std::memory_order_relaxed); }
-    bool take_doubt() {
-      return counters_in_doubt_.load(std::memory_order_relaxed) &&
-             counters_in_doubt_.exchange(false, std::memory_order_relaxed);
-    }
+    // A launch that failed may leave counters half counted: the next ones zero them first, until one of them
+    // has told the stream to and says so with what it was given here.
+    void doubt_counters() { doubts_.fetch_add(1, std::memory_order_relaxed); }
+    uint32_t doubts() const { return doubts_.load(std::memory_order_relaxed); }
+    bool in_doubt(uint32_t doubts) const { return settled_.load(std::memory_order_acquire) != doubts; }
+    void settle(uint32_t doubts) { settled_.store(doubts, std::memory_order_release); }
+    // Held by a launch of several kernels that hand each other a workspace: those of another thread's launch
+    // on this stream, whose workspace is the same, come before all of them or after.
+    std::mutex& sequence() { return sequence_; }
 
    private:
     friend class LaunchMemory;
     Key key_;
     std::atomic<Context> context_{nullptr};
     std::atomic<const Slab*> slab_{nullptr};
-    std::atomic<bool> counters_in_doubt_{false};
+    std::atomic<uint32_t> doubts_{0}, settled_{0};
+    std::mutex sequence_;
   };
 
   // Both outlive this object.

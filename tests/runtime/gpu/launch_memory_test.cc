@@ -271,8 +271,40 @@ TEST_F(GpuLaunchMemory, ThreadsLaunchAtOnce) {
   }
 }
 
-// As above without the fake driver's own lock around each launch, which would hide what a launch itself does
-// not order.
+// The kernel that merges a split reads what the partial one before it wrote where the stream's next launch
+// writes: no other thread's kernels come between them.
+TEST_F(GpuLaunchMemory, AThreadsMergeFollowsItsOwnPartialResults) {
+  constexpr int kThreads = 4, kLaunches = 2000;
+  Step merge = step_of("merge");
+  merge.grid[1] = product(1, {{Var::kMerge, 1}});
+  const auto split = load(*driver_, artifact_of({step_of("partial"), merge}));
+  auto* shared = make_stream(primary(0));
+  std::vector<std::thread> threads;
+  std::atomic<int> failures{0};
+  for (int t = 0; t < kThreads; ++t) {
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < kLaunches; ++i) {
+        TestLaunch l(*split, 1 + t * kLaunches + i);
+        l.launch.stream = shared;
+        l.launch.config.splits = 2;
+        l.launch.config.workspace_bytes = 1000;
+        failures += !driver_->launch(l.launch).ok();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(failures.load(), 0);
+  ASSERT_EQ(state_->launches.size(), size_t{2} * kThreads * kLaunches);
+  for (size_t i = 0; i < state_->launches.size(); i += 2) {
+    const fake_driver::Launch &partial = state_->launches[i], &merged = state_->launches[i + 1];
+    ASSERT_EQ(partial.symbol, "partial") << i;
+    ASSERT_EQ(merged.symbol, "merge") << i;
+    ASSERT_EQ(partial.parameter<int32_t>(176), merged.parameter<int32_t>(176)) << "M names the launch";
+  }
+}
+
+// Launches of one kernel without the fake driver's own lock around each, which would hide what a launch itself
+// does not order.
 TEST_F(GpuLaunchMemory, ThreadsLaunchWithNothingBetweenThem) {
   constexpr int kThreads = 4, kLaunches = 2000;
   std::vector<fake_driver::Stream*> streams;
