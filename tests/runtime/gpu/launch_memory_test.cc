@@ -303,8 +303,8 @@ TEST_F(GpuLaunchMemory, AThreadsMergeFollowsItsOwnPartialResults) {
   }
 }
 
-// Launches of one kernel without the fake driver's own lock around each, which would hide what a launch itself
-// does not order.
+// Launches of one kernel without the fake driver's own lock around each, which would hide what a launch
+// itself does not order.
 TEST_F(GpuLaunchMemory, ThreadsLaunchWithNothingBetweenThem) {
   constexpr int kThreads = 4, kLaunches = 2000;
   std::vector<fake_driver::Stream*> streams;
