@@ -42,8 +42,8 @@ mlir::DialectRegistry cpu_dialects() {
   return r;
 }
 
-// The dialects of GPU instructions have hundreds of ops: to make a context and to canonicalise takes 1.5 ms
-// of a CPU kernel.s 40 less without them.
+// The dialects of GPU instructions have hundreds of ops: to make a context and to canonicalise in it takes 1.5
+// of 40 ms less without them.
 mlir::DialectRegistry all_dialects() {
   mlir::DialectRegistry r = cpu_dialects();
   r.insert<mlir::amdgpu::AMDGPUDialect, mlir::NVVM::NVVMDialect, mlir::ROCDL::ROCDLDialect>();
