@@ -32,11 +32,6 @@ struct PanelSource {
   bool ragged;       // length may be no multiple of lanes
 };
 
-Value line_offset(Emit& e, const PanelSource& s, int64_t line) {
-  Value at = e.min(e.idx(line), e.sub(s.lines_left, e.idx(1)));
-  return e.add(s.view.offset, e.add(e.mul(e.add(s.first_line, at), s.view.row_stride), s.start));
-}
-
 // Runs `body(position, left or null)` over a line's vectors of `step` elements.
 void for_each_block(Emit& e, const PanelSource& s, int64_t step,
                     const std::function<void(Value, Value)>& body) {
@@ -45,13 +40,15 @@ void for_each_block(Emit& e, const PanelSource& s, int64_t step,
   if (s.ragged) e.when(e.less(whole, s.length), [&] { body(whole, e.sub(s.length, whole)); });
 }
 
-// Lines along K: memory[base + word * pitch + line] for `lines` lines: blocks of lanes x lanes, transposed in
-// registers. Meanwhile the next panel's lines are fetched into L2: there are too many for the processor to
-// foresee, and each is a page of its own.
-void pack_transposed(Emit& e, const PanelSource& s, int64_t lines, int64_t pitch, Value memory, Value base) {
+// A group of at most `lanes` lines of pack_transposed, which begins with line `first` of `lines`.
+void pack_group(Emit& e, const PanelSource& s, Value first, int64_t group, int64_t lines, int64_t pitch,
+                Value memory, Value base) {
   const int64_t lanes = s.words.lanes();
   Values from;
-  for (int64_t l = 0; l < lines; ++l) from.push_back(line_offset(e, s, l));
+  for (int64_t l = 0; l < group; ++l) {
+    Value at = e.min(e.add(first, l), e.sub(s.lines_left, e.idx(1)));
+    from.push_back(e.add(s.view.offset, e.add(e.mul(e.add(s.first_line, at), s.view.row_stride), s.start)));
+  }
   Value next_panel = e.mul(s.view.row_stride, lines);
   for_each_block(e, s, s.words.width(), [&](Value at, Value left) {
     if (!left)
@@ -60,20 +57,27 @@ void pack_transposed(Emit& e, const PanelSource& s, int64_t lines, int64_t pitch
         if (CpuBlocks::holds(s.view)) next = CpuBlocks(e, lanes).byte_of(next);
         e.prefetch(s.view.memory, next, kIntoL2);
       }
-    std::vector<Values> groups;
-    for (int64_t g = 0; g < lines; g += lanes) {
-      Values rows(lanes, s.words.zero_words());
-      for (int64_t r = 0; r < lanes && g + r < lines; ++r)
-        rows[r] = s.words.shifted(s.words.along_k(s.view, e.add(from[g + r], at), left));
-      groups.push_back(e.transpose(rows));
-    }
-    // Ascending order: what a partial vector writes past its row is overwritten by the next row.
+    Values rows(lanes, s.words.zero_words());
+    for (int64_t r = 0; r < group; ++r)
+      rows[r] = s.words.shifted(s.words.along_k(s.view, e.add(from[r], at), left));
+    rows = e.transpose(rows);
     Value word = s.words.count(at);
     for (int64_t q = 0; q < lanes; ++q)
-      for (size_t g = 0; g < groups.size(); ++g)
-        e.store_vector(s.words.to_scratch(groups[g][q]), memory,
-                       e.add(base, e.add(e.mul(e.add(word, q), pitch), g * lanes)));
+      e.store_vector(s.words.to_scratch(rows[q]), memory,
+                     e.add(base, e.add(e.mul(e.add(word, q), pitch), first)));
   });
+}
+
+// Lines along K: memory[base + word * pitch + line] for `lines` lines: blocks of lanes x lanes, transposed in
+// registers. Meanwhile the next panel's lines are fetched into L2: there are too many for the processor to
+// foresee, and each is a page of its own.
+void pack_transposed(Emit& e, const PanelSource& s, int64_t lines, int64_t pitch, Value memory, Value base) {
+  const int64_t lanes = s.words.lanes(), whole = lines / lanes * lanes;
+  // What a group of fewer lines writes past its row is overwritten: by the next row, or by the groups after
+  // it.
+  if (whole < lines) pack_group(e, s, e.idx(whole), lines - whole, lines, pitch, memory, base);
+  e.loop(e.idx(0), e.idx(whole), lanes,
+         [&](Value first) { pack_group(e, s, first, lanes, lines, pitch, memory, base); });
 }
 
 // Lines along K: memory[base + line * pitch + word] for `lines` lines.

@@ -105,7 +105,7 @@ absl::StatusOr<Artifact> compile(const CompileRequest& r, const TextSink& dump) 
       Pipeline pipeline,
       parse_pipeline(absl::StrCat(name_of(r.problem.op), ".", name_of(r.target.backend)), yaml));
 
-  CompilerContext context;
+  CompilerContext context(r.target.backend == Backend::kCpu ? Dialects::kCpu : Dialects::kAll);
   LATHE_ASSIGN_OR_RETURN(mlir::OwningOpRef<mlir::ModuleOp> module,
                          context.parse(op->payload(r.problem, r.config)));
   mlir::OpBuilder b(module->getContext());

@@ -8,10 +8,12 @@
 
 namespace lathe {
 
+enum class Dialects { kCpu, kAll };
+
 // One per compilation: milliseconds to make, nothing shared between threads.
 class CompilerContext {
  public:
-  CompilerContext();
+  explicit CompilerContext(Dialects which = Dialects::kAll);
   absl::StatusOr<mlir::OwningOpRef<mlir::ModuleOp>> parse(const std::string& text);
   mlir::MLIRContext& get() { return context_; }
 
