@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/argmax/candidates.h"
 #include "kernels/candidates_model.h"
+#include "kernels/matmul/candidates.h"
 
 namespace lathe {
 namespace {
@@ -22,6 +23,8 @@ struct UkernelTarget {
 };
 const std::vector<UkernelTarget>& ukernel_targets() {
   static const std::vector<UkernelTarget> kTargets = {
+      {"x86-64-v4-bf16", "x86-64", {"avx512bf16", "avx512bw", "avx512f", "avx512vl", "avx512vnni", "fma"}},
+      {"x86-64-v4-vnni", "x86-64", {"avx512bw", "avx512f", "avx512vl", "avx512vnni", "fma"}},
       {"x86-64-v4", "x86-64", {"avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl", "fma"}},
       {"x86-64-v3", "x86-64", {"avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "popcnt"}},
       {"aarch64", "aarch64", {"neon"}},
@@ -58,7 +61,8 @@ void enumerate_row(const UkernelRow& row, const CandidateContext& context, std::
 const std::vector<UkernelRow>& ukernel_rows() {
   static const std::vector<UkernelRow> rows = [] {
     std::vector<UkernelRow> all;
-    for (const auto* op : {&argmax_ukernels()}) all.insert(all.end(), op->begin(), op->end());
+    for (const auto* op : {&argmax_ukernels(), &matmul_ukernels()})
+      all.insert(all.end(), op->begin(), op->end());
     return all;
   }();
   return rows;

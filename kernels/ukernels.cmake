@@ -4,6 +4,8 @@
 set(x86 --target=x86_64-unknown-linux-gnu -mprefer-vector-width=512)
 set(LATHE_UKERNEL_FLAGS_x86-64-v3 ${x86} -march=x86-64-v3)
 set(LATHE_UKERNEL_FLAGS_x86-64-v4 ${x86} -march=x86-64-v4)
+set(LATHE_UKERNEL_FLAGS_x86-64-v4-vnni ${x86} -march=x86-64-v4 -mavx512vnni)
+set(LATHE_UKERNEL_FLAGS_x86-64-v4-bf16 ${x86} -march=x86-64-v4 -mavx512vnni -mavx512bf16)
 set(LATHE_UKERNEL_FLAGS_aarch64 --target=aarch64-unknown-linux-gnu -march=armv8-a)
 # Nothing of where and when it was compiled; what is left after it is inlined is optimised with the kernel around it.
 set(LATHE_UKERNEL_FLAGS -c -emit-llvm -O2 -std=c99 -Wall -Wextra -Werror -ffreestanding -fno-builtin -nostdlibinc -fno-exceptions

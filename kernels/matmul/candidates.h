@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "kernels/candidates_model.h"
+#include "kernels/candidates_ukernel.h"
 #include "kernels/matmul/mma_shape.h"
 
 namespace lathe {
@@ -27,9 +28,14 @@ void enumerate_matmul_bytes(const CandidateContext& context, std::vector<RankedP
 //   lanes * vectors,
 //              register_n = scalars.
 void enumerate_matmul_panel(const CandidateContext& context, std::vector<RankedPlan>* out);
-// CPU, B packed by lathe_pack_weights (core/packed.h), any layout of A and any M: A's rows are packed along K and
-// read as scalars, B's panels as vectors as they come. register_n: lanes * vectors, whole panels.
+// CPU, B packed by lathe_pack_weights (core/packed.h), any layout of A and any M: A's rows are packed along K
+// and read as scalars, B's panels as vectors as they come. register_n: lanes * vectors, whole panels.
 void enumerate_matmul_packed(const CandidateContext& context, std::vector<RankedPlan>* out);
+// CPU ukernels: the inner kernel of "panel" over all of K (kernels/matmul/ukernel).
+const std::vector<UkernelRow>& matmul_ukernels();
+// Appends the config, a register tile of that form, for every task tile, its panels as deep as K.
+void append_whole_panels(const CandidateContext& context, const CompileConfig& config,
+                         std::vector<RankedPlan>* out);
 // CUDA and ROCm, every type, layout and alignment: FMAs from a shared-memory tile, in f32 (i8: in i32).
 void enumerate_matmul_simt(const CandidateContext& context, std::vector<RankedPlan>* out);
 // sm_90a, f16 and bf16 with 16-byte aligned rows: warpgroup products fed by tensor copies.

@@ -23,7 +23,8 @@ constexpr RegisterTile kTiles[] = {{14, 2}, {13, 2}, {12, 2}, {11, 2}, {10, 2}, 
 constexpr int32_t kDepths[] = {256, 384, 512};
 constexpr int32_t kInvariantDepth = 256;  // batch_invariant: one K order for all M
 constexpr int64_t kTileRows[] = {64, 128, 256, 512};
-constexpr int64_t kTileColumns[] = {64, 128, 256, 512, 1024};
+constexpr int64_t kTileColumns[] = {32, 64, 128, 256, 512, 1024};
+constexpr int64_t kLeastColumns = 64;  // but of panels as deep as K
 
 static_assert(kInvariantDepth == kDepths[0], "the depth whose smallest panels are always legal");
 // A task keeps tile_n columns of B packed and one panel of A: at most this part of L2, since the sums and
@@ -36,6 +37,7 @@ struct PanelShape {
   int32_t tile_rows, tile_columns;  // of a task
   int32_t register_rows, register_columns;
   int32_t depth, k_per_lane;
+  bool whole = false;  // panels as deep as K, for a ukernel
   double packed_bytes() const { return (double(tile_columns) + register_rows) * depth * 4 / k_per_lane; }
 };
 
@@ -64,14 +66,17 @@ class PanelPricing {
   // As the emitter does: the next panel of rows is copied, and read, while registers multiply.
   bool copies_ahead(const PanelShape& p) const {
     constexpr int32_t kLineWords = 16;
-    return !turn_rows_ && p.tile_rows > p.register_rows && p.register_rows <= kLineWords;
+    return !p.whole && !turn_rows_ && p.tile_rows > p.register_rows && p.register_rows <= kLineWords;
   }
 
   // Appends every task tile for this register tile: of the listed sizes, rounded to the register tile and cut
   // to the problem, whose panels fit L2.
   void append(int32_t register_rows, int32_t register_columns, std::vector<RankedPlan>* out) const;
+  // The same with panels as deep as K, as a ukernel reads them: K is not tiled, and not split.
+  void append_whole(const CompileConfig& config, std::vector<RankedPlan>* out) const;
 
  private:
+  void append_tiles(PanelShape p, std::vector<RankedPlan>* out) const;
   void append_splits(const PanelShape& p, std::vector<RankedPlan>* out) const;
   CompileConfig config_of(const PanelShape& p) const;
   double compute_seconds(const PanelShape& p, double rows, double columns, double k) const;
@@ -215,32 +220,52 @@ void PanelPricing::append_splits(const PanelShape& p, std::vector<RankedPlan>* o
 
 void PanelPricing::append(int32_t register_rows, int32_t register_columns,
                           std::vector<RankedPlan>* out) const {
-  const double limit = kPackedShare * rates_.l2_bytes;
   PanelShape p{rows(), columns(), 0, 0, register_rows, register_columns, 0, rates_.k_per_lane};
+  for (int32_t depth : kDepths) {
+    if (s_.batch_invariant && depth != kInvariantDepth) continue;
+    p.depth = depth * p.k_per_lane;
+    append_tiles(p, out);
+  }
+}
+
+void PanelPricing::append_whole(const CompileConfig& config, std::vector<RankedPlan>* out) const {
+  constexpr int64_t kTooDeep = 1 << 30;  // for any L2
+  const auto depth =
+      static_cast<int32_t>(std::min(round_up(s_.k, rates_.lanes * rates_.k_per_lane), kTooDeep));
+  const size_t first = out->size();
+  append_tiles(
+      {rows(), columns(), 0, 0, config.register_m, config.register_n, depth, rates_.k_per_lane, true}, out);
+  for (size_t i = first; i < out->size(); ++i) {
+    (*out)[i].plan.config.kernel = config.kernel;
+    (*out)[i].plan.config.ukernel = config.ukernel;
+  }
+}
+
+// Appends every task tile of a shape: of the listed sizes, rounded to the register tile and cut to the
+// problem, whose panels fit L2; whole ones of one register tile's columns as well.
+void PanelPricing::append_tiles(PanelShape p, std::vector<RankedPlan>* out) const {
+  const double limit = kPackedShare * rates_.l2_bytes;
   // Sizes beyond the problem all come to the same tile: it is priced once.
   const auto cut = [](int64_t size, int64_t problem, int32_t step) {
     return static_cast<int32_t>(std::min(round_up(size, step), round_up(problem, step)));
   };
-  for (int32_t depth : kDepths) {
-    if (s_.batch_invariant && depth != kInvariantDepth) continue;
-    p.depth = depth * p.k_per_lane;
-    int32_t last_rows = 0;
-    for (int64_t tile_rows : kTileRows) {
-      p.tile_rows = cut(tile_rows, p.m, register_rows);
-      if (p.tile_rows == std::exchange(last_rows, p.tile_rows)) continue;
-      int32_t last_columns = 0;
-      for (int64_t tile_columns : kTileColumns) {
-        p.tile_columns = cut(tile_columns, p.n, register_columns);
-        if (p.tile_columns == std::exchange(last_columns, p.tile_columns)) continue;
-        // The smallest panels are legal whatever L2 there is, so that every class has a plan; their price
-        // tells.
-        const bool smallest = depth == kDepths[0] && tile_columns == kTileColumns[0];
-        if (p.packed_bytes() > limit && !smallest)
-          out->push_back(rejected(config_of(p), absl::StrCat("packed panels ", int64_t(p.packed_bytes()),
-                                                             " > ", int64_t(limit), " of L2")));
-        else
-          append_splits(p, out);
-      }
+  int32_t last_rows = 0;
+  for (int64_t tile_rows : kTileRows) {
+    p.tile_rows = cut(tile_rows, p.m, p.register_rows);
+    if (p.tile_rows == std::exchange(last_rows, p.tile_rows)) continue;
+    int32_t last_columns = 0;
+    for (int64_t tile_columns : kTileColumns) {
+      if (tile_columns < kLeastColumns && !p.whole) continue;
+      p.tile_columns = cut(tile_columns, p.n, p.register_columns);
+      if (p.tile_columns == std::exchange(last_columns, p.tile_columns)) continue;
+      // The smallest panels are legal whatever L2 there is, so that every class has a plan; their price
+      // tells.
+      const bool smallest = !p.whole && p.depth == kDepths[0] * p.k_per_lane && tile_columns == kLeastColumns;
+      if (p.packed_bytes() > limit && !smallest)
+        out->push_back(rejected(config_of(p), absl::StrCat("packed panels ", int64_t(p.packed_bytes()), " > ",
+                                                           int64_t(limit), " of L2")));
+      else
+        append_splits(p, out);
     }
   }
 }
@@ -274,6 +299,11 @@ void enumerate_form(const CandidateContext& context, bool transposed, std::vecto
 }
 
 }  // namespace
+
+void append_whole_panels(const CandidateContext& context, const CompileConfig& config,
+                         std::vector<RankedPlan>* out) {
+  PanelPricing(context, false).append_whole(config, out);
+}
 
 void enumerate_matmul_panel(const CandidateContext& context, std::vector<RankedPlan>* out) {
   const MatmulSizes s(context.problem);

@@ -73,6 +73,7 @@ CpuTile describe_tile(Emit& e, const TileProgram& p, ir::KernelConfigAttr config
   t.most_depth = p.k;
   t.register_rows = config.getRegisterM(), t.register_columns = config.getRegisterN();
   t.tile_k = config.getTileK(), t.unroll_k = config.getUnrollK(), t.lanes = config.getLanes();
+  t.ukernel = op->getAttrOfType<ir::UkernelAttr>(ir::kUkernelAttr);
   if (config.getKernel() == "packed") {
     // The payload has it K-contiguous: what lies before the tile's columns is the same but for the last
     // words' padding, a split's k is 16 apart.
@@ -168,7 +169,9 @@ llvm::FailureOr<CpuProducts> emit_products(Emit& e, const Arguments& arguments, 
   auto config = p.contraction->getAttrOfType<ir::KernelConfigAttr>(ir::kConfigAttr);
   if (config.getRegisterM() < 1 || config.getRegisterN() < 1)
     return p.contraction.emitError("kernel_config without register tile");
-  StringRef kernel = config.getKernel().getValue();
+  // A ukernel takes the place of the inner kernel of "panel".
+  StringRef kernel =
+      p.contraction->hasAttr(ir::kUkernelAttr) ? StringRef("panel") : config.getKernel().getValue();
   const bool transposed = kernel == "panel_t";
   CpuTile t = describe_tile(e, p, config, transposed);
   if (p.contraction->hasAttr(kZeroPoint)) {

@@ -33,7 +33,8 @@ struct CpuTile {
   // The product's A counts from there: an i32, null where it is 0. "panel" takes it of its columns alone (its
   // rows are then B), "dot" of rows, unless K is in blocks.
   Value zero_point;
-  StoreProducts store;  // "outer" alone: where the sums go instead of `accumulators`, if given
+  ir::UkernelAttr ukernel;  // "panel": the inner kernel, over all of K at once; null: as generated
+  StoreProducts store;      // "outer" alone: where the sums go instead of `accumulators`, if given
 };
 
 // Form "dot": rows of A against columns of B, vectors along K. Both K-contiguous. With tile_k: A packed in

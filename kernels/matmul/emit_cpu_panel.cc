@@ -8,6 +8,7 @@
 // Numeric recipe: within a block of tile_k, one FMA per k in ascending order from zero; blocks added in
 // ascending order. It depends on tile_k alone, not on the register tile or the task tile.
 #include "base/dtype.h"
+#include "compiler/ukernel.h"
 #include "core/packed.h"
 #include "kernels/matmul/emit_cpu.h"
 #include "kernels/matmul/emit_cpu_blocks.h"
@@ -164,7 +165,8 @@ int64_t line_words(const CpuTile& t) { return line_elements(t) / t.words.per_lan
 // of K must have a step for every line.
 bool copies_ahead(const CpuTile& t) {
   const auto depth = Emit::known(t.depth);
-  if (!depth || !t.a_k_contiguous || t.a.k_contiguous || t.tile_rows <= t.register_rows) return false;
+  if (t.ukernel || !depth || !t.a_k_contiguous || t.a.k_contiguous || t.tile_rows <= t.register_rows)
+    return false;
   const auto has_steps = [&](int64_t block) {
     return t.register_rows <= line_words(t) &&
            t.register_rows * ceil_div(block, line_elements(t)) <= ceil_div(block, t.words.per_lane());
@@ -311,6 +313,17 @@ void micro_kernel(Emit& e, const CpuTile& t, Value a_base, Value depth, Value i,
       [&] { return store(true), Values{}; });
 }
 
+// The same by a ukernel, whose register tile the plan has: d = a's panel by b's over all of K, from what sums
+// begin with.
+void call_inner_kernel(Emit& e, const CpuTile& t, Value a_base, Value depth, Value i, Value j) {
+  Value b_base = e.mul(j, depth_words(t)), words = e.ceil_div(depth, e.idx(t.words.per_lane()));
+  Value first = pointer_to(e, t.packing, first_at(e, t, e.idx(0)));
+  Value d = pointer_to(e, t.accumulators, e.add(e.mul(i, t.ld), j));
+  call_ukernel(e, t.ukernel, LLVM::LLVMVoidType::get(e.b.getContext()),
+               {pointer_to(e, t.packing, a_base), e.idx(a_pitch(t)), pointer_to(e, t.packing, b_base), words,
+                first, d, e.idx(t.ld)});
+}
+
 // How far ahead of what is read the panels that B comes in are fetched, in elements: 64 lines, without which
 // the processor foresees too little beside many FMAs (f32, M = 16 by 4096 x 4096 on Zen 4: 8.4 ms
 // without, 5.6 by 32 lines, 4.9 by 64 and more; f16 4.7 by 32 and by 64). Few rows wait for memory alone, and
@@ -348,6 +361,8 @@ LogicalResult emit_panel(Emit& e, const CpuTile& t) {
   if (nr % lanes != 0) return emitError(e.loc, "register_n is not a multiple of lanes");
   if (kc <= 0 || kc % t.words.width() != 0)
     return emitError(e.loc, "tile_k is not a positive multiple of a vector's elements");
+  if (t.ukernel && kc < t.most_depth)
+    return emitError(e.loc, "a ukernel of all of K in panels ") << kc << " deep of " << t.most_depth;
   const auto total = Emit::known(t.depth);
   const bool ragged_k = !total || *total % t.words.width() != 0;
   const bool ragged_line = !total || *total % line_elements(t) != 0;
@@ -368,6 +383,9 @@ LogicalResult emit_panel(Emit& e, const CpuTile& t) {
     // One panel of columns prepares the next panel of rows.
     const auto multiply = [&](Value i, Value a_base, const NextPanels* next) {
       store_first(e, t, a_base, depth);
+      if (t.ukernel)
+        return e.loop(e.idx(0), t.columns, nr,
+                      [&](Value j) { call_inner_kernel(e, t, a_base, depth, i, j); });
       micro_kernel(e, t, a_base, depth, i, e.idx(0), k0, next, ahead);
       if (t.tile_columns > nr)
         e.loop(e.idx(nr), t.columns, nr,

@@ -199,7 +199,7 @@ class PayloadText {
     block.push_back(absl::StrCat("%unused: ", name_of(c_.d)));
     const std::string zero = absl::StrCat(sum_ == DType::kI32 ? "0" : "0.0", " : ", type_of(sum_));
     return absl::StrCat(
-        "#config = ", kernel_config_text(config_), "\n",
+        config_aliases(config_),
         "#tile = affine_map<(b, m, n) -> (b, m, n)>\n#columns = affine_map<(b, m, n) -> (n)>\n",
         "#rows = affine_map<(b, m, n) -> (m)>\n#one = affine_map<(b, m, n) -> ()>\n",
         "module {\n  func.func @", kernel_name(c_, config_), "(", absl::StrJoin(arguments_, ",\n      "),
@@ -208,7 +208,7 @@ class PayloadText {
         ") : ", product, "\n    %init = linalg.fill ins(%zero : ", type_of(sum_), ") outs(%empty : ", product,
         ") -> ", product, "\n    %product = linalg.batch_matmul indexing_maps = [affine_map<(b, m, n, k) -> ",
         a_map, ">, affine_map<(b, m, n, k) -> ", b_map, ">, affine_map<(b, m, n, k) -> (b, m, n)>]\n",
-        "        {lathe.config = #config", c_.zero_a ? ", lathe.zero_a" : "", "} ins(%a, %b : ", a, ", ", b,
+        "        {", config_entries(config_), c_.zero_a ? ", lathe.zero_a" : "", "} ins(%a, %b : ", a, ", ", b,
         ") outs(%init : ", product, ") -> ", product, "\n    %out = linalg.generic {indexing_maps = [",
         absl::StrJoin(maps, ", "),
         "], iterator_types = [\"parallel\", \"parallel\", \"parallel\"]}\n        ins(",

@@ -18,10 +18,15 @@ using Values = llvm::SmallVector<Value>;
 // Builds IR at `b`'s insertion point. Index arithmetic folds constants, so static sizes stay static.
 class Emit {
  public:
-  Emit(mlir::OpBuilder& builder, mlir::Location location) : b(builder), loc(location) {}
+  // `builder` is in a function that is in its module. (A loop that is being emitted is not yet.)
+  Emit(mlir::OpBuilder& builder, mlir::Location location)
+      : b(builder),
+        loc(location),
+        symbols(mlir::SymbolTable::getNearestSymbolTable(builder.getInsertionBlock()->getParentOp())) {}
 
   mlir::OpBuilder& b;
   mlir::Location loc;
+  mlir::Operation* symbols;  // the module or gpu.module that has the function
 
   // --- types
   Type index() { return b.getIndexType(); }

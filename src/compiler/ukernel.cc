@@ -87,17 +87,18 @@ Value call_ukernel(Emit& e, ir::UkernelAttr ukernel, Type result, ValueRange ope
   for (Value v : operands)
     arguments.push_back(v.getType().isIndex() ? arith::IndexCastOp::create(e.b, e.loc, e.b.getI64Type(), v)
                                               : v);
-  auto module = e.b.getInsertionBlock()->getParentOp()->getParentOfType<ModuleOp>();
-  auto function = module.lookupSymbol<LLVM::LLVMFuncOp>(ukernel.getFunction());
+  auto function =
+      dyn_cast_or_null<LLVM::LLVMFuncOp>(SymbolTable::lookupSymbolIn(e.symbols, ukernel.getFunction()));
   if (!function) {
     OpBuilder::InsertionGuard guard(e.b);
-    e.b.setInsertionPointToStart(module.getBody());
+    e.b.setInsertionPointToStart(&e.symbols->getRegion(0).front());
     llvm::SmallVector<Type> types(ValueRange(arguments).getTypes());
     function = LLVM::LLVMFuncOp::create(e.b, e.loc, ukernel.getFunction(),
                                         LLVM::LLVMFunctionType::get(result, types));
     function->setAttr(ir::kUkernelAttr, ukernel);
   }
-  return LLVM::CallOp::create(e.b, e.loc, function, arguments).getResult();
+  auto call = LLVM::CallOp::create(e.b, e.loc, function, arguments);
+  return call->getNumResults() ? call.getResult() : Value();
 }
 
 }  // namespace emit

@@ -13,7 +13,7 @@ class Module;
 namespace lathe {
 namespace emit {
 
-// Calls the ukernel's function. Operands of type index go as i64.
+// Calls the ukernel's function; null where it returns nothing. Operands of type index go as i64.
 Value call_ukernel(Emit& e, ir::UkernelAttr ukernel, Type result, ValueRange operands);
 
 }  // namespace emit

@@ -1,0 +1,19 @@
+// targets: x86-64-v4-vnni
+//
+// The multi-MMA inner kernel on bytes, four along K a word: AVX512-VNNI multiplies B's, which the emitter has shifted
+// to be unsigned, by A's, and adds the four products to an i32. Sums begin with what takes the shift back.
+#include <stdint.h>
+
+#include <immintrin.h>
+
+#define LANES 16
+typedef __m512i sums;
+typedef int32_t word;
+typedef __m512i vector;
+#define FIRST(first) _mm512_set1_epi32(first)
+#define MULTIPLY_ADD(a, b, sum) _mm512_dpbusd_epi32(sum, b, _mm512_set1_epi32(a))
+
+#define FUNCTION lathe_panels_i8_14x2
+#define ROWS 14
+#define VECTORS 2
+#include "panel_tile.h"

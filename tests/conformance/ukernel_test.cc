@@ -1,0 +1,157 @@
+// matmul by every ukernel that the device has for a request, forced one by one, against float64: edges,
+// layouts, batches, epilogues and special values.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <set>
+#include <string>
+
+#include "candidates.h"
+#include "device.h"
+#include "matmul_case.h"
+
+namespace lathe::conformance {
+namespace {
+
+struct Types {
+  lathe_dtype in, out;
+};
+constexpr Types kTypes[] = {
+    {LATHE_F32, LATHE_F32}, {LATHE_F16, LATHE_F16}, {LATHE_BF16, LATHE_F32}, {LATHE_I8, LATHE_I32}};
+
+class Ukernels : public ConformanceTest {
+ protected:
+  void SetUp() override {
+    ConformanceTest::SetUp();
+    if (!IsSkipped() && is_fallback()) GTEST_SKIP() << "the generic kernels are no ukernels";
+  }
+
+  // The best candidate of each ukernel, every one of whose register tiles is another kernel.
+  std::map<std::string, int32_t> ukernels_of(const MatmulCase& c) {
+    MatmulRequest request(c, &random_);
+    std::map<std::string, int32_t> best;
+    for (const nlohmann::json& candidate : legal_candidates(device(), *request.desc())) {
+      const auto& config = candidate["config"];
+      if (config.value("kernel", "") != "ukernel") continue;
+      EXPECT_GE(config["tile_k"], c.k) << "K is tiled";
+      best.emplace(config["ukernel"]["function"], candidate["rank"]);
+    }
+    return best;
+  }
+
+  void expect(MatmulCase c) {
+    for (const auto& [function, rank] : ukernels_of(c)) {
+      c.candidate = rank;
+      EXPECT_TRUE(run_case(device(), c, &random_)) << function;
+    }
+  }
+
+  Random random_ = random_stream(31);
+};
+
+TEST_F(Ukernels, EdgesOfEveryDimension) {
+  const int64_t shapes[][3] = {{1, 1, 1},    {6, 1, 2},    {14, 32, 16}, {13, 31, 15},   {15, 33, 17},
+                               {29, 67, 61}, {97, 101, 1}, {37, 41, 3},  {71, 129, 257}, {43, 65, 1031}};
+  int layout = 0;
+  for (const auto& shape : shapes)
+    for (const Types& t : kTypes)
+      for (int of_two = 0; of_two < 2; ++of_two) {
+        layout = (layout + 3) % 4;  // in the end every one with every type
+        MatmulCase c;
+        c.m = shape[0], c.n = shape[1], c.k = shape[2];
+        c.in = t.in, c.out = t.out;
+        c.trans_a = layout & 1, c.trans_b = layout & 2;
+        c.padding = layout;
+        c.values = layout % 3 ? Values::kNormal : Values::kSmallIntegers;
+        expect(c);
+      }
+}
+
+// Nothing is multiplied: a candidate is forced all the same.
+TEST_F(Ukernels, EmptyDimensions) {
+  for (int zero = 0; zero < 4; ++zero) {
+    MatmulCase c;
+    c.m = 15, c.n = 33, c.k = 7, c.batch = 2;
+    c.c_mode = CMode::kSeparate;
+    c.beta = 2;
+    c.bias = LATHE_F32;
+    const auto best = ukernels_of(c);
+    *(zero == 0 ? &c.m : zero == 1 ? &c.n : zero == 2 ? &c.k : &c.batch) = 0;
+    for (const auto& [function, rank] : best) {
+      c.candidate = rank;
+      EXPECT_TRUE(run_case(device(), c, &random_)) << function;
+    }
+  }
+}
+
+TEST_F(Ukernels, BatchesStridesAndEpilogues) {
+  for (const Types& t : kTypes)
+    for (int variant = 0; variant < 4; ++variant) {
+      const bool integers = t.in == LATHE_I8;
+      MatmulCase c;
+      c.m = 31, c.n = 70, c.k = 129, c.batch = 3;
+      c.in = t.in, c.out = integers && variant ? LATHE_F32 : t.out;
+      c.trans_b = variant & 1;
+      c.padding = variant;
+      c.misalign = variant == 3 ? 1 : 0;
+      c.broadcast_b = variant == 1, c.broadcast_a = variant == 2;
+      if (integers && variant) c.scale_a = 1 + variant % 2, c.scale_b = 2;
+      if (!integers || variant) {
+        c.alpha = 0.5F;
+        c.bias = LATHE_F32;
+        c.activation = variant == 2 ? LATHE_ACTIVATION_GELU : LATHE_ACTIVATION_RELU;
+        c.c_mode = variant == 1 ? CMode::kInPlace : variant == 2 ? CMode::kUnreadNan : CMode::kSeparate;
+        c.beta = c.c_mode == CMode::kUnreadNan ? 0.0F : 2.0F;
+        if (variant == 3) c.residual_mode = ResidualMode::kSeparate;
+      }
+      expect(c);
+    }
+}
+
+TEST_F(Ukernels, SpecialValuesSpread) {
+  for (const Types& t : kTypes) {
+    if (t.in == LATHE_I8) continue;  // has none
+    for (int64_t k : {31, 64, 257}) {
+      MatmulCase c;
+      c.m = 33, c.n = 65, c.k = k;
+      c.in = t.in, c.out = t.out;
+      c.trans_b = k % 2;
+      c.values = Values::kSpecial;
+      expect(c);
+    }
+  }
+}
+
+// Every task tile of each, of which there are several for one register tile; and whatever the device has
+// instructions for is among them.
+TEST_F(Ukernels, EveryCandidate) {
+  std::set<std::string> ran;
+  std::string features;
+  for (const Types& t : kTypes) {
+    MatmulCase c;
+    c.m = 150, c.n = 200, c.k = 303;
+    c.in = t.in, c.out = t.out;
+    c.trans_b = true;
+    MatmulRequest request(c, &random_);
+    lathe_plan* plan = nullptr;
+    ASSERT_LATHE_OK(lathe_plan_matmul(device(), request.desc(), &plan));
+    features = nlohmann::json::parse(explain(plan))["target"].value("features", "") + ",";
+    lathe_plan_destroy(plan);
+    for (const nlohmann::json& candidate : legal_candidates(device(), *request.desc())) {
+      if (candidate["config"].value("kernel", "") != "ukernel") continue;
+      c.candidate = candidate["rank"];
+      EXPECT_TRUE(run_case(device(), c, &random_)) << candidate["config"].dump();
+      ran.insert(candidate["config"]["ukernel"]["function"]);
+    }
+  }
+  std::set<std::string> wanted;
+  const auto has = [&](const char* feature) { return features.find(feature) != std::string::npos; };
+  if (has("+avx2,") && has("+fma,")) wanted.insert("lathe_panels_f32_6x2");
+  if (has("+avx512bw,")) wanted.insert("lathe_panels_f32_14x2");
+  if (has("+avx512vnni,")) wanted.insert("lathe_panels_i8_14x2");
+  if (has("+avx512bf16,")) wanted.insert("lathe_panels_bf16_14x2");
+  EXPECT_EQ(ran, wanted) << features;
+}
+
+}  // namespace
+}  // namespace lathe::conformance
