@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "core/external.h"
 #include "core/facts.h"
 #include "core/plan.h"
 #include "core/problem.h"
@@ -16,6 +17,7 @@ struct CandidateContext {
   const DeviceFacts& facts;
   int32_t workers;
   int32_t split_k;  // forced factor or 0
+  const ExternalPolicy* external = nullptr;  // null: no external libraries
 };
 
 // Appends one RankedPlan for every row of the family's table: legal ones with a prediction, others with a reason.

@@ -1,5 +1,6 @@
 #include "kernels/argmax/candidates.h"
 #include "kernels/candidates.h"
+#include "kernels/candidates_external.h"
 #include "kernels/candidates_ukernel.h"
 #include "kernels/matmul/candidates.h"
 #include "kernels/matmul_argmax/candidates.h"
@@ -14,13 +15,16 @@ const std::vector<KernelFamily>& kernel_families() {
       {Op::kMatmul, Backend::kCpu, enumerate_matmul_panel},
       {Op::kMatmul, Backend::kCpu, enumerate_matmul_packed},
       {Op::kMatmul, Backend::kCpu, enumerate_ukernels},
+      {Op::kMatmul, Backend::kCpu, enumerate_externals},
       {Op::kMatmul, Backend::kCuda, enumerate_matmul_simt},
       {Op::kMatmul, Backend::kCuda, enumerate_matmul_mma},
       {Op::kMatmul, Backend::kCuda, enumerate_matmul_wgmma},
       {Op::kMatmul, Backend::kCuda, enumerate_matmul_skinny},
+      {Op::kMatmul, Backend::kCuda, enumerate_externals},
       {Op::kMatmul, Backend::kRocm, enumerate_matmul_simt},
       {Op::kMatmul, Backend::kRocm, enumerate_matmul_mma_rocm},
       {Op::kMatmul, Backend::kRocm, enumerate_matmul_skinny},
+      {Op::kMatmul, Backend::kRocm, enumerate_externals},
       {Op::kArgmax, Backend::kCpu, enumerate_argmax_cpu},
       {Op::kArgmax, Backend::kCpu, enumerate_ukernels},
       {Op::kArgmax, Backend::kCuda, enumerate_argmax_gpu},

@@ -11,6 +11,7 @@
 #include "base/log.h"
 #include "core/args.h"
 #include "core/artifact.h"
+#include "core/external.h"
 #include "core/facts.h"
 #include "core/recipe.h"
 
@@ -75,18 +76,25 @@ class Driver {
   // Links or loads the artifact's code. kInvalidArgument for code this device cannot take, naming the cause;
   // kDataLoss when it is the form of the code (a cubin of another driver's time) and compiling again may
   // help. Milliseconds, thread-safe.
+  // kUnavailable where an external library that it wants cannot be used.
   virtual absl::StatusOr<std::unique_ptr<LoadedKernel>> load(const Artifact& artifact) = 0;
   // The artifact in the form that is worth keeping: PTX becomes a cubin where the driver can link one.
   // Returned as it is where there is nothing to do or it fails: load() may still take it. Up to a second,
   // thread-safe.
   virtual Artifact finish(Artifact artifact) { return artifact; }
   // Runs the recipe's steps. No allocation and no lock after the first launch of a size. Thread-safe.
+  // kUnavailable: an external library cannot do this launch, or failed in it before it wrote anything.
   virtual absl::Status launch(const Launch& launch) = 0;
   virtual absl::Status launch_slice(const Launch& launch, const Slice& slice) = 0;
   // Bytes a caller's workspace must have for this launch with that many workers.
   virtual size_t workspace_bytes(const LoadedKernel& kernel, const LaunchConfig& config,
                                  int32_t workers) const = 0;
   virtual DeviceMemory& memory() = 0;
+  // The external libraries that this backend may use, each opened at the first call, and why those that it may not use
+  // are absent. Milliseconds then; thread-safe.
+  virtual std::vector<ExternalFound> find_externals() { return {}; }
+  // Threads that such a library may use in a launch.
+  virtual int32_t external_threads() const { return 1; }
   // Whether the caller captures this stream (or, for the default stream, any that forbids work on it).
   virtual absl::StatusOr<bool> is_capturing(void* /*stream*/) { return false; }
   // Warm-up says how much launch memory its kernels need at most, so that launches need not take any.

@@ -118,11 +118,17 @@ typedef struct lathe_context_options {
    * (the name's resolution aside), once in 5 s and then ever less often. Whoever may write there decides what this
    * process executes: name no server outside a network that you trust. */
   const char* remote;
+  /* What requests without a lathe_external do. DEFAULT: $LATHE_EXTERNAL, "off", "allow", "prefer" or "require", the latter
+   * three also as "prefer:onednn" (openblas, onednn, cublaslt, hipblaslt), else OFF: which libraries a machine has changes
+   * no result unasked. */
+  lathe_external_use external;
+  lathe_external_library external_library;
 } lathe_context_options;
 #define LATHE_CONTEXT_OPTIONS_INIT                                                                         \
   {                                                                                                        \
     sizeof(lathe_context_options), NULL, NULL, NULL, NULL, NULL, LATHE_LOG_WARNING, LATHE_MISS_DEFAULT, 0, \
-        NULL, NULL, 0, 0, NULL, 0, NULL, 0, NULL, NULL, NULL, LATHE_COMPILER_DEFAULT, 0, 0, NULL, NULL        \
+        NULL, NULL, 0, 0, NULL, 0, NULL, 0, NULL, NULL, NULL, LATHE_COMPILER_DEFAULT, 0, 0, NULL, NULL,       \
+        LATHE_EXTERNAL_DEFAULT, LATHE_EXTERNAL_ANY                                                         \
   }
 
 /* options may be NULL. Costs microseconds: nothing is loaded, no thread is started. */
@@ -351,6 +357,7 @@ LATHE_API lathe_status lathe_plan_run_matmul_argmax(lathe_plan* plan, lathe_stre
  * "codegen_id", "rank", "config":{},
  * "launch":{"wanted_splits","splits","k_chunk","workspace_bytes","scratch_bytes_per_worker"},
  *    "key":{"fingerprint","text"}, "numeric_recipe", "predicted_seconds", "legal",
+ *    "external":{"use", "library", "found":[{"library", "version", "absent"}...]},
  *    "candidates":[{"rank", "legal":bool, "config":{}, "splits", "predicted_seconds", "numeric_recipe"} or
  *                  {"rank", "legal":false, "config":{}, "splits", "rejection"}]}
  * "legal" counts the legal candidates, which come first; "rank" (1 is the oracle's choice) is what

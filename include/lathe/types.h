@@ -48,7 +48,8 @@ LATHE_API const char* lathe_version(void);
 
 typedef enum lathe_chain_kind {
   LATHE_CHAIN_WORKSPACE = 1, /* lathe_workspace, on an op descriptor */
-  LATHE_CHAIN_TUNING = 2     /* lathe_tuning, on an op descriptor */
+  LATHE_CHAIN_TUNING = 2,    /* lathe_tuning, on an op descriptor */
+  LATHE_CHAIN_EXTERNAL = 3   /* lathe_external, on an op descriptor */
 } lathe_chain_kind;
 
 /* The first fields of every struct that can stand in a `next` chain. */
@@ -330,6 +331,37 @@ typedef struct lathe_tuning {
 } lathe_tuning;
 #define LATHE_TUNING_INIT \
   { sizeof(lathe_tuning), NULL, LATHE_CHAIN_TUNING, 0, 0, 0 }
+
+/* Libraries of matrix products that may be on the machine; opened at run time where they are wanted, never needed. */
+typedef enum lathe_external_library {
+  LATHE_EXTERNAL_ANY = 0,
+  LATHE_EXTERNAL_OPENBLAS = 1, /* CPU: libopenblas.so.0 */
+  LATHE_EXTERNAL_ONEDNN = 2,   /* CPU: libdnnl.so.3, libdnnl.so.2 */
+  LATHE_EXTERNAL_CUBLASLT = 3, /* CUDA: libcublasLt.so.13, libcublasLt.so.12 */
+  LATHE_EXTERNAL_HIPBLASLT = 4 /* ROCm: libhipblaslt.so.1, libhipblaslt.so.0, libhipblaslt.so */
+} lathe_external_library;
+typedef enum lathe_external_use {
+  LATHE_EXTERNAL_DEFAULT = 0, /* On a request: the context's. On a context: as $LATHE_EXTERNAL says, else OFF. */
+  LATHE_EXTERNAL_OFF = 1,
+  LATHE_EXTERNAL_ALLOW = 2,  /* where the oracle predicts that the library is faster than Lathe's own kernels */
+  LATHE_EXTERNAL_PREFER = 3, /* wherever the library does the op; else Lathe's own kernel */
+  LATHE_EXTERNAL_REQUIRE = 4 /* the library or UNSUPPORTED; what needs no kernel (an M of 0, say) is done all the same */
+} lathe_external_use;
+
+/* Chain element: whether an external library does this request. A library is asked only for what it does as this
+ * interface says (lathe_plan_explain has the reason where it does not), and at LATHE_DETERMINISM_FAST alone. A library
+ * that cannot be opened, or that fails in a call, is a warning, and Lathe's own kernel does the request (REQUIRE:
+ * NOT_AVAILABLE). */
+typedef struct lathe_external {
+  size_t struct_size;
+  const lathe_chain* next;
+  uint32_t kind; /* LATHE_CHAIN_EXTERNAL */
+  uint32_t reserved;
+  lathe_external_use use;
+  lathe_external_library which; /* ANY: whichever does it, the one predicted to be the fastest */
+} lathe_external;
+#define LATHE_EXTERNAL_INIT \
+  { sizeof(lathe_external), NULL, LATHE_CHAIN_EXTERNAL, 0, LATHE_EXTERNAL_DEFAULT, LATHE_EXTERNAL_ANY }
 
 #ifdef __cplusplus
 }

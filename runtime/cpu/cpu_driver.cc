@@ -77,7 +77,7 @@ class CpuDriver final : public Driver {
   const DeviceFacts& facts() const override { return facts_; }
   int32_t workers() const override { return workers_; }
   absl::StatusOr<std::unique_ptr<LoadedKernel>> load(const Artifact& artifact) override {
-    return CpuKernel::load(artifact, loader_, this);
+    return CpuKernel::load(artifact, loader_, externals_, this);
   }
   absl::Status launch(const Launch& launch) override;
   absl::Status launch_slice(const Launch& launch, const Slice& slice) override;
@@ -85,6 +85,9 @@ class CpuDriver final : public Driver {
     return Layout(config).bytes(workers);
   }
   DeviceMemory& memory() override { return memory_; }
+  std::vector<ExternalFound> find_externals() override { return externals_.find(); }
+  // A caller's parallel-for lends its threads for tasks; a library would start others beside them.
+  int32_t external_threads() const override { return parallel_for_ ? 1 : workers_; }
 
  private:
   absl::Status check(const Launch& launch) const;
@@ -96,6 +99,7 @@ class CpuDriver final : public Driver {
   const int32_t workers_;
   const ParallelFor parallel_for_;
   ObjectLoader loader_;
+  ExternalLibraries externals_{Backend::kCpu};
   HostMemory memory_;
   SlabPool slabs_;
   WorkerPool pool_;
@@ -178,6 +182,10 @@ absl::Status CpuDriver::launch(const Launch& launch) {
 
   for (size_t i = 0; i < kernel.steps().size(); ++i) {
     const CpuTask task = kernel.steps()[i].task;
+    if (__builtin_expect(task == nullptr, 0)) {
+      LATHE_RETURN_IF_ERROR(kernel.steps()[i].external->run(args, {external_threads()}));
+      continue;
+    }
     for (int64_t index = 0; index < counts[i]; ++index) task(&args, index);
   }
   return absl::OkStatus();
@@ -186,6 +194,10 @@ absl::Status CpuDriver::launch(const Launch& launch) {
 absl::Status CpuDriver::run_parallel(const Launch& launch, const CpuKernel& kernel, const int64_t* counts,
                                      const ArgumentBlock& args, size_t scratch_stride) {
   for (size_t i = 0; i < kernel.steps().size(); ++i) {
+    if (kernel.steps()[i].external != nullptr) {
+      LATHE_RETURN_IF_ERROR(kernel.steps()[i].external->run(args, {external_threads()}));
+      continue;
+    }
     const TaskSet tasks{kernel.steps()[i].task, &args, counts[i], static_cast<char*>(args.scratch),
                         scratch_stride};
     if (tasks.count == 1) {
@@ -232,6 +244,8 @@ absl::Status CpuDriver::launch_slice(const Launch& launch, const Slice& slice) {
   args.scratch = layout.scratch_stride != 0
                      ? memory + layout.shared + static_cast<size_t>(slice.worker) * layout.scratch_stride
                      : nullptr;
+  if (step.external != nullptr)  // no task of Lathe's: the first slice's thread alone
+    return slice.worker == 0 ? step.external->run(args, {}) : absl::OkStatus();
   // Contiguous shares, as even as they can be: kMaxTasks * workers stays far below 2^63.
   const int64_t begin = count * slice.worker / slice.workers;
   const int64_t end = count * (int64_t{slice.worker} + 1) / slice.workers;

@@ -1,5 +1,7 @@
 #include "runtime/cpu/cpu_kernel.h"
 
+#include <algorithm>
+
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 
@@ -11,9 +13,9 @@ absl::Status refusal(absl::string_view cause) {
 }
 
 absl::Status check_step(const Step& step) {
-  if (step.kind != StepKind::kCpuTask) {
+  if (step.kind != StepKind::kCpuTask && step.kind != StepKind::kHostExtern) {
     return refusal(absl::StrCat("step ", step.symbol, " has kind ", static_cast<int32_t>(step.kind),
-                                ", the CPU runs cpu_task (1)"));
+                                ", the CPU runs cpu_task (1) and host_extern (3)"));
   }
   if (step.symbol.empty()) return refusal("a step has no symbol");
   if (step.argument_bytes != static_cast<int32_t>(sizeof(ArgumentBlock))) {
@@ -30,6 +32,11 @@ absl::Status check_step(const Step& step) {
     return refusal(absl::StrCat("step ", step.symbol,
                                 " asks for a GPU workgroup, cluster, shared memory or tensor map"));
   }
+  const bool once = std::all_of(step.grid.begin(), step.grid.end(), [](const Formula& f) {
+    return f.size() == 1 && f[0].coefficient == 1 && f[0].factors.empty();
+  });
+  if (step.kind == StepKind::kHostExtern && !once)
+    return refusal(absl::StrCat("step ", step.symbol, " of an external library is not called once"));
   for (const Formula& formula : step.grid) {
     const absl::Status status = check_formula(formula, absl::StrCat("the grid of step ", step.symbol));
     if (!status.ok()) return refusal(status.message());
@@ -39,10 +46,12 @@ absl::Status check_step(const Step& step) {
 
 absl::Status check_artifact(const Artifact& artifact) {
   const Recipe& recipe = artifact.recipe;
-  if (artifact.format != CodeFormat::kElfObject) {
-    return refusal(absl::StrCat("code format ", static_cast<int32_t>(artifact.format),
-                                " is not an ELF object (", static_cast<int32_t>(CodeFormat::kElfObject),
-                                ")"));
+  const bool tasks = std::any_of(recipe.steps.begin(), recipe.steps.end(),
+                                 [](const Step& step) { return step.kind != StepKind::kHostExtern; });
+  const CodeFormat wanted = tasks || recipe.steps.empty() ? CodeFormat::kElfObject : CodeFormat::kNone;
+  if (artifact.format != wanted) {
+    return refusal(absl::StrCat("code format ", static_cast<int32_t>(artifact.format), " is not ",
+                                tasks ? "an ELF object" : "none", " (", static_cast<int32_t>(wanted), ")"));
   }
   if (recipe.version != Recipe::kVersion) {
     return refusal(
@@ -72,23 +81,30 @@ int64_t TaskCount::operator()(const VarValues& v) const {
   return count;
 }
 
-CpuKernel::CpuKernel(const Recipe& recipe, const std::vector<void*>& tasks, const Driver* owner)
-    : LoadedKernel(recipe), owner_(owner) {
-  steps_.reserve(recipe.steps.size());
-  for (size_t i = 0; i < recipe.steps.size(); ++i) {
-    steps_.push_back({reinterpret_cast<CpuTask>(tasks[i]), TaskCount(recipe.steps[i].grid)});
-  }
-}
-
 absl::StatusOr<std::unique_ptr<LoadedKernel>> CpuKernel::load(const Artifact& artifact, ObjectLoader& loader,
+                                                              ExternalLibraries& externals,
                                                               const Driver* owner) {
   LATHE_RETURN_IF_ERROR(check_artifact(artifact));
   std::vector<std::string> symbols;
-  symbols.reserve(artifact.recipe.steps.size());
-  for (const Step& step : artifact.recipe.steps) symbols.push_back(step.symbol);
-  auto tasks = loader.link(artifact.code, symbols);
-  if (!tasks.ok()) return tasks.status();
-  return std::unique_ptr<LoadedKernel>(new CpuKernel(artifact.recipe, *tasks, owner));
+  for (const Step& step : artifact.recipe.steps)
+    if (step.kind == StepKind::kCpuTask) symbols.push_back(step.symbol);
+  std::vector<void*> tasks;
+  if (!symbols.empty()) {
+    LATHE_ASSIGN_OR_RETURN(tasks, loader.link(artifact.code, symbols));
+  }
+  std::unique_ptr<CpuKernel> kernel(new CpuKernel(artifact.recipe, owner));
+  size_t linked = 0;
+  for (const Step& step : artifact.recipe.steps) {
+    CompiledStep compiled;
+    compiled.count = TaskCount(step.grid);
+    if (step.kind == StepKind::kHostExtern) {
+      LATHE_ASSIGN_OR_RETURN(compiled.external, externals.bind(step));
+    } else {
+      compiled.task = reinterpret_cast<CpuTask>(tasks[linked++]);
+    }
+    kernel->steps_.push_back(std::move(compiled));
+  }
+  return std::unique_ptr<LoadedKernel>(std::move(kernel));
 }
 
 }  // namespace lathe

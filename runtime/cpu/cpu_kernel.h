@@ -13,6 +13,7 @@
 #include "core/recipe.h"
 #include "runtime/cpu/object_loader.h"
 #include "runtime/driver.h"
+#include "runtime/external/library.h"
 #include "runtime/flat_formula.h"
 
 namespace lathe {
@@ -35,19 +36,22 @@ class CpuKernel final : public LoadedKernel {
   static constexpr size_t kMaxSteps = 8;  // so that a launch counts its tasks on its own stack
 
   struct CompiledStep {
-    CpuTask task = nullptr;
+    CpuTask task = nullptr;  // null: `external` does the step, which counts as one task
     TaskCount count;
+    std::unique_ptr<ExternalCall> external;
   };
 
-  // Refuses (kInvalidArgument, naming the cause) what the CPU cannot run, then links the code.
+  // Refuses (kInvalidArgument, naming the cause) what the CPU cannot run, then links the code and finds the
+  // routines of external libraries (kUnavailable).
   static absl::StatusOr<std::unique_ptr<LoadedKernel>> load(const Artifact& artifact, ObjectLoader& loader,
+                                                            ExternalLibraries& externals,
                                                             const Driver* owner);
 
   const std::vector<CompiledStep>& steps() const { return steps_; }
   const Driver* owner() const { return owner_; }
 
  private:
-  CpuKernel(const Recipe& recipe, const std::vector<void*>& tasks, const Driver* owner);
+  CpuKernel(const Recipe& recipe, const Driver* owner) : LoadedKernel(recipe), owner_(owner) {}
 
   std::vector<CompiledStep> steps_;
   const Driver* owner_;

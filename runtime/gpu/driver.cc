@@ -54,7 +54,8 @@ class GpuDriver final : public Driver {
         name_(std::move(name)),
         validate_(options.validate),
         logger_(options.logger),
-        limits_(limits_of(facts_)) {}
+        limits_(limits_of(facts_)),
+        externals_(facts_.target.backend) {}
   absl::Status retain_context() {
     LATHE_ASSIGN_OR_RETURN(Contexts contexts, Contexts::open(library_, device_));
     contexts_ = std::make_unique<Contexts>(std::move(contexts));
@@ -66,7 +67,7 @@ class GpuDriver final : public Driver {
   const DeviceFacts& facts() const override { return facts_; }
   int32_t workers() const override { return 1; }
   absl::StatusOr<std::unique_ptr<LoadedKernel>> load(const Artifact& artifact) override {
-    return Kernel::load(artifact, library_, *contexts_, limits_, this);
+    return Kernel::load(artifact, library_, *contexts_, limits_, externals_, this);
   }
   Artifact finish(Artifact artifact) override {
     return link_ptx(std::move(artifact), library_, *contexts_, logger_);
@@ -79,6 +80,7 @@ class GpuDriver final : public Driver {
     return workspace_end(config) + config.counters * sizeof(uint32_t);
   }
   DeviceMemory& memory() override { return *memory_; }
+  std::vector<ExternalFound> find_externals() override { return externals_.find(); }
   absl::StatusOr<bool> is_capturing(void* stream) override;
   absl::Status reserve(size_t workspace_bytes, size_t counters) override {
     return launch_memory_->reserve({workspace_bytes, counters});
@@ -116,6 +118,7 @@ class GpuDriver final : public Driver {
   const bool validate_;
   const Logger logger_;
   const KernelLimits limits_;
+  ExternalLibraries externals_;
   std::unique_ptr<Contexts> contexts_;
   std::unique_ptr<Memory> memory_;
   std::unique_ptr<LaunchMemory> launch_memory_;  // freed before the context is released
@@ -204,6 +207,9 @@ absl::Status GpuDriver::launch_step(const Launch& launch, const Site& site, size
                                     const VarValues& sizes, Parameters* parameters, int* result) {
   const Kernel& kernel = *static_cast<const Kernel*>(launch.kernel);
   const Kernel::LaunchStep& step = kernel.steps()[index];
+  if (__builtin_expect(step.external != nullptr, 0))
+    return step.external->run(parameters->args,
+                              {1, library_.stream(launch.stream), launch.config.workspace_bytes});
   for (size_t i = 0; i < step.maps.size(); ++i)
     LATHE_RETURN_IF_ERROR(
         encode_tensor_map(library_, step.maps[i], parameters->args, sizes, &parameters->maps[i]));

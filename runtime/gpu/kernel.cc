@@ -40,10 +40,12 @@ absl::Status check_block(const Step& step, const KernelLimits& limits) {
   return absl::OkStatus();
 }
 
-absl::Status check_step(const Step& step, const KernelLimits& limits) {
-  if (step.kind != StepKind::kGpuKernel) {
-    return refusal(absl::StrCat("step ", step.symbol, " has kind ", static_cast<int32_t>(step.kind),
-                                ", a GPU runs gpu_kernel (2)"));
+absl::Status check_step(const Step& step, CodeFormat format, const KernelLimits& limits) {
+  const StepKind wanted = format == CodeFormat::kNone ? StepKind::kHostExtern : StepKind::kGpuKernel;
+  if (step.kind != wanted) {
+    return refusal(
+        absl::StrCat("step ", step.symbol, " has kind ", static_cast<int32_t>(step.kind), ", a GPU runs ",
+                     wanted == StepKind::kGpuKernel ? "gpu_kernel (2)" : "host_extern (3) without code"));
   }
   if (step.symbol.empty()) return refusal("a step has no symbol");
   if (step.argument_bytes != parameter_bytes(step.tensor_maps.size())) {
@@ -74,7 +76,7 @@ absl::Status check_artifact(const Artifact& artifact, const KernelLimits& limits
   const bool ours = limits.is_rocm
                         ? artifact.format == CodeFormat::kHsaco
                         : artifact.format == CodeFormat::kCubin || artifact.format == CodeFormat::kPtx;
-  if (!ours)
+  if (!ours && artifact.format != CodeFormat::kNone)
     return refusal(absl::StrCat("code format ", name_of(artifact.format),
                                 limits.is_rocm ? " is not hsaco" : " is neither cubin nor PTX"));
   if (recipe.version != Recipe::kVersion)
@@ -88,7 +90,7 @@ absl::Status check_artifact(const Artifact& artifact, const KernelLimits& limits
   if (recipe.pointer_alignment < 1 || (recipe.pointer_alignment & (recipe.pointer_alignment - 1)) != 0) {
     return refusal(absl::StrCat("pointer alignment ", recipe.pointer_alignment, " is not a power of two"));
   }
-  for (const Step& step : recipe.steps) LATHE_RETURN_IF_ERROR(check_step(step, limits));
+  for (const Step& step : recipe.steps) LATHE_RETURN_IF_ERROR(check_step(step, artifact.format, limits));
   return absl::OkStatus();
 }
 
@@ -138,7 +140,9 @@ Kernel::Kernel(const Artifact& artifact, const Library& library, const Driver* o
 
 absl::StatusOr<std::unique_ptr<LoadedKernel>> Kernel::load(const Artifact& artifact, const Library& library,
                                                            const Contexts& contexts,
-                                                           const KernelLimits& limits, const Driver* owner) {
+                                                           const KernelLimits& limits,
+                                                           ExternalLibraries& externals,
+                                                           const Driver* owner) {
   LATHE_RETURN_IF_ERROR(check_artifact(artifact, limits));
   std::unique_ptr<Kernel> kernel(new Kernel(artifact, library, owner));
   kernel->shared_limit_ = limits.shared_bytes;
@@ -149,12 +153,17 @@ absl::StatusOr<std::unique_ptr<LoadedKernel>> Kernel::load(const Artifact& artif
   }
   ContextScope scope(library);
   LATHE_RETURN_IF_ERROR(scope.enter(contexts.primary()));
+  if (kernel->is_external())
+    for (size_t i = 0; i < kernel->steps_.size(); ++i) {
+      LATHE_ASSIGN_OR_RETURN(kernel->steps_[i].external, externals.bind(artifact.recipe.steps[i]));
+    }
   LATHE_RETURN_IF_ERROR(kernel->load_into(contexts.primary()).status());
   return std::unique_ptr<LoadedKernel>(std::move(kernel));
 }
 
 Kernel::~Kernel() {
   for (const std::unique_ptr<Loaded>& loaded : modules_) {
+    if (is_external()) continue;
     ContextScope scope(library_);
     if (!scope.enter(loaded->context).ok()) continue;  // the context is gone, and the module with it
     const RelaxedCapture relaxed(library_);
@@ -165,12 +174,24 @@ Kernel::~Kernel() {
 absl::StatusOr<const Kernel::Loaded*> Kernel::load_into(Context context) const {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (const Loaded* loaded = in(context)) return loaded;
+  auto loaded = std::make_unique<Loaded>();
+  loaded->context = context;
+  if (!is_external()) {
+    LATHE_RETURN_IF_ERROR(load_module(loaded.get()));
+  } else if (!modules_.empty()) {
+    return absl::UnavailableError("an external library works in the device's primary context alone");
+  }
+  loaded->next = loaded_.load(std::memory_order_relaxed);
+  modules_.push_back(std::move(loaded));
+  loaded_.store(modules_.back().get(), std::memory_order_release);
+  return modules_.back().get();
+}
+
+absl::Status Kernel::load_module(Loaded* loaded) const {
   const RelaxedCapture relaxed(library_);
   const Calls& call = library_.call();
   JitLog log(JitLog::kForLoading);
   const unsigned options = library_.platform().is_cuda ? log.option_count() : 0;
-  auto loaded = std::make_unique<Loaded>();
-  loaded->context = context;
   if (const int result =
           call.module_load(&loaded->module, code_.data(), options, log.options(), log.values());
       result != kSuccess) {
@@ -189,14 +210,8 @@ absl::StatusOr<const Kernel::Loaded*> Kernel::load_into(Context context) const {
     }
     if (status.ok()) status = prepare_function(i, loaded->functions[i]);
   }
-  if (!status.ok()) {
-    call.module_unload(loaded->module);
-    return status;
-  }
-  loaded->next = loaded_.load(std::memory_order_relaxed);
-  modules_.push_back(std::move(loaded));
-  loaded_.store(modules_.back().get(), std::memory_order_release);
-  return modules_.back().get();
+  if (!status.ok()) call.module_unload(loaded->module);
+  return status;
 }
 
 // What a function must be told or asked once. The driver loads functions lazily: asking for an attribute does

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runtime/driver.h"
+#include "runtime/external/library.h"
 #include "runtime/flat_formula.h"
 #include "runtime/gpu/contexts.h"
 #include "runtime/gpu/tensor_map.h"
@@ -37,6 +38,8 @@ class Kernel final : public LoadedKernel {
     std::vector<TensorMapPlan> maps;
     unsigned parameter_bytes = 0;
     int64_t most_x = 0;  // workgroups along x that one launch can have
+    std::unique_ptr<ExternalCall>
+        external;  // does the step where it is not null; in the primary context alone
   };
   // The code in one context. Lives as long as the kernel.
   struct Loaded {
@@ -49,14 +52,19 @@ class Kernel final : public LoadedKernel {
   // Refuses (kInvalidArgument, naming the cause) what this device cannot run, then loads the code into the
   // primary context, all of it: no first launch waits for the driver. kDataLoss, with the driver's log, when
   // the driver cannot take this form of the code. `library` and `contexts` outlive the kernel.
+  // kUnavailable where an external library's routine cannot be had.
   static absl::StatusOr<std::unique_ptr<LoadedKernel>> load(const Artifact& artifact, const Library& library,
                                                             const Contexts& contexts,
-                                                            const KernelLimits& limits, const Driver* owner);
+                                                            const KernelLimits& limits,
+                                                            ExternalLibraries& externals,
+                                                            const Driver* owner);
   ~Kernel() override;
 
   const std::vector<LaunchStep>& steps() const { return steps_; }
   const std::string& symbol(size_t step) const { return recipe_.steps[step].symbol; }
   const Driver* owner() const { return owner_; }
+  // Whether an external library does every step: there is no code.
+  bool is_external() const { return format_ == CodeFormat::kNone; }
   // Null when this context has not run the kernel yet. No lock.
   const Loaded* in(Context context) const {
     const Loaded* loaded = loaded_.load(std::memory_order_acquire);
@@ -68,6 +76,7 @@ class Kernel final : public LoadedKernel {
 
  private:
   Kernel(const Artifact& artifact, const Library& library, const Driver* owner);
+  absl::Status load_module(Loaded* loaded) const;
   absl::Status prepare_function(size_t step, Function function) const;
   absl::Status check_parameters(size_t step, Function function) const;
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "kernels/candidates_external.h"
 #include "oracle_id.h"
 
 namespace lathe {
@@ -93,9 +94,49 @@ const LoadedKernel* LoadedKernels::insert(const Key& key, std::unique_ptr<Loaded
   return kernels_.try_emplace(key.text, std::move(kernel)).first->second.get();
 }
 
+std::vector<ExternalFound> find_externals(const lathe_device& device) {
+  if (device.driver != nullptr) return device.driver->find_externals();
+  std::vector<ExternalFound> all;
+  for (const ExternalRow& row : external_rows()) {
+    const bool known =
+        std::any_of(all.begin(), all.end(), [&](const ExternalFound& f) { return f.id == row.id; });
+    if (row.backend == device.facts.target.backend && !known)
+      all.push_back({row.id, "of a described device", ""});
+  }
+  return all;
+}
+
+ExternalChoice external_choice(const lathe_device& device, const DispatchKey& key) {
+  if (key.external == ExternalUse::kDefault) return device.context.options.external;
+  return {key.external, key.external_which};
+}
+
+ExternalPolicy external_policy(const lathe_device& device, const DispatchKey& key) {
+  ExternalPolicy policy;
+  policy.choice = external_choice(device, key);
+  policy.threads = device.driver != nullptr ? device.driver->external_threads() : device.workers;
+  if (policy.choice.use != ExternalUse::kOff) policy.found = find_externals(device);
+  return policy;
+}
+
+bool is_external(const LoadedKernel& kernel) {
+  const std::vector<Step>& steps = kernel.recipe().steps;
+  return std::any_of(steps.begin(), steps.end(),
+                     [](const Step& s) { return s.kind == StepKind::kHostExtern; });
+}
+
+absl::StatusOr<DispatchKey> without_external(const lathe_device& device, const DispatchKey& key) {
+  if (external_choice(device, key).use == ExternalUse::kRequire || key.candidate != 0)
+    return absl::NotFoundError("the external library alone was asked for");
+  DispatchKey own = key;
+  own.external = ExternalUse::kOff;
+  own.external_which = ExternalId::kAny;
+  return own;
+}
+
 absl::StatusOr<Choice> choose_plan(const lathe_device& device, const DispatchKey& key) {
   Choice choice;
-  const OraclePolicy policy = {device.workers, key.split_k};
+  const OraclePolicy policy = {device.workers, key.split_k, external_policy(device, key)};
   LATHE_ASSIGN_OR_RETURN(choice.answer, rank_plans(key.problem, device.facts, policy));
   if (key.candidate > 0) {
     choice.rank = static_cast<size_t>(key.candidate) - 1;
@@ -195,6 +236,14 @@ absl::StatusOr<Prepared> prepare_kernel(lathe_device& device, const DispatchKey&
       LATHE_ASSIGN_OR_RETURN(Artifact fresh, compile(device, key.problem, choice));
       outcome = CacheOutcome::kCompiled;
       loaded = load(device, key.problem, *device.context.cache->replace(choice.key, std::move(fresh)));
+    }
+    if (absl::IsUnavailable(loaded.status()) && !choice.plan().config.external.provider.empty()) {
+      absl::StatusOr<DispatchKey> own = without_external(device, key);
+      if (!own.ok()) return loaded.status();
+      device.context.logger.log(LogLevel::kWarning, absl::StrCat(device.name, ": ", loaded.status().message(),
+                                                                 "; Lathe's own kernel instead"));
+      LATHE_ASSIGN_OR_RETURN(const Choice own_choice, choose_plan(device, *own));
+      return prepare_kernel(device, key, own_choice, may_compile);
     }
     if (!loaded.ok()) return refused_code(loaded.status());
     kernel = device.kernels.insert(choice.key, *std::move(loaded));

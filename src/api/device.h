@@ -61,6 +61,17 @@ struct lathe_device {
 
 namespace lathe {
 
+// What a request says of external libraries, or its context for it.
+ExternalChoice external_choice(const lathe_device& device, const DispatchKey& key);
+// What the oracle is told of them; where none is to be used nothing is looked for.
+ExternalPolicy external_policy(const lathe_device& device, const DispatchKey& key);
+// Those of the device's backend, opened if they were not. A described device is taken to have them all.
+std::vector<ExternalFound> find_externals(const lathe_device& device);
+// Whether a library does the kernel's work.
+bool is_external(const LoadedKernel& kernel);
+// The request without external libraries; kNotFound where it is to be nothing else.
+absl::StatusOr<DispatchKey> without_external(const lathe_device& device, const DispatchKey& key);
+
 // What the oracle said of a class on a device, and which candidate the request takes.
 struct Choice {
   OracleAnswer answer;
@@ -89,8 +100,8 @@ struct Prepared {
   const DispatchEntry* entry;
   CacheOutcome outcome;
 };
-// Loads the choice's kernel onto the device and enters it into the dispatch table. The device must have a
-// driver.
+// Loads the choice's kernel onto the device and enters it into the dispatch table: Lathe's own where an
+// external library that was chosen cannot be used after all. The device must have a driver.
 absl::StatusOr<Prepared> prepare_kernel(lathe_device& device, const DispatchKey& key, const Choice& choice,
                                         bool may_compile = true);
 

@@ -131,6 +131,25 @@ absl::Status run(lathe_device& device, Request& request) {
 
 }  // namespace
 
+namespace {
+
+// An external library could not do the launch, or failed in it.
+[[gnu::noinline, gnu::cold]] absl::Status launch_own(lathe_device& device, const DispatchEntry& entry,
+                                                     Request& request, const absl::Status& why) {
+  const absl::StatusOr<DispatchKey> own = without_external(device, entry.key);
+  if (!own.ok()) return with_request(why, device, request);
+  if (device.table.find(*own) == nullptr) {
+    device.context.logger.log(
+        LogLevel::kWarning,
+        absl::StrCat(describe(request, device.name), ": ", why.message(), "; Lathe's own kernel instead"));
+  }
+  request.key = *own;
+  LATHE_ASSIGN_OR_RETURN(const DispatchEntry* instead, find_or_prepare(device, request, Purpose::kRun));
+  return launch_request(device, *instead, request, nullptr);
+}
+
+}  // namespace
+
 LaunchConfig launch_config_for(const DispatchEntry& entry, const Request& request) {
   if (entry.launch_is_fixed) return entry.fixed_launch;
   return make_launch_config(entry.kernel->recipe(), request.key.problem, request.dims, entry.wanted_splits);
@@ -168,8 +187,10 @@ absl::Status launch_request(lathe_device& device, const DispatchEntry& entry, Re
   request.args.splits = l.config.splits;
   request.args.k_chunk = l.config.k_chunk;
   absl::Status status = launch(device, l, slice);
-  if (__builtin_expect(!status.ok(), 0)) return with_request(status, device, request);
-  return status;
+  if (__builtin_expect(status.ok(), 1)) return status;
+  if (absl::IsUnavailable(status) && slice == nullptr && is_external(*entry.kernel))
+    return launch_own(device, entry, request, status);
+  return with_request(status, device, request);
 }
 
 absl::Status run_matmul(lathe_device* device, void* stream, const lathe_matmul_desc* desc) {

@@ -16,8 +16,20 @@ Json candidate_json(const RankedPlan& ranked, size_t index) {
     json["numeric_recipe"] = plan.numeric_recipe;
   } else {
     json["rejection"] = ranked.rejection;
+    // One that only policy is against.
+    if (plan.predicted_seconds > 0) json["predicted_seconds"] = plan.predicted_seconds;
   }
   return json;
+}
+
+Json external_json(const lathe_plan& plan) {
+  Json found = Json::array();
+  for (const ExternalFound& f : find_externals(plan.device))
+    found.push_back({{"library", std::string(name_of(f.id))}, {"version", f.version}, {"absent", f.absent}});
+  const ExternalChoice choice = external_choice(plan.device, plan.planned.key);
+  return {{"use", std::string(name_of(choice.use))},
+          {"library", std::string(name_of(choice.which))},
+          {"found", std::move(found)}};
 }
 
 Json launch_json(const lathe_plan& plan) {
@@ -55,6 +67,7 @@ Json explain_json(const lathe_plan& plan) {
   json["numeric_recipe"] = choice.plan().numeric_recipe;
   json["predicted_seconds"] = choice.plan().predicted_seconds;
   json["legal"] = choice.answer.legal;
+  json["external"] = external_json(plan);
   for (size_t i = 0; i < choice.answer.ranked.size(); ++i) {
     json["candidates"].push_back(candidate_json(choice.answer.ranked[i], i));
   }

@@ -103,7 +103,8 @@ absl::StatusOr<const Bundle*> FallbackBundle::open() {
 }
 
 bool may_fall_back(const Request& request) {
-  return may_fall_back(request.key.problem) && request.key.split_k == 0 && request.key.candidate == 0;
+  return may_fall_back(request.key.problem) && request.key.split_k == 0 && request.key.candidate == 0 &&
+         request.key.external == ExternalUse::kDefault;
 }
 
 absl::StatusOr<const DispatchEntry*> find_generic(lathe_device& device, const Request& request) {

@@ -163,6 +163,34 @@ absl::Status read_workers(const lathe_context_options& options, const Environmen
   return absl::OkStatus();
 }
 
+// "prefer:onednn"
+absl::StatusOr<ExternalChoice> parse_external(absl::string_view text) {
+  const size_t colon = text.find(':');
+  ExternalChoice choice;
+  bool known = false;
+  for (ExternalUse use :
+       {ExternalUse::kOff, ExternalUse::kAllow, ExternalUse::kPrefer, ExternalUse::kRequire}) {
+    if (text.substr(0, colon) != name_of(use)) continue;
+    choice.use = use;
+    known = colon == absl::string_view::npos ||
+            (use != ExternalUse::kOff && parse(text.substr(colon + 1), &choice.which));
+  }
+  if (known) return choice;
+  return absl::InvalidArgumentError(
+      absl::StrCat("LATHE_EXTERNAL=", text,
+                   " is none of off, allow, prefer, require, and the latter three with one of "
+                   ":openblas, :onednn, :cublaslt, :hipblaslt"));
+}
+
+absl::StatusOr<ExternalChoice> external(const lathe_context_options& options,
+                                        const Environment& environment) {
+  LATHE_ASSIGN_OR_RETURN(ExternalChoice choice,
+                         read_external("lathe_context_options", options.external, options.external_library));
+  if (choice.use != ExternalUse::kDefault) return choice;
+  const char* text = non_empty(environment("LATHE_EXTERNAL"));
+  return text == nullptr ? ExternalChoice() : parse_external(text);
+}
+
 // PATH's directories, and the toolkit's: $CUDA_HOME, else where NVIDIA's installers put it.
 std::optional<AssemblerSearch> find_assemblers(const Environment& environment) {
   AssemblerSearch search;
@@ -201,6 +229,20 @@ absl::Status check_workers(absl::string_view what, int32_t workers) {
   if (workers >= 1 && workers <= kMaxWorkers) return absl::OkStatus();
   return absl::InvalidArgumentError(
       absl::StrCat(what, ": workers ", workers, " is not in [1, ", kMaxWorkers, "]"));
+}
+
+absl::StatusOr<ExternalChoice> read_external(absl::string_view what, const lathe_external_use& use,
+                                             const lathe_external_library& which) {
+  if (raw(use) > LATHE_EXTERNAL_REQUIRE)
+    return absl::InvalidArgumentError(absl::StrCat(what, ": external use ", raw(use), " is unknown"));
+  if (raw(which) > LATHE_EXTERNAL_HIPBLASLT)
+    return absl::InvalidArgumentError(absl::StrCat(what, ": external library ", raw(which), " is unknown"));
+  const ExternalChoice choice = {static_cast<ExternalUse>(use), static_cast<ExternalId>(which)};
+  const bool none = choice.use == ExternalUse::kDefault || choice.use == ExternalUse::kOff;
+  if (none && choice.which != ExternalId::kAny)
+    return absl::InvalidArgumentError(
+        absl::StrCat(what, ": external library ", name_of(choice.which), " with ", name_of(choice.use)));
+  return choice;
 }
 
 absl::StatusOr<MissPolicy> read_miss_policy(const lathe_miss_policy& policy, MissPolicy otherwise) {
@@ -258,6 +300,7 @@ absl::StatusOr<ContextOptions> read_options(const lathe_context_options* options
     LATHE_ASSIGN_OR_RETURN(out.validate, flag("LATHE_VALIDATE", environment));
   }
   LATHE_ASSIGN_OR_RETURN(out.perf_map, flag("LATHE_PERF_MAP", environment));
+  LATHE_ASSIGN_OR_RETURN(out.external, external(*options, environment));
   if (const char* target = non_empty(environment("LATHE_CPU_TARGET"))) out.cpu_target = target;
   out.assembler = find_assemblers(environment);
   out.parallel_for = options->parallel_for;

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/status.h"
 #include "core/assembler_search.h"
+#include "core/external.h"
 #include "lathe/lathe.h"
 
 namespace lathe {
@@ -41,6 +42,7 @@ struct ContextOptions {
   size_t most_waiting = 1024;          // classes in the queue of background compilation
   bool perf_map = false;               // the CPU device's code is named for perf
   bool validate = false;               // GPU pointers are looked up before each launch
+  ExternalChoice external;             // of requests that say nothing
   std::string cpu_target;  // the CPU device's instruction set, less than the processor has; "": all of it
 };
 
@@ -57,6 +59,10 @@ absl::StatusOr<uint64_t> parse_bytes(absl::string_view what, absl::string_view t
 
 // kInvalidArgument, which starts with `what`, unless `workers` is a number that a launch can have.
 absl::Status check_workers(absl::string_view what, int32_t workers);
+
+// kInvalidArgument, which starts with `what`, for values that lathe_external_use and _library do not have.
+absl::StatusOr<ExternalChoice> read_external(absl::string_view what, const lathe_external_use& use,
+                                             const lathe_external_library& which);
 
 // `otherwise` answers for LATHE_MISS_DEFAULT.
 absl::StatusOr<MissPolicy> read_miss_policy(const lathe_miss_policy& policy, MissPolicy otherwise);

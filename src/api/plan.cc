@@ -46,8 +46,7 @@ absl::Status outside(absl::string_view field, int64_t value, int64_t lo, int64_t
     return other_class("a.scale,b.scale,a.zero_point", text(c), text(planned));
   }
   if (c.math != planned.math) return other_class("math", name_of(c.math), name_of(planned.math));
-  if (c.packed_b != planned.packed_b)
-    return other_class("b.packed_layout", c.packed_b, planned.packed_b);
+  if (c.packed_b != planned.packed_b) return other_class("b.packed_layout", c.packed_b, planned.packed_b);
   if (c.activation != planned.activation) {
     return other_class("activation", name_of(c.activation), name_of(planned.activation));
   }
@@ -81,14 +80,16 @@ absl::Status check_class(const lathe_plan& plan, const Request& request) {
   const DispatchKey& planned = plan.planned.key;
   // A run without a lathe_tuning takes the plan's.
   const bool tuned_alike =
-      (request.key.split_k == 0 && request.key.candidate == 0) ||
-      (request.key.split_k == planned.split_k && request.key.candidate == planned.candidate);
+      (request.key.split_k == 0 && request.key.candidate == 0 &&
+       request.key.external == ExternalUse::kDefault) ||
+      (request.key.split_k == planned.split_k && request.key.candidate == planned.candidate &&
+       request.key.external == planned.external && request.key.external_which == planned.external_which);
   if (__builtin_expect(request.key.problem == planned.problem && tuned_alike, 1)) return absl::OkStatus();
   if (tuned_alike && differs_in_alignment(plan, request)) return absl::OkStatus();
   const absl::Status cause =
-      tuned_alike
-          ? explain_mismatch(request, planned.problem)
-          : absl::InvalidArgumentError("the descriptor's lathe_tuning is not the one that was planned");
+      tuned_alike ? explain_mismatch(request, planned.problem)
+                  : absl::InvalidArgumentError(
+                        "the descriptor's lathe_tuning or lathe_external is not the one that was planned");
   return in_request(describe(request), plan.device.name, cause);
 }
 

@@ -43,6 +43,18 @@ absl::Status read_tuning(const lathe_chain* element, Request* out) {
   return absl::OkStatus();
 }
 
+absl::Status read_external_choice(const lathe_chain* element, Request* out) {
+  const auto* e = reinterpret_cast<const lathe_external*>(element);
+  if (e->struct_size != sizeof(lathe_external)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("lathe_external: struct_size ", e->struct_size, " is not ", sizeof(lathe_external)));
+  }
+  LATHE_ASSIGN_OR_RETURN(const ExternalChoice choice, read_external("lathe_external", e->use, e->which));
+  out->key.external = choice.use;
+  out->key.external_which = choice.which;
+  return absl::OkStatus();
+}
+
 absl::Status walk_chain(const lathe_chain* chain, Request* out) {
   uint32_t seen = 0;
   for (; chain != nullptr; chain = chain->next) {
@@ -50,7 +62,7 @@ absl::Status walk_chain(const lathe_chain* chain, Request* out) {
       return absl::InvalidArgumentError(
           absl::StrCat("chain element: struct_size ", chain->struct_size, " is too small"));
     }
-    if (chain->kind != LATHE_CHAIN_WORKSPACE && chain->kind != LATHE_CHAIN_TUNING) {
+    if (chain->kind < LATHE_CHAIN_WORKSPACE || chain->kind > LATHE_CHAIN_EXTERNAL) {
       return absl::UnimplementedError(absl::StrCat("chain element of unknown kind ", chain->kind));
     }
     if (chain->reserved != 0) return absl::UnimplementedError("chain element: reserved is not 0");
@@ -60,8 +72,11 @@ absl::Status walk_chain(const lathe_chain* chain, Request* out) {
           absl::StrCat("chain element of kind ", chain->kind, " appears twice"));
     }
     seen |= 1u << chain->kind;
-    LATHE_RETURN_IF_ERROR(chain->kind == LATHE_CHAIN_WORKSPACE ? read_workspace(chain, out)
-                                                               : read_tuning(chain, out));
+    switch (chain->kind) {
+      case LATHE_CHAIN_WORKSPACE: LATHE_RETURN_IF_ERROR(read_workspace(chain, out)); break;
+      case LATHE_CHAIN_TUNING: LATHE_RETURN_IF_ERROR(read_tuning(chain, out)); break;
+      default: LATHE_RETURN_IF_ERROR(read_external_choice(chain, out));
+    }
   }
   return absl::OkStatus();
 }
@@ -89,7 +104,8 @@ absl::Status explain_operand(absl::string_view name, const lathe_operand& o) {
   if (o.zero_point != nullptr)
     return absl::UnimplementedError(absl::StrCat(name, ": zero_point is reserved"));
   if (o.packed_layout != 0) {
-    return absl::UnimplementedError(absl::StrCat(name, ": packed_layout ", o.packed_layout, ": of a matmul's b alone"));
+    return absl::UnimplementedError(
+        absl::StrCat(name, ": packed_layout ", o.packed_layout, ": of a matmul's b alone"));
   }
   if (o.reserved != 0) return absl::UnimplementedError(absl::StrCat(name, ": reserved is not 0"));
   return absl::InvalidArgumentError(absl::StrCat(name, ": layout ", raw(o.layout), " is unknown"));

@@ -144,6 +144,10 @@ const std::vector<Flag>& common_flags() {
       {"compiler", "WHERE",
        "inprocess or process: kernels are compiled in programs of their own (default: $LATHE_COMPILER or "
        "inprocess)"},
+      {"external", "off|allow|prefer|require|LIBRARY",
+       "whether openblas, onednn, cublaslt, hipblaslt do products; prefer:onednn and require:onednn (or "
+       "onednn) name one "
+       "(default: $LATHE_EXTERNAL or off)"},
       {"workers", "N", "CPU threads a call may use, 1 to 1024 (default: one per core)"},
       {"help", nullptr, "this help"},
   };

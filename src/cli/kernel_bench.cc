@@ -22,10 +22,19 @@ struct Row {
   std::string payload, function, steps;
   double first = 0, median = 0, least = 0, flops = 0;  // seconds of a run of all steps
   CheckResult check;
-  std::string refused;  // why it was not run
+  std::string refused;        // why it was not run
+  std::vector<double> peers;  // medians by external libraries, 0 where one does not do all of it
 
   bool good() const { return refused.empty() && check.ok; }
   double gflops() const { return median > 0 ? flops / median / 1e9 : 0; }
+};
+
+// A device whose products an external library does.
+struct Peer {
+  std::string name;
+  Context context;
+  Device device;
+  Stream stream;
 };
 
 struct Setting {
@@ -34,6 +43,7 @@ struct Setting {
   const Stream& stream;
   int64_t rows, repeats;
   uint64_t seed;
+  const std::vector<Peer>& peers;
 };
 
 absl::StatusOr<double> seconds_of_a_run(PayloadTrial* trial, const Stream& stream) {
@@ -43,6 +53,39 @@ absl::StatusOr<double> seconds_of_a_run(PayloadTrial* trial, const Stream& strea
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
 
+struct Times {
+  double first = 0, median = 0, least = 0;
+};
+absl::StatusOr<Times> time_runs(PayloadTrial* trial, const Stream& stream, int64_t repeats) {
+  Times times;
+  absl::StatusOr<double> first = seconds_of_a_run(trial, stream);
+  if (!first.ok()) return first.status();
+  times.first = *first;
+  std::vector<double> all;
+  for (int64_t i = 0; i < repeats; ++i) {
+    absl::StatusOr<double> seconds = seconds_of_a_run(trial, stream);
+    if (!seconds.ok()) return seconds.status();
+    all.push_back(*seconds);
+  }
+  std::sort(all.begin(), all.end());
+  times.median = all[all.size() / 2];
+  times.least = all.front();
+  return times;
+}
+
+// The median of the library's runs; 0 where it does not do every step.
+absl::StatusOr<double> run_peer(const Setting& setting, const Peer& peer, const Json& function) {
+  auto trial = PayloadTrial::make(peer.device.get(), peer.stream, function, setting.rows, setting.seed);
+  if (!trial.ok()) return trial.status();
+  const absl::StatusOr<Times> times = time_runs(trial->get(), peer.stream, setting.repeats);
+  if (absl::IsUnimplemented(times.status())) return 0;
+  if (!times.ok()) return times.status();
+  absl::StatusOr<CheckResult> check = (*trial)->verify();
+  if (!check.ok()) return check.status();
+  if (!check->ok) return absl::DataLossError(absl::StrCat(peer.name, " is wrong: ", check->what));
+  return times->median;
+}
+
 absl::Status run_function(const Setting& setting, const Json& function, Row* row) {
   auto trial = PayloadTrial::make(setting.device, setting.stream, function, setting.rows, setting.seed);
   if (!trial.ok()) return trial.status();
@@ -50,21 +93,19 @@ absl::Status run_function(const Setting& setting, const Json& function, Row* row
   for (const PayloadStep& step : (*trial)->steps()) steps.push_back(step_line(step));
   row->steps = absl::StrJoin(steps, "; ");
   row->flops = (*trial)->flops();
-  absl::StatusOr<double> first = seconds_of_a_run(trial->get(), setting.stream);
-  if (!first.ok()) return first.status();
-  row->first = *first;
-  std::vector<double> times;
-  for (int64_t i = 0; i < setting.repeats; ++i) {
-    absl::StatusOr<double> seconds = seconds_of_a_run(trial->get(), setting.stream);
-    if (!seconds.ok()) return seconds.status();
-    times.push_back(*seconds);
-  }
-  std::sort(times.begin(), times.end());
-  row->median = times[times.size() / 2];
-  row->least = times.front();
+  const absl::StatusOr<Times> times = time_runs(trial->get(), setting.stream, setting.repeats);
+  if (!times.ok()) return times.status();
+  row->first = times->first;
+  row->median = times->median;
+  row->least = times->least;
   absl::StatusOr<CheckResult> check = (*trial)->verify();
   if (!check.ok()) return check.status();
   row->check = *check;
+  for (const Peer& peer : setting.peers) {
+    absl::StatusOr<double> median = run_peer(setting, peer, function);
+    if (!median.ok()) return median.status();
+    row->peers.push_back(*median);
+  }
   return absl::OkStatus();
 }
 
@@ -99,34 +140,79 @@ absl::StatusOr<std::vector<fs::path>> payloads_in(const std::string& path) {
   return files;
 }
 
+// The external libraries that the device has, each with a device of its own.
+absl::StatusOr<std::vector<Peer>> make_peers(const Arguments& arguments, const std::string& target,
+                                             lathe_device* device) {
+  lathe_matmul_desc desc = LATHE_MATMUL_DESC_INIT;
+  desc.m = desc.n = desc.k = 64;
+  desc.a.dtype = desc.b.dtype = desc.d.dtype = LATHE_F32;
+  lathe_plan* made = nullptr;
+  if (absl::Status s = check(lathe_plan_matmul(device, &desc, &made)); !s.ok()) return s;
+  const absl::StatusOr<Json> plan = explain(made);
+  lathe_plan_destroy(made);
+  if (!plan.ok()) return plan.status();
+  std::vector<Peer> peers;
+  for (const Json& found : plan->at("external").at("found")) {
+    if (!found.at("absent").get<std::string>().empty()) continue;
+    Peer peer;
+    peer.name = found.at("library").get<std::string>();
+    const auto& names = external_libraries();
+    const auto at = std::find(names.begin(), names.end(), peer.name) - names.begin();
+    absl::StatusOr<Context> context = make_context(arguments, static_cast<lathe_external_library>(at + 1));
+    if (!context.ok()) return context.status();
+    peer.context = *std::move(context);
+    lathe_device* opened = nullptr;
+    if (absl::Status s = check(lathe_device_open(peer.context.get(), target.c_str(), &opened)); !s.ok())
+      return s;
+    peer.device = Device(opened);
+    absl::StatusOr<Stream> stream = Stream::make(opened);
+    if (!stream.ok()) return stream.status();
+    peer.stream = *std::move(stream);
+    peers.push_back(std::move(peer));
+  }
+  return peers;
+}
+
 void print(const Row& row) {
   if (!row.refused.empty()) {
     absl::PrintF("%-24s refused: %s\n", row.payload, row.refused);
   } else {
-    absl::PrintF("%-24s %-9s %9s %9s %8.1f  %s\n", row.payload, row.check.ok ? "right" : "WRONG",
-                 duration(row.median), duration(row.first), row.gflops(),
-                 row.check.ok ? row.steps : row.check.what);
+    absl::PrintF("%-24s %-9s %9s %9s %8.1f", row.payload, row.check.ok ? "right" : "WRONG",
+                 duration(row.median), duration(row.first), row.gflops());
+    for (const double median : row.peers) absl::PrintF(" %9s", median > 0 ? duration(median) : "-");
+    absl::PrintF("  %s\n", row.check.ok ? row.steps : row.check.what);
   }
   std::fflush(stdout);
 }
 
-std::string csv_of(const std::vector<Row>& rows, const std::string& device) {
+std::string csv_of(const std::vector<Row>& rows, const std::string& device, const std::vector<Peer>& peers) {
   std::string text =
-      "payload,function,device,steps,right,checked,first_seconds,median_seconds,least_seconds,gflops\n";
+      "payload,function,device,steps,right,checked,first_seconds,median_seconds,least_seconds,gflops";
+  for (const Peer& peer : peers) absl::StrAppend(&text, ",", peer.name, "_median_seconds");
+  text += "\n";
   for (const Row& r : rows) {
     if (!r.refused.empty()) continue;
-    absl::StrAppendFormat(&text, "%s,%s,%s,%s,%d,%d,%.9g,%.9g,%.9g,%.6g\n", r.payload, r.function, device,
+    absl::StrAppendFormat(&text, "%s,%s,%s,%s,%d,%d,%.9g,%.9g,%.9g,%.6g", r.payload, r.function, device,
                           r.steps, r.check.ok, r.check.checked, r.first, r.median, r.least, r.gflops());
+    for (const double median : r.peers)
+      absl::StrAppend(&text, ",", median > 0 ? absl::StrFormat("%.9g", median) : "");
+    text += "\n";
   }
   return text;
 }
 
-std::string chart_of(const std::vector<Row>& rows, const std::string& device) {
+std::string chart_of(const std::vector<Row>& rows, const std::string& device,
+                     const std::vector<Peer>& peers) {
   BarChart chart;
   chart.title = absl::StrCat("Payloads on ", device);
   chart.unit = "GFLOP/s";
   for (const Row& r : rows)
-    if (r.good() && r.flops > 0) chart.bars.push_back({r.payload, r.gflops()});
+    if (r.good() && r.flops > 0) {
+      chart.bars.push_back({r.payload, r.gflops()});
+      for (size_t i = 0; i < r.peers.size(); ++i)
+        if (r.peers[i] > 0)
+          chart.bars.push_back({absl::StrCat(r.payload, " by ", peers[i].name), r.flops / r.peers[i] / 1e9});
+    }
   return svg_of(chart);
 }
 
@@ -148,10 +234,14 @@ absl::Status kernel_bench(const Arguments& arguments) {
   const Device device(opened);
   absl::StatusOr<Stream> stream = Stream::make(device.get());
   if (!stream.ok()) return stream.status();
-  const Setting setting{context->get(), device.get(), *stream, *rows, *repeats, static_cast<uint64_t>(*seed)};
+  absl::StatusOr<std::vector<Peer>> peers = make_peers(arguments, target, device.get());
+  if (!peers.ok()) return peers.status();
+  const Setting setting{context->get(), device.get(), *stream, *rows, *repeats, static_cast<uint64_t>(*seed),
+                        *peers};
 
-  absl::PrintF("%-24s %-9s %9s %9s %8s  steps; open rows are %d, seed %d\n", "payload", "check", "median",
-               "first use", "GFLOP/s", *rows, *seed);
+  absl::PrintF("%-24s %-9s %9s %9s %8s", "payload", "check", "median", "first use", "GFLOP/s");
+  for (const Peer& peer : *peers) absl::PrintF(" %9s", peer.name);
+  absl::PrintF("  steps; open rows are %d, seed %d\n", *rows, *seed);
   std::vector<Row> table;
   for (const fs::path& file : *files) {
     for (const Row& row : run_payload(setting, file)) {
@@ -160,9 +250,11 @@ absl::Status kernel_bench(const Arguments& arguments) {
     }
   }
   if (arguments.has("csv"))
-    if (absl::Status s = write_file(arguments.text("csv", ""), csv_of(table, target)); !s.ok()) return s;
+    if (absl::Status s = write_file(arguments.text("csv", ""), csv_of(table, target, *peers)); !s.ok())
+      return s;
   if (arguments.has("svg"))
-    if (absl::Status s = write_file(arguments.text("svg", ""), chart_of(table, target)); !s.ok()) return s;
+    if (absl::Status s = write_file(arguments.text("svg", ""), chart_of(table, target, *peers)); !s.ok())
+      return s;
   const auto bad = std::count_if(table.begin(), table.end(), [](const Row& r) { return !r.good(); });
   absl::PrintF("%d of %d right\n", table.size() - bad, table.size());
   return bad == 0 ? absl::OkStatus()
@@ -175,7 +267,8 @@ Verb kernel_bench_verb() {
   return {"kernel-bench",
           "DIR|PAYLOAD.MLIR",
           1,
-          "run payloads on random arguments, check every step against float64, time them",
+          "run payloads on random arguments, check every step against float64, time them, and the external "
+          "libraries here",
           {{"target", "cpu|cuda:0|hip:0", "where (default: cpu)"},
            {"rows", "M", "where a payload leaves the rows open (default: 16)"},
            {"repeat", "N", "runs timed after the first (default: 10)"},

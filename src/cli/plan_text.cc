@@ -40,6 +40,9 @@ absl::StatusOr<Json> explain(lathe_plan* plan) {
 
 std::string config_line(const Json& config, int64_t splits) {
   const auto number = [&](const char* name) { return config.value(name, 0); };
+  if (config.contains("external") && !config["external"].value("library", "").empty())
+    return absl::StrCat(config["external"].value("library", ""), " ",
+                        config["external"].value("routine", ""));
   std::string out = absl::StrFormat("%-6s tile %dx%dx%d", config.value("kernel", "?"), number("tile_m"),
                                     number("tile_n"), number("tile_k"));
   if (number("register_m") > 0) {
@@ -109,11 +112,13 @@ std::string explain_text(const Json& plan) {
   line("numbers", plan.value("numeric_recipe", ""));
   line("key", plan.value("key", Json::object()).value("fingerprint", ""));
 
-  std::string legal, rejected;
+  std::string legal, rejected, externals;
   for (const Json& c : plan.value("candidates", Json::array())) {
     const std::string config = config_line(c.value("config", Json::object()), c.value("splits", 1));
     if (const std::string reason = c.value("rejection", ""); !reason.empty()) {
-      absl::StrAppend(&rejected, absl::StrFormat("  %-56s  %s\n", config, reason));
+      const double seconds = c.value("predicted_seconds", 0.0);
+      const std::string predicted = seconds > 0 ? absl::StrCat("; predicted ", duration(seconds)) : "";
+      absl::StrAppend(&rejected, absl::StrFormat("  %-56s  %s%s\n", config, reason, predicted));
     } else {
       absl::StrAppend(&legal, absl::StrFormat("  %3d  %9s  %s\n", c.value("rank", 0),
                                               duration(c.value("predicted_seconds", 0.0)), config));
@@ -121,6 +126,14 @@ std::string explain_text(const Json& plan) {
   }
   absl::StrAppend(&out, "\nLegal candidates, best first (--candidate RANK forces one)\n", legal);
   if (!rejected.empty()) absl::StrAppend(&out, "\nRejected\n", rejected);
+  for (const Json& found : plan.value("external", Json::object()).value("found", Json::array())) {
+    const std::string absent = found.value("absent", "");
+    absl::StrAppend(&externals,
+                    absl::StrFormat("  %-10s %s\n", found.value("library", ""),
+                                    absent.empty() ? found.value("version", "") : "absent: " + absent));
+  }
+  if (!externals.empty())
+    absl::StrAppend(&out, "\nExternal libraries (", plan["external"].value("use", ""), ")\n", externals);
   absl::StrAppend(&out, "\nFacts\n", facts_lines(facts.value("facts", Json::object()), "  "));
   return out;
 }

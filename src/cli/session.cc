@@ -5,7 +5,9 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
@@ -86,7 +88,35 @@ absl::StatusOr<lathe_compiler_mode> compiler_mode(const Arguments& arguments) {
       absl::StrCat("--compiler: '", name, "' is neither inprocess nor process"));
 }
 
+// "prefer:onednn"; a library's name alone is required.
+absl::Status read_external(const Arguments& arguments, lathe_context_options* options) {
+  if (!arguments.has("external")) return absl::OkStatus();
+  const std::vector<std::string> uses = {"off", "allow", "prefer",
+                                         "require"};  // of lathe_external_use, from 1
+  const std::string text = arguments.text("external", "");
+  const size_t colon = text.find(':');
+  std::string use = text.substr(0, colon), which = colon == std::string::npos ? "" : text.substr(colon + 1);
+  if (absl::c_linear_search(external_libraries(), use)) which = std::exchange(use, "require");
+  const auto at = std::find(uses.begin(), uses.end(), use), end = uses.end();
+  const auto library = std::find(external_libraries().begin(), external_libraries().end(), which);
+  const bool any = which.empty() && colon == std::string::npos;
+  if (at == end || (!any && library == external_libraries().end()) || (use == "off" && !any))
+    return absl::InvalidArgumentError(absl::StrCat("--external takes off, allow, prefer, require, or one of ",
+                                                   absl::StrJoin(external_libraries(), ", "),
+                                                   " (prefer:onednn), not '", text, "'"));
+  options->external = static_cast<lathe_external_use>(at - uses.begin() + 1);
+  if (!any)
+    options->external_library =
+        static_cast<lathe_external_library>(library - external_libraries().begin() + 1);
+  return absl::OkStatus();
+}
+
 }  // namespace
+
+const std::vector<std::string>& external_libraries() {
+  static const std::vector<std::string> names = {"openblas", "onednn", "cublaslt", "hipblaslt"};
+  return names;
+}
 
 absl::Status check(lathe_status status) {
   if (status == LATHE_OK) return absl::OkStatus();
@@ -94,7 +124,7 @@ absl::Status check(lathe_status status) {
   return status == LATHE_UNSUPPORTED ? absl::UnimplementedError(message) : absl::UnknownError(message);
 }
 
-absl::StatusOr<Context> make_context(const Arguments& arguments) {
+absl::StatusOr<Context> make_context(const Arguments& arguments, lathe_external_library required) {
   absl::StatusOr<int64_t> workers = arguments.integer("workers", 0, 1, 1024);
   if (!workers.ok()) return workers.status();
   const std::string cache_dir = arguments.text("cache-dir", "");
@@ -123,6 +153,11 @@ absl::StatusOr<Context> make_context(const Arguments& arguments) {
   absl::StatusOr<lathe_compiler_mode> compiler = compiler_mode(arguments);
   if (!compiler.ok()) return compiler.status();
   options.compiler = *compiler;
+  if (absl::Status s = read_external(arguments, &options); !s.ok()) return s;
+  if (required != LATHE_EXTERNAL_ANY) {
+    options.external = LATHE_EXTERNAL_REQUIRE;
+    options.external_library = required;
+  }
   lathe_context* context = nullptr;
   if (absl::Status s = check(lathe_context_create(&options, &context)); !s.ok()) return s;
   return Context(context);

@@ -29,12 +29,17 @@ using Device = std::unique_ptr<lathe_device, HandleDelete<lathe_device, lathe_de
 using Plan = std::unique_ptr<lathe_plan, HandleDelete<lathe_plan, lathe_plan_destroy>>;
 
 // From the common flags and --miss.
-absl::StatusOr<Context> make_context(const Arguments& arguments);
+// `required`: an external library that all requests are to be done by; ANY: as the flags say.
+absl::StatusOr<Context> make_context(const Arguments& arguments,
+                                     lathe_external_library required = LATHE_EXTERNAL_ANY);
 // From --facts and --target a described device (the shipped one of a target named alone), else from --device
 // (default "cpu") a real one.
 absl::StatusOr<Device> open_device(lathe_context* context, const Arguments& arguments);
 // The --device, --facts and --target rows of a verb's table.
 Flag device_flag();
+// In the order of lathe_external_library, from 1.
+const std::vector<std::string>& external_libraries();
+
 Flag miss_flag();
 Flag facts_flag();
 Flag target_flag();

@@ -11,6 +11,7 @@
 #include "compiler/context.h"
 #include "compiler/cpu_task.h"
 #include "compiler/dialect.h"
+#include "compiler/external.h"
 #include "compiler/inspect.h"
 #include "compiler/launch_facts.h"
 #include "compiler/mlir.h"
@@ -79,6 +80,7 @@ absl::string_view code_file(CodeFormat format) {
     case CodeFormat::kPtx: return "kernel.ptx";
     case CodeFormat::kCubin: return "kernel.cubin";
     case CodeFormat::kHsaco: return "kernel.hsaco";
+    case CodeFormat::kNone: break;
   }
   return "kernel";
 }
@@ -93,17 +95,28 @@ absl::StatusOr<Json> assemble(const CompileRequest& r, MachineCode* code) {
   return said;
 }
 
+void dump_outcome(const Artifact& artifact, const Json& metadata, const TextSink& dump) {
+  if (!dump) return;
+  // PTX is dumped where it is made.
+  if (artifact.format != CodeFormat::kPtx && artifact.format != CodeFormat::kNone)
+    dump(std::string(code_file(artifact.format)), artifact.code);
+  dump("recipe.json", to_json(artifact.recipe).dump(2));
+  // An assembler's words are not always UTF-8.
+  dump("metadata.json", metadata.dump(2, ' ', false, Json::error_handler_t::replace));
+}
+
 absl::StatusOr<Artifact> compile(const CompileRequest& r, const TextSink& dump) {
   StageTimes times;
   const OpRow* op = find_op(r.problem.op);
   if (!op) return absl::UnimplementedError(absl::StrCat("no payload for op ", name_of(r.problem.op)));
+  const bool external = !r.config.external.provider.empty();
+  const std::string name =
+      absl::StrCat(name_of(r.problem.op), ".", external ? "external" : name_of(r.target.backend));
   std::string yaml = r.pipeline;
   if (yaml.empty()) {
-    LATHE_ASSIGN_OR_RETURN(yaml, builtin_pipeline_text(r.problem.op, r.target.backend));
+    LATHE_ASSIGN_OR_RETURN(yaml, builtin_pipeline_text(name));
   }
-  LATHE_ASSIGN_OR_RETURN(
-      Pipeline pipeline,
-      parse_pipeline(absl::StrCat(name_of(r.problem.op), ".", name_of(r.target.backend)), yaml));
+  LATHE_ASSIGN_OR_RETURN(Pipeline pipeline, parse_pipeline(name, yaml));
 
   CompilerContext context(r.target.backend == Backend::kCpu ? Dialects::kCpu : Dialects::kAll);
   LATHE_ASSIGN_OR_RETURN(mlir::OwningOpRef<mlir::ModuleOp> module,
@@ -126,6 +139,15 @@ absl::StatusOr<Artifact> compile(const CompileRequest& r, const TextSink& dump) 
         if (dump) dump(absl::StrFormat("%02d-%s.mlir", ++stage, name), print(m));
       }));
 
+  if (external) {
+    Artifact artifact;
+    artifact.format = CodeFormat::kNone;
+    LATHE_ASSIGN_OR_RETURN(artifact.recipe, external_recipe(*module, r.problem, r.target));
+    const Json metadata = metadata_of(pipeline, times);
+    artifact.metadata = canonical_text(metadata);
+    dump_outcome(artifact, metadata, dump);
+    return artifact;
+  }
   int64_t scratch = 0;
   if (auto bytes = (*module)->getAttrOfType<mlir::IntegerAttr>(emit::kScratchAttr)) scratch = bytes.getInt();
   LATHE_ASSIGN_OR_RETURN(MachineCode code, generate_code(*module, r.target, dump, &times));
@@ -142,12 +164,7 @@ absl::StatusOr<Artifact> compile(const CompileRequest& r, const TextSink& dump) 
   Json metadata = metadata_of(pipeline, times);
   metadata.update(assembly);
   artifact.metadata = canonical_text(metadata);
-  if (dump) {
-    if (artifact.format != CodeFormat::kPtx) dump(std::string(code_file(artifact.format)), artifact.code);
-    dump("recipe.json", to_json(artifact.recipe).dump(2));
-    // An assembler's words are not always UTF-8.
-    dump("metadata.json", metadata.dump(2, ' ', false, Json::error_handler_t::replace));
-  }
+  dump_outcome(artifact, metadata, dump);
   return artifact;
 }
 

@@ -19,12 +19,17 @@ std::string config_aliases(const CompileConfig& c) {
     absl::StrAppendFormat(
         &text, "#ukernel = #lathe.ukernel<function = \"%s\", bitcode = \"%s\", attributes = \"%s\">\n",
         c.ukernel.function, c.ukernel.bitcode, c.ukernel.attributes);
+  if (!c.external.provider.empty())
+    absl::StrAppendFormat(&text, "#external = #lathe.external<library = \"%s\", routine = \"%s\">\n",
+                          c.external.provider, c.external.routine);
   return text;
 }
 
 std::string config_entries(const CompileConfig& c) {
-  return c.ukernel.function.empty() ? "lathe.config = #config"
-                                    : "lathe.config = #config, lathe.ukernel = #ukernel";
+  std::string text = "lathe.config = #config";
+  if (!c.ukernel.function.empty()) text += ", lathe.ukernel = #ukernel";
+  if (!c.external.provider.empty()) text += ", lathe.external = #external";
+  return text;
 }
 
 }  // namespace lathe

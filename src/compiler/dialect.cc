@@ -45,4 +45,11 @@ mlir::LogicalResult UkernelAttr::verify(llvm::function_ref<mlir::InFlightDiagnos
   return mlir::success();
 }
 
+mlir::LogicalResult ExternalAttr::verify(llvm::function_ref<mlir::InFlightDiagnostic()> error,
+                                         mlir::StringAttr provider, mlir::StringAttr routine) {
+  if (provider.getValue().empty()) return error() << "external: no library named";
+  if (routine.getValue().empty()) return error() << "external: no routine named";
+  return mlir::success();
+}
+
 }  // namespace lathe::ir

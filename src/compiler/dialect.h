@@ -13,6 +13,9 @@ namespace lathe::ir {
 
 // On the op that the plan is about; the ukernel where one was chosen, and on the declaration of its function.
 inline constexpr char kConfigAttr[] = "lathe.config", kUkernelAttr[] = "lathe.ukernel";
+// On the op that an external library does; on the function that is made of it, and on its declaration.
+inline constexpr char kExternalAttr[] = "lathe.external", kCompilerAttr[] = "lathe.compiler",
+                      kExternAttr[] = "lathe.extern";
 // On a payload function's argument: the argument-block field it stands for ("a", "k_chunk", ...).
 inline constexpr char kOperandAttr[] = "lathe.operand";
 // On the module: the target's backend ("cuda") and architecture ("sm_90a").

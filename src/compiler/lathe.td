@@ -35,4 +35,12 @@ def Lathe_UkernelAttr : AttrDef<Lathe_Dialect, "Ukernel"> {
   let genVerifyDecl = 1;
 }
 
+def Lathe_ExternalAttr : AttrDef<Lathe_Dialect, "External"> {
+  let mnemonic = "external";
+  let summary = "An external library's routine that does the op: core/plan.h's ExternalRef";
+  let parameters = (ins "::mlir::StringAttr":$library, "::mlir::StringAttr":$routine);
+  let assemblyFormat = "`<` struct(params) `>`";
+  let genVerifyDecl = 1;
+}
+
 #endif

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "base/status.h"
+#include "compiler/external.h"
 #include "compiler/mlir.h"
 #include "compiler/passes.h"
 #include "compiler/registry.h"
@@ -88,7 +89,10 @@ mlir::LogicalResult run_stage(const Stage& stage, const Target& target, mlir::Mo
 }  // namespace
 
 absl::StatusOr<std::string> builtin_pipeline_text(Op op, Backend backend) {
-  const std::string name = pipeline_name(op, backend);
+  return builtin_pipeline_text(pipeline_name(op, backend));
+}
+
+absl::StatusOr<std::string> builtin_pipeline_text(absl::string_view name) {
   for (const BuiltinPipeline& p : kBuiltin)
     if (name == p.name) return std::string(p.text);
   return absl::UnimplementedError(absl::StrCat("no pipeline ", name));
@@ -127,6 +131,8 @@ void register_passes() {
     mlir::registerPass(make_distribute_pass);
     mlir::registerPass(make_expand_math_pass);
     mlir::registerPass(make_native_math_pass);
+    mlir::registerPass(make_outline_external_pass);
+    mlir::registerPass(make_declare_external_pass);
     mlir::registerCanonicalizerPass();
     mlir::registerCSEPass();
     mlir::arith::registerArithExpandOpsPass();

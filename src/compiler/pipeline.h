@@ -29,6 +29,7 @@ struct Pipeline {
 
 // The text built into the library; kUnimplemented if the op has none for the backend.
 absl::StatusOr<std::string> builtin_pipeline_text(Op op, Backend backend);
+absl::StatusOr<std::string> builtin_pipeline_text(absl::string_view name);  // "matmul.external"
 // Every defect of the text (not YAML, unknown key, a stage with none or both of passes and emitter) is an
 // error.
 absl::StatusOr<Pipeline> parse_pipeline(absl::string_view name, absl::string_view yaml);

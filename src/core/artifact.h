@@ -9,7 +9,7 @@
 
 namespace lathe {
 
-enum class CodeFormat : int32_t { kElfObject = 1, kPtx = 2, kCubin = 3, kHsaco = 4 };
+enum class CodeFormat : int32_t { kElfObject = 1, kPtx = 2, kCubin = 3, kHsaco = 4, kNone = 5 };  // kNone: every step is host_extern
 absl::string_view name_of(CodeFormat f);
 
 struct Artifact {

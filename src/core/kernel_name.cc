@@ -71,8 +71,10 @@ const char* split_name(int32_t split) {
 }
 
 std::string plan_name(const CompileConfig& p) {
-  std::string out = absl::StrCat("_", p.kernel, p.ukernel.function.empty() ? "" : "_", p.ukernel.function,
-                                 "_", p.tile_m, "x", p.tile_n);
+  std::string out = absl::StrCat("_", p.kernel, p.ukernel.function.empty() ? "" : "_", p.ukernel.function);
+  if (!p.external.provider.empty() || !p.external.routine.empty())
+    absl::StrAppend(&out, "_", p.external.provider, "_", p.external.routine);
+  absl::StrAppend(&out, "_", p.tile_m, "x", p.tile_n);
   if (p.tile_k != 0) absl::StrAppend(&out, "x", p.tile_k);
   if (p.register_m != 0 || p.register_n != 0) absl::StrAppend(&out, "_r", p.register_m, "x", p.register_n);
   const auto count = [&](const char* what, int32_t n, int32_t usual) {

@@ -11,7 +11,7 @@ namespace {
 auto fields_of(const CompileConfig& c) {
   return std::tie(c.kernel, c.tile_m, c.tile_n, c.tile_k, c.register_m, c.register_n, c.unroll_k, c.lanes,
                   c.threads, c.stages, c.split, c.cluster_m, c.cluster_n, c.cluster_k, c.swap, c.persistent,
-                  c.raster, c.ukernel);
+                  c.raster, c.ukernel, c.external);
 }
 
 // Text that becomes part of the payload's: printable, without what would end a string there.
@@ -52,13 +52,14 @@ Json to_json(const CompileConfig& c) {
           {"ukernel",
            {{"function", c.ukernel.function},
             {"bitcode", c.ukernel.bitcode},
-            {"attributes", c.ukernel.attributes}}}};
+            {"attributes", c.ukernel.attributes}}},
+          {"external", {{"library", c.external.provider}, {"routine", c.external.routine}}}};
 }
 
 absl::StatusOr<CompileConfig> compile_config_from_json(const Json& j) {
   return read_json("compile config", [&] {
     constexpr int64_t kMaxTile = 1 << 24;  // far above any tile, far below overflow in a product of two
-    expect_fields(j, 18);
+    expect_fields(j, 19);
     CompileConfig c;
     c.kernel = text_field(j, "kernel");
     c.tile_m = int_field(j, "tile_m", 0, kMaxTile);
@@ -86,6 +87,14 @@ absl::StatusOr<CompileConfig> compile_config_from_json(const Json& j) {
     if (named != (c.kernel == "ukernel") || named != !c.ukernel.bitcode.empty())
       throw std::invalid_argument(
           "\"ukernel\" names a function and its bitcode, and nothing where the kernel is another");
+    const Json& external = j.at("external");
+    expect_fields(external, 2);
+    c.external.provider = name_field(external, "library");
+    c.external.routine = name_field(external, "routine");
+    const bool outside = !c.external.provider.empty();
+    if (outside != (c.kernel == "external") || outside != !c.external.routine.empty())
+      throw std::invalid_argument(
+          "\"external\" names a library and its routine, and nothing where the kernel is another");
     return c;
   });
 }

@@ -20,7 +20,15 @@ struct UkernelRef {
   bool operator==(const UkernelRef& o) const;
 };
 
-// How a kernel is built. Every field is written into #lathe.kernel_config (`ukernel` into #lathe.ukernel) on
+// An external library's routine that does the op, as #lathe.external names it on the payload op. All "": none.
+struct ExternalRef {
+  std::string provider;  // core/external.h: "openblas"
+  std::string routine;   // "cblas_sgemm"
+  bool operator==(const ExternalRef& o) const { return provider == o.provider && routine == o.routine; }
+};
+
+// How a kernel is built. Every field is written into #lathe.kernel_config (`ukernel` into #lathe.ukernel,
+// `external` into #lathe.external) on
 // the payload op; the passes read it there.
 struct CompileConfig {
   // matmul on CPU: "dot" (rows of B streamed once against the rows of A; B K-contiguous), "outer" (rows of B
@@ -29,7 +37,7 @@ struct CompileConfig {
   //   in; core/packed.h), "bytes" (A rounded to bytes against B in blocks). matmul on GPU: "simt" (FMAs),
   //   "mma" (warp-level tensor cores), "wgmma" (Hopper's warpgroups and tensor copies), "skinny" (few rows of
   //   A against weights streamed once).
-  // Every op: "ukernel" (as `ukernel` says).
+  // Every op: "ukernel" (as `ukernel` says), "external" (as `external` does: no code of Lathe's own).
   // argmax: "rows" (GPU: register_n elements of a row in flight in unroll_k loads of a thread, tile_n of a
   // row
   //   in all its threads; tile_k is the longest chunk of a row where it may be split).
@@ -57,6 +65,7 @@ struct CompileConfig {
   int32_t raster =
       0;  // tiles along M that are visited before the next along N, for L2's sake; 0: in launch order
   UkernelRef ukernel;
+  ExternalRef external;
   bool operator==(const CompileConfig& o) const;
 };
 enum Split : int32_t { kNoSplit = 0, kMergeStep = 1, kMergeLast = 2, kMergeCluster = 3 };

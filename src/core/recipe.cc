@@ -56,11 +56,17 @@ Json tensor_map_to_json(const TensorMap& m) {
           {"swizzle", m.swizzle}};
 }
 
+Json external_to_json(const ExternalCallFacts& e) {
+  return {{"library", e.provider}, {"routine", e.routine}, {"class", to_json(e.problem)}};
+}
+
 Json step_to_json(const Step& s) {
   Json maps = Json::array();
   for (const TensorMap& map : s.tensor_maps) maps.push_back(tensor_map_to_json(map));
+  const bool outside = s.kind == StepKind::kHostExtern;
   return {{"kind", std::string(name_of(s.kind))},
           {"symbol", s.symbol},
+          {"external", outside ? external_to_json(s.external) : Json(nullptr)},
           {"grid",
            Json::array({formula_to_json(s.grid[0]), formula_to_json(s.grid[1]), formula_to_json(s.grid[2])})},
           {"block", s.block},
@@ -142,8 +148,21 @@ TensorMap tensor_map_from_json(const Json& j) {
   return m;
 }
 
+ExternalCallFacts external_from_json(const Json& j) {
+  expect_fields(j, 3);
+  ExternalCallFacts e;
+  e.provider = text_field(j, "library");
+  e.routine = text_field(j, "routine");
+  if (e.provider.empty() || e.routine.empty())
+    throw std::invalid_argument("a step of an external library names the library and its routine");
+  absl::StatusOr<ProblemClass> problem = problem_class_from_json(j.at("class"));
+  if (!problem.ok()) throw std::invalid_argument(std::string(problem.status().message()));
+  e.problem = *problem;
+  return e;
+}
+
 Step step_from_json(const Json& j) {
-  expect_fields(j, 9);
+  expect_fields(j, 10);
   Step step;
   const std::string kind = text_field(j, "kind");
   const StepKind kinds[] = {StepKind::kCpuTask, StepKind::kGpuKernel, StepKind::kHostExtern};
@@ -151,6 +170,9 @@ Step step_from_json(const Json& j) {
       std::find_if(std::begin(kinds), std::end(kinds), [&](StepKind k) { return name_of(k) == kind; });
   if (found == std::end(kinds)) throw std::invalid_argument(absl::StrCat("unknown step kind ", kind));
   step.kind = *found;
+  if ((step.kind == StepKind::kHostExtern) != j.at("external").is_object())
+    throw std::invalid_argument("a step says what an external library does, and only a host_extern step");
+  if (step.kind == StepKind::kHostExtern) step.external = external_from_json(j.at("external"));
   step.symbol = text_field(j, "symbol");
   if (step.symbol.empty()) throw std::invalid_argument("a step without a symbol");
   const Json& grid = array_of(j.at("grid"), 3, 3, "grid");

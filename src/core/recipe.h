@@ -57,6 +57,14 @@ struct TensorMap {
   int32_t swizzle = 0;              // bytes of the shared-memory swizzle: 0, 32, 64, 128
 };
 
+// What an external library is to do in a kHostExtern step: which routine of which library, and the op. Sizes,
+// distances and factors are the argument block's.
+struct ExternalCallFacts {
+  std::string provider;  // core/external.h: "openblas"; "" in other steps
+  std::string routine;   // "cblas_sgemm"
+  ProblemClass problem;
+};
+
 struct Step {
   StepKind kind = StepKind::kCpuTask;
   std::string symbol;
@@ -67,6 +75,7 @@ struct Step {
   int32_t argument_bytes = sizeof(ArgumentBlock);  // parameter_bytes(tensor_maps.size())
   std::vector<TensorMap> tensor_maps;        // behind the argument block, in this order
   std::vector<std::string> attributes;       // launch attributes: "pdl"; unknown ones refuse the artifact
+  ExternalCallFacts external;                // kHostExtern
 };
 
 // A GPU kernel's parameters: the argument block, then (64-byte aligned) its tensor maps of 128 bytes each.
@@ -77,7 +86,7 @@ constexpr int32_t parameter_bytes(size_t tensor_maps) {
 }
 
 struct Recipe {
-  static constexpr int32_t kVersion = 3;
+  static constexpr int32_t kVersion = 4;
   int32_t version = kVersion;
   std::vector<Step> steps;          // run in order; each completes before the next starts
   Formula workspace_bytes;

@@ -68,7 +68,7 @@ std::string join_reasons(const std::vector<RankedPlan>& plans) {
 absl::StatusOr<OracleAnswer> rank_plans(const ProblemClass& c, const DeviceFacts& facts,
                                         const OraclePolicy& policy) {
   if (absl::Status s = check_class(c, policy, facts.target.backend); !s.ok()) return s;
-  const CandidateContext context{c, facts, policy.workers, policy.split_k};
+  const CandidateContext context{c, facts, policy.workers, policy.split_k, &policy.external};
   std::vector<RankedPlan> table;
   table.reserve(1024);
   for (const KernelFamily& family : kernel_families())
@@ -79,16 +79,25 @@ absl::StatusOr<OracleAnswer> rank_plans(const ProblemClass& c, const DeviceFacts
     if (r.rejection.empty() && !std::isfinite(r.plan.predicted_seconds))
       r.rejection = absl::StrCat("prediction is not finite: ", r.plan.predicted_seconds);
 
-  // (rejected, seconds, place in the table): a total order.
-  std::vector<std::tuple<bool, double, size_t>> order;
+  // kRequire leaves external libraries alone, kPrefer ranks them first.
+  const bool require = policy.external.choice.use == ExternalUse::kRequire;
+  const bool prefer = require || policy.external.choice.use == ExternalUse::kPrefer;
+  for (RankedPlan& r : table)
+    if (require && r.rejection.empty() && r.plan.config.external.provider.empty())
+      r.rejection = absl::StrCat("an external library is required: ",
+                                 std::string(name_of(policy.external.choice.which)));
+
+  // (rejected, not preferred, seconds, place in the table): a total order.
+  std::vector<std::tuple<bool, bool, double, size_t>> order;
   for (size_t i = 0; i < table.size(); ++i) {
     const bool illegal = !table[i].rejection.empty();
-    order.emplace_back(illegal, illegal ? 0.0 : table[i].plan.predicted_seconds, i);
+    const bool behind = prefer && table[i].plan.config.external.provider.empty();
+    order.emplace_back(illegal, !illegal && behind, illegal ? 0.0 : table[i].plan.predicted_seconds, i);
   }
   std::sort(order.begin(), order.end());
   OracleAnswer answer;
   answer.ranked.reserve(table.size());
-  for (const auto& [illegal, seconds, i] : order) {
+  for (const auto& [illegal, behind, seconds, i] : order) {
     answer.legal += !illegal;
     answer.ranked.push_back(std::move(table[i]));
   }

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "core/external.h"
 #include "core/facts.h"
 #include "core/plan.h"
 #include "core/problem.h"
@@ -13,10 +14,12 @@ namespace lathe {
 struct OraclePolicy {
   int32_t workers = 1;  // CPU threads a launch may use
   int32_t split_k = 0;  // forced factor; 0: free
+  ExternalPolicy external = {};
 };
 
 struct OracleAnswer {
-  // Legal candidates first, by predicted time (ties: table order), then the rejected ones with their reasons.
+  // Legal candidates first, by predicted time (ties: table order; preferred external libraries ahead of them), then the
+  // rejected ones with their reasons.
   std::vector<RankedPlan> ranked;
   size_t legal = 0;
 };

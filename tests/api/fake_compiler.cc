@@ -53,6 +53,15 @@ namespace {
     step.symbol = "fake";
     step.grid = {product(1, {{Var::kM, 1}}), constant(1), constant(1)};
   }
+  if (const Json external = Json::parse(request)["config"]["external"]; external["library"] != "") {
+    artifact.format = CodeFormat::kNone;
+    artifact.code.clear();
+    for (Step& step : artifact.recipe.steps) {
+      step.kind = StepKind::kHostExtern;
+      step.external = {external["library"], external["routine"],
+                       *problem_class_from_json(Json::parse(request)["class"])};
+    }
+  }
   artifact.recipe.workspace_bytes = product(4, {{Var::kM}, {Var::kN}, {Var::kSplits}, {Var::kMerge}});
   artifact.recipe.scratch_bytes_per_worker = constant(128);
   return serialize(artifact);

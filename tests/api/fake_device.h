@@ -34,6 +34,7 @@ class FakeDriver : public Driver {
   absl::StatusOr<std::unique_ptr<LoadedKernel>> load(const Artifact& artifact) override {
     ++loads;
     LATHE_RETURN_IF_ERROR(load_error);
+    if (artifact.format == CodeFormat::kNone) LATHE_RETURN_IF_ERROR(external_load_error);
     if (artifact.code == refused_code) return absl::DataLossError("a cubin of another time");
     return std::make_unique<FakeKernel>(artifact);
   }
@@ -53,7 +54,15 @@ class FakeDriver : public Driver {
   absl::Status launch(const Launch& launch) override {
     launches.fetch_add(1, std::memory_order_relaxed);
     if (record) note(launch);
+    if (is_external(*launch.kernel)) {
+      ++external_launches;
+      LATHE_RETURN_IF_ERROR(external_launch_error);
+    }
     return launch_error;
+  }
+  std::vector<ExternalFound> find_externals() override {
+    ++searches;
+    return {{ExternalId::kOpenBlas, "1", absent_openblas}};
   }
   absl::Status launch_slice(const Launch& launch, const Slice& slice) override {
     note(launch);
@@ -68,7 +77,9 @@ class FakeDriver : public Driver {
 
   std::atomic<int> loads{0}, launches{0}, finishes{0};
   bool record = true;
-  absl::Status load_error, launch_error;
+  absl::Status load_error, launch_error, external_load_error, external_launch_error;
+  std::string absent_openblas;
+  std::atomic<int> searches{0}, external_launches{0};
   std::string refused_code = "none", finished_code;
   void* captured_stream = this;  // none of a test's
   size_t reserved_bytes = 0, reserved_counters = 0;

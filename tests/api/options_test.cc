@@ -125,8 +125,9 @@ TEST(Options, ValidatesWhenTheOptionOrTheEnvironmentSays) {
 TEST(Options, NamesTheFilesThatShowWhatHappens) {
   const auto none = read(nullptr, {});
   EXPECT_EQ(none->record + none->metrics + none->trace, "");
-  const std::map<std::string, std::string> all = {
-      {"LATHE_RECORD", "/tmp/met.json"}, {"LATHE_METRICS", "/tmp/%p.prom"}, {"LATHE_TRACE", "/tmp/trace.json"}};
+  const std::map<std::string, std::string> all = {{"LATHE_RECORD", "/tmp/met.json"},
+                                                  {"LATHE_METRICS", "/tmp/%p.prom"},
+                                                  {"LATHE_TRACE", "/tmp/trace.json"}};
   const auto from_environment = read(nullptr, all);
   EXPECT_EQ(from_environment->record, "/tmp/met.json");
   EXPECT_EQ(from_environment->metrics, "/tmp/%p.prom");
@@ -203,10 +204,36 @@ TEST(Options, TakesALesserProcessor) {
   EXPECT_FALSE(read(nullptr)->perf_map);
   EXPECT_TRUE(read(nullptr, {{"LATHE_PERF_MAP", "1"}})->perf_map);
   EXPECT_FALSE(read(nullptr, {{"LATHE_PERF_MAP", "0"}})->perf_map);
-  EXPECT_EQ(read(nullptr, {{"LATHE_PERF_MAP", "all"}}).status().message(), "LATHE_PERF_MAP=all is neither 0 nor 1");
+  EXPECT_EQ(read(nullptr, {{"LATHE_PERF_MAP", "all"}}).status().message(),
+            "LATHE_PERF_MAP=all is neither 0 nor 1");
   EXPECT_EQ(read(nullptr)->cpu_target, "");
   EXPECT_EQ(read(nullptr, {{"LATHE_CPU_TARGET", ""}})->cpu_target, "");
   EXPECT_EQ(read(nullptr, {{"LATHE_CPU_TARGET", "x86-64-avx2"}})->cpu_target, "x86-64-avx2");
+}
+
+TEST(Options, SaysWhetherExternalLibrariesDoProducts) {
+  using Choice = ExternalChoice;
+  EXPECT_EQ(read(nullptr)->external, Choice()) << "off unless asked for";
+  EXPECT_EQ(Choice().use, ExternalUse::kOff);
+  const auto of = [](const char* text) { return read(nullptr, {{"LATHE_EXTERNAL", text}}); };
+  EXPECT_EQ(of("off")->external, Choice());
+  EXPECT_EQ(of("allow")->external, (Choice{ExternalUse::kAllow, ExternalId::kAny}));
+  EXPECT_EQ(of("prefer:onednn")->external, (Choice{ExternalUse::kPrefer, ExternalId::kOneDnn}));
+  EXPECT_EQ(of("require:cublaslt")->external, (Choice{ExternalUse::kRequire, ExternalId::kCublasLt}));
+  for (const char* bad : {"on", "prefer:", "prefer:mkl", "off:openblas", ":openblas", "require:openblas:1"})
+    EXPECT_TRUE(absl::IsInvalidArgument(of(bad).status())) << bad;
+  lathe_context_options options = LATHE_CONTEXT_OPTIONS_INIT;
+  options.external = LATHE_EXTERNAL_REQUIRE;
+  options.external_library = LATHE_EXTERNAL_OPENBLAS;
+  EXPECT_EQ(read(&options, {{"LATHE_EXTERNAL", "off"}})->external,
+            (Choice{ExternalUse::kRequire, ExternalId::kOpenBlas}));
+  options.external = LATHE_EXTERNAL_OFF;
+  EXPECT_TRUE(absl::IsInvalidArgument(read(&options).status())) << "off, and a library";
+  options.external = static_cast<lathe_external_use>(5);
+  EXPECT_TRUE(absl::IsInvalidArgument(read(&options).status()));
+  options.external = LATHE_EXTERNAL_ALLOW;
+  options.external_library = static_cast<lathe_external_library>(5);
+  EXPECT_TRUE(absl::IsInvalidArgument(read(&options).status()));
 }
 
 TEST(Options, RefusesWhatItDoesNotKnow) {

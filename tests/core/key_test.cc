@@ -76,14 +76,15 @@ TEST(KeyTest, EveryFieldOfTheConfigChangesTheKey) {
   DistinctKeys keys;
   const auto key = [](const CompileConfig& c) { return key_of(base_class(), c, kTarget, kCodegen); };
   keys.add(key(kConfig), "base");
-  for (int field = 0; field < 20; ++field) {
+  for (int field = 0; field < 22; ++field) {
     CompileConfig changed = kConfig;
     auto& [kernel, tile_m, tile_n, tile_k, register_m, register_n, unroll_k, lanes, threads, stages, split,
-           cluster_m, cluster_n, cluster_k, swap, persistent, raster, ukernel] = changed;
+           cluster_m, cluster_n, cluster_k, swap, persistent, raster, ukernel, external] = changed;
     int32_t* numbers[] = {&tile_m,    &tile_n,  &tile_k,     &register_m, &register_n, &unroll_k,
                           &lanes,     &threads, &stages,     &split,      &cluster_m,  &cluster_n,
                           &cluster_k, &swap,    &persistent, &raster};
-    std::string* texts[] = {&ukernel.function, &ukernel.bitcode, &ukernel.attributes};
+    std::string* texts[] = {&ukernel.function, &ukernel.bitcode, &ukernel.attributes, &external.provider,
+                            &external.routine};
     if (field >= 17) {
       *texts[field - 17] = "another";
     } else if (field == 16) {
@@ -127,7 +128,7 @@ TEST(KeyTest, EveryLeafOfTheTextChangesTheFingerprint) {
     ++leaves;
     keys.add(key_from_text(canonical_text(changed)), path);
   });
-  EXPECT_EQ(leaves, 27 + 20 + 3 + 1);
+  EXPECT_EQ(leaves, 27 + 22 + 3 + 1);
 }
 
 TEST(KeyTest, TextIsCanonicalAndHoldsNoPathAndNoOrdinal) {

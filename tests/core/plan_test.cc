@@ -16,8 +16,15 @@ CompileConfig ukernel() {
   return c;
 }
 
+CompileConfig external() {
+  CompileConfig c;
+  c.kernel = "external";
+  c.external = {"openblas", "cblas_sgemm"};
+  return c;
+}
+
 TEST(CompileConfigTest, JsonRoundTrips) {
-  for (const CompileConfig& c : {panel(), ukernel(), CompileConfig()}) {
+  for (const CompileConfig& c : {panel(), ukernel(), external(), CompileConfig()}) {
     const auto back = compile_config_from_json(to_json(c));
     ASSERT_TRUE(back.ok()) << back.status();
     EXPECT_TRUE(*back == c);
@@ -32,8 +39,8 @@ TEST(CompileConfigTest, EveryJsonLeafIsRead) {
     read += back.ok();
     if (back.ok()) EXPECT_FALSE(*back == ukernel()) << path;
   });
-  EXPECT_EQ(leaves, 20);
-  EXPECT_GE(read, 19);  // a ukernel is of the kernel "ukernel" alone
+  EXPECT_EQ(leaves, 22);
+  EXPECT_GE(read, 19);  // a ukernel is of the kernel "ukernel" alone, an external library of "external"
 }
 
 TEST(CompileConfigTest, HostileJsonIsAnError) {
@@ -60,6 +67,16 @@ TEST(CompileConfigTest, HostileJsonIsAnError) {
     without["ukernel"][name] = "";
     EXPECT_FALSE(compile_config_from_json(without).ok()) << name;
   }
+  for (const char* name : {"library", "routine"}) {
+    for (const Json& bad : {Json(""), Json("\""), Json("a\nb"), Json(1)}) {
+      Json j = to_json(external());
+      j["external"][name] = bad;
+      EXPECT_FALSE(compile_config_from_json(j).ok()) << name << " = " << bad.dump();
+    }
+  }
+  Json stray = good;
+  stray["external"] = to_json(external())["external"];
+  EXPECT_FALSE(compile_config_from_json(stray).ok());
   Json with = good;
   with["ukernel"] = to_json(ukernel())["ukernel"];
   EXPECT_FALSE(compile_config_from_json(with).ok());

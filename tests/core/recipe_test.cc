@@ -116,6 +116,33 @@ TEST(RecipeTest, EveryJsonLeafIsRead) {
   EXPECT_GT(leaves, 40);
 }
 
+TEST(RecipeTest, AnExternalStepSaysWhatIsToBeDone) {
+  Recipe r;
+  r.steps.resize(1);
+  r.steps[0].kind = StepKind::kHostExtern;
+  r.steps[0].symbol = "product_call";
+  r.steps[0].external = {"openblas", "cblas_sgemm", {}};
+  r.steps[0].external.problem.n = 48;
+  r.steps[0].external.problem.k = 333;
+  const Json good = to_json(r);
+  const auto back = recipe_from_json(good);
+  ASSERT_TRUE(back.ok()) << back.status();
+  EXPECT_EQ(to_json(*back), good);
+  EXPECT_EQ(back->steps[0].external.provider, "openblas");
+  EXPECT_EQ(back->steps[0].external.problem.k, 333);
+  const auto refused = [&](const char* pointer, const Json& value) {
+    Json j = good;
+    j[Json::json_pointer(pointer)] = value;
+    return !recipe_from_json(j).ok();
+  };
+  EXPECT_TRUE(refused("/steps/0/external", nullptr));
+  EXPECT_TRUE(refused("/steps/0/external/library", ""));
+  EXPECT_TRUE(refused("/steps/0/external/routine", ""));
+  EXPECT_TRUE(refused("/steps/0/external/class", Json::object()));
+  EXPECT_TRUE(refused("/steps/0/external/more", 1));
+  EXPECT_TRUE(refused("/steps/0/kind", "cpu_task")) << "a task that says what a library does";
+}
+
 TEST(RecipeTest, HostileJsonIsAnError) {
   const Json good = to_json(split_recipe());
   const auto refused = [&](const char* pointer, const Json& value) {

@@ -1,0 +1,88 @@
+#include "kernels/candidates_external.h"
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/candidates_model.h"
+#include "kernels/matmul/candidates_external.h"
+
+namespace lathe {
+namespace {
+
+bool has(const std::vector<DType>& types, DType t) {
+  return std::find(types.begin(), types.end(), t) != types.end();
+}
+
+// Why the library of that id is none to be used, "" if it is one.
+std::string absence(const ExternalPolicy& policy, ExternalId id) {
+  const ExternalChoice& choice = policy.choice;
+  if (choice.use == ExternalUse::kOff || choice.use == ExternalUse::kDefault)
+    return "external libraries are off (LATHE_EXTERNAL=allow)";
+  // One that is preferred says nothing against the others.
+  const bool only = choice.use != ExternalUse::kPrefer && choice.which != ExternalId::kAny;
+  if (only && choice.which != id)
+    return absl::StrCat("of external libraries ", std::string(name_of(choice.which)), " alone is to be used");
+  if (choice.use == ExternalUse::kPrefer && choice.which != ExternalId::kAny && choice.which != id)
+    return absl::StrCat("the external library ", std::string(name_of(choice.which)), " is preferred");
+  for (const ExternalFound& found : policy.found)
+    if (found.id == id) return found.absent;
+  return absl::StrCat(std::string(name_of(id)), " was not looked for");
+}
+
+std::string epilogue_refusal(const ExternalRow& row, const ProblemClass& c) {
+  if (c.activation != Activation::kNone)
+    return absl::StrCat("the library's ", name_of(c.activation), " is not this one's (NaN, accuracy)");
+  if (c.c != DType::kNone && (!row.adds_c || c.c != c.d))
+    return "C is of another dtype than D, where it is read";
+  if (c.bias != DType::kNone && !has(row.bias, c.bias) && !(has(row.bias, DType::kNone) && c.bias == c.d))
+    return absl::StrCat("no bias of ", name_of(c.bias));
+  if (c.residual != DType::kNone && !row.adds_residual) return "no residual";
+  return "";
+}
+
+std::string refusal_of(const ExternalRow& row, const CandidateContext& context) {
+  const ProblemClass& c = context.problem;
+  if (c.b != c.a || c.packed_b != 0) return "B is stored in a form of Lathe's own";
+  if (!has(row.d, c.d)) return absl::StrCat("no D of ", name_of(c.d), " from ", name_of(c.a));
+  if (c.scale_a != Scale::kNone || c.scale_b != Scale::kNone || c.zero_a != 0)
+    return "no scales and zero points";
+  if (c.determinism != Determinism::kFast)
+    return "the library promises no order of its sums: of determinism fast alone";
+  if (context.split_k != 0) return "splits of K are the library's own matter";
+  if (std::string why = epilogue_refusal(row, c); !why.empty()) return why;
+  return row.refusal(context);
+}
+
+}  // namespace
+
+const std::vector<ExternalRow>& external_rows() {
+  static const std::vector<ExternalRow> rows = [] {
+    std::vector<ExternalRow> all;
+    for (const auto* op : {&matmul_externals()}) all.insert(all.end(), op->begin(), op->end());
+    return all;
+  }();
+  return rows;
+}
+
+void enumerate_externals(const CandidateContext& context, std::vector<RankedPlan>* out) {
+  static const ExternalPolicy kOff;
+  const ProblemClass& c = context.problem;
+  const ExternalPolicy& policy = context.external != nullptr ? *context.external : kOff;
+  for (const ExternalRow& row : external_rows()) {
+    if (row.op != c.op || row.backend != context.facts.target.backend || row.a != c.a) continue;
+    RankedPlan r;
+    CompileConfig& config = r.plan.config;
+    config.kernel = "external";
+    config.external = {std::string(name_of(row.id)), row.routine};
+    r.rejection = refusal_of(row, context);
+    if (r.rejection.empty()) {
+      // Shown also where policy is against it.
+      r.plan.predicted_seconds = row.seconds(context, std::max(policy.threads, 1));
+      r.plan.numeric_recipe = row.numbers;
+      r.rejection = absence(policy, row.id);
+    }
+    out->push_back(std::move(r));
+  }
+}
+
+}  // namespace lathe

@@ -1,0 +1,258 @@
+#include "kernels/matmul/candidates_external.h"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/matmul/candidates.h"
+
+namespace lathe {
+namespace {
+
+// How much longer a library takes than its work: multiply-adds at the peak of its threads, or each operand
+// once from memory. By the most rows of A in the class.
+struct Slowdown {
+  int64_t m;
+  double times;
+};
+// Lathe's own f32 kernels against the libraries, weights stored [N, K], one thread of a Zen 4 core, medians
+// of paired runs: 4.1, 3.7, 2.7, 1.5 and 1 times OpenBLAS 0.3.21; 1.1, 2, 2.5, 2.5 and 1 times oneDNN 2.6.
+constexpr Slowdown kOpenBlas[] = {{1, 4.1}, {4, 3.7}, {16, 2.7}, {64, 1.5}, {INT64_MAX, 1.05}};
+constexpr Slowdown kOneDnn[] = {{1, 1.1}, {4, 2.0}, {16, 2.5}, {64, 2.5}, {INT64_MAX, 1.05}};
+// Looking a primitive up and entering it; OpenBLAS enters a product at once. With threads, waking them.
+constexpr double kOneDnnCall = 2e-6, kOpenBlasCall = 0.3e-6;
+
+template <size_t kRows>
+double cpu_seconds(const CandidateContext& context, int32_t threads, const Slowdown (&table)[kRows],
+                   double call) {
+  const ProblemClass& c = context.problem;
+  CandidateContext on = {c, context.facts, threads, 0};
+  const CpuRates rates(on);
+  const auto m = static_cast<double>(representative_m(c)), n = static_cast<double>(c.n),
+             k = static_cast<double>(c.k);
+  const double peak = rates.lanes * rates.k_per_lane * rates.fma_units * rates.clock_hz * rates.workers;
+  const double bytes =
+      (m * k + k * n) * static_cast<double>(size_of(c.a)) + m * n * static_cast<double>(size_of(c.d));
+  const double memory = bytes / (rates.bandwidth(rates.workers) * rates.workers);
+  const auto* row = std::find_if(std::begin(table), std::end(table),
+                                 [&](const Slowdown& s) { return representative_m(c) <= s.m; });
+  const double fork = rates.workers > 1 ? kForkSeconds : 0;
+  return call + fork + row->times * CpuRates::overlap(m * n * k / peak, memory);
+}
+double openblas_seconds(const CandidateContext& context, int32_t threads) {
+  return cpu_seconds(context, threads, kOpenBlas, kOpenBlasCall);
+}
+double onednn_seconds(const CandidateContext& context, int32_t threads) {
+  return cpu_seconds(context, threads, kOneDnn, kOneDnnCall);
+}
+
+// What cuBLASLt reaches of the peak on large products, and hipBLASLt: NVIDIA's and AMD's own figures for
+// their devices are 70 to 80 and 60 to 70 per cent. Small products pay for workgroups that do nothing, in
+// tiles of 128 by 128, and all of them for the call itself. Estimates: nothing here has been measured beside
+// Lathe's kernels.
+constexpr double kCublasLtOfPeak = 0.75, kHipblasLtOfPeak = 0.65, kLtOfMemory = 0.8, kLtCall = 2e-6;
+
+double lt_seconds(const CandidateContext& context, int32_t) {
+  const ProblemClass& c = context.problem;
+  const GpuRates rates(context.facts);
+  const bool rocm = context.facts.target.backend == Backend::kRocm;
+  const auto m = static_cast<double>(representative_m(c)), n = static_cast<double>(c.n),
+             k = static_cast<double>(c.k);
+  const double matrix = context.facts.fact_or("flops_matrix_f16", rates.flops);
+  const double rate = c.a == DType::kI8       ? 2 * matrix
+                      : c.a != DType::kF32    ? matrix
+                      : c.math == Math::kTf32 ? matrix / 2
+                                              : rates.flops;
+  constexpr double kTile = 128;
+  const double tiles = std::ceil(m / kTile) * std::ceil(n / kTile);
+  const double splits = std::max(1.0, std::min(std::floor(rates.units / tiles), std::floor(k / 1024)));
+  const double waves = std::ceil(tiles * splits / rates.units);
+  const double compute = waves * rates.units * kTile * kTile * 2 * (k / splits) /
+                         (rate * (rocm ? kHipblasLtOfPeak : kCublasLtOfPeak));
+  const double bytes =
+      (m * k + k * n) * static_cast<double>(size_of(c.a)) + m * n * static_cast<double>(size_of(c.d));
+  const double memory = kMemorySeconds + bytes / (rates.memory_bytes_per_second * kLtOfMemory);
+  return kLtCall + rates.launch_seconds + std::max(compute, memory);
+}
+
+// K = 1 stands for products of nothing too, whose A and B are one zero that rows share.
+std::string lt_refusal(const CandidateContext& context) {
+  const ProblemClass& c = context.problem;
+  if (c.alignment == Alignment::kByte) return "operands below their elements' alignment";
+  if (c.k == 1) return "K = 1 may be a product of nothing, of rows that lie on each other";
+  return "";
+}
+// "Regular" kernels of bytes want both operands with K contiguous and sizes of 4 (cuBLASLt's table of
+// supported types).
+std::string lt_bytes_refusal(const CandidateContext& context) {
+  const ProblemClass& c = context.problem;
+  if (c.trans_a || !c.trans_b) return "of bytes it takes operands with K contiguous alone";
+  if (c.n % 4 != 0 || c.k % 4 != 0 || c.alignment != Alignment::k16)
+    return "of bytes it takes N, K and rows in fours";
+  return lt_refusal(context);
+}
+
+std::string none(const CandidateContext&) { return ""; }
+
+// Without VNNI its sums of two products of bytes saturate at 16 bits; its own sums saturate at 32 where
+// Lathe's wrap.
+std::string bytes_refusal(const CandidateContext& context) {
+  if (!context.facts.target.has("avx512vnni")) return "without AVX512-VNNI its sums of bytes may saturate";
+  if (context.problem.k > 131071)
+    return absl::StrCat("k ", context.problem.k, " > 131071: its sums saturate");
+  return "";
+}
+// It rounds to bf16 and multiplies in bf16 pairs where the processor does, and emulates them where it does
+// not.
+std::string bf16_refusal(const CandidateContext& context) {
+  if (!context.facts.target.has("avx512bf16")) return "without AVX512-BF16 it emulates products of bf16";
+  return "";
+}
+
+}  // namespace
+
+const std::vector<ExternalRow>& matmul_externals() {
+  constexpr DType kF32 = DType::kF32, kF16 = DType::kF16, kBF16 = DType::kBF16;
+  static const std::vector<DType> kFloats = {DType::kF32, DType::kBF16}, kOfD = {DType::kNone};
+  static const char kCublas[] = "cublasLtMatmul", kHipblas[] = "hipblasLtMatmul";
+  static const char kLtNumbers[] = "products summed in f32; order and splits of K as the library has them";
+  static const std::vector<ExternalRow> rows = {
+      // library, backend, op, routine, A and B, D, C, bias, residual
+      {ExternalId::kOpenBlas,
+       Backend::kCpu,
+       Op::kMatmul,
+       "cblas_sgemm",
+       kF32,
+       {kF32},
+       true,
+       {},
+       false,
+       none,
+       openblas_seconds,
+       "fma f32; order and splits of K as the library has them"},
+      {ExternalId::kOneDnn,
+       Backend::kCpu,
+       Op::kMatmul,
+       "matmul",
+       kF32,
+       {kF32},
+       true,
+       kFloats,
+       false,
+       none,
+       onednn_seconds,
+       "fma f32; order and splits of K as the library has them"},
+      {ExternalId::kOneDnn,
+       Backend::kCpu,
+       Op::kMatmul,
+       "matmul",
+       kBF16,
+       {kF32, kBF16},
+       true,
+       kFloats,
+       false,
+       bf16_refusal,
+       onednn_seconds,
+       "bf16 pairs to f32; order and splits of K as the library has them"},
+      {ExternalId::kOneDnn,
+       Backend::kCpu,
+       Op::kMatmul,
+       "matmul",
+       DType::kI8,
+       {DType::kI32},
+       false,
+       {},
+       false,
+       bytes_refusal,
+       onednn_seconds,
+       "bytes to i32, exact"},
+      {ExternalId::kCublasLt,
+       Backend::kCuda,
+       Op::kMatmul,
+       kCublas,
+       kF32,
+       {kF32},
+       true,
+       kOfD,
+       false,
+       lt_refusal,
+       lt_seconds,
+       kLtNumbers},
+      {ExternalId::kCublasLt,
+       Backend::kCuda,
+       Op::kMatmul,
+       kCublas,
+       kF16,
+       {kF16, kF32},
+       true,
+       kOfD,
+       false,
+       lt_refusal,
+       lt_seconds,
+       kLtNumbers},
+      {ExternalId::kCublasLt,
+       Backend::kCuda,
+       Op::kMatmul,
+       kCublas,
+       kBF16,
+       {kBF16, kF32},
+       true,
+       kOfD,
+       false,
+       lt_refusal,
+       lt_seconds,
+       kLtNumbers},
+      {ExternalId::kCublasLt,
+       Backend::kCuda,
+       Op::kMatmul,
+       kCublas,
+       DType::kI8,
+       {DType::kI32},
+       false,
+       {},
+       false,
+       lt_bytes_refusal,
+       lt_seconds,
+       "bytes to i32, exact"},
+      {ExternalId::kHipblasLt,
+       Backend::kRocm,
+       Op::kMatmul,
+       kHipblas,
+       kF32,
+       {kF32},
+       true,
+       kOfD,
+       false,
+       lt_refusal,
+       lt_seconds,
+       kLtNumbers},
+      {ExternalId::kHipblasLt,
+       Backend::kRocm,
+       Op::kMatmul,
+       kHipblas,
+       kF16,
+       {kF16, kF32},
+       true,
+       kOfD,
+       false,
+       lt_refusal,
+       lt_seconds,
+       kLtNumbers},
+      {ExternalId::kHipblasLt,
+       Backend::kRocm,
+       Op::kMatmul,
+       kHipblas,
+       kBF16,
+       {kBF16, kF32},
+       true,
+       kOfD,
+       false,
+       lt_refusal,
+       lt_seconds,
+       kLtNumbers},
+  };
+  return rows;
+}
+
+}  // namespace lathe

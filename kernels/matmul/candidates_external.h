@@ -1,0 +1,10 @@
+// External libraries' products.
+#pragma once
+
+#include "kernels/candidates_external.h"
+
+namespace lathe {
+
+const std::vector<ExternalRow>& matmul_externals();
+
+}  // namespace lathe

@@ -1,0 +1,278 @@
+// External libraries, each row of their table: what a library is given is done by it, as the interface says.
+// A library that is not there skips, with what the loader said.
+#include <cstring>
+#include <filesystem>
+
+#include "candidates.h"
+#include "case_limits.h"
+#include "device.h"
+#include "matmul_case.h"
+
+namespace lathe::conformance {
+namespace {
+
+struct Row {
+  lathe_external_library library;
+  const char* name;  // as lathe_plan_explain has it
+  lathe_dtype in;
+  std::vector<lathe_dtype> out, bias;  // bias: NONE for that of D
+};
+std::string name_of(const testing::TestParamInfo<Row>& info) {
+  const char* in = info.param.in == LATHE_F32   ? "_f32"
+                   : info.param.in == LATHE_F16 ? "_f16"
+                   : info.param.in == LATHE_I8  ? "_i8"
+                                                : "_bf16";
+  return std::string(info.param.name) + in;
+}
+
+lathe_context_options options_with(lathe_external_use use, lathe_external_library library) {
+  lathe_context_options options = memory_only(2);
+  options.external = use;
+  options.external_library = library;
+  return options;
+}
+
+// What the plan of a small f32 product says of the libraries; sets *absent where `name` is not to be had.
+nlohmann::json explained(lathe_device* device, const Row& row, std::string* absent) {
+  lathe_matmul_desc desc = LATHE_MATMUL_DESC_INIT;
+  desc.m = desc.n = desc.k = 64;
+  desc.a.dtype = desc.b.dtype = row.in;
+  desc.b.layout = LATHE_COLUMN_MAJOR;
+  desc.d.dtype = row.out[0];
+  lathe_plan* plan = nullptr;
+  EXPECT_LATHE_OK(lathe_plan_matmul(device, &desc, &plan));
+  const nlohmann::json json = nlohmann::json::parse(explain(plan));
+  lathe_plan_destroy(plan);
+  *absent = "not of this device";
+  for (const auto& found : json["external"]["found"])
+    if (found["library"] == row.name) *absent = found["absent"];
+  return json;
+}
+
+class External : public testing::TestWithParam<Row> {
+ protected:
+  void SetUp() override {
+    OpenDevice off(memory_only(2));
+    if (off.status() != LATHE_OK) GTEST_SKIP() << lathe_last_error();
+    std::string absent;
+    const nlohmann::json plan = explained(off.get(), GetParam(), &absent);
+    if (!absent.empty()) GTEST_SKIP() << device_name() << ": " << GetParam().name << ": " << absent;
+    for (const auto& c : plan["candidates"])
+      if (c["config"]["external"]["library"] == GetParam().name) rejection_ = c["rejection"];
+    // Off, it is listed with the price, and policy alone is against it: or this processor is not for this
+    // row.
+    if (rejection_.find("LATHE_EXTERNAL") == std::string::npos)
+      GTEST_SKIP() << GetParam().name << ": " << rejection_;
+    open(LATHE_EXTERNAL_REQUIRE);
+    begin_cases();
+  }
+  void open(lathe_external_use use) {
+    operands_.reset();
+    device_ = std::make_unique<OpenDevice>(
+        options_with(use, use == LATHE_EXTERNAL_OFF ? LATHE_EXTERNAL_ANY : GetParam().library));
+    ASSERT_EQ(device_->status(), LATHE_OK) << lathe_last_error();
+    operands_ = std::make_unique<OperandsOn>(device_->get());
+  }
+  lathe_device* device() { return device_->get(); }
+  bool bytes() const { return GetParam().in == LATHE_I8; }
+  // cuBLASLt's products of bytes have K contiguous, and sizes of four that start at 16 bytes.
+  bool fours() const { return bytes() && !is_cpu(); }
+
+  MatmulCase make(int64_t m, int64_t n, int64_t k, int layout) {
+    MatmulCase c;
+    c.m = capped(m);
+    c.n = capped(n);
+    c.k = capped(k);
+    c.in = GetParam().in;
+    c.out = GetParam().out[0];
+    c.trans_a = layout & 1;
+    c.trans_b = layout & 2;
+    if (fours()) {
+      c.n = (c.n + 3) / 4 * 4;
+      c.k = (c.k + 15) / 16 * 16;
+      c.trans_a = false;
+      c.trans_b = true;
+      c.flush = Flush::kStart;
+    }
+    return c;
+  }
+  void expect(const MatmulCase& c) {
+    if (failures_ >= 8) return;
+    const testing::AssertionResult result = run_case(device(), c, &random_);
+    EXPECT_TRUE(result);
+    failures_ += !result;
+  }
+
+  Random random_ = random_stream(71);
+  std::string rejection_;
+  std::unique_ptr<OpenDevice> device_;
+  std::unique_ptr<OperandsOn> operands_;
+  int failures_ = 0;
+};
+
+TEST_P(External, EveryShapeLayoutAndResult) {
+  const int64_t shapes[][3] = {{1, 1, 2},    {1, 33, 129}, {7, 1, 65},    {5, 31, 2},    {16, 80, 144},
+                               {65, 31, 77}, {2, 256, 3},  {33, 17, 300}, {130, 72, 320}};
+  for (const auto& shape : shapes)
+    for (int layout = 0; layout < 4; ++layout)
+      for (const lathe_dtype out : GetParam().out) {
+        MatmulCase c = make(shape[0], shape[1], shape[2], layout);
+        c.out = out;
+        c.values = random_.below(2) ? Values::kSmallIntegers : Values::kNormal;
+        c.padding = fours() ? 0 : random_.below(3);
+        if (!bytes()) c.alpha = random_.below(2) ? 1.0f : -0.75f;
+        expect(c);
+      }
+}
+
+TEST_P(External, OneOfK) {
+  if (!is_cpu()) GTEST_SKIP() << "refused: K = 1 stands for products of nothing there";
+  for (int layout = 0; layout < 4; ++layout) expect(make(19, 23, 1, layout));
+  expect(make(1, 1, 1, 0));
+}
+
+TEST_P(External, BatchesAndWhatTheyShare) {
+  for (int layout = 0; layout < 4; ++layout)
+    for (int shared = 0; shared < 3; ++shared) {
+      MatmulCase c = make(18, 20, 33, layout);
+      c.batch = 3;
+      c.broadcast_a = shared == 1;
+      c.broadcast_b = shared == 2;
+      c.padding = fours() ? 0 : layout;
+      expect(c);
+    }
+}
+
+TEST_P(External, WholeEpilogue) {
+  if (bytes()) GTEST_SKIP() << "sums of bytes have none";
+  for (const lathe_dtype out : GetParam().out)
+    for (const lathe_dtype bias : GetParam().bias)
+      for (const CMode c_mode : {CMode::kNone, CMode::kSeparate, CMode::kInPlace, CMode::kUnreadNan}) {
+        MatmulCase c = make(21, 36, 70, static_cast<int>(random_.below(4)));
+        c.out = out;
+        c.c_mode = c_mode;
+        c.c = out;
+        c.beta = c_mode == CMode::kSeparate || c_mode == CMode::kInPlace ? -0.5f : 0.0f;
+        c.alpha = random_.below(2) ? 1.0f : 0.25f;
+        c.bias = bias == LATHE_DTYPE_NONE ? out : bias;
+        c.padding = random_.below(4);
+        c.batch = 1 + random_.below(2);
+        expect(c);
+      }
+  if (GetParam().bias.empty()) {
+    for (const CMode c_mode : {CMode::kNone, CMode::kSeparate, CMode::kInPlace, CMode::kUnreadNan})
+      for (const int64_t m : {1, 21}) {
+        MatmulCase c = make(m, 36, 70, 2);
+        c.c_mode = c_mode;
+        c.beta = c_mode == CMode::kSeparate || c_mode == CMode::kInPlace ? -0.5f : 0.0f;
+        c.padding = 2;
+        c.batch = 2;
+        expect(c);
+      }
+  }
+}
+
+TEST_P(External, NanAndInfinity) {
+  if (bytes()) GTEST_SKIP() << "bytes have none";
+  for (int layout = 0; layout < 4; ++layout)
+    for (const int64_t m : {1, 37}) {
+      MatmulCase c = make(m, 29, 83, layout);
+      c.values = Values::kSpecial;
+      expect(c);
+    }
+}
+
+// What no library reads as the interface says, or at all, Lathe's own kernels do where they may.
+TEST_P(External, WhatItCannotDoIsDoneAllTheSame) {
+  open(LATHE_EXTERNAL_PREFER);
+  MatmulCase c = make(9, 40, 64, 2);
+  expect(c);  // by the library, whose class the next one is of
+  if (!bytes()) {
+    c.alpha = 0;
+    c.values = Values::kSpecial;
+    expect(c);
+    c.alpha = 1;
+    c.values = Values::kNormal;
+    c.activation = LATHE_ACTIVATION_RELU;
+    expect(c);
+    c.activation = LATHE_ACTIVATION_NONE;
+  }
+  c.misalign = 1;
+  expect(c);
+  c.misalign = 0;
+  c.determinism = LATHE_DETERMINISM_RUN_TO_RUN;
+  expect(c);
+  if (!is_cpu() || bytes()) return;
+  open(LATHE_EXTERNAL_REQUIRE);
+  MatmulRequest request(c, &random_);
+  EXPECT_EQ(lathe_matmul(device(), nullptr, request.desc()), LATHE_UNSUPPORTED);
+  EXPECT_NE(std::string(lathe_last_error()).find("determinism fast alone"), std::string::npos)
+      << lathe_last_error();
+}
+
+// One artifact serves a bucket of M, its edge included.
+TEST_P(External, EveryMOfABucket) {
+  const lathe_statistics before = device_->statistics();
+  for (const int64_t m : {17, 24, 31, 32}) expect(make(m, 48, 64, 2));
+  EXPECT_EQ(device_->statistics().compiles - before.compiles, 1u);
+}
+
+// A request may ask for what its context does not, and the other way round.
+TEST_P(External, OfOneRequest) {
+  open(LATHE_EXTERNAL_OFF);
+  lathe_external external = LATHE_EXTERNAL_INIT;
+  external.use = LATHE_EXTERNAL_REQUIRE;
+  external.which = GetParam().library;
+  const MatmulCase c = make(12, 32, 64, 2);
+  MatmulRequest request(c, &random_);
+  request.mutable_desc()->next = reinterpret_cast<const lathe_chain*>(&external);
+  EXPECT_TRUE(request.run(device()));
+  lathe_plan* plan = nullptr;
+  ASSERT_LATHE_OK(lathe_plan_matmul(device(), request.desc(), &plan));
+  const nlohmann::json json = nlohmann::json::parse(explain(plan));
+  EXPECT_EQ(json["config"]["external"]["library"], GetParam().name);
+  EXPECT_EQ(json["external"]["use"], "require");
+  lathe_plan_destroy(plan);
+  request.mutable_desc()->next = nullptr;
+  EXPECT_TRUE(request.run(device()));
+  ASSERT_LATHE_OK(lathe_plan_matmul(device(), request.desc(), &plan));
+  EXPECT_EQ(nlohmann::json::parse(explain(plan))["config"]["external"]["library"], "");
+  lathe_plan_destroy(plan);
+}
+
+// Kept on disk and read back by another context, which needs no compiler for it.
+TEST_P(External, FromTheCache) {
+  std::string directory = (std::filesystem::temp_directory_path() / "lathe-external-XXXXXX").string();
+  ASSERT_NE(mkdtemp(directory.data()), nullptr);
+  for (int round = 0; round < 2; ++round) {
+    operands_.reset();
+    lathe_context_options options = options_with(LATHE_EXTERNAL_REQUIRE, GetParam().library);
+    options.cache_dir = directory.c_str();
+    device_ = std::make_unique<OpenDevice>(options);
+    ASSERT_EQ(device_->status(), LATHE_OK) << lathe_last_error();
+    operands_ = std::make_unique<OperandsOn>(device_->get());
+    expect(make(8, 48, 64, 2));
+    EXPECT_EQ(device_->statistics().compiles, round == 0 ? 1u : 0u);
+    EXPECT_EQ(device_->statistics().disk_hits, round == 0 ? 0u : 1u);
+  }
+  std::filesystem::remove_all(directory);
+}
+
+const std::vector<lathe_dtype> kFloats = {LATHE_DTYPE_NONE, LATHE_F32, LATHE_BF16}, kOfD = {LATHE_DTYPE_NONE};
+INSTANTIATE_TEST_SUITE_P(
+    Rows, External,
+    testing::Values(Row{LATHE_EXTERNAL_OPENBLAS, "openblas", LATHE_F32, {LATHE_F32}, {}},
+                    Row{LATHE_EXTERNAL_ONEDNN, "onednn", LATHE_F32, {LATHE_F32}, kFloats},
+                    Row{LATHE_EXTERNAL_ONEDNN, "onednn", LATHE_BF16, {LATHE_F32, LATHE_BF16}, kFloats},
+                    Row{LATHE_EXTERNAL_ONEDNN, "onednn", LATHE_I8, {LATHE_I32}, {}},
+                    Row{LATHE_EXTERNAL_CUBLASLT, "cublaslt", LATHE_F32, {LATHE_F32}, kOfD},
+                    Row{LATHE_EXTERNAL_CUBLASLT, "cublaslt", LATHE_F16, {LATHE_F16, LATHE_F32}, kOfD},
+                    Row{LATHE_EXTERNAL_CUBLASLT, "cublaslt", LATHE_BF16, {LATHE_BF16, LATHE_F32}, kOfD},
+                    Row{LATHE_EXTERNAL_CUBLASLT, "cublaslt", LATHE_I8, {LATHE_I32}, {}},
+                    Row{LATHE_EXTERNAL_HIPBLASLT, "hipblaslt", LATHE_F32, {LATHE_F32}, kOfD},
+                    Row{LATHE_EXTERNAL_HIPBLASLT, "hipblaslt", LATHE_F16, {LATHE_F16, LATHE_F32}, kOfD},
+                    Row{LATHE_EXTERNAL_HIPBLASLT, "hipblaslt", LATHE_BF16, {LATHE_BF16, LATHE_F32}, kOfD}),
+    name_of);
+
+}  // namespace
+}  // namespace lathe::conformance
