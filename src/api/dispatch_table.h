@@ -13,6 +13,7 @@
 #include <mutex>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "core/problem.h"
 #include "core/recipe.h"
 
@@ -32,6 +33,11 @@ static_assert(sizeof(DispatchKey) == sizeof(ProblemClass) + 8,
               "no padding: DispatchKey is compared bytewise");
 uint64_t hash_of(const DispatchKey& key);
 
+// Who said which candidate a class takes: the oracle, the request (a lathe_tuning), a tuning record, a plan
+// record.
+enum class ChosenBy : int32_t { kOracle, kRequest, kTuning, kRecord };
+absl::string_view name_of(ChosenBy by);  // "oracle", "request", "tuning record", "plan record"
+
 struct DispatchEntry {
   DispatchKey key;
   const LoadedKernel* kernel = nullptr;
@@ -39,6 +45,9 @@ struct DispatchEntry {
   // Set when every request of the class has the same launch config, so that no formula is evaluated on a hit.
   bool launch_is_fixed = false;
   LaunchConfig fixed_launch;
+  // Index into the oracle's answer, which is the same each time it is asked.
+  size_t rank = 0;
+  ChosenBy by = ChosenBy::kOracle;
 };
 
 class DispatchTable {

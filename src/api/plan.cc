@@ -46,8 +46,7 @@ absl::Status outside(absl::string_view field, int64_t value, int64_t lo, int64_t
     return other_class("a.scale,b.scale,a.zero_point", text(c), text(planned));
   }
   if (c.math != planned.math) return other_class("math", name_of(c.math), name_of(planned.math));
-  if (c.packed_b != planned.packed_b)
-    return other_class("b.packed_layout", c.packed_b, planned.packed_b);
+  if (c.packed_b != planned.packed_b) return other_class("b.packed_layout", c.packed_b, planned.packed_b);
   if (c.activation != planned.activation) {
     return other_class("activation", name_of(c.activation), name_of(planned.activation));
   }
@@ -102,7 +101,8 @@ absl::StatusOr<std::unique_ptr<lathe_plan>> make_plan(lathe_device& device, cons
   if (device.driver != nullptr) {
     LATHE_ASSIGN_OR_RETURN(plan->entry, find_or_prepare(device, request, Purpose::kPlan));
   }
-  absl::StatusOr<Choice> choice = choose_plan(device, request.key);
+  absl::StatusOr<Choice> choice =
+      plan->entry != nullptr ? choice_of(device, *plan->entry) : choose_plan(device, request.key);
   if (!choice.ok()) {
     return in_request(describe(request), device.name, choice.status());
   }
