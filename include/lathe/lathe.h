@@ -123,12 +123,16 @@ typedef struct lathe_context_options {
    * no result unasked. */
   lathe_external_use external;
   lathe_external_library external_library;
+  /* A file of tuning records (lathe_tune_options.output), which go before those of the cache directory and the bundles:
+   * with the same file every rank takes the same plans, and lathe_device_fingerprint tells other files apart. NULL:
+   * $LATHE_TUNING; "" or unset: none. A file that is missing or damaged is a warning and no record. */
+  const char* tuning;
 } lathe_context_options;
 #define LATHE_CONTEXT_OPTIONS_INIT                                                                         \
   {                                                                                                        \
     sizeof(lathe_context_options), NULL, NULL, NULL, NULL, NULL, LATHE_LOG_WARNING, LATHE_MISS_DEFAULT, 0, \
         NULL, NULL, 0, 0, NULL, 0, NULL, 0, NULL, NULL, NULL, LATHE_COMPILER_DEFAULT, 0, 0, NULL, NULL,       \
-        LATHE_EXTERNAL_DEFAULT, LATHE_EXTERNAL_ANY                                                         \
+        LATHE_EXTERNAL_DEFAULT, LATHE_EXTERNAL_ANY, NULL                                                   \
   }
 
 /* options may be NULL. Costs microseconds: nothing is loaded, no thread is started. */
@@ -202,11 +206,15 @@ LATHE_API lathe_status lathe_context_metrics(lathe_context* context, lathe_text_
 /* The disk cache as a JSON object, every entry read and checked, the least recently used (which goes first when room is
  * made) first:
  *   {"directory", "cap_bytes":N or null, "bytes":N, "hits":N, "made":N, "rejected":N, "defects":[{"file","cause"}...],
- *    "entries":[{"file", "bytes", "format", "age_seconds", "hits", "made", "metadata":{...}, "key":{...}}...]}
+ *    "entries":[{"file", "bytes", "format", "age_seconds", "hits", "made", "metadata":{...}, "key":{...}}...],
+ *    "records":[{"file", "bytes", "age_seconds", "key":{...}, "record":{...}}...]}
+ * records: of tuning (lathe/tune.h) and of plans, which say for a class what was compiled, so that a device whose
+ * queried facts differ in a detail finds it. They are small, count for the cap, and for none of the other numbers.
  * hits: how often a process read the entry; made: how often one wrote it; those of all include removed entries. They
  * are approximate (a crash loses some). "metadata" is what the compiler noted ("compile_milliseconds", "stages"). */
 LATHE_API lathe_status lathe_cache_list(lathe_context* context, lathe_text_fn text, void* user);
-/* Removes every entry of the disk cache (and nothing else in the directory); *removed may be NULL. */
+/* Removes every entry and record of the disk cache (and nothing else in the directory); *removed, the number of entries,
+ * may be NULL. */
 LATHE_API lathe_status lathe_cache_clear(lathe_context* context, uint64_t* removed);
 /* Removes the least recently used entries until the rest takes no more than `bytes`, and what killed processes left.
  * *removed, the number of entries, may be NULL. */
@@ -223,9 +231,10 @@ typedef struct lathe_bundle_report {
   uint64_t defects;        /* refused as damaged, and left out */
   uint64_t bytes;          /* of the bundle's file; 0 of an import */
   uint64_t unpacked_bytes; /* of the artifacts */
+  uint64_t records;        /* of tuning and plans, taken; counted in none of the above but bytes and defects */
 } lathe_bundle_report;
 #define LATHE_BUNDLE_REPORT_INIT \
-  { sizeof(lathe_bundle_report), NULL, 0, 0, 0, 0, 0, 0 }
+  { sizeof(lathe_bundle_report), NULL, 0, 0, 0, 0, 0, 0, 0 }
 
 /* Writes the bundle `path`, whole or not at all, of all that `source_count` cache directories and bundles hold: for any
  * number of targets, compressed, indexed. `target` NULL: everything; else what was made for it ("sm_90a", "x86-64").
@@ -234,7 +243,8 @@ LATHE_API lathe_status lathe_bundle_write(const char* path, const char* const* s
                                           const char* target, lathe_bundle_report* report);
 /* A bundle as JSON, every payload read and checked: {"path", "about":{...}, "bytes":N, "stored_bytes":N,
  * "unpacked_bytes":N, "rejected":N, "defects":[{"cause"}...], "entries":[{"stored_bytes", "bytes", "format",
- * "metadata":{...}, "key":{...}}...]}. INVALID_ARGUMENT: it is no bundle, or its index is damaged. */
+ * "metadata":{...}, "key":{...}}...], "records":[{"stored_bytes", "bytes", "key":{...}, "record":{...}}...]}.
+ * INVALID_ARGUMENT: it is no bundle, or its index is damaged. */
 LATHE_API lathe_status lathe_bundle_list(const char* path, lathe_text_fn text, void* user);
 /* Writes a bundle's artifacts into the cache directory, those that it has excepted. NOT_AVAILABLE: there is none that can
  * be written. report may be NULL. */
@@ -257,8 +267,8 @@ LATHE_API lathe_status lathe_device_open(lathe_context* context, const char* nam
 LATHE_API lathe_status lathe_device_describe(lathe_context* context, const char* facts_path,
                                              const char* target, lathe_device** device);
 LATHE_API void lathe_device_close(lathe_device* device);
-/* 64-bit fingerprint of facts, target, workers, oracle and codegen id: equal on ranks that will run identical
- * plans. */
+/* 64-bit fingerprint of facts, target, workers, oracle, codegen id and the file of tuning records: equal on ranks that
+ * will run identical plans, if their cache directories and bundles hold the same records. */
 LATHE_API lathe_status lathe_device_fingerprint(lathe_device* device, uint64_t* fingerprint);
 
 /* ---- Device memory and streams */
@@ -358,8 +368,10 @@ LATHE_API lathe_status lathe_plan_run_matmul_argmax(lathe_plan* plan, lathe_stre
  * "launch":{"wanted_splits","splits","k_chunk","workspace_bytes","scratch_bytes_per_worker"},
  *    "key":{"fingerprint","text"}, "numeric_recipe", "predicted_seconds", "legal",
  *    "external":{"use", "library", "found":[{"library", "version", "absent"}...]},
- *    "candidates":[{"rank", "legal":bool, "config":{}, "splits", "predicted_seconds", "numeric_recipe"} or
+ *    "chosen_by", "candidates":[{"rank", "legal":bool, "config":{}, "splits", "predicted_seconds", "numeric_recipe"} or
  *                  {"rank", "legal":false, "config":{}, "splits", "rejection"}]}
+ * Candidates that the class' tuning record measured have "measured_seconds" too. "chosen_by": "oracle", "request" (a
+ * lathe_tuning), "tuning record", or "plan record" (its artifact was there, the oracle's choice's was not).
  * "legal" counts the legal candidates, which come first; "rank" (1 is the oracle's choice) is what
  * lathe_tuning.candidate takes. "launch" has "wanted_splits" alone on a described device. From "rank" to
  * "predicted_seconds" is absent when no kernel is needed (N is 0, or K is 0 on the CPU; a GPU plans that as K
@@ -400,5 +412,7 @@ LATHE_API lathe_status lathe_plan_run_matmul_argmax_slice(lathe_plan* plan,
 #endif
 
 #include "lathe/warmup.h"
+
+#include "lathe/tune.h"
 
 #endif /* LATHE_LATHE_H */

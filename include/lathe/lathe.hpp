@@ -289,6 +289,32 @@ class Device {
     manifest.add(rows);
     return warm(manifest);
   }
+  // As lathe_tune; throws where that fails, with the records that are kept kept.
+  lathe_tune_report tune(const Manifest& manifest,
+                         const lathe_tune_options& options = LATHE_TUNE_OPTIONS_INIT) const {
+    lathe_tune_report report = LATHE_TUNE_REPORT_INIT;
+    check(lathe_tune(get(), manifest.get(), &options, &report));
+    return report;
+  }
+  // One request's class.
+  lathe_tune_report tune(const lathe_matmul_desc& desc,
+                         const lathe_tune_options& options = LATHE_TUNE_OPTIONS_INIT) const {
+    lathe_tune_report report = LATHE_TUNE_REPORT_INIT;
+    check(lathe_tune_matmul(get(), &desc, &options, &report));
+    return report;
+  }
+  lathe_tune_report tune(const lathe_argmax_desc& desc,
+                         const lathe_tune_options& options = LATHE_TUNE_OPTIONS_INIT) const {
+    lathe_tune_report report = LATHE_TUNE_REPORT_INIT;
+    check(lathe_tune_argmax(get(), &desc, &options, &report));
+    return report;
+  }
+  lathe_tune_report tune(const lathe_matmul_argmax_desc& desc,
+                         const lathe_tune_options& options = LATHE_TUNE_OPTIONS_INIT) const {
+    lathe_tune_report report = LATHE_TUNE_REPORT_INIT;
+    check(lathe_tune_matmul_argmax(get(), &desc, &options, &report));
+    return report;
+  }
   // The classes that warm() would prepare, each as JSON.
   std::vector<std::string> classes(const Manifest& manifest) const {
     internal::TextCollector text;

@@ -8,7 +8,7 @@
 #include <iterator>
 
 #include "absl/strings/str_cat.h"
-#include "api/device.h"
+#include "api/prepare.h"
 
 namespace lathe {
 namespace {
@@ -97,9 +97,7 @@ void BackgroundCompiler::prepare(const Job& job) noexcept {
   // Nobody waits for a result: what goes wrong is logged, and the class stays with its generic kernel.
   try {
     try {
-      absl::StatusOr<Choice> choice = choose_plan(*job.device, job.key);
-      absl::Status status = choice.status();
-      if (status.ok()) status = prepare_kernel(*job.device, job.key, *choice).status();
+      const absl::Status status = prepare_class(*job.device, job.key).status();
       const std::string what = describe_class(*job.device, job.key.problem);
       if (status.ok())
         job.device->context.counters.background_compiles.fetch_add(1, std::memory_order_relaxed);

@@ -6,6 +6,7 @@
 #include "cache/bundle.h"
 #include "cache/pack.h"
 #include "core/facts.h"
+#include "core/json_object.h"
 
 namespace lathe {
 namespace {
@@ -18,6 +19,7 @@ void fill(const PackReport& from, lathe_bundle_report* to) {
   to->defects = from.defects;
   to->bytes = from.bytes;
   to->unpacked_bytes = from.unpacked_bytes;
+  to->records = from.records;
 }
 
 absl::Status check_report(const lathe_bundle_report* report) {
@@ -37,35 +39,44 @@ bool is_of_target(absl::string_view key_text, const std::string& name, const abs
 absl::StatusOr<Json> bundle_json(const std::string& path) {
   const absl::StatusOr<std::unique_ptr<Bundle>> bundle = Bundle::open(path);
   if (!bundle.ok()) return absl::InvalidArgumentError(bundle.status().message());
-  Json entries = Json::array(), defects = Json::array();
+  Json entries(Json::value_t::array), defects(Json::value_t::array), records(Json::value_t::array);
   uint64_t unpacked = 0, stored = 0;
   for (size_t i = 0; i < (*bundle)->size(); ++i) {
     const absl::StatusOr<std::string> payload = (*bundle)->payload(i);
+    if (payload.ok() && is_record(*payload)) {
+      const absl::StatusOr<PlanRecord> record =
+          record_of(key_from_text(std::string((*bundle)->key_text(i))), *payload);
+      if (!record.ok()) {
+        defects.push_back(json_object("cause", std::string(record.status().message())));
+        continue;
+      }
+      records.push_back(json_object(
+          "stored_bytes", (*bundle)->stored_bytes(i), "bytes", payload->size(), "key",
+          parse_json((*bundle)->key_text(i), "key").value_or(Json()), "record", to_json(*record)));
+      continue;
+    }
     const absl::StatusOr<Artifact> artifact =
         payload.ok() ? parse_artifact(*payload) : absl::StatusOr<Artifact>(payload.status());
     if (!artifact.ok()) {
-      defects.push_back({{"cause", std::string(artifact.status().message())}});
+      defects.push_back(json_object("cause", std::string(artifact.status().message())));
       continue;
     }
     absl::StatusOr<Json> key = parse_json((*bundle)->key_text(i), "key");
     absl::StatusOr<Json> metadata = parse_json(artifact->metadata, "metadata");
-    entries.push_back({{"stored_bytes", (*bundle)->stored_bytes(i)},
-                       {"bytes", payload->size()},
-                       {"format", std::string(name_of(artifact->format))},
-                       {"metadata", metadata.ok() ? *std::move(metadata) : Json::object()},
-                       {"key", key.ok() ? *std::move(key) : Json(std::string((*bundle)->key_text(i)))}});
+    entries.push_back(json_object(
+        "stored_bytes", (*bundle)->stored_bytes(i), "bytes", payload->size(), "format",
+        std::string(name_of(artifact->format)), "metadata",
+        metadata.ok() ? *std::move(metadata) : Json::object(), "key",
+        key.ok() ? *std::move(key) : Json(std::string((*bundle)->key_text(i)))));
     unpacked += payload->size();
     stored += (*bundle)->stored_bytes(i);
   }
   const absl::StatusOr<Json> about = parse_json((*bundle)->about(), "about");
-  return Json{{"path", path},
-              {"about", about.ok() ? *about : Json::object()},
-              {"bytes", (*bundle)->file_bytes()},
-              {"stored_bytes", stored},
-              {"unpacked_bytes", unpacked},
-              {"rejected", defects.size()},
-              {"defects", std::move(defects)},
-              {"entries", std::move(entries)}};
+  const size_t rejected = defects.size();
+  return json_object("path", path, "about", about.ok() ? *about : Json::object(), "bytes",
+                     (*bundle)->file_bytes(), "stored_bytes", stored, "unpacked_bytes", unpacked, "rejected",
+                     rejected, "defects", std::move(defects), "entries", std::move(entries), "records",
+                     std::move(records));
 }
 
 }  // namespace

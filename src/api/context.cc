@@ -4,6 +4,7 @@
 
 #include "api/compiler_library.h"
 #include "api/compiler_processes.h"
+#include "core/json_object.h"
 
 namespace {
 
@@ -34,6 +35,7 @@ lathe_context::lathe_context(lathe::ContextOptions given, std::unique_ptr<lathe:
       logger(options.log_level, options.log_sink),
       cache(own_cache != nullptr ? std::move(own_cache) : cache_for(*this)),
       compiler(compiler_for(options)),
+      tuning(options.tuning, logger),
       fallback(options.fallback_bundle),
       misses(options.miss_policy),
       recorder(options.record, logger),
@@ -81,33 +83,33 @@ void read_statistics(const lathe_context& context, lathe_statistics* out) {
 Json cache_json(lathe_context& context) {
   const CacheListing listing = context.cache->list();
   uint64_t bytes = 0, hits = listing.hits_of_removed, made = listing.made_of_removed;
-  Json entries = Json::array(), defects = Json::array();
+  Json entries(Json::value_t::array), defects(Json::value_t::array), records(Json::value_t::array);
   for (const CacheEntryInfo& entry : listing.entries) {
     absl::StatusOr<Json> key = parse_json(entry.key_text, "cache key");
     absl::StatusOr<Json> metadata = parse_json(entry.metadata, "metadata");
-    entries.push_back({{"file", entry.file},
-                       {"bytes", entry.bytes},
-                       {"format", std::string(name_of(entry.format))},
-                       {"age_seconds", entry.age_seconds},
-                       {"hits", entry.hits},
-                       {"made", entry.made},
-                       {"metadata", metadata.ok() ? *std::move(metadata) : Json::object()},
-                       {"key", key.ok() ? *std::move(key) : Json(entry.key_text)}});
+    entries.push_back(json_object(
+        "file", entry.file, "bytes", entry.bytes, "format", std::string(name_of(entry.format)), "age_seconds",
+        entry.age_seconds, "hits", entry.hits, "made", entry.made, "metadata",
+        metadata.ok() ? *std::move(metadata) : Json::object(), "key",
+        key.ok() ? *std::move(key) : Json(entry.key_text)));
     bytes += entry.bytes;
     hits += entry.hits;
     made += entry.made;
   }
   for (const CacheDefect& defect : listing.defects)
-    defects.push_back({{"file", defect.file}, {"cause", defect.cause}});
+    defects.push_back(json_object("file", defect.file, "cause", defect.cause));
+  for (const CacheRecordInfo& record : listing.records) {
+    absl::StatusOr<Json> key = parse_json(record.key_text, "record key");
+    records.push_back(json_object("file", record.file, "bytes", record.bytes, "age_seconds",
+                                  record.age_seconds, "key",
+                                  key.ok() ? *std::move(key) : Json(record.key_text), "record",
+                                  to_json(record.record)));
+  }
   const uint64_t cap = context.cache->cap_bytes();
-  return {{"directory", context.cache->directory()},
-          {"cap_bytes", cap == kNoCap ? Json(nullptr) : Json(cap)},
-          {"bytes", bytes},
-          {"hits", hits},
-          {"made", made},
-          {"rejected", listing.defects.size()},
-          {"defects", std::move(defects)},
-          {"entries", std::move(entries)}};
+  return json_object("directory", context.cache->directory(), "cap_bytes",
+                     cap == kNoCap ? Json(nullptr) : Json(cap), "bytes", bytes, "hits", hits, "made", made,
+                     "rejected", listing.defects.size(), "defects", std::move(defects), "entries",
+                     std::move(entries), "records", std::move(records));
 }
 
 }  // namespace lathe

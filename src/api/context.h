@@ -12,6 +12,7 @@
 #include "api/miss.h"
 #include "api/options.h"
 #include "api/recorder.h"
+#include "api/records.h"
 #include "api/trace.h"
 #include "base/log.h"
 #include "cache/cache.h"
@@ -26,10 +27,11 @@ struct lathe_context {
   const lathe::Logger logger;
   const std::unique_ptr<lathe::ArtifactCache> cache;
   const std::unique_ptr<lathe::Compiler> compiler;
+  const lathe::TuningRecords tuning;
   lathe::FallbackBundle fallback;
   lathe::Counters counters;
   std::atomic<int> devices{0};  // open ones
-  std::atomic<bool> told_of_no_assembler{false};
+  std::atomic<bool> told_of_no_assembler{false}, told_of_foreign_tuning{false};
   lathe::MissWatch misses;
   lathe::Recorder recorder;
   const lathe::Trace trace;

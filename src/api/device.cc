@@ -7,6 +7,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "api/records.h"
+#include "core/json_object.h"
 #include "kernels/candidates_external.h"
 #include "oracle_id.h"
 
@@ -70,7 +72,10 @@ bool is_fixed(const Formula& formula, const LaunchConfig& launch) {
 }  // namespace
 
 DispatchEntry make_entry(const DispatchKey& key, const LoadedKernel* kernel, int32_t wanted_splits) {
-  DispatchEntry entry{key, kernel, wanted_splits, false, {}};
+  DispatchEntry entry;
+  entry.key = key;
+  entry.kernel = kernel;
+  entry.wanted_splits = wanted_splits;
   const ProblemClass& c = key.problem;
   if (c.op == Op::kArgmax) return entry;  // the length of argmax's row varies within a class
   const Recipe& recipe = kernel->recipe();
@@ -134,22 +139,60 @@ absl::StatusOr<DispatchKey> without_external(const lathe_device& device, const D
   return own;
 }
 
-absl::StatusOr<Choice> choose_plan(const lathe_device& device, const DispatchKey& key) {
+void take_rank(const lathe_device& device, const DispatchKey& key, size_t rank, ChosenBy by, Choice* choice) {
+  choice->rank = rank;
+  choice->by = by;
+  choice->key = key_of(key.problem, choice->plan().config, device.facts.target, codegen_id());
+}
+
+absl::StatusOr<Choice> choose_by_oracle(const lathe_device& device, const DispatchKey& key) {
   Choice choice;
   const OraclePolicy policy = {device.workers, key.split_k, external_policy(device, key)};
   LATHE_ASSIGN_OR_RETURN(choice.answer, rank_plans(key.problem, device.facts, policy));
+  const bool forced = key.candidate > 0 || key.split_k > 0;
+  size_t rank = 0;
   if (key.candidate > 0) {
-    choice.rank = static_cast<size_t>(key.candidate) - 1;
-    if (choice.rank >= choice.answer.ranked.size()) {
+    rank = static_cast<size_t>(key.candidate) - 1;
+    if (rank >= choice.answer.ranked.size()) {
       return absl::InvalidArgumentError(
           absl::StrCat("candidate ", key.candidate, " of ", choice.answer.ranked.size()));
     }
-    if (choice.rank >= choice.answer.legal) {
+    if (rank >= choice.answer.legal) {
       return absl::InvalidArgumentError(absl::StrCat(
-          "candidate ", key.candidate, " is not legal here: ", choice.answer.ranked[choice.rank].rejection));
+          "candidate ", key.candidate, " is not legal here: ", choice.answer.ranked[rank].rejection));
     }
   }
-  choice.key = key_of(key.problem, choice.plan().config, device.facts.target, codegen_id());
+  take_rank(device, key, rank, forced ? ChosenBy::kRequest : ChosenBy::kOracle, &choice);
+  return choice;
+}
+
+absl::StatusOr<Choice> choose_plan(const lathe_device& device, const DispatchKey& key) {
+  absl::StatusOr<Choice> choice = choose_by_oracle(device, key);
+  if (!choice.ok() || choice->by == ChosenBy::kRequest) return choice;
+  // Who goes back to the vendor's library means it, whatever was measured.
+  const ExternalUse use = external_choice(device, key).use;
+  if (use == ExternalUse::kPrefer || use == ExternalUse::kRequire) return choice;
+  const std::optional<PlanRecord> record = find_tuning(device, key.problem);
+  if (!record) return choice;
+  if (const std::optional<size_t> rank = recorded_rank(choice->answer, key.problem, *record)) {
+    take_rank(device, key, *rank, ChosenBy::kTuning, &*choice);
+    return choice;
+  }
+  const bool first = !device.context.told_of_foreign_tuning.exchange(true);
+  device.context.logger.log(
+      first ? LogLevel::kWarning : LogLevel::kDebug,
+      absl::StrCat("tuning: ", describe_class(device, key.problem), ": the record names a ",
+                   record->config.kernel, " kernel that is no candidate here; the oracle's choice stays"));
+  return choice;
+}
+
+absl::StatusOr<Choice> choice_of(const lathe_device& device, const DispatchEntry& entry) {
+  DispatchKey key = entry.key;
+  if (entry.without_external) {
+    LATHE_ASSIGN_OR_RETURN(key, without_external(device, key));
+  }
+  absl::StatusOr<Choice> choice = choose_by_oracle(device, key);
+  if (choice.ok()) take_rank(device, key, entry.rank, entry.by, &*choice);
   return choice;
 }
 
@@ -204,18 +247,21 @@ absl::StatusOr<std::unique_ptr<LoadedKernel>> load(lathe_device& device, const P
 }  // namespace
 
 absl::StatusOr<CacheResult> get_artifact(lathe_device& device, const ProblemClass& problem,
-                                         const Choice& choice) {
-  return device.context.cache->get_or_create(choice.key, [&] { return compile(device, problem, choice); });
+                                         const Choice& choice, const BeforeCompile& before_compile) {
+  return device.context.cache->get_or_create(choice.key, [&]() -> absl::StatusOr<Artifact> {
+    if (before_compile != nullptr) LATHE_RETURN_IF_ERROR(before_compile());
+    return compile(device, problem, choice);
+  });
 }
 
-absl::StatusOr<Prepared> prepare_kernel(lathe_device& device, const DispatchKey& key, const Choice& choice,
-                                        bool may_compile) {
+absl::StatusOr<Loaded> load_kernel(lathe_device& device, const ProblemClass& problem, const Choice& choice,
+                                   bool may_compile, const BeforeCompile& before_compile) {
   CacheOutcome outcome = CacheOutcome::kMemoryHit;
   const LoadedKernel* kernel = device.kernels.find(choice.key);
   if (kernel != nullptr) {
     device.context.counters.loaded_hits.fetch_add(1, std::memory_order_relaxed);
   } else {
-    LATHE_ASSIGN_OR_RETURN(const CacheResult result, get_artifact(device, key.problem, choice));
+    LATHE_ASSIGN_OR_RETURN(const CacheResult result, get_artifact(device, problem, choice, before_compile));
     outcome = result.outcome;
     std::shared_ptr<const Artifact> artifact = result.artifact;
     if (artifact->format == CodeFormat::kPtx && outcome != CacheOutcome::kCompiled) {
@@ -224,7 +270,7 @@ absl::StatusOr<Prepared> prepare_kernel(lathe_device& device, const DispatchKey&
       if (finished.format != CodeFormat::kPtx)
         artifact = device.context.cache->replace(choice.key, std::move(finished));
     }
-    auto loaded = load(device, key.problem, *artifact);
+    auto loaded = load(device, problem, *artifact);
     if (absl::IsDataLoss(loaded.status()) && outcome != CacheOutcome::kCompiled) {
       // A cubin of another driver's or assembler's time: what this driver makes of the compiler's PTX it
       // takes.
@@ -233,23 +279,37 @@ absl::StatusOr<Prepared> prepare_kernel(lathe_device& device, const DispatchKey&
             "the stored kernel is refused, and nothing is to be compiled: ", loaded.status().message()));
       device.context.logger.log(LogLevel::kInfo,
                                 absl::StrCat("compiling again: ", loaded.status().message()));
-      LATHE_ASSIGN_OR_RETURN(Artifact fresh, compile(device, key.problem, choice));
+      LATHE_ASSIGN_OR_RETURN(Artifact fresh, compile(device, problem, choice));
       outcome = CacheOutcome::kCompiled;
-      loaded = load(device, key.problem, *device.context.cache->replace(choice.key, std::move(fresh)));
-    }
-    if (absl::IsUnavailable(loaded.status()) && !choice.plan().config.external.provider.empty()) {
-      absl::StatusOr<DispatchKey> own = without_external(device, key);
-      if (!own.ok()) return loaded.status();
-      device.context.logger.log(LogLevel::kWarning, absl::StrCat(device.name, ": ", loaded.status().message(),
-                                                                 "; Lathe's own kernel instead"));
-      LATHE_ASSIGN_OR_RETURN(const Choice own_choice, choose_plan(device, *own));
-      return prepare_kernel(device, key, own_choice, may_compile);
+      loaded = load(device, problem, *device.context.cache->replace(choice.key, std::move(fresh)));
     }
     if (!loaded.ok()) return refused_code(loaded.status());
     kernel = device.kernels.insert(choice.key, *std::move(loaded));
   }
-  const DispatchEntry* entry = device.table.insert(make_entry(key, kernel, choice.plan().launch.splits));
-  return Prepared{entry, outcome};
+  return Loaded{kernel, outcome};
+}
+
+absl::StatusOr<Prepared> prepare_kernel(lathe_device& device, const DispatchKey& key, const Choice& choice,
+                                        bool may_compile, const BeforeCompile& before_compile) {
+  absl::StatusOr<Loaded> loaded = load_kernel(device, key.problem, choice, may_compile, before_compile);
+  const Choice* taken = &choice;
+  absl::StatusOr<Choice> own_choice;
+  if (absl::IsUnavailable(loaded.status()) && !choice.plan().config.external.provider.empty()) {
+    const absl::StatusOr<DispatchKey> own = without_external(device, key);
+    if (!own.ok()) return loaded.status();
+    device.context.logger.log(LogLevel::kWarning, absl::StrCat(device.name, ": ", loaded.status().message(),
+                                                               "; Lathe's own kernel instead"));
+    own_choice = choose_plan(device, *own);
+    if (!own_choice.ok()) return own_choice.status();
+    taken = &*own_choice;
+    loaded = load_kernel(device, key.problem, *taken, may_compile, before_compile);
+  }
+  if (!loaded.ok()) return loaded.status();
+  DispatchEntry entry = make_entry(key, loaded->kernel, taken->plan().launch.splits);
+  entry.rank = taken->rank;
+  entry.by = taken->by;
+  entry.without_external = taken != &choice;
+  return Prepared{device.table.insert(entry), loaded->outcome};
 }
 
 DriverOptions driver_options(const lathe_context& context) {
@@ -293,10 +353,11 @@ absl::Status check_runnable(const lathe_device& device) {
 uint64_t fingerprint_of(const lathe_device& device) {
   Json facts = Json::object();
   for (const auto& [name, fact] : device.facts.facts) facts[name] = fact.value;
-  const std::string text = Json{{"facts", std::move(facts)}, {"target", to_json(device.facts.target)},
-                                {"workers", device.workers}, {"codegen", std::string(codegen_id())},
-                                {"oracle", LATHE_ORACLE_ID}, {"version", lathe_version()}}
-                               .dump();
+  Json all = json_object("facts", std::move(facts), "target", to_json(device.facts.target), "workers",
+                         device.workers, "codegen", std::string(codegen_id()), "oracle", LATHE_ORACLE_ID,
+                         "version", lathe_version());
+  if (const uint64_t tuning = device.context.tuning.digest()) set_fields(&all, "tuning", tuning);
+  const std::string text = all.dump();
   return XXH3_64bits(text.data(), text.size());
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -76,13 +77,21 @@ absl::StatusOr<DispatchKey> without_external(const lathe_device& device, const D
 struct Choice {
   OracleAnswer answer;
   size_t rank = 0;  // index into answer.ranked
+  ChosenBy by = ChosenBy::kOracle;
   Key key;
 
   const Plan& plan() const { return answer.ranked[rank].plan; }
 };
 // kUnimplemented when no candidate is legal; kInvalidArgument for a forced candidate that does not exist or
-// is rejected, with the reason.
+// is rejected, with the reason. The oracle's, or the request's, alone.
+absl::StatusOr<Choice> choose_by_oracle(const lathe_device& device, const DispatchKey& key);
+// The same where no tuning record says otherwise. One that names no candidate of today's is a warning, once a
+// context.
 absl::StatusOr<Choice> choose_plan(const lathe_device& device, const DispatchKey& key);
+// What an entry of the table was made of.
+absl::StatusOr<Choice> choice_of(const lathe_device& device, const DispatchEntry& entry);
+// Has the choice be that candidate of its answer.
+void take_rank(const lathe_device& device, const DispatchKey& key, size_t rank, ChosenBy by, Choice* choice);
 
 // Of one matrix. An open range's end is no request that anyone makes: for texts and sizes.
 Dims largest_request(const ProblemClass& c);
@@ -90,12 +99,23 @@ Dims largest_request(const ProblemClass& c);
 std::string describe_class(const lathe_device& device, const ProblemClass& c);
 
 // From memory, disk or the compiler: counted, timed, subject to nothing. Needs no driver.
+// `before_compile`, where it is given, is asked when no store has it; its error comes in the compiler's
+// place.
+using BeforeCompile = std::function<absl::Status()>;
 absl::StatusOr<CacheResult> get_artifact(lathe_device& device, const ProblemClass& problem,
-                                         const Choice& choice);
+                                         const Choice& choice, const BeforeCompile& before_compile = nullptr);
 
 // The table's entry for a kernel; with the launch config where the class alone decides it.
 DispatchEntry make_entry(const DispatchKey& key, const LoadedKernel* kernel, int32_t wanted_splits);
 
+struct Loaded {
+  const LoadedKernel* kernel;
+  CacheOutcome outcome;
+};
+// The choice's kernel on the device, which must have a driver. may_compile false: code that the device
+// refuses is not compiled again.
+absl::StatusOr<Loaded> load_kernel(lathe_device& device, const ProblemClass& problem, const Choice& choice,
+                                   bool may_compile = true, const BeforeCompile& before_compile = nullptr);
 struct Prepared {
   const DispatchEntry* entry;
   CacheOutcome outcome;
@@ -103,7 +123,8 @@ struct Prepared {
 // Loads the choice's kernel onto the device and enters it into the dispatch table: Lathe's own where an
 // external library that was chosen cannot be used after all. The device must have a driver.
 absl::StatusOr<Prepared> prepare_kernel(lathe_device& device, const DispatchKey& key, const Choice& choice,
-                                        bool may_compile = true);
+                                        bool may_compile = true,
+                                        const BeforeCompile& before_compile = nullptr);
 
 DriverOptions driver_options(const lathe_context& context);
 // The facts file at `path`, for `target` ("": the file's own).
@@ -112,7 +133,8 @@ absl::StatusOr<DeviceFacts> described_facts(const std::string& path, absl::strin
 // kUnavailable for a device that is only described.
 absl::Status check_runnable(const lathe_device& device);
 
-// Facts (their values, not their sources), target, workers, codegen id, oracle id and library version.
+// Facts (their values, not their sources), target, workers, codegen id, oracle id, library version and the
+// context's tuning file.
 uint64_t fingerprint_of(const lathe_device& device);
 // lathe_devices' JSON.
 Json devices_json(const lathe_context& context);

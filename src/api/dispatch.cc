@@ -6,6 +6,7 @@
 #include "api/fallback.h"
 #include "api/miss.h"
 #include "api/number_text.h"
+#include "api/prepare.h"
 #include "core/generic.h"
 
 namespace lathe {
@@ -44,11 +45,9 @@ void report_miss(const lathe_device& device, const Request& request, Trace::Cloc
     return with_request(absl::NotFoundError("no kernel of this class is loaded and the miss policy is ERROR"),
                         device, request);
   }
-  absl::StatusOr<Choice> choice = choose_plan(device, request.key);
-  if (!choice.ok()) return with_request(choice.status(), device, request);
-  absl::StatusOr<Prepared> prepared = prepare_kernel(device, request.key, *choice);
+  absl::StatusOr<PreparedClass> prepared = prepare_class(device, request.key);
   if (!prepared.ok()) return with_request(prepared.status(), device, request);
-  report_miss(device, request, start, choice->plan().config.kernel, name_of(prepared->outcome));
+  report_miss(device, request, start, prepared->kernel, name_of(prepared->outcome));
   return prepared->entry;
 }
 

@@ -22,6 +22,16 @@ void DispatchTable::place(Slots& slots, const DispatchEntry* entry) {
   slots.slot[i & slots.mask].store(entry, std::memory_order_release);
 }
 
+absl::string_view name_of(ChosenBy by) {
+  switch (by) {
+    case ChosenBy::kOracle: return "oracle";
+    case ChosenBy::kRequest: return "request";
+    case ChosenBy::kTuning: return "tuning record";
+    case ChosenBy::kRecord: return "plan record";
+  }
+  return "unknown";
+}
+
 const DispatchEntry* DispatchTable::insert(const DispatchEntry& entry) {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (const DispatchEntry* present = find(entry.key)) return present;

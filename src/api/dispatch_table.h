@@ -13,6 +13,7 @@
 #include <mutex>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "core/external.h"
 #include "core/problem.h"
 #include "core/recipe.h"
@@ -21,7 +22,8 @@ namespace lathe {
 
 class LoadedKernel;
 
-// A request overridden by a lathe_tuning or a lathe_external has entries of its own. Compared bytewise: no padding.
+// A request overridden by a lathe_tuning or a lathe_external has entries of its own. Compared bytewise: no
+// padding.
 struct DispatchKey {
   ProblemClass problem;
   int32_t split_k = 0;    // forced factor; 0: the oracle's
@@ -36,6 +38,11 @@ static_assert(sizeof(DispatchKey) == sizeof(ProblemClass) + 16,
               "no padding: DispatchKey is compared bytewise");
 uint64_t hash_of(const DispatchKey& key);
 
+// Who said which candidate a class takes: the oracle, the request (a lathe_tuning), a tuning record, a plan
+// record.
+enum class ChosenBy : int32_t { kOracle, kRequest, kTuning, kRecord };
+absl::string_view name_of(ChosenBy by);  // "oracle", "request", "tuning record", "plan record"
+
 struct DispatchEntry {
   DispatchKey key;
   const LoadedKernel* kernel = nullptr;
@@ -43,6 +50,10 @@ struct DispatchEntry {
   // Set when every request of the class has the same launch config, so that no formula is evaluated on a hit.
   bool launch_is_fixed = false;
   LaunchConfig fixed_launch;
+  // Index into the oracle's answer, which is the same each time it is asked.
+  size_t rank = 0;
+  ChosenBy by = ChosenBy::kOracle;
+  bool without_external = false;  // `rank` is of the answer without external libraries: one could not be used
 };
 
 class DispatchTable {

@@ -1,19 +1,23 @@
 // A plan, shown: the choice and everything it was chosen from; and the IR on the way to its kernel.
 #include "absl/strings/str_cat.h"
 #include "api/plan.h"
+#include "api/records.h"
+#include "core/json_object.h"
 
 namespace lathe {
 namespace {
 
-Json candidate_json(const RankedPlan& ranked, size_t index) {
+Json candidate_json(const RankedPlan& ranked, size_t index, const std::optional<PlanRecord>& tuning) {
   const Plan& plan = ranked.plan;
-  Json json = {{"rank", index + 1},
-               {"legal", ranked.rejection.empty()},
-               {"config", to_json(plan.config)},
-               {"splits", plan.launch.splits}};
+  Json json = json_object("rank", index + 1, "legal", ranked.rejection.empty(), "config",
+                          to_json(plan.config), "splits", plan.launch.splits);
   if (ranked.rejection.empty()) {
     json["predicted_seconds"] = plan.predicted_seconds;
     json["numeric_recipe"] = plan.numeric_recipe;
+    if (tuning)
+      for (const MeasuredCandidate& m : tuning->measured)
+        if (m.splits == plan.launch.splits && m.config == plan.config)
+          json["measured_seconds"] = m.measured_seconds;
   } else {
     json["rejection"] = ranked.rejection;
     // One that only policy is against.
@@ -25,15 +29,15 @@ Json candidate_json(const RankedPlan& ranked, size_t index) {
 Json external_json(const lathe_plan& plan) {
   Json found = Json::array();
   for (const ExternalFound& f : find_externals(plan.device))
-    found.push_back({{"library", std::string(name_of(f.id))}, {"version", f.version}, {"absent", f.absent}});
+    found.push_back(
+        json_object("library", std::string(name_of(f.id)), "version", f.version, "absent", f.absent));
   const ExternalChoice choice = external_choice(plan.device, plan.planned.key);
-  return {{"use", std::string(name_of(choice.use))},
-          {"library", std::string(name_of(choice.which))},
-          {"found", std::move(found)}};
+  return json_object("use", std::string(name_of(choice.use)), "library", std::string(name_of(choice.which)),
+                     "found", std::move(found));
 }
 
 Json launch_json(const lathe_plan& plan) {
-  Json json = {{"wanted_splits", plan.choice->plan().launch.splits}};
+  Json json = json_object("wanted_splits", plan.choice->plan().launch.splits);
   const absl::StatusOr<LaunchConfig> launch = planned_launch(plan);
   if (!launch.ok()) return json;  // a described device has no kernel whose recipe could tell
   json["splits"] = launch->splits;
@@ -48,28 +52,26 @@ Json launch_json(const lathe_plan& plan) {
 Json explain_json(const lathe_plan& plan) {
   const lathe_device& device = plan.device;
   const Dims& dims = plan.planned.dims;
-  Json json = {{"request", describe(plan.planned, device.name)},
-               {"device", device.name},
-               {"class", to_json(plan.planned.key.problem)},
-               {"dims", {{"m", dims.m}, {"n", dims.n}, {"k", dims.k}, {"batch", dims.batch}}},
-               {"facts", to_json(device.facts)},
-               {"target", to_json(device.facts.target)},
-               {"workers", device.workers},
-               {"codegen_id", std::string(codegen_id())},
-               {"candidates", Json::array()},
-               {"legal", 0}};
+  Json json = json_object("request", describe(plan.planned, device.name), "device", device.name, "class",
+                          to_json(plan.planned.key.problem), "dims",
+                          json_object("m", dims.m, "n", dims.n, "k", dims.k, "batch", dims.batch), "facts",
+                          to_json(device.facts), "target", to_json(device.facts.target), "workers",
+                          device.workers, "codegen_id", std::string(codegen_id()), "candidates",
+                          Json(Json::value_t::array), "legal", 0);
   if (plan.choice == nullptr) return json;
   const Choice& choice = *plan.choice;
   json["rank"] = choice.rank + 1;
   json["config"] = to_json(choice.plan().config);
   json["launch"] = launch_json(plan);
-  json["key"] = {{"fingerprint", choice.key.fingerprint}, {"text", choice.key.text}};
+  json["key"] = json_object("fingerprint", choice.key.fingerprint, "text", choice.key.text);
   json["numeric_recipe"] = choice.plan().numeric_recipe;
   json["predicted_seconds"] = choice.plan().predicted_seconds;
   json["legal"] = choice.answer.legal;
   json["external"] = external_json(plan);
+  json["chosen_by"] = std::string(name_of(choice.by));
+  const std::optional<PlanRecord> tuning = find_tuning(device, plan.planned.key.problem);
   for (size_t i = 0; i < choice.answer.ranked.size(); ++i) {
-    json["candidates"].push_back(candidate_json(choice.answer.ranked[i], i));
+    json["candidates"].push_back(candidate_json(choice.answer.ranked[i], i, tuning));
   }
   return json;
 }

@@ -272,6 +272,7 @@ absl::StatusOr<ContextOptions> read_options(const lathe_context_options* options
   out.record = file(options->record, "LATHE_RECORD");
   out.metrics = file(options->metrics, "LATHE_METRICS");
   out.trace = file(options->trace, "LATHE_TRACE");
+  out.tuning = file(options->tuning, "LATHE_TUNING");
   LATHE_RETURN_IF_ERROR(read_compiler(*options, environment, &out));
   const char* remote = options->remote;
   if (remote == nullptr) remote = environment("LATHE_REMOTE");

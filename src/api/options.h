@@ -38,7 +38,7 @@ struct ContextOptions {
   std::optional<AssemblerSearch> assembler;
   lathe_parallel_for_fn parallel_for = nullptr;
   void* parallel_for_user = nullptr;
-  std::string record, metrics, trace;  // files; "": none
+  std::string record, metrics, trace, tuning;  // files; "": none
   size_t most_waiting = 1024;          // classes in the queue of background compilation
   bool perf_map = false;               // the CPU device's code is named for perf
   bool validate = false;               // GPU pointers are looked up before each launch

@@ -103,7 +103,8 @@ absl::StatusOr<std::unique_ptr<lathe_plan>> make_plan(lathe_device& device, cons
   if (device.driver != nullptr) {
     LATHE_ASSIGN_OR_RETURN(plan->entry, find_or_prepare(device, request, Purpose::kPlan));
   }
-  absl::StatusOr<Choice> choice = choose_plan(device, request.key);
+  absl::StatusOr<Choice> choice =
+      plan->entry != nullptr ? choice_of(device, *plan->entry) : choose_plan(device, request.key);
   if (!choice.ok()) {
     return in_request(describe(request), device.name, choice.status());
   }

@@ -1,6 +1,5 @@
 #include "api/recorder.h"
 
-#include <fcntl.h>
 #include <unistd.h>
 
 #include <exception>
@@ -13,7 +12,6 @@
 #include "absl/strings/str_cat.h"
 #include "api/text_file.h"
 #include "base/status.h"
-#include "cache/key_lock.h"
 #include "core/manifest.h"
 
 namespace lathe {
@@ -23,27 +21,16 @@ struct KeyHash {
   size_t operator()(const DispatchKey& key) const { return hash_of(key); }
 };
 
-// *locked: nobody can have written over it.
 absl::Status join_into(const std::string& path, const Manifest& met, double patience_seconds, bool* locked) {
-  const size_t slash = path.rfind('/');
-  const std::string directory = slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
-  const FileDescriptor folder = open_file(AT_FDCWD, directory, O_RDONLY | O_DIRECTORY);
-  if (!folder.valid()) return absl::UnavailableError(absl::StrCat(directory, ": no such directory"));
-  const KeyLock lock =
-      KeyLock::acquire(folder.get(), absl::StrCat(path.substr(slash + 1), ".lock"), patience_seconds);
-  *locked = lock.held();
-  Manifest all;
-  const absl::StatusOr<std::string> there = read_text_file(path);
-  if (there.ok() && !there->empty()) {
-    absl::StatusOr<Manifest> read = parse_manifest(*there);
-    if (!read.ok())
-      return absl::InvalidArgumentError(absl::StrCat(path, ": left alone: ", read.status().message()));
-    all = *std::move(read);
-  } else if (!there.ok() && !absl::IsNotFound(there.status())) {
-    return there.status();
-  }
-  all.add(met);
-  return replace_text_file(path, manifest_text(all));
+  return update_text_file(path, patience_seconds, locked,
+                          [&](absl::string_view there) -> absl::StatusOr<std::string> {
+                            Manifest all;
+                            if (!there.empty()) {
+                              LATHE_ASSIGN_OR_RETURN(all, parse_manifest(there));
+                            }
+                            all.add(met);
+                            return manifest_text(all);
+                          });
 }
 
 }  // namespace

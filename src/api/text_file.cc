@@ -13,6 +13,7 @@
 #include "absl/strings/str_replace.h"
 #include "base/status.h"
 #include "cache/file_io.h"
+#include "cache/key_lock.h"
 
 namespace lathe {
 namespace {
@@ -52,6 +53,24 @@ absl::Status replace_text_file(const std::string& path, absl::string_view text) 
     status = failed(path, "cannot be replaced");
   if (!status.ok()) unlink(temporary.c_str());
   return status;
+}
+
+absl::Status update_text_file(const std::string& path, double patience_seconds, bool* locked,
+                              absl::FunctionRef<absl::StatusOr<std::string>(absl::string_view)> change) {
+  const size_t slash = path.rfind('/');
+  const std::string directory = slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
+  const FileDescriptor folder = open_file(AT_FDCWD, directory, O_RDONLY | O_DIRECTORY);
+  if (!folder.valid()) return absl::UnavailableError(absl::StrCat(directory, ": no such directory"));
+  const KeyLock lock =
+      KeyLock::acquire(folder.get(), absl::StrCat(path.substr(slash + 1), ".lock"), patience_seconds);
+  *locked = lock.held();
+  absl::StatusOr<std::string> there = read_text_file(path);
+  if (absl::IsNotFound(there.status())) there = "";
+  LATHE_RETURN_IF_ERROR(there.status());
+  const absl::StatusOr<std::string> changed = change(*there);
+  if (!changed.ok())
+    return absl::InvalidArgumentError(absl::StrCat(path, ": left alone: ", changed.status().message()));
+  return replace_text_file(path, *changed);
 }
 
 }  // namespace lathe

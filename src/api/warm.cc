@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "api/boundary.h"
 #include "api/number_text.h"
+#include "api/prepare.h"
 #include "api/raw_enum.h"
 
 namespace lathe {
@@ -93,30 +94,19 @@ absl::Status warm_class(lathe_device& device, const WarmClass& warm, Progress* p
       return absl::OkStatus();
     }
   }
-  LATHE_ASSIGN_OR_RETURN(const Choice choice, choose_plan(device, warm.key));
-  CacheOutcome outcome;
-  if (!progress->options.compiles) {
-    // What is found is in memory then, where prepare_kernel finds it.
-    if (device.driver == nullptr || device.kernels.find(choice.key) == nullptr) {
-      absl::StatusOr<CacheResult> found = device.context.cache->get(choice.key);
-      if (absl::IsNotFound(found.status()))
-        return absl::NotFoundError("no store has its kernel, and nothing is to be compiled");
-      LATHE_RETURN_IF_ERROR(found.status());
-      outcome = found->outcome;
-    }
-  }
-  if (device.driver == nullptr) {
-    LATHE_ASSIGN_OR_RETURN(const CacheResult result, get_artifact(device, warm.key.problem, choice));
-    outcome = result.outcome;
-  } else {
-    LATHE_ASSIGN_OR_RETURN(const Prepared prepared,
-                           prepare_kernel(device, warm.key, choice, progress->options.compiles));
-    note_need(*prepared.entry, warm.m_max, progress);
-    outcome = prepared.outcome;
-  }
-  (outcome == CacheOutcome::kCompiled ? progress->compiled : progress->loaded)
+  LATHE_ASSIGN_OR_RETURN(const PreparedClass prepared,
+                         prepare_class(device, warm.key, progress->options.compiles));
+  if (prepared.entry != nullptr) note_need(*prepared.entry, warm.m_max, progress);
+  (prepared.outcome == CacheOutcome::kCompiled ? progress->compiled : progress->loaded)
       .fetch_add(1, std::memory_order_relaxed);
   return absl::OkStatus();
+}
+
+absl::Status work_on(lathe_device& device, const WarmClass& warm, Progress* progress) {
+  if (!progress->options.work) return warm_class(device, warm, progress);
+  const absl::Status status = progress->options.work(warm, [progress] { return progress->goes_on(); });
+  progress->loaded.fetch_add(status.ok(), std::memory_order_relaxed);
+  return status;
 }
 
 void warm_some(lathe_device& device, Progress& progress) noexcept {
@@ -127,11 +117,13 @@ void warm_some(lathe_device& device, Progress& progress) noexcept {
       if (i >= progress.classes.size()) return;
       const WarmClass& warm = progress.classes[i];
       const std::string problem = describe_class(device, warm.key.problem);
-      const absl::Status status = warm_class(device, warm, &progress);
+      const absl::Status status = work_on(device, warm, &progress);
+      if (absl::IsCancelled(status) && !progress.goes_on()) return;
       if (!status.ok()) {
-        progress.fail(absl::Status(
-            status.code(), absl::StrCat("warm-up of ", warm.name.empty() ? "" : absl::StrCat(warm.name, ": "),
-                                        problem, ": ", status.message())));
+        progress.fail(
+            absl::Status(status.code(), absl::StrCat(progress.options.what, " of ",
+                                                     warm.name.empty() ? "" : absl::StrCat(warm.name, ": "),
+                                                     problem, ": ", status.message())));
       }
       progress.tell(warm, problem, status);
     }
@@ -179,8 +171,8 @@ absl::Status why_skipped(const Progress& progress, const lathe_warmup_report& re
                          const lathe_device& device) {
   if (report.skipped == 0) return absl::OkStatus();
   const std::string text =
-      absl::StrCat("warm-up on ", device.name, ": ", report.skipped, " of ", count_of_classes(report.classes),
-                   report.skipped == 1 ? " is" : " are", " not begun");
+      absl::StrCat(progress.options.what, " on ", device.name, ": ", report.skipped, " of ",
+                   count_of_classes(report.classes), report.skipped == 1 ? " is" : " are", " not begun");
   if (progress.cancelled.load(std::memory_order_relaxed)) return absl::CancelledError(text);
   return absl::DeadlineExceededError(text);
 }
@@ -302,8 +294,8 @@ absl::Status warm_up(lathe_device& device, const std::vector<WarmClass>& classes
   Progress progress(classes, options);
   run_threads(device, progress);
   fill_report(progress, report);
-  tell_end(device, progress, *report);
-  const absl::Status reserved = reserve(device, progress);
+  if (!options.work) tell_end(device, progress, *report);
+  const absl::Status reserved = options.work ? absl::OkStatus() : reserve(device, progress);
   const std::lock_guard<std::mutex> lock(progress.mutex);
   if (progress.exception != nullptr) std::rethrow_exception(progress.exception);
   LATHE_RETURN_IF_ERROR(progress.error);

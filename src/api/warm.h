@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -36,7 +37,13 @@ struct WarmedClass {
   const absl::Status& status;
 };
 
+// What is done with a class in the place of preparing it: kCancelled, where `goes_on` has said that no more
+// is to be begun, leaves it not begun.
+using ClassWork = std::function<absl::Status(const WarmClass& warm, const std::function<bool()>& goes_on)>;
+
 struct WarmOptions {
+  const char* what = "warm-up";  // for messages
+  ClassWork work;                // null: the class is prepared
   size_t threads = 1;
   bool compiles = true;  // false: what no store has is a miss
   bool stops_on_failure = false;
@@ -48,8 +55,9 @@ struct WarmOptions {
 absl::StatusOr<WarmOptions> read_warm_options(const lathe_context& context,
                                               const lathe_warmup_options* options);
 
-// Prepares the classes: onto a device with a driver, which then sets launch memory aside for the largest;
-// into the cache for one that is only described. Answers as lathe_warmup does.
+// Does `work` with the classes, which counts as loaded where it succeeds; else prepares them: onto a device
+// with a driver, which then sets launch memory aside for the largest; into the cache for one that is only
+// described. Answers as lathe_warmup does.
 absl::Status warm_up(lathe_device& device, const std::vector<WarmClass>& classes, const WarmOptions& options,
                      lathe_warmup_report* report);
 

@@ -232,7 +232,8 @@ absl::StatusOr<std::string> Bundle::payload(size_t i) const {
   return payload;
 }
 
-absl::StatusOr<Artifact> Bundle::read(const Key& key) const {
+template <typename Parse>
+auto Bundle::read_as(const Key& key, Parse parse) const -> decltype(parse(absl::string_view())) {
   const Digest wanted = digest_of(key.text);
   size_t lo = 0, hi = count_;
   while (lo < hi) {
@@ -243,12 +244,17 @@ absl::StatusOr<Artifact> Bundle::read(const Key& key) const {
       hi = middle;
   }
   if (lo == count_ || key_text(lo) != key.text)
-    return absl::NotFoundError(absl::StrCat("bundle ", path_, ": no artifact for key ", key.fingerprint));
+    return absl::NotFoundError(absl::StrCat("bundle ", path_, ": nothing for key ", key.fingerprint));
   LATHE_ASSIGN_OR_RETURN(const std::string bytes, payload(lo));
-  absl::StatusOr<Artifact> artifact = parse_artifact(bytes);
-  if (!artifact.ok())
-    return damaged(absl::StrCat("entry ", key.fingerprint, ": ", artifact.status().message()));
-  return artifact;
+  auto parsed = parse(bytes);
+  if (!parsed.ok()) return damaged(absl::StrCat("entry ", key.fingerprint, ": ", parsed.status().message()));
+  return parsed;
+}
+
+absl::StatusOr<Artifact> Bundle::read(const Key& key) const { return read_as(key, parse_artifact); }
+
+absl::StatusOr<PlanRecord> Bundle::read_record(const Key& key) const {
+  return read_as(key, [&](absl::string_view bytes) { return record_of(key, bytes); });
 }
 
 }  // namespace lathe

@@ -15,7 +15,7 @@
 //            size 32  8  where the payload starts in the file 40  8  its bytes there 48  16 XXH3-128 of those
 //            bytes
 //          `about` (JSON, for people and for checks of the whole), the keys' texts, then the payloads
-//          (serialized artifacts). Keys with one and the same payload share it.
+//          (serialized artifacts and records). Keys with one and the same payload share it.
 //
 // Nothing but what is asked for is unpacked: opening reads and checks the index, a look-up reads, checks and
 // unpacks one payload. The checksums are against accidents, not against an attacker: a bundle is trusted as
@@ -31,11 +31,12 @@
 #include "cache/private_directory.h"
 #include "core/artifact.h"
 #include "core/key.h"
+#include "core/plan_record.h"
 
 namespace lathe {
 
-// The file's bytes. `artifacts`: key text and serialized artifact, each key once. A payload that zstd makes
-// smaller is stored so.
+// The file's bytes. `artifacts`: key text and serialized artifact (or record, core/plan_record.h), each key
+// once. A payload that zstd makes smaller is stored so.
 std::string make_bundle(absl::string_view about,
                         const std::vector<std::pair<std::string, std::string>>& artifacts);
 
@@ -54,16 +55,20 @@ class Bundle {
   // Of the i-th payload, in the file; keys with one payload tell the same place.
   uint64_t payload_at(size_t i) const;
   uint64_t stored_bytes(size_t i) const;
-  // The i-th serialized artifact. kDataLoss: it is damaged.
+  // The i-th serialized artifact or record. kDataLoss: it is damaged.
   absl::StatusOr<std::string> payload(size_t i) const;
   // kNotFound: not in it. kDataLoss: its payload is damaged.
   absl::StatusOr<Artifact> read(const Key& key) const;
+  absl::StatusOr<PlanRecord> read_record(const Key& key) const;
 
  private:
   Bundle(std::string path, FileDescriptor file) : path_(std::move(path)), file_(std::move(file)) {}
   absl::Status read_index();
   absl::Status check_records(uint64_t file_bytes) const;
   absl::Status damaged(absl::string_view cause) const;
+  // `parse`d, whichever kind of payload that takes.
+  template <typename Parse>
+  auto read_as(const Key& key, Parse parse) const -> decltype(parse(absl::string_view()));
 
   const std::string path_;
   FileDescriptor file_;

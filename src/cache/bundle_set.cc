@@ -11,17 +11,27 @@ BundleSet::BundleSet(const std::vector<std::string>& paths, Logger logger) : log
   }
 }
 
-absl::StatusOr<Artifact> BundleSet::read(const Key& key, uint64_t* defects) {
+template <typename T>
+absl::StatusOr<T> BundleSet::first(absl::StatusOr<T> (Bundle::*read)(const Key&) const, const Key& key,
+                                   uint64_t* defects) {
   for (Member& member : members_) {
     const Bundle* bundle = open(&member, defects);
     if (bundle == nullptr) continue;
-    absl::StatusOr<Artifact> artifact = bundle->read(key);
-    if (artifact.ok()) return artifact;
-    if (absl::IsNotFound(artifact.status())) continue;
+    absl::StatusOr<T> found = (bundle->*read)(key);
+    if (found.ok()) return found;
+    if (absl::IsNotFound(found.status())) continue;
     ++*defects;
-    warn(&member, artifact.status());
+    warn(&member, found.status());
   }
   return absl::NotFoundError("in no bundle");
+}
+
+absl::StatusOr<Artifact> BundleSet::read(const Key& key, uint64_t* defects) {
+  return first(&Bundle::read, key, defects);
+}
+
+absl::StatusOr<PlanRecord> BundleSet::read_record(const Key& key, uint64_t* defects) {
+  return first(&Bundle::read_record, key, defects);
 }
 
 const Bundle* BundleSet::open(Member* member, uint64_t* defects) {

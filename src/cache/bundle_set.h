@@ -22,6 +22,8 @@ class BundleSet {
   // once a bundle; `defects` counts those damaged ones that this look met for the first time. A missing file
   // is looked for again.
   absl::StatusOr<Artifact> read(const Key& key, uint64_t* defects);
+  // The same of a record.
+  absl::StatusOr<PlanRecord> read_record(const Key& key, uint64_t* defects);
 
  private:
   struct Member {
@@ -29,6 +31,9 @@ class BundleSet {
     std::unique_ptr<const Bundle> bundle;  // never closed once open
     bool refused = false, warned = false;
   };
+  template <typename T>
+  absl::StatusOr<T> first(absl::StatusOr<T> (Bundle::*read)(const Key&) const, const Key& key,
+                          uint64_t* defects);
   // Null: not to be had.
   const Bundle* open(Member* member, uint64_t* defects);
   void warn(Member* member, const absl::Status& status);

@@ -149,6 +149,42 @@ class MemoryOverDisk final : public ArtifactCache {
     return true;
   }
 
+  absl::StatusOr<PlanRecord> read_record(const Key& key) override {
+    const absl::StatusOr<DiskEntry> entry = disk_ == nullptr
+                                                ? absl::StatusOr<DiskEntry>(absl::NotFoundError("no disk"))
+                                                : disk_->read(key, EntryKind::kRecord);
+    absl::StatusOr<PlanRecord> record = entry.ok() ? record_of(key, entry->payload()) : entry.status();
+    if (record.ok()) {
+      disk_->note_hit(key);
+      return record;
+    }
+    if (entry.ok() || absl::IsDataLoss(entry.status())) {
+      count([](CacheStatistics* s) { ++s->disk_rejects; });
+      logger_.log(LogLevel::kWarning,
+                  absl::StrCat("cache: ", disk_->directory(), ": record ", key.fingerprint,
+                               " is refused: ", record.status().message()));
+    }
+    if (bundles_.empty()) return absl::NotFoundError("no record");
+    uint64_t defects = 0;
+    record = bundles_.read_record(key, &defects);
+    if (defects > 0) count([&](CacheStatistics* s) { s->disk_rejects += defects; });
+    return record;
+  }
+
+  absl::StatusOr<bool> write_record(const PlanRecord& record, bool replace) override {
+    if (disk_ == nullptr) return absl::UnavailableError("there is no cache directory");
+    const Key key = key_of(record);
+    if (!replace) {
+      const absl::StatusOr<DiskEntry> there = disk_->read(key, EntryKind::kRecord);
+      if (there.ok() && record_of(key, there->payload()).ok()) return false;
+    }
+    const absl::StatusOr<uint64_t> written = disk_->write(key, serialize(record), EntryKind::kRecord);
+    if (!written.ok())
+      return absl::UnavailableError(absl::StrCat(disk_->directory(), ": ", written.status().message()));
+    count([&](CacheStatistics* s) { s->disk_bytes_written += *written; });
+    return true;
+  }
+
   CacheStatistics statistics() const override {
     const std::lock_guard<std::mutex> lock(mutex_);
     CacheStatistics statistics = statistics_;

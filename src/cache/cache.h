@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "core/artifact.h"
 #include "core/key.h"
+#include "core/plan_record.h"
 
 namespace lathe {
 
@@ -44,13 +45,22 @@ struct CacheEntryInfo {
   int64_t age_seconds = 0;      // since it was written, by the clock of whoever did
 };
 
+struct CacheRecordInfo {
+  std::string file;
+  uint64_t bytes = 0;
+  int64_t age_seconds = 0;
+  std::string key_text;
+  PlanRecord record;
+};
+
 struct CacheDefect {
   std::string file, cause;
 };
 
 struct CacheListing {
-  std::vector<CacheEntryInfo> entries;  // least recently used first
-  std::vector<CacheDefect> defects;     // files that are refused, each a miss
+  std::vector<CacheEntryInfo> entries;   // least recently used first
+  std::vector<CacheRecordInfo> records;  // by file
+  std::vector<CacheDefect> defects;      // files that are refused, each a miss
   uint64_t hits_of_removed = 0, made_of_removed = 0;
 };
 
@@ -80,6 +90,12 @@ class ArtifactCache {
   // Puts an artifact on disk and nowhere else; false: an entry of the key is there. kUnavailable: there is no
   // directory, or it cannot be written.
   virtual absl::StatusOr<bool> store(const Key& key, const Artifact& artifact) = 0;
+  // The record of that key (key_of), from the directory, else from the first bundle that has it; kNotFound. A
+  // file operation at each call, for the path of a miss alone.
+  virtual absl::StatusOr<PlanRecord> read_record(const Key& key) = 0;
+  // Puts it on disk; false: one of its key is there, and is not to be replaced. kUnavailable: there is no
+  // directory, or it cannot be written.
+  virtual absl::StatusOr<bool> write_record(const PlanRecord& record, bool replace) = 0;
   virtual CacheStatistics statistics() const = 0;
   // "" when there is no disk store; otherwise its directory.
   virtual std::string directory() const = 0;

@@ -43,6 +43,13 @@ std::string absolute_path(std::string path) {
   return path;
 }
 
+std::string name_of(EntryKind kind, absl::string_view fingerprint) {
+  return kind == EntryKind::kRecord ? record_name(fingerprint) : entry_name(fingerprint);
+}
+EntryKind kind_of(absl::string_view name) {
+  return is_record_file(name) ? EntryKind::kRecord : EntryKind::kArtifact;
+}
+
 // Reads and checks an entry whose key is not known yet: the file, the format, and that the key belongs to the
 // name.
 absl::StatusOr<DiskEntry> read_entry(int directory, const std::string& name, std::string* key_text) {
@@ -65,9 +72,24 @@ absl::StatusOr<DiskEntry> read_entry(int directory, const std::string& name, std
   LATHE_ASSIGN_OR_RETURN(const EntryView view, parse_entry(entry.bytes));
   *key_text = std::string(view.key_text);
   entry.payload_offset = static_cast<size_t>(view.payload.data() - entry.bytes.data());
-  if (entry_name(key_from_text(*key_text).fingerprint) != name)
+  if (name_of(kind_of(name), key_from_text(*key_text).fingerprint) != name)
     return absl::DataLossError("its key belongs to another name");
   return entry;
+}
+
+void list_record(int directory, const std::string& name, CacheListing* listing) {
+  std::string key_text;
+  struct stat s = {};
+  (void)fstatat(directory, name.c_str(), &s, AT_SYMLINK_NOFOLLOW);
+  const absl::StatusOr<DiskEntry> entry = read_entry(directory, name, &key_text);
+  if (absl::IsNotFound(entry.status())) return;  // removed meanwhile
+  absl::StatusOr<PlanRecord> record = entry.ok() ? record_of(key_from_text(key_text), entry->payload())
+                                                 : absl::StatusOr<PlanRecord>(entry.status());
+  if (record.ok())
+    listing->records.push_back({name, entry->bytes.size(), std::max<int64_t>(0, time(nullptr) - s.st_mtime),
+                                std::move(key_text), *std::move(record)});
+  else
+    listing->defects.push_back({name, std::string(record.status().message())});
 }
 
 }  // namespace
@@ -82,11 +104,11 @@ absl::Status DiskStore::check() const {
   return absl::IsNotFound(status) ? absl::OkStatus() : status;
 }
 
-absl::StatusOr<DiskEntry> DiskStore::read(const Key& key) const {
+absl::StatusOr<DiskEntry> DiskStore::read(const Key& key, EntryKind kind) const {
   LATHE_ASSIGN_OR_RETURN(const FileDescriptor directory, open_private_directory(directory_));
   std::string key_text;
   LATHE_ASSIGN_OR_RETURN(DiskEntry entry,
-                         read_entry(directory.get(), entry_name(key.fingerprint), &key_text));
+                         read_entry(directory.get(), name_of(kind, key.fingerprint), &key_text));
   if (key_text != key.text) return absl::DataLossError("its key is another one");
   return entry;
 }
@@ -96,8 +118,8 @@ void DiskStore::note_hit(const Key& key) const {
   if (directory.ok()) note_use(directory->get(), key.fingerprint, UseKind::kHit);
 }
 
-absl::StatusOr<uint64_t> DiskStore::write(const Key& key, absl::string_view payload) {
-  absl::StatusOr<uint64_t> written = publish(key, payload);
+absl::StatusOr<uint64_t> DiskStore::write(const Key& key, absl::string_view payload, EntryKind kind) {
+  absl::StatusOr<uint64_t> written = publish(key, payload, kind);
   if (!written.ok())
     logger_.log(warned_.exchange(true) ? LogLevel::kDebug : LogLevel::kWarning,
                 absl::StrCat("cache: cannot write to ", directory_,
@@ -105,14 +127,15 @@ absl::StatusOr<uint64_t> DiskStore::write(const Key& key, absl::string_view payl
   return written;
 }
 
-absl::StatusOr<uint64_t> DiskStore::publish(const Key& key, absl::string_view payload) {
+absl::StatusOr<uint64_t> DiskStore::publish(const Key& key, absl::string_view payload, EntryKind kind) {
   LATHE_ASSIGN_OR_RETURN(const FileDescriptor directory, make_private_directory(directory_));
   const std::string bytes = make_entry(key.text, payload);
   if (bytes.size() > std::min(static_cast<uint64_t>(kMaxEntryBytes), cap_bytes_))
     return absl::OutOfRangeError(absl::StrCat("an entry of ", bytes.size(), " bytes is more than ",
                                               std::min(static_cast<uint64_t>(kMaxEntryBytes), cap_bytes_)));
   make_room(directory.get(), bytes.size());
-  LATHE_RETURN_IF_ERROR(publish_file(directory.get(), key.fingerprint, entry_name(key.fingerprint), bytes));
+  LATHE_RETURN_IF_ERROR(
+      publish_file(directory.get(), key.fingerprint, name_of(kind, key.fingerprint), bytes));
   note_use(directory.get(), key.fingerprint, UseKind::kMade);
   return bytes.size();
 }
@@ -142,6 +165,7 @@ CacheListing DiskStore::list() const {
   listing.hits_of_removed = uses.gone.hits;
   listing.made_of_removed = uses.gone.made;
   for (const std::string& name : names_in(directory->get())) {
+    if (is_record_file(name)) list_record(directory->get(), name, &listing);
     if (!is_entry(name)) continue;
     CacheEntryInfo info;
     info.file = name;
@@ -178,7 +202,7 @@ uint64_t DiskStore::clear() {
   if (!directory.ok()) return removed;
   for (const std::string& name : names_in(directory->get())) {
     if (is_held(name)) reclaim(directory->get(), name);
-    if (!is_entry(name) && name != kUsesName) continue;
+    if (!is_entry(name) && !is_record_file(name) && name != kUsesName) continue;
     if (unlinkat(directory->get(), name.c_str(), 0) == 0) removed += is_entry(name);
   }
   return removed;

@@ -13,7 +13,11 @@
 
 namespace lathe {
 
-// The bytes of a checked entry; payload() is the serialized artifact.
+// What an entry's payload is: a serialized artifact, or a record (core/plan_record.h), in a file of another
+// name.
+enum class EntryKind { kArtifact, kRecord };
+
+// The bytes of a checked entry.
 struct DiskEntry {
   std::string bytes;
   size_t payload_offset = 0;
@@ -33,18 +37,21 @@ class DiskStore {
 
   // kNotFound: no such entry. kDataLoss: there is a file, and why it is refused. Else: it could not be looked
   // at.
-  absl::StatusOr<DiskEntry> read(const Key& key) const;
+  absl::StatusOr<DiskEntry> read(const Key& key, EntryKind kind = EntryKind::kArtifact) const;
   // The entry that was read turned out to be good: it goes last when room is made. Best effort.
   void note_hit(const Key& key) const;
   // Publishes, replacing what is there, after the least recently used entries have made room; returns the
   // file's bytes. The first failure is reported as a warning.
-  absl::StatusOr<uint64_t> write(const Key& key, absl::string_view payload);
+  absl::StatusOr<uint64_t> write(const Key& key, absl::string_view payload,
+                                 EntryKind kind = EntryKind::kArtifact);
   // Makes the directory if need be. May return a lock that holds nothing.
   KeyLock lock(const Key& key, double timeout_seconds);
 
-  // Every entry, least recently used first. Files that are not ours by name are passed over.
+  // Every entry, least recently used first, and every record. Files that are not ours by name are passed
+  // over.
   CacheListing list() const;
-  // Removes entries, what ended processes left, and the journal, nothing else; returns how many entries.
+  // Removes entries, records, what ended processes left, and the journal, nothing else; returns how many
+  // entries.
   uint64_t clear();
   // Reclaims what ended processes left and removes least recently used entries down to `bytes`; how many
   // entries.
@@ -53,7 +60,7 @@ class DiskStore {
   uint64_t evicted() const { return evicted_.load(std::memory_order_relaxed); }
 
  private:
-  absl::StatusOr<uint64_t> publish(const Key& key, absl::string_view payload);
+  absl::StatusOr<uint64_t> publish(const Key& key, absl::string_view payload, EntryKind kind);
   void make_room(int directory, uint64_t bytes);
 
   const std::string directory_;

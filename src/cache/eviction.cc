@@ -29,12 +29,12 @@ StoreSize evict(int directory, uint64_t limit, uint64_t goal) {
     struct stat s;
     if (is_held(name)) {
       reclaim(directory, name);
-    } else if (is_entry(name) && fstatat(directory, name.c_str(), &s, AT_SYMLINK_NOFOLLOW) == 0) {
+    } else if ((is_entry(name) || is_record_file(name)) &&
+               fstatat(directory, name.c_str(), &s, AT_SYMLINK_NOFOLLOW) == 0) {
       size.bytes += static_cast<uint64_t>(s.st_size);
       entries.push_back({std::move(name), static_cast<uint64_t>(s.st_size), 0});
     }
   }
-  size.entries = entries.size();
   if (size.bytes <= limit) return size;
 
   const UseTable uses = read_uses(directory);
@@ -46,8 +46,7 @@ StoreSize evict(int directory, uint64_t limit, uint64_t goal) {
     if (size.bytes <= goal) break;
     if (unlinkat(directory, e.name.c_str(), 0) != 0) continue;
     size.bytes -= e.bytes;
-    --size.entries;
-    ++size.evicted;
+    size.evicted += is_entry(e.name);
   }
   return size;
 }

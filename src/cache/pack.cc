@@ -47,6 +47,7 @@ class Packer {
       else
         ++report_.defects;
     }
+    for (const CacheRecordInfo& r : listing.records) take_record(r.key_text, serialize(r.record));
     return absl::OkStatus();
   }
 
@@ -55,8 +56,15 @@ class Packer {
     if (!bundle.ok()) return absl::InvalidArgumentError(bundle.status().message());
     for (size_t i = 0; i < (*bundle)->size(); ++i) {
       const std::string key((*bundle)->key_text(i));
-      if (!takes(key)) continue;
       absl::StatusOr<std::string> payload = (*bundle)->payload(i);
+      if (payload.ok() && is_record(*payload)) {
+        if (record_of(key_from_text(key), *payload).ok())
+          take_record(key, *std::move(payload));
+        else
+          ++report_.defects;
+        continue;
+      }
+      if (!takes(key)) continue;
       if (payload.ok() && parse_artifact(*payload).ok())
         take(key, *std::move(payload));
       else
@@ -75,6 +83,11 @@ class Packer {
     ++report_.entries;
     report_.unpacked_bytes += payload.size();
     artifacts_.emplace(key, std::move(payload));
+  }
+
+  // Of two of one key the first stays, as of artifacts.
+  void take_record(const std::string& key, std::string payload) {
+    if (keep_(key) && artifacts_.emplace(key, std::move(payload)).second) ++report_.records;
   }
 
   const KeepKey keep_;
@@ -100,12 +113,26 @@ absl::Status write_file(const std::string& path, const std::string& bytes) {
 
 absl::StatusOr<PackReport> Packer::write(const std::string& path) && {
   std::set<absl::string_view> payloads;
-  for (const auto& [key, payload] : artifacts_) payloads.insert(payload);
+  for (const auto& [key, payload] : artifacts_)
+    if (!is_record(payload)) payloads.insert(payload);
   report_.payloads = payloads.size();
   const std::string bytes = make_bundle("{\"kind\":\"kernels\"}", {artifacts_.begin(), artifacts_.end()});
   report_.bytes = bytes.size();
   LATHE_RETURN_IF_ERROR(write_file(path, bytes));
   return report_;
+}
+
+// One that the directory (or a bundle of the cache's) has stays.
+absl::Status import_record(const Key& key, absl::string_view payload, ArtifactCache& cache,
+                           PackReport* report) {
+  const absl::StatusOr<PlanRecord> record = record_of(key, payload);
+  if (!record.ok()) {
+    ++report->defects;
+    return absl::OkStatus();
+  }
+  LATHE_ASSIGN_OR_RETURN(const bool fresh, cache.write_record(*record, /*replace=*/false));
+  report->records += fresh;
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -125,6 +152,11 @@ absl::StatusOr<PackReport> import_bundle(const std::string& path, ArtifactCache&
   std::set<uint64_t> places;
   for (size_t i = 0; i < bundle->size(); ++i) {
     absl::StatusOr<std::string> payload = bundle->payload(i);
+    if (payload.ok() && is_record(*payload)) {
+      LATHE_RETURN_IF_ERROR(
+          import_record(key_from_text(std::string(bundle->key_text(i))), *payload, cache, &report));
+      continue;
+    }
     absl::StatusOr<Artifact> artifact = payload.ok() ? parse_artifact(*payload) : payload.status();
     if (!artifact.ok()) {
       ++report.defects;

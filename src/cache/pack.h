@@ -18,6 +18,7 @@ struct PackReport {
   uint64_t defects = 0;         // refused, left out
   uint64_t bytes = 0;           // of the bundle's file
   uint64_t unpacked_bytes = 0;  // of the artifacts
+  uint64_t records = 0;         // taken; in none of the counts above but `defects` and `bytes`
 };
 
 using KeepKey = absl::FunctionRef<bool(absl::string_view key_text)>;
@@ -28,7 +29,7 @@ using KeepKey = absl::FunctionRef<bool(absl::string_view key_text)>;
 absl::StatusOr<PackReport> write_bundle(const std::string& path, const std::vector<std::string>& sources,
                                         KeepKey keep);
 
-// Publishes the bundle's artifacts in `cache`'s directory, those that it has excepted. kFailedPrecondition:
+// Publishes the bundle's artifacts and records in `cache`'s directory, those that it has excepted. kFailedPrecondition:
 // it has no directory that can be written.
 absl::StatusOr<PackReport> import_bundle(const std::string& path, ArtifactCache& cache);
 

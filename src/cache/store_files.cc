@@ -24,7 +24,8 @@
 namespace lathe {
 namespace {
 
-constexpr absl::string_view kEntrySuffix = ".lathe", kLockSuffix = ".lock", kTemporaryPrefix = ".tmp-";
+constexpr absl::string_view kEntrySuffix = ".lathe", kRecordSuffix = ".record", kLockSuffix = ".lock",
+                            kTemporaryPrefix = ".tmp-";
 constexpr size_t kFingerprintSize = 32;
 constexpr time_t kStaleSeconds = 3600;  // no publish takes an hour
 
@@ -68,6 +69,7 @@ absl::Status publish_once(int directory, const std::string& temporary, const std
 }  // namespace
 
 std::string entry_name(absl::string_view fingerprint) { return absl::StrCat(fingerprint, kEntrySuffix); }
+std::string record_name(absl::string_view fingerprint) { return absl::StrCat(fingerprint, kRecordSuffix); }
 std::string lock_name(absl::string_view fingerprint) { return absl::StrCat(fingerprint, kLockSuffix); }
 bool is_fingerprint(absl::string_view text) {
   return text.size() == kFingerprintSize && std::all_of(text.begin(), text.end(), [](char c) {
@@ -75,6 +77,7 @@ bool is_fingerprint(absl::string_view text) {
          });
 }
 bool is_entry(absl::string_view name) { return is_named(name, kEntrySuffix); }
+bool is_record_file(absl::string_view name) { return is_named(name, kRecordSuffix); }
 bool is_held(absl::string_view name) { return is_named(name, kLockSuffix) || is_temporary(name); }
 absl::string_view fingerprint_of(absl::string_view entry) { return entry.substr(0, kFingerprintSize); }
 

@@ -1,6 +1,7 @@
 // The files of a store's directory: their names, who holds them, and how one comes to its name.
 //
 //   <fingerprint>.lathe      an entry
+//   <fingerprint>.record     a record (core/plan_record.h), as an entry is
 //   <fingerprint>.lock       held (flock) by the process that compiles the key
 //   .tmp-<fingerprint>-...   held (flock) by the process that writes it, until it is renamed
 //   .uses                    the journal of uses (use_journal.h)
@@ -21,11 +22,13 @@ constexpr char kUsesName[] = ".uses";
 std::string entry_name(absl::string_view fingerprint);
 std::string lock_name(absl::string_view fingerprint);
 bool is_entry(absl::string_view name);
+std::string record_name(absl::string_view fingerprint);
+bool is_record_file(absl::string_view name);
 // A temporary or a lock: of no use once the process that holds it has ended.
 bool is_held(absl::string_view name);
 // 32 hex digits.
 bool is_fingerprint(absl::string_view text);
-// Of an entry's name.
+// Of an entry's or a record's name.
 absl::string_view fingerprint_of(absl::string_view entry);
 
 // The names in an open directory, sorted; those read before an error, if there is one.

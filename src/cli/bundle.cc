@@ -16,6 +16,7 @@ namespace {
 void print_written(const std::string& path, const lathe_bundle_report& r) {
   absl::PrintF("%s: %d kernels, %d distinct, %d bytes (%d unpacked)\n", path, r.entries, r.payloads, r.bytes,
                r.unpacked_bytes);
+  if (r.records > 0) absl::PrintF("%d records of plans and tuning\n", r.records);
   if (r.duplicates > 0) absl::PrintF("%d were in an earlier source already\n", r.duplicates);
   if (r.defects > 0) absl::PrintF("%d were damaged and are left out\n", r.defects);
 }
@@ -71,6 +72,11 @@ absl::Status ls(const Arguments& arguments) {
     std::puts(list->dump(2).c_str());
     return absl::OkStatus();
   }
+  if (arguments.has("records")) {
+    for (const Json& record : list->value("records", Json::array()))
+      absl::PrintF("%s\n", record_line(object_of(record, "record")));
+    return absl::OkStatus();
+  }
   for (const Json& entry : list->value("entries", Json::array())) {
     const Json key = object_of(entry, "key");
     absl::PrintF("%9d  %9d stored  %-14s %s\n", entry.value("bytes", int64_t{0}),
@@ -84,8 +90,8 @@ absl::Status verify(const Arguments& arguments) {
   if (!list.ok()) return list.status();
   const Json defects = list->value("defects", Json::array());
   for (const Json& defect : defects) absl::PrintF("%s\n", defect.value("cause", "?"));
-  absl::PrintF("%d kernels are whole, %d are not\n", list->value("entries", Json::array()).size(),
-               defects.size());
+  absl::PrintF("%d kernels are whole, %d are not; %d records\n", list->value("entries", Json::array()).size(),
+               defects.size(), list->value("records", Json::array()).size());
   if (defects.empty()) return absl::OkStatus();
   return absl::DataLossError(
       absl::StrCat(defects.size(), " damaged kernels in ", arguments.words[0], "; each is a miss"));
@@ -117,8 +123,8 @@ absl::Status import_cache(const Arguments& arguments) {
   if (absl::Status s = check(lathe_cache_import(context->get(), arguments.words[0].c_str(), &report));
       !s.ok())
     return s;
-  absl::PrintF("%d kernels taken, %d were there, %d are damaged\n", report.entries, report.duplicates,
-               report.defects);
+  absl::PrintF("%d kernels taken, %d were there, %d are damaged; %d records taken\n", report.entries,
+               report.duplicates, report.defects, report.records);
   return absl::OkStatus();
 }
 
@@ -136,8 +142,14 @@ Verb bundle_create_verb() {
           create};
 }
 Verb bundle_ls_verb() {
-  return {"bundle ls", "BUNDLE", 1, "a bundle's kernels", {{"json", nullptr, "as JSON, with whole keys"}},
-          {},          ls};
+  return {"bundle ls",
+          "BUNDLE",
+          1,
+          "a bundle's kernels",
+          {{"json", nullptr, "as JSON, with whole keys, and records"},
+           {"records", nullptr, "its records of tuning and plans instead"}},
+          {},
+          ls};
 }
 Verb bundle_verify_verb() {
   return {"bundle verify",

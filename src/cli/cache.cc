@@ -31,6 +31,13 @@ absl::Status ls(const Arguments& arguments) {
     print_json(*list);
     return absl::OkStatus();
   }
+  if (arguments.has("records")) {
+    for (const Json& record : list->value("records", Json::array()))
+      absl::PrintF("%9d  %-8s %-40s  %s\n", record.value("bytes", int64_t{0}),
+                   age_text(record.value("age_seconds", int64_t{0})), record.value("file", "?"),
+                   record_line(object_of(record, "record")));
+    return absl::OkStatus();
+  }
   for (const Json& entry : list->value("entries", Json::array())) {
     const Json key = object_of(entry, "key");
     absl::PrintF("%9d  %-8s %4d hits  %-40s  %-14s %s\n", entry.value("bytes", int64_t{0}),
@@ -57,6 +64,14 @@ std::map<std::string, Group> groups_of(const Json& list) {
     }
   }
   return groups;
+}
+
+// How many of each kind.
+std::map<std::string, int64_t> records_of(const Json& list) {
+  std::map<std::string, int64_t> counts = {{"plan", 0}, {"tuned", 0}};
+  for (const Json& record : list.value("records", Json::array()))
+    ++counts[object_of(record, "record").value("kind", "?")];
+  return counts;
 }
 
 // Of all looks into the directory that ended in a kernel, those that found it there; nullptr before the
@@ -129,6 +144,7 @@ absl::Status stats(const Arguments& arguments) {
                 {"hit_rate", hit_rate(*list)},
                 {"compile_milliseconds", all.milliseconds},
                 {"rejected", (*list)["rejected"]},
+                {"records", records_of(*list)},
                 {"groups", by}});
     return absl::OkStatus();
   }
@@ -137,6 +153,8 @@ absl::Status stats(const Arguments& arguments) {
   absl::PrintF("entries    %d, %d bytes\n", all.entries, all.bytes);
   for (const auto& [name, g] : groups)
     if (!name.empty()) absl::PrintF("           %d, %d bytes  %s\n", g.entries, g.bytes, name);
+  const std::map<std::string, int64_t> records = records_of(*list);
+  absl::PrintF("records    %d of plans, %d of tuning\n", records.at("plan"), records.at("tuned"));
   const Json cap = (*list)["cap_bytes"], rate = hit_rate(*list);
   if (!directory.empty())
     absl::PrintF("cap        %s\n", cap.is_null() ? "none" : absl::StrCat(cap.get<uint64_t>(), " bytes"));
@@ -155,12 +173,13 @@ absl::Status verify(const Arguments& arguments) {
   if (!list.ok()) return list.status();
   const Json defects = list->value("defects", Json::array());
   const size_t good = list->value("entries", Json::array()).size();
+  const size_t records = list->value("records", Json::array()).size();
   if (arguments.has("json")) {
-    print_json({{"directory", (*list)["directory"]}, {"good", good}, {"defects", defects}});
+    print_json({{"directory", (*list)["directory"]}, {"good", good}, {"records", records}, {"defects", defects}});
   } else {
     for (const Json& defect : defects)
       absl::PrintF("%s: %s\n", defect.value("file", "?"), defect.value("cause", "?"));
-    absl::PrintF("%d entries are whole, %d are not\n", good, defects.size());
+    absl::PrintF("%d entries are whole, %d are not; %d records\n", good, defects.size(), records);
   }
   if (defects.empty()) return absl::OkStatus();
   return absl::DataLossError(
@@ -198,7 +217,8 @@ Verb cache_ls_verb() {
           "",
           0,
           "the disk cache's entries, the least recently used first",
-          {{"json", nullptr, "as JSON, with whole keys"}},
+          {{"json", nullptr, "as JSON, with whole keys, and records"},
+           {"records", nullptr, "the records of tuning and plans instead"}},
           {"lathe cache ls --cache-dir /var/cache/engine"},
           ls};
 }

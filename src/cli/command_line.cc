@@ -141,6 +141,8 @@ const std::vector<Flag>& common_flags() {
       {"remote", "URL",
        "redis://[[user]:password@]host[:port][/database][/prefix], a store that machines share; '' for none "
        "(default: $LATHE_REMOTE)"},
+      {"tuning", "FILE",
+       "records of 'lathe tune --output', ahead of those in the cache; '' for none (default: $LATHE_TUNING)"},
       {"compiler", "WHERE",
        "inprocess or process: kernels are compiled in programs of their own (default: $LATHE_COMPILER or "
        "inprocess)"},

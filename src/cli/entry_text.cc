@@ -1,6 +1,8 @@
 #include "cli/entry_text.h"
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "cli/plan_text.h"
 
 namespace lathe::cli {
 namespace {
@@ -32,6 +34,24 @@ std::string class_of(const Json& key) {
   return absl::StrCat(op, " ", dtype, " ", c.value("trans_a", 0) ? "t" : "n",
                       c.value("trans_b", 0) ? "t" : "n", " m ", range(size("m_lo"), size("m_hi")), " n ",
                       size("n"), " k ", size("k"));
+}
+
+std::string record_line(const Json& record) {
+  std::string out =
+      absl::StrCat(record.value("kind", "?"), "  ", target_of(record), "  ", class_of(record), "  ",
+                   config_line(object_of(record, "config"), record.value("splits", int64_t{1})));
+  const Json measured = record.value("measured", Json::array());
+  double first = 0, winner = 0;
+  for (const Json& m : measured) {
+    if (first == 0) first = m.value("measured_seconds", 0.0);
+    if (m.value("config", Json()) == record.value("config", Json()) &&
+        m.value("splits", 0) == record.value("splits", 0))
+      winner = m.value("measured_seconds", 0.0);
+  }
+  if (winner > 0)
+    absl::StrAppend(&out, "  ", duration(winner), absl::StrFormat(", %.2fx the oracle's choice", first / winner),
+                    " on ", record.value("device", "?"));
+  return out;
 }
 
 double compile_milliseconds(const Json& entry) {

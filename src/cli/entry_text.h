@@ -8,6 +8,8 @@
 
 namespace lathe::cli {
 
+// A record of tuning or of a plan: "tuned  cpu x86-64  matmul ...  dot tile ..., 1.23x the oracle's choice".
+std::string record_line(const Json& record);
 // "cpu x86-64", "cuda sm_90a"
 std::string target_of(const Json& key);
 // "matmul f32 nt m 17..32 n 4096 k 4096", "argmax f32 row 1025..16384"

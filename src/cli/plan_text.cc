@@ -107,12 +107,14 @@ std::string explain_text(const Json& plan) {
     line("choice", "none: this request needs no kernel");
     return out;
   }
-  line("choice", choice_line(plan));
+  const std::string by = plan.value("chosen_by", "oracle");
+  line("choice", absl::StrCat(choice_line(plan), by == "oracle" ? "" : absl::StrCat("  (the ", by, "'s)")));
   line("predicted", duration(plan.value("predicted_seconds", 0.0)));
   line("numbers", plan.value("numeric_recipe", ""));
   line("key", plan.value("key", Json::object()).value("fingerprint", ""));
 
   std::string legal, rejected, externals;
+  bool measured = false;
   for (const Json& c : plan.value("candidates", Json::array())) {
     const std::string config = config_line(c.value("config", Json::object()), c.value("splits", 1));
     if (const std::string reason = c.value("rejection", ""); !reason.empty()) {
@@ -120,11 +122,18 @@ std::string explain_text(const Json& plan) {
       const std::string predicted = seconds > 0 ? absl::StrCat("; predicted ", duration(seconds)) : "";
       absl::StrAppend(&rejected, absl::StrFormat("  %-56s  %s%s\n", config, reason, predicted));
     } else {
-      absl::StrAppend(&legal, absl::StrFormat("  %3d  %9s  %s\n", c.value("rank", 0),
-                                              duration(c.value("predicted_seconds", 0.0)), config));
+      const bool has_time = c.contains("measured_seconds");
+      measured |= has_time;
+      absl::StrAppend(&legal,
+                      absl::StrFormat("  %3d  %9s  %9s  %s\n", c.value("rank", 0),
+                                      duration(c.value("predicted_seconds", 0.0)),
+                                      has_time ? duration(c.value("measured_seconds", 0.0)) : "-", config));
     }
   }
-  absl::StrAppend(&out, "\nLegal candidates, best first (--candidate RANK forces one)\n", legal);
+  absl::StrAppend(
+      &out, "\nLegal candidates, best first (--candidate RANK forces one)\n  rank  predicted   measured\n",
+      legal);
+  if (!measured) absl::StrAppend(&out, "  ('lathe tune' measures)\n");
   if (!rejected.empty()) absl::StrAppend(&out, "\nRejected\n", rejected);
   for (const Json& found : plan.value("external", Json::object()).value("found", Json::array())) {
     const std::string absent = found.value("absent", "");

@@ -147,6 +147,8 @@ absl::StatusOr<Context> make_context(const Arguments& arguments, lathe_external_
   }
   const std::string remote = arguments.text("remote", "");
   if (arguments.has("remote")) options.remote = remote.c_str();
+  const std::string tuning = arguments.text("tuning", "");
+  if (arguments.has("tuning")) options.tuning = tuning.c_str();
   absl::StatusOr<lathe_miss_policy> miss = miss_policy(arguments);
   if (!miss.ok()) return miss.status();
   options.miss_policy = *miss;

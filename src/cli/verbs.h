@@ -32,6 +32,10 @@ Verb bundle_verify_verb();
 Verb bundle_merge_verb();
 Verb warm_verb();
 Verb warm_matmul_argmax_verb();
+Verb tune_matmul_verb();
+Verb tune_argmax_verb();
+Verb tune_matmul_argmax_verb();
+Verb tune_verb();
 Verb manifest_verb();
 Verb selftest_verb();
 

@@ -94,8 +94,8 @@ std::string progress_line(uint64_t done, uint64_t total, double seconds, const s
   return absl::StrCat(done, " of ", total, rate_text(done, total, seconds, ", "), ": ", what);
 }
 
-absl::StatusOr<lathe_warmup_report> warm_with_bar(lathe_device* device, const lathe_manifest* manifest,
-                                                  lathe_warmup_options options, absl::Status* outcome) {
+lathe_status run_with_bar(lathe_warmup_options options,
+                          absl::FunctionRef<lathe_status(const lathe_warmup_options&)> run) {
   const InterruptGuard guard;
   Display display;
   options.cancel = &interrupted;
@@ -104,12 +104,9 @@ absl::StatusOr<lathe_warmup_report> warm_with_bar(lathe_device* device, const la
     static_cast<Display*>(user)->show(*p);
     return 0;
   };
-  lathe_warmup_report report = LATHE_WARMUP_REPORT_INIT;
-  const lathe_status status = lathe_warmup(device, manifest, &options, &report);
-  *outcome = check(status);
+  const lathe_status status = run(options);
   display.clear();
-  if (status == LATHE_INVALID_ARGUMENT) return *outcome;
-  return report;
+  return status;
 }
 
 }  // namespace lathe::cli

@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <string>
 
-#include "absl/status/statusor.h"
+#include "absl/functional/function_ref.h"
 
 namespace lathe::cli {
 
@@ -16,10 +16,10 @@ std::string bar_text(uint64_t done, uint64_t total, double seconds, const std::s
 // "  60 of 120, 12.5/s, 0:05 left: matmul ...".
 std::string progress_line(uint64_t done, uint64_t total, double seconds, const std::string& what);
 
-// Runs the manifest on the device. SIGINT ends it after what is under way; a second one kills. Failures are
-// told as they happen, in lines of their own on stderr; so is the bar, or a line at most every two seconds
-// where stderr is no terminal.
-absl::StatusOr<lathe_warmup_report> warm_with_bar(lathe_device* device, const lathe_manifest* manifest,
-                                                  lathe_warmup_options options, absl::Status* outcome);
+// Answers as `run`, which is given the options with what follows. SIGINT ends it after what is under way; a
+// second one kills. Failures are told as they happen, in lines of their own on stderr; so is the bar, or a
+// line at most every two seconds where stderr is no terminal.
+lathe_status run_with_bar(lathe_warmup_options options,
+                          absl::FunctionRef<lathe_status(const lathe_warmup_options&)> run);
 
 }  // namespace lathe::cli

@@ -39,18 +39,20 @@ absl::StatusOr<Opened> open(const Arguments& arguments) {
 absl::Status warm_manifest(const Arguments& arguments, const Opened& opened, const lathe_manifest* manifest) {
   absl::StatusOr<lathe_warmup_options> options = warmup_options(arguments);
   if (!options.ok()) return options.status();
-  absl::Status outcome;
-  absl::StatusOr<lathe_warmup_report> report =
-      warm_with_bar(opened.device.get(), manifest, *options, &outcome);
-  if (!report.ok()) return report.status();
+  lathe_warmup_report report = LATHE_WARMUP_REPORT_INIT;
+  const lathe_status status = run_with_bar(*options, [&](const lathe_warmup_options& with_bar) {
+    return lathe_warmup(opened.device.get(), manifest, &with_bar, &report);
+  });
+  const absl::Status outcome = check(status);
+  if (status == LATHE_INVALID_ARGUMENT) return outcome;
   absl::StatusOr<lathe_statistics> s = statistics(opened.context.get());
   if (!s.ok()) return s.status();
   // Of the whole process: a plan that was looked at before has compiled its kernel.
-  absl::PrintF("%d %s: %d compiled, %d loaded", report->classes, report->classes == 1 ? "class" : "classes",
-               s->compiles, report->classes - s->compiles - report->failed - report->skipped);
-  if (report->failed > 0) absl::PrintF(", %d failed", report->failed);
-  if (report->skipped > 0) absl::PrintF(", %d not begun", report->skipped);
-  absl::PrintF(", %.1f s; compiler library %s\n", report->milliseconds / 1e3,
+  absl::PrintF("%d %s: %d compiled, %d loaded", report.classes, report.classes == 1 ? "class" : "classes",
+               s->compiles, report.classes - s->compiles - report.failed - report.skipped);
+  if (report.failed > 0) absl::PrintF(", %d failed", report.failed);
+  if (report.skipped > 0) absl::PrintF(", %d not begun", report.skipped);
+  absl::PrintF(", %.1f s; compiler library %s\n", report.milliseconds / 1e3,
                s->compiler_loaded ? "loaded" : "never loaded");
   return outcome;
 }

@@ -124,14 +124,15 @@ TEST(Options, ValidatesWhenTheOptionOrTheEnvironmentSays) {
 
 TEST(Options, NamesTheFilesThatShowWhatHappens) {
   const auto none = read(nullptr, {});
-  EXPECT_EQ(none->record + none->metrics + none->trace, "");
-  const std::map<std::string, std::string> all = {{"LATHE_RECORD", "/tmp/met.json"},
-                                                  {"LATHE_METRICS", "/tmp/%p.prom"},
-                                                  {"LATHE_TRACE", "/tmp/trace.json"}};
+  EXPECT_EQ(none->record + none->metrics + none->trace + none->tuning, "");
+  const std::map<std::string, std::string> all = {
+      {"LATHE_RECORD", "/tmp/met.json"}, {"LATHE_METRICS", "/tmp/%p.prom"}, {"LATHE_TRACE", "/tmp/trace.json"},
+      {"LATHE_TUNING", "/tmp/tuning.json"}};
   const auto from_environment = read(nullptr, all);
   EXPECT_EQ(from_environment->record, "/tmp/met.json");
   EXPECT_EQ(from_environment->metrics, "/tmp/%p.prom");
   EXPECT_EQ(from_environment->trace, "/tmp/trace.json");
+  EXPECT_EQ(from_environment->tuning, "/tmp/tuning.json");
   lathe_context_options options = LATHE_CONTEXT_OPTIONS_INIT;
   options.record = "mine.json";
   options.trace = "";

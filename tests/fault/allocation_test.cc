@@ -7,6 +7,7 @@
 #include <atomic>
 #include <cstdio>
 #include <cstring>
+#include <functional>
 #include <thread>
 
 #include "allocation_campaign.h"
@@ -477,6 +478,52 @@ TEST_F(Allocation, WarmUps) {
                    },
                    [&] { return report.failed == 0 && report.compiled == report.classes; }});
   lathe_manifest_destroy(small);
+  lathe_manifest_destroy(manifest);
+}
+
+TEST_F(Allocation, Tuning) {
+  Fake fake(options(cache()));
+  MatmulRequest m(7, 40, 33);
+  ArgmaxRequest a(3, 100);
+  MatmulArgmaxRequest f;
+  lathe_manifest* manifest = nullptr;
+  ASSERT_EQ(lathe_manifest_create(&manifest), LATHE_OK);
+  ASSERT_EQ(lathe_manifest_add_matmul(manifest, "w", &m.desc, 1), LATHE_OK);
+  const std::string output = scratch_ + "/tuning.json";
+  lathe_tune_options how = LATHE_TUNE_OPTIONS_INIT;
+  how.candidates = 2;
+  how.candidate_nanoseconds = how.pool_bytes = 1;
+  lathe_tune_report report = LATHE_TUNE_REPORT_INIT;
+  const auto forget = [&] { report = LATHE_TUNE_REPORT_INIT; };
+  const auto one = [&] { return report.classes == 1 && report.replaced + report.confirmed == 1; };
+  const auto matmul = [&] { return lathe_tune_matmul(fake.device.get(), &m.desc, &how, &report); };
+  const auto argmax = [&] { return lathe_tune_argmax(fake.device.get(), &a.desc, &how, &report); };
+  const auto head = [&] { return lathe_tune_matmul_argmax(fake.device.get(), &f.desc, &how, &report); };
+  // Once compiled, kernels lie in memory.
+  for (const auto& call : std::initializer_list<std::function<lathe_status()>>{matmul, argmax, head})
+    ASSERT_EQ(call(), LATHE_OK) << lathe_last_error();
+  try_allocations({"lathe_tune_matmul", "", matmul, forget, one});
+  try_allocations({"lathe_tune_argmax", "", argmax, forget, one});
+  try_allocations({"lathe_tune_matmul_argmax", "", head, forget, one});
+  how.output = output.c_str();
+  ASSERT_EQ(lathe_tune(fake.device.get(), manifest, &how, &report), LATHE_OK) << lathe_last_error();
+  try_allocations({"lathe_tune", "into a file",
+                   [&] { return lathe_tune(fake.device.get(), manifest, &how, &report); }, forget, one});
+  // And its records, read by the next.
+  try_allocations({"lathe_matmul", "by a tuning record",
+                   [&] { return lathe_matmul(fake.device.get(), nullptr, &m.desc); }, [&] { fake.open(); },
+                   [&] { return fake.driver->launches.load() == 1; }});
+  lathe_context_options with = c_options(cache());
+  with.tuning = output.c_str();
+  lathe_context* context = nullptr;
+  try_allocations({"lathe_context_create", "with a tuning file",
+                   [&] { return lathe_context_create(&with, &context); },
+                   [&] {
+                     lathe_context_destroy(context);
+                     context = nullptr;
+                   },
+                   [&] { return context != nullptr; }});
+  lathe_context_destroy(context);
   lathe_manifest_destroy(manifest);
 }
 

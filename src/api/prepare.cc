@@ -1,0 +1,87 @@
+#include "api/prepare.h"
+
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "api/records.h"
+
+namespace lathe {
+namespace {
+
+// What the leader of a key's flight answers, to the others too, in place of compiling. Of no other's making.
+constexpr char kServedByRecord[] = "the plan record's artifact is there";
+
+bool is_served_by_record(const absl::Status& status) {
+  return absl::IsAborted(status) && status.message() == kServedByRecord;
+}
+
+// The candidate of the class' plan record, if it is another and its artifact is to be had.
+std::optional<Choice> recorded_choice(const lathe_device& device, const DispatchKey& key,
+                                      const Choice& choice) {
+  if (choice.by != ChosenBy::kOracle) return std::nullopt;
+  ArtifactCache& cache = *device.context.cache;
+  const absl::StatusOr<PlanRecord> record =
+      cache.read_record(key_of(make_record(device, RecordKind::kPlan, key.problem)));
+  if (!record.ok()) return std::nullopt;
+  const std::optional<size_t> rank = recorded_rank(choice.answer, key.problem, *record);
+  if (!rank || *rank == choice.rank) return std::nullopt;
+  Choice recorded = choice;
+  take_rank(device, key, *rank, ChosenBy::kRecord, &recorded);
+  if (!cache.get(recorded.key).ok()) return std::nullopt;
+  return recorded;
+}
+
+absl::StatusOr<PreparedClass> prepare_choice(lathe_device& device, const DispatchKey& key,
+                                             const Choice& choice, bool may_compile,
+                                             const BeforeCompile& before_compile = nullptr) {
+  if (!may_compile && (device.driver == nullptr || device.kernels.find(choice.key) == nullptr)) {
+    // What is found is in memory then, where what follows finds it.
+    const absl::Status found = device.context.cache->get(choice.key).status();
+    if (absl::IsNotFound(found) && before_compile != nullptr) LATHE_RETURN_IF_ERROR(before_compile());
+    if (absl::IsNotFound(found))
+      return absl::NotFoundError("no store has its kernel, and nothing is to be compiled");
+    LATHE_RETURN_IF_ERROR(found);
+  }
+  PreparedClass prepared = {nullptr, CacheOutcome::kMemoryHit, choice.plan().config.kernel};
+  if (device.driver == nullptr) {
+    LATHE_ASSIGN_OR_RETURN(const CacheResult result,
+                           get_artifact(device, key.problem, choice, before_compile));
+    prepared.outcome = result.outcome;
+    return prepared;
+  }
+  LATHE_ASSIGN_OR_RETURN(const Prepared made,
+                         prepare_kernel(device, key, choice, may_compile, before_compile));
+  prepared.entry = made.entry;
+  prepared.outcome = made.outcome;
+  return prepared;
+}
+
+// Best effort: a store that cannot be written has said so when the artifact came.
+void record_plan(const lathe_device& device, const DispatchKey& key, const Choice& choice) {
+  PlanRecord record = make_record(device, RecordKind::kPlan, key.problem);
+  record.config = choice.plan().config;
+  record.splits = choice.plan().launch.splits;
+  (void)device.context.cache->write_record(record, /*replace=*/true);
+}
+
+}  // namespace
+
+absl::StatusOr<PreparedClass> prepare_class(lathe_device& device, const DispatchKey& key, bool may_compile) {
+  LATHE_ASSIGN_OR_RETURN(const Choice choice, choose_plan(device, key));
+  std::optional<Choice> recorded;
+  absl::StatusOr<PreparedClass> prepared =
+      prepare_choice(device, key, choice, may_compile, [&]() -> absl::Status {
+        recorded = recorded_choice(device, key, choice);
+        return recorded ? absl::AbortedError(kServedByRecord) : absl::OkStatus();
+      });
+  if (is_served_by_record(prepared.status())) {
+    if (!recorded) recorded = recorded_choice(device, key, choice);  // another thread looked
+    // Without one it has gone since.
+    return prepare_choice(device, key, recorded ? *recorded : choice, may_compile);
+  }
+  if (prepared.ok() && prepared->outcome == CacheOutcome::kCompiled && choice.by == ChosenBy::kOracle)
+    record_plan(device, key, choice);
+  return prepared;
+}
+
+}  // namespace lathe

@@ -1,0 +1,291 @@
+#include "api/tune.h"
+
+#include <algorithm>
+#include <chrono>
+#include <memory>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "api/boundary.h"
+#include "api/c_arguments.h"
+#include "api/dispatch.h"
+#include "api/number_text.h"
+#include "api/raw_enum.h"
+#include "api/records.h"
+#include "api/text_file.h"
+#include "api/tune_operands.h"
+
+namespace lathe {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr size_t kMostCandidates = 4096;
+constexpr size_t kRounds = 9, kLeastRounds = 5;
+// A candidate that takes this much longer than the fastest is measured once: it cannot win.
+constexpr double kHopeless = 2;
+constexpr double kLeastGain = 0.02;
+constexpr double kLockSeconds = 10;
+
+double quantile(std::vector<double> values, double of) {
+  std::sort(values.begin(), values.end());
+  return values[static_cast<size_t>(of * static_cast<double>(values.size() - 1) + 0.5)];
+}
+
+// Four times the last level's cache, so that three quarters of an operand are no longer there when it comes
+// round again; as the benchmarks have it.
+size_t pool_bytes_of(const lathe_device& device) {
+  constexpr double kMost = 1.5e9;
+  const double l2 = device.facts.fact_or("l2_bytes", 4 << 20);
+  const double cache = std::max(l2, device.is_cpu ? device.facts.fact_or("l3_bytes", 16 << 20) : l2);
+  return static_cast<size_t>(std::min(kMost, 4 * cache));
+}
+
+struct Contestant {
+  size_t rank;
+  DispatchEntry entry;
+  size_t calls = 1;  // of a round
+  bool hopeless = false;
+  std::vector<double> seconds;  // of a call, by rounds
+};
+
+// The measuring of one class.
+class Contest {
+ public:
+  Contest(lathe_device& device, TuneOperands& operands, const std::function<bool()>& goes_on)
+      : device_(device), operands_(operands), goes_on_(goes_on) {}
+
+  absl::Status run(std::vector<Contestant>* contestants, double candidate_seconds) {
+    double fastest = 1e30;
+    for (Contestant& c : *contestants) {
+      c.seconds.reserve(kRounds);
+      LATHE_RETURN_IF_ERROR(time(c, 1).status());  // pages, caches of code, launch memory
+      LATHE_ASSIGN_OR_RETURN(const double once, time(c, 1));
+      c.seconds.push_back(once);
+      fastest = std::min(fastest, once);
+    }
+    const size_t rounds =
+        std::clamp(static_cast<size_t>(candidate_seconds / std::max(fastest, 1e-9)), kLeastRounds, kRounds);
+    for (Contestant& c : *contestants) {
+      c.hopeless = c.rank != contestants->front().rank && c.seconds[0] > kHopeless * fastest;
+      const double slice = candidate_seconds / static_cast<double>(rounds) / std::max(c.seconds[0], 1e-9);
+      c.calls = static_cast<size_t>(std::clamp(slice, 1.0, 1e6));
+      if (!c.hopeless) c.seconds.clear();
+    }
+    for (size_t round = 0; round < rounds; ++round) {
+      // Each begins a round once in a while: what a round does to the machine's clock meets nobody always.
+      for (size_t i = 0; i < contestants->size(); ++i) {
+        Contestant& c = (*contestants)[(i + round) % contestants->size()];
+        if (c.hopeless) continue;
+        LATHE_ASSIGN_OR_RETURN(const double seconds, time(c, c.calls));
+        c.seconds.push_back(seconds);
+      }
+    }
+    return absl::OkStatus();
+  }
+
+ private:
+  // Seconds of a call among `calls`.
+  absl::StatusOr<double> time(const Contestant& c, size_t calls) {
+    if (!goes_on_()) return absl::CancelledError("");
+    const auto start = Clock::now();
+    for (size_t i = 0; i < calls; ++i)
+      LATHE_RETURN_IF_ERROR(launch_request(device_, c.entry, operands_.next_request(), nullptr));
+    LATHE_RETURN_IF_ERROR(operands_.synchronize());
+    const std::chrono::duration<double> took = Clock::now() - start;
+    return took.count() / static_cast<double>(calls);
+  }
+
+  lathe_device& device_;
+  TuneOperands& operands_;
+  const std::function<bool()>& goes_on_;
+};
+
+// The first candidates that may stand in for each other, with their kernels on the device: the first of all,
+// and those that can be compiled of the rest.
+absl::StatusOr<std::vector<Contestant>> load_contestants(lathe_device& device, const DispatchKey& key,
+                                                         const Choice& oracle, size_t count,
+                                                         const std::function<bool()>& goes_on) {
+  std::vector<Contestant> contestants;
+  for (size_t rank = 0; rank < oracle.answer.legal && contestants.size() < count; ++rank) {
+    if (!keeps_promise(oracle.answer, key.problem, rank)) continue;
+    if (!goes_on()) return absl::CancelledError("");
+    Choice choice = oracle;
+    take_rank(device, key, rank, ChosenBy::kRequest, &choice);
+    const absl::StatusOr<Loaded> loaded = load_kernel(device, key.problem, choice);
+    if (!loaded.ok()) {
+      if (rank == 0) return loaded.status();
+      device.context.logger.log(LogLevel::kWarning,
+                                absl::StrCat("tuning: ", describe_class(device, key.problem), ": candidate ",
+                                             rank + 1, " is left out: ", loaded.status().message()));
+      continue;
+    }
+    contestants.push_back({rank, make_entry(key, loaded->kernel, choice.plan().launch.splits), 1, false, {}});
+  }
+  return contestants;
+}
+
+absl::Status add_to_file(const std::string& path, const PlanRecord& record) {
+  bool locked = false;
+  return update_text_file(
+      path, kLockSeconds, &locked, [&](absl::string_view there) -> absl::StatusOr<std::string> {
+        TuningFile file;
+        if (!there.empty()) {
+          LATHE_ASSIGN_OR_RETURN(file, parse_tuning(there));
+        }
+        if (!file.refused.empty()) return absl::InvalidArgumentError(file.refused.front());
+        const Key key = key_of(record);
+        const auto same = std::find_if(file.records.begin(), file.records.end(),
+                                       [&](const PlanRecord& r) { return key_of(r) == key; });
+        if (same == file.records.end())
+          file.records.push_back(record);
+        else
+          *same = record;
+        return tuning_text(file.records);
+      });
+}
+
+absl::Status keep(lathe_device& device, const PlanRecord& record, const std::string& request,
+                  const TuneOptions& options) {
+  ArtifactCache& cache = *device.context.cache;
+  if (!cache.directory().empty()) LATHE_RETURN_IF_ERROR(cache.write_record(record, true).status());
+  if (!options.output.empty()) LATHE_RETURN_IF_ERROR(add_to_file(options.output, record));
+  if (options.text != nullptr) pass_text(options.text, options.text_user, request.c_str(), to_json(record));
+  return absl::OkStatus();
+}
+
+bool is_confirmed(const PlanRecord& record) {
+  return record.measured[0].splits == record.splits && record.measured[0].config == record.config;
+}
+
+}  // namespace
+
+size_t winner_of(const std::vector<std::vector<double>>& seconds) {
+  size_t winner = 0;
+  double least = 1;
+  for (size_t c = 1; c < seconds.size(); ++c) {
+    if (seconds[c].size() != seconds[0].size()) continue;
+    std::vector<double> ratios;
+    ratios.reserve(seconds[c].size());
+    for (size_t round = 0; round < seconds[c].size(); ++round)
+      ratios.push_back(seconds[c][round] / seconds[0][round]);
+    const double median = quantile(ratios, 0.5);
+    if (quantile(ratios, 0.75) < 1 && median <= 1 - kLeastGain && median < least) {
+      winner = c;
+      least = median;
+    }
+  }
+  return winner;
+}
+
+absl::StatusOr<PlanRecord> measure_class(lathe_device& device, const TuneClass& tuned,
+                                         const TuneOptions& options, const std::function<bool()>& goes_on) {
+  const DispatchKey key = {tuned.problem, 0, 0};
+  if (tuned.problem.determinism == Determinism::kBatchInvariant)
+    return absl::UnimplementedError(
+        "batch_invariant has one numeric recipe for all buckets of M, which what is measured for one of them "
+        "must not "
+        "change: it is not tuned");
+  LATHE_ASSIGN_OR_RETURN(const Choice oracle, choose_by_oracle(device, key));
+  LATHE_ASSIGN_OR_RETURN(std::vector<Contestant> contestants,
+                         load_contestants(device, key, oracle, options.candidates, goes_on));
+  LATHE_ASSIGN_OR_RETURN(
+      const std::unique_ptr<TuneOperands> operands,
+      TuneOperands::make(device, tuned.problem, tuned.dims,
+                         options.pool_bytes > 0 ? options.pool_bytes : pool_bytes_of(device)));
+  LATHE_RETURN_IF_ERROR(Contest(device, *operands, goes_on).run(&contestants, options.candidate_seconds));
+
+  PlanRecord record = make_record(device, RecordKind::kTuned, tuned.problem);
+  std::vector<std::vector<double>> seconds;
+  for (const Contestant& c : contestants) {
+    const Plan& plan = oracle.answer.ranked[c.rank].plan;
+    record.measured.push_back(
+        {plan.config, plan.launch.splits, plan.predicted_seconds, quantile(c.seconds, 0.5)});
+    seconds.push_back(c.seconds);
+  }
+  const MeasuredCandidate& winner = record.measured[winner_of(seconds)];
+  record.config = winner.config;
+  record.splits = winner.splits;
+  return record;
+}
+
+absl::StatusOr<TuneOptions> read_tune_options(const lathe_context& context,
+                                              const lathe_tune_options* options) {
+  static const lathe_tune_options kDefaults = LATHE_TUNE_OPTIONS_INIT;
+  if (options == nullptr) options = &kDefaults;
+  const auto invalid = [](const auto&... cause) {
+    return absl::InvalidArgumentError(absl::StrCat("lathe_tune_options: ", cause...));
+  };
+  if (options->struct_size != sizeof *options)
+    return invalid("struct_size ", options->struct_size, " is not ", sizeof *options);
+  if (options->next != nullptr)
+    return absl::UnimplementedError("lathe_tune_options: no chain element is known here");
+  if (options->reserved != 0) return absl::UnimplementedError("lathe_tune_options: reserved is not 0");
+  if (options->candidates > kMostCandidates)
+    return invalid("candidates ", options->candidates, " is more than ", kMostCandidates);
+  if (options->run.parallelism > 1)
+    return invalid("run.parallelism ", options->run.parallelism,
+                   ": what is measured has the device to itself");
+  TuneOptions out;
+  LATHE_ASSIGN_OR_RETURN(out.run, read_warm_options(context, &options->run));
+  if (!out.run.compiles) return invalid("run.miss_policy ERROR: candidates are compiled");
+  out.run.what = "tuning";
+  out.run.threads = 1;
+  if (options->candidates > 0) out.candidates = options->candidates;
+  if (options->candidate_nanoseconds > 0)
+    out.candidate_seconds = static_cast<double>(options->candidate_nanoseconds) * 1e-9;
+  out.pool_bytes = options->pool_bytes;
+  if (options->output != nullptr) out.output = options->output;
+  out.text = options->text;
+  out.text_user = options->text_user;
+  return out;
+}
+
+absl::Status tune(lathe_device& device, const std::vector<WarmClass>& classes, const Dims* dims,
+                  const TuneOptions& options, lathe_tune_report* report) {
+  if (device.driver == nullptr)
+    return absl::UnavailableError(absl::StrCat("tuning measures on the device itself, and ", device.name,
+                                               " is only described by facts: tune where it is, and hand the "
+                                               "records on"));
+  if (device.context.cache->directory().empty() && options.output.empty() && options.text == nullptr)
+    return absl::UnavailableError("tuning: there is neither a cache directory nor a file to keep records in");
+  WarmOptions run = options.run;
+  uint64_t replaced = 0, confirmed = 0, refused = 0, candidates = 0;
+  run.work = [&](const WarmClass& warm, const std::function<bool()>& goes_on) -> absl::Status {
+    TuneClass tuned = {warm.key.problem, measured_dims(warm.key.problem)};
+    if (dims != nullptr)
+      tuned.dims = *dims;
+    else if (tuned.problem.op != Op::kArgmax)
+      tuned.dims.m = std::max(tuned.problem.m_lo, std::min(tuned.dims.m, warm.m_max));
+    if (warm.key.split_k != 0 || warm.key.candidate != 0)
+      return absl::InvalidArgumentError("its candidate is forced: there is nothing to choose from");
+    if (dims == nullptr && tuned.problem.determinism == Determinism::kBatchInvariant) {
+      ++refused;
+      return absl::OkStatus();
+    }
+    LATHE_ASSIGN_OR_RETURN(const PlanRecord record, measure_class(device, tuned, options, goes_on));
+    LATHE_RETURN_IF_ERROR(keep(
+        device, record, absl::StrCat(describe(tuned.problem, tuned.dims), " on ", device.name), options));
+    ++(is_confirmed(record) ? confirmed : replaced);
+    candidates += record.measured.size();
+    return absl::OkStatus();
+  };
+  lathe_warmup_report warm = LATHE_WARMUP_REPORT_INIT;
+  const absl::Status status = warm_up(device, classes, run, &warm);
+  report->classes = warm.classes;
+  report->replaced = replaced;
+  report->confirmed = confirmed;
+  report->refused = refused;
+  report->failed = warm.failed;
+  report->skipped = warm.skipped;
+  report->candidates = candidates;
+  report->milliseconds = warm.milliseconds;
+  device.context.logger.log(
+      LogLevel::kInfo, absl::StrCat("tuning: ", warm.classes, " classes on ", device.name, ": ", replaced,
+                                    " replaced, ", confirmed, " confirmed, ", refused, " refused, ",
+                                    warm.failed, " failed, ", warm.skipped, " not begun, ", candidates,
+                                    " candidates, ", number_text("%.1f", warm.milliseconds), " ms"));
+  return status;
+}
+
+}  // namespace lathe

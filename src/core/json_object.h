@@ -1,0 +1,30 @@
+// Objects of the JSON library, built field by field.
+//
+// Its initializer lists leak what they hold when an allocation inside of them fails: their constructor throws
+// with half an object in a union that nothing destroys.
+#pragma once
+
+#include <utility>
+
+#include "core/json.h"
+
+namespace lathe {
+
+inline void set_fields(Json* /*object*/) {}
+template <typename Value, typename... Rest>
+void set_fields(Json* object, const char* name, Value&& value, Rest&&... rest) {
+  Json field(std::forward<Value>(value));
+  (*object)[name] = std::move(field);
+  set_fields(object, std::forward<Rest>(rest)...);
+}
+
+// json_object("m", 7, "layout", "nt"): {"m": 7, "layout": "nt"}.
+template <typename... Fields>
+Json json_object(Fields&&... names_and_values) {
+  static_assert(sizeof...(Fields) % 2 == 0, "a name, then its value");
+  Json object(Json::value_t::object);
+  set_fields(&object, std::forward<Fields>(names_and_values)...);
+  return object;
+}
+
+}  // namespace lathe

@@ -1,0 +1,430 @@
+#include "api/tune.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "api/plan.h"
+#include "api/prepare.h"
+#include "api/records.h"
+#include "api/tune_operands.h"
+#include "core/packed.h"
+#include "fake_device.h"
+
+namespace lathe {
+namespace {
+
+using ::testing::HasSubstr;
+
+class Tune : public testing::Test {
+ protected:
+  void SetUp() override {
+    std::string name = testing::TempDir() + "lathe_tune_XXXXXX";
+    ASSERT_NE(mkdtemp(name.data()), nullptr);
+    scratch_ = name;
+  }
+  void TearDown() override { std::filesystem::remove_all(scratch_); }
+
+  // A context over the directory, its device's facts as given, and its log.
+  struct Host {
+    explicit Host(ContextOptions options, const std::string& facts_name = "ryzen-7-5800u.json") {
+      options.compiler_library = fake_compiler();
+      options.workers = 2;
+      options.log_level = LogLevel::kDebug;
+      options.log_sink = [this](LogLevel level, const std::string& message) {
+        if (level <= LogLevel::kWarning) warnings.push_back(message);
+      };
+      context = std::make_unique<lathe_context>(std::move(options));
+      facts = load_facts(facts_file(facts_name)).value();
+      open();
+    }
+    void open() {
+      device = nullptr;
+      auto fake = std::make_unique<FakeDriver>(facts);
+      driver = fake.get();
+      device = std::make_unique<lathe_device>(*context, "fake", facts, std::move(fake));
+    }
+    std::vector<std::string> warnings;
+    std::unique_ptr<lathe_context> context;
+    DeviceFacts facts;
+    FakeDriver* driver = nullptr;
+    std::unique_ptr<lathe_device> device;
+  };
+  ContextOptions options() const {
+    ContextOptions o;
+    o.cache_dir = scratch_ + "/cache";
+    return o;
+  }
+  static DispatchKey key_of_request(const lathe_device& device, const lathe_matmul_desc& desc) {
+    Request request;
+    EXPECT_TRUE(read_matmul(&desc, Purpose::kPlan, device.request_context(), nullptr, &request).ok());
+    return request.key;
+  }
+  // A tuning record of the class that has the rank-th of the oracle's candidates for a winner.
+  static PlanRecord winner(const lathe_device& device, const DispatchKey& key, size_t rank) {
+    const Choice oracle = choose_by_oracle(device, key).value();
+    PlanRecord record = make_record(device, RecordKind::kTuned, key.problem);
+    const Plan& plan = oracle.answer.ranked[rank].plan;
+    record.config = plan.config;
+    record.splits = plan.launch.splits;
+    record.measured = {
+        {oracle.answer.ranked[0].plan.config, oracle.answer.ranked[0].plan.launch.splits, 1e-5, 2e-5},
+        {plan.config, plan.launch.splits, 1.5e-5, 1e-5}};
+    return record;
+  }
+  static const DispatchEntry* run(Host& host, const MatmulRequest& m) {
+    EXPECT_EQ(lathe_matmul(host.device.get(), nullptr, &m.desc), LATHE_OK) << lathe_last_error();
+    return host.device->table.find(key_of_request(*host.device, m.desc));
+  }
+  static Json explain(Host& host, const MatmulRequest& m) {
+    lathe_plan* plan = nullptr;
+    EXPECT_EQ(lathe_plan_matmul(host.device.get(), &m.desc, &plan), LATHE_OK) << lathe_last_error();
+    const Json json = explain_json(*plan);
+    lathe_plan_destroy(plan);
+    return json;
+  }
+
+  std::string scratch_;
+};
+
+TEST_F(Tune, DispatchFollowsAPlantedRecord) {
+  const MatmulRequest m(7, 40, 33);
+  Host host(options());
+  const DispatchKey key = key_of_request(*host.device, m.desc);
+  const PlanRecord second = winner(*host.device, key, 1);
+  ASSERT_TRUE(host.context->cache->write_record(second, true).ok());
+  const DispatchEntry* entry = run(host, m);
+  ASSERT_NE(entry, nullptr);
+  EXPECT_EQ(entry->rank, 1u);
+  EXPECT_EQ(entry->by, ChosenBy::kTuning);
+  const Json json = explain(host, m);
+  EXPECT_EQ(json["chosen_by"], "tuning record");
+  EXPECT_EQ(json["rank"], 2);
+  EXPECT_EQ(json["config"], to_json(second.config));
+  EXPECT_EQ(json["candidates"][0]["measured_seconds"], 2e-5);
+  EXPECT_EQ(json["candidates"][1]["measured_seconds"], 1e-5);
+  EXPECT_FALSE(json["candidates"][2].contains("measured_seconds"));
+  // A request that forces a candidate gets that.
+  lathe_tuning forced = LATHE_TUNING_INIT;
+  forced.candidate = 1;
+  MatmulRequest other(7, 40, 33);
+  other.desc.next = reinterpret_cast<const lathe_chain*>(&forced);
+  EXPECT_EQ(explain(host, other)["chosen_by"], "request");
+  EXPECT_EQ(explain(host, other)["rank"], 1);
+  // Another device, by name or workers, takes no notice.
+  Host named(options());
+  named.facts.name = "another";
+  named.open();
+  EXPECT_EQ(run(named, m)->by, ChosenBy::kOracle);
+}
+
+TEST_F(Tune, ATuningFileGoesBeforeTheStore) {
+  const MatmulRequest m(7, 40, 33);
+  uint64_t plain = 0, with_file = 0;
+  {
+    Host host(options());
+    const DispatchKey key = key_of_request(*host.device, m.desc);
+    ASSERT_TRUE(host.context->cache->write_record(winner(*host.device, key, 1), true).ok());
+    std::ofstream(scratch_ + "/tuning.json") << tuning_text({winner(*host.device, key, 2)});
+    ASSERT_EQ(lathe_device_fingerprint(host.device.get(), &plain), LATHE_OK);
+  }
+  ContextOptions with = options();
+  with.tuning = scratch_ + "/tuning.json";
+  Host host(with);
+  EXPECT_EQ(run(host, m)->rank, 2u);
+  ASSERT_EQ(lathe_device_fingerprint(host.device.get(), &with_file), LATHE_OK);
+  EXPECT_NE(plain, with_file);
+  EXPECT_THAT(host.warnings, testing::IsEmpty());
+
+  std::ofstream(scratch_ + "/tuning.json") << "{\"lathe_tuning\": 1, \"rec";
+  Host damaged(with);
+  EXPECT_EQ(run(damaged, m)->rank, 1u) << "the store's";
+  ASSERT_EQ(damaged.warnings.size(), 1u);
+  EXPECT_THAT(damaged.warnings[0], HasSubstr("tuning.json"));
+  with.tuning = scratch_ + "/nowhere.json";
+  EXPECT_THAT(Host(with).warnings, testing::ElementsAre(HasSubstr("nowhere.json")));
+}
+
+TEST_F(Tune, WhatNamesNoCandidateOrIsDamagedIsNoRecord) {
+  const MatmulRequest m(7, 40, 33), more(8, 40, 33);
+  Host host(options());
+  for (const MatmulRequest* each : {&m, &more}) {
+    PlanRecord foreign = winner(*host.device, key_of_request(*host.device, each->desc), 1);
+    foreign.config.tile_m = 12345;
+    ASSERT_TRUE(host.context->cache->write_record(foreign, true).ok());
+  }
+  EXPECT_EQ(run(host, m)->by, ChosenBy::kOracle);
+  EXPECT_EQ(run(host, more)->rank, 0u);
+  ASSERT_EQ(host.warnings.size(), 1u) << "one for all";
+  EXPECT_THAT(host.warnings[0], HasSubstr("no candidate here"));
+
+  for (const auto& file : std::filesystem::directory_iterator(scratch_ + "/cache"))
+    if (file.path().extension() == ".record") std::filesystem::resize_file(file, file.file_size() - 1);
+  Host again(options());
+  EXPECT_EQ(run(again, m)->by, ChosenBy::kOracle);
+  EXPECT_THAT(again.warnings, testing::Contains(HasSubstr("is refused")));
+}
+
+// Above FAST a record changes no numeric recipe.
+TEST_F(Tune, PromisesOfDeterminismAreKept) {
+  MatmulRequest m(7, 40, 51234);
+  m.desc.determinism = LATHE_DETERMINISM_RUN_TO_RUN;
+  Host host(options());
+  const DispatchKey key = key_of_request(*host.device, m.desc);
+  const OracleAnswer answer = choose_by_oracle(*host.device, key).value().answer;
+  size_t other = 0;
+  for (size_t i = 1; i < answer.legal && other == 0; ++i)
+    if (answer.ranked[i].plan.numeric_recipe != answer.ranked[0].plan.numeric_recipe) other = i;
+  ASSERT_GT(other, 0u);
+  ASSERT_TRUE(host.context->cache->write_record(winner(*host.device, key, other), true).ok());
+  EXPECT_EQ(run(host, m)->rank, 0u);
+  // Of what is measured all have the first one's recipe.
+  std::vector<std::string> records;
+  lathe_tune_options how = LATHE_TUNE_OPTIONS_INIT;
+  how.candidates = 1000;
+  how.candidate_nanoseconds = 1000;
+  how.text_user = &records;
+  how.text = [](void* user, const char*, const char* text, size_t size) {
+    static_cast<std::vector<std::string>*>(user)->emplace_back(text, size);
+  };
+  ASSERT_EQ(lathe_tune_matmul(host.device.get(), &m.desc, &how, nullptr), LATHE_OK) << lathe_last_error();
+  ASSERT_EQ(records.size(), 1u);
+  const PlanRecord record = parse_record(records[0]).value();
+  EXPECT_LT(record.measured.size(), answer.legal);
+  for (const MeasuredCandidate& c : record.measured)
+    for (size_t i = 0; i < answer.legal; ++i)
+      if (answer.ranked[i].plan.config == c.config && answer.ranked[i].plan.launch.splits == c.splits)
+        EXPECT_EQ(answer.ranked[i].plan.numeric_recipe, answer.ranked[0].plan.numeric_recipe);
+
+  m.desc.determinism = LATHE_DETERMINISM_BATCH_INVARIANT;
+  EXPECT_EQ(lathe_tune_matmul(host.device.get(), &m.desc, &how, nullptr), LATHE_UNSUPPORTED);
+  EXPECT_THAT(lathe_last_error(), HasSubstr("batch_invariant has one numeric recipe"));
+}
+
+// The artifacts of a machine serve one whose facts make the oracle choose another plan.
+TEST_F(Tune, APlanRecordServesADeviceThatDiffersInADetail) {
+  const MatmulRequest m(300, 500, 700);
+  Host maker(options());
+  const DispatchEntry* made = run(maker, m);
+  ASSERT_NE(made, nullptr);
+  const CompileConfig config = choose_by_oracle(*maker.device, made->key).value().plan().config;
+
+  // Facts that change the choice and leave the old one legal.
+  Host other(options());
+  Choice wanted;
+  const auto differs = [&](const std::string& name, double factor) {
+    other.facts = maker.facts;
+    other.facts.facts[name].value *= factor;
+    other.open();
+    wanted = choose_by_oracle(*other.device, made->key).value();
+    const auto names = [&](const RankedPlan& r) { return r.plan.config == config; };
+    return !names(wanted.answer.ranked[0]) &&
+           std::any_of(wanted.answer.ranked.begin(),
+                       wanted.answer.ranked.begin() + static_cast<ptrdiff_t>(wanted.answer.legal), names);
+  };
+  bool found_one = false;
+  const std::map<std::string, Fact> facts = maker.facts.facts;
+  for (const auto& [name, fact] : facts)
+    for (double factor : {0.5, 0.25, 2.0, 4.0, 0.1, 10.0})
+      if (!found_one) found_one = differs(name, factor);
+  ASSERT_TRUE(found_one);
+  const DispatchEntry* entry = run(other, m);
+  EXPECT_EQ(entry->by, ChosenBy::kRecord);
+  EXPECT_EQ(explain(other, m)["chosen_by"], "plan record");
+  EXPECT_TRUE(wanted.answer.ranked[entry->rank].plan.config == config);
+  lathe_statistics s = LATHE_STATISTICS_INIT;
+  read_statistics(*other.context, &s);
+  EXPECT_EQ(s.compiles, 0u);
+  // And where nothing is to be compiled.
+  other.open();
+  const auto found = prepare_class(*other.device, made->key, /*may_compile=*/false);
+  ASSERT_TRUE(found.ok()) << found.status();
+  EXPECT_EQ(found->entry->by, ChosenBy::kRecord);
+  // Once its own is there it has that.
+  ASSERT_TRUE(get_artifact(*other.device, made->key.problem, wanted).ok());
+  other.open();
+  EXPECT_EQ(run(other, m)->by, ChosenBy::kOracle);
+  // Its record is left as it was by none of that, and is of no use without its artifact.
+  for (const auto& file : std::filesystem::directory_iterator(scratch_ + "/cache"))
+    if (file.path().extension() == ".lathe") std::filesystem::remove(file);
+  Host alone(options());
+  alone.facts = other.facts;
+  alone.open();
+  EXPECT_EQ(run(alone, m)->by, ChosenBy::kOracle);
+  read_statistics(*alone.context, &s);
+  EXPECT_EQ(s.compiles, 1u);
+}
+
+TEST(TuneWinner, MustBeatTheFirstByMoreThanTheNoise) {
+  EXPECT_EQ(winner_of({{1, 1, 1, 1, 1}}), 0u);
+  EXPECT_EQ(winner_of({{1, 1, 1, 1, 1}, {0.9, 0.9, 0.9, 0.9, 0.9}}), 1u);
+  EXPECT_EQ(winner_of({{1, 1, 1, 1, 1}, {0.99, 0.99, 0.99, 0.99, 0.99}}), 0u) << "1 % is nothing";
+  EXPECT_EQ(winner_of({{1, 1, 1, 1, 1}, {0.8, 0.8, 0.8, 1.2, 1.2}}), 0u) << "two rounds of five disagree";
+  // Drift that meets both alike hides nothing.
+  EXPECT_EQ(winner_of({{1, 2, 4, 8, 16}, {0.9, 1.8, 3.6, 7.2, 14.4}}), 1u);
+  EXPECT_EQ(winner_of({{1, 1, 1, 1, 1}, {0.9, 0.9, 0.9, 0.9, 0.9}, {0.7, 0.7, 0.7, 0.7, 0.7}}), 2u);
+  EXPECT_EQ(winner_of({{1, 1, 1, 1, 1}, {0.1}}), 0u) << "measured once: hopeless";
+}
+
+// Whatever a class asks for can be made up, and is of the class.
+TEST_F(Tune, OperandsOfEveryKindOfClass) {
+  Host host(options());
+  const auto makes = [&](const ProblemClass& c) {
+    const Dims dims = measured_dims(c);
+    const auto operands = TuneOperands::make(*host.device, c, dims, 1 << 20);
+    EXPECT_TRUE(operands.ok()) << describe(c, dims) << ": " << operands.status();
+    if (!operands.ok()) return;
+    Request& first = (*operands)->next_request();
+    EXPECT_TRUE(first.key.problem == c);
+    EXPECT_EQ(first.dims.m, dims.m);
+    const void* const streamed = c.op == Op::kArgmax ? first.args.a : first.args.b;
+    Request& second = (*operands)->next_request();
+    if ((*operands)->copies() > 1) EXPECT_NE(c.op == Op::kArgmax ? second.args.a : second.args.b, streamed);
+  };
+  ProblemClass c;
+  c.a = c.b = c.d = DType::kF32;
+  c.n = 40, c.k = 64, c.m_lo = 17, c.m_hi = 32;
+  for (c.trans_a = 0; c.trans_a < 2; ++c.trans_a)
+    for (c.trans_b = 0; c.trans_b < 2; ++c.trans_b) makes(c);
+  c.trans_a = 0, c.trans_b = 1;
+  ProblemClass all = c;
+  all.c = all.residual = DType::kBF16;
+  all.bias = DType::kF16;
+  all.activation = Activation::kSilu;
+  makes(all);
+  ProblemClass blocks = c;
+  blocks.b = DType::kQ4_0;
+  makes(blocks);
+  ProblemClass bytes = c;
+  bytes.a = bytes.b = DType::kI8;
+  makes(bytes);
+  bytes.scale_a = Scale::kPerChannel, bytes.scale_b = Scale::kPerTensor, bytes.zero_a = 1;
+  makes(bytes);
+  ProblemClass packed = c;
+  packed.packed_b = kColumns16;
+  makes(packed);
+  ProblemClass head = c;
+  head.op = Op::kMatmulArgmax;
+  head.d = DType::kI64;
+  head.logits = DType::kBF16;
+  head.wants_values = 1;
+  head.bias = DType::kF32;
+  makes(head);
+  ProblemClass rows;
+  rows.op = Op::kArgmax;
+  rows.a = DType::kBF16;
+  rows.d = DType::kI32;
+  rows.wants_values = 1;
+  for (const Bucket& bucket : row_buckets()) {
+    rows.row_lo = bucket.lo, rows.row_hi = bucket.hi;
+    makes(rows);
+  }
+}
+
+TEST_F(Tune, MeasuresKeepsAndReports) {
+  const MatmulRequest m(7, 40, 33);
+  const std::string output = scratch_ + "/tuning.json";
+  Host host(options());
+  lathe_manifest* manifest = nullptr;
+  ASSERT_EQ(lathe_manifest_create(&manifest), LATHE_OK);
+  ASSERT_EQ(lathe_manifest_add_matmul(manifest, "w", &m.desc, 2), LATHE_OK);
+  MatmulRequest invariant(7, 48, 33);
+  invariant.desc.determinism = LATHE_DETERMINISM_BATCH_INVARIANT;
+  ASSERT_EQ(lathe_manifest_add_matmul(manifest, "i", &invariant.desc, 1), LATHE_OK);
+  lathe_tune_options how = LATHE_TUNE_OPTIONS_INIT;
+  how.candidates = 3;
+  how.candidate_nanoseconds = 10000;
+  how.pool_bytes = 1 << 16;
+  how.output = output.c_str();
+  int told = 0;
+  how.run.progress_user = &told;
+  how.run.progress = [](void* user, const lathe_warmup_progress* p) -> int32_t {
+    ++*static_cast<int*>(user);
+    EXPECT_EQ(p->total, 3u);
+    EXPECT_EQ(p->status, LATHE_OK) << p->error;
+    return 0;
+  };
+  lathe_tune_report report = LATHE_TUNE_REPORT_INIT;
+  ASSERT_EQ(lathe_tune(host.device.get(), manifest, &how, &report), LATHE_OK) << lathe_last_error();
+  EXPECT_EQ(report.classes, 3u);
+  EXPECT_EQ(report.replaced + report.confirmed, 2u);
+  EXPECT_EQ(report.refused, 1u);
+  EXPECT_EQ(report.candidates, 6u);
+  EXPECT_EQ(told, 3);
+  EXPECT_GT(host.driver->launches.load(), 6 * 7);
+  EXPECT_EQ(host.device->table.size(), 0u) << "nothing is dispatched by it";
+  std::ifstream in(output);
+  const absl::StatusOr<TuningFile> file = parse_tuning(std::string(std::istreambuf_iterator<char>(in), {}));
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_EQ(file->records.size(), 2u);
+  const CacheListing listing = host.context->cache->list();
+  EXPECT_EQ(listing.records.size(), 2u) << "forced candidates leave no plan records";
+  // One more class joins the file.
+  how.run.progress = nullptr;
+  ASSERT_EQ(lathe_tune_matmul(host.device.get(), &m.desc, &how, nullptr), LATHE_OK) << lathe_last_error();
+  std::ifstream again(output);
+  EXPECT_EQ(parse_tuning(std::string(std::istreambuf_iterator<char>(again), {}))->records.size(), 3u);
+  // A cancelled one leaves what is left.
+  how.run.progress = [](void*, const lathe_warmup_progress*) -> int32_t { return 1; };
+  EXPECT_EQ(lathe_tune(host.device.get(), manifest, &how, &report), LATHE_CANCELLED);
+  EXPECT_EQ(report.skipped, 2u);
+  lathe_manifest_destroy(manifest);
+}
+
+TEST_F(Tune, SaysWhyItCannot) {
+  const MatmulRequest m(7, 40, 33);
+  Host host(options());
+  const auto tune_with = [&](const lathe_tune_options& how) {
+    return lathe_tune_matmul(host.device.get(), &m.desc, &how, nullptr);
+  };
+  lathe_tune_options how = LATHE_TUNE_OPTIONS_INIT;
+  how.struct_size = 8;
+  EXPECT_EQ(tune_with(how), LATHE_INVALID_ARGUMENT);
+  how = LATHE_TUNE_OPTIONS_INIT;
+  how.run.parallelism = 2;
+  EXPECT_EQ(tune_with(how), LATHE_INVALID_ARGUMENT);
+  EXPECT_THAT(lathe_last_error(), HasSubstr("run.parallelism 2"));
+  how = LATHE_TUNE_OPTIONS_INIT;
+  how.run.miss_policy = LATHE_MISS_ERROR;
+  EXPECT_EQ(tune_with(how), LATHE_INVALID_ARGUMENT);
+  how = LATHE_TUNE_OPTIONS_INIT;
+  how.candidates = 1 << 20;
+  EXPECT_EQ(tune_with(how), LATHE_INVALID_ARGUMENT);
+  EXPECT_EQ(lathe_tune_matmul(nullptr, &m.desc, nullptr, nullptr), LATHE_INVALID_ARGUMENT);
+  EXPECT_EQ(lathe_tune_argmax(host.device.get(), nullptr, nullptr, nullptr), LATHE_INVALID_ARGUMENT);
+  EXPECT_EQ(lathe_tune(host.device.get(), nullptr, nullptr, nullptr), LATHE_INVALID_ARGUMENT);
+  lathe_tuning forced = LATHE_TUNING_INIT;
+  forced.candidate = 1;
+  MatmulRequest chained(7, 40, 33);
+  chained.desc.next = reinterpret_cast<const lathe_chain*>(&forced);
+  EXPECT_EQ(lathe_tune_matmul(host.device.get(), &chained.desc, nullptr, nullptr), LATHE_INVALID_ARGUMENT);
+
+  lathe_device described(*host.context, "described", host.facts, nullptr);
+  EXPECT_EQ(lathe_tune_matmul(&described, &m.desc, nullptr, nullptr), LATHE_NOT_AVAILABLE);
+  EXPECT_THAT(lathe_last_error(), HasSubstr("only described by facts"));
+  Host nowhere{ContextOptions()};
+  EXPECT_EQ(lathe_tune_matmul(nowhere.device.get(), &m.desc, nullptr, nullptr), LATHE_NOT_AVAILABLE);
+  EXPECT_THAT(lathe_last_error(), HasSubstr("neither a cache directory nor a file"));
+  how = LATHE_TUNE_OPTIONS_INIT;
+  how.candidates = 1;
+  how.candidate_nanoseconds = 1000;
+  how.pool_bytes = 1;
+  how.output = "/nonexistent/tuning.json";
+  EXPECT_EQ(lathe_tune_matmul(nowhere.device.get(), &m.desc, &how, nullptr), LATHE_NOT_AVAILABLE);
+  EXPECT_THAT(lathe_last_error(), HasSubstr("/nonexistent"));
+  // A file that is none of ours is left alone.
+  const std::string taken = scratch_ + "/taken";
+  std::ofstream(taken) << "a diary";
+  how.output = taken.c_str();
+  EXPECT_EQ(lathe_tune_matmul(nowhere.device.get(), &m.desc, &how, nullptr), LATHE_INVALID_ARGUMENT);
+  EXPECT_THAT(lathe_last_error(), HasSubstr("left alone"));
+}
+
+}  // namespace
+}  // namespace lathe

@@ -1,0 +1,169 @@
+// Records of plans and tuning in stores and bundles: kept and shipped as artifacts are.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cache/bundle.h"
+#include "cache/entry_file.h"
+#include "cache/pack.h"
+#include "cache_fixture.h"
+#include "tests/sample_record.h"
+
+namespace lathe {
+namespace {
+
+using ::testing::HasSubstr;
+
+class RecordTest : public CacheFixture {
+ protected:
+  const PlanRecord plan_ = sample_record(RecordKind::kPlan), tuned_ = sample_record(RecordKind::kTuned);
+
+  std::string path_of(const PlanRecord& record) const {
+    return directory_ + "/" + key_of(record).fingerprint + ".record";
+  }
+  static bool has(ArtifactCache& cache, const PlanRecord& record) {
+    const absl::StatusOr<PlanRecord> read = cache.read_record(key_of(record));
+    return read.ok() && serialize(*read) == serialize(record);
+  }
+  void write_both() {
+    const auto cache = make_cache(options());
+    ASSERT_TRUE(cache->write_record(plan_, true).ok());
+    ASSERT_TRUE(cache->write_record(tuned_, true).ok());
+  }
+  std::string pack() {
+    const std::string bundle = scratch_ + "/b";
+    const auto report = write_bundle(bundle, {directory_}, [](absl::string_view) { return true; });
+    EXPECT_TRUE(report.ok()) << report.status();
+    EXPECT_EQ(report->records, 2u);
+    EXPECT_EQ(report->entries, 1u);
+    EXPECT_EQ(report->payloads, 1u);
+    return bundle;
+  }
+};
+
+TEST_F(RecordTest, OutliveTheProcessBesideArtifacts) {
+  write_both();
+  put(key(1));
+  const auto cache = make_cache(options());
+  EXPECT_TRUE(has(*cache, plan_));
+  EXPECT_TRUE(has(*cache, tuned_));
+  EXPECT_TRUE(absl::IsNotFound(cache->read_record(key_of(sample_record(RecordKind::kPlan, 8))).status()));
+  const CacheListing listing = cache->list();
+  EXPECT_EQ(listing.entries.size(), 1u);
+  EXPECT_EQ(listing.records.size(), 2u);
+  EXPECT_TRUE(listing.defects.empty());
+  PlanRecord other = tuned_;
+  other.splits = 1;
+  EXPECT_EQ(cache->write_record(other, false).value(), false) << "the one that is there stays";
+  EXPECT_TRUE(has(*cache, tuned_));
+  EXPECT_EQ(cache->write_record(other, true).value(), true);
+  EXPECT_TRUE(has(*cache, other));
+  EXPECT_EQ(cache->clear(), 1u) << "kernels are counted";
+  EXPECT_TRUE(names().empty());
+  EXPECT_FALSE(has(*cache, other));
+}
+
+// Whatever is wrong with a record is a miss, and no entry of another kind is one.
+TEST_F(RecordTest, DefectsAreMisses) {
+  write_both();
+  const std::string path = path_of(tuned_), whole = read_file(path);
+  const auto refused = [&] {
+    const auto cache = make_cache(options());
+    const bool missed = absl::IsNotFound(cache->read_record(key_of(tuned_)).status());
+    return missed && cache->statistics().disk_rejects == 1 && cache->list().defects.size() == 1;
+  };
+  for (size_t size = 0; size < whole.size(); size += 97) {
+    write_file(path, whole.substr(0, size));
+    ASSERT_TRUE(refused()) << size;
+  }
+  for (size_t bit = 0; bit < whole.size() * 8; bit += 509) {
+    std::string flipped = whole;
+    flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ 1 << bit % 8);
+    write_file(path, flipped);
+    ASSERT_TRUE(refused()) << bit;
+  }
+  // Whole files that are not what their name says.
+  write_file(path, make_entry(key_of(tuned_).text, serialize(artifact(key(1)))));
+  EXPECT_TRUE(refused());
+  write_file(path, make_entry(key_of(tuned_).text, serialize(plan_)));
+  EXPECT_TRUE(refused());
+  write_file(path, make_entry(key_of(plan_).text, serialize(plan_)));
+  EXPECT_TRUE(refused());
+  Json later = to_json(tuned_);
+  later["lathe_record"] = 2;
+  write_file(path, make_entry(key_of(tuned_).text, canonical_text(later)));
+  EXPECT_TRUE(refused());
+  EXPECT_THAT(warnings_.back(), HasSubstr("version 2"));
+  write_file(path, whole);
+  EXPECT_TRUE(has(*make_cache(options()), tuned_));
+  std::filesystem::rename(path, scratch_ + "/elsewhere");
+  std::filesystem::create_symlink(scratch_ + "/elsewhere", path);
+  EXPECT_TRUE(refused()) << "a symbolic link";
+}
+
+TEST_F(RecordTest, TravelInBundles) {
+  write_both();
+  put(key(1));
+  const std::string bundle = pack();
+  CacheOptions from_bundle = options_for("");
+  from_bundle.bundles = {bundle};
+  EXPECT_TRUE(has(*make_cache(from_bundle), plan_));
+  EXPECT_TRUE(has(*make_cache(from_bundle), tuned_));
+  EXPECT_TRUE(is_for(make_cache(from_bundle)->get(key(1)), key(1)));
+  // Two of a key: the first source's stays.
+  PlanRecord other = tuned_;
+  other.splits = 1;
+  std::filesystem::remove_all(directory_);
+  ASSERT_TRUE(make_cache(options())->write_record(other, true).ok());
+  const std::string merged = scratch_ + "/merged";
+  const auto report = write_bundle(merged, {bundle, directory_}, [](absl::string_view) { return true; });
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_EQ(report->records, 2u);
+  from_bundle.bundles = {merged};
+  EXPECT_TRUE(has(*make_cache(from_bundle), tuned_));
+  // An import leaves what is there.
+  const auto cache = make_cache(options());
+  const auto imported = import_bundle(merged, *cache);
+  ASSERT_TRUE(imported.ok()) << imported.status();
+  EXPECT_EQ(imported->records, 1u);
+  EXPECT_EQ(imported->entries, 1u);
+  EXPECT_TRUE(has(*cache, other));
+  EXPECT_TRUE(has(*cache, plan_));
+}
+
+TEST_F(RecordTest, DamagedOnesInABundleAreMisses) {
+  write_both();
+  put(key(1));
+  const std::string bundle = pack(), whole = read_file(bundle);
+  size_t defects = 0;
+  for (size_t byte = 0; byte < whole.size(); byte += 29) {
+    std::string flipped = whole;
+    flipped[byte] = static_cast<char>(flipped[byte] ^ 0x10);
+    write_file(bundle, flipped);
+    CacheOptions from_bundle = options_for("");
+    from_bundle.bundles = {bundle};
+    const auto cache = make_cache(from_bundle);
+    for (const PlanRecord& record : {plan_, tuned_}) {
+      const absl::StatusOr<PlanRecord> read = cache->read_record(key_of(record));
+      if (read.ok()) EXPECT_EQ(serialize(*read), serialize(record)) << byte;
+    }
+    defects += cache->statistics().disk_rejects;
+  }
+  EXPECT_GT(defects, whole.size() / 60);
+}
+
+TEST_F(RecordTest, MakeRoomAsEntriesDo) {
+  write_both();
+  put(key(1));
+  const auto cache = make_cache(options());
+  EXPECT_EQ(cache->prune(0), 1u);
+  EXPECT_TRUE(names().empty());
+}
+
+TEST_F(RecordTest, WithoutADirectoryThereAreNone) {
+  const auto cache = make_cache(options_for(""));
+  EXPECT_TRUE(absl::IsUnavailable(cache->write_record(plan_, true).status()));
+  EXPECT_TRUE(absl::IsNotFound(cache->read_record(key_of(plan_)).status()));
+}
+
+}  // namespace
+}  // namespace lathe

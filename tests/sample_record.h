@@ -1,0 +1,36 @@
+// Records of plans and tuning for tests.
+#pragma once
+
+#include "core/plan_record.h"
+
+namespace lathe {
+
+// Of a matmul of M = m by N = 40 and K = 33: the slower of two measured candidates is what the oracle had
+// first.
+inline PlanRecord sample_record(RecordKind kind, int64_t m = 7) {
+  PlanRecord r;
+  r.kind = kind;
+  r.problem.a = r.problem.b = r.problem.d = DType::kF32;
+  r.problem.trans_b = 1;
+  r.problem.n = 40;
+  r.problem.k = 33;
+  r.problem.m_lo = m_bucket(m).lo;
+  r.problem.m_hi = m_bucket(m).hi;
+  r.target.arch = "x86-64";
+  r.target.features = "+avx,+avx2";
+  r.codegen = "0123456789abcdef-llvm22.1.8";
+  r.config.kernel = "panel";
+  r.config.tile_m = 32, r.config.tile_n = 64, r.config.tile_k = 128;
+  r.config.register_m = 6, r.config.register_n = 2;
+  r.config.split = kMergeStep;
+  r.splits = 3;
+  if (kind == RecordKind::kPlan) return r;
+  r.device = "a processor";
+  r.units = 4;
+  CompileConfig first = r.config;
+  first.tile_k = 256;
+  r.measured = {{first, 1, 1.5e-5, 2.25e-5}, {r.config, 3, 1.75e-5, 1.0 / 3 * 1e-5}};
+  return r;
+}
+
+}  // namespace lathe
