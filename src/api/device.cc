@@ -108,8 +108,17 @@ absl::StatusOr<Choice> choose_plan(const lathe_device& device, const DispatchKey
           "candidate ", key.candidate, " is not legal here: ", choice.answer.ranked[choice.rank].rejection));
     }
   }
-  choice.key = key_of(key.problem, choice.plan().config, device.facts.target, codegen_id());
+  choice.key =
+      key_of(key.problem, choice.plan().config, device.facts.target, codegen_for(device, key.problem));
   return choice;
+}
+
+const Json* pipeline_for(const lathe_device& device, const ProblemClass& c) {
+  return device.context.pipelines.find(c.op, device.facts.target.backend);
+}
+
+std::string codegen_for(const lathe_device& device, const ProblemClass& c) {
+  return device.context.pipelines.codegen_of(c.op, device.facts.target.backend);
 }
 
 Dims largest_request(const ProblemClass& c) { return {c.m_hi, c.op == Op::kArgmax ? c.row_hi : c.n, c.k, 1}; }
@@ -128,7 +137,8 @@ absl::StatusOr<Artifact> compile(lathe_device& device, const ProblemClass& probl
   const auto start = Trace::Clock::now();
   ScopedTimer timer(&context.counters.compile_nanoseconds);
   absl::StatusOr<Artifact> artifact =
-      context.compiler->compile({problem, choice.plan().config, device.facts.target, device.assembler()});
+      context.compiler->compile({problem, choice.plan().config, device.facts.target, device.assembler(),
+                                 pipeline_for(device, problem)});
   if (context.trace.enabled()) {
     context.trace.span("compile", describe(problem, largest_request(problem)), start,
                        {{"device", device.name},
@@ -244,10 +254,12 @@ absl::Status check_runnable(const lathe_device& device) {
 uint64_t fingerprint_of(const lathe_device& device) {
   Json facts = Json::object();
   for (const auto& [name, fact] : device.facts.facts) facts[name] = fact.value;
-  const std::string text = Json{{"facts", std::move(facts)}, {"target", to_json(device.facts.target)},
-                                {"workers", device.workers}, {"codegen", std::string(codegen_id())},
-                                {"oracle", LATHE_ORACLE_ID}, {"version", lathe_version()}}
-                               .dump();
+  Json all = {{"facts", std::move(facts)}, {"target", to_json(device.facts.target)},
+              {"workers", device.workers}, {"codegen", std::string(codegen_id())},
+              {"oracle", LATHE_ORACLE_ID}, {"version", lathe_version()}};
+  if (const Json pipelines = device.context.pipelines.digests(); !pipelines.is_null())
+    all["pipelines"] = pipelines;
+  const std::string text = all.dump();
   return XXH3_64bits(text.data(), text.size());
 }
 

@@ -69,6 +69,11 @@ struct Choice {
 
   const Plan& plan() const { return answer.ranked[rank].plan; }
 };
+// What the class' kernels are compiled by; null: the built-in pipeline.
+const Json* pipeline_for(const lathe_device& device, const ProblemClass& c);
+// The codegen id in their keys.
+std::string codegen_for(const lathe_device& device, const ProblemClass& c);
+
 // kUnimplemented when no candidate is legal; kInvalidArgument for a forced candidate that does not exist or
 // is rejected, with the reason.
 absl::StatusOr<Choice> choose_plan(const lathe_device& device, const DispatchKey& key);

@@ -43,7 +43,7 @@ Json explain_json(const lathe_plan& plan) {
                {"facts", to_json(device.facts)},
                {"target", to_json(device.facts.target)},
                {"workers", device.workers},
-               {"codegen_id", std::string(codegen_id())},
+               {"codegen_id", codegen_for(device, plan.planned.key.problem)},
                {"candidates", Json::array()},
                {"legal", 0}};
   if (plan.choice == nullptr) return json;
@@ -67,7 +67,8 @@ absl::Status dump_plan(const lathe_plan& plan, absl::string_view pipeline_yaml, 
         absl::StrCat(describe(plan.planned, plan.device.name), ": needs no kernel, so there is no IR"));
   }
   const CompileRequest request = {plan.planned.key.problem, plan.choice->plan().config,
-                                  plan.device.facts.target, plan.device.assembler()};
+                                  plan.device.facts.target, plan.device.assembler(),
+                                  pipeline_for(plan.device, plan.planned.key.problem)};
   const absl::Status status = plan.device.context.compiler->dump(request, pipeline_yaml, stages);
   if (status.ok()) return status;
   return in_request(describe(plan.planned), plan.device.name, status);

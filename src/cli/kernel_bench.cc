@@ -103,8 +103,11 @@ void print(const Row& row) {
   if (!row.refused.empty()) {
     absl::PrintF("%-24s refused: %s\n", row.payload, row.refused);
   } else {
-    absl::PrintF("%-24s %-9s %9s %9s %8.1f  %s\n", row.payload, row.check.ok ? "right" : "WRONG",
-                 duration(row.median), duration(row.first), row.gflops(),
+    const std::string judged = row.check.judged == row.check.to_judge
+                                   ? "all"
+                                   : absl::StrCat(row.check.judged, " of ", row.check.to_judge);
+    absl::PrintF("%-24s %-9s %9s %9s %8.1f  %-18s %s\n", row.payload, row.check.ok ? "right" : "WRONG",
+                 duration(row.median), duration(row.first), row.gflops(), judged,
                  row.check.ok ? row.steps : row.check.what);
   }
   std::fflush(stdout);
@@ -112,11 +115,13 @@ void print(const Row& row) {
 
 std::string csv_of(const std::vector<Row>& rows, const std::string& device) {
   std::string text =
-      "payload,function,device,steps,right,checked,first_seconds,median_seconds,least_seconds,gflops\n";
+      "payload,function,device,steps,right,checked,judged,results,first_seconds,median_seconds,least_seconds,"
+      "gflops\n";
   for (const Row& r : rows) {
     if (!r.refused.empty()) continue;
-    absl::StrAppendFormat(&text, "%s,%s,%s,%s,%d,%d,%.9g,%.9g,%.9g,%.6g\n", r.payload, r.function, device,
-                          r.steps, r.check.ok, r.check.checked, r.first, r.median, r.least, r.gflops());
+    absl::StrAppendFormat(&text, "%s,%s,%s,%s,%d,%d,%d,%d,%.9g,%.9g,%.9g,%.6g\n", r.payload, r.function,
+                          device, r.steps, r.check.ok, r.check.checked, r.check.judged, r.check.to_judge,
+                          r.first, r.median, r.least, r.gflops());
   }
   return text;
 }
@@ -150,8 +155,8 @@ absl::Status kernel_bench(const Arguments& arguments) {
   if (!stream.ok()) return stream.status();
   const Setting setting{context->get(), device.get(), *stream, *rows, *repeats, static_cast<uint64_t>(*seed)};
 
-  absl::PrintF("%-24s %-9s %9s %9s %8s  steps; open rows are %d, seed %d\n", "payload", "check", "median",
-               "first use", "GFLOP/s", *rows, *seed);
+  absl::PrintF("%-24s %-9s %9s %9s %8s  %-18s steps; open rows are %d, seed %d\n", "payload", "check",
+               "median", "first use", "GFLOP/s", "text judged", *rows, *seed);
   std::vector<Row> table;
   for (const fs::path& file : *files) {
     for (const Row& row : run_payload(setting, file)) {
@@ -182,6 +187,8 @@ Verb kernel_bench_verb() {
            {"seed", "S", "of the random arguments (default: a fresh one, printed)"},
            {"csv", "FILE", "write the table"},
            {"svg", "FILE", "write a chart of it"},
+           pipeline_flag(),
+           params_flag(),
            miss_flag()},
           {"lathe kernel-bench benchmarks/payloads --csv cpu.csv --svg cpu.svg",
            "lathe kernel-bench benchmarks/payloads --target cuda:0"},

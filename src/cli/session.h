@@ -36,6 +36,8 @@ absl::StatusOr<Device> open_device(lathe_context* context, const Arguments& argu
 // The --device, --facts and --target rows of a verb's table.
 Flag device_flag();
 Flag miss_flag();
+Flag pipeline_flag();
+Flag params_flag();
 Flag facts_flag();
 Flag target_flag();
 
