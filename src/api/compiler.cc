@@ -16,6 +16,7 @@ Json request_json(const CompileRequest& request) {
                {"config", to_json(request.config)},
                {"target", to_json(request.target)}};
   if (request.assembler != nullptr) json["assemble"] = to_json(*request.assembler);
+  if (request.pipeline != nullptr) json["pipeline"] = *request.pipeline;
   return json;
 }
 
@@ -72,18 +73,30 @@ absl::StatusOr<Artifact> Compiler::run(absl::string_view request, StageSink stag
   return artifact;
 }
 
-absl::StatusOr<Json> Compiler::inspect(absl::string_view name, absl::string_view text) {
-  const Json request = {{"inspect", {{"name", name}, {"text", text}}}};
+absl::StatusOr<Json> Compiler::answer_json(absl::string_view request) {
   const auto no_stages = [](absl::string_view, absl::string_view) {};
   Output out(no_stages);
-  LATHE_RETURN_IF_ERROR(answer(canonical_text(request), &out));
+  LATHE_RETURN_IF_ERROR(answer(request, &out));
   if (out.programs != 1) {
     return absl::InternalError(absl::StrCat("the compiler gave ", out.programs, " programs, not one"));
   }
-  const absl::StatusOr<Json> program = parse_json(out.program, "the compiler's program");
+  absl::StatusOr<Json> program = parse_json(out.program, "the compiler's program");
   if (!program.ok() || !program->is_object())
     return absl::InternalError(
         absl::StrCat("the compiler's program: ", program.ok() ? "no object" : program.status().message()));
+  return program;
+}
+
+absl::StatusOr<Json> Compiler::read_pipeline(absl::string_view path, absl::string_view parameters) {
+  absl::StatusOr<Json> read =
+      answer_json(canonical_text({{"read_pipeline", {{"path", path}, {"parameters", parameters}}}}));
+  if (absl::IsAborted(read.status())) return absl::InvalidArgumentError(read.status().message());
+  return read;
+}
+
+absl::StatusOr<Json> Compiler::inspect(absl::string_view name, absl::string_view text) {
+  absl::StatusOr<Json> program = answer_json(canonical_text({{"inspect", {{"name", name}, {"text", text}}}}));
+  if (!program.ok()) return program;
   if (!program->contains("refused")) return program;
   absl::Status refusal;
   const absl::StatusOr<bool> read = read_json("the compiler's refusal", [&] {
@@ -105,7 +118,7 @@ absl::Status Compiler::dump(const CompileRequest& request, absl::string_view pip
                             StageSink stages) {
   Json json = request_json(request);
   json["dump"] = true;
-  if (!pipeline_yaml.empty()) json["pipeline"] = std::string(pipeline_yaml);
+  if (!pipeline_yaml.empty()) json["pipeline"] = {{"name", "pipeline"}, {"text", pipeline_yaml}};
   return run(json.dump(), stages).status();
 }
 

@@ -22,6 +22,8 @@ struct CompileRequest {
   const Target& target;
   // Where to look for an assembler of PTX; null: PTX stays PTX.
   const AssemblerSearch* assembler = nullptr;
+  // The caller's own, as read_pipeline gave it; null: the built-in one.
+  const Json* pipeline = nullptr;
 };
 
 // Receives a dump's text, stage by stage.
@@ -37,11 +39,15 @@ class Compiler {
   virtual absl::Status load() = 0;
   // Compiles one kernel (load() included). kAborted with the compiler's message.
   absl::StatusOr<Artifact> compile(const CompileRequest& request);
-  // As compile, and hands the IR after each stage to `stages`; `pipeline_yaml` "": the built-in pipeline.
+  // As compile, and hands the IR after each stage to `stages`; `pipeline_yaml` "": the request's pipeline.
   absl::Status dump(const CompileRequest& request, absl::string_view pipeline_yaml, StageSink stages);
   // A payload as a program, JSON as compiler/inspect.h says. kInvalidArgument: it is malformed;
   // kUnimplemented: it asks for what Lathe has no op for; both name the place.
   absl::StatusOr<Json> inspect(absl::string_view name, absl::string_view text);
+
+  // A pipeline of the caller's own, {"for": "matmul.cpu", "pipeline": for requests}; kInvalidArgument with
+  // file and line. `parameters` "": no such file.
+  absl::StatusOr<Json> read_pipeline(absl::string_view path, absl::string_view parameters);
 
   // lathe_compiler_compile's result, or why there is none. What `sink` throws comes out of here.
   virtual absl::StatusOr<int> ask(absl::string_view request, lathe_compiler_sink sink, void* user) = 0;
@@ -52,6 +58,8 @@ class Compiler {
  private:
   struct Output;
   static void receive(void* user, int kind, const char* name, const uint8_t* data, size_t size);
+  // The one JSON that the request is answered with.
+  absl::StatusOr<Json> answer_json(absl::string_view request);
   // What the request was answered with; kAborted with the compiler's message.
   absl::Status answer(absl::string_view request, Output* out);
   absl::StatusOr<Artifact> run(absl::string_view request, StageSink stages);

@@ -11,6 +11,7 @@
 #include "api/metrics.h"
 #include "api/miss.h"
 #include "api/options.h"
+#include "api/pipelines.h"
 #include "api/recorder.h"
 #include "api/records.h"
 #include "api/trace.h"
@@ -28,6 +29,7 @@ struct lathe_context {
   const std::unique_ptr<lathe::ArtifactCache> cache;
   const std::unique_ptr<lathe::Compiler> compiler;
   const lathe::TuningRecords tuning;
+  lathe::Pipelines pipelines;  // read by lathe_context_create, and only read from then on
   lathe::FallbackBundle fallback;
   lathe::Counters counters;
   std::atomic<int> devices{0};  // open ones

@@ -142,7 +142,8 @@ absl::StatusOr<DispatchKey> without_external(const lathe_device& device, const D
 void take_rank(const lathe_device& device, const DispatchKey& key, size_t rank, ChosenBy by, Choice* choice) {
   choice->rank = rank;
   choice->by = by;
-  choice->key = key_of(key.problem, choice->plan().config, device.facts.target, codegen_id());
+  choice->key =
+      key_of(key.problem, choice->plan().config, device.facts.target, codegen_for(device, key.problem));
 }
 
 absl::StatusOr<Choice> choose_by_oracle(const lathe_device& device, const DispatchKey& key) {
@@ -196,6 +197,15 @@ absl::StatusOr<Choice> choice_of(const lathe_device& device, const DispatchEntry
   return choice;
 }
 
+const Json* pipeline_for(const lathe_device& device, const ProblemClass& c, const CompileConfig& config) {
+  if (!config.external.provider.empty()) return nullptr;  // nothing is compiled
+  return device.context.pipelines.find(c.op, device.facts.target.backend);
+}
+
+std::string codegen_for(const lathe_device& device, const ProblemClass& c) {
+  return device.context.pipelines.codegen_of(c.op, device.facts.target.backend);
+}
+
 Dims largest_request(const ProblemClass& c) { return {c.m_hi, c.op == Op::kArgmax ? c.row_hi : c.n, c.k, 1}; }
 
 std::string describe_class(const lathe_device& device, const ProblemClass& c) {
@@ -212,7 +222,8 @@ absl::StatusOr<Artifact> compile(lathe_device& device, const ProblemClass& probl
   const auto start = Trace::Clock::now();
   ScopedTimer timer(&context.counters.compile_nanoseconds);
   absl::StatusOr<Artifact> artifact =
-      context.compiler->compile({problem, choice.plan().config, device.facts.target, device.assembler()});
+      context.compiler->compile({problem, choice.plan().config, device.facts.target, device.assembler(),
+                                 pipeline_for(device, problem, choice.plan().config)});
   if (context.trace.enabled()) {
     context.trace.span("compile", describe(problem, largest_request(problem)), start,
                        {{"device", device.name},
@@ -357,6 +368,8 @@ uint64_t fingerprint_of(const lathe_device& device) {
                          device.workers, "codegen", std::string(codegen_id()), "oracle", LATHE_ORACLE_ID,
                          "version", lathe_version());
   if (const uint64_t tuning = device.context.tuning.digest()) set_fields(&all, "tuning", tuning);
+  if (Json pipelines = device.context.pipelines.digests(); !pipelines.is_null())
+    set_fields(&all, "pipelines", std::move(pipelines));
   const std::string text = all.dump();
   return XXH3_64bits(text.data(), text.size());
 }

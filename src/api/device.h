@@ -82,6 +82,11 @@ struct Choice {
 
   const Plan& plan() const { return answer.ranked[rank].plan; }
 };
+// What the class' kernels are compiled by; null: the built-in pipeline.
+const Json* pipeline_for(const lathe_device& device, const ProblemClass& c, const CompileConfig& config);
+// The codegen id in their keys.
+std::string codegen_for(const lathe_device& device, const ProblemClass& c);
+
 // kUnimplemented when no candidate is legal; kInvalidArgument for a forced candidate that does not exist or
 // is rejected, with the reason. The oracle's, or the request's, alone.
 absl::StatusOr<Choice> choose_by_oracle(const lathe_device& device, const DispatchKey& key);

@@ -56,8 +56,8 @@ Json explain_json(const lathe_plan& plan) {
                           to_json(plan.planned.key.problem), "dims",
                           json_object("m", dims.m, "n", dims.n, "k", dims.k, "batch", dims.batch), "facts",
                           to_json(device.facts), "target", to_json(device.facts.target), "workers",
-                          device.workers, "codegen_id", std::string(codegen_id()), "candidates",
-                          Json(Json::value_t::array), "legal", 0);
+                          device.workers, "codegen_id", codegen_for(device, plan.planned.key.problem),
+                          "candidates", Json(Json::value_t::array), "legal", 0);
   if (plan.choice == nullptr) return json;
   const Choice& choice = *plan.choice;
   json["rank"] = choice.rank + 1;
@@ -81,8 +81,9 @@ absl::Status dump_plan(const lathe_plan& plan, absl::string_view pipeline_yaml, 
     return absl::InvalidArgumentError(
         absl::StrCat(describe(plan.planned, plan.device.name), ": needs no kernel, so there is no IR"));
   }
-  const CompileRequest request = {plan.planned.key.problem, plan.choice->plan().config,
-                                  plan.device.facts.target, plan.device.assembler()};
+  const CompileRequest request = {
+      plan.planned.key.problem, plan.choice->plan().config, plan.device.facts.target, plan.device.assembler(),
+      pipeline_for(plan.device, plan.planned.key.problem, plan.choice->plan().config)};
   const absl::Status status = plan.device.context.compiler->dump(request, pipeline_yaml, stages);
   if (status.ok()) return status;
   return in_request(describe(plan.planned), plan.device.name, status);

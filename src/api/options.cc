@@ -9,6 +9,7 @@
 #include "absl/strings/str_split.h"
 #include "api/raw_enum.h"
 #include "cache/remote_store.h"
+#include "lathe/pipelines.h"
 #include "runtime/driver.h"
 
 namespace lathe {
@@ -121,9 +122,6 @@ absl::Status check_header(const lathe_context_options& options) {
     return absl::InvalidArgumentError(absl::StrCat("lathe_context_options: struct_size ", options.struct_size,
                                                    " is not ", sizeof(lathe_context_options)));
   }
-  if (options.next != nullptr) {
-    return absl::UnimplementedError("lathe_context_options: no chain element is known here");
-  }
   if (raw(options.log_level) > LATHE_LOG_DEBUG) {
     return absl::InvalidArgumentError(
         absl::StrCat("lathe_context_options: log_level ", raw(options.log_level), " is unknown"));
@@ -133,6 +131,26 @@ absl::Status check_header(const lathe_context_options& options) {
         absl::StrCat("lathe_context_options: validate ", options.validate, " is neither 0 nor 1"));
   }
   if (options.reserved != 0) return absl::UnimplementedError("lathe_context_options: reserved is not 0");
+  return absl::OkStatus();
+}
+
+absl::Status read_chain(const lathe_context_options& options, ContextOptions* out) {
+  if (options.next == nullptr) return absl::OkStatus();
+  const auto* pipelines = reinterpret_cast<const lathe_pipelines*>(options.next);
+  if (options.next->struct_size != sizeof(lathe_pipelines) || options.next->kind != LATHE_CHAIN_PIPELINES ||
+      options.next->next != nullptr || options.next->reserved != 0)
+    return absl::UnimplementedError(
+        "lathe_context_options: of chain elements one lathe_pipelines alone is known here");
+  if (pipelines->paths == nullptr && pipelines->count != 0)
+    return absl::InvalidArgumentError("lathe_pipelines: paths is NULL and count is not 0");
+  for (size_t i = 0; i < pipelines->count; ++i) {
+    if (pipelines->paths[i] == nullptr)
+      return absl::InvalidArgumentError(absl::StrCat("lathe_pipelines: paths[", i, "] is NULL"));
+    out->pipelines.emplace_back(pipelines->paths[i]);
+  }
+  if (pipelines->parameters != nullptr) out->pipeline_parameters = pipelines->parameters;
+  if (!out->pipeline_parameters.empty() && out->pipelines.empty())
+    return absl::InvalidArgumentError("lathe_pipelines: parameters without a pipeline");
   return absl::OkStatus();
 }
 
@@ -262,6 +280,7 @@ absl::StatusOr<ContextOptions> read_options(const lathe_context_options* options
   LATHE_RETURN_IF_ERROR(check_header(*options));
 
   ContextOptions out;
+  LATHE_RETURN_IF_ERROR(read_chain(*options, &out));
   out.cache_dir = options->cache_dir != nullptr ? options->cache_dir : default_cache_dir(environment);
   LATHE_ASSIGN_OR_RETURN(out.cache_bytes, cache_bytes(*options, environment));
   LATHE_ASSIGN_OR_RETURN(out.bundles, bundles(*options, environment));

@@ -42,7 +42,7 @@ PlanRecord make_record(const lathe_device& device, RecordKind kind, const Proble
   record.kind = kind;
   record.problem = problem;
   record.target = device.facts.target;
-  record.codegen = std::string(codegen_id());
+  record.codegen = codegen_for(device, problem);
   if (kind == RecordKind::kPlan) return record;
   record.device = device.facts.name;
   record.units =

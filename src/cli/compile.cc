@@ -60,7 +60,10 @@ absl::Status compile(const Arguments& arguments) {
   lathe_device* device = payload->opened.device.get();
   absl::StatusOr<Manifest> manifest = make_manifest();
   if (!manifest.ok()) return manifest.status();
-  if (!arguments.has("params")) {
+  absl::StatusOr<bool> listed = false;
+  if (arguments.has("params")) listed = lists_entries(arguments.text("params", ""));
+  if (!listed.ok()) return listed.status();
+  if (!*listed) {
     if (absl::Status s = print_steps(*payload); !s.ok()) return s;
     if (absl::Status s = add_steps(device, payload->program, payload->rows, manifest->get()); !s.ok())
       return s;
@@ -91,7 +94,10 @@ absl::Status plan(const Arguments& arguments) {
 Verb compile_verb() {
   std::vector<Flag> flags = warm_flags();
   flags.push_back(kMMax);
-  flags.push_back({"params", "FILE", "compile exactly what 'lathe plan --out' wrote there"});
+  flags.push_back(
+      {"params", "FILE",
+       "compile exactly what 'lathe plan --out' wrote there; its \"parameters\" are the pipelines'"});
+  flags.push_back(pipeline_flag());
   flags.push_back({"json", nullptr, "print the program that was read, and compile nothing"});
   return {"compile",
           "PAYLOAD.MLIR",

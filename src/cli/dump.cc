@@ -31,13 +31,9 @@ absl::Status write_files(const std::vector<Text>& stages, const std::string& dir
 bool is_code(const Text& stage) { return absl::StartsWith(stage.text, "\177ELF"); }
 
 absl::Status dump(lathe_plan* plan, const Arguments& arguments) {
-  absl::StatusOr<std::string> pipeline = std::string();
-  if (arguments.has("pipeline")) pipeline = read_file(arguments.text("pipeline", ""));
-  if (!pipeline.ok()) return pipeline.status();
   std::vector<Text> stages;
-  const char* yaml = arguments.has("pipeline") ? pipeline->c_str() : nullptr;
   // Stages that came before a failure are shown all the same: they are what the user is looking for.
-  absl::Status status = check(lathe_plan_dump(plan, yaml, collect_text, &stages));
+  absl::Status status = check(lathe_plan_dump(plan, nullptr, collect_text, &stages));
   if (arguments.has("stage")) {
     std::vector<std::string> names;
     for (const Text& stage : stages) {
@@ -77,7 +73,8 @@ std::vector<Flag> dump_flags() {
           target_flag(),
           {"output", "DIR", "write a file a stage instead of printing them"},
           {"stage", "NAME", "print that stage alone"},
-          {"pipeline", "FILE", "a YAML pipeline in place of the built-in one"},
+          pipeline_flag(),
+          params_flag(),
           device_flag()};
 }
 

@@ -177,23 +177,28 @@ void print(const Row& row) {
   if (!row.refused.empty()) {
     absl::PrintF("%-24s refused: %s\n", row.payload, row.refused);
   } else {
+    const std::string judged = row.check.judged == row.check.to_judge
+                                   ? "all"
+                                   : absl::StrCat(row.check.judged, " of ", row.check.to_judge);
     absl::PrintF("%-24s %-9s %9s %9s %8.1f", row.payload, row.check.ok ? "right" : "WRONG",
                  duration(row.median), duration(row.first), row.gflops());
     for (const double median : row.peers) absl::PrintF(" %9s", median > 0 ? duration(median) : "-");
-    absl::PrintF("  %s\n", row.check.ok ? row.steps : row.check.what);
+    absl::PrintF("  %-18s %s\n", judged, row.check.ok ? row.steps : row.check.what);
   }
   std::fflush(stdout);
 }
 
 std::string csv_of(const std::vector<Row>& rows, const std::string& device, const std::vector<Peer>& peers) {
   std::string text =
-      "payload,function,device,steps,right,checked,first_seconds,median_seconds,least_seconds,gflops";
+      "payload,function,device,steps,right,checked,judged,results,first_seconds,median_seconds,least_seconds,"
+      "gflops";
   for (const Peer& peer : peers) absl::StrAppend(&text, ",", peer.name, "_median_seconds");
   text += "\n";
   for (const Row& r : rows) {
     if (!r.refused.empty()) continue;
-    absl::StrAppendFormat(&text, "%s,%s,%s,%s,%d,%d,%.9g,%.9g,%.9g,%.6g", r.payload, r.function, device,
-                          r.steps, r.check.ok, r.check.checked, r.first, r.median, r.least, r.gflops());
+    absl::StrAppendFormat(&text, "%s,%s,%s,%s,%d,%d,%d,%d,%.9g,%.9g,%.9g,%.6g", r.payload, r.function, device,
+                          r.steps, r.check.ok, r.check.checked, r.check.judged, r.check.to_judge, r.first,
+                          r.median, r.least, r.gflops());
     for (const double median : r.peers)
       absl::StrAppend(&text, ",", median > 0 ? absl::StrFormat("%.9g", median) : "");
     text += "\n";
@@ -241,7 +246,7 @@ absl::Status kernel_bench(const Arguments& arguments) {
 
   absl::PrintF("%-24s %-9s %9s %9s %8s", "payload", "check", "median", "first use", "GFLOP/s");
   for (const Peer& peer : *peers) absl::PrintF(" %9s", peer.name);
-  absl::PrintF("  steps; open rows are %d, seed %d\n", *rows, *seed);
+  absl::PrintF("  %-18s steps; open rows are %d, seed %d\n", "text judged", *rows, *seed);
   std::vector<Row> table;
   for (const fs::path& file : *files) {
     for (const Row& row : run_payload(setting, file)) {
@@ -275,6 +280,8 @@ Verb kernel_bench_verb() {
            {"seed", "S", "of the random arguments (default: a fresh one, printed)"},
            {"csv", "FILE", "write the table"},
            {"svg", "FILE", "write a chart of it"},
+           pipeline_flag(),
+           params_flag(),
            miss_flag()},
           {"lathe kernel-bench benchmarks/payloads --csv cpu.csv --svg cpu.svg",
            "lathe kernel-bench benchmarks/payloads --target cuda:0"},

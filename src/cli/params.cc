@@ -24,6 +24,12 @@ absl::StatusOr<Plan> plan_of(lathe_device* device, const PayloadStep& step) {
   return Plan(made);
 }
 
+// Whether several classes serve the step's rows.
+bool needs_weight(const PayloadStep& step) {
+  return step.open_rows && !std::holds_alternative<lathe_argmax_desc>(step.desc) &&
+         !std::holds_alternative<Elementwise>(step.desc);
+}
+
 absl::Status add_weight(const PayloadStep& step, int64_t rows, lathe_manifest* manifest) {
   const char* name = step.location.c_str();
   if (const auto* d = std::get_if<lathe_matmul_desc>(&step.desc))
@@ -57,11 +63,12 @@ absl::StatusOr<Json> read_params(const std::string& path) {
   absl::StatusOr<Json> read = read_json_file(path);
   if (!read.ok()) return read.status();
   Json& json = *read;
-  const bool known = json.is_object() && json.value("lathe_params", Json()) == 1 && json.size() == 2 &&
-                     json.contains("entries") && json["entries"].is_array();
+  const size_t parts = json.is_object() ? json.count("entries") + json.count("parameters") : 0;
+  const bool known = parts > 0 && json.value("lathe_params", Json()) == 1 && json.size() == 1 + parts &&
+                     json.value("entries", Json::array()).is_array();
   if (!known)
     return absl::InvalidArgumentError(absl::StrCat(path, ": no parameters that 'lathe plan' writes"));
-  return json["entries"];
+  return read;
 }
 
 bool is_entry(const Json& e) {
@@ -81,8 +88,7 @@ int64_t rank_of(const Json& plan, const Json& entry) {
 
 // The rows that a step is planned for: where they are open the upper ends of its classes with 1 to `rows`.
 absl::StatusOr<std::vector<int64_t>> rows_of(lathe_device* device, const PayloadStep& step, int64_t rows) {
-  if (!step.open_rows || std::holds_alternative<lathe_argmax_desc>(step.desc))
-    return std::vector<int64_t>{rows};
+  if (!needs_weight(step)) return std::vector<int64_t>{rows};
   absl::StatusOr<Manifest> manifest = make_manifest();
   if (!manifest.ok()) return manifest.status();
   if (absl::Status s = add_weight(step, rows, manifest->get()); !s.ok()) return s;
@@ -104,6 +110,7 @@ absl::StatusOr<std::vector<int64_t>> rows_of(lathe_device* device, const Payload
 }  // namespace
 
 absl::StatusOr<Json> explain_step(lathe_device* device, const PayloadStep& step) {
+  if (std::holds_alternative<Elementwise>(step.desc)) return Json::object();
   absl::StatusOr<Plan> plan = plan_of(device, step);
   if (!plan.ok()) return plan.status();
   return explain(plan->get());
@@ -114,7 +121,7 @@ absl::Status add_steps(lathe_device* device, const Json& program, int64_t rows, 
   if (!steps.ok()) return steps.status();
   for (const PayloadStep& step : *steps) {
     absl::Status added;
-    if (step.open_rows && !std::holds_alternative<lathe_argmax_desc>(step.desc)) {
+    if (needs_weight(step)) {
       added = add_weight(step, rows, manifest);
     } else {
       absl::StatusOr<Json> plan = explain_step(device, step);
@@ -144,12 +151,19 @@ absl::StatusOr<Json> make_params(lathe_device* device, const Json& program, int6
   return Json({{"lathe_params", 1}, {"entries", entries}});
 }
 
+absl::StatusOr<bool> lists_entries(const std::string& path) {
+  absl::StatusOr<Json> params = read_params(path);
+  if (!params.ok()) return params.status();
+  return params->contains("entries");
+}
+
 absl::Status add_params(lathe_device* device, const Json& program, const std::string& path,
                         lathe_manifest* manifest) {
-  absl::StatusOr<Json> entries = read_params(path);
-  if (!entries.ok()) return entries.status();
-  for (size_t i = 0; i < entries->size(); ++i) {
-    const Json& entry = (*entries)[i];
+  absl::StatusOr<Json> params = read_params(path);
+  if (!params.ok()) return params.status();
+  const Json& entries = params->at("entries");
+  for (size_t i = 0; i < entries.size(); ++i) {
+    const Json& entry = entries[i];
     const auto error = [&](const std::string& why) {
       return absl::InvalidArgumentError(absl::StrCat(path, ": entry ", i, ": ", why));
     };
@@ -161,7 +175,7 @@ absl::Status add_params(lathe_device* device, const Json& program, const std::st
     const PayloadStep& step = (*steps)[entry["step"].get<size_t>()];
     absl::StatusOr<Json> plan = explain_step(device, step);
     if (!plan.ok()) return plan.status();
-    if (plan->at("class") != entry["class"])
+    if (!plan->contains("class") || plan->at("class") != entry["class"])
       return error(absl::StrCat("another class than that of ", step.location));
     const int64_t rank = plan->contains("config") ? rank_of(*plan, entry) : 0;
     if (rank == 0)

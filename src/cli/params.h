@@ -2,10 +2,12 @@
 // compiles exactly that.
 //
 //   {"lathe_params": 1,
-//    "entries": [{"step": 0, "rows": 4, "class": {...}, "config": {...}, "splits": 1}...]}
+//    "entries": [{"step": 0, "rows": 4, "class": {...}, "config": {...}, "splits": 1}...],
+//    "parameters": {...}}
 //
 // "step" counts the steps of all functions; "rows" are those of a step that leaves them open; class, config
-// and splits are lathe_plan_explain's.
+// and splits are lathe_plan_explain's. "parameters", written by hand, are --pipeline's params.NAME; of the
+// two one may be missing.
 #pragma once
 
 #include <string>
@@ -20,6 +22,9 @@ absl::StatusOr<Json> explain_step(lathe_device* device, const PayloadStep& step)
 // 1 to `rows`.
 absl::Status add_steps(lathe_device* device, const Json& program, int64_t rows, lathe_manifest* manifest);
 
+// Whether the file lists what to compile; one may hold a pipeline's "parameters" alone. kInvalidArgument: it
+// is no such file.
+absl::StatusOr<bool> lists_entries(const std::string& path);
 absl::StatusOr<Json> make_params(lathe_device* device, const Json& program, int64_t rows);
 // Adds exactly what the file lists. kInvalidArgument names the entry that is of no step, of another class, or
 // no candidate here.

@@ -27,8 +27,21 @@ absl::StatusOr<std::unique_ptr<PayloadTrial>> PayloadTrial::make(lathe_device* d
   absl::StatusOr<std::vector<PayloadStep>> steps = function_steps(function, rows);
   if (!steps.ok()) return steps.status();
   trial->steps_ = *std::move(steps);
+  trial->function_ = &function;
   if (absl::Status s = trial->make_values(function, rows); !s.ok()) return s;
-  for (PayloadStep& step : trial->steps_) trial->set_pointers(&step);
+  for (PayloadStep& step : trial->steps_) {
+    trial->set_pointers(&step);
+    auto* argmax = std::get_if<lathe_argmax_desc>(&step.desc);
+    if (argmax == nullptr || trial->access(step, "x").dims.back() == 'n') continue;
+    Value& rows = trial->rows_[&step];
+    rows.dtype = argmax->x.dtype;
+    rows.shape = {argmax->rows, argmax->n};
+    rows.image.resize(static_cast<size_t>(rows.elements()) * bytes_of(rows.dtype));
+    absl::StatusOr<DeviceBuffer> memory = DeviceBuffer::make(device, stream.get(), rows.image);
+    if (!memory.ok()) return memory.status();
+    rows.memory = *std::move(memory);
+    argmax->x.data = rows.memory.data();
+  }
   if (absl::Status s = stream.synchronize(); !s.ok()) return s;
   return trial;
 }
@@ -89,6 +102,10 @@ void PayloadTrial::set_pointers(PayloadStep* step) {
 absl::Status PayloadTrial::launch() {
   for (const PayloadStep& step : steps_) {
     lathe_status status = LATHE_OK;
+    if (const auto* d = std::get_if<Elementwise>(&step.desc))
+      if (absl::Status s = evaluate(*d); !s.ok()) return s;
+    if (rows_.count(&step) != 0)
+      if (absl::Status s = gather_rows(step); !s.ok()) return s;
     if (const auto* d = std::get_if<lathe_matmul_desc>(&step.desc))
       status = lathe_matmul(device_, stream_.get(), d);
     if (const auto* d = std::get_if<lathe_argmax_desc>(&step.desc))
@@ -104,7 +121,9 @@ absl::Status PayloadTrial::launch() {
 double PayloadTrial::flops() const {
   double flops = 0;
   for (const PayloadStep& step : steps_) {
-    if (std::holds_alternative<lathe_argmax_desc>(step.desc)) continue;
+    if (std::holds_alternative<lathe_argmax_desc>(step.desc) ||
+        std::holds_alternative<Elementwise>(step.desc))
+      continue;
     double products = 2;
     for (const auto& [letter, size] : step.extents) products *= static_cast<double>(size);
     flops += products;
@@ -164,9 +183,22 @@ CheckResult PayloadTrial::check(const PayloadStep& step, const lathe_matmul_desc
   return check_matmul(r, data, &random_);
 }
 
+Operand PayloadTrial::gather_argmax(const PayloadStep& step) const {
+  const auto copy = rows_.find(&step);
+  if (copy == rows_.end()) return gather(step, "x", 'r', 'n');
+  OperandForm form;
+  form.dtype = copy->second.dtype;
+  form.rows = copy->second.shape[0];
+  form.columns = copy->second.shape[1];
+  Operand operand(form);
+  for (int64_t i = 0; i < copy->second.elements(); ++i)
+    operand.set(0, i / form.columns, i % form.columns, load(copy->second.image.data(), form.dtype, i));
+  return operand;
+}
+
 CheckResult PayloadTrial::check(const PayloadStep& step, const lathe_argmax_desc& desc) {
   ArgmaxData data;
-  data.x = gather(step, "x", 'r', 'n');
+  data.x = gather_argmax(step);
   data.indices = gather(step, "indices", ' ', 'r');
   if (step.json->contains("values")) data.values = gather(step, "values", ' ', 'r');
   ArgmaxRequest r;
@@ -199,6 +231,91 @@ CheckResult PayloadTrial::check(const PayloadStep& step, const lathe_matmul_argm
   return check_matmul_argmax(r, data, &random_);
 }
 
+absl::Status PayloadTrial::download(Value* value) {
+  if (absl::Status s = value->memory.download(stream_.get(), &value->image); !s.ok()) return s;
+  return stream_.synchronize();
+}
+
+Evaluator PayloadTrial::evaluator_with(const std::vector<size_t>& values) const {
+  Evaluator evaluator(function_->at("meaning"));
+  for (size_t v : values)
+    evaluator.bind(function_->at("numbers").at(v).get<int64_t>(), values_[v].image.data(), values_[v].dtype,
+                   values_[v].shape);
+  return evaluator;
+}
+
+absl::Status PayloadTrial::evaluate(const Elementwise& step) {
+  if (function_->at("meaning").is_null())
+    return absl::UnimplementedError(
+        absl::StrCat("elementwise beside ", function_->at("unjudged").get<std::string>()));
+  for (size_t v : step.reads)
+    if (absl::Status s = download(&values_[v]); !s.ok()) return s;
+  Evaluator evaluator = evaluator_with(step.reads);
+  Value& out = values_[step.value];
+  std::vector<int64_t> index(out.shape.size(), 0);
+  for (int64_t i = 0; i < out.elements(); ++i) {
+    const Number n = evaluator.at(step.number, index);
+    store(out.image.data(), out.dtype, i, is_integer(out.dtype) ? static_cast<double>(n.i) : n.v);
+    for (size_t d = index.size(); d-- > 0;) {
+      if (++index[d] < out.shape[d]) break;
+      index[d] = 0;
+    }
+  }
+  if (absl::Status s = out.memory.upload(stream_.get(), out.image); !s.ok()) return s;
+  return stream_.synchronize();
+}
+
+absl::Status PayloadTrial::gather_rows(const PayloadStep& step) {
+  const Access from = access(step, "x");
+  if (absl::Status s = download(&values_[step.json->at("x").at("value").get<size_t>()]); !s.ok()) return s;
+  Value& rows = rows_.at(&step);
+  const size_t reduced = from.dims.find('n'), bytes = bytes_of(rows.dtype);
+  int64_t inner = 1;  // elements between neighbours along the reduced dimension
+  for (size_t d = reduced + 1; d < from.value->shape.size(); ++d) inner *= from.value->shape[d];
+  const int64_t n = from.value->shape[reduced], count = rows.elements();
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t row = i / n, source = (row / inner * n + i % n) * inner + row % inner;
+    std::copy_n(from.value->image.data() + static_cast<size_t>(source) * bytes, bytes,
+                rows.image.data() + static_cast<size_t>(i) * bytes);
+  }
+  if (absl::Status s = rows.memory.upload(stream_.get(), rows.image); !s.ok()) return s;
+  return stream_.synchronize();
+}
+
+// What the host evaluated, once more from what it read: nothing that came later wrote over it.
+CheckResult PayloadTrial::check(const PayloadStep&, const Elementwise& step) {
+  Evaluator evaluator = evaluator_with(step.reads);
+  const Value& out = values_[step.value];
+  const Judgement j = judge(&evaluator, step.number, out.image.data(), out.dtype, out.shape, 0.1, &random_);
+  CheckResult result;
+  result.ok = j.ok;
+  result.checked = j.judged;
+  result.total = j.total;
+  result.worst = j.worst;
+  result.what = j.what;
+  return result;
+}
+
+void PayloadTrial::check_meaning(CheckResult* all) {
+  if (function_->at("meaning").is_null()) {
+    absl::StrAppend(&all->what,
+                    "; the text itself is not judged: ", function_->at("unjudged").get<std::string>());
+    return;
+  }
+  Evaluator evaluator = evaluator_with(function_->at("arguments").get<std::vector<size_t>>());
+  const std::vector<int64_t> numbers = function_->at("meaning").at("results").get<std::vector<int64_t>>();
+  for (size_t i = 0; i < numbers.size(); ++i) {
+    const Value& result = values_[function_->at("results").at(i).get<size_t>()];
+    const Judgement j =
+        judge(&evaluator, numbers[i], result.image.data(), result.dtype, result.shape, 0.2, &random_);
+    all->judged += j.judged;
+    all->to_judge += j.total;
+    if (j.ok) continue;
+    all->ok = false;
+    all->what = absl::StrCat("result ", i, " ", j.what);
+  }
+}
+
 CheckResult PayloadTrial::check_step(const PayloadStep& step) {
   return std::visit([&](const auto& desc) { return check(step, desc); }, step.desc);
 }
@@ -221,6 +338,7 @@ absl::StatusOr<CheckResult> PayloadTrial::verify() {
       return all;
     }
   }
+  check_meaning(&all);
   return all;
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "cli/device_memory.h"
+#include "cli/evaluate.h"
 #include "cli/payload_steps.h"
 #include "cli/reference.h"
 
@@ -19,7 +20,8 @@ class PayloadTrial {
                                                             uint64_t seed);
   // All steps, on the trial's stream; does not wait for them.
   absl::Status launch();
-  // Waits, then judges every step's result: the first that is wrong, or the one nearest to its bound.
+  // Waits, then judges every step's result: the first that is wrong, or the one nearest to its bound. Then
+  // what the function returns against what its text says, whatever the steps are.
   absl::StatusOr<CheckResult> verify();
 
   double flops() const;
@@ -46,7 +48,17 @@ class PayloadTrial {
   Access access(const PayloadStep& step, const char* name) const;
   // The operand as a matrix of its own, `rows` and `columns` the letters of its dimensions.
   Operand gather(const PayloadStep& step, const char* name, char rows, char columns) const;
+  Operand gather_argmax(const PayloadStep& step) const;
   CheckResult check_step(const PayloadStep& step);
+  void check_meaning(CheckResult* all);
+  CheckResult check(const PayloadStep& step, const Elementwise& desc);
+  // On the host, between the kernels before and after.
+  absl::Status evaluate(const Elementwise& step);
+  // A copy of an argmax's input whose rows lie as its kernel reads them.
+  absl::Status gather_rows(const PayloadStep& step);
+  absl::Status download(Value* value);
+  // An evaluator with `values` bound.
+  Evaluator evaluator_with(const std::vector<size_t>& values) const;
   CheckResult check(const PayloadStep& step, const lathe_matmul_desc& desc);
   CheckResult check(const PayloadStep& step, const lathe_argmax_desc& desc);
   CheckResult check(const PayloadStep& step, const lathe_matmul_argmax_desc& desc);
@@ -54,7 +66,9 @@ class PayloadTrial {
   lathe_device* device_;
   const Stream& stream_;
   Normal random_;
+  const Json* function_ = nullptr;
   std::vector<Value> values_;
+  std::map<const PayloadStep*, Value> rows_;  // copies that gather_rows makes
   std::vector<PayloadStep> steps_;
 };
 

@@ -30,6 +30,7 @@ class StepReader {
     const std::string op = step_.at("op").get<std::string>();
     if (op == "matmul") made_.desc = matmul();
     if (op == "argmax") made_.desc = argmax();
+    if (op == "elementwise") made_.desc = elementwise();
     if (op == "matmul_argmax") made_.desc = matmul_argmax();
     return std::move(made_);
   }
@@ -54,13 +55,18 @@ class StepReader {
     const Json& shape = value_of(name).at("shape");
     for (size_t i = 0; i < dims.size(); ++i) {
       if (dims[i] == 'r' || shape.at(i).is_null() != open) continue;
+      // Dimensions side by side that are one to the step.
+      if (i > 0 && dims[i - 1] == dims[i]) continue;
+      int64_t rest = 1;
+      for (size_t next = i + 1; next < dims.size() && dims[next] == dims[i]; ++next)
+        rest *= shape.at(next).is_null() ? 0 : shape.at(next).get<int64_t>();
       const bool told = made_.extents.count(dims[i]) != 0;
       if (open && told) continue;
       if (open && dims[i] != 'm')
         return error(absl::StatusCode::kUnimplemented,
                      absl::StrCat("dimension ", i, " of '", name, "' is open; rows alone may be"));
       made_.open_rows = made_.open_rows || open;
-      const int64_t extent = open ? rows_ : shape.at(i).get<int64_t>();
+      const int64_t extent = open ? rows_ : shape.at(i).get<int64_t>() * rest;
       if (told && made_.extents[dims[i]] != extent)
         return error(absl::StatusCode::kInvalidArgument,
                      absl::StrCat("dimension ", i, " of '", name, "' is ", extent, ", elsewhere ",
@@ -74,7 +80,9 @@ class StepReader {
     if (!has("x")) return;
     int64_t rows = 1;
     const Json& shape = value_of("x").at("shape");
-    for (size_t i = 0; i + 1 < shape.size(); ++i) {
+    const std::string dims = dims_of("x");
+    for (size_t i = 0; i < shape.size(); ++i) {
+      if (dims[i] == 'n') continue;
       made_.open_rows = made_.open_rows || shape[i].is_null();
       rows *= shape[i].is_null() ? rows_ : shape[i].get<int64_t>();
     }
@@ -87,10 +95,11 @@ class StepReader {
   // Elements between neighbours along `letter`; 0: the value has no such dimension.
   int64_t stride(const char* name, char letter) const {
     const std::string dims = dims_of(name);
-    const size_t at = dims.find(letter);
+    const size_t at = dims.rfind(letter);
     if (at == std::string::npos) return 0;
     int64_t stride = 1;
-    for (size_t i = at + 1; i < dims.size(); ++i) stride *= extent(dims[i]);
+    for (size_t i = at + 1; i < dims.size(); ++i)
+      if (dims[i] != dims[i - 1]) stride *= extent(dims[i]);
     return stride;
   }
   // A matrix of `rows` by `columns`, the letters of those dimensions.
@@ -156,6 +165,14 @@ class StepReader {
     desc.index_offset = step_.at("index_offset").get<int64_t>();
     if (has("values")) desc.values = static_cast<float*>(present());
     return desc;
+  }
+
+  Elementwise elementwise() const {
+    Elementwise e;
+    e.value = step_.at("d").at("value").get<size_t>();
+    e.number = function_.at("numbers").at(e.value).get<int64_t>();
+    e.reads = step_.at("reads").get<std::vector<size_t>>();
+    return e;
   }
 
   lathe_matmul_argmax_desc matmul_argmax() const {
@@ -247,6 +264,7 @@ std::string step_line(const PayloadStep& step) {
   if (const auto* d = std::get_if<lathe_argmax_desc>(&step.desc))
     return absl::StrCat("argmax ", name_of(d->x.dtype), " ", rows.empty() ? absl::StrCat(d->rows) : rows, "x",
                         d->n);
+  if (std::holds_alternative<Elementwise>(step.desc)) return "elementwise on the host";
   const auto& d = std::get<lathe_matmul_argmax_desc>(step.desc);
   return absl::StrCat("matmul_argmax ", name_of(d.a.dtype), " ", rows.empty() ? absl::StrCat(d.m) : rows, "x",
                       d.n, "x", d.k, " ", layout_of(d.a, d.b));

@@ -10,12 +10,19 @@
 
 namespace lathe::cli {
 
+// What no kernel does: evaluated on the host as the payload says it (cli/evaluate.h).
+struct Elementwise {
+  int64_t number = 0;         // the result's, in the payload's meaning
+  size_t value = 0;           // the same in the program
+  std::vector<size_t> reads;  // values of the program
+};
+
 struct PayloadStep {
   std::string function, location;
   const Json* json = nullptr;       // in the program
   std::map<char, int64_t> extents;  // by the letters of its accesses; what has none is 1
   // Data pointers are NULL but where presence is part of the class.
-  std::variant<lathe_matmul_desc, lathe_argmax_desc, lathe_matmul_argmax_desc> desc;
+  std::variant<lathe_matmul_desc, lathe_argmax_desc, lathe_matmul_argmax_desc, Elementwise> desc;
   bool open_rows = false;  // the payload leaves M to the run; the descriptor has `rows`
 };
 

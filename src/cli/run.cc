@@ -241,6 +241,8 @@ std::vector<Flag> run_flags() {
           {"seed", "S", "of the random inputs (default: a fresh one, printed)"},
           device_flag(),
           miss_flag(),
+          pipeline_flag(),
+          params_flag(),
           {"json", nullptr, "as JSON"}};
 }
 

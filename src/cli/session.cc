@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "lathe/pipelines.h"
 
 namespace lathe::cli {
 namespace {
@@ -160,6 +161,16 @@ absl::StatusOr<Context> make_context(const Arguments& arguments, lathe_external_
     options.external = LATHE_EXTERNAL_REQUIRE;
     options.external_library = required;
   }
+  const std::vector<std::string> pipelines =
+      absl::StrSplit(arguments.text("pipeline", ""), ':', absl::SkipEmpty());
+  std::vector<const char*> pipeline_paths;
+  for (const std::string& path : pipelines) pipeline_paths.push_back(path.c_str());
+  const std::string parameters = arguments.text("params", "");
+  lathe_pipelines own = LATHE_PIPELINES_INIT;
+  own.paths = pipeline_paths.data();
+  own.count = pipeline_paths.size();
+  if (arguments.has("params")) own.parameters = parameters.c_str();
+  if (!pipelines.empty()) options.next = reinterpret_cast<const lathe_chain*>(&own);
   lathe_context* context = nullptr;
   if (absl::Status s = check(lathe_context_create(&options, &context)); !s.ok()) return s;
   return Context(context);
@@ -190,6 +201,13 @@ Flag device_flag() { return {"device", "NAME", "'lathe devices' lists them (defa
 Flag miss_flag() {
   return {"miss", "P",
           "where there is no kernel yet: block (compile first, default), fallback (a generic one) or error"};
+}
+Flag pipeline_flag() {
+  return {"pipeline", "FILES",
+          "compile by these YAML pipelines in place of the built-in ones, separated by ':'"};
+}
+Flag params_flag() {
+  return {"params", "FILE", "a JSON file whose \"parameters\" the pipelines' params.NAME are"};
 }
 Flag facts_flag() {
   return {"facts", "FILE", "plan for the device a facts file describes; a shipped one by name: h200"};

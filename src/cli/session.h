@@ -41,6 +41,8 @@ Flag device_flag();
 const std::vector<std::string>& external_libraries();
 
 Flag miss_flag();
+Flag pipeline_flag();
+Flag params_flag();
 Flag facts_flag();
 Flag target_flag();
 

@@ -1,4 +1,5 @@
 // liblathe-compiler's entry points: a request in, an artifact out (core/compiler_abi.h).
+#include <algorithm>
 #include <exception>
 #include <optional>
 #include <string>
@@ -7,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "base/status.h"
 #include "compiler/assemble_ptx.h"
+#include "compiler/check_grid.h"
 #include "compiler/codegen.h"
 #include "compiler/context.h"
 #include "compiler/cpu_task.h"
@@ -20,6 +22,7 @@
 #include "core/artifact.h"
 #include "core/compiler_abi.h"
 #include "core/json.h"
+#include "core/kernel_name.h"
 #include "core/key.h"
 #include "llvm/Support/ErrorHandling.h"
 
@@ -30,7 +33,7 @@ struct CompileRequest {
   ProblemClass problem;
   CompileConfig config;
   Target target;
-  std::string pipeline;  // "": the built-in one
+  std::optional<PipelineText> pipeline;  // none: the built-in one
   bool dump = false;
   std::optional<AssemblerSearch> assembler;  // none: PTX stays PTX
 };
@@ -42,7 +45,9 @@ absl::StatusOr<CompileRequest> parse_request(absl::string_view bytes) {
   LATHE_ASSIGN_OR_RETURN(r.problem, problem_class_from_json(part("class")));
   LATHE_ASSIGN_OR_RETURN(r.config, compile_config_from_json(part("config")));
   LATHE_ASSIGN_OR_RETURN(r.target, target_from_json(part("target")));
-  if (j.contains("pipeline") && j["pipeline"].is_string()) r.pipeline = j["pipeline"].get<std::string>();
+  if (j.contains("pipeline")) {
+    LATHE_ASSIGN_OR_RETURN(r.pipeline, pipeline_text_from_json(j["pipeline"]));
+  }
   r.dump = j.contains("dump") && j["dump"] == true;
   if (j.contains("assemble")) {
     LATHE_ASSIGN_OR_RETURN(r.assembler, assembler_search_from_json(j["assemble"]));
@@ -64,7 +69,7 @@ const OpRow* find_op(Op op) {
 }
 
 // Informative: nothing depends on it but what people and tests read.
-Json metadata_of(const Pipeline& pipeline, const StageTimes& times) {
+Json metadata_of(const BoundPipeline& pipeline, const StageTimes& times) {
   Json stages = Json::array();
   double total = 0;
   for (const auto& [name, milliseconds] : times.milliseconds()) {
@@ -110,15 +115,18 @@ absl::StatusOr<Artifact> compile(const CompileRequest& r, const TextSink& dump) 
   const OpRow* op = find_op(r.problem.op);
   if (!op) return absl::UnimplementedError(absl::StrCat("no payload for op ", name_of(r.problem.op)));
   const bool external = !r.config.external.provider.empty();
-  const std::string name =
-      absl::StrCat(name_of(r.problem.op), ".", external ? "external" : name_of(r.target.backend));
-  std::string yaml = r.pipeline;
-  if (yaml.empty()) {
-    LATHE_ASSIGN_OR_RETURN(yaml, builtin_pipeline_text(name));
+  const std::string serves =
+      external ? external_pipeline_name(r.problem.op) : pipeline_name(r.problem.op, r.target.backend);
+  PipelineText text;
+  if (r.pipeline) {
+    text = *r.pipeline;
+  } else {
+    LATHE_ASSIGN_OR_RETURN(text, builtin_pipeline(serves));
   }
-  LATHE_ASSIGN_OR_RETURN(Pipeline pipeline, parse_pipeline(name, yaml));
-
   CompilerContext context(r.target.backend == Backend::kCpu ? Dialects::kCpu : Dialects::kAll);
+  LATHE_ASSIGN_OR_RETURN(
+      const BoundPipeline pipeline,
+      bind_pipeline(text, serves, r.config, r.target, kernel_name(r.problem, r.config), &context.get()));
   LATHE_ASSIGN_OR_RETURN(mlir::OwningOpRef<mlir::ModuleOp> module,
                          context.parse(op->payload(r.problem, r.config)));
   mlir::OpBuilder b(module->getContext());
@@ -133,12 +141,18 @@ absl::StatusOr<Artifact> compile(const CompileRequest& r, const TextSink& dump) 
   times.lap("payload");
   if (dump) dump("00-payload.mlir", print(*module));
   int stage = 0;
-  LATHE_RETURN_IF_ERROR(
-      run_pipeline(pipeline, r.target, *module, [&](const std::string& name, mlir::ModuleOp m) {
-        times.lap(name);
-        if (dump) dump(absl::StrFormat("%02d-%s.mlir", ++stage, name), print(m));
-      }));
+  absl::Status grid;
+  const bool is_scheduled = std::any_of(pipeline.stages.begin(), pipeline.stages.end(),
+                                        [](const BoundStage& s) { return s.schedule != nullptr; });
+  LATHE_RETURN_IF_ERROR(run_pipeline(pipeline, *module, [&](const std::string& name, mlir::ModuleOp m) {
+    if (is_scheduled && grid.ok())
+      grid = check_grid(m, r.problem, op->recipe(r.problem, r.config, r.target, 0));
+    if (!grid.ok()) return;
+    times.lap(name);
+    if (dump) dump(absl::StrFormat("%02d-%s.mlir", ++stage, name), print(m));
+  }));
 
+  if (!grid.ok()) return absl::InvalidArgumentError(absl::StrCat(pipeline.name, ": ", grid.message()));
   if (external) {
     Artifact artifact;
     artifact.format = CodeFormat::kNone;
@@ -166,6 +180,29 @@ absl::StatusOr<Artifact> compile(const CompileRequest& r, const TextSink& dump) 
   artifact.metadata = canonical_text(metadata);
   dump_outcome(artifact, metadata, dump);
   return artifact;
+}
+
+// A user's pipeline, read and checked against a plan that stands for any: {"for", "pipeline": as a request
+// has it}.
+absl::StatusOr<Json> checked_pipeline(const Json& question) {
+  LATHE_ASSIGN_OR_RETURN(const auto paths, read_json("read_pipeline", [&] {
+                           return std::make_pair(text_field(question, "path"),
+                                                 text_field(question, "parameters"));
+                         }));
+  LATHE_ASSIGN_OR_RETURN(const PipelineText text, read_pipeline(paths.first, paths.second));
+  LATHE_ASSIGN_OR_RETURN(const Pipeline pipeline, parse_pipeline(text.name, text.yaml));
+  for (const OpRow& row : op_rows())
+    for (const Backend backend : {Backend::kCpu, Backend::kCuda, Backend::kRocm}) {
+      if (pipeline.serves != pipeline_name(row.op, backend)) continue;
+      Target target;
+      target.backend = backend;
+      CompilerContext context;
+      LATHE_RETURN_IF_ERROR(
+          bind_pipeline(text, pipeline.serves, CompileConfig(), target, "kernel", &context.get()).status());
+      return Json{{"for", pipeline.serves}, {"pipeline", to_json(text)}};
+    }
+  return absl::InvalidArgumentError(absl::StrCat(text.name, ":1: 'for: ", pipeline.serves,
+                                                 "' names no op and backend (matmul.cpu, argmax.cuda, ...)"));
 }
 
 // LLVM ends the process on errors it thinks nobody survives ("Cannot select"). Thrown past LLVM's frames
@@ -203,6 +240,8 @@ class Answer {
     initialize();
     absl::StatusOr<Json> json = parse_json(request, "compile request");
     if (json.ok() && json->is_object() && json->contains("inspect")) return inspect((*json)["inspect"]);
+    if (json.ok() && json->is_object() && json->contains("read_pipeline"))
+      return read_pipeline((*json)["read_pipeline"]);
     return compile(request);
   }
 
@@ -212,6 +251,12 @@ class Answer {
         "inspect", [&] { return inspect_payload(text_field(payload, "name"), text_field(payload, "text")); });
     if (!program.ok()) return refuse(program.status().message());
     send(LATHE_COMPILER_PROGRAM, "program", canonical_text(*program));
+    return 0;
+  }
+  int read_pipeline(const Json& question) const {
+    const absl::StatusOr<Json> pipeline = checked_pipeline(question);
+    if (!pipeline.ok()) return refuse(pipeline.status().message());
+    send(LATHE_COMPILER_PROGRAM, "pipeline", canonical_text(*pipeline));
     return 0;
   }
   int compile(absl::string_view request) const {

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "compiler/context.h"
 #include "compiler/inspect_steps.h"
+#include "compiler/meaning.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/SourceMgr.h"
 
@@ -47,6 +48,7 @@ class Function {
     for (BlockArgument argument : function_.getArguments())
       if (!isa<RankedTensorType>(argument.getType()))
         return refuse(function_, "an argument is no ranked tensor", refused);
+    in_text_ = numbered_values(function_);
     for (Operation& op : function_.getBody().front())
       if (Reason why = visit(op); !why.empty()) return refuse(&op, why, refused);
     Json json = {{"name", function_.getName().str()}, {"arguments", Json::array()}, {"steps", Json::array()}};
@@ -61,6 +63,10 @@ class Function {
       json["results"].push_back(number(source.first));
     }
     json["values"] = std::move(values_);
+    json["numbers"] = std::move(in_text_of_values_);
+    std::string unknown;
+    json["meaning"] = meaning_of(function_, &unknown);
+    if (json["meaning"].is_null()) json["unjudged"] = unknown;
     return json;
   }
 
@@ -112,6 +118,7 @@ class Function {
       Json shape = Json::array();
       for (int64_t extent : type.getShape())
         shape.push_back(ShapedType::isDynamic(extent) ? Json() : Json(extent));
+      in_text_of_values_.push_back(in_text_.lookup(v));
       values_.push_back({{"dtype", name_of(dtype_of(type.getElementType()))}, {"shape", shape}});
     }
     return at->second;
@@ -149,6 +156,47 @@ class Function {
   }
 
   Reason visit_elementwise(linalg::LinalgOp op) {
+    Reason why = fuse(op);
+    if (why.empty()) return why;
+    Step step(Op::kMatmul, op.getLoc());
+    if (read_diagonal(op, &step).empty() && resolve(&step.a).empty() && resolve(&step.b).empty() &&
+        step.b.dims == "bn") {
+      append(step);
+      return "";
+    }
+    return visit_alone(op, why);
+  }
+
+  // A step of its own, which no kernel does; `why` says why it is no epilogue.
+  Reason visit_alone(linalg::LinalgOp op, const Reason& why) {
+    Step step(Op::kMatmul, op.getLoc());
+    step.elementwise = true;
+    std::string unknown;
+    if (meaning_of(
+            op, 0, [&](Value v) { return in_text_.lookup(v); }, &unknown)
+            .is_null())
+      return why;
+    for (OpOperand& operand : op->getOpOperands()) {
+      if (!isa<RankedTensorType>(operand.get().getType()) || !op.payloadUsesValueFromOperand(&operand))
+        continue;
+      const Value source = source_of(operand.get()).first;
+      if (is_known(source)) {
+        step.reads.push_back(source);
+      } else if (!source.getDefiningOp<linalg::FillOp>()) {
+        return "an operand is neither an argument nor a step's result";
+      }
+    }
+    if (step.reads.empty()) return "it reads nothing";
+    const Value result = op->getResult(0);
+    if (dtype_of(getElementTypeOrSelf(result.getType())) == DType::kNone)
+      return "an element type that Lathe has none of";
+    if (!op.getMatchingIndexingMap(op.getDpsInitOperand(0)).isIdentity()) return "its result is permuted";
+    step.d = {result, std::string(op.getNumLoops(), 'r')};
+    append(step);
+    return "";
+  }
+
+  Reason fuse(linalg::LinalgOp op) {
     // The latest of the products that it alone reads: the others are there by then.
     size_t latest = steps_.size();
     for (Value input : op.getDpsInputs()) {
@@ -171,11 +219,15 @@ class Function {
     Step step(Op::kArgmax, op.getLoc());
     if (Reason why = read_argmax(op, &step); !why.empty()) return why;
     const std::optional<size_t> product = open_product(step.a.tensor);
-    if (product && join_argmax(steps_[*product], &step)) {
+    if (product && step.a.dims == "rn" && join_argmax(steps_[*product], &step)) {
       remove(*product);
     } else {
+      // Rows have one letter: their order is to be that of the results.
+      SmallVector<int64_t> rows;
+      for (int64_t place : source_of(step.a.tensor).second)
+        if (step.a.dims[place] == 'r') rows.push_back(place);
+      if (!llvm::is_sorted(rows)) return "its input is transposed";
       if (Reason why = resolve(&step.a); !why.empty()) return why;
-      if (step.a.dims.back() != 'n') return "its input is transposed";
     }
     append(step);
     return "";
@@ -185,7 +237,8 @@ class Function {
 
   std::optional<size_t> open_product(Value v) const {
     for (size_t i = 0; i < steps_.size(); ++i)
-      if (steps_[i].op == Op::kMatmul && steps_[i].d.tensor == v && v.hasOneUse()) return i;
+      if (steps_[i].op == Op::kMatmul && !steps_[i].elementwise && steps_[i].d.tensor == v && v.hasOneUse())
+        return i;
     return std::nullopt;
   }
   void append(const Step& step) {
@@ -202,6 +255,12 @@ class Function {
     if (access.tensor) (*json)[name] = {{"value", number(access.tensor)}, {"dims", access.dims}};
   }
   Json to_json(const Step& step) {
+    if (step.elementwise) {
+      Json json = {{"op", "elementwise"}, {"location", text_of(step.location)}, {"reads", Json::array()}};
+      for (Value v : step.reads) json["reads"].push_back(number(v));
+      put(&json, "d", step.d);
+      return json;
+    }
     Json json = {{"op", name_of(step.op)}, {"location", text_of(step.location)}};
     put(&json, step.op == Op::kArgmax ? "x" : "a", step.a);
     put(&json, "b", step.b);
@@ -225,7 +284,8 @@ class Function {
   std::vector<Step> steps_;
   llvm::DenseSet<Value> producers_;  // what steps give
   llvm::DenseMap<Value, int64_t> numbers_;
-  Json values_ = Json::array();
+  Json values_ = Json::array(), in_text_of_values_ = Json::array();
+  llvm::DenseMap<Value, int64_t> in_text_;  // meaning.h's numbers
 };
 
 size_t depth_of(absl::string_view text) {

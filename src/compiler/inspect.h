@@ -10,7 +10,7 @@ namespace lathe {
 // `name` is the file that locations name. Any bytes are safe. The program:
 //
 //   {"functions": [{"name", "values": [{"dtype", "shape": [5, null]}...], "arguments": [value...],
-//                   "results": [value...], "steps": [step...]}...]}
+//                   "results": [value...], "steps": [step...], "numbers": [number...], "meaning": {}}...]}
 //
 // A value is a row-major tensor, named by its index; null is an extent that a run tells. Steps come in an
 // order in which they can be run:
@@ -21,10 +21,14 @@ namespace lathe {
 //   {"op": "argmax", "location", "x": access, "indices": access, "values": access, "index_offset": 0}
 //   {"op": "matmul_argmax", "location", "a", "b", "bias", "logits": "f32", "indices", "values",
 //   "index_offset"}
+//   {"op": "elementwise", "location", "reads": [value...], "d": access}       no kernel does it: as "meaning"
+//   says
 //
 // with c, bias, residual and values where the step has them. An access is {"value", "dims": "bmk"}: what each
 // dimension of the value is to the step, outermost first: b batch, m rows, n columns, k reduced, r rows of an
-// argmax.
+// argmax, of which any dimension may be n. A letter that stands twice side by side is of two dimensions that
+// are one to the step. "meaning" is the function's text (meaning.h), and "numbers" what it calls each value;
+// it is null, and "unjudged" says why, where the text has what cannot be evaluated.
 //
 // What is no such program instead gives {"refused": {"location", "reason", "malformed": bool}}: malformed
 // where it is no valid module at all.

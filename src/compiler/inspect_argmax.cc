@@ -54,16 +54,23 @@ Reason read_column(Value column, unsigned reduced, int64_t* offset) {
   return index && index.getDim() == reduced ? "" : "its index is not the reduced dimension's";
 }
 
+unsigned reduced_loop(linalg::LinalgOp op) {
+  unsigned loop = 0;
+  while (op.getIteratorTypesArray()[loop] != utils::IteratorType::reduction) ++loop;
+  return loop;
+}
+
 Reason check_maps(linalg::LinalgOp op, std::string* dims) {
   const SmallVector<AffineMap> maps = op.getIndexingMapsArray();
   const unsigned loops = op.getNumLoops();
   if (!maps[0].isIdentity()) return "its input is not read as it lies";
-  if (op.getIteratorTypesArray().back() != utils::IteratorType::reduction || op.getNumReductionLoops() != 1)
-    return "it reduces another dimension than the innermost";
-  const AffineMap rows = AffineMap::getMultiDimIdentityMap(loops, op.getContext()).getMajorSubMap(loops - 1);
+  if (op.getNumReductionLoops() != 1) return "it reduces several dimensions";
+  dims->assign(loops, 'r');
+  const unsigned reduced = reduced_loop(op);
+  (*dims)[reduced] = 'n';
+  const AffineMap rows = AffineMap::getMultiDimIdentityMap(loops, op.getContext()).dropResult(reduced);
   for (const AffineMap& map : ArrayRef<AffineMap>(maps).drop_front())
     if (map != rows) return "its results are permuted";
-  *dims = std::string(loops - 1, 'r') + "n";
   return "";
 }
 
@@ -106,10 +113,9 @@ Reason read_argmax(linalg::LinalgOp op, Step* step) {
   if (narrow(body.in) != block->getArgument(0)) return "it does not compare the elements themselves";
   if (Reason why = check_rule(index.getCondition(), body); !why.empty()) return why;
   step->op = Op::kArgmax;
-  if (Reason why = read_column(body.column, op.getNumLoops() - 1, &step->index_offset); !why.empty())
-    return why;
+  if (Reason why = read_column(body.column, reduced_loop(op), &step->index_offset); !why.empty()) return why;
   step->a = {op.getDpsInputs()[0], dims};
-  dims.pop_back();
+  dims.erase(dims.find('n'), 1);
   step->values = {op->getResult(0), dims};
   step->indices = {op->getResult(1), dims};
   if (!is_float(dtype_of(getElementTypeOrSelf(step->a.tensor.getType()))))

@@ -23,7 +23,22 @@ void make_batch(linalg::LinalgOp op, SmallVectorImpl<unsigned>* loops, SmallVect
   loops->erase(loops->begin() + (first ? 0 : 1));
 }
 
-// The letter of each loop; "" where two loops are of one kind.
+// Whether each operand has all of the loops, one right after the other and in one order, or none: then they
+// are as good as one loop over their product.
+bool lie_together(linalg::LinalgOp op, ArrayRef<unsigned> loops) {
+  for (AffineMap map : op.getIndexingMapsArray()) {
+    SmallVector<std::optional<unsigned>> places;
+    for (unsigned loop : loops)
+      places.push_back(map.getResultPosition(getAffineDimExpr(loop, op.getContext())));
+    for (size_t i = 0; i < places.size(); ++i) {
+      if (places[i].has_value() != places[0].has_value()) return false;
+      if (places[i] && *places[i] != *places[0] + i) return false;
+    }
+  }
+  return true;
+}
+
+// The letter of each loop; why not, where two loops are of one kind and not as good as one.
 Reason name_loops(linalg::LinalgOp op, SmallVector<char>* letters) {
   FailureOr<linalg::ContractionDimensions> dims = linalg::inferContractionDims(op);
   if (failed(dims)) return "its maps are no contraction's";
@@ -33,7 +48,7 @@ Reason name_loops(linalg::LinalgOp op, SmallVector<char>* letters) {
   const std::pair<char, ArrayRef<unsigned>> kinds[] = {
       {'b', dims->batch}, {'m', dims->m}, {'n', dims->n}, {'k', dims->k}};
   for (const auto& [letter, loops] : kinds) {
-    if (loops.size() > 1)
+    if (loops.size() > 1 && !(letter == 'b' && lie_together(op, loops)))
       return absl::StrCat(loops.size(), " loops are '", std::string(1, letter), "'; one can be");
     for (unsigned loop : loops) (*letters)[loop] = letter;
   }
@@ -71,6 +86,31 @@ Reason read_product(linalg::LinalgOp op, Step* step) {
     if (dtype_of(element(*access)) == DType::kNone) return "an element type that Lathe has none of";
   const Value init = op.getDpsInits()[0];
   if (!is_filled(init, 0)) step->c = {init, step->d.dims};
+  return "";
+}
+
+Reason read_diagonal(linalg::LinalgOp op, Step* step) {
+  const char* no = "it is no diagonal matrix times another";
+  if (op.getNumDpsInputs() != 2 || op.getNumLoops() != 2 || op.getNumReductionLoops() != 0) return no;
+  Block* block = op.getBlock();
+  auto times = block->getTerminator()->getOperand(0).getDefiningOp<arith::MulFOp>();
+  if (!times || block->getOperations().size() != 2) return no;
+  const Value x = block->getArgument(0), y = block->getArgument(1);
+  if (!(times.getLhs() == x && times.getRhs() == y) && !(times.getLhs() == y && times.getRhs() == x))
+    return no;
+  const SmallVector<AffineMap> maps = op.getIndexingMapsArray();
+  const bool second = maps[1].getNumResults() == 1;
+  const AffineMap diagonal = maps[second ? 1 : 0];
+  if (!maps[2].isIdentity() || !maps[second ? 0 : 1].isIdentity() || diagonal.getNumResults() != 1 ||
+      diagonal.getResult(0) != getAffineDimExpr(0, op.getContext()))
+    return no;
+  step->op = Op::kMatmul;
+  step->a = {op.getDpsInputs()[second ? 1 : 0], "b"};
+  step->b = {op.getDpsInputs()[second ? 0 : 1], "bn"};
+  step->d = {op->getResult(0), "bn"};
+  const auto element = [](const Access& access) { return getElementTypeOrSelf(access.tensor.getType()); };
+  for (const Access* access : {&step->a, &step->b, &step->d})
+    if (element(*access) != element(step->a) || !is_float(dtype_of(element(*access)))) return no;
   return "";
 }
 

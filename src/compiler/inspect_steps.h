@@ -21,6 +21,8 @@ struct Step {
   Step(Op o, mlir::Location l) : op(o), location(l) {}
   Op op;
   mlir::Location location;
+  bool elementwise = false;  // none of Lathe's: its result in d, what it reads in `reads`
+  std::vector<mlir::Value> reads;
   Access a, b, c, bias, residual, d;  // argmax: a is x
   Access indices, values;
   double alpha = 1;
@@ -44,6 +46,9 @@ bool is_filled(mlir::Value init, double number);
 
 // inspect_product.cc: `op` as the product of two tensors, its result in step->d.
 Reason read_product(mlir::linalg::LinalgOp op, Step* step);
+
+// `op` as a diagonal matrix times another, each row's factor a batch of its own; its result in step->d.
+Reason read_diagonal(mlir::linalg::LinalgOp op, Step* step);
 
 // inspect_epilogue.cc: `op`, elementwise, as what follows `product` (one of its operands) in an epilogue. Its
 // result becomes step->d.

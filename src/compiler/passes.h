@@ -12,5 +12,6 @@ namespace lathe {
 std::unique_ptr<mlir::Pass> make_distribute_pass();   // lathe-distribute
 std::unique_ptr<mlir::Pass> make_expand_math_pass();  // lathe-expand-math
 std::unique_ptr<mlir::Pass> make_native_math_pass();  // lathe-native-math
+std::unique_ptr<mlir::Pass> make_fix_launch_pass();   // lathe-fix-launch
 
 }  // namespace lathe

@@ -17,19 +17,23 @@ enum lathe_compiler_output {
   LATHE_COMPILER_DUMP = 3,     /* `name` is the stage's file name */
   LATHE_COMPILER_PROGRAM = 4   /* JSON, as compiler/inspect.h says */
 };
-typedef void (*lathe_compiler_sink)(void* user, int output, const char* name, const uint8_t* data, size_t size);
+typedef void (*lathe_compiler_sink)(void* user, int output, const char* name, const uint8_t* data,
+                                    size_t size);
 
 /* Exported by liblathe-compiler.so. */
-typedef uint32_t (*lathe_compiler_abi_version_fn)(void);    /* lathe_compiler_abi_version */
-typedef const char* (*lathe_compiler_codegen_id_fn)(void);  /* lathe_compiler_codegen_id */
-/* `request` is JSON {"class":{}, "config":{}, "target":{}, "dump":bool, "pipeline":"yaml text, optional",
- * "assemble":{}}. "assemble" (core/assembler_search.h) says where an assembler may be that makes a cubin of PTX; without
- * it the artifact holds PTX, for the driver to assemble. The artifact's metadata names the assembler.
- * A request {"inspect": {"name", "text"}} is of a payload, and answered by one LATHE_COMPILER_PROGRAM.
- * Returns 0 after exactly one LATHE_COMPILER_ARTIFACT or LATHE_COMPILER_PROGRAM, or nonzero after exactly one LATHE_COMPILER_ERROR.
+typedef uint32_t (*lathe_compiler_abi_version_fn)(void);   /* lathe_compiler_abi_version */
+typedef const char* (*lathe_compiler_codegen_id_fn)(void); /* lathe_compiler_codegen_id */
+/* `request` is JSON {"class":{}, "config":{}, "target":{}, "dump":bool, "pipeline":{}, "assemble":{}}.
+ * "pipeline" (compiler/pipeline.h) is a user's; without it the built-in one is run. "assemble"
+ * (core/assembler_search.h) says where an assembler may be that makes a cubin of PTX; without it the artifact
+ * holds PTX, for the driver to assemble. The artifact's metadata names the assembler. A request
+ * {"read_pipeline": {"path", "parameters": path or ""}} is answered by {"for": "matmul.cpu", "pipeline": {}}
+ * as one LATHE_COMPILER_PROGRAM: what is to go into requests of that op and backend. A request {"inspect":
+ * {"name", "text"}} is of a payload, and answered by one LATHE_COMPILER_PROGRAM. Returns 0 after exactly one
+ * LATHE_COMPILER_ARTIFACT or LATHE_COMPILER_PROGRAM, or nonzero after exactly one LATHE_COMPILER_ERROR.
  * Thread-safe; never throws, never exits. */
-typedef int (*lathe_compiler_compile_fn)(const uint8_t* request, size_t request_size, lathe_compiler_sink sink,
-                                         void* user); /* lathe_compiler_compile */
+typedef int (*lathe_compiler_compile_fn)(const uint8_t* request, size_t request_size,
+                                         lathe_compiler_sink sink, void* user); /* lathe_compiler_compile */
 
 #ifdef __cplusplus
 }

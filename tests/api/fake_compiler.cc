@@ -148,7 +148,8 @@ EXPORTED int lathe_compiler_compile(const uint8_t* request, size_t size, lathe_c
 #endif
   if (json.value("dump", false)) {
     pass(sink, user, LATHE_COMPILER_DUMP, "00-payload.mlir", "payload");
-    pass(sink, user, LATHE_COMPILER_DUMP, "llvm.ll", json.value("pipeline", "built-in"));
+    pass(sink, user, LATHE_COMPILER_DUMP, "llvm.ll",
+         json.contains("pipeline") ? json["pipeline"]["text"].get<std::string>() : "built-in");
   }
   const int steps = json["config"]["split"].get<int>() != 0 ? 2 : 1;
   pass(sink, user, LATHE_COMPILER_ARTIFACT, "", artifact_for(text, steps));

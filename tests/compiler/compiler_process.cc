@@ -41,7 +41,7 @@ CompilerAnswer compile(const ProblemClass& c, const CompileConfig& config, const
                        const std::string& pipeline) {
   Json request = {
       {"class", to_json(c)}, {"config", to_json(config)}, {"target", to_json(target)}, {"dump", dump}};
-  if (!pipeline.empty()) request["pipeline"] = pipeline;
+  if (!pipeline.empty()) request["pipeline"] = {{"name", "p.yaml"}, {"text", pipeline}};
   return compile_bytes(request.dump());
 }
 

@@ -73,6 +73,13 @@ class Mutator {
         {"0.5", "0.25"},
         {"0.0", "1.0"},
         {"linalg.add", "linalg.sub"},
+        {"sge", "slt"},
+        {"linalg.index 0", "linalg.index 1"},
+        {"(i, j) -> (i)", "(i, j) -> (j)"},
+        {"(b, h, k, n)", "(b, k, h, n)"},
+        {"(i, n, j)", "(n, i, j)"},
+        {"arith.truncf %p : f32 to f16", "arith.extf %p : f16 to f32"},
+        {"arith.select", "arith.addf"},
         {"linalg.matmul", "linalg.generic"}};
     for (int times = 1 + below(3); times > 0; --times) {
       const auto& [from, to] = pick(kSwaps);

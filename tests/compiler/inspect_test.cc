@@ -331,21 +331,95 @@ TEST(Inspect, AMaximumThatForgetsTheOneSoFarIsNoArgmax) {
 TEST(Inspect, WhatIsNotUnderstoodIsNamedWithItsPlace) {
   EXPECT_EQ(refusal_of(with_consumer(kWhole, "(i, j)", "    %v = math.sin %x : f32\n")),
             "p.mlir:6:8: linalg.generic: math.sin is in no epilogue");
-  EXPECT_EQ(refusal_of(with_consumer(kWhole, "(i, j)", "    %v = arith.mulf %x, %y : f32\n")),
-            "p.mlir:6:8: linalg.generic: a product of two values that are no constants is in no epilogue");
   EXPECT_EQ(
       refusal_of("func.func @f(%a: tensor<5xf32>) -> tensor<5xf32> {\n  %e = math.exp %a : tensor<5xf32>\n"
                  "  return %e : tensor<5xf32>\n}\n"),
       "p.mlir:2:8: math.exp: no op on tensors that Lathe reads");
-  // The product is read twice: fusing either reader would lose the other's.
-  EXPECT_NE(refusal_of(
-                function("%a: tensor<5x9xf32>, %b: tensor<9x7xf32>", "tensor<5x7xf32>", "tensor<5x7xf32>",
-                         std::string(kMatmul) +
-                             "  %e = linalg.add ins(%d, %d : tensor<5x7xf32>, tensor<5x7xf32>) outs(%empty : "
-                             "tensor<5x7xf32>) -> tensor<5x7xf32>\n  return %e : tensor<5x7xf32>\n"))
-                .find("linalg.add: no matmul, whose result nothing else reads"),
-            std::string::npos);
   EXPECT_NE(refusal_of("module {}\n").find("no function"), std::string::npos);
+}
+
+TEST(Inspect, WhatIsElementwiseAndNoEpilogueIsAStepOfItsOwn) {
+  // Two tensors multiplied; a mask; a product that is read twice, where fusing either reader would lose the
+  // other's.
+  const std::string bodies[] = {
+      with_consumer(kWhole, "(i, j)", "    %v = arith.mulf %x, %y : f32\n"),
+      with_consumer(kWhole, "(i, j)",
+                    "    %r = linalg.index 0 : index\n    %c = linalg.index 1 : index\n"
+                    "    %t = arith.cmpi sge, %r, %c : index\n    %v = arith.select %t, %x, %y : f32\n"),
+      function("%a: tensor<5x9xf32>, %b: tensor<9x7xf32>", "tensor<5x7xf32>", "tensor<5x7xf32>",
+               std::string(kMatmul) +
+                   "  %e = linalg.add ins(%d, %d : tensor<5x7xf32>, tensor<5x7xf32>) outs(%empty : "
+                   "tensor<5x7xf32>) -> tensor<5x7xf32>\n  return %e : tensor<5x7xf32>\n")};
+  for (const std::string& text : bodies) {
+    const Json steps = steps_of(text);
+    ASSERT_EQ(steps.size(), 2u) << text;
+    EXPECT_EQ(steps[0]["op"], "matmul");
+    EXPECT_EQ(steps[1]["op"], "elementwise");
+    EXPECT_EQ(steps[1]["reads"][0], steps[0]["d"]["value"]);
+  }
+}
+
+TEST(Inspect, ADiagonalMatrixTimesAnotherIsABatchOfRows) {
+  const std::string head =
+      "func.func @f(%a: tensor<5xf32>, %b: tensor<5x7xf32>, %o: tensor<5x7xf32>) -> tensor<5x7xf32> {\n"
+      "  %d = linalg.generic {indexing_maps = [affine_map<(i, j) -> ";
+  const std::string tail =
+      ", affine_map<(i, j) -> (i, j)>], iterator_types = [\"parallel\", \"parallel\"]} ins(";
+  const std::string body =
+      ") outs(%o : tensor<5x7xf32>) {\n  ^bb0(%x: f32, %y: f32, %z: f32):\n"
+      "    %p = arith.mulf %x, %y : f32\n    linalg.yield %p : f32\n  } -> tensor<5x7xf32>\n"
+      "  return %d : tensor<5x7xf32>\n}\n";
+  for (const std::string& text :
+       {head + "(i)>, affine_map<(i, j) -> (i, j)>" + tail + "%a, %b : tensor<5xf32>, tensor<5x7xf32>" + body,
+        head + "(i, j)>, affine_map<(i, j) -> (i)>" + tail + "%b, %a : tensor<5x7xf32>, tensor<5xf32>" +
+            body}) {
+    const Json steps = steps_of(text);
+    ASSERT_EQ(steps.size(), 1u) << text;
+    EXPECT_EQ(steps[0]["a"], Json({{"value", 0}, {"dims", "b"}}));
+    EXPECT_EQ(steps[0]["b"], Json({{"value", 1}, {"dims", "bn"}}));
+    EXPECT_EQ(steps[0]["d"]["dims"], "bn");
+  }
+}
+
+TEST(Inspect, BatchesSideBySideAreOne) {
+  const auto text = [](const char* second) {
+    return std::string(
+               "func.func @f(%a: tensor<2x3x5x9xf32>, %b: tensor<2x3x9x7xf32>, %c: tensor<2x3x5x7xf32>) -> "
+               "tensor<2x3x5x7xf32> {\n"
+               "  %d = linalg.generic {indexing_maps = [affine_map<(g, h, i, j, k) -> (g, h, i, k)>, "
+               "affine_map<(g, h, i, j, k) -> ") +
+           second +
+           ">, affine_map<(g, h, i, j, k) -> (g, h, i, j)>], iterator_types = [\"parallel\", \"parallel\", "
+           "\"parallel\", \"parallel\", \"reduction\"]} ins(%a, %b : tensor<2x3x5x9xf32>, "
+           "tensor<2x3x9x7xf32>) outs(%c : "
+           "tensor<2x3x5x7xf32>) {\n  ^bb0(%x: f32, %y: f32, %z: f32):\n    %p = arith.mulf %x, %y : f32\n   "
+           " %s = arith.addf "
+           "%z, %p : f32\n    linalg.yield %s : f32\n  } -> tensor<2x3x5x7xf32>\n  return %d : "
+           "tensor<2x3x5x7xf32>\n}\n";
+  };
+  const Json steps = steps_of(text("(g, h, k, j)"));
+  ASSERT_EQ(steps.size(), 1u);
+  EXPECT_EQ(steps[0]["a"]["dims"], "bbmk");
+  EXPECT_EQ(steps[0]["b"]["dims"], "bbkn");
+  std::string apart = text("(g, k, h, j)");
+  for (size_t at; (at = apart.find("tensor<2x3x9x7xf32>")) != std::string::npos;)
+    apart.replace(at, 19, "tensor<2x9x3x7xf32>");
+  EXPECT_NE(refusal_of(apart).find("2 loops are 'b'; one can be"), std::string::npos) << refusal_of(apart);
+}
+
+TEST(Inspect, AnArgmaxMayReduceAnyDimension) {
+  std::string text = "func.func @f(%x: tensor<7x5xf32>) -> tensor<5xi64> {\n" +
+                     argmax_of("%x", "tensor<7x5xf32>", kRule) + "  return %r#1 : tensor<5xi64>\n}\n";
+  const auto swap = [&](const std::string& from, const std::string& to) {
+    text.replace(text.find(from), from.size(), to);
+  };
+  swap("affine_map<(i, j) -> (i)>, affine_map<(i, j) -> (i)>",
+       "affine_map<(i, j) -> (j)>, affine_map<(i, j) -> (j)>");
+  swap("\"parallel\", \"reduction\"", "\"reduction\", \"parallel\"");
+  swap("linalg.index 1", "linalg.index 0");
+  const Json steps = steps_of(text);
+  ASSERT_EQ(steps.size(), 1u);
+  EXPECT_EQ(steps[0]["x"], Json({{"value", 0}, {"dims", "nr"}}));
 }
 
 TEST(Inspect, MalformedTextsAreRefusedWithLineAndColumn) {

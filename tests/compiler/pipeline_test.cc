@@ -86,28 +86,119 @@ TEST(PipelineTest, LeavingOutAnyStageFailsLoudly) {
   }
 }
 
-TEST(PipelineTest, DefectsOfTheTextAreNamed) {
-  const ProblemClass c = gelu_class();
-  const CompileConfig config = cpu_config("panel", target());
-  auto error = [&](const std::string& yaml) { return compile(c, config, target(), false, yaml).error; };
-  EXPECT_NE(error("stages: [").find("pipeline matmul.cpu"), std::string::npos);
-  EXPECT_NE(error("stages: []").find("no stages"), std::string::npos);
-  EXPECT_NE(error("steps:\n  - name: x\n    passes: cse\n").find("stages"), std::string::npos);
-  EXPECT_NE(error("stages:\n  - name: x\n").find("needs either passes or an emitter"), std::string::npos);
-  EXPECT_NE(error("stages:\n  - name: x\n    passes: cse\n    emitter: matmul.cpu\n").find("either"),
-            std::string::npos);
-  EXPECT_NE(error("stages:\n  - name: x\n    colour: red\n    passes: cse\n").find("colour"),
-            std::string::npos);
-  EXPECT_NE(error("stages:\n  - name: first\n    emitter: nobody\n").find("'nobody'"), std::string::npos);
-  EXPECT_NE(error("stages:\n  - name: first\n    passes: no-such-pass\n").find("stage first"),
-            std::string::npos);
+// A pipeline and what comes with it.
+CompilerAnswer compile_with(const Json& pipeline) {
+  return compile_bytes(Json{
+      {"class", to_json(gelu_class())},
+      {"config", to_json(cpu_config("panel", target()))},
+      {"target", to_json(target())},
+      {"pipeline",
+       pipeline}}.dump());
+}
+
+TEST(PipelineTest, DefectsOfTheTextAreNamedWithTheirLine) {
+  const auto error = [&](const std::string& yaml) {
+    return compile_with({{"name", "p.yaml"}, {"text", yaml}}).error;
+  };
+  const std::string head = "for: matmul.cpu\nstages:\n";
+  const std::pair<std::string, const char*> cases[] = {
+      {"for: matmul.cpu\nstages: [", "p.yaml:2: "},
+      {"for: matmul.cpu\nstages: []", "p.yaml:1: no stages"},
+      {"stages:\n  - name: x\n    passes: cse\n", "p.yaml:1: 'for' is missing"},
+      {"for: argmax.cpu\nstages:\n  - name: x\n    passes: cse\n",
+       "p.yaml:1: it is for argmax.cpu, not for matmul.cpu"},
+      {"for: matmul.cpu\nsteps:\n  - name: x\n    passes: cse\n", "p.yaml:2: unknown key 'steps'"},
+      {head + "  - name: x\n", "p.yaml:3: stage 'x' needs one of passes, emitter and schedule"},
+      {head + "  - name: x\n    passes: cse\n    emitter: matmul.cpu\n", "p.yaml:3: stage 'x' needs one of"},
+      {head + "  - name: x\n    colour: red\n    passes: cse\n", "p.yaml:4: unknown key 'colour'"},
+      {head + "  - name: x\n    passes: cse\n  - name: x\n    passes: cse\n", "p.yaml:5: a second stage 'x'"},
+      {head + "  - name: x\n    passes: cse\n    passes: cse\n", "p.yaml:5: 'passes' stands here twice"},
+      {head + "  - name: x\n    passes: cse\n    parameters: {a: 1}\n",
+       "p.yaml:3: stage 'x' has parameters and no"},
+      {head + "  - name: x\n    passes: cse\n  - passes: cse\n", "p.yaml:5: a stage without a name"},
+      {head + "  - name: first\n    passes: cse\n  - name: y\n    emitter: nobody\n",
+       "p.yaml:6: stage 'y': no emitter is named 'nobody'"},
+      {head + "  - name: first\n    passes: no-such-pass\n", "p.yaml:4: stage 'first': bad pass pipeline"},
+      {head + "  - name: x\n    passes: cse{${plan.colour}}\n",
+       "p.yaml:4: stage 'x': no value is named 'plan.colour'"},
+      {head + "  - name: x\n    schedule: s.mlir\n", "p.yaml:4: schedule 's.mlir' did not come"},
+      {std::string(8000, '['), "p.yaml:"},
+      {std::string(100000, '['), "p.yaml:1: it is longer"},
+      {"", "p.yaml:1: "},
+      {std::string("\0\1\2", 3), "p.yaml:"}};
+  for (const auto& [yaml, wanted] : cases)
+    EXPECT_EQ(error(yaml).rfind(wanted, 0), 0u) << wanted << "\n"
+                                                << error(yaml) << "\n"
+                                                << yaml.substr(0, 200);
+}
+
+std::string tiled_yaml(const std::string& parameters) {
+  std::string yaml = read(LATHE_EXAMPLE_PIPELINE);
+  const size_t from = yaml.find("    parameters:"), to = yaml.find("  - name: tidy");
+  return yaml.substr(0, from) + parameters + yaml.substr(to);
+}
+std::string tile_schedule() {
+  const std::string path = LATHE_EXAMPLE_PIPELINE;
+  return read(path.substr(0, path.rfind('/')) + "/tile.mlir");
+}
+
+TEST(PipelineTest, ASchedulesParametersAreBoundFromThePlanAFileOrANumber) {
+  const auto compiled = [&](const std::string& tile_n, const Json& more) {
+    Json pipeline = {
+        {"name", "p.yaml"},
+        {"text", tiled_yaml("    parameters: {tile_m: plan.tile_m, symbol: kernel.symbol, tile_n: " + tile_n +
+                            "}\n")},
+        {"schedules", {{"tile.mlir", tile_schedule()}}}};
+    pipeline.update(more);
+    return compile_with(pipeline);
+  };
+  const Json file = {
+      {"parameters",
+       {{"name", "p.json"}, {"text", "{\"lathe_params\": 1,\n\"parameters\": {\"width\": 128}}"}}}};
+  const std::string plan = code_of(compiled("plan.tile_n", Json::object()));
+  EXPECT_TRUE(code_of(compiled("128", Json::object())) == plan) << "the plan's own tile, as a number";
+  EXPECT_TRUE(code_of(compiled("params.width", file)) == plan);
+  EXPECT_EQ(compiled("128", file).error, "p.json:2: parameter 'width' is used by no stage of p.yaml");
+  EXPECT_NE(compiled("params.depth", file).error.find("p.yaml:8: 'params.depth' is unbound"),
+            std::string::npos)
+      << compiled("params.depth", file).error;
+  // Tiles that are not the launch's would leave some of the result unwritten.
+  EXPECT_EQ(compiled("32", Json::object()).error,
+            "p.yaml: it makes 12 tiles with m = 17 and batch = 3, where the launch runs 6: tiles are to be "
+            "the plan's");
+  EXPECT_NE(compiled("kernel.symbol", Json::object())
+                .error.find("tile.mlir:7:7: parameter 'tile_n' is a whole number"),
+            std::string::npos)
+      << compiled("kernel.symbol", Json::object()).error;
+}
+
+TEST(PipelineTest, DefectsOfASchedule) {
+  const std::string all = "    parameters: {tile_m: plan.tile_m, symbol: kernel.symbol, tile_n: plan.tile_n";
+  const auto error = [&](const std::string& parameters, const std::string& schedule) {
+    return compile_with({{"name", "p.yaml"},
+                         {"text", tiled_yaml(parameters)},
+                         {"schedules", {{"tile.mlir", schedule}}}})
+        .error;
+  };
+  const std::string schedule = tile_schedule();
+  EXPECT_EQ(error(all + "}\n", schedule), "");
+  EXPECT_EQ(error(all + ", depth: 3}\n", schedule), "p.yaml:8: tile.mlir has no parameter 'depth'");
+  EXPECT_EQ(error("    parameters: {tile_m: 3, symbol: kernel.symbol}\n", schedule),
+            "p.yaml:7: stage 'tile' leaves parameter 'tile_n' of tile.mlir:7:7 unbound");
+  EXPECT_EQ(error(all + "}\n", schedule + "x").rfind("tile.mlir:", 0), 0u);
+  EXPECT_EQ(error(all + "}\n", "module {}"), "tile.mlir:1: there is no named sequence @__transform_main");
+  // A schedule that finds nothing to do names its stage.
+  std::string lost = schedule;
+  lost.replace(lost.find("linalg.batch_matmul"), 19, "linalg.conv_2d");
+  EXPECT_NE(error(all + "}\n", lost).find("pipeline p.yaml, stage tile:"), std::string::npos)
+      << error(all + "}\n", lost);
 }
 
 TEST(PipelineTest, EveryStageIsDumped) {
   CompilerAnswer answer = compile(gelu_class(), cpu_config("panel", target()), target(), true);
   EXPECT_EQ(answer.code, 0) << answer.error;
-  for (const char* name : {"00-payload.mlir", "01-distribute.mlir", "02-kernel.mlir", "03-llvm.mlir",
-                           "llvm.ll", "assembly.s"})
+  for (const char* name :
+       {"00-payload.mlir", "01-distribute.mlir", "02-kernel.mlir", "03-llvm.mlir", "llvm.ll", "assembly.s"})
     EXPECT_GT(answer.dumps[name].size(), 100u) << name;
   // The plan stands on the payload's op, and the distributed form is a mapped forall.
   EXPECT_NE(answer.dumps["00-payload.mlir"].find("lathe.config = #lathe.kernel_config<kernel = \"panel\""),

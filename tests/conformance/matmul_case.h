@@ -10,9 +10,10 @@
 //                       + 2^-10 S                      fp8: Hopper's matrix units keep about 14 bits of a sum
 //                                                      (DeepSeek-V3 Technical Report, section 3.5.2), which K
 //                                                      / 32 additions share
-//                       + sum_k h_ik |b_kj|            q4_0 where A may be rounded to bytes: h is half of a 127th of
-//                                                      the largest |a| of the block of 32 that k is in, and the
-//                                                      rounding of its scale and of its quotients
+//                       + sum_k h_ik |b_kj|            q4_0 where A may be rounded to bytes: h is half of a
+//                       127th of
+//                                                      the largest |a| of the block of 32 that k is in, and
+//                                                      the rounding of its scale and of its quotients
 //                    e0 = 0                            i8
 //   scales of i8     e0 = 3 u |sa sb AB|
 //   alpha, beta, bias  e1 = |alpha| e0 + 4 u (|alpha AB| + |beta C| + |bias|)
@@ -97,6 +98,9 @@ class MatmulRequest {
   void set_tuning(int32_t split_k, int32_t candidate);
   // Of the device's memory.
   void set_workspace(void* data, size_t bytes);
+
+  // D's bytes, padding included, as the last check read them.
+  std::vector<uint8_t> output() const { return {d_.memory->data(), d_.memory->data() + d_.memory->bytes()}; }
 
   // D poisoned (in place: C or the residual restored), ready for a run.
   void reset_output();

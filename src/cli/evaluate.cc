@@ -1,0 +1,257 @@
+#include "cli/evaluate.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "cli/evaluate_scalar.h"
+
+namespace lathe::cli {
+namespace {
+
+constexpr int kNumber = -2, kIndex = -3;  // nodes that are no operation
+
+Number number_of(const Json& json) {
+  if (json.is_number_integer()) return {json.get<double>(), 0, json.get<int64_t>()};
+  if (json.is_number()) return {json.get<double>(), 0, 0};
+  const std::string name = json.get<std::string>();
+  return {name == "nan" ? std::nan("") : name == "inf" ? INFINITY : -INFINITY, 0, 0};
+}
+
+std::vector<int64_t> shape_in(const Json& json) {
+  std::vector<int64_t> shape;
+  for (const Json& extent : json) shape.push_back(extent.is_null() ? -1 : extent.get<int64_t>());
+  return shape;
+}
+
+int64_t count(const std::vector<int64_t>& shape) {
+  int64_t n = 1;
+  for (int64_t extent : shape) n *= extent;
+  return n;
+}
+int64_t place(const std::vector<int64_t>& shape, const std::vector<int64_t>& index) {
+  int64_t at = 0;
+  for (size_t d = 0; d < shape.size(); ++d) at = at * shape[d] + index[d];
+  return at;
+}
+std::vector<int64_t> index_at(const std::vector<int64_t>& shape, int64_t at) {
+  std::vector<int64_t> index(shape.size());
+  for (size_t d = shape.size(); d-- > 0; at /= std::max<int64_t>(shape[d], 1))
+    index[d] = at % std::max<int64_t>(shape[d], 1);
+  return index;
+}
+
+// The loop that a row of a map is; -1: it is more than one loop, or none.
+int64_t loop_of(const std::vector<int64_t>& row) {
+  int64_t loop = -1;
+  for (size_t l = 1; l < row.size(); ++l) {
+    if (row[l] == 0) continue;
+    if (row[l] != 1 || loop >= 0) return -1;
+    loop = static_cast<int64_t>(l) - 1;
+  }
+  return row[0] == 0 ? loop : -1;
+}
+
+}  // namespace
+
+Evaluator::Node Evaluator::read_node(const Json& json) {
+  Node node;
+  const std::string name = json[0].get<std::string>();
+  node.type = json[1].get<std::string>();
+  node.code = name == "number" ? kNumber : name == "index" ? kIndex : scalar_code(name);
+  if (node.code == kNumber) {
+    node.number = number_of(json[2]);
+  } else {
+    int64_t* operands[] = {&node.a, &node.b, &node.c};
+    for (size_t i = 2; i < json.size(); ++i)
+      if (json[i].is_string()) {
+        node.predicate = node.from = json[i].get<std::string>();
+      } else {
+        *operands[i - 2] = json[i].get<int64_t>();
+      }
+  }
+  return node;
+}
+
+Evaluator::Op Evaluator::read_op(const Json& json) {
+  Op op;
+  op.value = json.at("value").get<int64_t>();
+  if (json.contains("shape")) op.shape = shape_in(json["shape"]);
+  if (json.contains("same_as")) op.source = json["same_as"].get<int64_t>();
+  op.empty = json.contains("empty");
+  op.is_fill = json.contains("fill");
+  if (op.is_fill) op.fill = number_of(json["fill"]);
+  if (!json.contains("body")) return op;
+  op.inputs = json.at("inputs").get<int64_t>();
+  op.reduction = json.at("reduction").get<std::vector<bool>>();
+  for (const Json& from : json.at("operands")) {
+    Operand operand;
+    if (from.contains("number")) {
+      operand.number = number_of(from["number"]);
+    } else {
+      operand.value = from.at("value").get<int64_t>();
+      operand.map = from.at("map").get<std::vector<std::vector<int64_t>>>();
+    }
+    op.operands.push_back(operand);
+  }
+  for (const Json& node : json.at("body")) op.nodes.push_back(read_node(node));
+  op.yield = json.at("yield").get<std::vector<int64_t>>();
+  return op;
+}
+
+Evaluator::Evaluator(const Json& meaning) {
+  for (const Json& json : meaning.at("ops")) {
+    ops_.push_back(read_op(json));
+    const size_t results = ops_.back().yield.empty() ? 1 : ops_.back().yield.size();
+    for (size_t r = 0; r < results; ++r)
+      made_[ops_.back().value + static_cast<int64_t>(r)] = {ops_.size() - 1, r};
+  }
+}
+
+void Evaluator::bind(int64_t value, const void* elements, lathe_dtype dtype,
+                     const std::vector<int64_t>& shape) {
+  bound_[value] = {elements, dtype};
+  shapes_[value] = shape;
+}
+
+std::vector<int64_t> Evaluator::shape_of(int64_t value) {
+  const auto known = shapes_.find(value);
+  if (known != shapes_.end()) return known->second;
+  const auto at = made_.find(value);
+  if (at == made_.end()) return {};
+  Op& op = ops_[at->second.first];
+  std::vector<int64_t> shape = op.shape;
+  if (!op.operands.empty()) {
+    const std::vector<int64_t> loops = extents(op);
+    for (const auto& row : op.operands[static_cast<size_t>(op.inputs) + at->second.second].map)
+      shape.push_back(loop_of(row) < 0 ? -1 : loops[static_cast<size_t>(loop_of(row))]);
+  } else if (op.source >= 0) {
+    // One open extent is what the others leave of the elements.
+    int64_t left = count(shape_of(op.source));
+    for (int64_t extent : shape)
+      if (extent > 0) left /= extent;
+    std::replace(shape.begin(), shape.end(), int64_t{-1}, left);
+  }
+  return shapes_[value] = shape;
+}
+
+// What the operands' shapes say of the loops; -1: nothing.
+std::vector<int64_t> Evaluator::extents(const Op& op) {
+  std::vector<int64_t> loops(op.reduction.size(), -1);
+  for (const Operand& operand : op.operands) {
+    if (operand.value < 0) continue;
+    const std::vector<int64_t> shape = shape_of(operand.value);
+    for (size_t d = 0; d < operand.map.size() && d < shape.size(); ++d) {
+      const int64_t loop = loop_of(operand.map[d]);
+      if (loop >= 0 && shape[d] >= 0) loops[static_cast<size_t>(loop)] = shape[d];
+    }
+  }
+  return loops;
+}
+
+Number Evaluator::read(const Operand& operand, const std::vector<int64_t>& loops) {
+  if (operand.value < 0) return operand.number;
+  std::vector<int64_t> index;
+  for (const auto& row : operand.map) {
+    int64_t at = row[0];
+    for (size_t l = 0; l < loops.size(); ++l) at += row[l + 1] * loops[l];
+    index.push_back(at);
+  }
+  return at(operand.value, index);
+}
+
+const std::vector<Number>& Evaluator::compute(Op* op, size_t result, const std::vector<int64_t>& index) {
+  const auto known = op->known.find(index);
+  if (known != op->known.end()) return known->second;
+  std::vector<int64_t> loops(op->reduction.size(), 0);
+  const auto& map = op->operands[static_cast<size_t>(op->inputs) + result].map;
+  for (size_t d = 0; d < map.size(); ++d)
+    if (loop_of(map[d]) >= 0) loops[static_cast<size_t>(loop_of(map[d]))] = index[d];
+  if (op->sizes.empty()) op->sizes = extents(*op);
+  const std::vector<int64_t>& sizes = op->sizes;
+  std::vector<size_t> reduced;
+  int64_t steps = 1;
+  for (size_t l = 0; l < loops.size(); ++l)
+    if (op->reduction[l]) reduced.push_back(l), steps *= std::max<int64_t>(sizes[l], 0);
+  std::vector<Number> results, nodes(op->operands.size() + op->nodes.size());
+  for (size_t r = 0; r < op->yield.size(); ++r)
+    results.push_back(read(op->operands[static_cast<size_t>(op->inputs) + r], loops));
+  for (int64_t step = 0; step < steps; ++step) {
+    int64_t rest = step;
+    for (size_t l = reduced.size(); l-- > 0; rest /= sizes[reduced[l]])
+      loops[reduced[l]] = rest % sizes[reduced[l]];
+    for (size_t i = 0; i < static_cast<size_t>(op->inputs); ++i) nodes[i] = read(op->operands[i], loops);
+    std::copy(results.begin(), results.end(), nodes.begin() + op->inputs);
+    for (size_t n = 0; n < op->nodes.size(); ++n) {
+      const Node& node = op->nodes[n];
+      Number& made = nodes[op->operands.size() + n];
+      const auto of = [&](int64_t i) -> const Number& { return nodes[static_cast<size_t>(i)]; };
+      made = node.code == kNumber  ? node.number
+             : node.code == kIndex ? Number{0, 0, loops[static_cast<size_t>(node.a)]}
+                                   : scalar(node.code, node.type, node.from, node.predicate, of(node.a),
+                                            of(node.b), of(node.c));
+    }
+    for (size_t r = 0; r < results.size(); ++r) results[r] = nodes[static_cast<size_t>(op->yield[r])];
+  }
+  if (!reduced.empty()) return op->known[index] = results;
+  return op->latest = results;
+}
+
+Number Evaluator::at(int64_t value, const std::vector<int64_t>& index) {
+  const auto bound = bound_.find(value);
+  if (bound != bound_.end()) {
+    const double x = load(bound->second.elements, bound->second.dtype, place(shapes_[value], index));
+    return {x, 0, is_integer(bound->second.dtype) ? static_cast<int64_t>(x) : 0};
+  }
+  const auto made = made_.find(value);
+  if (made == made_.end()) return {std::nan(""), 0, 0};
+  Op& op = ops_[made->second.first];
+  if (op.is_fill) return op.fill;
+  if (op.empty) return {std::nan(""), 0, 0};
+  if (op.source >= 0) return at(op.source, index_at(shape_of(op.source), place(shape_of(value), index)));
+  return compute(&op, made->second.second, index)[made->second.second];
+}
+
+Judgement judge(Evaluator* evaluator, int64_t value, const void* elements, lathe_dtype dtype,
+                const std::vector<int64_t>& shape, double seconds, Normal* random) {
+  Judgement j;
+  j.total = count(shape);
+  const bool integers = is_integer(dtype);
+  const auto start = std::chrono::steady_clock::now();
+  const auto check = [&](int64_t at) {
+    const Number wanted = evaluator->at(value, index_at(shape, at));
+    const double got = load(elements, dtype, at),
+                 expected = integers ? static_cast<double>(wanted.i) : wanted.v;
+    double error = std::fabs(got - expected), granted = wanted.slack;
+    if (!integers)
+      granted = 4 * wanted.slack + 2 * rounding(dtype) * std::fabs(expected) + smallest_rounding(dtype);
+    if (got == expected || (std::isnan(got) && std::isnan(expected))) error = 0;
+    // Beyond the largest number of the dtype.
+    if (!integers && std::isinf(got) && (got > 0) == (expected > 0) &&
+        std::fabs(expected) + granted >= largest(dtype))
+      error = 0;
+    ++j.judged;
+    const double part = error == 0 ? 0 : std::isfinite(error) && granted > 0 ? error / granted : INFINITY;
+    if (part <= j.worst) return;
+    j.worst = part;
+    j.what = absl::StrFormat("[%s] is %.9g; the payload says %.9g, give or take %.3g",
+                             absl::StrJoin(index_at(shape, at), ", "), got, expected, granted);
+    j.ok = part <= 1;
+  };
+  const auto spent = [&] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() > seconds;
+  };
+  if (j.total <= 4096) {
+    // In an order that leaves no corner out when time is up: 7919 is a prime, and greater.
+    for (int64_t i = 0; i < j.total && (i < 2 || !spent()); ++i) check(i * 7919 % j.total);
+    return j;
+  }
+  check(0);
+  check(j.total - 1);
+  while (j.judged < 4096 && !spent()) check(random->below(j.total));
+  return j;
+}
+
+}  // namespace lathe::cli

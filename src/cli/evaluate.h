@@ -1,0 +1,87 @@
+// A payload's function in float64, element by element, as its text says (src/compiler/meaning.h), whatever
+// Lathe makes of it: how results are judged, and how what no kernel does is done.
+#pragma once
+
+#include <lathe/lathe.h>
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "cli/numbers.h"
+#include "cli/session.h"
+
+namespace lathe::cli {
+
+// A float is `v`, give or take `slack`: what f32 arithmetic in some order may make of it. An integer is `i`;
+// its slack says that comparisons it hangs on are too close to call.
+struct Number {
+  double v = 0, slack = 0;
+  int64_t i = 0;
+};
+
+class Evaluator {
+ public:
+  // `meaning` is a function's, as the compiler wrote it.
+  explicit Evaluator(const Json& meaning);
+
+  // The elements of a value, row after row; they outlive the evaluator.
+  void bind(int64_t value, const void* elements, lathe_dtype dtype, const std::vector<int64_t>& shape);
+  // What the text says of an element. Each that is reduced to is computed once.
+  Number at(int64_t value, const std::vector<int64_t>& index);
+
+ private:
+  struct Operand {
+    int64_t value = -1;  // -1: `number`, everywhere
+    Number number;
+    std::vector<std::vector<int64_t>> map;  // for each dimension a constant and the loops' coefficients
+  };
+  struct Node {
+    int code = 0;
+    std::string type, from, predicate;
+    int64_t a = 0, b = 0, c = 0;
+    Number number;
+  };
+  struct Op {
+    int64_t value = 0, source = -1, inputs = 0;
+    bool empty = false, is_fill = false;
+    Number fill;
+    std::vector<int64_t> shape;  // -1: open
+    std::vector<bool> reduction;
+    std::vector<Operand> operands;
+    std::vector<Node> nodes;
+    std::vector<int64_t> yield;
+    std::vector<int64_t> sizes;                                 // of the loops, once known
+    std::map<std::vector<int64_t>, std::vector<Number>> known;  // of reductions
+    std::vector<Number> latest;
+  };
+  struct Bound {
+    const void* elements;
+    lathe_dtype dtype;
+  };
+
+  static Op read_op(const Json& json);
+  static Node read_node(const Json& json);
+  Number read(const Operand& operand, const std::vector<int64_t>& loops);
+  const std::vector<Number>& compute(Op* op, size_t result, const std::vector<int64_t>& index);
+  std::vector<int64_t> extents(const Op& op);
+  std::vector<int64_t> shape_of(int64_t value);
+
+  std::vector<Op> ops_;
+  std::map<int64_t, std::pair<size_t, size_t>> made_;  // value -> op, result
+  std::map<int64_t, Bound> bound_;
+  std::map<int64_t, std::vector<int64_t>> shapes_;
+};
+
+// How a result compares with what the text says of it: all of it, or as much as `seconds` allow, both ends
+// first.
+struct Judgement {
+  bool ok = true;
+  int64_t judged = 0, total = 0;
+  double worst = 0;  // largest error as a fraction of what is granted
+  std::string what;  // the worst element
+};
+Judgement judge(Evaluator* evaluator, int64_t value, const void* elements, lathe_dtype dtype,
+                const std::vector<int64_t>& shape, double seconds, Normal* random);
+
+}  // namespace lathe::cli

@@ -1,0 +1,141 @@
+// A payload's meaning evaluated in float64, against loops written here.
+#include "cli/evaluate.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace lathe::cli {
+namespace {
+
+// d[i, j] = relu(sum over k of a[i, k] b[`map_b`] + bias[j]); loops (i, j, k), then (i, j).
+Json product_meaning(const std::vector<std::vector<int64_t>>& map_b) {
+  const Json rows_i = {0, 1, 0, 0}, rows_j = {0, 0, 1, 0}, rows_k = {0, 0, 0, 1};
+  Json product = {
+      {"value", 3},  {"results", 1}, {"inputs", 2}, {"dtype", {"f32"}}, {"reduction", {false, false, true}},
+      {"yield", {4}}};
+  product["operands"] = Json::array({{{"value", 0}, {"map", {rows_i, rows_k}}},
+                                     {{"value", 1}, {"map", map_b}},
+                                     {{"value", 5}, {"map", {rows_i, rows_j}}}});
+  product["body"] = Json::array({{"arith.mulf", "f32", 0, 1}, {"arith.addf", "f32", 2, 3}});
+  Json epilogue = {
+      {"value", 4},  {"results", 1}, {"inputs", 2}, {"dtype", {"f32"}}, {"reduction", {false, false}},
+      {"yield", {5}}};
+  epilogue["operands"] = Json::array({{{"value", 3}, {"map", {{0, 1, 0}, {0, 0, 1}}}},
+                                      {{"value", 2}, {"map", Json::array({Json({0, 0, 1})})}},
+                                      {{"value", 6}, {"map", {{0, 1, 0}, {0, 0, 1}}}}});
+  epilogue["body"] =
+      Json::array({{"arith.addf", "f32", 0, 1}, {"number", "f32", 0.0}, {"arith.maximumf", "f32", 3, 4}});
+  Json meaning = {{"arguments", 3}, {"results", {4}}};
+  meaning["ops"] = Json::array({{{"value", 5}, {"shape", {nullptr, nullptr}}, {"fill", 0.0}},
+                                {{"value", 6}, {"shape", {nullptr, nullptr}}, {"empty", true}},
+                                product,
+                                epilogue});
+  return meaning;
+}
+
+constexpr int64_t kM = 7, kN = 7, kK = 7;  // square, so that nothing but the numbers tells the layouts apart
+
+struct Data {
+  std::vector<float> a, b, bias, d;
+  explicit Data(Normal* random) : a(kM * kK), b(kK * kN), bias(kN), d(kM * kN) {
+    for (auto* v : {&a, &b, &bias})
+      for (float& x : *v) x = random->next();
+    for (int64_t i = 0; i < kM; ++i)
+      for (int64_t j = 0; j < kN; ++j) {
+        double sum = 0;
+        for (int64_t k = 0; k < kK; ++k) sum += static_cast<double>(a[i * kK + k]) * b[k * kN + j];
+        d[i * kN + j] = static_cast<float>(std::max(sum + bias[j], 0.0));
+      }
+  }
+  Judgement judged(const Json& meaning, Normal* random) const {
+    Evaluator evaluator(meaning);
+    evaluator.bind(0, a.data(), LATHE_F32, {kM, kK});
+    evaluator.bind(1, b.data(), LATHE_F32, {kK, kN});
+    evaluator.bind(2, bias.data(), LATHE_F32, {kN});
+    return judge(&evaluator, 4, d.data(), LATHE_F32, {kM, kN}, 5, random);
+  }
+};
+
+const std::vector<std::vector<int64_t>> kRows = {{0, 0, 0, 1}, {0, 0, 1, 0}},
+                                        kColumns = {{0, 0, 1, 0}, {0, 0, 0, 1}};
+
+TEST(Evaluate, AProductAndWhatFollowsIt) {
+  Normal random(1);
+  Data data(&random);
+  const Judgement j = data.judged(product_meaning(kRows), &random);
+  EXPECT_TRUE(j.ok) << j.what;
+  EXPECT_EQ(j.judged, kM * kN);
+  EXPECT_EQ(j.total, kM * kN);
+}
+
+TEST(Evaluate, AnotherReadingOfTheLayoutIsWrong) {
+  Normal random(2);
+  EXPECT_FALSE(Data(&random).judged(product_meaning(kColumns), &random).ok);
+}
+
+TEST(Evaluate, OneWrongElementIsFound) {
+  Normal random(3);
+  Data data(&random);
+  float& worst = data.d[17];
+  worst += 1e-4f + 1e-3f * std::fabs(worst);
+  const Judgement j = data.judged(product_meaning(kRows), &random);
+  EXPECT_FALSE(j.ok);
+  EXPECT_NE(j.what.find("[2, 3]"), std::string::npos) << j.what;
+  worst = NAN;
+  EXPECT_FALSE(data.judged(product_meaning(kRows), &random).ok);
+}
+
+// The index of the first greatest element of each column.
+TEST(Evaluate, AReductionWithTwoResults) {
+  const std::vector<float> x = {1, 5, 2, 4, 5, 2, 0, -1, 3};  // 3 by 3
+  Json op = {
+      {"value", 1}, {"results", 2}, {"inputs", 1}, {"dtype", {"f32", "i64"}}, {"reduction", {true, false}}};
+  const Json column = Json::array({Json({0, 0, 1})});
+  op["operands"] = Json::array({{{"value", 0}, {"map", {{0, 1, 0}, {0, 0, 1}}}},
+                                {{"value", 3}, {"map", column}},
+                                {{"value", 4}, {"map", column}}});
+  op["body"] = Json::array({{"index", "index", 0},
+                            {"arith.index_cast", "i64", 3, "index"},
+                            {"arith.cmpf", "i1", 0, 1, "ugt"},
+                            {"arith.select", "f32", 5, 0, 1},
+                            {"arith.select", "i64", 5, 4, 2}});
+  op["yield"] = {6, 7};
+  Json meaning = {{"arguments", 1}, {"results", {1, 2}}};
+  meaning["ops"] = Json::array(
+      {{{"value", 3}, {"shape", {3}}, {"fill", "-inf"}}, {{"value", 4}, {"shape", {3}}, {"fill", 0}}, op});
+  Evaluator evaluator(meaning);
+  evaluator.bind(0, x.data(), LATHE_F32, {3, 3});
+  const int64_t wanted[] = {1, 0, 2};
+  const double values[] = {4, 5, 3};
+  for (int64_t j = 0; j < 3; ++j) {
+    EXPECT_EQ(evaluator.at(2, {j}).i, wanted[j]);
+    EXPECT_EQ(evaluator.at(1, {j}).v, values[j]);
+  }
+}
+
+// A matrix seen as another shape, its lower triangle kept.
+TEST(Evaluate, AMaskAndAnotherShape) {
+  const std::vector<float> x = {1, 2, 3, 4, 5, 6, 7, 8, 9};
+  Json op = {{"value", 2},  {"results", 1}, {"inputs", 1}, {"dtype", {"f32"}}, {"reduction", {false, false}},
+             {"yield", {6}}};
+  op["operands"] = Json::array(
+      {{{"value", 1}, {"map", {{0, 1, 0}, {0, 0, 1}}}}, {{"value", 3}, {"map", {{0, 1, 0}, {0, 0, 1}}}}});
+  op["body"] = Json::array({{"index", "index", 0},
+                            {"index", "index", 1},
+                            {"arith.cmpi", "i1", 2, 3, "sge"},
+                            {"number", "f32", 0.0},
+                            {"arith.select", "f32", 4, 0, 5}});
+  Json meaning = {{"arguments", 1}, {"results", {2}}};
+  meaning["ops"] = Json::array({{{"value", 1}, {"shape", {3, 3}}, {"same_as", 0}},
+                                {{"value", 3}, {"shape", {3, 3}}, {"empty", true}},
+                                op});
+  Evaluator evaluator(meaning);
+  evaluator.bind(0, x.data(), LATHE_F32, {9});
+  for (int64_t i = 0; i < 3; ++i)
+    for (int64_t j = 0; j < 3; ++j)
+      EXPECT_EQ(evaluator.at(2, {i, j}).v, i >= j ? x[i * 3 + j] : 0) << i << "," << j;
+}
+
+}  // namespace
+}  // namespace lathe::cli

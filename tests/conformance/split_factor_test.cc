@@ -1,0 +1,184 @@
+// One kernel serves every split factor: launched with a factor it gives, bit for bit, what a kernel does that
+// was compiled for that factor alone.
+#include <gtest/gtest.h>
+
+#include <cstdio>
+#include <fstream>
+#include <sstream>
+
+#include "arguments.h"
+#include "cache/cache.h"
+#include "device.h"
+#include "lathe/pipelines.h"
+#include "matmul_case.h"
+#include "nlohmann/json.hpp"
+#include "runtime/driver.h"
+
+namespace lathe::conformance {
+namespace {
+
+using Plain = nlohmann::json;
+
+class SplitFactor : public ConformanceTest {
+ protected:
+  // The built-in pipeline with the launch's numbers made constants once the payload is distributed.
+  static std::string fixed_pipeline() {
+    const std::string backend = is_cpu() ? "cpu" : device_name().substr(0, 4) == "cuda" ? "cuda" : "rocm";
+    std::ifstream in(std::string(LATHE_KERNELS_DIR) + "/matmul/" + backend + ".yaml");
+    std::stringstream text;
+    text << in.rdbuf();
+    std::string yaml = text.str();
+    const size_t at = yaml.find("  - name: kernel");
+    EXPECT_NE(at, std::string::npos) << yaml;
+    return yaml.insert(
+        at,
+        "  - name: fix\n    passes: >-\n      func.func(lathe-fix-launch{splits=${params.splits} "
+        "k-chunk=${params.k_chunk}}),canonicalize,cse\n");
+  }
+
+  // A context whose matmuls are compiled for one factor.
+  std::unique_ptr<OpenDevice> fixed_device(int64_t splits, int64_t k_chunk, const std::string& cache) {
+    const std::string yaml = directory_.path() + "/fixed.yaml", json = directory_.path() + "/fixed.json";
+    std::ofstream(yaml) << fixed_pipeline();
+    std::ofstream(json)
+        << Plain{{"lathe_params", 1}, {"parameters", {{"splits", splits}, {"k_chunk", k_chunk}}}}.dump();
+    const char* path = yaml.c_str();
+    lathe_pipelines pipelines = LATHE_PIPELINES_INIT;
+    pipelines.paths = &path;
+    pipelines.count = 1;
+    pipelines.parameters = json.c_str();
+    lathe_context_options options = memory_only(2);
+    if (!cache.empty()) options.cache_dir = cache.c_str();
+    options.next = reinterpret_cast<const lathe_chain*>(&pipelines);
+    auto opened = std::make_unique<OpenDevice>(options);
+    EXPECT_EQ(opened->status(), LATHE_OK) << lathe_last_error();
+    return opened;
+  }
+
+  static Plain plan_of(lathe_device* device, const MatmulRequest& request) {
+    lathe_plan* plan = nullptr;
+    EXPECT_LATHE_OK(lathe_plan_matmul(device, request.desc(), &plan));
+    const Plain json = plan == nullptr ? Plain::object() : Plain::parse(explain(plan));
+    lathe_plan_destroy(plan);
+    return json;
+  }
+
+  // The candidate of a factor whose kernel is `config`; 0: there is none.
+  static int32_t rank_of(const Plain& plan, const Plain& config) {
+    for (const Plain& candidate : plan["candidates"])
+      if (candidate["legal"] == true && candidate["config"] == config) return candidate["rank"];
+    return 0;
+  }
+
+  static MatmulCase long_k() {
+    MatmulCase c;
+    c.m = 5;
+    c.n = 24;
+    c.k = quick_or(700, 51234);
+    c.trans_b = true;
+    c.bias = LATHE_F32;
+    c.determinism = LATHE_DETERMINISM_RUN_TO_RUN;
+    return c;
+  }
+
+  TemporaryDirectory directory_;
+  Random random_ = random_stream(31);
+};
+
+TEST_F(SplitFactor, OneKernelAndAKernelOfItsOwnGiveTheSameBits) {
+  MatmulRequest request(long_k(), &random_);
+  OpenDevice one(memory_only(2));
+  ASSERT_EQ(one.status(), LATHE_OK);
+  request.set_tuning(7, 0);
+  const Plain config = plan_of(one.get(), request)["config"];
+  ASSERT_NE(config["split"], 0);
+  const std::vector<int32_t> own =
+      is_quick() ? std::vector<int32_t>{2, 7, 19} : std::vector<int32_t>{2, 3, 7, 31, 64, 77, 128};
+  int served = 0;
+  for (int32_t factor = 2; factor <= 128; ++factor) {
+    const bool compared = std::find(own.begin(), own.end(), factor) != own.end();
+    if (is_quick() && !compared) continue;
+    // A device plans a factor for the first time: with the kernel of the others.
+    request.set_tuning(factor, 1);
+    const int32_t rank = rank_of(plan_of(device(), request), config);
+    ASSERT_GT(rank, 0) << factor << " splits have no candidate " << config;
+    request.set_tuning(factor, rank);
+    ASSERT_TRUE(request.run(one.get())) << factor;
+    ++served;
+    if (!compared) continue;
+    const std::vector<uint8_t> bits = request.output();
+    const Plain launch = plan_of(one.get(), request)["launch"];
+    auto fixed = fixed_device(launch["splits"], launch["k_chunk"], "");
+    ASSERT_TRUE(request.run(fixed->get())) << factor;
+    EXPECT_EQ(fixed->statistics().compiles, 1u);
+    EXPECT_TRUE(request.output() == bits) << factor << " splits: another kernel, other bits";
+  }
+  EXPECT_EQ(one.statistics().compiles, 1u) << served << " factors";
+  std::printf("%d factors by one kernel\n", served);
+}
+
+// A factor of 1, which no plan gives a kernel that can split, and all others: through the driver.
+TEST_F(SplitFactor, TheKernelTakesFactorsOf1To128) {
+  SKIP_UNLESS_CPU("reaches into the CPU's driver");
+  MatmulRequest request(long_k(), &random_);
+  request.set_tuning(7, 0);
+  struct Kernel {
+    ProblemClass problem;
+    std::unique_ptr<LoadedKernel> kernel;
+    std::string code;
+  };
+  auto driver = open_driver("cpu", [] {
+    DriverOptions options;
+    options.workers = 2;
+    return options;
+  }());
+  ASSERT_TRUE(driver.ok()) << driver.status().ToString();
+  const auto only_kernel = [&](const std::string& cache_directory) {
+    CacheOptions options;
+    options.directory = cache_directory;
+    const auto cache = make_cache(options);
+    const CacheListing listing = cache->list();
+    EXPECT_EQ(listing.entries.size(), 1u);
+    const std::string& key = listing.entries.at(0).key_text;
+    EXPECT_NE(Plain::parse(key)["config"]["split"], 0);
+    const std::shared_ptr<const Artifact> artifact = (*cache->get(key_from_text(key))).artifact;
+    return Kernel{*problem_class_from_json(*parse_json(key, "key").value().find("class")),
+                  *(*driver)->load(*artifact), artifact->code};
+  };
+  const auto launched = [&](const Kernel& kernel, int32_t factor) {
+    request.reset_output();
+    Launch launch;
+    launch.kernel = kernel.kernel.get();
+    const MatmulCase& c = request.parameters();
+    launch.dims = {c.m, c.n, c.k, 1};
+    launch.config = make_launch_config(kernel.kernel->recipe(), kernel.problem, launch.dims, factor);
+    ArgumentBlock args = arguments_of(*request.desc());
+    args.splits = launch.config.splits;
+    args.k_chunk = launch.config.k_chunk;
+    launch.args = &args;
+    const absl::Status status = (*driver)->launch(launch);
+    EXPECT_TRUE(status.ok()) << status.ToString();
+    EXPECT_TRUE(request.check()) << factor;
+    return std::make_pair(launch.config, request.output());
+  };
+  TemporaryDirectory one;
+  {
+    lathe_context_options options = memory_only(2);
+    options.cache_dir = one.path().c_str();
+    OpenDevice opened(options);
+    plan_of(opened.get(), request);
+  }
+  const Kernel kernel = only_kernel(one.path());
+  for (int32_t factor = 1; factor <= 128; ++factor) launched(kernel, factor);
+  for (int32_t factor : {1, 2, 100}) {
+    const auto [config, bits] = launched(kernel, factor);
+    TemporaryDirectory own;
+    plan_of(fixed_device(config.splits, config.k_chunk, own.path())->get(), request);
+    const Kernel alone = only_kernel(own.path());
+    EXPECT_TRUE(launched(alone, factor).second == bits) << factor;
+    EXPECT_FALSE(alone.code == kernel.code) << "nothing was made constant";
+  }
+}
+
+}  // namespace
+}  // namespace lathe::conformance
