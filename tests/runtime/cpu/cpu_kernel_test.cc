@@ -77,17 +77,20 @@ TEST(TaskCount, AgreesWithEvaluate) {
 class CpuKernelRefusals : public ::testing::Test {
  protected:
   void expect_refusal(const std::string& cause) {
-    auto kernel = CpuKernel::load(artifact, loader, nullptr);
+    auto kernel = CpuKernel::load(artifact, loader, externals, nullptr);
     EXPECT_EQ(kernel.status().code(), absl::StatusCode::kInvalidArgument);
     EXPECT_THAT(std::string(kernel.status().message()), HasSubstr(cause));
   }
   Step& step() { return artifact.recipe.steps[0]; }
 
   ObjectLoader loader;
+  ExternalLibraries externals{Backend::kCpu};
   Artifact artifact = test_artifact("steps", {cpu_step("nothing", 1)});
 };
 
-TEST_F(CpuKernelRefusals, NothingWrong) { EXPECT_TRUE(CpuKernel::load(artifact, loader, nullptr).ok()); }
+TEST_F(CpuKernelRefusals, NothingWrong) {
+  EXPECT_TRUE(CpuKernel::load(artifact, loader, externals, nullptr).ok());
+}
 
 TEST_F(CpuKernelRefusals, OtherCode) {
   artifact.format = CodeFormat::kCubin;
@@ -108,6 +111,16 @@ TEST_F(CpuKernelRefusals, TooManySteps) {
 TEST_F(CpuKernelRefusals, OtherStepKind) {
   step().kind = StepKind::kGpuKernel;
   expect_refusal("kind 2, the CPU runs cpu_task");
+}
+TEST_F(CpuKernelRefusals, ExternalSteps) {
+  step().kind = StepKind::kHostExtern;
+  step().grid = {constant(1), constant(1), constant(1)};
+  expect_refusal("is not none");
+  artifact.format = CodeFormat::kNone;
+  step().grid[0] = constant(2);
+  expect_refusal("is not called once");
+  step().kind = StepKind::kCpuTask;
+  expect_refusal("is not an ELF object");
 }
 TEST_F(CpuKernelRefusals, OtherArgumentBlock) {
   step().argument_bytes -= 8;
