@@ -13,6 +13,7 @@ const std::vector<KernelFamily>& kernel_families() {
       {Op::kMatmul, Backend::kCpu, enumerate_matmul_bytes},
       {Op::kMatmul, Backend::kCpu, enumerate_matmul_panel},
       {Op::kMatmul, Backend::kCpu, enumerate_matmul_packed},
+      {Op::kMatmul, Backend::kCpu, enumerate_matmul_direct},
       {Op::kMatmul, Backend::kCuda, enumerate_matmul_simt},
       {Op::kMatmul, Backend::kCuda, enumerate_matmul_mma},
       {Op::kMatmul, Backend::kCuda, enumerate_matmul_wgmma},

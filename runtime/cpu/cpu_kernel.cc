@@ -77,7 +77,18 @@ CpuKernel::CpuKernel(const Recipe& recipe, const std::vector<void*>& tasks, cons
   steps_.reserve(recipe.steps.size());
   for (size_t i = 0; i < recipe.steps.size(); ++i) {
     steps_.push_back({reinterpret_cast<CpuTask>(tasks[i]), TaskCount(recipe.steps[i].grid)});
+    for (const Formula& axis : recipe.steps[i].grid)
+      for (const Term& term : axis)
+        for (const Factor& factor : term.factors)
+          if (factor.var == Var::kN || factor.var == Var::kK) counts_by_m_ = false;
   }
+}
+
+int64_t CpuKernel::evaluate_count(size_t step, const VarValues& v, uint64_t sizes) const {
+  const int64_t count = steps_[step].count(v);
+  if (sizes != 0 && count >> kCountBits == 0)
+    last_counts_[step].store(sizes << kCountBits | static_cast<uint64_t>(count), std::memory_order_relaxed);
+  return count;
 }
 
 absl::StatusOr<std::unique_ptr<LoadedKernel>> CpuKernel::load(const Artifact& artifact, ObjectLoader& loader,
