@@ -28,11 +28,11 @@ class LoadedKernel {
   Recipe recipe_;
 };
 
-// One launch. The driver fills workspace, counters and scratch in its own copy of `args`.
+// One launch. The driver may fill in workspace, counters and scratch of `args`.
 struct Launch {
   const LoadedKernel* kernel = nullptr;
   const ProblemClass* problem = nullptr;  // the request's
-  const ArgumentBlock* args = nullptr;    // m, n, k, batch, splits, k_chunk set
+  ArgumentBlock* args = nullptr;          // m, n, k, batch, splits, k_chunk set
   LaunchConfig config;
   Dims dims;
   void* stream = nullptr;

@@ -54,8 +54,8 @@ void write_tile(Emit& e, const TileProgram& p, int64_t lanes,
   });
 }
 
-// The tile as the kernel form sees it. "panel_t" computes the transposed tile, D^T = B^T A^T: rows are the
-// tile's columns.
+// The tile as the kernel form sees it. "panel_t" and "direct" compute the transposed tile, D^T = B^T A^T:
+// rows are the tile's columns.
 CpuTile describe_tile(Emit& e, const TileProgram& p, ir::KernelConfigAttr config, bool transposed) {
   auto op = const_cast<TileProgram&>(p).contraction;
   const View& a = p.views.find(op.getDpsInputs()[0])->second;
@@ -172,8 +172,9 @@ llvm::FailureOr<CpuProducts> emit_products(Emit& e, const Arguments& arguments, 
   // A ukernel takes the place of the inner kernel of "panel".
   StringRef kernel =
       p.contraction->hasAttr(ir::kUkernelAttr) ? StringRef("panel") : config.getKernel().getValue();
-  const bool transposed = kernel == "panel_t";
+  const bool transposed = kernel == "panel_t" || kernel == "direct";
   CpuTile t = describe_tile(e, p, config, transposed);
+  t.a_in_place = kernel == "direct";
   if (p.contraction->hasAttr(kZeroPoint)) {
     if (!transposed && (kernel != "dot" || t.tile_k > 0))
       return p.contraction.emitError("CPU matmul kernel '") << kernel << "' takes no zero point";

@@ -19,6 +19,7 @@ struct CpuTile {
   CpuWords words;
   View a, b;
   bool a_k_contiguous, b_k_contiguous;
+  bool a_in_place = false;   // "direct": A, of f32, is read where it lies
   bool b_packed = false;     // word w of B's column j is at element b.offset + j / 16 * 16 * packed_depth +
                              // (w * 16 + j % 16) * words.per_lane()
   int64_t packed_depth = 0;  // K of all splits, in whole words
@@ -49,6 +50,7 @@ mlir::LogicalResult emit_bytes(Emit& e, const CpuTile& t);
 // Words of packing memory that emit_bytes needs.
 int64_t bytes_packing_elements(const CpuTile& t);
 // Form "packed": B comes in panels (core/packed.h), A's panels are packed as in "panel".
+// Form "direct": A is read where it lies, of f32 and K-contiguous, B's panels are packed as in "panel".
 // Form "panel": packs A and B into panels of words of depth tile_k, outer product on registers. Any layout.
 mlir::LogicalResult emit_panel(Emit& e, const CpuTile& t);
 // Words of packing memory that emit_panel needs.

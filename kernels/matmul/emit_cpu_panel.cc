@@ -3,13 +3,15 @@
 // them. Packing converts to words (f32, or four bytes along K), so one micro-kernel serves every layout and
 // dtype. A panel of B is [word of K][register_n], read as vectors; a panel of A is [register_m][word of K],
 // read as scalars. The operand whose memory runs the other way is transposed in registers. "packed": B comes
-// in panels (core/packed.h), of which a register tile's vectors take several side by side.
+// in panels (core/packed.h), of which a register tile's vectors take several side by side. "direct": no panel
+// of A, whose rows, few enough for the ways of a cache set, are read where they lie.
 //
 // Numeric recipe: within a block of tile_k, one FMA per k in ascending order from zero; blocks added in
 // ascending order. It depends on tile_k alone, not on the register tile or the task tile.
 #include "base/dtype.h"
 #include "compiler/ukernel.h"
 #include "core/packed.h"
+#include "kernels/matmul/direct_chains.h"
 #include "kernels/matmul/emit_cpu.h"
 #include "kernels/matmul/emit_cpu_blocks.h"
 
@@ -154,7 +156,10 @@ int64_t b_words(const CpuTile& t) {
   return round_up(round_up(t.tile_columns, t.register_columns) * depth_words(t) + kSlack, 16);
 }
 int64_t a_pitch(const CpuTile& t) { return depth_words(t) + kSlack; }
-int64_t a_words(const CpuTile& t) { return round_up(t.register_rows * a_pitch(t) + kSlack, 16); }
+int64_t a_words(const CpuTile& t) {
+  if (t.a_in_place) return 0;
+  return round_up(t.register_rows * a_pitch(t) + kSlack, 16);
+}
 
 int64_t line_elements(const CpuTile& t) { return 512 / t.a.element.getIntOrFloatBitWidth(); }
 int64_t line_words(const CpuTile& t) { return line_elements(t) / t.words.per_lane(); }
@@ -165,7 +170,7 @@ int64_t line_words(const CpuTile& t) { return line_elements(t) / t.words.per_lan
 // of K must have a step for every line.
 bool copies_ahead(const CpuTile& t) {
   const auto depth = Emit::known(t.depth);
-  if (t.ukernel || !depth || !t.a_k_contiguous || t.a.k_contiguous || t.tile_rows <= t.register_rows)
+  if (t.ukernel || t.a_in_place || !depth || !t.a_k_contiguous || t.a.k_contiguous || t.tile_rows <= t.register_rows)
     return false;
   const auto has_steps = [&](int64_t block) {
     return t.register_rows <= line_words(t) &&
@@ -272,12 +277,55 @@ Values steps_beside(Emit& e, const CpuTile& t, const NextPanels& next, Value k0,
   });
 }
 
-// acc[i..][j..] (+)= A panel * B panel; `beside` may be null.
+// The same where A is read in place: of the rows that come next a line is fetched with every step (or two,
+// of few sums), row by row, as many lines as rows for the steps that a line lasts. Of few sums there are two
+// for the words of even and of odd places, which are added at the end: one chain each would wait for itself.
+Values steps_in_place(Emit& e, const CpuTile& t, bool fetches, Value i, Value k0, Value depth, Values sums,
+                      const std::function<Values(Value, const Values&)>& step) {
+  const int64_t mr = t.register_rows, unroll = sums.size() <= 12 ? 2 : 1, slots = line_words(t) / unroll;
+  const size_t count = sums.size(), chains = direct_chains(static_cast<int64_t>(count));
+  sums.append((chains - 1) * count, t.words.zero_sums());
+  const auto step_of = [&](size_t chain, Value k, Values now) {
+    const Values after = step(k, Values(now.begin() + chain * count, now.begin() + (chain + 1) * count));
+    std::copy(after.begin(), after.end(), now.begin() + chain * count);
+    return now;
+  };
+  Value words = e.ceil_div(depth, e.idx(t.words.per_lane()));
+  Value whole = e.mul(e.div(words, e.idx(unroll)), unroll);
+  sums = e.loop(e.idx(0), whole, unroll, sums, [&](Value k, const Values& carried) {
+    if (fetches) {
+      Value row = e.min(e.rem(e.div(k, e.idx(unroll)), e.idx(slots)), e.idx(mr - 1));
+      row = e.min(e.add(e.add(i, mr), row), e.sub(t.rows, e.idx(1)));
+      Value line = e.add(k0, e.mul(k, t.words.per_lane()));
+      e.prefetch(t.a.memory, e.add(t.a.offset, e.add(e.mul(row, t.a.row_stride), line)), kIntoL2);
+    }
+    Values now = carried;
+    for (int64_t u = 0; u < unroll; ++u) now = step_of(u % chains, e.add(k, u), now);
+    return now;
+  });
+  if (unroll > 1)
+    sums = e.loop(whole, words, 1, sums, [&](Value k, const Values& now) { return step_of(0, k, now); });
+  for (size_t q = 0; q < count && chains > 1; ++q) sums[q] = t.words.add(sums[q], sums[count + q]);
+  sums.truncate(count);
+  return sums;
+}
+
+// acc[i..][j..] (+)= A panel * B panel; `beside` may be null. A in place is fetched ahead beside the first
+// columns.
 void micro_kernel(Emit& e, const CpuTile& t, Value a_base, Value depth, Value i, Value j, Value k0,
-                  const NextPanels* beside, int64_t ahead) {
+                  const NextPanels* beside, int64_t ahead, bool first_columns) {
   const int64_t mr = t.register_rows, lanes = t.lanes;
   const int64_t vectors = t.register_columns / lanes;
   const PanelB panel = panel_b(e, t, j, k0);
+  Values in_place;
+  for (int64_t r = 0; r < mr && t.a_in_place; ++r) {
+    Value row = e.min(e.add(i, r), e.sub(t.rows, e.idx(1)));
+    in_place.push_back(e.add(t.a.offset, e.add(e.mul(row, t.a.row_stride), k0)));
+  }
+  const auto a_at = [&](int64_t r, Value k) {
+    if (t.a_in_place) return t.words.word_at(t.a, e.add(in_place[r], e.mul(k, t.words.per_lane())));
+    return e.load(t.packing, e.add(e.add(a_base, r * a_pitch(t)), k));
+  };
   auto step = [&](Value k, const Values& carried) {
     Values next = carried, b;
     for (int64_t v = 0; v < vectors; ++v) b.push_back(load_b(e, t, panel, v, k));
@@ -286,8 +334,7 @@ void micro_kernel(Emit& e, const CpuTile& t, Value a_base, Value depth, Value i,
         e.prefetch(panel.memory, e.add(panel.vectors[v], e.add(e.mul(k, panel.pitch), ahead)), kIntoL2);
     for (int64_t r = 0; r < mr; ++r) {
       // A scalar load, a broadcast and an FMA become an FMA with a broadcast memory operand.
-      Value a =
-          t.words.words_of(e.broadcast(e.load(t.packing, e.add(e.add(a_base, r * a_pitch(t)), k)), lanes));
+      Value a = t.words.words_of(e.broadcast(a_at(r, k), lanes));
       for (int64_t v = 0; v < vectors; ++v)
         next[r * vectors + v] = t.words.multiply_add(a, b[v], next[r * vectors + v]);
     }
@@ -295,7 +342,9 @@ void micro_kernel(Emit& e, const CpuTile& t, Value a_base, Value depth, Value i,
   };
   Values sums;
   for (int64_t r = 0; r < mr; ++r) sums.append(vectors, first(e, t, r));
-  if (beside == nullptr)
+  if (t.a_in_place)
+    sums = steps_in_place(e, t, first_columns, i, k0, depth, sums, step);
+  else if (beside == nullptr)
     sums = e.loop(e.idx(0), e.ceil_div(depth, e.idx(t.words.per_lane())), 1, sums, step);
   else
     sums = steps_beside(e, t, *beside, k0, depth, sums, step);
@@ -364,6 +413,9 @@ LogicalResult emit_panel(Emit& e, const CpuTile& t) {
   if (t.ukernel && kc < t.most_depth)
     return emitError(e.loc, "a ukernel of all of K in panels ") << kc << " deep of " << t.most_depth;
   const auto total = Emit::known(t.depth);
+  const bool whole_words = t.words.per_lane() == 1 || (total && *total % t.words.per_lane() == 0);
+  if (t.a_in_place && !(t.a_k_contiguous && t.words.are_stored(t.a) && whole_words))
+    return emitError(e.loc, "'direct' reads whole words along K as they are stored");
   const bool ragged_k = !total || *total % t.words.width() != 0;
   const bool ragged_line = !total || *total % line_elements(t) != 0;
   const int64_t ahead = packed_ahead(t);
@@ -386,10 +438,10 @@ LogicalResult emit_panel(Emit& e, const CpuTile& t) {
       if (t.ukernel)
         return e.loop(e.idx(0), t.columns, nr,
                       [&](Value j) { call_inner_kernel(e, t, a_base, depth, i, j); });
-      micro_kernel(e, t, a_base, depth, i, e.idx(0), k0, next, ahead);
+      micro_kernel(e, t, a_base, depth, i, e.idx(0), k0, next, ahead, true);
       if (t.tile_columns > nr)
         e.loop(e.idx(nr), t.columns, nr,
-               [&](Value j) { micro_kernel(e, t, a_base, depth, i, j, k0, nullptr, ahead); });
+               [&](Value j) { micro_kernel(e, t, a_base, depth, i, j, k0, nullptr, ahead, false); });
     };
     Value first_panel = e.idx(b_words(t)), both = e.idx(2 * b_words(t) + a_words(t));
     if (copies_ahead(t)) {
@@ -402,7 +454,7 @@ LogicalResult emit_panel(Emit& e, const CpuTile& t) {
       });
     } else {
       e.loop(e.idx(0), t.rows, mr, [&](Value i) {
-        pack_a(i, first_panel);
+        if (!t.a_in_place) pack_a(i, first_panel);
         multiply(i, first_panel, nullptr);
       });
     }

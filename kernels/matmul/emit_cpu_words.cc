@@ -45,6 +45,15 @@ Value CpuWords::to_scratch(Value x) const { return as(e_.vec(lanes_, e_.f32()), 
 Value CpuWords::zero_words() const { return e_.splat(word_type(), 0); }
 Value CpuWords::zero_sums() const { return e_.splat(sum_type(), 0); }
 
+bool CpuWords::are_stored(const View& v) const {
+  return !CpuBlocks::holds(v) && (kind_ == kFloats ? v.element.isF32() : kind_ == kPairs);
+}
+Value CpuWords::word_at(const View& v, Value at) const {
+  if (kind_ == kFloats) return e_.load(v.memory, at);
+  Value pointer = pointer_to(e_, v.memory, at);
+  return LLVM::LoadOp::create(e_.b, e_.loc, e_.f32(), pointer, /*alignment=*/1);
+}
+
 Value CpuWords::along_k(const View& v, Value at, Value left) const {
   if (CpuBlocks::holds(v)) return CpuBlocks(e_, lanes_).along_k(v, at);
   Value x = left ? e_.load_masked(v.memory, at, width(), left) : e_.load_vector(v.memory, at, width());

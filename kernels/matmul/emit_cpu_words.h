@@ -19,6 +19,9 @@ class CpuWords {
   Value zero_words() const;
   Value zero_sums() const;
 
+  // Whether the view's memory holds words as they are; the one that begins with the element `at` then.
+  bool are_stored(const View& v) const;
+  Value word_at(const View& v, Value at) const;
   // Words along K from an element on; elements at and beyond `left`, if given, are 0. What lies in blocks has
   // no such end.
   Value along_k(const View& v, Value at, Value left) const;

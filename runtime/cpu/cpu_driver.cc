@@ -22,6 +22,9 @@ absl::Status refusal(const Launch& launch, absl::string_view cause) {
                                                  launch.dims.k, " batch=", launch.dims.batch, ": ", cause));
 }
 
+// A launch on the caller's thread alone takes no slab for less: two locked instructions.
+constexpr size_t kStackBytes = 16 * 1024;
+
 // Where a launch's memory is: the shared workspace, then one scratch area a worker, each on cache lines of
 // its own.
 struct Layout {
@@ -143,7 +146,7 @@ absl::Status CpuDriver::launch(const Launch& launch) {
   int64_t counts[CpuKernel::kMaxSteps];
   int64_t most = 0;
   for (size_t i = 0; i < kernel.steps().size(); ++i) {
-    counts[i] = kernel.steps()[i].count(sizes);
+    counts[i] = kernel.count(i, sizes);
     most = std::max(most, counts[i]);
   }
   if (most > WorkerPool::kMaxTasks) return refusal(launch, absl::StrCat("a step of ", most, " tasks"));
@@ -161,9 +164,12 @@ absl::Status CpuDriver::launch(const Launch& launch) {
 
   char* memory = static_cast<char*>(launch.workspace);
   SlabPool::Slab slab;
+  alignas(SlabPool::kAlignment) char on_stack[kStackBytes];
   if (layout.shared + layout.scratch_stride != 0) {
     if (memory != nullptr) {
       if (absl::Status status = check_workspace(launch, layout.bytes(workers_)); !status.ok()) return status;
+    } else if (!parallel && layout.bytes(1) <= kStackBytes) {
+      memory = on_stack;
     } else {
       const size_t bytes = layout.bytes(parallel ? workers_ : 1);
       slab = slabs_.take(bytes);
@@ -174,7 +180,7 @@ absl::Status CpuDriver::launch(const Launch& launch) {
       }
     }
   }
-  ArgumentBlock args = *launch.args;
+  ArgumentBlock& args = *launch.args;
   args.workspace = layout.shared != 0 ? memory : nullptr;
   args.counters = nullptr;
   args.scratch = layout.scratch_stride != 0 ? memory + layout.shared : nullptr;

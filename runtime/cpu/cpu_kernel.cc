@@ -81,6 +81,21 @@ int64_t TaskCount::operator()(const VarValues& v) const {
   return count;
 }
 
+CpuKernel::CpuKernel(const Recipe& recipe, const Driver* owner) : LoadedKernel(recipe), owner_(owner) {
+  for (const Step& step : recipe.steps)
+    for (const Formula& axis : step.grid)
+      for (const Term& term : axis)
+        for (const Factor& factor : term.factors)
+          if (factor.var == Var::kN || factor.var == Var::kK) counts_by_m_ = false;
+}
+
+int64_t CpuKernel::evaluate_count(size_t step, const VarValues& v, uint64_t sizes) const {
+  const int64_t count = steps_[step].count(v);
+  if (sizes != 0 && count >> kCountBits == 0)
+    last_counts_[step].store(sizes << kCountBits | static_cast<uint64_t>(count), std::memory_order_relaxed);
+  return count;
+}
+
 absl::StatusOr<std::unique_ptr<LoadedKernel>> CpuKernel::load(const Artifact& artifact, ObjectLoader& loader,
                                                               ExternalLibraries& externals,
                                                               const Driver* owner) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -48,12 +49,32 @@ class CpuKernel final : public LoadedKernel {
                                                             const Driver* owner);
 
   const std::vector<CompiledStep>& steps() const { return steps_; }
+  // steps()[step].count(v), which the last sizes' answer is kept of: an engine repeats them, and formulas
+  // divide.
+  int64_t count(size_t step, const VarValues& v) const {
+    const uint64_t sizes = packed_sizes(v), last = last_counts_[step].load(std::memory_order_relaxed);
+    if (sizes != 0 && last >> kCountBits == sizes)
+      return static_cast<int64_t>(last & ((uint64_t{1} << kCountBits) - 1));
+    return evaluate_count(step, v, sizes);
+  }
   const Driver* owner() const { return owner_; }
 
  private:
-  CpuKernel(const Recipe& recipe, const Driver* owner) : LoadedKernel(recipe), owner_(owner) {}
+  CpuKernel(const Recipe& recipe, const Driver* owner);
+
+  // M, the batch and the splits in 36 bits, above a count of 28: one atomic word. 0 where they do not fit.
+  static constexpr unsigned kCountBits = 28, kMBits = 16, kBatchBits = 12, kSplitBits = 8;
+  uint64_t packed_sizes(const VarValues& v) const {
+    const auto at = [&](Var var) { return static_cast<uint64_t>(v[static_cast<size_t>(var)]); };
+    const uint64_t m = at(Var::kM), batch = at(Var::kBatch), splits = at(Var::kSplits);
+    if ((m >> kMBits | batch >> kBatchBits | splits >> kSplitBits) != 0 || !counts_by_m_) return 0;
+    return (m << kBatchBits | batch) << kSplitBits | splits;
+  }
+  int64_t evaluate_count(size_t step, const VarValues& v, uint64_t sizes) const;
 
   std::vector<CompiledStep> steps_;
+  bool counts_by_m_ = true;  // no step's count depends on N or K
+  mutable std::array<std::atomic<uint64_t>, kMaxSteps> last_counts_{};
   const Driver* owner_;
 };
 

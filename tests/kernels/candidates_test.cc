@@ -55,7 +55,7 @@ void check_cpu_limits(const CompileConfig& c, const ProblemClass& p, const Devic
     EXPECT_GE(c.tile_m, p.m_hi);
   } else {
     // What is read as vectors: columns of D, and its rows in the transposed form.
-    const bool transposed = c.kernel == "panel_t";
+    const bool transposed = c.kernel == "panel_t" || c.kernel == "direct";
     const int scalars = transposed ? c.register_n : c.register_m;
     const int vector_elements = transposed ? c.register_m : c.register_n;
     ASSERT_EQ(vector_elements % lanes, 0);

@@ -1,0 +1,190 @@
+// matmul on the CPU by f32 weights where they lie: "direct", the transposed product of "panel_t" with nothing
+// of B moved. A's few rows are packed into panels that stay in L2; a column of D takes one scalar of B a
+// step, which an FMA reads from memory.
+#include <numeric>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/candidates_model.h"
+#include "kernels/matmul/candidates.h"
+#include "kernels/matmul/direct_chains.h"
+
+namespace lathe {
+namespace {
+
+// Rows of a task: one pass over B each, which memory keeps up with (M = 64 by 4096 x 4096 on Zen 4: 96 % of
+// the FMA rate).
+constexpr int64_t kTaskRows = 64;
+// Columns of D by vectors of rows.
+struct RegisterTile {
+  int32_t columns, vectors;
+};
+constexpr RegisterTile kTiles[] = {{4, 1}, {4, 2}, {4, 3}, {4, 4}, {6, 1}, {6, 2},
+                                   {6, 3}, {6, 4}, {5, 4}, {7, 1}, {7, 2}};
+constexpr int64_t kDepths[] = {256, 512, 1024, 2048, 4096};
+constexpr int64_t kInvariantDepth = 256;  // as of "panel_t": the numbers are its
+constexpr int64_t kTileColumns[] = {256, 512, 1024, 2048};
+
+constexpr double kPairLatency = 6;  // of vdpbf16ps (uops.info)
+
+class DirectPricing {
+ public:
+  explicit DirectPricing(const CandidateContext& context)
+      : context_(context),
+        rates_(context),
+        s_(context.problem),
+        latency_(rates_.k_per_lane == 2 ? kPairLatency : kFmaLatency) {}
+
+  void enumerate(std::vector<RankedPlan>* out) const {
+    for (const RegisterTile& t : kTiles) {
+      CompileConfig config;
+      config.kernel = "direct";
+      config.lanes = rates_.lanes;
+      config.register_m = t.vectors * rates_.lanes, config.register_n = t.columns;
+      const int32_t sums = t.columns * t.vectors;
+      const int32_t need = sums * static_cast<int32_t>(direct_chains(sums)) + t.vectors + 1;
+      if (need > rates_.registers)
+        out->push_back(rejected(config, absl::StrCat("registers ", need, " > ", rates_.registers)));
+      else if (s_.batch_invariant && direct_chains(sums) > 1)
+        out->push_back(rejected(config, "batch_invariant: sums of even and odd K are added"));
+      else if (t.vectors > 1 && config.register_m >= round_up(s_.m, rates_.lanes) + rates_.lanes)
+        out->push_back(rejected(config, absl::StrCat("register rows ", config.register_m, " > M ", s_.m)));
+      else
+        append_depths(t, config, out);
+    }
+  }
+
+ private:
+  void append_depths(const RegisterTile& t, CompileConfig config, std::vector<RankedPlan>* out) const;
+  void append_splits(const RegisterTile& t, const CompileConfig& config, std::vector<RankedPlan>* out) const;
+  double tile_seconds(const RegisterTile& t, const CompileConfig& c, double columns, double k,
+                      double bandwidth) const;
+
+  const CandidateContext& context_;
+  const CpuRates rates_;
+  const MatmulSizes s_;
+  const double latency_;  // cycles from one product of a sum to the next
+};
+
+// Rows that a mean M of the bucket is padded to in vectors so wide, over those in single vectors: the
+// bucket's largest M, which is priced, has no waste in either (48 cubed: 64x6 3.4 us).
+double padding(const ProblemClass& c, int64_t width, int64_t lanes) {
+  if (c.m_hi > kTaskRows) return 1;
+  double wide = 0, narrow = 0;
+  for (int64_t m = c.m_lo; m <= c.m_hi; ++m)
+    wide += double(round_up(m, width)), narrow += double(round_up(m, lanes));
+  return wide / narrow;
+}
+
+// Rows of B that fall into the same sets of L1: all of them where they are a multiple of a way's 4 KiB apart.
+double rows_a_set(const RegisterTile& t, int64_t row_bytes) {
+  constexpr int64_t kWayBytes = 4096;
+  return std::ceil(double(t.columns) * std::gcd(kWayBytes, row_bytes) / kWayBytes);
+}
+
+// One task: all rows by `columns` over `k`.
+double DirectPricing::tile_seconds(const RegisterTile& t, const CompileConfig& c, double columns, double k,
+                                   double bandwidth) const {
+  const double sums = t.columns * t.vectors, rows = c.tile_m;
+  const double passes = rows / c.register_m * padding(context_.problem, c.register_m, rates_.lanes);
+  const double blocks = std::ceil(k / c.tile_k);
+  // Nothing but FMAs and their operands. More than 6 rows of B a set beside A's panel lose lines of 8 ways (M
+  // = 32 by 4096 x 4096: 4 columns 9.7 ms, 6 9.8, 7 11.0).
+  const double crowded =
+      std::max(0.0, rows_a_set(t, s_.k * static_cast<int64_t>(s_.b_bytes)) - 6) * (t.vectors > 1 ? 2 : 0);
+  const double chains = sums * double(direct_chains(static_cast<int64_t>(sums)));
+  // Every pass over the rows but the first reads B again while memory idles (M = 64: 16x4 21.8 ms, 64x4 19.8;
+  // bf16 13.4 and 9.9).
+  const bool cached = double(s_.n) * double(s_.k) * s_.b_bytes <= rates_.l2_bytes;
+  const double again = cached || rows <= c.register_m ? 0 : 0.25 * t.columns;
+  // One vector of pairs a step (M = 16: 3.3 ms, where the products take 2.3; two vectors, M = 32: 4.9).
+  const double lone = rates_.k_per_lane == 2 && t.vectors == 1 ? 0.4 * t.columns : 0;
+  const double step = std::max(sums / std::min(rates_.fma_units, chains / latency_),
+                               (t.columns + t.vectors) / rates_.loads_per_cycle) +
+                      crowded + again + lone;
+  // A's panel streams from L2 under every group of columns.
+  const double panel = t.vectors * rates_.lanes * 4 / kL2BytesPerCycle;
+  const double keep = (blocks > 1 ? 2 : 1) * sums * rates_.lanes * 4 / kL2BytesPerCycle;
+  constexpr double kTileCycles = 30;                      // entering and leaving the loop over k
+  constexpr double kPackCycles = 0.6, kTurnCycles = 0.5;  // of an element
+  const double multiply = std::ceil(columns / t.columns) * passes *
+                          (k / rates_.k_per_lane * std::max(step, panel) + blocks * (keep + kTileCycles));
+  const double compute =
+      (multiply + rows * (k / rates_.k_per_lane * kPackCycles + columns * kTurnCycles)) / rates_.clock_hz;
+  const double memory = columns * k * s_.b_bytes / bandwidth;
+  return std::max(compute, memory) + 0.1 * std::min(compute, memory);  // B is fetched a panel ahead
+}
+
+void DirectPricing::append_splits(const RegisterTile& t, const CompileConfig& config,
+                                  std::vector<RankedPlan>* out) const {
+  const double row_tiles = std::ceil(double(s_.m) / config.tile_m);
+  const double column_tiles = std::ceil(double(s_.n) / config.tile_n), tiles = row_tiles * column_tiles;
+  for (int32_t splits : split_options(context_, s_.k, tiles, rates_.workers, 2 * kDepths[0])) {
+    if (splits > 1 && rates_.k_per_lane > 1) continue;  // a chunk may begin within a word
+    const double k = std::ceil(double(s_.k) / splits), tasks = tiles * splits;
+    const double bandwidth = rates_.bandwidth(tasks);
+    const auto seconds = [&](double n) {
+      return tile_seconds(t, config, n, k, bandwidth) +
+             s_.m / row_tiles * n * 2 * (splits > 1 ? 4 : s_.output_bytes) / bandwidth;
+    };
+    RankedPlan r;
+    r.plan.config = config;
+    r.plan.config.split = splits > 1;
+    r.plan.launch.splits = splits;
+    r.plan.predicted_seconds = rates_.schedule_seconds(tasks, seconds(s_.n / column_tiles),
+                                                       seconds(std::min<double>(config.tile_n, s_.n))) +
+                               (splits > 1 ? merge_seconds(s_, splits, rates_.bandwidth(rates_.workers)) : 0);
+    r.plan.numeric_recipe = absl::StrCat(
+        rates_.product_recipe(), "; K ascending in blocks of ", config.tile_k, ", summed in order; ",
+        direct_chains(t.columns * t.vectors) > 1 ? "even and odd places of a block apart; " : "",
+        merge_recipe(splits));
+    out->push_back(std::move(r));
+  }
+}
+
+void DirectPricing::append_depths(const RegisterTile& t, CompileConfig config,
+                                  std::vector<RankedPlan>* out) const {
+  const int64_t most = std::max<int64_t>(kTaskRows / config.register_m, 1) * config.register_m;
+  config.tile_m = static_cast<int32_t>(std::min(round_up(s_.m, config.register_m), most));
+  int64_t last_depth = 0;
+  for (int64_t deepest : kDepths) {
+    const int64_t per_lane = rates_.k_per_lane, words = ceil_div(s_.k, per_lane);
+    const int64_t depth =
+        per_lane * (s_.batch_invariant ? kInvariantDepth : std::min(deepest, round_up(words, rates_.lanes)));
+    if (depth == std::exchange(last_depth, depth)) continue;
+    config.tile_k = static_cast<int32_t>(depth);
+    const double panels = double(config.tile_m) * depth * 4 / per_lane;
+    if (panels > rates_.l2_bytes / 2 && deepest != kDepths[0]) {
+      config.tile_n = 0;
+      out->push_back(rejected(config, absl::StrCat("packed panels ", int64_t(panels), " > ",
+                                                   int64_t(rates_.l2_bytes / 2), " of L2")));
+      continue;
+    }
+    int64_t last_columns = 0;
+    for (int64_t columns : kTileColumns) {
+      const int64_t tile = std::min(round_up(columns, t.columns), round_up(s_.n, t.columns));
+      if (tile == std::exchange(last_columns, tile)) continue;
+      config.tile_n = static_cast<int32_t>(tile);
+      append_splits(t, config, out);
+    }
+  }
+}
+
+}  // namespace
+
+void enumerate_matmul_direct(const CandidateContext& context, std::vector<RankedPlan>* out) {
+  const ProblemClass& c = context.problem;
+  CompileConfig config;
+  config.kernel = "direct";
+  const auto refuse = [&](std::string why) { out->push_back(rejected(config, std::move(why))); };
+  if (!operands_refusal(c).empty()) return refuse(operands_refusal(c));
+  const int32_t per_lane = elements_a_lane(context);
+  if (c.a != c.b || (c.a != DType::kF32 && !(c.a == DType::kBF16 && per_lane == 2)))
+    return refuse("operands are not f32, or bf16 multiplied in pairs");
+  if (c.k % per_lane != 0) return refuse(absl::StrCat("K ", c.k, " is no multiple of ", per_lane));
+  if (c.trans_b == 0) return refuse("B is not K-contiguous");
+  if (const std::string refusal = forced_split_refusal(context); !refusal.empty()) return refuse(refusal);
+  DirectPricing(context).enumerate(out);
+}
+
+}  // namespace lathe
