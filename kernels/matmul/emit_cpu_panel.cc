@@ -170,7 +170,8 @@ int64_t line_words(const CpuTile& t) { return line_elements(t) / t.words.per_lan
 // of K must have a step for every line.
 bool copies_ahead(const CpuTile& t) {
   const auto depth = Emit::known(t.depth);
-  if (t.ukernel || t.a_in_place || !depth || !t.a_k_contiguous || t.a.k_contiguous || t.tile_rows <= t.register_rows)
+  if (t.ukernel || t.a_in_place || !depth || !t.a_k_contiguous || t.a.k_contiguous ||
+      t.tile_rows <= t.register_rows)
     return false;
   const auto has_steps = [&](int64_t block) {
     return t.register_rows <= line_words(t) &&
