@@ -22,6 +22,7 @@ struct CompileRequest {
   const Target& target;
   // Where to look for an assembler of PTX; null: PTX stays PTX.
   const AssemblerSearch* assembler = nullptr;
+  absl::string_view bitcode = {};  // of the user's ukernel that the config names, if it does
 };
 
 // Receives a dump's text, stage by stage.
@@ -42,6 +43,10 @@ class Compiler {
   // A payload as a program, JSON as compiler/inspect.h says. kInvalidArgument: it is malformed;
   // kUnimplemented: it asks for what Lathe has no op for; both name the place.
   absl::StatusOr<Json> inspect(absl::string_view name, absl::string_view text);
+
+  // A description of a user's ukernel (YAML) and its bitcode, checked: JSON as core/user_ukernel.h has it.
+  // kInvalidArgument names the line, or what is wrong with the bitcode.
+  absl::StatusOr<Json> check_ukernel(absl::string_view description, absl::string_view bitcode);
 
   // lathe_compiler_compile's result, or why there is none. What `sink` throws comes out of here.
   virtual absl::StatusOr<int> ask(absl::string_view request, lathe_compiler_sink sink, void* user) = 0;

@@ -13,6 +13,7 @@
 #include "api/options.h"
 #include "api/recorder.h"
 #include "api/trace.h"
+#include "api/user_ukernels.h"
 #include "base/log.h"
 #include "cache/cache.h"
 #include "lathe/lathe.h"
@@ -26,6 +27,7 @@ struct lathe_context {
   const lathe::Logger logger;
   const std::unique_ptr<lathe::ArtifactCache> cache;
   const std::unique_ptr<lathe::Compiler> compiler;
+  lathe::UserUkernels ukernels;
   lathe::FallbackBundle fallback;
   lathe::Counters counters;
   std::atomic<int> devices{0};  // open ones
@@ -40,6 +42,10 @@ struct lathe_context {
 
 namespace lathe {
 
+// A ukernel as it may be added. What reads bitcode is a process of its own, whichever way the context compiles: damaged
+// bitcode can crash LLVM.
+absl::StatusOr<UserUkernel> check_ukernel(const lathe_context& context, absl::string_view description,
+                                          absl::string_view bitcode);
 void read_statistics(const lathe_context& context, lathe_statistics* out);
 // lathe_cache_list's JSON.
 Json cache_json(lathe_context& context);

@@ -95,7 +95,8 @@ const LoadedKernel* LoadedKernels::insert(const Key& key, std::unique_ptr<Loaded
 
 absl::StatusOr<Choice> choose_plan(const lathe_device& device, const DispatchKey& key) {
   Choice choice;
-  const OraclePolicy policy = {device.workers, key.split_k};
+  const std::shared_ptr<const std::vector<UserUkernel>> ukernels = device.context.ukernels.all();
+  const OraclePolicy policy = {device.workers, key.split_k, ukernels.get()};
   LATHE_ASSIGN_OR_RETURN(choice.answer, rank_plans(key.problem, device.facts, policy));
   if (key.candidate > 0) {
     choice.rank = static_cast<size_t>(key.candidate) - 1;
@@ -127,8 +128,9 @@ absl::StatusOr<Artifact> compile(lathe_device& device, const ProblemClass& probl
   LATHE_RETURN_IF_ERROR(context.compiler->load());
   const auto start = Trace::Clock::now();
   ScopedTimer timer(&context.counters.compile_nanoseconds);
-  absl::StatusOr<Artifact> artifact =
-      context.compiler->compile({problem, choice.plan().config, device.facts.target, device.assembler()});
+  const std::string bitcode = context.ukernels.bitcode_of(choice.plan().config.ukernel);
+  absl::StatusOr<Artifact> artifact = context.compiler->compile(
+      {problem, choice.plan().config, device.facts.target, device.assembler(), bitcode});
   if (context.trace.enabled()) {
     context.trace.span("compile", describe(problem, largest_request(problem)), start,
                        {{"device", device.name},

@@ -34,5 +34,8 @@ Verb warm_verb();
 Verb warm_matmul_argmax_verb();
 Verb manifest_verb();
 Verb selftest_verb();
+Verb ukernel_add_verb();
+Verb ukernel_ls_verb();
+Verb ukernel_remove_verb();
 
 }  // namespace lathe::cli

@@ -26,6 +26,8 @@ typedef const char* (*lathe_compiler_codegen_id_fn)(void);  /* lathe_compiler_co
  * "assemble":{}}. "assemble" (core/assembler_search.h) says where an assembler may be that makes a cubin of PTX; without
  * it the artifact holds PTX, for the driver to assemble. The artifact's metadata names the assembler.
  * A request {"inspect": {"name", "text"}} is of a payload, and answered by one LATHE_COMPILER_PROGRAM.
+ * "bitcode" in the first: base64 of what a user's ukernel of the config is in. A request {"ukernel": {"description":
+ * "YAML", "bitcode": "base64"}} checks one, and is answered as the former.
  * Returns 0 after exactly one LATHE_COMPILER_ARTIFACT or LATHE_COMPILER_PROGRAM, or nonzero after exactly one LATHE_COMPILER_ERROR.
  * Thread-safe; never throws, never exits. */
 typedef int (*lathe_compiler_compile_fn)(const uint8_t* request, size_t request_size, lathe_compiler_sink sink,

@@ -7,12 +7,14 @@
 #include "core/facts.h"
 #include "core/plan.h"
 #include "core/problem.h"
+#include "core/user_ukernel.h"
 
 namespace lathe {
 
 struct OraclePolicy {
   int32_t workers = 1;  // CPU threads a launch may use
   int32_t split_k = 0;  // forced factor; 0: free
+  const std::vector<UserUkernel>* user_ukernels = nullptr;  // null: none
 };
 
 struct OracleAnswer {
