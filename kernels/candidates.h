@@ -9,6 +9,7 @@
 #include "core/facts.h"
 #include "core/plan.h"
 #include "core/problem.h"
+#include "core/user_ukernel.h"
 
 namespace lathe {
 
@@ -18,6 +19,7 @@ struct CandidateContext {
   int32_t workers;
   int32_t split_k;  // forced factor or 0
   const ExternalPolicy* external = nullptr;  // null: no external libraries
+  const std::vector<UserUkernel>* user_ukernels = nullptr;  // null: none
 };
 
 // Appends one RankedPlan for every row of the family's table: legal ones with a prediction, others with a reason.

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "kernels/argmax/candidates.h"
 #include "kernels/candidates_model.h"
 #include "kernels/matmul/candidates.h"
@@ -56,6 +57,83 @@ void enumerate_row(const UkernelRow& row, const CandidateContext& context, std::
   row.price(context, config, out);
 }
 
+std::string refusal_of(const char* what, const SizeRange& range, int64_t lo, int64_t hi) {
+  if (lo < range.least || hi > range.most)
+    return absl::StrCat(what, " ", lo, " to ", hi, " is not in ", range.least, " to ", range.most);
+  if (range.multiple > 1 && (lo != hi || lo % range.multiple != 0))
+    return absl::StrCat(what, " ", lo, " to ", hi, " is no multiple of ", range.multiple);
+  return "";
+}
+
+// Why a user's ukernel does not serve a class of its op and dtypes on this target.
+std::string refusal_of(const UserUkernel& u, const CandidateContext& context) {
+  if (!u.defect.empty()) return u.defect;
+  const Target& target = context.facts.target;
+  for (absl::string_view feature : absl::StrSplit(u.target.features, ',', absl::SkipEmpty()))
+    if (!target.has(feature.substr(1)))
+      return absl::StrCat("ukernel ", u.name, ": the target has no ", feature);
+  const ProblemClass& c = context.problem;
+  const bool rows = c.op == Op::kArgmax;
+  if (std::string m = rows ? "" : refusal_of("M", u.m, c.m_lo, c.m_hi); !m.empty()) return m;
+  if (std::string k = rows ? "" : refusal_of("K", u.k, c.k, c.k); !k.empty()) return k;
+  return refusal_of("N", u.n, rows ? c.row_lo : c.n, rows ? c.row_hi : c.n);
+}
+
+// Operations (argmax: elements) and bytes of operands, as a user's cost counts them, of the request that a
+// class is priced at.
+struct Work {
+  explicit Work(const ProblemClass& c) {
+    if (c.op == Op::kArgmax) {
+      flops = static_cast<double>(representative_rows(c)) * representative_length(c);
+      bytes = flops * bytes_per_element(c.a);
+      return;
+    }
+    const auto m = static_cast<double>(representative_m(c)), n = static_cast<double>(c.n);
+    const auto k = static_cast<double>(c.k);
+    flops = 2 * m * n * k;
+    bytes = m * k * bytes_per_element(c.a) + k * n * bytes_per_element(c.b) + m * n * bytes_per_element(c.d);
+  }
+  double flops, bytes;
+};
+
+// A user's ukernel as the built-in row of its op and type would be that it stands in for: the same form of
+// kernel, under its own tiling, predicate and price.
+void enumerate_user(const UkernelRow& row, const UserUkernel& u, const CandidateContext& context,
+                    std::vector<RankedPlan>* out) {
+  CompileConfig config = row.tiling(context);
+  config.kernel = "ukernel";
+  config.ukernel = {u.function, u.bitcode_name(), u.attributes};
+  if (u.register_m > 0) config.register_m = static_cast<int32_t>(u.register_m);
+  if (u.register_n > 0) config.register_n = static_cast<int32_t>(u.register_n);
+  std::string refusal = refusal_of(u, context);
+  if (refusal.empty()) refusal = row.refusal(context);
+  if (refusal.empty() && config.register_n % config.lanes != 0)
+    refusal = absl::StrCat("register_n ", config.register_n, " is no multiple of ", config.lanes, " lanes");
+  if (!refusal.empty()) return out->push_back(rejected(config, refusal));
+  const size_t first = out->size();
+  row.price(context, config, out);
+  const Work work(context.problem);
+  const double seconds =
+      u.fixed_seconds +
+      (u.seconds_per_flop * work.flops + u.seconds_per_byte * work.bytes) / std::max(1, context.workers);
+  for (size_t i = first; i < out->size(); ++i) (*out)[i].plan.predicted_seconds = seconds;
+}
+
+void enumerate_users(const CandidateContext& context, std::vector<RankedPlan>* out) {
+  if (context.user_ukernels == nullptr) return;
+  const ProblemClass& c = context.problem;
+  const Target& target = context.facts.target;
+  for (const UserUkernel& u : *context.user_ukernels) {
+    if (u.op != c.op || u.a != c.a || u.target.backend != target.backend || u.target.arch != target.arch)
+      continue;
+    const auto stands_in = [&](const UkernelRow& r) {
+      return r.op == c.op && r.backend == target.backend && r.a == c.a;
+    };
+    const auto row = std::find_if(ukernel_rows().begin(), ukernel_rows().end(), stands_in);
+    if (row != ukernel_rows().end()) enumerate_user(*row, u, context, out);
+  }
+}
+
 }  // namespace
 
 const std::vector<UkernelRow>& ukernel_rows() {
@@ -82,6 +160,7 @@ void enumerate_ukernels(const CandidateContext& context, std::vector<RankedPlan>
   for (const UkernelRow& row : ukernel_rows())
     if (row.op == c.op && row.backend == context.facts.target.backend && row.a == c.a)
       enumerate_row(row, context, out);
+  enumerate_users(context, out);
 }
 
 }  // namespace lathe

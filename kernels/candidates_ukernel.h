@@ -33,7 +33,7 @@ const std::vector<UkernelRow>& ukernel_rows();
 // "" if there is none.
 std::string bitcode_for(const std::string& bitcode, const Target& target);
 
-// Every row of the context's op, backend and dtypes.
+// Every row of the context's op, backend and dtypes, and the user's ukernels of them.
 void enumerate_ukernels(const CandidateContext& context, std::vector<RankedPlan>* out);
 
 }  // namespace lathe

@@ -7,12 +7,6 @@
 namespace lathe {
 namespace {
 
-// Rows and row length of a class are open: long rows are priced as a decode step sees them, sixteen of the
-// bucket's length, short ones as a router of experts does, one a token of a batch.
-int64_t representative_rows(const ProblemClass& c) { return c.row_hi <= 1024 ? 1024 : 16; }
-double representative_length(const ProblemClass& c) {
-  return c.row_hi < Bucket::kOpenEnd ? c.row_hi : std::max<double>(c.row_lo, 131072);
-}
 // Rows longer than this may be split, so that a few of them use the whole device.
 constexpr int64_t kSplitFrom = 1024;
 
@@ -75,6 +69,13 @@ int64_t chunks(const ProblemClass& c, int64_t wanted, int64_t granularity, int64
 }
 
 }  // namespace
+
+// Rows and row length of a class are open: long rows are priced as a decode step sees them, sixteen of the
+// bucket's length, short ones as a router of experts does, one a token of a batch.
+int64_t representative_rows(const ProblemClass& c) { return c.row_hi <= 1024 ? 1024 : 16; }
+double representative_length(const ProblemClass& c) {
+  return c.row_hi < Bucket::kOpenEnd ? c.row_hi : std::max<double>(c.row_lo, 131072);
+}
 
 bool splits_rows(const ProblemClass& c) { return c.row_lo > kSplitFrom; }
 

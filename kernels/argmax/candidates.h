@@ -14,6 +14,9 @@ void enumerate_argmax_gpu(const CandidateContext& context, std::vector<RankedPla
 // CPU ukernels: a whole row, or a chunk of it, each.
 const std::vector<UkernelRow>& argmax_ukernels();
 
+// The rows, and the length of each, that a class is priced at.
+int64_t representative_rows(const ProblemClass& c);
+double representative_length(const ProblemClass& c);
 // Whether long rows of the class may be split.
 bool splits_rows(const ProblemClass& c);
 // What a CPU kernel's scan of a row costs in cycles: of a vector of f32's lanes, and at a task's end.

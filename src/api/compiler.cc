@@ -3,6 +3,7 @@
 #include <exception>
 #include <string>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "core/assembler_search.h"
@@ -17,6 +18,7 @@ Json request_json(const CompileRequest& request) {
                {"target", to_json(request.target)}};
   if (request.assembler != nullptr) json["assemble"] = to_json(*request.assembler);
   if (request.pipeline != nullptr) json["pipeline"] = *request.pipeline;
+  if (!request.bitcode.empty()) json["bitcode"] = absl::Base64Escape(request.bitcode);
   return json;
 }
 
@@ -108,6 +110,18 @@ absl::StatusOr<Json> Compiler::inspect(absl::string_view name, absl::string_view
     return true;
   });
   return read.ok() ? refusal : absl::InternalError(read.status().message());
+}
+
+absl::StatusOr<Json> Compiler::check_ukernel(absl::string_view description, absl::string_view bitcode) {
+  const Json request = {
+      {"ukernel", {{"description", std::string(description)}, {"bitcode", absl::Base64Escape(bitcode)}}}};
+  const auto no_stages = [](absl::string_view, absl::string_view) {};
+  Output out(no_stages);
+  if (absl::Status refused = answer(canonical_text(request), &out); !refused.ok())
+    return absl::IsAborted(refused) ? absl::InvalidArgumentError(refused.message()) : refused;
+  if (out.programs != 1)
+    return absl::InternalError(absl::StrCat("the compiler gave ", out.programs, " ukernels, not one"));
+  return parse_json(out.program, "the compiler's ukernel");
 }
 
 absl::StatusOr<Artifact> Compiler::compile(const CompileRequest& request) {

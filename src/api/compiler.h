@@ -24,6 +24,7 @@ struct CompileRequest {
   const AssemblerSearch* assembler = nullptr;
   // The caller's own, as read_pipeline gave it; null: the built-in one.
   const Json* pipeline = nullptr;
+  absl::string_view bitcode = {};  // of the user's ukernel that the config names, if it does
 };
 
 // Receives a dump's text, stage by stage.
@@ -48,6 +49,10 @@ class Compiler {
   // A pipeline of the caller's own, {"for": "matmul.cpu", "pipeline": for requests}; kInvalidArgument with
   // file and line. `parameters` "": no such file.
   absl::StatusOr<Json> read_pipeline(absl::string_view path, absl::string_view parameters);
+
+  // A description of a user's ukernel (YAML) and its bitcode, checked: JSON as core/user_ukernel.h has it.
+  // kInvalidArgument names the line, or what is wrong with the bitcode.
+  absl::StatusOr<Json> check_ukernel(absl::string_view description, absl::string_view bitcode);
 
   // lathe_compiler_compile's result, or why there is none. What `sink` throws comes out of here.
   virtual absl::StatusOr<int> ask(absl::string_view request, lathe_compiler_sink sink, void* user) = 0;

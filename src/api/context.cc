@@ -18,14 +18,18 @@ std::unique_ptr<lathe::ArtifactCache> cache_for(const lathe_context& context) {
   return lathe::make_cache(options);
 }
 
-std::unique_ptr<lathe::Compiler> compiler_for(const lathe::ContextOptions& options) {
-  if (options.compiler_in_process) return std::make_unique<lathe::CompilerLibrary>(options.compiler_library);
+lathe::CompilerProcessOptions process_options(const lathe::ContextOptions& options) {
   lathe::CompilerProcessOptions process;
   process.program = options.compiler_program;
   process.compiler_path = options.compiler_library;
   process.request_seconds = options.compiler_seconds;
   process.memory_bytes = options.compiler_bytes;
-  return std::make_unique<lathe::CompilerProcesses>(std::move(process));
+  return process;
+}
+
+std::unique_ptr<lathe::Compiler> compiler_for(const lathe::ContextOptions& options) {
+  if (options.compiler_in_process) return std::make_unique<lathe::CompilerLibrary>(options.compiler_library);
+  return std::make_unique<lathe::CompilerProcesses>(process_options(options));
 }
 
 }  // namespace
@@ -36,6 +40,7 @@ lathe_context::lathe_context(lathe::ContextOptions given, std::unique_ptr<lathe:
       cache(own_cache != nullptr ? std::move(own_cache) : cache_for(*this)),
       compiler(compiler_for(options)),
       tuning(options.tuning, logger),
+      ukernels(options.ukernels, logger),
       fallback(options.fallback_bundle),
       misses(options.miss_policy),
       recorder(options.record, logger),
@@ -48,6 +53,15 @@ lathe_context::lathe_context(lathe::ContextOptions given, std::unique_ptr<lathe:
       }) {}
 
 namespace lathe {
+
+absl::StatusOr<UserUkernel> check_ukernel(const lathe_context& context, absl::string_view description,
+                                          absl::string_view bitcode) {
+  CompilerProcesses process(process_options(context.options));
+  LATHE_ASSIGN_OR_RETURN(const Json checked, process.check_ukernel(description, bitcode));
+  LATHE_ASSIGN_OR_RETURN(UserUkernel ukernel, user_ukernel_from_json(checked));
+  ukernel.bitcode = std::string(bitcode);
+  return ukernel;
+}
 
 void read_statistics(const lathe_context& context, lathe_statistics* out) {
   const CacheStatistics cache = context.cache->statistics();

@@ -15,6 +15,7 @@
 #include "api/recorder.h"
 #include "api/records.h"
 #include "api/trace.h"
+#include "api/user_ukernels.h"
 #include "base/log.h"
 #include "cache/cache.h"
 #include "lathe/lathe.h"
@@ -30,6 +31,7 @@ struct lathe_context {
   const std::unique_ptr<lathe::Compiler> compiler;
   const lathe::TuningRecords tuning;
   lathe::Pipelines pipelines;  // read by lathe_context_create, and only read from then on
+  lathe::UserUkernels ukernels;
   lathe::FallbackBundle fallback;
   lathe::Counters counters;
   std::atomic<int> devices{0};  // open ones
@@ -44,6 +46,10 @@ struct lathe_context {
 
 namespace lathe {
 
+// A ukernel as it may be added. What reads bitcode is a process of its own, whichever way the context compiles: damaged
+// bitcode can crash LLVM.
+absl::StatusOr<UserUkernel> check_ukernel(const lathe_context& context, absl::string_view description,
+                                          absl::string_view bitcode);
 void read_statistics(const lathe_context& context, lathe_statistics* out);
 // lathe_cache_list's JSON.
 Json cache_json(lathe_context& context);

@@ -148,7 +148,8 @@ void take_rank(const lathe_device& device, const DispatchKey& key, size_t rank, 
 
 absl::StatusOr<Choice> choose_by_oracle(const lathe_device& device, const DispatchKey& key) {
   Choice choice;
-  const OraclePolicy policy = {device.workers, key.split_k, external_policy(device, key)};
+  const std::shared_ptr<const std::vector<UserUkernel>> ukernels = device.context.ukernels.all();
+  const OraclePolicy policy = {device.workers, key.split_k, external_policy(device, key), ukernels.get()};
   LATHE_ASSIGN_OR_RETURN(choice.answer, rank_plans(key.problem, device.facts, policy));
   const bool forced = key.candidate > 0 || key.split_k > 0;
   size_t rank = 0;
@@ -221,9 +222,11 @@ absl::StatusOr<Artifact> compile(lathe_device& device, const ProblemClass& probl
   LATHE_RETURN_IF_ERROR(context.compiler->load());
   const auto start = Trace::Clock::now();
   ScopedTimer timer(&context.counters.compile_nanoseconds);
+  const CompileConfig& config = choice.plan().config;
+  const std::string bitcode = context.ukernels.bitcode_of(config.ukernel);
   absl::StatusOr<Artifact> artifact =
-      context.compiler->compile({problem, choice.plan().config, device.facts.target, device.assembler(),
-                                 pipeline_for(device, problem, choice.plan().config)});
+      context.compiler->compile({problem, config, device.facts.target, device.assembler(),
+                                 pipeline_for(device, problem, config), bitcode});
   if (context.trace.enabled()) {
     context.trace.span("compile", describe(problem, largest_request(problem)), start,
                        {{"device", device.name},

@@ -81,9 +81,14 @@ absl::Status dump_plan(const lathe_plan& plan, absl::string_view pipeline_yaml, 
     return absl::InvalidArgumentError(
         absl::StrCat(describe(plan.planned, plan.device.name), ": needs no kernel, so there is no IR"));
   }
-  const CompileRequest request = {
-      plan.planned.key.problem, plan.choice->plan().config, plan.device.facts.target, plan.device.assembler(),
-      pipeline_for(plan.device, plan.planned.key.problem, plan.choice->plan().config)};
+  const CompileConfig& config = plan.choice->plan().config;
+  const std::string bitcode = plan.device.context.ukernels.bitcode_of(config.ukernel);
+  const CompileRequest request = {plan.planned.key.problem,
+                                  config,
+                                  plan.device.facts.target,
+                                  plan.device.assembler(),
+                                  pipeline_for(plan.device, plan.planned.key.problem, config),
+                                  bitcode};
   const absl::Status status = plan.device.context.compiler->dump(request, pipeline_yaml, stages);
   if (status.ok()) return status;
   return in_request(describe(plan.planned), plan.device.name, status);

@@ -283,6 +283,10 @@ absl::StatusOr<ContextOptions> read_options(const lathe_context_options* options
   LATHE_RETURN_IF_ERROR(read_chain(*options, &out));
   out.cache_dir = options->cache_dir != nullptr ? options->cache_dir : default_cache_dir(environment);
   LATHE_ASSIGN_OR_RETURN(out.cache_bytes, cache_bytes(*options, environment));
+  if (const char* ukernels = environment("LATHE_UKERNELS"))
+    out.ukernels = ukernels;
+  else if (!out.cache_dir.empty())
+    out.ukernels = out.cache_dir + "/ukernels";
   LATHE_ASSIGN_OR_RETURN(out.bundles, bundles(*options, environment));
   const auto file = [&](const char* given, const char* variable) -> std::string {
     const char* path = given != nullptr ? given : environment(variable);

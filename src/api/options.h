@@ -31,6 +31,7 @@ struct ContextOptions {
   LogLevel log_level = LogLevel::kWarning;
   Logger::Sink log_sink;
   std::string fallback_bundle;  // "": beside this library
+  std::string ukernels;         // directory of users' ukernels; "": none
   MissPolicy miss_policy = MissPolicy::kBlock;
   int32_t workers = 0;  // 0: one per core this process may run on
   // For described devices: a driver assembles PTX itself. Empty: $LATHE_PTXAS is set and empty, PTX stays

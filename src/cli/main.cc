@@ -45,7 +45,10 @@ int run(const std::vector<std::string>& line) {
                                    bundle_create_verb(),
                                    bundle_ls_verb(),
                                    bundle_verify_verb(),
-                                   bundle_merge_verb()};
+                                   bundle_merge_verb(),
+                                   ukernel_add_verb(),
+                                   ukernel_ls_verb(),
+                                   ukernel_remove_verb()};
   if (line.empty() || line[0] == "--help" || line[0] == "-h" || line[0] == "help") {
     std::fputs(help_of(verbs).c_str(), line.empty() ? stderr : stdout);
     return line.empty() ? kBadUsage : kDone;

@@ -38,5 +38,8 @@ Verb tune_matmul_argmax_verb();
 Verb tune_verb();
 Verb manifest_verb();
 Verb selftest_verb();
+Verb ukernel_add_verb();
+Verb ukernel_ls_verb();
+Verb ukernel_remove_verb();
 
 }  // namespace lathe::cli

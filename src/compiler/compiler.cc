@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "base/status.h"
@@ -19,6 +20,8 @@
 #include "compiler/mlir.h"
 #include "compiler/pipeline.h"
 #include "compiler/registry.h"
+#include "compiler/ukernel.h"
+#include "compiler/user_ukernel.h"
 #include "core/artifact.h"
 #include "core/compiler_abi.h"
 #include "core/json.h"
@@ -35,8 +38,17 @@ struct CompileRequest {
   Target target;
   std::optional<PipelineText> pipeline;  // none: the built-in one
   bool dump = false;
+  std::string bitcode;  // of a user's ukernel; "": the config's is built in, or there is none
   std::optional<AssemblerSearch> assembler;  // none: PTX stays PTX
 };
+
+// Bytes that a request has in base64.
+absl::StatusOr<std::string> bytes_field(const Json& j, const char* name) {
+  LATHE_ASSIGN_OR_RETURN(const std::string text, read_json("request", [&] { return text_field(j, name); }));
+  std::string bytes;
+  if (absl::Base64Unescape(text, &bytes)) return bytes;
+  return absl::InvalidArgumentError(absl::StrCat("request: '", name, "' is no base64"));
+}
 
 absl::StatusOr<CompileRequest> parse_request(absl::string_view bytes) {
   LATHE_ASSIGN_OR_RETURN(Json j, parse_json(bytes, "compile request"));
@@ -49,6 +61,9 @@ absl::StatusOr<CompileRequest> parse_request(absl::string_view bytes) {
     LATHE_ASSIGN_OR_RETURN(r.pipeline, pipeline_text_from_json(j["pipeline"]));
   }
   r.dump = j.contains("dump") && j["dump"] == true;
+  if (j.contains("bitcode")) {
+    LATHE_ASSIGN_OR_RETURN(r.bitcode, bytes_field(j, "bitcode"));
+  }
   if (j.contains("assemble")) {
     LATHE_ASSIGN_OR_RETURN(r.assembler, assembler_search_from_json(j["assemble"]));
   }
@@ -164,6 +179,7 @@ absl::StatusOr<Artifact> compile(const CompileRequest& r, const TextSink& dump) 
   }
   int64_t scratch = 0;
   if (auto bytes = (*module)->getAttrOfType<mlir::IntegerAttr>(emit::kScratchAttr)) scratch = bytes.getInt();
+  if (!r.bitcode.empty()) (*module)->setAttr(ir::kBitcodeAttr, b.getStringAttr(r.bitcode));
   LATHE_ASSIGN_OR_RETURN(MachineCode code, generate_code(*module, r.target, dump, &times));
   Json assembly = Json::object();
   if (code.format == CodeFormat::kPtx) {
@@ -242,10 +258,22 @@ class Answer {
     if (json.ok() && json->is_object() && json->contains("inspect")) return inspect((*json)["inspect"]);
     if (json.ok() && json->is_object() && json->contains("read_pipeline"))
       return read_pipeline((*json)["read_pipeline"]);
+    if (json.ok() && json->is_object() && json->contains("ukernel")) return check((*json)["ukernel"]);
     return compile(request);
   }
 
  private:
+  int check(const Json& ukernel) const {
+    const absl::StatusOr<std::string> yaml =
+        read_json("ukernel", [&] { return text_field(ukernel, "description"); });
+    if (!yaml.ok()) return refuse(yaml.status().message());
+    const absl::StatusOr<std::string> bitcode = bytes_field(ukernel, "bitcode");
+    if (!bitcode.ok()) return refuse(bitcode.status().message());
+    const absl::StatusOr<Json> checked = check_user_ukernel(*yaml, *bitcode);
+    if (!checked.ok()) return refuse(checked.status().message());
+    send(LATHE_COMPILER_PROGRAM, "ukernel", canonical_text(*checked));
+    return 0;
+  }
   int inspect(const Json& payload) const {
     const absl::StatusOr<Json> program = read_json(
         "inspect", [&] { return inspect_payload(text_field(payload, "name"), text_field(payload, "text")); });

@@ -4,6 +4,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "compiler/user_ukernel.h"
+#include "core/user_ukernel.h"
 #include "llvm/Bitcode/BitcodeReader.h"
 #include "llvm/IR/Module.h"
 #include "llvm/Linker/Linker.h"
@@ -23,8 +25,27 @@ absl::Status error_of(ir::UkernelAttr ukernel, absl::string_view what) {
                                          ukernel.getBitcode().str(), "': ", what));
 }
 
-absl::StatusOr<std::unique_ptr<llvm::Module>> read_bitcode(ir::UkernelAttr ukernel,
+// A user's, which came with the request. Its digest is in its name and so in the key: no other may be linked.
+absl::StatusOr<std::unique_ptr<llvm::Module>> read_user_bitcode(ir::UkernelAttr ukernel,
+                                                                mlir::Operation* root,
+                                                                llvm::LLVMContext& context) {
+  auto module = mlir::dyn_cast<mlir::ModuleOp>(root);
+  if (!module) module = root->getParentOfType<mlir::ModuleOp>();
+  auto bytes = module ? module->getAttrOfType<mlir::StringAttr>(ir::kBitcodeAttr) : mlir::StringAttr();
+  if (!bytes) return error_of(ukernel, "the request has no bitcode");
+  const absl::string_view given(bytes.getValue().data(), bytes.getValue().size());
+  if (!ukernel.getBitcode().getValue().ends_with("@" + bitcode_digest(given)))
+    return error_of(ukernel, "the request's bitcode is another");
+  auto parsed =
+      llvm::parseBitcodeFile(llvm::MemoryBufferRef(bytes.getValue(), ukernel.getBitcode()), context);
+  if (!parsed) return error_of(ukernel, llvm::toString(parsed.takeError()));
+  if (std::string refusal = refusal_of(**parsed); !refusal.empty()) return error_of(ukernel, refusal);
+  return std::move(*parsed);
+}
+
+absl::StatusOr<std::unique_ptr<llvm::Module>> read_bitcode(ir::UkernelAttr ukernel, mlir::Operation* root,
                                                            llvm::LLVMContext& context) {
+  if (ukernel.getBitcode().getValue().starts_with("user/")) return read_user_bitcode(ukernel, root, context);
   for (const Bitcode& b : kBitcodes) {
     if (b.name != absl::string_view(ukernel.getBitcode().data(), ukernel.getBitcode().size())) continue;
     const llvm::StringRef bytes(reinterpret_cast<const char*>(b.bytes), b.size);
@@ -52,8 +73,9 @@ absl::Status set_attributes(ir::UkernelAttr ukernel, llvm::Function& f) {
   return absl::OkStatus();
 }
 
-absl::Status link_ukernel(ir::UkernelAttr ukernel, llvm::Module* kernel) {
-  LATHE_ASSIGN_OR_RETURN(std::unique_ptr<llvm::Module> bitcode, read_bitcode(ukernel, kernel->getContext()));
+absl::Status link_ukernel(ir::UkernelAttr ukernel, mlir::Operation* root, llvm::Module* kernel) {
+  LATHE_ASSIGN_OR_RETURN(std::unique_ptr<llvm::Module> bitcode,
+                         read_bitcode(ukernel, root, kernel->getContext()));
   if (bitcode->getTargetTriple() != kernel->getTargetTriple())
     return error_of(ukernel, absl::StrCat("compiled for ", bitcode->getTargetTriple().str(), ", not for ",
                                           kernel->getTargetTriple().str()));
@@ -107,7 +129,7 @@ absl::Status link_ukernels(mlir::Operation* root, llvm::Module* kernel) {
   absl::Status status;
   root->walk([&](mlir::LLVM::LLVMFuncOp function) {
     if (auto ukernel = function->getAttrOfType<ir::UkernelAttr>(ir::kUkernelAttr); ukernel && status.ok())
-      status = link_ukernel(ukernel, kernel);
+      status = link_ukernel(ukernel, root, kernel);
   });
   return status;
 }

@@ -11,6 +11,9 @@ class Module;
 }
 
 namespace lathe {
+namespace ir {
+inline constexpr char kBitcodeAttr[] = "lathe.bitcode";  // of a module: the bytes of the user's ukernel it calls
+}
 namespace emit {
 
 // Calls the ukernel's function; null where it returns nothing. Operands of type index go as i64.

@@ -68,7 +68,8 @@ std::string join_reasons(const std::vector<RankedPlan>& plans) {
 absl::StatusOr<OracleAnswer> rank_plans(const ProblemClass& c, const DeviceFacts& facts,
                                         const OraclePolicy& policy) {
   if (absl::Status s = check_class(c, policy, facts.target.backend); !s.ok()) return s;
-  const CandidateContext context{c, facts, policy.workers, policy.split_k, &policy.external};
+  const CandidateContext context{
+      c, facts, policy.workers, policy.split_k, &policy.external, policy.user_ukernels};
   std::vector<RankedPlan> table;
   table.reserve(1024);
   for (const KernelFamily& family : kernel_families())

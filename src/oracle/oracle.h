@@ -8,6 +8,7 @@
 #include "core/facts.h"
 #include "core/plan.h"
 #include "core/problem.h"
+#include "core/user_ukernel.h"
 
 namespace lathe {
 
@@ -15,6 +16,7 @@ struct OraclePolicy {
   int32_t workers = 1;  // CPU threads a launch may use
   int32_t split_k = 0;  // forced factor; 0: free
   ExternalPolicy external = {};
+  const std::vector<UserUkernel>* user_ukernels = nullptr;  // null: none
 };
 
 struct OracleAnswer {

@@ -143,6 +143,10 @@ EXPORTED int lathe_compiler_compile(const uint8_t* request, size_t size, lathe_c
     pass(sink, user, LATHE_COMPILER_PROGRAM, "program", json["inspect"]["text"]);
     return 0;
   }
+  if (json.contains("ukernel")) {
+    pass(sink, user, LATHE_COMPILER_PROGRAM, "ukernel", json["ukernel"]["description"]);
+    return 0;
+  }
 #ifdef FAKE_COMPILER_MISBEHAVES
   misbehave(json["class"]["n"], sink, user);
 #endif

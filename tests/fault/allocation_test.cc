@@ -12,6 +12,7 @@
 
 #include "allocation_campaign.h"
 #include "allocation_fixture.h"
+#include "lathe/ukernel.h"
 
 namespace lathe::fault {
 namespace {
@@ -583,6 +584,33 @@ class EveryFunction : public testing::Environment {
   }
 };
 const testing::Environment* const every_function = testing::AddGlobalTestEnvironment(new EveryFunction);
+
+TEST_F(Allocation, Ukernels) {
+  ContextOptions own = options(cache());
+  own.ukernels = scratch_ + "/ukernels";
+  Fake fake(own);
+  const std::string bitcode = "which the fake compiler does not read";
+  UserUkernel mine;
+  mine.name = "mine", mine.function = "f", mine.target = {Backend::kCpu, "x86-64", ""};
+  mine.digest = bitcode_digest(bitcode);
+  const std::string description = canonical_text(to_json(mine));  // its answer
+  auto text = std::make_unique<Text>();
+  const auto list = [&] { return lathe_ukernel_list(&fake.context, Text::take, text.get()); };
+  const auto listed = [&] {
+    text->clear();
+    return list() == LATHE_OK && text->str().find(R"("name":"mine")") != std::string::npos;
+  };
+  const auto add = [&] {
+    return lathe_ukernel_add(&fake.context, description.data(), description.size(),
+                             reinterpret_cast<const uint8_t*>(bitcode.data()), bitcode.size(), 1);
+  };
+  const auto remove = [&] { return lathe_ukernel_remove(&fake.context, "mine"); };
+  ASSERT_EQ(add(), LATHE_OK) << lathe_last_error();
+  try_allocations({"lathe_ukernel_add", "", add, remove, listed});
+  try_allocations({"lathe_ukernel_list", "", list, [&] { text->clear(); }, [&] { return text->calls == 1; }});
+  try_allocations(
+      {"lathe_ukernel_remove", "", remove, [&] { ASSERT_EQ(add(), LATHE_OK); }, [&] { return !listed(); }});
+}
 
 }  // namespace
 }  // namespace lathe::fault

@@ -1,0 +1,87 @@
+// lathe ukernel ...: a user's own bitcode as a candidate.
+#include <lathe/ukernel.h>
+
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "cli/files.h"
+#include "cli/session.h"
+#include "cli/verbs.h"
+
+namespace lathe::cli {
+namespace {
+
+absl::Status add(const Arguments& arguments) {
+  if (!arguments.has("describe"))
+    return absl::InvalidArgumentError("'lathe ukernel add' needs --describe ROW.YAML");
+  absl::StatusOr<std::string> bitcode = read_file(arguments.words[0]);
+  if (!bitcode.ok()) return bitcode.status();
+  absl::StatusOr<std::string> description = read_file(arguments.text("describe", ""));
+  if (!description.ok()) return description.status();
+  absl::StatusOr<Context> context = make_context(arguments);
+  if (!context.ok()) return context.status();
+  const absl::Status added = check(lathe_ukernel_add(context->get(), description->data(), description->size(),
+                                                     reinterpret_cast<const uint8_t*>(bitcode->data()),
+                                                     bitcode->size(), /*store=*/1));
+  if (added.ok()) std::puts("added; 'lathe ukernel ls' shows it, 'lathe explain' where it stands");
+  return added;
+}
+
+absl::Status ls(const Arguments& arguments) {
+  absl::StatusOr<Context> context = make_context(arguments);
+  if (!context.ok()) return context.status();
+  std::vector<Text> pieces;
+  if (absl::Status s = check(lathe_ukernel_list(context->get(), collect_text, &pieces)); !s.ok()) return s;
+  absl::StatusOr<Json> list = parse_json(pieces, "ukernels");
+  if (!list.ok()) return list.status();
+  if (arguments.has("json")) {
+    std::puts(list->dump(2).c_str());
+    return absl::OkStatus();
+  }
+  for (const Json& u : list->value("ukernels", Json::array())) {
+    const Json target = u.value("target", Json::object());
+    const std::string defect = u.value("defect", "");
+    absl::PrintF("%-20s %-7s %-5s %-8s %s  %s\n", u.value("name", ""), u.value("op", ""),
+                 u.value("dtype", ""), target.value("arch", ""), u.value("function", ""),
+                 defect.empty() ? u.value("digest", "") : defect);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status remove(const Arguments& arguments) {
+  absl::StatusOr<Context> context = make_context(arguments);
+  if (!context.ok()) return context.status();
+  return check(lathe_ukernel_remove(context->get(), arguments.words[0].c_str()));
+}
+
+}  // namespace
+
+Verb ukernel_add_verb() {
+  return {
+      "ukernel add",
+      "FILE.BC",
+      1,
+      "check LLVM bitcode of a function and make it a candidate of every later command ($LATHE_UKERNELS, "
+      "else "
+      "'ukernels' of the cache directory)",
+      {{"describe", "ROW.YAML", "op, dtype, function, target, shapes, tiling and cost; kernels/README.md"}},
+      {"lathe ukernel add mine.bc --describe mine.yaml"},
+      add};
+}
+Verb ukernel_ls_verb() {
+  return {"ukernel ls",
+          "",
+          0,
+          "the ukernels that were added, and why one is not taken",
+          {{"json", nullptr, "as JSON"}},
+          {},
+          ls};
+}
+Verb ukernel_remove_verb() {
+  return {"ukernel remove", "NAME", 1, "remove one that was added", {}, {}, remove};
+}
+
+}  // namespace lathe::cli
