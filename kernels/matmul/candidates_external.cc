@@ -90,6 +90,7 @@ std::string lt_bytes_refusal(const CandidateContext& context) {
   if (c.trans_a || !c.trans_b) return "of bytes it takes operands with K contiguous alone";
   if (c.n % 4 != 0 || c.k % 4 != 0 || c.alignment != Alignment::k16)
     return "of bytes it takes N, K and rows in fours";
+  if (c.k > 131071) return absl::StrCat("k ", c.k, " > 131071: nobody says whether its sums wrap");
   return lt_refusal(context);
 }
 

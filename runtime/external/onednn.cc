@@ -16,9 +16,8 @@ constexpr int kOpenMp = 2, kSequential = 1;                                     
 constexpr int kSource = 1, kWeights = 33, kDestination = 17, kScratchpad = 80;  // DNNL_ARG_*
 constexpr int kUserScratchpad = 1, kStrictMath = 0, kScratchpadDescription = 136;
 constexpr int kAdd = 0x1fff0;
-constexpr int post_op_operand(int index) {
-  return 16384 * (index + 1) | 2;
-}  // DNNL_ARG_ATTR_MULTIPLE_POST_OP, SRC_1
+// DNNL_ARG_ATTR_MULTIPLE_POST_OP, its SRC_1.
+constexpr int post_op_operand(int major, int index) { return (major == 2 ? 16384 : 32768) * (index + 1) | 2; }
 
 int type_of(DType t) {
   switch (t) {
@@ -118,7 +117,7 @@ class Primitive {
     const void* scratch = f_.query_description(description_, kScratchpadDescription, 0);
     scratch_.resize((scratch != nullptr ? f_.description_bytes(scratch) : 0) + kLine);
     if (status == 0 && scratch != nullptr) status = add(kScratchpad, scratch, engine);
-    if (status == 0 && bias_at_ >= 0) status = add(post_op_operand(bias_at_), bias.get(), engine);
+    if (status == 0 && bias_at_ >= 0) status = add(post_op_operand(f_.major, bias_at_), bias.get(), engine);
     if (bias_at_ >= 0) bias_.resize(static_cast<size_t>(s.n) * size_of(c.bias) + kLine);
     return status;
   }

@@ -54,8 +54,7 @@ class GpuDriver final : public Driver {
         name_(std::move(name)),
         validate_(options.validate),
         logger_(options.logger),
-        limits_(limits_of(facts_)),
-        externals_(facts_.target.backend) {}
+        limits_(limits_of(facts_)) {}
   absl::Status retain_context() {
     LATHE_ASSIGN_OR_RETURN(Contexts contexts, Contexts::open(library_, device_));
     contexts_ = std::make_unique<Contexts>(std::move(contexts));
@@ -118,10 +117,10 @@ class GpuDriver final : public Driver {
   const bool validate_;
   const Logger logger_;
   const KernelLimits limits_;
-  ExternalLibraries externals_;
   std::unique_ptr<Contexts> contexts_;
   std::unique_ptr<Memory> memory_;
-  std::unique_ptr<LaunchMemory> launch_memory_;  // freed before the context is released
+  std::unique_ptr<LaunchMemory> launch_memory_;         // freed before the context is released
+  ExternalLibraries externals_{facts_.target.backend};  // likewise
 };
 
 absl::Status GpuDriver::check(const Launch& launch) const {
