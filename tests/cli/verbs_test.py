@@ -195,6 +195,57 @@ def test_warm_and_cache(cache, shapes):
     assert lathe("cache", "ls", cache=cache) == ""
 
 
+def test_tune(cache, path, output):
+    """Measured, kept, shown, followed, shipped; and what cannot be tuned says why."""
+    text = lathe("tune", "matmul", "7x96x64", "--top", 3, "--time", 2, "--output", output, cache=cache)
+    rows = re.findall(r"^  ([* ])  +([0-9.e]+ [num]?s) +([0-9.e]+ [num]?s) +([0-9.]+)  ", text, re.MULTILINE)
+    assert len(rows) == 3 and sum(mark == "*" for mark, *_ in rows) == 1 and rows[0][3] == "1.000", text
+    assert re.search(r"^1 class: [01] replaced, [01] confirmed; 3 candidates, .*; kept in .* and ", text, re.MULTILINE), text
+    assert "records    0 of plans, 1 of tuning" in lathe("cache", "stats", cache=cache)
+    assert "tuned  cpu" in lathe("cache", "ls", "--records", cache=cache)
+    explained = json.loads(lathe("explain", "matmul", "7x96x64", "--json", cache=cache))
+    assert explained["chosen_by"] == "tuning record", explained["chosen_by"]
+    assert [("measured_seconds" in c) for c in explained["candidates"][:4]] == [True] * 3 + [False], explained["candidates"][:4]
+    assert "measured" in lathe("explain", "matmul", "7x96x64", cache=cache)
+
+    # Made to name the second candidate, the file is followed by whoever is handed it, ahead of the store.
+    tuning = json.loads(output.read_text())
+    assert len(tuning["records"]) == 1 and len(tuning["records"][0]["measured"]) == 3, tuning
+    handed = json.loads(lathe("explain", "matmul", "7x96x64", "--json", "--tuning", output, cache=""))
+    assert handed["chosen_by"] == "tuning record" and handed["rank"] == explained["rank"], handed["rank"]
+    tuning["records"][0]["splits"] = 2  # and with it the digest is another's
+    output.write_text(json.dumps(tuning))
+    result = subprocess.run([LATHE, "explain", "matmul", "7x96x64", "--json", "--tuning", str(output), "--cache-dir", ""],
+                            capture_output=True, text=True, timeout=120)
+    assert result.returncode == 0 and "digest" in result.stderr, result.stderr
+    assert json.loads(result.stdout)["chosen_by"] == "oracle"
+
+    # A run leaves the record of its plan, and both kinds travel.
+    run("matmul", "9x96x64", cache=cache)
+    bundle = pathlib.Path(f"{cache}.bundle")
+    assert "2 records of plans and tuning" in lathe("cache", "export", bundle, cache=cache)
+    assert len(lathe("bundle", "ls", bundle, "--records", cache="").splitlines()) == 2
+    shipped = json.loads(lathe("explain", "matmul", "7x96x64", "--json", "--bundles", bundle, cache=""))
+    assert shipped["chosen_by"] == "tuning record", shipped["chosen_by"]
+    assert "2 records taken" in lathe("cache", "import", bundle, cache=f"{cache}.other")
+
+    path.write_text(json.dumps({"lathe_manifest": 1, "classes": [
+        {"op": "argmax", "a": "f32", "d": "i64", "row_lo": 1, "row_hi": 1024},
+        {"op": "matmul", "a": "f32", "b": "f32", "d": "f32", "trans_b": 1, "n": 96, "k": 64, "m_max": 2}]}))
+    many = lathe("tune", path, "--top", 2, "--time", 1, "--json", cache=cache)
+    assert len(json.loads(many)) == 3, many
+
+    def fails(*words, code):
+        result = subprocess.run([LATHE, "tune", *map(str, words), "--cache-dir", ""], capture_output=True, text=True, timeout=120)
+        assert result.returncode == code, result
+        return result.stderr
+
+    assert "a device that is only described cannot be measured" in fails("matmul", "1x1x1", "--target", "sm_90a", code=2)
+    assert "batch_invariant has one numeric recipe" in fails("matmul", "4x96x64", "--determinism", "batch_invariant", code=1)
+    assert "its candidate is forced" in fails("matmul", "4x96x64", "--candidate", 1, code=1)
+    assert "/nonexistent" in fails("matmul", "4x96x64", "--top", 1, "--time", 1, "--output", "/nonexistent/t.json", code=1)
+
+
 def test_warm_manifest(cache, path):
     """A manifest says all by itself; what ends early says what is left; bad ones say where."""
     weight = {"op": "matmul", "a": "bf16", "b": "bf16", "d": "bf16", "trans_b": 1, "n": 96, "k": 64, "m_max": 3, "name": "up"}
@@ -255,4 +306,5 @@ with tempfile.TemporaryDirectory() as directory:
     test_dump(root / "dump", root / "ir")
     test_warm_and_cache(root / "warm", root / "shapes.csv")
     test_warm_manifest(root / "manifest", root / "manifest.json")
+    test_tune(root / "tune", root / "tune.json", root / "tuning.json")
 print("verbs work")
