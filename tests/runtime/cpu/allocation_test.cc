@@ -94,8 +94,14 @@ TEST(Allocation, NoneWithoutWorkspace) {
   EXPECT_EQ(prepared.allocations_of(100), 0);
 }
 
-TEST(Allocation, OneSlabThenNone) {
+TEST(Allocation, NoneForAWorkspaceThatFitsTheStack) {
   Prepared prepared(1, split_steps(), 64, 100);
+  EXPECT_EQ(prepared.allocations_of(100), 0);
+  EXPECT_EQ(prepared.results[0], 36);
+}
+
+TEST(Allocation, OneSlabThenNone) {
+  Prepared prepared(1, split_steps(), 64, 64 << 10);
   EXPECT_EQ(prepared.allocations_of(1), 1);
   EXPECT_EQ(prepared.allocations_of(100), 0);
   EXPECT_EQ(prepared.results[0], 36);
