@@ -144,12 +144,59 @@ class Function {
   Reason visit_product(linalg::LinalgOp op) {
     Step step(Op::kMatmul, op.getLoc());
     if (Reason why = read_product(op, &step); !why.empty()) return why;
+    fold_producers(&step);
     for (Access* access : {&step.a, &step.b, &step.c})
       if (Reason why = resolve(access); !why.empty()) return why;
     if (!has_unit(step.a.dims, "mk") || !has_unit(step.b.dims, "nk"))
       return "an operand's innermost dimension is the batch";
     append(step);
     return "";
+  }
+  // What was made of an operand that nothing else reads, where the product does it as well: a factor is
+  // alpha's, and two operands that were widened to f32 are multiplied as what they were.
+  void fold_producers(Step* step) {
+    for (Access* access : {&step->a, &step->b}) {
+      const Producer made = producer_of(access->tensor);
+      if (!made.factor) continue;
+      step->alpha *= *made.factor;
+      drop(access, made);
+    }
+    const Producer a = producer_of(step->a.tensor), b = producer_of(step->b.tensor);
+    if (!a.is_widening || !b.is_widening ||
+        getElementTypeOrSelf(a.input.getType()) != getElementTypeOrSelf(b.input.getType()))
+      return;
+    drop(&step->a, a);
+    drop(&step->b, b);
+  }
+  struct Producer {
+    Value input;
+    std::optional<double> factor;
+    bool is_widening = false;
+  };
+  Producer producer_of(Value v) const {
+    auto op = v.getDefiningOp<linalg::GenericOp>();
+    if (!op || !v.hasOneUse() || op.getNumDpsInputs() != 1 || !getElementTypeOrSelf(v.getType()).isF32())
+      return {};
+    const auto is_alone = [&](const Step& s) { return s.elementwise && s.d.tensor == v; };
+    if (llvm::none_of(steps_, is_alone)) return {};
+    if (!llvm::all_of(op.getIndexingMapsArray(), [](AffineMap map) { return map.isIdentity(); })) return {};
+    const Value element = op.getBody()->getArgument(0), made = op.getBody()->getTerminator()->getOperand(0);
+    Producer producer{op.getDpsInputs()[0], std::nullopt};
+    if (auto times = made.getDefiningOp<arith::MulFOp>()) {
+      if (times.getLhs() == element) producer.factor = constant_of(times.getRhs());
+      if (times.getRhs() == element) producer.factor = constant_of(times.getLhs());
+    } else if (auto wide = made.getDefiningOp<arith::ExtFOp>()) {
+      producer.is_widening = wide.getIn() == element;
+    }
+    return producer;
+  }
+  void drop(Access* access, const Producer& made) {
+    for (size_t i = 0; i < steps_.size(); ++i)
+      if (steps_[i].elementwise && steps_[i].d.tensor == access->tensor) {
+        remove(i);
+        break;
+      }
+    access->tensor = made.input;
   }
   static bool has_unit(const std::string& dims, absl::string_view units) {
     return !dims.empty() && units.find(dims.back()) != absl::string_view::npos;

@@ -359,6 +359,43 @@ TEST(Inspect, WhatIsElementwiseAndNoEpilogueIsAStepOfItsOwn) {
   }
 }
 
+// %h of %a by `line`, which computes %v of %x; then %h times %b.
+std::string with_producer(const std::string& element, const std::string& line, const std::string& wide) {
+  const std::string a = "tensor<5x9x" + element + ">";
+  return function(
+      "%a: " + a + ", %b: tensor<9x7xf32>", "tensor<5x7xf32>", "tensor<5x7xf32>",
+      "  %e = tensor.empty() : tensor<5x9xf32>\n"
+      "  %h = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>], "
+      "iterator_types = [\"parallel\", \"parallel\"]} ins(%a : " +
+          a + ") outs(%e : tensor<5x9xf32>) {\n  ^bb0(%x: " + element + ", %z: f32):\n" + line +
+          "    linalg.yield %v : f32\n  } -> tensor<5x9xf32>\n"
+          "  %d = linalg.matmul ins(%h, " +
+          wide +
+          " : tensor<5x9xf32>, tensor<9x7xf32>) outs(%init : tensor<5x7xf32>) -> tensor<5x7xf32>\n"
+          "  return %d : tensor<5x7xf32>\n");
+}
+
+TEST(Inspect, AFactorOfAnOperandIsAlpha) {
+  const Json steps = steps_of(
+      with_producer("f32", "    %c = arith.constant 0.125 : f32\n    %v = arith.mulf %x, %c : f32\n", "%b"));
+  ASSERT_EQ(steps.size(), 1u);
+  EXPECT_EQ(steps[0]["alpha"], 0.125);
+  EXPECT_EQ(steps[0]["a"], Json({{"value", 0}, {"dims", "mk"}}));
+}
+
+TEST(Inspect, AnOperandThatIsMadeFirstIsAStepAhead) {
+  for (const char* line :
+       {"    %v = arith.maximumf %x, %zero : f32\n", "    %v = arith.mulf %x, %x : f32\n"}) {
+    const Json steps = steps_of(with_producer("f32", line, "%b"));
+    ASSERT_EQ(steps.size(), 2u) << line;
+    EXPECT_EQ(steps[0]["op"], "elementwise");
+    EXPECT_EQ(steps[1]["a"]["value"], steps[0]["d"]["value"]);
+    EXPECT_EQ(steps[1]["alpha"], 1.0);
+  }
+  // One operand alone cannot be left narrow.
+  EXPECT_EQ(steps_of(with_producer("f16", "    %v = arith.extf %x : f16 to f32\n", "%b")).size(), 2u);
+}
+
 TEST(Inspect, ADiagonalMatrixTimesAnotherIsABatchOfRows) {
   const std::string head =
       "func.func @f(%a: tensor<5xf32>, %b: tensor<5x7xf32>, %o: tensor<5x7xf32>) -> tensor<5x7xf32> {\n"
