@@ -46,6 +46,7 @@ ABSL_FLAG(int32_t, warm_kernels, 64, "kernels loaded by warm");
 ABSL_FLAG(int32_t, background_classes, 30, "kernels that each round of `background` has compiled");
 ABSL_FLAG(int32_t, background_rounds, 9, "rounds of `background`, each --seconds idle and as long compiling");
 ABSL_FLAG(int32_t, oracle_candidates, 24, "how many of a class's candidates `oracle` times, by rank");
+ABSL_FLAG(int32_t, oracle_tuned, 8, "how many of them tuning measures, whose winner's regret is told too");
 ABSL_FLAG(uint64_t, seed, 0, "of the inputs; 0: a fresh one, printed");
 ABSL_FLAG(std::string, csv, "", "a directory to write the tables into as CSV");
 ABSL_FLAG(std::string, roofline, "",
@@ -110,6 +111,7 @@ Options read_options(const char* program) {
   options.first_use_classes = absl::GetFlag(FLAGS_first_use_classes);
   options.warm_kernels = absl::GetFlag(FLAGS_warm_kernels);
   options.oracle_candidates = absl::GetFlag(FLAGS_oracle_candidates);
+  options.oracle_tuned = absl::GetFlag(FLAGS_oracle_tuned);
   options.background_classes = absl::GetFlag(FLAGS_background_classes);
   options.background_rounds = absl::GetFlag(FLAGS_background_rounds);
   options.seed = absl::GetFlag(FLAGS_seed) ? absl::GetFlag(FLAGS_seed) : std::random_device{}();

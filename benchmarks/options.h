@@ -36,6 +36,7 @@ struct Options {
   int first_use_classes = 24;
   int warm_kernels = 64;
   int oracle_candidates = 24;
+  int oracle_tuned = 8;  // of them, measured by tuning
   int background_classes = 30, background_rounds = 9;
   uint64_t seed = 0;
   std::string csv_directory, roofline_file;

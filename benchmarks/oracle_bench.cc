@@ -1,8 +1,10 @@
-// The oracle's choice against its own candidates, timed: how much an exhaustive search would gain, and where.
+// Regret: the oracle's choice, and tuning's, against the best of the oracle's candidates, timed; how much an
+// exhaustive search would gain, and where.
 #include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 #include <random>
+#include <utility>
 
 #include "contest.h"
 #include "options.h"
@@ -14,8 +16,13 @@ namespace {
 struct Candidate {
   std::string label;
   double predicted = 0;
+  nlohmann::json config, splits;  // as lathe_plan_explain and records have them
   lathe_plan* plan = nullptr;
 };
+
+void append_text(void* user, const char*, const char* piece, size_t size) {
+  static_cast<std::string*>(user)->append(piece, size);
+}
 
 std::string label_of(const nlohmann::json& candidate) {
   const nlohmann::json& c = candidate["config"];
@@ -32,8 +39,8 @@ class OracleBench {
         device_(bench.options.threads, ""),
         table_("oracle, " + std::to_string(bench.options.threads) +
                    " thread(s): the choice against the best of its " + "first candidates, timed",
-               {"weight", "M", "N", "K", "candidates", "choice us", "predicted us", "best us", "choice/best",
-                "choice", "best", "best's rank"}) {}
+               {"weight", "M", "N", "K", "candidates", "choice us", "predicted us", "tuned us", "best us",
+                "choice/best", "tuned/best", "choice", "tuned", "best", "best's rank"}) {}
 
   bool ok() const { return device_.ok(); }
 
@@ -63,25 +70,31 @@ class OracleBench {
     contest.min_rounds = 5;
     const std::vector<Standing> standings = run_contest(entrants, contest);
     for (const Candidate& candidate : candidates) lathe_plan_destroy(candidate.plan);
+    size_t tuned = 0;
+    if (!tune(desc, candidates, &tuned)) return false;
     if (failed) return succeeded(LATHE_INTERNAL, lathe_last_error());
     const auto best =
         std::min_element(standings.begin(), standings.end(),
                          [](const Standing& x, const Standing& y) { return x.seconds < y.seconds; });
-    const Ratio loss = paired_ratio(*best, standings[0]);
+    const Ratio loss = paired_ratio(*best, standings[0]), left = paired_ratio(*best, standings[tuned]);
     table_.add({name, std::to_string(m), std::to_string(n), std::to_string(k),
                 std::to_string(candidates.size()), number(standings[0].seconds * 1e6, 1),
-                number(candidates[0].predicted * 1e6, 1), number(best->seconds * 1e6, 1),
-                number(loss.median, 3), standings[0].name, best->name,
+                number(candidates[0].predicted * 1e6, 1), number(standings[tuned].seconds * 1e6, 1),
+                number(best->seconds * 1e6, 1), number(loss.median, 3), number(left.median, 3),
+                standings[0].name, standings[tuned].name, best->name,
                 std::to_string(best - standings.begin() + 1)});
     losses_.push_back(loss.median);
+    tuned_losses_.push_back(left.median);
     return true;
   }
 
   void report() const {
     table_.print();
     table_.write_csv(bench_.options.csv_directory, "oracle.csv");
-    std::printf("the choice takes %.3fx the best candidate's time (geometric mean of %zu, worst %.3fx)\n",
-                geometric_mean(losses_), losses_.size(), *std::max_element(losses_.begin(), losses_.end()));
+    for (const auto& [who, losses] :
+         {std::make_pair("the oracle's choice", &losses_), std::make_pair("tuning's winner", &tuned_losses_)})
+      std::printf("%s takes %.3fx the best candidate's time (geometric mean of %zu, worst %.3fx)\n", who,
+                  geometric_mean(*losses), losses->size(), *std::max_element(losses->begin(), losses->end()));
   }
 
  private:
@@ -90,12 +103,7 @@ class OracleBench {
     lathe_plan* choice = nullptr;
     if (!succeeded(lathe_plan_matmul(device_.get(), &desc, &choice), "planning")) return false;
     std::string text;
-    const lathe_status explained = lathe_plan_explain(
-        choice,
-        [](void* user, const char*, const char* piece, size_t size) {
-          static_cast<std::string*>(user)->append(piece, size);
-        },
-        &text);
+    const lathe_status explained = lathe_plan_explain(choice, append_text, &text);
     lathe_plan_destroy(choice);
     if (!succeeded(explained, "explaining")) return false;
     const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
@@ -107,7 +115,8 @@ class OracleBench {
       tuning.candidate = candidate.value("rank", 0);
       lathe_matmul_desc tuned = desc;
       tuned.next = reinterpret_cast<const lathe_chain*>(&tuning);
-      Candidate entry = {label_of(candidate), candidate.value("predicted_seconds", 0.0)};
+      Candidate entry = {label_of(candidate), candidate.value("predicted_seconds", 0.0), candidate["config"],
+                         candidate["splits"]};
       if (!succeeded(lathe_plan_matmul(device_.get(), &tuned, &entry.plan), "planning a candidate"))
         return false;
       candidates->push_back(entry);
@@ -115,10 +124,30 @@ class OracleBench {
     return !candidates->empty();
   }
 
+  // Which of the candidates tuning takes that measures the first `oracle_tuned` of them.
+  bool tune(const lathe_matmul_desc& desc, const std::vector<Candidate>& candidates, size_t* tuned) {
+    std::string text;
+    lathe_tune_options options = LATHE_TUNE_OPTIONS_INIT;
+    options.candidates = static_cast<uint32_t>(
+        std::min<size_t>(candidates.size(), static_cast<size_t>(bench_.options.oracle_tuned)));
+    options.pool_bytes = bench_.pool->bytes();
+    options.text = append_text;
+    options.text_user = &text;
+    if (!succeeded(lathe_tune_matmul(device_.get(), &desc, &options, nullptr), "tuning")) return false;
+    const nlohmann::json record = nlohmann::json::parse(text, nullptr, false);
+    const auto winner = std::find_if(candidates.begin(), candidates.end(), [&](const Candidate& c) {
+      return c.config == record.value("config", nlohmann::json()) &&
+             c.splits == record.value("splits", nlohmann::json());
+    });
+    if (winner == candidates.end()) return false;
+    *tuned = static_cast<size_t>(winner - candidates.begin());
+    return true;
+  }
+
   const Bench& bench_;
   BenchDevice device_;
   Table table_;
-  std::vector<double> losses_;
+  std::vector<double> losses_, tuned_losses_;
 };
 
 }  // namespace
