@@ -2,6 +2,7 @@
 #include "api/boundary.h"
 #include "api/c_arguments.h"
 #include "api/context.h"
+#include "core/json_object.h"
 #include "lathe/ukernel.h"
 
 using lathe::at_boundary;
@@ -38,8 +39,9 @@ lathe_status lathe_ukernel_list(lathe_context* context, lathe_text_fn text, void
       json["bytes"] = u.bitcode.size();
       ukernels.push_back(std::move(json));
     }
-    lathe::pass_text(text, user, "ukernels",
-                     {{"directory", context->ukernels.directory()}, {"ukernels", std::move(ukernels)}});
+    lathe::pass_text(
+        text, user, "ukernels",
+        lathe::json_object("directory", context->ukernels.directory(), "ukernels", std::move(ukernels)));
     return absl::OkStatus();
   });
 }

@@ -8,14 +8,14 @@
 #include "base/status.h"
 #include "core/assembler_search.h"
 #include "core/facts.h"
+#include "core/json_object.h"
 
 namespace lathe {
 namespace {
 
 Json request_json(const CompileRequest& request) {
-  Json json = {{"class", to_json(request.problem)},
-               {"config", to_json(request.config)},
-               {"target", to_json(request.target)}};
+  Json json = json_object("class", to_json(request.problem), "config", to_json(request.config), "target",
+                          to_json(request.target));
   if (request.assembler != nullptr) json["assemble"] = to_json(*request.assembler);
   if (request.pipeline != nullptr) json["pipeline"] = *request.pipeline;
   if (!request.bitcode.empty()) json["bitcode"] = absl::Base64Escape(request.bitcode);
@@ -90,14 +90,15 @@ absl::StatusOr<Json> Compiler::answer_json(absl::string_view request) {
 }
 
 absl::StatusOr<Json> Compiler::read_pipeline(absl::string_view path, absl::string_view parameters) {
-  absl::StatusOr<Json> read =
-      answer_json(canonical_text({{"read_pipeline", {{"path", path}, {"parameters", parameters}}}}));
+  const Json request = json_object("read_pipeline", json_object("path", path, "parameters", parameters));
+  absl::StatusOr<Json> read = answer_json(canonical_text(request));
   if (absl::IsAborted(read.status())) return absl::InvalidArgumentError(read.status().message());
   return read;
 }
 
 absl::StatusOr<Json> Compiler::inspect(absl::string_view name, absl::string_view text) {
-  absl::StatusOr<Json> program = answer_json(canonical_text({{"inspect", {{"name", name}, {"text", text}}}}));
+  const Json request = json_object("inspect", json_object("name", name, "text", text));
+  absl::StatusOr<Json> program = answer_json(canonical_text(request));
   if (!program.ok()) return program;
   if (!program->contains("refused")) return program;
   absl::Status refusal;
@@ -113,15 +114,11 @@ absl::StatusOr<Json> Compiler::inspect(absl::string_view name, absl::string_view
 }
 
 absl::StatusOr<Json> Compiler::check_ukernel(absl::string_view description, absl::string_view bitcode) {
-  const Json request = {
-      {"ukernel", {{"description", std::string(description)}, {"bitcode", absl::Base64Escape(bitcode)}}}};
-  const auto no_stages = [](absl::string_view, absl::string_view) {};
-  Output out(no_stages);
-  if (absl::Status refused = answer(canonical_text(request), &out); !refused.ok())
-    return absl::IsAborted(refused) ? absl::InvalidArgumentError(refused.message()) : refused;
-  if (out.programs != 1)
-    return absl::InternalError(absl::StrCat("the compiler gave ", out.programs, " ukernels, not one"));
-  return parse_json(out.program, "the compiler's ukernel");
+  const Json request =
+      json_object("ukernel", json_object("description", description, "bitcode", absl::Base64Escape(bitcode)));
+  absl::StatusOr<Json> checked = answer_json(canonical_text(request));
+  if (absl::IsAborted(checked.status())) return absl::InvalidArgumentError(checked.status().message());
+  return checked;
 }
 
 absl::StatusOr<Artifact> Compiler::compile(const CompileRequest& request) {
@@ -132,7 +129,7 @@ absl::Status Compiler::dump(const CompileRequest& request, absl::string_view pip
                             StageSink stages) {
   Json json = request_json(request);
   json["dump"] = true;
-  if (!pipeline_yaml.empty()) json["pipeline"] = {{"name", "pipeline"}, {"text", pipeline_yaml}};
+  if (!pipeline_yaml.empty()) json["pipeline"] = json_object("name", "pipeline", "text", pipeline_yaml);
   return run(json.dump(), stages).status();
 }
 

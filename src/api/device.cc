@@ -228,11 +228,10 @@ absl::StatusOr<Artifact> compile(lathe_device& device, const ProblemClass& probl
       context.compiler->compile({problem, config, device.facts.target, device.assembler(),
                                  pipeline_for(device, problem, config), bitcode});
   if (context.trace.enabled()) {
-    context.trace.span("compile", describe(problem, largest_request(problem)), start,
-                       {{"device", device.name},
-                        {"kernel", choice.plan().config.kernel},
-                        {"key", choice.key.fingerprint},
-                        {"error", std::string(artifact.status().message())}});
+    context.trace.span(
+        "compile", describe(problem, largest_request(problem)), start,
+        json_object("device", device.name, "kernel", choice.plan().config.kernel, "key",
+                    choice.key.fingerprint, "error", std::string(artifact.status().message())));
   }
   if (artifact.ok()) report_assembly(device, *artifact);
   (artifact.ok() ? context.counters.compiles : context.counters.compile_failures)
@@ -251,9 +250,9 @@ absl::StatusOr<std::unique_ptr<LoadedKernel>> load(lathe_device& device, const P
   auto loaded = device.driver->load(artifact);
   if (context.trace.enabled()) {
     const Json symbol = artifact.recipe.steps.empty() ? Json(nullptr) : Json(artifact.recipe.steps[0].symbol);
-    context.trace.span(
-        "load", describe(problem, largest_request(problem)), start,
-        {{"device", device.name}, {"symbol", symbol}, {"error", std::string(loaded.status().message())}});
+    context.trace.span("load", describe(problem, largest_request(problem)), start,
+                       json_object("device", device.name, "symbol", symbol, "error",
+                                   std::string(loaded.status().message())));
   }
   return loaded;
 }
@@ -380,11 +379,8 @@ uint64_t fingerprint_of(const lathe_device& device) {
 namespace {
 
 Json unavailable_json(const std::string& name, const absl::Status& reason) {
-  return {{"name", name},
-          {"available", false},
-          {"reason", std::string(reason.message())},
-          {"target", nullptr},
-          {"facts", Json::object()}};
+  return json_object("name", name, "available", false, "reason", std::string(reason.message()), "target",
+                     nullptr, "facts", Json::object());
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "api/number_text.h"
 #include "api/prepare.h"
 #include "core/generic.h"
+#include "core/json_object.h"
 
 namespace lathe {
 namespace {
@@ -27,7 +28,7 @@ void report_miss(const lathe_device& device, const Request& request, Trace::Cloc
   const std::chrono::duration<double, std::milli> took = Trace::Clock::now() - start;
   if (context.trace.enabled()) {
     context.trace.span("miss", describe(request), start,
-                       {{"device", device.name}, {"kernel", kernel}, {"outcome", std::string(outcome)}});
+                       json_object("device", device.name, "kernel", kernel, "outcome", std::string(outcome)));
   }
   if (context.logger.enabled(LogLevel::kInfo)) {
     context.logger.log(LogLevel::kInfo, absl::StrCat("miss: ", describe(request, device.name), ": ", kernel,

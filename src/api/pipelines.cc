@@ -3,6 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "api/compiler.h"
 #include "base/status.h"
+#include "core/json_object.h"
 #include "core/key.h"
 
 namespace lathe {
@@ -12,7 +13,7 @@ std::string name_for(Op op, Backend backend) { return absl::StrCat(name_of(op), 
 
 // Of all that shapes code; where the files lie makes no difference.
 std::string digest_of(const Json& request) {
-  Json shaping = {{"text", request.at("text")}, {"schedules", request.at("schedules")}};
+  Json shaping = json_object("text", request.at("text"), "schedules", request.at("schedules"));
   if (request.contains("parameters")) shaping["parameters"] = request["parameters"].at("text");
   return key_from_text(canonical_text(shaping)).fingerprint;
 }

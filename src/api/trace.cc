@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "api/text_file.h"
+#include "core/json_object.h"
 
 namespace lathe {
 namespace {
@@ -38,14 +39,10 @@ void Trace::span(const char* category, const std::string& name, Clock::time_poin
                  Json arguments) const noexcept {
   if (!enabled()) return;
   try {
-    const Json event = {{"name", name},
-                        {"cat", category},
-                        {"ph", "X"},
-                        {"ts", microseconds(start.time_since_epoch())},
-                        {"dur", microseconds(Clock::now() - start)},
-                        {"pid", getpid()},
-                        {"tid", syscall(SYS_gettid)},
-                        {"args", std::move(arguments)}};
+    const Json event =
+        json_object("name", name, "cat", category, "ph", "X", "ts", microseconds(start.time_since_epoch()),
+                    "dur", microseconds(Clock::now() - start), "pid", getpid(), "tid", syscall(SYS_gettid),
+                    "args", std::move(arguments));
     const std::string line = canonical_text(event) + ",\n";
     // A write that falls short would need a lock to be continued: such an event is lost, and its line with
     // it.

@@ -13,6 +13,7 @@
 #include "api/number_text.h"
 #include "api/prepare.h"
 #include "api/raw_enum.h"
+#include "core/json_object.h"
 
 namespace lathe {
 namespace {
@@ -188,7 +189,7 @@ void tell_end(const lathe_device& device, const Progress& progress, const lathe_
   if (!context.trace.enabled()) return;
   context.trace.span(
       "warm-up", count_of_classes(r.classes), progress.start,
-      {{"device", device.name}, {"compiled", r.compiled}, {"loaded", r.loaded}, {"failed", r.failed}});
+      json_object("device", device.name, "compiled", r.compiled, "loaded", r.loaded, "failed", r.failed));
 }
 
 // Launch memory is no class' own: a failure of it is the warm-up's.

@@ -2,13 +2,13 @@
 
 #include <stdexcept>
 
+#include "core/json_object.h"
+
 namespace lathe {
 
 Json to_json(const AssemblerSearch& s) {
-  return {{"ptxas", s.ptxas},
-          {"directories", s.directories},
-          {"nvjitlink_directories", s.nvjitlink_directories},
-          {"timeout_seconds", s.timeout_seconds}};
+  return json_object("ptxas", s.ptxas, "directories", s.directories, "nvjitlink_directories",
+                     s.nvjitlink_directories, "timeout_seconds", s.timeout_seconds);
 }
 
 absl::StatusOr<AssemblerSearch> assembler_search_from_json(const Json& j) {

@@ -16,6 +16,7 @@
 #include "base/small_file.h"
 #include "base/status.h"
 #include "core/amd_targets.h"
+#include "core/json_object.h"
 
 namespace lathe {
 namespace {
@@ -138,7 +139,7 @@ absl::StatusOr<std::string> canonical_features(absl::string_view features) {
 }
 
 Json to_json(const Target& t) {
-  return {{"backend", std::string(name_of(t.backend))}, {"arch", t.arch}, {"features", t.features}};
+  return json_object("backend", std::string(name_of(t.backend)), "arch", t.arch, "features", t.features);
 }
 
 absl::StatusOr<Target> target_from_json(const Json& j) {
@@ -187,8 +188,9 @@ double DeviceFacts::fact_or(const std::string& key, double fallback) const {
 
 Json to_json(const DeviceFacts& f) {
   Json facts = Json::object();
-  for (const auto& [name, fact] : f.facts) facts[name] = {{"value", fact.value}, {"source", fact.source}};
-  return {{"name", f.name}, {"target", to_json(f.target)}, {"facts", std::move(facts)}};
+  for (const auto& [name, fact] : f.facts)
+    facts[name] = json_object("value", fact.value, "source", fact.source);
+  return json_object("name", f.name, "target", to_json(f.target), "facts", std::move(facts));
 }
 
 absl::StatusOr<DeviceFacts> facts_from_json(const Json& j) {

@@ -27,4 +27,12 @@ Json json_object(Fields&&... names_and_values) {
   return object;
 }
 
+// json_array(1, "x"): [1, "x"].
+template <typename... Values>
+Json json_array(Values&&... values) {
+  Json array(Json::value_t::array);
+  (array.push_back(Json(std::forward<Values>(values))), ...);
+  return array;
+}
+
 }  // namespace lathe

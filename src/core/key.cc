@@ -5,15 +5,14 @@
 
 #include "absl/strings/escaping.h"
 #include "codegen_id.h"
+#include "core/json_object.h"
 
 namespace lathe {
 
 Key key_of(const ProblemClass& c, const CompileConfig& config, const Target& target,
            absl::string_view codegen_id) {
-  return key_from_text(canonical_text({{"class", to_json(c)},
-                                       {"config", to_json(config)},
-                                       {"target", to_json(target)},
-                                       {"codegen", std::string(codegen_id)}}));
+  return key_from_text(canonical_text(json_object("class", to_json(c), "config", to_json(config), "target",
+                                                  to_json(target), "codegen", std::string(codegen_id))));
 }
 
 Key key_from_text(std::string text) {

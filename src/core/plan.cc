@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
+#include "core/json_object.h"
 
 namespace lathe {
 namespace {
@@ -32,28 +33,14 @@ bool UkernelRef::operator==(const UkernelRef& o) const {
 bool CompileConfig::operator==(const CompileConfig& o) const { return fields_of(*this) == fields_of(o); }
 
 Json to_json(const CompileConfig& c) {
-  return {{"kernel", c.kernel},
-          {"tile_m", c.tile_m},
-          {"tile_n", c.tile_n},
-          {"tile_k", c.tile_k},
-          {"register_m", c.register_m},
-          {"register_n", c.register_n},
-          {"unroll_k", c.unroll_k},
-          {"lanes", c.lanes},
-          {"threads", c.threads},
-          {"stages", c.stages},
-          {"split", c.split},
-          {"cluster_m", c.cluster_m},
-          {"cluster_n", c.cluster_n},
-          {"cluster_k", c.cluster_k},
-          {"swap", c.swap},
-          {"persistent", c.persistent},
-          {"raster", c.raster},
-          {"ukernel",
-           {{"function", c.ukernel.function},
-            {"bitcode", c.ukernel.bitcode},
-            {"attributes", c.ukernel.attributes}}},
-          {"external", {{"library", c.external.provider}, {"routine", c.external.routine}}}};
+  return json_object("kernel", c.kernel, "tile_m", c.tile_m, "tile_n", c.tile_n, "tile_k", c.tile_k,
+                     "register_m", c.register_m, "register_n", c.register_n, "unroll_k", c.unroll_k, "lanes",
+                     c.lanes, "threads", c.threads, "stages", c.stages, "split", c.split, "cluster_m",
+                     c.cluster_m, "cluster_n", c.cluster_n, "cluster_k", c.cluster_k, "swap", c.swap,
+                     "persistent", c.persistent, "raster", c.raster, "ukernel",
+                     json_object("function", c.ukernel.function, "bitcode", c.ukernel.bitcode, "attributes",
+                                 c.ukernel.attributes),
+                     "external", json_object("library", c.external.provider, "routine", c.external.routine));
 }
 
 absl::StatusOr<CompileConfig> compile_config_from_json(const Json& j) {

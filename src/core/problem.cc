@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "absl/strings/str_cat.h"
+#include "core/json_object.h"
 #include "core/packed.h"
 
 namespace lathe {
@@ -104,33 +105,16 @@ uint64_t hash_of(const ProblemClass& c) { return XXH3_64bits(&c, sizeof(c)); }
 
 Json to_json(const ProblemClass& c) {
   const auto text = [](absl::string_view s) { return std::string(s); };
-  return {{"op", text(name_of(c.op))},
-          {"a", text(name_of(c.a))},
-          {"b", text(name_of(c.b))},
-          {"c", text(name_of(c.c))},
-          {"d", text(name_of(c.d))},
-          {"bias", text(name_of(c.bias))},
-          {"residual", text(name_of(c.residual))},
-          {"trans_a", c.trans_a},
-          {"trans_b", c.trans_b},
-          {"activation", text(name_of(c.activation))},
-          {"determinism", text(name_of(c.determinism))},
-          {"alignment", static_cast<int32_t>(c.alignment)},
-          {"wants_values", c.wants_values},
-          {"packed_b", c.packed_b},
-          {"math", text(name_of(c.math))},
-          {"logits", text(name_of(c.logits))},
-          {"generic", c.generic},
-          {"dependent_launch", static_cast<int32_t>(c.dependent_launch)},
-          {"scale_a", static_cast<int32_t>(c.scale_a)},
-          {"scale_b", static_cast<int32_t>(c.scale_b)},
-          {"zero_a", c.zero_a},
-          {"n", c.n},
-          {"k", c.k},
-          {"m_lo", c.m_lo},
-          {"m_hi", c.m_hi},
-          {"row_lo", c.row_lo},
-          {"row_hi", c.row_hi}};
+  return json_object("op", text(name_of(c.op)), "a", text(name_of(c.a)), "b", text(name_of(c.b)), "c",
+                     text(name_of(c.c)), "d", text(name_of(c.d)), "bias", text(name_of(c.bias)), "residual",
+                     text(name_of(c.residual)), "trans_a", c.trans_a, "trans_b", c.trans_b, "activation",
+                     text(name_of(c.activation)), "determinism", text(name_of(c.determinism)), "alignment",
+                     static_cast<int32_t>(c.alignment), "wants_values", c.wants_values, "packed_b",
+                     c.packed_b, "math", text(name_of(c.math)), "logits", text(name_of(c.logits)), "generic",
+                     c.generic, "dependent_launch", static_cast<int32_t>(c.dependent_launch), "scale_a",
+                     static_cast<int32_t>(c.scale_a), "scale_b", static_cast<int32_t>(c.scale_b), "zero_a",
+                     c.zero_a, "n", c.n, "k", c.k, "m_lo", c.m_lo, "m_hi", c.m_hi, "row_lo", c.row_lo,
+                     "row_hi", c.row_hi);
 }
 
 absl::StatusOr<ProblemClass> problem_class_from_json(const Json& j) {

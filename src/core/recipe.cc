@@ -4,6 +4,7 @@
 #include <stdexcept>
 
 #include "absl/strings/str_cat.h"
+#include "core/json_object.h"
 
 namespace lathe {
 namespace {
@@ -38,43 +39,35 @@ int64_t saturating_add(int64_t a, int64_t b) {
 Json formula_to_json(const Formula& f) {
   Json terms = Json::array();
   for (const Term& term : f) {
-    Json parts = Json::array({term.coefficient});
+    Json parts = json_array(term.coefficient);
     for (const Factor& factor : term.factors)
-      parts.push_back(Json::array({std::string(kVarNames[static_cast<int>(factor.var)]), factor.divisor}));
+      parts.push_back(json_array(std::string(kVarNames[static_cast<int>(factor.var)]), factor.divisor));
     terms.push_back(std::move(parts));
   }
   return terms;
 }
 
 Json tensor_map_to_json(const TensorMap& m) {
-  return {{"operand", m.operand},
-          {"dtype", std::string(name_of(m.dtype))},
-          {"columns", std::string(kVarNames[static_cast<int>(m.columns)])},
-          {"rows", std::string(kVarNames[static_cast<int>(m.rows)])},
-          {"box_columns", m.box_columns},
-          {"box_rows", m.box_rows},
-          {"swizzle", m.swizzle}};
+  return json_object("operand", m.operand, "dtype", std::string(name_of(m.dtype)), "columns",
+                     std::string(kVarNames[static_cast<int>(m.columns)]), "rows",
+                     std::string(kVarNames[static_cast<int>(m.rows)]), "box_columns", m.box_columns,
+                     "box_rows", m.box_rows, "swizzle", m.swizzle);
 }
 
 Json external_to_json(const ExternalCallFacts& e) {
-  return {{"library", e.provider}, {"routine", e.routine}, {"class", to_json(e.problem)}};
+  return json_object("library", e.provider, "routine", e.routine, "class", to_json(e.problem));
 }
 
 Json step_to_json(const Step& s) {
   Json maps = Json::array();
   for (const TensorMap& map : s.tensor_maps) maps.push_back(tensor_map_to_json(map));
   const bool outside = s.kind == StepKind::kHostExtern;
-  return {{"kind", std::string(name_of(s.kind))},
-          {"symbol", s.symbol},
-          {"external", outside ? external_to_json(s.external) : Json(nullptr)},
-          {"grid",
-           Json::array({formula_to_json(s.grid[0]), formula_to_json(s.grid[1]), formula_to_json(s.grid[2])})},
-          {"block", s.block},
-          {"cluster", s.cluster},
-          {"dynamic_shared_memory", formula_to_json(s.dynamic_shared_memory)},
-          {"argument_bytes", s.argument_bytes},
-          {"tensor_maps", std::move(maps)},
-          {"attributes", s.attributes}};
+  return json_object(
+      "kind", std::string(name_of(s.kind)), "symbol", s.symbol, "external",
+      outside ? external_to_json(s.external) : Json(nullptr), "grid",
+      json_array(formula_to_json(s.grid[0]), formula_to_json(s.grid[1]), formula_to_json(s.grid[2])), "block",
+      s.block, "cluster", s.cluster, "dynamic_shared_memory", formula_to_json(s.dynamic_shared_memory),
+      "argument_bytes", s.argument_bytes, "tensor_maps", std::move(maps), "attributes", s.attributes);
 }
 
 // The readers below throw; recipe_from_json runs them inside read_json.
@@ -208,14 +201,11 @@ Formula product(int64_t coefficient, std::vector<Factor> factors) {
 Json to_json(const Recipe& r) {
   Json steps = Json::array();
   for (const Step& step : r.steps) steps.push_back(step_to_json(step));
-  return {{"version", r.version},
-          {"steps", std::move(steps)},
-          {"workspace_bytes", formula_to_json(r.workspace_bytes)},
-          {"scratch_bytes_per_worker", formula_to_json(r.scratch_bytes_per_worker)},
-          {"k_granularity", r.k_granularity},
-          {"k_most", r.k_most},
-          {"counters", formula_to_json(r.counters)},
-          {"pointer_alignment", r.pointer_alignment}};
+  return json_object("version", r.version, "steps", std::move(steps), "workspace_bytes",
+                     formula_to_json(r.workspace_bytes), "scratch_bytes_per_worker",
+                     formula_to_json(r.scratch_bytes_per_worker), "k_granularity", r.k_granularity, "k_most",
+                     r.k_most, "counters", formula_to_json(r.counters), "pointer_alignment",
+                     r.pointer_alignment);
 }
 
 absl::StatusOr<Recipe> recipe_from_json(const Json& j) {

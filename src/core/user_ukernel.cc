@@ -10,6 +10,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "core/json_object.h"
 
 namespace lathe {
 namespace {
@@ -17,7 +18,9 @@ namespace {
 constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
 constexpr int64_t kMostRegister = 4096, kMostShared = int64_t{1} << 30;
 
-Json to_json(const SizeRange& r) { return {{"least", r.least}, {"most", r.most}, {"multiple", r.multiple}}; }
+Json to_json(const SizeRange& r) {
+  return json_object("least", r.least, "most", r.most, "multiple", r.multiple);
+}
 
 SizeRange range_from(const Json& j) {
   expect_fields(j, 3);
@@ -43,20 +46,14 @@ T named(const Json& j, const char* field, std::initializer_list<T> values) {
 }  // namespace
 
 Json to_json(const UserUkernel& u) {
-  return {{"name", u.name},
-          {"op", std::string(name_of(u.op))},
-          {"dtype", std::string(name_of(u.a))},
-          {"target", to_json(u.target)},
-          {"function", u.function},
-          {"attributes", u.attributes},
-          {"shape", {{"m", to_json(u.m)}, {"n", to_json(u.n)}, {"k", to_json(u.k)}}},
-          {"tiling", {{"register_m", u.register_m}, {"register_n", u.register_n}}},
-          {"shared_bytes", u.shared_bytes},
-          {"cost",
-           {{"fixed_seconds", u.fixed_seconds},
-            {"seconds_per_flop", u.seconds_per_flop},
-            {"seconds_per_byte", u.seconds_per_byte}}},
-          {"digest", u.digest}};
+  return json_object("name", u.name, "op", std::string(name_of(u.op)), "dtype", std::string(name_of(u.a)),
+                     "target", to_json(u.target), "function", u.function, "attributes", u.attributes, "shape",
+                     json_object("m", to_json(u.m), "n", to_json(u.n), "k", to_json(u.k)), "tiling",
+                     json_object("register_m", u.register_m, "register_n", u.register_n), "shared_bytes",
+                     u.shared_bytes, "cost",
+                     json_object("fixed_seconds", u.fixed_seconds, "seconds_per_flop", u.seconds_per_flop,
+                                 "seconds_per_byte", u.seconds_per_byte),
+                     "digest", u.digest);
 }
 
 absl::StatusOr<UserUkernel> user_ukernel_from_json(const Json& j) {

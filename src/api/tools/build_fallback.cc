@@ -13,6 +13,7 @@
 #include "base/status.h"
 #include "cache/bundle.h"
 #include "core/generic.h"
+#include "core/json_object.h"
 #include "core/key.h"
 #include "kernels/candidates_generic.h"
 
@@ -35,7 +36,7 @@ absl::StatusOr<std::string> build(const std::string& compiler_library, const cha
       artifacts.emplace_back(key_of(c, config, target, codegen_id()).text, serialize(*artifact));
     }
   }
-  return make_bundle(canonical_text({{"kind", "fallback"}, {"codegen", std::string(codegen_id())}}),
+  return make_bundle(canonical_text(json_object("kind", "fallback", "codegen", std::string(codegen_id()))),
                      artifacts);
 }
 
