@@ -4,6 +4,9 @@
 
 #include <map>
 #include <string>
+#include <vector>
+
+#include "lathe/pipelines.h"
 
 namespace lathe {
 namespace {
@@ -125,9 +128,10 @@ TEST(Options, ValidatesWhenTheOptionOrTheEnvironmentSays) {
 TEST(Options, NamesTheFilesThatShowWhatHappens) {
   const auto none = read(nullptr, {});
   EXPECT_EQ(none->record + none->metrics + none->trace + none->tuning, "");
-  const std::map<std::string, std::string> all = {
-      {"LATHE_RECORD", "/tmp/met.json"}, {"LATHE_METRICS", "/tmp/%p.prom"}, {"LATHE_TRACE", "/tmp/trace.json"},
-      {"LATHE_TUNING", "/tmp/tuning.json"}};
+  const std::map<std::string, std::string> all = {{"LATHE_RECORD", "/tmp/met.json"},
+                                                  {"LATHE_METRICS", "/tmp/%p.prom"},
+                                                  {"LATHE_TRACE", "/tmp/trace.json"},
+                                                  {"LATHE_TUNING", "/tmp/tuning.json"}};
   const auto from_environment = read(nullptr, all);
   EXPECT_EQ(from_environment->record, "/tmp/met.json");
   EXPECT_EQ(from_environment->metrics, "/tmp/%p.prom");
@@ -252,6 +256,34 @@ TEST(Options, RefusesWhatItDoesNotKnow) {
   EXPECT_EQ(code([](lathe_context_options* o) { o->miss_policy = static_cast<lathe_miss_policy>(9); }),
             absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(code([](lathe_context_options*) {}), absl::StatusCode::kOk);
+}
+
+TEST(Options, PipelinesAreAChainElement) {
+  const char* paths[] = {"a.yaml", "b.yaml"};
+  lathe_pipelines pipelines = LATHE_PIPELINES_INIT;
+  pipelines.paths = paths;
+  pipelines.count = 2;
+  pipelines.parameters = "p.json";
+  lathe_context_options options = LATHE_CONTEXT_OPTIONS_INIT;
+  options.next = reinterpret_cast<const lathe_chain*>(&pipelines);
+  const absl::StatusOr<ContextOptions> out = read(&options);
+  ASSERT_TRUE(out.ok()) << out.status();
+  EXPECT_EQ(out->pipelines, (std::vector<std::string>{"a.yaml", "b.yaml"}));
+  EXPECT_EQ(out->pipeline_parameters, "p.json");
+  const auto code = [&] { return read(&options).status().code(); };
+  pipelines.count = 0;
+  EXPECT_EQ(code(), absl::StatusCode::kInvalidArgument) << "parameters of nothing";
+  pipelines.parameters = nullptr;
+  EXPECT_EQ(code(), absl::StatusCode::kOk);
+  pipelines.count = 1;
+  pipelines.paths = nullptr;
+  EXPECT_EQ(code(), absl::StatusCode::kInvalidArgument);
+  pipelines = LATHE_PIPELINES_INIT;
+  pipelines.struct_size -= 8;
+  EXPECT_EQ(code(), absl::StatusCode::kUnimplemented);
+  pipelines = LATHE_PIPELINES_INIT;
+  pipelines.next = reinterpret_cast<const lathe_chain*>(&pipelines);
+  EXPECT_EQ(code(), absl::StatusCode::kUnimplemented);
 }
 
 TEST(Options, ParallelForNeedsItsNumberOfSlots) {
