@@ -151,12 +151,13 @@ absl::StatusOr<Description> parse_description(absl::string_view yaml) {
 }
 
 absl::StatusOr<UserUkernel> ukernel_of(const Description& d, absl::string_view bitcode) {
-  Json json = to_json(UserUkernel());
+  UserUkernel fresh;
+  fresh.target = {Backend::kCpu, d.arch, ""};
+  Json json = to_json(fresh);
   json["name"] = d.name, json["op"] = d.op, json["dtype"] = d.dtype;
   json["function"] = d.function, json["attributes"] = d.attributes;
   LATHE_ASSIGN_OR_RETURN(UserUkernel u, user_ukernel_from_json(json));
   const auto sign = [](std::string* out, const std::string& f) { absl::StrAppend(out, "+", f); };
-  u.target = {Backend::kCpu, d.arch, ""};
   LATHE_ASSIGN_OR_RETURN(u.target.features, canonical_features(absl::StrJoin(d.features, ",", sign)));
   u.m = d.m, u.n = d.n, u.k = d.k;
   u.register_m = d.register_m, u.register_n = d.register_n, u.shared_bytes = d.shared_bytes;
