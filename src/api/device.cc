@@ -372,6 +372,12 @@ uint64_t fingerprint_of(const lathe_device& device) {
   if (const uint64_t tuning = device.context.tuning.digest()) set_fields(&all, "tuning", tuning);
   if (Json pipelines = device.context.pipelines.digests(); !pipelines.is_null())
     set_fields(&all, "pipelines", std::move(pipelines));
+  if (const auto ukernels = device.context.ukernels.all(); !ukernels->empty()) {
+    Json of_users = Json::array();
+    for (const UserUkernel& u : *ukernels)
+      of_users.push_back(json_object("row", to_json(u), "defect", u.defect));
+    set_fields(&all, "ukernels", std::move(of_users));
+  }
   const std::string text = all.dump();
   return XXH3_64bits(text.data(), text.size());
 }

@@ -15,10 +15,15 @@ bool is_served_by_record(const absl::Status& status) {
   return absl::IsAborted(status) && status.message() == kServedByRecord;
 }
 
-// The candidate of the class' plan record, if it is another and its artifact is to be had.
+bool is_users(const lathe_device& device, const Choice& choice) {
+  return !device.context.ukernels.bitcode_of(choice.plan().config.ukernel).empty();
+}
+
+// The candidate of the class' plan record, if it is another and its artifact is to be had. It spares what
+// other facts would compile anew; a user's ukernel that comes or goes is no such detail, but meant.
 std::optional<Choice> recorded_choice(const lathe_device& device, const DispatchKey& key,
                                       const Choice& choice) {
-  if (choice.by != ChosenBy::kOracle) return std::nullopt;
+  if (choice.by != ChosenBy::kOracle || is_users(device, choice)) return std::nullopt;
   ArtifactCache& cache = *device.context.cache;
   const absl::StatusOr<PlanRecord> record =
       cache.read_record(key_of(make_record(device, RecordKind::kPlan, key.problem)));
@@ -27,7 +32,7 @@ std::optional<Choice> recorded_choice(const lathe_device& device, const Dispatch
   if (!rank || *rank == choice.rank) return std::nullopt;
   Choice recorded = choice;
   take_rank(device, key, *rank, ChosenBy::kRecord, &recorded);
-  if (!cache.get(recorded.key).ok()) return std::nullopt;
+  if (is_users(device, recorded) || !cache.get(recorded.key).ok()) return std::nullopt;
   return recorded;
 }
 

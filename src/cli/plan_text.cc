@@ -2,6 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
 
 namespace lathe::cli {
 namespace {
@@ -28,6 +29,12 @@ const char* merge_text(int64_t split) {
     case 3: return " merged in the cluster";
     default: return "";
   }
+}
+
+// " of mine" of "user/mine@DIGEST", a user's ukernel; "" of a built-in one.
+std::string users_name(absl::string_view bitcode) {
+  if (!absl::ConsumePrefix(&bitcode, "user/")) return "";
+  return absl::StrCat(" of ", bitcode.substr(0, bitcode.find('@')));
 }
 
 }  // namespace
@@ -58,7 +65,8 @@ std::string config_line(const Json& config, int64_t splits) {
   if (number("persistent") > 0) absl::StrAppend(&out, "  persistent ", number("persistent"));
   if (number("raster") > 0) absl::StrAppend(&out, "  raster ", number("raster"));
   if (config.contains("ukernel") && !config["ukernel"].value("function", "").empty())
-    absl::StrAppend(&out, "  ", config["ukernel"].value("function", ""));
+    absl::StrAppend(&out, "  ", config["ukernel"].value("function", ""),
+                    users_name(config["ukernel"].value("bitcode", "")));
   if (splits > 1) absl::StrAppend(&out, "  splits ", splits, merge_text(number("split")));
   return out;
 }

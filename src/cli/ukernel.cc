@@ -14,6 +14,12 @@
 namespace lathe::cli {
 namespace {
 
+absl::StatusOr<Json> list_of(const Context& context) {
+  std::vector<Text> pieces;
+  if (absl::Status s = check(lathe_ukernel_list(context.get(), collect_text, &pieces)); !s.ok()) return s;
+  return parse_json(pieces, "ukernels");
+}
+
 absl::Status add(const Arguments& arguments) {
   if (!arguments.has("describe"))
     return absl::InvalidArgumentError("'lathe ukernel add' needs --describe ROW.YAML");
@@ -26,22 +32,30 @@ absl::Status add(const Arguments& arguments) {
   const absl::Status added = check(lathe_ukernel_add(context->get(), description->data(), description->size(),
                                                      reinterpret_cast<const uint8_t*>(bitcode->data()),
                                                      bitcode->size(), /*store=*/1));
-  if (added.ok()) std::puts("added; 'lathe ukernel ls' shows it, 'lathe explain' where it stands");
-  return added;
+  if (!added.ok()) return added;
+  absl::StatusOr<Json> list = list_of(*context);
+  if (!list.ok()) return list.status();
+  absl::PrintF("added to %s; 'lathe ukernel ls' shows it, 'lathe explain' where it stands\n",
+               list->value("directory", ""));
+  return absl::OkStatus();
 }
 
 absl::Status ls(const Arguments& arguments) {
   absl::StatusOr<Context> context = make_context(arguments);
   if (!context.ok()) return context.status();
-  std::vector<Text> pieces;
-  if (absl::Status s = check(lathe_ukernel_list(context->get(), collect_text, &pieces)); !s.ok()) return s;
-  absl::StatusOr<Json> list = parse_json(pieces, "ukernels");
+  absl::StatusOr<Json> list = list_of(*context);
   if (!list.ok()) return list.status();
   if (arguments.has("json")) {
     std::puts(list->dump(2).c_str());
     return absl::OkStatus();
   }
-  for (const Json& u : list->value("ukernels", Json::array())) {
+  const Json ukernels = list->value("ukernels", Json::array());
+  if (ukernels.empty()) {
+    const std::string directory = list->value("directory", "");
+    absl::PrintF("no ukernels of your own%s\n",
+                 directory.empty() ? ": there is no directory of them" : " in " + directory);
+  }
+  for (const Json& u : ukernels) {
     const Json target = u.value("target", Json::object());
     const std::string defect = u.value("defect", "");
     absl::PrintF("%-20s %-7s %-5s %-8s %s  %s\n", u.value("name", ""), u.value("op", ""),
@@ -54,7 +68,9 @@ absl::Status ls(const Arguments& arguments) {
 absl::Status remove(const Arguments& arguments) {
   absl::StatusOr<Context> context = make_context(arguments);
   if (!context.ok()) return context.status();
-  return check(lathe_ukernel_remove(context->get(), arguments.words[0].c_str()));
+  const absl::Status removed = check(lathe_ukernel_remove(context->get(), arguments.words[0].c_str()));
+  if (removed.ok()) absl::PrintF("removed %s\n", arguments.words[0]);
+  return removed;
 }
 
 }  // namespace
@@ -65,8 +81,7 @@ Verb ukernel_add_verb() {
       "FILE.BC",
       1,
       "check LLVM bitcode of a function and make it a candidate of every later command ($LATHE_UKERNELS, "
-      "else "
-      "'ukernels' of the cache directory)",
+      "else 'ukernels' of the cache directory)",
       {{"describe", "ROW.YAML", "op, dtype, function, target, shapes, tiling and cost; kernels/README.md"}},
       {"lathe ukernel add mine.bc --describe mine.yaml"},
       add};

@@ -5,7 +5,6 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "compiler/user_ukernel.h"
-#include "core/user_ukernel.h"
 #include "llvm/Bitcode/BitcodeReader.h"
 #include "llvm/IR/Module.h"
 #include "llvm/Linker/Linker.h"
@@ -28,7 +27,7 @@ absl::Status error_of(ir::UkernelAttr ukernel, absl::string_view what) {
 // A user's, which came with the request. Its digest is in its name and so in the key: no other may be linked.
 absl::StatusOr<std::unique_ptr<llvm::Module>> read_user_bitcode(ir::UkernelAttr ukernel,
                                                                 mlir::Operation* root,
-                                                                llvm::LLVMContext& context) {
+                                                                const llvm::Module& kernel) {
   auto module = mlir::dyn_cast<mlir::ModuleOp>(root);
   if (!module) module = root->getParentOfType<mlir::ModuleOp>();
   auto bytes = module ? module->getAttrOfType<mlir::StringAttr>(ir::kBitcodeAttr) : mlir::StringAttr();
@@ -36,20 +35,23 @@ absl::StatusOr<std::unique_ptr<llvm::Module>> read_user_bitcode(ir::UkernelAttr 
   const absl::string_view given(bytes.getValue().data(), bytes.getValue().size());
   if (!ukernel.getBitcode().getValue().ends_with("@" + bitcode_digest(given)))
     return error_of(ukernel, "the request's bitcode is another");
-  auto parsed =
-      llvm::parseBitcodeFile(llvm::MemoryBufferRef(bytes.getValue(), ukernel.getBitcode()), context);
+  auto parsed = llvm::parseBitcodeFile(llvm::MemoryBufferRef(bytes.getValue(), ukernel.getBitcode()),
+                                       kernel.getContext());
   if (!parsed) return error_of(ukernel, llvm::toString(parsed.takeError()));
-  if (std::string refusal = refusal_of(**parsed); !refusal.empty()) return error_of(ukernel, refusal);
+  if (std::string refusal = refusal_of(**parsed, kernel.getTargetTriple()); !refusal.empty())
+    return error_of(ukernel, refusal);
+  (*parsed)->setTargetTriple(kernel.getTargetTriple());  // of another vendor
   return std::move(*parsed);
 }
 
 absl::StatusOr<std::unique_ptr<llvm::Module>> read_bitcode(ir::UkernelAttr ukernel, mlir::Operation* root,
-                                                           llvm::LLVMContext& context) {
-  if (ukernel.getBitcode().getValue().starts_with("user/")) return read_user_bitcode(ukernel, root, context);
+                                                           const llvm::Module& kernel) {
+  if (ukernel.getBitcode().getValue().starts_with("user/")) return read_user_bitcode(ukernel, root, kernel);
   for (const Bitcode& b : kBitcodes) {
     if (b.name != absl::string_view(ukernel.getBitcode().data(), ukernel.getBitcode().size())) continue;
     const llvm::StringRef bytes(reinterpret_cast<const char*>(b.bytes), b.size);
-    auto module = llvm::parseBitcodeFile(llvm::MemoryBufferRef(bytes, ukernel.getBitcode()), context);
+    auto module =
+        llvm::parseBitcodeFile(llvm::MemoryBufferRef(bytes, ukernel.getBitcode()), kernel.getContext());
     if (!module) return error_of(ukernel, llvm::toString(module.takeError()));
     return std::move(*module);
   }
@@ -74,8 +76,7 @@ absl::Status set_attributes(ir::UkernelAttr ukernel, llvm::Function& f) {
 }
 
 absl::Status link_ukernel(ir::UkernelAttr ukernel, mlir::Operation* root, llvm::Module* kernel) {
-  LATHE_ASSIGN_OR_RETURN(std::unique_ptr<llvm::Module> bitcode,
-                         read_bitcode(ukernel, root, kernel->getContext()));
+  LATHE_ASSIGN_OR_RETURN(std::unique_ptr<llvm::Module> bitcode, read_bitcode(ukernel, root, *kernel));
   if (bitcode->getTargetTriple() != kernel->getTargetTriple())
     return error_of(ukernel, absl::StrCat("compiled for ", bitcode->getTargetTriple().str(), ", not for ",
                                           kernel->getTargetTriple().str()));

@@ -6,10 +6,12 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "core/json.h"
+#include "core/user_ukernel.h"
 
 namespace llvm {
 class Module;
-}
+class Triple;
+}  // namespace llvm
 
 namespace lathe {
 
@@ -18,7 +20,11 @@ namespace lathe {
 // its own.
 absl::StatusOr<Json> check_user_ukernel(absl::string_view yaml, absl::string_view bitcode);
 
-// Why a module may not be linked into a kernel, which has no library and keeps nothing: "" if it may.
-std::string refusal_of(const llvm::Module& bitcode);
+// The description alone; an error names its line.
+absl::StatusOr<UserUkernel> parse_user_ukernel(absl::string_view yaml);
+
+// Why a module may not be linked into a kernel of that target, which has no library and keeps nothing: "" if
+// it may.
+std::string refusal_of(const llvm::Module& bitcode, const llvm::Triple& kernel);
 
 }  // namespace lathe

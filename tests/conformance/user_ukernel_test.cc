@@ -10,6 +10,7 @@
 
 #include "argmax_case.h"
 #include "device.h"
+#include "matmul_case.h"
 #include "nlohmann/json.hpp"
 
 namespace lathe::conformance {
@@ -37,6 +38,19 @@ constexpr char kDescription[] =
     "cost:\n"
     "  fixed_seconds: 1.0e-9\n"
     "  seconds_per_byte: 1.0e-18\n";
+
+constexpr char kMatmulDescription[] =
+    "name: mine\n"
+    "op: matmul\n"
+    "dtype: f32\n"
+    "function: lathe_panels_f32_6x2\n"
+    "attributes: alwaysinline nounwind\n"
+    "target: {arch: x86-64, features: [avx2, fma]}\n"
+    "shape:\n"
+    "  n: {least: 16}\n"
+    "tiling: {register_m: 6, register_n: 16}\n"
+    "cost:\n"
+    "  fixed_seconds: 1e-12\n";
 
 std::string replaced(std::string text, const std::string& from, const std::string& to) {
   const size_t at = text.find(from);
@@ -158,11 +172,19 @@ TEST_F(UserUkernels, ErrorsOfADescriptionNameTheLine) {
     return lathe_last_error();
   };
   EXPECT_THAT(error("dtype: f32", "dtipe: f32"), HasSubstr("line 3: unknown key 'dtipe'"));
-  EXPECT_THAT(error("most: 70000", "most: many"), HasSubstr("line 10: invalid number"));
-  EXPECT_THAT(error("least: 2", "least: 70001"), HasSubstr("line 10: least and most are no range"));
-  EXPECT_THAT(error("1.0e-9", "-1"), HasSubstr("seconds are 0 to 1e6"));
+  EXPECT_THAT(error("most: 70000", "most: many"), HasSubstr("line 10: 'most': 'many' is no whole number"));
+  EXPECT_THAT(error("least: 2", "least: 70001"), HasSubstr("line 10: 'n': least 70001 is over most 70000"));
+  EXPECT_THAT(error("[avx2, fma]", "avx2, fma"),
+              HasSubstr("line 8: 'features' is no list, such as [avx2, fma]"));
+  EXPECT_THAT(error("  n: {least", "  k: {least"), HasSubstr("line 10: shape 'k': of matmul alone"));
+  EXPECT_THAT(error("dtype: f32", "dtype: i8"), HasSubstr("line 3: dtype 'i8': of matmul alone"));
+  EXPECT_THAT(error("dtype: f32\n", ""), HasSubstr("line 1: 'dtype' is missing"));
+  EXPECT_THAT(error("fixed_seconds: 1.0e-9\n  seconds_per_byte: 1.0e-18", "fixed_seconds: 0"),
+              HasSubstr("line 11: 'cost': a call takes some time"));
+  EXPECT_THAT(error("1.0e-9", "-1"),
+              HasSubstr("line 12: 'fixed_seconds': '-1' is no number of seconds, 0 to 1e6"));
   EXPECT_THAT(error("name: mine", "name: ../mine"), HasSubstr("is no ukernel's name"));
-  EXPECT_THAT(error("op: argmax", "op: softmax"), HasSubstr("op 'softmax'"));
+  EXPECT_THAT(error("op: argmax", "op: softmax"), HasSubstr("line 2: op 'softmax'"));
   EXPECT_THAT(error("function: lathe_argmax_row_f32", "function: f"),
               HasSubstr("does not define the function 'f'"));
   EXPECT_THAT(error("alwaysinline", "fast"), HasSubstr("no function attribute 'fast'"));
@@ -171,6 +193,40 @@ TEST_F(UserUkernels, ErrorsOfADescriptionNameTheLine) {
   EXPECT_EQ(lathe_ukernel_add(device->context(), kDescription, sizeof(kDescription) - 1, nullptr, 0, 0),
             LATHE_INVALID_ARGUMENT);
   EXPECT_EQ(rejection_of(plan_of(*device)), "none");
+}
+
+std::string bitcode_of_choice(lathe_device* device, const MatmulRequest& request) {
+  lathe_plan* plan = nullptr;
+  EXPECT_LATHE_OK(lathe_plan_matmul(device, request.desc(), &plan));
+  if (plan == nullptr) return "";
+  const nlohmann::json json = nlohmann::json::parse(explain(plan));
+  lathe_plan_destroy(plan);
+  return json["config"]["ukernel"].value("bitcode", "");
+}
+
+TEST_F(UserUkernels, MatmulIsRightOnOddShapes) {
+  const auto device = open();
+  ASSERT_LATHE_OK(add(device->context(), kMatmulDescription, read(LATHE_UKERNEL_MATMUL_BITCODE), 0));
+  const int64_t shapes[][3] = {{6, 16, 8},   {7, 17, 1},   {13, 31, 15},
+                               {29, 67, 61}, {97, 101, 3}, {43, 65, 1031}};
+  int layout = 0;
+  for (const auto& shape : shapes) {
+    MatmulCase c;
+    c.m = shape[0], c.n = shape[1], c.k = shape[2];
+    c.trans_a = layout & 1, c.trans_b = layout & 2;
+    c.padding = layout, c.batch = 1 + layout % 2;
+    if (layout % 3 == 1) c.bias = LATHE_F32;
+    ++layout;
+    MatmulRequest request(c, &random_);
+    EXPECT_THAT(bitcode_of_choice(device->get(), request), ::testing::StartsWith("user/mine@"))
+        << c.describe();
+    EXPECT_TRUE(request.run(device->get()));
+  }
+  MatmulCase refused;
+  refused.m = 30, refused.n = 15, refused.k = 40;
+  MatmulRequest request(refused, &random_);
+  EXPECT_EQ(bitcode_of_choice(device->get(), request).find("user/"), std::string::npos) << "N is under 16";
+  EXPECT_TRUE(request.run(device->get()));
 }
 
 // Whatever LLVM makes of it, this process lives and what it takes is no worse than what it was given.

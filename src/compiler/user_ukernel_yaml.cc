@@ -1,0 +1,178 @@
+// The description of a user's ukernel, in YAML.
+#include <algorithm>
+#include <map>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "base/status.h"
+#include "compiler/user_ukernel.h"
+#include "compiler/yaml_reader.h"
+
+namespace lathe {
+namespace {
+
+using Node = YamlReader::Node;
+constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
+
+class DescriptionReader {
+ public:
+  explicit DescriptionReader(absl::string_view yaml) : yaml_("description, line ", yaml) {
+    u_.target.backend = Backend::kCpu;
+  }
+
+  absl::StatusOr<UserUkernel> read() {
+    const absl::Status status = yaml_.read(
+        "a ukernel's description",
+        [&](const std::string& key, int line, Node* value) { read_key(key, line, value); },
+        [&] { check_whole(); });
+    if (!status.ok()) return status;
+    return std::move(u_);
+  }
+
+ private:
+  void read_key(const std::string& key, int line, Node* value) {
+    lines_[key] = line;
+    if (key == "name") {
+      u_.name = text(key, line, value);
+      if (std::string refusal = name_refusal(u_.name); !refusal.empty()) yaml_.fail(line, refusal);
+    } else if (key == "op") {
+      const std::string op = text(key, line, value);
+      if (!parse_one({Op::kMatmul, Op::kArgmax}, op, &u_.op))
+        yaml_.fail(line,
+                   absl::StrCat("op '", op, "': kernels of matmul and argmax alone call ukernels of users"));
+    } else if (key == "dtype") {
+      const std::string dtype = text(key, line, value);
+      if (!parse_one({DType::kF32, DType::kF16, DType::kBF16, DType::kI8}, dtype, &u_.a))
+        yaml_.fail(line, absl::StrCat("dtype '", dtype, "': f32, f16, bf16, and i8 of matmul"));
+    } else if (key == "function") {
+      u_.function = text(key, line, value);
+    } else if (key == "attributes") {
+      u_.attributes = text(key, line, value);
+    } else if (key == "target") {
+      yaml_.each(value, "'target'", [&](const std::string& k, int l, Node* v) { read_target(k, l, v); });
+    } else if (key == "shape") {
+      yaml_.each(value, "'shape'", [&](const std::string& k, int l, Node* v) { read_shape(k, l, v); });
+    } else if (key == "tiling") {
+      yaml_.each(value, "'tiling'", [&](const std::string& k, int l, Node* v) { read_tiling(k, l, v); });
+    } else if (key == "cost") {
+      yaml_.each(value, "'cost'", [&](const std::string& k, int l, Node* v) { read_cost(k, l, v); });
+    } else {
+      unknown(key, line, "name, op, dtype, function, attributes, target, shape, tiling and cost");
+    }
+  }
+
+  void read_target(const std::string& key, int line, Node* value) {
+    if (key == "arch") {
+      u_.target.arch = text(key, line, value);
+      if (u_.target.arch != "x86-64" && u_.target.arch != "aarch64")
+        yaml_.fail(line, absl::StrCat("arch '", u_.target.arch,
+                                      "': kernels of x86-64 and aarch64 alone call ukernels of users"));
+    } else if (key == "features") {
+      std::string features;
+      const auto take = [&](Node* feature) {
+        const std::string name = text("features", line, feature);
+        if (!std::all_of(name.begin(), name.end(), [](char c) { return absl::ascii_isalnum(c) || c == '.'; }))
+          yaml_.fail(line, absl::StrCat("'features': '", name, "' is no name, such as avx2"));
+        absl::StrAppend(&features, features.empty() ? "+" : ",+", name);
+      };
+      if (!yaml_.items(value, take)) return yaml_.fail(line, "'features' is no list, such as [avx2, fma]");
+      absl::StatusOr<std::string> canonical = canonical_features(features);
+      if (!canonical.ok())
+        return yaml_.fail(line, absl::StrCat("'features': ", canonical.status().message()));
+      u_.target.features = *std::move(canonical);
+    } else {
+      unknown(key, line, "arch and features");
+    }
+  }
+
+  void read_shape(const std::string& key, int line, Node* value) {
+    SizeRange* range = key == "m" ? &u_.m : key == "n" ? &u_.n : key == "k" ? &u_.k : nullptr;
+    if (!range) return unknown(key, line, "m, n and k");
+    if (range != &u_.n) first_of_matmul(line, absl::StrCat("shape '", key, "'"));
+    yaml_.each(value, absl::StrCat("'", key, "'"), [&](const std::string& bound, int at, Node* v) {
+      if (bound == "least")
+        range->least = whole(bound, at, v, 0, kMost);
+      else if (bound == "most")
+        range->most = whole(bound, at, v, 0, kMost);
+      else if (bound == "multiple")
+        range->multiple = whole(bound, at, v, 1, kMost);
+      else
+        unknown(bound, at, "least, most and multiple");
+    });
+    if (range->most < range->least)
+      yaml_.fail(line, absl::StrCat("'", key, "': least ", range->least, " is over most ", range->most));
+  }
+
+  void read_tiling(const std::string& key, int line, Node* value) {
+    first_of_matmul(line, "tiling");
+    int64_t* size = key == "register_m" ? &u_.register_m : key == "register_n" ? &u_.register_n : nullptr;
+    if (!size) return unknown(key, line, "register_m and register_n");
+    *size = whole(key, line, value, 1, 4096);
+  }
+
+  void read_cost(const std::string& key, int line, Node* value) {
+    double* seconds = key == "fixed_seconds"      ? &u_.fixed_seconds
+                      : key == "seconds_per_flop" ? &u_.seconds_per_flop
+                      : key == "seconds_per_byte" ? &u_.seconds_per_byte
+                                                  : nullptr;
+    if (!seconds) return unknown(key, line, "fixed_seconds, seconds_per_flop and seconds_per_byte");
+    const std::string number = text(key, line, value);
+    if (!absl::SimpleAtod(number, seconds) || !(*seconds >= 0 && *seconds <= 1e6))
+      yaml_.fail(line, absl::StrCat("'", key, "': '", number, "' is no number of seconds, 0 to 1e6"));
+  }
+
+  void check_whole() {
+    for (const char* key : {"name", "op", "dtype", "function", "target", "cost"})
+      if (!lines_.count(key)) yaml_.fail(1, absl::StrCat("'", key, "' is missing"));
+    if (u_.target.arch.empty()) yaml_.fail(lines_["target"], "'target' has no 'arch': x86-64 or aarch64");
+    if (u_.fixed_seconds + u_.seconds_per_flop + u_.seconds_per_byte <= 0)
+      yaml_.fail(lines_["cost"], "'cost': a call takes some time");
+    if (u_.op == Op::kMatmul) {
+      if (u_.register_m < 1 || u_.register_n < 1)
+        yaml_.fail(lines_["tiling"], "a matmul's 'tiling' needs register_m and register_n");
+      return;
+    }
+    if (of_matmul_line_ > 0)
+      yaml_.fail(of_matmul_line_, of_matmul_ + ": of matmul alone, argmax has 'n' alone");
+    if (u_.a == DType::kI8) yaml_.fail(lines_["dtype"], "dtype 'i8': of matmul alone");
+  }
+
+  void first_of_matmul(int line, const std::string& what) {
+    if (of_matmul_line_ == 0) of_matmul_line_ = line, of_matmul_ = what;
+  }
+  void unknown(const std::string& key, int line, const char* known) {
+    yaml_.fail(line, absl::StrCat("unknown key '", key, "': there are ", known));
+  }
+  std::string text(const std::string& key, int line, Node* value) {
+    return yaml_.scalar(value, line, absl::StrCat("'", key, "'"));
+  }
+  int64_t whole(const std::string& key, int line, Node* value, int64_t least, int64_t most) {
+    const std::string number = text(key, line, value);
+    int64_t x = 0;
+    if (!absl::SimpleAtoi(number, &x) || x < least || x > most)
+      yaml_.fail(line, absl::StrCat("'", key, "': '", number, "' is no whole number of at least ", least,
+                                    most == kMost ? "" : absl::StrCat(" and at most ", most)));
+    return x;
+  }
+  template <typename T>
+  static bool parse_one(std::initializer_list<T> values, absl::string_view name, T* out) {
+    for (T value : values)
+      if (name_of(value) == name) return *out = value, true;
+    return false;
+  }
+
+  YamlReader yaml_;
+  UserUkernel u_;
+  std::map<std::string, int> lines_;  // of the keys there are
+  int of_matmul_line_ = 0;            // 0: nothing in it is matmul's alone
+  std::string of_matmul_;
+};
+
+}  // namespace
+
+absl::StatusOr<UserUkernel> parse_user_ukernel(absl::string_view yaml) {
+  return DescriptionReader(yaml).read();
+}
+
+}  // namespace lathe
