@@ -147,7 +147,8 @@ TEST_F(Allocation, Tuning) {
   try_allocations({"lathe_matmul", "by a tuning record",
                    [&] { return lathe_matmul(fake.device.get(), nullptr, &m.desc); }, [&] { fake.open(); },
                    [&] { return fake.driver->launches.load() == 1; }});
-  lathe_context_options with = c_options(cache());
+  const std::string directory = cache();
+  lathe_context_options with = c_options(directory);
   with.tuning = output.c_str();
   lathe_context* context = nullptr;
   try_allocations({"lathe_context_create", "with a tuning file",
