@@ -16,6 +16,15 @@ SOURCE = EXAMPLE.read_text()
 # So cheap that it is chosen.
 ROW = EXAMPLE.with_suffix(".yaml").read_text().replace("1e-9", "1e-15")
 
+# With instructions that ROW's features do not have.
+WIDE = """
+#include <immintrin.h>
+#include <stdint.h>
+uint32_t first_maximum(const void* row, int64_t columns) {
+  return (uint32_t)_mm512_reduce_add_epi32(_mm512_conflict_epi32(_mm512_loadu_si512(row))) % (uint32_t)columns;
+}
+"""
+
 
 def lathe(*words, cache, code=0):
     result = subprocess.run([LATHE, *map(str, words), "--cache-dir", str(cache)], capture_output=True, text=True, timeout=120)
@@ -82,6 +91,8 @@ def test_mistakes(root):
     assert "compiled for x86_64-pc-windows-msvc" in refused(ROW, far)
     calls = compiled(root / "calls.bc", SOURCE.replace("return best;", "return rand();").replace("uint32_t first", "int rand(void);\nuint32_t first"))
     assert "needs 'rand', and kernels have no library" in refused(ROW, calls)
+    wide = compiled(root / "wide.bc", WIDE, "-mavx512f", "-mavx512cd")
+    assert "with the features '+avx2,+fma'" in refused(ROW, wide)
     narrow = compiled(root / "narrow.bc", SOURCE.replace("int64_t columns", "int32_t columns"))
     assert "and argmax calls i32 (ptr, i64)" in refused(ROW, narrow)
     assert "bitcode of first-maximum" in refused(ROW, root / "row.c")
