@@ -279,6 +279,22 @@ absl::Status check_self_contained(const std::string& object) {
   return absl::OkStatus();
 }
 
+// Instructions that an x86-64 lacks, in place of calls of a library.
+void expand_missing(llvm::Module& module, const Target& target) {
+  if (target.arch == "x86-64" && !target.has("fma")) split_fma(module);
+  if (target.arch == "x86-64" && !target.has("avx")) expand_floor(module);
+  if (target.arch == "x86-64" && !target.has("f16c")) expand_half(module);
+}
+
+void set_cpu_attributes(llvm::Function& f, const MachineRow& row, const Target& target) {
+  f.addFnAttr("target-cpu", row.cpu);
+  f.addFnAttr("target-features", row.features);
+  f.addFnAttr("no-builtins");
+  // Without this x86 splits 512-bit vectors on targets whose tuning prefers 256.
+  if (target.has("avx512f")) f.addFnAttr("prefer-vector-width", "512");
+  f.addFnAttr(llvm::Attribute::NoUnwind);
+}
+
 mlir::Operation* translatable(mlir::ModuleOp module, const Target& target) {
   if (target.backend == Backend::kCpu) return module;
   for (mlir::gpu::GPUModuleOp gpu : module.getOps<mlir::gpu::GPUModuleOp>()) return gpu;
@@ -355,9 +371,7 @@ absl::StatusOr<MachineCode> generate_code(mlir::ModuleOp module, const Target& t
     return absl::AbortedError(absl::StrCat(linked.message(), complaint.empty() ? "" : ": ", complaint));
   if (target.backend == Backend::kRocm)
     ir->addModuleFlag(llvm::Module::Error, "amdhsa_code_object_version", code_object_version(target));
-  if (target.arch == "x86-64" && !target.has("fma")) split_fma(*ir);
-  if (target.arch == "x86-64" && !target.has("avx")) expand_floor(*ir);
-  if (target.arch == "x86-64" && !target.has("f16c")) expand_half(*ir);
+  expand_missing(*ir, target);
   for (llvm::Function& f : *ir) {
     if (f.isDeclaration()) continue;
     if (target.backend == Backend::kCuda) finish_cuda_kernel(module, f);
@@ -366,14 +380,7 @@ absl::StatusOr<MachineCode> generate_code(mlir::ModuleOp module, const Target& t
       f.addFnAttr("nvvm.reqntid", f.getFnAttribute("nvvm.maxntid").getValueAsString());
       f.removeFnAttr("nvvm.maxntid");
     }
-    if (target.backend == Backend::kCpu) {
-      f.addFnAttr("target-cpu", row.cpu);
-      f.addFnAttr("target-features", row.features);
-      f.addFnAttr("no-builtins");
-      // Without this x86 splits 512-bit vectors on targets whose tuning prefers 256.
-      if (target.has("avx512f")) f.addFnAttr("prefer-vector-width", "512");
-      f.addFnAttr(llvm::Attribute::NoUnwind);
-    }
+    if (target.backend == Backend::kCpu) set_cpu_attributes(f, row, target);
   }
   times->lap("translate");
   LATHE_RETURN_IF_ERROR(optimize(*ir, *machine, target.backend == Backend::kCpu));
@@ -408,6 +415,19 @@ absl::StatusOr<MachineCode> generate_code(mlir::ModuleOp module, const Target& t
     times->lap("link");
   }
   return code;
+}
+
+absl::Status check_cpu_code(llvm::Module& module, const Target& target) {
+  LATHE_ASSIGN_OR_RETURN(const MachineRow row, machine_row(target, 0));
+  LATHE_ASSIGN_OR_RETURN(std::unique_ptr<llvm::TargetMachine> machine, make_machine(row));
+  module.setTargetTriple(machine->getTargetTriple());
+  expand_missing(module, target);
+  for (llvm::Function& f : module)
+    if (!f.isDeclaration()) set_cpu_attributes(f, row, target);
+  LATHE_RETURN_IF_ERROR(optimize(module, *machine, /*cpu=*/true));
+  LATHE_ASSIGN_OR_RETURN(const std::string object,
+                         emit_file(module, *machine, llvm::CodeGenFileType::ObjectFile));
+  return check_self_contained(object);
 }
 
 void initialize_targets() {

@@ -11,6 +11,9 @@
 #include "core/artifact.h"
 #include "core/facts.h"
 
+namespace llvm {
+class Module;
+}
 namespace mlir {
 class ModuleOp;
 }
@@ -41,6 +44,10 @@ using TextSink = std::function<void(const std::string&, const std::string&)>;
 // not LLVM's (naming the op), or when the object would need a symbol from outside. `dump` may be empty.
 absl::StatusOr<MachineCode> generate_code(mlir::ModuleOp module, const Target& target, const TextSink& dump,
                                           StageTimes* times);
+
+// Whether a module of LLVM IR alone becomes code for a CPU's instructions and needs no symbol from outside.
+// The module is used up. Throws where LLVM would end the process: without the instruction of an intrinsic.
+absl::Status check_cpu_code(llvm::Module& module, const Target& target);
 
 // Initialises LLVM's targets; once per process.
 void initialize_targets();

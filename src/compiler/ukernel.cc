@@ -58,11 +58,9 @@ absl::StatusOr<std::unique_ptr<llvm::Module>> read_bitcode(ir::UkernelAttr ukern
   return error_of(ukernel, "the compiler has no such bitcode");
 }
 
-// Gives a linked function the attributes listed; those of the processor it was compiled for make room for the
-// kernel's.
+// Gives a linked function the attributes listed.
 absl::Status set_attributes(ir::UkernelAttr ukernel, llvm::Function& f) {
-  for (const char* compiled_for : {"target-cpu", "target-features", "tune-cpu", "min-legal-vector-width"})
-    f.removeFnAttr(compiled_for);
+  forget_processor(f);
   llvm::SmallVector<llvm::StringRef> names;
   ukernel.getAttributes().getValue().split(names, ' ', -1, /*KeepEmpty=*/false);
   for (llvm::StringRef name : names) {

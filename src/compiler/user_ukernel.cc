@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "compiler/codegen.h"
 #include "compiler/mlir.h"
 #include "llvm/Bitcode/BitcodeReader.h"
 #include "llvm/IR/InstIterator.h"
@@ -29,6 +30,22 @@ std::string print(const llvm::Type* type) {
   llvm::raw_string_ostream stream(text);
   type->print(stream);
   return text;
+}
+
+// Whether the features that the description lists are all that its code takes.
+absl::Status check_features(llvm::Module& module, const Target& target) {
+  const auto error = [&](absl::string_view what) {
+    return absl::InvalidArgumentError(absl::StrCat("with the features '", target.features, "': ", what));
+  };
+  for (llvm::Function& f : module) forget_processor(f);
+  try {
+    const absl::Status status = check_cpu_code(module, target);
+    return status.ok() ? status : error(status.message());
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (const std::exception& e) {
+    return error(e.what());
+  }
 }
 
 absl::Status check_bitcode(const UserUkernel& u, absl::string_view bytes) {
@@ -60,10 +77,16 @@ absl::Status check_bitcode(const UserUkernel& u, absl::string_view bytes) {
         !llvm::Attribute::canUseAsFnAttr(kind))
       return error(absl::StrCat("LLVM has no function attribute '", name.str(), "'"));
   }
-  return absl::OkStatus();
+  const absl::Status code = check_features(**module, u.target);
+  return code.ok() ? code : error(code.message());
 }
 
 }  // namespace
+
+void forget_processor(llvm::Function& f) {
+  for (const char* compiled_for : {"target-cpu", "target-features", "tune-cpu", "min-legal-vector-width"})
+    f.removeFnAttr(compiled_for);
+}
 
 std::string refusal_of(const llvm::Module& bitcode, const llvm::Triple& kernel) {
   // The vendor is a name: a distribution's clang has another one there.

@@ -9,6 +9,7 @@
 #include "core/user_ukernel.h"
 
 namespace llvm {
+class Function;
 class Module;
 class Triple;
 }  // namespace llvm
@@ -22,6 +23,9 @@ absl::StatusOr<Json> check_user_ukernel(absl::string_view yaml, absl::string_vie
 
 // The description alone; an error names its line.
 absl::StatusOr<UserUkernel> parse_user_ukernel(absl::string_view yaml);
+
+// Takes away what processor a function was compiled for, for the kernel's to take its place.
+void forget_processor(llvm::Function& f);
 
 // Why a module may not be linked into a kernel of that target, which has no library and keeps nothing: "" if
 // it may.
