@@ -73,6 +73,7 @@ TEST_F(Allocation, Manifests) {
                      return status == LATHE_INVALID_ARGUMENT ? LATHE_OK : status;
                    },
                    make, [&] { return now() != whole; }});
+  drop();
 }
 
 TEST_F(Allocation, WarmUps) {
