@@ -28,25 +28,23 @@ struct ExternalRef {
 };
 
 // How a kernel is built. Every field is written into #lathe.kernel_config (`ukernel` into #lathe.ukernel,
-// `external` into #lathe.external) on
-// the payload op; the passes read it there.
+// `external` into #lathe.external) on the payload op; the passes read it there.
 struct CompileConfig {
   // matmul on CPU: "dot" (rows of B streamed once against the rows of A; B K-contiguous), "outer" (rows of B
   //   streamed along N; B N-contiguous), "panel" (packed panels, outer product), "panel_t" (the same of the
-  //   transposed product: B's columns read as scalars, A's rows as vectors), "packed" (panels that B comes
-  //   in; core/packed.h), "bytes" (A rounded to bytes against B in blocks). matmul on GPU: "simt" (FMAs),
-  //   "mma" (warp-level tensor cores), "wgmma" (Hopper's warpgroups and tensor copies), "skinny" (few rows of
-  //   A against weights streamed once).
+  //   transposed product: B's columns read as scalars, A's rows as vectors), "direct" (the same, B read where
+  //   it lies), "packed" (panels that B comes in; core/packed.h), "bytes" (A rounded to bytes against B in
+  //   blocks). matmul on GPU: "simt" (FMAs), "mma" (warp-level tensor cores), "wgmma" (Hopper's warpgroups
+  //   and tensor copies), "skinny" (few rows of A against weights streamed once).
   // Every op: "ukernel" (as `ukernel` says), "external" (as `external` does: no code of Lathe's own).
   // argmax: "rows" (GPU: register_n elements of a row in flight in unroll_k loads of a thread, tile_n of a
-  // row
-  //   in all its threads; tile_k is the longest chunk of a row where it may be split).
+  //   row in all its threads; tile_k is the longest chunk of a row where it may be split).
   std::string kernel;
   int32_t tile_m = 0, tile_n = 0;  // of one workgroup or CPU task
   int32_t tile_k = 0;              // K blocking: packed panels' depth, shared memory's depth
   // Accumulators of one thread: rows by columns of D. On the CPU the side kept in vectors is lanes * vectors
-  // elements: register_n of "outer", "panel", "packed", "bytes" and "rows", register_m of "panel_t". "dot"
-  // keeps its vectors along K: register_n counts columns of D (rows of B as it lies in memory). "mma": of one
+  // elements: register_n of "outer", "panel", "packed", "bytes" and "rows", register_m of "panel_t" and "direct".
+  // "dot" keeps its vectors along K: register_n counts columns of D (rows of B as it lies in memory). "mma": of one
   // warp.
   int32_t register_m = 0, register_n = 0;
   int32_t unroll_k = 1;
