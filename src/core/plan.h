@@ -20,7 +20,8 @@ struct UkernelRef {
   bool operator==(const UkernelRef& o) const;
 };
 
-// An external library's routine that does the op, as #lathe.external names it on the payload op. All "": none.
+// An external library's routine that does the op, as #lathe.external names it on the payload op. All "":
+// none.
 struct ExternalRef {
   std::string provider;  // core/external.h: "openblas"
   std::string routine;   // "cblas_sgemm"
@@ -43,9 +44,9 @@ struct CompileConfig {
   int32_t tile_m = 0, tile_n = 0;  // of one workgroup or CPU task
   int32_t tile_k = 0;              // K blocking: packed panels' depth, shared memory's depth
   // Accumulators of one thread: rows by columns of D. On the CPU the side kept in vectors is lanes * vectors
-  // elements: register_n of "outer", "panel", "packed", "bytes" and "rows", register_m of "panel_t" and "direct".
-  // "dot" keeps its vectors along K: register_n counts columns of D (rows of B as it lies in memory). "mma": of one
-  // warp.
+  // elements: register_n of "outer", "panel", "packed", "bytes" and "rows", register_m of "panel_t" and
+  // "direct". "dot" keeps its vectors along K: register_n counts columns of D (rows of B as it lies in
+  // memory). "mma": of one warp.
   int32_t register_m = 0, register_n = 0;
   int32_t unroll_k = 1;
   int32_t lanes = 1;    // CPU: f32 lanes of a vector
