@@ -94,14 +94,14 @@ def measure(lathe, driver, seconds, m, n, k):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("library")
+    parser.add_argument("lathe", help="liblathe.so")
     parser.add_argument("--shapes", default="1x4096x4096,4x4096x4096,16x4096x4096,64x4096x4096,512x4096x4096")
     parser.add_argument("--threads", type=int, choices=(1, 2), default=1)
     parser.add_argument("--seconds", type=float, default=2)
     parser.add_argument("--csv")
     options = parser.parse_args()
     os.environ["LATHE_WORKERS"] = str(options.threads)
-    lathe = Lathe(options.library, "cpu")
+    lathe = Lathe(options.lathe, "cpu")
     # One worker a core is IREE's own choice for local-task.
     driver = "local-sync" if options.threads == 1 else "local-task"
     rows = ["m,n,k,threads,lathe_us,iree_us,ratio,low,high"]

@@ -162,8 +162,8 @@ absl::StatusOr<std::unique_ptr<LoadedKernel>> Kernel::load(const Artifact& artif
 }
 
 Kernel::~Kernel() {
+  if (is_external()) return;  // no module of ours
   for (const std::unique_ptr<Loaded>& loaded : modules_) {
-    if (is_external()) continue;
     ContextScope scope(library_);
     if (!scope.enter(loaded->context).ok()) continue;  // the context is gone, and the module with it
     const RelaxedCapture relaxed(library_);

@@ -129,10 +129,6 @@ absl::Status run(lathe_device& device, Request& request) {
   return launch_request(device, *entry, request, nullptr);
 }
 
-}  // namespace
-
-namespace {
-
 // An external library could not do the launch, or failed in it.
 [[gnu::noinline, gnu::cold]] absl::Status launch_own(lathe_device& device, const DispatchEntry& entry,
                                                      Request& request, const absl::Status& why) {

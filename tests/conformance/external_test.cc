@@ -12,7 +12,7 @@ namespace lathe::conformance {
 namespace {
 
 struct Row {
-  lathe_external_library library;
+  lathe_external_library provider;
   const char* name;  // as lathe_plan_explain has it
   lathe_dtype in;
   std::vector<lathe_dtype> out, bias;  // bias: NONE for that of D
@@ -69,7 +69,7 @@ class External : public testing::TestWithParam<Row> {
   void open(lathe_external_use use) {
     operands_.reset();
     device_ = std::make_unique<OpenDevice>(
-        options_with(use, use == LATHE_EXTERNAL_OFF ? LATHE_EXTERNAL_ANY : GetParam().library));
+        options_with(use, use == LATHE_EXTERNAL_OFF ? LATHE_EXTERNAL_ANY : GetParam().provider));
     ASSERT_EQ(device_->status(), LATHE_OK) << lathe_last_error();
     operands_ = std::make_unique<OperandsOn>(device_->get());
   }
@@ -222,7 +222,7 @@ TEST_P(External, OfOneRequest) {
   open(LATHE_EXTERNAL_OFF);
   lathe_external external = LATHE_EXTERNAL_INIT;
   external.use = LATHE_EXTERNAL_REQUIRE;
-  external.which = GetParam().library;
+  external.which = GetParam().provider;
   const MatmulCase c = make(12, 32, 64, 2);
   MatmulRequest request(c, &random_);
   request.mutable_desc()->next = reinterpret_cast<const lathe_chain*>(&external);
@@ -246,7 +246,7 @@ TEST_P(External, FromTheCache) {
   ASSERT_NE(mkdtemp(directory.data()), nullptr);
   for (int round = 0; round < 2; ++round) {
     operands_.reset();
-    lathe_context_options options = options_with(LATHE_EXTERNAL_REQUIRE, GetParam().library);
+    lathe_context_options options = options_with(LATHE_EXTERNAL_REQUIRE, GetParam().provider);
     options.cache_dir = directory.c_str();
     device_ = std::make_unique<OpenDevice>(options);
     ASSERT_EQ(device_->status(), LATHE_OK) << lathe_last_error();
