@@ -253,8 +253,9 @@ absl::Status GpuDriver::launch_steps(const Launch& launch, const Site& site, con
       return launch_sub_batches(launch, site, parameters, result);
     ++launched;
   }
+  // An external library may put several kernels of its own into the stream.
   std::unique_lock<std::mutex> sequence;
-  if (launched > 1 && parameters->args.workspace != nullptr)
+  if ((launched > 1 || kernel.is_external()) && parameters->args.workspace != nullptr)
     sequence = std::unique_lock<std::mutex>(site.stream->sequence());
   for (size_t i = 0; i < steps; ++i) {
     if (grids[i].empty()) continue;

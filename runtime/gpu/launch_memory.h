@@ -70,8 +70,9 @@ class LaunchMemory {
     uint32_t doubts() const { return doubts_.load(std::memory_order_relaxed); }
     bool in_doubt(uint32_t doubts) const { return settled_.load(std::memory_order_acquire) != doubts; }
     void settle(uint32_t doubts) { settled_.store(doubts, std::memory_order_release); }
-    // Held by a launch of several kernels that hand each other a workspace: those of another thread's launch
-    // on this stream, whose workspace is the same, come before all of them or after.
+    // Held by a launch of several kernels that hand each other a workspace, or of a library's that may: those
+    // of another thread's launch on this stream, whose workspace is the same, come before all of them or
+    // after.
     std::mutex& sequence() { return sequence_; }
 
    private:

@@ -15,15 +15,17 @@ bool is_served_by_record(const absl::Status& status) {
   return absl::IsAborted(status) && status.message() == kServedByRecord;
 }
 
-bool is_users(const lathe_device& device, const Choice& choice) {
-  return !device.context.ukernels.bitcode_of(choice.plan().config.ukernel).empty();
+// A candidate that is there because somebody asked for it: a user's ukernel, an external library's routine.
+bool is_asked_for(const lathe_device& device, const Choice& choice) {
+  const CompileConfig& config = choice.plan().config;
+  return !config.external.provider.empty() || !device.context.ukernels.bitcode_of(config.ukernel).empty();
 }
 
 // The candidate of the class' plan record, if it is another and its artifact is to be had. It spares what
-// other facts would compile anew; a user's ukernel that comes or goes is no such detail, but meant.
+// other facts would compile anew; one that is asked for comes or goes by intent, and is no such detail.
 std::optional<Choice> recorded_choice(const lathe_device& device, const DispatchKey& key,
                                       const Choice& choice) {
-  if (choice.by != ChosenBy::kOracle || is_users(device, choice)) return std::nullopt;
+  if (choice.by != ChosenBy::kOracle || is_asked_for(device, choice)) return std::nullopt;
   ArtifactCache& cache = *device.context.cache;
   const absl::StatusOr<PlanRecord> record =
       cache.read_record(key_of(make_record(device, RecordKind::kPlan, key.problem)));
@@ -32,7 +34,7 @@ std::optional<Choice> recorded_choice(const lathe_device& device, const Dispatch
   if (!rank || *rank == choice.rank) return std::nullopt;
   Choice recorded = choice;
   take_rank(device, key, *rank, ChosenBy::kRecord, &recorded);
-  if (is_users(device, recorded) || !cache.get(recorded.key).ok()) return std::nullopt;
+  if (is_asked_for(device, recorded) || !cache.get(recorded.key).ok()) return std::nullopt;
   return recorded;
 }
 
@@ -84,7 +86,8 @@ absl::StatusOr<PreparedClass> prepare_class(lathe_device& device, const Dispatch
     // Without one it has gone since.
     return prepare_choice(device, key, recorded ? *recorded : choice, may_compile);
   }
-  if (prepared.ok() && prepared->outcome == CacheOutcome::kCompiled && choice.by == ChosenBy::kOracle)
+  if (prepared.ok() && prepared->outcome == CacheOutcome::kCompiled && choice.by == ChosenBy::kOracle &&
+      !is_asked_for(device, choice))
     record_plan(device, key, choice);
   return prepared;
 }

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -31,20 +32,6 @@ absl::StatusOr<std::string> read_file(int directory, const std::string& name, si
   std::string bytes(static_cast<size_t>(s.st_size), '\0');
   LATHE_RETURN_IF_ERROR(read_whole(file.get(), &bytes));
   return bytes;
-}
-
-// A temporary of this process, renamed when it is whole.
-absl::Status write_file(int directory, const std::string& name, absl::string_view bytes) {
-  const std::string temporary = absl::StrCat(".tmp-", name, "-", getpid());
-  unlinkat(directory, temporary.c_str(), 0);
-  const FileDescriptor file = open_file(directory, temporary, O_WRONLY | O_CREAT | O_EXCL, 0600);
-  if (!file.valid()) return absl::UnavailableError(absl::StrCat(name, ": ", strerror(errno)));
-  absl::Status written = write_whole(file.get(), bytes);
-  if (written.ok()) written = sync_file(file.get());
-  if (written.ok() && renameat(directory, temporary.c_str(), directory, name.c_str()) != 0)
-    written = absl::UnavailableError(absl::StrCat(name, ": ", strerror(errno)));
-  if (!written.ok()) unlinkat(directory, temporary.c_str(), 0);
-  return written;
 }
 
 absl::StatusOr<UserUkernel> read_ukernel(int directory, const std::string& description) {
@@ -114,9 +101,14 @@ absl::Status UserUkernels::add(UserUkernel ukernel, bool store) {
           "no directory of ukernels: there is no cache directory, and $LATHE_UKERNELS is unset");
     LATHE_ASSIGN_OR_RETURN(const FileDescriptor directory, make_private_directory(directory_));
     // The description last: without one there is no ukernel.
-    LATHE_RETURN_IF_ERROR(write_file(directory.get(), ukernel.name + ".bc", ukernel.bitcode));
-    LATHE_RETURN_IF_ERROR(
-        write_file(directory.get(), ukernel.name + ".json", canonical_text(to_json(ukernel))));
+    const std::pair<const char*, std::string> files[] = {{".bc", ukernel.bitcode},
+                                                         {".json", canonical_text(to_json(ukernel))}};
+    for (const auto& [ending, bytes] : files) {
+      const std::string name = ukernel.name + ending;
+      const absl::Status written = publish_file(directory.get(), ukernel.digest, name, bytes);
+      if (!written.ok())
+        return absl::UnavailableError(absl::StrCat(directory_, "/", name, ": ", written.message()));
+    }
   }
   const std::lock_guard<std::mutex> lock(mutex_);
   auto next = std::make_shared<std::vector<UserUkernel>>();

@@ -93,6 +93,26 @@ class Tune : public testing::Test {
   std::string scratch_;
 };
 
+// Whose library is asked for does the product, whatever was compiled for the class before; and leaves no
+// record that would have it do others' products.
+TEST_F(Tune, APlanRecordNeitherHidesALibraryThatIsAskedForNorBringsOne) {
+  MatmulRequest m(40, 48, 333);
+  const auto library_does_it = [&](ExternalUse use) {
+    ContextOptions o = options();
+    o.external = {use, use == ExternalUse::kOff ? ExternalId::kAny : ExternalId::kOpenBlas};
+    Host host(o);
+    EXPECT_EQ(lathe_matmul(host.device.get(), nullptr, &m.desc), LATHE_OK) << lathe_last_error();
+    return host.driver->external_launches.load() == 1;
+  };
+  EXPECT_FALSE(library_does_it(ExternalUse::kOff));
+  EXPECT_TRUE(library_does_it(ExternalUse::kPrefer));
+  std::filesystem::remove_all(scratch_ + "/cache");
+  EXPECT_TRUE(library_does_it(ExternalUse::kPrefer));
+  for (const auto& file : std::filesystem::directory_iterator(scratch_ + "/cache"))
+    EXPECT_NE(file.path().extension(), ".record");
+  EXPECT_FALSE(library_does_it(ExternalUse::kOff));
+}
+
 TEST_F(Tune, DispatchFollowsAPlantedRecord) {
   const MatmulRequest m(7, 40, 33);
   Host host(options());
