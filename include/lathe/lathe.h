@@ -343,7 +343,7 @@ LATHE_API lathe_status lathe_pack_weights(lathe_device* device, const lathe_matm
  * device only plans). Data pointers of `desc` are not read and may be NULL, but presence matters: a NULL
  * bias, residual or values means "none". The plan serves every request of the same class: the same everything
  * but pointers, leading dimensions, strides, batch, alpha, beta (zero or not is part of the class) and any M
- * of the bucket. */
+ * of the bucket. Where the class is loaded already it costs a look-up and an allocation. */
 LATHE_API lathe_status lathe_plan_matmul(lathe_device* device, const lathe_matmul_desc* desc,
                                          lathe_plan** plan);
 LATHE_API lathe_status lathe_plan_argmax(lathe_device* device, const lathe_argmax_desc* desc,

@@ -116,7 +116,8 @@ lathe_status lathe_plan_explain(lathe_plan* plan, lathe_text_fn text, void* user
   return at_boundary([&]() -> absl::Status {
     if (plan == nullptr) return null_argument("lathe_plan_explain", "plan");
     if (text == nullptr) return null_argument("lathe_plan_explain", "text");
-    lathe::pass_text(text, user, "explain", lathe::explain_json(*plan));
+    LATHE_ASSIGN_OR_RETURN(const lathe::Json json, lathe::explain_json(*plan));
+    lathe::pass_text(text, user, "explain", json);
     return absl::OkStatus();
   });
 }

@@ -194,7 +194,15 @@ absl::StatusOr<Choice> choice_of(const lathe_device& device, const DispatchEntry
     LATHE_ASSIGN_OR_RETURN(key, without_external(device, key));
   }
   absl::StatusOr<Choice> choice = choose_by_oracle(device, key);
-  if (choice.ok()) take_rank(device, key, entry.rank, entry.by, &*choice);
+  if (!choice.ok()) return choice;
+  std::vector<RankedPlan>& ranked = choice->answer.ranked;
+  const auto is_it = [&](const RankedPlan& r) {
+    return r.plan.config == entry.plan.config && r.plan.launch.splits == entry.plan.launch.splits;
+  };
+  const auto found = std::find_if(ranked.begin(), ranked.end(), is_it);
+  const auto rank = static_cast<size_t>(found - ranked.begin());
+  if (found == ranked.end()) ranked.push_back({entry.plan, ""});  // a user's ukernel that was removed since
+  take_rank(device, key, rank, entry.by, &*choice);
   return choice;
 }
 
@@ -319,7 +327,7 @@ absl::StatusOr<Prepared> prepare_kernel(lathe_device& device, const DispatchKey&
   }
   if (!loaded.ok()) return loaded.status();
   DispatchEntry entry = make_entry(key, loaded->kernel, taken->plan().launch.splits);
-  entry.rank = taken->rank;
+  entry.plan = taken->plan();
   entry.by = taken->by;
   entry.without_external = taken != &choice;
   return Prepared{device.table.insert(entry), loaded->outcome};

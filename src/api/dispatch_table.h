@@ -15,6 +15,7 @@
 
 #include "absl/strings/string_view.h"
 #include "core/external.h"
+#include "core/plan.h"
 #include "core/problem.h"
 #include "core/recipe.h"
 
@@ -50,10 +51,9 @@ struct DispatchEntry {
   // Set when every request of the class has the same launch config, so that no formula is evaluated on a hit.
   bool launch_is_fixed = false;
   LaunchConfig fixed_launch;
-  // Index into the oracle's answer, which is the same each time it is asked.
-  size_t rank = 0;
+  Plan plan;  // what the kernel was made of, and who chose it
   ChosenBy by = ChosenBy::kOracle;
-  bool without_external = false;  // `rank` is of the answer without external libraries: one could not be used
+  bool without_external = false;  // of the answer without external libraries: one could not be used
 };
 
 class DispatchTable {

@@ -36,8 +36,15 @@ Json external_json(const lathe_plan& plan) {
                      "found", std::move(found));
 }
 
-Json launch_json(const lathe_plan& plan) {
-  Json json = json_object("wanted_splits", plan.choice->plan().launch.splits);
+absl::StatusOr<Choice> choice_in(const lathe_plan& plan) {
+  if (plan.choice != nullptr) return *plan.choice;
+  absl::StatusOr<Choice> choice = choice_of(plan.device, *plan.entry);
+  if (choice.ok()) return choice;
+  return in_request(describe(plan.planned), plan.device.name, choice.status());
+}
+
+Json launch_json(const lathe_plan& plan, const Choice& choice) {
+  Json json = json_object("wanted_splits", choice.plan().launch.splits);
   const absl::StatusOr<LaunchConfig> launch = planned_launch(plan);
   if (!launch.ok()) return json;  // a described device has no kernel whose recipe could tell
   json["splits"] = launch->splits;
@@ -49,7 +56,7 @@ Json launch_json(const lathe_plan& plan) {
 
 }  // namespace
 
-Json explain_json(const lathe_plan& plan) {
+absl::StatusOr<Json> explain_json(const lathe_plan& plan) {
   const lathe_device& device = plan.device;
   const Dims& dims = plan.planned.dims;
   Json json = json_object("request", describe(plan.planned, device.name), "device", device.name, "class",
@@ -58,11 +65,11 @@ Json explain_json(const lathe_plan& plan) {
                           to_json(device.facts), "target", to_json(device.facts.target), "workers",
                           device.workers, "codegen_id", codegen_for(device, plan.planned.key.problem),
                           "candidates", Json(Json::value_t::array), "legal", 0);
-  if (plan.choice == nullptr) return json;
-  const Choice& choice = *plan.choice;
+  if (!plan.needs_kernel()) return json;
+  LATHE_ASSIGN_OR_RETURN(const Choice choice, choice_in(plan));
   json["rank"] = choice.rank + 1;
   json["config"] = to_json(choice.plan().config);
-  json["launch"] = launch_json(plan);
+  json["launch"] = launch_json(plan, choice);
   json["key"] = json_object("fingerprint", choice.key.fingerprint, "text", choice.key.text);
   json["numeric_recipe"] = choice.plan().numeric_recipe;
   json["predicted_seconds"] = choice.plan().predicted_seconds;
@@ -77,11 +84,12 @@ Json explain_json(const lathe_plan& plan) {
 }
 
 absl::Status dump_plan(const lathe_plan& plan, absl::string_view pipeline_yaml, StageSink stages) {
-  if (plan.choice == nullptr) {
+  if (!plan.needs_kernel()) {
     return absl::InvalidArgumentError(
         absl::StrCat(describe(plan.planned, plan.device.name), ": needs no kernel, so there is no IR"));
   }
-  const CompileConfig& config = plan.choice->plan().config;
+  LATHE_ASSIGN_OR_RETURN(const Choice choice, choice_in(plan));
+  const CompileConfig& config = choice.plan().config;
   const std::string bitcode = plan.device.context.ukernels.bitcode_of(config.ukernel);
   const CompileRequest request = {plan.planned.key.problem,
                                   config,

@@ -102,9 +102,9 @@ absl::StatusOr<std::unique_ptr<lathe_plan>> make_plan(lathe_device& device, cons
   if (product && (request.dims.n == 0 || request.empty_product)) return plan;
   if (device.driver != nullptr) {
     LATHE_ASSIGN_OR_RETURN(plan->entry, find_or_prepare(device, request, Purpose::kPlan));
+    return plan;
   }
-  absl::StatusOr<Choice> choice =
-      plan->entry != nullptr ? choice_of(device, *plan->entry) : choose_plan(device, request.key);
+  absl::StatusOr<Choice> choice = choose_plan(device, request.key);
   if (!choice.ok()) {
     return in_request(describe(request), device.name, choice.status());
   }

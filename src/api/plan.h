@@ -11,15 +11,18 @@
 struct lathe_plan {
   lathe_device& device;
   const lathe::Request planned;  // what lathe_plan_* was given
-  // Absent when no request of the class needs a kernel (N or K is 0).
-  std::unique_ptr<const lathe::Choice> choice;
-  // Null without a choice, and on a device that is only described.
+  // Null when no request of the class needs a kernel (N or K is 0), and on a device that is only described.
   const lathe::DispatchEntry* entry = nullptr;
+  // Of a described device alone, where there is no entry.
+  std::unique_ptr<const lathe::Choice> choice;
+
+  bool needs_kernel() const { return entry != nullptr || choice != nullptr; }
 };
 
 namespace lathe {
 
-// `request` was read with Purpose::kPlan.
+// `request` was read with Purpose::kPlan. A class that is in the dispatch table is not ranked again: a plan
+// of it costs a look-up.
 absl::StatusOr<std::unique_ptr<lathe_plan>> make_plan(lathe_device& device, const Request& request);
 
 // Runs `request` (read with Purpose::kRun) with the plan. kInvalidArgument names the field by which the
@@ -31,8 +34,8 @@ absl::StatusOr<LaunchConfig> planned_launch(const lathe_plan& plan);
 absl::StatusOr<size_t> plan_workspace_bytes(const lathe_plan& plan, int32_t workers);
 absl::StatusOr<int32_t> plan_phases(const lathe_plan& plan);
 
-// lathe_plan_explain's JSON (explain.cc).
-Json explain_json(const lathe_plan& plan);
+// lathe_plan_explain's JSON (explain.cc). Ranks the class' candidates, and so does dump_plan.
+absl::StatusOr<Json> explain_json(const lathe_plan& plan);
 absl::Status dump_plan(const lathe_plan& plan, absl::string_view pipeline_yaml, StageSink stages);
 
 }  // namespace lathe

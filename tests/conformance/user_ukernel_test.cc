@@ -132,6 +132,17 @@ TEST_F(UserUkernels, IsACandidateInTheKeyAndRight) {
   }
 }
 
+TEST_F(UserUkernels, WhatWasMadeOfOneThatIsRemovedSinceIsStillNamed) {
+  const auto device = open();
+  ASSERT_LATHE_OK(add(device->context(), kDescription, bitcode_, 0));
+  const nlohmann::json before = plan_of(*device);
+  EXPECT_EQ(before["config"]["ukernel"]["function"], "lathe_argmax_row_f32");
+  ASSERT_LATHE_OK(lathe_ukernel_remove(device->context(), "mine"));
+  const nlohmann::json after = plan_of(*device);
+  EXPECT_EQ(after["config"], before["config"]);
+  EXPECT_EQ(after["key"], before["key"]);
+}
+
 TEST_F(UserUkernels, StoredServesLaterContextsUntilItsFileChanges) {
   ASSERT_LATHE_OK(add(open()->context(), kDescription, bitcode_, 1));
   const auto later = open();
