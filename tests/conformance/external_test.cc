@@ -1,7 +1,9 @@
 // External libraries, each row of their table: what a library is given is done by it, as the interface says.
 // A library that is not there skips, with what the loader said.
+#include <atomic>
 #include <cstring>
 #include <filesystem>
+#include <thread>
 
 #include "candidates.h"
 #include "case_limits.h"
@@ -215,6 +217,21 @@ TEST_P(External, EveryMOfABucket) {
   const lathe_statistics before = device_->statistics();
   for (const int64_t m : {17, 24, 31, 32}) expect(make(m, 48, 64, 2));
   EXPECT_EQ(device_->statistics().compiles - before.compiles, 1u);
+}
+
+// Calls of one stream share its workspace, and each needs it to itself.
+TEST_P(External, ThreadsOfOneStream) {
+  constexpr uint64_t kThreads = 4;
+  const MatmulCase c = make(18, 32, 64, 2);
+  std::atomic<int> failures{0};
+  std::vector<std::thread> threads;
+  for (uint64_t t = 0; t < kThreads; ++t)
+    threads.emplace_back([&, t] {
+      Random random = random_stream(300 + t);
+      for (int i = 0; i < 25; ++i) failures += !run_case(device(), c, &random);
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(failures.load(), 0) << lathe_last_error();
 }
 
 // A request may ask for what its context does not, and the other way round.
