@@ -1,5 +1,6 @@
 // Regret: the oracle's choice, and tuning's, against the best of the oracle's candidates, timed; how much an
-// exhaustive search would gain, and where.
+// exhaustive search would gain, and where. And its choice among these and the external libraries that are
+// installed, against the best of all.
 #include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
@@ -20,12 +21,24 @@ struct Candidate {
   lathe_plan* plan = nullptr;
 };
 
+// What is timed of a class: `own` candidates, the oracle's choice first, then what external libraries do.
+struct Field {
+  std::vector<Candidate> all;
+  size_t own = 0, choice_of_all = 0;
+};
+
 void append_text(void* user, const char*, const char* piece, size_t size) {
   static_cast<std::string*>(user)->append(piece, size);
 }
 
+bool is_external(const nlohmann::json& candidate) {
+  return !candidate["config"]["external"].value("library", "").empty();
+}
+
 std::string label_of(const nlohmann::json& candidate) {
   const nlohmann::json& c = candidate["config"];
+  if (is_external(candidate))
+    return c["external"].value("library", "?") + " " + c["external"].value("routine", "?");
   const auto field = [&c](const char* name) { return std::to_string(c.value(name, 0)); };
   return c.value("kernel", "?") + " " + field("register_m") + "x" + field("register_n") + " tile " +
          field("tile_m") + "x" + field("tile_n") + "x" + field("tile_k") + " unroll " + field("unroll_k") +
@@ -40,7 +53,8 @@ class OracleBench {
         table_("oracle, " + std::to_string(bench.options.threads) +
                    " thread(s): the choice against the best of its " + "first candidates, timed",
                {"weight", "M", "N", "K", "candidates", "choice us", "predicted us", "tuned us", "best us",
-                "choice/best", "tuned/best", "choice", "tuned", "best", "best's rank"}) {}
+                "choice/best", "tuned/best", "choice", "tuned", "best", "best's rank", "external us",
+                "external", "of all", "choice of all"}) {}
 
   bool ok() const { return device_.ok(); }
 
@@ -52,102 +66,138 @@ class OracleBench {
     std::normal_distribution<float> normal;
     for (float& x : a) x = normal(engine);
     lathe_matmul_desc desc = linear({m, n, k, bench_.options.trans_b}, a.data(), nullptr, d.data());
-    std::vector<Candidate> candidates;
-    if (!plan_candidates(desc, &candidates)) return false;
+    Field field;
+    const bool planned = plan_field(desc, &field);
+    const std::vector<Candidate>& all = field.all;
     size_t next = 0;
     std::vector<Entrant> entrants;
     bool failed = false;
-    for (size_t i = 0; i < candidates.size(); ++i) {
-      entrants.push_back({candidates[i].label, [&, i] {
+    for (const Candidate& candidate : all) {
+      entrants.push_back({candidate.label, [&] {
                             lathe_matmul_desc request = desc;
                             request.b.data = bench_.pool->copy(weight_bytes, next++);
-                            if (lathe_plan_run_matmul(candidates[i].plan, nullptr, &request) != LATHE_OK)
+                            if (lathe_plan_run_matmul(candidate.plan, nullptr, &request) != LATHE_OK)
                               failed = true;
                           }});
     }
     ContestOptions contest;
-    contest.seconds = bench_.options.seconds * static_cast<double>(candidates.size()) / 4;
+    contest.seconds = bench_.options.seconds * static_cast<double>(all.size()) / 4;
     contest.min_rounds = 5;
-    const std::vector<Standing> standings = run_contest(entrants, contest);
-    for (const Candidate& candidate : candidates) lathe_plan_destroy(candidate.plan);
+    std::vector<Standing> standings;
+    if (planned) standings = run_contest(entrants, contest);
+    for (const Candidate& candidate : all) lathe_plan_destroy(candidate.plan);
     size_t tuned = 0;
-    if (!tune(desc, candidates, &tuned)) return false;
+    if (!planned || !tune(desc, field, &tuned)) return false;
     if (failed) return succeeded(LATHE_INTERNAL, lathe_last_error());
-    const auto best =
-        std::min_element(standings.begin(), standings.end(),
-                         [](const Standing& x, const Standing& y) { return x.seconds < y.seconds; });
-    const Ratio loss = paired_ratio(*best, standings[0]), left = paired_ratio(*best, standings[tuned]);
-    table_.add({name, std::to_string(m), std::to_string(n), std::to_string(k),
-                std::to_string(candidates.size()), number(standings[0].seconds * 1e6, 1),
-                number(candidates[0].predicted * 1e6, 1), number(standings[tuned].seconds * 1e6, 1),
-                number(best->seconds * 1e6, 1), number(loss.median, 3), number(left.median, 3),
-                standings[0].name, standings[tuned].name, best->name,
-                std::to_string(best - standings.begin() + 1)});
-    losses_.push_back(loss.median);
-    tuned_losses_.push_back(left.median);
+    const auto faster = [](const Standing& x, const Standing& y) { return x.seconds < y.seconds; };
+    const auto own_end = standings.begin() + static_cast<ptrdiff_t>(field.own);
+    const auto best = std::min_element(standings.begin(), own_end, faster);
+    const auto external = std::min_element(own_end, standings.end(), faster);
+    const auto best_of_all = std::min_element(standings.begin(), standings.end(), faster);
+    const double loss = paired_ratio(*best, standings[0]).median,
+                 tuned_loss = paired_ratio(*best, standings[tuned]).median,
+                 loss_of_all = paired_ratio(*best_of_all, standings[field.choice_of_all]).median;
+    const bool has_external = external != standings.end();
+    table_.add({name, std::to_string(m), std::to_string(n), std::to_string(k), std::to_string(field.own),
+                number(standings[0].seconds * 1e6, 1), number(all[0].predicted * 1e6, 1),
+                number(standings[tuned].seconds * 1e6, 1), number(best->seconds * 1e6, 1), number(loss, 3),
+                number(tuned_loss, 3), standings[0].name, standings[tuned].name, best->name,
+                std::to_string(best - standings.begin() + 1),
+                has_external ? number(external->seconds * 1e6, 1) : "", has_external ? external->name : "",
+                number(loss_of_all, 3), standings[field.choice_of_all].name});
+    losses_.push_back(loss);
+    tuned_losses_.push_back(tuned_loss);
+    losses_of_all_.push_back(loss_of_all);
     return true;
   }
 
   void report() const {
     table_.print();
     table_.write_csv(bench_.options.csv_directory, "oracle.csv");
-    for (const auto& [who, losses] :
-         {std::make_pair("the oracle's choice", &losses_), std::make_pair("tuning's winner", &tuned_losses_)})
-      std::printf("%s takes %.3fx the best candidate's time (geometric mean of %zu, worst %.3fx)\n", who,
-                  geometric_mean(*losses), losses->size(), *std::max_element(losses->begin(), losses->end()));
+    const auto tell = [](const char* who, const char* whose, const std::vector<double>& losses) {
+      std::printf("%s takes %.3fx the time of the best of %s (geometric mean of %zu, worst %.3fx)\n", who,
+                  geometric_mean(losses), whose, losses.size(),
+                  *std::max_element(losses.begin(), losses.end()));
+    };
+    tell("the oracle's choice", "its candidates", losses_);
+    tell("tuning's winner", "these", tuned_losses_);
+    tell("the oracle's choice among libraries too", "all", losses_of_all_);
   }
 
  private:
-  // Plans of the best-ranked candidates, the oracle's choice first.
-  bool plan_candidates(const lathe_matmul_desc& desc, std::vector<Candidate>* candidates) {
-    lathe_plan* choice = nullptr;
-    if (!succeeded(lathe_plan_matmul(device_.get(), &desc, &choice), "planning")) return false;
+  bool explain(const lathe_matmul_desc& desc, nlohmann::json* json) {
+    lathe_plan* plan = nullptr;
+    if (!succeeded(lathe_plan_matmul(device_.get(), &desc, &plan), "planning")) return false;
     std::string text;
-    const lathe_status explained = lathe_plan_explain(choice, append_text, &text);
-    lathe_plan_destroy(choice);
+    const lathe_status explained = lathe_plan_explain(plan, append_text, &text);
+    lathe_plan_destroy(plan);
     if (!succeeded(explained, "explaining")) return false;
-    const nlohmann::json json = nlohmann::json::parse(text, nullptr, false);
-    if (!json.is_object()) return false;
-    for (const auto& candidate : json["candidates"]) {
+    *json = nlohmann::json::parse(text, nullptr, false);
+    return json->is_object();
+  }
+
+  // `desc` has the policy that the candidate was ranked under.
+  bool plan_candidate(const lathe_matmul_desc& desc, const nlohmann::json& candidate, Field* field) {
+    lathe_tuning tuning = LATHE_TUNING_INIT;
+    tuning.candidate = candidate.value("rank", 0);
+    tuning.next = desc.next;
+    lathe_matmul_desc forced = desc;
+    forced.next = reinterpret_cast<const lathe_chain*>(&tuning);
+    field->all.push_back({label_of(candidate), candidate.value("predicted_seconds", 0.0), candidate["config"],
+                          candidate["splits"]});
+    return succeeded(lathe_plan_matmul(device_.get(), &forced, &field->all.back().plan),
+                     "planning a candidate");
+  }
+
+  // Plans of the best-ranked candidates, the oracle's choice first, and of every routine of a library.
+  bool plan_field(const lathe_matmul_desc& desc, Field* field) {
+    nlohmann::json own, all;
+    lathe_external off = LATHE_EXTERNAL_INIT, allow = LATHE_EXTERNAL_INIT;
+    off.use = LATHE_EXTERNAL_OFF;
+    allow.use = LATHE_EXTERNAL_ALLOW;
+    lathe_matmul_desc without = desc, with = desc;
+    without.next = reinterpret_cast<const lathe_chain*>(&off);
+    with.next = reinterpret_cast<const lathe_chain*>(&allow);
+    if (!explain(without, &own) || !explain(with, &all)) return false;
+    for (const auto& candidate : own["candidates"]) {
       if (!candidate.value("legal", false)) break;
-      if (static_cast<int>(candidates->size()) == bench_.options.oracle_candidates) break;
-      lathe_tuning tuning = LATHE_TUNING_INIT;
-      tuning.candidate = candidate.value("rank", 0);
-      lathe_matmul_desc tuned = desc;
-      tuned.next = reinterpret_cast<const lathe_chain*>(&tuning);
-      Candidate entry = {label_of(candidate), candidate.value("predicted_seconds", 0.0), candidate["config"],
-                         candidate["splits"]};
-      if (!succeeded(lathe_plan_matmul(device_.get(), &tuned, &entry.plan), "planning a candidate"))
-        return false;
-      candidates->push_back(entry);
+      if (static_cast<int>(field->own) == bench_.options.oracle_candidates) break;
+      if (!plan_candidate(without, candidate, field)) return false;
+      ++field->own;
     }
-    return !candidates->empty();
+    for (const auto& candidate : all["candidates"]) {
+      if (!candidate.value("legal", false)) break;
+      if (!is_external(candidate)) continue;
+      if (candidate.value("rank", 0) == 1) field->choice_of_all = field->all.size();
+      if (!plan_candidate(with, candidate, field)) return false;
+    }
+    return field->own > 0;
   }
 
   // Which of the candidates tuning takes that measures the first `oracle_tuned` of them.
-  bool tune(const lathe_matmul_desc& desc, const std::vector<Candidate>& candidates, size_t* tuned) {
+  bool tune(const lathe_matmul_desc& desc, const Field& field, size_t* tuned) {
     std::string text;
     lathe_tune_options options = LATHE_TUNE_OPTIONS_INIT;
-    options.candidates = static_cast<uint32_t>(
-        std::min<size_t>(candidates.size(), static_cast<size_t>(bench_.options.oracle_tuned)));
+    options.candidates =
+        static_cast<uint32_t>(std::min<size_t>(field.own, static_cast<size_t>(bench_.options.oracle_tuned)));
     options.pool_bytes = bench_.pool->bytes();
     options.text = append_text;
     options.text_user = &text;
     if (!succeeded(lathe_tune_matmul(device_.get(), &desc, &options, nullptr), "tuning")) return false;
     const nlohmann::json record = nlohmann::json::parse(text, nullptr, false);
-    const auto winner = std::find_if(candidates.begin(), candidates.end(), [&](const Candidate& c) {
+    const auto winner = std::find_if(field.all.begin(), field.all.end(), [&](const Candidate& c) {
       return c.config == record.value("config", nlohmann::json()) &&
              c.splits == record.value("splits", nlohmann::json());
     });
-    if (winner == candidates.end()) return false;
-    *tuned = static_cast<size_t>(winner - candidates.begin());
+    if (winner == field.all.end()) return false;
+    *tuned = static_cast<size_t>(winner - field.all.begin());
     return true;
   }
 
   const Bench& bench_;
   BenchDevice device_;
   Table table_;
-  std::vector<double> losses_, tuned_losses_;
+  std::vector<double> losses_, tuned_losses_, losses_of_all_;
 };
 
 }  // namespace
