@@ -89,14 +89,27 @@ absl::StatusOr<std::vector<int64_t>> parse_shape(const std::string& text, const 
   return sizes;
 }
 
+bool OpRequest::operator==(const OpRequest& o) const {
+  const auto fields = [](const OpRequest& r) {
+    return std::tie(r.determinism, r.dependent_launch, r.split_k, r.candidate, r.padding, r.misalign, r.fill);
+  };
+  return fields(*this) == fields(o);
+}
+
+bool IndicesRequest::operator==(const IndicesRequest& o) const {
+  const auto fields = [](const IndicesRequest& r) {
+    return std::tie(r.index_dtype, r.values, r.index_offset);
+  };
+  return OpRequest::operator==(o) && fields(*this) == fields(o);
+}
+
 bool MatmulRequest::operator==(const MatmulRequest& o) const {
   const auto fields = [](const MatmulRequest& r) {
     return std::tie(r.m, r.n, r.k, r.batch, r.dtype, r.b_dtype, r.out_dtype, r.math, r.trans_a, r.trans_b,
-                    r.alpha, r.beta, r.bias, r.residual, r.activation, r.determinism, r.dependent_launch,
-                    r.split_k, r.candidate, r.padding, r.packed, r.misalign, r.c_in_place,
-                    r.residual_in_place, r.broadcast_a, r.broadcast_b, r.fill);
+                    r.alpha, r.beta, r.bias, r.residual, r.activation, r.packed, r.c_in_place,
+                    r.residual_in_place, r.broadcast_a, r.broadcast_b);
   };
-  return fields(*this) == fields(o);
+  return OpRequest::operator==(o) && fields(*this) == fields(o);
 }
 
 lathe_dtype default_result(lathe_dtype dtype) {
@@ -142,16 +155,10 @@ absl::StatusOr<MatmulRequest> matmul_request(const Arguments& arguments) {
   absl::Status s = first_error({
       read_dtype(arguments, "out-dtype", result_names(), &r.out_dtype),
       read_choice(arguments, "math", kMaths, &r.math),
-      read_choice(arguments, "dependent-launch", kDependentLaunches, &r.dependent_launch),
       read_choice(arguments, "layout", kLayouts, &layout),
       parse_epilogue(arguments.text("epilogue", ""), &r),
-      read_choice(arguments, "determinism", kDeterminisms, &r.determinism),
       read_integer(arguments, "batch", 0, INT32_MAX, &r.batch),
-      read_integer(arguments, "padding", 0, INT32_MAX, &r.padding),
-      read_integer(arguments, "split-k", 1, 65535, &r.split_k),
-      read_integer(arguments, "candidate", 1, 10000, &r.candidate),
-      read_integer(arguments, "misalign", 0, 255, &r.misalign),
-      read_choice(arguments, "fill", fill_names(), &r.fill),
+      read_op(arguments, &r),
   });
   if (s.ok()) s = read_places(arguments, &r);
   if (!s.ok()) return s;
@@ -181,17 +188,12 @@ std::string command_of(const MatmulRequest& r) {
       flag_text("b-dtype", r.b_dtype, d.b_dtype),
       flag_text("out-dtype", r.out_dtype, default_result(r.dtype)), flag_text("math", kMaths, r.math),
       flag_text("layout", kLayouts[layout], std::string("nt")), flag_text("batch", r.batch, d.batch),
-      flag_text("epilogue", epilogue_text(r), std::string()),
-      flag_text("determinism", kDeterminisms, r.determinism), flag_text("padding", r.padding, d.padding),
-      r.packed ? " --packed" : "", flag_text("misalign", r.misalign, d.misalign),
+      flag_text("epilogue", epilogue_text(r), std::string()), r.packed ? " --packed" : "",
       flag_text("in-place", kInPlace,
                 r.c_in_place          ? 1
                 : r.residual_in_place ? 2
                                       : 0),
-      flag_text("broadcast", kBroadcasts, broadcast),
-      flag_text("fill", fill_names(), static_cast<int>(r.fill)), flag_text("split-k", r.split_k, d.split_k),
-      flag_text("dependent-launch", kDependentLaunches, r.dependent_launch),
-      flag_text("candidate", r.candidate, d.candidate));
+      flag_text("broadcast", kBroadcasts, broadcast), op_text(r));
 }
 
 MatmulForms forms_of(const MatmulRequest& r) {

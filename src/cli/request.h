@@ -17,7 +17,29 @@ namespace lathe::cli {
 // its x.
 absl::StatusOr<std::vector<int64_t>> parse_shape(const std::string& text, const std::string& form);
 
-struct MatmulRequest {
+// What requests of every op have.
+struct OpRequest {
+  lathe_determinism determinism = LATHE_DETERMINISM_FAST;
+  lathe_dependent_launch dependent_launch = LATHE_DEPENDENT_LAUNCH_OFF;
+  int32_t split_k = 0, candidate = 0;
+  int64_t padding = 0;
+  // What only a run has.
+  size_t misalign = 0;
+  Fill fill = Fill::kNormal;
+
+  bool operator==(const OpRequest& o) const;
+};
+
+// And those that are answered by indices.
+struct IndicesRequest : OpRequest {
+  lathe_dtype index_dtype = LATHE_I64;
+  bool values = false;
+  int64_t index_offset = 0;
+
+  bool operator==(const IndicesRequest& o) const;
+};
+
+struct MatmulRequest : OpRequest {
   int64_t m = 0, n = 0, k = 0, batch = 1;
   lathe_dtype dtype = LATHE_F32, out_dtype = LATHE_F32;
   lathe_dtype b_dtype = LATHE_DTYPE_NONE;  // NONE: dtype
@@ -26,16 +48,10 @@ struct MatmulRequest {
   float alpha = 1, beta = 0;
   bool bias = false, residual = false;
   lathe_activation activation = LATHE_ACTIVATION_NONE;
-  lathe_determinism determinism = LATHE_DETERMINISM_FAST;
-  lathe_dependent_launch dependent_launch = LATHE_DEPENDENT_LAUNCH_OFF;
-  int32_t split_k = 0, candidate = 0;
-  int64_t padding = 0;
   bool packed = false;  // B, by lathe_pack_weights
   // What only a run has.
-  size_t misalign = 0;
   bool c_in_place = false, residual_in_place = false;  // the operand is D itself
   bool broadcast_a = false, broadcast_b = false;
-  Fill fill = Fill::kNormal;
 
   lathe_dtype weight_dtype() const { return b_dtype == LATHE_DTYPE_NONE ? dtype : b_dtype; }
   bool operator==(const MatmulRequest& o) const;
@@ -63,25 +79,17 @@ MatmulForms forms_of(const MatmulRequest& r);
 // The descriptor; data pointers NULL but where presence is part of the class. `tuning` is filled and chained
 // when the request overrides the oracle: it must live as long as the descriptor.
 lathe_matmul_desc descriptor(const MatmulRequest& r, lathe_tuning* tuning);
-// Where `r` has B packed: says so in the descriptor, whose B is as it lies unpacked; *bytes is what it takes packed.
+// Where `r` has B packed: says so in the descriptor, whose B is as it lies unpacked; *bytes is what it takes
+// packed.
 lathe_status describe_packed(lathe_device* device, const MatmulRequest& r, lathe_matmul_desc* desc,
                              size_t* bytes);
 // lathe_plan_matmul of such a descriptor.
 lathe_status plan_matmul(lathe_device* device, const MatmulRequest& r, lathe_matmul_desc desc,
                          lathe_plan** plan);
 
-struct ArgmaxRequest {
+struct ArgmaxRequest : IndicesRequest {
   int64_t rows = 0, n = 0;
-  lathe_dtype dtype = LATHE_F32, index_dtype = LATHE_I64;
-  bool values = false;
-  int64_t index_offset = 0;
-  lathe_determinism determinism = LATHE_DETERMINISM_FAST;
-  lathe_dependent_launch dependent_launch = LATHE_DEPENDENT_LAUNCH_OFF;
-  int32_t split_k = 0, candidate = 0;
-  int64_t padding = 0;
-  // What only a run has.
-  size_t misalign = 0;
-  Fill fill = Fill::kNormal;
+  lathe_dtype dtype = LATHE_F32;
 
   bool operator==(const ArgmaxRequest& o) const;
 };
@@ -96,20 +104,12 @@ struct ArgmaxForms {
 ArgmaxForms forms_of(const ArgmaxRequest& r);
 lathe_argmax_desc descriptor(const ArgmaxRequest& r, lathe_tuning* tuning);
 
-struct MatmulArgmaxRequest {
+struct MatmulArgmaxRequest : IndicesRequest {
   int64_t m = 0, n = 0, k = 0;
-  lathe_dtype dtype = LATHE_F32, logits_dtype = LATHE_F32, index_dtype = LATHE_I64;
+  lathe_dtype dtype = LATHE_F32, logits_dtype = LATHE_F32;
   lathe_math math = LATHE_MATH_STRICT;
   bool trans_a = false, trans_b = true;
-  bool bias = false, values = false;
-  int64_t index_offset = 0;
-  lathe_determinism determinism = LATHE_DETERMINISM_FAST;
-  lathe_dependent_launch dependent_launch = LATHE_DEPENDENT_LAUNCH_OFF;
-  int32_t split_k = 0, candidate = 0;
-  int64_t padding = 0;
-  // What only a run has.
-  size_t misalign = 0;
-  Fill fill = Fill::kNormal;
+  bool bias = false;
 
   bool operator==(const MatmulArgmaxRequest& o) const;
 };

@@ -9,11 +9,8 @@
 namespace lathe::cli {
 
 bool ArgmaxRequest::operator==(const ArgmaxRequest& o) const {
-  const auto fields = [](const ArgmaxRequest& r) {
-    return std::tie(r.rows, r.n, r.dtype, r.index_dtype, r.values, r.index_offset, r.determinism,
-                    r.dependent_launch, r.split_k, r.candidate, r.padding, r.misalign, r.fill);
-  };
-  return fields(*this) == fields(o);
+  const auto fields = [](const ArgmaxRequest& r) { return std::tie(r.rows, r.n, r.dtype); };
+  return IndicesRequest::operator==(o) && fields(*this) == fields(o);
 }
 
 std::vector<Flag> argmax_flags(const std::vector<Flag>& more) {
@@ -39,18 +36,9 @@ absl::StatusOr<ArgmaxRequest> argmax_request(const Arguments& arguments) {
   ArgmaxRequest r;
   r.rows = (*shape)[0];
   r.n = (*shape)[1];
-  r.values = arguments.has("values");
   const absl::Status s = first_error({
       read_dtype(arguments, "dtype", float_names(), &r.dtype),
-      read_dtype(arguments, "index-dtype", {"i64", "i32"}, &r.index_dtype),
-      read_integer(arguments, "index-offset", INT64_MIN, INT64_MAX, &r.index_offset),
-      read_choice(arguments, "dependent-launch", kDependentLaunches, &r.dependent_launch),
-      read_choice(arguments, "determinism", kDeterminisms, &r.determinism),
-      read_integer(arguments, "padding", 0, INT32_MAX, &r.padding),
-      read_integer(arguments, "split-k", 1, 65535, &r.split_k),
-      read_integer(arguments, "candidate", 1, 10000, &r.candidate),
-      read_integer(arguments, "misalign", 0, 255, &r.misalign),
-      read_choice(arguments, "fill", fill_names(), &r.fill),
+      read_indices(arguments, &r),
   });
   if (!s.ok()) return s;
   return r;
@@ -58,15 +46,8 @@ absl::StatusOr<ArgmaxRequest> argmax_request(const Arguments& arguments) {
 
 std::string command_of(const ArgmaxRequest& r) {
   const ArgmaxRequest d;
-  return absl::StrCat(
-      absl::StrFormat("argmax %dx%d", r.rows, r.n), flag_text("dtype", r.dtype, d.dtype),
-      flag_text("index-dtype", r.index_dtype, d.index_dtype),
-      flag_text("index-offset", r.index_offset, d.index_offset), r.values ? " --values" : "",
-      flag_text("determinism", kDeterminisms, r.determinism), flag_text("padding", r.padding, d.padding),
-      flag_text("misalign", r.misalign, d.misalign),
-      flag_text("fill", fill_names(), static_cast<int>(r.fill)), flag_text("split-k", r.split_k, d.split_k),
-      flag_text("dependent-launch", kDependentLaunches, r.dependent_launch),
-      flag_text("candidate", r.candidate, d.candidate));
+  return absl::StrCat(absl::StrFormat("argmax %dx%d", r.rows, r.n), flag_text("dtype", r.dtype, d.dtype),
+                      indices_text(r));
 }
 
 ArgmaxForms forms_of(const ArgmaxRequest& r) {

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "cli/command_line.h"
 #include "cli/numbers.h"
+#include "cli/request.h"
 
 namespace lathe::cli {
 
@@ -107,6 +108,42 @@ inline std::string flag_text(const char* name, lathe_dtype value, lathe_dtype fa
 // The `value`-th of `names`, the first being the default.
 inline std::string flag_text(const char* name, const std::vector<std::string>& names, int value) {
   return value == 0 ? "" : absl::StrCat(" --", name, " ", names[static_cast<size_t>(value)]);
+}
+
+// The fields of an OpRequest, and of an IndicesRequest, from their flags and back.
+inline absl::Status read_op(const Arguments& arguments, OpRequest* r) {
+  return first_error({
+      read_choice(arguments, "dependent-launch", kDependentLaunches, &r->dependent_launch),
+      read_choice(arguments, "determinism", kDeterminisms, &r->determinism),
+      read_integer(arguments, "padding", 0, INT32_MAX, &r->padding),
+      read_integer(arguments, "split-k", 1, 65535, &r->split_k),
+      read_integer(arguments, "candidate", 1, 10000, &r->candidate),
+      read_integer(arguments, "misalign", 0, 255, &r->misalign),
+      read_choice(arguments, "fill", fill_names(), &r->fill),
+  });
+}
+inline absl::Status read_indices(const Arguments& arguments, IndicesRequest* r) {
+  r->values = arguments.has("values");
+  return first_error({
+      read_dtype(arguments, "index-dtype", {"i64", "i32"}, &r->index_dtype),
+      read_integer(arguments, "index-offset", INT64_MIN, INT64_MAX, &r->index_offset),
+      read_op(arguments, r),
+  });
+}
+inline std::string op_text(const OpRequest& r) {
+  const OpRequest d;
+  return absl::StrCat(
+      flag_text("determinism", kDeterminisms, r.determinism), flag_text("padding", r.padding, d.padding),
+      flag_text("misalign", r.misalign, d.misalign),
+      flag_text("fill", fill_names(), static_cast<int>(r.fill)), flag_text("split-k", r.split_k, d.split_k),
+      flag_text("dependent-launch", kDependentLaunches, r.dependent_launch),
+      flag_text("candidate", r.candidate, d.candidate));
+}
+inline std::string indices_text(const IndicesRequest& r) {
+  const IndicesRequest d;
+  return absl::StrCat(flag_text("index-dtype", r.index_dtype, d.index_dtype),
+                      flag_text("index-offset", r.index_offset, d.index_offset), r.values ? " --values" : "",
+                      op_text(r));
 }
 
 }  // namespace lathe::cli

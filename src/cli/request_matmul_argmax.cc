@@ -10,11 +10,9 @@ namespace lathe::cli {
 
 bool MatmulArgmaxRequest::operator==(const MatmulArgmaxRequest& o) const {
   const auto fields = [](const MatmulArgmaxRequest& r) {
-    return std::tie(r.m, r.n, r.k, r.dtype, r.logits_dtype, r.index_dtype, r.math, r.trans_a, r.trans_b,
-                    r.bias, r.values, r.index_offset, r.determinism, r.dependent_launch, r.split_k,
-                    r.candidate, r.padding, r.misalign, r.fill);
+    return std::tie(r.m, r.n, r.k, r.dtype, r.logits_dtype, r.math, r.trans_a, r.trans_b, r.bias);
   };
-  return fields(*this) == fields(o);
+  return IndicesRequest::operator==(o) && fields(*this) == fields(o);
 }
 
 std::vector<Flag> matmul_argmax_flags(const std::vector<Flag>& more) {
@@ -48,23 +46,14 @@ absl::StatusOr<MatmulArgmaxRequest> matmul_argmax_request(const Arguments& argum
   r.n = (*shape)[1];
   r.k = (*shape)[2];
   r.bias = arguments.has("bias");
-  r.values = arguments.has("values");
   if (absl::Status s = read_dtype(arguments, "dtype", float_names(), &r.dtype); !s.ok()) return s;
   r.logits_dtype = r.dtype;
   int layout = 2;
   const absl::Status s = first_error({
       read_dtype(arguments, "logits-dtype", float_names(), &r.logits_dtype),
       read_choice(arguments, "math", kMaths, &r.math),
-      read_choice(arguments, "dependent-launch", kDependentLaunches, &r.dependent_launch),
       read_choice(arguments, "layout", kLayouts, &layout),
-      read_dtype(arguments, "index-dtype", {"i64", "i32"}, &r.index_dtype),
-      read_integer(arguments, "index-offset", INT64_MIN, INT64_MAX, &r.index_offset),
-      read_choice(arguments, "determinism", kDeterminisms, &r.determinism),
-      read_integer(arguments, "padding", 0, INT32_MAX, &r.padding),
-      read_integer(arguments, "split-k", 1, 65535, &r.split_k),
-      read_integer(arguments, "candidate", 1, 10000, &r.candidate),
-      read_integer(arguments, "misalign", 0, 255, &r.misalign),
-      read_choice(arguments, "fill", fill_names(), &r.fill),
+      read_indices(arguments, &r),
   });
   if (!s.ok()) return s;
   r.trans_a = layout & 1;
@@ -78,14 +67,7 @@ std::string command_of(const MatmulArgmaxRequest& r) {
   return absl::StrCat(
       absl::StrFormat("matmul_argmax %dx%dx%d", r.m, r.n, r.k), flag_text("dtype", r.dtype, d.dtype),
       flag_text("logits-dtype", r.logits_dtype, r.dtype), flag_text("math", kMaths, r.math),
-      flag_text("layout", kLayouts[layout], std::string("nt")), r.bias ? " --bias" : "",
-      flag_text("index-dtype", r.index_dtype, d.index_dtype),
-      flag_text("index-offset", r.index_offset, d.index_offset), r.values ? " --values" : "",
-      flag_text("determinism", kDeterminisms, r.determinism), flag_text("padding", r.padding, d.padding),
-      flag_text("misalign", r.misalign, d.misalign),
-      flag_text("fill", fill_names(), static_cast<int>(r.fill)), flag_text("split-k", r.split_k, d.split_k),
-      flag_text("dependent-launch", kDependentLaunches, r.dependent_launch),
-      flag_text("candidate", r.candidate, d.candidate));
+      flag_text("layout", kLayouts[layout], std::string("nt")), r.bias ? " --bias" : "", indices_text(r));
 }
 
 MatmulArgmaxForms forms_of(const MatmulArgmaxRequest& r) {
