@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <iterator>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "kernels/matmul/candidates.h"
@@ -113,148 +114,57 @@ std::string bf16_refusal(const CandidateContext& context) {
   return "";
 }
 
+ExternalRow of(ExternalRow row, DType a, std::vector<DType> d) {
+  row.a = a;
+  row.d = std::move(d);
+  return row;
+}
+// Sums of bytes, which have no epilogue.
+ExternalRow of_bytes(ExternalRow row, std::string (*refusal)(const CandidateContext&)) {
+  row = of(std::move(row), DType::kI8, {DType::kI32});
+  row.adds_c = false;
+  row.bias.clear();
+  row.refusal = refusal;
+  row.numbers = "bytes to i32, exact";
+  return row;
+}
+
+std::vector<ExternalRow> make_rows() {
+  constexpr DType kF32 = DType::kF32, kBF16 = DType::kBF16;
+  static constexpr char kFma[] = "fma f32; order and splits of K as the library has them";
+  static constexpr char kLt[] = "products summed in f32; order and splits of K as the library has them";
+  // library, backend, op, routine, A and B, D, C, bias, residual
+  const ExternalRow openblas = {
+      ExternalId::kOpenBlas, Backend::kCpu, Op::kMatmul, "cblas_sgemm", kF32, {kF32}, true, {}, false, none,
+      openblas_seconds,      kFma};
+  ExternalRow onednn = openblas;
+  onednn.id = ExternalId::kOneDnn;
+  onednn.routine = "matmul";
+  onednn.bias = {kF32, kBF16};
+  onednn.seconds = onednn_seconds;
+  const ExternalRow cublaslt = {
+      ExternalId::kCublasLt, Backend::kCuda, Op::kMatmul, "cublasLtMatmul", kF32, {kF32}, true,
+      {DType::kNone},        false,          lt_refusal,  lt_seconds,       kLt};
+  ExternalRow hipblaslt = cublaslt;
+  hipblaslt.id = ExternalId::kHipblasLt;
+  hipblaslt.backend = Backend::kRocm;
+  hipblaslt.routine = "hipblasLtMatmul";
+  ExternalRow onednn_bf16 = of(onednn, kBF16, {kF32, kBF16});
+  onednn_bf16.refusal = bf16_refusal;
+  onednn_bf16.numbers = "bf16 pairs to f32; order and splits of K as the library has them";
+  std::vector<ExternalRow> rows = {openblas, onednn, onednn_bf16, of_bytes(onednn, bytes_refusal)};
+  for (const ExternalRow& lt : {cublaslt, hipblaslt}) {
+    rows.push_back(lt);
+    for (DType half : {DType::kF16, kBF16}) rows.push_back(of(lt, half, {half, kF32}));
+  }
+  rows.push_back(of_bytes(cublaslt, lt_bytes_refusal));
+  return rows;
+}
+
 }  // namespace
 
 const std::vector<ExternalRow>& matmul_externals() {
-  constexpr DType kF32 = DType::kF32, kF16 = DType::kF16, kBF16 = DType::kBF16;
-  static const std::vector<DType> kFloats = {DType::kF32, DType::kBF16}, kOfD = {DType::kNone};
-  static const char kCublas[] = "cublasLtMatmul", kHipblas[] = "hipblasLtMatmul";
-  static const char kLtNumbers[] = "products summed in f32; order and splits of K as the library has them";
-  static const std::vector<ExternalRow> rows = {
-      // library, backend, op, routine, A and B, D, C, bias, residual
-      {ExternalId::kOpenBlas,
-       Backend::kCpu,
-       Op::kMatmul,
-       "cblas_sgemm",
-       kF32,
-       {kF32},
-       true,
-       {},
-       false,
-       none,
-       openblas_seconds,
-       "fma f32; order and splits of K as the library has them"},
-      {ExternalId::kOneDnn,
-       Backend::kCpu,
-       Op::kMatmul,
-       "matmul",
-       kF32,
-       {kF32},
-       true,
-       kFloats,
-       false,
-       none,
-       onednn_seconds,
-       "fma f32; order and splits of K as the library has them"},
-      {ExternalId::kOneDnn,
-       Backend::kCpu,
-       Op::kMatmul,
-       "matmul",
-       kBF16,
-       {kF32, kBF16},
-       true,
-       kFloats,
-       false,
-       bf16_refusal,
-       onednn_seconds,
-       "bf16 pairs to f32; order and splits of K as the library has them"},
-      {ExternalId::kOneDnn,
-       Backend::kCpu,
-       Op::kMatmul,
-       "matmul",
-       DType::kI8,
-       {DType::kI32},
-       false,
-       {},
-       false,
-       bytes_refusal,
-       onednn_seconds,
-       "bytes to i32, exact"},
-      {ExternalId::kCublasLt,
-       Backend::kCuda,
-       Op::kMatmul,
-       kCublas,
-       kF32,
-       {kF32},
-       true,
-       kOfD,
-       false,
-       lt_refusal,
-       lt_seconds,
-       kLtNumbers},
-      {ExternalId::kCublasLt,
-       Backend::kCuda,
-       Op::kMatmul,
-       kCublas,
-       kF16,
-       {kF16, kF32},
-       true,
-       kOfD,
-       false,
-       lt_refusal,
-       lt_seconds,
-       kLtNumbers},
-      {ExternalId::kCublasLt,
-       Backend::kCuda,
-       Op::kMatmul,
-       kCublas,
-       kBF16,
-       {kBF16, kF32},
-       true,
-       kOfD,
-       false,
-       lt_refusal,
-       lt_seconds,
-       kLtNumbers},
-      {ExternalId::kCublasLt,
-       Backend::kCuda,
-       Op::kMatmul,
-       kCublas,
-       DType::kI8,
-       {DType::kI32},
-       false,
-       {},
-       false,
-       lt_bytes_refusal,
-       lt_seconds,
-       "bytes to i32, exact"},
-      {ExternalId::kHipblasLt,
-       Backend::kRocm,
-       Op::kMatmul,
-       kHipblas,
-       kF32,
-       {kF32},
-       true,
-       kOfD,
-       false,
-       lt_refusal,
-       lt_seconds,
-       kLtNumbers},
-      {ExternalId::kHipblasLt,
-       Backend::kRocm,
-       Op::kMatmul,
-       kHipblas,
-       kF16,
-       {kF16, kF32},
-       true,
-       kOfD,
-       false,
-       lt_refusal,
-       lt_seconds,
-       kLtNumbers},
-      {ExternalId::kHipblasLt,
-       Backend::kRocm,
-       Op::kMatmul,
-       kHipblas,
-       kBF16,
-       {kBF16, kF32},
-       true,
-       kOfD,
-       false,
-       lt_refusal,
-       lt_seconds,
-       kLtNumbers},
-  };
+  static const std::vector<ExternalRow> rows = make_rows();
   return rows;
 }
 
