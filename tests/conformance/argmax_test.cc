@@ -2,6 +2,7 @@
 // alignments.
 #include <algorithm>
 #include <map>
+#include <set>
 #include <string>
 
 #include "argmax_case.h"
@@ -32,6 +33,29 @@ class Argmax : public ConformanceTest {
     const nlohmann::json json = nlohmann::json::parse(explain(plan), nullptr, false);
     lathe_plan_destroy(plan);
     return json;
+  }
+  // Runs every legal candidate of the case, its ukernels with every kind of rows; their configs.
+  std::vector<nlohmann::json> run_candidates(ArgmaxCase c) {
+    const nlohmann::json all = explained(c, nullptr);
+    const int legal = all.value("legal", 0);
+    EXPECT_GT(legal, 1);
+    std::vector<nlohmann::json> configs;
+    for (int candidate = 1; candidate <= legal; ++candidate) {
+      lathe_tuning tuning = LATHE_TUNING_INIT;
+      tuning.candidate = candidate;
+      configs.push_back(all["candidates"][static_cast<size_t>(candidate) - 1]["config"]);
+      const nlohmann::json& config = configs.back();
+      EXPECT_EQ(explained(c, &tuning)["config"], config) << "the plan is another than the candidate forced";
+      const int64_t step = config["kernel"] == "ukernel" ? 1 : quick_or(4, 1);
+      for (int kind = 0; kind < kRowsKinds; kind += static_cast<int>(step)) {
+        c.kind = static_cast<Rows>(kind);
+        c.wants_values = kind % 2;
+        ArgmaxRequest request(c, &random_);
+        request.mutable_desc()->next = reinterpret_cast<const lathe_chain*>(&tuning);
+        EXPECT_TRUE(request.run(device())) << config.dump();
+      }
+    }
+    return configs;
   }
   Random random_ = random_stream(4);
 
@@ -121,37 +145,35 @@ TEST_F(Argmax, VocabularyRows) {
 }
 
 // Generated and ukernels, every width and split, on what decides between columns: whichever the oracle would
-// have taken.
+// have taken. Rows aligned to 16 bytes, to an element and to a byte are classes of their own, with candidates
+// of their own.
 TEST_F(Argmax, EveryCandidate) {
   std::map<std::string, int> ran;
-  for (int64_t n : {7, 700, 9000, 70001}) {
-    for (lathe_dtype in : kFloats) {
+  std::set<std::string> ukernels;
+  const int64_t lengths[] = {7, 700, 9000, 70001};
+  for (size_t i = 0; i < std::size(lengths); ++i) {
+    for (size_t type = 0; type < std::size(kFloats); ++type) {
       ArgmaxCase c;
       c.rows = 3;
-      c.n = n;
-      c.in = in;
-      const nlohmann::json all = explained(c, nullptr);
-      const int legal = all.value("legal", 0);
-      ASSERT_GT(legal, 1);
-      for (int candidate = 1; candidate <= legal; ++candidate) {
-        lathe_tuning tuning = LATHE_TUNING_INIT;
-        tuning.candidate = candidate;
-        const auto config = all["candidates"][static_cast<size_t>(candidate) - 1]["config"];
-        EXPECT_EQ(explained(c, &tuning)["config"], config) << "the plan is another than the candidate forced";
-        ++ran[config.value("kernel", "")];
-        for (int kind = 0; kind < kRowsKinds; kind += static_cast<int>(quick_or(4, 1))) {
-          c.kind = static_cast<Rows>(kind);
-          c.wants_values = kind % 2;
-          c.misalign = kind % 3 ? 0 : 1;
-          ArgmaxRequest request(c, &random_);
-          request.mutable_desc()->next = reinterpret_cast<const lathe_chain*>(&tuning);
-          EXPECT_TRUE(request.run(device())) << config.dump();
+      c.n = lengths[i];
+      c.in = kFloats[type];
+      const size_t misaligns[] = {0, bytes_of(c.in), 1};
+      for (size_t m = 0; m < std::size(misaligns); ++m) {
+        if (is_quick() && m != (i + type) % std::size(misaligns)) continue;
+        c.misalign = misaligns[m];
+        for (const nlohmann::json& config : run_candidates(c)) {
+          ++ran[config.value("kernel", "")];
+          if (config["kernel"] == "ukernel") ukernels.insert(config["ukernel"]["function"]);
         }
       }
     }
   }
   EXPECT_GT(ran["rows"], 0);
-  if (is_cpu()) EXPECT_GT(ran["ukernel"], 0);
+  std::set<std::string> wanted;
+  for (const char* of : {"row_", "wave_", "block_"})
+    for (const char* type : {"f32", "f16", "bf16"})
+      if (is_cpu() == (of == std::string("row_"))) wanted.insert(std::string("lathe_argmax_") + of + type);
+  EXPECT_EQ(ukernels, wanted);
 }
 
 TEST_F(Argmax, LargeOffsetNeeds64Bits) {

@@ -37,18 +37,19 @@ static inline float NAME(greatest)(words v) {
 // What thread `place` of `group` finds: the elements before the first whole vector and behind the last, fewer
 // than a vector's each, are one a thread's; of the vectors it keeps the greatest element and which of them it
 // was in, to read that one again.
-static inline best NAME(scan)(const void* row, uint32_t n, uint32_t place, uint32_t group) {
-  const NAME(element)* first = row;
+static inline best NAME(scan)(const GLOBAL void* row, uint32_t n, uint32_t place, uint32_t group) {
+  const GLOBAL NAME(element)* first = row;
   uint32_t head = (uint32_t)((0 - (uintptr_t)row) % 16 / sizeof(BITS));
   head = head < n ? head : n;
   const uint32_t count = (n - head) / ELEMENTS, tail = (n - head) % ELEMENTS;
-  const words* vectors = (const words*)(first + head);
+  const GLOBAL words* vectors = (const GLOBAL words*)(first + head);
 
   const uint32_t behind = place - ELEMENTS;  // the threads from there on take the tail
   const int in_tail = behind < tail, exists = place < head || in_tail;
   const uint32_t column = in_tail ? n - tail + behind : place;
-  // Column 0 always exists: the load need not be waited for before the vectors'.
-  const float edge = value_of(first[exists ? column : 0]);
+  // Column 0 always exists: without a branch the load is on the way while the vectors are read.
+  const float outside = value_of(first[exists ? column : 0]);
+  const best edge = {exists ? key_of(outside) : 0, exists ? column : NONE, as_bits(outside)};
 
   float highest = -__builtin_inff();
   uint32_t at = place;
@@ -81,16 +82,16 @@ static inline best NAME(scan)(const void* row, uint32_t n, uint32_t place, uint3
     }
     found.key = key_of(highest);
   }
-  return exists ? better(found, (best){key_of(edge), column, as_bits(edge)}) : found;
+  return better(found, edge);
 }
 
 // One wave's row: `place` is the lane.
-uint64_t JOIN(lathe_argmax_wave_, TYPE)(const void* row, uint32_t n, uint32_t place) {
+uint64_t JOIN(lathe_argmax_wave_, TYPE)(const GLOBAL void* row, uint32_t n, uint32_t place) {
   return result_of(best_of_wave(NAME(scan)(row, n, place, WAVE)));
 }
 
 // A workgroup's row or chunk of one: `place` is the thread, `partials` has room for each wave's best.
-uint64_t JOIN(lathe_argmax_block_, TYPE)(const void* row, uint32_t n, uint32_t place, uint32_t threads,
+uint64_t JOIN(lathe_argmax_block_, TYPE)(const GLOBAL void* row, uint32_t n, uint32_t place, uint32_t threads,
                                          SHARED void* partials) {
   SHARED best* of_waves = partials;
   const best mine = best_of_wave(NAME(scan)(row, n, place, threads));

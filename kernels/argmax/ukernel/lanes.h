@@ -2,6 +2,7 @@
 // each.
 #include <stdint.h>
 
+#define GLOBAL __attribute__((address_space(1)))
 #define SHARED __attribute__((address_space(3)))
 #define NONE UINT32_MAX
 #if __CUDA_ARCH__ >= 800
@@ -38,7 +39,8 @@ static inline uint32_t key_of(float x) {
 }
 
 static inline best better(best a, best b) {
-  return b.key > a.key || (b.key == a.key && b.column < a.column) ? b : a;
+  const int take = (b.key > a.key) | ((b.key == a.key) & (b.column < a.column));
+  return (best){take ? b.key : a.key, take ? b.column : a.column, take ? b.bits : a.bits};
 }
 
 #if defined(__NVPTX__)
