@@ -2,8 +2,10 @@
 
 #include <algorithm>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "core/amd_targets.h"
 #include "kernels/argmax/candidates.h"
 #include "kernels/candidates_model.h"
 #include "kernels/matmul/candidates.h"
@@ -19,8 +21,9 @@ constexpr absl::string_view kCompiled[] = {
 // What bitcode is compiled for, of an architecture the most demanding first (flags: kernels/ukernels.cmake).
 struct UkernelTarget {
   const char* name;
-  const char* arch;
+  const char* archs;  // what the names of those that run it begin with (AMD: amd_baseline's), space-separated
   std::vector<const char*> features;
+  int least_sm = 0;
 };
 const std::vector<UkernelTarget>& ukernel_targets() {
   static const std::vector<UkernelTarget> kTargets = {
@@ -29,13 +32,20 @@ const std::vector<UkernelTarget>& ukernel_targets() {
       {"x86-64-v4", "x86-64", {"avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl", "fma"}},
       {"x86-64-v3", "x86-64", {"avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "popcnt"}},
       {"aarch64", "aarch64", {"neon"}},
+      {"sm_80", "sm_", {}, 80},
+      {"sm_75", "sm_", {}, 75},
+      {"gfx11", "gfx11 gfx12", {}},  // waves of 32
+      {"gfx9", "gfx9", {}},          // waves of 64
   };
   return kTargets;
 }
 
-bool has_all(const Target& target, const UkernelTarget& wanted) {
-  return target.arch == wanted.arch && std::all_of(wanted.features.begin(), wanted.features.end(),
-                                                   [&](const char* f) { return target.has(f); });
+bool runs(const Target& target, const UkernelTarget& bitcode) {
+  const std::vector<absl::string_view> archs = absl::StrSplit(bitcode.archs, ' ');
+  const auto begins = [&](absl::string_view a) { return absl::StartsWith(amd_baseline(target.arch), a); };
+  return std::any_of(archs.begin(), archs.end(), begins) && sm_version(target) >= bitcode.least_sm &&
+         std::all_of(bitcode.features.begin(), bitcode.features.end(),
+                     [&](const char* f) { return target.has(f); });
 }
 
 // Appends the row's plans, or why there are none.
@@ -150,7 +160,7 @@ std::string bitcode_for(const std::string& bitcode, const Target& target) {
   for (const UkernelTarget& t : ukernel_targets()) {
     const std::string name = absl::StrCat(bitcode, "@", t.name);
     const bool compiled = std::find(std::begin(kCompiled), std::end(kCompiled), name) != std::end(kCompiled);
-    if (compiled && has_all(target, t)) return name;
+    if (compiled && runs(target, t)) return name;
   }
   return "";
 }

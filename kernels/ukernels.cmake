@@ -1,15 +1,24 @@
 # ukernels: the C files kernels/<op>/ukernel/*.c, each of which says in its first line what it is compiled for. Sets
 # LATHE_UKERNELS ("argmax/rows@x86-64-v4"), LATHE_UKERNEL_SOURCES, and LATHE_UKERNEL_FLAGS with those of a target in
 # LATHE_UKERNEL_FLAGS_<target>. To add a target: its flags here, its row in candidates_ukernel.cc.
-set(x86 --target=x86_64-unknown-linux-gnu -mprefer-vector-width=512)
+set(x86 --target=x86_64-unknown-linux-gnu -mprefer-vector-width=512 -fno-stack-protector)
 set(LATHE_UKERNEL_FLAGS_x86-64-v3 ${x86} -march=x86-64-v3)
 set(LATHE_UKERNEL_FLAGS_x86-64-v4 ${x86} -march=x86-64-v4)
 set(LATHE_UKERNEL_FLAGS_x86-64-v4-vnni ${x86} -march=x86-64-v4 -mavx512vnni)
 set(LATHE_UKERNEL_FLAGS_x86-64-v4-bf16 ${x86} -march=x86-64-v4 -mavx512vnni -mavx512bf16)
-set(LATHE_UKERNEL_FLAGS_aarch64 --target=aarch64-unknown-linux-gnu -march=armv8-a)
+set(LATHE_UKERNEL_FLAGS_aarch64 --target=aarch64-unknown-linux-gnu -march=armv8-a -fno-stack-protector)
+# GPUs. clang counts what the target needs no option for as unused, and repeats a loop whose bounds it does not know.
+set(gpu -nogpulib -fno-unroll-loops -fomit-frame-pointer -Wno-unused-command-line-argument)
+set(cuda --target=nvptx64-nvidia-cuda ${gpu})
+set(LATHE_UKERNEL_FLAGS_sm_75 ${cuda} -march=sm_75)
+set(LATHE_UKERNEL_FLAGS_sm_80 ${cuda} -march=sm_80)
+# The kernel's module says which version of code objects it is.
+set(rocm --target=amdgcn-amd-amdhsa ${gpu} -Xclang -mcode-object-version=none)
+set(LATHE_UKERNEL_FLAGS_gfx9 ${rocm} -mcpu=gfx900)
+set(LATHE_UKERNEL_FLAGS_gfx11 ${rocm} -mcpu=gfx1100)
 # Nothing of where and when it was compiled; what is left after it is inlined is optimised with the kernel around it.
 set(LATHE_UKERNEL_FLAGS -c -emit-llvm -O2 -std=c99 -Wall -Wextra -Werror -ffreestanding -fno-builtin -nostdlibinc -fno-exceptions
-    -fno-stack-protector -fno-unwind-tables -fno-asynchronous-unwind-tables -fno-vectorize -fno-slp-vectorize
+    -fno-unwind-tables -fno-asynchronous-unwind-tables -fno-vectorize -fno-slp-vectorize
     -ffp-contract=off -Qn)
 
 file(GLOB LATHE_UKERNEL_SOURCES CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/kernels/*/ukernel/*.[ch])

@@ -19,11 +19,6 @@ constexpr double kVectorOps = 4, kOpLatency = 4;
 // f16 and bf16 are passed over in blocks: two maxima for twice as many values, and what a block's end costs.
 constexpr double kBlockedCycles = 1;
 
-struct GpuRow {
-  int32_t threads;
-  int32_t waves;   // of the workgroup that read one row; 0: all
-  int32_t unroll;  // loads of a thread in flight
-};
 constexpr GpuRow kGpuRows[] = {{256, 1, 8}, {256, 1, 4}, {128, 1, 8},  {128, 1, 4},  {256, 0, 4}, {512, 0, 4},
                                {256, 0, 2}, {512, 0, 2}, {1024, 0, 4}, {1024, 0, 2}, {512, 0, 8}};
 // A chunk is at most so many times what its workgroup has in flight: longer ones make the last to end late,
@@ -129,8 +124,8 @@ int32_t resident_of(const GpuRates& rates, DType type, const CompileConfig& c) {
 }
 
 // One launch of the representative rows.
-double gpu_seconds(const GpuRates& rates, const ProblemClass& c, const CompileConfig& config,
-                   int64_t wanted) {
+double gpu_seconds(const GpuRates& rates, const ProblemClass& c, const CompileConfig& config, int64_t wanted,
+                   double end_seconds) {
   const int32_t group = config.threads / config.tile_m;
   const auto rows = static_cast<double>(representative_rows(c));
   const double length = representative_length(c), vector = config.register_n / config.unroll_k;
@@ -145,7 +140,7 @@ double gpu_seconds(const GpuRates& rates, const ProblemClass& c, const CompileCo
       std::min(resident, std::ceil(groups / rates.units)) * config.threads / rates.wave / 4;
   double workgroup =
       rounds * kMemorySeconds + vectors * std::max(1.0, sharing) * kVectorCycles / rates.clock_hz;
-  workgroup += group > rates.wave ? kGroupReduceSeconds : kWarpReduceSeconds;
+  workgroup += (group > rates.wave ? kGroupReduceSeconds : kWarpReduceSeconds) + end_seconds;
   if (config.split == kMergeLast && splits > 1) workgroup += kTicketSeconds;
   const double waves = std::ceil(groups / (rates.units * resident));
   const double memory = kMemorySeconds + rows * length * size_of(c.a) / rates.memory_bytes_per_second;
@@ -155,43 +150,49 @@ double gpu_seconds(const GpuRates& rates, const ProblemClass& c, const CompileCo
 
 }  // namespace
 
-void enumerate_argmax_gpu(const CandidateContext& context, std::vector<RankedPlan>* out) {
+CompileConfig gpu_rows(const CandidateContext& context, const GpuRow& row) {
+  const ProblemClass& c = context.problem;
+  const auto vector = c.alignment == Alignment::kByte ? 1 : static_cast<int32_t>(16 / size_of(c.a));
+  CompileConfig config;
+  config.threads = row.threads;
+  config.tile_m = row.waves == 0 ? 1 : row.threads / (row.waves * wave_size(context.facts.target));
+  config.register_m = 1;
+  config.unroll_k = row.unroll;
+  config.register_n = row.unroll * vector;
+  config.tile_n = row.threads / config.tile_m * config.register_n;
+  return config;
+}
+
+void append_gpu_rows(const CandidateContext& context, CompileConfig config, double end_seconds,
+                     std::vector<RankedPlan>* out) {
   const ProblemClass& c = context.problem;
   const GpuRates rates(context.facts);
-  const auto vector = c.alignment == Alignment::kByte ? 1 : static_cast<int32_t>(16 / size_of(c.a));
-  for (const GpuRow& r : kGpuRows) {
-    CompileConfig config;
+  if (config.threads > rates.max_threads)
+    return out->push_back(
+        rejected(config, absl::StrCat("threads ", config.threads, " > ", int64_t(rates.max_threads))));
+  const int32_t resident = resident_of(rates, c.a, config);
+  if (resident < 1) return out->push_back(rejected(config, kNoPlace));
+  for (int32_t wanted : row_splits(context, static_cast<int64_t>(2 * rates.units))) {
+    if (wanted == 1 && context.split_k == 0) {
+      append(config, 1, gpu_seconds(rates, c, config, 1, end_seconds), resident, out);
+      continue;
+    }
+    for (int32_t split : splits_of(context.facts.target, wanted)) {
+      config.split = split;
+      config.tile_k = kMostRounds * config.tile_n;
+      if (config.tile_m > 1)
+        out->push_back(rejected(config, absl::StrCat("a split of ", config.tile_m, " rows a workgroup")));
+      else
+        append(config, wanted, gpu_seconds(rates, c, config, wanted, end_seconds), resident, out);
+    }
+  }
+}
+
+void enumerate_argmax_gpu(const CandidateContext& context, std::vector<RankedPlan>* out) {
+  for (const GpuRow& row : kGpuRows) {
+    CompileConfig config = gpu_rows(context, row);
     config.kernel = "rows";
-    config.threads = r.threads;
-    config.tile_m = r.waves == 0 ? 1 : r.threads / (r.waves * rates.wave);
-    config.register_m = 1;
-    config.unroll_k = r.unroll;
-    config.register_n = r.unroll * vector;
-    config.tile_n = r.threads / config.tile_m * config.register_n;
-    if (r.threads > rates.max_threads) {
-      out->push_back(
-          rejected(config, absl::StrCat("threads ", r.threads, " > ", int64_t(rates.max_threads))));
-      continue;
-    }
-    const int32_t resident = resident_of(rates, c.a, config);
-    if (resident < 1) {
-      out->push_back(rejected(config, kNoPlace));
-      continue;
-    }
-    for (int32_t wanted : row_splits(context, static_cast<int64_t>(2 * rates.units))) {
-      if (wanted == 1 && context.split_k == 0) {
-        append(config, 1, gpu_seconds(rates, c, config, 1), resident, out);
-        continue;
-      }
-      for (int32_t split : splits_of(context.facts.target, wanted)) {
-        config.split = split;
-        config.tile_k = kMostRounds * config.tile_n;
-        if (config.tile_m > 1)
-          out->push_back(rejected(config, absl::StrCat("a split of ", config.tile_m, " rows a workgroup")));
-        else
-          append(config, wanted, gpu_seconds(rates, c, config, wanted), resident, out);
-      }
-    }
+    append_gpu_rows(context, std::move(config), 0, out);
   }
 }
 

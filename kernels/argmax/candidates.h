@@ -11,7 +11,7 @@ void enumerate_argmax_cpu(const CandidateContext& context, std::vector<RankedPla
 // in unroll_k loads, chunks of at most tile_k.
 void enumerate_argmax_gpu(const CandidateContext& context, std::vector<RankedPlan>* out);
 
-// CPU ukernels: a whole row, or a chunk of it, each.
+// CPU: a whole row, or a chunk of it. GPUs: the same by a wave or a workgroup.
 const std::vector<UkernelRow>& argmax_ukernels();
 
 // The rows, and the length of each, that a class is priced at.
@@ -25,6 +25,17 @@ struct ScanCycles {
 };
 // Appends the config once for every wanted number of splits.
 void append_cpu_rows(const CandidateContext& context, const CompileConfig& config, const ScanCycles& cycles,
+                     std::vector<RankedPlan>* out);
+// A GPU kernel of `threads` a workgroup, `waves` of them a row (0: all), `unroll` loads of a thread in
+// flight.
+struct GpuRow {
+  int32_t threads, waves, unroll;
+};
+// Its tiling; `kernel` is left empty.
+CompileConfig gpu_rows(const CandidateContext& context, const GpuRow& row);
+// Appends the config once for every wanted number of splits and each way to merge them, or why it is none.
+// `end_seconds`: what a workgroup takes beside what a generated kernel's does.
+void append_gpu_rows(const CandidateContext& context, CompileConfig config, double end_seconds,
                      std::vector<RankedPlan>* out);
 
 }  // namespace lathe

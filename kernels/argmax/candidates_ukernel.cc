@@ -1,5 +1,6 @@
-// argmax by a ukernel: the column of a row's maximum, or of a chunk of it; the kernel around it reads the
-// value there.
+// argmax by a ukernel. CPU: the column of a row's maximum, or of a chunk of it; the kernel around it reads
+// the value there. GPUs: that and the value, by a wave or by a workgroup; rows, splits and their merge are
+// the generated kernel's.
 #include "kernels/candidates_ukernel.h"
 
 #include "kernels/argmax/candidates.h"
@@ -31,6 +32,36 @@ void price(const CandidateContext& context, const CompileConfig& config, std::ve
   append_cpu_rows(context, config, {vector_cycles(context.problem), kEndCycles}, out);
 }
 
+// 16 bytes a load and four of them of a thread in flight (groups.c).
+constexpr int32_t kLoads = 4;
+constexpr GpuRow kByWaves = {256, 1, kLoads}, kByBlock = {512, 0, kLoads};
+// A key, a column and a value of each wave, of 32 threads at least.
+constexpr int64_t kPartialBytes = 12 * kByBlock.threads / 32;
+
+std::string serves_aligned(const CandidateContext& context) {
+  return context.problem.alignment == Alignment::kByte ? "loads of 16 bytes: rows aligned to bytes alone"
+                                                       : "";
+}
+
+CompileConfig row_a_wave(const CandidateContext& context) { return gpu_rows(context, kByWaves); }
+CompileConfig row_a_block(const CandidateContext& context) { return gpu_rows(context, kByBlock); }
+
+// An estimate, nothing of it measured: what it saves in registers and instructions of the scan counts for
+// nothing, and the vector that it reads again for a wait for memory, so that no generated kernel of the same
+// tiling is behind it.
+void price_gpu(const CandidateContext& context, const CompileConfig& config, std::vector<RankedPlan>* out) {
+  append_gpu_rows(context, config, kMemorySeconds, out);
+}
+
+UkernelRow by_wave(Backend backend, DType type, const char* function) {
+  return {Op::kArgmax,    backend,    type, function, "argmax/groups", "alwaysinline nounwind",
+          serves_aligned, row_a_wave, 0,    price_gpu};
+}
+UkernelRow by_block(Backend backend, DType type, const char* function) {
+  return {Op::kArgmax,    backend,     type,          function, "argmax/groups", "alwaysinline nounwind",
+          serves_aligned, row_a_block, kPartialBytes, price_gpu};
+}
+
 }  // namespace
 
 const std::vector<UkernelRow>& argmax_ukernels() {
@@ -41,6 +72,18 @@ const std::vector<UkernelRow>& argmax_ukernels() {
        "alwaysinline nounwind", serves_all, whole_rows, 0, price},
       {Op::kArgmax, Backend::kCpu, DType::kBF16, "lathe_argmax_row_bf16", "argmax/rows",
        "alwaysinline nounwind", serves_all, whole_rows, 0, price},
+      by_wave(Backend::kCuda, DType::kF32, "lathe_argmax_wave_f32"),
+      by_wave(Backend::kCuda, DType::kF16, "lathe_argmax_wave_f16"),
+      by_wave(Backend::kCuda, DType::kBF16, "lathe_argmax_wave_bf16"),
+      by_block(Backend::kCuda, DType::kF32, "lathe_argmax_block_f32"),
+      by_block(Backend::kCuda, DType::kF16, "lathe_argmax_block_f16"),
+      by_block(Backend::kCuda, DType::kBF16, "lathe_argmax_block_bf16"),
+      by_wave(Backend::kRocm, DType::kF32, "lathe_argmax_wave_f32"),
+      by_wave(Backend::kRocm, DType::kF16, "lathe_argmax_wave_f16"),
+      by_wave(Backend::kRocm, DType::kBF16, "lathe_argmax_wave_bf16"),
+      by_block(Backend::kRocm, DType::kF32, "lathe_argmax_block_f32"),
+      by_block(Backend::kRocm, DType::kF16, "lathe_argmax_block_f16"),
+      by_block(Backend::kRocm, DType::kBF16, "lathe_argmax_block_bf16"),
   };
   return rows;
 }

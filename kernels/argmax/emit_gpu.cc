@@ -9,6 +9,7 @@
 
 #include "core/plan.h"
 #include "kernels/argmax/emit_keys.h"
+#include "kernels/argmax/emit_ukernel.h"
 
 namespace lathe::emit {
 namespace {
@@ -262,6 +263,17 @@ void store_merged(Emit& e, GpuKernel& kernel, const GpuStep& step, TileProgram& 
   e.when(e.equal(kernel.thread(), zero), [&] { e.choose(e.equal(splits, e.idx(1)), {}, whole, merged); });
 }
 
+// The best of a row's slice from `at` on, in the first thread of the group that reads it.
+llvm::FailureOr<Best> scan_group(Emit& e, GpuKernel& kernel, const TileProgram& p, Value at, Value place,
+                                 int64_t group) {
+  const View& v = p.views.find(cast<linalg::GenericOp>(p.argmax).getDpsInputs()[0])->second;
+  Value length = e.to_i32(p.depth);
+  if (auto ukernel = p.argmax->getAttrOfType<ir::UkernelAttr>(ir::kUkernelAttr))
+    return ukernel_group(e, kernel, ukernel, v, at, length, place, group);
+  const Best mine = RowScan(e, kernel, v, at, length, place, group).best(kernel.config().getUnrollK());
+  return reduce_group(e, kernel, mine, group);
+}
+
 LogicalResult emit_scan(Emit& e, GpuKernel& kernel, const GpuStep& step, TileProgram& p) {
   if (failed(check(kernel, p.argmax))) return failure();
   ir::KernelConfigAttr config = kernel.config();
@@ -274,8 +286,9 @@ LogicalResult emit_scan(Emit& e, GpuKernel& kernel, const GpuStep& step, TilePro
   Value place = e.to_i32(one ? kernel.thread() : e.rem(kernel.thread(), e.idx(group)));
   // Groups behind the last row read it again.
   Value at = e.add(v.offset, e.mul(e.min(row, e.sub(p.rows, e.idx(1))), v.row_stride));
-  Best best = RowScan(e, kernel, v, at, e.to_i32(p.depth), place, group).best(config.getUnrollK());
-  best = reduce_group(e, kernel, best, group);
+  llvm::FailureOr<Best> found = scan_group(e, kernel, p, at, place, group);
+  if (failed(found)) return failure();
+  const Best best = *found;
   if (step.merges()) {
     FailureOr<TileProgram> merge = step.merge_at(e, step.block(e));
     if (failed(merge)) return failure();

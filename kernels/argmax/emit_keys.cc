@@ -40,12 +40,15 @@ Best unpack(Emit& e, Value key) {
   return {arith::BitcastOp::create(e.b, e.loc, e.f32(), bits), column};
 }
 
-void raise_shared(Emit& e, const GpuKernel& kernel, Value keys, Value at, Value key) {
-  Value base = memref::ExtractAlignedPointerAsIndexOp::create(e.b, e.loc, keys);
+Value shared_pointer(Emit& e, Value memory, Value at) {
+  Value base = memref::ExtractAlignedPointerAsIndexOp::create(e.b, e.loc, memory);
   Value address = arith::IndexCastOp::create(e.b, e.loc, e.b.getI64Type(), e.add(base, e.mul(at, 8)));
-  Value pointer = LLVM::IntToPtrOp::create(
-      e.b, e.loc, LLVM::LLVMPointerType::get(e.b.getContext(), kSharedMemory), address);
-  LLVM::AtomicRMWOp::create(e.b, e.loc, LLVM::AtomicBinOp::umax, pointer, key,
+  return LLVM::IntToPtrOp::create(e.b, e.loc, LLVM::LLVMPointerType::get(e.b.getContext(), kSharedMemory),
+                                  address);
+}
+
+void raise_shared(Emit& e, const GpuKernel& kernel, Value keys, Value at, Value key) {
+  LLVM::AtomicRMWOp::create(e.b, e.loc, LLVM::AtomicBinOp::umax, shared_pointer(e, keys, at), key,
                             LLVM::AtomicOrdering::monotonic, kernel.workgroup_scope());
 }
 

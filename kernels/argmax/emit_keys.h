@@ -16,6 +16,8 @@ Value ordered(Emit& e, Value value);
 Value pack(Emit& e, const Best& b);
 // A zero comes back as +0, a NaN as one of them.
 Best unpack(Emit& e, Value key);
+// The element `at` (index, of 8 bytes) of an array that kernel.shared() made, as an !llvm.ptr<3>.
+Value shared_pointer(Emit& e, Value memory, Value at);
 // Raises the element `at` (index) of an i64 array that kernel.shared() made to the key.
 void raise_shared(Emit& e, const GpuKernel& kernel, Value keys, Value at, Value key);
 

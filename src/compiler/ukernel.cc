@@ -78,6 +78,9 @@ absl::Status link_ukernel(ir::UkernelAttr ukernel, mlir::Operation* root, llvm::
   if (bitcode->getTargetTriple() != kernel->getTargetTriple())
     return error_of(ukernel, absl::StrCat("compiled for ", bitcode->getTargetTriple().str(), ", not for ",
                                           kernel->getTargetTriple().str()));
+  if (bitcode->getDataLayout() != kernel->getDataLayout())
+    return error_of(ukernel, absl::StrCat("data layout ", bitcode->getDataLayoutStr(), ", not ",
+                                          kernel->getDataLayoutStr()));
   const llvm::Function* called = kernel->getFunction(ukernel.getFunction());
   const llvm::Function* defined = bitcode->getFunction(ukernel.getFunction());
   if (!defined || defined->isDeclaration())

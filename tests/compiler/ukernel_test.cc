@@ -17,7 +17,9 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-constexpr const char* kCpuTargets[] = {"x86-64-avx2", "x86-64-avx512", "x86-64-avx512bf16", "aarch64-neon"};
+constexpr const char* kTargets[] = {"x86-64-avx2",  "x86-64-avx512", "x86-64-avx512bf16",
+                                    "aarch64-neon", "sm_75",         "sm_90a",
+                                    "gfx942",       "gfx1100"};
 constexpr int64_t kK = 1603;  // no multiple of what a vector holds
 
 DeviceFacts device_of(const Target& target) {
@@ -58,7 +60,7 @@ std::vector<ProblemClass> classes_of(const UkernelRow& row) {
 
 // Whether the target or its caches, not the row, are the reason.
 bool refuses(const RankedPlan& r) {
-  for (const char* reason : {"no bitcode of ", "registers ", "packed panels "})
+  for (const char* reason : {"no bitcode of ", "registers ", "packed panels ", "a split of "})
     if (r.rejection.rfind(reason, 0) == 0) return true;
   return false;
 }
@@ -94,11 +96,11 @@ CompileConfig bf16_config(const Target& target) {
 
 TEST(Ukernel, OpPlanAndLoweringAgreeForEveryRow) {
   std::set<std::string> bitcodes;
-  std::set<std::tuple<std::string, std::string, bool>> compiled;
-  for (const char* name : kCpuTargets) {
+  std::set<std::tuple<std::string, std::string, bool, int32_t>> compiled;
+  for (const char* name : kTargets) {
     const Target target = *parse_target(name);
     for (const UkernelRow& row : ukernel_rows()) {
-      if (row.backend != Backend::kCpu) continue;
+      if (row.backend != target.backend) continue;
       for (const ProblemClass& c : classes_of(row)) {
         for (const RankedPlan& r : plans_of(row, c, device_of(target), 4)) {
           if (!r.rejection.empty()) {
@@ -106,8 +108,10 @@ TEST(Ukernel, OpPlanAndLoweringAgreeForEveryRow) {
             continue;
           }
           const CompileConfig& config = r.plan.config;
-          // One task tile of a row is as another.
-          if (row.op == Op::kMatmul && !compiled.insert({name, row.function, c.trans_b}).second) continue;
+          // One task tile of a row is as another, and on GPUs one length.
+          if ((row.op == Op::kMatmul || row.backend != Backend::kCpu) &&
+              !compiled.insert({name, row.function, c.trans_b, config.split}).second)
+            continue;
           EXPECT_EQ(config.ukernel.bitcode, bitcode_for(row.bitcode, target));
           EXPECT_EQ(config.ukernel.attributes, row.attributes);
           bitcodes.insert(config.ukernel.bitcode);
@@ -126,21 +130,23 @@ TEST(Ukernel, OpPlanAndLoweringAgreeForEveryRow) {
       }
     }
   }
-  EXPECT_EQ(bitcodes,
-            std::set<std::string>({"argmax/rows@aarch64", "argmax/rows@x86-64-v3", "argmax/rows@x86-64-v4",
-                                   "matmul/panels@x86-64-v3", "matmul/panels@x86-64-v4",
-                                   "matmul/panels_bf16@x86-64-v4-bf16", "matmul/panels_i8@x86-64-v4-vnni"}));
+  EXPECT_EQ(bitcodes, std::set<std::string>(
+                          {"argmax/groups@gfx11", "argmax/groups@gfx9", "argmax/groups@sm_75",
+                           "argmax/groups@sm_80", "argmax/rows@aarch64", "argmax/rows@x86-64-v3",
+                           "argmax/rows@x86-64-v4", "matmul/panels@x86-64-v3", "matmul/panels@x86-64-v4",
+                           "matmul/panels_bf16@x86-64-v4-bf16", "matmul/panels_i8@x86-64-v4-vnni"}));
 }
 
 // Where there is no bitcode the oracle says so, and the generated kernels are there.
 TEST(Ukernel, WithoutBitcodeForTheTargetTheCandidateIsRejected) {
-  const DeviceFacts f = device_of({Backend::kCpu, "x86-64", ""});
   for (const UkernelRow& row : ukernel_rows()) {
-    if (row.backend != Backend::kCpu) continue;
+    if (row.backend == Backend::kCuda) continue;  // there is for all of its targets
+    const char* arch = row.backend == Backend::kCpu ? "x86-64" : "gfx1030";
+    const DeviceFacts f = device_of({row.backend, arch, ""});
     const ProblemClass c = classes_of(row).front();
     const std::vector<RankedPlan> plans = plans_of(row, c, f, 1);
     ASSERT_EQ(plans.size(), 1u);
-    EXPECT_THAT(plans[0].rejection, HasSubstr("no bitcode of " + std::string(row.bitcode) + " for x86-64"));
+    EXPECT_THAT(plans[0].rejection, HasSubstr("no bitcode of " + std::string(row.bitcode) + " for " + arch));
     const auto answer = rank_plans(c, f, {1, 0});
     ASSERT_TRUE(answer.ok()) << answer.status();
     EXPECT_NE(answer->ranked[0].plan.config.kernel, "ukernel");
@@ -185,6 +191,48 @@ TEST(Ukernel, ChoosingItChangesTheTiling) {
   }
 }
 
+// Where a row is a wave's and where it is a workgroup's, and that a generated kernel of the same tiling is no
+// worse by an estimate that nothing was measured for.
+TEST(Ukernel, OnGpusNoGeneratedKernelOfTheSameTilingIsBehind) {
+  int compared = 0;
+  for (const UkernelRow& row : ukernel_rows()) {
+    if (row.op != Op::kArgmax || row.backend == Backend::kCpu) continue;
+    const DeviceFacts f = device_of(*parse_target(row.backend == Backend::kCuda ? "sm_90a" : "gfx942"));
+    for (const ProblemClass& c : classes_of(row)) {
+      const auto ranked = rank_plans(c, f, {1, 0});
+      ASSERT_TRUE(ranked.ok()) << ranked.status();
+      EXPECT_NE(ranked->ranked[0].plan.config.kernel, "ukernel");
+      for (const RankedPlan& r : ranked->ranked) {
+        if (!r.rejection.empty() || r.plan.config.ukernel.function != row.function) continue;
+        CompileConfig generated = r.plan.config;
+        generated.kernel = "rows";
+        generated.ukernel = {};
+        const auto same =
+            std::find_if(ranked->ranked.begin(), ranked->ranked.end(), [&](const RankedPlan& g) {
+              return g.plan.config == generated && g.plan.launch.splits == r.plan.launch.splits;
+            });
+        ASSERT_NE(same, ranked->ranked.end()) << row.function;
+        EXPECT_LT(&*same, &r) << "ranked behind";
+        EXPECT_LE(same->plan.predicted_seconds, r.plan.predicted_seconds);
+        ++compared;
+      }
+    }
+  }
+  EXPECT_GT(compared, 12);
+}
+
+// A row whose elements lie at odd addresses has no element at a multiple of 16.
+TEST(Ukernel, RowsAlignedToBytesAreRefusedOnGpus) {
+  for (const UkernelRow& row : ukernel_rows()) {
+    if (row.op != Op::kArgmax || row.backend == Backend::kCpu) continue;
+    const DeviceFacts f = device_of(*parse_target(row.backend == Backend::kCuda ? "sm_80" : "gfx1100"));
+    ProblemClass c = classes_of(row).front();
+    c.alignment = Alignment::kByte;
+    for (const RankedPlan& r : plans_of(row, c, f, 1))
+      EXPECT_THAT(r.rejection, HasSubstr("rows aligned to bytes alone"));
+  }
+}
+
 TEST(Ukernel, ChangingTheAttributeChangesTheObject) {
   const Target target = *parse_target("x86-64-avx512");
   const ProblemClass c = argmax_class(DType::kBF16, 100, true);
@@ -226,6 +274,29 @@ TEST(Ukernel, WhatCannotBeLinkedIsNamed) {
               HasSubstr("no function attribute 'fast'"));
   EXPECT_THAT(error_with([](UkernelRef* u) { u->bitcode = "argmax/rows@aarch64"; }),
               HasSubstr("compiled for aarch64-unknown-linux-gnu, not for x86_64-unknown-linux-gnu"));
+  EXPECT_THAT(error_with([](UkernelRef* u) {
+                *u = {"lathe_argmax_wave_bf16", "argmax/groups@gfx9", ""};
+              }),
+              HasSubstr("compiled for amdgcn-amd-amdhsa, not for x86_64-unknown-linux-gnu"));
+}
+
+// What the plan tiles for a wave is no row of a workgroup's.
+TEST(Ukernel, OnGpusTheTilingIsTheFunctions) {
+  for (const char* name : {"sm_90a", "gfx942"}) {
+    const Target target = *parse_target(name);
+    const ProblemClass c = argmax_class(DType::kBF16, 100, true);
+    std::vector<RankedPlan> all;
+    const DeviceFacts f = device_of(target);
+    enumerate_ukernels({c, f, 1, 0}, &all);
+    ASSERT_EQ(all.size(), 2u);
+    CompileConfig config = all[0].plan.config;
+    EXPECT_GT(config.tile_m, 1);
+    config.ukernel.function = all[1].plan.config.ukernel.function;
+    EXPECT_THAT(compile(c, config, target).error, HasSubstr("takes or returns something else"));
+    config = all[0].plan.config;
+    config.tile_m *= 2;
+    EXPECT_THAT(compile(c, config, target).error, HasSubstr("the ukernel takes a wave each"));
+  }
 }
 
 }  // namespace

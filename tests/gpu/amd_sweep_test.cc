@@ -123,6 +123,11 @@ std::string missing_instructions(const SweepPlan& plan, const Compiled& kernel) 
   } else if (family == "skinny") {
     need(loop.wide_loads > 0, "16-byte loads in the loop");
     need(loop.multiply_adds + loop.matrix > 0, "products in the loop");
+  } else if (family == "ukernel" && plan.problem.op == Op::kArgmax) {
+    need(loop.wide_loads > 0, "16-byte loads in the loop");
+    need(std::any_of(kernel.code.begin(), kernel.code.end(),
+                     [](const AmdInstruction& i) { return absl::StrContains(i.text, "row_mirror"); }),
+         "lanes that read each other's registers");
   } else if (family == "rows") {
     need(loop.wide_loads > 0 || plan.problem.alignment == Alignment::kByte, "16-byte loads in the loop");
   } else {
@@ -274,12 +279,11 @@ std::vector<SweepPlan> plans_to_compile() {
                           p.problem.alignment == Alignment::k16,
                           p.config.register_m * p.config.register_n > 16);
     });
+    const std::vector<SweepPlan> ukernels = ukernel_plans(Backend::kRocm);
+    EXPECT_FALSE(ukernels.empty());
+    plans.insert(plans.end(), ukernels.begin(), ukernels.end());
   }
-  if (const char* wanted = std::getenv("LATHE_TEST_PLANS"))
-    plans.erase(std::remove_if(plans.begin(), plans.end(),
-                               [&](const SweepPlan& p) { return !absl::StrContains(p.describe(), wanted); }),
-                plans.end());
-  return plans;
+  return wanted(std::move(plans));
 }
 
 // The plan's kernels as its steps launch them; what is wrong with one is appended.

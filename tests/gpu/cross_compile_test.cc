@@ -74,7 +74,8 @@ class CrossCompile : public ::testing::TestWithParam<Gpu> {
   // Whether a row is split is the oracle's choice.
   void expect_argmax(const lathe_argmax_desc& desc) {
     const Plan plan = device_.plan(desc);
-    const bool split = nlohmann::json::parse(plan.explain()).at("config").at("split").get<int>() != 0;  // kNoSplit
+    const bool split =
+        nlohmann::json::parse(plan.explain()).at("config").at("split").get<int>() != 0;  // kNoSplit
     expect_launchable(compile_gpu(plan), split, GetParam().cuda);
   }
 
@@ -189,7 +190,7 @@ TEST_P(CrossCompile, WarmingFillsTheCacheOnce) {
   MatmulForm f;
   f.n = 64, f.k = 96;
   const lathe_warmup_report first = device_.warm(describe_matmul(f), 3),
-                          again = device_.warm(describe_matmul(f), 3);
+                            again = device_.warm(describe_matmul(f), 3);
   // Three M, rows aligned to 16 bytes and not, and one class for what is not even aligned to its elements.
   EXPECT_EQ(first.classes, 3u + 3 + 1);
   EXPECT_EQ(first.compiled, 3u + 3 + 1);

@@ -191,6 +191,15 @@ std::vector<SweepPlan> legal_plans(Backend backend) {
   return collector.plans;
 }
 
+std::vector<SweepPlan> ukernel_plans(Backend backend) {
+  std::vector<SweepPlan> plans = legal_plans(backend);
+  const auto generated = [](const SweepPlan& p) { return p.config.kernel != "ukernel"; };
+  plans.erase(std::remove_if(plans.begin(), plans.end(), generated), plans.end());
+  return sample(plans, 1, [](const SweepPlan& p) {
+    return absl::StrCat(p.facts->target.arch, p.config.ukernel.function, p.config.split);
+  });
+}
+
 std::vector<SweepPlan> sample(const std::vector<SweepPlan>& plans, size_t count,
                               std::string (*group)(const SweepPlan&)) {
   std::map<std::string, std::vector<const SweepPlan*>> groups;

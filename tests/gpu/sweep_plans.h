@@ -29,6 +29,9 @@ struct SweepPlan : Plan {
 std::vector<SweepPlan> chosen_plans(Backend backend, bool whole);
 // The same for every legal candidate of a few classes: what tuning or a forced candidate can reach.
 std::vector<SweepPlan> legal_plans(Backend backend);
+// Of those the ukernels, which the oracle does not choose by itself: one for each target, function and way to
+// merge a split.
+std::vector<SweepPlan> ukernel_plans(Backend backend);
 // At most `count` of each group, spread over it: the same ones each time.
 std::vector<SweepPlan> sample(const std::vector<SweepPlan>& plans, size_t count,
                               std::string (*group)(const SweepPlan&));

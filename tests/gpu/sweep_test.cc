@@ -34,6 +34,7 @@ const FamilyRow kFamilies[] = {
     {"wgmma", {"wgmma.mma_async", "cp.async.bulk.tensor", "mbarrier.try_wait"}},
     {"skinny", {"ld.global.L1::no_allocate.L2::cache_hint", "createpolicy"}},
     {"rows", {"ld.global", "st.global"}},
+    {"ukernel", {"ld.global", "st.global"}},
 };
 // ... and who merges the parts of a split.
 struct SplitRow {
@@ -69,6 +70,10 @@ std::string missing_instructions(const SweepPlan& plan, const std::string& ptx) 
   const bool aligned = c.alignment == Alignment::k16;
   if (config.kernel == "simt") need({c.a == DType::kI8 ? "mad.lo.s32" : "fma.rn.f32"});
   if (config.kernel == "skinny" && aligned) need({"cp.async"});
+  if (config.kernel == "ukernel" && c.op == Op::kArgmax) {
+    const bool redux = sm_version(plan.facts->target) >= 80;
+    need({"ld.global.v4.b32", redux ? "redux.sync" : "shfl.sync.bfly", redux ? "max.NaN" : "setp.nan"});
+  }
   if (config.kernel == "mma") {
     // 16 aligned bytes are copied past the registers, unless they are bytes that must be transposed; and four
     // matrices are read at once, unless they are f32 that must be.
@@ -87,6 +92,10 @@ std::string missing_instructions(const SweepPlan& plan, const std::string& ptx) 
   return absl::StrJoin(missing, ", ");
 }
 
+void append(std::vector<SweepPlan>* plans, const std::vector<SweepPlan>& more) {
+  plans->insert(plans->end(), more.begin(), more.end());
+}
+
 TEST(Sweep, EveryChosenPlanCompiles) {
   std::vector<SweepPlan> plans = chosen_plans(Backend::kCuda, every_plan());
   ASSERT_FALSE(HasFatalFailure());
@@ -97,7 +106,11 @@ TEST(Sweep, EveryChosenPlanCompiles) {
     plans = sample(plans, 3, [](const SweepPlan& p) {
       return absl::StrCat(p.facts->target.arch, p.family(), p.config.split);
     });
-  std::cout << plans.size() << " of " << all << " kernels" << std::endl;
+  const std::vector<SweepPlan> ukernels = ukernel_plans(Backend::kCuda);
+  EXPECT_FALSE(ukernels.empty());
+  append(&plans, ukernels);
+  plans = wanted(std::move(plans));
+  std::cout << plans.size() << " of " << all + ukernels.size() << " kernels" << std::endl;
   CompilerLibrary compiler(LATHE_COMPILER_PATH);
   Failures failures;
   for_each_plan(plans, [&](const SweepPlan& plan) {
@@ -180,8 +193,8 @@ std::vector<SweepPlan> plans_to_assemble() {
   const std::vector<SweepPlan> plans = chosen_plans(Backend::kCuda, every_plan());
   // Without every one of them, what decides on registers: FMAs and comparisons by type, products on the
   // matrix cores by what a warp multiplies and how it comes by its operands.
-  if (!every_plan())
-    return sample(plans, 1, [](const SweepPlan& p) {
+  if (!every_plan()) {
+    std::vector<SweepPlan> some = sample(plans, 1, [](const SweepPlan& p) {
       const CompileConfig& c = p.config;
       const bool plain = p.problem.op == Op::kArgmax || c.kernel == "simt";
       const std::string form = plain ? absl::StrCat(p.problem.a)
@@ -189,10 +202,12 @@ std::vector<SweepPlan> plans_to_assemble() {
                                                     p.problem.alignment == Alignment::k16);
       return absl::StrCat(p.facts->target.arch, p.family(), c.split, " ", form);
     });
+    append(&some, ukernel_plans(Backend::kCuda));
+    return wanted(std::move(some));
+  }
   std::vector<SweepPlan> all = sample(plans, 1, [](const SweepPlan& p) { return p.form(); });
-  const std::vector<SweepPlan> legal = legal_plans(Backend::kCuda);
-  all.insert(all.end(), legal.begin(), legal.end());
-  return all;
+  append(&all, legal_plans(Backend::kCuda));
+  return wanted(std::move(all));
 }
 
 TEST(Sweep, ChosenPlansAssembleWithinLimits) {

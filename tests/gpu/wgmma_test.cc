@@ -97,7 +97,7 @@ class Wgmma : public ::testing::Test {
     EXPECT_EQ(count(".multicast::cluster") > 0, shares);
     EXPECT_EQ(count("barrier.cluster.arrive") > 0, shares || c.at("split") == 3);
     EXPECT_EQ(count("setmaxnreg"), count("setmaxnreg.inc") * 2);
-    if (code.kernels.empty()) return;  // no assembler here
+    if (code.kernels.empty()) return;                                          // no assembler here
     EXPECT_EQ(code.metadata.value("messages", Json::array()), Json::array());  // no C75xx among them
     for (const auto& [name, kernel] : code.kernels) {
       EXPECT_EQ(kernel.spills, 0) << name;
