@@ -121,7 +121,7 @@ TEST_F(Ukernels, BatchesStridesAndEpilogues) {
       const bool integers = t.in == LATHE_I8;
       if (integers && variant && !is_cpu()) continue;  // scales have kernels on the CPU alone
       MatmulCase c;
-      c.m = 31, c.n = 70, c.k = 129, c.batch = 3;
+      c.m = 33, c.n = 70, c.k = 121, c.batch = 3;
       c.in = t.in, c.out = integers && variant ? LATHE_F32 : t.out;
       c.trans_b = variant & 1;
       c.padding = variant;
@@ -161,7 +161,7 @@ TEST_F(Ukernels, EveryCandidate) {
   std::string features, arch;
   for (const Types& t : kTypes) {
     MatmulCase c;
-    c.m = 150, c.n = quick_or(70, 200), c.k = quick_or(95, 303);
+    c.m = quick_or(99, 150), c.n = quick_or(70, 200), c.k = quick_or(95, 303);
     if (!is_cpu()) c.aligned_lines = true, c.flush = Flush::kStart;
     c.in = t.in, c.out = t.out;
     c.trans_b = true;
