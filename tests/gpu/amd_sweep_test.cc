@@ -288,11 +288,7 @@ std::vector<SweepPlan> plans_to_compile() {
     EXPECT_FALSE(ukernels.empty());
     plans.insert(plans.end(), ukernels.begin(), ukernels.end());
   }
-  if (const char* wanted = std::getenv("LATHE_TEST_PLANS"))
-    plans.erase(std::remove_if(plans.begin(), plans.end(),
-                               [&](const SweepPlan& p) { return !absl::StrContains(p.describe(), wanted); }),
-                plans.end());
-  return plans;
+  return wanted(std::move(plans));
 }
 
 // The plan's kernels as its steps launch them; what is wrong with one is appended.

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <iostream>
@@ -20,6 +21,14 @@ namespace lathe {
 inline bool every_plan() {
   const char* text = std::getenv("LATHE_TEST_EVERY_PLAN");
   return text != nullptr && std::string(text) == "1";
+}
+
+// Those that LATHE_TEST_PLANS, a text, is found in the description of; all where it is unset.
+inline std::vector<SweepPlan> wanted(std::vector<SweepPlan> plans) {
+  const char* text = std::getenv("LATHE_TEST_PLANS");
+  const auto other = [&](const SweepPlan& p) { return p.describe().find(text) == std::string::npos; };
+  if (text != nullptr) plans.erase(std::remove_if(plans.begin(), plans.end(), other), plans.end());
+  return plans;
 }
 
 // Calls visit(plan) for every plan, from as many threads as there are cores.

@@ -110,6 +110,7 @@ TEST(Sweep, EveryChosenPlanCompiles) {
   const std::vector<SweepPlan> ukernels = ukernel_plans(Backend::kCuda);
   EXPECT_FALSE(ukernels.empty());
   append(&plans, ukernels);
+  plans = wanted(std::move(plans));
   std::cout << plans.size() << " of " << all + ukernels.size() << " kernels" << std::endl;
   CompilerLibrary compiler(LATHE_COMPILER_PATH);
   Failures failures;
@@ -203,11 +204,11 @@ std::vector<SweepPlan> plans_to_assemble() {
       return absl::StrCat(p.facts->target.arch, p.family(), c.split, " ", form);
     });
     append(&some, ukernel_plans(Backend::kCuda));
-    return some;
+    return wanted(std::move(some));
   }
   std::vector<SweepPlan> all = sample(plans, 1, [](const SweepPlan& p) { return p.form(); });
   append(&all, legal_plans(Backend::kCuda));
-  return all;
+  return wanted(std::move(all));
 }
 
 TEST(Sweep, ChosenPlansAssembleWithinLimits) {
