@@ -35,7 +35,10 @@ const std::vector<UkernelTarget>& ukernel_targets() {
       {"sm_80", "sm_", {}, 80},
       {"sm_75", "sm_", {}, 75},
       {"gfx11", "gfx11 gfx12", {}},  // waves of 32
-      {"gfx9", "gfx9", {}},          // waves of 64
+      {"gfx950", "gfx950", {}},      // matrix instructions of twice the depth
+      {"gfx942", "gfx942", {}},
+      {"gfx90a", "gfx90a", {}},
+      {"gfx9", "gfx9", {}},  // waves of 64
   };
   return kTargets;
 }
@@ -149,7 +152,7 @@ void enumerate_users(const CandidateContext& context, std::vector<RankedPlan>* o
 const std::vector<UkernelRow>& ukernel_rows() {
   static const std::vector<UkernelRow> rows = [] {
     std::vector<UkernelRow> all;
-    for (const auto* op : {&argmax_ukernels(), &matmul_ukernels()})
+    for (const auto* op : {&argmax_ukernels(), &matmul_ukernels(), &matmul_gpu_ukernels()})
       all.insert(all.end(), op->begin(), op->end());
     return all;
   }();

@@ -15,6 +15,9 @@ set(LATHE_UKERNEL_FLAGS_sm_80 ${cuda} -march=sm_80)
 # The kernel's module says which version of code objects it is.
 set(rocm --target=amdgcn-amd-amdhsa ${gpu} -Xclang -mcode-object-version=none)
 set(LATHE_UKERNEL_FLAGS_gfx9 ${rocm} -mcpu=gfx900)
+foreach(arch gfx90a gfx942 gfx950)
+  set(LATHE_UKERNEL_FLAGS_${arch} ${rocm} -mcpu=${arch})
+endforeach()
 set(LATHE_UKERNEL_FLAGS_gfx11 ${rocm} -mcpu=gfx1100)
 # Nothing of where and when it was compiled; what is left after it is inlined is optimised with the kernel around it.
 set(LATHE_UKERNEL_FLAGS -c -emit-llvm -O2 -std=c99 -Wall -Wextra -Werror -ffreestanding -fno-builtin -nostdlibinc -fno-exceptions

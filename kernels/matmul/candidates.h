@@ -36,6 +36,8 @@ void enumerate_matmul_direct(const CandidateContext& context, std::vector<Ranked
 void enumerate_matmul_packed(const CandidateContext& context, std::vector<RankedPlan>* out);
 // CPU ukernels: the inner kernel of "panel" over all of K (kernels/matmul/ukernel).
 const std::vector<UkernelRow>& matmul_ukernels();
+// GPU ukernels: the inner kernel of "mma" over all of K (kernels/matmul/ukernel/multi_mma.h).
+const std::vector<UkernelRow>& matmul_gpu_ukernels();
 // Appends the config, a register tile of that form, for every task tile, its panels as deep as K.
 void append_whole_panels(const CandidateContext& context, const CompileConfig& config,
                          std::vector<RankedPlan>* out);
@@ -81,6 +83,14 @@ double gpu_read_bytes(const GpuRates& rates, const MatmulSizes& s, const GpuTile
 void append_mma_splits(const CandidateContext& context, const MatmulSizes& s, const MmaShape& shape,
                        Plan plan, const std::function<double(int32_t, int32_t)>& predict,
                        const std::function<std::string(int32_t)>& recipe, std::vector<RankedPlan>* out);
+// A ukernel's config, a tile of that form: as the generated kernel of that tile is priced, and
+// kUkernelSeconds of it.
+void append_mma_ukernel(const CandidateContext& context, const CompileConfig& config,
+                        std::vector<RankedPlan>* out);
+void append_mfma_ukernel(const CandidateContext& context, const CompileConfig& config,
+                         std::vector<RankedPlan>* out);
+// Nothing was measured: what hardware has not shown to be faster is not chosen before what is generated.
+inline constexpr double kUkernelSeconds = 1.05;
 // Why the family may not serve a batch_invariant request, "" if it may or the request is another. One family
 // serves every M, layout and alignment of a weight: "mma" f16 and bf16 where there is one, "simt" everything
 // else. Sums of i8 are exact: any family's, split or not, are the same.

@@ -202,6 +202,29 @@ std::string recipe_of(const ProblemClass& c, int32_t splits) {
                       step, "; ", merge_recipe(splits));
 }
 
+// Appends the config, whose tile the row and the shape are, for every split worth pricing, or why there is
+// none.
+void append_tile(const CandidateContext& context, const Row& r, const MmaShape& shape, CompileConfig config,
+                 double slower, std::vector<RankedPlan>* out) {
+  const ProblemClass& c = context.problem;
+  const GpuRates rates(context.facts);
+  const MatmulSizes s(c);
+  config.raster = raster_of(c, r, rates.units * resident_of(rates, shape));
+  if (std::string reason = check(rates, s, r, shape); !reason.empty()) {
+    config.split = kNoSplit;
+    return out->push_back(rejected(config, std::move(reason)));
+  }
+  Plan plan;
+  plan.config = config;
+  plan.resident = static_cast<int32_t>(resident_of(rates, shape));
+  append_mma_splits(
+      context, s, shape, std::move(plan),
+      [&](int32_t splits, int32_t split) {
+        return slower * predict(context, rates, s, shape, r, splits, split);
+      },
+      [&](int32_t splits) { return recipe_of(c, splits); }, out);
+}
+
 }  // namespace
 
 void enumerate_matmul_mma(const CandidateContext& context, std::vector<RankedPlan>* out) {
@@ -211,34 +234,28 @@ void enumerate_matmul_mma(const CandidateContext& context, std::vector<RankedPla
     out->push_back(rejected(config, std::move(reason)));
     return;
   }
-  const ProblemClass& c = context.problem;
   const GpuRates rates(context.facts);
-  const MatmulSizes s(c);
   for (const Row& r : kRows) {
     int64_t stages_before = 0;
     for (int32_t resident = 1; resident <= kMostResident; ++resident) {
-      const MmaShape shape = fill(c, r, rates, resident);
+      const MmaShape shape = fill(context.problem, r, rates, resident);
       if (shape.stages == stages_before) continue;  // the same plan
       stages_before = shape.stages;
       config.tile_m = r.tile_m, config.tile_n = r.tile_n, config.tile_k = static_cast<int32_t>(shape.tile_k);
       config.register_m = r.warp_m, config.register_n = r.warp_n;
       config.threads = static_cast<int32_t>(shape.threads());
       config.stages = static_cast<int32_t>(shape.stages);
-      config.raster = raster_of(c, r, rates.units * resident_of(rates, shape));
-      if (std::string reason = check(rates, s, r, shape); !reason.empty()) {
-        config.split = kNoSplit;
-        out->push_back(rejected(config, std::move(reason)));
-        continue;
-      }
-      Plan plan;
-      plan.config = config;
-      plan.resident = static_cast<int32_t>(resident_of(rates, shape));
-      append_mma_splits(
-          context, s, shape, std::move(plan),
-          [&](int32_t splits, int32_t split) { return predict(context, rates, s, shape, r, splits, split); },
-          [&](int32_t splits) { return recipe_of(c, splits); }, out);
+      append_tile(context, r, shape, config, 1, out);
     }
   }
+}
+
+void append_mma_ukernel(const CandidateContext& context, const CompileConfig& config,
+                        std::vector<RankedPlan>* out) {
+  const auto element_bytes = static_cast<int32_t>(size_of(context.problem.a));
+  const Row row = {config.tile_m, config.tile_n, config.unroll_k * element_bytes, config.register_m,
+                   config.register_n};
+  append_tile(context, row, shape_of(context.problem, row, config.stages), config, kUkernelSeconds, out);
 }
 
 }  // namespace lathe

@@ -193,6 +193,29 @@ std::string recipe_of(const ProblemClass& c, const MatrixInstruction& t, int32_t
                       t.step_bytes() / static_cast<int64_t>(size_of(c.a)), "; ", merge_recipe(splits));
 }
 
+// Appends the config, whose tile the row and the shape are, for every split worth pricing, or why there is
+// none.
+void append_tile(const CandidateContext& context, const Row& r, const MmaShape& shape, CompileConfig config,
+                 double slower, std::vector<RankedPlan>* out) {
+  const ProblemClass& c = context.problem;
+  const GpuRates rates(context.facts);
+  const MatmulSizes s(c);
+  config.split = kNoSplit;
+  if (std::string reason = check(context.facts.target, rates, s, r, shape); !reason.empty())
+    return out->push_back(rejected(config, std::move(reason)));
+  config.threads = static_cast<int32_t>(shape.threads());
+  Plan plan;
+  plan.resident = resident_of(rates, shape);
+  config.raster = raster_of(c, r, rates.units * plan.resident);
+  plan.config = config;
+  append_mma_splits(
+      context, s, shape, std::move(plan),
+      [&](int32_t splits, int32_t split) {
+        return slower * predict(context, rates, s, shape, r, splits, split);
+      },
+      [&](int32_t splits) { return recipe_of(c, shape.instruction, splits); }, out);
+}
+
 void enumerate(const CandidateContext& context, const char* name, int64_t edge,
                std::vector<RankedPlan>* out) {
   const ProblemClass& c = context.problem;
@@ -203,8 +226,6 @@ void enumerate(const CandidateContext& context, const char* name, int64_t edge,
     out->push_back(rejected(config, std::move(reason)));
     return;
   }
-  const GpuRates rates(context.facts);
-  const MatmulSizes s(c);
   const bool wave64 = t->wave() == 64;
   const Row* rows = wave64 ? kWave64 : kWave32;
   for (size_t i = 0; i < (wave64 ? std::size(kWave64) : std::size(kWave32)); ++i)
@@ -214,20 +235,7 @@ void enumerate(const CandidateContext& context, const char* name, int64_t edge,
       config.tile_m = r.tile_m, config.tile_n = r.tile_n, config.tile_k = static_cast<int32_t>(shape.tile_k);
       config.register_m = r.warp_m, config.register_n = r.warp_n;
       config.stages = kStages;
-      config.split = kNoSplit;
-      if (std::string reason = check(context.facts.target, rates, s, r, shape); !reason.empty()) {
-        out->push_back(rejected(config, std::move(reason)));
-        continue;
-      }
-      config.threads = static_cast<int32_t>(shape.threads());
-      Plan plan;
-      plan.resident = resident_of(rates, shape);
-      config.raster = raster_of(c, r, rates.units * plan.resident);
-      plan.config = config;
-      append_mma_splits(
-          context, s, shape, std::move(plan),
-          [&](int32_t splits, int32_t split) { return predict(context, rates, s, shape, r, splits, split); },
-          [&](int32_t splits) { return recipe_of(c, *t, splits); }, out);
+      append_tile(context, r, shape, config, 1, out);
     }
 }
 
@@ -236,6 +244,17 @@ void enumerate(const CandidateContext& context, const char* name, int64_t edge,
 void enumerate_matmul_mma_rocm(const CandidateContext& context, std::vector<RankedPlan>* out) {
   enumerate(context, "mma", 16, out);
   enumerate(context, "mma32", 32, out);
+}
+
+void append_mfma_ukernel(const CandidateContext& context, const CompileConfig& config,
+                         std::vector<RankedPlan>* out) {
+  const ProblemClass& c = context.problem;
+  const MatrixInstruction* t = find_amd_instruction(context.facts.target.arch, c.a, 16);
+  if (std::string reason = refusal(context, t, "mma", 16); !reason.empty())
+    return out->push_back(rejected(config, std::move(reason)));
+  const Row row = {config.tile_m, config.tile_n, config.register_m, config.register_n};
+  const int64_t depth = config.unroll_k * static_cast<int64_t>(size_of(c.a));
+  append_tile(context, row, shape_of(c, *t, row, depth), config, kUkernelSeconds, out);
 }
 
 }  // namespace lathe

@@ -21,6 +21,7 @@ constexpr FamilyRow kFamilies[] = {
     {"simt", emit_simt},
     {"mma", emit_mma},
     {"mma32", emit_mma},
+    {"ukernel", emit_mma},
     {"wgmma", emit_wgmma},
     {"skinny", emit_skinny},
 };

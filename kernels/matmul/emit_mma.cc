@@ -8,6 +8,7 @@
 #include "kernels/matmul/emit_gpu.h"
 #include "kernels/matmul/emit_mma_operand.h"
 #include "kernels/matmul/emit_mma_store.h"
+#include "kernels/matmul/emit_mma_ukernel.h"
 
 namespace lathe::emit {
 namespace {
@@ -15,13 +16,15 @@ using namespace mlir;
 
 class MmaTile {
  public:
-  MmaTile(Emit& e, GpuKernel& kernel, const MmaShape& shape, TileProgram& p)
+  // `shared`: the stages, an !llvm.ptr<3>.
+  MmaTile(Emit& e, GpuKernel& kernel, const MmaShape& shape, TileProgram& p, const MmaWarp& warp,
+          Value shared)
       : e_(e),
         p_(p),
         kernel_(kernel),
         shape_(shape),
-        shared_(kernel.dynamic_shared(shape.shared_bytes())),
-        warp_(e, kernel, shape),
+        shared_(shared),
+        warp_(warp),
         a_(MmaOperand::of(shape, p, MmaOperand::kA)),
         b_(MmaOperand::of(shape, p, MmaOperand::kB)),
         steps_(shape.depth_bytes() / shape.instruction.step_bytes()),
@@ -29,10 +32,6 @@ class MmaTile {
         b_copies_(make_copies(e, kernel, b_, shared_)),
         a_fragments_(make_fragments(e, a_, shared_, warp_.first_row, warp_.lane)),
         b_fragments_(make_fragments(e, b_, shared_, warp_.first_column, warp_.lane)) {}
-
-  const MmaWarp& warp() const { return warp_; }
-  Type element() const { return a_.view.element; }
-  Value shared() const { return shared_; }  // the stages, an !llvm.ptr<3>
 
   // The warp's sums, MatrixInstruction::sums registers for each fragment of its part, row by row.
   Values emit() { return shape_.instruction.amd() ? emit_staged() : emit_async(); }
@@ -122,6 +121,7 @@ class MmaTile {
   int64_t fragments_of_sums() const { return warp_.fragment_rows * warp_.fragment_columns; }
   static void append(Values& to, const Values& from) { to.append(from.begin(), from.end()); }
 
+  Type element() const { return a_.view.element; }
   Type sum_type() { return element().isInteger() ? Type(e_.b.getI32Type()) : e_.f32(); }
   void begin_copies(Value k0, Value stage, int64_t slice, int64_t slices) {
     a_copies_->begin(k0, stage, slice, slices);
@@ -191,17 +191,22 @@ class MmaTile {
   GpuKernel& kernel_;
   const MmaShape& shape_;
   Value shared_;
-  MmaWarp warp_;
+  const MmaWarp& warp_;
   MmaOperand a_, b_;
   int64_t steps_;
   std::unique_ptr<MmaCopies> a_copies_, b_copies_;
   std::unique_ptr<MmaFragments> a_fragments_, b_fragments_;
 };
 
-// "mma" multiplies with instructions of 16 rows, "mma32" with those of 32.
+Type element_of(TileProgram& p) { return p.views.find(p.contraction.getDpsInputs()[0])->second.element; }
+ir::UkernelAttr ukernel_of(TileProgram& p) {
+  return p.contraction->getAttrOfType<ir::UkernelAttr>(ir::kUkernelAttr);
+}
+
+// "mma" and ukernels multiply with instructions of 16 rows, "mma32" with those of 32.
 LogicalResult choose_instruction(const GpuKernel& kernel, TileProgram& p, MmaShape& shape) {
   if (!kernel.rocm()) return success();
-  Type element = p.views.find(p.contraction.getDpsInputs()[0])->second.element;
+  Type element = element_of(p);
   const int64_t edge = kernel.config().getKernel().getValue() == "mma32" ? 32 : 16;
   const MatrixInstruction* found = find_amd_instruction(
       absl::string_view(kernel.arch().data(), kernel.arch().size()), dtype_of(element), edge);
@@ -215,11 +220,12 @@ LogicalResult choose_instruction(const GpuKernel& kernel, TileProgram& p, MmaSha
 MmaShape shape_of(const GpuKernel& kernel, TileProgram& p) {
   ir::KernelConfigAttr c = kernel.config();
   MmaShape shape;
-  shape.tile_m = c.getTileM(), shape.tile_n = c.getTileN(), shape.tile_k = c.getTileK();
+  shape.tile_m = c.getTileM(), shape.tile_n = c.getTileN();
+  // A ukernel's tile is all of K, which it takes so much at a time.
+  shape.tile_k = ukernel_of(p) ? c.getUnrollK() : c.getTileK();
   shape.warp_m = c.getRegisterM(), shape.warp_n = c.getRegisterN();
   shape.stages = c.getStages();
-  shape.element_bytes =
-      p.views.find(p.contraction.getDpsInputs()[0])->second.element.getIntOrFloatBitWidth() / 8;
+  shape.element_bytes = element_of(p).getIntOrFloatBitWidth() / 8;
   shape.a_k_contiguous = k_contiguous(p.contraction, 0),
   shape.b_k_contiguous = k_contiguous(p.contraction, 1);
   shape.alignment = kernel.alignment();
@@ -256,14 +262,23 @@ LogicalResult emit_mma(Emit& e, GpuKernel& kernel, const GpuStep& step) {
   if (shape.threads() != kernel.threads())
     return program->contraction.emitError("kernel_config: threads ")
            << kernel.threads() << " are not those of " << shape.warps() << " warps";
-  MmaTile tile(e, kernel, shape, *program);
+  ir::UkernelAttr ukernel = ukernel_of(*program);
+  // AMD's has none that does not lie along K, CUDA's no bytes of that kind.
+  const bool along_k = shape.a_k_contiguous && shape.b_k_contiguous;
+  if (ukernel && (!shape.copies_chunks() || (kernel.rocm() && !along_k)))
+    return program->contraction.emitError("a ukernel of lines along K that begin at multiples of 16 bytes");
   if (!kernel.rocm()) {
     // Told nothing, ptxas spills a register or two of some tiles so that one more workgroup fits a unit.
     kernel.facts.function_attributes.push_back({"nvvm.minctasm", "1"});
-    kernel.facts.ptx = least_ptx_of_mma(tile.element());
+    kernel.facts.ptx = least_ptx_of_mma(element_of(*program));
   }
+  Value shared = kernel.dynamic_shared(shape.shared_bytes());
+  const MmaWarp warp(e, kernel, shape);
   MmaStore store(e, kernel, step, *program, block);
-  return store.store(shape, tile.warp(), tile.emit(), tile.shared());
+  return store.store(shape, warp,
+                     ukernel ? sums_of_ukernel(e, kernel, shape, *program, ukernel, shared)
+                             : MmaTile(e, kernel, shape, *program, warp, shared).emit(),
+                     shared);
 }
 
 }  // namespace lathe::emit

@@ -208,8 +208,8 @@ class PayloadText {
         ") : ", product, "\n    %init = linalg.fill ins(%zero : ", type_of(sum_), ") outs(%empty : ", product,
         ") -> ", product, "\n    %product = linalg.batch_matmul indexing_maps = [affine_map<(b, m, n, k) -> ",
         a_map, ">, affine_map<(b, m, n, k) -> ", b_map, ">, affine_map<(b, m, n, k) -> (b, m, n)>]\n",
-        "        {", config_entries(config_), c_.zero_a ? ", lathe.zero_a" : "", "} ins(%a, %b : ", a, ", ", b,
-        ") outs(%init : ", product, ") -> ", product, "\n    %out = linalg.generic {indexing_maps = [",
+        "        {", config_entries(config_), c_.zero_a ? ", lathe.zero_a" : "", "} ins(%a, %b : ", a, ", ",
+        b, ") outs(%init : ", product, ") -> ", product, "\n    %out = linalg.generic {indexing_maps = [",
         absl::StrJoin(maps, ", "),
         "], iterator_types = [\"parallel\", \"parallel\", \"parallel\"]}\n        ins(",
         absl::StrJoin(inputs_, ", "), " : ", absl::StrJoin(input_types_, ", "), ") outs(%d : ", out,
@@ -229,10 +229,12 @@ class PayloadText {
 // What every split's K but the last's is a multiple of.
 int32_t k_granularity(const ProblemClass& c, const CompileConfig& config, const Target& target) {
   if (c.packed_b != kNotPacked) return static_cast<int32_t>(packed_word(c.b));
-  if (config.kernel != "mma" && config.kernel != "mma32") return static_cast<int32_t>(block_elements(c.b));
+  const bool ukernel = config.kernel == "ukernel" && target.backend != Backend::kCpu;
+  if (!ukernel && config.kernel != "mma" && config.kernel != "mma32")
+    return static_cast<int32_t>(block_elements(c.b));
   const bool amd = target.backend == Backend::kRocm;
-  return static_cast<int32_t>(
-      mma_split_granularity(amd, c.k, config.tile_k, static_cast<int64_t>(size_of(c.a))));
+  return static_cast<int32_t>(mma_split_granularity(amd, c.k, ukernel ? config.unroll_k : config.tile_k,
+                                                    static_cast<int64_t>(size_of(c.a))));
 }
 
 }  // namespace

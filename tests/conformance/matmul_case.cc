@@ -75,7 +75,7 @@ std::string MatmulCase::describe() const {
     << static_cast<int>(c_mode) << " bias=" << conformance::name_of(bias) << " act=" << name_of(activation)
     << " residual=" << conformance::name_of(residual) << "/" << static_cast<int>(residual_mode)
     << " determinism=" << determinism << " math=" << math << " split_k=" << split_k
-    << " candidate=" << candidate << " padding=" << padding << " broadcast=" << broadcast_a << broadcast_b
+    << " candidate=" << candidate << " padding=" << padding << (aligned_lines ? " aligned" : "") << " broadcast=" << broadcast_a << broadcast_b
     << broadcast_c << broadcast_residual << " misalign=" << misalign
     << " flush=" << (flush == Flush::kEnd ? "end" : "start") << " values=" << static_cast<int>(values);
   return s.str();
@@ -106,8 +106,10 @@ Operand MatmulRequest::make_operand(lathe_dtype dtype, bool transposed, int64_t 
   o.batch = broadcast ? std::min<int64_t>(1, case_.batch) : case_.batch;
   const int64_t lines = transposed ? columns : rows, line = transposed ? rows : columns;
   const int64_t piece = elements_of(dtype);  // blocks are whole ones, between lines too
-  const auto whole = [piece](int64_t elements) { return (elements + piece - 1) / piece * piece; };
-  o.leading_dimension = line + (case_.padding ? whole(case_.padding + pad_extra) : 0);
+  const int64_t step = case_.aligned_lines ? 16 : piece;
+  const auto whole = [step](int64_t elements) { return (elements + step - 1) / step * step; };
+  o.leading_dimension =
+      (case_.aligned_lines ? whole(line) : line) + (case_.padding ? whole(case_.padding + pad_extra) : 0);
   // Leading dimension 0 would mean packed, which is what it is.
   o.batch_stride = broadcast || case_.batch <= 1 ? 0 : lines * o.leading_dimension + (case_.padding ? whole(3) : 0);
   // The last line has no padding behind it: what follows is the guard page.

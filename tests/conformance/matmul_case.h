@@ -64,6 +64,9 @@ struct MatmulCase {
   lathe_math math = LATHE_MATH_STRICT;
   int32_t split_k = 0, candidate = 0;
   int64_t padding = 0;  // added to every leading dimension, and a little differently to each
+  // Every line and matrix begins a multiple of 16 elements after the first: all of them at multiples of 16 bytes with
+  // Flush::kStart.
+  bool aligned_lines = false;
   bool broadcast_a = false, broadcast_b = false, broadcast_c = false, broadcast_residual = false;
   size_t misalign = 0;  // bytes every pointer is off its natural place
   Flush flush = Flush::kEnd;

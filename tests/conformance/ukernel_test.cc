@@ -39,7 +39,9 @@ class Ukernels : public ConformanceTest {
     return best;
   }
 
+  // On GPUs, where operands must be, their lines begin at multiples of 16 bytes; lines end anywhere.
   void expect(MatmulCase c) {
+    if (!is_cpu()) c.aligned_lines = true, c.flush = Flush::kStart, c.misalign = 0;
     for (const auto& [function, rank] : ukernels_of(c)) {
       c.candidate = rank;
       EXPECT_TRUE(run_case(device(), c, &random_)) << function;
@@ -55,7 +57,7 @@ TEST_F(Ukernels, EdgesOfEveryDimension) {
   int layout = 0;
   for (const auto& shape : shapes)
     for (const Types& t : kTypes)
-      for (int of_two = 0; of_two < 2; ++of_two) {
+      for (int of_two = 0; of_two < (is_quick() ? 1 : 2); ++of_two) {
         layout = (layout + 3) % 4;  // in the end every one with every type
         MatmulCase c;
         c.m = shape[0], c.n = shape[1], c.k = shape[2];
@@ -67,11 +69,40 @@ TEST_F(Ukernels, EdgesOfEveryDimension) {
       }
 }
 
+// One numeric recipe is one result: the ukernel's bits are the generated kernel's, whatever the tile and the
+// merge.
+TEST_F(Ukernels, OfOneRecipeAreEqualToGenerated) {
+  if (is_cpu()) GTEST_SKIP() << "the CPU's sums are of blocks of K where they are generated";
+  for (const Types& t : kTypes) {
+    MatmulCase c;
+    c.m = 70, c.n = 75, c.k = 171;
+    c.in = t.in, c.out = t.in == LATHE_I8 ? LATHE_I32 : LATHE_F32;
+    c.trans_b = true;
+    c.aligned_lines = true, c.flush = Flush::kStart;
+    MatmulRequest request(c, &random_);
+    std::vector<uint8_t> generated;
+    std::set<std::string> done;
+    for (const char* kind : {"mma", "ukernel"})
+      for (const nlohmann::json& candidate : legal_candidates(device(), *request.desc())) {
+        const auto& config = candidate["config"];
+        if (config["kernel"] != kind || candidate["splits"] != 1) continue;
+        if (!done.insert(kind + std::string(config["ukernel"]["function"])).second) continue;
+        request.set_tuning(0, candidate["rank"]);
+        request.reset_output();
+        ASSERT_LATHE_OK(lathe_matmul(device(), nullptr, request.desc()));
+        ASSERT_TRUE(request.check());
+        if (generated.empty()) generated = request.output();
+        EXPECT_TRUE(request.output() == generated) << config.dump();
+      }
+  }
+}
+
 // Nothing is multiplied: a candidate is forced all the same.
 TEST_F(Ukernels, EmptyDimensions) {
   for (int zero = 0; zero < 4; ++zero) {
     MatmulCase c;
     c.m = 15, c.n = 33, c.k = 7, c.batch = 2;
+    if (!is_cpu()) c.in = LATHE_F16, c.aligned_lines = true, c.flush = Flush::kStart;
     c.c_mode = CMode::kSeparate;
     c.beta = 2;
     c.bias = LATHE_F32;
@@ -88,8 +119,9 @@ TEST_F(Ukernels, BatchesStridesAndEpilogues) {
   for (const Types& t : kTypes)
     for (int variant = 0; variant < 4; ++variant) {
       const bool integers = t.in == LATHE_I8;
+      if (integers && variant && !is_cpu()) continue;  // scales have kernels on the CPU alone
       MatmulCase c;
-      c.m = 31, c.n = 70, c.k = 129, c.batch = 3;
+      c.m = 33, c.n = 70, c.k = 121, c.batch = 3;
       c.in = t.in, c.out = integers && variant ? LATHE_F32 : t.out;
       c.trans_b = variant & 1;
       c.padding = variant;
@@ -126,16 +158,18 @@ TEST_F(Ukernels, SpecialValuesSpread) {
 // instructions for is among them.
 TEST_F(Ukernels, EveryCandidate) {
   std::set<std::string> ran;
-  std::string features;
+  std::string features, arch;
   for (const Types& t : kTypes) {
     MatmulCase c;
-    c.m = 150, c.n = 200, c.k = 303;
+    c.m = quick_or(99, 150), c.n = quick_or(70, 200), c.k = quick_or(95, 303);
+    if (!is_cpu()) c.aligned_lines = true, c.flush = Flush::kStart;
     c.in = t.in, c.out = t.out;
     c.trans_b = true;
     MatmulRequest request(c, &random_);
     lathe_plan* plan = nullptr;
     ASSERT_LATHE_OK(lathe_plan_matmul(device(), request.desc(), &plan));
-    features = nlohmann::json::parse(explain(plan))["target"].value("features", "") + ",";
+    const nlohmann::json target = nlohmann::json::parse(explain(plan))["target"];
+    features = target.value("features", "") + ",", arch = target.value("arch", "");
     lathe_plan_destroy(plan);
     for (const nlohmann::json& candidate : legal_candidates(device(), *request.desc())) {
       if (candidate["config"].value("kernel", "") != "ukernel") continue;
@@ -150,7 +184,13 @@ TEST_F(Ukernels, EveryCandidate) {
   if (has("+avx512bw,")) wanted.insert("lathe_panels_f32_14x2");
   if (has("+avx512vnni,")) wanted.insert("lathe_panels_i8_14x2");
   if (has("+avx512bf16,")) wanted.insert("lathe_panels_bf16_14x2");
-  EXPECT_EQ(ran, wanted) << features;
+  for (const char* type : {"f16", "bf16", "i8"})
+    for (const char* tile : {"_128x128", "_64x64"})
+      if (arch.rfind("sm_", 0) == 0 && arch != "sm_75")
+        wanted.insert(std::string("lathe_mma_") + type + tile);
+      else if ((arch == "gfx90a" || arch == "gfx942" || arch == "gfx950") && type != std::string("i8"))
+        wanted.insert(std::string("lathe_mfma_") + type + tile);
+  EXPECT_EQ(ran, wanted) << arch << " " << features;
 }
 
 }  // namespace

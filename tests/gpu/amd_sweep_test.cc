@@ -76,9 +76,14 @@ struct Compiled {
   double resident = 0;
 };
 
+bool multiplies_matrices(const SweepPlan& plan) {
+  return absl::StartsWith(plan.config.kernel, "mma") ||
+         (plan.config.kernel == "ukernel" && plan.problem.op == Op::kMatmul);
+}
+
 Bound bound_of(const SweepPlan& plan) {
   if (plan.config.kernel == "simt") return Bound::kFma;
-  return absl::StartsWith(plan.config.kernel, "mma") ? Bound::kMatrix : Bound::kMemory;
+  return multiplies_matrices(plan) ? Bound::kMatrix : Bound::kMemory;
 }
 
 // What the plan's first kernel is for; a loop of its other kernels moves data.
@@ -111,7 +116,7 @@ std::string missing_instructions(const SweepPlan& plan, const Compiled& kernel) 
     need(has("ds_write", "ds_store"), "writes of LDS");
     need(has("s_barrier", "s_barrier"), "a barrier");
     need(loop.multiply_adds > 0, "multiply-adds in the loop");
-  } else if (family == "mma" || family == "mma32") {
+  } else if (multiplies_matrices(plan)) {
     const std::string type(name_of(plan.problem.a));
     const AmdCode body = inner_loop(kernel.code, is_matrix);
     need(loop.matrix > 0, "matrix instructions in the loop");
@@ -123,7 +128,7 @@ std::string missing_instructions(const SweepPlan& plan, const Compiled& kernel) 
   } else if (family == "skinny") {
     need(loop.wide_loads > 0, "16-byte loads in the loop");
     need(loop.multiply_adds + loop.matrix > 0, "products in the loop");
-  } else if (family == "ukernel" && plan.problem.op == Op::kArgmax) {
+  } else if (family == "ukernel") {
     need(loop.wide_loads > 0, "16-byte loads in the loop");
     need(std::any_of(kernel.code.begin(), kernel.code.end(),
                      [](const AmdInstruction& i) { return absl::StrContains(i.text, "row_mirror"); }),

@@ -34,7 +34,7 @@ const FamilyRow kFamilies[] = {
     {"wgmma", {"wgmma.mma_async", "cp.async.bulk.tensor", "mbarrier.try_wait"}},
     {"skinny", {"ld.global.L1::no_allocate.L2::cache_hint", "createpolicy"}},
     {"rows", {"ld.global", "st.global"}},
-    {"ukernel", {"ld.global", "st.global"}},
+    {"ukernel", {"st.global"}},
 };
 // ... and who merges the parts of a split.
 struct SplitRow {
@@ -70,6 +70,7 @@ std::string missing_instructions(const SweepPlan& plan, const std::string& ptx) 
   const bool aligned = c.alignment == Alignment::k16;
   if (config.kernel == "simt") need({c.a == DType::kI8 ? "mad.lo.s32" : "fma.rn.f32"});
   if (config.kernel == "skinny" && aligned) need({"cp.async"});
+  if (config.kernel == "ukernel" && c.op == Op::kMatmul) need({"mma.sync", "ldmatrix", "cp.async"});
   if (config.kernel == "ukernel" && c.op == Op::kArgmax) {
     const bool redux = sm_version(plan.facts->target) >= 80;
     need({"ld.global.v4.b32", redux ? "redux.sync" : "shfl.sync.bfly", redux ? "max.NaN" : "setp.nan"});

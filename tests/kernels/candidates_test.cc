@@ -93,6 +93,13 @@ void check_mma_limits(const CompileConfig& c, const ProblemClass& p, const Devic
   EXPECT_LE(c.register_m * c.register_n / wave, 128);
 }
 
+// The tile is all of K; the ukernel stages unroll_k of it at a time.
+void check_ukernel_limits(CompileConfig c, const ProblemClass& p, const DeviceFacts& f) {
+  EXPECT_GE(c.tile_k, p.k);
+  c.kernel = "mma", c.tile_k = c.unroll_k;
+  check_mma_limits(c, p, f);
+}
+
 void check_simt_limits(const CompileConfig& c, const DeviceFacts& f) {
   EXPECT_EQ(c.kernel, "simt");
   EXPECT_EQ((c.tile_m / c.register_m) * (c.tile_n / c.register_n), c.threads);
@@ -115,6 +122,8 @@ TEST(Candidates, LegalRowsKeepTheDevicesLimits) {
           check_cpu_limits(r.plan.config, c, f);
         else if (r.plan.config.kernel == "mma" || r.plan.config.kernel == "mma32")
           check_mma_limits(r.plan.config, c, f);
+        else if (r.plan.config.kernel == "ukernel")
+          check_ukernel_limits(r.plan.config, c, f);
         else
           check_simt_limits(r.plan.config, f);
         EXPECT_EQ(r.plan.config.split != kNoSplit, r.plan.launch.splits > 1);

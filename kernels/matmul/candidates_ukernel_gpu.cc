@@ -1,0 +1,87 @@
+// matmul by a ukernel on GPUs: the multi-MMA inner kernel, with the whole loop over K in it
+// (ukernel/multi_mma.h). The tile is then all of K; how much of it the ukernel stages at a time, unroll_k, is
+// its own.
+#include "absl/strings/str_cat.h"
+#include "kernels/matmul/candidates.h"
+#include "kernels/matmul/mma_shape.h"
+
+namespace lathe {
+namespace {
+
+std::string refusal(const CandidateContext& context) {
+  const ProblemClass& c = context.problem;
+  if (c.b != c.a) return absl::StrCat("B ", name_of(c.b), ": both operands are of one type");
+  if (c.packed_b != kNotPacked) return "B comes packed";
+  if (c.zero_a != 0) return "zero point: bytes are multiplied as they are";
+  if (c.alignment != Alignment::k16) return "rows are not aligned to 16 bytes";
+  return invariance_refusal(context, "mma");
+}
+
+std::string cuda_refusal(const CandidateContext& context) {
+  const ProblemClass& c = context.problem;
+  if (sm_version(context.facts.target) < 80)
+    return absl::StrCat(context.facts.target.arch, " has no asynchronous copies: sm_80 and later");
+  if (size_of(c.a) == 1 && (c.trans_a != 0 || c.trans_b == 0))
+    return "bytes that do not lie along K: ldmatrix transposes none";
+  return refusal(context);
+}
+
+std::string rocm_refusal(const CandidateContext& context) {
+  const ProblemClass& c = context.problem;
+  if (c.trans_a != 0 || c.trans_b == 0) return "operands that do not lie along K: it transposes none";
+  return refusal(context);
+}
+
+// Bytes of K in a stage (ukernel/mma_sync.h, ukernel/mfma.h), and stages.
+constexpr int32_t kDepth = 64, kCudaStages = 4, kRocmStages = 2;
+
+template <int32_t tile_m, int32_t tile_n, int32_t warp_m, int32_t warp_n>
+CompileConfig tile_of(const CandidateContext& context) {
+  const bool rocm = context.facts.target.backend == Backend::kRocm;
+  CompileConfig config;
+  config.tile_m = tile_m, config.tile_n = tile_n;
+  config.register_m = warp_m, config.register_n = warp_n;
+  config.unroll_k = kDepth / static_cast<int32_t>(size_of(context.problem.a));
+  config.tile_k = static_cast<int32_t>(round_up(context.problem.k, config.unroll_k));
+  config.stages = rocm ? kRocmStages : kCudaStages;
+  config.threads = tile_m / warp_m * (tile_n / warp_n) * wave_size(context.facts.target);
+  return config;
+}
+
+constexpr char kInlined[] = "alwaysinline nounwind";
+
+using Tiling = CompileConfig (*)(const CandidateContext&);
+UkernelRow cuda_row(DType type, const char* function, const char* bitcode, Tiling tiling, int64_t edge) {
+  return {Op::kMatmul,       Backend::kCuda, type,
+          function,          bitcode,        kInlined,
+          cuda_refusal,      tiling,         kCudaStages * 2 * edge * kDepth,
+          append_mma_ukernel};
+}
+UkernelRow rocm_row(DType type, const char* function, const char* bitcode, Tiling tiling, int64_t edge) {
+  return {Op::kMatmul,        Backend::kRocm, type,
+          function,           bitcode,        kInlined,
+          rocm_refusal,       tiling,         kRocmStages * 2 * edge * kDepth,
+          append_mfma_ukernel};
+}
+
+}  // namespace
+
+const std::vector<UkernelRow>& matmul_gpu_ukernels() {
+  constexpr Tiling kEight = tile_of<128, 128, 64, 32>, kFour = tile_of<64, 64, 32, 32>,
+                   kFourLarge = tile_of<128, 128, 64, 64>;  // warps or waves
+  static const std::vector<UkernelRow> rows = {
+      cuda_row(DType::kF16, "lathe_mma_f16_128x128", "matmul/mma_sync_f16", kEight, 128),
+      cuda_row(DType::kF16, "lathe_mma_f16_64x64", "matmul/mma_sync_f16", kFour, 64),
+      cuda_row(DType::kBF16, "lathe_mma_bf16_128x128", "matmul/mma_sync_bf16", kEight, 128),
+      cuda_row(DType::kBF16, "lathe_mma_bf16_64x64", "matmul/mma_sync_bf16", kFour, 64),
+      cuda_row(DType::kI8, "lathe_mma_i8_128x128", "matmul/mma_sync_i8", kEight, 128),
+      cuda_row(DType::kI8, "lathe_mma_i8_64x64", "matmul/mma_sync_i8", kFour, 64),
+      rocm_row(DType::kF16, "lathe_mfma_f16_128x128", "matmul/mfma_f16", kFourLarge, 128),
+      rocm_row(DType::kF16, "lathe_mfma_f16_64x64", "matmul/mfma_f16", kFour, 64),
+      rocm_row(DType::kBF16, "lathe_mfma_bf16_128x128", "matmul/mfma_bf16", kFourLarge, 128),
+      rocm_row(DType::kBF16, "lathe_mfma_bf16_64x64", "matmul/mfma_bf16", kFour, 64),
+  };
+  return rows;
+}
+
+}  // namespace lathe

@@ -1,0 +1,33 @@
+// targets: gfx90a gfx942 gfx950
+//
+// The multi-MMA inner kernel of CDNA on bf16: MFMA of 16 x 16, over 32 of K at once on gfx950 and in two instructions before.
+#include "mfma.h"
+
+#if defined(__gfx950__)
+typedef __bf16 eight __attribute__((vector_size(16)));
+#define MULTIPLY(d, a, b) d = __builtin_amdgcn_mfma_f32_16x16x32_bf16((eight)(b), (eight)(a), d, 0, 0, 0)
+#else
+typedef int16_t four __attribute__((vector_size(8)));
+typedef int16_t eight __attribute__((vector_size(16)));
+#define LOW(x) __builtin_shufflevector((eight)(x), (eight)(x), 0, 1, 2, 3)
+#define HIGH(x) __builtin_shufflevector((eight)(x), (eight)(x), 4, 5, 6, 7)
+#define MULTIPLY(d, a, b)                                                   \
+  do {                                                                      \
+    d = __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(LOW(b), LOW(a), d, 0, 0, 0);   \
+    d = __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(HIGH(b), HIGH(a), d, 0, 0, 0); \
+  } while (0)
+#endif
+
+#define FUNCTION lathe_mfma_bf16_128x128
+#define TILE_M 128
+#define TILE_N 128
+#define WARP_M 64
+#define WARP_N 64
+#include "mfma_tile.h"
+
+#define FUNCTION lathe_mfma_bf16_64x64
+#define TILE_M 64
+#define TILE_N 64
+#define WARP_M 32
+#define WARP_N 32
+#include "mfma_tile.h"

@@ -1,0 +1,226 @@
+// matmul's ukernels on GPUs, from the table's row to the code: what the oracle writes into the plan the
+// payload op carries, the kernel is linked with, and nothing is left of but registers and matrix
+// instructions.
+#include <gmock/gmock.h>
+
+#include <algorithm>
+
+#include "absl/strings/str_cat.h"
+#include "api/compiler_library.h"
+#include "api/options.h"
+#include "assembler.h"
+#include "code_facts.h"
+#include "core/artifact.h"
+#include "core/json.h"
+#include "kernels/candidates_ukernel.h"
+#include "oracle/oracle.h"
+#include "tests/compiler/compiler_process.h"
+#include "tests/kernels/device_files.h"
+
+namespace lathe {
+namespace {
+
+using ::testing::AnyOf;
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr int64_t kK = 1000;  // no multiple of a stage
+
+ProblemClass class_of(const UkernelRow& row, int trans_a, int trans_b) {
+  ProblemClass c;
+  c.op = Op::kMatmul;
+  c.a = c.b = row.a;
+  c.d = row.a == DType::kI8 ? DType::kI32 : DType::kF32;
+  c.m_lo = 257, c.m_hi = 512;
+  c.n = 208, c.k = kK;
+  c.trans_a = trans_a, c.trans_b = trans_b;
+  c.alignment = Alignment::k16;
+  return c;
+}
+
+// The devices, one a target, of a row.
+std::vector<const DeviceFacts*> devices_of(const UkernelRow& row) {
+  std::vector<const DeviceFacts*> devices;
+  std::set<std::string> seen;
+  for (const DeviceFacts& f : shipped_facts())
+    if (f.target.backend == row.backend && seen.insert(f.target.arch).second) devices.push_back(&f);
+  return devices;
+}
+
+std::vector<RankedPlan> plans_of(const UkernelRow& row, const ProblemClass& c, const DeviceFacts& f,
+                                 int32_t splits = 0) {
+  std::vector<RankedPlan> all, of_row;
+  enumerate_ukernels({c, f, 1, splits}, &all);
+  for (RankedPlan& r : all)
+    if (r.plan.config.ukernel.function == row.function) of_row.push_back(std::move(r));
+  return of_row;
+}
+
+// Calls `visit` for the first legal plan of every row of a GPU for every device and layout it serves.
+void for_every_plan(const std::function<void(const UkernelRow&, const DeviceFacts&, const ProblemClass&,
+                                             const Plan&)>& visit) {
+  for (const UkernelRow& row : ukernel_rows()) {
+    if (row.op != Op::kMatmul || row.backend == Backend::kCpu) continue;
+    int served = 0;
+    for (const DeviceFacts* f : devices_of(row))
+      for (int layout = 0; layout < 4; ++layout) {
+        const ProblemClass c = class_of(row, layout & 1, layout / 2);
+        for (const RankedPlan& r : plans_of(row, c, *f)) {
+          if (!r.rejection.empty()) {
+            EXPECT_THAT(r.rejection, AnyOf(HasSubstr("no bitcode of "), HasSubstr("not lie along K")))
+                << f->name;
+            continue;
+          }
+          ++served;
+          visit(row, *f, c, r.plan);
+          break;
+        }
+      }
+    EXPECT_GT(served, 0) << row.function;
+  }
+}
+
+const std::string& dump_of(const testing::CompilerAnswer& answer, const std::string& ending) {
+  static const std::string none;
+  for (const auto& [name, text] : answer.dumps)
+    if (name.size() >= ending.size() && name.compare(name.size() - ending.size(), ending.size(), ending) == 0)
+      return text;
+  ADD_FAILURE() << "no dump " << ending;
+  return none;
+}
+
+const char* matrix_instruction_of(const Target& target) {
+  return target.backend == Backend::kCuda ? "mma.sync.aligned" : "v_mfma_";
+}
+
+TEST(GpuUkernel, OpPlanAndLoweringAgreeForEveryRow) {
+  std::set<std::string> compiled;
+  for_every_plan([&](const UkernelRow& row, const DeviceFacts& f, const ProblemClass& c, const Plan& plan) {
+    // One target of a bitcode is as another.
+    if (!compiled.insert(absl::StrCat(row.function, plan.config.ukernel.bitcode, c.trans_a, c.trans_b))
+             .second)
+      return;
+    EXPECT_EQ(plan.config.ukernel.bitcode, bitcode_for(row.bitcode, f.target));
+    EXPECT_EQ(plan.config.ukernel.attributes, row.attributes);
+    const testing::CompilerAnswer answer = testing::compile(c, plan.config, f.target, /*dump=*/true);
+    ASSERT_EQ(answer.code, 0) << f.name << " " << row.function << ": " << answer.error;
+    const std::string attribute =
+        absl::StrCat("#lathe.ukernel<function = \"", row.function, "\", bitcode = \"",
+                     plan.config.ukernel.bitcode, "\", attributes = \"", row.attributes, "\">");
+    EXPECT_THAT(dump_of(answer, "payload.mlir"), HasSubstr(attribute));
+    const std::string& kernel = dump_of(answer, "kernel.mlir");
+    EXPECT_THAT(kernel, HasSubstr(attribute));
+    EXPECT_THAT(kernel, HasSubstr(absl::StrCat("llvm.call @", row.function)));
+    EXPECT_THAT(dump_of(answer, "llvm.ll"), Not(HasSubstr(absl::StrCat("@", row.function, "("))));
+    EXPECT_THAT(dump_of(answer, "llvm.ll"), Not(HasSubstr("alloca"))) << "sums are not in registers";
+    const bool cuda = f.target.backend == Backend::kCuda;
+    EXPECT_THAT(dump_of(answer, cuda ? "kernel.ptx" : "assembly.s"),
+                HasSubstr(matrix_instruction_of(f.target)));
+    const auto artifact = parse_artifact(answer.artifact);
+    ASSERT_TRUE(artifact.ok()) << artifact.status();
+    const Step& step = artifact->recipe.steps.front();
+    EXPECT_THAT(step.symbol, HasSubstr(absl::StrCat("_ukernel_", row.function)));
+    EXPECT_EQ(step.block[0], plan.config.threads);
+    // CUDA's dynamic shared memory is all the ukernel's; AMD's is static, beside the ticket.
+    if (cuda) EXPECT_EQ(evaluate(step.dynamic_shared_memory, {}), row.shared_bytes) << row.function;
+    if (!cuda)
+      for (const auto& [name, facts] : read_hsaco(artifact->code))
+        if (name == step.symbol) EXPECT_GE(facts.shared_bytes, row.shared_bytes);
+  });
+}
+
+// The ukernel has the whole loop over K: choosing it makes the tile as deep as K, which no generated kernel's
+// is, and leaves one call where those loop over blocks of K.
+TEST(GpuUkernel, ChoosingItChangesTheTiling) {
+  std::set<std::string> seen;
+  for_every_plan([&](const UkernelRow& row, const DeviceFacts& f, const ProblemClass& c, const Plan& plan) {
+    if (!seen.insert(row.function).second) return;
+    EXPECT_GE(plan.config.tile_k, kK);
+    CompileConfig generated = plan.config;
+    generated.kernel = "mma", generated.ukernel = {};
+    generated.tile_k = plan.config.unroll_k, generated.unroll_k = 1;
+    EXPECT_LT(generated.tile_k, kK);
+    const auto by_ukernel = testing::compile(c, plan.config, f.target, /*dump=*/true),
+               by_emitter = testing::compile(c, generated, f.target, /*dump=*/true);
+    ASSERT_EQ(by_emitter.code, 0) << by_emitter.error;
+    EXPECT_THAT(dump_of(by_ukernel, "payload.mlir"),
+                HasSubstr(absl::StrCat("tile_k = ", plan.config.tile_k)));
+    // What loops there are come after the call, and store.
+    const std::string &kernel = dump_of(by_ukernel, "kernel.mlir"),
+                      &loops = dump_of(by_emitter, "kernel.mlir");
+    const size_t call = kernel.find(absl::StrCat("llvm.call @", row.function));
+    ASSERT_NE(call, std::string::npos);
+    const std::string before = kernel.substr(kernel.find("gpu.func"), call - kernel.find("gpu.func"));
+    EXPECT_THAT(before, Not(HasSubstr("scf.for")));
+    for (const char* product : {"nvvm.mma.sync", "amdgcn.mfma"}) EXPECT_THAT(kernel, Not(HasSubstr(product)));
+    const auto count = [](const std::string& text) {
+      size_t n = 0;
+      for (size_t at = text.find("scf.for "); at != std::string::npos; at = text.find("scf.for ", at + 1))
+        ++n;
+      return n;
+    };
+    EXPECT_EQ(count(kernel) + 1, count(loops)) << "the loop over K, alone, is not there";
+  });
+}
+
+// Priced as the kernel it stands in for and a little more: nothing was measured.
+TEST(GpuUkernel, IsNotChosenBeforeWhatIsGenerated) {
+  for_every_plan([&](const UkernelRow& row, const DeviceFacts& f, const ProblemClass& c, const Plan&) {
+    const auto ranked = rank_plans(c, f, {1, 0});
+    ASSERT_TRUE(ranked.ok()) << ranked.status();
+    EXPECT_NE(ranked->ranked[0].plan.config.kernel, "ukernel") << f.name << " " << row.function;
+  });
+}
+
+TEST(GpuUkernel, WhatItDoesNotServeIsRejectedWithTheReason) {
+  for (const UkernelRow& row : ukernel_rows()) {
+    if (row.op != Op::kMatmul || row.backend == Backend::kCpu) continue;
+    const DeviceFacts& f = shipped_facts(row.backend == Backend::kCuda ? "sm_90a" : "gfx942");
+    const auto reason = [&](const std::function<void(ProblemClass*, DeviceFacts*)>& change) {
+      ProblemClass c = class_of(row, 0, 1);
+      DeviceFacts facts = f;
+      change(&c, &facts);
+      const std::vector<RankedPlan> plans = plans_of(row, c, facts);
+      return plans.size() == 1 ? plans[0].rejection : absl::StrCat(plans.size(), " plans");
+    };
+    EXPECT_THAT(reason([](ProblemClass* c, DeviceFacts*) { c->alignment = Alignment::kElement; }),
+                HasSubstr("not aligned to 16 bytes"));
+    EXPECT_THAT(reason([](ProblemClass* c, DeviceFacts*) { c->zero_a = 1; }), HasSubstr("zero point"));
+    EXPECT_THAT(reason([](ProblemClass*, DeviceFacts* d) { d->target = *parse_target("sm_75"); }),
+                AnyOf(HasSubstr("no bitcode of "), HasSubstr("0 plans")));
+    EXPECT_THAT(reason([](ProblemClass*, DeviceFacts* d) { d->facts["shared_memory_bytes"].value = 8192; }),
+                HasSubstr("smem "));
+  }
+}
+
+TEST(GpuUkernel, AssemblesWithoutSpills) {
+  const auto options = read_options(nullptr, [](const char* name) { return std::getenv(name); });
+  const bool assembles = no_assembler().empty() && options.ok() && options->assembler;
+  CompilerLibrary compiler(LATHE_COMPILER_PATH);
+  for_every_plan([&](const UkernelRow&, const DeviceFacts& f, const ProblemClass& c, const Plan& plan) {
+    const bool cuda = f.target.backend == Backend::kCuda;
+    if (cuda && !assembles) return;
+    // Of CUDA's targets, an old one, one in between and a new one.
+    if (cuda && f.target.arch != "sm_80" && f.target.arch != "sm_90a" && f.target.arch != "sm_120") return;
+    const auto artifact =
+        compiler.compile({c, plan.config, f.target, assembles ? &*options->assembler : nullptr});
+    ASSERT_TRUE(artifact.ok()) << artifact.status();
+    const std::string& symbol = artifact->recipe.steps.front().symbol;
+    const std::string what = absl::StrCat(f.target.arch, " ", symbol);
+    if (cuda) {
+      const Json kernel = Json::parse(artifact->metadata)["kernels"][symbol];
+      ASSERT_TRUE(kernel.is_object()) << what << ": " << artifact->metadata;
+      EXPECT_EQ(kernel["spill_bytes"], 0) << what;
+      EXPECT_EQ(kernel["stack_bytes"], 0) << what;
+    } else {
+      const KernelTable table = read_hsaco(artifact->code);
+      ASSERT_TRUE(table.count(symbol)) << what;
+      EXPECT_EQ(table.at(symbol).scratch_bytes, 0) << what;
+      EXPECT_EQ(table.at(symbol).spills, 0) << what;
+    }
+  });
+  if (!assembles) GTEST_SKIP() << "AMD alone: " << no_assembler();
+}
+
+}  // namespace
+}  // namespace lathe
