@@ -235,4 +235,11 @@ inline RankedPlan rejected(CompileConfig config, std::string reason) {
   return r;
 }
 
+// Appends the row as rejected, where that is wanted. `reason`: what absl::StrCat takes.
+template <typename... Reason>
+void reject(const CandidateContext& context, const CompileConfig& config, std::vector<RankedPlan>* out,
+            const Reason&... reason) {
+  if (context.wants_rejected()) out->push_back(rejected(config, absl::StrCat(reason...)));
+}
+
 }  // namespace lathe

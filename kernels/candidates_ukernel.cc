@@ -57,11 +57,10 @@ void enumerate_row(const UkernelRow& row, const CandidateContext& context, std::
   config.kernel = "ukernel";
   config.ukernel = {row.function, bitcode_for(row.bitcode, context.facts.target), row.attributes};
   if (config.ukernel.bitcode.empty())
-    return out->push_back(
-        rejected(config, absl::StrCat("no bitcode of ", row.bitcode, " for ", context.facts.target.arch, " ",
-                                      context.facts.target.features)));
+    return reject(context, config, out, "no bitcode of ", row.bitcode, " for ", context.facts.target.arch,
+                  " ", context.facts.target.features);
   if (std::string refusal = row.refusal(context); !refusal.empty())
-    return out->push_back(rejected(config, refusal));
+    return reject(context, config, out, refusal);
   if (row.shared_bytes > 0) {
     const auto most = static_cast<int64_t>(GpuRates(context.facts).shared_memory_bytes);
     if (row.shared_bytes > most)
@@ -123,8 +122,11 @@ void enumerate_user(const UkernelRow& row, const UserUkernel& u, const Candidate
   if (refusal.empty() && config.register_n % config.lanes != 0)
     refusal = absl::StrCat("register_n ", config.register_n, " is no multiple of ", config.lanes, " lanes");
   if (!refusal.empty()) return out->push_back(rejected(config, refusal));
+  // Every tiling: the price is not the row's.
+  CandidateContext all = context;
+  all.fastest = nullptr;
   const size_t first = out->size();
-  row.price(context, config, out);
+  row.price(all, config, out);
   const Work work(context.problem);
   const double seconds =
       u.fixed_seconds +

@@ -22,10 +22,18 @@ constexpr RegisterTile kOuterTiles[] = {{1, 15}, {2, 10}, {3, 7},  {4, 6},  {5, 
 constexpr double kStreamBytes = 256 << 10;  // a task streams about this much of B at least
 constexpr int64_t kMaxTileN = 4096;
 
-// `a_column`: vectors beside its sums that a column of D takes.
-std::string check_registers(const CpuRates& rates, const RegisterTile& t, int32_t a_column = 1) {
+// Whether the tile's sums have registers and rows; appends why not. `a_column`: vectors beside its sums that
+// a column of D takes.
+bool fits(const CandidateContext& context, const CpuRates& rates, const MatmulSizes& s, const RegisterTile& t,
+          const CompileConfig& config, std::vector<RankedPlan>* out, int32_t a_column = 1) {
   const int32_t need = t.rows * t.columns + a_column * t.columns + 1;
-  return need > rates.registers ? absl::StrCat("registers ", need, " > ", rates.registers) : "";
+  if (need > rates.registers)
+    reject(context, config, out, "registers ", need, " > ", rates.registers);
+  else if (t.rows > s.m)
+    reject(context, config, out, "register rows ", t.rows, " > M ", s.m);
+  else
+    return true;
+  return false;
 }
 
 // Tiles of few sums leave the loop over k short: two steps of it a turn.
@@ -33,7 +41,9 @@ constexpr int32_t kUnrolledBlocks = 2;  // of B: what is fetched ahead is a line
 int32_t unroll_of(const RegisterTile& t) { return t.rows * t.columns <= 8 ? 2 : 1; }
 
 // Blocks end in the middle of a row of B, where what is read ahead of it is lost (M = 2 on Zen 4: 3.64 ms by
-// whole rows, 4.4 in blocks).
+// whole rows, 4.4 in blocks). Weights on huge pages lose less, but nobody knows which they lie on (M = 4 by
+// 6144 x 4096, 4x6 by whole rows and 4x1 in blocks: 4.6 and 4.3 ms on huge pages, 5.8 and 7.9 on pages of 4
+// KiB).
 constexpr double kBlockedMemoryEfficiency = 0.85;
 
 // Depth of a block of K: what it needs of A takes half of L1. 0: K is no longer than that.
@@ -120,15 +130,12 @@ absl::InlinedVector<int32_t, 2> task_columns(const CpuRates& rates, const Matmul
 // Prices one row for every task width and split and appends it. `cycles(n, k)` computes n columns over k.
 template <typename Cycles>
 void append_streamed(const CandidateContext& context, const CpuRates& rates, const MatmulSizes& s,
-                     CompileConfig config, double memory_efficiency, const std::string& recipe, Cycles cycles,
-                     std::vector<RankedPlan>* out) {
-  config.tile_m = static_cast<int32_t>(round_up(s.m, config.register_m));
+                     const CompileConfig& config, double memory_efficiency, const std::string& recipe,
+                     Cycles cycles, std::vector<RankedPlan>* out) {
   for (int32_t columns : task_columns(rates, s, config.register_n)) {
-    config.tile_n = columns;
     const double tiles = ceil_div(s.n, columns);
     const auto least_chunk = std::max<int64_t>(256, kStreamBytes / 4 / (columns * s.b_bytes));
     for (int32_t splits : split_options(context, s.k, tiles, rates.workers, least_chunk)) {
-      config.split = splits > 1;
       const double tasks = tiles * splits, k = std::ceil(double(s.k) / splits);
       const double bandwidth = rates.bandwidth(tasks) * memory_efficiency;
       const auto seconds = [&](double n) {
@@ -136,14 +143,19 @@ void append_streamed(const CandidateContext& context, const CpuRates& rates, con
             (n * s.b_bytes + s.m * s.input_bytes) * k + s.m * n * (splits > 1 ? 4 : s.output_bytes);
         return CpuRates::overlap(cycles(n, k) / rates.clock_hz, bytes / bandwidth);
       };
-      RankedPlan r;
-      r.plan.config = config;
-      r.plan.launch.splits = splits;
       const double largest = seconds(std::min<double>(columns, s.n));
       const double last = seconds(s.n - (tiles - 1) * columns);
-      r.plan.predicted_seconds =
+      const double predicted =
           rates.schedule_seconds(tasks, ((tiles - 1) * largest + last) / tiles, largest) +
           (splits > 1 ? merge_seconds(s, splits, rates.bandwidth(rates.workers)) : 0);
+      if (!context.wants(predicted)) continue;
+      RankedPlan r;
+      r.plan.config = config;
+      r.plan.config.tile_m = static_cast<int32_t>(round_up(s.m, config.register_m));
+      r.plan.config.tile_n = columns;
+      r.plan.config.split = splits > 1;
+      r.plan.launch.splits = splits;
+      r.plan.predicted_seconds = predicted;
       r.plan.numeric_recipe =
           recipe == kExactRecipe ? recipe : absl::StrCat(recipe, "; ", merge_recipe(splits));
       out->push_back(std::move(r));
@@ -210,25 +222,20 @@ void enumerate_matmul_dot(const CandidateContext& context, std::vector<RankedPla
   CompileConfig config;
   config.kernel = "dot";
   config.lanes = rates.lanes;
-  if (!operands_refusal(c).empty()) return out->push_back(rejected(config, operands_refusal(c)));
-  if (c.trans_b == 0) return out->push_back(rejected(config, "B is not K-contiguous"));
-  if (c.trans_a != 0) return out->push_back(rejected(config, "A is not K-contiguous"));
-  if (c.m_hi > kDotMaxM) return out->push_back(rejected(config, absl::StrCat("M ", c.m_hi, " > ", kDotMaxM)));
+  if (!operands_refusal(c).empty()) return reject(context, config, out, operands_refusal(c));
+  if (c.trans_b == 0) return reject(context, config, out, "B is not K-contiguous");
+  if (c.trans_a != 0) return reject(context, config, out, "A is not K-contiguous");
+  if (c.m_hi > kDotMaxM) return reject(context, config, out, "M ", c.m_hi, " > ", kDotMaxM);
   if (s.batch_invariant && is_float(c.a))
-    return out->push_back(rejected(config, "batch_invariant: rows of larger M come from panels"));
+    return reject(context, config, out, "batch_invariant: rows of larger M come from panels");
+  const std::string recipe = is_float(c.a) ? absl::StrCat(rates.product_recipe(), " in ", rates.lanes,
+                                                          " lanes; K ascending, lanes summed at the end")
+                                           : kExactRecipe;
   for (const RegisterTile& t : kDotTiles) {
     config.register_m = t.rows;
     config.register_n = t.columns;
-    std::string reason = check_registers(rates, t, s.blocks ? 3 : c.zero_a ? 2 : 1);
-    if (reason.empty() && t.rows > s.m) reason = absl::StrCat("register rows ", t.rows, " > M ", s.m);
-    if (!reason.empty()) {
-      out->push_back(rejected(config, std::move(reason)));
-      continue;
-    }
+    if (!fits(context, rates, s, t, config, out, s.blocks ? 3 : c.zero_a ? 2 : 1)) continue;
     config.unroll_k = s.blocks ? kUnrolledBlocks : unroll_of(t);
-    const std::string recipe = is_float(c.a) ? absl::StrCat(rates.product_recipe(), " in ", rates.lanes,
-                                                            " lanes; K ascending, lanes summed at the end")
-                                             : kExactRecipe;
     if (c.m_hi <= kWholeDotMaxM) {
       append_streamed(
           context, rates, s, config, 1.0, recipe,
@@ -252,27 +259,21 @@ void enumerate_matmul_outer(const CandidateContext& context, std::vector<RankedP
   CompileConfig config;
   config.kernel = "outer";
   config.lanes = rates.lanes;
-  if (!operands_refusal(c).empty()) return out->push_back(rejected(config, operands_refusal(c)));
+  if (!operands_refusal(c).empty()) return reject(context, config, out, operands_refusal(c));
   if (!is_float(c.a))
-    return out->push_back(rejected(config, "i8: words along K would be put together from 4 rows"));
-  if (c.trans_b != 0) return out->push_back(rejected(config, "B is not N-contiguous"));
+    return reject(context, config, out, "i8: words along K would be put together from 4 rows");
+  if (c.trans_b != 0) return reject(context, config, out, "B is not N-contiguous");
   // Every pass over the rows reads B again.
   const double b_bytes = double(c.n) * double(c.k) * s.b_bytes;
   if (c.m_hi > (b_bytes <= rates.l2_bytes / 4 ? kSmallOuterMaxM : kOuterMaxM))
-    return out->push_back(
-        rejected(config, absl::StrCat("M ", c.m_hi, " > ", kOuterMaxM, " and B of ", int64_t(b_bytes),
-                                      " bytes > a quarter of L2, or M > ", kSmallOuterMaxM)));
+    return reject(context, config, out, "M ", c.m_hi, " > ", kOuterMaxM, " and B of ", int64_t(b_bytes),
+                  " bytes > a quarter of L2, or M > ", kSmallOuterMaxM);
   if (s.batch_invariant)
-    return out->push_back(rejected(config, "batch_invariant: rows of larger M come from panels"));
+    return reject(context, config, out, "batch_invariant: rows of larger M come from panels");
   for (const RegisterTile& t : kOuterTiles) {
     config.register_m = t.rows;
     config.register_n = t.columns * rates.lanes;
-    std::string reason = check_registers(rates, t);
-    if (reason.empty() && t.rows > s.m) reason = absl::StrCat("register rows ", t.rows, " > M ", s.m);
-    if (!reason.empty()) {
-      out->push_back(rejected(config, std::move(reason)));
-      continue;
-    }
+    if (!fits(context, rates, s, t, config, out)) continue;
     config.unroll_k = unroll_of(t);
     // Each k jumps to another row of B.
     const double run = std::min<double>(config.register_n, s.n) * s.input_bytes;
@@ -290,7 +291,7 @@ void enumerate_matmul_bytes(const CandidateContext& context, std::vector<RankedP
   config.kernel = "bytes";
   config.lanes = kBytesLanes;
   if (std::string why = bytes_refusal(c, context.facts.target); !why.empty())
-    return out->push_back(rejected(config, std::move(why)));
+    return reject(context, config, out, why);
   const auto passes = static_cast<int32_t>(ceil_div(s.m, kBytesRows));
   config.register_m = static_cast<int32_t>(ceil_div(s.m, passes));
   config.register_n = kBytesLanes;

@@ -44,11 +44,11 @@ class DirectPricing {
       const int32_t sums = t.columns * t.vectors;
       const int32_t need = sums * static_cast<int32_t>(direct_chains(sums)) + t.vectors + 1;
       if (need > rates_.registers)
-        out->push_back(rejected(config, absl::StrCat("registers ", need, " > ", rates_.registers)));
+        reject(context_, config, out, "registers ", need, " > ", rates_.registers);
       else if (s_.batch_invariant && direct_chains(sums) > 1)
-        out->push_back(rejected(config, "batch_invariant: sums of even and odd K are added"));
+        reject(context_, config, out, "batch_invariant: sums of even and odd K are added");
       else if (t.vectors > 1 && config.register_m >= round_up(s_.m, rates_.lanes) + rates_.lanes)
-        out->push_back(rejected(config, absl::StrCat("register rows ", config.register_m, " > M ", s_.m)));
+        reject(context_, config, out, "register rows ", config.register_m, " > M ", s_.m);
       else
         append_depths(t, config, out);
     }
@@ -99,11 +99,14 @@ double DirectPricing::tile_seconds(const RegisterTile& t, const CompileConfig& c
   const double again = cached || rows <= c.register_m ? 0 : 0.25 * t.columns;
   // One vector of pairs a step (M = 16: 3.3 ms, where the products take 2.3; two vectors, M = 32: 4.9).
   const double lone = rates_.k_per_lane == 2 && t.vectors == 1 ? 0.4 * t.columns : 0;
+  // A's panel streams from L2 under every group of columns, and beside B loses lines when it takes more than
+  // a quarter of it (M = 32 by 6144 x 4096, 512 KiB deep 15.4 ms, 256 KiB 14.8; by 4096 x 4096 10.4
+  // and 10.3).
+  const double panel = t.vectors * rates_.lanes * 4 / kL2BytesPerCycle;
+  const double lost = rows * c.tile_k * 4 / rates_.k_per_lane > rates_.l2_bytes / 4 ? 0.04 * panel : 0;
   const double step = std::max(sums / std::min(rates_.fma_units, chains / latency_),
                                (t.columns + t.vectors) / rates_.loads_per_cycle) +
-                      crowded + again + lone;
-  // A's panel streams from L2 under every group of columns.
-  const double panel = t.vectors * rates_.lanes * 4 / kL2BytesPerCycle;
+                      crowded + again + lone + lost;
   const double keep = (blocks > 1 ? 2 : 1) * sums * rates_.lanes * 4 / kL2BytesPerCycle;
   constexpr double kTileCycles = 30;                      // entering and leaving the loop over k
   constexpr double kPackCycles = 0.6, kTurnCycles = 0.5;  // of an element
@@ -127,13 +130,15 @@ void DirectPricing::append_splits(const RegisterTile& t, const CompileConfig& co
       return tile_seconds(t, config, n, k, bandwidth) +
              s_.m / row_tiles * n * 2 * (splits > 1 ? 4 : s_.output_bytes) / bandwidth;
     };
+    const double predicted = rates_.schedule_seconds(tasks, seconds(s_.n / column_tiles),
+                                                     seconds(std::min<double>(config.tile_n, s_.n))) +
+                             (splits > 1 ? merge_seconds(s_, splits, rates_.bandwidth(rates_.workers)) : 0);
+    if (!context_.wants(predicted)) continue;
     RankedPlan r;
     r.plan.config = config;
     r.plan.config.split = splits > 1;
     r.plan.launch.splits = splits;
-    r.plan.predicted_seconds = rates_.schedule_seconds(tasks, seconds(s_.n / column_tiles),
-                                                       seconds(std::min<double>(config.tile_n, s_.n))) +
-                               (splits > 1 ? merge_seconds(s_, splits, rates_.bandwidth(rates_.workers)) : 0);
+    r.plan.predicted_seconds = predicted;
     r.plan.numeric_recipe = absl::StrCat(
         rates_.product_recipe(), "; K ascending in blocks of ", config.tile_k, ", summed in order; ",
         direct_chains(t.columns * t.vectors) > 1 ? "even and odd places of a block apart; " : "",
@@ -156,8 +161,8 @@ void DirectPricing::append_depths(const RegisterTile& t, CompileConfig config,
     const double panels = double(config.tile_m) * depth * 4 / per_lane;
     if (panels > rates_.l2_bytes / 2 && deepest != kDepths[0]) {
       config.tile_n = 0;
-      out->push_back(rejected(config, absl::StrCat("packed panels ", int64_t(panels), " > ",
-                                                   int64_t(rates_.l2_bytes / 2), " of L2")));
+      reject(context_, config, out, "packed panels ", int64_t(panels), " > ", int64_t(rates_.l2_bytes / 2),
+             " of L2");
       continue;
     }
     int64_t last_columns = 0;
@@ -176,7 +181,7 @@ void enumerate_matmul_direct(const CandidateContext& context, std::vector<Ranked
   const ProblemClass& c = context.problem;
   CompileConfig config;
   config.kernel = "direct";
-  const auto refuse = [&](std::string why) { out->push_back(rejected(config, std::move(why))); };
+  const auto refuse = [&](const std::string& why) { reject(context, config, out, why); };
   if (!operands_refusal(c).empty()) return refuse(operands_refusal(c));
   const int32_t per_lane = elements_a_lane(context);
   if (c.a != c.b || (c.a != DType::kF32 && !(c.a == DType::kBF16 && per_lane == 2)))

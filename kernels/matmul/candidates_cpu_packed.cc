@@ -43,12 +43,12 @@ class PackedPricing {
       config.register_m = t.rows, config.register_n = t.vectors * rates_.lanes;
       const int32_t need = t.rows * t.vectors + t.vectors + 1;
       if (need > rates_.registers)
-        out->push_back(rejected(config, absl::StrCat("registers ", need, " > ", rates_.registers)));
+        reject(context_, config, out, "registers ", need, " > ", rates_.registers);
       else if (config.register_n % kPackedColumns != 0)
-        out->push_back(rejected(
-            config, absl::StrCat("columns ", config.register_n, " are no whole panels of ", kPackedColumns)));
+        reject(context_, config, out, "columns ", config.register_n, " are no whole panels of ",
+               kPackedColumns);
       else if (t.rows > s_.m)
-        out->push_back(rejected(config, absl::StrCat("register rows ", t.rows, " > M ", s_.m)));
+        reject(context_, config, out, "register rows ", t.rows, " > M ", s_.m);
       else
         append(t, config, out);
     }
@@ -105,14 +105,16 @@ void PackedPricing::append_splits(const Shape& p, const CompileConfig& config,
     const auto seconds = [&](double m, double n) {
       return tile_seconds(p, m, n, k, bandwidth) + m * n * 2 * (splits > 1 ? 4 : s_.output_bytes) / bandwidth;
     };
+    const double predicted = rates_.schedule_seconds(tasks, seconds(s_.m / row_tiles, s_.n / column_tiles),
+                                                     seconds(std::min<double>(p.tile_rows, s_.m),
+                                                             std::min<double>(p.tile_columns, s_.n))) +
+                             (splits > 1 ? merge_seconds(s_, splits, rates_.bandwidth(rates_.workers)) : 0);
+    if (!context_.wants(predicted)) continue;
     RankedPlan r;
     r.plan.config = config;
     r.plan.config.split = splits > 1;
     r.plan.launch.splits = splits;
-    r.plan.predicted_seconds = rates_.schedule_seconds(tasks, seconds(s_.m / row_tiles, s_.n / column_tiles),
-                                                       seconds(std::min<double>(p.tile_rows, s_.m),
-                                                               std::min<double>(p.tile_columns, s_.n))) +
-                               (splits > 1 ? merge_seconds(s_, splits, rates_.bandwidth(rates_.workers)) : 0);
+    r.plan.predicted_seconds = predicted;
     r.plan.numeric_recipe = rates_.k_per_lane == 4
                                 ? kExactRecipe
                                 : absl::StrCat(rates_.product_recipe(), "; K ascending in blocks of ",
@@ -153,9 +155,9 @@ void enumerate_matmul_packed(const CandidateContext& context, std::vector<Ranked
   const ProblemClass& c = context.problem;
   CompileConfig config;
   config.kernel = "packed";
-  if (c.packed_b != kColumns16) return out->push_back(rejected(config, "B is not packed"));
+  if (c.packed_b != kColumns16) return reject(context, config, out, "B is not packed");
   if (const std::string refusal = forced_split_refusal(context); !refusal.empty())
-    return out->push_back(rejected(config, refusal));
+    return reject(context, config, out, refusal);
   PackedPricing(context).enumerate(out);
 }
 

@@ -201,15 +201,16 @@ void PanelPricing::append_splits(const PanelShape& p, std::vector<RankedPlan>* o
       return tile_seconds(p, m, n, k, bandwidth) +
              m * n * (2 * (splits > 1 ? 4 : s_.output_bytes) / bandwidth + turn);
     };
+    const double predicted = rates_.schedule_seconds(tasks, seconds(rows / row_tiles, columns / column_tiles),
+                                                     seconds(std::min<double>(p.tile_rows, rows),
+                                                             std::min<double>(p.tile_columns, columns))) +
+                             (splits > 1 ? merge_seconds(s_, splits, rates_.bandwidth(rates_.workers)) : 0);
+    if (!context_.wants(predicted)) continue;
     RankedPlan r;
     r.plan.config = config_of(p);
     r.plan.config.split = splits > 1;
     r.plan.launch.splits = splits;
-    r.plan.predicted_seconds =
-        rates_.schedule_seconds(
-            tasks, seconds(rows / row_tiles, columns / column_tiles),
-            seconds(std::min<double>(p.tile_rows, rows), std::min<double>(p.tile_columns, columns))) +
-        (splits > 1 ? merge_seconds(s_, splits, rates_.bandwidth(rates_.workers)) : 0);
+    r.plan.predicted_seconds = predicted;
     r.plan.numeric_recipe = rates_.k_per_lane == 4
                                 ? kExactRecipe
                                 : absl::StrCat(rates_.product_recipe(), "; K ascending in blocks of ",
@@ -261,11 +262,11 @@ void PanelPricing::append_tiles(PanelShape p, std::vector<RankedPlan>* out) cons
       // The smallest panels are legal whatever L2 there is, so that every class has a plan; their price
       // tells.
       const bool smallest = !p.whole && p.depth == kDepths[0] * p.k_per_lane && tile_columns == kLeastColumns;
-      if (p.packed_bytes() > limit && !smallest)
+      if (p.packed_bytes() <= limit || smallest)
+        append_splits(p, out);
+      else if (context_.wants_rejected())
         out->push_back(rejected(config_of(p), absl::StrCat("packed panels ", int64_t(p.packed_bytes()), " > ",
                                                            int64_t(limit), " of L2")));
-      else
-        append_splits(p, out);
     }
   }
 }
@@ -282,17 +283,16 @@ void enumerate_form(const CandidateContext& context, bool transposed, std::vecto
     config.register_n = transposed ? t.rows : columns;
     const int32_t need = t.rows * t.vectors + t.vectors + 1;
     if (need > pricing.rates().registers)
-      out->push_back(rejected(config, absl::StrCat("registers ", need, " > ", pricing.rates().registers)));
+      reject(context, config, out, "registers ", need, " > ", pricing.rates().registers);
     else if (t.rows > pricing.rows())
-      out->push_back(rejected(
-          config, absl::StrCat("register rows ", t.rows, " > ", transposed ? "N " : "M ", pricing.rows())));
+      reject(context, config, out, "register rows ", t.rows, " > ", transposed ? "N " : "M ", pricing.rows());
     else if (t.rows * t.vectors < kFewSums && pricing.rates().registers >= 32 && pricing.rows() > kFewSums)
-      out->push_back(rejected(config, absl::StrCat("sums ", t.rows * t.vectors, " < ", kFewSums,
-                                                   ": other tiles use more of the registers")));
+      reject(context, config, out, "sums ", t.rows * t.vectors, " < ", kFewSums,
+             ": other tiles use more of the registers");
     else if (t.vectors > 1 && pricing.rows() > kFewSums &&
              round_up(pricing.columns(), columns) >= 2 * round_up(pricing.columns(), pricing.rates().lanes))
-      out->push_back(rejected(config, absl::StrCat("register columns ", columns, ": half of them past the ",
-                                                   pricing.columns(), " there are")));
+      reject(context, config, out, "register columns ", columns, ": half of them past the ",
+             pricing.columns(), " there are");
     else
       pricing.append(t.rows, columns, out);
   }
@@ -310,17 +310,16 @@ void enumerate_matmul_panel(const CandidateContext& context, std::vector<RankedP
   CompileConfig config;
   config.kernel = "panel";
   if (!operands_refusal(context.problem).empty())
-    return out->push_back(rejected(config, operands_refusal(context.problem)));
+    return reject(context, config, out, operands_refusal(context.problem));
   if (const std::string refusal = forced_split_refusal(context); !refusal.empty())
-    return out->push_back(rejected(config, refusal));
+    return reject(context, config, out, refusal);
   if (context.problem.zero_a != 0)
-    out->push_back(rejected(config, "zero point: sums of B's columns are the transposed form's"));
+    reject(context, config, out, "zero point: sums of B's columns are the transposed form's");
   else
     enumerate_form(context, false, out);
   config.kernel = "panel_t";
   if (s.blocks)
-    out->push_back(
-        rejected(config, absl::StrCat("B ", name_of(context.problem.b), ": decoded as columns alone")));
+    reject(context, config, out, "B ", name_of(context.problem.b), ": decoded as columns alone");
   else
     enumerate_form(context, true, out);
 }

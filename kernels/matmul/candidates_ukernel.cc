@@ -38,9 +38,9 @@ void price(const CandidateContext& context, const CompileConfig& config, std::ve
   const int32_t vectors = config.register_n / config.lanes, need = config.register_m * vectors + vectors + 1;
   const MatmulSizes s(context.problem);
   if (need > rates.registers)
-    out->push_back(rejected(config, absl::StrCat("registers ", need, " > ", rates.registers)));
+    reject(context, config, out, "registers ", need, " > ", rates.registers);
   else if (config.register_m > s.m)
-    out->push_back(rejected(config, absl::StrCat("register rows ", config.register_m, " > M ", s.m)));
+    reject(context, config, out, "register rows ", config.register_m, " > M ", s.m);
   else
     append_whole_panels(context, config, out);
 }

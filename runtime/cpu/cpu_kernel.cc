@@ -91,6 +91,9 @@ CpuKernel::CpuKernel(const Recipe& recipe, const Driver* owner) : LoadedKernel(r
 
 int64_t CpuKernel::evaluate_count(size_t step, const VarValues& v, uint64_t sizes) const {
   const int64_t count = steps_[step].count(v);
+  uint64_t none = 0;
+  if (first_n_k_.load(std::memory_order_relaxed) == 0)
+    first_n_k_.compare_exchange_strong(none, packed_n_k(v), std::memory_order_relaxed);
   if (sizes != 0 && count >> kCountBits == 0)
     last_counts_[step].store(sizes << kCountBits | static_cast<uint64_t>(count), std::memory_order_relaxed);
   return count;

@@ -62,18 +62,28 @@ class CpuKernel final : public LoadedKernel {
  private:
   CpuKernel(const Recipe& recipe, const Driver* owner);
 
-  // M, the batch and the splits in 36 bits, above a count of 28: one atomic word. 0 where they do not fit.
+  // M, the batch and the splits in 36 bits, above a count of 28: one atomic word. 0 where they do not fit,
+  // and where a count depends on N or K that are not the first launch's, as a generic kernel's may be.
   static constexpr unsigned kCountBits = 28, kMBits = 16, kBatchBits = 12, kSplitBits = 8;
   uint64_t packed_sizes(const VarValues& v) const {
     const auto at = [&](Var var) { return static_cast<uint64_t>(v[static_cast<size_t>(var)]); };
     const uint64_t m = at(Var::kM), batch = at(Var::kBatch), splits = at(Var::kSplits);
-    if ((m >> kMBits | batch >> kBatchBits | splits >> kSplitBits) != 0 || !counts_by_m_) return 0;
+    if ((m >> kMBits | batch >> kBatchBits | splits >> kSplitBits) != 0) return 0;
+    if (!counts_by_m_ && ((at(Var::kN) | at(Var::kK)) >> 32 != 0 ||
+                          packed_n_k(v) != first_n_k_.load(std::memory_order_relaxed)))
+      return 0;
     return (m << kBatchBits | batch) << kSplitBits | splits;
+  }
+  // Of sizes that 32 bits hold.
+  static uint64_t packed_n_k(const VarValues& v) {
+    return static_cast<uint64_t>(v[static_cast<size_t>(Var::kN)]) << 32 |
+           static_cast<uint64_t>(v[static_cast<size_t>(Var::kK)]);
   }
   int64_t evaluate_count(size_t step, const VarValues& v, uint64_t sizes) const;
 
   std::vector<CompiledStep> steps_;
-  bool counts_by_m_ = true;  // no step's count depends on N or K
+  bool counts_by_m_ = true;                     // no step's count depends on N or K
+  mutable std::atomic<uint64_t> first_n_k_{0};  // packed_n_k of the first launch; 0: there was none
   mutable std::array<std::atomic<uint64_t>, kMaxSteps> last_counts_{};
   const Driver* owner_;
 };

@@ -146,11 +146,20 @@ void take_rank(const lathe_device& device, const DispatchKey& key, size_t rank, 
       key_of(key.problem, choice->plan().config, device.facts.target, codegen_for(device, key.problem));
 }
 
-absl::StatusOr<Choice> choose_by_oracle(const lathe_device& device, const DispatchKey& key) {
-  Choice choice;
+namespace {
+
+absl::StatusOr<OracleAnswer> ask_oracle(const lathe_device& device, const DispatchKey& key, Ranking ranking) {
   const std::shared_ptr<const std::vector<UserUkernel>> ukernels = device.context.ukernels.all();
   const OraclePolicy policy = {device.workers, key.split_k, external_policy(device, key), ukernels.get()};
-  LATHE_ASSIGN_OR_RETURN(choice.answer, rank_plans(key.problem, device.facts, policy));
+  return ranking == Ranking::kWhole ? rank_plans(key.problem, device.facts, policy)
+                                    : first_plan(key.problem, device.facts, policy);
+}
+
+}  // namespace
+
+absl::StatusOr<Choice> choose_by_oracle(const lathe_device& device, const DispatchKey& key) {
+  Choice choice;
+  LATHE_ASSIGN_OR_RETURN(choice.answer, ask_oracle(device, key, Ranking::kWhole));
   const bool forced = key.candidate > 0 || key.split_k > 0;
   size_t rank = 0;
   if (key.candidate > 0) {
@@ -168,14 +177,21 @@ absl::StatusOr<Choice> choose_by_oracle(const lathe_device& device, const Dispat
   return choice;
 }
 
-absl::StatusOr<Choice> choose_plan(const lathe_device& device, const DispatchKey& key) {
-  absl::StatusOr<Choice> choice = choose_by_oracle(device, key);
-  if (!choice.ok() || choice->by == ChosenBy::kRequest) return choice;
+absl::StatusOr<Choice> choose_plan(const lathe_device& device, const DispatchKey& key, Ranking ranking) {
   // Who goes back to the vendor's library means it, whatever was measured.
   const ExternalUse use = external_choice(device, key).use;
-  if (use == ExternalUse::kPrefer || use == ExternalUse::kRequire) return choice;
-  const std::optional<PlanRecord> record = find_tuning(device, key.problem);
-  if (!record) return choice;
+  const bool means_it = use == ExternalUse::kPrefer || use == ExternalUse::kRequire;
+  const bool forced = key.candidate > 0 || key.split_k > 0;
+  const std::optional<PlanRecord> record =
+      means_it || forced ? std::nullopt : find_tuning(device, key.problem);
+  if (!record && !forced && ranking == Ranking::kChoiceAlone) {
+    Choice first;
+    LATHE_ASSIGN_OR_RETURN(first.answer, ask_oracle(device, key, ranking));
+    take_rank(device, key, 0, ChosenBy::kOracle, &first);
+    return first;
+  }
+  absl::StatusOr<Choice> choice = choose_by_oracle(device, key);
+  if (!choice.ok() || !record) return choice;
   if (const std::optional<size_t> rank = recorded_rank(choice->answer, key.problem, *record)) {
     take_rank(device, key, *rank, ChosenBy::kTuning, &*choice);
     return choice;
@@ -320,7 +336,7 @@ absl::StatusOr<Prepared> prepare_kernel(lathe_device& device, const DispatchKey&
     if (!own.ok()) return loaded.status();
     device.context.logger.log(LogLevel::kWarning, absl::StrCat(device.name, ": ", loaded.status().message(),
                                                                "; Lathe's own kernel instead"));
-    own_choice = choose_plan(device, *own);
+    own_choice = choose_plan(device, *own, Ranking::kChoiceAlone);
     if (!own_choice.ok()) return own_choice.status();
     taken = &*own_choice;
     loaded = load_kernel(device, key.problem, *taken, may_compile, before_compile);

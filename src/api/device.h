@@ -75,8 +75,8 @@ absl::StatusOr<DispatchKey> without_external(const lathe_device& device, const D
 
 // What the oracle said of a class on a device, and which candidate the request takes.
 struct Choice {
-  OracleAnswer answer;
-  size_t rank = 0;  // index into answer.ranked
+  OracleAnswer answer;  // Ranking::kChoiceAlone: perhaps no more than the choice
+  size_t rank = 0;      // index into answer.ranked
   ChosenBy by = ChosenBy::kOracle;
   Key key;
 
@@ -88,11 +88,14 @@ const Json* pipeline_for(const lathe_device& device, const ProblemClass& c, cons
 std::string codegen_for(const lathe_device& device, const ProblemClass& c);
 
 // kUnimplemented when no candidate is legal; kInvalidArgument for a forced candidate that does not exist or
-// is rejected, with the reason. The oracle's, or the request's, alone.
+// is rejected, with the reason. The oracle's, or the request's, alone. The whole ranking, to look others up
+// in or to show.
 absl::StatusOr<Choice> choose_by_oracle(const lathe_device& device, const DispatchKey& key);
 // The same where no tuning record says otherwise. One that names no candidate of today's is a warning, once a
-// context.
-absl::StatusOr<Choice> choose_plan(const lathe_device& device, const DispatchKey& key);
+// context. Of a `ranking` that nobody reads the rest of, the choice alone is worked out.
+enum class Ranking { kWhole, kChoiceAlone };
+absl::StatusOr<Choice> choose_plan(const lathe_device& device, const DispatchKey& key,
+                                   Ranking ranking = Ranking::kWhole);
 // What an entry of the table was made of.
 absl::StatusOr<Choice> choice_of(const lathe_device& device, const DispatchEntry& entry);
 // Has the choice be that candidate of its answer.

@@ -29,13 +29,14 @@ std::optional<Choice> recorded_choice(const lathe_device& device, const Dispatch
   ArtifactCache& cache = *device.context.cache;
   const absl::StatusOr<PlanRecord> record =
       cache.read_record(key_of(make_record(device, RecordKind::kPlan, key.problem)));
-  if (!record.ok()) return std::nullopt;
-  const std::optional<size_t> rank = recorded_rank(choice.answer, key.problem, *record);
-  if (!rank || *rank == choice.rank) return std::nullopt;
-  Choice recorded = choice;
-  take_rank(device, key, *rank, ChosenBy::kRecord, &recorded);
-  if (is_asked_for(device, recorded) || !cache.get(recorded.key).ok()) return std::nullopt;
-  return recorded;
+  if (!record.ok() || record->names(choice.plan())) return std::nullopt;
+  absl::StatusOr<Choice> recorded = choose_by_oracle(device, key);
+  if (!recorded.ok()) return std::nullopt;
+  const std::optional<size_t> rank = recorded_rank(recorded->answer, key.problem, *record);
+  if (!rank) return std::nullopt;
+  take_rank(device, key, *rank, ChosenBy::kRecord, &*recorded);
+  if (is_asked_for(device, *recorded) || !cache.get(recorded->key).ok()) return std::nullopt;
+  return *std::move(recorded);
 }
 
 absl::StatusOr<PreparedClass> prepare_choice(lathe_device& device, const DispatchKey& key,
@@ -74,7 +75,7 @@ void record_plan(const lathe_device& device, const DispatchKey& key, const Choic
 }  // namespace
 
 absl::StatusOr<PreparedClass> prepare_class(lathe_device& device, const DispatchKey& key, bool may_compile) {
-  LATHE_ASSIGN_OR_RETURN(const Choice choice, choose_plan(device, key));
+  LATHE_ASSIGN_OR_RETURN(const Choice choice, choose_plan(device, key, Ranking::kChoiceAlone));
   std::optional<Choice> recorded;
   absl::StatusOr<PreparedClass> prepared =
       prepare_choice(device, key, choice, may_compile, [&]() -> absl::Status {

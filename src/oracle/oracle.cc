@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <set>
 #include <tuple>
 
@@ -63,17 +64,45 @@ std::string join_reasons(const std::vector<RankedPlan>& plans) {
   return absl::StrJoin(reasons, "; ");
 }
 
+// `fastest`: CandidateContext's.
+std::vector<RankedPlan> enumerate(const ProblemClass& c, const DeviceFacts& facts, const OraclePolicy& policy,
+                                  double* fastest) {
+  const CandidateContext context{
+      c, facts, policy.workers, policy.split_k, &policy.external, policy.user_ukernels, fastest};
+  std::vector<RankedPlan> table;
+  table.reserve(fastest != nullptr ? 32 : 1024);
+  for (const KernelFamily& family : kernel_families())
+    if (family.op == c.op && family.backend == facts.target.backend) family.enumerate(context, &table);
+  return table;
+}
+
+// Whether policy ranks external libraries ahead of what is faster.
+bool prefers_external(const OraclePolicy& policy) {
+  const ExternalUse use = policy.external.choice.use;
+  return use == ExternalUse::kRequire || use == ExternalUse::kPrefer;
+}
+
 }  // namespace
+
+absl::StatusOr<OracleAnswer> first_plan(const ProblemClass& c, const DeviceFacts& facts,
+                                        const OraclePolicy& policy) {
+  if (prefers_external(policy)) return rank_plans(c, facts, policy);
+  if (absl::Status s = check_class(c, policy, facts.target.backend); !s.ok()) return s;
+  double fastest = std::numeric_limits<double>::infinity();
+  std::vector<RankedPlan> table = enumerate(c, facts, policy, &fastest);
+  const RankedPlan* first = nullptr;
+  for (const RankedPlan& r : table) {
+    if (!r.rejection.empty() || !std::isfinite(r.plan.predicted_seconds)) continue;
+    if (first == nullptr || r.plan.predicted_seconds < first->plan.predicted_seconds) first = &r;
+  }
+  if (first == nullptr) return rank_plans(c, facts, policy);  // which says why
+  return OracleAnswer{{*first}, 1};
+}
 
 absl::StatusOr<OracleAnswer> rank_plans(const ProblemClass& c, const DeviceFacts& facts,
                                         const OraclePolicy& policy) {
   if (absl::Status s = check_class(c, policy, facts.target.backend); !s.ok()) return s;
-  const CandidateContext context{
-      c, facts, policy.workers, policy.split_k, &policy.external, policy.user_ukernels};
-  std::vector<RankedPlan> table;
-  table.reserve(1024);
-  for (const KernelFamily& family : kernel_families())
-    if (family.op == c.op && family.backend == facts.target.backend) family.enumerate(context, &table);
+  std::vector<RankedPlan> table = enumerate(c, facts, policy, nullptr);
 
   // A prediction that is no finite number (facts far from any device's) cannot be compared.
   for (RankedPlan& r : table)
@@ -82,7 +111,7 @@ absl::StatusOr<OracleAnswer> rank_plans(const ProblemClass& c, const DeviceFacts
 
   // kRequire leaves external libraries alone, kPrefer ranks them first.
   const bool require = policy.external.choice.use == ExternalUse::kRequire;
-  const bool prefer = require || policy.external.choice.use == ExternalUse::kPrefer;
+  const bool prefer = prefers_external(policy);
   for (RankedPlan& r : table)
     if (require && r.rejection.empty() && r.plan.config.external.provider.empty())
       r.rejection = absl::StrCat("an external library is required: ",

@@ -29,6 +29,9 @@ struct OracleAnswer {
 // kUnimplemented when no candidate is legal, with every reason.
 absl::StatusOr<OracleAnswer> rank_plans(const ProblemClass& c, const DeviceFacts& facts, const OraclePolicy& policy);
 
+// ranked[0] of rank_plans, alone, for a small part of its cost.
+absl::StatusOr<OracleAnswer> first_plan(const ProblemClass& c, const DeviceFacts& facts, const OraclePolicy& policy);
+
 // Every class of the weight that `c` describes (its bucket and alignment are ignored) for M in [1, m_max] on a device
 // of `backend`, every alignment included.
 std::vector<ProblemClass> classes_of_weight(const ProblemClass& c, int64_t m_max, Backend backend);

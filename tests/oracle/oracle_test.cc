@@ -106,6 +106,38 @@ TEST(Oracle, IsPure) {
   }
 }
 
+// Asked for the first alone, the oracle says what it ranks first, or why there is none.
+TEST(Oracle, FirstPlanIsTheFirstOfTheRanking) {
+  const std::pair<DType, DType> types[] = {{DType::kF32, DType::kF32},
+                                           {DType::kF16, DType::kF16},
+                                           {DType::kBF16, DType::kBF16},
+                                           {DType::kI8, DType::kI8},
+                                           {DType::kF32, DType::kQ4_0}};
+  size_t met = 0, legal = 0;
+  for (const DeviceFacts& f : shipped_facts())
+    for (const auto& [n, k] : {std::pair<int64_t, int64_t>{1280, 8192}, {48, 48}, {456, 51234}})
+      for (const Bucket& m : m_buckets(2048))
+        for (const auto& [a, b] : types)
+          for (int form = 0; form < 8; ++form) {
+            if (met++ % 7 != 0) continue;
+            ProblemClass c = matmul_class(a, DType::kF32, n, k, m);
+            c.b = b;
+            c.trans_b = form & 1;
+            c.packed_b = form == 7 ? 1 : 0;
+            if (form & 2) c.determinism = Determinism::kBatchInvariant;
+            OraclePolicy policy = {form & 4 ? 2 : 1, form == 5 ? 3 : 0};
+            if (form == 1) policy.external = {{ExternalUse::kPrefer, ExternalId::kAny}, 1, {}};
+            const auto all = rank_plans(c, f, policy);
+            const auto first = first_plan(c, f, policy);
+            ASSERT_EQ(all.status(), first.status()) << f.name << " " << to_json(c).dump();
+            if (!all.ok()) continue;
+            ++legal;
+            const auto of = [](const OracleAnswer& answer) { return text_of({{answer.ranked[0]}, 1}); };
+            ASSERT_EQ(of(*all), of(*first)) << f.name << " " << to_json(c).dump();
+          }
+  EXPECT_GT(legal, met / 7 / 4);
+}
+
 // What a plan shapes must follow the facts: another cache, another plan.
 TEST(Oracle, ListensToTheFacts) {
   const ProblemClass c = matmul_class(DType::kF32, DType::kF32, 4096, 4096, m_bucket(2048));

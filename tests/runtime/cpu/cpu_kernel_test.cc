@@ -92,6 +92,30 @@ TEST_F(CpuKernelRefusals, NothingWrong) {
   EXPECT_TRUE(CpuKernel::load(artifact, loader, externals, nullptr).ok());
 }
 
+// A kernel keeps its last sizes' answers: whichever sizes come after which, it says what the formula does.
+TEST(CpuKernel, CountsWhateverCameBefore) {
+  ObjectLoader loader;
+  ExternalLibraries externals{Backend::kCpu};
+  for (const Var side : {Var::kN, Var::kM}) {
+    Artifact artifact = test_artifact("steps", {cpu_step("nothing", 1), cpu_step("nothing", 1)});
+    artifact.recipe.steps[0].grid = {product(1, {{Var::kM, 4}}), product(1, {{side, 16}}),
+                                     Formula{{1, {{Var::kBatch, 1}, {Var::kSplits, 1}}}}};
+    artifact.recipe.steps[1].grid = {product(1, {{Var::kK, 8}, {Var::kMerge, 1}}), constant(1), constant(1)};
+    const auto loaded = CpuKernel::load(artifact, loader, externals, nullptr);
+    ASSERT_TRUE(loaded.ok()) << loaded.status();
+    const auto& kernel = static_cast<const CpuKernel&>(**loaded);
+    std::mt19937 random(5);
+    const int64_t extents[] = {1, 16, 17, 300, (int64_t{1} << 16) - 1, int64_t{1} << 16, int64_t{1} << 33};
+    const auto pick = [&] { return extents[random() % 7]; };
+    VarValues v = sizes(1, 1, 1, 1, 1);
+    for (int round = 0; round < 5000; ++round) {
+      if (random() % 3 == 0) v = sizes(pick(), pick(), pick(), 1 + random() % 3, 1 + random() % 3);
+      for (size_t step = 0; step < 2; ++step)
+        ASSERT_EQ(kernel.count(step, v), kernel.steps()[step].count(v)) << round;
+    }
+  }
+}
+
 TEST_F(CpuKernelRefusals, OtherCode) {
   artifact.format = CodeFormat::kCubin;
   expect_refusal("code format 3 is not an ELF object");
