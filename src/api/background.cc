@@ -30,9 +30,9 @@ BackgroundCompiler::~BackgroundCompiler() {
   thread_.end();
 }
 
-Submitted BackgroundCompiler::submit(lathe_device& device, const DispatchKey& key) {
+Submitted BackgroundCompiler::submit(lathe_device& device, const DispatchKey& key, JobKind kind) {
   if (thread_.is_of_parent()) return Submitted::kRefused;
-  const Job job = {&device, key};
+  const Job job = {&device, key, kind};
   {
     const std::lock_guard<std::mutex> lock(thread_.mutex);
     if (submitted_.count(job) != 0) {
@@ -86,27 +86,36 @@ void BackgroundCompiler::work() noexcept {
     const Job job = take_next();
     busy_ = job.device;
     lock.unlock();
-    prepare(job);
+    run(job);
     lock.lock();
     busy_ = nullptr;
     thread_.changed.notify_all();
   }
 }
 
-void BackgroundCompiler::prepare(const Job& job) noexcept {
-  // Nobody waits for a result: what goes wrong is logged, and the class stays with its generic kernel.
+// Nobody waits for a result: what goes wrong is logged, and the class stays with the kernel that it has.
+void BackgroundCompiler::prepare_or_refresh(const Job& job) {
+  const bool refreshes = job.kind == JobKind::kRefresh;
+  const absl::Status status = refreshes ? refresh_class(*job.device, job.key)
+                                        : prepare_class(*job.device, job.key, PrepareFor::kLater).status();
+  const std::string what = absl::StrCat("background: ", describe_class(*job.device, job.key.problem));
+  if (!status.ok()) {
+    logger_.log(LogLevel::kWarning,
+                absl::StrCat(what, ": stays with the ", refreshes ? "recorded" : "generic",
+                             " kernel: ", status.message()));
+    return;
+  }
+  job.device->context.counters.background_compiles.fetch_add(1, std::memory_order_relaxed);
+  logger_.log(
+      LogLevel::kInfo,
+      absl::StrCat(what, refreshes ? ": the oracle's choice is in the stores, the recorded kernel runs on"
+                                   : ": ready, in place of the generic kernel"));
+}
+
+void BackgroundCompiler::run(const Job& job) noexcept {
   try {
     try {
-      const absl::Status status = prepare_class(*job.device, job.key).status();
-      const std::string what = describe_class(*job.device, job.key.problem);
-      if (status.ok())
-        job.device->context.counters.background_compiles.fetch_add(1, std::memory_order_relaxed);
-      if (status.ok())
-        logger_.log(LogLevel::kInfo,
-                    absl::StrCat("background: ", what, ": ready, in place of the generic kernel"));
-      else
-        logger_.log(LogLevel::kWarning, absl::StrCat("background: ", what,
-                                                     ": stays with the generic kernel: ", status.message()));
+      prepare_or_refresh(job);
     } catch (const std::exception& e) {
       logger_.log(LogLevel::kWarning, absl::StrCat("background compilation: ", e.what()));
     }

@@ -21,6 +21,10 @@ enum class Submitted {
   kRefused,  // the queue is full: the next miss asks again
 };
 
+// kPrepare: the class' kernel into the device's dispatch table. kRefresh: the oracle's choice into the
+// stores, where an outdated record's kernel serves the class (refresh_class).
+enum class JobKind { kPrepare, kRefresh };
+
 // Thread-safe. Of what waits the class that was asked for most often is made first, of equals the oldest. The
 // thread runs at the lowest priority and takes no signal; what it prepares goes into its device's dispatch
 // table, whose readers take no lock.
@@ -31,7 +35,7 @@ class BackgroundCompiler {
   // Drops what waits and lets the job under way end. No device may be left that could submit.
   ~BackgroundCompiler();
 
-  Submitted submit(lathe_device& device, const DispatchKey& key);
+  Submitted submit(lathe_device& device, const DispatchKey& key, JobKind kind = JobKind::kPrepare);
   size_t waiting() const;
   // Drops the device's jobs and waits for the one under way: afterwards nothing refers to it.
   void forget(const lathe_device& device);
@@ -40,10 +44,13 @@ class BackgroundCompiler {
   struct Job {
     lathe_device* device;
     DispatchKey key;
-    bool operator==(const Job& o) const { return device == o.device && key == o.key; }
+    JobKind kind;
+    bool operator==(const Job& o) const { return device == o.device && key == o.key && kind == o.kind; }
   };
   struct JobHash {
-    size_t operator()(const Job& j) const { return hash_of(j.key) ^ reinterpret_cast<uintptr_t>(j.device); }
+    size_t operator()(const Job& j) const {
+      return hash_of(j.key) ^ reinterpret_cast<uintptr_t>(j.device) ^ static_cast<size_t>(j.kind);
+    }
   };
 
   struct Wait {
@@ -53,7 +60,8 @@ class BackgroundCompiler {
 
   Job take_next();  // under the thread's mutex; something waits
   void work() noexcept;
-  void prepare(const Job& job) noexcept;
+  void run(const Job& job) noexcept;
+  void prepare_or_refresh(const Job& job);
 
   const Logger& logger_;
   const size_t most_waiting_;

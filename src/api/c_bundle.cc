@@ -46,13 +46,14 @@ absl::StatusOr<Json> bundle_json(const std::string& path) {
     if (payload.ok() && is_record(*payload)) {
       const absl::StatusOr<PlanRecord> record =
           record_of(key_from_text(std::string((*bundle)->key_text(i))), *payload);
+      if (absl::IsUnimplemented(record.status())) continue;  // of another version
       if (!record.ok()) {
         defects.push_back(json_object("cause", std::string(record.status().message())));
         continue;
       }
-      records.push_back(json_object(
-          "stored_bytes", (*bundle)->stored_bytes(i), "bytes", payload->size(), "key",
-          parse_json((*bundle)->key_text(i), "key").value_or(Json()), "record", to_json(*record)));
+      records.push_back(json_object("stored_bytes", (*bundle)->stored_bytes(i), "bytes", payload->size(),
+                                    "key", parse_json((*bundle)->key_text(i), "key").value_or(Json()),
+                                    "record", to_json(*record)));
       continue;
     }
     const absl::StatusOr<Artifact> artifact =
@@ -63,11 +64,10 @@ absl::StatusOr<Json> bundle_json(const std::string& path) {
     }
     absl::StatusOr<Json> key = parse_json((*bundle)->key_text(i), "key");
     absl::StatusOr<Json> metadata = parse_json(artifact->metadata, "metadata");
-    entries.push_back(json_object(
-        "stored_bytes", (*bundle)->stored_bytes(i), "bytes", payload->size(), "format",
-        std::string(name_of(artifact->format)), "metadata",
-        metadata.ok() ? *std::move(metadata) : Json::object(), "key",
-        key.ok() ? *std::move(key) : Json(std::string((*bundle)->key_text(i)))));
+    entries.push_back(json_object("stored_bytes", (*bundle)->stored_bytes(i), "bytes", payload->size(),
+                                  "format", std::string(name_of(artifact->format)), "metadata",
+                                  metadata.ok() ? *std::move(metadata) : Json::object(), "key",
+                                  key.ok() ? *std::move(key) : Json(std::string((*bundle)->key_text(i)))));
     unpacked += payload->size();
     stored += (*bundle)->stored_bytes(i);
   }

@@ -46,7 +46,7 @@ void report_miss(const lathe_device& device, const Request& request, Trace::Cloc
     return with_request(absl::NotFoundError("no kernel of this class is loaded and the miss policy is ERROR"),
                         device, request);
   }
-  absl::StatusOr<PreparedClass> prepared = prepare_class(device, request.key);
+  absl::StatusOr<PreparedClass> prepared = prepare_class(device, request.key, PrepareFor::kCall);
   if (!prepared.ok()) return with_request(prepared.status(), device, request);
   report_miss(device, request, start, prepared->kernel, name_of(prepared->outcome));
   return prepared->entry;

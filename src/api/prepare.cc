@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "api/records.h"
+#include "oracle_id.h"
 
 namespace lathe {
 namespace {
@@ -21,14 +22,24 @@ bool is_asked_for(const lathe_device& device, const Choice& choice) {
   return !config.external.provider.empty() || !device.context.ukernels.bitcode_of(config.ukernel).empty();
 }
 
+struct Recorded {
+  Choice choice;
+  bool is_outdated;
+};
+
+bool is_outdated(const PlanRecord& record, const Choice& choice, const Choice& recorded) {
+  return record.oracle != LATHE_ORACLE_ID ||
+         recorded.plan().predicted_seconds > (1 + kDetail) * choice.plan().predicted_seconds;
+}
+
 // The candidate of the class' plan record, if it is another and its artifact is to be had. It spares what
 // other facts would compile anew; one that is asked for comes or goes by intent, and is no such detail.
-std::optional<Choice> recorded_choice(const lathe_device& device, const DispatchKey& key,
+std::optional<Recorded> find_recorded(const lathe_device& device, const DispatchKey& key,
                                       const Choice& choice) {
   if (choice.by != ChosenBy::kOracle || is_asked_for(device, choice)) return std::nullopt;
   ArtifactCache& cache = *device.context.cache;
   const absl::StatusOr<PlanRecord> record =
-      cache.read_record(key_of(make_record(device, RecordKind::kPlan, key.problem)));
+      cache.read_record(RecordKind::kPlan, key_of(make_record(device, RecordKind::kPlan, key.problem)));
   if (!record.ok() || record->names(choice.plan())) return std::nullopt;
   absl::StatusOr<Choice> recorded = choose_by_oracle(device, key);
   if (!recorded.ok()) return std::nullopt;
@@ -36,7 +47,8 @@ std::optional<Choice> recorded_choice(const lathe_device& device, const Dispatch
   if (!rank) return std::nullopt;
   take_rank(device, key, *rank, ChosenBy::kRecord, &*recorded);
   if (is_asked_for(device, *recorded) || !cache.get(recorded->key).ok()) return std::nullopt;
-  return *std::move(recorded);
+  const bool outdated = is_outdated(*record, choice, *recorded);
+  return Recorded{*std::move(recorded), outdated};
 }
 
 absl::StatusOr<PreparedClass> prepare_choice(lathe_device& device, const DispatchKey& key,
@@ -69,28 +81,43 @@ void record_plan(const lathe_device& device, const DispatchKey& key, const Choic
   PlanRecord record = make_record(device, RecordKind::kPlan, key.problem);
   record.config = choice.plan().config;
   record.splits = choice.plan().launch.splits;
-  (void)device.context.cache->write_record(record, /*replace=*/true);
+  (void)device.context.cache->write_record(record);
 }
 
 }  // namespace
 
-absl::StatusOr<PreparedClass> prepare_class(lathe_device& device, const DispatchKey& key, bool may_compile) {
+absl::StatusOr<PreparedClass> prepare_class(lathe_device& device, const DispatchKey& key,
+                                            PrepareFor purpose) {
   LATHE_ASSIGN_OR_RETURN(const Choice choice, choose_plan(device, key, Ranking::kChoiceAlone));
-  std::optional<Choice> recorded;
+  const bool may_compile = purpose != PrepareFor::kNoMiss;
+  std::optional<Recorded> recorded;
   absl::StatusOr<PreparedClass> prepared =
       prepare_choice(device, key, choice, may_compile, [&]() -> absl::Status {
-        recorded = recorded_choice(device, key, choice);
-        return recorded ? absl::AbortedError(kServedByRecord) : absl::OkStatus();
+        recorded = find_recorded(device, key, choice);
+        const bool serves = recorded && !(recorded->is_outdated && purpose == PrepareFor::kLater);
+        return serves ? absl::AbortedError(kServedByRecord) : absl::OkStatus();
       });
-  if (is_served_by_record(prepared.status())) {
-    if (!recorded) recorded = recorded_choice(device, key, choice);  // another thread looked
-    // Without one it has gone since.
-    return prepare_choice(device, key, recorded ? *recorded : choice, may_compile);
+  const bool served = is_served_by_record(prepared.status());
+  // Another thread looked. Without one it has gone since.
+  if (served && !recorded) recorded = find_recorded(device, key, choice);
+  if (recorded && (served || !prepared.ok())) {
+    if (recorded->is_outdated && purpose == PrepareFor::kCall)
+      (void)device.context.background.submit(device, key, JobKind::kRefresh);  // else at the next start
+    return prepare_choice(device, key, recorded->choice, may_compile);
   }
+  if (served) prepared = prepare_choice(device, key, choice, may_compile);
   if (prepared.ok() && prepared->outcome == CacheOutcome::kCompiled && choice.by == ChosenBy::kOracle &&
       !is_asked_for(device, choice))
     record_plan(device, key, choice);
   return prepared;
+}
+
+absl::Status refresh_class(lathe_device& device, const DispatchKey& key) {
+  LATHE_ASSIGN_OR_RETURN(const Choice choice, choose_plan(device, key));
+  if (choice.by != ChosenBy::kOracle || is_asked_for(device, choice)) return absl::OkStatus();
+  LATHE_RETURN_IF_ERROR(get_artifact(device, key.problem, choice).status());
+  record_plan(device, key, choice);
+  return absl::OkStatus();
 }
 
 }  // namespace lathe

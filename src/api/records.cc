@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "api/device.h"
 #include "api/text_file.h"
+#include "oracle_id.h"
 
 namespace lathe {
 
@@ -43,6 +44,7 @@ PlanRecord make_record(const lathe_device& device, RecordKind kind, const Proble
   record.problem = problem;
   record.target = device.facts.target;
   record.codegen = codegen_for(device, problem);
+  record.oracle = LATHE_ORACLE_ID;
   if (kind == RecordKind::kPlan) return record;
   record.device = device.facts.name;
   record.units =
@@ -53,7 +55,7 @@ PlanRecord make_record(const lathe_device& device, RecordKind kind, const Proble
 std::optional<PlanRecord> find_tuning(const lathe_device& device, const ProblemClass& problem) {
   const Key key = key_of(make_record(device, RecordKind::kTuned, problem));
   if (const PlanRecord* record = device.context.tuning.find(key)) return *record;
-  absl::StatusOr<PlanRecord> record = device.context.cache->read_record(key);
+  absl::StatusOr<PlanRecord> record = device.context.cache->read_record(RecordKind::kTuned, key);
   if (!record.ok()) return std::nullopt;  // said by the cache where it is more than a miss
   return *std::move(record);
 }

@@ -148,7 +148,7 @@ absl::Status add_to_file(const std::string& path, const PlanRecord& record) {
 absl::Status keep(lathe_device& device, const PlanRecord& record, const std::string& request,
                   const TuneOptions& options) {
   ArtifactCache& cache = *device.context.cache;
-  if (!cache.directory().empty()) LATHE_RETURN_IF_ERROR(cache.write_record(record, true).status());
+  if (cache.keeps_records()) LATHE_RETURN_IF_ERROR(cache.write_record(record));
   if (!options.output.empty()) LATHE_RETURN_IF_ERROR(add_to_file(options.output, record));
   if (options.text != nullptr) pass_text(options.text, options.text_user, request.c_str(), to_json(record));
   return absl::OkStatus();
@@ -247,7 +247,7 @@ absl::Status tune(lathe_device& device, const std::vector<WarmClass>& classes, c
     return absl::UnavailableError(absl::StrCat("tuning measures on the device itself, and ", device.name,
                                                " is only described by facts: tune where it is, and hand the "
                                                "records on"));
-  if (device.context.cache->directory().empty() && options.output.empty() && options.text == nullptr)
+  if (!device.context.cache->keeps_records() && options.output.empty() && options.text == nullptr)
     return absl::UnavailableError("tuning: there is neither a cache directory nor a file to keep records in");
   WarmOptions run = options.run;
   uint64_t replaced = 0, confirmed = 0, refused = 0, candidates = 0;

@@ -95,8 +95,9 @@ absl::Status warm_class(lathe_device& device, const WarmClass& warm, Progress* p
       return absl::OkStatus();
     }
   }
-  LATHE_ASSIGN_OR_RETURN(const PreparedClass prepared,
-                         prepare_class(device, warm.key, progress->options.compiles));
+  LATHE_ASSIGN_OR_RETURN(
+      const PreparedClass prepared,
+      prepare_class(device, warm.key, progress->options.compiles ? PrepareFor::kLater : PrepareFor::kNoMiss));
   if (prepared.entry != nullptr) note_need(*prepared.entry, warm.m_max, progress);
   (prepared.outcome == CacheOutcome::kCompiled ? progress->compiled : progress->loaded)
       .fetch_add(1, std::memory_order_relaxed);

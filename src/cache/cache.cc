@@ -1,6 +1,7 @@
 // The memory table and the single flight, over the disk store and the bundles.
 #include "cache/cache.h"
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <exception>
@@ -14,6 +15,7 @@
 #include "base/status.h"
 #include "cache/bundle_set.h"
 #include "cache/disk_store.h"
+#include "cache/remote_records.h"
 #include "cache/remote_store.h"
 
 namespace lathe {
@@ -76,12 +78,16 @@ absl::StatusOr<ArtifactPtr> without_exceptions(F&& make) noexcept {
   }
 }
 
+constexpr std::chrono::seconds kFruitless(60);
+
 class MemoryOverDisk final : public ArtifactCache {
  public:
   MemoryOverDisk(std::unique_ptr<DiskStore> disk, const CacheOptions& options)
       : disk_(std::move(disk)),
         bundles_(options.bundles, options.logger),
         remote_(remote_for(options)),
+        remote_records_(remote_ == nullptr ? nullptr
+                                           : std::make_unique<RemoteRecords>(remote_.get(), options.logger)),
         lock_timeout_seconds_(options.lock_timeout_seconds),
         logger_(options.logger) {}
 
@@ -149,41 +155,40 @@ class MemoryOverDisk final : public ArtifactCache {
     return true;
   }
 
-  absl::StatusOr<PlanRecord> read_record(const Key& key) override {
-    const absl::StatusOr<DiskEntry> entry = disk_ == nullptr
-                                                ? absl::StatusOr<DiskEntry>(absl::NotFoundError("no disk"))
-                                                : disk_->read(key, EntryKind::kRecord);
-    absl::StatusOr<PlanRecord> record = entry.ok() ? record_of(key, entry->payload()) : entry.status();
-    if (record.ok()) {
-      disk_->note_hit(key);
-      return record;
+  absl::StatusOr<PlanRecord> read_record(RecordKind kind, const Key& key) override {
+    absl::StatusOr<PlanRecord> here = read_record_here(key);
+    if (remote_ == nullptr ||
+        !remote_records_->may_have_another(kind, key, here.ok() ? serialize(*here) : ""))
+      return here;
+    absl::StatusOr<PlanRecord> there = remote_records_->get(key);
+    if (there.ok()) {
+      if (disk_ != nullptr) (void)put_on_disk(*there);  // says itself what fails
+      return there;
     }
-    if (entry.ok() || absl::IsDataLoss(entry.status())) {
-      count([](CacheStatistics* s) { ++s->disk_rejects; });
-      logger_.log(LogLevel::kWarning,
-                  absl::StrCat("cache: ", disk_->directory(), ": record ", key.fingerprint,
-                               " is refused: ", record.status().message()));
+    if (absl::IsDataLoss(there.status())) {
+      count([](CacheStatistics* s) { ++s->remote_rejects; });
+      logger_.log(LogLevel::kWarning, absl::StrCat("cache: the remote store's record ", key.fingerprint,
+                                                   " is refused: ", there.status().message()));
     }
-    if (bundles_.empty()) return absl::NotFoundError("no record");
-    uint64_t defects = 0;
-    record = bundles_.read_record(key, &defects);
-    if (defects > 0) count([&](CacheStatistics* s) { s->disk_rejects += defects; });
-    return record;
+    return here;
   }
 
-  absl::StatusOr<bool> write_record(const PlanRecord& record, bool replace) override {
+  absl::Status write_record(const PlanRecord& record) override {
+    if (!keeps_records()) return absl::UnavailableError("there is no cache directory");
+    if (remote_ != nullptr) remote_records_->put(record);
+    return disk_ == nullptr ? absl::OkStatus() : put_on_disk(record);
+  }
+
+  absl::StatusOr<bool> store_record(const PlanRecord& record) override {
     if (disk_ == nullptr) return absl::UnavailableError("there is no cache directory");
     const Key key = key_of(record);
-    if (!replace) {
-      const absl::StatusOr<DiskEntry> there = disk_->read(key, EntryKind::kRecord);
-      if (there.ok() && record_of(key, there->payload()).ok()) return false;
-    }
-    const absl::StatusOr<uint64_t> written = disk_->write(key, serialize(record), EntryKind::kRecord);
-    if (!written.ok())
-      return absl::UnavailableError(absl::StrCat(disk_->directory(), ": ", written.status().message()));
-    count([&](CacheStatistics* s) { s->disk_bytes_written += *written; });
+    const absl::StatusOr<DiskEntry> there = disk_->read(key, EntryKind::kRecord);
+    if (there.ok() && record_of(key, there->payload()).ok()) return false;
+    LATHE_RETURN_IF_ERROR(put_on_disk(record));
     return true;
   }
+
+  bool keeps_records() const override { return disk_ != nullptr || remote_ != nullptr; }
 
   CacheStatistics statistics() const override {
     const std::lock_guard<std::mutex> lock(mutex_);
@@ -222,6 +227,38 @@ class MemoryOverDisk final : public ArtifactCache {
 
   static uint64_t size_of(const Key& key, const Artifact& artifact) {
     return key.text.size() + artifact.code.size() + artifact.metadata.size();
+  }
+
+  // From the directory or a bundle.
+  absl::StatusOr<PlanRecord> read_record_here(const Key& key) {
+    const absl::StatusOr<DiskEntry> entry = disk_ == nullptr
+                                                ? absl::StatusOr<DiskEntry>(absl::NotFoundError("no disk"))
+                                                : disk_->read(key, EntryKind::kRecord);
+    absl::StatusOr<PlanRecord> record = entry.ok() ? record_of(key, entry->payload()) : entry.status();
+    if (record.ok()) {
+      disk_->note_hit(key);
+      return record;
+    }
+    if (entry.ok() || absl::IsDataLoss(entry.status())) {
+      count([](CacheStatistics* s) { ++s->disk_rejects; });
+      logger_.log(LogLevel::kWarning,
+                  absl::StrCat("cache: ", disk_->directory(), ": record ", key.fingerprint,
+                               " is refused: ", record.status().message()));
+    }
+    if (bundles_.empty()) return absl::NotFoundError("no record");
+    uint64_t defects = 0;
+    record = bundles_.read_record(key, &defects);
+    if (defects > 0) count([&](CacheStatistics* s) { s->disk_rejects += defects; });
+    return record;
+  }
+
+  absl::Status put_on_disk(const PlanRecord& record) {
+    const absl::StatusOr<uint64_t> written =
+        disk_->write(key_of(record), serialize(record), EntryKind::kRecord);
+    if (!written.ok())
+      return absl::UnavailableError(absl::StrCat(disk_->directory(), ": ", written.status().message()));
+    count([&](CacheStatistics* s) { s->disk_bytes_written += *written; });
+    return absl::OkStatus();
   }
 
   // From disk. On a second look at the same key a defect has been counted and logged already.
@@ -281,7 +318,9 @@ class MemoryOverDisk final : public ArtifactCache {
   }
 
   // As load_from_remote; where there is no entry either the lease is this process' now, or somebody else
-  // compiles and is waited for, no longer than for a lock. An error: compile.
+  // compiles and is waited for, no longer than for a lock, and for kFruitless after a wait that brought
+  // nothing not at all: whoever held those leases has died with them, or the server gives none. An error:
+  // compile.
   absl::StatusOr<ArtifactPtr> load_from_remote_or_lease(const Key& key, std::optional<RemoteLease>* lease) {
     using Clock = std::chrono::steady_clock;
     const auto deadline = Clock::now() + std::chrono::duration<double>(lock_timeout_seconds_);
@@ -295,7 +334,10 @@ class MemoryOverDisk final : public ArtifactCache {
         // Its last holder may have published since the look above.
         return load_from_remote(key);
       }
-      if (!absl::IsAlreadyExists(taken) || Clock::now() >= deadline) return taken;
+      if (!absl::IsAlreadyExists(taken)) return taken;
+      const Clock::time_point now = Clock::now();
+      if (now >= deadline) fruitless_until_.store((now + kFruitless).time_since_epoch().count());
+      if (now.time_since_epoch().count() < fruitless_until_.load()) return taken;
       std::this_thread::sleep_for(pause);
       pause = std::min(pause * 2, std::chrono::milliseconds(100));
     }
@@ -382,7 +424,10 @@ class MemoryOverDisk final : public ArtifactCache {
 
   const std::unique_ptr<DiskStore> disk_;  // null: memory only
   BundleSet bundles_;
-  const std::unique_ptr<RemoteStore> remote_;  // null: none
+  const std::unique_ptr<RemoteStore> remote_;            // null: none
+  const std::unique_ptr<RemoteRecords> remote_records_;  // null: none
+  // In steady_clock's ticks: until when nobody else's compile is waited for.
+  std::atomic<int64_t> fruitless_until_{INT64_MIN};
   const double lock_timeout_seconds_;
   const Logger logger_;
   mutable std::mutex mutex_;  // never held while reading, compiling, writing or logging

@@ -90,12 +90,18 @@ class ArtifactCache {
   // Puts an artifact on disk and nowhere else; false: an entry of the key is there. kUnavailable: there is no
   // directory, or it cannot be written.
   virtual absl::StatusOr<bool> store(const Key& key, const Artifact& artifact) = 0;
-  // The record of that key (key_of), from the directory, else from the first bundle that has it; kNotFound. A
-  // file operation at each call, for the path of a miss alone.
-  virtual absl::StatusOr<PlanRecord> read_record(const Key& key) = 0;
-  // Puts it on disk; false: one of its key is there, and is not to be replaced. kUnavailable: there is no
-  // directory, or it cannot be written.
-  virtual absl::StatusOr<bool> write_record(const PlanRecord& record, bool replace) = 0;
+  // The record of that key (key_of) and kind, from the directory, else from the first bundle that has it,
+  // else from the remote store; of tuning the remote store's first where it has another, for that is the last
+  // one that was measured. What comes from there is put on disk. kNotFound. A file operation at each call,
+  // for the path of a miss alone.
+  virtual absl::StatusOr<PlanRecord> read_record(RecordKind kind, const Key& key) = 0;
+  // Puts one that was made here into the remote store (best effort) and on disk, in the place of its key's.
+  // kUnavailable: there is neither, or the directory cannot be written.
+  virtual absl::Status write_record(const PlanRecord& record) = 0;
+  // Puts one that was made elsewhere on disk and nowhere else; false: one of its key is there.
+  virtual absl::StatusOr<bool> store_record(const PlanRecord& record) = 0;
+  // Whether write_record has a place for it.
+  virtual bool keeps_records() const = 0;
   virtual CacheStatistics statistics() const = 0;
   // "" when there is no disk store; otherwise its directory.
   virtual std::string directory() const = 0;

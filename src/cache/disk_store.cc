@@ -85,6 +85,7 @@ void list_record(int directory, const std::string& name, CacheListing* listing) 
   if (absl::IsNotFound(entry.status())) return;  // removed meanwhile
   absl::StatusOr<PlanRecord> record = entry.ok() ? record_of(key_from_text(key_text), entry->payload())
                                                  : absl::StatusOr<PlanRecord>(entry.status());
+  if (absl::IsUnimplemented(record.status())) return;  // of another version: of no use here, and no defect
   if (record.ok())
     listing->records.push_back({name, entry->bytes.size(), std::max<int64_t>(0, time(nullptr) - s.st_mtime),
                                 std::move(key_text), *std::move(record)});

@@ -8,14 +8,11 @@
 #include "absl/status/statusor.h"
 #include "base/log.h"
 #include "cache/cache.h"
+#include "cache/entry_file.h"
 #include "cache/key_lock.h"
 #include "core/key.h"
 
 namespace lathe {
-
-// What an entry's payload is: a serialized artifact, or a record (core/plan_record.h), in a file of another
-// name.
-enum class EntryKind { kArtifact, kRecord };
 
 // The bytes of a checked entry.
 struct DiskEntry {

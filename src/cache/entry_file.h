@@ -6,7 +6,7 @@
 //   16  8  key length
 //   24  8  payload length
 //   32  16 XXH3-128 (canonical byte order) of bytes 0..31, the key and the payload: of everything but itself
-//   48     the key's full text, then the payload (a serialized artifact), then nothing
+//   48     the key's full text, then the payload (a serialized artifact or record), then nothing
 //
 // The checksum is against accidents (torn writes, bad disks), not against an attacker.
 #pragma once
@@ -17,6 +17,10 @@
 #include "absl/strings/string_view.h"
 
 namespace lathe {
+
+// What an entry's payload is: a serialized artifact, or a record (core/plan_record.h). Stores name the two
+// differently.
+enum class EntryKind { kArtifact, kRecord };
 
 struct EntryView {
   absl::string_view key_text, payload;  // into the parsed bytes

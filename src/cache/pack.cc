@@ -58,10 +58,11 @@ class Packer {
       const std::string key((*bundle)->key_text(i));
       absl::StatusOr<std::string> payload = (*bundle)->payload(i);
       if (payload.ok() && is_record(*payload)) {
-        if (record_of(key_from_text(key), *payload).ok())
+        const absl::Status status = record_of(key_from_text(key), *payload).status();
+        if (status.ok())
           take_record(key, *std::move(payload));
         else
-          ++report_.defects;
+          report_.defects += !absl::IsUnimplemented(status);  // another version's is left out
         continue;
       }
       if (!takes(key)) continue;
@@ -127,10 +128,10 @@ absl::Status import_record(const Key& key, absl::string_view payload, ArtifactCa
                            PackReport* report) {
   const absl::StatusOr<PlanRecord> record = record_of(key, payload);
   if (!record.ok()) {
-    ++report->defects;
+    report->defects += !absl::IsUnimplemented(record.status());  // another version's is left out
     return absl::OkStatus();
   }
-  LATHE_ASSIGN_OR_RETURN(const bool fresh, cache.write_record(*record, /*replace=*/false));
+  LATHE_ASSIGN_OR_RETURN(const bool fresh, cache.store_record(*record));
   report->records += fresh;
   return absl::OkStatus();
 }

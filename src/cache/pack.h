@@ -29,8 +29,8 @@ using KeepKey = absl::FunctionRef<bool(absl::string_view key_text)>;
 absl::StatusOr<PackReport> write_bundle(const std::string& path, const std::vector<std::string>& sources,
                                         KeepKey keep);
 
-// Publishes the bundle's artifacts and records in `cache`'s directory, those that it has excepted. kFailedPrecondition:
-// it has no directory that can be written.
+// Publishes the bundle's artifacts and records in `cache`'s directory, those that it has excepted.
+// kFailedPrecondition: it has no directory that can be written.
 absl::StatusOr<PackReport> import_bundle(const std::string& path, ArtifactCache& cache);
 
 }  // namespace lathe

@@ -18,13 +18,16 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "base/status.h"
-#include "cache/entry_file.h"
 
 namespace lathe {
 namespace {
 
 // As of a file: no kernel comes near it.
 constexpr size_t kMostBytes = size_t{256} << 20;
+// What a write is answered.
+constexpr size_t kMostReply = 64 << 10;
+
+absl::string_view name_of(EntryKind kind) { return kind == EntryKind::kRecord ? "record1" : "entry1"; }
 
 std::string random_token() {
   unsigned char bytes[16] = {};
@@ -117,12 +120,11 @@ absl::StatusOr<RemoteAddress> parse_remote(absl::string_view url) {
   return address;
 }
 
-std::string RemoteStore::name(absl::string_view kind, const Key& key) const {
-  return absl::StrCat(address_.prefix, ":", kind, ":", key.fingerprint);
+std::string RemoteStore::name(absl::string_view kind, absl::string_view of) const {
+  return absl::StrCat(address_.prefix, ":", kind, of.empty() ? "" : ":", of);
 }
 
 struct RemoteStore::State {
-  const pid_t owner = getpid();
   const std::string token = random_token();  // tells this process' leases from others'
   std::timed_mutex mutex;
   std::optional<Redis> connection;  // under mutex, as all that follows
@@ -130,45 +132,38 @@ struct RemoteStore::State {
   Clock::time_point closed_until;
 };
 
-RemoteStore::State& RemoteStore::state() {
-  State* state = state_.load(std::memory_order_acquire);
-  while (state == nullptr || state->owner != getpid()) {
-    auto fresh = std::make_unique<State>();
-    if (state_.compare_exchange_strong(state, fresh.get(), std::memory_order_acq_rel))
-      return *fresh.release();
-  }
-  return *state;
-}
+RemoteStore::RemoteStore(RemoteAddress address, Logger logger)
+    : address_(std::move(address)),
+      logger_(std::move(logger)),
+      state_(std::make_unique<PerProcess<State>>()) {}
 
-RemoteStore::~RemoteStore() {
-  State* state = state_.load(std::memory_order_acquire);
-  if (state != nullptr && state->owner == getpid()) delete state;
-}
+RemoteStore::~RemoteStore() = default;
 
 absl::StatusOr<RedisReply> RemoteStore::command_locked(State& mine,
-                                                       const std::vector<absl::string_view>& words) {
+                                                       const std::vector<absl::string_view>& words,
+                                                       size_t most) {
   // A connection that has been idle may have been closed by the server: then once more, on a fresh one.
   const bool fresh = !mine.connection.has_value();
   if (fresh) {
     LATHE_ASSIGN_OR_RETURN(mine.connection, Redis::connect(address_.server, kConnectSeconds));
   }
-  absl::StatusOr<RedisReply> reply = mine.connection->command(words, kCommandSeconds, kMostBytes);
+  absl::StatusOr<RedisReply> reply = mine.connection->command(words, kCommandSeconds, most);
   if (fresh || !absl::IsUnavailable(reply.status())) return reply;
   mine.connection.reset();
-  return command_locked(mine, words);
+  return command_locked(mine, words, most);
 }
 
-absl::StatusOr<RedisReply> RemoteStore::command(const std::vector<absl::string_view>& words) {
+absl::StatusOr<RedisReply> RemoteStore::command(const std::vector<absl::string_view>& words, size_t most) {
   absl::StatusOr<RedisReply> reply = absl::UnavailableError("the remote store is left alone");
   double pause = 0;
   int failures_before = 0;
-  State& mine = state();
+  State& mine = state_->get();
   {
     const std::unique_lock<std::timed_mutex> lock(mine.mutex, std::chrono::duration<double>(kQueueSeconds));
     if (!lock.owns_lock()) return absl::UnavailableError("other threads wait for the remote store");
     const Clock::time_point begin = Clock::now();
     if (begin < mine.closed_until) return reply;
-    reply = command_locked(mine, words);
+    reply = command_locked(mine, words, most);
     failures_before = mine.failures;
     // What the server says of itself (OOM, READONLY) to a write is no reason not to read.
     const bool fails = !reply.ok() && (words[0] == "GET" || !absl::IsInternal(reply.status()));
@@ -202,23 +197,44 @@ void RemoteStore::report(const absl::Status& status, int failures_before, double
   }
 }
 
-absl::StatusOr<std::string> RemoteStore::get(const Key& key) {
-  LATHE_ASSIGN_OR_RETURN(const RedisReply reply, command({"GET", name("entry1", key)}));
-  if (reply.kind == RedisReply::Kind::kNil) return absl::NotFoundError("the remote store has no entry");
-  if (reply.kind != RedisReply::Kind::kString) return absl::DataLossError("the reply is no string");
-  LATHE_ASSIGN_OR_RETURN(const EntryView view, parse_entry(reply.text));
+absl::StatusOr<std::string> RemoteStore::get(const Key& key, EntryKind kind) {
+  LATHE_ASSIGN_OR_RETURN(const std::string bytes, read(name(name_of(kind), key.fingerprint), kMostBytes));
+  LATHE_ASSIGN_OR_RETURN(const EntryView view, parse_entry(bytes));
   if (view.key_text != key.text) return absl::DataLossError("its key is another one");
   return std::string(view.payload);
 }
 
-absl::Status RemoteStore::put(const Key& key, absl::string_view payload) {
-  return command({"SET", name("entry1", key), make_entry(key.text, payload)}).status();
+absl::Status RemoteStore::put(const Key& key, absl::string_view payload, EntryKind kind) {
+  return write("SET", name(name_of(kind), key.fingerprint), make_entry(key.text, payload));
+}
+
+absl::StatusOr<std::string> RemoteStore::get_text(absl::string_view text_name, size_t most) {
+  return read(name(text_name, ""), most);
+}
+absl::Status RemoteStore::put_text(absl::string_view text_name, absl::string_view text) {
+  return write("SET", name(text_name, ""), text);
+}
+absl::Status RemoteStore::append_text(absl::string_view text_name, absl::string_view text) {
+  return write("APPEND", name(text_name, ""), text);
+}
+
+absl::StatusOr<std::string> RemoteStore::read(const std::string& whole_name, size_t most) {
+  LATHE_ASSIGN_OR_RETURN(RedisReply reply, command({"GET", whole_name}, most));
+  if (reply.kind == RedisReply::Kind::kNil) return absl::NotFoundError("the remote store has no entry");
+  if (reply.kind != RedisReply::Kind::kString) return absl::DataLossError("the reply is no string");
+  return std::move(reply.text);
+}
+
+absl::Status RemoteStore::write(absl::string_view verb, const std::string& whole_name,
+                                absl::string_view value) {
+  return command({verb, whole_name, value}, kMostReply).status();
 }
 
 absl::Status RemoteStore::take_lease(const Key& key) {
   const std::string milliseconds = absl::StrCat(static_cast<int64_t>(kLeaseSeconds * 1000));
-  LATHE_ASSIGN_OR_RETURN(const RedisReply reply,
-                         command({"SET", name("lease1", key), state().token, "NX", "PX", milliseconds}));
+  LATHE_ASSIGN_OR_RETURN(const RedisReply reply, command({"SET", name("lease1", key.fingerprint),
+                                                          state_->get().token, "NX", "PX", milliseconds},
+                                                         kMostReply));
   if (reply.kind == RedisReply::Kind::kStatus) return absl::OkStatus();
   return absl::AlreadyExistsError("another process has the lease");
 }
@@ -228,7 +244,7 @@ void RemoteStore::give_back_lease(const Key& key) {
   static constexpr absl::string_view kScript =
       "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) else return 0 end";
   try {
-    (void)command({"EVAL", kScript, "1", name("lease1", key), state().token});
+    (void)command({"EVAL", kScript, "1", name("lease1", key.fingerprint), state_->get().token}, kMostReply);
   } catch (...) {
     // No memory, or what a log callback throws: it runs out by itself.
   }

@@ -5,10 +5,13 @@
 
 #include <atomic>
 #include <chrono>
+#include <memory>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "base/log.h"
+#include "cache/entry_file.h"
+#include "cache/per_process.h"
 #include "cache/redis.h"
 #include "core/key.h"
 
@@ -38,14 +41,19 @@ class RemoteStore {
   // waited this long for while other threads used it.
   static constexpr double kSlowSeconds = 0.5, kQueueSeconds = 1.5;
 
-  RemoteStore(RemoteAddress address, Logger logger)
-      : address_(std::move(address)), logger_(std::move(logger)) {}
+  RemoteStore(RemoteAddress address, Logger logger);
   ~RemoteStore();
 
   // The payload of the key's entry. kNotFound; kDataLoss: what is there is not the key's entry, whole;
   // kUnavailable: the server failed, or is left alone.
-  absl::StatusOr<std::string> get(const Key& key);
-  absl::Status put(const Key& key, absl::string_view payload);
+  absl::StatusOr<std::string> get(const Key& key, EntryKind kind = EntryKind::kArtifact);
+  // Replaces what is there.
+  absl::Status put(const Key& key, absl::string_view payload, EntryKind kind = EntryKind::kArtifact);
+  // A text that is of no key, under a name of its own: as it is there, of at most `most` bytes (more is
+  // kUnavailable). kNotFound; kDataLoss; kUnavailable.
+  absl::StatusOr<std::string> get_text(absl::string_view name, size_t most);
+  absl::Status put_text(absl::string_view name, absl::string_view text);
+  absl::Status append_text(absl::string_view name, absl::string_view text);
   // Takes the lease on the key. kAlreadyExists: it is another's; kUnavailable as above.
   absl::Status take_lease(const Key& key);
   // Gives back this store's lease, if it still is.
@@ -53,15 +61,17 @@ class RemoteStore {
 
  private:
   using Clock = std::chrono::steady_clock;
-  struct State;  // of one process: a fork's child has its own, for the parent's may be locked for ever
-  State& state();
-  absl::StatusOr<RedisReply> command(const std::vector<absl::string_view>& words);
-  absl::StatusOr<RedisReply> command_locked(State& mine, const std::vector<absl::string_view>& words);
+  struct State;
+  absl::StatusOr<RedisReply> command(const std::vector<absl::string_view>& words, size_t most);
+  absl::StatusOr<RedisReply> command_locked(State& mine, const std::vector<absl::string_view>& words,
+                                            size_t most);
+  absl::StatusOr<std::string> read(const std::string& whole_name, size_t most);
+  absl::Status write(absl::string_view verb, const std::string& whole_name, absl::string_view value);
   void report(const absl::Status& status, int failures_before, double pause);
-  std::string name(absl::string_view kind, const Key& key) const;
+  std::string name(absl::string_view kind, absl::string_view of) const;
   const RemoteAddress address_;
   const Logger logger_;
-  std::atomic<State*> state_{nullptr};
+  const std::unique_ptr<PerProcess<State>> state_;
   std::atomic<bool> refused_write_{false};
 };
 

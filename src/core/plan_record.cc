@@ -17,7 +17,7 @@
 namespace lathe {
 namespace {
 
-constexpr int kRecordVersion = 1, kFileVersion = 1;
+constexpr int kRecordVersion = 2, kFileVersion = 1;
 constexpr size_t kMostBytes = 1 << 20, kMostFileBytes = 64u << 20;
 constexpr size_t kMostMeasured = 4096, kMostRecords = 100000;
 constexpr int32_t kMostSplits = 65535;
@@ -34,8 +34,8 @@ Json measured_json(const PlanRecord& record) {
 Json fields_json(const PlanRecord& r) {
   return json_object("lathe_record", kRecordVersion, "kind", std::string(name_of(r.kind)), "class",
                      to_json(r.problem), "target", to_json(r.target), "device", r.device, "units", r.units,
-                     "codegen", r.codegen, "config", to_json(r.config), "splits", r.splits, "measured",
-                     measured_json(r));
+                     "codegen", r.codegen, "oracle", r.oracle, "config", to_json(r.config), "splits",
+                     r.splits, "measured", measured_json(r));
 }
 
 std::string digest_of(const Json& fields) {
@@ -78,13 +78,19 @@ RecordKind read_kind(const std::string& name) {
   throw std::invalid_argument(absl::StrCat("\"kind\": ", name, " is unknown"));
 }
 
+bool is_of_another_version(const Json& json) {
+  if (!json.is_object()) return false;
+  const auto version = json.find("lathe_record");
+  return version != json.end() && version->is_number_integer() && *version != kRecordVersion;
+}
+
 // Throws.
 PlanRecord read_record(const Json& json) {
   if (!json.is_object()) throw std::invalid_argument("not an object");
   const int64_t version = int_field(json, "lathe_record", 0, INT32_MAX);
   if (version != kRecordVersion)
     throw std::invalid_argument(absl::StrCat("version ", version, ", this library reads ", kRecordVersion));
-  expect_fields(json, 11);
+  expect_fields(json, 12);
   PlanRecord r;
   r.kind = read_kind(text_field(json, "kind"));
   r.problem = or_throw(problem_class_from_json(json.at("class")));
@@ -94,6 +100,7 @@ PlanRecord read_record(const Json& json) {
   r.device = text_field(json, "device");
   r.units = static_cast<int32_t>(int_field(json, "units", 0, INT32_MAX));
   r.codegen = text_field(json, "codegen");
+  r.oracle = text_field(json, "oracle");
   r.config = or_throw(compile_config_from_json(json.at("config")));
   r.splits = splits_field(json);
   r.measured = read_measured(json.at("measured"));
@@ -113,8 +120,8 @@ absl::string_view name_of(RecordKind kind) {
 }
 
 Key key_of(const PlanRecord& r) {
-  Json key = json_object("record", std::string(name_of(r.kind)), "class", to_json(r.problem), "target",
-                         to_json(r.target));
+  Json key = json_object("record", std::string(name_of(r.kind)), "version", kRecordVersion, "class",
+                         to_json(r.problem), "target", to_json(r.target));
   if (r.kind == RecordKind::kPlan)
     set_fields(&key, "codegen", r.codegen);
   else
@@ -137,6 +144,9 @@ absl::StatusOr<PlanRecord> parse_record(absl::string_view bytes) {
   if (bytes.size() > kMostBytes)
     return absl::InvalidArgumentError(absl::StrCat("record: ", bytes.size(), " bytes are too many"));
   LATHE_ASSIGN_OR_RETURN(const Json json, parse_json(bytes, "record"));
+  if (is_of_another_version(json))
+    return absl::UnimplementedError(absl::StrCat("record: version ", json["lathe_record"].dump(),
+                                                 ", this library reads ", kRecordVersion));
   absl::StatusOr<PlanRecord> record = read_json("record", [&] { return read_record(json); });
   if (record.ok() && serialize(*record) != bytes)
     return absl::InvalidArgumentError("record: not as this library writes it");

@@ -36,6 +36,7 @@ struct PlanRecord {
   std::string device;
   int32_t units = 0;
   std::string codegen;  // the codegen id it is of
+  std::string oracle;   // the oracle id of who wrote it: by whose prices the plan was the best
   CompileConfig config;
   int32_t splits = 1;                       // LaunchPolicy's
   std::vector<MeasuredCandidate> measured;  // a tuning record's, by the oracle's rank
@@ -44,12 +45,13 @@ struct PlanRecord {
 };
 
 // What a record is looked up by. A plan record's has the codegen id, for its artifact's key has it; a tuning
-// record outlives a release that changes code, as long as the candidate is there.
+// record outlives a release that changes code, as long as the candidate is there. The format's version is in
+// it: libraries that write others share a store without refusing each other's.
 Key key_of(const PlanRecord& record);
 
 std::string serialize(const PlanRecord& record);
 Json to_json(const PlanRecord& record);
-// Of any bytes; kInvalidArgument says why it is none.
+// Of any bytes; kInvalidArgument says why it is none, kUnimplemented that it is another version's.
 absl::StatusOr<PlanRecord> parse_record(absl::string_view bytes);
 // The same of one that was found under `key`, which must be its own.
 absl::StatusOr<PlanRecord> record_of(const Key& key, absl::string_view bytes);

@@ -3,129 +3,23 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <filesystem>
 #include <fstream>
-#include <map>
-#include <string>
-#include <vector>
 
-#include "api/plan.h"
-#include "api/prepare.h"
-#include "api/records.h"
 #include "api/tune_operands.h"
 #include "core/packed.h"
-#include "fake_device.h"
+#include "tune_fixture.h"
 
 namespace lathe {
 namespace {
 
 using ::testing::HasSubstr;
 
-class Tune : public testing::Test {
- protected:
-  void SetUp() override {
-    std::string name = testing::TempDir() + "lathe_tune_XXXXXX";
-    ASSERT_NE(mkdtemp(name.data()), nullptr);
-    scratch_ = name;
-  }
-  void TearDown() override { std::filesystem::remove_all(scratch_); }
-
-  // A context over the directory, its device's facts as given, and its log.
-  struct Host {
-    explicit Host(ContextOptions options, const std::string& facts_name = "ryzen-7-5800u.json") {
-      options.compiler_library = fake_compiler();
-      options.workers = 2;
-      options.log_level = LogLevel::kDebug;
-      options.log_sink = [this](LogLevel level, const std::string& message) {
-        if (level <= LogLevel::kWarning) warnings.push_back(message);
-      };
-      context = std::make_unique<lathe_context>(std::move(options));
-      facts = load_facts(facts_file(facts_name)).value();
-      open();
-    }
-    void open() {
-      device = nullptr;
-      auto fake = std::make_unique<FakeDriver>(facts);
-      driver = fake.get();
-      device = std::make_unique<lathe_device>(*context, "fake", facts, std::move(fake));
-    }
-    std::vector<std::string> warnings;
-    std::unique_ptr<lathe_context> context;
-    DeviceFacts facts;
-    FakeDriver* driver = nullptr;
-    std::unique_ptr<lathe_device> device;
-  };
-  ContextOptions options() const {
-    ContextOptions o;
-    o.cache_dir = scratch_ + "/cache";
-    return o;
-  }
-  static DispatchKey key_of_request(const lathe_device& device, const lathe_matmul_desc& desc) {
-    Request request;
-    EXPECT_TRUE(read_matmul(&desc, Purpose::kPlan, device.request_context(), nullptr, &request).ok());
-    return request.key;
-  }
-  // A tuning record of the class that has the rank-th of the oracle's candidates for a winner.
-  static PlanRecord winner(const lathe_device& device, const DispatchKey& key, size_t rank) {
-    const Choice oracle = choose_by_oracle(device, key).value();
-    PlanRecord record = make_record(device, RecordKind::kTuned, key.problem);
-    const Plan& plan = oracle.answer.ranked[rank].plan;
-    record.config = plan.config;
-    record.splits = plan.launch.splits;
-    record.measured = {
-        {oracle.answer.ranked[0].plan.config, oracle.answer.ranked[0].plan.launch.splits, 1e-5, 2e-5},
-        {plan.config, plan.launch.splits, 1.5e-5, 1e-5}};
-    return record;
-  }
-  static const DispatchEntry* run(Host& host, const MatmulRequest& m) {
-    EXPECT_EQ(lathe_matmul(host.device.get(), nullptr, &m.desc), LATHE_OK) << lathe_last_error();
-    return host.device->table.find(key_of_request(*host.device, m.desc));
-  }
-  // How many of the oracle's candidates are ahead of the one that the class took.
-  static size_t rank_of(const Host& host, const DispatchEntry* entry) {
-    const Choice choice = choice_of(*host.device, *entry).value();
-    EXPECT_TRUE(choice.plan().config == entry->plan.config);
-    EXPECT_EQ(choice.plan().launch.splits, entry->plan.launch.splits);
-    return choice.rank;
-  }
-  static Json explain(Host& host, const MatmulRequest& m) {
-    lathe_plan* plan = nullptr;
-    EXPECT_EQ(lathe_plan_matmul(host.device.get(), &m.desc, &plan), LATHE_OK) << lathe_last_error();
-    const Json json = explain_json(*plan).value();
-    lathe_plan_destroy(plan);
-    return json;
-  }
-
-  std::string scratch_;
-};
-
-// Whose library is asked for does the product, whatever was compiled for the class before; and leaves no
-// record that would have it do others' products.
-TEST_F(Tune, APlanRecordNeitherHidesALibraryThatIsAskedForNorBringsOne) {
-  MatmulRequest m(40, 48, 333);
-  const auto library_does_it = [&](ExternalUse use) {
-    ContextOptions o = options();
-    o.external = {use, use == ExternalUse::kOff ? ExternalId::kAny : ExternalId::kOpenBlas};
-    Host host(o);
-    EXPECT_EQ(lathe_matmul(host.device.get(), nullptr, &m.desc), LATHE_OK) << lathe_last_error();
-    return host.driver->external_launches.load() == 1;
-  };
-  EXPECT_FALSE(library_does_it(ExternalUse::kOff));
-  EXPECT_TRUE(library_does_it(ExternalUse::kPrefer));
-  std::filesystem::remove_all(scratch_ + "/cache");
-  EXPECT_TRUE(library_does_it(ExternalUse::kPrefer));
-  for (const auto& file : std::filesystem::directory_iterator(scratch_ + "/cache"))
-    EXPECT_NE(file.path().extension(), ".record");
-  EXPECT_FALSE(library_does_it(ExternalUse::kOff));
-}
-
 TEST_F(Tune, DispatchFollowsAPlantedRecord) {
   const MatmulRequest m(7, 40, 33);
   Host host(options());
   const DispatchKey key = key_of_request(*host.device, m.desc);
   const PlanRecord second = winner(*host.device, key, 1);
-  ASSERT_TRUE(host.context->cache->write_record(second, true).ok());
+  ASSERT_TRUE(host.context->cache->write_record(second).ok());
   const DispatchEntry* entry = run(host, m);
   ASSERT_NE(entry, nullptr);
   EXPECT_EQ(rank_of(host, entry), 1u);
@@ -157,7 +51,7 @@ TEST_F(Tune, ATuningFileGoesBeforeTheStore) {
   {
     Host host(options());
     const DispatchKey key = key_of_request(*host.device, m.desc);
-    ASSERT_TRUE(host.context->cache->write_record(winner(*host.device, key, 1), true).ok());
+    ASSERT_TRUE(host.context->cache->write_record(winner(*host.device, key, 1)).ok());
     std::ofstream(scratch_ + "/tuning.json") << tuning_text({winner(*host.device, key, 2)});
     ASSERT_EQ(lathe_device_fingerprint(host.device.get(), &plain), LATHE_OK);
   }
@@ -184,7 +78,7 @@ TEST_F(Tune, WhatNamesNoCandidateOrIsDamagedIsNoRecord) {
   for (const MatmulRequest* each : {&m, &more}) {
     PlanRecord foreign = winner(*host.device, key_of_request(*host.device, each->desc), 1);
     foreign.config.tile_m = 12345;
-    ASSERT_TRUE(host.context->cache->write_record(foreign, true).ok());
+    ASSERT_TRUE(host.context->cache->write_record(foreign).ok());
   }
   EXPECT_EQ(run(host, m)->by, ChosenBy::kOracle);
   EXPECT_EQ(rank_of(host, run(host, more)), 0u);
@@ -209,7 +103,7 @@ TEST_F(Tune, PromisesOfDeterminismAreKept) {
   for (size_t i = 1; i < answer.legal && other == 0; ++i)
     if (answer.ranked[i].plan.numeric_recipe != answer.ranked[0].plan.numeric_recipe) other = i;
   ASSERT_GT(other, 0u);
-  ASSERT_TRUE(host.context->cache->write_record(winner(*host.device, key, other), true).ok());
+  ASSERT_TRUE(host.context->cache->write_record(winner(*host.device, key, other)).ok());
   EXPECT_EQ(rank_of(host, run(host, m)), 0u);
   // Of what is measured all have the first one's recipe.
   std::vector<std::string> records;
@@ -232,60 +126,6 @@ TEST_F(Tune, PromisesOfDeterminismAreKept) {
   m.desc.determinism = LATHE_DETERMINISM_BATCH_INVARIANT;
   EXPECT_EQ(lathe_tune_matmul(host.device.get(), &m.desc, &how, nullptr), LATHE_UNSUPPORTED);
   EXPECT_THAT(lathe_last_error(), HasSubstr("batch_invariant has one numeric recipe"));
-}
-
-// The artifacts of a machine serve one whose facts make the oracle choose another plan.
-TEST_F(Tune, APlanRecordServesADeviceThatDiffersInADetail) {
-  const MatmulRequest m(300, 500, 700);
-  Host maker(options());
-  const DispatchEntry* made = run(maker, m);
-  ASSERT_NE(made, nullptr);
-  const CompileConfig config = choose_by_oracle(*maker.device, made->key).value().plan().config;
-
-  // Facts that change the choice and leave the old one legal.
-  Host other(options());
-  Choice wanted;
-  const auto differs = [&](const std::string& name, double factor) {
-    other.facts = maker.facts;
-    other.facts.facts[name].value *= factor;
-    other.open();
-    wanted = choose_by_oracle(*other.device, made->key).value();
-    const auto names = [&](const RankedPlan& r) { return r.plan.config == config; };
-    return !names(wanted.answer.ranked[0]) &&
-           std::any_of(wanted.answer.ranked.begin(),
-                       wanted.answer.ranked.begin() + static_cast<ptrdiff_t>(wanted.answer.legal), names);
-  };
-  bool found_one = false;
-  const std::map<std::string, Fact> facts = maker.facts.facts;
-  for (const auto& [name, fact] : facts)
-    for (double factor : {0.5, 0.25, 2.0, 4.0, 0.1, 10.0})
-      if (!found_one) found_one = differs(name, factor);
-  ASSERT_TRUE(found_one);
-  const DispatchEntry* entry = run(other, m);
-  EXPECT_EQ(entry->by, ChosenBy::kRecord);
-  EXPECT_EQ(explain(other, m)["chosen_by"], "plan record");
-  EXPECT_TRUE(entry->plan.config == config);
-  lathe_statistics s = LATHE_STATISTICS_INIT;
-  read_statistics(*other.context, &s);
-  EXPECT_EQ(s.compiles, 0u);
-  // And where nothing is to be compiled.
-  other.open();
-  const auto found = prepare_class(*other.device, made->key, /*may_compile=*/false);
-  ASSERT_TRUE(found.ok()) << found.status();
-  EXPECT_EQ(found->entry->by, ChosenBy::kRecord);
-  // Once its own is there it has that.
-  ASSERT_TRUE(get_artifact(*other.device, made->key.problem, wanted).ok());
-  other.open();
-  EXPECT_EQ(run(other, m)->by, ChosenBy::kOracle);
-  // Its record is left as it was by none of that, and is of no use without its artifact.
-  for (const auto& file : std::filesystem::directory_iterator(scratch_ + "/cache"))
-    if (file.path().extension() == ".lathe") std::filesystem::remove(file);
-  Host alone(options());
-  alone.facts = other.facts;
-  alone.open();
-  EXPECT_EQ(run(alone, m)->by, ChosenBy::kOracle);
-  read_statistics(*alone.context, &s);
-  EXPECT_EQ(s.compiles, 1u);
 }
 
 TEST(TuneWinner, MustBeatTheFirstByMoreThanTheNoise) {

@@ -1,149 +1,16 @@
 // The shared remote store over a real redis-server, which the tests start on loopback, and over servers that
 // lie.
-#include <arpa/inet.h>
-#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <signal.h>
-#include <spawn.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <atomic>
-#include <functional>
-#include <thread>
 
 #include "cache/entry_file.h"
-#include "cache/remote_store.h"
-#include "cache_fixture.h"
+#include "remote_fixture.h"
 
 namespace lathe {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 using testing::HasSubstr;
-
-// A socket that listens on a free port of loopback.
-struct Listener {
-  Listener() : file(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    sockaddr_in address = {};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t size = sizeof(address);
-    if (bind(file, reinterpret_cast<sockaddr*>(&address), size) != 0 || listen(file, 16) != 0 ||
-        getsockname(file, reinterpret_cast<sockaddr*>(&address), &size) != 0)
-      abort();
-    port = ntohs(address.sin_port);
-  }
-  ~Listener() { close(file); }
-  std::string url() const { return "redis://127.0.0.1:" + std::to_string(port); }
-  const int file;
-  int port = 0;
-};
-
-// Answers each connection's first command with what `answer` writes, then waits for the other side to close.
-class LyingServer {
- public:
-  explicit LyingServer(std::function<void(int)> answer)
-      : thread_([this, answer = std::move(answer)] {
-          for (;;) {
-            const int client = accept(listener_.file, nullptr, nullptr);
-            if (client < 0) return;
-            char command[4096];
-            if (recv(client, command, sizeof(command), 0) > 0) {
-              ++commands;
-              answer(client);
-              while (recv(client, command, sizeof(command), 0) > 0) ++commands;
-            }
-            close(client);
-          }
-        }) {}
-  ~LyingServer() {
-    shutdown(listener_.file, SHUT_RDWR);
-    thread_.join();
-  }
-  std::string url() const { return listener_.url(); }
-  std::atomic<int> commands{0};
-
- private:
-  Listener listener_;
-  std::thread thread_;
-};
-
-void say(int client, const std::string& text) { (void)!send(client, text.data(), text.size(), MSG_NOSIGNAL); }
-std::string bulk(const std::string& bytes) {
-  return "$" + std::to_string(bytes.size()) + "\r\n" + bytes + "\r\n";
-}
-
-class RemoteTest : public CacheFixture {
- protected:
-  void SetUp() override {
-    CacheFixture::SetUp();
-    if (absl::IsUnimplemented(Redis::connect({"127.0.0.1", "1"}, 0.1).status()))
-      GTEST_SKIP() << "this build has no hiredis";
-  }
-  void TearDown() override {
-    if (server_ > 0) {
-      kill(server_, SIGKILL);
-      waitpid(server_, nullptr, 0);
-    }
-    CacheFixture::TearDown();
-  }
-  // False, and the test is to be skipped, where there is no redis-server.
-  bool start_redis(const std::string& password = "") {
-    password_ = password;
-    {
-      const Listener free;
-      port_ = std::to_string(free.port);
-    }
-    std::vector<std::string> words = {"redis-server", "--port", port_,   "--bind", "127.0.0.1",
-                                      "--save",       "",       "--dir", scratch_};
-    if (!password.empty()) words.insert(words.end(), {"--requirepass", password});
-    std::vector<char*> arguments;
-    for (std::string& word : words) arguments.push_back(word.data());
-    arguments.push_back(nullptr);
-    posix_spawn_file_actions_t files;
-    posix_spawn_file_actions_init(&files);
-    posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, "/dev/null", O_WRONLY, 0);
-    const int error = posix_spawnp(&server_, "redis-server", &files, nullptr, arguments.data(), environ);
-    posix_spawn_file_actions_destroy(&files);
-    if (error != 0) {
-      server_ = 0;
-      return false;
-    }
-    for (int i = 0; i < 1000; ++i, usleep(10000))
-      if (ask({"PING"}).ok()) return true;
-    ADD_FAILURE() << "redis-server does not answer";
-    return true;
-  }
-  absl::StatusOr<RedisReply> ask(const std::vector<absl::string_view>& words) {
-    absl::StatusOr<Redis> redis = Redis::connect({"127.0.0.1", port_, "", password_, database_}, 1);
-    if (!redis.ok()) return redis.status();
-    return redis->command(words, 5, 1 << 20);
-  }
-  std::string url(const std::string& secret = "") const {
-    return "redis://" + secret + "127.0.0.1:" + port_ + "/test";
-  }
-  // A cache with a directory of its own.
-  std::unique_ptr<ArtifactCache> machine(const std::string& name, const std::string& remote) {
-    CacheOptions o = options_for(scratch_ + "/" + name);
-    o.remote = remote;
-    return make_cache(o);
-  }
-  bool serves(ArtifactCache& cache, const Key& k, CacheOutcome outcome) {
-    const auto result = cache.get_or_create(k, [&] { return artifact(k); });
-    EXPECT_EQ(name_of(result->outcome), name_of(outcome));
-    return is_for(result, k) && result->outcome == outcome;
-  }
-  std::string entry_name(const Key& k) const { return "test:entry1:" + k.fingerprint; }
-
-  pid_t server_ = 0;
-  std::string port_, password_;
-  uint32_t database_ = 0;
-};
-#define NEEDS_REDIS() \
-  if (!start_redis()) GTEST_SKIP() << "redis-server is not installed"
 
 TEST(Remote, AddressesAreReadAndRefused) {
   const RemoteAddress plain = parse_remote("redis://cache").value();
@@ -277,6 +144,25 @@ TEST_F(RemoteTest, ALeaseOfOneThatDiedIsWaitedForNoLongerThanTheTimeout) {
       << "another's lease is not given back";
   dead.give_back_lease(key(1));
   EXPECT_EQ(ask({"EXISTS", "test:lease1:" + key(1).fingerprint})->integer, 0);
+}
+
+// One that has no entry and gives no lease, to all for ever, costs one wait.
+TEST_F(RemoteTest, AServerThatGivesNoLeasesIsWaitedForOnce) {
+  const LyingServer server([](int client) {
+    char command[4096];
+    do say(client, "$-1\r\n");
+    while (recv(client, command, sizeof(command), 0) > 0);
+  });
+  CacheOptions o = options();
+  o.remote = server.url();
+  o.lock_timeout_seconds = 0.5;
+  const auto cache = make_cache(o);
+  const auto before = Clock::now();
+  for (int n = 0; n < 20; ++n) EXPECT_TRUE(serves(*cache, key(n), CacheOutcome::kCompiled));
+  const std::chrono::duration<double> took = Clock::now() - before;
+  EXPECT_GE(took.count(), 0.5);
+  EXPECT_LT(took.count(), 3);
+  EXPECT_THAT(warnings_, testing::IsEmpty()) << "nor does it look any different from leases of the dead";
 }
 
 TEST_F(RemoteTest, AFailedCompileGivesTheLeaseBack) {

@@ -16,6 +16,10 @@ using ::testing::HasSubstr;
 
 std::string error_of(absl::string_view bytes) { return std::string(parse_record(bytes).status().message()); }
 
+std::string error_of_file(absl::string_view text) {
+  return std::string(parse_tuning(text).status().message());
+}
+
 // With the digest that the text would have had.
 std::string redigested(const std::string& whole, const std::function<void(Json*)>& change) {
   Json json = Json::parse(whole);
@@ -62,18 +66,33 @@ TEST(PlanRecord, WhatIsWrongIsNamed) {
   const auto with = [&](const char* field, Json value) {
     return error_of(redigested(whole, [&](Json* json) { (*json)[field] = std::move(value); }));
   };
-  EXPECT_THAT(with("lathe_record", 2), HasSubstr("version 2, this library reads 1"));
+  const std::string later_text = redigested(whole, [](Json* json) { (*json)["lathe_record"] = 3; });
+  EXPECT_TRUE(absl::IsUnimplemented(parse_record(later_text).status())) << "no damage";
+  EXPECT_THAT(with("lathe_record", 3), HasSubstr("version 3, this library reads 2"));
   EXPECT_THAT(with("kind", "measured"), HasSubstr("\"kind\": measured is unknown"));
   EXPECT_THAT(with("splits", 0), HasSubstr("\"splits\" 0"));
   EXPECT_THAT(with("units", -1), HasSubstr("\"units\" -1"));
   EXPECT_THAT(with("splits", 4), HasSubstr("digest is of another record"));
-  EXPECT_THAT(with("more", 1), HasSubstr("12 fields, expected 11"));
+  EXPECT_THAT(with("more", 1), HasSubstr("13 fields, expected 12"));
   Json of_no_request = to_json(sample_record(RecordKind::kTuned).problem);
   of_no_request["m_hi"] = 9;
   EXPECT_THAT(with("class", of_no_request), HasSubstr("no bucket of M"));
   Json later = to_json(CompileConfig());
   later["prefetch"] = 1;
   EXPECT_THAT(with("config", later), HasSubstr("20 fields, expected 19")) << "a later library's";
+  EXPECT_THAT(with("kind", 5), HasSubstr("\"kind\""));
+  EXPECT_THAT(with("measured", 5), HasSubstr("\"measured\" is not an array"));
+  EXPECT_THAT(with("measured", std::vector<int>(4097)), HasSubstr("too many candidates"));
+  EXPECT_THAT(error_of("[]"), HasSubstr("not an object"));
+  EXPECT_THAT(error_of(std::string((1 << 20) + 1, ' ')), HasSubstr("are too many"));
+  EXPECT_THAT(error_of(Json::parse(whole).dump(1)), HasSubstr("not as this library writes it"));
+  Json slow = to_json(sample_record(RecordKind::kTuned).measured[0].config);
+  EXPECT_THAT(
+      with(
+          "measured",
+          Json::array(
+              {{{"config", slow}, {"splits", 1}, {"predicted_seconds", 1e-6}, {"measured_seconds", -1e-6}}})),
+      HasSubstr("\"measured_seconds\" is negative"));
   EXPECT_THAT(error_of("LATHEART"), HasSubstr("record: "));
   EXPECT_THAT(error_of(std::string(100000, '[')), HasSubstr("record: "));
 }
@@ -99,6 +118,8 @@ TEST(PlanRecord, KeysTellWhatALookUpAsksFor) {
   EXPECT_EQ(change(RecordKind::kTuned, [](PlanRecord* r) { r->codegen = "a later one"; }), tuned);
   EXPECT_EQ(change(RecordKind::kTuned, [](PlanRecord* r) { r->splits = 1; }), tuned);
   EXPECT_EQ(change(RecordKind::kPlan, [](PlanRecord* r) { r->config.tile_m = 1; }), plan);
+  EXPECT_EQ(change(RecordKind::kPlan, [](PlanRecord* r) { r->oracle = "another"; }), plan);
+  EXPECT_THAT(plan, HasSubstr("\"version\":2")) << "other versions' records lie elsewhere";
   EXPECT_TRUE(
       record_of(key_of(sample_record(RecordKind::kPlan)), serialize(sample_record(RecordKind::kPlan))).ok());
   EXPECT_FALSE(
@@ -145,6 +166,11 @@ TEST(TuningFile, DamageIsRefused) {
   EXPECT_THAT(std::string(parse_tuning("{\"lathe_tuning\": 2, \"records\": []}").status().message()),
               HasSubstr("version 2, this library reads 1"));
   EXPECT_FALSE(parse_tuning("{\"lathe_tuning\": 1, \"records\": [], \"more\": 1}").ok());
+  Json many = Json::parse(tuning_text({}));
+  many["records"] = std::vector<int>(100001);
+  EXPECT_THAT(error_of_file(many.dump()), HasSubstr("no array of at most 100000"));
+  EXPECT_THAT(error_of_file("{\"lathe_tuning\": 1, \"records\": {}}"), HasSubstr("no array"));
+  EXPECT_THAT(error_of_file(std::string((64 << 20) + 1, ' ')), HasSubstr("are too many"));
 }
 
 TEST(JsonObject, IsWhatAListWouldHaveMade) {

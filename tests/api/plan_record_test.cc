@@ -1,0 +1,209 @@
+// Plan records between machines and between releases: what they serve, when, and what takes their place.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <thread>
+
+#include "tune_fixture.h"
+
+namespace lathe {
+namespace {
+
+using ::testing::HasSubstr;
+
+class PlanRecords : public Tune {
+ protected:
+  // Compiles the class on a machine, so that its artifact and its record are there.
+  void make() {
+    maker_ = std::make_unique<Host>(options());
+    const DispatchEntry* entry = run(*maker_, m_);
+    ASSERT_NE(entry, nullptr);
+    key_ = entry->key;
+    config_ = entry->plan.config;
+  }
+  bool names(const RankedPlan& r) const { return r.plan.config == config_; }
+
+  // Has the host's facts differ from the maker's in one, so that the oracle chooses another plan, and would
+  // have the maker's, which is legal still, take `least` to `most` times as long.
+  bool differ(Host* host, double least, double most) {
+    const std::map<std::string, Fact> facts = maker_->facts.facts;
+    for (const auto& [name, fact] : facts)
+      for (const double factor : {0.9, 1.1, 0.75, 1.5, 0.5, 2.0, 0.25, 4.0, 0.1, 10.0, 0.01, 100.0}) {
+        host->facts = maker_->facts;
+        host->facts.facts[name].value *= factor;
+        host->open();
+        wanted_ = choose_by_oracle(*host->device, key_).value();
+        const std::vector<RankedPlan>& ranked = wanted_.answer.ranked;
+        const auto end = ranked.begin() + static_cast<ptrdiff_t>(wanted_.answer.legal);
+        const auto found = std::find_if(ranked.begin(), end, [&](const auto& r) { return names(r); });
+        if (found == end || found == ranked.begin()) continue;
+        const double ratio = found->plan.predicted_seconds / ranked[0].plan.predicted_seconds;
+        if (ratio >= least && ratio <= most) return true;
+      }
+    return false;
+  }
+  // The maker's record as another build of the oracle would have left it.
+  void make_outdated() {
+    PlanRecord record = recorded(*maker_);
+    record.oracle = "another build";
+    ASSERT_TRUE(maker_->context->cache->write_record(record).ok());
+  }
+  PlanRecord recorded(Host& host) {
+    const PlanRecord asked = make_record(*host.device, RecordKind::kPlan, key_.problem);
+    return host.context->cache->read_record(asked.kind, key_of(asked)).value();
+  }
+  static bool waits_for(const std::function<bool()>& what) {
+    for (int i = 0; i < 3000 && !what(); ++i) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+    return what();
+  }
+  std::unique_ptr<Host> like(const Host& host, ContextOptions o) {
+    auto again = std::make_unique<Host>(std::move(o));
+    again->facts = host.facts;
+    again->open();
+    return again;
+  }
+
+  const MatmulRequest m_{300, 500, 700};
+  std::unique_ptr<Host> maker_;
+  DispatchKey key_;
+  CompileConfig config_;  // the maker's
+  Choice wanted_;         // the other's oracle's
+};
+
+// Whose library is asked for does the product, whatever was compiled for the class before; and leaves no
+// record that would have it do others' products.
+TEST_F(PlanRecords, NeitherHideALibraryThatIsAskedForNorBringOne) {
+  MatmulRequest m(40, 48, 333);
+  const auto library_does_it = [&](ExternalUse use) {
+    ContextOptions o = options();
+    o.external = {use, use == ExternalUse::kOff ? ExternalId::kAny : ExternalId::kOpenBlas};
+    Host host(o);
+    EXPECT_EQ(lathe_matmul(host.device.get(), nullptr, &m.desc), LATHE_OK) << lathe_last_error();
+    return host.driver->external_launches.load() == 1;
+  };
+  EXPECT_FALSE(library_does_it(ExternalUse::kOff));
+  EXPECT_TRUE(library_does_it(ExternalUse::kPrefer));
+  std::filesystem::remove_all(scratch_ + "/cache");
+  EXPECT_TRUE(library_does_it(ExternalUse::kPrefer));
+  for (const auto& file : std::filesystem::directory_iterator(scratch_ + "/cache"))
+    EXPECT_NE(file.path().extension(), ".record");
+  EXPECT_FALSE(library_does_it(ExternalUse::kOff));
+}
+
+// The artifacts of a machine serve one whose facts make the oracle choose another plan, at about its price.
+TEST_F(PlanRecords, ServeADeviceThatDiffersInADetail) {
+  make();
+  Host other(options());
+  ASSERT_TRUE(differ(&other, 1, 1 + kDetail));
+  const DispatchEntry* entry = run(other, m_);
+  EXPECT_EQ(entry->by, ChosenBy::kRecord);
+  EXPECT_EQ(explain(other, m_)["chosen_by"], "plan record");
+  EXPECT_TRUE(entry->plan.config == config_);
+  // And where nothing is to be compiled, or all may be.
+  for (const PrepareFor purpose : {PrepareFor::kNoMiss, PrepareFor::kLater}) {
+    other.open();
+    const auto found = prepare_class(*other.device, key_, purpose);
+    ASSERT_TRUE(found.ok()) << found.status();
+    EXPECT_EQ(found->entry->by, ChosenBy::kRecord);
+  }
+  EXPECT_EQ(other.context->background.waiting(), 0u);
+  EXPECT_EQ(other.statistics().compiles, 0u);
+  // Once its own is there it has that.
+  ASSERT_TRUE(get_artifact(*other.device, key_.problem, wanted_).ok());
+  other.open();
+  EXPECT_EQ(run(other, m_)->by, ChosenBy::kOracle);
+  // Its record is left as it was by none of that, and is of no use without its artifact.
+  for (const auto& file : std::filesystem::directory_iterator(scratch_ + "/cache"))
+    if (file.path().extension() == ".lathe") std::filesystem::remove(file);
+  const auto alone = like(other, options());
+  EXPECT_EQ(run(*alone, m_)->by, ChosenBy::kOracle);
+  EXPECT_EQ(alone->statistics().compiles, 1u);
+}
+
+// After an upgrade: nobody waits, the process keeps what it dispatches, and the next one has the new choice.
+TEST_F(PlanRecords, OfAnotherBuildServeACallAndAreRefreshedBehindIt) {
+  make();
+  make_outdated();
+  Host upgraded(options());
+  ASSERT_TRUE(differ(&upgraded, 1, 1 + kDetail));
+  std::vector<std::thread> callers;
+  for (int i = 0; i < 4; ++i) callers.emplace_back([&] { run(upgraded, m_); });
+  for (std::thread& caller : callers) caller.join();
+  const DispatchEntry* entry = run(upgraded, m_);
+  EXPECT_EQ(entry->by, ChosenBy::kRecord);
+  EXPECT_TRUE(entry->plan.config == config_);
+  ASSERT_TRUE(waits_for([&] { return upgraded.statistics().background_compiles == 1; }));
+  EXPECT_EQ(upgraded.statistics().compiles, 1u) << "once";
+  EXPECT_EQ(run(upgraded, m_), entry);
+  const PlanRecord record = recorded(upgraded);
+  EXPECT_TRUE(record.config == wanted_.plan().config);
+  EXPECT_EQ(record.oracle, make_record(*upgraded.device, RecordKind::kPlan, key_.problem).oracle);
+  const auto next = like(upgraded, options());
+  EXPECT_EQ(run(*next, m_)->by, ChosenBy::kOracle);
+  EXPECT_EQ(next->statistics().compiles, 0u);
+  EXPECT_THAT(upgraded.warnings, testing::IsEmpty());
+  // The other machine still has its own, whoever wrote last.
+  EXPECT_EQ(run(*like(*maker_, options()), m_)->by, ChosenBy::kOracle);
+}
+
+// Another machine's plan is no detail where it would cost this one much.
+TEST_F(PlanRecords, ThatAreMuchSlowerHereAreRefreshedToo) {
+  make();
+  Host other(options());
+  ASSERT_TRUE(differ(&other, 1 + 1.5 * kDetail, 1e9));
+  EXPECT_EQ(run(other, m_)->by, ChosenBy::kRecord);
+  ASSERT_TRUE(waits_for([&] { return other.statistics().background_compiles == 1; }));
+  EXPECT_EQ(run(*like(other, options()), m_)->by, ChosenBy::kOracle);
+}
+
+// Where nobody waits the new choice is compiled at once; where that fails, what there is serves.
+TEST_F(PlanRecords, OfAnotherBuildAreForWarmUpsWhatIsLeftWithoutACompiler) {
+  make();
+  make_outdated();
+  Host upgraded(options());
+  ASSERT_TRUE(differ(&upgraded, 1, 1 + kDetail));
+  ContextOptions broken = options();
+  broken.compiler_library = fake_compiler("fails");
+  for (ContextOptions o : {broken, options()}) {
+    if (o.compiler_library.empty()) o.compiler_library = "/nonexistent/compiler.so";
+    const auto host = like(upgraded, o);
+    const auto prepared = prepare_class(*host->device, key_, PrepareFor::kLater);
+    ASSERT_TRUE(prepared.ok()) << prepared.status();
+    EXPECT_EQ(prepared->entry->by, ChosenBy::kRecord);
+    // A call has it too, and what the background then fails at is said.
+    host->open();
+    EXPECT_EQ(run(*host, m_)->by, ChosenBy::kRecord);
+    EXPECT_TRUE(waits_for([&] {
+      const std::lock_guard<std::mutex> lock(host->mutex);
+      return host->warnings.size() == 1;
+    }));
+    EXPECT_THAT(host->warnings[0], HasSubstr("stays with the recorded kernel"));
+  }
+  const auto host = like(upgraded, options());
+  EXPECT_EQ(prepare_class(*host->device, key_, PrepareFor::kNoMiss)->entry->by, ChosenBy::kRecord);
+  EXPECT_EQ(host->statistics().compiles, 0u);
+  host->open();
+  const auto prepared = prepare_class(*host->device, key_, PrepareFor::kLater);
+  ASSERT_TRUE(prepared.ok()) << prepared.status();
+  EXPECT_EQ(prepared->entry->by, ChosenBy::kOracle);
+  EXPECT_EQ(host->statistics().compiles, 1u);
+  EXPECT_EQ(host->statistics().background_compiles, 0u);
+  EXPECT_TRUE(recorded(*host).config == wanted_.plan().config);
+}
+
+// Without a queue there is no background, and still nobody waits.
+TEST_F(PlanRecords, OfAnotherBuildServeWhereTheQueueIsFull) {
+  make();
+  make_outdated();
+  ContextOptions o = options();
+  o.most_waiting = 0;
+  Host upgraded(o);
+  ASSERT_TRUE(differ(&upgraded, 1, 1 + kDetail));
+  EXPECT_EQ(run(upgraded, m_)->by, ChosenBy::kRecord);
+  upgraded.open();
+  EXPECT_EQ(upgraded.statistics().compiles, 0u);
+}
+
+}  // namespace
+}  // namespace lathe
