@@ -113,7 +113,7 @@ absl::StatusOr<PreparedClass> prepare_class(lathe_device& device, const Dispatch
 }
 
 absl::Status refresh_class(lathe_device& device, const DispatchKey& key) {
-  LATHE_ASSIGN_OR_RETURN(const Choice choice, choose_plan(device, key));
+  LATHE_ASSIGN_OR_RETURN(const Choice choice, choose_plan(device, key, Ranking::kChoiceAlone));
   if (choice.by != ChosenBy::kOracle || is_asked_for(device, choice)) return absl::OkStatus();
   LATHE_RETURN_IF_ERROR(get_artifact(device, key.problem, choice).status());
   record_plan(device, key, choice);
