@@ -52,7 +52,8 @@ DType to_dtype(lathe_dtype t) { return static_cast<DType>(t); }
 }
 
 // An M by N operand of the epilogue.
-bool check_row_operand(const OperandName& name, const lathe_operand& o, absl::Status* why) {
+[[gnu::always_inline]] inline bool check_row_operand(const OperandName& name, const lathe_operand& o,
+                                                     absl::Status* why) {
   if (!is_float(o.dtype)) return refuse(why, explain_dtype(name.name, o.dtype, kFloatNames));
   if (o.layout != LATHE_ROW_MAJOR) return refuse(why, column_major(name));
   return true;
@@ -266,7 +267,7 @@ bool is_d(const Region& r, DType dtype, const Region& d, DType d_dtype) {
   return invalid(absl::StrCat("d overlaps ", name, may_alias ? " without being exactly it" : ""));
 }
 
-bool check_overlap(const ProblemClass& c, const Regions& r, absl::Status* why) {
+[[gnu::always_inline]] inline bool check_overlap(const ProblemClass& c, const Regions& r, absl::Status* why) {
   if (!known_disjoint(r.d, r.a)) return refuse(why, overlaps("a", false));
   if (!known_disjoint(r.d, r.b)) return refuse(why, overlaps("b", false));
   if (c.bias != DType::kNone && !known_disjoint(r.d, r.bias)) return refuse(why, overlaps("bias", false));
@@ -280,7 +281,8 @@ bool check_overlap(const ProblemClass& c, const Regions& r, absl::Status* why) {
   return true;
 }
 
-bool check_pointers(const lathe_matmul_desc& d, const Request& request, absl::Status* why) {
+[[gnu::always_inline]] inline bool check_pointers(const lathe_matmul_desc& d, const Request& request,
+                                                  absl::Status* why) {
   if (request.reads_operands()) {
     if (d.a.data == nullptr) return refuse(why, invalid("a is NULL"));
     if (d.b.data == nullptr) return refuse(why, invalid("b is NULL"));
@@ -292,7 +294,8 @@ bool check_pointers(const lathe_matmul_desc& d, const Request& request, absl::St
   return true;
 }
 
-void fill_arguments(const lathe_matmul_desc& d, const Request& request, ArgumentBlock* args) {
+[[gnu::always_inline]] inline void fill_arguments(const lathe_matmul_desc& d, const Request& request,
+                                                  ArgumentBlock* args) {
   const Dims& dims = request.dims;
   if (request.reads_operands()) {
     args->a = d.a.data;
