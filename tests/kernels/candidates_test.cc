@@ -336,7 +336,7 @@ TEST(Candidates, ArgmaxSplitsLongRowsOnly) {
           if (!r.rejection.empty()) continue;
           ++legal;
           const CompileConfig& config = r.plan.config;
-          EXPECT_TRUE(config.kernel == "rows" || (cpu && config.kernel == "ukernel"));
+          EXPECT_TRUE(config.kernel == "rows" || config.kernel == "ukernel");
           if (row.lo <= 1024) EXPECT_EQ(config.split, kNoSplit);
           EXPECT_TRUE(r.plan.launch.splits == 1 || config.split != kNoSplit);
           EXPECT_TRUE(config.tile_m == 1 || config.split == kNoSplit);
