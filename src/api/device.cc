@@ -285,10 +285,8 @@ absl::StatusOr<std::unique_ptr<LoadedKernel>> load(lathe_device& device, const P
 
 absl::StatusOr<CacheResult> get_artifact(lathe_device& device, const ProblemClass& problem,
                                          const Choice& choice, const BeforeCompile& before_compile) {
-  return device.context.cache->get_or_create(choice.key, [&]() -> absl::StatusOr<Artifact> {
-    if (before_compile != nullptr) LATHE_RETURN_IF_ERROR(before_compile());
-    return compile(device, problem, choice);
-  });
+  return device.context.cache->get_or_create(
+      choice.key, [&] { return compile(device, problem, choice); }, before_compile);
 }
 
 absl::StatusOr<Loaded> load_kernel(lathe_device& device, const ProblemClass& problem, const Choice& choice,

@@ -107,9 +107,9 @@ Dims largest_request(const ProblemClass& c);
 std::string describe_class(const lathe_device& device, const ProblemClass& c);
 
 // From memory, disk or the compiler: counted, timed, subject to nothing. Needs no driver.
-// `before_compile`, where it is given, is asked when no store has it; its error comes in the compiler's
-// place.
-using BeforeCompile = std::function<absl::Status()>;
+// `before_compile`, where it is given, is asked when no store has it, before anybody's compile is waited for;
+// its error comes in the compiler's place.
+using BeforeCompile = ArtifactCache::BeforeWait;
 absl::StatusOr<CacheResult> get_artifact(lathe_device& device, const ProblemClass& problem,
                                          const Choice& choice, const BeforeCompile& before_compile = nullptr);
 

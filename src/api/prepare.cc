@@ -9,12 +9,8 @@
 namespace lathe {
 namespace {
 
-// What the leader of a key's flight answers, to the others too, in place of compiling. Of no other's making.
+// In place of compiling. Of no other's making.
 constexpr char kServedByRecord[] = "the plan record's artifact is there";
-
-bool is_served_by_record(const absl::Status& status) {
-  return absl::IsAborted(status) && status.message() == kServedByRecord;
-}
 
 // A candidate that is there because somebody asked for it: a user's ukernel, an external library's routine.
 bool is_asked_for(const lathe_device& device, const Choice& choice) {
@@ -91,21 +87,20 @@ absl::StatusOr<PreparedClass> prepare_class(lathe_device& device, const Dispatch
   LATHE_ASSIGN_OR_RETURN(const Choice choice, choose_plan(device, key, Ranking::kChoiceAlone));
   const bool may_compile = purpose != PrepareFor::kNoMiss;
   std::optional<Recorded> recorded;
+  bool serves = false;
   absl::StatusOr<PreparedClass> prepared =
       prepare_choice(device, key, choice, may_compile, [&]() -> absl::Status {
         recorded = find_recorded(device, key, choice);
-        const bool serves = recorded && !(recorded->is_outdated && purpose == PrepareFor::kLater);
+        serves = recorded && !(recorded->is_outdated && purpose == PrepareFor::kLater);
         return serves ? absl::AbortedError(kServedByRecord) : absl::OkStatus();
       });
-  const bool served = is_served_by_record(prepared.status());
-  // Another thread looked. Without one it has gone since.
-  if (served && !recorded) recorded = find_recorded(device, key, choice);
-  if (recorded && (served || !prepared.ok())) {
+  if (recorded && !prepared.ok()) {
     if (recorded->is_outdated && purpose == PrepareFor::kCall)
       (void)device.context.background.submit(device, key, JobKind::kRefresh);  // else at the next start
-    return prepare_choice(device, key, recorded->choice, may_compile);
+    absl::StatusOr<PreparedClass> by_record = prepare_choice(device, key, recorded->choice, may_compile);
+    if (by_record.ok()) return by_record;
+    if (serves) prepared = prepare_choice(device, key, choice, may_compile);
   }
-  if (served) prepared = prepare_choice(device, key, choice, may_compile);
   if (prepared.ok() && prepared->outcome == CacheOutcome::kCompiled && choice.by == ChosenBy::kOracle &&
       !is_asked_for(device, choice))
     record_plan(device, key, choice);

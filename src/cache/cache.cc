@@ -3,7 +3,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <exception>
 #include <mutex>
 #include <new>
@@ -15,48 +14,12 @@
 #include "base/status.h"
 #include "cache/bundle_set.h"
 #include "cache/disk_store.h"
+#include "cache/flight.h"
 #include "cache/remote_records.h"
 #include "cache/remote_store.h"
 
 namespace lathe {
 namespace {
-
-using ArtifactPtr = std::shared_ptr<const Artifact>;
-
-// One key's creation in this process: the leader fills it, the others wait. The mutex is the standard
-// library's because ThreadSanitizer sees pthread calls and does not see into a prebuilt absl::Mutex; for the
-// same reason the error is kept as code and text, of which each waiter makes its own Status.
-class Flight {
- public:
-  void land(const absl::StatusOr<ArtifactPtr>& result) noexcept {
-    {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      if (result.ok()) artifact_ = *result;
-      code_ = result.status().code();
-      try {
-        message_ = std::string(result.status().message());
-      } catch (const std::bad_alloc&) {
-        // The code alone has to do: who waits must be let go.
-      }
-      landed_ = true;
-    }
-    changed_.notify_all();
-  }
-  absl::StatusOr<ArtifactPtr> wait() {
-    std::unique_lock<std::mutex> lock(mutex_);
-    changed_.wait(lock, [this] { return landed_; });
-    if (artifact_ != nullptr) return artifact_;
-    return absl::Status(code_, message_);
-  }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool landed_ = false;
-  ArtifactPtr artifact_;
-  absl::StatusCode code_ = absl::StatusCode::kOk;
-  std::string message_;
-};
 
 // The result of `make`, with what it throws as an error: an exception would leave the other callers of the
 // key waiting for ever.
@@ -108,27 +71,12 @@ class MemoryOverDisk final : public ArtifactCache {
   }
 
   absl::StatusOr<CacheResult> get_or_create(const Key& key,
-                                            absl::FunctionRef<absl::StatusOr<Artifact>()> compile) override {
-    std::shared_ptr<Flight> flight;
-    bool leads = false;
-    {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      const auto found = table_.find(key.text);
-      if (found != table_.end()) {
-        ++statistics_.memory_hits;
-        return CacheResult{found->second, CacheOutcome::kMemoryHit};
-      }
-      std::shared_ptr<Flight>& slot = flights_[key.text];
-      if (slot == nullptr) {
-        slot = std::make_shared<Flight>();
-        leads = true;
-      }
-      flight = slot;
+                                            absl::FunctionRef<absl::StatusOr<Artifact>()> compile,
+                                            const BeforeWait& before_wait) override {
+    for (;;) {
+      std::optional<absl::StatusOr<CacheResult>> result = join_or_lead(key, compile, before_wait);
+      if (result) return *std::move(result);
     }
-    if (leads) return lead(key, flight.get(), compile);
-    LATHE_ASSIGN_OR_RETURN(ArtifactPtr artifact, flight->wait());
-    count([](CacheStatistics* s) { ++s->memory_hits; });
-    return CacheResult{std::move(artifact), CacheOutcome::kMemoryHit};
   }
 
   ArtifactPtr replace(const Key& key, Artifact artifact) override {
@@ -357,12 +305,41 @@ class MemoryOverDisk final : public ArtifactCache {
     return nullptr;
   }
 
+  // One try of get_or_create; none where it is to be tried again.
+  std::optional<absl::StatusOr<CacheResult>> join_or_lead(
+      const Key& key, absl::FunctionRef<absl::StatusOr<Artifact>()> compile, const BeforeWait& before_wait) {
+    std::shared_ptr<Flight> flight;
+    bool leads = false;
+    {
+      const std::lock_guard<std::mutex> lock(mutex_);
+      const auto found = table_.find(key.text);
+      if (found != table_.end()) {
+        ++statistics_.memory_hits;
+        return CacheResult{found->second, CacheOutcome::kMemoryHit};
+      }
+      std::shared_ptr<Flight>& slot = flights_[key.text];
+      if (slot == nullptr) {
+        slot = std::make_shared<Flight>();
+        leads = true;
+      }
+      flight = slot;
+    }
+    if (leads) return lead(key, flight.get(), compile, before_wait);
+    if (before_wait != nullptr && flight->waits_until_slow()) LATHE_RETURN_IF_ERROR(before_wait());
+    absl::StatusOr<ArtifactPtr> artifact = flight->wait();
+    if (flight->is_abandoned()) return std::nullopt;
+    if (!artifact.ok()) return artifact.status();
+    count([](CacheStatistics* s) { ++s->memory_hits; });
+    return CacheResult{*std::move(artifact), CacheOutcome::kMemoryHit};
+  }
+
   absl::StatusOr<CacheResult> lead(const Key& key, Flight* flight,
-                                   absl::FunctionRef<absl::StatusOr<Artifact>()> compile) {
+                                   absl::FunctionRef<absl::StatusOr<Artifact>()> compile,
+                                   const BeforeWait& before_wait) {
     Claims claims;  // held until the entry is published
     CacheOutcome outcome = CacheOutcome::kDiskHit;
-    absl::StatusOr<ArtifactPtr> result =
-        without_exceptions([&] { return load_or_compile(key, compile, &claims, &outcome); });
+    absl::StatusOr<ArtifactPtr> result = without_exceptions(
+        [&] { return load_or_compile(key, flight, compile, before_wait, &claims, &outcome); });
     land(key, flight, result);
     if (!result.ok()) return result.status();
     // After landing: the other callers need not wait for the disk.
@@ -371,21 +348,35 @@ class MemoryOverDisk final : public ArtifactCache {
     return CacheResult{*std::move(result), outcome};
   }
 
-  absl::StatusOr<ArtifactPtr> load_or_compile(const Key& key,
+  absl::StatusOr<ArtifactPtr> load_or_compile(const Key& key, Flight* flight,
                                               absl::FunctionRef<absl::StatusOr<Artifact>()> compile,
-                                              Claims* claims, CacheOutcome* outcome) {
+                                              const BeforeWait& before_wait, Claims* claims,
+                                              CacheOutcome* outcome) {
     absl::StatusOr<ArtifactPtr> loaded = load(key, /*first_look=*/true);
     if (!loaded.ok()) {
       loaded = load_from_bundles(key);
       if (loaded.ok()) *outcome = CacheOutcome::kBundleHit;
     }
-    if (!loaded.ok() && disk_ != nullptr) {
+    bool asks_remote = remote_ != nullptr;
+    if (!loaded.ok() && before_wait != nullptr) {
+      if (remote_ != nullptr) loaded = load_from_remote(key);
+      if (loaded.ok()) *outcome = CacheOutcome::kRemoteHit;
+      asks_remote &= !absl::IsDataLoss(loaded.status());  // said once
+      if (!loaded.ok()) {
+        const absl::Status goes_on = before_wait();
+        if (!goes_on.ok()) flight->abandon();
+        LATHE_RETURN_IF_ERROR(goes_on);
+      }
+    }
+    if (loaded.ok()) return keep(key, *loaded);
+    flight->turn_slow();
+    if (disk_ != nullptr) {
       claims->machine.emplace(disk_->lock(key, lock_timeout_seconds_));
       // Whoever held the lock before has published; without the lock somebody may have, too.
       loaded = load(key, /*first_look=*/false);
     }
     if (loaded.ok()) return keep(key, *loaded);
-    if (remote_ != nullptr) {
+    if (asks_remote) {
       loaded = load_from_remote_or_lease(key, &claims->fleet);
       *outcome = CacheOutcome::kRemoteHit;
       if (loaded.ok()) return keep(key, *loaded);

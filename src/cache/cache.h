@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -82,8 +83,13 @@ class ArtifactCache {
   // it and share its result or its error) and, through a lock file with a timeout, once per key on this
   // machine and, through a lease with a timeout, once per key on all that share the remote store; publishes
   // to disk and to the remote store, best effort. Errors of `compile` are returned and not cached.
-  virtual absl::StatusOr<CacheResult> get_or_create(
-      const Key& key, absl::FunctionRef<absl::StatusOr<Artifact>()> compile) = 0;
+  // `before_wait`, where it is given, is asked when no store has the key, before another's compile is waited
+  // for (in this process, for a lock or for a lease) or one begun: its error is returned, to this caller
+  // alone.
+  using BeforeWait = std::function<absl::Status()>;
+  virtual absl::StatusOr<CacheResult> get_or_create(const Key& key,
+                                                    absl::FunctionRef<absl::StatusOr<Artifact>()> compile,
+                                                    const BeforeWait& before_wait = nullptr) = 0;
   // Puts an artifact in the place of the key's, in memory and (best effort) on disk: for one that turned out
   // to be of no use. Whoever holds the old one keeps it.
   virtual std::shared_ptr<const Artifact> replace(const Key& key, Artifact artifact) = 0;

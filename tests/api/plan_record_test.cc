@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <future>
 #include <thread>
 
 #include "tune_fixture.h"
@@ -155,6 +156,38 @@ TEST_F(PlanRecords, ThatAreMuchSlowerHereAreRefreshedToo) {
   EXPECT_EQ(run(other, m_)->by, ChosenBy::kRecord);
   ASSERT_TRUE(waits_for([&] { return other.statistics().background_compiles == 1; }));
   EXPECT_EQ(run(*like(other, options()), m_)->by, ChosenBy::kOracle);
+}
+
+// While the new choice is compiled, by whatever thread or process, nobody's call waits for that.
+TEST_F(PlanRecords, OfAnotherBuildServeWhileTheNewChoiceIsCompiled) {
+  make();
+  make_outdated();
+  Host upgraded(options());
+  ASSERT_TRUE(differ(&upgraded, 1, 1 + kDetail));
+  std::promise<void> began, may_end;
+  std::thread compiling([&, may = may_end.get_future()]() mutable {
+    const auto result =
+        upgraded.context->cache->get_or_create(wanted_.key, [&]() -> absl::StatusOr<Artifact> {
+          began.set_value();
+          may.wait();
+          return absl::AbortedError("given up");
+        });
+    EXPECT_THAT(std::string(result.status().message()), HasSubstr("given up"));
+  });
+  began.get_future().wait();
+  // As other processes are, which find the key locked, and as another device of this one is.
+  const auto another = like(upgraded, options());
+  lathe_device beside(*upgraded.context, "beside", upgraded.facts,
+                      std::make_unique<FakeDriver>(upgraded.facts));
+  auto calls = std::async(std::launch::async, [&] {
+    EXPECT_EQ(lathe_matmul(&beside, nullptr, &m_.desc), LATHE_OK) << lathe_last_error();
+    return run(upgraded, m_)->by == ChosenBy::kRecord && run(*another, m_)->by == ChosenBy::kRecord &&
+           beside.table.find(key_)->by == ChosenBy::kRecord;
+  });
+  EXPECT_EQ(calls.wait_for(std::chrono::seconds(5)), std::future_status::ready);
+  may_end.set_value();
+  compiling.join();
+  EXPECT_TRUE(calls.get());
 }
 
 // Where nobody waits the new choice is compiled at once; where that fails, what there is serves.

@@ -252,6 +252,80 @@ TEST_F(CacheTest, ManyThreadsManyKeysManyCaches) {
   EXPECT_THAT(warnings_, testing::IsEmpty());
 }
 
+// Who will not wait is asked before anything is waited for, and what they say is theirs alone.
+TEST_F(CacheTest, WhoIsAskedBeforeWaitingMayGo) {
+  const auto never = []() -> absl::StatusOr<Artifact> {
+    ADD_FAILURE() << "nobody asked for a compile";
+    return artifact(key(1));
+  };
+  int asked = 0;
+  const auto goes = [&] { return ++asked, absl::CancelledError("I go"); };
+  const auto stays = [&] { return ++asked, absl::OkStatus(); };
+  const auto cache = make_cache(options());
+  EXPECT_TRUE(absl::IsCancelled(cache->get_or_create(key(1), never, goes).status()));
+  EXPECT_EQ(asked, 1);
+  EXPECT_TRUE(names().empty()) << "nor was anything locked";
+  // Beside a compile in this process, and in another.
+  std::promise<void> began, may_end;
+  std::thread compiling([&, may = may_end.get_future()]() mutable {
+    EXPECT_TRUE(is_for(cache->get_or_create(key(1),
+                                            [&] {
+                                              began.set_value();
+                                              may.wait();
+                                              return artifact(key(1));
+                                            }),
+                       key(1)));
+  });
+  began.get_future().wait();
+  EXPECT_TRUE(absl::IsCancelled(cache->get_or_create(key(1), never, goes).status()));
+  EXPECT_TRUE(absl::IsCancelled(make_cache(options())->get_or_create(key(1), never, goes).status()));
+  EXPECT_EQ(asked, 3);
+  std::thread waiting([&] {
+    const auto result = cache->get_or_create(key(1), never, stays);
+    EXPECT_TRUE(is_for(result, key(1)));
+    EXPECT_EQ(result->outcome, CacheOutcome::kMemoryHit);
+  });
+  may_end.set_value();
+  compiling.join();
+  waiting.join();
+  // What a store has nobody is asked about.
+  asked = 0;
+  EXPECT_EQ(cache->get_or_create(key(1), never, goes)->outcome, CacheOutcome::kMemoryHit);
+  EXPECT_EQ(make_cache(options())->get_or_create(key(1), never, goes)->outcome, CacheOutcome::kDiskHit);
+  EXPECT_EQ(asked, 0);
+  EXPECT_TRUE(is_for(cache->get_or_create(
+                         key(2), [] { return artifact(key(2)); }, stays),
+                     key(2)));
+  EXPECT_EQ(asked, 1);
+}
+
+// A leader that goes leaves the others one of themselves to lead, and no error.
+TEST_F(CacheTest, WhoGoesTakesNobodyAlong) {
+  const auto cache = make_cache(options());
+  std::atomic<int> compiles{0}, gone{0};
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 16; ++i)
+    threads.emplace_back([&, i] {
+      for (int n = 0; n < 50; ++n) {
+        const auto compile = [&] {
+          ++compiles;
+          return artifact(key(n));
+        };
+        if (i % 2 == 0) {
+          EXPECT_TRUE(is_for(cache->get_or_create(key(n), compile), key(n)));
+          continue;
+        }
+        const auto result =
+            cache->get_or_create(key(n), compile, [] { return absl::CancelledError("I go"); });
+        EXPECT_TRUE(is_for(result, key(n)) || absl::IsCancelled(result.status())) << result.status();
+        gone += !result.ok();
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(compiles.load(), 50);
+  std::printf("%d of 400 went\n", gone.load());
+}
+
 TEST_F(CacheTest, OutcomesHaveNames) {
   EXPECT_EQ(name_of(CacheOutcome::kMemoryHit), "memory hit");
   EXPECT_EQ(name_of(CacheOutcome::kDiskHit), "disk hit");

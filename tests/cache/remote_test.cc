@@ -202,6 +202,34 @@ TEST_F(RemoteTest, WhatIsNotTheKeysEntryIsAMissAndReplaced) {
   EXPECT_TRUE(serves(*machine("b", url()), key(3), CacheOutcome::kCompiled));
 }
 
+// Another machine's compile is not waited for either, and what is there is found without a lease.
+TEST_F(RemoteTest, WhoIsAskedBeforeWaitingTakesNoLease) {
+  NEEDS_REDIS();
+  RemoteStore other(parse_remote(url()).value(), Logger());
+  ASSERT_TRUE(other.take_lease(key(1)).ok());
+  const auto goes = [] { return absl::CancelledError("I go"); };
+  const auto never = []() -> absl::StatusOr<Artifact> {
+    ADD_FAILURE() << "nobody asked for a compile";
+    return artifact(key(1));
+  };
+  const auto cache = machine("a", url());
+  EXPECT_TRUE(absl::IsCancelled(cache->get_or_create(key(1), never, goes).status()));
+  EXPECT_TRUE(absl::IsCancelled(cache->get_or_create(key(2), never, goes).status()));
+  EXPECT_EQ(ask({"DBSIZE"})->integer, 1) << "the other's lease";
+  ASSERT_TRUE(other.put(key(1), serialize(artifact(key(1)))).ok());
+  EXPECT_EQ(cache->get_or_create(key(1), never, goes)->outcome, CacheOutcome::kRemoteHit);
+  EXPECT_TRUE(serves(*machine("a", ""), key(1), CacheOutcome::kDiskHit)) << "and kept";
+  // Damage is said once, and compiled over.
+  ASSERT_TRUE(ask({"SET", entry_name(key(3)), "x"}).ok());
+  EXPECT_EQ(cache
+                ->get_or_create(
+                    key(3), [] { return artifact(key(3)); }, [] { return absl::OkStatus(); })
+                ->outcome,
+            CacheOutcome::kCompiled);
+  EXPECT_EQ(warnings_.size(), 1u);
+  EXPECT_EQ(cache->statistics().remote_rejects, 1u);
+}
+
 TEST_F(RemoteTest, AServerThatRefusesWritesIsStillRead) {
   NEEDS_REDIS();
   ASSERT_TRUE(serves(*machine("a", url()), key(1), CacheOutcome::kCompiled));

@@ -9,6 +9,7 @@
 #include "cache/bundle.h"
 #include "interpose.h"
 #include "store_fixture.h"
+#include "tests/sample_record.h"
 
 namespace lathe::fault {
 namespace {
@@ -66,6 +67,31 @@ class CallsTest : public StoreFixture {
     if (packed.ok()) packed_ = *packed;
     pack_said_ok_ = packed.ok();
     (void)import_bundle(bundle(), *make_cache(options()));
+  }
+  // Writes records, over each other and not, and reads them: the one that was written, or a miss.
+  void record() {
+    CacheOptions o = options();
+    o.bundles = {bundle()};
+    for (const RecordKind kind : {RecordKind::kPlan, RecordKind::kTuned})
+      for (const int64_t m : {1, 2, 3}) {
+        const PlanRecord written = sample_record(kind, m);
+        (void)make_cache(o)->write_record(written);
+        (void)make_cache(o)->store_record(written);
+        check_record(*make_cache(o), written);
+      }
+  }
+  static void check_record(ArtifactCache& cache, const PlanRecord& written) {
+    const auto read = cache.read_record(written.kind, key_of(written));
+    if (read.ok())
+      EXPECT_EQ(serialize(*read), serialize(written));
+    else
+      EXPECT_TRUE(absl::IsNotFound(read.status())) << read.status();
+  }
+  void check_records() {
+    const auto cache = make_cache(options());
+    for (const RecordKind kind : {RecordKind::kPlan, RecordKind::kTuned})
+      for (const int64_t m : {1, 2, 3}) check_record(*cache, sample_record(kind, m));
+    EXPECT_EQ(cache->statistics().disk_rejects, 0u) << "a defective record came to its name";
   }
   void check_bundle() {
     const auto opened = Bundle::open(scratch_ + "/out.bundle");
@@ -135,6 +161,11 @@ TEST_F(CallsTest, EveryCallOfUseMayFail) {
 TEST_F(CallsTest, EveryCallOfAdministrationMayFail) {
   campaign(
       "administration", Start::kFull, [&](const CacheOptions&) { administer(); }, [&] { check_bundle(); });
+}
+
+TEST_F(CallsTest, EveryCallOfRecordsMayFail) {
+  campaign(
+      "records", Start::kFull, [&](const CacheOptions&) { record(); }, [&] { check_records(); });
 }
 
 }  // namespace
