@@ -96,7 +96,7 @@ absl::Status check_class(const lathe_plan& plan, const Request& request) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<lathe_plan>> make_plan(lathe_device& device, const Request& request) {
-  std::unique_ptr<lathe_plan> plan(new lathe_plan{device, request, nullptr});
+  std::unique_ptr<lathe_plan> plan(new lathe_plan{device, request, nullptr, nullptr});
   // An argmax of no rows still plans its bucket, which other requests share.
   const bool product = request.key.problem.op != Op::kArgmax;
   if (product && (request.dims.n == 0 || request.empty_product)) return plan;
