@@ -6,6 +6,7 @@
 #include "compiler/open_view.h"
 #include "core/plan.h"
 #include "kernels/argmax/emit_gpu.h"
+#include "kernels/matmul/emit_xegpu.h"
 #include "kernels/matmul_argmax/emit_sink.h"
 
 namespace lathe::emit {
@@ -18,11 +19,8 @@ struct FamilyRow {
   MatmulFamily emit;
 };
 constexpr FamilyRow kFamilies[] = {
-    {"simt", emit_simt},
-    {"mma", emit_mma},
-    {"mma32", emit_mma},
-    {"wgmma", emit_wgmma},
-    {"skinny", emit_skinny},
+    {"simt", emit_simt},   {"mma", emit_mma},       {"mma32", emit_mma},
+    {"wgmma", emit_wgmma}, {"skinny", emit_skinny}, {"xegpu", emit_xegpu},
 };
 
 LogicalResult emit_step(Emit& e, GpuKernel& kernel, const GpuStep& step) {
