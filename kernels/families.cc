@@ -28,15 +28,19 @@ const std::vector<KernelFamily>& kernel_families() {
       {Op::kMatmul, Backend::kRocm, enumerate_matmul_skinny},
       {Op::kMatmul, Backend::kRocm, enumerate_ukernels},
       {Op::kMatmul, Backend::kRocm, enumerate_externals},
+      {Op::kMatmul, Backend::kSpirv, enumerate_matmul_simt},
+      {Op::kMatmul, Backend::kSpirv, enumerate_matmul_xegpu},
       {Op::kArgmax, Backend::kCpu, enumerate_argmax_cpu},
       {Op::kArgmax, Backend::kCpu, enumerate_ukernels},
       {Op::kArgmax, Backend::kCuda, enumerate_argmax_gpu},
       {Op::kArgmax, Backend::kCuda, enumerate_ukernels},
       {Op::kArgmax, Backend::kRocm, enumerate_argmax_gpu},
       {Op::kArgmax, Backend::kRocm, enumerate_ukernels},
+      {Op::kArgmax, Backend::kSpirv, enumerate_argmax_gpu},
       {Op::kMatmulArgmax, Backend::kCpu, enumerate_matmul_argmax},
       {Op::kMatmulArgmax, Backend::kCuda, enumerate_matmul_argmax},
       {Op::kMatmulArgmax, Backend::kRocm, enumerate_matmul_argmax},
+      {Op::kMatmulArgmax, Backend::kSpirv, enumerate_matmul_argmax},
   };
   return kFamilies;
 }

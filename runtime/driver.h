@@ -118,7 +118,7 @@ struct DriverOptions {
 
 // One row a backend (runtime/registry.cc).
 struct BackendRow {
-  const char* prefix;  // "cpu", "cuda", "hip"
+  const char* prefix;  // "cpu", "cuda", "hip", "spirv"
   // Names of the devices present, or kUnavailable with the reason.
   absl::StatusOr<std::vector<std::string>> (*enumerate)();
   // As open() would have them: of `options` the CPU's target counts.

@@ -5,6 +5,7 @@
 #include "runtime/cuda/cuda_driver.h"
 #include "runtime/driver.h"
 #include "runtime/hip/hip_driver.h"
+#include "runtime/spirv/spirv_driver.h"
 
 namespace lathe {
 
@@ -14,6 +15,7 @@ const std::vector<BackendRow>& backends() {
       {"cpu", enumerate_cpu, query_cpu, open_cpu},
       {"cuda", enumerate_cuda, query_cuda, open_cuda},
       {"hip", enumerate_hip, query_hip, open_hip},
+      {"spirv", enumerate_spirv, query_spirv, open_spirv},
   };
   return rows;
 }

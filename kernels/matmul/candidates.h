@@ -41,10 +41,13 @@ const std::vector<UkernelRow>& matmul_gpu_ukernels();
 // Appends the config, a register tile of that form, for every task tile, its panels as deep as K.
 void append_whole_panels(const CandidateContext& context, const CompileConfig& config,
                          std::vector<RankedPlan>* out);
-// CUDA and ROCm, every type, layout and alignment: FMAs from a shared-memory tile, in f32 (i8: in i32).
+// CUDA, ROCm and SPIR-V, every type, layout and alignment: FMAs from a shared-memory tile, in f32 (i8: in
+// i32).
 void enumerate_matmul_simt(const CandidateContext& context, std::vector<RankedPlan>* out);
 // sm_90a, f16 and bf16 with 16-byte aligned rows: warpgroup products fed by tensor copies.
 void enumerate_matmul_wgmma(const CandidateContext& context, std::vector<RankedPlan>* out);
+// Intel's Xe-HPC and Xe2: dpas fed by two-dimensional block loads.
+void enumerate_matmul_xegpu(const CandidateContext& context, std::vector<RankedPlan>* out);
 
 // CUDA and ROCm: at most 16 rows of A against weights streamed once.
 void enumerate_matmul_skinny(const CandidateContext& context, std::vector<RankedPlan>* out);

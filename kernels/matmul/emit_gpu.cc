@@ -6,6 +6,7 @@
 #include "compiler/open_view.h"
 #include "core/plan.h"
 #include "kernels/argmax/emit_gpu.h"
+#include "kernels/matmul/emit_xegpu.h"
 #include "kernels/matmul_argmax/emit_sink.h"
 
 namespace lathe::emit {
@@ -24,6 +25,7 @@ constexpr FamilyRow kFamilies[] = {
     {"ukernel", emit_mma},
     {"wgmma", emit_wgmma},
     {"skinny", emit_skinny},
+    {"xegpu", emit_xegpu},
 };
 
 LogicalResult emit_step(Emit& e, GpuKernel& kernel, const GpuStep& step) {

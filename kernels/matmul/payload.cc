@@ -8,6 +8,7 @@
 #include "core/packed.h"
 #include "kernels/matmul/mma_shape.h"
 #include "kernels/matmul/skinny_shape.h"
+#include "kernels/matmul/xegpu_shape.h"
 
 namespace lathe {
 namespace {
@@ -259,6 +260,10 @@ Recipe matmul_recipe(const ProblemClass& c, const CompileConfig& config, const T
   // Tensor copies take whole tiles of K: only beyond the operand's end do they read zeros.
   if (config.kernel == "wgmma") r.k_granularity = config.tile_k;
   if (config.kernel == "skinny") r.k_granularity = SkinnyShape::kSplitMultiple;
+  if (config.kernel == "xegpu") {
+    r.k_granularity = XegpuShape::kSplitMultiple;
+    r.pointer_alignment = XegpuShape::kBaseAlignment;
+  }
   if (config.split == kMergeStep || config.split == kMergeLast) {
     r.workspace_bytes =
         product(sizeof(float), {{Var::kSplits, 1}, {Var::kBatch, 1}, {Var::kM, 1}, {Var::kN, 1}});

@@ -381,6 +381,10 @@ absl::StatusOr<DeviceFacts> described_facts(const std::string& path, absl::strin
 
 absl::Status check_runnable(const lathe_device& device) {
   if (device.driver != nullptr) return absl::OkStatus();
+  if (device.facts.target.backend == Backend::kSpirv)
+    return absl::UnavailableError(absl::StrCat("device ", device.name, ": target ", device.facts.target.arch,
+                                               " is compile-only: its kernels are compiled and kept, and "
+                                               "nothing here runs them"));
   return absl::UnavailableError(
       absl::StrCat("device ", device.name, " is only described by facts: it plans and cannot run"));
 }

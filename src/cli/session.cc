@@ -214,7 +214,7 @@ Flag facts_flag() {
 }
 Flag target_flag() {
   return {"target", "T",
-          "compile for this target (sm_90a, gfx942, ...); without --facts, for a shipped device of it"};
+          "compile for this target (sm_90a, gfx942, spirv64, ...); without --facts, for a shipped device of it"};
 }
 
 absl::StatusOr<lathe_statistics> statistics(lathe_context* context) {

@@ -100,6 +100,7 @@ absl::string_view code_file(CodeFormat format) {
     case CodeFormat::kPtx: return "kernel.ptx";
     case CodeFormat::kCubin: return "kernel.cubin";
     case CodeFormat::kHsaco: return "kernel.hsaco";
+    case CodeFormat::kSpirv: return "kernel.spv";
     case CodeFormat::kNone: break;
   }
   return "kernel";
@@ -138,7 +139,7 @@ absl::StatusOr<Artifact> compile(const CompileRequest& r, const TextSink& dump) 
   } else {
     LATHE_ASSIGN_OR_RETURN(text, builtin_pipeline(serves));
   }
-  CompilerContext context(r.target.backend == Backend::kCpu ? Dialects::kCpu : Dialects::kAll);
+  CompilerContext context(dialects_of(r.target.backend));
   LATHE_ASSIGN_OR_RETURN(
       const BoundPipeline pipeline,
       bind_pipeline(text, serves, r.config, r.target, kernel_name(r.problem, r.config), &context.get()));
@@ -208,11 +209,11 @@ absl::StatusOr<Json> checked_pipeline(const Json& question) {
   LATHE_ASSIGN_OR_RETURN(const PipelineText text, read_pipeline(paths.first, paths.second));
   LATHE_ASSIGN_OR_RETURN(const Pipeline pipeline, parse_pipeline(text.name, text.yaml));
   for (const OpRow& row : op_rows())
-    for (const Backend backend : {Backend::kCpu, Backend::kCuda, Backend::kRocm}) {
+    for (const Backend backend : kBackends) {
       if (pipeline.serves != pipeline_name(row.op, backend)) continue;
       Target target;
       target.backend = backend;
-      CompilerContext context;
+      CompilerContext context(dialects_of(backend));
       LATHE_RETURN_IF_ERROR(
           bind_pipeline(text, pipeline.serves, CompileConfig(), target, "kernel", &context.get()).status());
       return Json{{"for", pipeline.serves}, {"pipeline", to_json(text)}};

@@ -5,10 +5,12 @@
 
 #include "absl/status/statusor.h"
 #include "compiler/mlir.h"
+#include "core/facts.h"
 
 namespace lathe {
 
-enum class Dialects { kCpu, kAll };
+enum class Dialects { kCpu, kSpirv, kAll };  // kAll: what CUDA and ROCm have more
+Dialects dialects_of(Backend backend);
 
 // One per compilation: milliseconds to make, nothing shared between threads.
 class CompilerContext {

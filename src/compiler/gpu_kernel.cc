@@ -78,9 +78,9 @@ GpuKernel::GpuKernel(Emit& e, gpu::GPUFuncOp function, ir::KernelConfigAttr conf
   dependent_launch_ = DependentLaunch::kOff;
   if (auto dependent = module->getAttrOfType<IntegerAttr>(ir::kDependentLaunchAttr))
     dependent_launch_ = static_cast<DependentLaunch>(dependent.getInt());
-  // What the back ends call fences and atomics among all workgroups of a device.
-  const bool rocm = module->getAttrOfType<StringAttr>(ir::kBackendAttr).getValue() == "rocm";
-  device_scope_ = rocm ? "agent" : "device";
+  // What the back ends call fences and atomics among all workgroups of a device. SPIR-V: among all devices.
+  const StringRef backend = module->getAttrOfType<StringAttr>(ir::kBackendAttr).getValue();
+  device_scope_ = backend == "rocm" ? "agent" : backend == "cuda" ? "device" : "";
 }
 
 Value GpuKernel::shared(Type element, int64_t elements) {

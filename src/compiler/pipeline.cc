@@ -298,6 +298,7 @@ void register_passes() {
     mlir::registerPass(make_expand_math_pass);
     mlir::registerPass(make_native_math_pass);
     mlir::registerPass(make_fix_launch_pass);
+    mlir::registerPass(make_gpu_to_spirv_pass);
     mlir::registerPass(make_outline_external_pass);
     mlir::registerPass(make_declare_external_pass);
     mlir::registerCanonicalizerPass();
@@ -316,6 +317,7 @@ void register_passes() {
     mlir::registerConvertGpuOpsToNVVMOps();
     mlir::registerConvertGpuOpsToROCDLOps();
     mlir::registerConvertNVVMToLLVMPass();
+    mlir::registerConvertXeGPUToXeVMPass();
     return true;
   }();
   (void)once;

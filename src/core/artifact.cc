@@ -35,6 +35,7 @@ absl::string_view name_of(CodeFormat f) {
     case CodeFormat::kCubin: return "cubin";
     case CodeFormat::kHsaco: return "hsaco";
     case CodeFormat::kNone: return "none";
+    case CodeFormat::kSpirv: return "spirv";
   }
   return "unknown";
 }
@@ -60,7 +61,7 @@ absl::StatusOr<Artifact> parse_artifact(absl::string_view bytes) {
   if (header.version != kVersion)
     return bad(absl::StrCat("version ", header.version, ", expected ", kVersion));
   if (header.format < static_cast<uint32_t>(CodeFormat::kElfObject) ||
-      header.format > static_cast<uint32_t>(CodeFormat::kNone))
+      header.format > static_cast<uint32_t>(CodeFormat::kSpirv))
     return bad(absl::StrCat("unknown code format ", header.format));
 
   absl::string_view rest = bytes.substr(sizeof(header));

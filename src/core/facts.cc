@@ -65,10 +65,13 @@ constexpr NamedTarget kTargets[] = {
     {"sm_103a", Backend::kCuda, "sm_103a", ""},
     {"sm_120", Backend::kCuda, "sm_120", ""},
     {"sm_121", Backend::kCuda, "sm_121", ""},
+    {"spirv64", Backend::kSpirv, "spirv64", ""},
+    {"pvc", Backend::kSpirv, "pvc", ""},
+    {"bmg", Backend::kSpirv, "bmg", ""},
 };
 
 Backend backend_from_name(const std::string& name) {
-  for (Backend b : {Backend::kCpu, Backend::kCuda, Backend::kRocm})
+  for (Backend b : kBackends)
     if (name == name_of(b)) return b;
   throw std::invalid_argument(absl::StrCat("unknown backend ", name));
 }
@@ -114,6 +117,7 @@ absl::string_view name_of(Backend b) {
     case Backend::kCpu: return "cpu";
     case Backend::kCuda: return "cuda";
     case Backend::kRocm: return "rocm";
+    case Backend::kSpirv: return "spirv";
   }
   return "unknown";
 }

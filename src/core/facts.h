@@ -12,13 +12,15 @@
 
 namespace lathe {
 
-enum class Backend : int32_t { kCpu = 1, kCuda = 2, kRocm = 3 };
-absl::string_view name_of(Backend b);  // "cpu", "cuda", "rocm"
+// kSpirv is compile-only: kernels are planned, compiled and kept, and no driver here runs them.
+enum class Backend : int32_t { kCpu = 1, kCuda = 2, kRocm = 3, kSpirv = 4 };
+inline constexpr Backend kBackends[] = {Backend::kCpu, Backend::kCuda, Backend::kRocm, Backend::kSpirv};
+absl::string_view name_of(Backend b);  // "cpu", "cuda", "rocm", "spirv"
 
 // The exact target of a compilation; in the key. No device ordinal, no path.
 struct Target {
   Backend backend = Backend::kCpu;
-  // "x86-64", "aarch64"; "sm_90a"; "gfx942". For AMD, xnack and sramecc modes are features.
+  // "x86-64", "aarch64"; "sm_90a"; "gfx942"; "spirv64", "pvc". For AMD, xnack and sramecc modes are features.
   std::string arch;
   // Canonical: sorted, comma-separated LLVM feature names with a sign, only those that code generation asks
   // about ("+avx2,+avx512bw,...,+fma"; "+sramecc,-xnack"). "" for CUDA.
@@ -66,6 +68,7 @@ absl::StatusOr<Target> target_from_json(const Json& j);
 // Named targets: "x86-64-avx2" "x86-64-avx512" "x86-64-avx512vnni" "x86-64-avx512bf16"
 // "aarch64-neon" (with f16 instructions: Armv8.2) "aarch64-dotprod" "aarch64-bf16" "aarch64-sve2"
 // "sm_75" ... "sm_90a" "gfx942" "gfx90a" "gfx1100" ...
+// "spirv64" (any OpenCL 2.2 device of 64 bits) "pvc" "bmg" (Intel's Xe-HPC and Xe2)
 absl::StatusOr<Target> parse_target(absl::string_view name);
 // CPU: f32 lanes of the widest vector the kernels use (16, 8, 4) and how many vector registers there are (32,
 // 16, 32).

@@ -79,7 +79,7 @@ TEST(Device, ListsEveryBackend) {
       EXPECT_NE(device["reason"], "") << name;
     }
   }
-  EXPECT_EQ(prefixes, (std::set<std::string>{"cpu", "cuda", "hip"}));
+  EXPECT_EQ(prefixes, (std::set<std::string>{"cpu", "cuda", "hip", "spirv"}));
 }
 
 TEST(Device, DescribesFromFacts) {

@@ -98,6 +98,6 @@ expect_error(2, "--to takes a number of bytes (4096, 500M, 4G) or unlimited, not
 expect_error(2, "--cache-bytes takes", "devices", "--cache-bytes", "0")
 devices = lathe("devices", "--cache-dir", "")
 assert devices.returncode == 0, devices
-for name in ("cpu", "cuda", "hip"):
+for name in ("cpu", "cuda", "hip", "spirv"):
     assert any(line.startswith(name) for line in devices.stdout.splitlines()), f"devices does not show {name}"
 print("usage is as documented")

@@ -95,7 +95,7 @@ TEST(ArtifactTest, ErrorsSayWhat) {
   std::string version = bytes;
   version[8] = 9;
   EXPECT_THAT(std::string(parse_artifact(version).status().message()), testing::HasSubstr("version 9"));
-  for (const char format : {0, 6}) {
+  for (const char format : {0, 7}) {
     std::string changed = bytes;
     changed[12] = format;
     EXPECT_THAT(std::string(parse_artifact(changed).status().message()),

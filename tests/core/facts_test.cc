@@ -180,13 +180,13 @@ TEST(ShippedFacts, AreWholeAndOfKnownTargets) {
       EXPECT_EQ(facts->facts.count(fact), 1u) << fact;
     EXPECT_GT(facts->fact_or("flops_matrix_f16", 0), facts->fact_or("flops_f32", 0));
   }
-  EXPECT_THAT(targets,
-              testing::IsSupersetOf({"sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120"}));
+  EXPECT_THAT(targets, testing::IsSupersetOf({"sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a",
+                                              "sm_120", "spirv64", "pvc", "bmg"}));
 }
 
 // What a chip's units and its clock come to, against the rate that is stated for it. FMA lanes of a
-// multiprocessor: 64 in Turing and in A100, 128 elsewhere and in AMD's compute units, packed or issued in
-// pairs; a tensor core's rate is a power of two of FMAs a cycle.
+// multiprocessor: 64 in Turing and in A100, 128 elsewhere, in Intel's Xe-cores and in AMD's compute units,
+// packed or issued in pairs; a tensor core's rate is a power of two of FMAs a cycle.
 TEST(ShippedFacts, RatesFollowFromUnitsAndClock) {
   struct Chip {
     const char* file;
@@ -197,7 +197,8 @@ TEST(ShippedFacts, RatesFollowFromUnitsAndClock) {
         Chip{"rtx-4090", 128, 256}, Chip{"h100", 128, 2048}, Chip{"h200", 128, 2048}, Chip{"b200", 128, 4096},
         Chip{"rtx-5090", 128, 256}, Chip{"mi210", 128, 512}, Chip{"mi250x", 128, 512},
         Chip{"mi300x", 128, 1024}, Chip{"mi355x", 128, 2048}, Chip{"rx-7900-xtx", 128, 256},
-        Chip{"rx-9070-xt", 128, 512}}) {
+        Chip{"rx-9070-xt", 128, 512}, Chip{"max-1550", 128, 2048}, Chip{"arc-b580", 128, 1024},
+        Chip{"arc-a770", 128, 1024}}) {
     const auto facts = load_facts(std::string(LATHE_FACTS_DIR) + "/" + chip.file + ".json");
     ASSERT_TRUE(facts.ok()) << facts.status();
     const double cycles = facts->fact_or("compute_units", 0) * facts->fact_or("clock_hz", 0);

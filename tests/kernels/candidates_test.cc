@@ -100,6 +100,25 @@ void check_ukernel_limits(CompileConfig c, const ProblemClass& p, const DeviceFa
   check_mma_limits(c, p, f);
 }
 
+// Subgroups of 16 lanes, matrix instructions of 8 x 16 x 16, 128 registers of 16 lanes a thread.
+void check_xegpu_limits(const CompileConfig& c, const ProblemClass& p, const DeviceFacts& f) {
+  EXPECT_TRUE(f.target.arch == "pvc" || f.target.arch == "bmg") << f.target.arch;
+  EXPECT_TRUE(p.a == DType::kF16 || p.a == DType::kBF16);
+  EXPECT_EQ(p.trans_a, 0);
+  EXPECT_EQ(p.alignment, Alignment::k16);
+  EXPECT_GE(std::min(p.k, p.trans_b ? p.k : p.n), 32) << "rows of 64 bytes";
+  EXPECT_EQ((p.k | (p.trans_b ? p.k : p.n)) % 2, 0) << "rows of whole 4 bytes";
+  EXPECT_EQ((c.tile_m / c.register_m) * (c.tile_n / c.register_n) * 16, c.threads);
+  EXPECT_EQ(c.tile_m % c.register_m, 0);
+  EXPECT_EQ(c.tile_n % c.register_n, 0);
+  EXPECT_EQ(c.register_m % 8, 0);
+  EXPECT_EQ(c.register_n % 16, 0);
+  EXPECT_EQ(c.tile_k % 16, 0);
+  EXPECT_LE(c.threads, f.fact_or("max_workgroup_size", 0));
+  // Sums, and both operands of one step of K.
+  EXPECT_LE((c.register_m * c.register_n + (c.register_m + c.register_n) * 16 / 2) / 16, 128);
+}
+
 void check_simt_limits(const CompileConfig& c, const DeviceFacts& f) {
   EXPECT_EQ(c.kernel, "simt");
   EXPECT_EQ((c.tile_m / c.register_m) * (c.tile_n / c.register_n), c.threads);
@@ -124,6 +143,8 @@ TEST(Candidates, LegalRowsKeepTheDevicesLimits) {
           check_mma_limits(r.plan.config, c, f);
         else if (r.plan.config.kernel == "ukernel")
           check_ukernel_limits(r.plan.config, c, f);
+        else if (r.plan.config.kernel == "xegpu")
+          check_xegpu_limits(r.plan.config, c, f);
         else
           check_simt_limits(r.plan.config, f);
         EXPECT_EQ(r.plan.config.split != kNoSplit, r.plan.launch.splits > 1);

@@ -13,7 +13,7 @@ using ::testing::HasSubstr;
 TEST(Registry, HasOneRowABackend) {
   std::string prefixes;
   for (const BackendRow& row : backends()) prefixes += std::string(row.prefix) + " ";
-  EXPECT_EQ(prefixes, "cpu cuda hip ");
+  EXPECT_EQ(prefixes, "cpu cuda hip spirv ");
 }
 
 TEST(Registry, EnumeratesQueriesAndOpensTheCpu) {
@@ -34,7 +34,7 @@ TEST(Registry, UnknownBackendListsTheKnownOnes) {
   auto driver = open_driver("tpu:0", {});
   EXPECT_EQ(driver.status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(driver.status().message()), HasSubstr("tpu:0"));
-  EXPECT_THAT(std::string(driver.status().message()), HasSubstr("cpu, cuda, hip"));
+  EXPECT_THAT(std::string(driver.status().message()), HasSubstr("cpu, cuda, hip, spirv"));
   EXPECT_EQ(open_driver("", {}).status().code(), absl::StatusCode::kInvalidArgument);
 }
 
@@ -66,6 +66,15 @@ TEST(Registry, GpusSayWhyTheyAreNotAvailable) {
     const absl::Status status = open_driver(name, {}).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable) << name;
     EXPECT_THAT(std::string(status.message()), HasSubstr("not available, because ")) << name;
+  }
+}
+
+TEST(Registry, SpirvSaysThatItIsCompileOnly) {
+  const BackendRow& spirv = backends()[3];
+  for (const absl::Status& status : {spirv.enumerate().status(), spirv.query("spirv:0", {}).status(),
+                                     open_driver("spirv:0", {}).status()}) {
+    EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
+    EXPECT_THAT(std::string(status.message()), HasSubstr("not available, because SPIR-V is compile-only"));
   }
 }
 
