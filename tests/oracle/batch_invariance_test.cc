@@ -34,10 +34,11 @@ std::ostream& operator<<(std::ostream& out, const Order& o) {
 Order order_of(const Plan& plan, DType type) {
   const CompileConfig& c = plan.config;
   Order order;
-  order.kind = c.kernel;
-  order.step = c.kernel == "mma"    ? kMmaSyncInstruction.step_bytes() / static_cast<int64_t>(size_of(type))
-               : c.kernel == "simt" ? 1
-                                    : c.tile_k;
+  // matmul's ukernels add up as mma does (tests/conformance/ukernel_test.cc compares their bits).
+  order.kind = c.kernel == "ukernel" ? "mma" : c.kernel;
+  order.step = order.kind == "mma"    ? kMmaSyncInstruction.step_bytes() / static_cast<int64_t>(size_of(type))
+               : order.kind == "simt" ? 1
+                                      : c.tile_k;
   order.splits = plan.launch.splits;
   order.split = c.split;
   order.cluster_k = c.cluster_k;

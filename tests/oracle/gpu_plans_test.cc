@@ -30,7 +30,9 @@ double sums_of_thread(const CompileConfig& f) {
 
 // What is wrong with running the plan on that device; "" if nothing is.
 std::string defect(const DeviceFacts& facts, const ProblemClass& c, const Plan& plan) {
-  const CompileConfig& f = plan.config;
+  CompileConfig f = plan.config;
+  // matmul's ukernels are mma's product: their tile is all of K, of which unroll_k is staged at a time.
+  if (f.kernel == "ukernel") f.kernel = "mma", f.tile_k = f.unroll_k;
   const int version = version_of(facts);
   const double clusters = double(f.cluster_m) * f.cluster_n * f.cluster_k, sums = sums_of_thread(f);
   const bool copies = f.kernel == "wgmma" || f.kernel == "skinny";
