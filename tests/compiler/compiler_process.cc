@@ -45,6 +45,15 @@ CompilerAnswer compile(const ProblemClass& c, const CompileConfig& config, const
   return compile_bytes(request.dump());
 }
 
+const std::string& dump_of(const CompilerAnswer& answer, const std::string& ending) {
+  static const std::string none;
+  for (const auto& [name, text] : answer.dumps)
+    if (name.size() >= ending.size() && name.compare(name.size() - ending.size(), ending.size(), ending) == 0)
+      return text;
+  ADD_FAILURE() << "no dump " << ending;
+  return none;
+}
+
 std::string code_of(const CompilerAnswer& answer) {
   EXPECT_EQ(answer.code, 0) << answer.error;
   auto artifact = parse_artifact(answer.artifact);

@@ -27,6 +27,9 @@ CompilerAnswer compile(const ProblemClass& c, const CompileConfig& config, const
 // The artifact's code; fails the test if the answer has none.
 std::string code_of(const CompilerAnswer& answer);
 
+// The first dump whose file name ends so; fails the test if there is none.
+const std::string& dump_of(const CompilerAnswer& answer, const std::string& ending);
+
 // matmul f32, A row-major, B stored N by K, of the bucket that holds m.
 ProblemClass matmul_class(int64_t m, int64_t n, int64_t k);
 // A legal config of each CPU kernel for the target's vector length.

@@ -75,15 +75,6 @@ std::vector<RankedPlan> plans_of(const UkernelRow& row, const ProblemClass& c, c
   return of_row;
 }
 
-const std::string& dump_of(const CompilerAnswer& answer, const std::string& ending) {
-  static const std::string none;
-  for (const auto& [name, text] : answer.dumps)
-    if (name.size() >= ending.size() && name.compare(name.size() - ending.size(), ending.size(), ending) == 0)
-      return text;
-  ADD_FAILURE() << "no dump " << ending;
-  return none;
-}
-
 CompileConfig bf16_config(const Target& target) {
   const DeviceFacts f = device_of(target);
   std::vector<RankedPlan> all;

@@ -80,15 +80,6 @@ void for_every_plan(const std::function<void(const UkernelRow&, const DeviceFact
   }
 }
 
-const std::string& dump_of(const testing::CompilerAnswer& answer, const std::string& ending) {
-  static const std::string none;
-  for (const auto& [name, text] : answer.dumps)
-    if (name.size() >= ending.size() && name.compare(name.size() - ending.size(), ending.size(), ending) == 0)
-      return text;
-  ADD_FAILURE() << "no dump " << ending;
-  return none;
-}
-
 const char* matrix_instruction_of(const Target& target) {
   return target.backend == Backend::kCuda ? "mma.sync.aligned" : "v_mfma_";
 }
@@ -107,14 +98,14 @@ TEST(GpuUkernel, OpPlanAndLoweringAgreeForEveryRow) {
     const std::string attribute =
         absl::StrCat("#lathe.ukernel<function = \"", row.function, "\", bitcode = \"",
                      plan.config.ukernel.bitcode, "\", attributes = \"", row.attributes, "\">");
-    EXPECT_THAT(dump_of(answer, "payload.mlir"), HasSubstr(attribute));
-    const std::string& kernel = dump_of(answer, "kernel.mlir");
+    EXPECT_THAT(testing::dump_of(answer, "payload.mlir"), HasSubstr(attribute));
+    const std::string& kernel = testing::dump_of(answer, "kernel.mlir");
     EXPECT_THAT(kernel, HasSubstr(attribute));
     EXPECT_THAT(kernel, HasSubstr(absl::StrCat("llvm.call @", row.function)));
-    EXPECT_THAT(dump_of(answer, "llvm.ll"), Not(HasSubstr(absl::StrCat("@", row.function, "("))));
-    EXPECT_THAT(dump_of(answer, "llvm.ll"), Not(HasSubstr("alloca"))) << "sums are not in registers";
+    EXPECT_THAT(testing::dump_of(answer, "llvm.ll"), Not(HasSubstr(absl::StrCat("@", row.function, "("))));
+    EXPECT_THAT(testing::dump_of(answer, "llvm.ll"), Not(HasSubstr("alloca"))) << "sums are not in registers";
     const bool cuda = f.target.backend == Backend::kCuda;
-    EXPECT_THAT(dump_of(answer, cuda ? "kernel.ptx" : "assembly.s"),
+    EXPECT_THAT(testing::dump_of(answer, cuda ? "kernel.ptx" : "assembly.s"),
                 HasSubstr(matrix_instruction_of(f.target)));
     const auto artifact = parse_artifact(answer.artifact);
     ASSERT_TRUE(artifact.ok()) << artifact.status();
@@ -143,11 +134,11 @@ TEST(GpuUkernel, ChoosingItChangesTheTiling) {
     const auto by_ukernel = testing::compile(c, plan.config, f.target, /*dump=*/true),
                by_emitter = testing::compile(c, generated, f.target, /*dump=*/true);
     ASSERT_EQ(by_emitter.code, 0) << by_emitter.error;
-    EXPECT_THAT(dump_of(by_ukernel, "payload.mlir"),
+    EXPECT_THAT(testing::dump_of(by_ukernel, "payload.mlir"),
                 HasSubstr(absl::StrCat("tile_k = ", plan.config.tile_k)));
     // What loops there are come after the call, and store.
-    const std::string &kernel = dump_of(by_ukernel, "kernel.mlir"),
-                      &loops = dump_of(by_emitter, "kernel.mlir");
+    const std::string &kernel = testing::dump_of(by_ukernel, "kernel.mlir"),
+                      &loops = testing::dump_of(by_emitter, "kernel.mlir");
     const size_t call = kernel.find(absl::StrCat("llvm.call @", row.function));
     ASSERT_NE(call, std::string::npos);
     const std::string before = kernel.substr(kernel.find("gpu.func"), call - kernel.find("gpu.func"));
