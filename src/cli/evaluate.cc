@@ -6,12 +6,9 @@
 
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "cli/evaluate_scalar.h"
 
 namespace lathe::cli {
 namespace {
-
-constexpr int kNumber = -2, kIndex = -3;  // nodes that are no operation
 
 Number number_of(const Json& json) {
   if (json.is_number_integer()) return {json.get<double>(), 0, json.get<int64_t>()};
@@ -36,11 +33,10 @@ int64_t place(const std::vector<int64_t>& shape, const std::vector<int64_t>& ind
   for (size_t d = 0; d < shape.size(); ++d) at = at * shape[d] + index[d];
   return at;
 }
-std::vector<int64_t> index_at(const std::vector<int64_t>& shape, int64_t at) {
-  std::vector<int64_t> index(shape.size());
+void set_index(const std::vector<int64_t>& shape, int64_t at, std::vector<int64_t>* index) {
+  index->resize(shape.size());
   for (size_t d = shape.size(); d-- > 0; at /= std::max<int64_t>(shape[d], 1))
-    index[d] = at % std::max<int64_t>(shape[d], 1);
-  return index;
+    (*index)[d] = at % std::max<int64_t>(shape[d], 1);
 }
 
 // The loop that a row of a map is; -1: it is more than one loop, or none.
@@ -59,19 +55,21 @@ int64_t loop_of(const std::vector<int64_t>& row) {
 Evaluator::Node Evaluator::read_node(const Json& json) {
   Node node;
   const std::string name = json[0].get<std::string>();
-  node.type = json[1].get<std::string>();
-  node.code = name == "number" ? kNumber : name == "index" ? kIndex : scalar_code(name);
-  if (node.code == kNumber) {
+  if (name == "number") {
+    node.kind = Node::kNumber;
     node.number = number_of(json[2]);
-  } else {
-    int64_t* operands[] = {&node.a, &node.b, &node.c};
-    for (size_t i = 2; i < json.size(); ++i)
-      if (json[i].is_string()) {
-        node.predicate = node.from = json[i].get<std::string>();
-      } else {
-        *operands[i - 2] = json[i].get<int64_t>();
-      }
+    return node;
   }
+  std::string word;
+  int64_t* operands[] = {&node.a, &node.b, &node.c};
+  for (size_t i = 2; i < json.size(); ++i)
+    if (json[i].is_string()) {
+      word = json[i].get<std::string>();
+    } else {
+      *operands[i - 2] = json[i].get<int64_t>();
+    }
+  if (name == "index") node.kind = Node::kIndex;
+  node.scalar = scalar_named(name, json[1].get<std::string>(), word);
   return node;
 }
 
@@ -116,11 +114,11 @@ void Evaluator::bind(int64_t value, const void* elements, lathe_dtype dtype,
   shapes_[value] = shape;
 }
 
-std::vector<int64_t> Evaluator::shape_of(int64_t value) {
+const std::vector<int64_t>& Evaluator::shape_of(int64_t value) {
   const auto known = shapes_.find(value);
   if (known != shapes_.end()) return known->second;
   const auto at = made_.find(value);
-  if (at == made_.end()) return {};
+  if (at == made_.end()) return shapes_[value];
   Op& op = ops_[at->second.first];
   std::vector<int64_t> shape = op.shape;
   if (!op.operands.empty()) {
@@ -142,7 +140,7 @@ std::vector<int64_t> Evaluator::extents(const Op& op) {
   std::vector<int64_t> loops(op.reduction.size(), -1);
   for (const Operand& operand : op.operands) {
     if (operand.value < 0) continue;
-    const std::vector<int64_t> shape = shape_of(operand.value);
+    const std::vector<int64_t>& shape = shape_of(operand.value);
     for (size_t d = 0; d < operand.map.size() && d < shape.size(); ++d) {
       const int64_t loop = loop_of(operand.map[d]);
       if (loop >= 0 && shape[d] >= 0) loops[static_cast<size_t>(loop)] = shape[d];
@@ -151,67 +149,89 @@ std::vector<int64_t> Evaluator::extents(const Op& op) {
   return loops;
 }
 
-Number Evaluator::read(const Operand& operand, const std::vector<int64_t>& loops) {
-  if (operand.value < 0) return operand.number;
-  std::vector<int64_t> index;
-  for (const auto& row : operand.map) {
-    int64_t at = row[0];
-    for (size_t l = 0; l < loops.size(); ++l) at += row[l + 1] * loops[l];
-    index.push_back(at);
+// What does not depend on the element, once everything is bound.
+void Evaluator::settle(Op* op) {
+  op->settled = true;
+  op->sizes = extents(*op);
+  op->loops.assign(op->reduction.size(), 0);
+  for (size_t l = 0; l < op->reduction.size(); ++l)
+    if (op->reduction[l]) op->reduced.push_back(l), op->steps *= std::max<int64_t>(op->sizes[l], 0);
+  op->numbers.resize(op->operands.size() + op->nodes.size());
+  op->results.resize(op->yield.size());
+  for (Operand& operand : op->operands) {
+    operand.index.resize(operand.map.size());
+    const auto bound = bound_.find(operand.value);
+    if (bound == bound_.end()) continue;
+    operand.bound = &bound->second;
+    operand.places.assign(op->reduction.size() + 1, 0);
+    const std::vector<int64_t>& shape = shape_of(operand.value);
+    int64_t stride = 1;
+    for (size_t d = operand.map.size(); d-- > 0; stride *= shape[d])
+      for (size_t l = 0; l < operand.places.size(); ++l) operand.places[l] += stride * operand.map[d][l];
   }
-  return at(operand.value, index);
+}
+
+Number Evaluator::element(const Bound& bound, int64_t place) {
+  const double x = load(bound.elements, bound.dtype, place);
+  return {x, 0, is_integer(bound.dtype) ? static_cast<int64_t>(x) : 0};
+}
+
+Number Evaluator::read(Operand* operand, const std::vector<int64_t>& loops) {
+  if (operand->value < 0) return operand->number;
+  const auto inner = [&](const std::vector<int64_t>& row) {
+    int64_t sum = row[0];
+    for (size_t l = 0; l < loops.size(); ++l) sum += row[l + 1] * loops[l];
+    return sum;
+  };
+  if (operand->bound != nullptr) return element(*operand->bound, inner(operand->places));
+  for (size_t d = 0; d < operand->map.size(); ++d) operand->index[d] = inner(operand->map[d]);
+  return at(operand->value, operand->index);
 }
 
 const std::vector<Number>& Evaluator::compute(Op* op, size_t result, const std::vector<int64_t>& index) {
-  const auto known = op->known.find(index);
-  if (known != op->known.end()) return known->second;
-  std::vector<int64_t> loops(op->reduction.size(), 0);
+  if (!op->settled) settle(op);
+  if (!op->reduced.empty()) {
+    const auto known = op->known.find(index);
+    if (known != op->known.end()) return known->second;
+  }
+  std::vector<int64_t>& loops = op->loops;
+  std::vector<Number>&numbers = op->numbers, &results = op->results;
+  std::fill(loops.begin(), loops.end(), 0);
   const auto& map = op->operands[static_cast<size_t>(op->inputs) + result].map;
   for (size_t d = 0; d < map.size(); ++d)
     if (loop_of(map[d]) >= 0) loops[static_cast<size_t>(loop_of(map[d]))] = index[d];
-  if (op->sizes.empty()) op->sizes = extents(*op);
-  const std::vector<int64_t>& sizes = op->sizes;
-  std::vector<size_t> reduced;
-  int64_t steps = 1;
-  for (size_t l = 0; l < loops.size(); ++l)
-    if (op->reduction[l]) reduced.push_back(l), steps *= std::max<int64_t>(sizes[l], 0);
-  std::vector<Number> results, nodes(op->operands.size() + op->nodes.size());
-  for (size_t r = 0; r < op->yield.size(); ++r)
-    results.push_back(read(op->operands[static_cast<size_t>(op->inputs) + r], loops));
-  for (int64_t step = 0; step < steps; ++step) {
+  for (size_t r = 0; r < results.size(); ++r)
+    results[r] = read(&op->operands[static_cast<size_t>(op->inputs) + r], loops);
+  for (int64_t step = 0; step < op->steps; ++step) {
     int64_t rest = step;
-    for (size_t l = reduced.size(); l-- > 0; rest /= sizes[reduced[l]])
-      loops[reduced[l]] = rest % sizes[reduced[l]];
-    for (size_t i = 0; i < static_cast<size_t>(op->inputs); ++i) nodes[i] = read(op->operands[i], loops);
-    std::copy(results.begin(), results.end(), nodes.begin() + op->inputs);
+    for (size_t l = op->reduced.size(); l-- > 0; rest /= op->sizes[op->reduced[l]])
+      loops[op->reduced[l]] = rest % op->sizes[op->reduced[l]];
+    for (size_t i = 0; i < static_cast<size_t>(op->inputs); ++i) numbers[i] = read(&op->operands[i], loops);
+    std::copy(results.begin(), results.end(), numbers.begin() + op->inputs);
     for (size_t n = 0; n < op->nodes.size(); ++n) {
       const Node& node = op->nodes[n];
-      Number& made = nodes[op->operands.size() + n];
-      const auto of = [&](int64_t i) -> const Number& { return nodes[static_cast<size_t>(i)]; };
-      made = node.code == kNumber  ? node.number
-             : node.code == kIndex ? Number{0, 0, loops[static_cast<size_t>(node.a)]}
-                                   : scalar(node.code, node.type, node.from, node.predicate, of(node.a),
-                                            of(node.b), of(node.c));
+      const auto of = [&](int64_t i) -> const Number& { return numbers[static_cast<size_t>(i)]; };
+      numbers[op->operands.size() + n] = node.kind == Node::kNumber ? node.number
+                                         : node.kind == Node::kIndex
+                                             ? Number{0, 0, loops[static_cast<size_t>(node.a)]}
+                                             : scalar(node.scalar, of(node.a), of(node.b), of(node.c));
     }
-    for (size_t r = 0; r < results.size(); ++r) results[r] = nodes[static_cast<size_t>(op->yield[r])];
+    for (size_t r = 0; r < results.size(); ++r) results[r] = numbers[static_cast<size_t>(op->yield[r])];
   }
-  if (!reduced.empty()) return op->known[index] = results;
-  return op->latest = results;
+  return op->reduced.empty() ? results : op->known[index] = results;
 }
 
 Number Evaluator::at(int64_t value, const std::vector<int64_t>& index) {
   const auto bound = bound_.find(value);
-  if (bound != bound_.end()) {
-    const double x = load(bound->second.elements, bound->second.dtype, place(shapes_[value], index));
-    return {x, 0, is_integer(bound->second.dtype) ? static_cast<int64_t>(x) : 0};
-  }
+  if (bound != bound_.end()) return element(bound->second, place(shapes_[value], index));
   const auto made = made_.find(value);
   if (made == made_.end()) return {std::nan(""), 0, 0};
   Op& op = ops_[made->second.first];
   if (op.is_fill) return op.fill;
   if (op.empty) return {std::nan(""), 0, 0};
-  if (op.source >= 0) return at(op.source, index_at(shape_of(op.source), place(shape_of(value), index)));
-  return compute(&op, made->second.second, index)[made->second.second];
+  if (op.source < 0) return compute(&op, made->second.second, index)[made->second.second];
+  set_index(shape_of(op.source), place(shape_of(value), index), &op.index);
+  return at(op.source, op.index);
 }
 
 Judgement judge(Evaluator* evaluator, int64_t value, const void* elements, lathe_dtype dtype,
@@ -220,8 +240,10 @@ Judgement judge(Evaluator* evaluator, int64_t value, const void* elements, lathe
   j.total = count(shape);
   const bool integers = is_integer(dtype);
   const auto start = std::chrono::steady_clock::now();
+  std::vector<int64_t> index;
   const auto check = [&](int64_t at) {
-    const Number wanted = evaluator->at(value, index_at(shape, at));
+    set_index(shape, at, &index);
+    const Number wanted = evaluator->at(value, index);
     const double got = load(elements, dtype, at),
                  expected = integers ? static_cast<double>(wanted.i) : wanted.v;
     double error = std::fabs(got - expected), granted = wanted.slack;
@@ -237,7 +259,7 @@ Judgement judge(Evaluator* evaluator, int64_t value, const void* elements, lathe
     if (part <= j.worst) return;
     j.worst = part;
     j.what = absl::StrFormat("[%s] is %.9g; the payload says %.9g, give or take %.3g",
-                             absl::StrJoin(index_at(shape, at), ", "), got, expected, granted);
+                             absl::StrJoin(index, ", "), got, expected, granted);
     j.ok = part <= 1;
   };
   const auto spent = [&] {

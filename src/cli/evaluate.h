@@ -8,17 +8,11 @@
 #include <string>
 #include <vector>
 
+#include "cli/evaluate_scalar.h"
 #include "cli/numbers.h"
 #include "cli/session.h"
 
 namespace lathe::cli {
-
-// A float is `v`, give or take `slack`: what f32 arithmetic in some order may make of it. An integer is `i`;
-// its slack says that comparisons it hangs on are too close to call.
-struct Number {
-  double v = 0, slack = 0;
-  int64_t i = 0;
-};
 
 class Evaluator {
  public:
@@ -27,18 +21,26 @@ class Evaluator {
 
   // The elements of a value, row after row; they outlive the evaluator.
   void bind(int64_t value, const void* elements, lathe_dtype dtype, const std::vector<int64_t>& shape);
-  // What the text says of an element. Each that is reduced to is computed once.
+  // What the text says of an element. Each that is reduced to is computed once, any other whenever it is
+  // asked for, without an allocation.
   Number at(int64_t value, const std::vector<int64_t>& index);
 
  private:
+  struct Bound {
+    const void* elements;
+    lathe_dtype dtype;
+  };
   struct Operand {
     int64_t value = -1;  // -1: `number`, everywhere
     Number number;
     std::vector<std::vector<int64_t>> map;  // for each dimension a constant and the loops' coefficients
+    // Once settled: of what is bound, the same of its elements' places; of what is computed, an index.
+    const Bound* bound = nullptr;
+    std::vector<int64_t> places, index;
   };
   struct Node {
-    int code = 0;
-    std::string type, from, predicate;
+    enum Kind { kScalar, kNumber, kIndex } kind = kScalar;
+    Scalar scalar;
     int64_t a = 0, b = 0, c = 0;
     Number number;
   };
@@ -51,21 +53,25 @@ class Evaluator {
     std::vector<Operand> operands;
     std::vector<Node> nodes;
     std::vector<int64_t> yield;
-    std::vector<int64_t> sizes;                                 // of the loops, once known
     std::map<std::vector<int64_t>, std::vector<Number>> known;  // of reductions
-    std::vector<Number> latest;
-  };
-  struct Bound {
-    const void* elements;
-    lathe_dtype dtype;
+    // Once settled.
+    bool settled = false;
+    std::vector<int64_t> sizes;   // of the loops
+    std::vector<size_t> reduced;  // those that reduce,
+    int64_t steps = 1;            // and how many steps these are
+    // Of the element at hand.
+    std::vector<int64_t> loops, index;
+    std::vector<Number> numbers, results;
   };
 
   static Op read_op(const Json& json);
   static Node read_node(const Json& json);
-  Number read(const Operand& operand, const std::vector<int64_t>& loops);
+  void settle(Op* op);
+  static Number element(const Bound& bound, int64_t place);
+  Number read(Operand* operand, const std::vector<int64_t>& loops);
   const std::vector<Number>& compute(Op* op, size_t result, const std::vector<int64_t>& index);
   std::vector<int64_t> extents(const Op& op);
-  std::vector<int64_t> shape_of(int64_t value);
+  const std::vector<int64_t>& shape_of(int64_t value);
 
   std::vector<Op> ops_;
   std::map<int64_t, std::pair<size_t, size_t>> made_;  // value -> op, result

@@ -64,42 +64,63 @@ Number smooth(const Number& a, F f) {
 // f16, bf16, f32 and f64 alone are rounded to; an 8-bit float is never computed in.
 double unit_of(const std::string& type) { return type == "f16" ? 0x1p-11 : type == "bf16" ? 0x1p-8 : kUnit; }
 
+bool is_float_type(const std::string& type) { return !type.empty() && (type[0] == 'f' || type[0] == 'b'); }
 int bits_of(const std::string& type) {
-  if (type == "index") return 64;
-  return type.size() > 1 && type[0] == 'i' ? std::stoi(type.substr(1)) : 64;
+  return type.size() > 1 && type[0] == 'i' && type != "index" ? std::stoi(type.substr(1)) : 64;
 }
-int64_t wrapped(uint64_t x, const std::string& type) {
-  const int bits = bits_of(type);
+int64_t wrapped(uint64_t x, int bits) {
   if (bits >= 64) return static_cast<int64_t>(x);
   if (bits == 1) return static_cast<int64_t>(x & 1);
   const uint64_t sign = uint64_t{1} << (bits - 1), mask = (uint64_t{1} << bits) - 1;
   return static_cast<int64_t>(((x & mask) ^ sign) - sign);
 }
-Number integer(uint64_t x, const std::string& type, double slack) { return {0, slack, wrapped(x, type)}; }
 
-bool holds(const std::string& p, double a, double b) {
-  if (p == "true" || p == "false") return p == "true";
-  const bool unordered = std::isnan(a) || std::isnan(b);
-  if (p == "ord" || p == "uno") return (p == "uno") == unordered;
-  if (unordered) return p[0] == 'u';
-  const std::string relation = p.substr(1);
-  if (relation == "eq") return a == b;
-  if (relation == "ne") return a != b;
-  if (relation == "gt") return a > b;
-  if (relation == "ge") return a >= b;
-  return relation == "lt" ? a < b : a <= b;
+// How two numbers may compare; a predicate is a set of these.
+enum Outcome { kLess = 1, kEqual = 2, kGreater = 4, kUnordered = 8, kUnsigned = 16 };
+struct Predicate {
+  const char* name;
+  int outcomes;
+};
+constexpr Predicate kOfFloats[] = {{"false", 0},
+                                   {"oeq", kEqual},
+                                   {"ogt", kGreater},
+                                   {"oge", kGreater | kEqual},
+                                   {"olt", kLess},
+                                   {"ole", kLess | kEqual},
+                                   {"one", kLess | kGreater},
+                                   {"ord", kLess | kEqual | kGreater},
+                                   {"ueq", kUnordered | kEqual},
+                                   {"ugt", kUnordered | kGreater},
+                                   {"uge", kUnordered | kGreater | kEqual},
+                                   {"ult", kUnordered | kLess},
+                                   {"ule", kUnordered | kLess | kEqual},
+                                   {"une", kUnordered | kLess | kGreater},
+                                   {"uno", kUnordered},
+                                   {"true", kUnordered | kLess | kEqual | kGreater}};
+constexpr Predicate kOfIntegers[] = {{"eq", kEqual},
+                                     {"ne", kLess | kGreater},
+                                     {"slt", kLess},
+                                     {"sle", kLess | kEqual},
+                                     {"sgt", kGreater},
+                                     {"sge", kGreater | kEqual},
+                                     {"ult", kUnsigned | kLess},
+                                     {"ule", kUnsigned | kLess | kEqual},
+                                     {"ugt", kUnsigned | kGreater},
+                                     {"uge", kUnsigned | kGreater | kEqual}};
+template <size_t kCount>
+int outcomes_of(const Predicate (&predicates)[kCount], const std::string& name) {
+  for (const Predicate& p : predicates)
+    if (name == p.name) return p.outcomes;
+  return 0;
 }
-bool holds(const std::string& p, int64_t a, int64_t b) {
-  const auto ua = static_cast<uint64_t>(a), ub = static_cast<uint64_t>(b);
-  if (p == "eq") return a == b;
-  if (p == "ne") return a != b;
-  if (p == "slt") return a < b;
-  if (p == "sle") return a <= b;
-  if (p == "sgt") return a > b;
-  if (p == "sge") return a >= b;
-  if (p == "ult") return ua < ub;
-  if (p == "ule") return ua <= ub;
-  return p == "ugt" ? ua > ub : ua >= ub;
+template <typename T>
+int outcome(T a, T b) {
+  return a < b ? kLess : a == b ? kEqual : a > b ? kGreater : kUnordered;
+}
+bool holds(const Scalar& op, int64_t a, int64_t b) {
+  const int is =
+      op.outcomes & kUnsigned ? outcome(static_cast<uint64_t>(a), static_cast<uint64_t>(b)) : outcome(a, b);
+  return (op.outcomes & is) != 0;
 }
 
 Number greatest(int code, const Number& a, const Number& b) {
@@ -111,47 +132,55 @@ Number greatest(int code, const Number& a, const Number& b) {
   return {least ? std::min(a.v, b.v) : std::max(a.v, b.v), slack, 0};
 }
 
-Number chosen(const std::string& type, const Number& condition, const Number& yes, const Number& no) {
+Number chosen(const Scalar& op, const Number& condition, const Number& yes, const Number& no) {
   Number n = condition.i ? yes : no;
   if (condition.slack == 0) return n;
   n.slack = std::max(yes.slack, no.slack);
-  if (!is_float_type(type)) n.slack += std::fabs(static_cast<double>(yes.i) - static_cast<double>(no.i));
-  if (is_float_type(type) && std::isfinite(yes.v - no.v)) n.slack += std::fabs(yes.v - no.v);
+  if (!op.is_float) n.slack += std::fabs(static_cast<double>(yes.i) - static_cast<double>(no.i));
+  if (op.is_float && std::isfinite(yes.v - no.v)) n.slack += std::fabs(yes.v - no.v);
   return n;
 }
 
-Number on_integers(int code, const std::string& type, const std::string& from, const Number& a,
-                   const Number& b) {
+Number on_integers(const Scalar& op, const Number& a, const Number& b) {
   const auto x = static_cast<uint64_t>(a.i), y = static_cast<uint64_t>(b.i);
+  const auto integer = [&](uint64_t z, double slack) { return Number{0, slack, wrapped(z, op.bits)}; };
   const double slack = a.slack + b.slack;
-  switch (code) {
-    case kAddI: return integer(x + y, type, slack);
-    case kSubI: return integer(x - y, type, slack);
-    case kMulI: return integer(x * y, type, slack);
-    case kAndI: return integer(x & y, type, slack);
-    case kOrI: return integer(x | y, type, slack);
+  switch (op.code) {
+    case kAddI: return integer(x + y, slack);
+    case kSubI: return integer(x - y, slack);
+    case kMulI: return integer(x * y, slack);
+    case kAndI: return integer(x & y, slack);
+    case kOrI: return integer(x | y, slack);
     case kMaxSI: return a.i > b.i ? a : b;
     case kMinSI: return a.i < b.i ? a : b;
     // i1 is held as 0 or 1, and is -1 as a signed number.
-    case kExtSI: return integer(from == "i1" ? 0 - x : x, type, a.slack);
-    case kExtUI:
-      return integer(bits_of(from) >= 64 ? x : x & ((uint64_t{1} << bits_of(from)) - 1), type, a.slack);
-    default: return integer(x, type, a.slack);
+    case kExtSI: return integer(op.from_bits == 1 ? 0 - x : x, a.slack);
+    case kExtUI: return integer(op.from_bits >= 64 ? x : x & ((uint64_t{1} << op.from_bits) - 1), a.slack);
+    default: return integer(x, a.slack);
   }
 }
 
 }  // namespace
 
-bool is_float_type(const std::string& type) { return !type.empty() && (type[0] == 'f' || type[0] == 'b'); }
-
-int scalar_code(const std::string& name) {
+Scalar scalar_named(const std::string& name, const std::string& type, const std::string& word) {
+  Scalar op;
   const auto* at = std::find(std::begin(kNames), std::end(kNames), name);
-  return at == std::end(kNames) ? -1 : static_cast<int>(at - std::begin(kNames));
+  if (at != std::end(kNames)) op.code = static_cast<int>(at - std::begin(kNames));
+  op.is_float = is_float_type(type);
+  op.bits = bits_of(type);
+  op.unit = unit_of(type);
+  if (op.code == kCmpF) {
+    op.outcomes = outcomes_of(kOfFloats, word);
+  } else if (op.code == kCmpI) {
+    op.outcomes = outcomes_of(kOfIntegers, word);
+  } else {
+    op.from_bits = bits_of(word);
+  }
+  return op;
 }
 
-Number scalar(int code, const std::string& type, const std::string& from, const std::string& predicate,
-              const Number& a, const Number& b, const Number& c) {
-  switch (code) {
+Number scalar(const Scalar& op, const Number& a, const Number& b, const Number& c) {
+  switch (op.code) {
     case kAddF: return rounded(a.v + b.v, a.slack + b.slack);
     case kSubF: return rounded(a.v - b.v, a.slack + b.slack);
     case kMulF:
@@ -165,21 +194,21 @@ Number scalar(int code, const std::string& type, const std::string& from, const 
     case kMaximumF:
     case kMinimumF:
     case kMaxNumF:
-    case kMinNumF: return greatest(code, a, b);
+    case kMinNumF: return greatest(op.code, a, b);
     case kExp: return smooth(a, [](double x) { return std::exp(x); });
     case kErf: return smooth(a, [](double x) { return std::erf(x); });
     case kTanh: return smooth(a, [](double x) { return std::tanh(x); });
     case kSqrt: return smooth(a, [](double x) { return std::sqrt(std::max(x, 0.0)); });
     case kExtF: return a;
-    case kTruncF: return {a.v, a.slack + unit_of(type) * std::fabs(a.v) + 0x1p-24, 0};
+    case kTruncF: return {a.v, a.slack + op.unit * std::fabs(a.v) + 0x1p-24, 0};
     case kSIToFP: return rounded(static_cast<double>(a.i), a.slack);
-    case kSelect: return chosen(type, a, b, c);
+    case kSelect: return chosen(op, a, b, c);
     case kCmpF: {
       const bool close = std::fabs(a.v - b.v) <= a.slack + b.slack && a.slack + b.slack > 0;
-      return {0, close ? 1.0 : 0.0, holds(predicate, a.v, b.v) ? 1 : 0};
+      return {0, close ? 1.0 : 0.0, op.outcomes & outcome(a.v, b.v) ? 1 : 0};
     }
-    case kCmpI: return {0, a.slack + b.slack, holds(predicate, a.i, b.i) ? 1 : 0};
-    default: return on_integers(code, type, from, a, b);
+    case kCmpI: return {0, a.slack + b.slack, holds(op, a.i, b.i) ? 1 : 0};
+    default: return on_integers(op, a, b);
   }
 }
 

@@ -1,17 +1,28 @@
 // One scalar operation of a payload, in float64.
 #pragma once
 
+#include <cstdint>
 #include <string>
-
-#include "cli/evaluate.h"
 
 namespace lathe::cli {
 
-bool is_float_type(const std::string& type);
-// The number of an operation of src/compiler/meaning.cc's list; -1: it is none.
-int scalar_code(const std::string& name);
-// `type` is the result's, `from` a cast's operand's.
-Number scalar(int code, const std::string& type, const std::string& from, const std::string& predicate,
-              const Number& a, const Number& b, const Number& c);
+// A float is `v`, give or take `slack`: what f32 arithmetic in some order may make of it. An integer is `i`;
+// its slack says that comparisons it hangs on are too close to call.
+struct Number {
+  double v = 0, slack = 0;
+  int64_t i = 0;
+};
+
+// An operation as the text names it, read once.
+struct Scalar {
+  int code = -1;  // of src/compiler/meaning.cc's list; -1: none of it
+  bool is_float = false;
+  int bits = 64, from_bits = 64;  // of the result, where that is an integer, and of a cast's operand
+  double unit = 0;                // half a unit in the result's last place, relative
+  int outcomes = 0;               // of a comparison: those that it holds for
+};
+// `type` is the result's; `word` a comparison's predicate or the type of a cast's operand.
+Scalar scalar_named(const std::string& name, const std::string& type, const std::string& word);
+Number scalar(const Scalar& op, const Number& a, const Number& b, const Number& c);
 
 }  // namespace lathe::cli

@@ -137,5 +137,67 @@ TEST(Evaluate, AMaskAndAnotherShape) {
       EXPECT_EQ(evaluator.at(2, {i, j}).v, i >= j ? x[i * 3 + j] : 0) << i << "," << j;
 }
 
+// y[i, j] = x[j, 2 - i] of what is bound: places go down, and across.
+TEST(Evaluate, WhatIsBoundIsReadThroughAnyMap) {
+  const std::vector<float> x = {1, 2, 3, 4, 5, 6};  // 2 by 3
+  Json op = {{"value", 1},  {"results", 1}, {"inputs", 1}, {"dtype", {"f32"}}, {"reduction", {false, false}},
+             {"yield", {0}}};
+  op["operands"] = Json::array(
+      {{{"value", 0}, {"map", {{0, 0, 1}, {2, -1, 0}}}}, {{"value", 2}, {"map", {{0, 1, 0}, {0, 0, 1}}}}});
+  op["body"] = Json::array();
+  Json meaning = {{"arguments", 1}, {"results", {1}}};
+  meaning["ops"] = Json::array({{{"value", 2}, {"shape", {3, 2}}, {"empty", true}}, op});
+  Evaluator evaluator(meaning);
+  evaluator.bind(0, x.data(), LATHE_F32, {2, 3});
+  for (int64_t i = 0; i < 3; ++i)
+    for (int64_t j = 0; j < 2; ++j) EXPECT_EQ(evaluator.at(1, {i, j}).v, x[j * 3 + 2 - i]) << i << "," << j;
+}
+
+TEST(Evaluate, Comparisons) {
+  const auto holds = [](const char* name, const char* predicate, Number a, Number b) {
+    return scalar(scalar_named(name, "i1", predicate), a, b, {}).i == 1;
+  };
+  const auto floats = [&](const char* predicate, double a, double b) {
+    return holds("arith.cmpf", predicate, {a, 0, 0}, {b, 0, 0});
+  };
+  const auto integers = [&](const char* predicate, int64_t a, int64_t b) {
+    return holds("arith.cmpi", predicate, {0, 0, a}, {0, 0, b});
+  };
+  const double pairs[][2] = {{1, 2}, {2, 2}, {3, 2}, {NAN, 2}, {2, NAN}};
+  for (const auto& [a, b] : pairs) {
+    const bool unordered = std::isnan(a) || std::isnan(b);
+    EXPECT_EQ(floats("oeq", a, b), a == b);
+    EXPECT_EQ(floats("ogt", a, b), a > b);
+    EXPECT_EQ(floats("oge", a, b), a >= b);
+    EXPECT_EQ(floats("olt", a, b), a < b);
+    EXPECT_EQ(floats("ole", a, b), a <= b);
+    EXPECT_EQ(floats("one", a, b), a < b || a > b);
+    EXPECT_EQ(floats("ord", a, b), !unordered);
+    EXPECT_EQ(floats("uno", a, b), unordered);
+    EXPECT_EQ(floats("ueq", a, b), unordered || a == b);
+    EXPECT_EQ(floats("ugt", a, b), unordered || a > b);
+    EXPECT_EQ(floats("uge", a, b), unordered || a >= b);
+    EXPECT_EQ(floats("ult", a, b), unordered || a < b);
+    EXPECT_EQ(floats("ule", a, b), unordered || a <= b);
+    EXPECT_EQ(floats("une", a, b), a != b);
+    EXPECT_TRUE(floats("true", a, b));
+    EXPECT_FALSE(floats("false", a, b));
+  }
+  const int64_t whole[][2] = {{1, 2}, {2, 2}, {2, 1}, {-1, 2}, {2, -1}};
+  for (const auto& [a, b] : whole) {
+    const auto ua = static_cast<uint64_t>(a), ub = static_cast<uint64_t>(b);
+    EXPECT_EQ(integers("eq", a, b), a == b);
+    EXPECT_EQ(integers("ne", a, b), a != b);
+    EXPECT_EQ(integers("slt", a, b), a < b);
+    EXPECT_EQ(integers("sle", a, b), a <= b);
+    EXPECT_EQ(integers("sgt", a, b), a > b);
+    EXPECT_EQ(integers("sge", a, b), a >= b);
+    EXPECT_EQ(integers("ult", a, b), ua < ub);
+    EXPECT_EQ(integers("ule", a, b), ua <= ub);
+    EXPECT_EQ(integers("ugt", a, b), ua > ub);
+    EXPECT_EQ(integers("uge", a, b), ua >= ub);
+  }
+}
+
 }  // namespace
 }  // namespace lathe::cli
