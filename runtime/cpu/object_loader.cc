@@ -6,8 +6,9 @@
 #include <llvm/ExecutionEngine/Orc/LinkGraphLinkingLayer.h>
 #include <llvm/ExecutionEngine/Orc/SelfExecutorProcessControl.h>
 #include <llvm/ExecutionEngine/Orc/TaskDispatch.h>
+#include <llvm/Support/ErrorHandling.h>
 
-#include <atomic>
+#include <new>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -85,6 +86,9 @@ class Mapping final : public llvm::orc::LinkGraphLinkingLayer::Plugin {
   const PerfMap& map_;
 };
 
+// Where its own containers find no memory LLVM ends the process, unless told what to do.
+void throw_bad_alloc(void*, const char*, bool) { throw std::bad_alloc(); }
+
 }  // namespace
 
 struct ObjectLoader::Session {
@@ -94,39 +98,71 @@ struct ObjectLoader::Session {
     // Failures come back from the lookup as well; LLVM would print them to stderr.
     execution.setErrorReporter([](llvm::Error error) { llvm::consumeError(std::move(error)); });
   }
-  ~Session() { llvm::consumeError(execution.endSession()); }
 
   llvm::orc::ExecutionSession execution;
   llvm::orc::LinkGraphLinkingLayer layer;
-  std::atomic<uint64_t> kernels{0};
+  uint64_t kernels = 0;
+  std::unique_ptr<Session> next;
 };
 
-ObjectLoader::ObjectLoader(std::optional<PerfMap> map) : map_(std::move(map)) {}
-ObjectLoader::~ObjectLoader() = default;
+ObjectLoader::ObjectLoader(std::optional<PerfMap> map) : map_(std::move(map)) {
+  static const bool once = (llvm::install_bad_alloc_error_handler(throw_bad_alloc), true);
+  (void)once;
+}
 
-absl::StatusOr<ObjectLoader::Session*> ObjectLoader::session() {
-  std::lock_guard<std::mutex> lock(mutex_);
-  if (session_ == nullptr) {
-    // In place: linking runs on the calling thread, and no thread of LLVM's outlives a load.
-    auto process = llvm::orc::SelfExecutorProcessControl::Create(
-        nullptr, std::make_unique<llvm::orc::InPlaceTaskDispatcher>());
-    if (!process) {
-      return absl::InternalError(
-          absl::StrCat("cpu: no linking session: ", llvm::toString(process.takeError())));
+ObjectLoader::~ObjectLoader() {
+  while (idle_ != nullptr) {
+    std::unique_ptr<Session> session = std::move(idle_);
+    idle_ = std::move(session->next);
+    try {
+      llvm::consumeError(session->execution.endSession());
+    } catch (const std::bad_alloc&) {
+      (void)session.release();  // it has not ended
     }
-    session_ = std::make_unique<Session>(std::move(*process), map_);
   }
-  return session_.get();
+}
+
+absl::StatusOr<std::unique_ptr<ObjectLoader::Session>> ObjectLoader::take() {
+  {
+    std::lock_guard<std::mutex> lock(mutex_);
+    if (idle_ != nullptr) {
+      std::unique_ptr<Session> session = std::move(idle_);
+      idle_ = std::move(session->next);
+      return session;
+    }
+  }
+  // In place: linking runs on the calling thread, and no thread of LLVM's outlives a load.
+  auto process = llvm::orc::SelfExecutorProcessControl::Create(
+      nullptr, std::make_unique<llvm::orc::InPlaceTaskDispatcher>());
+  if (!process) {
+    return absl::InternalError(
+        absl::StrCat("cpu: no linking session: ", llvm::toString(process.takeError())));
+  }
+  return std::make_unique<Session>(std::move(*process), map_);
 }
 
 absl::StatusOr<std::vector<void*>> ObjectLoader::link(absl::string_view object,
                                                       const std::vector<std::string>& symbols) {
-  auto opened = session();
-  if (!opened.ok()) return opened.status();
-  Session& session = **opened;
+  auto taken = take();
+  if (!taken.ok()) return taken.status();
+  std::unique_ptr<Session> session = *std::move(taken);
+  try {
+    auto addresses = link_in(*session, object, symbols);
+    std::lock_guard<std::mutex> lock(mutex_);
+    session->next = std::move(idle_);
+    idle_ = std::move(session);
+    return addresses;
+  } catch (...) {
+    (void)session.release();
+    throw;
+  }
+}
+
+absl::StatusOr<std::vector<void*>> ObjectLoader::link_in(Session& session, absl::string_view object,
+                                                         const std::vector<std::string>& symbols) {
   llvm::orc::ExecutionSession& execution = session.execution;
 
-  const std::string name = absl::StrCat("kernel-", session.kernels.fetch_add(1, std::memory_order_relaxed));
+  const std::string name = absl::StrCat("kernel-", session.kernels++);
   auto graph = llvm::jitlink::createLinkGraphFromELFObject(
       llvm::MemoryBufferRef(llvm::StringRef(object.data(), object.size()), name),
       execution.getSymbolStringPool());

@@ -5,8 +5,8 @@
 // happens to carry. Code pages are never writable and executable at once. Linked code stays until the loader
 // is destroyed.
 //
-// LLVM's session is made at the first load, not before. It registers no signal handlers, starts no threads
-// and keeps no state outside this object, so other copies of LLVM in the process are not disturbed.
+// LLVM's sessions are made as links need them, none before the first. They register no signal handlers, start
+// no threads and keep no state outside this object, so other copies of LLVM in the process are not disturbed.
 #pragma once
 
 #include <memory>
@@ -29,17 +29,22 @@ class ObjectLoader {
 
   // Links `object` and returns the addresses of `symbols`, in order. kInvalidArgument for a corrupt object,
   // one of another architecture, an undefined symbol (named), or a wanted symbol that is absent or is not
-  // code (named). Thread-safe. About 0.1 ms for a small kernel, and once about as much for the session.
-  // `object` is not kept.
+  // code (named). Thread-safe: a link has a session to itself, so that there are as many as links at once.
+  // About 0.1 ms for a small kernel, and about as much for a session. `object` is not kept.
+  //
+  // std::bad_alloc where memory is short, past LLVM's frames, which do not unwind: what they held is leaked
+  // and their session, whose locks may be held, is used no more. Code linked before runs on.
   absl::StatusOr<std::vector<void*>> link(absl::string_view object, const std::vector<std::string>& symbols);
 
  private:
   struct Session;
-  absl::StatusOr<Session*> session();
+  absl::StatusOr<std::unique_ptr<Session>> take();
+  absl::StatusOr<std::vector<void*>> link_in(Session& session, absl::string_view object,
+                                             const std::vector<std::string>& symbols);
 
   const std::optional<PerfMap> map_;
-  std::mutex mutex_;  // guards session_; not Abseil's, which a thread sanitizer does not see through
-  std::unique_ptr<Session> session_;
+  std::mutex mutex_;  // guards idle_; not Abseil's, which a thread sanitizer does not see through
+  std::unique_ptr<Session> idle_;  // and behind it, by `next`, the others
 };
 
 }  // namespace lathe

@@ -1,7 +1,6 @@
 // Every allocation, by index, fails under every C entry point; kernels are compiled out of process.
 //
-// Devices' drivers are fakes, where any but opening a device goes through: linking a CPU kernel's code is
-// LLVM's work, which ends the process where memory does.
+// Devices' drivers are fakes; allocation_cpu_test.cc links real code.
 #include <gtest/gtest.h>
 
 #include <atomic>

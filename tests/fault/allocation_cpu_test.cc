@@ -1,0 +1,96 @@
+// Linking a CPU kernel's code with every allocation failing by index. The linker is LLVM's, whose frames do
+// not unwind: what they held is leaked, and nothing else may be lost.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "allocation_campaign.h"
+#include "allocation_fixture.h"
+
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#include <sanitizer/lsan_interface.h>
+using Leaking = __lsan::ScopedDisabler;
+#endif
+#endif
+
+namespace lathe::fault {
+namespace {
+
+#if !defined(__has_feature) || !__has_feature(address_sanitizer)
+struct Leaking {};
+#endif
+
+TEST_F(Allocation, LinkingOnTheCpu) {
+  const std::string directory = cache();
+  const lathe_context_options options = c_options(directory);
+  lathe_context* context = nullptr;
+  lathe_device* device = nullptr;
+  const auto drop = [&] {
+    if (device != nullptr) lathe_device_close(device);
+    lathe_context_destroy(context);
+    device = nullptr;
+    context = nullptr;
+  };
+  const auto open = [&] {
+    drop();
+    ASSERT_EQ(lathe_context_create(&options, &context), LATHE_OK) << lathe_last_error();
+    ASSERT_EQ(lathe_device_open(context, "cpu", &device), LATHE_OK) << lathe_last_error();
+  };
+  MatmulRequest m(3, 5, 7);
+  std::iota(m.a.begin(), m.a.end(), 1.0f);
+  std::iota(m.b.begin(), m.b.end(), -4.0f);
+  std::vector<float> expected(3 * 5);
+  for (size_t i = 0; i < 3; ++i)
+    for (size_t j = 0; j < 5; ++j)
+      for (size_t k = 0; k < 7; ++k) expected[i * 5 + j] += m.a[i * 7 + k] * m.b[j * 7 + k];
+  const auto reopen = [&] {
+    open();
+    std::fill(m.d.begin(), m.d.end(), NAN);
+  };
+  const auto right = [&] { return m.d == expected; };
+  const auto multiply = [&] {
+    [[maybe_unused]] const Leaking leaking;
+    return lathe_matmul(device, nullptr, &m.desc);
+  };
+  reopen();
+  const lathe_status compiled = multiply();
+  if (compiled == LATHE_NOT_AVAILABLE) GTEST_SKIP() << lathe_last_error();
+  ASSERT_EQ(compiled, LATHE_OK) << lathe_last_error();
+  ASSERT_TRUE(right());
+  try_allocations({"lathe_matmul", "linked", multiply, reopen, right});
+  // A kernel that is there runs on beside one whose link fails.
+  ArgmaxRequest a(2, 9);
+  a.x[4] = a.x[9 + 7] = 1;
+  reopen();
+  ASSERT_EQ(lathe_argmax(device, nullptr, &a.desc), LATHE_OK) << lathe_last_error();
+  try_allocations(
+      {"lathe_argmax", "linked beside another",
+       [&] {
+         [[maybe_unused]] const Leaking leaking;
+         return lathe_argmax(device, nullptr, &a.desc);
+       },
+       [&] {
+         reopen();
+         ASSERT_EQ(multiply(), LATHE_OK) << lathe_last_error();
+         std::fill(m.d.begin(), m.d.end(), NAN);
+       },
+       [&] { return multiply() == LATHE_OK && right() && a.indices[0] == 4 && a.indices[1] == 7; }});
+  try_allocations({"lathe_device_close", "with linked code",
+                   [&] {
+                     [[maybe_unused]] const Leaking leaking;
+                     lathe_device_close(device);
+                     device = nullptr;
+                     return LATHE_OK;
+                   },
+                   [&] {
+                     reopen();
+                     ASSERT_EQ(multiply(), LATHE_OK) << lathe_last_error();
+                   }});
+  drop();
+}
+
+}  // namespace
+}  // namespace lathe::fault
