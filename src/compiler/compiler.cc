@@ -73,7 +73,7 @@ absl::StatusOr<CompileRequest> parse_request(absl::string_view bytes) {
 std::string print(mlir::ModuleOp module) {
   std::string text;
   llvm::raw_string_ostream stream(text);
-  module.print(stream);
+  module.print(stream, mlir::OpPrintingFlags().elideLargeResourceString(0));
   return text;
 }
 
@@ -154,8 +154,10 @@ absl::StatusOr<Artifact> compile(const CompileRequest& r, const TextSink& dump) 
                      b.getI32IntegerAttr(dependent ? static_cast<int32_t>(r.problem.dependent_launch) : 0));
   (*module)->setAttr(ir::kAlignmentAttr, b.getI32IntegerAttr(static_cast<int32_t>(r.problem.alignment)));
   if (r.problem.generic) (*module)->setAttr(ir::kGenericAttr, b.getUnitAttr());
+  LATHE_RETURN_IF_ERROR(attach_bitcode(*module, r.bitcode));
   times.lap("payload");
   if (dump) dump("00-payload.mlir", print(*module));
+  hoist_bitcode(*module);
   int stage = 0;
   absl::Status grid;
   const bool is_scheduled = std::any_of(pipeline.stages.begin(), pipeline.stages.end(),
@@ -180,7 +182,6 @@ absl::StatusOr<Artifact> compile(const CompileRequest& r, const TextSink& dump) 
   }
   int64_t scratch = 0;
   if (auto bytes = (*module)->getAttrOfType<mlir::IntegerAttr>(emit::kScratchAttr)) scratch = bytes.getInt();
-  if (!r.bitcode.empty()) (*module)->setAttr(ir::kBitcodeAttr, b.getStringAttr(r.bitcode));
   LATHE_ASSIGN_OR_RETURN(MachineCode code, generate_code(*module, r.target, dump, &times));
   Json assembly = Json::object();
   if (code.format == CodeFormat::kPtx) {

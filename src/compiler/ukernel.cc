@@ -8,6 +8,8 @@
 #include "llvm/Bitcode/BitcodeReader.h"
 #include "llvm/IR/Module.h"
 #include "llvm/Linker/Linker.h"
+#include "mlir/IR/AsmState.h"
+#include "mlir/IR/DialectResourceBlobManager.h"
 
 namespace lathe {
 namespace {
@@ -24,38 +26,48 @@ absl::Status error_of(ir::UkernelAttr ukernel, absl::string_view what) {
                                          ukernel.getBitcode().str(), "': ", what));
 }
 
-// A user's, which came with the request. Its digest is in its name and so in the key: no other may be linked.
-absl::StatusOr<std::unique_ptr<llvm::Module>> read_user_bitcode(ir::UkernelAttr ukernel,
-                                                                mlir::Operation* root,
-                                                                const llvm::Module& kernel) {
-  auto module = mlir::dyn_cast<mlir::ModuleOp>(root);
-  if (!module) module = root->getParentOfType<mlir::ModuleOp>();
-  auto bytes = module ? module->getAttrOfType<mlir::StringAttr>(ir::kBitcodeAttr) : mlir::StringAttr();
-  if (!bytes) return error_of(ukernel, "the request has no bitcode");
-  const absl::string_view given(bytes.getValue().data(), bytes.getValue().size());
-  if (!ukernel.getBitcode().getValue().ends_with("@" + bitcode_digest(given)))
-    return error_of(ukernel, "the request's bitcode is another");
-  auto parsed = llvm::parseBitcodeFile(llvm::MemoryBufferRef(bytes.getValue(), ukernel.getBitcode()),
-                                       kernel.getContext());
-  if (!parsed) return error_of(ukernel, llvm::toString(parsed.takeError()));
-  if (std::string refusal = refusal_of(**parsed, kernel.getTargetTriple()); !refusal.empty())
-    return error_of(ukernel, refusal);
-  (*parsed)->setTargetTriple(kernel.getTargetTriple());  // of another vendor
-  return std::move(*parsed);
+using Blob = mlir::DenseI8ResourceElementsAttr;
+
+// The bytes are not copied.
+Blob blob_of(ir::UkernelAttr ukernel, absl::string_view bytes) {
+  const llvm::ArrayRef<char> data(bytes.data(), bytes.size());
+  auto type = mlir::RankedTensorType::get(static_cast<int64_t>(bytes.size()),
+                                          mlir::IntegerType::get(ukernel.getContext(), 8));
+  return Blob::get(type, ukernel.getBitcode(), mlir::UnmanagedAsmResourceBlob::allocateInferAlign(data));
 }
 
+// `user`: what came with the request. A user's digest is in its name and so in the key: no other is attached.
+absl::StatusOr<Blob> find_bitcode(ir::UkernelAttr ukernel, absl::string_view user) {
+  if (ukernel.getBitcode().getValue().starts_with("user/")) {
+    if (user.empty()) return error_of(ukernel, "the request has no bitcode");
+    if (!ukernel.getBitcode().getValue().ends_with("@" + bitcode_digest(user)))
+      return error_of(ukernel, "the request's bitcode is another");
+    return blob_of(ukernel, user);
+  }
+  for (const Bitcode& b : kBitcodes)
+    if (b.name == absl::string_view(ukernel.getBitcode().data(), ukernel.getBitcode().size()))
+      return blob_of(ukernel, {reinterpret_cast<const char*>(b.bytes), b.size});
+  return error_of(ukernel, "the compiler has no such bitcode");
+}
+
+// What was hoisted to the module that `root` is or lies in.
 absl::StatusOr<std::unique_ptr<llvm::Module>> read_bitcode(ir::UkernelAttr ukernel, mlir::Operation* root,
                                                            const llvm::Module& kernel) {
-  if (ukernel.getBitcode().getValue().starts_with("user/")) return read_user_bitcode(ukernel, root, kernel);
-  for (const Bitcode& b : kBitcodes) {
-    if (b.name != absl::string_view(ukernel.getBitcode().data(), ukernel.getBitcode().size())) continue;
-    const llvm::StringRef bytes(reinterpret_cast<const char*>(b.bytes), b.size);
-    auto module =
-        llvm::parseBitcodeFile(llvm::MemoryBufferRef(bytes, ukernel.getBitcode()), kernel.getContext());
-    if (!module) return error_of(ukernel, llvm::toString(module.takeError()));
-    return std::move(*module);
+  auto module = mlir::dyn_cast<mlir::ModuleOp>(root);
+  if (!module) module = root->getParentOfType<mlir::ModuleOp>();
+  auto all = module ? module->getAttrOfType<mlir::DictionaryAttr>(ir::kBitcodesAttr) : mlir::DictionaryAttr();
+  auto blob = all ? all.getAs<Blob>(ukernel.getBitcode()) : Blob();
+  const auto bytes = blob ? blob.tryGetAsArrayRef() : std::nullopt;
+  if (!bytes) return error_of(ukernel, "no op of the payload brought it");
+  const llvm::StringRef text(reinterpret_cast<const char*>(bytes->data()), bytes->size());
+  auto parsed = llvm::parseBitcodeFile(llvm::MemoryBufferRef(text, ukernel.getBitcode()), kernel.getContext());
+  if (!parsed) return error_of(ukernel, llvm::toString(parsed.takeError()));
+  if (ukernel.getBitcode().getValue().starts_with("user/")) {
+    if (std::string refusal = refusal_of(**parsed, kernel.getTargetTriple()); !refusal.empty())
+      return error_of(ukernel, refusal);
+    (*parsed)->setTargetTriple(kernel.getTargetTriple());  // of another vendor
   }
-  return error_of(ukernel, "the compiler has no such bitcode");
+  return std::move(*parsed);
 }
 
 // Gives a linked function the attributes listed.
@@ -126,6 +138,27 @@ Value call_ukernel(Emit& e, ir::UkernelAttr ukernel, Type result, ValueRange ope
 }
 
 }  // namespace emit
+
+absl::Status attach_bitcode(mlir::ModuleOp module, absl::string_view user) {
+  absl::Status status;
+  module.walk([&](mlir::Operation* op) {
+    auto ukernel = op->getAttrOfType<ir::UkernelAttr>(ir::kUkernelAttr);
+    if (!ukernel || !status.ok()) return;
+    const absl::StatusOr<Blob> blob = find_bitcode(ukernel, user);
+    if (blob.ok()) op->setAttr(ir::kBitcodeAttr, *blob);
+    status = blob.status();
+  });
+  return status;
+}
+
+void hoist_bitcode(mlir::ModuleOp module) {
+  mlir::NamedAttrList all;
+  module.walk([&](mlir::Operation* op) {
+    if (mlir::Attribute blob = op->removeAttr(ir::kBitcodeAttr))
+      all.set(op->getAttrOfType<ir::UkernelAttr>(ir::kUkernelAttr).getBitcode(), blob);
+  });
+  if (!all.empty()) module->setAttr(ir::kBitcodesAttr, all.getDictionary(module.getContext()));
+}
 
 absl::Status link_ukernels(mlir::Operation* root, llvm::Module* kernel) {
   absl::Status status;

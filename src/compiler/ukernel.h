@@ -1,5 +1,6 @@
-// ukernels in the IR: an emitter calls the function that the payload op's #lathe.ukernel names, and code
-// generation links the bitcode it names into the kernel. Neither decides anything.
+// ukernels in the IR: the payload op's #lathe.ukernel gets its bitcode beside it, which is hoisted to the module
+// before the op is lowered; an emitter calls the function that the attribute names, and code generation links
+// its bitcode into the kernel. None decides anything.
 #pragma once
 
 #include "absl/status/status.h"
@@ -12,7 +13,8 @@ class Module;
 
 namespace lathe {
 namespace ir {
-inline constexpr char kBitcodeAttr[] = "lathe.bitcode";  // of a module: the bytes of the user's ukernel it calls
+// The bytes: of an op beside its #lathe.ukernel; of the module by the names that #lathe.ukernel gives them.
+inline constexpr char kBitcodeAttr[] = "lathe.bitcode", kBitcodesAttr[] = "lathe.bitcodes";
 }
 namespace emit {
 
@@ -20,6 +22,12 @@ namespace emit {
 Value call_ukernel(Emit& e, ir::UkernelAttr ukernel, Type result, ValueRange operands);
 
 }  // namespace emit
+
+// Gives each op with a #lathe.ukernel its bitcode: the compiler's own or `user`, which the bytes are not copied
+// from. An error names the function and the bitcode.
+absl::Status attach_bitcode(mlir::ModuleOp module, absl::string_view user);
+// Moves what ops carry to the module: they are lowered to calls, the bytes stay.
+void hoist_bitcode(mlir::ModuleOp module);
 
 // Links what `root`'s ukernels need into its translation, as functions of the kernel's own with the
 // attributes that #lathe.ukernel lists. An error names the function and the bitcode.

@@ -13,5 +13,5 @@ config.test_exec_root = lit_config.params["output"]
 config.environment["LATHE_PTXAS"] = ""
 config.environment["LATHE_CACHE_DIR"] = ""
 config.environment["LATHE_COMPILER_LIBRARY"] = lit_config.params["compiler"]
-for name in ("dump", "lathe", "filecheck"):
+for name in ("dump", "lathe", "filecheck", "clang"):
     config.substitutions.append(("%" + name, lit_config.params[name]))
