@@ -134,15 +134,25 @@ void enumerate_user(const UkernelRow& row, const UserUkernel& u, const Candidate
   for (size_t i = first; i < out->size(); ++i) (*out)[i].plan.predicted_seconds = seconds;
 }
 
+// Whether a user's bitcode is code for the target: NVIDIA's later GPUs run what was compiled for earlier
+// ones, but for what is an architecture's own ("sm_90a").
+bool is_for(const UserUkernel& u, const Target& target) {
+  if (u.target.backend != target.backend) return false;
+  if (u.target.arch == target.arch || u.target.arch == amd_baseline(target.arch)) return true;
+  return target.backend == Backend::kCuda && !absl::EndsWith(u.target.arch, "a") &&
+         sm_version(target) >= sm_version(u.target);
+}
+
 void enumerate_users(const CandidateContext& context, std::vector<RankedPlan>* out) {
   if (context.user_ukernels == nullptr) return;
   const ProblemClass& c = context.problem;
   const Target& target = context.facts.target;
   for (const UserUkernel& u : *context.user_ukernels) {
-    if (u.op != c.op || u.a != c.a || u.target.backend != target.backend || u.target.arch != target.arch)
-      continue;
+    if (u.op != c.op || u.a != c.a || !is_for(u, target)) continue;
+    // Of a GPU's rows those of a workgroup have shared memory.
     const auto stands_in = [&](const UkernelRow& r) {
-      return r.op == c.op && r.backend == target.backend && r.a == c.a;
+      return r.op == c.op && r.backend == target.backend && r.a == c.a &&
+             (u.group.empty() || (u.group == "block") == (r.shared_bytes > 0));
     };
     const auto row = std::find_if(ukernel_rows().begin(), ukernel_rows().end(), stands_in);
     if (row != ukernel_rows().end()) enumerate_user(*row, u, context, out);

@@ -485,10 +485,19 @@ absl::StatusOr<MachineCode> generate_code(mlir::ModuleOp module, const Target& t
   return code;
 }
 
-absl::Status check_cpu_code(llvm::Module& module, const Target& target) {
+std::string triple_of(const Target& target) {
+  const absl::StatusOr<MachineRow> row = machine_row(target, 0);
+  return row.ok() ? row->triple : "";
+}
+
+absl::Status check_code(llvm::Module& module, const Target& target) {
   LATHE_ASSIGN_OR_RETURN(const MachineRow row, machine_row(target, 0));
   LATHE_ASSIGN_OR_RETURN(std::unique_ptr<llvm::TargetMachine> machine, make_machine(row));
   module.setTargetTriple(machine->getTargetTriple());
+  if (target.backend != Backend::kCpu) {
+    LATHE_RETURN_IF_ERROR(optimize(module, *machine, /*cpu=*/false));
+    return emit_file(module, *machine, llvm::CodeGenFileType::AssemblyFile).status();
+  }
   expand_missing(module, target);
   for (llvm::Function& f : module)
     if (!f.isDeclaration()) set_cpu_attributes(f, row, target);

@@ -45,9 +45,12 @@ using TextSink = std::function<void(const std::string&, const std::string&)>;
 absl::StatusOr<MachineCode> generate_code(mlir::ModuleOp module, const Target& target, const TextSink& dump,
                                           StageTimes* times);
 
-// Whether a module of LLVM IR alone becomes code for a CPU's instructions and needs no symbol from outside.
-// The module is used up. Throws where LLVM would end the process: without the instruction of an intrinsic.
-absl::Status check_cpu_code(llvm::Module& module, const Target& target);
+// Whether a module of LLVM IR alone becomes code for a target's instructions and, a CPU's, needs no symbol
+// from outside. The module is used up. Throws where LLVM would end the process: without the instruction of an
+// intrinsic.
+absl::Status check_code(llvm::Module& module, const Target& target);
+// LLVM's name of a CPU's, CUDA's or ROCm's target: "x86_64-unknown-linux-gnu".
+std::string triple_of(const Target& target);
 
 // Initialises LLVM's targets; once per process.
 void initialize_targets();

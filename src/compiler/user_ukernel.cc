@@ -16,11 +16,18 @@
 namespace lathe {
 namespace {
 
+constexpr unsigned kGlobalSpace = 1, kSharedSpace = 3;  // of both makers' GPUs
+
 // What the op's kernels call: kernels/argmax/emit_ukernel.h, kernels/matmul/ukernel/panel_tile.h.
-llvm::FunctionType* type_called(Op op, llvm::LLVMContext& context) {
+llvm::FunctionType* type_called(const UserUkernel& u, llvm::LLVMContext& context) {
   llvm::Type *pointer = llvm::PointerType::get(context, 0), *i64 = llvm::Type::getInt64Ty(context);
-  if (op == Op::kArgmax)
-    return llvm::FunctionType::get(llvm::Type::getInt32Ty(context), {pointer, i64}, false);
+  llvm::Type* i32 = llvm::Type::getInt32Ty(context);
+  if (!u.group.empty()) {
+    llvm::SmallVector<llvm::Type*> types = {llvm::PointerType::get(context, kGlobalSpace), i32, i32};
+    if (u.group == "block") types.append({i32, llvm::PointerType::get(context, kSharedSpace)});
+    return llvm::FunctionType::get(i64, types, false);
+  }
+  if (u.op == Op::kArgmax) return llvm::FunctionType::get(i32, {pointer, i64}, false);
   return llvm::FunctionType::get(llvm::Type::getVoidTy(context),
                                  {pointer, i64, pointer, i64, pointer, pointer, i64}, false);
 }
@@ -32,14 +39,17 @@ std::string print(const llvm::Type* type) {
   return text;
 }
 
-// Whether the features that the description lists are all that its code takes.
+// Whether the features that the description lists, or its GPU's, are all that its code takes.
 absl::Status check_features(llvm::Module& module, const Target& target) {
   const auto error = [&](absl::string_view what) {
-    return absl::InvalidArgumentError(absl::StrCat("with the features '", target.features, "': ", what));
+    const std::string has = target.backend == Backend::kCpu
+                                ? absl::StrCat("with the features '", target.features, "'")
+                                : absl::StrCat("on ", target.arch);
+    return absl::InvalidArgumentError(absl::StrCat(has, ": ", what));
   };
   for (llvm::Function& f : module) forget_processor(f);
   try {
-    const absl::Status status = check_cpu_code(module, target);
+    const absl::Status status = check_code(module, target);
     return status.ok() ? status : error(status.message());
   } catch (const std::bad_alloc&) {
     throw;
@@ -59,13 +69,12 @@ absl::Status check_bitcode(const UserUkernel& u, absl::string_view bytes) {
   std::string complaint;
   llvm::raw_string_ostream stream(complaint);
   if (llvm::verifyModule(**module, &stream)) return error(complaint.substr(0, 500));
-  const llvm::Triple triple(u.target.arch == "aarch64" ? "aarch64-unknown-linux-gnu"
-                                                       : "x86_64-unknown-linux-gnu");
+  const llvm::Triple triple(triple_of(u.target));
   if (std::string refusal = refusal_of(**module, triple); !refusal.empty()) return error(refusal);
   const llvm::Function* f = (*module)->getFunction(u.function);
   if (!f || f->isDeclaration()) return error(absl::StrCat("does not define the function '", u.function, "'"));
   if (f->hasLocalLinkage()) return error(absl::StrCat("keeps the function '", u.function, "' to itself"));
-  const llvm::FunctionType* wanted = type_called(u.op, context);
+  const llvm::FunctionType* wanted = type_called(u, context);
   if (f->getFunctionType() != wanted)
     return error(absl::StrCat("'", u.function, "' is ", print(f->getFunctionType()), ", and ", name_of(u.op),
                               " calls ", print(wanted)));

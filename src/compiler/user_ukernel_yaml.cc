@@ -3,11 +3,13 @@
 #include <map>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "compiler/user_ukernel.h"
 #include "compiler/yaml_reader.h"
+#include "core/amd_targets.h"
 
 namespace lathe {
 namespace {
@@ -65,9 +67,11 @@ class DescriptionReader {
   void read_target(const std::string& key, int line, Node* value) {
     if (key == "arch") {
       u_.target.arch = text(key, line, value);
-      if (u_.target.arch != "x86-64" && u_.target.arch != "aarch64")
-        yaml_.fail(line, absl::StrCat("arch '", u_.target.arch,
-                                      "': kernels of x86-64 and aarch64 alone call ukernels of users"));
+      if (!find_backend(&u_.target))
+        yaml_.fail(line,
+                   absl::StrCat("arch '", u_.target.arch,
+                                "': kernels of x86-64, aarch64, sm_75 and later and AMD's gfx9, gfx11 and "
+                                "gfx12 alone call ukernels of users"));
     } else if (key == "features") {
       std::string features;
       const auto take = [&](Node* feature) {
@@ -104,10 +108,23 @@ class DescriptionReader {
       yaml_.fail(line, absl::StrCat("'", key, "': least ", range->least, " is over most ", range->most));
   }
 
+  static bool find_backend(Target* target) {
+    const bool is_cpu = target->arch == "x86-64" || target->arch == "aarch64";
+    const bool is_amd = find_amd_gpu(target->arch) != nullptr || is_amd_generic(target->arch);
+    target->backend = is_cpu ? Backend::kCpu : is_amd ? Backend::kRocm : Backend::kCuda;
+    return is_cpu || is_amd || sm_version(*target) >= 75;
+  }
+
   void read_tiling(const std::string& key, int line, Node* value) {
-    first_of_matmul(line, "tiling");
+    if (key == "group") {
+      u_.group = text(key, line, value);
+      if (u_.group != "wave" && u_.group != "block")
+        yaml_.fail(line, absl::StrCat("'group': '", u_.group, "' is neither wave nor block"));
+      return;
+    }
+    first_of_matmul(line, absl::StrCat("tiling '", key, "'"));
     int64_t* size = key == "register_m" ? &u_.register_m : key == "register_n" ? &u_.register_n : nullptr;
-    if (!size) return unknown(key, line, "register_m and register_n");
+    if (!size) return unknown(key, line, "register_m, register_n and group");
     *size = whole(key, line, value, 1, 4096);
   }
 
@@ -125,9 +142,11 @@ class DescriptionReader {
   void check_whole() {
     for (const char* key : {"name", "op", "dtype", "function", "target", "cost"})
       if (!lines_.count(key)) yaml_.fail(1, absl::StrCat("'", key, "' is missing"));
-    if (u_.target.arch.empty()) yaml_.fail(lines_["target"], "'target' has no 'arch': x86-64 or aarch64");
+    if (u_.target.arch.empty())
+      yaml_.fail(lines_["target"], "'target' has no 'arch': x86-64, aarch64, sm_80, gfx942...");
     if (u_.fixed_seconds + u_.seconds_per_flop + u_.seconds_per_byte <= 0)
       yaml_.fail(lines_["cost"], "'cost': a call takes some time");
+    check_group();
     if (u_.op == Op::kMatmul) {
       if (u_.register_m < 1 || u_.register_n < 1)
         yaml_.fail(lines_["tiling"], "a matmul's 'tiling' needs register_m and register_n");
@@ -136,6 +155,21 @@ class DescriptionReader {
     if (of_matmul_line_ > 0)
       yaml_.fail(of_matmul_line_, of_matmul_ + ": of matmul alone, argmax has 'n' alone");
     if (u_.a == DType::kI8) yaml_.fail(lines_["dtype"], "dtype 'i8': of matmul alone");
+  }
+
+  void check_group() {
+    const bool on_gpu = u_.target.backend != Backend::kCpu;
+    if (on_gpu && u_.op == Op::kMatmul)
+      yaml_.fail(lines_["op"], "op 'matmul': on GPUs kernels of argmax alone call ukernels of users");
+    if (on_gpu && u_.group.empty())
+      yaml_.fail(lines_.count("tiling") ? lines_["tiling"] : 1,
+                 "a GPU's 'tiling' needs group: whose threads make a call, wave or block");
+    if (!on_gpu && !u_.group.empty()) yaml_.fail(lines_["tiling"], "'group': of GPUs alone");
+    if (on_gpu && !u_.target.features.empty())
+      yaml_.fail(lines_["target"], "'features': of CPUs alone, a GPU's are its arch's");
+    if (on_gpu && !absl::StrContains(absl::StrCat(" ", u_.attributes, " "), " alwaysinline "))
+      yaml_.fail(lines_.count("attributes") ? lines_["attributes"] : 1,
+                 "'attributes' need alwaysinline: a GPU's kernels have no stack to call by");
   }
 
   void first_of_matmul(int line, const std::string& what) {

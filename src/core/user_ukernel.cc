@@ -49,8 +49,8 @@ Json to_json(const UserUkernel& u) {
   return json_object("name", u.name, "op", std::string(name_of(u.op)), "dtype", std::string(name_of(u.a)),
                      "target", to_json(u.target), "function", u.function, "attributes", u.attributes, "shape",
                      json_object("m", to_json(u.m), "n", to_json(u.n), "k", to_json(u.k)), "tiling",
-                     json_object("register_m", u.register_m, "register_n", u.register_n), "shared_bytes",
-                     u.shared_bytes, "cost",
+                     json_object("register_m", u.register_m, "register_n", u.register_n, "group", u.group),
+                     "shared_bytes", u.shared_bytes, "cost",
                      json_object("fixed_seconds", u.fixed_seconds, "seconds_per_flop", u.seconds_per_flop,
                                  "seconds_per_byte", u.seconds_per_byte),
                      "digest", u.digest);
@@ -72,9 +72,13 @@ absl::StatusOr<UserUkernel> user_ukernel_from_json(const Json& j) {
     expect_fields(j.at("shape"), 3);
     u.m = range_from(j["shape"].at("m")), u.n = range_from(j["shape"].at("n")),
     u.k = range_from(j["shape"].at("k"));
-    expect_fields(j.at("tiling"), 2);
+    expect_fields(j.at("tiling"), 3);
     u.register_m = int_field(j["tiling"], "register_m", 0, kMostRegister);
     u.register_n = int_field(j["tiling"], "register_n", 0, kMostRegister);
+    u.group = text_field(j["tiling"], "group");
+    const bool has_group = u.target.backend != Backend::kCpu;
+    if (has_group ? u.group != "wave" && u.group != "block" : !u.group.empty())
+      throw std::invalid_argument(absl::StrCat("group '", u.group, "'"));
     u.shared_bytes = int_field(j, "shared_bytes", 0, kMostShared);
     expect_fields(j.at("cost"), 3);
     u.fixed_seconds = seconds_field(j["cost"], "fixed_seconds");

@@ -28,9 +28,10 @@ struct UserUkernel {
   std::string function, attributes;        // as in UkernelRef
   SizeRange m, n, k;                       // argmax: rows of n columns
   int64_t register_m = 0, register_n = 0;  // matmul: rows and columns of D that a call computes
+  std::string group;                       // argmax on a GPU: whose threads make a call, "wave" or "block"
   int64_t shared_bytes = 0;
   // Predicted: fixed_seconds of a call of the library, and of its operations and the bytes of its operands on
-  // one worker.
+  // one of a CPU's workers, or on all of a GPU.
   double fixed_seconds = 0, seconds_per_flop = 0, seconds_per_byte = 0;
   std::string digest;  // of the bitcode
 

@@ -1,15 +1,16 @@
 """A user's ukernel by the command, from C to results: add, ls, remove, and what is said of mistakes.
 
-usage: ukernel_test.py LATHE CLANG
+usage: ukernel_test.py LATHE CLANG CUDA-EMULATOR
 """
 import json
+import os
 import pathlib
 import platform
 import subprocess
 import sys
 import tempfile
 
-LATHE, CLANG = sys.argv[1:]
+LATHE, CLANG, EMULATOR = sys.argv[1:]
 
 EXAMPLE = pathlib.Path(__file__).parents[2] / "examples" / "ukernels" / "first_maximum.c"
 SOURCE = EXAMPLE.read_text()
@@ -101,10 +102,62 @@ def test_mistakes(root):
     assert "no ukernels of your own" in lathe("ukernel", "ls", cache=cache)
 
 
+WAVE = EXAMPLE.with_name("first_maximum_wave.c")
+WAVE_ROW = WAVE.with_suffix(".yaml").read_text().replace("1e-12", "1e-16").replace("3e-6", "3e-9")
+
+
+def compiled_for(path, *target):
+    subprocess.run([CLANG, "-O3", "-ffreestanding", "-nogpulib", "-emit-llvm", "-c", *target, WAVE, "-o", path], check=True, timeout=60)
+    return path
+
+
+def nvidia(path):
+    return compiled_for(path, "--target=nvptx64-nvidia-cuda", "-march=sm_75")
+
+
+def test_on_gpus(root):
+    cache, row = root / "gpus", root / "wave.yaml"
+    row.write_text(WAVE_ROW)
+    lathe("ukernel", "add", nvidia(root / "wave.bc"), "--describe", row, cache=cache)
+    row.write_text(WAVE_ROW.replace("-wave\n", "-wave-amd\n").replace("sm_75 # and later", "gfx942"))
+    amd = compiled_for(root / "amd.bc", "--target=amdgcn-amd-amdhsa", "-mcpu=gfx942", "-Xclang", "-mcode-object-version=none")
+    lathe("ukernel", "add", amd, "--describe", row, cache=cache)
+
+    def chosen(facts):
+        explained = json.loads(lathe("explain", "argmax", "300x1000", "--facts", facts, "--json", cache=cache))
+        return explained["candidates"][0]["config"]["ukernel"]["bitcode"]
+
+    assert chosen("t4").startswith("user/first-maximum-wave@") and chosen("h200") == chosen("t4")
+    assert chosen("mi300x").startswith("user/first-maximum-wave-amd@")
+    for other in ("mi250x", "xeon-8592plus"):
+        assert not chosen(other).startswith("user/"), other
+    assert "@llvm.amdgcn.ds.bpermute" in lathe("dump", "argmax", "300x1000", "--facts", "mi300x", "--stage", "llvm.ll", cache=cache)
+    os.environ["LD_LIBRARY_PATH"] = EMULATOR
+    for shape in ("1x1", "5x1000", "37x31", "64x1023"):
+        report = json.loads(lathe("run", "argmax", shape, "--values", "--device", "cuda:0", "--json", "--repeat", 1, cache=cache))
+        assert report["plan"]["config"]["ukernel"]["function"] == "first_maximum_wave" and report["check"]["ok"], report
+    del os.environ["LD_LIBRARY_PATH"]
+
+    def refused(text):
+        row.write_text(text)
+        return lathe("ukernel", "add", root / "wave.bc", "--describe", row, cache=cache, code=1)
+
+    assert "line 5: 'attributes' need alwaysinline" in refused(WAVE_ROW.replace("alwaysinline ", ""))
+    assert "line 9: 'group': 'warp' is neither wave nor block" in refused(WAVE_ROW.replace("group: wave", "group: warp"))
+    assert "'tiling' needs group" in refused(WAVE_ROW.replace("tiling:\n  group: wave\n", ""))
+    assert "calls i64 (ptr addrspace(1), i32, i32, i32, ptr addrspace(3))" in refused(WAVE_ROW.replace("group: wave", "group: block"))
+    assert "line 7: arch 'sm_70'" in refused(WAVE_ROW.replace("sm_75", "sm_70"))
+    assert "'features': of CPUs alone" in refused(WAVE_ROW.replace("  arch: sm_75 # and later", "  arch: sm_75\n  features: [avx2]"))
+    assert "line 2: op 'matmul': on GPUs kernels of argmax alone" in refused(WAVE_ROW.replace("argmax", "matmul"))
+    assert "compiled for nvptx64-nvidia-cuda" in refused(WAVE_ROW.replace("sm_75 # and later", "gfx942"))
+    assert "'group': of GPUs alone" in refused(ROW + "tiling: {group: wave}\n")
+
+
 if platform.machine() != "x86_64" or "avx2" not in pathlib.Path("/proc/cpuinfo").read_text():
     print("skipped: the ukernel is for AVX2")
     sys.exit(0)
 with tempfile.TemporaryDirectory() as directory:
     test_from_c_to_results(pathlib.Path(directory))
     test_mistakes(pathlib.Path(directory))
+    test_on_gpus(pathlib.Path(directory))
 print("ukernels of users work")
