@@ -27,8 +27,16 @@ double measure_read_bandwidth(const void* data, size_t bytes, int threads);
 double measure_fma_peak(int threads);
 
 // Memory to take cold operands from: `bytes` of it, on huge pages where the system grants them, filled with
-// N(0, 1), of bytes its 32-fold. kQ4: weights of 4 bits in blocks of 32 by A of f32, kQ4Int8: by A rounded to bytes.
+// N(0, 1), of bytes its 32-fold. kQ4: weights of 4 bits in blocks of 32 by A of f32, kQ4Int8: by A rounded to
+// bytes.
 enum class Element { kF32, kF16, kBF16, kI8, kQ4, kQ4Int8 };
+struct NamedElement {
+  const char* name;
+  Element element;
+};
+inline constexpr NamedElement kNamedElements[] = {{"f32", Element::kF32},   {"f16", Element::kF16},
+                                                  {"bf16", Element::kBF16}, {"i8", Element::kI8},
+                                                  {"q4_0", Element::kQ4},   {"q4_0_int8", Element::kQ4Int8}};
 inline bool is_q4(Element element) { return element == Element::kQ4 || element == Element::kQ4Int8; }
 size_t weight_bytes(Element element, size_t elements);
 class Pool {

@@ -18,12 +18,7 @@ struct Problem : Gemm {
   std::string name;
 };
 
-constexpr struct {
-  const char* name;
-  Element element;
-} kElements[] = {{"f32", Element::kF32}, {"f16", Element::kF16}, {"bf16", Element::kBF16},
-                 {"i8", Element::kI8},   {"q4_0", Element::kQ4}, {"q4_0_int8", Element::kQ4Int8}};
-const char* name_of(Element element) { return kElements[static_cast<int>(element)].name; }
+const char* name_of(Element element) { return kNamedElements[static_cast<int>(element)].name; }
 
 double value_at(const void* data, Element element, int64_t i) {
   switch (element) {
@@ -240,7 +235,7 @@ class MatmulBench {
   void report() {
     table_.print();
     table_.write_csv(bench_.options.csv_directory, "matmul.csv");
-    for (const auto& [name, element] : kElements) {
+    for (const auto& [name, element] : kNamedElements) {
       const auto print = [&, name = name, element = element](const char* rows, auto belongs) {
         print_mean(std::string(name) + ", " + rows,
                    [&](const Row& row) { return row.element == element && belongs(row); });
@@ -327,7 +322,7 @@ bool bench_matmul(const Bench& bench) {
   MatmulBench matmul(bench);
   if (!matmul.ok()) return false;
   const Options& options = bench.options;
-  for (const auto& [name, element] : kElements) {
+  for (const auto& [name, element] : kNamedElements) {
     const auto& wanted = options.matmul_dtypes;
     if (std::find(wanted.begin(), wanted.end(), name) == wanted.end()) continue;
     bench.pool->fill(element);

@@ -1,10 +1,13 @@
-// Regret: the oracle's choice, and tuning's, against the best of the oracle's candidates, timed; how much an
-// exhaustive search would gain, and where. And its choice among these and the external libraries that are
-// installed, against the best of all.
+// Regret, of matmul and argmax: the oracle's choice, and tuning's, against the best of the oracle's
+// candidates, timed; how much an exhaustive search would gain, and where. And its choice among these and the
+// external libraries that are installed, against the best of all.
 #include <algorithm>
 #include <cstdio>
+#include <functional>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <random>
+#include <set>
 #include <utility>
 
 #include "contest.h"
@@ -17,6 +20,7 @@ namespace {
 struct Candidate {
   std::string label;
   double predicted = 0;
+  int rank = 0;
   nlohmann::json config, splits;  // as lathe_plan_explain and records have them
   lathe_plan* plan = nullptr;
 };
@@ -40,55 +44,154 @@ std::string label_of(const nlohmann::json& candidate) {
   if (is_external(candidate))
     return c["external"].value("library", "?") + " " + c["external"].value("routine", "?");
   const auto field = [&c](const char* name) { return std::to_string(c.value(name, 0)); };
-  return c.value("kernel", "?") + " " + field("register_m") + "x" + field("register_n") + " tile " +
-         field("tile_m") + "x" + field("tile_n") + "x" + field("tile_k") + " unroll " + field("unroll_k") +
-         " splits " + std::to_string(candidate.value("splits", 0));
+  const std::string ukernel = c["ukernel"].value("function", "");
+  return (ukernel.empty() ? c.value("kernel", "?") : ukernel) + " " + field("register_m") + "x" +
+         field("register_n") + " tile " + field("tile_m") + "x" + field("tile_n") + "x" + field("tile_k") +
+         " unroll " + field("unroll_k") + " splits " + std::to_string(candidate.value("splits", 0));
 }
+
+// A class' request: how it is planned with that chain, run on the next operands, and tuned.
+struct Problem {
+  std::string op, dtype, name;
+  int64_t m, n, k;  // argmax: rows, the row's length, 1
+  std::function<lathe_status(const lathe_chain* next, lathe_plan** plan)> plan;
+  std::function<lathe_status(lathe_plan* plan)> run;
+  std::function<lathe_status(const lathe_tune_options* options)> tune;
+};
 
 class OracleBench {
  public:
   explicit OracleBench(const Bench& bench)
       : bench_(bench),
         device_(bench.options.threads, ""),
-        table_("oracle, " + std::to_string(bench.options.threads) +
-                   " thread(s): the choice against the best of its " + "first candidates, timed",
-               {"weight", "M", "N", "K", "candidates", "choice us", "predicted us", "tuned us", "best us",
-                "choice/best", "tuned/best", "choice", "tuned", "best", "best's rank", "external us",
-                "external", "of all", "choice of all"}) {}
+        table_(
+            "oracle, " + std::to_string(bench.options.threads) +
+                " thread(s): the choice against the best of its first candidates and of each ukernel, timed",
+            {"op",         "dtype",     "weight",       "M",        "N",           "K",
+             "candidates", "choice us", "predicted us", "tuned us", "best us",     "choice/best",
+             "tuned/best", "choice",    "tuned",        "best",     "best's rank", "external us",
+             "external",   "of all",    "choice of all"}) {}
 
   bool ok() const { return device_.ok(); }
 
-  bool measure(const std::string& name, int64_t m, int64_t n, int64_t k) {
-    const size_t weight_bytes = static_cast<size_t>(n * k) * 4;
-    if (bench_.pool->copies(weight_bytes) == 0) return true;
-    std::vector<float> a(static_cast<size_t>(m * k)), d(static_cast<size_t>(m * n));
+  bool measure_matmul(const std::string& name, Element element, const char* dtype, int64_t m, int64_t n,
+                      int64_t k) {
+    const size_t bytes = weight_bytes(element, static_cast<size_t>(n * k));
+    if (bench_.pool->copies(bytes) == 0 || (is_q4(element) && (k % 32 != 0 || !bench_.options.trans_b)))
+      return true;
+    std::vector<char> a = activations(element, static_cast<size_t>(m * k));
+    std::vector<float> d(static_cast<size_t>(m * n));
+    const lathe_matmul_desc desc =
+        linear({m, n, k, bench_.options.trans_b, element}, a.data(), nullptr, d.data());
+    size_t next = 0;
+    const auto plan = [&](const lathe_chain* chain, lathe_plan** made) {
+      lathe_matmul_desc chained = desc;
+      chained.next = chain;
+      return lathe_plan_matmul(device_.get(), &chained, made);
+    };
+    const auto run = [&](lathe_plan* made) {
+      lathe_matmul_desc request = desc;
+      request.b.data = bench_.pool->copy(bytes, next++);
+      return lathe_plan_run_matmul(made, nullptr, &request);
+    };
+    const auto tune = [&](const lathe_tune_options* options) {
+      return lathe_tune_matmul(device_.get(), &desc, options, nullptr);
+    };
+    return measure({"matmul", dtype, name, m, n, k, plan, run, tune});
+  }
+
+  bool measure_argmax(Element element, const char* dtype, lathe_dtype type, int64_t rows, int64_t n) {
+    const size_t bytes = weight_bytes(element, static_cast<size_t>(rows * n));
+    if (bench_.pool->copies(bytes) == 0) return true;
+    std::vector<int64_t> indices(static_cast<size_t>(rows));
+    lathe_argmax_desc desc = LATHE_ARGMAX_DESC_INIT;
+    desc.rows = rows;
+    desc.n = n;
+    desc.x.dtype = type;
+    desc.indices = indices.data();
+    desc.index_dtype = LATHE_I64;
+    size_t next = 0;
+    const auto plan = [&](const lathe_chain* chain, lathe_plan** made) {
+      lathe_argmax_desc chained = desc;
+      chained.next = chain;
+      return lathe_plan_argmax(device_.get(), &chained, made);
+    };
+    const auto run = [&](lathe_plan* made) {
+      lathe_argmax_desc request = desc;
+      request.x.data = bench_.pool->copy(bytes, next++);
+      return lathe_plan_run_argmax(made, nullptr, &request);
+    };
+    const auto tune = [&](const lathe_tune_options* options) {
+      return lathe_tune_argmax(device_.get(), &desc, options, nullptr);
+    };
+    return measure({"argmax", dtype, "", rows, n, 1, plan, run, tune});
+  }
+
+  void report() const {
+    table_.print();
+    table_.write_csv(bench_.options.csv_directory, "oracle.csv");
+    for (const auto& [op, all] : losses_) {
+      const auto tell = [op = op](const char* who, const char* whose, const std::vector<double>& losses) {
+        std::printf("%s: %s takes %.3fx the time of the best of %s (geometric mean of %zu, worst %.3fx)\n",
+                    op.c_str(), who, geometric_mean(losses), whose, losses.size(),
+                    *std::max_element(losses.begin(), losses.end()));
+      };
+      tell("the oracle's choice", "its candidates", all.choice);
+      tell("tuning's winner", "these", all.tuned);
+      tell("the oracle's choice among libraries too", "all", all.of_all);
+    }
+  }
+
+ private:
+  struct Losses {
+    std::vector<double> choice, tuned, of_all;
+  };
+
+  // A in `element`'s own dtype, as the pool has it; of weights in blocks f32.
+  std::vector<char> activations(Element element, size_t count) {
+    std::vector<char> a(count * (element == Element::kI8                      ? 1
+                                 : element == Element::kF32 || is_q4(element) ? 4
+                                                                              : 2));
+    if (!is_q4(element)) {
+      const auto* pool = static_cast<const char*>(bench_.pool->data());
+      for (size_t at = 0; at < a.size(); at += bench_.pool->bytes())
+        std::copy_n(pool, std::min(bench_.pool->bytes(), a.size() - at),
+                    a.begin() + static_cast<ptrdiff_t>(at));
+      return a;
+    }
     std::mt19937_64 engine(bench_.options.seed);
     std::normal_distribution<float> normal;
-    for (float& x : a) x = normal(engine);
-    lathe_matmul_desc desc = linear({m, n, k, bench_.options.trans_b}, a.data(), nullptr, d.data());
+    std::generate_n(reinterpret_cast<float*>(a.data()), count, [&] { return normal(engine); });
+    return a;
+  }
+
+  bool measure(const Problem& problem) {
     Field field;
-    const bool planned = plan_field(desc, &field);
-    const std::vector<Candidate>& all = field.all;
-    size_t next = 0;
-    std::vector<Entrant> entrants;
-    bool failed = false;
-    for (const Candidate& candidate : all) {
-      entrants.push_back({candidate.label, [&] {
-                            lathe_matmul_desc request = desc;
-                            request.b.data = bench_.pool->copy(weight_bytes, next++);
-                            if (lathe_plan_run_matmul(candidate.plan, nullptr, &request) != LATHE_OK)
-                              failed = true;
-                          }});
-    }
-    ContestOptions contest;
-    contest.seconds = bench_.options.seconds * static_cast<double>(all.size()) / 4;
-    contest.min_rounds = 5;
+    const bool planned = plan_field(problem, &field);
     std::vector<Standing> standings;
-    if (planned) standings = run_contest(entrants, contest);
-    for (const Candidate& candidate : all) lathe_plan_destroy(candidate.plan);
+    bool failed = false;
+    if (planned) standings = contest(problem, field, &failed);
+    for (const Candidate& candidate : field.all) lathe_plan_destroy(candidate.plan);
     size_t tuned = 0;
-    if (!planned || !tune(desc, field, &tuned)) return false;
+    if (!planned || !tune(problem, field, &tuned)) return false;
     if (failed) return succeeded(LATHE_INTERNAL, lathe_last_error());
+    add_row(problem, field, standings, tuned);
+    return true;
+  }
+
+  std::vector<Standing> contest(const Problem& problem, const Field& field, bool* failed) {
+    std::vector<Entrant> entrants;
+    for (const Candidate& candidate : field.all)
+      entrants.push_back({candidate.label, [&problem, &candidate, failed] {
+                            if (problem.run(candidate.plan) != LATHE_OK) *failed = true;
+                          }});
+    ContestOptions options;
+    options.seconds = bench_.options.seconds * static_cast<double>(entrants.size()) / 4;
+    options.min_rounds = 5;
+    return run_contest(entrants, options);
+  }
+
+  void add_row(const Problem& p, const Field& field, const std::vector<Standing>& standings, size_t tuned) {
     const auto faster = [](const Standing& x, const Standing& y) { return x.seconds < y.seconds; };
     const auto own_end = standings.begin() + static_cast<ptrdiff_t>(field.own);
     const auto best = std::min_element(standings.begin(), own_end, faster);
@@ -98,36 +201,37 @@ class OracleBench {
                  tuned_loss = paired_ratio(*best, standings[tuned]).median,
                  loss_of_all = paired_ratio(*best_of_all, standings[field.choice_of_all]).median;
     const bool has_external = external != standings.end();
-    table_.add({name, std::to_string(m), std::to_string(n), std::to_string(k), std::to_string(field.own),
-                number(standings[0].seconds * 1e6, 1), number(all[0].predicted * 1e6, 1),
-                number(standings[tuned].seconds * 1e6, 1), number(best->seconds * 1e6, 1), number(loss, 3),
-                number(tuned_loss, 3), standings[0].name, standings[tuned].name, best->name,
-                std::to_string(best - standings.begin() + 1),
-                has_external ? number(external->seconds * 1e6, 1) : "", has_external ? external->name : "",
-                number(loss_of_all, 3), standings[field.choice_of_all].name});
-    losses_.push_back(loss);
-    tuned_losses_.push_back(tuned_loss);
-    losses_of_all_.push_back(loss_of_all);
-    return true;
+    table_.add({p.op,
+                p.dtype,
+                p.name,
+                std::to_string(p.m),
+                std::to_string(p.n),
+                std::to_string(p.k),
+                std::to_string(field.own),
+                number(standings[0].seconds * 1e6, 1),
+                number(field.all[0].predicted * 1e6, 1),
+                number(standings[tuned].seconds * 1e6, 1),
+                number(best->seconds * 1e6, 1),
+                number(loss, 3),
+                number(tuned_loss, 3),
+                standings[0].name,
+                standings[tuned].name,
+                best->name,
+                std::to_string(field.all[static_cast<size_t>(best - standings.begin())].rank),
+                has_external ? number(external->seconds * 1e6, 1) : "",
+                has_external ? external->name : "",
+                number(loss_of_all, 3),
+                standings[field.choice_of_all].name});
+    Losses& losses = losses_[p.op];
+    losses.choice.push_back(loss);
+    losses.tuned.push_back(tuned_loss);
+    losses.of_all.push_back(loss_of_all);
   }
 
-  void report() const {
-    table_.print();
-    table_.write_csv(bench_.options.csv_directory, "oracle.csv");
-    const auto tell = [](const char* who, const char* whose, const std::vector<double>& losses) {
-      std::printf("%s takes %.3fx the time of the best of %s (geometric mean of %zu, worst %.3fx)\n", who,
-                  geometric_mean(losses), whose, losses.size(),
-                  *std::max_element(losses.begin(), losses.end()));
-    };
-    tell("the oracle's choice", "its candidates", losses_);
-    tell("tuning's winner", "these", tuned_losses_);
-    tell("the oracle's choice among libraries too", "all", losses_of_all_);
-  }
-
- private:
-  bool explain(const lathe_matmul_desc& desc, nlohmann::json* json) {
+  bool explain(const Problem& problem, const lathe_external& policy, nlohmann::json* json) {
     lathe_plan* plan = nullptr;
-    if (!succeeded(lathe_plan_matmul(device_.get(), &desc, &plan), "planning")) return false;
+    if (!succeeded(problem.plan(reinterpret_cast<const lathe_chain*>(&policy), &plan), "planning"))
+      return false;
     std::string text;
     const lathe_status explained = lathe_plan_explain(plan, append_text, &text);
     lathe_plan_destroy(plan);
@@ -136,54 +240,54 @@ class OracleBench {
     return json->is_object();
   }
 
-  // `desc` has the policy that the candidate was ranked under.
-  bool plan_candidate(const lathe_matmul_desc& desc, const nlohmann::json& candidate, Field* field) {
+  // By the policy that the candidate was ranked under.
+  bool plan_candidate(const Problem& problem, const lathe_external& policy, const nlohmann::json& candidate,
+                      Field* field) {
     lathe_tuning tuning = LATHE_TUNING_INIT;
     tuning.candidate = candidate.value("rank", 0);
-    tuning.next = desc.next;
-    lathe_matmul_desc forced = desc;
-    forced.next = reinterpret_cast<const lathe_chain*>(&tuning);
-    field->all.push_back({label_of(candidate), candidate.value("predicted_seconds", 0.0), candidate["config"],
-                          candidate["splits"]});
-    return succeeded(lathe_plan_matmul(device_.get(), &forced, &field->all.back().plan),
+    tuning.next = reinterpret_cast<const lathe_chain*>(&policy);
+    field->all.push_back({label_of(candidate), candidate.value("predicted_seconds", 0.0), tuning.candidate,
+                          candidate["config"], candidate["splits"]});
+    return succeeded(problem.plan(reinterpret_cast<const lathe_chain*>(&tuning), &field->all.back().plan),
                      "planning a candidate");
   }
 
-  // Plans of the best-ranked candidates, the oracle's choice first, and of every routine of a library.
-  bool plan_field(const lathe_matmul_desc& desc, Field* field) {
+  // Plans of the best-ranked candidates, the oracle's choice first, of the best of each ukernel, and of every
+  // routine of a library.
+  bool plan_field(const Problem& problem, Field* field) {
     nlohmann::json own, all;
     lathe_external off = LATHE_EXTERNAL_INIT, allow = LATHE_EXTERNAL_INIT;
     off.use = LATHE_EXTERNAL_OFF;
     allow.use = LATHE_EXTERNAL_ALLOW;
-    lathe_matmul_desc without = desc, with = desc;
-    without.next = reinterpret_cast<const lathe_chain*>(&off);
-    with.next = reinterpret_cast<const lathe_chain*>(&allow);
-    if (!explain(without, &own) || !explain(with, &all)) return false;
+    if (!explain(problem, off, &own) || !explain(problem, allow, &all)) return false;
+    std::set<std::string> ukernels;
     for (const auto& candidate : own["candidates"]) {
       if (!candidate.value("legal", false)) break;
-      if (static_cast<int>(field->own) == bench_.options.oracle_candidates) break;
-      if (!plan_candidate(without, candidate, field)) return false;
+      const bool fresh = ukernels.insert(candidate["config"]["ukernel"].value("function", "")).second;
+      if (static_cast<int>(field->own) >= bench_.options.oracle_candidates && !fresh) continue;
+      if (!plan_candidate(problem, off, candidate, field)) return false;
       ++field->own;
     }
     for (const auto& candidate : all["candidates"]) {
       if (!candidate.value("legal", false)) break;
       if (!is_external(candidate)) continue;
       if (candidate.value("rank", 0) == 1) field->choice_of_all = field->all.size();
-      if (!plan_candidate(with, candidate, field)) return false;
+      if (!plan_candidate(problem, allow, candidate, field)) return false;
     }
     return field->own > 0;
   }
 
-  // Which of the candidates tuning takes that measures the first `oracle_tuned` of them.
-  bool tune(const lathe_matmul_desc& desc, const Field& field, size_t* tuned) {
+  // Which of the candidates tuning takes that measures the first `oracle_tuned` of them and the first of each
+  // ukernel.
+  bool tune(const Problem& problem, const Field& field, size_t* tuned) {
     std::string text;
     lathe_tune_options options = LATHE_TUNE_OPTIONS_INIT;
     options.candidates =
-        static_cast<uint32_t>(std::min<size_t>(field.own, static_cast<size_t>(bench_.options.oracle_tuned)));
+        static_cast<uint32_t>(std::min(bench_.options.oracle_candidates, bench_.options.oracle_tuned));
     options.pool_bytes = bench_.pool->bytes();
     options.text = append_text;
     options.text_user = &text;
-    if (!succeeded(lathe_tune_matmul(device_.get(), &desc, &options, nullptr), "tuning")) return false;
+    if (!succeeded(problem.tune(&options), "tuning")) return false;
     const nlohmann::json record = nlohmann::json::parse(text, nullptr, false);
     const auto winner = std::find_if(field.all.begin(), field.all.end(), [&](const Candidate& c) {
       return c.config == record.value("config", nlohmann::json()) &&
@@ -197,22 +301,52 @@ class OracleBench {
   const Bench& bench_;
   BenchDevice device_;
   Table table_;
-  std::vector<double> losses_, tuned_losses_, losses_of_all_;
+  std::map<std::string, Losses> losses_;  // by op
 };
+
+bool wants(const std::vector<std::string>& names, const char* name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+bool measure_matmuls(const Bench& bench, Element element, const char* dtype, OracleBench* oracle) {
+  const Options& options = bench.options;
+  if (options.ragged && !oracle->measure_matmul("ragged", element, dtype, 123, 456, 51234)) return false;
+  for (const Shape& shape : options.shapes)
+    for (const std::vector<int64_t>* list : {&options.decode_m, &options.prefill_m})
+      for (int64_t m : *list)
+        if (!oracle->measure_matmul(shape.name, element, dtype, m, shape.n, shape.k)) return false;
+  return true;
+}
+
+bool measure_argmaxes(const Bench& bench, Element element, const char* dtype, lathe_dtype type,
+                      OracleBench* oracle) {
+  for (int64_t n : bench.options.argmax_n)
+    for (int64_t rows : bench.options.argmax_rows)
+      if (!oracle->measure_argmax(element, dtype, type, rows, n)) return false;
+  return true;
+}
 
 }  // namespace
 
 bool bench_oracle(const Bench& bench) {
   OracleBench oracle(bench);
   if (!oracle.ok()) return false;
-  const Options& options = bench.options;
-  if (options.ragged && !oracle.measure("ragged", 123, 456, 51234)) return false;
-  for (const Shape& shape : options.shapes) {
-    for (const std::vector<int64_t>* list : {&options.decode_m, &options.prefill_m}) {
-      for (int64_t m : *list) {
-        if (!oracle.measure(shape.name, m, shape.n, shape.k)) return false;
-      }
-    }
+  for (const auto& [name, element] : kNamedElements) {
+    if (!wants(bench.options.matmul_dtypes, name)) continue;
+    bench.pool->fill(element);
+    if (!measure_matmuls(bench, element, name, &oracle)) return false;
+  }
+  const struct {
+    const char* name;
+    Element element;
+    lathe_dtype dtype;
+  } kinds[] = {{"f32", Element::kF32, LATHE_F32},
+               {"f16", Element::kF16, LATHE_F16},
+               {"bf16", Element::kBF16, LATHE_BF16}};
+  for (const auto& kind : kinds) {
+    if (!wants(bench.options.argmax_dtypes, kind.name)) continue;
+    bench.pool->fill(kind.element);
+    if (!measure_argmaxes(bench, kind.element, kind.name, kind.dtype, &oracle)) return false;
   }
   oracle.report();
   return true;

@@ -1,5 +1,5 @@
-/* Lathe: tuning, which measures the oracle's first candidates on the device and keeps the winner. Included by
- * lathe/lathe.h, which states the conventions.
+/* Lathe: tuning, which measures the oracle's first candidates on the device, of every kind, and keeps the winner.
+ * Included by lathe/lathe.h, which states the conventions.
  *
  * What is measured becomes a record of the problem class on this device: its name, target, and workers (GPU: compute
  * units). It is kept in the cache directory beside the artifacts, travels in bundles and exports, and may be written
@@ -23,7 +23,9 @@ extern "C" {
 typedef struct lathe_tune_options {
   size_t struct_size;
   const lathe_chain* next;
-  uint32_t candidates; /* of a class, by the oracle's rank; 0: 8 */
+  /* Of a class, by the oracle's rank; 0: 8. The first of generated code, of each ukernel and of each external library
+   * that may be used are measured too where they are not among them. */
+  uint32_t candidates;
   uint32_t reserved;
   uint64_t candidate_nanoseconds; /* of measuring one; 0: 50 ms */
   /* Memory that the operand which a model reads from memory (a matmul's B, argmax' X) rotates over, so that no run finds

@@ -14,15 +14,16 @@ Json candidate_json(const RankedPlan& ranked, size_t index, const std::optional<
   if (ranked.rejection.empty()) {
     json["predicted_seconds"] = plan.predicted_seconds;
     json["numeric_recipe"] = plan.numeric_recipe;
-    if (tuning)
-      for (const MeasuredCandidate& m : tuning->measured)
-        if (m.splits == plan.launch.splits && m.config == plan.config)
-          json["measured_seconds"] = m.measured_seconds;
   } else {
     json["rejection"] = ranked.rejection;
     // One that only policy is against.
     if (plan.predicted_seconds > 0) json["predicted_seconds"] = plan.predicted_seconds;
   }
+  // Also of one that only this context's policy is against.
+  if (tuning)
+    for (const MeasuredCandidate& m : tuning->measured)
+      if (m.splits == plan.launch.splits && m.config == plan.config)
+        json["measured_seconds"] = m.measured_seconds;
   return json;
 }
 

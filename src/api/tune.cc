@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <chrono>
 #include <memory>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -49,6 +50,13 @@ struct Contestant {
   std::vector<double> seconds;  // of a call, by rounds
 };
 
+void tell_left_out(const lathe_device& device, const ProblemClass& problem, size_t rank,
+                   const absl::Status& why) {
+  device.context.logger.log(
+      LogLevel::kWarning, absl::StrCat("tuning: ", describe_class(device, problem), ": candidate ", rank + 1,
+                                       " is left out: ", why.message()));
+}
+
 // The measuring of one class.
 class Contest {
  public:
@@ -56,14 +64,9 @@ class Contest {
       : device_(device), operands_(operands), goes_on_(goes_on) {}
 
   absl::Status run(std::vector<Contestant>* contestants, double candidate_seconds) {
+    LATHE_RETURN_IF_ERROR(run_once(contestants));
     double fastest = 1e30;
-    for (Contestant& c : *contestants) {
-      c.seconds.reserve(kRounds);
-      LATHE_RETURN_IF_ERROR(time(c, 1).status());  // pages, caches of code, launch memory
-      LATHE_ASSIGN_OR_RETURN(const double once, time(c, 1));
-      c.seconds.push_back(once);
-      fastest = std::min(fastest, once);
-    }
+    for (const Contestant& c : *contestants) fastest = std::min(fastest, c.seconds[0]);
     const size_t rounds =
         std::clamp(static_cast<size_t>(candidate_seconds / std::max(fastest, 1e-9)), kLeastRounds, kRounds);
     for (Contestant& c : *contestants) {
@@ -85,6 +88,24 @@ class Contest {
   }
 
  private:
+  // A first time each, but those that an external library will not do, which are left out.
+  absl::Status run_once(std::vector<Contestant>* contestants) {
+    for (auto c = contestants->begin(); c != contestants->end();) {
+      const absl::Status awake = time(*c, 1).status();  // pages, caches of code, launch memory
+      if (absl::IsUnavailable(awake) && contestants->size() > 1) {
+        tell_left_out(device_, c->entry.key.problem, c->rank, awake);
+        c = contestants->erase(c);
+        continue;
+      }
+      LATHE_RETURN_IF_ERROR(awake);
+      c->seconds.reserve(kRounds);
+      LATHE_ASSIGN_OR_RETURN(const double once, time(*c, 1));
+      c->seconds.push_back(once);
+      ++c;
+    }
+    return absl::OkStatus();
+  }
+
   // Seconds of a call among `calls`.
   absl::StatusOr<double> time(const Contestant& c, size_t calls) {
     if (!goes_on_()) return absl::CancelledError("");
@@ -101,27 +122,40 @@ class Contest {
   const std::function<bool()>& goes_on_;
 };
 
-// The first candidates that may stand in for each other, with their kernels on the device: the first of all,
-// and those that can be compiled of the rest.
+// An external library's name, a ukernel's function, or "" of generated code.
+std::string kind_of(const CompileConfig& config) {
+  return config.external.provider.empty() ? config.ukernel.function : config.external.provider;
+}
+
+// The first `count` candidates that may stand in for each other and then the first of each kind that is not
+// among them, with their kernels on the device: the first of all unless it is a library's, and those that can
+// be loaded of the rest.
 absl::StatusOr<std::vector<Contestant>> load_contestants(lathe_device& device, const DispatchKey& key,
                                                          const Choice& oracle, size_t count,
                                                          const std::function<bool()>& goes_on) {
   std::vector<Contestant> contestants;
-  for (size_t rank = 0; rank < oracle.answer.legal && contestants.size() < count; ++rank) {
+  std::set<std::string> kinds;
+  for (size_t rank = 0; rank < oracle.answer.legal; ++rank) {
     if (!keeps_promise(oracle.answer, key.problem, rank)) continue;
+    const bool fresh = kinds.insert(kind_of(oracle.answer.ranked[rank].plan.config)).second;
+    if (contestants.size() >= count && !fresh) continue;
     if (!goes_on()) return absl::CancelledError("");
     Choice choice = oracle;
     take_rank(device, key, rank, ChosenBy::kRequest, &choice);
+    const bool is_library = !choice.plan().config.external.provider.empty();
     const absl::StatusOr<Loaded> loaded = load_kernel(device, key.problem, choice);
     if (!loaded.ok()) {
-      if (rank == 0) return loaded.status();
-      device.context.logger.log(LogLevel::kWarning,
-                                absl::StrCat("tuning: ", describe_class(device, key.problem), ": candidate ",
-                                             rank + 1, " is left out: ", loaded.status().message()));
+      if (rank == 0 && !is_library) return loaded.status();
+      tell_left_out(device, key.problem, rank, loaded.status());
       continue;
     }
-    contestants.push_back({rank, make_entry(key, loaded->kernel, choice.plan().launch.splits), 1, false, {}});
+    // Forced, so that where a library fails nothing else is measured in its place.
+    DispatchKey forced = key;
+    forced.candidate = static_cast<int32_t>(rank) + 1;
+    contestants.push_back(
+        {rank, make_entry(forced, loaded->kernel, choice.plan().launch.splits), 1, false, {}});
   }
+  if (contestants.empty()) return absl::UnavailableError("none of its candidates can be loaded");
   return contestants;
 }
 

@@ -1,4 +1,5 @@
-// Tuning: the oracle's first candidates of a class, measured by turns on the device, and a record of who won.
+// Tuning: the oracle's first candidates of a class and the first of each kind, measured by turns on the
+// device, and a record of who won.
 #pragma once
 
 #include <string>
@@ -11,7 +12,7 @@
 namespace lathe {
 
 struct TuneOptions {
-  size_t candidates = 8;
+  size_t candidates = 8;  // by the oracle's rank, then the first of each kind that is not among them
   double candidate_seconds = 0.05;
   size_t pool_bytes = 0;  // 0: pool_bytes_of the device
   std::string output;     // a file; "": none

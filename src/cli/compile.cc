@@ -5,6 +5,7 @@
 #include "cli/files.h"
 #include "cli/params.h"
 #include "cli/plan_text.h"
+#include "cli/request_flags.h"
 #include "cli/verbs.h"
 #include "cli/warm_manifest.h"
 
@@ -18,22 +19,36 @@ constexpr Flag kMMax = {"m-max", "M",
 struct Read {
   Opened opened;
   Json program;
-  int64_t rows = 0;
+  StepsAsked asked;
 };
 
+bool has_product(const Json& program) {
+  for (const Json& function : program.at("functions"))
+    for (const Json& step : function.at("steps"))
+      if (step.at("op") == "matmul" || step.at("op") == "matmul_argmax") return true;
+  return false;
+}
+
 absl::StatusOr<Read> read(const Arguments& arguments) {
-  absl::StatusOr<int64_t> rows = arguments.integer("m-max", 8192, 1, INT32_MAX);
-  if (!rows.ok()) return rows.status();
+  StepsAsked asked;
+  asked.rows = 8192;
+  const absl::Status flags =
+      first_error({read_integer(arguments, "m-max", 1, INT32_MAX, &asked.rows),
+                   read_integer(arguments, "split-k", 1, kMostSplits, &asked.tuning.split_k)});
+  if (!flags.ok()) return flags;
   absl::StatusOr<Opened> opened = open(arguments);
   if (!opened.ok()) return opened.status();
   absl::StatusOr<Json> program = inspect_payload(opened->context.get(), arguments.words[0]);
   if (!program.ok()) return program.status();
-  return Read{*std::move(opened), *std::move(program), *rows};
+  if (asked.tuning.split_k > 0 && !has_product(*program))
+    return absl::InvalidArgumentError(
+        absl::StrCat("--split-k: no step of ", arguments.words[0], " is a product"));
+  return Read{*std::move(opened), *std::move(program), asked};
 }
 
 // A line a step and its choice with the most rows.
 absl::Status print_steps(const Read& read) {
-  absl::StatusOr<std::vector<PayloadStep>> steps = payload_steps(read.program, read.rows);
+  absl::StatusOr<std::vector<PayloadStep>> steps = asked_steps(read.program, read.asked);
   if (!steps.ok()) return steps.status();
   for (const PayloadStep& step : *steps) {
     absl::StatusOr<Json> plan = explain_step(read.opened.device.get(), step);
@@ -45,7 +60,7 @@ absl::Status print_steps(const Read& read) {
     }
     absl::PrintF("  %s, predicted %s%s\n", choice_line(*plan),
                  duration(plan->value("predicted_seconds", 0.0)),
-                 step.open_rows ? absl::StrCat(" with ", read.rows, " rows") : "");
+                 step.open_rows ? absl::StrCat(" with ", read.asked.rows, " rows") : "");
   }
   return absl::OkStatus();
 }
@@ -65,14 +80,18 @@ absl::Status compile(const Arguments& arguments) {
   if (!listed.ok()) return listed.status();
   if (!*listed) {
     if (absl::Status s = print_steps(*payload); !s.ok()) return s;
-    if (absl::Status s = add_steps(device, payload->program, payload->rows, manifest->get()); !s.ok())
+    if (absl::Status s = add_steps(device, payload->program, payload->asked, manifest->get()); !s.ok())
       return s;
     return warm_manifest(arguments, payload->opened, manifest->get());
   }
-  if (arguments.has("m-max"))
-    return absl::InvalidArgumentError("--m-max beside --params, which says itself for which rows");
-  absl::Status added = add_params(device, payload->program, arguments.text("params", ""), manifest->get());
-  if (!added.ok()) return added;
+  for (const char* flag : {"m-max", "split-k"})
+    if (arguments.has(flag))
+      return absl::InvalidArgumentError(
+          absl::StrCat("--", flag, " beside --params, whose entries say rows and splits"));
+  absl::StatusOr<std::vector<std::string>> added =
+      add_params(device, payload->program, arguments.text("params", ""), manifest->get());
+  if (!added.ok()) return added.status();
+  for (const std::string& entry : *added) std::puts(entry.c_str());
   return warm_manifest(arguments, payload->opened, manifest->get());
 }
 
@@ -81,7 +100,7 @@ absl::Status plan(const Arguments& arguments) {
   if (!payload.ok()) return payload.status();
   if (absl::Status s = print_steps(*payload); !s.ok()) return s;
   if (!arguments.has("out")) return absl::OkStatus();
-  absl::StatusOr<Json> params = make_params(payload->opened.device.get(), payload->program, payload->rows);
+  absl::StatusOr<Json> params = make_params(payload->opened.device.get(), payload->program, payload->asked);
   if (!params.ok()) return params.status();
   const std::string path = arguments.text("out", "");
   if (absl::Status s = write_file(path, params->dump(1) + "\n"); !s.ok()) return s;
@@ -93,7 +112,7 @@ absl::Status plan(const Arguments& arguments) {
 
 Verb compile_verb() {
   std::vector<Flag> flags = warm_flags();
-  flags.push_back(kMMax);
+  flags.insert(flags.end(), {kMMax, kProductsSplitK});
   flags.push_back(
       {"params", "FILE",
        "compile exactly what 'lathe plan --out' wrote there; its \"parameters\" are the pipelines'"});
@@ -115,6 +134,7 @@ Verb plan_verb() {
           1,
           "what the oracle chooses for a module of linalg on tensors; for 'lathe compile --params'",
           {kMMax,
+           kProductsSplitK,
            {"out", "FILE", "write the choices, one for each class, as JSON"},
            facts_flag(),
            target_flag(),

@@ -11,6 +11,7 @@
 #include "cli/files.h"
 #include "cli/payload_run.h"
 #include "cli/plan_text.h"
+#include "cli/request_flags.h"
 #include "cli/verbs.h"
 
 namespace lathe::cli {
@@ -43,6 +44,7 @@ struct Setting {
   const Stream& stream;
   int64_t rows, repeats;
   uint64_t seed;
+  lathe_tuning tuning;  // of every product that is Lathe's own
   const std::vector<Peer>& peers;
 };
 
@@ -75,7 +77,8 @@ absl::StatusOr<Times> time_runs(PayloadTrial* trial, const Stream& stream, int64
 
 // The median of the library's runs; 0 where it does not do every step.
 absl::StatusOr<double> run_peer(const Setting& setting, const Peer& peer, const Json& function) {
-  auto trial = PayloadTrial::make(peer.device.get(), peer.stream, function, setting.rows, setting.seed);
+  const lathe_tuning none = LATHE_TUNING_INIT;
+  auto trial = PayloadTrial::make(peer.device.get(), peer.stream, function, setting.rows, setting.seed, none);
   if (!trial.ok()) return trial.status();
   const absl::StatusOr<Times> times = time_runs(trial->get(), peer.stream, setting.repeats);
   if (absl::IsUnimplemented(times.status())) return 0;
@@ -87,7 +90,8 @@ absl::StatusOr<double> run_peer(const Setting& setting, const Peer& peer, const 
 }
 
 absl::Status run_function(const Setting& setting, const Json& function, Row* row) {
-  auto trial = PayloadTrial::make(setting.device, setting.stream, function, setting.rows, setting.seed);
+  auto trial = PayloadTrial::make(setting.device, setting.stream, function, setting.rows, setting.seed,
+                                  setting.tuning);
   if (!trial.ok()) return trial.status();
   std::vector<std::string> steps;
   for (const PayloadStep& step : (*trial)->steps()) steps.push_back(step_line(step));
@@ -231,6 +235,8 @@ absl::Status kernel_bench(const Arguments& arguments) {
   absl::StatusOr<int64_t> seed =
       arguments.integer("seed", static_cast<int64_t>(std::random_device()()), 0, INT64_MAX);
   if (!seed.ok()) return seed.status();
+  lathe_tuning tuning = LATHE_TUNING_INIT;
+  if (absl::Status s = read_integer(arguments, "split-k", 1, kMostSplits, &tuning.split_k); !s.ok()) return s;
   absl::StatusOr<Context> context = make_context(arguments);
   if (!context.ok()) return context.status();
   const std::string target = arguments.text("target", "cpu");
@@ -242,7 +248,7 @@ absl::Status kernel_bench(const Arguments& arguments) {
   absl::StatusOr<std::vector<Peer>> peers = make_peers(arguments, target, device.get());
   if (!peers.ok()) return peers.status();
   const Setting setting{context->get(), device.get(), *stream, *rows, *repeats, static_cast<uint64_t>(*seed),
-                        *peers};
+                        tuning,         *peers};
 
   absl::PrintF("%-24s %-9s %9s %9s %8s", "payload", "check", "median", "first use", "GFLOP/s");
   for (const Peer& peer : *peers) absl::PrintF(" %9s", peer.name);
@@ -277,6 +283,7 @@ Verb kernel_bench_verb() {
           {{"target", "cpu|cuda:0|hip:0", "where (default: cpu)"},
            {"rows", "M", "where a payload leaves the rows open (default: 16)"},
            {"repeat", "N", "runs timed after the first (default: 10)"},
+           kProductsSplitK,
            {"seed", "S", "of the random arguments (default: a fresh one, printed)"},
            {"csv", "FILE", "write the table"},
            {"svg", "FILE", "write a chart of it"},

@@ -5,6 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "cli/files.h"
 #include "cli/plan_text.h"
+#include "cli/request_flags.h"
 #include "cli/warm_manifest.h"
 
 namespace lathe::cli {
@@ -39,10 +40,12 @@ absl::Status add_weight(const PayloadStep& step, int64_t rows, lathe_manifest* m
 }
 
 // A class of explain's as a manifest has it.
-Json manifest_entry(const Json& problem, const PayloadStep& step) {
+Json manifest_entry(const Json& problem, const PayloadStep& step, const lathe_tuning& tuning) {
   Json entry = problem;
   entry.erase("generic");
   entry["name"] = step.location;
+  if (tuning.split_k > 0) entry["split_k"] = tuning.split_k;
+  if (tuning.candidate > 0) entry["candidate"] = tuning.candidate;
   return entry;
 }
 
@@ -74,15 +77,16 @@ absl::StatusOr<Json> read_params(const std::string& path) {
 bool is_entry(const Json& e) {
   return e.is_object() && e.size() == 5 && e.contains("step") && e["step"].is_number_unsigned() &&
          e.contains("rows") && e["rows"].is_number_unsigned() && e["rows"] >= 1 && e["rows"] <= INT32_MAX &&
-         e.contains("class") && e.contains("config") && e.contains("splits");
+         e.contains("class") && e.contains("config") && e.contains("splits") &&
+         e["splits"].is_number_unsigned();
 }
 
 // The rank of the candidate that the entry asks for; 0: there is none.
-int64_t rank_of(const Json& plan, const Json& entry) {
+int32_t rank_of(const Json& plan, const Json& entry) {
   for (const Json& candidate : plan.at("candidates"))
     if (candidate.at("legal") == true && candidate.at("config") == entry["config"] &&
         candidate.at("splits") == entry["splits"])
-      return candidate.at("rank").get<int64_t>();
+      return candidate.at("rank").get<int32_t>();
   return 0;
 }
 
@@ -116,32 +120,43 @@ absl::StatusOr<Json> explain_step(lathe_device* device, const PayloadStep& step)
   return explain(plan->get());
 }
 
-absl::Status add_steps(lathe_device* device, const Json& program, int64_t rows, lathe_manifest* manifest) {
-  absl::StatusOr<std::vector<PayloadStep>> steps = payload_steps(program, rows);
+absl::StatusOr<std::vector<PayloadStep>> asked_steps(const Json& program, const StepsAsked& asked) {
+  absl::StatusOr<std::vector<PayloadStep>> steps = payload_steps(program, asked.rows);
+  if (steps.ok()) tune_products(asked.tuning, &*steps);
+  return steps;
+}
+
+absl::Status add_steps(lathe_device* device, const Json& program, const StepsAsked& asked,
+                       lathe_manifest* manifest) {
+  absl::StatusOr<std::vector<PayloadStep>> steps = asked_steps(program, asked);
   if (!steps.ok()) return steps.status();
   for (const PayloadStep& step : *steps) {
     absl::Status added;
     if (needs_weight(step)) {
-      added = add_weight(step, rows, manifest);
+      added = add_weight(step, asked.rows, manifest);
     } else {
       absl::StatusOr<Json> plan = explain_step(device, step);
       if (!plan.ok()) return plan.status();
-      if (plan->contains("config")) added = add_class(manifest_entry(plan->at("class"), step), manifest);
+      const bool product = !std::holds_alternative<lathe_argmax_desc>(step.desc);
+      const lathe_tuning tuning = product ? asked.tuning : lathe_tuning(LATHE_TUNING_INIT);
+      if (plan->contains("config"))
+        added = add_class(manifest_entry(plan->at("class"), step, tuning), manifest);
     }
     if (!added.ok()) return added;
   }
   return absl::OkStatus();
 }
 
-absl::StatusOr<Json> make_params(lathe_device* device, const Json& program, int64_t rows) {
-  absl::StatusOr<std::vector<PayloadStep>> steps = payload_steps(program, rows);
+absl::StatusOr<Json> make_params(lathe_device* device, const Json& program, const StepsAsked& asked) {
+  absl::StatusOr<std::vector<PayloadStep>> steps = asked_steps(program, asked);
   if (!steps.ok()) return steps.status();
   Json entries = Json::array();
   for (size_t i = 0; i < steps->size(); ++i) {
-    absl::StatusOr<std::vector<int64_t>> planned = rows_of(device, (*steps)[i], rows);
+    absl::StatusOr<std::vector<int64_t>> planned = rows_of(device, (*steps)[i], asked.rows);
     if (!planned.ok()) return planned.status();
     for (int64_t m : *planned) {
-      absl::StatusOr<std::vector<PayloadStep>> bound = payload_steps(program, m);
+      const StepsAsked at_m = {m, asked.tuning};
+      absl::StatusOr<std::vector<PayloadStep>> bound = asked_steps(program, at_m);
       if (!bound.ok()) return bound.status();
       absl::StatusOr<Json> plan = explain_step(device, (*bound)[i]);
       if (!plan.ok()) return plan.status();
@@ -157,8 +172,9 @@ absl::StatusOr<bool> lists_entries(const std::string& path) {
   return params->contains("entries");
 }
 
-absl::Status add_params(lathe_device* device, const Json& program, const std::string& path,
-                        lathe_manifest* manifest) {
+absl::StatusOr<std::vector<std::string>> add_params(lathe_device* device, const Json& program,
+                                                    const std::string& path, lathe_manifest* manifest) {
+  std::vector<std::string> told;
   absl::StatusOr<Json> params = read_params(path);
   if (!params.ok()) return params.status();
   const Json& entries = params->at("entries");
@@ -168,7 +184,9 @@ absl::Status add_params(lathe_device* device, const Json& program, const std::st
       return absl::InvalidArgumentError(absl::StrCat(path, ": entry ", i, ": ", why));
     };
     if (!is_entry(entry)) return error("its fields are step, rows, class, config and splits");
-    absl::StatusOr<std::vector<PayloadStep>> steps = payload_steps(program, entry["rows"].get<int64_t>());
+    StepsAsked asked;
+    asked.rows = entry["rows"].get<int64_t>();
+    absl::StatusOr<std::vector<PayloadStep>> steps = payload_steps(program, asked.rows);
     if (!steps.ok()) return steps.status();
     if (entry["step"] >= steps->size())
       return error(absl::StrCat("step ", entry["step"].get<size_t>(), " of a payload of ", steps->size()));
@@ -177,14 +195,22 @@ absl::Status add_params(lathe_device* device, const Json& program, const std::st
     if (!plan.ok()) return plan.status();
     if (!plan->contains("class") || plan->at("class") != entry["class"])
       return error(absl::StrCat("another class than that of ", step.location));
-    const int64_t rank = plan->contains("config") ? rank_of(*plan, entry) : 0;
-    if (rank == 0)
+    asked.tuning.candidate = plan->contains("config") ? rank_of(*plan, entry) : 0;
+    if (asked.tuning.candidate == 0 && entry["splits"] <= kMostSplits) {
+      // Splits that the oracle does not come to by itself.
+      asked.tuning.split_k = entry["splits"].get<int32_t>();
+      tune_products(asked.tuning, &*steps);
+      plan = explain_step(device, step);
+      if (plan.ok() && plan->contains("config")) asked.tuning.candidate = rank_of(*plan, entry);
+    }
+    if (asked.tuning.candidate == 0)
       return error(absl::StrCat("no candidate of ", step.location, " on this device has that config"));
-    Json line = manifest_entry(entry["class"], step);
-    line["candidate"] = rank;
+    const Json line = manifest_entry(entry["class"], step, asked.tuning);
     if (absl::Status s = add_class(line, manifest); !s.ok()) return s;
+    told.push_back(absl::StrCat(step.location, "  ", step_line(step), "\n  ",
+                                config_line(entry["config"], entry["splits"].get<int64_t>())));
   }
-  return absl::OkStatus();
+  return told;
 }
 
 }  // namespace lathe::cli

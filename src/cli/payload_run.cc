@@ -22,11 +22,12 @@ int64_t PayloadTrial::Value::elements() const {
 
 absl::StatusOr<std::unique_ptr<PayloadTrial>> PayloadTrial::make(lathe_device* device, const Stream& stream,
                                                                  const Json& function, int64_t rows,
-                                                                 uint64_t seed) {
+                                                                 uint64_t seed, const lathe_tuning& tuning) {
   std::unique_ptr<PayloadTrial> trial(new PayloadTrial(device, stream, seed));
   absl::StatusOr<std::vector<PayloadStep>> steps = function_steps(function, rows);
   if (!steps.ok()) return steps.status();
   trial->steps_ = *std::move(steps);
+  tune_products(tuning, &trial->steps_);
   trial->function_ = &function;
   if (absl::Status s = trial->make_values(function, rows); !s.ok()) return s;
   for (PayloadStep& step : trial->steps_) {

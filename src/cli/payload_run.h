@@ -14,10 +14,11 @@ namespace lathe::cli {
 
 class PayloadTrial {
  public:
-  // Arguments are a function of `seed`; `function` outlives the trial, as do the device and the stream.
+  // Arguments are a function of `seed`; `function` outlives the trial, as do the device, the stream and
+  // `tuning`, every product's (tune_products).
   static absl::StatusOr<std::unique_ptr<PayloadTrial>> make(lathe_device* device, const Stream& stream,
-                                                            const Json& function, int64_t rows,
-                                                            uint64_t seed);
+                                                            const Json& function, int64_t rows, uint64_t seed,
+                                                            const lathe_tuning& tuning);
   // All steps, on the trial's stream; does not wait for them.
   absl::Status launch();
   // Waits, then judges every step's result: the first that is wrong, or the one nearest to its bound. Then

@@ -236,6 +236,17 @@ absl::StatusOr<std::vector<PayloadStep>> payload_steps(const Json& program, int6
   return all;
 }
 
+void tune_products(const lathe_tuning& tuning, std::vector<PayloadStep>* steps) {
+  if (tuning.split_k == 0) return;
+  const auto tune = [&](auto* desc) {
+    if (desc != nullptr) desc->next = reinterpret_cast<const lathe_chain*>(&tuning);
+  };
+  for (PayloadStep& step : *steps) {
+    tune(std::get_if<lathe_matmul_desc>(&step.desc));
+    tune(std::get_if<lathe_matmul_argmax_desc>(&step.desc));
+  }
+}
+
 std::vector<int64_t> shape_of(const Json& function, const std::vector<PayloadStep>& steps, size_t value,
                               int64_t rows) {
   std::vector<int64_t> shape;

@@ -34,6 +34,9 @@ absl::StatusOr<std::vector<PayloadStep>> function_steps(const Json& function, in
 // extent is left open.
 absl::StatusOr<std::vector<PayloadStep>> payload_steps(const Json& program, int64_t rows);
 
+// Makes it the chain of every product among the steps where it sets a split_k. `tuning` outlives them.
+void tune_products(const lathe_tuning& tuning, std::vector<PayloadStep>* steps);
+
 // A value's extents in a run with that many rows.
 std::vector<int64_t> shape_of(const Json& function, const std::vector<PayloadStep>& steps, size_t value,
                               int64_t rows);

@@ -1,5 +1,11 @@
 #include "cli/plan_text.h"
 
+#include <algorithm>
+#include <limits>
+#include <tuple>
+#include <utility>
+#include <vector>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
@@ -29,6 +35,50 @@ const char* merge_text(int64_t split) {
     case 3: return " merged in the cluster";
     default: return "";
   }
+}
+
+// "openblas", "ukernel" or "generated".
+std::string kind_of(const Json& config) {
+  if (config.contains("external"))
+    if (const std::string library = config["external"].value("library", ""); !library.empty()) return library;
+  const bool ukernel = config.contains("ukernel") && !config["ukernel"].value("function", "").empty();
+  return ukernel ? "ukernel" : "generated";
+}
+
+// Legal ones first, measured ones first of these, then by time.
+std::tuple<bool, bool, double> order_of(const Json& candidate) {
+  const bool measured = candidate.contains("measured_seconds");
+  return {candidate.contains("rejection"), !measured,
+          candidate.value(measured ? "measured_seconds" : "predicted_seconds",
+                          std::numeric_limits<double>::infinity())};
+}
+
+std::string time_of(const Json& candidate, const char* field) {
+  return candidate.contains(field) ? duration(candidate.value(field, 0.0)) : "-";
+}
+
+// A line each for the best of generated code, of the ukernels and of every external library, whether or not
+// it may be used here.
+std::string kinds_text(const Json& candidates) {
+  std::vector<std::pair<std::string, const Json*>> kinds = {{"generated", nullptr}, {"ukernel", nullptr}};
+  for (const Json& c : candidates) {
+    const std::string kind = kind_of(c.value("config", Json::object()));
+    auto at =
+        std::find_if(kinds.begin(), kinds.end(), [&](const auto& known) { return known.first == kind; });
+    if (at == kinds.end()) at = kinds.insert(at, {kind, nullptr});
+    if (at->second == nullptr || order_of(c) < order_of(*at->second)) at->second = &c;
+  }
+  std::string out;
+  for (const auto& [kind, best] : kinds) {
+    if (best == nullptr) continue;
+    const std::string reason = best->value("rejection", "");
+    absl::StrAppend(
+        &out, absl::StrFormat("  %-9s  %9s  %9s  %s%s\n", kind, time_of(*best, "predicted_seconds"),
+                              time_of(*best, "measured_seconds"),
+                              config_line(best->value("config", Json::object()), best->value("splits", 1)),
+                              reason.empty() ? "" : absl::StrCat("; ", reason)));
+  }
+  return out;
 }
 
 // " of mine" of "user/mine@DIGEST", a user's ukernel; "" of a built-in one.
@@ -123,21 +173,24 @@ std::string explain_text(const Json& plan) {
 
   std::string legal, rejected, externals;
   bool measured = false;
-  for (const Json& c : plan.value("candidates", Json::array())) {
+  const Json candidates = plan.value("candidates", Json::array());
+  for (const Json& c : candidates) {
+    measured |= c.contains("measured_seconds");
     const std::string config = config_line(c.value("config", Json::object()), c.value("splits", 1));
     if (const std::string reason = c.value("rejection", ""); !reason.empty()) {
-      const double seconds = c.value("predicted_seconds", 0.0);
-      const std::string predicted = seconds > 0 ? absl::StrCat("; predicted ", duration(seconds)) : "";
-      absl::StrAppend(&rejected, absl::StrFormat("  %-56s  %s%s\n", config, reason, predicted));
+      const auto told = [&](const char* what, const char* field) {
+        return c.contains(field) ? absl::StrCat("; ", what, " ", time_of(c, field)) : "";
+      };
+      absl::StrAppend(&rejected, absl::StrFormat("  %-56s  %s%s%s\n", config, reason,
+                                                 told("predicted", "predicted_seconds"),
+                                                 told("measured", "measured_seconds")));
     } else {
-      const bool has_time = c.contains("measured_seconds");
-      measured |= has_time;
-      absl::StrAppend(&legal,
-                      absl::StrFormat("  %3d  %9s  %9s  %s\n", c.value("rank", 0),
-                                      duration(c.value("predicted_seconds", 0.0)),
-                                      has_time ? duration(c.value("measured_seconds", 0.0)) : "-", config));
+      absl::StrAppend(
+          &legal, absl::StrFormat("  %3d  %9s  %9s  %s\n", c.value("rank", 0),
+                                  time_of(c, "predicted_seconds"), time_of(c, "measured_seconds"), config));
     }
   }
+  absl::StrAppend(&out, "\nBest of each kind\n             predicted   measured\n", kinds_text(candidates));
   absl::StrAppend(
       &out, "\nLegal candidates, best first (--candidate RANK forces one)\n  rank  predicted   measured\n",
       legal);

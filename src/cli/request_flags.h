@@ -32,7 +32,9 @@ inline constexpr Flag kDeterminism = {"determinism", "D", "fast|run_to_run|batch
 inline constexpr Flag kCandidate = {
     "candidate", "RANK", "force the candidate of that rank, as 'lathe explain' counts them from 1"};
 
+inline constexpr int32_t kMostSplits = 65535;  // of a lathe_tuning
 inline constexpr Flag kSplitK = {"split-k", "N", "force the split-K factor"};
+inline constexpr Flag kProductsSplitK = {"split-k", "N", "force the split-K factor of every product"};
 inline constexpr Flag kMath = {
     "math", "strict|tf32|int8",
     "whether f32 may be rounded to tf32, A to bytes where B is q4_0 (default: strict)"};
@@ -116,7 +118,7 @@ inline absl::Status read_op(const Arguments& arguments, OpRequest* r) {
       read_choice(arguments, "dependent-launch", kDependentLaunches, &r->dependent_launch),
       read_choice(arguments, "determinism", kDeterminisms, &r->determinism),
       read_integer(arguments, "padding", 0, INT32_MAX, &r->padding),
-      read_integer(arguments, "split-k", 1, 65535, &r->split_k),
+      read_integer(arguments, "split-k", 1, kMostSplits, &r->split_k),
       read_integer(arguments, "candidate", 1, 10000, &r->candidate),
       read_integer(arguments, "misalign", 0, 255, &r->misalign),
       read_choice(arguments, "fill", fill_names(), &r->fill),

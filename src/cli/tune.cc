@@ -22,7 +22,8 @@ using Tune = absl::FunctionRef<lathe_status(const lathe_tune_options& options, l
 std::vector<Flag> tune_flags() {
   return {device_flag(),
           {"output", "FILE", "add the records to this file too, for --tuning of every rank"},
-          {"top", "N", "candidates of a class to measure, by the oracle's rank (default: 8)"},
+          {"top", "N",
+           "candidates of a class to measure, by the oracle's rank (default: 8), and the best of each kind"},
           {"time", "MS", "milliseconds for each (default: 50)"},
           {"deadline", "SECONDS", "begin no class after that"},
           {"json", nullptr, "the records as JSON"},

@@ -244,6 +244,60 @@ TEST_F(Tune, MeasuresKeepsAndReports) {
   lathe_manifest_destroy(manifest);
 }
 
+// However far behind they rank: the first of each ukernel and of each external library that is allowed.
+TEST_F(Tune, MeasuresTheFirstOfEachKind) {
+  const MatmulRequest m(33, 400, 330);
+  ContextOptions allow = options();
+  allow.external.use = ExternalUse::kAllow;
+  const auto measure = [&](Host& host) {
+    lathe_tune_options how = LATHE_TUNE_OPTIONS_INIT;
+    how.candidates = 1;
+    how.candidate_nanoseconds = 1000;
+    how.pool_bytes = 1;
+    std::string text;
+    how.text_user = &text;
+    how.text = [](void* user, const char*, const char* piece, size_t size) {
+      static_cast<std::string*>(user)->append(piece, size);
+    };
+    EXPECT_EQ(lathe_tune_matmul(host.device.get(), &m.desc, &how, nullptr), LATHE_OK) << lathe_last_error();
+    std::vector<std::string> kinds;
+    const PlanRecord record = parse_record(text).value();
+    for (const MeasuredCandidate& c : record.measured)
+      kinds.push_back(c.config.external.provider + c.config.ukernel.function);
+    return kinds;
+  };
+  Host host(allow);
+  const OracleAnswer answer =
+      choose_by_oracle(*host.device, key_of_request(*host.device, m.desc)).value().answer;
+  std::vector<std::string> kinds;
+  for (size_t i = 0; i < answer.legal; ++i) {
+    const CompileConfig& c = answer.ranked[i].plan.config;
+    const std::string kind = c.external.provider + c.ukernel.function;
+    if (std::find(kinds.begin(), kinds.end(), kind) == kinds.end()) kinds.push_back(kind);
+  }
+  ASSERT_THAT(kinds, testing::IsSupersetOf({"", "openblas", "lathe_panels_f32_6x2"}));
+  ASSERT_NE(kinds[0], "openblas");
+  EXPECT_EQ(measure(host), kinds);
+  EXPECT_GT(host.driver->external_launches.load(), 0);
+
+  // Where libraries are off their times are shown all the same.
+  Host off(options());
+  const Json explained = explain(off, m);
+  const auto openblas =
+      std::find_if(explained["candidates"].begin(), explained["candidates"].end(),
+                   [](const Json& c) { return c["config"]["external"]["library"] == "openblas"; });
+  ASSERT_NE(openblas, explained["candidates"].end());
+  EXPECT_EQ((*openblas)["legal"], false);
+  EXPECT_TRUE(openblas->contains("predicted_seconds"));
+  EXPECT_TRUE(openblas->contains("measured_seconds"));
+
+  // One that fails is left out.
+  host.driver->external_launch_error = absl::UnavailableError("status 13");
+  kinds.erase(std::find(kinds.begin(), kinds.end(), "openblas"));
+  EXPECT_EQ(measure(host), kinds);
+  EXPECT_THAT(host.warnings, testing::Contains(HasSubstr("is left out: ")));
+}
+
 TEST_F(Tune, SaysWhyItCannot) {
   const MatmulRequest m(7, 40, 33);
   Host host(options());

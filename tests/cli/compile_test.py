@@ -55,8 +55,33 @@ def test_argmax_joins_its_matmul(cache):
 
 
 def test_split_k(cache):
-    text = compile_payload(PAYLOADS / "split_k.mlir", "--facts", "h200", cache=cache)
-    assert "matmul f32 123x456x51234 nn" in text and " splits " in text, text
+    payload, h200 = PAYLOADS / "split_k.mlir", ("--target", "sm_90a", "--facts", "h200")
+    text = compile_payload(payload, "--facts", "h200", cache=cache)
+    assert "matmul f32 123x456x51234 nn" in text and " splits " in text and " splits 77 " not in text, text
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "params.json"
+        for device in ((), h200):
+            for splits in (76, 77, 78):
+                text = compile_payload(payload, "--split-k", splits, *device, cache=cache)
+                assert f" splits {splits} " in text and last_line(text).startswith("1 class: 1 compiled" if splits == 76 else "1 class: "), text
+            # Splits that the oracle does not come to by itself are kept by a file of its choices.
+            subprocess.run([LATHE, "plan", str(payload), "--split-k", "77", "--out", str(path), *device], check=True,
+                           capture_output=True, text=True, timeout=120)
+            (entry,) = json.loads(path.read_text())["entries"]
+            assert entry["splits"] == 77, entry
+            text = compile_payload(payload, "--params", path, *device, cache=cache)
+            assert " splits 77 " in text and last_line(text).startswith("1 class: 0 compiled, 1 loaded"), text
+        assert "--split-k beside --params" in compile_payload(payload, "--params", path, "--split-k", 77, cache=cache, code=2)
+    # kernel-bench runs with it, and says who cannot.
+    for name, code, words in (("split_k", 0, "1 of 1 right"), ("lm_head", 1, "split-K: partial sums cannot be compared")):
+        result = subprocess.run([LATHE, "kernel-bench", str(PAYLOADS / f"{name}.mlir"), "--split-k", "77", "--repeat", "1",
+                                 "--cache-dir", str(cache)], capture_output=True, text=True, timeout=120)
+        assert result.returncode == code and words in result.stdout, result
+    assert "argmax.mlir is a product" in compile_payload(PAYLOADS / "argmax.mlir", "--split-k", 2, cache=cache, code=2)
+    # With open rows every class of the weight has the factor.
+    text = compile_payload(PAYLOADS / "mlp.mlir", "--m-max", 2, "--split-k", 3, cache=cache)
+    assert text.count(" splits 3 ") == 2 and last_line(text).startswith("4 classes: 4 compiled"), text
+    assert "split-K" in compile_payload(PAYLOADS / "lm_head.mlir", "--m-max", 2, "--split-k", 3, cache=cache, code=1)
 
 
 def test_params(cache):

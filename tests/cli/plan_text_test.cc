@@ -42,6 +42,48 @@ TEST(ConfigLine, SaysWhoMergesSplits) {
   EXPECT_THAT(config_line(config({{"split", 2}}), 1), Not(HasSubstr("splits")));
 }
 
+// Of each kind the fastest where some are measured, else the one predicted fastest, else why there is none.
+TEST(ExplainText, ShowsTheBestOfEachKind) {
+  const auto candidate = [](const Json& set, const Json& more) {
+    Json c = {{"config", config(set)}, {"splits", 1}, {"legal", !more.contains("rejection")}};
+    c.update(more);
+    return c;
+  };
+  const auto library = [](const char* name) {
+    return Json{{"kernel", "external"}, {"external", {{"library", name}, {"routine", "product"}}}};
+  };
+  const auto ukernel = [](const char* name) {
+    return Json{{"kernel", "ukernel"}, {"ukernel", {{"function", name}, {"bitcode", "matmul/x@y"}}}};
+  };
+  const Json plan = {{"config", config(Json::object())},
+                     {"candidates",
+                      {candidate({{"stages", 4}}, {{"predicted_seconds", 1e-3}, {"measured_seconds", 5e-3}}),
+                       candidate({{"stages", 5}}, {{"predicted_seconds", 2e-3}, {"measured_seconds", 4e-3}}),
+                       candidate({{"stages", 6}}, {{"predicted_seconds", 3e-3}}),
+                       candidate(ukernel("first"), {{"predicted_seconds", 6e-3}}),
+                       candidate(ukernel("second"), {{"predicted_seconds", 7e-3}}),
+                       candidate(library("fast"), {{"rejection", "libraries are off"},
+                                                   {"predicted_seconds", 8e-4},
+                                                   {"measured_seconds", 9e-4}}),
+                       candidate(library("absent"), {{"rejection", "no such file"}})}}};
+  const std::string text = explain_text(plan);
+  const size_t from = text.find("Best of each kind"), to = text.find("Legal candidates");
+  ASSERT_LT(from, to);
+  const std::string row = "tile 128x256x64  threads 384  stages ";
+  EXPECT_EQ(text.substr(from, to - from),
+            "Best of each kind\n"
+            "             predicted   measured\n"
+            "  generated       2 ms       4 ms  wgmma  " +
+                row +
+                "5\n"
+                "  ukernel         6 ms          -  ukernel " +
+                row +
+                "4  first\n"
+                "  fast          800 us     900 us  fast product; libraries are off\n"
+                "  absent             -          -  absent product; no such file\n\n");
+  EXPECT_THAT(text, HasSubstr("libraries are off; predicted 800 us; measured 900 us"));
+}
+
 TEST(DeviceLine, NamesDeviceAndTarget) {
   EXPECT_EQ(
       device_line(

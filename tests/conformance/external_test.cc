@@ -1,5 +1,6 @@
 // External libraries, each row of their table: what a library is given is done by it, as the interface says.
 // A library that is not there skips, with what the loader said.
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <filesystem>
@@ -8,6 +9,7 @@
 #include "candidates.h"
 #include "case_limits.h"
 #include "device.h"
+#include "kernels/candidates_external.h"
 #include "matmul_case.h"
 
 namespace lathe::conformance {
@@ -275,21 +277,50 @@ TEST_P(External, FromTheCache) {
   std::filesystem::remove_all(directory);
 }
 
-const std::vector<lathe_dtype> kFloats = {LATHE_DTYPE_NONE, LATHE_F32, LATHE_BF16}, kOfD = {LATHE_DTYPE_NONE};
-INSTANTIATE_TEST_SUITE_P(
-    Rows, External,
-    testing::Values(Row{LATHE_EXTERNAL_OPENBLAS, "openblas", LATHE_F32, {LATHE_F32}, {}},
-                    Row{LATHE_EXTERNAL_ONEDNN, "onednn", LATHE_F32, {LATHE_F32}, kFloats},
-                    Row{LATHE_EXTERNAL_ONEDNN, "onednn", LATHE_BF16, {LATHE_F32, LATHE_BF16}, kFloats},
-                    Row{LATHE_EXTERNAL_ONEDNN, "onednn", LATHE_I8, {LATHE_I32}, {}},
-                    Row{LATHE_EXTERNAL_CUBLASLT, "cublaslt", LATHE_F32, {LATHE_F32}, kOfD},
-                    Row{LATHE_EXTERNAL_CUBLASLT, "cublaslt", LATHE_F16, {LATHE_F16, LATHE_F32}, kOfD},
-                    Row{LATHE_EXTERNAL_CUBLASLT, "cublaslt", LATHE_BF16, {LATHE_BF16, LATHE_F32}, kOfD},
-                    Row{LATHE_EXTERNAL_CUBLASLT, "cublaslt", LATHE_I8, {LATHE_I32}, {}},
-                    Row{LATHE_EXTERNAL_HIPBLASLT, "hipblaslt", LATHE_F32, {LATHE_F32}, kOfD},
-                    Row{LATHE_EXTERNAL_HIPBLASLT, "hipblaslt", LATHE_F16, {LATHE_F16, LATHE_F32}, kOfD},
-                    Row{LATHE_EXTERNAL_HIPBLASLT, "hipblaslt", LATHE_BF16, {LATHE_BF16, LATHE_F32}, kOfD}),
-    name_of);
+const std::vector<lathe_dtype> kFloats = {LATHE_F32, LATHE_BF16}, kOfD = {LATHE_DTYPE_NONE};
+const std::vector<Row> kRows = {
+    {LATHE_EXTERNAL_OPENBLAS, "openblas", LATHE_F32, {LATHE_F32}, {}},
+    {LATHE_EXTERNAL_ONEDNN, "onednn", LATHE_F32, {LATHE_F32}, kFloats},
+    {LATHE_EXTERNAL_ONEDNN, "onednn", LATHE_BF16, {LATHE_F32, LATHE_BF16}, kFloats},
+    {LATHE_EXTERNAL_ONEDNN, "onednn", LATHE_I8, {LATHE_I32}, {}},
+    {LATHE_EXTERNAL_CUBLASLT, "cublaslt", LATHE_F32, {LATHE_F32}, kOfD},
+    {LATHE_EXTERNAL_CUBLASLT, "cublaslt", LATHE_F16, {LATHE_F16, LATHE_F32}, kOfD},
+    {LATHE_EXTERNAL_CUBLASLT, "cublaslt", LATHE_BF16, {LATHE_BF16, LATHE_F32}, kOfD},
+    {LATHE_EXTERNAL_CUBLASLT, "cublaslt", LATHE_I8, {LATHE_I32}, {}},
+    {LATHE_EXTERNAL_HIPBLASLT, "hipblaslt", LATHE_F32, {LATHE_F32}, kOfD},
+    {LATHE_EXTERNAL_HIPBLASLT, "hipblaslt", LATHE_F16, {LATHE_F16, LATHE_F32}, kOfD},
+    {LATHE_EXTERNAL_HIPBLASLT, "hipblaslt", LATHE_BF16, {LATHE_BF16, LATHE_F32}, kOfD}};
+INSTANTIATE_TEST_SUITE_P(Rows, External, testing::ValuesIn(kRows), name_of);
+
+// A row of the table without one here would be tested by nobody.
+TEST(ExternalRows, AreTheTables) {
+  const auto dtype_of = [](lathe_dtype t) { return static_cast<DType>(t); };
+  const auto dtypes_of = [&](const std::vector<lathe_dtype>& all) {
+    std::vector<DType> out;
+    for (lathe_dtype t : all) out.push_back(dtype_of(t));
+    return out;
+  };
+  std::vector<std::string> tested, table;
+  const auto text = [](const std::string& library, DType in, std::vector<DType> out,
+                       std::vector<DType> bias) {
+    std::sort(out.begin(), out.end());
+    std::sort(bias.begin(), bias.end());
+    std::string text = library + " " + std::string(lathe::name_of(in)) + " to";
+    for (DType t : out) text += " " + std::string(lathe::name_of(t));
+    text += ", bias";
+    for (DType t : bias) text += " " + std::string(lathe::name_of(t));
+    return text;
+  };
+  for (const Row& row : kRows)
+    tested.push_back(text(row.name, dtype_of(row.in), dtypes_of(row.out), dtypes_of(row.bias)));
+  for (const ExternalRow& row : external_rows()) {
+    EXPECT_EQ(row.op, Op::kMatmul) << row.routine << ": these tests are of products";
+    table.push_back(text(std::string(lathe::name_of(row.id)), row.a, row.d, row.bias));
+  }
+  std::sort(tested.begin(), tested.end());
+  std::sort(table.begin(), table.end());
+  EXPECT_EQ(tested, table);
+}
 
 }  // namespace
 }  // namespace lathe::conformance

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
+#include <numeric>
 #include <sstream>
 
 #include "arguments.h"
@@ -20,7 +21,8 @@ namespace {
 
 using Plain = nlohmann::json;
 
-class SplitFactor : public ConformanceTest {
+// Of the dtype that A, B and D have.
+class SplitFactor : public ConformanceTest, public testing::WithParamInterface<lathe_dtype> {
  protected:
   // The built-in pipeline with the launch's numbers made constants once the payload is distributed.
   static std::string fixed_pipeline() {
@@ -91,6 +93,7 @@ class SplitFactor : public ConformanceTest {
 
   static MatmulCase long_k() {
     MatmulCase c;
+    c.in = c.out = GetParam();
     c.m = 5;
     c.n = 24;
     c.k = quick_or(700, 51234);
@@ -100,30 +103,32 @@ class SplitFactor : public ConformanceTest {
     return c;
   }
 
+  // All from 2 to 128; on an emulator a few.
+  static std::vector<int32_t> factors() {
+    if (is_quick()) return {2, 7, 19};
+    std::vector<int32_t> all(127);
+    std::iota(all.begin(), all.end(), 2);
+    return all;
+  }
+
   TemporaryDirectory directory_;
   Random random_ = random_stream(31);
 };
 
-TEST_F(SplitFactor, OneKernelAndAKernelOfItsOwnGiveTheSameBits) {
+TEST_P(SplitFactor, OneKernelAndAKernelOfItsOwnGiveTheSameBits) {
   MatmulRequest request(long_k(), &random_);
   OpenDevice one(memory_only(2));
   ASSERT_EQ(one.status(), LATHE_OK);
-  const std::vector<int32_t> own =
-      is_quick() ? std::vector<int32_t>{2, 7, 19} : std::vector<int32_t>{2, 3, 7, 31, 64, 77, 128};
-  const Plain config = common_config(own, &request);
+  const std::vector<int32_t> all = factors();
+  const Plain config = common_config({2, 7, 19, all.back()}, &request);
   ASSERT_FALSE(config.is_null()) << "no kernel that every factor may take";
-  int served = 0;
-  for (int32_t factor = 2; factor <= 128; ++factor) {
-    const bool compared = std::find(own.begin(), own.end(), factor) != own.end();
-    if (is_quick() && !compared) continue;
+  for (int32_t factor : all) {
     // A device plans a factor for the first time: with the kernel of the others.
     request.set_tuning(factor, 1);
     const int32_t rank = rank_of(plan_of(device(), request), config);
     ASSERT_GT(rank, 0) << factor << " splits have no candidate " << config;
     request.set_tuning(factor, rank);
     ASSERT_TRUE(request.run(one.get())) << factor;
-    ++served;
-    if (!compared) continue;
     const std::vector<uint8_t> bits = request.output();
     const Plain launch = plan_of(one.get(), request)["launch"];
     auto fixed = fixed_device(launch["splits"], launch["k_chunk"], "");
@@ -131,12 +136,12 @@ TEST_F(SplitFactor, OneKernelAndAKernelOfItsOwnGiveTheSameBits) {
     EXPECT_EQ(fixed->statistics().compiles, 1u);
     EXPECT_TRUE(request.output() == bits) << factor << " splits: another kernel, other bits";
   }
-  EXPECT_EQ(one.statistics().compiles, 1u) << served << " factors";
-  std::printf("%d factors by one kernel\n", served);
+  EXPECT_EQ(one.statistics().compiles, 1u) << all.size() << " factors";
+  std::printf("%zu factors by one kernel\n", all.size());
 }
 
-// A factor of 1, which no plan gives a kernel that can split, and all others: through the driver.
-TEST_F(SplitFactor, TheKernelTakesFactorsOf1To128) {
+// No plan gives a kernel that can split a factor of 1: through the driver.
+TEST_P(SplitFactor, TheKernelTakesAFactorOf1) {
   SKIP_UNLESS_CPU("reaches into the CPU's driver");
   MatmulRequest request(long_k(), &random_);
   request.set_tuning(7, 0);
@@ -187,7 +192,6 @@ TEST_F(SplitFactor, TheKernelTakesFactorsOf1To128) {
     plan_of(opened.get(), request);
   }
   const Kernel kernel = only_kernel(one.path());
-  for (int32_t factor = 1; factor <= 128; ++factor) launched(kernel, factor);
   for (int32_t factor : {1, 2, 100}) {
     const auto [config, bits] = launched(kernel, factor);
     TemporaryDirectory own;
@@ -197,6 +201,10 @@ TEST_F(SplitFactor, TheKernelTakesFactorsOf1To128) {
     EXPECT_FALSE(alone.code == kernel.code) << "nothing was made constant";
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(DTypes, SplitFactor, testing::Values(LATHE_F32, LATHE_BF16), [](const auto& info) {
+  return std::string(info.param == LATHE_F32 ? "f32" : "bf16");
+});
 
 }  // namespace
 }  // namespace lathe::conformance
