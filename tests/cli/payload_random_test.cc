@@ -23,9 +23,12 @@ class Generator {
 
   int64_t below(int64_t bound) { return random_.below(bound); }
   uint64_t bits() { return random_.bits(); }
-  // The text of a module.
-  std::string next() {
+  // The text of a module; *batch_innermost: an operand's innermost dimension is the batch, which may be
+  // refused.
+  std::string next(bool* batch_innermost) {
     extents_.clear();
+    batch_innermost_ = batch_innermost;
+    *batch_innermost = false;
     return below(4) == 0 ? argmax() : product();
   }
 
@@ -74,6 +77,10 @@ class Generator {
     const std::string a = shuffled(absl::StrCat(shared == 0 ? "" : batch, "mk")),
                       b = shuffled(absl::StrCat(shared == 1 ? "" : batch, "kn")),
                       d = below(2) ? absl::StrCat(batch, "mn") : shuffled(absl::StrCat(batch, "mn"));
+    // Of two loops that one operand has neither of either may be taken for the batch.
+    const std::string batches = absl::StrCat(batch, shared == 0 ? "n" : shared == 1 ? "m" : "");
+    for (const std::string& dims : {a, b, d})
+      *batch_innermost_ |= batched && batches.find(dims.back()) != std::string::npos;
     const std::string sum = type(d, "f32");
     std::string arguments = absl::StrCat("%a: ", type(a, in), ", %b: ", type(b, in)), body;
     absl::StrAppend(&body, "  %zero = arith.constant 0.0 : f32\n  %half = arith.constant 0.5 : f32\n",
@@ -161,6 +168,7 @@ class Generator {
 
   Normal random_;
   std::map<char, int64_t> extents_;
+  bool* batch_innermost_ = nullptr;
 };
 
 class PayloadRandom : public testing::Test {
@@ -175,33 +183,29 @@ class PayloadRandom : public testing::Test {
       devices_.push_back(open_device(context_.get(), arguments).value());
     }
   }
-  // The program; nothing where the text is no payload that Lathe takes, with a place and a reason.
-  Json read(const std::string& text) {
+  // The program; nothing where it is refused, which `may_refuse` allows, with a place and a reason.
+  Json read(const std::string& text, bool may_refuse) {
     std::vector<Text> pieces;
     const lathe_status status =
         lathe_payload_inspect(context_.get(), "p.mlir", text.data(), text.size(), collect_text, &pieces);
     if (status == LATHE_OK) return parse_json(pieces, "the program").value();
-    EXPECT_EQ(status, LATHE_UNSUPPORTED) << lathe_last_error() << "\n" << text;
+    EXPECT_TRUE(may_refuse && status == LATHE_UNSUPPORTED) << lathe_last_error() << "\n" << text;
     EXPECT_NE(std::string(lathe_last_error()).find("p.mlir:"), std::string::npos) << lathe_last_error();
     return nullptr;
   }
-  // Has the CPU do it. False: a step is none of the CPU's kernels.
-  bool run(const Json& program, uint64_t seed, const std::string& text) {
+  // Has the CPU do it.
+  void run(const Json& program, uint64_t seed, const std::string& text) {
     const lathe_tuning none = LATHE_TUNING_INIT;
     lathe_device* cpu = devices_[0].get();
     const Stream stream = Stream::make(cpu).value();
     auto trial = PayloadTrial::make(cpu, stream, program.at("functions").at(0), 1, seed, none);
-    EXPECT_TRUE(trial.ok()) << trial.status() << "\n" << text;
-    if (!trial.ok()) return false;
+    ASSERT_TRUE(trial.ok()) << trial.status() << "\n" << text;
     const absl::Status launched = (*trial)->launch();
-    if (absl::IsUnimplemented(launched)) return false;
-    EXPECT_TRUE(launched.ok()) << launched << "\n" << text;
+    ASSERT_TRUE(launched.ok()) << launched << "\n" << text;
     const absl::StatusOr<CheckResult> check = (*trial)->verify();
-    EXPECT_TRUE(check.ok() && check->ok) << (check.ok() ? check->what : check.status().ToString()) << "\n"
-                                         << text;
-    if (check.ok())
-      EXPECT_EQ(check->what.find("not judged"), std::string::npos) << check->what << "\n" << text;
-    return true;
+    ASSERT_TRUE(check.ok()) << check.status() << "\n" << text;
+    EXPECT_TRUE(check->ok) << check->what << "\n" << text;
+    EXPECT_EQ(check->what.find("not judged"), std::string::npos) << check->what << "\n" << text;
   }
 
   Context context_;
@@ -216,9 +220,10 @@ TEST_F(PayloadRandom, ValidModulesAreReadPlannedAndRight) {
   Generator generator(seed);
   int programs = 0, planned = 0, ran = 0;
   for (int i = 0; i < count && !HasFailure(); ++i) {
-    const std::string text = generator.next();
+    bool batch_innermost = false;
+    const std::string text = generator.next(&batch_innermost);
     SCOPED_TRACE(absl::StrCat("module ", i));
-    const Json program = read(text);
+    const Json program = read(text, batch_innermost);
     if (program.is_null()) continue;
     ++programs;
     const auto steps = payload_steps(program, 1);
@@ -226,15 +231,17 @@ TEST_F(PayloadRandom, ValidModulesAreReadPlannedAndRight) {
     for (const Device& device : devices_)
       for (const PayloadStep& step : *steps) {
         const absl::StatusOr<Json> plan = explain_step(device.get(), step);
-        ASSERT_TRUE(plan.ok() || absl::IsUnimplemented(plan.status())) << plan.status() << "\n" << text;
-        planned += plan.ok();
+        ASSERT_TRUE(plan.ok()) << plan.status() << "\n" << text;
+        planned += plan->contains("class");
       }
-    if (generator.below(3) == 0) ran += run(program, generator.bits(), text);
+    if (generator.below(3) != 0) continue;
+    run(program, generator.bits(), text);
+    ++ran;
   }
   std::printf("%d modules: %d programs, %d plans, %d run\n", count, programs, planned, ran);
   EXPECT_GT(programs, count / 2);
-  EXPECT_GT(planned, programs);
-  EXPECT_GT(ran, count / 6);
+  EXPECT_GE(planned, programs);
+  EXPECT_GT(ran, 0);
 }
 
 }  // namespace
