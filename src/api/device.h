@@ -26,9 +26,14 @@ class LoadedKernels {
   // The code it loaded stays with the driver until the device closes.
   const LoadedKernel* insert(const Key& key, std::unique_ptr<LoadedKernel> kernel);
 
+  // An artifact that was compiled afresh and that the device refuses: once more would bring the same.
+  void note_refused(const Key& key, std::shared_ptr<const Artifact> fresh);
+  bool was_refused(const Key& key, const std::shared_ptr<const Artifact>& artifact) const;
+
  private:
   mutable std::mutex mutex_;
-  std::unordered_map<std::string, std::unique_ptr<LoadedKernel>> kernels_;  // under mutex_
+  std::unordered_map<std::string, std::unique_ptr<LoadedKernel>> kernels_;    // under mutex_
+  std::unordered_map<std::string, std::shared_ptr<const Artifact>> refused_;  // under mutex_
 };
 
 }  // namespace lathe
@@ -120,8 +125,9 @@ struct Loaded {
   const LoadedKernel* kernel;
   CacheOutcome outcome;
 };
-// The choice's kernel on the device, which must have a driver. may_compile false: code that the device
-// refuses is not compiled again.
+// The choice's kernel on the device, which must have a driver. An artifact of the stores that the device
+// refuses is as a miss: compiled, and replaced where it lay; kNotFound with may_compile false. kInternal
+// where the device refuses what was compiled just now.
 absl::StatusOr<Loaded> load_kernel(lathe_device& device, const ProblemClass& problem, const Choice& choice,
                                    bool may_compile = true, const BeforeCompile& before_compile = nullptr);
 struct Prepared {

@@ -35,7 +35,7 @@ class FakeDriver : public Driver {
     ++loads;
     LATHE_RETURN_IF_ERROR(load_error);
     if (artifact.format == CodeFormat::kNone) LATHE_RETURN_IF_ERROR(external_load_error);
-    if (artifact.code == refused_code) return absl::DataLossError("a cubin of another time");
+    if (artifact.code == refused_code) return refusal;
     return std::make_unique<FakeKernel>(artifact);
   }
   Artifact finish(Artifact artifact) override {
@@ -81,6 +81,7 @@ class FakeDriver : public Driver {
   std::string absent_openblas;
   std::atomic<int> searches{0}, external_launches{0};
   std::string refused_code = "none", finished_code;
+  absl::Status refusal = absl::DataLossError("a cubin of another time");
   void* captured_stream = this;  // none of a test's
   size_t reserved_bytes = 0, reserved_counters = 0;
   Launch last;  // its pointers are to what follows
