@@ -33,11 +33,6 @@ absl::Status check_preconditions(const Recipe& recipe, const ProblemClass& c) {
                                                  " bytes, which its problem class does not promise"));
 }
 
-// Whether a kernel could not be loaded for what its artifact is: another may do.
-bool refuses_code(const absl::Status& status) {
-  return absl::IsInvalidArgument(status) || absl::IsDataLoss(status);
-}
-
 // Says once that PTX waits for a driver, and of each kernel what its assembler had to say against it.
 void report_assembly(lathe_device& device, const Artifact& artifact) {
   if (device.assembler() == nullptr) return;
@@ -273,8 +268,14 @@ absl::StatusOr<Artifact> compile(lathe_device& device, const ProblemClass& probl
   return device.driver->finish(*std::move(artifact));
 }
 
-absl::StatusOr<std::unique_ptr<LoadedKernel>> load(lathe_device& device, const ProblemClass& problem,
-                                                   const Artifact& artifact) {
+}  // namespace
+
+bool refuses_code(const absl::Status& status) {
+  return absl::IsInvalidArgument(status) || absl::IsDataLoss(status);
+}
+
+absl::StatusOr<std::unique_ptr<LoadedKernel>> load_artifact(lathe_device& device, const ProblemClass& problem,
+                                                            const Artifact& artifact) {
   LATHE_RETURN_IF_ERROR(check_preconditions(artifact.recipe, problem));
   const lathe_context& context = device.context;
   const auto start = Trace::Clock::now();
@@ -289,8 +290,6 @@ absl::StatusOr<std::unique_ptr<LoadedKernel>> load(lathe_device& device, const P
   }
   return loaded;
 }
-
-}  // namespace
 
 absl::StatusOr<CacheResult> get_artifact(lathe_device& device, const ProblemClass& problem,
                                          const Choice& choice, const BeforeCompile& before_compile) {
@@ -335,12 +334,12 @@ absl::StatusOr<Loaded> load_kernel(lathe_device& device, const ProblemClass& pro
   }
   LATHE_ASSIGN_OR_RETURN(CacheResult found, get_artifact(device, problem, choice, before_compile));
   finish_stored(device, choice.key, &found);
-  auto loaded = load(device, problem, *found.artifact);
+  auto loaded = load_artifact(device, problem, *found.artifact);
   if (refuses_code(loaded.status()) && found.outcome != CacheOutcome::kCompiled &&
       !device.kernels.was_refused(choice.key, found.artifact)) {
     LATHE_ASSIGN_OR_RETURN(
         found, compile_again(device, problem, choice, may_compile, before_compile, loaded.status()));
-    loaded = load(device, problem, *found.artifact);
+    loaded = load_artifact(device, problem, *found.artifact);
   }
   if (refuses_code(loaded.status())) {
     // A driver calls code that it cannot take a wrong argument; to the API's caller it is a defect of this

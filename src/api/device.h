@@ -118,6 +118,12 @@ using BeforeCompile = ArtifactCache::BeforeWait;
 absl::StatusOr<CacheResult> get_artifact(lathe_device& device, const ProblemClass& problem,
                                          const Choice& choice, const BeforeCompile& before_compile = nullptr);
 
+// The artifact's code on the device, which must have a driver: counted, timed, traced. refuses_code() of an
+// error: the artifact is to blame, another may do.
+absl::StatusOr<std::unique_ptr<LoadedKernel>> load_artifact(lathe_device& device, const ProblemClass& problem,
+                                                            const Artifact& artifact);
+bool refuses_code(const absl::Status& status);
+
 // The table's entry for a kernel; with the launch config where the class alone decides it.
 DispatchEntry make_entry(const DispatchKey& key, const LoadedKernel* kernel, int32_t wanted_splits);
 

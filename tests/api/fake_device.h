@@ -115,9 +115,10 @@ struct FakeDevice {
     options.fallback_bundle = fallback_bundle;
     options.workers = 2;
     options.log_level = LogLevel::kDebug;
-    options.log_sink = [this](LogLevel, const std::string& message) {
+    options.log_sink = [this](LogLevel level, const std::string& message) {
       const std::lock_guard<std::mutex> lock(log_mutex);
       log.push_back(message);
+      if (level <= LogLevel::kWarning) warnings_.push_back(message);
     };
     context = std::make_unique<lathe_context>(std::move(options));
     const absl::StatusOr<DeviceFacts> facts = load_facts(facts_file(facts_name));
@@ -133,9 +134,13 @@ struct FakeDevice {
     read_statistics(*context, &s);
     return s;
   }
+  std::vector<std::string> warnings() {
+    const std::lock_guard<std::mutex> lock(log_mutex);
+    return warnings_;
+  }
 
   std::mutex log_mutex;
-  std::vector<std::string> log;
+  std::vector<std::string> log, warnings_;
   std::unique_ptr<lathe_context> context;
   FakeDriver* driver = nullptr;  // owned by `device`
   std::unique_ptr<lathe_device> device, described;
