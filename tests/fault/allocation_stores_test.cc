@@ -174,17 +174,19 @@ TEST_F(Allocation, ARemoteStore) {
     do say(client, wrong);
     while (recv(client, command, sizeof(command), 0) > 0);
   });
-  MatmulRequest m(7, 40, 33);
-  ContextOptions own = options("");
+  ArgmaxRequest a(3, 100);
+  ContextOptions own = options(cache());
+  std::unique_ptr<Fake> fresh = std::make_unique<Fake>(own);
+  // From here on its kernel is on disk, and the server is asked for what was tuned.
+  ASSERT_EQ(lathe_argmax(fresh->device.get(), nullptr, &a.desc), LATHE_OK) << lathe_last_error();
   own.remote = server.url();
-  std::unique_ptr<Fake> fresh;
-  const auto renew = [&] {
-    fresh = nullptr;
-    fresh = std::make_unique<Fake>(own);
-  };
-  try_allocations({"lathe_matmul", "over a lying server",
-                   [&] { return lathe_matmul(fresh->device.get(), nullptr, &m.desc); }, renew,
-                   [&] { return fresh->driver->launches.load() == 1; }});
+  try_allocations({"lathe_argmax", "over a lying server",
+                   [&] { return lathe_argmax(fresh->device.get(), nullptr, &a.desc); },
+                   [&] {
+                     fresh = nullptr;
+                     fresh = std::make_unique<Fake>(own);
+                   },
+                   [&] { return fresh->driver->launches.load() == 1; }, [] {}, /*every=*/true});
   EXPECT_GT(server.commands.load(), 0) << "it was asked";
 }
 
