@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "remote_fixture.h"
 #include "tune_fixture.h"
 
 namespace lathe {
@@ -116,6 +117,42 @@ TEST_F(RefusedCode, MakesRoomForWhatAPlanRecordNames) {
   ASSERT_NE(entry, nullptr);
   EXPECT_EQ(entry->by, ChosenBy::kRecord);
   EXPECT_TRUE(entry->plan.config == other.plan().config);
+}
+
+class RefusedRemotely : public RemoteTest {
+ protected:
+  struct Hosts : Tune {
+    using Tune::Host;
+    using Tune::key_of_request;
+  };
+  // Of a machine with a directory of its own.
+  ContextOptions on(const std::string& name) const {
+    ContextOptions o;
+    o.cache_dir = scratch_ + "/" + name;
+    o.remote = url();
+    return o;
+  }
+};
+
+// A server's entry, whole and of the right key, whose code is not the compiler's.
+TEST_F(RefusedRemotely, IsReplacedOnTheServerToo) {
+  NEEDS_REDIS();
+  MatmulRequest m(7, 40, 33);
+  Hosts::Host first(on("first"));
+  ASSERT_EQ(lathe_matmul(first.device.get(), nullptr, &m.desc), LATHE_OK) << lathe_last_error();
+  const DispatchKey wanted = Hosts::key_of_request(*first.device, m.desc);
+  const Key key = choose_plan(*first.device, wanted)->key;
+  Artifact junk = *first.context->cache->get(key)->artifact;
+  junk.code = "junk";
+  (void)machine("liar", url())->replace(key, junk);
+  for (const auto& [name, compiles, remote_hits] :
+       {std::tuple{"second", 1u, 1u}, std::tuple{"second", 0u, 0u}, std::tuple{"third", 0u, 1u}}) {
+    Hosts::Host host(on(name));
+    host.driver->refused_code = "junk";
+    EXPECT_EQ(lathe_matmul(host.device.get(), nullptr, &m.desc), LATHE_OK) << lathe_last_error();
+    EXPECT_EQ(host.statistics().compiles, compiles) << name;
+    EXPECT_EQ(host.statistics().remote_hits, remote_hits) << name;
+  }
 }
 
 }  // namespace
