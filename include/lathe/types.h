@@ -133,8 +133,9 @@ typedef enum lathe_miss_policy {
   /* Run now on a generic kernel, which ships prebuilt (fallback_bundle), and compile the class's own on a
    * thread of the context's; calls after that take it. A request above DETERMINISM_FAST never changes its
    * numeric recipe: its miss blocks (argmax, exact by whatever kernel, falls back), as do those of plans, of
-   * a lathe_tuning and of what no generic kernel serves. NOT_AVAILABLE where the bundle is missing or
-   * damaged. */
+   * a lathe_tuning and of what no generic kernel serves. Where the bundle is missing, damaged or another
+   * build's, or the device refuses its code, misses block too, which a warning says once; what then fails
+   * (NOT_AVAILABLE without a compiler) names both causes. */
   LATHE_MISS_FALLBACK = 2,
   LATHE_MISS_ERROR = 3 /* Return LATHE_MISS, change nothing. */
 } lathe_miss_policy;

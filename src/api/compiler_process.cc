@@ -159,9 +159,13 @@ absl::Status CompilerProcess::explain_end(const absl::Status& status) {
     return absl::AbortedError(absl::StrCat("the compiler process has gone: ", status.message()));
   if (info.si_code == CLD_EXITED)
     return absl::AbortedError(absl::StrCat("the compiler process ended with status ", info.si_status));
-  return absl::AbortedError(
-      absl::StrCat("the compiler process was ended by signal ", info.si_status, " (",
-                   sigdescr_np(info.si_status) ? sigdescr_np(info.si_status) : "unknown", ")"));
+  const bool limited = info.si_status == SIGABRT && options_.memory_bytes != ~uint64_t{0};
+  return absl::AbortedError(absl::StrCat(
+      "the compiler process was ended by signal ", info.si_status, " (",
+      sigdescr_np(info.si_status) ? sigdescr_np(info.si_status) : "unknown", ")",
+      limited ? absl::StrCat(", as where it runs out of the memory that it may have (compiler_bytes ",
+                             options_.memory_bytes, ")")
+              : ""));
 }
 
 absl::StatusOr<int> CompilerProcess::ask(absl::string_view request, lathe_compiler_sink sink, void* user) {

@@ -35,7 +35,7 @@ struct lathe_context {
   lathe::FallbackBundle fallback;
   lathe::Counters counters;
   std::atomic<int> devices{0};  // open ones
-  std::atomic<bool> told_of_no_assembler{false}, told_of_foreign_tuning{false};
+  std::atomic<bool> told_of_no_assembler{false}, told_of_foreign_tuning{false}, told_of_no_fallback{false};
   lathe::MissWatch misses;
   lathe::Recorder recorder;
   const lathe::Trace trace;
@@ -46,8 +46,8 @@ struct lathe_context {
 
 namespace lathe {
 
-// A ukernel as it may be added. What reads bitcode is a process of its own, whichever way the context compiles: damaged
-// bitcode can crash LLVM.
+// A ukernel as it may be added. What reads bitcode is a process of its own, whichever way the context
+// compiles: damaged bitcode can crash LLVM.
 absl::StatusOr<UserUkernel> check_ukernel(const lathe_context& context, absl::string_view description,
                                           absl::string_view bitcode);
 void read_statistics(const lathe_context& context, lathe_statistics* out);

@@ -28,16 +28,9 @@ absl::Status check_preconditions(const Recipe& recipe, const ProblemClass& c) {
                             ? recipe.pointer_alignment <= 16
                             : recipe.pointer_alignment <= alignment_bytes(c.alignment, c.a);
   if (promised) return absl::OkStatus();
-  return absl::InternalError(absl::StrCat("the artifact asks for pointers aligned to ",
-                                          recipe.pointer_alignment,
-                                          " bytes, which its problem class does not promise"));
-}
-
-// A driver calls code that it cannot take a wrong argument; to the API's caller it is a defect of this
-// library's.
-absl::Status refused_code(const absl::Status& status) {
-  if (!absl::IsInvalidArgument(status) && !absl::IsDataLoss(status)) return status;
-  return absl::InternalError(absl::StrCat("the device refuses the kernel's code: ", status.message()));
+  return absl::InvalidArgumentError(absl::StrCat("the artifact asks for pointers aligned to ",
+                                                 recipe.pointer_alignment,
+                                                 " bytes, which its problem class does not promise"));
 }
 
 // Says once that PTX waits for a driver, and of each kernel what its assembler had to say against it.
@@ -97,6 +90,17 @@ const LoadedKernel* LoadedKernels::find(const Key& key) const {
 const LoadedKernel* LoadedKernels::insert(const Key& key, std::unique_ptr<LoadedKernel> kernel) {
   const std::lock_guard<std::mutex> lock(mutex_);
   return kernels_.try_emplace(key.text, std::move(kernel)).first->second.get();
+}
+
+void LoadedKernels::note_refused(const Key& key, std::shared_ptr<const Artifact> fresh) {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  refused_[key.text] = std::move(fresh);
+}
+
+bool LoadedKernels::was_refused(const Key& key, const std::shared_ptr<const Artifact>& artifact) const {
+  const std::lock_guard<std::mutex> lock(mutex_);
+  const auto it = refused_.find(key.text);
+  return it != refused_.end() && it->second == artifact;
 }
 
 std::vector<ExternalFound> find_externals(const lathe_device& device) {
@@ -264,8 +268,14 @@ absl::StatusOr<Artifact> compile(lathe_device& device, const ProblemClass& probl
   return device.driver->finish(*std::move(artifact));
 }
 
-absl::StatusOr<std::unique_ptr<LoadedKernel>> load(lathe_device& device, const ProblemClass& problem,
-                                                   const Artifact& artifact) {
+}  // namespace
+
+bool refuses_code(const absl::Status& status) {
+  return absl::IsInvalidArgument(status) || absl::IsDataLoss(status);
+}
+
+absl::StatusOr<std::unique_ptr<LoadedKernel>> load_artifact(lathe_device& device, const ProblemClass& problem,
+                                                            const Artifact& artifact) {
   LATHE_RETURN_IF_ERROR(check_preconditions(artifact.recipe, problem));
   const lathe_context& context = device.context;
   const auto start = Trace::Clock::now();
@@ -281,47 +291,65 @@ absl::StatusOr<std::unique_ptr<LoadedKernel>> load(lathe_device& device, const P
   return loaded;
 }
 
-}  // namespace
-
 absl::StatusOr<CacheResult> get_artifact(lathe_device& device, const ProblemClass& problem,
                                          const Choice& choice, const BeforeCompile& before_compile) {
   return device.context.cache->get_or_create(
       choice.key, [&] { return compile(device, problem, choice); }, before_compile);
 }
 
+namespace {
+
+// PTX that a described device or another machine left: what this driver makes of it is worth keeping.
+void finish_stored(lathe_device& device, const Key& key, CacheResult* found) {
+  if (found->artifact->format != CodeFormat::kPtx || found->outcome == CacheOutcome::kCompiled) return;
+  Artifact finished = device.driver->finish(*found->artifact);
+  if (finished.format != CodeFormat::kPtx)
+    found->artifact = device.context.cache->replace(key, std::move(finished));
+}
+
+// In the place of an artifact of the stores that the device refuses: a cubin of another driver's time, or a
+// whole entry of the right key whose code is not what the compiler makes for it.
+absl::StatusOr<CacheResult> compile_again(lathe_device& device, const ProblemClass& problem,
+                                          const Choice& choice, bool may_compile,
+                                          const BeforeCompile& before_compile, const absl::Status& refusal) {
+  const std::string why = absl::StrCat("the stored kernel ", choice.key.fingerprint,
+                                       " is refused by the device: ", refusal.message());
+  device.context.logger.log(LogLevel::kWarning,
+                            absl::StrCat("cache: ", describe_class(device, problem), ": ", why));
+  if (before_compile != nullptr) LATHE_RETURN_IF_ERROR(before_compile());
+  if (!may_compile) return absl::NotFoundError(absl::StrCat(why, "; and nothing is to be compiled"));
+  absl::StatusOr<Artifact> fresh = compile(device, problem, choice);
+  if (!fresh.ok())
+    return absl::Status(fresh.status().code(), absl::StrCat(fresh.status().message(), "; ", why));
+  return CacheResult{device.context.cache->replace(choice.key, *std::move(fresh)), CacheOutcome::kCompiled};
+}
+
+}  // namespace
+
 absl::StatusOr<Loaded> load_kernel(lathe_device& device, const ProblemClass& problem, const Choice& choice,
                                    bool may_compile, const BeforeCompile& before_compile) {
-  CacheOutcome outcome = CacheOutcome::kMemoryHit;
-  const LoadedKernel* kernel = device.kernels.find(choice.key);
-  if (kernel != nullptr) {
+  if (const LoadedKernel* kernel = device.kernels.find(choice.key)) {
     device.context.counters.loaded_hits.fetch_add(1, std::memory_order_relaxed);
-  } else {
-    LATHE_ASSIGN_OR_RETURN(const CacheResult result, get_artifact(device, problem, choice, before_compile));
-    outcome = result.outcome;
-    std::shared_ptr<const Artifact> artifact = result.artifact;
-    if (artifact->format == CodeFormat::kPtx && outcome != CacheOutcome::kCompiled) {
-      // Left by a described device or another machine: what this driver makes of it is worth keeping.
-      Artifact finished = device.driver->finish(*artifact);
-      if (finished.format != CodeFormat::kPtx)
-        artifact = device.context.cache->replace(choice.key, std::move(finished));
-    }
-    auto loaded = load(device, problem, *artifact);
-    if (absl::IsDataLoss(loaded.status()) && outcome != CacheOutcome::kCompiled) {
-      // A cubin of another driver's or assembler's time: what this driver makes of the compiler's PTX it
-      // takes.
-      if (!may_compile)
-        return absl::NotFoundError(absl::StrCat(
-            "the stored kernel is refused, and nothing is to be compiled: ", loaded.status().message()));
-      device.context.logger.log(LogLevel::kInfo,
-                                absl::StrCat("compiling again: ", loaded.status().message()));
-      LATHE_ASSIGN_OR_RETURN(Artifact fresh, compile(device, problem, choice));
-      outcome = CacheOutcome::kCompiled;
-      loaded = load(device, problem, *device.context.cache->replace(choice.key, std::move(fresh)));
-    }
-    if (!loaded.ok()) return refused_code(loaded.status());
-    kernel = device.kernels.insert(choice.key, *std::move(loaded));
+    return Loaded{kernel, CacheOutcome::kMemoryHit};
   }
-  return Loaded{kernel, outcome};
+  LATHE_ASSIGN_OR_RETURN(CacheResult found, get_artifact(device, problem, choice, before_compile));
+  finish_stored(device, choice.key, &found);
+  auto loaded = load_artifact(device, problem, *found.artifact);
+  if (refuses_code(loaded.status()) && found.outcome != CacheOutcome::kCompiled &&
+      !device.kernels.was_refused(choice.key, found.artifact)) {
+    LATHE_ASSIGN_OR_RETURN(
+        found, compile_again(device, problem, choice, may_compile, before_compile, loaded.status()));
+    loaded = load_artifact(device, problem, *found.artifact);
+  }
+  if (refuses_code(loaded.status())) {
+    // A driver calls code that it cannot take a wrong argument; to the API's caller it is a defect of this
+    // library's.
+    device.kernels.note_refused(choice.key, found.artifact);
+    return absl::InternalError(
+        absl::StrCat("the device refuses the kernel's code: ", loaded.status().message()));
+  }
+  LATHE_RETURN_IF_ERROR(loaded.status());
+  return Loaded{device.kernels.insert(choice.key, *std::move(loaded)), found.outcome};
 }
 
 absl::StatusOr<Prepared> prepare_kernel(lathe_device& device, const DispatchKey& key, const Choice& choice,

@@ -26,9 +26,14 @@ class LoadedKernels {
   // The code it loaded stays with the driver until the device closes.
   const LoadedKernel* insert(const Key& key, std::unique_ptr<LoadedKernel> kernel);
 
+  // An artifact that was compiled afresh and that the device refuses: once more would bring the same.
+  void note_refused(const Key& key, std::shared_ptr<const Artifact> fresh);
+  bool was_refused(const Key& key, const std::shared_ptr<const Artifact>& artifact) const;
+
  private:
   mutable std::mutex mutex_;
-  std::unordered_map<std::string, std::unique_ptr<LoadedKernel>> kernels_;  // under mutex_
+  std::unordered_map<std::string, std::unique_ptr<LoadedKernel>> kernels_;    // under mutex_
+  std::unordered_map<std::string, std::shared_ptr<const Artifact>> refused_;  // under mutex_
 };
 
 }  // namespace lathe
@@ -113,6 +118,12 @@ using BeforeCompile = ArtifactCache::BeforeWait;
 absl::StatusOr<CacheResult> get_artifact(lathe_device& device, const ProblemClass& problem,
                                          const Choice& choice, const BeforeCompile& before_compile = nullptr);
 
+// The artifact's code on the device, which must have a driver: counted, timed, traced. refuses_code() of an
+// error: the artifact is to blame, another may do.
+absl::StatusOr<std::unique_ptr<LoadedKernel>> load_artifact(lathe_device& device, const ProblemClass& problem,
+                                                            const Artifact& artifact);
+bool refuses_code(const absl::Status& status);
+
 // The table's entry for a kernel; with the launch config where the class alone decides it.
 DispatchEntry make_entry(const DispatchKey& key, const LoadedKernel* kernel, int32_t wanted_splits);
 
@@ -120,8 +131,9 @@ struct Loaded {
   const LoadedKernel* kernel;
   CacheOutcome outcome;
 };
-// The choice's kernel on the device, which must have a driver. may_compile false: code that the device
-// refuses is not compiled again.
+// The choice's kernel on the device, which must have a driver. An artifact of the stores that the device
+// refuses is as a miss: compiled, and replaced where it lay; kNotFound with may_compile false. kInternal
+// where the device refuses what was compiled just now.
 absl::StatusOr<Loaded> load_kernel(lathe_device& device, const ProblemClass& problem, const Choice& choice,
                                    bool may_compile = true, const BeforeCompile& before_compile = nullptr);
 struct Prepared {

@@ -52,12 +52,25 @@ void report_miss(const lathe_device& device, const Request& request, Trace::Cloc
   return prepared->entry;
 }
 
+// There are no generic kernels to be had: the call blocks instead, and an error then has both causes.
+absl::StatusOr<const DispatchEntry*> prepare_without_generic(lathe_device& device, const Request& request,
+                                                             const absl::Status& why) {
+  device.context.logger.log(
+      device.context.told_of_no_fallback.exchange(true) ? LogLevel::kDebug : LogLevel::kWarning,
+      absl::StrCat(describe(request, device.name), ": ", why.message(),
+                   "; this miss, and those after it, are served as under the miss policy BLOCK"));
+  absl::StatusOr<const DispatchEntry*> entry = prepare(device, request);
+  if (entry.ok()) return entry;
+  return absl::Status(entry.status().code(), absl::StrCat(entry.status().message(), "; ", why.message()));
+}
+
 // Runs on a generic kernel for now, its own being made by another thread. Where no generic one serves the
 // request its own is made here, which also is who says what no kernel serves.
 absl::StatusOr<const DispatchEntry*> fall_back(lathe_device& device, const Request& request) {
   const auto start = Trace::Clock::now();
   absl::StatusOr<const DispatchEntry*> entry = find_generic(device, request);
   if (absl::IsNotFound(entry.status())) return prepare(device, request);
+  if (absl::IsUnavailable(entry.status())) return prepare_without_generic(device, request, entry.status());
   if (!entry.ok()) return with_request(entry.status(), device, request);
   Counters& counters = device.context.counters;
   counters.fallback_runs.fetch_add(1, std::memory_order_relaxed);

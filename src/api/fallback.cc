@@ -26,43 +26,43 @@ absl::Status check_about(const Bundle& bundle) {
                                           " is not this library's ", codegen_id()));
 }
 
-// PTX that the driver finished is worth keeping: through the cache, under the device's own target. Objects of
-// the CPU are not: the bundle is as near as the cache.
-absl::StatusOr<std::shared_ptr<const Artifact>> finished(lathe_device& device, const ProblemClass& c,
-                                                         const CompileConfig& config, Artifact artifact) {
-  if (artifact.format != CodeFormat::kPtx) return std::make_shared<const Artifact>(std::move(artifact));
+// PTX that the driver finished is worth keeping: in the cache, under the device's own target. Objects of the
+// CPU are not: the bundle is as near as the cache. A call waits here, so neither for a lock nor for a lease.
+absl::StatusOr<std::unique_ptr<LoadedKernel>> finish_and_load(lathe_device& device, const ProblemClass& c,
+                                                              const CompileConfig& config,
+                                                              const Artifact& artifact) {
+  if (artifact.format != CodeFormat::kPtx) return load_artifact(device, c, artifact);
+  ArtifactCache& cache = *device.context.cache;
   const Key key = key_of(c, config, device.facts.target, codegen_id());
-  LATHE_ASSIGN_OR_RETURN(const CacheResult result, device.context.cache->get_or_create(key, [&] {
-    return absl::StatusOr<Artifact>(device.driver->finish(artifact));
-  }));
-  return result.artifact;
+  if (const absl::StatusOr<CacheResult> kept = cache.get(key); kept.ok()) {
+    auto loaded = load_artifact(device, c, *kept->artifact);
+    if (!refuses_code(loaded.status())) return loaded;  // else a cubin of another driver's time
+  }
+  Artifact finished = device.driver->finish(artifact);
+  if (finished.format == CodeFormat::kPtx) return load_artifact(device, c, finished);
+  return load_artifact(device, c, *cache.replace(key, std::move(finished)));
 }
 
 absl::Status load_error(const Bundle& bundle, const Target& target, const absl::Status& cause) {
-  if (!absl::IsDataLoss(cause))
+  if (!refuses_code(cause))
     return absl::Status(cause.code(), absl::StrCat("bundle ", bundle.path(), ": ", cause.message()));
-  const std::string text =
+  std::string text =
       absl::StrCat("the device refuses the code of bundle ", bundle.path(), ": ", cause.message());
-  if (!is_amd_generic(target.arch)) return absl::InternalError(text);
   // HIP 6.2 reads code objects up to version 5, which have no generic targets.
-  return absl::UnavailableError(absl::StrCat(text, "; it is for ", target.arch,
-                                             " (code object version 6), which HIP loads from ROCm 6.4 on"));
+  if (is_amd_generic(target.arch))
+    absl::StrAppend(&text, "; it is for ", target.arch,
+                    " (code object version 6), which HIP loads from ROCm 6.4 on");
+  return absl::UnavailableError(text);
 }
 
 absl::StatusOr<std::unique_ptr<LoadedKernel>> load_generic(lathe_device& device, const ProblemClass& c) {
   LATHE_ASSIGN_OR_RETURN(const Bundle* bundle, device.context.fallback.open());
   for (const Target& target : generic_targets_for(device.facts.target)) {
     const CompileConfig config = plan_generic(c, target);
-    absl::StatusOr<Artifact> artifact = bundle->read(key_of(c, config, target, codegen_id()));
+    const absl::StatusOr<Artifact> artifact = bundle->read(key_of(c, config, target, codegen_id()));
     if (absl::IsNotFound(artifact.status())) continue;
     if (!artifact.ok()) return absl::UnavailableError(artifact.status().message());
-    LATHE_ASSIGN_OR_RETURN(std::shared_ptr<const Artifact> code, finished(device, c, config, *artifact));
-    device.context.counters.kernel_loads.fetch_add(1, std::memory_order_relaxed);
-    ScopedTimer timer(&device.context.counters.link_nanoseconds);
-    auto loaded = device.driver->load(*code);
-    // A cubin of another driver's time: the bundle's PTX is there still.
-    if (absl::IsDataLoss(loaded.status()) && code->format != artifact->format)
-      loaded = device.driver->load(*artifact);
+    auto loaded = finish_and_load(device, c, config, *artifact);
     if (loaded.ok()) return loaded;
     return load_error(*bundle, target, loaded.status());
   }

@@ -38,7 +38,8 @@ class FallbackBundle {
 bool may_fall_back(const Request& request);
 
 // The generic kernel that serves the request, loaded at the first call for it: neither the oracle nor the
-// compiler is asked. kNotFound: none serves it; kUnavailable: the bundle is missing or damaged.
+// compiler is asked, and nobody's compilation is waited for. kNotFound: none serves it; kUnavailable: the
+// bundle is missing, damaged or another build's, or the device refuses its code.
 absl::StatusOr<const DispatchEntry*> find_generic(lathe_device& device, const Request& request);
 
 }  // namespace lathe

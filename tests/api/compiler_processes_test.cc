@@ -18,6 +18,7 @@
 #include "core/key.h"
 #include "fake_device.h"
 #include "generic_bundle.h"
+#include "tests/compiler_children.h"
 #include "tests/warm_weight.h"
 
 namespace lathe {
@@ -57,31 +58,6 @@ absl::StatusOr<Artifact> compile(Compiler& compiler, int64_t n = 7) {
   ProblemClass problem;
   problem.n = n;
   return compiler.compile({problem, CompileConfig(), Target(), nullptr});
-}
-
-// Processes of the program whose parent is `parent`, zombies aside.
-std::vector<pid_t> children_of(pid_t parent) {
-  std::vector<pid_t> found;
-  for (const auto& entry : fs::directory_iterator("/proc")) {
-    std::ifstream stat(entry.path() / "stat");
-    std::string pid, name, state;
-    pid_t its_parent = 0;
-    if (stat >> pid >> name >> state >> its_parent && its_parent == parent && state != "Z" &&
-        name.find("lathe-compiler") != std::string::npos)
-      found.push_back(std::atoi(pid.c_str()));
-  }
-  return found;
-}
-bool is_gone(pid_t pid) {
-  std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
-  std::string number, name, state;
-  return !(stat >> number >> name >> state) || state == "Z";
-}
-template <typename F>
-bool comes_true(F&& condition) {
-  for (int i = 0; i < 1000; ++i, std::this_thread::sleep_for(std::chrono::milliseconds(10)))
-    if (condition()) return true;
-  return false;
 }
 
 TEST(CompilerProcesses, AnswerAsTheLibraryDoes) {
@@ -161,14 +137,8 @@ TEST(CompilerProcesses, WhatAHangingOneStartedEndsWithIt) {
     comes_true([&] {
       const auto children = children_of(getpid());
       if (children.empty()) return false;
-      for (const auto& entry : fs::directory_iterator("/proc")) {
-        std::ifstream stat(entry.path() / "stat");
-        std::string pid, name, state;
-        pid_t parent = 0, its_group = 0;
-        if (stat >> pid >> name >> state >> parent >> its_group && its_group == children[0] &&
-            name == "(sleep)")
-          group.push_back(std::atoi(pid.c_str()));
-      }
+      group = processes_where(
+          [&](const ProcessStat& s) { return s.group == children[0] && s.name == "(sleep)"; });
       return !group.empty();
     });
   });

@@ -212,24 +212,5 @@ TEST(Device, FixesTheLaunchWhereTheClassDecidesIt) {
   EXPECT_FALSE(make_entry({rows, 0, 0}, &kernel, 1).launch_is_fixed) << "the row's length varies";
 }
 
-TEST(Device, RefusesAnArtifactThatWantsMoreThanItsClassPromises) {
-  FakeDevice fake;
-  const DispatchKey key = key_of_request(MatmulRequest(7, 40, 33).desc);
-  const absl::StatusOr<Choice> choice = choose_plan(*fake.device, key);
-  ASSERT_TRUE(choice.ok());
-  ASSERT_TRUE(fake.context->cache
-                  ->get_or_create(choice->key,
-                                  []() -> absl::StatusOr<Artifact> {
-                                    Artifact artifact;
-                                    artifact.recipe.steps.resize(1);
-                                    artifact.recipe.steps[0].symbol = "aligned";
-                                    artifact.recipe.pointer_alignment = 64;
-                                    return artifact;
-                                  })
-                  .ok());
-  EXPECT_EQ(prepare_kernel(*fake.device, key, *choice).status().code(), absl::StatusCode::kInternal);
-  EXPECT_EQ(fake.device->table.size(), 0u);
-}
-
 }  // namespace
 }  // namespace lathe

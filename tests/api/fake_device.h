@@ -35,7 +35,7 @@ class FakeDriver : public Driver {
     ++loads;
     LATHE_RETURN_IF_ERROR(load_error);
     if (artifact.format == CodeFormat::kNone) LATHE_RETURN_IF_ERROR(external_load_error);
-    if (artifact.code == refused_code) return absl::DataLossError("a cubin of another time");
+    if (artifact.code == refused_code) return refusal;
     return std::make_unique<FakeKernel>(artifact);
   }
   Artifact finish(Artifact artifact) override {
@@ -81,6 +81,7 @@ class FakeDriver : public Driver {
   std::string absent_openblas;
   std::atomic<int> searches{0}, external_launches{0};
   std::string refused_code = "none", finished_code;
+  absl::Status refusal = absl::DataLossError("a cubin of another time");
   void* captured_stream = this;  // none of a test's
   size_t reserved_bytes = 0, reserved_counters = 0;
   Launch last;  // its pointers are to what follows
@@ -114,9 +115,10 @@ struct FakeDevice {
     options.fallback_bundle = fallback_bundle;
     options.workers = 2;
     options.log_level = LogLevel::kDebug;
-    options.log_sink = [this](LogLevel, const std::string& message) {
+    options.log_sink = [this](LogLevel level, const std::string& message) {
       const std::lock_guard<std::mutex> lock(log_mutex);
       log.push_back(message);
+      if (level <= LogLevel::kWarning) warnings_.push_back(message);
     };
     context = std::make_unique<lathe_context>(std::move(options));
     const absl::StatusOr<DeviceFacts> facts = load_facts(facts_file(facts_name));
@@ -132,9 +134,13 @@ struct FakeDevice {
     read_statistics(*context, &s);
     return s;
   }
+  std::vector<std::string> warnings() {
+    const std::lock_guard<std::mutex> lock(log_mutex);
+    return warnings_;
+  }
 
   std::mutex log_mutex;
-  std::vector<std::string> log;
+  std::vector<std::string> log, warnings_;
   std::unique_ptr<lathe_context> context;
   FakeDriver* driver = nullptr;  // owned by `device`
   std::unique_ptr<lathe_device> device, described;

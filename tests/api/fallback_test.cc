@@ -8,6 +8,7 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <future>
 #include <mutex>
 #include <thread>
 
@@ -53,9 +54,10 @@ class Fallback : public testing::Test {
     } while (std::chrono::steady_clock::now() < end);
     FAIL() << "the generic kernel still runs";
   }
-  static bool error_says(const std::string& part) {
-    return std::string(lathe_last_error()).find(part) != std::string::npos;
+  static bool says(const std::string& text, const std::string& part) {
+    return text.find(part) != std::string::npos;
   }
+  static bool error_says(const std::string& part) { return says(lathe_last_error(), part); }
 
   std::string directory_, path_;
 };
@@ -135,30 +137,60 @@ TEST_F(Fallback, ForcedPlansAndPlansBlock) {
   EXPECT_EQ(fake->statistics().fallback_runs, 0u);
 }
 
-TEST_F(Fallback, AMissingOrDamagedBundleIsAnErrorThatNamesIt) {
-  MatmulRequest m(7, 40, 33);
-  {
-    auto fake = open();
-    fs::remove(path_);
-    EXPECT_EQ(run(*fake, m), LATHE_NOT_AVAILABLE);
-    EXPECT_TRUE(error_says(path_)) << lathe_last_error();
-    EXPECT_TRUE(error_says("matmul f32 a=n b=t m=7")) << lathe_last_error();
-    write(generic_bundle_bytes().substr(0, 1000));
-    EXPECT_EQ(run(*fake, m), LATHE_NOT_AVAILABLE);
-    EXPECT_TRUE(error_says(path_)) << lathe_last_error();
-    write(generic_bundle_bytes("another"));
-    EXPECT_EQ(run(*fake, m), LATHE_NOT_AVAILABLE);
-    EXPECT_TRUE(error_says("codegen id another")) << lathe_last_error();
-    write(generic_bundle_bytes());
-    EXPECT_EQ(run(*fake, m), LATHE_OK) << "a file that appears later is found: " << lathe_last_error();
-  }
+TEST_F(Fallback, WithoutAUsableBundleMissesBlockAndAWarningSaysSoOnce) {
   std::string damaged = generic_bundle_bytes();
   damaged.back() ^= 1;  // of the last target's payload, which all its kernels and its backend's share
-  write(damaged);
-  auto fake = open(fake_compiler(), "mi300x.json");
-  EXPECT_EQ(run(*fake, m), LATHE_NOT_AVAILABLE);
-  EXPECT_TRUE(error_says(path_) && error_says("wrong checksum")) << lathe_last_error();
-  EXPECT_EQ(fake->statistics().compiles, 0u);
+  const std::tuple<const char*, std::string, const char*> bundles[] = {
+      {"ryzen-7-5800u.json", "", "fallback.bundle: "},
+      {"ryzen-7-5800u.json", generic_bundle_bytes().substr(0, 1000), "fallback.bundle: "},
+      {"ryzen-7-5800u.json", generic_bundle_bytes("another"), "codegen id another"},
+      {"mi300x.json", damaged, "wrong checksum"}};
+  for (const auto& [facts, bytes, cause] : bundles) {
+    fs::remove(path_);
+    if (!bytes.empty()) write(bytes);
+    auto fake = open(fake_compiler(), facts);
+    for (int64_t n : {40, 41, 42}) {
+      MatmulRequest m(7, n, 33);
+      EXPECT_EQ(run(*fake, m), LATHE_OK) << cause << ": " << lathe_last_error();
+      EXPECT_FALSE(ran_generic(*fake));
+      EXPECT_EQ(run(*fake, m), LATHE_OK);
+    }
+    EXPECT_EQ(fake->statistics().compiles, 3u);
+    EXPECT_EQ(fake->statistics().dispatch_hits, 3u);
+    EXPECT_EQ(fake->statistics().fallback_runs, 0u);
+    const std::vector<std::string> said = fake->warnings();
+    ASSERT_EQ(said.size(), 1u) << cause;
+    EXPECT_TRUE(says(said[0], path_) && says(said[0], cause)) << said[0];
+    write(generic_bundle_bytes());
+    MatmulRequest next(7, 43, 33);
+    EXPECT_EQ(run(*fake, next), LATHE_OK) << lathe_last_error();
+    EXPECT_TRUE(ran_generic(*fake)) << "a file that appears later is found";
+  }
+}
+
+TEST_F(Fallback, WithoutABundleTheStoresServeAndWithoutThemBothCausesAreSaid) {
+  fs::remove(path_);
+  ContextOptions options;
+  options.cache_dir = directory_ + "/cache";
+  options.compiler_library = fake_compiler();
+  options.fallback_bundle = path_;
+  options.miss_policy = MissPolicy::kFallback;
+  options.log_sink = [](LogLevel, const std::string&) {};
+  const DeviceFacts facts = *load_facts(facts_file("ryzen-7-5800u.json"));
+  MatmulRequest kept(7, 40, 33), unknown(7, 41, 33);
+  for (const bool first : {true, false}) {
+    if (!first) options.compiler_library = "/nonexistent/liblathe-compiler.so";
+    lathe_context context(options);
+    lathe_device device(context, "fake", facts, std::make_unique<FakeDriver>(facts));
+    EXPECT_EQ(lathe_matmul(&device, nullptr, &kept.desc), LATHE_OK) << lathe_last_error();
+    lathe_statistics s = LATHE_STATISTICS_INIT;
+    read_statistics(context, &s);
+    EXPECT_EQ(s.compiles, first ? 1u : 0u);
+    if (first) continue;
+    EXPECT_EQ(lathe_matmul(&device, nullptr, &unknown.desc), LATHE_NOT_AVAILABLE);
+    EXPECT_TRUE(error_says("matmul f32 a=n b=t m=7 n=41")) << lathe_last_error();
+    EXPECT_TRUE(error_says(path_) && error_says("/nonexistent/liblathe-compiler.so")) << lathe_last_error();
+  }
 }
 
 TEST_F(Fallback, ClosingWhileItCompilesWaitsForNoMoreThanThat) {
@@ -346,20 +378,106 @@ TEST_F(Queue, MakesFirstWhatIsMetMostOften) {
 
 // A HIP of a time before generic targets.
 TEST_F(Fallback, ARuntimeThatKnowsNoGenericTargetIsNamed) {
+  MatmulRequest m(7, 40, 33);
   auto fake = open(fake_compiler(), "mi300x.json");
   fake->driver->refused_code = "generic";
-  MatmulRequest m(7, 40, 33);
-  EXPECT_EQ(run(*fake, m), LATHE_NOT_AVAILABLE);
-  EXPECT_TRUE(error_says(path_) && error_says("gfx9-4-generic") && error_says("ROCm 6.4"))
-      << lathe_last_error();
-  EXPECT_EQ(fake->statistics().compiles, 0u);
+  EXPECT_EQ(run(*fake, m), LATHE_OK) << lathe_last_error();
+  EXPECT_EQ(fake->statistics().compiles, 1u) << "the miss blocks";
+  ASSERT_EQ(fake->warnings().size(), 1u);
+  const std::string said = fake->warnings()[0];
+  EXPECT_TRUE(says(said, path_) && says(said, "gfx9-4-generic") && says(said, "ROCm 6.4")) << said;
   // Memory that is short is no reason to doubt the code.
+  MatmulRequest other(7, 41, 33);
   fake->driver->refused_code = "none";
   fake->driver->load_error = absl::ResourceExhaustedError("no memory for the module");
-  EXPECT_EQ(run(*fake, m), LATHE_OUT_OF_MEMORY);
+  EXPECT_EQ(run(*fake, other), LATHE_OUT_OF_MEMORY);
   EXPECT_TRUE(error_says("no memory for the module")) << lathe_last_error();
   fake->driver->load_error = absl::OkStatus();
+  EXPECT_EQ(run(*fake, other), LATHE_OK) << lathe_last_error();
+  EXPECT_TRUE(ran_generic(*fake));
+}
+
+TEST_F(Fallback, CodeOfTheBundleThatTheDeviceRefusesBlocksToo) {
+  auto fake = open();
+  fake->driver->refused_code = "generic";
+  fake->driver->refusal = absl::InvalidArgumentError("cannot link kernel object");
+  MatmulRequest m(7, 40, 33);
   EXPECT_EQ(run(*fake, m), LATHE_OK) << lathe_last_error();
+  EXPECT_FALSE(ran_generic(*fake));
+  ASSERT_EQ(fake->warnings().size(), 1u);
+  EXPECT_TRUE(says(fake->warnings()[0], "cannot link kernel object")) << fake->warnings()[0];
+}
+
+// A driver whose finishing waits for a gate.
+class SlowFinish : public FakeDriver {
+ public:
+  SlowFinish(DeviceFacts facts, std::mutex* gate, std::atomic<int>* arrived)
+      : FakeDriver(std::move(facts)), gate_(*gate), arrived_(*arrived) {}
+  Artifact finish(Artifact artifact) override {
+    ++arrived_;
+    const std::lock_guard<std::mutex> lock(gate_);
+    artifact.format = CodeFormat::kCubin;
+    return artifact;
+  }
+
+ private:
+  std::mutex& gate_;
+  std::atomic<int>& arrived_;
+};
+
+// The generic kernel's PTX is kept as the driver finished it, and no call waits for who else is at that.
+TEST_F(Fallback, OnAGpuNoCallWaitsForAnothersFinishing) {
+  ContextOptions options;
+  options.cache_dir = directory_ + "/cache";
+  options.compiler_library = "/nonexistent/liblathe-compiler.so";
+  options.fallback_bundle = path_;
+  options.miss_policy = MissPolicy::kFallback;
+  options.trace = directory_ + "/trace.json";
+  options.log_sink = [](LogLevel, const std::string&) {};
+  const DeviceFacts facts = *load_facts(facts_file("h200.json"));
+  std::mutex closed, open;
+  std::atomic<int> slow_finishes{0}, finishes{0};
+  const auto serve = [&](lathe_context& context, std::mutex* gate, std::atomic<int>* arrived) {
+    lathe_device device(context, "fake", facts, std::make_unique<SlowFinish>(facts, gate, arrived));
+    MatmulRequest m(7, 40, 33);
+    EXPECT_EQ(lathe_matmul(&device, nullptr, &m.desc), LATHE_OK) << lathe_last_error();
+  };
+  lathe_context context(options), another(options);
+  std::future<void> slow, quick;
+  {
+    const std::lock_guard<std::mutex> lock(closed);
+    slow = std::async(std::launch::async, [&] { serve(context, &closed, &slow_finishes); });
+    while (slow_finishes.load() == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    quick = std::async(std::launch::async, [&] {
+      serve(context, &open, &finishes);
+      serve(another, &open, &finishes);
+    });
+    EXPECT_EQ(quick.wait_for(std::chrono::seconds(5)), std::future_status::ready);
+    EXPECT_EQ(finishes.load(), 1) << "the other context finds it on disk";
+  }
+  quick.get();
+  slow.get();
+  std::ifstream trace(options.trace);
+  const std::string events(std::istreambuf_iterator<char>(trace), {});
+  EXPECT_TRUE(says(events, R"("cat":"load")") && says(events, R"("symbol":"generic")")) << events;
+}
+
+// A cubin of another driver's time: the bundle's PTX is there still, and what comes of it takes its place.
+TEST_F(Fallback, OnAGpuAnOldFinishedKernelIsReplaced) {
+  auto fake = open(fake_compiler("slow"), "h200.json");
+  fake->driver->finished_code = "an old cubin";
+  MatmulRequest m(7, 40, 33);
+  ASSERT_EQ(run(*fake, m), LATHE_OK) << lathe_last_error();
+  for (const int finishes : {1, 0}) {
+    auto own = std::make_unique<FakeDriver>(fake->device->facts);
+    FakeDriver& driver = *own;
+    driver.refused_code = "an old cubin";
+    driver.finished_code = "a new cubin";
+    lathe_device device(*fake->context, "updated", fake->device->facts, std::move(own));
+    EXPECT_EQ(lathe_matmul(&device, nullptr, &m.desc), LATHE_OK) << lathe_last_error();
+    EXPECT_EQ(driver.last.kernel->recipe().steps[0].symbol, "generic");
+    EXPECT_EQ(driver.finishes.load(), finishes);
+  }
 }
 
 TEST_F(Fallback, AMissDuringCaptureChangesNothing) {

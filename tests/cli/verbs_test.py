@@ -253,6 +253,16 @@ def test_tune(cache, path, output):
     assert "/nonexistent" in fails("matmul", "4x96x64", "--top", 1, "--time", 1, "--output", "/nonexistent/t.json", code=1)
 
 
+def test_hit_rate(cache):
+    """Every look at a store counts: one that had to compile, and two that found what it left."""
+    for outcome in ("compiled", "disk hit", "disk hit"):
+        assert run("argmax", "3x100", cache=cache)["cache_outcome"] == outcome
+    stats = lathe("cache", "stats", cache=cache)
+    assert "hits       2, entries written 1: 66.7% of looks found theirs\n" in stats, stats
+    counts = json.loads(lathe("cache", "stats", "--json", cache=cache))
+    assert (counts["hits"], counts["made"]) == (2, 1) and abs(counts["hit_rate"] - 2 / 3) < 1e-9, counts
+
+
 def test_warm_manifest(cache, path):
     """A manifest says all by itself; what ends early says what is left; bad ones say where."""
     weight = {"op": "matmul", "a": "bf16", "b": "bf16", "d": "bf16", "trans_b": 1, "n": 96, "k": 64, "m_max": 3, "name": "up"}
@@ -312,6 +322,7 @@ with tempfile.TemporaryDirectory() as directory:
     test_explain(root / "explain")
     test_dump(root / "dump", root / "ir")
     test_warm_and_cache(root / "warm", root / "shapes.csv")
+    test_hit_rate(root / "hits")
     test_warm_manifest(root / "manifest", root / "manifest.json")
     test_tune(root / "tune", root / "tune.json", root / "tuning.json")
 print("verbs work")

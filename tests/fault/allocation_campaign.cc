@@ -39,7 +39,7 @@ bool says_out_of_memory(lathe_status status) {
 // False: enough has gone wrong.
 bool try_one(const Tried& tried, Fails how, int64_t* calls, int64_t* refused) {
   const char* const manner = how == Fails::kOnce ? "" : " and all after it";
-  for (int64_t n = 1; n < kMost; n = after(n)) {
+  for (int64_t n = 1; n < kMost; n = tried.every ? n + 1 : after(n)) {
     tried.prepare();
     fail_allocation(n, how);
     const lathe_status status = tried.call();

@@ -17,6 +17,7 @@ struct Tried {
   std::function<void()> prepare = [] {};              // ahead of each call
   std::function<bool()> right = [] { return true; };  // whether what a call that succeeded gave is right
   std::function<void()> settle = [] {};  // while allocations still fail: waits for threads that work on
+  bool every = false;                    // every n in the short campaign too
 };
 
 // A call succeeds, and rightly, or answers OUT_OF_MEMORY (also in its message), and works the next time; with

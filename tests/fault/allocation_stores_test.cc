@@ -9,6 +9,7 @@
 #include "allocation_campaign.h"
 #include "allocation_fixture.h"
 #include "lathe/ukernel.h"
+#include "remote_fixture.h"
 
 namespace lathe::fault {
 namespace {
@@ -161,6 +162,32 @@ TEST_F(Allocation, Tuning) {
                    [&] { return context != nullptr; }});
   lathe_context_destroy(context);
   lathe_manifest_destroy(manifest);
+}
+
+// A server that answers, wrongly: every command with a string that is no entry and gives no lease.
+TEST_F(Allocation, ARemoteStore) {
+  if (absl::IsUnimplemented(Redis::connect({"127.0.0.1", "1"}, 0.1).status()))
+    GTEST_SKIP() << "this build has no hiredis";
+  const std::string wrong = bulk("no entry of Lathe's, whatever was asked for");
+  const LyingServer server([&](int client) {
+    char command[4096];
+    do say(client, wrong);
+    while (recv(client, command, sizeof(command), 0) > 0);
+  });
+  ArgmaxRequest a(3, 100);
+  ContextOptions own = options(cache());
+  std::unique_ptr<Fake> fresh = std::make_unique<Fake>(own);
+  // From here on its kernel is on disk, and the server is asked for what was tuned.
+  ASSERT_EQ(lathe_argmax(fresh->device.get(), nullptr, &a.desc), LATHE_OK) << lathe_last_error();
+  own.remote = server.url();
+  try_allocations({"lathe_argmax", "over a lying server",
+                   [&] { return lathe_argmax(fresh->device.get(), nullptr, &a.desc); },
+                   [&] {
+                     fresh = nullptr;
+                     fresh = std::make_unique<Fake>(own);
+                   },
+                   [&] { return fresh->driver->launches.load() == 1; }, [] {}, /*every=*/true});
+  EXPECT_GT(server.commands.load(), 0) << "it was asked";
 }
 
 TEST_F(Allocation, StoresAndBundles) {
