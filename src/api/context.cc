@@ -18,6 +18,14 @@ std::unique_ptr<lathe::ArtifactCache> cache_for(const lathe_context& context) {
   return lathe::make_cache(options);
 }
 
+// Those beside the cache, unless its directory was refused, which has been said: what lies in it is not to be
+// run.
+std::string ukernels_directory(const lathe_context& context) {
+  const std::string& cache = context.options.cache_dir;
+  const bool refused = !cache.empty() && context.cache->directory().empty();
+  return refused && context.options.ukernels == cache + "/ukernels" ? "" : context.options.ukernels;
+}
+
 lathe::CompilerProcessOptions process_options(const lathe::ContextOptions& options) {
   lathe::CompilerProcessOptions process;
   process.program = options.compiler_program;
@@ -40,7 +48,7 @@ lathe_context::lathe_context(lathe::ContextOptions given, std::unique_ptr<lathe:
       cache(own_cache != nullptr ? std::move(own_cache) : cache_for(*this)),
       compiler(compiler_for(options)),
       tuning(options.tuning, logger),
-      ukernels(options.ukernels, logger),
+      ukernels(ukernels_directory(*this), logger),
       fallback(options.fallback_bundle),
       misses(options.miss_policy),
       recorder(options.record, logger),
@@ -101,11 +109,11 @@ Json cache_json(lathe_context& context) {
   for (const CacheEntryInfo& entry : listing.entries) {
     absl::StatusOr<Json> key = parse_json(entry.key_text, "cache key");
     absl::StatusOr<Json> metadata = parse_json(entry.metadata, "metadata");
-    entries.push_back(json_object(
-        "file", entry.file, "bytes", entry.bytes, "format", std::string(name_of(entry.format)), "age_seconds",
-        entry.age_seconds, "hits", entry.hits, "made", entry.made, "metadata",
-        metadata.ok() ? *std::move(metadata) : Json::object(), "key",
-        key.ok() ? *std::move(key) : Json(entry.key_text)));
+    entries.push_back(json_object("file", entry.file, "bytes", entry.bytes, "format",
+                                  std::string(name_of(entry.format)), "age_seconds", entry.age_seconds,
+                                  "hits", entry.hits, "made", entry.made, "metadata",
+                                  metadata.ok() ? *std::move(metadata) : Json::object(), "key",
+                                  key.ok() ? *std::move(key) : Json(entry.key_text)));
     bytes += entry.bytes;
     hits += entry.hits;
     made += entry.made;
@@ -114,10 +122,9 @@ Json cache_json(lathe_context& context) {
     defects.push_back(json_object("file", defect.file, "cause", defect.cause));
   for (const CacheRecordInfo& record : listing.records) {
     absl::StatusOr<Json> key = parse_json(record.key_text, "record key");
-    records.push_back(json_object("file", record.file, "bytes", record.bytes, "age_seconds",
-                                  record.age_seconds, "key",
-                                  key.ok() ? *std::move(key) : Json(record.key_text), "record",
-                                  to_json(record.record)));
+    records.push_back(
+        json_object("file", record.file, "bytes", record.bytes, "age_seconds", record.age_seconds, "key",
+                    key.ok() ? *std::move(key) : Json(record.key_text), "record", to_json(record.record)));
   }
   const uint64_t cap = context.cache->cap_bytes();
   return json_object("directory", context.cache->directory(), "cap_bytes",
