@@ -109,11 +109,11 @@ Json cache_json(lathe_context& context) {
   for (const CacheEntryInfo& entry : listing.entries) {
     absl::StatusOr<Json> key = parse_json(entry.key_text, "cache key");
     absl::StatusOr<Json> metadata = parse_json(entry.metadata, "metadata");
-    entries.push_back(json_object("file", entry.file, "bytes", entry.bytes, "format",
-                                  std::string(name_of(entry.format)), "age_seconds", entry.age_seconds,
-                                  "hits", entry.hits, "made", entry.made, "metadata",
-                                  metadata.ok() ? *std::move(metadata) : Json::object(), "key",
-                                  key.ok() ? *std::move(key) : Json(entry.key_text)));
+    entries.push_back(json_object(
+        "file", entry.file, "bytes", entry.bytes, "format", std::string(name_of(entry.format)), "age_seconds",
+        entry.age_seconds, "hits", entry.hits, "made", entry.made, "metadata",
+        metadata.ok() ? *std::move(metadata) : Json::object(), "key",
+        key.ok() ? *std::move(key) : Json(entry.key_text)));
     bytes += entry.bytes;
     hits += entry.hits;
     made += entry.made;
@@ -122,9 +122,10 @@ Json cache_json(lathe_context& context) {
     defects.push_back(json_object("file", defect.file, "cause", defect.cause));
   for (const CacheRecordInfo& record : listing.records) {
     absl::StatusOr<Json> key = parse_json(record.key_text, "record key");
-    records.push_back(
-        json_object("file", record.file, "bytes", record.bytes, "age_seconds", record.age_seconds, "key",
-                    key.ok() ? *std::move(key) : Json(record.key_text), "record", to_json(record.record)));
+    records.push_back(json_object("file", record.file, "bytes", record.bytes, "age_seconds",
+                                  record.age_seconds, "key",
+                                  key.ok() ? *std::move(key) : Json(record.key_text), "record",
+                                  to_json(record.record)));
   }
   const uint64_t cap = context.cache->cap_bytes();
   return json_object("directory", context.cache->directory(), "cap_bytes",
