@@ -16,6 +16,8 @@ namespace {
 // A decode step's layer: 16 MiB of weights read by every call.
 constexpr int64_t kM = 1, kN = 2048, kK = 2048;
 constexpr size_t kMostCalls = 4'000'000;
+// What a hit's p99 may be while kernels are compiled, in those of an idle machine.
+constexpr double kMostP99 = 1.2;
 
 struct Product {
   Product(int64_t m, int64_t n, int64_t k)
@@ -54,7 +56,9 @@ class Contest {
     return true;
   }
 
-  void report(const std::string& compiler, int workers, Table* table) const {
+  // Whether the bar is met.
+  bool report(const std::string& compiler, int workers, Table* table) const {
+    double p99 = 0;
     for (const double q : {0.5, 0.99}) {
       std::vector<double> quiet, loud, ratios;
       for (size_t i = 0; i < idle_.size(); ++i) {
@@ -66,6 +70,7 @@ class Contest {
                   number(quantile(quiet, 0.5), 1), number(quantile(loud, 0.5), 1),
                   number(quantile(ratios, 0.5), 2),
                   number(quantile(ratios, 0), 2) + " to " + number(quantile(ratios, 1), 2)});
+      p99 = quantile(ratios, 0.5);
     }
     size_t quiet = 0, loud = 0;
     for (const auto& phase : idle_) quiet += phase.size();
@@ -73,6 +78,9 @@ class Contest {
     std::printf(
         "compiler %s, %d worker(s): %zu phases of each, %zu calls idle, %zu while %d kernels were compiled\n",
         compiler.c_str(), workers, idle_.size(), quiet, loud, queued_);
+    return meets_bar("p99 of hits while compiling over idle, compiler " + compiler + ", " +
+                         std::to_string(workers) + " worker(s)",
+                     p99, kMostP99, "", !options_.smoke);
   }
 
  private:
@@ -143,10 +151,7 @@ bool bench_background(const Options& options) {
        {std::pair{"inprocess", LATHE_COMPILER_INPROCESS}, std::pair{"process", LATHE_COMPILER_PROCESS}})
     for (const int workers : {1, 2}) {
       Contest contest(options, compiler, workers);
-      if (contest.run())
-        contest.report(name, workers, &table);
-      else
-        right = false;
+      right &= contest.run() && contest.report(name, workers, &table);
     }
   table.print();
   table.write_csv(options.csv_directory, "background.csv");

@@ -53,7 +53,8 @@ ABSL_FLAG(std::string, roofline, "",
           "a file to plot matmul's figures into, under the measured ceilings, as SVG");
 ABSL_FLAG(std::string, mkl_library, "", "libmkl_rt.so of MKL, to measure against it too");
 ABSL_FLAG(std::string, onednn_library, "", "libdnnl.so.3 of a oneDNN 3, likewise");
-ABSL_FLAG(bool, smoke, false, "every mode on tiny shapes, in seconds: does it work at all");
+ABSL_FLAG(bool, smoke, false,
+          "every mode on tiny shapes, in seconds: does it work at all; no figure is judged");
 ABSL_FLAG(std::string, fill_cache, "",
           "for internal use: compile the kernels of `warm` into this directory and exit");
 
@@ -119,6 +120,7 @@ Options read_options(const char* program) {
   options.roofline_file = absl::GetFlag(FLAGS_roofline);
   options.peer_libraries = {absl::GetFlag(FLAGS_mkl_library), absl::GetFlag(FLAGS_onednn_library)};
   if (!absl::GetFlag(FLAGS_smoke)) return options;
+  options.smoke = true;
   options.shapes = {{"smoke", 96, 200}};
   options.heads = {{"", 1000, 96}};
   options.single_cubed = {8};

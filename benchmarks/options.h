@@ -38,6 +38,7 @@ struct Options {
   int oracle_candidates = 24;
   int oracle_tuned = 8;  // of them, measured by tuning
   int background_classes = 30, background_rounds = 9;
+  bool smoke = false;  // no figure is judged
   uint64_t seed = 0;
   std::string csv_directory, roofline_file;
   PeerLibraries peer_libraries;

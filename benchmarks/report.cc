@@ -35,6 +35,15 @@ void Table::write_csv(const std::string& directory, const std::string& file) con
   if (!out) std::fprintf(stderr, "cannot write %s/%s\n", directory.c_str(), file.c_str());
 }
 
+bool meets_bar(const std::string& what, double figure, double bar, const std::string& unit, bool judged) {
+  const bool met = figure <= bar;  // false of NaN
+  std::printf("%s: %.2f%s, at most %.2f: %s\n", what.c_str(), figure, unit.c_str(), bar,
+              !judged ? "not judged"
+              : met   ? "met"
+                      : "missed");
+  return met || !judged;
+}
+
 std::string number(double value, int digits) {
   char text[64];
   std::snprintf(text, sizeof text, "%.*f", digits, value);

@@ -22,6 +22,9 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
+// Prints whether `figure` is at most `bar`, and returns it; where nothing is judged, true.
+bool meets_bar(const std::string& what, double figure, double bar, const std::string& unit, bool judged);
+
 // "%.*f"
 std::string number(double value, int digits);
 

@@ -18,6 +18,14 @@ std::unique_ptr<lathe::ArtifactCache> cache_for(const lathe_context& context) {
   return lathe::make_cache(options);
 }
 
+// Those beside the cache, unless its directory was refused, which has been said: what lies in it is not to be
+// run.
+std::string ukernels_directory(const lathe_context& context) {
+  const std::string& cache = context.options.cache_dir;
+  const bool refused = !cache.empty() && context.cache->directory().empty();
+  return refused && context.options.ukernels == cache + "/ukernels" ? "" : context.options.ukernels;
+}
+
 lathe::CompilerProcessOptions process_options(const lathe::ContextOptions& options) {
   lathe::CompilerProcessOptions process;
   process.program = options.compiler_program;
@@ -40,7 +48,7 @@ lathe_context::lathe_context(lathe::ContextOptions given, std::unique_ptr<lathe:
       cache(own_cache != nullptr ? std::move(own_cache) : cache_for(*this)),
       compiler(compiler_for(options)),
       tuning(options.tuning, logger),
-      ukernels(options.ukernels, logger),
+      ukernels(ukernels_directory(*this), logger),
       fallback(options.fallback_bundle),
       misses(options.miss_policy),
       recorder(options.record, logger),

@@ -17,12 +17,13 @@ namespace {
 
 const char* non_empty(const char* text) { return text != nullptr && *text != 0 ? text : nullptr; }
 
-std::string default_cache_dir(const Environment& environment) {
+// None: nobody named one.
+std::optional<std::string> default_cache_dir(const Environment& environment) {
   // Set but empty asks for no disk, as the option does.
   if (const char* dir = environment("LATHE_CACHE_DIR")) return dir;
   if (const char* xdg = non_empty(environment("XDG_CACHE_HOME"))) return absl::StrCat(xdg, "/lathe");
   if (const char* home = non_empty(environment("HOME"))) return absl::StrCat(home, "/.cache/lathe");
-  return "";
+  return std::nullopt;
 }
 
 constexpr uint64_t kDefaultCacheBytes = uint64_t{4} << 30;  // some 100,000 kernels
@@ -281,7 +282,9 @@ absl::StatusOr<ContextOptions> read_options(const lathe_context_options* options
 
   ContextOptions out;
   LATHE_RETURN_IF_ERROR(read_chain(*options, &out));
-  out.cache_dir = options->cache_dir != nullptr ? options->cache_dir : default_cache_dir(environment);
+  const std::optional<std::string> directory =
+      options->cache_dir != nullptr ? options->cache_dir : default_cache_dir(environment);
+  out.cache_dir = directory.value_or("");
   LATHE_ASSIGN_OR_RETURN(out.cache_bytes, cache_bytes(*options, environment));
   if (const char* ukernels = environment("LATHE_UKERNELS"))
     out.ukernels = ukernels;
@@ -329,6 +332,11 @@ absl::StatusOr<ContextOptions> read_options(const lathe_context_options* options
   out.assembler = find_assemblers(environment);
   out.parallel_for = options->parallel_for;
   out.parallel_for_user = options->parallel_for_user;
+  if (!directory)
+    Logger(out.log_level, out.log_sink)
+        .log(LogLevel::kWarning,
+             "cache: none of LATHE_CACHE_DIR, XDG_CACHE_HOME and HOME names a directory, kernels are kept in "
+             "memory only");
   return out;
 }
 

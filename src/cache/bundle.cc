@@ -92,7 +92,7 @@ std::pair<std::string, uint32_t> packed(const std::string& payload) {
   std::string frame(ZSTD_compressBound(payload.size()), '\0');
   const size_t size = ZSTD_compress(&frame[0], frame.size(), payload.data(), payload.size(), kLevel);
   throw_if_no_memory(size);
-  if (ZSTD_isError(size) || size >= payload.size()) return {payload, kStored};
+  if (size >= payload.size()) return {payload, kStored};  // as an error's value is, too
   frame.resize(size);
   return {std::move(frame), kZstd};
 }
@@ -104,8 +104,8 @@ absl::StatusOr<std::string> unpacked(std::string stored, uint32_t codec) {
     return absl::DataLossError("no zstd frame of a legal size");  // the error values are larger
   std::string payload(size, '\0');
   const size_t got = ZSTD_decompress(&payload[0], payload.size(), stored.data(), stored.size());
-  throw_if_no_memory(got);  // nothing is wrong with the bundle
-  if (ZSTD_isError(got) || got != size) return absl::DataLossError("zstd cannot unpack it");
+  throw_if_no_memory(got);                                               // nothing is wrong with the bundle
+  if (got != size) return absl::DataLossError("zstd cannot unpack it");  // an error's value is larger
   return payload;
 }
 

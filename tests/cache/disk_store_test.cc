@@ -4,12 +4,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/file.h>
-#include <sys/mount.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <cerrno>
-#include <cstring>
 #include <ctime>
 
 #include "cache/entry_file.h"
@@ -213,45 +210,6 @@ TEST_F(DiskStoreTest, UnwritablePlacesCostTheDiskAndOneWarning) {
   expect_memory_only(scratch_ + "/file/below", "file");
   expect_memory_only("/proc/lathe-test/cache", "/proc/lathe-test");
   expect_memory_only(scratch_ + "/" + std::string(300, 'n'), "name too long");
-}
-
-TEST_F(DiskStoreTest, AReadOnlyDirectoryIsStillRead) {
-  put(key(1));
-  ASSERT_EQ(chmod(directory_.c_str(), 0500), 0);
-  // Root passes over the mode; a read-only mount stops root as well.
-  const bool mounted =
-      geteuid() == 0 && mount(directory_.c_str(), directory_.c_str(), nullptr, MS_BIND, nullptr) == 0 &&
-      mount(nullptr, directory_.c_str(), nullptr, MS_BIND | MS_REMOUNT | MS_RDONLY, nullptr) == 0;
-  if (geteuid() == 0 && !mounted) GTEST_SKIP() << "root, and not allowed to mount: nothing is unwritable";
-  const auto cache = make_cache(options());
-  const auto stored = cache->get_or_create(key(1), [&] { return artifact(key(1)); });
-  EXPECT_TRUE(is_for(stored, key(1)));
-  EXPECT_EQ(stored->outcome, CacheOutcome::kDiskHit);
-  for (int n = 2; n <= 3; ++n)
-    EXPECT_TRUE(is_for(cache->get_or_create(key(n), [&] { return artifact(key(n)); }), key(n)));
-  EXPECT_THAT(warnings_, ElementsAre(HasSubstr("cannot write")));
-  if (mounted) EXPECT_EQ(umount(directory_.c_str()), 0);
-  chmod(directory_.c_str(), 0700);
-  EXPECT_THAT(names(), ElementsAre(key(1).fingerprint + ".lathe"));
-}
-
-TEST_F(DiskStoreTest, AFullDiskCostsTheDiskAndOneWarning) {
-  ASSERT_EQ(mkdir(directory_.c_str(), 0700), 0);
-  if (mount("lathe-test", directory_.c_str(), "tmpfs", MS_NOSUID | MS_NODEV, "size=64k,mode=0700") != 0)
-    GTEST_SKIP() << "not allowed to mount a small file system: " << strerror(errno);
-  write_file(directory_ + "/ballast", std::string(1 << 20, 'x'));
-  {
-    const auto cache = make_cache(options());
-    for (int n = 1; n <= 3; ++n)
-      EXPECT_TRUE(is_for(cache->get_or_create(key(n), [&] { return artifact(key(n)); }), key(n)));
-    EXPECT_THAT(warnings_, ElementsAre(HasSubstr("cannot write")));
-    EXPECT_THAT(names(), ElementsAre("ballast"));
-    // Room again: the store is used again.
-    fs::remove(directory_ + "/ballast");
-    EXPECT_TRUE(is_for(cache->get_or_create(key(4), [&] { return artifact(key(4)); }), key(4)));
-    EXPECT_THAT(names(), ElementsAre(key(4).fingerprint + ".lathe"));
-  }
-  EXPECT_EQ(umount(directory_.c_str()), 0);
 }
 
 TEST_F(DiskStoreTest, ARemovedDirectoryIsMadeAgain) {

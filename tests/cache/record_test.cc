@@ -1,9 +1,12 @@
 // Records of plans and tuning in stores and bundles: kept and shipped as artifacts are.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "cache/bundle.h"
 #include "cache/entry_file.h"
+#include "cache/file_io.h"
 #include "cache/pack.h"
 #include "cache_fixture.h"
 #include "tests/sample_record.h"
@@ -63,6 +66,33 @@ TEST_F(RecordTest, OutliveTheProcessBesideArtifacts) {
   EXPECT_FALSE(has(*cache, other));
 }
 
+// Every bit and every length of the files of both kinds, changed in place: tens of thousands of looks.
+TEST_F(RecordTest, EveryFlippedBitAndEveryTruncationIsAMiss) {
+  write_both();
+  const auto cache = make_cache(options());
+  uint64_t tried = 0;
+  for (const PlanRecord& record : {plan_, tuned_}) {
+    const std::string whole = read_file(path_of(record));
+    const Key key = key_of(record);
+    const FileDescriptor file = open_file(AT_FDCWD, path_of(record), O_RDWR);
+    const auto put = [&](size_t byte, char value) { ASSERT_EQ(pwrite(file.get(), &value, 1, byte), 1); };
+    const auto expect_refused = [&](const char* what, size_t at) {
+      EXPECT_TRUE(absl::IsNotFound(cache->read_record(record.kind, key).status())) << what << at;
+      EXPECT_EQ(cache->statistics().disk_rejects, ++tried) << what << at;
+    };
+    for (size_t bit = 0; bit < whole.size() * 8 && !HasFailure(); ++bit) {
+      put(bit / 8, static_cast<char>(whole[bit / 8] ^ 1 << bit % 8));
+      expect_refused("bit ", bit);
+      put(bit / 8, whole[bit / 8]);
+    }
+    EXPECT_TRUE(has(*cache, record)) << "nothing of a defect stays";
+    for (size_t size = whole.size(); size-- > 0 && !HasFailure();) {
+      ASSERT_EQ(ftruncate(file.get(), static_cast<off_t>(size)), 0);
+      expect_refused("length ", size);
+    }
+  }
+}
+
 // Whatever is wrong with a record is a miss, and no entry of another kind is one.
 TEST_F(RecordTest, DefectsAreMisses) {
   write_both();
@@ -72,16 +102,8 @@ TEST_F(RecordTest, DefectsAreMisses) {
     const bool missed = absl::IsNotFound(cache->read_record(RecordKind::kTuned, key_of(tuned_)).status());
     return missed && cache->statistics().disk_rejects == 1 && cache->list().defects.size() == 1;
   };
-  for (size_t size = 0; size < whole.size(); size += 97) {
-    write_file(path, whole.substr(0, size));
-    ASSERT_TRUE(refused()) << size;
-  }
-  for (size_t bit = 0; bit < whole.size() * 8; bit += 509) {
-    std::string flipped = whole;
-    flipped[bit / 8] = static_cast<char>(flipped[bit / 8] ^ 1 << bit % 8);
-    write_file(path, flipped);
-    ASSERT_TRUE(refused()) << bit;
-  }
+  write_file(path, whole.substr(0, whole.size() / 2));
+  EXPECT_TRUE(refused());
   // Whole files that are not what their name says.
   write_file(path, make_entry(key_of(tuned_).text, serialize(artifact(key(1)))));
   EXPECT_TRUE(refused());

@@ -118,6 +118,8 @@ TEST(ArtifactTest, FormatsHaveNames) {
   EXPECT_EQ(name_of(CodeFormat::kPtx), "ptx");
   EXPECT_EQ(name_of(CodeFormat::kCubin), "cubin");
   EXPECT_EQ(name_of(CodeFormat::kHsaco), "hsaco");
+  EXPECT_EQ(name_of(CodeFormat::kNone), "none");
+  EXPECT_EQ(name_of(CodeFormat::kSpirv), "spirv");
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 namespace lathe {
 namespace {
 
@@ -24,7 +26,7 @@ TEST(ParseJsonTest, HostileTextIsAnErrorOrAValueNeverACrash) {
 }
 
 TEST(ReadJsonTest, StrictFields) {
-  const Json j = {{"i", 3}, {"f", 2.5}, {"s", "text"}, {"b", true}, {"u", UINT64_MAX}};
+  const Json j = {{"i", 3}, {"f", 2.5}, {"s", "text"}, {"b", true}, {"u", UINT64_MAX}, {"inf", INFINITY}};
   EXPECT_EQ(int_field(j, "i", 0, 3), 3);
   EXPECT_EQ(number_field(j, "f"), 2.5);
   EXPECT_EQ(number_field(j, "i"), 3.0);
@@ -35,10 +37,11 @@ TEST(ReadJsonTest, StrictFields) {
   EXPECT_ANY_THROW(int_field(j, "i", 0, 2));
   EXPECT_ANY_THROW(number_field(j, "s"));
   EXPECT_ANY_THROW(number_field(j, "b"));
+  EXPECT_ANY_THROW(number_field(j, "inf"));
   EXPECT_ANY_THROW(text_field(j, "i"));
   EXPECT_ANY_THROW(expect_fields(j, 4));
   EXPECT_ANY_THROW(expect_fields(Json::array({1}), 1));
-  EXPECT_NO_THROW(expect_fields(j, 5));
+  EXPECT_NO_THROW(expect_fields(j, 6));
 }
 
 TEST(ReadJsonTest, TurnsAnExceptionIntoAStatus) {

@@ -165,6 +165,111 @@ TEST(Manifest, ErrorsSayWhere) {
   EXPECT_THAT(changed("trans_b", "transb"), HasSubstr("\"transb\": unknown field"));
 }
 
+TEST(Manifest, WhatIsTooMuchOrNoListIsRefused) {
+  EXPECT_THAT(error_of(R"({"lathe_manifest":1,"about":7,"classes":[]})"),
+              HasSubstr("\"about\" is not an object"));
+  EXPECT_THAT(error_of(R"({"lathe_manifest":1,"classes":{}})"), HasSubstr("\"classes\" is not an array"));
+  std::string zeros = "0";
+  for (int i = 0; i < 100000; ++i) zeros += ",0";
+  EXPECT_THAT(error_of(text_of(zeros)), HasSubstr("100001 classes, at most 100000"));
+  EXPECT_THAT(std::string(parse_manifest(std::string((64 << 20) + 1, ' ')).status().message()),
+              HasSubstr("bytes, at most"));
+}
+
+// Each class is one field away from one that is taken.
+TEST(Manifest, ClassesThatNoRequestIsOfAreRefused) {
+  const std::vector<std::string> taken = {
+      R"("a":"f32","b":"q4_0","d":"f32","trans_b":1,"k":64,"math":"int8")",
+      R"("a":"f32","b":"f32","d":"f16","trans_b":1,"k":65,"math":"tf32","packed_b":1,"c":"f32","bias":"f16")",
+      R"("a":"i8","b":"i8","d":"i32","k":65,"zero_a":1)",
+      R"("a":"i8","b":"i8","d":"f16","k":65,"scale_a":1,"scale_b":2,"bias":"f32","residual":"bf16")",
+      R"("a":"f8e4m3","b":"f8e4m3","d":"f32","k":65)"};
+  const auto with = [](std::string fields, const std::string& changes) {
+    Json json = Json::parse("{\"op\":\"matmul\",\"n\":48,\"m_max\":8," + fields + "}");
+    json.update(Json::parse("{" + changes + "}"));
+    return text_of(json.dump());
+  };
+  for (const std::string& fields : taken)
+    EXPECT_TRUE(parse_manifest(with(fields, "")).ok()) << parse_manifest(with(fields, "")).status();
+  const struct {
+    size_t of;
+    const char *change, *cause;
+  } cases[] = {
+      {0, R"("k":65)", "65 is no multiple of 32"},
+      {0, R"("trans_b":0)", "q4_0 is not f32"},
+      {0, R"("a":"i8")", "q4_0 is not i8"},
+      {0, R"("op":"matmul_argmax","logits":"f32","d":"i32")", "q4_0 is not f32"},
+      {0, R"("math":"tf32")", "tf32 is for f32 alone"},
+      {0, R"("packed_b":1)", "\"packed_b\""},
+      {0, R"("a":"i32")", "i32 is none of"},
+      {1, R"("a":"f16","b":"f16")", "tf32 is for f32 alone"},
+      {1, R"("math":"int8")", "int8 is for B of q4_0 alone"},
+      {1, R"("trans_b":0)", "\"packed_b\""},
+      {1, R"("scale_a":1)", "of a matmul of i8 alone"},
+      {1, R"("zero_a":1)", "of a matmul of i8 alone"},
+      {1, R"("c":"i8")", "\"c\": i8 is none of"},
+      {1, R"("bias":"i8")", "\"bias\": i8 is none of"},
+      {1, R"("residual":"i8")", "\"residual\": i8 is none of"},
+      {1, R"("d":"i32")", "\"d\": i32 is none of f32, f16, bf16"},
+      {1, R"("op":"matmul_argmax","logits":"f32","d":"i32","c":"none")", "\"packed_b\""},
+      {1, R"("op":"matmul_argmax","logits":"f32","d":"i32","c":"none","packed_b":0,"scale_b":1)",
+       "of a matmul of i8 alone"},
+      {1, R"("op":"matmul_argmax","logits":"none","d":"i32","c":"none","packed_b":0)",
+       "\"logits\": none is none of"},
+      {2, R"("op":"matmul_argmax","logits":"f32")", "\"a\": i8 is none of f32, f16, bf16"},
+      {2, R"("scale_b":1)", "i32 sums have no scales"},
+      {2, R"("d":"i64")", "\"d\": i64 is none of f32, f16, bf16, i32"},
+      {2, R"("c":"f32")", "i32 sums have no epilogue"},
+      {2, R"("bias":"f32")", "i32 sums have no epilogue"},
+      {2, R"("residual":"f32")", "i32 sums have no epilogue"},
+      {2, R"("activation":"relu")", "i32 sums have no epilogue"},
+      {4, R"("b":"f8e5m2")", "f8e5m2 is not f8e4m3"},
+      {4, R"("d":"i32")", "\"d\": i32 is none of f32, f16, bf16"},
+  };
+  for (const auto& c : cases)
+    EXPECT_THAT(error_of(with(taken[c.of], c.change)), HasSubstr(c.cause))
+        << taken[c.of] << " with " << c.change;
+  const auto rows = parse_manifest(text_of(R"({"op":"argmax","a":"f32","d":"i64","m_max":8})"));
+  ASSERT_TRUE(rows.ok()) << rows.status();
+  EXPECT_EQ(rows->entries[0].problem.row_lo, row_bucket(1).lo);
+}
+
+// Two texts would say one class.
+TEST(Manifest, FieldsThatAnOpHasNotAreRefused) {
+  const struct {
+    const char *op, *field;
+  } cases[] = {{"argmax", R"("b":"f32")"},
+               {"argmax", R"("n":1)"},
+               {"argmax", R"("k":1)"},
+               {"argmax", R"("trans_a":1)"},
+               {"argmax", R"("trans_b":1)"},
+               {"argmax", R"("bias":"f32")"},
+               {"argmax", R"("math":"tf32")"},
+               {"argmax", R"("scale_a":1)"},
+               {"argmax", R"("scale_b":1)"},
+               {"argmax", R"("zero_a":1)"},
+               {"argmax", R"("packed_b":1)"},
+               {"argmax", R"("logits":"f32")"},
+               {"argmax", R"("c":"f32")"},
+               {"argmax", R"("residual":"f32")"},
+               {"argmax", R"("activation":"relu")"},
+               {"matmul", R"("wants_values":1)"},
+               {"matmul", R"("logits":"f32")"},
+               {"matmul", R"("row_hi":1)"},
+               {"matmul", R"("row_lo":1,"row_hi":1)"}};
+  for (const auto& c : cases) {
+    const bool argmax = std::string(c.op) == "argmax";
+    Json json = Json::parse(argmax ? R"({"a":"f32","d":"i64","row_lo":1,"row_hi":1024})"
+                                   : R"({"a":"f32","b":"f32","d":"f32","n":5,"k":5,"m_hi":1})");
+    json["op"] = c.op;
+    EXPECT_TRUE(parse_manifest(text_of(json.dump())).ok()) << parse_manifest(text_of(json.dump())).status();
+    const std::string field = c.field;
+    json.update(Json::parse("{" + field + "}"));
+    EXPECT_THAT(error_of(text_of(json.dump())),
+                HasSubstr(field.substr(0, field.find(':')) + ": this op has none"));
+  }
+}
+
 // What Lathe wrote is read as it was written or not at all.
 TEST(Manifest, EveryTruncationAndEveryFlippedBitIsRefused) {
   std::mt19937 random(10);

@@ -1,0 +1,115 @@
+// Makes kernels in whatever environment it was started in, and says what came of it: on standard output the
+// counts and the contents of its cache, on standard error what the library logs.
+//   environment_child [N | clock=SECONDS | remove=FILE]...
+// In this order: a product with N columns, the clock being so far off from then on, a file that goes.
+#include <lathe/lathe.h>
+#include <sys/auxv.h>
+#include <sys/syscall.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+#include <string>
+#include <vector>
+
+static time_t seconds_off = 0;
+
+// What this program and its libraries take for the time of day.
+extern "C" {
+int clock_gettime(clockid_t clock, timespec* now) noexcept {
+  const long result = syscall(SYS_clock_gettime, clock, now);
+  if (result == 0 && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE)) now->tv_sec += seconds_off;
+  return static_cast<int>(result);
+}
+time_t time(time_t* into) noexcept {
+  timespec now = {};
+  clock_gettime(CLOCK_REALTIME, &now);
+  if (into != nullptr) *into = now.tv_sec;
+  return now.tv_sec;
+}
+int gettimeofday(timeval* into, void*) noexcept {
+  timespec now = {};
+  clock_gettime(CLOCK_REALTIME, &now);
+  *into = {now.tv_sec, now.tv_nsec / 1000};
+  return 0;
+}
+}
+
+namespace {
+
+// Of integers that f32 holds. False: a call failed, or a sum is another.
+bool multiply(lathe_device* device, int64_t n) {
+  constexpr int64_t kM = 3, kK = 33;
+  std::vector<float> a(kM * kK), b(static_cast<size_t>(kK * n)), d(static_cast<size_t>(kM * n), -1.0f);
+  for (size_t i = 0; i < a.size(); ++i) a[i] = static_cast<float>(i % 5) - 2;
+  for (size_t i = 0; i < b.size(); ++i) b[i] = static_cast<float>(i % 7) - 3;
+  lathe_matmul_desc desc = LATHE_MATMUL_DESC_INIT;
+  desc.m = kM, desc.n = n, desc.k = kK;
+  desc.a.data = a.data(), desc.b.data = b.data(), desc.d.data = d.data();
+  desc.a.dtype = desc.b.dtype = desc.d.dtype = LATHE_F32;
+  if (lathe_matmul(device, nullptr, &desc) != LATHE_OK) {
+    std::printf("%s\n", lathe_last_error());
+    return false;
+  }
+  for (int64_t i = 0; i < kM; ++i)
+    for (int64_t j = 0; j < n; ++j) {
+      float sum = 0;
+      for (int64_t k = 0; k < kK; ++k)
+        sum += a[static_cast<size_t>(i * kK + k)] * b[static_cast<size_t>(k * n + j)];
+      if (d[static_cast<size_t>(i * n + j)] != sum) return false;
+    }
+  return true;
+}
+
+void report(lathe_context* context, int wrong) {
+  lathe_statistics s = LATHE_STATISTICS_INIT;
+  lathe_context_statistics(context, &s);
+  std::string list;
+  lathe_cache_list(
+      context,
+      [](void* user, const char*, const char* text, size_t size) {
+        static_cast<std::string*>(user)->append(text, size);
+      },
+      &list);
+  const auto print = [](const char* name, uint64_t value) {
+    std::printf("%s=%llu ", name, static_cast<unsigned long long>(value));
+  };
+  print("secure", getauxval(AT_SECURE));
+  print("now", static_cast<uint64_t>(time(nullptr)));
+  print("wrong", static_cast<uint64_t>(wrong));
+  print("compiles", s.compiles);
+  print("disk_hits", s.disk_hits);
+  print("rejects", s.disk_rejects);
+  print("evictions", s.evictions);
+  std::printf("%s\n", list.c_str());
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  lathe_context_options options = LATHE_CONTEXT_OPTIONS_INIT;
+  options.compiler_library = LATHE_COMPILER_FILE;
+  lathe_context* context = nullptr;
+  lathe_device* device = nullptr;
+  if (lathe_context_create(&options, &context) != LATHE_OK ||
+      lathe_device_open(context, "cpu", &device) != LATHE_OK) {
+    std::printf("%s\n", lathe_last_error());
+    return 1;
+  }
+  int wrong = 0;
+  for (int i = 1; i < argc; ++i) {
+    const std::string argument = argv[i];
+    if (argument.rfind("clock=", 0) == 0)
+      seconds_off = std::atoll(argument.c_str() + 6);
+    else if (argument.rfind("remove=", 0) == 0)
+      wrong += unlink(argument.c_str() + 7) != 0;
+    else
+      wrong += !multiply(device, std::atoll(argument.c_str()));
+  }
+  report(context, wrong);
+  lathe_device_close(device);
+  lathe_context_destroy(context);
+  return wrong == 0 ? 0 : 1;
+}
