@@ -32,8 +32,8 @@ class PayloadTrial {
     lathe_dtype dtype = LATHE_DTYPE_NONE;
     std::vector<int64_t> shape;
     std::vector<uint8_t> image;
+    int64_t elements = 0;
     DeviceBuffer memory;
-    int64_t elements() const;
   };
   struct Access {
     const Value* value;
@@ -50,15 +50,15 @@ class PayloadTrial {
   Operand gather(const PayloadStep& step, const char* name, char rows, char columns) const;
   Operand gather_argmax(const PayloadStep& step) const;
   CheckResult check_step(const PayloadStep& step);
-  void check_meaning(CheckResult* all);
+  absl::Status check_meaning(CheckResult* all);
   CheckResult check(const PayloadStep& step, const Elementwise& desc);
   // On the host, between the kernels before and after.
   absl::Status evaluate(const Elementwise& step);
   // A copy of an argmax's input whose rows lie as its kernel reads them.
   absl::Status gather_rows(const PayloadStep& step);
   absl::Status download(Value* value);
-  // An evaluator with `values` bound.
-  Evaluator evaluator_with(const std::vector<size_t>& values) const;
+  // An evaluator that knows the elements of `values`, and every shape.
+  absl::StatusOr<Evaluator> evaluator_with(const std::vector<size_t>& values) const;
   CheckResult check(const PayloadStep& step, const lathe_matmul_desc& desc);
   CheckResult check(const PayloadStep& step, const lathe_argmax_desc& desc);
   CheckResult check(const PayloadStep& step, const lathe_matmul_argmax_desc& desc);

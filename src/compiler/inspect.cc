@@ -17,17 +17,6 @@ using namespace mlir;
 // A text may be as long and as deep as a parser that calls itself bears on a thread's stack.
 constexpr size_t kMostBytes = 1 << 20, kMostDepth = 200;
 
-std::string text_of(Location location) {
-  std::string text = "?";
-  location->walk([&](Location l) {
-    auto place = dyn_cast<FileLineColLoc>(l);
-    if (!place) return WalkResult::advance();
-    text = absl::StrCat(place.getFilename().str(), ":", place.getLine(), ":", place.getColumn());
-    return WalkResult::interrupt();
-  });
-  return text;
-}
-
 Json refusal(absl::string_view location, absl::string_view reason, bool malformed) {
   return {{"refused", {{"location", location}, {"reason", reason}, {"malformed", malformed}}}};
 }
@@ -303,12 +292,13 @@ class Function {
   }
   Json to_json(const Step& step) {
     if (step.elementwise) {
-      Json json = {{"op", "elementwise"}, {"location", text_of(step.location)}, {"reads", Json::array()}};
+      Json json = {
+          {"op", "elementwise"}, {"location", location_text(step.location)}, {"reads", Json::array()}};
       for (Value v : step.reads) json["reads"].push_back(number(v));
       put(&json, "d", step.d);
       return json;
     }
-    Json json = {{"op", name_of(step.op)}, {"location", text_of(step.location)}};
+    Json json = {{"op", name_of(step.op)}, {"location", location_text(step.location)}};
     put(&json, step.op == Op::kArgmax ? "x" : "a", step.a);
     put(&json, "b", step.b);
     put(&json, "bias", step.bias);
@@ -353,10 +343,10 @@ Json read_module(ModuleOp module) {
     if (function) json = Function(function).read(&refused);
     if (!function)
       refused = Refused{op.getLoc(), absl::StrCat(op.getName().getStringRef().str(), ": no function")};
-    if (refused) return refusal(text_of(refused->location), refused->reason, false);
+    if (refused) return refusal(location_text(refused->location), refused->reason, false);
     functions.push_back(*std::move(json));
   }
-  if (functions.empty()) return refusal(text_of(module.getLoc()), "the module has no function", false);
+  if (functions.empty()) return refusal(location_text(module.getLoc()), "the module has no function", false);
   return {{"functions", functions}};
 }
 
@@ -428,7 +418,7 @@ Json inspect_payload(absl::string_view name, absl::string_view text) {
   std::optional<Json> complaint;
   ScopedDiagnosticHandler handler(&context.get(), [&](Diagnostic& d) {
     if (!complaint && d.getSeverity() == DiagnosticSeverity::Error)
-      complaint = payload::refusal(payload::text_of(d.getLocation()), d.str(), true);
+      complaint = payload::refusal(location_text(d.getLocation()), d.str(), true);
     return success();
   });
   llvm::SourceMgr sources;

@@ -188,6 +188,38 @@ def test_pipelines(cache):
         assert "cannot read" in lathe("run", "matmul", "8x8x8", "--pipeline", folder / "nowhere.yaml", code=1)
 
 
+PRODUCT = """  %{d} = linalg.matmul ins(%x, %{w} : tensor<?x8xf32>, tensor<8x4xf32>) outs(%{o} : tensor<{m}x4xf32>) -> tensor<{m}x4xf32>
+"""
+TWO_PRODUCTS = """// Both read %x, which has as many rows as one of the results says.
+func.func @f(%x: tensor<?x8xf32>, %v: tensor<8x4xf32>, %w: tensor<8x4xf32>,
+             %o: tensor<20000x4xf32>, %p: tensor<5x4xf32>)
+    -> (tensor<20000x4xf32>, tensor<5x4xf32>) {
+""" + PRODUCT.format(d="d", w="v", o="o", m=20000) + PRODUCT.format(d="e", w="w", o="p", m=5) + """
+  return %d, %e : tensor<20000x4xf32>, tensor<5x4xf32>
+}
+"""
+
+
+def elementwise(x, map_of_x, result):
+    """A generic that scales %x, read by `map_of_x`; no kernel does it."""
+    return f"""#y = affine_map<{"(i, j) -> (i, j)" if "x" in result else "(i) -> (i)"}>
+func.func @f(%x: tensor<{x}xf32>, %o: tensor<{result}xf32>) -> tensor<{result}xf32> {{
+  %y = linalg.generic {{indexing_maps = [affine_map<{map_of_x}>, #y], iterator_types = [{'"parallel", "parallel"' if "x" in result else '"parallel"'}]}}
+       ins(%x : tensor<{x}xf32>) outs(%o : tensor<{result}xf32>) {{
+  ^bb0(%e: f32, %z: f32):
+    %s = arith.mulf %e, %e : f32
+    linalg.yield %s : f32
+  }} -> tensor<{result}xf32>
+  return %y : tensor<{result}xf32>
+}}
+"""
+
+
+TALL = elementwise("?x400", "(i, j) -> (i, j)", "20000x400")
+APART = elementwise("?", "(i) -> (i * 2)", "20000")
+ARGMAX_ROWS = (PAYLOADS / "argmax.mlir").read_text().replace("64x32000", "?x32000").replace("64xf32", "6xf32").replace("64xi64", "5xi64")
+
+
 def test_refusals(cache):
     mlp = (PAYLOADS / "mlp.mlir").read_text()
     with tempfile.TemporaryDirectory() as folder:
@@ -203,6 +235,16 @@ def test_refusals(cache):
                 "p.mlir:23:8: dimension 0 of 'b' is open; rows alone may be")
         refused(mlp.replace("tensor<256xf32>", "tensor<255xf32>"), 2, "p.mlir:9:8: dimension 0 of 'bias' is 255, elsewhere 256")
         refused(mlp[:200], 2, "p.mlir:")
+        # Extents whose product, or whose strides, no number holds.
+        batched = (PAYLOADS / "batched.mlir").read_text()
+        for b, m, k in ((1 << 62, 4, 9), (0, 1 << 62, 9)):
+            huge = batched.replace("32x128x256", f"{b}x{m}x{k}").replace("32x256x192", f"{b}x{k}x192")
+            refused(huge.replace("32x128x192", f"{b}x{m}x192"), 2, "p.mlir:6:8: 'a' has more elements than can be counted")
+        # What one step is told of an open extent, another is told otherwise; an elementwise one too.
+        refused(TWO_PRODUCTS, 2, "p.mlir:6:8: dimension 0 of 'a' is 5, elsewhere 20000")
+        refused(TALL, 2, "p.mlir:3:8: dimension 0 of an operand of 20000x400 is 20000, elsewhere 8192")
+        refused(APART, 2, "p.mlir:3:8: it reads dimension 0 of an operand of 8192 from 0 to 39998")
+        refused(ARGMAX_ROWS, 2, "p.mlir:9:10: dimension 0 of 'values' is 6, elsewhere 5")
         refused("", 1, "no function")
         refused("module {\n" + mlp + "}\n" + mlp, 1, "p.mlir:", "no function")
     assert "cannot read" in compile_payload(PAYLOADS / "none.mlir", cache=cache, code=2)
