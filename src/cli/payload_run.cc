@@ -1,6 +1,7 @@
 #include "cli/payload_run.h"
 
 #include <algorithm>
+#include <chrono>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -97,13 +98,11 @@ void PayloadTrial::set_pointers(PayloadStep* step) {
   }
 }
 
-absl::Status PayloadTrial::launch() {
+absl::StatusOr<double> PayloadTrial::launch() {
+  double on_host = 0;
   for (const PayloadStep& step : steps_) {
+    if (absl::Status s = run_on_host(step, &on_host); !s.ok()) return s;
     lathe_status status = LATHE_OK;
-    if (const auto* d = std::get_if<Elementwise>(&step.desc))
-      if (absl::Status s = evaluate(*d); !s.ok()) return s;
-    if (rows_.count(&step) != 0)
-      if (absl::Status s = gather_rows(step); !s.ok()) return s;
     if (const auto* d = std::get_if<lathe_matmul_desc>(&step.desc))
       status = lathe_matmul(device_, stream_.get(), d);
     if (const auto* d = std::get_if<lathe_argmax_desc>(&step.desc))
@@ -113,7 +112,17 @@ absl::Status PayloadTrial::launch() {
     if (absl::Status s = cli::check(status); !s.ok())
       return absl::Status(s.code(), absl::StrCat(step.location, ": ", s.message()));
   }
-  return absl::OkStatus();
+  return on_host;
+}
+
+absl::Status PayloadTrial::run_on_host(const PayloadStep& step, double* seconds) {
+  const auto* elementwise = std::get_if<Elementwise>(&step.desc);
+  if (elementwise == nullptr && rows_.count(&step) == 0) return absl::OkStatus();
+  if (absl::Status s = stream_.synchronize(); !s.ok()) return s;
+  const auto start = std::chrono::steady_clock::now();
+  const absl::Status done = elementwise != nullptr ? evaluate(*elementwise) : gather_rows(step);
+  *seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return done;
 }
 
 double PayloadTrial::flops() const {
@@ -127,6 +136,19 @@ double PayloadTrial::flops() const {
     flops += products;
   }
   return flops;
+}
+
+double PayloadTrial::bytes() const {
+  double bytes = 0;
+  for (const PayloadStep& step : steps_) {
+    if (std::holds_alternative<Elementwise>(step.desc)) continue;
+    for (const auto& [name, access] : step.json->items()) {
+      if (!access.is_object()) continue;
+      const Value& value = values_[access.at("value").get<size_t>()];
+      bytes += static_cast<double>(value.elements) * static_cast<double>(bytes_of(value.dtype));
+    }
+  }
+  return bytes;
 }
 
 PayloadTrial::Access PayloadTrial::access(const PayloadStep& step, const char* name) const {

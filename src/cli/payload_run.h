@@ -18,13 +18,16 @@ class PayloadTrial {
   static absl::StatusOr<std::unique_ptr<PayloadTrial>> make(lathe_device* device, const Stream& stream,
                                                             const Json& function, int64_t rows,
                                                             uint64_t seed);
-  // All steps, on the trial's stream; does not wait for them.
-  absl::Status launch();
+  // All steps, on the trial's stream; does not wait for the last kernels. The seconds that the host spent on
+  // what no kernel does, while the device was idle: elementwise steps, and rows of an argmax that lie apart.
+  absl::StatusOr<double> launch();
   // Waits, then judges every step's result: the first that is wrong, or the one nearest to its bound. Then
   // what the function returns against what its text says, whatever the steps are.
   absl::StatusOr<CheckResult> verify();
 
+  // Of the steps that kernels do: what they compute, and what their operands weigh.
   double flops() const;
+  double bytes() const;
   const std::vector<PayloadStep>& steps() const { return steps_; }
 
  private:
@@ -52,7 +55,8 @@ class PayloadTrial {
   CheckResult check_step(const PayloadStep& step);
   absl::Status check_meaning(CheckResult* all);
   CheckResult check(const PayloadStep& step, const Elementwise& desc);
-  // On the host, between the kernels before and after.
+  // What the host does of a step; *seconds: how long it took.
+  absl::Status run_on_host(const PayloadStep& step, double* seconds);
   absl::Status evaluate(const Elementwise& step);
   // A copy of an argmax's input whose rows lie as its kernel reads them.
   absl::Status gather_rows(const PayloadStep& step);

@@ -96,6 +96,26 @@ def test_params(cache):
         assert "no parameters" in compiled({"lathe_params": 2, "entries": []}, code=2)
 
 
+def check_peers(cache, table, bars):
+    """The external libraries here have a column each, and do what they can: f32 products, never an argmax."""
+    explained = json.loads(subprocess.run([LATHE, "explain", "matmul", "64x64x64", "--json", "--cache-dir", str(cache)],
+                                          check=True, capture_output=True, text=True).stdout)
+    found = [library["library"] for library in explained["external"]["found"] if not library["absent"]]
+    columns = [c[:-len("_median_seconds")] for c in table["square"] if c.endswith("_median_seconds")]
+    assert columns == found, (columns, found)
+    for library in found:
+        seconds = float(table["square"][f"{library}_median_seconds"])
+        bar = bars.index(f"square by {library}")
+        assert seconds > 0 and bars[bar + 1] == f"{2 * 1024**3 / seconds / 1e9:.4g}", (library, seconds, bars[bar:bar + 2])
+        assert table["argmax"][f"{library}_median_seconds"] == "" and f"argmax by {library}" not in bars, table["argmax"]
+
+
+def test_what_no_kernel_does(cache):
+    text = compile_payload(PAYLOADS / "lower_triangular.mlir", cache=cache)
+    assert "elementwise on the host\n  no kernel is made: " in text and "needs no kernel" not in text, text
+    assert last_line(text).startswith("1 class: 1 compiled"), text
+
+
 def test_kernel_bench(cache):
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
@@ -113,8 +133,22 @@ def test_kernel_bench(cache):
             table = {row["payload"]: row for row in csv.DictReader(f)}
         assert len(table) == count and all(row["right"] == "1" and int(row["checked"]) > 0 and int(row["judged"]) > 0 for row in table.values()), table
         assert float(table["square"]["gflops"]) > 0 and table["mlp"]["steps"].count("matmul") == 2, table
-        bars = xml.etree.ElementTree.parse(folder / "t.svg").findall("{*}text")
-        assert {"square", "mlp"} < {bar.text for bar in bars} and "argmax" not in {bar.text for bar in bars}
+        # A chart of products, and one of argmax in what it can be measured by.
+        bars = [bar.text for bar in xml.etree.ElementTree.parse(folder / "t.svg").findall("{*}text")]
+        assert bars.index("square") < bars.index("Argmax on cpu (GB/s)") < bars.index("argmax"), bars
+        assert "Products on cpu (GFLOP/s)" in bars and "argmax" not in bars[:bars.index("Argmax on cpu (GB/s)")], bars
+        argmax = table["argmax"]
+        wanted = (64 * 32000 * 4 + 64 * 12) / float(argmax["median_seconds"]) / 1e9
+        assert abs(float(argmax["gbytes_per_second"]) / wanted - 1) < 1e-4 and argmax["gflops"] == "0", argmax
+        assert bars[bars.index("argmax") + 1] == f"{wanted:.4g}", bars
+        # What no kernel does is timed apart from what they do.
+        for name, row in table.items():
+            on_host = "elementwise" in row["steps"] or name == "argmax_middle"
+            assert (float(row["host_seconds"]) > 0) == on_host, row
+        masked = table["lower_triangular"]
+        wanted = 2 * 192**3 / float(masked["median_seconds"]) / 1e9
+        assert abs(float(masked["gflops"]) / wanted - 1) < 1e-4, masked
+        check_peers(cache, table, bars)
 
         (folder / "sin.mlir").write_text((PAYLOADS / "mlp.mlir").read_text().replace("math.erf", "math.sin"))
         result = bench(folder)
