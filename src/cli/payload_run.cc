@@ -1,5 +1,7 @@
 #include "cli/payload_run.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 
@@ -12,6 +14,22 @@ namespace {
 int64_t extent(const PayloadStep& step, char letter) {
   const auto at = step.extents.find(letter);
   return at == step.extents.end() ? 1 : at->second;
+}
+
+// Every value lies in a device's memory and, to be checked, in the host's, which a CPU's is too.
+absl::Status check_memory(const Json& values, const std::vector<std::vector<int64_t>>& shapes) {
+  const double most =
+      static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
+  double bytes = 0;
+  for (size_t i = 0; i < shapes.size(); ++i) {
+    const std::optional<int64_t> elements = elements_in(shapes[i]);
+    const lathe_dtype dtype = dtype_named(values[i].at("dtype").get<std::string>());
+    bytes += 2 * static_cast<double>(bytes_of(dtype)) * static_cast<double>(elements.value_or(INT64_MAX));
+    if (!elements || bytes > most)
+      return absl::ResourceExhaustedError(
+          absl::StrCat("a tensor of ", absl::StrJoin(shapes[i], "x"), " does not fit memory"));
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace
@@ -46,18 +64,16 @@ absl::StatusOr<std::unique_ptr<PayloadTrial>> PayloadTrial::make(lathe_device* d
 absl::Status PayloadTrial::make_values(const Json& function, int64_t rows) {
   const Json& values = function.at("values");
   const std::vector<std::vector<int64_t>> shapes = shapes_of(function, steps_, rows);
+  if (absl::Status s = check_memory(values, shapes); !s.ok()) return s;
   for (size_t i = 0; i < values.size(); ++i) {
     Value value;
     value.dtype = dtype_named(values[i].at("dtype").get<std::string>());
     value.shape = shapes[i];
-    value.elements = elements_in(value.shape).value_or(INT64_MAX);
+    value.elements = *elements_in(value.shape);
     OperandForm form;
     form.dtype = value.dtype;
     form.rows = 1;
     form.columns = value.elements;
-    if (!fits_memory(form))
-      return absl::InvalidArgumentError(
-          absl::StrCat("a tensor of ", absl::StrJoin(value.shape, "x"), " does not fit memory"));
     // An argument's elements; what a step writes begins as poison.
     Operand operand(form);
     const Json& arguments = function.at("arguments");

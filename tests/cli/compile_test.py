@@ -153,6 +153,13 @@ def test_kernel_bench(cache):
         (folder / "sin.mlir").write_text((PAYLOADS / "mlp.mlir").read_text().replace("math.erf", "math.sin"))
         result = bench(folder)
         assert result.returncode == 1 and "sin.mlir:11:8:" in result.stdout and last_line(result.stdout) == "0 of 1 right", result
+        # What does not fit memory is refused before any of it is taken, and the others run.
+        large = (PAYLOADS / "bias_broadcast.mlir").read_text().replace("128x", "3000000000x")
+        (folder / "large.mlir").write_text(large)
+        (folder / "sin.mlir").write_text((PAYLOADS / "bias_broadcast.mlir").read_text())
+        result = bench(folder)
+        assert result.returncode == 1 and last_line(result.stdout) == "1 of 2 right", result
+        assert "a tensor of 3000000000x256 does not fit memory" in result.stdout, result
         assert bench(folder / "nowhere").returncode == 2
 
 
