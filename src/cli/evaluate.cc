@@ -117,6 +117,13 @@ Evaluator::Evaluator(const Json& meaning) {
   }
 }
 
+absl::StatusOr<Evaluator::Shapes> Evaluator::told_shapes(const Json& meaning, const Shapes& shapes) {
+  Evaluator evaluator(meaning);
+  evaluator.shapes_ = shapes;
+  if (absl::Status s = evaluator.tell_shapes(); !s.ok()) return s;
+  return std::move(evaluator.shapes_);
+}
+
 absl::StatusOr<Evaluator> Evaluator::make(const Json& meaning, const std::map<int64_t, Bound>& values) {
   Evaluator evaluator(meaning);
   for (const auto& [value, bound] : values) {
@@ -126,9 +133,18 @@ absl::StatusOr<Evaluator> Evaluator::make(const Json& meaning, const std::map<in
     evaluator.shapes_[value] = bound.shape;
     if (bound.elements != nullptr) evaluator.bound_[value] = bound;
   }
+  if (absl::Status s = evaluator.tell_shapes(); !s.ok()) return s;
   for (Op& op : evaluator.ops_)
     if (absl::Status s = evaluator.settle(&op); !s.ok()) return s;
   return evaluator;
+}
+
+// Twice: an op may tell what one before it left open.
+absl::Status Evaluator::tell_shapes() {
+  for (int pass = 0; pass < 2; ++pass)
+    for (Op& op : ops_)
+      if (absl::Status s = tell_shapes(&op); !s.ok()) return s;
+  return absl::OkStatus();
 }
 
 const std::vector<int64_t>* Evaluator::shape_of(int64_t value) const {
@@ -137,9 +153,7 @@ const std::vector<int64_t>* Evaluator::shape_of(int64_t value) const {
 }
 
 absl::Status Evaluator::settle(Op* op) {
-  if (op->source >= 0) return settle_view(*op);
-  if (op->yield.empty()) return shapes_.try_emplace(op->value, op->shape), absl::OkStatus();
-  if (absl::Status s = size_loops(op); !s.ok()) return s;
+  if (op->yield.empty()) return absl::OkStatus();
   for (const Operand& operand : op->operands)
     if (absl::Status s = check_reads(*op, operand); !s.ok()) return s;
   if (absl::Status s = settle_reduction(op); !s.ok()) return s;
@@ -156,49 +170,30 @@ absl::Status Evaluator::settle(Op* op) {
   return absl::OkStatus();
 }
 
-// Another shape of the same elements. With as many dimensions it is the same shape, of which less is known.
-absl::Status Evaluator::settle_view(const Op& op) {
-  const std::vector<int64_t>* source = shape_of(op.source);
-  if (source == nullptr) return absl::OkStatus();
-  std::vector<int64_t> shape = op.shape;
-  bool same = shape.size() == source->size();
-  if (same) {
-    for (size_t d = 0; d < shape.size(); ++d) {
-      if (shape[d] < 0) shape[d] = (*source)[d];
-      same = same && (shape[d] == (*source)[d] || (*source)[d] < 0);
-    }
-  } else {
-    const auto is_open = [](const std::vector<int64_t>& s) { return std::count(s.begin(), s.end(), -1) > 0; };
-    same = !is_open(shape) && !is_open(*source) && elements_in(shape) == elements_in(*source);
-  }
-  if (!same)
-    return error_at(op.location, absl::StrJoin(*source, "x"), " is made ", absl::StrJoin(shape, "x"));
-  shapes_[op.value] = shape;
-  return absl::OkStatus();
-}
-
-// What the shapes of its operands and results say of the loops.
-absl::Status Evaluator::size_loops(Op* op) {
-  op->sizes.assign(op->reduction.size(), -1);
+absl::Status Evaluator::tell_shapes(Op* op) {
+  if (op->source >= 0) return tell_view(*op);
+  if (op->yield.empty()) return shapes_.try_emplace(op->value, op->shape), absl::OkStatus();
+  std::vector<std::pair<const Operand*, int64_t>> values;  // a result lies as the operand that it begins as
   for (const Operand& operand : op->operands)
-    if (absl::Status s = size_loops(op, operand, operand.value); !s.ok()) return s;
+    if (operand.value >= 0) values.push_back({&operand, operand.value});
+  for (size_t r = 0; r < op->yield.size(); ++r)
+    values.push_back(
+        {&op->operands[static_cast<size_t>(op->inputs) + r], op->value + static_cast<int64_t>(r)});
+  op->sizes.assign(op->reduction.size(), -1);
+  for (const auto& [like, value] : values)
+    if (absl::Status s = tell_loops(op, *like, value); !s.ok()) return s;
   for (size_t r = 0; r < op->yield.size(); ++r) {
     const Operand& like = op->operands[static_cast<size_t>(op->inputs) + r];
-    const int64_t value = op->value + static_cast<int64_t>(r);
-    if (absl::Status s = size_loops(op, like, value); !s.ok()) return s;
-    std::vector<int64_t> shape;
-    for (const auto& row : like.map) {
+    for (const auto& row : like.map)
       if (loop_of(row) < 0) return error_at(op->location, "its result's map is no permutation of loops");
-      shape.push_back(op->sizes[static_cast<size_t>(loop_of(row))]);
-    }
-    shapes_.try_emplace(value, shape);
+    shapes_.try_emplace(op->value + static_cast<int64_t>(r), like.map.size(), -1);
   }
+  for (const auto& [like, value] : values) tell_value(*op, *like, value);
   return absl::OkStatus();
 }
 
-// `value` is an operand, or a result that lies as an operand does.
-absl::Status Evaluator::size_loops(Op* op, const Operand& like, int64_t value) {
-  const std::vector<int64_t>* shape = value < 0 ? nullptr : shape_of(value);
+absl::Status Evaluator::tell_loops(Op* op, const Operand& like, int64_t value) const {
+  const std::vector<int64_t>* shape = shape_of(value);
   for (size_t d = 0; shape != nullptr && d < shape->size(); ++d) {
     const int64_t loop = loop_of(like.map[d]), extent = (*shape)[d];
     if (loop < 0 || extent < 0) continue;
@@ -209,6 +204,35 @@ absl::Status Evaluator::size_loops(Op* op, const Operand& like, int64_t value) {
     size = extent;
   }
   return absl::OkStatus();
+}
+
+void Evaluator::tell_value(const Op& op, const Operand& like, int64_t value) {
+  const auto known = shapes_.find(value);
+  if (known == shapes_.end()) return;
+  for (size_t d = 0; d < known->second.size(); ++d)
+    if (known->second[d] < 0 && loop_of(like.map[d]) >= 0)
+      known->second[d] = op.sizes[static_cast<size_t>(loop_of(like.map[d]))];
+}
+
+// Another shape of the same elements. With as many dimensions it is the same shape, of which each side may
+// know what the other does not.
+absl::Status Evaluator::tell_view(const Op& op) {
+  std::vector<int64_t>& shape = shapes_.try_emplace(op.value, op.shape).first->second;
+  const auto known = shapes_.find(op.source);
+  if (known == shapes_.end()) return absl::OkStatus();
+  std::vector<int64_t>& source = known->second;
+  if (shape.size() == source.size()) {
+    for (size_t d = 0; d < shape.size(); ++d) {
+      if (shape[d] < 0) shape[d] = source[d];
+      if (source[d] < 0) source[d] = shape[d];
+    }
+    if (shape == source) return absl::OkStatus();
+  } else {
+    const auto is_open = [](const std::vector<int64_t>& s) { return std::count(s.begin(), s.end(), -1) > 0; };
+    if (!is_open(shape) && !is_open(source) && elements_in(shape) == elements_in(source))
+      return absl::OkStatus();
+  }
+  return error_at(op.location, absl::StrJoin(source, "x"), " is made ", absl::StrJoin(shape, "x"));
 }
 
 // Loops that are no dimension alone: from the least index to the greatest.
@@ -281,6 +305,8 @@ const std::vector<Number>& Evaluator::compute(Op* op, size_t result, const std::
   if (!op->reduced.empty()) {
     const auto known = op->known.find(index);
     if (known != op->known.end()) return known->second;
+  } else if (op->latest_result == result && op->latest == index) {
+    return op->results;
   }
   std::vector<int64_t>& loops = op->loops;
   std::vector<Number>&numbers = op->numbers, &results = op->results;
@@ -306,7 +332,10 @@ const std::vector<Number>& Evaluator::compute(Op* op, size_t result, const std::
     }
     for (size_t r = 0; r < results.size(); ++r) results[r] = numbers[static_cast<size_t>(op->yield[r])];
   }
-  return op->reduced.empty() ? results : op->known[index] = results;
+  if (!op->reduced.empty()) return op->known[index] = results;
+  op->latest = index;
+  op->latest_result = result;
+  return results;
 }
 
 Number Evaluator::at(int64_t value, const std::vector<int64_t>& index) {

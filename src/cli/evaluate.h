@@ -21,20 +21,23 @@ std::optional<int64_t> elements_in(const std::vector<int64_t>& shape);
 
 class Evaluator {
  public:
-  // What is known of a value: its elements, row after row, which outlive the evaluator; null: its shape
-  // alone.
+  using Shapes = std::map<int64_t, std::vector<int64_t>>;  // by value; -1: an extent that is open
+  // What the ops of `meaning`, a function's as the compiler wrote it, tell of the extents that `shapes`
+  // leaves open. kInvalidArgument, with an op's place: its operands' shapes contradict each other.
+  static absl::StatusOr<Shapes> told_shapes(const Json& meaning, const Shapes& shapes);
+
+  // A value's elements, row after row, which outlive the evaluator; null: its shape alone is known.
   struct Bound {
     const void* elements;
     lathe_dtype dtype;
     std::vector<int64_t> shape;
   };
-  // `meaning` is a function's, as the compiler wrote it. kInvalidArgument, with an op's place: its operands'
-  // shapes contradict each other, or it reads past one.
+  // kInvalidArgument, with an op's place, too: it reads past an operand.
   static absl::StatusOr<Evaluator> make(const Json& meaning, const std::map<int64_t, Bound>& values);
   Evaluator(Evaluator&&) = default;  // a copy's operands would lie in the original
 
-  // What the text says of an element. Each that is reduced to is computed once, any other whenever it is
-  // asked for, without an allocation.
+  // What the text says of an element. Each that is reduced to is computed once, any other whenever another
+  // than the last is asked for, without an allocation.
   Number at(int64_t value, const std::vector<int64_t>& index);
 
  private:
@@ -70,29 +73,34 @@ class Evaluator {
     // Of the element at hand.
     std::vector<int64_t> loops, index;
     std::vector<Number> numbers, results;
+    // Which element `results` are of, where nothing is reduced: one that is read twice is computed once.
+    std::vector<int64_t> latest;
+    size_t latest_result = SIZE_MAX;
   };
 
   explicit Evaluator(const Json& meaning);
   static Op read_op(const Json& json);
   static Node read_node(const Json& json);
+  // Null: nothing is known.
+  const std::vector<int64_t>* shape_of(int64_t value) const;
+  // What an op's operands and results say of each other's shapes.
+  absl::Status tell_shapes();
+  absl::Status tell_shapes(Op* op);
+  absl::Status tell_view(const Op& op);
+  absl::Status tell_loops(Op* op, const Operand& like, int64_t value) const;
+  void tell_value(const Op& op, const Operand& like, int64_t value);
   // What does not depend on the element.
   absl::Status settle(Op* op);
-  absl::Status settle_view(const Op& op);
-  absl::Status size_loops(Op* op);
-  absl::Status size_loops(Op* op, const Operand& like, int64_t value);
   absl::Status check_reads(const Op& op, const Operand& operand) const;
   absl::Status settle_reduction(Op* op) const;
   void place_elements(const Op& op, Operand* operand) const;
   static Number element(const Bound& bound, int64_t place);
   Number read(Operand* operand, const std::vector<int64_t>& loops);
   const std::vector<Number>& compute(Op* op, size_t result, const std::vector<int64_t>& index);
-  // Null: nothing is known.
-  const std::vector<int64_t>* shape_of(int64_t value) const;
-
   std::vector<Op> ops_;
   std::map<int64_t, std::pair<size_t, size_t>> made_;  // value -> op, result
   std::map<int64_t, Bound> bound_;
-  std::map<int64_t, std::vector<int64_t>> shapes_;  // -1: open
+  Shapes shapes_;
 };
 
 // How a result compares with what the text says of it: all of it, or as much as `seconds` allow, both ends

@@ -63,12 +63,13 @@ absl::StatusOr<std::unique_ptr<PayloadTrial>> PayloadTrial::make(lathe_device* d
 
 absl::Status PayloadTrial::make_values(const Json& function, int64_t rows) {
   const Json& values = function.at("values");
-  const std::vector<std::vector<int64_t>> shapes = shapes_of(function, steps_, rows);
-  if (absl::Status s = check_memory(values, shapes); !s.ok()) return s;
+  const absl::StatusOr<std::vector<std::vector<int64_t>>> shapes = shapes_of(function, steps_, rows);
+  if (!shapes.ok()) return shapes.status();
+  if (absl::Status s = check_memory(values, *shapes); !s.ok()) return s;
   for (size_t i = 0; i < values.size(); ++i) {
     Value value;
     value.dtype = dtype_named(values[i].at("dtype").get<std::string>());
-    value.shape = shapes[i];
+    value.shape = (*shapes)[i];
     value.elements = *elements_in(value.shape);
     OperandForm form;
     form.dtype = value.dtype;

@@ -284,7 +284,19 @@ absl::Status check_shapes(const PayloadStep& step, const std::vector<std::vector
   return absl::OkStatus();
 }
 
-// Whether what every op of the text says of its operands agrees.
+// What the ops of the text tell of the extents that the steps left open.
+absl::Status tell_open(const Json& function, std::vector<std::vector<int64_t>>* shapes) {
+  if (function.at("meaning").is_null()) return absl::OkStatus();
+  const std::vector<int64_t> numbers = function.at("numbers").get<std::vector<int64_t>>();
+  Evaluator::Shapes known;
+  for (size_t v = 0; v < shapes->size(); ++v) known[numbers[v]] = (*shapes)[v];
+  absl::StatusOr<Evaluator::Shapes> told = Evaluator::told_shapes(function.at("meaning"), known);
+  if (!told.ok()) return told.status();
+  for (size_t v = 0; v < shapes->size(); ++v) (*shapes)[v] = told->at(numbers[v]);
+  return absl::OkStatus();
+}
+
+// Whether what every op of the text says of its operands agrees, and none is read past.
 absl::Status check_meaning(const Json& function, const std::vector<std::vector<int64_t>>& shapes) {
   if (function.at("meaning").is_null()) return absl::OkStatus();
   std::map<int64_t, Evaluator::Bound> values;
@@ -317,10 +329,7 @@ absl::StatusOr<std::vector<PayloadStep>> function_steps(const Json& function, in
     if (!step.ok()) return step.status();
     steps.push_back(*std::move(step));
   }
-  const std::vector<std::vector<int64_t>> shapes = shapes_of(function, steps, rows);
-  for (const PayloadStep& step : steps)
-    if (absl::Status s = check_shapes(step, shapes); !s.ok()) return s;
-  if (absl::Status s = check_meaning(function, shapes); !s.ok()) return s;
+  if (absl::Status s = shapes_of(function, steps, rows).status(); !s.ok()) return s;
   return steps;
 }
 
@@ -334,8 +343,9 @@ absl::StatusOr<std::vector<PayloadStep>> payload_steps(const Json& program, int6
   return all;
 }
 
-std::vector<std::vector<int64_t>> shapes_of(const Json& function, const std::vector<PayloadStep>& steps,
-                                            int64_t rows) {
+absl::StatusOr<std::vector<std::vector<int64_t>>> shapes_of(const Json& function,
+                                                            const std::vector<PayloadStep>& steps,
+                                                            int64_t rows) {
   std::vector<std::vector<int64_t>> shapes;
   for (const Json& value : function.at("values")) {
     shapes.emplace_back();
@@ -353,8 +363,12 @@ std::vector<std::vector<int64_t>> shapes_of(const Json& function, const std::vec
           break;
         }
     }
-  // What no step knows is rows.
+  if (absl::Status s = tell_open(function, &shapes); !s.ok()) return s;
+  // What nothing tells is rows.
   for (std::vector<int64_t>& shape : shapes) std::replace(shape.begin(), shape.end(), int64_t{-1}, rows);
+  for (const PayloadStep& step : steps)
+    if (absl::Status s = check_shapes(step, shapes); !s.ok()) return s;
+  if (absl::Status s = check_meaning(function, shapes); !s.ok()) return s;
   return shapes;
 }
 

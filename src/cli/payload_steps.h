@@ -36,9 +36,11 @@ absl::StatusOr<std::vector<PayloadStep>> function_steps(const Json& function, in
 // extent is left open.
 absl::StatusOr<std::vector<PayloadStep>> payload_steps(const Json& program, int64_t rows);
 
-// Every value's extents in a run with that many rows.
-std::vector<std::vector<int64_t>> shapes_of(const Json& function, const std::vector<PayloadStep>& steps,
-                                            int64_t rows);
+// Every value's extents: where the payload leaves them open what a step or an op of its text tells, else
+// `rows`. kInvalidArgument: as function_steps.
+absl::StatusOr<std::vector<std::vector<int64_t>>> shapes_of(const Json& function,
+                                                            const std::vector<PayloadStep>& steps,
+                                                            int64_t rows);
 
 // "matmul f32 64x48x32 nn"
 std::string step_line(const PayloadStep& step);

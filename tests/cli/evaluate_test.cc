@@ -171,6 +171,19 @@ TEST(Evaluate, OperandsThatContradictEachOtherAreRefused) {
             std::string::npos);
 }
 
+// Forwards from the operands, and backwards from a bias and a result.
+TEST(Evaluate, OpenExtentsAreToldByOtherOperands) {
+  Json meaning = product_meaning(kRows);
+  for (Json& op : meaning["ops"]) op["location"] = "p";
+  const auto told = [&](const Evaluator::Shapes& shapes) { return *Evaluator::told_shapes(meaning, shapes); };
+  using Shape = std::vector<int64_t>;
+  Evaluator::Shapes shapes = told({{0, {-1, 5}}, {1, {-1, -1}}, {2, {3}}, {4, {2, -1}}});
+  EXPECT_EQ(shapes[0], Shape({2, 5}));
+  EXPECT_EQ(shapes[1], Shape({5, 3}));
+  EXPECT_EQ(shapes[4], Shape({2, 3}));
+  EXPECT_EQ(told({{0, {-1, 5}}, {1, {-1, 3}}, {2, {-1}}})[4], Shape({-1, 3})) << "nothing says how many rows";
+}
+
 TEST(Evaluate, MoreElementsThanCanBeCountedAreNoNumber) {
   EXPECT_EQ(elements_in({}), 1);
   EXPECT_EQ(elements_in({3, 5, 7}), 105);
@@ -238,6 +251,26 @@ TEST(Evaluate, WhatIsBoundIsReadThroughAnyMap) {
   Evaluator evaluator = evaluator_of(meaning, {{0, {x.data(), LATHE_F32, {2, 3}}}});
   for (int64_t i = 0; i < 3; ++i)
     for (int64_t j = 0; j < 2; ++j) EXPECT_EQ(evaluator.at(1, {i, j}).v, x[j * 3 + 2 - i]) << i << "," << j;
+}
+
+// Each of 60 ops adds the last one's result to itself.
+TEST(Evaluate, AnElementThatIsReadTwiceIsComputedOnce) {
+  const std::vector<float> x = {1, 3};
+  Json meaning = {{"arguments", 1}, {"results", {60}}};
+  const Json row = Json::array({Json({0, 1})});
+  meaning["ops"] = Json::array({{{"value", 61}, {"shape", {2}}, {"empty", true}}});
+  for (int i = 0; i < 60; ++i) {
+    Json op = {{"value", i + 1},   {"results", 1},         {"inputs", 2},
+               {"dtype", {"f32"}}, {"reduction", {false}}, {"yield", {3}}};
+    op["operands"] = Json::array(
+        {{{"value", i}, {"map", row}}, {{"value", i}, {"map", row}}, {{"value", 61}, {"map", row}}});
+    op["body"] = Json::array({{"arith.addf", "f32", 0, 1}});
+    meaning["ops"].push_back(op);
+  }
+  Evaluator evaluator = evaluator_of(meaning, {{0, {x.data(), LATHE_F32, {2}}}});
+  EXPECT_EQ(evaluator.at(60, {0}).v, 0x1p60);
+  EXPECT_EQ(evaluator.at(60, {1}).v, 3 * 0x1p60);
+  EXPECT_EQ(evaluator.at(60, {0}).v, 0x1p60);
 }
 
 TEST(Evaluate, Comparisons) {
