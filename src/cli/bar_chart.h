@@ -1,4 +1,4 @@
-// A chart of horizontal bars, as SVG.
+// Charts of horizontal bars, as SVG.
 #pragma once
 
 #include <string>
@@ -15,6 +15,7 @@ struct BarChart {
   std::vector<Bar> bars;
 };
 
-std::string svg_of(const BarChart& chart);
+// One below the other, each on a scale of its own; what has no bars is left out.
+std::string svg_of(const std::vector<BarChart>& charts);
 
 }  // namespace lathe::cli

@@ -55,7 +55,8 @@ absl::Status print_steps(const Read& read) {
     if (!plan.ok()) return plan.status();
     absl::PrintF("%s  @%s  %s\n", step.location, step.function, step_line(step));
     if (!plan->contains("predicted_seconds")) {
-      absl::PrintF("  needs no kernel\n");
+      absl::PrintF(
+          "  no kernel is made: 'lathe kernel-bench' evaluates it on the host, an engine does it itself\n");
       continue;
     }
     absl::PrintF("  %s, predicted %s%s\n", choice_line(*plan),

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 
@@ -23,11 +24,6 @@ std::vector<int64_t> shape_in(const Json& json) {
   return shape;
 }
 
-int64_t count(const std::vector<int64_t>& shape) {
-  int64_t n = 1;
-  for (int64_t extent : shape) n *= extent;
-  return n;
-}
 int64_t place(const std::vector<int64_t>& shape, const std::vector<int64_t>& index) {
   int64_t at = 0;
   for (size_t d = 0; d < shape.size(); ++d) at = at * shape[d] + index[d];
@@ -50,7 +46,19 @@ int64_t loop_of(const std::vector<int64_t>& row) {
   return row[0] == 0 ? loop : -1;
 }
 
+template <typename... Words>
+absl::Status error_at(const std::string& location, const Words&... words) {
+  return absl::InvalidArgumentError(absl::StrCat(location, ": ", words...));
+}
+
 }  // namespace
+
+std::optional<int64_t> elements_in(const std::vector<int64_t>& shape) {
+  int64_t most = 1;
+  for (int64_t extent : shape)
+    if (extent > 1 && __builtin_mul_overflow(most, extent, &most)) return std::nullopt;
+  return std::find(shape.begin(), shape.end(), 0) == shape.end() ? most : 0;
+}
 
 Evaluator::Node Evaluator::read_node(const Json& json) {
   Node node;
@@ -75,6 +83,7 @@ Evaluator::Node Evaluator::read_node(const Json& json) {
 
 Evaluator::Op Evaluator::read_op(const Json& json) {
   Op op;
+  op.location = json.at("location").get<std::string>();
   op.value = json.at("value").get<int64_t>();
   if (json.contains("shape")) op.shape = shape_in(json["shape"]);
   if (json.contains("same_as")) op.source = json["same_as"].get<int64_t>();
@@ -108,54 +117,47 @@ Evaluator::Evaluator(const Json& meaning) {
   }
 }
 
-void Evaluator::bind(int64_t value, const void* elements, lathe_dtype dtype,
-                     const std::vector<int64_t>& shape) {
-  bound_[value] = {elements, dtype};
-  shapes_[value] = shape;
+absl::StatusOr<Evaluator::Shapes> Evaluator::told_shapes(const Json& meaning, const Shapes& shapes) {
+  Evaluator evaluator(meaning);
+  evaluator.shapes_ = shapes;
+  if (absl::Status s = evaluator.tell_shapes(); !s.ok()) return s;
+  return std::move(evaluator.shapes_);
 }
 
-const std::vector<int64_t>& Evaluator::shape_of(int64_t value) {
+absl::StatusOr<Evaluator> Evaluator::make(const Json& meaning, const std::map<int64_t, Bound>& values) {
+  Evaluator evaluator(meaning);
+  for (const auto& [value, bound] : values) {
+    if (!elements_in(bound.shape))
+      return absl::InvalidArgumentError(absl::StrCat("a tensor of ", absl::StrJoin(bound.shape, "x"),
+                                                     " has more elements than can be counted"));
+    evaluator.shapes_[value] = bound.shape;
+    if (bound.elements != nullptr) evaluator.bound_[value] = bound;
+  }
+  if (absl::Status s = evaluator.tell_shapes(); !s.ok()) return s;
+  for (Op& op : evaluator.ops_)
+    if (absl::Status s = evaluator.settle(&op); !s.ok()) return s;
+  return evaluator;
+}
+
+// Twice: an op may tell what one before it left open.
+absl::Status Evaluator::tell_shapes() {
+  for (int pass = 0; pass < 2; ++pass)
+    for (Op& op : ops_)
+      if (absl::Status s = tell_shapes(&op); !s.ok()) return s;
+  return absl::OkStatus();
+}
+
+const std::vector<int64_t>* Evaluator::shape_of(int64_t value) const {
   const auto known = shapes_.find(value);
-  if (known != shapes_.end()) return known->second;
-  const auto at = made_.find(value);
-  if (at == made_.end()) return shapes_[value];
-  Op& op = ops_[at->second.first];
-  std::vector<int64_t> shape = op.shape;
-  if (!op.operands.empty()) {
-    const std::vector<int64_t> loops = extents(op);
-    for (const auto& row : op.operands[static_cast<size_t>(op.inputs) + at->second.second].map)
-      shape.push_back(loop_of(row) < 0 ? -1 : loops[static_cast<size_t>(loop_of(row))]);
-  } else if (op.source >= 0) {
-    // One open extent is what the others leave of the elements.
-    int64_t left = count(shape_of(op.source));
-    for (int64_t extent : shape)
-      if (extent > 0) left /= extent;
-    std::replace(shape.begin(), shape.end(), int64_t{-1}, left);
-  }
-  return shapes_[value] = shape;
+  return known == shapes_.end() ? nullptr : &known->second;
 }
 
-// What the operands' shapes say of the loops; -1: nothing.
-std::vector<int64_t> Evaluator::extents(const Op& op) {
-  std::vector<int64_t> loops(op.reduction.size(), -1);
-  for (const Operand& operand : op.operands) {
-    if (operand.value < 0) continue;
-    const std::vector<int64_t>& shape = shape_of(operand.value);
-    for (size_t d = 0; d < operand.map.size() && d < shape.size(); ++d) {
-      const int64_t loop = loop_of(operand.map[d]);
-      if (loop >= 0 && shape[d] >= 0) loops[static_cast<size_t>(loop)] = shape[d];
-    }
-  }
-  return loops;
-}
-
-// What does not depend on the element, once everything is bound.
-void Evaluator::settle(Op* op) {
-  op->settled = true;
-  op->sizes = extents(*op);
-  op->loops.assign(op->reduction.size(), 0);
-  for (size_t l = 0; l < op->reduction.size(); ++l)
-    if (op->reduction[l]) op->reduced.push_back(l), op->steps *= std::max<int64_t>(op->sizes[l], 0);
+absl::Status Evaluator::settle(Op* op) {
+  if (op->yield.empty()) return absl::OkStatus();
+  for (const Operand& operand : op->operands)
+    if (absl::Status s = check_reads(*op, operand); !s.ok()) return s;
+  if (absl::Status s = settle_reduction(op); !s.ok()) return s;
+  op->loops.assign(op->sizes.size(), 0);
   op->numbers.resize(op->operands.size() + op->nodes.size());
   op->results.resize(op->yield.size());
   for (Operand& operand : op->operands) {
@@ -163,11 +165,122 @@ void Evaluator::settle(Op* op) {
     const auto bound = bound_.find(operand.value);
     if (bound == bound_.end()) continue;
     operand.bound = &bound->second;
-    operand.places.assign(op->reduction.size() + 1, 0);
-    const std::vector<int64_t>& shape = shape_of(operand.value);
-    int64_t stride = 1;
-    for (size_t d = operand.map.size(); d-- > 0; stride *= shape[d])
-      for (size_t l = 0; l < operand.places.size(); ++l) operand.places[l] += stride * operand.map[d][l];
+    place_elements(*op, &operand);
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Evaluator::tell_shapes(Op* op) {
+  if (op->source >= 0) return tell_view(*op);
+  if (op->yield.empty()) return shapes_.try_emplace(op->value, op->shape), absl::OkStatus();
+  std::vector<std::pair<const Operand*, int64_t>> values;  // a result lies as the operand that it begins as
+  for (const Operand& operand : op->operands)
+    if (operand.value >= 0) values.push_back({&operand, operand.value});
+  for (size_t r = 0; r < op->yield.size(); ++r)
+    values.push_back(
+        {&op->operands[static_cast<size_t>(op->inputs) + r], op->value + static_cast<int64_t>(r)});
+  op->sizes.assign(op->reduction.size(), -1);
+  for (const auto& [like, value] : values)
+    if (absl::Status s = tell_loops(op, *like, value); !s.ok()) return s;
+  for (size_t r = 0; r < op->yield.size(); ++r) {
+    const Operand& like = op->operands[static_cast<size_t>(op->inputs) + r];
+    for (const auto& row : like.map)
+      if (loop_of(row) < 0) return error_at(op->location, "its result's map is no permutation of loops");
+    shapes_.try_emplace(op->value + static_cast<int64_t>(r), like.map.size(), -1);
+  }
+  for (const auto& [like, value] : values) tell_value(*op, *like, value);
+  return absl::OkStatus();
+}
+
+absl::Status Evaluator::tell_loops(Op* op, const Operand& like, int64_t value) const {
+  const std::vector<int64_t>* shape = shape_of(value);
+  for (size_t d = 0; shape != nullptr && d < shape->size(); ++d) {
+    const int64_t loop = loop_of(like.map[d]), extent = (*shape)[d];
+    if (loop < 0 || extent < 0) continue;
+    int64_t& size = op->sizes[static_cast<size_t>(loop)];
+    if (size >= 0 && size != extent)
+      return error_at(op->location, "dimension ", d, " of an operand of ", absl::StrJoin(*shape, "x"), " is ",
+                      extent, ", elsewhere ", size);
+    size = extent;
+  }
+  return absl::OkStatus();
+}
+
+void Evaluator::tell_value(const Op& op, const Operand& like, int64_t value) {
+  const auto known = shapes_.find(value);
+  if (known == shapes_.end()) return;
+  for (size_t d = 0; d < known->second.size(); ++d)
+    if (known->second[d] < 0 && loop_of(like.map[d]) >= 0)
+      known->second[d] = op.sizes[static_cast<size_t>(loop_of(like.map[d]))];
+}
+
+// Another shape of the same elements. With as many dimensions it is the same shape, of which each side may
+// know what the other does not.
+absl::Status Evaluator::tell_view(const Op& op) {
+  std::vector<int64_t>& shape = shapes_.try_emplace(op.value, op.shape).first->second;
+  const auto known = shapes_.find(op.source);
+  if (known == shapes_.end()) return absl::OkStatus();
+  std::vector<int64_t>& source = known->second;
+  if (shape.size() == source.size()) {
+    for (size_t d = 0; d < shape.size(); ++d) {
+      if (shape[d] < 0) shape[d] = source[d];
+      if (source[d] < 0) source[d] = shape[d];
+    }
+    if (shape == source) return absl::OkStatus();
+  } else {
+    const auto is_open = [](const std::vector<int64_t>& s) { return std::count(s.begin(), s.end(), -1) > 0; };
+    if (!is_open(shape) && !is_open(source) && elements_in(shape) == elements_in(source))
+      return absl::OkStatus();
+  }
+  return error_at(op.location, absl::StrJoin(source, "x"), " is made ", absl::StrJoin(shape, "x"));
+}
+
+// Loops that are no dimension alone: from the least index to the greatest.
+absl::Status Evaluator::check_reads(const Op& op, const Operand& operand) const {
+  const std::vector<int64_t>* shape = operand.value < 0 ? nullptr : shape_of(operand.value);
+  if (shape == nullptr || std::count(op.sizes.begin(), op.sizes.end(), 0) > 0) return absl::OkStatus();
+  for (size_t d = 0; d < shape->size(); ++d) {
+    const std::vector<int64_t>& row = operand.map[d];
+    if (loop_of(row) >= 0 || (*shape)[d] < 0) continue;
+    int64_t least = row[0], greatest = row[0];
+    bool counted = true;
+    for (size_t l = 0; l < op.sizes.size(); ++l) {
+      if (row[l + 1] == 0) continue;
+      if (op.sizes[l] < 0) return error_at(op.location, "nothing says how long its loop ", l, " is");
+      int64_t span = 0, &end = row[l + 1] < 0 ? least : greatest;
+      counted = counted && !__builtin_mul_overflow(row[l + 1], op.sizes[l] - 1, &span) &&
+                !__builtin_add_overflow(end, span, &end);
+    }
+    if (!counted || least < 0 || greatest >= (*shape)[d])
+      return error_at(op.location, "it reads dimension ", d, " of an operand of ", absl::StrJoin(*shape, "x"),
+                      counted ? absl::StrCat(" from ", least, " to ", greatest) : " beyond any bound");
+  }
+  return absl::OkStatus();
+}
+
+absl::Status Evaluator::settle_reduction(Op* op) const {
+  std::vector<int64_t> sizes;
+  for (size_t l = 0; l < op->reduction.size(); ++l) {
+    if (!op->reduction[l]) continue;
+    if (op->sizes[l] < 0) return error_at(op->location, "nothing says how long its loop ", l, " is");
+    op->reduced.push_back(l);
+    sizes.push_back(op->sizes[l]);
+  }
+  const std::optional<int64_t> steps = elements_in(sizes);
+  if (!steps) return error_at(op->location, "it reduces more elements than can be counted");
+  op->steps = *steps;
+  return absl::OkStatus();
+}
+
+// Where a bound operand's elements are. A loop of one iteration moves nothing, whatever its coefficient is.
+void Evaluator::place_elements(const Op& op, Operand* operand) const {
+  operand->places.assign(op.sizes.size() + 1, 0);
+  if (std::count(op.sizes.begin(), op.sizes.end(), 0) > 0) return;
+  int64_t stride = 1;
+  for (size_t d = operand->map.size(); d-- > 0; stride *= operand->bound->shape[d]) {
+    operand->places[0] += stride * operand->map[d][0];
+    for (size_t l = 0; l < op.sizes.size(); ++l)
+      if (op.sizes[l] > 1) operand->places[l + 1] += stride * operand->map[d][l + 1];
   }
 }
 
@@ -189,10 +302,11 @@ Number Evaluator::read(Operand* operand, const std::vector<int64_t>& loops) {
 }
 
 const std::vector<Number>& Evaluator::compute(Op* op, size_t result, const std::vector<int64_t>& index) {
-  if (!op->settled) settle(op);
   if (!op->reduced.empty()) {
     const auto known = op->known.find(index);
     if (known != op->known.end()) return known->second;
+  } else if (op->latest_result == result && op->latest == index) {
+    return op->results;
   }
   std::vector<int64_t>& loops = op->loops;
   std::vector<Number>&numbers = op->numbers, &results = op->results;
@@ -218,26 +332,31 @@ const std::vector<Number>& Evaluator::compute(Op* op, size_t result, const std::
     }
     for (size_t r = 0; r < results.size(); ++r) results[r] = numbers[static_cast<size_t>(op->yield[r])];
   }
-  return op->reduced.empty() ? results : op->known[index] = results;
+  if (!op->reduced.empty()) return op->known[index] = results;
+  op->latest = index;
+  op->latest_result = result;
+  return results;
 }
 
 Number Evaluator::at(int64_t value, const std::vector<int64_t>& index) {
   const auto bound = bound_.find(value);
-  if (bound != bound_.end()) return element(bound->second, place(shapes_[value], index));
+  if (bound != bound_.end()) return element(bound->second, place(bound->second.shape, index));
   const auto made = made_.find(value);
   if (made == made_.end()) return {std::nan(""), 0, 0};
   Op& op = ops_[made->second.first];
   if (op.is_fill) return op.fill;
   if (op.empty) return {std::nan(""), 0, 0};
   if (op.source < 0) return compute(&op, made->second.second, index)[made->second.second];
-  set_index(shape_of(op.source), place(shape_of(value), index), &op.index);
+  const std::vector<int64_t>*from = shape_of(op.source), *to = shape_of(value);
+  if (from == nullptr || to == nullptr) return {std::nan(""), 0, 0};
+  set_index(*from, place(*to, index), &op.index);
   return at(op.source, op.index);
 }
 
 Judgement judge(Evaluator* evaluator, int64_t value, const void* elements, lathe_dtype dtype,
                 const std::vector<int64_t>& shape, double seconds, Normal* random) {
   Judgement j;
-  j.total = count(shape);
+  j.total = *elements_in(shape);
   const bool integers = is_integer(dtype);
   const auto start = std::chrono::steady_clock::now();
   std::vector<int64_t> index;

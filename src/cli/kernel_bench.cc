@@ -21,13 +21,16 @@ namespace fs = std::filesystem;
 
 struct Row {
   std::string payload, function, steps;
-  double first = 0, median = 0, least = 0, flops = 0;  // seconds of a run of all steps
+  double first = 0, median = 0, least = 0;  // seconds of a run of all kernels
+  double host = 0;                          // the median of what the host did beside them
+  double flops = 0, bytes = 0;              // the kernels'
   CheckResult check;
   std::string refused;        // why it was not run
   std::vector<double> peers;  // medians by external libraries, 0 where one does not do all of it
 
   bool good() const { return refused.empty() && check.ok; }
   double gflops() const { return median > 0 ? flops / median / 1e9 : 0; }
+  double gbytes() const { return median > 0 ? bytes / median / 1e9 : 0; }
 };
 
 // A device whose products an external library does.
@@ -48,30 +51,39 @@ struct Setting {
   const std::vector<Peer>& peers;
 };
 
-absl::StatusOr<double> seconds_of_a_run(PayloadTrial* trial, const Stream& stream) {
+// Seconds: of the kernels, and of what the host did of the steps.
+struct Run {
+  double kernels = 0, host = 0;
+};
+absl::StatusOr<Run> time_run(PayloadTrial* trial, const Stream& stream) {
   const auto start = std::chrono::steady_clock::now();
-  if (absl::Status s = trial->launch(); !s.ok()) return s;
+  absl::StatusOr<double> host = trial->launch();
+  if (!host.ok()) return host.status();
   if (absl::Status s = stream.synchronize(); !s.ok()) return s;
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  const double all = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return Run{all - *host, *host};
 }
 
 struct Times {
-  double first = 0, median = 0, least = 0;
+  double first = 0, median = 0, least = 0, host = 0;
 };
 absl::StatusOr<Times> time_runs(PayloadTrial* trial, const Stream& stream, int64_t repeats) {
   Times times;
-  absl::StatusOr<double> first = seconds_of_a_run(trial, stream);
+  absl::StatusOr<Run> first = time_run(trial, stream);
   if (!first.ok()) return first.status();
-  times.first = *first;
-  std::vector<double> all;
+  times.first = first->kernels;
+  std::vector<double> kernels, host;
   for (int64_t i = 0; i < repeats; ++i) {
-    absl::StatusOr<double> seconds = seconds_of_a_run(trial, stream);
-    if (!seconds.ok()) return seconds.status();
-    all.push_back(*seconds);
+    absl::StatusOr<Run> run = time_run(trial, stream);
+    if (!run.ok()) return run.status();
+    kernels.push_back(run->kernels);
+    host.push_back(run->host);
   }
-  std::sort(all.begin(), all.end());
-  times.median = all[all.size() / 2];
-  times.least = all.front();
+  std::sort(kernels.begin(), kernels.end());
+  std::sort(host.begin(), host.end());
+  times.median = kernels[kernels.size() / 2];
+  times.least = kernels.front();
+  times.host = host[host.size() / 2];
   return times;
 }
 
@@ -97,11 +109,13 @@ absl::Status run_function(const Setting& setting, const Json& function, Row* row
   for (const PayloadStep& step : (*trial)->steps()) steps.push_back(step_line(step));
   row->steps = absl::StrJoin(steps, "; ");
   row->flops = (*trial)->flops();
+  row->bytes = (*trial)->bytes();
   const absl::StatusOr<Times> times = time_runs(trial->get(), setting.stream, setting.repeats);
   if (!times.ok()) return times.status();
   row->first = times->first;
   row->median = times->median;
   row->least = times->least;
+  row->host = times->host;
   absl::StatusOr<CheckResult> check = (*trial)->verify();
   if (!check.ok()) return check.status();
   row->check = *check;
@@ -184,8 +198,9 @@ void print(const Row& row) {
     const std::string judged = row.check.judged == row.check.to_judge
                                    ? "all"
                                    : absl::StrCat(row.check.judged, " of ", row.check.to_judge);
-    absl::PrintF("%-24s %-9s %9s %9s %8.1f", row.payload, row.check.ok ? "right" : "WRONG",
-                 duration(row.median), duration(row.first), row.gflops());
+    absl::PrintF("%-24s %-9s %9s %9s %9s %8.1f %8.1f", row.payload, row.check.ok ? "right" : "WRONG",
+                 duration(row.median), row.host > 0 ? duration(row.host) : "-", duration(row.first),
+                 row.gflops(), row.gbytes());
     for (const double median : row.peers) absl::PrintF(" %9s", median > 0 ? duration(median) : "-");
     absl::PrintF("  %-18s %s\n", judged, row.check.ok ? row.steps : row.check.what);
   }
@@ -195,14 +210,14 @@ void print(const Row& row) {
 std::string csv_of(const std::vector<Row>& rows, const std::string& device, const std::vector<Peer>& peers) {
   std::string text =
       "payload,function,device,steps,right,checked,judged,results,first_seconds,median_seconds,least_seconds,"
-      "gflops";
+      "host_seconds,gflops,gbytes_per_second";
   for (const Peer& peer : peers) absl::StrAppend(&text, ",", peer.name, "_median_seconds");
   text += "\n";
   for (const Row& r : rows) {
     if (!r.refused.empty()) continue;
-    absl::StrAppendFormat(&text, "%s,%s,%s,%s,%d,%d,%d,%d,%.9g,%.9g,%.9g,%.6g", r.payload, r.function, device,
-                          r.steps, r.check.ok, r.check.checked, r.check.judged, r.check.to_judge, r.first,
-                          r.median, r.least, r.gflops());
+    absl::StrAppendFormat(&text, "%s,%s,%s,%s,%d,%d,%d,%d,%.9g,%.9g,%.9g,%.9g,%.6g,%.6g", r.payload,
+                          r.function, device, r.steps, r.check.ok, r.check.checked, r.check.judged,
+                          r.check.to_judge, r.first, r.median, r.least, r.host, r.gflops(), r.gbytes());
     for (const double median : r.peers)
       absl::StrAppend(&text, ",", median > 0 ? absl::StrFormat("%.9g", median) : "");
     text += "\n";
@@ -210,19 +225,26 @@ std::string csv_of(const std::vector<Row>& rows, const std::string& device, cons
   return text;
 }
 
+// Products by what they compute, the rest by what it reads and writes.
 std::string chart_of(const std::vector<Row>& rows, const std::string& device,
                      const std::vector<Peer>& peers) {
-  BarChart chart;
-  chart.title = absl::StrCat("Payloads on ", device);
-  chart.unit = "GFLOP/s";
-  for (const Row& r : rows)
-    if (r.good() && r.flops > 0) {
-      chart.bars.push_back({r.payload, r.gflops()});
-      for (size_t i = 0; i < r.peers.size(); ++i)
-        if (r.peers[i] > 0)
-          chart.bars.push_back({absl::StrCat(r.payload, " by ", peers[i].name), r.flops / r.peers[i] / 1e9});
+  BarChart products, others;
+  products.title = absl::StrCat("Products on ", device);
+  products.unit = "GFLOP/s";
+  others.title = absl::StrCat("Argmax on ", device);
+  others.unit = "GB/s";
+  for (const Row& r : rows) {
+    if (!r.good()) continue;
+    if (r.flops == 0) {
+      if (r.bytes > 0) others.bars.push_back({r.payload, r.gbytes()});
+      continue;
     }
-  return svg_of(chart);
+    products.bars.push_back({r.payload, r.gflops()});
+    for (size_t i = 0; i < r.peers.size(); ++i)
+      if (r.peers[i] > 0)
+        products.bars.push_back({absl::StrCat(r.payload, " by ", peers[i].name), r.flops / r.peers[i] / 1e9});
+  }
+  return svg_of({products, others});
 }
 
 absl::Status kernel_bench(const Arguments& arguments) {
@@ -250,7 +272,8 @@ absl::Status kernel_bench(const Arguments& arguments) {
   const Setting setting{context->get(), device.get(), *stream, *rows, *repeats, static_cast<uint64_t>(*seed),
                         tuning,         *peers};
 
-  absl::PrintF("%-24s %-9s %9s %9s %8s", "payload", "check", "median", "first use", "GFLOP/s");
+  absl::PrintF("%-24s %-9s %9s %9s %9s %8s %8s", "payload", "check", "kernels", "on host", "first use",
+               "GFLOP/s", "GB/s");
   for (const Peer& peer : *peers) absl::PrintF(" %9s", peer.name);
   absl::PrintF("  %-18s steps; open rows are %d, seed %d\n", "text judged", *rows, *seed);
   std::vector<Row> table;

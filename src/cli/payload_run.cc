@@ -1,8 +1,12 @@
 #include "cli/payload_run.h"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <chrono>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 
 namespace lathe::cli {
 namespace {
@@ -12,13 +16,23 @@ int64_t extent(const PayloadStep& step, char letter) {
   return at == step.extents.end() ? 1 : at->second;
 }
 
-}  // namespace
-
-int64_t PayloadTrial::Value::elements() const {
-  int64_t count = 1;
-  for (int64_t e : shape) count *= e;
-  return count;
+// Every value lies in a device's memory and, to be checked, in the host's, which a CPU's is too.
+absl::Status check_memory(const Json& values, const std::vector<std::vector<int64_t>>& shapes) {
+  const double most =
+      static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
+  double bytes = 0;
+  for (size_t i = 0; i < shapes.size(); ++i) {
+    const std::optional<int64_t> elements = elements_in(shapes[i]);
+    const lathe_dtype dtype = dtype_named(values[i].at("dtype").get<std::string>());
+    bytes += 2 * static_cast<double>(bytes_of(dtype)) * static_cast<double>(elements.value_or(INT64_MAX));
+    if (!elements || bytes > most)
+      return absl::ResourceExhaustedError(
+          absl::StrCat("a tensor of ", absl::StrJoin(shapes[i], "x"), " does not fit memory"));
+  }
+  return absl::OkStatus();
 }
+
+}  // namespace
 
 absl::StatusOr<std::unique_ptr<PayloadTrial>> PayloadTrial::make(lathe_device* device, const Stream& stream,
                                                                  const Json& function, int64_t rows,
@@ -37,7 +51,8 @@ absl::StatusOr<std::unique_ptr<PayloadTrial>> PayloadTrial::make(lathe_device* d
     Value& rows = trial->rows_[&step];
     rows.dtype = argmax->x.dtype;
     rows.shape = {argmax->rows, argmax->n};
-    rows.image.resize(static_cast<size_t>(rows.elements()) * bytes_of(rows.dtype));
+    rows.elements = argmax->rows * argmax->n;
+    rows.image.resize(static_cast<size_t>(rows.elements) * bytes_of(rows.dtype));
     absl::StatusOr<DeviceBuffer> memory = DeviceBuffer::make(device, stream.get(), rows.image);
     if (!memory.ok()) return memory.status();
     rows.memory = *std::move(memory);
@@ -49,17 +64,18 @@ absl::StatusOr<std::unique_ptr<PayloadTrial>> PayloadTrial::make(lathe_device* d
 
 absl::Status PayloadTrial::make_values(const Json& function, int64_t rows) {
   const Json& values = function.at("values");
+  const absl::StatusOr<std::vector<std::vector<int64_t>>> shapes = shapes_of(function, steps_, rows);
+  if (!shapes.ok()) return shapes.status();
+  if (absl::Status s = check_memory(values, *shapes); !s.ok()) return s;
   for (size_t i = 0; i < values.size(); ++i) {
     Value value;
     value.dtype = dtype_named(values[i].at("dtype").get<std::string>());
-    value.shape = shape_of(function, steps_, i, rows);
+    value.shape = (*shapes)[i];
+    value.elements = *elements_in(value.shape);
     OperandForm form;
     form.dtype = value.dtype;
     form.rows = 1;
-    form.columns = value.elements();
-    if (!fits_memory(form) || form.columns < 0)
-      return absl::InvalidArgumentError(
-          absl::StrCat("a value of ", form.columns, " elements does not fit memory"));
+    form.columns = value.elements;
     // An argument's elements; what a step writes begins as poison.
     Operand operand(form);
     const Json& arguments = function.at("arguments");
@@ -100,13 +116,11 @@ void PayloadTrial::set_pointers(PayloadStep* step) {
   }
 }
 
-absl::Status PayloadTrial::launch() {
+absl::StatusOr<double> PayloadTrial::launch() {
+  double on_host = 0;
   for (const PayloadStep& step : steps_) {
+    if (absl::Status s = run_on_host(step, &on_host); !s.ok()) return s;
     lathe_status status = LATHE_OK;
-    if (const auto* d = std::get_if<Elementwise>(&step.desc))
-      if (absl::Status s = evaluate(*d); !s.ok()) return s;
-    if (rows_.count(&step) != 0)
-      if (absl::Status s = gather_rows(step); !s.ok()) return s;
     if (const auto* d = std::get_if<lathe_matmul_desc>(&step.desc))
       status = lathe_matmul(device_, stream_.get(), d);
     if (const auto* d = std::get_if<lathe_argmax_desc>(&step.desc))
@@ -116,7 +130,17 @@ absl::Status PayloadTrial::launch() {
     if (absl::Status s = cli::check(status); !s.ok())
       return absl::Status(s.code(), absl::StrCat(step.location, ": ", s.message()));
   }
-  return absl::OkStatus();
+  return on_host;
+}
+
+absl::Status PayloadTrial::run_on_host(const PayloadStep& step, double* seconds) {
+  const auto* elementwise = std::get_if<Elementwise>(&step.desc);
+  if (elementwise == nullptr && rows_.count(&step) == 0) return absl::OkStatus();
+  if (absl::Status s = stream_.synchronize(); !s.ok()) return s;
+  const auto start = std::chrono::steady_clock::now();
+  const absl::Status done = elementwise != nullptr ? evaluate(*elementwise) : gather_rows(step);
+  *seconds += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return done;
 }
 
 double PayloadTrial::flops() const {
@@ -130,6 +154,19 @@ double PayloadTrial::flops() const {
     flops += products;
   }
   return flops;
+}
+
+double PayloadTrial::bytes() const {
+  double bytes = 0;
+  for (const PayloadStep& step : steps_) {
+    if (std::holds_alternative<Elementwise>(step.desc)) continue;
+    for (const auto& [name, access] : step.json->items()) {
+      if (!access.is_object()) continue;
+      const Value& value = values_[access.at("value").get<size_t>()];
+      bytes += static_cast<double>(value.elements) * static_cast<double>(bytes_of(value.dtype));
+    }
+  }
+  return bytes;
 }
 
 PayloadTrial::Access PayloadTrial::access(const PayloadStep& step, const char* name) const {
@@ -192,7 +229,7 @@ Operand PayloadTrial::gather_argmax(const PayloadStep& step) const {
   form.rows = copy->second.shape[0];
   form.columns = copy->second.shape[1];
   Operand operand(form);
-  for (int64_t i = 0; i < copy->second.elements(); ++i)
+  for (int64_t i = 0; i < copy->second.elements; ++i)
     operand.set(0, i / form.columns, i % form.columns, load(copy->second.image.data(), form.dtype, i));
   return operand;
 }
@@ -237,12 +274,13 @@ absl::Status PayloadTrial::download(Value* value) {
   return stream_.synchronize();
 }
 
-Evaluator PayloadTrial::evaluator_with(const std::vector<size_t>& values) const {
-  Evaluator evaluator(function_->at("meaning"));
-  for (size_t v : values)
-    evaluator.bind(function_->at("numbers").at(v).get<int64_t>(), values_[v].image.data(), values_[v].dtype,
-                   values_[v].shape);
-  return evaluator;
+absl::StatusOr<Evaluator> PayloadTrial::evaluator_with(const std::vector<size_t>& values) const {
+  std::map<int64_t, Evaluator::Bound> known;
+  const Json& numbers = function_->at("numbers");
+  for (size_t v = 0; v < values_.size(); ++v)
+    known[numbers.at(v).get<int64_t>()] = {nullptr, values_[v].dtype, values_[v].shape};
+  for (size_t v : values) known[numbers.at(v).get<int64_t>()].elements = values_[v].image.data();
+  return Evaluator::make(function_->at("meaning"), known);
 }
 
 absl::Status PayloadTrial::evaluate(const Elementwise& step) {
@@ -251,11 +289,12 @@ absl::Status PayloadTrial::evaluate(const Elementwise& step) {
         absl::StrCat("elementwise beside ", function_->at("unjudged").get<std::string>()));
   for (size_t v : step.reads)
     if (absl::Status s = download(&values_[v]); !s.ok()) return s;
-  Evaluator evaluator = evaluator_with(step.reads);
+  absl::StatusOr<Evaluator> evaluator = evaluator_with(step.reads);
+  if (!evaluator.ok()) return evaluator.status();
   Value& out = values_[step.value];
   std::vector<int64_t> index(out.shape.size(), 0);
-  for (int64_t i = 0; i < out.elements(); ++i) {
-    const Number n = evaluator.at(step.number, index);
+  for (int64_t i = 0; i < out.elements; ++i) {
+    const Number n = evaluator->at(step.number, index);
     store(out.image.data(), out.dtype, i, is_integer(out.dtype) ? static_cast<double>(n.i) : n.v);
     for (size_t d = index.size(); d-- > 0;) {
       if (++index[d] < out.shape[d]) break;
@@ -273,7 +312,7 @@ absl::Status PayloadTrial::gather_rows(const PayloadStep& step) {
   const size_t reduced = from.dims.find('n'), bytes = bytes_of(rows.dtype);
   int64_t inner = 1;  // elements between neighbours along the reduced dimension
   for (size_t d = reduced + 1; d < from.value->shape.size(); ++d) inner *= from.value->shape[d];
-  const int64_t n = from.value->shape[reduced], count = rows.elements();
+  const int64_t n = from.value->shape[reduced], count = rows.elements;
   for (int64_t i = 0; i < count; ++i) {
     const int64_t row = i / n, source = (row / inner * n + i % n) * inner + row % inner;
     std::copy_n(from.value->image.data() + static_cast<size_t>(source) * bytes, bytes,
@@ -285,10 +324,12 @@ absl::Status PayloadTrial::gather_rows(const PayloadStep& step) {
 
 // What the host evaluated, once more from what it read: nothing that came later wrote over it.
 CheckResult PayloadTrial::check(const PayloadStep&, const Elementwise& step) {
-  Evaluator evaluator = evaluator_with(step.reads);
-  const Value& out = values_[step.value];
-  const Judgement j = judge(&evaluator, step.number, out.image.data(), out.dtype, out.shape, 0.1, &random_);
+  absl::StatusOr<Evaluator> evaluator = evaluator_with(step.reads);
   CheckResult result;
+  result.what = std::string(evaluator.status().message());
+  if (!evaluator.ok()) return result;
+  const Value& out = values_[step.value];
+  const Judgement j = judge(&*evaluator, step.number, out.image.data(), out.dtype, out.shape, 0.1, &random_);
   result.ok = j.ok;
   result.checked = j.judged;
   result.total = j.total;
@@ -297,24 +338,26 @@ CheckResult PayloadTrial::check(const PayloadStep&, const Elementwise& step) {
   return result;
 }
 
-void PayloadTrial::check_meaning(CheckResult* all) {
+absl::Status PayloadTrial::check_meaning(CheckResult* all) {
   if (function_->at("meaning").is_null()) {
     absl::StrAppend(&all->what,
                     "; the text itself is not judged: ", function_->at("unjudged").get<std::string>());
-    return;
+    return absl::OkStatus();
   }
-  Evaluator evaluator = evaluator_with(function_->at("arguments").get<std::vector<size_t>>());
+  absl::StatusOr<Evaluator> evaluator = evaluator_with(function_->at("arguments").get<std::vector<size_t>>());
+  if (!evaluator.ok()) return evaluator.status();
   const std::vector<int64_t> numbers = function_->at("meaning").at("results").get<std::vector<int64_t>>();
   for (size_t i = 0; i < numbers.size(); ++i) {
     const Value& result = values_[function_->at("results").at(i).get<size_t>()];
     const Judgement j =
-        judge(&evaluator, numbers[i], result.image.data(), result.dtype, result.shape, 0.2, &random_);
+        judge(&*evaluator, numbers[i], result.image.data(), result.dtype, result.shape, 0.2, &random_);
     all->judged += j.judged;
     all->to_judge += j.total;
     if (j.ok) continue;
     all->ok = false;
     all->what = absl::StrCat("result ", i, " ", j.what);
   }
+  return absl::OkStatus();
 }
 
 CheckResult PayloadTrial::check_step(const PayloadStep& step) {
@@ -339,7 +382,7 @@ absl::StatusOr<CheckResult> PayloadTrial::verify() {
       return all;
     }
   }
-  check_meaning(&all);
+  if (absl::Status s = check_meaning(&all); !s.ok()) return s;
   return all;
 }
 

@@ -19,13 +19,16 @@ class PayloadTrial {
   static absl::StatusOr<std::unique_ptr<PayloadTrial>> make(lathe_device* device, const Stream& stream,
                                                             const Json& function, int64_t rows, uint64_t seed,
                                                             const lathe_tuning& tuning);
-  // All steps, on the trial's stream; does not wait for them.
-  absl::Status launch();
+  // All steps, on the trial's stream; does not wait for the last kernels. The seconds that the host spent on
+  // what no kernel does, while the device was idle: elementwise steps, and rows of an argmax that lie apart.
+  absl::StatusOr<double> launch();
   // Waits, then judges every step's result: the first that is wrong, or the one nearest to its bound. Then
   // what the function returns against what its text says, whatever the steps are.
   absl::StatusOr<CheckResult> verify();
 
+  // Of the steps that kernels do: what they compute, and what their operands weigh.
   double flops() const;
+  double bytes() const;
   const std::vector<PayloadStep>& steps() const { return steps_; }
 
  private:
@@ -33,8 +36,8 @@ class PayloadTrial {
     lathe_dtype dtype = LATHE_DTYPE_NONE;
     std::vector<int64_t> shape;
     std::vector<uint8_t> image;
+    int64_t elements = 0;
     DeviceBuffer memory;
-    int64_t elements() const;
   };
   struct Access {
     const Value* value;
@@ -51,15 +54,16 @@ class PayloadTrial {
   Operand gather(const PayloadStep& step, const char* name, char rows, char columns) const;
   Operand gather_argmax(const PayloadStep& step) const;
   CheckResult check_step(const PayloadStep& step);
-  void check_meaning(CheckResult* all);
+  absl::Status check_meaning(CheckResult* all);
   CheckResult check(const PayloadStep& step, const Elementwise& desc);
-  // On the host, between the kernels before and after.
+  // What the host does of a step; *seconds: how long it took.
+  absl::Status run_on_host(const PayloadStep& step, double* seconds);
   absl::Status evaluate(const Elementwise& step);
   // A copy of an argmax's input whose rows lie as its kernel reads them.
   absl::Status gather_rows(const PayloadStep& step);
   absl::Status download(Value* value);
-  // An evaluator with `values` bound.
-  Evaluator evaluator_with(const std::vector<size_t>& values) const;
+  // An evaluator that knows the elements of `values`, and every shape.
+  absl::StatusOr<Evaluator> evaluator_with(const std::vector<size_t>& values) const;
   CheckResult check(const PayloadStep& step, const lathe_matmul_desc& desc);
   CheckResult check(const PayloadStep& step, const lathe_argmax_desc& desc);
   CheckResult check(const PayloadStep& step, const lathe_matmul_argmax_desc& desc);

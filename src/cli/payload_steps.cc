@@ -1,15 +1,34 @@
 #include "cli/payload_steps.h"
 
 #include <algorithm>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "cli/evaluate.h"
 #include "cli/files.h"
 #include "cli/numbers.h"
 #include "cli/request_flags.h"
 
 namespace lathe::cli {
 namespace {
+
+constexpr const char* kAccesses[] = {"a", "b", "c", "d", "x", "bias", "residual", "indices", "values"};
+
+// Dimensions side by side that are one to a step: [from, to).
+struct Run {
+  char letter;
+  size_t from, to;
+};
+std::vector<Run> runs_of(const std::string& dims) {
+  std::vector<Run> runs;
+  for (size_t i = 0; i < dims.size(); ++i) {
+    if (i == 0 || dims[i] == 'r' || dims[i] != dims[i - 1]) runs.push_back({dims[i], i, i});
+    runs.back().to = i + 1;
+  }
+  return runs;
+}
 
 // One step of a function, its extents bound.
 class StepReader {
@@ -24,9 +43,11 @@ class StepReader {
   absl::StatusOr<PayloadStep> read() {
     // An extent may be open in one operand and known in another.
     for (const bool open : {false, true})
-      for (const char* name : {"a", "b", "c", "d", "x", "bias", "residual", "indices", "values"})
+      for (const char* name : kAccesses)
         if (absl::Status s = bind(name, open); !s.ok()) return s;
-    bind_rows();
+    if (absl::Status s = bind_rows(); !s.ok()) return s;
+    for (const char* name : kAccesses)
+      if (absl::Status s = check_size(name); !s.ok()) return s;
     const std::string op = step_.at("op").get<std::string>();
     if (op == "matmul") made_.desc = matmul();
     if (op == "argmax") made_.desc = argmax();
@@ -48,45 +69,70 @@ class StepReader {
     return absl::Status(code, absl::StrCat(made_.location, ": ", why));
   }
 
+  absl::Status too_many(const char* name) const {
+    return error(absl::StatusCode::kInvalidArgument,
+                 absl::StrCat("'", name, "' has more elements than can be counted"));
+  }
   // The extents that an access tells; `open`: those that none has told.
   absl::Status bind(const char* name, bool open) {
     if (!has(name)) return absl::OkStatus();
-    const std::string dims = dims_of(name);
     const Json& shape = value_of(name).at("shape");
-    for (size_t i = 0; i < dims.size(); ++i) {
-      if (dims[i] == 'r' || shape.at(i).is_null() != open) continue;
-      // Dimensions side by side that are one to the step.
-      if (i > 0 && dims[i - 1] == dims[i]) continue;
-      int64_t rest = 1;
-      for (size_t next = i + 1; next < dims.size() && dims[next] == dims[i]; ++next)
-        rest *= shape.at(next).is_null() ? 0 : shape.at(next).get<int64_t>();
-      const bool told = made_.extents.count(dims[i]) != 0;
-      if (open && told) continue;
-      if (open && dims[i] != 'm')
+    for (const Run& run : runs_of(dims_of(name))) {
+      const auto first = shape.begin() + static_cast<ptrdiff_t>(run.from),
+                 last = shape.begin() + static_cast<ptrdiff_t>(run.to);
+      if (run.letter == 'r' || (std::count(first, last, nullptr) > 0) != open) continue;
+      const auto told = made_.extents.find(run.letter);
+      if (open && told != made_.extents.end()) continue;
+      if (open && (run.letter != 'm' || run.to - run.from > 1))
         return error(absl::StatusCode::kUnimplemented,
-                     absl::StrCat("dimension ", i, " of '", name, "' is open; rows alone may be"));
+                     absl::StrCat("dimension ", run.from, " of '", name, "' is open; rows alone may be"));
       made_.open_rows = made_.open_rows || open;
-      const int64_t extent = open ? rows_ : shape.at(i).get<int64_t>() * rest;
-      if (told && made_.extents[dims[i]] != extent)
+      const std::optional<int64_t> extent = open ? rows_ : elements_in(std::vector<int64_t>(first, last));
+      if (!extent) return too_many(name);
+      if (told != made_.extents.end() && told->second != *extent)
         return error(absl::StatusCode::kInvalidArgument,
-                     absl::StrCat("dimension ", i, " of '", name, "' is ", extent, ", elsewhere ",
-                                  made_.extents[dims[i]]));
-      made_.extents[dims[i]] = extent;
+                     absl::StrCat("dimension ", run.from, " of '", name, "' is ", *extent, ", elsewhere ",
+                                  told->second));
+      made_.extents[run.letter] = *extent;
     }
     return absl::OkStatus();
   }
-  // The rows of an argmax: all dimensions but the innermost.
-  void bind_rows() {
-    if (!has("x")) return;
-    int64_t rows = 1;
-    const Json& shape = value_of("x").at("shape");
-    const std::string dims = dims_of("x");
-    for (size_t i = 0; i < shape.size(); ++i) {
-      if (dims[i] == 'n') continue;
-      made_.open_rows = made_.open_rows || shape[i].is_null();
-      rows *= shape[i].is_null() ? rows_ : shape[i].get<int64_t>();
+  // The rows of an argmax: all dimensions but the reduced one, in one order in what it reads and writes.
+  absl::Status bind_rows() {
+    if (!has("x")) return absl::OkStatus();
+    for (const char* name : {"x", "indices", "values"}) {
+      if (!has(name)) continue;
+      const std::string dims = dims_of(name);
+      size_t row = 0;
+      for (size_t i = 0; i < dims.size(); ++i) {
+        if (dims[i] == 'n') continue;
+        if (row == made_.rows.size()) made_.rows.push_back(-1);
+        int64_t& known = made_.rows[row++];
+        const Json& extent = value_of(name).at("shape").at(i);
+        if (extent.is_null()) continue;
+        if (known >= 0 && extent != known)
+          return error(absl::StatusCode::kInvalidArgument,
+                       absl::StrCat("dimension ", i, " of '", name, "' is ", extent.get<int64_t>(),
+                                    ", elsewhere ", known));
+        known = extent.get<int64_t>();
+      }
     }
-    made_.extents['r'] = rows;
+    made_.open_rows = std::count(made_.rows.begin(), made_.rows.end(), -1) > 0;
+    std::replace(made_.rows.begin(), made_.rows.end(), int64_t{-1}, rows_);
+    const std::optional<int64_t> rows = elements_in(made_.rows);
+    if (!rows) return too_many("x");
+    made_.extents['r'] = *rows;
+    return absl::OkStatus();
+  }
+  // What an access spans, its strides with it, can be counted.
+  absl::Status check_size(const char* name) const {
+    if (!has(name)) return absl::OkStatus();
+    std::vector<int64_t> extents;
+    const std::string dims = dims_of(name);
+    for (const Run& run : runs_of(dims))
+      if (run.letter != 'r') extents.push_back(extent(run.letter));
+    if (dims.find('r') != std::string::npos) extents.push_back(extent('r'));
+    return elements_in(extents) ? absl::OkStatus() : too_many(name);
   }
   int64_t extent(char letter) const {
     const auto at = made_.extents.find(letter);
@@ -94,13 +140,13 @@ class StepReader {
   }
   // Elements between neighbours along `letter`; 0: the value has no such dimension.
   int64_t stride(const char* name, char letter) const {
-    const std::string dims = dims_of(name);
-    const size_t at = dims.rfind(letter);
-    if (at == std::string::npos) return 0;
     int64_t stride = 1;
-    for (size_t i = at + 1; i < dims.size(); ++i)
-      if (dims[i] != dims[i - 1]) stride *= extent(dims[i]);
-    return stride;
+    const std::vector<Run> runs = runs_of(dims_of(name));
+    for (auto run = runs.rbegin(); run != runs.rend(); ++run) {
+      if (run->letter == letter) return stride;
+      stride *= extent(run->letter);
+    }
+    return 0;
   }
   // A matrix of `rows` by `columns`, the letters of those dimensions.
   lathe_operand operand(const char* name, char rows, char columns) const {
@@ -199,6 +245,66 @@ class StepReader {
   PayloadStep made_;
 };
 
+// What a step says of its values' extents; of an elementwise one's its meaning alone does.
+struct Told {
+  std::string name;
+  size_t value;
+  Run run;
+  int64_t extent;
+  std::vector<int64_t> among(const std::vector<int64_t>& shape) const {
+    return {shape.begin() + static_cast<ptrdiff_t>(run.from), shape.begin() + static_cast<ptrdiff_t>(run.to)};
+  }
+};
+std::vector<Told> told_by(const PayloadStep& step) {
+  std::vector<Told> all;
+  if (std::holds_alternative<Elementwise>(step.desc)) return all;
+  for (const auto& [name, access] : step.json->items()) {
+    if (!access.is_object()) continue;
+    size_t row = 0;
+    for (const Run& run : runs_of(access.at("dims").get<std::string>()))
+      all.push_back({name, access.at("value").get<size_t>(), run,
+                     run.letter == 'r' ? step.rows.at(row++) : step.extents.at(run.letter)});
+  }
+  return all;
+}
+
+// Whether a step finds its values as it says that they are: another may say otherwise.
+absl::Status check_shapes(const PayloadStep& step, const std::vector<std::vector<int64_t>>& shapes) {
+  const auto error = [&](const std::string& why) {
+    return absl::InvalidArgumentError(absl::StrCat(step.location, ": ", why));
+  };
+  for (const Told& told : told_by(step)) {
+    const std::vector<int64_t>& shape = shapes[told.value];
+    if (!elements_in(shape))
+      return error(absl::StrCat("'", told.name, "' has more elements than can be counted"));
+    if (elements_in(told.among(shape)) != told.extent)
+      return error(absl::StrCat("dimension ", told.run.from, " of '", told.name, "' is ", told.extent,
+                                ", elsewhere ", absl::StrJoin(told.among(shape), "x")));
+  }
+  return absl::OkStatus();
+}
+
+// What the ops of the text tell of the extents that the steps left open.
+absl::Status tell_open(const Json& function, std::vector<std::vector<int64_t>>* shapes) {
+  if (function.at("meaning").is_null()) return absl::OkStatus();
+  const std::vector<int64_t> numbers = function.at("numbers").get<std::vector<int64_t>>();
+  Evaluator::Shapes known;
+  for (size_t v = 0; v < shapes->size(); ++v) known[numbers[v]] = (*shapes)[v];
+  absl::StatusOr<Evaluator::Shapes> told = Evaluator::told_shapes(function.at("meaning"), known);
+  if (!told.ok()) return told.status();
+  for (size_t v = 0; v < shapes->size(); ++v) (*shapes)[v] = told->at(numbers[v]);
+  return absl::OkStatus();
+}
+
+// Whether what every op of the text says of its operands agrees, and none is read past.
+absl::Status check_meaning(const Json& function, const std::vector<std::vector<int64_t>>& shapes) {
+  if (function.at("meaning").is_null()) return absl::OkStatus();
+  std::map<int64_t, Evaluator::Bound> values;
+  for (size_t v = 0; v < shapes.size(); ++v)
+    values[function.at("numbers").at(v).get<int64_t>()] = {nullptr, LATHE_DTYPE_NONE, shapes[v]};
+  return Evaluator::make(function.at("meaning"), values).status();
+}
+
 std::string layout_of(const lathe_operand& a, const lathe_operand& b) {
   return absl::StrCat(a.layout == LATHE_COLUMN_MAJOR ? "t" : "n", b.layout == LATHE_COLUMN_MAJOR ? "t" : "n");
 }
@@ -223,6 +329,7 @@ absl::StatusOr<std::vector<PayloadStep>> function_steps(const Json& function, in
     if (!step.ok()) return step.status();
     steps.push_back(*std::move(step));
   }
+  if (absl::Status s = shapes_of(function, steps, rows).status(); !s.ok()) return s;
   return steps;
 }
 
@@ -247,22 +354,33 @@ void tune_products(const lathe_tuning& tuning, std::vector<PayloadStep>* steps) 
   }
 }
 
-std::vector<int64_t> shape_of(const Json& function, const std::vector<PayloadStep>& steps, size_t value,
-                              int64_t rows) {
-  std::vector<int64_t> shape;
-  for (const Json& extent : function.at("values").at(value).at("shape"))
-    shape.push_back(extent.is_null() ? -1 : extent.get<int64_t>());
-  // What is open here a step knows; else these are rows.
-  for (const PayloadStep& step : steps) {
-    for (const auto& [name, access] : step.json->items()) {
-      if (!access.is_object() || access.at("value") != value) continue;
-      const std::string dims = access.at("dims").get<std::string>();
-      for (size_t i = 0; i < dims.size(); ++i)
-        if (shape[i] < 0 && dims[i] != 'r') shape[i] = step.extents.at(dims[i]);
-    }
+absl::StatusOr<std::vector<std::vector<int64_t>>> shapes_of(const Json& function,
+                                                            const std::vector<PayloadStep>& steps,
+                                                            int64_t rows) {
+  std::vector<std::vector<int64_t>> shapes;
+  for (const Json& value : function.at("values")) {
+    shapes.emplace_back();
+    for (const Json& extent : value.at("shape"))
+      shapes.back().push_back(extent.is_null() ? -1 : extent.get<int64_t>());
   }
-  std::replace(shape.begin(), shape.end(), int64_t{-1}, rows);
-  return shape;
+  for (const PayloadStep& step : steps)
+    for (const Told& told : told_by(step)) {
+      // One that is open is what the others beside it leave.
+      std::vector<int64_t>& shape = shapes[told.value];
+      const int64_t others = std::max<int64_t>(elements_in(told.among(shape)).value_or(1), 1);
+      for (size_t i = told.run.from; i < told.run.to; ++i)
+        if (shape[i] < 0) {
+          shape[i] = told.extent / others;
+          break;
+        }
+    }
+  if (absl::Status s = tell_open(function, &shapes); !s.ok()) return s;
+  // What nothing tells is rows.
+  for (std::vector<int64_t>& shape : shapes) std::replace(shape.begin(), shape.end(), int64_t{-1}, rows);
+  for (const PayloadStep& step : steps)
+    if (absl::Status s = check_shapes(step, shapes); !s.ok()) return s;
+  if (absl::Status s = check_meaning(function, shapes); !s.ok()) return s;
+  return shapes;
 }
 
 std::string step_line(const PayloadStep& step) {

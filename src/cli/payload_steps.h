@@ -23,12 +23,14 @@ struct PayloadStep {
   std::map<char, int64_t> extents;  // by the letters of its accesses; what has none is 1
   // Data pointers are NULL but where presence is part of the class.
   std::variant<lathe_matmul_desc, lathe_argmax_desc, lathe_matmul_argmax_desc, Elementwise> desc;
-  bool open_rows = false;  // the payload leaves M to the run; the descriptor has `rows`
+  std::vector<int64_t> rows;  // of an argmax: the extents that are its rows, outermost first
+  bool open_rows = false;     // the payload leaves M to the run; the descriptor has `rows`
 };
 
 // Reads and inspects the file. kInvalidArgument: it cannot be read or is malformed.
 absl::StatusOr<Json> inspect_payload(lathe_context* context, const std::string& path);
-// One function's steps, in order.
+// One function's steps, in order. kInvalidArgument, with an op's place: what its operands say of an extent
+// differs, or it reads past one.
 absl::StatusOr<std::vector<PayloadStep>> function_steps(const Json& function, int64_t rows);
 // Every function's steps, in order. Rows that the payload leaves open are `rows`; kUnimplemented: another
 // extent is left open.
@@ -37,9 +39,11 @@ absl::StatusOr<std::vector<PayloadStep>> payload_steps(const Json& program, int6
 // Makes it the chain of every product among the steps where it sets a split_k. `tuning` outlives them.
 void tune_products(const lathe_tuning& tuning, std::vector<PayloadStep>* steps);
 
-// A value's extents in a run with that many rows.
-std::vector<int64_t> shape_of(const Json& function, const std::vector<PayloadStep>& steps, size_t value,
-                              int64_t rows);
+// Every value's extents: where the payload leaves them open what a step or an op of its text tells, else
+// `rows`. kInvalidArgument: as function_steps.
+absl::StatusOr<std::vector<std::vector<int64_t>>> shapes_of(const Json& function,
+                                                            const std::vector<PayloadStep>& steps,
+                                                            int64_t rows);
 
 // "matmul f32 64x48x32 nn"
 std::string step_line(const PayloadStep& step);

@@ -17,17 +17,6 @@ using namespace mlir;
 // A text may be as long and as deep as a parser that calls itself bears on a thread's stack.
 constexpr size_t kMostBytes = 1 << 20, kMostDepth = 200;
 
-std::string text_of(Location location) {
-  std::string text = "?";
-  location->walk([&](Location l) {
-    auto place = dyn_cast<FileLineColLoc>(l);
-    if (!place) return WalkResult::advance();
-    text = absl::StrCat(place.getFilename().str(), ":", place.getLine(), ":", place.getColumn());
-    return WalkResult::interrupt();
-  });
-  return text;
-}
-
 Json refusal(absl::string_view location, absl::string_view reason, bool malformed) {
   return {{"refused", {{"location", location}, {"reason", reason}, {"malformed", malformed}}}};
 }
@@ -51,17 +40,17 @@ class Function {
     in_text_ = numbered_values(function_);
     for (Operation& op : function_.getBody().front())
       if (Reason why = visit(op); !why.empty()) return refuse(&op, why, refused);
+    Operation* returned = function_.getBody().front().getTerminator();
+    for (Value v : returned->getOperands())
+      if (!isa<RankedTensorType>(v.getType()) || !is_known(source_of(v).first) ||
+          !is_identity(source_of(v).second))
+        return refuse(returned, "it returns what is neither an argument nor a step's result", refused);
+    drop_unread(returned->getOperands());
     Json json = {{"name", function_.getName().str()}, {"arguments", Json::array()}, {"steps", Json::array()}};
     for (BlockArgument argument : function_.getArguments()) json["arguments"].push_back(number(argument));
     for (const Step& step : steps_) json["steps"].push_back(to_json(step));
     json["results"] = Json::array();
-    for (Value v : function_.getBody().front().getTerminator()->getOperands()) {
-      const std::pair<Value, SmallVector<int64_t>> source = source_of(v);
-      if (!is_known(source.first) || !is_identity(source.second))
-        return refuse(function_.getBody().front().getTerminator(),
-                      "it returns what is neither an argument nor a step's result", refused);
-      json["results"].push_back(number(source.first));
-    }
+    for (Value v : returned->getOperands()) json["results"].push_back(number(source_of(v).first));
     json["values"] = std::move(values_);
     json["numbers"] = std::move(in_text_of_values_);
     std::string unknown;
@@ -106,8 +95,18 @@ class Function {
     const auto [source, places] = source_of(access->tensor);
     std::string dims(access->dims);
     for (auto [i, place] : llvm::enumerate(places)) dims[i] = access->dims[place];
+    // Dimensions that are one to the step lie one after the other still.
+    for (size_t i = 0; i < dims.size(); ++i)
+      for (size_t j = i + 1; j < dims.size(); ++j)
+        if (dims[i] == dims[j] && dims[i] != 'r' && places[j] - places[i] != static_cast<int64_t>(j - i))
+          return "an operand's dimensions that are one to the product are transposed";
     *access = {source, dims};
     return is_known(source) ? "" : "an operand is neither an argument nor a step's result";
+  }
+  // No step gives it, and a kernel or an evaluator that needs it knows it.
+  static bool is_computed(Value v) {
+    int64_t offset = 0;
+    return v.getDefiningOp<linalg::FillOp>() || dimension_counted(v, &offset);
   }
   bool is_known(Value v) const { return isa<BlockArgument>(v) || producers_.count(v); }
 
@@ -127,8 +126,7 @@ class Function {
   // ---- Ops
 
   Reason visit(Operation& op) {
-    if (isa<func::ReturnOp, tensor::EmptyOp, linalg::FillOp, tensor::CastOp, linalg::TransposeOp>(op))
-      return "";
+    if (isa<func::ReturnOp, tensor::EmptyOp, tensor::CastOp, linalg::TransposeOp>(op)) return "";
     const bool scalar =
         isa<arith::ArithDialect, affine::AffineDialect>(op.getDialect()) || isa<tensor::DimOp>(op);
     if (scalar && op.getNumRegions() == 0)
@@ -136,6 +134,7 @@ class Function {
     auto linalg_op = dyn_cast<linalg::LinalgOp>(op);
     if (!linalg_op || !linalg_op.hasPureTensorSemantics()) return "no op on tensors that Lathe reads";
     if (is_argmax(linalg_op)) return visit_argmax(linalg_op);
+    if (op.getNumResults() == 1 && is_computed(op.getResult(0))) return "";
     if (op.getNumResults() != 1) return "it has several results";
     if (linalg_op.getNumReductionLoops() > 0) return visit_product(linalg_op);
     return visit_elementwise(linalg_op);
@@ -159,14 +158,14 @@ class Function {
       const Producer made = producer_of(access->tensor);
       if (!made.factor) continue;
       step->alpha *= *made.factor;
-      drop(access, made);
+      access->tensor = made.input;
     }
     const Producer a = producer_of(step->a.tensor), b = producer_of(step->b.tensor);
     if (!a.is_widening || !b.is_widening ||
         getElementTypeOrSelf(a.input.getType()) != getElementTypeOrSelf(b.input.getType()))
       return;
-    drop(&step->a, a);
-    drop(&step->b, b);
+    step->a.tensor = a.input;
+    step->b.tensor = b.input;
   }
   struct Producer {
     Value input;
@@ -189,14 +188,6 @@ class Function {
       producer.is_widening = wide.getIn() == element;
     }
     return producer;
-  }
-  void drop(Access* access, const Producer& made) {
-    for (size_t i = 0; i < steps_.size(); ++i)
-      if (steps_[i].elementwise && steps_[i].d.tensor == access->tensor) {
-        remove(i);
-        break;
-      }
-    access->tensor = made.input;
   }
   static bool has_unit(const std::string& dims, absl::string_view units) {
     return !dims.empty() && units.find(dims.back()) != absl::string_view::npos;
@@ -229,7 +220,7 @@ class Function {
       const Value source = source_of(operand.get()).first;
       if (is_known(source)) {
         step.reads.push_back(source);
-      } else if (!source.getDefiningOp<linalg::FillOp>()) {
+      } else if (!is_computed(source)) {
         return "an operand is neither an argument nor a step's result";
       }
     }
@@ -298,17 +289,34 @@ class Function {
     steps_.erase(steps_.begin() + static_cast<ptrdiff_t>(at));
   }
 
+  // What was made for a step that reads its source now.
+  void drop_unread(OperandRange returned) {
+    llvm::DenseSet<Value> read;
+    for (Value v : returned) read.insert(source_of(v).first);
+    for (size_t i = steps_.size(); i-- > 0;) {
+      const Step& step = steps_[i];
+      if (step.elementwise && !read.contains(step.d.tensor)) {
+        remove(i);
+        continue;
+      }
+      for (const Access* access : {&step.a, &step.b, &step.c, &step.bias, &step.residual})
+        if (access->tensor) read.insert(access->tensor);
+      read.insert(step.reads.begin(), step.reads.end());
+    }
+  }
+
   void put(Json* json, const char* name, const Access& access) {
     if (access.tensor) (*json)[name] = {{"value", number(access.tensor)}, {"dims", access.dims}};
   }
   Json to_json(const Step& step) {
     if (step.elementwise) {
-      Json json = {{"op", "elementwise"}, {"location", text_of(step.location)}, {"reads", Json::array()}};
+      Json json = {
+          {"op", "elementwise"}, {"location", location_text(step.location)}, {"reads", Json::array()}};
       for (Value v : step.reads) json["reads"].push_back(number(v));
       put(&json, "d", step.d);
       return json;
     }
-    Json json = {{"op", name_of(step.op)}, {"location", text_of(step.location)}};
+    Json json = {{"op", name_of(step.op)}, {"location", location_text(step.location)}};
     put(&json, step.op == Op::kArgmax ? "x" : "a", step.a);
     put(&json, "b", step.b);
     put(&json, "bias", step.bias);
@@ -353,10 +361,10 @@ Json read_module(ModuleOp module) {
     if (function) json = Function(function).read(&refused);
     if (!function)
       refused = Refused{op.getLoc(), absl::StrCat(op.getName().getStringRef().str(), ": no function")};
-    if (refused) return refusal(text_of(refused->location), refused->reason, false);
+    if (refused) return refusal(location_text(refused->location), refused->reason, false);
     functions.push_back(*std::move(json));
   }
-  if (functions.empty()) return refusal(text_of(module.getLoc()), "the module has no function", false);
+  if (functions.empty()) return refusal(location_text(module.getLoc()), "the module has no function", false);
   return {{"functions", functions}};
 }
 
@@ -428,7 +436,7 @@ Json inspect_payload(absl::string_view name, absl::string_view text) {
   std::optional<Json> complaint;
   ScopedDiagnosticHandler handler(&context.get(), [&](Diagnostic& d) {
     if (!complaint && d.getSeverity() == DiagnosticSeverity::Error)
-      complaint = payload::refusal(payload::text_of(d.getLocation()), d.str(), true);
+      complaint = payload::refusal(location_text(d.getLocation()), d.str(), true);
     return success();
   });
   llvm::SourceMgr sources;

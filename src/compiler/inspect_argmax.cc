@@ -7,51 +7,174 @@ namespace lathe::payload {
 namespace {
 using namespace mlir;
 
+// The elements, through a widening.
+Value narrow(Value v) {
+  auto wide = v.getDefiningOp<arith::ExtFOp>();
+  return wide ? wide.getIn() : v;
+}
+Value uncast(Value v) {
+  auto cast = v.getDefiningOp<arith::IndexCastOp>();
+  return cast ? cast.getIn() : v;
+}
+
 // The reduction's body: keep the greater value and where it was.
 struct Body {
-  Value in, best, at;   // block arguments: the element, the maximum so far, its index
-  Value value, column;  // what becomes of the maximum; the present element's column
+  Value in, best, at;  // block arguments: the element, the maximum so far, its index
+  Value column;        // the present element's
 };
 
-bool is_compare(Value v, arith::CmpFPredicate predicate, Value x, Value y) {
-  auto compare = v.getDefiningOp<arith::CmpFOp>();
-  return compare && compare.getPredicate() == predicate && compare.getLhs() == x && compare.getRhs() == y;
-}
-bool has_no_nans(Value compare) {
-  auto op = compare.getDefiningOp<arith::CmpFOp>();
-  return op && arith::bitEnumContainsAny(op.getFastmath(), arith::FastMathFlags::nnan);
-}
+// How an element compares with the maximum so far. The first one of all does so with -inf and index 0, its
+// own.
+enum class Order { kLess, kEqual, kGreater, kIsNan, kAfterNan, kBothNan };
+struct Case {
+  Order order;
+  bool first;
+};
+constexpr Case kCases[] = {{Order::kLess, false},     {Order::kEqual, false},   {Order::kGreater, false},
+                           {Order::kEqual, true},     {Order::kGreater, true},  {Order::kIsNan, false},
+                           {Order::kAfterNan, false}, {Order::kBothNan, false}, {Order::kIsNan, true}};
 
-// Whether `take` says that the element replaces the maximum by Lathe's rule: the first of equals, and the
-// first NaN over everything. A plain > is the same where the payload promises that there is no NaN.
-Reason check_rule(Value take, const Body& body) {
-  if (auto both = take.getDefiningOp<arith::AndIOp>()) {
-    for (const auto& [x, y] :
-         {std::pair(both.getLhs(), both.getRhs()), std::pair(both.getRhs(), both.getLhs())})
-      if (is_compare(x, arith::CmpFPredicate::UGT, body.in, body.best) &&
-          is_compare(y, arith::CmpFPredicate::ORD, body.best, body.best))
-        return "";
+// How two floats may compare, and for which of these a predicate holds.
+enum Outcome : unsigned { kEqual = 1, kGreater = 2, kLess = 4, kUnordered = 8 };
+unsigned outcomes_of(arith::CmpFPredicate predicate) {
+  using Predicate = arith::CmpFPredicate;
+  switch (predicate) {
+    case Predicate::AlwaysFalse: return 0;
+    case Predicate::OEQ: return kEqual;
+    case Predicate::OGT: return kGreater;
+    case Predicate::OGE: return kGreater | kEqual;
+    case Predicate::OLT: return kLess;
+    case Predicate::OLE: return kLess | kEqual;
+    case Predicate::ONE: return kLess | kGreater;
+    case Predicate::ORD: return kLess | kGreater | kEqual;
+    case Predicate::UEQ: return kUnordered | kEqual;
+    case Predicate::UGT: return kUnordered | kGreater;
+    case Predicate::UGE: return kUnordered | kGreater | kEqual;
+    case Predicate::ULT: return kUnordered | kLess;
+    case Predicate::ULE: return kUnordered | kLess | kEqual;
+    case Predicate::UNE: return kUnordered | kLess | kGreater;
+    case Predicate::UNO: return kUnordered;
+    case Predicate::AlwaysTrue: return kUnordered | kLess | kGreater | kEqual;
   }
-  if (!is_compare(take, arith::CmpFPredicate::OGT, body.in, body.best))
-    return "it keeps neither the first of the greatest elements";
-  return has_no_nans(take)
-             ? ""
-             : "a NaN would never win here, and does in Lathe's argmax: fastmath<nnan> says there is none";
+  return 0;
 }
 
-// The reduced loop's number plus a constant.
-Reason read_column(Value column, unsigned reduced, int64_t* offset) {
-  if (auto cast = column.getDefiningOp<arith::IndexCastOp>()) column = cast.getIn();
+// A condition of the body, for every case: what it says, whatever its form. Nothing where it is made of
+// something else than comparisons of the four values.
+class Condition {
+ public:
+  explicit Condition(const Body& body) : body_(body) {}
+
+  std::optional<bool> holds(Value v, const Case& c) {
+    if (--budget_ < 0) return std::nullopt;
+    APInt constant;
+    if (matchPattern(v, m_ConstantInt(&constant))) return !constant.isZero();
+    if (auto both = v.getDefiningOp<arith::AndIOp>())
+      return joined(both.getLhs(), both.getRhs(), c, [](bool x, bool y) { return x && y; });
+    if (auto either = v.getDefiningOp<arith::OrIOp>())
+      return joined(either.getLhs(), either.getRhs(), c, [](bool x, bool y) { return x || y; });
+    if (auto compare = v.getDefiningOp<arith::CmpFOp>()) return holds(compare, c);
+    if (auto compare = v.getDefiningOp<arith::CmpIOp>()) return holds(compare, c);
+    return std::nullopt;
+  }
+  // A comparison says that neither of its operands is a NaN.
+  bool has_no_nans() const { return has_no_nans_; }
+
+ private:
+  template <typename F>
+  std::optional<bool> joined(Value x, Value y, const Case& c, F f) {
+    const std::optional<bool> left = holds(x, c), right = holds(y, c);
+    return left && right ? std::optional<bool>(f(*left, *right)) : std::nullopt;
+  }
+
+  std::optional<bool> holds(arith::CmpFOp compare, const Case& c) {
+    const Value x = narrow(compare.getLhs()), y = narrow(compare.getRhs());
+    const auto known = [&](Value v) { return v == body_.in || v == body_.best; };
+    if (!known(x) || !known(y)) return std::nullopt;
+    has_no_nans_ |= arith::bitEnumContainsAny(compare.getFastmath(), arith::FastMathFlags::nnan);
+    const auto is_nan = [&](Value v) {
+      return c.order == Order::kBothNan || c.order == (v == body_.in ? Order::kIsNan : Order::kAfterNan);
+    };
+    unsigned outcome = kEqual;
+    if (is_nan(x) || is_nan(y)) {
+      outcome = kUnordered;
+    } else if (x != y && c.order != Order::kEqual) {
+      outcome = (x == body_.in) == (c.order == Order::kGreater) ? kGreater : kLess;
+    }
+    return (outcomes_of(compare.getPredicate()) & outcome) != 0;
+  }
+
+  // Columns come in order: the present one is after the maximum's.
+  std::optional<bool> holds(arith::CmpIOp compare, const Case& c) {
+    using Predicate = arith::CmpIPredicate;
+    const bool right = uncast(compare.getLhs()) == uncast(body_.column) && compare.getRhs() == body_.at;
+    const bool left = uncast(compare.getRhs()) == uncast(body_.column) && compare.getLhs() == body_.at;
+    if (!left && !right) return std::nullopt;
+    switch (compare.getPredicate()) {
+      case Predicate::eq: return c.first;
+      case Predicate::ne: return !c.first;
+      case Predicate::sle:
+      case Predicate::ule: return c.first || left;
+      case Predicate::sge:
+      case Predicate::uge: return c.first || right;
+      case Predicate::slt:
+      case Predicate::ult: return !c.first && left;
+      case Predicate::sgt:
+      case Predicate::ugt: return !c.first && right;
+    }
+    return std::nullopt;
+  }
+
+  const Body& body_;
+  int budget_ = 1000;  // of visits: a condition's parts may share parts
+  bool has_no_nans_ = false;
+};
+
+// Whether what is yielded takes the new of two values, `taken`, rather than the `kept` one.
+std::optional<bool> takes(Value yielded, Value taken, Value kept, const Case& c, Condition* condition) {
+  auto select = yielded.getDefiningOp<arith::SelectOp>();
+  if (!select) return std::nullopt;
+  const Value yes = narrow(select.getTrueValue()), no = narrow(select.getFalseValue());
+  if (!(yes == taken && no == kept) && !(yes == kept && no == taken)) return std::nullopt;
+  const std::optional<bool> holds = condition->holds(select.getCondition(), c);
+  return holds ? std::optional<bool>(*holds == (yes == taken)) : std::nullopt;
+}
+
+// Whether the body keeps Lathe's rule: the first of equals, and the first NaN over everything. What it makes
+// of a NaN does not matter where it says that there is none.
+Reason check_rule(Value value, Value index, const Body& body) {
+  Condition condition(body);
+  auto max = value.getDefiningOp<arith::MaximumFOp>();
+  const bool is_max = max && ((narrow(max.getLhs()) == body.in && max.getRhs() == body.best) ||
+                              (narrow(max.getRhs()) == body.in && max.getLhs() == body.best));
+  bool nan_wins = true;
+  for (const Case& c : kCases) {
+    const bool wanted = c.order == Order::kGreater || c.order == Order::kIsNan;
+    const bool either =
+        c.order == Order::kEqual || c.order == Order::kBothNan;  // one is as good as the other
+    const std::optional<bool> new_value = is_max ? wanted : takes(value, body.in, body.best, c, &condition);
+    if (!new_value) return "its maximum is not kept or replaced by a comparison of elements";
+    const std::optional<bool> new_index = takes(index, body.column, body.at, c, &condition);
+    if (!new_index) return "its index is not kept or replaced by a comparison of elements";
+    if ((either || *new_value == wanted) && (c.first || *new_index == wanted)) continue;
+    if (c.order < Order::kIsNan) return "it keeps neither the first of the greatest elements";
+    nan_wins = false;
+  }
+  if (nan_wins || condition.has_no_nans()) return "";
+  return "a NaN would not win here, and does in Lathe's argmax: fastmath<nnan> says there is none";
+}
+
+// The loop whose number, plus a constant, `column` is.
+std::optional<unsigned> loop_counted(Value column, int64_t* offset) {
+  column = uncast(column);
   if (auto sum = column.getDefiningOp<arith::AddIOp>()) {
     APInt constant;
-    if (!matchPattern(sum.getRhs(), m_ConstantInt(&constant)))
-      return "its index is no column plus a constant";
+    if (!matchPattern(sum.getRhs(), m_ConstantInt(&constant))) return std::nullopt;
     *offset = constant.getSExtValue();
-    column = sum.getLhs();
-    if (auto cast = column.getDefiningOp<arith::IndexCastOp>()) column = cast.getIn();
+    column = uncast(sum.getLhs());
   }
   auto index = column.getDefiningOp<linalg::IndexOp>();
-  return index && index.getDim() == reduced ? "" : "its index is not the reduced dimension's";
+  return index ? std::optional<unsigned>(index.getDim()) : std::nullopt;
 }
 
 unsigned reduced_loop(linalg::LinalgOp op) {
@@ -69,15 +192,28 @@ Reason check_maps(linalg::LinalgOp op, std::string* dims) {
   const unsigned reduced = reduced_loop(op);
   (*dims)[reduced] = 'n';
   const AffineMap rows = AffineMap::getMultiDimIdentityMap(loops, op.getContext()).dropResult(reduced);
-  for (const AffineMap& map : ArrayRef<AffineMap>(maps).drop_front())
+  for (const AffineMap& map : ArrayRef<AffineMap>(maps).drop_front(op.getNumDpsInputs()))
     if (map != rows) return "its results are permuted";
   return "";
 }
 
-// The elements, through a widening.
-Value narrow(Value v) {
-  auto wide = v.getDefiningOp<arith::ExtFOp>();
-  return wide ? wide.getIn() : v;
+// Whether the second input says of each element where along the reduced loop it is.
+bool is_column_of(linalg::LinalgOp op, OpOperand* columns) {
+  int64_t offset = 0;
+  const std::optional<unsigned> dimension = dimension_counted(columns->get(), &offset);
+  return dimension && offset == 0 &&
+         op.getMatchingIndexingMap(columns).getResult(*dimension) ==
+             getAffineDimExpr(reduced_loop(op), op.getContext());
+}
+
+Reason read_column(linalg::LinalgOp op, const Body& body, int64_t* offset) {
+  if (op.getNumDpsInputs() == 2 && body.column == op.getBlock()->getArgument(1))
+    return is_column_of(op, op.getDpsInputOperand(1))
+               ? ""
+               : "its second input does not count the reduced dimension";
+  const std::optional<unsigned> loop = loop_counted(body.column, offset);
+  if (!loop) return "its index is no column plus a constant";
+  return *loop == reduced_loop(op) ? "" : "its index is not the reduced dimension's";
 }
 
 }  // namespace
@@ -88,43 +224,41 @@ bool is_argmax(linalg::LinalgOp op) {
          getElementTypeOrSelf(op->getResult(1).getType()).isIntOrIndex();
 }
 
+std::optional<unsigned> dimension_counted(Value tensor, int64_t* offset) {
+  auto op = tensor.getDefiningOp<linalg::GenericOp>();
+  if (!op || op.getNumDpsInputs() != 0 || op->getNumResults() != 1 || op.getNumReductionLoops() != 0 ||
+      !op.getMatchingIndexingMap(op.getDpsInitOperand(0)).isIdentity())
+    return std::nullopt;
+  return loop_counted(op.getBody()->getTerminator()->getOperand(0), offset);
+}
+
 Reason read_argmax(linalg::LinalgOp op, Step* step) {
-  if (op.getNumDpsInputs() != 1) return "it has more inputs than the elements";
+  const int64_t inputs = op.getNumDpsInputs();
+  if (inputs != 1 && inputs != 2) return "it has more inputs than the elements and their columns";
   std::string dims;
   if (Reason why = check_maps(op, &dims); !why.empty()) return why;
   if (!is_filled(op.getDpsInits()[0], -INFINITY)) return "its maximum does not start from -inf";
   if (!is_filled(op.getDpsInits()[1], 0)) return "its index does not start from 0";
   Block* block = op.getBlock();
   Operation* yield = block->getTerminator();
-  Body body{{}, block->getArgument(1), block->getArgument(2), yield->getOperand(0), {}};
+  Body body{block->getArgument(0), block->getArgument(inputs), block->getArgument(inputs + 1), {}};
   auto index = yield->getOperand(1).getDefiningOp<arith::SelectOp>();
-  if (!index || index.getFalseValue() != body.at) return "its index is not kept or replaced";
-  body.column = index.getTrueValue();
-  if (auto kept = body.value.getDefiningOp<arith::SelectOp>()) {
-    if (kept.getCondition() != index.getCondition() || kept.getFalseValue() != body.best)
-      return "its maximum and its index are not replaced together";
-    body.in = kept.getTrueValue();
-  } else if (auto max = body.value.getDefiningOp<arith::MaximumFOp>()) {
-    if (max.getLhs() != body.best && max.getRhs() != body.best) return "its maximum is not kept or replaced";
-    body.in = max.getLhs() == body.best ? max.getRhs() : max.getLhs();
-  } else {
-    return "its maximum is not kept or replaced";
-  }
-  if (narrow(body.in) != block->getArgument(0)) return "it does not compare the elements themselves";
-  if (Reason why = check_rule(index.getCondition(), body); !why.empty()) return why;
+  if (!index || (index.getFalseValue() != body.at && index.getTrueValue() != body.at))
+    return "its index is not kept or replaced";
+  body.column = index.getFalseValue() == body.at ? index.getTrueValue() : index.getFalseValue();
+  if (Reason why = check_rule(yield->getOperand(0), index, body); !why.empty()) return why;
   step->op = Op::kArgmax;
-  if (Reason why = read_column(body.column, reduced_loop(op), &step->index_offset); !why.empty()) return why;
+  if (Reason why = read_column(op, body, &step->index_offset); !why.empty()) return why;
   step->a = {op.getDpsInputs()[0], dims};
   dims.erase(dims.find('n'), 1);
-  step->values = {op->getResult(0), dims};
+  if (!op->getResult(0).use_empty()) step->values = {op->getResult(0), dims};
   step->indices = {op->getResult(1), dims};
   if (!is_float(dtype_of(getElementTypeOrSelf(step->a.tensor.getType()))))
     return "its elements are no f32, f16 or bf16";
-  if (dtype_of(getElementTypeOrSelf(step->values.tensor.getType())) != DType::kF32)
+  if (step->values.tensor && dtype_of(getElementTypeOrSelf(step->values.tensor.getType())) != DType::kF32)
     return "its maxima are no f32";
   const DType indices = dtype_of(getElementTypeOrSelf(step->indices.tensor.getType()));
   if (indices != DType::kI32 && indices != DType::kI64) return "its indices are no i32 or i64";
-  if (step->values.tensor.use_empty()) step->values = {};
   return "";
 }
 

@@ -72,12 +72,19 @@ Value silu_of(Value v) {
   return {};
 }
 
-// The three factors of a product of products, in any order.
-SmallVector<Value> factors_of(Value v) {
+// The factors of a product of products, in any order: at most kMostFactors of them and one more, for parts
+// that are shared would double them with every product.
+constexpr size_t kMostFactors = 4;
+void add_factors(Value v, SmallVectorImpl<Value>* all) {
+  if (all->size() > kMostFactors) return;
   auto times = made_by<arith::MulFOp>(v);
-  if (!times) return {v};
-  SmallVector<Value> all = factors_of(times.getLhs());
-  all.append(factors_of(times.getRhs()));
+  if (!times) return all->push_back(v);
+  add_factors(times.getLhs(), all);
+  add_factors(times.getRhs(), all);
+}
+SmallVector<Value> factors_of(Value v) {
+  SmallVector<Value> all;
+  add_factors(v, &all);
   return all;
 }
 
@@ -197,14 +204,31 @@ class EpilogueReader {
     if (!right) addend = operand_of(sum.getLhs());
     if (!addend || addend->get() == product_) return "a sum of what are no tensors is in no epilogue";
     if (Reason why = read_value(right ? sum.getLhs() : sum.getRhs()); !why.empty()) return why;
-    return read_addend({addend->get(), letters_of(op_.getMatchingIndexingMap(addend), letters_)});
+    const AffineMap map = op_.getMatchingIndexingMap(addend);
+    SmallVector<unsigned> places;
+    for (AffineExpr e : map.getResults())
+      if (auto dim = dyn_cast<AffineDimExpr>(e)) places.push_back(dim.getPosition());
+    if (!llvm::is_sorted(places)) return "a permuted addend is in no epilogue";
+    return read_addend(repeated_by({addend->get(), letters_of(map, letters_)}));
+  }
+
+  // What a broadcast repeats, in its place.
+  static Access repeated_by(Access access) {
+    auto broadcast = access.tensor.getDefiningOp<linalg::BroadcastOp>();
+    if (!broadcast || access.dims.empty()) return access;
+    std::string dims;
+    for (auto [i, letter] : llvm::enumerate(access.dims))
+      if (!llvm::is_contained(broadcast.getDimensions(), static_cast<int64_t>(i))) dims += letter;
+    return {broadcast.getInput(), dims};
   }
 
   Reason read_addend(const Access& addend) {
     if (dtype_of(getElementTypeOrSelf(addend.tensor.getType())) == DType::kNone)
       return "an addend of an element type that Lathe has none of";
     const bool activated = step_->activation != Activation::kNone;
-    if (addend.dims == "n") {
+    std::string columns = step_->d.dims;
+    llvm::erase_if(columns, [](char c) { return c != 'n'; });
+    if (!columns.empty() && addend.dims == columns) {
       if (step_->bias.tensor || activated || step_->residual.tensor)
         return "a bias after the bias or the activation";
       step_->bias = addend;

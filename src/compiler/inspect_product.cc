@@ -26,14 +26,18 @@ void make_batch(linalg::LinalgOp op, SmallVectorImpl<unsigned>* loops, SmallVect
 // Whether each operand has all of the loops, one right after the other and in one order, or none: then they
 // are as good as one loop over their product.
 bool lie_together(linalg::LinalgOp op, ArrayRef<unsigned> loops) {
+  SmallVector<std::pair<unsigned, unsigned>> first;  // place and loop, in the first operand that has them
   for (AffineMap map : op.getIndexingMapsArray()) {
-    SmallVector<std::optional<unsigned>> places;
+    SmallVector<std::pair<unsigned, unsigned>> places;
     for (unsigned loop : loops)
-      places.push_back(map.getResultPosition(getAffineDimExpr(loop, op.getContext())));
-    for (size_t i = 0; i < places.size(); ++i) {
-      if (places[i].has_value() != places[0].has_value()) return false;
-      if (places[i] && *places[i] != *places[0] + i) return false;
-    }
+      if (std::optional<unsigned> place = map.getResultPosition(getAffineDimExpr(loop, op.getContext())))
+        places.push_back({*place, loop});
+    if (places.empty()) continue;
+    if (places.size() != loops.size()) return false;
+    llvm::sort(places);
+    if (first.empty()) first = places;
+    for (size_t i = 0; i < places.size(); ++i)
+      if (places[i].first != places[0].first + i || places[i].second != first[i].second) return false;
   }
   return true;
 }
@@ -43,13 +47,14 @@ Reason name_loops(linalg::LinalgOp op, SmallVector<char>* letters) {
   FailureOr<linalg::ContractionDimensions> dims = linalg::inferContractionDims(op);
   if (failed(dims)) return "its maps are no contraction's";
   make_batch(op, &dims->m, &dims->batch);
-  make_batch(op, &dims->n, &dims->batch);
+  if (!lie_together(op, dims->n)) make_batch(op, &dims->n, &dims->batch);
   letters->assign(op.getNumLoops(), '?');
   const std::pair<char, ArrayRef<unsigned>> kinds[] = {
       {'b', dims->batch}, {'m', dims->m}, {'n', dims->n}, {'k', dims->k}};
   for (const auto& [letter, loops] : kinds) {
-    if (loops.size() > 1 && !(letter == 'b' && lie_together(op, loops)))
-      return absl::StrCat(loops.size(), " loops are '", std::string(1, letter), "'; one can be");
+    if (loops.size() > 1 && !lie_together(op, loops))
+      return absl::StrCat(loops.size(), " loops are '", std::string(1, letter),
+                          "' and lie apart in an operand: they are not as good as one");
     for (unsigned loop : loops) (*letters)[loop] = letter;
   }
   if (llvm::is_contained(*letters, '?')) return "a loop is neither of batch, rows, columns nor reduced";

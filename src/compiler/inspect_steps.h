@@ -14,7 +14,7 @@ namespace lathe::payload {
 // A tensor as a step sees it: what each of its dimensions is, outermost first.
 struct Access {
   mlir::Value tensor;  // null: the step has no such operand
-  std::string dims;
+  std::string dims;    // loops of one kind, side by side and in order, are one
 };
 
 struct Step {
@@ -57,6 +57,8 @@ Reason read_epilogue(mlir::linalg::LinalgOp op, mlir::Value product, Step* step)
 // inspect_argmax.cc: whether `op` reduces to an index, and then its step.
 bool is_argmax(mlir::linalg::LinalgOp op);
 Reason read_argmax(mlir::linalg::LinalgOp op, Step* step);
+// The dimension whose index every element of `tensor` is, plus *offset; nothing: it is made otherwise.
+std::optional<unsigned> dimension_counted(mlir::Value tensor, int64_t* offset);
 // Makes of a matmul, whose result `argmax` alone reads, one step; false where Lathe has no such op.
 bool join_argmax(const Step& product, Step* argmax);
 

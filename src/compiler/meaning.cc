@@ -39,19 +39,22 @@ std::optional<Json> number_in(Value scalar) {
   return std::nullopt;
 }
 
-// [constant, coefficients...]; "" where the expression is no sum of multiples of loops.
+// Adds `factor` times `e` to [constant, coefficients...]; false where the expression is no sum of multiples
+// of loops, or one of greater numbers than int64_t holds.
 bool add_linear(AffineExpr e, int64_t factor, std::vector<int64_t>* row) {
-  if (auto d = dyn_cast<AffineDimExpr>(e)) return (*row)[1 + d.getPosition()] += factor, true;
-  if (auto c = dyn_cast<AffineConstantExpr>(e)) return (*row)[0] += factor * c.getValue(), true;
+  const auto add = [&](size_t place, int64_t number) {
+    return !llvm::MulOverflow(factor, number, number) &&
+           !llvm::AddOverflow((*row)[place], number, (*row)[place]);
+  };
+  if (auto d = dyn_cast<AffineDimExpr>(e)) return add(1 + d.getPosition(), 1);
+  if (auto c = dyn_cast<AffineConstantExpr>(e)) return add(0, c.getValue());
   auto binary = dyn_cast<AffineBinaryOpExpr>(e);
   if (!binary) return false;
   if (e.getKind() == AffineExprKind::Add)
     return add_linear(binary.getLHS(), factor, row) && add_linear(binary.getRHS(), factor, row);
   auto c = dyn_cast<AffineConstantExpr>(binary.getRHS());
-  // Longer factors than any payload has, which their product must not overflow.
-  const bool small = c && std::abs(c.getValue()) < (1 << 20) && std::abs(factor) < (1 << 20);
-  return e.getKind() == AffineExprKind::Mul && small &&
-         add_linear(binary.getLHS(), factor * c.getValue(), row);
+  return e.getKind() == AffineExprKind::Mul && c && !llvm::MulOverflow(factor, c.getValue(), factor) &&
+         add_linear(binary.getLHS(), factor, row);
 }
 
 Json shape_of(Value v) {
@@ -145,6 +148,17 @@ std::optional<Json> plain(Operation& op, const llvm::DenseMap<Value, int64_t>& n
 
 }  // namespace
 
+std::string location_text(Location location) {
+  std::string text = "?";
+  location->walk([&](Location l) {
+    auto place = dyn_cast<FileLineColLoc>(l);
+    if (!place) return WalkResult::advance();
+    text = absl::StrCat(place.getFilename().str(), ":", place.getLine(), ":", place.getColumn());
+    return WalkResult::interrupt();
+  });
+  return text;
+}
+
 llvm::DenseMap<Value, int64_t> numbered_values(func::FuncOp function) {
   llvm::DenseMap<Value, int64_t> numbers;
   int64_t next = 0;
@@ -159,7 +173,10 @@ Json meaning_of(linalg::LinalgOp op, int64_t value, llvm::function_ref<int64_t(V
                 std::string* why) {
   Body body(op);
   if (!body.read(why)) return nullptr;
-  Json json = {{"value", value}, {"results", op->getNumResults()}, {"inputs", op.getNumDpsInputs()}};
+  Json json = {{"location", location_text(op.getLoc())},
+               {"value", value},
+               {"results", op->getNumResults()},
+               {"inputs", op.getNumDpsInputs()}};
   for (Value result : op->getResults()) json["dtype"].push_back(type_name(result.getType()));
   for (utils::IteratorType type : op.getIteratorTypesArray())
     json["reduction"].push_back(type == utils::IteratorType::reduction);
@@ -198,6 +215,7 @@ Json meaning_of(func::FuncOp function, std::string* why) {
     if (std::optional<Json> known = plain(op, numbers)) {
       (*known)["value"] = value;
       (*known)["shape"] = shape_of(op.getResult(0));
+      (*known)["location"] = location_text(op.getLoc());
       json["ops"].push_back(*std::move(known));
       continue;
     }

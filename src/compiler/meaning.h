@@ -11,7 +11,7 @@
 namespace lathe {
 
 // {"arguments": how many, "results": [value...], "ops": [op...]}. Values are numbered: the arguments, then
-// every result that is a tensor, in the order of the text. An op is
+// every result that is a tensor, in the order of the text. An op has its "location", and is
 //   {"value", "shape", "same_as": value}                     another shape of the same elements, in the same
 //   order
 //   {"value", "shape", "fill": number}                       the same number everywhere
@@ -28,6 +28,9 @@ Json meaning_of(mlir::func::FuncOp function, std::string* why);
 // Of one op, which gives `value`; its operands are numbered by `number_of`.
 Json meaning_of(mlir::linalg::LinalgOp op, int64_t value, llvm::function_ref<int64_t(mlir::Value)> number_of,
                 std::string* why);
+
+// "payload.mlir:3:8"; "?" where the text is not known.
+std::string location_text(mlir::Location location);
 
 // The numbers.
 llvm::DenseMap<mlir::Value, int64_t> numbered_values(mlir::func::FuncOp function);

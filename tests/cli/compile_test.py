@@ -121,6 +121,26 @@ def test_params(cache):
         assert "no parameters" in compiled({"lathe_params": 2, "entries": []}, code=2)
 
 
+def check_peers(cache, table, bars):
+    """The external libraries here have a column each, and do what they can: f32 products, never an argmax."""
+    explained = json.loads(subprocess.run([LATHE, "explain", "matmul", "64x64x64", "--json", "--cache-dir", str(cache)],
+                                          check=True, capture_output=True, text=True).stdout)
+    found = [library["library"] for library in explained["external"]["found"] if not library["absent"]]
+    columns = [c[:-len("_median_seconds")] for c in table["square"] if c.endswith("_median_seconds")]
+    assert columns == found, (columns, found)
+    for library in found:
+        seconds = float(table["square"][f"{library}_median_seconds"])
+        bar = bars.index(f"square by {library}")
+        assert seconds > 0 and bars[bar + 1] == f"{2 * 1024**3 / seconds / 1e9:.4g}", (library, seconds, bars[bar:bar + 2])
+        assert table["argmax"][f"{library}_median_seconds"] == "" and f"argmax by {library}" not in bars, table["argmax"]
+
+
+def test_what_no_kernel_does(cache):
+    text = compile_payload(PAYLOADS / "lower_triangular.mlir", cache=cache)
+    assert "elementwise on the host\n  no kernel is made: " in text and "needs no kernel" not in text, text
+    assert last_line(text).startswith("1 class: 1 compiled"), text
+
+
 def test_kernel_bench(cache):
     with tempfile.TemporaryDirectory() as folder:
         folder = pathlib.Path(folder)
@@ -138,12 +158,37 @@ def test_kernel_bench(cache):
             table = {row["payload"]: row for row in csv.DictReader(f)}
         assert len(table) == count and all(row["right"] == "1" and int(row["checked"]) > 0 and int(row["judged"]) > 0 for row in table.values()), table
         assert float(table["square"]["gflops"]) > 0 and table["mlp"]["steps"].count("matmul") == 2, table
-        bars = xml.etree.ElementTree.parse(folder / "t.svg").findall("{*}text")
-        assert {"square", "mlp"} < {bar.text for bar in bars} and "argmax" not in {bar.text for bar in bars}
+        # A chart of products, and one of argmax in what it can be measured by.
+        bars = [bar.text for bar in xml.etree.ElementTree.parse(folder / "t.svg").findall("{*}text")]
+        assert bars.index("square") < bars.index("Argmax on cpu (GB/s)") < bars.index("argmax"), bars
+        assert "Products on cpu (GFLOP/s)" in bars and "argmax" not in bars[:bars.index("Argmax on cpu (GB/s)")], bars
+        argmax = table["argmax"]
+        wanted = (64 * 32000 * 4 + 64 * 12) / float(argmax["median_seconds"]) / 1e9
+        assert abs(float(argmax["gbytes_per_second"]) / wanted - 1) < 1e-4 and argmax["gflops"] == "0", argmax
+        assert bars[bars.index("argmax") + 1] == f"{wanted:.4g}", bars
+        # What no kernel does is timed apart from what they do.
+        for name, row in table.items():
+            on_host = "elementwise" in row["steps"] or name == "argmax_middle"
+            assert (float(row["host_seconds"]) > 0) == on_host, row
+        masked = table["lower_triangular"]
+        wanted = 2 * 192**3 / float(masked["median_seconds"]) / 1e9
+        assert abs(float(masked["gflops"]) / wanted - 1) < 1e-4, masked
+        check_peers(cache, table, bars)
 
         (folder / "sin.mlir").write_text((PAYLOADS / "mlp.mlir").read_text().replace("math.erf", "math.sin"))
         result = bench(folder)
         assert result.returncode == 1 and "sin.mlir:11:8:" in result.stdout and last_line(result.stdout) == "0 of 1 right", result
+        # An open extent is what the text says of it elsewhere, whatever --rows is.
+        (folder / "sin.mlir").write_text(TALL)
+        result = bench(folder, "--rows", 2)
+        assert result.returncode == 0 and last_line(result.stdout) == "1 of 1 right", result
+        # What does not fit memory is refused before any of it is taken, and the others run.
+        large = (PAYLOADS / "bias_broadcast.mlir").read_text().replace("128x", "3000000000x")
+        (folder / "large.mlir").write_text(large)
+        (folder / "sin.mlir").write_text((PAYLOADS / "bias_broadcast.mlir").read_text())
+        result = bench(folder)
+        assert result.returncode == 1 and last_line(result.stdout) == "1 of 2 right", result
+        assert "a tensor of 3000000000x256 does not fit memory" in result.stdout, result
         assert bench(folder / "nowhere").returncode == 2
 
 
@@ -213,6 +258,44 @@ def test_pipelines(cache):
         assert "cannot read" in lathe("run", "matmul", "8x8x8", "--pipeline", folder / "nowhere.yaml", code=1)
 
 
+PRODUCT = """  %{d} = linalg.matmul ins(%x, %{w} : tensor<?x8xf32>, tensor<8x4xf32>) outs(%{o} : tensor<{m}x4xf32>) -> tensor<{m}x4xf32>
+"""
+TWO_PRODUCTS = """// Both read %x, which has as many rows as one of the results says.
+func.func @f(%x: tensor<?x8xf32>, %v: tensor<8x4xf32>, %w: tensor<8x4xf32>,
+             %o: tensor<20000x4xf32>, %p: tensor<5x4xf32>)
+    -> (tensor<20000x4xf32>, tensor<5x4xf32>) {
+""" + PRODUCT.format(d="d", w="v", o="o", m=20000) + PRODUCT.format(d="e", w="w", o="p", m=5) + """
+  return %d, %e : tensor<20000x4xf32>, tensor<5x4xf32>
+}
+"""
+
+
+def elementwise(x, map_of_x, result):
+    """A generic that scales %x, read by `map_of_x`; no kernel does it."""
+    return f"""#y = affine_map<{"(i, j) -> (i, j)" if "x" in result else "(i) -> (i)"}>
+func.func @f(%x: tensor<{x}xf32>, %o: tensor<{result}xf32>) -> tensor<{result}xf32> {{
+  %y = linalg.generic {{indexing_maps = [affine_map<{map_of_x}>, #y], iterator_types = [{'"parallel", "parallel"' if "x" in result else '"parallel"'}]}}
+       ins(%x : tensor<{x}xf32>) outs(%o : tensor<{result}xf32>) {{
+  ^bb0(%e: f32, %z: f32):
+    %s = arith.mulf %e, %e : f32
+    linalg.yield %s : f32
+  }} -> tensor<{result}xf32>
+  return %y : tensor<{result}xf32>
+}}
+"""
+
+
+TALL = elementwise("?x400", "(i, j) -> (i, j)", "20000x400")
+TWO_COPIES = """func.func @f(%x: tensor<?x4xf32>, %o: tensor<20000x4xf32>, %p: tensor<5x4xf32>) -> (tensor<20000x4xf32>, tensor<5x4xf32>) {
+  %a = linalg.exp ins(%x : tensor<?x4xf32>) outs(%o : tensor<20000x4xf32>) -> tensor<20000x4xf32>
+  %b = linalg.exp ins(%x : tensor<?x4xf32>) outs(%p : tensor<5x4xf32>) -> tensor<5x4xf32>
+  return %a, %b : tensor<20000x4xf32>, tensor<5x4xf32>
+}
+"""
+APART = elementwise("?", "(i) -> (i * 2)", "20000")
+ARGMAX_ROWS = (PAYLOADS / "argmax.mlir").read_text().replace("64x32000", "?x32000").replace("64xf32", "6xf32").replace("64xi64", "5xi64")
+
+
 def test_refusals(cache):
     mlp = (PAYLOADS / "mlp.mlir").read_text()
     with tempfile.TemporaryDirectory() as folder:
@@ -228,6 +311,19 @@ def test_refusals(cache):
                 "p.mlir:23:8: dimension 0 of 'b' is open; rows alone may be")
         refused(mlp.replace("tensor<256xf32>", "tensor<255xf32>"), 2, "p.mlir:9:8: dimension 0 of 'bias' is 255, elsewhere 256")
         refused(mlp[:200], 2, "p.mlir:")
+        # Extents whose product, or whose strides, no number holds.
+        batched = (PAYLOADS / "batched.mlir").read_text()
+        for b, m, k in ((1 << 62, 4, 9), (0, 1 << 62, 9)):
+            huge = batched.replace("32x128x256", f"{b}x{m}x{k}").replace("32x256x192", f"{b}x{k}x192")
+            refused(huge.replace("32x128x192", f"{b}x{m}x192"), 2, "p.mlir:6:8: 'a' has more elements than can be counted")
+        # What one step is told of an open extent, another is told otherwise; an elementwise one too.
+        refused(TWO_PRODUCTS, 2, "p.mlir:6:8: dimension 0 of an operand of 5x4 is 5, elsewhere 20000")
+        # A text that has what cannot be evaluated: what its steps say is compared.
+        constant = "  %numbers = arith.constant dense<[1.0, 2.0]> : tensor<2xf32>\n  %d ="
+        refused(TWO_PRODUCTS.replace("  %d =", constant), 2, "p.mlir:7:8: dimension 0 of 'a' is 5, elsewhere 20000")
+        refused(TWO_COPIES, 2, "p.mlir:3:8: dimension 0 of an operand of 5x4 is 5, elsewhere 20000")
+        refused(APART, 2, "p.mlir:3:8: it reads dimension 0 of an operand of 8192 from 0 to 39998")
+        refused(ARGMAX_ROWS, 2, "p.mlir:9:10: dimension 0 of 'values' is 6, elsewhere 5")
         refused("", 1, "no function")
         refused("module {\n" + mlp + "}\n" + mlp, 1, "p.mlir:", "no function")
     assert "cannot read" in compile_payload(PAYLOADS / "none.mlir", cache=cache, code=2)

@@ -8,6 +8,17 @@
 namespace lathe::cli {
 namespace {
 
+// `meaning` as if op N of it were at "p:N".
+absl::StatusOr<Evaluator> make_evaluator(Json meaning, const std::map<int64_t, Evaluator::Bound>& values) {
+  for (size_t i = 0; i < meaning["ops"].size(); ++i) meaning["ops"][i]["location"] = "p:" + std::to_string(i);
+  return Evaluator::make(meaning, values);
+}
+Evaluator evaluator_of(const Json& meaning, const std::map<int64_t, Evaluator::Bound>& values) {
+  absl::StatusOr<Evaluator> evaluator = make_evaluator(meaning, values);
+  EXPECT_TRUE(evaluator.ok()) << evaluator.status();
+  return *std::move(evaluator);
+}
+
 // d[i, j] = relu(sum over k of a[i, k] b[`map_b`] + bias[j]); loops (i, j, k), then (i, j).
 Json product_meaning(const std::vector<std::vector<int64_t>>& map_b) {
   const Json rows_i = {0, 1, 0, 0}, rows_j = {0, 0, 1, 0}, rows_k = {0, 0, 0, 1};
@@ -49,10 +60,9 @@ struct Data {
       }
   }
   Judgement judged(const Json& meaning, Normal* random) const {
-    Evaluator evaluator(meaning);
-    evaluator.bind(0, a.data(), LATHE_F32, {kM, kK});
-    evaluator.bind(1, b.data(), LATHE_F32, {kK, kN});
-    evaluator.bind(2, bias.data(), LATHE_F32, {kN});
+    Evaluator evaluator = evaluator_of(meaning, {{0, {a.data(), LATHE_F32, {kM, kK}}},
+                                                 {1, {b.data(), LATHE_F32, {kK, kN}}},
+                                                 {2, {bias.data(), LATHE_F32, {kN}}}});
     return judge(&evaluator, 4, d.data(), LATHE_F32, {kM, kN}, 5, random);
   }
 };
@@ -104,8 +114,7 @@ TEST(Evaluate, AReductionWithTwoResults) {
   Json meaning = {{"arguments", 1}, {"results", {1, 2}}};
   meaning["ops"] = Json::array(
       {{{"value", 3}, {"shape", {3}}, {"fill", "-inf"}}, {{"value", 4}, {"shape", {3}}, {"fill", 0}}, op});
-  Evaluator evaluator(meaning);
-  evaluator.bind(0, x.data(), LATHE_F32, {3, 3});
+  Evaluator evaluator = evaluator_of(meaning, {{0, {x.data(), LATHE_F32, {3, 3}}}});
   const int64_t wanted[] = {1, 0, 2};
   const double values[] = {4, 5, 3};
   for (int64_t j = 0; j < 3; ++j) {
@@ -130,11 +139,103 @@ TEST(Evaluate, AMaskAndAnotherShape) {
   meaning["ops"] = Json::array({{{"value", 1}, {"shape", {3, 3}}, {"same_as", 0}},
                                 {{"value", 3}, {"shape", {3, 3}}, {"empty", true}},
                                 op});
-  Evaluator evaluator(meaning);
-  evaluator.bind(0, x.data(), LATHE_F32, {9});
+  Evaluator evaluator = evaluator_of(meaning, {{0, {x.data(), LATHE_F32, {9}}}});
   for (int64_t i = 0; i < 3; ++i)
     for (int64_t j = 0; j < 3; ++j)
       EXPECT_EQ(evaluator.at(2, {i, j}).v, i >= j ? x[i * 3 + j] : 0) << i << "," << j;
+}
+
+std::string error_of(const Json& meaning, const std::map<int64_t, Evaluator::Bound>& values) {
+  return std::string(make_evaluator(meaning, values).status().message());
+}
+
+TEST(Evaluate, OperandsThatContradictEachOtherAreRefused) {
+  const std::vector<float> x(64);
+  const auto error = [&](std::vector<int64_t> a, std::vector<int64_t> b, std::vector<int64_t> bias) {
+    return error_of(product_meaning(kRows), {{0, {x.data(), LATHE_F32, std::move(a)}},
+                                             {1, {x.data(), LATHE_F32, std::move(b)}},
+                                             {2, {x.data(), LATHE_F32, std::move(bias)}}});
+  };
+  EXPECT_EQ(error({4, 5}, {5, 3}, {3}), "");
+  EXPECT_EQ(error({4, 5}, {6, 3}, {3}), "p:2: dimension 0 of an operand of 6x3 is 6, elsewhere 5");
+  // Of two ops: an elementwise one's operand is larger than what it is added to.
+  EXPECT_EQ(error({4, 5}, {5, 3}, {4}), "p:3: dimension 0 of an operand of 4 is 4, elsewhere 3");
+  // A result that is smaller than what is written to it.
+  EXPECT_EQ(error_of(product_meaning(kRows), {{0, {x.data(), LATHE_F32, {4, 5}}},
+                                              {1, {x.data(), LATHE_F32, {5, 3}}},
+                                              {4, {nullptr, LATHE_F32, {2, 3}}}}),
+            "p:3: dimension 0 of an operand of 2x3 is 2, elsewhere 4");
+  constexpr int64_t kHuge = int64_t{1} << 62;
+  EXPECT_NE(error({kHuge, 4}, {4, 3}, {3}).find("more elements than can be counted"), std::string::npos);
+  EXPECT_NE(error({4, 0, kHuge, 4}, {4, 3}, {3}).find("more elements than can be counted"),
+            std::string::npos);
+}
+
+// Forwards from the operands, and backwards from a bias and a result.
+TEST(Evaluate, OpenExtentsAreToldByOtherOperands) {
+  Json meaning = product_meaning(kRows);
+  for (Json& op : meaning["ops"]) op["location"] = "p";
+  const auto told = [&](const Evaluator::Shapes& shapes) { return *Evaluator::told_shapes(meaning, shapes); };
+  using Shape = std::vector<int64_t>;
+  Evaluator::Shapes shapes = told({{0, {-1, 5}}, {1, {-1, -1}}, {2, {3}}, {4, {2, -1}}});
+  EXPECT_EQ(shapes[0], Shape({2, 5}));
+  EXPECT_EQ(shapes[1], Shape({5, 3}));
+  EXPECT_EQ(shapes[4], Shape({2, 3}));
+  EXPECT_EQ(told({{0, {-1, 5}}, {1, {-1, 3}}, {2, {-1}}})[4], Shape({-1, 3})) << "nothing says how many rows";
+}
+
+TEST(Evaluate, MoreElementsThanCanBeCountedAreNoNumber) {
+  EXPECT_EQ(elements_in({}), 1);
+  EXPECT_EQ(elements_in({3, 5, 7}), 105);
+  EXPECT_EQ(elements_in({3, 0, 7}), 0);
+  EXPECT_EQ(elements_in({int64_t{1} << 62, 4, 9}), std::nullopt);
+  EXPECT_EQ(elements_in({int64_t{1} << 62, 4, 0}), std::nullopt) << "a part of its dimensions is too large";
+}
+
+// y[i] = x[`row` of i], y of 3 and x of 5 elements.
+std::string error_of_reading(const std::vector<int64_t>& row) {
+  static const std::vector<float> x(5);
+  Json op = {{"value", 1},       {"results", 1},         {"inputs", 1},
+             {"dtype", {"f32"}}, {"reduction", {false}}, {"yield", {0}}};
+  op["operands"] = Json::array(
+      {{{"value", 0}, {"map", Json::array({row})}}, {{"value", 2}, {"map", Json::array({Json({0, 1})})}}});
+  op["body"] = Json::array();
+  Json meaning = {{"arguments", 1}, {"results", {1}}};
+  meaning["ops"] = Json::array({{{"value", 2}, {"shape", {3}}, {"empty", true}}, op});
+  return error_of(meaning, {{0, {x.data(), LATHE_F32, {5}}}});
+}
+
+TEST(Evaluate, WhatWouldBeReadPastAnOperandIsRefused) {
+  for (const std::vector<int64_t>& row : {std::vector<int64_t>{0, 2}, {2, 1}, {4, -2}, {4, 0}})
+    EXPECT_EQ(error_of_reading(row), "") << row[0] << " + " << row[1] << " i";
+  EXPECT_EQ(error_of_reading({1, 2}), "p:1: it reads dimension 0 of an operand of 5 from 1 to 5");
+  EXPECT_EQ(error_of_reading({3, -2}), "p:1: it reads dimension 0 of an operand of 5 from -1 to 3");
+  EXPECT_EQ(error_of_reading({5, 0}), "p:1: it reads dimension 0 of an operand of 5 from 5 to 5");
+  EXPECT_NE(error_of_reading({0, INT64_MAX / 2 + 2}).find("beyond any bound"), std::string::npos);
+  EXPECT_NE(error_of_reading({INT64_MAX, 1}).find("beyond any bound"), std::string::npos);
+}
+
+// A cast to a shape of which less is known, or more.
+TEST(Evaluate, ACastKeepsTheShape) {
+  const std::vector<float> x = {1, 2, 3, 4, 5, 6};
+  const auto meaning = [](const Json& shape) {
+    Json op = {
+        {"value", 2},  {"results", 1}, {"inputs", 1}, {"dtype", {"f32"}}, {"reduction", {false, false}},
+        {"yield", {0}}};
+    op["operands"] = Json::array(
+        {{{"value", 1}, {"map", {{0, 1, 0}, {0, 0, 1}}}}, {{"value", 3}, {"map", {{0, 1, 0}, {0, 0, 1}}}}});
+    op["body"] = Json::array();
+    Json all = {{"arguments", 1}, {"results", {2}}};
+    all["ops"] = Json::array({{{"value", 1}, {"shape", shape}, {"same_as", 0}},
+                              {{"value", 3}, {"shape", {nullptr, nullptr}}, {"empty", true}},
+                              op});
+    return all;
+  };
+  for (const Json& shape : {Json({nullptr, nullptr}), Json({2, nullptr}), Json({2, 3})}) {
+    Evaluator evaluator = evaluator_of(meaning(shape), {{0, {x.data(), LATHE_F32, {2, 3}}}});
+    EXPECT_EQ(evaluator.at(2, {1, 1}).v, 5) << shape;
+  }
+  EXPECT_EQ(error_of(meaning({3, nullptr}), {{0, {x.data(), LATHE_F32, {2, 3}}}}), "p:0: 2x3 is made 3x3");
 }
 
 // y[i, j] = x[j, 2 - i] of what is bound: places go down, and across.
@@ -147,10 +248,29 @@ TEST(Evaluate, WhatIsBoundIsReadThroughAnyMap) {
   op["body"] = Json::array();
   Json meaning = {{"arguments", 1}, {"results", {1}}};
   meaning["ops"] = Json::array({{{"value", 2}, {"shape", {3, 2}}, {"empty", true}}, op});
-  Evaluator evaluator(meaning);
-  evaluator.bind(0, x.data(), LATHE_F32, {2, 3});
+  Evaluator evaluator = evaluator_of(meaning, {{0, {x.data(), LATHE_F32, {2, 3}}}});
   for (int64_t i = 0; i < 3; ++i)
     for (int64_t j = 0; j < 2; ++j) EXPECT_EQ(evaluator.at(1, {i, j}).v, x[j * 3 + 2 - i]) << i << "," << j;
+}
+
+// Each of 60 ops adds the last one's result to itself.
+TEST(Evaluate, AnElementThatIsReadTwiceIsComputedOnce) {
+  const std::vector<float> x = {1, 3};
+  Json meaning = {{"arguments", 1}, {"results", {60}}};
+  const Json row = Json::array({Json({0, 1})});
+  meaning["ops"] = Json::array({{{"value", 61}, {"shape", {2}}, {"empty", true}}});
+  for (int i = 0; i < 60; ++i) {
+    Json op = {{"value", i + 1},   {"results", 1},         {"inputs", 2},
+               {"dtype", {"f32"}}, {"reduction", {false}}, {"yield", {3}}};
+    op["operands"] = Json::array(
+        {{{"value", i}, {"map", row}}, {{"value", i}, {"map", row}}, {{"value", 61}, {"map", row}}});
+    op["body"] = Json::array({{"arith.addf", "f32", 0, 1}});
+    meaning["ops"].push_back(op);
+  }
+  Evaluator evaluator = evaluator_of(meaning, {{0, {x.data(), LATHE_F32, {2}}}});
+  EXPECT_EQ(evaluator.at(60, {0}).v, 0x1p60);
+  EXPECT_EQ(evaluator.at(60, {1}).v, 3 * 0x1p60);
+  EXPECT_EQ(evaluator.at(60, {0}).v, 0x1p60);
 }
 
 TEST(Evaluate, Comparisons) {

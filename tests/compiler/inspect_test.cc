@@ -100,8 +100,8 @@ TEST_P(Order, IsReadFromTheMaps) {
   std::string iterators;
   for (const char* l = c.loops; *l; ++l)
     if (*l >= 'a' && *l <= 'z')
-      iterators +=
-          std::string(iterators.empty() ? "" : ", ") + (*l == 'k' ? "\"reduction\"" : "\"parallel\"");
+      iterators += std::string(iterators.empty() ? "" : ", ") +
+                   (*l == 'k' || *l == 'l' ? "\"reduction\"" : "\"parallel\"");
   const Json steps =
       steps_of(function(std::string("%a: ") + c.a + ", %b: " + c.b, c.d, c.d,
                         "  %d = linalg.generic {indexing_maps = [" + map + c.map_a + ">, " + map + c.map_b +
@@ -132,6 +132,14 @@ INSTANTIATE_TEST_SUITE_P(
                       // Heads side by side in wider rows.
                       OrderCase{"tensor<5x3x9xf32>", "tensor<3x7x9xf32>", "tensor<5x3x7xf32>", "(i, h, k)",
                                 "(h, j, k)", "(i, h, j)", "(h, i, j, k)", "mbk", "bnk", "mbn"},
+                      // Loops of one kind that lie together are one, in whatever order they are named.
+                      OrderCase{"tensor<2x3x5x9xf32>", "tensor<9x7xf32>", "tensor<2x3x5x7xf32>",
+                                "(b, h, i, k)", "(k, j)", "(b, h, i, j)", "(b, h, i, j, k)", "mmmk", "kn",
+                                "mmmn"},
+                      OrderCase{"tensor<5x3x9xf32>", "tensor<3x9x7xf32>", "tensor<5x7xf32>", "(i, k, l)",
+                                "(k, l, j)", "(i, j)", "(i, j, l, k)", "mkk", "kkn", "mn"},
+                      OrderCase{"tensor<5x9xf32>", "tensor<9x2x7xf32>", "tensor<5x2x7xf32>", "(i, k)",
+                                "(k, h, j)", "(i, h, j)", "(h, i, j, k)", "mk", "knn", "mnn"},
                       OrderCase{"tensor<5x9xf32>", "tensor<9xf32>", "tensor<5xf32>", "(i, k)", "(k)", "(i)",
                                 "(i, k)", "k", "nk", "n", 1},
                       OrderCase{"tensor<9xf32>", "tensor<9x7xf32>", "tensor<7xf32>", "(k)", "(k, j)", "(j)",
@@ -307,6 +315,81 @@ TEST(Inspect, AnArgmaxWithoutLathesRuleForNanIsRefusedUnlessThereIsNone) {
   EXPECT_EQ(steps_of(text(" fastmath<nnan>")).size(), 1u);
 }
 
+// The argmax of %x's rows as StableHLO has it: over the elements and what column each is in. `rule` computes
+// %take and %move, of which the first says that the value is replaced and the second that the index is.
+std::string argmax_of_pairs(const std::string& rule, const std::string& yields = "%value, %index",
+                            const std::string& dimension = "1") {
+  return "func.func @f(%x: tensor<5x7xf32>) -> tensor<5xi64> {\n"
+         "  %low = arith.constant 0xFF800000 : f32\n  %no = arith.constant 0 : i64\n"
+         "  %ec = tensor.empty() : tensor<5x7xi64>\n"
+         "  %columns = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>], iterator_types = "
+         "[\"parallel\", "
+         "\"parallel\"]} outs(%ec : tensor<5x7xi64>) {\n  ^bb0(%z: i64):\n    %j = linalg.index " +
+         dimension +
+         " : index\n    %c = arith.index_cast %j : index to i64\n    linalg.yield %c : i64\n  } -> "
+         "tensor<5x7xi64>\n"
+         "  %ev = tensor.empty() : tensor<5xf32>\n  %ei = tensor.empty() : tensor<5xi64>\n"
+         "  %iv = linalg.fill ins(%low : f32) outs(%ev : tensor<5xf32>) -> tensor<5xf32>\n"
+         "  %ii = linalg.fill ins(%no : i64) outs(%ei : tensor<5xi64>) -> tensor<5xi64>\n"
+         "  %r:2 = linalg.reduce ins(%x, %columns : tensor<5x7xf32>, tensor<5x7xi64>) outs(%iv, %ii : "
+         "tensor<5xf32>, "
+         "tensor<5xi64>) dimensions = [1]\n  (%in: f32, %column: i64, %best: f32, %at: i64) {\n" +
+         rule +
+         "    %value = arith.select %take, %in, %best : f32\n    %index = arith.select %move, %column, %at : "
+         "i64\n"
+         "    %old_value = arith.select %take, %best, %in : f32\n"
+         "    %old_index = arith.select %move, %at, %column : i64\n    linalg.yield " +
+         yields + " : f32, i64\n  }\n  return %r#1 : tensor<5xi64>\n}\n";
+}
+
+// What JAX makes of argmax, from the element's side; `nan` and `tie` are its words for a NaN and for the
+// index.
+std::string rule_of_element(const std::string& nan, const std::string& tie, const std::string& flags = "") {
+  return "    %greater = arith.cmpf ogt, %in, %best" + flags + " : f32\n    %nan = arith.cmpf " + nan +
+         " : f32\n    %take = arith.ori %greater, %nan : i1\n    %equal = arith.cmpf oeq, %in, %best : f32\n"
+         "    %before = arith.cmpi " +
+         tie +
+         " : i64\n    %tie = arith.andi %equal, %before : i1\n"
+         "    %move = arith.ori %take, %tie : i1\n";
+}
+// And from that of the maximum so far, which is what the lowering of stablehlo.reduce gives.
+constexpr char kRuleOfMaximum[] =
+    "    %greater = arith.cmpf ogt, %best, %in : f32\n    %nan = arith.cmpf une, %best, %best : f32\n"
+    "    %take = arith.ori %greater, %nan : i1\n    %equal = arith.cmpf oeq, %best, %in : f32\n"
+    "    %before = arith.cmpi slt, %at, %column : i64\n    %tie = arith.andi %equal, %before : i1\n"
+    "    %move = arith.ori %take, %tie : i1\n";
+
+TEST(Inspect, AnArgmaxOfElementsAndTheirColumns) {
+  const std::string rule =
+      "    %take = arith.cmpf ogt, %in, %best fastmath<nnan> : f32\n"
+      "    %move = arith.cmpf ogt, %in, %best fastmath<nnan> : f32\n";
+  const std::string tie = "slt, %column, %at", nnan = " fastmath<nnan>";
+  for (const std::string& text :
+       {argmax_of_pairs(kRuleOfMaximum, "%old_value, %old_index"), argmax_of_pairs(rule),
+        argmax_of_pairs(rule_of_element("une, %in, %in", tie, nnan))}) {
+    const Json steps = steps_of(text);
+    ASSERT_EQ(steps.size(), 1u) << text;
+    EXPECT_EQ(steps[0]["op"], "argmax");
+    EXPECT_EQ(steps[0]["x"], Json({{"value", 0}, {"dims", "rn"}}));
+    EXPECT_EQ(steps[0]["index_offset"], 0);
+  }
+}
+
+TEST(Inspect, AnArgmaxOfColumnsThatKeepsAnotherRuleIsRefused) {
+  const auto why = [](const std::string& rule) { return refusal_of(argmax_of_pairs(rule)); };
+  // The last of NaNs, the last of equals, the least element, any smaller index.
+  EXPECT_NE(why(rule_of_element("une, %in, %in", "slt, %column, %at")).find("NaN"), std::string::npos);
+  EXPECT_NE(why(rule_of_element("une, %in, %in", "sgt, %column, %at")).find("neither the first"),
+            std::string::npos);
+  const std::string least =
+      "    %take = arith.cmpf olt, %in, %best fastmath<nnan> : f32\n"
+      "    %move = arith.cmpf olt, %in, %best fastmath<nnan> : f32\n";
+  EXPECT_NE(why(least).find("neither the first"), std::string::npos);
+  // The columns are the rows' numbers.
+  EXPECT_NE(refusal_of(argmax_of_pairs(kRuleOfMaximum, "%old_value, %old_index", "0")).find("does not count"),
+            std::string::npos);
+}
+
 TEST(Inspect, BytesAreSigned) {
   const auto text = [](const std::string& cast) {
     return "func.func @f(%a: tensor<5x9xi8>, %b: tensor<9x7xi8>, %c: tensor<5x7xi32>) -> tensor<5x7xi32> {\n"
@@ -441,7 +524,109 @@ TEST(Inspect, BatchesSideBySideAreOne) {
   std::string apart = text("(g, k, h, j)");
   for (size_t at; (at = apart.find("tensor<2x3x9x7xf32>")) != std::string::npos;)
     apart.replace(at, 19, "tensor<2x9x3x7xf32>");
-  EXPECT_NE(refusal_of(apart).find("2 loops are 'b'; one can be"), std::string::npos) << refusal_of(apart);
+  EXPECT_NE(refusal_of(apart).find("2 loops are 'b' and lie apart"), std::string::npos) << refusal_of(apart);
+}
+
+TEST(Inspect, LoopsThatLieApartAreRefused) {
+  EXPECT_EQ(
+      refusal_of("func.func @f(%a: tensor<4x5x9xf32>, %b: tensor<4x9x7xf32>, %c: tensor<5x7xf32>) -> "
+                 "tensor<5x7xf32> {\n"
+                 "  %d = linalg.batch_reduce_matmul ins(%a, %b : tensor<4x5x9xf32>, tensor<4x9x7xf32>) "
+                 "outs(%c : tensor<5x7xf32>) -> tensor<5x7xf32>\n  return %d : tensor<5x7xf32>\n}\n"),
+      "p.mlir:2:8: linalg.batch_reduce_matmul: 2 loops are 'k' and lie apart in an operand: they are not as "
+      "good as one");
+}
+
+// Two batches of products, of %a with %b made by `before`, and an addend `map` of %o.
+std::string two_batches(const std::string& before, const std::string& map) {
+  const std::string type = "tensor<2x2x5x7xf32>", loops = "affine_map<(g, h, i, j, k) -> ";
+  return "func.func @f(%a: tensor<2x2x5x9xf32>, %w: tensor<2x2x9x7xf32>, %o: " + type + ") -> " + type +
+         " {\n  %zero = arith.constant 0.0 : f32\n  %empty = tensor.empty() : " + type +
+         "\n  %init = linalg.fill ins(%zero : f32) outs(%empty : " + type + ") -> " + type + "\n" + before +
+         "  %d = linalg.generic {indexing_maps = [" + loops + "(g, h, i, k)>, " + loops + "(g, h, k, j)>, " +
+         loops +
+         "(g, h, i, j)>], iterator_types = [\"parallel\", \"parallel\", \"parallel\", \"parallel\", "
+         "\"reduction\"]} ins(%a, %b : tensor<2x2x5x9xf32>, tensor<2x2x9x7xf32>) outs(%init : " +
+         type +
+         ") {\n  ^bb0(%x: f32, %y: f32, %z: f32):\n    %p = arith.mulf %x, %y : f32\n    %s = arith.addf "
+         "%z, %p : f32\n    linalg.yield %s : f32\n  } -> " +
+         type +
+         "\n  %e = linalg.generic {indexing_maps = [affine_map<(g, h, i, j) -> (g, h, i, j)>, "
+         "affine_map<(g, h, i, j) -> " +
+         map +
+         ">, affine_map<(g, h, i, j) -> (g, h, i, j)>], iterator_types = [\"parallel\", \"parallel\", "
+         "\"parallel\", \"parallel\"]} ins(%d, %o : " +
+         type + ", " + type + ") outs(%empty : " + type +
+         ") {\n  ^bb0(%x: f32, %y: f32, %z: f32):\n    %s = arith.addf %x, %y : f32\n    linalg.yield %s : "
+         "f32\n  } -> " +
+         type + "\n  return %e : " + type + "\n}\n";
+}
+
+TEST(Inspect, DimensionsThatAreOneKeepTheirOrder) {
+  const std::string plain = "  %b = tensor.cast %w : tensor<2x2x9x7xf32> to tensor<2x2x9x7xf32>\n";
+  const std::string transposed =
+      "  %t = tensor.empty() : tensor<2x2x9x7xf32>\n  %b = linalg.transpose ins(%w : tensor<2x2x9x7xf32>) "
+      "outs(%t : "
+      "tensor<2x2x9x7xf32>) permutation = [1, 0, 2, 3]\n";
+  const Json fused = steps_of(two_batches(plain, "(g, h, i, j)"));
+  ASSERT_EQ(fused.size(), 1u);
+  EXPECT_EQ(fused[0]["c"]["dims"], "bbmn");
+  // An addend of the other order is none of the epilogue's; an operand is refused.
+  const Json apart = steps_of(two_batches(plain, "(h, g, i, j)"));
+  ASSERT_EQ(apart.size(), 2u);
+  EXPECT_EQ(apart[1]["op"], "elementwise");
+  EXPECT_NE(refusal_of(two_batches(transposed, "(g, h, i, j)")).find("are one to the product are transposed"),
+            std::string::npos);
+}
+
+TEST(Inspect, ARowThatIsBroadcastAndAddedIsABias) {
+  const auto text = [](const std::string& sum, const std::string& results, const std::string& returned) {
+    return function(
+        "%a: tensor<5x9xf32>, %b: tensor<9x7xf32>, %o: tensor<7xf32>", "tensor<5x7xf32>", "(" + results + ")",
+        std::string(kMatmul) +
+            "  %r = linalg.broadcast ins(%o : tensor<7xf32>) outs(%empty : tensor<5x7xf32>) dimensions = "
+            "[0]\n  %e = linalg.add ins(" +
+            sum +
+            " : tensor<5x7xf32>, tensor<5x7xf32>) outs(%empty : tensor<5x7xf32>) -> tensor<5x7xf32>\n  "
+            "return " +
+            returned + " : " + results + "\n");
+  };
+  for (const char* sum : {"%d, %r", "%r, %d"}) {
+    const Json steps = steps_of(text(sum, "tensor<5x7xf32>", "%e"));
+    ASSERT_EQ(steps.size(), 1u) << sum;
+    EXPECT_EQ(steps[0]["bias"]["dims"], "n");
+    EXPECT_FALSE(steps[0].contains("c"));
+  }
+  // What else reads the broadcast row has it made.
+  const Json both = steps_of(text("%d, %r", "tensor<5x7xf32>, tensor<5x7xf32>", "%e, %r"));
+  ASSERT_EQ(both.size(), 2u);
+  EXPECT_EQ(both[0]["op"], "elementwise");
+  EXPECT_EQ(both[1]["bias"]["value"], both[0]["reads"][0]);
+}
+
+TEST(Inspect, WhatNothingReadsIsNoStep) {
+  EXPECT_EQ(steps_of(function("%a: tensor<5x7xf32>", "tensor<5x7xf32>", "tensor<5x7xf32>",
+                              "  %e = linalg.exp ins(%a : tensor<5x7xf32>) outs(%empty : tensor<5x7xf32>) -> "
+                              "tensor<5x7xf32>\n  return %a : tensor<5x7xf32>\n"))
+                .size(),
+            0u);
+}
+
+TEST(Inspect, WhatIsReturnedAndNoTensorIsRefused) {
+  EXPECT_NE(refusal_of("func.func @f(%a: tensor<5x7xf32>) -> index {\n  %i = arith.constant 1 : index\n"
+                       "  return %i : index\n}\n")
+                .find("it returns what is neither"),
+            std::string::npos);
+}
+
+// Each square doubles the factors of the last: as many as no list holds.
+TEST(Inspect, APowerIsReadAsFastAsItIsWritten) {
+  std::string lines = "    %p0 = arith.mulf %x, %y : f32\n";
+  for (int i = 0; i < 60; ++i)
+    lines += "    %p" + std::to_string(i + 1) + " = arith.mulf %p" + std::to_string(i) + ", %p" +
+             std::to_string(i) + " : f32\n";
+  lines += "    %v = arith.mulf %p60, %x : f32\n";
+  EXPECT_EQ(steps_of(with_consumer(kWhole, "(i, j)", lines)).size(), 2u);
 }
 
 TEST(Inspect, AnArgmaxMayReduceAnyDimension) {
