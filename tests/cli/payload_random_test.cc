@@ -200,7 +200,7 @@ class PayloadRandom : public testing::Test {
     const Stream stream = Stream::make(cpu).value();
     auto trial = PayloadTrial::make(cpu, stream, program.at("functions").at(0), 1, seed, none);
     ASSERT_TRUE(trial.ok()) << trial.status() << "\n" << text;
-    const absl::Status launched = (*trial)->launch();
+    const absl::Status launched = (*trial)->launch().status();
     ASSERT_TRUE(launched.ok()) << launched << "\n" << text;
     const absl::StatusOr<CheckResult> check = (*trial)->verify();
     ASSERT_TRUE(check.ok()) << check.status() << "\n" << text;
