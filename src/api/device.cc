@@ -103,6 +103,11 @@ bool LoadedKernels::was_refused(const Key& key, const std::shared_ptr<const Arti
   return it != refused_.end() && it->second == artifact;
 }
 
+std::unique_lock<std::mutex> LoadedKernels::lock_compiling_again(const Key& key) {
+  std::array<std::mutex, 16>& locks = compiling_again_.get();
+  return std::unique_lock<std::mutex>(locks[std::hash<std::string>()(key.text) % locks.size()]);
+}
+
 std::vector<ExternalFound> find_externals(const lathe_device& device) {
   if (device.driver != nullptr) return device.driver->find_externals();
   std::vector<ExternalFound> all;
@@ -311,17 +316,24 @@ void finish_stored(lathe_device& device, const Key& key, CacheResult* found) {
 // whole entry of the right key whose code is not what the compiler makes for it.
 absl::StatusOr<CacheResult> compile_again(lathe_device& device, const ProblemClass& problem,
                                           const Choice& choice, bool may_compile,
-                                          const BeforeCompile& before_compile, const absl::Status& refusal) {
+                                          const BeforeCompile& before_compile,
+                                          const std::shared_ptr<const Artifact>& refused,
+                                          const absl::Status& refusal) {
   const std::string why = absl::StrCat("the stored kernel ", choice.key.fingerprint,
                                        " is refused by the device: ", refusal.message());
   device.context.logger.log(LogLevel::kWarning,
                             absl::StrCat("cache: ", describe_class(device, problem), ": ", why));
   if (before_compile != nullptr) LATHE_RETURN_IF_ERROR(before_compile());
   if (!may_compile) return absl::NotFoundError(absl::StrCat(why, "; and nothing is to be compiled"));
+  ArtifactCache& cache = *device.context.cache;
+  const std::unique_lock<std::mutex> lock = device.kernels.lock_compiling_again(choice.key);
+  // Another thread that met the refusal may have replaced it by now.
+  absl::StatusOr<CacheResult> now = cache.get(choice.key);
+  if (now.ok() && now->artifact != refused) return now;
   absl::StatusOr<Artifact> fresh = compile(device, problem, choice);
   if (!fresh.ok())
     return absl::Status(fresh.status().code(), absl::StrCat(fresh.status().message(), "; ", why));
-  return CacheResult{device.context.cache->replace(choice.key, *std::move(fresh)), CacheOutcome::kCompiled};
+  return CacheResult{cache.replace(choice.key, *std::move(fresh)), CacheOutcome::kCompiled};
 }
 
 }  // namespace
@@ -337,8 +349,8 @@ absl::StatusOr<Loaded> load_kernel(lathe_device& device, const ProblemClass& pro
   auto loaded = load_artifact(device, problem, *found.artifact);
   if (refuses_code(loaded.status()) && found.outcome != CacheOutcome::kCompiled &&
       !device.kernels.was_refused(choice.key, found.artifact)) {
-    LATHE_ASSIGN_OR_RETURN(
-        found, compile_again(device, problem, choice, may_compile, before_compile, loaded.status()));
+    LATHE_ASSIGN_OR_RETURN(found, compile_again(device, problem, choice, may_compile, before_compile,
+                                                found.artifact, loaded.status()));
     loaded = load_artifact(device, problem, *found.artifact);
   }
   if (refuses_code(loaded.status())) {

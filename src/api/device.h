@@ -1,6 +1,7 @@
 // The body of a lathe_device: facts, driver, dispatch table, and the way from a miss to a loaded kernel.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <functional>
 #include <memory>
@@ -11,6 +12,7 @@
 #include "api/context.h"
 #include "api/dispatch_table.h"
 #include "api/request.h"
+#include "cache/per_process.h"
 #include "core/key.h"
 #include "oracle/oracle.h"
 #include "runtime/driver.h"
@@ -29,11 +31,15 @@ class LoadedKernels {
   // An artifact that was compiled afresh and that the device refuses: once more would bring the same.
   void note_refused(const Key& key, std::shared_ptr<const Artifact> fresh);
   bool was_refused(const Key& key, const std::shared_ptr<const Artifact>& artifact) const;
+  // Held while a refused artifact of the key is compiled again. Other keys may share it; a forked child
+  // begins anew.
+  std::unique_lock<std::mutex> lock_compiling_again(const Key& key);
 
  private:
   mutable std::mutex mutex_;
   std::unordered_map<std::string, std::unique_ptr<LoadedKernel>> kernels_;    // under mutex_
   std::unordered_map<std::string, std::shared_ptr<const Artifact>> refused_;  // under mutex_
+  PerProcess<std::array<std::mutex, 16>> compiling_again_;
 };
 
 }  // namespace lathe

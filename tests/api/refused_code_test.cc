@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include "remote_fixture.h"
 #include "tune_fixture.h"
 
@@ -95,6 +97,25 @@ TEST_F(RefusedCode, IsNotCompiledTwiceForADevice) {
     host.driver->refused_code = "none";
     EXPECT_EQ(call(host, m_), LATHE_OK) << "errors are not kept: " << lathe_last_error();
   }
+}
+
+TEST_F(RefusedCode, IsCompiledAgainByOneThreadOfThoseThatMeetIt) {
+  Artifact junk = compiled(m_);
+  junk.code = "junk";
+  leave(m_, junk);
+  ContextOptions slow = options();
+  slow.compiler_library = fake_compiler("slow");
+  Host host(slow);
+  host.driver->record = false;
+  host.driver->refused_code = "junk";
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 8; ++i)
+    threads.emplace_back([&] {
+      MatmulRequest m(7, 40, 33);
+      EXPECT_EQ(call(host, m), LATHE_OK) << lathe_last_error();
+    });
+  for (std::thread& t : threads) t.join();
+  EXPECT_EQ(host.statistics().compiles, 1u);
 }
 
 // As when no store has the class's own: what its plan record names goes before a compilation.
