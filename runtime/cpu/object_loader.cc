@@ -8,6 +8,7 @@
 #include <llvm/ExecutionEngine/Orc/TaskDispatch.h>
 
 #include <atomic>
+#include <mutex>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -101,12 +102,19 @@ struct ObjectLoader::Session {
   std::atomic<uint64_t> kernels{0};
 };
 
-ObjectLoader::ObjectLoader(std::optional<PerfMap> map) : map_(std::move(map)) {}
+struct ObjectLoader::Linker {
+  std::mutex mutex;  // not Abseil's, which a thread sanitizer does not see through
+  std::unique_ptr<Session> session;
+};
+
+ObjectLoader::ObjectLoader(std::optional<PerfMap> map)
+    : map_(std::move(map)), linker_(std::make_unique<PerProcess<Linker>>()) {}
 ObjectLoader::~ObjectLoader() = default;
 
 absl::StatusOr<ObjectLoader::Session*> ObjectLoader::session() {
-  std::lock_guard<std::mutex> lock(mutex_);
-  if (session_ == nullptr) {
+  Linker& mine = linker_->get();
+  const std::lock_guard<std::mutex> lock(mine.mutex);
+  if (mine.session == nullptr) {
     // In place: linking runs on the calling thread, and no thread of LLVM's outlives a load.
     auto process = llvm::orc::SelfExecutorProcessControl::Create(
         nullptr, std::make_unique<llvm::orc::InPlaceTaskDispatcher>());
@@ -114,9 +122,9 @@ absl::StatusOr<ObjectLoader::Session*> ObjectLoader::session() {
       return absl::InternalError(
           absl::StrCat("cpu: no linking session: ", llvm::toString(process.takeError())));
     }
-    session_ = std::make_unique<Session>(std::move(*process), map_);
+    mine.session = std::make_unique<Session>(std::move(*process), map_);
   }
-  return session_.get();
+  return mine.session.get();
 }
 
 absl::StatusOr<std::vector<void*>> ObjectLoader::link(absl::string_view object,

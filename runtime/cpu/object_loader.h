@@ -5,18 +5,19 @@
 // happens to carry. Code pages are never writable and executable at once. Linked code stays until the loader
 // is destroyed.
 //
-// LLVM's session is made at the first load, not before. It registers no signal handlers, starts no threads
+// LLVM's session is made at the first load, not before; a child of a fork makes its own, for another thread may
+// have been linking, and keeps what is linked. It registers no signal handlers, starts no threads
 // and keeps no state outside this object, so other copies of LLVM in the process are not disturbed.
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "base/per_process.h"
 #include "runtime/cpu/perf_map.h"
 
 namespace lathe {
@@ -35,11 +36,11 @@ class ObjectLoader {
 
  private:
   struct Session;
+  struct Linker;
   absl::StatusOr<Session*> session();
 
   const std::optional<PerfMap> map_;
-  std::mutex mutex_;  // guards session_; not Abseil's, which a thread sanitizer does not see through
-  std::unique_ptr<Session> session_;
+  const std::unique_ptr<PerProcess<Linker>> linker_;
 };
 
 }  // namespace lathe

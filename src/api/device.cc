@@ -89,13 +89,13 @@ DispatchEntry make_entry(const DispatchKey& key, const LoadedKernel* kernel, int
 }
 
 const LoadedKernel* LoadedKernels::find(const Key& key) const {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const ForkSafeLock lock(mutex_);
   const auto it = kernels_.find(key.text);
   return it == kernels_.end() ? nullptr : it->second.get();
 }
 
 const LoadedKernel* LoadedKernels::insert(const Key& key, std::unique_ptr<LoadedKernel> kernel) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const ForkSafeLock lock(mutex_);
   return kernels_.try_emplace(key.text, std::move(kernel)).first->second.get();
 }
 

@@ -4,13 +4,13 @@
 #include <atomic>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <unordered_map>
 
 #include "api/context.h"
 #include "api/dispatch_table.h"
 #include "api/request.h"
+#include "base/fork_safe_mutex.h"
 #include "core/key.h"
 #include "oracle/oracle.h"
 #include "runtime/driver.h"
@@ -27,7 +27,7 @@ class LoadedKernels {
   const LoadedKernel* insert(const Key& key, std::unique_ptr<LoadedKernel> kernel);
 
  private:
-  mutable std::mutex mutex_;
+  mutable ForkSafeMutex mutex_;
   std::unordered_map<std::string, std::unique_ptr<LoadedKernel>> kernels_;  // under mutex_
 };
 

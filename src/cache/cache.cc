@@ -11,6 +11,8 @@
 #include <unordered_map>
 
 #include "absl/strings/str_cat.h"
+#include "base/fork_safe_mutex.h"
+#include "base/per_process.h"
 #include "base/status.h"
 #include "cache/bundle_set.h"
 #include "cache/disk_store.h"
@@ -82,7 +84,7 @@ class MemoryOverDisk final : public ArtifactCache {
   ArtifactPtr replace(const Key& key, Artifact artifact) override {
     auto fresh = std::make_shared<const Artifact>(std::move(artifact));
     {
-      const std::lock_guard<std::mutex> lock(mutex_);
+      const ForkSafeLock lock(mutex_);
       ArtifactPtr& held = table_[key.text];
       if (held != nullptr) statistics_.memory_bytes -= size_of(key, *held);
       statistics_.memory_bytes += size_of(key, *fresh);
@@ -139,7 +141,7 @@ class MemoryOverDisk final : public ArtifactCache {
   bool keeps_records() const override { return disk_ != nullptr || remote_ != nullptr; }
 
   CacheStatistics statistics() const override {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const ForkSafeLock lock(mutex_);
     CacheStatistics statistics = statistics_;
     if (disk_ != nullptr) statistics.evictions = disk_->evicted();
     return statistics;
@@ -153,12 +155,12 @@ class MemoryOverDisk final : public ArtifactCache {
  private:
   template <typename F>
   void count(F&& change) {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const ForkSafeLock lock(mutex_);
     change(&statistics_);
   }
 
   ArtifactPtr find(const Key& key) {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const ForkSafeLock lock(mutex_);
     const auto found = table_.find(key.text);
     if (found == table_.end()) return nullptr;
     ++statistics_.memory_hits;
@@ -167,7 +169,7 @@ class MemoryOverDisk final : public ArtifactCache {
 
   // The table's artifact for the key: this one, or one that came first.
   ArtifactPtr keep(const Key& key, const ArtifactPtr& artifact) {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const ForkSafeLock lock(mutex_);
     const auto [at, inserted] = table_.try_emplace(key.text, artifact);
     if (inserted) statistics_.memory_bytes += size_of(key, *artifact);
     return at->second;
@@ -291,6 +293,12 @@ class MemoryOverDisk final : public ArtifactCache {
     }
   }
 
+  // Of this process alone: in a child of a fork the leaders are not there, and nobody would land.
+  struct Flights {
+    std::mutex mutex;
+    std::unordered_map<std::string, std::shared_ptr<Flight>> by_key;  // under mutex
+  };
+
   // What says that this process compiles a key: to the machine, and to those that share the remote store.
   struct Claims {
     std::optional<KeyLock> machine;
@@ -311,13 +319,10 @@ class MemoryOverDisk final : public ArtifactCache {
     std::shared_ptr<Flight> flight;
     bool leads = false;
     {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      const auto found = table_.find(key.text);
-      if (found != table_.end()) {
-        ++statistics_.memory_hits;
-        return CacheResult{found->second, CacheOutcome::kMemoryHit};
-      }
-      std::shared_ptr<Flight>& slot = flights_[key.text];
+      Flights& flights = flights_.get();
+      const std::lock_guard<std::mutex> lock(flights.mutex);
+      if (ArtifactPtr found = find(key)) return CacheResult{std::move(found), CacheOutcome::kMemoryHit};
+      std::shared_ptr<Flight>& slot = flights.by_key[key.text];
       if (slot == nullptr) {
         slot = std::make_shared<Flight>();
         leads = true;
@@ -388,9 +393,11 @@ class MemoryOverDisk final : public ArtifactCache {
   }
 
   void land(const Key& key, Flight* flight, const absl::StatusOr<ArtifactPtr>& result) noexcept {
+    Flights* flights = flights_.find();
+    if (flights == nullptr) return;  // in a child of a fork that `compile` made: nobody waits here
     {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      flights_.erase(key.text);
+      const std::lock_guard<std::mutex> lock(flights->mutex);
+      flights->by_key.erase(key.text);
     }
     flight->land(result);
   }
@@ -421,9 +428,9 @@ class MemoryOverDisk final : public ArtifactCache {
   std::atomic<int64_t> fruitless_until_{INT64_MIN};
   const double lock_timeout_seconds_;
   const Logger logger_;
-  mutable std::mutex mutex_;  // never held while reading, compiling, writing or logging
+  PerProcess<Flights> flights_;
+  mutable ForkSafeMutex mutex_;  // never held while reading, compiling, writing or logging
   std::unordered_map<std::string, ArtifactPtr> table_;
-  std::unordered_map<std::string, std::shared_ptr<Flight>> flights_;
   CacheStatistics statistics_;
 };
 

@@ -142,14 +142,15 @@ absl::StatusOr<uint64_t> DiskStore::publish(const Key& key, absl::string_view pa
 }
 
 void DiskStore::make_room(int directory, uint64_t bytes) {
-  const std::lock_guard<std::mutex> lock(room_mutex_);
-  if (bytes > room_) {
+  Room& room = room_.get();
+  const std::lock_guard<std::mutex> lock(room.mutex);
+  if (bytes > room.bytes) {
     const uint64_t goal = cap_bytes_ / kGoalDenominator * kGoalNumerator;
     const StoreSize size = evict(directory, cap_bytes_ - bytes, goal - std::min(goal, bytes));
     evicted_.fetch_add(size.evicted, std::memory_order_relaxed);
-    room_ = std::max(bytes, (cap_bytes_ - std::min(cap_bytes_, size.bytes)) / kLooks);
+    room.bytes = std::max(bytes, (cap_bytes_ - std::min(cap_bytes_, size.bytes)) / kLooks);
   }
-  room_ -= bytes;
+  room.bytes -= bytes;
 }
 
 KeyLock DiskStore::lock(const Key& key, double timeout_seconds) {

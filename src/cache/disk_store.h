@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "base/log.h"
+#include "base/per_process.h"
 #include "cache/cache.h"
 #include "cache/entry_file.h"
 #include "cache/key_lock.h"
@@ -65,8 +66,12 @@ class DiskStore {
   const Logger logger_;
   std::atomic<bool> warned_{false};
   std::atomic<uint64_t> evicted_{0};
-  std::mutex room_mutex_;
-  uint64_t room_ = 0;  // under room_mutex_: bytes that may be written before the directory is looked at again
+  // How much may be written before the directory is looked at again.
+  struct Room {
+    std::mutex mutex;
+    uint64_t bytes = 0;  // under mutex
+  };
+  PerProcess<Room> room_;  // a fork waits for nobody who looks
 };
 
 }  // namespace lathe

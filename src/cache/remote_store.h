@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "base/log.h"
 #include "cache/entry_file.h"
-#include "cache/per_process.h"
+#include "base/per_process.h"
 #include "cache/redis.h"
 #include "core/key.h"
 
