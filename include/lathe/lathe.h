@@ -211,7 +211,9 @@ LATHE_API lathe_status lathe_context_metrics(lathe_context* context, lathe_text_
  * records: of tuning (lathe/tune.h) and of plans, which say for a class what was compiled, so that a device whose
  * queried facts differ in a detail finds it. They are small, count for the cap, and for none of the other numbers.
  * hits: how often a process read the entry; made: how often one wrote it; those of all include removed entries. They
- * are approximate (a crash loses some). "metadata" is what the compiler noted ("compile_milliseconds", "stages"). */
+ * are approximate (a crash loses some). "metadata" is what the compiler noted ("compile_milliseconds", "stages").
+ * NOT_AVAILABLE: the directory is refused (another user's, one that others may write) or cannot be read; so of the two
+ * below, and where they cannot remove what is to go. Without a directory there is nothing: an empty list. */
 LATHE_API lathe_status lathe_cache_list(lathe_context* context, lathe_text_fn text, void* user);
 /* Removes every entry and record of the disk cache (and nothing else in the directory); *removed, the number of entries,
  * may be NULL. */

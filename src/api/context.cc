@@ -94,8 +94,8 @@ void read_statistics(const lathe_context& context, lathe_statistics* out) {
   out->compiler_loaded = context.compiler->mapped() ? 1 : 0;
 }
 
-Json cache_json(lathe_context& context) {
-  const CacheListing listing = context.cache->list();
+absl::StatusOr<Json> cache_json(lathe_context& context) {
+  LATHE_ASSIGN_OR_RETURN(const CacheListing listing, context.cache->list());
   uint64_t bytes = 0, hits = listing.hits_of_removed, made = listing.made_of_removed;
   Json entries(Json::value_t::array), defects(Json::value_t::array), records(Json::value_t::array);
   for (const CacheEntryInfo& entry : listing.entries) {

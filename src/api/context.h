@@ -52,6 +52,6 @@ absl::StatusOr<UserUkernel> check_ukernel(const lathe_context& context, absl::st
                                           absl::string_view bitcode);
 void read_statistics(const lathe_context& context, lathe_statistics* out);
 // lathe_cache_list's JSON.
-Json cache_json(lathe_context& context);
+absl::StatusOr<Json> cache_json(lathe_context& context);
 
 }  // namespace lathe

@@ -60,7 +60,13 @@ std::vector<UserUkernel> read_directory(const std::string& path, const Logger& l
       logger.log(LogLevel::kWarning, absl::StrCat("no ukernels of users: ", directory.status().message()));
     return all;
   }
-  for (const std::string& name : names_in(directory->get())) {
+  const absl::StatusOr<std::vector<std::string>> names = names_in(directory->get());
+  if (!names.ok()) {
+    logger.log(LogLevel::kWarning,
+               absl::StrCat("no ukernels of users: ", path, ": ", names.status().message()));
+    return all;
+  }
+  for (const std::string& name : *names) {
     if (!absl::EndsWith(name, ".json")) continue;
     absl::StatusOr<UserUkernel> u = read_ukernel(directory->get(), name);
     if (u.ok())

@@ -43,12 +43,19 @@ absl::StatusOr<ArtifactPtr> without_exceptions(F&& make) noexcept {
   }
 }
 
+// Of DiskStore::read: there is a file, and it is of no use.
+bool is_refused(const absl::Status& status) {
+  return absl::IsDataLoss(status) || absl::IsUnavailable(status);
+}
+
 constexpr std::chrono::seconds kFruitless(60);
 
 class MemoryOverDisk final : public ArtifactCache {
  public:
-  MemoryOverDisk(std::unique_ptr<DiskStore> disk, const CacheOptions& options)
+  // `refused`: why there is no disk although there was to be one.
+  MemoryOverDisk(std::unique_ptr<DiskStore> disk, absl::Status refused, const CacheOptions& options)
       : disk_(std::move(disk)),
+        refused_(std::move(refused)),
         bundles_(options.bundles, options.logger),
         remote_(remote_for(options)),
         remote_records_(remote_ == nullptr ? nullptr
@@ -95,7 +102,7 @@ class MemoryOverDisk final : public ArtifactCache {
   }
 
   absl::StatusOr<bool> store(const Key& key, const Artifact& artifact) override {
-    if (disk_ == nullptr) return absl::UnavailableError("there is no cache directory");
+    if (disk_ == nullptr) return no_disk();
     const absl::StatusOr<DiskEntry> there = disk_->read(key);
     if (there.ok() && parse_artifact(there->payload()).ok()) return false;
     const absl::StatusOr<uint64_t> written = disk_->write(key, serialize(artifact));
@@ -124,13 +131,13 @@ class MemoryOverDisk final : public ArtifactCache {
   }
 
   absl::Status write_record(const PlanRecord& record) override {
-    if (!keeps_records()) return absl::UnavailableError("there is no cache directory");
+    if (!keeps_records()) return no_disk();
     if (remote_ != nullptr) remote_records_->put(record);
     return disk_ == nullptr ? absl::OkStatus() : put_on_disk(record);
   }
 
   absl::StatusOr<bool> store_record(const PlanRecord& record) override {
-    if (disk_ == nullptr) return absl::UnavailableError("there is no cache directory");
+    if (disk_ == nullptr) return no_disk();
     const Key key = key_of(record);
     const absl::StatusOr<DiskEntry> there = disk_->read(key, EntryKind::kRecord);
     if (there.ok() && record_of(key, there->payload()).ok()) return false;
@@ -148,11 +155,24 @@ class MemoryOverDisk final : public ArtifactCache {
   }
   std::string directory() const override { return disk_ == nullptr ? "" : disk_->directory(); }
   uint64_t cap_bytes() const override { return disk_ == nullptr ? kNoCap : disk_->cap_bytes(); }
-  CacheListing list() override { return disk_ == nullptr ? CacheListing() : disk_->list(); }
-  uint64_t clear() override { return disk_ == nullptr ? 0 : disk_->clear(); }
-  uint64_t prune(uint64_t bytes) override { return disk_ == nullptr ? 0 : disk_->prune(bytes); }
+  absl::StatusOr<CacheListing> list() override {
+    LATHE_RETURN_IF_ERROR(refused_);
+    return disk_ == nullptr ? CacheListing() : disk_->list();
+  }
+  absl::StatusOr<uint64_t> clear() override {
+    LATHE_RETURN_IF_ERROR(refused_);
+    return disk_ == nullptr ? 0 : disk_->clear();
+  }
+  absl::StatusOr<uint64_t> prune(uint64_t bytes) override {
+    LATHE_RETURN_IF_ERROR(refused_);
+    return disk_ == nullptr ? 0 : disk_->prune(bytes);
+  }
 
  private:
+  absl::Status no_disk() const {
+    return refused_.ok() ? absl::UnavailableError("there is no cache directory") : refused_;
+  }
+
   template <typename F>
   void count(F&& change) {
     const ForkSafeLock lock(mutex_);
@@ -189,7 +209,7 @@ class MemoryOverDisk final : public ArtifactCache {
       disk_->note_hit(key);
       return record;
     }
-    if (entry.ok() || absl::IsDataLoss(entry.status())) {
+    if (entry.ok() || is_refused(entry.status())) {
       count([](CacheStatistics* s) { ++s->disk_rejects; });
       logger_.log(LogLevel::kWarning,
                   absl::StrCat("cache: ", disk_->directory(), ": record ", key.fingerprint,
@@ -227,7 +247,7 @@ class MemoryOverDisk final : public ArtifactCache {
       });
       return std::make_shared<const Artifact>(*std::move(artifact));
     }
-    if (first_look && (entry.ok() || absl::IsDataLoss(entry.status()))) {
+    if (first_look && (entry.ok() || is_refused(entry.status()))) {
       count([&](CacheStatistics* s) {
         ++s->disk_rejects;
         s->disk_load_seconds += elapsed.count();
@@ -421,6 +441,7 @@ class MemoryOverDisk final : public ArtifactCache {
   }
 
   const std::unique_ptr<DiskStore> disk_;  // null: memory only
+  const absl::Status refused_;
   BundleSet bundles_;
   const std::unique_ptr<RemoteStore> remote_;            // null: none
   const std::unique_ptr<RemoteRecords> remote_records_;  // null: none
@@ -449,16 +470,18 @@ absl::string_view name_of(CacheOutcome o) {
 
 std::unique_ptr<ArtifactCache> make_cache(const CacheOptions& options) {
   std::unique_ptr<DiskStore> disk;
+  absl::Status refused;
   if (!options.directory.empty()) {
     disk = std::make_unique<DiskStore>(options.directory, options.cap_bytes, options.logger);
     if (const absl::Status safe = disk->check(); !safe.ok()) {
+      disk = nullptr;
+      refused = absl::UnavailableError(absl::StrCat("cache directory refused: ", safe.message()));
       options.logger.log(
           LogLevel::kWarning,
           absl::StrCat("cache: directory refused, kernels are kept in memory only: ", safe.message()));
-      disk = nullptr;
     }
   }
-  return std::make_unique<MemoryOverDisk>(std::move(disk), options);
+  return std::make_unique<MemoryOverDisk>(std::move(disk), std::move(refused), options);
 }
 
 }  // namespace lathe

@@ -56,12 +56,13 @@ struct CacheRecordInfo {
 
 struct CacheDefect {
   std::string file, cause;
+  bool unread = false;  // nothing is known of its bytes: the file system failed
 };
 
 struct CacheListing {
   std::vector<CacheEntryInfo> entries;   // least recently used first
   std::vector<CacheRecordInfo> records;  // by file
-  std::vector<CacheDefect> defects;      // files that are refused, each a miss
+  std::vector<CacheDefect> defects;      // files that are refused or cannot be read, each a miss
   uint64_t hits_of_removed = 0, made_of_removed = 0;
 };
 
@@ -112,11 +113,13 @@ class ArtifactCache {
   // "" when there is no disk store; otherwise its directory.
   virtual std::string directory() const = 0;
   virtual uint64_t cap_bytes() const = 0;
-  virtual CacheListing list() = 0;
+  // Of these three: kUnavailable says why the directory was refused, could not be looked at or kept something;
+  // without a directory, or where it does not exist, there is nothing.
+  virtual absl::StatusOr<CacheListing> list() = 0;
   // Both return how many entries of the disk store they removed; prune: the least recently used, down to
   // `bytes`.
-  virtual uint64_t clear() = 0;
-  virtual uint64_t prune(uint64_t bytes) = 0;
+  virtual absl::StatusOr<uint64_t> clear() = 0;
+  virtual absl::StatusOr<uint64_t> prune(uint64_t bytes) = 0;
 };
 
 // Never fails: a directory that cannot be used safely (unwritable, owned by another user, a symbolic link,

@@ -37,15 +37,20 @@ class Packer {
     const DiskStore store(directory, kNoCap, Logger());
     if (const absl::Status safe = store.check(); !safe.ok())
       return absl::InvalidArgumentError(safe.message());
-    const CacheListing listing = store.list();
+    LATHE_ASSIGN_OR_RETURN(const CacheListing listing, store.list());
+    for (const CacheDefect& defect : listing.defects)
+      if (defect.unread)
+        return absl::UnavailableError(absl::StrCat(directory, "/", defect.file, ": ", defect.cause));
     report_.defects += listing.defects.size();
     for (const CacheEntryInfo& entry : listing.entries) {
       if (!takes(entry.key_text)) continue;
       const absl::StatusOr<DiskEntry> read = store.read(key_from_text(entry.key_text));
+      if (!read.ok() && !absl::IsDataLoss(read.status()) && !absl::IsNotFound(read.status()))
+        return absl::UnavailableError(absl::StrCat(directory, "/", entry.file, ": ", read.status().message()));
       if (read.ok())
         take(entry.key_text, std::string(read->payload()));
       else
-        ++report_.defects;
+        ++report_.defects;  // damaged or removed since it was listed
     }
     for (const CacheRecordInfo& r : listing.records) take_record(r.key_text, serialize(r.record));
     return absl::OkStatus();

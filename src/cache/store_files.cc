@@ -81,18 +81,24 @@ bool is_record_file(absl::string_view name) { return is_named(name, kRecordSuffi
 bool is_held(absl::string_view name) { return is_named(name, kLockSuffix) || is_temporary(name); }
 absl::string_view fingerprint_of(absl::string_view entry) { return entry.substr(0, kFingerprintSize); }
 
-std::vector<std::string> names_in(int directory) {
+absl::StatusOr<std::vector<std::string>> names_in(int directory) {
+  const auto failed = [](const char* call) {
+    if (errno == ENOMEM) throw std::bad_alloc();  // as every allocation that fails
+    return absl::ErrnoToStatus(errno, call);
+  };
   std::vector<std::string> names;
-  const int copy = openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (copy < 0) return names;
-  const std::unique_ptr<DIR, decltype(&closedir)> stream(fdopendir(copy), closedir);
-  if (stream == nullptr) {
-    const int error = errno;
-    close(copy);
-    if (error == ENOMEM) throw std::bad_alloc();  // nobody is to take it for an empty directory
-    return names;
+  FileDescriptor copy = open_file(directory, ".", O_RDONLY | O_DIRECTORY);
+  if (!copy.valid()) return failed("open");
+  const std::unique_ptr<DIR, decltype(&closedir)> stream(fdopendir(copy.get()), closedir);
+  if (stream == nullptr) return failed("fdopendir");
+  copy.release();
+  for (;;) {
+    errno = 0;
+    const dirent* entry = readdir(stream.get());
+    if (entry == nullptr && errno != 0) return failed("readdir");
+    if (entry == nullptr) break;
+    names.emplace_back(entry->d_name);
   }
-  while (const dirent* entry = readdir(stream.get())) names.emplace_back(entry->d_name);
   std::sort(names.begin(), names.end());
   return names;
 }

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
 namespace lathe {
@@ -31,8 +32,8 @@ bool is_fingerprint(absl::string_view text);
 // Of an entry's or a record's name.
 absl::string_view fingerprint_of(absl::string_view entry);
 
-// The names in an open directory, sorted; those read before an error, if there is one.
-std::vector<std::string> names_in(int directory);
+// The names in an open directory, sorted: all of them, or why they could not be read.
+absl::StatusOr<std::vector<std::string>> names_in(int directory);
 
 // Writes a temporary, syncs it and renames it to `name`.
 absl::Status publish_file(int directory, absl::string_view fingerprint, const std::string& name,

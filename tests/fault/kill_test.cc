@@ -32,7 +32,7 @@ class KillTest : public StoreFixture {
         const Key k = key(static_cast<int>(random() % kKeys));
         if (!is_for(cache->get_or_create(k, [&] { return artifact(k); }), k)) _exit(1);
       }
-      cache->prune(2000);
+      if (!cache->prune(2000).ok()) _exit(1);
     }
   }
 };

@@ -72,7 +72,7 @@ class StormTest : public StoreFixture {
     uint64_t rejects = 0;
     EXPECT_TRUE(all_right(kKeys, &rejects));
     EXPECT_EQ(rejects, 0u);
-    EXPECT_EQ(make_cache(options())->list().entries.size(), size_t{kKeys});
+    EXPECT_EQ(make_cache(options())->list()->entries.size(), size_t{kKeys});
   }
 };
 
