@@ -5,9 +5,9 @@
 // happens to carry. Code pages are never writable and executable at once. Linked code stays until the loader
 // is destroyed.
 //
-// LLVM's session is made at the first load, not before; a child of a fork makes its own, for another thread may
-// have been linking, and keeps what is linked. It registers no signal handlers, starts no threads
-// and keeps no state outside this object, so other copies of LLVM in the process are not disturbed.
+// LLVM's session is made at the first load, not before; a child of a fork makes its own, for another thread
+// may have been linking, and keeps what is linked. It registers no signal handlers, starts no threads and
+// keeps no state outside this object, so other copies of LLVM in the process are not disturbed.
 #pragma once
 
 #include <memory>

@@ -46,6 +46,8 @@ struct lathe_context {
 
 namespace lathe {
 
+// The cache that a context makes for itself.
+CacheOptions cache_options(const ContextOptions& from, const Logger& logger);
 // A ukernel as it may be added. What reads bitcode is a process of its own, whichever way the context compiles: damaged
 // bitcode can crash LLVM.
 absl::StatusOr<UserUkernel> check_ukernel(const lathe_context& context, absl::string_view description,

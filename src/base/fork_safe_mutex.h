@@ -6,9 +6,9 @@
 namespace lathe {
 
 // fork() copies one thread: what another held stays locked in the child for ever, and what it guards half
-// changed. This one is taken ahead of every fork and let go behind it on both sides, so the child goes on with
-// whole data. For data that the child inherits; what belongs to a process (connections, waits for threads) is
-// a PerProcess.
+// changed. This one is taken ahead of every fork and let go behind it on both sides, so the child goes on
+// with whole data. For data that the child inherits; what belongs to a process (connections, waits for
+// threads) is a PerProcess.
 //
 // A fork waits for whoever holds one: so nobody does any I/O, calls back, or takes or makes another of them
 // meanwhile.

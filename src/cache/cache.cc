@@ -61,6 +61,7 @@ class MemoryOverDisk final : public ArtifactCache {
         remote_records_(remote_ == nullptr ? nullptr
                                            : std::make_unique<RemoteRecords>(remote_.get(), options.logger)),
         lock_timeout_seconds_(options.lock_timeout_seconds),
+        lease_seconds_(options.lease_seconds),
         logger_(options.logger) {}
 
   absl::StatusOr<CacheResult> get(const Key& key) override {
@@ -288,12 +289,14 @@ class MemoryOverDisk final : public ArtifactCache {
   }
 
   // As load_from_remote; where there is no entry either the lease is this process' now, or somebody else
-  // compiles and is waited for, no longer than for a lock, and for kFruitless after a wait that brought
-  // nothing not at all: whoever held those leases has died with them, or the server gives none. An error:
-  // compile.
+  // compiles and is waited for: as long as there is a lease, no longer than for a lock. After a wait that
+  // brought nothing nobody is waited for, for kFruitless: whoever had those leases hangs, or the server gives
+  // none. An error: compile.
   absl::StatusOr<ArtifactPtr> load_from_remote_or_lease(const Key& key, std::optional<RemoteLease>* lease) {
     using Clock = std::chrono::steady_clock;
     const auto deadline = Clock::now() + std::chrono::duration<double>(lock_timeout_seconds_);
+    const std::chrono::duration<double> lease_time(lease_seconds_);
+    Clock::time_point seen = Clock::now();  // when somebody was last seen to have a lease
     auto pause = std::chrono::milliseconds(5);
     for (;;) {
       absl::StatusOr<ArtifactPtr> loaded = load_from_remote(key);
@@ -306,7 +309,9 @@ class MemoryOverDisk final : public ArtifactCache {
       }
       if (!absl::IsAlreadyExists(taken)) return taken;
       const Clock::time_point now = Clock::now();
-      if (now >= deadline) fruitless_until_.store((now + kFruitless).time_since_epoch().count());
+      if (now >= seen + lease_time / 2 && remote_->is_leased(key)) seen = now;
+      if (now >= deadline || now >= seen + lease_time)
+        fruitless_until_.store((now + kFruitless).time_since_epoch().count());
       if (now.time_since_epoch().count() < fruitless_until_.load()) return taken;
       std::this_thread::sleep_for(pause);
       pause = std::min(pause * 2, std::chrono::milliseconds(100));
@@ -328,7 +333,8 @@ class MemoryOverDisk final : public ArtifactCache {
   static std::unique_ptr<RemoteStore> remote_for(const CacheOptions& options) {
     if (options.remote.empty()) return nullptr;
     absl::StatusOr<RemoteAddress> address = parse_remote(options.remote);
-    if (address.ok()) return std::make_unique<RemoteStore>(*std::move(address), options.logger);
+    if (address.ok())
+      return std::make_unique<RemoteStore>(*std::move(address), options.logger, options.lease_seconds);
     options.logger.log(LogLevel::kWarning, absl::StrCat("cache: remote store: ", address.status().message()));
     return nullptr;
   }
@@ -447,7 +453,7 @@ class MemoryOverDisk final : public ArtifactCache {
   const std::unique_ptr<RemoteRecords> remote_records_;  // null: none
   // In steady_clock's ticks: until when nobody else's compile is waited for.
   std::atomic<int64_t> fruitless_until_{INT64_MIN};
-  const double lock_timeout_seconds_;
+  const double lock_timeout_seconds_, lease_seconds_;
   const Logger logger_;
   PerProcess<Flights> flights_;
   mutable ForkSafeMutex mutex_;  // never held while reading, compiling, writing or logging

@@ -18,13 +18,18 @@
 namespace lathe {
 
 constexpr uint64_t kNoCap = ~uint64_t{0};
+constexpr double kLeaseSeconds = 10;
 
 struct CacheOptions {
   std::string directory;             // "": memory only
   uint64_t cap_bytes = kNoCap;       // of the entries in the directory; the least recently used make room
   std::vector<std::string> bundles;  // read-only, looked up in this order after the directory
-  double lock_timeout_seconds = 10;  // after which a waiter compiles for itself
-  std::string remote;                // a URL (remote_store.h) of what machines share; "": none
+  // What one compile may take: a waiter for another process' or machine's that lives goes on by itself after
+  // it.
+  double lock_timeout_seconds = 120;
+  std::string remote;  // a URL (remote_store.h) of what machines share; "": none
+  // A lease there ends that long after its holder has; who compiles renews it.
+  double lease_seconds = kLeaseSeconds;
   Logger logger;
 };
 
@@ -113,8 +118,8 @@ class ArtifactCache {
   // "" when there is no disk store; otherwise its directory.
   virtual std::string directory() const = 0;
   virtual uint64_t cap_bytes() const = 0;
-  // Of these three: kUnavailable says why the directory was refused, could not be looked at or kept something;
-  // without a directory, or where it does not exist, there is nothing.
+  // Of these three: kUnavailable says why the directory was refused, could not be looked at or kept
+  // something; without a directory, or where it does not exist, there is nothing.
   virtual absl::StatusOr<CacheListing> list() = 0;
   // Both return how many entries of the disk store they removed; prune: the least recently used, down to
   // `bytes`.

@@ -34,8 +34,8 @@ class DiskStore {
   // Whether the directory, if it exists, may be trusted.
   absl::Status check() const;
 
-  // kNotFound: no such entry. kDataLoss: there is a file, and why it is refused. kUnavailable: there is one that
-  // could not be read. Else: it could not be looked at.
+  // kNotFound: no such entry. kDataLoss: there is a file, and why it is refused. kUnavailable: there is one
+  // that could not be read. Else: it could not be looked at.
   absl::StatusOr<DiskEntry> read(const Key& key, EntryKind kind = EntryKind::kArtifact) const;
   // The entry that was read turned out to be good: it goes last when room is made. Best effort.
   void note_hit(const Key& key) const;
