@@ -105,8 +105,9 @@ typedef struct lathe_context_options {
   const char* metrics;
   const char* trace;
   lathe_compiler_mode compiler;
-  /* What follows matters to LATHE_COMPILER_PROCESS alone. Seconds that compiling one kernel may take, after which it is
-   * TIMEOUT; 0: $LATHE_COMPILER_SECONDS, else 120. */
+  /* Seconds that compiling one kernel may take: how long a call waits for another process or machine that compiles what
+   * it needs before it compiles too, and with LATHE_COMPILER_PROCESS, to which alone all that follows matters, after
+   * which it is TIMEOUT; 0: $LATHE_COMPILER_SECONDS, else 120. */
   uint32_t compiler_seconds;
   /* Address space of one process; 0: $LATHE_COMPILER_BYTES ("4G", "unlimited"), else 8 GiB; UINT64_MAX: no limit. */
   uint64_t compiler_bytes;
@@ -114,8 +115,8 @@ typedef struct lathe_context_options {
   const char* compiler_program;
   /* A Redis server that machines share, "redis://[[user]:password@]host[:port][/database][/prefix]" (prefix "lathe"),
    * looked into after the bundles: a kernel is compiled once by all of them, each then keeping it in its own directory. NULL: $LATHE_REMOTE; "" or
-   * unset: none. A server that is unreachable, slow or wrong is a warning and a miss, and costs a call at most 1.5 s
-   * (the name's resolution aside), once in 5 s and then ever less often. Whoever may write there decides what this
+   * unset: none. A server that is unreachable, slow or wrong is a warning and a miss, and costs a call at most 1.5 s,
+   * once in 5 s and then ever less often. Whoever may write there decides what this
    * process executes: name no server outside a network that you trust. */
   const char* remote;
   /* What requests without a lathe_external do. DEFAULT: $LATHE_EXTERNAL, "off", "allow", "prefer" or "require", the latter
@@ -211,7 +212,9 @@ LATHE_API lathe_status lathe_context_metrics(lathe_context* context, lathe_text_
  * records: of tuning (lathe/tune.h) and of plans, which say for a class what was compiled, so that a device whose
  * queried facts differ in a detail finds it. They are small, count for the cap, and for none of the other numbers.
  * hits: how often a process read the entry; made: how often one wrote it; those of all include removed entries. They
- * are approximate (a crash loses some). "metadata" is what the compiler noted ("compile_milliseconds", "stages"). */
+ * are approximate (a crash loses some). "metadata" is what the compiler noted ("compile_milliseconds", "stages").
+ * NOT_AVAILABLE: the directory is refused (another user's, one that others may write) or cannot be read; so of the two
+ * below, and where they cannot remove what is to go. Without a directory there is nothing: an empty list. */
 LATHE_API lathe_status lathe_cache_list(lathe_context* context, lathe_text_fn text, void* user);
 /* Removes every entry and record of the disk cache (and nothing else in the directory); *removed, the number of entries,
  * may be NULL. */

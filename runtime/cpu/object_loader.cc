@@ -124,7 +124,7 @@ ObjectLoader::~ObjectLoader() {
 
 absl::StatusOr<std::unique_ptr<ObjectLoader::Session>> ObjectLoader::take() {
   {
-    std::lock_guard<std::mutex> lock(mutex_);
+    const ForkSafeLock lock(mutex_);
     if (idle_ != nullptr) {
       std::unique_ptr<Session> session = std::move(idle_);
       idle_ = std::move(session->next);
@@ -148,7 +148,7 @@ absl::StatusOr<std::vector<void*>> ObjectLoader::link(absl::string_view object,
   std::unique_ptr<Session> session = *std::move(taken);
   try {
     auto addresses = link_in(*session, object, symbols);
-    std::lock_guard<std::mutex> lock(mutex_);
+    const ForkSafeLock lock(mutex_);
     session->next = std::move(idle_);
     idle_ = std::move(session);
     return addresses;

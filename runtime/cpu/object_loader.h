@@ -10,13 +10,13 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "base/fork_safe_mutex.h"
 #include "runtime/cpu/perf_map.h"
 
 namespace lathe {
@@ -43,7 +43,8 @@ class ObjectLoader {
                                              const std::vector<std::string>& symbols);
 
   const std::optional<PerfMap> map_;
-  std::mutex mutex_;  // guards idle_; not Abseil's, which a thread sanitizer does not see through
+  // Guards idle_. A child of a fork links in sessions that are idle there, and what is linked stays.
+  ForkSafeMutex mutex_;
   std::unique_ptr<Session> idle_;  // and behind it, by `next`, the others
 };
 

@@ -6,8 +6,8 @@
 #include <unordered_set>
 
 #include "api/dispatch_table.h"
-#include "api/own_thread.h"
 #include "base/log.h"
+#include "base/own_thread.h"
 
 struct lathe_device;
 

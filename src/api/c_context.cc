@@ -87,7 +87,8 @@ lathe_status lathe_cache_list(lathe_context* context, lathe_text_fn text, void* 
   return at_boundary([&]() -> absl::Status {
     if (context == nullptr) return null_argument("lathe_cache_list", "context");
     if (text == nullptr) return null_argument("lathe_cache_list", "text");
-    pass_text(text, user, "cache", lathe::cache_json(*context));
+    LATHE_ASSIGN_OR_RETURN(const lathe::Json listing, lathe::cache_json(*context));
+    pass_text(text, user, "cache", listing);
     return absl::OkStatus();
   });
 }
@@ -95,7 +96,7 @@ lathe_status lathe_cache_list(lathe_context* context, lathe_text_fn text, void* 
 lathe_status lathe_cache_clear(lathe_context* context, uint64_t* removed) {
   return at_boundary([&]() -> absl::Status {
     if (context == nullptr) return null_argument("lathe_cache_clear", "context");
-    const uint64_t count = context->cache->clear();
+    LATHE_ASSIGN_OR_RETURN(const uint64_t count, context->cache->clear());
     if (removed != nullptr) *removed = count;
     return absl::OkStatus();
   });
@@ -104,7 +105,7 @@ lathe_status lathe_cache_clear(lathe_context* context, uint64_t* removed) {
 lathe_status lathe_cache_prune(lathe_context* context, uint64_t bytes, uint64_t* removed) {
   return at_boundary([&]() -> absl::Status {
     if (context == nullptr) return null_argument("lathe_cache_prune", "context");
-    const uint64_t count = context->cache->prune(bytes);
+    LATHE_ASSIGN_OR_RETURN(const uint64_t count, context->cache->prune(bytes));
     if (removed != nullptr) *removed = count;
     return absl::OkStatus();
   });

@@ -26,8 +26,7 @@ CompilerLibrary::CompilerLibrary(std::string path)
 
 absl::Status CompilerLibrary::load() {
   if (compile_.load(std::memory_order_acquire) != nullptr) return absl::OkStatus();
-  const std::lock_guard<std::mutex> lock(mutex_);
-  if (compile_.load(std::memory_order_relaxed) != nullptr) return absl::OkStatus();
+  // Two at once do the same: the dynamic linker has one copy of it.
   const auto start = std::chrono::steady_clock::now();
   // The handle is never closed, not even a refused one: LLVM's statics and thread-locals may not survive it.
   std::string cause;

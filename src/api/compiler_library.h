@@ -2,7 +2,6 @@
 #pragma once
 
 #include <atomic>
-#include <mutex>
 #include <string>
 
 #include "api/compiler.h"
@@ -24,7 +23,6 @@ class CompilerLibrary final : public Compiler {
 
  private:
   const std::string path_;
-  std::mutex mutex_;
   std::atomic<lathe_compiler_compile_fn> compile_{nullptr};
   std::atomic<double> load_milliseconds_{0};
 };

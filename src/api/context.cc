@@ -8,16 +8,6 @@
 
 namespace {
 
-std::unique_ptr<lathe::ArtifactCache> cache_for(const lathe_context& context) {
-  lathe::CacheOptions options;
-  options.directory = context.options.cache_dir;
-  options.cap_bytes = context.options.cache_bytes;
-  options.bundles = context.options.bundles;
-  options.remote = context.options.remote;
-  options.logger = context.logger;
-  return lathe::make_cache(options);
-}
-
 // Those beside the cache, unless its directory was refused, which has been said: what lies in it is not to be
 // run.
 std::string ukernels_directory(const lathe_context& context) {
@@ -45,7 +35,8 @@ std::unique_ptr<lathe::Compiler> compiler_for(const lathe::ContextOptions& optio
 lathe_context::lathe_context(lathe::ContextOptions given, std::unique_ptr<lathe::ArtifactCache> own_cache)
     : options(std::move(given)),
       logger(options.log_level, options.log_sink),
-      cache(own_cache != nullptr ? std::move(own_cache) : cache_for(*this)),
+      cache(own_cache != nullptr ? std::move(own_cache)
+                                 : lathe::make_cache(lathe::cache_options(options, logger))),
       compiler(compiler_for(options)),
       tuning(options.tuning, logger),
       ukernels(ukernels_directory(*this), logger),
@@ -61,6 +52,17 @@ lathe_context::lathe_context(lathe::ContextOptions given, std::unique_ptr<lathe:
       }) {}
 
 namespace lathe {
+
+CacheOptions cache_options(const ContextOptions& from, const Logger& logger) {
+  CacheOptions options;
+  options.directory = from.cache_dir;
+  options.cap_bytes = from.cache_bytes;
+  options.bundles = from.bundles;
+  options.remote = from.remote;
+  options.lock_timeout_seconds = from.compiler_seconds;
+  options.logger = logger;
+  return options;
+}
 
 absl::StatusOr<UserUkernel> check_ukernel(const lathe_context& context, absl::string_view description,
                                           absl::string_view bitcode) {
@@ -102,8 +104,8 @@ void read_statistics(const lathe_context& context, lathe_statistics* out) {
   out->compiler_loaded = context.compiler->mapped() ? 1 : 0;
 }
 
-Json cache_json(lathe_context& context) {
-  const CacheListing listing = context.cache->list();
+absl::StatusOr<Json> cache_json(lathe_context& context) {
+  LATHE_ASSIGN_OR_RETURN(const CacheListing listing, context.cache->list());
   uint64_t bytes = 0, hits = listing.hits_of_removed, made = listing.made_of_removed;
   Json entries(Json::value_t::array), defects(Json::value_t::array), records(Json::value_t::array);
   for (const CacheEntryInfo& entry : listing.entries) {

@@ -48,10 +48,14 @@ namespace lathe {
 
 // A ukernel as it may be added. What reads bitcode is a process of its own, whichever way the context
 // compiles: damaged bitcode can crash LLVM.
+// The cache that a context makes for itself.
+CacheOptions cache_options(const ContextOptions& from, const Logger& logger);
+// A ukernel as it may be added. What reads bitcode is a process of its own, whichever way the context compiles: damaged
+// bitcode can crash LLVM.
 absl::StatusOr<UserUkernel> check_ukernel(const lathe_context& context, absl::string_view description,
                                           absl::string_view bitcode);
 void read_statistics(const lathe_context& context, lathe_statistics* out);
 // lathe_cache_list's JSON.
-Json cache_json(lathe_context& context);
+absl::StatusOr<Json> cache_json(lathe_context& context);
 
 }  // namespace lathe

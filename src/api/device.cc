@@ -82,23 +82,23 @@ DispatchEntry make_entry(const DispatchKey& key, const LoadedKernel* kernel, int
 }
 
 const LoadedKernel* LoadedKernels::find(const Key& key) const {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const ForkSafeLock lock(mutex_);
   const auto it = kernels_.find(key.text);
   return it == kernels_.end() ? nullptr : it->second.get();
 }
 
 const LoadedKernel* LoadedKernels::insert(const Key& key, std::unique_ptr<LoadedKernel> kernel) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const ForkSafeLock lock(mutex_);
   return kernels_.try_emplace(key.text, std::move(kernel)).first->second.get();
 }
 
 void LoadedKernels::note_refused(const Key& key, std::shared_ptr<const Artifact> fresh) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const ForkSafeLock lock(mutex_);
   refused_[key.text] = std::move(fresh);
 }
 
 bool LoadedKernels::was_refused(const Key& key, const std::shared_ptr<const Artifact>& artifact) const {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const ForkSafeLock lock(mutex_);
   const auto it = refused_.find(key.text);
   return it != refused_.end() && it->second == artifact;
 }

@@ -5,14 +5,14 @@
 #include <atomic>
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <unordered_map>
 
 #include "api/context.h"
 #include "api/dispatch_table.h"
 #include "api/request.h"
-#include "cache/per_process.h"
+#include "base/fork_safe_mutex.h"
+#include "base/per_process.h"
 #include "core/key.h"
 #include "oracle/oracle.h"
 #include "runtime/driver.h"
@@ -36,7 +36,7 @@ class LoadedKernels {
   std::unique_lock<std::mutex> lock_compiling_again(const Key& key);
 
  private:
-  mutable std::mutex mutex_;
+  mutable ForkSafeMutex mutex_;
   std::unordered_map<std::string, std::unique_ptr<LoadedKernel>> kernels_;    // under mutex_
   std::unordered_map<std::string, std::shared_ptr<const Artifact>> refused_;  // under mutex_
   PerProcess<std::array<std::mutex, 16>> compiling_again_;

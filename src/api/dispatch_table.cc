@@ -11,7 +11,7 @@ uint64_t hash_of(const DispatchKey& key) {
 }
 
 DispatchTable::DispatchTable() {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const ForkSafeLock lock(mutex_);
   generations_.push_back(std::make_unique<Slots>(64));
   current_.store(generations_.back().get(), std::memory_order_release);
 }
@@ -33,7 +33,7 @@ absl::string_view name_of(ChosenBy by) {
 }
 
 const DispatchEntry* DispatchTable::insert(const DispatchEntry& entry) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const ForkSafeLock lock(mutex_);
   if (const DispatchEntry* present = find(entry.key)) return present;
   entries_.push_back(std::make_unique<DispatchEntry>(entry));
   Slots& slots = *generations_.back();
@@ -48,7 +48,7 @@ const DispatchEntry* DispatchTable::insert(const DispatchEntry& entry) {
 }
 
 size_t DispatchTable::size() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const ForkSafeLock lock(mutex_);
   return entries_.size();
 }
 

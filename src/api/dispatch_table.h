@@ -10,10 +10,10 @@
 #include <cstdint>
 #include <cstring>
 #include <memory>
-#include <mutex>
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "base/fork_safe_mutex.h"
 #include "core/external.h"
 #include "core/plan.h"
 #include "core/problem.h"
@@ -82,7 +82,7 @@ class DispatchTable {
   };
   static void place(Slots& slots, const DispatchEntry* entry);
 
-  mutable std::mutex mutex_;
+  mutable ForkSafeMutex mutex_;
   std::vector<std::unique_ptr<DispatchEntry>> entries_;  // under mutex_
   std::vector<std::unique_ptr<Slots>> generations_;      // under mutex_
   std::atomic<const Slots*> current_;

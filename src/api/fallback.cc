@@ -93,13 +93,14 @@ FallbackBundle::FallbackBundle(std::string path)
     : path_(path.empty() ? beside_library("lathe-fallback.bundle") : std::move(path)) {}
 
 absl::StatusOr<const Bundle*> FallbackBundle::open() {
-  const std::lock_guard<std::mutex> lock(mutex_);
-  if (bundle_ != nullptr) return bundle_.get();
+  const Bundle* held = bundle_.load(std::memory_order_acquire);
+  if (held != nullptr) return held;
   absl::StatusOr<std::unique_ptr<Bundle>> bundle = Bundle::open(path_);
   absl::Status status = bundle.ok() ? check_about(**bundle) : bundle.status();
   if (!status.ok()) return absl::UnavailableError(absl::StrCat("fallback kernels: ", status.message()));
-  bundle_ = *std::move(bundle);
-  return bundle_.get();
+  // Of two that opened it at once the first stays.
+  if (!bundle_.compare_exchange_strong(held, bundle->get(), std::memory_order_acq_rel)) return held;
+  return bundle->release();
 }
 
 bool may_fall_back(const Request& request) {

@@ -2,8 +2,8 @@
 // kept.
 #pragma once
 
+#include <atomic>
 #include <memory>
-#include <mutex>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -16,11 +16,12 @@ namespace lathe {
 struct DispatchEntry;
 struct Request;
 
-// The bundle's file, opened at the first miss that asks for it. Thread-safe.
+// The bundle's file, opened at the first miss that asks for it. Thread-safe, without a lock.
 class FallbackBundle {
  public:
   // `path` "": lathe-fallback.bundle beside this library. Nothing is opened here.
   explicit FallbackBundle(std::string path);
+  ~FallbackBundle() { delete bundle_.load(std::memory_order_relaxed); }
 
   // kUnavailable names the file and the cause; a failure is not remembered, so a file that appears later is
   // found.
@@ -29,8 +30,7 @@ class FallbackBundle {
 
  private:
   const std::string path_;
-  std::mutex mutex_;
-  std::unique_ptr<const Bundle> bundle_;  // under mutex_; never closed once open
+  std::atomic<const Bundle*> bundle_{nullptr};  // owned, never closed once open
 };
 
 // Whether a miss of this request may run on a generic kernel. Not where its determinism asks for the class's

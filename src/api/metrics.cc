@@ -83,7 +83,7 @@ void MetricsFile::work() noexcept {
 
 bool MetricsFile::write() noexcept {
   try {
-    const absl::Status status = replace_text_file(path_, text_());
+    const absl::Status status = replace_text_file(path_, text_(), Durability::kWritten);
     if (!status.ok()) logger_.log(LogLevel::kWarning, absl::StrCat("metrics: ", status.message()));
     return status.ok();
   } catch (...) {

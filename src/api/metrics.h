@@ -4,8 +4,8 @@
 #include <functional>
 #include <string>
 
-#include "api/own_thread.h"
 #include "base/log.h"
+#include "base/own_thread.h"
 #include "lathe/lathe.h"
 
 namespace lathe {

@@ -30,7 +30,7 @@ lathe_miss_policy to_c(MissPolicy policy) {
 void MissWatch::set(MissPolicy policy, lathe_miss_fn callback, void* user) {
   auto next = callback == nullptr ? nullptr : std::make_shared<const Callback>(Callback{callback, user});
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const ForkSafeLock lock(mutex_);
     callback_.swap(next);
   }
   policy_.store(policy, std::memory_order_relaxed);
@@ -40,7 +40,7 @@ void MissWatch::tell(const lathe_device& device, const Request& request, bool ca
   if (in_callback) return;
   std::shared_ptr<const Callback> callback;
   {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const ForkSafeLock lock(mutex_);
     callback = callback_;
   }
   if (callback == nullptr) return;

@@ -3,9 +3,9 @@
 
 #include <atomic>
 #include <memory>
-#include <mutex>
 
 #include "api/options.h"
+#include "base/fork_safe_mutex.h"
 #include "lathe/lathe.h"
 
 struct lathe_device;
@@ -32,7 +32,7 @@ class MissWatch {
   };
   const MissPolicy initial_;
   std::atomic<MissPolicy> policy_;
-  mutable std::mutex mutex_;
+  mutable ForkSafeMutex mutex_;
   std::shared_ptr<const Callback> callback_;  // under mutex_
 };
 

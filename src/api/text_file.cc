@@ -4,9 +4,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <atomic>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -42,17 +40,11 @@ absl::StatusOr<std::string> read_text_file(const std::string& path) {
   return text;
 }
 
-absl::Status replace_text_file(const std::string& path, absl::string_view text) {
-  static std::atomic<uint64_t> counter{0};
-  const std::string temporary = absl::StrCat(path, ".", getpid(), ".", counter.fetch_add(1), ".tmp");
-  const FileDescriptor file = open_file(AT_FDCWD, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW,
-                                        S_IRUSR | S_IWUSR | S_IRGRP | S_IROTH);
-  if (!file.valid()) return failed(temporary, "cannot be written");
-  absl::Status status = write_whole(file.get(), text);
-  if (status.ok() && std::rename(temporary.c_str(), path.c_str()) != 0)
-    status = failed(path, "cannot be replaced");
-  if (!status.ok()) unlink(temporary.c_str());
-  return status;
+absl::Status replace_text_file(const std::string& path, absl::string_view text, Durability durability) {
+  const absl::Status status = replace_file(path, text, S_IRUSR | S_IWUSR | S_IRGRP | S_IROTH, durability);
+  if (status.ok()) return status;
+  const std::string cause = absl::StrCat(path, ": cannot be written: ", status.message());
+  return absl::IsNotFound(status) ? absl::NotFoundError(cause) : absl::UnavailableError(cause);
 }
 
 absl::Status update_text_file(const std::string& path, double patience_seconds, bool* locked,
@@ -70,7 +62,7 @@ absl::Status update_text_file(const std::string& path, double patience_seconds, 
   const absl::StatusOr<std::string> changed = change(*there);
   if (!changed.ok())
     return absl::InvalidArgumentError(absl::StrCat(path, ": left alone: ", changed.status().message()));
-  return replace_text_file(path, *changed);
+  return replace_text_file(path, *changed, Durability::kSynced);
 }
 
 }  // namespace lathe

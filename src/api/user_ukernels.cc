@@ -60,7 +60,13 @@ std::vector<UserUkernel> read_directory(const std::string& path, const Logger& l
       logger.log(LogLevel::kWarning, absl::StrCat("no ukernels of users: ", directory.status().message()));
     return all;
   }
-  for (const std::string& name : names_in(directory->get())) {
+  const absl::StatusOr<std::vector<std::string>> names = names_in(directory->get());
+  if (!names.ok()) {
+    logger.log(LogLevel::kWarning,
+               absl::StrCat("no ukernels of users: ", path, ": ", names.status().message()));
+    return all;
+  }
+  for (const std::string& name : *names) {
     if (!absl::EndsWith(name, ".json")) continue;
     absl::StatusOr<UserUkernel> u = read_ukernel(directory->get(), name);
     if (u.ok())
@@ -83,7 +89,7 @@ UserUkernels::UserUkernels(std::string directory, const Logger& logger)
       all_(std::make_shared<const std::vector<UserUkernel>>(read_directory(directory_, logger))) {}
 
 std::shared_ptr<const std::vector<UserUkernel>> UserUkernels::all() const {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const ForkSafeLock lock(mutex_);
   return all_;
 }
 
@@ -110,7 +116,7 @@ absl::Status UserUkernels::add(UserUkernel ukernel, bool store) {
         return absl::UnavailableError(absl::StrCat(directory_, "/", name, ": ", written.message()));
     }
   }
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const ForkSafeLock lock(mutex_);
   auto next = std::make_shared<std::vector<UserUkernel>>();
   for (const UserUkernel& u : *all_)
     if (u.name != ukernel.name) next->push_back(u);
@@ -126,7 +132,7 @@ absl::Status UserUkernels::remove(absl::string_view name) {
   if (const auto directory = open_private_directory(directory_); !directory_.empty() && directory.ok())
     for (const char* ending : {".json", ".bc"})
       found |= unlinkat(directory->get(), absl::StrCat(name, ending).c_str(), 0) == 0;
-  const std::lock_guard<std::mutex> lock(mutex_);
+  const ForkSafeLock lock(mutex_);
   auto next = std::make_shared<std::vector<UserUkernel>>();
   for (const UserUkernel& u : *all_)
     if (u.name != name) next->push_back(u);

@@ -6,11 +6,11 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "base/fork_safe_mutex.h"
 #include "base/log.h"
 #include "core/plan.h"
 #include "core/user_ukernel.h"
@@ -38,7 +38,7 @@ class UserUkernels {
 
  private:
   const std::string directory_;
-  mutable std::mutex mutex_;
+  mutable ForkSafeMutex mutex_;
   std::shared_ptr<const std::vector<UserUkernel>> all_;
 };
 

@@ -5,10 +5,7 @@
 namespace lathe {
 
 BundleSet::BundleSet(const std::vector<std::string>& paths, Logger logger) : logger_(std::move(logger)) {
-  for (const std::string& path : paths) {
-    members_.emplace_back();
-    members_.back().path = path;
-  }
+  for (const std::string& path : paths) members_.emplace_back(path);
 }
 
 template <typename T>
@@ -35,30 +32,22 @@ absl::StatusOr<PlanRecord> BundleSet::read_record(const Key& key, uint64_t* defe
 }
 
 const Bundle* BundleSet::open(Member* member, uint64_t* defects) {
-  absl::Status status;
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (member->bundle != nullptr || member->refused) return member->bundle.get();
-    absl::StatusOr<std::unique_ptr<Bundle>> opened = Bundle::open(member->path);
-    if (opened.ok()) {
-      member->bundle = *std::move(opened);
-      return member->bundle.get();
-    }
-    status = opened.status();
-    member->refused = absl::IsDataLoss(status);
-    *defects += member->refused;
+  const Bundle* held = member->bundle.load(std::memory_order_acquire);
+  if (held != nullptr || member->refused.load(std::memory_order_relaxed)) return held;
+  absl::StatusOr<std::unique_ptr<Bundle>> opened = Bundle::open(member->path);
+  if (opened.ok()) {
+    // Of two that opened it at once the first stays.
+    if (!member->bundle.compare_exchange_strong(held, opened->get(), std::memory_order_acq_rel)) return held;
+    return opened->release();
   }
-  warn(member, status);
+  if (absl::IsDataLoss(opened.status())) *defects += !member->refused.exchange(true);
+  warn(member, opened.status());
   return nullptr;
 }
 
 void BundleSet::warn(Member* member, const absl::Status& status) {
-  bool first = false;
-  {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    first = !std::exchange(member->warned, true);
-  }
-  logger_.log(first ? LogLevel::kWarning : LogLevel::kDebug, absl::StrCat("cache: ", status.message()));
+  logger_.log(member->warned.exchange(true) ? LogLevel::kDebug : LogLevel::kWarning,
+              absl::StrCat("cache: ", status.message()));
 }
 
 }  // namespace lathe

@@ -1,8 +1,9 @@
 // The bundles that lie under the writable store: looked up in their order, each opened at the first look.
 #pragma once
 
+#include <atomic>
+#include <deque>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
@@ -12,7 +13,7 @@
 
 namespace lathe {
 
-// Thread-safe.
+// Thread-safe, and without a lock: a fork leaves nothing behind that a child would wait for.
 class BundleSet {
  public:
   BundleSet(const std::vector<std::string>& paths, Logger logger);
@@ -27,9 +28,11 @@ class BundleSet {
 
  private:
   struct Member {
-    std::string path;
-    std::unique_ptr<const Bundle> bundle;  // never closed once open
-    bool refused = false, warned = false;
+    explicit Member(std::string p) : path(std::move(p)) {}
+    ~Member() { delete bundle.load(std::memory_order_relaxed); }
+    const std::string path;
+    std::atomic<const Bundle*> bundle{nullptr};  // owned, never closed once open
+    std::atomic<bool> refused{false}, warned{false};
   };
   template <typename T>
   absl::StatusOr<T> first(absl::StatusOr<T> (Bundle::*read)(const Key&) const, const Key& key,
@@ -39,8 +42,7 @@ class BundleSet {
   void warn(Member* member, const absl::Status& status);
 
   const Logger logger_;
-  std::mutex mutex_;
-  std::vector<Member> members_;  // all but `path` under mutex_
+  std::deque<Member> members_;
 };
 
 }  // namespace lathe

@@ -11,6 +11,8 @@
 #include <unordered_map>
 
 #include "absl/strings/str_cat.h"
+#include "base/fork_safe_mutex.h"
+#include "base/per_process.h"
 #include "base/status.h"
 #include "cache/bundle_set.h"
 #include "cache/disk_store.h"
@@ -41,17 +43,25 @@ absl::StatusOr<ArtifactPtr> without_exceptions(F&& make) noexcept {
   }
 }
 
+// Of DiskStore::read: there is a file, and it is of no use.
+bool is_refused(const absl::Status& status) {
+  return absl::IsDataLoss(status) || absl::IsUnavailable(status);
+}
+
 constexpr std::chrono::seconds kFruitless(60);
 
 class MemoryOverDisk final : public ArtifactCache {
  public:
-  MemoryOverDisk(std::unique_ptr<DiskStore> disk, const CacheOptions& options)
+  // `refused`: why there is no disk although there was to be one.
+  MemoryOverDisk(std::unique_ptr<DiskStore> disk, absl::Status refused, const CacheOptions& options)
       : disk_(std::move(disk)),
+        refused_(std::move(refused)),
         bundles_(options.bundles, options.logger),
         remote_(remote_for(options)),
         remote_records_(remote_ == nullptr ? nullptr
                                            : std::make_unique<RemoteRecords>(remote_.get(), options.logger)),
         lock_timeout_seconds_(options.lock_timeout_seconds),
+        lease_seconds_(options.lease_seconds),
         logger_(options.logger) {}
 
   absl::StatusOr<CacheResult> get(const Key& key) override {
@@ -82,7 +92,7 @@ class MemoryOverDisk final : public ArtifactCache {
   ArtifactPtr replace(const Key& key, Artifact artifact) override {
     auto fresh = std::make_shared<const Artifact>(std::move(artifact));
     {
-      const std::lock_guard<std::mutex> lock(mutex_);
+      const ForkSafeLock lock(mutex_);
       ArtifactPtr& held = table_[key.text];
       if (held != nullptr) statistics_.memory_bytes -= size_of(key, *held);
       statistics_.memory_bytes += size_of(key, *fresh);
@@ -93,7 +103,7 @@ class MemoryOverDisk final : public ArtifactCache {
   }
 
   absl::StatusOr<bool> store(const Key& key, const Artifact& artifact) override {
-    if (disk_ == nullptr) return absl::UnavailableError("there is no cache directory");
+    if (disk_ == nullptr) return no_disk();
     const absl::StatusOr<DiskEntry> there = disk_->read(key);
     if (there.ok() && parse_artifact(there->payload()).ok()) return false;
     const absl::StatusOr<uint64_t> written = disk_->write(key, serialize(artifact));
@@ -122,13 +132,13 @@ class MemoryOverDisk final : public ArtifactCache {
   }
 
   absl::Status write_record(const PlanRecord& record) override {
-    if (!keeps_records()) return absl::UnavailableError("there is no cache directory");
+    if (!keeps_records()) return no_disk();
     if (remote_ != nullptr) remote_records_->put(record);
     return disk_ == nullptr ? absl::OkStatus() : put_on_disk(record);
   }
 
   absl::StatusOr<bool> store_record(const PlanRecord& record) override {
-    if (disk_ == nullptr) return absl::UnavailableError("there is no cache directory");
+    if (disk_ == nullptr) return no_disk();
     const Key key = key_of(record);
     const absl::StatusOr<DiskEntry> there = disk_->read(key, EntryKind::kRecord);
     if (there.ok() && record_of(key, there->payload()).ok()) return false;
@@ -139,26 +149,39 @@ class MemoryOverDisk final : public ArtifactCache {
   bool keeps_records() const override { return disk_ != nullptr || remote_ != nullptr; }
 
   CacheStatistics statistics() const override {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const ForkSafeLock lock(mutex_);
     CacheStatistics statistics = statistics_;
     if (disk_ != nullptr) statistics.evictions = disk_->evicted();
     return statistics;
   }
   std::string directory() const override { return disk_ == nullptr ? "" : disk_->directory(); }
   uint64_t cap_bytes() const override { return disk_ == nullptr ? kNoCap : disk_->cap_bytes(); }
-  CacheListing list() override { return disk_ == nullptr ? CacheListing() : disk_->list(); }
-  uint64_t clear() override { return disk_ == nullptr ? 0 : disk_->clear(); }
-  uint64_t prune(uint64_t bytes) override { return disk_ == nullptr ? 0 : disk_->prune(bytes); }
+  absl::StatusOr<CacheListing> list() override {
+    LATHE_RETURN_IF_ERROR(refused_);
+    return disk_ == nullptr ? CacheListing() : disk_->list();
+  }
+  absl::StatusOr<uint64_t> clear() override {
+    LATHE_RETURN_IF_ERROR(refused_);
+    return disk_ == nullptr ? 0 : disk_->clear();
+  }
+  absl::StatusOr<uint64_t> prune(uint64_t bytes) override {
+    LATHE_RETURN_IF_ERROR(refused_);
+    return disk_ == nullptr ? 0 : disk_->prune(bytes);
+  }
 
  private:
+  absl::Status no_disk() const {
+    return refused_.ok() ? absl::UnavailableError("there is no cache directory") : refused_;
+  }
+
   template <typename F>
   void count(F&& change) {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const ForkSafeLock lock(mutex_);
     change(&statistics_);
   }
 
   ArtifactPtr find(const Key& key) {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const ForkSafeLock lock(mutex_);
     const auto found = table_.find(key.text);
     if (found == table_.end()) return nullptr;
     ++statistics_.memory_hits;
@@ -167,7 +190,7 @@ class MemoryOverDisk final : public ArtifactCache {
 
   // The table's artifact for the key: this one, or one that came first.
   ArtifactPtr keep(const Key& key, const ArtifactPtr& artifact) {
-    const std::lock_guard<std::mutex> lock(mutex_);
+    const ForkSafeLock lock(mutex_);
     const auto [at, inserted] = table_.try_emplace(key.text, artifact);
     if (inserted) statistics_.memory_bytes += size_of(key, *artifact);
     return at->second;
@@ -187,7 +210,7 @@ class MemoryOverDisk final : public ArtifactCache {
       disk_->note_hit(key);
       return record;
     }
-    if (entry.ok() || absl::IsDataLoss(entry.status())) {
+    if (entry.ok() || is_refused(entry.status())) {
       count([](CacheStatistics* s) { ++s->disk_rejects; });
       logger_.log(LogLevel::kWarning,
                   absl::StrCat("cache: ", disk_->directory(), ": record ", key.fingerprint,
@@ -225,7 +248,7 @@ class MemoryOverDisk final : public ArtifactCache {
       });
       return std::make_shared<const Artifact>(*std::move(artifact));
     }
-    if (first_look && (entry.ok() || absl::IsDataLoss(entry.status()))) {
+    if (first_look && (entry.ok() || is_refused(entry.status()))) {
       count([&](CacheStatistics* s) {
         ++s->disk_rejects;
         s->disk_load_seconds += elapsed.count();
@@ -266,12 +289,14 @@ class MemoryOverDisk final : public ArtifactCache {
   }
 
   // As load_from_remote; where there is no entry either the lease is this process' now, or somebody else
-  // compiles and is waited for, no longer than for a lock, and for kFruitless after a wait that brought
-  // nothing not at all: whoever held those leases has died with them, or the server gives none. An error:
-  // compile.
+  // compiles and is waited for: as long as there is a lease, no longer than for a lock. After a wait that
+  // brought nothing nobody is waited for, for kFruitless: whoever had those leases hangs, or the server gives
+  // none. An error: compile.
   absl::StatusOr<ArtifactPtr> load_from_remote_or_lease(const Key& key, std::optional<RemoteLease>* lease) {
     using Clock = std::chrono::steady_clock;
     const auto deadline = Clock::now() + std::chrono::duration<double>(lock_timeout_seconds_);
+    const std::chrono::duration<double> lease_time(lease_seconds_);
+    Clock::time_point seen = Clock::now();  // when somebody was last seen to have a lease
     auto pause = std::chrono::milliseconds(5);
     for (;;) {
       absl::StatusOr<ArtifactPtr> loaded = load_from_remote(key);
@@ -284,12 +309,20 @@ class MemoryOverDisk final : public ArtifactCache {
       }
       if (!absl::IsAlreadyExists(taken)) return taken;
       const Clock::time_point now = Clock::now();
-      if (now >= deadline) fruitless_until_.store((now + kFruitless).time_since_epoch().count());
+      if (now >= seen + lease_time / 2 && remote_->is_leased(key)) seen = now;
+      if (now >= deadline || now >= seen + lease_time)
+        fruitless_until_.store((now + kFruitless).time_since_epoch().count());
       if (now.time_since_epoch().count() < fruitless_until_.load()) return taken;
       std::this_thread::sleep_for(pause);
       pause = std::min(pause * 2, std::chrono::milliseconds(100));
     }
   }
+
+  // Of this process alone: in a child of a fork the leaders are not there, and nobody would land.
+  struct Flights {
+    std::mutex mutex;
+    std::unordered_map<std::string, std::shared_ptr<Flight>> by_key;  // under mutex
+  };
 
   // What says that this process compiles a key: to the machine, and to those that share the remote store.
   struct Claims {
@@ -300,7 +333,8 @@ class MemoryOverDisk final : public ArtifactCache {
   static std::unique_ptr<RemoteStore> remote_for(const CacheOptions& options) {
     if (options.remote.empty()) return nullptr;
     absl::StatusOr<RemoteAddress> address = parse_remote(options.remote);
-    if (address.ok()) return std::make_unique<RemoteStore>(*std::move(address), options.logger);
+    if (address.ok())
+      return std::make_unique<RemoteStore>(*std::move(address), options.logger, options.lease_seconds);
     options.logger.log(LogLevel::kWarning, absl::StrCat("cache: remote store: ", address.status().message()));
     return nullptr;
   }
@@ -311,13 +345,10 @@ class MemoryOverDisk final : public ArtifactCache {
     std::shared_ptr<Flight> flight;
     bool leads = false;
     {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      const auto found = table_.find(key.text);
-      if (found != table_.end()) {
-        ++statistics_.memory_hits;
-        return CacheResult{found->second, CacheOutcome::kMemoryHit};
-      }
-      std::shared_ptr<Flight>& slot = flights_[key.text];
+      Flights& flights = flights_.get();
+      const std::lock_guard<std::mutex> lock(flights.mutex);
+      if (ArtifactPtr found = find(key)) return CacheResult{std::move(found), CacheOutcome::kMemoryHit};
+      std::shared_ptr<Flight>& slot = flights.by_key[key.text];
       if (slot == nullptr) {
         slot = std::make_shared<Flight>();
         leads = true;
@@ -388,9 +419,11 @@ class MemoryOverDisk final : public ArtifactCache {
   }
 
   void land(const Key& key, Flight* flight, const absl::StatusOr<ArtifactPtr>& result) noexcept {
+    Flights* flights = flights_.find();
+    if (flights == nullptr) return;  // in a child of a fork that `compile` made: nobody waits here
     {
-      const std::lock_guard<std::mutex> lock(mutex_);
-      flights_.erase(key.text);
+      const std::lock_guard<std::mutex> lock(flights->mutex);
+      flights->by_key.erase(key.text);
     }
     flight->land(result);
   }
@@ -414,16 +447,17 @@ class MemoryOverDisk final : public ArtifactCache {
   }
 
   const std::unique_ptr<DiskStore> disk_;  // null: memory only
+  const absl::Status refused_;
   BundleSet bundles_;
   const std::unique_ptr<RemoteStore> remote_;            // null: none
   const std::unique_ptr<RemoteRecords> remote_records_;  // null: none
   // In steady_clock's ticks: until when nobody else's compile is waited for.
   std::atomic<int64_t> fruitless_until_{INT64_MIN};
-  const double lock_timeout_seconds_;
+  const double lock_timeout_seconds_, lease_seconds_;
   const Logger logger_;
-  mutable std::mutex mutex_;  // never held while reading, compiling, writing or logging
+  PerProcess<Flights> flights_;
+  mutable ForkSafeMutex mutex_;  // never held while reading, compiling, writing or logging
   std::unordered_map<std::string, ArtifactPtr> table_;
-  std::unordered_map<std::string, std::shared_ptr<Flight>> flights_;
   CacheStatistics statistics_;
 };
 
@@ -442,16 +476,18 @@ absl::string_view name_of(CacheOutcome o) {
 
 std::unique_ptr<ArtifactCache> make_cache(const CacheOptions& options) {
   std::unique_ptr<DiskStore> disk;
+  absl::Status refused;
   if (!options.directory.empty()) {
     disk = std::make_unique<DiskStore>(options.directory, options.cap_bytes, options.logger);
     if (const absl::Status safe = disk->check(); !safe.ok()) {
+      disk = nullptr;
+      refused = absl::UnavailableError(absl::StrCat("cache directory refused: ", safe.message()));
       options.logger.log(
           LogLevel::kWarning,
           absl::StrCat("cache: directory refused, kernels are kept in memory only: ", safe.message()));
-      disk = nullptr;
     }
   }
-  return std::make_unique<MemoryOverDisk>(std::move(disk), options);
+  return std::make_unique<MemoryOverDisk>(std::move(disk), std::move(refused), options);
 }
 
 }  // namespace lathe

@@ -18,13 +18,18 @@
 namespace lathe {
 
 constexpr uint64_t kNoCap = ~uint64_t{0};
+constexpr double kLeaseSeconds = 10;
 
 struct CacheOptions {
   std::string directory;             // "": memory only
   uint64_t cap_bytes = kNoCap;       // of the entries in the directory; the least recently used make room
   std::vector<std::string> bundles;  // read-only, looked up in this order after the directory
-  double lock_timeout_seconds = 10;  // after which a waiter compiles for itself
-  std::string remote;                // a URL (remote_store.h) of what machines share; "": none
+  // What one compile may take: a waiter for another process' or machine's that lives goes on by itself after
+  // it.
+  double lock_timeout_seconds = 120;
+  std::string remote;  // a URL (remote_store.h) of what machines share; "": none
+  // A lease there ends that long after its holder has; who compiles renews it.
+  double lease_seconds = kLeaseSeconds;
   Logger logger;
 };
 
@@ -56,12 +61,13 @@ struct CacheRecordInfo {
 
 struct CacheDefect {
   std::string file, cause;
+  bool unread = false;  // nothing is known of its bytes: the file system failed
 };
 
 struct CacheListing {
   std::vector<CacheEntryInfo> entries;   // least recently used first
   std::vector<CacheRecordInfo> records;  // by file
-  std::vector<CacheDefect> defects;      // files that are refused, each a miss
+  std::vector<CacheDefect> defects;      // files that are refused or cannot be read, each a miss
   uint64_t hits_of_removed = 0, made_of_removed = 0;
 };
 
@@ -112,11 +118,13 @@ class ArtifactCache {
   // "" when there is no disk store; otherwise its directory.
   virtual std::string directory() const = 0;
   virtual uint64_t cap_bytes() const = 0;
-  virtual CacheListing list() = 0;
+  // Of these three: kUnavailable says why the directory was refused, could not be looked at or kept
+  // something; without a directory, or where it does not exist, there is nothing.
+  virtual absl::StatusOr<CacheListing> list() = 0;
   // Both return how many entries of the disk store they removed; prune: the least recently used, down to
   // `bytes`.
-  virtual uint64_t clear() = 0;
-  virtual uint64_t prune(uint64_t bytes) = 0;
+  virtual absl::StatusOr<uint64_t> clear() = 0;
+  virtual absl::StatusOr<uint64_t> prune(uint64_t bytes) = 0;
 };
 
 // Never fails: a directory that cannot be used safely (unwritable, owned by another user, a symbolic link,

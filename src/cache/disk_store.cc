@@ -67,8 +67,10 @@ absl::StatusOr<DiskEntry> read_entry(int directory, const std::string& name, std
 
   DiskEntry entry;
   entry.bytes.resize(static_cast<size_t>(s.st_size));
+  entry.age_seconds = std::max<int64_t>(0, time(nullptr) - s.st_mtime);
   if (const absl::Status status = read_whole(file.get(), &entry.bytes); !status.ok())
-    return absl::IsNotFound(status) ? status : absl::DataLossError(status.message());
+    return absl::IsNotFound(status) || absl::IsDataLoss(status) ? status
+                                                                : absl::UnavailableError(status.message());
   LATHE_ASSIGN_OR_RETURN(const EntryView view, parse_entry(entry.bytes));
   *key_text = std::string(view.key_text);
   entry.payload_offset = static_cast<size_t>(view.payload.data() - entry.bytes.data());
@@ -77,20 +79,47 @@ absl::StatusOr<DiskEntry> read_entry(int directory, const std::string& name, std
   return entry;
 }
 
+// Whether it was removed, and not (ESTALE) out of reach for a moment.
+bool is_gone(int directory, const std::string& name) {
+  struct stat s;
+  return fstatat(directory, name.c_str(), &s, AT_SYMLINK_NOFOLLOW) != 0 && errno == ENOENT;
+}
+
+// What is refused, and what could not be read.
+void list_defect(int directory, const std::string& name, const absl::Status& cause, CacheListing* listing) {
+  if (absl::IsNotFound(cause) && is_gone(directory, name)) return;
+  listing->defects.push_back({name, std::string(cause.message()), !absl::IsDataLoss(cause)});
+}
+
 void list_record(int directory, const std::string& name, CacheListing* listing) {
   std::string key_text;
-  struct stat s = {};
-  (void)fstatat(directory, name.c_str(), &s, AT_SYMLINK_NOFOLLOW);
   const absl::StatusOr<DiskEntry> entry = read_entry(directory, name, &key_text);
-  if (absl::IsNotFound(entry.status())) return;  // removed meanwhile
-  absl::StatusOr<PlanRecord> record = entry.ok() ? record_of(key_from_text(key_text), entry->payload())
-                                                 : absl::StatusOr<PlanRecord>(entry.status());
+  if (!entry.ok()) return list_defect(directory, name, entry.status(), listing);
+  absl::StatusOr<PlanRecord> record = record_of(key_from_text(key_text), entry->payload());
   if (absl::IsUnimplemented(record.status())) return;  // of another version: of no use here, and no defect
-  if (record.ok())
-    listing->records.push_back({name, entry->bytes.size(), std::max<int64_t>(0, time(nullptr) - s.st_mtime),
-                                std::move(key_text), *std::move(record)});
-  else
-    listing->defects.push_back({name, std::string(record.status().message())});
+  if (!record.ok())
+    return list_defect(directory, name, absl::DataLossError(record.status().message()), listing);
+  listing->records.push_back(
+      {name, entry->bytes.size(), entry->age_seconds, std::move(key_text), *std::move(record)});
+}
+
+void list_entry(int directory, const std::string& name, const UseTable& uses, CacheListing* listing) {
+  CacheEntryInfo info;
+  const absl::StatusOr<DiskEntry> entry = read_entry(directory, name, &info.key_text);
+  if (!entry.ok()) return list_defect(directory, name, entry.status(), listing);
+  const absl::StatusOr<Artifact> artifact = parse_artifact(entry->payload());
+  if (!artifact.ok())
+    return list_defect(directory, name, absl::DataLossError(artifact.status().message()), listing);
+  const Use use = uses.of(fingerprint_of(name));
+  info.file = name;
+  info.bytes = entry->bytes.size();
+  info.format = artifact->format;
+  info.metadata = artifact->metadata;
+  info.hits = use.hits;
+  info.made = use.made;
+  info.order = use.order;
+  info.age_seconds = entry->age_seconds;
+  listing->entries.push_back(std::move(info));
 }
 
 }  // namespace
@@ -134,22 +163,25 @@ absl::StatusOr<uint64_t> DiskStore::publish(const Key& key, absl::string_view pa
   if (bytes.size() > std::min(static_cast<uint64_t>(kMaxEntryBytes), cap_bytes_))
     return absl::OutOfRangeError(absl::StrCat("an entry of ", bytes.size(), " bytes is more than ",
                                               std::min(static_cast<uint64_t>(kMaxEntryBytes), cap_bytes_)));
-  make_room(directory.get(), bytes.size());
+  LATHE_RETURN_IF_ERROR(make_room(directory.get(), bytes.size()));
   LATHE_RETURN_IF_ERROR(
       publish_file(directory.get(), key.fingerprint, name_of(kind, key.fingerprint), bytes));
   note_use(directory.get(), key.fingerprint, UseKind::kMade);
   return bytes.size();
 }
 
-void DiskStore::make_room(int directory, uint64_t bytes) {
-  const std::lock_guard<std::mutex> lock(room_mutex_);
-  if (bytes > room_) {
+absl::Status DiskStore::make_room(int directory, uint64_t bytes) {
+  Room& room = room_.get();
+  const std::lock_guard<std::mutex> lock(room.mutex);
+  if (bytes > room.bytes) {
     const uint64_t goal = cap_bytes_ / kGoalDenominator * kGoalNumerator;
-    const StoreSize size = evict(directory, cap_bytes_ - bytes, goal - std::min(goal, bytes));
+    LATHE_ASSIGN_OR_RETURN(const StoreSize size,
+                           evict(directory, cap_bytes_ - bytes, goal - std::min(goal, bytes)));
     evicted_.fetch_add(size.evicted, std::memory_order_relaxed);
-    room_ = std::max(bytes, (cap_bytes_ - std::min(cap_bytes_, size.bytes)) / kLooks);
+    room.bytes = std::max(bytes, (cap_bytes_ - std::min(cap_bytes_, size.bytes)) / kLooks);
   }
-  room_ -= bytes;
+  room.bytes -= bytes;
+  return absl::OkStatus();
 }
 
 KeyLock DiskStore::lock(const Key& key, double timeout_seconds) {
@@ -158,37 +190,23 @@ KeyLock DiskStore::lock(const Key& key, double timeout_seconds) {
   return KeyLock::acquire(directory->get(), lock_name(key.fingerprint), timeout_seconds);
 }
 
-CacheListing DiskStore::list() const {
+absl::Status DiskStore::failed(const absl::Status& cause) const {
+  return absl::UnavailableError(absl::StrCat("cache directory ", directory_, ": ", cause.message()));
+}
+
+absl::StatusOr<CacheListing> DiskStore::list() const {
   CacheListing listing;
   const absl::StatusOr<FileDescriptor> directory = open_private_directory(directory_);
-  if (!directory.ok()) return listing;
+  if (absl::IsNotFound(directory.status())) return listing;
+  if (!directory.ok()) return failed(directory.status());
+  const absl::StatusOr<std::vector<std::string>> names = names_in(directory->get());
+  if (!names.ok()) return failed(names.status());
   const UseTable uses = read_uses(directory->get());
   listing.hits_of_removed = uses.gone.hits;
   listing.made_of_removed = uses.gone.made;
-  for (const std::string& name : names_in(directory->get())) {
+  for (const std::string& name : *names) {
     if (is_record_file(name)) list_record(directory->get(), name, &listing);
-    if (!is_entry(name)) continue;
-    CacheEntryInfo info;
-    info.file = name;
-    struct stat s = {};
-    (void)fstatat(directory->get(), name.c_str(), &s, AT_SYMLINK_NOFOLLOW);
-    const absl::StatusOr<DiskEntry> entry = read_entry(directory->get(), name, &info.key_text);
-    if (absl::IsNotFound(entry.status())) continue;  // removed meanwhile
-    const absl::StatusOr<Artifact> artifact =
-        entry.ok() ? parse_artifact(entry->payload()) : absl::StatusOr<Artifact>(entry.status());
-    if (!artifact.ok()) {
-      listing.defects.push_back({name, std::string(artifact.status().message())});
-      continue;
-    }
-    const Use use = uses.of(fingerprint_of(name));
-    info.bytes = entry->bytes.size();
-    info.format = artifact->format;
-    info.metadata = artifact->metadata;
-    info.hits = use.hits;
-    info.made = use.made;
-    info.order = use.order;
-    info.age_seconds = std::max<int64_t>(0, time(nullptr) - s.st_mtime);
-    listing.entries.push_back(std::move(info));
+    if (is_entry(name)) list_entry(directory->get(), name, uses, &listing);
   }
   std::sort(listing.entries.begin(), listing.entries.end(),
             [](const CacheEntryInfo& x, const CacheEntryInfo& y) {
@@ -197,24 +215,36 @@ CacheListing DiskStore::list() const {
   return listing;
 }
 
-uint64_t DiskStore::clear() {
-  uint64_t removed = 0;
+absl::StatusOr<uint64_t> DiskStore::clear() {
   const absl::StatusOr<FileDescriptor> directory = open_private_directory(directory_);
-  if (!directory.ok()) return removed;
-  for (const std::string& name : names_in(directory->get())) {
+  if (absl::IsNotFound(directory.status())) return 0;
+  if (!directory.ok()) return failed(directory.status());
+  const absl::StatusOr<std::vector<std::string>> names = names_in(directory->get());
+  if (!names.ok()) return failed(names.status());
+  uint64_t removed = 0;
+  absl::Status kept;
+  for (const std::string& name : *names) {
     if (is_held(name)) reclaim(directory->get(), name);
     if (!is_entry(name) && !is_record_file(name) && name != kUsesName) continue;
-    if (unlinkat(directory->get(), name.c_str(), 0) == 0) removed += is_entry(name);
+    if (unlinkat(directory->get(), name.c_str(), 0) == 0)
+      removed += is_entry(name);
+    else if (errno != ENOENT)
+      kept.Update(absl::ErrnoToStatus(errno, name));
   }
+  if (!kept.ok()) return failed(kept);
   return removed;
 }
 
-uint64_t DiskStore::prune(uint64_t bytes) {
+absl::StatusOr<uint64_t> DiskStore::prune(uint64_t bytes) {
   const absl::StatusOr<FileDescriptor> directory = open_private_directory(directory_);
-  if (!directory.ok()) return 0;
-  const uint64_t count = evict(directory->get(), bytes, bytes).evicted;
-  evicted_.fetch_add(count, std::memory_order_relaxed);
-  return count;
+  if (absl::IsNotFound(directory.status())) return 0;
+  if (!directory.ok()) return failed(directory.status());
+  const absl::StatusOr<StoreSize> size = evict(directory->get(), bytes, bytes);
+  if (!size.ok()) return failed(size.status());
+  evicted_.fetch_add(size->evicted, std::memory_order_relaxed);
+  // One that could not be removed does not matter where others made the room.
+  if (size->bytes > bytes && !size->kept.ok()) return failed(size->kept);
+  return size->evicted;
 }
 
 }  // namespace lathe

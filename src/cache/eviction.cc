@@ -5,10 +5,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <string>
 #include <tuple>
 #include <vector>
 
+#include "base/status.h"
 #include "cache/store_files.h"
 #include "cache/use_journal.h"
 
@@ -22,17 +24,19 @@ struct Entry {
 
 }  // namespace
 
-StoreSize evict(int directory, uint64_t limit, uint64_t goal) {
+absl::StatusOr<StoreSize> evict(int directory, uint64_t limit, uint64_t goal) {
   StoreSize size;
   std::vector<Entry> entries;
-  for (std::string& name : names_in(directory)) {
+  LATHE_ASSIGN_OR_RETURN(std::vector<std::string> names, names_in(directory));
+  for (std::string& name : names) {
     struct stat s;
-    if (is_held(name)) {
-      reclaim(directory, name);
-    } else if ((is_entry(name) || is_record_file(name)) &&
-               fstatat(directory, name.c_str(), &s, AT_SYMLINK_NOFOLLOW) == 0) {
+    if (is_held(name)) reclaim(directory, name);
+    if (!is_entry(name) && !is_record_file(name)) continue;
+    if (fstatat(directory, name.c_str(), &s, AT_SYMLINK_NOFOLLOW) == 0) {
       size.bytes += static_cast<uint64_t>(s.st_size);
       entries.push_back({std::move(name), static_cast<uint64_t>(s.st_size), 0});
+    } else if (errno != ENOENT) {
+      return absl::ErrnoToStatus(errno, name);
     }
   }
   if (size.bytes <= limit) return size;
@@ -44,7 +48,10 @@ StoreSize evict(int directory, uint64_t limit, uint64_t goal) {
   });
   for (const Entry& e : entries) {
     if (size.bytes <= goal) break;
-    if (unlinkat(directory, e.name.c_str(), 0) != 0) continue;
+    if (unlinkat(directory, e.name.c_str(), 0) != 0) {
+      if (errno != ENOENT) size.kept.Update(absl::ErrnoToStatus(errno, e.name));
+      continue;
+    }
     size.bytes -= e.bytes;
     size.evicted += is_entry(e.name);
   }

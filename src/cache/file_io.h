@@ -24,6 +24,8 @@ class FileDescriptor {
   ~FileDescriptor();
 
   int get() const { return fd_; }
+  // It is the caller's from now on.
+  int release() { return std::exchange(fd_, -1); }
   bool valid() const { return fd_ >= 0; }
 
  private:

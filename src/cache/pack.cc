@@ -1,20 +1,16 @@
 #include "cache/pack.h"
 
-#include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
 #include <map>
-#include <random>
 #include <set>
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "cache/bundle.h"
 #include "cache/disk_store.h"
-#include "cache/file_io.h"
+#include "cache/replace_file.h"
 
 namespace lathe {
 namespace {
@@ -37,15 +33,21 @@ class Packer {
     const DiskStore store(directory, kNoCap, Logger());
     if (const absl::Status safe = store.check(); !safe.ok())
       return absl::InvalidArgumentError(safe.message());
-    const CacheListing listing = store.list();
+    LATHE_ASSIGN_OR_RETURN(const CacheListing listing, store.list());
+    for (const CacheDefect& defect : listing.defects)
+      if (defect.unread)
+        return absl::UnavailableError(absl::StrCat(directory, "/", defect.file, ": ", defect.cause));
     report_.defects += listing.defects.size();
     for (const CacheEntryInfo& entry : listing.entries) {
       if (!takes(entry.key_text)) continue;
       const absl::StatusOr<DiskEntry> read = store.read(key_from_text(entry.key_text));
+      if (!read.ok() && !absl::IsDataLoss(read.status()) && !absl::IsNotFound(read.status()))
+        return absl::UnavailableError(
+            absl::StrCat(directory, "/", entry.file, ": ", read.status().message()));
       if (read.ok())
         take(entry.key_text, std::string(read->payload()));
       else
-        ++report_.defects;
+        ++report_.defects;  // damaged or removed since it was listed
     }
     for (const CacheRecordInfo& r : listing.records) take_record(r.key_text, serialize(r.record));
     return absl::OkStatus();
@@ -96,22 +98,6 @@ class Packer {
   std::map<std::string, std::string> artifacts_;  // by key: the same sources give the same file in any order
 };
 
-absl::Status write_file(const std::string& path, const std::string& bytes) {
-  std::random_device random;
-  const std::string temporary = absl::StrCat(path, ".tmp-", getpid(), "-", absl::Hex(random()));
-  const FileDescriptor file = open_file(AT_FDCWD, temporary, O_WRONLY | O_CREAT | O_EXCL, 0644);
-  if (!file.valid())
-    return absl::UnavailableError(
-        absl::StrCat("bundle ", path, ": ", absl::ErrnoToStatus(errno, "open").message()));
-  absl::Status status = write_whole(file.get(), bytes);
-  if (status.ok()) status = sync_file(file.get());
-  if (status.ok() && std::rename(temporary.c_str(), path.c_str()) != 0)
-    status = absl::ErrnoToStatus(errno, "rename");
-  if (status.ok()) return status;
-  unlink(temporary.c_str());
-  return absl::UnavailableError(absl::StrCat("bundle ", path, ": ", status.message()));
-}
-
 absl::StatusOr<PackReport> Packer::write(const std::string& path) && {
   std::set<absl::string_view> payloads;
   for (const auto& [key, payload] : artifacts_)
@@ -119,7 +105,8 @@ absl::StatusOr<PackReport> Packer::write(const std::string& path) && {
   report_.payloads = payloads.size();
   const std::string bytes = make_bundle("{\"kind\":\"kernels\"}", {artifacts_.begin(), artifacts_.end()});
   report_.bytes = bytes.size();
-  LATHE_RETURN_IF_ERROR(write_file(path, bytes));
+  const absl::Status written = replace_file(path, bytes, 0644, Durability::kSynced);
+  if (!written.ok()) return absl::UnavailableError(absl::StrCat("bundle ", path, ": ", written.message()));
   return report_;
 }
 

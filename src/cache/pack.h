@@ -24,8 +24,9 @@ struct PackReport {
 using KeepKey = absl::FunctionRef<bool(absl::string_view key_text)>;
 
 // Writes the bundle `path` (whole or not at all: a temporary beside it is renamed) of what `keep` takes from
-// `sources`: cache directories and bundles. kInvalidArgument: a source is neither. Only what a bundle's index
-// promises can be defective alone; a bundle whose index is damaged is refused.
+// `sources`: cache directories and bundles. kInvalidArgument: a source is neither. kUnavailable: a directory
+// or an entry could not be read: all that is whole is in a bundle, or there is none. Only what a bundle's
+// index promises can be defective alone; a bundle whose index is damaged is refused.
 absl::StatusOr<PackReport> write_bundle(const std::string& path, const std::vector<std::string>& sources,
                                         KeepKey keep);
 

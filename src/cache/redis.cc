@@ -3,7 +3,6 @@
 #include "cache/redis.h"
 
 #include <hiredis/hiredis.h>
-#include <netdb.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
@@ -90,15 +89,12 @@ struct FreeReader {
 
 }  // namespace
 
-absl::StatusOr<Redis> Redis::connect(const RedisAddress& address, double seconds) {
-  addrinfo hints = {}, *found = nullptr;
-  hints.ai_socktype = SOCK_STREAM;
-  if (const int error = getaddrinfo(address.host.c_str(), address.port.c_str(), &hints, &found); error != 0)
-    return absl::UnavailableError(gai_strerror(error));
-  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> addresses(found, freeaddrinfo);
+absl::StatusOr<Redis> Redis::connect(const RedisAddress& address, double seconds, NameLookup* names) {
   const Deadline deadline = after(seconds);
+  LATHE_ASSIGN_OR_RETURN(const NameLookup::Addresses found,
+                         names->find(address.host, address.port, deadline));
   absl::Status status = absl::UnavailableError("the name has no address");
-  for (const addrinfo* a = found; a != nullptr; a = a->ai_next) {
+  for (const addrinfo* a = found.get(); a != nullptr; a = a->ai_next) {
     absl::StatusOr<FileDescriptor> socket = connect_to(*a, deadline);
     if (socket.ok()) {
       Redis redis(*std::move(socket));

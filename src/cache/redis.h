@@ -8,6 +8,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "cache/file_io.h"
+#include "cache/name_lookup.h"
 #include "cache/socket_io.h"
 
 namespace lathe {
@@ -30,7 +31,8 @@ class Redis {
  public:
   // Ready for commands: known to the server by user and password, in its database. kPermissionDenied: the
   // server refuses those, in words without a secret. Of a build without hiredis: kUnimplemented.
-  static absl::StatusOr<Redis> connect(const RedisAddress& address, double seconds);
+  // `names` is asked for the host's addresses, within that time too.
+  static absl::StatusOr<Redis> connect(const RedisAddress& address, double seconds, NameLookup* names);
 
   // kDeadlineExceeded; kUnavailable: the connection is lost; kDataLoss: what came is no reply, or of more
   // than `most` bytes: after all of these the connection is of no more use. kInternal: the server's own

@@ -3,7 +3,7 @@
 
 namespace lathe {
 
-absl::StatusOr<Redis> Redis::connect(const RedisAddress&, double) {
+absl::StatusOr<Redis> Redis::connect(const RedisAddress&, double, NameLookup*) {
   return absl::UnimplementedError("this build has no Redis client (hiredis)");
 }
 

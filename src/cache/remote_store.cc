@@ -128,13 +128,15 @@ struct RemoteStore::State {
   const std::string token = random_token();  // tells this process' leases from others'
   std::timed_mutex mutex;
   std::optional<Redis> connection;  // under mutex, as all that follows
+  NameLookup names;
   int failures = 0;                 // in a row
   Clock::time_point closed_until;
 };
 
-RemoteStore::RemoteStore(RemoteAddress address, Logger logger)
+RemoteStore::RemoteStore(RemoteAddress address, Logger logger, double lease_seconds)
     : address_(std::move(address)),
       logger_(std::move(logger)),
+      lease_seconds_(lease_seconds),
       state_(std::make_unique<PerProcess<State>>()) {}
 
 RemoteStore::~RemoteStore() = default;
@@ -145,7 +147,7 @@ absl::StatusOr<RedisReply> RemoteStore::command_locked(State& mine,
   // A connection that has been idle may have been closed by the server: then once more, on a fresh one.
   const bool fresh = !mine.connection.has_value();
   if (fresh) {
-    LATHE_ASSIGN_OR_RETURN(mine.connection, Redis::connect(address_.server, kConnectSeconds));
+    LATHE_ASSIGN_OR_RETURN(mine.connection, Redis::connect(address_.server, kConnectSeconds, &mine.names));
   }
   absl::StatusOr<RedisReply> reply = mine.connection->command(words, kCommandSeconds, most);
   if (fresh || !absl::IsUnavailable(reply.status())) return reply;
@@ -230,23 +232,64 @@ absl::Status RemoteStore::write(absl::string_view verb, const std::string& whole
   return command({verb, whole_name, value}, kMostReply).status();
 }
 
+std::string RemoteStore::lease_milliseconds() const {
+  return absl::StrCat(std::max<int64_t>(1, static_cast<int64_t>(lease_seconds_ * 1000)));
+}
+
 absl::Status RemoteStore::take_lease(const Key& key) {
-  const std::string milliseconds = absl::StrCat(static_cast<int64_t>(kLeaseSeconds * 1000));
-  LATHE_ASSIGN_OR_RETURN(const RedisReply reply, command({"SET", name("lease1", key.fingerprint),
-                                                          state_->get().token, "NX", "PX", milliseconds},
-                                                         kMostReply));
+  LATHE_ASSIGN_OR_RETURN(
+      const RedisReply reply,
+      command({"SET", name("lease1", key.fingerprint), state_->get().token, "NX", "PX", lease_milliseconds()},
+              kMostReply));
   if (reply.kind == RedisReply::Kind::kStatus) return absl::OkStatus();
   return absl::AlreadyExistsError("another process has the lease");
 }
 
-void RemoteStore::give_back_lease(const Key& key) {
-  // Where it has run out it may be another's by now.
+// Of these two: where it has run out it may be another's by now. No memory, or what a log callback throws: it
+// runs out by itself.
+void RemoteStore::renew_lease(const Key& key) noexcept {
+  static constexpr absl::string_view kScript =
+      "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('pexpire', KEYS[1], ARGV[2]) "
+      "else return 0 end";
+  try {
+    (void)command(
+        {"EVAL", kScript, "1", name("lease1", key.fingerprint), state_->get().token, lease_milliseconds()},
+        kMostReply);
+  } catch (...) {
+  }
+}
+
+void RemoteStore::give_back_lease(const Key& key) noexcept {
   static constexpr absl::string_view kScript =
       "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) else return 0 end";
   try {
     (void)command({"EVAL", kScript, "1", name("lease1", key.fingerprint), state_->get().token}, kMostReply);
   } catch (...) {
-    // No memory, or what a log callback throws: it runs out by itself.
+  }
+}
+
+bool RemoteStore::is_leased(const Key& key) {
+  const absl::StatusOr<RedisReply> reply = command({"PTTL", name("lease1", key.fingerprint)}, kMostReply);
+  return reply.ok() && reply->kind == RedisReply::Kind::kInteger && reply->integer > 0;
+}
+
+// Without a thread for it the lease runs out, and another may compile as well.
+RemoteLease::RemoteLease(RemoteStore* store, const Key& key) : store_(store), key_(key) {
+  thread_.start([this] { renew(); });
+}
+
+RemoteLease::~RemoteLease() {
+  thread_.end();
+  store_->give_back_lease(key_);
+}
+
+void RemoteLease::renew() noexcept {
+  const std::chrono::duration<double> pause(store_->lease_seconds() / 3);
+  std::unique_lock<std::mutex> lock(thread_.mutex);
+  while (!thread_.changed.wait_for(lock, pause, [this] { return thread_.stops; })) {
+    lock.unlock();
+    store_->renew_lease(key_);
+    lock.lock();
   }
 }
 

@@ -10,8 +10,11 @@
 
 #include "absl/status/statusor.h"
 #include "base/log.h"
+#include "base/own_thread.h"
+#include "base/per_process.h"
+#include "cache/cache.h"
 #include "cache/entry_file.h"
-#include "cache/per_process.h"
+#include "cache/name_lookup.h"
 #include "cache/redis.h"
 #include "core/key.h"
 
@@ -30,18 +33,16 @@ absl::StatusOr<RemoteAddress> parse_remote(absl::string_view url);
 // Thread-safe: one connection, one command at a time.
 class RemoteStore {
  public:
-  // The name's resolution aside, which is the system's.
+  // The name's resolution is part of connecting.
   static constexpr double kConnectSeconds = 0.5, kCommandSeconds = 1;
   // After a failure the server is left alone for this long, twice as long after each further one.
   static constexpr double kPauseSeconds = 5, kMostPauseSeconds = 60;
-  // A lease of a process that died ends by itself. A compile that takes longer may happen twice.
-  static constexpr double kLeaseSeconds = 30;
-
   // A server whose answer takes longer is left alone like one that fails, and so is one that a caller has
   // waited this long for while other threads used it.
   static constexpr double kSlowSeconds = 0.5, kQueueSeconds = 1.5;
 
-  RemoteStore(RemoteAddress address, Logger logger);
+  // A lease that nobody renews ends by itself after `lease_seconds`.
+  RemoteStore(RemoteAddress address, Logger logger, double lease_seconds = kLeaseSeconds);
   ~RemoteStore();
 
   // The payload of the key's entry. kNotFound; kDataLoss: what is there is not the key's entry, whole;
@@ -54,10 +55,15 @@ class RemoteStore {
   absl::StatusOr<std::string> get_text(absl::string_view name, size_t most);
   absl::Status put_text(absl::string_view name, absl::string_view text);
   absl::Status append_text(absl::string_view name, absl::string_view text);
+  double lease_seconds() const { return lease_seconds_; }
   // Takes the lease on the key. kAlreadyExists: it is another's; kUnavailable as above.
   absl::Status take_lease(const Key& key);
+  // Another `lease_seconds` for this store's lease, if it still is. Best effort.
+  void renew_lease(const Key& key) noexcept;
+  // Whether somebody has one; not where the server fails.
+  bool is_leased(const Key& key);
   // Gives back this store's lease, if it still is.
-  void give_back_lease(const Key& key);
+  void give_back_lease(const Key& key) noexcept;
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -69,23 +75,29 @@ class RemoteStore {
   absl::Status write(absl::string_view verb, const std::string& whole_name, absl::string_view value);
   void report(const absl::Status& status, int failures_before, double pause);
   std::string name(absl::string_view kind, absl::string_view of) const;
+  std::string lease_milliseconds() const;
+
   const RemoteAddress address_;
   const Logger logger_;
+  const double lease_seconds_;
   const std::unique_ptr<PerProcess<State>> state_;
   std::atomic<bool> refused_write_{false};
 };
 
-// A lease that is given back at the end.
+// A lease that was taken: renewed, on a thread of its own, until it is given back at the end.
 class RemoteLease {
  public:
-  RemoteLease(RemoteStore* store, const Key& key) : store_(store), key_(key) {}
+  RemoteLease(RemoteStore* store, const Key& key);
   RemoteLease(const RemoteLease&) = delete;
   RemoteLease& operator=(const RemoteLease&) = delete;
-  ~RemoteLease() { store_->give_back_lease(key_); }
+  ~RemoteLease();
 
  private:
-  RemoteStore* store_;
+  void renew() noexcept;
+
+  RemoteStore* const store_;
   const Key key_;
+  OwnThread thread_;
 };
 
 }  // namespace lathe

@@ -40,24 +40,24 @@ bool is_temporary(absl::string_view name) {
 }
 
 // Unique among threads, processes, and machines that share the directory.
-std::string temporary_name(absl::string_view fingerprint) {
+std::string temporary_name(absl::string_view prefix) {
   static std::atomic<uint64_t> counter{0};
   std::random_device random;
-  return absl::StrCat(kTemporaryPrefix, fingerprint, "-", getpid(), "-", counter++, "-", absl::Hex(random()));
+  return absl::StrCat(prefix, getpid(), "-", counter++, "-", absl::Hex(random()));
 }
 
 // kAborted: the temporary was reclaimed before it was held, or (where locks do not reach from machine to
 // machine) while it was.
 absl::Status publish_once(int directory, const std::string& temporary, const std::string& name,
-                          absl::string_view bytes) {
+                          absl::string_view bytes, const Publishing& how) {
   {
     const FileDescriptor file =
-        open_file(directory, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, S_IRUSR | S_IWUSR);
+        open_file(directory, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, how.mode);
     if (!file.valid()) return absl::ErrnoToStatus(errno, "open");
     if (!lock_file(file.get(), LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK)
       return absl::AbortedError("reclaimed");
     absl::Status status = write_whole(file.get(), bytes);
-    if (status.ok()) status = sync_file(file.get());
+    if (status.ok() && how.synced) status = sync_file(file.get());
     if (status.ok() && renameat(directory, temporary.c_str(), directory, name.c_str()) == 0) return status;
     if (status.ok() && errno == ENOENT) return absl::AbortedError("the temporary file is gone");
     if (status.ok()) status = absl::ErrnoToStatus(errno, "rename");
@@ -81,31 +81,44 @@ bool is_record_file(absl::string_view name) { return is_named(name, kRecordSuffi
 bool is_held(absl::string_view name) { return is_named(name, kLockSuffix) || is_temporary(name); }
 absl::string_view fingerprint_of(absl::string_view entry) { return entry.substr(0, kFingerprintSize); }
 
-std::vector<std::string> names_in(int directory) {
+absl::StatusOr<std::vector<std::string>> names_in(int directory) {
+  const auto failed = [](const char* call) {
+    if (errno == ENOMEM) throw std::bad_alloc();  // as every allocation that fails
+    return absl::ErrnoToStatus(errno, call);
+  };
   std::vector<std::string> names;
-  const int copy = openat(directory, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (copy < 0) return names;
-  const std::unique_ptr<DIR, decltype(&closedir)> stream(fdopendir(copy), closedir);
-  if (stream == nullptr) {
-    const int error = errno;
-    close(copy);
-    if (error == ENOMEM) throw std::bad_alloc();  // nobody is to take it for an empty directory
-    return names;
+  FileDescriptor copy = open_file(directory, ".", O_RDONLY | O_DIRECTORY);
+  if (!copy.valid()) return failed("open");
+  const std::unique_ptr<DIR, decltype(&closedir)> stream(fdopendir(copy.get()), closedir);
+  if (stream == nullptr) return failed("fdopendir");
+  copy.release();
+  for (;;) {
+    errno = 0;
+    const dirent* entry = readdir(stream.get());
+    if (entry == nullptr && errno != 0) return failed("readdir");
+    if (entry == nullptr) break;
+    names.emplace_back(entry->d_name);
   }
-  while (const dirent* entry = readdir(stream.get())) names.emplace_back(entry->d_name);
   std::sort(names.begin(), names.end());
   return names;
 }
 
 absl::Status publish_file(int directory, absl::string_view fingerprint, const std::string& name,
                           absl::string_view bytes) {
+  return publish_through(directory, absl::StrCat(kTemporaryPrefix, fingerprint, "-"), name, bytes,
+                         {S_IRUSR | S_IWUSR, /*synced=*/true});
+}
+
+absl::Status publish_through(int directory, const std::string& prefix, const std::string& name,
+                             absl::string_view bytes, const Publishing& how) {
   // Where processes prune all the time, a writer on a busy machine loses its temporary twice in a row now and
   // then, between making and locking it: seen in one of some 10,000 writes.
   constexpr int kAttempts = 8;
   absl::Status status = absl::AbortedError("");
   for (int i = 0; i < kAttempts && absl::IsAborted(status); ++i)
-    status = publish_once(directory, temporary_name(fingerprint), name, bytes);
-  if (status.ok()) fsync(directory);  // Some file systems refuse; losing the name in a crash is only a miss.
+    status = publish_once(directory, temporary_name(prefix), name, bytes, how);
+  // Some file systems refuse; losing the name in a crash is only a miss.
+  if (status.ok() && how.synced) fsync(directory);
   return status;
 }
 

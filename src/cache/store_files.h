@@ -9,10 +9,13 @@
 // Whatever is named otherwise is not ours and is left alone.
 #pragma once
 
+#include <sys/types.h>
+
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
 namespace lathe {
@@ -31,12 +34,21 @@ bool is_fingerprint(absl::string_view text);
 // Of an entry's or a record's name.
 absl::string_view fingerprint_of(absl::string_view entry);
 
-// The names in an open directory, sorted; those read before an error, if there is one.
-std::vector<std::string> names_in(int directory);
+// The names in an open directory, sorted: all of them, or why they could not be read.
+absl::StatusOr<std::vector<std::string>> names_in(int directory);
 
 // Writes a temporary, syncs it and renames it to `name`.
 absl::Status publish_file(int directory, absl::string_view fingerprint, const std::string& name,
                           absl::string_view bytes);
+
+struct Publishing {
+  mode_t mode;
+  bool synced;
+};
+// As publish_file, under a temporary of `prefix`, the process' id, a number and hexadecimal digits, with
+// hyphens between them.
+absl::Status publish_through(int directory, const std::string& prefix, const std::string& name,
+                             absl::string_view bytes, const Publishing& how);
 
 // Whether the open file is the one of that name.
 bool is_of_name(int directory, const std::string& name, int file);

@@ -87,7 +87,9 @@ std::string rewritten(UseTable table, const std::vector<std::string>& names) {
 void rewrite(int directory, int file) {
   struct stat s;
   if (!lock_file(file, LOCK_EX | LOCK_NB) || fstat(file, &s) != 0) return;
-  const std::string text = rewritten(read_open(file, s), names_in(directory));
+  const absl::StatusOr<std::vector<std::string>> names = names_in(directory);
+  if (!names.ok()) return;
+  const std::string text = rewritten(read_open(file, s), *names);
   (void)publish_file(directory, kGone, kUsesName, text);  // else the old one stays
 }
 

@@ -37,6 +37,15 @@ TEST(Context, CreatesAndDestroys) {
   EXPECT_EQ(context, nullptr);
 }
 
+// Who lives and compiles is waited for as long as a compile may take.
+TEST(Context, TheCacheWaitsForOthersAsLongAsForItsCompiler) {
+  lathe_context_options options = LATHE_CONTEXT_OPTIONS_INIT;
+  const auto none = [](const char*) { return nullptr; };
+  EXPECT_EQ(cache_options(read_options(&options, none).value(), Logger()).lock_timeout_seconds, 120);
+  options.compiler_seconds = 7;
+  EXPECT_EQ(cache_options(read_options(&options, none).value(), Logger()).lock_timeout_seconds, 7);
+}
+
 TEST(Context, OutlivesADestroyBeforeItsDevices) {
   FakeDevice fake;
   lathe_context_destroy(fake.context.get());

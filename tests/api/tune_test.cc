@@ -230,7 +230,7 @@ TEST_F(Tune, MeasuresKeepsAndReports) {
   const absl::StatusOr<TuningFile> file = parse_tuning(std::string(std::istreambuf_iterator<char>(in), {}));
   ASSERT_TRUE(file.ok()) << file.status();
   EXPECT_EQ(file->records.size(), 2u);
-  const CacheListing listing = host.context->cache->list();
+  const CacheListing listing = host.context->cache->list().value();
   EXPECT_EQ(listing.records.size(), 2u) << "forced candidates leave no plan records";
   // One more class joins the file.
   how.run.progress = nullptr;

@@ -88,10 +88,10 @@ TEST_F(CacheTest, WithoutADirectoryItIsMemoryOnly) {
   EXPECT_EQ(cache->get_or_create(key(1), [&] { return artifact(key(1)); }).value().outcome,
             CacheOutcome::kCompiled);
   EXPECT_EQ(cache->get(key(1)).value().outcome, CacheOutcome::kMemoryHit);
-  EXPECT_TRUE(cache->list().entries.empty());
-  EXPECT_TRUE(cache->list().defects.empty());
-  EXPECT_EQ(cache->clear(), 0u);
-  EXPECT_EQ(cache->prune(0), 0u);
+  EXPECT_TRUE(cache->list()->entries.empty());
+  EXPECT_TRUE(cache->list()->defects.empty());
+  EXPECT_EQ(cache->clear().value(), 0u);
+  EXPECT_EQ(cache->prune(0).value(), 0u);
   EXPECT_THAT(warnings_, testing::IsEmpty());
 }
 
@@ -223,7 +223,7 @@ TEST_F(CacheTest, OtherKeysAreNotBlockedByACompile) {
   EXPECT_TRUE(is_for(cache->get_or_create(key(2), [&] { return artifact(key(2)); }), key(2)));
   EXPECT_TRUE(absl::IsNotFound(cache->get(key(3)).status()));
   (void)cache->statistics();
-  EXPECT_EQ(cache->list().entries.size(), 1u);
+  EXPECT_EQ(cache->list()->entries.size(), 1u);
   go_on.set_value();
   slow.join();
   EXPECT_TRUE(is_for(cache->get(key(1)), key(1)));

@@ -51,7 +51,7 @@ TEST_F(RecordTest, OutliveTheProcessBesideArtifacts) {
   EXPECT_TRUE(has(*cache, tuned_));
   EXPECT_TRUE(absl::IsNotFound(
       cache->read_record(RecordKind::kPlan, key_of(sample_record(RecordKind::kPlan, 8))).status()));
-  const CacheListing listing = cache->list();
+  const CacheListing listing = cache->list().value();
   EXPECT_EQ(listing.entries.size(), 1u);
   EXPECT_EQ(listing.records.size(), 2u);
   EXPECT_TRUE(listing.defects.empty());
@@ -61,7 +61,7 @@ TEST_F(RecordTest, OutliveTheProcessBesideArtifacts) {
   EXPECT_TRUE(has(*cache, tuned_));
   EXPECT_TRUE(cache->write_record(other).ok());
   EXPECT_TRUE(has(*cache, other));
-  EXPECT_EQ(cache->clear(), 1u) << "kernels are counted";
+  EXPECT_EQ(cache->clear().value(), 1u) << "kernels are counted";
   EXPECT_TRUE(names().empty());
   EXPECT_FALSE(has(*cache, other));
 }
@@ -100,7 +100,7 @@ TEST_F(RecordTest, DefectsAreMisses) {
   const auto refused = [&] {
     const auto cache = make_cache(options());
     const bool missed = absl::IsNotFound(cache->read_record(RecordKind::kTuned, key_of(tuned_)).status());
-    return missed && cache->statistics().disk_rejects == 1 && cache->list().defects.size() == 1;
+    return missed && cache->statistics().disk_rejects == 1 && cache->list()->defects.size() == 1;
   };
   write_file(path, whole.substr(0, whole.size() / 2));
   EXPECT_TRUE(refused());
@@ -173,7 +173,7 @@ TEST_F(RecordTest, MakeRoomAsEntriesDo) {
   write_both();
   put(key(1));
   const auto cache = make_cache(options());
-  EXPECT_EQ(cache->prune(0), 1u);
+  EXPECT_EQ(cache->prune(0).value(), 1u);
   EXPECT_TRUE(names().empty());
 }
 
@@ -190,7 +190,7 @@ TEST_F(RecordTest, OfOtherVersionsAreNoDefects) {
   write_file(path, make_entry(theirs.text, canonical_text(later)));
   const auto cache = make_cache(options());
   EXPECT_TRUE(has(*cache, tuned_)) << "they are in nobody's way";
-  const CacheListing listing = cache->list();
+  const CacheListing listing = cache->list().value();
   EXPECT_EQ(listing.records.size(), 2u);
   EXPECT_TRUE(listing.defects.empty()) << listing.defects[0].cause;
   EXPECT_EQ(cache->statistics().disk_rejects, 0u);

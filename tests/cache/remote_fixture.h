@@ -76,7 +76,7 @@ class RemoteTest : public CacheFixture {
  protected:
   void SetUp() override {
     CacheFixture::SetUp();
-    if (absl::IsUnimplemented(Redis::connect({"127.0.0.1", "1"}, 0.1).status()))
+    if (absl::IsUnimplemented(Redis::connect({"127.0.0.1", "1"}, 0.1, &names_).status()))
       GTEST_SKIP() << "this build has no hiredis";
   }
   void TearDown() override {
@@ -114,7 +114,7 @@ class RemoteTest : public CacheFixture {
     return true;
   }
   absl::StatusOr<RedisReply> ask(const std::vector<absl::string_view>& words) {
-    absl::StatusOr<Redis> redis = Redis::connect({"127.0.0.1", port_, "", password_, database_}, 1);
+    absl::StatusOr<Redis> redis = Redis::connect({"127.0.0.1", port_, "", password_, database_}, 1, &names_);
     if (!redis.ok()) return redis.status();
     return redis->command(words, 5, 1 << 20);
   }
@@ -134,6 +134,7 @@ class RemoteTest : public CacheFixture {
   }
   std::string entry_name(const Key& k) const { return "test:entry1:" + k.fingerprint; }
 
+  NameLookup names_;
   pid_t server_ = 0;
   std::string port_, password_;
   uint32_t database_ = 0;

@@ -49,7 +49,7 @@ TEST_F(RemoteRecordTest, WhatOneMachineWroteAnotherReadsAndKeeps) {
   const auto alone = machine("b", "");
   EXPECT_TRUE(reads(*alone, plan_)) << "it keeps what it got";
   EXPECT_TRUE(reads(*alone, tuned_));
-  EXPECT_EQ(alone->list().records.size(), 2u);
+  EXPECT_EQ(alone->list()->records.size(), 2u);
   // One without a directory reads and writes them all the same.
   CacheOptions diskless = options_for("");
   diskless.remote = url();

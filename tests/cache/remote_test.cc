@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <future>
+
 #include "cache/entry_file.h"
 #include "remote_fixture.h"
 
@@ -133,7 +135,7 @@ TEST_F(RemoteTest, ALeaseOfOneThatDiedIsWaitedForNoLongerThanTheTimeout) {
   EXPECT_TRUE(absl::IsAlreadyExists(RemoteStore(parse_remote(url()).value(), Logger()).take_lease(key(1))));
   const int64_t left = ask({"PTTL", "test:lease1:" + key(1).fingerprint})->integer;
   EXPECT_GT(left, 0) << "it runs out by itself";
-  EXPECT_LE(left, RemoteStore::kLeaseSeconds * 1000);
+  EXPECT_LE(left, kLeaseSeconds * 1000);
   CacheOptions o = options();
   o.remote = url();
   o.lock_timeout_seconds = 0.3;
@@ -146,6 +148,45 @@ TEST_F(RemoteTest, ALeaseOfOneThatDiedIsWaitedForNoLongerThanTheTimeout) {
   EXPECT_EQ(ask({"EXISTS", "test:lease1:" + key(1).fingerprint})->integer, 0);
 }
 
+TEST_F(RemoteTest, ALeaseOfOneThatDiedEndsByItself) {
+  NEEDS_REDIS();
+  RemoteStore dead(parse_remote(url()).value(), Logger(), 0.5);
+  ASSERT_TRUE(dead.take_lease(key(1)).ok());
+  const auto before = Clock::now();
+  EXPECT_TRUE(serves(*machine("a", url()), key(1), CacheOutcome::kCompiled));
+  const std::chrono::duration<double> took = Clock::now() - before;
+  EXPECT_GE(took.count(), 0.3);
+  EXPECT_LT(took.count(), 5) << "nor is it waited for as one that lives";
+  EXPECT_EQ(ask({"DBSIZE"})->integer, 1) << "the entry";
+}
+
+// A compile of four leases' time.
+TEST_F(RemoteTest, OneThatLivesKeepsItsLeaseAndIsWaitedFor) {
+  NEEDS_REDIS();
+  const auto of = [&](const char* name) {
+    CacheOptions o = options_for(scratch_ + "/" + name);
+    o.remote = url();
+    o.lease_seconds = 0.3;
+    return make_cache(o);
+  };
+  const auto a = of("a"), b = of("b");
+  std::promise<void> began;
+  std::thread compiles([&] {
+    EXPECT_TRUE(is_for(a->get_or_create(key(1),
+                                        [&] {
+                                          began.set_value();
+                                          usleep(1200000);
+                                          return artifact(key(1));
+                                        }),
+                       key(1)));
+  });
+  began.get_future().wait();
+  EXPECT_TRUE(serves(*b, key(1), CacheOutcome::kRemoteHit));
+  compiles.join();
+  EXPECT_EQ(ask({"DBSIZE"})->integer, 1) << "the entry, and no lease";
+  EXPECT_THAT(warnings_, testing::IsEmpty());
+}
+
 // One that has no entry and gives no lease, to all for ever, costs one wait.
 TEST_F(RemoteTest, AServerThatGivesNoLeasesIsWaitedForOnce) {
   const LyingServer server([](int client) {
@@ -155,7 +196,7 @@ TEST_F(RemoteTest, AServerThatGivesNoLeasesIsWaitedForOnce) {
   });
   CacheOptions o = options();
   o.remote = server.url();
-  o.lock_timeout_seconds = 0.5;
+  o.lease_seconds = 0.5;
   const auto cache = make_cache(o);
   const auto before = Clock::now();
   for (int n = 0; n < 20; ++n) EXPECT_TRUE(serves(*cache, key(n), CacheOutcome::kCompiled));
@@ -269,7 +310,7 @@ TEST_F(RemoteTest, AWrongPasswordLeavesAStoreOfOnesOwn) {
     EXPECT_THAT(warnings_[0], testing::AllOf(HasSubstr("remote store 127.0.0.1:" + port_),
                                              HasSubstr("refuses the user or the password"),
                                              testing::Not(HasSubstr("geheim"))));
-    cache->clear();
+    EXPECT_TRUE(cache->clear().ok());
   }
   warnings_.clear();
   EXPECT_TRUE(serves(*machine("c", url()), key(1), CacheOutcome::kCompiled)) << "none given";
@@ -361,7 +402,7 @@ TEST_F(RemoteTest, AnEndlessReplyIsCutOff) {
       if (send(client, much.data(), much.size(), MSG_NOSIGNAL) < 0) return;
   });
   absl::StatusOr<Redis> redis =
-      Redis::connect({"127.0.0.1", server.url().substr(server.url().rfind(':') + 1)}, 1);
+      Redis::connect({"127.0.0.1", server.url().substr(server.url().rfind(':') + 1)}, 1, &names_);
   ASSERT_TRUE(redis.ok()) << redis.status();
   const absl::Status status = redis->command({"GET", "x"}, 30, 4 << 20).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss) << status;

@@ -3,6 +3,7 @@
 usage: usage_test.py LATHE
 """
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -90,6 +91,13 @@ with tempfile.TemporaryDirectory() as cache:
     expect_error(2, "is no cache directory", "bundle", "create", cache + "/x", bundle)
     expect_error(2, "is no file", "bundle", "merge", cache + "/x", cache)
     expect_error(2, "needs OUT DIR...", "bundle", "create", cache + "/x")
+# "Could not look" is no "all is well".
+with tempfile.TemporaryDirectory() as shared:
+    os.chmod(shared, 0o777)
+    for words in (["ls"], ["stats"], ["top"], ["verify"], ["prune", "--to", "1M"], ["clear"], ["export", shared + "/out"]):
+        expect_error(1, f"{shared}: its group or everybody may write to it", "cache", *words, "--cache-dir", shared)
+        expect_error(1, "NOT_AVAILABLE: cache directory refused", "cache", *words, "--cache-dir", shared)
+    assert os.listdir(shared) == []
 expect_error(1, "no cache directory", "cache", "export", "/tmp/lathe-none", "--cache-dir", "")
 expect_error(1, "usage_test.py: wrong magic", "bundle", "ls", __file__)
 expect_error(1, "/nonexistent.bundle", "cache", "import", "/nonexistent.bundle", "--cache-dir", "")

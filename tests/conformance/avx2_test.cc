@@ -51,7 +51,7 @@ class Avx2 : public ConformanceTest {
     CacheOptions options;
     options.directory = directory_.path();
     const std::unique_ptr<ArtifactCache> cache = make_cache(options);
-    const CacheListing listing = cache->list();
+    const CacheListing listing = cache->list().value();
     for (const CacheEntryInfo& entry : listing.entries) {
       const Json key = Json::parse(entry.key_text);
       ASSERT_EQ(key["target"]["features"].dump().find("avx512"), std::string::npos) << entry.key_text;

@@ -160,7 +160,7 @@ TEST_P(SplitFactor, TheKernelTakesAFactorOf1) {
     CacheOptions options;
     options.directory = cache_directory;
     const auto cache = make_cache(options);
-    const CacheListing listing = cache->list();
+    const CacheListing listing = cache->list().value();
     EXPECT_EQ(listing.entries.size(), 1u);
     const std::string& key = listing.entries.at(0).key_text;
     EXPECT_NE(Plain::parse(key)["config"]["split"], 0);

@@ -9,6 +9,8 @@
 #include <optional>
 #include <random>
 
+#include "api/text_file.h"
+#include "cache/bundle.h"
 #include "cache/key_lock.h"
 #include "cache/store_files.h"
 #include "interpose.h"
@@ -32,7 +34,7 @@ class KillTest : public StoreFixture {
         const Key k = key(static_cast<int>(random() % kKeys));
         if (!is_for(cache->get_or_create(k, [&] { return artifact(k); }), k)) _exit(1);
       }
-      cache->prune(2000);
+      if (!cache->prune(2000).ok()) _exit(1);
     }
   }
 };
@@ -85,6 +87,59 @@ TEST_F(KillTest, KilledWritersLeaveNothingBad) {
   }
   EXPECT_THAT(left_over(kKeys + 1), testing::IsEmpty());
   std::printf("%d kills, %d of them in the middle of something; 0 bad loads, 0 files left\n", killed,
+              with_remains);
+  EXPECT_GT(with_remains, 0) << "the kills tested nothing";
+}
+
+// Bundles and texts lie outside the store: whole or not there, and what killed writers leave goes with the
+// next write.
+TEST_F(KillTest, KilledWritersOfFilesOutsideLeaveNothing) {
+  for (int n = 0; n < 8; ++n) put(key(n));
+  const std::string folder = scratch_ + "/outside", bundle = folder + "/out.bundle", text = folder + "/text";
+  ASSERT_EQ(mkdir(folder.c_str(), 0700), 0);
+  constexpr size_t kTextBytes = 20000;
+  const auto write_both = [&] {
+    bool locked = false;
+    return write_bundle(bundle, {directory_}, [](absl::string_view) { return true; }).ok() &&
+           update_text_file(text, 5, &locked, [](absl::string_view before) -> absl::StatusOr<std::string> {
+             return std::string(kTextBytes, before.empty() || before[0] == 'z' ? 'a' : before[0] + 1);
+           }).ok();
+  };
+  const auto left = [&] {
+    std::vector<std::string> names;
+    for (const auto& file : std::filesystem::directory_iterator(folder))
+      if (file.path() != bundle && file.path() != text) names.push_back(file.path().filename());
+    return names;
+  };
+  const int kills = is_long_form() ? 10000 : 200;
+  std::mt19937 random(20261122);
+  int with_remains = 0;
+  for (int i = 0; i < kills; ++i) {
+    const pid_t child = fork();
+    ASSERT_GE(child, 0);
+    if (child == 0)
+      while (write_both()) {
+      }
+    if (child == 0) _exit(1);
+    usleep(static_cast<useconds_t>(random() % 6000));
+    kill(child, SIGKILL);
+    int status = 0;
+    ASSERT_EQ(waitpid(child, &status, 0), child);
+    ASSERT_TRUE(WIFSIGNALED(status)) << "a write failed";
+    with_remains += !left().empty();
+    if (std::filesystem::exists(bundle)) {
+      const auto opened = Bundle::open(bundle);
+      ASSERT_TRUE(opened.ok()) << opened.status();
+      ASSERT_EQ((*opened)->size(), 8u);
+    }
+    if (std::filesystem::exists(text)) {
+      const std::string whole = read_file(text);
+      ASSERT_EQ(whole, std::string(kTextBytes, whole[0]));
+    }
+  }
+  EXPECT_TRUE(write_both());
+  EXPECT_THAT(left(), testing::IsEmpty());
+  std::printf("%d kills of writers outside the store, %d of them in the middle; 0 bad files, 0 left\n", kills,
               with_remains);
   EXPECT_GT(with_remains, 0) << "the kills tested nothing";
 }

@@ -94,11 +94,11 @@ class SoakTest : public StoreFixture {
     for (int round = 0; Clock::now() < end; ++round) {
       std::this_thread::sleep_for(std::chrono::milliseconds(5));
       const auto cache = make_cache(capped());
-      if (round % 3 == 0) counts_->removed += cache->prune(kKeys / 8 * 512);
+      if (round % 3 == 0) counts_->removed += cache->prune(kKeys / 8 * 512).value();
       if (round % 3 == 1)
         counts_->removed += unlink(entry_path(key(static_cast<int>(random() % kKeys))).c_str()) == 0;
-      if (round % 10 == 2) counts_->removed += cache->clear();
-      (void)cache->list();
+      if (round % 10 == 2) counts_->removed += cache->clear().value();
+      (void)cache->list().value();
     }
   }
 

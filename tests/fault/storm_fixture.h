@@ -66,7 +66,7 @@ class StormFixture : public StoreFixture {
     uint64_t rejects = 0;
     EXPECT_TRUE(all_right(kKeys, &rejects));
     EXPECT_EQ(rejects, 0u);
-    EXPECT_EQ(make_cache(options())->list().entries.size(), size_t{kKeys});
+    EXPECT_EQ(make_cache(options())->list()->entries.size(), size_t{kKeys});
   }
 };
 

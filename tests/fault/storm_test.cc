@@ -2,7 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <cstdio>
+#include <future>
+#include <thread>
 
 #include "storm_fixture.h"
 
@@ -32,6 +35,69 @@ TEST_F(StormTest, ForksBeforeAndAfterInit) {
   uint64_t rejects = 0;
   EXPECT_TRUE(all_right(kKeys, &rejects));
   EXPECT_EQ(rejects, 0u);
+}
+
+// The thread that compiles is not there in a child, nor is what it would have published.
+TEST_F(StormTest, AChildDoesNotWaitForAThreadOfItsParent) {
+  for (const std::string& directory : {std::string(), directory_}) {
+    SCOPED_TRACE("directory '" + directory + "'");
+    CacheOptions o = options_for(directory);
+    o.lock_timeout_seconds = 0.2;  // the parent has the key's lock all the time
+    const auto cache = make_cache(o);
+    std::promise<void> began, goes_on;
+    std::thread parent([&] {
+      EXPECT_TRUE(is_for(cache->get_or_create(key(1),
+                                              [&] {
+                                                began.set_value();
+                                                goes_on.get_future().wait();
+                                                return artifact(key(1));
+                                              }),
+                         key(1)));
+    });
+    began.get_future().wait();
+    const pid_t child = start([&] {
+      alarm(20);
+      bool good = true;
+      for (int n : {1, 2, 1})
+        good &= is_for(cache->get_or_create(key(n), [&] { return artifact(key(n)); }), key(n));
+      return good;
+    });
+    expect_success({child});
+    goes_on.set_value();
+    parent.join();
+    EXPECT_TRUE(is_for(cache->get(key(1)), key(1)));
+  }
+}
+
+// Threads load, compile, publish and evict all the time; whatever they hold at a fork, the child goes on.
+TEST_F(StormTest, ForksBesideThreadsThatWork) {
+  put(key(kKeys));
+  const std::string bundle = scratch_ + "/a.bundle";
+  ASSERT_TRUE(write_bundle(bundle, {directory_}, [](absl::string_view) { return true; }).ok());
+  CacheOptions o = options();
+  o.bundles = {bundle};
+  o.cap_bytes = 20 * std::filesystem::file_size(entry_path(key(kKeys)));
+  o.lock_timeout_seconds = 0.2;
+  std::atomic<bool> stop{false};
+  std::atomic<int> calls{0};
+  auto shared = make_cache(o);
+  const auto call = [&](ArtifactCache& cache, int n) {
+    return is_for(cache.get_or_create(key(n), [&] { return artifact(key(n)); }), key(n));
+  };
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&, t] {
+      for (int n = t; !stop; ++n, ++calls) EXPECT_TRUE(call(*shared, t % 2 == 0 ? n % 2000 : n));
+    });
+  for (int i = 0; i < 200; ++i)
+    expect_success({start([&] {
+      alarm(20);
+      return call(*shared, i % 3 == 0 ? kKeys : calls.load());
+    })});
+  stop = true;
+  for (std::thread& thread : threads) thread.join();
+  std::printf("200 forks beside 4 threads, which made %d calls\n", calls.load());
+  EXPECT_GT(calls.load(), 200);
 }
 
 }  // namespace

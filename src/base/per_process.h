@@ -30,6 +30,11 @@ class PerProcess {
     }
     return owned->value;
   }
+  // Null where this process has none yet. Allocates nothing.
+  T* find() {
+    Owned* owned = current_.load(std::memory_order_acquire);
+    return owned != nullptr && owned->owner == getpid() ? &owned->value : nullptr;
+  }
 
  private:
   struct Owned {

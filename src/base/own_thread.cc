@@ -1,4 +1,4 @@
-#include "api/own_thread.h"
+#include "base/own_thread.h"
 
 #include <pthread.h>
 #include <signal.h>

@@ -1,0 +1,105 @@
+#include "cache/name_lookup.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/socket.h>
+
+#include <condition_variable>
+#include <exception>
+#include <mutex>
+#include <thread>
+
+#include "absl/strings/str_cat.h"
+
+namespace lathe {
+namespace {
+
+absl::Status unknown(const std::string& host, int error) {
+  return absl::UnavailableError(absl::StrCat(host, ": ", gai_strerror(error)));
+}
+
+int look_up(const std::string& host, const std::string& port, int flags, addrinfo** found) {
+  addrinfo hints = {};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = flags;
+  return getaddrinfo(host.c_str(), port.c_str(), &hints, found);
+}
+
+// A host may unload this library, and a thread that nobody waits for would return into nothing.
+void keep_this_library() {
+  Dl_info here;
+  if (dladdr(reinterpret_cast<const void*>(&keep_this_library), &here) != 0)
+    (void)dlopen(here.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+}
+
+// False: there is no thread to be had.
+template <typename Work>
+bool start_detached(Work&& work) {
+  sigset_t all, before;
+  sigfillset(&all);
+  pthread_sigmask(SIG_SETMASK, &all, &before);  // the host's signals are for its own threads
+  bool started = true;
+  try {
+    std::thread(std::forward<Work>(work)).detach();
+  } catch (const std::exception&) {
+    started = false;
+  }
+  pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return started;
+}
+
+}  // namespace
+
+struct NameLookup::Lookup {
+  Lookup(std::string h, std::string p) : host(std::move(h)), port(std::move(p)) {}
+  Lookup(const Lookup&) = delete;
+  Lookup& operator=(const Lookup&) = delete;
+  ~Lookup() {
+    if (found != nullptr) freeaddrinfo(found);
+  }
+  void run() {
+    addrinfo* addresses = nullptr;
+    const int result = look_up(host, port, 0, &addresses);
+    {
+      const std::lock_guard<std::mutex> lock(mutex);
+      error = result;
+      found = addresses;
+      done = true;
+    }
+    changed.notify_all();
+  }
+
+  const std::string host, port;
+  std::mutex mutex;
+  std::condition_variable changed;
+  bool done = false;  // under mutex, as what follows
+  int error = 0;
+  addrinfo* found = nullptr;
+};
+
+absl::StatusOr<NameLookup::Addresses> NameLookup::find(const std::string& host, const std::string& port,
+                                                       Deadline deadline) {
+  addrinfo* number = nullptr;
+  const int error = look_up(host, port, AI_NUMERICHOST, &number);
+  if (error == 0) return Addresses(number, freeaddrinfo);
+  if (error != EAI_NONAME) return unknown(host, error);
+
+  if (under_way_ == nullptr || under_way_->host != host || under_way_->port != port) {
+    auto lookup = std::make_shared<Lookup>(host, port);
+    keep_this_library();
+    if (!start_detached([lookup] { lookup->run(); }))
+      return absl::UnavailableError(absl::StrCat(host, ": no thread to look it up"));
+    under_way_ = std::move(lookup);
+  }
+  {
+    std::unique_lock<std::mutex> lock(under_way_->mutex);
+    if (!under_way_->changed.wait_until(lock, deadline, [this] { return under_way_->done; }))
+      return absl::DeadlineExceededError(absl::StrCat(host, ": its name is not resolved in time"));
+  }
+  const std::shared_ptr<Lookup> done = std::move(under_way_);
+  if (done->error != 0) return unknown(host, done->error);
+  return Addresses(done, done->found);
+}
+
+}  // namespace lathe
