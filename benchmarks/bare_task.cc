@@ -10,7 +10,8 @@ absl::StatusOr<std::unique_ptr<BareTask>> BareTask::load(const std::string& dire
   CacheOptions options;
   options.directory = directory;
   const std::unique_ptr<ArtifactCache> cache = make_cache(options);
-  const std::vector<CacheEntryInfo> entries = cache->list().entries;
+  LATHE_ASSIGN_OR_RETURN(const CacheListing listing, cache->list());
+  const std::vector<CacheEntryInfo>& entries = listing.entries;
   if (entries.size() != 1) {
     return absl::InternalError(
         absl::StrCat(directory, " holds ", entries.size(), " kernels, not the one to call"));

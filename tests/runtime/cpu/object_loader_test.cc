@@ -2,8 +2,11 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <fstream>
 #include <thread>
@@ -171,6 +174,41 @@ TEST(ObjectLoader, LinksFromManyThreads) {
 }
 
 // The bound is the library's promise for a warm load from disk, of which linking is a part.
+// Threads link all the time; a child links beside what was linked before, whatever they had locked.
+TEST(ObjectLoader, LinksInAChildOfAForkBesideThreadsThatLink) {
+  ObjectLoader loader;
+  const std::string object = read_test_object("symbols");
+  const auto value = [&](void* entry) {
+    int64_t out = 0;
+    ArgumentBlock args;
+    args.d = &out;
+    reinterpret_cast<CpuTask>(entry)(&args, 0);
+    return out;
+  };
+  auto before = loader.link(object, {"hidden"});
+  ASSERT_TRUE(before.ok()) << before.status();
+  std::atomic<bool> stop{false};
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 3; ++t)
+    threads.emplace_back([&] {
+      // With pauses, for what is linked stays mapped, and forks copy the map.
+      for (; !stop; usleep(500)) EXPECT_TRUE(loader.link(object, {"hidden"}).ok());
+    });
+  for (int i = 0; i < 60; ++i) {
+    const pid_t child = fork();
+    if (child == 0) {
+      alarm(20);
+      auto linked = loader.link(object, {"hidden"});
+      _exit(linked.ok() && value((*linked)[0]) == 5 && value((*before)[0]) == 5 ? 0 : 1);
+    }
+    int status = -1;
+    waitpid(child, &status, 0);
+    EXPECT_EQ(status, 0) << "fork " << i;
+  }
+  stop = true;
+  for (std::thread& thread : threads) thread.join();
+}
+
 TEST(ObjectLoader, LoadTime) {
   const std::string object = read_test_object("relocations");
   using Clock = std::chrono::steady_clock;
