@@ -63,7 +63,7 @@ class Avx2 : public ConformanceTest {
       ASSERT_TRUE(kernel.ok()) << kernel.status().ToString();
       run(*problem, **kernel, key["config"]["split"] == 0 ? 1 : 3);
     }
-    cache->clear();
+    EXPECT_TRUE(cache->clear().ok());
   }
 
   // Every kernel that a weight's buckets up to kMaxM have, at each bucket's least M and a little above.

@@ -166,7 +166,8 @@ TEST_F(Allocation, Tuning) {
 
 // A server that answers, wrongly: every command with a string that is no entry and gives no lease.
 TEST_F(Allocation, ARemoteStore) {
-  if (absl::IsUnimplemented(Redis::connect({"127.0.0.1", "1"}, 0.1).status()))
+  NameLookup names;
+  if (absl::IsUnimplemented(Redis::connect({"127.0.0.1", "1"}, 0.1, &names).status()))
     GTEST_SKIP() << "this build has no hiredis";
   const std::string wrong = bulk("no entry of Lathe's, whatever was asked for");
   const LyingServer server([&](int client) {
