@@ -67,12 +67,13 @@ void report(lathe_context* context, int wrong) {
   lathe_statistics s = LATHE_STATISTICS_INIT;
   lathe_context_statistics(context, &s);
   std::string list;
-  lathe_cache_list(
+  const lathe_status listed = lathe_cache_list(
       context,
       [](void* user, const char*, const char* text, size_t size) {
         static_cast<std::string*>(user)->append(text, size);
       },
       &list);
+  if (listed != LATHE_OK) list = lathe_last_error();
   const auto print = [](const char* name, uint64_t value) {
     std::printf("%s=%llu ", name, static_cast<unsigned long long>(value));
   };

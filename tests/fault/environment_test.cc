@@ -112,12 +112,12 @@ class EnvironmentTest : public testing::Test {
       if (file.path().extension() == ending) bytes = std::max(bytes, file.file_size());
     return bytes;
   }
-  // Everything right, in memory: whoever asks for the directory hears why, once.
+  // Everything right, in memory: why is said once, and to whoever asks what is in a directory that is refused.
   void expect_memory_only(const Strings& environment, const std::string& cause) const {
     const Outcome outcome = run_with(environment, {"16", "32", "16"});
     EXPECT_TRUE(outcome.succeeded) << outcome.out;
     EXPECT_EQ(outcome["compiles"], 2);
-    EXPECT_THAT(outcome.out, HasSubstr("\"directory\":\"\""));
+    EXPECT_THAT(outcome.out, testing::AnyOf(HasSubstr("\"directory\":\"\""), HasSubstr(cause)));
     EXPECT_THAT(outcome.log, testing::ElementsAre(HasSubstr(cause)));
   }
   // In the long form nothing may be left out.
