@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <thread>
 
@@ -74,6 +75,16 @@ inline std::string bulk(const std::string& bytes) {
 
 class RemoteTest : public CacheFixture {
  protected:
+  template <typename F>
+  static double seconds_of(F&& calls) {
+    const auto before = std::chrono::steady_clock::now();
+    calls();
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - before).count();
+  }
+  // What calls that cost `seconds` may take where they take `alone` without a server: a disk may be slow, and
+  // the machine busy.
+  static double granted(double seconds, double alone) { return seconds + 1.5 + 4 * alone; }
+
   void SetUp() override {
     CacheFixture::SetUp();
     if (absl::IsUnimplemented(Redis::connect({"127.0.0.1", "1"}, 0.1, &names_).status()))
