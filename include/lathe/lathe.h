@@ -392,7 +392,8 @@ LATHE_API lathe_status lathe_plan_dump(lathe_plan* plan, const char* pipeline_ya
  * of `text`, whose JSON src/compiler/inspect.h documents: values, and steps with what each operand's dimensions are to
  * it. `name`, the file's, is for locations. Elementwise consumers become epilogues, transpositions layouts.
  * INVALID_ARGUMENT: malformed; UNSUPPORTED: it asks for what Lathe has no op for; both name line and column. Any bytes up
- * to 1 MiB are safe. Maps the compiler; nothing is compiled. */
+ * to 1 MiB are safe: a lathe-compiler-process reads them, whichever way the context compiles, and where they end it (there
+ * are texts that MLIR's parser dies of) that is COMPILE_FAILED. Some 60 ms where none is running; nothing is compiled. */
 LATHE_API lathe_status lathe_payload_inspect(lathe_context* context, const char* name, const char* payload,
                                              size_t size, lathe_text_fn text, void* user);
 

@@ -99,7 +99,8 @@ absl::StatusOr<Json> Compiler::read_pipeline(absl::string_view path, absl::strin
 absl::StatusOr<Json> Compiler::inspect(absl::string_view name, absl::string_view text) {
   const Json request = json_object("inspect", json_object("name", name, "text", text));
   absl::StatusOr<Json> program = answer_json(canonical_text(request));
-  if (!program.ok()) return program;
+  if (!program.ok())
+    return absl::Status(program.status().code(), absl::StrCat("payload ", name, ": ", program.status().message()));
   if (!program->contains("refused")) return program;
   absl::Status refusal;
   const absl::StatusOr<bool> read = read_json("the compiler's refusal", [&] {

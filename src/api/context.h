@@ -5,7 +5,8 @@
 #include <memory>
 
 #include "api/background.h"
-#include "api/compiler.h"
+#include "api/compiler_library.h"
+#include "api/compiler_processes.h"
 #include "api/counters.h"
 #include "api/fallback.h"
 #include "api/metrics.h"
@@ -28,7 +29,11 @@ struct lathe_context {
   const lathe::ContextOptions options;
   const lathe::Logger logger;
   const std::unique_ptr<lathe::ArtifactCache> cache;
-  const std::unique_ptr<lathe::Compiler> compiler;
+  // What users wrote, payloads and bitcode, is read in a process of its own, whichever way the context compiles: what is
+  // damaged can crash MLIR's and LLVM's readers.
+  lathe::CompilerProcesses processes;
+  const std::unique_ptr<lathe::CompilerLibrary> library;  // null: the processes compile too
+  lathe::Compiler* const compiler;                        // never null
   const lathe::TuningRecords tuning;
   lathe::Pipelines pipelines;  // read by lathe_context_create, and only read from then on
   lathe::UserUkernels ukernels;
@@ -46,13 +51,10 @@ struct lathe_context {
 
 namespace lathe {
 
-// A ukernel as it may be added. What reads bitcode is a process of its own, whichever way the context
-// compiles: damaged bitcode can crash LLVM.
 // The cache that a context makes for itself.
 CacheOptions cache_options(const ContextOptions& from, const Logger& logger);
-// A ukernel as it may be added. What reads bitcode is a process of its own, whichever way the context compiles: damaged
-// bitcode can crash LLVM.
-absl::StatusOr<UserUkernel> check_ukernel(const lathe_context& context, absl::string_view description,
+// A ukernel as it may be added.
+absl::StatusOr<UserUkernel> check_ukernel(lathe_context& context, absl::string_view description,
                                           absl::string_view bitcode);
 void read_statistics(const lathe_context& context, lathe_statistics* out);
 // lathe_cache_list's JSON.

@@ -8,6 +8,7 @@
 #include "compiler/meaning.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/SourceMgr.h"
+#include "mlir/IR/Verifier.h"
 
 namespace lathe {
 namespace payload {
@@ -443,8 +444,20 @@ Json inspect_payload(absl::string_view name, absl::string_view text) {
   sources.AddNewSourceBuffer(llvm::MemoryBuffer::getMemBufferCopy(llvm::StringRef(text.data(), text.size()),
                                                                   llvm::StringRef(name.data(), name.size())),
                              llvm::SMLoc());
-  OwningOpRef<ModuleOp> module = parseSourceFile<ModuleOp>(sources, ParserConfig(&context.get()));
-  if (!module) return complaint ? *complaint : payload::refusal(name, "it does not parse", true);
+  OwningOpRef<ModuleOp> module =
+      parseSourceFile<ModuleOp>(sources, ParserConfig(&context.get(), /*verifyAfterParse=*/false));
+  if (!module) return complaint.value_or(payload::refusal(name, "it does not parse", true));
+  if (failed(verify(*module))) {
+    Json refused = complaint.value_or(payload::refusal(name, "it does not verify", true));
+    // What a named op's own region is made of has no place; the op has.
+    if (Json& place = refused["refused"]["location"]; place == "?")
+      module->walk([&](linalg::LinalgOp op) {
+        if (succeeded(verify(op))) return WalkResult::advance();
+        place = location_text(op.getLoc());
+        return WalkResult::interrupt();
+      });
+    return refused;
+  }
   return payload::read_module(*module);
 }
 

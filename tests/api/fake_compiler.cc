@@ -140,6 +140,10 @@ EXPORTED int lathe_compiler_compile(const uint8_t* request, size_t size, lathe_c
   const lathe::Json json = lathe::Json::parse(text);
   if (json.contains("inspect")) {
     // The text is the answer.
+#ifdef FAKE_COMPILER_MISBEHAVES
+    const lathe::Json answer = lathe::Json::parse(json["inspect"]["text"].get<std::string>());
+    misbehave(answer.value("n", int64_t{0}), sink, user);
+#endif
     pass(sink, user, LATHE_COMPILER_PROGRAM, "program", json["inspect"]["text"]);
     return 0;
   }

@@ -20,6 +20,7 @@ class Payload : public ::testing::Test {
     lathe_context_options options = LATHE_CONTEXT_OPTIONS_INIT;
     options.cache_dir = "";
     options.compiler_library = path_.c_str();
+    options.compiler_program = LATHE_COMPILER_PROCESS_FILE;
     ASSERT_EQ(lathe_context_create(&options, &context_), LATHE_OK) << lathe_last_error();
   }
   ~Payload() override { lathe_context_destroy(context_); }
@@ -59,6 +60,17 @@ TEST_F(Payload, ACompilerThatFailsIsNamed) {
   open("fake_compiler_fails.so");
   EXPECT_EQ(inspect("{}"), LATHE_COMPILE_FAILED);
   EXPECT_NE(std::string(lathe_last_error()).find("no such shape"), std::string::npos) << lathe_last_error();
+}
+
+TEST_F(Payload, WhatEndsItsReaderIsAnErrorOfItsOwn) {
+  open("fake_compiler_misbehaves.so");
+  for (const char* deadly : {R"({"n":1001})", R"({"n":1002})", R"({"n":1004})"}) {
+    EXPECT_EQ(inspect(deadly), LATHE_COMPILE_FAILED) << deadly;
+    EXPECT_NE(std::string(lathe_last_error()).find("payload p.mlir: the compiler process"), std::string::npos)
+        << lathe_last_error();
+    EXPECT_EQ(text_, "");
+    EXPECT_EQ(inspect(R"({"functions":[]})"), LATHE_OK) << lathe_last_error();
+  }
 }
 
 TEST_F(Payload, NullArgumentsAreRefused) {

@@ -459,6 +459,13 @@ TEST(Inspect, MalformedTextsAreRefusedWithLineAndColumn) {
   const Json ill_typed =
       inspect("func.func @f(%a: tensor<5xf32>) -> tensor<6xf32> {\n  return %a : tensor<5xf32>\n}\n");
   EXPECT_EQ(ill_typed["refused"]["malformed"], true);
+  // The complaint is of an addition that a matmul of f16 into bf16 makes by itself.
+  const Json sum = inspect(
+      "func.func @f(%a: tensor<4x4xf16>, %c: tensor<4x4xbf16>) -> tensor<4x4xbf16> {\n"
+      "  %d = linalg.matmul ins(%a, %a : tensor<4x4xf16>, tensor<4x4xf16>)\n"
+      "      outs(%c : tensor<4x4xbf16>) -> tensor<4x4xbf16>\n  return %d : tensor<4x4xbf16>\n}\n");
+  EXPECT_EQ(sum["refused"]["malformed"], true);
+  EXPECT_EQ(sum["refused"]["location"], "p.mlir:2:8") << sum.dump(1);
 }
 
 }  // namespace
