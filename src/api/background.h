@@ -26,8 +26,8 @@ enum class Submitted {
 enum class JobKind { kPrepare, kRefresh };
 
 // Thread-safe. Of what waits the class that was asked for most often is made first, of equals the oldest. The
-// thread runs at the lowest priority and takes no signal; what it prepares goes into its device's dispatch
-// table, whose readers take no lock.
+// thread runs at the lowest priority (SCHED_IDLE) and takes no signal; what it prepares goes into its
+// device's dispatch table, whose readers take no lock.
 class BackgroundCompiler {
  public:
   BackgroundCompiler(const Logger& logger, size_t most_waiting)

@@ -100,7 +100,8 @@ absl::StatusOr<Json> Compiler::inspect(absl::string_view name, absl::string_view
   const Json request = json_object("inspect", json_object("name", name, "text", text));
   absl::StatusOr<Json> program = answer_json(canonical_text(request));
   if (!program.ok())
-    return absl::Status(program.status().code(), absl::StrCat("payload ", name, ": ", program.status().message()));
+    return absl::Status(program.status().code(),
+                        absl::StrCat("payload ", name, ": ", program.status().message()));
   if (!program->contains("refused")) return program;
   absl::Status refusal;
   const absl::StatusOr<bool> read = read_json("the compiler's refusal", [&] {

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/resource.h>
@@ -80,7 +81,10 @@ class SpawnSettings {
 
 }  // namespace
 
-int thread_priority() { return getpriority(PRIO_PROCESS, 0); }
+int thread_priority() {
+  constexpr int kNiceValues = 40;
+  return sched_getscheduler(0) * kNiceValues + getpriority(PRIO_PROCESS, 0);
+}
 
 absl::StatusOr<std::unique_ptr<CompilerProcess>> CompilerProcess::start(
     const CompilerProcessOptions& options) {

@@ -49,7 +49,8 @@ class CompilerProcess {
   pid_t pid_ = 0;
 };
 
-// The priority of the calling thread: Linux gives every thread its own.
+// Of the calling thread, as a new process takes it over: equal where policy and nice value are. Linux gives
+// every thread its own.
 int thread_priority();
 
 }  // namespace lathe

@@ -31,7 +31,8 @@ lathe_context::lathe_context(lathe::ContextOptions given, std::unique_ptr<lathe:
       cache(own_cache != nullptr ? std::move(own_cache)
                                  : lathe::make_cache(lathe::cache_options(options, logger))),
       processes(process_options(options)),
-      library(options.compiler_in_process ? std::make_unique<lathe::CompilerLibrary>(options.compiler_library) : nullptr),
+      library(options.compiler_in_process ? std::make_unique<lathe::CompilerLibrary>(options.compiler_library)
+                                          : nullptr),
       compiler(library != nullptr ? static_cast<lathe::Compiler*>(library.get()) : &processes),
       tuning(options.tuning, logger),
       ukernels(ukernels_directory(*this), logger),
@@ -105,11 +106,11 @@ absl::StatusOr<Json> cache_json(lathe_context& context) {
   for (const CacheEntryInfo& entry : listing.entries) {
     absl::StatusOr<Json> key = parse_json(entry.key_text, "cache key");
     absl::StatusOr<Json> metadata = parse_json(entry.metadata, "metadata");
-    entries.push_back(json_object(
-        "file", entry.file, "bytes", entry.bytes, "format", std::string(name_of(entry.format)), "age_seconds",
-        entry.age_seconds, "hits", entry.hits, "made", entry.made, "metadata",
-        metadata.ok() ? *std::move(metadata) : Json::object(), "key",
-        key.ok() ? *std::move(key) : Json(entry.key_text)));
+    entries.push_back(json_object("file", entry.file, "bytes", entry.bytes, "format",
+                                  std::string(name_of(entry.format)), "age_seconds", entry.age_seconds,
+                                  "hits", entry.hits, "made", entry.made, "metadata",
+                                  metadata.ok() ? *std::move(metadata) : Json::object(), "key",
+                                  key.ok() ? *std::move(key) : Json(entry.key_text)));
     bytes += entry.bytes;
     hits += entry.hits;
     made += entry.made;
@@ -118,10 +119,9 @@ absl::StatusOr<Json> cache_json(lathe_context& context) {
     defects.push_back(json_object("file", defect.file, "cause", defect.cause));
   for (const CacheRecordInfo& record : listing.records) {
     absl::StatusOr<Json> key = parse_json(record.key_text, "record key");
-    records.push_back(json_object("file", record.file, "bytes", record.bytes, "age_seconds",
-                                  record.age_seconds, "key",
-                                  key.ok() ? *std::move(key) : Json(record.key_text), "record",
-                                  to_json(record.record)));
+    records.push_back(
+        json_object("file", record.file, "bytes", record.bytes, "age_seconds", record.age_seconds, "key",
+                    key.ok() ? *std::move(key) : Json(record.key_text), "record", to_json(record.record)));
   }
   const uint64_t cap = context.cache->cap_bytes();
   return json_object("directory", context.cache->directory(), "cap_bytes",

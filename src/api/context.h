@@ -29,8 +29,8 @@ struct lathe_context {
   const lathe::ContextOptions options;
   const lathe::Logger logger;
   const std::unique_ptr<lathe::ArtifactCache> cache;
-  // What users wrote, payloads and bitcode, is read in a process of its own, whichever way the context compiles: what is
-  // damaged can crash MLIR's and LLVM's readers.
+  // What users wrote, payloads and bitcode, is read in a process of its own, whichever way the context
+  // compiles: what is damaged can crash MLIR's and LLVM's readers.
   lathe::CompilerProcesses processes;
   const std::unique_ptr<lathe::CompilerLibrary> library;  // null: the processes compile too
   lathe::Compiler* const compiler;                        // never null

@@ -4,6 +4,7 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
@@ -253,6 +254,7 @@ TEST(CompilerProcesses, WorkAtThePriorityOfTheirCaller) {
   ASSERT_EQ(children.size(), 2u);
   const pid_t niced = children[0] == plain ? children[1] : children[0];
   EXPECT_EQ(getpriority(PRIO_PROCESS, static_cast<id_t>(niced)), 19);
+  EXPECT_EQ(sched_getscheduler(niced), SCHED_OTHER);
 }
 
 TEST(CompilerProcesses, LeaveTheHostsSignalsAndFilesAlone) {
@@ -409,7 +411,7 @@ class FallbackBundle {
   std::string directory_;
 };
 
-TEST(CompilerProcesses, AFallbackRunsAtOnceAndItsOwnKernelIsMadeInANicedProcess) {
+TEST(CompilerProcesses, AFallbackRunsAtOnceAndItsOwnKernelIsMadeInAnIdleProcess) {
   const FallbackBundle bundle;
   IsolatedDevice isolated("slow", bundle.path());
   MatmulRequest m(7, 40, 33);
@@ -421,6 +423,7 @@ TEST(CompilerProcesses, AFallbackRunsAtOnceAndItsOwnKernelIsMadeInANicedProcess)
   const std::vector<pid_t> made = children_of(getpid());
   ASSERT_EQ(made.size(), 1u);
   EXPECT_EQ(getpriority(PRIO_PROCESS, static_cast<id_t>(made[0])), 19);
+  EXPECT_EQ(sched_getscheduler(made[0]), SCHED_IDLE);
   const lathe_statistics s = isolated.statistics();
   EXPECT_EQ(s.compiles, 1u);
   EXPECT_EQ(s.compiler_loaded, 0u);

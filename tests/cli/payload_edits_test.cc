@@ -1,6 +1,6 @@
-// Texts that are almost payloads: whatever is done to one, it is read or refused, or ends the process that read it (which
-// MLIR's parser does with a few), and the context reads on.
-// LATHE_TEST_PAYLOADS=N tries N of them (default 400); LATHE_TEST_SEED=S tries those of an earlier run again.
+// Texts that are almost payloads: whatever is done to one, it is read or refused, or ends the process that
+// read it (which MLIR's parser does with a few), and the context reads on. LATHE_TEST_PAYLOADS=N tries N of
+// them (default 400); LATHE_TEST_SEED=S tries those of an earlier run again.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -188,8 +188,9 @@ TEST(PayloadEdits, EveryTextIsReadOrRefusedOrEndsItsReader) {
     ASSERT_TRUE(refused || end == LATHE_COMPILE_FAILED) << end << " " << why << "\n" << text;
     ASSERT_NE(why.find(expected), std::string::npos) << why << "\n" << text;
   }
-  std::printf("%d texts: %d programs, %d refused, %d malformed, %d ended their reader\n", count, ends[LATHE_OK],
-              ends[LATHE_UNSUPPORTED], ends[LATHE_INVALID_ARGUMENT], ends[LATHE_COMPILE_FAILED]);
+  std::printf("%d texts: %d programs, %d refused, %d malformed, %d ended their reader\n", count,
+              ends[LATHE_OK], ends[LATHE_UNSUPPORTED], ends[LATHE_INVALID_ARGUMENT],
+              ends[LATHE_COMPILE_FAILED]);
   // Edits that leave a payload whole, and those that make another of it, are among them.
   EXPECT_GT(ends[LATHE_OK], 0);
   EXPECT_GT(ends[LATHE_UNSUPPORTED], 0);
