@@ -52,11 +52,11 @@ typedef void (*lathe_parallel_for_fn)(void* user, int64_t count, lathe_task_fn b
 /* Where kernels are compiled. */
 typedef enum lathe_compiler_mode {
   LATHE_COMPILER_DEFAULT = 0, /* as $LATHE_COMPILER says ("inprocess" or "process"), else INPROCESS */
-  LATHE_COMPILER_INPROCESS = 1,
-  /* In programs of their own (lathe-compiler-process), started at the first miss, kept for a minute without work, at
-   * most one a core: a crash, a hang, a fatal error and a lack of memory of the compiler are an error on the request
-   * that met them (COMPILE_FAILED, TIMEOUT), and on that alone. The host's signals and files are left as they are; a
-   * host that handles SIGCHLD sees processes that it has not started, and is best not to wait for them. */
+  LATHE_COMPILER_INPROCESS = 1, /* But what users wrote (payloads, ukernels, pipelines) is read as PROCESS says. */
+  /* In programs of their own (lathe-compiler-process), started at the first miss, kept for a minute without work, at most
+   * one a core: a crash, a hang, a fatal error and a lack of memory of the compiler are an error on the request that met
+   * them (COMPILE_FAILED, TIMEOUT), and on that alone. The host's signals and files are left as they are; a host that
+   * handles SIGCHLD sees processes that it has not started, and is best not to wait for them. */
   LATHE_COMPILER_PROCESS = 2
 } lathe_compiler_mode;
 
@@ -106,8 +106,8 @@ typedef struct lathe_context_options {
   const char* trace;
   lathe_compiler_mode compiler;
   /* Seconds that compiling one kernel may take: how long a call waits for another process or machine that compiles what
-   * it needs before it compiles too, and with LATHE_COMPILER_PROCESS, to which alone all that follows matters, after
-   * which it is TIMEOUT; 0: $LATHE_COMPILER_SECONDS, else 120. */
+   * it needs before it compiles too, and after which a compiler process, to which alone what follows matters, is TIMEOUT
+   * (one at SCHED_IDLE that is not let run: ten times as many); 0: $LATHE_COMPILER_SECONDS, else 120. */
   uint32_t compiler_seconds;
   /* Address space of one process; 0: $LATHE_COMPILER_BYTES ("4G", "unlimited"), else 8 GiB; UINT64_MAX: no limit. */
   uint64_t compiler_bytes;
@@ -136,7 +136,7 @@ typedef struct lathe_context_options {
         LATHE_EXTERNAL_DEFAULT, LATHE_EXTERNAL_ANY, NULL                                                   \
   }
 
-/* options may be NULL. Costs microseconds: nothing is loaded, no thread is started. */
+/* options may be NULL. Costs microseconds: nothing is loaded, no thread started but for `metrics` and lathe_pipelines. */
 LATHE_API lathe_status lathe_context_create(const lathe_context_options* options, lathe_context** context);
 /* NULL is legal. All devices and plans of the context must be gone. */
 LATHE_API void lathe_context_destroy(lathe_context* context);
@@ -392,8 +392,8 @@ LATHE_API lathe_status lathe_plan_dump(lathe_plan* plan, const char* pipeline_ya
  * of `text`, whose JSON src/compiler/inspect.h documents: values, and steps with what each operand's dimensions are to
  * it. `name`, the file's, is for locations. Elementwise consumers become epilogues, transpositions layouts.
  * INVALID_ARGUMENT: malformed; UNSUPPORTED: it asks for what Lathe has no op for; both name line and column. Any bytes up
- * to 1 MiB are safe: a lathe-compiler-process reads them, whichever way the context compiles, and where they end it (there
- * are texts that MLIR's parser dies of) that is COMPILE_FAILED. Some 60 ms where none is running; nothing is compiled. */
+ * to 1 MiB are safe: a lathe-compiler-process reads them, whichever way the context compiles. Where they end it (there are
+ * texts that MLIR's parser dies of) that is COMPILE_FAILED, hang it TIMEOUT; without it NOT_AVAILABLE. Nothing is compiled. */
 LATHE_API lathe_status lathe_payload_inspect(lathe_context* context, const char* name, const char* payload,
                                              size_t size, lathe_text_fn text, void* user);
 

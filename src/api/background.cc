@@ -14,18 +14,20 @@
 namespace lathe {
 namespace {
 
-// Linux gives every thread a priority of its own. Compiling must not take the time of the callers that it
-// serves: where these keep all cores busy, nice 19 takes 1.4 % of one, which is seen in the 99th percentile
-// of their calls; SCHED_IDLE takes 0.3 %, and wakes of others interrupt it at once. The former is for kernels
-// and sandboxes that refuse the latter.
-void take_lowest_priority() {
-  constexpr int kLowest = 19;
-  setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), kLowest);
-  const sched_param none = {};
-  sched_setscheduler(0, SCHED_IDLE, &none);
+// Linux gives every thread a priority of its own. This one must not take the time of the callers that it
+// serves, and yet keep the time limits of servers and locks: what takes long, compiling, has a thread at a
+// lower one (run_idly).
+void take_low_priority() {
+  constexpr int kLowestNice = 19;
+  setpriority(PRIO_PROCESS, static_cast<id_t>(syscall(SYS_gettid)), kLowestNice);
 }
 
 }  // namespace
+
+BackgroundCompiler::BackgroundCompiler(const Logger& logger, size_t most_waiting)
+    : logger_(logger), most_waiting_(most_waiting) {
+  if (sched_getaffinity(0, sizeof(processors_), &processors_) != 0) CPU_ZERO(&processors_);
+}
 
 BackgroundCompiler::~BackgroundCompiler() {
   if (!thread_.is_of_parent()) {
@@ -83,7 +85,8 @@ void BackgroundCompiler::forget(const lathe_device& device) {
 }
 
 void BackgroundCompiler::work() noexcept {
-  take_lowest_priority();
+  sched_setaffinity(0, sizeof(processors_), &processors_);
+  take_low_priority();
   std::unique_lock<std::mutex> lock(thread_.mutex);
   for (;;) {
     thread_.changed.wait(lock, [this] { return thread_.stops || !waiting_.empty(); });
@@ -102,7 +105,7 @@ void BackgroundCompiler::work() noexcept {
 void BackgroundCompiler::prepare_or_refresh(const Job& job) {
   const bool refreshes = job.kind == JobKind::kRefresh;
   const absl::Status status = refreshes ? refresh_class(*job.device, job.key)
-                                        : prepare_class(*job.device, job.key, PrepareFor::kLater).status();
+                                        : prepare_class(*job.device, job.key, PrepareFor::kIdle).status();
   const std::string what = absl::StrCat("background: ", describe_class(*job.device, job.key.problem));
   if (!status.ok()) {
     logger_.log(LogLevel::kWarning,

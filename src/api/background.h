@@ -2,6 +2,8 @@
 // first job.
 #pragma once
 
+#include <sched.h>
+
 #include <unordered_map>
 #include <unordered_set>
 
@@ -26,12 +28,12 @@ enum class Submitted {
 enum class JobKind { kPrepare, kRefresh };
 
 // Thread-safe. Of what waits the class that was asked for most often is made first, of equals the oldest. The
-// thread runs at the lowest priority (SCHED_IDLE) and takes no signal; what it prepares goes into its
-// device's dispatch table, whose readers take no lock.
+// thread is niced, compiles at SCHED_IDLE, takes no signal and runs on the processors of the thread that made
+// this, not of the one that missed first; what it prepares goes into its device's dispatch table, whose
+// readers take no lock.
 class BackgroundCompiler {
  public:
-  BackgroundCompiler(const Logger& logger, size_t most_waiting)
-      : logger_(logger), most_waiting_(most_waiting) {}
+  BackgroundCompiler(const Logger& logger, size_t most_waiting);
   // Drops what waits and lets the job under way end. No device may be left that could submit.
   ~BackgroundCompiler();
 
@@ -65,6 +67,7 @@ class BackgroundCompiler {
 
   const Logger& logger_;
   const size_t most_waiting_;
+  cpu_set_t processors_;                            // none: not known
   std::unordered_map<Job, Wait, JobHash> waiting_;  // under the thread's mutex, as all that follows
   uint64_t arrivals_ = 0;
   std::unordered_set<Job, JobHash> submitted_;  // ever, of devices that are open

@@ -16,7 +16,7 @@ lathe_status lathe_payload_inspect(lathe_context* context, const char* name, con
     if (text == nullptr) return null_argument("lathe_payload_inspect", "text");
     LATHE_ASSIGN_OR_RETURN(
         const lathe::Json program,
-        context->processes.inspect(name != nullptr ? name : "payload", absl::string_view(payload, size)));
+        context->readers.inspect(name != nullptr ? name : "payload", absl::string_view(payload, size)));
     lathe::pass_text(text, user, "program", program);
     return absl::OkStatus();
   });

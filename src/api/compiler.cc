@@ -31,6 +31,7 @@ struct Compiler::Output {
   StageSink stages;
   std::string artifact, program, error;
   int artifacts = 0, programs = 0;
+  bool refused = false;  // by the compiler, with `error`
   std::exception_ptr exception;
 };
 
@@ -54,12 +55,13 @@ void Compiler::receive(void* user, int kind, const char* name, const uint8_t* da
   }
 }
 
-absl::Status Compiler::answer(absl::string_view request, Output* out) {
+absl::Status Compiler::answer(absl::string_view request, Output* out, absl::StatusCode refused) {
   const absl::StatusOr<int> failed = ask(request, receive, out);
   if (out->exception) std::rethrow_exception(out->exception);
   if (!failed.ok()) return failed.status();
   if (*failed == 0) return absl::OkStatus();
-  return absl::AbortedError(out->error.empty() ? "the compiler failed without a message" : out->error);
+  out->refused = true;
+  return absl::Status(refused, out->error.empty() ? "the compiler failed without a message" : out->error);
 }
 
 absl::StatusOr<Artifact> Compiler::run(absl::string_view request, StageSink stages) {
@@ -75,10 +77,13 @@ absl::StatusOr<Artifact> Compiler::run(absl::string_view request, StageSink stag
   return artifact;
 }
 
-absl::StatusOr<Json> Compiler::answer_json(absl::string_view request) {
+absl::StatusOr<Json> Compiler::answer_json(const std::string& what, absl::string_view request,
+                                           absl::StatusCode refused) {
   const auto no_stages = [](absl::string_view, absl::string_view) {};
   Output out(no_stages);
-  LATHE_RETURN_IF_ERROR(answer(request, &out));
+  const absl::Status answered = answer(request, &out, refused);
+  if (out.refused) return answered;
+  if (!answered.ok()) return absl::Status(answered.code(), absl::StrCat(what, ": ", answered.message()));
   if (out.programs != 1) {
     return absl::InternalError(absl::StrCat("the compiler gave ", out.programs, " programs, not one"));
   }
@@ -91,17 +96,14 @@ absl::StatusOr<Json> Compiler::answer_json(absl::string_view request) {
 
 absl::StatusOr<Json> Compiler::read_pipeline(absl::string_view path, absl::string_view parameters) {
   const Json request = json_object("read_pipeline", json_object("path", path, "parameters", parameters));
-  absl::StatusOr<Json> read = answer_json(canonical_text(request));
-  if (absl::IsAborted(read.status())) return absl::InvalidArgumentError(read.status().message());
-  return read;
+  return answer_json(absl::StrCat("pipeline ", path), canonical_text(request),
+                     absl::StatusCode::kInvalidArgument);
 }
 
 absl::StatusOr<Json> Compiler::inspect(absl::string_view name, absl::string_view text) {
   const Json request = json_object("inspect", json_object("name", name, "text", text));
-  absl::StatusOr<Json> program = answer_json(canonical_text(request));
-  if (!program.ok())
-    return absl::Status(program.status().code(),
-                        absl::StrCat("payload ", name, ": ", program.status().message()));
+  absl::StatusOr<Json> program = answer_json(absl::StrCat("payload ", name), canonical_text(request));
+  if (!program.ok()) return program;
   if (!program->contains("refused")) return program;
   absl::Status refusal;
   const absl::StatusOr<bool> read = read_json("the compiler's refusal", [&] {
@@ -118,9 +120,7 @@ absl::StatusOr<Json> Compiler::inspect(absl::string_view name, absl::string_view
 absl::StatusOr<Json> Compiler::check_ukernel(absl::string_view description, absl::string_view bitcode) {
   const Json request =
       json_object("ukernel", json_object("description", description, "bitcode", absl::Base64Escape(bitcode)));
-  absl::StatusOr<Json> checked = answer_json(canonical_text(request));
-  if (absl::IsAborted(checked.status())) return absl::InvalidArgumentError(checked.status().message());
-  return checked;
+  return answer_json("the ukernel", canonical_text(request), absl::StatusCode::kInvalidArgument);
 }
 
 absl::StatusOr<Artifact> Compiler::compile(const CompileRequest& request) {

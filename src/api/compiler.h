@@ -43,7 +43,8 @@ class Compiler {
   // As compile, and hands the IR after each stage to `stages`; `pipeline_yaml` "": the request's pipeline.
   absl::Status dump(const CompileRequest& request, absl::string_view pipeline_yaml, StageSink stages);
   // A payload as a program, JSON as compiler/inspect.h says. kInvalidArgument: it is malformed;
-  // kUnimplemented: it asks for what Lathe has no op for; both name the place.
+  // kUnimplemented: it asks for what Lathe has no op for; both name the place. Of this one and the next two:
+  // kAborted and kDeadlineExceeded where reading it ended the process that did.
   absl::StatusOr<Json> inspect(absl::string_view name, absl::string_view text);
 
   // A pipeline of the caller's own, {"for": "matmul.cpu", "pipeline": for requests}; kInvalidArgument with
@@ -63,10 +64,13 @@ class Compiler {
  private:
   struct Output;
   static void receive(void* user, int kind, const char* name, const uint8_t* data, size_t size);
-  // The one JSON that the request is answered with.
-  absl::StatusOr<Json> answer_json(absl::string_view request);
-  // What the request was answered with; kAborted with the compiler's message.
-  absl::Status answer(absl::string_view request, Output* out);
+  // The one JSON that the request is answered with. Errors as of `answer`; where there is none they name
+  // `what` was to be read.
+  absl::StatusOr<Json> answer_json(const std::string& what, absl::string_view request,
+                                   absl::StatusCode refused = absl::StatusCode::kAborted);
+  // What the request was answered with; `refused` with the compiler's message, or why there is no answer.
+  absl::Status answer(absl::string_view request, Output* out,
+                      absl::StatusCode refused = absl::StatusCode::kAborted);
   absl::StatusOr<Artifact> run(absl::string_view request, StageSink stages);
 };
 

@@ -12,12 +12,21 @@
 namespace lathe {
 
 struct CompilerProcessOptions {
-  std::string program;           // "": lathe-compiler-process beside this library
-  std::string compiler_path;     // "": liblathe-compiler.so beside this library
-  double request_seconds = 120;  // a request that takes longer is an error, and the process is ended
+  std::string program;        // "": lathe-compiler-process beside this library
+  std::string compiler_path;  // "": liblathe-compiler.so beside this library
+  // A request that takes longer is an error, and the process is ended: but for one at SCHED_IDLE that wants
+  // to run and is not let, which has ten times as long.
+  double request_seconds = 120;
   uint64_t memory_bytes = uint64_t{8} << 30;  // of address space; ~0: no limit
   double idle_seconds = 60;                   // after which a process ends by itself
 };
+
+// How the kernel treats a thread, as a new process takes it over. Linux gives every thread its own.
+struct ThreadPriority {
+  int policy, nice;
+  bool operator==(const ThreadPriority& o) const { return policy == o.policy && nice == o.nice; }
+};
+ThreadPriority thread_priority();
 
 class CompilerProcess {
  public:
@@ -33,24 +42,21 @@ class CompilerProcess {
   absl::StatusOr<int> ask(absl::string_view request, lathe_compiler_sink sink, void* user);
   // Whether it waits for a request: nothing has come from it since its last answer.
   bool is_waiting() const;
-  int priority() const { return priority_; }
+  ThreadPriority priority() const { return priority_; }
   pid_t pid() const { return pid_; }
 
  private:
-  CompilerProcess(const CompilerProcessOptions& options, int socket, int priority)
+  CompilerProcess(const CompilerProcessOptions& options, int socket, ThreadPriority priority)
       : options_(options), socket_(socket), priority_(priority) {}
   absl::Status spawn(int its_socket);
   absl::Status greet();
+  bool is_starved(double cpu_seconds_before) const;
   absl::Status explain_end(const absl::Status& status);
 
   const CompilerProcessOptions& options_;
   const int socket_;
-  const int priority_;
+  const ThreadPriority priority_;
   pid_t pid_ = 0;
 };
-
-// Of the calling thread, as a new process takes it over: equal where policy and nice value are. Linux gives
-// every thread its own.
-int thread_priority();
 
 }  // namespace lathe

@@ -62,7 +62,7 @@ absl::StatusOr<CompilerProcesses::Process> CompilerProcesses::take(State& state)
   Clock::duration pause = {};
   {
     std::unique_lock<std::mutex> lock(state.mutex);
-    const int priority = thread_priority();
+    const ThreadPriority priority = thread_priority();
     state.idle.reserve(most_);  // so that giving back cannot fail
     ended.reserve(most_);
     for (;;) {

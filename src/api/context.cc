@@ -23,6 +23,11 @@ lathe::CompilerProcessOptions process_options(const lathe::ContextOptions& optio
   return process;
 }
 
+std::unique_ptr<lathe::Compiler> compiler_for(const lathe::ContextOptions& options) {
+  if (options.compiler_in_process) return std::make_unique<lathe::CompilerLibrary>(options.compiler_library);
+  return std::make_unique<lathe::CompilerProcesses>(process_options(options));
+}
+
 }  // namespace
 
 lathe_context::lathe_context(lathe::ContextOptions given, std::unique_ptr<lathe::ArtifactCache> own_cache)
@@ -30,10 +35,8 @@ lathe_context::lathe_context(lathe::ContextOptions given, std::unique_ptr<lathe:
       logger(options.log_level, options.log_sink),
       cache(own_cache != nullptr ? std::move(own_cache)
                                  : lathe::make_cache(lathe::cache_options(options, logger))),
-      processes(process_options(options)),
-      library(options.compiler_in_process ? std::make_unique<lathe::CompilerLibrary>(options.compiler_library)
-                                          : nullptr),
-      compiler(library != nullptr ? static_cast<lathe::Compiler*>(library.get()) : &processes),
+      compiler(compiler_for(options)),
+      readers(process_options(options)),
       tuning(options.tuning, logger),
       ukernels(ukernels_directory(*this), logger),
       fallback(options.fallback_bundle),
@@ -60,9 +63,10 @@ CacheOptions cache_options(const ContextOptions& from, const Logger& logger) {
   return options;
 }
 
-absl::StatusOr<UserUkernel> check_ukernel(lathe_context& context, absl::string_view description,
+absl::StatusOr<UserUkernel> check_ukernel(const lathe_context& context, absl::string_view description,
                                           absl::string_view bitcode) {
-  LATHE_ASSIGN_OR_RETURN(const Json checked, context.processes.check_ukernel(description, bitcode));
+  CompilerProcesses process(process_options(context.options));
+  LATHE_ASSIGN_OR_RETURN(const Json checked, process.check_ukernel(description, bitcode));
   LATHE_ASSIGN_OR_RETURN(UserUkernel ukernel, user_ukernel_from_json(checked));
   ukernel.bitcode = std::string(bitcode);
   return ukernel;

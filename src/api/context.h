@@ -29,11 +29,10 @@ struct lathe_context {
   const lathe::ContextOptions options;
   const lathe::Logger logger;
   const std::unique_ptr<lathe::ArtifactCache> cache;
-  // What users wrote, payloads and bitcode, is read in a process of its own, whichever way the context
-  // compiles: what is damaged can crash MLIR's and LLVM's readers.
-  lathe::CompilerProcesses processes;
-  const std::unique_ptr<lathe::CompilerLibrary> library;  // null: the processes compile too
-  lathe::Compiler* const compiler;                        // never null
+  const std::unique_ptr<lathe::Compiler> compiler;
+  // What users wrote, payloads and schedules, is read in processes of its own, whichever way the context
+  // compiles: damaged text can crash MLIR's parser, or leave it damaged.
+  lathe::CompilerProcesses readers;
   const lathe::TuningRecords tuning;
   lathe::Pipelines pipelines;  // read by lathe_context_create, and only read from then on
   lathe::UserUkernels ukernels;
@@ -53,8 +52,9 @@ namespace lathe {
 
 // The cache that a context makes for itself.
 CacheOptions cache_options(const ContextOptions& from, const Logger& logger);
-// A ukernel as it may be added.
-absl::StatusOr<UserUkernel> check_ukernel(lathe_context& context, absl::string_view description,
+// A ukernel as it may be added. What reads its bitcode is a process that reads nothing else: damaged bitcode
+// can crash LLVM.
+absl::StatusOr<UserUkernel> check_ukernel(const lathe_context& context, absl::string_view description,
                                           absl::string_view bitcode);
 void read_statistics(const lathe_context& context, lathe_statistics* out);
 // lathe_cache_list's JSON.

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "api/records.h"
+#include "base/idle_thread.h"
 #include "core/json_object.h"
 #include "kernels/candidates_external.h"
 #include "oracle_id.h"
@@ -249,17 +250,26 @@ std::string describe_class(const lathe_device& device, const ProblemClass& c) {
 namespace {
 
 // As the compiler makes it, and as the device's driver finishes it. Counted and timed.
-absl::StatusOr<Artifact> compile(lathe_device& device, const ProblemClass& problem, const Choice& choice) {
+absl::StatusOr<Artifact> compile(lathe_device& device, const ProblemClass& problem, const Choice& choice,
+                                 Urgency urgency) {
   lathe_context& context = device.context;
-  // Ahead of the timer: the library's load is reported apart from compiling.
-  LATHE_RETURN_IF_ERROR(context.compiler->load());
+  // Ahead of the timer: the library's load is reported apart from compiling. The loader's lock is the host's,
+  // and is not held idly; a process that compiles idly is started so.
+  if (urgency == Urgency::kNow || context.options.compiler_in_process)
+    LATHE_RETURN_IF_ERROR(context.compiler->load());
   const auto start = Trace::Clock::now();
   ScopedTimer timer(&context.counters.compile_nanoseconds);
   const CompileConfig& config = choice.plan().config;
   const std::string bitcode = context.ukernels.bitcode_of(config.ukernel);
-  absl::StatusOr<Artifact> artifact =
-      context.compiler->compile({problem, config, device.facts.target, device.assembler(),
-                                 pipeline_for(device, problem, config), bitcode});
+  const CompileRequest request = {
+      problem, config, device.facts.target, device.assembler(), pipeline_for(device, problem, config),
+      bitcode};
+  absl::StatusOr<Artifact> artifact = absl::InternalError("");
+  const auto run = [&] { artifact = context.compiler->compile(request); };
+  if (urgency == Urgency::kIdle)
+    run_idly(run);
+  else
+    run();
   if (context.trace.enabled()) {
     context.trace.span(
         "compile", describe(problem, largest_request(problem)), start,
@@ -297,9 +307,10 @@ absl::StatusOr<std::unique_ptr<LoadedKernel>> load_artifact(lathe_device& device
 }
 
 absl::StatusOr<CacheResult> get_artifact(lathe_device& device, const ProblemClass& problem,
-                                         const Choice& choice, const BeforeCompile& before_compile) {
+                                         const Choice& choice, const Making& making) {
   return device.context.cache->get_or_create(
-      choice.key, [&] { return compile(device, problem, choice); }, before_compile);
+      choice.key, [&] { return compile(device, problem, choice, making.urgency); }, making.before_compile,
+      making.urgency);
 }
 
 namespace {
@@ -315,22 +326,22 @@ void finish_stored(lathe_device& device, const Key& key, CacheResult* found) {
 // In the place of an artifact of the stores that the device refuses: a cubin of another driver's time, or a
 // whole entry of the right key whose code is not what the compiler makes for it.
 absl::StatusOr<CacheResult> compile_again(lathe_device& device, const ProblemClass& problem,
-                                          const Choice& choice, bool may_compile,
-                                          const BeforeCompile& before_compile,
+                                          const Choice& choice, const Making& making,
                                           const std::shared_ptr<const Artifact>& refused,
                                           const absl::Status& refusal) {
   const std::string why = absl::StrCat("the stored kernel ", choice.key.fingerprint,
                                        " is refused by the device: ", refusal.message());
   device.context.logger.log(LogLevel::kWarning,
                             absl::StrCat("cache: ", describe_class(device, problem), ": ", why));
-  if (before_compile != nullptr) LATHE_RETURN_IF_ERROR(before_compile());
-  if (!may_compile) return absl::NotFoundError(absl::StrCat(why, "; and nothing is to be compiled"));
+  if (making.before_compile != nullptr) LATHE_RETURN_IF_ERROR(making.before_compile());
+  if (!making.may_compile) return absl::NotFoundError(absl::StrCat(why, "; and nothing is to be compiled"));
   ArtifactCache& cache = *device.context.cache;
-  const std::unique_lock<std::mutex> lock = device.kernels.lock_compiling_again(choice.key);
+  std::unique_lock<std::mutex> lock;
+  if (making.urgency == Urgency::kNow) lock = device.kernels.lock_compiling_again(choice.key);
   // Another thread that met the refusal may have replaced it by now.
   absl::StatusOr<CacheResult> now = cache.get(choice.key);
   if (now.ok() && now->artifact != refused) return now;
-  absl::StatusOr<Artifact> fresh = compile(device, problem, choice);
+  absl::StatusOr<Artifact> fresh = compile(device, problem, choice, making.urgency);
   if (!fresh.ok())
     return absl::Status(fresh.status().code(), absl::StrCat(fresh.status().message(), "; ", why));
   return CacheResult{cache.replace(choice.key, *std::move(fresh)), CacheOutcome::kCompiled};
@@ -339,18 +350,18 @@ absl::StatusOr<CacheResult> compile_again(lathe_device& device, const ProblemCla
 }  // namespace
 
 absl::StatusOr<Loaded> load_kernel(lathe_device& device, const ProblemClass& problem, const Choice& choice,
-                                   bool may_compile, const BeforeCompile& before_compile) {
+                                   const Making& making) {
   if (const LoadedKernel* kernel = device.kernels.find(choice.key)) {
     device.context.counters.loaded_hits.fetch_add(1, std::memory_order_relaxed);
     return Loaded{kernel, CacheOutcome::kMemoryHit};
   }
-  LATHE_ASSIGN_OR_RETURN(CacheResult found, get_artifact(device, problem, choice, before_compile));
+  LATHE_ASSIGN_OR_RETURN(CacheResult found, get_artifact(device, problem, choice, making));
   finish_stored(device, choice.key, &found);
   auto loaded = load_artifact(device, problem, *found.artifact);
   if (refuses_code(loaded.status()) && found.outcome != CacheOutcome::kCompiled &&
       !device.kernels.was_refused(choice.key, found.artifact)) {
-    LATHE_ASSIGN_OR_RETURN(found, compile_again(device, problem, choice, may_compile, before_compile,
-                                                found.artifact, loaded.status()));
+    LATHE_ASSIGN_OR_RETURN(found,
+                           compile_again(device, problem, choice, making, found.artifact, loaded.status()));
     loaded = load_artifact(device, problem, *found.artifact);
   }
   if (refuses_code(loaded.status())) {
@@ -365,8 +376,8 @@ absl::StatusOr<Loaded> load_kernel(lathe_device& device, const ProblemClass& pro
 }
 
 absl::StatusOr<Prepared> prepare_kernel(lathe_device& device, const DispatchKey& key, const Choice& choice,
-                                        bool may_compile, const BeforeCompile& before_compile) {
-  absl::StatusOr<Loaded> loaded = load_kernel(device, key.problem, choice, may_compile, before_compile);
+                                        const Making& making) {
+  absl::StatusOr<Loaded> loaded = load_kernel(device, key.problem, choice, making);
   const Choice* taken = &choice;
   absl::StatusOr<Choice> own_choice;
   if (absl::IsUnavailable(loaded.status()) && !choice.plan().config.external.provider.empty()) {
@@ -377,7 +388,7 @@ absl::StatusOr<Prepared> prepare_kernel(lathe_device& device, const DispatchKey&
     own_choice = choose_plan(device, *own, Ranking::kChoiceAlone);
     if (!own_choice.ok()) return own_choice.status();
     taken = &*own_choice;
-    loaded = load_kernel(device, key.problem, *taken, may_compile, before_compile);
+    loaded = load_kernel(device, key.problem, *taken, making);
   }
   if (!loaded.ok()) return loaded.status();
   DispatchEntry entry = make_entry(key, loaded->kernel, taken->plan().launch.splits);

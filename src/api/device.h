@@ -117,12 +117,21 @@ Dims largest_request(const ProblemClass& c);
 // That request: "matmul f32 a=n b=t m=16 n=4096 k=33 batch=1 on cpu".
 std::string describe_class(const lathe_device& device, const ProblemClass& c);
 
-// From memory, disk or the compiler: counted, timed, subject to nothing. Needs no driver.
-// `before_compile`, where it is given, is asked when no store has it, before anybody's compile is waited for;
-// its error comes in the compiler's place.
+// How what no store has is made.
 using BeforeCompile = ArtifactCache::BeforeWait;
+struct Making {
+  // False: an artifact of the stores that the device refuses is not made again.
+  bool may_compile = true;
+  // Where it is given: asked when no store has it, before anybody's compile is waited for; its error comes in
+  // the compiler's place.
+  BeforeCompile before_compile = nullptr;
+  // kIdle: by a thread that runs where nothing else wants the core.
+  Urgency urgency = Urgency::kNow;
+};
+
+// From memory, disk or the compiler: counted, timed, subject to nothing. Needs no driver.
 absl::StatusOr<CacheResult> get_artifact(lathe_device& device, const ProblemClass& problem,
-                                         const Choice& choice, const BeforeCompile& before_compile = nullptr);
+                                         const Choice& choice, const Making& making = {});
 
 // The artifact's code on the device, which must have a driver: counted, timed, traced. refuses_code() of an
 // error: the artifact is to blame, another may do.
@@ -138,10 +147,10 @@ struct Loaded {
   CacheOutcome outcome;
 };
 // The choice's kernel on the device, which must have a driver. An artifact of the stores that the device
-// refuses is as a miss: compiled, and replaced where it lay; kNotFound with may_compile false. kInternal
+// refuses is as a miss: compiled, and replaced where it lay; kNotFound where it may not be. kInternal
 // where the device refuses what was compiled just now.
 absl::StatusOr<Loaded> load_kernel(lathe_device& device, const ProblemClass& problem, const Choice& choice,
-                                   bool may_compile = true, const BeforeCompile& before_compile = nullptr);
+                                   const Making& making = {});
 struct Prepared {
   const DispatchEntry* entry;
   CacheOutcome outcome;
@@ -149,8 +158,7 @@ struct Prepared {
 // Loads the choice's kernel onto the device and enters it into the dispatch table: Lathe's own where an
 // external library that was chosen cannot be used after all. The device must have a driver.
 absl::StatusOr<Prepared> prepare_kernel(lathe_device& device, const DispatchKey& key, const Choice& choice,
-                                        bool may_compile = true,
-                                        const BeforeCompile& before_compile = nullptr);
+                                        const Making& making = {});
 
 DriverOptions driver_options(const lathe_context& context);
 // The facts file at `path`, for `target` ("": the file's own).

@@ -25,8 +25,8 @@ struct ContextOptions {
   std::string remote;            // a URL (cache/remote_store.h); "": none
   std::string compiler_library;  // "": beside this library
   bool compiler_in_process = true;
-  std::string compiler_program;   // "": beside this library; of no use in process, as what follows
-  double compiler_seconds = 120;  // for one kernel
+  std::string compiler_program;   // "": beside this library
+  double compiler_seconds = 120;  // for one kernel, payload or ukernel
   uint64_t compiler_bytes = uint64_t{8} << 30;
   LogLevel log_level = LogLevel::kWarning;
   Logger::Sink log_sink;

@@ -48,25 +48,23 @@ std::optional<Recorded> find_recorded(const lathe_device& device, const Dispatch
 }
 
 absl::StatusOr<PreparedClass> prepare_choice(lathe_device& device, const DispatchKey& key,
-                                             const Choice& choice, bool may_compile,
-                                             const BeforeCompile& before_compile = nullptr) {
-  if (!may_compile && (device.driver == nullptr || device.kernels.find(choice.key) == nullptr)) {
+                                             const Choice& choice, const Making& making) {
+  if (!making.may_compile && (device.driver == nullptr || device.kernels.find(choice.key) == nullptr)) {
     // What is found is in memory then, where what follows finds it.
     const absl::Status found = device.context.cache->get(choice.key).status();
-    if (absl::IsNotFound(found) && before_compile != nullptr) LATHE_RETURN_IF_ERROR(before_compile());
+    if (absl::IsNotFound(found) && making.before_compile != nullptr)
+      LATHE_RETURN_IF_ERROR(making.before_compile());
     if (absl::IsNotFound(found))
       return absl::NotFoundError("no store has its kernel, and nothing is to be compiled");
     LATHE_RETURN_IF_ERROR(found);
   }
   PreparedClass prepared = {nullptr, CacheOutcome::kMemoryHit, choice.plan().config.kernel};
   if (device.driver == nullptr) {
-    LATHE_ASSIGN_OR_RETURN(const CacheResult result,
-                           get_artifact(device, key.problem, choice, before_compile));
+    LATHE_ASSIGN_OR_RETURN(const CacheResult result, get_artifact(device, key.problem, choice, making));
     prepared.outcome = result.outcome;
     return prepared;
   }
-  LATHE_ASSIGN_OR_RETURN(const Prepared made,
-                         prepare_kernel(device, key, choice, may_compile, before_compile));
+  LATHE_ASSIGN_OR_RETURN(const Prepared made, prepare_kernel(device, key, choice, making));
   prepared.entry = made.entry;
   prepared.outcome = made.outcome;
   return prepared;
@@ -85,21 +83,25 @@ void record_plan(const lathe_device& device, const DispatchKey& key, const Choic
 absl::StatusOr<PreparedClass> prepare_class(lathe_device& device, const DispatchKey& key,
                                             PrepareFor purpose) {
   LATHE_ASSIGN_OR_RETURN(const Choice choice, choose_plan(device, key, Ranking::kChoiceAlone));
-  const bool may_compile = purpose != PrepareFor::kNoMiss;
+  const bool waits = purpose != PrepareFor::kLater && purpose != PrepareFor::kIdle;
+  Making making;
+  making.may_compile = purpose != PrepareFor::kNoMiss;
+  making.urgency = purpose == PrepareFor::kIdle ? Urgency::kIdle : Urgency::kNow;
+  Making unless_recorded = making;
   std::optional<Recorded> recorded;
   bool serves = false;
-  absl::StatusOr<PreparedClass> prepared =
-      prepare_choice(device, key, choice, may_compile, [&]() -> absl::Status {
-        recorded = find_recorded(device, key, choice);
-        serves = recorded && !(recorded->is_outdated && purpose == PrepareFor::kLater);
-        return serves ? absl::AbortedError(kServedByRecord) : absl::OkStatus();
-      });
+  unless_recorded.before_compile = [&]() -> absl::Status {
+    recorded = find_recorded(device, key, choice);
+    serves = recorded && (waits || !recorded->is_outdated);
+    return serves ? absl::AbortedError(kServedByRecord) : absl::OkStatus();
+  };
+  absl::StatusOr<PreparedClass> prepared = prepare_choice(device, key, choice, unless_recorded);
   if (recorded && !prepared.ok()) {
     if (recorded->is_outdated && purpose == PrepareFor::kCall)
       (void)device.context.background.submit(device, key, JobKind::kRefresh);  // else at the next start
-    absl::StatusOr<PreparedClass> by_record = prepare_choice(device, key, recorded->choice, may_compile);
+    absl::StatusOr<PreparedClass> by_record = prepare_choice(device, key, recorded->choice, making);
     if (by_record.ok()) return by_record;
-    if (serves) prepared = prepare_choice(device, key, choice, may_compile);
+    if (serves) prepared = prepare_choice(device, key, choice, making);
   }
   if (prepared.ok() && prepared->outcome == CacheOutcome::kCompiled && choice.by == ChosenBy::kOracle &&
       !is_asked_for(device, choice))
@@ -110,7 +112,9 @@ absl::StatusOr<PreparedClass> prepare_class(lathe_device& device, const Dispatch
 absl::Status refresh_class(lathe_device& device, const DispatchKey& key) {
   LATHE_ASSIGN_OR_RETURN(const Choice choice, choose_plan(device, key, Ranking::kChoiceAlone));
   if (choice.by != ChosenBy::kOracle || is_asked_for(device, choice)) return absl::OkStatus();
-  LATHE_RETURN_IF_ERROR(get_artifact(device, key.problem, choice).status());
+  Making making;
+  making.urgency = Urgency::kIdle;
+  LATHE_RETURN_IF_ERROR(get_artifact(device, key.problem, choice, making).status());
   record_plan(device, key, choice);
   return absl::OkStatus();
 }

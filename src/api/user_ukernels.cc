@@ -111,7 +111,8 @@ absl::Status UserUkernels::add(UserUkernel ukernel, bool store) {
                                                          {".json", canonical_text(to_json(ukernel))}};
     for (const auto& [ending, bytes] : files) {
       const std::string name = ukernel.name + ending;
-      const absl::Status written = publish_file(directory.get(), ukernel.digest, name, bytes);
+      const absl::Status written =
+          publish_file(directory.get(), ukernel.digest, name, bytes, Durability::kSynced);
       if (!written.ok())
         return absl::UnavailableError(absl::StrCat(directory_, "/", name, ": ", written.message()));
     }

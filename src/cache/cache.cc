@@ -82,9 +82,9 @@ class MemoryOverDisk final : public ArtifactCache {
 
   absl::StatusOr<CacheResult> get_or_create(const Key& key,
                                             absl::FunctionRef<absl::StatusOr<Artifact>()> compile,
-                                            const BeforeWait& before_wait) override {
+                                            const BeforeWait& before_wait, Urgency urgency) override {
     for (;;) {
-      std::optional<absl::StatusOr<CacheResult>> result = join_or_lead(key, compile, before_wait);
+      std::optional<absl::StatusOr<CacheResult>> result = join_or_lead(key, compile, before_wait, urgency);
       if (result) return *std::move(result);
     }
   }
@@ -292,7 +292,8 @@ class MemoryOverDisk final : public ArtifactCache {
   // compiles and is waited for: as long as there is a lease, no longer than for a lock. After a wait that
   // brought nothing nobody is waited for, for kFruitless: whoever had those leases hangs, or the server gives
   // none. An error: compile.
-  absl::StatusOr<ArtifactPtr> load_from_remote_or_lease(const Key& key, std::optional<RemoteLease>* lease) {
+  absl::StatusOr<ArtifactPtr> load_from_remote_or_lease(const Key& key, Urgency urgency,
+                                                        std::optional<RemoteLease>* lease) {
     using Clock = std::chrono::steady_clock;
     const auto deadline = Clock::now() + std::chrono::duration<double>(lock_timeout_seconds_);
     const std::chrono::duration<double> lease_time(lease_seconds_);
@@ -301,15 +302,17 @@ class MemoryOverDisk final : public ArtifactCache {
     for (;;) {
       absl::StatusOr<ArtifactPtr> loaded = load_from_remote(key);
       if (!absl::IsNotFound(loaded.status())) return loaded;
-      const absl::Status taken = remote_->take_lease(key);
+      const bool gives_way = urgency == Urgency::kIdle && remote_->is_leased(key, Urgency::kNow);
+      const absl::Status taken = gives_way ? absl::AlreadyExistsError("another process compiles it now")
+                                           : remote_->take_lease(key, urgency);
       if (taken.ok()) {
-        lease->emplace(remote_.get(), key);
+        lease->emplace(remote_.get(), key, urgency);
         // Its last holder may have published since the look above.
         return load_from_remote(key);
       }
       if (!absl::IsAlreadyExists(taken)) return taken;
       const Clock::time_point now = Clock::now();
-      if (now >= seen + lease_time / 2 && remote_->is_leased(key)) seen = now;
+      if (now >= seen + lease_time / 2 && (gives_way || remote_->is_leased(key, urgency))) seen = now;
       if (now >= deadline || now >= seen + lease_time)
         fruitless_until_.store((now + kFruitless).time_since_epoch().count());
       if (now.time_since_epoch().count() < fruitless_until_.load()) return taken;
@@ -341,7 +344,8 @@ class MemoryOverDisk final : public ArtifactCache {
 
   // One try of get_or_create; none where it is to be tried again.
   std::optional<absl::StatusOr<CacheResult>> join_or_lead(
-      const Key& key, absl::FunctionRef<absl::StatusOr<Artifact>()> compile, const BeforeWait& before_wait) {
+      const Key& key, absl::FunctionRef<absl::StatusOr<Artifact>()> compile, const BeforeWait& before_wait,
+      Urgency urgency) {
     std::shared_ptr<Flight> flight;
     bool leads = false;
     {
@@ -349,8 +353,8 @@ class MemoryOverDisk final : public ArtifactCache {
       const std::lock_guard<std::mutex> lock(flights.mutex);
       if (ArtifactPtr found = find(key)) return CacheResult{std::move(found), CacheOutcome::kMemoryHit};
       std::shared_ptr<Flight>& slot = flights.by_key[key.text];
-      if (slot == nullptr) {
-        slot = std::make_shared<Flight>();
+      if (slot == nullptr || (slot->urgency() == Urgency::kIdle && urgency == Urgency::kNow)) {
+        slot = std::make_shared<Flight>(urgency);
         leads = true;
       }
       flight = slot;
@@ -402,13 +406,15 @@ class MemoryOverDisk final : public ArtifactCache {
     if (loaded.ok()) return keep(key, *loaded);
     flight->turn_slow();
     if (disk_ != nullptr) {
-      claims->machine.emplace(disk_->lock(key, lock_timeout_seconds_));
+      claims->machine.emplace(disk_->lock(key, flight->urgency(), lock_timeout_seconds_));
+      // Given back at once.
+      if (flight->urgency() == Urgency::kIdle) (void)disk_->lock(key, Urgency::kNow, lock_timeout_seconds_);
       // Whoever held the lock before has published; without the lock somebody may have, too.
       loaded = load(key, /*first_look=*/false);
     }
     if (loaded.ok()) return keep(key, *loaded);
     if (asks_remote) {
-      loaded = load_from_remote_or_lease(key, &claims->fleet);
+      loaded = load_from_remote_or_lease(key, flight->urgency(), &claims->fleet);
       *outcome = CacheOutcome::kRemoteHit;
       if (loaded.ok()) return keep(key, *loaded);
     }
@@ -423,7 +429,8 @@ class MemoryOverDisk final : public ArtifactCache {
     if (flights == nullptr) return;  // in a child of a fork that `compile` made: nobody waits here
     {
       const std::lock_guard<std::mutex> lock(flights->mutex);
-      flights->by_key.erase(key.text);
+      const auto at = flights->by_key.find(key.text);
+      if (at != flights->by_key.end() && at->second.get() == flight) flights->by_key.erase(at);
     }
     flight->land(result);
   }

@@ -80,6 +80,10 @@ struct CacheResult {
   CacheOutcome outcome;
 };
 
+// kNow: somebody waits. kIdle: nobody does, and the compile runs where nothing else wants the core, which on
+// a busy machine is seldom: whoever wants the key now makes it beside, and does not wait for that.
+enum class Urgency { kNow, kIdle };
+
 class ArtifactCache {
  public:
   virtual ~ArtifactCache() = default;
@@ -88,14 +92,16 @@ class ArtifactCache {
   // As get, but on a miss runs `compile` once per key in this process (single flight: other callers wait for
   // it and share its result or its error) and, through a lock file with a timeout, once per key on this
   // machine and, through a lease with a timeout, once per key on all that share the remote store; publishes
-  // to disk and to the remote store, best effort. Errors of `compile` are returned and not cached.
+  // to disk and to the remote store, best effort. Errors of `compile` are returned and not cached. Of
+  // urgencies this holds one by one: a kIdle call waits for kNow ones, a kNow call not for kIdle ones.
   // `before_wait`, where it is given, is asked when no store has the key, before another's compile is waited
   // for (in this process, for a lock or for a lease) or one begun: its error is returned, to this caller
   // alone.
   using BeforeWait = std::function<absl::Status()>;
   virtual absl::StatusOr<CacheResult> get_or_create(const Key& key,
                                                     absl::FunctionRef<absl::StatusOr<Artifact>()> compile,
-                                                    const BeforeWait& before_wait = nullptr) = 0;
+                                                    const BeforeWait& before_wait = nullptr,
+                                                    Urgency urgency = Urgency::kNow) = 0;
   // Puts an artifact in the place of the key's, in memory and (best effort) on disk: for one that turned out
   // to be of no use. Whoever holds the old one keeps it.
   virtual std::shared_ptr<const Artifact> replace(const Key& key, Artifact artifact) = 0;

@@ -164,8 +164,8 @@ absl::StatusOr<uint64_t> DiskStore::publish(const Key& key, absl::string_view pa
     return absl::OutOfRangeError(absl::StrCat("an entry of ", bytes.size(), " bytes is more than ",
                                               std::min(static_cast<uint64_t>(kMaxEntryBytes), cap_bytes_)));
   LATHE_RETURN_IF_ERROR(make_room(directory.get(), bytes.size()));
-  LATHE_RETURN_IF_ERROR(
-      publish_file(directory.get(), key.fingerprint, name_of(kind, key.fingerprint), bytes));
+  LATHE_RETURN_IF_ERROR(publish_file(directory.get(), key.fingerprint, name_of(kind, key.fingerprint), bytes,
+                                     Durability::kWhole));
   note_use(directory.get(), key.fingerprint, UseKind::kMade);
   return bytes.size();
 }
@@ -184,10 +184,10 @@ absl::Status DiskStore::make_room(int directory, uint64_t bytes) {
   return absl::OkStatus();
 }
 
-KeyLock DiskStore::lock(const Key& key, double timeout_seconds) {
+KeyLock DiskStore::lock(const Key& key, Urgency urgency, double timeout_seconds) {
   const absl::StatusOr<FileDescriptor> directory = make_private_directory(directory_);
   if (!directory.ok()) return KeyLock();
-  return KeyLock::acquire(directory->get(), lock_name(key.fingerprint), timeout_seconds);
+  return KeyLock::acquire(directory->get(), lock_name(key.fingerprint, urgency), timeout_seconds);
 }
 
 absl::Status DiskStore::failed(const absl::Status& cause) const {

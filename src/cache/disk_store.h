@@ -44,7 +44,7 @@ class DiskStore {
   absl::StatusOr<uint64_t> write(const Key& key, absl::string_view payload,
                                  EntryKind kind = EntryKind::kArtifact);
   // Makes the directory if need be. May return a lock that holds nothing.
-  KeyLock lock(const Key& key, double timeout_seconds);
+  KeyLock lock(const Key& key, Urgency urgency, double timeout_seconds);
 
   // Every entry, least recently used first, and every record. Files that are not ours by name are passed
   // over. Of this and the next two: a directory that does not exist is empty; kUnavailable names it and says

@@ -8,6 +8,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "cache/cache.h"
 #include "core/artifact.h"
 
 namespace lathe {
@@ -19,6 +20,9 @@ using ArtifactPtr = std::shared_ptr<const Artifact>;
 // same reason the error is kept as code and text, of which each waiter makes its own Status.
 class Flight {
  public:
+  explicit Flight(Urgency urgency) : urgency_(urgency) {}
+
+  Urgency urgency() const { return urgency_; }
   void land(const absl::StatusOr<ArtifactPtr>& result) noexcept {
     {
       const std::lock_guard<std::mutex> lock(mutex_);
@@ -64,6 +68,7 @@ class Flight {
   }
 
  private:
+  const Urgency urgency_;
   std::mutex mutex_;
   std::condition_variable changed_;
   bool landed_ = false, slow_ = false, abandoned_ = false;

@@ -129,7 +129,7 @@ struct RemoteStore::State {
   std::timed_mutex mutex;
   std::optional<Redis> connection;  // under mutex, as all that follows
   NameLookup names;
-  int failures = 0;                 // in a row
+  int failures = 0;  // in a row
   Clock::time_point closed_until;
 };
 
@@ -232,14 +232,18 @@ absl::Status RemoteStore::write(absl::string_view verb, const std::string& whole
   return command({verb, whole_name, value}, kMostReply).status();
 }
 
+std::string RemoteStore::lease_name(const Key& key, Urgency urgency) const {
+  return name(urgency == Urgency::kNow ? "lease1" : "idle1", key.fingerprint);
+}
+
 std::string RemoteStore::lease_milliseconds() const {
   return absl::StrCat(std::max<int64_t>(1, static_cast<int64_t>(lease_seconds_ * 1000)));
 }
 
-absl::Status RemoteStore::take_lease(const Key& key) {
+absl::Status RemoteStore::take_lease(const Key& key, Urgency urgency) {
   LATHE_ASSIGN_OR_RETURN(
       const RedisReply reply,
-      command({"SET", name("lease1", key.fingerprint), state_->get().token, "NX", "PX", lease_milliseconds()},
+      command({"SET", lease_name(key, urgency), state_->get().token, "NX", "PX", lease_milliseconds()},
               kMostReply));
   if (reply.kind == RedisReply::Kind::kStatus) return absl::OkStatus();
   return absl::AlreadyExistsError("another process has the lease");
@@ -247,40 +251,40 @@ absl::Status RemoteStore::take_lease(const Key& key) {
 
 // Of these two: where it has run out it may be another's by now. No memory, or what a log callback throws: it
 // runs out by itself.
-void RemoteStore::renew_lease(const Key& key) noexcept {
+void RemoteStore::renew_lease(const Key& key, Urgency urgency) noexcept {
   static constexpr absl::string_view kScript =
       "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('pexpire', KEYS[1], ARGV[2]) "
       "else return 0 end";
   try {
-    (void)command(
-        {"EVAL", kScript, "1", name("lease1", key.fingerprint), state_->get().token, lease_milliseconds()},
-        kMostReply);
+    (void)command({"EVAL", kScript, "1", lease_name(key, urgency), state_->get().token, lease_milliseconds()},
+                  kMostReply);
   } catch (...) {
   }
 }
 
-void RemoteStore::give_back_lease(const Key& key) noexcept {
+void RemoteStore::give_back_lease(const Key& key, Urgency urgency) noexcept {
   static constexpr absl::string_view kScript =
       "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) else return 0 end";
   try {
-    (void)command({"EVAL", kScript, "1", name("lease1", key.fingerprint), state_->get().token}, kMostReply);
+    (void)command({"EVAL", kScript, "1", lease_name(key, urgency), state_->get().token}, kMostReply);
   } catch (...) {
   }
 }
 
-bool RemoteStore::is_leased(const Key& key) {
-  const absl::StatusOr<RedisReply> reply = command({"PTTL", name("lease1", key.fingerprint)}, kMostReply);
+bool RemoteStore::is_leased(const Key& key, Urgency urgency) {
+  const absl::StatusOr<RedisReply> reply = command({"PTTL", lease_name(key, urgency)}, kMostReply);
   return reply.ok() && reply->kind == RedisReply::Kind::kInteger && reply->integer > 0;
 }
 
 // Without a thread for it the lease runs out, and another may compile as well.
-RemoteLease::RemoteLease(RemoteStore* store, const Key& key) : store_(store), key_(key) {
+RemoteLease::RemoteLease(RemoteStore* store, const Key& key, Urgency urgency)
+    : store_(store), key_(key), urgency_(urgency) {
   thread_.start([this] { renew(); });
 }
 
 RemoteLease::~RemoteLease() {
   thread_.end();
-  store_->give_back_lease(key_);
+  store_->give_back_lease(key_, urgency_);
 }
 
 void RemoteLease::renew() noexcept {
@@ -288,7 +292,7 @@ void RemoteLease::renew() noexcept {
   std::unique_lock<std::mutex> lock(thread_.mutex);
   while (!thread_.changed.wait_for(lock, pause, [this] { return thread_.stops; })) {
     lock.unlock();
-    store_->renew_lease(key_);
+    store_->renew_lease(key_, urgency_);
     lock.lock();
   }
 }

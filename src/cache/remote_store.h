@@ -56,14 +56,15 @@ class RemoteStore {
   absl::Status put_text(absl::string_view name, absl::string_view text);
   absl::Status append_text(absl::string_view name, absl::string_view text);
   double lease_seconds() const { return lease_seconds_; }
-  // Takes the lease on the key. kAlreadyExists: it is another's; kUnavailable as above.
-  absl::Status take_lease(const Key& key);
+  // Takes the lease on the key; there is one for each urgency. kAlreadyExists: it is another's; kUnavailable
+  // as above.
+  absl::Status take_lease(const Key& key, Urgency urgency);
   // Another `lease_seconds` for this store's lease, if it still is. Best effort.
-  void renew_lease(const Key& key) noexcept;
+  void renew_lease(const Key& key, Urgency urgency) noexcept;
   // Whether somebody has one; not where the server fails.
-  bool is_leased(const Key& key);
+  bool is_leased(const Key& key, Urgency urgency);
   // Gives back this store's lease, if it still is.
-  void give_back_lease(const Key& key) noexcept;
+  void give_back_lease(const Key& key, Urgency urgency) noexcept;
 
  private:
   using Clock = std::chrono::steady_clock;
@@ -75,6 +76,7 @@ class RemoteStore {
   absl::Status write(absl::string_view verb, const std::string& whole_name, absl::string_view value);
   void report(const absl::Status& status, int failures_before, double pause);
   std::string name(absl::string_view kind, absl::string_view of) const;
+  std::string lease_name(const Key& key, Urgency urgency) const;
   std::string lease_milliseconds() const;
 
   const RemoteAddress address_;
@@ -87,7 +89,7 @@ class RemoteStore {
 // A lease that was taken: renewed, on a thread of its own, until it is given back at the end.
 class RemoteLease {
  public:
-  RemoteLease(RemoteStore* store, const Key& key);
+  RemoteLease(RemoteStore* store, const Key& key, Urgency urgency);
   RemoteLease(const RemoteLease&) = delete;
   RemoteLease& operator=(const RemoteLease&) = delete;
   ~RemoteLease();
@@ -97,6 +99,7 @@ class RemoteLease {
 
   RemoteStore* const store_;
   const Key key_;
+  const Urgency urgency_;
   OwnThread thread_;
 };
 

@@ -47,7 +47,7 @@ absl::Status replace_file(const std::string& path, absl::string_view bytes, mode
   if (!folder.valid()) return absl::ErrnoToStatus(errno, "open");
   const std::string prefix = absl::StrCat(name, ".tmp-");
   reclaim_temporaries(folder.get(), prefix);
-  return publish_through(folder.get(), prefix, name, bytes, {mode, durability == Durability::kSynced});
+  return publish_through(folder.get(), prefix, name, bytes, {mode, durability});
 }
 
 }  // namespace lathe

@@ -7,13 +7,9 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
+#include "cache/store_files.h"
 
 namespace lathe {
-
-enum class Durability {
-  kSynced,   // on disk before it has its name
-  kWritten,  // for what tells of this moment: a crash may cost its contents
-};
 
 // Whoever reads `path` sees all of the old file or all of the new one. It is written under
 // `path`.tmp-PID-N-HEX, held (flock) as long as that takes; those whose writer has ended are removed first.

@@ -14,7 +14,7 @@ namespace lathe {
 using Deadline = std::chrono::steady_clock::time_point;
 constexpr Deadline kNoDeadline = Deadline::max();
 
-// All of them: kUnavailable, the connection is lost or closed by the other side; kDeadlineExceeded.
+// All of these: kUnavailable, the connection is lost or closed by the other side; kDeadlineExceeded.
 // Until one of poll(2)'s `events`.
 absl::Status wait_for(int socket, short events, Deadline deadline);
 absl::Status send_all(int socket, absl::string_view bytes, Deadline deadline);

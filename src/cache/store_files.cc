@@ -25,7 +25,7 @@ namespace lathe {
 namespace {
 
 constexpr absl::string_view kEntrySuffix = ".lathe", kRecordSuffix = ".record", kLockSuffix = ".lock",
-                            kTemporaryPrefix = ".tmp-";
+                            kIdleSuffix = ".idle", kTemporaryPrefix = ".tmp-";
 constexpr size_t kFingerprintSize = 32;
 constexpr time_t kStaleSeconds = 3600;  // no publish takes an hour
 
@@ -57,7 +57,7 @@ absl::Status publish_once(int directory, const std::string& temporary, const std
     if (!lock_file(file.get(), LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK)
       return absl::AbortedError("reclaimed");
     absl::Status status = write_whole(file.get(), bytes);
-    if (status.ok() && how.synced) status = sync_file(file.get());
+    if (status.ok() && how.durability != Durability::kWritten) status = sync_file(file.get());
     if (status.ok() && renameat(directory, temporary.c_str(), directory, name.c_str()) == 0) return status;
     if (status.ok() && errno == ENOENT) return absl::AbortedError("the temporary file is gone");
     if (status.ok()) status = absl::ErrnoToStatus(errno, "rename");
@@ -70,7 +70,9 @@ absl::Status publish_once(int directory, const std::string& temporary, const std
 
 std::string entry_name(absl::string_view fingerprint) { return absl::StrCat(fingerprint, kEntrySuffix); }
 std::string record_name(absl::string_view fingerprint) { return absl::StrCat(fingerprint, kRecordSuffix); }
-std::string lock_name(absl::string_view fingerprint) { return absl::StrCat(fingerprint, kLockSuffix); }
+std::string lock_name(absl::string_view fingerprint, Urgency urgency) {
+  return absl::StrCat(fingerprint, urgency == Urgency::kNow ? kLockSuffix : kIdleSuffix);
+}
 bool is_fingerprint(absl::string_view text) {
   return text.size() == kFingerprintSize && std::all_of(text.begin(), text.end(), [](char c) {
            return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
@@ -78,7 +80,9 @@ bool is_fingerprint(absl::string_view text) {
 }
 bool is_entry(absl::string_view name) { return is_named(name, kEntrySuffix); }
 bool is_record_file(absl::string_view name) { return is_named(name, kRecordSuffix); }
-bool is_held(absl::string_view name) { return is_named(name, kLockSuffix) || is_temporary(name); }
+bool is_held(absl::string_view name) {
+  return is_named(name, kLockSuffix) || is_named(name, kIdleSuffix) || is_temporary(name);
+}
 absl::string_view fingerprint_of(absl::string_view entry) { return entry.substr(0, kFingerprintSize); }
 
 absl::StatusOr<std::vector<std::string>> names_in(int directory) {
@@ -104,9 +108,9 @@ absl::StatusOr<std::vector<std::string>> names_in(int directory) {
 }
 
 absl::Status publish_file(int directory, absl::string_view fingerprint, const std::string& name,
-                          absl::string_view bytes) {
+                          absl::string_view bytes, Durability durability) {
   return publish_through(directory, absl::StrCat(kTemporaryPrefix, fingerprint, "-"), name, bytes,
-                         {S_IRUSR | S_IWUSR, /*synced=*/true});
+                         {S_IRUSR | S_IWUSR, durability});
 }
 
 absl::Status publish_through(int directory, const std::string& prefix, const std::string& name,
@@ -117,8 +121,7 @@ absl::Status publish_through(int directory, const std::string& prefix, const std
   absl::Status status = absl::AbortedError("");
   for (int i = 0; i < kAttempts && absl::IsAborted(status); ++i)
     status = publish_once(directory, temporary_name(prefix), name, bytes, how);
-  // Some file systems refuse; losing the name in a crash is only a miss.
-  if (status.ok() && how.synced) fsync(directory);
+  if (status.ok() && how.durability == Durability::kSynced) fsync(directory);  // some file systems refuse
   return status;
 }
 

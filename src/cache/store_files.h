@@ -2,7 +2,8 @@
 //
 //   <fingerprint>.lathe      an entry
 //   <fingerprint>.record     a record (core/plan_record.h), as an entry is
-//   <fingerprint>.lock       held (flock) by the process that compiles the key
+//   <fingerprint>.lock       held (flock) by the process that compiles the key now,
+//   <fingerprint>.idle       by the one that does when the machine has nothing else to do (Urgency)
 //   .tmp-<fingerprint>-...   held (flock) by the process that writes it, until it is renamed
 //   .uses                    the journal of uses (use_journal.h)
 //
@@ -17,13 +18,14 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "cache/cache.h"
 
 namespace lathe {
 
 constexpr char kUsesName[] = ".uses";
 
 std::string entry_name(absl::string_view fingerprint);
-std::string lock_name(absl::string_view fingerprint);
+std::string lock_name(absl::string_view fingerprint, Urgency urgency = Urgency::kNow);
 bool is_entry(absl::string_view name);
 std::string record_name(absl::string_view fingerprint);
 bool is_record_file(absl::string_view name);
@@ -37,13 +39,20 @@ absl::string_view fingerprint_of(absl::string_view entry);
 // The names in an open directory, sorted: all of them, or why they could not be read.
 absl::StatusOr<std::vector<std::string>> names_in(int directory);
 
-// Writes a temporary, syncs it and renames it to `name`.
+enum class Durability {
+  kSynced,   // on disk before it has its name, and the name before it is said to be written
+  kWhole,    // on disk before it has its name, which a crash may cost: of what can be made again, by callers
+             // that wait
+  kWritten,  // for what tells of this moment: a crash may cost its contents
+};
+
+// Writes a temporary and renames it to `name`.
 absl::Status publish_file(int directory, absl::string_view fingerprint, const std::string& name,
-                          absl::string_view bytes);
+                          absl::string_view bytes, Durability durability);
 
 struct Publishing {
   mode_t mode;
-  bool synced;
+  Durability durability;
 };
 // As publish_file, under a temporary of `prefix`, the process' id, a number and hexadecimal digits, with
 // hyphens between them.

@@ -90,7 +90,7 @@ void rewrite(int directory, int file) {
   const absl::StatusOr<std::vector<std::string>> names = names_in(directory);
   if (!names.ok()) return;
   const std::string text = rewritten(read_open(file, s), *names);
-  (void)publish_file(directory, kGone, kUsesName, text);  // else the old one stays
+  (void)publish_file(directory, kGone, kUsesName, text, Durability::kWhole);  // else the old one stays
 }
 
 }  // namespace

@@ -16,6 +16,7 @@
 #include <thread>
 
 #include "api/compiler_library.h"
+#include "base/idle_thread.h"
 #include "core/key.h"
 #include "fake_device.h"
 #include "generic_bundle.h"
@@ -255,6 +256,27 @@ TEST(CompilerProcesses, WorkAtThePriorityOfTheirCaller) {
   const pid_t niced = children[0] == plain ? children[1] : children[0];
   EXPECT_EQ(getpriority(PRIO_PROCESS, static_cast<id_t>(niced)), 19);
   EXPECT_EQ(sched_getscheduler(niced), SCHED_OTHER);
+}
+
+TEST(CompilerProcesses, WorkIdlyForAThreadThatDoes) {
+  CompilerProcesses processes(options());
+  ASSERT_TRUE(compile(processes).ok());
+  const pid_t plain = children_of(getpid()).at(0);
+  run_idly([&] { EXPECT_TRUE(compile(processes).ok()); });  // with the same nice value
+  const auto children = children_of(getpid());
+  ASSERT_EQ(children.size(), 2u);
+  EXPECT_EQ(sched_getscheduler(plain), SCHED_OTHER);
+  EXPECT_EQ(sched_getscheduler(children[0] == plain ? children[1] : children[0]), SCHED_IDLE);
+}
+
+// It waits, and is not kept from running.
+TEST(CompilerProcesses, OneThatHangsIdlyHasNoLongerThanAnother) {
+  CompilerProcessOptions o = options();
+  o.request_seconds = 2;
+  CompilerProcesses processes(o);
+  const auto before = Clock::now();
+  run_idly([&] { EXPECT_TRUE(absl::IsDeadlineExceeded(compile(processes, kHangs).status())); });
+  EXPECT_LT(Clock::now() - before, std::chrono::seconds(10));
 }
 
 TEST(CompilerProcesses, LeaveTheHostsSignalsAndFilesAlone) {

@@ -15,12 +15,13 @@ void append(void* user, const char*, const char* text, size_t size) {
 
 class Payload : public ::testing::Test {
  protected:
-  void open(const std::string& compiler) {
+  void open(const std::string& compiler, uint32_t seconds = 60) {
     path_ = std::string(LATHE_FAKE_COMPILER_DIR "/") + compiler;
     lathe_context_options options = LATHE_CONTEXT_OPTIONS_INIT;
     options.cache_dir = "";
     options.compiler_library = path_.c_str();
     options.compiler_program = LATHE_COMPILER_PROCESS_FILE;
+    options.compiler_seconds = seconds;
     ASSERT_EQ(lathe_context_create(&options, &context_), LATHE_OK) << lathe_last_error();
   }
   ~Payload() override { lathe_context_destroy(context_); }
@@ -71,6 +72,14 @@ TEST_F(Payload, WhatEndsItsReaderIsAnErrorOfItsOwn) {
     EXPECT_EQ(text_, "");
     EXPECT_EQ(inspect(R"({"functions":[]})"), LATHE_OK) << lathe_last_error();
   }
+}
+
+TEST_F(Payload, OneThatHangsItsReaderIsATimeout) {
+  open("fake_compiler_misbehaves.so", /*seconds=*/1);
+  EXPECT_EQ(inspect(R"({"n":1003})"), LATHE_TIMEOUT);
+  EXPECT_NE(std::string(lathe_last_error()).find("payload p.mlir: the compiler process took more than 1 s"),
+            std::string::npos)
+      << lathe_last_error();
 }
 
 TEST_F(Payload, NullArgumentsAreRefused) {

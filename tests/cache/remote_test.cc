@@ -131,8 +131,9 @@ TEST_F(RemoteTest, AForkedProcessSpeaksOnAConnectionOfItsOwn) {
 TEST_F(RemoteTest, ALeaseOfOneThatDiedIsWaitedForNoLongerThanTheTimeout) {
   NEEDS_REDIS();
   RemoteStore dead(parse_remote(url()).value(), Logger());
-  ASSERT_TRUE(dead.take_lease(key(1)).ok());
-  EXPECT_TRUE(absl::IsAlreadyExists(RemoteStore(parse_remote(url()).value(), Logger()).take_lease(key(1))));
+  ASSERT_TRUE(dead.take_lease(key(1), Urgency::kNow).ok());
+  EXPECT_TRUE(absl::IsAlreadyExists(
+      RemoteStore(parse_remote(url()).value(), Logger()).take_lease(key(1), Urgency::kNow)));
   const int64_t left = ask({"PTTL", "test:lease1:" + key(1).fingerprint})->integer;
   EXPECT_GT(left, 0) << "it runs out by itself";
   EXPECT_LE(left, kLeaseSeconds * 1000);
@@ -142,16 +143,17 @@ TEST_F(RemoteTest, ALeaseOfOneThatDiedIsWaitedForNoLongerThanTheTimeout) {
   const auto before = Clock::now();
   EXPECT_TRUE(serves(*make_cache(o), key(1), CacheOutcome::kCompiled));
   EXPECT_LT(Clock::now() - before, std::chrono::seconds(5));
-  EXPECT_TRUE(absl::IsAlreadyExists(RemoteStore(parse_remote(url()).value(), Logger()).take_lease(key(1))))
+  EXPECT_TRUE(absl::IsAlreadyExists(
+      RemoteStore(parse_remote(url()).value(), Logger()).take_lease(key(1), Urgency::kNow)))
       << "another's lease is not given back";
-  dead.give_back_lease(key(1));
+  dead.give_back_lease(key(1), Urgency::kNow);
   EXPECT_EQ(ask({"EXISTS", "test:lease1:" + key(1).fingerprint})->integer, 0);
 }
 
 TEST_F(RemoteTest, ALeaseOfOneThatDiedEndsByItself) {
   NEEDS_REDIS();
   RemoteStore dead(parse_remote(url()).value(), Logger(), 0.5);
-  ASSERT_TRUE(dead.take_lease(key(1)).ok());
+  ASSERT_TRUE(dead.take_lease(key(1), Urgency::kNow).ok());
   const auto before = Clock::now();
   EXPECT_TRUE(serves(*machine("a", url()), key(1), CacheOutcome::kCompiled));
   const std::chrono::duration<double> took = Clock::now() - before;
@@ -247,7 +249,7 @@ TEST_F(RemoteTest, WhatIsNotTheKeysEntryIsAMissAndReplaced) {
 TEST_F(RemoteTest, WhoIsAskedBeforeWaitingTakesNoLease) {
   NEEDS_REDIS();
   RemoteStore other(parse_remote(url()).value(), Logger());
-  ASSERT_TRUE(other.take_lease(key(1)).ok());
+  ASSERT_TRUE(other.take_lease(key(1), Urgency::kNow).ok());
   const auto goes = [] { return absl::CancelledError("I go"); };
   const auto never = []() -> absl::StatusOr<Artifact> {
     ADD_FAILURE() << "nobody asked for a compile";
