@@ -34,9 +34,10 @@ ABSL_FLAG(Strings, argmax_rows, Strings({"1", "2", "4", "8", "16", "32", "64", "
           "rows of argmax");
 ABSL_FLAG(Strings, argmax_n, Strings({"32000", "128256", "151936", "201088"}), "row lengths of argmax");
 ABSL_FLAG(Strings, dtypes, Strings({"f32", "f16", "bf16"}), "dtypes of argmax");
-ABSL_FLAG(Strings, matmul_dtypes, Strings({"f32"}),
-          "dtypes of matmul: f32, f16, bf16, i8 (oneDNN alone beside f32), q4_0 and q4_0_int8 (by f32, and by f32 "
-          "rounded to bytes)");
+ABSL_FLAG(
+    Strings, matmul_dtypes, Strings({"f32"}),
+    "dtypes of matmul: f32, f16, bf16, i8 (oneDNN alone beside f32), q4_0 and q4_0_int8 (by f32, and by f32 "
+    "rounded to bytes)");
 ABSL_FLAG(int32_t, threads, 1, "threads of Lathe and of every peer");
 ABSL_FLAG(double, seconds, 1.0, "time for one figure");
 ABSL_FLAG(int64_t, pool_bytes, 0,
@@ -44,7 +45,8 @@ ABSL_FLAG(int64_t, pool_bytes, 0,
 ABSL_FLAG(int32_t, first_use_classes, 24, "kernels compiled by first_use");
 ABSL_FLAG(int32_t, warm_kernels, 64, "kernels loaded by warm");
 ABSL_FLAG(int32_t, background_classes, 30, "kernels that each round of `background` has compiled");
-ABSL_FLAG(int32_t, background_rounds, 9, "rounds of `background`, each --seconds idle and as long compiling");
+ABSL_FLAG(int32_t, background_rounds, 15,
+          "rounds of `background`, each --seconds idle and as long compiling");
 ABSL_FLAG(int32_t, oracle_candidates, 24, "how many of a class's candidates `oracle` times, by rank");
 ABSL_FLAG(int32_t, oracle_tuned, 8, "how many of them tuning measures, whose winner's regret is told too");
 ABSL_FLAG(uint64_t, seed, 0, "of the inputs; 0: a fresh one, printed");

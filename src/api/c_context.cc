@@ -130,6 +130,9 @@ lathe_status lathe_device_open(lathe_context* context, const char* name, lathe_d
                            lathe::open_driver(name, lathe::driver_options(*context)));
     lathe::DeviceFacts facts = driver->facts();
     *device = new lathe_device(*context, name, std::move(facts), std::move(driver));
+    // Here, for threads that a library starts take over the priority of the one that opens it, and the
+    // background's is low.
+    if (context->options.external.use != lathe::ExternalUse::kOff) (void)lathe::find_externals(**device);
     return absl::OkStatus();
   });
 }
