@@ -26,13 +26,16 @@ lathe_matmul_desc small(const void* data, void* d, lathe_dtype dtype, int64_t m,
 
 void first_use(const std::string& device_name, const CudaBenchOptions& options) {
   std::vector<double> seconds, compile, link;
-  for (int i = 0; i < options.first_use_classes; ++i) {
+  for (int i = 0; i < options.first_use_classes && !is_over(options); ++i) {
     // A context of its own without a disk: nothing is warm but the driver and the compiler library.
     lathe_context_options none = LATHE_CONTEXT_OPTIONS_INIT;
-    none.cache_dir = "";
+    const char* const no_bundle = nullptr;
+    none.cache_dir = none.remote = "";
+    none.bundles = &no_bundle;
     const Context context(none);
     const Device device = context.open(device_name.c_str());
-    const int64_t m = 1 + i % 16 * (i % 3 == 0 ? 1 : 17), n = 2048 + 128 * i, k = 4096;
+    const int64_t m = 1 + i % 16 * (i % 3 == 0 ? 1 : 17), n = options.first_use_n + 128 * i;
+    const int64_t k = options.first_use_k;
     const Buffer data = device.allocate(static_cast<size_t>(n * k) * 2),
                  d = device.allocate(static_cast<size_t>(m * n) * 2);
     const Stream stream = device.stream();
