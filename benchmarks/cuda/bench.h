@@ -25,6 +25,9 @@ struct CudaBenchOptions {
   double deadline = std::numeric_limits<double>::infinity();  // by now_seconds(): begin nothing after it
   int first_use_classes = 24;
   int64_t first_use_n = 2048, first_use_k = 4096;  // the least of the classes
+  int enqueued =
+      200;  // calls in a row whose host time is taken: few enough never to wait for the device's queue
+  bool judged = true;  // whether a missed floor is a failure
   uint64_t seed = 0;
   std::string csv_directory;
 };
@@ -32,11 +35,11 @@ struct CudaBenchOptions {
 inline bool is_over(const CudaBenchOptions& options) { return now_seconds() >= options.deadline; }
 
 // Each prints its table, of the rows that it came to before the deadline. False: a result of Lathe's was
-// wrong or a call of it failed; the reason is printed.
+// wrong or a call of it failed, or a floor was missed; the reason is printed.
 bool bench_cuda_matmul(const Gpu& gpu, const CudaBenchOptions& options, const DevicePool& pool,
                        CublasLt* peer);
 bool bench_cuda_argmax(const Gpu& gpu, const CudaBenchOptions& options, const DevicePool& pool);
-// First use on an empty cache, call to result; a cached call's host time beside a bare launch's.
+// First use on an empty cache, call to result; the host's time for a cached call beside a bare launch's.
 bool bench_cuda_startup(const Gpu& gpu, const std::string& device_name, const CudaBenchOptions& options);
 
 // Operations a second of a large square product, the peer's best; 0 without one.

@@ -81,11 +81,15 @@ END:
 
 }  // namespace
 
+void* CudaDriver::entry(const char* function) const {
+  void* found = dlsym(library_, function);
+  if (found == nullptr) throw std::runtime_error(std::string("libcuda has no ") + function);
+  return found;
+}
+
 template <typename... Arguments>
 int CudaDriver::result_of(const char* function, Arguments... arguments) const {
-  auto* entry = reinterpret_cast<int (*)(Arguments...)>(dlsym(library_, function));
-  if (entry == nullptr) throw std::runtime_error(std::string("libcuda has no ") + function);
-  return entry(arguments...);
+  return reinterpret_cast<int (*)(Arguments...)>(entry(function))(arguments...);
 }
 
 template <typename... Arguments>
@@ -138,9 +142,9 @@ void CudaDriver::Graph::replay() const {
   driver_.synchronize(stream_);
 }
 
-void* CudaDriver::load_kernel(const std::string& ptx, const char* name) const {
+void* CudaDriver::load_kernel(const std::string& code, const char* name) const {
   void *module = nullptr, *kernel = nullptr;
-  call("cuModuleLoadData", &module, static_cast<const void*>(ptx.c_str()));
+  call("cuModuleLoadData", &module, static_cast<const void*>(code.c_str()));
   call("cuModuleGetFunction", &kernel, module, name);
   return kernel;
 }

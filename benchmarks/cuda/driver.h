@@ -33,8 +33,10 @@ class CudaDriver {
     void* executable_ = nullptr;
   };
 
-  // A kernel of PTX text.
-  void* load_kernel(const std::string& ptx, const char* name) const;
+  // A kernel of a cubin or of PTX text.
+  void* load_kernel(const std::string& code, const char* name) const;
+  // The driver's function of that name.
+  void* entry(const char* function) const;
   // `parameters`: `bytes` of the kernel's parameter buffer.
   void launch(void* kernel, unsigned groups, unsigned threads, void* stream, const void* parameters,
               size_t bytes) const;

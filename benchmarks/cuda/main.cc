@@ -76,6 +76,8 @@ void make_tiny(CudaBenchOptions* options) {
   options->argmax_n = {1000};
   options->ragged = false;
   options->seconds = 0.01;
+  options->enqueued = 5;
+  options->judged = false;
   options->first_use_classes = 2;
   options->first_use_n = 64;
   options->first_use_k = 64;

@@ -49,12 +49,23 @@ class CudaMatmul {
     return row.ours != "REFUSED" && row.ours != "WRONG";
   }
 
-  void report() const {
+  // False: a floor was missed by what was measured.
+  bool report() const {
+    constexpr int64_t kMost = std::numeric_limits<int64_t>::max();
     table_.print();
     print_means("M <= 16", 1, 16);
     print_means("M 17..64", 17, 64);
     print_means("M 65..511", 65, 511);
-    print_means("M >= 512", 512, std::numeric_limits<int64_t>::max());
+    print_means("M >= 512", 512, kMost);
+    const Means decode = means_of(1, 16), prefill = means_of(512, kMost);
+    const bool streams = decode.bandwidth >= 90;
+    bool met = reaches_floor("decode, M <= 16, over cuBLASLt's first answer", decode.first, 1, "x",
+                             options_.judged && decode.first > 0 && !streams);
+    met &= reaches_floor("decode, M <= 16, of the read bandwidth", decode.bandwidth, 90, "%",
+                         options_.judged && streams);
+    met &= reaches_floor("prefill, M >= 512, over cuBLASLt's first answer", prefill.first, 0.8, "x",
+                         options_.judged && prefill.first > 0);
+    return met;
   }
 
  private:
@@ -70,8 +81,7 @@ class CudaMatmul {
   };
   struct Outcome {
     int64_t m;
-    double first, best, bandwidth;
-    size_t weight_bytes;
+    double first, best, bandwidth;  // the latter of the read bandwidth
   };
 
   void measure(Row* row) {
@@ -149,7 +159,7 @@ class CudaMatmul {
     row->tflops = number(p.flops() / ours.seconds * 1e-12, 1);
     row->gbs = number(bytes / ours.seconds * 1e-9, 0);
     row->roofline = number(100 * limit / ours.seconds, 0) + "%";
-    Outcome outcome{p.m, 0, 0, bytes / ours.seconds / gpu_.read_bandwidth, p.weight_bytes()};
+    Outcome outcome{p.m, 0, 0, bytes / ours.seconds / gpu_.read_bandwidth};
     if (has_first) {
       const Ratio first = paired_ratio(ours, standings[1]);
       outcome.first = first.median;
@@ -174,24 +184,32 @@ class CudaMatmul {
                 r.algorithms});
   }
 
-  void print_means(const char* name, int64_t lo, int64_t hi) const {
-    std::vector<double> first, best, streaming;
+  // Geometric means over the rows of these M, 0 where there are none: ratios, and percent of the bandwidth.
+  struct Means {
+    double first = 0, best = 0, worst = 0, bandwidth = 0;
+    size_t rows = 0;
+  };
+
+  Means means_of(int64_t lo, int64_t hi) const {
+    std::vector<double> first, best, bandwidth;
     for (const Outcome& o : outcomes_) {
       if (o.m < lo || o.m > hi) continue;
       if (o.first > 0) first.push_back(o.first);
       if (o.best > 0) best.push_back(o.best);
-      if (o.weight_bytes >= size_t{64} << 20) streaming.push_back(o.bandwidth);
+      bandwidth.push_back(100 * o.bandwidth);
     }
-    if (!best.empty()) {
-      std::printf(
-          "%s: %.3fx cuBLASLt's first answer, %.3fx its best (geometric means of %zu shapes, worst %.2fx)\n",
-          name, geometric_mean(first), geometric_mean(best), best.size(),
-          *std::min_element(best.begin(), best.end()));
-    }
-    if (!streaming.empty() && hi <= 16) {
-      std::printf("%s, weights of 64 MB and more: %.1f%% of the read bandwidth (geometric mean of %zu)\n",
-                  name, 100 * geometric_mean(streaming), streaming.size());
-    }
+    const double worst = best.empty() ? 0 : *std::min_element(best.begin(), best.end());
+    return {geometric_mean(first), geometric_mean(best), worst, geometric_mean(bandwidth), bandwidth.size()};
+  }
+
+  void print_means(const char* name, int64_t lo, int64_t hi) const {
+    const Means means = means_of(lo, hi);
+    if (means.rows == 0) return;
+    std::printf(
+        "%s: %.3fx cuBLASLt's first answer, %.3fx its best (worst %.2fx), %.1f%% of the read bandwidth; "
+        "geometric means "
+        "of %zu rows\n",
+        name, means.first, means.best, means.worst, means.bandwidth, means.rows);
   }
 
   const Gpu& gpu_;
@@ -257,7 +275,7 @@ bool bench_cuda_matmul(const Gpu& gpu, const CudaBenchOptions& options, const De
                  static_cast<long>(problems[done].m), e.what());
     right = false;
   }
-  matmul.report();
+  right &= matmul.report();
   if (done < problems.size()) std::printf("matmul: %zu of %zu rows measured\n", done, problems.size());
   return right;
 }

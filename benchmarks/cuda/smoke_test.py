@@ -59,7 +59,7 @@ def main():
             with_peer(directory)
         status, text, rows = bench(directory, "--alone")
         assert status == 0 and float(rows["argmax"][0]["lathe us"]) > 0 and float(rows["matmul"][0]["lathe us"]) > 0, rows
-        assert "first use, call to result" in text and "cached call" in text, text
+        assert "first use p50: " in text and "cached call over a bare launch: " in text, text
         # Lathe's own failures are rows, too, and the exit status.
         status, _, rows = bench(directory, "--alone", "--mode=argmax,matmul", LATHE_CACHE_DIR=directory + "/empty",
                                 LATHE_COMPILER_LIBRARY=directory + "/none.so")
