@@ -156,7 +156,8 @@ if wants check; then
   for suite in "${suites[@]}"; do
     # Of the CPU alone, or in need of the source tree.
     case $(basename "$suite") in *_avx2 | *_aarch64 | *_process | *_processes | *_user_ukernels | *_coverage) continue ;; esac
-    begin "$at_once" "$(basename "$suite")" 300 "$suite"
+    # They count what is compiled.
+    begin "$at_once" "$(basename "$suite")" 300 env -u LATHE_BUNDLES "$suite"
   done
   finished
 fi
@@ -174,15 +175,17 @@ fi
 if wants stress; then
   # Side by side and again and again: last arrivers of split K and argmax from several streams and threads, captures beside
   # loads.
-  seconds=$(($(left) - 20)) again='end=$((SECONDS + $1)) runs=0; shift; until [ $SECONDS -ge $end ] && [ $runs -gt 0 ]; do
+  seconds=$(($(left) - 60)) most=$(left) again='end=$((SECONDS + $1)) runs=0; shift; until [ $SECONDS -ge $end ] && [ $runs -gt 0 ]; do
     "$@" || exit; runs=$((runs + 1)); done; echo "$runs runs"'
   [ "$form" != smoke ] || seconds=1
+  [ "$form" != quick ] || export LATHE_TEST_SECONDS=5
   for suite in streams threads split_k argmax; do
     [ "$form" != smoke ] || [ "$suite" = argmax ] || continue
-    begin 6 "stress_$suite" $((seconds + 20)) bash -c "$again" again "$seconds" "$here/bin/conformance_$suite"
+    begin 6 "stress_$suite" "$most" bash -c "$again" again "$seconds" \
+      env -u LATHE_BUNDLES "$here/bin/conformance_$suite"
   done
   for filter in capture stream; do
-    begin 6 "stress_$filter" $((seconds + 20)) bash -c "$again" again "$seconds" \
+    begin 6 "stress_$filter" "$most" bash -c "$again" again "$seconds" \
       "$lathe" selftest --device cuda:0 --quick --filter "$filter"
   done
   finished
