@@ -93,7 +93,7 @@ class ArgmaxBench {
     return !failed;
   }
 
-  void report() const {
+  void report() {
     table_.print();
     table_.write_csv(bench_.options.csv_directory, "argmax.csv");
     std::printf("%.2fx the scalar loop (geometric mean of %zu)\n", geometric_mean(ratios_), ratios_.size());

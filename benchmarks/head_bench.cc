@@ -75,7 +75,7 @@ class HeadBench {
     return !failed;
   }
 
-  void report() const {
+  void report() {
     table_.print();
     table_.write_csv(bench_.options.csv_directory, "head.csv");
     if (ratios_.empty()) return;

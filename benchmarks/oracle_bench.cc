@@ -127,7 +127,7 @@ class OracleBench {
     return measure({"argmax", dtype, "", rows, n, 1, plan, run, tune});
   }
 
-  void report() const {
+  void report() {
     table_.print();
     table_.write_csv(bench_.options.csv_directory, "oracle.csv");
     for (const auto& [op, all] : losses_) {

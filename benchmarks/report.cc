@@ -1,7 +1,6 @@
 #include "report.h"
 
 #include <cstdio>
-#include <fstream>
 
 namespace lathe::bench {
 namespace {
@@ -12,10 +11,21 @@ std::string joined(const std::vector<std::string>& values, const char* separator
   return text;
 }
 
+// `met` is false of NaN.
+bool judge(const std::string& what, double figure, const char* sense, double bar, const std::string& unit,
+           bool met, bool judged) {
+  std::printf("%s: %.2f%s, %s %.2f: %s\n", what.c_str(), figure, unit.c_str(), sense, bar,
+              !judged ? "not judged"
+              : met   ? "met"
+                      : "missed");
+  return met || !judged;
+}
+
 }  // namespace
 
 void Table::add(std::vector<std::string> row) {
   std::fprintf(stderr, "%s\n", joined(row, "  ").c_str());
+  append(row);
   rows_.push_back(std::move(row));
 }
 
@@ -27,21 +37,29 @@ void Table::print() const {
   std::fflush(stdout);
 }
 
-void Table::write_csv(const std::string& directory, const std::string& file) const {
+void Table::write_csv(const std::string& directory, const std::string& file) {
   if (directory.empty()) return;
-  std::ofstream out(directory + "/" + file);
-  out << joined(columns_, ",") << "\n";
-  for (const auto& row : rows_) out << joined(row, ",") << "\n";
-  if (!out) std::fprintf(stderr, "cannot write %s/%s\n", directory.c_str(), file.c_str());
+  csv_path_ = directory + "/" + file;
+  csv_.open(csv_path_);
+  append(columns_);
+  for (const auto& row : rows_) append(row);
+}
+
+void Table::append(const std::vector<std::string>& row) {
+  if (csv_path_.empty()) return;
+  csv_ << joined(row, ",") << std::endl;
+  if (csv_) return;
+  std::fprintf(stderr, "cannot write %s\n", csv_path_.c_str());
+  csv_path_.clear();
 }
 
 bool meets_bar(const std::string& what, double figure, double bar, const std::string& unit, bool judged) {
-  const bool met = figure <= bar;  // false of NaN
-  std::printf("%s: %.2f%s, at most %.2f: %s\n", what.c_str(), figure, unit.c_str(), bar,
-              !judged ? "not judged"
-              : met   ? "met"
-                      : "missed");
-  return met || !judged;
+  return judge(what, figure, "at most", bar, unit, figure <= bar, judged);
+}
+
+bool reaches_floor(const std::string& what, double figure, double floor, const std::string& unit,
+                   bool judged) {
+  return judge(what, figure, "at least", floor, unit, figure >= floor, judged);
 }
 
 std::string number(double value, int digits) {

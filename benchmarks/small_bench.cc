@@ -83,7 +83,7 @@ class SmallBench {
     return !failed;
   }
 
-  void report() const {
+  void report() {
     table_.print();
     table_.write_csv(bench_.options.csv_directory, "small.csv");
     if (ratios_.empty()) return;

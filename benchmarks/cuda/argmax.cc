@@ -1,6 +1,7 @@
 // argmax of cold logits against the bandwidth of reading them, graph-replayed. torch.argmax as a peer is
-// argmax_vs_torch.py's.
+// vs_torch.py's.
 #include <cstdio>
+#include <stdexcept>
 
 #include "cuda/bench.h"
 #include "report.h"
@@ -23,48 +24,79 @@ bool is_right(const DevicePool& pool, int64_t rows, int64_t n, const std::vector
   return true;
 }
 
+class CudaArgmax {
+ public:
+  CudaArgmax(const Gpu& gpu, const CudaBenchOptions& options, const DevicePool& pool)
+      : gpu_(gpu),
+        options_(options),
+        pool_(pool),
+        table_("argmax " + options.dtype_name + ", " + gpu.driver.name(),
+               {"rows", "V", "lathe us", "GB/s", "of read bandwidth", "rounds"}) {
+    table_.write_csv(options.csv_directory, "cuda_argmax_" + options.dtype_name + ".csv");
+  }
+
+  // False: the answer was wrong or a call failed; the row says which.
+  bool measure(int64_t rows, int64_t n) {
+    std::vector<std::string> row = {std::to_string(rows), std::to_string(n), "WRONG", "-", "-", "-"};
+    bool right = false;
+    try {
+      right = measure(rows, n, &row);
+    } catch (const std::exception& e) {
+      std::fprintf(stderr, "argmax %ldx%ld: %s\n", static_cast<long>(rows), static_cast<long>(n), e.what());
+      row[2] = "REFUSED";
+    }
+    table_.add(row);
+    if (!gpu_.driver.is_alive(gpu_.stream)) throw std::runtime_error("the device is lost");
+    return right;
+  }
+
+  void report() const { table_.print(); }
+
+ private:
+  bool measure(int64_t rows, int64_t n, std::vector<std::string>* row) const {
+    const size_t bytes = static_cast<size_t>(rows * n) * 2;
+    const Buffer indices = gpu_.device.allocate(static_cast<size_t>(rows) * sizeof(int64_t));
+    const auto call = [&](size_t index) {
+      gpu_.device.run(
+          argmax_desc(Matrix{pool_.copy(bytes, index), options_.dtype, rows, n}, indices.as<int64_t>()),
+          gpu_.stream);
+    };
+    std::vector<int64_t> got(static_cast<size_t>(rows), -1);
+    indices.upload(got.data(), got.size() * sizeof(int64_t), gpu_.stream);
+    call(0);
+    indices.download(got.data(), got.size() * sizeof(int64_t), gpu_.stream);
+    gpu_.device.synchronize(gpu_.stream);
+    if (!is_right(pool_, rows, n, got)) return false;
+    std::vector<GraphEntrant> entrants;
+    entrants.push_back(capture_calls(gpu_, "lathe", cold_copies(gpu_, pool_, bytes), call));
+    const Standing ours = run_graph_contest(entrants, options_.seconds)[0];
+    const double rate = static_cast<double>(bytes) / ours.seconds;
+    (*row)[2] = number(ours.seconds * 1e6, 2);
+    (*row)[3] = number(rate * 1e-9, 0);
+    (*row)[4] = number(100 * rate / gpu_.read_bandwidth, 0) + "%";
+    (*row)[5] = std::to_string(ours.rounds.size());
+    return true;
+  }
+
+  const Gpu& gpu_;
+  const CudaBenchOptions& options_;
+  const DevicePool& pool_;
+  Table table_;
+};
+
 }  // namespace
 
 bool bench_cuda_argmax(const Gpu& gpu, const CudaBenchOptions& options, const DevicePool& pool) {
-  Table table("argmax " + options.dtype_name + ", " + gpu.driver.name(),
-              {"rows", "V", "lathe us", "GB/s", "of read bandwidth", "rounds"});
+  CudaArgmax argmax(gpu, options, pool);
+  bool right = true;
   for (int64_t n : options.argmax_n) {
     for (int64_t rows : options.argmax_rows) {
-      const size_t bytes = static_cast<size_t>(rows * n) * 2;
-      if (pool.copies(bytes) == 0) continue;
-      const Buffer indices = gpu.device.allocate(static_cast<size_t>(rows) * sizeof(int64_t));
-      const auto call = [&](size_t index) {
-        gpu.device.run(
-            argmax_desc(Matrix{pool.copy(bytes, index), options.dtype, rows, n}, indices.as<int64_t>()),
-            gpu.stream);
-      };
-      std::vector<int64_t> got(static_cast<size_t>(rows), -1);
-      indices.upload(got.data(), got.size() * sizeof(int64_t), gpu.stream);
-      call(0);
-      indices.download(got.data(), got.size() * sizeof(int64_t), gpu.stream);
-      gpu.device.synchronize(gpu.stream);
-      if (!is_right(pool, rows, n, got)) return false;
-      const size_t cold =
-          std::min(4 * static_cast<size_t>(gpu.driver.l2_bytes()) / bytes + 1, pool.copies(bytes));
-      const int calls = calls_for(4e-6, cold);
-      std::vector<GraphEntrant> entrants;
-      entrants.push_back({"lathe",
-                          std::make_unique<CudaDriver::Graph>(gpu.driver, gpu.stream,
-                                                              [&] {
-                                                                for (int i = 0; i < calls; ++i)
-                                                                  call(static_cast<size_t>(i));
-                                                              }),
-                          calls});
-      const Standing ours = run_graph_contest(entrants, options.seconds)[0];
-      const double rate = static_cast<double>(bytes) / ours.seconds;
-      table.add({std::to_string(rows), std::to_string(n), number(ours.seconds * 1e6, 2),
-                 number(rate * 1e-9, 0), number(100 * rate / gpu.read_bandwidth, 0) + "%",
-                 std::to_string(ours.rounds.size())});
+      if (is_over(options) || pool.copies(static_cast<size_t>(rows * n) * 2) == 0) continue;
+      right &= argmax.measure(rows, n);
     }
   }
-  table.print();
-  table.write_csv(options.csv_directory, "cuda_argmax_" + options.dtype_name + ".csv");
-  return true;
+  argmax.report();
+  return right;
 }
 
 }  // namespace lathe::bench

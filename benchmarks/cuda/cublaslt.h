@@ -1,5 +1,4 @@
-// cuBLASLt as a peer, opened at run time; absent where the build found no header or the machine has no
-// library.
+// cuBLASLt as a peer, opened at run time.
 #pragma once
 
 #include <cstdint>
@@ -21,12 +20,14 @@ using LtCall = std::function<void(const void* a, const void* w, void* d, void* s
 
 class CublasLt {
  public:
-  // Null with the reason on stderr when it cannot be had.
+  // By the loader's search. Throws std::runtime_error where it cannot be had.
   static std::unique_ptr<CublasLt> open();
   virtual ~CublasLt() = default;
+  // "130200 (/usr/local/cuda/lib64/libcublasLt.so.13)"
   virtual std::string version() const = 0;
-  // Every algorithm that its heuristics name for the shape, its first answer first.
-  virtual std::vector<LtCall> algorithms(const LtGemm& gemm) = 0;
+  // The algorithms that its heuristics name for the shape, `most` of them, its first answer first. A call
+  // that it refuses throws std::runtime_error.
+  virtual std::vector<LtCall> algorithms(const LtGemm& gemm, int most) = 0;
 };
 
 }  // namespace lathe::bench

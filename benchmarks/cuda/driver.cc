@@ -3,7 +3,6 @@
 #include <dlfcn.h>
 
 #include <algorithm>
-#include <cstdio>
 #include <stdexcept>
 
 #include "contest.h"
@@ -82,11 +81,20 @@ END:
 
 }  // namespace
 
+void* CudaDriver::entry(const char* function) const {
+  void* found = dlsym(library_, function);
+  if (found == nullptr) throw std::runtime_error(std::string("libcuda has no ") + function);
+  return found;
+}
+
+template <typename... Arguments>
+int CudaDriver::result_of(const char* function, Arguments... arguments) const {
+  return reinterpret_cast<int (*)(Arguments...)>(entry(function))(arguments...);
+}
+
 template <typename... Arguments>
 void CudaDriver::call(const char* function, Arguments... arguments) const {
-  auto* entry = reinterpret_cast<int (*)(Arguments...)>(dlsym(library_, function));
-  if (entry == nullptr) throw std::runtime_error(std::string("libcuda has no ") + function);
-  const int result = entry(arguments...);
+  const int result = result_of(function, arguments...);
   if (result != 0) throw std::runtime_error(std::string(function) + " answered " + std::to_string(result));
 }
 
@@ -110,18 +118,23 @@ CudaDriver::CudaDriver(int ordinal) : library_(dlopen("libcuda.so.1", RTLD_NOW |
 CudaDriver::Graph::Graph(const CudaDriver& driver, void* stream, const std::function<void()>& work)
     : driver_(driver), stream_(stream) {
   driver_.call("cuStreamBeginCapture_v2", stream, kCaptureModeThreadLocal);
-  work();
-  driver_.call("cuStreamEndCapture", stream, &graph_);
-  driver_.call("cuGraphInstantiateWithFlags", &executable_, graph_, 0ull);
+  try {
+    work();
+    driver_.call("cuStreamEndCapture", stream, &graph_);
+    driver_.call("cuGraphInstantiateWithFlags", &executable_, graph_, 0ull);
+  } catch (...) {
+    // The stream must not be left capturing. Where the capture has ended, this is refused.
+    void* half = nullptr;
+    driver_.result_of("cuStreamEndCapture", stream, &half);
+    for (void* graph : {half, graph_})
+      if (graph != nullptr) driver_.result_of("cuGraphDestroy", graph);
+    throw;
+  }
 }
 
 CudaDriver::Graph::~Graph() {
-  try {
-    driver_.call("cuGraphExecDestroy", executable_);
-    driver_.call("cuGraphDestroy", graph_);
-  } catch (const std::exception& e) {
-    std::fprintf(stderr, "%s\n", e.what());
-  }
+  driver_.result_of("cuGraphExecDestroy", executable_);
+  driver_.result_of("cuGraphDestroy", graph_);
 }
 
 void CudaDriver::Graph::replay() const {
@@ -129,9 +142,9 @@ void CudaDriver::Graph::replay() const {
   driver_.synchronize(stream_);
 }
 
-void* CudaDriver::load_kernel(const std::string& ptx, const char* name) const {
+void* CudaDriver::load_kernel(const std::string& code, const char* name) const {
   void *module = nullptr, *kernel = nullptr;
-  call("cuModuleLoadData", &module, static_cast<const void*>(ptx.c_str()));
+  call("cuModuleLoadData", &module, static_cast<const void*>(code.c_str()));
   call("cuModuleGetFunction", &kernel, module, name);
   return kernel;
 }
@@ -148,13 +161,20 @@ void CudaDriver::launch(void* kernel, unsigned groups, unsigned threads, void* s
 
 void CudaDriver::synchronize(void* stream) const { call("cuStreamSynchronize", stream); }
 
+bool CudaDriver::is_alive(void* stream) const { return result_of("cuStreamSynchronize", stream) == 0; }
+
+void CudaDriver::fill(void* data, uint32_t value, size_t words, void* stream) const {
+  call("cuMemsetD32Async", data, value, words, stream);
+}
+
 double measure_read_bandwidth(const CudaDriver& driver, void* stream, const void* data, size_t bytes) {
   void* kernel = driver.load_kernel(kReadPtx, "read_all");
   constexpr int kSweeps = 4, kTrials = 10;
   constexpr unsigned kThreads = 512, kLoads = 4;
   double best = 0;
   for (unsigned groups_per_unit : {2u, 4u, 8u}) {
-    const unsigned groups = groups_per_unit * static_cast<unsigned>(driver.units());
+    const unsigned groups = static_cast<unsigned>(std::min<uint64_t>(
+        groups_per_unit * static_cast<unsigned>(driver.units()), bytes / 16 / kThreads / kLoads));
     const uint64_t step = uint64_t{groups} * kThreads * kLoads, vectors = bytes / 16 / step * step;
     const struct {
       const void* data;

@@ -15,7 +15,8 @@ class CudaDriver {
   // Opens libcuda.so.1 and makes the primary context of `ordinal` current on this thread.
   explicit CudaDriver(int ordinal);
 
-  // What `work` enqueues on `stream`, as a graph that can be replayed.
+  // What `work` enqueues on `stream`, as a graph that can be replayed. Whatever `work` throws ends the
+  // capture.
   class Graph {
    public:
     Graph(const CudaDriver& driver, void* stream, const std::function<void()>& work);
@@ -32,18 +33,26 @@ class CudaDriver {
     void* executable_ = nullptr;
   };
 
-  // A kernel of PTX text.
-  void* load_kernel(const std::string& ptx, const char* name) const;
+  // A kernel of a cubin or of PTX text.
+  void* load_kernel(const std::string& code, const char* name) const;
+  // The driver's function of that name.
+  void* entry(const char* function) const;
   // `parameters`: `bytes` of the kernel's parameter buffer.
   void launch(void* kernel, unsigned groups, unsigned threads, void* stream, const void* parameters,
               size_t bytes) const;
   void synchronize(void* stream) const;
+  // False once a kernel has failed in a way that no later call of this process recovers from.
+  bool is_alive(void* stream) const;
+  // `words` words of 32 bits.
+  void fill(void* data, uint32_t value, size_t words, void* stream) const;
   int64_t l2_bytes() const { return l2_bytes_; }
   int units() const { return units_; }
   const std::string& name() const { return name_; }
 
  private:
   friend class Graph;
+  template <typename... Arguments>
+  int result_of(const char* function, Arguments... arguments) const;
   template <typename... Arguments>
   void call(const char* function, Arguments... arguments) const;
 

@@ -39,11 +39,27 @@ std::vector<Standing> run_graph_contest(const std::vector<GraphEntrant>& entrant
   return standings;
 }
 
-int calls_for(double seconds_a_call, size_t copies) {
+GraphEntrant capture_calls(const Gpu& gpu, const std::string& name, size_t copies,
+                           const std::function<void(size_t)>& call) {
   constexpr double kReplaySeconds = 4e-3;
   constexpr double kMost = 1000;  // nodes of a graph
-  const double wanted = std::max(kReplaySeconds / seconds_a_call, static_cast<double>(copies));
-  return static_cast<int>(std::clamp(std::ceil(wanted), 1.0, kMost));
+  const auto capture = [&](int calls) {
+    return std::make_unique<CudaDriver::Graph>(gpu.driver, gpu.stream, [&] {
+      for (int i = 0; i < calls; ++i) call(static_cast<size_t>(i));
+    });
+  };
+  const auto few = capture(4);
+  few->replay();
+  const double start = now_seconds();
+  few->replay();
+  const double wanted = std::max(4 * kReplaySeconds / (now_seconds() - start), static_cast<double>(copies));
+  const int calls = static_cast<int>(std::clamp(std::ceil(wanted), 1.0, kMost));
+  return {name, capture(calls), calls};
+}
+
+size_t cold_copies(const Gpu& gpu, const DevicePool& pool, size_t operand_bytes) {
+  const size_t wanted = 4 * static_cast<size_t>(gpu.driver.l2_bytes()) / operand_bytes + 1;
+  return std::min(wanted, pool.copies(operand_bytes));
 }
 
 }  // namespace lathe::bench

@@ -13,13 +13,14 @@
 
 namespace lathe::bench {
 
-// Device memory that weights rotate over: N(0, 1) throughout, from one block of a prime length repeated, so
-// that no two operands within the cache's reach start alike.
+// Device memory of N(0, 1), from one block of a prime length repeated: weights rotate over it and no two
+// within the cache's reach start alike.
 class DevicePool {
  public:
   DevicePool(const Device& device, size_t bytes, lathe_dtype dtype, uint64_t seed);
   size_t bytes() const { return bytes_; }
   const void* data() const { return memory_.data(); }
+  // How many operands of that size it holds, at multiples of 4 KiB.
   size_t copies(size_t operand_bytes) const { return bytes_ / stride(operand_bytes); }
   void* copy(size_t operand_bytes, size_t index) const;
   // Element `i` of copy 0 of anything.
@@ -49,9 +50,14 @@ struct GraphEntrant {
   std::unique_ptr<CudaDriver::Graph> graph;
   int calls = 1;
 };
+// `call` (its argument the number of the call) often enough for a replay of some milliseconds, and for a turn
+// over `copies` of its operands. It must have been called once outside of a capture.
+GraphEntrant capture_calls(const Gpu& gpu, const std::string& name, size_t copies,
+                           const std::function<void(size_t)>& call);
+// How many operands of that size a turn passes through for the next one to find none in the L2, or as many as
+// the pool has.
+size_t cold_copies(const Gpu& gpu, const DevicePool& pool, size_t operand_bytes);
 // Seconds a call, all in turn.
 std::vector<Standing> run_graph_contest(const std::vector<GraphEntrant>& entrants, double seconds);
-// Enough calls of about `seconds_a_call` for a replay of some milliseconds, and for a turn over all `copies`.
-int calls_for(double seconds_a_call, size_t copies);
 
 }  // namespace lathe::bench

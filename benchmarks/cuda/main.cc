@@ -5,6 +5,7 @@
 #include <fstream>
 #include <random>
 #include <set>
+#include <stdexcept>
 
 #include "absl/flags/flag.h"
 #include "absl/flags/parse.h"
@@ -20,7 +21,8 @@ ABSL_FLAG(Strings, mode, Strings({"startup", "argmax", "matmul"}),
           "what to measure: startup, argmax, matmul");
 ABSL_FLAG(std::string, shapes, "", "a file of weights: model,layer,n,k");
 ABSL_FLAG(Strings, models, Strings({"all"}), "models of the shapes to take; all: every one");
-ABSL_FLAG(Strings, m, Strings({"1", "2", "4", "8", "16", "32", "64", "128", "512", "2048", "8192"}), "rows");
+ABSL_FLAG(Strings, m, Strings({"1", "8", "16", "512", "2048", "8192", "2", "4", "32", "64", "128"}),
+          "rows; those that come first are measured first");
 ABSL_FLAG(Strings, argmax_rows, Strings({"1", "2", "4", "8", "16", "32", "64", "128", "256"}),
           "rows of argmax");
 ABSL_FLAG(Strings, argmax_n, Strings({"32000", "128256", "151936", "201088"}), "row lengths of argmax");
@@ -29,6 +31,9 @@ ABSL_FLAG(bool, ragged, true, "measure 123x456x51234 too");
 ABSL_FLAG(double, max_tflop, 20, "leave out shapes that need more");
 ABSL_FLAG(int64_t, pool_mib, 2560, "memory that cold operands rotate over");
 ABSL_FLAG(double, seconds, 0.3, "time for one figure");
+ABSL_FLAG(double, deadline, 0, "begin no row after that many seconds, and report what there is; 0: none");
+ABSL_FLAG(bool, alone, false, "measure matmul without cuBLASLt");
+ABSL_FLAG(bool, smoke, false, "tiny sizes: shows that it works, measures nothing");
 ABSL_FLAG(uint64_t, seed, 0, "of the inputs; 0: a fresh one, printed");
 ABSL_FLAG(std::string, csv, "", "a directory to write the tables into as CSV");
 
@@ -46,7 +51,7 @@ std::vector<int64_t> integers(const Strings& texts) {
 
 std::vector<Shape> read_shapes(const std::string& path, const Strings& models) {
   std::ifstream file(path);
-  if (!file) std::fprintf(stderr, "cannot read --shapes '%s'\n", path.c_str());
+  if (!file) throw std::runtime_error("cannot read --shapes '" + path + "'");
   const bool all = std::find(models.begin(), models.end(), "all") != models.end();
   std::vector<Shape> shapes;
   std::set<std::pair<int64_t, int64_t>> seen;
@@ -63,9 +68,26 @@ std::vector<Shape> read_shapes(const std::string& path, const Strings& models) {
   return shapes;
 }
 
+// For a device that an emulator plays.
+void make_tiny(CudaBenchOptions* options) {
+  options->shapes = {{"smoke", 128, 256}};
+  options->m = {1};
+  options->argmax_rows = {2};
+  options->argmax_n = {1000};
+  options->ragged = false;
+  options->seconds = 0.01;
+  options->enqueued = 5;
+  options->judged = false;
+  options->first_use_classes = 2;
+  options->first_use_n = 64;
+  options->first_use_k = 64;
+  options->pool_bytes = size_t{256} << 10;
+}
+
 CudaBenchOptions read_options() {
   CudaBenchOptions options;
-  options.shapes = read_shapes(absl::GetFlag(FLAGS_shapes), absl::GetFlag(FLAGS_models));
+  if (!absl::GetFlag(FLAGS_shapes).empty())
+    options.shapes = read_shapes(absl::GetFlag(FLAGS_shapes), absl::GetFlag(FLAGS_models));
   options.m = integers(absl::GetFlag(FLAGS_m));
   options.argmax_rows = integers(absl::GetFlag(FLAGS_argmax_rows));
   options.argmax_n = integers(absl::GetFlag(FLAGS_argmax_n));
@@ -74,8 +96,11 @@ CudaBenchOptions read_options() {
   options.ragged = absl::GetFlag(FLAGS_ragged);
   options.max_flop = 1e12 * absl::GetFlag(FLAGS_max_tflop);
   options.seconds = absl::GetFlag(FLAGS_seconds);
+  options.pool_bytes = static_cast<size_t>(absl::GetFlag(FLAGS_pool_mib)) << 20;
   options.seed = absl::GetFlag(FLAGS_seed) ? absl::GetFlag(FLAGS_seed) : std::random_device{}();
   options.csv_directory = absl::GetFlag(FLAGS_csv);
+  if (absl::GetFlag(FLAGS_deadline) > 0) options.deadline = now_seconds() + absl::GetFlag(FLAGS_deadline);
+  if (absl::GetFlag(FLAGS_smoke)) make_tiny(&options);
   return options;
 }
 
@@ -88,19 +113,19 @@ bool run() {
   const Device device = context.open(device_name.c_str());
   const Stream stream = device.stream();
   Gpu gpu{driver, device, stream.get()};
-  const DevicePool pool(device, static_cast<size_t>(absl::GetFlag(FLAGS_pool_mib)) << 20, options.dtype,
-                        options.seed);
-  const std::unique_ptr<CublasLt> peer = CublasLt::open();
-  gpu.read_bandwidth = measure_read_bandwidth(driver, stream.get(), pool.data(), pool.bytes());
+  const DevicePool pool(device, options.pool_bytes, options.dtype, options.seed);
   const Strings modes = absl::GetFlag(FLAGS_mode);
   const auto wants = [&](const char* mode) {
     return std::find(modes.begin(), modes.end(), mode) != modes.end();
   };
+  std::unique_ptr<CublasLt> peer;
+  if (wants("matmul") && !absl::GetFlag(FLAGS_alone)) peer = CublasLt::open();
+  gpu.read_bandwidth = measure_read_bandwidth(driver, stream.get(), pool.data(), pool.bytes());
   if (wants("matmul")) gpu.matrix_peak = measure_matrix_peak(gpu, pool, peer.get(), options.dtype);
   std::printf(
       "%s, cuBLASLt %s; seed %llu; weights rotate over %zu MiB; measured ceilings: read %.0f GB/s, %s %.0f "
       "TFLOP/s\n",
-      driver.name().c_str(), peer ? peer->version().c_str() : "absent",
+      driver.name().c_str(), peer ? peer->version().c_str() : "not asked for",
       static_cast<unsigned long long>(options.seed), pool.bytes() >> 20, gpu.read_bandwidth * 1e-9,
       options.dtype_name.c_str(), gpu.matrix_peak * 1e-12);
   std::fflush(stdout);

@@ -110,6 +110,11 @@ const std::string& skip_reason() {
   return reason;
 }
 
+std::string source_path(const char* variable, const char* built) {
+  const char* moved = std::getenv(variable);
+  return moved == nullptr ? built : moved;
+}
+
 TemporaryDirectory::TemporaryDirectory() {
   std::string pattern = (std::filesystem::temp_directory_path() / "lathe-conformance-XXXXXX").string();
   if (mkdtemp(pattern.data()) == nullptr) std::perror("mkdtemp");

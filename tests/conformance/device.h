@@ -75,6 +75,10 @@ class TemporaryDirectory {
   std::string path_;
 };
 
+// A file or folder of the source tree: where the environment variable says, on a machine that has none, else
+// where it was when this was built.
+std::string source_path(const char* variable, const char* built);
+
 // Fails with the library's message.
 #define EXPECT_LATHE_OK(expr)                                                   \
   do {                                                                          \

@@ -27,7 +27,7 @@ class SplitFactor : public ConformanceTest, public testing::WithParamInterface<l
   // The built-in pipeline with the launch's numbers made constants once the payload is distributed.
   static std::string fixed_pipeline() {
     const std::string backend = is_cpu() ? "cpu" : device_name().substr(0, 4) == "cuda" ? "cuda" : "rocm";
-    std::ifstream in(std::string(LATHE_KERNELS_DIR) + "/matmul/" + backend + ".yaml");
+    std::ifstream in(source_path("LATHE_KERNELS_DIR", LATHE_KERNELS_DIR) + "/matmul/" + backend + ".yaml");
     std::stringstream text;
     text << in.rdbuf();
     std::string yaml = text.str();

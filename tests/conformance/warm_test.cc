@@ -20,7 +20,7 @@ namespace {
 // The weights of shapes.csv (model,layer,n,k), each (n, k) once.
 std::set<std::pair<int64_t, int64_t>> real_weights() {
   std::set<std::pair<int64_t, int64_t>> weights;
-  std::ifstream file(LATHE_SHAPES_CSV);
+  std::ifstream file(source_path("LATHE_SHAPES_CSV", LATHE_SHAPES_CSV));
   std::string line;
   std::getline(file, line);
   while (std::getline(file, line)) {

@@ -1,64 +1,193 @@
 #!/usr/bin/env bash
-# What ./dev pack carries to a machine with a CUDA device: the conformance suite there, then the benchmarks.
-#   run [check|sanitize|bench|all] [RESULTS]   (default: all, into ./results)
-# Each part goes on when another fails; the closing lines say what failed, and the exit status.
+# What ./dev pack carries to a machine with a CUDA device. docs/measuring-on-a-gpu.md says how it is meant.
+#   run [bench|check|sanitize|stress|all] [--seconds N] [--form quick|full|smoke] [--out DIRECTORY]
+# A part is made to be one command of a limited time: it begins nothing that does not fit into N seconds (540), and after
+# each step leaves DIRECTORY (./results) with two files, summary.txt and results.tar.gz (all logs and tables), also when it
+# is ended from outside. Steps go on when another fails; the exit status is 1 if one did.
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
-part=${1:-all} results=${2:-$PWD/results}
-mkdir -p "$results"
-export LD_LIBRARY_PATH=$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
-export LATHE_CACHE_DIR=$results/cache LATHE_TEST_DEVICE=cuda:0
-failed=()
-step() {  # NAME SECONDS COMMAND...
-  local name=$1 seconds=$2 start=$SECONDS
-  shift 2
-  printf '\n== %s\n' "$name"
-  timeout "$seconds" "$@" >"$results/$name.log" 2>&1
-  local status=$?
-  tail -n 12 "$results/$name.log"
-  printf -- '-- %s: %s in %d s\n' "$name" "$([ $status -eq 0 ] && echo passed || echo "FAILED ($status)")" $((SECONDS - start))
-  [ $status -eq 0 ] || failed+=("$name")
+part=all limit=540 form=quick out=$PWD/results
+case ${1:-} in bench | check | sanitize | stress | all) part=$1 && shift ;; esac
+while [ $# -gt 0 ]; do
+  case $1 in
+    --seconds) limit=$2 ;;
+    --form) form=$2 ;;
+    --out) out=$2 ;;
+    *) sed -n 3p "$0" >&2 && exit 2 ;;
+  esac
+  shift 2 || exit 2
+done
+deadline=$((SECONDS + limit - 10)) # what is left is for the last packing
+mkdir -p "$out" || exit 2
+out=$(cd "$out" && pwd) summary=$out/summary.txt
+work=$(mktemp -d)
+: >"$summary"
+
+# The directories where pip and CUDA's installers put cuBLASLt, unless the loader knows it anyway.
+cublaslt_directories() {
+  ! ldconfig -p 2>/dev/null | grep -q 'libcublasLt\.so\.' || return 0
+  local site d
+  for site in $(timeout 20 python3 -c 'import sys; print("\n".join(p for p in sys.path if p))' 2>/dev/null); do
+    for d in "$site"/nvidia/cu13/lib "$site"/nvidia/cublas/lib; do
+      [ -z "$(compgen -G "$d/libcublasLt.so.*")" ] || printf ':%s' "$d"
+    done
+  done
+  for d in /usr/local/cuda*/lib64; do
+    [ -z "$(compgen -G "$d/libcublasLt.so.*")" ] || printf ':%s' "$d"
+  done
 }
+LD_LIBRARY_PATH=$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}$(cublaslt_directories)
+PATH=$PATH:/usr/local/cuda/bin
+export LD_LIBRARY_PATH PATH LATHE_TEST_DEVICE=cuda:0
+# Kernels that were compiled when the pack was made, and a cache that stays for the next part but does not travel.
+export LATHE_CACHE_DIR=${LATHE_CACHE_DIR:-${TMPDIR:-/tmp}/lathe-run-cache}
+export LATHE_KERNELS_DIR=$here/share/lathe/kernels LATHE_SHAPES_CSV=$here/share/bench/shapes.csv
+if [ -z "${LATHE_BUNDLES:-}" ] && [ -e "$here/share/lathe/sm_90a.bundle" ]; then
+  export LATHE_BUNDLES=$here/share/lathe/sm_90a.bundle
+fi
+
+say() { printf '%s\n' "$*" | tee -a "$summary"; }
+left() { echo $((deadline - SECONDS)); }
+pack() { # what there is so far
+  tar -C "$work" -czf "$out/.results" . 2>/dev/null
+  mv -f "$out/.results" "$out/results.tar.gz"
+}
+finish() {
+  local child
+  trap - EXIT
+  for child in $(jobs -p); do kill "$child" 2>/dev/null; done
+  wait
+  if [ -e "$work/failed" ]; then
+    say "FAILED: $(sort "$work/failed" | tr '\n' ' ')"
+  else
+    say "nothing failed"
+  fi
+  pack
+  rm -rf "$work"
+}
+trap finish EXIT
+trap 'say "ended from outside"; echo "the run itself" >>"$work/failed"; exit 143' TERM INT HUP
+
+# NAME SECONDS COMMAND...: one step with its log, for at most so long; its verdict and every bar go into the summary. Run in a
+# process of its own, which takes the command along when it is ended.
+step() {
+  local name=$1 seconds=$2 start=$SECONDS status child
+  shift 2
+  [ "$seconds" -lt "$(left)" ] || seconds=$(left)
+  if [ "$seconds" -lt 3 ]; then
+    say "$name: skipped, no time left"
+    return
+  fi
+  timeout -k 5 "$seconds" "$@" >"$work/$name.log" 2>&1 &
+  child=$!
+  trap 'kill "$child" 2>/dev/null; exit 143' TERM
+  wait "$child"
+  status=$?
+  [ $status -eq 0 ] || tail -n 12 "$work/$name.log"
+  case $status in
+    0) say "$name: passed in $((SECONDS - start)) s" ;;
+    124 | 137) say "$name: OUT OF TIME after $((SECONDS - start)) s" ;;
+    *) say "$name: FAILED ($status) in $((SECONDS - start)) s" ;;
+  esac
+  grep -hE ': (met|missed|not judged)$|geometric mean|^first use|^cached call|rows measured$|measured ceilings' \
+    "$work/$name.log" | sed 's/^/  /' | tee -a "$summary"
+  [ $status -eq 0 ] || echo "$name" >>"$work/failed"
+}
+# AT_ONCE: begins a step when fewer than that many run; the rest is step's.
+begin() {
+  local most=$1
+  shift
+  while [ "$(jobs -pr | wc -l)" -ge "$most" ]; do wait -n && pack; done
+  step "$@" &
+}
+finished() { while [ -n "$(jobs -pr)" ]; do wait -n && pack; done; }
 wants() { [ "$part" = all ] || [ "$part" = "$1" ]; }
 
+lathe=$here/bin/lathe cores=$(nproc)
+at_once=$((cores > 2 ? cores / 2 : 1))
+selftest=("$lathe" selftest --device cuda:0) suites=("$here"/bin/conformance_*)
+bench=("$here/bin/lathe_cuda_bench" --shapes "$here/share/bench/shapes.csv" --csv "$work")
+families=(simt mma wgmma skinny rows ukernel)
+case $form in
+  quick)
+    selftest+=(--quick)
+    export LATHE_TEST_QUICK=1 LATHE_TEST_SECONDS=20
+    bench+=(--seconds 0.2)
+    ;;
+  full) ;;
+  smoke) # for a device that an emulator plays: little of everything, and no bar is judged
+    selftest+=(--quick --largest 64 --filter argmax)
+    suites=("$here/bin/conformance_argmax")
+    families=(rows)
+    bench+=(--smoke)
+    export LATHE_TEST_QUICK=1 LATHE_TEST_SECONDS=1 LATHE_TEST_LARGEST=32 GTEST_FILTER='*EveryShortLength*:*ThreadsWithStreams*'
+    ;;
+  *) echo "run: no form '$form'" >&2 && exit 2 ;;
+esac
+
+say "$part, $form, $limit s; $(date -u +%FT%TZ); $(nvidia-smi -L 2>/dev/null | head -n 1)"
+begin 1 devices 60 "$lathe" devices
+finished
+if wants bench; then
+  begin 1 bench_startup 90 "${bench[@]}" --mode startup --deadline 60
+  begin 1 bench_argmax 60 "${bench[@]}" --mode argmax --deadline 45
+  finished
+  # PyTorch's share comes last.
+  seconds=$(($(left) - 120))
+  [ "$form" != smoke ] || seconds=$(left)
+  begin 1 bench_matmul $((seconds + 15)) "${bench[@]}" --mode matmul --deadline "$seconds"
+  finished
+  if timeout 90 python3 -c 'import torch' 2>/dev/null; then
+    begin 1 bench_torch "$(left)" python3 "$here/share/bench/vs_torch.py" "$here/lib/liblathe.so.0.1" \
+      --csv "$work/torch.csv" --deadline $(($(left) - 10))
+    finished
+  else
+    say "bench_torch: skipped, no PyTorch here"
+  fi
+  [ "$form" != full ] || begin 1 bench_matmul_f16 "$(left)" "${bench[@]}" --mode matmul --dtype f16 --deadline $(($(left) - 15))
+  finished
+fi
 if wants check; then
-  step devices 60 "$here/bin/lathe" devices
-  step selftest 240 "$here/bin/lathe" selftest --device cuda:0
+  begin "$at_once" selftest 300 "${selftest[@]}"
   # The whole table again, each request forced onto one kernel family where it is legal.
-  for family in simt mma wgmma skinny rows; do
-    step "selftest_$family" 240 "$here/bin/lathe" selftest --device cuda:0 --family "$family"
+  for family in "${families[@]}"; do
+    begin "$at_once" "selftest_$family" 300 "${selftest[@]}" --family "$family"
   done
-  for suite in "$here"/bin/conformance_*; do
+  for suite in "${suites[@]}"; do
     # Of the CPU alone, or in need of the source tree.
-    case $(basename "$suite") in *_avx2 | *_process | *_coverage | *_warm) continue ;; esac
-    step "$(basename "$suite")" 240 "$suite"
+    case $(basename "$suite") in *_avx2 | *_aarch64 | *_process | *_processes | *_user_ukernels | *_coverage) continue ;; esac
+    # They count what is compiled.
+    begin "$at_once" "$(basename "$suite")" 300 env -u LATHE_BUNDLES "$suite"
   done
+  finished
 fi
 if wants sanitize; then
   if command -v compute-sanitizer >/dev/null; then
     for tool in memcheck racecheck; do
-      step "sanitize_$tool" 240 compute-sanitizer --tool "$tool" --error-exitcode 9 \
-        "$here/bin/lathe" selftest --device cuda:0 --quick
+      begin 2 "sanitize_$tool" "$(left)" compute-sanitizer --tool "$tool" --error-exitcode 9 \
+        "${selftest[@]}" --quick --largest 1024
     done
+    finished
   else
-    echo "skipped: no compute-sanitizer here"
+    say "sanitize: skipped, no compute-sanitizer here"
   fi
 fi
-if wants bench; then
-  bench=("$here/bin/lathe_cuda_bench" --shapes "$here/share/bench/shapes.csv" --csv "$results")
-  step bench_startup 120 "${bench[@]}" --mode startup
-  step bench_argmax 120 "${bench[@]}" --mode argmax
-  step bench_matmul 500 "${bench[@]}" --mode matmul
-  if python3 -c 'import torch' 2>/dev/null; then
-    step bench_torch 240 python3 "$here/share/bench/vs_torch.py" "$here/lib/liblathe.so.0.1"
-  else
-    echo "skipped: no PyTorch here"
-  fi
+if wants stress; then
+  # Side by side and again and again: last arrivers of split K and argmax from several streams and threads, captures beside
+  # loads.
+  seconds=$(($(left) - 60)) most=$(left) again='end=$((SECONDS + $1)) runs=0; shift; until [ $SECONDS -ge $end ] && [ $runs -gt 0 ]; do
+    "$@" || exit; runs=$((runs + 1)); done; echo "$runs runs"'
+  [ "$form" != smoke ] || seconds=1
+  [ "$form" != quick ] || export LATHE_TEST_SECONDS=5
+  for suite in streams threads split_k argmax; do
+    [ "$form" != smoke ] || [ "$suite" = argmax ] || continue
+    begin 6 "stress_$suite" "$most" bash -c "$again" again "$seconds" \
+      env -u LATHE_BUNDLES "$here/bin/conformance_$suite"
+  done
+  for filter in capture stream; do
+    begin 6 "stress_$filter" "$most" bash -c "$again" again "$seconds" \
+      "$lathe" selftest --device cuda:0 --quick --filter "$filter"
+  done
+  finished
 fi
-
-if [ ${#failed[@]} -eq 0 ]; then
-  printf '\nall passed; logs in %s\n' "$results"
-else
-  printf '\nFAILED: %s; logs in %s\n' "${failed[*]}" "$results"
-  exit 1
-fi
+[ ! -e "$work/failed" ]

@@ -3,19 +3,26 @@
 // that is emulated. A breach is a line on stderr and an error status, as the libraries give: 7 for an invalid
 // value, 15 for what is not supported.
 //
-// LATHE_STUB_BLASLT=fail has every product fail, =none has no algorithm for any.
+// LATHE_STUB_BLASLT=fail has every product fail, =none has no algorithm for any; =several has four of them
+// for a caller who asks for as many: a right one, one that fails, one whose results are wrong, and a right
+// one that is slow; =slow_first has two, the slow one first.
 #include <dlfcn.h>
 
+#include <array>
 #include <atomic>
+#include <chrono>
 #include <cmath>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 namespace {
@@ -26,16 +33,19 @@ constexpr int kComputeF32 = 2, kComputeTf32 = 6, kComputeI32 = 9, kN = 111, kT =
 constexpr int kTransA = 0, kTransB = 1, kEpilogue = 2, kBias = 3, kBiasType = 4;
 constexpr int kBatch = 0, kStride = 1, kWorkspace = 1, kReductions = -1, kAlignment = -1;
 constexpr const char *kDriver = "libamdhip64.so.6", *kToHost = "hipMemcpyDtoHAsync",
-                     *kToDevice = "hipMemcpyHtoDAsync", *kWait = "hipStreamSynchronize";
+                     *kToDevice = "hipMemcpyHtoDAsync", *kWait = "hipStreamSynchronize",
+                     *kIsCapturing = "hipStreamIsCapturing", *kLaunchHost = "hipLaunchHostFunc";
 #else
 #define ENTRY(name) extern "C" __attribute__((visibility("default"))) int cublasLt##name
 constexpr int kComputeF32 = 68, kComputeTf32 = 77, kComputeI32 = 72, kN = 0, kT = 1;
 constexpr int kTransA = 3, kTransB = 4, kEpilogue = 7, kBias = 8, kBiasType = 26;
 constexpr int kBatch = 5, kStride = 6, kWorkspace = 1, kReductions = 3, kAlignment = 5;
 constexpr const char *kDriver = "libcuda.so.1", *kToHost = "cuMemcpyDtoHAsync_v2",
-                     *kToDevice = "cuMemcpyHtoDAsync_v2", *kWait = "cuStreamSynchronize";
+                     *kToDevice = "cuMemcpyHtoDAsync_v2", *kWait = "cuStreamSynchronize",
+                     *kIsCapturing = "cuStreamIsCapturing", *kLaunchHost = "cuLaunchHostFunc";
 #endif
 constexpr int kF32 = 0, kF16 = 2, kI8 = 3, kI32 = 10, kBF16 = 14;
+constexpr size_t kResultBytes = 96;  // of one answer of the heuristics
 constexpr int kInvalid = 7, kUnsupported = 15, kFailed = 13;
 constexpr int kEpilogueDefault = 1, kEpilogueBias = 4;
 
@@ -66,11 +76,16 @@ struct Preference {
   uint64_t workspace = 0;
   uint32_t reductions = 7, alignment[4] = {256, 256, 256, 256};  // the documented defaults
 };
+// What an algorithm does beside its product.
+enum class Kind { kRight, kFails, kWrong, kSlow };
+constexpr std::chrono::milliseconds kSlowness(20);
+
 // What an algorithm was found for, kept by its number.
 struct Found {
   int compute, trans_a, trans_b, epilogue;
   Layout layouts[4];
   Preference preference;
+  Kind kind = Kind::kRight;
 };
 
 std::mutex mutex;
@@ -110,6 +125,13 @@ size_t size_of(int type) { return type == kI8 ? 1 : type == kF16 || type == kBF1
 bool is_way(const char* way) {
   const char* text = std::getenv("LATHE_STUB_BLASLT");
   return text != nullptr && std::string(text) == way;
+}
+
+// The algorithms that there are for a product, the heuristics' first answer first.
+std::vector<Kind> kinds() {
+  if (is_way("several")) return {Kind::kRight, Kind::kFails, Kind::kWrong, Kind::kSlow};
+  if (is_way("slow_first")) return {Kind::kSlow, Kind::kRight};
+  return {Kind::kRight};
 }
 
 // The documents' table of types, and that the layouts fit each other and the operation.
@@ -219,8 +241,8 @@ struct Matrix {
   }
 };
 
-int multiply(const Memory& memory, const Desc& d, const Layout (&l)[4], double alpha, double beta,
-             const void* a, const void* b, const void* c, void* out) {
+int multiply(const Memory& memory, const Desc& d, const Layout* l, double alpha, double beta, const void* a,
+             const void* b, const void* c, void* out) {
   const uint64_t k = d.trans_a == kT ? l[0].rows : l[0].columns;
   Matrix ma{l[0], {}}, mb{l[1], {}}, mc{l[2], {}};
   std::vector<uint8_t> bias;
@@ -247,6 +269,45 @@ int multiply(const Memory& memory, const Desc& d, const Layout (&l)[4], double a
     }
   }
   return 0;
+}
+
+struct Places {
+  const void *a, *b, *c;
+  void* out;
+};
+
+int run(const Desc& product, const Layout* all, double by, double plus, const Places& at, void* workspace,
+        void* stream) {
+  // What kernels of the library's leave each other in the workspace, another call's would overwrite.
+  static std::atomic<uint64_t> calls{0};
+  const uint64_t call = ++calls;
+  const Memory memory(stream);
+  std::vector<uint8_t> left;
+  if (!memory.store(workspace, reinterpret_cast<const uint8_t*>(&call), sizeof call)) return kFailed;
+  if (int status = multiply(memory, product, all, by, plus, at.a, at.b, at.c, at.out); status != 0)
+    return status;
+  if (!memory.fetch(workspace, sizeof call, &left)) return kFailed;
+  ASK(as<uint64_t>(left.data()) == call);
+  return 0;
+}
+
+// Now, or by each replay of the graph that the stream is captured into: a host node stands for the kernel,
+// and the emulated driver lets it copy.
+int in_stream(void* stream, const std::function<int()>& work) {
+  void* driver = dlopen(kDriver, RTLD_NOW | RTLD_NOLOAD);
+  if (driver == nullptr) return kFailed;
+  auto* is_capturing = reinterpret_cast<int (*)(void*, int*)>(dlsym(driver, kIsCapturing));
+  auto* launch = reinterpret_cast<int (*)(void*, void (*)(void*), void*)>(dlsym(driver, kLaunchHost));
+  int captured = 0;
+  if (is_capturing == nullptr || is_capturing(stream, &captured) != 0 || captured == 0) return work();
+  if (launch == nullptr) return kFailed;
+  static std::vector<std::unique_ptr<std::function<int()>>> nodes;  // as long as any graph may live
+  const std::lock_guard<std::mutex> lock(mutex);
+  nodes.push_back(std::make_unique<std::function<int()>>(work));
+  const auto call = [](void* node) {
+    if ((*static_cast<std::function<int()>*>(node))() != 0) breach("a captured product failed");
+  };
+  return launch(stream, call, nodes.back().get()) == 0 ? 0 : kFailed;
 }
 
 }  // namespace
@@ -333,16 +394,22 @@ ENTRY(MatmulAlgoGetHeuristic)
   for (int i = 0; i < 4; ++i)
     ASK(found.layouts[i].leading * size_of(found.layouts[i].type) % found.preference.alignment[i] == 0);
 #endif
-  const uint64_t number = 1000 + algorithms.size(), workspace = 4096;
+  const uint64_t workspace = 4096;
   ASK(found.preference.workspace >= workspace);
-  algorithms[number] = found;
-  // The algorithm comes first; behind cuBLASLt's 64 bytes the workspace and the state.
-  std::memset(results, 0, 96);
-  std::memcpy(results, &number, sizeof number);
+  for (const Kind kind : kinds()) {
+    if (*count == wanted) break;
+    const uint64_t number = 1000 + algorithms.size();
+    found.kind = kind;
+    algorithms[number] = found;
+    // The algorithm comes first; behind cuBLASLt's 64 bytes the workspace and the state.
+    char* result = static_cast<char*>(results) + *count * kResultBytes;
+    std::memset(result, 0, kResultBytes);
+    std::memcpy(result, &number, sizeof number);
 #ifndef LATHE_STUB_HIP
-  std::memcpy(static_cast<char*>(results) + 64, &workspace, sizeof workspace);
+    std::memcpy(result + 64, &workspace, sizeof workspace);
 #endif
-  *count = 1;
+    ++*count;
+  }
   return 0;
 }
 
@@ -381,16 +448,13 @@ ENTRY(Matmul)
     by = as<float>(alpha);
     plus = as<float>(beta);
   }
-  const Desc product = d;
+  if (f.kind == Kind::kFails) return kFailed;
+  if (f.kind == Kind::kWrong) by += 1;
+  const auto work = [=, kind = f.kind, product = d,
+                     sides = std::array<Layout, 4>{all[0], all[1], all[2], all[3]}] {
+    if (kind == Kind::kSlow) std::this_thread::sleep_for(kSlowness);
+    return run(product, sides.data(), by, plus, {a, b, c, out}, workspace, stream);
+  };
   lock.unlock();
-  // What kernels of the library's leave each other in the workspace, another call's would overwrite.
-  static std::atomic<uint64_t> calls{0};
-  const uint64_t call = ++calls;
-  const Memory memory(stream);
-  std::vector<uint8_t> left;
-  if (!memory.store(workspace, reinterpret_cast<const uint8_t*>(&call), sizeof call)) return kFailed;
-  if (int status = multiply(memory, product, all, by, plus, a, b, c, out); status != 0) return status;
-  if (!memory.fetch(workspace, sizeof call, &left)) return kFailed;
-  ASK(as<uint64_t>(left.data()) == call);
-  return 0;
+  return in_stream(stream, work);
 }

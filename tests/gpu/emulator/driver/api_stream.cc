@@ -140,6 +140,17 @@ EMU_API cuStreamEndCapture(void* handle, Graph** graph) {
   return kSuccess;
 }
 
+EMU_API cuLaunchHostFunc(void* handle, void (*function)(void*), void* argument) {
+  EMU_CALL("cuLaunchHostFunc", kContext);
+  Stream* stream = call.state().stream(handle);
+  if (function == nullptr) return kInvalidValue;
+  if (stream == nullptr) return kInvalidHandle;
+  return call.state().enqueue(stream, [function, argument] {
+    function(argument);
+    return static_cast<int>(kSuccess);
+  });
+}
+
 EMU_API cuThreadExchangeStreamCaptureMode(int* mode) {
   EMU_CALL("cuThreadExchangeStreamCaptureMode", kInitialised);
   if (mode == nullptr || *mode < kCaptureGlobal || *mode > kCaptureRelaxed) return kInvalidValue;
