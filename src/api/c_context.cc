@@ -29,8 +29,7 @@ lathe_status lathe_context_create(const lathe_context_options* options, lathe_co
     *context = nullptr;
     LATHE_ASSIGN_OR_RETURN(lathe::ContextOptions read, lathe::read_options(options, read_environment));
     auto made = std::make_unique<lathe_context>(std::move(read));
-    LATHE_RETURN_IF_ERROR(
-        made->pipelines.read(made->readers, made->options.pipelines, made->options.pipeline_parameters));
+    LATHE_RETURN_IF_ERROR(lathe::read_pipelines(made.get()));
     *context = made.release();
     return absl::OkStatus();
   });

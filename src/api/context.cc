@@ -72,6 +72,13 @@ absl::StatusOr<UserUkernel> check_ukernel(const lathe_context& context, absl::st
   return ukernel;
 }
 
+absl::Status read_pipelines(lathe_context* context) {
+  const ContextOptions& options = context->options;
+  if (options.pipelines.empty()) return absl::OkStatus();
+  CompilerProcesses process(process_options(options));
+  return context->pipelines.read(process, options.pipelines, options.pipeline_parameters);
+}
+
 void read_statistics(const lathe_context& context, lathe_statistics* out) {
   const CacheStatistics cache = context.cache->statistics();
   const Counters& counters = context.counters;

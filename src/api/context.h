@@ -30,8 +30,8 @@ struct lathe_context {
   const lathe::Logger logger;
   const std::unique_ptr<lathe::ArtifactCache> cache;
   const std::unique_ptr<lathe::Compiler> compiler;
-  // What users wrote, payloads and schedules, is read in processes of its own, whichever way the context
-  // compiles: damaged text can crash MLIR's parser, or leave it damaged.
+  // Payloads are read in processes of their own, whichever way the context compiles: damaged text can crash
+  // MLIR's parser, or leave it damaged.
   lathe::CompilerProcesses readers;
   const lathe::TuningRecords tuning;
   lathe::Pipelines pipelines;  // read by lathe_context_create, and only read from then on
@@ -56,6 +56,8 @@ CacheOptions cache_options(const ContextOptions& from, const Logger& logger);
 // can crash LLVM.
 absl::StatusOr<UserUkernel> check_ukernel(const lathe_context& context, absl::string_view description,
                                           absl::string_view bitcode);
+// Those of its options, by a process that ends then.
+absl::Status read_pipelines(lathe_context* context);
 void read_statistics(const lathe_context& context, lathe_statistics* out);
 // lathe_cache_list's JSON.
 absl::StatusOr<Json> cache_json(lathe_context& context);
