@@ -117,6 +117,7 @@ class LoadedOneDnn final : public Peer {
   std::string name() const override { return name_; }
   void set_threads(int threads) override { set_openmp_threads(threads); }
   std::function<void(const void*, const void*, void*)> prepare(const Gemm& g) override {
+    if (activations_of(g.element) != g.element) return nullptr;
     constexpr int kF16 = 1, kBf16 = 2, kF32 = 3, kS32 = 4, kS8 = 5;  // dnnl_data_type_t
     constexpr int kTypes[] = {kF32, kF16, kBf16, kS8};               // by Element
     const int in = kTypes[static_cast<int>(g.element)], out = in == kS8 ? kS32 : kF32;

@@ -191,9 +191,24 @@ Pool::Pool(size_t bytes, uint64_t seed) : bytes_(bytes & ~size_t{(2 << 20) - 1})
 
 Pool::~Pool() { std::free(data_); }
 
+Element activations_of(Element weights) {
+  switch (weights) {
+    case Element::kF32:
+    case Element::kF16:
+    case Element::kBF16:
+    case Element::kI8: return weights;
+    default: return Element::kF32;
+  }
+}
+
 size_t weight_bytes(Element element, size_t elements) {
-  if (is_q4(element)) return elements / 32 * 18;
-  return elements * (element == Element::kF32 ? 4 : element == Element::kI8 ? 1 : 2);
+  switch (element) {
+    case Element::kF32: return elements * 4;
+    case Element::kI8: return elements;
+    case Element::kQ4:
+    case Element::kQ4Int8: return elements / 32 * 18;
+    default: return elements * 2;
+  }
 }
 
 // A block of q4_0 is 9 words of 16 bits; its scale is about 1/8.
@@ -205,30 +220,43 @@ static uint16_t q4_word(size_t i, std::mt19937_64& engine) {
   return word;
 }
 
-void Pool::fill(Element element) {
-  // One prime-length block of fresh numbers, repeated: no two operands start alike.
-  const size_t kBlock = is_q4(element) ? 9 * 116'507 : 1'048'573;
+// One number's bytes; of q4_0 its i-th word.
+static void write_number(Element element, float x, size_t i, std::mt19937_64& engine, uint8_t* to) {
+  const auto put = [to](auto value) { std::memcpy(to, &value, sizeof value); };
+  switch (element) {
+    case Element::kF32: return put(x);
+    case Element::kF16:
+    case Element::kF16Weights: return put(static_cast<_Float16>(x));
+    case Element::kBF16:
+    case Element::kBF16Weights: return put(to_bf16(x));
+    case Element::kI8: return put(static_cast<int8_t>(std::max(-127.0f, std::min(127.0f, 32 * x))));
+    case Element::kQ4:
+    case Element::kQ4Int8: return put(q4_word(i, engine));
+  }
+}
+
+void Pool::repeat_block(Element element, void* to, size_t bytes) {
+  const size_t numbers = is_q4(element) ? 9 * 116'507 : 1'048'573;
+  const size_t number_bytes = is_q4(element) ? 2 : weight_bytes(element, 1);
   std::mt19937_64 engine(seed_++);
-  step_ = is_q4(element) ? 9 * 4096 : 4096;
   std::normal_distribution<float> normal;
-  const size_t element_bytes = is_q4(element) ? 2 : weight_bytes(element, 1);
-  std::vector<uint8_t> block(kBlock * element_bytes);
-  for (size_t i = 0; i < kBlock; ++i) {
-    const float x = normal(engine);
-    const uint16_t q4 = is_q4(element) ? q4_word(i, engine) : uint16_t{0};
-    const auto half = static_cast<_Float16>(x);
-    const uint16_t bfloat = to_bf16(x);
-    const auto byte = static_cast<int8_t>(std::max(-127.0f, std::min(127.0f, 32 * x)));
-    const void* from = element == Element::kF32   ? static_cast<const void*>(&x)
-                       : element == Element::kF16 ? static_cast<const void*>(&half)
-                       : element == Element::kI8  ? static_cast<const void*>(&byte)
-                       : is_q4(element)           ? static_cast<const void*>(&q4)
-                                                  : static_cast<const void*>(&bfloat);
-    std::memcpy(block.data() + i * element_bytes, from, element_bytes);
-  }
-  for (size_t at = 0; at < bytes_; at += block.size()) {
-    std::memcpy(static_cast<uint8_t*>(data_) + at, block.data(), std::min(block.size(), bytes_ - at));
-  }
+  std::vector<uint8_t> block(std::min(numbers * number_bytes, bytes));
+  for (size_t i = 0; i < block.size() / number_bytes; ++i)
+    write_number(element, normal(engine), i, engine, block.data() + i * number_bytes);
+  for (size_t at = 0; at < bytes; at += block.size())
+    std::memcpy(static_cast<uint8_t*>(to) + at, block.data(), std::min(block.size(), bytes - at));
+}
+
+void Pool::fill(Element element) {
+  step_ = is_q4(element) ? 9 * 4096 : 4096;
+  repeat_block(element, data_, bytes_);
+}
+
+std::vector<char> Pool::activations(Element weights, size_t count) {
+  const Element element = activations_of(weights);
+  std::vector<char> a(weight_bytes(element, count));
+  if (!a.empty()) repeat_block(element, a.data(), a.size());
+  return a;
 }
 
 size_t Pool::copies(size_t operand_bytes) const {

@@ -28,16 +28,22 @@ double measure_fma_peak(int threads);
 
 // Memory to take cold operands from: `bytes` of it, on huge pages where the system grants them, filled with
 // N(0, 1), of bytes its 32-fold. kQ4: weights of 4 bits in blocks of 32 by A of f32, kQ4Int8: by A rounded to
-// bytes.
-enum class Element { kF32, kF16, kBF16, kI8, kQ4, kQ4Int8 };
+// bytes. kF16Weights, kBF16Weights: by A of f32. Of the others A has the weights' dtype.
+enum class Element { kF32, kF16, kBF16, kI8, kQ4, kQ4Int8, kF16Weights, kBF16Weights };
 struct NamedElement {
   const char* name;
   Element element;
 };
-inline constexpr NamedElement kNamedElements[] = {{"f32", Element::kF32},   {"f16", Element::kF16},
-                                                  {"bf16", Element::kBF16}, {"i8", Element::kI8},
-                                                  {"q4_0", Element::kQ4},   {"q4_0_int8", Element::kQ4Int8}};
+inline constexpr NamedElement kNamedElements[] = {{"f32", Element::kF32},
+                                                  {"f16", Element::kF16},
+                                                  {"bf16", Element::kBF16},
+                                                  {"i8", Element::kI8},
+                                                  {"q4_0", Element::kQ4},
+                                                  {"q4_0_int8", Element::kQ4Int8},
+                                                  {"f16_weights", Element::kF16Weights},
+                                                  {"bf16_weights", Element::kBF16Weights}};
 inline bool is_q4(Element element) { return element == Element::kQ4 || element == Element::kQ4Int8; }
+Element activations_of(Element weights);  // what A's elements are like
 size_t weight_bytes(Element element, size_t elements);
 class Pool {
  public:
@@ -47,6 +53,8 @@ class Pool {
   Pool& operator=(const Pool&) = delete;
 
   void fill(Element element);
+  // A for weights of that kind: `count` numbers like the pool's, in A's dtype.
+  std::vector<char> activations(Element weights, size_t count);
   void* data() const { return data_; }
   size_t bytes() const { return bytes_; }
   // How many operands of that size fit, at least 1 if one does; their starts are 4 KiB apart at least.
@@ -54,6 +62,8 @@ class Pool {
   void* copy(size_t operand_bytes, size_t index) const;
 
  private:
+  // One prime-length block of fresh numbers, repeated: no two operands start alike.
+  void repeat_block(Element element, void* to, size_t bytes);
   size_t stride(size_t operand_bytes) const { return (operand_bytes + step_ - 1) / step_ * step_; }
   size_t bytes_;
   void* data_;

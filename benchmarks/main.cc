@@ -24,10 +24,10 @@ ABSL_FLAG(Strings, models, Strings({"llama3-8b", "qwen2.5-7b"}),
           "models of shapes.csv to take; all: every one");
 ABSL_FLAG(std::string, shapes, LATHE_BENCH_SHAPES, "the file of weights: model,layer,n,k");
 ABSL_FLAG(int64_t, max_bytes, int64_t{300} << 20, "leave out weights larger than this (f32)");
-ABSL_FLAG(Strings, m, Strings({"1", "2", "4", "8", "16", "32", "64"}), "rows of the decode shapes");
+ABSL_FLAG(Strings, m, Strings({"1", "2", "3", "4", "5", "8", "16", "32", "64"}), "rows of the decode shapes");
 ABSL_FLAG(Strings, prefill_m, Strings({"512", "1000"}), "rows of the prefill shapes; empty: none");
 ABSL_FLAG(int64_t, max_gflop, 60, "leave out shapes that need more");
-ABSL_FLAG(bool, ragged, true, "measure 123x456x51234 too");
+ABSL_FLAG(bool, ragged, true, "measure 123x456x51234 too, and weights of 4097x4095 and 17x8191");
 ABSL_FLAG(bool, packed, true, "measure Lathe with packed weights too");
 ABSL_FLAG(std::string, layout, "nt", "nt: B is [N, K], as a Linear's weight; nn: B is [K, N]");
 ABSL_FLAG(Strings, argmax_rows, Strings({"1", "2", "4", "8", "16", "32", "64", "128", "256"}),
@@ -37,7 +37,7 @@ ABSL_FLAG(Strings, dtypes, Strings({"f32", "f16", "bf16"}), "dtypes of argmax");
 ABSL_FLAG(
     Strings, matmul_dtypes, Strings({"f32"}),
     "dtypes of matmul: f32, f16, bf16, i8 (oneDNN alone beside f32), q4_0 and q4_0_int8 (by f32, and by f32 "
-    "rounded to bytes)");
+    "rounded to bytes), f16_weights and bf16_weights (by f32)");
 ABSL_FLAG(int32_t, threads, 1, "threads of Lathe and of every peer");
 ABSL_FLAG(double, seconds, 1.0, "time for one figure");
 ABSL_FLAG(int64_t, pool_bytes, 0,
@@ -107,6 +107,7 @@ Options read_options(const char* program) {
   options.threads = absl::GetFlag(FLAGS_threads);
   options.trans_b = absl::GetFlag(FLAGS_layout) != "nn";
   options.ragged = absl::GetFlag(FLAGS_ragged);
+  if (!options.ragged) options.odd.clear();
   options.packed = absl::GetFlag(FLAGS_packed);
   options.max_flop = 1e9 * static_cast<double>(absl::GetFlag(FLAGS_max_gflop));
   options.seconds = absl::GetFlag(FLAGS_seconds);
@@ -132,8 +133,9 @@ Options read_options(const char* program) {
   options.argmax_rows = {2};
   options.argmax_n = {1000};
   options.ragged = false;
+  options.odd = {{"odd", 17, 95}};
   options.seconds = 0.01;
-  options.matmul_dtypes = {"f32", "f16", "bf16", "i8", "q4_0", "q4_0_int8"};
+  options.matmul_dtypes = {"f32", "f16", "bf16", "i8", "q4_0", "q4_0_int8", "f16_weights", "bf16_weights"};
   options.pool_bytes = 8 << 20;
   options.first_use_classes = 2;
   options.warm_kernels = 3;

@@ -8,6 +8,7 @@
 #include <random>
 
 #include "contest.h"
+#include "matmul_summary.h"
 #include "options.h"
 #include "report.h"
 
@@ -16,16 +17,20 @@ namespace {
 
 struct Problem : Gemm {
   std::string name;
+  bool odd = false;
 };
+constexpr int64_t kManyRows = 512;  // from here on two threads are measured against one
 
 const char* name_of(Element element) { return kNamedElements[static_cast<int>(element)].name; }
 
 double value_at(const void* data, Element element, int64_t i) {
   switch (element) {
     case Element::kF32: return static_cast<const float*>(data)[i];
-    case Element::kF16: return static_cast<double>(static_cast<const _Float16*>(data)[i]);
+    case Element::kF16:
+    case Element::kF16Weights: return static_cast<double>(static_cast<const _Float16*>(data)[i]);
     case Element::kI8: return static_cast<const int8_t*>(data)[i];
-    case Element::kBF16: break;
+    case Element::kBF16:
+    case Element::kBF16Weights: break;
     case Element::kQ4:
     case Element::kQ4Int8: {
       const uint8_t* block = static_cast<const uint8_t*>(data) + i / 32 * 18;
@@ -49,7 +54,7 @@ bool is_right(const Problem& p, const void* a, const void* b, const void* d, uin
     const int64_t i = static_cast<int64_t>(engine() % static_cast<uint64_t>(p.m));
     const int64_t j = static_cast<int64_t>(engine() % static_cast<uint64_t>(p.n));
     double sum = 0, magnitude = 0, largest = 0, weights = 0;
-    const Element of_a = is_q4(p.element) ? Element::kF32 : p.element;
+    const Element of_a = activations_of(p.element);
     for (int64_t q = 0; q < p.k; ++q) {
       const double x = value_at(a, of_a, i * p.k + q),
                    w = value_at(b, p.element, p.trans_b ? j * p.k + q : q * p.n + j);
@@ -76,13 +81,8 @@ bool is_right(const Problem& p, const void* a, const void* b, const void* d, uin
   return true;
 }
 
-struct Row {
-  double ratio = 0, packed = 0;  // of the better peer; packed 0: not measured
-  int64_t m = 0;
-  bool ragged = false;
-  Element element = Element::kF32;
-};
-constexpr char kOwnF32[] = "own f32", kPacked[] = "packed";
+constexpr char kOwnF32[] = "own f32", kPacked[] = "packed", kOneThread[] = "one thread";
+bool is_peer(const Standing& s) { return s.name != kOwnF32 && s.name != kPacked && s.name != kOneThread; }
 
 // The weight packed for Lathe, and the same form at any other memory of that size.
 struct PackedWeight {
@@ -124,6 +124,7 @@ class MatmulBench {
   explicit MatmulBench(const Bench& bench)
       : bench_(bench),
         device_(bench.options.threads, ""),
+        one_thread_(1, ""),
         table_("matmul, " + std::to_string(bench.options.threads) + " thread(s)", {"dtype",
                                                                                    "weight",
                                                                                    "M",
@@ -137,6 +138,7 @@ class MatmulBench {
                                                                                    "vs best peer",
                                                                                    "quartiles",
                                                                                    "vs own f32",
+                                                                                   "vs one thread",
                                                                                    "rounds",
                                                                                    "packed us",
                                                                                    "of f32 roofline",
@@ -145,7 +147,7 @@ class MatmulBench {
                                                                                    "vs unpacked",
                                                                                    "packing us"}) {}
 
-  bool ok() const { return device_.ok(); }
+  bool ok() const { return device_.ok() && one_thread_.ok(); }
 
   bool measure(const Problem& p) {
     if (2.0 * static_cast<double>(p.m) * static_cast<double>(p.n * p.k) > bench_.options.max_flop)
@@ -157,15 +159,10 @@ class MatmulBench {
       std::fprintf(stderr, "%s: %zu bytes do not fit the pool\n", p.name.c_str(), f32_bytes);
       return true;
     }
-    // As many f32 as elements, so that f32's own run has its A.
-    std::vector<float> a(static_cast<size_t>(p.m * p.k)), d(static_cast<size_t>(p.m * p.n));
+    std::vector<char> a = bench_.pool->activations(p.element, static_cast<size_t>(p.m * p.k));
+    a.resize(static_cast<size_t>(p.m * p.k) * 4);  // so that f32's own run has its A
+    std::vector<float> d(static_cast<size_t>(p.m * p.n));
     std::mt19937_64 engine(bench_.options.seed + static_cast<uint64_t>(p.m));
-    if (is_q4(p.element)) {
-      std::normal_distribution<float> normal;
-      for (float& x : a) x = normal(engine);
-    } else {
-      std::memcpy(a.data(), bench_.pool->data(), bench::weight_bytes(p.element, a.size()));
-    }
 
     // One walk over the copies for everybody: none finds in the cache what another has just read.
     bool failed = false;
@@ -226,6 +223,13 @@ class MatmulBench {
                           }});
       entrants.back().call();
     }
+    if (bench_.options.threads > 1 && p.element == Element::kF32 && p.m >= kManyRows) {
+      entrants.push_back({kOneThread, [&] {
+                            const lathe_matmul_desc desc = linear(p, a.data(), weights(), d.data());
+                            if (lathe_matmul(one_thread_.get(), nullptr, &desc) != LATHE_OK) failed = true;
+                          }});
+      entrants.back().call();
+    }
     ContestOptions contest;
     contest.seconds = bench_.options.seconds;
     add(p, run_contest(entrants, contest), packed.seconds);
@@ -235,24 +239,16 @@ class MatmulBench {
   void report() {
     table_.print();
     table_.write_csv(bench_.options.csv_directory, "matmul.csv");
-    for (const auto& [name, element] : kNamedElements) {
-      const auto print = [&, name = name, element = element](const char* rows, auto belongs) {
-        print_mean(std::string(name) + ", " + rows,
-                   [&](const Row& row) { return row.element == element && belongs(row); });
-      };
-      print("M 1..64 and the ragged K", [](const Row& row) { return row.m <= 64 || row.ragged; });
-      print("M 65..511", [](const Row& row) { return row.m > 64 && row.m < 512 && !row.ragged; });
-      print("M >= 512", [](const Row& row) { return row.m >= 512; });
-    }
+    summary_.report(bench_.options.csv_directory, !bench_.options.smoke);
   }
 
  private:
   void add(const Problem& p, const std::vector<Standing>& standings, double packing_seconds) {
     const double flops = 2.0 * static_cast<double>(p.m) * static_cast<double>(p.n) * static_cast<double>(p.k);
-    const double bytes = static_cast<double>(weight_bytes(is_q4(p.element) ? Element::kF32 : p.element,
-                                                          static_cast<size_t>(p.m * p.k))) +
-                         static_cast<double>(weight_bytes(p.element, static_cast<size_t>(p.n * p.k))) +
-                         4.0 * static_cast<double>(p.m * p.n);
+    const double bytes =
+        static_cast<double>(weight_bytes(activations_of(p.element), static_cast<size_t>(p.m * p.k))) +
+        static_cast<double>(weight_bytes(p.element, static_cast<size_t>(p.n * p.k))) +
+        4.0 * static_cast<double>(p.m * p.n);
     const double limit = std::max(flops / bench_.fma_peak, bytes / bench_.read_bandwidth);
     const Standing& ours = standings[0];
     RooflinePoint point = {name_of(p.element), p.name + " M " + std::to_string(p.m), flops / bytes,
@@ -265,55 +261,45 @@ class MatmulBench {
                                     number(ours.seconds * 1e6, 1),
                                     number(flops / ours.seconds * 1e-9, 1),
                                     number(100 * limit / ours.seconds, 0) + "%"};
-    const Standing* own = find(standings, kOwnF32);
-    const Standing* packed = find(standings, kPacked);
-    const auto end = standings.end() - (own != nullptr) - (packed != nullptr);
-    const auto best = std::min_element(standings.begin() + 1, end, [](const Standing& x, const Standing& y) {
-      return x.seconds < y.seconds;
-    });
-    if (best == end) {
+    const Standing *own = find(standings, kOwnF32), *packed = find(standings, kPacked),
+                   *one = find(standings, kOneThread), *best = nullptr;
+    for (auto peer = standings.begin() + 1; peer != standings.end(); ++peer)
+      if (is_peer(*peer) && (best == nullptr || peer->seconds < best->seconds)) best = &*peer;
+    const auto figures = [&](const Standing& s) {
+      const auto over = [&](const Standing* other) { return other ? paired_ratio(s, *other).median : 0; };
+      return MatmulFigures{p.element, p.m, p.odd, over(best), limit / s.seconds, over(own), over(one)};
+    };
+    summary_.add("plain", figures(ours));
+    if (packed != nullptr) summary_.add("packed", figures(*packed));
+    if (best == nullptr) {
       row.insert(row.end(), {"-", "-", "-", "-"});
     } else {
       const Ratio ratio = paired_ratio(ours, *best);
       row.insert(row.end(), {best->name, number(best->seconds * 1e6, 1), number(ratio.median, 2) + "x",
                              number(ratio.low, 2) + ".." + number(ratio.high, 2)});
-      ratios_.push_back({ratio.median, packed == nullptr ? 0 : paired_ratio(*packed, *best).median, p.m,
-                         p.k > 50000, p.element});
       point.peer_flops = flops / best->seconds;
     }
     bench_.roofline->points.push_back(std::move(point));
-    row.push_back(own != nullptr ? number(paired_ratio(ours, *own).median, 2) + "x" : "-");
+    for (const Standing* other : {own, one})
+      row.push_back(other != nullptr ? number(paired_ratio(ours, *other).median, 2) + "x" : "-");
     row.push_back(std::to_string(ours.rounds.size()));
     if (packed == nullptr) {
       row.insert(row.end(), 6, "-");
     } else {
-      const Ratio of_peer = best == end ? Ratio{} : paired_ratio(*packed, *best);
+      const Ratio of_peer = best == nullptr ? Ratio{} : paired_ratio(*packed, *best);
       row.insert(row.end(),
                  {number(packed->seconds * 1e6, 1), number(100 * limit / packed->seconds, 0) + "%",
-                  best == end ? "-" : number(of_peer.median, 2) + "x",
-                  best == end ? "-" : number(of_peer.low, 2) + ".." + number(of_peer.high, 2),
+                  best == nullptr ? "-" : number(of_peer.median, 2) + "x",
+                  best == nullptr ? "-" : number(of_peer.low, 2) + ".." + number(of_peer.high, 2),
                   number(paired_ratio(*packed, ours).median, 2) + "x", number(packing_seconds * 1e6, 0)});
     }
     table_.add(row);
   }
 
-  template <typename Belongs>
-  void print_mean(const std::string& name, const Belongs& belongs) const {
-    for (double Row::*ratio : {&Row::ratio, &Row::packed}) {
-      std::vector<double> ratios;
-      for (const Row& row : ratios_)
-        if (belongs(row) && row.*ratio > 0) ratios.push_back(row.*ratio);
-      if (ratios.empty()) continue;
-      std::printf("%s%s: %.2fx the better peer (geometric mean of %zu shapes, worst %.2fx)\n", name.c_str(),
-                  ratio == &Row::packed ? ", weights packed" : "", geometric_mean(ratios), ratios.size(),
-                  *std::min_element(ratios.begin(), ratios.end()));
-    }
-  }
-
   const Bench& bench_;
-  BenchDevice device_;
+  BenchDevice device_, one_thread_;
   Table table_;
-  std::vector<Row> ratios_;
+  MatmulSummary summary_;
 };
 
 }  // namespace
@@ -326,14 +312,20 @@ bool bench_matmul(const Bench& bench) {
     const auto& wanted = options.matmul_dtypes;
     if (std::find(wanted.begin(), wanted.end(), name) == wanted.end()) continue;
     bench.pool->fill(element);
-    const auto measure = [&, element = element](const std::string& weight, int64_t m, int64_t n, int64_t k) {
-      return matmul.measure({{m, n, k, options.trans_b, element}, weight});
+    const auto measure = [&, element = element](const Shape& weight, int64_t m, bool odd) {
+      return matmul.measure({{m, weight.n, weight.k, options.trans_b, element}, weight.name, odd});
     };
-    if (options.ragged && !measure("ragged", 123, 456, 51234)) return false;
-    for (const Shape& shape : options.shapes)
+    const auto measure_all = [&](const Shape& weight, bool odd) {
       for (const std::vector<int64_t>* list : {&options.decode_m, &options.prefill_m})
         for (int64_t m : *list)
-          if (!measure(shape.name, m, shape.n, shape.k)) return false;
+          if (!measure(weight, m, odd)) return false;
+      return true;
+    };
+    if (options.ragged && !measure({"ragged", 456, 51234}, 123, true)) return false;
+    for (const Shape& shape : options.odd)
+      if (!measure_all(shape, true)) return false;
+    for (const Shape& shape : options.shapes)
+      if (!measure_all(shape, false)) return false;
   }
   bench.pool->fill(Element::kF32);  // as it was
   matmul.report();

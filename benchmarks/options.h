@@ -28,7 +28,8 @@ struct Options {
   std::vector<std::string> argmax_dtypes, matmul_dtypes;
   int threads = 1;
   bool trans_b = true;
-  bool ragged = true;      // the 123x456x51234 case
+  bool ragged = true;  // the 123x456x51234 case
+  std::vector<Shape> odd = {{"odd", 4097, 4095}, {"odd", 17, 8191}};
   bool packed = true;      // Lathe with packed weights too
   double max_flop = 1e18;  // larger shapes are left out
   double seconds = 1.0;    // of every figure's contest

@@ -6,7 +6,6 @@
 #include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <random>
 #include <set>
 #include <utility>
 
@@ -79,7 +78,7 @@ class OracleBench {
     const size_t bytes = weight_bytes(element, static_cast<size_t>(n * k));
     if (bench_.pool->copies(bytes) == 0 || (is_q4(element) && (k % 32 != 0 || !bench_.options.trans_b)))
       return true;
-    std::vector<char> a = activations(element, static_cast<size_t>(m * k));
+    std::vector<char> a = bench_.pool->activations(element, static_cast<size_t>(m * k));
     std::vector<float> d(static_cast<size_t>(m * n));
     const lathe_matmul_desc desc =
         linear({m, n, k, bench_.options.trans_b, element}, a.data(), nullptr, d.data());
@@ -139,6 +138,11 @@ class OracleBench {
       tell("the oracle's choice", "its candidates", all.choice);
       tell("tuning's winner", "these", all.tuned);
       tell("the oracle's choice among libraries too", "all", all.of_all);
+      const bool judged = !bench_.options.smoke;
+      const double worst = *std::max_element(all.choice.begin(), all.choice.end());
+      reaches_floor(op + ": the choice, of its candidates' best in the mean",
+                    100 / geometric_mean(all.choice), 97, " %", judged);
+      reaches_floor(op + ": the choice, of its candidates' best at worst", 100 / worst, 90, " %", judged);
     }
   }
 
@@ -146,24 +150,6 @@ class OracleBench {
   struct Losses {
     std::vector<double> choice, tuned, of_all;
   };
-
-  // A in `element`'s own dtype, as the pool has it; of weights in blocks f32.
-  std::vector<char> activations(Element element, size_t count) {
-    std::vector<char> a(count * (element == Element::kI8                      ? 1
-                                 : element == Element::kF32 || is_q4(element) ? 4
-                                                                              : 2));
-    if (!is_q4(element)) {
-      const auto* pool = static_cast<const char*>(bench_.pool->data());
-      for (size_t at = 0; at < a.size(); at += bench_.pool->bytes())
-        std::copy_n(pool, std::min(bench_.pool->bytes(), a.size() - at),
-                    a.begin() + static_cast<ptrdiff_t>(at));
-      return a;
-    }
-    std::mt19937_64 engine(bench_.options.seed);
-    std::normal_distribution<float> normal;
-    std::generate_n(reinterpret_cast<float*>(a.data()), count, [&] { return normal(engine); });
-    return a;
-  }
 
   bool measure(const Problem& problem) {
     Field field;

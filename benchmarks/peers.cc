@@ -67,7 +67,7 @@ class OneDnnMatmul final : public Peer {
     };
     auto state = std::make_shared<State>();
     using Type = memory::data_type;
-    if (is_q4(g.element)) return nullptr;
+    if (activations_of(g.element) != g.element) return nullptr;
     constexpr Type kTypes[] = {Type::f32, Type::f16, Type::bf16, Type::s8};  // by Element
     const Type in = kTypes[static_cast<int>(g.element)], out = in == Type::s8 ? Type::s32 : Type::f32;
     const auto matrices = [&](int64_t rows, int64_t columns, bool transposed, Type type) {

@@ -87,8 +87,9 @@ class SmallBench {
     table_.print();
     table_.write_csv(bench_.options.csv_directory, "small.csv");
     if (ratios_.empty()) return;
-    std::printf("small: %.2fx the best peer (geometric mean of %zu, worst %.2fx)\n", geometric_mean(ratios_),
-                ratios_.size(), *std::min_element(ratios_.begin(), ratios_.end()));
+    reaches_floor("small, over the best peer (geometric mean of " + std::to_string(ratios_.size()) +
+                      ", worst " + number(*std::min_element(ratios_.begin(), ratios_.end()), 2) + ")",
+                  geometric_mean(ratios_), 1.2, "x", !bench_.options.smoke);
   }
 
  private:

@@ -1,5 +1,5 @@
-// What a kernel family tells the oracle: its table of candidates, and for each whether it is legal and how long it
-// should take. No MLIR here. One row a tile; one family a (op, backend, kernel name).
+// What a kernel family tells the oracle: its table of candidates, and for each whether it is legal and how
+// long it should take. No MLIR here. One row a tile; one family a (op, backend, kernel name).
 #pragma once
 
 #include <cmath>
@@ -18,11 +18,11 @@ struct CandidateContext {
   const ProblemClass& problem;
   const DeviceFacts& facts;
   int32_t workers;
-  int32_t split_k;  // forced factor or 0
-  const ExternalPolicy* external = nullptr;  // null: no external libraries
+  int32_t split_k;                                          // forced factor or 0
+  const ExternalPolicy* external = nullptr;                 // null: no external libraries
   const std::vector<UserUkernel>* user_ukernels = nullptr;  // null: none
-  // Null: every candidate is wanted. Else the fastest so far, and those that are slower or rejected need not be
-  // appended: a family of a thousand rows then builds the few plans that were the fastest for a while.
+  // Null: every candidate is wanted. Else the fastest so far, and those that are slower or rejected need not
+  // be appended: a family of a thousand rows then builds the few plans that were the fastest for a while.
   double* fastest = nullptr;
 
   // Whether a legal candidate of that price is to be appended, which it is then taken to be.
@@ -35,8 +35,8 @@ struct CandidateContext {
   bool wants_rejected() const { return fastest == nullptr; }
 };
 
-// Appends one RankedPlan for every row of the family's table that is wanted: legal ones with a prediction, others with
-// a reason.
+// Appends one RankedPlan for every row of the family's table that is wanted: legal ones with a prediction,
+// others with a reason.
 using EnumerateFn = void (*)(const CandidateContext& context, std::vector<RankedPlan>* out);
 
 struct KernelFamily {

@@ -44,7 +44,7 @@ std::string refusal_of(const ExternalRow& row, const CandidateContext& context) 
   const ProblemClass& c = context.problem;
   if (c.b != c.a || c.packed_b != 0) return "B is stored in a form of Lathe's own";
   if (!has(row.d, c.d)) return absl::StrCat("no D of ", name_of(c.d), " from ", name_of(c.a));
-  if (c.scale_a != Scale::kNone || c.scale_b != Scale::kNone || c.zero_a != 0)
+  if (c.scale_a != Scale::kNone || c.scale_b != Scale::kNone || c.zero_a != 0 || c.zero_b != Scale::kNone)
     return "no scales and zero points";
   if (c.determinism != Determinism::kFast)
     return "the library promises no order of its sums: of determinism fast alone";

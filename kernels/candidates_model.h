@@ -50,7 +50,8 @@ struct CpuRates {
         lanes(vector_lanes(context.facts.target)),
         registers(vector_registers(context.facts.target)),
         k_per_lane(elements_a_lane(context)),
-        converts(context.problem.a != DType::kF32 && k_per_lane == 1),
+        converts_a(context.problem.a != DType::kF32 && k_per_lane == 1),
+        converts_b(context.problem.b != DType::kF32 && !is_blocks(context.problem.b) && k_per_lane == 1),
         // Without, x86 takes two products of words and two adds, beside what widens the operands; NEON
         // multiplies bytes one by one.
         product_instructions(k_per_lane != 4 || multiplies_bytes(context.facts.target) ? 1
@@ -110,7 +111,7 @@ struct CpuRates {
 
   int32_t workers, lanes, registers;
   int32_t k_per_lane;           // elements_a_lane
-  bool converts;                // elements to f32
+  bool converts_a, converts_b;  // elements to f32
   double product_instructions;  // of a vector
   double loads_per_cycle, clock_hz, fma_units, l1d_bytes, l2_bytes, l3_bytes;
   double core_bytes_per_second, memory_bytes_per_second;

@@ -3,6 +3,9 @@
 #include "kernels/argmax/emit_cpu.h"
 #include "kernels/argmax/emit_gpu.h"
 #include "kernels/argmax/payload.h"
+#include "kernels/elementwise/emit_cpu.h"
+#include "kernels/elementwise/emit_gpu.h"
+#include "kernels/elementwise/payload.h"
 #include "kernels/matmul/emit_cpu.h"
 #include "kernels/matmul/emit_gpu.h"
 #include "kernels/matmul/payload.h"
@@ -13,9 +16,10 @@ namespace lathe {
 
 const std::vector<OpRow>& op_rows() {
   static const std::vector<OpRow> rows = {
-      {Op::kMatmul, matmul_payload, matmul_recipe},
-      {Op::kArgmax, argmax_payload, argmax_recipe},
-      {Op::kMatmulArgmax, matmul_argmax_payload, matmul_argmax_recipe},
+      {Op::kMatmul, matmul_payload, nullptr, matmul_recipe},
+      {Op::kArgmax, argmax_payload, nullptr, argmax_recipe},
+      {Op::kMatmulArgmax, matmul_argmax_payload, nullptr, matmul_argmax_recipe},
+      {Op::kElementwise, nullptr, elementwise_payload, elementwise_recipe},
   };
   return rows;
 }
@@ -27,6 +31,8 @@ const std::vector<EmitterRow>& emitter_rows() {
       {"argmax.cpu", emit::emit_argmax_cpu},
       {"argmax.gpu", emit::emit_argmax_gpu},
       {"matmul_argmax.cpu", emit::emit_matmul_argmax_cpu},
+      {"elementwise.cpu", emit::emit_elementwise_cpu},
+      {"elementwise.gpu", emit::emit_elementwise_gpu},
   };
   return rows;
 }

@@ -2,6 +2,7 @@
 #include "kernels/candidates.h"
 #include "kernels/candidates_external.h"
 #include "kernels/candidates_ukernel.h"
+#include "kernels/elementwise/candidates.h"
 #include "kernels/matmul/candidates.h"
 #include "kernels/matmul_argmax/candidates.h"
 
@@ -41,6 +42,9 @@ const std::vector<KernelFamily>& kernel_families() {
       {Op::kMatmulArgmax, Backend::kCuda, enumerate_matmul_argmax},
       {Op::kMatmulArgmax, Backend::kRocm, enumerate_matmul_argmax},
       {Op::kMatmulArgmax, Backend::kSpirv, enumerate_matmul_argmax},
+      {Op::kElementwise, Backend::kCpu, enumerate_elementwise_cpu},
+      {Op::kElementwise, Backend::kCuda, enumerate_elementwise_gpu},
+      {Op::kElementwise, Backend::kRocm, enumerate_elementwise_gpu},
   };
   return kFamilies;
 }

@@ -38,7 +38,8 @@ struct Launch {
   void* stream = nullptr;
   void* workspace = nullptr;  // the caller's, or null for the driver's own slab
   size_t workspace_bytes = 0;
-  bool zero_product = false;  // GPU: A and B are to be zeros of the driver's own
+  bool workspace_is_zeroed = false;  // GPU: as lathe.h's LATHE_WORKSPACE_ZEROED has it
+  bool zero_product = false;         // GPU: A and B are to be zeros of the driver's own
 };
 
 // Worker slots that a launch may have at most.
@@ -90,8 +91,8 @@ class Driver {
   virtual size_t workspace_bytes(const LoadedKernel& kernel, const LaunchConfig& config,
                                  int32_t workers) const = 0;
   virtual DeviceMemory& memory() = 0;
-  // The external libraries that this backend may use, each opened at the first call, and why those that it may not use
-  // are absent. Milliseconds then; thread-safe.
+  // The external libraries that this backend may use, each opened at the first call, and why those that it
+  // may not use are absent. Milliseconds then; thread-safe.
   virtual std::vector<ExternalFound> find_externals() { return {}; }
   // Threads that such a library may use in a launch.
   virtual int32_t external_threads() const { return 1; }

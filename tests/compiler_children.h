@@ -58,7 +58,8 @@ inline std::vector<pid_t> children_of(pid_t parent) {
   });
 }
 
-// Looks for two minutes: what is compiled in the background gets 0.3 % of a core where other tests keep all busy.
+// Looks for two minutes: what is compiled in the background gets 0.3 % of a core where other tests keep all
+// busy.
 template <typename F>
 bool comes_true(F&& condition) {
   const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(120);

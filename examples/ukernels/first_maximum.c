@@ -1,5 +1,5 @@
-// A ukernel of argmax: the column of a row's first maximum, a NaN over everything, and the first of them. The row may lie
-// at any address, and has a column at least.
+// A ukernel of argmax: the column of a row's first maximum, a NaN over everything, and the first of them. The
+// row may lie at any address, and has a column at least.
 #include <stdint.h>
 
 uint32_t first_maximum(const void* row, int64_t columns) {

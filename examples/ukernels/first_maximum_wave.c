@@ -1,14 +1,18 @@
-// A ukernel of argmax on GPUs, called by every thread of a wave (of a warp): `place` is the thread's among them. To all of
-// them it answers the value of a row's first maximum, as bits, above its column. The row may lie at any address, and has a
-// column at least; a NaN is over everything.
+// A ukernel of argmax on GPUs, called by every thread of a wave (of a warp): `place` is the thread's among
+// them. To all of them it answers the value of a row's first maximum, as bits, above its column. The row may
+// lie at any address, and has a column at least; a NaN is over everything.
 #include <stdint.h>
 
 #if defined(__NVPTX__)
 #define LANES 32u
-static uint32_t of_lane(uint32_t x, uint32_t lane) { return (uint32_t)__nvvm_shfl_sync_idx_i32(-1, (int)x, (int)lane, 31); }
+static uint32_t of_lane(uint32_t x, uint32_t lane) {
+  return (uint32_t)__nvvm_shfl_sync_idx_i32(-1, (int)x, (int)lane, 31);
+}
 #else
 #define LANES ((uint32_t)__builtin_amdgcn_wavefrontsize())
-static uint32_t of_lane(uint32_t x, uint32_t lane) { return (uint32_t)__builtin_amdgcn_ds_bpermute((int)(4 * lane), (int)x); }
+static uint32_t of_lane(uint32_t x, uint32_t lane) {
+  return (uint32_t)__builtin_amdgcn_ds_bpermute((int)(4 * lane), (int)x);
+}
 #endif
 
 // As unsigned numbers in the order of the values: -0 is +0, and every NaN the greatest.
@@ -19,7 +23,8 @@ static uint32_t key_of(float x) {
   return x != x ? UINT32_MAX : bits ^ ((uint32_t)((int32_t)bits >> 31) | 0x80000000u);
 }
 
-uint64_t first_maximum_wave(const __attribute__((address_space(1))) void* row, uint32_t columns, uint32_t place) {
+uint64_t first_maximum_wave(const __attribute__((address_space(1))) void* row, uint32_t columns,
+                            uint32_t place) {
   const __attribute__((address_space(1))) float* x = row;
   uint32_t best = 0, key = 0;
   for (uint32_t i = place; i < columns; i += LANES)

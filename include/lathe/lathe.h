@@ -330,7 +330,8 @@ LATHE_API lathe_status lathe_matmul_argmax(lathe_device* device, lathe_stream st
  * pointers, M and the other operands' data are not read), one for every M, and the bytes it takes (a little more than
  * the weight). Ids carry a version: one that another release gave is INVALID_ARGUMENT where its layout is no longer
  * read, never a wrong result, so packed weights may be kept on disk beside their id. UNSUPPORTED where no packed layout
- * is read: on GPUs, and on the CPU for dtypes but f32, f16, i8 and under a zero_point. Both pointers are needed. */
+ * is read: on GPUs, and on the CPU for dtypes but f32, f16, bf16, i8 and where A has a zero_point. Both pointers are
+ * needed. */
 LATHE_API lathe_status lathe_packed_layout(lathe_device* device, const lathe_matmul_desc* desc, uint32_t* layout,
                                            size_t* bytes);
 /* Packs B of `desc`, as its layout, leading dimension and batch stride say (a batch stride of 0: one matrix), into the
@@ -418,5 +419,7 @@ LATHE_API lathe_status lathe_plan_run_matmul_argmax_slice(lathe_plan* plan,
 #include "lathe/warmup.h"
 
 #include "lathe/tune.h"
+
+#include "lathe/elementwise.h"
 
 #endif /* LATHE_LATHE_H */

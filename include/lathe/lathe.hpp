@@ -86,6 +86,20 @@ class Owner {
 
 }  // namespace internal
 
+// What an elementwise op computes, read once from its text (elementwise.h).
+class Program {
+ public:
+  explicit Program(const std::string& text) {
+    lathe_program* program = nullptr;
+    check(lathe_program_create(text.data(), text.size(), &program));
+    program_ = internal::Owner<lathe_program, lathe_program_destroy>(program);
+  }
+  lathe_program* get() const { return program_.get(); }
+
+ private:
+  internal::Owner<lathe_program, lathe_program_destroy> program_;
+};
+
 // A problem class chosen once. Must go before its device.
 class Plan {
  public:
@@ -100,6 +114,9 @@ class Plan {
   }
   void run(const lathe_matmul_argmax_desc& desc, lathe_stream stream = nullptr) const {
     check(lathe_plan_run_matmul_argmax(get(), stream, &desc));
+  }
+  void run(const lathe_elementwise_desc& desc, lathe_stream stream = nullptr) const {
+    check(lathe_plan_run_elementwise(get(), stream, &desc));
   }
   size_t workspace_bytes() const {
     size_t bytes = 0;
@@ -125,6 +142,9 @@ class Plan {
   }
   void run_slice(const lathe_matmul_argmax_desc& desc, int32_t phase, int32_t worker, int32_t workers) const {
     check(lathe_plan_run_matmul_argmax_slice(get(), &desc, phase, worker, workers));
+  }
+  void run_slice(const lathe_elementwise_desc& desc, int32_t phase, int32_t worker, int32_t workers) const {
+    check(lathe_plan_run_elementwise_slice(get(), &desc, phase, worker, workers));
   }
 
   // JSON, as lathe_plan_explain documents it.
@@ -228,6 +248,9 @@ class Manifest {
   void add(const lathe_matmul_argmax_desc& weight, int64_t m_max, const char* name = nullptr) {
     check(lathe_manifest_add_matmul_argmax(get(), name, &weight, m_max));
   }
+  void add(const lathe_elementwise_desc& op, const char* name = nullptr) {
+    check(lathe_manifest_add_elementwise(get(), name, &op));
+  }
   void note(const char* name, const char* value) { check(lathe_manifest_note(get(), name, value)); }
   // As parse() reads it.
   std::string text() const {
@@ -254,6 +277,9 @@ class Device {
   void run(const lathe_matmul_argmax_desc& desc, lathe_stream stream = nullptr) const {
     check(lathe_matmul_argmax(get(), stream, &desc));
   }
+  void run(const lathe_elementwise_desc& desc, lathe_stream stream = nullptr) const {
+    check(lathe_elementwise(get(), stream, &desc));
+  }
   Plan plan(const lathe_matmul_desc& desc) const {
     lathe_plan* plan = nullptr;
     check(lathe_plan_matmul(get(), &desc, &plan));
@@ -267,6 +293,11 @@ class Device {
   Plan plan(const lathe_matmul_argmax_desc& desc) const {
     lathe_plan* plan = nullptr;
     check(lathe_plan_matmul_argmax(get(), &desc, &plan));
+    return Plan(plan);
+  }
+  Plan plan(const lathe_elementwise_desc& desc) const {
+    lathe_plan* plan = nullptr;
+    check(lathe_plan_elementwise(get(), &desc, &plan));
     return Plan(plan);
   }
 
@@ -473,6 +504,12 @@ class PackedWeight {
 };
 
 // ---- Calls
+
+// d = program(inputs), whose layouts are the program's; m and n are d's.
+inline void elementwise(const Device& device, const Program& program, const std::vector<Matrix>& inputs,
+                        const Matrix& d, const CallOptions& options = {}) {
+  device.run(elementwise_desc(program.get(), inputs, d, options), options.stream);
+}
 
 // d = epilogue(a b). m and n are d's, k is a's columns.
 inline void matmul(const Device& device, const Matrix& a, const Matrix& b, const Matrix& d,

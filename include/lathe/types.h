@@ -168,7 +168,8 @@ typedef struct lathe_operand {
   int64_t leading_dimension; /* elements; 0 means packed: the number of columns (rows if COLUMN_MAJOR) */
   int64_t batch_stride;      /* elements between matrices of a batch; 0 broadcasts (inputs only) */
   const lathe_scale* scale;  /* of i8: its elements count this much; NULL: 1 */
-  /* A of i8 on the CPU: an i32 in device memory, the number that stands for 0; NULL: 0. Others: must be NULL. */
+  /* A and B of i8 on the CPU: i32 in device memory, the numbers that stand for 0; NULL: 0. A's is one; B's are as many
+   * as its scale has, one where it has none. Others: must be NULL. */
   const void* zero_point;
   /* A matmul's B on the CPU: the id of the layout that lathe_pack_weights gave it; then leading_dimension must be
    * 0, `layout` makes no difference and batch_stride counts elements of packed matrices. 0 everywhere else. */
@@ -201,23 +202,25 @@ typedef struct lathe_epilogue {
 /* ---- Op descriptors */
 
 /* D[b] (M by N) = epilogue(A[b] (M by K) * B[b] (K by N), C[b] (M by N)).
- * A and B: the same dtype, either layout; or B LATHE_Q4_0. C and D: ROW_MAJOR.
+ * A and B: the same dtype, either layout; or B as below. C and D: ROW_MAJOR.
  *   A, B                   summed in   C, D, bias, residual
  *   f32, f16, bf16         f32         f32, f16 or bf16, each its own
+ *   f32 by f16, by bf16    f32         the same. On the CPU alone. B is widened exactly as it is read
  *   f8e4m3, f8e5m2, and
  *   both of FNUZ           f32         the same
  *   f32, f16, bf16 by q4_0 f32         the same. On the CPU alone. B COLUMN_MAJOR; K, its leading dimension and
  *                                      its batch stride multiples of 32
  *   i8                     i32         the same: the exact sum becomes f32 once, for the epilogue. Where operands
- *                                      have scales, AB is (scale_a * scale_b) * the sum of (a - zero_point_a) * b
+ *                                      have scales, AB is (scale_a * scale_b) * the sum of (a - zero_point_a) *
+ *                                      (b - zero_point_b)
  *   i8                     i32         D i32: the exact sum itself. alpha 1, beta 0, no scale, bias,
  *                                      activation or residual (INVALID_ARGUMENT otherwise)
  *
- * i32 sums are exact to K = 131071, with a zero point (which is to be one of i8, -128 to 127) to K = 65792, and wrap
- * modulo 2^32 beyond. What a device has no kernel for is UNSUPPORTED: fp8 on the CPU in this version. M, N, K,
- * batch in [0, 2^31 - 1]; any of M, N, batch 0 does nothing; K == 0 gives the epilogue of a zero product (A
- * and B may then be NULL). Negative sizes and distances, and operands that span 2^63 bytes, are
- * INVALID_ARGUMENT.
+ * i32 sums are exact to K = 131071, with a zero point (which is to be one of i8, -128 to 127) to K = 65792, with
+ * both operands' to K = 33025, and wrap modulo 2^32 beyond. What a device has no kernel for is UNSUPPORTED: fp8 on
+ * the CPU in this version. M, N, K, batch in [0, 2^31 - 1]; any of M, N, batch 0 does nothing; K == 0 gives the
+ * epilogue of a zero product (A and B may then be NULL). Negative sizes and distances, and operands that span 2^63
+ * bytes, are INVALID_ARGUMENT.
  *
  * D may be exactly C or exactly the residual (same data, dtype, leading dimension, batch stride), and may be
  * a column slice of the buffer that an input is another column slice of (equal leading dimensions in bytes,
@@ -273,11 +276,11 @@ typedef struct lathe_argmax_desc {
  * lathe_argmax's rules; the products themselves are never stored (greedy decoding's output layer). The result
  * is that of a lathe_matmul of the same numeric recipe to D of logits_dtype followed by lathe_argmax. A
  * vocabulary in shards: one call a shard with its index_offset and values, then the greatest value (the first
- * NaN), the lowest index among equals. A and B: f32, f16 or bf16, the same dtype; either layout; batch_stride
- * unused: must be 0. M, N, K in [0, 2^31 - 1]; M 0 does nothing; N 0 with M >= 1 is INVALID_ARGUMENT; K 0
- * compares the bias (A and B may then be NULL). The largest index plus index_offset must fit index_dtype. No
- * output may overlap an input or the other output. Splits of K are refused (lathe_tuning): partial sums
- * cannot be compared. */
+ * NaN), the lowest index among equals. A and B: f32, f16 or bf16, the same dtype, on the CPU also f32 by f16 and
+ * by bf16; either layout; batch_stride unused: must be 0. M, N, K in [0, 2^31 - 1]; M 0 does nothing; N 0 with
+ * M >= 1 is INVALID_ARGUMENT; K 0 compares the bias (A and B may then be NULL). The largest index plus
+ * index_offset must fit index_dtype. No output may overlap an input or the other output. Splits of K are refused
+ * (lathe_tuning): partial sums cannot be compared. */
 typedef struct lathe_matmul_argmax_desc {
   size_t struct_size;
   const lathe_chain* next;
@@ -306,18 +309,23 @@ typedef struct lathe_matmul_argmax_desc {
  * 64-byte aligned, not shared by two calls in flight. Without it the library uses a slab of its own; on a GPU
  * one for each stream, so a graph that may run beside other work of the stream it was captured on, or beside
  * another graph from that stream, needs workspaces of the caller's. Where a kernel counts its workgroups they
- * cost it a memset ahead of the launch. On ROCm not fine-grained or host memory, where the atomic operations of
- * that count may have no effect. */
+ * cost it a memset ahead of the launch, unless they are zeroed ones. On ROCm not fine-grained or host memory, where
+ * the atomic operations of that count may have no effect. */
 typedef struct lathe_workspace {
   size_t struct_size;
   const lathe_chain* next;
-  uint32_t kind; /* LATHE_CHAIN_WORKSPACE */
-  uint32_t reserved;
+  uint32_t kind;  /* LATHE_CHAIN_WORKSPACE */
+  uint32_t flags; /* LATHE_WORKSPACE_ZEROED or 0 */
   void* data;
   size_t bytes;
 } lathe_workspace;
 #define LATHE_WORKSPACE_INIT \
   { sizeof(lathe_workspace), NULL, LATHE_CHAIN_WORKSPACE, 0, NULL, 0 }
+/* GPU: the caller zeroed all of the workspace, ahead of the first launch with it in stream order, and since then nothing
+ * but launches with this flag, of whatever plans, wrote to it, all with the same `data` and `bytes`, one after the other.
+ * Then no launch has a memset: each leaves the counters zero, and one that fails zeroes them again in its stream (its
+ * error says so where it could not). `bytes` is at least twice lathe_plan_workspace_bytes(). On the CPU: no difference. */
+#define LATHE_WORKSPACE_ZEROED 1u
 
 /* Chain element: overrides the oracle for this request (tuners, tests). 0 leaves a choice to the oracle. */
 typedef struct lathe_tuning {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <stdexcept>
 #include <string>
+#include <vector>
 
 #include "lathe/lathe.h"
 
@@ -195,6 +196,24 @@ lathe_matmul_argmax_desc matmul_argmax_desc(const Matrix& a, const Matrix& b, In
   desc.miss_policy = options.miss_policy;
   desc.dependent_launch = options.dependent_launch;
   desc.math = options.math;
+  return desc;
+}
+
+// Inputs in the program's order; of a vector the Matrix has one row (along n) or one column (along m).
+inline lathe_elementwise_desc elementwise_desc(const lathe_program* program, const std::vector<Matrix>& inputs,
+                                               const Matrix& d, const CallOptions& options = {}) {
+  if (inputs.size() > LATHE_ELEMENTWISE_INPUTS)
+    throw Error(LATHE_INVALID_ARGUMENT, "elementwise: " + std::to_string(inputs.size()) + " inputs");
+  lathe_elementwise_desc desc = LATHE_ELEMENTWISE_DESC_INIT;
+  desc.next = options.next;
+  desc.program = program;
+  desc.m = d.rows;
+  desc.n = d.columns;
+  desc.batch = options.batch;
+  for (size_t i = 0; i < inputs.size(); ++i) desc.inputs[i] = inputs[i].operand();
+  desc.d = d.operand();
+  desc.miss_policy = options.miss_policy;
+  desc.dependent_launch = options.dependent_launch;
   return desc;
 }
 

@@ -61,9 +61,10 @@ void enumerate_matmul_mma_rocm(const CandidateContext& context, std::vector<Rank
 struct MatmulSizes {
   explicit MatmulSizes(const ProblemClass& c);
   int64_t m, n, k;                            // m: the representative of the bucket
-  double input_bytes, b_bytes, output_bytes;  // of one element; input: of A, and of B where it is alike
+  double input_bytes, b_bytes, output_bytes;  // of one element; input: of A, on GPUs of B as well
   bool blocks;                                // B is decoded from blocks along K
-  bool converts, batch_invariant;
+  bool narrow_a, narrow_b;                    // elements are no f32
+  bool batch_invariant;
 };
 
 // GPUs: merging the partial results of `splits`, which lie in L2 when they fit it. A second step costs a

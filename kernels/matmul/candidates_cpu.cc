@@ -12,10 +12,10 @@ struct RegisterTile {
   int32_t rows, columns;  // dot: rows of B; outer: vectors along N
 };
 // Every tile that keeps two FMA units busy (8 accumulators and more) on 32 registers, then those for 16.
-constexpr RegisterTile kDotTiles[] = {{1, 1}, {1, 2}, {2, 1}, {2, 2},  {4, 1},  {4, 2},  {8, 2},  {8, 3},
-                                      {1, 8}, {1, 6}, {2, 8}, {2, 6},  {3, 6},  {4, 6},  {5, 4},  {6, 4},
-                                      {7, 3}, {8, 3}, {9, 3}, {10, 2}, {11, 2}, {12, 2}, {13, 2}, {14, 2},
-                                      {1, 4}, {2, 4}, {3, 3}, {4, 3},  {5, 2},  {6, 2},  {8, 1}};
+constexpr RegisterTile kDotTiles[] = {{1, 1}, {1, 2}, {2, 1},  {2, 2},  {4, 1},  {4, 2},  {8, 2},  {8, 3},
+                                      {1, 8}, {1, 6}, {2, 8},  {2, 6},  {3, 6},  {4, 6},  {5, 4},  {6, 4},
+                                      {7, 3}, {9, 3}, {10, 2}, {11, 2}, {12, 2}, {13, 2}, {14, 2}, {1, 4},
+                                      {2, 4}, {3, 3}, {4, 3},  {5, 2},  {6, 2},  {8, 1}};
 constexpr RegisterTile kOuterTiles[] = {{1, 15}, {2, 10}, {3, 7},  {4, 6},  {5, 5},  {6, 4},
                                         {7, 3},  {8, 3},  {10, 2}, {12, 2}, {14, 2}, {1, 7},
                                         {2, 4},  {3, 3},  {4, 3},  {6, 2},  {8, 2},  {16, 1}};
@@ -46,16 +46,38 @@ int32_t unroll_of(const RegisterTile& t) { return t.rows * t.columns <= 8 ? 2 : 
 // KiB).
 constexpr double kBlockedMemoryEfficiency = 0.85;
 
-// Depth of a block of K: what it needs of A takes half of L1. 0: K is no longer than that.
+// A single row by one column after the other reads B in the order it lies in. Side by side each column's
+// bytes are a run of their own, at whose end what was fetched ahead is lost (M = 1 on Zen 4, 1 column and 8:
+// 32768 x 512 2.35 and 3.29 ms, 7168 x 2048 2.43 and 1.84, where the one column waits for its sum; of bytes
+// 0.60 and 1.26, 2880 x 4096 0.43 and 0.51). With more rows no such order was seen.
+double stream_efficiency(const MatmulSizes& s, const RegisterTile& t) {
+  constexpr double kLostBytes = 600;
+  const double run = s.k * s.b_bytes;
+  return s.m == 1 && t.columns > 1 ? run / (run + kLostBytes) : 1;
+}
+
+// Depth of a block of K, of blocks as long as each other: what it needs of A takes half of L1. 0: K is no
+// longer than that.
 int32_t block_depth(const CpuRates& rates, const RegisterTile& t, int32_t block, int64_t k) {
-  const int32_t step = std::max(rates.lanes, block);
-  const auto words = static_cast<int32_t>(rates.l1d_bytes / 2 / (4 * t.rows)) / step * step;
-  return words * rates.k_per_lane < k ? words * rates.k_per_lane : 0;
+  const int32_t step = std::max(rates.lanes, block) * rates.k_per_lane;
+  const int64_t most =
+      static_cast<int64_t>(rates.l1d_bytes / 2 / (4 * t.rows)) * rates.k_per_lane / step * step;
+  if (most >= k || most == 0) return 0;
+  return static_cast<int32_t>(round_up(ceil_div(k, ceil_div(k, most)), int64_t{step}));
 }
 
 // Conversions that decoding a vector of each column costs as much as.
 double decoded(const MatmulSizes& s, const RegisterTile& t) {
   return s.blocks ? t.columns * kDecodeCycles / kConvertCycles : 0;
+}
+
+// Bytes a cycle at which `bytes` are read again after `between` others have come by: 0, free, where L1 holds
+// both, since what was used last stays (8192 x 1024 on Zen 4, columns by which A's rows are read again: M = 5
+// 2 columns 1.23 ms, 4 1.48; M = 4 2 columns 1.40 ms, 6 1.67).
+double reread_rate(const CpuRates& rates, double bytes, double between) {
+  if (bytes + between <= rates.l1d_bytes) return 0;
+  const double rate = rates.reread_bytes_per_cycle(bytes);
+  return rate > 0 ? rate : kL2BytesPerCycle;
 }
 
 // Cycles of `n` columns of D against `k` of K, all rows. Every pass over the rows reads A again, and every
@@ -67,11 +89,12 @@ double dot_cycles(const CpuRates& rates, const MatmulSizes& s, const RegisterTil
   const double passes = ceil_div(s.m, t.rows), vectors = std::ceil(k / width);
   const double accumulators = t.rows * t.columns, loads = t.rows + t.columns;
   const double vector_bytes = width * s.input_bytes, b_vector_bytes = width * s.b_bytes;
-  const double a_rate = rates.reread_bytes_per_cycle(s.m * k * s.input_bytes);
-  const double b_rate = rates.reread_bytes_per_cycle(t.columns * k * s.b_bytes);
+  const double a_bytes = s.m * k * s.input_bytes, b_bytes = t.columns * k * s.b_bytes;
+  const double a_rate = reread_rate(rates, a_bytes, b_bytes);
+  const double b_rate = reread_rate(rates, b_bytes, t.rows * k * s.input_bytes);
   const double a_cycles = a_rate > 0 ? t.rows * vector_bytes / a_rate : 0;
   const double b_cycles = b_rate > 0 ? (passes - 1) / passes * t.columns * b_vector_bytes / b_rate : 0;
-  const double converted = !rates.converts ? 0 : s.blocks ? t.rows : loads;
+  const double converted = (rates.converts_a ? t.rows : 0) + (rates.converts_b ? t.columns : 0);
   const double step = rates.step_cycles(accumulators, loads, converted + decoded(s, t)) + a_cycles + b_cycles;
   // At the end the lanes of every sum are added: log2(lanes) shuffles and adds on one port.
   const double reduce = accumulators * (std::log2(rates.lanes) + 1);
@@ -87,10 +110,11 @@ double blocked_dot_cycles(const CpuRates& rates, const MatmulSizes& s, const Reg
   const double width = double(rates.lanes) * rates.k_per_lane;
   const double passes = ceil_div(s.m, t.rows), vectors = std::ceil(k / width);
   const double accumulators = t.rows * t.columns, loads = t.rows + t.columns;
-  // All passes but the first find B in L2, a quarter of which shows (as above).
+  // All passes but the first find B in L2, half of which shows (M = 12 by 3584 x 3584 on Zen 4: 12x2 3.60 ms,
+  // 6x4 4.14).
   const double again = (passes - 1) / passes * t.columns * width * s.b_bytes / kL2BytesPerCycle;
-  const double converted = s.blocks ? decoded(s, t) : rates.converts ? t.columns : 0;
-  const double step = rates.step_cycles(accumulators, loads, converted) + 0.25 * again;
+  const double converted = s.blocks ? decoded(s, t) : rates.converts_b ? t.columns : 0;
+  const double step = rates.step_cycles(accumulators, loads, converted) + 0.5 * again;
   const double a_cycles = t.rows * rates.lanes * 4 / kL2BytesPerCycle * t.columns / kGroupColumns;
   const double carry = std::ceil(k / depth) * accumulators * kCarryCycles;
   // Lanes are added after a transposition: log2(lanes) shuffles and one add a sum.
@@ -102,10 +126,11 @@ double blocked_dot_cycles(const CpuRates& rates, const MatmulSizes& s, const Reg
 double outer_cycles(const CpuRates& rates, const MatmulSizes& s, const RegisterTile& t, double n, double k) {
   const double passes = ceil_div(s.m, t.rows);
   const auto group = [&](double vectors) {
-    const double bytes = vectors * rates.lanes * s.input_bytes, loads = t.rows + vectors;
+    const double bytes = vectors * rates.lanes * s.b_bytes, loads = t.rows + vectors;
     const double b_rate = rates.reread_bytes_per_cycle(bytes * k);
     const double b_cycles = b_rate > 0 ? (passes - 1) / passes * bytes / b_rate : 0;
-    const double step = rates.step_cycles(t.rows * vectors, loads, s.converts ? loads : 0);
+    const double converted = (s.narrow_a ? t.rows : 0) + (s.narrow_b ? vectors : 0);
+    const double step = rates.step_cycles(t.rows * vectors, loads, converted);
     constexpr double kGroupCycles = 20;  // entering and leaving the loop over k
     return passes * (k * std::max(step, b_cycles) + kGroupCycles);
   };
@@ -197,7 +222,8 @@ MatmulSizes::MatmulSizes(const ProblemClass& c)
       b_bytes(bytes_per_element(c.b)),
       output_bytes(size_of(c.d)),
       blocks(is_blocks(c.b)),
-      converts(c.a != DType::kF32),
+      narrow_a(c.a != DType::kF32),
+      narrow_b(c.b != DType::kF32),
       batch_invariant(c.determinism == Determinism::kBatchInvariant) {}
 
 std::string operands_refusal(const ProblemClass& c) {
@@ -238,7 +264,7 @@ void enumerate_matmul_dot(const CandidateContext& context, std::vector<RankedPla
     config.unroll_k = s.blocks ? kUnrolledBlocks : unroll_of(t);
     if (c.m_hi <= kWholeDotMaxM) {
       append_streamed(
-          context, rates, s, config, 1.0, recipe,
+          context, rates, s, config, stream_efficiency(s, t), recipe,
           [&](double n, double k) { return dot_cycles(rates, s, t, n, k); }, out);
     }
     if (const int32_t depth = block_depth(rates, t, static_cast<int32_t>(block_elements(c.b)), s.k);
@@ -276,7 +302,7 @@ void enumerate_matmul_outer(const CandidateContext& context, std::vector<RankedP
     if (!fits(context, rates, s, t, config, out)) continue;
     config.unroll_k = unroll_of(t);
     // Each k jumps to another row of B.
-    const double run = std::min<double>(config.register_n, s.n) * s.input_bytes;
+    const double run = std::min<double>(config.register_n, s.n) * s.b_bytes;
     append_streamed(
         context, rates, s, config, CpuRates::run_efficiency(run), "fma f32; K ascending",
         [&](double n, double k) { return outer_cycles(rates, s, t, n, k); }, out);

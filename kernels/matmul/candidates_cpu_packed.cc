@@ -70,12 +70,12 @@ double PackedPricing::tile_seconds(const Shape& p, double rows, double columns, 
   const double sums = p.tile.rows * p.tile.vectors, register_columns = p.tile.vectors * rates_.lanes;
   const double passes = std::ceil(rows / p.tile.rows), blocks = std::ceil(k / p.depth);
   const double step =
-      rates_.step_cycles(sums, p.tile.rows + p.tile.vectors, rates_.converts ? p.tile.vectors : 0);
+      rates_.step_cycles(sums, p.tile.rows + p.tile.vectors, rates_.converts_b ? p.tile.vectors : 0);
   // The block of B that all passes read lies in L2, a quarter of which shows (M = 64: 16x1 and 8x2 109
   // GFLOP/s, 6x4 103), or comes from L3 again.
-  const double block = columns * std::min<double>(p.depth, k) * s_.input_bytes;
+  const double block = columns * std::min<double>(p.depth, k) * s_.b_bytes;
   const double rate = block <= 0.75 * rates_.l2_bytes ? kL2BytesPerCycle : kL3BytesPerCycle / 2;
-  const double word = s_.input_bytes * rates_.k_per_lane, words = k / rates_.k_per_lane;
+  const double word = s_.b_bytes * rates_.k_per_lane, words = k / rates_.k_per_lane;
   const double again = 0.25 * (passes - 1) / passes * register_columns * word / rate;
   // Sums of a block are added to those of the blocks before it, which L2 holds beside the better part of B's
   // (512 columns by 384 deep on Zen 4: 264 rows 107 GFLOP/s, 516 rows 102).
@@ -89,7 +89,7 @@ double PackedPricing::tile_seconds(const Shape& p, double rows, double columns, 
   // columns).
   constexpr double kCopyCycles = 1.0;
   const double compute = (multiply + passes * p.tile.rows * words * kCopyCycles) / rates_.clock_hz;
-  const double memory = columns * k * s_.input_bytes / bandwidth;
+  const double memory = columns * k * s_.b_bytes / bandwidth;
   // The emitter fetches panels ahead for more than 5 rows; fewer in several passes wait for the first one's.
   if (p.tile.rows > 5) return std::max(compute, memory) + 0.1 * std::min(compute, memory);
   return passes > 1 ? compute + memory : CpuRates::overlap(compute, memory);

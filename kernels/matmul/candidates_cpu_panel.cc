@@ -81,9 +81,12 @@ class PanelPricing {
   CompileConfig config_of(const PanelShape& p) const;
   double compute_seconds(const PanelShape& p, double rows, double columns, double k) const;
   double pack_seconds(const PanelShape& p, double rows, double columns, double k, double bandwidth) const;
-  double pack_cycles(int32_t width, bool transposes, bool across) const;
+  double pack_cycles(int32_t width, bool transposes, bool across, bool converts) const;
   double read_seconds(double extent, double total, double times, double bytes, double first_rate) const;
+  double row_bytes() const { return transposed_ ? s_.b_bytes : s_.input_bytes; }
   double column_bytes() const { return transposed_ ? s_.input_bytes : s_.b_bytes; }
+  bool converts_rows() const { return transposed_ ? rates_.converts_b : rates_.converts_a; }
+  bool converts_columns() const { return transposed_ ? rates_.converts_a : rates_.converts_b; }
   double tile_seconds(const PanelShape& p, double rows, double columns, double k, double bandwidth) const;
 
   const CandidateContext& context_;
@@ -138,10 +141,10 @@ double PanelPricing::compute_seconds(const PanelShape& p, double rows, double co
 // transposition needs log2(lanes) shuffles a vector besides, on one or two ports, and works on whole blocks
 // of lanes by lanes. Words of bytes from lines across K are put together: four loads that widen, three
 // shifts, three ors.
-double PanelPricing::pack_cycles(int32_t width, bool transposes, bool across) const {
+double PanelPricing::pack_cycles(int32_t width, bool transposes, bool across, bool converts) const {
   const double waste = transposes ? double(round_up(width, rates_.lanes)) / width : 1;
   const double vector = 2.0 + (transposes ? std::log2(rates_.lanes) + 2.0 : 0) +
-                        (rates_.converts ? kConvertCycles : 0) + (across && rates_.k_per_lane > 1 ? 9 : 0);
+                        (converts ? kConvertCycles : 0) + (across && rates_.k_per_lane > 1 ? 9 : 0);
   return vector * waste / (rates_.lanes * rates_.k_per_lane);
 }
 
@@ -157,13 +160,14 @@ double PanelPricing::read_seconds(double extent, double total, double times, dou
 // Seconds to pack `rows` and `columns` over `k`, rows that are copied ahead left out.
 double PanelPricing::pack_seconds(const PanelShape& p, double rows, double columns, double k,
                                   double bandwidth) const {
-  const double row_run = (turn_rows_ ? p.register_rows : p.depth) * s_.input_bytes;
+  const double row_run = (turn_rows_ ? p.register_rows : p.depth) * row_bytes();
   const double column_run = (turn_columns_ ? p.depth : p.register_columns) * column_bytes();
   const bool ahead = copies_ahead(p);
-  const double cycles = (ahead ? 0 : rows * pack_cycles(p.register_rows, turn_rows_, turn_rows_)) +
-                        columns * (pack_cycles(p.register_columns, turn_columns_, !turn_columns_) +
-                                   (s_.blocks ? kDecodeCycles / rates_.lanes : 0));
-  const double row_reading = read_seconds(rows, p.m, std::ceil(double(p.n) / p.tile_columns), s_.input_bytes,
+  const double cycles =
+      (ahead ? 0 : rows * pack_cycles(p.register_rows, turn_rows_, turn_rows_, converts_rows())) +
+      columns * (pack_cycles(p.register_columns, turn_columns_, !turn_columns_, converts_columns()) +
+                 (s_.blocks ? kDecodeCycles / rates_.lanes : 0));
+  const double row_reading = read_seconds(rows, p.m, std::ceil(double(p.n) / p.tile_columns), row_bytes(),
                                           bandwidth * CpuRates::run_efficiency(row_run));
   // What is transposed comes from as many pages as there are columns, and registers wait for it (W
   // transposed, "panel", M = 512 by 4096 x 4096 on Zen 4: 178 ms; W copied beside the FMAs, "panel_t": 160).
@@ -179,8 +183,8 @@ double PanelPricing::tile_seconds(const PanelShape& p, double rows, double colum
                                   double bandwidth) const {
   double work = compute_seconds(p, rows, columns, k);
   if (copies_ahead(p))
-    work = CpuRates::overlap(work, k * read_seconds(rows, p.m, std::ceil(double(p.n) / p.tile_columns),
-                                                    s_.input_bytes, bandwidth));
+    work = CpuRates::overlap(
+        work, k * read_seconds(rows, p.m, std::ceil(double(p.n) / p.tile_columns), row_bytes(), bandwidth));
   return work + pack_seconds(p, rows, columns, k, bandwidth);
 }
 
@@ -192,10 +196,10 @@ void PanelPricing::append_splits(const PanelShape& p, std::vector<RankedPlan>* o
     const double k = std::ceil(double(s_.k) / splits);
     const double tasks = tiles * splits, bandwidth = rates_.bandwidth(tasks);
     // Transposing the sums back is one more pass over them through L2.
-    const double turn = transposed_
-                            ? 8 / kL2BytesPerCycle / rates_.clock_hz +
-                                  rates_.k_per_lane * pack_cycles(rates_.lanes, true, false) / rates_.clock_hz
-                            : 0;
+    const double turn =
+        transposed_ ? 8 / kL2BytesPerCycle / rates_.clock_hz +
+                          rates_.k_per_lane * pack_cycles(rates_.lanes, true, false, false) / rates_.clock_hz
+                    : 0;
     const auto seconds = [&](double m, double n) {
       // D is read for ownership before it is written.
       return tile_seconds(p, m, n, k, bandwidth) +

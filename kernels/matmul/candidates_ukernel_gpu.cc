@@ -12,7 +12,7 @@ std::string refusal(const CandidateContext& context) {
   const ProblemClass& c = context.problem;
   if (c.b != c.a) return absl::StrCat("B ", name_of(c.b), ": both operands are of one type");
   if (c.packed_b != kNotPacked) return "B comes packed";
-  if (c.zero_a != 0) return "zero point: bytes are multiplied as they are";
+  if (c.zero_a != 0 || c.zero_b != Scale::kNone) return "zero point: bytes are multiplied as they are";
   if (c.alignment != Alignment::k16) return "rows are not aligned to 16 bytes";
   return invariance_refusal(context, "mma");
 }

@@ -13,6 +13,7 @@ using namespace mlir;
 
 constexpr int64_t kAlign = 16;                     // f32 elements of a cache line
 constexpr char kZeroPoint[] = "lathe.zero_a";      // on a contraction whose A has one
+constexpr char kZeroPointsOfB[] = "lathe.zero_b";  // on one whose B has: "tensor", "channel"
 constexpr unsigned kRowLoop = 1, kColumnLoop = 2;  // of an epilogue
 
 int64_t padded(int64_t size, int64_t multiple) { return round_up(size, std::max<int64_t>(multiple, 1)); }
@@ -77,9 +78,11 @@ CpuTile describe_tile(Emit& e, const TileProgram& p, ir::KernelConfigAttr config
   if (config.getKernel() == "packed") {
     // The payload has it K-contiguous: what lies before the tile's columns is the same but for the last
     // words' padding, a split's k is 16 apart.
-    t.b_packed = true;
+    t.packed_word = packed_word(b.element.isInteger(8) ? DType::kI8
+                                : b.element.isBF16()   ? DType::kBF16
+                                                       : DType::kF32);
     t.b.offset = e.add(t.b.offset, e.mul(p.depth0, kPackedColumns - 1));
-    t.packed_depth = round_up(p.k, t.words.per_lane());
+    t.packed_depth = round_up(p.k, t.packed_word);
     t.b.offset = e.add(t.b.offset, e.mul(p.column0, t.packed_depth - p.k));
   }
   if (transposed) {
@@ -190,6 +193,17 @@ llvm::FailureOr<CpuProducts> emit_products(Emit& e, const Arguments& arguments, 
     used += padded(elements, kAlign);
     return memory_at(e, at, e.f32());
   };
+  // Of which there is one of all columns or one a column.
+  std::optional<ZeroPointsOfB> zero_b;
+  if (auto granularity = p.contraction->getAttrOfType<StringAttr>(kZeroPointsOfB)) {
+    zero_b.emplace(ZeroPointsOfB{t.words, take(padded(config.getTileM(), t.lanes)),
+                                 take(padded(config.getTileN(), t.lanes))});
+    Value memory = memory_at(e, arguments.get("zero_b"), e.b.getI32Type());
+    const ZeroSource source{
+        memory, granularity.getValue() == "channel", t.zero_point, p.rows, p.columns, p.depth, p.column0};
+    auto op = p.contraction;
+    zero_b->store(e, source, p.views.find(op.getDpsInputs()[0])->second, k_contiguous(op, 0));
+  }
   if (kernel == "outer") t.store = store;
   if (!t.store) t.accumulators = take(padded(padded(t.tile_rows, t.register_rows), t.lanes) * t.ld);
   Value products = t.accumulators;
@@ -222,7 +236,7 @@ llvm::FailureOr<CpuProducts> emit_products(Emit& e, const Arguments& arguments, 
   if (failed(emitted)) return failure();
   if (transposed) transpose_tile(e, t.accumulators, t.ld, products, products_ld, p.rows, p.columns, t.lanes);
 
-  return CpuProducts{t.words, products, products_ld, used * static_cast<int64_t>(sizeof(float))};
+  return CpuProducts{t.words, products, products_ld, used * static_cast<int64_t>(sizeof(float)), zero_b};
 }
 
 LogicalResult emit_matmul_cpu(ModuleOp module) {

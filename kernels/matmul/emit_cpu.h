@@ -2,6 +2,7 @@
 #pragma once
 
 #include <functional>
+#include <optional>
 
 #include "compiler/dialect.h"
 #include "compiler/emit.h"
@@ -19,9 +20,10 @@ struct CpuTile {
   CpuWords words;
   View a, b;
   bool a_k_contiguous, b_k_contiguous;
-  bool a_in_place = false;   // "direct": A, of f32, is read where it lies
-  bool b_packed = false;     // word w of B's column j is at element b.offset + j / 16 * 16 * packed_depth +
-                             // (w * 16 + j % 16) * words.per_lane()
+  bool a_in_place = false;  // "direct": A, of f32, is read where it lies
+  // Not 0: B is packed in words of so many elements of K, as `words` are or pairs of bf16; word w of column j
+  // is at element b.offset + j / 16 * 16 * packed_depth + (w * 16 + j % 16) * packed_word.
+  int64_t packed_word = 0;
   int64_t packed_depth = 0;  // K of all splits, in whole words
   Value rows, columns, depth;
   int64_t tile_rows, tile_columns;          // what rows and columns are at most
@@ -56,15 +58,37 @@ mlir::LogicalResult emit_panel(Emit& e, const CpuTile& t);
 // Words of packing memory that emit_panel needs.
 int64_t panel_packing_elements(const CpuTile& t);
 
+// The lanes' sums of `depth` bytes along K, from the element `line` on.
+Value sum_along_k(Emit& e, const CpuWords& words, const View& v, Value line, Value depth);
+
+// What B's zero points take from a tile's products: for each row the sum of what A's bytes count, for each
+// column its zero point, i32 in this worker's scratch (memref<?xf32>, whole vectors).
+struct ZeroSource {
+  Value zero_b;  // memref<?xi32>
+  bool of_columns;
+  Value zero_a;  // an i32; null: 0
+  Value rows, columns, depth, column0;
+};
+struct ZeroPointsOfB {
+  CpuWords words;
+  Value rows, columns;
+
+  void store(Emit& e, const ZeroSource& s, const View& a, bool a_k_contiguous) const;
+  // The products from (i, j) on, less what is theirs.
+  Value take(Emit& e, Value products, Value i, Value j) const;
+};
+
 // A tile's products in this worker's scratch, row by row; whole vectors may be read at the tile's edge.
 struct CpuProducts {
   CpuWords words;
   Value memory;  // memref<?xf32>
   int64_t ld, scratch_bytes;
+  std::optional<ZeroPointsOfB> zero_b;
 
   // The vector of products from (i, j) on, f32 or i32.
   Value at(Emit& e, Value i, Value j) const {
-    return words.sums_of(e.load_vector(memory, e.add(e.mul(i, ld), j), words.lanes()));
+    Value x = words.sums_of(e.load_vector(memory, e.add(e.mul(i, ld), j), words.lanes()));
+    return zero_b ? zero_b->take(e, x, i, j) : x;
   }
 };
 // The work of a contraction's step up to there, in the form that its plan names. Form "outer" hands its

@@ -103,16 +103,8 @@ class Dot {
   void store_first() {
     if (!t.words.shifts()) return;
     e.loop(e.idx(0), e.idx(padded_rows(t)), 1, [&](Value i) {
-      Value row = row_of_a(i), whole = e.mul(e.div(t.depth, e.idx(width)), width);
-      const auto step = [&](Value k, Value sum, Value left) {
-        return t.words.add_a(t.words.along_k(t.a, e.add(row, k), left), sum);
-      };
-      Values sum = e.loop(e.idx(0), whole, width, {t.words.zero_sums()},
-                          [&](Value k, const Values& x) { return Values{step(k, x[0], nullptr)}; });
-      sum = e.choose(
-          e.less(whole, t.depth), sum, [&] { return Values{step(whole, sum[0], e.sub(t.depth, whole))}; },
-          [&] { return sum; });
-      e.store_vector(t.words.to_scratch(t.words.unshift(sum[0])), t.packing, first_at(i));
+      Value sum = sum_along_k(e, t.words, t.a, row_of_a(i), t.depth);
+      e.store_vector(t.words.to_scratch(t.words.unshift(sum)), t.packing, first_at(i));
     });
   }
   Value first_at(Value i) { return e.add(e.idx(packed_words(t)), e.mul(i, lanes)); }
@@ -127,12 +119,12 @@ class Dot {
     return sums;
   }
 
-  // The zero point times a row of B's sum, of which the lanes are given. Past the end of K its elements are 0, but
-  // shifted.
+  // The zero point times a row of B's sum, of which the lanes are given. Past the end of K its elements are
+  // 0, but shifted.
   Value of_zero_point(Value lane_sums) {
     Value elements = e.mul(e.ceil_div(t.depth, e.idx(width)), width);
-    Value sum = arith::SubIOp::create(e.b, e.loc, t.words.reduce(lane_sums),
-                                      e.to_i32(t.words.shift_of(elements)));
+    Value sum =
+        arith::SubIOp::create(e.b, e.loc, t.words.reduce(lane_sums), e.to_i32(t.words.shift_of(elements)));
     return arith::MulIOp::create(e.b, e.loc, sum, t.zero_point);
   }
 

@@ -3,8 +3,9 @@
 // them. Packing converts to words (f32, or four bytes along K), so one micro-kernel serves every layout and
 // dtype. A panel of B is [word of K][register_n], read as vectors; a panel of A is [register_m][word of K],
 // read as scalars. The operand whose memory runs the other way is transposed in registers. "packed": B comes
-// in panels (core/packed.h), of which a register tile's vectors take several side by side. "direct": no panel
-// of A, whose rows, few enough for the ways of a cache set, are read where they lie.
+// in panels (core/packed.h), of which a register tile's vectors take several side by side; pairs of bf16 that
+// are multiplied as f32 are two steps along K. "direct": no panel of A, whose rows, few enough
+// for the ways of a cache set, are read where they lie.
 //
 // Numeric recipe: within a block of tile_k, one FMA per k in ascending order from zero; blocks added in
 // ascending order. It depends on tile_k alone, not on the register tile or the task tile.
@@ -152,7 +153,7 @@ void pack_by_layout(Emit& e, const View& v, bool k_contiguous, const std::functi
 
 int64_t depth_words(const CpuTile& t) { return t.tile_k / t.words.per_lane(); }
 int64_t b_words(const CpuTile& t) {
-  if (t.b_packed) return 0;
+  if (t.packed_word) return 0;
   return round_up(round_up(t.tile_columns, t.register_columns) * depth_words(t) + kSlack, 16);
 }
 int64_t a_pitch(const CpuTile& t) { return depth_words(t) + kSlack; }
@@ -160,6 +161,9 @@ int64_t a_words(const CpuTile& t) {
   if (t.a_in_place) return 0;
   return round_up(t.register_rows * a_pitch(t) + kSlack, 16);
 }
+
+// Whether B comes in pairs of bf16 that are multiplied as f32.
+bool comes_in_pairs(const CpuTile& t) { return t.packed_word > t.words.per_lane(); }
 
 int64_t line_elements(const CpuTile& t) { return 512 / t.a.element.getIntOrFloatBitWidth(); }
 int64_t line_words(const CpuTile& t) { return line_elements(t) / t.words.per_lane(); }
@@ -170,7 +174,7 @@ int64_t line_words(const CpuTile& t) { return line_elements(t) / t.words.per_lan
 // of K must have a step for every line.
 bool copies_ahead(const CpuTile& t) {
   const auto depth = Emit::known(t.depth);
-  if (t.ukernel || t.a_in_place || !depth || !t.a_k_contiguous || t.a.k_contiguous ||
+  if (t.ukernel || t.a_in_place || comes_in_pairs(t) || !depth || !t.a_k_contiguous || t.a.k_contiguous ||
       t.tile_rows <= t.register_rows)
     return false;
   const auto has_steps = [&](int64_t block) {
@@ -210,8 +214,8 @@ Value first(Emit& e, const CpuTile& t, int64_t r) {
   return t.words.sums_of(e.broadcast(e.load(t.packing, first_at(e, t, e.idx(r))), t.lanes));
 }
 
-// Where the vectors of columns j.. of B begin and how far a step along K takes them: in a panel packed here,
-// or in those that B comes in.
+// Where the vectors of columns j.. of B begin and how far a step along K takes them (of pairs two): in a
+// panel packed here, or in those that B comes in.
 struct PanelB {
   Value memory;
   Values vectors;
@@ -219,26 +223,25 @@ struct PanelB {
 };
 PanelB panel_b(Emit& e, const CpuTile& t, Value j, Value k0) {
   PanelB b{t.packing, {}, t.register_columns};
-  if (!t.b_packed) {
+  if (!t.packed_word) {
     Value base = e.mul(j, depth_words(t));  // j / register_columns panels
     for (int64_t at = 0; at < t.register_columns; at += t.lanes) b.vectors.push_back(e.add(base, at));
     return b;
   }
-  const int64_t word = t.words.per_lane();
-  b.memory = t.b.memory, b.pitch = kPackedColumns * word;
+  b.memory = t.b.memory, b.pitch = kPackedColumns * t.packed_word;
   // Panels past the last read the last one again.
   Value last = e.mul(e.div(e.sub(t.columns, e.idx(1)), e.idx(kPackedColumns)), kPackedColumns);
   for (int64_t at = 0; at < t.register_columns; at += t.lanes) {
     Value column = e.add(j, at / kPackedColumns * kPackedColumns);
     if (at >= kPackedColumns) column = e.min(column, last);
     Value panel = e.add(e.mul(column, t.packed_depth), e.mul(k0, kPackedColumns));
-    b.vectors.push_back(e.add(t.b.offset, e.add(panel, at % kPackedColumns * word)));
+    b.vectors.push_back(e.add(t.b.offset, e.add(panel, at % kPackedColumns * t.packed_word)));
   }
   return b;
 }
 Value load_b(Emit& e, const CpuTile& t, const PanelB& b, int64_t vector, Value k) {
   Value at = e.add(b.vectors[vector], e.mul(k, b.pitch));
-  if (t.b_packed) return t.words.shifted(t.words.along_k(t.b, at, nullptr));
+  if (t.packed_word) return t.words.shifted(t.words.along_k(t.b, at, nullptr));
   return t.words.words_of(e.load_vector(b.memory, at, t.lanes));
 }
 
@@ -311,6 +314,17 @@ Values steps_in_place(Emit& e, const CpuTile& t, bool fetches, Value i, Value k0
   return sums;
 }
 
+// Runs `pair` for every pair of words of K, the last time without its second word where K ends before it.
+Values steps_of_pairs(Emit& e, const CpuTile& t, Value depth, Values sums,
+                      const std::function<Values(Value p, const Values&, bool whole)>& pair) {
+  Value pairs = e.div(depth, e.idx(2));
+  sums = e.loop(e.idx(0), pairs, 1, sums, [&](Value p, const Values& now) { return pair(p, now, true); });
+  const auto total = Emit::known(t.depth);
+  if (total && *total % 2 == 0) return sums;
+  return e.choose(
+      e.less(e.mul(pairs, 2), depth), sums, [&] { return pair(pairs, sums, false); }, [&] { return sums; });
+}
+
 // acc[i..][j..] (+)= A panel * B panel; `beside` may be null. A in place is fetched ahead beside the first
 // columns.
 void micro_kernel(Emit& e, const CpuTile& t, Value a_base, Value depth, Value i, Value j, Value k0,
@@ -327,24 +341,42 @@ void micro_kernel(Emit& e, const CpuTile& t, Value a_base, Value depth, Value i,
     if (t.a_in_place) return t.words.word_at(t.a, e.add(in_place[r], e.mul(k, t.words.per_lane())));
     return e.load(t.packing, e.add(e.add(a_base, r * a_pitch(t)), k));
   };
-  auto step = [&](Value k, const Values& carried) {
-    Values next = carried, b;
-    for (int64_t v = 0; v < vectors; ++v) b.push_back(load_b(e, t, panel, v, k));
+  const auto fetch = [&](Value k) {
     if (ahead)
       for (int64_t v = 0; v < vectors; v += std::max<int64_t>(1, kPackedColumns / lanes))
         e.prefetch(panel.memory, e.add(panel.vectors[v], e.add(e.mul(k, panel.pitch), ahead)), kIntoL2);
+  };
+  const auto multiply = [&](Value k, const Values& b, Values sums) {
     for (int64_t r = 0; r < mr; ++r) {
       // A scalar load, a broadcast and an FMA become an FMA with a broadcast memory operand.
       Value a = t.words.words_of(e.broadcast(a_at(r, k), lanes));
       for (int64_t v = 0; v < vectors; ++v)
-        next[r * vectors + v] = t.words.multiply_add(a, b[v], next[r * vectors + v]);
+        sums[r * vectors + v] = t.words.multiply_add(a, b[v], sums[r * vectors + v]);
     }
-    return next;
+    return sums;
+  };
+  const auto step = [&](Value k, const Values& carried) {
+    Values b;
+    for (int64_t v = 0; v < vectors; ++v) b.push_back(load_b(e, t, panel, v, k));
+    fetch(k);
+    return multiply(k, b, carried);
+  };
+  const auto pair = [&](Value p, const Values& carried, bool whole) {
+    Values b[2];
+    for (int64_t v = 0; v < vectors; ++v) {
+      const auto halves = t.words.halves(t.b, e.add(panel.vectors[v], e.mul(p, panel.pitch)));
+      b[0].push_back(halves.first), b[1].push_back(halves.second);
+    }
+    fetch(p);
+    const Values sums = multiply(e.mul(p, 2), b[0], carried);
+    return whole ? multiply(e.add(e.mul(p, 2), 1), b[1], sums) : sums;
   };
   Values sums;
   for (int64_t r = 0; r < mr; ++r) sums.append(vectors, first(e, t, r));
   if (t.a_in_place)
     sums = steps_in_place(e, t, first_columns, i, k0, depth, sums, step);
+  else if (comes_in_pairs(t))
+    sums = steps_of_pairs(e, t, depth, sums, pair);
   else if (beside == nullptr)
     sums = e.loop(e.idx(0), e.ceil_div(depth, e.idx(t.words.per_lane())), 1, sums, step);
   else
@@ -380,7 +412,7 @@ void call_inner_kernel(Emit& e, const CpuTile& t, Value a_base, Value depth, Val
 // lose by it (M = 4: 2.3 ms without, 3.0 with).
 int64_t packed_ahead(const CpuTile& t) {
   constexpr int64_t kLines = 64, kLineBits = 512;
-  if (!t.b_packed || t.register_rows <= 5) return 0;
+  if (!t.packed_word || t.register_rows <= 5) return 0;
   return kLines * kLineBits / t.b.element.getIntOrFloatBitWidth();
 }
 
@@ -423,7 +455,7 @@ LogicalResult emit_panel(Emit& e, const CpuTile& t) {
 
   e.loop(e.idx(0), t.depth, kc, [&](Value k0) {
     Value depth = e.min(e.idx(kc), e.sub(t.depth, k0));
-    if (!t.b_packed) pack_b(e, t, k0, depth, ragged_k);
+    if (!t.packed_word) pack_b(e, t, k0, depth, ragged_k);
     const auto pack_a = [&](Value i, Value a_base) {
       Value left = e.sub(t.rows, i);
       pack_by_layout(e, t.a, t.a_k_contiguous, [&](bool k_contiguous) {

@@ -61,6 +61,15 @@ Value CpuWords::along_k(const View& v, Value at, Value left) const {
   return vector::BitCastOp::create(e_.b, e_.loc, word_type(), x);
 }
 
+std::pair<Value, Value> CpuWords::halves(const View& v, Value at) const {
+  constexpr int32_t kUpper = INT32_C(-0x10000);  // where f32 has the bits of bf16
+  auto f32s = e_.vec(lanes_, e_.f32());
+  Value pairs = vector::BitCastOp::create(e_.b, e_.loc, e_.vec(lanes_, i32()),
+                                          e_.load_vector(v.memory, at, 2 * lanes_));
+  return {as(f32s, arith::ShLIOp::create(e_.b, e_.loc, pairs, all(16))),
+          as(f32s, arith::AndIOp::create(e_.b, e_.loc, pairs, all(kUpper)))};
+}
+
 Value CpuWords::across_k(const View& v, const Values& lines, Value at, Value left) const {
   const auto read = [&](Value line) {
     Value from = e_.add(line, at);

@@ -25,6 +25,8 @@ class CpuWords {
   // Words along K from an element on; elements at and beyond `left`, if given, are 0. What lies in blocks has
   // no such end.
   Value along_k(const View& v, Value at, Value left) const;
+  // Of pairs of bf16 from an element on, the first ones and the second ones, as f32.
+  std::pair<Value, Value> halves(const View& v, Value at) const;
   // Words of neighbours, each of per_lane() lines of K, of which the elements from `at` on are read.
   // Neighbours at and beyond `left`, if given, are 0.
   Value across_k(const View& v, const Values& lines, Value at, Value left) const;

@@ -19,13 +19,8 @@ struct FamilyRow {
   MatmulFamily emit;
 };
 constexpr FamilyRow kFamilies[] = {
-    {"simt", emit_simt},
-    {"mma", emit_mma},
-    {"mma32", emit_mma},
-    {"ukernel", emit_mma},
-    {"wgmma", emit_wgmma},
-    {"skinny", emit_skinny},
-    {"xegpu", emit_xegpu},
+    {"simt", emit_simt},   {"mma", emit_mma},       {"mma32", emit_mma},   {"ukernel", emit_mma},
+    {"wgmma", emit_wgmma}, {"skinny", emit_skinny}, {"xegpu", emit_xegpu},
 };
 
 LogicalResult emit_step(Emit& e, GpuKernel& kernel, const GpuStep& step) {

@@ -68,21 +68,12 @@ struct Sharing {
   Value rank;  // i32
 };
 
-// The place of the workgroup whose block of the grid is `block`. A cluster lies along z and holds the splits
-// of one matrix of the batch, while a position counts the batch inside the splits (distribute.cc).
-GridPosition place(Emit& e, const GpuStep& step, GridPosition block, int64_t sharing) {
-  if (sharing == 1) return block;
-  Value cluster = e.div(block.z, e.idx(sharing)), split = e.rem(block.z, e.idx(sharing));
-  block.z = e.add(e.mul(split, step.arguments().get("batch")), cluster);
-  return block;
-}
-
 // This workgroup's block of the grid, read here again: kept over the loop over the weights it, and what is
 // worked out from it, would take registers that their loads need.
 GridPosition block_afresh(Emit& e, const GpuKernel& kernel, const GpuStep& step) {
   if (kernel.rocm()) return step.block(e);
   const auto read = [&](const char* along) {
-    return e.to_index(
+    return e.widen(
         inline_ptx(e, absl::StrCat("mov.u32 $0, %ctaid.", along, ";"), "=r", {}, e.b.getI32Type()));
   };
   return {read("x"), read("y"), read("z")};
@@ -136,7 +127,7 @@ LogicalResult emit_skinny(Emit& e, GpuKernel& kernel, const GpuStep& step) {
     sharing = {kernel.config().getClusterK(), cluster_rank(e)};
     kernel.facts.cluster = {1, 1, sharing.count};
   }
-  const GridPosition position = place(e, step, step.block(e), sharing.count);
+  const GridPosition position = step.place_in_cluster(e, step.block(e), sharing.count);
   FailureOr<TileProgram> program = step.at(e, position);
   if (failed(program)) return failure();
   TileProgram& p = *program;
@@ -170,7 +161,7 @@ LogicalResult emit_skinny(Emit& e, GpuKernel& kernel, const GpuStep& step) {
       kernel.rocm() ? make_skinny_loads(t) : make_skinny_weights(t);
   stream_weights(t, *weights, *make_products(t));
 
-  const GridPosition again = place(e, step, block_afresh(e, kernel, step), sharing.count);
+  const GridPosition again = step.place_in_cluster(e, block_afresh(e, kernel, step), sharing.count);
   FailureOr<TileProgram> output = sharing.count > 1 ? step.merge_at(e, again) : step.at(e, again);
   if (failed(output)) return failure();
   std::unique_ptr<OutputSink> sink = make_sink(e, kernel, step, *output, again);

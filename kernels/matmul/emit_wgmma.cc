@@ -164,14 +164,9 @@ PipelineState WgmmaKernel::advance(PipelineState s) {
   return {arith::SelectOp::create(e_.b, e_.loc, wraps, e_.i32(0), next), turned};
 }
 
-// One tile a workgroup: the place in the grid. Clusters that merge lie along z: their splits come first
-// there, where the step's program has the batch.
+// One tile a workgroup: the place in the grid.
 GridPosition WgmmaKernel::own_tile() {
-  GridPosition at = step_.block(e_);
-  if (shape_.in.cluster_k == 1) return at;
-  Value ranks = e_.idx(shape_.in.cluster_k);
-  at.z = e_.add(e_.mul(e_.rem(at.z, ranks), step_.arguments().get("batch")), e_.div(at.z, ranks));
-  return at;
+  return step_.place_in_cluster(e_, step_.block(e_), shape_.in.cluster_k);
 }
 
 // Tiles of a persistent kernel in the order they are taken: `raster` clusters along M, then the next along N,
@@ -193,7 +188,7 @@ WgmmaKernel::Tile WgmmaKernel::tile_at(Value linear) {
     at_y = e_.add(e_.mul(at_y, cn), e_.div(rank_, e_.i32(cm)));
     tile.exists = arith::AndIOp::create(e_.b, e_.loc, e_.less(at_x, tiles_x), e_.less(at_y, tiles_y));
   }
-  tile.position = {e_.to_index(at_x), e_.to_index(at_y), e_.to_index(z)};
+  tile.position = {e_.widen(at_x), e_.widen(at_y), e_.widen(z)};
   return tile;
 }
 

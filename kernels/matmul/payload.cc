@@ -190,6 +190,10 @@ class PayloadText {
     value_ = v;
   }
 
+  const char* zero_b() const {
+    if (c_.zero_b == Scale::kNone) return "";
+    return c_.zero_b == Scale::kPerTensor ? ", lathe.zero_b = \"tensor\"" : ", lathe.zero_b = \"channel\"";
+  }
   std::string text(const std::string& m, const std::string& out, const std::string& product) const {
     const char* a_map = c_.trans_a ? "(b, k, m)" : "(b, m, k)";
     const char* b_map = c_.trans_b ? "(b, n, k)" : "(b, k, n)";
@@ -209,9 +213,9 @@ class PayloadText {
         ") : ", product, "\n    %init = linalg.fill ins(%zero : ", type_of(sum_), ") outs(%empty : ", product,
         ") -> ", product, "\n    %product = linalg.batch_matmul indexing_maps = [affine_map<(b, m, n, k) -> ",
         a_map, ">, affine_map<(b, m, n, k) -> ", b_map, ">, affine_map<(b, m, n, k) -> (b, m, n)>]\n",
-        "        {", config_entries(config_), c_.zero_a ? ", lathe.zero_a" : "", "} ins(%a, %b : ", a, ", ",
-        b, ") outs(%init : ", product, ") -> ", product, "\n    %out = linalg.generic {indexing_maps = [",
-        absl::StrJoin(maps, ", "),
+        "        {", config_entries(config_), c_.zero_a ? ", lathe.zero_a" : "", zero_b(),
+        "} ins(%a, %b : ", a, ", ", b, ") outs(%init : ", product, ") -> ", product,
+        "\n    %out = linalg.generic {indexing_maps = [", absl::StrJoin(maps, ", "),
         "], iterator_types = [\"parallel\", \"parallel\", \"parallel\"]}\n        ins(",
         absl::StrJoin(inputs_, ", "), " : ", absl::StrJoin(input_types_, ", "), ") outs(%d : ", out,
         ") {\n    ^bb0(", absl::StrJoin(block, ", "), "):\n", body_, "      linalg.yield ", value_, " : ",

@@ -89,7 +89,12 @@ struct WgmmaShape {
   // threads; registers for each thread of a warpgroup (CUDA Programming Guide, technical specifications).
   static constexpr int64_t kUnitShared = 228 << 10, kReservedShared = 1 << 10, kUnitThreads = 2048;
   static constexpr int64_t kUnitRegisters = (64 << 10) / kWarpgroup, kThreadRegisters = 248;
-  static constexpr int64_t kOtherRegisters = 56, kProducerRegisters = 40;
+  // Beside the sums: of the loop over K, and of an epilogue that is more than a plain store, whose activation
+  // is worked out for 8 neighbours at once (bf16 with gelu and a residual spills with 88).
+  static constexpr int64_t kLoopRegisters = 56, kEpilogueRegisters = 96, kProducerRegisters = 40;
+  // A producer's beside two and beside three consumers: as few as it needs where a consumer would still spill
+  // (f16 with gelu and a residual: 8 bytes in 232 registers, none in 240).
+  static constexpr int64_t kProducerOfTwo = 24, kProducerOfThree = 32;
   static int64_t up(int64_t x, int64_t to) { return (x + to - 1) / to * to; }
 };
 
@@ -145,13 +150,15 @@ inline std::string WgmmaShape::defect() const {
 }
 
 inline void WgmmaShape::assign_registers() {
-  const int64_t needed = up(sums * (in.promotes ? 2 : 1) + kOtherRegisters, 8);
+  const int64_t held = sums * (in.promotes ? 2 : 1), needed = up(held + kLoopRegisters, 8);
   resident = std::max<int64_t>(
       1, std::min({kUnitShared / (shared_bytes + static_bytes() + kReservedShared), kUnitThreads / in.threads,
                    kUnitRegisters / (kProducerRegisters + consumers * needed), int64_t{4}}));
   const int64_t launched = std::min(kThreadRegisters, kUnitRegisters / resident / (consumers + 1) / 8 * 8);
-  if (launched >= needed) return;
-  producer_registers = consumers > 2 ? kProducerRegisters - 8 : kProducerRegisters;
+  if (launched >= (in.plain_store ? needed : up(held + kEpilogueRegisters, 8))) return;
+  producer_registers = consumers == 1   ? kProducerRegisters
+                       : consumers == 2 ? kProducerOfTwo
+                                        : kProducerOfThree;
   consumer_registers =
       std::min(kThreadRegisters - 8, (launched * (consumers + 1) - producer_registers) / consumers / 8 * 8);
 }

@@ -74,7 +74,7 @@ Fact clock_fact(const CpuIdentity& id, const MachineRow& row) {
       return {kilohertz * 1e3, path};
     }
   }
-  return {row.clock_hz, absl::StrCat("default: ", row.name, ", a usual base clock")};
+  return {row.clock_hz, absl::StrCat("default: ", row.name, ", as all cores hold")};
 }
 
 struct CacheLevel {

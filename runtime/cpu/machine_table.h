@@ -18,7 +18,8 @@ struct MachineRow {
   // What one core reads from memory: bounded by the lines it can have in flight over the latency, so far
   // below the socket's share. An estimate for the class of processor, not a rated number.
   double core_bytes_per_second;
-  // A usual base clock of the class, for systems that name none (virtual machines of AMD and Arm processors).
+  // What the class holds on all cores, for systems that name no clock (virtual machines of AMD and Arm
+  // processors).
   double clock_hz;
 };
 

@@ -1,6 +1,7 @@
 #include "runtime/gpu/assemble.h"
 
 #include "absl/strings/str_cat.h"
+#include "core/assembler_log.h"
 #include "core/json.h"
 #include "runtime/gpu/jit_log.h"
 #include "runtime/gpu/scopes.h"
@@ -37,10 +38,24 @@ std::string assembler_name(const Library& library) {
   return absl::StrCat("CUDA driver ", version / 1000, ".", version % 1000 / 10);
 }
 
+// Adds to what the artifact says of itself. A driver's words are not always UTF-8.
+void describe(Artifact* artifact, const std::string& assembler, const std::vector<std::string>& messages) {
+  absl::StatusOr<Json> metadata = parse_json(artifact->metadata, "metadata");
+  if (!metadata.ok() || !metadata->is_object()) metadata = Json::object();
+  (*metadata)["assembler"] = assembler;
+  if (!messages.empty()) (*metadata)["messages"] = messages;
+  artifact->metadata = metadata->dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
 }  // namespace
 
 Artifact link_ptx(Artifact artifact, const Library& library, const Contexts& contexts, const Logger& logger) {
   if (artifact.format != CodeFormat::kPtx) return artifact;
+  if (is_worse_linked(artifact.code)) {
+    describe(&artifact, kAssembledByLoader, {});
+    logger.log(LogLevel::kInfo, "PTX stays PTX: it has setmaxnreg, which the driver's linker ignores");
+    return artifact;
+  }
   JitLog log(JitLog::kForLinker);
   absl::StatusOr<std::string> cubin = link(artifact.code, library, contexts, log);
   if (!cubin.ok()) {
@@ -49,10 +64,11 @@ Artifact link_ptx(Artifact artifact, const Library& library, const Contexts& con
   }
   artifact.format = CodeFormat::kCubin;
   artifact.code = *std::move(cubin);
-  absl::StatusOr<Json> metadata = parse_json(artifact.metadata, "metadata");
-  if (!metadata.ok() || !metadata->is_object()) metadata = Json::object();
-  (*metadata)["assembler"] = assembler_name(library);
-  artifact.metadata = metadata->dump();
+  const std::string assembler = assembler_name(library);
+  const std::vector<std::string> messages = parse_assembler_log(log.info()).messages;
+  for (const std::string& message : messages)
+    logger.log(LogLevel::kWarning, absl::StrCat("linking PTX with ", assembler, ": ", message));
+  describe(&artifact, assembler, messages);
   return artifact;
 }
 

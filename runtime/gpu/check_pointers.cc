@@ -35,14 +35,15 @@ absl::Status check_pointer(const Library& library, Device device, const char* na
 
 absl::Status check_pointers(const Library& library, Device device, const Launch& launch) {
   const ArgumentBlock& a = *launch.args;
-  const bool argmax = launch.problem->op == Op::kArgmax, product = launch.problem->op == Op::kMatmul;
+  const bool argmax = launch.problem->op == Op::kArgmax,
+             indices = argmax || launch.problem->op == Op::kMatmulArgmax;
   const struct {
     const char* name;
     const void* data;
   } operands[] = {{argmax ? "x" : "a", a.a},
                   {"b", a.b},
                   {"c", a.c},
-                  {product ? "d" : "indices", a.d},
+                  {indices ? "indices" : "d", a.d},
                   {"bias", a.bias},
                   {"residual", a.residual},
                   {"values", a.values},

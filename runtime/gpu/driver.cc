@@ -66,7 +66,10 @@ class GpuDriver final : public Driver {
   const DeviceFacts& facts() const override { return facts_; }
   int32_t workers() const override { return 1; }
   absl::StatusOr<std::unique_ptr<LoadedKernel>> load(const Artifact& artifact) override {
-    return Kernel::load(artifact, library_, *contexts_, limits_, externals_, this);
+    LATHE_ASSIGN_OR_RETURN(std::unique_ptr<LoadedKernel> loaded,
+                           Kernel::load(artifact, library_, *contexts_, limits_, externals_, this));
+    warn_of_local_memory(static_cast<const Kernel&>(*loaded));
+    return loaded;
   }
   Artifact finish(Artifact artifact) override {
     return link_ptx(std::move(artifact), library_, *contexts_, logger_);
@@ -98,10 +101,27 @@ class GpuDriver final : public Driver {
     constexpr size_t mask = LaunchMemory::kAlignment - 1;
     return config.workspace_bytes > SIZE_MAX / 2 ? SIZE_MAX / 2 : (config.workspace_bytes + mask) & ~mask;
   }
+  // Kernels are planned to keep everything in registers. One that does not came out of an assembler otherwise
+  // than planned, and is slow.
+  void warn_of_local_memory(const Kernel& kernel) const {
+    for (size_t i = 0; i < kernel.steps().size(); ++i)
+      if (kernel.local_bytes(i) > 0)
+        logger_.log(LogLevel::kWarning,
+                    absl::StrCat(name_, ": ", kernel.symbol(i), " has ", kernel.local_bytes(i),
+                                 " bytes of local memory a thread: it spills registers"));
+  }
+  absl::Status zero_counters(DevicePointer counters, size_t count, const Launch& launch) {
+    return library_.check(
+        library_.call().fill_bytes(counters, 0, count * sizeof(uint32_t), library_.stream(launch.stream)),
+        "zeroing the counters");
+  }
   absl::Status check(const Launch& launch) const;
   absl::Status find_site(const Launch& launch, bool needs_memory, ContextScope* scope, Site* site);
   absl::Status take_memory(const Launch& launch, const LaunchNeed& need, const Site& site,
                            ArgumentBlock* args);
+  absl::Status take_callers(const Launch& launch, const LaunchNeed& need, ArgumentBlock* args);
+  absl::Status zero_again(const Launch& launch, const LaunchNeed& need, const ArgumentBlock& args,
+                          absl::Status failure);
   absl::Status try_launch(const Launch& launch, int* result);
   absl::Status launch_steps(const Launch& launch, const Site& site, const Dims& dims, Parameters* parameters,
                             int* result);
@@ -169,7 +189,6 @@ absl::Status GpuDriver::find_site(const Launch& launch, bool needs_memory, Conte
 // Points the block at the launch's workspace, counters and zeros.
 absl::Status GpuDriver::take_memory(const Launch& launch, const LaunchNeed& need, const Site& site,
                                     ArgumentBlock* args) {
-  const Stream stream = library_.stream(launch.stream);
   const bool own = launch.workspace == nullptr;
   const LaunchNeed from_slab = own ? need : LaunchNeed{0, 0, need.zeros};
   if (own || need.zeros) {
@@ -182,24 +201,27 @@ absl::Status GpuDriver::take_memory(const Launch& launch, const LaunchNeed& need
     if (need.zeros) args->a = args->b = pointer(slab->zeros);
     const uint32_t doubts = own && need.counters != 0 ? site.stream->doubts() : 0;
     if (doubts != 0 && __builtin_expect(site.stream->in_doubt(doubts), 0)) {
-      LATHE_RETURN_IF_ERROR(library_.check(
-          library_.call().fill_bytes(slab->counters, 0, slab->counter_count * sizeof(uint32_t), stream),
-          "zeroing the counters"));
+      LATHE_RETURN_IF_ERROR(zero_counters(slab->counters, slab->counter_count, launch));
       site.stream->settle(doubts);
     }
   }
-  if (own) return absl::OkStatus();
-  if (launch.workspace_bytes < workspace_bytes(*launch.kernel, launch.config, 1)) {
+  return own ? absl::OkStatus() : take_callers(launch, need, args);
+}
+
+// A zeroed workspace has results in its first half and counters in its second, so that no plan's results lie
+// where another one counts. What lies in others is the caller's: no kernel has left its counters at 0.
+absl::Status GpuDriver::take_callers(const Launch& launch, const LaunchNeed& need, ArgumentBlock* args) {
+  const bool zeroed = launch.workspace_is_zeroed;
+  const size_t needed = workspace_bytes(*launch.kernel, launch.config, 1);
+  const size_t usable = launch.workspace_bytes / (zeroed ? 2 : 1);
+  if (usable < needed)
     return refusal(launch, absl::StrCat("workspace of ", launch.workspace_bytes, " bytes < ",
-                                        workspace_bytes(*launch.kernel, launch.config, 1)));
-  }
+                                        zeroed ? "twice " : "", needed));
   if (need.workspace_bytes != 0) args->workspace = launch.workspace;
   if (need.counters == 0) return absl::OkStatus();
-  // What lay there is the caller's: no kernel has left these counters at 0.
-  args->counters = static_cast<char*>(launch.workspace) + workspace_end(launch.config);
-  return library_.check(
-      library_.call().fill_bytes(address(args->counters), 0, need.counters * sizeof(uint32_t), stream),
-      "zeroing the counters");
+  const size_t before = zeroed ? usable & ~(LaunchMemory::kAlignment - 1) : workspace_end(launch.config);
+  args->counters = static_cast<char*>(launch.workspace) + before;
+  return zeroed ? absl::OkStatus() : zero_counters(address(args->counters), need.counters, launch);
 }
 
 absl::Status GpuDriver::launch_step(const Launch& launch, const Site& site, size_t index, const Grid& grid,
@@ -296,6 +318,15 @@ absl::Status GpuDriver::launch_steps(const Launch& launch, const Site& site, con
   return absl::OkStatus();
 }
 
+[[gnu::cold]] absl::Status GpuDriver::zero_again(const Launch& launch, const LaunchNeed& need,
+                                                 const ArgumentBlock& args, absl::Status failure) {
+  const absl::Status zeroed = zero_counters(address(args.counters), need.counters, launch);
+  if (zeroed.ok()) return failure;
+  return absl::Status(
+      failure.code(),
+      absl::StrCat(failure.message(), "; the workspace is no longer zeroed: ", zeroed.message()));
+}
+
 absl::Status GpuDriver::try_launch(const Launch& launch, int* result) {
   const LaunchNeed need{launch.config.workspace_bytes, launch.config.counters, launch.zero_product};
   const bool needs_memory = need.workspace_bytes != 0 || need.counters != 0 || need.zeros;
@@ -309,7 +340,11 @@ absl::Status GpuDriver::try_launch(const Launch& launch, int* result) {
   args.workspace = args.counters = args.scratch = nullptr;
   if (needs_memory) LATHE_RETURN_IF_ERROR(take_memory(launch, need, site, &args));
   absl::Status status = launch_steps(launch, site, launch.dims, &parameters, result);
-  if (__builtin_expect(!status.ok(), 0) && need.counters != 0) site.stream->doubt_counters();
+  if (__builtin_expect(!status.ok(), 0) && need.counters != 0) {
+    if (launch.workspace != nullptr && launch.workspace_is_zeroed)
+      return zero_again(launch, need, args, std::move(status));
+    site.stream->doubt_counters();
+  }
   return status;
 }
 

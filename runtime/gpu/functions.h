@@ -1,8 +1,8 @@
 // The tables of what is taken from a GPU driver's library.
 //
 // X(our name, parameters, CUDA's symbol, HIP's symbol, need): every function answers an int, 0 for success.
-// CUDA's symbols carry the version whose signature is meant, as in cuMemAlloc_v2. HIP's column names the functions of
-// the same signature; one without a counterpart has no name there and stays null.
+// CUDA's symbols carry the version whose signature is meant, as in cuMemAlloc_v2. HIP's column names the
+// functions of the same signature; one without a counterpart has no name there and stays null.
 //   kProbe     to list devices
 //   kRequired  to open one; CUDA's are all in drivers of CUDA 11.8 and later, HIP's in ROCm 5.2 and later
 //   kOptional  asked for where it is used

@@ -13,19 +13,19 @@ namespace lathe::gpu {
 class JitLog {
  public:
   // The linker compiles what it is given for the current context's device (CU_JIT_TARGET_FROM_CUCONTEXT), at
-  // the highest level (CU_JIT_OPTIMIZATION_LEVEL 4, the default too). No bound on registers: the kernels
-  // state theirs
-  // (.reqntid, .minnctapersm). Loading passes the logs alone: PTX it compiles in the same way. nvJitLink
-  // compiles for linking (src/compiler/nvjitlink.h), which costs setmaxnreg; whether the driver's linker does
-  // is not known yet.
+  // the highest level (CU_JIT_OPTIMIZATION_LEVEL 4, the default too), and says what it has against the code
+  // (CU_JIT_LOG_VERBOSE). No bound on registers: the kernels state theirs (.reqntid, .minnctapersm). Loading
+  // passes the logs alone.
   enum Use { kForLoading, kForLinker };
-  explicit JitLog(Use use) : count_(use == kForLinker ? 6 : 4) { error_[0] = info_[0] = 0; }
+  explicit JitLog(Use use) : count_(use == kForLinker ? 7 : 4) { error_[0] = info_[0] = 0; }
   JitLog(const JitLog&) = delete;
   JitLog& operator=(const JitLog&) = delete;
 
   unsigned option_count() const { return count_; }
   int* options() { return options_; }
   void** values() { return values_; }
+  // What the driver said without being at odds with the code, line by line.
+  absl::string_view info() const { return info_; }
   // ": <what the driver said>", or "".
   std::string suffix() const {
     const absl::string_view text = absl::StripAsciiWhitespace(error_[0] != 0 ? error_ : info_);
@@ -35,12 +35,14 @@ class JitLog {
  private:
   static void* as_value(uintptr_t number) { return reinterpret_cast<void*>(number); }
 
-  char error_[4096], info_[1024];
+  char error_[4096], info_[4096];
   const unsigned count_;
-  int options_[6] = {kJitErrorLogBuffer,     kJitErrorLogBufferBytes, kJitInfoLogBuffer,
-                     kJitInfoLogBufferBytes, kJitTargetFromContext,   kJitOptimizationLevel};
+  int options_[7] = {kJitErrorLogBuffer,     kJitErrorLogBufferBytes, kJitInfoLogBuffer,
+                     kJitInfoLogBufferBytes, kJitTargetFromContext,   kJitOptimizationLevel,
+                     kJitLogVerbose};
   // The driver writes how much it used over the sizes.
-  void* values_[6] = {error_, as_value(sizeof error_), info_, as_value(sizeof info_), nullptr, as_value(4)};
+  void* values_[7] = {
+      error_, as_value(sizeof error_), info_, as_value(sizeof info_), nullptr, as_value(4), as_value(1)};
 };
 
 }  // namespace lathe::gpu

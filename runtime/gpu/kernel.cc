@@ -157,7 +157,13 @@ absl::StatusOr<std::unique_ptr<LoadedKernel>> Kernel::load(const Artifact& artif
     for (size_t i = 0; i < kernel->steps_.size(); ++i) {
       LATHE_ASSIGN_OR_RETURN(kernel->steps_[i].external, externals.bind(artifact.recipe.steps[i]));
     }
-  LATHE_RETURN_IF_ERROR(kernel->load_into(contexts.primary()).status());
+  LATHE_ASSIGN_OR_RETURN(const Loaded* loaded, kernel->load_into(contexts.primary()));
+  const bool asks = library.platform().is_cuda && !kernel->is_external();
+  for (size_t i = 0; asks && i < kernel->steps_.size(); ++i)
+    LATHE_RETURN_IF_ERROR(
+        library.check(library.call().function_attribute(&kernel->local_bytes_[i], kFunctionLocalBytes,
+                                                        loaded->functions[i]),
+                      "asking for the local memory"));
   return std::unique_ptr<LoadedKernel>(std::move(kernel));
 }
 

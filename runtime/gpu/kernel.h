@@ -71,6 +71,9 @@ class Kernel final : public LoadedKernel {
     while (loaded != nullptr && loaded->context != context) loaded = loaded->next;
     return loaded;
   }
+  // CUDA, of a step's code in the primary context: a thread's local memory in bytes, what its registers did
+  // not hold.
+  int local_bytes(size_t step) const { return local_bytes_[step]; }
   // As in(), after loading the code into `context`, which must be current.
   absl::StatusOr<const Loaded*> load_into(Context context) const;
 
@@ -85,6 +88,7 @@ class Kernel final : public LoadedKernel {
   const CodeFormat format_;
   const std::string code_;
   int64_t shared_limit_ = 0;
+  int local_bytes_[kMaxSteps] = {};
   std::vector<LaunchStep> steps_;
   mutable std::mutex mutex_;                              // of loading into one more context
   mutable std::vector<std::unique_ptr<Loaded>> modules_;  // under mutex_

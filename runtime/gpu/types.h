@@ -41,6 +41,7 @@ enum DeviceAttribute : int {
 enum FunctionAttribute : int {
   kFunctionMaxThreadsPerBlock = 0,
   kFunctionSharedBytes = 1,  // static
+  kFunctionLocalBytes = 3,   // a thread's: what is spilt, and arrays
   kFunctionMaxDynamicSharedBytes = 8,
   kFunctionNonPortableClusterAllowed = 14,
 };
@@ -52,6 +53,7 @@ enum JitOption : int {
   kJitErrorLogBufferBytes = 6,
   kJitOptimizationLevel = 7,
   kJitTargetFromContext = 8,
+  kJitLogVerbose = 12,
 };
 inline constexpr int kJitInputPtx = 1;
 

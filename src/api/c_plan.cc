@@ -27,6 +27,11 @@ absl::Status read(const lathe_matmul_argmax_desc* desc, Purpose purpose, const l
   return lathe::read_matmul_argmax(desc, purpose, device.request_context(), stream, out);
 }
 
+absl::Status read(const lathe_elementwise_desc* desc, Purpose purpose, const lathe_device& device,
+                  void* stream, Request* out) {
+  return lathe::read_elementwise(desc, purpose, device.request_context(), stream, out);
+}
+
 template <typename Desc>
 absl::Status plan(absl::string_view call, lathe_device* device, const Desc* desc, lathe_plan** out) {
   if (out == nullptr) return null_argument(call, "plan");
@@ -83,6 +88,11 @@ lathe_status lathe_plan_matmul_argmax(lathe_device* device, const lathe_matmul_a
   return at_boundary([&] { return plan("lathe_plan_matmul_argmax", device, desc, out); });
 }
 
+lathe_status lathe_plan_elementwise(lathe_device* device, const lathe_elementwise_desc* desc,
+                                    lathe_plan** out) {
+  return at_boundary([&] { return plan("lathe_plan_elementwise", device, desc, out); });
+}
+
 void lathe_plan_destroy(lathe_plan* plan) {
   at_boundary([&]() -> absl::Status {
     delete plan;
@@ -110,6 +120,11 @@ lathe_status lathe_plan_run_argmax(lathe_plan* plan, lathe_stream stream, const 
 lathe_status lathe_plan_run_matmul_argmax(lathe_plan* plan, lathe_stream stream,
                                           const lathe_matmul_argmax_desc* desc) {
   return at_boundary([&] { return run("lathe_plan_run_matmul_argmax", plan, stream, desc); });
+}
+
+lathe_status lathe_plan_run_elementwise(lathe_plan* plan, lathe_stream stream,
+                                        const lathe_elementwise_desc* desc) {
+  return at_boundary([&] { return run("lathe_plan_run_elementwise", plan, stream, desc); });
 }
 
 lathe_status lathe_plan_explain(lathe_plan* plan, lathe_text_fn text, void* user) {
@@ -170,6 +185,13 @@ lathe_status lathe_plan_run_matmul_argmax_slice(lathe_plan* plan, const lathe_ma
                                                 int32_t phase, int32_t worker, int32_t workers) {
   return at_boundary([&] {
     return run_slice("lathe_plan_run_matmul_argmax_slice", plan, desc, {phase, worker, workers});
+  });
+}
+
+lathe_status lathe_plan_run_elementwise_slice(lathe_plan* plan, const lathe_elementwise_desc* desc,
+                                              int32_t phase, int32_t worker, int32_t workers) {
+  return at_boundary([&] {
+    return run_slice("lathe_plan_run_elementwise_slice", plan, desc, {phase, worker, workers});
   });
 }
 

@@ -19,4 +19,9 @@ lathe_status lathe_matmul_argmax(lathe_device* device, lathe_stream stream,
   return at_boundary([&] { return lathe::run_matmul_argmax(device, stream, desc); });
 }
 
+lathe_status lathe_elementwise(lathe_device* device, lathe_stream stream,
+                               const lathe_elementwise_desc* desc) {
+  return at_boundary([&] { return lathe::run_elementwise(device, stream, desc); });
+}
+
 }  // extern "C"

@@ -22,7 +22,7 @@ absl::Status add(absl::string_view call, lathe_manifest* manifest, const char* n
     return absl::InvalidArgumentError(absl::StrCat(call, ": ", describe(weight), ": m_max ", m_max,
                                                    " is not in [1, ", lathe::kMaxDim, "]"));
   }
-  if (weight.key.problem.op != lathe::Op::kArgmax && weight.dims.n == 0) return absl::OkStatus();
+  if (lathe::is_product(weight.key.problem.op) && weight.dims.n == 0) return absl::OkStatus();
   const lathe::ManifestEntry entry = lathe::entry_of(weight, m_max, name == nullptr ? "" : name);
   LATHE_RETURN_IF_ERROR(lathe::check_class(entry.problem));
   manifest->manifest.add(entry);
@@ -83,6 +83,16 @@ lathe_status lathe_manifest_add_matmul_argmax(lathe_manifest* manifest, const ch
     Request weight;
     LATHE_RETURN_IF_ERROR(lathe::read_matmul_argmax(desc, Purpose::kWarm, any_device(), nullptr, &weight));
     return add("lathe_manifest_add_matmul_argmax", manifest, name, weight, m_max);
+  });
+}
+
+lathe_status lathe_manifest_add_elementwise(lathe_manifest* manifest, const char* name,
+                                            const lathe_elementwise_desc* desc) {
+  return at_boundary([&]() -> absl::Status {
+    if (manifest == nullptr) return null_argument("lathe_manifest_add_elementwise", "manifest");
+    Request elements;
+    LATHE_RETURN_IF_ERROR(lathe::read_elementwise(desc, Purpose::kWarm, any_device(), nullptr, &elements));
+    return add("lathe_manifest_add_elementwise", manifest, name, elements, lathe::kMaxDim);
   });
 }
 

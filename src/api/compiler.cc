@@ -19,6 +19,7 @@ Json request_json(const CompileRequest& request) {
   if (request.assembler != nullptr) json["assemble"] = to_json(*request.assembler);
   if (request.pipeline != nullptr) json["pipeline"] = *request.pipeline;
   if (!request.bitcode.empty()) json["bitcode"] = absl::Base64Escape(request.bitcode);
+  if (!request.program.empty()) json["program"] = std::string(request.program);
   return json;
 }
 

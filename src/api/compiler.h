@@ -25,6 +25,7 @@ struct CompileRequest {
   // The caller's own, as read_pipeline gave it; null: the built-in one.
   const Json* pipeline = nullptr;
   absl::string_view bitcode = {};  // of the user's ukernel that the config names, if it does
+  absl::string_view program = {};  // of an elementwise op
 };
 
 // Receives a dump's text, stage by stage.

@@ -13,6 +13,7 @@
 #include "api/miss.h"
 #include "api/options.h"
 #include "api/pipelines.h"
+#include "api/programs.h"
 #include "api/recorder.h"
 #include "api/records.h"
 #include "api/trace.h"
@@ -36,6 +37,7 @@ struct lathe_context {
   const lathe::TuningRecords tuning;
   lathe::Pipelines pipelines;  // read by lathe_context_create, and only read from then on
   lathe::UserUkernels ukernels;
+  lathe::Programs programs;
   lathe::FallbackBundle fallback;
   lathe::Counters counters;
   std::atomic<int> devices{0};  // open ones

@@ -241,7 +241,19 @@ std::string codegen_for(const lathe_device& device, const ProblemClass& c) {
   return device.context.pipelines.codegen_of(c.op, device.facts.target.backend);
 }
 
-Dims largest_request(const ProblemClass& c) { return {c.m_hi, c.op == Op::kArgmax ? c.row_hi : c.n, c.k, 1}; }
+Dims largest_request(const ProblemClass& c) {
+  const int64_t n = c.op == Op::kArgmax ? c.row_hi : c.op == Op::kElementwise ? Bucket::kOpenEnd : c.n;
+  return {c.m_hi, n, c.k, 1};
+}
+
+absl::StatusOr<std::shared_ptr<const ElementwiseProgram>> program_for(const lathe_device& device,
+                                                                      const ProblemClass& c) {
+  std::shared_ptr<const ElementwiseProgram> program;
+  if (c.op != Op::kElementwise) return program;
+  program = device.context.programs.find(c);
+  if (program != nullptr) return program;
+  return absl::UnavailableError("the program is in no manifest and no request that this context has seen");
+}
 
 std::string describe_class(const lathe_device& device, const ProblemClass& c) {
   return absl::StrCat(describe(c, largest_request(c)), " on ", device.name);
@@ -261,9 +273,14 @@ absl::StatusOr<Artifact> compile(lathe_device& device, const ProblemClass& probl
   ScopedTimer timer(&context.counters.compile_nanoseconds);
   const CompileConfig& config = choice.plan().config;
   const std::string bitcode = context.ukernels.bitcode_of(config.ukernel);
-  const CompileRequest request = {
-      problem, config, device.facts.target, device.assembler(), pipeline_for(device, problem, config),
-      bitcode};
+  LATHE_ASSIGN_OR_RETURN(const auto program, program_for(device, problem));
+  const CompileRequest request = {problem,
+                                  config,
+                                  device.facts.target,
+                                  device.assembler(),
+                                  pipeline_for(device, problem, config),
+                                  bitcode,
+                                  program == nullptr ? absl::string_view() : program->text};
   absl::StatusOr<Artifact> artifact = absl::InternalError("");
   const auto run = [&] { artifact = context.compiler->compile(request); };
   if (urgency == Urgency::kIdle)

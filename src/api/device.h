@@ -114,6 +114,9 @@ void take_rank(const lathe_device& device, const DispatchKey& key, size_t rank, 
 
 // Of one matrix. An open range's end is no request that anyone makes: for texts and sizes.
 Dims largest_request(const ProblemClass& c);
+// Null: not an elementwise op's. kUnavailable: the context has not met the program.
+absl::StatusOr<std::shared_ptr<const ElementwiseProgram>> program_for(const lathe_device& device,
+                                                                      const ProblemClass& c);
 // That request: "matmul f32 a=n b=t m=16 n=4096 k=33 batch=1 on cpu".
 std::string describe_class(const lathe_device& device, const ProblemClass& c);
 

@@ -125,7 +125,7 @@ absl::Status launch(lathe_device& device, const Launch& launch, const Slice* sli
 [[gnu::noinline, gnu::cold]] void prepare_generic(const lathe_device& device, Request& request, Launch* l) {
   request.args.form = form_of(request.key.problem);
   const size_t needed = device.driver->workspace_bytes(*l->kernel, l->config, device.driver->workers());
-  if (l->workspace_bytes < needed) {
+  if (l->workspace_bytes / (l->workspace_is_zeroed ? 2 : 1) < needed) {
     l->workspace = nullptr;
     l->workspace_bytes = 0;
   }
@@ -191,6 +191,7 @@ absl::Status launch_request(lathe_device& device, const DispatchEntry& entry, Re
   l.stream = request.stream;
   l.workspace = request.workspace;
   l.workspace_bytes = request.workspace_bytes;
+  l.workspace_is_zeroed = request.workspace_is_zeroed;
   l.zero_product = request.zero_product;
   if (__builtin_expect(entry.key.problem.generic != 0, 0)) prepare_generic(device, request, &l);
   request.args.splits = l.config.splits;
@@ -222,6 +223,14 @@ absl::Status run_matmul_argmax(lathe_device* device, void* stream, const lathe_m
   if (device == nullptr) return absl::InvalidArgumentError("matmul_argmax: device is NULL");
   Request request;
   LATHE_RETURN_IF_ERROR(read_matmul_argmax(desc, Purpose::kRun, device->request_context(), stream, &request));
+  LATHE_RETURN_IF_ERROR(check_runnable(*device));
+  return run(*device, request);
+}
+
+absl::Status run_elementwise(lathe_device* device, void* stream, const lathe_elementwise_desc* desc) {
+  if (device == nullptr) return absl::InvalidArgumentError("elementwise: device is NULL");
+  Request request;
+  LATHE_RETURN_IF_ERROR(read_elementwise(desc, Purpose::kRun, device->request_context(), stream, &request));
   LATHE_RETURN_IF_ERROR(check_runnable(*device));
   return run(*device, request);
 }

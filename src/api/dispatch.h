@@ -23,5 +23,6 @@ absl::Status launch_request(lathe_device& device, const DispatchEntry& entry, Re
 absl::Status run_matmul(lathe_device* device, void* stream, const lathe_matmul_desc* desc);
 absl::Status run_argmax(lathe_device* device, void* stream, const lathe_argmax_desc* desc);
 absl::Status run_matmul_argmax(lathe_device* device, void* stream, const lathe_matmul_argmax_desc* desc);
+absl::Status run_elementwise(lathe_device* device, void* stream, const lathe_elementwise_desc* desc);
 
 }  // namespace lathe

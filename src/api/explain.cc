@@ -92,12 +92,14 @@ absl::Status dump_plan(const lathe_plan& plan, absl::string_view pipeline_yaml, 
   LATHE_ASSIGN_OR_RETURN(const Choice choice, choice_in(plan));
   const CompileConfig& config = choice.plan().config;
   const std::string bitcode = plan.device.context.ukernels.bitcode_of(config.ukernel);
+  LATHE_ASSIGN_OR_RETURN(const auto program, program_for(plan.device, plan.planned.key.problem));
   const CompileRequest request = {plan.planned.key.problem,
                                   config,
                                   plan.device.facts.target,
                                   plan.device.assembler(),
                                   pipeline_for(plan.device, plan.planned.key.problem, config),
-                                  bitcode};
+                                  bitcode,
+                                  program == nullptr ? absl::string_view() : program->text};
   const absl::Status status = plan.device.context.compiler->dump(request, pipeline_yaml, stages);
   if (status.ok()) return status;
   return in_request(describe(plan.planned), plan.device.name, status);

@@ -46,7 +46,8 @@ void MissWatch::tell(const lathe_device& device, const Request& request, bool ca
   if (callback == nullptr) return;
   const std::string problem = describe(request);
   const std::string entry =
-      manifest_line({"", request.key.problem, 0, request.key.split_k, request.key.candidate});
+      manifest_line({"", request.key.problem, 0, request.key.split_k, request.key.candidate,
+                     request.program == nullptr ? nullptr : request.program->program});
   const lathe_miss miss = {sizeof miss,        nullptr,       device.name.c_str(),
                            problem.c_str(),    entry.c_str(), to_c(request.miss_policy),
                            capturing ? 1u : 0u};
@@ -56,7 +57,8 @@ void MissWatch::tell(const lathe_device& device, const Request& request, bool ca
 
 void note_miss(lathe_device& device, const Request& request, bool capturing) {
   device.context.counters.dispatch_misses.fetch_add(1, std::memory_order_relaxed);
-  device.context.recorder.note(request.key);
+  if (request.program != nullptr) device.context.programs.keep(request.program->program);
+  device.context.recorder.note(request.key, request.program == nullptr ? nullptr : request.program->program);
   device.context.misses.tell(device, request, capturing);
 }
 

@@ -39,13 +39,13 @@ struct ContextOptions {
   std::optional<AssemblerSearch> assembler;
   lathe_parallel_for_fn parallel_for = nullptr;
   void* parallel_for_user = nullptr;
-  std::vector<std::string> pipelines;  // YAML files of the caller's own
-  std::string pipeline_parameters;     // a JSON file; "": none
+  std::vector<std::string> pipelines;          // YAML files of the caller's own
+  std::string pipeline_parameters;             // a JSON file; "": none
   std::string record, metrics, trace, tuning;  // files; "": none
-  size_t most_waiting = 1024;          // classes in the queue of background compilation
-  bool perf_map = false;               // the CPU device's code is named for perf
-  bool validate = false;               // GPU pointers are looked up before each launch
-  ExternalChoice external;             // of requests that say nothing
+  size_t most_waiting = 1024;                  // classes in the queue of background compilation
+  bool perf_map = false;                       // the CPU device's code is named for perf
+  bool validate = false;                       // GPU pointers are looked up before each launch
+  ExternalChoice external;                     // of requests that say nothing
   std::string cpu_target;  // the CPU device's instruction set, less than the processor has; "": all of it
 };
 

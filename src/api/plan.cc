@@ -25,6 +25,9 @@ absl::Status outside(absl::string_view field, int64_t value, int64_t lo, int64_t
   const ProblemClass& c = request.key.problem;
   const auto layout = [](int32_t transposed) { return transposed != 0 ? "COLUMN_MAJOR" : "ROW_MAJOR"; };
   if (c.op != planned.op) return other_class("op", name_of(c.op), name_of(planned.op));
+  if (c.op == Op::kElementwise && c.program_lo != planned.program_lo)
+    return other_class("program", absl::StrCat(absl::Hex(c.program_hi)),
+                       absl::StrCat(absl::Hex(planned.program_hi)));
   const bool argmax = c.op == Op::kArgmax, indices = c.op != Op::kMatmul;
   if (c.a != planned.a) return other_class(argmax ? "x.dtype" : "a.dtype", name_of(c.a), name_of(planned.a));
   if (c.b != planned.b) return other_class("b.dtype", name_of(c.b), name_of(planned.b));
@@ -39,11 +42,13 @@ absl::Status outside(absl::string_view field, int64_t value, int64_t lo, int64_t
     return other_class("a.layout", layout(c.trans_a), layout(planned.trans_a));
   if (c.trans_b != planned.trans_b)
     return other_class("b.layout", layout(c.trans_b), layout(planned.trans_b));
-  if (c.scale_a != planned.scale_a || c.scale_b != planned.scale_b || c.zero_a != planned.zero_a) {
+  if (c.scale_a != planned.scale_a || c.scale_b != planned.scale_b || c.zero_a != planned.zero_a ||
+      c.zero_b != planned.zero_b) {
     const auto text = [](const ProblemClass& p) {
-      return absl::StrCat(static_cast<int>(p.scale_a), ",", static_cast<int>(p.scale_b), ",", p.zero_a);
+      return absl::StrCat(static_cast<int>(p.scale_a), ",", static_cast<int>(p.scale_b), ",", p.zero_a, ",",
+                          static_cast<int>(p.zero_b));
     };
-    return other_class("a.scale,b.scale,a.zero_point", text(c), text(planned));
+    return other_class("a.scale,b.scale,a.zero_point,b.zero_point", text(c), text(planned));
   }
   if (c.math != planned.math) return other_class("math", name_of(c.math), name_of(planned.math));
   if (c.packed_b != planned.packed_b) return other_class("b.packed_layout", c.packed_b, planned.packed_b);
@@ -93,12 +98,19 @@ absl::Status check_class(const lathe_plan& plan, const Request& request) {
   return in_request(describe(request), plan.device.name, cause);
 }
 
+// The caller may destroy it before the plan.
+Request without_program(Request request) {
+  request.program = nullptr;
+  return request;
+}
+
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<lathe_plan>> make_plan(lathe_device& device, const Request& request) {
-  std::unique_ptr<lathe_plan> plan(new lathe_plan{device, request, nullptr, nullptr});
-  // An argmax of no rows still plans its bucket, which other requests share.
-  const bool product = request.key.problem.op != Op::kArgmax;
+  std::unique_ptr<lathe_plan> plan(new lathe_plan{device, without_program(request), nullptr, nullptr});
+  if (request.program != nullptr) device.context.programs.keep(request.program->program);
+  // An argmax of no rows still plans its bucket, which other requests share, and so does an elementwise op.
+  const bool product = is_product(request.key.problem.op);
   if (product && (request.dims.n == 0 || request.empty_product)) return plan;
   if (device.driver != nullptr) {
     LATHE_ASSIGN_OR_RETURN(plan->entry, find_or_prepare(device, request, Purpose::kPlan));

@@ -80,7 +80,8 @@ Recorder::~Recorder() {
   delete state;
 }
 
-void Recorder::note(const DispatchKey& key) noexcept {
+void Recorder::note(const DispatchKey& key,
+                    const std::shared_ptr<const ElementwiseProgram>& program) noexcept {
   if (!enabled()) return;
   try {
     // A request that no kernel can be of would spoil the file for all who share it.
@@ -89,7 +90,7 @@ void Recorder::note(const DispatchKey& key) noexcept {
     {
       const std::lock_guard<std::mutex> lock(mine.mutex);
       if (mine.failed || !mine.seen.insert(key).second) return;
-      mine.met.entries.push_back({"", key.problem, 0, key.split_k, key.candidate});
+      mine.met.entries.push_back({"", key.problem, 0, key.split_k, key.candidate, program});
     }
     write(mine);
   } catch (...) {

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <atomic>
+#include <memory>
 #include <string>
 
 #include "api/dispatch_table.h"
 #include "base/log.h"
+#include "core/elementwise.h"
 
 namespace lathe {
 
@@ -16,7 +18,8 @@ namespace lathe {
 // another process may write over such classes is said, once, and at the end how many those are.
 class Recorder {
  public:
-  // Writing takes a millisecond, a hundred where ten processes share a core; who holds the lock for longer is stopped.
+  // Writing takes a millisecond, a hundred where ten processes share a core; who holds the lock for longer is
+  // stopped.
   static constexpr double kPatienceSeconds = 2;
 
   // `path` "": nothing is recorded.
@@ -29,7 +32,9 @@ class Recorder {
   // For misses. The first of a class in this process is in the file when this returns; others cost a look
   // into a set. A file that is no manifest is left alone. What goes wrong is logged, once, and is nobody's
   // failure.
-  void note(const DispatchKey& key) noexcept;
+  // `program`: an elementwise class'.
+  void note(const DispatchKey& key,
+            const std::shared_ptr<const ElementwiseProgram>& program = nullptr) noexcept;
 
  private:
   struct State;  // of one process

@@ -16,6 +16,9 @@ absl::Status read_workspace(const lathe_chain* element, Request* out) {
     return absl::InvalidArgumentError(
         absl::StrCat("lathe_workspace: struct_size ", w->struct_size, " is not ", sizeof(lathe_workspace)));
   }
+  if ((w->flags & ~LATHE_WORKSPACE_ZEROED) != 0) {
+    return absl::UnimplementedError(absl::StrCat("lathe_workspace: flags ", w->flags, " are unknown"));
+  }
   if (w->data == nullptr && w->bytes != 0) {
     return absl::InvalidArgumentError(absl::StrCat("workspace of ", w->bytes, " bytes at NULL"));
   }
@@ -24,6 +27,7 @@ absl::Status read_workspace(const lathe_chain* element, Request* out) {
   }
   out->workspace = w->data;
   out->workspace_bytes = w->bytes;
+  out->workspace_is_zeroed = w->flags != 0;
   return absl::OkStatus();
 }
 
@@ -65,7 +69,8 @@ absl::Status walk_chain(const lathe_chain* chain, Request* out) {
     if (chain->kind < LATHE_CHAIN_WORKSPACE || chain->kind > LATHE_CHAIN_EXTERNAL) {
       return absl::UnimplementedError(absl::StrCat("chain element of unknown kind ", chain->kind));
     }
-    if (chain->reserved != 0) return absl::UnimplementedError("chain element: reserved is not 0");
+    if (chain->reserved != 0 && chain->kind != LATHE_CHAIN_WORKSPACE)  // there its flags
+      return absl::UnimplementedError("chain element: reserved is not 0");
     // Also what ends a chain that was closed to a ring by mistake.
     if (seen & 1u << chain->kind) {
       return absl::InvalidArgumentError(
@@ -118,6 +123,14 @@ absl::Status explain_dtype(absl::string_view name, const lathe_dtype& t, absl::s
     return absl::InvalidArgumentError(absl::StrCat(name, ": dtype ", raw(t), " is unknown"));
   }
   return absl::UnimplementedError(absl::StrCat(name, ": dtype ", name_of(known), " is none of ", allowed));
+}
+
+absl::Status explain_factors(const lathe_dtype& a, const lathe_dtype& b) {
+  const DType of_a = known_dtype(a), of_b = known_dtype(b);
+  const std::string names = absl::StrCat(name_of(of_a), " and ", name_of(of_b));
+  if (widens_b(of_a, of_b))
+    return absl::UnimplementedError(absl::StrCat("a and b of ", names, " are multiplied on the CPU alone"));
+  return absl::InvalidArgumentError(absl::StrCat("a and b differ in dtype: ", names));
 }
 
 DType known_dtype(const lathe_dtype& t) {

@@ -15,6 +15,7 @@
 #include "base/status.h"
 #include "core/args.h"
 #include "core/problem.h"
+#include "core/weights.h"
 #include "lathe/lathe.h"
 
 namespace lathe {
@@ -50,6 +51,8 @@ struct Request {
   void* stream = nullptr;
   void* workspace = nullptr;  // the caller's
   size_t workspace_bytes = 0;
+  bool workspace_is_zeroed = false;
+  const lathe_program* program = nullptr;  // elementwise: the caller's, during the call
 };
 
 absl::Status read_matmul(const lathe_matmul_desc* desc, Purpose purpose, const RequestContext& context,
@@ -58,6 +61,12 @@ absl::Status read_argmax(const lathe_argmax_desc* desc, Purpose purpose, const R
                          void* stream, Request* out);
 absl::Status read_matmul_argmax(const lathe_matmul_argmax_desc* desc, Purpose purpose,
                                 const RequestContext& context, void* stream, Request* out);
+
+absl::Status read_elementwise(const lathe_elementwise_desc* desc, Purpose purpose,
+                              const RequestContext& context, void* stream, Request* out);
+
+// Whether the op multiplies matrices: an N or K of 0 is then an empty product.
+inline bool is_product(Op op) { return op == Op::kMatmul || op == Op::kMatmulArgmax; }
 
 // "matmul f32 ...", with the sizes that the caller gave; "matmul f32 ... on cpu".
 std::string describe(const Request& request);
@@ -174,6 +183,12 @@ static_assert(LATHE_I8 == 6 && LATHE_F8_E4M3 == 7 && LATHE_F8_E5M2 == 8 && LATHE
 inline constexpr char kFloatNames[] = "f32, f16, bf16";
 inline constexpr char kFactorNames[] = "f32, f16, bf16, i8, f8e4m3, f8e5m2, f8e4m3fnuz, f8e5m2fnuz";
 inline bool is_blocks(const lathe_dtype& t) { return raw(t) == LATHE_Q4_0; }
+// Whether elements of A and B are multiplied as they are: those of one dtype, and on the CPU what it widens.
+inline bool are_multiplied(const lathe_dtype& a, const lathe_dtype& b, bool is_cpu) {
+  return raw(a) == raw(b) || (is_cpu && widens_b(static_cast<DType>(raw(a)), static_cast<DType>(raw(b))));
+}
+// Why not, of two dtypes that are factors.
+[[gnu::cold]] absl::Status explain_factors(const lathe_dtype& a, const lathe_dtype& b);
 // Why `t` is none of the `allowed` ones: other dtypes of lathe.h are UNSUPPORTED, the rest INVALID_ARGUMENT.
 [[gnu::cold]] absl::Status explain_dtype(absl::string_view name, const lathe_dtype& t,
                                          absl::string_view allowed);

@@ -83,7 +83,12 @@ bool check_output(const lathe_matmul_desc& d, absl::Status* why) {
   return d.d.layout == LATHE_ROW_MAJOR || refuse(why, column_major(kD));
 }
 
-[[gnu::cold]] absl::Status explain_enums(const lathe_matmul_desc& d) {
+// A float by B of 4 bits in blocks.
+bool is_block_product(const lathe_matmul_desc& d) {
+  return is_blocks(d.b.dtype) && is_float(d.a.dtype) && d.b.layout == LATHE_COLUMN_MAJOR;
+}
+
+[[gnu::cold]] absl::Status explain_enums(const lathe_matmul_desc& d, bool is_cpu) {
   if (!is_factor(d.a.dtype)) return explain_dtype("a", d.a.dtype, kFactorNames);
   if (is_blocks(d.b.dtype)) {
     if (!is_float(d.a.dtype))
@@ -92,8 +97,8 @@ bool check_output(const lathe_matmul_desc& d, absl::Status* why) {
       return absl::UnimplementedError("b: q4_0 has its blocks along K: only COLUMN_MAJOR is supported");
   } else if (!is_factor(d.b.dtype)) {
     return explain_dtype("b", d.b.dtype, absl::StrCat(kFactorNames, ", q4_0"));
-  } else if (raw(d.a.dtype) != raw(d.b.dtype)) {
-    return invalid("a and b differ in dtype");
+  } else if (!are_multiplied(d.a.dtype, d.b.dtype, is_cpu)) {
+    return explain_factors(d.a.dtype, d.b.dtype);
   }
   if (raw(d.epilogue.activation) > LATHE_ACTIVATION_SILU) {
     return invalid(absl::StrCat("activation ", raw(d.epilogue.activation), " is unknown"));
@@ -102,11 +107,6 @@ bool check_output(const lathe_matmul_desc& d, absl::Status* why) {
     return invalid(absl::StrCat("determinism ", raw(d.determinism), " is unknown"));
   }
   return invalid(absl::StrCat("math ", raw(d.math), " is unknown"));
-}
-
-// A float by B of 4 bits in blocks.
-bool is_block_product(const lathe_matmul_desc& d) {
-  return is_blocks(d.b.dtype) && is_float(d.a.dtype) && d.b.layout == LATHE_COLUMN_MAJOR;
 }
 
 // A packed B: K runs along it as in COLUMN_MAJOR, panel by panel (core/packed.h).
@@ -125,10 +125,10 @@ bool read_packed(const lathe_operand& b, bool is_cpu, ProblemClass* out, absl::S
 
 bool read_class(const lathe_matmul_desc& d, bool is_cpu, ProblemClass* out, absl::Status* why) {
   const lathe_epilogue& e = d.epilogue;
-  if (!is_factor(d.a.dtype) || (raw(d.a.dtype) != raw(d.b.dtype) && !is_block_product(d)) ||
+  if (!is_factor(d.a.dtype) || (!are_multiplied(d.a.dtype, d.b.dtype, is_cpu) && !is_block_product(d)) ||
       raw(e.activation) > LATHE_ACTIVATION_SILU || raw(d.determinism) > LATHE_DETERMINISM_BATCH_INVARIANT ||
       raw(d.math) > LATHE_MATH_INT8) {
-    return refuse(why, explain_enums(d));
+    return refuse(why, explain_enums(d, is_cpu));
   }
   if (!check_output(d, why)) return false;
   out->op = Op::kMatmul;
@@ -354,13 +354,14 @@ absl::Status explain_quantisation(const lathe_matmul_desc& d, Purpose purpose, b
   LATHE_RETURN_IF_ERROR(read_scale("b", d.b, purpose, &c.scale_b, &args.scale_b));
   if (c.d == DType::kI32 && (d.a.scale != nullptr || d.b.scale != nullptr))
     return invalid("d i32 holds the exact sums of i8 products: scales need a float");
-  if (d.b.zero_point != nullptr)
-    return absl::UnimplementedError("b: zero_point is reserved: B's bytes count from 0");
-  if (d.a.zero_point != nullptr) {
-    if (c.a != DType::kI8) return absl::UnimplementedError("a: zero_point: only operands of i8 have one");
-    c.zero_a = 1;
-    args.zero_a = const_cast<void*>(d.a.zero_point);
-  }
+  for (const auto& [name, o] : {std::pair{"a", &d.a}, {"b", &d.b}})
+    if (o->zero_point != nullptr && raw(o->dtype) != LATHE_I8)
+      return absl::UnimplementedError(absl::StrCat(name, ": zero_point: only operands of i8 have one"));
+  c.zero_a = d.a.zero_point != nullptr;
+  args.zero_a = const_cast<void*>(d.a.zero_point);
+  // As many as there are scales.
+  if (d.b.zero_point != nullptr) c.zero_b = c.scale_b == Scale::kPerChannel ? c.scale_b : Scale::kPerTensor;
+  args.zero_b = const_cast<void*>(d.b.zero_point);
   return absl::OkStatus();
 }
 [[gnu::cold]] bool read_quantisation(const lathe_matmul_desc& d, Purpose purpose, bool is_cpu, Request* out,
@@ -369,17 +370,18 @@ absl::Status explain_quantisation(const lathe_matmul_desc& d, Purpose purpose, b
   return why->ok();
 }
 
-// D apart from the scales and the zero point.
+// D apart from the scales and the zero points.
 [[gnu::cold]] bool check_quantisation(const Request& request, const Region& d, absl::Status* why) {
   const ProblemClass& c = request.key.problem;
   const ArgumentBlock& args = request.args;
-  const auto floats = [](Scale s, int64_t channels) {
+  const auto words = [](Scale s, int64_t channels) {
     return (s == Scale::kPerChannel ? channels : int64_t{s == Scale::kPerTensor}) * 4;
   };
   const std::pair<const char*, Region> read[] = {
-      {"the scale of a", line_at(args.scale_a, floats(c.scale_a, request.dims.m))},
-      {"the scale of b", line_at(args.scale_b, floats(c.scale_b, request.dims.n))},
-      {"the zero point of a", line_at(args.zero_a, c.zero_a * int64_t{4})}};
+      {"the scale of a", line_at(args.scale_a, words(c.scale_a, request.dims.m))},
+      {"the scale of b", line_at(args.scale_b, words(c.scale_b, request.dims.n))},
+      {"the zero point of a", line_at(args.zero_a, c.zero_a * int64_t{4})},
+      {"the zero point of b", line_at(args.zero_b, words(c.zero_b, request.dims.n))}};
   for (const auto& [name, region] : read)
     if (!known_disjoint(d, region)) return refuse(why, overlaps(name, false));
   return true;

@@ -8,10 +8,10 @@ namespace {
 
 absl::Status invalid(const std::string& cause) { return absl::InvalidArgumentError(cause); }
 
-[[gnu::cold]] absl::Status explain_enums(const lathe_matmul_argmax_desc& d) {
+[[gnu::cold]] absl::Status explain_enums(const lathe_matmul_argmax_desc& d, bool is_cpu) {
   if (!is_float(d.a.dtype)) return explain_dtype("a", d.a.dtype, kFloatNames);
   if (!is_float(d.b.dtype)) return explain_dtype("b", d.b.dtype, kFloatNames);
-  if (raw(d.a.dtype) != raw(d.b.dtype)) return invalid("a and b differ in dtype");
+  if (!are_multiplied(d.a.dtype, d.b.dtype, is_cpu)) return explain_factors(d.a.dtype, d.b.dtype);
   if (!is_float(d.logits_dtype)) return explain_dtype("logits", d.logits_dtype, kFloatNames);
   if (d.bias != nullptr && !is_float(d.bias_dtype)) return explain_dtype("bias", d.bias_dtype, kFloatNames);
   if (!is_index(d.index_dtype)) return explain_index_dtype(d.index_dtype);
@@ -21,11 +21,11 @@ absl::Status invalid(const std::string& cause) { return absl::InvalidArgumentErr
   return invalid(absl::StrCat("math ", raw(d.math), " is unknown"));
 }
 
-bool read_class(const lathe_matmul_argmax_desc& d, ProblemClass* out, absl::Status* why) {
-  if (!is_float(d.a.dtype) || raw(d.a.dtype) != raw(d.b.dtype) || !is_float(d.logits_dtype) ||
+bool read_class(const lathe_matmul_argmax_desc& d, bool is_cpu, ProblemClass* out, absl::Status* why) {
+  if (!is_float(d.a.dtype) || !are_multiplied(d.a.dtype, d.b.dtype, is_cpu) || !is_float(d.logits_dtype) ||
       (d.bias != nullptr && !is_float(d.bias_dtype)) || !is_index(d.index_dtype) ||
       raw(d.determinism) > LATHE_DETERMINISM_BATCH_INVARIANT || raw(d.math) > LATHE_MATH_INT8) {
-    return refuse(why, explain_enums(d));
+    return refuse(why, explain_enums(d, is_cpu));
   }
   out->op = Op::kMatmulArgmax;
   out->a = static_cast<DType>(d.a.dtype);
@@ -37,7 +37,8 @@ bool read_class(const lathe_matmul_argmax_desc& d, ProblemClass* out, absl::Stat
   out->trans_b = d.b.layout == LATHE_COLUMN_MAJOR;
   out->determinism = static_cast<Determinism>(d.determinism);
   out->wants_values = d.values != nullptr;
-  if (raw(d.a.dtype) == LATHE_F32 && d.math == LATHE_MATH_TF32) out->math = Math::kTf32;  // no other dtype's kernels differ
+  if (raw(d.b.dtype) == LATHE_F32 && d.math == LATHE_MATH_TF32)
+    out->math = Math::kTf32;  // no other dtype's kernels differ
   return true;
 }
 
@@ -102,7 +103,7 @@ bool read(const lathe_matmul_argmax_desc& d, Purpose purpose, const RequestConte
   if (d.next != nullptr && !read_chain(d.next, out, why)) return false;
   if (!read_policy(d.miss_policy, context, out, why)) return false;
   if (!read_dependent_launch(d.dependent_launch, context, out, why)) return false;
-  if (!read_class(d, &out->key.problem, why)) return false;
+  if (!read_class(d, context.is_cpu, &out->key.problem, why)) return false;
   if (!read_dims(d, purpose, out, why)) return false;
   Regions regions;
   if (!place_operands(d, out, &regions, why)) return false;
@@ -134,6 +135,7 @@ bool read(const lathe_matmul_argmax_desc& d, Purpose purpose, const RequestConte
   ProblemClass c;
   c.op = Op::kMatmulArgmax;
   c.a = known_dtype(d.a.dtype);
+  c.b = known_dtype(d.b.dtype);
   c.d = known_dtype(d.index_dtype);
   c.logits = known_dtype(d.logits_dtype);
   c.trans_a = raw(d.a.layout) == LATHE_COLUMN_MAJOR;

@@ -11,7 +11,7 @@
 namespace lathe {
 namespace {
 
-constexpr int64_t kOpenRows = 1024, kArgmaxRows = 16, kOpenRowLength = 131072;
+constexpr int64_t kOpenRows = 1024, kArgmaxRows = 16, kOpenRowLength = 131072, kElementwiseRow = 4096;
 constexpr size_t kAlignment = 256;
 constexpr size_t kMostCopies = 1 << 16;
 
@@ -121,6 +121,7 @@ Placed place_packed(const ProblemClass& c, int64_t batch) {
 Dims measured_dims(const ProblemClass& c) {
   if (c.op == Op::kArgmax)
     return {kArgmaxRows, c.row_hi == Bucket::kOpenEnd ? kOpenRowLength : c.row_hi, 0, 1};
+  if (c.op == Op::kElementwise) return {kOpenRows, kElementwiseRow, 0, 1};
   return {c.m_hi == Bucket::kOpenEnd ? std::max(c.m_lo, kOpenRows) : c.m_hi, c.n, c.k, 1};
 }
 
@@ -148,6 +149,7 @@ absl::Status TuneOperands::fill(const ProblemClass& problem, const Dims& dims, s
     case Op::kMatmul: LATHE_RETURN_IF_ERROR(make_matmul(problem, dims, pool_bytes)); break;
     case Op::kArgmax: LATHE_RETURN_IF_ERROR(make_argmax(problem, dims, pool_bytes)); break;
     case Op::kMatmulArgmax: LATHE_RETURN_IF_ERROR(make_matmul_argmax(problem, dims, pool_bytes)); break;
+    case Op::kElementwise: LATHE_RETURN_IF_ERROR(make_elementwise(problem, dims, pool_bytes)); break;
   }
   // The operands are aligned as no class forbids, so theirs may be another by alignment, and by nothing else.
   const ProblemClass& read = request_.key.problem;
@@ -220,13 +222,16 @@ absl::Status TuneOperands::make_matmul(const ProblemClass& c, const Dims& dims, 
   };
   LATHE_RETURN_IF_ERROR(scale(c.scale_a, dims.m, &desc.a, &scales[0]));
   LATHE_RETURN_IF_ERROR(scale(c.scale_b, dims.n, &desc.b, &scales[1]));
-  if (c.zero_a != 0) {
-    // Only the CPU has zero points, so its memory may be written here.
-    LATHE_ASSIGN_OR_RETURN(void* const zero, allocate(4, DType::kI8));
-    const int32_t three = 3;
-    std::memcpy(zero, &three, 4);
-    desc.a.zero_point = zero;
-  }
+  const auto zero_points = [&](int64_t count, const void** into) -> absl::Status {
+    // Only the CPU has them, so its memory may be written here.
+    LATHE_ASSIGN_OR_RETURN(void* const zeros, allocate(static_cast<size_t>(count) * 4, DType::kI8));
+    std::fill_n(static_cast<int32_t*>(zeros), count, 3);
+    *into = zeros;
+    return absl::OkStatus();
+  };
+  if (c.zero_a != 0) LATHE_RETURN_IF_ERROR(zero_points(1, &desc.a.zero_point));
+  if (c.zero_b != Scale::kNone)
+    LATHE_RETURN_IF_ERROR(zero_points(c.zero_b == Scale::kPerTensor ? 1 : dims.n, &desc.b.zero_point));
   desc.epilogue.activation = static_cast<lathe_activation>(c.activation);
   desc.determinism = static_cast<lathe_determinism>(c.determinism);
   desc.math = static_cast<lathe_math>(c.math);
@@ -278,7 +283,36 @@ absl::Status TuneOperands::make_matmul_argmax(const ProblemClass& c, const Dims&
   return read_matmul_argmax(&desc, Purpose::kRun, device_.request_context(), stream_, &request_);
 }
 
+absl::Status TuneOperands::make_elementwise(const ProblemClass& c, const Dims& dims, size_t pool_bytes) {
+  LATHE_ASSIGN_OR_RETURN(const auto program, program_for(device_, c));
+  const lathe_program handle = {program};
+  lathe_elementwise_desc desc = LATHE_ELEMENTWISE_DESC_INIT;
+  desc.program = &handle;
+  desc.m = dims.m, desc.n = dims.n, desc.batch = dims.batch;
+  for (size_t i = 0; i < program->inputs.size(); ++i) {
+    const ElementwiseInput& input = program->inputs[i];
+    const Shape shape = {input.m ? dims.m : 1, input.n ? dims.n : 1};
+    const Placed placed = place(stored(shape.rows, shape.columns, input.along_m), input.along_m, input.dtype,
+                                c.alignment, input.batch ? dims.batch : 1);
+    desc.inputs[i] = placed.operand;
+    if (!input.m) desc.inputs[i].leading_dimension = 0;
+    streams_a_ |= input.slot == ElementwiseSlot::kA;
+    LATHE_ASSIGN_OR_RETURN(desc.inputs[i].data, input.slot == ElementwiseSlot::kA
+                                                    ? allocate_streamed(placed.bytes, pool_bytes, input.dtype)
+                                                    : allocate(placed.bytes, input.dtype));
+  }
+  const Placed d = place({dims.m, dims.n}, false, c.d, c.alignment, dims.batch);
+  desc.d = d.operand;
+  LATHE_ASSIGN_OR_RETURN(desc.d.data, allocate(d.bytes, c.d));
+  desc.dependent_launch = static_cast<lathe_dependent_launch>(c.dependent_launch);
+  const absl::Status read =
+      read_elementwise(&desc, Purpose::kRun, device_.request_context(), stream_, &request_);
+  request_.program = nullptr;  // the handle ends here; the context has the program
+  return read;
+}
+
 Request& TuneOperands::next_request() {
+  if (first_ == nullptr) return request_;  // an elementwise op without inputs
   void* const copy = first_ + step_ * next_;
   next_ = next_ + 1 == copies_ ? 0 : next_ + 1;
   (streams_a_ ? request_.args.a : request_.args.b) = copy;

@@ -35,13 +35,14 @@ class TuneOperands {
   absl::StatusOr<void*> allocate_streamed(size_t bytes, size_t pool_bytes, DType of);
   absl::Status make_argmax(const ProblemClass& c, const Dims& dims, size_t pool_bytes);
   absl::Status make_matmul(const ProblemClass& c, const Dims& dims, size_t pool_bytes);
+  absl::Status make_elementwise(const ProblemClass& c, const Dims& dims, size_t pool_bytes);
   absl::Status make_matmul_argmax(const ProblemClass& c, const Dims& dims, size_t pool_bytes);
 
   lathe_device& device_;
   std::vector<void*> memory_;
   void* stream_ = nullptr;
   Request request_;
-  bool streams_a_ = false;  // argmax: X is what is streamed
+  bool streams_a_ = false;  // argmax: X is what is streamed; elementwise: the first input
   char* first_ = nullptr;
   size_t step_ = 0, copies_ = 1, next_ = 0;
 };

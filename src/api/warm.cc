@@ -81,7 +81,7 @@ void raise(std::atomic<size_t>* most, size_t value) {
 void note_need(const DispatchEntry& entry, int64_t m_max, Progress* progress) {
   const ProblemClass& c = entry.key.problem;
   Dims dims = largest_request(c);
-  dims.m = std::min(dims.m, c.op == Op::kArgmax ? kArgmaxRows : m_max);
+  dims.m = std::min(dims.m, is_product(c.op) ? m_max : kArgmaxRows);
   const LaunchConfig launch = make_launch_config(entry.kernel->recipe(), c, dims, entry.wanted_splits);
   raise(&progress->workspace_bytes, launch.workspace_bytes);
   raise(&progress->counters, launch.counters);
@@ -202,18 +202,18 @@ absl::Status reserve(lathe_device& device, const Progress& progress) {
 // Of a class as some device met it, or of a weight's: as this device's requests have it.
 ProblemClass as_requested(const lathe_device& device, ProblemClass c) {
   if (!device.dependent_launch) c.dependent_launch = DependentLaunch::kOff;
-  if (c.op != Op::kArgmax && c.k == 0) become_zero_product(&c);
+  if (is_product(c.op) && c.k == 0) become_zero_product(&c);
   return c;
 }
 
 std::vector<ProblemClass> expand(const lathe_device& device, const ManifestEntry& entry) {
-  const bool argmax = entry.problem.op == Op::kArgmax;
-  if (!argmax && entry.problem.k == 0 && device.is_cpu) return {};  // it needs no kernel
+  const bool product = is_product(entry.problem.op);
+  if (product && entry.problem.k == 0 && device.is_cpu) return {};  // it needs no kernel
   const ProblemClass c = as_requested(device, entry.problem);
   const Backend backend = device.facts.target.backend;
   if (entry.m_max > 0) return classes_of_weight(c, entry.m_max, backend);
   // A GPU's one class for all rows that are aligned to nothing: the CPU has them in its buckets.
-  if (device.is_cpu && !argmax && c.alignment == Alignment::kByte)
+  if (device.is_cpu && product && c.alignment == Alignment::kByte)
     return classes_of_weight(c, kOpenRows, backend);
   return {with_alignment(c, c.alignment, device.is_cpu)};
 }
@@ -225,8 +225,12 @@ struct KeyHash {
 }  // namespace
 
 ManifestEntry entry_of(const Request& weight, int64_t m_max, std::string name) {
-  ManifestEntry entry = {std::move(name), weight.key.problem, m_max, weight.key.split_k,
-                         weight.key.candidate};
+  ManifestEntry entry = {std::move(name),
+                         weight.key.problem,
+                         m_max,
+                         weight.key.split_k,
+                         weight.key.candidate,
+                         weight.program == nullptr ? nullptr : weight.program->program};
   if (entry.problem.op == Op::kArgmax) {
     entry.problem.row_lo = row_bucket(1).lo;  // it stands for every row length
     entry.problem.row_hi = row_bucket(1).hi;
@@ -238,6 +242,7 @@ std::vector<WarmClass> classes_on(const lathe_device& device, const Manifest& ma
   std::vector<WarmClass> classes;
   std::unordered_set<DispatchKey, KeyHash> seen;
   for (const ManifestEntry& entry : manifest.entries) {
+    if (entry.program != nullptr) device.context.programs.keep(entry.program);
     for (const ProblemClass& problem : expand(device, entry)) {
       const DispatchKey key = {problem, entry.split_k, entry.candidate};
       const int64_t rows = entry.m_max > 0 ? entry.m_max : std::max(problem.m_lo, kOpenRows);

@@ -11,14 +11,15 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
-#define LATHE_RETURN_IF_ERROR(expr)                       \
-  do {                                                    \
+#define LATHE_RETURN_IF_ERROR(expr)                                   \
+  do {                                                                \
     if (absl::Status status_ = (expr); !status_.ok()) return status_; \
   } while (false)
 
 #define LATHE_CONCAT_INNER(a, b) a##b
 #define LATHE_CONCAT(a, b) LATHE_CONCAT_INNER(a, b)
-#define LATHE_ASSIGN_OR_RETURN(lhs, expr) LATHE_ASSIGN_OR_RETURN_IMPL(LATHE_CONCAT(statusor_, __LINE__), lhs, expr)
+#define LATHE_ASSIGN_OR_RETURN(lhs, expr) \
+  LATHE_ASSIGN_OR_RETURN_IMPL(LATHE_CONCAT(statusor_, __LINE__), lhs, expr)
 #define LATHE_ASSIGN_OR_RETURN_IMPL(tmp, lhs, expr) \
   auto tmp = (expr);                                \
   if (!tmp.ok()) return std::move(tmp).status();    \

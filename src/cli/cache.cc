@@ -100,7 +100,8 @@ std::string prometheus_text(const Json& list, const std::map<std::string, Group>
     head(name, "gauge", help);
     for (const auto& [group, g] : groups) {
       const std::pair<std::string, std::string> of = absl::StrSplit(group, absl::MaxSplits(" on ", 1));
-      const std::string labels = absl::StrCat("{op=", label_value(of.first), ",target=", label_value(of.second), "} ");
+      const std::string labels =
+          absl::StrCat("{op=", label_value(of.first), ",target=", label_value(of.second), "} ");
       if (!group.empty()) text += name + labels + value(g) + "\n";
     }
   };
@@ -175,7 +176,8 @@ absl::Status verify(const Arguments& arguments) {
   const size_t good = list->value("entries", Json::array()).size();
   const size_t records = list->value("records", Json::array()).size();
   if (arguments.has("json")) {
-    print_json({{"directory", (*list)["directory"]}, {"good", good}, {"records", records}, {"defects", defects}});
+    print_json(
+        {{"directory", (*list)["directory"]}, {"good", good}, {"records", records}, {"defects", defects}});
   } else {
     for (const Json& defect : defects)
       absl::PrintF("%s: %s\n", defect.value("file", "?"), defect.value("cause", "?"));

@@ -55,8 +55,11 @@ absl::Status print_steps(const Read& read) {
     if (!plan.ok()) return plan.status();
     absl::PrintF("%s  @%s  %s\n", step.location, step.function, step_line(step));
     if (!plan->contains("predicted_seconds")) {
-      absl::PrintF(
-          "  no kernel is made: 'lathe kernel-bench' evaluates it on the host, an engine does it itself\n");
+      if (is_on_host(step))
+        absl::PrintF(
+            "  no kernel is made: 'lathe kernel-bench' evaluates it on the host, an engine does it itself\n");
+      else
+        absl::PrintF("  nothing to do\n");
       continue;
     }
     absl::PrintF("  %s, predicted %s%s\n", choice_line(*plan),

@@ -67,6 +67,7 @@ absl::Status dump_argmax(const Arguments& arguments) { return with_argmax_plan(a
 absl::Status dump_matmul_argmax(const Arguments& arguments) {
   return with_matmul_argmax_plan(arguments, dump);
 }
+absl::Status dump_elementwise(const Arguments& arguments) { return with_elementwise_plan(arguments, dump); }
 
 std::vector<Flag> dump_flags() {
   return {facts_flag(),
@@ -109,6 +110,16 @@ Verb dump_matmul_argmax_verb() {
           matmul_argmax_flags(dump_flags()),
           {"lathe dump matmul_argmax 16x128256x4096 --dtype bf16 --facts h200 --stage kernel.ptx"},
           dump_matmul_argmax};
+}
+
+Verb dump_elementwise_verb() {
+  return {"dump elementwise",
+          "MxN",
+          1,
+          "the same for an elementwise op",
+          elementwise_flags(dump_flags()),
+          {"lathe dump elementwise 2048x4096 --program scaled.json --facts h200 --stage kernel.ptx"},
+          dump_elementwise};
 }
 
 }  // namespace lathe::cli

@@ -31,6 +31,8 @@ std::string class_of(const Json& key) {
   const std::string op = c.value("op", "?"), dtype = c.value("a", "?");
   const auto size = [&](const char* name) { return c.value(name, int64_t{0}); };
   if (op == "argmax") return absl::StrCat(op, " ", dtype, " row ", range(size("row_lo"), size("row_hi")));
+  if (op == "elementwise")
+    return absl::StrCat(op, " ", c.value("d", "?"), " program ", c.value("program", "?").substr(0, 8));
   return absl::StrCat(op, " ", dtype, " ", c.value("trans_a", 0) ? "t" : "n",
                       c.value("trans_b", 0) ? "t" : "n", " m ", range(size("m_lo"), size("m_hi")), " n ",
                       size("n"), " k ", size("k"));
@@ -49,8 +51,9 @@ std::string record_line(const Json& record) {
       winner = m.value("measured_seconds", 0.0);
   }
   if (winner > 0)
-    absl::StrAppend(&out, "  ", duration(winner), absl::StrFormat(", %.2fx the oracle's choice", first / winner),
-                    " on ", record.value("device", "?"));
+    absl::StrAppend(&out, "  ", duration(winner),
+                    absl::StrFormat(", %.2fx the oracle's choice", first / winner), " on ",
+                    record.value("device", "?"));
   return out;
 }
 

@@ -6,7 +6,7 @@
 namespace lathe::cli {
 namespace {
 
-// Lathe computes in f32, whatever type the text computes in: half a unit in its last place, relative.
+// Half a unit in f32's last place, relative.
 constexpr double kUnit = 0x1p-24;
 
 enum Code {
@@ -50,15 +50,19 @@ constexpr const char* kNames[] = {
     "arith.cmpf",     "arith.cmpi",    "math.exp",      "math.erf",     "math.tanh",        "math.absf",
     "math.sqrt"};
 
-Number rounded(double v, double slack) { return {v, slack + kUnit * std::fabs(v), 0}; }
+// An epilogue computes in f32, whatever type the text computes in; an elementwise kernel rounds to that type.
+double rounding(const Scalar& op, double v) {
+  return op.unit * std::fabs(v) + (op.unit > kUnit ? 0x1p-24 : 0);
+}
+Number rounded(const Scalar& op, double v, double slack) { return {v, slack + rounding(op, v), 0}; }
 
 // A function's slack from what it makes of both ends.
 template <typename F>
-Number smooth(const Number& a, F f) {
+Number smooth(const Scalar& op, const Number& a, F f) {
   const double v = f(a.v);
   const double spread =
       a.slack == 0 ? 0 : std::max(std::fabs(f(a.v + a.slack) - v), std::fabs(f(a.v - a.slack) - v));
-  return {v, spread + 16 * kUnit * std::fabs(v), 0};
+  return {v, spread + 16 * kUnit * std::fabs(v) + rounding(op, v), 0};
 }
 
 // f16, bf16, f32 and f64 alone are rounded to; an 8-bit float is never computed in.
@@ -181,13 +185,13 @@ Scalar scalar_named(const std::string& name, const std::string& type, const std:
 
 Number scalar(const Scalar& op, const Number& a, const Number& b, const Number& c) {
   switch (op.code) {
-    case kAddF: return rounded(a.v + b.v, a.slack + b.slack);
-    case kSubF: return rounded(a.v - b.v, a.slack + b.slack);
+    case kAddF: return rounded(op, a.v + b.v, a.slack + b.slack);
+    case kSubF: return rounded(op, a.v - b.v, a.slack + b.slack);
     case kMulF:
-      return rounded(a.v * b.v, std::fabs(a.v) * b.slack + std::fabs(b.v) * a.slack + a.slack * b.slack);
+      return rounded(op, a.v * b.v, std::fabs(a.v) * b.slack + std::fabs(b.v) * a.slack + a.slack * b.slack);
     case kDivF: {
       const double v = a.v / b.v, least = std::max(std::fabs(b.v) - b.slack, 0x1p-126);
-      return rounded(v, (a.slack + std::fabs(v) * b.slack) / least);
+      return rounded(op, v, (a.slack + std::fabs(v) * b.slack) / least);
     }
     case kNegF: return {-a.v, a.slack, 0};
     case kAbsF: return {std::fabs(a.v), a.slack, 0};
@@ -195,13 +199,13 @@ Number scalar(const Scalar& op, const Number& a, const Number& b, const Number& 
     case kMinimumF:
     case kMaxNumF:
     case kMinNumF: return greatest(op.code, a, b);
-    case kExp: return smooth(a, [](double x) { return std::exp(x); });
-    case kErf: return smooth(a, [](double x) { return std::erf(x); });
-    case kTanh: return smooth(a, [](double x) { return std::tanh(x); });
-    case kSqrt: return smooth(a, [](double x) { return std::sqrt(std::max(x, 0.0)); });
+    case kExp: return smooth(op, a, [](double x) { return std::exp(x); });
+    case kErf: return smooth(op, a, [](double x) { return std::erf(x); });
+    case kTanh: return smooth(op, a, [](double x) { return std::tanh(x); });
+    case kSqrt: return smooth(op, a, [](double x) { return std::sqrt(std::max(x, 0.0)); });
     case kExtF: return a;
     case kTruncF: return {a.v, a.slack + op.unit * std::fabs(a.v) + 0x1p-24, 0};
-    case kSIToFP: return rounded(static_cast<double>(a.i), a.slack);
+    case kSIToFP: return rounded(op, static_cast<double>(op.from_bits == 1 ? -a.i : a.i), a.slack);
     case kSelect: return chosen(op, a, b, c);
     case kCmpF: {
       const bool close = std::fabs(a.v - b.v) <= a.slack + b.slack && a.slack + b.slack > 0;

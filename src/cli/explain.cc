@@ -30,6 +30,10 @@ std::vector<Flag> explain_flags() {
   return {facts_flag(), target_flag(), device_flag(), {"json", nullptr, "as JSON"}};
 }
 
+absl::Status explain_elementwise(const Arguments& arguments) {
+  return with_elementwise_plan(arguments, print_explanation);
+}
+
 }  // namespace
 
 Verb explain_matmul_verb() {
@@ -61,6 +65,16 @@ Verb explain_matmul_argmax_verb() {
           matmul_argmax_flags(explain_flags()),
           {"lathe explain matmul_argmax 16x128256x4096 --dtype bf16 --facts h200"},
           explain_matmul_argmax};
+}
+
+Verb explain_elementwise_verb() {
+  return {"explain elementwise",
+          "MxN",
+          1,
+          "the same for an elementwise op",
+          elementwise_flags(explain_flags()),
+          {"lathe explain elementwise 2048x4096 --program scaled.json --facts h200"},
+          explain_elementwise};
 }
 
 }  // namespace lathe::cli

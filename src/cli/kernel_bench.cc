@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "cli/bar_chart.h"
 #include "cli/files.h"
+#include "cli/opened_device.h"
 #include "cli/payload_run.h"
 #include "cli/plan_text.h"
 #include "cli/request_flags.h"
@@ -33,14 +34,6 @@ struct Row {
   double gbytes() const { return median > 0 ? bytes / median / 1e9 : 0; }
 };
 
-// A device whose products an external library does.
-struct Peer {
-  std::string name;
-  Context context;
-  Device device;
-  Stream stream;
-};
-
 struct Setting {
   lathe_context* context;
   lathe_device* device;
@@ -48,7 +41,7 @@ struct Setting {
   int64_t rows, repeats;
   uint64_t seed;
   lathe_tuning tuning;  // of every product that is Lathe's own
-  const std::vector<Peer>& peers;
+  const std::vector<OpenedDevice>& peers;
 };
 
 // Seconds: of the kernels, and of what the host did of the steps.
@@ -88,7 +81,7 @@ absl::StatusOr<Times> time_runs(PayloadTrial* trial, const Stream& stream, int64
 }
 
 // The median of the library's runs; 0 where it does not do every step.
-absl::StatusOr<double> run_peer(const Setting& setting, const Peer& peer, const Json& function) {
+absl::StatusOr<double> run_peer(const Setting& setting, const OpenedDevice& peer, const Json& function) {
   const lathe_tuning none = LATHE_TUNING_INIT;
   auto trial = PayloadTrial::make(peer.device.get(), peer.stream, function, setting.rows, setting.seed, none);
   if (!trial.ok()) return trial.status();
@@ -119,7 +112,7 @@ absl::Status run_function(const Setting& setting, const Json& function, Row* row
   absl::StatusOr<CheckResult> check = (*trial)->verify();
   if (!check.ok()) return check.status();
   row->check = *check;
-  for (const Peer& peer : setting.peers) {
+  for (const OpenedDevice& peer : setting.peers) {
     absl::StatusOr<double> median = run_peer(setting, peer, function);
     if (!median.ok()) return median.status();
     row->peers.push_back(*median);
@@ -158,39 +151,6 @@ absl::StatusOr<std::vector<fs::path>> payloads_in(const std::string& path) {
   return files;
 }
 
-// The external libraries that the device has, each with a device of its own.
-absl::StatusOr<std::vector<Peer>> make_peers(const Arguments& arguments, const std::string& target,
-                                             lathe_device* device) {
-  lathe_matmul_desc desc = LATHE_MATMUL_DESC_INIT;
-  desc.m = desc.n = desc.k = 64;
-  desc.a.dtype = desc.b.dtype = desc.d.dtype = LATHE_F32;
-  lathe_plan* made = nullptr;
-  if (absl::Status s = check(lathe_plan_matmul(device, &desc, &made)); !s.ok()) return s;
-  const absl::StatusOr<Json> plan = explain(made);
-  lathe_plan_destroy(made);
-  if (!plan.ok()) return plan.status();
-  std::vector<Peer> peers;
-  for (const Json& found : plan->at("external").at("found")) {
-    if (!found.at("absent").get<std::string>().empty()) continue;
-    Peer peer;
-    peer.name = found.at("library").get<std::string>();
-    const auto& names = external_libraries();
-    const auto at = std::find(names.begin(), names.end(), peer.name) - names.begin();
-    absl::StatusOr<Context> context = make_context(arguments, static_cast<lathe_external_library>(at + 1));
-    if (!context.ok()) return context.status();
-    peer.context = *std::move(context);
-    lathe_device* opened = nullptr;
-    if (absl::Status s = check(lathe_device_open(peer.context.get(), target.c_str(), &opened)); !s.ok())
-      return s;
-    peer.device = Device(opened);
-    absl::StatusOr<Stream> stream = Stream::make(opened);
-    if (!stream.ok()) return stream.status();
-    peer.stream = *std::move(stream);
-    peers.push_back(std::move(peer));
-  }
-  return peers;
-}
-
 void print(const Row& row) {
   if (!row.refused.empty()) {
     absl::PrintF("%-24s refused: %s\n", row.payload, row.refused);
@@ -207,11 +167,12 @@ void print(const Row& row) {
   std::fflush(stdout);
 }
 
-std::string csv_of(const std::vector<Row>& rows, const std::string& device, const std::vector<Peer>& peers) {
+std::string csv_of(const std::vector<Row>& rows, const std::string& device,
+                   const std::vector<OpenedDevice>& peers) {
   std::string text =
       "payload,function,device,steps,right,checked,judged,results,first_seconds,median_seconds,least_seconds,"
       "host_seconds,gflops,gbytes_per_second";
-  for (const Peer& peer : peers) absl::StrAppend(&text, ",", peer.name, "_median_seconds");
+  for (const OpenedDevice& peer : peers) absl::StrAppend(&text, ",", peer.name, "_median_seconds");
   text += "\n";
   for (const Row& r : rows) {
     if (!r.refused.empty()) continue;
@@ -227,7 +188,7 @@ std::string csv_of(const std::vector<Row>& rows, const std::string& device, cons
 
 // Products by what they compute, the rest by what it reads and writes.
 std::string chart_of(const std::vector<Row>& rows, const std::string& device,
-                     const std::vector<Peer>& peers) {
+                     const std::vector<OpenedDevice>& peers) {
   BarChart products, others;
   products.title = absl::StrCat("Products on ", device);
   products.unit = "GFLOP/s";
@@ -259,22 +220,23 @@ absl::Status kernel_bench(const Arguments& arguments) {
   if (!seed.ok()) return seed.status();
   lathe_tuning tuning = LATHE_TUNING_INIT;
   if (absl::Status s = read_integer(arguments, "split-k", 1, kMostSplits, &tuning.split_k); !s.ok()) return s;
-  absl::StatusOr<Context> context = make_context(arguments);
-  if (!context.ok()) return context.status();
   const std::string target = arguments.text("target", "cpu");
-  lathe_device* opened = nullptr;
-  if (absl::Status s = check(lathe_device_open(context->get(), target.c_str(), &opened)); !s.ok()) return s;
-  const Device device(opened);
-  absl::StatusOr<Stream> stream = Stream::make(device.get());
-  if (!stream.ok()) return stream.status();
-  absl::StatusOr<std::vector<Peer>> peers = make_peers(arguments, target, device.get());
+  const absl::StatusOr<OpenedDevice> opened = open_named(arguments, target);
+  if (!opened.ok()) return opened.status();
+  const absl::StatusOr<std::vector<OpenedDevice>> peers = open_for_externals(arguments, *opened);
   if (!peers.ok()) return peers.status();
-  const Setting setting{context->get(), device.get(), *stream, *rows, *repeats, static_cast<uint64_t>(*seed),
-                        tuning,         *peers};
+  const Setting setting{opened->context.get(),
+                        opened->device.get(),
+                        opened->stream,
+                        *rows,
+                        *repeats,
+                        static_cast<uint64_t>(*seed),
+                        tuning,
+                        *peers};
 
   absl::PrintF("%-24s %-9s %9s %9s %9s %8s %8s", "payload", "check", "kernels", "on host", "first use",
                "GFLOP/s", "GB/s");
-  for (const Peer& peer : *peers) absl::PrintF(" %9s", peer.name);
+  for (const OpenedDevice& peer : *peers) absl::PrintF(" %9s", peer.name);
   absl::PrintF("  %-18s steps; open rows are %d, seed %d\n", "text judged", *rows, *seed);
   std::vector<Row> table;
   for (const fs::path& file : *files) {

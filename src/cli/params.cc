@@ -1,6 +1,7 @@
 #include "cli/params.h"
 
 #include <algorithm>
+#include <map>
 
 #include "absl/strings/str_cat.h"
 #include "cli/files.h"
@@ -20,6 +21,8 @@ absl::StatusOr<Plan> plan_of(lathe_device* device, const PayloadStep& step) {
     status = lathe_plan_argmax(device, d, &made);
   if (const auto* d = std::get_if<lathe_matmul_argmax_desc>(&step.desc))
     status = lathe_plan_matmul_argmax(device, d, &made);
+  if (const auto* d = std::get_if<Elementwise>(&step.desc))
+    status = lathe_plan_elementwise(device, &d->desc, &made);
   if (absl::Status s = check(status); !s.ok())
     return absl::Status(s.code(), absl::StrCat(step.location, ": ", s.message()));
   return Plan(made);
@@ -43,6 +46,7 @@ absl::Status add_weight(const PayloadStep& step, int64_t rows, lathe_manifest* m
 Json manifest_entry(const Json& problem, const PayloadStep& step, const lathe_tuning& tuning) {
   Json entry = problem;
   entry.erase("generic");
+  if (step.json->contains("program")) entry["text"] = step.json->at("program");
   entry["name"] = step.location;
   if (tuning.split_k > 0) entry["split_k"] = tuning.split_k;
   if (tuning.candidate > 0) entry["candidate"] = tuning.candidate;
@@ -90,6 +94,23 @@ int32_t rank_of(const Json& plan, const Json& entry) {
   return 0;
 }
 
+// Whether every step that has a kernel has an entry.
+absl::Status check_all_listed(lathe_device* device, const Json& program, const std::string& path,
+                              const std::map<std::pair<size_t, int64_t>, size_t>& entries) {
+  absl::StatusOr<std::vector<PayloadStep>> steps = payload_steps(program, 1);
+  if (!steps.ok()) return steps.status();
+  for (size_t i = 0; i < steps->size(); ++i) {
+    const auto listed = entries.lower_bound({i, 0});
+    if (listed != entries.end() && listed->first.first == i) continue;
+    absl::StatusOr<Json> plan = explain_step(device, (*steps)[i]);
+    if (!plan.ok()) return plan.status();
+    if (plan->contains("config"))
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, ": no entry is of step ", i, ", at ", (*steps)[i].location));
+  }
+  return absl::OkStatus();
+}
+
 // The rows that a step is planned for: where they are open the upper ends of its classes with 1 to `rows`.
 absl::StatusOr<std::vector<int64_t>> rows_of(lathe_device* device, const PayloadStep& step, int64_t rows) {
   if (!needs_weight(step)) return std::vector<int64_t>{rows};
@@ -114,7 +135,7 @@ absl::StatusOr<std::vector<int64_t>> rows_of(lathe_device* device, const Payload
 }  // namespace
 
 absl::StatusOr<Json> explain_step(lathe_device* device, const PayloadStep& step) {
-  if (std::holds_alternative<Elementwise>(step.desc)) return Json::object();
+  if (is_on_host(step)) return Json::object();
   absl::StatusOr<Plan> plan = plan_of(device, step);
   if (!plan.ok()) return plan.status();
   return explain(plan->get());
@@ -137,7 +158,8 @@ absl::Status add_steps(lathe_device* device, const Json& program, const StepsAsk
     } else {
       absl::StatusOr<Json> plan = explain_step(device, step);
       if (!plan.ok()) return plan.status();
-      const bool product = !std::holds_alternative<lathe_argmax_desc>(step.desc);
+      const bool product = !std::holds_alternative<lathe_argmax_desc>(step.desc) &&
+                           !std::holds_alternative<Elementwise>(step.desc);
       const lathe_tuning tuning = product ? asked.tuning : lathe_tuning(LATHE_TUNING_INIT);
       if (plan->contains("config"))
         added = add_class(manifest_entry(plan->at("class"), step, tuning), manifest);
@@ -178,6 +200,7 @@ absl::StatusOr<std::vector<std::string>> add_params(lathe_device* device, const 
   absl::StatusOr<Json> params = read_params(path);
   if (!params.ok()) return params.status();
   const Json& entries = params->at("entries");
+  std::map<std::pair<size_t, int64_t>, size_t> first;  // the entry of a step with so many rows
   for (size_t i = 0; i < entries.size(); ++i) {
     const Json& entry = entries[i];
     const auto error = [&](const std::string& why) {
@@ -186,6 +209,8 @@ absl::StatusOr<std::vector<std::string>> add_params(lathe_device* device, const 
     if (!is_entry(entry)) return error("its fields are step, rows, class, config and splits");
     StepsAsked asked;
     asked.rows = entry["rows"].get<int64_t>();
+    const auto [at, fresh] = first.try_emplace({entry["step"].get<size_t>(), asked.rows}, i);
+    if (!fresh) return error(absl::StrCat("step and rows of entry ", at->second, " again"));
     absl::StatusOr<std::vector<PayloadStep>> steps = payload_steps(program, asked.rows);
     if (!steps.ok()) return steps.status();
     if (entry["step"] >= steps->size())
@@ -210,6 +235,7 @@ absl::StatusOr<std::vector<std::string>> add_params(lathe_device* device, const 
     told.push_back(absl::StrCat(step.location, "  ", step_line(step), "\n  ",
                                 config_line(entry["config"], entry["splits"].get<int64_t>())));
   }
+  if (absl::Status s = check_all_listed(device, program, path, first); !s.ok()) return s;
   return told;
 }
 

@@ -20,7 +20,8 @@ class PayloadTrial {
                                                             const Json& function, int64_t rows, uint64_t seed,
                                                             const lathe_tuning& tuning);
   // All steps, on the trial's stream; does not wait for the last kernels. The seconds that the host spent on
-  // what no kernel does, while the device was idle: elementwise steps, and rows of an argmax that lie apart.
+  // what no kernel does, while the device was idle: elementwise steps without a program, and rows of an
+  // argmax that lie apart.
   absl::StatusOr<double> launch();
   // Waits, then judges every step's result: the first that is wrong, or the one nearest to its bound. Then
   // what the function returns against what its text says, whatever the steps are.

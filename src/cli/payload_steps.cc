@@ -14,7 +14,11 @@
 namespace lathe::cli {
 namespace {
 
-constexpr const char* kAccesses[] = {"a", "b", "c", "d", "x", "bias", "residual", "indices", "values"};
+constexpr const char* kAccesses[] = {"a",       "b",      "c",   "d",   "x",   "bias", "residual",
+                                     "indices", "values", "in0", "in1", "in2", "in3",  "in4"};
+
+// An elementwise op's; the last is none's.
+constexpr const char* kInputs[] = {"in0", "in1", "in2", "in3", "in4", "in5"};
 
 // Dimensions side by side that are one to a step: [from, to).
 struct Run {
@@ -51,7 +55,11 @@ class StepReader {
     const std::string op = step_.at("op").get<std::string>();
     if (op == "matmul") made_.desc = matmul();
     if (op == "argmax") made_.desc = argmax();
-    if (op == "elementwise") made_.desc = elementwise();
+    if (op == "elementwise") {
+      absl::StatusOr<Elementwise> made = elementwise();
+      if (!made.ok()) return made.status();
+      made_.desc = *std::move(made);
+    }
     if (op == "matmul_argmax") made_.desc = matmul_argmax();
     return std::move(made_);
   }
@@ -83,7 +91,9 @@ class StepReader {
       if (run.letter == 'r' || (std::count(first, last, nullptr) > 0) != open) continue;
       const auto told = made_.extents.find(run.letter);
       if (open && told != made_.extents.end()) continue;
-      if (open && (run.letter != 'm' || run.to - run.from > 1))
+      // An elementwise op of one loop has it along n.
+      const bool may_be_open = run.letter == 'm' || (run.letter == 'n' && has("program"));
+      if (open && (!may_be_open || run.to - run.from > 1))
         return error(absl::StatusCode::kUnimplemented,
                      absl::StrCat("dimension ", run.from, " of '", name, "' is open; rows alone may be"));
       made_.open_rows = made_.open_rows || open;
@@ -213,11 +223,37 @@ class StepReader {
     return desc;
   }
 
-  Elementwise elementwise() const {
+  // As the program's dims have it: a row's distance where it has rows.
+  lathe_operand input(const char* name) const {
+    const std::string dims = dims_of(name);
+    const bool rows = dims.find('m') != std::string::npos, columns = dims.find('n') != std::string::npos;
+    lathe_operand o = operand(name, 'm', 'n');
+    if (!columns) o.layout = LATHE_ROW_MAJOR;
+    if (!rows) o.layout = LATHE_ROW_MAJOR, o.leading_dimension = 0;
+    if (rows && !columns) o.leading_dimension = stride(name, 'm');
+    return o;
+  }
+
+  absl::StatusOr<Elementwise> elementwise() const {
     Elementwise e;
     e.value = step_.at("d").at("value").get<size_t>();
     e.number = function_.at("numbers").at(e.value).get<int64_t>();
     e.reads = step_.at("reads").get<std::vector<size_t>>();
+    if (!has("program")) {
+      e.on_host = step_.at("on_host").get<std::string>();
+      return e;
+    }
+    const std::string text = step_.at("program").get<std::string>();
+    lathe_program* program = nullptr;
+    const absl::Status read = check(lathe_program_create(text.data(), text.size(), &program));
+    if (!read.ok()) return error(read.code(), std::string(read.message()));
+    e.program.reset(program, lathe_program_destroy);
+    e.desc.program = program;
+    e.desc.m = extent('m');
+    e.desc.n = extent('n');
+    e.desc.batch = extent('b');
+    e.desc.d = input("d");
+    for (size_t i = 0; has(kInputs[i]); ++i) e.desc.inputs[i] = input(kInputs[i]);
     return e;
   }
 
@@ -245,7 +281,7 @@ class StepReader {
   PayloadStep made_;
 };
 
-// What a step says of its values' extents; of an elementwise one's its meaning alone does.
+// What a step says of its values' extents; of one that the host does its meaning alone does.
 struct Told {
   std::string name;
   size_t value;
@@ -257,7 +293,7 @@ struct Told {
 };
 std::vector<Told> told_by(const PayloadStep& step) {
   std::vector<Told> all;
-  if (std::holds_alternative<Elementwise>(step.desc)) return all;
+  if (is_on_host(step)) return all;
   for (const auto& [name, access] : step.json->items()) {
     if (!access.is_object()) continue;
     size_t row = 0;
@@ -343,6 +379,11 @@ absl::StatusOr<std::vector<PayloadStep>> payload_steps(const Json& program, int6
   return all;
 }
 
+bool is_on_host(const PayloadStep& step) {
+  const auto* e = std::get_if<Elementwise>(&step.desc);
+  return e != nullptr && e->program == nullptr;
+}
+
 void tune_products(const lathe_tuning& tuning, std::vector<PayloadStep>* steps) {
   if (tuning.split_k == 0) return;
   const auto tune = [&](auto* desc) {
@@ -393,7 +434,12 @@ std::string step_line(const PayloadStep& step) {
   if (const auto* d = std::get_if<lathe_argmax_desc>(&step.desc))
     return absl::StrCat("argmax ", name_of(d->x.dtype), " ", rows.empty() ? absl::StrCat(d->rows) : rows, "x",
                         d->n);
-  if (std::holds_alternative<Elementwise>(step.desc)) return "elementwise on the host";
+  if (const auto* e = std::get_if<Elementwise>(&step.desc)) {
+    if (e->program == nullptr) return absl::StrCat("elementwise on the host: ", e->on_host);
+    const lathe_elementwise_desc& d = e->desc;
+    return absl::StrCat("elementwise ", name_of(d.d.dtype), " ", rows.empty() ? absl::StrCat(d.m) : rows, "x",
+                        d.n, d.batch == 1 ? "" : absl::StrCat(" batch ", d.batch));
+  }
   const auto& d = std::get<lathe_matmul_argmax_desc>(step.desc);
   return absl::StrCat("matmul_argmax ", name_of(d.a.dtype), " ", rows.empty() ? absl::StrCat(d.m) : rows, "x",
                       d.n, "x", d.k, " ", layout_of(d.a, d.b));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <map>
+#include <memory>
 #include <string>
 #include <variant>
 #include <vector>
@@ -10,8 +11,12 @@
 
 namespace lathe::cli {
 
-// What no kernel does: evaluated on the host as the payload says it (cli/evaluate.h).
+// What a kernel does by its program, or, where there is none, the host as the payload says it
+// (cli/evaluate.h), by which either is judged.
 struct Elementwise {
+  std::shared_ptr<lathe_program> program;  // desc's; null: on the host, because of
+  std::string on_host;
+  lathe_elementwise_desc desc = LATHE_ELEMENTWISE_DESC_INIT;
   int64_t number = 0;         // the result's, in the payload's meaning
   size_t value = 0;           // the same in the program
   std::vector<size_t> reads;  // values of the program
@@ -26,6 +31,9 @@ struct PayloadStep {
   std::vector<int64_t> rows;  // of an argmax: the extents that are its rows, outermost first
   bool open_rows = false;     // the payload leaves M to the run; the descriptor has `rows`
 };
+
+// Whether no kernel does it.
+bool is_on_host(const PayloadStep& step);
 
 // Reads and inspects the file. kInvalidArgument: it cannot be read or is malformed.
 absl::StatusOr<Json> inspect_payload(lathe_context* context, const std::string& path);

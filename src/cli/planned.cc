@@ -38,6 +38,13 @@ absl::Status with_argmax_plan(const Arguments& arguments, PlanUse use) {
   return with_plan(arguments, descriptor(*request, &tuning), lathe_plan_argmax, use);
 }
 
+absl::Status with_elementwise_plan(const Arguments& arguments, PlanUse use) {
+  absl::StatusOr<ElementwiseRequest> request = elementwise_request(arguments);
+  if (!request.ok()) return request.status();
+  lathe_tuning tuning;
+  return with_plan(arguments, descriptor(*request, &tuning), lathe_plan_elementwise, use);
+}
+
 absl::Status with_matmul_argmax_plan(const Arguments& arguments, PlanUse use) {
   absl::StatusOr<MatmulArgmaxRequest> request = matmul_argmax_request(arguments);
   if (!request.ok()) return request.status();

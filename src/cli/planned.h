@@ -10,6 +10,7 @@ namespace lathe::cli {
 using PlanUse = absl::FunctionRef<absl::Status(lathe_plan* plan, const Arguments& arguments)>;
 absl::Status with_matmul_plan(const Arguments& arguments, PlanUse use);
 absl::Status with_argmax_plan(const Arguments& arguments, PlanUse use);
+absl::Status with_elementwise_plan(const Arguments& arguments, PlanUse use);
 absl::Status with_matmul_argmax_plan(const Arguments& arguments, PlanUse use);
 
 }  // namespace lathe::cli

@@ -120,7 +120,8 @@ std::vector<Flag> matmul_flags(const std::vector<Flag>& more) {
   return joined(
       {
           {"dtype", "f32|f16|bf16|i8|f8e4m3|f8e5m2|f8e4m3fnuz|f8e5m2fnuz", "of A and B (default: f32)"},
-          {"b-dtype", "q4_0", "of B alone, where it is not A's: weights of 4 bits in blocks"},
+          {"b-dtype", "f16|bf16|q4_0",
+           "of B alone, where it is not A's: weights of 16 bits by f32 (CPU), or of 4 bits in blocks"},
           {"out-dtype", "f32|f16|bf16|i32",
            "of C, D, bias and residual (default: that of A and B, f32 of i8 and fp8)"},
           kMath,

@@ -4,6 +4,7 @@
 #include <lathe/lathe.h>
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -107,10 +108,12 @@ lathe_argmax_desc descriptor(const ArgmaxRequest& r, lathe_tuning* tuning);
 struct MatmulArgmaxRequest : IndicesRequest {
   int64_t m = 0, n = 0, k = 0;
   lathe_dtype dtype = LATHE_F32, logits_dtype = LATHE_F32;
+  lathe_dtype b_dtype = LATHE_DTYPE_NONE;  // NONE: dtype
   lathe_math math = LATHE_MATH_STRICT;
   bool trans_a = false, trans_b = true;
   bool bias = false;
 
+  lathe_dtype weight_dtype() const { return b_dtype == LATHE_DTYPE_NONE ? dtype : b_dtype; }
   bool operator==(const MatmulArgmaxRequest& o) const;
 };
 std::vector<Flag> matmul_argmax_flags(const std::vector<Flag>& more);
@@ -123,5 +126,15 @@ struct MatmulArgmaxForms {
 };
 MatmulArgmaxForms forms_of(const MatmulArgmaxRequest& r);
 lathe_matmul_argmax_desc descriptor(const MatmulArgmaxRequest& r, lathe_tuning* tuning);
+
+// Of explain and dump alone; batches and values are payloads' matter.
+struct ElementwiseRequest : OpRequest {
+  int64_t m = 0, n = 0;
+  std::string text;
+  std::shared_ptr<lathe_program> program;
+};
+std::vector<Flag> elementwise_flags(const std::vector<Flag>& more);
+absl::StatusOr<ElementwiseRequest> elementwise_request(const Arguments& arguments);
+lathe_elementwise_desc descriptor(const ElementwiseRequest& r, lathe_tuning* tuning);
 
 }  // namespace lathe::cli

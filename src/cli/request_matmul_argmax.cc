@@ -10,7 +10,7 @@ namespace lathe::cli {
 
 bool MatmulArgmaxRequest::operator==(const MatmulArgmaxRequest& o) const {
   const auto fields = [](const MatmulArgmaxRequest& r) {
-    return std::tie(r.m, r.n, r.k, r.dtype, r.logits_dtype, r.math, r.trans_a, r.trans_b, r.bias);
+    return std::tie(r.m, r.n, r.k, r.dtype, r.b_dtype, r.logits_dtype, r.math, r.trans_a, r.trans_b, r.bias);
   };
   return IndicesRequest::operator==(o) && fields(*this) == fields(o);
 }
@@ -18,6 +18,7 @@ bool MatmulArgmaxRequest::operator==(const MatmulArgmaxRequest& o) const {
 std::vector<Flag> matmul_argmax_flags(const std::vector<Flag>& more) {
   return joined(
       {{"dtype", "f32|f16|bf16", "of A and B (default: f32)"},
+       {"b-dtype", "f16|bf16", "of B alone, where it is not A's: weights of 16 bits by f32 (CPU)"},
        {"logits-dtype", "f32|f16|bf16",
         "of the bias, and what a sum is rounded to before it is compared (default: that of A and B)"},
        kMath,
@@ -48,6 +49,8 @@ absl::StatusOr<MatmulArgmaxRequest> matmul_argmax_request(const Arguments& argum
   r.bias = arguments.has("bias");
   if (absl::Status s = read_dtype(arguments, "dtype", float_names(), &r.dtype); !s.ok()) return s;
   r.logits_dtype = r.dtype;
+  if (absl::Status s = read_dtype(arguments, "b-dtype", float_names(), &r.b_dtype); !s.ok()) return s;
+  if (r.b_dtype == r.dtype) r.b_dtype = LATHE_DTYPE_NONE;
   int layout = 2;
   const absl::Status s = first_error({
       read_dtype(arguments, "logits-dtype", float_names(), &r.logits_dtype),
@@ -64,10 +67,11 @@ absl::StatusOr<MatmulArgmaxRequest> matmul_argmax_request(const Arguments& argum
 std::string command_of(const MatmulArgmaxRequest& r) {
   const MatmulArgmaxRequest d;
   const int layout = (r.trans_a ? 1 : 0) | (r.trans_b ? 2 : 0);
-  return absl::StrCat(
-      absl::StrFormat("matmul_argmax %dx%dx%d", r.m, r.n, r.k), flag_text("dtype", r.dtype, d.dtype),
-      flag_text("logits-dtype", r.logits_dtype, r.dtype), flag_text("math", kMaths, r.math),
-      flag_text("layout", kLayouts[layout], std::string("nt")), r.bias ? " --bias" : "", indices_text(r));
+  return absl::StrCat(absl::StrFormat("matmul_argmax %dx%dx%d", r.m, r.n, r.k),
+                      flag_text("dtype", r.dtype, d.dtype), flag_text("b-dtype", r.b_dtype, d.b_dtype),
+                      flag_text("logits-dtype", r.logits_dtype, r.dtype), flag_text("math", kMaths, r.math),
+                      flag_text("layout", kLayouts[layout], std::string("nt")), r.bias ? " --bias" : "",
+                      indices_text(r));
 }
 
 MatmulArgmaxForms forms_of(const MatmulArgmaxRequest& r) {
@@ -87,7 +91,7 @@ MatmulArgmaxForms forms_of(const MatmulArgmaxRequest& r) {
   form.padding = r.padding;
   forms.a = matrix(r.dtype, r.m, r.k);
   forms.a.transposed = r.trans_a;
-  forms.b = matrix(r.dtype, r.k, r.n);
+  forms.b = matrix(r.weight_dtype(), r.k, r.n);
   forms.b.transposed = r.trans_b;
   return forms;
 }

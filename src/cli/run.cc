@@ -7,9 +7,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "cli/opened_device.h"
 #include "cli/plan_text.h"
 #include "cli/request.h"
-#include "cli/session.h"
 #include "cli/trial.h"
 #include "cli/verbs.h"
 
@@ -166,9 +166,7 @@ absl::Status finish(const Arguments& arguments, const Report& report) {
 
 // What every op reads from the command line and needs to run.
 struct Setup {
-  Context context;
-  Device device;
-  Stream stream;
+  OpenedDevice on;
   int64_t repeats = 0;
   uint64_t seed = 0;
 };
@@ -179,15 +177,9 @@ absl::StatusOr<Setup> set_up(const Arguments& arguments) {
   if (!repeats.ok()) return repeats.status();
   auto seed = arguments.integer("seed", static_cast<int64_t>(std::random_device()()), 0, INT64_MAX);
   if (!seed.ok()) return seed.status();
-  auto context = make_context(arguments);
-  if (!context.ok()) return context.status();
-  auto device = open_device(context->get(), arguments);
-  if (!device.ok()) return device.status();
-  auto stream = Stream::make(device->get());
-  if (!stream.ok()) return stream.status();
-  s.context = std::move(*context);
-  s.device = std::move(*device);
-  s.stream = std::move(*stream);
+  auto opened = open_named(arguments, arguments.text("device", "cpu"));
+  if (!opened.ok()) return opened.status();
+  s.on = *std::move(opened);
   s.repeats = *repeats;
   s.seed = static_cast<uint64_t>(*seed);
   return s;
@@ -209,12 +201,12 @@ absl::Status run(const Arguments& arguments, const absl::StatusOr<Request>& requ
   if (!request.ok()) return request.status();
   auto setup = set_up(arguments);
   if (!setup.ok()) return setup.status();
-  auto trial = make_trial(setup->device.get(), setup->stream, *request, setup->seed);
+  auto trial = make_trial(setup->on.device.get(), setup->on.stream, *request, setup->seed);
   if (!trial.ok()) return trial.status();
   Report report;
-  report.title = absl::StrCat(command_of(*request), " on ", arguments.text("device", "cpu"));
+  report.title = absl::StrCat(command_of(*request), " on ", setup->on.name);
   report.seed = setup->seed;
-  auto time = measure(setup->context.get(), setup->repeats, setup->stream, **trial);
+  auto time = measure(setup->on.context.get(), setup->repeats, setup->on.stream, **trial);
   if (!time.ok()) return time.status();
   report.time = *time;
   auto result = run_checked(**trial);
@@ -222,7 +214,7 @@ absl::Status run(const Arguments& arguments, const absl::StatusOr<Request>& requ
   report.check = *result;
   report.flops = (*trial)->flops();
   report.bytes = (*trial)->bytes();
-  auto plan = plan_that_ran(**trial, report.time, setup->stream, request->misalign);
+  auto plan = plan_that_ran(**trial, report.time, setup->on.stream, request->misalign);
   if (!plan.ok()) return plan.status();
   report.plan = *plan;
   return finish(arguments, report);

@@ -66,8 +66,8 @@ SelftestCheck check_of(const SelftestDevice& d, const std::string& group, const 
           [d, request] { plan(d.device, request).IgnoreError(); }};
 }
 
-// What of the table is run: checks whose line contains the text, of requests without a larger side, forced onto
-// one kernel family or as the oracle has it.
+// What of the table is run: checks whose line contains the text, of requests without a larger side, forced
+// onto one kernel family or as the oracle has it.
 struct Selection {
   std::string filter, family;
   int64_t largest;  // side of a request
@@ -220,20 +220,21 @@ absl::Status selftest(const Arguments& arguments) {
 }  // namespace
 
 Verb selftest_verb() {
-  return {"selftest",
-          "",
-          0,
-          "test a device on this machine: every op against float64, with a verdict",
-          {device_flag(),
-           {"quick", nullptr, "an even choice of the checks, about a tenth"},
-           {"largest", "N", "only requests without a side of more than N: for a device that an emulator plays"},
-           {"filter", "TEXT", "only checks whose line contains this: 'epilogues', 'capture', 'bf16'"},
-           {"family", "KERNEL",
-            "force every request onto this kernel family where it is legal: simt, mma, wgmma, skinny, rows"},
-           {"seed", "S", "of the random inputs (default: a fresh one, printed)"}},
-          {"lathe selftest --quick", "lathe selftest --device cuda:0",
-           "lathe selftest --device cuda:0 --family mma"},
-          selftest};
+  return {
+      "selftest",
+      "",
+      0,
+      "test a device on this machine: every op against float64, with a verdict",
+      {device_flag(),
+       {"quick", nullptr, "an even choice of the checks, about a tenth"},
+       {"largest", "N", "only requests without a side of more than N: for a device that an emulator plays"},
+       {"filter", "TEXT", "only checks whose line contains this: 'epilogues', 'capture', 'bf16'"},
+       {"family", "KERNEL",
+        "force every request onto this kernel family where it is legal: simt, mma, wgmma, skinny, rows"},
+       {"seed", "S", "of the random inputs (default: a fresh one, printed)"}},
+      {"lathe selftest --quick", "lathe selftest --device cuda:0",
+       "lathe selftest --device cuda:0 --family mma"},
+      selftest};
 }
 
 }  // namespace lathe::cli

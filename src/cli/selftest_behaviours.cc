@@ -1,9 +1,13 @@
 // Checks of a device that are more than one request.
+#include <algorithm>
+#include <memory>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "cli/plan_text.h"
 #include "cli/selftest.h"
 #include "cli/stream_capture.h"
 #include "cli/trial.h"
@@ -76,23 +80,51 @@ Result refused_miss(const SelftestDevice& d) {
 // Of launches that may meet one another.
 int repeats(const SelftestDevice& d) { return d.quick ? 4 : 100; }
 
-// Both streams' workspaces and counters in use at once, again and again.
-Result two_streams(const SelftestDevice& d) {
+// Both streams' workspaces and counters in use at once, again and again; each launch in flight has a result
+// of its own.
+Result two_streams(const SelftestDevice& d, const MatmulRequest& request) {
   if (d.stream->get() == nullptr) return absl::UnimplementedError(absl::StrCat(d.name, " has no streams"));
   auto other = Stream::make(d.device);
   if (!other.ok()) return other.status();
-  const MatmulRequest request = product(24, 96, 1024, 6);
-  auto first = make_trial(d.device, *d.stream, request, d.seed);
-  auto second = make_trial(d.device, *other, request, d.seed + 1);
-  if (!first.ok()) return first.status();
-  if (!second.ok()) return second.status();
-  for (int i = 0; i < repeats(d); ++i) {
-    for (Trial* trial : {first->get(), second->get()}) {
+  const int in_flight = std::min(repeats(d), 10);
+  std::vector<std::unique_ptr<Trial>> trials;
+  for (int i = 0; i < 2 * in_flight; ++i) {
+    auto trial = make_trial(d.device, i % 2 ? *other : *d.stream, request, d.seed + static_cast<uint64_t>(i));
+    if (!trial.ok()) return trial.status();
+    trials.push_back(*std::move(trial));
+  }
+  Result result = CheckResult();
+  for (int lap = 0; lap < repeats(d) / in_flight; ++lap) {
+    for (const auto& trial : trials)
+      if (absl::Status s = trial->reset(); !s.ok()) return s;
+    for (const auto& trial : trials)
       if (absl::Status s = check(trial->launch()); !s.ok()) return s;
+    for (const auto& trial : trials) {
+      result = trial->verify();
+      if (!result.ok() || !result->ok) return result;
     }
   }
-  Result result = (*first)->verify();
-  return result.ok() && result->ok ? (*second)->verify() : result;
+  return result;
+}
+
+// The same of a kernel family's best candidate that splits K.
+Result two_streams_of(const SelftestDevice& d, const std::string& family) {
+  MatmulRequest request = product(13, 104, 2072);
+  request.dtype = request.out_dtype = LATHE_BF16;
+  auto trial = make_trial(d.device, *d.stream, request, d.seed);
+  if (!trial.ok()) return trial.status();
+  auto plan = (*trial)->plan();
+  if (!plan.ok()) return plan.status();
+  auto json = explain(plan->get());
+  if (!json.ok()) return json.status();
+  for (const Json& c : json->value("candidates", Json::array())) {
+    const bool is_it = c.value("legal", false) && c.value("splits", 1) > 1 &&
+                       c.value("config", Json::object()).value("kernel", "") == family;
+    if (!is_it) continue;
+    request.candidate = c.value("rank", 0);
+    return two_streams(d, request);
+  }
+  return absl::UnimplementedError(absl::StrCat("no candidate of the family ", family, " splits K here"));
 }
 
 // Two host threads, a stream each.
@@ -206,7 +238,10 @@ std::vector<Behaviour> selftest_behaviours(const SelftestDevice& d) {
   return {
       {"refusals", "a workspace that is too small", [d] { return small_workspace(d); }},
       {"refusals", "a miss under the policy ERROR", [d] { return refused_miss(d); }},
-      {"streams", "two at once", [d] { return two_streams(d); }},
+      {"streams", "two at once", [d] { return two_streams(d, product(24, 96, 1024, 6)); }},
+      {"streams", "two at once, mma", [d] { return two_streams_of(d, "mma"); }},
+      {"streams", "two at once, wgmma", [d] { return two_streams_of(d, "wgmma"); }},
+      {"streams", "two at once, skinny", [d] { return two_streams_of(d, "skinny"); }},
       {"streams", "two threads at once", [d] { return two_threads(d); }},
       {"capture", "a matmul", [d] { return captured_hit(d, product(33, 64, 256)); }},
       {"capture", "a matmul of split K", [d] { return captured_hit(d, product(5, 64, 2048, 6)); }},

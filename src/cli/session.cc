@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "cli/files.h"
 #include "lathe/pipelines.h"
 
 namespace lathe::cli {
@@ -112,6 +113,23 @@ absl::Status read_external(const Arguments& arguments, lathe_context_options* op
   return absl::OkStatus();
 }
 
+// Of a file whose "parameters" no pipeline is there to use.
+absl::Status check_no_parameters(const std::string& path) {
+  absl::StatusOr<Json> json = read_json_file(path);
+  if (!json.ok()) return json.status();
+  const Json none = Json::object();
+  const Json& parameters = json->is_object() && json->contains("parameters") ? json->at("parameters") : none;
+  if (parameters.empty() || !parameters.is_object()) return absl::OkStatus();
+  const std::string name = parameters.begin().key();
+  absl::StatusOr<std::string> text = read_file(path);
+  if (!text.ok()) return text.status();
+  const size_t object = std::min(text->find("\"parameters\""), text->size()),
+               at = std::min(text->find(Json(name).dump(), object), text->size());
+  const auto line = 1 + std::count(text->begin(), text->begin() + static_cast<ptrdiff_t>(at), '\n');
+  return absl::InvalidArgumentError(absl::StrCat(path, ":", line, ": parameter '", name,
+                                                 "' is used by no pipeline: --pipeline names none"));
+}
+
 }  // namespace
 
 const std::vector<std::string>& external_libraries() {
@@ -166,6 +184,8 @@ absl::StatusOr<Context> make_context(const Arguments& arguments, lathe_external_
   std::vector<const char*> pipeline_paths;
   for (const std::string& path : pipelines) pipeline_paths.push_back(path.c_str());
   const std::string parameters = arguments.text("params", "");
+  if (pipelines.empty() && arguments.has("params"))
+    if (absl::Status s = check_no_parameters(parameters); !s.ok()) return s;
   lathe_pipelines own = LATHE_PIPELINES_INIT;
   own.paths = pipeline_paths.data();
   own.count = pipeline_paths.size();
@@ -213,8 +233,9 @@ Flag facts_flag() {
   return {"facts", "FILE", "plan for the device a facts file describes; a shipped one by name: h200"};
 }
 Flag target_flag() {
-  return {"target", "T",
-          "compile for this target (sm_90a, gfx942, spirv64, ...); without --facts, for a shipped device of it"};
+  return {
+      "target", "T",
+      "compile for this target (sm_90a, gfx942, spirv64, ...); without --facts, for a shipped device of it"};
 }
 
 absl::StatusOr<lathe_statistics> statistics(lathe_context* context) {

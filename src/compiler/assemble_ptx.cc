@@ -98,9 +98,6 @@ absl::StatusOr<AssembledPtx> run_ptxas(const std::string& ptxas, const std::stri
   return AssembledPtx{name, *std::move(cubin), parse_assembler_log(words)};
 }
 
-// A kernel with setmaxnreg waits for an assembler that honours it.
-bool suits_nvjitlink(absl::string_view ptx) { return !absl::StrContains(ptx, "setmaxnreg"); }
-
 }  // namespace
 
 absl::StatusOr<AssembledPtx> assemble_ptx(const std::string& ptx, absl::string_view arch,
@@ -117,7 +114,7 @@ absl::StatusOr<AssembledPtx> assemble_ptx(const std::string& ptx, absl::string_v
       return failed(assembled.status().message());
     passed_over.emplace_back(assembled.status().message());
   }
-  if (!suits_nvjitlink(ptx)) return finished({kNoAssembler, "", {}});
+  if (is_worse_linked(ptx)) return finished({kAssembledByLoader, "", {}});
   absl::StatusOr<JitLinked> linked = nvjitlink_ptx(ptx, arch, search.nvjitlink_directories);
   if (linked.ok())
     return finished({absl::StrCat("nvJitLink ", linked->version), std::move(linked->cubin),

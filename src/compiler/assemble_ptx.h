@@ -5,16 +5,14 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "compiler/ptxas_log.h"
+#include "core/assembler_log.h"
 #include "core/assembler_search.h"
 #include "core/json.h"
 
 namespace lathe {
 
-inline constexpr char kNoAssembler[] = "none: the driver assembles the PTX";
-
 struct AssembledPtx {
-  std::string assembler;  // "ptxas 13.0.88", "nvJitLink 13.0", kNoAssembler
+  std::string assembler;  // "ptxas 13.0.88", "nvJitLink 13.0", kNoAssembler, kAssembledByLoader
   std::string cubin;      // empty: the PTX stays
   AssemblerLog log;
 };

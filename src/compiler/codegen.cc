@@ -271,8 +271,8 @@ absl::StatusOr<std::string> emit_file(llvm::Module& module, llvm::TargetMachine&
 
 // As emit_file, with what SPIR-V's back end of LLVM 22 needs beside. A machine of its own for every module,
 // whose values it remembers; one module at a time, since it keeps what it knows of one in a static variable.
-// And machine code that is never freed (0.55 MB a kernel over 240): the variable still has the numbers of earlier
-// kernels' basic blocks by their addresses, and gave them to blocks that came to lie there, so that
+// And machine code that is never freed (0.55 MB a kernel over 240): the variable still has the numbers of
+// earlier kernels' basic blocks by their addresses, and gave them to blocks that came to lie there, so that
 // identifiers were defined twice.
 absl::StatusOr<std::string> emit_spirv(llvm::Module& module, const MachineRow& row,
                                        llvm::CodeGenFileType type) {

@@ -24,6 +24,7 @@
 #include "compiler/user_ukernel.h"
 #include "core/artifact.h"
 #include "core/compiler_abi.h"
+#include "core/elementwise.h"
 #include "core/json.h"
 #include "core/kernel_name.h"
 #include "core/key.h"
@@ -39,7 +40,8 @@ struct CompileRequest {
   std::optional<PipelineText> pipeline;  // none: the built-in one
   bool dump = false;
   std::string bitcode;  // of a user's ukernel; "": the config's is built in, or there is none
-  std::optional<AssemblerSearch> assembler;  // none: PTX stays PTX
+  std::optional<ElementwiseProgram> program;  // an elementwise op's
+  std::optional<AssemblerSearch> assembler;   // none: PTX stays PTX
 };
 
 // Bytes that a request has in base64.
@@ -63,6 +65,13 @@ absl::StatusOr<CompileRequest> parse_request(absl::string_view bytes) {
   r.dump = j.contains("dump") && j["dump"] == true;
   if (j.contains("bitcode")) {
     LATHE_ASSIGN_OR_RETURN(r.bitcode, bytes_field(j, "bitcode"));
+  }
+  if (r.problem.op == Op::kElementwise) {
+    LATHE_ASSIGN_OR_RETURN(const std::string text,
+                           read_json("request", [&] { return text_field(j, "program"); }));
+    LATHE_ASSIGN_OR_RETURN(r.program, parse_elementwise(text));
+    if (!is_program_of(r.problem, *r.program))
+      return absl::InvalidArgumentError("request: 'program' is not the one that the class names");
   }
   if (j.contains("assemble")) {
     LATHE_ASSIGN_OR_RETURN(r.assembler, assembler_search_from_json(j["assemble"]));
@@ -144,7 +153,8 @@ absl::StatusOr<Artifact> compile(const CompileRequest& r, const TextSink& dump) 
       const BoundPipeline pipeline,
       bind_pipeline(text, serves, r.config, r.target, kernel_name(r.problem, r.config), &context.get()));
   LATHE_ASSIGN_OR_RETURN(mlir::OwningOpRef<mlir::ModuleOp> module,
-                         context.parse(op->payload(r.problem, r.config)));
+                         context.parse(op->payload_of ? op->payload_of(r.problem, r.config, *r.program)
+                                                      : op->payload(r.problem, r.config)));
   mlir::OpBuilder b(module->getContext());
   (*module)->setAttr(ir::kBackendAttr, b.getStringAttr(std::string(name_of(r.target.backend))));
   (*module)->setAttr(ir::kArchAttr, b.getStringAttr(r.target.arch));

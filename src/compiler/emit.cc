@@ -16,6 +16,11 @@ Type with_element(Type like, Type element) {
   if (auto v = dyn_cast<VectorType>(like)) return VectorType::get(v.getShape(), element);
   return element;
 }
+// What Emit::widen made `x` of; null for any other value.
+Value narrow(Value x) {
+  auto cast = x.getDefiningOp<arith::IndexCastUIOp>();
+  return cast && cast.getIn().getType().isInteger(32) ? cast.getIn() : Value();
+}
 }  // namespace
 
 Value Emit::idx(int64_t value) { return arith::ConstantIndexOp::create(b, loc, value); }
@@ -64,12 +69,14 @@ Value Emit::div(Value x, Value y) {
   auto p = known(x), q = known(y);
   if (p && q) return constant(x.getType(), *p / *q);
   if (q && *q == 1) return x;
+  if (narrow(x) && narrow(y)) return widen(div(narrow(x), narrow(y)));
   return arith::DivUIOp::create(b, loc, x, y);
 }
 Value Emit::rem(Value x, Value y) {
   auto p = known(x), q = known(y);
   if (p && q) return constant(x.getType(), *p % *q);
   if (q && *q == 1) return constant(x.getType(), 0);
+  if (narrow(x) && narrow(y)) return widen(rem(narrow(x), narrow(y)));
   return arith::RemUIOp::create(b, loc, x, y);
 }
 Value Emit::ceil_div(Value x, Value y) {
@@ -359,7 +366,10 @@ Arguments Arguments::from_parameters(Emit& e, ValueRange parameters) {
   size_t i = 0;
   for (const ArgumentField& field : kArgumentFields) {
     Value value = parameters[i++];
-    if (value.getType().isInteger()) value = arith::IndexCastOp::create(e.b, e.loc, e.index(), value);
+    if (field.kind == ArgumentKind::i32)
+      value = e.widen(value);  // sizes and counts
+    else if (value.getType().isInteger())
+      value = arith::IndexCastOp::create(e.b, e.loc, e.index(), value);
     result.values_[field.name] = value;
   }
   return result;

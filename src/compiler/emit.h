@@ -40,6 +40,9 @@ class Emit {
   Value constant(Type type, int64_t value);
   Value to_i32(Value index) { return mlir::arith::IndexCastOp::create(b, loc, b.getI32Type(), index); }
   Value to_index(Value i32) { return mlir::arith::IndexCastOp::create(b, loc, index(), i32); }
+  // to_index of what is never negative. div and rem of two such values are of 32 bits: those of 64 are calls
+  // wherever PTX is compiled for linking, and wgmma is serialised in a kernel with calls (ptxas' C7509).
+  Value widen(Value i32) { return mlir::arith::IndexCastUIOp::create(b, loc, index(), i32); }
   Value constant_f32(float value);
   Value zero(Type type) { return mlir::arith::ConstantOp::create(b, loc, b.getZeroAttr(type)); }
   Value splat(mlir::VectorType type, double value);
@@ -118,11 +121,11 @@ struct View {
   Value row_stride;
   Type element;
   int64_t alignment = 0;  // of any element, in bytes; 0: one element's
-  // Generic kernels. A and B: whether they lie along K in memory (i1); row_stride is then the leading dimension, and the
-  // other one's stride is 1. Null: as the contraction's map says.
+  // Generic kernels. A and B: whether they lie along K in memory (i1); row_stride is then the leading
+  // dimension, and the other one's stride is 1. Null: as the contraction's map says.
   Value k_contiguous;
-  // What is stored, the epilogue's operands and results: the dtype's number (index) and the memory's address; `memory`
-  // and `element` are of what it is computed in. Null: `element`.
+  // What is stored, the epilogue's operands and results: the dtype's number (index) and the memory's address;
+  // `memory` and `element` are of what it is computed in. Null: `element`.
   Value dtype, pointer;
 };
 
@@ -132,8 +135,8 @@ struct TileProgram {
   mlir::linalg::LinalgOp contraction;  // null in a merge step
   mlir::linalg::GenericOp reduction;   // merge step: sum of partial results; null otherwise
   mlir::linalg::GenericOp epilogue;    // null when partial results are stored
-  // argmax steps: the reduction of a slice, of a tile's logits (matmul_argmax: beside the contraction and the epilogue) or
-  // of pairs (two inputs).
+  // argmax steps: the reduction of a slice, of a tile's logits (matmul_argmax: beside the contraction and the
+  // epilogue) or of pairs (two inputs).
   mlir::Operation* argmax = nullptr;
   // Views of linalg operands, by their (tile) SSA value in the payload.
   llvm::DenseMap<Value, View> views;
@@ -141,8 +144,8 @@ struct TileProgram {
   mlir::IRMapping mapping;
   // The region the step writes.
   View output;
-  // Sizes of the written tile (leading unit dimensions dropped) and of the reduction. matmul_argmax: of the product's
-  // tile. argmax: no columns, the depth is that of the slice or the number of pairs.
+  // Sizes of the written tile (leading unit dimensions dropped) and of the reduction. matmul_argmax: of the
+  // product's tile. argmax: no columns, the depth is that of the slice or the number of pairs.
   Value rows, columns, depth;
   Value first_column;  // argmax: where the slice starts in its row
   // matmul, a contraction's step: where its tile lies in the whole product. Which split it is, 0 without one.

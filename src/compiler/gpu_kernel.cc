@@ -12,7 +12,8 @@ namespace {
 constexpr unsigned kGlobalMemory = 1;  // the address space of global pointers, on NVPTX and AMDGPU alike
 
 Value position_along(Emit& e, gpu::Dimension dimension) {
-  return gpu::BlockIdOp::create(e.b, e.loc, e.index(), dimension, /*upper_bound=*/IntegerAttr());
+  return e.widen(
+      e.to_i32(gpu::BlockIdOp::create(e.b, e.loc, e.index(), dimension, /*upper_bound=*/IntegerAttr())));
 }
 
 ir::KernelConfigAttr config_of(func::FuncOp payload) {
@@ -53,6 +54,14 @@ LogicalResult emit_kernel(OpBuilder& b, ModuleOp module, scf::ForallOp forall, s
 GridPosition GpuStep::block(Emit& e) const {
   return {position_along(e, gpu::Dimension::x), position_along(e, gpu::Dimension::y),
           position_along(e, gpu::Dimension::z)};
+}
+
+GridPosition GpuStep::place_in_cluster(Emit& e, GridPosition block, int64_t ranks) const {
+  if (ranks == 1) return block;
+  Value z = e.to_i32(block.z), batch = e.to_i32(arguments_.get("batch"));
+  Value split = e.rem(z, e.i32(ranks)), matrix = e.div(z, e.i32(ranks));
+  block.z = e.widen(e.add(e.mul(split, batch), matrix));
+  return block;
 }
 
 bool GpuStep::is_merge() const {

@@ -177,7 +177,7 @@ class Function {
     auto op = v.getDefiningOp<linalg::GenericOp>();
     if (!op || !v.hasOneUse() || op.getNumDpsInputs() != 1 || !getElementTypeOrSelf(v.getType()).isF32())
       return {};
-    const auto is_alone = [&](const Step& s) { return s.elementwise && s.d.tensor == v; };
+    const auto is_alone = [&](const Step& s) { return s.op == Op::kElementwise && s.d.tensor == v; };
     if (llvm::none_of(steps_, is_alone)) return {};
     if (!llvm::all_of(op.getIndexingMapsArray(), [](AffineMap map) { return map.isIdentity(); })) return {};
     const Value element = op.getBody()->getArgument(0), made = op.getBody()->getTerminator()->getOperand(0);
@@ -206,10 +206,9 @@ class Function {
     return visit_alone(op, why);
   }
 
-  // A step of its own, which no kernel does; `why` says why it is no epilogue.
+  // A step of its own; `why` says why it is no epilogue.
   Reason visit_alone(linalg::LinalgOp op, const Reason& why) {
-    Step step(Op::kMatmul, op.getLoc());
-    step.elementwise = true;
+    Step step(Op::kElementwise, op.getLoc());
     std::string unknown;
     if (meaning_of(
             op, 0, [&](Value v) { return in_text_.lookup(v); }, &unknown)
@@ -231,6 +230,8 @@ class Function {
       return "an element type that Lathe has none of";
     if (!op.getMatchingIndexingMap(op.getDpsInitOperand(0)).isIdentity()) return "its result is permuted";
     step.d = {result, std::string(op.getNumLoops(), 'r')};
+    step.on_host = read_elementwise(
+        op, [&](Access* access) { return resolve(access); }, &step);
     append(step);
     return "";
   }
@@ -276,8 +277,7 @@ class Function {
 
   std::optional<size_t> open_product(Value v) const {
     for (size_t i = 0; i < steps_.size(); ++i)
-      if (steps_[i].op == Op::kMatmul && !steps_[i].elementwise && steps_[i].d.tensor == v && v.hasOneUse())
-        return i;
+      if (steps_[i].op == Op::kMatmul && steps_[i].d.tensor == v && v.hasOneUse()) return i;
     return std::nullopt;
   }
   void append(const Step& step) {
@@ -296,7 +296,7 @@ class Function {
     for (Value v : returned) read.insert(source_of(v).first);
     for (size_t i = steps_.size(); i-- > 0;) {
       const Step& step = steps_[i];
-      if (step.elementwise && !read.contains(step.d.tensor)) {
+      if (step.op == Op::kElementwise && !read.contains(step.d.tensor)) {
         remove(i);
         continue;
       }
@@ -310,11 +310,14 @@ class Function {
     if (access.tensor) (*json)[name] = {{"value", number(access.tensor)}, {"dims", access.dims}};
   }
   Json to_json(const Step& step) {
-    if (step.elementwise) {
+    if (step.op == Op::kElementwise) {
       Json json = {
           {"op", "elementwise"}, {"location", location_text(step.location)}, {"reads", Json::array()}};
       for (Value v : step.reads) json["reads"].push_back(number(v));
       put(&json, "d", step.d);
+      for (size_t i = 0; i < step.inputs.size(); ++i)
+        put(&json, absl::StrCat("in", i).c_str(), step.inputs[i]);
+      json[step.on_host.empty() ? "program" : "on_host"] = step.on_host.empty() ? step.program : step.on_host;
       return json;
     }
     Json json = {{"op", name_of(step.op)}, {"location", location_text(step.location)}};

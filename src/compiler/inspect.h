@@ -21,14 +21,17 @@ namespace lathe {
 //   {"op": "argmax", "location", "x": access, "indices": access, "values": access, "index_offset": 0}
 //   {"op": "matmul_argmax", "location", "a", "b", "bias", "logits": "f32", "indices", "values",
 //   "index_offset"}
-//   {"op": "elementwise", "location", "reads": [value...], "d": access}       no kernel does it: as "meaning"
-//   says
+//   {"op": "elementwise", "location", "reads": [value...], "d": access, "program": "", "in0": access...}
+//                                                       as core/elementwise.h says, of inputs in0, in1, ...
+//   {"op": "elementwise", "location", "reads", "d", "on_host": "its loops do not collapse to three"}
+//                                                       no kernel does it, for that reason: as "meaning" says
 //
 // with c, bias, residual and values where the step has them. An access is {"value", "dims": "bmk"}: what each
 // dimension of the value is to the step, outermost first: b batch, m rows, n columns, k reduced, r rows of an
-// argmax, of which any dimension may be n. A letter that stands twice side by side is of two dimensions that
-// are one to the step. "meaning" is the function's text (meaning.h), and "numbers" what it calls each value;
-// it is null, and "unjudged" says why, where the text has what cannot be evaluated.
+// argmax, of which any dimension may be n, and of what is done on the host; u of extent 1. A letter that
+// stands twice side by side is of two dimensions that are one to the step. "meaning" is the function's text
+// (meaning.h), and "numbers" what it calls each value; it is null, and "unjudged" says why, where the text
+// has what cannot be evaluated.
 //
 // What is no such program instead gives {"refused": {"location", "reason", "malformed": bool}}: malformed
 // where it is no valid module at all.

@@ -21,8 +21,11 @@ struct Step {
   Step(Op o, mlir::Location l) : op(o), location(l) {}
   Op op;
   mlir::Location location;
-  bool elementwise = false;  // none of Lathe's: its result in d, what it reads in `reads`
+  // elementwise: its result in d, what it reads in `reads`; then a kernel's program and its inputs, or why
+  // there is none and the host does it.
   std::vector<mlir::Value> reads;
+  std::string program, on_host;
+  std::vector<Access> inputs;
   Access a, b, c, bias, residual, d;  // argmax: a is x
   Access indices, values;
   double alpha = 1;
@@ -53,6 +56,10 @@ Reason read_diagonal(mlir::linalg::LinalgOp op, Step* step);
 // inspect_epilogue.cc: `op`, elementwise, as what follows `product` (one of its operands) in an epilogue. Its
 // result becomes step->d.
 Reason read_epilogue(mlir::linalg::LinalgOp op, mlir::Value product, Step* step);
+
+// inspect_elementwise.cc: `op`, of parallel loops alone, as a program: its inputs, resolved, and the dims of
+// its result.
+Reason read_elementwise(mlir::linalg::LinalgOp op, llvm::function_ref<Reason(Access*)> resolve, Step* step);
 
 // inspect_argmax.cc: whether `op` reduces to an index, and then its step.
 bool is_argmax(mlir::linalg::LinalgOp op);

@@ -9,7 +9,8 @@ namespace lathe {
 namespace {
 using namespace mlir;
 
-// What an evaluator knows. To add one: a row, and its case in cli/evaluate.cc.
+// What an evaluator knows. To add one: a row here and in core/elementwise.cc, its case in
+// cli/evaluate_scalar.cc.
 constexpr llvm::StringLiteral kScalarOps[] = {
     "arith.addf",     "arith.subf",    "arith.mulf",    "arith.divf",   "arith.negf",       "arith.maximumf",
     "arith.minimumf", "arith.maxnumf", "arith.minnumf", "arith.addi",   "arith.subi",       "arith.muli",
@@ -17,13 +18,6 @@ constexpr llvm::StringLiteral kScalarOps[] = {
     "arith.extsi",    "arith.extui",   "arith.trunci",  "arith.sitofp", "arith.index_cast", "arith.select",
     "arith.cmpf",     "arith.cmpi",    "math.exp",      "math.erf",     "math.tanh",        "math.absf",
     "math.sqrt"};
-
-std::string type_name(Type type) {
-  std::string text;
-  llvm::raw_string_ostream stream(text);
-  getElementTypeOrSelf(type).print(stream);
-  return text;
-}
 
 std::optional<Json> number_in(Value scalar) {
   auto constant = scalar.getDefiningOp<arith::ConstantOp>();
@@ -147,6 +141,13 @@ std::optional<Json> plain(Operation& op, const llvm::DenseMap<Value, int64_t>& n
 }
 
 }  // namespace
+
+std::string type_name(Type type) {
+  std::string text;
+  llvm::raw_string_ostream stream(text);
+  getElementTypeOrSelf(type).print(stream);
+  return text;
+}
 
 std::string location_text(Location location) {
   std::string text = "?";

@@ -32,6 +32,9 @@ Json meaning_of(mlir::linalg::LinalgOp op, int64_t value, llvm::function_ref<int
 // "payload.mlir:3:8"; "?" where the text is not known.
 std::string location_text(mlir::Location location);
 
+// "f32": of a scalar or of a tensor's elements.
+std::string type_name(mlir::Type type);
+
 // The numbers.
 llvm::DenseMap<mlir::Value, int64_t> numbered_values(mlir::func::FuncOp function);
 

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "core/elementwise.h"
 #include "core/facts.h"
 #include "core/plan.h"
 #include "core/problem.h"
@@ -20,8 +21,10 @@ namespace lathe {
 
 struct OpRow {
   Op op;
-  // MLIR text of the payload, the plan written on its op.
+  // MLIR text of the payload, the plan written on its op. One of both: an elementwise op's is made of its
+  // program.
   std::string (*payload)(const ProblemClass&, const CompileConfig&);
+  std::string (*payload_of)(const ProblemClass&, const CompileConfig&, const ElementwiseProgram&);
   Recipe (*recipe)(const ProblemClass&, const CompileConfig&, const Target&, int64_t scratch_bytes);
 };
 const std::vector<OpRow>& op_rows();

@@ -60,7 +60,8 @@ absl::StatusOr<std::unique_ptr<llvm::Module>> read_bitcode(ir::UkernelAttr ukern
   const auto bytes = blob ? blob.tryGetAsArrayRef() : std::nullopt;
   if (!bytes) return error_of(ukernel, "no op of the payload brought it");
   const llvm::StringRef text(reinterpret_cast<const char*>(bytes->data()), bytes->size());
-  auto parsed = llvm::parseBitcodeFile(llvm::MemoryBufferRef(text, ukernel.getBitcode()), kernel.getContext());
+  auto parsed =
+      llvm::parseBitcodeFile(llvm::MemoryBufferRef(text, ukernel.getBitcode()), kernel.getContext());
   if (!parsed) return error_of(ukernel, llvm::toString(parsed.takeError()));
   if (ukernel.getBitcode().getValue().starts_with("user/")) {
     if (std::string refusal = refusal_of(**parsed, kernel.getTargetTriple()); !refusal.empty())

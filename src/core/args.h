@@ -1,8 +1,9 @@
 // The argument block: one plain struct for every op and every target, passed by value.
 //
-// CPU kernels get a pointer to it; GPU kernels get its fields as their parameters, in this order and with natural
-// alignment, which gives CUDA's parameter buffer and AMD's kernarg segment exactly this layout. The table below is the
-// ABI: the struct, the code generator's signatures and the codegen id are all made from it.
+// CPU kernels get a pointer to it; GPU kernels get its fields as their parameters, in this order and with
+// natural alignment, which gives CUDA's parameter buffer and AMD's kernarg segment exactly this layout. The
+// table below is the ABI: the struct, the code generator's signatures and the codegen id are all made from
+// it.
 #pragma once
 
 #include <cstddef>
@@ -10,40 +11,42 @@
 
 namespace lathe {
 
-// X(kind, name): kind is ptr, i64, i32 or f32. Strides are in elements; pointers are to element (0, 0) of batch 0.
-#define LATHE_ARGUMENT_BLOCK(X)                                                                             \
-  X(ptr, a)          /* matmul: A.                     argmax: X */                                         \
-  X(ptr, b)          /* matmul: B */                                                                        \
-  X(ptr, c)          /* matmul: C, unread when beta is 0 */                                                 \
-  X(ptr, d)          /* matmul: D.                     argmax, matmul_argmax: indices */                                   \
-  X(ptr, bias)       /* matmul: N elements */                                                               \
-  X(ptr, residual)   /* matmul: M by N */                                                                   \
-  X(ptr, values)     /*                                argmax, matmul_argmax: rows f32, or null */                         \
-  X(ptr, workspace)  /* shared by the launch: partial results of splits */                                  \
-  X(ptr, counters)   /* zeroed once, reset by the kernels; unused so far */                                 \
-  X(ptr, scratch)    /* CPU: this worker's private memory, 64-byte aligned */                               \
-  X(ptr, scale_a)    /* matmul of i8: f32, one or M of them */                                              \
-  X(ptr, scale_b)    /* matmul of i8: f32, one or N of them */                                              \
-  X(ptr, zero_a)     /* matmul of i8: A's zero point, an i32 */                                             \
-  X(i64, lda)        /* leading dimensions */                                                               \
-  X(i64, ldb)                                                                                               \
-  X(i64, ldc)                                                                                               \
-  X(i64, ldd)                                                                                               \
-  X(i64, ldr)                                                                                               \
-  X(i64, stride_a)   /* batch strides */                                                                    \
-  X(i64, stride_b)                                                                                          \
-  X(i64, stride_c)                                                                                          \
-  X(i64, stride_d)                                                                                          \
-  X(i64, stride_r)                                                                                          \
-  X(i64, index_offset) /* argmax, matmul_argmax */                                                                         \
-  X(i64, form)       /* generic kernels: layouts, dtypes and activation (core/generic.h); others do not read it */ \
-  X(i32, m)          /* matmul: M.                     argmax: rows */                                      \
-  X(i32, n)          /* matmul: N.                     argmax: row length */                                \
-  X(i32, k)          /* matmul: K.                     argmax: 0 */                                         \
-  X(i32, batch)                                                                                             \
-  X(i32, splits)     /* matmul: splits of K.           argmax: splits of the row */                         \
-  X(i32, k_chunk)    /* matmul: K of every split but the last.  argmax: columns likewise */                 \
-  X(f32, alpha)                                                                                             \
+// X(kind, name): kind is ptr, i64, i32 or f32. Strides are in elements; pointers are to element (0, 0) of
+// batch 0.
+#define LATHE_ARGUMENT_BLOCK(X)                                                                              \
+  X(ptr, a)         /* matmul: A.                     argmax: X */                                           \
+  X(ptr, b)         /* matmul: B */                                                                          \
+  X(ptr, c)         /* matmul: C, unread when beta is 0 */                                                   \
+  X(ptr, d)         /* matmul: D.                     argmax, matmul_argmax: indices */                      \
+  X(ptr, bias)      /* matmul: N elements */                                                                 \
+  X(ptr, residual)  /* matmul: M by N */                                                                     \
+  X(ptr, values)    /*                                argmax, matmul_argmax: rows f32, or null */            \
+  X(ptr, workspace) /* shared by the launch: partial results of splits */                                    \
+  X(ptr, counters)  /* zeroed once, reset by the kernels; unused so far */                                   \
+  X(ptr, scratch)   /* CPU: this worker's private memory, 64-byte aligned */                                 \
+  X(ptr, scale_a)   /* matmul of i8: f32, one or M of them */                                                \
+  X(ptr, scale_b)   /* matmul of i8: f32, one or N of them */                                                \
+  X(ptr, zero_a)    /* matmul of i8: A's zero point, an i32 */                                               \
+  X(ptr, zero_b)    /* matmul of i8: B's zero points, one or N i32 */                                        \
+  X(i64, lda)       /* leading dimensions */                                                                 \
+  X(i64, ldb)                                                                                                \
+  X(i64, ldc)                                                                                                \
+  X(i64, ldd)                                                                                                \
+  X(i64, ldr)                                                                                                \
+  X(i64, stride_a) /* batch strides */                                                                       \
+  X(i64, stride_b)                                                                                           \
+  X(i64, stride_c)                                                                                           \
+  X(i64, stride_d)                                                                                           \
+  X(i64, stride_r)                                                                                           \
+  X(i64, index_offset) /* argmax, matmul_argmax */                                                           \
+  X(i64, form) /* generic kernels: layouts, dtypes and activation (core/generic.h); others do not read it */ \
+  X(i32, m)    /* matmul: M.                     argmax: rows */                                             \
+  X(i32, n)    /* matmul: N.                     argmax: row length */                                       \
+  X(i32, k)    /* matmul: K.                     argmax: 0 */                                                \
+  X(i32, batch)                                                                                              \
+  X(i32, splits)  /* matmul: splits of K.           argmax: splits of the row */                             \
+  X(i32, k_chunk) /* matmul: K of every split but the last.  argmax: columns likewise */                     \
+  X(f32, alpha)                                                                                              \
   X(f32, beta)
 
 struct ArgumentBlock {
@@ -59,7 +62,8 @@ struct ArgumentBlock {
 #undef LATHE_FIELD_i32
 #undef LATHE_FIELD_f32
 };
-static_assert(sizeof(ArgumentBlock) == 13 * 8 + 12 * 8 + 6 * 4 + 2 * 4, "the argument block must have no padding");
+static_assert(sizeof(ArgumentBlock) == 14 * 8 + 12 * 8 + 6 * 4 + 2 * 4,
+              "the argument block must have no padding");
 
 enum class ArgumentKind { ptr, i64, i32, f32 };
 struct ArgumentField {
@@ -73,7 +77,8 @@ inline constexpr ArgumentField kArgumentFields[] = {
 #undef LATHE_FIELD
 };
 
-// Entry point of every CPU kernel symbol. `task` counts the step's grid row-major: ((z * grid_y) + y) * grid_x + x.
+// Entry point of every CPU kernel symbol. `task` counts the step's grid row-major: ((z * grid_y) + y) *
+// grid_x + x.
 using CpuTask = void (*)(const ArgumentBlock* args, int64_t task);
 
 }  // namespace lathe

@@ -24,11 +24,12 @@ typedef void (*lathe_compiler_sink)(void* user, int output, const char* name, co
 typedef uint32_t (*lathe_compiler_abi_version_fn)(void);   /* lathe_compiler_abi_version */
 typedef const char* (*lathe_compiler_codegen_id_fn)(void); /* lathe_compiler_codegen_id */
 /* `request` is JSON {"class":{}, "config":{}, "target":{}, "dump":bool, "pipeline":{}, "assemble":{},
- * "bitcode"}. "pipeline" (compiler/pipeline.h) is a user's; without it the built-in one is run. "assemble"
- * (core/assembler_search.h) says where an assembler may be that makes a cubin of PTX; without it the artifact
- * holds PTX, for the driver to assemble. The artifact's metadata names the assembler. "bitcode": base64 of
- * what a user's ukernel of the config is in. A request {"ukernel": {"description": "YAML", "bitcode":
- * "base64"}} checks one, and is answered by one LATHE_COMPILER_PROGRAM (core/user_ukernel.h). A request
+ * "bitcode", "program"}. "pipeline" (compiler/pipeline.h) is a user's; without it the built-in one is run.
+ * "assemble" (core/assembler_search.h) says where an assembler may be that makes a cubin of PTX; without it
+ * the artifact holds PTX, for the driver to assemble. The artifact's metadata names the assembler. "bitcode":
+ * base64 of what a user's ukernel of the config is in. "program": an elementwise op's (core/elementwise.h). A
+ * request {"ukernel": {"description": "YAML", "bitcode": "base64"}} checks one, and is answered by one
+ * LATHE_COMPILER_PROGRAM (core/user_ukernel.h). A request
  * {"read_pipeline": {"path", "parameters": path or ""}} is answered by {"for": "matmul.cpu", "pipeline": {}}
  * as one LATHE_COMPILER_PROGRAM: what is to go into requests of that op and backend. A request {"inspect":
  * {"name", "text"}} is of a payload, and answered by one LATHE_COMPILER_PROGRAM. Returns 0 after exactly one

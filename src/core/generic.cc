@@ -58,6 +58,9 @@ std::vector<ProblemClass> generic_classes(const Target& target) {
   if (target.backend == Backend::kCpu) {
     for (DType a : {DType::kF32, DType::kF16, DType::kBF16})
       add_product(Op::kMatmul, a, DType::kQ4_0, DType::kF32);
+    // What core/weights.h widens.
+    for (DType b : {DType::kF16, DType::kBF16})
+      for (Op op : {Op::kMatmul, Op::kMatmulArgmax}) add_product(op, DType::kF32, b, DType::kF32);
     return classes;
   }
   for (DType a : {DType::kF8E4M3, DType::kF8E5M2, DType::kF8E4M3Fnuz, DType::kF8E5M2Fnuz})
@@ -66,7 +69,9 @@ std::vector<ProblemClass> generic_classes(const Target& target) {
 }
 
 bool may_fall_back(const ProblemClass& c) {
-  const bool scaled = c.scale_a != Scale::kNone || c.scale_b != Scale::kNone || c.zero_a != 0;
+  const bool scaled =
+      c.scale_a != Scale::kNone || c.scale_b != Scale::kNone || c.zero_a != 0 || c.zero_b != Scale::kNone;
+  if (c.op == Op::kElementwise) return false;  // its kernel is the program
   return c.op == Op::kArgmax || (c.determinism == Determinism::kFast && !scaled && c.packed_b == 0);
 }
 

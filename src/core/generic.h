@@ -28,7 +28,8 @@ ProblemClass generic_class_of(const ProblemClass& c);
 std::vector<ProblemClass> generic_classes(const Target& target);
 
 // Whether a generic kernel may stand in for a class's own: its numeric recipe is another, which no
-// determinism above fast allows, nor are scales and zero points open; argmax compares exactly, by whatever kernel.
+// determinism above fast allows, nor are scales and zero points open; argmax compares exactly, by whatever
+// kernel.
 bool may_fall_back(const ProblemClass& c);
 
 }  // namespace lathe

@@ -16,7 +16,10 @@ std::string scales(const ProblemClass& c) {
     if (s == Scale::kNone) return "";
     return absl::StrCat("_s", operand, s == Scale::kPerChannel ? "c" : "");
   };
-  return absl::StrCat(scale("a", c.scale_a), scale("b", c.scale_b), c.zero_a ? "_za" : "");
+  return absl::StrCat(scale("a", c.scale_a), scale("b", c.scale_b), c.zero_a ? "_za" : "",
+                      c.zero_b == Scale::kNone        ? ""
+                      : c.zero_b == Scale::kPerTensor ? "_zb"
+                                                      : "_zbc");
 }
 
 std::string b_layout(const ProblemClass& c) {
@@ -25,6 +28,8 @@ std::string b_layout(const ProblemClass& c) {
 }
 
 std::string operands(const ProblemClass& c) {
+  if (c.op == Op::kElementwise)
+    return absl::StrCat("_", name_of(c.d), "_p", absl::Hex(c.program_hi, absl::kZeroPad16));
   if (c.op == Op::kArgmax) return absl::StrCat("_", name_of(c.a), "_n", range(c.row_lo, c.row_hi));
   const DType product = c.op == Op::kMatmulArgmax ? c.logits : c.d;
   const std::string by = c.b == c.a ? "" : absl::StrCat("_by_", name_of(c.b));
@@ -36,6 +41,7 @@ std::string operands(const ProblemClass& c) {
 
 std::string epilogue(const ProblemClass& c) {
   std::string out;
+  if (c.op == Op::kElementwise) return out;  // the program says it all
   const auto operand = [&](const char* what, DType t) {
     if (t != DType::kNone) absl::StrAppend(&out, "_", what, name_of(t));
   };

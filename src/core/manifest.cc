@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
 #include "core/packed.h"
+#include "core/weights.h"
 
 namespace lathe {
 namespace {
@@ -23,6 +24,7 @@ constexpr const char* kMMax = "m_max";
 constexpr const char* kName = "name";
 constexpr const char* kSplitK = "split_k";
 constexpr const char* kCandidate = "candidate";
+constexpr const char* kText = "text";      // of an elementwise op's program
 constexpr const char* kDigest = "digest";  // a manifest's
 // What "m_max" covers.
 constexpr const char* kOfOneClass[] = {"m_lo", "m_hi", "row_lo", "row_hi", "alignment"};
@@ -36,9 +38,12 @@ absl::Status is_not(const char* field, absl::string_view value, absl::string_vie
   return wrong(absl::StrCat("\"", field, "\": ", value, " is none of ", allowed));
 }
 
+// Of every class.
+bool has_open_rows(Op op) { return op == Op::kArgmax || op == Op::kElementwise; }
+
 absl::Status check_rows(const ProblemClass& c) {
   const Bucket rows = {c.m_lo, c.m_hi};
-  if (c.op == Op::kArgmax || c.alignment == Alignment::kByte) {
+  if (has_open_rows(c.op) || c.alignment == Alignment::kByte) {
     if (rows == Bucket()) return absl::OkStatus();
   } else if (rows == m_bucket(c.m_lo)) {
     return absl::OkStatus();
@@ -64,6 +69,7 @@ absl::Status check_argmax(const ProblemClass& c) {
   LATHE_RETURN_IF_ERROR(expect_absent("scale_a", c.scale_a == Scale::kNone));
   LATHE_RETURN_IF_ERROR(expect_absent("scale_b", c.scale_b == Scale::kNone));
   LATHE_RETURN_IF_ERROR(expect_absent("zero_a", c.zero_a == 0));
+  LATHE_RETURN_IF_ERROR(expect_absent("zero_b", c.zero_b == Scale::kNone));
   LATHE_RETURN_IF_ERROR(expect_absent("packed_b", c.packed_b == 0));
   LATHE_RETURN_IF_ERROR(expect_absent("logits", c.logits == DType::kNone));
   if (c.dependent_launch == DependentLaunch::kConstantB)
@@ -76,21 +82,24 @@ absl::Status check_argmax(const ProblemClass& c) {
 
 absl::Status check_product(const ProblemClass& c) {
   const bool blocks = c.op == Op::kMatmul && is_blocks(c.b) && is_float(c.a) && c.trans_b == 1;
-  if (c.b != c.a && !blocks)
+  const bool alike = c.b == c.a || widens_b(c.a, c.b);
+  if (!alike && !blocks)
     return wrong(absl::StrCat("\"b\": ", name_of(c.b), " is not ", name_of(c.a), ", as \"a\" is"));
   if (c.n < 1) return wrong("\"n\" is not 1 or more");
   if (blocks && c.k % block_elements(c.b) != 0)
     return wrong(absl::StrCat("\"k\": ", c.k, " is no multiple of ", block_elements(c.b),
                               ", the elements of a block of ", name_of(c.b)));
-  if (c.math == Math::kTf32 && (c.a != DType::kF32 || blocks))
-    return wrong("\"math\": tf32 is for f32 alone");
+  if (c.math == Math::kTf32 && c.b != DType::kF32) return wrong("\"math\": tf32 is for f32 alone");
   if (c.math == Math::kInt8 && !blocks) return wrong("\"math\": int8 is for B of q4_0 alone");
-  const bool packable = c.op == Op::kMatmul && is_packable(c.b) && c.trans_b == 1;
+  const bool packable = c.op == Op::kMatmul && alike && is_packable(c.b) && c.trans_b == 1;
   if (c.packed_b != 0 && !packable)
     return wrong(absl::StrCat("\"packed_b\": of a matmul of ", kPackableNames, " with \"trans_b\": 1 alone"));
   const bool scaled = c.scale_a != Scale::kNone || c.scale_b != Scale::kNone;
-  if ((scaled || c.zero_a != 0) && (c.op != Op::kMatmul || c.a != DType::kI8))
-    return wrong("\"scale_a\", \"scale_b\", \"zero_a\": of a matmul of i8 alone");
+  const bool counts = c.zero_a != 0 || c.zero_b != Scale::kNone;
+  if ((scaled || counts) && (c.op != Op::kMatmul || c.a != DType::kI8))
+    return wrong("\"scale_a\", \"scale_b\", \"zero_a\", \"zero_b\": of a matmul of i8 alone");
+  if (c.zero_b != Scale::kNone && (c.zero_b == Scale::kPerChannel) != (c.scale_b == Scale::kPerChannel))
+    return wrong("\"zero_b\": as many as \"scale_b\", or one without");
   if (scaled && c.d == DType::kI32) return wrong("\"d\": i32 sums have no scales");
   if (!is_none_or_float(c.bias)) return is_not("bias", name_of(c.bias), "none, f32, f16, bf16");
   LATHE_RETURN_IF_ERROR(expect_absent("row_lo", c.row_lo == 0));
@@ -110,6 +119,20 @@ absl::Status check_matmul(const ProblemClass& c) {
   const bool bare = c.c == DType::kNone && c.bias == DType::kNone && c.residual == DType::kNone &&
                     c.activation == Activation::kNone;
   return bare ? absl::OkStatus() : wrong("\"d\": i32 sums have no epilogue");
+}
+
+absl::Status check_elementwise(const ProblemClass& c) {
+  if (c.dependent_launch == DependentLaunch::kConstantB)
+    return wrong("\"dependent_launch\": 2 is of a B that is multiplied");
+  ProblemClass known;
+  known.op = Op::kElementwise;
+  known.a = c.a, known.b = c.b, known.c = c.c, known.d = c.d, known.bias = c.bias,
+  known.residual = c.residual;
+  known.alignment = c.alignment;
+  known.dependent_launch = c.dependent_launch;
+  known.m_lo = c.m_lo, known.m_hi = c.m_hi;
+  known.program_lo = c.program_lo, known.program_hi = c.program_hi;
+  return c == known ? absl::OkStatus() : wrong("an elementwise op has dtypes and a program alone");
 }
 
 absl::Status check_indices(const ProblemClass& c) {
@@ -134,12 +157,25 @@ const Json& default_fields() {
   return fields;
 }
 
+// The program whose digest the class has.
+std::shared_ptr<const ElementwiseProgram> read_program(const std::string& text, const ProblemClass& c) {
+  absl::StatusOr<ElementwiseProgram> read = parse_elementwise(text);
+  if (!read.ok())
+    throw std::invalid_argument(absl::StrCat("\"", kText, "\": ", std::string(read.status().message())));
+  ProblemClass of_text = class_of(*read);
+  of_text.alignment = c.alignment;
+  of_text.dependent_launch = c.dependent_launch;
+  if (!(of_text == c))
+    throw std::invalid_argument("\"program\": its digest or its dtypes are not those of the \"text\"");
+  return std::make_shared<const ElementwiseProgram>(*std::move(read));
+}
+
 // The class of a weight's first bucket, as check_class wants it.
 void fill_covered(ProblemClass* c) {
   if (c->op == Op::kArgmax) {
     c->row_lo = row_bucket(1).lo;
     c->row_hi = row_bucket(1).hi;
-  } else {
+  } else if (c->op != Op::kElementwise) {
     c->m_hi = m_bucket(1).hi;
   }
 }
@@ -148,6 +184,7 @@ void fill_covered(ProblemClass* c) {
 ManifestEntry read_entry(const Json& json) {
   if (!json.is_object()) throw std::invalid_argument("not an object");
   ManifestEntry entry;
+  std::string text;
   Json fields = default_fields();
   fields["generic"] = 0;
   for (const auto& [name, value] : json.items()) {
@@ -156,6 +193,8 @@ ManifestEntry read_entry(const Json& json) {
       throw std::invalid_argument(absl::StrCat("\"", name, "\" is an array or object"));
     if (name == kName) {
       entry.name = text_field(json, kName);
+    } else if (name == kText) {
+      text = text_field(json, kText);
     } else if (name == kMMax) {
       entry.m_max = int_field(json, kMMax, 1, Bucket::kOpenEnd);
     } else if (name == kSplitK) {
@@ -180,6 +219,11 @@ ManifestEntry read_entry(const Json& json) {
   }
   const absl::Status status = check_class(entry.problem);
   if (!status.ok()) throw std::invalid_argument(std::string(status.message()));
+  const bool elementwise = entry.problem.op == Op::kElementwise;
+  if (elementwise != json.contains(kText))
+    throw std::invalid_argument(elementwise ? "\"text\" is missing: the program of an elementwise op"
+                                            : "\"text\": this op has no program");
+  if (elementwise) entry.program = read_program(text, entry.problem);
   return entry;
 }
 
@@ -262,6 +306,10 @@ void Manifest::add(const Manifest& other) {
 
 absl::Status check_class(const ProblemClass& c) {
   if (c.generic != 0) return wrong("\"generic\": the class of no request");
+  if (c.op == Op::kElementwise) {
+    LATHE_RETURN_IF_ERROR(check_elementwise(c));
+    return check_rows(c);
+  }
   if (c.op != Op::kMatmul) LATHE_RETURN_IF_ERROR(check_indices(c));
   LATHE_RETURN_IF_ERROR(c.op == Op::kMatmul   ? check_matmul(c)
                         : c.op == Op::kArgmax ? check_argmax(c)
@@ -285,6 +333,7 @@ std::string manifest_line(const ManifestEntry& entry) {
   }
   for (const auto& [name, value] : default_fields().items())
     if (name != "op" && json.contains(name) && json[name] == value) json.erase(name);
+  if (entry.program != nullptr) json[kText] = entry.program->text;
   if (!entry.name.empty()) json[kName] = entry.name;
   if (entry.split_k > 0) json[kSplitK] = entry.split_k;
   if (entry.candidate > 0) json[kCandidate] = entry.candidate;

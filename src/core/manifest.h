@@ -11,22 +11,26 @@
 //    "digest": "6c1f0a5f9b3e2d47"                          of all the rest; in what Lathe writes
 //   }
 //
-// A text whose digest is not its own has been damaged, and is refused; whoever changes one by hand takes that line out.
+// A text whose digest is not its own has been damaged, and is refused; whoever changes one by hand takes that
+// line out.
 //
 // An entry has the fields of a class's JSON (core/problem.h) but "generic"; what is left out is "none", 0,
 // "fast", "strict". With "m_max" it is a weight: every class of it with M from 1 to that, in every alignment,
 // which is what a warm-up of any device takes (argmax: every row length). Without, it is that one class, as
-// one device met it. "split_k" and "candidate" are a lathe_tuning's. "k": 0 is legal: what a device needs for
-// it is the device's matter.
+// one device met it. An elementwise op's has its program as "text", of which "program" is the digest.
+// "split_k" and "candidate" are a lathe_tuning's. "k": 0 is legal: what a device needs for it is the device's
+// matter.
 #pragma once
 
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "core/elementwise.h"
 #include "core/problem.h"
 
 namespace lathe {
@@ -36,8 +40,9 @@ struct ManifestEntry {
   ProblemClass problem;
   int64_t m_max = 0;  // 0: that class alone
   int32_t split_k = 0, candidate = 0;
+  std::shared_ptr<const ElementwiseProgram> program;  // null: of another op
 
-  // Names apart.
+  // Names apart; the class says which program it is.
   bool operator==(const ManifestEntry& o) const {
     return problem == o.problem && m_max == o.m_max && split_k == o.split_k && candidate == o.candidate;
   }

@@ -30,16 +30,19 @@ void pack_panel(const char* b, int64_t k, int64_t width, int64_t row, int64_t co
   }
 }
 
-// A panel of bytes, four of K a word. Where K runs along memory, whole words are moved as such.
-void pack_bytes(const char* b, int64_t k, int64_t width, int64_t row, int64_t column, char* panel) {
-  constexpr int64_t kWord = packed_word(DType::kI8);
-  const int64_t whole = row == 1 ? k / kWord : 0, first = whole * kWord;
-  pack_panel<kWord>(b, whole, width, kWord, column, panel);
-  std::memset(panel + first * kPackedColumns, 0,
-              static_cast<size_t>((packed_depth(k, DType::kI8) - first) * kPackedColumns));
-  for (int64_t i = first; i < k; ++i)
-    for (int64_t j = 0; j < width; ++j)
-      panel[(i / kWord * kPackedColumns + j) * kWord + i % kWord] = b[i * row + j * column];
+// A panel of words of 32 bits, of several elements of K each. Where K runs along memory, whole words are
+// moved as such.
+template <size_t kSize>
+void pack_words(const char* b, int64_t k, int64_t width, int64_t row, int64_t column, char* panel) {
+  constexpr int64_t kBytes = kSize, kWordBytes = 4, kWord = kWordBytes / kBytes;
+  const int64_t whole = row == kBytes ? k / kWord : 0, words = (k + kWord - 1) / kWord;
+  pack_panel<kWordBytes>(b, whole, width, kWordBytes, column, panel);
+  std::memset(panel + whole * kPackedColumns * kWordBytes, 0,
+              static_cast<size_t>((words - whole) * kPackedColumns * kWordBytes));
+  for (int64_t i = whole * kWord; i < k; ++i) {
+    char* to = panel + i / kWord * kPackedColumns * kWordBytes + i % kWord * kBytes;
+    for (int64_t j = 0; j < width; ++j) std::memcpy(to + j * kWordBytes, b + i * row + j * column, kSize);
+  }
 }
 
 }  // namespace
@@ -56,7 +59,10 @@ absl::StatusOr<PackedForm> packed_form(uint32_t id, DType dtype) {
 }
 
 void pack_columns16(const PackedSource& s, DType dtype, void* packed) {
-  const auto pack = dtype == DType::kI8 ? pack_bytes : size_of(dtype) == 2 ? pack_panel<2> : pack_panel<4>;
+  const auto pack = dtype == DType::kI8     ? pack_words<1>
+                    : dtype == DType::kBF16 ? pack_words<2>
+                    : dtype == DType::kF16  ? pack_panel<2>
+                                            : pack_panel<4>;
   const auto size = static_cast<int64_t>(size_of(dtype));
   for (int64_t j = 0; j < s.n; j += kPackedColumns)
     pack(static_cast<const char*>(s.b) + j * s.column * size, s.k, std::min(kPackedColumns, s.n - j),

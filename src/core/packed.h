@@ -1,10 +1,11 @@
 // Packed weights: operand B of a matmul, laid out once as the CPU's "packed" kernels stream it, for every M.
 //
 // Form kColumns16: columns in panels of 16, one panel after the other, each word by word along K. A word
-// holds as many elements of K as 32 bits do of bytes (4 of i8), else one: with w of them and K rounded up to
+// holds four elements of K of i8 and two of bf16, as 32 bits do, else one: with w of them and K rounded up to
 // whole words, element (k, n) of a K by N matrix is element (n / 16 * K + k / w * w) * 16 + n % 16 * w + k %
 // w. N is rounded up to whole panels; what lies past N and K is 0. No instruction set shows in it: 16 is a
-// multiple of every vector's lanes, and bytes are multiplied by four wherever one instruction does it.
+// multiple of every vector's lanes, bytes are multiplied by four and bf16 by two wherever one instruction
+// does it, and a pair of bf16 becomes two f32 by a shift and a mask.
 #pragma once
 
 #include <cstdint>
@@ -23,12 +24,10 @@ constexpr uint32_t kPackedVersion = 1;
 constexpr uint32_t packed_layout_id(PackedForm form, DType dtype) {
   return kPackedVersion << 16 | static_cast<uint32_t>(dtype) << 8 | static_cast<uint32_t>(form);
 }
-constexpr bool is_packable(DType dtype) {
-  return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kI8;
-}
-constexpr char kPackableNames[] = "f32, f16 and i8";  // for messages
+constexpr bool is_packable(DType dtype) { return is_float(dtype) || dtype == DType::kI8; }
+constexpr char kPackableNames[] = "f32, f16, bf16 and i8";  // for messages
 // Elements of K in a word.
-constexpr int64_t packed_word(DType dtype) { return dtype == DType::kI8 ? 4 : 1; }
+constexpr int64_t packed_word(DType dtype) { return dtype == DType::kI8 ? 4 : dtype == DType::kBF16 ? 2 : 1; }
 constexpr int64_t packed_depth(int64_t k, DType dtype) {
   return (k + packed_word(dtype) - 1) / packed_word(dtype) * packed_word(dtype);
 }

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <stdexcept>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "core/json_object.h"
 #include "core/packed.h"
@@ -37,9 +38,23 @@ E enum_field(const Json& j, const char* name) {
   return value;
 }
 
+// "" where the class has no program.
+std::string digest_text(const ProblemClass& c) {
+  if ((c.program_hi | c.program_lo) == 0) return "";
+  return absl::StrCat(absl::Hex(c.program_hi, absl::kZeroPad16), absl::Hex(c.program_lo, absl::kZeroPad16));
+}
+
+void read_digest(const std::string& text, ProblemClass* c) {
+  if (text.empty()) return;
+  const bool digits = text.size() == 32 && text.find_first_not_of("0123456789abcdef") == std::string::npos;
+  if (!digits || !absl::SimpleHexAtoi(text.substr(0, 16), &c->program_hi) ||
+      !absl::SimpleHexAtoi(text.substr(16), &c->program_lo) || (c->program_hi | c->program_lo) == 0)
+    throw std::invalid_argument(absl::StrCat("\"program\": no 32 hexadecimal digits of a digest: ", text));
+}
+
 Op op_field(const Json& j) {
   const std::string text = text_field(j, "op");
-  for (Op op : {Op::kMatmul, Op::kArgmax, Op::kMatmulArgmax})
+  for (Op op : {Op::kMatmul, Op::kArgmax, Op::kMatmulArgmax, Op::kElementwise})
     if (text == name_of(op)) return op;
   throw std::invalid_argument(absl::StrCat("\"op\": unknown value ", text));
 }
@@ -51,6 +66,7 @@ absl::string_view name_of(Op op) {
     case Op::kMatmul: return "matmul";
     case Op::kArgmax: return "argmax";
     case Op::kMatmulArgmax: return "matmul_argmax";
+    case Op::kElementwise: return "elementwise";
   }
   return "unknown";
 }
@@ -113,13 +129,13 @@ Json to_json(const ProblemClass& c) {
                      c.packed_b, "math", text(name_of(c.math)), "logits", text(name_of(c.logits)), "generic",
                      c.generic, "dependent_launch", static_cast<int32_t>(c.dependent_launch), "scale_a",
                      static_cast<int32_t>(c.scale_a), "scale_b", static_cast<int32_t>(c.scale_b), "zero_a",
-                     c.zero_a, "n", c.n, "k", c.k, "m_lo", c.m_lo, "m_hi", c.m_hi, "row_lo", c.row_lo,
-                     "row_hi", c.row_hi);
+                     c.zero_a, "zero_b", static_cast<int32_t>(c.zero_b), "n", c.n, "k", c.k, "m_lo", c.m_lo,
+                     "m_hi", c.m_hi, "row_lo", c.row_lo, "row_hi", c.row_hi, "program", digest_text(c));
 }
 
 absl::StatusOr<ProblemClass> problem_class_from_json(const Json& j) {
   return read_json("problem class", [&] {
-    expect_fields(j, 27);
+    expect_fields(j, 29);
     ProblemClass c;
     c.op = op_field(j);
     c.a = enum_field<DType>(j, "a");
@@ -141,13 +157,15 @@ absl::StatusOr<ProblemClass> problem_class_from_json(const Json& j) {
     c.dependent_launch = static_cast<DependentLaunch>(int_field(j, "dependent_launch", 0, 2));
     c.scale_a = static_cast<Scale>(int_field(j, "scale_a", 0, 2));
     c.scale_b = static_cast<Scale>(int_field(j, "scale_b", 0, 2));
-    c.zero_a = int_field(j, "zero_a", 0, 1);
+    c.zero_a = static_cast<int16_t>(int_field(j, "zero_a", 0, 1));
+    c.zero_b = static_cast<Scale>(int_field(j, "zero_b", 0, 2));
     c.n = int_field(j, "n", 0, INT32_MAX);
     c.k = int_field(j, "k", 0, INT32_MAX);
     c.m_lo = int_field(j, "m_lo", 1, Bucket::kOpenEnd);
     c.m_hi = int_field(j, "m_hi", c.m_lo, Bucket::kOpenEnd);
     c.row_lo = int_field(j, "row_lo", 0, Bucket::kOpenEnd);
     c.row_hi = int_field(j, "row_hi", c.row_lo, Bucket::kOpenEnd);
+    read_digest(text_field(j, "program"), &c);
     return c;
   });
 }
@@ -156,6 +174,9 @@ std::string describe(const ProblemClass& c, const Dims& dims) {
   if (c.op == Op::kArgmax)
     return absl::StrCat("argmax ", name_of(c.a), " rows=", dims.m, " n=", dims.n, " indices=", name_of(c.d),
                         c.wants_values ? " values" : "");
+  if (c.op == Op::kElementwise)
+    return absl::StrCat("elementwise ", name_of(c.d), " m=", dims.m, " n=", dims.n, " batch=", dims.batch,
+                        " program=", digest_text(c).substr(0, 8));
   const bool mixed = c.b != c.a && c.b != DType::kNone;
   std::string text = absl::StrCat(name_of(c.op), " ", name_of(c.a), mixed ? " by " : "",
                                   mixed ? name_of(c.b) : "", c.trans_a ? " a=t" : " a=n",
@@ -176,6 +197,7 @@ std::string describe(const ProblemClass& c, const Dims& dims) {
   if (c.scale_a != Scale::kNone) absl::StrAppend(&text, " scale_a=", kScales[static_cast<size_t>(c.scale_a)]);
   if (c.scale_b != Scale::kNone) absl::StrAppend(&text, " scale_b=", kScales[static_cast<size_t>(c.scale_b)]);
   if (c.zero_a) absl::StrAppend(&text, " zero_a");
+  if (c.zero_b != Scale::kNone) absl::StrAppend(&text, " zero_b=", kScales[static_cast<size_t>(c.zero_b)]);
   if (c.c != DType::kNone) absl::StrAppend(&text, " c=", name_of(c.c));
   if (c.bias != DType::kNone) absl::StrAppend(&text, " bias=", name_of(c.bias));
   if (c.activation != Activation::kNone) absl::StrAppend(&text, " ", name_of(c.activation));

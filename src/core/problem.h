@@ -11,8 +11,8 @@
 
 namespace lathe {
 
-enum class Op : int32_t { kMatmul = 1, kArgmax = 2, kMatmulArgmax = 3 };
-absl::string_view name_of(Op op);  // "matmul", "argmax", "matmul_argmax"
+enum class Op : int32_t { kMatmul = 1, kArgmax = 2, kMatmulArgmax = 3, kElementwise = 4 };
+absl::string_view name_of(Op op);  // "matmul", "argmax", "matmul_argmax", "elementwise"
 
 // Inclusive range of M (argmax: unused, {1, kAnyM}) or of argmax's row length.
 struct Bucket {
@@ -68,15 +68,17 @@ struct ProblemClass {
   int16_t generic = 0;          // 1: the class of a generic kernel, of any sizes and form (core/generic.h)
   DependentLaunch dependent_launch = DependentLaunch::kOff;  // off where a device has none
   Scale scale_a = Scale::kNone, scale_b = Scale::kNone;      // matmul of i8
-  int32_t zero_a = 0;                                        // 1: A has a zero point
+  int16_t zero_a = 0;                                        // 1: A has a zero point
+  Scale zero_b = Scale::kNone;                               // B's zero points: one, or one a column
   int64_t n = 0;                                             // matmul: exact N; argmax: 0 (see row)
   int64_t k = 0;                                             // matmul: exact K; argmax: 0
   int64_t m_lo = 1, m_hi = Bucket::kOpenEnd;                 // matmul: M bucket; argmax: always open
   int64_t row_lo = 0, row_hi = 0;                            // argmax: row-length bucket; matmul: 0
+  uint64_t program_lo = 0, program_hi = 0;                   // elementwise: XXH3-128 of its program's text
 
   bool operator==(const ProblemClass& o) const;
 };
-static_assert(sizeof(ProblemClass) == 18 * 4 + 6 * 8,
+static_assert(sizeof(ProblemClass) == 18 * 4 + 8 * 8,
               "no padding: ProblemClass is compared and hashed bytewise");
 
 // Requests of the class `c`, bucket included, whose operands are aligned so: on the CPU alignment makes no

@@ -15,14 +15,15 @@ namespace lathe {
 
 // The half of a plan that is a pure function of the true sizes at launch.
 struct LaunchConfig {
-  int32_t splits = 1;   // of K (argmax: of the row), none empty
-  int32_t k_chunk = 0;  // length of every split but the last
+  int32_t splits = 1;                   // of K (argmax: of the row), none empty
+  int32_t k_chunk = 0;                  // length of every split but the last
   size_t workspace_bytes = 0;           // shared
   size_t scratch_bytes_per_worker = 0;  // CPU only
   size_t counters = 0;                  // GPU only: 32-bit counters
 };
 
-// Values a formula may use. kMerge is 1 when splits > 1, else 0: a step with it in its grid runs only for a split.
+// Values a formula may use. kMerge is 1 when splits > 1, else 0: a step with it in its grid runs only for a
+// split.
 enum class Var : int32_t { kM = 0, kN = 1, kK = 2, kBatch = 3, kSplits = 4, kMerge = 5 };
 constexpr int kVarCount = 6;
 using VarValues = std::array<int64_t, kVarCount>;
@@ -45,16 +46,16 @@ Formula product(int64_t coefficient, std::vector<Factor> factors);
 
 enum class StepKind : int32_t { kCpuTask = 1, kGpuKernel = 2, kHostExtern = 3 };
 
-// A tensor map (TMA descriptor) of one operand, encoded anew for each launch from the argument block: dimension 0 runs
-// along the operand's contiguous side, dimension 1 over its rows, dimension 2 over the batch (extent 1 where the
-// batch stride is 0). Elements outside read as zero and are not written.
+// A tensor map (TMA descriptor) of one operand, encoded anew for each launch from the argument block:
+// dimension 0 runs along the operand's contiguous side, dimension 1 over its rows, dimension 2 over the batch
+// (extent 1 where the batch stride is 0). Elements outside read as zero and are not written.
 struct TensorMap {
-  std::string operand;              // the block's pointer: "a", "b", "c", "d", "residual"
-  DType dtype = DType::kNone;       // of its elements
-  Var columns = Var::kK;            // extent of dimension 0
-  Var rows = Var::kM;               // extent of dimension 1
+  std::string operand;                    // the block's pointer: "a", "b", "c", "d", "residual"
+  DType dtype = DType::kNone;             // of its elements
+  Var columns = Var::kK;                  // extent of dimension 0
+  Var rows = Var::kM;                     // extent of dimension 1
   int32_t box_columns = 0, box_rows = 0;  // elements of one copy; 1 along the batch
-  int32_t swizzle = 0;              // bytes of the shared-memory swizzle: 0, 32, 64, 128
+  int32_t swizzle = 0;                    // bytes of the shared-memory swizzle: 0, 32, 64, 128
 };
 
 // What an external library is to do in a kHostExtern step: which routine of which library, and the op. Sizes,
@@ -68,14 +69,14 @@ struct ExternalCallFacts {
 struct Step {
   StepKind kind = StepKind::kCpuTask;
   std::string symbol;
-  std::array<Formula, 3> grid;              // workgroups (CPU: tasks) along x, y, z; a zero skips the step
+  std::array<Formula, 3> grid;               // workgroups (CPU: tasks) along x, y, z; a zero skips the step
   std::array<int32_t, 3> block = {1, 1, 1};  // GPU workgroup size
   std::array<int32_t, 3> cluster = {1, 1, 1};
-  Formula dynamic_shared_memory;             // bytes
+  Formula dynamic_shared_memory;                   // bytes
   int32_t argument_bytes = sizeof(ArgumentBlock);  // parameter_bytes(tensor_maps.size())
-  std::vector<TensorMap> tensor_maps;        // behind the argument block, in this order
-  std::vector<std::string> attributes;       // launch attributes: "pdl"; unknown ones refuse the artifact
-  ExternalCallFacts external;                // kHostExtern
+  std::vector<TensorMap> tensor_maps;              // behind the argument block, in this order
+  std::vector<std::string> attributes;  // launch attributes: "pdl"; unknown ones refuse the artifact
+  ExternalCallFacts external;           // kHostExtern
 };
 
 // A GPU kernel's parameters: the argument block, then (64-byte aligned) its tensor maps of 128 bytes each.
@@ -88,22 +89,24 @@ constexpr int32_t parameter_bytes(size_t tensor_maps) {
 struct Recipe {
   static constexpr int32_t kVersion = 4;
   int32_t version = kVersion;
-  std::vector<Step> steps;          // run in order; each completes before the next starts
+  std::vector<Step> steps;  // run in order; each completes before the next starts
   Formula workspace_bytes;
   Formula scratch_bytes_per_worker;  // CPU
-  int32_t k_granularity = 1;        // k_chunk is a multiple of this
-  int32_t k_most = INT32_MAX;       // argmax: k_chunk is no longer (but for the granularity), however many the rows
-  Formula counters;                 // GPU: 32-bit counters, zero before the first launch and reset by each
-  int32_t pointer_alignment = 1;    // precondition on every operand (Alignment), bytes
+  int32_t k_granularity = 1;         // k_chunk is a multiple of this
+  int32_t k_most =
+      INT32_MAX;     // argmax: k_chunk is no longer (but for the granularity), however many the rows
+  Formula counters;  // GPU: 32-bit counters, zero before the first launch and reset by each
+  int32_t pointer_alignment = 1;  // precondition on every operand (Alignment), bytes
 };
 
 Json to_json(const Recipe& r);
 absl::StatusOr<Recipe> recipe_from_json(const Json& j);
 
-// Normalises a wanted split count (>= 1): chunks of ceil(K / wanted) rounded up to the granularity, and as many of
-// them as K needs, so that none is empty; K = 0 gives one empty split. For argmax K is the row length, and the rows
-// share the wanted splits out: few rows use the whole device, many are not cut small.
-LaunchConfig make_launch_config(const Recipe& r, const ProblemClass& c, const Dims& dims, int32_t wanted_splits);
+// Normalises a wanted split count (>= 1): chunks of ceil(K / wanted) rounded up to the granularity, and as
+// many of them as K needs, so that none is empty; K = 0 gives one empty split. For argmax K is the row
+// length, and the rows share the wanted splits out: few rows use the whole device, many are not cut small.
+LaunchConfig make_launch_config(const Recipe& r, const ProblemClass& c, const Dims& dims,
+                                int32_t wanted_splits);
 VarValues var_values(const Dims& dims, const LaunchConfig& l);
 
 }  // namespace lathe

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "core/packed.h"
+#include "core/weights.h"
 #include "kernels/candidates.h"
 
 namespace lathe {
@@ -24,6 +25,7 @@ absl::Status check_class(const ProblemClass& c, const OraclePolicy& policy, Back
       return absl::UnimplementedError(absl::StrCat("argmax of ", std::string(name_of(c.a))));
     return absl::OkStatus();
   }
+  if (c.op == Op::kElementwise) return absl::OkStatus();  // its program was read
   if (c.n < 1 || c.k < 1 || c.m_lo < 1 || c.m_hi < c.m_lo)
     return absl::InvalidArgumentError(
         absl::StrCat("n ", c.n, " k ", c.k, " m [", c.m_lo, ",", c.m_hi, "]: nothing to plan"));
@@ -35,15 +37,17 @@ absl::Status check_class(const ProblemClass& c, const OraclePolicy& policy, Back
   const bool cpu = backend == Backend::kCpu;
   const bool blocks =
       cpu && !compares && is_float(c.a) && is_blocks(c.b) && c.trans_b != 0 && c.k % block_elements(c.b) == 0;
-  const bool scaled = c.scale_a != Scale::kNone || c.scale_b != Scale::kNone || c.zero_a != 0;
+  const bool alike = c.a == c.b || (cpu && widens_b(c.a, c.b));
+  const bool scaled =
+      c.scale_a != Scale::kNone || c.scale_b != Scale::kNone || c.zero_a != 0 || c.zero_b != Scale::kNone;
   if (scaled && (!cpu || compares || c.a != DType::kI8))
     return absl::UnimplementedError("scales and zero points are of matmuls of i8 on the CPU alone");
-  if (c.packed_b != kNotPacked && (!cpu || compares || c.a != c.b || !is_packable(c.b) || c.trans_b == 0))
+  if (c.packed_b != kNotPacked && (!cpu || compares || !alike || !is_packable(c.b) || c.trans_b == 0))
     return absl::UnimplementedError(
         absl::StrCat("packed weights are of matmuls of ", kPackableNames, " on the CPU alone"));
   if (c.packed_b != kNotPacked && c.zero_a != 0)
     return absl::UnimplementedError("packed weights: none where A counts from a zero point");
-  if (!multiplied || (c.b != c.a && !blocks) || !(is_float(compares ? c.logits : c.d) || exact_sums))
+  if (!multiplied || (!alike && !blocks) || !(is_float(compares ? c.logits : c.d) || exact_sums))
     return absl::UnimplementedError(absl::StrCat(std::string(name_of(c.op)), " ", std::string(name_of(c.a)),
                                                  " by ", std::string(name_of(c.b)), " to ",
                                                  std::string(name_of(compares ? c.logits : c.d))));
@@ -152,6 +156,10 @@ std::vector<ProblemClass> classes_of_weight(const ProblemClass& c, int64_t m_max
         next.row_hi = row.hi;
         add(with_alignment(next, alignment, backend == Backend::kCpu));
       }
+      continue;
+    }
+    if (c.op == Op::kElementwise) {
+      add(with_alignment(next, alignment, backend == Backend::kCpu));
       continue;
     }
     for (const Bucket& m : m_buckets(m_max)) {

@@ -20,20 +20,22 @@ struct OraclePolicy {
 };
 
 struct OracleAnswer {
-  // Legal candidates first, by predicted time (ties: table order; preferred external libraries ahead of them), then the
-  // rejected ones with their reasons.
+  // Legal candidates first, by predicted time (ties: table order; preferred external libraries ahead of
+  // them), then the rejected ones with their reasons.
   std::vector<RankedPlan> ranked;
   size_t legal = 0;
 };
 
 // kUnimplemented when no candidate is legal, with every reason.
-absl::StatusOr<OracleAnswer> rank_plans(const ProblemClass& c, const DeviceFacts& facts, const OraclePolicy& policy);
+absl::StatusOr<OracleAnswer> rank_plans(const ProblemClass& c, const DeviceFacts& facts,
+                                        const OraclePolicy& policy);
 
 // ranked[0] of rank_plans, alone, for a small part of its cost.
-absl::StatusOr<OracleAnswer> first_plan(const ProblemClass& c, const DeviceFacts& facts, const OraclePolicy& policy);
+absl::StatusOr<OracleAnswer> first_plan(const ProblemClass& c, const DeviceFacts& facts,
+                                        const OraclePolicy& policy);
 
-// Every class of the weight that `c` describes (its bucket and alignment are ignored) for M in [1, m_max] on a device
-// of `backend`, every alignment included.
+// Every class of the weight that `c` describes (its bucket and alignment are ignored) for M in [1, m_max] on
+// a device of `backend`, every alignment included.
 std::vector<ProblemClass> classes_of_weight(const ProblemClass& c, int64_t m_max, Backend backend);
 
 }  // namespace lathe

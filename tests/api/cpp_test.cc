@@ -154,6 +154,28 @@ TEST(Cpp, RunsWhatNeedsNoKernel) {
   lathe::argmax(cpu, lathe::row_major(y.data(), 0, 3), indices.data());
 }
 
+TEST(Cpp, Elementwise) {
+  lathe::Context context(options());
+  lathe::Device device = context.describe(LATHE_FACTS_DIR "/h200.json");
+  const lathe::Program program(
+      R"({"d":"f32","inputs":[{"dims":"mn","dtype":"f32"},{"dims":"n","dtype":"f32"}],)"
+      R"("nodes":[["arith.mulf","f32",0,1]],"yield":2})");
+  EXPECT_THROW(lathe::Program("{}"), lathe::Error);
+  float x[12] = {}, y[4] = {};
+  const lathe_elementwise_desc desc = lathe::elementwise_desc(
+      program.get(), {lathe::row_major(x, 3, 4), lathe::row_major(y, 1, 4)}, lathe::row_major(x, 3, 4));
+  EXPECT_NE(device.plan(desc).explain().find("elementwise f32 m=3 n=4 batch=1 program="), std::string::npos);
+  lathe::Manifest manifest;
+  manifest.add(desc, "scaled");
+  EXPECT_EQ(device.classes(manifest).size(), 3u) << "one for each alignment";
+  EXPECT_EQ(device.warm(manifest).compiled, 3u);
+  // Of what a manifest alone tells a device.
+  lathe::Context other(options());
+  lathe::Manifest read;
+  read.parse(manifest.text());
+  EXPECT_EQ(other.describe(LATHE_FACTS_DIR "/h200.json").warm(read).compiled, 3u);
+}
+
 TEST(Cpp, PlansExplainsDumpsAndWarmsADescribedDevice) {
   lathe::Context context(options());
   lathe::Device device = context.describe(LATHE_FACTS_DIR "/h200.json");

@@ -63,6 +63,37 @@ TEST(Dtypes, AAndBAreTheSame) {
   }
 }
 
+// A of f32 by B of 16 bits is the CPU's; nothing else is mixed.
+TEST(Dtypes, WeightsOf16BitsAreWidenedOnTheCpu) {
+  constexpr RequestContext kGpu = {"cuda:0", false, MissPolicy::kBlock};
+  const lathe_dtype floats[] = {LATHE_F32, LATHE_F16, LATHE_BF16};
+  for (lathe_dtype a : floats) {
+    for (lathe_dtype b : floats) {
+      Product p(a, LATHE_F32);
+      p.desc.b.dtype = b;
+      p.desc.math = LATHE_MATH_TF32;
+      const bool widened = a == LATHE_F32 && b != a;
+      Request r;
+      absl::Status status = read(p.desc, &r);
+      EXPECT_EQ(status.code(), a == b || widened ? absl::StatusCode::kOk : kInvalid) << status;
+      if (status.ok()) {
+        EXPECT_EQ(static_cast<int>(r.key.problem.a), a);
+        EXPECT_EQ(static_cast<int>(r.key.problem.b), b);
+        EXPECT_EQ(r.key.problem.math == Math::kTf32, b == LATHE_F32) << "of f32 by f32 alone";
+      }
+      status = read_matmul(&p.desc, Purpose::kRun, kGpu, nullptr, &r);
+      EXPECT_EQ(status.code(), a == b ? absl::StatusCode::kOk : widened ? kUnsupported : kInvalid) << status;
+    }
+  }
+  Product p(LATHE_F32, LATHE_F32);
+  p.desc.b.dtype = LATHE_BF16;
+  Request r;
+  EXPECT_EQ(
+      read_matmul(&p.desc, Purpose::kRun, kGpu, nullptr, &r).message(),
+      "matmul f32 by bf16 a=n b=t m=5 n=6 k=7 batch=1 on cuda:0: a and b of f32 and bf16 are multiplied on "
+      "the CPU alone");
+}
+
 TEST(Dtypes, MessagesNameThem) {
   Request r;
   Product p(LATHE_I32, LATHE_F32);

@@ -76,6 +76,8 @@ std::vector<BadCase> bad_cases() {
                                          64};
   static const lathe_workspace short_one = {
       sizeof(lathe_workspace) - 8, nullptr, LATHE_CHAIN_WORKSPACE, 0, nullptr, 0};
+  static const lathe_workspace flagged = {
+      sizeof(lathe_workspace), nullptr, LATHE_CHAIN_WORKSPACE, 2, nullptr, 0};
   return {
       {"desc size", [](D* d) { d->struct_size = 12; }, kInvalid, "struct_size 12"},
       {"a size", [](D* d) { d->a.struct_size = 8; }, kInvalid, "a: struct_size 8"},
@@ -94,6 +96,7 @@ std::vector<BadCase> bad_cases() {
       {"tuning candidate -1", with_chain(&negative_candidate), kInvalid, "candidate -1"},
       {"tuning twice", with_chain(&twice), kInvalid, "twice"},
       {"workspace NULL", with_chain(&nowhere), kInvalid, "at NULL"},
+      {"workspace flags", with_chain(&flagged), kUnsupported, "lathe_workspace: flags 2"},
       {"workspace skewed", with_chain(&skewed), kInvalid, "64-byte"},
       {"workspace size", with_chain(&short_one), kInvalid, "lathe_workspace: struct_size"},
       {"a chain", [](D* d) { d->a.next = &kUnknown; }, kUnsupported, "a: no chain"},
@@ -113,7 +116,7 @@ std::vector<BadCase> bad_cases() {
       {"b i32", [](D* d) { d->b.dtype = LATHE_I32; }, kUnsupported, "b: dtype i32"},
       {"d f8", [](D* d) { d->d.dtype = LATHE_F8_E4M3; }, kUnsupported, "d: dtype f8e4m3"},
       {"d i32", [](D* d) { d->d.dtype = LATHE_I32; }, kUnsupported, "d: dtype i32"},
-      {"mixed", [](D* d) { d->b.dtype = LATHE_F16; }, kInvalid, "differ in dtype"},
+      {"mixed", [](D* d) { d->a.dtype = LATHE_F16; }, kInvalid, "differ in dtype: f16 and f32"},
       {"c dtype", [](D* d) { d->c.dtype = LATHE_DTYPE_NONE; }, kInvalid, "c: dtype"},
       {"bias dtype", [](D* d) { d->epilogue.bias_dtype = LATHE_DTYPE_NONE; }, kInvalid, "bias: dtype"},
       {"residual dtype", [](D* d) { d->epilogue.residual.dtype = LATHE_I64; }, kUnsupported,
@@ -219,7 +222,8 @@ TEST(ReadMatmul, TheStreamIsNullOnTheCpu) {
   int stream = 0;
   EXPECT_EQ(read(full.desc, &request, Purpose::kRun, &stream).code(), kInvalid);
   Request on_gpu;
-  EXPECT_TRUE(read_matmul(&full.desc, Purpose::kRun, {"cuda:0", false, MissPolicy::kBlock}, &stream, &on_gpu).ok());
+  EXPECT_TRUE(
+      read_matmul(&full.desc, Purpose::kRun, {"cuda:0", false, MissPolicy::kBlock}, &stream, &on_gpu).ok());
   EXPECT_EQ(on_gpu.stream, &stream);
 }
 
@@ -308,6 +312,10 @@ TEST(ReadMatmul, ReadsTheChain) {
   EXPECT_EQ(r.key.candidate, 2);
   EXPECT_EQ(r.workspace, memory);
   EXPECT_EQ(r.workspace_bytes, 64u);
+  EXPECT_FALSE(r.workspace_is_zeroed);
+  workspace.flags = LATHE_WORKSPACE_ZEROED;
+  ASSERT_TRUE(read(m.desc, &r).ok());
+  EXPECT_TRUE(r.workspace_is_zeroed);
 }
 
 TEST(ReadMatmul, BetaZeroLeavesCOut) {

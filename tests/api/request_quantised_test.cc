@@ -21,7 +21,7 @@ RequestContext context_of(bool is_cpu) {
 struct Product {
   lathe_matmul_desc desc = LATHE_MATMUL_DESC_INIT;
   float data[1024] = {}, out[64] = {}, scales[8] = {};
-  int32_t zero = 3;
+  int32_t zero = 3, zeros[6] = {};
   lathe_scale scale = LATHE_SCALE_INIT;
 
   Product(lathe_dtype a, lathe_dtype b) {
@@ -110,6 +110,7 @@ TEST(ScaleOfBytes, IsReadIntoClassAndArguments) {
   p.desc.a.scale = &p.scale;
   p.desc.b.scale = &of_b;
   p.desc.a.zero_point = &p.zero;
+  p.desc.b.zero_point = p.zeros;
   Request r;
   ASSERT_TRUE(p.read(&r).ok()) << p.read(&r);
   EXPECT_EQ(r.key.problem.scale_a, Scale::kPerTensor);
@@ -118,8 +119,15 @@ TEST(ScaleOfBytes, IsReadIntoClassAndArguments) {
   EXPECT_EQ(r.args.scale_a, p.scales);
   EXPECT_EQ(r.args.scale_b, p.scales + 1);
   EXPECT_EQ(r.args.zero_a, &p.zero);
+  EXPECT_EQ(r.key.problem.zero_b, Scale::kPerChannel) << "as many as scales";
+  EXPECT_EQ(r.args.zero_b, p.zeros);
   EXPECT_EQ(describe(r),
-            "matmul i8 a=n b=t m=5 n=6 k=64 batch=1 d=f32 scale_a=tensor scale_b=channel zero_a");
+            "matmul i8 a=n b=t m=5 n=6 k=64 batch=1 d=f32 scale_a=tensor scale_b=channel zero_a "
+            "zero_b=channel");
+  p.desc.b.scale = nullptr;
+  Request bare;
+  ASSERT_TRUE(p.read(&bare).ok()) << p.read(&bare);
+  EXPECT_EQ(bare.key.problem.zero_b, Scale::kPerTensor);
 }
 
 TEST(ScaleOfBytes, RefusalsNameTheCause) {
@@ -139,7 +147,13 @@ TEST(ScaleOfBytes, RefusalsNameTheCause) {
       {[](Product* p) { p->desc.d.dtype = LATHE_I32; }, kInvalid, "scales need a float"},
       {[](Product* p) { p->desc.a.dtype = p->desc.b.dtype = LATHE_F32; }, kUnsupported,
        "only operands of i8"},
-      {[](Product* p) { p->desc.b.zero_point = &p->zero; }, kUnsupported, "b: zero_point is reserved"},
+      {[](Product* p) { p->desc.b.zero_point = p->out; }, kInvalid, "d overlaps the zero point of b"},
+      {[](Product* p) {
+         p->desc.a.scale = nullptr;
+         p->desc.a.dtype = p->desc.b.dtype = LATHE_F32;
+         p->desc.b.zero_point = &p->zero;
+       },
+       kUnsupported, "b: zero_point: only operands of i8"},
   };
   for (const auto& c : cases) {
     Product p(LATHE_I8, LATHE_I8);

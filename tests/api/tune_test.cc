@@ -171,7 +171,8 @@ TEST_F(Tune, OperandsOfEveryKindOfClass) {
   ProblemClass bytes = c;
   bytes.a = bytes.b = DType::kI8;
   makes(bytes);
-  bytes.scale_a = Scale::kPerChannel, bytes.scale_b = Scale::kPerTensor, bytes.zero_a = 1;
+  bytes.scale_a = Scale::kPerChannel, bytes.scale_b = Scale::kPerTensor, bytes.zero_a = 1,
+  bytes.zero_b = Scale::kPerTensor;
   makes(bytes);
   ProblemClass packed = c;
   packed.packed_b = kColumns16;

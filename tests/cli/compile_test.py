@@ -5,6 +5,7 @@ usage: compile_test.py LATHE PAYLOADS
 """
 import csv
 import json
+import os
 import pathlib
 import subprocess
 import sys
@@ -119,6 +120,12 @@ def test_params(cache):
             error = compiled(wrong, code=2)
             assert "params.json: entry 2:" in error and word in error, error
         assert "no parameters" in compiled({"lathe_params": 2, "entries": []}, code=2)
+        assert "params.json: no entry is of step 1, at " in compiled(dict(params, entries=entries[:3]), code=2)
+        assert "params.json: no entry is of step 0, at " in compiled(dict(params, entries=[]), code=2)
+        again = compiled(dict(params, entries=entries + entries[1:2]), code=2)
+        assert "params.json: entry 6: step and rows of entry 1 again" in again, again
+        unused = dict(params, parameters={"rows": 3})
+        assert "params.json:1: parameter 'rows' is used by no pipeline" in compiled(unused, code=2)
 
 
 def check_peers(cache, table, bars):
@@ -137,8 +144,34 @@ def check_peers(cache, table, bars):
 
 def test_what_no_kernel_does(cache):
     text = compile_payload(PAYLOADS / "lower_triangular.mlir", cache=cache)
-    assert "elementwise on the host\n  no kernel is made: " in text and "needs no kernel" not in text, text
-    assert last_line(text).startswith("1 class: 1 compiled"), text
+    assert "elementwise f32 192x192\n  rows " in text and "on the host" not in text, text
+    assert last_line(text).startswith("2 classes: 2 compiled"), text
+    with tempfile.TemporaryDirectory() as folder:
+        apart = pathlib.Path(folder) / "apart.mlir"
+        apart.write_text(APART.replace("tensor<?xf32>", "tensor<40000xf32>"))
+        text = compile_payload(apart, cache=cache)
+        assert "elementwise on the host: an input is not indexed by loops alone\n  no kernel is made: " in text, text
+
+
+def test_recorded_programs(cache):
+    """What a process met is a manifest with the programs in it, from which another compiles them."""
+    with tempfile.TemporaryDirectory() as folder:
+        met, other = f"{folder}/met.json", f"{folder}/cache"
+        subprocess.run([LATHE, "kernel-bench", str(PAYLOADS / "scaled_mask.mlir"), "--repeat", "1", "--cache-dir", str(cache)],
+                       env={**os.environ, "LATHE_RECORD": met}, check=True, capture_output=True, timeout=120)
+        programs = [c["text"] for c in json.loads(pathlib.Path(met).read_text())["classes"] if c["op"] == "elementwise"]
+        assert len(programs) == 2 and "arith.mulf" in programs[0] and "arith.cmpi" in programs[1], programs
+
+        def lathe(*words):
+            return subprocess.run([LATHE, *words, "--cache-dir", other], check=True, capture_output=True, text=True, timeout=120)
+
+        assert last_line(lathe("warm", met).stdout).endswith("compiler library loaded")
+        assert lathe("cache", "ls").stdout.count("elementwise f16 program ") == 2
+        # A bundle of them serves a process that has nothing else.
+        lathe("bundle", "create", f"{folder}/all.bundle", other)
+        report = subprocess.run([LATHE, "warm", met, "--no-compile", "--cache-dir", ""], capture_output=True, text=True, timeout=120,
+                                env={**os.environ, "LATHE_BUNDLES": f"{folder}/all.bundle"})
+        assert report.returncode == 0 and "0 compiled" in last_line(report.stdout), report
 
 
 def test_kernel_bench(cache):
@@ -168,7 +201,7 @@ def test_kernel_bench(cache):
         assert bars[bars.index("argmax") + 1] == f"{wanted:.4g}", bars
         # What no kernel does is timed apart from what they do.
         for name, row in table.items():
-            on_host = "elementwise" in row["steps"] or name == "argmax_middle"
+            on_host = "on the host" in row["steps"] or name == "argmax_middle"
             assert (float(row["host_seconds"]) > 0) == on_host, row
         masked = table["lower_triangular"]
         wanted = 2 * 192**3 / float(masked["median_seconds"]) / 1e9

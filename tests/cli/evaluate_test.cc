@@ -273,6 +273,18 @@ TEST(Evaluate, AnElementThatIsReadTwiceIsComputedOnce) {
   EXPECT_EQ(evaluator.at(60, {0}).v, 0x1p60);
 }
 
+// A bit is -1 as a signed number.
+TEST(Evaluate, CastsOfBits) {
+  const auto of_bit = [](const char* name, const char* type, int64_t bit) {
+    return scalar(scalar_named(name, type, "i1"), {0, 0, bit}, {}, {});
+  };
+  for (int64_t bit : {0, 1}) {
+    EXPECT_EQ(of_bit("arith.sitofp", "f32", bit).v, -static_cast<double>(bit));
+    EXPECT_EQ(of_bit("arith.extsi", "i32", bit).i, -bit);
+    EXPECT_EQ(of_bit("arith.extui", "i32", bit).i, bit);
+  }
+}
+
 TEST(Evaluate, Comparisons) {
   const auto holds = [](const char* name, const char* predicate, Number a, Number b) {
     return scalar(scalar_named(name, "i1", predicate), a, b, {}).i == 1;

@@ -10,7 +10,7 @@ import tempfile
 
 LATHE = sys.argv[1]
 VERBS = ["devices", "run matmul", "run argmax", "run matmul_argmax", "explain matmul", "explain argmax",
-         "explain matmul_argmax", "dump matmul", "dump argmax", "dump matmul_argmax", "warm matmul_argmax", "warm", "selftest",
+         "explain matmul_argmax", "explain elementwise", "dump matmul", "dump argmax", "dump matmul_argmax", "dump elementwise", "warm matmul_argmax", "warm", "selftest",
          "cache ls", "cache stats", "cache top", "cache verify", "cache prune", "cache export", "cache import", "cache clear",
          "bundle create", "bundle ls", "bundle verify", "bundle merge"]
 
@@ -57,6 +57,7 @@ expect_error(2, "'run' needs matmul|argmax|matmul_argmax", "run")
 expect_error(2, "did you mean '--split-k'?", "run", "matmul", "1x1x1", "--splitk", "2")
 expect_error(2, "expected MxNxK, as 123x456x51234", "run", "matmul", "12x34")
 expect_error(2, "expected ROWSxN, as 4x151936", "run", "argmax", "4")
+expect_error(2, "--program FILE says what is computed", "explain", "elementwise", "3x4")
 expect_error(2, "not 'f64'", "run", "matmul", "1x1x1", "--dtype", "f64")
 expect_error(2, "--workers takes a whole number", "devices", "--workers", "many")
 expect_error(2, "does not fit memory", "run", "matmul", "2000000000x2000000000x2", "--cache-dir", "")

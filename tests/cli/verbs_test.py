@@ -315,9 +315,34 @@ def test_warm_manifest(cache, path):
     assert classes == 2200 == compiled + left and compiled >= 1, out
 
 
+def test_bench(cache):
+    def bench(*words):
+        return json.loads(lathe("bench", *words, "--json", "--seconds", "0.05", cache=cache))
+
+    report = bench("matmul", "4x300x500", "--pool", "2", "--seed", "3")
+    assert report["bytes"] == 4 * (4 * 500 + 300 * 500 + 4 * 300) and report["copies"] == 4, report["copies"]  # of 613 kB
+    assert report["plan"]["config"]["kernel"] and report["cache_bytes"] > 0 and report["seed"] == 3
+    ours, *libraries = report["entrants"]
+    assert ours["name"] == "lathe" and ours["time_over_lathe"] == 1, ours
+    assert {e["name"] for e in libraries} | set(report["refused"]) == {f["library"] for f in report["plan"]["external"]["found"] if not f["absent"]}
+    for entrant in report["entrants"]:
+        low, high = entrant["quartiles_seconds"]
+        assert 0 < low <= entrant["median_seconds"] <= high and entrant["rounds"] >= 7 and entrant["check"]["ok"], entrant
+        assert abs(entrant["gb_per_second"] * entrant["median_seconds"] * 1e9 / report["bytes"] - 1) < 1e-6, entrant
+    assert bench("matmul_argmax", "2x500x64")["entrants"][0]["check"]["ok"]
+    for library, why in bench("argmax", "3x1000", "--dtype", "bf16")["refused"].items():
+        assert why == "it has no such op", (library, why)
+    assert "copies of" in lathe("bench", "argmax", "3x1000", "--seconds", "0.05", cache=cache)
+    for words, code, text in ((["matmul", "0x4x4"], 1, "nothing to time"), (["matmul", "4x4x4", "--seconds", "soon"], 2, "no number of (0, 3600]"),
+                              (["matmul", "4x4x4", "--device", "cuda:77"], 1, "cuda")):
+        result = subprocess.run([LATHE, "bench", *words, "--cache-dir", ""], capture_output=True, text=True, timeout=60)
+        assert result.returncode == code and text in result.stderr, (words, result)
+
+
 with tempfile.TemporaryDirectory() as directory:
     root = pathlib.Path(directory)
     test_run(root / "run")
+    test_bench(root / "bench")
     test_perf_map(root / "perf")
     test_explain(root / "explain")
     test_dump(root / "dump", root / "ir")

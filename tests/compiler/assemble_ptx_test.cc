@@ -268,7 +268,7 @@ TEST(NvJitLink, AssemblesUnlessSetmaxnregWouldBeLost) {
   EXPECT_THAT(assembled->log.messages, IsEmpty());
   const auto kept = assemble_ptx(ptx("setmaxnreg.inc.sync.aligned.u32 128;"), "sm_90a", s);
   ASSERT_TRUE(kept.ok()) << kept.status();
-  EXPECT_EQ(kept->assembler, kNoAssembler);
+  EXPECT_EQ(kept->assembler, kAssembledByLoader);
   EXPECT_EQ(kept->cubin, "");
   const auto refused = assemble_ptx("no PTX at all", "sm_90a", s);
   EXPECT_THAT(std::string(refused.status().message()), StartsWith("stage assemble: nvJitLink 1"));

@@ -95,8 +95,8 @@ TEST(CompilerTest, AssemblesOnRequest) {
   EXPECT_NE(refused.error.find("/bin/true"), std::string::npos) << refused.error;
   EXPECT_EQ(refused.dumps["kernel.ptx"], plain.dumps["kernel.ptx"]);
 
-  const std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) /
-                                       ("compiler_test" + std::to_string(getpid())) / "works";
+  const std::filesystem::path folder =
+      std::filesystem::path(::testing::TempDir()) / ("compiler_test" + std::to_string(getpid())) / "works";
   std::filesystem::create_directories(folder);
   std::filesystem::create_symlink(LATHE_FAKE_PTXAS, folder / "ptxas");
   search.ptxas = folder / "ptxas";
@@ -123,8 +123,8 @@ TEST(CompilerTest, EveryBadRequestIsOneError) {
                {"target", to_json(avx512())}};
   Json no_search = good;
   no_search["assemble"] = true;
-  std::vector<std::string> bad = {no_search.dump(),
-      "", "{", "null", "[]", "{}", std::string(3, '\0'), good.dump().substr(0, 100)};
+  std::vector<std::string> bad = {
+      no_search.dump(), "", "{", "null", "[]", "{}", std::string(3, '\0'), good.dump().substr(0, 100)};
   for (const char* part : {"class", "config", "target"}) {
     Json missing = good;
     missing.erase(part);
@@ -150,7 +150,8 @@ TEST(CompilerTest, AConfigThatNoKernelCanFollowIsNamed) {
   c.register_n = 17;
   EXPECT_NE(compile(matmul_class(40, 64, 96), c, avx512()).error.find("register_n"), std::string::npos);
   c = cpu_config("no_such_kernel", avx512());
-  EXPECT_NE(compile(matmul_class(40, 64, 96), c, avx512()).error.find("no_such_kernel"), std::string::npos) << compile(matmul_class(40, 64, 96), c, avx512()).error;
+  EXPECT_NE(compile(matmul_class(40, 64, 96), c, avx512()).error.find("no_such_kernel"), std::string::npos)
+      << compile(matmul_class(40, 64, 96), c, avx512()).error;
   c = cpu_config("dot", avx512());
   ProblemClass nn = matmul_class(4, 64, 96);
   nn.trans_b = 0;

@@ -27,8 +27,8 @@ std::string product(const std::string& name, const std::string& lhs, const std::
          " = linalg.generic {indexing_maps = [affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>], "
          "iterator_types = [\"parallel\", \"parallel\"]} ins(" +
          made + "p : " + type + ") outs(" + made + "e : " + type +
-         ") {\n^bb0(%in: f32, %out: f32):\n%sum = arith.addf %in, %in : f32\nlinalg.yield %sum : f32\n} -> " + type +
-         "\n";
+         ") {\n^bb0(%in: f32, %out: f32):\n%sum = arith.addf %in, %in : f32\nlinalg.yield %sum : f32\n} -> " +
+         type + "\n";
 }
 std::string function(const std::string& name, const std::string& body, const std::string& result) {
   return "func.func @" + name +

@@ -44,8 +44,8 @@ Mapping mapping_of(const void* address) {
 constexpr uint64_t kWorkspaceAt = uint64_t{1} << 60, kScratchAt = uint64_t{1} << 61;
 
 std::vector<void*> operands_of(const ArgumentBlock& args) {
-  std::vector<void*> all = {args.a,        args.b,      args.c,       args.d,       args.bias,
-                            args.residual, args.values, args.scale_a, args.scale_b, args.zero_a};
+  std::vector<void*> all = {args.a,      args.b,       args.c,       args.d,      args.bias,  args.residual,
+                            args.values, args.scale_a, args.scale_b, args.zero_a, args.zero_b};
   all.erase(std::remove(all.begin(), all.end(), nullptr), all.end());
   return all;
 }

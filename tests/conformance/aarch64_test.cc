@@ -172,6 +172,24 @@ TEST_P(Aarch64, MatmulsAreRight) {
   EXPECT_GE(runs_, 64);
 }
 
+TEST_P(Aarch64, WeightsOf16BitsByF32AreRight) {
+  constexpr int64_t kSizes[][3] = {{1, 70, 301}, {5, 37, 128}, {20, 49, 530}, {75, 64, 67}};
+  for (int i = 0; i < 8; ++i) {
+    MatmulCase c;
+    const auto& size = kSizes[i % 4];
+    c.m = size[0], c.n = size[1], c.k = size[2];
+    c.b = i / 4 ? LATHE_F16 : LATHE_BF16;
+    c.trans_a = random_.below(4) == 0;
+    c.trans_b = random_.below(2);
+    c.out = kFloats[random_.below(3)];
+    c.values = random_.below(2) ? Values::kSmallIntegers : Values::kNormal;
+    c.flush = random_.below(2) ? Flush::kStart : Flush::kEnd;
+    run_matmul(c);
+    if (HasFatalFailure()) return;
+  }
+  EXPECT_GE(runs_, 16);
+}
+
 // q4_0, whose "dot" and "panel" decode along K.
 TEST_P(Aarch64, WeightsInBlocksAreRight) {
   constexpr int64_t kSizes[][3] = {{1, 70, 352}, {5, 37, 128}, {20, 49, 544}, {75, 64, 96}};
@@ -206,6 +224,7 @@ TEST_P(Aarch64, ScalesAndZeroPointsAreRight) {
     c.scale_a = which % 3;
     c.scale_b = which / 3 % 3;
     c.has_zero_point = which >= 9;
+    c.zero_b = random_.below(2);
     c.zero_point = static_cast<int32_t>(random_.between(-128, 127));
     c.trans_a = random_.below(4) == 0;
     c.trans_b = random_.below(4) != 0;
@@ -220,12 +239,13 @@ TEST_P(Aarch64, ScalesAndZeroPointsAreRight) {
 
 TEST_P(Aarch64, PackedWeightsAreRight) {
   constexpr int64_t kSizes[][3] = {{1, 70, 301}, {5, 37, 128}, {20, 49, 530}, {75, 64, 67}};
-  constexpr lathe_dtype kPacked[] = {LATHE_F16, LATHE_F32, LATHE_I8};
-  for (int i = 0; i < 12; ++i) {
+  constexpr lathe_dtype kPacked[] = {LATHE_F16, LATHE_F32, LATHE_I8, LATHE_BF16};
+  for (int i = 0; i < 15; ++i) {
     MatmulCase c;
-    const auto& size = kSizes[i / 3];
+    const auto& size = kSizes[i % 4];
     c.m = size[0], c.n = size[1], c.k = size[2];
-    c.in = kPacked[i % 3];
+    c.in = i % 5 < 4 ? kPacked[i % 5] : LATHE_F32;
+    if (i % 5 == 4) c.b = LATHE_BF16;
     c.trans_a = random_.below(2);
     c.trans_b = random_.below(2);
     if (c.in == LATHE_I8) c.alpha = 0x1p-8f;

@@ -20,6 +20,7 @@ ArgumentBlock arguments_of(const lathe_matmul_desc& d) {
   if (d.a.scale) args.scale_a = const_cast<void*>(d.a.scale->data);
   if (d.b.scale) args.scale_b = const_cast<void*>(d.b.scale->data);
   args.zero_a = const_cast<void*>(d.a.zero_point);
+  args.zero_b = const_cast<void*>(d.b.zero_point);
   args.lda = leading(d.a, d.m, d.k);
   args.ldb = leading(d.b, d.k, d.n);
   args.ldc = leading(d.c, d.m, d.n);

@@ -136,6 +136,23 @@ TEST_F(Avx2, MatmulsAreRight) {
   EXPECT_GT(runs_, 300);
 }
 
+TEST_F(Avx2, WeightsOf16BitsByF32AreRight) {
+  const int64_t weights[][2] = {{37, 71}, {130, 300}, {16, 1030}};
+  for (int i = 0; i < 6; ++i) {
+    MatmulCase c;
+    c.n = weights[i % 3][0];
+    c.k = weights[i % 3][1];
+    c.b = i % 2 ? LATHE_F16 : LATHE_BF16;
+    c.trans_a = random_.below(4) == 0;
+    c.trans_b = i < 3;
+    c.out = kFloats[random_.below(3)];
+    c.values = random_.below(2) ? Values::kSmallIntegers : Values::kNormal;
+    c.flush = random_.below(2) ? Flush::kStart : Flush::kEnd;
+    run_matmuls(c);
+  }
+  EXPECT_GT(runs_, 200);
+}
+
 TEST_F(Avx2, WeightsInBlocksAreRight) {
   const int64_t weights[][2] = {{37, 96}, {130, 352}, {16, 1056}};
   for (int i = 0; i < 3; ++i) {
@@ -166,6 +183,7 @@ TEST_F(Avx2, ScalesAndZeroPointsAreRight) {
     c.scale_a = static_cast<int>(which % 3);
     c.scale_b = static_cast<int>(which / 3 % 3);
     c.has_zero_point = which >= 9;
+    c.zero_b = random_.below(2);
     c.zero_point = static_cast<int32_t>(random_.between(-128, 127));
     c.trans_a = random_.below(4) == 0;
     c.trans_b = random_.below(2) == 0;
@@ -179,12 +197,13 @@ TEST_F(Avx2, ScalesAndZeroPointsAreRight) {
 
 TEST_F(Avx2, PackedWeightsAreRight) {
   const int64_t weights[][2] = {{37, 71}, {130, 300}, {16, 1030}};
-  for (int i = 0; i < 3; ++i) {
+  for (int i = 0; i < 5; ++i) {
     MatmulCase c;
-    c.n = weights[i][0];
-    c.k = weights[i][1];
-    constexpr lathe_dtype kPacked[] = {LATHE_F16, LATHE_F32, LATHE_I8};
-    c.in = kPacked[i];
+    c.n = weights[i % 3][0];
+    c.k = weights[i % 3][1];
+    constexpr lathe_dtype kPacked[] = {LATHE_F16, LATHE_F32, LATHE_I8, LATHE_BF16};
+    c.in = kPacked[i % 4];
+    if (i == 4) c.b = LATHE_BF16, c.in = LATHE_F32;
     c.trans_a = random_.below(4) == 0;
     c.trans_b = random_.below(2) == 0;
     c.activation = static_cast<lathe_activation>(random_.below(5));

@@ -10,6 +10,7 @@
 #include "case_limits.h"
 #include "device.h"
 #include "matmul_case.h"
+#include "packed_request.h"
 
 namespace lathe::conformance {
 namespace {
@@ -267,6 +268,7 @@ TEST_F(Scales, EveryGranularityAndZeroPoint) {
       c.bias = which % 5 ? LATHE_DTYPE_NONE : LATHE_F32;
       c.activation = which % 7 ? LATHE_ACTIVATION_NONE : LATHE_ACTIVATION_GELU;
       c.values = random_.below(2) ? Values::kSmallIntegers : Values::kNormal;
+      c.zero_b = random_.below(3) == 0;
       c.batch = which % 6 == 5 ? 2 : 1;
       c.padding = which % 4 == 3 ? 5 : 0;
       ASSERT_TRUE(run_case(device(), c, &random_));
@@ -291,6 +293,57 @@ TEST_F(Scales, ExactSumsFromAZeroPointInEveryCandidateAndSplit) {
     }
     request.set_tuning(3, 0);
     ASSERT_TRUE(request.run(device()));
+  }
+}
+
+// Whatever the sum of A's rows is made beside: layouts, odd K, splits, batches, packed weights, candidates.
+TEST_F(Scales, ZeroPointsOfBInEveryLayoutAndSplit) {
+  const int64_t shapes[][3] = {{1, 50, 257}, {3, 17, 1030}, {17, 80, 63}, {70, 33, 321}, {130, 130, 75}};
+  for (const auto& shape : shapes) {
+    for (int which = 0; which < 8; ++which) {
+      MatmulCase c;
+      c.in = LATHE_I8;
+      c.m = shape[0], c.n = shape[1], c.k = shape[2];
+      c.zero_b = true;
+      c.scale_b = which / 2 % 2 ? 2 : 0;
+      // Exact sums where there are no scales, else whole numbers' and any.
+      c.out = c.scale_b ? LATHE_F32 : LATHE_I32;
+      c.values = which % 4 == 2 ? Values::kSmallIntegers : Values::kNormal;
+      c.has_zero_point = which % 2;
+      c.zero_point = static_cast<int32_t>(random_.between(-128, 127));
+      c.trans_a = which >= 4;
+      c.trans_b = random_.below(2);
+      c.split_k = which % 3 == 2 ? 3 : 0;
+      c.batch = which == 5 ? 3 : 1;
+      c.broadcast_a = which == 5;
+      c.padding = which == 6 ? 7 : 0;
+      c.misalign = static_cast<size_t>(which % 3);
+      c.flush = which % 2 ? Flush::kStart : Flush::kEnd;
+      ASSERT_TRUE(run_case(device(), c, &random_));
+      if (c.has_zero_point || c.batch > 1) continue;
+      ASSERT_TRUE(PackedRequest(device(), c, &random_).run(device()));
+    }
+  }
+}
+
+TEST_F(Scales, ZeroPointsOfBInEveryCandidate) {
+  for (bool zero_a : {false, true}) {
+    for (const auto& [m, n, k] : {std::tuple{1, 64, 513}, {9, 40, 260}, {150, 72, 272}}) {
+      MatmulCase c;
+      c.in = LATHE_I8;
+      c.out = LATHE_I32;
+      c.m = m, c.n = n, c.k = k;
+      c.trans_b = true;
+      c.zero_b = true;
+      c.has_zero_point = zero_a;
+      c.zero_point = 101;
+      MatmulRequest request(c, &random_);
+      const auto legal = static_cast<int64_t>(legal_candidates(device(), *request.desc()).size());
+      for (int64_t rank = 1; rank <= legal; rank += 1 + legal / 10) {
+        request.set_tuning(0, static_cast<int32_t>(rank));
+        ASSERT_TRUE(request.run(device()));
+      }
+    }
   }
 }
 

@@ -1,13 +1,15 @@
 #include "candidates.h"
 
+#include <set>
+
 #include "device.h"
 
 namespace lathe::conformance {
+namespace {
 
-std::vector<nlohmann::json> legal_candidates(lathe_device* device, const lathe_matmul_desc& desc) {
+// Takes the plan.
+std::vector<nlohmann::json> legal_candidates(lathe_plan* plan) {
   std::vector<nlohmann::json> legal;
-  lathe_plan* plan = nullptr;
-  EXPECT_LATHE_OK(lathe_plan_matmul(device, &desc, &plan));
   if (plan == nullptr) return legal;
   const nlohmann::json json = nlohmann::json::parse(explain(plan), nullptr, false);
   lathe_plan_destroy(plan);
@@ -19,6 +21,43 @@ std::vector<nlohmann::json> legal_candidates(lathe_device* device, const lathe_m
   }
   EXPECT_FALSE(legal.empty());
   return legal;
+}
+
+}  // namespace
+
+std::vector<nlohmann::json> legal_candidates(lathe_device* device, const lathe_matmul_desc& desc) {
+  lathe_plan* plan = nullptr;
+  EXPECT_LATHE_OK(lathe_plan_matmul(device, &desc, &plan));
+  return legal_candidates(plan);
+}
+
+std::vector<nlohmann::json> legal_candidates(lathe_device* device, const lathe_argmax_desc& desc) {
+  lathe_plan* plan = nullptr;
+  EXPECT_LATHE_OK(lathe_plan_argmax(device, &desc, &plan));
+  return legal_candidates(plan);
+}
+
+std::vector<nlohmann::json> legal_candidates(lathe_device* device, const lathe_matmul_argmax_desc& desc) {
+  lathe_plan* plan = nullptr;
+  EXPECT_LATHE_OK(lathe_plan_matmul_argmax(device, &desc, &plan));
+  return legal_candidates(plan);
+}
+
+std::vector<KernelForm> kernel_forms(const std::vector<nlohmann::json>& candidates) {
+  std::vector<KernelForm> forms;
+  std::set<std::string> seen;
+  for (const nlohmann::json& candidate : candidates) {
+    const nlohmann::json& config = candidate["config"];
+    KernelForm form;
+    form.name = config.value("kernel", "");
+    if (form.name == "rows") form.name += " tile_m=" + std::to_string(config.value("tile_m", 1));
+    form.name += " swap=" + std::to_string(config.value("swap", 0));
+    form.name += " split=" + std::to_string(config.value("split", 0));
+    form.rank = candidate.value("rank", 0);
+    form.splits = candidate.value("splits", 1);
+    if (seen.insert(form.name).second) forms.push_back(form);
+  }
+  return forms;
 }
 
 }  // namespace lathe::conformance

@@ -18,12 +18,13 @@ constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 std::string MatmulArgmaxCase::describe() const {
   std::ostringstream s;
-  s << "matmul_argmax " << name_of(in) << "->" << name_of(logits) << "->" << name_of(index) << " m=" << m
-    << " n=" << n << " k=" << k << " layout=" << (trans_a ? 't' : 'n') << (trans_b ? 't' : 'n')
-    << " bias=" << name_of(bias) << " values=" << wants_values << " offset=" << index_offset
-    << " padding=" << padding << " misalign=" << misalign
-    << " flush=" << (flush == Flush::kEnd ? "end" : "start") << " determinism=" << determinism
-    << " candidate=" << candidate << " fill=" << static_cast<int>(values);
+  s << "matmul_argmax " << name_of(in);
+  if (b != LATHE_DTYPE_NONE) s << " by " << name_of(b);
+  s << "->" << name_of(logits) << "->" << name_of(index) << " m=" << m << " n=" << n << " k=" << k
+    << " layout=" << (trans_a ? 't' : 'n') << (trans_b ? 't' : 'n') << " bias=" << name_of(bias)
+    << " values=" << wants_values << " offset=" << index_offset << " padding=" << padding
+    << " misalign=" << misalign << " flush=" << (flush == Flush::kEnd ? "end" : "start")
+    << " determinism=" << determinism << " candidate=" << candidate << " fill=" << static_cast<int>(values);
   return s.str();
 }
 
@@ -32,25 +33,26 @@ double MatmulArgmaxRequest::draw(lathe_dtype dtype) {
   return round_to(dtype, random_->normal());
 }
 
-MatmulArgmaxRequest::Matrix MatmulArgmaxRequest::draw_matrix(bool transposed, int64_t rows, int64_t columns,
-                                                             int64_t padding) {
+MatmulArgmaxRequest::Matrix MatmulArgmaxRequest::draw_matrix(lathe_dtype dtype, bool transposed, int64_t rows,
+                                                             int64_t columns, int64_t padding) {
   Matrix x;
+  x.dtype = dtype;
   const int64_t lines = transposed ? columns : rows, line = transposed ? rows : columns;
   x.leading_dimension = line + padding;
   const int64_t elements = lines == 0 || line == 0 ? 0 : (lines - 1) * x.leading_dimension + line;
-  const auto size = static_cast<int64_t>(bytes_of(case_.in));
+  const auto size = static_cast<int64_t>(bytes_of(dtype));
   x.memory =
       std::make_unique<GuardedMemory>(static_cast<size_t>(elements * size), case_.flush, case_.misalign);
-  for (int64_t e = 0; e < elements; ++e) store(case_.in, kNan, x.memory->data() + e * size);  // would win
+  for (int64_t e = 0; e < elements; ++e) store(dtype, kNan, x.memory->data() + e * size);  // would win
   x.values.resize(static_cast<size_t>(rows * columns));
-  for (double& v : x.values) v = draw(case_.in);
+  for (double& v : x.values) v = draw(dtype);
   if (case_.values == Values::kSpecial && !x.values.empty())
     for (double special : {kNan, kInfinity, -kInfinity})
       if (random_->below(3) == 0) x.values[static_cast<size_t>(random_->below(rows * columns))] = special;
   for (int64_t i = 0; i < rows; ++i)
     for (int64_t j = 0; j < columns; ++j)
       store(
-          case_.in, x.values[static_cast<size_t>(i * columns + j)],
+          dtype, x.values[static_cast<size_t>(i * columns + j)],
           x.memory->data() + (transposed ? j * x.leading_dimension + i : i * x.leading_dimension + j) * size);
   x.memory->write_protect();
   return x;
@@ -58,12 +60,12 @@ MatmulArgmaxRequest::Matrix MatmulArgmaxRequest::draw_matrix(bool transposed, in
 
 MatmulArgmaxRequest::MatmulArgmaxRequest(const MatmulArgmaxCase& c, Random* random)
     : case_(c), random_(random), desc_(LATHE_MATMUL_ARGMAX_DESC_INIT), tuning_(LATHE_TUNING_INIT) {
-  a_ = draw_matrix(c.trans_a, c.m, c.k, c.padding);
-  b_ = draw_matrix(c.trans_b, c.k, c.n, c.padding ? c.padding + 1 : 0);
+  a_ = draw_matrix(c.in, c.trans_a, c.m, c.k, c.padding);
+  b_ = draw_matrix(c.b == LATHE_DTYPE_NONE ? c.in : c.b, c.trans_b, c.k, c.n, c.padding ? c.padding + 1 : 0);
   desc_.m = c.m, desc_.n = c.n, desc_.k = c.k;
   const auto describe_operand = [&](const Matrix& x, bool transposed, lathe_operand* o) {
     o->data = x.memory->address();
-    o->dtype = c.in;
+    o->dtype = x.dtype;
     o->layout = transposed ? LATHE_COLUMN_MAJOR : LATHE_ROW_MAJOR;
     o->leading_dimension = c.padding ? x.leading_dimension : 0;
   };

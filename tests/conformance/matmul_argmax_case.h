@@ -22,6 +22,7 @@ namespace lathe::conformance {
 struct MatmulArgmaxCase {
   int64_t m = 1, n = 1, k = 1;
   lathe_dtype in = LATHE_F32, logits = LATHE_F32, index = LATHE_I64;
+  lathe_dtype b = LATHE_DTYPE_NONE;  // of B where it is not `in`
   lathe_dtype bias = LATHE_DTYPE_NONE;
   bool trans_a = false, trans_b = true;
   bool wants_values = false;
@@ -53,11 +54,12 @@ class MatmulArgmaxRequest {
 
  private:
   struct Matrix {
+    lathe_dtype dtype = LATHE_DTYPE_NONE;
     std::unique_ptr<GuardedMemory> memory;
     std::vector<double> values;  // row by row
     int64_t leading_dimension = 0;
   };
-  Matrix draw_matrix(bool transposed, int64_t rows, int64_t columns, int64_t padding);
+  Matrix draw_matrix(lathe_dtype dtype, bool transposed, int64_t rows, int64_t columns, int64_t padding);
   double draw(lathe_dtype dtype);
   testing::AssertionResult check_row(int64_t row, const std::vector<double>& sums,
                                      const std::vector<double>& errors) const;

@@ -67,23 +67,26 @@ std::string MatmulCase::describe() const {
   std::ostringstream s;
   s << "matmul " << conformance::name_of(in);
   if (b != LATHE_DTYPE_NONE) s << " by " << conformance::name_of(b);
-  if (scale_a || scale_b || has_zero_point)
-    s << " scales=" << scale_a << scale_b << " zero=" << (has_zero_point ? zero_point : 0);
-  s << "->" << conformance::name_of(out) << " m=" << m << " n=" << n
-    << " k=" << k << " batch=" << batch << " layout=" << (trans_a ? 't' : 'n') << (trans_b ? 't' : 'n')
-    << " alpha=" << alpha << " beta=" << beta << " c=" << conformance::name_of(c) << "/"
-    << static_cast<int>(c_mode) << " bias=" << conformance::name_of(bias) << " act=" << name_of(activation)
+  if (scale_a || scale_b || has_zero_point || zero_b)
+    s << " scales=" << scale_a << scale_b << " zero=" << (has_zero_point ? zero_point : 0)
+      << " zero_b=" << zero_b;
+  s << "->" << conformance::name_of(out) << " m=" << m << " n=" << n << " k=" << k << " batch=" << batch
+    << " layout=" << (trans_a ? 't' : 'n') << (trans_b ? 't' : 'n') << " alpha=" << alpha << " beta=" << beta
+    << " c=" << conformance::name_of(c) << "/" << static_cast<int>(c_mode)
+    << " bias=" << conformance::name_of(bias) << " act=" << name_of(activation)
     << " residual=" << conformance::name_of(residual) << "/" << static_cast<int>(residual_mode)
     << " determinism=" << determinism << " math=" << math << " split_k=" << split_k
-    << " candidate=" << candidate << " padding=" << padding << (aligned_lines ? " aligned" : "") << " broadcast=" << broadcast_a << broadcast_b
-    << broadcast_c << broadcast_residual << " misalign=" << misalign
-    << " flush=" << (flush == Flush::kEnd ? "end" : "start") << " values=" << static_cast<int>(values);
+    << " candidate=" << candidate << " padding=" << padding << (aligned_lines ? " aligned" : "")
+    << " broadcast=" << broadcast_a << broadcast_b << broadcast_c << broadcast_residual
+    << " misalign=" << misalign << " flush=" << (flush == Flush::kEnd ? "end" : "start")
+    << " values=" << static_cast<int>(values);
   return s.str();
 }
 
 uint8_t* Operand::at(int64_t b, int64_t i, int64_t j) const {
   const int64_t inside = transposed ? j * leading_dimension + i : i * leading_dimension + j;
-  return memory->data() + (b * batch_stride + inside) / elements_of(dtype) * static_cast<int64_t>(bytes_of(dtype));
+  return memory->data() +
+         (b * batch_stride + inside) / elements_of(dtype) * static_cast<int64_t>(bytes_of(dtype));
 }
 
 lathe_operand Operand::operand() const {
@@ -111,13 +114,14 @@ Operand MatmulRequest::make_operand(lathe_dtype dtype, bool transposed, int64_t 
   o.leading_dimension =
       (case_.aligned_lines ? whole(line) : line) + (case_.padding ? whole(case_.padding + pad_extra) : 0);
   // Leading dimension 0 would mean packed, which is what it is.
-  o.batch_stride = broadcast || case_.batch <= 1 ? 0 : lines * o.leading_dimension + (case_.padding ? whole(3) : 0);
+  o.batch_stride =
+      broadcast || case_.batch <= 1 ? 0 : lines * o.leading_dimension + (case_.padding ? whole(3) : 0);
   // The last line has no padding behind it: what follows is the guard page.
   const bool empty = o.batch == 0 || lines == 0 || line == 0;
   const int64_t elements =
       empty ? 0 : (o.batch - 1) * o.batch_stride + (lines - 1) * o.leading_dimension + line;
-  o.memory = std::make_unique<GuardedMemory>(static_cast<size_t>(elements / piece) * bytes_of(dtype), case_.flush,
-                                             case_.misalign);
+  o.memory = std::make_unique<GuardedMemory>(static_cast<size_t>(elements / piece) * bytes_of(dtype),
+                                             case_.flush, case_.misalign);
   if (piece > 1) {  // scales of NaN
     std::memset(o.memory->data(), 0xff, o.memory->bytes());
     return o;
@@ -134,7 +138,8 @@ double MatmulRequest::draw(lathe_dtype dtype) {
   return round_to(dtype, random_->normal());
 }
 
-// q4_0, decoded here as its definition says: byte 2 + j of a block has element j in its lower half, 16 + j in its upper.
+// q4_0, decoded here as its definition says: byte 2 + j of a block has element j in its lower half, 16 + j in
+// its upper.
 std::vector<double> MatmulRequest::fill_blocks(const Operand& o) {
   std::vector<double> values(static_cast<size_t>(o.batch * o.rows * o.columns));
   const bool whole = case_.values == Values::kSmallIntegers;
@@ -187,12 +192,29 @@ std::vector<double> MatmulRequest::scale_values(int kind, int64_t channels,
 void MatmulRequest::make_scales() {
   scale_a_values_ = scale_values(case_.scale_a, case_.m, &scale_a_memory_, &scale_a_, &desc_.a.scale);
   scale_b_values_ = scale_values(case_.scale_b, case_.n, &scale_b_memory_, &scale_b_, &desc_.b.scale);
-  if (!case_.has_zero_point) return;
-  zero_memory_ = std::make_unique<GuardedMemory>(4, case_.flush, case_.misalign);
-  store(LATHE_I32, case_.zero_point, zero_memory_->data());
-  zero_memory_->write_protect();
-  desc_.a.zero_point = zero_memory_->address();
-  for (double& a : a_values_) a -= case_.zero_point;
+}
+
+// The values that the reference multiplies count from them.
+void MatmulRequest::make_zero_points() {
+  if (case_.has_zero_point) {
+    zero_memory_ = std::make_unique<GuardedMemory>(4, case_.flush, case_.misalign);
+    store(LATHE_I32, case_.zero_point, zero_memory_->data());
+    zero_memory_->write_protect();
+    desc_.a.zero_point = zero_memory_->address();
+    for (double& a : a_values_) a -= case_.zero_point;
+  }
+  if (!case_.zero_b) return;
+  const int64_t count = case_.scale_b == 2 ? case_.n : 1;
+  zero_b_memory_ =
+      std::make_unique<GuardedMemory>(static_cast<size_t>(count) * 4, case_.flush, case_.misalign);
+  for (int64_t j = 0; j < count; ++j)
+    store(LATHE_I32, static_cast<double>(random_->between(-128, 127)), zero_b_memory_->data() + j * 4);
+  for (size_t e = 0; e < b_values_.size(); ++e) {
+    const auto column = static_cast<int64_t>(e) % case_.n;
+    b_values_[e] -= load(LATHE_I32, zero_b_memory_->data() + (count == 1 ? 0 : column) * 4);
+  }
+  zero_b_memory_->write_protect();
+  desc_.b.zero_point = zero_b_memory_->address();
 }
 
 std::vector<double> MatmulRequest::fill(const Operand& o) {
@@ -224,7 +246,8 @@ MatmulRequest::MatmulRequest(const MatmulCase& c, Random* random)
   if (case_.c_mode == CMode::kInPlace) case_.c = case_.out;
   if (case_.residual_mode == ResidualMode::kInPlace) case_.residual = case_.out;
   a_ = make_operand(case_.in, case_.trans_a, case_.m, case_.k, case_.broadcast_a, 0);
-  b_ = make_operand(case_.b == LATHE_DTYPE_NONE ? case_.in : case_.b, case_.trans_b, case_.k, case_.n, case_.broadcast_b, 1);
+  b_ = make_operand(case_.b == LATHE_DTYPE_NONE ? case_.in : case_.b, case_.trans_b, case_.k, case_.n,
+                    case_.broadcast_b, 1);
   d_ = make_operand(case_.out, false, case_.m, case_.n, false, 2);
   a_values_ = fill(a_);
   b_values_ = fill(b_);
@@ -239,6 +262,7 @@ MatmulRequest::MatmulRequest(const MatmulCase& c, Random* random)
   desc_.b = b_.operand();
   desc_.d = d_.operand();
   make_scales();
+  make_zero_points();
   desc_.determinism = case_.determinism;
   desc_.math = case_.math;
   lathe_epilogue& epilogue = desc_.epilogue;
@@ -289,7 +313,8 @@ void MatmulRequest::set_tuning(int32_t split_k, int32_t candidate) {
   desc_.next = split_k || candidate ? reinterpret_cast<const lathe_chain*>(&tuning_) : tuning_.next;
 }
 
-void MatmulRequest::set_workspace(void* data, size_t bytes) {
+void MatmulRequest::set_workspace(void* data, size_t bytes, uint32_t flags) {
+  workspace_.flags = flags;
   workspace_.data = data;
   workspace_.bytes = bytes;
   set_tuning(case_.split_k, case_.candidate);
@@ -301,7 +326,8 @@ void MatmulRequest::reset_output() {
 }
 
 bool MatmulRequest::is_exact() const {
-  return case_.out == LATHE_I32 || (case_.values == Values::kSmallIntegers && !is_smooth(case_.activation) && !rounds_to_bytes());
+  return case_.out == LATHE_I32 ||
+         (case_.values == Values::kSmallIntegers && !is_smooth(case_.activation) && !rounds_to_bytes());
 }
 
 void MatmulRequest::compute_reference() {
@@ -369,7 +395,7 @@ bool MatmulRequest::inputs_unchanged() const {
   for (const Operand* o : {&a_, &b_, &c_, &residual_}) {
     if (o->memory && !o->memory->unchanged()) return false;
   }
-  for (const auto* memory : {&bias_, &scale_a_memory_, &scale_b_memory_, &zero_memory_})
+  for (const auto* memory : {&bias_, &scale_a_memory_, &scale_b_memory_, &zero_memory_, &zero_b_memory_})
     if (*memory && !(*memory)->unchanged()) return false;
   return true;
 }

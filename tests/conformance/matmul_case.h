@@ -47,11 +47,12 @@ enum class ResidualMode { kNone, kSeparate, kInPlace };
 struct MatmulCase {
   int64_t m = 1, n = 1, k = 1, batch = 1;
   lathe_dtype in = LATHE_F32, out = LATHE_F32;
-  lathe_dtype b = LATHE_DTYPE_NONE;  // of B where it is not `in`: q4_0
+  lathe_dtype b = LATHE_DTYPE_NONE;  // of B where it is not `in`: q4_0, f16 or bf16
   // Of i8. Scales: 0 none, 1 per tensor, 2 per row of A or column of B.
   int scale_a = 0, scale_b = 0;
   bool has_zero_point = false;
   int32_t zero_point = 0;
+  bool zero_b = false;  // B has zero points, as many as scales, which are drawn
   bool trans_a = false, trans_b = false;
   float alpha = 1, beta = 0;
   CMode c_mode = CMode::kNone;
@@ -64,8 +65,8 @@ struct MatmulCase {
   lathe_math math = LATHE_MATH_STRICT;
   int32_t split_k = 0, candidate = 0;
   int64_t padding = 0;  // added to every leading dimension, and a little differently to each
-  // Every line and matrix begins a multiple of 16 elements after the first: all of them at multiples of 16 bytes with
-  // Flush::kStart.
+  // Every line and matrix begins a multiple of 16 elements after the first: all of them at multiples of 16
+  // bytes with Flush::kStart.
   bool aligned_lines = false;
   bool broadcast_a = false, broadcast_b = false, broadcast_c = false, broadcast_residual = false;
   size_t misalign = 0;  // bytes every pointer is off its natural place
@@ -100,7 +101,7 @@ class MatmulRequest {
   const MatmulCase& parameters() const { return case_; }
   void set_tuning(int32_t split_k, int32_t candidate);
   // Of the device's memory.
-  void set_workspace(void* data, size_t bytes);
+  void set_workspace(void* data, size_t bytes, uint32_t flags = 0);
 
   // D's bytes, padding included, as the last check read them.
   std::vector<uint8_t> output() const { return {d_.memory->data(), d_.memory->data() + d_.memory->bytes()}; }
@@ -124,6 +125,7 @@ class MatmulRequest {
   std::vector<double> fill(const Operand& o);
   std::vector<double> fill_blocks(const Operand& o);
   void make_scales();
+  void make_zero_points();
   std::vector<double> scale_values(int kind, int64_t channels, std::unique_ptr<GuardedMemory>* memory,
                                    lathe_scale* scale, const lathe_scale** where);
   bool rounds_to_bytes() const { return case_.b == LATHE_Q4_0 && case_.math == LATHE_MATH_INT8; }
@@ -134,7 +136,7 @@ class MatmulRequest {
   MatmulCase case_;
   Random* random_;
   Operand a_, b_, c_, d_, residual_;
-  std::unique_ptr<GuardedMemory> bias_, scale_a_memory_, scale_b_memory_, zero_memory_;
+  std::unique_ptr<GuardedMemory> bias_, scale_a_memory_, scale_b_memory_, zero_memory_, zero_b_memory_;
   lathe_scale scale_a_ = LATHE_SCALE_INIT, scale_b_ = LATHE_SCALE_INIT;
   std::vector<double> scale_a_values_, scale_b_values_;  // M and N of them, or none
   std::vector<double> a_values_, b_values_, c_values_, bias_values_, residual_values_;

@@ -20,7 +20,7 @@ PackedRequest::PackedRequest(lathe_device* device, const MatmulCase& c, Random* 
   desc->b.data = packed_->address();
   desc->b.leading_dimension = 0;
   if (desc->b.batch_stride != 0)
-    desc->b.batch_stride = static_cast<int64_t>(bytes / bytes_of(c.in)) / matrices;
+    desc->b.batch_stride = static_cast<int64_t>(bytes / bytes_of(desc->b.dtype)) / matrices;
   desc->b.packed_layout = layout;
   request_.set_tuning(c.split_k, c.candidate);
 }

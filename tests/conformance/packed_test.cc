@@ -62,7 +62,8 @@ class Packed : public ConformanceTest, public testing::WithParamInterface<lathe_
 class PackedElsewhere : public ConformanceTest {};
 
 TEST_P(Packed, LaidOutInPanelsOf16) {
-  const int64_t k = 5, n = 37, word = GetParam() == LATHE_I8 ? 4 : 1, depth = GetParam() == LATHE_I8 ? 8 : k;
+  const int64_t k = 5, n = 37, word = GetParam() == LATHE_I8 ? 4 : GetParam() == LATHE_BF16 ? 2 : 1;
+  const int64_t depth = (k + word - 1) / word * word;
   for (bool trans_b : {false, true}) {
     lathe_matmul_desc desc = plain(1, n, k);
     desc.b.layout = trans_b ? LATHE_COLUMN_MAJOR : LATHE_ROW_MAJOR;
@@ -217,9 +218,9 @@ TEST_P(Packed, RefusesOtherIdsAndSizes) {
   desc.b.batch_stride = 0;
   const lathe_dtype dtype = desc.b.dtype;
   desc.d.dtype = LATHE_F32;
-  desc.a.dtype = desc.b.dtype = LATHE_BF16;  // the id that such weights would have
-  text = run((layout & ~0xFF00u) | uint32_t{LATHE_BF16} << 8);
-  EXPECT_TRUE(has(text, "no layout of bf16")) << text;
+  desc.a.dtype = desc.b.dtype = LATHE_F8_E4M3;  // the id that such weights would have
+  text = run((layout & ~0xFF00u) | uint32_t{LATHE_F8_E4M3} << 8);
+  EXPECT_TRUE(has(text, "no layout of f8e4m3")) << text;
   desc.a.dtype = desc.b.dtype = dtype;
   desc.d.dtype = sum_of(dtype);
   desc.a.packed_layout = layout;
@@ -262,7 +263,7 @@ TEST_P(Packed, WarmsEveryM) {
   EXPECT_EQ(lathe_matmul(fresh.get(), nullptr, &desc), LATHE_MISS);
 }
 
-INSTANTIATE_TEST_SUITE_P(Dtypes, Packed, testing::Values(LATHE_F32, LATHE_F16, LATHE_I8),
+INSTANTIATE_TEST_SUITE_P(Dtypes, Packed, testing::Values(LATHE_F32, LATHE_F16, LATHE_BF16, LATHE_I8),
                          [](const auto& info) { return name_of(info.param); });
 
 }  // namespace

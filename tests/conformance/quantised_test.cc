@@ -181,7 +181,8 @@ TEST_F(Unsupported, NamesTheRequest) {
   lathe_plan* plan = nullptr;
   EXPECT_EQ(lathe_plan_matmul(device(), &desc, &plan), LATHE_UNSUPPORTED);
   EXPECT_EQ(plan, nullptr);
-  EXPECT_EQ(std::string(lathe_last_error()).find("matmul f8e4m3 a=n b=n m=3 n=4 k=5 batch=1 d=f32 on cpu: "), 0u)
+  EXPECT_EQ(std::string(lathe_last_error()).find("matmul f8e4m3 a=n b=n m=3 n=4 k=5 batch=1 d=f32 on cpu: "),
+            0u)
       << lathe_last_error();
 }
 

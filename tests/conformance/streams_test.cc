@@ -1,10 +1,12 @@
 // Streams: several at once share no workspace and no counters.
 #include <atomic>
+#include <cstdio>
 #include <mutex>
 #include <thread>
 #include <vector>
 
 #include "argmax_case.h"
+#include "candidates.h"
 #include "case_limits.h"
 #include "device.h"
 #include "matmul_case.h"
@@ -30,6 +32,37 @@ class Streams : public ConformanceTest {
     c.bias = LATHE_F32;
     c.values = Values::kSmallIntegers;
     return c;
+  }
+  // Of 16-bit elements, which every family can take: rows few enough for the skinny one, lines of whole 16
+  // bytes.
+  static MatmulCase split_of_any_family() {
+    MatmulCase c;
+    c.m = 13;
+    c.n = quick_or(72, 520);
+    c.k = capped(quick_or(1040, 4112));
+    c.in = LATHE_BF16;
+    c.trans_b = true;
+    c.aligned_lines = true;
+    c.flush = Flush::kStart;
+    c.bias = LATHE_F32;
+    c.values = Values::kSmallIntegers;
+    return c;
+  }
+  // The forms of kernel that split such a request, each with who merges: forced one by one.
+  std::vector<KernelForm> split_forms() {
+    const MatmulRequest request(split_of_any_family(), &random_);
+    std::vector<nlohmann::json> splitting;
+    for (const nlohmann::json& candidate : legal_candidates(device(), *request.desc()))
+      if (candidate.value("splits", 1) > 1) splitting.push_back(candidate);
+    const std::vector<KernelForm> forms = kernel_forms(splitting);
+    for (const KernelForm& form : forms) std::printf("forced: %s\n", form.name.c_str());
+    EXPECT_GT(forms.size(), 1u);
+    return forms;
+  }
+  std::unique_ptr<MatmulRequest> forced(const KernelForm& form) {
+    auto request = std::make_unique<MatmulRequest>(split_of_any_family(), &random_);
+    request->set_tuning(0, form.rank);
+    return request;
   }
   Random random_ = random_stream(16);
 };
@@ -72,6 +105,67 @@ TEST_F(Streams, LaunchesInFlightDoNotMeet) {
     EXPECT_TRUE(matmuls[i]->check());
     EXPECT_TRUE(rows[i]->check());
   }
+}
+
+// Every family's splits, whoever merges them, on several streams at once: what one launch leaves in a
+// stream's workspace and counters the next form of kernel finds there. Each launch has a result of its own.
+TEST_F(Streams, SplitsOfEveryFamilyAtOnce) {
+  constexpr size_t kStreams = 3;
+  const std::vector<KernelForm> forms = split_forms();
+  std::vector<std::unique_ptr<OwnStream>> streams;
+  std::vector<std::vector<std::unique_ptr<MatmulRequest>>> requests(kStreams);  // of each stream, by form
+  for (size_t s = 0; s < kStreams; ++s) {
+    streams.push_back(std::make_unique<OwnStream>(device()));
+    for (const KernelForm& form : forms) requests[s].push_back(forced(form));
+  }
+  for (int64_t lap = 0; lap < quick_or(2, 60) && !is_over(); ++lap) {
+    for (const auto& of_stream : requests)
+      for (const auto& request : of_stream) request->reset_output();
+    // All streams at the same form in one lap, each at another in the next.
+    const size_t apart = lap % 2 ? forms.size() / kStreams : 0;
+    for (size_t f = 0; f < forms.size(); ++f)
+      for (size_t s = 0; s < kStreams; ++s) {
+        const size_t form = (f + s * apart) % forms.size();
+        ASSERT_LATHE_OK(lathe_matmul(device(), streams[s]->get(), requests[s][form]->desc()));
+      }
+    for (const auto& stream : streams) ASSERT_LATHE_OK(lathe_stream_synchronize(device(), stream->get()));
+    for (size_t s = 0; s < kStreams; ++s)
+      for (size_t f = 0; f < forms.size(); ++f)
+        ASSERT_TRUE(requests[s][f]->check()) << forms[f].name << " on stream " << s << " in lap " << lap;
+  }
+}
+
+// One workspace of the caller's, zeroed once, for every family's splits in turn: each leaves its counters
+// zero, and where they are no other's results lie.
+TEST_F(Streams, AZeroedWorkspaceServesEveryFamily) {
+  const OwnStream stream(device());
+  std::vector<std::unique_ptr<MatmulRequest>> requests;
+  size_t bytes = 0;
+  MatmulRequest* neediest = nullptr;
+  for (const KernelForm& form : split_forms()) {
+    requests.push_back(forced(form));
+    lathe_plan* plan = nullptr;
+    ASSERT_LATHE_OK(lathe_plan_matmul(device(), requests.back()->desc(), &plan));
+    size_t needed = 0;
+    EXPECT_LATHE_OK(lathe_plan_workspace_bytes(plan, &needed));
+    lathe_plan_destroy(plan);
+    if (needed > bytes) bytes = needed, neediest = requests.back().get();
+  }
+  ASSERT_GT(bytes, 0u);
+  bytes *= 2;
+  const GuardedMemory workspace(bytes, Flush::kStart);
+  std::fill(workspace.data(), workspace.data() + bytes, uint8_t{0});
+  workspace.publish();
+  for (int round = 0; round < 2; ++round)
+    for (const auto& request : requests) {
+      request->set_workspace(workspace.address(), bytes, LATHE_WORKSPACE_ZEROED);
+      EXPECT_TRUE(request->run(device(), stream.get()));
+    }
+  neediest->set_workspace(workspace.address(), bytes - 1, LATHE_WORKSPACE_ZEROED);
+  EXPECT_EQ(lathe_matmul(device(), stream.get(), neediest->desc()), LATHE_INVALID_ARGUMENT)
+      << "twice its need";
+  workspace.fetch();
+  EXPECT_TRUE(workspace.canaries_intact());
 }
 
 TEST_F(Streams, ThreadsWithStreamsOfTheirOwn) {

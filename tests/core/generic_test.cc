@@ -102,12 +102,28 @@ TEST(Generic, WeightsInBlocksHaveTheirOwnOnTheCpu) {
   EXPECT_EQ(count(kGpu), 0);
 }
 
+TEST(Generic, WeightsOf16BitsByF32HaveTheirOwnOnTheCpu) {
+  for (Op op : {Op::kMatmul, Op::kMatmulArgmax})
+    for (DType b : {DType::kF16, DType::kBF16}) {
+      ProblemClass c = some_class();
+      c.op = op;
+      c.a = DType::kF32;
+      c.b = b;
+      for (const auto& [target, wanted] : {std::pair{kCpu, 1}, {kGpu, 0}}) {
+        const std::vector<ProblemClass> classes = generic_classes(target);
+        EXPECT_EQ(std::count(classes.begin(), classes.end(), generic_class_of(c)), wanted)
+            << describe(c, {1, 1, 1, 1});
+      }
+    }
+}
+
 TEST(Generic, NoneHasScales) {
-  for (int field = 0; field < 3; ++field) {
+  for (int field = 0; field < 4; ++field) {
     ProblemClass c = some_class();
     if (field == 0) c.scale_a = Scale::kPerTensor;
     if (field == 1) c.scale_b = Scale::kPerChannel;
     if (field == 2) c.zero_a = 1;
+    if (field == 3) c.zero_b = Scale::kPerTensor;
     EXPECT_FALSE(may_fall_back(c)) << field;
   }
 }

@@ -113,6 +113,8 @@ TEST(KernelNameTest, NoTwoKernelsShareAName) {
       [](ProblemClass& c) { c.scale_b = Scale::kPerTensor; },
       [](ProblemClass& c) { c.scale_b = Scale::kPerChannel; },
       [](ProblemClass& c) { c.zero_a = 1; },
+      [](ProblemClass& c) { c.zero_b = Scale::kPerTensor; },
+      [](ProblemClass& c) { c.zero_b = Scale::kPerChannel; },
       [](ProblemClass& c) { c.n = 4097; },
       [](ProblemClass& c) { c.k = 4096; },
       [](ProblemClass& c) { c.m_lo = 1; },

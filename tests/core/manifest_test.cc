@@ -182,8 +182,9 @@ TEST(Manifest, ClassesThatNoRequestIsOfAreRefused) {
       R"("a":"f32","b":"q4_0","d":"f32","trans_b":1,"k":64,"math":"int8")",
       R"("a":"f32","b":"f32","d":"f16","trans_b":1,"k":65,"math":"tf32","packed_b":1,"c":"f32","bias":"f16")",
       R"("a":"i8","b":"i8","d":"i32","k":65,"zero_a":1)",
-      R"("a":"i8","b":"i8","d":"f16","k":65,"scale_a":1,"scale_b":2,"bias":"f32","residual":"bf16")",
-      R"("a":"f8e4m3","b":"f8e4m3","d":"f32","k":65)"};
+      R"("a":"i8","b":"i8","d":"f16","k":65,"scale_a":1,"scale_b":2,"zero_b":2,"bias":"f32","residual":"bf16")",
+      R"("a":"f8e4m3","b":"f8e4m3","d":"f32","k":65)",
+      R"("a":"f32","b":"f16","d":"f32","trans_b":1,"k":65,"packed_b":1)"};
   const auto with = [](std::string fields, const std::string& changes) {
     Json json = Json::parse("{\"op\":\"matmul\",\"n\":48,\"m_max\":8," + fields + "}");
     json.update(Json::parse("{" + changes + "}"));
@@ -203,10 +204,16 @@ TEST(Manifest, ClassesThatNoRequestIsOfAreRefused) {
       {0, R"("packed_b":1)", "\"packed_b\""},
       {0, R"("a":"i32")", "i32 is none of"},
       {1, R"("a":"f16","b":"f16")", "tf32 is for f32 alone"},
+      {1, R"("b":"f16")", "tf32 is for f32 alone"},
+      {5, R"("a":"bf16")", "f16 is not bf16"},
+      {5, R"("b":"f8e4m3")", "f8e4m3 is not f32"},
       {1, R"("math":"int8")", "int8 is for B of q4_0 alone"},
       {1, R"("trans_b":0)", "\"packed_b\""},
       {1, R"("scale_a":1)", "of a matmul of i8 alone"},
       {1, R"("zero_a":1)", "of a matmul of i8 alone"},
+      {1, R"("zero_b":1)", "of a matmul of i8 alone"},
+      {2, R"("zero_b":2)", "as many as"},
+      {3, R"("zero_b":1)", "as many as"},
       {1, R"("c":"i8")", "\"c\": i8 is none of"},
       {1, R"("bias":"i8")", "\"bias\": i8 is none of"},
       {1, R"("residual":"i8")", "\"residual\": i8 is none of"},
@@ -248,6 +255,7 @@ TEST(Manifest, FieldsThatAnOpHasNotAreRefused) {
                {"argmax", R"("scale_a":1)"},
                {"argmax", R"("scale_b":1)"},
                {"argmax", R"("zero_a":1)"},
+               {"argmax", R"("zero_b":1)"},
                {"argmax", R"("packed_b":1)"},
                {"argmax", R"("logits":"f32")"},
                {"argmax", R"("c":"f32")"},

@@ -96,7 +96,10 @@ TEST(ProblemClassTest, EveryByteCountsInComparisonAndHash) {
 }
 
 TEST(ProblemClassTest, JsonRoundTrips) {
-  for (const ProblemClass& c : {linear(), vocabulary(), ProblemClass()}) {
+  ProblemClass elementwise;
+  elementwise.op = Op::kElementwise;
+  elementwise.program_lo = 5, elementwise.program_hi = uint64_t{1} << 63;
+  for (const ProblemClass& c : {linear(), vocabulary(), ProblemClass(), elementwise}) {
     const auto back = problem_class_from_json(to_json(c));
     ASSERT_TRUE(back.ok()) << back.status();
     EXPECT_EQ(*back, c);
@@ -112,7 +115,7 @@ TEST(ProblemClassTest, EveryJsonLeafIsRead) {
       const auto back = problem_class_from_json(changed);
       if (back.ok()) EXPECT_FALSE(*back == c) << path;
     });
-    EXPECT_EQ(leaves, 27);
+    EXPECT_EQ(leaves, 29);
   }
 }
 
@@ -135,6 +138,12 @@ TEST(ProblemClassTest, HostileJsonIsAnError) {
   Json extra = good;
   extra["new_field"] = 1;
   EXPECT_FALSE(problem_class_from_json(extra).ok());
+  for (const char* digest : {"0", "00000000000000000000000000000000", "0123456789abcdef0123456789abcdeF",
+                             "0123456789abcdef0123456789abcde", "0123456789abcdef0123456789abcdef0"}) {
+    Json j = good;
+    j["program"] = digest;
+    EXPECT_FALSE(problem_class_from_json(j).ok()) << digest;
+  }
   Json inverted = good;
   inverted["m_lo"] = 40;
   EXPECT_FALSE(problem_class_from_json(inverted).ok());

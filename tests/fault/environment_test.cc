@@ -112,7 +112,8 @@ class EnvironmentTest : public testing::Test {
       if (file.path().extension() == ending) bytes = std::max(bytes, file.file_size());
     return bytes;
   }
-  // Everything right, in memory: why is said once, and to whoever asks what is in a directory that is refused.
+  // Everything right, in memory: why is said once, and to whoever asks what is in a directory that is
+  // refused.
   void expect_memory_only(const Strings& environment, const std::string& cause) const {
     const Outcome outcome = run_with(environment, {"16", "32", "16"});
     EXPECT_TRUE(outcome.succeeded) << outcome.out;

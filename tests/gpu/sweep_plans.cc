@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <set>
+#include <tuple>
 
 #include "absl/strings/str_cat.h"
 #include "core/key.h"
@@ -58,6 +59,28 @@ std::vector<ProblemClass> formed_classes() {
               }
               classes.push_back(with_alignment(c, alignment, /*is_cpu=*/false));
             }
+  return classes;
+}
+
+// What layers add to 16-bit products that leave them in 16 bits: an activation, and an operand of D's size
+// beside it. At M of which the tiles are chosen with and without registers to spare.
+std::vector<ProblemClass> epilogue_classes() {
+  std::vector<ProblemClass> classes;
+  for (const Shape& shape : {Shape{"gate_up", 28672, 4096}, Shape{"square", 4096, 4096}})
+    for (int64_t m : {128, 200, 300, 4096})
+      for (DType t : {DType::kF16, DType::kBF16})
+        for (Activation activation : {Activation::kGelu, Activation::kGeluTanh, Activation::kSilu})
+          for (const auto& [c_too, residual_too, bias_too] :
+               {std::tuple(false, true, false), std::tuple(false, true, true),
+                std::tuple(true, false, true)}) {
+            ProblemClass c = matmul_class(t, t, shape.n, shape.k, m_bucket(m));
+            c.trans_b = 1;
+            c.activation = activation;
+            if (c_too) c.c = t;
+            if (residual_too) c.residual = t;
+            if (bias_too) c.bias = t;
+            classes.push_back(with_alignment(c, Alignment::k16, /*is_cpu=*/false));
+          }
   return classes;
 }
 
@@ -169,8 +192,8 @@ std::string SweepPlan::form() const {
 std::vector<SweepPlan> chosen_plans(Backend backend, bool whole) {
   Collector collector;
   for_each_device(backend, [&](const DeviceFacts& facts) {
-    for (const auto& classes : {layer_classes(whole), formed_classes(), further_classes(), argmax_classes(),
-                                matmul_argmax_classes()})
+    for (const auto& classes : {layer_classes(whole), formed_classes(), epilogue_classes(), further_classes(),
+                                argmax_classes(), matmul_argmax_classes()})
       for (const ProblemClass& c : classes) collector.add(facts, c, /*every_legal=*/false);
   });
   return collector.plans;

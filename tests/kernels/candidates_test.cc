@@ -222,10 +222,11 @@ DeviceFacts synthetic(const std::string& target, const std::map<std::string, dou
 }
 
 // 1x512x1024 f32, one worker, 1 GHz, 1 GB/s: four tasks of 128 columns.
-//   a task: 16 groups of 8 columns x (64 vectors of K x 5.45 cycles + 8 sums x 5 to add their lanes) = 6220.8
-//   cycles, where 5.45 = 8 FMAs that wait for 5 cycles of latency, and a tenth of 9 loads at 2 a cycle; it
-//   reads 129 rows of 4096 bytes and writes 512: 528,896 bytes, 528.896 us; a quarter of the 6.2208 us shows;
-//   and costs 0.2 us to start.
+//   a task: 16 groups of 8 columns x (64 vectors of K x 7.45 cycles + 8 sums x 5 to add their lanes) = 8268.8
+//   cycles, where 7.45 = 8 FMAs that wait for 5 cycles of latency, a tenth of 9 loads at 2 a cycle, and A's
+//   line out of L2, since A and 8 rows of B are more than L1; it reads 129 rows of 4096 bytes and writes 512:
+//   528,896 bytes at 4096 / 4696 of the rate for rows side by side, 606.371 us; a quarter of the 8.2688 us
+//   shows; and costs 0.2 us to start.
 TEST(Candidates, DotPredictionByHand) {
   const DeviceFacts f = synthetic("x86-64-avx512", {{"clock_hz", 1e9},
                                                     {"fma_units", 2},
@@ -241,9 +242,61 @@ TEST(Candidates, DotPredictionByHand) {
     const CompileConfig& g = r.plan.config;
     if (!r.rejection.empty() || g.kernel != "dot" || g.register_n != 8 || g.tile_n != 128) continue;
     ++found;
-    EXPECT_NEAR(r.plan.predicted_seconds, 4 * (528.896e-6 + 0.25 * 6.2208e-6 + 0.2e-6), 1e-12);
+    EXPECT_NEAR(r.plan.predicted_seconds, 4 * (528.896e-6 * 4696 / 4096 + 0.25 * 8.2688e-6 + 0.2e-6), 1e-12);
   }
   EXPECT_EQ(found, 1);
+}
+
+DeviceFacts zen4() {
+  return synthetic("x86-64-avx512bf16", {{"clock_hz", 3.55e9},
+                                         {"fma_units", 1},
+                                         {"l1d_bytes", 32 << 10},
+                                         {"l2_bytes", 1 << 20},
+                                         {"l3_bytes", 32 << 20},
+                                         {"memory_bytes_per_second", 460.8e9},
+                                         {"core_bytes_per_second", 25e9}});
+}
+
+// The config of least predicted time for M rows of a Linear layer.
+CompileConfig cheapest(DType type, int64_t m, int64_t n, int64_t k) {
+  ProblemClass c = matmul_class(type, type, n, k, {m, m});
+  c.trans_b = 1;
+  if (type == DType::kI8) c.d = DType::kI32;
+  const std::vector<RankedPlan> all = candidates(c, zen4());
+  const RankedPlan* best = nullptr;
+  for (const RankedPlan& r : all)
+    if (r.rejection.empty() && (!best || r.plan.predicted_seconds < best->plan.predicted_seconds)) best = &r;
+  return best ? best->plan.config : CompileConfig();
+}
+
+// What a short row of B is costs a single row of A more than waiting for one column's sum.
+TEST(Candidates, ASingleRowReadsShortRowsOneAfterTheOther) {
+  for (const auto& [type, k] :
+       {std::pair{DType::kF32, 512}, {DType::kF32, 1024}, {DType::kBF16, 1536}, {DType::kI8, 4096}}) {
+    const CompileConfig c = cheapest(type, 1, 8192, k);
+    EXPECT_EQ(c.kernel, "dot") << name_of(type);
+    EXPECT_EQ(c.register_n, 1) << name_of(type) << " k " << k;
+  }
+  EXPECT_GT(cheapest(DType::kF32, 1, 4096, 4096).register_n, 1);
+}
+
+// 5 rows of 1024 and as much of 2 columns lie in 32 KiB, of 4 they do not; 5 rows of 4096 never do.
+TEST(Candidates, FewColumnsLeaveARowsInL1) {
+  EXPECT_EQ(cheapest(DType::kF32, 5, 8192, 1024).register_n, 2);
+  EXPECT_EQ(cheapest(DType::kF32, 5, 8192, 4096).register_n, 4);
+}
+
+TEST(Candidates, BlocksOfKAreAsLongAsEachOther) {
+  ProblemClass c = matmul_class(DType::kF32, DType::kF32, 8192, 1024, {5, 5});
+  c.trans_b = 1;
+  int found = 0;
+  for (const RankedPlan& r : candidates(c, zen4())) {
+    const CompileConfig& g = r.plan.config;
+    if (!r.rejection.empty() || g.kernel != "dot" || g.tile_k == 0) continue;
+    EXPECT_LT(ceil_div(1024, g.tile_k) * g.tile_k - 1024, 16 * ceil_div(1024, g.tile_k)) << g.tile_k;
+    ++found;
+  }
+  EXPECT_GT(found, 0);
 }
 
 // 64x640x1024 f32 on ten units at 1 GHz and 128 FMA lanes: one workgroup of 64x64 a unit, 8 waves, FMAs at

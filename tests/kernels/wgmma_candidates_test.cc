@@ -63,8 +63,8 @@ TEST(WgmmaShape, LargeTile) {
   EXPECT_EQ(s.shared_bytes, 4 * 49152 + 8 * 16 * 40 * 4 + 4 * 16);
   EXPECT_EQ(s.resident, 1);
   // 504 registers for a thread of each of three warpgroups, in steps of 8.
-  EXPECT_EQ(s.producer_registers, 40);
-  EXPECT_EQ(s.consumer_registers, 232);
+  EXPECT_EQ(s.producer_registers, 24);
+  EXPECT_EQ(s.consumer_registers, 240);
   EXPECT_EQ(s.a.boxes, 1);
   EXPECT_EQ(s.a.box_rows, 128);
   EXPECT_EQ(s.b.box_rows, 256);

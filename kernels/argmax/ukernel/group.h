@@ -1,5 +1,5 @@
-// The two functions of one type of element, TYPE of BITS each, whose value in f32 `value_of` has. Included once
-// for each.
+// The two functions of one type of element, TYPE of BITS each, whose value in f32 `value_of` has. Included
+// once for each.
 #define JOIN_(x, y) x##y
 #define JOIN(x, y) JOIN_(x, y)
 #define NAME(x) JOIN(JOIN(x, _), TYPE)

@@ -1,8 +1,9 @@
 // targets: sm_75 sm_80 gfx9 gfx11
 //
-// The best of a row of n >= 1 elements (fewer than 2^31), or of a chunk of it, by a group of threads of a GPU:
-// by a wave, or by the whole workgroup. The lowest column of equals wins, the first NaN over everything. In
-// all threads of the group, the value's bits as f32 above its column. Rows lie at any address of an element.
+// The best of a row of n >= 1 elements (fewer than 2^31), or of a chunk of it, by a group of threads of a
+// GPU: by a wave, or by the whole workgroup. The lowest column of equals wins, the first NaN over everything.
+// In all threads of the group, the value's bits as f32 above its column. Rows lie at any address of an
+// element.
 //
 // A load is 16 bytes. Unlike the generated kernel, which keeps the 16 bytes in which its maximum rose, a
 // thread keeps their place alone and reads them again at the end.

@@ -1,6 +1,7 @@
 // targets: gfx90a gfx942 gfx950
 //
-// The multi-MMA inner kernel of CDNA on bf16: MFMA of 16 x 16, over 32 of K at once on gfx950 and in two instructions before.
+// The multi-MMA inner kernel of CDNA on bf16: MFMA of 16 x 16, over 32 of K at once on gfx950 and in two
+// instructions before.
 #include "mfma.h"
 
 #if defined(__gfx950__)
@@ -11,8 +12,8 @@ typedef int16_t four __attribute__((vector_size(8)));
 typedef int16_t eight __attribute__((vector_size(16)));
 #define LOW(x) __builtin_shufflevector((eight)(x), (eight)(x), 0, 1, 2, 3)
 #define HIGH(x) __builtin_shufflevector((eight)(x), (eight)(x), 4, 5, 6, 7)
-#define MULTIPLY(d, a, b)                                                   \
-  do {                                                                      \
+#define MULTIPLY(d, a, b)                                                        \
+  do {                                                                           \
     d = __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(LOW(b), LOW(a), d, 0, 0, 0);   \
     d = __builtin_amdgcn_mfma_f32_16x16x16bf16_1k(HIGH(b), HIGH(a), d, 0, 0, 0); \
   } while (0)

@@ -1,10 +1,10 @@
-// One inner kernel: FUNCTION, of a tile of TILE_M x TILE_N in waves of WARP_M x WARP_N (columns of waves innermost). Included
-// once for each; around it MULTIPLY says what is multiplied: sixteen bytes along K of each lane, in one instruction or two.
-// B's columns are the instruction's rows, so that a lane's sums are neighbours along N. Each sum is of all steps of K in
-// ascending order, from zero.
+// One inner kernel: FUNCTION, of a tile of TILE_M x TILE_N in waves of WARP_M x WARP_N (columns of waves
+// innermost). Included once for each; around it MULTIPLY says what is multiplied: sixteen bytes along K of
+// each lane, in one instruction or two. B's columns are the instruction's rows, so that a lane's sums are
+// neighbours along N. Each sum is of all steps of K in ascending order, from zero.
 //
-// Blocks of K pass through registers and two buffers: while one is multiplied, the next goes from registers to the other
-// buffer, and the one after that is on its way into registers.
+// Blocks of K pass through registers and two buffers: while one is multiplied, the next goes from registers
+// to the other buffer, and the one after that is on its way into registers.
 #define WARPS_N (TILE_N / WARP_N)
 #define THREADS (TILE_M / WARP_M * WARPS_N * 64)
 #define A_BYTES (TILE_M * DEPTH_BYTES)
@@ -17,33 +17,37 @@
 #define COPIES_B (TILE_N / ROW_STEP)
 #define EACH(i, count) _Pragma("clang loop unroll(full)") for (int i = 0; i < (count); ++i)
 
-void FUNCTION(const GLOBAL char *a, int64_t a_pitch, int32_t rows, int32_t a_k_contiguous, const GLOBAL char *b,
-              int64_t b_pitch, int32_t columns, int32_t b_k_contiguous, int32_t depth, int32_t thread, SHARED char *shared,
-              PRIVATE float *sums) {
+void FUNCTION(const GLOBAL char* a, int64_t a_pitch, int32_t rows, int32_t a_k_contiguous,
+              const GLOBAL char* b, int64_t b_pitch, int32_t columns, int32_t b_k_contiguous, int32_t depth,
+              int32_t thread, SHARED char* shared, PRIVATE float* sums) {
   const operand xa = {a, a_pitch, rows, a_k_contiguous}, xb = {b, b_pitch, columns, b_k_contiguous};
   const layout la = {DEPTH_BYTES, TILE_M}, lb = {DEPTH_BYTES, TILE_N};
   const uint32_t lane = thread % 64, wave = thread / 64;
   const uint32_t first_row = wave / WARPS_N * WARP_M, first_column = wave % WARPS_N * WARP_N;
   chunk copy_a[COPIES_A], copy_b[COPIES_B], now_a[FRAGMENTS_M], now_b[FRAGMENTS_N];
-#define BEGIN(k0)                                                                                                     \
-  do {                                                                                                                \
-    EACH(i, COPIES_A) copy_a[i] = *(const GLOBAL chunk *)source_of(&xa, thread, thread / 4 + i * ROW_STEP, k0, depth); \
-    EACH(i, COPIES_B) copy_b[i] = *(const GLOBAL chunk *)source_of(&xb, thread, thread / 4 + i * ROW_STEP, k0, depth); \
+#define BEGIN(k0)                                                                                   \
+  do {                                                                                              \
+    EACH(i, COPIES_A)                                                                               \
+    copy_a[i] = *(const GLOBAL chunk*)source_of(&xa, thread, thread / 4 + i * ROW_STEP, k0, depth); \
+    EACH(i, COPIES_B)                                                                               \
+    copy_b[i] = *(const GLOBAL chunk*)source_of(&xb, thread, thread / 4 + i * ROW_STEP, k0, depth); \
   } while (0)
-#define END(k0, to)                                                                                         \
-  do {                                                                                                      \
-    const chunk mask = mask_of(thread, k0, depth);                                                          \
-    EACH(i, COPIES_A)                                                                                       \
-    *(SHARED chunk *)((to) + place_of(la, thread / 4 + i * ROW_STEP, thread % 4)) = copy_a[i] & mask;           \
-    EACH(i, COPIES_B)                                                                                       \
-    *(SHARED chunk *)((to) + A_BYTES + place_of(lb, thread / 4 + i * ROW_STEP, thread % 4)) = copy_b[i] & mask; \
+#define END(k0, to)                                                                                  \
+  do {                                                                                               \
+    const chunk mask = mask_of(thread, k0, depth);                                                   \
+    EACH(i, COPIES_A)                                                                                \
+    *(SHARED chunk*)((to) + place_of(la, thread / 4 + i * ROW_STEP, thread % 4)) = copy_a[i] & mask; \
+    EACH(i, COPIES_B)                                                                                \
+    *(SHARED chunk*)((to) + A_BYTES + place_of(lb, thread / 4 + i * ROW_STEP, thread % 4)) =         \
+        copy_b[i] & mask;                                                                            \
   } while (0)
-#define LOAD(to_a, to_b, from)                                                                                       \
-  do {                                                                                                               \
-    EACH(i, FRAGMENTS_M)                                                                                             \
-    to_a[i] = *(const SHARED chunk *)((from) + place_of(la, first_row + i * 16 + lane % 16, lane / 16));               \
-    EACH(j, FRAGMENTS_N)                                                                                             \
-    to_b[j] = *(const SHARED chunk *)((from) + A_BYTES + place_of(lb, first_column + j * 16 + lane % 16, lane / 16)); \
+#define LOAD(to_a, to_b, from)                                                                          \
+  do {                                                                                                  \
+    EACH(i, FRAGMENTS_M)                                                                                \
+    to_a[i] = *(const SHARED chunk*)((from) + place_of(la, first_row + i * 16 + lane % 16, lane / 16)); \
+    EACH(j, FRAGMENTS_N)                                                                                \
+    to_b[j] = *(const SHARED chunk*)((from) + A_BYTES +                                                 \
+                                     place_of(lb, first_column + j * 16 + lane % 16, lane / 16));       \
   } while (0)
   sums4 x[FRAGMENTS_M][FRAGMENTS_N];
   EACH(i, FRAGMENTS_M) EACH(j, FRAGMENTS_N) x[i][j] = (sums4){0};

@@ -1,6 +1,7 @@
-// CUDA, sm_80 and later: how an operand gets into shared memory, in chunks of 16 bytes that are copied asynchronously, and
-// from there into registers. In a stage it lies in rows along K where it is contiguous there, else along its width; the
-// chunks of a row are exchanged by the row's number, so that neither copies nor ldmatrix meet in a bank.
+// CUDA, sm_80 and later: how an operand gets into shared memory, in chunks of 16 bytes that are copied
+// asynchronously, and from there into registers. In a stage it lies in rows along K where it is contiguous
+// there, else along its width; the chunks of a row are exchanged by the row's number, so that neither copies
+// nor ldmatrix meet in a bank.
 #include "multi_mma.h"
 
 #define DEPTH_BYTES 64  // of a stage, along K
@@ -12,8 +13,9 @@ typedef struct {
 } matrices;
 
 // Sixteen bytes, of which `bytes` are read and the rest are zero.
-static INLINE void copy(uint32_t to, const GLOBAL char *from, int32_t bytes) {
-  __asm__ volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes) : "memory");
+static INLINE void copy(uint32_t to, const GLOBAL char* from, int32_t bytes) {
+  __asm__ volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to), "l"(from), "r"(bytes)
+                   : "memory");
 }
 static INLINE void commit(void) { __asm__ volatile("cp.async.commit_group;" ::: "memory"); }
 // Until all but the thread's last `pending` groups are there, in all threads.
@@ -23,20 +25,21 @@ static INLINE void commit(void) { __asm__ volatile("cp.async.commit_group;" ::: 
     __syncthreads();                                                       \
   } while (0)
 
-#define LDMATRIX(form, m, at)                                                          \
-  __asm__ volatile("ldmatrix.sync.aligned.m8n8.x4." form " {%0, %1, %2, %3}, [%4];"    \
-                   : "=r"((m).r[0]), "=r"((m).r[1]), "=r"((m).r[2]), "=r"((m).r[3])    \
-                   : "r"(at)                                                           \
+#define LDMATRIX(form, m, at)                                                       \
+  __asm__ volatile("ldmatrix.sync.aligned.m8n8.x4." form " {%0, %1, %2, %3}, [%4];" \
+                   : "=r"((m).r[0]), "=r"((m).r[1]), "=r"((m).r[2]), "=r"((m).r[3]) \
+                   : "r"(at)                                                        \
                    : "memory")
 
-static INLINE layout layout_of(const operand *x, uint32_t width, uint32_t element) {
+static INLINE layout layout_of(const operand* x, uint32_t width, uint32_t element) {
   layout l = {DEPTH_BYTES, width};
   if (!x->k_contiguous) l.row_bytes = width * element, l.rows = DEPTH_BYTES / element;
   return l;
 }
-// The block of K at `k0`: a thread copies the same chunk of rows that lie threads / chunks apart. Zero beyond what exists.
-static INLINE void copy_block(const operand *x, uint32_t width, uint32_t element, uint32_t threads, uint32_t thread,
-                              int32_t k0, int32_t depth, uint32_t to) {
+// The block of K at `k0`: a thread copies the same chunk of rows that lie threads / chunks apart. Zero beyond
+// what exists.
+static INLINE void copy_block(const operand* x, uint32_t width, uint32_t element, uint32_t threads,
+                              uint32_t thread, int32_t k0, int32_t depth, uint32_t to) {
   const layout l = layout_of(x, width, element);
   const uint32_t chunks = l.row_bytes / 16, step = threads / chunks, chunk = thread % chunks;
   const int32_t of_chunk = 16 / element, along = (x->k_contiguous ? k0 : 0) + (int32_t)chunk * of_chunk;
@@ -47,14 +50,16 @@ static INLINE void copy_block(const operand *x, uint32_t width, uint32_t element
   for (uint32_t i = 0; i < width * DEPTH_BYTES / 16 / threads; ++i) {
     const uint32_t place = thread / chunks + i * step;
     const int32_t row = first + (int32_t)place;
-    copy(to + place_of(l, place, chunk), x->data + (row * x->pitch + along) * (int32_t)element, row < end ? bytes : 0);
+    copy(to + place_of(l, place, chunk), x->data + (row * x->pitch + along) * (int32_t)element,
+         row < end ? bytes : 0);
   }
 }
 
-// Sixteen of the warp's rows of A or columns of B for one step: of four matrices the second is the next eight of the width
-// and the third the next chunk along K, or the other way round, so that registers come in mma.sync's order.
-static INLINE matrices load_fragment(const operand *x, int32_t is_a, uint32_t width, uint32_t element, uint32_t from,
-                                     uint32_t first, uint32_t lane, uint32_t step) {
+// Sixteen of the warp's rows of A or columns of B for one step: of four matrices the second is the next eight
+// of the width and the third the next chunk along K, or the other way round, so that registers come in
+// mma.sync's order.
+static INLINE matrices load_fragment(const operand* x, int32_t is_a, uint32_t width, uint32_t element,
+                                     uint32_t from, uint32_t first, uint32_t lane, uint32_t step) {
   const layout l = layout_of(x, width, element);
   const uint32_t low = lane % 16, high = lane / 16;
   const int32_t rows_first = is_a == x->k_contiguous;
@@ -63,7 +68,8 @@ static INLINE matrices load_fragment(const operand *x, int32_t is_a, uint32_t wi
   if (x->k_contiguous)
     LDMATRIX("shared.b16", m, from + place_of(l, first + row, step * (STEP_BYTES / 16) + half));
   else
-    LDMATRIX("trans.shared.b16", m, from + place_of(l, step * (STEP_BYTES / element) + row, first / (16 / element) + half));
+    LDMATRIX("trans.shared.b16", m,
+             from + place_of(l, step * (STEP_BYTES / element) + row, first / (16 / element) + half));
   return m;
 }
 

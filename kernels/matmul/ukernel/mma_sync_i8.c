@@ -1,6 +1,7 @@
 // targets: sm_80
 //
-// The multi-MMA inner kernel of CUDA on i8, which both operands have along K: ldmatrix transposes nothing of one byte.
+// The multi-MMA inner kernel of CUDA on i8, which both operands have along K: ldmatrix transposes nothing of
+// one byte.
 #include "mma_sync.h"
 
 #define ELEMENT 1

@@ -1,7 +1,7 @@
 // targets: x86-64-v3 x86-64-v4
 //
-// The multi-MMA inner kernel on f32: a register tile of products over all of K, from panels as the emitter packs them
-// (kernels/matmul/emit_cpu_panel.cc). Each sum is one FMA a k, in ascending order from zero.
+// The multi-MMA inner kernel on f32: a register tile of products over all of K, from panels as the emitter
+// packs them (kernels/matmul/emit_cpu_panel.cc). Each sum is one FMA a k, in ascending order from zero.
 #include <stdint.h>
 
 #if defined(__AVX512F__)
@@ -12,7 +12,8 @@
 typedef float vector __attribute__((vector_size(4 * LANES)));
 typedef vector sums;
 typedef float word;
-#define FIRST(first) (vector){0}
+#define FIRST(first) \
+  (vector) { 0 }
 #define MULTIPLY_ADD(a, b, sum) __builtin_elementwise_fma((a) - (vector){0}, b, sum)
 
 #define FUNCTION lathe_panels_f32_14x2

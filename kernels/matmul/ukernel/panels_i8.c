@@ -1,10 +1,10 @@
 // targets: x86-64-v4-vnni
 //
-// The multi-MMA inner kernel on bytes, four along K a word: AVX512-VNNI multiplies B's, which the emitter has shifted
-// to be unsigned, by A's, and adds the four products to an i32. Sums begin with what takes the shift back.
-#include <stdint.h>
-
+// The multi-MMA inner kernel on bytes, four along K a word: AVX512-VNNI multiplies B's, which the emitter has
+// shifted to be unsigned, by A's, and adds the four products to an i32. Sums begin with what takes the shift
+// back.
 #include <immintrin.h>
+#include <stdint.h>
 
 #define LANES 16
 typedef __m512i sums;

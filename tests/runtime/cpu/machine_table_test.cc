@@ -21,6 +21,13 @@ TEST(MachineTable, KnowsServers) {
   EXPECT_EQ(row("ARM", 0, 0xd40).fma_units, 4);
 }
 
+// Products are priced by what cores hold under vectors, which on these is far from the base clock.
+TEST(MachineTable, ServersHoldTheirBoostOnAllCores) {
+  EXPECT_EQ(row("AuthenticAMD", 0x19, 0x11).clock_hz, 3.55e9);
+  EXPECT_EQ(row("AuthenticAMD", 0x19, 0xa0).clock_hz, 3.1e9);
+  EXPECT_EQ(row("AuthenticAMD", 0x1a, 0x02).clock_hz, 4.1e9);
+}
+
 TEST(MachineTable, WideMultipliers) {
   EXPECT_EQ(row("GenuineIntel", 6, 0x55).fma_units_512, 2);
   EXPECT_EQ(row("GenuineIntel", 6, 0x8c).fma_units_512, 1);

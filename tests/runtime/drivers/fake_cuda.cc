@@ -21,18 +21,23 @@ using namespace fake_driver;
 
 namespace {
 
-void write_log(unsigned count, int* options, void** values) {
-  const State& s = state();
+// One log of two: the options with its buffer and its size.
+void write_log(const std::string& text, int buffer_option, int size_option, unsigned count,
+               const int* options, void** values) {
   char* buffer = nullptr;
   size_t bytes = 0;
   for (unsigned i = 0; i < count; ++i) {
-    if (options[i] == 5) buffer = static_cast<char*>(values[i]);
-    if (options[i] == 6) bytes = static_cast<unsigned>(reinterpret_cast<uintptr_t>(values[i]));
+    if (options[i] == buffer_option) buffer = static_cast<char*>(values[i]);
+    if (options[i] == size_option) bytes = static_cast<unsigned>(reinterpret_cast<uintptr_t>(values[i]));
   }
   if (buffer == nullptr || bytes == 0) return;
-  const size_t n = std::min(bytes - 1, s.log.size());
-  std::memcpy(buffer, s.log.data(), n);
+  const size_t n = std::min(bytes - 1, text.size());
+  std::memcpy(buffer, text.data(), n);
   buffer[n] = 0;
+}
+void write_logs(unsigned count, const int* options, void** values) {
+  write_log(state().log, 5, 6, count, options, values);
+  write_log(state().info_log, 3, 4, count, options, values);
 }
 
 }  // namespace
@@ -152,7 +157,7 @@ EXPORTED int cuModuleLoadDataEx(Module** module, const void* image, unsigned cou
                                 void** values) {
   const std::lock_guard<std::mutex> lock(state().mutex);
   if (const int failure = enter("cuModuleLoadDataEx"); failure != 0) {
-    write_log(count, options, values);
+    write_logs(count, options, values);
     return failure;
   }
   return load_module(module, static_cast<const char*>(image));
@@ -182,15 +187,15 @@ EXPORTED int SINCE_12(cuFuncLoad)(Function* function) {
   function->loaded = true;
   return 0;
 }
-// The argument block by hand: thirteen pointers, twelve 64-bit integers, eight values of 32 bits, then maps on
-// lines of 64 bytes.
+// The argument block by hand: fourteen pointers, twelve 64-bit integers, eight values of 32 bits, then maps
+// on lines of 64 bytes.
 EXPORTED int SINCE_12(cuFuncGetParamInfo)(Function* function, size_t index, size_t* offset, size_t* bytes) {
   ENTER("cuFuncGetParamInfo");
   NEEDS_CONTEXT;
-  if (index < 25) return *offset = index * 8, *bytes = 8, 0;
-  if (index < 33) return *offset = 200 + (index - 25) * 4, *bytes = 4, 0;
-  if (index < 33 + static_cast<size_t>(function->maps))
-    return *offset = 256 + (index - 33) * 128, *bytes = 128, 0;
+  if (index < 26) return *offset = index * 8, *bytes = 8, 0;
+  if (index < 34) return *offset = 208 + (index - 26) * 4, *bytes = 4, 0;
+  if (index < 34 + static_cast<size_t>(function->maps))
+    return *offset = 256 + (index - 34) * 128, *bytes = 128, 0;
   return kInvalidValue;
 }
 
@@ -203,7 +208,7 @@ EXPORTED int cuLinkCreate_v2(unsigned count, int* options, void** values, FakeLi
   UNSAFE;
   for (unsigned i = 0; i < count; ++i)
     state().link_options.emplace_back(options[i], reinterpret_cast<uint64_t>(values[i]));
-  write_log(count, options, values);
+  write_logs(count, options, values);
   *link = new FakeLink;
   return 0;
 }

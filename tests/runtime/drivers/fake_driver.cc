@@ -21,8 +21,8 @@ bool parse_image(const std::string& image, Module* module) {
   while (std::getline(lines, line)) {
     Function f;
     char symbol[200];
-    if (std::sscanf(line.c_str(), "kernel %199s threads=%d shared=%d maps=%d", symbol, &f.threads, &f.shared,
-                    &f.maps) != 4)
+    if (std::sscanf(line.c_str(), "kernel %199s threads=%d shared=%d maps=%d local=%d", symbol, &f.threads,
+                    &f.shared, &f.maps, &f.local) < 4)
       return false;
     f.symbol = symbol;
     f.module = module;
@@ -163,6 +163,7 @@ int function_attribute(int* value, int attribute, Function* function) {
   switch (attribute) {
     case 0: return *value = function->threads, 0;
     case 1: return *value = function->shared, 0;
+    case 3: return *value = function->local, 0;
     default: return kInvalidValue;
   }
 }

@@ -31,7 +31,7 @@ struct Stream {
 struct Function {
   struct Module* module = nullptr;
   std::string symbol;
-  int threads = 1024, shared = 0, maps = 0;
+  int threads = 1024, shared = 0, maps = 0, local = 0;
   bool loaded = false;                // nothing lazy is left
   std::map<int, int> set_attributes;  // by cuFuncSetAttribute
 };
@@ -103,7 +103,7 @@ struct State {
   int devices = 8, capability = 90, version = 13000;
   std::map<int, int> attributes;  // by number; others answer 0
   std::vector<HsaAgent> agents;   // HIP's
-  std::string log;                // what the JIT writes to its error log
+  std::string log, info_log;      // what the JIT writes to its error log and to the other
   std::string linked_image;       // what cuLinkComplete gives
 
   // What a function answers instead of doing its work: at its next call, or at each.

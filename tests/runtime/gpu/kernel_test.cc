@@ -73,7 +73,7 @@ TEST_F(GpuKernel, RefusesStepsThatItCannotRun) {
   expect_refusal(changed([](Step& s) { s.kind = StepKind::kCpuTask; }), "a GPU runs gpu_kernel");
   expect_refusal(changed([](Step& s) { s.symbol = ""; }), "no symbol");
   expect_refusal(changed([](Step& s) { s.argument_bytes = 192; }),
-                 "takes 192 bytes of parameters, and 232 are passed");
+                 "takes 192 bytes of parameters, and 240 are passed");
   expect_refusal(changed([](Step& s) { s.attributes = {"cooperative"}; }),
                  "unknown launch attribute cooperative");
   expect_refusal(changed([](Step& s) { s.block = {1025, 1, 1}; }), "workgroup of 1025 by 1 by 1");
@@ -125,13 +125,13 @@ TEST_F(GpuKernel, TheCodeMustBeWhatTheRecipeSays) {
   artifact.code = "cubin\nkernel k threads=96 shared=0 maps=0\n";
   expect_refusal(artifact, "a workgroup of 128 threads, and its code (registers) allows 96");
   artifact.code = "cubin\nkernel k threads=128 shared=0 maps=1\n";
-  expect_refusal(artifact, "has more than the 33 parameters");
+  expect_refusal(artifact, "has more than the 34 parameters");
   Step mapped = step_;
   mapped.tensor_maps = {{"a", DType::kF16, Var::kK, Var::kM, 64, 128, 128}};
   mapped.argument_bytes = parameter_bytes(1);
   artifact = artifact_of({mapped});
   artifact.code = "cubin\nkernel k threads=128 shared=0 maps=0\n";
-  expect_refusal(artifact, "parameter 33 is missing, and 128 bytes at 256 are passed");
+  expect_refusal(artifact, "parameter 34 is missing, and 128 bytes at 256 are passed");
 }
 
 TEST_F(GpuKernel, OptsIntoWhatTheRecipeNeeds) {
@@ -211,12 +211,60 @@ TEST_F(GpuKernel, LinksPtxWithTheDriver) {
   EXPECT_EQ(state_->linked.size(), 1u) << "a cubin is finished";
 }
 
-TEST_F(GpuKernel, PtxThatTheDriverCannotLinkStaysPtx) {
+// A driver whose warnings a test reads.
+class LoggedGpuKernel : public GpuKernel {
+ protected:
+  LoggedGpuKernel() {
+    DriverOptions options;
+    options.logger =
+        Logger(LogLevel::kWarning, [this](LogLevel, const std::string& line) { log.push_back(line); });
+    driver_ = open(0, options);
+  }
   std::vector<std::string> log;
-  DriverOptions options;
-  options.logger =
-      Logger(LogLevel::kWarning, [&](LogLevel, const std::string& line) { log.push_back(line); });
-  driver_ = open(0, options);
+};
+
+TEST_F(LoggedGpuKernel, SaysWhatTheLinkerHasAgainstTheCode) {
+  state_->linked_image = "cubin\nkernel k threads=1024 shared=0 maps=0\n";
+  state_->info_log =
+      "ptxas info    : (C7509) Potential Performance Loss: wgmma.mma_async instructions are serialized\n"
+      "ptxas info    : Function properties for k\n"
+      "    64 bytes stack frame, 24 bytes spill stores, 36 bytes spill loads\n"
+      "ptxas info    : Used 168 registers\n";
+  const Artifact linked = driver_->finish(artifact_of({step_}, CodeFormat::kPtx));
+  EXPECT_EQ(linked.format, CodeFormat::kCubin);
+  ASSERT_EQ(log.size(), 2u);
+  EXPECT_THAT(log[0], AllOf(HasSubstr("CUDA driver 13.0"), HasSubstr("(C7509)")));
+  EXPECT_THAT(log[1], HasSubstr("k: 24 bytes spill stores, 36 bytes spill loads"));
+  EXPECT_THAT(linked.metadata, AllOf(HasSubstr("(C7509)"), HasSubstr("24 bytes spill stores")));
+  EXPECT_THAT(state_->link_options, ::testing::Contains(std::pair<int, uint64_t>(12, 1))) << "verbose";
+}
+
+// A linker ignores setmaxnreg; the driver's loader does not.
+TEST_F(LoggedGpuKernel, PtxWithSetmaxnregIsLoadedAsItIs) {
+  Artifact ptx = artifact_of({step_}, CodeFormat::kPtx);
+  ptx.code += "kernel setmaxnreg threads=1 shared=0 maps=0\n";
+  ptx.metadata = R"({"compile_milliseconds":7})";
+  const Artifact left = driver_->finish(ptx);
+  EXPECT_EQ(left.format, CodeFormat::kPtx);
+  EXPECT_EQ(left.code, ptx.code);
+  EXPECT_THAT(left.metadata, AllOf(HasSubstr("since linkers ignore setmaxnreg"), HasSubstr("milliseconds")));
+  EXPECT_EQ(state_->calls["cuLinkCreate_v2"], 0);
+  EXPECT_TRUE(driver_->load(left).ok());
+  EXPECT_EQ(state_->calls["cuModuleLoadDataEx"], 1);
+  EXPECT_TRUE(log.empty());
+}
+
+TEST_F(LoggedGpuKernel, WarnsOfAKernelThatSpills) {
+  EXPECT_TRUE(driver_->load(artifact_of({step_})).ok());
+  EXPECT_TRUE(log.empty());
+  Artifact spills = artifact_of({step_});
+  spills.code = "cubin\nkernel k threads=1024 shared=0 maps=0 local=184\n";
+  EXPECT_TRUE(driver_->load(spills).ok());
+  ASSERT_EQ(log.size(), 1u);
+  EXPECT_THAT(log[0], AllOf(HasSubstr("cuda:0: k has 184 bytes of local memory"), HasSubstr("spills")));
+}
+
+TEST_F(LoggedGpuKernel, PtxThatTheDriverCannotLinkStaysPtx) {
   state_->log = "ptxas error: line 3";
   const Artifact ptx = artifact_of({step_}, CodeFormat::kPtx);
   const char* functions[] = {"cuLinkCreate_v2", "cuLinkAddData_v2", "cuLinkComplete", "cuCtxPushCurrent_v2"};

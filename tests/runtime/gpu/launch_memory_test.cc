@@ -12,6 +12,7 @@ namespace {
 
 using ::testing::Each;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 class GpuLaunchMemory : public FakeGpu {
  protected:
@@ -164,6 +165,57 @@ TEST_F(GpuLaunchMemory, ACallersWorkspaceHoldsTheCountersToo) {
   const absl::Status status = driver_->launch(l.launch);
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(message(status), HasSubstr("workspace of 1047 bytes < 1048"));
+}
+
+// Plans of different needs share it: none's results lie where another counts.
+TEST_F(GpuLaunchMemory, AZeroedWorkspaceCostsNoMemset) {
+  alignas(256) static char memory[4096 + 48];
+  std::fill(std::begin(memory), std::end(memory), 0);
+  TestLaunch l(*kernel_);
+  l.launch.stream = make_stream(primary(0));
+  l.launch.workspace = memory;
+  l.launch.workspace_bytes = sizeof memory;
+  l.launch.workspace_is_zeroed = true;
+  const std::pair<size_t, size_t> needs[] = {{2000, 4}, {0, 506}, {1, 1}};  // bytes, counters
+  for (const auto& [bytes, counters] : needs) {
+    l.launch.config.workspace_bytes = bytes;
+    l.launch.config.counters = counters;
+    ASSERT_TRUE(driver_->launch(l.launch).ok());
+    const fake_driver::Launch& launched = state_->launches.back();
+    EXPECT_EQ(launched.parameter<char*>(7 * 8), bytes == 0 ? nullptr : memory);
+    EXPECT_EQ(launched.parameter<char*>(8 * 8), memory + 2048);
+  }
+  EXPECT_TRUE(state_->fills.empty());
+  EXPECT_EQ(state_->calls["cuMemAlloc_v2"], 0);
+
+  l.launch.config.counters = 507;
+  l.launch.config.workspace_bytes = 256;
+  l.launch.workspace_bytes = 2 * (256 + 507 * 4) - 1;
+  const absl::Status refused = driver_->launch(l.launch);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kInvalidArgument);
+  EXPECT_THAT(message(refused), HasSubstr("workspace of 4567 bytes < twice 2284"));
+}
+
+TEST_F(GpuLaunchMemory, AZeroedWorkspaceIsZeroedAgainAfterAFailedLaunch) {
+  alignas(256) static char memory[1024];
+  std::fill(std::begin(memory), std::end(memory), 0);
+  TestLaunch l(*kernel_);
+  l.launch.stream = make_stream(primary(0));
+  l.launch.workspace = memory;
+  l.launch.workspace_bytes = sizeof memory;
+  l.launch.workspace_is_zeroed = true;
+  l.launch.config.counters = 7;
+  memory[512 + 5] = 1;  // as a kernel that was cut short leaves them
+  state_->fail_once["cuLaunchKernelEx"] = 701;
+  const absl::Status failed = driver_->launch(l.launch);
+  EXPECT_FALSE(failed.ok());
+  EXPECT_THAT(message(failed), Not(HasSubstr("zero")));
+  ASSERT_EQ(state_->fills.size(), 1u);
+  EXPECT_EQ(state_->fills[0].stream, l.launch.stream) << "in the stream's order";
+  EXPECT_THAT(std::vector<char>(std::begin(memory), std::end(memory)), Each(0));
+  state_->fail_once["cuLaunchKernelEx"] = 701;
+  state_->fail_once["cuMemsetD8Async"] = 719;
+  EXPECT_THAT(message(driver_->launch(l.launch)), HasSubstr("the workspace is no longer zeroed: "));
 }
 
 TEST_F(GpuLaunchMemory, AZeroProductReadsZeros) {

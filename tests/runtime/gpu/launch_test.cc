@@ -45,8 +45,8 @@ TEST_F(GpuLaunch, PassesTheArgumentBlock) {
   void** pointers[] = {&a.a, &a.b, &a.c, &a.d, &a.bias, &a.residual, &a.values};
   for (uintptr_t i = 0; i < 7; ++i) *pointers[i] = TestLaunch::at(i + 1);
   a.workspace = a.counters = a.scratch = TestLaunch::at(99);  // the driver's to fill
-  void** scales[] = {&a.scale_a, &a.scale_b, &a.zero_a};
-  for (uintptr_t i = 0; i < 3; ++i) *scales[i] = TestLaunch::at(i + 11);
+  void** scales[] = {&a.scale_a, &a.scale_b, &a.zero_a, &a.zero_b};
+  for (uintptr_t i = 0; i < 4; ++i) *scales[i] = TestLaunch::at(i + 11);
   int64_t* longs[] = {&a.lda,      &a.ldb,      &a.ldc,      &a.ldd,      &a.ldr,          &a.stride_a,
                       &a.stride_b, &a.stride_c, &a.stride_d, &a.stride_r, &a.index_offset, &a.form};
   for (int64_t i = 0; i < 12; ++i) *longs[i] = (int64_t{7} << 33) + i;
@@ -55,16 +55,16 @@ TEST_F(GpuLaunch, PassesTheArgumentBlock) {
   a.alpha = 1.5f;
   a.beta = -2.25f;
   ASSERT_TRUE(driver_->launch(l.launch).ok());
-  ASSERT_EQ(last().parameters.size(), 232u);
+  ASSERT_EQ(last().parameters.size(), 240u);
   for (uintptr_t i = 0; i < 7; ++i) EXPECT_EQ(last().parameter<void*>(i * 8), TestLaunch::at(i + 1)) << i;
   for (uintptr_t i = 7; i < 10; ++i) EXPECT_EQ(last().parameter<void*>(i * 8), nullptr) << i;
-  for (uintptr_t i = 10; i < 13; ++i) EXPECT_EQ(last().parameter<void*>(i * 8), TestLaunch::at(i + 1)) << i;
+  for (uintptr_t i = 10; i < 14; ++i) EXPECT_EQ(last().parameter<void*>(i * 8), TestLaunch::at(i + 1)) << i;
   for (size_t i = 0; i < 12; ++i)
-    EXPECT_EQ(last().parameter<int64_t>(104 + i * 8), (int64_t{7} << 33) + static_cast<int64_t>(i)) << i;
+    EXPECT_EQ(last().parameter<int64_t>(112 + i * 8), (int64_t{7} << 33) + static_cast<int64_t>(i)) << i;
   for (size_t i = 0; i < 6; ++i)
-    EXPECT_EQ(last().parameter<int32_t>(200 + i * 4), 1000 + static_cast<int32_t>(i)) << i;
-  EXPECT_EQ(last().parameter<float>(224), 1.5f);
-  EXPECT_EQ(last().parameter<float>(228), -2.25f);
+    EXPECT_EQ(last().parameter<int32_t>(208 + i * 4), 1000 + static_cast<int32_t>(i)) << i;
+  EXPECT_EQ(last().parameter<float>(232), 1.5f);
+  EXPECT_EQ(last().parameter<float>(236), -2.25f);
 }
 
 TEST_F(GpuLaunch, RunsStepsInOrderAndSkipsEmptyOnes) {
@@ -122,7 +122,7 @@ TEST_F(GpuLaunch, SplitsABatchThatPassesTheGridsLimit) {
   for (size_t i = 0; i < 6; ++i) {
     const fake_driver::Launch& part = state_->launches[i];
     EXPECT_EQ(part.symbol, i % 2 == 0 ? "k" : "second") << "a part's steps follow each other";
-    const int64_t count = part.parameter<int32_t>(200 + 3 * 4);
+    const int64_t count = part.parameter<int32_t>(208 + 3 * 4);
     EXPECT_EQ(part.grid[2], static_cast<unsigned>(count * 3));
     EXPECT_LE(part.grid[2], 65535u);
     const auto moved = [&](size_t pointer) {

@@ -1,4 +1,5 @@
-/* Needs constants, tables of pointers, writable and zeroed data, and calls between functions: what a linker fixes. */
+/* Needs constants, tables of pointers, writable and zeroed data, and calls between functions: what a linker
+ * fixes. */
 #include "block.h"
 
 static const float table[4] = {0.5f, 1.5f, 2.5f, 3.5f};

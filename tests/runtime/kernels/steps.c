@@ -1,5 +1,5 @@
-/* Kernels that leave a trace of how they were launched. a: counters of the first step, b: of the second, c: one
- * counter of errors. lda: tasks of the first step; ldb: bytes of scratch that are wanted. */
+/* Kernels that leave a trace of how they were launched. a: counters of the first step, b: of the second, c:
+ * one counter of errors. lda: tasks of the first step; ldb: bytes of scratch that are wanted. */
 #include "block.h"
 
 static void error(const block* x) { __atomic_fetch_add((i64*)x->c, 1, __ATOMIC_RELAXED); }

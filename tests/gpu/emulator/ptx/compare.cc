@@ -108,20 +108,27 @@ template <class T>
 Handler pick_comparison(int comparison, Form form) {
   switch (comparison) {
 #define LATHE_PTX_CASE(c) \
-  case c: return pick_form<c, T>(form);
-    LATHE_PTX_CASE(kEq)
-    LATHE_PTX_CASE(kNe)
-    LATHE_PTX_CASE(kLt) LATHE_PTX_CASE(kLe) LATHE_PTX_CASE(kGt) LATHE_PTX_CASE(kGe) default : break;
+  case c: return pick_form<c, T>(form)
+    LATHE_PTX_CASE(kEq);
+    LATHE_PTX_CASE(kNe);
+    LATHE_PTX_CASE(kLt);
+    LATHE_PTX_CASE(kLe);
+    LATHE_PTX_CASE(kGt);
+    LATHE_PTX_CASE(kGe);
+    default: break;
   }
   if constexpr (std::is_floating_point_v<T> || std::is_class_v<T>) {
     switch (comparison) {
-      LATHE_PTX_CASE(kEqu)
-      LATHE_PTX_CASE(kNeu)
-      LATHE_PTX_CASE(kLtu)
-      LATHE_PTX_CASE(kLeu)
-      LATHE_PTX_CASE(kGtu) LATHE_PTX_CASE(kGeu) LATHE_PTX_CASE(kNum) LATHE_PTX_CASE(kNan)
+      LATHE_PTX_CASE(kEqu);
+      LATHE_PTX_CASE(kNeu);
+      LATHE_PTX_CASE(kLtu);
+      LATHE_PTX_CASE(kLeu);
+      LATHE_PTX_CASE(kGtu);
+      LATHE_PTX_CASE(kGeu);
+      LATHE_PTX_CASE(kNum);
+      LATHE_PTX_CASE(kNan);
 #undef LATHE_PTX_CASE
-          default : break;
+      default: break;
     }
   }
   return nullptr;
@@ -131,16 +138,23 @@ template <class T>
 Handler pick_pair(int comparison) {
   switch (comparison) {
 #define LATHE_PTX_CASE(c) \
-  case c: return set_pair<c, T>;
-    LATHE_PTX_CASE(kEq)
-    LATHE_PTX_CASE(kNe)
-    LATHE_PTX_CASE(kLt)
-    LATHE_PTX_CASE(kLe)
-    LATHE_PTX_CASE(kGt) LATHE_PTX_CASE(kGe) LATHE_PTX_CASE(kEqu) LATHE_PTX_CASE(kNeu) LATHE_PTX_CASE(kLtu)
-        LATHE_PTX_CASE(kLeu) LATHE_PTX_CASE(kGtu) LATHE_PTX_CASE(kGeu) LATHE_PTX_CASE(kNum)
-            LATHE_PTX_CASE(kNan)
+  case c: return set_pair<c, T>
+    LATHE_PTX_CASE(kEq);
+    LATHE_PTX_CASE(kNe);
+    LATHE_PTX_CASE(kLt);
+    LATHE_PTX_CASE(kLe);
+    LATHE_PTX_CASE(kGt);
+    LATHE_PTX_CASE(kGe);
+    LATHE_PTX_CASE(kEqu);
+    LATHE_PTX_CASE(kNeu);
+    LATHE_PTX_CASE(kLtu);
+    LATHE_PTX_CASE(kLeu);
+    LATHE_PTX_CASE(kGtu);
+    LATHE_PTX_CASE(kGeu);
+    LATHE_PTX_CASE(kNum);
+    LATHE_PTX_CASE(kNan);
 #undef LATHE_PTX_CASE
-                default : return nullptr;
+    default: return nullptr;
   }
 }
 

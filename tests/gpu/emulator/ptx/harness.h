@@ -20,10 +20,10 @@ namespace lathe::ptx {
 // add.
 class Program {
  public:
-  // `body` is what stands between the braces; registers %r, %rd, %f, %h, %p are declared (200 of each), %rd0, %rd1, ...
-  // hold the pointers and %rd100, %rd101, ... the generic addresses of the maps.
-  Program(int pointers, const std::string& body, const std::string& directives = "", const std::string& globals = "",
-          int maps = 0);
+  // `body` is what stands between the braces; registers %r, %rd, %f, %h, %p are declared (200 of each), %rd0,
+  // %rd1, ... hold the pointers and %rd100, %rd101, ... the generic addresses of the maps.
+  Program(int pointers, const std::string& body, const std::string& directives = "",
+          const std::string& globals = "", int maps = 0);
   // A whole module, whose first kernel is meant.
   explicit Program(const std::string& text);
 

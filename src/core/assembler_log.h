@@ -1,4 +1,5 @@
-// What `ptxas -v` and nvJitLink's -verbose say of the kernels they assemble.
+// What assemblers of PTX (`ptxas -v`, nvJitLink's -verbose, the CUDA driver's linker) say of the kernels they
+// assemble, and which of them a kernel is for.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +10,16 @@
 #include "absl/strings/string_view.h"
 
 namespace lathe {
+
+// What an artifact's metadata calls its "assembler" where the code is PTX.
+inline constexpr char kNoAssembler[] = "none: the driver assembles the PTX";
+inline constexpr char kAssembledByLoader[] =
+    "none: the driver assembles the PTX when it loads it, since linkers ignore setmaxnreg";
+
+// Whether PTX is to be assembled by ptxas or by the driver when it loads it, as a whole program. nvJitLink
+// and the driver's linker compile for linking, as `ptxas -c` does, and so ignore setmaxnreg (C7504): what was
+// meant to have 232 registers spills in 168.
+bool is_worse_linked(absl::string_view ptx);
 
 struct KernelResources {
   int64_t registers = 0;     // a thread's

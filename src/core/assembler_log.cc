@@ -1,4 +1,4 @@
-#include "compiler/ptxas_log.h"
+#include "core/assembler_log.h"
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
@@ -27,6 +27,8 @@ bool is_complaint(absl::string_view line) {
 }
 
 }  // namespace
+
+bool is_worse_linked(absl::string_view ptx) { return absl::StrContains(ptx, "setmaxnreg"); }
 
 AssemblerLog parse_assembler_log(absl::string_view text) {
   constexpr absl::string_view kKernel = "Function properties for ";

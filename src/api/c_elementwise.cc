@@ -1,0 +1,26 @@
+// C entry points: programs of elementwise ops. What runs, plans and lists them is beside the other ops'.
+#include "api/boundary.h"
+#include "api/c_arguments.h"
+#include "api/programs.h"
+#include "base/status.h"
+#include "lathe/elementwise.h"
+
+using lathe::at_boundary;
+using lathe::null_argument;
+
+extern "C" {
+
+lathe_status lathe_program_create(const char* text, size_t size, lathe_program** program) {
+  return at_boundary([&]() -> absl::Status {
+    if (program == nullptr) return null_argument("lathe_program_create", "program");
+    *program = nullptr;
+    if (text == nullptr) return null_argument("lathe_program_create", "text");
+    LATHE_ASSIGN_OR_RETURN(lathe::ElementwiseProgram read, lathe::parse_elementwise({text, size}));
+    *program = new lathe_program{std::make_shared<const lathe::ElementwiseProgram>(std::move(read))};
+    return absl::OkStatus();
+  });
+}
+
+void lathe_program_destroy(lathe_program* program) { delete program; }
+
+}  // extern "C"

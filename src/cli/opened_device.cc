@@ -1,0 +1,65 @@
+#include "cli/opened_device.h"
+
+#include <algorithm>
+
+#include "cli/plan_text.h"
+
+namespace lathe::cli {
+namespace {
+
+absl::StatusOr<OpenedDevice> open(const Arguments& arguments, const std::string& name,
+                                  lathe_external_library required) {
+  OpenedDevice opened;
+  opened.name = name;
+  absl::StatusOr<Context> context = make_context(arguments, required);
+  if (!context.ok()) return context.status();
+  opened.context = *std::move(context);
+  lathe_device* device = nullptr;
+  if (absl::Status s = check(lathe_device_open(opened.context.get(), name.c_str(), &device)); !s.ok())
+    return s;
+  opened.device = Device(device);
+  absl::StatusOr<Stream> stream = Stream::make(device);
+  if (!stream.ok()) return stream.status();
+  opened.stream = *std::move(stream);
+  return opened;
+}
+
+// What a plan says of the libraries it looked for.
+absl::StatusOr<Json> libraries_of(lathe_device* device) {
+  lathe_matmul_desc desc = LATHE_MATMUL_DESC_INIT;
+  desc.m = desc.n = desc.k = 64;
+  desc.a.dtype = desc.b.dtype = desc.d.dtype = LATHE_F32;
+  lathe_plan* made = nullptr;
+  if (absl::Status s = check(lathe_plan_matmul(device, &desc, &made)); !s.ok()) return s;
+  const Plan plan(made);
+  absl::StatusOr<Json> json = explain(made);
+  if (!json.ok()) return json.status();
+  return json->at("external").at("found");
+}
+
+}  // namespace
+
+absl::StatusOr<OpenedDevice> open_named(const Arguments& arguments, const std::string& name) {
+  return open(arguments, name, LATHE_EXTERNAL_ANY);
+}
+
+absl::StatusOr<std::vector<OpenedDevice>> open_for_externals(const Arguments& arguments,
+                                                             const OpenedDevice& device) {
+  const absl::StatusOr<Json> libraries = libraries_of(device.device.get());
+  if (!libraries.ok()) return libraries.status();
+  std::vector<OpenedDevice> devices;
+  for (const Json& found : *libraries) {
+    if (!found.at("absent").get<std::string>().empty()) continue;
+    const auto library = found.at("library").get<std::string>();
+    const auto& names = external_libraries();
+    const auto at = std::find(names.begin(), names.end(), library) - names.begin();
+    absl::StatusOr<OpenedDevice> opened =
+        open(arguments, device.name, static_cast<lathe_external_library>(at + 1));
+    if (!opened.ok()) return opened.status();
+    opened->name = library;
+    devices.push_back(*std::move(opened));
+  }
+  return devices;
+}
+
+}  // namespace lathe::cli
