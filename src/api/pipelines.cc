@@ -1,6 +1,11 @@
 #include "api/pipelines.h"
 
+#include <iterator>
+#include <map>
+#include <optional>
+
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "api/compiler.h"
 #include "base/status.h"
 #include "core/json_object.h"
@@ -22,8 +27,16 @@ std::string digest_of(const Json& request) {
 
 absl::Status Pipelines::read(Compiler& compiler, const std::vector<std::string>& paths,
                              const std::string& parameters) {
+  using Unused = std::map<std::string, std::string>;
+  std::optional<Unused> unused;  // by any of them
   for (const std::string& path : paths) {
     LATHE_ASSIGN_OR_RETURN(const Json answer, compiler.read_pipeline(path, parameters));
+    LATHE_ASSIGN_OR_RETURN(const Unused by_this, read_json("the compiler's pipeline", [&] {
+                             return answer.at("unused").get<Unused>();
+                           }));
+    if (!unused) unused = by_this;
+    for (auto at = unused->begin(); at != unused->end();)
+      at = by_this.count(at->first) ? std::next(at) : unused->erase(at);
     LATHE_ASSIGN_OR_RETURN(
         auto own, read_json("the compiler's pipeline", [&] {
           const Json& request = answer.at("pipeline");
@@ -32,6 +45,9 @@ absl::Status Pipelines::read(Compiler& compiler, const std::vector<std::string>&
     if (!by_name_.insert(own).second)
       return absl::InvalidArgumentError(absl::StrCat(path, ":1: a second pipeline for ", own.first));
   }
+  if (unused && !unused->empty())
+    return absl::InvalidArgumentError(
+        absl::StrCat(unused->begin()->second, " of ", absl::StrJoin(paths, " or ")));
   return absl::OkStatus();
 }
 

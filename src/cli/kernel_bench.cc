@@ -10,6 +10,7 @@
 #include "cli/bar_chart.h"
 #include "cli/files.h"
 #include "cli/opened_device.h"
+#include "cli/params.h"
 #include "cli/payload_run.h"
 #include "cli/plan_text.h"
 #include "cli/request_flags.h"
@@ -41,6 +42,7 @@ struct Setting {
   int64_t rows, repeats;
   uint64_t seed;
   lathe_tuning tuning;  // of every product that is Lathe's own
+  std::string params;   // a file of what every step takes ("": none)
   const std::vector<OpenedDevice>& peers;
 };
 
@@ -82,8 +84,7 @@ absl::StatusOr<Times> time_runs(PayloadTrial* trial, const Stream& stream, int64
 
 // The median of the library's runs; 0 where it does not do every step.
 absl::StatusOr<double> run_peer(const Setting& setting, const OpenedDevice& peer, const Json& function) {
-  const lathe_tuning none = LATHE_TUNING_INIT;
-  auto trial = PayloadTrial::make(peer.device.get(), peer.stream, function, setting.rows, setting.seed, none);
+  auto trial = PayloadTrial::make(peer.device.get(), peer.stream, function, setting.rows, setting.seed, {});
   if (!trial.ok()) return trial.status();
   const absl::StatusOr<Times> times = time_runs(trial->get(), peer.stream, setting.repeats);
   if (absl::IsUnimplemented(times.status())) return 0;
@@ -94,9 +95,25 @@ absl::StatusOr<double> run_peer(const Setting& setting, const OpenedDevice& peer
   return times->median;
 }
 
-absl::Status run_function(const Setting& setting, const Json& function, Row* row) {
-  auto trial = PayloadTrial::make(setting.device, setting.stream, function, setting.rows, setting.seed,
-                                  setting.tuning);
+// What the steps of the function, which begin at `first` of the payload's, are to ask for: what `listed` says
+// of them, or without it what --split-k says of products.
+absl::StatusOr<std::vector<lathe_tuning>> tunings_of(const Setting& setting, const Json& function,
+                                                     const std::vector<lathe_tuning>* listed, size_t first) {
+  absl::StatusOr<std::vector<PayloadStep>> steps = function_steps(function, setting.rows);
+  if (!steps.ok()) return steps.status();
+  std::vector<lathe_tuning> tunings;
+  for (const PayloadStep& step : *steps)
+    tunings.push_back(listed             ? listed->at(first + tunings.size())
+                      : is_product(step) ? setting.tuning
+                                         : lathe_tuning(LATHE_TUNING_INIT));
+  return tunings;
+}
+
+absl::Status run_function(const Setting& setting, const Json& function,
+                          const absl::StatusOr<std::vector<lathe_tuning>>& tunings, Row* row) {
+  if (!tunings.ok()) return tunings.status();
+  auto trial =
+      PayloadTrial::make(setting.device, setting.stream, function, setting.rows, setting.seed, *tunings);
   if (!trial.ok()) return trial.status();
   std::vector<std::string> steps;
   for (const PayloadStep& step : (*trial)->steps()) steps.push_back(step_line(step));
@@ -129,11 +146,22 @@ std::vector<Row> run_payload(const Setting& setting, const fs::path& path) {
     row.refused = std::string(program.status().message());
     return {row};
   }
+  absl::StatusOr<std::vector<lathe_tuning>> listed = std::vector<lathe_tuning>();
+  if (!setting.params.empty())
+    listed = listed_tunings(setting.device, *program, setting.params, setting.rows);
+  if (!listed.ok()) {
+    row.refused = std::string(listed.status().message());
+    return {row};
+  }
   std::vector<Row> rows;
+  size_t first = 0;  // step of the function
   for (const Json& function : program->at("functions")) {
     Row of = row;
     of.function = function.at("name").get<std::string>();
-    if (absl::Status s = run_function(setting, function, &of); !s.ok()) of.refused = std::string(s.message());
+    const auto tunings = tunings_of(setting, function, setting.params.empty() ? nullptr : &*listed, first);
+    if (absl::Status s = run_function(setting, function, tunings, &of); !s.ok())
+      of.refused = std::string(s.message());
+    first += function.at("steps").size();
     rows.push_back(of);
   }
   return rows;
@@ -220,6 +248,16 @@ absl::Status kernel_bench(const Arguments& arguments) {
   if (!seed.ok()) return seed.status();
   lathe_tuning tuning = LATHE_TUNING_INIT;
   if (absl::Status s = read_integer(arguments, "split-k", 1, kMostSplits, &tuning.split_k); !s.ok()) return s;
+  absl::StatusOr<bool> listed = false;
+  const std::string params = arguments.text("params", "");
+  if (arguments.has("params")) listed = lists_entries(params);
+  if (!listed.ok()) return listed.status();
+  if (*listed && !fs::is_regular_file(arguments.words[0]))
+    return absl::InvalidArgumentError(absl::StrCat("--params ", params,
+                                                   ": its entries are of one payload, and ",
+                                                   arguments.words[0], " is a directory"));
+  if (*listed && arguments.has("split-k"))
+    return absl::InvalidArgumentError("--split-k beside --params, whose entries say splits");
   const std::string target = arguments.text("target", "cpu");
   const absl::StatusOr<OpenedDevice> opened = open_named(arguments, target);
   if (!opened.ok()) return opened.status();
@@ -232,6 +270,7 @@ absl::Status kernel_bench(const Arguments& arguments) {
                         *repeats,
                         static_cast<uint64_t>(*seed),
                         tuning,
+                        *listed ? params : "",
                         *peers};
 
   absl::PrintF("%-24s %-9s %9s %9s %9s %8s %8s", "payload", "check", "kernels", "on host", "first use",
@@ -273,7 +312,8 @@ Verb kernel_bench_verb() {
            {"csv", "FILE", "write the table"},
            {"svg", "FILE", "write a chart of it"},
            pipeline_flag(),
-           params_flag(),
+           {"params", "FILE",
+            "run exactly what 'lathe plan --out' wrote there; its \"parameters\" are the pipelines'"},
            miss_flag()},
           {"lathe kernel-bench benchmarks/payloads --csv cpu.csv --svg cpu.svg",
            "lathe kernel-bench benchmarks/payloads --target cuda:0"},

@@ -29,10 +29,7 @@ absl::StatusOr<Plan> plan_of(lathe_device* device, const PayloadStep& step) {
 }
 
 // Whether several classes serve the step's rows.
-bool needs_weight(const PayloadStep& step) {
-  return step.open_rows && !std::holds_alternative<lathe_argmax_desc>(step.desc) &&
-         !std::holds_alternative<Elementwise>(step.desc);
-}
+bool needs_weight(const PayloadStep& step) { return step.open_rows && is_product(step); }
 
 absl::Status add_weight(const PayloadStep& step, int64_t rows, lathe_manifest* manifest) {
   const char* name = step.location.c_str();
@@ -71,8 +68,10 @@ absl::StatusOr<Json> read_params(const std::string& path) {
   if (!read.ok()) return read.status();
   Json& json = *read;
   const size_t parts = json.is_object() ? json.count("entries") + json.count("parameters") : 0;
-  const bool known = parts > 0 && json.value("lathe_params", Json()) == 1 && json.size() == 1 + parts &&
-                     json.value("entries", Json::array()).is_array();
+  const bool known = parts > 0 && json.value("lathe_params", Json()) == 1 &&
+                     json.size() == 1 + parts + json.count("target") &&
+                     json.value("entries", Json::array()).is_array() &&
+                     json.value("target", Json::object()).is_object();
   if (!known)
     return absl::InvalidArgumentError(absl::StrCat(path, ": no parameters that 'lathe plan' writes"));
   return read;
@@ -92,6 +91,36 @@ int32_t rank_of(const Json& plan, const Json& entry) {
         candidate.at("splits") == entry["splits"])
       return candidate.at("rank").get<int32_t>();
   return 0;
+}
+
+absl::Status check_target(const Json& params, const Json& plan, const std::string& path) {
+  if (!params.contains("target") || !plan.contains("target") || params["target"] == plan["target"])
+    return absl::OkStatus();
+  const auto named = [](const Json& target) {
+    return absl::StrCat(target.value("backend", "?"), " ", target.value("arch", "?"), " ",
+                        target.value("features", ""));
+  };
+  return absl::InvalidArgumentError(absl::StrCat(path, ": it is of ", named(params["target"]),
+                                                 ", and this device is ", named(plan["target"])));
+}
+
+// How the step is to ask for what the entry says, whose class `plan`, the step's, has. kInvalidArgument: no
+// candidate is like it.
+absl::StatusOr<lathe_tuning> tuning_of(lathe_device* device, PayloadStep step, const Json& plan,
+                                       const Json& entry) {
+  lathe_tuning tuning = LATHE_TUNING_INIT;
+  if (plan.contains("config")) tuning.candidate = rank_of(plan, entry);
+  if (tuning.candidate == 0 && entry["splits"] <= kMostSplits && is_product(step)) {
+    // Splits that the oracle does not come to by itself.
+    tuning.split_k = entry["splits"].get<int32_t>();
+    tune_step(tuning, &step);
+    const absl::StatusOr<Json> split = explain_step(device, step);
+    if (split.ok() && split->contains("config")) tuning.candidate = rank_of(*split, entry);
+  }
+  if (tuning.candidate == 0)
+    return absl::InvalidArgumentError(
+        absl::StrCat("no candidate of ", step.location, " on this device has that config"));
+  return tuning;
 }
 
 // Whether every step that has a kernel has an entry.
@@ -158,9 +187,7 @@ absl::Status add_steps(lathe_device* device, const Json& program, const StepsAsk
     } else {
       absl::StatusOr<Json> plan = explain_step(device, step);
       if (!plan.ok()) return plan.status();
-      const bool product = !std::holds_alternative<lathe_argmax_desc>(step.desc) &&
-                           !std::holds_alternative<Elementwise>(step.desc);
-      const lathe_tuning tuning = product ? asked.tuning : lathe_tuning(LATHE_TUNING_INIT);
+      const lathe_tuning tuning = is_product(step) ? asked.tuning : lathe_tuning(LATHE_TUNING_INIT);
       if (plan->contains("config"))
         added = add_class(manifest_entry(plan->at("class"), step, tuning), manifest);
     }
@@ -172,7 +199,7 @@ absl::Status add_steps(lathe_device* device, const Json& program, const StepsAsk
 absl::StatusOr<Json> make_params(lathe_device* device, const Json& program, const StepsAsked& asked) {
   absl::StatusOr<std::vector<PayloadStep>> steps = asked_steps(program, asked);
   if (!steps.ok()) return steps.status();
-  Json entries = Json::array();
+  Json entries = Json::array(), target;
   for (size_t i = 0; i < steps->size(); ++i) {
     absl::StatusOr<std::vector<int64_t>> planned = rows_of(device, (*steps)[i], asked.rows);
     if (!planned.ok()) return planned.status();
@@ -182,16 +209,29 @@ absl::StatusOr<Json> make_params(lathe_device* device, const Json& program, cons
       if (!bound.ok()) return bound.status();
       absl::StatusOr<Json> plan = explain_step(device, (*bound)[i]);
       if (!plan.ok()) return plan.status();
-      if (plan->contains("config")) entries.push_back(entry_of(*plan, i, m));
+      if (!plan->contains("config")) continue;
+      entries.push_back(entry_of(*plan, i, m));
+      target = plan->at("target");
     }
   }
-  return Json({{"lathe_params", 1}, {"entries", entries}});
+  Json params = {{"lathe_params", 1}, {"entries", entries}};
+  if (!target.is_null()) params["target"] = target;
+  return params;
 }
 
 absl::StatusOr<bool> lists_entries(const std::string& path) {
   absl::StatusOr<Json> params = read_params(path);
   if (!params.ok()) return params.status();
   return params->contains("entries");
+}
+
+absl::Status refuse_entries(const Arguments& arguments) {
+  const std::string path = arguments.text("params", "");
+  if (!arguments.has("params")) return absl::OkStatus();
+  absl::StatusOr<bool> listed = lists_entries(path);
+  if (!listed.ok() || !*listed) return listed.status();
+  return absl::InvalidArgumentError(absl::StrCat(
+      path, ": its entries are of a payload's steps, for 'lathe compile' or 'lathe kernel-bench'"));
 }
 
 absl::StatusOr<std::vector<std::string>> add_params(lathe_device* device, const Json& program,
@@ -207,36 +247,58 @@ absl::StatusOr<std::vector<std::string>> add_params(lathe_device* device, const 
       return absl::InvalidArgumentError(absl::StrCat(path, ": entry ", i, ": ", why));
     };
     if (!is_entry(entry)) return error("its fields are step, rows, class, config and splits");
-    StepsAsked asked;
-    asked.rows = entry["rows"].get<int64_t>();
-    const auto [at, fresh] = first.try_emplace({entry["step"].get<size_t>(), asked.rows}, i);
+    const auto rows = entry["rows"].get<int64_t>();
+    const auto [at, fresh] = first.try_emplace({entry["step"].get<size_t>(), rows}, i);
     if (!fresh) return error(absl::StrCat("step and rows of entry ", at->second, " again"));
-    absl::StatusOr<std::vector<PayloadStep>> steps = payload_steps(program, asked.rows);
+    absl::StatusOr<std::vector<PayloadStep>> steps = payload_steps(program, rows);
     if (!steps.ok()) return steps.status();
     if (entry["step"] >= steps->size())
       return error(absl::StrCat("step ", entry["step"].get<size_t>(), " of a payload of ", steps->size()));
     const PayloadStep& step = (*steps)[entry["step"].get<size_t>()];
     absl::StatusOr<Json> plan = explain_step(device, step);
     if (!plan.ok()) return plan.status();
+    if (absl::Status of = check_target(*params, *plan, path); !of.ok()) return of;
     if (!plan->contains("class") || plan->at("class") != entry["class"])
       return error(absl::StrCat("another class than that of ", step.location));
-    asked.tuning.candidate = plan->contains("config") ? rank_of(*plan, entry) : 0;
-    if (asked.tuning.candidate == 0 && entry["splits"] <= kMostSplits) {
-      // Splits that the oracle does not come to by itself.
-      asked.tuning.split_k = entry["splits"].get<int32_t>();
-      tune_products(asked.tuning, &*steps);
-      plan = explain_step(device, step);
-      if (plan.ok() && plan->contains("config")) asked.tuning.candidate = rank_of(*plan, entry);
-    }
-    if (asked.tuning.candidate == 0)
-      return error(absl::StrCat("no candidate of ", step.location, " on this device has that config"));
-    const Json line = manifest_entry(entry["class"], step, asked.tuning);
+    const absl::StatusOr<lathe_tuning> tuning = tuning_of(device, step, *plan, entry);
+    if (!tuning.ok()) return error(std::string(tuning.status().message()));
+    const Json line = manifest_entry(entry["class"], step, *tuning);
     if (absl::Status s = add_class(line, manifest); !s.ok()) return s;
     told.push_back(absl::StrCat(step.location, "  ", step_line(step), "\n  ",
                                 config_line(entry["config"], entry["splits"].get<int64_t>())));
   }
   if (absl::Status s = check_all_listed(device, program, path, first); !s.ok()) return s;
   return told;
+}
+
+absl::StatusOr<std::vector<lathe_tuning>> listed_tunings(lathe_device* device, const Json& program,
+                                                         const std::string& path, int64_t rows) {
+  absl::StatusOr<Json> params = read_params(path);
+  if (!params.ok()) return params.status();
+  absl::StatusOr<std::vector<PayloadStep>> steps = payload_steps(program, rows);
+  if (!steps.ok()) return steps.status();
+  std::vector<lathe_tuning> tunings;
+  for (size_t i = 0; i < steps->size(); ++i) {
+    const PayloadStep& step = (*steps)[i];
+    absl::StatusOr<Json> plan = explain_step(device, step);
+    if (!plan.ok()) return plan.status();
+    if (absl::Status s = check_target(*params, *plan, path); !s.ok()) return s;
+    tunings.push_back(LATHE_TUNING_INIT);
+    if (!plan->contains("config")) continue;
+    const Json& entries = params->at("entries");
+    const auto entry = std::find_if(entries.begin(), entries.end(), [&](const Json& e) {
+      return is_entry(e) && e["step"] == i && e["class"] == plan->at("class");
+    });
+    if (entry == entries.end())
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, ": no entry is of step ", i, " with ", rows, " open rows, at ", step.location));
+    const absl::StatusOr<lathe_tuning> tuning = tuning_of(device, step, *plan, *entry);
+    if (!tuning.ok())
+      return absl::InvalidArgumentError(
+          absl::StrCat(path, ": entry ", entry - entries.begin(), ": ", tuning.status().message()));
+    tunings.back() = *tuning;
+  }
+  return tunings;
 }
 
 }  // namespace lathe::cli

@@ -2,12 +2,14 @@
 // compiles exactly that.
 //
 //   {"lathe_params": 1,
+//    "target": {...},
 //    "entries": [{"step": 0, "rows": 4, "class": {...}, "config": {...}, "splits": 1}...],
 //    "parameters": {...}}
 //
 // "step" counts the steps of all functions; "rows" are those of a step that leaves them open; class, config
-// and splits are lathe_plan_explain's. "parameters", written by hand, are --pipeline's params.NAME; of the
-// two one may be missing.
+// and splits are lathe_plan_explain's, as is "target", which may be missing: another device refuses what is
+// of one. "parameters", written by hand, are --pipeline's params.NAME; of them and the entries one may be
+// missing.
 #pragma once
 
 #include <string>
@@ -34,10 +36,16 @@ absl::Status add_steps(lathe_device* device, const Json& program, const StepsAsk
 // Whether the file lists what to compile; one may hold a pipeline's "parameters" alone. kInvalidArgument: it
 // is no such file.
 absl::StatusOr<bool> lists_entries(const std::string& path);
+// Of a verb that takes no payload: --params may not name a file that lists what a payload's steps take.
+absl::Status refuse_entries(const Arguments& arguments);
 absl::StatusOr<Json> make_params(lathe_device* device, const Json& program, const StepsAsked& asked);
 // Adds exactly what the file lists, and tells each with its step. kInvalidArgument names the entry that is of
 // no step, of another class, or no candidate here.
 absl::StatusOr<std::vector<std::string>> add_params(lathe_device* device, const Json& program,
                                                     const std::string& path, lathe_manifest* manifest);
+// What the steps, with `rows` where they are open, are to ask for so that they get what the file lists: one a
+// step, in order, that of a step on the host sets nothing. kInvalidArgument: as add_params.
+absl::StatusOr<std::vector<lathe_tuning>> listed_tunings(lathe_device* device, const Json& program,
+                                                         const std::string& path, int64_t rows);
 
 }  // namespace lathe::cli

@@ -36,12 +36,13 @@ absl::Status check_memory(const Json& values, const std::vector<std::vector<int6
 
 absl::StatusOr<std::unique_ptr<PayloadTrial>> PayloadTrial::make(lathe_device* device, const Stream& stream,
                                                                  const Json& function, int64_t rows,
-                                                                 uint64_t seed, const lathe_tuning& tuning) {
+                                                                 uint64_t seed,
+                                                                 absl::Span<const lathe_tuning> tunings) {
   std::unique_ptr<PayloadTrial> trial(new PayloadTrial(device, stream, seed));
   absl::StatusOr<std::vector<PayloadStep>> steps = function_steps(function, rows);
   if (!steps.ok()) return steps.status();
   trial->steps_ = *std::move(steps);
-  tune_products(tuning, &trial->steps_);
+  for (size_t i = 0; i < tunings.size(); ++i) tune_step(tunings[i], &trial->steps_[i]);
   trial->function_ = &function;
   if (absl::Status s = trial->make_values(function, rows); !s.ok()) return s;
   for (PayloadStep& step : trial->steps_) {

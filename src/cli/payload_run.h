@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "cli/device_memory.h"
 #include "cli/evaluate.h"
 #include "cli/payload_steps.h"
@@ -15,10 +16,10 @@ namespace lathe::cli {
 class PayloadTrial {
  public:
   // Arguments are a function of `seed`; `function` outlives the trial, as do the device, the stream and
-  // `tuning`, every product's (tune_products).
+  // `tunings`, one for each step or none.
   static absl::StatusOr<std::unique_ptr<PayloadTrial>> make(lathe_device* device, const Stream& stream,
                                                             const Json& function, int64_t rows, uint64_t seed,
-                                                            const lathe_tuning& tuning);
+                                                            absl::Span<const lathe_tuning> tunings);
   // All steps, on the trial's stream; does not wait for the last kernels. The seconds that the host spent on
   // what no kernel does, while the device was idle: elementwise steps without a program, and rows of an
   // argmax that lie apart.

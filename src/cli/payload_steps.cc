@@ -384,15 +384,23 @@ bool is_on_host(const PayloadStep& step) {
   return e != nullptr && e->program == nullptr;
 }
 
+void tune_step(const lathe_tuning& tuning, PayloadStep* step) {
+  if (tuning.split_k == 0 && tuning.candidate == 0) return;
+  const auto* chain = reinterpret_cast<const lathe_chain*>(&tuning);
+  if (auto* d = std::get_if<lathe_matmul_desc>(&step->desc)) d->next = chain;
+  if (auto* d = std::get_if<lathe_argmax_desc>(&step->desc)) d->next = chain;
+  if (auto* d = std::get_if<lathe_matmul_argmax_desc>(&step->desc)) d->next = chain;
+  if (auto* d = std::get_if<Elementwise>(&step->desc)) d->desc.next = chain;
+}
+
+bool is_product(const PayloadStep& step) {
+  return std::holds_alternative<lathe_matmul_desc>(step.desc) ||
+         std::holds_alternative<lathe_matmul_argmax_desc>(step.desc);
+}
+
 void tune_products(const lathe_tuning& tuning, std::vector<PayloadStep>* steps) {
-  if (tuning.split_k == 0) return;
-  const auto tune = [&](auto* desc) {
-    if (desc != nullptr) desc->next = reinterpret_cast<const lathe_chain*>(&tuning);
-  };
-  for (PayloadStep& step : *steps) {
-    tune(std::get_if<lathe_matmul_desc>(&step.desc));
-    tune(std::get_if<lathe_matmul_argmax_desc>(&step.desc));
-  }
+  for (PayloadStep& step : *steps)
+    if (is_product(step)) tune_step(tuning, &step);
 }
 
 absl::StatusOr<std::vector<std::vector<int64_t>>> shapes_of(const Json& function,

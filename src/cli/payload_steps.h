@@ -44,7 +44,10 @@ absl::StatusOr<std::vector<PayloadStep>> function_steps(const Json& function, in
 // extent is left open.
 absl::StatusOr<std::vector<PayloadStep>> payload_steps(const Json& program, int64_t rows);
 
-// Makes it the chain of every product among the steps where it sets a split_k. `tuning` outlives them.
+bool is_product(const PayloadStep& step);
+// Makes it the step's chain where it sets anything. `tuning` outlives the step.
+void tune_step(const lathe_tuning& tuning, PayloadStep* step);
+// Of every product among the steps.
 void tune_products(const lathe_tuning& tuning, std::vector<PayloadStep>* steps);
 
 // Every value's extents: where the payload leaves them open what a step or an op of its text tells, else

@@ -1,5 +1,6 @@
 #include "cli/planned.h"
 
+#include "cli/params.h"
 #include "cli/request.h"
 #include "cli/session.h"
 
@@ -9,6 +10,7 @@ namespace {
 // `make_plan`: as lathe_plan_argmax.
 template <typename Desc, typename PlanFn>
 absl::Status with_plan(const Arguments& arguments, const Desc& desc, PlanFn make_plan, PlanUse use) {
+  if (absl::Status s = refuse_entries(arguments); !s.ok()) return s;
   absl::StatusOr<Context> context = make_context(arguments);
   if (!context.ok()) return context.status();
   absl::StatusOr<Device> device = open_device(context->get(), arguments);

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "cli/opened_device.h"
+#include "cli/params.h"
 #include "cli/plan_text.h"
 #include "cli/request.h"
 #include "cli/trial.h"
@@ -177,6 +178,7 @@ absl::StatusOr<Setup> set_up(const Arguments& arguments) {
   if (!repeats.ok()) return repeats.status();
   auto seed = arguments.integer("seed", static_cast<int64_t>(std::random_device()()), 0, INT64_MAX);
   if (!seed.ok()) return seed.status();
+  if (absl::Status s = refuse_entries(arguments); !s.ok()) return s;
   auto opened = open_named(arguments, arguments.text("device", "cpu"));
   if (!opened.ok()) return opened.status();
   s.on = *std::move(opened);

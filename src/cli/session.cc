@@ -113,6 +113,12 @@ absl::Status read_external(const Arguments& arguments, lathe_context_options* op
   return absl::OkStatus();
 }
 
+// "cpu", "cuda:0": what runs here, and no target's name.
+bool is_device(const std::string& name) {
+  const std::string backend = name.substr(0, name.find(':'));
+  return name == "cpu" || backend == "cuda" || backend == "hip";
+}
+
 // Of a file whose "parameters" no pipeline is there to use.
 absl::Status check_no_parameters(const std::string& path) {
   absl::StatusOr<Json> json = read_json_file(path);
@@ -198,10 +204,11 @@ absl::StatusOr<Context> make_context(const Arguments& arguments, lathe_external_
 
 absl::StatusOr<Device> open_device(lathe_context* context, const Arguments& arguments) {
   lathe_device* device = nullptr;
-  if (arguments.has("facts") || arguments.has("target")) {
-    if (arguments.has("device"))
-      return absl::InvalidArgumentError("--device runs here, --facts and --target describe: not both");
-    const std::string target = arguments.text("target", "");
+  const std::string target = arguments.text("target", "");
+  const bool described = arguments.has("facts") || (arguments.has("target") && !is_device(target));
+  if (arguments.has("device") && (arguments.has("facts") || arguments.has("target")))
+    return absl::InvalidArgumentError("--device runs here, --facts and --target describe: not both");
+  if (described) {
     absl::StatusOr<std::string> path =
         arguments.has("facts") ? find_facts(arguments.text("facts", "")) : facts_of_target(target);
     if (!path.ok()) return path.status();
@@ -210,10 +217,8 @@ absl::StatusOr<Device> open_device(lathe_context* context, const Arguments& argu
       return s;
     return Device(device);
   }
-  if (absl::Status s = check(lathe_device_open(context, arguments.text("device", "cpu").c_str(), &device));
-      !s.ok()) {
-    return s;
-  }
+  const std::string here = arguments.has("target") ? target : arguments.text("device", "cpu");
+  if (absl::Status s = check(lathe_device_open(context, here.c_str(), &device)); !s.ok()) return s;
   return Device(device);
 }
 
@@ -233,9 +238,10 @@ Flag facts_flag() {
   return {"facts", "FILE", "plan for the device a facts file describes; a shipped one by name: h200"};
 }
 Flag target_flag() {
-  return {
-      "target", "T",
-      "compile for this target (sm_90a, gfx942, spirv64, ...); without --facts, for a shipped device of it"};
+  return {"target", "T",
+          "compile for this target (sm_90a, gfx942, spirv64, ...); without --facts, for a shipped device of "
+          "it, or for "
+          "one here (cpu, cuda:0, hip:0)"};
 }
 
 absl::StatusOr<lathe_statistics> statistics(lathe_context* context) {

@@ -7,6 +7,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/strip.h"
 #include "base/status.h"
 #include "compiler/assemble_ptx.h"
 #include "compiler/check_grid.h"
@@ -152,6 +153,8 @@ absl::StatusOr<Artifact> compile(const CompileRequest& r, const TextSink& dump) 
   LATHE_ASSIGN_OR_RETURN(
       const BoundPipeline pipeline,
       bind_pipeline(text, serves, r.config, r.target, kernel_name(r.problem, r.config), &context.get()));
+  if (!pipeline.unused.empty())
+    return absl::InvalidArgumentError(absl::StrCat(pipeline.unused.begin()->second, " of ", pipeline.name));
   LATHE_ASSIGN_OR_RETURN(mlir::OwningOpRef<mlir::ModuleOp> module,
                          context.parse(op->payload_of ? op->payload_of(r.problem, r.config, *r.program)
                                                       : op->payload(r.problem, r.config)));
@@ -210,8 +213,20 @@ absl::StatusOr<Artifact> compile(const CompileRequest& r, const TextSink& dump) 
   return artifact;
 }
 
+// The text without what no stage uses: other pipelines may, which read the same file.
+absl::StatusOr<PipelineText> without_unused(PipelineText text,
+                                            const std::map<std::string, std::string>& unused) {
+  if (unused.empty()) return text;
+  LATHE_ASSIGN_OR_RETURN(Json json, parse_json(text.parameters, text.parameters_name));
+  Json& parameters = json["parameters"];
+  for (const auto& [name, why] : unused) parameters.erase(std::string(absl::StripPrefix(name, "params.")));
+  text.parameters = canonical_text({{"parameters", parameters}});
+  if (parameters.empty()) text.parameters_name.clear();
+  return text;
+}
+
 // A user's pipeline, read and checked against a plan that stands for any: {"for", "pipeline": as a request
-// has it}.
+// has it, "unused": {"params.NAME": the file and line that say so}}.
 absl::StatusOr<Json> checked_pipeline(const Json& question) {
   LATHE_ASSIGN_OR_RETURN(const auto paths, read_json("read_pipeline", [&] {
                            return std::make_pair(text_field(question, "path"),
@@ -225,9 +240,10 @@ absl::StatusOr<Json> checked_pipeline(const Json& question) {
       Target target;
       target.backend = backend;
       CompilerContext context(dialects_of(backend));
-      LATHE_RETURN_IF_ERROR(
-          bind_pipeline(text, pipeline.serves, CompileConfig(), target, "kernel", &context.get()).status());
-      return Json{{"for", pipeline.serves}, {"pipeline", to_json(text)}};
+      LATHE_ASSIGN_OR_RETURN(const BoundPipeline bound, bind_pipeline(text, pipeline.serves, CompileConfig(),
+                                                                      target, "kernel", &context.get()));
+      LATHE_ASSIGN_OR_RETURN(const PipelineText used, without_unused(text, bound.unused));
+      return Json{{"for", pipeline.serves}, {"pipeline", to_json(used)}, {"unused", bound.unused}};
     }
   return absl::InvalidArgumentError(absl::StrCat(text.name, ":1: 'for: ", pipeline.serves,
                                                  "' names no op and backend (matmul.cpu, argmax.cuda, ...)"));

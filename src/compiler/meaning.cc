@@ -154,7 +154,8 @@ std::string location_text(Location location) {
   location->walk([&](Location l) {
     auto place = dyn_cast<FileLineColLoc>(l);
     if (!place) return WalkResult::advance();
-    text = absl::StrCat(place.getFilename().str(), ":", place.getLine(), ":", place.getColumn());
+    text = place.getFilename().str();  // the module around a whole file has no line
+    if (place.getLine() > 0) absl::StrAppend(&text, ":", place.getLine(), ":", place.getColumn());
     return WalkResult::interrupt();
   });
   return text;

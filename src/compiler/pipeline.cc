@@ -78,7 +78,7 @@ class Values {
           std::count(text.parameters.begin(), text.parameters.begin() + static_cast<long>(at), '\n');
       return absl::InvalidArgumentError(absl::StrCat(text.parameters_name, ":", lines + 1, ": ", why));
     };
-    LATHE_ASSIGN_OR_RETURN(const Json json, parse_json(text.parameters, text.parameters_name));
+    LATHE_ASSIGN_OR_RETURN(const Json json, parse_json_file(text.parameters, text.parameters_name));
     if (!json.is_object()) return refuse(0, "it is no object");
     if (!json.contains("parameters")) return absl::OkStatus();
     if (!json["parameters"].is_object()) return refuse(0, "\"parameters\" is no object");
@@ -89,8 +89,8 @@ class Values {
       if (!value.is_number_integer() && !value.is_string())
         return refuse(at, absl::StrCat("parameter '", name, "' is neither a whole number nor a text"));
       values_[absl::StrCat("params.", name)] = value;
-      unused_[absl::StrCat("params.", name)] = std::string(
-          refuse(at, absl::StrCat("parameter '", name, "' is used by no stage of ", text.name)).message());
+      unused_[absl::StrCat("params.", name)] =
+          std::string(refuse(at, absl::StrCat("parameter '", name, "' is used by no stage")).message());
     }
     return absl::OkStatus();
   }
@@ -122,13 +122,12 @@ class Values {
     return text;
   }
 
-  absl::Status check_all_used() const {
-    return unused_.empty() ? absl::OkStatus() : absl::InvalidArgumentError(unused_.begin()->second);
-  }
+  // "params.NAME" -> what to say of it.
+  const std::map<std::string, std::string>& unused() const { return unused_; }
 
  private:
   std::map<std::string, Json> values_;
-  std::map<std::string, std::string> unused_;  // the user's -> what to say
+  std::map<std::string, std::string> unused_;
 };
 
 absl::Status check_passes(const std::string& passes) {
@@ -171,7 +170,7 @@ absl::Status bind_schedule(const Stage& stage, const PipelineText& text, const P
     if (!found.count(parameter.name))
       return place(stage.line, absl::StrCat("stage '", stage.name, "' leaves parameter '", parameter.name,
                                             "' of ", parameter.location, " unbound"));
-  LATHE_RETURN_IF_ERROR(schedule->bind(found));
+  if (absl::Status s = schedule->bind(found); !s.ok()) return place(stage.line, s.message());
   bound->schedule = std::move(schedule);
   return absl::OkStatus();
 }
@@ -276,7 +275,7 @@ absl::StatusOr<BoundPipeline> bind_pipeline(const PipelineText& text, absl::stri
     if (!status.ok()) return place(stage.line, absl::StrCat("stage '", stage.name, "': ", status.message()));
     bound.stages.push_back(std::move(b));
   }
-  LATHE_RETURN_IF_ERROR(values.check_all_used());
+  bound.unused = values.unused();
   return bound;
 }
 

@@ -82,9 +82,11 @@ struct BoundStage {
 struct BoundPipeline {
   std::string name;
   std::vector<BoundStage> stages;
+  // The user's parameters that no stage uses: "params.NAME" -> the file and line that say so.
+  std::map<std::string, std::string> unused;
 };
 // `serves` is what it is wanted for. Unknown passes, emitters, values and schedules, parameters that are
-// unbound or unused: errors with file and line, before anything runs.
+// unbound: errors with file and line, before anything runs.
 absl::StatusOr<BoundPipeline> bind_pipeline(const PipelineText& text, absl::string_view serves,
                                             const CompileConfig& config, const Target& target,
                                             const std::string& symbol, mlir::MLIRContext* context);

@@ -30,8 +30,10 @@ typedef const char* (*lathe_compiler_codegen_id_fn)(void); /* lathe_compiler_cod
  * base64 of what a user's ukernel of the config is in. "program": an elementwise op's (core/elementwise.h). A
  * request {"ukernel": {"description": "YAML", "bitcode": "base64"}} checks one, and is answered by one
  * LATHE_COMPILER_PROGRAM (core/user_ukernel.h). A request
- * {"read_pipeline": {"path", "parameters": path or ""}} is answered by {"for": "matmul.cpu", "pipeline": {}}
- * as one LATHE_COMPILER_PROGRAM: what is to go into requests of that op and backend. A request {"inspect":
+ * {"read_pipeline": {"path", "parameters": path or ""}} is answered by {"for": "matmul.cpu", "pipeline": {},
+ * "unused": {}} as one LATHE_COMPILER_PROGRAM: what is to go into requests of that op and backend, and of the
+ * parameters those that it does not use, each with what to say where no other pipeline does. A request
+ * {"inspect":
  * {"name", "text"}} is of a payload, and answered by one LATHE_COMPILER_PROGRAM. Returns 0 after exactly one
  * LATHE_COMPILER_ARTIFACT or LATHE_COMPILER_PROGRAM, or nonzero after exactly one LATHE_COMPILER_ERROR.
  * Thread-safe; never throws, never exits. */

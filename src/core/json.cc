@@ -1,7 +1,11 @@
 #include "core/json.h"
 
 #include <cmath>
+#include <iterator>
+#include <set>
 #include <stdexcept>
+#include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 
@@ -9,6 +13,57 @@ namespace lathe {
 absl::StatusOr<Json> parse_json(absl::string_view text, absl::string_view what) {
   try {
     return Json::parse(text.begin(), text.end());
+  } catch (const std::bad_alloc&) {
+    throw;
+  } catch (const std::exception& e) {
+    return absl::InvalidArgumentError(absl::StrCat(what, ": ", e.what()));
+  }
+}
+
+namespace {
+
+// Counts the lines that the parser has read.
+class LineCounter {
+ public:
+  using iterator_category = std::input_iterator_tag;
+  using value_type = char;
+  using difference_type = std::ptrdiff_t;
+  using pointer = const char*;
+  using reference = const char&;
+
+  LineCounter(const char* at, int64_t* line) : at_(at), line_(line) {}
+  reference operator*() const { return *at_; }
+  LineCounter& operator++() {
+    *line_ += *at_++ == '\n';
+    return *this;
+  }
+  bool operator==(const LineCounter& o) const { return at_ == o.at_; }
+  bool operator!=(const LineCounter& o) const { return at_ != o.at_; }
+
+ private:
+  const char* at_;
+  int64_t* line_;
+};
+
+}  // namespace
+
+absl::StatusOr<Json> parse_json_file(absl::string_view text, absl::string_view what) {
+  int64_t line = 1;
+  std::vector<std::set<std::string>> open;  // of each object that is open, the keys so far
+  std::string twice;
+  const auto see = [&](int, Json::parse_event_t event, Json& parsed) {
+    if (event == Json::parse_event_t::object_start) open.emplace_back();
+    if (event == Json::parse_event_t::object_end) open.pop_back();
+    if (event == Json::parse_event_t::key && !open.back().insert(parsed.get<std::string>()).second &&
+        twice.empty())
+      twice = absl::StrCat(what, ":", line, ": the key '", parsed.get<std::string>(), "' is there twice");
+    return true;
+  };
+  try {
+    Json json =
+        Json::parse(LineCounter(text.data(), &line), LineCounter(text.data() + text.size(), &line), see);
+    if (twice.empty()) return json;
+    return absl::InvalidArgumentError(twice);
   } catch (const std::bad_alloc&) {
     throw;
   } catch (const std::exception& e) {

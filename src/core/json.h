@@ -78,6 +78,9 @@ namespace lathe {
 
 // Throws nothing but std::bad_alloc; `what` names the text in the error.
 absl::StatusOr<Json> parse_json(absl::string_view text, absl::string_view what);
+// For files that people write: the same, and kInvalidArgument, "FILE:LINE: ...", where an object has a key
+// twice.
+absl::StatusOr<Json> parse_json_file(absl::string_view text, absl::string_view what);
 
 // Runs `body` (which may throw the JSON library's exceptions on a missing or mistyped field) and turns an
 // exception, std::bad_alloc apart, into kInvalidArgument naming `what`.

@@ -126,6 +126,51 @@ def test_params(cache):
         assert "params.json: entry 6: step and rows of entry 1 again" in again, again
         unused = dict(params, parameters={"rows": 3})
         assert "params.json:1: parameter 'rows' is used by no pipeline" in compiled(unused, code=2)
+        assert params["target"]["arch"] == "sm_90a", params["target"]
+        of_another = dict(params, target=dict(params["target"], arch="sm_80"))
+        assert "params.json: it is of cuda sm_80" in compiled(of_another, code=2)
+        path.write_text(json.dumps(params))
+        for verb in ("run", "dump"):
+            result = subprocess.run([LATHE, verb, "matmul", "4x4x4", "--params", str(path)], capture_output=True, text=True, timeout=120)
+            assert result.returncode == 2 and "its entries are of a payload's steps" in result.stderr, result
+
+
+def test_kernel_bench_params(cache):
+    """kernel-bench takes exactly what the file lists: kernels that nothing else has compiled, and no other."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = pathlib.Path(folder) / "params.json"
+
+        def bench(*flags, payload=PAYLOADS / "mlp.mlir"):
+            return subprocess.run([LATHE, "kernel-bench", str(payload), "--rows", "3", "--repeat", "1", "--cache-dir", str(cache),
+                                   *map(str, flags)], capture_output=True, text=True, timeout=120)
+
+        subprocess.run([LATHE, "plan", str(PAYLOADS / "mlp.mlir"), "--m-max", "3", "--out", str(path)], check=True,
+                       capture_output=True, timeout=120)
+        params = json.loads(path.read_text())
+        for entry in params["entries"]:
+            k, n = entry["class"]["k"], entry["class"]["n"]
+            epilogue = ["--epilogue", "bias,gelu"] if entry["class"]["activation"] == "gelu" else []
+            explained = json.loads(subprocess.run([LATHE, "explain", "matmul", f"{entry['rows']}x{n}x{k}", *epilogue, "--json"],
+                                                  check=True, capture_output=True, text=True).stdout)
+            other = next(c for c in explained["candidates"] if c["legal"] and c["config"] != entry["config"])
+            entry.update(config=other["config"], splits=other["splits"])
+        path.write_text(json.dumps(params))
+        compile_payload(PAYLOADS / "mlp.mlir", "--params", path, cache=cache)
+        entries = lambda: len(list(pathlib.Path(cache).glob("*.lathe")))
+        result, compiled = bench(), entries()  # the oracle's own choices, and what asks after external libraries
+        assert result.returncode == 0, result
+        result = bench("--params", path)
+        assert result.returncode == 0 and "1 of 1 right" in result.stdout and entries() == compiled, result
+        for file in pathlib.Path(cache).glob("*.lathe"):
+            file.unlink()
+        result = bench("--params", path)
+        assert result.returncode == 0 and entries() == compiled - 8, (result, entries(), compiled)
+        params["entries"] = [e for e in params["entries"] if e["rows"] != 3]
+        path.write_text(json.dumps(params))
+        result = bench("--params", path)
+        assert result.returncode == 1 and "params.json: no entry is of step 0 with 3 open rows, at " in result.stdout, result
+        assert "is a directory" in bench("--params", path, payload=PAYLOADS).stderr
+        assert "--split-k beside --params" in bench("--params", path, "--split-k", 2).stderr
 
 
 def check_peers(cache, table, bars):
@@ -288,6 +333,28 @@ def test_pipelines(cache):
         refused(original, "tile.mlir:5:", schedule=tile.read_text().replace("!transform.any_op", "!transform.an_op"))
         refused(original.replace("plan.tile_n", "17"), "tiles are to be the plan's")
         refused(original.replace("for: matmul.cpu", "for: matmul.tpu"), "p.yaml:1:", "matmul.tpu")
+
+        # Several pipelines share a file of parameters, each its own of them.
+        yaml.write_text(original.replace("tile_m: plan.tile_m", "tile_m: params.rows"))
+        tile.write_text((source / "tile.mlir").read_text())
+        other = folder / "argmax.yaml"
+        kernels = PAYLOADS.parent.parent / "kernels"
+        other.write_text((kernels / "argmax" / "cpu.yaml").read_text().replace("include-bf16=true", "include-bf16=${params.wide}"))
+        both = f"{yaml}:{other}"
+
+        def of_both(parameters, code):
+            params.write_text(json.dumps({"lathe_params": 1, "parameters": parameters}, indent=1))
+            return lathe("run", "matmul", "64x48x96", "--json", "--repeat", 1, "--pipeline", both, "--params", params, code=code)
+
+        rows = {"rows": plan["tile_m"]}
+        assert json.loads(of_both({**rows, "wide": "true"}, 0))["cache_outcome"] == "compiled"
+        # The other's is no part of this one's key.
+        assert json.loads(of_both({**rows, "wide": "false"}, 0))["cache_outcome"] == "disk hit"
+        assert "p.json:6: parameter 'x' is used by no stage of " in of_both({**rows, "wide": "true", "x": 1}, 1)
+        assert "argmax.yaml:7: stage 'llvm': 'params.wide' is unbound" in of_both(rows, 1)
+        params.write_text('{"lathe_params": 1,\n "parameters": {\n  "rows": 1,\n  "rows": 2}}\n')
+        error = lathe("run", "matmul", "64x48x96", "--pipeline", yaml, "--params", params, code=1)
+        assert "p.json:4: the key 'rows' is there twice" in error, error
         assert "cannot read" in lathe("run", "matmul", "8x8x8", "--pipeline", folder / "nowhere.yaml", code=1)
 
 
@@ -357,7 +424,7 @@ def test_refusals(cache):
         refused(TWO_COPIES, 2, "p.mlir:3:8: dimension 0 of an operand of 5x4 is 5, elsewhere 20000")
         refused(APART, 2, "p.mlir:3:8: it reads dimension 0 of an operand of 8192 from 0 to 39998")
         refused(ARGMAX_ROWS, 2, "p.mlir:9:10: dimension 0 of 'values' is 6, elsewhere 5")
-        refused("", 1, "no function")
+        refused("", 1, "p.mlir: the module has no function")
         refused("module {\n" + mlp + "}\n" + mlp, 1, "p.mlir:", "no function")
     assert "cannot read" in compile_payload(PAYLOADS / "none.mlir", cache=cache, code=2)
 

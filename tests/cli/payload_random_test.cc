@@ -195,10 +195,9 @@ class PayloadRandom : public testing::Test {
   }
   // Has the CPU do it.
   void run(const Json& program, uint64_t seed, const std::string& text) {
-    const lathe_tuning none = LATHE_TUNING_INIT;
     lathe_device* cpu = devices_[0].get();
     const Stream stream = Stream::make(cpu).value();
-    auto trial = PayloadTrial::make(cpu, stream, program.at("functions").at(0), 1, seed, none);
+    auto trial = PayloadTrial::make(cpu, stream, program.at("functions").at(0), 1, seed, {});
     ASSERT_TRUE(trial.ok()) << trial.status() << "\n" << text;
     const absl::Status launched = (*trial)->launch().status();
     ASSERT_TRUE(launched.ok()) << launched << "\n" << text;

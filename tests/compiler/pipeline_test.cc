@@ -167,7 +167,7 @@ TEST(PipelineTest, ASchedulesParametersAreBoundFromThePlanAFileOrANumber) {
             "p.yaml: it makes 12 tiles with m = 17 and batch = 3, where the launch runs 6: tiles are to be "
             "the plan's");
   EXPECT_NE(compiled("kernel.symbol", Json::object())
-                .error.find("tile.mlir:7:7: parameter 'tile_n' is a whole number"),
+                .error.find("p.yaml:7: tile.mlir:7:7: parameter 'tile_n' is a whole number"),
             std::string::npos)
       << compiled("kernel.symbol", Json::object()).error;
 }
