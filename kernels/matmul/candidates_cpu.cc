@@ -49,11 +49,20 @@ constexpr double kBlockedMemoryEfficiency = 0.85;
 // A single row by one column after the other reads B in the order it lies in. Side by side each column's
 // bytes are a run of their own, at whose end what was fetched ahead is lost (M = 1 on Zen 4, 1 column and 8:
 // 32768 x 512 2.35 and 3.29 ms, 7168 x 2048 2.43 and 1.84, where the one column waits for its sum; of bytes
-// 0.60 and 1.26, 2880 x 4096 0.43 and 0.51). With more rows no such order was seen.
-double stream_efficiency(const MatmulSizes& s, const RegisterTile& t) {
-  constexpr double kLostBytes = 600;
-  const double run = s.k * s.b_bytes;
-  return s.m == 1 && t.columns > 1 ? run / (run + kLostBytes) : 1;
+// 0.60 and 1.26, 2880 x 4096 0.43 and 0.51). Pages end too, and a time lost is the more bytes the faster a
+// core reads (by 4096 x 4096 on Zen 5, 40 GB/s, 8, 6 and 4 columns: M = 2 2.37, 2.17, 2.03 ms, M =
+// 1 1.85, 1.76, 1.75). Where L1 does not hold A's rows they come from L2 again, in the way of what is fetched
+// of B (5x4 by 4096 x 4096 on Zen 5: 2.9 ms by whole rows, 2.3 in blocks).
+double stream_efficiency(const CpuRates& rates, const MatmulSizes& s, const RegisterTile& t) {
+  constexpr double kLostBytes = 600,
+                   kLostSeconds = 0.5e-12;  // the latter of a byte, for each run beyond four
+  constexpr double kLostToA = 0.15;         // of a byte of B, for each of A's from L2
+  const double a_row = s.k * s.input_bytes, b_row = s.k * s.b_bytes;
+  double lost = std::max(0, t.columns - 4) * kLostSeconds * rates.core_bytes_per_second;
+  if (s.m == 1 && t.columns > 1) lost += kLostBytes / b_row;
+  if (s.m * a_row + t.columns * b_row > rates.l1d_bytes)
+    lost += kLostToA * t.rows * a_row / (t.columns * b_row);
+  return 1 / (1 + lost);
 }
 
 // Depth of a block of K, of blocks as long as each other: what it needs of A takes half of L1. 0: K is no
@@ -264,7 +273,7 @@ void enumerate_matmul_dot(const CandidateContext& context, std::vector<RankedPla
     config.unroll_k = s.blocks ? kUnrolledBlocks : unroll_of(t);
     if (c.m_hi <= kWholeDotMaxM) {
       append_streamed(
-          context, rates, s, config, stream_efficiency(s, t), recipe,
+          context, rates, s, config, stream_efficiency(rates, s, t), recipe,
           [&](double n, double k) { return dot_cycles(rates, s, t, n, k); }, out);
     }
     if (const int32_t depth = block_depth(rates, t, static_cast<int32_t>(block_elements(c.b)), s.k);

@@ -94,9 +94,9 @@ double DirectPricing::tile_seconds(const RegisterTile& t, const CompileConfig& c
   const double passes = rows / c.register_m * padding(context_.problem, c.register_m, rates_.lanes);
   const double blocks = std::ceil(k / c.tile_k);
   // Nothing but FMAs and their operands. More than 6 rows of B a set beside A's panel lose lines of 8 ways (M
-  // = 32 by 4096 x 4096: 4 columns 9.7 ms, 6 9.8, 7 11.0).
+  // = 32 by 4096 x 4096: 4 columns 9.7 ms, 6 9.8, 7 11.0; M = 16 on Zen 5: 6 3.2, 7 3.5).
   const double crowded =
-      std::max(0.0, rows_a_set(t, s_.k * static_cast<int64_t>(s_.b_bytes)) - 6) * (t.vectors > 1 ? 2 : 0);
+      std::max(0.0, rows_a_set(t, s_.k * static_cast<int64_t>(s_.b_bytes)) - 6) * (t.vectors > 1 ? 2 : 0.5);
   const double chains = sums * double(direct_chains(static_cast<int64_t>(sums)));
   // Every pass over the rows but the first reads B again while memory idles (M = 64: 16x4 21.8 ms, 64x4 19.8;
   // bf16 13.4 and 9.9).
@@ -108,8 +108,10 @@ double DirectPricing::tile_seconds(const RegisterTile& t, const CompileConfig& c
   // a quarter of it (M = 32 by 6144 x 4096, 512 KiB deep 15.4 ms, 256 KiB 14.8; by 4096 x 4096 10.4
   // and 10.3).
   const double panel = t.vectors * rates_.lanes * 4 / kL2BytesPerCycle;
-  const double lost = rows * c.tile_k * 4 / rates_.k_per_lane > rates_.l2_bytes / 4 ? 0.04 * panel : 0;
-  const double step = std::max(sums / std::min(rates_.fma_units, chains / latency_),
+  const double lost = rows * c.tile_k * 4 / rates_.k_per_lane >= rates_.l2_bytes / 4 ? 0.04 * panel : 0;
+  // Sums that only just cover an FMA's latency wait now and then (M = 32 on Zen 5: 32x4 5.3 ms, 32x6 4.8).
+  constexpr double kSlackCycles = 0.5;
+  const double step = std::max(sums / std::min(rates_.fma_units, chains / (latency_ + kSlackCycles)),
                                (t.columns + t.vectors) / rates_.loads_per_cycle) +
                       crowded + again + lone + lost;
   const double keep = (blocks > 1 ? 2 : 1) * sums * rates_.lanes * 4 / kL2BytesPerCycle;
