@@ -225,8 +225,9 @@ DeviceFacts synthetic(const std::string& target, const std::map<std::string, dou
 //   a task: 16 groups of 8 columns x (64 vectors of K x 7.45 cycles + 8 sums x 5 to add their lanes) = 8268.8
 //   cycles, where 7.45 = 8 FMAs that wait for 5 cycles of latency, a tenth of 9 loads at 2 a cycle, and A's
 //   line out of L2, since A and 8 rows of B are more than L1; it reads 129 rows of 4096 bytes and writes 512:
-//   528,896 bytes at 4096 / 4696 of the rate for rows side by side, 606.371 us; a quarter of the 8.2688 us
-//   shows; and costs 0.2 us to start.
+//   528,896 bytes, 528.896 us, and for every byte of B 600 / 4096 more for rows side by side, 0.5e-12 * 1e9
+//   for each of the four rows beyond four, and 0.15 for each of A's bytes, an eighth; a quarter of the 8.2688
+//   us shows; and costs 0.2 us to start.
 TEST(Candidates, DotPredictionByHand) {
   const DeviceFacts f = synthetic("x86-64-avx512", {{"clock_hz", 1e9},
                                                     {"fma_units", 2},
@@ -242,7 +243,8 @@ TEST(Candidates, DotPredictionByHand) {
     const CompileConfig& g = r.plan.config;
     if (!r.rejection.empty() || g.kernel != "dot" || g.register_n != 8 || g.tile_n != 128) continue;
     ++found;
-    EXPECT_NEAR(r.plan.predicted_seconds, 4 * (528.896e-6 * 4696 / 4096 + 0.25 * 8.2688e-6 + 0.2e-6), 1e-12);
+    const double lost = 600.0 / 4096 + 4 * 0.5e-3 + 0.15 / 8;
+    EXPECT_NEAR(r.plan.predicted_seconds, 4 * (528.896e-6 * (1 + lost) + 0.25 * 8.2688e-6 + 0.2e-6), 1e-12);
   }
   EXPECT_EQ(found, 1);
 }
@@ -257,12 +259,23 @@ DeviceFacts zen4() {
                                          {"core_bytes_per_second", 25e9}});
 }
 
+// Twice the FMAs of Zen 4, and a core that reads faster.
+DeviceFacts zen5() {
+  return synthetic("x86-64-avx512bf16", {{"clock_hz", 3.9e9},
+                                         {"fma_units", 2},
+                                         {"l1d_bytes", 48 << 10},
+                                         {"l2_bytes", 1 << 20},
+                                         {"l3_bytes", 32 << 20},
+                                         {"memory_bytes_per_second", 576e9},
+                                         {"core_bytes_per_second", 40e9}});
+}
+
 // The config of least predicted time for M rows of a Linear layer.
-CompileConfig cheapest(DType type, int64_t m, int64_t n, int64_t k) {
+CompileConfig cheapest(DType type, int64_t m, int64_t n, int64_t k, const DeviceFacts& facts = zen4()) {
   ProblemClass c = matmul_class(type, type, n, k, {m, m});
   c.trans_b = 1;
   if (type == DType::kI8) c.d = DType::kI32;
-  const std::vector<RankedPlan> all = candidates(c, zen4());
+  const std::vector<RankedPlan> all = candidates(c, facts);
   const RankedPlan* best = nullptr;
   for (const RankedPlan& r : all)
     if (r.rejection.empty() && (!best || r.plan.predicted_seconds < best->plan.predicted_seconds)) best = &r;
@@ -284,6 +297,25 @@ TEST(Candidates, ASingleRowReadsShortRowsOneAfterTheOther) {
 TEST(Candidates, FewColumnsLeaveARowsInL1) {
   EXPECT_EQ(cheapest(DType::kF32, 5, 8192, 1024).register_n, 2);
   EXPECT_EQ(cheapest(DType::kF32, 5, 8192, 4096).register_n, 4);
+}
+
+// What measuring all candidates found there: rows of A from L2 are in B's way from 4 rows of 4096 on, padding
+// 8 rows to 16 costs what one pass over B does not save, seven rows of B lose lines of L1, and 8 sums wait
+// for each other.
+TEST(Candidates, FewRowsOnZen5) {
+  const auto best = [](int64_t m) { return cheapest(DType::kF32, m, 4096, 4096, zen5()); };
+  EXPECT_LT(best(1).register_n, 8);
+  EXPECT_LT(best(2).register_n, 8);
+  for (int64_t m : {5, 8, 12}) {
+    EXPECT_EQ(best(m).kernel, "dot") << m;
+    EXPECT_GT(best(m).tile_k, 0) << m;
+    EXPECT_EQ(best(m).register_m, m);
+  }
+  for (int64_t m : {16, 24, 32}) {
+    EXPECT_EQ(best(m).kernel, "direct") << m;
+    EXPECT_EQ(best(m).register_n, 6) << m;
+    EXPECT_LT(best(m).tile_k, 4096) << m;
+  }
 }
 
 TEST(Candidates, BlocksOfKAreAsLongAsEachOther) {
