@@ -25,7 +25,7 @@ work=$(mktemp -d)
 
 # The directories where pip and CUDA's installers put cuBLASLt, unless the loader knows it anyway.
 cublaslt_directories() {
-  ! ldconfig -p 2>/dev/null | grep -q 'libcublasLt\.so\.' || return 0
+  ! ldconfig -p 2>/dev/null | grep 'libcublasLt\.so\.' >/dev/null || return 0
   local site d
   for site in $(timeout 20 python3 -c 'import sys; print("\n".join(p for p in sys.path if p))' 2>/dev/null); do
     for d in "$site"/nvidia/cu13/lib "$site"/nvidia/cublas/lib; do

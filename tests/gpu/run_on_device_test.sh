@@ -6,7 +6,7 @@ here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 build=$(cd "$1" && pwd) work=$2 case=$3
 fail() { printf 'FAILED: %s\n' "$*" >&2; cat "$work/out/summary.txt" >&2 || true; exit 1; }
 says() { grep -qE "$1" "$work/out/summary.txt" || fail "the summary lacks: $1"; }
-holds() { tar -tzf "$work/out/results.tar.gz" | grep -qx "./$1" || fail "the results lack $1"; }
+holds() { tar -tzf "$work/out/results.tar.gz" | grep -x "./$1" >/dev/null || fail "the results lack $1"; }
 rm -rf "$work"
 mkdir -p "$work"
 "$here/stage_pack.sh" "$build" "$work/pack" link
