@@ -25,6 +25,21 @@ TEST(ParseJsonTest, HostileTextIsAnErrorOrAValueNeverACrash) {
   EXPECT_TRUE(parse_json(deep, "x").ok());
 }
 
+TEST(ParseJsonTest, AFileOfPeopleHasEveryKeyOnce) {
+  const char* good = "{\"a\": {\"x\": 1},\n \"b\": [{\"x\": 1}, {\"x\": 2}]}";
+  EXPECT_EQ(parse_json_file(good, "f.json").value(), parse_json(good, "f.json").value());
+  const auto message = [](const char* text) {
+    const absl::StatusOr<Json> json = parse_json_file(text, "f.json");
+    EXPECT_EQ(json.status().code(), absl::StatusCode::kInvalidArgument) << text;
+    return std::string(json.status().message());
+  };
+  EXPECT_EQ(message("{\"a\": 1,\n\n\"a\": 1}"), "f.json:3: the key 'a' is there twice");
+  EXPECT_EQ(message("[{\"a\": {\"b\": 1,\n\"b\": 2}, \"c\": 3,\n\"c\": 4}]"),
+            "f.json:2: the key 'b' is there twice");
+  EXPECT_THAT(message("{\"a\": 1,\n"), testing::StartsWith("f.json: "));
+  EXPECT_THAT(message(""), testing::StartsWith("f.json: "));
+}
+
 TEST(ReadJsonTest, StrictFields) {
   const Json j = {{"i", 3}, {"f", 2.5}, {"s", "text"}, {"b", true}, {"u", UINT64_MAX}, {"inf", INFINITY}};
   EXPECT_EQ(int_field(j, "i", 0, 3), 3);
