@@ -10,6 +10,10 @@
 
 #include "runtime/external/library.h"
 
+// OpenBLAS is not instrumented: ThreadSanitizer sees libc's memset, which some of its kernels clear D with,
+// on one of its threads, and not how it hands D to that thread and back.
+extern "C" const char* __tsan_default_suppressions() { return "race:libopenblas.so"; }
+
 namespace lathe {
 namespace {
 
