@@ -240,8 +240,7 @@ Flag facts_flag() {
 Flag target_flag() {
   return {"target", "T",
           "compile for this target (sm_90a, gfx942, spirv64, ...); without --facts, for a shipped device of "
-          "it, or for "
-          "one here (cpu, cuda:0, hip:0)"};
+          "it, or for one here (cpu, cuda:0, hip:0)"};
 }
 
 absl::StatusOr<lathe_statistics> statistics(lathe_context* context) {

@@ -82,15 +82,7 @@ TEST_P(Blocks, EveryResultAndLayoutOfA) {
 TEST_P(Blocks, WholeEpilogue) {
   for (int activation : {LATHE_ACTIVATION_NONE, LATHE_ACTIVATION_GELU, LATHE_ACTIVATION_SILU}) {
     MatmulCase c = make(activation % 2 ? 9 : 48, 64, 160);
-    c.alpha = 0.25f;
-    c.c_mode = activation == 2 ? CMode::kInPlace : CMode::kSeparate;
-    c.beta = -0.5f;
-    c.bias = LATHE_BF16;
-    c.activation = static_cast<lathe_activation>(activation);
-    c.residual_mode = ResidualMode::kSeparate;
-    c.residual = LATHE_F16;
-    c.padding = activation % 2 ? 3 : 0;
-    c.batch = 1 + activation % 2;
+    set_whole_epilogue(&c, static_cast<lathe_activation>(activation));
     expect(c);
   }
 }

@@ -484,6 +484,18 @@ testing::AssertionResult MatmulRequest::run(lathe_device* device, lathe_stream s
   return check();
 }
 
+void set_whole_epilogue(MatmulCase* c, lathe_activation activation) {
+  c->alpha = 0.25f;
+  c->c_mode = activation == 2 ? CMode::kInPlace : CMode::kSeparate;
+  c->beta = -0.5f;
+  c->bias = LATHE_BF16;
+  c->activation = activation;
+  c->residual_mode = ResidualMode::kSeparate;
+  c->residual = LATHE_F16;
+  c->padding = activation % 2 ? 3 : 0;
+  c->batch = 1 + activation % 2;
+}
+
 testing::AssertionResult run_case(lathe_device* device, const MatmulCase& c, Random* random) {
   return MatmulRequest(c, random).run(device);
 }

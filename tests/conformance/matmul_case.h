@@ -150,6 +150,10 @@ class MatmulRequest {
   lathe_workspace workspace_;
 };
 
+// Every operand of the epilogue, of dtypes other than f32; C in place, padding and a batch by the
+// activation's number.
+void set_whole_epilogue(MatmulCase* c, lathe_activation activation);
+
 // Draws the operands of `c` from `random`, runs once, checks.
 testing::AssertionResult run_case(lathe_device* device, const MatmulCase& c, Random* random);
 
