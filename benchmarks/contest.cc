@@ -7,6 +7,8 @@
 #include <chrono>
 #include <cmath>
 #include <fstream>
+#include <numeric>
+#include <random>
 #include <thread>
 
 namespace lathe::bench {
@@ -80,10 +82,13 @@ std::vector<Standing> run_contest(const std::vector<Entrant>& entrants, const Co
   }
   const double begin = now_seconds();
   double waited = 0;
+  std::vector<size_t> order(entrants.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::mt19937 random(1);  // any fixed sequence
   for (int round = 0; round < options.max_rounds; ++round) {
     if (round > options.min_rounds && now_seconds() - begin - waited > options.seconds) break;
-    for (size_t turn = 0; turn < entrants.size(); ++turn) {
-      const size_t e = (turn + static_cast<size_t>(round)) % entrants.size();
+    std::shuffle(order.begin(), order.end(), random);
+    for (const size_t e : order) {
       waited += wait_for_idle_threads();
       if (is_short[e]) entrants[e].call();
       const double start = now_seconds();

@@ -31,7 +31,9 @@ struct ContestOptions {
   int min_rounds = 7, max_rounds = 200;
 };
 
-// Each round runs every entrant in turn, its order rotated by one a round; the first round is discarded.
+// Each round runs every entrant once, in an order of its own: what one leaves behind would else meet the same
+// successor every time (M = 64 by 4096 x 4096 after OpenBLAS: 20.8 ms for 18.9). The first round is
+// discarded.
 std::vector<Standing> run_contest(const std::vector<Entrant>& entrants, const ContestOptions& options);
 
 struct Ratio {

@@ -62,6 +62,9 @@ LATHE_API lathe_status lathe_elementwise(lathe_device* device, lathe_stream stre
 LATHE_API lathe_status lathe_plan_elementwise(lathe_device* device, const lathe_elementwise_desc* desc, lathe_plan** plan);
 LATHE_API lathe_status lathe_plan_run_elementwise(lathe_plan* plan, lathe_stream stream,
                                                   const lathe_elementwise_desc* desc);
+/* As lathe_explain_matmul. */
+LATHE_API lathe_status lathe_explain_elementwise(lathe_device* device, const lathe_elementwise_desc* desc,
+                                                 lathe_text_fn text, void* user);
 /* As lathe_plan_run_matmul_slice. */
 LATHE_API lathe_status lathe_plan_run_elementwise_slice(lathe_plan* plan, const lathe_elementwise_desc* desc,
                                                         int32_t phase, int32_t worker, int32_t workers);

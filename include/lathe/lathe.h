@@ -381,6 +381,16 @@ LATHE_API lathe_status lathe_plan_run_matmul_argmax(lathe_plan* plan, lathe_stre
  * "predicted_seconds" is absent when no kernel is needed (N is 0, or K is 0 on the CPU; a GPU plans that as K
  * = 1 over zeros). */
 LATHE_API lathe_status lathe_plan_explain(lathe_plan* plan, lathe_text_fn text, void* user);
+/* The same of a request without a plan: what would be chosen for its class, or what was where its kernel is loaded.
+ * `desc` is read as lathe_plan_matmul reads it, but nothing is compiled, loaded or stored, whatever the miss policy.
+ * "launch" has "wanted_splits" alone unless the kernel is loaded; "chosen_by" then also leaves plan records out, which a
+ * call or a plan may follow. Costs a ranking of the class' candidates, about a millisecond. */
+LATHE_API lathe_status lathe_explain_matmul(lathe_device* device, const lathe_matmul_desc* desc, lathe_text_fn text,
+                                            void* user);
+LATHE_API lathe_status lathe_explain_argmax(lathe_device* device, const lathe_argmax_desc* desc, lathe_text_fn text,
+                                            void* user);
+LATHE_API lathe_status lathe_explain_matmul_argmax(lathe_device* device, const lathe_matmul_argmax_desc* desc,
+                                                   lathe_text_fn text, void* user);
 /* Compiles the plan's kernel again and passes on the IR after each stage ("00-payload.mlir", ..., "llvm.ll",
  * "assembly.s" or "kernel.ptx"), the machine code's bytes ("kernel.o", "kernel.hsaco", or "kernel.cubin" for
  * a described device where an assembler is found), the launch recipe ("recipe.json") and how it was made:

@@ -301,6 +301,24 @@ class Device {
     return Plan(plan);
   }
 
+  // JSON, as lathe_explain_matmul documents it: nothing is compiled or loaded.
+  std::string explain(const lathe_matmul_desc& desc) const {
+    internal::TextCollector text;
+    return text.take_text(lathe_explain_matmul(get(), &desc, internal::TextCollector::receive, &text));
+  }
+  std::string explain(const lathe_argmax_desc& desc) const {
+    internal::TextCollector text;
+    return text.take_text(lathe_explain_argmax(get(), &desc, internal::TextCollector::receive, &text));
+  }
+  std::string explain(const lathe_matmul_argmax_desc& desc) const {
+    internal::TextCollector text;
+    return text.take_text(lathe_explain_matmul_argmax(get(), &desc, internal::TextCollector::receive, &text));
+  }
+  std::string explain(const lathe_elementwise_desc& desc) const {
+    internal::TextCollector text;
+    return text.take_text(lathe_explain_elementwise(get(), &desc, internal::TextCollector::receive, &text));
+  }
+
   // As lathe_warmup; throws where that fails, with what is prepared kept.
   lathe_warmup_report warm(const Manifest& manifest,
                            const lathe_warmup_options& options = LATHE_WARMUP_OPTIONS_INIT) const {

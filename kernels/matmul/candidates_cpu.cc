@@ -2,6 +2,7 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/candidates_model.h"
 #include "kernels/matmul/candidates.h"
+#include "kernels/matmul/dot_copy.h"
 
 namespace lathe {
 namespace {
@@ -46,25 +47,6 @@ int32_t unroll_of(const RegisterTile& t) { return t.rows * t.columns <= 8 ? 2 : 
 // KiB).
 constexpr double kBlockedMemoryEfficiency = 0.85;
 
-// A single row by one column after the other reads B in the order it lies in. Side by side each column's
-// bytes are a run of their own, at whose end what was fetched ahead is lost (M = 1 on Zen 4, 1 column and 8:
-// 32768 x 512 2.35 and 3.29 ms, 7168 x 2048 2.43 and 1.84, where the one column waits for its sum; of bytes
-// 0.60 and 1.26, 2880 x 4096 0.43 and 0.51). Pages end too, and a time lost is the more bytes the faster a
-// core reads (by 4096 x 4096 on Zen 5, 40 GB/s, 8, 6 and 4 columns: M = 2 2.37, 2.17, 2.03 ms, M =
-// 1 1.85, 1.76, 1.75). Where L1 does not hold A's rows they come from L2 again, in the way of what is fetched
-// of B (5x4 by 4096 x 4096 on Zen 5: 2.9 ms by whole rows, 2.3 in blocks).
-double stream_efficiency(const CpuRates& rates, const MatmulSizes& s, const RegisterTile& t) {
-  constexpr double kLostBytes = 600,
-                   kLostSeconds = 0.5e-12;  // the latter of a byte, for each run beyond four
-  constexpr double kLostToA = 0.15;         // of a byte of B, for each of A's from L2
-  const double a_row = s.k * s.input_bytes, b_row = s.k * s.b_bytes;
-  double lost = std::max(0, t.columns - 4) * kLostSeconds * rates.core_bytes_per_second;
-  if (s.m == 1 && t.columns > 1) lost += kLostBytes / b_row;
-  if (s.m * a_row + t.columns * b_row > rates.l1d_bytes)
-    lost += kLostToA * t.rows * a_row / (t.columns * b_row);
-  return 1 / (1 + lost);
-}
-
 // Depth of a block of K, of blocks as long as each other: what it needs of A takes half of L1. 0: K is no
 // longer than that.
 int32_t block_depth(const CpuRates& rates, const RegisterTile& t, int32_t block, int64_t k) {
@@ -89,25 +71,70 @@ double reread_rate(const CpuRates& rates, double bytes, double between) {
   return rate > 0 ? rate : kL2BytesPerCycle;
 }
 
+// Cycles of a step of "dot" but for what it waits for.
+double dot_arithmetic(const CpuRates& rates, const MatmulSizes& s, const RegisterTile& t) {
+  const double converted = (rates.converts_a ? t.rows : 0) + (rates.converts_b ? t.columns : 0);
+  return rates.step_cycles(t.rows * t.columns, t.rows + t.columns, converted + decoded(s, t));
+}
+
+// Whether the lines that L1 takes in a step of A and of B fit beside the step's arithmetic, all but a pass's
+// first (M = 8 by 4096 x 4096 on Zen 4: 4x6 26 cycles a step, 10 lines beside 24 FMAs; by 8192 x 1024 34): L2
+// must hold A, the columns and those that come next (by 2048 x 14336: 61).
+constexpr double kFirstLineCycles = 500;
+bool lines_fit(const CpuRates& rates, const MatmulSizes& s, const RegisterTile& t, double k) {
+  constexpr double kRoom = 0.85, kHeld = 0.6;
+  const double width = double(rates.lanes) * rates.k_per_lane;
+  const double lines = width * (t.rows * s.input_bytes + t.columns * s.b_bytes);
+  return lines / kL2BytesPerCycle <= kRoom * dot_arithmetic(rates, s, t) &&
+         k * (s.m * s.input_bytes + 2 * t.columns * s.b_bytes) <= kHeld * rates.l2_bytes;
+}
+
+// A single row by one column after the other reads B in the order it lies in. Side by side each column's
+// bytes are a run of their own, at whose end what was fetched ahead is lost (M = 1 on Zen 4, 1 column and 8:
+// 32768 x 512 2.35 and 3.29 ms, 7168 x 2048 2.43 and 1.84, where the one column waits for its sum; of bytes
+// 0.60 and 1.26, 2880 x 4096 0.43 and 0.51). A core that reads faster than 30 GB/s waits where pages end, too
+// (by 4096 x 4096, 8, 6 and 4 columns: Zen 5, 40 GB/s, with one row 1.85, 1.76, 1.75 ms, with two 2.37, 2.17,
+// 2.03; Zen 4, 25 GB/s, with one 2.05, 2.01, 2.21). Where L1 does not hold A's rows they come from L2 again,
+// in the way of what is fetched of B (5x4 by whole rows and in blocks: Zen 5 2.9 and 2.3 ms, Zen 4 3.0
+// and 2.8).
+double stream_efficiency(const CpuRates& rates, const MatmulSizes& s, const RegisterTile& t) {
+  constexpr double kLostBytes = 600;
+  constexpr double kRunSeconds = 2e-12, kHiddenRate = 30e9;  // of a byte, for each run beyond four
+  constexpr double kRowSeconds = 4.1e-12;                    // of a byte of B, for each of A's from L2
+  const double a_row = s.k * s.input_bytes, b_row = s.k * s.b_bytes, rate = rates.core_bytes_per_second;
+  double lost = std::max(0, t.columns - 4) * kRunSeconds * std::max(0.0, rate - kHiddenRate);
+  if (s.m == 1 && t.columns > 1) lost += kLostBytes / b_row;
+  if (s.m * a_row + t.columns * b_row > rates.l1d_bytes && !lines_fit(rates, s, t, s.k))
+    lost += kRowSeconds * rate * t.rows * a_row / (t.columns * b_row);
+  return 1 / (1 + lost);
+}
+
+constexpr double kPackCycles = 3;  // of a vector of A that a task copies
+
 // Cycles of `n` columns of D against `k` of K, all rows. Every pass over the rows reads A again, and every
 // pass but the first its group of B, from whatever cache holds them: these fetches compete with those from
-// memory and add to the arithmetic (M = 8, 8x3, K = 4096 on Zen 4: 48 cycles a step, where the FMAs take 24,
-// A out of L2 16 and memory 21).
+// memory and add to the arithmetic unless that leaves room (M = 8, 8x3, K = 4096 on Zen 4: 48 cycles a step,
+// where the FMAs take 24, A out of L2 16 and memory 21).
 double dot_cycles(const CpuRates& rates, const MatmulSizes& s, const RegisterTile& t, double n, double k) {
   const double width = double(rates.lanes) * rates.k_per_lane;
   const double passes = ceil_div(s.m, t.rows), vectors = std::ceil(k / width);
-  const double accumulators = t.rows * t.columns, loads = t.rows + t.columns;
+  const double accumulators = t.rows * t.columns;
   const double vector_bytes = width * s.input_bytes, b_vector_bytes = width * s.b_bytes;
   const double a_bytes = s.m * k * s.input_bytes, b_bytes = t.columns * k * s.b_bytes;
   const double a_rate = reread_rate(rates, a_bytes, b_bytes);
   const double b_rate = reread_rate(rates, b_bytes, t.rows * k * s.input_bytes);
   const double a_cycles = a_rate > 0 ? t.rows * vector_bytes / a_rate : 0;
   const double b_cycles = b_rate > 0 ? (passes - 1) / passes * t.columns * b_vector_bytes / b_rate : 0;
-  const double converted = (rates.converts_a ? t.rows : 0) + (rates.converts_b ? t.columns : 0);
-  const double step = rates.step_cycles(accumulators, loads, converted + decoded(s, t)) + a_cycles + b_cycles;
+  const double arithmetic = dot_arithmetic(rates, s, t);
+  const bool fits = a_rate > 0 && lines_fit(rates, s, t, k);
+  const double step = fits ? arithmetic : arithmetic + a_cycles + b_cycles;
   // At the end the lanes of every sum are added: log2(lanes) shuffles and adds on one port.
-  const double reduce = accumulators * (std::log2(rates.lanes) + 1);
-  return std::ceil(n / t.columns) * passes * (vectors * step + reduce);
+  const double reduce = accumulators * (std::log2(rates.lanes) + 1) + (fits ? kFirstLineCycles : 0);
+  const bool copies =
+      !s.blocks && dot_copies_a(t.rows * t.columns, static_cast<int64_t>(s.k * s.b_bytes),
+                                static_cast<int64_t>(passes * t.rows * s.k * 4) / rates.k_per_lane);
+  const double copy = copies ? s.m * vectors * kPackCycles : 0;
+  return std::ceil(n / t.columns) * passes * (vectors * step + reduce) + copy;
 }
 
 // The same in blocks of K: A comes packed from L1. A register tile's sums are loaded and stored with every
@@ -128,7 +155,7 @@ double blocked_dot_cycles(const CpuRates& rates, const MatmulSizes& s, const Reg
   const double carry = std::ceil(k / depth) * accumulators * kCarryCycles;
   // Lanes are added after a transposition: log2(lanes) shuffles and one add a sum.
   const double reduce = accumulators * (std::log2(rates.lanes) + 1);
-  const double pack = s.m * k / width * 3;
+  const double pack = s.m * k / width * kPackCycles;
   return std::ceil(n / t.columns) * passes * (vectors * (step + a_cycles) + carry + reduce) + pack;
 }
 

@@ -106,9 +106,10 @@ double DirectPricing::tile_seconds(const RegisterTile& t, const CompileConfig& c
   const double lone = rates_.k_per_lane == 2 && t.vectors == 1 ? 0.4 * t.columns : 0;
   // A's panel streams from L2 under every group of columns, and beside B loses lines when it takes more than
   // a quarter of it (M = 32 by 6144 x 4096, 512 KiB deep 15.4 ms, 256 KiB 14.8; by 4096 x 4096 10.4
-  // and 10.3).
+  // and 10.3), or an eighth where two units take it in half the time (M = 16 on Zen 5: 32 KiB is faster).
   const double panel = t.vectors * rates_.lanes * 4 / kL2BytesPerCycle;
-  const double lost = rows * c.tile_k * 4 / rates_.k_per_lane >= rates_.l2_bytes / 4 ? 0.04 * panel : 0;
+  const double held = rates_.l2_bytes / 4 / rates_.fma_units;
+  const double lost = rows * c.tile_k * 4 / rates_.k_per_lane > held ? 0.04 * panel : 0;
   // Sums that only just cover an FMA's latency wait now and then (M = 32 on Zen 5: 32x4 5.3 ms, 32x6 4.8).
   constexpr double kSlackCycles = 0.5;
   const double step = std::max(sums / std::min(rates_.fma_units, chains / (latency_ + kSlackCycles)),

@@ -9,6 +9,7 @@
 // unpacked, 4.3 in blocks of 512; memory alone takes 3.3). Sums wait in scratch from block to block, so the
 // numbers are the same.
 #include "base/dtype.h"
+#include "kernels/matmul/dot_copy.h"
 #include "kernels/matmul/emit_cpu.h"
 #include "kernels/matmul/emit_cpu_blocks.h"
 
@@ -25,8 +26,18 @@ constexpr int64_t kGroupColumns = 48;
 
 int64_t group_columns(const CpuTile& t) { return round_up(kGroupColumns, t.register_columns); }
 int64_t padded_rows(const CpuTile& t) { return round_up(t.tile_rows, t.register_rows); }
+bool copies_a(const CpuTile& t) {
+  return t.tile_k == 0 && !CpuBlocks::holds(t.b) &&
+         dot_copies_a(t.register_rows * t.register_columns,
+                      t.most_depth * t.b.element.getIntOrFloatBitWidth() / 8,
+                      padded_rows(t) * t.most_depth * 4 / t.words.per_lane());
+}
+int64_t copied_pitch(const CpuTile& t) {
+  return round_up(t.most_depth, t.words.width()) / t.words.per_lane();
+}
 // Words of packing memory: A, a vector for each of its rows that sums begin with, sums.
 int64_t packed_words(const CpuTile& t) {
+  if (copies_a(t)) return padded_rows(t) * copied_pitch(t) + kWayBytes / 4;
   return t.tile_k ? padded_rows(t) * round_up(t.most_depth, t.tile_k) / t.words.per_lane() : 0;
 }
 int64_t first_words(const CpuTile& t) { return t.words.shifts() ? padded_rows(t) * t.lanes : 0; }
@@ -48,14 +59,19 @@ class Dot {
   void whole() {
     store_first();
     const int64_t passes = ceil_div(t.tile_rows, rm);
+    Value copy = copies_a(t) ? copy_a() : nullptr;
     e.loop(e.idx(0), t.columns, rn, [&](Value j) {
       e.loop(e.idx(0), t.rows, rm, [&](Value i) {
         Values a_row;
-        for (int64_t r = 0; r < rm; ++r) a_row.push_back(row_of_a(e.add(i, r)));
+        for (int64_t r = 0; r < rm; ++r)
+          a_row.push_back(copy ? row_of_copy(copy, e.add(i, r)) : row_of_a(e.add(i, r)));
         Value fetched = e.add(e.add(j, rn), e.mul(e.div(i, e.idx(rm)), ceil_div(rn, passes)));
-        Values sums = along_k(
-            t.depth, first(i), rows_of_b(j, rn, e.idx(0)), rows_of_b(fetched, ceil_div(rn, passes), e.idx(0)),
-            [&](int64_t r, Value k, Value left) { return t.words.along_k(t.a, e.add(a_row[r], k), left); });
+        Values sums =
+            along_k(t.depth, first(i), rows_of_b(j, rn, e.idx(0)),
+                    rows_of_b(fetched, ceil_div(rn, passes), e.idx(0)), [&](int64_t r, Value k, Value left) {
+                      if (copy) return t.words.words_of(scratch(e.add(a_row[r], t.words.count(k))));
+                      return t.words.along_k(t.a, e.add(a_row[r], k), left);
+                    });
         for (int64_t c = 0; c < rn; ++c) {
           Value of_zero = t.zero_point ? of_zero_point(sums[rm * rn + c]) : Value();
           for (int64_t r = 0; r < rm; ++r) {
@@ -189,22 +205,40 @@ class Dot {
     return e.add(e.mul(t.words.count(k0), padded_rows(t)), e.mul(i, t.tile_k / t.words.per_lane()));
   }
 
-  // What a block's last vector holds past the end of K is zero.
+  // Copies `length` elements of a row of A from `from` on as words; what the last vector holds past them is
+  // zero.
+  void copy_row(Value from, Value length, Value to) {
+    Value whole = e.mul(e.div(length, e.idx(width)), width);
+    auto copy = [&](Value k, Value left) {
+      Value x = t.words.along_k(t.a, e.add(from, k), left);
+      e.store_vector(t.words.to_scratch(x), t.packing, e.add(to, t.words.count(k)));
+    };
+    e.loop(e.idx(0), whole, width, [&](Value k) { copy(k, nullptr); });
+    e.when(e.less(whole, length), [&] { copy(whole, e.sub(length, whole)); });
+  }
   void pack_a() {
     e.loop(e.idx(0), t.depth, t.tile_k, [&](Value k0) {
       Value length = e.min(e.idx(t.tile_k), e.sub(t.depth, k0));
-      Value whole = e.mul(e.div(length, e.idx(width)), width);
-      e.loop(e.idx(0), e.idx(padded_rows(t)), 1, [&](Value i) {
-        Value from = e.add(row_of_a(i), k0), to = block_of_a(k0, i);
-        auto copy = [&](Value k, Value left) {
-          Value x = t.words.along_k(t.a, e.add(from, k), left);
-          e.store_vector(t.words.to_scratch(x), t.packing, e.add(to, t.words.count(k)));
-        };
-        e.loop(e.idx(0), whole, width, [&](Value k) { copy(k, nullptr); });
-        e.when(e.less(whole, length), [&] { copy(whole, e.sub(length, whole)); });
-      });
+      e.loop(e.idx(0), e.idx(padded_rows(t)), 1,
+             [&](Value i) { copy_row(e.add(row_of_a(i), k0), length, block_of_a(k0, i)); });
     });
   }
+
+  // A's copy begins half a way from where B does; answers its place in the packing memory.
+  Value copy_a() {
+    constexpr int64_t kLineBytes = 64;
+    const auto address = [&](Value memory, Value at) {
+      Value bits = LLVM::PtrToIntOp::create(e.b, e.loc, e.b.getI64Type(), pointer_to(e, memory, at));
+      return Value(arith::IndexCastOp::create(e.b, e.loc, e.b.getIndexType(), bits));
+    };
+    Value from_b = e.sub(e.add(address(t.b.memory, t.b.offset), kWayBytes / 2), address(t.packing, e.idx(0)));
+    Value line = e.rem(e.div(from_b, e.idx(kLineBytes)), e.idx(kWayBytes / kLineBytes));
+    Value copy = e.mul(line, kLineBytes / 4);
+    e.loop(e.idx(0), e.idx(padded_rows(t)), 1,
+           [&](Value i) { copy_row(row_of_a(i), t.depth, row_of_copy(copy, i)); });
+    return copy;
+  }
+  Value row_of_copy(Value copy, Value i) { return e.add(copy, e.mul(i, copied_pitch(t))); }
 
   // Adds the products of rows i.. and the group's columns c.. over the block of K at k0 to their sums. Passes
   // over the rows share out fetching the block that comes next.
@@ -258,7 +292,7 @@ class Dot {
 }  // namespace
 
 int64_t dot_packing_elements(const CpuTile& t) {
-  if (t.tile_k == 0) return first_words(t);
+  if (t.tile_k == 0) return packed_words(t) + first_words(t);
   // The last column's vectors are read in groups of lanes.
   return packed_words(t) + first_words(t) + (padded_rows(t) * group_columns(t) + t.lanes) * t.lanes;
 }

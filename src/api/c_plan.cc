@@ -45,6 +45,19 @@ absl::Status plan(absl::string_view call, lathe_device* device, const Desc* desc
 }
 
 template <typename Desc>
+absl::Status explain(absl::string_view call, lathe_device* device, const Desc* desc, lathe_text_fn text,
+                     void* user) {
+  if (device == nullptr) return null_argument(call, "device");
+  if (text == nullptr) return null_argument(call, "text");
+  Request request;
+  LATHE_RETURN_IF_ERROR(read(desc, Purpose::kPlan, *device, nullptr, &request));
+  LATHE_ASSIGN_OR_RETURN(const auto made, lathe::make_plan_unprepared(*device, request));
+  LATHE_ASSIGN_OR_RETURN(const lathe::Json json, lathe::explain_json(*made));
+  lathe::pass_text(text, user, "explain", json);
+  return absl::OkStatus();
+}
+
+template <typename Desc>
 absl::Status run(absl::string_view call, lathe_plan* plan, void* stream, const Desc* desc) {
   if (plan == nullptr) return null_argument(call, "plan");
   Request request;
@@ -135,6 +148,26 @@ lathe_status lathe_plan_explain(lathe_plan* plan, lathe_text_fn text, void* user
     lathe::pass_text(text, user, "explain", json);
     return absl::OkStatus();
   });
+}
+
+lathe_status lathe_explain_matmul(lathe_device* device, const lathe_matmul_desc* desc, lathe_text_fn text,
+                                  void* user) {
+  return at_boundary([&] { return explain("lathe_explain_matmul", device, desc, text, user); });
+}
+
+lathe_status lathe_explain_argmax(lathe_device* device, const lathe_argmax_desc* desc, lathe_text_fn text,
+                                  void* user) {
+  return at_boundary([&] { return explain("lathe_explain_argmax", device, desc, text, user); });
+}
+
+lathe_status lathe_explain_matmul_argmax(lathe_device* device, const lathe_matmul_argmax_desc* desc,
+                                         lathe_text_fn text, void* user) {
+  return at_boundary([&] { return explain("lathe_explain_matmul_argmax", device, desc, text, user); });
+}
+
+lathe_status lathe_explain_elementwise(lathe_device* device, const lathe_elementwise_desc* desc,
+                                       lathe_text_fn text, void* user) {
+  return at_boundary([&] { return explain("lathe_explain_elementwise", device, desc, text, user); });
 }
 
 lathe_status lathe_plan_dump(lathe_plan* plan, const char* pipeline_yaml, lathe_text_fn text, void* user) {

@@ -46,8 +46,9 @@ absl::StatusOr<Choice> choice_in(const lathe_plan& plan) {
 
 Json launch_json(const lathe_plan& plan, const Choice& choice) {
   Json json = json_object("wanted_splits", choice.plan().launch.splits);
+  if (plan.entry == nullptr) return json;  // there is no kernel whose recipe could tell
   const absl::StatusOr<LaunchConfig> launch = planned_launch(plan);
-  if (!launch.ok()) return json;  // a described device has no kernel whose recipe could tell
+  if (!launch.ok()) return json;
   json["splits"] = launch->splits;
   json["k_chunk"] = launch->k_chunk;
   json["workspace_bytes"] = launch->workspace_bytes;

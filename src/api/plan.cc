@@ -98,28 +98,36 @@ absl::Status check_class(const lathe_plan& plan, const Request& request) {
   return in_request(describe(request), plan.device.name, cause);
 }
 
-// The caller may destroy it before the plan.
-Request without_program(Request request) {
+// Without the program, which the caller may destroy before the plan.
+std::unique_ptr<lathe_plan> begin_plan(lathe_device& device, Request request) {
   request.program = nullptr;
-  return request;
+  return std::unique_ptr<lathe_plan>(new lathe_plan{device, std::move(request), nullptr, nullptr});
+}
+
+// An argmax of no rows still plans its bucket, which other requests share, and so does an elementwise op.
+bool class_needs_no_kernel(const Request& request) {
+  return is_product(request.key.problem.op) && (request.dims.n == 0 || request.empty_product);
 }
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<lathe_plan>> make_plan(lathe_device& device, const Request& request) {
-  std::unique_ptr<lathe_plan> plan(new lathe_plan{device, without_program(request), nullptr, nullptr});
   if (request.program != nullptr) device.context.programs.keep(request.program->program);
-  // An argmax of no rows still plans its bucket, which other requests share, and so does an elementwise op.
-  const bool product = is_product(request.key.problem.op);
-  if (product && (request.dims.n == 0 || request.empty_product)) return plan;
-  if (device.driver != nullptr) {
-    LATHE_ASSIGN_OR_RETURN(plan->entry, find_or_prepare(device, request, Purpose::kPlan));
-    return plan;
-  }
+  if (device.driver == nullptr || class_needs_no_kernel(request))
+    return make_plan_unprepared(device, request);
+  auto plan = begin_plan(device, request);
+  LATHE_ASSIGN_OR_RETURN(plan->entry, find_or_prepare(device, request, Purpose::kPlan));
+  return plan;
+}
+
+absl::StatusOr<std::unique_ptr<lathe_plan>> make_plan_unprepared(lathe_device& device,
+                                                                 const Request& request) {
+  auto plan = begin_plan(device, request);
+  if (class_needs_no_kernel(request)) return plan;
+  if (device.driver != nullptr) plan->entry = device.table.find(request.key);
+  if (plan->entry != nullptr) return plan;
   absl::StatusOr<Choice> choice = choose_plan(device, request.key);
-  if (!choice.ok()) {
-    return in_request(describe(request), device.name, choice.status());
-  }
+  if (!choice.ok()) return in_request(describe(request), device.name, choice.status());
   plan->choice = std::make_unique<const Choice>(*std::move(choice));
   return plan;
 }

@@ -11,9 +11,9 @@
 struct lathe_plan {
   lathe_device& device;
   const lathe::Request planned;  // what lathe_plan_* was given
-  // Null when no request of the class needs a kernel (N or K is 0), and on a device that is only described.
+  // Null when no request of the class needs a kernel (N or K is 0), and where `choice` is set.
   const lathe::DispatchEntry* entry = nullptr;
-  // Of a described device alone, where there is no entry.
+  // Where there is no entry: on a described device, and of make_plan_unprepared().
   std::unique_ptr<const lathe::Choice> choice;
 
   bool needs_kernel() const { return entry != nullptr || choice != nullptr; }
@@ -24,6 +24,10 @@ namespace lathe {
 // `request` was read with Purpose::kPlan. A class that is in the dispatch table is not ranked again: a plan
 // of it costs a look-up.
 absl::StatusOr<std::unique_ptr<lathe_plan>> make_plan(lathe_device& device, const Request& request);
+
+// The same, but what is not loaded is chosen alone, on whatever device: for explain_json().
+absl::StatusOr<std::unique_ptr<lathe_plan>> make_plan_unprepared(lathe_device& device,
+                                                                 const Request& request);
 
 // Runs `request` (read with Purpose::kRun) with the plan. kInvalidArgument names the field by which the
 // request is of another class. `slice` null: the whole launch.

@@ -96,10 +96,7 @@ absl::Status compile(const Arguments& arguments) {
       add_params(device, payload->program, arguments.text("params", ""), manifest->get());
   if (!added.ok()) return added.status();
   for (const std::string& entry : *added) std::puts(entry.c_str());
-  // What the oracle would choose was looked at, and on a device that runs compiled.
-  absl::StatusOr<lathe_statistics> s = statistics(payload->opened.context.get());
-  if (!s.ok()) return s.status();
-  return warm_manifest(arguments, payload->opened, manifest->get(), s->compiles);
+  return warm_manifest(arguments, payload->opened, manifest->get());
 }
 
 absl::Status plan(const Arguments& arguments) {

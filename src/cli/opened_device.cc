@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "cli/plan_text.h"
-
 namespace lathe::cli {
 namespace {
 
@@ -24,15 +22,14 @@ absl::StatusOr<OpenedDevice> open(const Arguments& arguments, const std::string&
   return opened;
 }
 
-// What a plan says of the libraries it looked for.
+// The libraries that were looked for.
 absl::StatusOr<Json> libraries_of(lathe_device* device) {
   lathe_matmul_desc desc = LATHE_MATMUL_DESC_INIT;
   desc.m = desc.n = desc.k = 64;
   desc.a.dtype = desc.b.dtype = desc.d.dtype = LATHE_F32;
-  lathe_plan* made = nullptr;
-  if (absl::Status s = check(lathe_plan_matmul(device, &desc, &made)); !s.ok()) return s;
-  const Plan plan(made);
-  absl::StatusOr<Json> json = explain(made);
+  std::vector<Text> pieces;
+  if (absl::Status s = check(lathe_explain_matmul(device, &desc, collect_text, &pieces)); !s.ok()) return s;
+  absl::StatusOr<Json> json = parse_json(pieces, "explain");
   if (!json.ok()) return json.status();
   return json->at("external").at("found");
 }

@@ -12,22 +12,6 @@
 namespace lathe::cli {
 namespace {
 
-absl::StatusOr<Plan> plan_of(lathe_device* device, const PayloadStep& step) {
-  lathe_plan* made = nullptr;
-  lathe_status status = LATHE_OK;
-  if (const auto* d = std::get_if<lathe_matmul_desc>(&step.desc))
-    status = lathe_plan_matmul(device, d, &made);
-  if (const auto* d = std::get_if<lathe_argmax_desc>(&step.desc))
-    status = lathe_plan_argmax(device, d, &made);
-  if (const auto* d = std::get_if<lathe_matmul_argmax_desc>(&step.desc))
-    status = lathe_plan_matmul_argmax(device, d, &made);
-  if (const auto* d = std::get_if<Elementwise>(&step.desc))
-    status = lathe_plan_elementwise(device, &d->desc, &made);
-  if (absl::Status s = check(status); !s.ok())
-    return absl::Status(s.code(), absl::StrCat(step.location, ": ", s.message()));
-  return Plan(made);
-}
-
 // Whether several classes serve the step's rows.
 bool needs_weight(const PayloadStep& step) { return step.open_rows && is_product(step); }
 
@@ -164,10 +148,20 @@ absl::StatusOr<std::vector<int64_t>> rows_of(lathe_device* device, const Payload
 }  // namespace
 
 absl::StatusOr<Json> explain_step(lathe_device* device, const PayloadStep& step) {
+  std::vector<Text> pieces;
+  lathe_status status = LATHE_OK;
   if (is_on_host(step)) return Json::object();
-  absl::StatusOr<Plan> plan = plan_of(device, step);
-  if (!plan.ok()) return plan.status();
-  return explain(plan->get());
+  if (const auto* d = std::get_if<lathe_matmul_desc>(&step.desc))
+    status = lathe_explain_matmul(device, d, collect_text, &pieces);
+  if (const auto* d = std::get_if<lathe_argmax_desc>(&step.desc))
+    status = lathe_explain_argmax(device, d, collect_text, &pieces);
+  if (const auto* d = std::get_if<lathe_matmul_argmax_desc>(&step.desc))
+    status = lathe_explain_matmul_argmax(device, d, collect_text, &pieces);
+  if (const auto* d = std::get_if<Elementwise>(&step.desc))
+    status = lathe_explain_elementwise(device, &d->desc, collect_text, &pieces);
+  if (absl::Status s = check(status); !s.ok())
+    return absl::Status(s.code(), absl::StrCat(step.location, ": ", s.message()));
+  return parse_json(pieces, "explain");
 }
 
 absl::StatusOr<std::vector<PayloadStep>> asked_steps(const Json& program, const StepsAsked& asked) {

@@ -26,7 +26,7 @@ struct StepsAsked {
 // Every function's steps, in order; `asked` outlives them.
 absl::StatusOr<std::vector<PayloadStep>> asked_steps(const Json& program, const StepsAsked& asked);
 
-// lathe_plan_explain's JSON of the step's plan; errors name its place.
+// lathe_explain_matmul's JSON, or its sisters', of the step; errors name its place.
 absl::StatusOr<Json> explain_step(lathe_device* device, const PayloadStep& step);
 // Adds what the steps' requests can ask for: a step's one class, or where its rows are open every class with
 // 1 to `asked.rows`.

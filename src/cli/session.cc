@@ -202,13 +202,16 @@ absl::StatusOr<Context> make_context(const Arguments& arguments, lathe_external_
   return Context(context);
 }
 
+bool names_described_device(const Arguments& arguments) {
+  return arguments.has("facts") || (arguments.has("target") && !is_device(arguments.text("target", "")));
+}
+
 absl::StatusOr<Device> open_device(lathe_context* context, const Arguments& arguments) {
   lathe_device* device = nullptr;
   const std::string target = arguments.text("target", "");
-  const bool described = arguments.has("facts") || (arguments.has("target") && !is_device(target));
   if (arguments.has("device") && (arguments.has("facts") || arguments.has("target")))
     return absl::InvalidArgumentError("--device runs here, --facts and --target describe: not both");
-  if (described) {
+  if (names_described_device(arguments)) {
     absl::StatusOr<std::string> path =
         arguments.has("facts") ? find_facts(arguments.text("facts", "")) : facts_of_target(target);
     if (!path.ok()) return path.status();

@@ -32,6 +32,8 @@ using Plan = std::unique_ptr<lathe_plan, HandleDelete<lathe_plan, lathe_plan_des
 // `required`: an external library that all requests are to be done by; ANY: as the flags say.
 absl::StatusOr<Context> make_context(const Arguments& arguments,
                                      lathe_external_library required = LATHE_EXTERNAL_ANY);
+// Whether --facts or --target describe one.
+bool names_described_device(const Arguments& arguments);
 // From --facts and --target a described device (the shipped one of a target named alone), else from --device
 // (default "cpu") a real one.
 absl::StatusOr<Device> open_device(lathe_context* context, const Arguments& arguments);

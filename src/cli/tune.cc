@@ -33,12 +33,11 @@ std::vector<Flag> tune_flags() {
 
 // What --facts and --target are for elsewhere cannot be done here.
 absl::StatusOr<Opened> open_to_measure(const Arguments& arguments) {
-  for (const char* flag : {"facts", "target"})
-    if (arguments.has(flag))
-      return absl::InvalidArgumentError(
-          absl::StrCat("--", flag,
-                       ": a device that is only described cannot be measured; tune where it is, and hand "
-                       "on what --output wrote"));
+  if (names_described_device(arguments))
+    return absl::InvalidArgumentError(
+        absl::StrCat("--", arguments.has("facts") ? "facts" : "target",
+                     ": a device that is only described cannot be measured; tune where it is, and hand "
+                     "on what --output wrote"));
   return open(arguments);
 }
 

@@ -36,8 +36,7 @@ absl::StatusOr<Opened> open(const Arguments& arguments) {
   return Opened{std::move(*context), std::move(*device)};
 }
 
-absl::Status warm_manifest(const Arguments& arguments, const Opened& opened, const lathe_manifest* manifest,
-                           uint64_t before) {
+absl::Status warm_manifest(const Arguments& arguments, const Opened& opened, const lathe_manifest* manifest) {
   absl::StatusOr<lathe_warmup_options> options = warmup_options(arguments);
   if (!options.ok()) return options.status();
   lathe_warmup_report report = LATHE_WARMUP_REPORT_INIT;
@@ -48,10 +47,8 @@ absl::Status warm_manifest(const Arguments& arguments, const Opened& opened, con
   if (status == LATHE_INVALID_ARGUMENT) return outcome;
   absl::StatusOr<lathe_statistics> s = statistics(opened.context.get());
   if (!s.ok()) return s.status();
-  // Of the whole process: a plan that was looked at before has compiled its kernel.
-  const uint64_t compiled = s->compiles - before;
   absl::PrintF("%d %s: %d compiled, %d loaded", report.classes, report.classes == 1 ? "class" : "classes",
-               compiled, report.classes - compiled - report.failed - report.skipped);
+               report.compiled, report.loaded + report.present);
   if (report.failed > 0) absl::PrintF(", %d failed", report.failed);
   if (report.skipped > 0) absl::PrintF(", %d not begun", report.skipped);
   absl::PrintF(", %.1f s; compiler library %s\n", report.milliseconds / 1e3,

@@ -19,9 +19,7 @@ struct Opened {
 absl::StatusOr<Opened> open(const Arguments& arguments);
 
 // Prepares the manifest and says what came of it; the first failure's status.
-// `before`: how many compiles of the process so far are not the manifest's classes.
-absl::Status warm_manifest(const Arguments& arguments, const Opened& opened, const lathe_manifest* manifest,
-                           uint64_t before = 0);
+absl::Status warm_manifest(const Arguments& arguments, const Opened& opened, const lathe_manifest* manifest);
 
 // The flags of a warm-up, whatever it is of.
 std::vector<Flag> warm_flags();

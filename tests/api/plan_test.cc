@@ -303,6 +303,49 @@ TEST(Plan, MissesUnderThePolicyError) {
   EXPECT_EQ(plan, nullptr);
 }
 
+// All but what a choice alone cannot tell.
+Json as_of_choice(Json explained) {
+  explained["launch"] = {{"wanted_splits", explained["launch"]["wanted_splits"]}};
+  return explained;
+}
+
+TEST(Plan, ExplainsARequestWithoutPreparingIt) {
+  FakeDevice fake;
+  MatmulRequest m(7, 40, 33);
+  m.desc.a.data = m.desc.b.data = m.desc.d.data = nullptr;
+  m.desc.miss_policy = LATHE_MISS_ERROR;
+  ArgmaxRequest a(3, 100);
+  std::string text, argmax, loaded;
+  ASSERT_EQ(lathe_explain_matmul(fake.device.get(), &m.desc, append, &text), LATHE_OK) << lathe_last_error();
+  ASSERT_EQ(lathe_explain_argmax(fake.device.get(), &a.desc, append, &argmax), LATHE_OK)
+      << lathe_last_error();
+  EXPECT_EQ(fake.driver->loads.load(), 0);
+  MatmulRequest whole(7, 40, 33);
+  EXPECT_EQ(lathe_matmul(fake.device.get(), nullptr, &whole.desc), LATHE_OK);
+  EXPECT_EQ(fake.driver->loads.load(), 1);
+  m.desc.miss_policy = LATHE_MISS_DEFAULT;
+  EXPECT_EQ(Json::parse(text)["launch"].size(), 1u);
+  // It is what a plan says that has its kernel, and that is looked at where it is loaded.
+  const Json planned = OwnedPlan(fake.device.get(), m.desc).explain();
+  EXPECT_GT(planned["launch"].size(), 1u);
+  EXPECT_EQ(Json::parse(text), as_of_choice(planned));
+  ASSERT_EQ(lathe_explain_matmul(fake.device.get(), &m.desc, append, &loaded), LATHE_OK);
+  EXPECT_EQ(Json::parse(loaded), planned);
+  EXPECT_EQ(Json::parse(argmax), as_of_choice(OwnedPlan(fake.device.get(), a.desc).explain()));
+}
+
+TEST(Plan, ExplainsARequestThatNeedsNoKernel) {
+  FakeDevice fake;
+  MatmulRequest m(7, 0, 33);
+  std::string text;
+  ASSERT_EQ(lathe_explain_matmul(fake.device.get(), &m.desc, append, &text), LATHE_OK) << lathe_last_error();
+  EXPECT_FALSE(Json::parse(text).contains("config"));
+  EXPECT_EQ(lathe_explain_matmul(fake.device.get(), nullptr, append, &text), LATHE_INVALID_ARGUMENT);
+  EXPECT_EQ(lathe_explain_matmul(nullptr, &m.desc, append, &text), LATHE_INVALID_ARGUMENT);
+  EXPECT_EQ(lathe_explain_matmul(fake.device.get(), &m.desc, nullptr, nullptr), LATHE_INVALID_ARGUMENT);
+  EXPECT_TRUE(last_error_says("lathe_explain_matmul: text is NULL")) << lathe_last_error();
+}
+
 TEST(Plan, NullArgumentsAreRefused) {
   FakeDevice fake;
   MatmulRequest m(7, 40, 33);

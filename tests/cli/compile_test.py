@@ -164,9 +164,10 @@ def test_kernel_bench_params(cache):
             assert result.returncode == 0 and "1 of 1 right" in result.stdout, result
             return {file.name for file in (pathlib.Path(cache) / name).glob("*.lathe")}
 
-        # Two beside the oracle's own, which are looked at, and they are among those that compile made.
-        more = kernels("listed", "--params", path) - kernels("own")
-        assert len(more) == 2 and all((pathlib.Path(cache) / "all" / name).exists() for name in more), more
+        all_listed = {file.name for file in (pathlib.Path(cache) / "all").glob("*.lathe")}
+        listed = kernels("listed", "--params", path)
+        assert len(all_listed) == 6 and len(listed) == 2 and listed < all_listed, (all_listed, listed)
+        assert not listed & kernels("own"), listed
         params["entries"] = [e for e in params["entries"] if e["rows"] != 3]
         path.write_text(json.dumps(params))
         result = bench("--params", path)

@@ -239,7 +239,7 @@ def test_tune(cache, path, output):
     path.write_text(json.dumps({"lathe_manifest": 1, "classes": [
         {"op": "argmax", "a": "f32", "d": "i64", "row_lo": 1, "row_hi": 1024},
         {"op": "matmul", "a": "f32", "b": "f32", "d": "f32", "trans_b": 1, "n": 96, "k": 64, "m_max": 2}]}))
-    many = lathe("tune", path, "--top", 2, "--time", 1, "--json", cache=cache)
+    many = lathe("tune", path, "--target", "cpu", "--top", 2, "--time", 1, "--json", cache=cache)
     assert len(json.loads(many)) == 3, many
 
     def fails(*words, code):

@@ -147,6 +147,33 @@ TEST_F(EveryCandidate, IsRight) {
   std::printf("%d candidates run\n", run);
 }
 
+// Where K is a power of two, large tiles of the CPU's "dot" copy A; chunks of it end within a vector.
+TEST_F(EveryCandidate, OfWholeRowsThatArePowersOfTwo) {
+  int run = 0;
+  for (lathe_dtype in : kFloats) {
+    for (int32_t splits : {0, 3}) {
+      MatmulCase c;
+      c.m = random_.between(9, 12);
+      c.n = capped(51);
+      c.k = capped(1024);
+      c.trans_b = true;
+      c.in = in;
+      c.padding = random_.below(2) * 3;
+      MatmulRequest request(c, &random_);
+      request.set_tuning(splits, 0);
+      const std::vector<nlohmann::json> all = legal_candidates(device(), *request.desc());
+      for (size_t i = 0; i < all.size(); ++i) {
+        const nlohmann::json& g = all[i]["config"];
+        if (g["kernel"] != "dot" || g["tile_k"] != 0 || g["tile_n"] < 51) continue;
+        request.set_tuning(splits, static_cast<int32_t>(i) + 1);
+        EXPECT_TRUE(request.run(device()));
+        ++run;
+      }
+    }
+  }
+  std::printf("%d candidates run\n", run);
+}
+
 // Blocks and splits of every size, drawn from all candidates.
 TEST_F(EveryCandidate, RoundsWithinTheBound) {
   for (int layout = 0; layout < 4; ++layout) {

@@ -63,6 +63,14 @@ TEST_F(Allocation, ElementwiseRuns) {
   ASSERT_NE(plan, nullptr);
   try_allocations(
       {"lathe_plan_run_elementwise", "", [&] { return lathe_plan_run_elementwise(plan, nullptr, &e.desc); }});
+  auto text = std::make_unique<Text>();
+  const auto explain = [&] {
+    return lathe_explain_elementwise(fake.device.get(), &e.desc, Text::take, text.get());
+  };
+  ASSERT_EQ(explain(), LATHE_OK) << lathe_last_error();
+  const std::string explained = text->str();
+  try_allocations({"lathe_explain_elementwise", "", explain, [&] { text->clear(); },
+                   [&] { return text->str() == explained; }});
   size_t bytes = 0;
   ASSERT_EQ(lathe_plan_slice_workspace_bytes(plan, 2, &bytes), LATHE_OK) << lathe_last_error();
   std::vector<char> workspace(bytes + 64);

@@ -274,6 +274,20 @@ TEST_F(Allocation, Plans) {
   const std::string explained = text->str();
   try_allocations({"lathe_plan_explain", "", [&] { return lathe_plan_explain(plan, Text::take, text.get()); },
                    [&] { text->clear(); }, [&] { return text->str() == explained; }});
+  const auto try_explain = [&](const char* call, const std::function<lathe_status()>& explain) {
+    text->clear();
+    ASSERT_EQ(explain(), LATHE_OK) << lathe_last_error();
+    const std::string whole = text->str();
+    try_allocations({call, "", explain, [&] { text->clear(); }, [&] { return text->str() == whole; }});
+  };
+  // Of what is loaded, and of what is not.
+  try_explain("lathe_explain_matmul",
+              [&] { return lathe_explain_matmul(fake.device.get(), &m.desc, Text::take, text.get()); });
+  try_explain("lathe_explain_argmax",
+              [&] { return lathe_explain_argmax(fake.device.get(), &a.desc, Text::take, text.get()); });
+  try_explain("lathe_explain_matmul_argmax", [&] {
+    return lathe_explain_matmul_argmax(fake.device.get(), &f.desc, Text::take, text.get());
+  });
   text->clear();
   ASSERT_EQ(lathe_plan_dump(plan, "a: pipeline", Text::take, text.get()), LATHE_OK);
   const std::string dumped = text->str();

@@ -225,6 +225,15 @@ lathe_status plan_of(lathe_device* d, const lathe_argmax_desc* desc, lathe_plan*
 lathe_status plan_of(lathe_device* d, const lathe_matmul_argmax_desc* desc, lathe_plan** plan) {
   return lathe_plan_matmul_argmax(d, desc, plan);
 }
+lathe_status explain(lathe_device* d, const lathe_matmul_desc* desc, std::string* text) {
+  return lathe_explain_matmul(d, desc, take, text);
+}
+lathe_status explain(lathe_device* d, const lathe_argmax_desc* desc, std::string* text) {
+  return lathe_explain_argmax(d, desc, take, text);
+}
+lathe_status explain(lathe_device* d, const lathe_matmul_argmax_desc* desc, std::string* text) {
+  return lathe_explain_matmul_argmax(d, desc, take, text);
+}
 lathe_status run(lathe_device* d, const lathe_matmul_desc* desc) { return lathe_matmul(d, nullptr, desc); }
 lathe_status run(lathe_device* d, const lathe_argmax_desc* desc) { return lathe_argmax(d, nullptr, desc); }
 lathe_status run(lathe_device* d, const lathe_matmul_argmax_desc* desc) {
@@ -251,6 +260,9 @@ std::string plan_and_explain(lathe_device* device, const Desc& desc) {
   if (checked(lathe_plan_explain(plan, take, &text)) != LATHE_OK || !parse_json(text, "explain").ok())
     abort();
   lathe_plan_destroy(plan);
+  // These devices are described: a plan of theirs prepares nothing either.
+  std::string unplanned;
+  if (checked(explain(device, &desc, &unplanned)) != LATHE_OK || unplanned != text) abort();
   return text;
 }
 

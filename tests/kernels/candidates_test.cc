@@ -225,9 +225,8 @@ DeviceFacts synthetic(const std::string& target, const std::map<std::string, dou
 //   a task: 16 groups of 8 columns x (64 vectors of K x 7.45 cycles + 8 sums x 5 to add their lanes) = 8268.8
 //   cycles, where 7.45 = 8 FMAs that wait for 5 cycles of latency, a tenth of 9 loads at 2 a cycle, and A's
 //   line out of L2, since A and 8 rows of B are more than L1; it reads 129 rows of 4096 bytes and writes 512:
-//   528,896 bytes, 528.896 us, and for every byte of B 600 / 4096 more for rows side by side, 0.5e-12 * 1e9
-//   for each of the four rows beyond four, and 0.15 for each of A's bytes, an eighth; a quarter of the 8.2688
-//   us shows; and costs 0.2 us to start.
+//   528,896 bytes, 528.896 us, and for every byte of B 600 / 4096 more for rows side by side and 4.1e-12 *
+//   1e9 for each of A's bytes, an eighth; a quarter of the 8.2688 us shows; and costs 0.2 us to start.
 TEST(Candidates, DotPredictionByHand) {
   const DeviceFacts f = synthetic("x86-64-avx512", {{"clock_hz", 1e9},
                                                     {"fma_units", 2},
@@ -243,7 +242,7 @@ TEST(Candidates, DotPredictionByHand) {
     const CompileConfig& g = r.plan.config;
     if (!r.rejection.empty() || g.kernel != "dot" || g.register_n != 8 || g.tile_n != 128) continue;
     ++found;
-    const double lost = 600.0 / 4096 + 4 * 0.5e-3 + 0.15 / 8;
+    const double lost = 600.0 / 4096 + 4.1e-3 / 8;
     EXPECT_NEAR(r.plan.predicted_seconds, 4 * (528.896e-6 * (1 + lost) + 0.25 * 8.2688e-6 + 0.2e-6), 1e-12);
   }
   EXPECT_EQ(found, 1);
@@ -293,10 +292,27 @@ TEST(Candidates, ASingleRowReadsShortRowsOneAfterTheOther) {
   EXPECT_GT(cheapest(DType::kF32, 1, 4096, 4096).register_n, 1);
 }
 
-// 5 rows of 1024 and as much of 2 columns lie in 32 KiB, of 4 they do not; 5 rows of 4096 never do.
-TEST(Candidates, FewColumnsLeaveARowsInL1) {
-  EXPECT_EQ(cheapest(DType::kF32, 5, 8192, 1024).register_n, 2);
-  EXPECT_EQ(cheapest(DType::kF32, 5, 8192, 4096).register_n, 4);
+// 5 rows of 1024 and as much of 2 columns lie in 32 KiB, of 4 they do not.
+TEST(Candidates, FewColumnsLeaveARowsInL1) { EXPECT_EQ(cheapest(DType::kF32, 5, 8192, 1024).register_n, 2); }
+
+// What measuring all candidates found there: a core that reads slowly gains by more rows of B side by side,
+// and what L1 takes of 4 rows and 6 columns fits beside their products, while A and B fit L2.
+TEST(Candidates, FewRowsOnZen4) {
+  const auto best = [](int64_t m, int64_t n, int64_t k) { return cheapest(DType::kF32, m, n, k); };
+  EXPECT_EQ(best(1, 4096, 4096).register_n, 8);
+  EXPECT_EQ(best(2, 4096, 4096).register_n, 8);
+  for (int64_t m : {4, 5, 8, 12}) {
+    EXPECT_EQ(best(m, 4096, 4096).kernel, "dot") << m;
+    EXPECT_EQ(best(m, 4096, 4096).register_m * best(m, 4096, 4096).register_n, 24) << m;
+    EXPECT_EQ(best(m, 4096, 4096).tile_k, 0) << m;
+  }
+  EXPECT_EQ(best(6, 4096, 4096).register_m, 6);
+  EXPECT_GT(best(8, 2048, 14336).tile_k, 0);
+  EXPECT_EQ(best(8, 8192, 1024).register_m, 8);
+  for (int64_t m : {16, 32, 64}) {
+    EXPECT_EQ(best(m, 4096, 4096).kernel, "direct") << m;
+    EXPECT_EQ(best(m, 4096, 4096).tile_k, 65536 / m) << m;  // a quarter of L2
+  }
 }
 
 // What measuring all candidates found there: rows of A from L2 are in B's way from 4 rows of 4096 on, padding
