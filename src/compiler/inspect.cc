@@ -8,6 +8,8 @@
 #include "compiler/meaning.h"
 #include "llvm/Support/MemoryBuffer.h"
 #include "llvm/Support/SourceMgr.h"
+#include "mlir/AsmParser/AsmParser.h"
+#include "mlir/AsmParser/AsmParserState.h"
 #include "mlir/IR/Verifier.h"
 
 namespace lathe {
@@ -372,6 +374,38 @@ Json read_module(ModuleOp module) {
   return {{"functions", functions}};
 }
 
+// An op to which the text gives no place (`loc(unknown)`) is where its name stands in it. One that does not
+// stand in it, as in the region of a named op, is where the op around it is.
+void place(ModuleOp module, const AsmParserState& parsed, const llvm::SourceMgr& sources) {
+  const llvm::StringRef name = sources.getMemoryBuffer(sources.getMainFileID())->getBufferIdentifier();
+  module->walk<WalkOrder::PreOrder>([&](Operation* op) {
+    if (!location_text(op->getLoc()).empty()) return;
+    if (const auto* definition = parsed.getOpDef(op)) {
+      const auto [line, column] = sources.getLineAndColumn(definition->loc.Start);
+      op->setLoc(FileLineColLoc::get(op->getContext(), name, line, column));
+    } else if (Operation* around = op->getParentOp()) {
+      op->setLoc(around->getLoc());
+    }
+  });
+}
+
+// The module of a text, with one around it where the text names none; null where it does not parse.
+OwningOpRef<ModuleOp> parse(const llvm::SourceMgr& sources, MLIRContext* context) {
+  const llvm::StringRef name = sources.getMemoryBuffer(sources.getMainFileID())->getBufferIdentifier();
+  OwningOpRef<ModuleOp> module = ModuleOp::create(FileLineColLoc::get(context, name, 0, 0));
+  AsmParserState parsed;
+  if (failed(parseAsmSourceFile(sources, module->getBody(), ParserConfig(context, /*verifyAfterParse=*/false),
+                                &parsed)))
+    return nullptr;
+  if (llvm::hasSingleElement(*module->getBody()))
+    if (auto inner = dyn_cast<ModuleOp>(module->getBody()->front())) {
+      inner->remove();
+      module = inner;
+    }
+  place(*module, parsed, sources);
+  return module;
+}
+
 }  // namespace
 
 DType dtype_of(Type element) {
@@ -439,28 +473,18 @@ Json inspect_payload(absl::string_view name, absl::string_view text) {
   CompilerContext context;
   std::optional<Json> complaint;
   ScopedDiagnosticHandler handler(&context.get(), [&](Diagnostic& d) {
-    if (!complaint && d.getSeverity() == DiagnosticSeverity::Error)
-      complaint = payload::refusal(location_text(d.getLocation()), d.str(), true);
+    if (complaint || d.getSeverity() != DiagnosticSeverity::Error) return success();
+    const std::string place = location_text(d.getLocation());
+    complaint = payload::refusal(place.empty() ? name : place, d.str(), true);
     return success();
   });
   llvm::SourceMgr sources;
   sources.AddNewSourceBuffer(llvm::MemoryBuffer::getMemBufferCopy(llvm::StringRef(text.data(), text.size()),
                                                                   llvm::StringRef(name.data(), name.size())),
                              llvm::SMLoc());
-  OwningOpRef<ModuleOp> module =
-      parseSourceFile<ModuleOp>(sources, ParserConfig(&context.get(), /*verifyAfterParse=*/false));
+  OwningOpRef<ModuleOp> module = payload::parse(sources, &context.get());
   if (!module) return complaint.value_or(payload::refusal(name, "it does not parse", true));
-  if (failed(verify(*module))) {
-    Json refused = complaint.value_or(payload::refusal(name, "it does not verify", true));
-    // What a named op's own region is made of has no place; the op has.
-    if (Json& place = refused["refused"]["location"]; place == "?")
-      module->walk([&](linalg::LinalgOp op) {
-        if (succeeded(verify(op))) return WalkResult::advance();
-        place = location_text(op.getLoc());
-        return WalkResult::interrupt();
-      });
-    return refused;
-  }
+  if (failed(verify(*module))) return complaint.value_or(payload::refusal(name, "it does not verify", true));
   return payload::read_module(*module);
 }
 

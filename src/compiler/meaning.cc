@@ -150,7 +150,7 @@ std::string type_name(Type type) {
 }
 
 std::string location_text(Location location) {
-  std::string text = "?";
+  std::string text;
   location->walk([&](Location l) {
     auto place = dyn_cast<FileLineColLoc>(l);
     if (!place) return WalkResult::advance();

@@ -29,7 +29,7 @@ Json meaning_of(mlir::func::FuncOp function, std::string* why);
 Json meaning_of(mlir::linalg::LinalgOp op, int64_t value, llvm::function_ref<int64_t(mlir::Value)> number_of,
                 std::string* why);
 
-// "payload.mlir:3:8"; "?" where the text is not known.
+// "payload.mlir:3:8"; "" where it names no file.
 std::string location_text(mlir::Location location);
 
 // "f32": of a scalar or of a tensor's elements.

@@ -1,5 +1,7 @@
 // Payloads that Lathe did not write, read as programs: what each operand's dimensions are, what is fused, and
 // what is refused, where.
+#include <gmock/gmock.h>
+
 #include "inspect_payloads.h"
 
 namespace lathe::testing {
@@ -236,6 +238,33 @@ TEST(Inspect, WhatIsNotUnderstoodIsNamedWithItsPlace) {
                  "  return %e : tensor<5xf32>\n}\n"),
       "p.mlir:2:8: math.exp: no op on tensors that Lathe reads");
   EXPECT_NE(refusal_of("module {}\n").find("no function"), std::string::npos);
+}
+
+// A program whose maker gave its ops no locations, or names for locations, as an exporter may.
+TEST(Inspect, AnOpOfNoKnownLocationIsWhereTheTextHasIt) {
+  const auto text = [](const std::string& location, const std::string& result) {
+    return "func.func @f(%a: tensor<5x9xf32>, %b: tensor<9x7xf32>, %c: tensor<5x7xf32>) -> tensor<" + result +
+           "xf32> {\n"
+           "  %d = linalg.matmul ins(%a, %b : tensor<5x9xf32>, tensor<9x7xf32>) outs(%c : tensor<5x7xf32>) "
+           "-> "
+           "tensor<5x7xf32> " +
+           location + "\n  %e = math.exp %d : tensor<5x7xf32> " + location +
+           "\n  return %e : tensor<5x7xf32> " + location + "\n} " + location + "\n";
+  };
+  for (const char* location : {"loc(unknown)", "loc(\"block.0\")", "loc(fused<\"pass\">[unknown])"}) {
+    EXPECT_EQ(refusal_of(text(location, "5x7")), "p.mlir:3:8: math.exp: no op on tensors that Lathe reads");
+    EXPECT_THAT(refusal_of(text(location, "7")),
+                ::testing::StartsWith("p.mlir:4:3: type of return operand 0"));
+  }
+  // What its maker named is kept.
+  EXPECT_EQ(refusal_of(text("loc(\"net.py\":30:4)", "5x7")),
+            "net.py:30:4: math.exp: no op on tensors that Lathe reads");
+  // A named op's own region, which its operands make ill-typed, stands nowhere in the text.
+  EXPECT_THAT(
+      refusal_of("func.func @f(%a: tensor<5xf32>, %c: tensor<5xi32>) -> tensor<5xi32> {\n"
+                 "  %d = linalg.exp ins(%a : tensor<5xf32>) outs(%c : tensor<5xi32>) -> tensor<5xi32> "
+                 "loc(unknown)\n  return %d : tensor<5xi32>\n}\n"),
+      ::testing::StartsWith("p.mlir:2:8: "));
 }
 
 TEST(Inspect, WhatIsElementwiseAndNoEpilogueIsAStepOfItsOwn) {
