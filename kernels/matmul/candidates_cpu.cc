@@ -2,7 +2,7 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/candidates_model.h"
 #include "kernels/matmul/candidates.h"
-#include "kernels/matmul/dot_copy.h"
+#include "kernels/matmul/dot.h"
 
 namespace lathe {
 namespace {
@@ -89,18 +89,31 @@ bool lines_fit(const CpuRates& rates, const MatmulSizes& s, const RegisterTile& 
          k * (s.m * s.input_bytes + 2 * t.columns * s.b_bytes) <= kHeld * rates.l2_bytes;
 }
 
+// A core that reads faster than this waits where pages and rows end.
+constexpr double kHiddenRate = 30e9;
+
+// By 4096 x 4096 on Zen 5 (40 GB/s), kNext, kNear and kBoth, in ms: of whole rows 2x4 2.24, 2.12, 2.37;
+// 4x6 2.64, 2.31, 2.62; 6x4 3.02, 2.48, 2.84; of f16 4x6 1.42, 1.12, 1.24; in two passes 1.58, 1.92, 1.86. In
+// blocks 5x4 2.70, 2.31, 2.82; 7x3 3.39, 2.79, 2.54; 8x3 2.65, 2.90, 2.59; 10x2 2.96, 3.82, 2.61. Cores no
+// faster than kHiddenRate have not been measured.
+DotFetch fetch_of(const CpuRates& rates, const RegisterTile& t, int64_t m, bool in_blocks) {
+  if (rates.core_bytes_per_second <= kHiddenRate) return DotFetch::kNext;
+  if (t.rows >= m && t.columns >= 4) return DotFetch::kNear;
+  return in_blocks ? DotFetch::kBoth : DotFetch::kNext;
+}
+
 // A single row by one column after the other reads B in the order it lies in. Side by side each column's
 // bytes are a run of their own, at whose end what was fetched ahead is lost (M = 1 on Zen 4, 1 column and 8:
 // 32768 x 512 2.35 and 3.29 ms, 7168 x 2048 2.43 and 1.84, where the one column waits for its sum; of bytes
-// 0.60 and 1.26, 2880 x 4096 0.43 and 0.51). A core that reads faster than 30 GB/s waits where pages end, too
+// 0.60 and 1.26, 2880 x 4096 0.43 and 0.51). A faster core than kHiddenRate waits where pages end, too
 // (by 4096 x 4096, 8, 6 and 4 columns: Zen 5, 40 GB/s, with one row 1.85, 1.76, 1.75 ms, with two 2.37, 2.17,
 // 2.03; Zen 4, 25 GB/s, with one 2.05, 2.01, 2.21). Where L1 does not hold A's rows they come from L2 again,
 // in the way of what is fetched of B (5x4 by whole rows and in blocks: Zen 5 2.9 and 2.3 ms, Zen 4 3.0
 // and 2.8).
 double stream_efficiency(const CpuRates& rates, const MatmulSizes& s, const RegisterTile& t) {
   constexpr double kLostBytes = 600;
-  constexpr double kRunSeconds = 2e-12, kHiddenRate = 30e9;  // of a byte, for each run beyond four
-  constexpr double kRowSeconds = 4.1e-12;                    // of a byte of B, for each of A's from L2
+  constexpr double kRunSeconds = 2e-12;    // of a byte, for each run beyond four
+  constexpr double kRowSeconds = 4.1e-12;  // of a byte of B, for each of A's from L2
   const double a_row = s.k * s.input_bytes, b_row = s.k * s.b_bytes, rate = rates.core_bytes_per_second;
   double lost = std::max(0, t.columns - 4) * kRunSeconds * std::max(0.0, rate - kHiddenRate);
   if (s.m == 1 && t.columns > 1) lost += kLostBytes / b_row;
@@ -299,6 +312,7 @@ void enumerate_matmul_dot(const CandidateContext& context, std::vector<RankedPla
     if (!fits(context, rates, s, t, config, out, s.blocks ? 3 : c.zero_a ? 2 : 1)) continue;
     config.unroll_k = s.blocks ? kUnrolledBlocks : unroll_of(t);
     if (c.m_hi <= kWholeDotMaxM) {
+      config.stages = static_cast<int32_t>(fetch_of(rates, t, s.m, /*in_blocks=*/false));
       append_streamed(
           context, rates, s, config, stream_efficiency(rates, s, t), recipe,
           [&](double n, double k) { return dot_cycles(rates, s, t, n, k); }, out);
@@ -306,6 +320,7 @@ void enumerate_matmul_dot(const CandidateContext& context, std::vector<RankedPla
     if (const int32_t depth = block_depth(rates, t, static_cast<int32_t>(block_elements(c.b)), s.k);
         depth > 0 && c.zero_a == 0) {
       config.tile_k = depth;
+      config.stages = static_cast<int32_t>(fetch_of(rates, t, s.m, /*in_blocks=*/true));
       append_streamed(
           context, rates, s, config, kBlockedMemoryEfficiency, recipe,
           [&](double n, double k) { return blocked_dot_cycles(rates, s, t, depth, n, k); }, out);

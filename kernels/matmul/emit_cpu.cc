@@ -74,6 +74,7 @@ CpuTile describe_tile(Emit& e, const TileProgram& p, ir::KernelConfigAttr config
   t.most_depth = p.k;
   t.register_rows = config.getRegisterM(), t.register_columns = config.getRegisterN();
   t.tile_k = config.getTileK(), t.unroll_k = config.getUnrollK(), t.lanes = config.getLanes();
+  t.fetch = static_cast<DotFetch>(config.getStages());
   t.ukernel = op->getAttrOfType<ir::UkernelAttr>(ir::kUkernelAttr);
   if (config.getKernel() == "packed") {
     // The payload has it K-contiguous: what lies before the tile's columns is the same but for the last

@@ -6,6 +6,7 @@
 
 #include "compiler/dialect.h"
 #include "compiler/emit.h"
+#include "kernels/matmul/dot.h"
 #include "kernels/matmul/emit_cpu_words.h"
 
 namespace lathe::emit {
@@ -30,6 +31,7 @@ struct CpuTile {
   int64_t most_depth;                       // what depth is at most
   int64_t register_rows, register_columns;  // accumulators held in registers
   int64_t tile_k, unroll_k, lanes;
+  DotFetch fetch;      // "dot" alone
   Value accumulators;  // memref<?xf32>, 64-byte aligned; CpuWords::to_scratch of the sums
   int64_t ld;
   Value packing;  // memref<?xf32>, 64-byte aligned: what scratch is left after the accumulators

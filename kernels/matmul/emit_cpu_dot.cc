@@ -9,7 +9,7 @@
 // unpacked, 4.3 in blocks of 512; memory alone takes 3.3). Sums wait in scratch from block to block, so the
 // numbers are the same.
 #include "base/dtype.h"
-#include "kernels/matmul/dot_copy.h"
+#include "kernels/matmul/dot.h"
 #include "kernels/matmul/emit_cpu.h"
 #include "kernels/matmul/emit_cpu_blocks.h"
 
@@ -20,7 +20,8 @@ using namespace mlir;
 // What is fetched ahead is met a group of columns later: L1 would have lost it, and fetches into L2 do not
 // hold the few lines that L1 may have under way (M = 8 in blocks, Zen 4: 8.5 ms fetched into L1, 4.3 into
 // L2).
-constexpr int kIntoL2 = 2;
+constexpr int kIntoL2 = 2, kIntoL1 = 3;
+constexpr int64_t kLineBytes = 64;
 // Columns of a group: B's blocks of them lie in L2 until every row of A has met them.
 constexpr int64_t kGroupColumns = 48;
 
@@ -65,13 +66,15 @@ class Dot {
         Values a_row;
         for (int64_t r = 0; r < rm; ++r)
           a_row.push_back(copy ? row_of_copy(copy, e.add(i, r)) : row_of_a(e.add(i, r)));
-        Value fetched = e.add(e.add(j, rn), e.mul(e.div(i, e.idx(rm)), ceil_div(rn, passes)));
-        Values sums =
-            along_k(t.depth, first(i), rows_of_b(j, rn, e.idx(0)),
-                    rows_of_b(fetched, ceil_div(rn, passes), e.idx(0)), [&](int64_t r, Value k, Value left) {
-                      if (copy) return t.words.words_of(scratch(e.add(a_row[r], t.words.count(k))));
-                      return t.words.along_k(t.a, e.add(a_row[r], k), left);
-                    });
+        Value next = e.add(j, rn);
+        Value shared = e.add(next, e.mul(e.div(i, e.idx(rm)), ceil_div(rn, passes)));
+        Value after = select(e.less(e.add(i, rm), t.rows), j, next);
+        const Rows b = {rows_of_b(j, rn, e.idx(0)), rows_of_b(after, rn, e.idx(0)),
+                        rows_of_b(shared, ceil_div(rn, passes), e.idx(0))};
+        Values sums = along_k(t.depth, first(i), b, [&](int64_t r, Value k, Value left) {
+          if (copy) return t.words.words_of(scratch(e.add(a_row[r], t.words.count(k))));
+          return t.words.along_k(t.a, e.add(a_row[r], k), left);
+        });
         for (int64_t c = 0; c < rn; ++c) {
           Value of_zero = t.zero_point ? of_zero_point(sums[rm * rn + c]) : Value();
           for (int64_t r = 0; r < rm; ++r) {
@@ -96,8 +99,9 @@ class Dot {
         e.loop(e.idx(0), e.idx(group), 1, [&](Value c) { e.store_vector(x, t.packing, sum_at(i, c)); });
       });
       e.loop(e.idx(0), t.depth, kc, [&](Value k0) {
-        e.loop(e.idx(0), t.rows, rm,
-               [&](Value i) { e.loop(e.idx(0), columns, rn, [&](Value c) { block(j0, k0, i, c); }); });
+        e.loop(e.idx(0), t.rows, rm, [&](Value i) {
+          e.loop(e.idx(0), columns, rn, [&](Value c) { block(j0, columns, k0, i, c); });
+        });
       });
       sum_lanes(j0, columns);
     });
@@ -144,13 +148,18 @@ class Dot {
     return arith::MulIOp::create(e.b, e.loc, sum, t.zero_point);
   }
 
+  // Rows of B: those that are read, those that the same rows of the tile read after them, and those of which
+  // as many lines are fetched into L2 meanwhile.
+  struct Rows {
+    Values read, after, next;
+  };
   // `sums` and the products of register_m rows of A with the rows of B, over `depth` of K: vector by vector,
-  // all pairs multiplied, while a line is fetched from each of the rows `next` for every line read.
-  Values along_k(Value depth, Values sums, const Values& b_rows, const Values& next,
+  // all pairs multiplied, while lines are fetched ahead.
+  Values along_k(Value depth, Values sums, const Rows& rows,
                  const std::function<Value(int64_t r, Value k, Value left)>& a) {
     auto step = [&](Value k, Values carried, Value left) {
       std::vector<Values> b;
-      for (Value row : b_rows) b.push_back(vectors_of_b(e.add(row, k), left));
+      for (Value row : rows.read) b.push_back(vectors_of_b(e.add(row, k), left));
       for (int64_t v = 0; v < vectors; ++v)
         for (int64_t r = 0; r < rm; ++r) {
           Value x = a(r, e.add(k, v * width), left);
@@ -161,31 +170,56 @@ class Dot {
         carried[rm * rn + c] = t.words.add_b(b[c][0], carried[rm * rn + c]);
       return carried;
     };
-    const auto fetch = [&](Value k) {
-      for (Value row : next) e.prefetch(t.b.memory, place_in_b(e.add(row, k)), kIntoL2);
-    };
     const int64_t unroll = t.unroll_k, most = vectors * width;
+    const auto fetch = [&](const Values& rows, Value k, int locality) {
+      for (Value row : rows) e.prefetch(t.b.memory, place_in_b(e.add(row, k)), locality);
+    };
+    // Steps `from` to `to`. `near`: where the elements lie that are fetched when the one of its row at 0 is
+    // read.
+    const auto steps = [&](Value from, Value to, int64_t turn, const Values& near) {
+      sums = e.loop(from, to, turn * most, sums, [&](Value k, const Values& carried) {
+        Values after = carried;
+        for (int64_t u = 0; u < turn; ++u) {
+          Value at = e.add(k, u * most);
+          if (u % steps_of_line() == 0) {
+            fetch(near, at, kIntoL1);
+            if (fetches_next(t.fetch)) fetch(rows.next, at, kIntoL2);
+          }
+          after = step(at, after, nullptr);
+        }
+        return after;
+      });
+    };
     Value unrolled = e.mul(e.div(depth, e.idx(most * unroll)), most * unroll);
     Value whole = e.mul(e.div(depth, e.idx(most)), most);
-    sums = e.loop(e.idx(0), unrolled, most * unroll, sums, [&](Value k, const Values& carried) {
-      Values after = carried;
-      for (int64_t u = 0; u < unroll; ++u) {
-        Value at = e.add(k, u * most);
-        if (u == 0 || vectors == 1) fetch(at);  // two blocks are no longer than a line
-        after = step(at, after, nullptr);
-      }
-      return after;
-    });
-    if (unroll > 1)
-      sums = e.loop(unrolled, whole, most, sums, [&](Value k, const Values& c) {
-        fetch(k);
-        return step(k, c, nullptr);
-      });
+    if (fetches_near(t.fetch)) {
+      const int64_t distance = round_up(elements_in(kNearBytes), most * unroll);
+      Value end = e.sub(unrolled, e.min(unrolled, e.idx(distance)));
+      steps(e.idx(0), end, unroll, moved(rows.read, e.idx(distance)));
+      steps(end, unrolled, unroll, moved(rows.after, e.sub(e.idx(0), end)));
+    } else {
+      steps(e.idx(0), unrolled, unroll, {});
+    }
+    if (unroll > 1) steps(unrolled, whole, 1, {});
     const auto total = Emit::known(t.depth);
     if (vectors > 1 || (total && *total % width == 0)) return sums;
     return e.choose(
         e.less(whole, depth), sums, [&] { return step(whole, sums, e.sub(depth, whole)); },
         [&] { return sums; });
+  }
+
+  // Elements of a row of B in `bytes` of it; a block of 32 elements has 18 bytes.
+  int64_t elements_in(int64_t bytes) const {
+    return CpuBlocks::holds(t.b) ? bytes / 18 * 32 : bytes * 8 / t.b.element.getIntOrFloatBitWidth();
+  }
+  // Steps that read one line of a row of B, or two blocks, which are no longer.
+  int64_t steps_of_line() const {
+    return vectors > 1 ? 2 : std::max<int64_t>(1, elements_in(kLineBytes) / width);
+  }
+
+  Values moved(Values rows, Value by) {
+    for (Value& row : rows) row = e.add(row, by);
+    return rows;
   }
 
   // What of B's row a step multiplies: a vector, or a whole block of it.
@@ -226,7 +260,6 @@ class Dot {
 
   // A's copy begins half a way from where B does; answers its place in the packing memory.
   Value copy_a() {
-    constexpr int64_t kLineBytes = 64;
     const auto address = [&](Value memory, Value at) {
       Value bits = LLVM::PtrToIntOp::create(e.b, e.loc, e.b.getI64Type(), pointer_to(e, memory, at));
       return Value(arith::IndexCastOp::create(e.b, e.loc, e.b.getIndexType(), bits));
@@ -242,22 +275,26 @@ class Dot {
 
   // Adds the products of rows i.. and the group's columns c.. over the block of K at k0 to their sums. Passes
   // over the rows share out fetching the block that comes next.
-  void block(Value j0, Value k0, Value i, Value c) {
+  void block(Value j0, Value columns, Value k0, Value i, Value c) {
     const int64_t kc = t.tile_k, share = ceil_div(rn, ceil_div(t.tile_rows, rm));
     Value same_group = e.less(e.add(k0, kc), t.depth);
     Value next_k = select(same_group, e.add(k0, kc), e.idx(0));
     Value next_group = select(same_group, j0, e.add(j0, group_columns(t)));
-    Value fetched = e.add(e.add(next_group, c), e.mul(e.div(i, e.idx(rm)), share));
+    Value shared = e.add(e.add(next_group, c), e.mul(e.div(i, e.idx(rm)), share));
+    Value more = e.less(e.add(c, rn), columns), again = e.less(e.add(i, rm), t.rows);
+    Value after = select(more, e.add(e.add(j0, c), rn), select(again, j0, next_group));
+    Value after_k = select(more, k0, select(again, k0, next_k));
 
     Values sums;
     for (int64_t r = 0; r < rm; ++r)
       for (int64_t q = 0; q < rn; ++q) sums.push_back(sums_at(sum_at(e.add(i, r), e.add(c, q))));
     Values a_row;
     for (int64_t r = 0; r < rm; ++r) a_row.push_back(block_of_a(k0, e.add(i, r)));
-    sums = along_k(e.min(e.idx(kc), e.sub(t.depth, k0)), sums, rows_of_b(e.add(j0, c), rn, k0),
-                   rows_of_b(fetched, share, next_k), [&](int64_t r, Value k, Value) {
-                     return t.words.words_of(scratch(e.add(a_row[r], t.words.count(k))));
-                   });
+    const Rows b = {rows_of_b(e.add(j0, c), rn, k0), rows_of_b(after, rn, after_k),
+                    rows_of_b(shared, share, next_k)};
+    sums = along_k(e.min(e.idx(kc), e.sub(t.depth, k0)), sums, b, [&](int64_t r, Value k, Value) {
+      return t.words.words_of(scratch(e.add(a_row[r], t.words.count(k))));
+    });
     for (int64_t r = 0; r < rm; ++r)
       for (int64_t q = 0; q < rn; ++q)
         e.store_vector(t.words.to_scratch(sums[r * rn + q]), t.packing, sum_at(e.add(i, r), e.add(c, q)));
@@ -300,6 +337,8 @@ int64_t dot_packing_elements(const CpuTile& t) {
 LogicalResult emit_dot(Emit& e, const CpuTile& t) {
   if (!t.a_k_contiguous || !t.b_k_contiguous)
     return emitError(e.loc, "matmul kernel 'dot' needs both operands K-contiguous");
+  if (t.fetch > DotFetch::kBoth)
+    return emitError(e.loc, "matmul kernel 'dot' has stages 1 to 3: what it fetches ahead");
   if (t.tile_k % t.words.width() != 0)
     return emitError(e.loc, "tile_k is not a multiple of a vector's elements");
   Dot dot(e, t);

@@ -87,6 +87,12 @@ std::string users_name(absl::string_view bitcode) {
   return absl::StrCat(" of ", bitcode.substr(0, bitcode.find('@')));
 }
 
+// "dot" counts no buffers: which of B's lines it fetches ahead (kernels/matmul/dot.h).
+std::string stages_text(absl::string_view kernel, int64_t stages) {
+  if (kernel != "dot") return absl::StrCat("stages ", stages);
+  return stages == 2 ? "fetches near" : "fetches near and next";
+}
+
 }  // namespace
 
 absl::StatusOr<Json> explain(lathe_plan* plan) {
@@ -106,7 +112,8 @@ std::string config_line(const Json& config, int64_t splits) {
     absl::StrAppend(&out, "  registers ", number("register_m"), "x", number("register_n"));
   }
   if (number("threads") > 1) absl::StrAppend(&out, "  threads ", number("threads"));
-  if (number("stages") > 1) absl::StrAppend(&out, "  stages ", number("stages"));
+  if (number("stages") > 1)
+    absl::StrAppend(&out, "  ", stages_text(config.value("kernel", "?"), number("stages")));
   if (number("cluster_m") * number("cluster_n") * number("cluster_k") > 1) {
     absl::StrAppend(&out, "  cluster ", number("cluster_m"), "x", number("cluster_n"), "x",
                     number("cluster_k"));

@@ -51,7 +51,7 @@ struct CompileConfig {
   int32_t unroll_k = 1;
   int32_t lanes = 1;    // CPU: f32 lanes of a vector
   int32_t threads = 1;  // GPU: threads of a workgroup
-  int32_t stages = 1;   // shared-memory buffers in flight
+  int32_t stages = 1;   // shared-memory buffers in flight; "dot": DotFetch (kernels/matmul/dot.h)
   // Whether the kernel may be launched with splits > 1, and who then merges the partial results, always in
   // ascending order: kNoSplit, kMergeStep (a second step of the recipe), kMergeLast (the workgroup that
   // arrives last, in the same launch: GPUs), kMergeCluster (the workgroups of a cluster through each other's

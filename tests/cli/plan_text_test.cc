@@ -29,6 +29,11 @@ TEST(ConfigLine, SaysWhatIsSet) {
           config({{"kernel", "dot"}, {"register_m", 4}, {"register_n", 2}, {"threads", 1}, {"stages", 1}}),
           1),
       "dot    tile 128x256x64  registers 4x2");
+  const auto fetched = [](int stages) {
+    return config_line(config({{"kernel", "dot"}, {"threads", 1}, {"stages", stages}}), 1);
+  };
+  EXPECT_EQ(fetched(2), "dot    tile 128x256x64  fetches near");
+  EXPECT_EQ(fetched(3), "dot    tile 128x256x64  fetches near and next");
 }
 
 TEST(ConfigLine, SaysWhoMergesSplits) {
