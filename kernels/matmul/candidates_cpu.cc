@@ -44,8 +44,11 @@ int32_t unroll_of(const RegisterTile& t) { return t.rows * t.columns <= 8 ? 2 : 
 // Blocks end in the middle of a row of B, where what is read ahead of it is lost (M = 2 on Zen 4: 3.64 ms by
 // whole rows, 4.4 in blocks). Weights on huge pages lose less, but nobody knows which they lie on (M = 4 by
 // 6144 x 4096, 4x6 by whole rows and 4x1 in blocks: 4.6 and 4.3 ms on huge pages, 5.8 and 7.9 on pages of 4
-// KiB).
-constexpr double kBlockedMemoryEfficiency = 0.85;
+// KiB). A core that fetches near reads so much faster by whole rows (Zen 5: 4x6 2.31 and 2.50 ms, 6x4 2.48
+// and 2.66; in blocks 8x3 2.59, 10x2 2.61).
+double blocked_efficiency(DotFetch fetch) {
+  return fetch == DotFetch::kNext ? 0.85 : fetch == DotFetch::kNear ? 0.78 : 0.75;
+}
 
 // Depth of a block of K, of blocks as long as each other: what it needs of A takes half of L1. 0: K is no
 // longer than that.
@@ -109,16 +112,20 @@ DotFetch fetch_of(const CpuRates& rates, const RegisterTile& t, int64_t m, bool 
 // (by 4096 x 4096, 8, 6 and 4 columns: Zen 5, 40 GB/s, with one row 1.85, 1.76, 1.75 ms, with two 2.37, 2.17,
 // 2.03; Zen 4, 25 GB/s, with one 2.05, 2.01, 2.21). Where L1 does not hold A's rows they come from L2 again,
 // in the way of what is fetched of B (5x4 by whole rows and in blocks: Zen 5 2.9 and 2.3 ms, Zen 4 3.0
-// and 2.8).
-double stream_efficiency(const CpuRates& rates, const MatmulSizes& s, const RegisterTile& t) {
+// and 2.8), less where B is fetched near (5x4 by whole rows 2.5). Such a core without it loses more (1x2 2.08
+// ms, 1x4 and 1x6 near 1.98).
+double stream_efficiency(const CpuRates& rates, const MatmulSizes& s, const RegisterTile& t, DotFetch fetch) {
   constexpr double kLostBytes = 600;
-  constexpr double kRunSeconds = 2e-12;    // of a byte, for each run beyond four
-  constexpr double kRowSeconds = 4.1e-12;  // of a byte of B, for each of A's from L2
+  constexpr double kRunSeconds = 3e-12;  // of a byte, for each run beyond four
+  constexpr double kWaiting = 0.06;      // of a byte's time
+  const bool near = fetches_near(fetch);
+  const double row_seconds = near ? 2.5e-12 : 4.1e-12;  // of a byte of B, for each of A's from L2
   const double a_row = s.k * s.input_bytes, b_row = s.k * s.b_bytes, rate = rates.core_bytes_per_second;
   double lost = std::max(0, t.columns - 4) * kRunSeconds * std::max(0.0, rate - kHiddenRate);
   if (s.m == 1 && t.columns > 1) lost += kLostBytes / b_row;
+  if (!near && rate > kHiddenRate) lost += kWaiting;
   if (s.m * a_row + t.columns * b_row > rates.l1d_bytes && !lines_fit(rates, s, t, s.k))
-    lost += kRowSeconds * rate * t.rows * a_row / (t.columns * b_row);
+    lost += row_seconds * rate * t.rows * a_row / (t.columns * b_row);
   return 1 / (1 + lost);
 }
 
@@ -312,17 +319,19 @@ void enumerate_matmul_dot(const CandidateContext& context, std::vector<RankedPla
     if (!fits(context, rates, s, t, config, out, s.blocks ? 3 : c.zero_a ? 2 : 1)) continue;
     config.unroll_k = s.blocks ? kUnrolledBlocks : unroll_of(t);
     if (c.m_hi <= kWholeDotMaxM) {
-      config.stages = static_cast<int32_t>(fetch_of(rates, t, s.m, /*in_blocks=*/false));
+      const DotFetch fetch = fetch_of(rates, t, s.m, /*in_blocks=*/false);
+      config.stages = static_cast<int32_t>(fetch);
       append_streamed(
-          context, rates, s, config, stream_efficiency(rates, s, t), recipe,
+          context, rates, s, config, stream_efficiency(rates, s, t, fetch), recipe,
           [&](double n, double k) { return dot_cycles(rates, s, t, n, k); }, out);
     }
     if (const int32_t depth = block_depth(rates, t, static_cast<int32_t>(block_elements(c.b)), s.k);
         depth > 0 && c.zero_a == 0) {
       config.tile_k = depth;
-      config.stages = static_cast<int32_t>(fetch_of(rates, t, s.m, /*in_blocks=*/true));
+      const DotFetch fetch = fetch_of(rates, t, s.m, /*in_blocks=*/true);
+      config.stages = static_cast<int32_t>(fetch);
       append_streamed(
-          context, rates, s, config, kBlockedMemoryEfficiency, recipe,
+          context, rates, s, config, blocked_efficiency(fetch), recipe,
           [&](double n, double k) { return blocked_dot_cycles(rates, s, t, depth, n, k); }, out);
       config.tile_k = 0;
     }

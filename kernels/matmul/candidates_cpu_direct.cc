@@ -102,8 +102,11 @@ double DirectPricing::tile_seconds(const RegisterTile& t, const CompileConfig& c
   // bf16 13.4 and 9.9).
   const bool cached = double(s_.n) * double(s_.k) * s_.b_bytes <= rates_.l2_bytes;
   const double again = cached || rows <= c.register_m ? 0 : 0.25 * t.columns;
-  // One vector of pairs a step (M = 16: 3.3 ms, where the products take 2.3; two vectors, M = 32: 4.9).
-  const double lone = rates_.k_per_lane == 2 && t.vectors == 1 ? 0.4 * t.columns : 0;
+  // One vector a step: of pairs (M = 16: 3.3 ms, where the products take 2.3; two vectors, M = 32: 4.9), and
+  // where two units multiply as fast as B's scalars are loaded (M = 16 on Zen 5, 16x6: 3.55 ms, of which
+  // FMAs take 2.3 and memory hides; out of cache 3.2).
+  const double slower = rates_.k_per_lane == 2 ? 0.4 : rates_.fma_units > 1 ? 0.15 : 0;
+  const double lone = t.vectors == 1 ? slower * t.columns : 0;
   // A's panel streams from L2 under every group of columns, and beside B loses lines when it takes more than
   // a quarter of it (M = 32 by 6144 x 4096, 512 KiB deep 15.4 ms, 256 KiB 14.8; by 4096 x 4096 10.4
   // and 10.3), or an eighth where two units take it in half the time (M = 16 on Zen 5: 32 KiB is faster).

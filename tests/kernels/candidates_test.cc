@@ -10,6 +10,7 @@
 #include <numeric>
 
 #include "kernels/matmul/candidates.h"
+#include "kernels/matmul/dot.h"
 #include "tests/kernels/device_files.h"
 
 namespace lathe {
@@ -306,6 +307,8 @@ TEST(Candidates, FewRowsOnZen4) {
     EXPECT_EQ(best(m, 4096, 4096).register_m * best(m, 4096, 4096).register_n, 24) << m;
     EXPECT_EQ(best(m, 4096, 4096).tile_k, 0) << m;
   }
+  for (int64_t m : {1, 2, 4, 8, 12})
+    EXPECT_EQ(best(m, 4096, 4096).stages, static_cast<int32_t>(DotFetch::kNext)) << m;
   EXPECT_EQ(best(6, 4096, 4096).register_m, 6);
   EXPECT_GT(best(8, 2048, 14336).tile_k, 0);
   EXPECT_EQ(best(8, 8192, 1024).register_m, 8);
@@ -315,17 +318,22 @@ TEST(Candidates, FewRowsOnZen4) {
   }
 }
 
-// What measuring all candidates found there: rows of A from L2 are in B's way from 4 rows of 4096 on, padding
-// 8 rows to 16 costs what one pass over B does not save, seven rows of B lose lines of L1, and 8 sums wait
-// for each other.
+// What measuring all candidates found there: rows of A from L2 are in B's way from 7 rows of 4096 on, few
+// rows of B do better with what comes next in L2, padding 8 rows to 16 costs what one pass over B does not
+// save, seven rows of B lose lines of L1, and 8 sums wait for each other.
 TEST(Candidates, FewRowsOnZen5) {
   const auto best = [](int64_t m) { return cheapest(DType::kF32, m, 4096, 4096, zen5()); };
-  EXPECT_LT(best(1).register_n, 8);
-  EXPECT_LT(best(2).register_n, 8);
-  for (int64_t m : {5, 8, 12}) {
+  for (int64_t m : {1, 2, 3, 4, 5, 6}) {
+    EXPECT_EQ(best(m).kernel, "dot") << m;
+    EXPECT_EQ(best(m).register_m, m);
+    EXPECT_EQ(best(m).register_n, m == 3 || m == 4 ? 6 : 4) << m;
+    EXPECT_EQ(best(m).stages, static_cast<int32_t>(DotFetch::kNear)) << m;
+  }
+  for (int64_t m : {7, 8, 10, 12}) {
     EXPECT_EQ(best(m).kernel, "dot") << m;
     EXPECT_GT(best(m).tile_k, 0) << m;
     EXPECT_EQ(best(m).register_m, m);
+    EXPECT_EQ(best(m).stages, static_cast<int32_t>(DotFetch::kBoth)) << m;
   }
   for (int64_t m : {16, 24, 32}) {
     EXPECT_EQ(best(m).kernel, "direct") << m;
