@@ -147,7 +147,8 @@ Options read_options(const char* program) {
 
 bool run(const Options& options) {
   const Machine machine = describe_machine();
-  std::vector<std::unique_ptr<Peer>> peers = make_peers(options.threads, options.peer_libraries);
+  std::vector<std::unique_ptr<Peer>> peers;
+  if (!make_peers(options.threads, options.peer_libraries, &peers)) return false;
   std::printf("machine: %s, last-level cache %zu MiB, %d thread(s); seed %llu\n", machine.name.c_str(),
               machine.last_level_cache_bytes >> 20, options.threads,
               static_cast<unsigned long long>(options.seed));

@@ -133,23 +133,28 @@ void set_openmp_threads(int threads) {
   if (auto set = reinterpret_cast<SetThreads>(dlsym(RTLD_DEFAULT, "omp_set_num_threads"))) set(threads);
 }
 
-std::vector<std::unique_ptr<Peer>> make_peers(int threads, const PeerLibraries& libraries) {
-  std::vector<std::unique_ptr<Peer>> peers;
+bool make_peers(int threads, const PeerLibraries& libraries, std::vector<std::unique_ptr<Peer>>* peers) {
 #if LATHE_BENCH_OPENBLAS
-  peers.push_back(std::make_unique<OpenBlas>());
+  peers->push_back(std::make_unique<OpenBlas>());
 #endif
 #if LATHE_BENCH_ONEDNN
-  peers.push_back(std::make_unique<OneDnnGemm>());
-  peers.push_back(std::make_unique<OneDnnMatmul>());
+  peers->push_back(std::make_unique<OneDnnGemm>());
+  peers->push_back(std::make_unique<OneDnnMatmul>());
 #endif
 #if LATHE_BENCH_LIBXSMM
-  peers.push_back(std::make_unique<Libxsmm>());
+  peers->push_back(std::make_unique<Libxsmm>());
 #endif
-  if (!libraries.mkl.empty()) peers.push_back(load_mkl(libraries.mkl));
-  if (!libraries.onednn.empty()) peers.push_back(load_onednn(libraries.onednn));
-  peers.erase(std::remove(peers.begin(), peers.end(), nullptr), peers.end());
-  for (const auto& peer : peers) peer->set_threads(threads);
-  return peers;
+  const auto add = [&](const char* flag, const std::string& path, auto load) {
+    if (path.empty()) return true;
+    peers->push_back(load(path));
+    if (peers->back() != nullptr) return true;
+    std::fprintf(stderr, "--%s %s: it cannot be loaded, or multiplies on no CPU\n", flag, path.c_str());
+    return false;
+  };
+  if (!add("mkl_library", libraries.mkl, load_mkl) || !add("onednn_library", libraries.onednn, load_onednn))
+    return false;
+  for (const auto& peer : *peers) peer->set_threads(threads);
+  return true;
 }
 
 }  // namespace lathe::bench

@@ -35,9 +35,9 @@ struct PeerLibraries {
   std::string onednn;  // libdnnl.so.3, with a CPU runtime on OpenMP or none
 };
 
-// Must be called before anything starts a thread: OpenMP reads its environment once. A library that is named
-// and cannot be loaded is reported and left out.
-std::vector<std::unique_ptr<Peer>> make_peers(int threads, const PeerLibraries& libraries);
+// Must be called before anything starts a thread: OpenMP reads its environment once. False, said on stderr,
+// where a library that is named cannot be used: without it other peers would look like the best of all.
+bool make_peers(int threads, const PeerLibraries& libraries, std::vector<std::unique_ptr<Peer>>* peers);
 std::unique_ptr<Peer> load_mkl(const std::string& path);
 std::unique_ptr<Peer> load_onednn(const std::string& path);
 // oneDNN's threads and libxsmm's callers' are those of the OpenMP runtime in this process, whichever that is.
