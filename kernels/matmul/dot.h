@@ -5,9 +5,10 @@
 
 namespace lathe {
 
-// Beside what the hardware fetches: a line for every line read, of the columns or the block that come next,
-// into L2, kNear of each row that is read, into L1, or of both.
-enum class DotFetch : int32_t { kNext = 1, kNear = 2, kBoth = 3 };  // CompileConfig::stages
+// What is fetched for every line read, beside what the hardware fetches: a line of the columns or the block
+// that come next, into L2; a line kNearBytes ahead in the row that is read, into L1; or both. It is
+// CompileConfig::stages of "dot".
+enum class DotFetch : int32_t { kNext = 1, kNear = 2, kBoth = 3 };
 constexpr bool fetches_next(DotFetch f) { return f == DotFetch::kNext || f == DotFetch::kBoth; }
 constexpr bool fetches_near(DotFetch f) { return f == DotFetch::kNear || f == DotFetch::kBoth; }
 constexpr int64_t kNearBytes = 1024;
