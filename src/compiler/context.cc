@@ -6,6 +6,7 @@
 #include "mlir/Conversion/ControlFlowToLLVM/ControlFlowToLLVM.h"
 #include "mlir/Conversion/ConvertToLLVM/ToLLVMInterface.h"
 #include "mlir/Conversion/ConvertToLLVM/ToLLVMPass.h"
+#include "mlir/Conversion/FuncToLLVM/ConvertFuncToLLVM.h"
 #include "mlir/Conversion/MathToLLVM/MathToLLVM.h"
 #include "mlir/Conversion/MemRefToLLVM/MemRefToLLVM.h"
 #include "mlir/Conversion/UBToLLVM/UBToLLVM.h"
@@ -36,6 +37,7 @@ mlir::DialectRegistry cpu_dialects() {
   registerConvertToLLVMDependentDialectLoading(r);
   arith::registerConvertArithToLLVMInterface(r);
   cf::registerConvertControlFlowToLLVMInterface(r);
+  registerConvertFuncToLLVMInterface(r);
   registerConvertMemRefToLLVMInterface(r);
   registerConvertMathToLLVMInterface(r);
   ub::registerConvertUBToLLVMInterface(r);

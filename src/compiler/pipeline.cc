@@ -305,6 +305,7 @@ void register_passes() {
     mlir::arith::registerArithExpandOpsPass();
     mlir::registerSCFToControlFlowPass();
     mlir::registerConvertVectorToLLVMPass();
+    mlir::registerConvertToLLVMPass();
     mlir::registerConvertMathToLLVMPass();
     mlir::registerFinalizeMemRefToLLVMConversionPass();
     mlir::registerConvertControlFlowToLLVMPass();
