@@ -160,10 +160,16 @@ class EpilogueReader {
     return &op_->getOpOperand(argument.getArgNumber());
   }
 
+  unsigned result_bits() { return getElementTypeOrSelf(op_->getResult(0).getType()).getIntOrFloatBitWidth(); }
+
   // Reads what makes `v`, the innermost piece first.
   Reason read_value(Value v) {
-    if (auto cast = v.getDefiningOp(); isa_and_nonnull<arith::ExtFOp, arith::TruncFOp, arith::SIToFPOp>(cast))
+    if (auto cast = v.getDefiningOp();
+        isa_and_nonnull<arith::ExtFOp, arith::TruncFOp, arith::SIToFPOp>(cast)) {
+      if (isa<arith::TruncFOp>(cast) && v.getType().getIntOrFloatBitWidth() < result_bits())
+        return "a rounding to less than its result has is in no epilogue";
       return read_value(cast->getOperand(0));
+    }
     if (OpOperand* operand = operand_of(v))
       return operand->get() == product_ ? "" : "it does not begin with the product";
     if (Value x = relu_of(v)) return read_activation(x, Activation::kRelu);

@@ -62,13 +62,53 @@ Reason name_loops(linalg::LinalgOp op, SmallVector<char>* letters) {
   return "";
 }
 
+// What `value` is a cast of, by casts of these kinds.
+template <typename... Casts>
+Value uncast(Value value) {
+  while (isa_and_nonnull<Casts...>(value.getDefiningOp())) value = value.getDefiningOp()->getOperand(0);
+  return value;
+}
+
+// An operand of the product, widened without a change of any value; integers to floats of 16 bits at least,
+// which hold all bytes.
+Value widened(Value value) {
+  if (auto cast = value.getDefiningOp<arith::SIToFPOp>(); cast && cast.getType().getIntOrFloatBitWidth() < 16)
+    return value;
+  return uncast<arith::ExtFOp, arith::ExtSIOp, arith::SIToFPOp>(value);
+}
+
+// Floats may be rounded between the product and the sum, and the sum itself: one computed more exactly is as
+// good.
+bool is_sum_of_products(Block* body) {
+  Operation* sum = uncast<arith::TruncFOp>(body->getTerminator()->getOperand(0)).getDefiningOp();
+  if (!isa_and_nonnull<arith::AddFOp, arith::AddIOp>(sum)) return false;
+  const bool first = uncast<arith::ExtFOp>(sum->getOperand(0)) == body->getArgument(2);
+  const bool second = uncast<arith::ExtFOp>(sum->getOperand(1)) == body->getArgument(2);
+  Operation* product = uncast<arith::ExtFOp>(sum->getOperand(first ? 1 : 0)).getDefiningOp();
+  if (first == second || !isa_and_nonnull<arith::MulFOp, arith::MulIOp>(product)) return false;
+  const Value x = widened(product->getOperand(0)), y = widened(product->getOperand(1));
+  const Value a = body->getArgument(0), b = body->getArgument(1);
+  return (x == a && y == b) || (x == b && y == a);
+}
+
+// MLIR takes a body for a contraction's with any op of one operand beside its two of two, whatever these are.
+Reason read_body(Block* body) {
+  if (is_sum_of_products(body)) return "";
+  for (Operation& op : body->without_terminator()) {
+    // A widening may be any other; bytes are signed here.
+    if (isa<arith::ExtUIOp, arith::UIToFPOp>(op)) return "its bytes are unsigned";
+    if (!isa<arith::AddFOp, arith::AddIOp, arith::MulFOp, arith::MulIOp, arith::ExtFOp, arith::ExtSIOp,
+             arith::SIToFPOp>(op))
+      return absl::StrCat("'", op.getName().getStringRef().str(), "' has no part in a sum of products");
+  }
+  return "it is no sum of products of two tensors, widened before they are multiplied";
+}
+
 }  // namespace
 
 Reason read_product(linalg::LinalgOp op, Step* step) {
   if (!linalg::isaContractionOpInterface(op)) return "it multiplies and adds up no two tensors";
-  // A widening may be any; bytes are signed here.
-  if (llvm::any_of(*op.getBlock(), [](Operation& o) { return isa<arith::ExtUIOp, arith::UIToFPOp>(o); }))
-    return "its bytes are unsigned";
+  if (Reason why = read_body(op.getBlock()); !why.empty()) return why;
   SmallVector<char> letters;
   if (Reason why = name_loops(op, &letters); !why.empty()) return why;
   const SmallVector<AffineMap> maps = op.getIndexingMapsArray();

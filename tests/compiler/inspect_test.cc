@@ -230,6 +230,75 @@ TEST(Inspect, BytesAreSigned) {
             "p.mlir:2:8: linalg.matmul: its bytes are unsigned");
 }
 
+// MLIR takes all of these bodies for a contraction's.
+TEST(Inspect, AProductIsASumOfProductsAndNothingElse) {
+  const auto of = [](const std::string& in, const std::string& out, const std::string& body) {
+    const std::string a = "tensor<5x9x" + in + ">", b = "tensor<9x7x" + in + ">",
+                      c = "tensor<5x7x" + out + ">";
+    return "func.func @f(%a: " + a + ", %b: " + b + ", %c: " + c + ") -> " + c +
+           " {\n  %d = linalg.generic {indexing_maps = [affine_map<(i, j, k) -> (i, k)>, "
+           "affine_map<(i, j, k) -> (k, j)>, affine_map<(i, j, k) -> (i, j)>], iterator_types = "
+           "[\"parallel\", "
+           "\"parallel\", \"reduction\"]} ins(%a, %b : " +
+           a + ", " + b + ") outs(%c : " + c + ") {\n  ^bb0(%x: " + in + ", %y: " + in + ", %z: " + out +
+           "):\n" + body + "    linalg.yield %v : " + out + "\n  } -> " + c + "\n  return %d : " + c +
+           "\n}\n";
+  };
+  const std::string place = "p.mlir:2:8: linalg.generic: ";
+  for (const char* one : {"arith.negf", "math.exp", "math.absf", "math.rsqrt", "math.sin"}) {
+    const std::string name = one, why = place + "'" + name + "' has no part in a sum of products";
+    const std::string lines = "    %2 = arith.mulf %1, %y : f32\n    %v = arith.addf %z, %2 : f32\n";
+    EXPECT_EQ(refusal_of(of("f32", "f32", "    %1 = " + name + " %x : f32\n" + lines)), why);
+  }
+  const std::string negated = place + "'arith.negf' has no part in a sum of products";
+  EXPECT_EQ(refusal_of(of("f32", "f32",
+                          "    %1 = arith.mulf %x, %y : f32\n    %2 = arith.negf %1 : f32\n"
+                          "    %v = arith.addf %z, %2 : f32\n")),
+            negated);
+  EXPECT_EQ(refusal_of(of("f32", "f32",
+                          "    %1 = arith.mulf %x, %y : f32\n    %2 = arith.negf %z : f32\n"
+                          "    %v = arith.addf %2, %1 : f32\n")),
+            negated);
+  EXPECT_EQ(refusal_of(of("f32", "f32",
+                          "    %1 = arith.mulf %x, %y : f32\n    %2 = arith.addf %z, %1 : f32\n"
+                          "    %v = arith.negf %2 : f32\n")),
+            negated);
+  // Rounded to fewer bits and back, to whole numbers and back.
+  EXPECT_EQ(
+      refusal_of(of("f32", "f32",
+                    "    %1 = arith.truncf %x : f32 to f8E4M3FN\n    %2 = arith.extf %1 : f8E4M3FN to f32\n"
+                    "    %3 = arith.mulf %2, %y : f32\n    %v = arith.addf %z, %3 : f32\n")),
+      place + "'arith.truncf' has no part in a sum of products");
+  EXPECT_EQ(refusal_of(of("f32", "f32",
+                          "    %1 = arith.fptosi %x : f32 to i32\n    %2 = arith.sitofp %1 : i32 to f32\n"
+                          "    %3 = arith.mulf %2, %y : f32\n    %v = arith.addf %z, %3 : f32\n")),
+            place + "'arith.fptosi' has no part in a sum of products");
+  // Bits, and products that wrap before they are widened.
+  EXPECT_EQ(refusal_of(of("i8", "i32",
+                          "    %1 = arith.extsi %x : i8 to i32\n    %2 = arith.extsi %y : i8 to i32\n"
+                          "    %3 = arith.andi %1, %2 : i32\n    %v = arith.ori %z, %3 : i32\n")),
+            place + "'arith.andi' has no part in a sum of products");
+  EXPECT_EQ(refusal_of(of("i8", "i32",
+                          "    %1 = arith.muli %x, %y : i8\n    %2 = arith.extsi %1 : i8 to i32\n"
+                          "    %v = arith.addi %z, %2 : i32\n")),
+            place + "it is no sum of products of two tensors, widened before they are multiplied");
+  // What is a product: operands widened, the product or the sum widened or rounded among floats.
+  const char* bodies[][3] = {{"i8", "i32",
+                              "    %1 = arith.extsi %y : i8 to i32\n    %2 = arith.extsi %x : i8 to i32\n"
+                              "    %3 = arith.muli %1, %2 : i32\n    %v = arith.addi %3, %z : i32\n"},
+                             {"i8", "f32",
+                              "    %1 = arith.sitofp %x : i8 to f32\n    %2 = arith.sitofp %y : i8 to f32\n"
+                              "    %3 = arith.mulf %1, %2 : f32\n    %v = arith.addf %z, %3 : f32\n"},
+                             {"f16", "f32",
+                              "    %1 = arith.mulf %x, %y : f16\n    %2 = arith.extf %1 : f16 to f32\n    %v "
+                              "= arith.addf %z, %2 : f32\n"},
+                             {"bf16", "bf16",
+                              "    %1 = arith.extf %x : bf16 to f32\n    %2 = arith.extf %y : bf16 to f32\n"
+                              "    %3 = arith.mulf %1, %2 : f32\n    %4 = arith.extf %z : bf16 to f32\n"
+                              "    %5 = arith.addf %4, %3 : f32\n    %v = arith.truncf %5 : f32 to bf16\n"}};
+  for (const auto& [in, out, body] : bodies) EXPECT_EQ(steps_of(of(in, out, body)).size(), 1u) << body;
+}
+
 TEST(Inspect, WhatIsNotUnderstoodIsNamedWithItsPlace) {
   EXPECT_EQ(refusal_of(with_consumer(kWhole, "(i, j)", "    %v = math.sin %x : f32\n")),
             "p.mlir:6:8: linalg.generic: math.sin is in no epilogue");
