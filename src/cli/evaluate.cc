@@ -160,10 +160,13 @@ absl::Status Evaluator::settle(Op* op) {
   op->loops.assign(op->sizes.size(), 0);
   op->numbers.resize(op->operands.size() + op->nodes.size());
   op->results.resize(op->yield.size());
-  for (Operand& operand : op->operands) {
+  // Where a loop has no iteration, what results begin as is all that is read.
+  const bool empty = std::count(op->sizes.begin(), op->sizes.end(), 0) > 0;
+  for (size_t i = 0; i < op->operands.size(); ++i) {
+    Operand& operand = op->operands[i];
     operand.index.resize(operand.map.size());
     const auto bound = bound_.find(operand.value);
-    if (bound == bound_.end()) continue;
+    if (bound == bound_.end() || (empty && i < static_cast<size_t>(op->inputs))) continue;
     operand.bound = &bound->second;
     place_elements(*op, &operand);
   }
@@ -275,7 +278,6 @@ absl::Status Evaluator::settle_reduction(Op* op) const {
 // Where a bound operand's elements are. A loop of one iteration moves nothing, whatever its coefficient is.
 void Evaluator::place_elements(const Op& op, Operand* operand) const {
   operand->places.assign(op.sizes.size() + 1, 0);
-  if (std::count(op.sizes.begin(), op.sizes.end(), 0) > 0) return;
   int64_t stride = 1;
   for (size_t d = operand->map.size(); d-- > 0; stride *= operand->bound->shape[d]) {
     operand->places[0] += stride * operand->map[d][0];

@@ -208,7 +208,10 @@ Number scalar(const Scalar& op, const Number& a, const Number& b, const Number& 
     case kSIToFP: return rounded(op, static_cast<double>(op.from_bits == 1 ? -a.i : a.i), a.slack);
     case kSelect: return chosen(op, a, b, c);
     case kCmpF: {
-      const bool close = std::fabs(a.v - b.v) <= a.slack + b.slack && a.slack + b.slack > 0;
+      // Whether both are numbers does not depend on how close they are.
+      const int of_numbers = op.outcomes & (kLess | kEqual | kGreater);
+      const bool tells = of_numbers != 0 && of_numbers != (kLess | kEqual | kGreater);
+      const bool close = tells && std::fabs(a.v - b.v) <= a.slack + b.slack && a.slack + b.slack > 0;
       return {0, close ? 1.0 : 0.0, op.outcomes & outcome(a.v, b.v) ? 1 : 0};
     }
     case kCmpI: return {0, a.slack + b.slack, holds(op, a.i, b.i) ? 1 : 0};

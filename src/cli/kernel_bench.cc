@@ -30,7 +30,8 @@ struct Row {
   std::string refused;        // why it was not run
   std::vector<double> peers;  // medians by external libraries, 0 where one does not do all of it
 
-  bool good() const { return refused.empty() && check.ok; }
+  // Every step is right, and so is what the text says, which alone says that the steps are the text's.
+  bool good() const { return refused.empty() && check.ok && check.unjudged.empty(); }
   double gflops() const { return median > 0 ? flops / median / 1e9 : 0; }
   double gbytes() const { return median > 0 ? bytes / median / 1e9 : 0; }
 };
@@ -129,10 +130,12 @@ absl::Status run_function(const Setting& setting, const Json& function,
   absl::StatusOr<CheckResult> check = (*trial)->verify();
   if (!check.ok()) return check.status();
   row->check = *check;
-  for (const OpenedDevice& peer : setting.peers) {
-    absl::StatusOr<double> median = run_peer(setting, peer, function);
+  row->peers.assign(setting.peers.size(), 0);
+  if (!row->good()) return absl::OkStatus();
+  for (size_t i = 0; i < setting.peers.size(); ++i) {
+    absl::StatusOr<double> median = run_peer(setting, setting.peers[i], function);
     if (!median.ok()) return median.status();
-    row->peers.push_back(*median);
+    row->peers[i] = *median;
   }
   return absl::OkStatus();
 }
@@ -183,14 +186,17 @@ void print(const Row& row) {
   if (!row.refused.empty()) {
     absl::PrintF("%-24s refused: %s\n", row.payload, row.refused);
   } else {
-    const std::string judged = row.check.judged == row.check.to_judge
+    const std::string judged = !row.check.unjudged.empty() ? "no"
+                               : row.check.judged == row.check.to_judge
                                    ? "all"
                                    : absl::StrCat(row.check.judged, " of ", row.check.to_judge);
-    absl::PrintF("%-24s %-9s %9s %9s %9s %8.1f %8.1f", row.payload, row.check.ok ? "right" : "WRONG",
-                 duration(row.median), row.host > 0 ? duration(row.host) : "-", duration(row.first),
-                 row.gflops(), row.gbytes());
+    const char* check = !row.check.ok ? "WRONG" : row.good() ? "right" : "unjudged";
+    absl::PrintF("%-24s %-9s %9s %9s %9s %8.1f %8.1f", row.payload, check, duration(row.median),
+                 row.host > 0 ? duration(row.host) : "-", duration(row.first), row.gflops(), row.gbytes());
     for (const double median : row.peers) absl::PrintF(" %9s", median > 0 ? duration(median) : "-");
     absl::PrintF("  %-18s %s\n", judged, row.check.ok ? row.steps : row.check.what);
+    if (!row.check.unjudged.empty())
+      absl::PrintF("%-24s its text is not judged: %s\n", "", row.check.unjudged);
   }
   std::fflush(stdout);
 }
@@ -205,7 +211,7 @@ std::string csv_of(const std::vector<Row>& rows, const std::string& device,
   for (const Row& r : rows) {
     if (!r.refused.empty()) continue;
     absl::StrAppendFormat(&text, "%s,%s,%s,%s,%d,%d,%d,%d,%.9g,%.9g,%.9g,%.9g,%.6g,%.6g", r.payload,
-                          r.function, device, r.steps, r.check.ok, r.check.checked, r.check.judged,
+                          r.function, device, r.steps, r.good(), r.check.checked, r.check.judged,
                           r.check.to_judge, r.first, r.median, r.least, r.host, r.gflops(), r.gbytes());
     for (const double median : r.peers)
       absl::StrAppend(&text, ",", median > 0 ? absl::StrFormat("%.9g", median) : "");
@@ -293,7 +299,7 @@ absl::Status kernel_bench(const Arguments& arguments) {
   const auto bad = std::count_if(table.begin(), table.end(), [](const Row& r) { return !r.good(); });
   absl::PrintF("%d of %d right\n", table.size() - bad, table.size());
   return bad == 0 ? absl::OkStatus()
-                  : absl::DataLossError(absl::StrFormat("%d payloads are refused or wrong", bad));
+                  : absl::DataLossError(absl::StrFormat("%d payloads are refused, wrong or not judged", bad));
 }
 
 }  // namespace

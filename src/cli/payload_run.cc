@@ -352,8 +352,7 @@ CheckResult PayloadTrial::check(const PayloadStep&, const Elementwise& step) {
 
 absl::Status PayloadTrial::check_meaning(CheckResult* all) {
   if (function_->at("meaning").is_null()) {
-    absl::StrAppend(&all->what,
-                    "; the text itself is not judged: ", function_->at("unjudged").get<std::string>());
+    all->unjudged = function_->at("unjudged").get<std::string>();
     return absl::OkStatus();
   }
   absl::StatusOr<Evaluator> evaluator = evaluator_with(function_->at("arguments").get<std::vector<size_t>>());

@@ -24,7 +24,8 @@ struct MatmulArgmaxData {
 struct CheckResult {
   bool ok = false;
   int64_t checked = 0, total = 0;    // elements compared, elements of the result
-  int64_t judged = 0, to_judge = 0;  // of a payload's results, what was compared with its text
+  int64_t judged = 0, to_judge = 0;  // of a payload's results, what was compared with its text;
+  std::string unjudged;              // why nothing was
   double worst = 0;                  // largest error as a fraction of its bound; > 1 fails
   std::string what;                  // how the elements were chosen; on failure, the worst one
 };

@@ -285,6 +285,36 @@ TEST(Evaluate, CastsOfBits) {
   }
 }
 
+// Numbers that may be off are as good as equal where that is asked; that they are numbers is not in doubt.
+TEST(Evaluate, WhatMayBeOffLeavesAComparisonOpenWhereItTells) {
+  const auto slack = [](const char* predicate) {
+    return scalar(scalar_named("arith.cmpf", "i1", predicate), {1, 0.1, 0}, {1.05, 0.1, 0}, {}).slack;
+  };
+  for (const char* open :
+       {"oeq", "ogt", "oge", "olt", "ole", "one", "ueq", "ugt", "uge", "ult", "ule", "une"})
+    EXPECT_EQ(slack(open), 1) << open;
+  for (const char* certain : {"ord", "uno", "true", "false"}) EXPECT_EQ(slack(certain), 0) << certain;
+}
+
+// d = c where nothing is added to it: what an accumulator holds is read in its place.
+TEST(Evaluate, AReductionOfNothingIsWhatItBeginsAs) {
+  const std::vector<float> c = {1, 2, 3, 4, 5, 6}, none(1);
+  Json product = {
+      {"value", 3},  {"results", 1}, {"inputs", 2}, {"dtype", {"f32"}}, {"reduction", {false, false, true}},
+      {"yield", {4}}};
+  product["operands"] = Json::array({{{"value", 0}, {"map", {{0, 1, 0, 0}, {0, 0, 0, 1}}}},
+                                     {{"value", 1}, {"map", {{0, 0, 0, 1}, {0, 0, 1, 0}}}},
+                                     {{"value", 2}, {"map", {{0, 1, 0, 0}, {0, 0, 1, 0}}}}});
+  product["body"] = Json::array({{"arith.mulf", "f32", 0, 1}, {"arith.addf", "f32", 2, 3}});
+  Json meaning = {{"arguments", 3}, {"results", {3}}};
+  meaning["ops"] = Json::array({product});
+  Evaluator evaluator = evaluator_of(meaning, {{0, {none.data(), LATHE_F32, {2, 0}}},
+                                               {1, {none.data(), LATHE_F32, {0, 3}}},
+                                               {2, {c.data(), LATHE_F32, {2, 3}}}});
+  for (int64_t i = 0; i < 2; ++i)
+    for (int64_t j = 0; j < 3; ++j) EXPECT_EQ(evaluator.at(3, {i, j}).v, c[i * 3 + j]) << i << ", " << j;
+}
+
 TEST(Evaluate, Comparisons) {
   const auto holds = [](const char* name, const char* predicate, Number a, Number b) {
     return scalar(scalar_named(name, "i1", predicate), a, b, {}).i == 1;
