@@ -187,8 +187,7 @@ void print_text(const Report& r) {
                                      r.settings.cache_bytes / 1e6)
                    : "of a cache whose size is not known");
   if (!r.plan.is_null())
-    absl::PrintF("  plan       %s, predicted %s\n", choice_line(r.plan),
-                 duration(r.plan.value("predicted_seconds", 0.0)));
+    absl::PrintF("  plan       %s, predicted %s\n", choice_line(r.plan), prediction(r.plan));
   absl::PrintF("  %-10s %9s  %-22s %9s %9s  %-12s rounds\n", "", "median", "quartiles", "GFLOP/s", "GB/s",
                "over lathe");
   for (const Entrant& e : r.entrants) {

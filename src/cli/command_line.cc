@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "cli/session.h"
 
 namespace lathe::cli {
 namespace {
@@ -133,6 +134,10 @@ absl::StatusOr<std::string> Arguments::choice(const std::string& name,
 }
 
 const std::vector<Flag>& common_flags() {
+  static const std::string external =
+      absl::StrCat("whether ", absl::StrJoin(external_libraries(), ", "),
+                   " do products; prefer:onednn and require:onednn (or onednn) name one "
+                   "(default: $LATHE_EXTERNAL or off)");
   static const std::vector<Flag> flags = {
       {"cache-dir", "DIR", "cache directory; '' for none (default: $LATHE_CACHE_DIR or ~/.cache/lathe)"},
       {"cache-bytes", "SIZE",
@@ -146,10 +151,7 @@ const std::vector<Flag>& common_flags() {
       {"compiler", "WHERE",
        "inprocess or process: kernels are compiled in programs of their own (default: $LATHE_COMPILER or "
        "inprocess)"},
-      {"external", "off|allow|prefer|require|LIBRARY",
-       "whether openblas, onednn, cublaslt, hipblaslt do products; prefer:onednn and require:onednn (or "
-       "onednn) name one "
-       "(default: $LATHE_EXTERNAL or off)"},
+      {"external", "off|allow|prefer|require|LIBRARY", external.c_str()},
       {"workers", "N", "CPU threads a call may use, 1 to 1024 (default: one per core)"},
       {"help", nullptr, "this help"},
   };

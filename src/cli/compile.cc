@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cstdio>
 
 #include "absl/strings/str_cat.h"
@@ -43,6 +44,13 @@ absl::StatusOr<Read> read(const Arguments& arguments) {
   if (asked.tuning.split_k > 0 && !has_product(*program))
     return absl::InvalidArgumentError(
         absl::StrCat("--split-k: no step of ", arguments.words[0], " is a product"));
+  if (arguments.has("m-max")) {
+    absl::StatusOr<std::vector<PayloadStep>> steps = payload_steps(*program, 1);
+    if (!steps.ok()) return steps.status();
+    if (std::none_of(steps->begin(), steps->end(), [](const PayloadStep& s) { return s.open_rows; }))
+      return absl::InvalidArgumentError(
+          absl::StrCat("--m-max: no step of ", arguments.words[0], " has open rows"));
+  }
   return Read{*std::move(opened), *std::move(program), asked};
 }
 
@@ -62,9 +70,8 @@ absl::Status print_steps(const Read& read) {
         absl::PrintF("  nothing to do\n");
       continue;
     }
-    absl::PrintF("  %s, predicted %s%s\n", choice_line(*plan),
-                 duration(plan->value("predicted_seconds", 0.0)),
-                 step.open_rows ? absl::StrCat(" with ", read.asked.rows, " rows") : "");
+    absl::PrintF("  %s, predicted %s%s\n", choice_line(*plan), prediction(*plan),
+                 step.open_rows ? absl::StrCat(" (", read.asked.rows, " rows)") : "");
   }
   return absl::OkStatus();
 }

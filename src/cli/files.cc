@@ -9,8 +9,14 @@ namespace lathe::cli {
 
 absl::StatusOr<std::string> read_file(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
-  std::string text((std::istreambuf_iterator<char>(in)), std::istreambuf_iterator<char>());
-  if (!in.is_open() || in.bad()) return absl::InvalidArgumentError(absl::StrCat("cannot read '", path, "'"));
+  std::string text;
+  bool is_read = in.is_open();
+  try {
+    text.assign(std::istreambuf_iterator<char>(in), std::istreambuf_iterator<char>());
+  } catch (const std::ios_base::failure&) {  // a directory
+    is_read = false;
+  }
+  if (!is_read || in.bad()) return absl::InvalidArgumentError(absl::StrCat("cannot read '", path, "'"));
   return text;
 }
 

@@ -47,6 +47,12 @@ Json entry_of(const Json& plan, size_t step, int64_t rows) {
           {"splits", plan.at("launch").at("wanted_splits")}};
 }
 
+// An object of texts.
+bool is_target(const Json& target) {
+  return target.is_object() &&
+         std::all_of(target.begin(), target.end(), [](const Json& field) { return field.is_string(); });
+}
+
 absl::StatusOr<Json> read_params(const std::string& path) {
   absl::StatusOr<Json> read = read_json_file(path);
   if (!read.ok()) return read.status();
@@ -55,7 +61,7 @@ absl::StatusOr<Json> read_params(const std::string& path) {
   const bool known = parts > 0 && json.value("lathe_params", Json()) == 1 &&
                      json.size() == 1 + parts + json.count("target") &&
                      json.value("entries", Json::array()).is_array() &&
-                     json.value("target", Json::object()).is_object();
+                     is_target(json.value("target", Json::object()));
   if (!known)
     return absl::InvalidArgumentError(absl::StrCat(path, ": no parameters that 'lathe plan' writes"));
   return read;

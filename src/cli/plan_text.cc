@@ -138,6 +138,17 @@ std::string facts_lines(const Json& facts, const std::string& indent) {
   return out;
 }
 
+std::string prediction(const Json& plan) {
+  const Json problem = plan.value("class", Json::object());
+  const auto is_range = [&](const char* lo, const char* hi) {
+    return problem.value(lo, int64_t{0}) != problem.value(hi, int64_t{0});
+  };
+  const bool is_open =
+      is_range("m_lo", "m_hi") || is_range("row_lo", "row_hi") || problem.value("op", "") == "elementwise";
+  return absl::StrCat(duration(plan.value("predicted_seconds", 0.0)),
+                      is_open ? " for the size that stands for its class" : "");
+}
+
 std::string choice_line(const Json& plan) {
   // A described device knows the splits it would ask for, a real one those a launch gets.
   const Json launch = plan.value("launch", Json::object());
@@ -174,7 +185,7 @@ std::string explain_text(const Json& plan) {
   }
   const std::string by = plan.value("chosen_by", "oracle");
   line("choice", absl::StrCat(choice_line(plan), by == "oracle" ? "" : absl::StrCat("  (the ", by, "'s)")));
-  line("predicted", duration(plan.value("predicted_seconds", 0.0)));
+  line("predicted", prediction(plan));
   line("numbers", plan.value("numeric_recipe", ""));
   line("key", plan.value("key", Json::object()).value("fingerprint", ""));
 

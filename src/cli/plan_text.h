@@ -13,6 +13,8 @@ absl::StatusOr<Json> explain(lathe_plan* plan);
 std::string config_line(const Json& config, int64_t splits);
 // The same of a whole plan: its own choice.
 std::string choice_line(const Json& plan);
+// "3.21 ms", and of what, where the class has requests of many sizes: one time stands for all of them.
+std::string prediction(const Json& plan);
 // "NVIDIA H200, sm_90a"
 std::string device_line(const Json& plan);
 // "3.21 ms", "45.0 us"

@@ -148,8 +148,7 @@ void print_text(const Report& r) {
     absl::PrintF("  rate       %.4g GB/s\n", r.bytes / median / 1e9);
   if (!r.plan.is_null()) {
     absl::PrintF("  device     %s\n", device_line(r.plan));
-    absl::PrintF("  plan       %s, predicted %s\n", choice_line(r.plan),
-                 duration(r.plan.value("predicted_seconds", 0.0)));
+    absl::PrintF("  plan       %s, predicted %s\n", choice_line(r.plan), prediction(r.plan));
   }
   absl::PrintF("  check      %s: %s\n", r.check.ok ? "right" : "WRONG", r.check.what);
   if (r.check.ok && r.check.worst > 0) {

@@ -129,6 +129,8 @@ def test_params(cache):
         assert params["target"]["arch"] == "sm_90a", params["target"]
         of_another = dict(params, target=dict(params["target"], arch="sm_80"))
         assert "params.json: it is of cuda sm_80" in compiled(of_another, code=2)
+        for target in (dict(params["target"], backend=5), dict(params["target"], arch=None), 5):
+            assert "params.json: no parameters" in compiled(dict(params, target=target), code=2)
         path.write_text(json.dumps(params))
         for verb in ("run", "dump"):
             result = subprocess.run([LATHE, verb, "matmul", "4x4x4", "--params", str(path)], capture_output=True, text=True, timeout=120)
@@ -263,6 +265,18 @@ def test_kernel_bench(cache):
         (folder / "sin.mlir").write_text(TALL)
         result = bench(folder, "--rows", 2)
         assert result.returncode == 0 and last_line(result.stdout) == "1 of 1 right", result
+        # A text that cannot be evaluated is not certified by its steps.
+        square = (PAYLOADS / "square.mlir").read_text()
+        constant = "  %numbers = arith.constant dense<[1.0, 2.0]> : tensor<2xf32>\n  %zero ="
+        assert "  %zero =" in square, square
+        (folder / "sin.mlir").write_text(square.replace("  %zero =", constant, 1))
+        result = bench(folder)
+        assert result.returncode == 1 and last_line(result.stdout) == "0 of 1 right", result
+        assert " unjudged " in result.stdout and "its text is not judged: " in result.stdout, result
+        # Nothing to add up: the result is what it begins as.
+        (folder / "sin.mlir").write_text(NOTHING_REDUCED)
+        result = bench(folder)
+        assert result.returncode == 0 and last_line(result.stdout) == "1 of 1 right", result
         # What does not fit memory is refused before any of it is taken, and the others run.
         large = (PAYLOADS / "bias_broadcast.mlir").read_text().replace("128x", "3000000000x")
         (folder / "large.mlir").write_text(large)
@@ -389,6 +403,11 @@ func.func @f(%x: tensor<{x}xf32>, %o: tensor<{result}xf32>) -> tensor<{result}xf
 
 
 TALL = elementwise("?x400", "(i, j) -> (i, j)", "20000x400")
+NOTHING_REDUCED = """func.func @f(%x: tensor<3x0xf32>, %w: tensor<0x4xf32>, %c: tensor<3x4xf32>) -> tensor<3x4xf32> {
+  %d = linalg.matmul ins(%x, %w : tensor<3x0xf32>, tensor<0x4xf32>) outs(%c : tensor<3x4xf32>) -> tensor<3x4xf32>
+  return %d : tensor<3x4xf32>
+}
+"""
 TWO_COPIES = """func.func @f(%x: tensor<?x4xf32>, %o: tensor<20000x4xf32>, %p: tensor<5x4xf32>) -> (tensor<20000x4xf32>, tensor<5x4xf32>) {
   %a = linalg.exp ins(%x : tensor<?x4xf32>) outs(%o : tensor<20000x4xf32>) -> tensor<20000x4xf32>
   %b = linalg.exp ins(%x : tensor<?x4xf32>) outs(%p : tensor<5x4xf32>) -> tensor<5x4xf32>
@@ -429,7 +448,9 @@ def test_refusals(cache):
         refused(ARGMAX_ROWS, 2, "p.mlir:9:10: dimension 0 of 'values' is 6, elsewhere 5")
         refused("", 1, "p.mlir: the module has no function")
         refused("module {\n" + mlp + "}\n" + mlp, 1, "p.mlir:", "no function")
-    assert "cannot read" in compile_payload(PAYLOADS / "none.mlir", cache=cache, code=2)
+    for path in (PAYLOADS / "none.mlir", PAYLOADS):
+        assert f"cannot read '{path}'" in compile_payload(path, cache=cache, code=2)
+    assert "--m-max: no step of" in compile_payload(PAYLOADS / "square.mlir", "--m-max", 3, cache=cache, code=2)
 
 
 for name, test in list(globals().items()):
