@@ -120,7 +120,7 @@ typedef struct lathe_context_options {
    * process executes: name no server outside a network that you trust. */
   const char* remote;
   /* What requests without a lathe_external do. DEFAULT: $LATHE_EXTERNAL, "off", "allow", "prefer" or "require", the latter
-   * three also as "prefer:onednn" (openblas, onednn, cublaslt, hipblaslt), else OFF: which libraries a machine has changes
+   * three also as "prefer:onednn" (LATHE_EXTERNAL_ONEDNN in lower case), else OFF: which libraries a machine has changes
    * no result unasked. */
   lathe_external_use external;
   lathe_external_library external_library;

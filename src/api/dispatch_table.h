@@ -51,7 +51,7 @@ struct DispatchEntry {
   // Set when every request of the class has the same launch config, so that no formula is evaluated on a hit.
   bool launch_is_fixed = false;
   LaunchConfig fixed_launch;
-  Plan plan;  // what the kernel was made of, and who chose it
+  Plan plan = {};  // what the kernel was made of, and who chose it
   ChosenBy by = ChosenBy::kOracle;
   bool without_external = false;  // of the answer without external libraries: one could not be used
 };

@@ -3,9 +3,11 @@
 #include <cstdio>
 #include <limits>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "api/raw_enum.h"
 #include "cache/remote_store.h"
@@ -195,10 +197,10 @@ absl::StatusOr<ExternalChoice> parse_external(absl::string_view text) {
             (use != ExternalUse::kOff && parse(text.substr(colon + 1), &choice.which));
   }
   if (known) return choice;
-  return absl::InvalidArgumentError(
-      absl::StrCat("LATHE_EXTERNAL=", text,
-                   " is none of off, allow, prefer, require, and the latter three with one of "
-                   ":openblas, :onednn, :cublaslt, :hipblaslt"));
+  const auto name = [](std::string* out, ExternalId id) { absl::StrAppend(out, ":", name_of(id)); };
+  return absl::InvalidArgumentError(absl::StrCat(
+      "LATHE_EXTERNAL=", text, " is none of off, allow, prefer, require, and the latter three with one of ",
+      absl::StrJoin(kExternalIds, ", ", name)));
 }
 
 absl::StatusOr<ExternalChoice> external(const lathe_context_options& options,
@@ -254,9 +256,10 @@ absl::StatusOr<ExternalChoice> read_external(absl::string_view what, const lathe
                                              const lathe_external_library& which) {
   if (raw(use) > LATHE_EXTERNAL_REQUIRE)
     return absl::InvalidArgumentError(absl::StrCat(what, ": external use ", raw(use), " is unknown"));
-  if (raw(which) > LATHE_EXTERNAL_HIPBLASLT)
+  const auto id = static_cast<ExternalId>(raw(which));
+  if (id != ExternalId::kAny && !absl::c_linear_search(kExternalIds, id))
     return absl::InvalidArgumentError(absl::StrCat(what, ": external library ", raw(which), " is unknown"));
-  const ExternalChoice choice = {static_cast<ExternalUse>(use), static_cast<ExternalId>(which)};
+  const ExternalChoice choice = {static_cast<ExternalUse>(use), id};
   const bool none = choice.use == ExternalUse::kDefault || choice.use == ExternalUse::kOff;
   if (none && choice.which != ExternalId::kAny)
     return absl::InvalidArgumentError(

@@ -11,13 +11,7 @@
 
 namespace lathe {
 absl::StatusOr<Json> parse_json(absl::string_view text, absl::string_view what) {
-  try {
-    return Json::parse(text.begin(), text.end());
-  } catch (const std::bad_alloc&) {
-    throw;
-  } catch (const std::exception& e) {
-    return absl::InvalidArgumentError(absl::StrCat(what, ": ", e.what()));
-  }
+  return read_json(what, [&] { return Json::parse(text.begin(), text.end()); });
 }
 
 namespace {
@@ -59,16 +53,11 @@ absl::StatusOr<Json> parse_json_file(absl::string_view text, absl::string_view w
       twice = absl::StrCat(what, ":", line, ": the key '", parsed.get<std::string>(), "' is there twice");
     return true;
   };
-  try {
-    Json json =
-        Json::parse(LineCounter(text.data(), &line), LineCounter(text.data() + text.size(), &line), see);
-    if (twice.empty()) return json;
-    return absl::InvalidArgumentError(twice);
-  } catch (const std::bad_alloc&) {
-    throw;
-  } catch (const std::exception& e) {
-    return absl::InvalidArgumentError(absl::StrCat(what, ": ", e.what()));
-  }
+  absl::StatusOr<Json> json = read_json(what, [&] {
+    return Json::parse(LineCounter(text.data(), &line), LineCounter(text.data() + text.size(), &line), see);
+  });
+  if (json.ok() && !twice.empty()) return absl::InvalidArgumentError(twice);
+  return json;
 }
 
 int64_t int_field(const Json& j, const char* name, int64_t lo, int64_t hi) {

@@ -63,8 +63,8 @@ struct CompileConfig {
   int32_t persistent = 0;  // workgroups launched, each taking several tiles; 0: one a tile
   int32_t raster =
       0;  // tiles along M that are visited before the next along N, for L2's sake; 0: in launch order
-  UkernelRef ukernel;
-  ExternalRef external;
+  UkernelRef ukernel = {};
+  ExternalRef external = {};
   bool operator==(const CompileConfig& o) const;
 };
 enum Split : int32_t { kNoSplit = 0, kMergeStep = 1, kMergeLast = 2, kMergeCluster = 3 };
