@@ -97,8 +97,8 @@ constexpr double kHiddenRate = 30e9;
 
 // By 4096 x 4096 on Zen 5 (40 GB/s), kNext, kNear and kBoth, in ms: of whole rows 2x4 2.24, 2.12, 2.37;
 // 4x6 2.64, 2.31, 2.62; 6x4 3.02, 2.48, 2.84; of f16 4x6 1.42, 1.12, 1.24; in two passes 1.58, 1.92, 1.86. In
-// blocks 5x4 2.70, 2.31, 2.82; 7x3 3.39, 2.79, 2.54; 8x3 2.65, 2.90, 2.59; 10x2 2.96, 3.82, 2.61. Cores no
-// faster than kHiddenRate have not been measured.
+// blocks 5x4 2.70, 2.31, 2.82; 7x3 3.39, 2.79, 2.54; 8x3 2.65, 2.90, 2.59; 10x2 2.96, 3.82, 2.61. Zen 4 (25
+// GB/s), kNext and kNear: of whole rows 2x4 2.80, 3.19; 2x8 2.68, 3.43; 3x6 2.61, 3.75; 4x6 2.85, 3.93.
 DotFetch fetch_of(const CpuRates& rates, const RegisterTile& t, int64_t m, bool in_blocks) {
   if (rates.core_bytes_per_second <= kHiddenRate) return DotFetch::kNext;
   if (t.rows >= m && t.columns >= 4) return DotFetch::kNear;

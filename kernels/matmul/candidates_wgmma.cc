@@ -135,6 +135,14 @@ std::string check(const GpuRates& rates, const MatmulSizes& s, const Row& r, con
   const int64_t shared = shape.shared_bytes + shape.static_bytes();
   if (shared > rates.shared_memory_bytes)
     return absl::StrCat("smem ", shared, " > ", int64_t(rates.shared_memory_bytes));
+  if (WgmmaShape::kAllRegisters > int64_t(rates.registers))
+    return absl::StrCat("registers ", WgmmaShape::kAllRegisters, " > ", int64_t(rates.registers));
+  if (double(shape.in.threads) > std::min(rates.max_threads, rates.threads_per_unit))
+    return absl::StrCat("threads ", shape.in.threads, " > ",
+                        int64_t(std::min(rates.max_threads, rates.threads_per_unit)));
+  const int64_t cluster = shape.in.cluster_m * shape.in.cluster_n * shape.in.cluster_k;
+  if (double(cluster) > rates.units)
+    return absl::StrCat("cluster ", cluster, " > units ", int64_t(rates.units));
   if (shape.in.stages < kLeastStages) return absl::StrCat("stages ", shape.in.stages, " < ", kLeastStages);
   if (r.swap && s.m > kSwapRows) return absl::StrCat("swap: M ", s.m, " > ", kSwapRows);
   if (r.swap && s.m > r.tile_m) return absl::StrCat("swap: M ", s.m, " > tile_m ", r.tile_m);

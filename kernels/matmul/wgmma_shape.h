@@ -79,6 +79,7 @@ struct WgmmaShape {
   int64_t resident = 0;  // workgroups of a compute unit
   // Registers of a producer's and of a consumer's threads; 0: as the kernel is launched.
   int64_t producer_registers = 0, consumer_registers = 0;
+  static constexpr int64_t kAllRegisters = 64 << 10;  // of a compute unit of sm_90, which are shared out
 
  private:
   WgmmaOperand operand(int64_t width, bool k_major, int64_t share) const;
@@ -88,7 +89,7 @@ struct WgmmaShape {
   // Limits of a compute unit of sm_90: shared memory, and what the system takes of it for each workgroup;
   // threads; registers for each thread of a warpgroup (CUDA Programming Guide, technical specifications).
   static constexpr int64_t kUnitShared = 228 << 10, kReservedShared = 1 << 10, kUnitThreads = 2048;
-  static constexpr int64_t kUnitRegisters = (64 << 10) / kWarpgroup, kThreadRegisters = 248;
+  static constexpr int64_t kUnitRegisters = kAllRegisters / kWarpgroup, kThreadRegisters = 248;
   // Beside the sums: of the loop over K, and of an epilogue that is more than a plain store, whose activation
   // is worked out for 8 neighbours at once (bf16 with gelu and a residual spills with 88).
   static constexpr int64_t kLoopRegisters = 56, kEpilogueRegisters = 96, kProducerRegisters = 40;

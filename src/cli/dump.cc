@@ -40,7 +40,7 @@ absl::Status dump(lathe_plan* plan, const Arguments& arguments) {
       names.push_back(stage.name);
       if (stage.name != arguments.text("stage", "")) continue;
       std::fwrite(stage.text.data(), 1, stage.text.size(), stdout);
-      return absl::OkStatus();
+      return status;
     }
     if (!status.ok()) return status;
     return absl::InvalidArgumentError(

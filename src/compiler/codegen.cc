@@ -69,7 +69,7 @@ constexpr PtxRow kPtxVersions[] = {
     {"sm_86", 71},    // the first with sm_86; CUDA 11.1
     {"sm_87", 74},    // the first with sm_87; CUDA 11.4
     {"sm_89", 78},    // the first with sm_89; CUDA 11.8
-    {"sm_90", 78},    // the first with sm_90; CUDA 11.8
+    {"sm_90", 80},    // the first with barrier.cluster.arrive.release; CUDA 12.0
     {"sm_90a", 80},   // the first with sm_90a: wgmma, tensor copies, setmaxnreg; CUDA 12.0
     {"sm_100a", 86},  // the first with sm_100a; CUDA 12.7
     {"sm_103a", 88},  // the first with sm_103a; CUDA 12.9

@@ -159,9 +159,21 @@ class Collector {
   std::set<std::string> seen_;
 };
 
+// The shipped devices, and one of sm_90, which those of a capability without a target of its own are taken
+// for.
+std::vector<DeviceFacts> devices() {
+  std::vector<DeviceFacts> all = shipped_facts();
+  DeviceFacts later = shipped_facts("sm_90a");
+  later.name += " as sm_90";
+  later.target.arch = "sm_90";
+  all.push_back(later);
+  return all;
+}
+
 template <typename Visit>
 void for_each_device(Backend backend, Visit visit) {
-  for (const DeviceFacts& facts : shipped_facts())
+  static const std::vector<DeviceFacts> all = devices();
+  for (const DeviceFacts& facts : all)
     if (facts.target.backend == backend) visit(facts);
 }
 

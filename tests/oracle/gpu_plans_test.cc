@@ -69,6 +69,39 @@ std::string defect(const DeviceFacts& facts, const ProblemClass& c, const Plan& 
 }
 
 // Every legal plan, since a tuner may take any, of every layer and M on every device; forms by turns.
+// A device that has less of something than those that "wgmma" was made for.
+TEST(GpuPlans, WgmmaKeepsToWhatADeviceHas) {
+  const ProblemClass c = [] {
+    ProblemClass made = matmul_class(DType::kBF16, DType::kBF16, 7168, 8192, m_bucket(4096));
+    made.trans_b = 1;
+    return with_alignment(made, Alignment::k16, /*is_cpu=*/false);
+  }();
+  const struct {
+    const char* fact;
+    double value;
+    const char* why;
+    bool every;  // whether it refuses all of them
+  } cases[] = {{"max_workgroup_size", 256, "threads 384 > 256", false},
+               {"threads_per_unit", 256, "threads 384 > 256", false},
+               {"registers_per_unit", 32768, "registers 65536 > 32768", true},
+               {"compute_units", 1, "cluster 2 > units 1", false}};
+  for (const auto& [fact, value, why, every] : cases) {
+    DeviceFacts f = shipped_facts("sm_90a");
+    f.facts.at(fact).value = value;
+    const auto answer = rank_plans(c, f, {1, 0});
+    ASSERT_TRUE(answer.ok()) << fact << " " << answer.status();
+    size_t refused = 0, legal = 0;
+    for (size_t i = 0; i < answer->ranked.size(); ++i) {
+      const RankedPlan& r = answer->ranked[i];
+      if (r.plan.config.kernel != "wgmma") continue;
+      legal += i < answer->legal;
+      refused += r.rejection == why;
+    }
+    EXPECT_GT(refused, 0u) << fact;
+    EXPECT_EQ(legal == 0, every) << fact;
+  }
+}
+
 TEST(GpuPlans, NoneIsBeyondItsDevice) {
   struct Form {
     DType in, out;

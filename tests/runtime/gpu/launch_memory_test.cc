@@ -14,6 +14,10 @@ using ::testing::Each;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
+int32_t m_of(const fake_driver::Launch& launch) {
+  return launch.parameter<int32_t>(offsetof(ArgumentBlock, m));
+}
+
 class GpuLaunchMemory : public FakeGpu {
  protected:
   GpuLaunchMemory() : kernel_(load(*driver_, artifact_of({step_of("k")}))) {}
@@ -317,7 +321,7 @@ TEST_F(GpuLaunchMemory, ThreadsLaunchAtOnce) {
   std::map<char*, std::pair<void*, int>> owners;
   for (const fake_driver::Launch& launch : state_->launches) {
     const bool per_thread = reinterpret_cast<uintptr_t>(launch.stream) == 2;
-    const std::pair<void*, int> owner = {launch.stream, per_thread ? launch.parameter<int32_t>(176) : 0};
+    const std::pair<void*, int> owner = {launch.stream, per_thread ? m_of(launch) : 0};
     const auto [at, inserted] = owners.emplace(launch.parameter<char*>(7 * 8), owner);
     EXPECT_EQ(at->second, owner);
   }
@@ -351,7 +355,7 @@ TEST_F(GpuLaunchMemory, AThreadsMergeFollowsItsOwnPartialResults) {
     const fake_driver::Launch &partial = state_->launches[i], &merged = state_->launches[i + 1];
     ASSERT_EQ(partial.symbol, "partial") << i;
     ASSERT_EQ(merged.symbol, "merge") << i;
-    ASSERT_EQ(partial.parameter<int32_t>(176), merged.parameter<int32_t>(176)) << "M names the launch";
+    ASSERT_EQ(m_of(partial), m_of(merged)) << "M names the launch";
   }
 }
 
