@@ -184,6 +184,19 @@ double predict(const CandidateContext& context, const GpuRates& rates, const Mat
          gpu_merge_seconds(rates, s, splits, split, tiles_m * tiles_n);
 }
 
+// What ptxas 13.0 makes of products of 8-bit floats for sm_90 and sm_100a spills beside the sums of 64x64 (16
+// to 196 bytes), and beside those of 64x32 and 32x64 where a stage has 128 bytes of a row (28 to 96) or its
+// elements pass through registers (16 to 96); with 64 bytes that are copied past them there are no spills.
+std::string spill_refusal(const CandidateContext& context, const Row& r) {
+  const ProblemClass& c = context.problem;
+  const int sm = sm_version(context.facts.target);
+  if (!is_f8(c.a) || sm < 90 || sm >= 120) return "";
+  const int64_t sums = int64_t{r.warp_m} * r.warp_n,
+                most = r.depth > 64 || c.alignment != Alignment::k16 ? 1024 : 2048;
+  if (sums <= most) return "";
+  return absl::StrCat(name_of(c.a), " on ", context.facts.target.arch, ": sums of a warp ", sums, " > ", most);
+}
+
 // Why the class is not for this family at all.
 std::string refusal(const CandidateContext& context) {
   const ProblemClass& c = context.problem;
@@ -210,7 +223,9 @@ void append_tile(const CandidateContext& context, const Row& r, const MmaShape& 
   const GpuRates rates(context.facts);
   const MatmulSizes s(c);
   config.raster = raster_of(c, r, rates.units * resident_of(rates, shape));
-  if (std::string reason = check(rates, s, r, shape); !reason.empty()) {
+  std::string reason = check(rates, s, r, shape);
+  if (reason.empty()) reason = spill_refusal(context, r);
+  if (!reason.empty()) {
     config.split = kNoSplit;
     return out->push_back(rejected(config, std::move(reason)));
   }
