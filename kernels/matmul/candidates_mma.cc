@@ -194,7 +194,8 @@ std::string spill_refusal(const CandidateContext& context, const Row& r) {
   const int64_t sums = int64_t{r.warp_m} * r.warp_n,
                 most = r.depth > 64 || c.alignment != Alignment::k16 ? 1024 : 2048;
   if (sums <= most) return "";
-  return absl::StrCat(name_of(c.a), " on ", context.facts.target.arch, ": sums of a warp ", sums, " > ", most);
+  return absl::StrCat(name_of(c.a), " on ", context.facts.target.arch, ": sums of a warp ", sums, " > ",
+                      most);
 }
 
 // Why the class is not for this family at all.
