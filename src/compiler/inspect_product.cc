@@ -72,9 +72,12 @@ Value uncast(Value value) {
 // An operand of the product, widened without a change of any value; integers to floats of 16 bits at least,
 // which hold all bytes.
 Value widened(Value value) {
-  if (auto cast = value.getDefiningOp<arith::SIToFPOp>(); cast && cast.getType().getIntOrFloatBitWidth() < 16)
-    return value;
-  return uncast<arith::ExtFOp, arith::ExtSIOp, arith::SIToFPOp>(value);
+  for (Operation* cast = value.getDefiningOp();
+       isa_and_nonnull<arith::ExtFOp, arith::ExtSIOp, arith::SIToFPOp>(cast); cast = value.getDefiningOp()) {
+    if (isa<arith::SIToFPOp>(cast) && value.getType().getIntOrFloatBitWidth() < 16) break;
+    value = cast->getOperand(0);
+  }
+  return value;
 }
 
 // Floats may be rounded between the product and the sum, and the sum itself: one computed more exactly is as

@@ -47,6 +47,18 @@ TEST(ConfigLine, SaysWhoMergesSplits) {
   EXPECT_THAT(config_line(config({{"split", 2}}), 1), Not(HasSubstr("splits")));
 }
 
+// One time stands for every size of a class; where there is one size it is that one's.
+TEST(PlanText, APredictionSaysWhatItIsOf) {
+  const auto of = [](Json problem) {
+    return prediction({{"predicted_seconds", 2e-3}, {"class", std::move(problem)}});
+  };
+  const std::string alone = duration(2e-3), shared = alone + " for the size that stands for its class";
+  EXPECT_EQ(of({{"op", "matmul"}, {"m_lo", 5}, {"m_hi", 5}}), alone);
+  EXPECT_EQ(of({{"op", "matmul"}, {"m_lo", 17}, {"m_hi", 32}}), shared);
+  EXPECT_EQ(of({{"op", "argmax"}, {"m_lo", 1}, {"m_hi", 1}, {"row_lo", 1}, {"row_hi", 1024}}), shared);
+  EXPECT_EQ(of({{"op", "elementwise"}}), shared);
+}
+
 // Of each kind the fastest where some are measured, else the one predicted fastest, else why there is none.
 TEST(ExplainText, ShowsTheBestOfEachKind) {
   const auto candidate = [](const Json& set, const Json& more) {
