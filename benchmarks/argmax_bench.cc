@@ -44,9 +44,13 @@ class ArgmaxBench {
 
   bool measure(const Kind& kind, int64_t rows, int64_t n, bool cached) {
     const size_t bytes = static_cast<size_t>(rows * n) * kind.bytes;
-    if (bench_.pool->copies(bytes) == 0) return true;
-    std::vector<int64_t> indices(static_cast<size_t>(rows), -1), expected(static_cast<size_t>(rows), -1);
     if (cached && bytes > kCachedBytes) return true;
+    if (bench_.pool->copies(bytes) == 0) {
+      std::fprintf(stderr, "argmax %s %ldx%ld: left out, it does not fit the pool (--pool_bytes)\n",
+                   kind.name, static_cast<long>(rows), static_cast<long>(n));
+      return true;
+    }
+    std::vector<int64_t> indices(static_cast<size_t>(rows), -1), expected(static_cast<size_t>(rows), -1);
     size_t next = 0;
     const auto logits = [&] { return bench_.pool->copy(bytes, cached ? 0 : next++); };
     bool failed = false;

@@ -1,8 +1,10 @@
 // What a call costs when its kernel is cached: against the kernel's bare call, with every allocation counted.
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <cstdio>
 #include <cstdlib>
+#include <thread>
 
 #include "api/dispatch_table.h"
 #include "bare_task.h"
@@ -99,7 +101,7 @@ bool bench_dispatch(const Options& options) {
 
   // The same call from several threads: a lock would show.
   constexpr int kCalls = 200'000;
-  const int callers = options.threads > 1 ? options.threads : 2;
+  const int callers = std::max({2, options.threads, static_cast<int>(std::thread::hardware_concurrency())});
   const double start = now_seconds();
   on_threads(callers, [&](int) {
     std::vector<float> own(kM * kN);

@@ -3,10 +3,12 @@
 #include <cmath>
 #include <cstdio>
 #include <cstring>
+#include <limits>
 
 #include "contest.h"
 #include "options.h"
 #include "report.h"
+#include "sample_check.h"
 
 namespace lathe::bench {
 namespace {
@@ -35,7 +37,8 @@ class HeadBench {
                    static_cast<long>(g.k), name);
       return true;
     }
-    std::vector<float> a(static_cast<size_t>(g.m * g.k)), logits(static_cast<size_t>(g.m * g.n));
+    std::vector<float> a(static_cast<size_t>(g.m * g.k)),
+        logits(static_cast<size_t>(g.m * g.n), std::numeric_limits<float>::quiet_NaN());
     std::memcpy(a.data(), bench_.pool->data(), weight_bytes(g.element, static_cast<size_t>(g.m * g.k)));
     std::vector<int64_t> indices(static_cast<size_t>(g.m), -1);
     size_t next = 0;
@@ -61,7 +64,9 @@ class HeadBench {
     next = 0;
     alone.call();
     if (failed) return succeeded(LATHE_INTERNAL, lathe_last_error());
-    if (!agrees(g, logits, indices)) return false;
+    if (!is_right(g, "matmul", a.data(), bench_.pool->copy(bytes, 0), logits.data(), bench_.options.seed) ||
+        !agrees(g, logits, indices))
+      return false;
     ContestOptions contest;
     contest.seconds = bench_.options.seconds;
     const std::vector<Standing> standings = run_contest({fused, alone}, contest);

@@ -86,9 +86,12 @@ std::vector<Shape> read_shapes() {
       continue;
     const bool all = std::find(wanted.begin(), wanted.end(), "all") != wanted.end();
     if (!all && std::find(wanted.begin(), wanted.end(), fields[0]) == wanted.end()) continue;
-    if (shape.n * shape.k * 4 > absl::GetFlag(FLAGS_max_bytes) || !seen.insert({shape.n, shape.k}).second)
-      continue;
+    if (!seen.insert({shape.n, shape.k}).second) continue;
     shape.name = fields[0] + "/" + fields[1];
+    if (shape.n * shape.k * 4 > absl::GetFlag(FLAGS_max_bytes)) {
+      std::fprintf(stderr, "%s: left out, more than --max_bytes\n", shape.name.c_str());
+      continue;
+    }
     shapes.push_back(shape);
   }
   return shapes;
@@ -168,8 +171,15 @@ bool run(const Options& options) {
   constexpr size_t kPoolLimit = size_t{1500} << 20;
   size_t pool_bytes = options.pool_bytes;
   if (pool_bytes == 0) {
-    pool_bytes = std::min({4 * std::max<size_t>(machine.last_level_cache_bytes, 16 << 20), kPoolLimit,
-                           machine.memory_bytes / 3});
+    // Of a weight that is four times the cache itself, one.
+    pool_bytes = 4 * std::max<size_t>(machine.last_level_cache_bytes, 16 << 20);
+    const auto hold = [&](const std::vector<Shape>& weights) {
+      for (const Shape& w : weights)
+        pool_bytes = std::max(pool_bytes, static_cast<size_t>(w.n * w.k) * 4 + (4 << 20));
+    };
+    if (wants("matmul") || wants("oracle")) hold(options.shapes);
+    if (wants("head")) hold(options.heads);
+    pool_bytes = std::min({pool_bytes, kPoolLimit, machine.memory_bytes / 3});
   }
   Pool pool(pool_bytes, options.seed);
   pool.fill(Element::kF32);

@@ -11,75 +11,18 @@
 #include "matmul_summary.h"
 #include "options.h"
 #include "report.h"
+#include "sample_check.h"
 
 namespace lathe::bench {
 namespace {
 
 struct Problem : Gemm {
   std::string name;
-  bool odd = false;
+  Sizes sizes = Sizes::kLayer;
 };
 constexpr int64_t kManyRows = 512;  // from here on two threads are measured against one
 
 const char* name_of(Element element) { return kNamedElements[static_cast<int>(element)].name; }
-
-double value_at(const void* data, Element element, int64_t i) {
-  switch (element) {
-    case Element::kF32: return static_cast<const float*>(data)[i];
-    case Element::kF16:
-    case Element::kF16Weights: return static_cast<double>(static_cast<const _Float16*>(data)[i]);
-    case Element::kI8: return static_cast<const int8_t*>(data)[i];
-    case Element::kBF16:
-    case Element::kBF16Weights: break;
-    case Element::kQ4:
-    case Element::kQ4Int8: {
-      const uint8_t* block = static_cast<const uint8_t*>(data) + i / 32 * 18;
-      _Float16 scale;
-      std::memcpy(&scale, block, 2);
-      const int byte = block[2 + i % 16];
-      return static_cast<double>(scale) * ((i % 32 < 16 ? byte & 15 : byte >> 4) - 8);
-    }
-  }
-  const uint32_t bits = uint32_t{static_cast<const uint16_t*>(data)[i]} << 16;
-  float x;
-  std::memcpy(&x, &bits, 4);
-  return x;
-}
-
-// Samples of D against float64, within the error that any order of f32 sums stays well below. A column
-// sampled is computed for its row alone.
-bool is_right(const Problem& p, const void* a, const void* b, const void* d, uint64_t seed) {
-  std::mt19937_64 engine(seed);
-  for (int sample = 0; sample < 64; ++sample) {
-    const int64_t i = static_cast<int64_t>(engine() % static_cast<uint64_t>(p.m));
-    const int64_t j = static_cast<int64_t>(engine() % static_cast<uint64_t>(p.n));
-    double sum = 0, magnitude = 0, largest = 0, weights = 0;
-    const Element of_a = activations_of(p.element);
-    for (int64_t q = 0; q < p.k; ++q) {
-      const double x = value_at(a, of_a, i * p.k + q),
-                   w = value_at(b, p.element, p.trans_b ? j * p.k + q : q * p.n + j);
-      sum += x * w;
-      magnitude += std::fabs(x * w);
-      largest = std::max(largest, std::fabs(x));
-      weights += std::fabs(w);
-    }
-    // Where A is rounded to bytes: in every product half a 127th of its block's largest, which is none above
-    // the row's.
-    const double rounded = p.element == Element::kQ4Int8 ? largest * weights * (0.5 / 127 + 0x1p-20) : 0;
-    const bool exact = p.element == Element::kI8;
-    const double bound =
-        exact ? 0 : 6 * std::sqrt(static_cast<double>(p.k) + 4) * 0x1p-24 * magnitude + rounded;
-    const int64_t at = i * p.n + j;
-    const double got =
-        exact ? static_cast<const int32_t*>(d)[at] : static_cast<double>(static_cast<const float*>(d)[at]);
-    if (!(std::fabs(got - sum) <= bound)) {
-      std::fprintf(stderr, "%s m=%ld: (%ld, %ld) is %g, expected %g within %g\n", p.name.c_str(),
-                   static_cast<long>(p.m), static_cast<long>(i), static_cast<long>(j), got, sum, bound);
-      return false;
-    }
-  }
-  return true;
-}
 
 constexpr char kOwnF32[] = "own f32", kPacked[] = "packed", kOneThread[] = "one thread";
 bool is_peer(const Standing& s) { return s.name != kOwnF32 && s.name != kPacked && s.name != kOneThread; }
@@ -150,8 +93,11 @@ class MatmulBench {
   bool ok() const { return device_.ok() && one_thread_.ok(); }
 
   bool measure(const Problem& p) {
-    if (2.0 * static_cast<double>(p.m) * static_cast<double>(p.n * p.k) > bench_.options.max_flop)
+    if (2.0 * static_cast<double>(p.m) * static_cast<double>(p.n * p.k) > bench_.options.max_flop) {
+      std::fprintf(stderr, "%s, M = %ld: left out, more than --max_gflop\n", p.name.c_str(),
+                   static_cast<long>(p.m));
       return true;
+    }
     if (is_q4(p.element) && (p.k % 32 != 0 || !p.trans_b)) return true;
     const size_t weight_bytes = bench::weight_bytes(p.element, static_cast<size_t>(p.n * p.k));
     const size_t f32_bytes = static_cast<size_t>(p.n * p.k) * 4;
@@ -159,8 +105,8 @@ class MatmulBench {
       std::fprintf(stderr, "%s: %zu bytes do not fit the pool\n", p.name.c_str(), f32_bytes);
       return true;
     }
-    std::vector<char> a = bench_.pool->activations(p.element, static_cast<size_t>(p.m * p.k));
-    a.resize(static_cast<size_t>(p.m * p.k) * 4);  // so that f32's own run has its A
+    const auto activations = static_cast<size_t>(p.m * p.k);
+    std::vector<char> a = bench_.pool->activations(p.element, activations), a_of_f32;
     std::vector<float> d(static_cast<size_t>(p.m * p.n));
     std::mt19937_64 engine(bench_.options.seed + static_cast<uint64_t>(p.m));
 
@@ -182,7 +128,7 @@ class MatmulBench {
       next = 0;
       std::fill(d.begin(), d.end(), std::numeric_limits<float>::quiet_NaN());
       entrant.call();
-      return failed || !is_right(p, a.data(), bench_.pool->copy(weight_bytes, 0), d.data(), engine());
+      return failed || !is_right(p, p.name, a.data(), bench_.pool->copy(weight_bytes, 0), d.data(), engine());
     };
     if (wrong(entrants[0])) return failed && succeeded(LATHE_INTERNAL, lathe_last_error());
     // A peer that is wrong is named and left out (oneDNN's products of bytes saturate on AVX2).
@@ -200,7 +146,7 @@ class MatmulBench {
         std::fill(d.begin(), d.end(), std::numeric_limits<float>::quiet_NaN());
         const lathe_matmul_desc desc = packed.with(plain, packed.data.data());
         if (!succeeded(lathe_matmul(device_.get(), nullptr, &desc), "packed")) return false;
-        if (!is_right(p, a.data(), bench_.pool->copy(weight_bytes, 0), d.data(), engine())) {
+        if (!is_right(p, p.name, a.data(), bench_.pool->copy(weight_bytes, 0), d.data(), engine())) {
           std::fprintf(stderr, "packed is wrong\n");
           return false;
         }
@@ -212,13 +158,14 @@ class MatmulBench {
                             }});
       }
     }
-    // What the numbers are as f32 does not matter to its time.
+    // What a weight's numbers are as f32 does not matter to its time.
     Gemm f32 = p;
     f32.element = Element::kF32;
     if (p.element != Element::kF32) {
+      a_of_f32 = bench_.pool->activations(Element::kF32, activations);
       entrants.push_back({kOwnF32, [&] {
                             const lathe_matmul_desc desc =
-                                linear(f32, a.data(), bench_.pool->copy(f32_bytes, next++), d.data());
+                                linear(f32, a_of_f32.data(), bench_.pool->copy(f32_bytes, next++), d.data());
                             if (lathe_matmul(device_.get(), nullptr, &desc) != LATHE_OK) failed = true;
                           }});
       entrants.back().call();
@@ -267,7 +214,7 @@ class MatmulBench {
       if (is_peer(*peer) && (best == nullptr || peer->seconds < best->seconds)) best = &*peer;
     const auto figures = [&](const Standing& s) {
       const auto over = [&](const Standing* other) { return other ? paired_ratio(s, *other).median : 0; };
-      return MatmulFigures{p.element, p.m, p.odd, over(best), limit / s.seconds, over(own), over(one)};
+      return MatmulFigures{p.element, p.m, p.sizes, over(best), limit / s.seconds, over(own), over(one)};
     };
     summary_.add("plain", figures(ours));
     if (packed != nullptr) summary_.add("packed", figures(*packed));
@@ -312,20 +259,20 @@ bool bench_matmul(const Bench& bench) {
     const auto& wanted = options.matmul_dtypes;
     if (std::find(wanted.begin(), wanted.end(), name) == wanted.end()) continue;
     bench.pool->fill(element);
-    const auto measure = [&, element = element](const Shape& weight, int64_t m, bool odd) {
-      return matmul.measure({{m, weight.n, weight.k, options.trans_b, element}, weight.name, odd});
+    const auto measure = [&, element = element](const Shape& weight, int64_t m, Sizes sizes) {
+      return matmul.measure({{m, weight.n, weight.k, options.trans_b, element}, weight.name, sizes});
     };
-    const auto measure_all = [&](const Shape& weight, bool odd) {
+    const auto measure_all = [&](const Shape& weight, Sizes sizes) {
       for (const std::vector<int64_t>* list : {&options.decode_m, &options.prefill_m})
         for (int64_t m : *list)
-          if (!measure(weight, m, odd)) return false;
+          if (!measure(weight, m, sizes)) return false;
       return true;
     };
-    if (options.ragged && !measure({"ragged", 456, 51234}, 123, true)) return false;
+    if (options.ragged && !measure({"ragged", 456, 51234}, 123, Sizes::kRagged)) return false;
     for (const Shape& shape : options.odd)
-      if (!measure_all(shape, true)) return false;
+      if (!measure_all(shape, Sizes::kOdd)) return false;
     for (const Shape& shape : options.shapes)
-      if (!measure_all(shape, false)) return false;
+      if (!measure_all(shape, Sizes::kLayer)) return false;
   }
   bench.pool->fill(Element::kF32);  // as it was
   matmul.report();

@@ -10,11 +10,13 @@
 
 namespace lathe::bench {
 
+enum class Sizes { kLayer, kRagged, kOdd };  // of a weight: a model's, the ragged split-K case, odd ones
+
 // One shape's figures, each a ratio in which more is better; 0: not measured.
 struct MatmulFigures {
   Element element = Element::kF32;
   int64_t m = 0;
-  bool odd = false;         // the ragged split-K case, or a weight of odd sizes
+  Sizes sizes = Sizes::kLayer;
   double of_best_peer = 0;  // its time over Lathe's
   double of_roofline = 0;   // the roofline's time over Lathe's
   double of_own_f32 = 0;

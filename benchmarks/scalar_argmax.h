@@ -1,4 +1,5 @@
-// What a programmer writes without a library: one loop, optimised by the compiler for this machine.
+// What a programmer writes without a library: loops over numbers none of which is a NaN, vectorised by the
+// compiler for this machine (which it is an error if they are not).
 #pragma once
 
 #include <cstdint>

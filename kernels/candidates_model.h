@@ -139,8 +139,8 @@ struct GpuRates {
         l2_bytes(facts.fact_or("l2_bytes", 4 << 20)),
         shared_memory_bytes(facts.fact_or("shared_memory_bytes", 48 << 10)),
         registers(facts.fact_or("registers_per_unit", 65536)),
-        max_threads(facts.fact_or("max_workgroup_size", 1024)),
         threads_per_unit(facts.fact_or("threads_per_unit", 2048)),
+        max_threads(std::min(facts.fact_or("max_workgroup_size", 1024), threads_per_unit)),
         launch_seconds(facts.fact_or("launch_seconds", 3e-6)),
         flops(facts.fact_or("flops_f32", 10e12)) {}
 
@@ -156,8 +156,8 @@ struct GpuRates {
 
   bool rocm;
   int32_t wave;
-  double units, clock_hz, memory_bytes_per_second, l2_bytes, shared_memory_bytes, registers, max_threads;
-  double threads_per_unit;
+  double units, clock_hz, memory_bytes_per_second, l2_bytes, shared_memory_bytes, registers;
+  double threads_per_unit, max_threads;  // of a unit and of a workgroup
   double launch_seconds, flops;
 
  private:

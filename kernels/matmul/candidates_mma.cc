@@ -127,7 +127,10 @@ std::string check(const GpuRates& rates, const MatmulSizes& s, const Row& r, con
 }
 
 // Of f16's rate.
-double relative_rate(DType t) { return t == DType::kF32 ? 0.5 : size_of(t) == 1 ? 2 : 1; }
+double relative_rate(DType t, const Target& target) {
+  if (t == DType::kF32) return 0.5;
+  return size_of(t) == 1 && !(is_f8(t) && widens_f8(target.arch)) ? 2 : 1;
+}
 
 // Tiles along M that neighbouring workgroups take before the next along N, so that about a square of D is
 // under way; 0 where the launch order does as well, whatever M is.
@@ -157,10 +160,12 @@ double predict(const CandidateContext& context, const GpuRates& rates, const Mat
 
   // Cycles of one block of K of one tile.
   const DType type = context.problem.a;
-  const double matrix = context.facts.fact_or("flops_matrix_f16", 8 * rates.flops) * relative_rate(type);
+  const Target& target = context.facts.target;
+  const double matrix =
+      context.facts.fact_or("flops_matrix_f16", 8 * rates.flops) * relative_rate(type, target);
   const double busy = 0.75 + 0.25 * std::min(1.0, together * shape.warps() / kBusyWarps);
   const double products = 2.0 * r.tile_m * r.tile_n * shape.tile_k / (matrix / rates.units / rates.clock_hz) /
-                          (matrix_efficiency(sm_version(context.facts.target)) * busy);
+                          (matrix_efficiency(sm_version(target)) * busy);
   const double shared =
       (shape.warps() * (r.warp_m + r.warp_n) * depth + elements * s.input_bytes) / kSharedBytesPerCycle;
   const double compute =
@@ -184,18 +189,28 @@ double predict(const CandidateContext& context, const GpuRates& rates, const Mat
          gpu_merge_seconds(rates, s, splits, split, tiles_m * tiles_n);
 }
 
-// What ptxas 13.0 makes of products of 8-bit floats for sm_90 and sm_100a spills beside the sums of 64x64 (16
-// to 196 bytes), and beside those of 64x32 and 32x64 where a stage has 128 bytes of a row (28 to 96) or its
-// elements pass through registers (16 to 96); with 64 bytes that are copied past them there are no spills.
-std::string spill_refusal(const CandidateContext& context, const Row& r) {
+// What ptxas 13.0 would spill. Where it widens 8-bit floats, beside the sums of 64x64 16 to 196 bytes; beside
+// those of 64x32 and 32x64 16 to 96 where a stage has 128 bytes of a row or its elements pass through
+// registers; and where both are so, beside those of 32x32 16 to 104. Of operands along M and along N that
+// pass through registers in pairs, 16 words of each a thread: 368 to 624 bytes on every target, none with 8
+// and 16 of them.
+std::string spill_refusal(const CandidateContext& context, const Row& r, const MmaShape& shape) {
   const ProblemClass& c = context.problem;
-  const int sm = sm_version(context.facts.target);
-  if (!is_f8(c.a) || sm < 90 || sm >= 120) return "";
-  const int64_t sums = int64_t{r.warp_m} * r.warp_n,
-                most = r.depth > 64 || c.alignment != Alignment::k16 ? 1024 : 2048;
-  if (sums <= most) return "";
-  return absl::StrCat(name_of(c.a), " on ", context.facts.target.arch, ": sums of a warp ", sums, " > ",
-                      most);
+  const bool staged = !shape.copies_chunks();
+  if (is_f8(c.a) && widens_f8(context.facts.target.arch)) {
+    const bool deep = r.depth > 64;
+    const int64_t sums = int64_t{r.warp_m} * r.warp_n, most = staged && deep   ? 512
+                                                              : staged || deep ? 1024
+                                                                               : 2048;
+    if (sums > most)
+      return absl::StrCat(name_of(c.a), " on ", context.facts.target.arch, ": sums of a warp ", sums, " > ",
+                          most);
+  }
+  if (staged && shape.element_bytes == 2 && !shape.a_k_contiguous && !shape.b_k_contiguous) {
+    const int64_t words = std::min(r.tile_m, r.tile_n) * r.depth / 4 / shape.threads();
+    if (words > 8) return absl::StrCat("words of a thread of each operand ", words, " > 8");
+  }
+  return "";
 }
 
 // Why the class is not for this family at all.
@@ -225,7 +240,7 @@ void append_tile(const CandidateContext& context, const Row& r, const MmaShape& 
   const MatmulSizes s(c);
   config.raster = raster_of(c, r, rates.units * resident_of(rates, shape));
   std::string reason = check(rates, s, r, shape);
-  if (reason.empty()) reason = spill_refusal(context, r);
+  if (reason.empty()) reason = spill_refusal(context, r, shape);
   if (!reason.empty()) {
     config.split = kNoSplit;
     return out->push_back(rejected(config, std::move(reason)));

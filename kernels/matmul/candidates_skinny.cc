@@ -144,16 +144,18 @@ constexpr int64_t kMostFmaRows = 8;
 
 // Units that leave a thread's registers room for the rest; one more spilled, 4 to 68 bytes. Rounding to tf32
 // and where weights' tails lie take a few registers, and before sm_90 so does what merges splits.
-int64_t most_units(const SkinnyInput& in, int sm) {
-  const int64_t most = sm < 90 ? 2 : 3;
+// Where ptxas widens 8-bit floats, 512 threads have no more than 128 registers each: 40 bytes.
+int64_t most_units(const ProblemClass& c, const SkinnyInput& in, const Target& target) {
+  const int64_t most = sm_version(target) < 90 ? 2 : 3;
   if (!in.matrix) return in.rows > 4 ? 2 : most;
   if (in.rows <= 8) return most;
-  return SkinnyShape(in).tail != 0 ? 1 : in.element_bytes == 4 ? 2 : most;
+  if (SkinnyShape(in).tail != 0) return 1;
+  const bool widens = is_f8(c.b) && widens_f8(target.arch);
+  return in.element_bytes == 4 || (widens && in.threads > 256) ? 2 : most;
 }
 
 SkinnyInput input_of(const CandidateContext& context, const Row& r, const AmdForm& form) {
   const ProblemClass& c = context.problem;
-  const int sm = sm_version(context.facts.target);
   SkinnyInput in;
   in.amd = context.facts.target.backend == Backend::kRocm;
   in.rows = representative_m(c), in.k = c.k, in.n = c.n;
@@ -165,7 +167,7 @@ SkinnyInput input_of(const CandidateContext& context, const Row& r, const AmdFor
     in.wave = wave_size(context.facts.target);
     in.lane_groups = form.instruction ? form.instruction->groups : 1;
   } else {
-    in.unroll_k = std::min<int64_t>(r.unroll_k, most_units(in, sm));
+    in.unroll_k = std::min<int64_t>(r.unroll_k, most_units(c, in, context.facts.target));
   }
   in.tile_n = 1, in.tile_k = SkinnyShape::kSplitMultiple;
   in.group = r.warps_n * SkinnyShape(in).warp_columns;
@@ -324,6 +326,8 @@ std::string check_choice(const GpuRates& rates, const Choice& c) {
     return absl::StrCat("registers of a thread ", int64_t(amd_registers(c.shape, c.form)), " > ",
                         kMostAmdRegisters);
   if (c.resident < 1) return kNoPlace;
+  if (c.split == kMergeCluster && double(c.splits) > rates.units)
+    return absl::StrCat("cluster of ", c.splits, " > units ", int64_t(rates.units));
   return "";
 }
 

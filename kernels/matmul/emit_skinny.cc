@@ -139,11 +139,11 @@ LogicalResult emit_skinny(Emit& e, GpuKernel& kernel, const GpuStep& step) {
   t.instruction = amd.instruction, t.lanes = amd.lanes;
   if (!kernel.rocm()) {
     // Registers are what keeps weights in flight: the assembler is to leave room for as many threads as the
-    // plan counts on. Of 8-bit floats on Hopper and the data centre's Blackwell ptxas 13.0, told so, takes
-    // all 128 registers and spills 4 to 32 bytes; left alone 100 to 108, and none.
+    // plan counts on. Where it widens 8-bit floats ptxas 13.0, told so, takes all 128 registers and spills 4
+    // to 32 bytes; left alone 100 to 108, and none.
     const Type element = t.view(1).element;
     const bool f8 = isa<FloatType>(element) && element.getIntOrFloatBitWidth() == 8;
-    if (!f8 || !(kernel.arch().starts_with("sm_9") || kernel.arch().starts_with("sm_10"))) {
+    if (!f8 || !widens_f8(kernel.arch().str())) {
       const int64_t resident = SkinnyShape::kUnitThreads / kernel.threads();
       kernel.facts.function_attributes.emplace_back("nvvm.minctasm", std::to_string(resident));
     }

@@ -12,6 +12,12 @@
 
 namespace lathe {
 
+// Hopper and the data centre's Blackwell have no mma.sync of 8-bit floats: ptxas 13.0 makes two of f16 of
+// one, and twelve conversions of a pair, of which those of a warp's other products along M and N need fewer.
+inline bool widens_f8(absl::string_view arch) {
+  return absl::StartsWith(arch, "sm_9") || absl::StartsWith(arch, "sm_10");
+}
+
 // Where a lane's sums lie in D. Lane l has row l / row_divisor % row_lanes; its columns begin at
 // l / column_divisor % column_lanes * column_step and come in runs of `run` neighbours, each run_rows rows
 // and run_columns columns further than the run before.

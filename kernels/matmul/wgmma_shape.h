@@ -79,6 +79,7 @@ struct WgmmaShape {
   int64_t resident = 0;  // workgroups of a compute unit
   // Registers of a producer's and of a consumer's threads; 0: as the kernel is launched.
   int64_t producer_registers = 0, consumer_registers = 0;
+  int64_t spare_registers = 0;                        // of a consumer's thread, beside its sums
   static constexpr int64_t kAllRegisters = 64 << 10;  // of a compute unit of sm_90, which are shared out
 
  private:
@@ -156,12 +157,14 @@ inline void WgmmaShape::assign_registers() {
       1, std::min({kUnitShared / (shared_bytes + static_bytes() + kReservedShared), kUnitThreads / in.threads,
                    kUnitRegisters / (kProducerRegisters + consumers * needed), int64_t{4}}));
   const int64_t launched = std::min(kThreadRegisters, kUnitRegisters / resident / (consumers + 1) / 8 * 8);
+  spare_registers = launched - held;
   if (launched >= (in.plain_store ? needed : up(held + kEpilogueRegisters, 8))) return;
   producer_registers = consumers == 1   ? kProducerRegisters
                        : consumers == 2 ? kProducerOfTwo
                                         : kProducerOfThree;
   consumer_registers =
       std::min(kThreadRegisters - 8, (launched * (consumers + 1) - producer_registers) / consumers / 8 * 8);
+  spare_registers = consumer_registers - held;
 }
 
 }  // namespace lathe

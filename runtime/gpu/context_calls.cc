@@ -69,10 +69,10 @@ int Library::context_device(Context context, Device* device) const {
   return result;
 }
 
-int Library::launch(const LaunchConfiguration& c, Function function, void** extra) const {
-  if (__builtin_expect(platform_->is_cuda, 1)) return calls_.launch(&c, function, nullptr, extra);
+int Library::launch(const LaunchConfiguration& c, Function function, void** parameters, void** extra) const {
+  if (__builtin_expect(platform_->is_cuda, 1)) return calls_.launch(&c, function, parameters, extra);
   return calls_.launch_module(function, c.grid_x, c.grid_y, c.grid_z, c.block_x, c.block_y, c.block_z,
-                              c.shared_bytes, c.stream, nullptr, extra);
+                              c.shared_bytes, c.stream, parameters, extra);
 }
 
 }  // namespace lathe::gpu

@@ -1,6 +1,8 @@
 #include "runtime/gpu/driver.h"
 
 #include <algorithm>
+#include <array>
+#include <iterator>
 #include <mutex>
 #include <utility>
 
@@ -38,12 +40,23 @@ Grid grid_of(const Kernel::LaunchStep& step, const VarValues& sizes) {
   return {step.sizes.value(0, sizes), step.sizes.value(1, sizes), step.sizes.value(2, sizes)};
 }
 
-// A launch's parameters as the kernel sees them. The driver copies them before a launch returns.
+// A launch's parameters. The driver copies them before a launch returns.
 struct Parameters {
   ArgumentBlock args;
   EncodedTensorMap maps[Kernel::kMaxMaps];
+
+  // A pointer to each, in the kernel's order.
+  using Each = std::array<void*, std::size(kArgumentFields) + Kernel::kMaxMaps>;
+  Each each() {
+    Each pointers;
+    auto next = pointers.begin();
+    for (const ArgumentField& field : kArgumentFields)
+      *next++ = reinterpret_cast<char*>(&args) + field.offset;
+    for (EncodedTensorMap& map : maps) *next++ = &map;
+    return pointers;
+  }
 };
-static_assert(offsetof(Parameters, maps) == kTensorMapOffset && sizeof(EncodedTensorMap) == kTensorMapBytes);
+static_assert(sizeof(EncodedTensorMap) == kTensorMapBytes);
 
 class GpuDriver final : public Driver {
  public:
@@ -254,9 +267,17 @@ absl::Status GpuDriver::launch_step(const Launch& launch, const Site& site, size
                                       library_.stream(launch.stream),
                                       attributes,
                                       count};
-  size_t bytes = step.parameter_bytes;
-  void* extra[] = {kBufferPointer, parameters, kBufferSize, &bytes, kBufferEnd};
-  *result = library_.launch(config, site.loaded->functions[index], extra);
+  // The argument block is laid out as its fields are in any code. Where a tensor map lies the code alone says
+  // (core/recipe.h), so that the driver is to place it.
+  const Function function = site.loaded->functions[index];
+  if (step.maps.empty()) {
+    size_t bytes = sizeof(ArgumentBlock);
+    void* extra[] = {kBufferPointer, &parameters->args, kBufferSize, &bytes, kBufferEnd};
+    *result = library_.launch(config, function, nullptr, extra);
+  } else {
+    Parameters::Each each = parameters->each();
+    *result = library_.launch(config, function, each.data(), nullptr);
+  }
   if (__builtin_expect(*result == kSuccess, 1)) return absl::OkStatus();
   return library_.error(*result, absl::StrCat("launching ", kernel.symbol(index)));
 }

@@ -104,7 +104,6 @@ absl::StatusOr<Kernel::LaunchStep> make_step(const Step& step, const KernelLimit
   out.programmatic = !step.attributes.empty();
   out.most_x = limits.is_rocm ? std::min(kMaxWorkgroups, kMaxThreads / step.block[0]) : kMaxWorkgroups;
   out.sizes = FlatFormulas({step.grid[0], step.grid[1], step.grid[2], step.dynamic_shared_memory});
-  out.parameter_bytes = static_cast<unsigned>(step.argument_bytes);
   for (const TensorMap& map : step.tensor_maps) {
     LATHE_ASSIGN_OR_RETURN(TensorMapPlan plan, plan_tensor_map(map));
     out.maps.push_back(plan);
@@ -274,19 +273,18 @@ absl::Status Kernel::check_parameters(size_t index, Function function) const {
       return refusal(
           absl::StrCat("step ", symbol(index), " has more than the ", i, " parameters that are passed"));
     }
-    size_t wanted_offset = 0, wanted_bytes = 0;
-    if (i < fields) {
+    const bool is_map = i >= fields;  // of which the driver knows the place
+    size_t wanted_bytes = kTensorMapBytes;
+    if (!is_map) {
       const ArgumentKind kind = kArgumentFields[i].kind;
-      wanted_offset = kArgumentFields[i].offset;
       wanted_bytes = kind == ArgumentKind::ptr || kind == ArgumentKind::i64 ? 8 : 4;
-    } else {
-      wanted_offset = kTensorMapOffset + kTensorMapBytes * (i - fields);
-      wanted_bytes = kTensorMapBytes;
     }
+    const size_t wanted_offset = is_map ? offset : kArgumentFields[i].offset;
     if (result != kSuccess || offset != wanted_offset || bytes != wanted_bytes) {
       return refusal(absl::StrCat("step ", symbol(index), ": parameter ", i, " is ",
                                   result != kSuccess ? "missing" : absl::StrCat(bytes, " bytes at ", offset),
-                                  ", and ", wanted_bytes, " bytes at ", wanted_offset, " are passed"));
+                                  ", and ", wanted_bytes, " bytes",
+                                  is_map ? "" : absl::StrCat(" at ", wanted_offset), " are passed"));
     }
   }
   return absl::OkStatus();

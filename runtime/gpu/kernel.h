@@ -36,7 +36,6 @@ class Kernel final : public LoadedKernel {
     bool clustered = false, programmatic = false;
     FlatFormulas sizes;  // grid x, y, z, dynamic shared memory
     std::vector<TensorMapPlan> maps;
-    unsigned parameter_bytes = 0;
     int64_t most_x = 0;  // workgroups along x that one launch can have
     std::unique_ptr<ExternalCall>
         external;  // does the step where it is not null; in the primary context alone

@@ -70,8 +70,9 @@ class Library {
     const bool legacy = reinterpret_cast<uintptr_t>(handle) == kLegacyStream;
     return legacy && !platform_->is_cuda ? nullptr : static_cast<Stream>(handle);
   }
-  // `extra` holds all parameters in one buffer. Launch attributes are CUDA's.
-  int launch(const LaunchConfiguration& config, Function function, void** extra) const;
+  // Either a pointer to each parameter or `extra`, which holds all of them in one buffer; the other is null.
+  // Launch attributes are CUDA's.
+  int launch(const LaunchConfiguration& config, Function function, void** parameters, void** extra) const;
 
   const Platform& platform() const { return *platform_; }
 

@@ -143,8 +143,10 @@ lathe_status lathe_device_describe(lathe_context* context, const char* facts_pat
     *device = nullptr;
     if (context == nullptr) return null_argument("lathe_device_describe", "context");
     if (facts_path == nullptr) return null_argument("lathe_device_describe", "facts_path");
-    LATHE_ASSIGN_OR_RETURN(lathe::DeviceFacts facts,
-                           lathe::described_facts(facts_path, target == nullptr ? "" : target));
+    LATHE_ASSIGN_OR_RETURN(
+        lathe::DeviceFacts facts,
+        lathe::described_facts(facts_path, target == nullptr ? "" : target, context->logger));
+    LATHE_RETURN_IF_ERROR(lathe::check_assembler(*context, facts.target));
     std::string name = absl::StrCat(facts.name, " (described)");
     *device = new lathe_device(*context, std::move(name), std::move(facts), nullptr);
     return absl::OkStatus();

@@ -1,9 +1,12 @@
 #include "api/device.h"
 
 #define XXH_INLINE_ALL
+#include <unistd.h>
 #include <xxhash.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -431,7 +434,8 @@ DriverOptions driver_options(const lathe_context& context) {
   return options;
 }
 
-absl::StatusOr<DeviceFacts> described_facts(const std::string& path, absl::string_view target) {
+absl::StatusOr<DeviceFacts> described_facts(const std::string& path, absl::string_view target,
+                                            const Logger& logger) {
   absl::StatusOr<DeviceFacts> facts = load_facts(path);
   // A file that cannot be read is a wrong argument; kNotFound would say LATHE_MISS.
   if (!facts.ok())
@@ -443,8 +447,19 @@ absl::StatusOr<DeviceFacts> described_facts(const std::string& path, absl::strin
                                                    name_of(wanted.backend), ", the facts ", path, " of ",
                                                    name_of(facts->target.backend)));
   }
+  if (wanted.arch != facts->target.arch)
+    logger.log(LogLevel::kWarning,
+               absl::StrCat("facts ", path, ": of ", facts->target.arch, "; what is planned for ", target,
+                            " is planned with its sizes and rates"));
   facts->target = wanted;
   return facts;
+}
+
+absl::Status check_assembler(const lathe_context& context, const Target& target) {
+  const std::optional<AssemblerSearch>& search = context.options.assembler;
+  if (target.backend != Backend::kCuda || !search || search->ptxas.empty()) return absl::OkStatus();
+  if (access(search->ptxas.c_str(), X_OK) == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("LATHE_PTXAS: ", search->ptxas, ": ", strerror(errno)));
 }
 
 absl::Status check_runnable(const lathe_device& device) {

@@ -164,8 +164,11 @@ absl::StatusOr<Prepared> prepare_kernel(lathe_device& device, const DispatchKey&
                                         const Making& making = {});
 
 DriverOptions driver_options(const lathe_context& context);
-// The facts file at `path`, for `target` ("": the file's own).
-absl::StatusOr<DeviceFacts> described_facts(const std::string& path, absl::string_view target);
+// The facts file at `path`, for `target` ("": the file's own; of another one the logger is told).
+absl::StatusOr<DeviceFacts> described_facts(const std::string& path, absl::string_view target,
+                                            const Logger& logger);
+// kInvalidArgument where PTX is to be assembled by a program that was named and is none.
+absl::Status check_assembler(const lathe_context& context, const Target& target);
 
 // kUnavailable for a device that is only described.
 absl::Status check_runnable(const lathe_device& device);

@@ -72,7 +72,10 @@ DType to_dtype(lathe_dtype t) { return static_cast<DType>(t); }
 
 // D is a float that an epilogue in f32 is rounded to, or, of bytes, i32 sums as they are.
 bool check_output(const lathe_matmul_desc& d, absl::Status* why) {
-  if (is_float(d.d.dtype) || raw(d.d.dtype) != LATHE_I32 || raw(d.a.dtype) != LATHE_I8) {
+  const bool bytes = raw(d.a.dtype) == LATHE_I8;
+  if (is_float(d.d.dtype) || raw(d.d.dtype) != LATHE_I32 || !bytes) {
+    if (bytes && !is_float(d.d.dtype))
+      return refuse(why, explain_dtype(kD.name, d.d.dtype, absl::StrCat(kFloatNames, ", i32")));
     return check_row_operand(kD, d.d, why);
   }
   const lathe_epilogue& e = d.epilogue;

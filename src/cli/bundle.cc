@@ -79,8 +79,8 @@ absl::Status ls(const Arguments& arguments) {
   }
   for (const Json& entry : list->value("entries", Json::array())) {
     const Json key = object_of(entry, "key");
-    absl::PrintF("%9d  %9d stored  %-14s %s\n", entry.value("bytes", int64_t{0}),
-                 entry.value("stored_bytes", int64_t{0}), target_of(key), class_of(key));
+    absl::PrintF("%9d  %9d stored  %-14s %s%s\n", entry.value("bytes", int64_t{0}),
+                 entry.value("stored_bytes", int64_t{0}), target_of(key), class_of(key), assembler_of(entry));
   }
   return absl::OkStatus();
 }

@@ -40,9 +40,9 @@ absl::Status ls(const Arguments& arguments) {
   }
   for (const Json& entry : list->value("entries", Json::array())) {
     const Json key = object_of(entry, "key");
-    absl::PrintF("%9d  %-8s %4d hits  %-40s  %-14s %s\n", entry.value("bytes", int64_t{0}),
+    absl::PrintF("%9d  %-8s %4d hits  %-40s  %-14s %s%s\n", entry.value("bytes", int64_t{0}),
                  age_text(entry.value("age_seconds", int64_t{0})), entry.value("hits", uint64_t{0}),
-                 entry.value("file", "?"), target_of(key), class_of(key));
+                 entry.value("file", "?"), target_of(key), class_of(key), assembler_of(entry));
   }
   return absl::OkStatus();
 }

@@ -33,9 +33,13 @@ std::string class_of(const Json& key) {
   if (op == "argmax") return absl::StrCat(op, " ", dtype, " row ", range(size("row_lo"), size("row_hi")));
   if (op == "elementwise")
     return absl::StrCat(op, " ", c.value("d", "?"), " program ", c.value("program", "?").substr(0, 8));
-  return absl::StrCat(op, " ", dtype, " ", c.value("trans_a", 0) ? "t" : "n",
-                      c.value("trans_b", 0) ? "t" : "n", " m ", range(size("m_lo"), size("m_hi")), " n ",
-                      size("n"), " k ", size("k"));
+  const std::string b = c.value("b", dtype),
+                    library = object_of(object_of(key, "config"), "external").value("library", "");
+  return absl::StrCat(op, " ", dtype, b == dtype ? "" : absl::StrCat(" by ", b), " ",
+                      c.value("trans_a", 0) ? "t" : "n", c.value("trans_b", 0) ? "t" : "n",
+                      c.value("packed_b", 0) ? " packed" : "",
+                      library.empty() ? "" : absl::StrCat(" by ", library), " m ",
+                      range(size("m_lo"), size("m_hi")), " n ", size("n"), " k ", size("k"));
 }
 
 std::string record_line(const Json& record) {
@@ -61,6 +65,13 @@ double compile_milliseconds(const Json& entry) {
   const Json metadata = object_of(entry, "metadata");
   const auto found = metadata.find("compile_milliseconds");
   return found != metadata.end() && found->is_number() ? found->get<double>() : 0;
+}
+
+std::string assembler_of(const Json& entry) {
+  const Json metadata = object_of(entry, "metadata");
+  const auto found = metadata.find("assembler");
+  return found != metadata.end() && found->is_string() ? absl::StrCat(" (", found->get<std::string>(), ")")
+                                                       : "";
 }
 
 std::string age_text(int64_t seconds) {

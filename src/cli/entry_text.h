@@ -18,6 +18,9 @@ std::string class_of(const Json& key);
 std::string op_of(const Json& key);
 // What the compiler took for the entry; 0 where it did not say.
 double compile_milliseconds(const Json& entry);
+// What made the entry's machine code of PTX, or that a driver is to: " (ptxas 13.0.88)"; "" where it was no
+// PTX.
+std::string assembler_of(const Json& entry);
 // "45 s", "12 min", "3 h", "8 days"
 std::string age_text(int64_t seconds);
 // The entry's object member `name`, or an empty object: entries may come from other versions.

@@ -79,11 +79,12 @@ struct Step {
   ExternalCallFacts external;           // kHostExtern
 };
 
-// A GPU kernel's parameters: the argument block, then (64-byte aligned) its tensor maps of 128 bytes each.
-constexpr int32_t kTensorMapBytes = 128, kTensorMapOffset = (sizeof(ArgumentBlock) + 63) / 64 * 64;
+// A GPU kernel's parameters: the argument block's fields, then its tensor maps of 128 bytes each. Where those
+// lie is the assembler's to say: it aligns them to 64 bytes of the constant bank, whose parameters begin at
+// 528 on sm_90 and at 896 on sm_100a (ptxas 13.0).
+constexpr int32_t kTensorMapBytes = 128;
 constexpr int32_t parameter_bytes(size_t tensor_maps) {
-  return tensor_maps == 0 ? static_cast<int32_t>(sizeof(ArgumentBlock))
-                          : kTensorMapOffset + kTensorMapBytes * static_cast<int32_t>(tensor_maps);
+  return static_cast<int32_t>(sizeof(ArgumentBlock) + kTensorMapBytes * tensor_maps);
 }
 
 struct Recipe {

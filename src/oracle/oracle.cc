@@ -68,6 +68,20 @@ std::string join_reasons(const std::vector<RankedPlan>& plans) {
   return absl::StrJoin(reasons, "; ");
 }
 
+// Tiles along N that are a workgroup each lie along y of a GPU's grid, whose sides but the first are limited
+// (CUDA Programming Guide, table of technical specifications; HIP's limit is greater by one).
+void reject_beyond_grid(const ProblemClass& c, std::vector<RankedPlan>* table) {
+  constexpr int64_t kMostAlongY = 65535;
+  if (c.op != Op::kMatmul && c.op != Op::kMatmulArgmax) return;
+  for (RankedPlan& r : *table) {
+    const CompileConfig& config = r.plan.config;
+    if (!r.rejection.empty() || config.tile_n < 1 || config.persistent > 0) continue;
+    const int64_t tiles = ceil_div(c.n, config.tile_n);
+    if (tiles > kMostAlongY)
+      r.rejection = absl::StrCat("grid: ", tiles, " tiles of ", config.tile_n, " along N > ", kMostAlongY);
+  }
+}
+
 // `fastest`: CandidateContext's.
 std::vector<RankedPlan> enumerate(const ProblemClass& c, const DeviceFacts& facts, const OraclePolicy& policy,
                                   double* fastest) {
@@ -77,6 +91,7 @@ std::vector<RankedPlan> enumerate(const ProblemClass& c, const DeviceFacts& fact
   table.reserve(fastest != nullptr ? 32 : 1024);
   for (const KernelFamily& family : kernel_families())
     if (family.op == c.op && family.backend == facts.target.backend) family.enumerate(context, &table);
+  if (facts.target.backend != Backend::kCpu) reject_beyond_grid(c, &table);
   return table;
 }
 

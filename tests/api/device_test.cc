@@ -106,6 +106,35 @@ TEST(Device, DescribesFromFacts) {
   EXPECT_EQ(lathe_device_describe(context, nullptr, nullptr, &device), LATHE_INVALID_ARGUMENT);
 }
 
+TEST(Device, SaysWhoseFactsAnotherTargetIsPlannedWith) {
+  std::vector<std::string> log;
+  const Logger logger(LogLevel::kWarning, [&](LogLevel, const std::string& line) { log.push_back(line); });
+  for (const char* own : {"", "sm_90a"})
+    EXPECT_TRUE(described_facts(facts_file("h200.json"), own, logger).ok());
+  EXPECT_TRUE(log.empty());
+  EXPECT_TRUE(described_facts(facts_file("h200.json"), "sm_80", logger).ok());
+  ASSERT_EQ(log.size(), 1u);
+  for (const char* word : {"h200.json", "of sm_90a", "for sm_80"})
+    EXPECT_NE(log[0].find(word), std::string::npos) << log[0];
+}
+
+TEST(Device, ANamedAssemblerMustBeThere) {
+  ContextOptions options;
+  options.assembler = AssemblerSearch();
+  options.assembler->ptxas = "/nowhere/ptxas";
+  lathe_context made(std::move(options));
+  lathe_context* context = &made;
+  lathe_device* device = nullptr;
+  EXPECT_EQ(lathe_device_describe(context, facts_file("h200.json").c_str(), nullptr, &device),
+            LATHE_INVALID_ARGUMENT);
+  EXPECT_EQ(device, nullptr);
+  EXPECT_STREQ(lathe_last_error(), "LATHE_PTXAS: /nowhere/ptxas: No such file or directory");
+  // Nothing of AMD's is PTX.
+  ASSERT_EQ(lathe_device_describe(context, facts_file("mi300x.json").c_str(), nullptr, &device), LATHE_OK)
+      << lathe_last_error();
+  lathe_device_close(device);
+}
+
 TEST(Device, ADescribedOneCannotRun) {
   FakeDevice fake;
   MatmulRequest m(7, 40, 33);

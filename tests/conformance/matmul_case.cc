@@ -496,6 +496,25 @@ void set_whole_epilogue(MatmulCase* c, lathe_activation activation) {
   c->batch = 1 + activation % 2;
 }
 
+testing::AssertionResult is_batch_invariant(lathe_device* device, MatmulRequest* request) {
+  if (const testing::AssertionResult whole = request->run(device); !whole) return whole;
+  const int64_t all = request->desc()->m;
+  std::vector<std::vector<uint8_t>> rows;
+  for (int64_t i = 0; i < all; ++i) rows.push_back(request->output_row(i));
+  for (int64_t m : {1, 2, 3, 4, 5, 6, 7, 8, 9, 12, 13, 16, 17, 24, 32, 33, 48, 49, 64, 65, 69}) {
+    if (m > all) break;
+    request->reset_output();
+    request->mutable_desc()->m = m;
+    if (const lathe_status status = lathe_matmul(device, nullptr, request->desc()); status != LATHE_OK)
+      return testing::AssertionFailure() << "M " << m << ": " << lathe_last_error();
+    for (int64_t i = 0; i < m; ++i)
+      if (request->output_row(i) != rows[static_cast<size_t>(i)])
+        return testing::AssertionFailure()
+               << "row " << i << " of M " << m << " differs from that of M " << all;
+  }
+  return testing::AssertionSuccess();
+}
+
 testing::AssertionResult run_case(lathe_device* device, const MatmulCase& c, Random* random) {
   return MatmulRequest(c, random).run(device);
 }

@@ -154,6 +154,10 @@ class MatmulRequest {
 // activation's number.
 void set_whole_epilogue(MatmulCase* c, lathe_activation activation);
 
+// Whether the product of each number of first rows has, row by row, the bits of that of all of them, which is
+// run and checked first.
+testing::AssertionResult is_batch_invariant(lathe_device* device, MatmulRequest* request);
+
 // Draws the operands of `c` from `random`, runs once, checks.
 testing::AssertionResult run_case(lathe_device* device, const MatmulCase& c, Random* random);
 

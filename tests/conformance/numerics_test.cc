@@ -91,7 +91,9 @@ TEST_F(Numerics, BatchInvariantRowsHaveTheSameBitsForEveryMTo256) {
     bool trans_b;
     int64_t n, k;
   };
-  for (const Weight& w : {Weight{LATHE_F32, true, 67, 700}, Weight{LATHE_BF16, false, 40, 1031}}) {
+  for (const Weight& w :
+       {Weight{LATHE_F32, true, 67, 700}, Weight{LATHE_F32, false, 33, 515}, Weight{LATHE_F16, true, 40, 517},
+        Weight{LATHE_BF16, true, 48, 514}, Weight{LATHE_BF16, false, 40, 1031}}) {
     MatmulCase c;
     c.m = 256, c.n = w.n, c.k = w.k;
     c.in = w.in;

@@ -158,15 +158,8 @@ TEST_P(Packed, RowsHaveTheSameBitsForEveryM) {
   MatmulCase c = make(70, 61, 777);
   c.determinism = LATHE_DETERMINISM_BATCH_INVARIANT;
   PackedRequest packed(device(), c, &random_);
-  MatmulRequest& request = packed.request();
   ASSERT_TRUE(packed.run(device()));
-  const std::vector<uint8_t> row = request.output_row(0);
-  for (int64_t m : {1, 2, 7, 16, 17, 33, 69}) {
-    request.reset_output();
-    request.mutable_desc()->m = m;
-    ASSERT_LATHE_OK(lathe_matmul(device(), nullptr, request.desc()));
-    EXPECT_EQ(request.output_row(0), row) << "m " << m;
-  }
+  EXPECT_TRUE(is_batch_invariant(device(), &packed.request()));
 }
 
 TEST_P(Packed, RefusesOtherIdsAndSizes) {

@@ -48,14 +48,18 @@ class CrossCompile : public ::testing::TestWithParam<Gpu> {
     ASSERT_EQ(code.recipe.steps.size(), steps);
     for (const Step& step : code.recipe.steps) {
       EXPECT_EQ(step.kind, StepKind::kGpuKernel);
-      EXPECT_EQ(step.argument_bytes, static_cast<int32_t>(sizeof(ArgumentBlock)));
+      const size_t maps = step.tensor_maps.size();
+      EXPECT_EQ(step.argument_bytes, parameter_bytes(maps));
       if (cuda && !no_assembler().empty()) continue;
       auto found = code.kernels.find(step.symbol);
       ASSERT_NE(found, code.kernels.end()) << step.symbol << " is not in the code";
       const KernelFacts& kernel = found->second;
-      EXPECT_EQ(kernel.parameter_bytes, step.argument_bytes);
-      ASSERT_EQ(kernel.parameters.size(), std::size(kArgumentFields));
-      for (size_t i = 0; i < kernel.parameters.size(); ++i) {
+      if (maps == 0) EXPECT_EQ(kernel.parameter_bytes, step.argument_bytes);
+      const size_t fields = std::size(kArgumentFields);
+      ASSERT_EQ(kernel.parameters.size(), fields + maps);
+      // Maps lie where the assembler puts them; the driver reads it there.
+      for (size_t i = 0; i < maps; ++i) EXPECT_EQ(kernel.parameters[fields + i].second, kTensorMapBytes);
+      for (size_t i = 0; i < fields; ++i) {
         const ArgumentField& field = kArgumentFields[i];
         const bool wide = field.kind == ArgumentKind::ptr || field.kind == ArgumentKind::i64;
         EXPECT_EQ(kernel.parameters[i].first, static_cast<int64_t>(field.offset)) << field.name;
@@ -167,6 +171,20 @@ TEST_P(CrossCompile, MatmulOfEveryCandidate) {
     SCOPED_TRACE(candidate);
     expect_launchable(compile_matmul(device_, {}, 1, candidate), false, GetParam().cuda);
   }
+}
+
+// On sm_90a these are wgmma's, whose tensor maps are parameters behind the block's.
+TEST_P(CrossCompile, MatmulOfAlignedLayers) {
+  const bool hopper = std::string(GetParam().name) == "sm_90a";
+  for (int64_t m : {64, 4096})
+    for (lathe_dtype dtype : {LATHE_F16, LATHE_BF16}) {
+      SCOPED_TRACE(::testing::Message() << "dtype " << dtype << " m " << m);
+      MatmulForm f{dtype, dtype, false, true};
+      f.m = m, f.n = 4096, f.k = 4096;
+      const GpuCode code = compile_matmul(device_, f, 1);
+      expect_launchable(code, false, GetParam().cuda);
+      EXPECT_EQ(!code.recipe.steps[0].tensor_maps.empty(), hopper);
+    }
 }
 
 TEST_P(CrossCompile, MatmulWithOperandsBeyond32Bits) {

@@ -44,12 +44,12 @@ void for_each_plan(const std::vector<SweepPlan>& plans, Visit visit) {
   for (std::thread& t : threads) t.join();
 }
 
-// The first failures in words, told at once since all of the plans take long; all in number.
+// The first failures in words, or all where every plan is tried, told at once since that takes long.
 class Failures {
  public:
   void add(const SweepPlan& plan, const std::string& why) {
     const std::lock_guard<std::mutex> lock(mutex_);
-    if (++count_ <= 20) std::cout << plan.describe() << "\n    " << why << std::endl;
+    if (++count_ <= 20 || every_plan()) std::cout << plan.describe() << "\n    " << why << std::endl;
   }
   void expect_none() const { EXPECT_EQ(count_, 0); }
 

@@ -66,13 +66,14 @@ std::vector<ProblemClass> formed_classes() {
 // beside it. At M of which the tiles are chosen with and without registers to spare.
 std::vector<ProblemClass> epilogue_classes() {
   std::vector<ProblemClass> classes;
-  for (const Shape& shape : {Shape{"gate_up", 28672, 4096}, Shape{"square", 4096, 4096}})
+  for (const Shape& shape :
+       {Shape{"gate_up", 28672, 4096}, Shape{"square", 4096, 4096}, Shape{"narrow", 1280, 8192}})
     for (int64_t m : {128, 200, 300, 4096})
       for (DType t : {DType::kF16, DType::kBF16})
         for (Activation activation : {Activation::kGelu, Activation::kGeluTanh, Activation::kSilu})
           for (const auto& [c_too, residual_too, bias_too] :
-               {std::tuple(false, true, false), std::tuple(false, true, true),
-                std::tuple(true, false, true)}) {
+               {std::tuple(false, false, false), std::tuple(false, true, false),
+                std::tuple(false, true, true), std::tuple(true, false, true)}) {
             ProblemClass c = matmul_class(t, t, shape.n, shape.k, m_bucket(m));
             c.trans_b = 1;
             c.activation = activation;

@@ -195,8 +195,9 @@ std::string beyond_limits(const SweepPlan& plan, const Artifact& artifact, Resou
 std::vector<SweepPlan> plans_to_assemble() {
   const std::vector<SweepPlan> plans = chosen_plans(Backend::kCuda, every_plan());
   // Without every one of them, what decides on registers: FMAs and comparisons by type, products on the
-  // matrix cores by what a warp multiplies and how it comes by its operands, and in wgmma, whose sums fill
-  // most registers, by what becomes of them.
+  // matrix cores by what a warp multiplies, by whether they are of 8-bit floats, which ptxas may have to
+  // widen, and by how a warp comes by its operands; and in wgmma, whose sums fill most registers, by what
+  // becomes of them.
   if (!every_plan()) {
     std::vector<SweepPlan> some = sample(plans, 1, [](const SweepPlan& p) {
       const CompileConfig& c = p.config;
@@ -204,7 +205,7 @@ std::vector<SweepPlan> plans_to_assemble() {
       const ProblemClass& problem = p.problem;
       std::string form = plain ? absl::StrCat(problem.a)
                                : absl::StrCat(c.register_m, "x", c.register_n, "x", c.threads, c.swap,
-                                              problem.alignment == Alignment::k16);
+                                              problem.alignment == Alignment::k16, is_f8(problem.a));
       if (c.kernel == "wgmma")
         absl::StrAppend(&form, " ", static_cast<int>(problem.activation), problem.c != DType::kNone,
                         problem.residual != DType::kNone);

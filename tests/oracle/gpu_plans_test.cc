@@ -2,6 +2,7 @@
 // out here from the plan's own words.
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <iterator>
 
 #include "core/recipe.h"
@@ -44,6 +45,7 @@ std::string defect(const DeviceFacts& facts, const ProblemClass& c, const Plan& 
       {f.tile_m < 1 || f.tile_n < 1 || f.tile_k < 1 || f.stages < 1, "no tile"},
       {f.threads < 32 || f.threads % 32 != 0, "threads are no whole warps"},
       {f.threads > facts.fact_or("max_workgroup_size", 0), "threads"},
+      {f.threads > facts.fact_or("threads_per_unit", 0), "threads of a unit"},
       {least_shared_bytes(c, f) > facts.fact_or("shared_memory_bytes", 0), "shared memory"},
       {sums + 16 > kRegistersOfThread, "registers of a thread"},
       {sums * f.threads > facts.fact_or("registers_per_unit", 0), "registers of a workgroup"},
@@ -56,6 +58,8 @@ std::string defect(const DeviceFacts& facts, const ProblemClass& c, const Plan& 
       {f.kernel == "skinny" && (c.m_lo != c.m_hi || c.m_hi > 16), "rows"},
       {clusters > kPortableCluster, "cluster"},
       {clusters > 1 && version < 90, "no clusters"},
+      {clusters > facts.fact_or("compute_units", 0), "a cluster of more units than there are"},
+      {f.persistent == 0 && std::ceil(double(c.n) / f.tile_n) > 65535, "grid"},
       {(f.split == kNoSplit) != (plan.launch.splits == 1), "splits and who merges them"},
       {f.split == kMergeCluster && f.cluster_k != plan.launch.splits, "splits of a cluster"},
       {f.split != kMergeCluster && f.cluster_k != 1, "a cluster along K without its splits"},
@@ -68,7 +72,6 @@ std::string defect(const DeviceFacts& facts, const ProblemClass& c, const Plan& 
   return "";
 }
 
-// Every legal plan, since a tuner may take any, of every layer and M on every device; forms by turns.
 // A device that has less of something than those that "wgmma" was made for.
 TEST(GpuPlans, WgmmaKeepsToWhatADeviceHas) {
   const ProblemClass c = [] {
@@ -102,6 +105,100 @@ TEST(GpuPlans, WgmmaKeepsToWhatADeviceHas) {
   }
 }
 
+// What ptxas would spill is refused, by name, where it would and nowhere else.
+TEST(GpuPlans, WhatWouldSpillIsRefused) {
+  struct Form {
+    const char* target;
+    DType type;
+    int trans_a, trans_b;
+    Alignment alignment;
+    Activation activation;
+    const char* kernel;
+    int32_t tile_m, tile_n, tile_k, register_n;
+    const char* why;  // "": legal
+  };
+  constexpr Alignment kAligned = Alignment::k16, kNot = Alignment::kElement;
+  constexpr Activation kPlain = Activation::kNone;
+  const char* const kWords = "words of a thread of each operand 16 > 8";
+  const Form forms[] = {
+      {"sm_100a", DType::kF8E4M3, 0, 1, kNot, kPlain, "mma", 64, 128, 128, 32,
+       "f8e4m3 on sm_100a: sums of a warp 1024 > 512"},
+      {"sm_100a", DType::kF8E4M3, 0, 1, kNot, kPlain, "mma", 64, 64, 64, 32, ""},
+      {"sm_100a", DType::kF8E4M3, 0, 1, kAligned, kPlain, "mma", 64, 128, 128, 32, ""},
+      {"sm_90a", DType::kF8E5M2, 0, 1, kAligned, kPlain, "mma", 128, 128, 64, 64,
+       "f8e5m2 on sm_90a: sums of a warp 4096 > 2048"},
+      {"sm_89", DType::kF8E4M3, 0, 1, kNot, kPlain, "mma", 64, 128, 128, 32, ""},
+      {"sm_80", DType::kBF16, 1, 0, kNot, kPlain, "mma", 64, 64, 64, 32, kWords},
+      {"sm_90a", DType::kF16, 1, 0, kNot, kPlain, "mma", 64, 64, 64, 32, kWords},
+      {"sm_80", DType::kBF16, 1, 0, kAligned, kPlain, "mma", 64, 64, 64, 32, ""},
+      {"sm_80", DType::kBF16, 0, 0, kNot, kPlain, "mma", 64, 64, 64, 32, ""},
+      {"sm_80", DType::kBF16, 1, 0, kNot, kPlain, "mma", 64, 64, 64, 16, ""},
+      {"sm_90a", DType::kBF16, 0, 1, kAligned, Activation::kGelu, "wgmma", 192, 128, 64, 128,
+       "gelu: registers beside the sums 96 < 112"},
+      {"sm_90a", DType::kBF16, 0, 1, kAligned, Activation::kGelu, "wgmma", 256, 128, 64, 128, ""},
+      {"sm_90a", DType::kBF16, 0, 1, kAligned, Activation::kSilu, "wgmma", 192, 128, 64, 128, ""},
+  };
+  for (const Form& form : forms) {
+    ProblemClass c = matmul_class(form.type, DType::kBF16, 4096, 4096, m_bucket(4096));
+    c.trans_a = form.trans_a, c.trans_b = form.trans_b;
+    c.activation = form.activation;
+    c = with_alignment(c, form.alignment, /*is_cpu=*/false);
+    const auto answer = rank_plans(c, shipped_facts(form.target), {1, 0});
+    ASSERT_TRUE(answer.ok()) << answer.status();
+    int found = 0;
+    for (const RankedPlan& r : answer->ranked) {
+      const CompileConfig& f = r.plan.config;
+      if (f.kernel != form.kernel || f.tile_m != form.tile_m || f.tile_n != form.tile_n ||
+          f.tile_k != form.tile_k || f.register_n != form.register_n)
+        continue;
+      ++found;
+      EXPECT_EQ(r.rejection, form.why) << form.target << " " << to_json(f).dump();
+    }
+    EXPECT_GT(found, 0) << form.target << " " << name_of(form.type) << " " << form.tile_m << "x"
+                        << form.tile_n;
+  }
+}
+
+// A device that has less than any family was made for; and a weight of more rows than a grid has tiles for.
+TEST(GpuPlans, NoneIsBeyondALesserDevice) {
+  const std::pair<const char*, double> less[] = {
+      {"compute_units", 1},      {"compute_units", 7},          {"max_workgroup_size", 128},
+      {"threads_per_unit", 256}, {"registers_per_unit", 32768}, {"shared_memory_bytes", 32768}};
+  size_t plans = 0;
+  constexpr int64_t kMostRows = int64_t{65535} * 128;  // of tiles that every M and type has
+  const auto check = [&](const DeviceFacts& f, const ProblemClass& c) {
+    const auto answer = rank_plans(c, f, {1, 0});
+    if (!answer.ok() && c.n > kMostRows) {
+      EXPECT_NE(answer.status().message().find("grid: "), std::string::npos) << answer.status();
+      return;
+    }
+    ASSERT_TRUE(answer.ok()) << f.name << " " << to_json(c).dump() << " " << answer.status();
+    for (size_t i = 0; i < answer->legal; ++i, ++plans)
+      ASSERT_EQ(defect(f, c, answer->ranked[i].plan), "")
+          << f.name << " " << to_json(c).dump() << " " << to_json(answer->ranked[i].plan.config).dump();
+  };
+  for (const DeviceFacts& f : shipped_facts()) {
+    if (f.target.backend != Backend::kCuda) continue;
+    for (const Bucket& m : m_buckets(8192))
+      for (DType t : {DType::kF32, DType::kBF16}) {
+        ProblemClass c = matmul_class(t, t, 4096, 8192, m);
+        c.trans_b = 1;
+        c.alignment = Alignment::k16;
+        for (const auto& [fact, value] : less) {
+          DeviceFacts lesser = f;
+          lesser.facts.at(fact).value = value;
+          check(lesser, c);
+        }
+        for (int64_t n : {2 << 20, 8 << 20, 17 << 20}) {
+          c.n = n, c.k = 64;
+          check(f, c);
+        }
+      }
+  }
+  EXPECT_GT(plans, 10000u);
+}
+
+// Every legal plan, since a tuner may take any, of every layer and M on every device; forms by turns.
 TEST(GpuPlans, NoneIsBeyondItsDevice) {
   struct Form {
     DType in, out;

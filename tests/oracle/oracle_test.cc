@@ -175,7 +175,7 @@ TEST(Oracle, RefusesPredictionsThatAreNoNumbers) {
     DeviceFacts f = shipped_facts(target);
     for (auto& [name, fact] : f.facts) fact.value = 1e-320;
     f.facts["max_workgroup_size"].value = f.facts["shared_memory_bytes"].value = 1e6;
-    f.facts["registers_per_unit"].value = 1e6;
+    f.facts["registers_per_unit"].value = f.facts["threads_per_unit"].value = 1e6;
     const auto answer =
         rank_plans(matmul_class(DType::kF32, DType::kF32, 4096, 4096, m_bucket(5)), f, {2, 0});
     EXPECT_EQ(answer.status().code(), absl::StatusCode::kUnimplemented) << target;

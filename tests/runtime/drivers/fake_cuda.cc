@@ -187,16 +187,10 @@ EXPORTED int SINCE_12(cuFuncLoad)(Function* function) {
   function->loaded = true;
   return 0;
 }
-// The argument block by hand: fourteen pointers, twelve 64-bit integers, eight values of 32 bits, then maps
-// on lines of 64 bytes.
 EXPORTED int SINCE_12(cuFuncGetParamInfo)(Function* function, size_t index, size_t* offset, size_t* bytes) {
   ENTER("cuFuncGetParamInfo");
   NEEDS_CONTEXT;
-  if (index < 26) return *offset = index * 8, *bytes = 8, 0;
-  if (index < 34) return *offset = 208 + (index - 26) * 4, *bytes = 4, 0;
-  if (index < 34 + static_cast<size_t>(function->maps))
-    return *offset = 256 + (index - 34) * 128, *bytes = 128, 0;
-  return kInvalidValue;
+  return find_parameter(*function, index, offset, bytes) ? 0 : kInvalidValue;
 }
 
 struct FakeLink {

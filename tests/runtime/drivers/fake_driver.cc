@@ -168,6 +168,15 @@ int function_attribute(int* value, int attribute, Function* function) {
   }
 }
 
+bool find_parameter(const Function& function, size_t index, size_t* offset, size_t* bytes) {
+  constexpr size_t kBase = 528, kAlignment = 64;
+  if (index < 26) return *offset = index * 8, *bytes = 8, true;
+  if (index < 34) return *offset = 208 + (index - 26) * 4, *bytes = 4, true;
+  const size_t first = (kBase + 240 + kAlignment - 1) / kAlignment * kAlignment - kBase;
+  *offset = first + (index - 34) * 128, *bytes = 128;
+  return index < 34 + static_cast<size_t>(function.maps);
+}
+
 int record_launch(Launch launch, Function* function, void** parameters, void** extra) {
   NEEDS_CONTEXT;
   if (const int wrong = check_stream(launch.stream); wrong != 0) return wrong;
@@ -175,16 +184,23 @@ int record_launch(Launch launch, Function* function, void** parameters, void** e
     ++state().mismatched;
     return kInvalidHandle;
   }
-  if (parameters != nullptr || extra == nullptr) return kInvalidValue;
+  if ((parameters == nullptr) == (extra == nullptr)) return kInvalidValue;
+  // Of a buffer nobody can say where its maps are: here, none.
+  if (extra != nullptr && function->maps != 0) return kInvalidValue;
   launch.symbol = function->symbol;
   launch.context = current();
   const uint8_t* buffer = nullptr;
-  size_t bytes = 0;
-  for (void** e = extra; *e != nullptr; e += 2) {
+  size_t bytes = 0, offset = 0;
+  for (size_t i = 0; parameters != nullptr && find_parameter(*function, i, &offset, &bytes); ++i) {
+    const auto* from = static_cast<const uint8_t*>(parameters[i]);
+    launch.parameters.resize(offset);
+    launch.parameters.insert(launch.parameters.end(), from, from + bytes);
+  }
+  for (void** e = extra; e != nullptr && *e != nullptr; e += 2) {
     if (*e == reinterpret_cast<void*>(1)) buffer = static_cast<const uint8_t*>(e[1]);
     if (*e == reinterpret_cast<void*>(2)) bytes = *static_cast<size_t*>(e[1]);
   }
-  launch.parameters.assign(buffer, buffer + bytes);
+  if (buffer != nullptr) launch.parameters.assign(buffer, buffer + bytes);
   state().launches.push_back(std::move(launch));
   return 0;
 }

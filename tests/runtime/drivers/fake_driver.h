@@ -155,7 +155,12 @@ int load_module(Module** module, const char* image);
 int unload_module(Module* module);
 int find_function(Function** function, Module* module, const char* name);
 int function_attribute(int* value, int attribute, Function* function);
-// Of a launch whose parameters lie in one buffer.
+// Where the code has its parameters: the argument block by hand, which is fourteen pointers, twelve 64-bit
+// integers and eight values of 32 bits, then maps where ptxas puts them for sm_90a, 64-byte aligned in the
+// constant bank whose parameters begin at 528. False where there is none of that index.
+bool find_parameter(const Function& function, size_t index, size_t* offset, size_t* bytes);
+// Takes the parameters one by one or, of code without maps, in one buffer, and keeps them where the code has
+// them.
 int record_launch(Launch launch, Function* function, void** parameters, void** extra);
 int allocate(uint64_t* memory, size_t bytes);
 int release(uint64_t memory);

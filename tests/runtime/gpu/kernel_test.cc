@@ -131,7 +131,7 @@ TEST_F(GpuKernel, TheCodeMustBeWhatTheRecipeSays) {
   mapped.argument_bytes = parameter_bytes(1);
   artifact = artifact_of({mapped});
   artifact.code = "cubin\nkernel k threads=128 shared=0 maps=0\n";
-  expect_refusal(artifact, "parameter 34 is missing, and 128 bytes at 256 are passed");
+  expect_refusal(artifact, "parameter 34 is missing, and 128 bytes are passed");
 }
 
 TEST_F(GpuKernel, OptsIntoWhatTheRecipeNeeds) {

@@ -46,7 +46,8 @@ void Program::map(const TensorMap& tensor) {
 }
 
 void Program::raw(const void* bytes, size_t size, size_t align) {
-  parameters_.resize((parameters_.size() + align - 1) / align * align);
+  const size_t base = parameter_base("sm_90a");
+  parameters_.resize((base + parameters_.size() + align - 1) / align * align - base);
   const auto* from = static_cast<const uint8_t*>(bytes);
   parameters_.insert(parameters_.end(), from, from + size);
 }

@@ -104,11 +104,15 @@ uint8_t* locate_local(Thread& t, const Instruction& i, uint64_t address, uint32_
 }
 
 uint8_t* locate_param(Thread& t, const Instruction& i, uint64_t address, uint32_t size, Access access) {
-  const auto& parameters = t.block->machine->config.parameters;
-  if (address + size > parameters.size() || access == Access::write) {
-    return refuse(t, i, kOutside, absl::StrFormat("parameter address %u of %u", address, parameters.size()));
+  const Machine& machine = *t.block->machine;
+  const auto& parameters = machine.config.parameters;
+  const uint64_t base = machine.kernel.parameter_base;
+  if (address < base || address - base + size > parameters.size() || access == Access::write) {
+    return refuse(
+        t, i, kOutside,
+        absl::StrFormat("parameter address %u of %u to %u", address, base, base + parameters.size()));
   }
-  return const_cast<uint8_t*>(parameters.data()) + address;
+  return const_cast<uint8_t*>(parameters.data()) + (address - base);
 }
 
 uint8_t* locate_generic(Thread& t, const Instruction& i, uint64_t address, uint32_t size, Access access) {

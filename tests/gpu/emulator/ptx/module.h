@@ -100,7 +100,7 @@ struct Usage {
 struct Kernel {
   std::string name;
   std::vector<Parameter> parameters;
-  uint32_t parameter_bytes = 0;
+  uint32_t parameter_base = 0, parameter_bytes = 0;
   std::vector<Instruction> code;
   std::vector<uint32_t> lists;
   std::vector<Usage> usage;  // one for each instruction
@@ -113,6 +113,10 @@ struct Kernel {
   uint32_t min_blocks = 0, max_registers = 0;
   std::string target;
 };
+
+// Where parameters begin in the constant bank of a target ("sm_90a"), in which ptxas 13.0 aligns them. A
+// Parameter's offset, as the driver tells it, counts from there.
+uint32_t parameter_base(const std::string& target);
 
 // The first KiB of a block's shared memory belongs to the system, as on sm_80 and later.
 inline constexpr uint32_t kSharedBase = 1024;

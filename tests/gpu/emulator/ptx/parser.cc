@@ -1,6 +1,7 @@
 #include "tests/gpu/emulator/ptx/parser.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 
 #include "absl/strings/ascii.h"
@@ -219,6 +220,11 @@ absl::Status Parser::parse_module_variable(absl::string_view space, bool is_exte
   return declare(variable->name, symbol);
 }
 
+uint32_t parameter_base(const std::string& target) {
+  const int version = std::atoi(target.c_str() + std::min(target.size(), std::strlen("sm_")));
+  return version >= 100 ? 896 : version >= 90 ? 528 : 352;
+}
+
 absl::Status Parser::parse_parameters(Kernel& kernel) {
   if (!accept("(")) return absl::OkStatus();
   while (!accept(")")) {
@@ -228,12 +234,13 @@ absl::Status Parser::parse_parameters(Kernel& kernel) {
     Parameter parameter;
     parameter.align = std::max<uint32_t>(variable->align, 1);
     parameter.size = static_cast<uint32_t>(variable->bytes());
-    parameter.offset = (kernel.parameter_bytes + parameter.align - 1) / parameter.align * parameter.align;
+    const uint32_t base = kernel.parameter_base, end = base + kernel.parameter_bytes;
+    parameter.offset = (end + parameter.align - 1) / parameter.align * parameter.align - base;
     kernel.parameter_bytes = parameter.offset + parameter.size;
     kernel.parameters.push_back(parameter);
     Symbol symbol;
     symbol.kind = Symbol::param;
-    symbol.value = parameter.offset;
+    symbol.value = base + parameter.offset;
     if (absl::Status status = declare(variable->name, symbol); !status.ok()) return status;
     accept(",");
   }
@@ -284,6 +291,7 @@ absl::Status Parser::parse_entry() {
   auto kernel = std::make_unique<Kernel>();
   kernel->name = std::string(next().text);
   kernel->target = module_.target_;
+  kernel->parameter_base = parameter_base(kernel->target);
   kernel->static_shared = kSharedBase;
   kernel->registers.assign(kSpecialCount, 0);
   builder_ = KernelBuilder();
