@@ -88,7 +88,8 @@ typedef struct lathe_context_options {
   const char* fallback_bundle;
   /* What the entries of the cache directory may take, in bytes: before one is written, the least recently used
    * make room (down to 7/8 of it). 0: $LATHE_CACHE_BYTES ("500M", K, M, G and T of 1024; "unlimited"), else 4 GiB;
-   * UINT64_MAX: no cap. More than sixteen processes that write at once may pass it for moments. */
+   * UINT64_MAX: no cap. Writers at once may pass it until the next one makes room, each by an entry or by a
+   * sixteenth of what was free when it last looked. */
   uint64_t cache_bytes;
   /* Paths of bundles (lathe_bundle_write), looked up in this order after the cache directory, never written to. NULL:
    * those that $LATHE_BUNDLES names, separated by ':'. Each is opened at the first miss and stays open; one that is

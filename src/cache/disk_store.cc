@@ -27,8 +27,8 @@ namespace {
 constexpr int64_t kMaxEntryBytes = int64_t{1}
                                    << 28;  // no kernel is near; a wild size must not exhaust memory
 // Room is made down to this part of the cap, and the directory is looked at again (a stat for each entry)
-// when a sixteenth of what is free then has been written. So one to sixteen writers stay within the cap, and
-// more pass it for moments.
+// when a sixteenth of what is free then has been written. So one writer stays within the cap; of several each
+// may pass it by an entry or by such a sixteenth, until the next one looks.
 constexpr uint64_t kGoalNumerator = 7, kGoalDenominator = 8, kLooks = 16;
 
 // As it came where the current directory is gone: check() refuses that.

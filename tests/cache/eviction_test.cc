@@ -113,7 +113,7 @@ TEST_F(EvictionTest, AnOpenedEntryStaysReadable) {
 }
 
 // Writers under a small cap, one that prunes and readers, all at once: the right artifact or a miss, and no
-// warning.
+// warning. Two writers may publish what the third did not see when it made room; the next makes up for it.
 TEST_F(EvictionTest, ReadersBesideEvictionSeeTheRightArtifactOrAMiss) {
   constexpr int kKeys = 24;
   const auto start = [](const std::function<bool()>& body) {
@@ -153,6 +153,9 @@ TEST_F(EvictionTest, ReadersBesideEvictionSeeTheRightArtifactOrAMiss) {
     waitpid(child, &status, 0);
     EXPECT_EQ(status, 0);
   }
+  constexpr uint64_t kMostOfOne = 1100;
+  EXPECT_LE(entry_bytes(), 8000 + 2 * kMostOfOne);
+  make(kKeys, 8000);
   EXPECT_LE(entry_bytes(), 8000u);
 }
 
