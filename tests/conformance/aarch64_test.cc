@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <map>
 
@@ -269,6 +270,38 @@ TEST_P(Aarch64, SplitsAreRight) {
     if (HasFatalFailure()) return;
   }
   EXPECT_GE(runs_, 6);
+}
+
+// The rows of a product of m rows have the bits that they have among more.
+TEST_P(Aarch64, BatchInvariantRowsDoNotDependOnM) {
+  for (lathe_dtype in : {LATHE_F32, LATHE_F16, LATHE_BF16}) {
+    MatmulCase c;
+    c.m = 140, c.n = 37, c.k = 301;
+    c.in = in;
+    c.trans_b = in != LATHE_F16;
+    c.determinism = LATHE_DETERMINISM_BATCH_INVARIANT;
+    MatmulRequest request(c, &random_);
+    SCOPED_TRACE(c.describe());
+    request.mutable_desc()->a.leading_dimension = c.k;
+    std::vector<uint8_t> whole;
+    for (int64_t m : {140, 1, 2, 3, 5, 8, 13, 16, 17, 33, 64, 65, 129}) {
+      request.mutable_desc()->m = m;
+      request.reset_output();
+      lathe_plan* plan = nullptr;
+      ASSERT_LATHE_OK(lathe_plan_matmul(device_, request.desc(), &plan));
+      load(plan);
+      lathe_plan_destroy(plan);
+      if (HasFatalFailure()) return;
+      ASSERT_EQ(process_->launch(problem_, {m, c.n, c.k, 1}, splits_, arguments_of(*request.desc())), "");
+      const std::vector<uint8_t> part = request.output_bytes();
+      if (whole.empty()) {
+        ASSERT_TRUE(request.check());
+        whole = part;
+      }
+      ASSERT_EQ(std::memcmp(part.data(), whole.data(), whole.size() / 140 * static_cast<size_t>(m)), 0)
+          << "rows of m=" << m;
+    }
+  }
 }
 
 TEST_P(Aarch64, ArgmaxesAreRight) {

@@ -67,13 +67,26 @@ TEST_F(Numerics, LongSumsOfBytesAreExact) {
   EXPECT_TRUE(run_case(device(), c, &random_));
 }
 
+// Of every form: whole sums and split ones, few rows and panels, weights of each kind.
 TEST_F(Numerics, RunToRunRepeatsItsBitsOverAThousandRuns) {
-  for (int32_t split : {0, 7}) {
+  struct Product {
+    lathe_dtype in, b;
+    int64_t m, n, k;
+    int32_t split;
+  };
+  constexpr lathe_dtype kSame = LATHE_DTYPE_NONE;
+  for (const Product& p :
+       {Product{LATHE_F32, kSame, 4, 130, 4099, 0}, Product{LATHE_F32, kSame, 4, 130, 4099, 7},
+        Product{LATHE_F32, kSame, 1, 257, 2050, 3}, Product{LATHE_F32, kSame, 40, 67, 515, 0},
+        Product{LATHE_F32, kSame, 130, 48, 300, 2}, Product{LATHE_BF16, kSame, 5, 130, 1031, 0},
+        Product{LATHE_F16, kSame, 3, 67, 1031, 4}, Product{LATHE_F32, LATHE_Q4_0, 2, 96, 1056, 0}}) {
     MatmulCase c;
-    c.m = 4, c.n = 130, c.k = 4099;
+    c.m = p.m, c.n = p.n, c.k = p.k;
+    c.in = p.in;
+    c.b = p.b;
     c.trans_b = true;
     c.determinism = LATHE_DETERMINISM_RUN_TO_RUN;
-    c.split_k = split;
+    c.split_k = p.split;
     MatmulRequest request(c, &random_);
     ASSERT_TRUE(request.run(device()));
     const std::vector<uint8_t> first = request.output_bytes();
