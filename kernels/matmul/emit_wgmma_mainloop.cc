@@ -52,7 +52,7 @@ void WgmmaKernel::copy_stage(const TileProgram& p, PipelineState s, Value depth)
     for (int64_t box = 0; box < x.boxes; ++box) {
       Value along = e_.add(x.k_major ? k : across, box * x.box_columns);
       Coordinates at = {along, x.k_major ? across : k, batch};
-      const int64_t box_bytes = (x.k_major ? x.padded : x.box_rows) * WgmmaShape::kRow;
+      const int64_t box_bytes = (x.k_major ? x.width : x.box_rows) * WgmmaShape::kRow;
       copy_in(e_, e_.add(to, box * box_bytes), maps_[i], at, full(s.stage), mask);
     }
   }
@@ -69,7 +69,7 @@ void WgmmaKernel::consume() {
   // Along K in an operand contiguous along it: 32 bytes, then the next column of rows. In the others K counts
   // rows.
   const auto along_k = [=](const WgmmaOperand& x, int64_t s) {
-    return x.k_major ? s / row_steps * x.padded * kRow + s % row_steps * 32 : s * 2 * kGroup;
+    return x.k_major ? s / row_steps * x.width * kRow + s % row_steps * 32 : s * 2 * kGroup;
   };
   const int64_t block_bytes = p.k_major ? 64 * kRow : shape_.in.tile_k * kRow;
   product_.a_offset = [=](int64_t r, int64_t s) { return r * block_bytes + along_k(p, s); };
@@ -152,10 +152,10 @@ Values WgmmaKernel::multiply_apart(Value count, PipelineState* state) {
 
 // The sums of `count` (one at least) blocks of K. Runs one group of products behind: a stage is handed back
 // when the next one's products have started. As a loop tested at its end: the sums in flight over the back
-// edge are then never copied (ptxas' C7515).
+// edge are then never copied (ptxas' C7515). That they begin as zeros, which the first products ignore, is
+// for the same message: ptxas before 12.9 gives it, and serialises the products, where they begin as nothing.
 Values WgmmaKernel::multiply_tile(Value count, PipelineState* state) {
-  Value undefined = undefined_sums(e_, product_);
-  Values init = {undefined, state->stage, state->parity, state->stage, e_.i32(0)};
+  Values init = {zero_sums(e_, product_), state->stage, state->parity, state->stage, e_.i32(0)};
   SmallVector<Type> types;
   for (Value v : init) types.push_back(v.getType());
   auto loop = scf::WhileOp::create(

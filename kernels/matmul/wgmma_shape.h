@@ -19,7 +19,6 @@ struct WgmmaOperand {
   bool k_major = true;  // contiguous along K
   int64_t share =
       1;  // workgroups of the cluster that need the same part, each of which copies a piece to all
-  int64_t padded = 0;                                // width in shared memory
   int64_t box_columns = 0, box_rows = 0, boxes = 0;  // copies a stage, elements; of this workgroup if shared
   int64_t bytes = 0;                                 // of a stage
 };
@@ -121,11 +120,10 @@ inline WgmmaShape::WgmmaShape(const WgmmaInput& input) : in(input) {
 inline WgmmaOperand WgmmaShape::operand(int64_t width, bool k_major, int64_t share) const {
   WgmmaOperand x;
   x.width = width, x.k_major = k_major, x.share = share;
-  x.padded = k_major ? width : up(width, row_elements);
   x.box_columns = row_elements;
   x.box_rows = k_major ? width / share : in.tile_k;
-  x.boxes = k_major ? in.tile_k / row_elements : x.padded / row_elements / share;
-  x.bytes = x.padded * in.tile_k * in.element_bytes;
+  x.boxes = k_major ? in.tile_k / row_elements : width / row_elements / share;
+  x.bytes = width * in.tile_k * in.element_bytes;
   return x;
 }
 
@@ -144,7 +142,10 @@ inline std::string WgmmaShape::defect() const {
   if (in.stages < 2) return absl::StrCat("stages ", in.stages, " < 2");
   for (const WgmmaOperand* x : {&a, &b}) {
     if (!x->k_major && in.element_bytes != 2) return "8-bit operands must be contiguous along K";
-    if ((x->k_major ? x->width / 8 : x->padded / row_elements) % x->share != 0)
+    // The only form of which it is published that it works (CUTLASS' layouts of whole atoms).
+    if (!x->k_major && x->width % row_elements != 0)
+      return absl::StrCat("an operand's ", x->width, " along M or N fill no rows of ", row_elements);
+    if ((x->k_major ? x->width / 8 : x->width / row_elements) % x->share != 0)
       return absl::StrCat("a part of ", x->width, " is not to be shared out among ", x->share, " workgroups");
     if (x->box_rows > 256) return absl::StrCat("box of ", x->box_rows, " rows > 256");
   }
@@ -159,12 +160,15 @@ inline void WgmmaShape::assign_registers() {
   const int64_t launched = std::min(kThreadRegisters, kUnitRegisters / resident / (consumers + 1) / 8 * 8);
   spare_registers = launched - held;
   if (launched >= (in.plain_store ? needed : up(held + kEpilogueRegisters, 8))) return;
-  producer_registers = consumers == 1   ? kProducerRegisters
-                       : consumers == 2 ? kProducerOfTwo
-                                        : kProducerOfThree;
-  consumer_registers =
-      std::min(kThreadRegisters - 8, (launched * (consumers + 1) - producer_registers) / consumers / 8 * 8);
-  spare_registers = consumer_registers - held;
+  const int64_t producer = consumers == 1   ? kProducerRegisters
+                           : consumers == 2 ? kProducerOfTwo
+                                            : kProducerOfThree;
+  const int64_t consumer =
+      std::min(kThreadRegisters - 8, (launched * (consumers + 1) - producer) / consumers / 8 * 8);
+  if (consumer <= launched) return;  // setmaxnreg.inc of fewer than a thread has is undefined (PTX ISA)
+  producer_registers = producer;
+  consumer_registers = consumer;
+  spare_registers = consumer - held;
 }
 
 }  // namespace lathe

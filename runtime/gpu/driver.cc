@@ -81,7 +81,7 @@ class GpuDriver final : public Driver {
   absl::StatusOr<std::unique_ptr<LoadedKernel>> load(const Artifact& artifact) override {
     LATHE_ASSIGN_OR_RETURN(std::unique_ptr<LoadedKernel> loaded,
                            Kernel::load(artifact, library_, *contexts_, limits_, externals_, this));
-    warn_of_local_memory(static_cast<const Kernel&>(*loaded));
+    warn_of_code(static_cast<const Kernel&>(*loaded));
     return loaded;
   }
   Artifact finish(Artifact artifact) override {
@@ -116,7 +116,9 @@ class GpuDriver final : public Driver {
   }
   // Kernels are planned to keep everything in registers. One that does not came out of an assembler otherwise
   // than planned, and is slow.
-  void warn_of_local_memory(const Kernel& kernel) const {
+  void warn_of_code(const Kernel& kernel) const {
+    for (const std::string& message : kernel.messages())
+      logger_.log(LogLevel::kWarning, absl::StrCat(name_, ": assembling PTX: ", message));
     for (size_t i = 0; i < kernel.steps().size(); ++i)
       if (kernel.local_bytes(i) > 0)
         logger_.log(LogLevel::kWarning,

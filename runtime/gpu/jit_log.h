@@ -12,12 +12,12 @@ namespace lathe::gpu {
 
 class JitLog {
  public:
-  // The linker compiles what it is given for the current context's device (CU_JIT_TARGET_FROM_CUCONTEXT), at
-  // the highest level (CU_JIT_OPTIMIZATION_LEVEL 4, the default too), and says what it has against the code
-  // (CU_JIT_LOG_VERBOSE). No bound on registers: the kernels state theirs (.reqntid, .minnctapersm). Loading
-  // passes the logs alone.
+  // Both say what they have against the code (CU_JIT_LOG_VERBOSE). The linker compiles what it is given for
+  // the current context's device (CU_JIT_TARGET_FROM_CUCONTEXT), at the highest level
+  // (CU_JIT_OPTIMIZATION_LEVEL 4, the default too). No bound on registers: the kernels state theirs
+  // (.reqntid, .minnctapersm).
   enum Use { kForLoading, kForLinker };
-  explicit JitLog(Use use) : count_(use == kForLinker ? 7 : 4) { error_[0] = info_[0] = 0; }
+  explicit JitLog(Use use) : count_(use == kForLinker ? 7 : 5) { error_[0] = info_[0] = 0; }
   JitLog(const JitLog&) = delete;
   JitLog& operator=(const JitLog&) = delete;
 
@@ -38,11 +38,11 @@ class JitLog {
   char error_[4096], info_[4096];
   const unsigned count_;
   int options_[7] = {kJitErrorLogBuffer,     kJitErrorLogBufferBytes, kJitInfoLogBuffer,
-                     kJitInfoLogBufferBytes, kJitTargetFromContext,   kJitOptimizationLevel,
-                     kJitLogVerbose};
+                     kJitInfoLogBufferBytes, kJitLogVerbose,          kJitTargetFromContext,
+                     kJitOptimizationLevel};
   // The driver writes how much it used over the sizes.
   void* values_[7] = {
-      error_, as_value(sizeof error_), info_, as_value(sizeof info_), nullptr, as_value(4), as_value(1)};
+      error_, as_value(sizeof error_), info_, as_value(sizeof info_), as_value(1), nullptr, as_value(4)};
 };
 
 }  // namespace lathe::gpu

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "base/status.h"
+#include "core/assembler_log.h"
 #include "runtime/gpu/jit_log.h"
 #include "runtime/gpu/scopes.h"
 
@@ -156,7 +157,9 @@ absl::StatusOr<std::unique_ptr<LoadedKernel>> Kernel::load(const Artifact& artif
     for (size_t i = 0; i < kernel->steps_.size(); ++i) {
       LATHE_ASSIGN_OR_RETURN(kernel->steps_[i].external, externals.bind(artifact.recipe.steps[i]));
     }
-  LATHE_ASSIGN_OR_RETURN(const Loaded* loaded, kernel->load_into(contexts.primary()));
+  std::string info;
+  LATHE_ASSIGN_OR_RETURN(const Loaded* loaded, kernel->load_into(contexts.primary(), &info));
+  kernel->messages_ = parse_assembler_log(info).messages;
   const bool asks = library.platform().is_cuda && !kernel->is_external();
   for (size_t i = 0; asks && i < kernel->steps_.size(); ++i)
     LATHE_RETURN_IF_ERROR(
@@ -176,13 +179,13 @@ Kernel::~Kernel() {
   }
 }
 
-absl::StatusOr<const Kernel::Loaded*> Kernel::load_into(Context context) const {
+absl::StatusOr<const Kernel::Loaded*> Kernel::load_into(Context context, std::string* info) const {
   const std::lock_guard<std::mutex> lock(mutex_);
   if (const Loaded* loaded = in(context)) return loaded;
   auto loaded = std::make_unique<Loaded>();
   loaded->context = context;
   if (!is_external()) {
-    LATHE_RETURN_IF_ERROR(load_module(loaded.get()));
+    LATHE_RETURN_IF_ERROR(load_module(loaded.get(), info));
   } else if (!modules_.empty()) {
     return absl::UnavailableError("an external library works in the device's primary context alone");
   }
@@ -192,7 +195,7 @@ absl::StatusOr<const Kernel::Loaded*> Kernel::load_into(Context context) const {
   return modules_.back().get();
 }
 
-absl::Status Kernel::load_module(Loaded* loaded) const {
+absl::Status Kernel::load_module(Loaded* loaded, std::string* info) const {
   const RelaxedCapture relaxed(library_);
   const Calls& call = library_.call();
   JitLog log(JitLog::kForLoading);
@@ -205,6 +208,7 @@ absl::Status Kernel::load_module(Loaded* loaded) const {
     if (library_.row(result).refuses_code) return absl::DataLossError(text);
     return absl::Status(library_.row(result).code, text);
   }
+  *info = std::string(log.info());
   absl::Status status;
   for (size_t i = 0; i < steps_.size() && status.ok(); ++i) {
     const int result = call.module_function(&loaded->functions[i], loaded->module, symbol(i).c_str());

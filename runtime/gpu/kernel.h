@@ -73,12 +73,18 @@ class Kernel final : public LoadedKernel {
   // CUDA, of a step's code in the primary context: a thread's local memory in bytes, what its registers did
   // not hold.
   int local_bytes(size_t step) const { return local_bytes_[step]; }
+  // What the driver had against PTX when it assembled it for the primary context (core/assembler_log.h).
+  const std::vector<std::string>& messages() const { return messages_; }
   // As in(), after loading the code into `context`, which must be current.
-  absl::StatusOr<const Loaded*> load_into(Context context) const;
+  absl::StatusOr<const Loaded*> load_into(Context context) const {
+    std::string info;
+    return load_into(context, &info);
+  }
 
  private:
+  absl::StatusOr<const Loaded*> load_into(Context context, std::string* info) const;
   Kernel(const Artifact& artifact, const Library& library, const Driver* owner);
-  absl::Status load_module(Loaded* loaded) const;
+  absl::Status load_module(Loaded* loaded, std::string* info) const;
   absl::Status prepare_function(size_t step, Function function) const;
   absl::Status check_parameters(size_t step, Function function) const;
 
@@ -88,6 +94,7 @@ class Kernel final : public LoadedKernel {
   const std::string code_;
   int64_t shared_limit_ = 0;
   int local_bytes_[kMaxSteps] = {};
+  std::vector<std::string> messages_;
   std::vector<LaunchStep> steps_;
   mutable std::mutex mutex_;                              // of loading into one more context
   mutable std::vector<std::unique_ptr<Loaded>> modules_;  // under mutex_

@@ -150,8 +150,8 @@ absl::Status encode_tensor_map(const Library& library, const TensorMapPlan& plan
   const int64_t batch = sizes[static_cast<size_t>(Var::kBatch)];
   const bool one = stride == 0 || batch <= 1;
   in.batch = one ? 1 : static_cast<uint64_t>(batch);
-  in.batch_bytes =
-      one ? in.row_bytes : static_cast<uint64_t>(stride * plan.element_bytes);  // unused, but legal
+  // Of one matrix unused, but legal: what lies behind its rows.
+  in.batch_bytes = one ? in.rows * in.row_bytes : static_cast<uint64_t>(stride * plan.element_bytes);
   in.box_columns = plan.box_columns;
   in.box_rows = plan.box_rows;
   in.type = plan.type;

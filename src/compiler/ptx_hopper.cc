@@ -212,6 +212,9 @@ bool multiplies_in_warpgroup(Type a, Type b) {
 Value undefined_sums(Emit& e, const WarpgroupProduct& p) {
   return LLVM::UndefOp::create(e.b, e.loc, struct_of(p.sum, p.registers()));
 }
+Value zero_sums(Emit& e, const WarpgroupProduct& p) {
+  return LLVM::ZeroOp::create(e.b, e.loc, struct_of(p.sum, p.registers()));
+}
 
 Value multiply_warpgroup(Emit& e, const WarpgroupProduct& p, Value sums, Value a, Value b, Value accumulate,
                          int64_t in_flight) {

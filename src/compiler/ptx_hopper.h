@@ -93,6 +93,7 @@ Value operand_descriptor(Emit& e, Value shared, int64_t leading, int64_t stride)
 // `descriptor` moved by `bytes` (i32).
 Value move_descriptor(Emit& e, Value descriptor, Value bytes);
 Value undefined_sums(Emit& e, const WarpgroupProduct& p);
+Value zero_sums(Emit& e, const WarpgroupProduct& p);
 // Starts one group of products, to which `sums` are added if `accumulate` (i32) is not 0, and waits until at
 // most `in_flight` groups are under way. The result must not be read before wait_sums.
 Value multiply_warpgroup(Emit& e, const WarpgroupProduct& p, Value sums, Value a, Value b, Value accumulate,

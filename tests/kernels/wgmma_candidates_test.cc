@@ -71,6 +71,24 @@ TEST(WgmmaShape, LargeTile) {
   EXPECT_EQ(s.b.box_columns, 64);
 }
 
+// Where the multiplying threads begin with as many registers as they may have there is nothing to hand over
+// (PTX ISA: setmaxnreg.inc to fewer is undefined).
+TEST(WgmmaShape, RegistersAreHandedToThreadsThatHaveFewerAlone) {
+  for (const bool plain : {false, true}) {
+    WgmmaInput in = large_tile();
+    in.element_bytes = 1, in.promotes = true;
+    in.tile_m = 64, in.tile_n = 192, in.tile_k = 128, in.threads = 256, in.plain_store = plain;
+    for (int64_t stages : {2, 4, 5}) {
+      in.stages = stages;
+      const WgmmaShape s(in);
+      ASSERT_EQ(s.defect(), "");
+      EXPECT_EQ(s.consumer_registers, 0);
+      EXPECT_EQ(s.producer_registers, 0);
+      EXPECT_GE(s.spare_registers, 40);
+    }
+  }
+}
+
 TEST(WgmmaShape, OperandAlongMOrNIsCopiedInColumnsOf64) {
   WgmmaInput in = large_tile();
   in.b_k_major = false;
@@ -83,7 +101,7 @@ TEST(WgmmaShape, OperandAlongMOrNIsCopiedInColumnsOf64) {
   EXPECT_EQ(s.stage_bytes, 49152);
 }
 
-TEST(WgmmaShape, SmallMIsPaddedToARowOf64AlongM) {
+TEST(WgmmaShape, SmallMIsAlongKAlone) {
   WgmmaInput in;
   in.tile_m = 8, in.tile_n = 64, in.tile_k = 128, in.stages = 4, in.threads = 256, in.swap = true;
   const WgmmaShape along_k(in);
@@ -94,9 +112,7 @@ TEST(WgmmaShape, SmallMIsPaddedToARowOf64AlongM) {
   EXPECT_EQ(along_k.a.boxes, 2);  // 128 of K in rows of 64
   EXPECT_EQ(along_k.sums, 4);
   in.a_k_major = false;
-  const WgmmaShape along_m(in);
-  EXPECT_EQ(along_m.a.padded, 64);
-  EXPECT_EQ(along_m.stage_bytes, (64 + 64) * 128 * 2);
+  EXPECT_THAT(WgmmaShape(in).defect(), HasSubstr("8 along M or N fill no rows of 64"));
 }
 
 TEST(WgmmaShape, NamesItsDefects) {
@@ -141,6 +157,8 @@ TEST(WgmmaCandidates, KeepTheDevicesLimits) {
             EXPECT_LE(s.shared_bytes, h200().fact_or("shared_memory_bytes", 0));
             EXPECT_LE(s.resident * (s.shared_bytes + 1024), 228 << 10);
             if (s.consumer_registers > 0) {
+              EXPECT_GT(s.consumer_registers,
+                        std::min<int64_t>(248, 512 / s.resident / (s.consumers + 1) / 8 * 8));
               EXPECT_LE(s.resident * 128 * (s.producer_registers + s.consumers * s.consumer_registers),
                         65536);
               EXPECT_GE(s.consumer_registers, s.sums + 40);

@@ -160,6 +160,9 @@ EXPORTED int cuModuleLoadDataEx(Module** module, const void* image, unsigned cou
     write_logs(count, options, values);
     return failure;
   }
+  constexpr int kLogVerbose = 12;
+  if (std::count(options, options + count, kLogVerbose) != 0)
+    write_log(state().info_log, 3, 4, count, options, values);
   return load_module(module, static_cast<const char*>(image));
 }
 EXPORTED int cuModuleUnload(Module* module) {

@@ -252,6 +252,13 @@ TEST_F(LoggedGpuKernel, PtxWithSetmaxnregIsLoadedAsItIs) {
   EXPECT_TRUE(driver_->load(left).ok());
   EXPECT_EQ(state_->calls["cuModuleLoadDataEx"], 1);
   EXPECT_TRUE(log.empty());
+
+  state_->info_log =
+      "ptxas info    : (C7515) Potential Performance Loss: wgmma.mma_async instructions are serialized\n"
+      "ptxas info    : Used 168 registers\n";
+  EXPECT_TRUE(driver_->load(left).ok());
+  ASSERT_EQ(log.size(), 1u);
+  EXPECT_THAT(log[0], AllOf(HasSubstr("cuda:0: assembling PTX: "), HasSubstr("(C7515)")));
 }
 
 TEST_F(LoggedGpuKernel, WarnsOfAKernelThatSpills) {
