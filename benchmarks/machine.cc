@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "contest.h"
+#include "runtime/cpu/worker_pool.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -156,19 +157,41 @@ void on_threads(int threads, const std::function<void(int)>& body) {
   for (std::thread& other : others) other.join();
 }
 
-double measure_read_bandwidth(const void* data, size_t bytes, int threads) {
-  const size_t part = bytes / static_cast<size_t>(threads) & ~size_t{4095};
-  std::vector<double> seconds;
-  for (auto* read : {read_all<1>, read_all<4>, read_all<8>, read_all<16>}) {
+Reader::Reader(const void* data, size_t bytes, int threads)
+    : threads_(threads), pool_(std::make_unique<WorkerPool>(threads, threads)) {
+  auto* fastest = read_all<1>;
+  for (auto* way : {read_all<1>, read_all<4>, read_all<8>, read_all<16>}) {
+    read_ = way;
     for (int sweep = 0; sweep < 3; ++sweep) {
       const double start = now_seconds();
-      on_threads(threads, [&](int t) {
-        read(static_cast<const uint8_t*>(data) + static_cast<size_t>(t) * part, part);
-      });
-      seconds.push_back(now_seconds() - start);
+      read(data, bytes);
+      const double rate = static_cast<double>(bytes) / (now_seconds() - start);
+      if (rate > bytes_per_second_) bytes_per_second_ = rate, fastest = way;
     }
   }
-  return static_cast<double>(part) * threads / *std::min_element(seconds.begin(), seconds.end());
+  read_ = fastest;
+}
+
+Reader::~Reader() = default;
+
+void Reader::read(const void* data, size_t bytes) const {
+  constexpr int64_t kTasks = 4;  // a thread's
+  if (threads_ == 1) return read_(static_cast<const uint8_t*>(data), bytes);
+  struct Part {
+    decltype(read_) read;
+    size_t bytes;
+  } part = {read_, bytes / static_cast<size_t>(threads_ * kTasks) & ~size_t{4095}};
+  ArgumentBlock args;
+  args.a = const_cast<void*>(data);
+  args.b = &part;
+  TaskSet tasks;
+  tasks.args = &args;
+  tasks.count = threads_ * kTasks;
+  tasks.task = [](const ArgumentBlock* of, int64_t task) {
+    const Part& each = *static_cast<const Part*>(of->b);
+    each.read(static_cast<const uint8_t*>(of->a) + static_cast<size_t>(task) * each.bytes, each.bytes);
+  };
+  pool_->run(tasks);
 }
 
 double measure_fma_peak(int threads) {

@@ -8,6 +8,10 @@
 #include <string>
 #include <vector>
 
+namespace lathe {
+class WorkerPool;
+}
+
 namespace lathe::bench {
 
 struct Machine {
@@ -20,9 +24,24 @@ Machine describe_machine();
 // Runs body(t) on `threads` threads, the caller's included, and returns when all have.
 void on_threads(int threads, const std::function<void(int)>& body);
 
-// Bytes per second that `threads` threads read from [data, data + bytes) together; the best of a few sweeps,
-// as a ceiling must not be what a busy machine left over.
-double measure_read_bandwidth(const void* data, size_t bytes, int threads);
+// Reads memory, by as many threads as Lathe has, which wait and wake as Lathe's do.
+class Reader {
+ public:
+  // Finds out on [data, data + bytes) in how many streams a core reads fastest.
+  Reader(const void* data, size_t bytes, int threads);
+  ~Reader();
+
+  // Bytes per second of the best of a few sweeps, as a ceiling must not be what a busy machine left over.
+  double bytes_per_second() const { return bytes_per_second_; }
+  // Once over [data, data + bytes): an entrant beside whoever has to read as much.
+  void read(const void* data, size_t bytes) const;
+
+ private:
+  const int threads_;
+  std::unique_ptr<WorkerPool> pool_;
+  void (*read_)(const uint8_t* data, size_t bytes) = nullptr;
+  double bytes_per_second_ = 0;
+};
 // f32 operations per second of independent fused multiply-adds in registers.
 double measure_fma_peak(int threads);
 

@@ -185,7 +185,9 @@ bool run(const Options& options) {
   pool.fill(Element::kF32);
   Bench bench{options, &pool};
   bench.peers = &peers;
-  bench.read_bandwidth = measure_read_bandwidth(pool.data(), pool.bytes(), options.threads);
+  const Reader reader(pool.data(), pool.bytes(), options.threads);
+  bench.reader = &reader;
+  bench.read_bandwidth = reader.bytes_per_second();
   bench.fma_peak = measure_fma_peak(options.threads);
   std::printf(
       "cold operands rotate over %zu MiB (%.1f x the last-level cache); measured ceilings: read %.1f GB/s, "

@@ -24,8 +24,11 @@ constexpr int64_t kManyRows = 512;  // from here on two threads are measured aga
 
 const char* name_of(Element element) { return kNamedElements[static_cast<int>(element)].name; }
 
-constexpr char kOwnF32[] = "own f32", kPacked[] = "packed", kOneThread[] = "one thread";
-bool is_peer(const Standing& s) { return s.name != kOwnF32 && s.name != kPacked && s.name != kOneThread; }
+constexpr char kOwnF32[] = "own f32", kPacked[] = "packed", kOneThread[] = "one thread",
+               kReading[] = "reading";
+bool is_peer(const Standing& s) {
+  return s.name != kOwnF32 && s.name != kPacked && s.name != kOneThread && s.name != kReading;
+}
 
 // The weight packed for Lathe, and the same form at any other memory of that size.
 struct PackedWeight {
@@ -88,7 +91,9 @@ class MatmulBench {
                                                                                    "vs best peer",
                                                                                    "quartiles",
                                                                                    "vs unpacked",
-                                                                                   "packing us"}) {}
+                                                                                   "packing us",
+                                                                                   "of reading",
+                                                                                   "packed of reading"}) {}
 
   bool ok() const { return device_.ok() && one_thread_.ok(); }
 
@@ -177,6 +182,8 @@ class MatmulBench {
                           }});
       entrants.back().call();
     }
+    // What a single row of A costs beside reading the weight.
+    if (p.m == 1) entrants.push_back({kReading, [&] { bench_.reader->read(weights(), weight_bytes); }});
     ContestOptions contest;
     contest.seconds = bench_.options.seconds;
     add(p, run_contest(entrants, contest), packed.seconds);
@@ -209,12 +216,13 @@ class MatmulBench {
                                     number(flops / ours.seconds * 1e-9, 1),
                                     number(100 * limit / ours.seconds, 0) + "%"};
     const Standing *own = find(standings, kOwnF32), *packed = find(standings, kPacked),
-                   *one = find(standings, kOneThread), *best = nullptr;
+                   *one = find(standings, kOneThread), *reading = find(standings, kReading), *best = nullptr;
     for (auto peer = standings.begin() + 1; peer != standings.end(); ++peer)
       if (is_peer(*peer) && (best == nullptr || peer->seconds < best->seconds)) best = &*peer;
     const auto figures = [&](const Standing& s) {
       const auto over = [&](const Standing* other) { return other ? paired_ratio(s, *other).median : 0; };
-      return MatmulFigures{p.element, p.m, p.sizes, over(best), limit / s.seconds, over(own), over(one)};
+      return MatmulFigures{p.element,         p.m,           p.sizes,   over(best),
+                           limit / s.seconds, over(reading), over(own), over(one)};
     };
     summary_.add("plain", figures(ours));
     if (packed != nullptr) summary_.add("packed", figures(*packed));
@@ -239,6 +247,10 @@ class MatmulBench {
                   best == nullptr ? "-" : number(of_peer.median, 2) + "x",
                   best == nullptr ? "-" : number(of_peer.low, 2) + ".." + number(of_peer.high, 2),
                   number(paired_ratio(*packed, ours).median, 2) + "x", number(packing_seconds * 1e6, 0)});
+    }
+    for (const Standing* s : {&ours, packed}) {
+      const bool both = reading != nullptr && s != nullptr;
+      row.push_back(both ? number(100 * paired_ratio(*s, *reading).median, 0) + "%" : "-");
     }
     table_.add(row);
   }

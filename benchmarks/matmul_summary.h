@@ -19,6 +19,7 @@ struct MatmulFigures {
   Sizes sizes = Sizes::kLayer;
   double of_best_peer = 0;  // its time over Lathe's
   double of_roofline = 0;   // the roofline's time over Lathe's
+  double of_reading = 0;    // the time of reading the weight, in the same rounds, over Lathe's: of M = 1
   double of_own_f32 = 0;
   double of_one_thread = 0;
 };

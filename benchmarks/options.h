@@ -50,7 +50,8 @@ struct Options {
 struct Bench {
   const Options& options;
   Pool* pool;
-  double read_bandwidth = 0;  // bytes per second
+  const Reader* reader = nullptr;
+  double read_bandwidth = 0;  // the reader's, bytes per second
   double fma_peak = 0;        // operations per second
   std::vector<std::unique_ptr<Peer>>* peers = nullptr;
   Roofline* roofline = nullptr;
