@@ -7,7 +7,8 @@
 namespace lathe {
 namespace {
 
-constexpr int64_t kDotMaxM = 64, kWholeDotMaxM = 32, kOuterMaxM = 16, kSmallOuterMaxM = 128;
+constexpr int64_t kDotMaxM = 64, kWholeDotMaxM = 32, kOuterMaxM = 16, kBlockedOuterMaxM = 64,
+                  kSmallOuterMaxM = 128;
 
 struct RegisterTile {
   int32_t rows, columns;  // dot: rows of B; outer: vectors along N
@@ -108,21 +109,25 @@ DotFetch fetch_of(const CpuRates& rates, const RegisterTile& t, int64_t m, bool 
 // A single row by one column after the other reads B in the order it lies in. Side by side each column's
 // bytes are a run of their own, at whose end what was fetched ahead is lost (M = 1 on Zen 4, 1 column and 8:
 // 32768 x 512 2.35 and 3.29 ms, 7168 x 2048 2.43 and 1.84, where the one column waits for its sum; of bytes
-// 0.60 and 1.26, 2880 x 4096 0.43 and 0.51). A faster core than kHiddenRate waits where pages end, too
-// (by 4096 x 4096, 8, 6 and 4 columns: Zen 5, 40 GB/s, with one row 1.85, 1.76, 1.75 ms, with two 2.37, 2.17,
-// 2.03; Zen 4, 25 GB/s, with one 2.05, 2.01, 2.21). Where L1 does not hold A's rows they come from L2 again,
-// in the way of what is fetched of B (5x4 by whole rows and in blocks: Zen 5 2.9 and 2.3 ms, Zen 4 3.0
-// and 2.8), less where B is fetched near (5x4 by whole rows 2.5). Such a core without it loses more (1x2 2.08
-// ms, 1x4 and 1x6 near 1.98).
+// 0.60 and 1.26, 2880 x 4096 0.43 and 0.51). The fewer columns, the nearer is what is fetched ahead (8 and 4:
+// 24576 x 1536 5.75 and 6.7 ms, f16 4.07 and 5.74, 7168 x 2048 2.04 and 2.35, 5760 x 2880 2.39 and 2.60). A
+// faster core than kHiddenRate waits where pages end, too (by 4096 x 4096, 8, 6 and 4 columns: Zen 5, 40
+// GB/s, with one row 1.85, 1.76, 1.75 ms, with two 2.37, 2.17, 2.03; Zen 4, 25 GB/s, with
+// one 2.05, 2.01, 2.21). Where L1 does not hold A's rows they come from L2 again, in the way of what is
+// fetched of B (5x4 by whole rows and in blocks: Zen 5 2.9 and 2.3 ms, Zen 4 3.0 and 2.8), less where B is
+// fetched near (5x4 by whole rows 2.5). Such a core without it loses more (1x2 2.08 ms, 1x4 and 1x6
+// near 1.98).
 double stream_efficiency(const CpuRates& rates, const MatmulSizes& s, const RegisterTile& t, DotFetch fetch) {
   constexpr double kLostBytes = 600;
   constexpr double kRunSeconds = 3e-12;  // of a byte, for each run beyond four
   constexpr double kWaiting = 0.06;      // of a byte's time
+  constexpr double kNarrow = 0.025;      // of it, for each column short of eight
   const bool near = fetches_near(fetch);
   const double row_seconds = near ? 2.5e-12 : 4.1e-12;  // of a byte of B, for each of A's from L2
   const double a_row = s.k * s.input_bytes, b_row = s.k * s.b_bytes, rate = rates.core_bytes_per_second;
   double lost = std::max(0, t.columns - 4) * kRunSeconds * std::max(0.0, rate - kHiddenRate);
   if (s.m == 1 && t.columns > 1) lost += kLostBytes / b_row;
+  if (s.m == 1 && t.columns > 1 && !near) lost += std::max(0, 8 - t.columns) * kNarrow;
   if (!near && rate > kHiddenRate) lost += kWaiting;
   if (s.m * a_row + t.columns * b_row > rates.l1d_bytes && !lines_fit(rates, s, t, s.k))
     lost += row_seconds * rate * t.rows * a_row / (t.columns * b_row);
@@ -196,14 +201,26 @@ double outer_cycles(const CpuRates& rates, const MatmulSizes& s, const RegisterT
   return whole * group(t.columns) + (rest > 0 ? rest * group(1) : 0);
 }
 
+// What a jump to another row of B costs where it comes from memory, in bytes (by 4096 x 4096 on Zen 4, M = 1
+// in runs of 960 bytes and M = 4 in runs of 640: 36 and 22 % of what reading allows).
+constexpr double kJumpBytes = 1700;
+// In blocks of K every tile's sums are loaded and stored again.
+double carry_cycles(const CpuRates& rates, const MatmulSizes& s, const RegisterTile& t, double depth,
+                    double n, double k) {
+  constexpr double kCarryCycles = 2;
+  const double tiles = std::ceil(n / (t.columns * rates.lanes)) * ceil_div(s.m, t.rows);
+  return tiles * std::ceil(k / depth) * t.rows * t.columns * kCarryCycles;
+}
+
 // Columns a task may take: enough tasks that workers even out, or enough bytes that a task is worth starting.
-absl::InlinedVector<int32_t, 2> task_columns(const CpuRates& rates, const MatmulSizes& s, int64_t step) {
+absl::InlinedVector<int32_t, 2> task_columns(const CpuRates& rates, const MatmulSizes& s, int64_t step,
+                                             int64_t tasks_a_worker) {
   const auto fit = [&](int64_t columns) {
     return static_cast<int32_t>(std::min({round_up(std::max<int64_t>(columns, 1), step), round_up(s.n, step),
                                           std::max(kMaxTileN / step, int64_t{1}) * step}));
   };
   const auto stream = static_cast<int64_t>(kStreamBytes / (s.k * s.b_bytes));
-  absl::InlinedVector<int32_t, 2> columns = {fit(ceil_div(s.n, 4 * int64_t{rates.workers}))};
+  absl::InlinedVector<int32_t, 2> columns = {fit(ceil_div(s.n, tasks_a_worker * rates.workers))};
   if (fit(stream) != columns[0]) columns.push_back(fit(stream));
   return columns;
 }
@@ -213,7 +230,10 @@ template <typename Cycles>
 void append_streamed(const CandidateContext& context, const CpuRates& rates, const MatmulSizes& s,
                      const CompileConfig& config, double memory_efficiency, const std::string& recipe,
                      Cycles cycles, std::vector<RankedPlan>* out) {
-  for (int32_t columns : task_columns(rates, s, config.register_n)) {
+  // Blocks of "outer" are read in runs of a task's columns.
+  const int64_t tasks_a_worker =
+      config.kernel == "outer" && config.tile_k > 0 && s.m <= 4 && rates.workers == 1 ? 1 : 4;
+  for (int32_t columns : task_columns(rates, s, config.register_n, tasks_a_worker)) {
     const double tiles = ceil_div(s.n, columns);
     const auto least_chunk = std::max<int64_t>(256, kStreamBytes / 4 / (columns * s.b_bytes));
     for (int32_t splits : split_options(context, s.k, tiles, rates.workers, least_chunk)) {
@@ -351,9 +371,10 @@ void enumerate_matmul_outer(const CandidateContext& context, std::vector<RankedP
   if (c.trans_b != 0) return reject(context, config, out, "B is not N-contiguous");
   // Every pass over the rows reads B again.
   const double b_bytes = double(c.n) * double(c.k) * s.b_bytes;
-  if (c.m_hi > (b_bytes <= rates.l2_bytes / 4 ? kSmallOuterMaxM : kOuterMaxM))
-    return reject(context, config, out, "M ", c.m_hi, " > ", kOuterMaxM, " and B of ", int64_t(b_bytes),
-                  " bytes > a quarter of L2, or M > ", kSmallOuterMaxM);
+  const bool is_small = b_bytes <= rates.l2_bytes / 4;
+  if (c.m_hi > (is_small ? kSmallOuterMaxM : kBlockedOuterMaxM))
+    return reject(context, config, out, "M ", c.m_hi, " > ", kBlockedOuterMaxM, " and B of ",
+                  int64_t(b_bytes), " bytes > a quarter of L2, or M > ", kSmallOuterMaxM);
   if (s.batch_invariant)
     return reject(context, config, out, "batch_invariant: rows of larger M come from panels");
   for (const RegisterTile& t : kOuterTiles) {
@@ -361,11 +382,20 @@ void enumerate_matmul_outer(const CandidateContext& context, std::vector<RankedP
     config.register_n = t.columns * rates.lanes;
     if (!fits(context, rates, s, t, config, out)) continue;
     config.unroll_k = unroll_of(t);
-    // Each k jumps to another row of B.
-    const double run = std::min<double>(config.register_n, s.n) * s.b_bytes;
+    const auto cycles = [&](double n, double k) { return outer_cycles(rates, s, t, n, k); };
+    if (s.m <= (is_small ? kSmallOuterMaxM : kOuterMaxM)) {
+      // Each k jumps to another row of B.
+      const double run = std::min<double>(config.register_n, s.n) * s.b_bytes;
+      const double efficiency = is_small ? CpuRates::run_efficiency(run) : run / (run + kJumpBytes);
+      append_streamed(context, rates, s, config, efficiency, "fma f32; K ascending", cycles, out);
+    }
+    if (is_small || s.m > kBlockedOuterMaxM) continue;
+    config.tile_k = s.m <= 4 ? 8 : s.m <= kOuterMaxM ? 32 : 64;
     append_streamed(
-        context, rates, s, config, CpuRates::run_efficiency(run), "fma f32; K ascending",
-        [&](double n, double k) { return outer_cycles(rates, s, t, n, k); }, out);
+        context, rates, s, config, 1.0, "fma f32; K ascending",
+        [&](double n, double k) { return cycles(n, k) + carry_cycles(rates, s, t, config.tile_k, n, k); },
+        out);
+    config.tile_k = 0;
   }
 }
 

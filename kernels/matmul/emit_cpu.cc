@@ -205,7 +205,7 @@ llvm::FailureOr<CpuProducts> emit_products(Emit& e, const Arguments& arguments, 
     auto op = p.contraction;
     zero_b->store(e, source, p.views.find(op.getDpsInputs()[0])->second, k_contiguous(op, 0));
   }
-  if (kernel == "outer") t.store = store;
+  if (kernel == "outer" && t.tile_k == 0) t.store = store;
   if (!t.store) t.accumulators = take(padded(padded(t.tile_rows, t.register_rows), t.lanes) * t.ld);
   Value products = t.accumulators;
   int64_t products_ld = t.ld;

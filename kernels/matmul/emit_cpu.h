@@ -39,7 +39,7 @@ struct CpuTile {
   // rows are then B), "dot" of rows, unless K is in blocks.
   Value zero_point;
   ir::UkernelAttr ukernel;  // "panel": the inner kernel, over all of K at once; null: as generated
-  StoreProducts store;      // "outer" alone: where the sums go instead of `accumulators`, if given
+  StoreProducts store;  // "outer" of all of K alone: where the sums go instead of `accumulators`, if given
 };
 
 // Form "dot": rows of A against columns of B, vectors along K. Both K-contiguous. With tile_k: A packed in

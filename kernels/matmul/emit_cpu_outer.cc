@@ -1,6 +1,12 @@
 // "outer": for few rows and weights stored K by N. Rows of B are streamed along N, register_n columns wide,
 // and met by one broadcast element of A for each of register_m rows; nothing is packed, and without an
 // epilogue the sums go from registers to D.
+//
+// With tile_k, K is walked in blocks of so few rows that each is read in one run, along all columns of the
+// task, while the rows of the next block are fetched into L2; sums wait in scratch from block to block. By
+// one group of columns after the other along all of K every few lines are followed by a jump to another row,
+// which neither prefetchers nor pages like (M = 1 by 4096 x 4096 on Zen 4: 5.5 ms where reading takes 2.2).
+#include "base/dtype.h"
 #include "kernels/matmul/emit_cpu.h"
 
 namespace lathe::emit {
@@ -8,12 +14,16 @@ using namespace mlir;
 
 LogicalResult emit_outer(Emit& e, const CpuTile& t) {
   if (t.b_k_contiguous) return emitError(e.loc, "matmul kernel 'outer' needs B N-contiguous");
+  constexpr int kIntoL2 = 2;  // locality of a prefetch
   const int64_t rm = t.register_rows, lanes = t.lanes, unroll = t.unroll_k;
+  const int64_t passes = ceil_div(t.tile_rows, rm);
+  const int64_t line_vectors = std::max<int64_t>(1, 512 / (lanes * t.b.element.getIntOrFloatBitWidth()));
   if (t.register_columns % lanes != 0) return emitError(e.loc, "register_n is not a multiple of lanes");
   Value last_row = e.sub(t.rows, e.idx(1));
 
-  // Columns [j, j + vectors * lanes), the last vector masked to `left` columns if given.
-  auto tile = [&](Value i, Value j, int64_t vectors, Value left) {
+  // Columns [j, j + vectors * lanes), the last vector masked to `left` columns if given, along K from `from`
+  // to `to`.
+  auto tile = [&](Value i, Value j, int64_t vectors, Value left, Value from, Value to) {
     Values a_row;
     for (int64_t r = 0; r < rm; ++r) {
       Value row = e.min(e.add(i, r), last_row);
@@ -27,6 +37,13 @@ LogicalResult emit_outer(Emit& e, const CpuTile& t) {
         b.push_back(e.to_f32(left ? e.load_masked(t.b.memory, at, lanes, left)
                                   : e.load_vector(t.b.memory, at, lanes)));
       }
+      // Passes over the rows share out fetching the next block's.
+      const int64_t share = round_up(ceil_div(vectors, passes), line_vectors);
+      for (int64_t v = 0; t.tile_k > 0 && !left && v < share; v += line_vectors) {
+        Value ahead = e.add(b_row, e.mul(t.b.row_stride, t.tile_k));
+        if (passes > 1) ahead = e.add(ahead, e.mul(e.div(i, e.idx(rm)), share * lanes));
+        e.prefetch(t.b.memory, e.add(ahead, v * lanes), kIntoL2);
+      }
       for (int64_t r = 0; r < rm; ++r) {
         Value at = e.add(a_row[r], t.a_k_contiguous ? k : e.mul(k, t.a.row_stride));
         Value a = e.broadcast(e.to_f32(e.load(t.a.memory, at)), lanes);
@@ -34,16 +51,19 @@ LogicalResult emit_outer(Emit& e, const CpuTile& t) {
       }
       return sums;
     };
+    const auto column = [&](int64_t v) { return e.add(j, v * lanes); };
+    const auto sum_at = [&](int64_t r, int64_t v) { return e.add(e.mul(e.add(i, r), t.ld), column(v)); };
     Values sums(rm * vectors, e.splat(e.vec(lanes, e.f32()), 0.0));
-    Value unrolled = e.mul(e.div(t.depth, e.idx(unroll)), unroll);
-    sums = e.loop(e.idx(0), unrolled, unroll, sums, [&](Value k, const Values& carried) {
+    for (int64_t n = 0; t.tile_k > 0 && n < rm * vectors; ++n)
+      sums[n] = e.load_vector(t.accumulators, sum_at(n / vectors, n % vectors), lanes);
+    Value unrolled = e.add(from, e.mul(e.div(e.sub(to, from), e.idx(unroll)), unroll));
+    sums = e.loop(from, unrolled, unroll, sums, [&](Value k, const Values& carried) {
       Values next = carried;
       for (int64_t u = 0; u < unroll; ++u) next = step(e.add(k, u), next);
       return next;
     });
     if (unroll > 1)
-      sums = e.loop(unrolled, t.depth, 1, sums, [&](Value k, const Values& c) { return step(k, c); });
-    const auto column = [&](int64_t v) { return e.add(j, v * lanes); };
+      sums = e.loop(unrolled, to, 1, sums, [&](Value k, const Values& c) { return step(k, c); });
     for (int64_t r = 0; r < rm; ++r) {
       Value row = e.add(i, r);
       if (t.store)
@@ -52,17 +72,29 @@ LogicalResult emit_outer(Emit& e, const CpuTile& t) {
         });
       else
         for (int64_t v = 0; v < vectors; ++v)
-          e.store_vector(sums[r * vectors + v], t.accumulators, e.add(e.mul(row, t.ld), column(v)));
+          e.store_vector(sums[r * vectors + v], t.accumulators, sum_at(r, v));
     }
-  };
-  auto rows = [&](Value j, int64_t vectors, Value left) {
-    e.loop(e.idx(0), t.rows, rm, [&](Value i) { tile(i, j, vectors, left); });
   };
   const int64_t rn = t.register_columns;
   Value wide = e.mul(e.div(t.columns, e.idx(rn)), rn), whole = e.mul(e.div(t.columns, e.idx(lanes)), lanes);
-  e.loop(e.idx(0), wide, rn, [&](Value j) { rows(j, rn / lanes, nullptr); });
-  if (rn > lanes) e.loop(wide, whole, lanes, [&](Value j) { rows(j, 1, nullptr); });
-  e.when(e.less(whole, t.columns), [&] { rows(whole, 1, e.sub(t.columns, whole)); });
+  auto along_columns = [&](Value from, Value to) {
+    auto rows = [&](Value j, int64_t vectors, Value left) {
+      e.loop(e.idx(0), t.rows, rm, [&](Value i) { tile(i, j, vectors, left, from, to); });
+    };
+    e.loop(e.idx(0), wide, rn, [&](Value j) { rows(j, rn / lanes, nullptr); });
+    if (rn > lanes) e.loop(wide, whole, lanes, [&](Value j) { rows(j, 1, nullptr); });
+    e.when(e.less(whole, t.columns), [&] { rows(whole, 1, e.sub(t.columns, whole)); });
+  };
+  if (t.tile_k == 0) {
+    along_columns(e.idx(0), t.depth);
+    return success();
+  }
+  Value zero = e.splat(e.vec(lanes, e.f32()), 0.0);
+  e.loop(e.idx(0), e.idx(passes * rm), 1, [&](Value i) {
+    e.loop(e.idx(0), t.columns, lanes,
+           [&](Value j) { e.store_vector(zero, t.accumulators, e.add(e.mul(i, t.ld), j)); });
+  });
+  e.loop(e.idx(0), t.depth, t.tile_k, [&](Value k) { along_columns(k, e.min(e.add(k, t.tile_k), t.depth)); });
   return success();
 }
 
