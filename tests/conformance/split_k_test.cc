@@ -55,6 +55,42 @@ TEST_F(SplitK, RaggedLongKExactly) {
   }
 }
 
+// "outer" in blocks of K: weights beyond a quarter of L2, K a block's multiple, one more and one less,
+// columns that end within a vector, every register tile.
+TEST_F(SplitK, BlocksOfOuterAreSummed) {
+  SKIP_UNLESS_CPU("\"outer\" is the CPU's");
+  int runs = 0;
+  for (int64_t m : {1, 3, 5, 16, 17, 33, 64}) {
+    MatmulCase c;
+    c.m = m;
+    c.n = random_.between(300, 700);
+    c.k = 64 * random_.between(8, 10) + random_.between(-1, 1);
+    c.in = m == 5 ? LATHE_F16 : m == 33 ? LATHE_BF16 : LATHE_F32;
+    if (m == 16) c.b = LATHE_F16;
+    c.n *= c.in == LATHE_F32 && c.b == LATHE_DTYPE_NONE ? 1 : 2;
+    c.trans_a = m == 17;
+    c.bias = m % 2 ? LATHE_DTYPE_NONE : LATHE_F32;
+    c.values = m == 3 ? Values::kSmallIntegers : Values::kNormal;
+    c.flush = m % 2 ? Flush::kEnd : Flush::kStart;
+    MatmulRequest request(c, &random_);
+    const std::vector<nlohmann::json> legal = legal_candidates(device(), *request.desc());
+    int blocked = 0;
+    for (size_t rank = 0; rank < legal.size(); ++rank) {
+      const nlohmann::json& config = legal[rank]["config"];
+      if (config["kernel"] != "outer" || config["tile_k"] == 0) continue;
+      SCOPED_TRACE(config.dump());
+      request.set_tuning(0, static_cast<int32_t>(rank) + 1);
+      EXPECT_TRUE(request.run(device()));
+      ++blocked;
+    }
+    EXPECT_GT(blocked, 0) << c.describe();
+    request.set_tuning(3, 0);
+    EXPECT_TRUE(request.run(device()));
+    runs += blocked;
+  }
+  std::printf("%d kernels\n", runs);
+}
+
 TEST_F(SplitK, FactorsAboveAndAroundK) {
   for (int64_t k : {1, 2, 3, 5, 16, 17, 63, 64, 65, 127, 1000}) {
     if (is_quick() && k % 2 == 0) continue;
