@@ -42,7 +42,8 @@ struct CompileConfig {
   //   row in all its threads; tile_k is the longest chunk of a row where it may be split).
   std::string kernel;
   int32_t tile_m = 0, tile_n = 0;  // of one workgroup or CPU task
-  int32_t tile_k = 0;              // K blocking: packed panels' depth, shared memory's depth
+  int32_t tile_k = 0;              // K blocking: packed panels' depth, shared memory's depth, rows of B that
+                                   // "outer" reads along a task's columns
   // Accumulators of one thread: rows by columns of D. On the CPU the side kept in vectors is lanes * vectors
   // elements: register_n of "outer", "panel", "packed", "bytes" and "rows", register_m of "panel_t" and
   // "direct". "dot" keeps its vectors along K: register_n counts columns of D (rows of B as it lies in
