@@ -46,7 +46,7 @@ std::string label_of(const nlohmann::json& candidate) {
   const std::string ukernel = c["ukernel"].value("function", "");
   return (ukernel.empty() ? c.value("kernel", "?") : ukernel) + " " + field("register_m") + "x" +
          field("register_n") + " tile " + field("tile_m") + "x" + field("tile_n") + "x" + field("tile_k") +
-         " unroll " + field("unroll_k") + " splits " + std::to_string(candidate.value("splits", 0));
+         " unroll " + field("unroll_k") + " stages " + field("stages") + " pace " + field("pace") + " splits " + std::to_string(candidate.value("splits", 0));
 }
 
 // A class' request: how it is planned with that chain, run on the next operands, and tuned.
@@ -69,7 +69,9 @@ class OracleBench {
             {"op",         "dtype",     "weight",       "M",        "N",           "K",
              "candidates", "choice us", "predicted us", "tuned us", "best us",     "choice/best",
              "tuned/best", "choice",    "tuned",        "best",     "best's rank", "external us",
-             "external",   "of all",    "choice of all"}) {}
+             "external",   "of all",    "choice of all"}),
+        candidates_("oracle: every candidate that was timed", {"op", "dtype", "M", "N", "K", "rank", "candidate",
+                                                               "predicted us", "us"}) {}
 
   bool ok() const { return device_.ok(); }
 
@@ -129,6 +131,7 @@ class OracleBench {
   void report() {
     table_.print();
     table_.write_csv(bench_.options.csv_directory, "oracle.csv");
+    candidates_.write_csv(bench_.options.csv_directory, "oracle_candidates.csv");
     for (const auto& [op, all] : losses_) {
       const auto tell = [op = op](const char* who, const char* whose, const std::vector<double>& losses) {
         std::printf("%s: %s takes %.3fx the time of the best of %s (geometric mean of %zu, worst %.3fx)\n",
@@ -208,6 +211,12 @@ class OracleBench {
                 has_external ? external->name : "",
                 number(loss_of_all, 3),
                 standings[field.choice_of_all].name});
+    for (size_t i = 0; i < field.all.size(); ++i) {
+      const Candidate& c = field.all[i];
+      candidates_.add({p.op, p.dtype, std::to_string(p.m), std::to_string(p.n), std::to_string(p.k),
+                       std::to_string(c.rank), c.label, number(c.predicted * 1e6, 1),
+                       number(standings[i].seconds * 1e6, 1)});
+    }
     Losses& losses = losses_[p.op];
     losses.choice.push_back(loss);
     losses.tuned.push_back(tuned_loss);
@@ -286,7 +295,7 @@ class OracleBench {
 
   const Bench& bench_;
   BenchDevice device_;
-  Table table_;
+  Table table_, candidates_;
   std::map<std::string, Losses> losses_;  // by op
 };
 

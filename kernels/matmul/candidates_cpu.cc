@@ -7,7 +7,7 @@
 namespace lathe {
 namespace {
 
-constexpr int64_t kDotMaxM = 64, kWholeDotMaxM = 32, kOuterMaxM = 16, kBlockedOuterMaxM = 64,
+constexpr int64_t kDotMaxM = 64, kWholeDotMaxM = 32, kTurnedDotMaxN = 32, kOuterMaxM = 16, kBlockedOuterMaxM = 64,
                   kSmallOuterMaxM = 128;
 
 struct RegisterTile {
@@ -17,18 +17,20 @@ struct RegisterTile {
 constexpr RegisterTile kDotTiles[] = {{1, 1}, {1, 2}, {2, 1},  {2, 2},  {4, 1},  {4, 2},  {8, 2},  {8, 3},
                                       {1, 8}, {1, 6}, {2, 8},  {2, 6},  {3, 6},  {4, 6},  {5, 4},  {6, 4},
                                       {7, 3}, {9, 3}, {10, 2}, {11, 2}, {12, 2}, {13, 2}, {14, 2}, {1, 4},
-                                      {2, 4}, {3, 3}, {4, 3},  {5, 2},  {6, 2},  {8, 1}};
+                                      {2, 4}, {3, 3}, {4, 3},  {5, 2},  {6, 2},  {8, 1},
+                                      {4, 4},  {3, 8}};
 constexpr RegisterTile kOuterTiles[] = {{1, 15}, {2, 10}, {3, 7},  {4, 6},  {5, 5},  {6, 4},
                                         {7, 3},  {8, 3},  {10, 2}, {12, 2}, {14, 2}, {1, 7},
                                         {2, 4},  {3, 3},  {4, 3},  {6, 2},  {8, 2},  {16, 1}};
 constexpr double kStreamBytes = 256 << 10;  // a task streams about this much of B at least
 constexpr int64_t kMaxTileN = 4096;
 
-// Whether the tile's sums have registers and rows; appends why not. `a_column`: vectors beside its sums that
-// a column of D takes.
+// Whether the tile's sums have registers and rows; appends why not. `held`: vectors beside its sums that stay
+// in registers for a step.
 bool fits(const CandidateContext& context, const CpuRates& rates, const MatmulSizes& s, const RegisterTile& t,
-          const CompileConfig& config, std::vector<RankedPlan>* out, int32_t a_column = 1) {
-  const int32_t need = t.rows * t.columns + a_column * t.columns + 1;
+          CompileConfig config, std::vector<RankedPlan>* out, int32_t held) {
+  if (config.kernel == "dot_t") std::swap(config.register_m, config.register_n);
+  const int32_t need = t.rows * t.columns + held + 1;
   if (need > rates.registers)
     reject(context, config, out, "registers ", need, " > ", rates.registers);
   else if (t.rows > s.m)
@@ -99,9 +101,12 @@ constexpr double kHiddenRate = 30e9;
 // By 4096 x 4096 on Zen 5 (40 GB/s), kNext, kNear and kBoth, in ms: of whole rows 2x4 2.24, 2.12, 2.37;
 // 4x6 2.64, 2.31, 2.62; 6x4 3.02, 2.48, 2.84; of f16 4x6 1.42, 1.12, 1.24; in two passes 1.58, 1.92, 1.86. In
 // blocks 5x4 2.70, 2.31, 2.82; 7x3 3.39, 2.79, 2.54; 8x3 2.65, 2.90, 2.59; 10x2 2.96, 3.82, 2.61. Zen 4 (25
-// GB/s), kNext and kNear: of whole rows 2x4 2.80, 3.19; 2x8 2.68, 3.43; 3x6 2.61, 3.75; 4x6 2.85, 3.93.
+// GB/s), kNext and kNear: of whole rows 2x4 2.80, 3.19; 2x8 2.68, 3.43; 3x6 2.61, 3.75; 4x6 2.85, 3.93. One
+// row there, kNext and kAhead: by 4096 x 14336 8.52 and 8.33, by 4097 x 4095 2.52 and 2.39, 1x1 by 24576 x
+// 1536 6.98 and 5.67; of bf16 1x1 by 6144 x 4096 2.01 and 1.82.
 DotFetch fetch_of(const CpuRates& rates, const RegisterTile& t, int64_t m, bool in_blocks) {
-  if (rates.core_bytes_per_second <= kHiddenRate) return DotFetch::kNext;
+  if (rates.core_bytes_per_second <= kHiddenRate)
+    return m == 1 && !in_blocks ? DotFetch::kAhead : DotFetch::kNext;
   if (t.rows >= m && t.columns >= 4) return DotFetch::kNear;
   return in_blocks ? DotFetch::kBoth : DotFetch::kNext;
 }
@@ -117,21 +122,37 @@ DotFetch fetch_of(const CpuRates& rates, const RegisterTile& t, int64_t m, bool 
 // fetched of B (5x4 by whole rows and in blocks: Zen 5 2.9 and 2.3 ms, Zen 4 3.0 and 2.8), less where B is
 // fetched near (5x4 by whole rows 2.5). Such a core without it loses more (1x2 2.08 ms, 1x4 and 1x6
 // near 1.98).
-double stream_efficiency(const CpuRates& rates, const MatmulSizes& s, const RegisterTile& t, DotFetch fetch) {
+double stream_efficiency(const CpuRates& rates, const MatmulSizes& s, const RegisterTile& t, DotFetch fetch,
+                         bool paced) {
   constexpr double kLostBytes = 600;
   constexpr double kRunSeconds = 3e-12;  // of a byte, for each run beyond four
   constexpr double kWaiting = 0.06;      // of a byte's time
   constexpr double kNarrow = 0.025;      // of it, for each column short of eight
+  // Held to memory's rate (Zen 4): M = 2 to 5 by 6144 x 4096 takes 1.0 to 1.1 of M = 1's time; by 24576 x
+  // 1536, M = 2, 2x8 5.09 and 2x2 5.67 ms, M = 3, 3x8 5.22 and 2x2 6.31; by 8192 x 1024, M = 3, 3x8 1.24, 3x3
+  // 1.51.
+  constexpr double kPacedRows = 0.05, kPacedNarrow = 0.012;
   const bool near = fetches_near(fetch);
   const double row_seconds = near ? 2.5e-12 : 4.1e-12;  // of a byte of B, for each of A's from L2
   const double a_row = s.k * s.input_bytes, b_row = s.k * s.b_bytes, rate = rates.core_bytes_per_second;
   double lost = std::max(0, t.columns - 4) * kRunSeconds * std::max(0.0, rate - kHiddenRate);
   if (s.m == 1 && t.columns > 1) lost += kLostBytes / b_row;
+  if (paced) lost += std::max(0, 8 - t.columns) * kPacedNarrow;
   if (s.m == 1 && t.columns > 1 && !near) lost += std::max(0, 8 - t.columns) * kNarrow;
   if (!near && rate > kHiddenRate) lost += kWaiting;
   if (s.m * a_row + t.columns * b_row > rates.l1d_bytes && !lines_fit(rates, s, t, s.k))
-    lost += row_seconds * rate * t.rows * a_row / (t.columns * b_row);
+    lost += (paced ? kPacedRows : row_seconds * rate) * t.rows * a_row / (t.columns * b_row);
   return 1 / (1 + lost);
+}
+
+// Cycles that a turn is held to, in whole links of its chain: its share of what a line of each column takes
+// at the pace, where its arithmetic is done sooner.
+int32_t pace_of(const CpuRates& rates, const MatmulSizes& s, const RegisterTile& t, int32_t unroll) {
+  if (rates.pace_bytes_per_second == 0 || s.blocks) return 0;
+  const double bytes = double(unroll) * t.columns * rates.lanes * rates.k_per_lane * s.b_bytes;
+  const double cycles = bytes * rates.clock_hz / rates.pace_bytes_per_second / ceil_div(s.m, t.rows);
+  if (cycles <= unroll * dot_arithmetic(rates, s, t)) return 0;
+  return static_cast<int32_t>(std::lround(cycles / kPaceLinkCycles) * kPaceLinkCycles);
 }
 
 constexpr double kPackCycles = 3;  // of a vector of A that a task copies
@@ -225,11 +246,21 @@ absl::InlinedVector<int32_t, 2> task_columns(const CpuRates& rates, const Matmul
   return columns;
 }
 
+// Rows for columns.
+void turn(CompileConfig& c) {
+  std::swap(c.tile_m, c.tile_n);
+  std::swap(c.register_m, c.register_n);
+}
+
+// What a loop that is held to memory's rate leaves exposed of the lesser of computing and reading, where
+// CpuRates::overlap() has a quarter.
+constexpr double kPacedWaits = 0.05;
+
 // Prices one row for every task width and split and appends it. `cycles(n, k)` computes n columns over k.
 template <typename Cycles>
 void append_streamed(const CandidateContext& context, const CpuRates& rates, const MatmulSizes& s,
-                     const CompileConfig& config, double memory_efficiency, const std::string& recipe,
-                     Cycles cycles, std::vector<RankedPlan>* out) {
+                     const CompileConfig& config, double memory_efficiency, bool paced,
+                     const std::string& recipe, Cycles cycles, std::vector<RankedPlan>* out) {
   // Blocks of "outer" are read in runs of a task's columns.
   const int64_t tasks_a_worker =
       config.kernel == "outer" && config.tile_k > 0 && s.m <= 4 && rates.workers == 1 ? 1 : 4;
@@ -242,7 +273,9 @@ void append_streamed(const CandidateContext& context, const CpuRates& rates, con
       const auto seconds = [&](double n) {
         const double bytes =
             (n * s.b_bytes + s.m * s.input_bytes) * k + s.m * n * (splits > 1 ? 4 : s.output_bytes);
-        return CpuRates::overlap(cycles(n, k) / rates.clock_hz, bytes / bandwidth);
+        const double compute = cycles(n, k) / rates.clock_hz, memory = bytes / bandwidth;
+        if (paced) return std::max(compute, memory) + kPacedWaits * std::min(compute, memory);
+        return CpuRates::overlap(compute, memory);
       };
       const double largest = seconds(std::min<double>(columns, s.n));
       const double last = seconds(s.n - (tiles - 1) * columns);
@@ -254,6 +287,7 @@ void append_streamed(const CandidateContext& context, const CpuRates& rates, con
       r.plan.config = config;
       r.plan.config.tile_m = static_cast<int32_t>(round_up(s.m, config.register_m));
       r.plan.config.tile_n = columns;
+      if (config.kernel == "dot_t") turn(r.plan.config);
       r.plan.config.split = splits > 1;
       r.plan.launch.splits = splits;
       r.plan.predicted_seconds = predicted;
@@ -317,33 +351,32 @@ double merge_seconds(const MatmulSizes& s, double splits, double bytes_per_secon
   return double(s.m) * s.n * (splits * 4 + s.output_bytes) / bytes_per_second + kForkSeconds;
 }
 
-void enumerate_matmul_dot(const CandidateContext& context, std::vector<RankedPlan>* out) {
+// Every tile of "dot", or of "dot_t", of which `s` and `rates` are turned. `cached`: how many times as fast as
+// from memory what is streamed comes.
+static void enumerate_dot(const CandidateContext& context, const CpuRates& rates, const MatmulSizes& s,
+                          double cached, CompileConfig config, std::vector<RankedPlan>* out) {
   const ProblemClass& c = context.problem;
-  const CpuRates rates(context);
-  const MatmulSizes s(c);
-  CompileConfig config;
-  config.kernel = "dot";
-  config.lanes = rates.lanes;
-  if (!operands_refusal(c).empty()) return reject(context, config, out, operands_refusal(c));
-  if (c.trans_b == 0) return reject(context, config, out, "B is not K-contiguous");
-  if (c.trans_a != 0) return reject(context, config, out, "A is not K-contiguous");
-  if (c.m_hi > kDotMaxM) return reject(context, config, out, "M ", c.m_hi, " > ", kDotMaxM);
-  if (s.batch_invariant && is_float(c.a))
-    return reject(context, config, out, "batch_invariant: rows of larger M come from panels");
   const std::string recipe = is_float(c.a) ? absl::StrCat(rates.product_recipe(), " in ", rates.lanes,
                                                           " lanes; K ascending, lanes summed at the end")
                                            : kExactRecipe;
   for (const RegisterTile& t : kDotTiles) {
     config.register_m = t.rows;
     config.register_n = t.columns;
-    if (!fits(context, rates, s, t, config, out, s.blocks ? 3 : c.zero_a ? 2 : 1)) continue;
+    // Of the shorter side, unless more than its products is made of B's.
+    const int32_t held = s.blocks    ? 3 * t.columns
+                         : c.zero_a ? 2 * t.columns
+                                    : std::min(t.rows, t.columns);
+    if (!fits(context, rates, s, t, config, out, held)) continue;
     config.unroll_k = s.blocks ? kUnrolledBlocks : unroll_of(t);
-    if (c.m_hi <= kWholeDotMaxM) {
+    if (s.m <= kWholeDotMaxM) {
       const DotFetch fetch = fetch_of(rates, t, s.m, /*in_blocks=*/false);
       config.stages = static_cast<int32_t>(fetch);
+      config.pace = cached > 1 ? 0 : pace_of(rates, s, t, config.unroll_k);
+      const bool paced = config.pace > 0 && s.m > 1;  // a single row gains nothing by it
       append_streamed(
-          context, rates, s, config, stream_efficiency(rates, s, t, fetch), recipe,
+          context, rates, s, config, cached * stream_efficiency(rates, s, t, fetch, paced), paced, recipe,
           [&](double n, double k) { return dot_cycles(rates, s, t, n, k); }, out);
+      config.pace = 0;
     }
     if (const int32_t depth = block_depth(rates, t, static_cast<int32_t>(block_elements(c.b)), s.k);
         depth > 0 && c.zero_a == 0) {
@@ -351,11 +384,47 @@ void enumerate_matmul_dot(const CandidateContext& context, std::vector<RankedPla
       const DotFetch fetch = fetch_of(rates, t, s.m, /*in_blocks=*/true);
       config.stages = static_cast<int32_t>(fetch);
       append_streamed(
-          context, rates, s, config, blocked_efficiency(fetch), recipe,
+          context, rates, s, config, cached * blocked_efficiency(fetch), /*paced=*/false, recipe,
           [&](double n, double k) { return blocked_dot_cycles(rates, s, t, depth, n, k); }, out);
       config.tile_k = 0;
     }
   }
+}
+
+void enumerate_matmul_dot(const CandidateContext& context, std::vector<RankedPlan>* out) {
+  const ProblemClass& c = context.problem;
+  CpuRates rates(context);
+  MatmulSizes s(c);
+  CompileConfig config;
+  config.kernel = "dot";
+  config.lanes = rates.lanes;
+  const auto both = [&](auto... reason) {
+    for (const char* kernel : {"dot", "dot_t"}) {
+      config.kernel = kernel;
+      reject(context, config, out, reason...);
+    }
+  };
+  if (!operands_refusal(c).empty()) return both(operands_refusal(c));
+  if (c.trans_b == 0) return both("B is not K-contiguous");
+  if (c.trans_a != 0) return both("A is not K-contiguous");
+  if (s.batch_invariant && is_float(c.a)) return both("batch_invariant: rows of larger M come from panels");
+  if (c.m_hi > kDotMaxM)
+    reject(context, config, out, "M ", c.m_hi, " > ", kDotMaxM);
+  else
+    enumerate_dot(context, rates, s, 1, config, out);
+
+  config.kernel = "dot_t";
+  if (s.blocks || c.zero_a != 0) return reject(context, config, out, "B in blocks, or a zero point of A");
+  if (c.n > kTurnedDotMaxN) return reject(context, config, out, "N ", c.n, " > ", kTurnedDotMaxN);
+  if (s.m <= c.n) return reject(context, config, out, "M ", s.m, " <= N ", c.n, ": B is what is streamed");
+  std::swap(s.m, s.n);
+  std::swap(s.input_bytes, s.b_bytes);
+  std::swap(s.narrow_a, s.narrow_b);
+  std::swap(rates.converts_a, rates.converts_b);
+  // Activations were just written: where L3 holds them they come from there.
+  const double l3_rate = kL3BytesPerCycle * rates.clock_hz / rates.core_bytes_per_second;
+  const bool in_l3 = double(s.n) * double(s.k) * s.b_bytes <= rates.l3_bytes / 2;
+  enumerate_dot(context, rates, s, in_l3 ? std::max(1.0, l3_rate) : 1, config, out);
 }
 
 void enumerate_matmul_outer(const CandidateContext& context, std::vector<RankedPlan>* out) {
@@ -380,19 +449,19 @@ void enumerate_matmul_outer(const CandidateContext& context, std::vector<RankedP
   for (const RegisterTile& t : kOuterTiles) {
     config.register_m = t.rows;
     config.register_n = t.columns * rates.lanes;
-    if (!fits(context, rates, s, t, config, out)) continue;
+    if (!fits(context, rates, s, t, config, out, t.columns)) continue;
     config.unroll_k = unroll_of(t);
     const auto cycles = [&](double n, double k) { return outer_cycles(rates, s, t, n, k); };
     if (s.m <= (is_small ? kSmallOuterMaxM : kOuterMaxM)) {
       // Each k jumps to another row of B.
       const double run = std::min<double>(config.register_n, s.n) * s.b_bytes;
       const double efficiency = is_small ? CpuRates::run_efficiency(run) : run / (run + kJumpBytes);
-      append_streamed(context, rates, s, config, efficiency, "fma f32; K ascending", cycles, out);
+      append_streamed(context, rates, s, config, efficiency, false, "fma f32; K ascending", cycles, out);
     }
     if (is_small || s.m > kBlockedOuterMaxM) continue;
     config.tile_k = s.m <= 4 ? 8 : s.m <= kOuterMaxM ? 32 : 64;
     append_streamed(
-        context, rates, s, config, 1.0, "fma f32; K ascending",
+        context, rates, s, config, 1.0, false, "fma f32; K ascending",
         [&](double n, double k) { return cycles(n, k) + carry_cycles(rates, s, t, config.tile_k, n, k); },
         out);
     config.tile_k = 0;
@@ -413,7 +482,7 @@ void enumerate_matmul_bytes(const CandidateContext& context, std::vector<RankedP
   config.register_n = kBytesLanes;
   const double rows = double(config.register_m) * passes;
   append_streamed(
-      context, rates, s, config, 1.0,
+      context, rates, s, config, 1.0, false,
       absl::StrCat("A rounded to bytes by 32; exact sums of 32, scaled; fma f32, K ascending"),
       [&](double n, double k) {
         const double block = passes * kDecodeBlockCycles + rows * kRowInstructions / rates.fma_units;

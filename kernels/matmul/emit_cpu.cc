@@ -75,6 +75,7 @@ CpuTile describe_tile(Emit& e, const TileProgram& p, ir::KernelConfigAttr config
   t.register_rows = config.getRegisterM(), t.register_columns = config.getRegisterN();
   t.tile_k = config.getTileK(), t.unroll_k = config.getUnrollK(), t.lanes = config.getLanes();
   t.fetch = static_cast<DotFetch>(config.getStages());
+  t.pace = config.getPace();
   t.ukernel = op->getAttrOfType<ir::UkernelAttr>(ir::kUkernelAttr);
   if (config.getKernel() == "packed") {
     // The payload has it K-contiguous: what lies before the tile's columns is the same but for the last
@@ -94,7 +95,8 @@ CpuTile describe_tile(Emit& e, const TileProgram& p, ir::KernelConfigAttr config
     std::swap(t.register_rows, t.register_columns);
   }
   // "dot" in blocks writes whole vectors from any group of columns on.
-  const int64_t past = config.getKernel() == "dot" && t.tile_k > 0 ? t.lanes : 0;
+  const bool dot = config.getKernel() == "dot" || config.getKernel() == "dot_t";
+  const int64_t past = dot && t.tile_k > 0 ? t.lanes : 0;
   t.ld = padded(padded(t.tile_columns, t.register_columns) + past, kAlign);
   return t;
 }
@@ -176,11 +178,11 @@ llvm::FailureOr<CpuProducts> emit_products(Emit& e, const Arguments& arguments, 
   // A ukernel takes the place of the inner kernel of "panel".
   StringRef kernel =
       p.contraction->hasAttr(ir::kUkernelAttr) ? StringRef("panel") : config.getKernel().getValue();
-  const bool transposed = kernel == "panel_t" || kernel == "direct";
+  const bool transposed = kernel == "panel_t" || kernel == "direct" || kernel == "dot_t";
   CpuTile t = describe_tile(e, p, config, transposed);
   t.a_in_place = kernel == "direct";
   if (p.contraction->hasAttr(kZeroPoint)) {
-    if (!transposed && (kernel != "dot" || t.tile_k > 0))
+    if (kernel == "dot_t" || (!transposed && (kernel != "dot" || t.tile_k > 0)))
       return p.contraction.emitError("CPU matmul kernel '") << kernel << "' takes no zero point";
     t.zero_point = e.load(memory_at(e, arguments.get("zero_a"), e.b.getI32Type()), e.idx(0));
   }
@@ -220,7 +222,7 @@ llvm::FailureOr<CpuProducts> emit_products(Emit& e, const Arguments& arguments, 
     return p.contraction.emitError("CPU matmul kernel '") << kernel << "' takes no blocks";
   if (t.a.k_contiguous && kernel != "panel")
     return p.contraction.emitError("CPU matmul kernel '") << kernel << "' takes no open layout";
-  if (kernel == "dot") {
+  if (kernel == "dot" || kernel == "dot_t") {
     t.packing = take(dot_packing_elements(t));
     emitted = emit_dot(e, t);
   } else if (kernel == "bytes") {

@@ -69,9 +69,8 @@ class Dot {
         Value next = e.add(j, rn);
         Value shared = e.add(next, e.mul(e.div(i, e.idx(rm)), ceil_div(rn, passes)));
         Value after = select(e.less(e.add(i, rm), t.rows), e.idx(0), rows_apart(rn));
-        const Rows b = fetches_in_order() ? Rows{rows_of_b(j, rn, e.idx(0)), after, in_order(j, next), rn}
-                                          : Rows{rows_of_b(j, rn, e.idx(0)), after,
-                                                 rows_of_b(shared, ceil_div(rn, passes), e.idx(0))};
+        const Rows b = {rows_of_b(j, rn, e.idx(0)), after,
+                        rows_of_b(shared, ceil_div(rn, passes), e.idx(0))};
         Values sums = along_k(t.depth, first(i), b, [&](int64_t r, Value k, Value left) {
           if (copy) return t.words.words_of(scratch(e.add(a_row[r], t.words.count(k))));
           return t.words.along_k(t.a, e.add(a_row[r], k), left);
@@ -116,20 +115,6 @@ class Dot {
       rows.push_back(e.add(e.add(t.b.offset, e.mul(e.min(e.add(j, c), last_column), t.b.row_stride)), k));
     return rows;
   }
-  // For a single row the next columns are fetched in the order they lie in, not side by side, and every other
-  // line of them alone, which brings its neighbour (M = 1 on Zen 4, f32, side by side and in order: by 4096 x
-  // 4096 2.60 and 2.50 ms, by 4096 x 14336 8.41 and 7.94, by 5760 x 2880 2.44 and 2.33; for 2 to 4 rows it is
-  // up to a tenth slower, for one of f16 that is widened, by 8192 x 1024, a quarter).
-  bool fetches_in_order() const { return t.tile_rows == 1 && vectors == 1 && steps_of_line() == 1; }
-  // The lines to fetch with the first of columns j..: none that is not read anyway where rows are not
-  // adjacent.
-  Values in_order(Value j, Value next) {
-    Value adjacent = e.equal(t.b.row_stride, t.depth);
-    Values lines = rows_of_b(select(adjacent, next, j), 1, e.idx(0));
-    for (int64_t line = 2; line < rn; line += 2)
-      lines.push_back(e.add(lines[0], line * elements_in(kLineBytes)));
-    return lines;
-  }
   Value as_f32(Value sum) {
     return sum.getType().isF32() ? sum : Value(arith::BitcastOp::create(e.b, e.loc, e.f32(), sum));
   }
@@ -166,26 +151,38 @@ class Dot {
   Value rows_apart(int64_t count) { return e.mul(e.idx(count), t.b.row_stride); }
 
   // Rows of B: those that are read, how far from them the elements lie that are read after them, and those of
-  // which as many lines are fetched into L2 meanwhile, `step` elements on for every element of K.
+  // which as many lines are fetched into L2 meanwhile.
   struct Rows {
     Values read;
     Value after;
     Values next;
-    int64_t step = 1;
   };
   // `sums` and the products of register_m rows of A with the rows of B, over `depth` of K: vector by vector,
   // all pairs multiplied, while lines are fetched ahead.
   Values along_k(Value depth, Values sums, const Rows& rows,
                  const std::function<Value(int64_t r, Value k, Value left)>& a) {
     auto step = [&](Value k, Values carried, Value left) {
-      std::vector<Values> b;
-      for (Value row : rows.read) b.push_back(vectors_of_b(e.add(row, k), left));
-      for (int64_t v = 0; v < vectors; ++v)
-        for (int64_t r = 0; r < rm; ++r) {
-          Value x = a(r, e.add(k, v * width), left);
-          for (int64_t c = 0; c < rn; ++c)
-            carried[r * rn + c] = t.words.multiply_add(x, b[c][v], carried[r * rn + c]);
+      std::vector<Values> b(rn);
+      const auto load_b = [&](int64_t c) { b[c] = vectors_of_b(e.add(rows.read[c], k), left); };
+      const auto multiply = [&](int64_t r, Value x, int64_t c, int64_t v) {
+        carried[r * rn + c] = t.words.multiply_add(x, b[c][v], carried[r * rn + c]);
+      };
+      // The shorter side's vectors stay in registers while the other's come by.
+      if (rm < rn && vectors == 1) {
+        Values x;
+        for (int64_t r = 0; r < rm; ++r) x.push_back(a(r, k, left));
+        for (int64_t c = 0; c < rn; ++c) {
+          load_b(c);
+          for (int64_t r = 0; r < rm; ++r) multiply(r, x[r], c, 0);
         }
+      } else {
+        for (int64_t c = 0; c < rn; ++c) load_b(c);
+        for (int64_t v = 0; v < vectors; ++v)
+          for (int64_t r = 0; r < rm; ++r) {
+            Value x = a(r, e.add(k, v * width), left);
+            for (int64_t c = 0; c < rn; ++c) multiply(r, x, c, v);
+          }
+      }
       for (int64_t c = 0; t.zero_point && c < rn; ++c)
         carried[rm * rn + c] = t.words.add_b(b[c][0], carried[rm * rn + c]);
       return carried;
@@ -199,30 +196,48 @@ class Dot {
     // Near the rows' end it is what is read after them (without it 8x3 in blocks of 512 reads 25.7 GB/s for
     // 29.5 on Zen 5). One distance serves all rows, some of which lie past the last: with one each, 4x6 has
     // no registers left for them.
-    const int64_t near = round_up(elements_in(kNearBytes), most * unroll);
+    const int64_t near = round_up(elements_in(bytes_ahead(t.fetch)), most * unroll);
     Value inside = e.sub(unrolled, e.min(unrolled, e.idx(near)));
+    // The last of what is carried is 0, late by `pace`.
+    Value zero = opaque_zero();
+    sums.push_back(zero);
     const auto steps = [&](Value from, Value to, int64_t turn) {
-      sums = e.loop(from, to, turn * most, sums, [&](Value k, const Values& carried) {
-        Value ahead = select(e.less(k, inside), e.idx(near), e.sub(rows.after, inside));
+      sums = e.loop(from, to, turn * most, sums, [&](Value now, const Values& carried) {
+        Value ahead = select(e.less(now, inside), e.idx(near), e.sub(rows.after, inside));
         Values after = carried;
+        Value late = after.pop_back_val(), k = e.add(now, late);
         for (int64_t u = 0; u < turn; ++u) {
           Value at = e.add(k, u * most);
           if (u % steps_of_line() == 0) {
-            if (fetches_near(t.fetch)) fetch(rows.read, e.add(e.add(k, ahead), u * most), kIntoL1);
-            if (fetches_next(t.fetch)) fetch(rows.next, e.mul(at, rows.step), kIntoL2);
+            if (near > 0)
+              fetch(rows.read, e.add(e.add(k, ahead), u * most), fetches_near(t.fetch) ? kIntoL1 : kIntoL2);
+            if (fetches_next(t.fetch)) fetch(rows.next, at, kIntoL2);
           }
           after = step(at, after, nullptr);
         }
+        for (int64_t link = 0; link < t.pace / kPaceLinkCycles; ++link)
+          late = arith::OrIOp::create(e.b, e.loc, e.mul(late, zero), zero);
+        after.push_back(late);
         return after;
       });
     };
     steps(e.idx(0), unrolled, unroll);
     if (unroll > 1) steps(unrolled, whole, 1);
+    sums.pop_back();
     const auto total = Emit::known(t.depth);
     if (vectors > 1 || (total && *total % width == 0)) return sums;
     return e.choose(
         e.less(whole, depth), sums, [&] { return step(whole, sums, e.sub(depth, whole)); },
         [&] { return sums; });
+  }
+
+  // 0 where there is a pace, which the compiler cannot know: scratch is aligned.
+  Value opaque_zero() {
+    if (t.pace == 0) return e.idx(0);
+    Value bits =
+        LLVM::PtrToIntOp::create(e.b, e.loc, e.b.getI64Type(), pointer_to(e, t.packing, e.idx(0)));
+    Value address = arith::IndexCastOp::create(e.b, e.loc, e.b.getIndexType(), bits);
+    return arith::AndIOp::create(e.b, e.loc, address, e.idx(1));
   }
 
   // Elements of a row of B in `bytes` of it; a block of 32 elements has 18 bytes.
@@ -349,8 +364,8 @@ int64_t dot_packing_elements(const CpuTile& t) {
 LogicalResult emit_dot(Emit& e, const CpuTile& t) {
   if (!t.a_k_contiguous || !t.b_k_contiguous)
     return emitError(e.loc, "matmul kernel 'dot' needs both operands K-contiguous");
-  if (t.fetch > DotFetch::kBoth)
-    return emitError(e.loc, "matmul kernel 'dot' has stages 1 to 3: what it fetches ahead");
+  if (t.fetch > DotFetch::kAhead)
+    return emitError(e.loc, "matmul kernel 'dot' has stages 1 to 4: what it fetches ahead");
   if (t.tile_k % t.words.width() != 0)
     return emitError(e.loc, "tile_k is not a multiple of a vector's elements");
   Dot dot(e, t);

@@ -21,6 +21,9 @@ struct MachineRow {
   // What the class holds on all cores, for systems that name no clock (virtual machines of AMD and Arm
   // processors).
   double clock_hz;
+  // What a core's loop over memory is held to: one that could go faster than memory asks for more lines than
+  // can be under way and gets fewer (kernels/matmul/dot.h). 0: nobody measured it, and loops are not held.
+  double pace_bytes_per_second = 0;
 };
 
 // The row of the processor, or the default row of its architecture (vendor "").

@@ -89,8 +89,8 @@ std::string users_name(absl::string_view bitcode) {
 
 // "dot" counts no buffers: which of B's lines it fetches ahead (kernels/matmul/dot.h).
 std::string stages_text(absl::string_view kernel, int64_t stages) {
-  if (kernel != "dot") return absl::StrCat("stages ", stages);
-  return stages == 2 ? "fetches near" : "fetches near and next";
+  if (kernel != "dot" && kernel != "dot_t") return absl::StrCat("stages ", stages);
+  return stages == 2 ? "fetches near" : stages == 3 ? "fetches near and next" : "fetches ahead";
 }
 
 }  // namespace
@@ -121,6 +121,7 @@ std::string config_line(const Json& config, int64_t splits) {
   if (number("swap") != 0) absl::StrAppend(&out, "  swapped");
   if (number("persistent") > 0) absl::StrAppend(&out, "  persistent ", number("persistent"));
   if (number("raster") > 0) absl::StrAppend(&out, "  raster ", number("raster"));
+  if (number("pace") > 0) absl::StrAppend(&out, "  a turn in ", number("pace"), " cycles");
   if (config.contains("ukernel") && !config["ukernel"].value("function", "").empty())
     absl::StrAppend(&out, "  ", config["ukernel"].value("function", ""),
                     users_name(config["ukernel"].value("bitcode", "")));

@@ -14,6 +14,7 @@
 #include "core/args.h"
 #include "llvm/Analysis/TargetLibraryInfo.h"
 #include "llvm/CodeGen/MachineModuleInfo.h"
+#include "llvm/CodeGen/Passes.h"
 #include "llvm/CodeGen/TargetPassConfig.h"
 #include "llvm/IR/DiagnosticInfo.h"
 #include "llvm/IR/DiagnosticPrinter.h"
@@ -259,16 +260,40 @@ absl::Status optimize(llvm::Module& module, llvm::TargetMachine& machine, bool c
   return absl::OkStatus();
 }
 
-// Without loop strength reduction on x86-64, whose addresses have a base, a scaled counter and an offset: it
-// takes a sixth of a compilation (of the instructions of 21 kernels of M 1 to 512), and the inner loops of
-// 108 kernels are as long without it, give or take a tenth. LLVM has no switch for it but this one of the
-// process (LLVM in this library is nobody else's), read while passes are added.
+// The passes that addPassesToEmitFile adds, with their machine code's owner, and without scheduling before
+// registers are allocated where the emitters' order is to stay. Null: LLVM cannot emit this.
+llvm::MachineModuleInfoWrapperPass* add_passes_in_order(llvm::TargetMachine& machine, bool keeps_order,
+                                                        llvm::CodeGenFileType type,
+                                                        llvm::legacy::PassManager* passes,
+                                                        llvm::raw_pwrite_stream* stream) {
+  llvm::TargetPassConfig* config = machine.createPassConfig(*passes);
+  auto* functions = new llvm::MachineModuleInfoWrapperPass(&machine);
+  if (keeps_order) config->disablePass(&llvm::MachineSchedulerID);
+  passes->add(config);
+  passes->add(functions);
+  if (config->addISelPasses()) return nullptr;
+  config->addMachinePasses();
+  config->setInitialized();
+  if (machine.addAsmPrinter(*passes, *stream, nullptr, type, functions->getMMI().getContext()))
+    return nullptr;
+  return functions;
+}
+
+// On x86-64 without two of LLVM's passes. Loop strength reduction takes a sixth of a compilation (of the
+// instructions of 21 kernels of M 1 to 512), and the inner loops of 108 kernels are as long without it, give
+// or take a tenth, since addresses have a base, a scaled counter and an offset; LLVM has no switch for it but
+// this one of the process (LLVM in this library is nobody else's), read while passes are added. The scheduler
+// before registers are allocated moves a step's loads ahead of its products, so that sums which fill the
+// registers are spilled in the innermost loop ("dot" 4x6: 9 of its vectors moved through the stack and 34
+// copied).
 bool add_passes(llvm::TargetMachine& machine, llvm::CodeGenFileType type, llvm::legacy::PassManager* passes,
                 llvm::raw_pwrite_stream* stream) {
   static std::mutex mutex;
   static llvm::cl::Option* const option = llvm::cl::getRegisteredOptions().lookup("disable-lsr");
   const std::lock_guard<std::mutex> lock(mutex);
-  if (option) static_cast<llvm::cl::opt<bool>*>(option)->setValue(machine.getTargetTriple().isX86_64());
+  const bool x86 = machine.getTargetTriple().isX86_64();
+  if (option) static_cast<llvm::cl::opt<bool>*>(option)->setValue(x86);
+  if (x86) return add_passes_in_order(machine, true, type, passes, stream) != nullptr;
   return !machine.addPassesToEmitFile(*passes, *stream, nullptr, type);
 }
 
@@ -296,15 +321,8 @@ absl::StatusOr<std::string> emit_spirv(llvm::Module& module, const MachineRow& r
   llvm::SmallVector<char, 0> buffer;
   llvm::raw_svector_ostream stream(buffer);
   llvm::legacy::PassManager passes;
-  llvm::TargetPassConfig* config = machine->createPassConfig(passes);
-  auto* functions = new llvm::MachineModuleInfoWrapperPass(machine.get());
-  passes.add(config);
-  passes.add(functions);
-  if (config->addISelPasses()) return absl::InternalError("LLVM cannot select SPIR-V's instructions");
-  config->addMachinePasses();
-  config->setInitialized();
-  if (machine->addAsmPrinter(passes, stream, nullptr, type, functions->getMMI().getContext()))
-    return absl::InternalError("LLVM cannot emit SPIR-V");
+  auto* functions = add_passes_in_order(*machine, /*keeps_order=*/false, type, &passes, &stream);
+  if (functions == nullptr) return absl::InternalError("LLVM cannot emit SPIR-V");
   passes.run(module);
   new llvm::MachineModuleInfo(std::move(functions->getMMI()));
   return std::string(buffer.begin(), buffer.end());

@@ -23,7 +23,7 @@ mlir::LogicalResult KernelConfigAttr::verify(llvm::function_ref<mlir::InFlightDi
                                              int64_t unroll_k, int64_t lanes, int64_t threads, int64_t stages,
                                              int64_t split, int64_t cluster_m, int64_t cluster_n,
                                              int64_t cluster_k, int64_t swap, int64_t persistent,
-                                             int64_t raster) {
+                                             int64_t raster, int64_t pace) {
   if (kernel.getValue().empty()) return error() << "kernel_config: no kernel named";
   if (tile_m < 0 || tile_n < 0 || tile_k < 0 || register_m < 0 || register_n < 0)
     return error() << "kernel_config: negative size";
@@ -32,8 +32,8 @@ mlir::LogicalResult KernelConfigAttr::verify(llvm::function_ref<mlir::InFlightDi
   if (split < 0 || split > 3) return error() << "kernel_config: split must be 0, 1, 2 or 3";
   if (cluster_m < 1 || cluster_n < 1 || cluster_k < 1)
     return error() << "kernel_config: a cluster has at least one workgroup along every dimension";
-  if (swap < 0 || swap > 1 || persistent < 0 || raster < 0)
-    return error() << "kernel_config: swap must be 0 or 1, persistent and raster at least 0";
+  if (swap < 0 || swap > 1 || persistent < 0 || raster < 0 || pace < 0)
+    return error() << "kernel_config: swap must be 0 or 1, persistent, raster and pace at least 0";
   return mlir::success();
 }
 

@@ -21,7 +21,7 @@ def Lathe_KernelConfigAttr : AttrDef<Lathe_Dialect, "KernelConfig"> {
     "int64_t":$register_m, "int64_t":$register_n, "int64_t":$unroll_k,
     "int64_t":$lanes, "int64_t":$threads, "int64_t":$stages, "int64_t":$split,
     "int64_t":$cluster_m, "int64_t":$cluster_n, "int64_t":$cluster_k, "int64_t":$swap, "int64_t":$persistent,
-    "int64_t":$raster);
+    "int64_t":$raster, "int64_t":$pace);
   let assemblyFormat = "`<` struct(params) `>`";
   let genVerifyDecl = 1;
 }

@@ -95,6 +95,7 @@ std::string plan_name(const CompileConfig& p) {
   absl::StrAppend(&out, split_name(p.split), p.swap ? "_swap" : "");
   count("p", p.persistent, 0);
   count("g", p.raster, 0);
+  count("y", p.pace, 0);
   return out;
 }
 

@@ -12,7 +12,7 @@ namespace {
 auto fields_of(const CompileConfig& c) {
   return std::tie(c.kernel, c.tile_m, c.tile_n, c.tile_k, c.register_m, c.register_n, c.unroll_k, c.lanes,
                   c.threads, c.stages, c.split, c.cluster_m, c.cluster_n, c.cluster_k, c.swap, c.persistent,
-                  c.raster, c.ukernel, c.external);
+                  c.raster, c.pace, c.ukernel, c.external);
 }
 
 // Text that becomes part of the payload's: printable, without what would end a string there.
@@ -37,7 +37,7 @@ Json to_json(const CompileConfig& c) {
                      "register_m", c.register_m, "register_n", c.register_n, "unroll_k", c.unroll_k, "lanes",
                      c.lanes, "threads", c.threads, "stages", c.stages, "split", c.split, "cluster_m",
                      c.cluster_m, "cluster_n", c.cluster_n, "cluster_k", c.cluster_k, "swap", c.swap,
-                     "persistent", c.persistent, "raster", c.raster, "ukernel",
+                     "persistent", c.persistent, "raster", c.raster, "pace", c.pace, "ukernel",
                      json_object("function", c.ukernel.function, "bitcode", c.ukernel.bitcode, "attributes",
                                  c.ukernel.attributes),
                      "external", json_object("library", c.external.provider, "routine", c.external.routine));
@@ -46,7 +46,7 @@ Json to_json(const CompileConfig& c) {
 absl::StatusOr<CompileConfig> compile_config_from_json(const Json& j) {
   return read_json("compile config", [&] {
     constexpr int64_t kMaxTile = 1 << 24;  // far above any tile, far below overflow in a product of two
-    expect_fields(j, 19);
+    expect_fields(j, 20);
     CompileConfig c;
     c.kernel = text_field(j, "kernel");
     c.tile_m = int_field(j, "tile_m", 0, kMaxTile);
@@ -65,6 +65,7 @@ absl::StatusOr<CompileConfig> compile_config_from_json(const Json& j) {
     c.swap = int_field(j, "swap", 0, 1);
     c.persistent = int_field(j, "persistent", 0, 1 << 20);
     c.raster = int_field(j, "raster", 0, 1024);
+    c.pace = int_field(j, "pace", 0, 4096);
     const Json& ukernel = j.at("ukernel");
     expect_fields(ukernel, 3);
     c.ukernel.function = name_field(ukernel, "function");

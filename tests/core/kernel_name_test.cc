@@ -132,20 +132,20 @@ TEST(KernelNameTest, NoTwoKernelsShareAName) {
     add(c, plan, "class " + std::to_string(i));
   }
   // The structured binding names every member: a new one does not compile until it is told here.
-  for (int field = 0; field < 20; ++field) {
+  for (int field = 0; field < 21; ++field) {
     CompileConfig changed = plan;
     auto& [kernel, tile_m, tile_n, tile_k, register_m, register_n, unroll_k, lanes, threads, stages, split,
-           cluster_m, cluster_n, cluster_k, swap, persistent, raster, ukernel, external] = changed;
+           cluster_m, cluster_n, cluster_k, swap, persistent, raster, pace, ukernel, external] = changed;
     int32_t* numbers[] = {&tile_m,    &tile_n,  &tile_k,     &register_m, &register_n, &unroll_k,
                           &lanes,     &threads, &stages,     &split,      &cluster_m,  &cluster_n,
-                          &cluster_k, &swap,    &persistent, &raster};
-    if (field == 16) {
+                          &cluster_k, &swap,    &persistent, &raster,     &pace};
+    if (field == 17) {
       kernel = "simt";
-    } else if (field == 17) {
-      ukernel.function = "rows_f32";
     } else if (field == 18) {
-      external.provider = "openblas";
+      ukernel.function = "rows_f32";
     } else if (field == 19) {
+      external.provider = "openblas";
+    } else if (field == 20) {
       external.routine = "cblas_sgemm";
     } else {
       *numbers[field] += 1;

@@ -76,18 +76,18 @@ TEST(KeyTest, EveryFieldOfTheConfigChangesTheKey) {
   DistinctKeys keys;
   const auto key = [](const CompileConfig& c) { return key_of(base_class(), c, kTarget, kCodegen); };
   keys.add(key(kConfig), "base");
-  for (int field = 0; field < 22; ++field) {
+  for (int field = 0; field < 23; ++field) {
     CompileConfig changed = kConfig;
     auto& [kernel, tile_m, tile_n, tile_k, register_m, register_n, unroll_k, lanes, threads, stages, split,
-           cluster_m, cluster_n, cluster_k, swap, persistent, raster, ukernel, external] = changed;
+           cluster_m, cluster_n, cluster_k, swap, persistent, raster, pace, ukernel, external] = changed;
     int32_t* numbers[] = {&tile_m,    &tile_n,  &tile_k,     &register_m, &register_n, &unroll_k,
                           &lanes,     &threads, &stages,     &split,      &cluster_m,  &cluster_n,
-                          &cluster_k, &swap,    &persistent, &raster};
+                          &cluster_k, &swap,    &persistent, &raster,     &pace};
     std::string* texts[] = {&ukernel.function, &ukernel.bitcode, &ukernel.attributes, &external.provider,
                             &external.routine};
-    if (field >= 17) {
-      *texts[field - 17] = "another";
-    } else if (field == 16) {
+    if (field >= 18) {
+      *texts[field - 18] = "another";
+    } else if (field == 17) {
       kernel = "dot";
     } else {
       *numbers[field] += 1;
