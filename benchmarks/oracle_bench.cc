@@ -82,8 +82,9 @@ class OracleBench {
       return true;
     std::vector<char> a = bench_.pool->activations(element, static_cast<size_t>(m * k));
     std::vector<float> d(static_cast<size_t>(m * n));
-    const lathe_matmul_desc desc =
+    lathe_matmul_desc desc =
         linear({m, n, k, bench_.options.trans_b, element}, a.data(), nullptr, d.data());
+    if (getenv("XP")) { size_t by=0; uint32_t lay=0; lathe_packed_layout(device_.get(), &desc, &lay, &by); desc.b.packed_layout=lay; desc.b.leading_dimension=0; }
     size_t next = 0;
     const auto plan = [&](const lathe_chain* chain, lathe_plan** made) {
       lathe_matmul_desc chained = desc;

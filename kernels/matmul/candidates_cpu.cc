@@ -131,7 +131,7 @@ double stream_efficiency(const CpuRates& rates, const MatmulSizes& s, const Regi
   // Held to memory's rate (Zen 4): M = 2 to 5 by 6144 x 4096 takes 1.0 to 1.1 of M = 1's time; by 24576 x
   // 1536, M = 2, 2x8 5.09 and 2x2 5.67 ms, M = 3, 3x8 5.22 and 2x2 6.31; by 8192 x 1024, M = 3, 3x8 1.24, 3x3
   // 1.51, M = 4, 4x6 1.11 and in two passes 2x8 1.28.
-  constexpr double kPacedRows = 0.05, kPacedNarrow = 0.012, kPacedPass = 0.04;
+  constexpr double kPacedRows = 0.05, kPacedNarrow = 0.012, kPacedPass = 0.1;
   const bool near = fetches_near(fetch);
   const double row_seconds = near ? 2.5e-12 : 4.1e-12;  // of a byte of B, for each of A's from L2
   const double a_row = s.k * s.input_bytes, b_row = s.k * s.b_bytes, rate = rates.core_bytes_per_second;

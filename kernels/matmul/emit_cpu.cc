@@ -170,6 +170,19 @@ Value finish_vector(Emit& e, const TileProgram& p, Value products, Value i, Valu
   return inline_elementwise(e, op, inputs, lanes, p.mapping);
 }
 
+// Scratch is aligned.
+Pace::Pace(Emit& e, const CpuTile& t) : zero(e.idx(0)), links(t.pace / kPaceLinkCycles) {
+  if (links == 0) return;
+  Value bits = LLVM::PtrToIntOp::create(e.b, e.loc, e.b.getI64Type(), pointer_to(e, t.packing, e.idx(0)));
+  Value address = arith::IndexCastOp::create(e.b, e.loc, e.b.getIndexType(), bits);
+  zero = arith::AndIOp::create(e.b, e.loc, address, e.idx(1));
+}
+Value Pace::next(Emit& e, Value late) const {
+  for (int64_t link = 0; link < links; ++link)
+    late = arith::OrIOp::create(e.b, e.loc, e.mul(late, zero), zero);
+  return late;
+}
+
 llvm::FailureOr<CpuProducts> emit_products(Emit& e, const Arguments& arguments, TileProgram& p,
                                            const StoreProducts& store) {
   auto config = p.contraction->getAttrOfType<ir::KernelConfigAttr>(ir::kConfigAttr);

@@ -32,7 +32,7 @@ struct CpuTile {
   int64_t register_rows, register_columns;  // accumulators held in registers
   int64_t tile_k, unroll_k, lanes;
   DotFetch fetch;      // "dot" alone
-  int64_t pace;        // cycles of a turn of its innermost loop at least; 0: as few as it takes
+  int64_t pace;        // "dot" and "packed": cycles of a turn of the innermost loop at least; 0: as few as it takes
   Value accumulators;  // memref<?xf32>, 64-byte aligned; CpuWords::to_scratch of the sums
   int64_t ld;
   Value packing;  // memref<?xf32>, 64-byte aligned: what scratch is left after the accumulators
@@ -41,6 +41,18 @@ struct CpuTile {
   Value zero_point;
   ir::UkernelAttr ukernel;  // "panel": the inner kernel, over all of K at once; null: as generated
   StoreProducts store;  // "outer" of all of K alone: where the sums go instead of `accumulators`, if given
+};
+
+// A loop over memory held to a pace (kernels/matmul/dot.h): what is added to its counter is 0, a chain of
+// dependent instructions late in every turn.
+struct Pace {
+  Pace(Emit& e, const CpuTile& t);
+  Value start() const { return zero; }
+  Value next(Emit& e, Value late) const;
+
+ private:
+  Value zero;  // not known to the compiler where there is a pace
+  int64_t links;
 };
 
 // Form "dot": rows of A against columns of B, vectors along K. Both K-contiguous. With tile_k: A packed in

@@ -198,9 +198,8 @@ class Dot {
     // no registers left for them.
     const int64_t near = round_up(elements_in(bytes_ahead(t.fetch)), most * unroll);
     Value inside = e.sub(unrolled, e.min(unrolled, e.idx(near)));
-    // The last of what is carried is 0, late by `pace`.
-    Value zero = opaque_zero();
-    sums.push_back(zero);
+    const Pace pace(e, t);
+    sums.push_back(pace.start());
     const auto steps = [&](Value from, Value to, int64_t turn) {
       sums = e.loop(from, to, turn * most, sums, [&](Value now, const Values& carried) {
         Value ahead = select(e.less(now, inside), e.idx(near), e.sub(rows.after, inside));
@@ -215,9 +214,7 @@ class Dot {
           }
           after = step(at, after, nullptr);
         }
-        for (int64_t link = 0; link < t.pace / kPaceLinkCycles; ++link)
-          late = arith::OrIOp::create(e.b, e.loc, e.mul(late, zero), zero);
-        after.push_back(late);
+        after.push_back(pace.next(e, late));
         return after;
       });
     };
@@ -229,15 +226,6 @@ class Dot {
     return e.choose(
         e.less(whole, depth), sums, [&] { return step(whole, sums, e.sub(depth, whole)); },
         [&] { return sums; });
-  }
-
-  // 0 where there is a pace, which the compiler cannot know: scratch is aligned.
-  Value opaque_zero() {
-    if (t.pace == 0) return e.idx(0);
-    Value bits =
-        LLVM::PtrToIntOp::create(e.b, e.loc, e.b.getI64Type(), pointer_to(e, t.packing, e.idx(0)));
-    Value address = arith::IndexCastOp::create(e.b, e.loc, e.b.getIndexType(), bits);
-    return arith::AndIOp::create(e.b, e.loc, address, e.idx(1));
   }
 
   // Elements of a row of B in `bytes` of it; a block of 32 elements has 18 bytes.

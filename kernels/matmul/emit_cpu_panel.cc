@@ -314,11 +314,27 @@ Values steps_in_place(Emit& e, const CpuTile& t, bool fetches, Value i, Value k0
   return sums;
 }
 
+// Runs `step` `count` times at the tile's pace.
+Values steps_paced(Emit& e, const CpuTile& t, Value count, Values sums,
+                   const std::function<Values(Value, const Values&)>& step) {
+  const Pace pace(e, t);
+  sums.push_back(pace.start());
+  sums = e.loop(e.idx(0), count, 1, sums, [&](Value turn, const Values& carried) {
+    Values now = carried;
+    Value late = now.pop_back_val();
+    now = step(e.add(turn, late), now);
+    now.push_back(pace.next(e, late));
+    return now;
+  });
+  sums.pop_back();
+  return sums;
+}
+
 // Runs `pair` for every pair of words of K, the last time without its second word where K ends before it.
 Values steps_of_pairs(Emit& e, const CpuTile& t, Value depth, Values sums,
                       const std::function<Values(Value p, const Values&, bool whole)>& pair) {
   Value pairs = e.div(depth, e.idx(2));
-  sums = e.loop(e.idx(0), pairs, 1, sums, [&](Value p, const Values& now) { return pair(p, now, true); });
+  sums = steps_paced(e, t, pairs, sums, [&](Value p, const Values& now) { return pair(p, now, true); });
   const auto total = Emit::known(t.depth);
   if (total && *total % 2 == 0) return sums;
   return e.choose(
@@ -378,7 +394,7 @@ void micro_kernel(Emit& e, const CpuTile& t, Value a_base, Value depth, Value i,
   else if (comes_in_pairs(t))
     sums = steps_of_pairs(e, t, depth, sums, pair);
   else if (beside == nullptr)
-    sums = e.loop(e.idx(0), e.ceil_div(depth, e.idx(t.words.per_lane())), 1, sums, step);
+    sums = steps_paced(e, t, e.ceil_div(depth, e.idx(t.words.per_lane())), sums, step);
   else
     sums = steps_beside(e, t, *beside, k0, depth, sums, step);
   auto at = [&](int64_t r, int64_t v) { return e.add(e.mul(e.add(i, r), t.ld), e.add(j, v * lanes)); };
@@ -409,10 +425,10 @@ void call_inner_kernel(Emit& e, const CpuTile& t, Value a_base, Value depth, Val
 // How far ahead of what is read the panels that B comes in are fetched, in elements: 64 lines, without which
 // the processor foresees too little beside many FMAs (f32, M = 16 by 4096 x 4096 on Zen 4: 8.4 ms
 // without, 5.6 by 32 lines, 4.9 by 64 and more; f16 4.7 by 32 and by 64). Few rows wait for memory alone, and
-// lose by it (M = 4: 2.3 ms without, 3.0 with).
+// lose by it (M = 4: 2.3 ms without, 3.0 with) unless they are held to a pace.
 int64_t packed_ahead(const CpuTile& t) {
   constexpr int64_t kLines = 64, kLineBits = 512;
-  if (!t.packed_word || t.register_rows <= 5) return 0;
+  if (!t.packed_word || (t.register_rows <= 5 && t.pace == 0)) return 0;
   return kLines * kLineBits / t.b.element.getIntOrFloatBitWidth();
 }
 
