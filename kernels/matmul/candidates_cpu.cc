@@ -104,10 +104,12 @@ constexpr double kHiddenRate = 30e9;
 // GB/s), kNext and kNear: of whole rows 2x4 2.80, 3.19; 2x8 2.68, 3.43; 3x6 2.61, 3.75; 4x6 2.85, 3.93. One
 // row there, kNext and kAhead: by 4096 x 14336 8.52 and 8.33, by 4097 x 4095 2.52 and 2.39, 1x1 by 24576 x
 // 1536 6.98 and 5.67; of bf16 1x1 by 6144 x 4096 2.01 and 1.82.
-DotFetch fetch_of(const CpuRates& rates, const RegisterTile& t, int64_t m, bool in_blocks) {
-  if (rates.core_bytes_per_second <= kHiddenRate)
-    return m == 1 && !in_blocks ? DotFetch::kAhead : DotFetch::kNext;
-  if (t.rows >= m && t.columns >= 4) return DotFetch::kNear;
+DotFetch fetch_of(const CpuRates& rates, const RegisterTile& t, const MatmulSizes& s, bool in_blocks) {
+  if (rates.core_bytes_per_second <= kHiddenRate) {
+    const bool nothing_next = s.n <= 2 * t.columns;
+    return (s.m == 1 || nothing_next) && !in_blocks ? DotFetch::kAhead : DotFetch::kNext;
+  }
+  if (t.rows >= s.m && t.columns >= 4) return DotFetch::kNear;
   return in_blocks ? DotFetch::kBoth : DotFetch::kNext;
 }
 
@@ -161,8 +163,10 @@ constexpr double kPackCycles = 3;  // of a vector of A that a task copies
 // Cycles of `n` columns of D against `k` of K, all rows. Every pass over the rows reads A again, and every
 // pass but the first its group of B, from whatever cache holds them: these fetches compete with those from
 // memory and add to the arithmetic unless that leaves room (M = 8, 8x3, K = 4096 on Zen 4: 48 cycles a step,
-// where the FMAs take 24, A out of L2 16 and memory 21).
-double dot_cycles(const CpuRates& rates, const MatmulSizes& s, const RegisterTile& t, double n, double k) {
+// where the FMAs take 24, A out of L2 16 and memory 21). Where caches hold what is streamed too (`cached`)
+// they compete with nothing (8 columns, K = 4096, M = 32: 4x4 24 cycles a step, 4x6 by 17 columns 29).
+double dot_cycles(const CpuRates& rates, const MatmulSizes& s, const RegisterTile& t, bool cached, double n,
+                  double k) {
   const double width = double(rates.lanes) * rates.k_per_lane;
   const double passes = ceil_div(s.m, t.rows), vectors = std::ceil(k / width);
   const double accumulators = t.rows * t.columns;
@@ -174,7 +178,12 @@ double dot_cycles(const CpuRates& rates, const MatmulSizes& s, const RegisterTil
   const double b_cycles = b_rate > 0 ? (passes - 1) / passes * t.columns * b_vector_bytes / b_rate : 0;
   const double arithmetic = dot_arithmetic(rates, s, t);
   const bool fits = a_rate > 0 && lines_fit(rates, s, t, k);
-  const double step = fits ? arithmetic : arithmetic + a_cycles + b_cycles;
+  constexpr double kHeld = 0.9;  // of L2: one side and the other's group, this one and the next
+  const bool held = cached && a_bytes + 2 * b_bytes <= kHeld * rates.l2_bytes;
+  const double lines = (t.rows * vector_bytes + t.columns * b_vector_bytes) / kL2BytesPerCycle;
+  const double step = held && a_rate > 0 ? CpuRates::overlap(arithmetic, lines)
+                      : fits             ? arithmetic
+                                         : arithmetic + a_cycles + b_cycles;
   // At the end the lanes of every sum are added: log2(lanes) shuffles and adds on one port.
   const double reduce = accumulators * (std::log2(rates.lanes) + 1) + (fits ? kFirstLineCycles : 0);
   const bool copies =
@@ -272,8 +281,10 @@ void append_streamed(const CandidateContext& context, const CpuRates& rates, con
       const double tasks = tiles * splits, k = std::ceil(double(s.k) / splits);
       const double bandwidth = rates.bandwidth(tasks) * memory_efficiency;
       const auto seconds = [&](double n) {
+        // A pace counts a tile's columns whether they exist or not.
+        const double read = paced ? std::ceil(n / config.register_n) * config.register_n : n;
         const double bytes =
-            (n * s.b_bytes + s.m * s.input_bytes) * k + s.m * n * (splits > 1 ? 4 : s.output_bytes);
+            (read * s.b_bytes + s.m * s.input_bytes) * k + s.m * n * (splits > 1 ? 4 : s.output_bytes);
         const double compute = cycles(n, k) / rates.clock_hz, memory = bytes / bandwidth;
         if (paced) return std::max(compute, memory) + kPacedWaits * std::min(compute, memory);
         return CpuRates::overlap(compute, memory);
@@ -360,6 +371,7 @@ static void enumerate_dot(const CandidateContext& context, const CpuRates& rates
   const std::string recipe = is_float(c.a) ? absl::StrCat(rates.product_recipe(), " in ", rates.lanes,
                                                           " lanes; K ascending, lanes summed at the end")
                                            : kExactRecipe;
+  const bool in_cache = cached > 1 || double(s.n) * double(s.k) * s.b_bytes <= rates.l2_bytes;
   for (const RegisterTile& t : kDotTiles) {
     config.register_m = t.rows;
     config.register_n = t.columns;
@@ -370,22 +382,24 @@ static void enumerate_dot(const CandidateContext& context, const CpuRates& rates
     if (!fits(context, rates, s, t, config, out, held)) continue;
     config.unroll_k = s.blocks ? kUnrolledBlocks : unroll_of(t);
     if (s.m <= kWholeDotMaxM) {
-      const DotFetch fetch = fetch_of(rates, t, s.m, /*in_blocks=*/false);
+      const DotFetch fetch = fetch_of(rates, t, s, /*in_blocks=*/false);
       config.stages = static_cast<int32_t>(fetch);
       config.pace = cached > 1 ? 0 : pace_of(rates, s, t, config.unroll_k);
       const bool paced = config.pace > 0 && s.m > 1;  // a single row gains nothing by it
       append_streamed(
           context, rates, s, config, cached * stream_efficiency(rates, s, t, fetch, paced), paced, recipe,
-          [&](double n, double k) { return dot_cycles(rates, s, t, n, k); }, out);
+          [&](double n, double k) { return dot_cycles(rates, s, t, in_cache, n, k); }, out);
       config.pace = 0;
     }
+    // Blocks of few columns' weights gain nothing (17 columns by 8191, M = 512 on Zen 4: 3x9 in blocks 2.37 ms,
+    // 4x6 by whole rows 1.84).
     if (const int32_t depth = block_depth(rates, t, static_cast<int32_t>(block_elements(c.b)), s.k);
-        depth > 0 && c.zero_a == 0) {
+        depth > 0 && c.zero_a == 0 && config.kernel == "dot") {
       config.tile_k = depth;
-      const DotFetch fetch = fetch_of(rates, t, s.m, /*in_blocks=*/true);
+      const DotFetch fetch = fetch_of(rates, t, s, /*in_blocks=*/true);
       config.stages = static_cast<int32_t>(fetch);
       append_streamed(
-          context, rates, s, config, cached * blocked_efficiency(fetch), /*paced=*/false, recipe,
+          context, rates, s, config, blocked_efficiency(fetch), /*paced=*/false, recipe,
           [&](double n, double k) { return blocked_dot_cycles(rates, s, t, depth, n, k); }, out);
       config.tile_k = 0;
     }

@@ -193,7 +193,7 @@ llvm::FailureOr<CpuProducts> emit_products(Emit& e, const Arguments& arguments, 
       p.contraction->hasAttr(ir::kUkernelAttr) ? StringRef("panel") : config.getKernel().getValue();
   const bool transposed = kernel == "panel_t" || kernel == "direct" || kernel == "dot_t";
   CpuTile t = describe_tile(e, p, config, transposed);
-  t.a_in_place = kernel == "direct";
+  t.a_in_place = kernel == "direct" || kernel == "direct_a";
   if (p.contraction->hasAttr(kZeroPoint)) {
     if (kernel == "dot_t" || (!transposed && (kernel != "dot" || t.tile_k > 0)))
       return p.contraction.emitError("CPU matmul kernel '") << kernel << "' takes no zero point";
@@ -220,7 +220,7 @@ llvm::FailureOr<CpuProducts> emit_products(Emit& e, const Arguments& arguments, 
     auto op = p.contraction;
     zero_b->store(e, source, p.views.find(op.getDpsInputs()[0])->second, k_contiguous(op, 0));
   }
-  if (kernel == "outer" && t.tile_k == 0) t.store = store;
+  if (kernel == "outer" ? t.tile_k == 0 : kernel == "direct_a" && t.tile_k >= t.most_depth) t.store = store;
   if (!t.store) t.accumulators = take(padded(padded(t.tile_rows, t.register_rows), t.lanes) * t.ld);
   Value products = t.accumulators;
   int64_t products_ld = t.ld;
@@ -243,7 +243,7 @@ llvm::FailureOr<CpuProducts> emit_products(Emit& e, const Arguments& arguments, 
     emitted = emit_bytes(e, t);
   } else if (kernel == "outer") {
     emitted = emit_outer(e, t);
-  } else if (kernel == "panel" || kernel == "packed" || transposed) {
+  } else if (kernel == "panel" || kernel == "packed" || t.a_in_place || transposed) {
     t.packing = take(panel_packing_elements(t));
     emitted = emit_panel(e, t);
   } else {

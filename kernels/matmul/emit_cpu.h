@@ -21,7 +21,7 @@ struct CpuTile {
   CpuWords words;
   View a, b;
   bool a_k_contiguous, b_k_contiguous;
-  bool a_in_place = false;  // "direct": A, of f32, is read where it lies
+  bool a_in_place = false;  // "direct" and "direct_a": A, of f32, is read where it lies
   // Not 0: B is packed in words of so many elements of K, as `words` are or pairs of bf16; word w of column j
   // is at element b.offset + j / 16 * 16 * packed_depth + (w * 16 + j % 16) * packed_word.
   int64_t packed_word = 0;
@@ -40,7 +40,8 @@ struct CpuTile {
   // rows are then B), "dot" of rows, unless K is in blocks.
   Value zero_point;
   ir::UkernelAttr ukernel;  // "panel": the inner kernel, over all of K at once; null: as generated
-  StoreProducts store;  // "outer" of all of K alone: where the sums go instead of `accumulators`, if given
+  // Where the sums go instead of `accumulators`, if given: "outer" and "direct_a" of all of K at once alone.
+  StoreProducts store;
 };
 
 // A loop over memory held to a pace (kernels/matmul/dot.h): what is added to its counter is 0, a chain of
@@ -67,7 +68,8 @@ mlir::LogicalResult emit_bytes(Emit& e, const CpuTile& t);
 // Words of packing memory that emit_bytes needs.
 int64_t bytes_packing_elements(const CpuTile& t);
 // Form "packed": B comes in panels (core/packed.h), A's panels are packed as in "panel".
-// Form "direct": A is read where it lies, of f32 and K-contiguous, B's panels are packed as in "panel".
+// Forms "direct", "direct_a": A is read where it lies, of f32 and K-contiguous, B's panels are packed as in
+// "panel".
 // Form "panel": packs A and B into panels of words of depth tile_k, outer product on registers. Any layout.
 mlir::LogicalResult emit_panel(Emit& e, const CpuTile& t);
 // Words of packing memory that emit_panel needs.
@@ -106,8 +108,8 @@ struct CpuProducts {
     return zero_b ? zero_b->take(e, x, i, j) : x;
   }
 };
-// The work of a contraction's step up to there, in the form that its plan names. Form "outer" hands its
-// products to `store` if that is given, and there is no memory of them then.
+// The work of a contraction's step up to there, in the form that its plan names. Forms "outer" and
+// "direct_a" hand products of all of K to `store` if that is given, and there is no memory of them then.
 llvm::FailureOr<CpuProducts> emit_products(Emit& e, const Arguments& arguments, TileProgram& p,
                                            const StoreProducts& store = nullptr);
 // The epilogue of a vector of products from (i, j) on, `left` of them if given; the products where there is

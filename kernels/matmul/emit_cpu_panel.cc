@@ -4,8 +4,9 @@
 // dtype. A panel of B is [word of K][register_n], read as vectors; a panel of A is [register_m][word of K],
 // read as scalars. The operand whose memory runs the other way is transposed in registers. "packed": B comes
 // in panels (core/packed.h), of which a register tile's vectors take several side by side; pairs of bf16 that
-// are multiplied as f32 are two steps along K. "direct": no panel of A, whose rows, few enough
-// for the ways of a cache set, are read where they lie.
+// are multiplied as f32 are two steps along K. "direct" and "direct_a": no panel of A (of "direct", which
+// computes the transposed tile, B's columns), whose rows, few enough for the ways of a cache set, are read
+// where they lie.
 //
 // Numeric recipe: within a block of tile_k, one FMA per k in ascending order from zero; blocks added in
 // ascending order. It depends on tile_k alone, not on the register tile or the task tile.
@@ -341,6 +342,27 @@ Values steps_of_pairs(Emit& e, const CpuTile& t, Value depth, Values sums,
       e.less(e.mul(pairs, 2), depth), sums, [&] { return pair(pairs, sums, false); }, [&] { return sums; });
 }
 
+// A register tile's sums from (i, j) on to where `t.store` takes them, those that exist.
+void store_rows(Emit& e, const CpuTile& t, const Values& sums, Value i, Value j) {
+  const int64_t vectors = t.register_columns / t.lanes;
+  const auto rows = [&](bool whole) {
+    for (int64_t r = 0; r < t.register_rows; ++r) {
+      Value row = e.add(i, r);
+      e.when(e.less(row, t.rows), [&] {
+        for (int64_t v = 0; v < vectors; ++v) {
+          Value column = e.add(j, v * t.lanes);
+          Value left = whole ? Value() : e.sub(t.columns, e.min(column, t.columns));
+          t.store(sums[r * vectors + v], row, column, left);
+        }
+      });
+    }
+    return Values{};
+  };
+  e.choose(
+      e.less(t.columns, e.add(j, t.register_columns)), {}, [&] { return rows(false); },
+      [&] { return rows(true); });
+}
+
 // acc[i..][j..] (+)= A panel * B panel; `beside` may be null. A in place is fetched ahead beside the first
 // columns.
 void micro_kernel(Emit& e, const CpuTile& t, Value a_base, Value depth, Value i, Value j, Value k0,
@@ -397,6 +419,7 @@ void micro_kernel(Emit& e, const CpuTile& t, Value a_base, Value depth, Value i,
     sums = steps_paced(e, t, e.ceil_div(depth, e.idx(t.words.per_lane())), sums, step);
   else
     sums = steps_beside(e, t, *beside, k0, depth, sums, step);
+  if (t.store) return store_rows(e, t, sums, i, j);
   auto at = [&](int64_t r, int64_t v) { return e.add(e.mul(e.add(i, r), t.ld), e.add(j, v * lanes)); };
   auto store = [&](bool accumulate) {
     for (int64_t r = 0; r < mr; ++r)
