@@ -46,7 +46,8 @@ std::string label_of(const nlohmann::json& candidate) {
   const std::string ukernel = c["ukernel"].value("function", "");
   return (ukernel.empty() ? c.value("kernel", "?") : ukernel) + " " + field("register_m") + "x" +
          field("register_n") + " tile " + field("tile_m") + "x" + field("tile_n") + "x" + field("tile_k") +
-         " unroll " + field("unroll_k") + " stages " + field("stages") + " pace " + field("pace") + " splits " + std::to_string(candidate.value("splits", 0));
+         " unroll " + field("unroll_k") + " stages " + field("stages") + " pace " + field("pace") +
+         " splits " + std::to_string(candidate.value("splits", 0));
 }
 
 // A class' request: how it is planned with that chain, run on the next operands, and tuned.
@@ -70,8 +71,8 @@ class OracleBench {
              "candidates", "choice us", "predicted us", "tuned us", "best us",     "choice/best",
              "tuned/best", "choice",    "tuned",        "best",     "best's rank", "external us",
              "external",   "of all",    "choice of all"}),
-        candidates_("oracle: every candidate that was timed", {"op", "dtype", "M", "N", "K", "rank", "candidate",
-                                                               "predicted us", "us"}) {}
+        candidates_("oracle: every candidate that was timed",
+                    {"op", "dtype", "M", "N", "K", "rank", "candidate", "predicted us", "us"}) {}
 
   bool ok() const { return device_.ok(); }
 
@@ -82,9 +83,8 @@ class OracleBench {
       return true;
     std::vector<char> a = bench_.pool->activations(element, static_cast<size_t>(m * k));
     std::vector<float> d(static_cast<size_t>(m * n));
-    lathe_matmul_desc desc =
+    const lathe_matmul_desc desc =
         linear({m, n, k, bench_.options.trans_b, element}, a.data(), nullptr, d.data());
-    if (getenv("XP")) { size_t by=0; uint32_t lay=0; lathe_packed_layout(device_.get(), &desc, &lay, &by); desc.b.packed_layout=lay; desc.b.leading_dimension=0; }
     size_t next = 0;
     const auto plan = [&](const lathe_chain* chain, lathe_plan** made) {
       lathe_matmul_desc chained = desc;

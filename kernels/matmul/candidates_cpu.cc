@@ -7,8 +7,8 @@
 namespace lathe {
 namespace {
 
-constexpr int64_t kDotMaxM = 64, kWholeDotMaxM = 32, kTurnedDotMaxN = 32, kOuterMaxM = 16, kBlockedOuterMaxM = 64,
-                  kSmallOuterMaxM = 128;
+constexpr int64_t kDotMaxM = 64, kWholeDotMaxM = 32, kTurnedDotMaxN = 32, kOuterMaxM = 16,
+                  kBlockedOuterMaxM = 64, kSmallOuterMaxM = 128;
 
 struct RegisterTile {
   int32_t rows, columns;  // dot: rows of B; outer: vectors along N
@@ -17,8 +17,7 @@ struct RegisterTile {
 constexpr RegisterTile kDotTiles[] = {{1, 1}, {1, 2}, {2, 1},  {2, 2},  {4, 1},  {4, 2},  {8, 2},  {8, 3},
                                       {1, 8}, {1, 6}, {2, 8},  {2, 6},  {3, 6},  {4, 6},  {5, 4},  {6, 4},
                                       {7, 3}, {9, 3}, {10, 2}, {11, 2}, {12, 2}, {13, 2}, {14, 2}, {1, 4},
-                                      {2, 4}, {3, 3}, {4, 3},  {5, 2},  {6, 2},  {8, 1},
-                                      {4, 4},  {3, 8}};
+                                      {2, 4}, {3, 3}, {4, 3},  {5, 2},  {6, 2},  {8, 1},  {4, 4},  {3, 8}};
 constexpr RegisterTile kOuterTiles[] = {{1, 15}, {2, 10}, {3, 7},  {4, 6},  {5, 5},  {6, 4},
                                         {7, 3},  {8, 3},  {10, 2}, {12, 2}, {14, 2}, {1, 7},
                                         {2, 4},  {3, 3},  {4, 3},  {6, 2},  {8, 2},  {16, 1}};
@@ -363,8 +362,8 @@ double merge_seconds(const MatmulSizes& s, double splits, double bytes_per_secon
   return double(s.m) * s.n * (splits * 4 + s.output_bytes) / bytes_per_second + kForkSeconds;
 }
 
-// Every tile of "dot", or of "dot_t", of which `s` and `rates` are turned. `cached`: how many times as fast as
-// from memory what is streamed comes.
+// Every tile of "dot", or of "dot_t", of which `s` and `rates` are turned. `cached`: how many times as fast
+// as from memory what is streamed comes.
 static void enumerate_dot(const CandidateContext& context, const CpuRates& rates, const MatmulSizes& s,
                           double cached, CompileConfig config, std::vector<RankedPlan>* out) {
   const ProblemClass& c = context.problem;
@@ -376,9 +375,7 @@ static void enumerate_dot(const CandidateContext& context, const CpuRates& rates
     config.register_m = t.rows;
     config.register_n = t.columns;
     // Of the shorter side, unless more than its products is made of B's.
-    const int32_t held = s.blocks    ? 3 * t.columns
-                         : c.zero_a ? 2 * t.columns
-                                    : std::min(t.rows, t.columns);
+    const int32_t held = s.blocks ? 3 * t.columns : c.zero_a ? 2 * t.columns : std::min(t.rows, t.columns);
     if (!fits(context, rates, s, t, config, out, held)) continue;
     config.unroll_k = s.blocks ? kUnrolledBlocks : unroll_of(t);
     if (s.m <= kWholeDotMaxM) {
@@ -391,8 +388,8 @@ static void enumerate_dot(const CandidateContext& context, const CpuRates& rates
           [&](double n, double k) { return dot_cycles(rates, s, t, in_cache, n, k); }, out);
       config.pace = 0;
     }
-    // Blocks of few columns' weights gain nothing (17 columns by 8191, M = 512 on Zen 4: 3x9 in blocks 2.37 ms,
-    // 4x6 by whole rows 1.84).
+    // Blocks of few columns' weights gain nothing (17 columns by 8191, M = 512 on Zen 4: 3x9 in blocks 2.37
+    // ms, 4x6 by whole rows 1.84).
     if (const int32_t depth = block_depth(rates, t, static_cast<int32_t>(block_elements(c.b)), s.k);
         depth > 0 && c.zero_a == 0 && config.kernel == "dot") {
       config.tile_k = depth;

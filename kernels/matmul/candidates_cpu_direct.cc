@@ -1,7 +1,7 @@
-// matmul on the CPU by f32 operands where they lie: "direct", the transposed product of "panel_t" with nothing
-// of B moved, and "direct_a", the product of "panel" with nothing of A. The few lines of the other operand
-// (A's rows, B's columns) are packed into panels that stay in L2; a line of the one in place takes one scalar
-// a step, which an FMA reads from memory.
+// matmul on the CPU by f32 operands where they lie: "direct", the transposed product of "panel_t" with
+// nothing of B moved, and "direct_a", the product of "panel" with nothing of A. The few lines of the other
+// operand (A's rows, B's columns) are packed into panels that stay in L2; a line of the one in place takes
+// one scalar a step, which an FMA reads from memory.
 #include <numeric>
 #include <utility>
 
@@ -172,10 +172,9 @@ void DirectPricing::append_splits(const Shape& shape, const CompileConfig& confi
       return tile_seconds(shape, lines, k, bandwidth) +
              double(packed_) / packed_tiles * lines * 2 * (splits > 1 ? 4 : s_.output_bytes) / bandwidth;
     };
-    const double predicted =
-        rates_.schedule_seconds(tasks, seconds(double(lines_) / line_tiles),
-                                seconds(double(std::min(shape.lines, lines_)))) +
-        (splits > 1 ? merge_seconds(s_, splits, rates_.bandwidth(rates_.workers)) : 0);
+    const double predicted = rates_.schedule_seconds(tasks, seconds(double(lines_) / line_tiles),
+                                                     seconds(double(std::min(shape.lines, lines_)))) +
+                             (splits > 1 ? merge_seconds(s_, splits, rates_.bandwidth(rates_.workers)) : 0);
     if (!context_.wants(predicted)) continue;
     RankedPlan r;
     r.plan.config = config;

@@ -69,8 +69,7 @@ class Dot {
         Value next = e.add(j, rn);
         Value shared = e.add(next, e.mul(e.div(i, e.idx(rm)), ceil_div(rn, passes)));
         Value after = select(e.less(e.add(i, rm), t.rows), e.idx(0), rows_apart(rn));
-        const Rows b = {rows_of_b(j, rn, e.idx(0)), after,
-                        rows_of_b(shared, ceil_div(rn, passes), e.idx(0))};
+        const Rows b = {rows_of_b(j, rn, e.idx(0)), after, rows_of_b(shared, ceil_div(rn, passes), e.idx(0))};
         Values sums = along_k(t.depth, first(i), b, [&](int64_t r, Value k, Value left) {
           if (copy) return t.words.words_of(scratch(e.add(a_row[r], t.words.count(k))));
           return t.words.along_k(t.a, e.add(a_row[r], k), left);

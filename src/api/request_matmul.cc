@@ -112,16 +112,19 @@ bool is_block_product(const lathe_matmul_desc& d) {
   return invalid(absl::StrCat("math ", raw(d.math), " is unknown"));
 }
 
-// A packed B: K runs along it as in COLUMN_MAJOR, panel by panel (core/packed.h).
-bool read_packed(const lathe_operand& b, bool is_cpu, ProblemClass* out, absl::Status* why) {
+// A packed B: K runs along it as in COLUMN_MAJOR, panel by panel or column by column (core/packed.h).
+bool read_packed(const lathe_operand& b, int64_t n, bool is_cpu, ProblemClass* out, absl::Status* why) {
   if (!is_cpu) return refuse(why, absl::UnimplementedError("b: packed_layout: on the CPU alone"));
   absl::StatusOr<PackedForm> form = packed_form(b.packed_layout, out->b);
   if (!form.ok())
     return refuse(why, absl::InvalidArgumentError(absl::StrCat("b: ", form.status().message())));
+  if (*form != packed_form_of(n))
+    return refuse(why, invalid(absl::StrCat("b: packed_layout 0x", absl::Hex(b.packed_layout),
+                                            " is not that of ", n, " columns")));
   if (b.leading_dimension != 0)
     return refuse(
         why, invalid(absl::StrCat("b: packed, its leading_dimension ", b.leading_dimension, " is not 0")));
-  out->packed_b = *form;
+  if (*form == kColumns16) out->packed_b = *form;  // the other is a plain B
   out->trans_b = 1;
   return true;
 }
@@ -140,7 +143,7 @@ bool read_class(const lathe_matmul_desc& d, bool is_cpu, ProblemClass* out, absl
   out->d = to_dtype(d.d.dtype);
   out->trans_a = d.a.layout == LATHE_COLUMN_MAJOR;
   out->trans_b = d.b.layout == LATHE_COLUMN_MAJOR;
-  if (d.b.packed_layout != 0 && !read_packed(d.b, is_cpu, out, why)) return false;
+  if (d.b.packed_layout != 0 && !read_packed(d.b, d.n, is_cpu, out, why)) return false;
   out->activation = static_cast<Activation>(e.activation);
   out->determinism = static_cast<Determinism>(d.determinism);
   // No other dtype's kernels differ.
@@ -201,13 +204,20 @@ bool read_dims(const lathe_matmul_desc& d, Purpose purpose, Request* out, absl::
   return true;
 }
 
-// A line for each matrix of the batch.
+// Panels: a line for each matrix of the batch.
 bool place_packed(const lathe_operand& b, const Dims& dims, const ProblemClass& c, int64_t* leading,
                   Region* out, absl::Status* why) {
+  if (c.packed_b == kNotPacked) {
+    lathe_operand rows = b;
+    rows.layout = LATHE_COLUMN_MAJOR;
+    rows.leading_dimension = packed_pitch(dims.k, c.b);
+    return place_operand(kOperandB, rows, dims.batch, dims.k, dims.n, leading, out, why);
+  }
   const auto size = static_cast<int64_t>(size_of(c.b));
   *leading = dims.k;
   *out = {reinterpret_cast<uintptr_t>(b.data), 0, 1, 0, dims.batch, 0, 0};
-  if (b.batch_stride < 0 || __builtin_mul_overflow(packed_elements(dims.k, dims.n, c.b), size, &out->width) ||
+  if (b.batch_stride < 0 ||
+      __builtin_mul_overflow(packed_elements(kColumns16, dims.k, dims.n, c.b), size, &out->width) ||
       __builtin_mul_overflow(b.batch_stride, size, &out->stride) || !measure(out)) {
     return refuse(why, explain_distance(kOperandB, b, dims.k));
   }
@@ -226,7 +236,7 @@ bool place_operands(const lathe_matmul_desc& d, Request* out, Regions* r, absl::
   if (!place_operand(kOperandA, d.a, batch, m, k, &args.lda, &r->a, why)) return false;
   if (__builtin_expect(is_blocks(d.b.dtype), 0)) {
     if (!place_blocks(d.b, out->dims, &args.ldb, &r->b, why)) return false;
-  } else if (c.packed_b != kNotPacked) {
+  } else if (d.b.packed_layout != 0) {
     if (!place_packed(d.b, out->dims, c, &args.ldb, &r->b, why)) return false;
   } else if (!place_operand(kOperandB, d.b, batch, k, n, &args.ldb, &r->b, why)) {
     return false;

@@ -45,19 +45,6 @@ void pack_words(const char* b, int64_t k, int64_t width, int64_t row, int64_t co
   }
 }
 
-}  // namespace
-
-absl::StatusOr<PackedForm> packed_form(uint32_t id, DType dtype) {
-  if (is_packable(dtype) && id == packed_layout_id(kColumns16, dtype)) return kColumns16;
-  const std::string name = absl::StrCat("packed_layout 0x", absl::Hex(id));
-  if (id >> 16 != kPackedVersion)
-    return absl::InvalidArgumentError(absl::StrCat(name, " is of version ", id >> 16,
-                                                   ", this library reads version ", kPackedVersion,
-                                                   ": pack the weight anew"));
-  return absl::InvalidArgumentError(
-      absl::StrCat(name, " is no layout of ", std::string(name_of(dtype)), " weights"));
-}
-
 void pack_columns16(const PackedSource& s, DType dtype, void* packed) {
   const auto pack = dtype == DType::kI8     ? pack_words<1>
                     : dtype == DType::kBF16 ? pack_words<2>
@@ -67,6 +54,55 @@ void pack_columns16(const PackedSource& s, DType dtype, void* packed) {
   for (int64_t j = 0; j < s.n; j += kPackedColumns)
     pack(static_cast<const char*>(s.b) + j * s.column * size, s.k, std::min(kPackedColumns, s.n - j),
          s.row * size, s.column * size, static_cast<char*>(packed) + j * packed_depth(s.k, dtype) * size);
+}
+
+// Column by column along K; what lies past K is 0.
+void pack_columns(const PackedSource& s, DType dtype, char* packed) {
+  const size_t size = size_of(dtype);
+  const auto bytes = static_cast<int64_t>(size);
+  const int64_t pitch = packed_pitch(s.k, dtype) * bytes;
+  for (int64_t j = 0; j < s.n; ++j, packed += pitch) {
+    const char* from = static_cast<const char*>(s.b) + j * s.column * bytes;
+    if (s.row == 1)
+      std::memcpy(packed, from, static_cast<size_t>(s.k) * size);
+    else
+      for (int64_t i = 0; i < s.k; ++i) std::memcpy(packed + i * bytes, from + i * s.row * bytes, size);
+    std::memset(packed + s.k * bytes, 0, static_cast<size_t>(pitch - s.k * bytes));
+  }
+}
+
+}  // namespace
+
+absl::StatusOr<PackedForm> packed_form(uint32_t id, DType dtype) {
+  for (const PackedForm form : {kColumns16, kByColumn})
+    if (is_packable(dtype) && id == packed_layout_id(form, dtype)) return form;
+  const std::string name = absl::StrCat("packed_layout 0x", absl::Hex(id));
+  if (id >> 16 != kPackedVersion)
+    return absl::InvalidArgumentError(absl::StrCat(name, " is of version ", id >> 16,
+                                                   ", this library reads version ", kPackedVersion,
+                                                   ": pack the weight anew"));
+  return absl::InvalidArgumentError(
+      absl::StrCat(name, " is no layout of ", std::string(name_of(dtype)), " weights"));
+}
+
+PackedForm packed_form_of(int64_t n) {
+  return 4 * (round_up(n, kPackedColumns) - n) > n ? kByColumn : kColumns16;
+}
+
+int64_t packed_pitch(int64_t k, DType dtype) {
+  constexpr int64_t kLineBytes = 64, kSetsBytes = 1024;
+  const auto size = static_cast<int64_t>(size_of(dtype));
+  const int64_t bytes = round_up(k * size, kLineBytes);
+  return (bytes > 0 && bytes % kSetsBytes == 0 ? bytes + kLineBytes : bytes) / size;
+}
+
+int64_t packed_elements(PackedForm form, int64_t k, int64_t n, DType dtype) {
+  if (form == kByColumn) return n * packed_pitch(k, dtype);
+  return round_up(n, kPackedColumns) * packed_depth(k, dtype);
+}
+
+void pack(PackedForm form, const PackedSource& s, DType dtype, void* packed) {
+  form == kByColumn ? pack_columns(s, dtype, static_cast<char*>(packed)) : pack_columns16(s, dtype, packed);
 }
 
 }  // namespace lathe

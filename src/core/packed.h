@@ -6,6 +6,11 @@
 // w. N is rounded up to whole panels; what lies past N and K is 0. No instruction set shows in it: 16 is a
 // multiple of every vector's lanes, bytes are multiplied by four and bf16 by two wherever one instruction
 // does it, and a pair of bf16 becomes two f32 by a shift and a mask.
+//
+// Form kByColumn, of so few columns that a quarter or more of what panels hold would be padding: column after
+// column along K, packed_pitch() elements apart: whole lines, and no multiple of 1 KiB, so that columns side
+// by side do not share a cache's sets. It is a plain COLUMN_MAJOR B with that leading dimension, and is
+// multiplied by the kernels of one.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +21,9 @@
 namespace lathe {
 
 constexpr int64_t kPackedColumns = 16;
-enum PackedForm : int16_t { kNotPacked = 0, kColumns16 = 1 };
+enum PackedForm : int16_t { kNotPacked = 0, kColumns16 = 1, kByColumn = 2 };
+// The form that a weight of N columns takes.
+PackedForm packed_form_of(int64_t n);
 
 // The public id: the version of these layouts, the dtype and the form, a byte or two each, so that a weight
 // packed for another dtype or by a release that lays it out otherwise is known by it.
@@ -33,16 +40,16 @@ constexpr int64_t packed_depth(int64_t k, DType dtype) {
 }
 // The form that an id names for elements of this dtype; kInvalidArgument says what is wrong with it.
 absl::StatusOr<PackedForm> packed_form(uint32_t id, DType dtype);
+// Elements from one column to the next of form kByColumn.
+int64_t packed_pitch(int64_t k, DType dtype);
 // Elements of a packed K by N matrix.
-constexpr int64_t packed_elements(int64_t k, int64_t n, DType dtype) {
-  return (n + kPackedColumns - 1) / kPackedColumns * kPackedColumns * packed_depth(k, dtype);
-}
+int64_t packed_elements(PackedForm form, int64_t k, int64_t n, DType dtype);
 
 // Packs `b`, K by N, element (k, n) at k * row + n * column.
 struct PackedSource {
   const void* b;
   int64_t k, n, row, column;
 };
-void pack_columns16(const PackedSource& source, DType dtype, void* packed);
+void pack(PackedForm form, const PackedSource& source, DType dtype, void* packed);
 
 }  // namespace lathe

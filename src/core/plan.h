@@ -31,13 +31,14 @@ struct ExternalRef {
 // How a kernel is built. Every field is written into #lathe.kernel_config (`ukernel` into #lathe.ukernel,
 // `external` into #lathe.external) on the payload op; the passes read it there.
 struct CompileConfig {
-  // matmul on CPU: "dot" (rows of B streamed once against the rows of A; B K-contiguous), "dot_t" (the same of
-  //   the transposed product: rows of A streamed against those of B), "outer" (rows of B streamed along N; B
-  //   N-contiguous), "panel" (packed panels, outer product), "panel_t" (the same of the
-  //   transposed product: B's columns read as scalars, A's rows as vectors), "direct" (the same, B read where
-  //   it lies), "direct_a" (as "panel", A read where it lies), "packed" (panels that B comes in;
-  //   core/packed.h), "bytes" (A rounded to bytes against B in blocks). matmul on GPU: "simt" (FMAs), "mma" (warp-level tensor cores), "wgmma" (Hopper's warpgroups
-  //   and tensor copies), "skinny" (few rows of A against weights streamed once).
+  // matmul on CPU: "dot" (rows of B streamed once against the rows of A; B K-contiguous), "dot_t" (the same
+  //   of the transposed product: rows of A streamed against those of B), "outer" (rows of B streamed along N;
+  //   B N-contiguous), "panel" (packed panels, outer product), "panel_t" (the same of the transposed product:
+  //   B's columns read as scalars, A's rows as vectors), "direct" (the same, B read where it lies),
+  //   "direct_a" (as "panel", A read where it lies), "packed" (panels that B comes in; core/packed.h),
+  //   "bytes" (A rounded to bytes against B in blocks). matmul on GPU: "simt" (FMAs), "mma" (warp-level
+  //   tensor cores), "wgmma" (Hopper's warpgroups and tensor copies), "skinny" (few rows of A against weights
+  //   streamed once).
   // Every op: "ukernel" (as `ukernel` says), "external" (as `external` does: no code of Lathe's own).
   // argmax: "rows" (GPU: register_n elements of a row in flight in unroll_k loads of a thread, tile_n of a
   //   row in all its threads; tile_k is the longest chunk of a row where it may be split).
@@ -47,8 +48,8 @@ struct CompileConfig {
                                    // "outer" reads along a task's columns
   // Accumulators of one thread: rows by columns of D. On the CPU the side kept in vectors is lanes * vectors
   // elements: register_n of "outer", "panel", "direct_a", "packed", "bytes" and "rows", register_m of
-  // "panel_t" and "direct". "dot" and "dot_t" keep their vectors along K: register_n counts columns of D (rows of B as
-  // it lies in memory). "mma": of one warp.
+  // "panel_t" and "direct". "dot" and "dot_t" keep their vectors along K: register_n counts columns of D
+  // (rows of B as it lies in memory). "mma": of one warp.
   int32_t register_m = 0, register_n = 0;
   int32_t unroll_k = 1;
   int32_t lanes = 1;    // CPU: f32 lanes of a vector
@@ -65,8 +66,9 @@ struct CompileConfig {
   int32_t persistent = 0;  // workgroups launched, each taking several tiles; 0: one a tile
   int32_t raster =
       0;  // tiles along M that are visited before the next along N, for L2's sake; 0: in launch order
-  int32_t pace = 0;  // CPU, "dot", "dot_t", "packed": cycles that a turn of the innermost loop takes at least, so that it
-                     // is no faster than memory (kernels/matmul/dot.h); 0: as few as it takes
+  // CPU, "dot", "dot_t", "packed": cycles that a turn of the innermost loop takes at least, so that it is no
+  // faster than memory (kernels/matmul/dot.h); 0: as few as it takes
+  int32_t pace = 0;
   UkernelRef ukernel = {};
   ExternalRef external = {};
   bool operator==(const CompileConfig& o) const;

@@ -62,7 +62,7 @@ class Packed : public ConformanceTest, public testing::WithParamInterface<lathe_
 class PackedElsewhere : public ConformanceTest {};
 
 TEST_P(Packed, LaidOutInPanelsOf16) {
-  const int64_t k = 5, n = 37, word = GetParam() == LATHE_I8 ? 4 : GetParam() == LATHE_BF16 ? 2 : 1;
+  const int64_t k = 5, n = 45, word = GetParam() == LATHE_I8 ? 4 : GetParam() == LATHE_BF16 ? 2 : 1;
   const int64_t depth = (k + word - 1) / word * word;
   for (bool trans_b : {false, true}) {
     lathe_matmul_desc desc = plain(1, n, k);
@@ -86,6 +86,35 @@ TEST_P(Packed, LaidOutInPanelsOf16) {
         ASSERT_EQ(load(GetParam(), packed.data() + at * static_cast<int64_t>(bytes_of(GetParam()))), wanted)
             << i << ", " << j;
       }
+  }
+}
+
+// Few columns lie one after the other, whole lines apart and no multiple of 1 KiB.
+TEST_P(Packed, LaidOutByColumnWherePanelsWouldBePadding) {
+  const int64_t n = 17;
+  for (int64_t k : {5, 1024}) {
+    for (bool trans_b : {false, true}) {
+      lathe_matmul_desc desc = plain(1, n, k);
+      desc.b.layout = trans_b ? LATHE_COLUMN_MAJOR : LATHE_ROW_MAJOR;
+      uint32_t layout = 0;
+      size_t bytes = 0;
+      ASSERT_LATHE_OK(lathe_packed_layout(device(), &desc, &layout, &bytes));
+      const size_t size = bytes_of(GetParam());
+      const int64_t pitch = k == 5 ? static_cast<int64_t>(64 / size) : k + static_cast<int64_t>(64 / size);
+      ASSERT_EQ(bytes, static_cast<size_t>(n * pitch) * size);
+      std::vector<uint8_t> b(static_cast<size_t>(k * n) * size), packed(bytes, 0xEE);
+      for (int64_t i = 0; i < k * n; ++i)
+        store(GetParam(), static_cast<double>(i % 100), b.data() + i * static_cast<int64_t>(size));
+      desc.b.data = b.data();
+      ASSERT_LATHE_OK(lathe_pack_weights(device(), &desc, layout, packed.data(), bytes));
+      for (int64_t j = 0; j < n; ++j)
+        for (int64_t i = 0; i < pitch; ++i) {
+          const int64_t element = trans_b ? j * k + i : i * n + j;
+          const double wanted = i >= k ? 0 : static_cast<double>(element % 100);
+          ASSERT_EQ(load(GetParam(), packed.data() + (j * pitch + i) * static_cast<int64_t>(size)), wanted)
+              << i << ", " << j;
+        }
+    }
   }
 }
 
@@ -197,6 +226,8 @@ TEST_P(Packed, RefusesOtherIdsAndSizes) {
     text = run((layout & 0xFFFF) | version << 16 | (version == 0 ? 5 : 0));
     EXPECT_TRUE(has(text, "m=4 n=40 k=8") && has(text, "version")) << text;
   }
+  text = run(layout ^ 3u);  // of fewer columns
+  EXPECT_TRUE(has(text, "is not that of 40 columns")) << text;
   text = run(layout ^ 0x0300);  // of another dtype
   EXPECT_TRUE(has(text, "no layout of")) << text;
   desc.b.leading_dimension = 8;

@@ -128,7 +128,7 @@ TEST(KeyTest, EveryLeafOfTheTextChangesTheFingerprint) {
     ++leaves;
     keys.add(key_from_text(canonical_text(changed)), path);
   });
-  EXPECT_EQ(leaves, 29 + 22 + 3 + 1);
+  EXPECT_EQ(leaves, 29 + 23 + 3 + 1);
 }
 
 TEST(KeyTest, TextIsCanonicalAndHoldsNoPathAndNoOrdinal) {
