@@ -125,8 +125,9 @@ DeviceFacts facts_for(const Target& target) {
   facts.facts["memory_bytes_per_second"] = {row.memory_bytes_per_second,
                                             absl::StrCat(table, row.memory_source)};
   facts.facts["core_bytes_per_second"] = {row.core_bytes_per_second, table + "one core's reads, an estimate"};
-  facts.facts["pace_bytes_per_second"] = {row.pace_bytes_per_second,
-                                          table + "what a loop over memory is held to"};
+  if (row.pace_bytes_per_second > 0)
+    facts.facts["pace_bytes_per_second"] = {row.pace_bytes_per_second,
+                                            table + "what a loop over memory is held to"};
   return facts;
 }
 

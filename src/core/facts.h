@@ -84,7 +84,8 @@ struct Fact {
 // Facts the oracle reads. Absent facts take the documented default in `fact_or`. Each is finite, above 0 and
 // below 1e18; a cache of 0 bytes is one that the device lacks: nothing fits it.
 //   CPU:  cores, clock_hz, fma_units, l1d_bytes, l2_bytes, l3_bytes, memory_bytes_per_second (one socket),
-//         core_bytes_per_second (what one core can read)
+//         core_bytes_per_second (what one core can read), pace_bytes_per_second (what its loops over
+//         memory are held to; absent: to nothing)
 //   GPU:  compute_units, clock_hz, memory_bytes_per_second, l2_bytes, shared_memory_bytes (per workgroup),
 //         registers_per_unit, max_workgroup_size, threads_per_unit (resident at a time), launch_seconds,
 //         flops_f32, flops_matrix_f16

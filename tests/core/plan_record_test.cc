@@ -79,7 +79,7 @@ TEST(PlanRecord, WhatIsWrongIsNamed) {
   EXPECT_THAT(with("class", of_no_request), HasSubstr("no bucket of M"));
   Json later = to_json(CompileConfig());
   later["prefetch"] = 1;
-  EXPECT_THAT(with("config", later), HasSubstr("20 fields, expected 19")) << "a later library's";
+  EXPECT_THAT(with("config", later), HasSubstr("21 fields, expected 20")) << "a later library's";
   EXPECT_THAT(with("kind", 5), HasSubstr("\"kind\""));
   EXPECT_THAT(with("measured", 5), HasSubstr("\"measured\" is not an array"));
   EXPECT_THAT(with("measured", std::vector<int>(4097)), HasSubstr("too many candidates"));

@@ -49,11 +49,14 @@ void check_cpu_limits(const CompileConfig& c, const ProblemClass& p, const Devic
   EXPECT_GE(c.register_n, 1);
   EXPECT_EQ(c.tile_m % c.register_m, 0);
   EXPECT_EQ(c.tile_n % c.register_n, 0);
-  if (c.kernel == "dot") {
-    EXPECT_LE(c.register_m * c.register_n + c.register_n + 1, registers);
+  if (c.kernel == "dot" || c.kernel == "dot_t") {
+    EXPECT_LE(c.register_m * c.register_n + std::min(c.register_m, c.register_n) + 1, registers);
     EXPECT_EQ(p.trans_b, 1);
     EXPECT_EQ(p.trans_a, 0);
-    EXPECT_GE(c.tile_m, p.m_hi);
+    if (c.kernel == "dot")
+      EXPECT_GE(c.tile_m, p.m_hi);
+    else
+      EXPECT_GE(c.tile_n, p.n);
   } else {
     // What is read as vectors: columns of D, and its rows in the transposed form.
     const bool transposed = c.kernel == "panel_t" || c.kernel == "direct";
@@ -256,7 +259,8 @@ DeviceFacts zen4() {
                                          {"l2_bytes", 1 << 20},
                                          {"l3_bytes", 32 << 20},
                                          {"memory_bytes_per_second", 460.8e9},
-                                         {"core_bytes_per_second", 25e9}});
+                                         {"core_bytes_per_second", 25e9},
+                                         {"pace_bytes_per_second", 35e9}});
 }
 
 // Twice the FMAs of Zen 4, and a core that reads faster.
@@ -304,10 +308,11 @@ TEST(Candidates, FewRowsOnZen4) {
   EXPECT_EQ(best(2, 4096, 4096).register_n, 8);
   for (int64_t m : {4, 5, 8, 12}) {
     EXPECT_EQ(best(m, 4096, 4096).kernel, "dot") << m;
-    EXPECT_EQ(best(m, 4096, 4096).register_m * best(m, 4096, 4096).register_n, 24) << m;
+    EXPECT_EQ(best(m, 4096, 4096).register_m * best(m, 4096, 4096).register_n, m == 5 ? 20 : 24) << m;
     EXPECT_EQ(best(m, 4096, 4096).tile_k, 0) << m;
   }
-  for (int64_t m : {1, 2, 4, 8, 12})
+  EXPECT_EQ(best(1, 4096, 4096).stages, static_cast<int32_t>(DotFetch::kAhead));
+  for (int64_t m : {2, 4, 8, 12})
     EXPECT_EQ(best(m, 4096, 4096).stages, static_cast<int32_t>(DotFetch::kNext)) << m;
   EXPECT_EQ(best(6, 4096, 4096).register_m, 6);
   EXPECT_GT(best(8, 2048, 14336).tile_k, 0);
@@ -316,6 +321,43 @@ TEST(Candidates, FewRowsOnZen4) {
     EXPECT_EQ(best(m, 4096, 4096).kernel, "direct") << m;
     EXPECT_EQ(best(m, 4096, 4096).tile_k, 65536 / m) << m;  // a quarter of L2
   }
+}
+
+// Loops that would outrun memory are held to its rate, in whole links of a chain: those that the arithmetic
+// or a weight in blocks holds longer are not, nor is any where no rate is known.
+TEST(Candidates, LoopsOverMemoryAreHeldToItsRate) {
+  const DeviceFacts held = zen4();
+  DeviceFacts free = held;
+  free.facts.erase("pace_bytes_per_second");
+  for (int64_t m : {1, 2, 3, 4, 5}) {
+    const CompileConfig c = cheapest(DType::kF32, m, 6144, 4096, held);
+    EXPECT_GT(c.pace, 0) << m;
+    EXPECT_EQ(c.pace % kPaceLinkCycles, 0) << m;
+    // Of the columns' lines, one each, at 3.55 GHz / 35 GB/s a byte.
+    EXPECT_NEAR(c.pace, c.unroll_k * c.register_n * 64 * 3.55 / 35, kPaceLinkCycles) << m;
+    EXPECT_EQ(cheapest(DType::kF32, m, 6144, 4096, free).pace, 0) << m;
+  }
+  EXPECT_EQ(cheapest(DType::kF32, 16, 6144, 4096, held).pace, 0);
+  ProblemClass blocks = matmul_class(DType::kF32, DType::kF32, 4096, 4096, {1, 1});
+  blocks.trans_b = 1;
+  blocks.b = DType::kQ4_0;
+  int found = 0;
+  for (const RankedPlan& r : candidates(blocks, held)) {
+    if (!r.rejection.empty()) continue;
+    EXPECT_EQ(r.plan.config.pace, 0);
+    ++found;
+  }
+  EXPECT_GT(found, 0);
+}
+
+// Few columns: the rows of A, of which there are more, are streamed.
+TEST(Candidates, NarrowWeightsAreMultipliedTurned) {
+  for (int64_t n : {8, 17}) {
+    const CompileConfig c = cheapest(DType::kF32, 512, n, 4096);
+    EXPECT_EQ(c.kernel, "dot_t") << n;
+    EXPECT_EQ(c.pace, 0) << "A comes from caches";
+  }
+  EXPECT_NE(cheapest(DType::kF32, 8, 17, 4096).kernel, "dot_t");
 }
 
 // What measuring all candidates found there: rows of A from L2 are in B's way from 7 rows of 4096 on, few

@@ -35,6 +35,15 @@ TEST(MachineTable, WideMultipliers) {
   EXPECT_EQ(row("AuthenticAMD", 0x1a, 0x02).fma_units_512, 2);
 }
 
+// Where it was measured, and nowhere else.
+TEST(MachineTable, LoopsAreHeldToARateOnZen4Servers) {
+  const MachineRow& zen4 = row("AuthenticAMD", 0x19, 0x11);
+  EXPECT_GT(zen4.pace_bytes_per_second, zen4.core_bytes_per_second);
+  EXPECT_EQ(row("AuthenticAMD", 0x19, 0x61).pace_bytes_per_second, 0);
+  EXPECT_EQ(row("AuthenticAMD", 0x1a, 0x02).pace_bytes_per_second, 0);
+  EXPECT_EQ(row("GenuineIntel", 6, 143).pace_bytes_per_second, 0);
+}
+
 TEST(MachineTable, UnknownProcessorsTakeTheDefault) {
   for (const MachineRow* r :
        {&row("GenuineIntel", 6, 1), &row("GenuineIntel", 5, 143), &row("Nobody", 6, 143)}) {
