@@ -16,12 +16,12 @@ constexpr int64_t bytes_ahead(DotFetch f) {
   return fetches_near(f) ? 1024 : f == DotFetch::kAhead ? 2048 : 0;
 }
 
-// CompileConfig::pace of "dot", "dot_t" and "packed": a turn of the loop over k takes as many cycles at
-// least. A loop that could go faster than memory keeps every buffer for lines under way full, and those that
-// hit L2 wait in the same queues: held to 1.3 times the rate that memory has, it reads at 0.93 to 1.0 of that
-// rate, not held at 0.6 to 0.85 (by 6144 x 4096 on Zen 4, M = 3, 4 and 5: 4.10, 4.35 and 4.67 ms, held to 6.5
-// cycles a line 3.48, 3.80 and 3.84). What holds it is a chain of dependent instructions from one turn's
-// addresses to the next's, so that nothing is asked for early either.
+// CompileConfig::pace of "dot", "dot_t", "outer" and "packed": a turn of the loop over k takes as many cycles
+// at least. A loop that could go faster than memory keeps every buffer for lines under way full, and those
+// that hit L2 wait in the same queues: held to 1.3 times the rate that memory has, it reads at 0.93 to 1.0 of
+// that rate, not held at 0.6 to 0.85 (by 6144 x 4096 on Zen 4, M = 3, 4 and 5: 4.10, 4.35 and 4.67 ms, held
+// to 6.5 cycles a line 3.48, 3.80 and 3.84). What holds it is a chain of dependent instructions from one
+// turn's addresses to the next's, so that nothing is asked for early either.
 constexpr int64_t kPaceLinkCycles = 4;  // a multiplication and an "or": x86-64 since Skylake and Zen
 
 // Lines this far apart fall into the same set of L1.

@@ -173,7 +173,8 @@ Value finish_vector(Emit& e, const TileProgram& p, Value products, Value i, Valu
 // Scratch is aligned.
 Pace::Pace(Emit& e, const CpuTile& t) : zero(e.idx(0)), links(t.pace / kPaceLinkCycles) {
   if (links == 0) return;
-  Value bits = LLVM::PtrToIntOp::create(e.b, e.loc, e.b.getI64Type(), pointer_to(e, t.packing, e.idx(0)));
+  Value bits =
+      LLVM::PtrToIntOp::create(e.b, e.loc, e.b.getI64Type(), pointer_to(e, t.accumulators, e.idx(0)));
   Value address = arith::IndexCastOp::create(e.b, e.loc, e.b.getIndexType(), bits);
   zero = arith::AndIOp::create(e.b, e.loc, address, e.idx(1));
 }

@@ -19,7 +19,9 @@ LogicalResult emit_outer(Emit& e, const CpuTile& t) {
   const int64_t passes = ceil_div(t.tile_rows, rm);
   const int64_t line_vectors = std::max<int64_t>(1, 512 / (lanes * t.b.element.getIntOrFloatBitWidth()));
   if (t.register_columns % lanes != 0) return emitError(e.loc, "register_n is not a multiple of lanes");
+  if (t.pace > 0 && t.tile_k == 0) return emitError(e.loc, "'outer' is held to a pace in blocks of K alone");
   Value last_row = e.sub(t.rows, e.idx(1));
+  const Pace pace(e, t);
 
   // Columns [j, j + vectors * lanes), the last vector masked to `left` columns if given, along K from `from`
   // to `to`.
@@ -57,11 +59,15 @@ LogicalResult emit_outer(Emit& e, const CpuTile& t) {
     for (int64_t n = 0; t.tile_k > 0 && n < rm * vectors; ++n)
       sums[n] = e.load_vector(t.accumulators, sum_at(n / vectors, n % vectors), lanes);
     Value unrolled = e.add(from, e.mul(e.div(e.sub(to, from), e.idx(unroll)), unroll));
+    sums.push_back(pace.start());
     sums = e.loop(from, unrolled, unroll, sums, [&](Value k, const Values& carried) {
       Values next = carried;
-      for (int64_t u = 0; u < unroll; ++u) next = step(e.add(k, u), next);
+      Value late = next.pop_back_val();
+      for (int64_t u = 0; u < unroll; ++u) next = step(e.add(e.add(k, late), u), next);
+      next.push_back(pace.next(e, late));
       return next;
     });
+    sums.pop_back();
     if (unroll > 1)
       sums = e.loop(unrolled, to, 1, sums, [&](Value k, const Values& c) { return step(k, c); });
     for (int64_t r = 0; r < rm; ++r) {

@@ -66,8 +66,8 @@ struct CompileConfig {
   int32_t persistent = 0;  // workgroups launched, each taking several tiles; 0: one a tile
   int32_t raster =
       0;  // tiles along M that are visited before the next along N, for L2's sake; 0: in launch order
-  // CPU, "dot", "dot_t", "packed": cycles that a turn of the innermost loop takes at least, so that it is no
-  // faster than memory (kernels/matmul/dot.h); 0: as few as it takes
+  // CPU, "dot", "dot_t", "outer", "packed": cycles that a turn of the innermost loop takes at least, so that
+  // it is no faster than memory (kernels/matmul/dot.h); 0: as few as it takes
   int32_t pace = 0;
   UkernelRef ukernel = {};
   ExternalRef external = {};
