@@ -102,11 +102,18 @@ constexpr double kHiddenRate = 30e9;
 // blocks 5x4 2.70, 2.31, 2.82; 7x3 3.39, 2.79, 2.54; 8x3 2.65, 2.90, 2.59; 10x2 2.96, 3.82, 2.61. Zen 4 (25
 // GB/s), kNext and kNear: of whole rows 2x4 2.80, 3.19; 2x8 2.68, 3.43; 3x6 2.61, 3.75; 4x6 2.85, 3.93. One
 // row there, kNext and kAhead: by 4096 x 14336 8.52 and 8.33, by 4097 x 4095 2.52 and 2.39, 1x1 by 24576 x
-// 1536 6.98 and 5.67; of bf16 1x1 by 6144 x 4096 2.01 and 1.82.
+// 1536 6.98 and 5.67; of bf16 1x1 by 6144 x 4096 2.01 and 1.82. One pass of more rows, held to memory's rate:
+// 3x8 by 8192 x 1024 1.23 and 1.08, by 6144 x 4096 3.13 and 3.05, 5x4 by 6144 x 4096 3.08 and 3.33, by 7168 x
+// 8192 8.18 and 7.80; by 4096 x 14336, where L2 loses the next columns before they are read, 2x8 11.2
+// and 7.4, 3x8 15.9 and 7.5, 4x6 8.2 and 7.4, 5x4 8.3 and 7.6. In two passes 2x8 by 6144 x 4096 4.2 and 7.0.
 DotFetch fetch_of(const CpuRates& rates, const RegisterTile& t, const MatmulSizes& s, bool in_blocks) {
   if (rates.core_bytes_per_second <= kHiddenRate) {
+    constexpr double kLost = 0.2;  // of L2, from where lines are fetched to where they are read
     const bool nothing_next = s.n <= 2 * t.columns;
-    return (s.m == 1 || nothing_next) && !in_blocks ? DotFetch::kAhead : DotFetch::kNext;
+    const bool lost = s.k * (t.columns * s.b_bytes + s.m * s.input_bytes) > kLost * rates.l2_bytes;
+    const bool is_paced = rates.pace_bytes_per_second > 0 && !s.blocks;
+    const bool one_pass = is_paced && t.rows >= s.m && (s.m <= 3 || lost);
+    return (s.m == 1 || nothing_next || one_pass) && !in_blocks ? DotFetch::kAhead : DotFetch::kNext;
   }
   if (t.rows >= s.m && t.columns >= 4) return DotFetch::kNear;
   return in_blocks ? DotFetch::kBoth : DotFetch::kNext;

@@ -311,8 +311,11 @@ TEST(Candidates, FewRowsOnZen4) {
     EXPECT_EQ(best(m, 4096, 4096).register_m * best(m, 4096, 4096).register_n, m == 5 ? 20 : 24) << m;
     EXPECT_EQ(best(m, 4096, 4096).tile_k, 0) << m;
   }
-  EXPECT_EQ(best(1, 4096, 4096).stages, static_cast<int32_t>(DotFetch::kAhead));
-  for (int64_t m : {2, 4, 8, 12})
+  for (int64_t m : {1, 2, 3})
+    EXPECT_EQ(best(m, 4096, 4096).stages, static_cast<int32_t>(DotFetch::kAhead)) << m;
+  EXPECT_EQ(best(4, 4096, 14336).stages,
+            static_cast<int32_t>(DotFetch::kAhead));  // L2 would lose what is next
+  for (int64_t m : {4, 8, 12})
     EXPECT_EQ(best(m, 4096, 4096).stages, static_cast<int32_t>(DotFetch::kNext)) << m;
   EXPECT_EQ(best(6, 4096, 4096).register_m, 6);
   EXPECT_GT(best(8, 2048, 14336).tile_k, 0);
