@@ -259,6 +259,11 @@ absl::InlinedVector<int32_t, 2> task_columns(const CpuRates& rates, const Matmul
   const auto stream = static_cast<int64_t>(kStreamBytes / (s.k * s.b_bytes));
   absl::InlinedVector<int32_t, 2> columns = {fit(ceil_div(s.n, tasks_a_worker * rates.workers))};
   if (fit(stream) != columns[0]) columns.push_back(fit(stream));
+  // Of a small weight all of a worker's at once: a task more reads A again, and B's last tile is no fuller.
+  if (double(s.n) * double(s.k) * s.b_bytes <= rates.l2_bytes) {
+    const int32_t share = fit(ceil_div(s.n, int64_t{rates.workers}));
+    if (std::find(columns.begin(), columns.end(), share) == columns.end()) columns.push_back(share);
+  }
   return columns;
 }
 

@@ -68,7 +68,10 @@ class Dot {
           a_row.push_back(copy ? row_of_copy(copy, e.add(i, r)) : row_of_a(e.add(i, r)));
         Value next = e.add(j, rn);
         Value shared = e.add(next, e.mul(e.div(i, e.idx(rm)), ceil_div(rn, passes)));
-        Value after = select(e.less(e.add(i, rm), t.rows), e.idx(0), rows_apart(rn));
+        // Of short rows what is read next may lie several groups on.
+        const int64_t groups =
+            std::max<int64_t>(1, elements_in(bytes_ahead(t.fetch)) / std::max<int64_t>(1, t.most_depth));
+        Value after = select(e.less(e.add(i, rm), t.rows), e.idx(0), rows_apart(rn * groups));
         const Rows b = {rows_of_b(j, rn, e.idx(0)), after, rows_of_b(shared, ceil_div(rn, passes), e.idx(0))};
         Values sums = along_k(t.depth, first(i), b, [&](int64_t r, Value k, Value left) {
           if (copy) return t.words.words_of(scratch(e.add(a_row[r], t.words.count(k))));
@@ -196,7 +199,7 @@ class Dot {
     // 29.5 on Zen 5). One distance serves all rows, some of which lie past the last: with one each, 4x6 has
     // no registers left for them.
     const int64_t near = round_up(elements_in(bytes_ahead(t.fetch)), most * unroll);
-    Value inside = e.sub(unrolled, e.min(unrolled, e.idx(near)));
+    Value inside = e.sub(depth, e.min(depth, e.idx(near)));
     const Pace pace(e, t);
     sums.push_back(pace.start());
     const auto steps = [&](Value from, Value to, int64_t turn) {
