@@ -293,7 +293,7 @@ void append_streamed(const CandidateContext& context, const CpuRates& rates, con
       const double bandwidth = rates.bandwidth(tasks) * memory_efficiency;
       const auto seconds = [&](double n) {
         // A pace counts a tile's columns whether they exist or not.
-        const double read = paced ? std::ceil(n / config.register_n) * config.register_n : n;
+        const double read = config.pace > 0 ? std::ceil(n / config.register_n) * config.register_n : n;
         const double bytes =
             (read * s.b_bytes + s.m * s.input_bytes) * k + s.m * n * (splits > 1 ? 4 : s.output_bytes);
         const double compute = cycles(n, k) / rates.clock_hz, memory = bytes / bandwidth;
