@@ -145,6 +145,10 @@ double stream_efficiency(const CpuRates& rates, const MatmulSizes& s, const Regi
   const double a_row = s.k * s.input_bytes, b_row = s.k * s.b_bytes, rate = rates.core_bytes_per_second;
   double lost = std::max(0, t.columns - 4) * kRunSeconds * std::max(0.0, rate - kHiddenRate);
   if (s.m == 1 && t.columns > 1) lost += kLostBytes / b_row;
+  // A column alone whose rows begin anywhere in a line, so that every vector lies in two (by 17 x 8191 on Zen
+  // 4 1x1 33 us, 1x6 24).
+  constexpr double kSplitLines = 0.4;
+  if (s.m == 1 && t.columns == 1 && std::fmod(b_row, 64) != 0) lost += kSplitLines;
   if (paced)
     lost += std::max(0, 8 - t.columns) * kPacedNarrow + double(ceil_div(s.m, t.rows) - 1) * kPacedPass;
   if (s.m == 1 && t.columns > 1 && !near) lost += std::max(0, 8 - t.columns) * kNarrow;
@@ -400,10 +404,11 @@ static void enumerate_dot(const CandidateContext& context, const CpuRates& rates
           [&](double n, double k) { return dot_cycles(rates, s, t, in_cache, n, k); }, out);
       config.pace = 0;
     }
-    // Blocks of few columns' weights gain nothing (17 columns by 8191, M = 512 on Zen 4: 3x9 in blocks 2.37
-    // ms, 4x6 by whole rows 1.84).
+    // Blocks gain nothing with few columns' weights (17 columns by 8191, M = 512 on Zen 4: 3x9 in blocks 2.37
+    // ms, 4x6 by whole rows 1.84), nor with a single row that is held to a pace (M = 1: 27.4 us, 23.9).
     if (const int32_t depth = block_depth(rates, t, static_cast<int32_t>(block_elements(c.b)), s.k);
-        depth > 0 && c.zero_a == 0 && config.kernel == "dot") {
+        depth > 0 && c.zero_a == 0 && config.kernel == "dot" &&
+        (s.m > 1 || rates.pace_bytes_per_second == 0)) {
       config.tile_k = depth;
       const DotFetch fetch = fetch_of(rates, t, s, /*in_blocks=*/true);
       config.stages = static_cast<int32_t>(fetch);
