@@ -254,14 +254,14 @@ double carry_cycles(const CpuRates& rates, const MatmulSizes& s, const RegisterT
 }
 
 // Columns a task may take: enough tasks that workers even out, or enough bytes that a task is worth starting.
-absl::InlinedVector<int32_t, 2> task_columns(const CpuRates& rates, const MatmulSizes& s, int64_t step,
+absl::InlinedVector<int32_t, 3> task_columns(const CpuRates& rates, const MatmulSizes& s, int64_t step,
                                              int64_t tasks_a_worker) {
   const auto fit = [&](int64_t columns) {
     return static_cast<int32_t>(std::min({round_up(std::max<int64_t>(columns, 1), step), round_up(s.n, step),
                                           std::max(kMaxTileN / step, int64_t{1}) * step}));
   };
   const auto stream = static_cast<int64_t>(kStreamBytes / (s.k * s.b_bytes));
-  absl::InlinedVector<int32_t, 2> columns = {fit(ceil_div(s.n, tasks_a_worker * rates.workers))};
+  absl::InlinedVector<int32_t, 3> columns = {fit(ceil_div(s.n, tasks_a_worker * rates.workers))};
   if (fit(stream) != columns[0]) columns.push_back(fit(stream));
   // Of a small weight all of a worker's at once: a task more reads A again, and B's last tile is no fuller.
   if (double(s.n) * double(s.k) * s.b_bytes <= rates.l2_bytes) {

@@ -7,7 +7,7 @@
 // multiple of every vector's lanes, bytes are multiplied by four and bf16 by two wherever one instruction
 // does it, and a pair of bf16 becomes two f32 by a shift and a mask.
 //
-// Form kByColumn, of so few columns that a quarter or more of what panels hold would be padding: column after
+// Form kByColumn, of so few columns that more than a fifth of what panels hold would be padding: column after
 // column along K, packed_pitch() elements apart: whole lines, and no multiple of 1 KiB, so that columns side
 // by side do not share a cache's sets. It is a plain COLUMN_MAJOR B with that leading dimension, and is
 // multiplied by the kernels of one.

@@ -55,6 +55,21 @@ class Packed : public ConformanceTest, public testing::WithParamInterface<lathe_
   }
   Random random_ = random_stream(23);
 
+  // A K by N weight whose element at i is i % 100, packed, and its layout.
+  void pack_numbered(int64_t k, int64_t n, bool trans_b, uint32_t* layout, std::vector<uint8_t>* packed) {
+    lathe_matmul_desc desc = plain(1, n, k);
+    desc.b.layout = trans_b ? LATHE_COLUMN_MAJOR : LATHE_ROW_MAJOR;
+    size_t bytes = 0;
+    ASSERT_LATHE_OK(lathe_packed_layout(device(), &desc, layout, &bytes));
+    const size_t size = bytes_of(GetParam());
+    std::vector<uint8_t> b(static_cast<size_t>(k * n) * size);
+    for (int64_t i = 0; i < k * n; ++i)
+      store(GetParam(), static_cast<double>(i % 100), b.data() + i * static_cast<int64_t>(size));
+    desc.b.data = b.data();
+    packed->assign(bytes, 0xEE);
+    ASSERT_LATHE_OK(lathe_pack_weights(device(), &desc, *layout, packed->data(), bytes));
+  }
+
  private:
   int failures_ = 0;
 };
@@ -65,19 +80,11 @@ TEST_P(Packed, LaidOutInPanelsOf16) {
   const int64_t k = 5, n = 45, word = GetParam() == LATHE_I8 ? 4 : GetParam() == LATHE_BF16 ? 2 : 1;
   const int64_t depth = (k + word - 1) / word * word;
   for (bool trans_b : {false, true}) {
-    lathe_matmul_desc desc = plain(1, n, k);
-    desc.b.layout = trans_b ? LATHE_COLUMN_MAJOR : LATHE_ROW_MAJOR;
     uint32_t layout = 0;
-    size_t bytes = 0;
-    ASSERT_LATHE_OK(lathe_packed_layout(device(), &desc, &layout, &bytes));
+    std::vector<uint8_t> packed;
+    ASSERT_NO_FATAL_FAILURE(pack_numbered(k, n, trans_b, &layout, &packed));
     EXPECT_EQ(layout >> 16, 1u);
-    ASSERT_EQ(bytes, 48 * depth * bytes_of(GetParam()));
-    std::vector<uint8_t> b(static_cast<size_t>(k * n) * bytes_of(GetParam())), packed(bytes, 0xEE);
-    for (int64_t i = 0; i < k * n; ++i)
-      store(GetParam(), static_cast<double>(i % 100),
-            b.data() + i * static_cast<int64_t>(bytes_of(GetParam())));
-    desc.b.data = b.data();
-    ASSERT_LATHE_OK(lathe_pack_weights(device(), &desc, layout, packed.data(), bytes));
+    ASSERT_EQ(packed.size(), 48 * depth * bytes_of(GetParam()));
     for (int64_t i = 0; i < depth; ++i)
       for (int64_t j = 0; j < 48; ++j) {
         const int64_t at = (j / 16 * depth + i / word * word) * 16 + j % 16 * word + i % word;
@@ -94,19 +101,12 @@ TEST_P(Packed, LaidOutByColumnWherePanelsWouldBePadding) {
   const int64_t n = 17;
   for (int64_t k : {5, 1024}) {
     for (bool trans_b : {false, true}) {
-      lathe_matmul_desc desc = plain(1, n, k);
-      desc.b.layout = trans_b ? LATHE_COLUMN_MAJOR : LATHE_ROW_MAJOR;
       uint32_t layout = 0;
-      size_t bytes = 0;
-      ASSERT_LATHE_OK(lathe_packed_layout(device(), &desc, &layout, &bytes));
+      std::vector<uint8_t> packed;
+      ASSERT_NO_FATAL_FAILURE(pack_numbered(k, n, trans_b, &layout, &packed));
       const size_t size = bytes_of(GetParam());
       const int64_t pitch = k == 5 ? static_cast<int64_t>(64 / size) : k + static_cast<int64_t>(64 / size);
-      ASSERT_EQ(bytes, static_cast<size_t>(n * pitch) * size);
-      std::vector<uint8_t> b(static_cast<size_t>(k * n) * size), packed(bytes, 0xEE);
-      for (int64_t i = 0; i < k * n; ++i)
-        store(GetParam(), static_cast<double>(i % 100), b.data() + i * static_cast<int64_t>(size));
-      desc.b.data = b.data();
-      ASSERT_LATHE_OK(lathe_pack_weights(device(), &desc, layout, packed.data(), bytes));
+      ASSERT_EQ(packed.size(), static_cast<size_t>(n * pitch) * size);
       for (int64_t j = 0; j < n; ++j)
         for (int64_t i = 0; i < pitch; ++i) {
           const int64_t element = trans_b ? j * k + i : i * n + j;
