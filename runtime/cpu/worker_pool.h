@@ -12,9 +12,9 @@
 //  - One step at a time has the pool. A caller that finds it taken runs its own tasks itself, on its own
 //  thread, and
 //    does not wait: with many host threads, parallelism between them replaces parallelism within a step.
-//  - Threads are not pinned and block all signals. A child made by fork has no workers; its callers run
-//  everything
-//    themselves.
+//  - Threads are not pinned, but a worker that finds itself on its caller's processor moves to another
+//  (caller_avoidance.h).
+//  - They block all signals. A child made by fork has no workers; its callers run everything themselves.
 #pragma once
 
 #include <atomic>
@@ -62,6 +62,7 @@ class WorkerPool {
     std::atomic<int64_t> count{0};
     std::atomic<char*> scratch{nullptr};
     std::atomic<size_t> scratch_stride{0};
+    std::atomic<int> processor{-1};  // where its caller runs
   };
 
   void start_threads();
