@@ -22,7 +22,9 @@ constexpr int64_t bytes_ahead(DotFetch f) {
 // that rate, not held at 0.6 to 0.85 (by 6144 x 4096 on Zen 4, M = 3, 4 and 5: 4.10, 4.35 and 4.67 ms, held
 // to 6.5 cycles a line 3.48, 3.80 and 3.84). What holds it is a chain of dependent instructions from one
 // turn's addresses to the next's, so that nothing is asked for early either.
-constexpr int64_t kPaceLinkCycles = 4;  // a multiplication and an "or": x86-64 since Skylake and Zen
+// On x86-64 since Skylake and Zen:
+constexpr int64_t kPaceLinkCycles = 4;      // a multiplication and an "or"
+constexpr int64_t kPaceHalfLinkCycles = 2;  // an addition and an "or"
 
 // Lines this far apart fall into the same set of L1.
 constexpr int64_t kWayBytes = 4096;

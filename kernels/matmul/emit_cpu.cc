@@ -171,16 +171,23 @@ Value finish_vector(Emit& e, const TileProgram& p, Value products, Value i, Valu
 }
 
 // Scratch is aligned.
-Pace::Pace(Emit& e, const CpuTile& t) : zero(e.idx(0)), links(t.pace / kPaceLinkCycles) {
-  if (links == 0) return;
+Pace::Pace(Emit& e, const CpuTile& t) : zero(e.idx(0)), cycles(t.pace) {
+  if (cycles == 0) return;
   Value bits =
       LLVM::PtrToIntOp::create(e.b, e.loc, e.b.getI64Type(), pointer_to(e, t.accumulators, e.idx(0)));
   Value address = arith::IndexCastOp::create(e.b, e.loc, e.b.getIndexType(), bits);
   zero = arith::AndIOp::create(e.b, e.loc, address, e.idx(1));
 }
 Value Pace::next(Emit& e, Value late) const {
-  for (int64_t link = 0; link < links; ++link)
-    late = arith::OrIOp::create(e.b, e.loc, e.mul(late, zero), zero);
+  const auto either = [&] { late = arith::OrIOp::create(e.b, e.loc, late, zero); };
+  for (int64_t link = 0; link < cycles / kPaceLinkCycles; ++link) {
+    late = e.mul(late, zero);
+    either();
+  }
+  if (cycles % kPaceLinkCycles == kPaceHalfLinkCycles) {
+    late = e.add(late, zero);
+    either();
+  }
   return late;
 }
 

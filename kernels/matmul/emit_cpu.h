@@ -53,7 +53,7 @@ struct Pace {
 
  private:
   Value zero;  // not known to the compiler where there is a pace
-  int64_t links;
+  int64_t cycles;
 };
 
 // Form "dot": rows of A against columns of B, vectors along K. Both K-contiguous. With tile_k: A packed in

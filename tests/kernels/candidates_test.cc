@@ -341,6 +341,15 @@ TEST(Candidates, LoopsOverMemoryAreHeldToItsRate) {
     EXPECT_EQ(cheapest(DType::kF32, m, 6144, 4096, free).pace, 0) << m;
   }
   EXPECT_EQ(cheapest(DType::kF32, 16, 6144, 4096, held).pace, 0);
+  // A row of an odd number of lines goes line by line, in half a link more.
+  const CompileConfig even = cheapest(DType::kI8, 1, 5120, 2944, held);
+  const CompileConfig odd = cheapest(DType::kI8, 1, 5120, 2880, held);
+  for (const CompileConfig& c : {even, odd}) EXPECT_EQ(c.register_n, 1);
+  EXPECT_EQ(even.unroll_k, 2);
+  EXPECT_EQ(even.pace, 12);
+  EXPECT_EQ(odd.unroll_k, 1);
+  EXPECT_EQ(odd.pace, 6);
+  EXPECT_EQ(cheapest(DType::kI8, 1, 5120, 2880, free).unroll_k, 2);
   ProblemClass blocks = matmul_class(DType::kF32, DType::kF32, 4096, 4096, {1, 1});
   blocks.trans_b = 1;
   blocks.b = DType::kQ4_0;
