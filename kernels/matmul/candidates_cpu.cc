@@ -139,7 +139,7 @@ DotFetch fetch_of(const CpuRates& rates, const RegisterTile& t, const MatmulSize
 // fetched near (5x4 by whole rows 2.5). Such a core without it loses more (1x2 2.08 ms, 1x4 and 1x6
 // near 1.98).
 double stream_efficiency(const CpuRates& rates, const MatmulSizes& s, const RegisterTile& t, DotFetch fetch,
-                         bool paced) {
+                         bool paced, bool is_small) {
   constexpr double kLostBytes = 600;
   constexpr double kRunSeconds = 3e-12;  // of a byte, for each run beyond four
   constexpr double kWaiting = 0.06;      // of a byte's time
@@ -148,6 +148,8 @@ double stream_efficiency(const CpuRates& rates, const MatmulSizes& s, const Regi
   // 1536, M = 2, 2x8 5.09 and 2x2 5.67 ms, M = 3, 3x8 5.22 and 2x2 6.31; by 8192 x 1024, M = 3, 3x8 1.24, 3x3
   // 1.51, M = 4, 4x6 1.11 and in two passes 2x8 1.28.
   constexpr double kPacedRows = 0.05, kPacedNarrow = 0.012, kPacedPass = 0.1;
+  // A small weight's first columns nobody fetched (by 17 x 8191, M = 5, 5x4 24 us, 3x6 29, 5x2 34).
+  constexpr double kSmallPacedPass = 0.25, kSmallPacedRows = 0.09, kSmallRows = 0.2;
   const bool near = fetches_near(fetch);
   const double row_seconds = near ? 2.5e-12 : 4.1e-12;  // of a byte of B, for each of A's from L2
   const double a_row = s.k * s.input_bytes, b_row = s.k * s.b_bytes, rate = rates.core_bytes_per_second;
@@ -158,11 +160,15 @@ double stream_efficiency(const CpuRates& rates, const MatmulSizes& s, const Regi
   constexpr double kSplitLines = 0.4;
   if (s.m == 1 && t.columns == 1 && std::fmod(b_row, 64) != 0) lost += kSplitLines;
   if (paced)
-    lost += std::max(0, 8 - t.columns) * kPacedNarrow + double(ceil_div(s.m, t.rows) - 1) * kPacedPass;
+    lost += std::max(0, 8 - t.columns) * kPacedNarrow +
+            double(ceil_div(s.m, t.rows) - 1) * (is_small ? kSmallPacedPass : kPacedPass);
   if (s.m == 1 && t.columns > 1 && !near) lost += std::max(0, 8 - t.columns) * kNarrow;
   if (!near && rate > kHiddenRate) lost += kWaiting;
+  const double row_lost = paced      ? (is_small ? kSmallPacedRows : kPacedRows)
+                          : is_small ? kSmallRows
+                                     : row_seconds * rate;
   if (s.m * a_row + t.columns * b_row > rates.l1d_bytes && !lines_fit(rates, s, t, s.k))
-    lost += (paced ? kPacedRows : row_seconds * rate) * t.rows * a_row / (t.columns * b_row);
+    lost += row_lost * t.rows * a_row / (t.columns * b_row);
   return 1 / (1 + lost);
 }
 
@@ -184,8 +190,8 @@ constexpr double kPackCycles = 3;  // of a vector of A that a task copies
 // memory and add to the arithmetic unless that leaves room (M = 8, 8x3, K = 4096 on Zen 4: 48 cycles a step,
 // where the FMAs take 24, A out of L2 16 and memory 21). Where caches hold what is streamed too (`cached`)
 // they compete with nothing (8 columns, K = 4096, M = 32: 4x4 24 cycles a step, 4x6 by 17 columns 29).
-double dot_cycles(const CpuRates& rates, const MatmulSizes& s, const RegisterTile& t, bool cached, double n,
-                  double k) {
+double dot_cycles(const CpuRates& rates, const MatmulSizes& s, const RegisterTile& t, bool cached,
+                  bool is_small, double n, double k) {
   const double width = double(rates.lanes) * rates.k_per_lane;
   const double passes = ceil_div(s.m, t.rows), vectors = std::ceil(k / width);
   const double accumulators = t.rows * t.columns;
@@ -198,13 +204,16 @@ double dot_cycles(const CpuRates& rates, const MatmulSizes& s, const RegisterTil
   const double arithmetic = dot_arithmetic(rates, s, t);
   const bool fits = a_rate > 0 && lines_fit(rates, s, t, k);
   constexpr double kHeld = 0.9;  // of L2: one side and the other's group, this one and the next
-  const bool held = cached && a_bytes + 2 * b_bytes <= kHeld * rates.l2_bytes;
+  // Rows that begin anywhere in a line take more lines than are counted.
+  const bool aligned = std::fmod(s.k * s.b_bytes, 64) == 0;
+  const bool held = cached && !(fits && aligned) && a_bytes + 2 * b_bytes <= kHeld * rates.l2_bytes;
   const double lines = (t.rows * vector_bytes + t.columns * b_vector_bytes) / kL2BytesPerCycle;
   const double step = held && a_rate > 0 ? CpuRates::overlap(arithmetic, lines)
                       : fits             ? arithmetic
                                          : arithmetic + a_cycles + b_cycles;
   // At the end the lanes of every sum are added: log2(lanes) shuffles and adds on one port.
-  const double reduce = accumulators * (std::log2(rates.lanes) + 1) + (fits ? kFirstLineCycles : 0);
+  const double reduce =
+      accumulators * (std::log2(rates.lanes) + 1) + (fits || (held && is_small) ? kFirstLineCycles : 0);
   const bool copies =
       !s.blocks && dot_copies_a(t.rows * t.columns, static_cast<int64_t>(s.k * s.b_bytes),
                                 static_cast<int64_t>(passes * t.rows * s.k * 4) / rates.k_per_lane);
@@ -290,11 +299,19 @@ void turn(CompileConfig& c) {
 // CpuRates::overlap() has a quarter.
 constexpr double kPacedWaits = 0.05;
 
+// How B comes by.
+struct Stream {
+  double efficiency = 1;  // of memory's rate
+  bool paced = false;     // held to it
+  double after = 0;       // of computing, what comes when B was read and nothing is fetched for later
+  bool rows_cached = false;
+};
+
 // Prices one row for every task width and split and appends it. `cycles(n, k)` computes n columns over k.
 template <typename Cycles>
 void append_streamed(const CandidateContext& context, const CpuRates& rates, const MatmulSizes& s,
-                     const CompileConfig& config, double memory_efficiency, bool paced,
-                     const std::string& recipe, Cycles cycles, std::vector<RankedPlan>* out) {
+                     const CompileConfig& config, const Stream& stream, const std::string& recipe,
+                     Cycles cycles, std::vector<RankedPlan>* out) {
   // Blocks of "outer" are read in runs of a task's columns.
   const int64_t tasks_a_worker =
       config.kernel == "outer" && config.tile_k > 0 && s.m <= 4 && rates.workers == 1 ? 1 : 4;
@@ -303,15 +320,16 @@ void append_streamed(const CandidateContext& context, const CpuRates& rates, con
     const auto least_chunk = std::max<int64_t>(256, kStreamBytes / 4 / (columns * s.b_bytes));
     for (int32_t splits : split_options(context, s.k, tiles, rates.workers, least_chunk)) {
       const double tasks = tiles * splits, k = std::ceil(double(s.k) / splits);
-      const double bandwidth = rates.bandwidth(tasks) * memory_efficiency;
+      const double bandwidth = rates.bandwidth(tasks) * stream.efficiency;
       const auto seconds = [&](double n) {
         // A pace counts a tile's columns whether they exist or not.
         const double read = config.pace > 0 ? std::ceil(n / config.register_n) * config.register_n : n;
-        const double bytes =
-            (read * s.b_bytes + s.m * s.input_bytes) * k + s.m * n * (splits > 1 ? 4 : s.output_bytes);
+        const double a_bytes = stream.rows_cached ? 0 : s.m * s.input_bytes;
+        const double bytes = (read * s.b_bytes + a_bytes) * k + s.m * n * (splits > 1 ? 4 : s.output_bytes);
         const double compute = cycles(n, k) / rates.clock_hz, memory = bytes / bandwidth;
-        if (paced) return std::max(compute, memory) + kPacedWaits * std::min(compute, memory);
-        return CpuRates::overlap(compute, memory);
+        if (stream.paced) return std::max(compute, memory) + kPacedWaits * std::min(compute, memory);
+        const double after = compute * stream.after;
+        return CpuRates::overlap(compute - after, memory) + after;
       };
       const double largest = seconds(std::min<double>(columns, s.n));
       const double last = seconds(s.n - (tiles - 1) * columns);
@@ -395,7 +413,8 @@ static void enumerate_dot(const CandidateContext& context, const CpuRates& rates
   const std::string recipe = is_float(c.a) ? absl::StrCat(rates.product_recipe(), " in ", rates.lanes,
                                                           " lanes; K ascending, lanes summed at the end")
                                            : kExactRecipe;
-  const bool in_cache = cached > 1 || double(s.n) * double(s.k) * s.b_bytes <= rates.l2_bytes;
+  const bool is_small = cached == 1 && double(s.n) * double(s.k) * s.b_bytes <= rates.l2_bytes;
+  const bool in_cache = cached > 1 || is_small;
   for (const RegisterTile& t : kDotTiles) {
     config.register_m = t.rows;
     config.register_n = t.columns;
@@ -407,10 +426,16 @@ static void enumerate_dot(const CandidateContext& context, const CpuRates& rates
       const DotFetch fetch = fetch_of(rates, t, s, /*in_blocks=*/false);
       config.stages = static_cast<int32_t>(fetch);
       config.pace = cached > 1 ? 0 : pace_of(rates, s, t, config.unroll_k);
-      const bool paced = config.pace > 0 && s.m > 1;  // a single row gains nothing by it
+      Stream stream{cached, config.pace > 0 && s.m > 1};  // a single row gains nothing by a pace
+      stream.efficiency *= stream_efficiency(rates, s, t, fetch, stream.paced, is_small);
+      // A group's first pass alone reads from memory; the others fetch for the next group, if anything does,
+      // and of a small weight's few groups the last has none.
+      stream.after = 1 - 1.0 / ceil_div(s.m, t.rows);
+      if (fetch != DotFetch::kAhead) stream.after *= is_small ? 1.0 / ceil_div(s.n, t.columns) : 0;
+      stream.rows_cached = is_small;
       append_streamed(
-          context, rates, s, config, cached * stream_efficiency(rates, s, t, fetch, paced), paced, recipe,
-          [&](double n, double k) { return dot_cycles(rates, s, t, in_cache, n, k); }, out);
+          context, rates, s, config, stream, recipe,
+          [&](double n, double k) { return dot_cycles(rates, s, t, in_cache, is_small, n, k); }, out);
       config.pace = 0;
     }
     // Blocks gain nothing with few columns' weights (17 columns by 8191, M = 512 on Zen 4: 3x9 in blocks 2.37
@@ -422,7 +447,7 @@ static void enumerate_dot(const CandidateContext& context, const CpuRates& rates
       const DotFetch fetch = fetch_of(rates, t, s, /*in_blocks=*/true);
       config.stages = static_cast<int32_t>(fetch);
       append_streamed(
-          context, rates, s, config, blocked_efficiency(fetch), /*paced=*/false, recipe,
+          context, rates, s, config, {blocked_efficiency(fetch)}, recipe,
           [&](double n, double k) { return blocked_dot_cycles(rates, s, t, depth, n, k); }, out);
       config.tile_k = 0;
     }
@@ -494,7 +519,7 @@ void enumerate_matmul_outer(const CandidateContext& context, std::vector<RankedP
       // Each k jumps to another row of B.
       const double run = std::min<double>(config.register_n, s.n) * s.b_bytes;
       const double efficiency = is_small ? CpuRates::run_efficiency(run) : run / (run + kJumpBytes);
-      append_streamed(context, rates, s, config, efficiency, false, "fma f32; K ascending", cycles, out);
+      append_streamed(context, rates, s, config, {efficiency}, "fma f32; K ascending", cycles, out);
     }
     if (is_small || s.m > kBlockedOuterMaxM) continue;
     config.tile_k = s.m <= 4 ? 8 : s.m <= kOuterMaxM ? 32 : 64;
@@ -504,7 +529,7 @@ void enumerate_matmul_outer(const CandidateContext& context, std::vector<RankedP
     if (s.m > 1 && s.m <= 4 && s.n >= config.register_n && b_bytes > rates.l2_bytes)
       config.pace = pace_of(rates, s, t, config.unroll_k);
     append_streamed(
-        context, rates, s, config, 1.0, false, "fma f32; K ascending",
+        context, rates, s, config, {}, "fma f32; K ascending",
         [&](double n, double k) { return cycles(n, k) + carry_cycles(rates, s, t, config.tile_k, n, k); },
         out);
     config.tile_k = config.pace = 0;
@@ -525,7 +550,7 @@ void enumerate_matmul_bytes(const CandidateContext& context, std::vector<RankedP
   config.register_n = kBytesLanes;
   const double rows = double(config.register_m) * passes;
   append_streamed(
-      context, rates, s, config, 1.0, false,
+      context, rates, s, config, {},
       absl::StrCat("A rounded to bytes by 32; exact sums of 32, scaled; fma f32, K ascending"),
       [&](double n, double k) {
         const double block = passes * kDecodeBlockCycles + rows * kRowInstructions / rates.fma_units;
