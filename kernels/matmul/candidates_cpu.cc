@@ -148,7 +148,8 @@ double stream_efficiency(const CpuRates& rates, const MatmulSizes& s, const Regi
   // 1536, M = 2, 2x8 5.09 and 2x2 5.67 ms, M = 3, 3x8 5.22 and 2x2 6.31; by 8192 x 1024, M = 3, 3x8 1.24, 3x3
   // 1.51, M = 4, 4x6 1.11 and in two passes 2x8 1.28.
   constexpr double kPacedRows = 0.05, kPacedNarrow = 0.012, kPacedPass = 0.1;
-  // A small weight's first columns nobody fetched (by 17 x 8191, M = 5, 5x4 24 us, 3x6 29, 5x2 34).
+  // A small weight's first columns nobody fetched (by 17 x 8191, M = 5, 5x4 24 us, 3x6 29, 5x2 34; by 8 x
+  // 4096, M = 8, 4x4, which fetches its own, 9.0, 4x3 9.9, 8x2 12.1).
   constexpr double kSmallPacedPass = 0.25, kSmallPacedRows = 0.09, kSmallRows = 0.2;
   const bool near = fetches_near(fetch);
   const double row_seconds = near ? 2.5e-12 : 4.1e-12;  // of a byte of B, for each of A's from L2
@@ -164,9 +165,8 @@ double stream_efficiency(const CpuRates& rates, const MatmulSizes& s, const Regi
             double(ceil_div(s.m, t.rows) - 1) * (is_small ? kSmallPacedPass : kPacedPass);
   if (s.m == 1 && t.columns > 1 && !near) lost += std::max(0, 8 - t.columns) * kNarrow;
   if (!near && rate > kHiddenRate) lost += kWaiting;
-  const double row_lost = paced      ? (is_small ? kSmallPacedRows : kPacedRows)
-                          : is_small ? kSmallRows
-                                     : row_seconds * rate;
+  const double small_rows = paced ? kSmallPacedRows : fetch == DotFetch::kAhead ? 0 : kSmallRows;
+  const double row_lost = is_small ? small_rows : paced ? kPacedRows : row_seconds * rate;
   if (s.m * a_row + t.columns * b_row > rates.l1d_bytes && !lines_fit(rates, s, t, s.k))
     lost += row_lost * t.rows * a_row / (t.columns * b_row);
   return 1 / (1 + lost);
