@@ -326,6 +326,23 @@ TEST(Candidates, FewRowsOnZen4) {
   }
 }
 
+// K by N, rows of A a multiple of 4 KiB apart: more of them than a set of L1 has ways cost what L2 does.
+TEST(Candidates, RowsInOneSetOfL1AreNotTakenManyAtOnce) {
+  const auto best = [](int64_t k, int32_t rows, int32_t columns) {
+    double seconds = 1;
+    for (const RankedPlan& r :
+         candidates(matmul_class(DType::kF32, DType::kF32, 4096, k, {16, 16}), zen4())) {
+      const CompileConfig& c = r.plan.config;
+      if (r.rejection.empty() && c.kernel == "outer" && c.register_m == rows && c.register_n == columns)
+        seconds = std::min(seconds, r.plan.predicted_seconds);
+    }
+    EXPECT_LT(seconds, 1) << rows;
+    return seconds;
+  };
+  EXPECT_GT(best(4096, 16, 16), 1.5 * best(4096, 8, 48));
+  EXPECT_LT(best(4112, 16, 16), 1.1 * best(4112, 8, 48));
+}
+
 // Loops that would outrun memory are held to its rate, in whole links of a chain: those that the arithmetic
 // or a weight in blocks holds longer are not, nor is any where no rate is known.
 TEST(Candidates, LoopsOverMemoryAreHeldToItsRate) {
