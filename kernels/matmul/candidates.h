@@ -109,5 +109,8 @@ std::string operands_refusal(const ProblemClass& c);
 std::string forced_split_refusal(const CandidateContext& context);
 // Writing the partial results of `splits` and merging them in a second step.
 double merge_seconds(const MatmulSizes& s, double splits, double bytes_per_second);
+// Of lines so far apart, those that fall into the same set of L1: all where that is a multiple of a way's 4
+// KiB.
+double lines_a_set(int64_t lines, int64_t line_bytes);
 
 }  // namespace lathe

@@ -191,7 +191,8 @@ constexpr double kPackCycles = 3;  // of a vector of A that a task copies
 // pass but the first its group of B, from whatever cache holds them: these fetches compete with those from
 // memory and add to the arithmetic unless that leaves room (M = 8, 8x3, K = 4096 on Zen 4: 48 cycles a step,
 // where the FMAs take 24, A out of L2 16 and memory 21). Where caches hold what is streamed too (`cached`)
-// they compete with nothing (8 columns, K = 4096, M = 32: 4x4 24 cycles a step, 4x6 by 17 columns 29).
+// they compete with nothing (8 columns, K = 4096, M = 32: 4x4 24 cycles a step, 4x6 by 17 columns 29), but a
+// pass over a small weight waits for its first lines as one whose lines fit does.
 double dot_cycles(const CpuRates& rates, const MatmulSizes& s, const RegisterTile& t, bool cached,
                   bool is_small, double n, double k) {
   const double width = double(rates.lanes) * rates.k_per_lane;
@@ -250,8 +251,7 @@ double blocked_dot_cycles(const CpuRates& rates, const MatmulSizes& s, const Reg
 // 12x2 4.6 ms, 6x4 4.25; 14x2 6.2, 7x3 4.8; 16x1 12.0, 8x3 5.5).
 double crowded_cycles(const MatmulSizes& s, const RegisterTile& t) {
   constexpr double kWays = 8, kRowCycles = 2;
-  const auto pitch = static_cast<int64_t>(double(s.k) * s.input_bytes);
-  const double in_a_set = double(t.rows) * double(std::gcd(kWayBytes, pitch)) / kWayBytes;
+  const double in_a_set = lines_a_set(t.rows, static_cast<int64_t>(double(s.k) * s.input_bytes));
   return kRowCycles * std::max(0.0, in_a_set - kWays);
 }
 
@@ -412,6 +412,10 @@ std::string operands_refusal(const ProblemClass& c) {
 std::string forced_split_refusal(const CandidateContext& context) {
   if (context.problem.determinism != Determinism::kBatchInvariant || context.split_k <= 1) return "";
   return absl::StrCat("batch_invariant: split_k ", context.split_k, " forced, the recipe has 1 split");
+}
+
+double lines_a_set(int64_t lines, int64_t line_bytes) {
+  return std::ceil(double(lines) * double(std::gcd(kWayBytes, line_bytes)) / kWayBytes);
 }
 
 double merge_seconds(const MatmulSizes& s, double splits, double bytes_per_second) {

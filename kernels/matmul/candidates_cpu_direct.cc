@@ -2,7 +2,6 @@
 // nothing of B moved, and "direct_a", the product of "panel" with nothing of A. The few lines of the other
 // operand (A's rows, B's columns) are packed into panels that stay in L2; a line of the one in place takes
 // one scalar a step, which an FMA reads from memory.
-#include <numeric>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -102,13 +101,6 @@ double DirectPricing::padding(int64_t width) const {
   return sum(width) / sum(rates_.lanes);
 }
 
-// Lines in place that fall into the same sets of L1: all of them where they are a multiple of a way's 4 KiB
-// apart.
-double lines_a_set(const RegisterTile& t, int64_t line_bytes) {
-  constexpr int64_t kWayBytes = 4096;
-  return std::ceil(double(t.lines) * std::gcd(kWayBytes, line_bytes) / kWayBytes);
-}
-
 CompileConfig DirectPricing::config_of(const Shape& shape, CompileConfig config) const {
   config.tile_m = static_cast<int32_t>(of_a_ ? shape.lines : shape.packed);
   config.tile_n = static_cast<int32_t>(of_a_ ? shape.packed : shape.lines);
@@ -125,7 +117,7 @@ double DirectPricing::tile_seconds(const Shape& shape, double lines, double k, d
   const double blocks = std::ceil(k / double(shape.depth));
   // Nothing but FMAs and their operands. More than 6 lines a set beside the panel lose lines of 8 ways (M
   // = 32 by 4096 x 4096: 4 columns 9.7 ms, 6 9.8, 7 11.0; M = 16 on Zen 5: 6 3.2, 7 3.5).
-  const double crowded = std::max(0.0, lines_a_set(t, s_.k * static_cast<int64_t>(line_bytes())) - 6) *
+  const double crowded = std::max(0.0, lines_a_set(t.lines, s_.k * static_cast<int64_t>(line_bytes())) - 6) *
                          (t.vectors > 1 ? 2 : 0.5);
   const double chains = sums * double(direct_chains(static_cast<int64_t>(sums)));
   // Every pass over the packed lines but the first reads those in place again while memory idles (M = 64:

@@ -78,7 +78,7 @@ void WorkerPool::run(const TaskSet& tasks) {
   step_.count.store(tasks.count, std::memory_order_relaxed);
   step_.scratch.store(tasks.scratch, std::memory_order_relaxed);
   step_.scratch_stride.store(tasks.scratch_stride, std::memory_order_relaxed);
-  step_.processor.store(sched_getcpu(), std::memory_order_relaxed);
+  if (spin_nanoseconds_ > 0) step_.processor.store(sched_getcpu(), std::memory_order_relaxed);
   finished_.store(0, std::memory_order_relaxed);
   const uint64_t number = (unclaimed_.load(std::memory_order_relaxed) >> kCountBits) + 1;
   // Sequentially consistent, as are a sleeper's steps in wait_for_work: either it sees these tasks or we see
@@ -156,7 +156,7 @@ void WorkerPool::worker_main(int32_t worker) {
   pthread_setname_np(pthread_self(), "lathe-worker");
   CallerAvoidance avoidance;
   while (wait_for_work()) {
-    if (spin_nanoseconds_ > 0) avoidance.leave(step_.processor.load(std::memory_order_relaxed));
+    avoidance.leave(step_.processor.load(std::memory_order_relaxed));
     const int64_t done = claim_and_run(worker);
     if (done > 0) finished_.fetch_add(done, std::memory_order_acq_rel);
   }

@@ -13,7 +13,7 @@
 //  thread, and
 //    does not wait: with many host threads, parallelism between them replaces parallelism within a step.
 //  - Threads are not pinned, but a worker that finds itself on its caller's processor moves to another
-//  (caller_avoidance.h).
+//  (caller_avoidance.h), unless workers outnumber processors.
 //  - They block all signals. A child made by fork has no workers; its callers run everything themselves.
 #pragma once
 
@@ -62,7 +62,7 @@ class WorkerPool {
     std::atomic<int64_t> count{0};
     std::atomic<char*> scratch{nullptr};
     std::atomic<size_t> scratch_stride{0};
-    std::atomic<int> processor{-1};  // where its caller runs
+    std::atomic<int> processor{-1};  // where its caller runs; -1: not to be avoided
   };
 
   void start_threads();

@@ -24,7 +24,7 @@ void allow(const std::vector<int>& processors) {
   ASSERT_EQ(sched_setaffinity(0, sizeof set, &set), 0);
 }
 
-// On a thread of its own, which moves to the first of its processors; the second goes on as another.
+// Runs `body`, given the processors there are, on a thread that begins on the first of them alone.
 template <typename F>
 void on_thread(F body) {
   const std::vector<int> all = processors_of_thread();

@@ -1,6 +1,7 @@
 #include "runtime/cpu/worker_pool.h"
 
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -113,6 +114,58 @@ TEST(WorkerPool, TasksRunAtOnce) {
     pool.leave();
     EXPECT_FALSE(meeting.failed);
   }
+}
+
+// Both tasks of a step wait for each other: the worker runs one, and says which thread it is.
+struct Pair {
+  std::atomic<int> arrived{0};
+  std::atomic<pid_t> threads[2] = {};
+};
+void join_pair(const ArgumentBlock* args, int64_t index) {
+  Pair& pair = *static_cast<Pair*>(args->a);
+  pair.threads[index] = gettid();
+  ++pair.arrived;
+  while (pair.arrived < 2) std::this_thread::yield();
+}
+
+// A worker that is put where its caller runs, free to be elsewhere, leaves and keeps off that processor.
+TEST(WorkerPool, WorkersLeaveTheCallersProcessor) {
+  cpu_set_t all, two, one;
+  ASSERT_EQ(sched_getaffinity(0, sizeof all, &all), 0);
+  if (CPU_COUNT(&all) < 2) GTEST_SKIP() << "one processor";
+  CPU_ZERO(&one);
+  CPU_ZERO(&two);
+  for (int p = 0; CPU_COUNT(&two) < 2; ++p) {
+    if (!CPU_ISSET(p, &all)) continue;
+    if (CPU_COUNT(&one) == 0) CPU_SET(p, &one);
+    CPU_SET(p, &two);
+  }
+  cpu_set_t other = two, is = two;
+  CPU_XOR(&other, &two, &one);
+  std::thread([&] {
+    ASSERT_EQ(sched_setaffinity(0, sizeof two, &two), 0);
+    WorkerPool pool(2, 2);
+    const auto step = [&] {
+      Pair pair;
+      ArgumentBlock args;
+      args.a = &pair;
+      EXPECT_TRUE(pool.try_enter());
+      pool.run({join_pair, &args, 2, nullptr, 0});
+      pool.leave();
+      return pair.threads[0] == gettid() ? pair.threads[1].load() : pair.threads[0].load();
+    };
+    const pid_t worker = step();
+    ASSERT_EQ(sched_setaffinity(0, sizeof one, &one), 0);
+    // The scheduler may move it before it is met there.
+    const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (!CPU_EQUAL(&is, &other) && std::chrono::steady_clock::now() < deadline) {
+      ASSERT_EQ(sched_setaffinity(worker, sizeof one, &one), 0);
+      ASSERT_EQ(sched_setaffinity(worker, sizeof two, &two), 0);
+      step();
+      ASSERT_EQ(sched_getaffinity(worker, sizeof is, &is), 0);
+    }
+    EXPECT_TRUE(CPU_EQUAL(&is, &other));
+  }).join();
 }
 
 TEST(WorkerPool, OneCallerAtATime) {
