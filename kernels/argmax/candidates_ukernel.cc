@@ -10,10 +10,10 @@ namespace lathe {
 namespace {
 
 // Vectors of a block that is looked at as a whole (row.h).
-constexpr int32_t kBlockVectors = 16;
+constexpr int32_t kBlockVectors = 32;
 
-// Two maxima for a vector of elements; what a task ends with, and the last vectors one by one (estimates).
-double vector_cycles(const ProblemClass& c) { return c.a == DType::kF32 ? 1.5 : 0.75; }
+// Two maxima and a minimum for a vector of elements; what a task ends with (estimates).
+double vector_cycles(const ProblemClass& c) { return c.a == DType::kF32 ? 1.75 : 0.875; }
 constexpr double kEndCycles = 60;
 
 std::string serves_all(const CandidateContext&) { return ""; }

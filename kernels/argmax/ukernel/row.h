@@ -8,7 +8,8 @@
 #define VECTOR_BYTES 16
 #endif
 #define LANES ((int64_t)(VECTOR_BYTES / sizeof(BITS)))
-#define BLOCK (16 * LANES)
+#define VECTORS 32
+#define BLOCK (VECTORS * LANES)
 #define LEAST ((BITS)((UNSIGNED)1 << (8 * sizeof(BITS) - 1)))
 #define JOIN_(x, y) x##_##y
 #define JOIN(x, y) JOIN_(x, y)
@@ -19,7 +20,8 @@ typedef BITS NAME(vector) __attribute__((vector_size(VECTOR_BYTES)));
 typedef UNSIGNED NAME(magnitudes) __attribute__((vector_size(VECTOR_BYTES)));
 typedef NAME(vector) NAME(memory) __attribute__((aligned(1), may_alias));
 
-// The best so far: its key, which orders as numbers do, +0 and -0 being one, and its column.
+// The best so far: its key, which orders as numbers do, +0 and -0 being one, and a column in front of which
+// it isn't, one of the vectors from which on has it. At the first NaN, its own column.
 typedef struct {
   BITS key;
   uint32_t column;
@@ -37,30 +39,20 @@ static inline int NAME(is_nan)(BITS x) { return (x & (BITS)~LEAST) > INFINITE; }
 // rise, and as unsigned numbers lie above all others; beyond those of -infinity are the negative NaNs.
 // Positive NaNs are above every positive number.
 static inline int NAME(may_rise)(const NAME(scalar) * x, BITS best) {
-  NAME(magnitudes) most[2], least[2];
   NAME(vector) highest[2];
-  for (int i = 0; i < 2; ++i) {
-    highest[i] = NAME(load)(x + i * LANES);
-    most[i] = least[i] = (NAME(magnitudes))highest[i];
+  NAME(magnitudes) most[2], least[2];
+  for (int i = 0; i < VECTORS; ++i) {
+    const NAME(vector) v = NAME(load)(x + i * LANES);
+    const NAME(magnitudes) u = (NAME(magnitudes))v;
+    highest[i % 2] = i < 2 ? v : __builtin_elementwise_max(highest[i % 2], v);
+    most[i % 2] = i < 2 ? u : __builtin_elementwise_max(most[i % 2], u);
+    least[i % 2] = i < 2 ? u : __builtin_elementwise_min(least[i % 2], u);
   }
-  if (best >= 0) {
-    for (int i = 2; i < 16; ++i) {
-      const NAME(vector) v = NAME(load)(x + i * LANES);
-      highest[i % 2] = __builtin_elementwise_max(highest[i % 2], v);
-      most[i % 2] = __builtin_elementwise_max(most[i % 2], (NAME(magnitudes))v);
-    }
-    const NAME(vector) high = __builtin_elementwise_max(highest[0], highest[1]);
-    const NAME(magnitudes) all = __builtin_elementwise_max(most[0], most[1]);
-    return __builtin_reduce_or((high > best) | (all > (UNSIGNED)(LEAST + INFINITE))) != 0;
-  }
-  for (int i = 2; i < 16; ++i) {
-    const NAME(magnitudes) v = (NAME(magnitudes))NAME(load)(x + i * LANES);
-    least[i % 2] = __builtin_elementwise_min(least[i % 2], v);
-    most[i % 2] = __builtin_elementwise_max(most[i % 2], v);
-  }
-  const NAME(magnitudes) low = __builtin_elementwise_min(least[0], least[1]);
+  const NAME(vector) high = __builtin_elementwise_max(highest[0], highest[1]);
   const NAME(magnitudes) all = __builtin_elementwise_max(most[0], most[1]);
-  return __builtin_reduce_or((low < (UNSIGNED)(LEAST - best)) | (all > (UNSIGNED)(LEAST + INFINITE))) != 0;
+  const NAME(magnitudes) low = __builtin_elementwise_min(least[0], least[1]);
+  const NAME(vector) above = best >= 0 ? high > best : low < (UNSIGNED)(LEAST - best);
+  return __builtin_reduce_or(above | (all > (UNSIGNED)(LEAST + INFINITE))) != 0;
 }
 
 // Takes what rises in `vectors` vectors from `column` on. Whether a NaN was found, which ends the row.
@@ -79,16 +71,22 @@ static inline int NAME(take)(const NAME(scalar) * x, int64_t column, int64_t vec
     return 1;
   }
   const BITS key = __builtin_reduce_max(highest);
-  if (key <= best->key) return 0;
-  int64_t at = 0;
-  while (__builtin_reduce_or(NAME(keys_of)(NAME(load)(x + at)) == key) == 0) at += LANES;
-  while (NAME(key_of)(x[at]) != key) ++at;
-  best->key = key;
-  best->column = (uint32_t)(column + at);
+  if (key > best->key) *best = (NAME(best)){key, (uint32_t)column};
   return 0;
 }
 
-// `n` is at least 1.
+// The column of the best, once all are seen.
+static inline uint32_t NAME(find)(const NAME(scalar) * x, NAME(best) best) {
+  if (best.key == -INFINITE) return 0;  // nothing rose
+  x += best.column;
+  int64_t at = 0;
+  while (__builtin_reduce_or(NAME(keys_of)(NAME(load)(x + at)) == best.key) == 0) at += LANES;
+  while (NAME(key_of)(x[at]) != best.key) ++at;
+  return best.column + (uint32_t)at;
+}
+
+// `n` is at least 1. What is left behind the last whole block or vector is seen with some of what lies in
+// front of it, which does not rise again.
 uint32_t FUNCTION(const void* row, int64_t n) {
   const NAME(scalar)* x = row;
   NAME(best) best = {-INFINITE, 0};
@@ -99,14 +97,17 @@ uint32_t FUNCTION(const void* row, int64_t n) {
     }
     return best.column;
   }
-  int64_t i = 0;
-  for (; i + BLOCK <= n; i += BLOCK)
-    if (NAME(may_rise)(x + i, best.key) && NAME(take)(x, i, 16, &best)) return best.column;
-  const int64_t rest = (n - i) / LANES;
-  if (rest > 0 && NAME(take)(x, i, rest, &best)) return best.column;
-  // The last vector begins in front of what is left: what it sees again does not rise.
-  if (i + rest * LANES < n) NAME(take)(x, n - LANES, 1, &best);
-  return best.column;
+  if (n < BLOCK) {
+    const int64_t vectors = n / LANES;
+    if (NAME(take)(x, 0, vectors, &best)) return best.column;
+    if (vectors * LANES < n && NAME(take)(x, n - LANES, 1, &best)) return best.column;
+    return NAME(find)(x, best);
+  }
+  for (int64_t i = 0; i < n; i += BLOCK) {
+    const int64_t at = i + BLOCK <= n ? i : n - BLOCK;
+    if (NAME(may_rise)(x + at, best.key) && NAME(take)(x, at, VECTORS, &best)) return best.column;
+  }
+  return NAME(find)(x, best);
 }
 
 #undef FUNCTION
@@ -115,6 +116,7 @@ uint32_t FUNCTION(const void* row, int64_t n) {
 #undef INFINITE
 #undef VECTOR_BYTES
 #undef LANES
+#undef VECTORS
 #undef BLOCK
 #undef LEAST
 #undef JOIN_

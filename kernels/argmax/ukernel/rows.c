@@ -3,9 +3,12 @@
 // Column of a row's maximum: the lowest of equals, the first NaN over everything, 0 where all are -inf. Rows
 // may lie at any address; nothing outside of them is read.
 //
-// Values are compared as the bits they are. Of one sign they order as integers do, so that two integer maxima
-// (or minima) a vector tell whether a block may hold what rises over the best so far, or a NaN; only such a
-// block is read again.
+// Values are compared as the bits they are. Of one sign they order as integers do, so that three integer
+// maxima and minima a vector tell whether a block may hold what rises over the best so far, or a NaN; only
+// such a block is read again, and the best one's column is sought once, at the end.
+//
+// Zen 4, f32: blocks of 32 vectors read cold rows at 31 GB/s and rows in L2 at 102; of 16, with two maxima
+// chosen by the best's sign, at 27 and 105; of 64 at 30 and 92.
 #include <stdint.h>
 
 #define FUNCTION lathe_argmax_row_f32
