@@ -25,6 +25,13 @@ constexpr RegisterTile kOuterTiles[] = {{1, 15}, {2, 10}, {3, 7},  {4, 6},  {5, 
                                         {2, 4},  {3, 3},  {4, 3},  {6, 2},  {8, 2},  {16, 1}};
 constexpr double kStreamBytes = 256 << 10;  // a task streams about this much of B at least
 constexpr int64_t kMaxTileN = 4096;
+// Rows of B in a block of "outer" for more rows of A than kOuterMaxM, and a task's columns then: sums come
+// and go half as often as with blocks of 64, and L2 holds them beside this block and the next (M = 64 on
+// Zen 4, by 4096 x 4096, 5760 x 2880 and 1280 x 8192, GFLOP/s: 64 deep and a thousand columns 103, 103, 102;
+// 128 deep and 240 columns 107, 109, 108, 336 columns 100 at worst, 1056 103, 105; 256 and 144 107, 110,
+// 108).
+constexpr int32_t kDeepBlock = 128;
+constexpr int64_t kDeepColumns = 240;
 
 // Whether the tile's sums have registers and rows; appends why not. `held`: vectors beside its sums that stay
 // in registers for a step.
@@ -179,7 +186,8 @@ double stream_efficiency(const CpuRates& rates, const MatmulSizes& s, const Regi
 int32_t pace_of(const CpuRates& rates, const MatmulSizes& s, const RegisterTile& t, int32_t unroll) {
   if (rates.pace_bytes_per_second == 0 || s.blocks) return 0;
   const double bytes = double(unroll) * t.columns * rates.lanes * rates.k_per_lane * s.b_bytes;
-  const double cycles = bytes * rates.clock_hz / rates.pace_bytes_per_second / ceil_div(s.m, t.rows);
+  const double cycles = std::min<double>(
+      kMostPace, bytes * rates.clock_hz / rates.pace_bytes_per_second / ceil_div(s.m, t.rows));
   if (cycles <= unroll * dot_arithmetic(rates, s, t)) return 0;
   const int64_t grain = bytes > 64 ? kPaceLinkCycles : kPaceHalfLinkCycles;
   return static_cast<int32_t>(std::lround(cycles / grain) * grain);
@@ -284,12 +292,13 @@ double carry_cycles(const CpuRates& rates, const MatmulSizes& s, const RegisterT
   return tiles * std::ceil(k / depth) * t.rows * t.columns * kCarryCycles;
 }
 
-// Columns a task may take: enough tasks that workers even out, or enough bytes that a task is worth starting.
+// Columns a task may take, at most `most`: enough tasks that workers even out, or enough bytes that a task is
+// worth starting.
 absl::InlinedVector<int32_t, 3> task_columns(const CpuRates& rates, const MatmulSizes& s, int64_t step,
-                                             int64_t tasks_a_worker) {
+                                             int64_t tasks_a_worker, int64_t most) {
   const auto fit = [&](int64_t columns) {
     return static_cast<int32_t>(std::min({round_up(std::max<int64_t>(columns, 1), step), round_up(s.n, step),
-                                          std::max(kMaxTileN / step, int64_t{1}) * step}));
+                                          std::max(most / step, int64_t{1}) * step}));
   };
   const auto stream = static_cast<int64_t>(kStreamBytes / (s.k * s.b_bytes));
   absl::InlinedVector<int32_t, 3> columns = {fit(ceil_div(s.n, tasks_a_worker * rates.workers))};
@@ -328,7 +337,8 @@ void append_streamed(const CandidateContext& context, const CpuRates& rates, con
   // Blocks of "outer" are read in runs of a task's columns.
   const int64_t tasks_a_worker =
       config.kernel == "outer" && config.tile_k > 0 && s.m <= 4 && rates.workers == 1 ? 1 : 4;
-  for (int32_t columns : task_columns(rates, s, config.register_n, tasks_a_worker)) {
+  const int64_t most = config.kernel == "outer" && config.tile_k == kDeepBlock ? kDeepColumns : kMaxTileN;
+  for (int32_t columns : task_columns(rates, s, config.register_n, tasks_a_worker, most)) {
     const double tiles = ceil_div(s.n, columns);
     const auto least_chunk = std::max<int64_t>(256, kStreamBytes / 4 / (columns * s.b_bytes));
     for (int32_t splits : split_options(context, s.k, tiles, rates.workers, least_chunk)) {
@@ -540,7 +550,7 @@ void enumerate_matmul_outer(const CandidateContext& context, std::vector<RankedP
       append_streamed(context, rates, s, config, {efficiency}, "fma f32; K ascending", cycles, out);
     }
     if (is_small || s.m > kBlockedOuterMaxM) continue;
-    config.tile_k = s.m <= 4 ? 8 : s.m <= kOuterMaxM ? 32 : 64;
+    config.tile_k = s.m <= 4 ? 8 : s.m <= kOuterMaxM ? 32 : kDeepBlock;
     // By 4096 x 4096, 2880 x 4096 and 5120 x 2880 on Zen 4, not held and held: M = 2 2.54 and 2.48, 2.03
     // and 1.73, 2.31 and 2.41 ms, M = 4 3.11 and 2.77, 2.21 and 1.56, 2.52 and 2.58; a single row loses (2.22
     // and 2.34).

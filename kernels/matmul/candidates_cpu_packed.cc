@@ -132,7 +132,7 @@ void PackedPricing::append_splits(const Shape& p, const CompileConfig& config,
 int32_t PackedPricing::pace_of(const RegisterTile& t) const {
   if (rates_.pace_bytes_per_second == 0 || t.rows > 2 || s_.m > t.rows) return 0;
   const double bytes = double(t.vectors) * rates_.lanes * rates_.k_per_lane * s_.b_bytes;
-  const double cycles = bytes * rates_.clock_hz / rates_.pace_bytes_per_second;
+  const double cycles = std::min<double>(kMostPace, bytes * rates_.clock_hz / rates_.pace_bytes_per_second);
   return static_cast<int32_t>(std::ceil(cycles / kPaceLinkCycles) * kPaceLinkCycles);
 }
 

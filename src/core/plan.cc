@@ -65,7 +65,7 @@ absl::StatusOr<CompileConfig> compile_config_from_json(const Json& j) {
     c.swap = int_field(j, "swap", 0, 1);
     c.persistent = int_field(j, "persistent", 0, 1 << 20);
     c.raster = int_field(j, "raster", 0, 1024);
-    c.pace = int_field(j, "pace", 0, 4096);
+    c.pace = int_field(j, "pace", 0, kMostPace);
     const Json& ukernel = j.at("ukernel");
     expect_fields(ukernel, 3);
     c.ukernel.function = name_field(ukernel, "function");

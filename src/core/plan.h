@@ -28,6 +28,8 @@ struct ExternalRef {
   bool operator==(const ExternalRef& o) const { return provider == o.provider && routine == o.routine; }
 };
 
+constexpr int32_t kMostPace = 4096;
+
 // How a kernel is built. Every field is written into #lathe.kernel_config (`ukernel` into #lathe.ukernel,
 // `external` into #lathe.external) on the payload op; the passes read it there.
 struct CompileConfig {
@@ -67,7 +69,7 @@ struct CompileConfig {
   int32_t raster =
       0;  // tiles along M that are visited before the next along N, for L2's sake; 0: in launch order
   // CPU, "dot", "dot_t", "outer", "packed": cycles that a turn of the innermost loop takes at least, so that
-  // it is no faster than memory (kernels/matmul/dot.h); 0: as few as it takes
+  // it is no faster than memory (kernels/matmul/dot.h), kMostPace at most; 0: as few as it takes
   int32_t pace = 0;
   UkernelRef ukernel = {};
   ExternalRef external = {};

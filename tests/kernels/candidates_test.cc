@@ -9,6 +9,7 @@
 #include <map>
 #include <numeric>
 
+#include "core/packed.h"
 #include "kernels/matmul/candidates.h"
 #include "kernels/matmul/dot.h"
 #include "tests/kernels/device_files.h"
@@ -367,6 +368,15 @@ TEST(Candidates, LoopsOverMemoryAreHeldToItsRate) {
   EXPECT_EQ(odd.unroll_k, 1);
   EXPECT_EQ(odd.pace, 6);
   EXPECT_EQ(cheapest(DType::kI8, 1, 5120, 2880, free).unroll_k, 2);
+  // A rate that no request could carry is as good as the slowest that one can.
+  DeviceFacts slow = held;
+  slow.facts["pace_bytes_per_second"].value = 1e6;
+  ProblemClass streamed = matmul_class(DType::kF32, DType::kF32, 4096, 4096, {1, 1});
+  streamed.trans_b = 1;
+  for (const int16_t packed : {kNotPacked, kColumns16}) {
+    streamed.packed_b = packed;
+    for (const RankedPlan& r : candidates(streamed, slow)) EXPECT_LE(r.plan.config.pace, kMostPace);
+  }
   ProblemClass blocks = matmul_class(DType::kF32, DType::kF32, 4096, 4096, {1, 1});
   blocks.trans_b = 1;
   blocks.b = DType::kQ4_0;
