@@ -502,6 +502,7 @@ class PackedWeight {
     desc.batch = batch;
     desc.a.dtype = desc.b.dtype = weight.dtype;
     desc.d.dtype = LATHE_F32;
+    desc.d.batch_stride = weight.columns;
     desc.b = weight.operand();
     size_t bytes = 0;
     check(lathe_packed_layout(device.get(), &desc, &matrix_.packed_layout, &bytes));
@@ -509,7 +510,7 @@ class PackedWeight {
     check(lathe_pack_weights(device.get(), &desc, matrix_.packed_layout, memory_.data(), bytes));
     matrix_.data = memory_.data();
     matrix_.leading_dimension = 0;
-    const int64_t size = weight.dtype == LATHE_F16 ? 2 : 4;
+    const int64_t size = weight.dtype == LATHE_F32 ? 4 : weight.dtype == LATHE_I8 ? 1 : 2;
     if (weight.batch_stride != 0 && batch > 0)
       matrix_.batch_stride = static_cast<int64_t>(bytes) / batch / size;
   }

@@ -97,13 +97,23 @@ struct Epilogue {
 // What a call may say beyond its operands.
 struct CallOptions {
   lathe_stream stream = nullptr;
-  int64_t batch = 1;
+  int64_t batch = 1;  // of argmax and matmul_argmax always 1
   lathe_determinism determinism = LATHE_DETERMINISM_FAST;
   lathe_miss_policy miss_policy = LATHE_MISS_DEFAULT;
   const lathe_chain* next = nullptr;  // lathe_workspace, lathe_tuning
   lathe_math math = LATHE_MATH_STRICT;
   lathe_dependent_launch dependent_launch = LATHE_DEPENDENT_LAUNCH_OFF;
 };
+
+namespace internal {
+
+inline void check_no_batch(const char* op, const CallOptions& options) {
+  if (options.batch == 1) return;
+  throw Error(LATHE_INVALID_ARGUMENT,
+              std::string(op) + ": batch is " + std::to_string(options.batch) + ", not 1");
+}
+
+}  // namespace internal
 
 inline lathe_matmul_desc matmul_desc(const Matrix& a, const Matrix& b, const Matrix& d,
                                      const Epilogue& epilogue = {}, const CallOptions& options = {}) {
@@ -146,6 +156,7 @@ inline lathe_matmul_desc matmul_desc(const Matrix& a, const Matrix& b, const Mat
 template <typename Index>
 lathe_argmax_desc argmax_desc(const Matrix& x, Index* indices, float* values = nullptr,
                               int64_t index_offset = 0, const CallOptions& options = {}) {
+  internal::check_no_batch("argmax", options);
   lathe_argmax_desc desc = LATHE_ARGMAX_DESC_INIT;
   desc.next = options.next;
   desc.rows = x.rows;
@@ -178,6 +189,7 @@ lathe_matmul_argmax_desc matmul_argmax_desc(const Matrix& a, const Matrix& b, In
     throw Error(LATHE_INVALID_ARGUMENT, "matmul_argmax: b has " + std::to_string(b.rows) + " rows, a " +
                                             std::to_string(a.columns) + " columns");
   }
+  internal::check_no_batch("matmul_argmax", options);
   lathe_matmul_argmax_desc desc = LATHE_MATMUL_ARGMAX_DESC_INIT;
   desc.next = options.next;
   desc.m = a.rows;

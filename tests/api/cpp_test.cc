@@ -123,6 +123,29 @@ TEST(Cpp, ShapesThatDoNotFitThrow) {
   }
 }
 
+TEST(Cpp, AnArgmaxOfABatchThrows) {
+  float data[64] = {};
+  int32_t indices[8] = {};
+  const lathe::Matrix x = lathe::row_major(data, 2, 4), w = lathe::row_major(data, 4, 3);
+  const auto refusal = [](const auto& make) -> std::string {
+    try {
+      make();
+    } catch (const lathe::Error& error) {
+      EXPECT_EQ(error.status(), LATHE_INVALID_ARGUMENT);
+      return error.what();
+    }
+    return "";
+  };
+  lathe::CallOptions call;
+  EXPECT_EQ(refusal([&] { lathe::argmax_desc(x, indices, nullptr, 0, call); }), "");
+  EXPECT_EQ(refusal([&] { lathe::matmul_argmax_desc(x, w, indices, {}, call); }), "");
+  call.batch = 4;
+  EXPECT_EQ(refusal([&] { lathe::argmax_desc(x, indices, nullptr, 0, call); }),
+            "INVALID_ARGUMENT argmax: batch is 4, not 1");
+  EXPECT_EQ(refusal([&] { lathe::matmul_argmax_desc(x, w, indices, {}, call); }),
+            "INVALID_ARGUMENT matmul_argmax: batch is 4, not 1");
+}
+
 TEST(Cpp, ErrorsCarryStatusAndMessage) {
   lathe::Context context(options("/nowhere/liblathe-compiler.so"));
   lathe::Device cpu = context.open("cpu");
@@ -137,6 +160,25 @@ TEST(Cpp, ErrorsCarryStatusAndMessage) {
   }
   EXPECT_THROW(context.open("abacus"), lathe::Error);
   EXPECT_THROW(context.describe("/nowhere.json"), lathe::Error);
+}
+
+TEST(Cpp, PackedBatchesLieAWholeWeightApart) {
+  lathe::Context context(options());
+  const lathe::Device cpu = context.open("cpu");
+  const std::pair<lathe_dtype, int64_t> dtypes[] = {
+      {LATHE_F32, 4}, {LATHE_F16, 2}, {LATHE_BF16, 2}, {LATHE_I8, 1}};
+  for (const auto& [dtype, bytes] : dtypes) {
+    for (int64_t n : {8, 64}) {
+      const int64_t k = 64;
+      const std::vector<char> weights(static_cast<size_t>(2 * n * k * bytes));
+      lathe::Matrix weight = lathe::row_major(reinterpret_cast<const float*>(weights.data()), n, k);
+      weight.dtype = dtype;
+      weight.batch_stride = n * k;
+      const lathe::PackedWeight packed(cpu, weight.transposed(), 2);
+      EXPECT_EQ(packed.matrix().batch_stride * bytes * 2, static_cast<int64_t>(packed.bytes()))
+          << "dtype " << dtype << ", " << n << " columns";
+    }
+  }
 }
 
 TEST(Cpp, RunsWhatNeedsNoKernel) {
