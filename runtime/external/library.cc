@@ -19,8 +19,8 @@ const std::vector<ExternalLibraryRow>& external_libraries() {
   return rows;
 }
 
-const ExternalLibraries::Opened& ExternalLibraries::open(const ExternalLibraryRow& row) {
-  for (const std::unique_ptr<Opened>& o : opened_)
+const ExternalLibraries::Opened& ExternalLibraries::open(AllOpened& all, const ExternalLibraryRow& row) {
+  for (const std::unique_ptr<Opened>& o : all.libraries)
     if (o->id == row.id) return *o;
   auto fresh = std::make_unique<Opened>();
   fresh->id = row.id;
@@ -29,26 +29,28 @@ const ExternalLibraries::Opened& ExternalLibraries::open(const ExternalLibraryRo
     fresh->opened = *std::move(library);
   else
     fresh->absent = std::string(library.status().message());
-  opened_.push_back(std::move(fresh));
-  return *opened_.back();
+  all.libraries.push_back(std::move(fresh));
+  return *all.libraries.back();
 }
 
 std::vector<ExternalFound> ExternalLibraries::find() {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  AllOpened& opened = opened_.get();
+  const std::lock_guard<std::mutex> lock(opened.mutex);
   std::vector<ExternalFound> all;
   for (const ExternalLibraryRow& row : external_libraries()) {
     if (row.backend != backend_) continue;
-    const Opened& o = open(row);
+    const Opened& o = open(opened, row);
     all.push_back({row.id, o.opened != nullptr ? o.opened->version() : "", o.absent});
   }
   return all;
 }
 
 absl::StatusOr<std::unique_ptr<ExternalCall>> ExternalLibraries::bind(const Step& step) {
-  const std::lock_guard<std::mutex> lock(mutex_);
+  AllOpened& opened = opened_.get();
+  const std::lock_guard<std::mutex> lock(opened.mutex);
   for (const ExternalLibraryRow& row : external_libraries()) {
     if (row.backend != backend_ || name_of(row.id) != step.external.provider) continue;
-    const Opened& o = open(row);
+    const Opened& o = open(opened, row);
     if (o.opened == nullptr)
       return absl::UnavailableError(absl::StrCat("step ", step.symbol, ": ", o.absent));
     auto bound = o.opened->bind(step.external);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "base/per_process.h"
 #include "core/args.h"
 #include "core/external.h"
 #include "core/facts.h"
@@ -54,7 +55,8 @@ absl::StatusOr<std::unique_ptr<ExternalLibrary>> open_onednn();
 absl::StatusOr<std::unique_ptr<ExternalLibrary>> open_cublaslt();
 absl::StatusOr<std::unique_ptr<ExternalLibrary>> open_hipblaslt();
 
-// The libraries of one device's backend, each opened when it is first asked for. Thread-safe.
+// The libraries of one device's backend, each opened when it is first asked for. Thread-safe. A child of a
+// fork opens them anew, which the loader does from what is mapped.
 class ExternalLibraries {
  public:
   explicit ExternalLibraries(Backend backend) : backend_(backend) {}
@@ -68,11 +70,14 @@ class ExternalLibraries {
     std::unique_ptr<ExternalLibrary> opened;  // null: `absent` says why
     std::string absent;
   };
-  const Opened& open(const ExternalLibraryRow& row);  // under mutex_
+  struct AllOpened {
+    std::mutex mutex;
+    std::vector<std::unique_ptr<Opened>> libraries;  // under mutex
+  };
+  static const Opened& open(AllOpened& all, const ExternalLibraryRow& row);  // under its mutex
 
   const Backend backend_;
-  std::mutex mutex_;
-  std::vector<std::unique_ptr<Opened>> opened_;  // under mutex_
+  PerProcess<AllOpened> opened_;
 };
 
 // A shared object by the first of `names` that the loader finds.

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "base/per_process.h"
 
 namespace lathe::onednn {
 namespace {
@@ -242,6 +243,10 @@ class Matmul final : public ExternalCall {
 
  private:
   static constexpr size_t kMostIdle = 64;
+  struct Idle {
+    std::mutex mutex;
+    std::vector<std::unique_ptr<Primitive>> primitives;  // under mutex; the last one used stands last
+  };
 
   static char* at(const void* p, int64_t elements, DType t) {
     return static_cast<char*>(const_cast<void*>(p)) + elements * static_cast<int64_t>(size_of(t));
@@ -249,13 +254,15 @@ class Matmul final : public ExternalCall {
 
   // One that nobody uses, or a new one.
   absl::StatusOr<std::unique_ptr<Primitive>> take(const Shape& shape) {
+    Idle& idle = idle_.get();
     {
-      const std::lock_guard<std::mutex> lock(mutex_);
+      const std::lock_guard<std::mutex> lock(idle.mutex);
+      auto& all = idle.primitives;
       const auto found =
-          std::find_if(idle_.rbegin(), idle_.rend(), [&](const auto& p) { return p->shape() == shape; });
-      if (found != idle_.rend()) {
+          std::find_if(all.rbegin(), all.rend(), [&](const auto& p) { return p->shape() == shape; });
+      if (found != all.rend()) {
         std::unique_ptr<Primitive> taken = std::move(*found);
-        idle_.erase(std::next(found).base());
+        all.erase(std::next(found).base());
         return taken;
       }
     }
@@ -265,16 +272,16 @@ class Matmul final : public ExternalCall {
     return made;
   }
   void give_back(std::unique_ptr<Primitive> primitive) {
-    const std::lock_guard<std::mutex> lock(mutex_);
-    if (idle_.size() == kMostIdle) idle_.erase(idle_.begin());
-    idle_.push_back(std::move(primitive));
+    Idle& idle = idle_.get();
+    const std::lock_guard<std::mutex> lock(idle.mutex);
+    if (idle.primitives.size() == kMostIdle) idle.primitives.erase(idle.primitives.begin());
+    idle.primitives.push_back(std::move(primitive));
   }
 
   const Functions& f_;
   void *const engine_, *const stream_;
   const ProblemClass problem_;
-  std::mutex mutex_;
-  std::vector<std::unique_ptr<Primitive>> idle_;  // under mutex_; the last one used stands last
+  PerProcess<Idle> idle_;
 };
 
 class OneDnn final : public ExternalLibrary {

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "base/per_process.h"
 #include "runtime/external/library.h"
 
 namespace lathe {
@@ -23,25 +24,28 @@ struct Functions {
 // while calls with that number run, and afterwards what it was. Calls with another number wait.
 class ThreadCount {
  public:
-  explicit ThreadCount(const Functions& f) : f_(f) {}
+  // The process' own; a child's begins with no call running.
+  static ThreadCount& get() {
+    static auto* const kept = new PerProcess<ThreadCount>;  // never destroyed: a context may outlive main
+    return kept->get();
+  }
 
-  void enter(int count) {
+  void enter(const Functions& f, int count) {
     std::unique_lock<std::mutex> lock(mutex_);
     changed_.wait(lock, [&] { return running_ == 0 || count_ == count; });
     if (running_++ > 0) return;
     count_ = count;
-    before_ = f_.threads();
-    if (before_ != count) f_.set_threads(count);
+    before_ = f.threads();
+    if (before_ != count) f.set_threads(count);
   }
-  void leave() {
+  void leave(const Functions& f) {
     const std::lock_guard<std::mutex> lock(mutex_);
     if (--running_ > 0) return;
-    if (before_ != count_) f_.set_threads(before_);
+    if (before_ != count_) f.set_threads(before_);
     changed_.notify_all();
   }
 
  private:
-  const Functions& f_;
   std::mutex mutex_;
   std::condition_variable changed_;
   int running_ = 0, count_ = 0, before_ = 0;  // under mutex_
@@ -49,8 +53,7 @@ class ThreadCount {
 
 class Sgemm final : public ExternalCall {
  public:
-  Sgemm(const Functions& f, ThreadCount* threads, const ProblemClass& problem)
-      : f_(f), threads_(threads), problem_(problem) {}
+  Sgemm(const Functions& f, const ProblemClass& problem) : f_(f), problem_(problem) {}
 
   absl::Status run(const ArgumentBlock& args, const ExternalSite& site) override {
     if (absl::Status s = check_block(problem_, args); !s.ok()) return s;
@@ -65,26 +68,26 @@ class Sgemm final : public ExternalCall {
       for (int64_t b = 0; b < args.batch; ++b)
         for (int64_t i = 0; i < args.m; ++i)
           std::memset(d(b) + i * args.ldd, 0, static_cast<size_t>(args.n) * sizeof(float));
-    threads_->enter(site.threads);
+    ThreadCount& threads = ThreadCount::get();
+    threads.enter(f_, site.threads);
     for (int64_t b = 0; b < args.batch; ++b)
       f_.sgemm(kRowMajor, problem_.trans_a ? kTranspose : kNoTranspose,
                problem_.trans_b ? kTranspose : kNoTranspose, args.m, args.n, args.k, args.alpha,
                static_cast<const float*>(args.a) + b * args.stride_a, static_cast<int>(args.lda),
                static_cast<const float*>(args.b) + b * args.stride_b, static_cast<int>(args.ldb),
                adds ? args.beta : 0.0f, d(b), static_cast<int>(args.ldd));
-    threads_->leave();
+    threads.leave(f_);
     return absl::OkStatus();
   }
 
  private:
   const Functions& f_;
-  ThreadCount* const threads_;
   const ProblemClass problem_;
 };
 
 class OpenBlas final : public ExternalLibrary {
  public:
-  explicit OpenBlas(const Functions& f) : f_(f), threads_(f_) {}
+  explicit OpenBlas(const Functions& f) : f_(f) {}
 
   std::string version() const override {
     const std::vector<std::string> words = absl::StrSplit(f_.config(), ' ', absl::SkipEmpty());
@@ -95,12 +98,11 @@ class OpenBlas final : public ExternalLibrary {
     if (facts.routine != "cblas_sgemm" || c.op != Op::kMatmul || c.a != DType::kF32 || c.b != DType::kF32 ||
         c.d != DType::kF32)
       return absl::UnavailableError(absl::StrCat("no routine ", facts.routine, " for this op"));
-    return std::unique_ptr<ExternalCall>(std::make_unique<Sgemm>(f_, &threads_, c));
+    return std::unique_ptr<ExternalCall>(std::make_unique<Sgemm>(f_, c));
   }
 
  private:
   const Functions f_;
-  ThreadCount threads_;
 };
 
 }  // namespace

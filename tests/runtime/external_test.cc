@@ -62,7 +62,8 @@ TEST(ExternalLibraries, OldOnesSayWhatTheyLack) {
   EXPECT_EQ(found[1].absent, "libdnnl.so.3 is release 4.1.2, neither 2 nor 3");
 }
 
-// Products of four threads at once, each through a call of its own, each with its number of OpenBLAS threads.
+// Products of four threads at once, two of each of two devices' libraries, each with its number of OpenBLAS
+// threads.
 class OpenBlasThreads : public testing::Test {
  protected:
   void SetUp() override {
@@ -73,7 +74,7 @@ class OpenBlasThreads : public testing::Test {
     threads_ = reinterpret_cast<int (*)()>(dlsym(object, "openblas_get_num_threads"));
     set_threads_ = reinterpret_cast<void (*)(int)>(dlsym(object, "openblas_set_num_threads"));
   }
-  ExternalLibraries libraries_{Backend::kCpu};
+  ExternalLibraries libraries_{Backend::kCpu}, others_{Backend::kCpu};
   int (*threads_)() = nullptr;
   void (*set_threads_)(int) = nullptr;
 };
@@ -86,7 +87,7 @@ TEST_F(OpenBlasThreads, TheProcessKeepsItsNumber) {
   std::vector<std::thread> callers;
   for (int i = 0; i < 4; ++i)
     callers.emplace_back([&, i] {
-      auto call = libraries_.bind(step_of("openblas", "cblas_sgemm"));
+      auto call = (i < 2 ? libraries_ : others_).bind(step_of("openblas", "cblas_sgemm"));
       std::vector<float> d(kSize * kSize);
       ArgumentBlock args;
       args.a = const_cast<float*>(a.data()), args.b = const_cast<float*>(b.data()), args.d = d.data();
