@@ -158,6 +158,10 @@ absl::Status Bundle::damaged(absl::string_view cause) const {
   return absl::DataLossError(absl::StrCat("bundle ", path_, ": ", cause));
 }
 
+absl::Status Bundle::unread(const absl::Status& read) const {
+  return absl::Status(read.code(), absl::StrCat("bundle ", path_, ": ", read.message()));
+}
+
 absl::StatusOr<std::unique_ptr<Bundle>> Bundle::open(const std::string& path) {
   FileDescriptor file = open_file(AT_FDCWD, path, O_RDONLY);
   if (!file.valid()) return absl::ErrnoToStatus(errno, absl::StrCat("bundle ", path));
@@ -171,7 +175,7 @@ absl::Status Bundle::read_index() {
   if (fstat(file_.get(), &s) != 0) return absl::ErrnoToStatus(errno, absl::StrCat("bundle ", path_));
   if (!S_ISREG(s.st_mode)) return damaged("it is no regular file");
   head_.resize(sizeof(Header));
-  if (const absl::Status read = read_at(file_.get(), 0, &head_); !read.ok()) return damaged(read.message());
+  if (const absl::Status read = read_at(file_.get(), 0, &head_); !read.ok()) return unread(read);
   const Header header = header_of(head_);
   if (memcmp(header.magic, kMagic, sizeof(header.magic)) != 0) return damaged("wrong magic");
   if (header.schema != kSchema)
@@ -184,8 +188,7 @@ absl::Status Bundle::read_index() {
       header.count > (header.index_bytes - header.about_bytes) / sizeof(Record))
     return damaged("its index does not fit");
   std::string index(header.index_bytes, '\0');
-  if (const absl::Status read = read_at(file_.get(), sizeof(Header), &index); !read.ok())
-    return damaged(read.message());
+  if (const absl::Status read = read_at(file_.get(), sizeof(Header), &index); !read.ok()) return unread(read);
   if (compare(checksum_of(header, index), header.checksum) != 0)
     return damaged("wrong checksum of the index");
   head_ += index;

@@ -43,7 +43,8 @@ std::string make_bundle(absl::string_view about,
 // Immutable once open, so thread-safe. The file stays open: it may be replaced or removed meanwhile.
 class Bundle {
  public:
-  // kNotFound: there is no such file. kDataLoss: why it is refused. Both name the file.
+  // kNotFound: there is no such file. kDataLoss: why it is refused. Else: it could not be read. All name the
+  // file.
   static absl::StatusOr<std::unique_ptr<Bundle>> open(const std::string& path);
 
   const std::string& path() const { return path_; }
@@ -66,6 +67,8 @@ class Bundle {
   absl::Status read_index();
   absl::Status check_records(uint64_t file_bytes) const;
   absl::Status damaged(absl::string_view cause) const;
+  // kDataLoss where the file ends early; what the file system failed at may be read another time.
+  absl::Status unread(const absl::Status& read) const;
   // `parse`d, whichever kind of payload that takes.
   template <typename Parse>
   auto read_as(const Key& key, Parse parse) const -> decltype(parse(absl::string_view()));

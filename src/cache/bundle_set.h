@@ -20,8 +20,8 @@ class BundleSet {
 
   bool empty() const { return members_.empty(); }
   // From the first bundle that has it whole. kNotFound: from none. What is missing or damaged is a warning,
-  // once a bundle; `defects` counts those damaged ones that this look met for the first time. A missing file
-  // is looked for again.
+  // once a bundle; `defects` counts those damaged ones that this look met for the first time. A file that is
+  // missing or cannot be read is looked for again.
   absl::StatusOr<Artifact> read(const Key& key, uint64_t* defects);
   // The same of a record.
   absl::StatusOr<PlanRecord> read_record(const Key& key, uint64_t* defects);

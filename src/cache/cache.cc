@@ -207,7 +207,7 @@ class MemoryOverDisk final : public ArtifactCache {
                                                 : disk_->read(key, EntryKind::kRecord);
     absl::StatusOr<PlanRecord> record = entry.ok() ? record_of(key, entry->payload()) : entry.status();
     if (record.ok()) {
-      disk_->note_hit(key);
+      disk_->note_hit(key, EntryKind::kRecord);
       return record;
     }
     if (entry.ok() || is_refused(entry.status())) {

@@ -49,6 +49,8 @@ std::string name_of(EntryKind kind, absl::string_view fingerprint) {
 EntryKind kind_of(absl::string_view name) {
   return is_record_file(name) ? EntryKind::kRecord : EntryKind::kArtifact;
 }
+// As what the use of one is noted.
+UseKind use_of(EntryKind kind, UseKind use) { return kind == EntryKind::kRecord ? UseKind::kUncounted : use; }
 
 // Reads and checks an entry whose key is not known yet: the file, the format, and that the key belongs to the
 // name.
@@ -143,9 +145,9 @@ absl::StatusOr<DiskEntry> DiskStore::read(const Key& key, EntryKind kind) const 
   return entry;
 }
 
-void DiskStore::note_hit(const Key& key) const {
+void DiskStore::note_hit(const Key& key, EntryKind kind) const {
   const absl::StatusOr<FileDescriptor> directory = open_private_directory(directory_);
-  if (directory.ok()) note_use(directory->get(), key.fingerprint, UseKind::kHit);
+  if (directory.ok()) note_use(directory->get(), key.fingerprint, use_of(kind, UseKind::kHit));
 }
 
 absl::StatusOr<uint64_t> DiskStore::write(const Key& key, absl::string_view payload, EntryKind kind) {
@@ -166,7 +168,7 @@ absl::StatusOr<uint64_t> DiskStore::publish(const Key& key, absl::string_view pa
   LATHE_RETURN_IF_ERROR(make_room(directory.get(), bytes.size()));
   LATHE_RETURN_IF_ERROR(publish_file(directory.get(), key.fingerprint, name_of(kind, key.fingerprint), bytes,
                                      Durability::kWhole));
-  note_use(directory.get(), key.fingerprint, UseKind::kMade);
+  note_use(directory.get(), key.fingerprint, use_of(kind, UseKind::kMade));
   return bytes.size();
 }
 

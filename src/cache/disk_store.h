@@ -38,7 +38,7 @@ class DiskStore {
   // that could not be read. Else: it could not be looked at.
   absl::StatusOr<DiskEntry> read(const Key& key, EntryKind kind = EntryKind::kArtifact) const;
   // The entry that was read turned out to be good: it goes last when room is made. Best effort.
-  void note_hit(const Key& key) const;
+  void note_hit(const Key& key, EntryKind kind = EntryKind::kArtifact) const;
   // Publishes, replacing what is there, after the least recently used entries have made room; returns the
   // file's bytes. The first failure is reported as a warning.
   absl::StatusOr<uint64_t> write(const Key& key, absl::string_view payload,

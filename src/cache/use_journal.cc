@@ -65,15 +65,19 @@ UseTable read_open(int file, const struct stat& s) {
   return parse(text);
 }
 
-// One line an entry, least recently used first; those whose entry is gone are summed up.
+// One line an entry or record, least recently used first; those of which neither is there are summed up.
 std::string rewritten(UseTable table, const std::vector<std::string>& names) {
-  std::unordered_set<std::string> present;
-  for (const std::string& name : names)
+  std::unordered_set<std::string> present, records;
+  for (const std::string& name : names) {
     if (is_entry(name)) present.insert(std::string(fingerprint_of(name)));
+    if (is_record_file(name)) records.insert(std::string(fingerprint_of(name)));
+  }
   std::vector<std::pair<uint64_t, std::string>> lines;
   for (const auto& [fingerprint, use] : table.entries) {
     if (present.count(fingerprint) != 0)
       lines.emplace_back(use.order, line_of(fingerprint, use.hits, use.made));
+    else if (records.count(fingerprint) != 0)
+      lines.emplace_back(use.order, line_of(fingerprint, 0, 0));  // whatever another process counted
     else
       add(&table.gone, use.hits, use.made);
   }
@@ -105,8 +109,8 @@ void note_use(int directory, absl::string_view fingerprint, UseKind kind) {
       open_file(directory, kUsesName, O_RDWR | O_APPEND | O_CREAT | O_NOFOLLOW, S_IRUSR | S_IWUSR);
   struct stat s;
   if (!is_trusted(file.get(), &s)) return;
-  const bool hit = kind == UseKind::kHit;
-  const std::string line = line_of(fingerprint, hit ? 1 : 0, hit ? 0 : 1);
+  const std::string line =
+      line_of(fingerprint, kind == UseKind::kHit ? 1 : 0, kind == UseKind::kMade ? 1 : 0);
   if (!write_whole(file.get(), line).ok()) return;
   const off_t after = s.st_size + static_cast<off_t>(line.size());
   if (after / kRewriteBytes != s.st_size / kRewriteBytes) rewrite(directory, file.get());

@@ -1,5 +1,5 @@
-// When each entry was last used, and how often: a text file to which a line is appended for each entry that a
-// process reads or writes.
+// When each entry was last used, and how often: a text file to which a line is appended for each entry or
+// record that a process reads or writes.
 //
 //   <fingerprint> <hits> <made>\n
 //
@@ -7,7 +7,7 @@
 // jumps by years changes nothing. Now and then the lines of a fingerprint become one, its counts summed, and
 // those of entries that are gone become one of the fingerprint 0. Lines that are torn or make no sense are
 // passed over; lines that are lost (a crash, an append beside a rewriting) cost order and counts, never an
-// entry.
+// entry. Records are ordered among the entries and counted nowhere: both numbers of their lines are 0.
 #pragma once
 
 #include <cstdint>
@@ -24,13 +24,13 @@ struct Use {
 };
 
 struct UseTable {
-  std::unordered_map<std::string, Use> entries;  // by fingerprint
+  std::unordered_map<std::string, Use> entries;  // and records, by fingerprint
   Use gone;                                      // of entries that were removed, together
 
   Use of(absl::string_view fingerprint) const;
 };
 
-enum class UseKind { kHit, kMade };
+enum class UseKind { kHit, kMade, kUncounted };  // the last: of a record
 
 // Best effort: where nothing can be written nothing is.
 void note_use(int directory, absl::string_view fingerprint, UseKind kind);

@@ -35,6 +35,12 @@ class CacheFixture : public testing::Test {
     return o;
   }
   std::string entry_path(const Key& key) const { return directory_ + "/" + key.fingerprint + ".lathe"; }
+  std::string journal() const { return directory_ + "/.uses"; }
+  // Fills the journal of uses with lines that say nothing, up to the size at which it is rewritten.
+  void rewrite_at_next_note() const {
+    const std::string uses = read_file(journal());
+    write_file(journal(), uses + std::string((256 << 10) - 1 - uses.size(), '\n'));
+  }
 
   // Compiles `key` in a cache of its own, so that the entry is on disk and nowhere else.
   void put(const Key& key);

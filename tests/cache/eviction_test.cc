@@ -11,6 +11,7 @@
 
 #include "cache/file_io.h"
 #include "cache_fixture.h"
+#include "tests/sample_record.h"
 
 namespace lathe {
 namespace {
@@ -74,6 +75,19 @@ TEST_F(EvictionTest, ItsOwnStampsDecideNotTheClocks) {
     EXPECT_EQ(make_cache(options())->prune(static_cast<uint64_t>(left) * one + 50).value(), 1u);
     for (int n = 0; n < 4; ++n) EXPECT_EQ(is_there(n), n >= 4 - left) << n << " of " << left;
   }
+}
+
+TEST_F(EvictionTest, ARecordKeepsItsPlaceWhenTheJournalIsRewritten) {
+  const PlanRecord record = sample_record(RecordKind::kTuned);
+  make(1);
+  ASSERT_TRUE(make_cache(options())->write_record(record).ok());
+  rewrite_at_next_note();
+  make(2);
+  ASSERT_LT(std::filesystem::file_size(journal()), 1000u);
+  EXPECT_EQ(make_cache(options())->prune(entry_bytes() - 1).value(), 1u);
+  EXPECT_FALSE(is_there(1)) << "the least recently used";
+  EXPECT_TRUE(is_there(2));
+  EXPECT_TRUE(std::filesystem::exists(directory_ + "/" + key_of(record).fingerprint + ".record"));
 }
 
 TEST_F(EvictionTest, NeverBeyondTheCap) {
@@ -161,7 +175,7 @@ TEST_F(EvictionTest, ReadersBesideEvictionSeeTheRightArtifactOrAMiss) {
 
 // Whatever lies where the journal should: entries come and go all the same.
 TEST_F(EvictionTest, AnUnusableJournalCostsTheOrderAlone) {
-  const std::string journal = directory_ + "/.uses";
+  const std::string journal = this->journal();
   const std::function<void()> spoils[] = {
       [&] { write_file(journal, std::string(100000, '\xff')); },
       [&] {

@@ -177,6 +177,20 @@ TEST_F(RecordTest, MakeRoomAsEntriesDo) {
   EXPECT_TRUE(names().empty());
 }
 
+// Whatever is read and written of records, the totals are of entries, of removed ones too.
+TEST_F(RecordTest, CountForNoneOfTheUses) {
+  write_both();
+  put(key(1));
+  EXPECT_TRUE(has(*make_cache(options()), plan_));
+  EXPECT_TRUE(has(*make_cache(options()), tuned_));
+  EXPECT_EQ(make_cache(options())->prune(0).value(), 1u);
+  rewrite_at_next_note();
+  put(key(2));
+  const CacheListing listing = make_cache(options())->list().value();
+  EXPECT_EQ(listing.hits_of_removed, 0u);
+  EXPECT_EQ(listing.made_of_removed, 1u) << "the artifact's";
+}
+
 // A store that a later library writes to as well, and bundles of its: misses, said by nobody to be damage.
 TEST_F(RecordTest, OfOtherVersionsAreNoDefects) {
   write_both();

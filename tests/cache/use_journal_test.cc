@@ -20,7 +20,6 @@ class UseJournalTest : public CacheFixture {
   }
   void note(int n, UseKind kind) { note_use(open_.get(), key(n).fingerprint, kind); }
   Use of(int n) { return read_uses(open_.get()).of(key(n).fingerprint); }
-  std::string journal() const { return directory_ + "/.uses"; }
 
   FileDescriptor open_;
 };
@@ -72,6 +71,34 @@ TEST_F(UseJournalTest, IsRewrittenWithItsSums) {
   EXPECT_EQ(hits, uint64_t{kEntries} * (kRounds - 1));
   EXPECT_EQ(made, uint64_t{kEntries});
   EXPECT_GT(table.gone.hits, 0u);
+}
+
+// Records keep their place, and are counted nowhere: not while they are there, nor when they are gone.
+TEST_F(UseJournalTest, IsRewrittenWithRecordsInTheirPlaces) {
+  const std::string record = directory_ + "/" + key(2).fingerprint + ".record";
+  write_file(record, "there");
+  for (const int n : {1, 3}) write_file(entry_path(key(n)), "there");
+  note(1, UseKind::kMade);
+  note(2, UseKind::kUncounted);
+  note(3, UseKind::kMade);
+  write_file(journal(), read_file(journal()) + key(2).fingerprint + " 5 1\n");  // another version's
+  note(3, UseKind::kHit);
+  rewrite_at_next_note();
+  note(1, UseKind::kHit);
+  ASSERT_LT(std::filesystem::file_size(journal()), 1000u);
+  EXPECT_NE(of(2).order, 0u);
+  EXPECT_LT(of(2).order, of(3).order);
+  EXPECT_LT(of(3).order, of(1).order);
+  EXPECT_EQ(of(2).hits + of(2).made, 0u);
+  std::filesystem::remove(record);
+  note(2, UseKind::kUncounted);
+  rewrite_at_next_note();
+  note(1, UseKind::kHit);
+  ASSERT_LT(std::filesystem::file_size(journal()), 1000u);
+  const UseTable table = read_uses(open_.get());
+  EXPECT_EQ(of(2).order, 0u);
+  EXPECT_EQ(table.gone.hits + table.gone.made, 0u);
+  EXPECT_EQ(of(1).hits, 2u);
 }
 
 TEST_F(UseJournalTest, CountsDoNotWrap) {
