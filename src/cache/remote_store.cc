@@ -144,15 +144,18 @@ RemoteStore::~RemoteStore() = default;
 absl::StatusOr<RedisReply> RemoteStore::command_locked(State& mine,
                                                        const std::vector<absl::string_view>& words,
                                                        size_t most) {
-  // A connection that has been idle may have been closed by the server: then once more, on a fresh one.
-  const bool fresh = !mine.connection.has_value();
-  if (fresh) {
-    LATHE_ASSIGN_OR_RETURN(mine.connection, Redis::connect(address_.server, kConnectSeconds, &mine.names));
+  double seconds = kCommandSeconds;
+  if (mine.connection.has_value()) {
+    const Clock::time_point begin = Clock::now();
+    absl::StatusOr<RedisReply> reply = mine.connection->command(words, seconds, most);
+    // A connection that has been idle may have been closed by the server: then once more, on a fresh one and
+    // in the time that is left.
+    seconds -= std::chrono::duration<double>(Clock::now() - begin).count();
+    if (!absl::IsUnavailable(reply.status()) || seconds <= 0) return reply;
+    mine.connection.reset();
   }
-  absl::StatusOr<RedisReply> reply = mine.connection->command(words, kCommandSeconds, most);
-  if (fresh || !absl::IsUnavailable(reply.status())) return reply;
-  mine.connection.reset();
-  return command_locked(mine, words, most);
+  LATHE_ASSIGN_OR_RETURN(mine.connection, Redis::connect(address_.server, kConnectSeconds, &mine.names));
+  return mine.connection->command(words, seconds, most);
 }
 
 absl::StatusOr<RedisReply> RemoteStore::command(const std::vector<absl::string_view>& words, size_t most) {
@@ -246,6 +249,9 @@ absl::Status RemoteStore::take_lease(const Key& key, Urgency urgency) {
       command({"SET", lease_name(key, urgency), state_->get().token, "NX", "PX", lease_milliseconds()},
               kMostReply));
   if (reply.kind == RedisReply::Kind::kStatus) return absl::OkStatus();
+  // A command whose reply was lost with its connection was sent twice: then it is ours.
+  const absl::StatusOr<std::string> holder = read(lease_name(key, urgency), kMostReply);
+  if (holder.ok() && *holder == state_->get().token) return absl::OkStatus();
   return absl::AlreadyExistsError("another process has the lease");
 }
 

@@ -39,7 +39,7 @@ class RemoteStore {
   static constexpr double kPauseSeconds = 5, kMostPauseSeconds = 60;
   // A server whose answer takes longer is left alone like one that fails, and so is one that a caller has
   // waited this long for while other threads used it.
-  static constexpr double kSlowSeconds = 0.5, kQueueSeconds = 1.5;
+  static constexpr double kSlowSeconds = 0.25, kQueueSeconds = 1.5;
 
   // A lease that nobody renews ends by itself after `lease_seconds`.
   RemoteStore(RemoteAddress address, Logger logger, double lease_seconds = kLeaseSeconds);

@@ -5,6 +5,7 @@
 
 #include <future>
 
+#include "absl/strings/str_split.h"
 #include "cache/entry_file.h"
 #include "remote_fixture.h"
 
@@ -396,6 +397,50 @@ TEST_F(RemoteTest, ServersThatFailCostAtMostTheStatedTimeOnce) {
     EXPECT_THAT(warnings_[0], HasSubstr("left alone for 5 s"));
     EXPECT_LE(server.commands.load(), 1);
   }
+}
+
+// Both ways to lose a connection: what it was asked on an old one counts for the whole.
+TEST_F(RemoteTest, ACommandThatIsRepeatedKeepsTheStatedTime) {
+  std::atomic<int> connections{0};
+  LyingServer server([&](int client) {
+    if (++connections > 1) return;  // no answer
+    say(client, "$-1\r\n");
+    char command[4096];
+    if (recv(client, command, sizeof(command), 0) <= 0) return;
+    usleep(900000);
+    shutdown(client, SHUT_RDWR);
+  });
+  RemoteStore store(parse_remote(server.url()).value(), Logger());
+  EXPECT_TRUE(absl::IsNotFound(store.get(key(1)).status()));
+  const double took = seconds_of([&] { EXPECT_TRUE(absl::IsUnavailable(store.get(key(1)).status())); });
+  EXPECT_EQ(connections.load(), 2);
+  EXPECT_LT(took, granted(RemoteStore::kConnectSeconds + RemoteStore::kCommandSeconds, 0));
+}
+
+TEST_F(RemoteTest, ALeaseWhoseReplyWasLostIsTaken) {
+  std::atomic<int> connections{0};
+  std::string token;
+  LyingServer server([&](int client) {
+    char command[4096];
+    const auto next = [&] {
+      const ssize_t size = recv(client, command, sizeof(command), 0);
+      return std::string(command, size > 0 ? static_cast<size_t>(size) : 0);
+    };
+    if (++connections == 1) {
+      say(client, "$-1\r\n");
+      const std::vector<std::string> lines = absl::StrSplit(next(), "\r\n");
+      if (lines.size() > 6 && lines[2] == "SET") token = lines[6];
+      shutdown(client, SHUT_RDWR);
+      return;
+    }
+    say(client, "$-1\r\n");  // to the same SET
+    if (!next().empty()) say(client, bulk(token));
+  });
+  RemoteStore store(parse_remote(server.url()).value(), Logger());
+  EXPECT_TRUE(absl::IsNotFound(store.get(key(1)).status()));
+  EXPECT_TRUE(store.take_lease(key(1), Urgency::kNow).ok());
+  EXPECT_FALSE(token.empty());
+  EXPECT_EQ(connections.load(), 2);
 }
 
 TEST_F(RemoteTest, AnEndlessReplyIsCutOff) {
