@@ -142,7 +142,7 @@ LATHE_API lathe_status lathe_context_create(const lathe_context_options* options
 /* NULL is legal. All devices and plans of the context must be gone. */
 LATHE_API void lathe_context_destroy(lathe_context* context);
 
-/* Since the context was made. Every field but background_waiting only grows. */
+/* Since the context was made. Every field but artifact_bytes and background_waiting only grows. */
 typedef struct lathe_statistics {
   size_t struct_size;
   const lathe_chain* next;
@@ -396,7 +396,8 @@ LATHE_API lathe_status lathe_explain_matmul_argmax(lathe_device* device, const l
  * "assembly.s" or "kernel.ptx"), the machine code's bytes ("kernel.o", "kernel.hsaco", or "kernel.cubin" for
  * a described device where an assembler is found), the launch recipe ("recipe.json") and how it was made:
  * milliseconds by stage, the assembler and what it said of registers and spills ("metadata.json").
- * pipeline_yaml NULL: the built-in pipeline. Nothing is cached. */
+ * pipeline_yaml NULL: the built-in pipeline; else a compiler process reads it and compiles, whichever way the context
+ * does (lathe_compiler_mode). Nothing is cached. */
 LATHE_API lathe_status lathe_plan_dump(lathe_plan* plan, const char* pipeline_yaml, lathe_text_fn text,
                                        void* user);
 

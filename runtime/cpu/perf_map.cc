@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
+#include "base/file_size_signal.h"
 
 namespace lathe {
 namespace {
@@ -24,6 +25,7 @@ const char* append(const std::string& path, const std::string& text) {
       status.st_nlink != 1) {
     cause = "it is no file of this user alone";
   } else {
+    const FileSizeSignalHeld held;
     ssize_t written;
     do {
       written = write(file, text.data(), text.size());

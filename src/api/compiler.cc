@@ -125,7 +125,7 @@ absl::StatusOr<Json> Compiler::check_ukernel(absl::string_view description, absl
 }
 
 absl::StatusOr<Artifact> Compiler::compile(const CompileRequest& request) {
-  return run(request_json(request).dump(), [](absl::string_view, absl::string_view) {});
+  return run(canonical_text(request_json(request)), [](absl::string_view, absl::string_view) {});
 }
 
 absl::Status Compiler::dump(const CompileRequest& request, absl::string_view pipeline_yaml,
@@ -133,7 +133,7 @@ absl::Status Compiler::dump(const CompileRequest& request, absl::string_view pip
   Json json = request_json(request);
   json["dump"] = true;
   if (!pipeline_yaml.empty()) json["pipeline"] = json_object("name", "pipeline", "text", pipeline_yaml);
-  return run(json.dump(), stages).status();
+  return run(canonical_text(json), stages).status();
 }
 
 }  // namespace lathe

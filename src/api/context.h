@@ -31,8 +31,8 @@ struct lathe_context {
   const lathe::Logger logger;
   const std::unique_ptr<lathe::ArtifactCache> cache;
   const std::unique_ptr<lathe::Compiler> compiler;
-  // Payloads are read in processes of their own, whichever way the context compiles: damaged text can crash
-  // MLIR's parser, or leave it damaged.
+  // Payloads, and the pipelines of dumps, are read in processes of their own, whichever way the context
+  // compiles: damaged text can crash MLIR's parser, or leave it damaged.
   lathe::CompilerProcesses readers;
   const lathe::TuningRecords tuning;
   lathe::Pipelines pipelines;  // read by lathe_context_create, and only read from then on

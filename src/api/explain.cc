@@ -101,7 +101,10 @@ absl::Status dump_plan(const lathe_plan& plan, absl::string_view pipeline_yaml, 
                                   pipeline_for(plan.device, plan.planned.key.problem, config),
                                   bitcode,
                                   program == nullptr ? absl::string_view() : program->text};
-  const absl::Status status = plan.device.context.compiler->dump(request, pipeline_yaml, stages);
+  // A text of the caller's can end what reads it.
+  lathe_context& context = plan.device.context;
+  Compiler& compiler = pipeline_yaml.empty() ? *context.compiler : context.readers;
+  const absl::Status status = compiler.dump(request, pipeline_yaml, stages);
   if (status.ok()) return status;
   return in_request(describe(plan.planned), plan.device.name, status);
 }

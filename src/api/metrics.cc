@@ -1,6 +1,6 @@
 #include "api/metrics.h"
 
-#include <chrono>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "api/number_text.h"
@@ -8,9 +8,6 @@
 
 namespace lathe {
 namespace {
-
-// Prometheus scrapes every 15 seconds or less often.
-constexpr std::chrono::seconds kPeriod(5);
 
 struct Row {
   const char* name;
@@ -58,8 +55,9 @@ std::string metrics_text(const lathe_statistics& statistics) {
   return text;
 }
 
-MetricsFile::MetricsFile(const std::string& path, const Logger& logger, std::function<std::string()> text)
-    : path_(path_of_process(path)), logger_(logger), text_(std::move(text)) {
+MetricsFile::MetricsFile(const std::string& path, const Logger& logger, std::function<std::string()> text,
+                         std::chrono::milliseconds period)
+    : path_(path_of_process(path)), logger_(logger), text_(std::move(text)), period_(period) {
   // Without a thread the file is written at the end alone.
   if (!path_.empty()) thread_.start([this] { work(); });
 }
@@ -74,20 +72,20 @@ void MetricsFile::work() noexcept {
   std::unique_lock<std::mutex> lock(thread_.mutex);
   while (!thread_.stops) {
     lock.unlock();
-    const bool written = write();
+    write();
     lock.lock();
-    if (!written) return;
-    thread_.changed.wait_for(lock, kPeriod, [this] { return thread_.stops; });
+    thread_.changed.wait_for(lock, period_, [this] { return thread_.stops; });
   }
 }
 
-bool MetricsFile::write() noexcept {
+void MetricsFile::write() noexcept {
   try {
     const absl::Status status = replace_text_file(path_, text_(), Durability::kWritten);
-    if (!status.ok()) logger_.log(LogLevel::kWarning, absl::StrCat("metrics: ", status.message()));
-    return status.ok();
+    if (!status.ok())
+      logger_.log(std::exchange(warned_, true) ? LogLevel::kDebug : LogLevel::kWarning,
+                  absl::StrCat("metrics: ", status.message()));
   } catch (...) {
-    return false;  // no memory, or what a log callback throws
+    // No memory, or what a log callback throws.
   }
 }
 

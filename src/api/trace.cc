@@ -10,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "api/text_file.h"
+#include "base/file_size_signal.h"
 #include "core/json_object.h"
 
 namespace lathe {
@@ -23,6 +24,7 @@ Trace::Trace(const std::string& path, const Logger& logger) {
   if (path.empty()) return;
   constexpr int kMode = S_IRUSR | S_IWUSR | S_IRGRP | S_IROTH;
   const std::string name = path_of_process(path);
+  const char* cause = nullptr;
   // Whoever makes the file begins the array.
   file_ = open_file(AT_FDCWD, name, O_WRONLY | O_APPEND | O_CREAT | O_EXCL, kMode);
   if (file_.valid()) {
@@ -30,9 +32,16 @@ Trace::Trace(const std::string& path, const Logger& logger) {
     file_ = FileDescriptor();
   } else if (errno == EEXIST) {
     file_ = open_file(AT_FDCWD, name, O_WRONLY | O_APPEND);
+    struct stat status;
+    // A pipe whose reader goes away would end the host's process (SIGPIPE).
+    if (file_.valid() && (fstat(file_.get(), &status) != 0 || !S_ISREG(status.st_mode))) {
+      cause = "it is no regular file";
+      file_ = FileDescriptor();
+    }
   }
   if (!file_.valid())
-    logger.log(LogLevel::kWarning, absl::StrCat("nothing is traced: ", name, ": ", std::strerror(errno)));
+    logger.log(LogLevel::kWarning, absl::StrCat("nothing is traced: ", name, ": ",
+                                                cause != nullptr ? cause : std::strerror(errno)));
 }
 
 void Trace::span(const char* category, const std::string& name, Clock::time_point start,
@@ -44,6 +53,7 @@ void Trace::span(const char* category, const std::string& name, Clock::time_poin
                     "dur", microseconds(Clock::now() - start), "pid", getpid(), "tid", syscall(SYS_gettid),
                     "args", std::move(arguments));
     const std::string line = canonical_text(event) + ",\n";
+    const FileSizeSignalHeld held;
     // A write that falls short would need a lock to be continued: such an event is lost, and its line with
     // it.
     (void)!write(file_.get(), line.data(), line.size());

@@ -18,8 +18,8 @@ class Trace {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // `path` "": nothing is traced. A file that is there already is continued; one that cannot be opened is a
-  // warning.
+  // `path` "": nothing is traced. A file that is there already is continued; what cannot be opened, or
+  // is no regular file, is a warning.
   Trace(const std::string& path, const Logger& logger);
 
   bool enabled() const { return file_.valid(); }

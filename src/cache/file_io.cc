@@ -1,11 +1,11 @@
 #include "cache/file_io.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <sys/file.h>
 #include <unistd.h>
 
 #include <cerrno>
+
+#include "base/file_size_signal.h"
 
 namespace lathe {
 namespace {
@@ -34,27 +34,6 @@ absl::Status fill(std::string* bytes, Read&& read) {
   }
   return absl::OkStatus();
 }
-
-// A write beyond RLIMIT_FSIZE raises SIGXFSZ, which would end the host's process. Held back for this thread,
-// the write fails with EFBIG instead and the signal is taken off the thread again.
-class FileSizeSignalHeld {
- public:
-  FileSizeSignalHeld() {
-    sigemptyset(&signal_);
-    sigaddset(&signal_, SIGXFSZ);
-    pthread_sigmask(SIG_BLOCK, &signal_, &before_);
-  }
-  ~FileSizeSignalHeld() {
-    const timespec no_wait = {0, 0};
-    if (!sigismember(&before_, SIGXFSZ)) sigtimedwait(&signal_, nullptr, &no_wait);
-    pthread_sigmask(SIG_SETMASK, &before_, nullptr);
-  }
-  FileSizeSignalHeld(const FileSizeSignalHeld&) = delete;
-  FileSizeSignalHeld& operator=(const FileSizeSignalHeld&) = delete;
-
- private:
-  sigset_t signal_, before_;
-};
 
 }  // namespace
 

@@ -96,6 +96,25 @@ TEST(CompilerLibrary, PassesOnWhereAssemblersMayBe) {
   EXPECT_EQ(Json::parse(artifact->code)["assemble"], to_json(search));
 }
 
+// A directory of PATH, or a pipeline, in Latin-1: no assembler is found there, and nothing is refused.
+TEST(CompilerLibrary, TakesTextThatIsNoUtf8) {
+  Something s;
+  AssemblerSearch search;
+  search.directories = {"/caf\xe9/bin", "/b"};
+  CompileRequest request = s.request();
+  request.assembler = &search;
+  CompilerLibrary library(fake_compiler());
+  const absl::StatusOr<Artifact> artifact = library.compile(request);
+  ASSERT_TRUE(artifact.ok()) << artifact.status();
+  search.directories[0] = "/caf\xef\xbf\xbd/bin";
+  EXPECT_EQ(Json::parse(artifact->code)["assemble"], to_json(search));
+  std::string last;
+  const auto collect = [&](absl::string_view, absl::string_view text) { last = std::string(text); };
+  const absl::Status dumped = library.dump(s.request(), "# caf\xe9\n", collect);
+  ASSERT_TRUE(dumped.ok()) << dumped;
+  EXPECT_EQ(last, "# caf\xef\xbf\xbd\n");
+}
+
 TEST(CompilerLibrary, ReportsWhatTheCompilerSays) {
   const absl::Status failed = CompilerLibrary(fake_compiler("fails")).compile(Something().request()).status();
   EXPECT_EQ(failed.code(), absl::StatusCode::kAborted);

@@ -378,12 +378,13 @@ TEST(CompilerProcesses, AForkedHostHasItsOwn) {
 
 // Through a context: a crash is the request's error, LATHE_MISS_FALLBACK's background compiles there too.
 struct IsolatedDevice {
-  explicit IsolatedDevice(const std::string& way, const std::string& fallback_bundle = "") {
+  explicit IsolatedDevice(const std::string& way, const std::string& fallback_bundle = "",
+                          bool compiles_in_process = false) {
     ContextOptions o;
     o.fallback_bundle = fallback_bundle;
     if (!fallback_bundle.empty()) o.miss_policy = MissPolicy::kFallback;
     o.compiler_library = fake_compiler(way);
-    o.compiler_in_process = false;
+    o.compiler_in_process = compiles_in_process;
     o.compiler_program = LATHE_COMPILER_PROCESS_FILE;
     o.workers = 2;
     o.log_sink = [](LogLevel, const std::string&) {};
@@ -416,6 +417,29 @@ TEST(CompilerProcesses, ACallThatMeetsACrashFailsAndTheNextDoesNot) {
   EXPECT_EQ(s.compiles, 1u);
   EXPECT_EQ(s.compile_failures, 1u);
   EXPECT_EQ(s.compiler_loaded, 0u);
+}
+
+// Of a context that compiles in the process, too.
+TEST(CompilerProcesses, ReadThePipelineOfADump) {
+  IsolatedDevice isolated("misbehaves", "", /*compiles_in_process=*/true);
+  lathe_device described(*isolated.context, "described", isolated.device->facts, nullptr);
+  std::string text;
+  const auto dump = [&](int64_t n) {
+    const MatmulRequest m(7, n, 33);
+    lathe_plan* plan = nullptr;
+    EXPECT_EQ(lathe_plan_matmul(&described, &m.desc, &plan), LATHE_OK) << lathe_last_error();
+    const auto append = [](void* user, const char*, const char* piece, size_t size) {
+      static_cast<std::string*>(user)->append(piece, size).append("\n");
+    };
+    const lathe_status status = lathe_plan_dump(plan, "my: yaml", append, &text);
+    lathe_plan_destroy(plan);
+    return status;
+  };
+  ASSERT_EQ(dump(40), LATHE_OK) << lathe_last_error();
+  EXPECT_EQ(text, "payload\nmy: yaml\n");
+  ASSERT_EQ(children_of(getpid()).size(), 1u) << "else what follows ends this process";
+  EXPECT_EQ(dump(kAborts), LATHE_COMPILE_FAILED);
+  EXPECT_THAT(lathe_last_error(), HasSubstr("the compiler process was ended by signal 6 (Aborted)"));
 }
 
 class FallbackBundle {

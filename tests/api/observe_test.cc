@@ -1,11 +1,17 @@
 // What can be seen of a context: who is told of misses, statistics as metrics, the trace, the log's lines.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <filesystem>
+#include <functional>
 #include <regex>
 #include <set>
 #include <thread>
@@ -200,6 +206,25 @@ TEST_F(Observe, TheMetricsFileIsWholeAndFinal) {
       << "no temporaries";
 }
 
+// A disk that is full, or a directory that is made later, costs the writes of that time alone.
+TEST_F(Observe, AMetricsFileThatCannotBeWrittenIsTriedAgain) {
+  const std::string later = directory_ + "/later", path = later + "/lathe.prom";
+  std::atomic<int> tried{0}, warnings{0};
+  const Logger logger(LogLevel::kWarning, [&](LogLevel, const std::string&) { ++warnings; });
+  const auto comes_true = [](const std::function<bool()>& is_true) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+    while (!is_true() && std::chrono::steady_clock::now() < end)
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return is_true();
+  };
+  const auto text = [&] { return "tried " + std::to_string(++tried) + "\n"; };
+  const MetricsFile metrics(path, logger, text, std::chrono::milliseconds(1));
+  EXPECT_TRUE(comes_true([&] { return tried > 3; }));
+  fs::create_directory(later);
+  EXPECT_TRUE(comes_true([&] { return fs::exists(path); }));
+  EXPECT_EQ(warnings.load(), 1);
+}
+
 // The events of a trace; the array's end may be missing, the last comma be one too many.
 std::vector<Json> events_of(const std::string& path) {
   std::string text = *read_text_file(path);
@@ -274,6 +299,39 @@ TEST_F(Observe, ThreadsAndProcessesShareATrace) {
   EXPECT_EQ(events.size(), size_t{kProcesses} * kThreads * kEvents);
   for (const Json& e : events) threads.emplace(e["pid"], e["tid"]);
   EXPECT_EQ(threads.size(), size_t{kProcesses} * kThreads);
+}
+
+// The event is lost; the signal of a write past the limit must not end the process.
+TEST_F(Observe, AFileSizeLimitCostsTheTraceAndNothingElse) {
+  const std::string path = directory_ + "/trace.json";
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    const rlimit limit = {100, 100};
+    if (setrlimit(RLIMIT_FSIZE, &limit) != 0) _exit(1);
+    const Trace trace(path, Logger());
+    for (int i = 0; i < 3; ++i)
+      trace.span("load", std::string(300, 'x'), Trace::Clock::now(), Json::object());
+    sigset_t pending;
+    sigpending(&pending);
+    _exit(trace.enabled() && !sigismember(&pending, SIGXFSZ) ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(fs::file_size(path), 100u);
+}
+
+// A pipe's reader may go away, and the signal of a write that nobody reads would end the process.
+TEST_F(Observe, APipeIsNotTraced) {
+  const std::string path = directory_ + "/pipe";
+  ASSERT_EQ(mkfifo(path.c_str(), S_IRUSR | S_IWUSR), 0);
+  const FileDescriptor reader = open_file(AT_FDCWD, path, O_RDONLY);
+  ASSERT_TRUE(reader.valid());
+  std::vector<std::string> log;
+  const Logger logger(LogLevel::kWarning, [&](LogLevel, const std::string& m) { log.push_back(m); });
+  EXPECT_FALSE(Trace(path, logger).enabled());
+  EXPECT_THAT(log, testing::ElementsAre("nothing is traced: " + path + ": it is no regular file"));
 }
 
 TEST_F(Observe, FilesThatCannotBeWrittenAreWarnings) {

@@ -3,10 +3,13 @@
 #include <elf.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
@@ -159,6 +162,26 @@ TEST_F(PerfMapTest, ALinkIsNotFollowed) {
   EXPECT_THAT(warnings_,
               testing::ElementsAre(testing::StartsWith("perf gets no names of kernels: " + directory_),
                                    testing::EndsWith("it is no file of this user alone")));
+}
+
+// The signal of a write past the limit must not end the process.
+TEST_F(PerfMapTest, AFileSizeLimitIsAWarning) {
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    const rlimit limit = {10, 10};
+    if (setrlimit(RLIMIT_FSIZE, &limit) != 0) _exit(1);
+    const PerfMap names = map();
+    for (int i = 0; i < 2; ++i) names.add({{0x1000, 16, "a_kernel"}});  // up to the limit, then past it
+    sigset_t pending;
+    sigpending(&pending);
+    const std::string prefix = "perf gets no names of kernels: " + path_of(getpid()) + ": ";
+    const std::vector<std::string> expected = {prefix + "no room", prefix + std::strerror(EFBIG)};
+    _exit(warnings_ == expected && !sigismember(&pending, SIGXFSZ) ? 0 : 1);
+  }
+  int status = -1;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
 }
 
 TEST_F(PerfMapTest, ADirectoryThatIsNotThereIsAWarning) {
