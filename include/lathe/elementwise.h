@@ -32,8 +32,9 @@ LATHE_API void lathe_program_destroy(lathe_program* program);
  *   (none)     ROW_MAJOR      one; leading_dimension must be 0
  * With b in the dims the next of the batch is batch_stride elements on (0: the same); without, batch_stride must be 0.
  * dtypes are the program's (INVALID_ARGUMENT otherwise): f32, f16, bf16, i8, i32, i64. D: ROW_MAJOR, M by N.
- * f16 and bf16 operations are rounded one by one, as MLIR says; exp, erf and tanh are good to a few units of f32's last
- * place; integers wrap. M, N, batch in [0, 2^31 - 1]; any 0 does nothing. One kernel serves all of them.
+ * f16 and bf16 operations are rounded one by one, as MLIR says (integers become bf16 by way of f32); exp, erf and tanh are
+ * good to a few units of f32's last place; integers wrap. M, N, batch in [0, 2^31 - 1]; any 0 does nothing. One kernel
+ * serves all of them.
  *
  * D may be exactly an input of dims mn or bmn (same data, dtype, leading dimension, batch stride). Any other D that meets
  * an input, and a D whose rows overlap, is INVALID_ARGUMENT, as of lathe_matmul. Under LATHE_MISS_FALLBACK a miss blocks:

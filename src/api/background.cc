@@ -29,75 +29,70 @@ BackgroundCompiler::BackgroundCompiler(const Logger& logger, size_t most_waiting
   if (sched_getaffinity(0, sizeof(processors_), &processors_) != 0) CPU_ZERO(&processors_);
 }
 
-BackgroundCompiler::~BackgroundCompiler() {
-  if (!thread_.is_of_parent()) {
-    const std::lock_guard<std::mutex> lock(thread_.mutex);
-    waiting_.clear();
-  }
-  thread_.end();
-}
-
 Submitted BackgroundCompiler::submit(lathe_device& device, const DispatchKey& key, JobKind kind) {
-  if (thread_.is_of_parent()) return Submitted::kRefused;
+  Queue& queue = queue_.get();
   const Job job = {&device, key, kind};
   {
-    const std::lock_guard<std::mutex> lock(thread_.mutex);
-    if (submitted_.count(job) != 0) {
-      const auto waits = waiting_.find(job);
-      if (waits != waiting_.end()) ++waits->second.asked;
+    const std::lock_guard<std::mutex> lock(queue.thread.mutex);
+    if (queue.submitted.count(job) != 0) {
+      const auto waits = queue.waiting.find(job);
+      if (waits != queue.waiting.end()) ++waits->second.asked;
       return Submitted::kBefore;
     }
-    if (waiting_.size() >= most_waiting_ || !thread_.start([this] { work(); })) return Submitted::kRefused;
-    waiting_[job].order = arrivals_++;
-    submitted_.insert(job);
+    if (queue.waiting.size() >= most_waiting_ || !queue.thread.start([this, &queue] { work(queue); }))
+      return Submitted::kRefused;
+    queue.waiting[job].order = queue.arrivals++;
+    queue.submitted.insert(job);
   }
-  thread_.changed.notify_all();
+  queue.thread.changed.notify_all();
   return Submitted::kNew;
 }
 
 size_t BackgroundCompiler::waiting() const {
-  if (thread_.is_of_parent()) return 0;
-  const std::lock_guard<std::mutex> lock(thread_.mutex);
-  return waiting_.size();
+  const Queue* queue = queue_.find();
+  if (queue == nullptr) return 0;
+  const std::lock_guard<std::mutex> lock(queue->thread.mutex);
+  return queue->waiting.size();
 }
 
 // A look at all that waits takes microseconds, the kernel that is made then tens of milliseconds.
-BackgroundCompiler::Job BackgroundCompiler::take_next() {
-  auto next = waiting_.begin();
-  for (auto it = waiting_.begin(); it != waiting_.end(); ++it) {
+BackgroundCompiler::Job BackgroundCompiler::take_next(Queue& queue) {
+  auto next = queue.waiting.begin();
+  for (auto it = queue.waiting.begin(); it != queue.waiting.end(); ++it) {
     const Wait &a = it->second, &b = next->second;
     if (a.asked > b.asked || (a.asked == b.asked && a.order < b.order)) next = it;
   }
   const Job job = next->first;
-  waiting_.erase(next);
+  queue.waiting.erase(next);
   return job;
 }
 
 void BackgroundCompiler::forget(const lathe_device& device) {
-  if (thread_.is_of_parent()) return;
-  std::unique_lock<std::mutex> lock(thread_.mutex);
+  Queue* queue = queue_.find();
+  if (queue == nullptr) return;
+  std::unique_lock<std::mutex> lock(queue->thread.mutex);
   const auto of_device = [&](const Job& job) { return job.device == &device; };
-  for (auto it = waiting_.begin(); it != waiting_.end();)
-    it = of_device(it->first) ? waiting_.erase(it) : std::next(it);
-  thread_.changed.wait(lock, [&] { return busy_ != &device; });
-  for (auto it = submitted_.begin(); it != submitted_.end();)
-    it = of_device(*it) ? submitted_.erase(it) : std::next(it);
+  for (auto it = queue->waiting.begin(); it != queue->waiting.end();)
+    it = of_device(it->first) ? queue->waiting.erase(it) : std::next(it);
+  queue->thread.changed.wait(lock, [&] { return queue->busy != &device; });
+  for (auto it = queue->submitted.begin(); it != queue->submitted.end();)
+    it = of_device(*it) ? queue->submitted.erase(it) : std::next(it);
 }
 
-void BackgroundCompiler::work() noexcept {
+void BackgroundCompiler::work(Queue& queue) noexcept {
   sched_setaffinity(0, sizeof(processors_), &processors_);
   take_low_priority();
-  std::unique_lock<std::mutex> lock(thread_.mutex);
+  std::unique_lock<std::mutex> lock(queue.thread.mutex);
   for (;;) {
-    thread_.changed.wait(lock, [this] { return thread_.stops || !waiting_.empty(); });
-    if (thread_.stops) return;
-    const Job job = take_next();
-    busy_ = job.device;
+    queue.thread.changed.wait(lock, [&] { return queue.thread.stops || !queue.waiting.empty(); });
+    if (queue.thread.stops) return;
+    const Job job = take_next(queue);
+    queue.busy = job.device;
     lock.unlock();
     run(job);
     lock.lock();
-    busy_ = nullptr;
-    thread_.changed.notify_all();
+    queue.busy = nullptr;
+    queue.thread.changed.notify_all();
   }
 }
 

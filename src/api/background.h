@@ -1,5 +1,5 @@
-// Kernels that are compiled behind the callers' backs: one queue and one thread a context, started by the
-// first job.
+// Kernels that are compiled behind the callers' backs: one queue and one thread a context and process,
+// started by the first job.
 #pragma once
 
 #include <sched.h>
@@ -10,6 +10,7 @@
 #include "api/dispatch_table.h"
 #include "base/log.h"
 #include "base/own_thread.h"
+#include "base/per_process.h"
 
 struct lathe_device;
 
@@ -30,12 +31,11 @@ enum class JobKind { kPrepare, kRefresh };
 // Thread-safe. Of what waits the class that was asked for most often is made first, of equals the oldest. The
 // thread is niced, compiles at SCHED_IDLE, takes no signal and runs on the processors of the thread that made
 // this, not of the one that missed first; what it prepares goes into its device's dispatch table, whose
-// readers take no lock.
+// readers take no lock. A child of a fork begins with an empty queue: what waits is its parent's.
 class BackgroundCompiler {
  public:
   BackgroundCompiler(const Logger& logger, size_t most_waiting);
-  // Drops what waits and lets the job under way end. No device may be left that could submit.
-  ~BackgroundCompiler();
+  // Its end drops what waits and lets the job under way end. No device may be left that could submit.
 
   Submitted submit(lathe_device& device, const DispatchKey& key, JobKind kind = JobKind::kPrepare);
   size_t waiting() const;
@@ -60,19 +60,24 @@ class BackgroundCompiler {
     uint64_t order = 0;  // of arrival
   };
 
-  Job take_next();  // under the thread's mutex; something waits
-  void work() noexcept;
+  // Of one process.
+  struct Queue {
+    std::unordered_map<Job, Wait, JobHash> waiting;  // under the thread's mutex, as all that follows
+    uint64_t arrivals = 0;
+    std::unordered_set<Job, JobHash> submitted;  // ever, of devices that are open
+    const lathe_device* busy = nullptr;          // of the job under way
+    OwnThread thread;                            // last: it ends before what it uses
+  };
+
+  static Job take_next(Queue& queue);  // under the thread's mutex; something waits
+  void work(Queue& queue) noexcept;
   void run(const Job& job) noexcept;
   void prepare_or_refresh(const Job& job);
 
   const Logger& logger_;
   const size_t most_waiting_;
-  cpu_set_t processors_;                            // none: not known
-  std::unordered_map<Job, Wait, JobHash> waiting_;  // under the thread's mutex, as all that follows
-  uint64_t arrivals_ = 0;
-  std::unordered_set<Job, JobHash> submitted_;  // ever, of devices that are open
-  const lathe_device* busy_ = nullptr;          // of the job under way
-  OwnThread thread_;
+  cpu_set_t processors_;  // none: not known
+  mutable PerProcess<Queue> queue_;
 };
 
 }  // namespace lathe

@@ -328,7 +328,14 @@ absl::StatusOr<std::unique_ptr<LoadedKernel>> load_artifact(lathe_device& device
 
 absl::StatusOr<CacheResult> get_artifact(lathe_device& device, const ProblemClass& problem,
                                          const Choice& choice, const Making& making) {
-  return device.context.cache->get_or_create(
+  ArtifactCache& cache = *device.context.cache;
+  if (!making.may_compile) {
+    absl::StatusOr<CacheResult> found = cache.get(choice.key);
+    if (!absl::IsNotFound(found.status())) return found;
+    if (making.before_compile != nullptr) LATHE_RETURN_IF_ERROR(making.before_compile());
+    return absl::NotFoundError("no store has its kernel, and nothing is to be compiled");
+  }
+  return cache.get_or_create(
       choice.key, [&] { return compile(device, problem, choice, making.urgency); }, making.before_compile,
       making.urgency);
 }

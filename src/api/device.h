@@ -123,7 +123,8 @@ std::string describe_class(const lathe_device& device, const ProblemClass& c);
 // How what no store has is made.
 using BeforeCompile = ArtifactCache::BeforeWait;
 struct Making {
-  // False: an artifact of the stores that the device refuses is not made again.
+  // False: kNotFound in the compiler's place, and an artifact of the stores that the device refuses is not
+  // made again.
   bool may_compile = true;
   // Where it is given: asked when no store has it, before anybody's compile is waited for; its error comes in
   // the compiler's place.
@@ -132,7 +133,7 @@ struct Making {
   Urgency urgency = Urgency::kNow;
 };
 
-// From memory, disk or the compiler: counted, timed, subject to nothing. Needs no driver.
+// From memory, disk or the compiler: counted, timed. Needs no driver.
 absl::StatusOr<CacheResult> get_artifact(lathe_device& device, const ProblemClass& problem,
                                          const Choice& choice, const Making& making = {});
 

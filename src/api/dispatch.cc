@@ -93,7 +93,7 @@ absl::StatusOr<const DispatchEntry*> fall_back(lathe_device& device, const Reque
   if (!capturing.ok()) return with_request(capturing.status(), device, request);
   note_miss(device, request, *capturing);
   if (!*capturing) {
-    const bool falls_back = request.miss_policy == MissPolicy::kFallback && may_fall_back(request);
+    const bool falls_back = request.miss_policy == MissPolicy::kFallback && may_fall_back(device, request);
     return falls_back ? fall_back(device, request) : prepare(device, request);
   }
   report_miss(device, request, Trace::Clock::now(), "", "refused in a capture");
@@ -120,15 +120,11 @@ absl::Status launch(lathe_device& device, const Launch& launch, const Slice* sli
   return device.driver->launch(launch);
 }
 
-// What a generic kernel's launch says beyond its own class's. The caller's workspace was sized for the
-// latter.
-[[gnu::noinline, gnu::cold]] void prepare_generic(const lathe_device& device, Request& request, Launch* l) {
+// What a generic kernel's launch says beyond its own class's.
+[[gnu::noinline, gnu::cold]] void prepare_generic(const lathe_device& device, const DispatchEntry& entry,
+                                                  Request& request) {
   request.args.form = form_of(request.key.problem);
-  const size_t needed = device.driver->workspace_bytes(*l->kernel, l->config, device.driver->workers());
-  if (l->workspace_bytes / (l->workspace_is_zeroed ? 2 : 1) < needed) {
-    l->workspace = nullptr;
-    l->workspace_bytes = 0;
-  }
+  leave_small_workspace(device, entry, request);
 }
 
 absl::Status run(lathe_device& device, Request& request) {
@@ -154,6 +150,7 @@ absl::Status run(lathe_device& device, Request& request) {
   }
   request.key = *own;
   LATHE_ASSIGN_OR_RETURN(const DispatchEntry* instead, find_or_prepare(device, request, Purpose::kRun));
+  leave_small_workspace(device, *instead, request);
   return launch_request(device, *instead, request, nullptr);
 }
 
@@ -175,6 +172,14 @@ absl::StatusOr<const DispatchEntry*> find_or_prepare(lathe_device& device, const
   return prepare(device, request);
 }
 
+void leave_small_workspace(const lathe_device& device, const DispatchEntry& entry, Request& request) {
+  const LaunchConfig config = launch_config_for(entry, request);
+  const size_t needed = device.driver->workspace_bytes(*entry.kernel, config, device.driver->workers());
+  if (request.workspace_bytes / (request.workspace_is_zeroed ? 2 : 1) >= needed) return;
+  request.workspace = nullptr;
+  request.workspace_bytes = 0;
+}
+
 absl::Status run_without_kernel(const Request& request) {
   if (!request.nothing_to_do) run_empty_product(request.key.problem, request.args);
   return absl::OkStatus();
@@ -182,6 +187,7 @@ absl::Status run_without_kernel(const Request& request) {
 
 absl::Status launch_request(lathe_device& device, const DispatchEntry& entry, Request& request,
                             const Slice* slice) {
+  if (__builtin_expect(entry.key.problem.generic != 0, 0)) prepare_generic(device, entry, request);
   Launch l;
   l.kernel = entry.kernel;
   l.problem = &request.key.problem;
@@ -193,7 +199,6 @@ absl::Status launch_request(lathe_device& device, const DispatchEntry& entry, Re
   l.workspace_bytes = request.workspace_bytes;
   l.workspace_is_zeroed = request.workspace_is_zeroed;
   l.zero_product = request.zero_product;
-  if (__builtin_expect(entry.key.problem.generic != 0, 0)) prepare_generic(device, request, &l);
   request.args.splits = l.config.splits;
   request.args.k_chunk = l.config.k_chunk;
   absl::Status status = launch(device, l, slice);

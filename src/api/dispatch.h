@@ -16,6 +16,10 @@ absl::Status run_without_kernel(const Request& request);
 
 LaunchConfig launch_config_for(const DispatchEntry& entry, const Request& request);
 
+// For a kernel in another's place, whose size the caller's workspace has: what is too small for this one is
+// not used, and the device's own is.
+void leave_small_workspace(const lathe_device& device, const DispatchEntry& entry, Request& request);
+
 // Completes the request's arguments for `entry` and launches. `slice` null: the whole launch.
 absl::Status launch_request(lathe_device& device, const DispatchEntry& entry, Request& request,
                             const Slice* slice);

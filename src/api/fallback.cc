@@ -103,9 +103,10 @@ absl::StatusOr<const Bundle*> FallbackBundle::open() {
   return bundle->release();
 }
 
-bool may_fall_back(const Request& request) {
+bool may_fall_back(const lathe_device& device, const Request& request) {
   return may_fall_back(request.key.problem) && request.key.split_k == 0 && request.key.candidate == 0 &&
-         request.key.external == ExternalUse::kDefault;
+         request.key.external == ExternalUse::kDefault &&
+         external_choice(device, request.key).use != ExternalUse::kRequire;
 }
 
 absl::StatusOr<const DispatchEntry*> find_generic(lathe_device& device, const Request& request) {

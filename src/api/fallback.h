@@ -34,8 +34,9 @@ class FallbackBundle {
 };
 
 // Whether a miss of this request may run on a generic kernel. Not where its determinism asks for the class's
-// own numeric recipe, nor where the caller forces a plan: such a miss blocks.
-bool may_fall_back(const Request& request);
+// own numeric recipe, nor where the caller forces a plan or the context requires an external library: such a
+// miss blocks.
+bool may_fall_back(const lathe_device& device, const Request& request);
 
 // The generic kernel that serves the request, loaded at the first call for it: neither the oracle nor the
 // compiler is asked, and nobody's compilation is waited for. kNotFound: none serves it; kUnavailable: the

@@ -146,6 +146,7 @@ absl::Status run_plan(const lathe_plan& plan, Request& request, const Slice* sli
     key.problem = request.key.problem;
     request.key = key;
     LATHE_ASSIGN_OR_RETURN(entry, find_or_prepare(plan.device, request, Purpose::kRun));
+    if (slice == nullptr) leave_small_workspace(plan.device, *entry, request);
   } else {
     plan.device.context.counters.dispatch_hits.add();
   }

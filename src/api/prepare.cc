@@ -49,15 +49,6 @@ std::optional<Recorded> find_recorded(const lathe_device& device, const Dispatch
 
 absl::StatusOr<PreparedClass> prepare_choice(lathe_device& device, const DispatchKey& key,
                                              const Choice& choice, const Making& making) {
-  if (!making.may_compile && (device.driver == nullptr || device.kernels.find(choice.key) == nullptr)) {
-    // What is found is in memory then, where what follows finds it.
-    const absl::Status found = device.context.cache->get(choice.key).status();
-    if (absl::IsNotFound(found) && making.before_compile != nullptr)
-      LATHE_RETURN_IF_ERROR(making.before_compile());
-    if (absl::IsNotFound(found))
-      return absl::NotFoundError("no store has its kernel, and nothing is to be compiled");
-    LATHE_RETURN_IF_ERROR(found);
-  }
   PreparedClass prepared = {nullptr, CacheOutcome::kMemoryHit, choice.plan().config.kernel};
   if (device.driver == nullptr) {
     LATHE_ASSIGN_OR_RETURN(const CacheResult result, get_artifact(device, key.problem, choice, making));

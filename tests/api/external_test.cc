@@ -89,6 +89,21 @@ TEST(ExternalRequest, ALibraryThatFailsIsNoFailureUnlessRequired) {
   EXPECT_EQ(prefer.run(fake), LATHE_INTERNAL);
 }
 
+// Its plan needs none of Lathe's scratch.
+TEST(ExternalRequest, AWorkspaceThatTheLibrarysPlanNeedsServesLathesKernelOrIsLeft) {
+  FakeDevice fake;
+  fake.driver->external_launch_error = absl::UnavailableError("status 13");
+  Asked prefer(LATHE_EXTERNAL_PREFER);
+  alignas(64) static char memory[64];
+  lathe_workspace workspace = LATHE_WORKSPACE_INIT;
+  workspace.data = memory;
+  workspace.bytes = sizeof(memory);
+  prefer.external.next = reinterpret_cast<const lathe_chain*>(&workspace);
+  EXPECT_EQ(prefer.run(fake), LATHE_OK) << lathe_last_error();
+  EXPECT_EQ(fake.driver->launches.load(), 2);
+  EXPECT_EQ(fake.driver->last.workspace, nullptr) << "it needs more than 64 bytes";
+}
+
 TEST(ExternalRequest, TheChainIsChecked) {
   FakeDevice fake;
   Asked bad(LATHE_EXTERNAL_PREFER);

@@ -107,8 +107,10 @@ struct FakeDevice {
   explicit FakeDevice(const std::string& compiler = fake_compiler(),
                       MissPolicy miss_policy = MissPolicy::kBlock,
                       const std::string& facts_name = "ryzen-7-5800u.json",
-                      const std::string& fallback_bundle = "", size_t most_waiting = 1024) {
+                      const std::string& fallback_bundle = "", size_t most_waiting = 1024,
+                      ExternalChoice external = {}) {
     ContextOptions options;
+    options.external = external;
     options.most_waiting = most_waiting;
     options.compiler_library = compiler;
     options.miss_policy = miss_policy;

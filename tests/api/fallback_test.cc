@@ -160,6 +160,16 @@ TEST_F(Fallback, ForcedPlansAndPlansBlock) {
   EXPECT_EQ(fake->statistics().fallback_runs, 0u);
 }
 
+TEST_F(Fallback, AContextThatRequiresALibraryBlocks) {
+  FakeDevice fake(fake_compiler(), MissPolicy::kFallback, "ryzen-7-5800u.json", path_, 1024,
+                  {ExternalUse::kRequire, ExternalId::kOpenBlas});
+  fake.driver->absent_openblas = "no such file";
+  MatmulRequest m(7, 40, 33);
+  EXPECT_EQ(run(fake, m), LATHE_UNSUPPORTED);
+  EXPECT_TRUE(error_says("no such file")) << lathe_last_error();
+  EXPECT_EQ(fake.statistics().fallback_runs, 0u);
+}
+
 TEST_F(Fallback, WithoutAUsableBundleMissesBlockAndAWarningSaysSoOnce) {
   std::string damaged = generic_bundle_bytes();
   damaged.back() ^= 1;  // of the last target's payload, which all its kernels and its backend's share
@@ -318,6 +328,25 @@ TEST_F(Fallback, AForkedChildEndsItsCopyOfTheContext) {
     ASSERT_EQ(waitpid(child, &status, 0), child);
     EXPECT_EQ(status, 0);
   }
+}
+
+TEST_F(Fallback, AForkedChildCompilesInABackgroundOfItsOwn) {
+  auto fake = open();
+  MatmulRequest m(7, 40, 33), other(7, 48, 33);
+  wait_for_own_kernel(*fake, m);
+  const pid_t child = fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) {
+    alarm(20);
+    const bool generic_first = run(*fake, other) == LATHE_OK && ran_generic(*fake);
+    wait_for_own_kernel(*fake, other);
+    const bool refused = fake->statistics().background_refused != 0;
+    fake.reset();
+    _exit(generic_first && !refused && !HasFailure() ? 0 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
 }
 
 // Loads generic kernels at once and others when the gate opens: what is under way is what the test wants.

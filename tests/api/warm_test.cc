@@ -267,6 +267,21 @@ TEST(Warm, WithoutACompilerLoadsWhatThereIs) {
   EXPECT_EQ(fake.statistics().compiles, 2u);
 }
 
+TEST(Warm, WithoutACompilerNothingIsCompiledInALibrarysPlace) {
+  FakeDevice fake(fake_compiler(), MissPolicy::kBlock, "ryzen-7-5800u.json", "", 1024,
+                  {ExternalUse::kPrefer, ExternalId::kOpenBlas});
+  ManifestHandle manifest;
+  add_weight(manifest, 40, 2);
+  ASSERT_EQ(lathe_warmup(fake.described.get(), manifest, nullptr, nullptr), LATHE_OK) << lathe_last_error();
+  const uint64_t compiles = fake.statistics().compiles;
+  fake.driver->external_load_error = absl::UnavailableError("libopenblas.so.0 has no cblas_sgemm");
+  lathe_warmup_options options = LATHE_WARMUP_OPTIONS_INIT;
+  options.miss_policy = LATHE_MISS_ERROR;
+  EXPECT_EQ(lathe_warmup(fake.device.get(), manifest, &options, nullptr), LATHE_MISS);
+  EXPECT_THAT(lathe_last_error(), HasSubstr("no store has its kernel"));
+  EXPECT_EQ(fake.statistics().compiles, compiles);
+}
+
 TEST(Warm, AnExceptionOfTheCallbackEndsIt) {
   FakeDevice fake;
   ManifestHandle manifest;
