@@ -131,7 +131,9 @@ void PackedPricing::append_splits(const Shape& p, const CompileConfig& config,
 // five do not.
 int32_t PackedPricing::pace_of(const RegisterTile& t) const {
   if (rates_.pace_bytes_per_second == 0 || t.rows > 2 || s_.m > t.rows) return 0;
-  const double bytes = double(t.vectors) * rates_.lanes * rates_.k_per_lane * s_.b_bytes;
+  // bf16 by f32: a turn takes a pair.
+  const auto deep = std::max<int64_t>(rates_.k_per_lane, packed_word(context_.problem.b));
+  const double bytes = double(t.vectors) * rates_.lanes * double(deep) * s_.b_bytes;
   const double cycles = std::min<double>(kMostPace, bytes * rates_.clock_hz / rates_.pace_bytes_per_second);
   return static_cast<int32_t>(std::lround(cycles / kPaceHalfLinkCycles) * kPaceHalfLinkCycles);
 }
