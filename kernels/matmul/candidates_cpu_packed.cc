@@ -126,9 +126,8 @@ void PackedPricing::append_splits(const Shape& p, const CompileConfig& config,
 }
 
 // Cycles of a step that streams all of its vectors at the machine's pace (kernels/matmul/dot.h), in half
-// links. One and two rows wait for memory alone: fetched 64 lines ahead at that pace they gain (by 6144 x
-// 4096, 5120 x 2880 and 8192 x 1024 on Zen 4, M = 2: 3.6, 2.2 and 1.34 ms for 4.6, 3.4 and 1.71), four and
-// five do not.
+// links. One and two rows wait for memory alone: fetched ahead at that pace they gain (by 6144 x 4096, 5120 x
+// 2880 and 8192 x 1024 on Zen 4, M = 2: 3.6, 2.2 and 1.34 ms for 4.6, 3.4 and 1.71), four and five do not.
 int32_t PackedPricing::pace_of(const RegisterTile& t) const {
   if (rates_.pace_bytes_per_second == 0 || t.rows > 2 || s_.m > t.rows) return 0;
   // bf16 by f32: a turn takes a pair.
