@@ -327,6 +327,7 @@ struct Stream {
   bool paced = false;     // held to it
   double after = 0;       // of computing, what comes when B was read and nothing is fetched for later
   bool rows_cached = false;
+  int64_t most_columns = kMaxTileN;  // of a task
 };
 
 // Prices one row for every task width and split and appends it. `cycles(n, k)` computes n columns over k.
@@ -337,8 +338,7 @@ void append_streamed(const CandidateContext& context, const CpuRates& rates, con
   // Blocks of "outer" are read in runs of a task's columns.
   const int64_t tasks_a_worker =
       config.kernel == "outer" && config.tile_k > 0 && s.m <= 4 && rates.workers == 1 ? 1 : 4;
-  const int64_t most = config.kernel == "outer" && config.tile_k == kDeepBlock ? kDeepColumns : kMaxTileN;
-  for (int32_t columns : task_columns(rates, s, config.register_n, tasks_a_worker, most)) {
+  for (int32_t columns : task_columns(rates, s, config.register_n, tasks_a_worker, stream.most_columns)) {
     const double tiles = ceil_div(s.n, columns);
     const auto least_chunk = std::max<int64_t>(256, kStreamBytes / 4 / (columns * s.b_bytes));
     for (int32_t splits : split_options(context, s.k, tiles, rates.workers, least_chunk)) {
@@ -551,13 +551,15 @@ void enumerate_matmul_outer(const CandidateContext& context, std::vector<RankedP
     }
     if (is_small || s.m > kBlockedOuterMaxM) continue;
     config.tile_k = s.m <= 4 ? 8 : s.m <= kOuterMaxM ? 32 : kDeepBlock;
+    Stream stream;
+    if (s.m > kOuterMaxM) stream.most_columns = kDeepColumns;
     // By 4096 x 4096, 2880 x 4096 and 5120 x 2880 on Zen 4, not held and held: M = 2 2.54 and 2.48, 2.03
     // and 1.73, 2.31 and 2.41 ms, M = 4 3.11 and 2.77, 2.21 and 1.56, 2.52 and 2.58; a single row loses (2.22
     // and 2.34).
     if (s.m > 1 && s.m <= 4 && s.n >= config.register_n && b_bytes > rates.l2_bytes)
       config.pace = pace_of(rates, s, t, config.unroll_k);
     append_streamed(
-        context, rates, s, config, {}, "fma f32; K ascending",
+        context, rates, s, config, stream, "fma f32; K ascending",
         [&](double n, double k) { return cycles(n, k) + carry_cycles(rates, s, t, config.tile_k, n, k); },
         out);
     config.tile_k = config.pace = 0;

@@ -1,32 +1,21 @@
 // The families' tables: every legal row keeps the device's limits, no prediction beats the device's roofline,
-// and two predictions are worked out by hand.
+// and one is worked out by hand.
 #include "kernels/candidates.h"
 
 #include <gmock/gmock.h>
 
 #include <algorithm>
 #include <cmath>
-#include <map>
 #include <numeric>
 
-#include "core/packed.h"
 #include "kernels/matmul/candidates.h"
-#include "kernels/matmul/dot.h"
+#include "tests/kernels/candidates_fixture.h"
 #include "tests/kernels/device_files.h"
 
 namespace lathe {
 namespace {
 
 using ::testing::HasSubstr;
-
-std::vector<RankedPlan> candidates(const ProblemClass& c, const DeviceFacts& facts, int32_t workers = 1,
-                                   int32_t split_k = 0) {
-  std::vector<RankedPlan> out;
-  const CandidateContext context{c, facts, workers, split_k};
-  for (const KernelFamily& family : kernel_families())
-    if (family.op == c.op && family.backend == facts.target.backend) family.enumerate(context, &out);
-  return out;
-}
 
 std::vector<ProblemClass> sample_classes() {
   std::vector<ProblemClass> classes;
@@ -216,224 +205,6 @@ TEST(Candidates, HalfPrecisionWeightsStreamFaster) {
   };
   EXPECT_LT(best(DType::kF16), 0.75 * best(DType::kF32));
   EXPECT_GT(best(DType::kF16), 0.45 * best(DType::kF32));
-}
-
-DeviceFacts synthetic(const std::string& target, const std::map<std::string, double>& values) {
-  DeviceFacts f;
-  f.name = "synthetic";
-  f.target = parse_target(target).value();
-  for (const auto& [name, value] : values) f.facts[name] = {value, "test"};
-  return f;
-}
-
-// 1x512x1024 f32, one worker, 1 GHz, 1 GB/s: four tasks of 128 columns.
-//   a task: 16 groups of 8 columns x (64 vectors of K x 7.45 cycles + 8 sums x 5 to add their lanes) = 8268.8
-//   cycles, where 7.45 = 8 FMAs that wait for 5 cycles of latency, a tenth of 9 loads at 2 a cycle, and A's
-//   line out of L2, since A and 8 rows of B are more than L1; it reads 129 rows of 4096 bytes and writes 512:
-//   528,896 bytes, 528.896 us, and for every byte of B 600 / 4096 more for rows side by side and 4.1e-12 *
-//   1e9 for each of A's bytes, an eighth; a quarter of the 8.2688 us shows; and costs 0.2 us to start.
-TEST(Candidates, DotPredictionByHand) {
-  const DeviceFacts f = synthetic("x86-64-avx512", {{"clock_hz", 1e9},
-                                                    {"fma_units", 2},
-                                                    {"l1d_bytes", 32768},
-                                                    {"l2_bytes", 1 << 20},
-                                                    {"l3_bytes", 1 << 24},
-                                                    {"memory_bytes_per_second", 1e9},
-                                                    {"core_bytes_per_second", 1e9}});
-  ProblemClass c = matmul_class(DType::kF32, DType::kF32, 512, 1024, {1, 1});
-  c.trans_b = 1;
-  int found = 0;
-  for (const RankedPlan& r : candidates(c, f)) {
-    const CompileConfig& g = r.plan.config;
-    if (!r.rejection.empty() || g.kernel != "dot" || g.register_n != 8 || g.tile_n != 128) continue;
-    ++found;
-    const double lost = 600.0 / 4096 + 4.1e-3 / 8;
-    EXPECT_NEAR(r.plan.predicted_seconds, 4 * (528.896e-6 * (1 + lost) + 0.25 * 8.2688e-6 + 0.2e-6), 1e-12);
-  }
-  EXPECT_EQ(found, 1);
-}
-
-DeviceFacts zen4() {
-  return synthetic("x86-64-avx512bf16", {{"clock_hz", 3.55e9},
-                                         {"fma_units", 1},
-                                         {"l1d_bytes", 32 << 10},
-                                         {"l2_bytes", 1 << 20},
-                                         {"l3_bytes", 32 << 20},
-                                         {"memory_bytes_per_second", 460.8e9},
-                                         {"core_bytes_per_second", 25e9},
-                                         {"pace_bytes_per_second", 35e9}});
-}
-
-// Twice the FMAs of Zen 4, and a core that reads faster.
-DeviceFacts zen5() {
-  return synthetic("x86-64-avx512bf16", {{"clock_hz", 3.9e9},
-                                         {"fma_units", 2},
-                                         {"l1d_bytes", 48 << 10},
-                                         {"l2_bytes", 1 << 20},
-                                         {"l3_bytes", 32 << 20},
-                                         {"memory_bytes_per_second", 576e9},
-                                         {"core_bytes_per_second", 40e9}});
-}
-
-// The config of least predicted time for M rows of a Linear layer.
-CompileConfig cheapest(DType type, int64_t m, int64_t n, int64_t k, const DeviceFacts& facts = zen4()) {
-  ProblemClass c = matmul_class(type, type, n, k, {m, m});
-  c.trans_b = 1;
-  if (type == DType::kI8) c.d = DType::kI32;
-  const std::vector<RankedPlan> all = candidates(c, facts);
-  const RankedPlan* best = nullptr;
-  for (const RankedPlan& r : all)
-    if (r.rejection.empty() && (!best || r.plan.predicted_seconds < best->plan.predicted_seconds)) best = &r;
-  return best ? best->plan.config : CompileConfig();
-}
-
-// What a short row of B is costs a single row of A more than waiting for one column's sum.
-TEST(Candidates, ASingleRowReadsShortRowsOneAfterTheOther) {
-  for (const auto& [type, k] :
-       {std::pair{DType::kF32, 512}, {DType::kF32, 1024}, {DType::kBF16, 1536}, {DType::kI8, 4096}}) {
-    const CompileConfig c = cheapest(type, 1, 8192, k);
-    EXPECT_EQ(c.kernel, "dot") << name_of(type);
-    EXPECT_EQ(c.register_n, 1) << name_of(type) << " k " << k;
-  }
-  EXPECT_GT(cheapest(DType::kF32, 1, 4096, 4096).register_n, 1);
-}
-
-// 5 rows of 1024 and as much of 2 columns lie in 32 KiB, of 4 they do not.
-TEST(Candidates, FewColumnsLeaveARowsInL1) { EXPECT_EQ(cheapest(DType::kF32, 5, 8192, 1024).register_n, 2); }
-
-// What measuring all candidates found there: a core that reads slowly gains by more rows of B side by side,
-// and what L1 takes of 4 rows and 6 columns fits beside their products, while A and B fit L2.
-TEST(Candidates, FewRowsOnZen4) {
-  const auto best = [](int64_t m, int64_t n, int64_t k) { return cheapest(DType::kF32, m, n, k); };
-  EXPECT_EQ(best(1, 4096, 4096).register_n, 8);
-  EXPECT_EQ(best(2, 4096, 4096).register_n, 8);
-  for (int64_t m : {4, 5, 8, 12}) {
-    EXPECT_EQ(best(m, 4096, 4096).kernel, "dot") << m;
-    EXPECT_EQ(best(m, 4096, 4096).register_m * best(m, 4096, 4096).register_n, m == 5 ? 20 : 24) << m;
-    EXPECT_EQ(best(m, 4096, 4096).tile_k, 0) << m;
-  }
-  for (int64_t m : {1, 2, 3})
-    EXPECT_EQ(best(m, 4096, 4096).stages, static_cast<int32_t>(DotFetch::kAhead)) << m;
-  EXPECT_EQ(best(4, 4096, 14336).stages,
-            static_cast<int32_t>(DotFetch::kAhead));  // L2 would lose what is next
-  for (int64_t m : {4, 8, 12})
-    EXPECT_EQ(best(m, 4096, 4096).stages, static_cast<int32_t>(DotFetch::kNext)) << m;
-  EXPECT_EQ(best(6, 4096, 4096).register_m, 6);
-  EXPECT_GT(best(8, 2048, 14336).tile_k, 0);
-  EXPECT_EQ(best(8, 8192, 1024).register_m, 8);
-  for (int64_t m : {16, 32, 64}) {
-    EXPECT_EQ(best(m, 4096, 4096).kernel, "direct") << m;
-    EXPECT_EQ(best(m, 4096, 4096).tile_k, 65536 / m) << m;  // a quarter of L2
-  }
-}
-
-// K by N, rows of A a multiple of 4 KiB apart: more of them than a set of L1 has ways cost what L2 does.
-TEST(Candidates, RowsInOneSetOfL1AreNotTakenManyAtOnce) {
-  const auto best = [](int64_t k, int32_t rows, int32_t columns) {
-    double seconds = 1;
-    for (const RankedPlan& r :
-         candidates(matmul_class(DType::kF32, DType::kF32, 4096, k, {16, 16}), zen4())) {
-      const CompileConfig& c = r.plan.config;
-      if (r.rejection.empty() && c.kernel == "outer" && c.register_m == rows && c.register_n == columns)
-        seconds = std::min(seconds, r.plan.predicted_seconds);
-    }
-    EXPECT_LT(seconds, 1) << rows;
-    return seconds;
-  };
-  EXPECT_GT(best(4096, 16, 16), 1.5 * best(4096, 8, 48));
-  EXPECT_LT(best(4112, 16, 16), 1.1 * best(4112, 8, 48));
-}
-
-// Loops that would outrun memory are held to its rate, in whole links of a chain: those that the arithmetic
-// or a weight in blocks holds longer are not, nor is any where no rate is known.
-TEST(Candidates, LoopsOverMemoryAreHeldToItsRate) {
-  const DeviceFacts held = zen4();
-  DeviceFacts free = held;
-  free.facts.erase("pace_bytes_per_second");
-  for (int64_t m : {1, 2, 3, 4, 5}) {
-    const CompileConfig c = cheapest(DType::kF32, m, 6144, 4096, held);
-    EXPECT_GT(c.pace, 0) << m;
-    EXPECT_EQ(c.pace % kPaceLinkCycles, 0) << m;
-    // Of the columns' lines, one each, at 3.55 GHz / 35 GB/s a byte.
-    EXPECT_NEAR(c.pace, c.unroll_k * c.register_n * 64 * 3.55 / 35, kPaceLinkCycles) << m;
-    EXPECT_EQ(cheapest(DType::kF32, m, 6144, 4096, free).pace, 0) << m;
-  }
-  EXPECT_EQ(cheapest(DType::kF32, 16, 6144, 4096, held).pace, 0);
-  // A row of an odd number of lines goes line by line, in half a link more.
-  const CompileConfig even = cheapest(DType::kI8, 1, 5120, 2944, held);
-  const CompileConfig odd = cheapest(DType::kI8, 1, 5120, 2880, held);
-  for (const CompileConfig& c : {even, odd}) EXPECT_EQ(c.register_n, 1);
-  EXPECT_EQ(even.unroll_k, 2);
-  EXPECT_EQ(even.pace, 12);
-  EXPECT_EQ(odd.unroll_k, 1);
-  EXPECT_EQ(odd.pace, 6);
-  EXPECT_EQ(cheapest(DType::kI8, 1, 5120, 2880, free).unroll_k, 2);
-  // A rate that no request could carry is as good as the slowest that one can.
-  DeviceFacts slow = held;
-  slow.facts["pace_bytes_per_second"].value = 1e6;
-  ProblemClass streamed = matmul_class(DType::kF32, DType::kF32, 4096, 4096, {1, 1});
-  streamed.trans_b = 1;
-  for (const int16_t packed : {kNotPacked, kColumns16}) {
-    streamed.packed_b = packed;
-    for (const RankedPlan& r : candidates(streamed, slow)) EXPECT_LE(r.plan.config.pace, kMostPace);
-  }
-  ProblemClass blocks = matmul_class(DType::kF32, DType::kF32, 4096, 4096, {1, 1});
-  blocks.trans_b = 1;
-  blocks.b = DType::kQ4_0;
-  int found = 0;
-  for (const RankedPlan& r : candidates(blocks, held)) {
-    if (!r.rejection.empty()) continue;
-    EXPECT_EQ(r.plan.config.pace, 0);
-    ++found;
-  }
-  EXPECT_GT(found, 0);
-}
-
-// Few columns: the rows of A, of which there are more, are streamed.
-TEST(Candidates, NarrowWeightsAreMultipliedTurned) {
-  for (int64_t n : {8, 17}) {
-    const CompileConfig c = cheapest(DType::kF32, 512, n, 4096);
-    EXPECT_EQ(c.kernel, "dot_t") << n;
-    EXPECT_EQ(c.pace, 0) << "A comes from caches";
-  }
-  EXPECT_NE(cheapest(DType::kF32, 8, 17, 4096).kernel, "dot_t");
-}
-
-// What measuring all candidates found there: rows of A from L2 are in B's way from 7 rows of 4096 on, few
-// rows of B do better with what comes next in L2, padding 8 rows to 16 costs what one pass over B does not
-// save, seven rows of B lose lines of L1, and 8 sums wait for each other.
-TEST(Candidates, FewRowsOnZen5) {
-  const auto best = [](int64_t m) { return cheapest(DType::kF32, m, 4096, 4096, zen5()); };
-  for (int64_t m : {1, 2, 3, 4, 5, 6}) {
-    EXPECT_EQ(best(m).kernel, "dot") << m;
-    EXPECT_EQ(best(m).register_m, m);
-    EXPECT_EQ(best(m).register_n, m == 3 || m == 4 ? 6 : 4) << m;
-    EXPECT_EQ(best(m).stages, static_cast<int32_t>(DotFetch::kNear)) << m;
-  }
-  for (int64_t m : {7, 8, 10, 12}) {
-    EXPECT_EQ(best(m).kernel, "dot") << m;
-    EXPECT_GT(best(m).tile_k, 0) << m;
-    EXPECT_EQ(best(m).register_m, m);
-    EXPECT_EQ(best(m).stages, static_cast<int32_t>(DotFetch::kBoth)) << m;
-  }
-  for (int64_t m : {16, 24, 32}) {
-    EXPECT_EQ(best(m).kernel, "direct") << m;
-    EXPECT_EQ(best(m).register_n, 6) << m;
-    EXPECT_LT(best(m).tile_k, 4096) << m;
-  }
-}
-
-TEST(Candidates, BlocksOfKAreAsLongAsEachOther) {
-  ProblemClass c = matmul_class(DType::kF32, DType::kF32, 8192, 1024, {5, 5});
-  c.trans_b = 1;
-  int found = 0;
-  for (const RankedPlan& r : candidates(c, zen4())) {
-    const CompileConfig& g = r.plan.config;
-    if (!r.rejection.empty() || g.kernel != "dot" || g.tile_k == 0) continue;
-    EXPECT_LT(ceil_div(1024, g.tile_k) * g.tile_k - 1024, 16 * ceil_div(1024, g.tile_k)) << g.tile_k;
-    ++found;
-  }
-  EXPECT_GT(found, 0);
 }
 
 // 64x640x1024 f32 on ten units at 1 GHz and 128 FMA lanes: one workgroup of 64x64 a unit, 8 waves, FMAs at
