@@ -1,45 +1,15 @@
 #include "contest.h"
 
-#include <dirent.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <fstream>
 #include <numeric>
 #include <random>
-#include <thread>
+
+#include "base/spinning_threads.h"
 
 namespace lathe::bench {
 namespace {
-
-// Whether a thread of this process other than the caller is running or waits for a core.
-bool others_run() {
-  DIR* tasks = opendir("/proc/self/task");
-  if (tasks == nullptr) return false;
-  const std::string self = std::to_string(gettid());
-  bool running = false;
-  while (const dirent* entry = readdir(tasks)) {
-    const std::string id = entry->d_name;
-    if (id[0] == '.' || id == self) continue;
-    std::string stat;
-    std::getline(std::ifstream("/proc/self/task/" + id + "/stat"), stat);
-    const size_t name_ends = stat.rfind(')');  // "id (name) state ..."
-    if (name_ends != std::string::npos && stat.compare(name_ends, 3, ") R") == 0) running = true;
-  }
-  closedir(tasks);
-  return running;
-}
-
-// The threads of whoever had the turn before may spin on for a while, on the cores of who comes next
-// (OpenBLAS' for 2^26 cycles): none runs any more, or waiting is given up. The seconds waited.
-double wait_for_idle_threads() {
-  const double begin = now_seconds();
-  while (others_run() && now_seconds() - begin < 0.2)
-    std::this_thread::sleep_for(std::chrono::microseconds(500));
-  return now_seconds() - begin;
-}
 
 // Calls shorter than this are made once before their turn is timed, so that their threads are awake.
 constexpr double kShortCall = 10e-3;
@@ -82,6 +52,7 @@ std::vector<Standing> run_contest(const std::vector<Entrant>& entrants, const Co
   }
   const double begin = now_seconds();
   double waited = 0;
+  SpinningThreads spinning;
   std::vector<size_t> order(entrants.size());
   std::iota(order.begin(), order.end(), size_t{0});
   std::mt19937 random(1);  // any fixed sequence
@@ -89,7 +60,7 @@ std::vector<Standing> run_contest(const std::vector<Entrant>& entrants, const Co
     if (round > options.min_rounds && now_seconds() - begin - waited > options.seconds) break;
     std::shuffle(order.begin(), order.end(), random);
     for (const size_t e : order) {
-      waited += wait_for_idle_threads();
+      waited += spinning.wait();
       if (is_short[e]) entrants[e].call();
       const double start = now_seconds();
       for (int i = 0; i < repeats[e]; ++i) entrants[e].call();

@@ -14,6 +14,7 @@
 #include "cli/payload_run.h"
 #include "cli/plan_text.h"
 #include "cli/request_flags.h"
+#include "cli/trial.h"
 #include "cli/verbs.h"
 
 namespace lathe::cli {
@@ -64,6 +65,7 @@ struct Times {
   double first = 0, median = 0, least = 0, host = 0;
 };
 absl::StatusOr<Times> time_runs(PayloadTrial* trial, const Stream& stream, int64_t repeats) {
+  wait_for_spinning_threads();
   Times times;
   absl::StatusOr<Run> first = time_run(trial, stream);
   if (!first.ok()) return first.status();

@@ -1,5 +1,6 @@
 // lathe: see devices, run and check kernels, look into plans and code, keep the cache.
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <string>
 #include <vector>
@@ -81,6 +82,9 @@ int run(const std::vector<std::string>& line) {
 }  // namespace lathe::cli
 
 int main(int argc, char** argv) {
+  // An OpenMP library's idle threads would spin on the cores of what is timed next; it reads this when it is
+  // loaded.
+  setenv("OMP_WAIT_POLICY", "passive", 0);
   try {
     return lathe::cli::run(std::vector<std::string>(argv + 1, argv + argc));
   } catch (const std::exception& e) {

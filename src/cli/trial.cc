@@ -1,5 +1,10 @@
 #include "cli/trial.h"
 
+#include <time.h>
+
+#include <chrono>
+#include <thread>
+
 namespace lathe::cli {
 
 const lathe_chain* TrialChain::with_workspace(void* data, size_t bytes) {
@@ -26,6 +31,22 @@ double total_bytes(std::initializer_list<const Operand*> operands) {
       bytes += static_cast<double>(o->elements()) * bytes_of(o->form().dtype) /
                static_cast<double>(block_elements(o->form().dtype));
   return bytes;
+}
+
+double wait_for_spinning_threads() {
+  const auto process_seconds = [] {
+    timespec now = {};
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+  };
+  constexpr double kStepSeconds = 5e-4, kIdleSeconds = 1e-4, kMostSeconds = 0.2;
+  double waited = 0;
+  for (bool idle = false; !idle && waited < kMostSeconds; waited += kStepSeconds) {
+    const double used = process_seconds();
+    std::this_thread::sleep_for(std::chrono::duration<double>(kStepSeconds));
+    idle = process_seconds() - used < kIdleSeconds;
+  }
+  return waited;
 }
 
 absl::StatusOr<CheckResult> run_checked(Trial& trial) {

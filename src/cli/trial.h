@@ -61,6 +61,10 @@ absl::Status place(lathe_device* device, const Stream& stream, const Operand& op
 // Of all that exist.
 double total_bytes(std::initializer_list<const Operand*> operands);
 
+// Threads of a library that was called before may spin for a while, on the cores of what is timed next:
+// sleeps until this process takes no more of a core, 0.2 s at most. Answers the seconds slept.
+double wait_for_spinning_threads();
+
 // reset, launch, verify, compare_bits.
 absl::StatusOr<CheckResult> run_checked(Trial& trial);
 
