@@ -2,6 +2,7 @@
 
 #include <fstream>
 #include <iterator>
+#include <stdexcept>
 
 #include "absl/strings/str_cat.h"
 
@@ -24,7 +25,12 @@ absl::StatusOr<Json> read_json_file(const std::string& path) {
   absl::StatusOr<std::string> text = read_file(path);
   if (!text.ok()) return text.status();
   try {
-    return Json::parse(*text);
+    constexpr int kMostDepth = 64;  // values are copied by recursion
+    return Json::parse(*text, [](int depth, Json::parse_event_t, Json&) {
+      if (depth > kMostDepth)
+        throw std::invalid_argument(absl::StrCat("nested more than ", kMostDepth, " levels deep"));
+      return true;
+    });
   } catch (const std::exception& e) {
     return absl::InvalidArgumentError(absl::StrCat(path, ": ", e.what()));
   }

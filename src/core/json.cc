@@ -10,11 +10,14 @@
 #include "absl/strings/str_cat.h"
 
 namespace lathe {
-absl::StatusOr<Json> parse_json(absl::string_view text, absl::string_view what) {
-  return read_json(what, [&] { return Json::parse(text.begin(), text.end()); });
-}
-
 namespace {
+
+// The JSON library copies, compares and dumps values by recursion, a stack frame a level.
+constexpr int kMostDepth = 64;
+void refuse_deep(int depth) {
+  if (depth > kMostDepth)
+    throw std::invalid_argument(absl::StrCat("nested more than ", kMostDepth, " levels deep"));
+}
 
 // Counts the lines that the parser has read.
 class LineCounter {
@@ -41,11 +44,21 @@ class LineCounter {
 
 }  // namespace
 
+absl::StatusOr<Json> parse_json(absl::string_view text, absl::string_view what) {
+  return read_json(what, [&] {
+    return Json::parse(text.begin(), text.end(), [](int depth, Json::parse_event_t, Json&) {
+      refuse_deep(depth);
+      return true;
+    });
+  });
+}
+
 absl::StatusOr<Json> parse_json_file(absl::string_view text, absl::string_view what) {
   int64_t line = 1;
   std::vector<std::set<std::string>> open;  // of each object that is open, the keys so far
   std::string twice;
-  const auto see = [&](int, Json::parse_event_t event, Json& parsed) {
+  const auto see = [&](int depth, Json::parse_event_t event, Json& parsed) {
+    refuse_deep(depth);
     if (event == Json::parse_event_t::object_start) open.emplace_back();
     if (event == Json::parse_event_t::object_end) open.pop_back();
     if (event == Json::parse_event_t::key && !open.back().insert(parsed.get<std::string>()).second &&

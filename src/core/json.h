@@ -76,7 +76,8 @@ inline lathe::Json* std::allocator<lathe::Json>::allocate(size_t count) {
 
 namespace lathe {
 
-// Throws nothing but std::bad_alloc; `what` names the text in the error.
+// Throws nothing but std::bad_alloc; `what` names the text in the error. Of any text: what is nested deeper
+// than 64 levels is refused.
 absl::StatusOr<Json> parse_json(absl::string_view text, absl::string_view what);
 // For files that people write: the same, and kInvalidArgument, "FILE:LINE: ...", where an object has a key
 // twice.

@@ -5,6 +5,8 @@
 
 #include <cmath>
 
+#include "absl/strings/str_cat.h"
+
 namespace lathe {
 namespace {
 
@@ -21,8 +23,13 @@ TEST(ParseJsonTest, HostileTextIsAnErrorOrAValueNeverACrash) {
   EXPECT_FALSE(parse_json("\"\xc3\x28\"", "x").ok());
   EXPECT_FALSE(parse_json("1 2", "x").ok());
   EXPECT_FALSE(parse_json(std::string(200000, '['), "x").ok());
-  const std::string deep = std::string(200000, '[') + std::string(200000, ']');
-  EXPECT_TRUE(parse_json(deep, "x").ok());
+  const auto nested = [](size_t depth) { return std::string(depth, '[') + std::string(depth, ']'); };
+  EXPECT_TRUE(parse_json(nested(60), "x").ok());
+  // Values so deep would overflow the stack where they are copied.
+  EXPECT_EQ(parse_json(nested(200000), "x").status().message(), "x: nested more than 64 levels deep");
+  EXPECT_EQ(parse_json_file(nested(200000), "x").status().message(), "x: nested more than 64 levels deep");
+  const std::string objects = absl::StrCat(R"({"a":)", nested(200000), "}");
+  EXPECT_FALSE(parse_json(objects, "x").ok());
 }
 
 TEST(ParseJsonTest, AFileOfPeopleHasEveryKeyOnce) {
