@@ -1,0 +1,49 @@
+"""Checks that the codegen id covers what shapes generated code: an artifact of other code must have another key.
+
+usage: codegen_sources_test.py SOURCE_ROOT SOURCE...    the sources that the id is made of
+
+Of the project's other folders, whatever those of them include that are under kernels and src/compiler, directly or not,
+is to be among them.
+"""
+import pathlib
+import re
+import sys
+
+# What shapes no code, or is in the key itself.
+APART = {
+    "base/file_size_signal", "base/own_thread", "base/small_file", "base/status",
+    "core/assembler_log", "core/assembler_search",  # of ptxas, whose version is in the key
+    "core/compiler_abi",  # has a version of its own
+    "core/json", "core/json_object", "core/key",
+}
+INCLUDE = re.compile(r'^\s*#\s*include\s*"((?:core|base)/[^"]+)"', re.M)
+
+
+def main():
+    root = pathlib.Path(sys.argv[1])
+    covered = {pathlib.Path(p).relative_to(root).as_posix() for p in sys.argv[2:]}
+    todo = [p for p in covered if p.endswith((".cc", ".h"))]
+    seen = set(todo)
+    missing = []
+    while todo:
+        source = todo.pop()
+        for header in INCLUDE.findall((root / source).read_text()):
+            stem = header[:-2]
+            if stem in APART:
+                continue
+            for path in (f"src/{header}", f"src/{stem}.cc"):
+                if path in seen or not (root / path).exists():
+                    continue
+                seen.add(path)
+                todo.append(path)
+                if path not in covered:
+                    missing.append(f"{path} (of {source})")
+    for path in sorted(missing):
+        print(f"the codegen id does not cover {path}")
+    if len(covered) < 100:
+        print(f"only {len(covered)} sources: were any given?")
+        return 1
+    return 1 if missing else 0
+
+
+sys.exit(main())
