@@ -61,6 +61,8 @@ absl::Status Compiler::answer(absl::string_view request, Output* out, absl::Stat
   if (out->exception) std::rethrow_exception(out->exception);
   if (!failed.ok()) return failed.status();
   if (*failed == 0) return absl::OkStatus();
+  if (*failed == LATHE_COMPILER_OUT_OF_MEMORY)
+    return absl::ResourceExhaustedError("the host has too little memory for the compiler");
   out->refused = true;
   return absl::Status(refused, out->error.empty() ? "the compiler failed without a message" : out->error);
 }

@@ -212,7 +212,8 @@ absl::StatusOr<ExternalChoice> external(const lathe_context_options& options,
   return text == nullptr ? ExternalChoice() : parse_external(text);
 }
 
-// PATH's directories, and the toolkit's: $CUDA_HOME, else where NVIDIA's installers put it.
+// PATH's directories, and the toolkit's: $CUDA_HOME, else where NVIDIA's installers put it. Files are in
+// $TMPDIR before elsewhere.
 std::optional<AssemblerSearch> find_assemblers(const Environment& environment) {
   AssemblerSearch search;
   if (const char* ptxas = environment("LATHE_PTXAS")) {
@@ -225,6 +226,8 @@ std::optional<AssemblerSearch> find_assemblers(const Environment& environment) {
   const std::string toolkit = home != nullptr ? home : "/usr/local/cuda";
   search.directories.push_back(absl::StrCat(toolkit, "/bin"));
   search.nvjitlink_directories.push_back(absl::StrCat(toolkit, "/lib64"));
+  if (const char* temporary = non_empty(environment("TMPDIR")); temporary != nullptr && *temporary == '/')
+    search.temporary.insert(search.temporary.begin(), temporary);
   return search;
 }
 

@@ -74,7 +74,7 @@ std::string version_in(absl::string_view words) {
 
 absl::StatusOr<AssembledPtx> run_ptxas(const std::string& ptxas, const std::string& ptx,
                                        absl::string_view arch, const AssemblerSearch& search) {
-  TemporaryDirectory directory;
+  const TemporaryDirectory directory(search.temporary);
   LATHE_RETURN_IF_ERROR(directory.status());
   const std::string in = directory.file("kernel.ptx"), out = directory.file("kernel.cubin");
   LATHE_RETURN_IF_ERROR(write_file(in, ptx));

@@ -1,6 +1,7 @@
 // liblathe-compiler's entry points: a request in, an artifact out (core/compiler_abi.h).
 #include <algorithm>
 #include <exception>
+#include <new>
 #include <optional>
 #include <string>
 
@@ -257,10 +258,13 @@ struct FatalError : std::exception {
   std::string text;
 };
 void throw_fatal_error(void*, const char* reason, bool) { throw FatalError(reason); }
+// Likewise where its containers find no memory.
+void throw_bad_alloc(void*, const char*, bool) { throw std::bad_alloc(); }
 
 void initialize() {
   static const bool once = [] {
     llvm::install_fatal_error_handler(throw_fatal_error);
+    llvm::install_bad_alloc_error_handler(throw_bad_alloc);
     initialize_targets();
     register_passes();
     return true;
@@ -352,6 +356,8 @@ __attribute__((visibility("default"))) int lathe_compiler_compile(const uint8_t*
   const lathe::Answer answer(sink, user);
   try {
     return answer.answer(absl::string_view(reinterpret_cast<const char*>(request), size));
+  } catch (const std::bad_alloc&) {
+    return LATHE_COMPILER_OUT_OF_MEMORY;
   } catch (const std::exception& e) {
     return answer.refuse(e.what());
   }

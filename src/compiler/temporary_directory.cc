@@ -8,12 +8,19 @@
 #include <filesystem>
 
 #include "absl/strings/str_cat.h"
+#include "base/file_size_signal.h"
 
 namespace lathe {
 
-TemporaryDirectory::TemporaryDirectory() {
-  if (mkdtemp(path_) == nullptr)
-    status_ = absl::ErrnoToStatus(errno, absl::StrCat("no temporary directory ", path_));
+TemporaryDirectory::TemporaryDirectory(const std::vector<std::string>& parents) {
+  std::string causes;
+  for (const std::string& parent : parents) {
+    path_ = absl::StrCat(parent, "/lathe-XXXXXX");
+    if (mkdtemp(path_.data()) != nullptr) return;
+    absl::StrAppend(&causes, causes.empty() ? "" : "; ", parent, ": ",
+                    absl::ErrnoToStatus(errno, "").message());
+  }
+  status_ = absl::NotFoundError(absl::StrCat("no temporary directory (", causes, ")"));
 }
 
 TemporaryDirectory::~TemporaryDirectory() {
@@ -27,6 +34,7 @@ std::string TemporaryDirectory::file(absl::string_view name) const { return absl
 absl::Status write_file(const std::string& path, absl::string_view bytes) {
   const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (fd < 0) return absl::InternalError(absl::StrCat(path, " cannot be made"));
+  const FileSizeSignalHeld held;
   while (!bytes.empty()) {
     const ssize_t n = write(fd, bytes.data(), bytes.size());
     if (n < 0 && errno == EINTR) continue;

@@ -16,7 +16,8 @@ struct AssemblerSearch {
   std::string ptxas;
   std::vector<std::string> directories;            // PATH's, then those of the toolkits
   std::vector<std::string> nvjitlink_directories;  // of its library, after those that the loader knows
-  double timeout_seconds = 300;                    // for one kernel; 0.05 to 1 s is usual
+  std::vector<std::string> temporary = {"/tmp", "/dev/shm"};  // the first that takes its files has them
+  double timeout_seconds = 300;                               // for one kernel; 0.05 to 1 s is usual
 };
 
 Json to_json(const AssemblerSearch& s);

@@ -8,7 +8,7 @@
 extern "C" {
 #endif
 
-#define LATHE_COMPILER_ABI_VERSION 2
+#define LATHE_COMPILER_ABI_VERSION 3
 
 /* What a sink call carries. */
 enum lathe_compiler_output {
@@ -17,6 +17,7 @@ enum lathe_compiler_output {
   LATHE_COMPILER_DUMP = 3,     /* `name` is the stage's file name */
   LATHE_COMPILER_PROGRAM = 4   /* JSON, as compiler/inspect.h says */
 };
+#define LATHE_COMPILER_OUT_OF_MEMORY 2
 typedef void (*lathe_compiler_sink)(void* user, int output, const char* name, const uint8_t* data,
                                     size_t size);
 
@@ -35,8 +36,9 @@ typedef const char* (*lathe_compiler_codegen_id_fn)(void); /* lathe_compiler_cod
  * parameters those that it does not use, each with what to say where no other pipeline does. A request
  * {"inspect":
  * {"name", "text"}} is of a payload, and answered by one LATHE_COMPILER_PROGRAM. Returns 0 after exactly one
- * LATHE_COMPILER_ARTIFACT or LATHE_COMPILER_PROGRAM, or nonzero after exactly one LATHE_COMPILER_ERROR.
- * Thread-safe; never throws, never exits. */
+ * LATHE_COMPILER_ARTIFACT or LATHE_COMPILER_PROGRAM, LATHE_COMPILER_OUT_OF_MEMORY where the host has too
+ * little for it, or another value after exactly one LATHE_COMPILER_ERROR. Thread-safe; never throws, never
+ * exits. */
 typedef int (*lathe_compiler_compile_fn)(const uint8_t* request, size_t request_size,
                                          lathe_compiler_sink sink, void* user); /* lathe_compiler_compile */
 

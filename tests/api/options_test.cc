@@ -195,9 +195,14 @@ TEST(Options, SaysWhereAssemblersMayBe) {
   EXPECT_EQ(bare.ptxas, "");
   EXPECT_EQ(bare.directories, std::vector<std::string>{"/usr/local/cuda/bin"});
   EXPECT_EQ(bare.nvjitlink_directories, std::vector<std::string>{"/usr/local/cuda/lib64"});
+  EXPECT_EQ(bare.temporary, (std::vector<std::string>{"/tmp", "/dev/shm"}));
   const AssemblerSearch full =
-      read(nullptr, {{"PATH", "/a:/b::"}, {"CUDA_HOME", "/cuda"}, {"LATHE_PTXAS", "/mine"}})
+      read(nullptr,
+           {{"PATH", "/a:/b::"}, {"CUDA_HOME", "/cuda"}, {"LATHE_PTXAS", "/mine"}, {"TMPDIR", "/big"}})
           ->assembler.value();
+  EXPECT_EQ(full.temporary, (std::vector<std::string>{"/big", "/tmp", "/dev/shm"}));
+  EXPECT_EQ(read(nullptr, {{"TMPDIR", "here"}})->assembler->temporary, bare.temporary)
+      << "a relative one would depend on where the process stands";
   EXPECT_EQ(full.ptxas, "/mine");
   EXPECT_EQ(full.directories, (std::vector<std::string>{"/a", "/b", "/cuda/bin"}));
   EXPECT_EQ(full.nvjitlink_directories, std::vector<std::string>{"/cuda/lib64"});

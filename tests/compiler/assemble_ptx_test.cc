@@ -21,6 +21,7 @@ namespace lathe {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
@@ -100,6 +101,17 @@ TEST_F(AssemblePtx, TakesTheCubinAndTheNumbers) {
   EXPECT_EQ(k.spill_bytes, 0);
   EXPECT_EQ(to_json(*assembled)["kernels"]["k"],
             Json({{"registers", 40}, {"shared_bytes", 512}, {"stack_bytes", 0}, {"spill_bytes", 0}}));
+}
+
+TEST_F(AssemblePtx, TakesTheFirstDirectoryForItsFilesThatHasRoom) {
+  AssemblerSearch s = search({"works"});
+  s.temporary.insert(s.temporary.begin(), "/nonexistent");
+  EXPECT_TRUE(assemble_ptx(ptx(), "sm_90a", s).ok());
+  s.temporary = {"/nonexistent", "/proc"};
+  const auto without = assemble_ptx(ptx(), "sm_90a", s);
+  ASSERT_TRUE(without.ok()) << "nvJitLink or the driver may assemble it: " << without.status();
+  EXPECT_NE(without->assembler, "ptxas 9.8.7");
+  EXPECT_THAT(without->log.messages, Contains(StartsWith("no temporary directory (/nonexistent: ")));
 }
 
 TEST_F(AssemblePtx, KeepsWhatSpeaksAgainstAKernel) {
