@@ -376,7 +376,8 @@ LATHE_API lathe_status lathe_plan_run_matmul_argmax(lathe_plan* plan, lathe_stre
  *    "chosen_by", "candidates":[{"rank", "legal":bool, "config":{}, "splits", "predicted_seconds", "numeric_recipe"} or
  *                  {"rank", "legal":false, "config":{}, "splits", "rejection"}]}
  * Candidates that the class' tuning record measured have "measured_seconds" too. "chosen_by": "oracle", "request" (a
- * lathe_tuning), "tuning record", or "plan record" (its artifact was there, the oracle's choice's was not).
+ * lathe_tuning), "tuning record", or "plan record" (its artifact was there, the oracle's choice's was not). "found" is
+ * empty where external libraries are off: none is opened for this.
  * "legal" counts the legal candidates, which come first; "rank" (1 is the oracle's choice) is what
  * lathe_tuning.candidate takes. "launch" has "wanted_splits" alone on a described device. From "rank" to
  * "predicted_seconds" is absent when no kernel is needed (N is 0, or K is 0 on the CPU; a GPU plans that as K

@@ -28,11 +28,12 @@ Json candidate_json(const RankedPlan& ranked, size_t index, const std::optional<
 }
 
 Json external_json(const lathe_plan& plan) {
-  Json found = Json::array();
-  for (const ExternalFound& f : find_externals(plan.device))
-    found.push_back(
-        json_object("library", std::string(name_of(f.id)), "version", f.version, "absent", f.absent));
   const ExternalChoice choice = external_choice(plan.device, plan.planned.key);
+  Json found = Json::array();  // with kOff none is opened
+  if (choice.use != ExternalUse::kOff)
+    for (const ExternalFound& f : find_externals(plan.device))
+      found.push_back(
+          json_object("library", std::string(name_of(f.id)), "version", f.version, "absent", f.absent));
   return json_object("use", std::string(name_of(choice.use)), "library", std::string(name_of(choice.which)),
                      "found", std::move(found));
 }

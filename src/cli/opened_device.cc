@@ -22,11 +22,14 @@ absl::StatusOr<OpenedDevice> open(const Arguments& arguments, const std::string&
   return opened;
 }
 
-// The libraries that were looked for.
+// The libraries that are looked for where they are wanted.
 absl::StatusOr<Json> libraries_of(lathe_device* device) {
   lathe_matmul_desc desc = LATHE_MATMUL_DESC_INIT;
   desc.m = desc.n = desc.k = 64;
   desc.a.dtype = desc.b.dtype = desc.d.dtype = LATHE_F32;
+  lathe_external wanted = LATHE_EXTERNAL_INIT;
+  wanted.use = LATHE_EXTERNAL_ALLOW;
+  desc.next = reinterpret_cast<const lathe_chain*>(&wanted);
   std::vector<Text> pieces;
   if (absl::Status s = check(lathe_explain_matmul(device, &desc, collect_text, &pieces)); !s.ok()) return s;
   absl::StatusOr<Json> json = parse_json(pieces, "explain");

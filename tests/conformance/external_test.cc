@@ -58,8 +58,12 @@ class External : public testing::TestWithParam<Row> {
   void SetUp() override {
     OpenDevice off(memory_only(2));
     if (off.status() != LATHE_OK) GTEST_SKIP() << lathe_last_error();
-    std::string absent;
-    const nlohmann::json plan = explained(off.get(), GetParam(), &absent);
+    std::string absent, unknown;
+    OpenDevice allowed(options_with(LATHE_EXTERNAL_ALLOW, LATHE_EXTERNAL_ANY));
+    ASSERT_EQ(allowed.status(), LATHE_OK) << lathe_last_error();
+    explained(allowed.get(), GetParam(), &absent);
+    const nlohmann::json plan = explained(off.get(), GetParam(), &unknown);
+    EXPECT_TRUE(plan["external"]["found"].empty()) << "off, none is opened";
     if (!absent.empty()) GTEST_SKIP() << device_name() << ": " << GetParam().name << ": " << absent;
     for (const auto& c : plan["candidates"])
       if (c["config"]["external"]["library"] == GetParam().name) rejection_ = c["rejection"];
