@@ -1,5 +1,6 @@
 #include "kernels/elementwise/payload.h"
 
+#include <algorithm>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
@@ -83,7 +84,7 @@ std::string node_text(const ElementwiseProgram& p, const ElementwiseNode& node, 
     case NodeForm::kNumber: return absl::StrCat(made, " = arith.constant ", number_text(node));
     case NodeForm::kIndex: {
       // Within the tile, and then in the whole.
-      constexpr const char* kFirst[] = {"%z", "%r0", "%c0"};
+      constexpr const char* kFirst[] = {"%matrix", "%r0", "%c0"};
       return absl::StrCat(made, "_tile = linalg.index ", node.integer, " : index\n        ", made,
                           " = arith.addi ", made, "_tile, ", kFirst[node.integer], " : index");
     }
@@ -133,10 +134,18 @@ std::string place(const CompileConfig& c) {
       c.tile_m, c.tile_n, c.tile_m, c.tile_n);
 }
 
+// Whether the batch's index is read, which counts from where the launch's part of the batch begins.
+bool reads_batch(const ElementwiseProgram& p) {
+  return std::any_of(p.nodes.begin(), p.nodes.end(), [](const ElementwiseNode& node) {
+    return node.form == NodeForm::kIndex && node.integer == 0;
+  });
+}
+
 // The inputs' slices and the generic over them.
 std::string compute(const ElementwiseProgram& p, const std::string& tile) {
   std::string slices;
   std::vector<std::string> names, types, maps;
+  if (reads_batch(p)) slices = "      %matrix = arith.addi %z, %index_offset : index\n";
   for (const ElementwiseInput& input : p.inputs) {
     const Slice s = slice_of(input);
     const std::string slot = slot_of(input);
@@ -167,6 +176,7 @@ std::string elementwise_payload(const ProblemClass& c, const CompileConfig& conf
     arguments.push_back(operand(slot_of(input), whole_type(input)));
   arguments.push_back(operand("d", d));
   for (const char* size : {"m", "n", "batch"}) arguments.push_back(operand(size, "index"));
+  if (reads_batch(program)) arguments.push_back(operand("index_offset", "index"));
   const std::string at = "[%z, %r0, %c0] [1, %rows, %columns] [1, 1, 1]";
   return absl::StrCat(
       config_aliases(config), "module {\n  func.func @", symbol, "(", absl::StrJoin(arguments, ",\n      "),

@@ -22,7 +22,7 @@ namespace lathe {
   X(ptr, residual)  /* matmul: M by N */                                                                     \
   X(ptr, values)    /*                                argmax, matmul_argmax: rows f32, or null */            \
   X(ptr, workspace) /* shared by the launch: partial results of splits */                                    \
-  X(ptr, counters)  /* zeroed once, reset by the kernels; unused so far */                                   \
+  X(ptr, counters)  /* zeroed once, reset by the kernels */                                                  \
   X(ptr, scratch)   /* CPU: this worker's private memory, 64-byte aligned */                                 \
   X(ptr, scale_a)   /* matmul of i8: f32, one or M of them */                                                \
   X(ptr, scale_b)   /* matmul of i8: f32, one or N of them */                                                \
@@ -38,7 +38,7 @@ namespace lathe {
   X(i64, stride_c)                                                                                           \
   X(i64, stride_d)                                                                                           \
   X(i64, stride_r)                                                                                           \
-  X(i64, index_offset) /* argmax, matmul_argmax */                                                           \
+  X(i64, index_offset) /* argmax, matmul_argmax. elementwise: where the batch's index begins */              \
   X(i64, form) /* generic kernels: layouts, dtypes and activation (core/generic.h); others do not read it */ \
   X(i32, m)    /* matmul: M.                     argmax: rows */                                             \
   X(i32, n)    /* matmul: N.                     argmax: row length */                                       \
