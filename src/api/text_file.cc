@@ -22,6 +22,11 @@ absl::Status failed(const std::string& path, const char* what) {
   return error == ENOENT ? absl::NotFoundError(text) : absl::UnavailableError(text);
 }
 
+std::string directory_of(const std::string& path) {
+  const size_t slash = path.rfind('/');
+  return slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
+}
+
 }  // namespace
 
 std::string path_of_process(absl::string_view pattern) {
@@ -47,14 +52,20 @@ absl::Status replace_text_file(const std::string& path, absl::string_view text, 
   return absl::IsNotFound(status) ? absl::NotFoundError(cause) : absl::UnavailableError(cause);
 }
 
+absl::Status check_replaceable(const std::string& path) {
+  const std::string directory = directory_of(path);
+  if (access(directory.c_str(), W_OK | X_OK) == 0) return absl::OkStatus();
+  const int error = errno;
+  return absl::UnavailableError(absl::StrCat(path, ": cannot be written: ", std::strerror(error)));
+}
+
 absl::Status update_text_file(const std::string& path, double patience_seconds, bool* locked,
                               absl::FunctionRef<absl::StatusOr<std::string>(absl::string_view)> change) {
-  const size_t slash = path.rfind('/');
-  const std::string directory = slash == std::string::npos ? "." : slash == 0 ? "/" : path.substr(0, slash);
+  const std::string directory = directory_of(path);
   const FileDescriptor folder = open_file(AT_FDCWD, directory, O_RDONLY | O_DIRECTORY);
   if (!folder.valid()) return absl::UnavailableError(absl::StrCat(directory, ": no such directory"));
-  const KeyLock lock =
-      KeyLock::acquire(folder.get(), absl::StrCat(path.substr(slash + 1), ".lock"), patience_seconds);
+  const KeyLock lock = KeyLock::acquire(folder.get(), absl::StrCat(path.substr(path.rfind('/') + 1), ".lock"),
+                                        patience_seconds);
   *locked = lock.held();
   absl::StatusOr<std::string> there = read_text_file(path);
   if (absl::IsNotFound(there.status())) there = "";

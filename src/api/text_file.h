@@ -15,6 +15,8 @@ std::string path_of_process(absl::string_view pattern);
 
 // kNotFound: there is none.
 absl::StatusOr<std::string> read_text_file(const std::string& path);
+// kUnavailable: nothing can be put in its place, since there is no such directory or it is not to be written.
+absl::Status check_replaceable(const std::string& path);
 // Whole or not at all for whoever reads (cache/replace_file.h).
 absl::Status replace_text_file(const std::string& path, absl::string_view text, Durability durability);
 // Puts what `change` makes of the file's text ("": there is none) in its place, synced, beside other

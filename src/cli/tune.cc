@@ -109,7 +109,8 @@ absl::Status run_tuning(const Arguments& arguments, const Opened& opened, Tune t
   }));
   if (absl::Status s = print_records(arguments, records); !s.ok()) return s;
   if (report.classes == 0 || arguments.has("json")) return outcome;
-  absl::StatusOr<std::string> kept = kept_in(opened, output);
+  absl::StatusOr<std::string> kept = std::string("nothing to keep");
+  if (report.replaced + report.confirmed > 0) kept = kept_in(opened, output);
   if (!kept.ok()) return kept.status();
   absl::PrintF("%d %s: %d replaced, %d confirmed", report.classes, report.classes == 1 ? "class" : "classes",
                report.replaced, report.confirmed);
