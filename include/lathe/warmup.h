@@ -1,9 +1,9 @@
 /* Lathe: manifests, which list the problem classes that a process needs, and warming them up. Included by lathe/lathe.h,
  * which states the conventions. */
+#include "lathe/lathe.h" /* ahead of the guard: it includes this file, and then what needs this one's types */
+
 #ifndef LATHE_WARMUP_H
 #define LATHE_WARMUP_H
-
-#include "lathe/lathe.h"
 
 #ifdef __cplusplus
 extern "C" {

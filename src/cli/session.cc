@@ -19,11 +19,13 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Where facts files are: installed beside the program, or in the build tree's share.
+// Where facts files are: beside the program's directory, in the build tree too, or where this build installs
+// them.
 fs::path facts_directory() {
   std::error_code error;
   const fs::path program = fs::read_symlink("/proc/self/exe", error);
-  return error ? fs::path() : program.parent_path().parent_path() / "share" / "lathe" / "facts";
+  const fs::path beside = program.parent_path().parent_path() / "share" / "lathe" / "facts";
+  return fs::is_directory(beside, error) ? beside : fs::path(LATHE_FACTS_DIRECTORY);
 }
 
 // A path, or the name of a facts file that Lathe ships ("h200").
