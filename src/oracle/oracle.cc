@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <set>
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
@@ -56,16 +55,26 @@ absl::Status check_class(const ProblemClass& c, const OraclePolicy& policy, Back
   return absl::OkStatus();
 }
 
-// Each distinct reason once, in table order; those that differ in their numbers alone are one.
+// Each distinct reason once, in table order, after the kernels that it is of; those that differ in their
+// numbers alone are one.
 std::string join_reasons(const std::vector<RankedPlan>& plans) {
-  std::vector<std::string> reasons;
-  std::set<std::string> kinds;
+  struct Reason {
+    absl::string_view words, text;
+    std::vector<absl::string_view> kernels;
+  };
+  std::vector<Reason> reasons;
   for (const RankedPlan& p : plans) {
-    const size_t words = p.rejection.find_first_of("0123456789");
-    if (kinds.insert(absl::StrCat(p.plan.config.kernel, ": ", p.rejection.substr(0, words))).second)
-      reasons.push_back(absl::StrCat(p.plan.config.kernel, ": ", p.rejection));
+    const absl::string_view text = p.rejection, kernel = p.plan.config.kernel;
+    const absl::string_view words = text.substr(0, text.find_first_of("0123456789"));
+    auto same =
+        std::find_if(reasons.begin(), reasons.end(), [&](const Reason& r) { return r.words == words; });
+    if (same == reasons.end()) same = reasons.insert(same, {words, text, {}});
+    if (std::find(same->kernels.begin(), same->kernels.end(), kernel) == same->kernels.end())
+      same->kernels.push_back(kernel);
   }
-  return absl::StrJoin(reasons, "; ");
+  return absl::StrJoin(reasons, "; ", [](std::string* out, const Reason& r) {
+    absl::StrAppend(out, absl::StrJoin(r.kernels, ", "), ": ", r.text);
+  });
 }
 
 // Tiles along N that are a workgroup each lie along y of a GPU's grid, whose sides but the first are limited
