@@ -264,7 +264,7 @@ lathe_status describe_packed(lathe_device* device, const MatmulRequest& r, lathe
   if (status != LATHE_OK) return status;
   const int64_t matrices = desc->b.batch_stride == 0 ? 1 : std::max<int64_t>(r.batch, 1);
   if (desc->b.batch_stride != 0)
-    desc->b.batch_stride = static_cast<int64_t>(*bytes / bytes_of(r.dtype)) / matrices;
+    desc->b.batch_stride = static_cast<int64_t>(*bytes / bytes_of(desc->b.dtype)) / matrices;
   desc->b.leading_dimension = 0;
   desc->b.packed_layout = layout;
   return LATHE_OK;
