@@ -120,9 +120,9 @@ double DirectPricing::tile_seconds(const Shape& shape, double lines, double k, d
   const double crowded = std::max(0.0, lines_a_set(t.lines, s_.k * static_cast<int64_t>(line_bytes())) - 6) *
                          (t.vectors > 1 ? 2 : 0.5);
   const double chains = sums * double(direct_chains(static_cast<int64_t>(sums)));
-  // Every pass over the packed lines but the first reads those in place again while memory idles, of few lines
-  // and of more about as long (M = 64: 16x4 21.8 ms, 64x4 19.8; bf16 13.4 and 9.9; by AVX2, M = 512, where FMAs
-  // take 145 ms: 16x4 172, 16x6 160).
+  // Every pass over the packed lines but the first reads those in place again while memory idles, of few
+  // lines and of more about as long (M = 64: 16x4 21.8 ms, 64x4 19.8; bf16 13.4 and 9.9; by AVX2, M = 512,
+  // where FMAs take 145 ms: 16x4 172, 16x6 160).
   constexpr double kAgainCycles = 1;
   const double in_place = double(lines_) * double(s_.k) * line_bytes();
   const double again = in_place <= rates_.l2_bytes || packed <= width ? 0 : kAgainCycles;

@@ -117,7 +117,8 @@ void transpose_tile(Emit& e, Value from, int64_t from_ld, Value to, int64_t to_l
 }
 
 // Whether products pass through the epilogue on their way from registers to D: its code is there for every
-// register, so that of a few instructions alone. (Through scratch 64 cubed takes 4.97 us on Zen 4, 4.70 else.)
+// register, so that of a few instructions alone. (Through scratch 64 cubed takes 4.97 us on Zen 4, 4.70
+// else.)
 bool is_short(const TileProgram& p) {
   if (!p.epilogue) return true;
   constexpr int64_t kMostInstructions = 3;
