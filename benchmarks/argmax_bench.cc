@@ -36,6 +36,7 @@ class ArgmaxBench {
   explicit ArgmaxBench(const Bench& bench)
       : bench_(bench),
         device_(bench.options.threads, ""),
+        scalar_team_(bench.options.threads),
         table_("argmax, " + std::to_string(bench.options.threads) + " thread(s)",
                {"dtype", "rows", "V", "logits", "lathe us", "GB/s", "of reading", "scalar us", "vs scalar",
                 "quartiles"}) {}
@@ -64,15 +65,11 @@ class ArgmaxBench {
                             desc.index_dtype = LATHE_I64;
                             if (lathe_argmax(device_.get(), nullptr, &desc) != LATHE_OK) failed = true;
                           }};
-    // Rows dealt out to the same number of threads.
+    // Rows dealt out to as many threads.
     const Entrant scalar = {"scalar", [&] {
                               const void* x = logits();
-                              const int threads =
-                                  static_cast<int>(std::min<int64_t>(bench_.options.threads, rows));
-                              on_threads(threads, [&](int t) {
-                                for (int64_t i = t; i < rows; i += threads) {
-                                  expected[static_cast<size_t>(i)] = scalar_row(kind, x, i, n);
-                                }
+                              scalar_team_.run(rows, [&](int64_t i) {
+                                expected[static_cast<size_t>(i)] = scalar_row(kind, x, i, n);
                               });
                             }};
     ours.call();
@@ -128,6 +125,7 @@ class ArgmaxBench {
 
   const Bench& bench_;
   BenchDevice device_;
+  const Team scalar_team_;
   Table table_;
   std::map<std::string, Figures> figures_;  // by dtype
 };

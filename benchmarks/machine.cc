@@ -157,8 +157,27 @@ void on_threads(int threads, const std::function<void(int)>& body) {
   for (std::thread& other : others) other.join();
 }
 
-Reader::Reader(const void* data, size_t bytes, int threads)
-    : threads_(threads), pool_(std::make_unique<WorkerPool>(threads, threads)) {
+Team::Team(int threads) : threads_(threads), pool_(std::make_unique<WorkerPool>(threads, threads)) {}
+
+Team::~Team() = default;
+
+void Team::run(int64_t count, absl::FunctionRef<void(int64_t)> body) const {
+  if (threads_ == 1 || count == 1) {
+    for (int64_t i = 0; i < count; ++i) body(i);
+    return;
+  }
+  ArgumentBlock args;
+  args.b = &body;
+  TaskSet tasks;
+  tasks.args = &args;
+  tasks.count = count;
+  tasks.task = [](const ArgumentBlock* of, int64_t i) {
+    (*static_cast<const absl::FunctionRef<void(int64_t)>*>(of->b))(i);
+  };
+  pool_->run(tasks);
+}
+
+Reader::Reader(const void* data, size_t bytes, int threads) : team_(threads) {
   auto* fastest = read_all<1>;
   for (auto* way : {read_all<1>, read_all<4>, read_all<8>, read_all<16>}) {
     read_ = way;
@@ -172,26 +191,12 @@ Reader::Reader(const void* data, size_t bytes, int threads)
   read_ = fastest;
 }
 
-Reader::~Reader() = default;
-
 void Reader::read(const void* data, size_t bytes) const {
-  constexpr int64_t kTasks = 4;  // a thread's
-  if (threads_ == 1) return read_(static_cast<const uint8_t*>(data), bytes);
-  struct Part {
-    decltype(read_) read;
-    size_t bytes;
-  } part = {read_, bytes / static_cast<size_t>(threads_ * kTasks) & ~size_t{4095}};
-  ArgumentBlock args;
-  args.a = const_cast<void*>(data);
-  args.b = &part;
-  TaskSet tasks;
-  tasks.args = &args;
-  tasks.count = threads_ * kTasks;
-  tasks.task = [](const ArgumentBlock* of, int64_t task) {
-    const Part& each = *static_cast<const Part*>(of->b);
-    each.read(static_cast<const uint8_t*>(of->a) + static_cast<size_t>(task) * each.bytes, each.bytes);
-  };
-  pool_->run(tasks);
+  const int64_t tasks = team_.threads() == 1 ? 1 : 4 * team_.threads();
+  const size_t part = tasks == 1 ? bytes : bytes / static_cast<size_t>(tasks) & ~size_t{4095};
+  team_.run(tasks, [&](int64_t task) {
+    read_(static_cast<const uint8_t*>(data) + static_cast<size_t>(task) * part, part);
+  });
 }
 
 double measure_fma_peak(int threads) {

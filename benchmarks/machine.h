@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
+
 namespace lathe {
 class WorkerPool;
 }
@@ -24,12 +26,25 @@ Machine describe_machine();
 // Runs body(t) on `threads` threads, the caller's included, and returns when all have.
 void on_threads(int threads, const std::function<void(int)>& body);
 
-// Reads memory, by as many threads as Lathe has, which wait and wake as Lathe's do.
+// Threads of an entrant, the caller's included, which wait and wake as Lathe's do.
+class Team {
+ public:
+  explicit Team(int threads);
+  ~Team();
+  int threads() const { return threads_; }
+  // Runs body(i) of every i in [0, count), each on the thread that is free, and returns when all have.
+  void run(int64_t count, absl::FunctionRef<void(int64_t)> body) const;
+
+ private:
+  const int threads_;
+  std::unique_ptr<WorkerPool> pool_;
+};
+
+// Reads memory, by as many threads as Lathe has.
 class Reader {
  public:
   // Finds out on [data, data + bytes) in how many streams a core reads fastest.
   Reader(const void* data, size_t bytes, int threads);
-  ~Reader();
 
   // Bytes per second of the best of a few sweeps, as a ceiling must not be what a busy machine left over.
   double bytes_per_second() const { return bytes_per_second_; }
@@ -37,8 +52,7 @@ class Reader {
   void read(const void* data, size_t bytes) const;
 
  private:
-  const int threads_;
-  std::unique_ptr<WorkerPool> pool_;
+  const Team team_;
   void (*read_)(const uint8_t* data, size_t bytes) = nullptr;
   double bytes_per_second_ = 0;
 };
