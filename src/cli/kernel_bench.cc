@@ -8,6 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "cli/bar_chart.h"
+#include "cli/csv.h"
 #include "cli/files.h"
 #include "cli/opened_device.h"
 #include "cli/params.h"
@@ -205,19 +206,31 @@ void print(const Row& row) {
 
 std::string csv_of(const std::vector<Row>& rows, const std::string& device,
                    const std::vector<OpenedDevice>& peers) {
-  std::string text =
-      "payload,function,device,steps,right,checked,judged,results,first_seconds,median_seconds,least_seconds,"
-      "host_seconds,gflops,gbytes_per_second";
-  for (const OpenedDevice& peer : peers) absl::StrAppend(&text, ",", peer.name, "_median_seconds");
-  text += "\n";
+  std::vector<std::string> columns = {"payload",       "function",         "device",        "steps",
+                                      "right",         "checked",          "judged",        "results",
+                                      "first_seconds", "median_seconds",   "least_seconds", "host_seconds",
+                                      "gflops",        "gbytes_per_second"};
+  for (const OpenedDevice& peer : peers) columns.push_back(peer.name + "_median_seconds");
+  std::string text = csv_record(columns) + "\n";
+  const auto seconds = [](double s) { return absl::StrFormat("%.9g", s); };
   for (const Row& r : rows) {
     if (!r.refused.empty()) continue;
-    absl::StrAppendFormat(&text, "%s,%s,%s,%s,%d,%d,%d,%d,%.9g,%.9g,%.9g,%.9g,%.6g,%.6g", r.payload,
-                          r.function, device, r.steps, r.good(), r.check.checked, r.check.judged,
-                          r.check.to_judge, r.first, r.median, r.least, r.host, r.gflops(), r.gbytes());
-    for (const double median : r.peers)
-      absl::StrAppend(&text, ",", median > 0 ? absl::StrFormat("%.9g", median) : "");
-    text += "\n";
+    std::vector<std::string> fields = {r.payload,
+                                       r.function,
+                                       device,
+                                       r.steps,
+                                       r.good() ? "1" : "0",
+                                       absl::StrCat(r.check.checked),
+                                       absl::StrCat(r.check.judged),
+                                       absl::StrCat(r.check.to_judge),
+                                       seconds(r.first),
+                                       seconds(r.median),
+                                       seconds(r.least),
+                                       seconds(r.host),
+                                       absl::StrFormat("%.6g", r.gflops()),
+                                       absl::StrFormat("%.6g", r.gbytes())};
+    for (const double median : r.peers) fields.push_back(median > 0 ? seconds(median) : "");
+    absl::StrAppend(&text, csv_record(fields), "\n");
   }
   return text;
 }
