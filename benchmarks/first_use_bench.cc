@@ -36,7 +36,9 @@ std::vector<Request> requests(int count) {
 }
 
 struct Operands {
-  explicit Operands(uint64_t seed) : a(512 * 4096), b(5000 * 4096), d(512 * 5000) {
+  static constexpr int kMostN = 5000;
+  static_assert(4096 + 16 * ((kMostClasses - 1) / 10) <= kMostN);
+  explicit Operands(uint64_t seed) : a(512 * 4096), b(kMostN * 4096), d(512 * kMostN) {
     std::mt19937_64 engine(seed);
     std::normal_distribution<float> normal;
     for (float& x : a) x = normal(engine);
@@ -221,7 +223,7 @@ void add_rows(const Options& options, const std::string& store, const WarmStarts
 bool bench_warm(const Options& options) {
   const TemporaryDirectory cache;
   const std::string command = "'" + options.program + "' --fill_cache='" + cache.path() +
-                              "' --threads=" + std::to_string(options.threads) +
+                              "' --mode=warm --threads=" + std::to_string(options.threads) +
                               " --warm_kernels=" + std::to_string(options.warm_kernels);
   if (std::system(command.c_str()) != 0) {
     std::fprintf(stderr, "warm: %s failed\n", command.c_str());

@@ -3,53 +3,57 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
-#include <iostream>
-#include <random>
-#include <set>
-#include <sstream>
+#include <cstdlib>
+#include <limits>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
-#include "absl/strings/numbers.h"
-#include "absl/strings/str_split.h"
+#include "absl/strings/str_join.h"
+#include "flag_values.h"
 #include "options.h"
 
-using Strings = std::vector<std::string>;
+using lathe::bench::Strings;
+
+namespace {
+const Strings kModes = {"warm",  "first_use", "dispatch", "background", "matmul",
+                        "small", "argmax",    "head",     "oracle"};
+const Strings kArgmaxDtypes = {"f32", "f16", "bf16"};
+}  // namespace
 
 ABSL_FLAG(Strings, mode, Strings({"warm", "first_use", "dispatch", "matmul", "small", "argmax", "head"}),
-          "what to measure: warm, first_use, dispatch, background, matmul, small, argmax, head, oracle");
+          "what to measure: " + absl::StrJoin(kModes, ", "));
 ABSL_FLAG(Strings, models, Strings({"llama3-8b", "qwen2.5-7b"}),
-          "models of shapes.csv to take; all: every one");
+          "models of the shapes to take; all: every one");
 ABSL_FLAG(std::string, shapes, LATHE_BENCH_SHAPES, "the file of weights: model,layer,n,k");
-ABSL_FLAG(int64_t, max_bytes, int64_t{300} << 20, "leave out weights larger than this (f32)");
-ABSL_FLAG(Strings, m, Strings({"1", "2", "3", "4", "5", "8", "16", "32", "64"}), "rows of the decode shapes");
+ABSL_FLAG(std::string, max_bytes, "314572800", "leave out weights larger than this (f32)");
+ABSL_FLAG(Strings, m, Strings({"1", "2", "3", "4", "5", "8", "16", "32", "64"}),
+          "rows of the decode shapes; empty: none");
 ABSL_FLAG(Strings, prefill_m, Strings({"512", "1000"}), "rows of the prefill shapes; empty: none");
-ABSL_FLAG(int64_t, max_gflop, 60, "leave out shapes that need more");
+ABSL_FLAG(std::string, max_gflop, "60", "leave out shapes that need more");
 ABSL_FLAG(bool, ragged, true, "measure 123x456x51234 too, and weights of 4097x4095 and 17x8191");
 ABSL_FLAG(bool, packed, true, "measure Lathe with packed weights too");
 ABSL_FLAG(std::string, layout, "nt", "nt: B is [N, K], as a Linear's weight; nn: B is [K, N]");
 ABSL_FLAG(Strings, argmax_rows, Strings({"1", "2", "4", "8", "16", "32", "64", "128", "256"}),
           "rows of argmax");
 ABSL_FLAG(Strings, argmax_n, Strings({"32000", "128256", "151936", "201088"}), "row lengths of argmax");
-ABSL_FLAG(Strings, dtypes, Strings({"f32", "f16", "bf16"}), "dtypes of argmax");
+ABSL_FLAG(Strings, dtypes, kArgmaxDtypes, "dtypes of argmax: " + absl::StrJoin(kArgmaxDtypes, ", "));
 ABSL_FLAG(
     Strings, matmul_dtypes, Strings({"f32"}),
     "dtypes of matmul: f32, f16, bf16, i8 (oneDNN alone beside f32), q4_0 and q4_0_int8 (by f32, and by f32 "
     "rounded to bytes), f16_weights and bf16_weights (by f32)");
-ABSL_FLAG(int32_t, threads, 1, "threads of Lathe and of every peer");
-ABSL_FLAG(double, seconds, 1.0, "time for one figure");
-ABSL_FLAG(int64_t, pool_bytes, 0,
+ABSL_FLAG(std::string, threads, "1", "threads of Lathe and of every peer");
+ABSL_FLAG(std::string, seconds, "1", "time for one figure");
+ABSL_FLAG(std::string, pool_bytes, "0",
           "memory that cold operands rotate over; 0: 4 x last-level cache, at most 1.5 GB");
-ABSL_FLAG(int32_t, first_use_classes, 24, "kernels compiled by first_use");
-ABSL_FLAG(int32_t, warm_kernels, 64, "kernels loaded by warm");
-ABSL_FLAG(int32_t, background_classes, 30, "kernels that each round of `background` has compiled");
-ABSL_FLAG(int32_t, background_rounds, 15,
+ABSL_FLAG(std::string, first_use_classes, "24", "kernels compiled by first_use");
+ABSL_FLAG(std::string, warm_kernels, "64", "kernels loaded by warm");
+ABSL_FLAG(std::string, background_classes, "30", "kernels that each round of `background` has compiled");
+ABSL_FLAG(std::string, background_rounds, "15",
           "rounds of `background`, each --seconds idle and as long compiling");
-ABSL_FLAG(int32_t, oracle_candidates, 24, "how many of a class's candidates `oracle` times, by rank");
-ABSL_FLAG(int32_t, oracle_tuned, 8, "how many of them tuning measures, whose winner's regret is told too");
-ABSL_FLAG(uint64_t, seed, 0, "of the inputs; 0: a fresh one, printed");
+ABSL_FLAG(std::string, oracle_candidates, "24", "how many of a class's candidates `oracle` times, by rank");
+ABSL_FLAG(std::string, oracle_tuned, "8",
+          "how many of them tuning measures, whose winner's regret is told too");
+ABSL_FLAG(std::string, seed, "0", "of the inputs; 0: a fresh one, printed");
 ABSL_FLAG(std::string, csv, "", "a directory to write the tables into as CSV");
 ABSL_FLAG(std::string, roofline, "",
           "a file to plot matmul's figures into, under the measured ceilings, as SVG");
@@ -63,68 +67,64 @@ ABSL_FLAG(std::string, fill_cache, "",
 namespace lathe::bench {
 namespace {
 
-std::vector<int64_t> integers(const Strings& texts) {
-  std::vector<int64_t> values;
-  for (const std::string& text : texts) {
-    int64_t value = 0;
-    if (absl::SimpleAtoi(text, &value)) values.push_back(value);
-  }
-  return values;
+Strings matmul_dtypes() {
+  Strings names;
+  for (const NamedElement& named : kNamedElements) names.push_back(named.name);
+  return names;
 }
 
-std::vector<Shape> read_shapes() {
-  const Strings wanted = absl::GetFlag(FLAGS_models);
-  const std::string path = absl::GetFlag(FLAGS_shapes);
-  std::ifstream file(path);
-  if (!file) std::fprintf(stderr, "cannot read %s\n", path.c_str());
-  std::vector<Shape> shapes;
-  std::set<std::pair<int64_t, int64_t>> seen;
-  for (std::string line; std::getline(file, line);) {
-    const Strings fields = absl::StrSplit(line, ',');
-    Shape shape;
-    if (fields.size() < 4 || !absl::SimpleAtoi(fields[2], &shape.n) || !absl::SimpleAtoi(fields[3], &shape.k))
-      continue;
-    const bool all = std::find(wanted.begin(), wanted.end(), "all") != wanted.end();
-    if (!all && std::find(wanted.begin(), wanted.end(), fields[0]) == wanted.end()) continue;
-    if (!seen.insert({shape.n, shape.k}).second) continue;
-    shape.name = fields[0] + "/" + fields[1];
-    if (shape.n * shape.k * 4 > absl::GetFlag(FLAGS_max_bytes)) {
-      std::fprintf(stderr, "%s: left out, more than --max_bytes\n", shape.name.c_str());
-      continue;
-    }
-    shapes.push_back(shape);
-  }
+bool wants(const Options& options, const char* mode) {
+  return std::find(options.modes.begin(), options.modes.end(), mode) != options.modes.end();
+}
+
+std::vector<Shape> shapes_up_to(int64_t most) {
+  std::vector<Shape> shapes = shapes_of(FLAGS_shapes, FLAGS_models);
+  const auto is_larger = [most](const Shape& shape) {
+    if (shape.n * shape.k * 4 <= most) return false;
+    std::fprintf(stderr, "%s: left out, more than --max_bytes\n", shape.name.c_str());
+    return true;
+  };
+  shapes.erase(std::remove_if(shapes.begin(), shapes.end(), is_larger), shapes.end());
   return shapes;
+}
+
+size_t read_pool_bytes() {
+  constexpr int64_t kLeast = 2 << 20;  // a huge page
+  if (absl::GetFlag(FLAGS_pool_bytes) == "0") return 0;
+  return static_cast<size_t>(
+      integer_of(FLAGS_pool_bytes, kLeast, static_cast<int64_t>(describe_machine().memory_bytes)));
 }
 
 Options read_options(const char* program) {
   Options options;
   options.program = program;
-  options.shapes = read_shapes();
-  options.decode_m = integers(absl::GetFlag(FLAGS_m));
-  options.prefill_m = integers(absl::GetFlag(FLAGS_prefill_m));
-  options.argmax_rows = integers(absl::GetFlag(FLAGS_argmax_rows));
-  options.argmax_n = integers(absl::GetFlag(FLAGS_argmax_n));
-  options.argmax_dtypes = absl::GetFlag(FLAGS_dtypes);
-  options.matmul_dtypes = absl::GetFlag(FLAGS_matmul_dtypes);
-  options.threads = absl::GetFlag(FLAGS_threads);
-  options.trans_b = absl::GetFlag(FLAGS_layout) != "nn";
+  options.modes = names_of(FLAGS_mode, kModes);
+  options.decode_m = counts_of(FLAGS_m, kMostRows, Empty::kAllowed);
+  options.prefill_m = counts_of(FLAGS_prefill_m, kMostRows, Empty::kAllowed);
+  options.argmax_rows = counts_of(FLAGS_argmax_rows, kMostRows);
+  options.argmax_n = counts_of(FLAGS_argmax_n, kMostOfRow);
+  options.argmax_dtypes = names_of(FLAGS_dtypes, kArgmaxDtypes);
+  options.matmul_dtypes = names_of(FLAGS_matmul_dtypes, matmul_dtypes());
+  options.threads = count_of(FLAGS_threads, 1024);
+  options.trans_b = name_of(FLAGS_layout, {"nt", "nn"}) == "nt";
   options.ragged = absl::GetFlag(FLAGS_ragged);
   if (!options.ragged) options.odd.clear();
   options.packed = absl::GetFlag(FLAGS_packed);
-  options.max_flop = 1e9 * static_cast<double>(absl::GetFlag(FLAGS_max_gflop));
-  options.seconds = absl::GetFlag(FLAGS_seconds);
-  options.pool_bytes = static_cast<size_t>(absl::GetFlag(FLAGS_pool_bytes));
-  options.first_use_classes = absl::GetFlag(FLAGS_first_use_classes);
-  options.warm_kernels = absl::GetFlag(FLAGS_warm_kernels);
-  options.oracle_candidates = absl::GetFlag(FLAGS_oracle_candidates);
-  options.oracle_tuned = absl::GetFlag(FLAGS_oracle_tuned);
-  options.background_classes = absl::GetFlag(FLAGS_background_classes);
-  options.background_rounds = absl::GetFlag(FLAGS_background_rounds);
-  options.seed = absl::GetFlag(FLAGS_seed) ? absl::GetFlag(FLAGS_seed) : std::random_device{}();
-  options.csv_directory = absl::GetFlag(FLAGS_csv);
-  options.roofline_file = absl::GetFlag(FLAGS_roofline);
+  options.max_flop = 1e9 * number_of(FLAGS_max_gflop, 1e-3, 1e9);
+  options.seconds = number_of(FLAGS_seconds, 1e-3, 3600);
+  options.pool_bytes = read_pool_bytes();
+  options.first_use_classes = count_of(FLAGS_first_use_classes, kMostClasses);
+  options.warm_kernels = count_of(FLAGS_warm_kernels, kMostClasses);
+  options.oracle_candidates = count_of(FLAGS_oracle_candidates, 100'000);
+  options.oracle_tuned = count_of(FLAGS_oracle_tuned, 100'000);
+  options.background_classes = count_of(FLAGS_background_classes, 1000);
+  options.background_rounds = count_of(FLAGS_background_rounds, 1000);
+  options.seed = seed_of(FLAGS_seed);
+  options.csv_directory = directory_of(FLAGS_csv);
+  options.roofline_file = output_file_of(FLAGS_roofline);
   options.peer_libraries = {absl::GetFlag(FLAGS_mkl_library), absl::GetFlag(FLAGS_onednn_library)};
+  const int64_t max_bytes = integer_of(FLAGS_max_bytes, 1, std::numeric_limits<int64_t>::max());
+  if (wants(options, "matmul") || wants(options, "oracle")) options.shapes = shapes_up_to(max_bytes);
   if (!absl::GetFlag(FLAGS_smoke)) return options;
   options.smoke = true;
   options.shapes = {{"smoke", 96, 200}};
@@ -138,7 +138,7 @@ Options read_options(const char* program) {
   options.ragged = false;
   options.odd = {{"odd", 17, 95}};
   options.seconds = 0.01;
-  options.matmul_dtypes = {"f32", "f16", "bf16", "i8", "q4_0", "q4_0_int8", "f16_weights", "bf16_weights"};
+  options.matmul_dtypes = matmul_dtypes();
   options.pool_bytes = 8 << 20;
   options.first_use_classes = 2;
   options.warm_kernels = 3;
@@ -151,13 +151,11 @@ Options read_options(const char* program) {
 bool run(const Options& options) {
   const Machine machine = describe_machine();
   std::vector<std::unique_ptr<Peer>> peers;
-  if (!make_peers(options.threads, options.peer_libraries, &peers)) return false;
+  if (!make_peers(options.threads, options.peer_libraries, &peers)) std::exit(kBadFlag);
   std::printf("machine: %s, last-level cache %zu MiB, %d thread(s); seed %llu\n", machine.name.c_str(),
               machine.last_level_cache_bytes >> 20, options.threads,
               static_cast<unsigned long long>(options.seed));
-  const auto wants = [modes = absl::GetFlag(FLAGS_mode)](const char* mode) {
-    return std::find(modes.begin(), modes.end(), mode) != modes.end();
-  };
+  const auto wants = [&](const char* mode) { return bench::wants(options, mode); };
   // Before anything else maps the compiler into this process.
   bool right = true;
   if (wants("warm")) right &= bench_warm(options);
@@ -227,7 +225,7 @@ int main(int argc, char** argv) {
   absl::SetProgramUsageMessage(
       "measures Lathe's matmul and argmax against OpenBLAS, oneDNN and a compiler's loop, and what first "
       "use, a warm start and a cached dispatch cost. See benchmarks/README.md.");
-  absl::ParseCommandLine(argc, argv);
+  lathe::bench::parse_flags(argc, argv);
   const lathe::bench::Options options = lathe::bench::read_options(argv[0]);
   const std::string fill = absl::GetFlag(FLAGS_fill_cache);
   const bool right = fill.empty() ? lathe::bench::run(options) : lathe::bench::fill_cache(options, fill);

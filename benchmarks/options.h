@@ -10,15 +10,15 @@
 #include "machine.h"
 #include "peers.h"
 #include "roofline.h"
+#include "shapes.h"
 
 namespace lathe::bench {
 
-struct Shape {
-  std::string name;  // "llama3-8b/qkv"
-  int64_t n = 0, k = 0;
-};
+// Of first_use and of warm: the operands that all share hold no larger one.
+constexpr int kMostClasses = 570;
 
 struct Options {
+  Strings modes;
   std::vector<Shape> shapes;
   // Qwen2.5-0.5B's head, and one of 32000 words that fits a small pool.
   std::vector<Shape> heads = {{"", 151936, 896}, {"", 32000, 1024}};

@@ -5,15 +5,13 @@
 
 #include "cuda/cublaslt.h"
 #include "cuda/gpu.h"
+#include "shapes.h"
 
 namespace lathe::bench {
 
-struct Shape {
-  std::string name;  // "llama3-8b/qkv"
-  int64_t n = 0, k = 0;
-};
-
 struct CudaBenchOptions {
+  int device = 0;
+  Strings modes;
   std::vector<Shape> shapes;
   std::vector<int64_t> m, argmax_rows, argmax_n;
   lathe_dtype dtype = LATHE_BF16;

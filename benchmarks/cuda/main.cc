@@ -2,23 +2,21 @@
 // README.md.
 #include <algorithm>
 #include <cstdio>
-#include <fstream>
-#include <random>
-#include <set>
-#include <stdexcept>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
 #include "absl/flags/usage.h"
-#include "absl/strings/numbers.h"
-#include "absl/strings/str_split.h"
+#include "absl/strings/str_join.h"
 #include "cuda/bench.h"
+#include "flag_values.h"
 
-using Strings = std::vector<std::string>;
+using lathe::bench::Strings;
 
-ABSL_FLAG(int32_t, device, 0, "which CUDA device");
-ABSL_FLAG(Strings, mode, Strings({"startup", "argmax", "matmul"}),
-          "what to measure: startup, argmax, matmul");
+namespace {
+const Strings kModes = {"startup", "argmax", "matmul"};
+}
+
+ABSL_FLAG(std::string, device, "0", "which CUDA device");
+ABSL_FLAG(Strings, mode, kModes, "what to measure: " + absl::StrJoin(kModes, ", "));
 ABSL_FLAG(std::string, shapes, "", "a file of weights: model,layer,n,k");
 ABSL_FLAG(Strings, models, Strings({"all"}), "models of the shapes to take; all: every one");
 ABSL_FLAG(Strings, m, Strings({"1", "8", "16", "512", "2048", "8192", "2", "4", "32", "64", "128"}),
@@ -28,45 +26,18 @@ ABSL_FLAG(Strings, argmax_rows, Strings({"1", "2", "4", "8", "16", "32", "64", "
 ABSL_FLAG(Strings, argmax_n, Strings({"32000", "128256", "151936", "201088"}), "row lengths of argmax");
 ABSL_FLAG(std::string, dtype, "bf16", "f16 or bf16");
 ABSL_FLAG(bool, ragged, true, "measure 123x456x51234 too");
-ABSL_FLAG(double, max_tflop, 20, "leave out shapes that need more");
-ABSL_FLAG(int64_t, pool_mib, 2560, "memory that cold operands rotate over");
-ABSL_FLAG(double, seconds, 0.3, "time for one figure");
-ABSL_FLAG(double, deadline, 0, "begin no row after that many seconds, and report what there is; 0: none");
+ABSL_FLAG(std::string, max_tflop, "20", "leave out shapes that need more");
+ABSL_FLAG(std::string, pool_mib, "2560", "memory that cold operands rotate over");
+ABSL_FLAG(std::string, seconds, "0.3", "time for one figure");
+ABSL_FLAG(std::string, deadline, "0",
+          "begin no row after that many seconds, and report what there is; 0: none");
 ABSL_FLAG(bool, alone, false, "measure matmul without cuBLASLt");
 ABSL_FLAG(bool, smoke, false, "tiny sizes: shows that it works, measures nothing");
-ABSL_FLAG(uint64_t, seed, 0, "of the inputs; 0: a fresh one, printed");
+ABSL_FLAG(std::string, seed, "0", "of the inputs; 0: a fresh one, printed");
 ABSL_FLAG(std::string, csv, "", "a directory to write the tables into as CSV");
 
 namespace lathe::bench {
 namespace {
-
-std::vector<int64_t> integers(const Strings& texts) {
-  std::vector<int64_t> values;
-  for (const std::string& text : texts) {
-    int64_t value = 0;
-    if (absl::SimpleAtoi(text, &value)) values.push_back(value);
-  }
-  return values;
-}
-
-std::vector<Shape> read_shapes(const std::string& path, const Strings& models) {
-  std::ifstream file(path);
-  if (!file) throw std::runtime_error("cannot read --shapes '" + path + "'");
-  const bool all = std::find(models.begin(), models.end(), "all") != models.end();
-  std::vector<Shape> shapes;
-  std::set<std::pair<int64_t, int64_t>> seen;
-  for (std::string line; std::getline(file, line);) {
-    const Strings fields = absl::StrSplit(line, ',');
-    Shape shape;
-    if (fields.size() < 4 || !absl::SimpleAtoi(fields[2], &shape.n) || !absl::SimpleAtoi(fields[3], &shape.k))
-      continue;
-    if (!all && std::find(models.begin(), models.end(), fields[0]) == models.end()) continue;
-    if (!seen.insert({shape.n, shape.k}).second) continue;
-    shape.name = fields[0] + "/" + fields[1];
-    shapes.push_back(shape);
-  }
-  return shapes;
-}
 
 // For a device that an emulator plays.
 void make_tiny(CudaBenchOptions* options) {
@@ -86,36 +57,39 @@ void make_tiny(CudaBenchOptions* options) {
 
 CudaBenchOptions read_options() {
   CudaBenchOptions options;
+  options.device = static_cast<int>(integer_of(FLAGS_device, 0, 1023));
+  options.modes = names_of(FLAGS_mode, kModes);
   if (!absl::GetFlag(FLAGS_shapes).empty())
-    options.shapes = read_shapes(absl::GetFlag(FLAGS_shapes), absl::GetFlag(FLAGS_models));
-  options.m = integers(absl::GetFlag(FLAGS_m));
-  options.argmax_rows = integers(absl::GetFlag(FLAGS_argmax_rows));
-  options.argmax_n = integers(absl::GetFlag(FLAGS_argmax_n));
-  options.dtype_name = absl::GetFlag(FLAGS_dtype);
+    options.shapes = shapes_of(FLAGS_shapes, FLAGS_models);
+  else
+    names_of(FLAGS_models, {"all"});  // without a file there is none to name
+  options.m = counts_of(FLAGS_m, kMostRows);
+  options.argmax_rows = counts_of(FLAGS_argmax_rows, kMostRows);
+  options.argmax_n = counts_of(FLAGS_argmax_n, kMostOfRow);
+  options.dtype_name = name_of(FLAGS_dtype, {"f16", "bf16"});
   options.dtype = options.dtype_name == "f16" ? LATHE_F16 : LATHE_BF16;
   options.ragged = absl::GetFlag(FLAGS_ragged);
-  options.max_flop = 1e12 * absl::GetFlag(FLAGS_max_tflop);
-  options.seconds = absl::GetFlag(FLAGS_seconds);
-  options.pool_bytes = static_cast<size_t>(absl::GetFlag(FLAGS_pool_mib)) << 20;
-  options.seed = absl::GetFlag(FLAGS_seed) ? absl::GetFlag(FLAGS_seed) : std::random_device{}();
-  options.csv_directory = absl::GetFlag(FLAGS_csv);
-  if (absl::GetFlag(FLAGS_deadline) > 0) options.deadline = now_seconds() + absl::GetFlag(FLAGS_deadline);
+  options.max_flop = 1e12 * number_of(FLAGS_max_tflop, 1e-6, 1e6);
+  options.seconds = number_of(FLAGS_seconds, 1e-3, 3600);
+  options.pool_bytes = static_cast<size_t>(integer_of(FLAGS_pool_mib, 1, 1 << 20)) << 20;
+  options.seed = seed_of(FLAGS_seed);
+  options.csv_directory = directory_of(FLAGS_csv);
+  const double deadline = number_of(FLAGS_deadline, 0, 1e6);
+  if (deadline > 0) options.deadline = now_seconds() + deadline;
   if (absl::GetFlag(FLAGS_smoke)) make_tiny(&options);
   return options;
 }
 
 bool run() {
   const CudaBenchOptions options = read_options();
-  const int ordinal = absl::GetFlag(FLAGS_device);
-  const std::string device_name = "cuda:" + std::to_string(ordinal);
-  const CudaDriver driver(ordinal);
+  const std::string device_name = "cuda:" + std::to_string(options.device);
+  const CudaDriver driver(options.device);
   const Context context;
   const Device device = context.open(device_name.c_str());
   const Stream stream = device.stream();
   Gpu gpu{driver, device, stream.get()};
   const DevicePool pool(device, options.pool_bytes, options.dtype, options.seed);
-  const Strings modes = absl::GetFlag(FLAGS_mode);
-  const auto wants = [&](const char* mode) {
+  const auto wants = [&modes = options.modes](const char* mode) {
     return std::find(modes.begin(), modes.end(), mode) != modes.end();
   };
   std::unique_ptr<CublasLt> peer;
@@ -141,7 +115,7 @@ bool run() {
 
 int main(int argc, char** argv) try {
   absl::SetProgramUsageMessage("measures Lathe on a CUDA device against cuBLASLt. See benchmarks/README.md.");
-  absl::ParseCommandLine(argc, argv);
+  lathe::bench::parse_flags(argc, argv);
   return lathe::bench::run() ? 0 : 1;
 } catch (const std::exception& e) {
   std::fprintf(stderr, "%s\n", e.what());
