@@ -101,7 +101,8 @@ class ArgmaxBench {
     return !failed;
   }
 
-  void report() {
+  // False: the table could not be written.
+  [[nodiscard]] bool report() {
     table_.print();
     table_.write_csv(bench_.options.csv_directory, "argmax.csv");
     for (const auto& [dtype, figures] : figures_) {
@@ -109,6 +110,7 @@ class ArgmaxBench {
             0.90);
       judge("argmax " + dtype + ", cached logits, over the scalar loop", figures.cached_of_scalar, 2);
     }
+    return table_.is_written();
   }
 
  private:
@@ -146,8 +148,7 @@ bool bench_argmax(const Bench& bench) {
       }
     }
   }
-  argmax.report();
-  return true;
+  return argmax.report();
 }
 
 }  // namespace lathe::bench

@@ -173,7 +173,7 @@ bool bench_background(const Options& options) {
     }
   table.print();
   table.write_csv(options.csv_directory, "background.csv");
-  return right;
+  return right && table.is_written();
 }
 
 }  // namespace lathe::bench

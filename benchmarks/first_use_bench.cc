@@ -99,7 +99,7 @@ bool bench_first_use(const Options& options) {
   table.print();
   table.write_csv(options.csv_directory, "first_use.csv");
   meets_bar("call to result on an empty cache, p50", median(total), 30, " ms", !options.smoke);
-  return true;
+  return table.is_written();
 }
 
 bool fill_cache(const Options& options, const std::string& cache_directory) {
@@ -257,7 +257,7 @@ bool bench_warm(const Options& options) {
   std::printf("compiles %llu, compiler library mapped: %s\n", static_cast<unsigned long long>(compiles),
               compiler_is_mapped() ? "yes" : "no");
   const bool met = meets_bars(options, bundled);
-  return met && compiles == 0 && !compiler_is_mapped();
+  return met && compiles == 0 && !compiler_is_mapped() && table.is_written();
 }
 
 }  // namespace lathe::bench

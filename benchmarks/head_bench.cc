@@ -80,14 +80,16 @@ class HeadBench {
     return !failed;
   }
 
-  void report() {
+  // False: the table could not be written.
+  [[nodiscard]] bool report() {
     table_.print();
     table_.write_csv(bench_.options.csv_directory, "head.csv");
-    if (ratios_.empty()) return;
+    if (ratios_.empty()) return table_.is_written();
     reaches_floor("matmul_argmax, over the matmul alone (geometric mean of " +
                       std::to_string(ratios_.size()) + ", worst " +
                       number(*std::min_element(ratios_.begin(), ratios_.end()), 3) + ")",
                   geometric_mean(ratios_), 0.97, "x", !bench_.options.smoke);
+    return table_.is_written();
   }
 
  private:
@@ -126,8 +128,7 @@ bool bench_head(const Bench& bench) {
         if (!head.measure(name, {m, shape.n, shape.k, true, element})) return false;
   }
   bench.pool->fill(Element::kF32);
-  head.report();
-  return true;
+  return head.report();
 }
 
 }  // namespace lathe::bench

@@ -190,10 +190,11 @@ class MatmulBench {
     return !failed;
   }
 
-  void report() {
+  // False: a table could not be written.
+  [[nodiscard]] bool report() {
     table_.print();
     table_.write_csv(bench_.options.csv_directory, "matmul.csv");
-    summary_.report(bench_.options.csv_directory, !bench_.options.smoke);
+    return summary_.report(bench_.options.csv_directory, !bench_.options.smoke) && table_.is_written();
   }
 
  private:
@@ -287,8 +288,7 @@ bool bench_matmul(const Bench& bench) {
       if (!measure_all(shape, Sizes::kLayer)) return false;
   }
   bench.pool->fill(Element::kF32);  // as it was
-  matmul.report();
-  return true;
+  return matmul.report();
 }
 
 }  // namespace lathe::bench

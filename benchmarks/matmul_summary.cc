@@ -94,7 +94,7 @@ std::string verdict(const Bar* bar, double mean, double worst_held) {
 
 }  // namespace
 
-void MatmulSummary::report(const std::string& directory, bool judged) const {
+bool MatmulSummary::report(const std::string& directory, bool judged) const {
   Table table("matmul, by kind of shape",
               {"dtype", "weights", "shapes", "over", "number", "geometric mean", "worst", "bar"});
   for (const auto& [name, element] : kNamedElements)
@@ -118,6 +118,7 @@ void MatmulSummary::report(const std::string& directory, bool judged) const {
         }
   table.print();
   table.write_csv(directory, "matmul_summary.csv");
+  return table.is_written();
 }
 
 }  // namespace lathe::bench

@@ -24,12 +24,12 @@ struct MatmulFigures {
   double of_one_thread = 0;
 };
 
-// Prints a line a kind of shape and figure, and keeps it as CSV in `directory` ("": not). `weights`: "plain"
-// or "packed". Where nothing is judged, no bar stands beside a figure.
+// Prints a line a kind of shape and figure, and keeps it as CSV in `directory` ("": not), false where it
+// cannot. `weights`: "plain" or "packed". Where nothing is judged, no bar stands beside a figure.
 class MatmulSummary {
  public:
   void add(const char* weights, const MatmulFigures& figures) { rows_.push_back({weights, figures}); }
-  void report(const std::string& directory, bool judged) const;
+  [[nodiscard]] bool report(const std::string& directory, bool judged) const;
 
  private:
   struct Row {

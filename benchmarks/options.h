@@ -46,7 +46,8 @@ struct Options {
   std::string program;  // this executable, for a process of its own
 };
 
-// The benchmarks; each prints its table. False: a result was wrong or a call failed (the reason is printed).
+// The benchmarks; each prints its table. False: a result was wrong, a call failed or the table could not be
+// written (the reason is printed).
 struct Bench {
   const Options& options;
   Pool* pool;

@@ -129,7 +129,8 @@ class OracleBench {
     return measure({"argmax", dtype, "", rows, n, 1, plan, run, tune});
   }
 
-  void report() {
+  // False: a table could not be written.
+  [[nodiscard]] bool report() {
     table_.print();
     table_.write_csv(bench_.options.csv_directory, "oracle.csv");
     candidates_.write_csv(bench_.options.csv_directory, "oracle_candidates.csv");
@@ -148,6 +149,7 @@ class OracleBench {
                     100 / geometric_mean(all.choice), 97, " %", judged);
       reaches_floor(op + ": the choice, of its candidates' best at worst", 100 / worst, 90, " %", judged);
     }
+    return table_.is_written() && candidates_.is_written();
   }
 
  private:
@@ -344,8 +346,7 @@ bool bench_oracle(const Bench& bench) {
     bench.pool->fill(kind.element);
     if (!measure_argmaxes(bench, kind.element, kind.name, kind.dtype, &oracle)) return false;
   }
-  oracle.report();
-  return true;
+  return oracle.report();
 }
 
 }  // namespace lathe::bench

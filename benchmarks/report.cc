@@ -53,6 +53,7 @@ void Table::append(const std::vector<std::string>& row) {
   if (csv_) return;
   std::fprintf(stderr, "cannot write %s\n", csv_path_.c_str());
   csv_path_.clear();
+  is_written_ = false;
 }
 
 bool meets_bar(const std::string& what, double figure, double bar, const std::string& unit, bool judged) {

@@ -17,6 +17,8 @@ class Table {
   // To `directory`/`file`: the rows so far, and from now on each one as it is added. Nothing when the
   // directory is "".
   void write_csv(const std::string& directory, const std::string& file);
+  // False: a row could not be written, which is reported.
+  [[nodiscard]] bool is_written() const { return is_written_; }
 
  private:
   void append(const std::vector<std::string>& row);
@@ -26,6 +28,7 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
   std::ofstream csv_;
   std::string csv_path_;
+  bool is_written_ = true;
 };
 
 // Prints whether `figure` is at most `bar`, and returns it; where nothing is judged, true.

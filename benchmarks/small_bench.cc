@@ -83,13 +83,15 @@ class SmallBench {
     return !failed;
   }
 
-  void report() {
+  // False: the table could not be written.
+  [[nodiscard]] bool report() {
     table_.print();
     table_.write_csv(bench_.options.csv_directory, "small.csv");
-    if (ratios_.empty()) return;
+    if (ratios_.empty()) return table_.is_written();
     reaches_floor("small, over the best peer (geometric mean of " + std::to_string(ratios_.size()) +
                       ", worst " + number(*std::min_element(ratios_.begin(), ratios_.end()), 2) + ")",
                   geometric_mean(ratios_), 1.2, "x", !bench_.options.smoke);
+    return table_.is_written();
   }
 
  private:
@@ -134,8 +136,7 @@ bool bench_small(const Bench& bench) {
     for (int64_t size : bench.options.batched_cubed)
       if (!small.measure({size, size, size, trans_b, Element::kF32, kBatch})) return false;
   }
-  small.report();
-  return true;
+  return small.report();
 }
 
 }  // namespace lathe::bench

@@ -50,7 +50,11 @@ class CudaArgmax {
     return right;
   }
 
-  void report() const { table_.print(); }
+  // False: a row could not be written.
+  [[nodiscard]] bool report() const {
+    table_.print();
+    return table_.is_written();
+  }
 
  private:
   bool measure(int64_t rows, int64_t n, std::vector<std::string>* row) const {
@@ -95,8 +99,7 @@ bool bench_cuda_argmax(const Gpu& gpu, const CudaBenchOptions& options, const De
       right &= argmax.measure(rows, n);
     }
   }
-  argmax.report();
-  return right;
+  return argmax.report() && right;
 }
 
 }  // namespace lathe::bench
