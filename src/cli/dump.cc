@@ -6,10 +6,12 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "cli/files.h"
+#include "cli/params.h"
 #include "cli/planned.h"
 #include "cli/request.h"
 #include "cli/session.h"
 #include "cli/verbs.h"
+#include "cli/warm_manifest.h"
 
 namespace lathe::cli {
 namespace {
@@ -30,7 +32,7 @@ absl::Status write_files(const std::vector<Text>& stages, const std::string& dir
 
 bool is_code(const Text& stage) { return absl::StartsWith(stage.text, "\177ELF"); }
 
-absl::Status dump(lathe_plan* plan, const Arguments& arguments) {
+absl::Status print_stages(lathe_plan* plan, const Arguments& arguments) {
   std::vector<Text> stages;
   // Stages that came before a failure are shown all the same: they are what the user is looking for.
   absl::Status status = check(lathe_plan_dump(plan, nullptr, collect_text, &stages));
@@ -62,12 +64,26 @@ absl::Status dump(lathe_plan* plan, const Arguments& arguments) {
   return status;
 }
 
-absl::Status dump_matmul(const Arguments& arguments) { return with_matmul_plan(arguments, dump); }
-absl::Status dump_argmax(const Arguments& arguments) { return with_argmax_plan(arguments, dump); }
-absl::Status dump_matmul_argmax(const Arguments& arguments) {
-  return with_matmul_argmax_plan(arguments, dump);
+template <typename Request>
+absl::Status dump(const Arguments& arguments, const absl::StatusOr<Request>& request) {
+  if (!request.ok()) return request.status();
+  if (absl::Status s = refuse_entries(arguments); !s.ok()) return s;
+  absl::StatusOr<Opened> opened = open(arguments);
+  if (!opened.ok()) return opened.status();
+  absl::StatusOr<Plan> made = plan(opened->device.get(), *request);
+  return made.ok() ? print_stages(made->get(), arguments) : made.status();
 }
-absl::Status dump_elementwise(const Arguments& arguments) { return with_elementwise_plan(arguments, dump); }
+
+absl::Status dump_matmul(const Arguments& arguments) {
+  return dump(arguments, matmul_request_with_shape(arguments));
+}
+absl::Status dump_argmax(const Arguments& arguments) { return dump(arguments, argmax_request(arguments)); }
+absl::Status dump_matmul_argmax(const Arguments& arguments) {
+  return dump(arguments, matmul_argmax_request(arguments));
+}
+absl::Status dump_elementwise(const Arguments& arguments) {
+  return dump(arguments, elementwise_request(arguments));
+}
 
 std::vector<Flag> dump_flags() {
   return {facts_flag(),

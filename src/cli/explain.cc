@@ -5,46 +5,51 @@
 #include "cli/request.h"
 #include "cli/session.h"
 #include "cli/verbs.h"
+#include "cli/warm_manifest.h"
 
 namespace lathe::cli {
 namespace {
 
-absl::Status print_explanation(lathe_plan* plan, const Arguments& arguments) {
-  absl::StatusOr<Json> json = explain(plan);
+template <typename Request>
+absl::Status print_explanation(const Arguments& arguments, const absl::StatusOr<Request>& request) {
+  if (!request.ok()) return request.status();
+  absl::StatusOr<Opened> opened = open(arguments);
+  if (!opened.ok()) return opened.status();
+  absl::StatusOr<Json> json = explain(opened->device.get(), *request);
   if (!json.ok()) return json.status();
   std::fputs(arguments.has("json") ? (json->dump(2) + "\n").c_str() : explain_text(*json).c_str(), stdout);
   return absl::OkStatus();
 }
 
 absl::Status explain_matmul(const Arguments& arguments) {
-  return with_matmul_plan(arguments, print_explanation);
+  return print_explanation(arguments, matmul_request_with_shape(arguments));
 }
 absl::Status explain_argmax(const Arguments& arguments) {
-  return with_argmax_plan(arguments, print_explanation);
+  return print_explanation(arguments, argmax_request(arguments));
 }
 absl::Status explain_matmul_argmax(const Arguments& arguments) {
-  return with_matmul_argmax_plan(arguments, print_explanation);
+  return print_explanation(arguments, matmul_argmax_request(arguments));
+}
+absl::Status explain_elementwise(const Arguments& arguments) {
+  return print_explanation(arguments, elementwise_request(arguments));
 }
 
 std::vector<Flag> explain_flags() {
   return {facts_flag(), target_flag(), device_flag(), {"json", nullptr, "as JSON"}};
 }
 
-absl::Status explain_elementwise(const Arguments& arguments) {
-  return with_elementwise_plan(arguments, print_explanation);
-}
-
 }  // namespace
 
 Verb explain_matmul_verb() {
-  return {"explain matmul",
-          "MxNxK",
-          1,
-          "the plan chosen, its predicted time, and every other candidate with the reason",
-          matmul_flags(explain_flags()),
-          {"lathe explain matmul 1x28672x4096 --dtype bf16",
-           "lathe explain matmul 64x4096x4096 --dtype f16 --facts h200 --target sm_90a"},
-          explain_matmul};
+  return {
+      "explain matmul",
+      "MxNxK",
+      1,
+      "the plan chosen, its predicted time, and every other candidate with the reason; nothing is compiled",
+      matmul_flags(explain_flags()),
+      {"lathe explain matmul 1x28672x4096 --dtype bf16",
+       "lathe explain matmul 64x4096x4096 --dtype f16 --facts h200 --target sm_90a"},
+      explain_matmul};
 }
 
 Verb explain_argmax_verb() {

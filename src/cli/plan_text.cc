@@ -151,7 +151,7 @@ std::string prediction(const Json& plan) {
 }
 
 std::string choice_line(const Json& plan) {
-  // A described device knows the splits it would ask for, a real one those a launch gets.
+  // Without a loaded kernel there are the splits that would be asked for, with one those a launch gets.
   const Json launch = plan.value("launch", Json::object());
   return config_line(plan.value("config", Json::object()),
                      launch.value("splits", launch.value("wanted_splits", 1)));

@@ -1,57 +1,58 @@
 #include "cli/planned.h"
 
-#include "cli/params.h"
-#include "cli/request.h"
-#include "cli/session.h"
+#include <type_traits>
 
 namespace lathe::cli {
 namespace {
 
-// `make_plan`: as lathe_plan_argmax.
-template <typename Desc, typename PlanFn>
-absl::Status with_plan(const Arguments& arguments, const Desc& desc, PlanFn make_plan, PlanUse use) {
-  if (absl::Status s = refuse_entries(arguments); !s.ok()) return s;
-  absl::StatusOr<Context> context = make_context(arguments);
-  if (!context.ok()) return context.status();
-  absl::StatusOr<Device> device = open_device(context->get(), arguments);
-  if (!device.ok()) return device.status();
-  lathe_plan* made = nullptr;
-  if (absl::Status s = check(make_plan(device->get(), &desc, &made)); !s.ok()) return s;
-  const Plan plan(made);
-  return use(plan.get(), arguments);
+auto planner_of(const MatmulRequest&) { return lathe_plan_matmul; }
+auto planner_of(const ArgmaxRequest&) { return lathe_plan_argmax; }
+auto planner_of(const MatmulArgmaxRequest&) { return lathe_plan_matmul_argmax; }
+auto planner_of(const ElementwiseRequest&) { return lathe_plan_elementwise; }
+auto explainer_of(const MatmulRequest&) { return lathe_explain_matmul; }
+auto explainer_of(const ArgmaxRequest&) { return lathe_explain_argmax; }
+auto explainer_of(const MatmulArgmaxRequest&) { return lathe_explain_matmul_argmax; }
+auto explainer_of(const ElementwiseRequest&) { return lathe_explain_elementwise; }
+
+template <typename Request, typename Call>
+absl::Status call_with_descriptor(lathe_device* device, const Request& request, Call call) {
+  lathe_tuning tuning;
+  auto desc = descriptor(request, &tuning);
+  if constexpr (std::is_same_v<Request, MatmulRequest>) {
+    size_t bytes = 0;
+    if (absl::Status s = check(describe_packed(device, request, &desc, &bytes)); !s.ok()) return s;
+  }
+  return check(call(&desc));
 }
 
 }  // namespace
 
-absl::Status with_matmul_plan(const Arguments& arguments, PlanUse use) {
-  absl::StatusOr<MatmulRequest> request = matmul_request_with_shape(arguments);
-  if (!request.ok()) return request.status();
-  lathe_tuning tuning;
-  const auto make = [&](lathe_device* device, const lathe_matmul_desc* plain, lathe_plan** made) {
-    return plan_matmul(device, *request, *plain, made);
-  };
-  return with_plan(arguments, descriptor(*request, &tuning), make, use);
+template <typename Request>
+absl::StatusOr<Plan> plan(lathe_device* device, const Request& request) {
+  lathe_plan* made = nullptr;
+  const absl::Status s = call_with_descriptor(
+      device, request, [&](const auto* desc) { return planner_of(request)(device, desc, &made); });
+  if (!s.ok()) return s;
+  return Plan(made);
 }
 
-absl::Status with_argmax_plan(const Arguments& arguments, PlanUse use) {
-  absl::StatusOr<ArgmaxRequest> request = argmax_request(arguments);
-  if (!request.ok()) return request.status();
-  lathe_tuning tuning;
-  return with_plan(arguments, descriptor(*request, &tuning), lathe_plan_argmax, use);
+template <typename Request>
+absl::StatusOr<Json> explain(lathe_device* device, const Request& request) {
+  std::vector<Text> pieces;
+  const absl::Status s = call_with_descriptor(device, request, [&](const auto* desc) {
+    return explainer_of(request)(device, desc, collect_text, &pieces);
+  });
+  if (!s.ok()) return s;
+  return parse_json(pieces, "explain");
 }
 
-absl::Status with_elementwise_plan(const Arguments& arguments, PlanUse use) {
-  absl::StatusOr<ElementwiseRequest> request = elementwise_request(arguments);
-  if (!request.ok()) return request.status();
-  lathe_tuning tuning;
-  return with_plan(arguments, descriptor(*request, &tuning), lathe_plan_elementwise, use);
-}
-
-absl::Status with_matmul_argmax_plan(const Arguments& arguments, PlanUse use) {
-  absl::StatusOr<MatmulArgmaxRequest> request = matmul_argmax_request(arguments);
-  if (!request.ok()) return request.status();
-  lathe_tuning tuning;
-  return with_plan(arguments, descriptor(*request, &tuning), lathe_plan_matmul_argmax, use);
-}
+template absl::StatusOr<Plan> plan(lathe_device*, const MatmulRequest&);
+template absl::StatusOr<Plan> plan(lathe_device*, const ArgmaxRequest&);
+template absl::StatusOr<Plan> plan(lathe_device*, const MatmulArgmaxRequest&);
+template absl::StatusOr<Plan> plan(lathe_device*, const ElementwiseRequest&);
+template absl::StatusOr<Json> explain(lathe_device*, const MatmulRequest&);
+template absl::StatusOr<Json> explain(lathe_device*, const ArgmaxRequest&);
+template absl::StatusOr<Json> explain(lathe_device*, const MatmulArgmaxRequest&);
+template absl::StatusOr<Json> explain(lathe_device*, const ElementwiseRequest&);
 
 }  // namespace lathe::cli

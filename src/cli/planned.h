@@ -1,16 +1,17 @@
-// The plan that a command line's request gets on the device it names, for verbs that look at one.
+// What the library makes of a request on a device: its plan, or the explanation alone. MatmulRequest,
+// ArgmaxRequest, MatmulArgmaxRequest and ElementwiseRequest have both.
 #pragma once
 
-#include "absl/functional/function_ref.h"
-#include "cli/command_line.h"
-#include "lathe/lathe.h"
+#include "cli/request.h"
+#include "cli/session.h"
 
 namespace lathe::cli {
 
-using PlanUse = absl::FunctionRef<absl::Status(lathe_plan* plan, const Arguments& arguments)>;
-absl::Status with_matmul_plan(const Arguments& arguments, PlanUse use);
-absl::Status with_argmax_plan(const Arguments& arguments, PlanUse use);
-absl::Status with_elementwise_plan(const Arguments& arguments, PlanUse use);
-absl::Status with_matmul_argmax_plan(const Arguments& arguments, PlanUse use);
+// As lathe_plan_matmul: on a device that runs here the kernel is compiled, or loaded.
+template <typename Request>
+absl::StatusOr<Plan> plan(lathe_device* device, const Request& request);
+// As lathe_explain_matmul: nothing is compiled, loaded or stored.
+template <typename Request>
+absl::StatusOr<Json> explain(lathe_device* device, const Request& request);
 
 }  // namespace lathe::cli

@@ -270,11 +270,4 @@ lathe_status describe_packed(lathe_device* device, const MatmulRequest& r, lathe
   return LATHE_OK;
 }
 
-lathe_status plan_matmul(lathe_device* device, const MatmulRequest& r, lathe_matmul_desc desc,
-                         lathe_plan** plan) {
-  size_t bytes = 0;
-  const lathe_status status = describe_packed(device, r, &desc, &bytes);
-  return status == LATHE_OK ? lathe_plan_matmul(device, &desc, plan) : status;
-}
-
 }  // namespace lathe::cli

@@ -84,9 +84,6 @@ lathe_matmul_desc descriptor(const MatmulRequest& r, lathe_tuning* tuning);
 // packed.
 lathe_status describe_packed(lathe_device* device, const MatmulRequest& r, lathe_matmul_desc* desc,
                              size_t* bytes);
-// lathe_plan_matmul of such a descriptor.
-lathe_status plan_matmul(lathe_device* device, const MatmulRequest& r, lathe_matmul_desc desc,
-                         lathe_plan** plan);
 
 struct ArgmaxRequest : IndicesRequest {
   int64_t rows = 0, n = 0;

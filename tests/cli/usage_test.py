@@ -15,12 +15,12 @@ VERBS = ["devices", "run matmul", "run argmax", "run matmul_argmax", "explain ma
          "bundle create", "bundle ls", "bundle verify", "bundle merge"]
 
 
-def lathe(*words):
-    return subprocess.run([LATHE, *words], capture_output=True, text=True, timeout=60)
+def lathe(*words, **environment):
+    return subprocess.run([LATHE, *words], capture_output=True, text=True, timeout=60, env={**os.environ, **environment})
 
 
-def expect_error(code, message, *words):
-    result = lathe(*words)
+def expect_error(code, message, *words, **environment):
+    result = lathe(*words, **environment)
     assert result.returncode == code, f"{words}: exit {result.returncode}, wanted {code}: {result.stderr}"
     assert message in result.stderr, f"{words}: wanted '{message}' in '{result.stderr}'"
     assert result.stdout == "", f"{words}: an error belongs on stderr, not: {result.stdout}"
@@ -75,6 +75,14 @@ for text, message in [("", "no weights"), ("model,layer\na,b\n", "names no n and
         shapes.write(text)
         shapes.flush()
         expect_error(2, message, "warm", shapes.name)
+
+# What is explained is not compiled: there need be no compiler, and nothing is kept.
+with tempfile.TemporaryDirectory() as cache:
+    for words in (["matmul", "33x65x129"], ["matmul", "7x96x64", "--dtype", "bf16", "--packed"], ["argmax", "4x1000"],
+                  ["matmul_argmax", "4x1000x64"]):
+        explained = lathe("explain", *words, "--cache-dir", cache, LATHE_COMPILER_LIBRARY="/nonexistent")
+        assert explained.returncode == 0 and "Legal candidates, best first" in explained.stdout, explained
+    assert os.listdir(cache) == []
 
 with tempfile.TemporaryDirectory() as cache:
     stats = lathe("cache", "stats", "--cache-dir", cache)
