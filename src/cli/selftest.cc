@@ -1,17 +1,15 @@
 #include "cli/selftest.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cstdio>
 #include <random>
 #include <set>
-#include <thread>
 #include <utility>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "cli/plan_text.h"
+#include "cli/planned.h"
 #include "cli/selftest_run.h"
 #include "cli/session.h"
 #include "cli/trial.h"
@@ -29,30 +27,6 @@ uint64_t seed_of(const std::string& command, uint64_t seed) {
   return (hash ^ hash >> 32) & 0x7fffffffu;
 }
 
-lathe_status plan(lathe_device* device, const MatmulRequest& r, lathe_plan** made) {
-  lathe_tuning tuning;
-  const lathe_matmul_desc desc = descriptor(r, &tuning);
-  return lathe_plan_matmul(device, &desc, made);
-}
-lathe_status plan(lathe_device* device, const ArgmaxRequest& r, lathe_plan** made) {
-  lathe_tuning tuning;
-  const lathe_argmax_desc desc = descriptor(r, &tuning);
-  return lathe_plan_argmax(device, &desc, made);
-}
-
-lathe_status plan(lathe_device* device, const MatmulArgmaxRequest& r, lathe_plan** made) {
-  lathe_tuning tuning;
-  const lathe_matmul_argmax_desc desc = descriptor(r, &tuning);
-  return lathe_plan_matmul_argmax(device, &desc, made);
-}
-
-absl::StatusOr<Plan> plan(lathe_device* device, const AnyRequest& request) {
-  lathe_plan* made = nullptr;
-  const lathe_status status = std::visit([&](const auto& r) { return cli::plan(device, r, &made); }, request);
-  if (absl::Status s = check(status); !s.ok()) return s;
-  return Plan(made);
-}
-
 SelftestCheck check_of(const SelftestDevice& d, const std::string& group, const AnyRequest& request) {
   const std::string command = command_of(request);
   const uint64_t seed = seed_of(command, d.seed);
@@ -63,7 +37,7 @@ SelftestCheck check_of(const SelftestDevice& d, const std::string& group, const 
             if (!trial.ok()) return trial.status();
             return run_checked(**trial);
           },
-          [d, request] { plan(d.device, request).IgnoreError(); }};
+          [d, request] { std::visit([&](const auto& r) { plan(d.device, r).IgnoreError(); }, request); }};
 }
 
 // What of the table is run: checks whose line contains the text, of requests without a larger side, forced
@@ -80,9 +54,7 @@ absl::StatusOr<std::vector<int32_t>> candidates_of(const SelftestDevice& d, cons
   const size_t misalign = std::visit([](const auto& r) { return r.misalign; }, request);
   if (misalign % 16 != 0 && d.stream->get() != nullptr)
     return absl::UnimplementedError("a plan reads no pointers: candidates for misaligned ones are not told");
-  auto made = plan(d.device, request);
-  if (!made.ok()) return made.status();
-  auto json = explain(made->get());
+  auto json = std::visit([&](const auto& r) { return explain(d.device, r); }, request);
   if (!json.ok()) return json.status();
   std::vector<int32_t> all;
   std::set<int32_t> some;
@@ -127,20 +99,12 @@ int64_t largest_of(const MatmulRequest& r) { return std::max({r.m, r.n, r.k}); }
 int64_t largest_of(const ArgmaxRequest& r) { return std::max(r.rows, r.n); }
 int64_t largest_of(const MatmulArgmaxRequest& r) { return std::max({r.m, r.n, r.k}); }
 
-// Each row's checks. Listing candidates compiles the best of them: on all cores.
-std::vector<std::vector<SelftestCheck>> expand_all(const SelftestDevice& d,
-                                                   const std::vector<SelftestCase>& rows,
-                                                   const std::string& family) {
-  std::vector<std::vector<SelftestCheck>> checks(rows.size());
-  std::atomic<size_t> next{0};
-  const auto work = [&] {
-    for (size_t i = next++; i < rows.size(); i = next++) checks[i] = expand(d, rows[i], family);
-  };
-  std::vector<std::thread> threads;
-  for (unsigned i = 1; i < std::thread::hardware_concurrency(); ++i) threads.emplace_back(work);
-  work();
-  for (std::thread& t : threads) t.join();
-  return checks;
+// Whether a check that is the row, with whatever rank forced, may be wanted: the rank ends a command.
+bool may_be_wanted(const std::string& filter, const SelftestCase& c, bool forced) {
+  const std::string what = command_of(c.request);
+  if (!forced) return is_wanted(filter, c.group, what);
+  return is_wanted(filter.substr(0, filter.find_last_not_of("0123456789") + 1), c.group,
+                   absl::StrCat(what, " --candidate "));
 }
 
 std::vector<SelftestCheck> all_checks(const SelftestDevice& d, const Selection& selection) {
@@ -152,16 +116,13 @@ std::vector<SelftestCheck> all_checks(const SelftestDevice& d, const Selection& 
       ++left_out;
       continue;
     }
-    // What is forced shares its row's words, but for the rank.
-    const bool forced = c.every_candidate || !selection.family.empty();
-    if (forced || is_wanted(filter, c.group, command_of(c.request))) rows.push_back(std::move(c));
+    if (may_be_wanted(filter, c, c.every_candidate || !selection.family.empty()))
+      rows.push_back(std::move(c));
   }
   std::vector<SelftestCheck> checks;
-  for (std::vector<SelftestCheck>& expanded : expand_all(d, rows, selection.family)) {
-    for (SelftestCheck& check : expanded) {
+  for (const SelftestCase& row : rows)
+    for (SelftestCheck& check : expand(d, row, selection.family))
       if (is_wanted(filter, check.group, check.what)) checks.push_back(std::move(check));
-    }
-  }
   if (!selection.family.empty()) return checks;  // behaviours are of requests as the oracle plans them
   for (const Behaviour& b : selftest_behaviours(d)) {
     if (!is_wanted(filter, b.group, b.name)) continue;
@@ -173,6 +134,20 @@ std::vector<SelftestCheck> all_checks(const SelftestDevice& d, const Selection& 
   if (left_out > 0)
     absl::PrintF("  left out: %d rows of checks with a side of more than %d\n", left_out, selection.largest);
   return checks;
+}
+
+// The kernel families that requests of the table are measured against on the device.
+std::vector<std::string> families_of(lathe_device* device) {
+  std::set<std::string> families;
+  for (const SelftestCase& c : selftest_cases(/*quick=*/true)) {
+    auto json = std::visit([&](const auto& r) { return explain(device, r); }, c.request);
+    if (!json.ok()) continue;
+    for (const Json& candidate : json->at("candidates")) {
+      const Json& config = candidate.at("config");
+      if (config.at("external").at("library") == "") families.insert(config.at("kernel").get<std::string>());
+    }
+  }
+  return {families.begin(), families.end()};
 }
 
 // "NVIDIA H200, sm_90a", "" when the library knows no such device.
@@ -200,8 +175,11 @@ absl::Status selftest(const Arguments& arguments) {
   if (!device.ok()) return device.status();
   auto stream = Stream::make(device->get());
   if (!stream.ok()) return stream.status();
+  absl::StatusOr<std::string> family = std::string();
+  if (arguments.has("family")) family = arguments.choice("family", families_of(device->get()));
+  if (!family.ok()) return family.status();
   const std::string name = arguments.text("device", "cpu");
-  const Selection selection = {arguments.text("filter", ""), arguments.text("family", ""), *largest};
+  const Selection selection = {arguments.text("filter", ""), *family, *largest};
   const SelftestDevice d = {device->get(), &*stream, name, static_cast<uint64_t>(*seed),
                             arguments.has("quick")};
   auto description = describe_device(context->get(), name);

@@ -2,15 +2,17 @@
 
 usage: selftest_test.py LATHE DEVICE [FLAG...]
 """
+import os
 import re
 import subprocess
 import sys
+import tempfile
 
 LATHE, DEVICE, FLAGS = sys.argv[1], sys.argv[2], sys.argv[3:]
 
 
-def selftest(*words, timeout=600):
-    return subprocess.run([LATHE, "selftest", "--device", DEVICE, "--cache-dir", "", *words], capture_output=True, text=True,
+def selftest(*words, cache="", timeout=600):
+    return subprocess.run([LATHE, "selftest", "--device", DEVICE, "--cache-dir", cache, *words], capture_output=True, text=True,
                           timeout=timeout)
 
 
@@ -38,11 +40,18 @@ assert none.returncode == 2 and "no check contains 'no such thing'" in none.stde
 if DEVICE == "cpu":
     untested = selftest("--filter", "capture")
     assert untested.returncode == 1 and "0 right, 0 wrong, 5 skipped" in untested.stdout, untested
-# A family forced: what it cannot take is skipped, by name; a family that there is not tests nothing.
+# A family forced: what it cannot take is skipped, by name; one that the device has not is bad usage.
 if DEVICE == "cpu":
     forced = selftest("--filter", "families", "--quick", "--family", "dot")
     assert forced.returncode == 0 and "every request on the kernel family dot" in forced.stdout, forced
     assert re.search(r"selftest cpu: [1-9]\d* right, 0 wrong", forced.stdout), forced
-    unknown = selftest("--filter", "families", "--quick", "--family", "wgmma")
-    assert unknown.returncode == 1 and "no legal candidate of the family wgmma" in unknown.stdout, unknown
-    assert "cpu: 0 right, 0 wrong, 8 skipped" in unknown.stdout, unknown
+    skipped = selftest("--filter", "families", "--quick", "--family", "rows")
+    assert skipped.returncode == 1 and "no legal candidate of the family rows" in skipped.stdout, skipped
+    assert "cpu: 0 right, 0 wrong, 8 skipped" in skipped.stdout, skipped
+    with tempfile.TemporaryDirectory() as cache:
+        unknown = selftest("--family", "dott", cache=cache)
+        assert unknown.returncode == 2 and "--family takes " in unknown.stderr and "did you mean 'dot'?" in unknown.stderr, unknown
+        assert os.listdir(cache) == []
+    # A filter finds forced ranks too.
+    one = selftest("--filter", "--candidate 12", "--quick")
+    assert one.returncode == 0 and re.search(r"selftest cpu: [1-9]\d* right, 0 wrong", one.stdout), one
