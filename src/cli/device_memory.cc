@@ -1,7 +1,10 @@
 #include "cli/device_memory.h"
 
+#include <unistd.h>
+
 #include <utility>
 
+#include "absl/strings/str_format.h"
 #include "cli/session.h"
 
 namespace lathe::cli {
@@ -53,5 +56,13 @@ Stream::~Stream() {
 }
 
 absl::Status Stream::synchronize() const { return check(lathe_stream_synchronize(device_, stream_)); }
+
+absl::Status check_memory(const std::string& request, double bytes) {
+  const double most =
+      static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
+  if (bytes <= most) return absl::OkStatus();
+  return absl::ResourceExhaustedError(absl::StrFormat(
+      "%s needs %.4g GB of memory, and this machine has %.4g GB", request, bytes / 1e9, most / 1e9));
+}
 
 }  // namespace lathe::cli

@@ -4,6 +4,7 @@
 #include <lathe/lathe.h>
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -42,11 +43,16 @@ class Stream {
   ~Stream();
 
   lathe_stream get() const { return stream_; }
+  // How often an operand that has an image lies in the host's memory: the CPU's memory is the host's.
+  int host_copies() const { return stream_ == nullptr ? 2 : 1; }
   absl::Status synchronize() const;
 
  private:
   lathe_device* device_ = nullptr;
   lathe_stream stream_ = nullptr;
 };
+
+// kResourceExhausted, which names `request`: it needs more bytes than this machine has of memory.
+absl::Status check_memory(const std::string& request, double bytes);
 
 }  // namespace lathe::cli

@@ -19,13 +19,13 @@ const std::vector<std::string>& fill_names() {
   return names;
 }
 
-bool fits_memory(const OperandForm& f) {
-  constexpr int64_t kMost = int64_t{1} << 40;
-  int64_t elements = 0;
-  return !__builtin_add_overflow(f.line_length(), f.padding, &elements) &&
-         !__builtin_mul_overflow(elements, f.lines(), &elements) &&
-         !__builtin_add_overflow(elements, f.padding, &elements) &&
-         !__builtin_mul_overflow(elements, f.matrices(), &elements) && elements < kMost;
+double image_bytes(const OperandForm& form) {
+  if (!form.exists()) return 0;
+  // In floating point: what no memory holds overflows no count.
+  const auto padding = static_cast<double>(form.padding), lines = static_cast<double>(form.lines()),
+             length = static_cast<double>(form.line_length()) + padding;
+  const double elements = static_cast<double>(form.matrices()) * (lines * length + padding);
+  return elements * bytes_of(form.dtype) / static_cast<double>(block_elements(form.dtype)) + 2 * kBand;
 }
 
 lathe_operand describe(const OperandForm& form, void* data) {

@@ -35,8 +35,8 @@ struct OperandForm {
   int64_t batch_stride() const { return broadcast ? 0 : lines() * leading_dimension() + padding; }
 };
 
-// True when an operand of that form spans fewer than 2^40 elements.
-bool fits_memory(const OperandForm& form);
+// Of the operand with the poison around it; 0 where there is none.
+double image_bytes(const OperandForm& form);
 // The operand whose first element is at `data`.
 lathe_operand describe(const OperandForm& form, void* data);
 

@@ -1,12 +1,9 @@
 #include "cli/payload_run.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <chrono>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 
 namespace lathe::cli {
 namespace {
@@ -16,20 +13,16 @@ int64_t extent(const PayloadStep& step, char letter) {
   return at == step.extents.end() ? 1 : at->second;
 }
 
-// Every value lies in a device's memory and, to be checked, in the host's, which a CPU's is too.
-absl::Status check_memory(const Json& values, const std::vector<std::vector<int64_t>>& shapes) {
-  const double most =
-      static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
+// Of every value an image and a copy in the device's memory.
+absl::Status check_values(const Json& function, const std::vector<std::vector<int64_t>>& shapes,
+                          const Stream& stream) {
   double bytes = 0;
   for (size_t i = 0; i < shapes.size(); ++i) {
-    const std::optional<int64_t> elements = elements_in(shapes[i]);
-    const lathe_dtype dtype = dtype_named(values[i].at("dtype").get<std::string>());
-    bytes += 2 * static_cast<double>(bytes_of(dtype)) * static_cast<double>(elements.value_or(INT64_MAX));
-    if (!elements || bytes > most)
-      return absl::ResourceExhaustedError(
-          absl::StrCat("a tensor of ", absl::StrJoin(shapes[i], "x"), " does not fit memory"));
+    const lathe_dtype dtype = dtype_named(function.at("values")[i].at("dtype").get<std::string>());
+    bytes += stream.host_copies() * static_cast<double>(bytes_of(dtype)) *
+             static_cast<double>(elements_in(shapes[i]).value_or(INT64_MAX));
   }
-  return absl::OkStatus();
+  return check_memory(absl::StrCat("@", function.at("name").get<std::string>()), bytes);
 }
 
 }  // namespace
@@ -67,7 +60,7 @@ absl::Status PayloadTrial::make_values(const Json& function, int64_t rows) {
   const Json& values = function.at("values");
   const absl::StatusOr<std::vector<std::vector<int64_t>>> shapes = shapes_of(function, steps_, rows);
   if (!shapes.ok()) return shapes.status();
-  if (absl::Status s = check_memory(values, *shapes); !s.ok()) return s;
+  if (absl::Status s = check_values(function, *shapes, stream_); !s.ok()) return s;
   for (size_t i = 0; i < values.size(); ++i) {
     Value value;
     value.dtype = dtype_named(values[i].at("dtype").get<std::string>());

@@ -24,6 +24,14 @@ absl::Status place(lathe_device* device, const Stream& stream, const Operand& op
   return absl::OkStatus();
 }
 
+double trial_bytes(const Stream& stream, std::initializer_list<const OperandForm*> inputs,
+                   std::initializer_list<const OperandForm*> outputs) {
+  double bytes = 0;
+  for (const OperandForm* f : inputs) bytes += stream.host_copies() * image_bytes(*f);
+  for (const OperandForm* f : outputs) bytes += (stream.host_copies() + 1) * image_bytes(*f);
+  return bytes;
+}
+
 double total_bytes(std::initializer_list<const Operand*> operands) {
   double bytes = 0;
   for (const Operand* o : operands)

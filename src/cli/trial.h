@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "cli/device_memory.h"
+#include "cli/planned.h"
 #include "cli/reference.h"
 #include "cli/request.h"
 #include "cli/session.h"
@@ -58,6 +59,19 @@ class TrialChain {
 // operand does not exist.
 absl::Status place(lathe_device* device, const Stream& stream, const Operand& operand, DeviceBuffer* buffer,
                    void** first);
+// What a trial of such operands takes of the host's memory: how an output begins is kept beside it.
+double trial_bytes(const Stream& stream, std::initializer_list<const OperandForm*> inputs,
+                   std::initializer_list<const OperandForm*> outputs);
+// Before they are made: what the library refuses, and what this machine's memory does not hold.
+template <typename Request>
+absl::Status check_room(lathe_device* device, const Request& request, double bytes) {
+  // What is made at once is refused by its launch; an explanation opens the external libraries, beside whose
+  // threads a run is timed next.
+  constexpr double kMadeAtOnce = 256e6;
+  if (bytes > kMadeAtOnce)
+    if (absl::Status s = explain(device, request).status(); !s.ok()) return s;
+  return check_memory(command_of(request), bytes);
+}
 // Of all that exist.
 double total_bytes(std::initializer_list<const Operand*> operands);
 
@@ -69,7 +83,7 @@ double wait_for_spinning_threads();
 absl::StatusOr<CheckResult> run_checked(Trial& trial);
 
 // Both random operands and sampled elements are a function of `seed`. The device, the stream and the buffers
-// they are uploaded with outlive the trial. kInvalidArgument for operands that fit no memory.
+// they are uploaded with outlive the trial. Errors: as check_room, before any memory is taken.
 absl::StatusOr<std::unique_ptr<Trial>> make_trial(lathe_device* device, const Stream& stream,
                                                   const MatmulRequest& request, uint64_t seed);
 absl::StatusOr<std::unique_ptr<Trial>> make_trial(lathe_device* device, const Stream& stream,

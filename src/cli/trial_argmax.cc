@@ -1,6 +1,5 @@
 #include <cmath>
 
-#include "absl/strings/str_format.h"
 #include "cli/trial_indices.h"
 
 namespace lathe::cli {
@@ -27,10 +26,8 @@ class ArgmaxTrial : public IndexTrial {
 
   absl::Status prepare() {
     const ArgmaxForms forms = forms_of(request_);
-    if (!fits_memory(forms.x)) {
-      return absl::InvalidArgumentError(
-          absl::StrFormat("%d rows of %d elements do not fit memory", request_.rows, request_.n));
-    }
+    const double bytes = trial_bytes(stream_, {&forms.x}, {&forms.indices, &forms.values});
+    if (absl::Status s = check_room(device_, request_, bytes); !s.ok()) return s;
     data_.x = Operand(forms.x);
     data_.x.fill(request_.fill == Fill::kSpecial ? Fill::kNormal : request_.fill, &random_);
     if (request_.fill == Fill::kSpecial) make_rows_special(&data_.x, &random_);

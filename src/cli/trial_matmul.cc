@@ -9,14 +9,7 @@ namespace {
 constexpr int kRepeats = 3;  // of a request that promises equal bits
 
 // Fresh random operands; where C or the residual is D itself, D begins as a copy of it.
-absl::StatusOr<MatmulData> make_data(const MatmulRequest& r, Normal* random) {
-  const MatmulForms forms = forms_of(r);
-  for (const OperandForm* f : {&forms.a, &forms.b, &forms.d}) {
-    if (!fits_memory(*f)) {
-      return absl::InvalidArgumentError(absl::StrFormat(
-          "an operand of %d x %d x %d elements does not fit memory", f->batch, f->rows, f->columns));
-    }
-  }
+MatmulData make_data(const MatmulRequest& r, const MatmulForms& forms, Normal* random) {
   MatmulData data;
   const auto make = [&](const OperandForm& form, Operand* out) {
     if (!form.exists()) return;
@@ -38,9 +31,11 @@ class MatmulTrial : public Trial {
       : device_(device), stream_(stream), request_(request), random_(seed) {}
 
   absl::Status prepare() {
-    auto data = make_data(request_, &random_);
-    if (!data.ok()) return data.status();
-    data_ = *std::move(data);
+    const MatmulForms forms = forms_of(request_);
+    const double bytes =
+        trial_bytes(stream_, {&forms.a, &forms.b, &forms.c, &forms.bias, &forms.residual}, {&forms.d});
+    if (absl::Status s = check_room(device_, request_, bytes); !s.ok()) return s;
+    data_ = make_data(request_, forms, &random_);
     start_ = data_.d.image();
     desc_ = descriptor(request_, chain_.tuning());
     chain_.take(desc_.next);

@@ -1,4 +1,3 @@
-#include "absl/strings/str_format.h"
 #include "cli/trial_indices.h"
 
 namespace lathe::cli {
@@ -12,11 +11,9 @@ class MatmulArgmaxTrial : public IndexTrial {
 
   absl::Status prepare() {
     const MatmulArgmaxForms forms = forms_of(request_);
-    for (const OperandForm* f : {&forms.a, &forms.b}) {
-      if (!fits_memory(*f))
-        return absl::InvalidArgumentError(
-            absl::StrFormat("an operand of %d x %d elements does not fit memory", f->rows, f->columns));
-    }
+    const double bytes =
+        trial_bytes(stream_, {&forms.a, &forms.b, &forms.bias}, {&forms.indices, &forms.values});
+    if (absl::Status s = check_room(device_, request_, bytes); !s.ok()) return s;
     const auto make = [&](const OperandForm& form, Operand* out) {
       if (!form.exists()) return;
       *out = Operand(form);

@@ -7,6 +7,7 @@ import csv
 import json
 import os
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -283,7 +284,7 @@ def test_kernel_bench(cache):
         (folder / "sin.mlir").write_text((PAYLOADS / "bias_broadcast.mlir").read_text())
         result = bench(folder)
         assert result.returncode == 1 and last_line(result.stdout) == "1 of 2 right", result
-        assert "a tensor of 3000000000x256 does not fit memory" in result.stdout, result
+        assert re.search(r"refused: @\w+ needs \S+ GB of memory, and this machine has", result.stdout), result
         assert bench(folder / "nowhere").returncode == 2
 
 

@@ -60,7 +60,17 @@ expect_error(2, "expected ROWSxN, as 4x151936", "run", "argmax", "4")
 expect_error(2, "--program FILE says what is computed", "explain", "elementwise", "3x4")
 expect_error(2, "not 'f64'", "run", "matmul", "1x1x1", "--dtype", "f64")
 expect_error(2, "--workers takes a whole number", "devices", "--workers", "many")
-expect_error(2, "does not fit memory", "run", "matmul", "2000000000x2000000000x2", "--cache-dir", "")
+# What the library refuses, and what this machine does not hold, is refused before memory is taken and filled.
+for verb in ("run", "bench"):
+    for words, message in ((["matmul", "3000000000x1x1"], "m 3000000000 > 2147483647"),
+                           (["argmax", "3000000000x1"], "rows 3000000000 > 2147483647"),
+                           (["matmul_argmax", "1x3000000000x1"], "n 3000000000 > 2147483647"),
+                           (["matmul", "2000000000x2000000000x2"], "spans more than 2^63 - 1 bytes"),
+                           (["matmul", "1x1000000x1000000000"], "matmul 1x1000000x1000000000 needs 8e+06 GB of memory, and this machine has"),
+                           (["argmax", "1000000000x1000000"], "argmax 1000000000x1000000 needs 8e+06 GB of memory"),
+                           (["matmul_argmax", "1x1000000x1000000000"], "matmul_argmax 1x1000000x1000000000 needs 8e+06 GB of memory"),
+                           (["matmul", "100000x4x4", "--padding", "2147483647"], "--padding 2147483647 needs")):
+        expect_error(1, message, verb, *words, "--cache-dir", "")
 expect_error(2, "no shipped facts file is of 'sm_9'", "explain", "matmul", "1x1x1", "--target", "sm_9", "--cache-dir", "")
 expect_error(2, "there is no file 'h2000'; shipped ones are", "explain", "matmul", "1x1x1", "--facts", "h2000",
              "--cache-dir", "")
