@@ -233,8 +233,10 @@ std::string help_of(const Verb& verb) {
 std::string help_of(const std::vector<Verb>& verbs) {
   std::string out = "lathe: kernels cut to a shape on first use, cached, launched.\n\n";
   for (const Verb& v : verbs) absl::StrAppend(&out, verb_line(v));
-  absl::StrAppend(&out,
-                  "\n'lathe VERB --help' shows a verb's flags. Exit codes: 0 done, 1 failed, 2 bad usage.\n");
+  absl::StrAppend(
+      &out,
+      "\n'lathe VERB --help' shows a verb's flags, 'lathe --version' the version. Exit codes: 0 done, 1 "
+      "failed, 2 bad usage.\n");
   return out;
 }
 

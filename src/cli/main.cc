@@ -1,4 +1,6 @@
 // lathe: see devices, run and check kernels, look into plans and code, keep the cache.
+#include <lathe/lathe.h>
+
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -55,6 +57,10 @@ int run(const std::vector<std::string>& line) {
                                    ukernel_add_verb(),
                                    ukernel_ls_verb(),
                                    ukernel_remove_verb()};
+  if (!line.empty() && line[0] == "--version") {
+    std::printf("lathe %s\n", lathe_version());
+    return kDone;
+  }
   if (line.empty() || line[0] == "--help" || line[0] == "-h" || line[0] == "help") {
     std::fputs(help_of(verbs).c_str(), line.empty() ? stderr : stdout);
     return line.empty() ? kBadUsage : kDone;

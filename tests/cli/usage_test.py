@@ -4,6 +4,7 @@ usage: usage_test.py LATHE
 """
 import json
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -51,6 +52,9 @@ for group in ("run", "explain", "dump", "cache", "bundle"):
             assert line.startswith(f"  lathe {verb}"), f"{words}: {line}"
 
 assert lathe().returncode == 2
+version = lathe("--version")
+assert version.returncode == 0 and re.fullmatch(r"lathe \d+\.\d+\.\d+\n", version.stdout), version
+assert "'lathe --version'" in everything.stdout
 expect_error(2, "--workers takes a whole number from 1 to 1024", "devices", "--workers", "1025")
 expect_error(2, "did you mean 'devices'?", "device")
 expect_error(2, "'run' needs matmul|argmax|matmul_argmax", "run")
