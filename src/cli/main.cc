@@ -84,6 +84,14 @@ int run(const std::vector<std::string>& line) {
   return kBadUsage;
 }
 
+// Output that did not arrive is a failure, found out here at the latest: what was printed may still lie in
+// the buffer.
+int with_output(int code) {
+  if (std::fflush(stdout) == 0 && !std::ferror(stdout)) return code;
+  std::fputs("lathe: the standard output cannot be written\n", stderr);
+  return code == kDone ? kFailed : code;
+}
+
 }  // namespace
 }  // namespace lathe::cli
 
@@ -92,7 +100,7 @@ int main(int argc, char** argv) {
   // loaded.
   setenv("OMP_WAIT_POLICY", "passive", 0);
   try {
-    return lathe::cli::run(std::vector<std::string>(argv + 1, argv + argc));
+    return lathe::cli::with_output(lathe::cli::run(std::vector<std::string>(argv + 1, argv + argc)));
   } catch (const std::exception& e) {
     std::fprintf(stderr, "lathe: %s\n", e.what());
     return 1;

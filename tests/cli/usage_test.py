@@ -55,6 +55,13 @@ assert lathe().returncode == 2
 version = lathe("--version")
 assert version.returncode == 0 and re.fullmatch(r"lathe \d+\.\d+\.\d+\n", version.stdout), version
 assert "'lathe --version'" in everything.stdout
+# What could not be printed is no success.
+for words in (["--help"], ["run", "--help"], ["warm", "--help"], ["--version"], ["devices"], ["explain", "argmax", "4x1000"],
+              ["run", "matmul", "0x4x4"], ["cache", "stats", "--json"]):
+    with open("/dev/full", "w") as full:
+        result = subprocess.run([LATHE, *words], stdout=full, stderr=subprocess.PIPE, text=True, timeout=60,
+                                env={**os.environ, "LATHE_CACHE_DIR": ""})
+    assert result.returncode == 1 and "the standard output cannot be written" in result.stderr, (words, result)
 expect_error(2, "--workers takes a whole number from 1 to 1024", "devices", "--workers", "1025")
 expect_error(2, "did you mean 'devices'?", "device")
 expect_error(2, "'run' needs matmul|argmax|matmul_argmax", "run")
