@@ -1,12 +1,17 @@
 // lathe bundle ..., and what goes between the cache and bundles.
+#include <unistd.h>
+
+#include <cerrno>
 #include <cstdio>
 #include <filesystem>
 #include <string>
+#include <set>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "cli/entry_text.h"
+#include "absl/strings/str_join.h"
 #include "cli/session.h"
 #include "cli/verbs.h"
 
@@ -21,17 +26,61 @@ void print_written(const std::string& path, const lathe_bundle_report& r) {
   if (r.defects > 0) absl::PrintF("%d were damaged and are left out\n", r.defects);
 }
 
-absl::Status write(const Arguments& arguments, const std::vector<std::string>& sources) {
+absl::StatusOr<lathe_bundle_report> pack(const std::string& path, const std::vector<std::string>& sources,
+                                         const char* target) {
   std::vector<const char*> pointers;
   for (const std::string& source : sources) pointers.push_back(source.c_str());
-  const std::string target = arguments.text("target", "");
   lathe_bundle_report report = LATHE_BUNDLE_REPORT_INIT;
-  if (absl::Status s = check(lathe_bundle_write(arguments.words[0].c_str(), pointers.data(), pointers.size(),
-                                                arguments.has("target") ? target.c_str() : nullptr, &report));
+  if (absl::Status s =
+          check(lathe_bundle_write(path.c_str(), pointers.data(), pointers.size(), target, &report));
       !s.ok())
     return s;
-  print_written(arguments.words[0], report);
-  return absl::OkStatus();
+  return report;
+}
+
+absl::StatusOr<Json> list_bundle(const std::string& path) {
+  std::vector<Text> pieces;
+  if (absl::Status s = check(lathe_bundle_list(path.c_str(), collect_text, &pieces)); !s.ok()) return s;
+  return parse_json(pieces, "bundle");
+}
+
+// Why nothing was taken; `draft` is written over with all there is.
+absl::Status nothing_taken(const std::string& draft, const std::vector<std::string>& sources,
+                           const char* target) {
+  const std::string in = absl::StrJoin(sources, ", ");
+  const absl::StatusOr<lathe_bundle_report> all = pack(draft, sources, nullptr);
+  if (!all.ok()) return all.status();
+  absl::StatusOr<Json> list = list_bundle(draft);
+  if (!list.ok()) return list.status();
+  std::set<std::string> targets;
+  for (const char* kind : {"entries", "records"})
+    for (const Json& entry : list->value(kind, Json::array()))
+      targets.insert(object_of(object_of(entry, "key"), "target").value("arch", "?"));
+  if (targets.empty())
+    return absl::NotFoundError(
+        absl::StrCat("there is no kernel in ", in,
+                     all->defects > 0 ? absl::StrCat(", but ", all->defects, " damaged") : ""));
+  return absl::NotFoundError(absl::StrCat("--target ", target, ": nothing in ", in,
+                                          " was made for it; there are ", absl::StrJoin(targets, ", ")));
+}
+
+// OUT stays as it was where there is nothing to write.
+absl::Status write(const Arguments& arguments, const std::vector<std::string>& sources) {
+  const std::string &path = arguments.words[0], draft = absl::StrCat(path, ".", getpid(), ".draft");
+  const std::string name = arguments.text("target", "");
+  const char* target = arguments.has("target") ? name.c_str() : nullptr;
+  const absl::StatusOr<lathe_bundle_report> report = pack(draft, sources, target);
+  if (!report.ok()) return report.status();
+  absl::Status s;
+  if (report->entries + report->records == 0)
+    s = nothing_taken(draft, sources, target);
+  else if (std::rename(draft.c_str(), path.c_str()) != 0)
+    s = absl::ErrnoToStatus(errno, path);
+  if (s.ok())
+    print_written(path, *report);
+  else
+    std::remove(draft.c_str());
+  return s;
 }
 
 std::vector<std::string> sources_of(const Arguments& arguments) {
@@ -58,15 +107,8 @@ absl::Status merge(const Arguments& arguments) {
   return write(arguments, sources_of(arguments));
 }
 
-absl::StatusOr<Json> list_bundle(const Arguments& arguments) {
-  std::vector<Text> pieces;
-  if (absl::Status s = check(lathe_bundle_list(arguments.words[0].c_str(), collect_text, &pieces)); !s.ok())
-    return s;
-  return parse_json(pieces, "bundle");
-}
-
 absl::Status ls(const Arguments& arguments) {
-  absl::StatusOr<Json> list = list_bundle(arguments);
+  absl::StatusOr<Json> list = list_bundle(arguments.words[0]);
   if (!list.ok()) return list.status();
   if (arguments.has("json")) {
     std::puts(list->dump(2).c_str());
@@ -86,7 +128,7 @@ absl::Status ls(const Arguments& arguments) {
 }
 
 absl::Status verify(const Arguments& arguments) {
-  absl::StatusOr<Json> list = list_bundle(arguments);
+  absl::StatusOr<Json> list = list_bundle(arguments.words[0]);
   if (!list.ok()) return list.status();
   const Json defects = list->value("defects", Json::array());
   for (const Json& defect : defects) absl::PrintF("%s\n", defect.value("cause", "?"));

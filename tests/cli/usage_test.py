@@ -114,10 +114,13 @@ with tempfile.TemporaryDirectory() as cache:
         assert listed.returncode == 0 and isinstance(json.loads(listed.stdout), dict), listed
     assert "0 entries are whole, 0 are not" in lathe("cache", "verify", "--cache-dir", cache).stdout
     assert "removed 0 entries" in lathe("cache", "prune", "--to", "1M", "--cache-dir", cache).stdout
-    # An empty bundle is a bundle.
-    bundle = cache + "/empty.bundle"
-    assert "0 kernels" in lathe("cache", "export", bundle, "--cache-dir", cache).stdout
-    assert "0 kernels are whole, 0 are not" in lathe("bundle", "verify", bundle).stdout
+    # Nothing to pack is a failure, and a bundle that was there stays.
+    bundle = cache + "/kept.bundle"
+    with open(bundle, "w") as file:
+        file.write("kept")
+    for words in (["cache", "export", bundle], ["bundle", "create", bundle, cache], ["bundle", "create", bundle, cache, "--target", "sm_90a"]):
+        expect_error(1, f"there is no kernel in {cache}", *words, "--cache-dir", cache)
+    assert open(bundle).read() == "kept" and os.listdir(cache) == ["kept.bundle"]
     expect_error(2, "is no cache directory", "bundle", "create", cache + "/x", bundle)
     expect_error(2, "is no file", "bundle", "merge", cache + "/x", cache)
     expect_error(2, "needs OUT DIR...", "bundle", "create", cache + "/x")

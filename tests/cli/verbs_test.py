@@ -179,6 +179,13 @@ def test_warm_and_cache(cache, shapes):
     assert len(lathe("bundle", "ls", bundle, cache=cache).splitlines()) == len(listed)
     part = lathe("bundle", "create", f"{cache}.part", cache, "--target", "sm_89", cache=cache)
     assert f" {sum('cuda sm_89' in line for line in listed)} kernels" in part, part
+    # What matches nothing leaves what was there, and says what there is.
+    for words in (["cache", "export", f"{cache}.part"], ["bundle", "create", f"{cache}.part", str(cache)],
+                  ["bundle", "merge", f"{cache}.part", str(bundle)]):
+        result = subprocess.run([LATHE, *words, "--target", "sm_9", "--cache-dir", str(cache)], capture_output=True, text=True, timeout=60)
+        assert result.returncode == 1 and "--target sm_9: nothing in " in result.stderr, result
+        assert "there are gfx942, sm_89, sm_90a, x86-64\n" in result.stderr, result
+    assert not list(cache.parent.glob("*.draft"))
     lathe("bundle", "merge", f"{cache}.merged", bundle, f"{cache}.part", cache=cache)
     assert pathlib.Path(f"{cache}.merged").read_bytes() == bundle.read_bytes()
     shipped = run("matmul", "17x96x64", "--bundles", bundle, cache="")
