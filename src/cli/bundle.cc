@@ -3,15 +3,16 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
-#include <string>
 #include <set>
+#include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "cli/entry_text.h"
 #include "absl/strings/str_join.h"
+#include "cli/entry_text.h"
 #include "cli/session.h"
 #include "cli/verbs.h"
 
@@ -139,21 +140,23 @@ absl::Status verify(const Arguments& arguments) {
       absl::StrCat(defects.size(), " damaged kernels in ", arguments.words[0], "; each is a miss"));
 }
 
-// The context's cache directory.
-absl::StatusOr<std::string> directory_of(const Context& context) {
+// The context's cache directory, by the name that it was given: that need not be UTF-8, as a JSON's texts
+// are.
+absl::StatusOr<std::string> directory_of(const Arguments& arguments, const Context& context) {
   std::vector<Text> pieces;
   if (absl::Status s = check(lathe_cache_list(context.get(), collect_text, &pieces)); !s.ok()) return s;
   absl::StatusOr<Json> list = parse_json(pieces, "cache");
   if (!list.ok()) return list.status();
   const std::string directory = list->value("directory", "");
   if (directory.empty()) return absl::FailedPreconditionError("there is no cache directory to export");
-  return directory;
+  const char* named = std::getenv("LATHE_CACHE_DIR");
+  return arguments.text("cache-dir", named != nullptr ? named : directory);
 }
 
 absl::Status export_cache(const Arguments& arguments) {
   absl::StatusOr<Context> context = make_context(arguments);
   if (!context.ok()) return context.status();
-  absl::StatusOr<std::string> directory = directory_of(*context);
+  absl::StatusOr<std::string> directory = directory_of(arguments, *context);
   if (!directory.ok()) return directory.status();
   return write(arguments, {*directory});
 }

@@ -7,6 +7,7 @@ import os
 import pathlib
 import pty
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -186,6 +187,12 @@ def test_warm_and_cache(cache, shapes):
         assert result.returncode == 1 and "--target sm_9: nothing in " in result.stderr, result
         assert "there are gfx942, sm_89, sm_90a, x86-64\n" in result.stderr, result
     assert not list(cache.parent.glob("*.draft"))
+    # A directory's name need not be UTF-8.
+    odd = shutil.copytree(os.fsencode(cache), os.fsencode(cache) + b"-\xff")
+    for words, environment in (([b"--cache-dir", odd], {}), ([], {"LATHE_CACHE_DIR": os.fsdecode(odd)})):
+        subprocess.run([LATHE, "cache", "export", f"{cache}.odd", *words], check=True, capture_output=True, timeout=60,
+                       env={**os.environ, **environment})
+        assert pathlib.Path(f"{cache}.odd").read_bytes() == bundle.read_bytes()
     lathe("bundle", "merge", f"{cache}.merged", bundle, f"{cache}.part", cache=cache)
     assert pathlib.Path(f"{cache}.merged").read_bytes() == bundle.read_bytes()
     shipped = run("matmul", "17x96x64", "--bundles", bundle, cache="")
