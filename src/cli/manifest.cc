@@ -23,15 +23,30 @@ struct Form {
   int64_t m_max = 8192, head_m_max = 512, ranks = 1;
 };
 
+// Of a config's torch_dtype; NONE for what is none of these.
+lathe_dtype dtype_of_torch(const std::string& name) {
+  if (name == "float32") return LATHE_F32;
+  if (name == "float16") return LATHE_F16;
+  return name == "bfloat16" ? LATHE_BF16 : LATHE_DTYPE_NONE;
+}
+
 absl::StatusOr<Form> read_form(const Arguments& arguments, const ModelLayers& model) {
+  const std::string& path = arguments.words[0];
   Form form;
-  if (!model.dtype.empty()) form.result = dtype_named(model.dtype);
+  const lathe_dtype own = dtype_of_torch(model.dtype);
+  if (own != LATHE_DTYPE_NONE) form.result = own;
+  if (own == LATHE_DTYPE_NONE && !model.dtype.empty() && !arguments.has("dtype"))
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": torch_dtype '", model.dtype,
+                     "' is none of float32, float16, bfloat16; --dtype says what is multiplied"));
   form.dtype = form.result;
   absl::Status s =
       read_dtype(arguments, "dtype",
                  {"f32", "f16", "bf16", "i8", "f8e4m3", "f8e5m2", "f8e4m3fnuz", "f8e5m2fnuz"}, &form.dtype);
-  if (s.ok() && (form.dtype == LATHE_F32 || form.dtype == LATHE_F16 || form.dtype == LATHE_BF16))
-    form.result = form.dtype;
+  const bool is_float = form.dtype == LATHE_F32 || form.dtype == LATHE_F16 || form.dtype == LATHE_BF16;
+  if (is_float) form.result = form.dtype;
+  if (s.ok() && own == LATHE_DTYPE_NONE && !(is_float && arguments.has("dtype")))
+    std::fprintf(stderr, "lathe: %s has no torch_dtype that is known: layers write bf16\n", path.c_str());
   if (s.ok()) s = read_choice(arguments, "determinism", kDeterminisms, &form.determinism);
   if (s.ok()) s = read_integer(arguments, "max-m", 1, INT32_MAX, &form.m_max);
   if (s.ok()) s = read_integer(arguments, "max-head-m", 1, INT32_MAX, &form.head_m_max);

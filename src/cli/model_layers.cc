@@ -220,13 +220,9 @@ std::string text_field(const Json& config, const char* name) {
   return at != config.end() && at->is_string() ? at->get<std::string>() : "";
 }
 
-// As Lathe names it; "" for what is absent or no float.
 std::string dtype_of(const Json& config) {
-  std::string name = text_field(config, "torch_dtype");
-  if (name.empty()) name = text_field(config, "dtype");
-  if (name == "float32") return "f32";
-  if (name == "float16") return "f16";
-  return name == "bfloat16" ? "bf16" : "";
+  const std::string name = text_field(config, "torch_dtype");
+  return name.empty() ? text_field(config, "dtype") : name;
 }
 
 const Family* find_family(const std::string& model_type) {

@@ -29,7 +29,7 @@ struct ParallelOptions {
 
 struct ModelLayers {
   std::string family;  // "Llama"
-  std::string dtype;   // the config's, as Lathe names it: "bf16"; "" where it says none
+  std::string dtype;   // the config's word: "bfloat16"; "" where it says none
   int64_t vocab = 0, padded_vocab = 0;
   bool replicates_kv = false;  // more ranks than KV heads: each head is on several
   std::vector<ModelLayer> layers;

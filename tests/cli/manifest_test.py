@@ -200,6 +200,15 @@ def test_refusals():
         assert "too large" in refused(dict(good, intermediate_size=2**31 - 1))
         assert "cannot be split over 3 ranks" in refused(good, "--tp", 3)
         assert "--tp" in refused(good, "--tp", 0)
+        # A dtype that is not known is asked for; of none that is said bf16 is taken, and said.
+        odd = dict(good, torch_dtype="float8_e4m3fn")
+        assert "torch_dtype 'float8_e4m3fn' is none of float32, float16, bfloat16; --dtype says" in refused(odd)
+        assert lathe(path, "--dtype", "f16").stderr == ""
+        assert "layers write bf16" in lathe(path, "--dtype", "f8e4m3").stderr
+        path.write_text(json.dumps({k: v for k, v in good.items() if k != "torch_dtype"}))
+        silent = lathe(path)
+        assert silent.returncode == 0 and "has no torch_dtype that is known: layers write bf16" in silent.stderr, silent
+        assert {e["a"] for e in json.loads(silent.stdout)["classes"]} == {"bf16"}
     assert lathe("/nowhere/config.json").returncode == 2
 
 
