@@ -109,6 +109,7 @@ absl::Status merge(const Arguments& arguments) {
 }
 
 absl::Status ls(const Arguments& arguments) {
+  if (absl::Status s = arguments.not_both("json", "records"); !s.ok()) return s;
   absl::StatusOr<Json> list = list_bundle(arguments.words[0]);
   if (!list.ok()) return list.status();
   if (arguments.has("json")) {

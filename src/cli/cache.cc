@@ -25,6 +25,7 @@ absl::StatusOr<Json> list_cache(const Arguments& arguments) {
 void print_json(const Json& json) { std::puts(json.dump(2).c_str()); }
 
 absl::Status ls(const Arguments& arguments) {
+  if (absl::Status s = arguments.not_both("json", "records"); !s.ok()) return s;
   absl::StatusOr<Json> list = list_cache(arguments);
   if (!list.ok()) return list.status();
   if (arguments.has("json")) {
@@ -123,6 +124,7 @@ std::string prometheus_text(const Json& list, const std::map<std::string, Group>
 }
 
 absl::Status stats(const Arguments& arguments) {
+  if (absl::Status s = arguments.not_both("json", "prometheus"); !s.ok()) return s;
   absl::StatusOr<Json> list = list_cache(arguments);
   if (!list.ok()) return list.status();
   const std::map<std::string, Group> groups = groups_of(*list);

@@ -133,6 +133,11 @@ absl::StatusOr<std::string> Arguments::choice(const std::string& name,
                                                  value, "'", did_you_mean(value, names)));
 }
 
+absl::Status Arguments::not_both(const std::string& one, const std::string& other) const {
+  if (!has(one) || !has(other)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("--", one, " and --", other, ": not both"));
+}
+
 const std::vector<Flag>& common_flags() {
   static const std::string external =
       absl::StrCat("whether ", absl::StrJoin(external_libraries(), ", "),
@@ -195,19 +200,21 @@ absl::StatusOr<Arguments> parse(const std::vector<std::string>& line, const std:
       return absl::InvalidArgumentError(
           absl::StrCat("'lathe ", (*verb)->name, "' has no flag --", name, did_you_mean(name, names, "--")));
     }
+    std::string value;
     if (!flag->value) {
       if (equals != std::string::npos) {
         return absl::InvalidArgumentError(absl::StrCat("--", name, " takes no value"));
       }
-      arguments.flags[name] = "";
     } else if (equals != std::string::npos) {
-      arguments.flags[name] = word.substr(equals + 1);
+      value = word.substr(equals + 1);
     } else if (i + 1 < rest.size()) {
-      arguments.flags[name] = rest[++i];
+      value = rest[++i];
     } else {
       return absl::InvalidArgumentError(
           absl::StrCat("--", name, " needs a value: --", name, " ", flag->value));
     }
+    if (!arguments.flags.emplace(name, value).second && name != "help")
+      return absl::InvalidArgumentError(absl::StrCat("--", name, " is given twice"));
   }
   const int given = static_cast<int>(arguments.words.size());
   const int least = std::abs((*verb)->words_wanted);

@@ -31,6 +31,8 @@ class Arguments {
   absl::StatusOr<uint64_t> bytes(const std::string& name, uint64_t fallback) const;
   // One of `names`; the first when the flag is absent.
   absl::StatusOr<std::string> choice(const std::string& name, const std::vector<std::string>& names) const;
+  // Of two flags that contradict each other.
+  absl::Status not_both(const std::string& one, const std::string& other) const;
 };
 
 struct Verb {

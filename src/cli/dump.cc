@@ -67,6 +67,7 @@ absl::Status print_stages(lathe_plan* plan, const Arguments& arguments) {
 template <typename Request>
 absl::Status dump(const Arguments& arguments, const absl::StatusOr<Request>& request) {
   if (!request.ok()) return request.status();
+  if (absl::Status s = arguments.not_both("stage", "output"); !s.ok()) return s;
   if (absl::Status s = refuse_entries(arguments); !s.ok()) return s;
   absl::StatusOr<Opened> opened = open(arguments);
   if (!opened.ok()) return opened.status();

@@ -1,6 +1,7 @@
 #include "cli/request.h"
 
 #include <algorithm>
+#include <set>
 #include <tuple>
 
 #include "absl/strings/numbers.h"
@@ -19,9 +20,13 @@ const std::vector<std::string> kBroadcasts = {"none", "a", "b", "ab"};
 constexpr char kEpilogueForm[] = "alpha=X,beta=X,bias,relu|gelu|gelu_tanh|silu,residual";
 
 absl::Status parse_epilogue(const std::string& text, MatmulRequest* r) {
+  std::set<std::string> kinds;
   for (absl::string_view part : absl::StrSplit(text, ',', absl::SkipEmpty())) {
     const std::string word(part);
     const auto activation = std::find(kActivations.begin(), kActivations.end(), word);
+    const std::string kind = activation != kActivations.end() ? "activation" : word.substr(0, word.find('='));
+    if (!kinds.insert(kind).second)
+      return absl::InvalidArgumentError(absl::StrCat("--epilogue ", text, " has more than one ", kind));
     if (word.rfind("alpha=", 0) == 0 && absl::SimpleAtof(word.substr(6), &r->alpha)) continue;
     if (word.rfind("beta=", 0) == 0 && absl::SimpleAtof(word.substr(5), &r->beta)) continue;
     if (word == "bias") {

@@ -89,6 +89,11 @@ TEST(CommandLine, CountsWordsAndValues) {
               HasSubstr("--dtype needs a value: --dtype f32|f16"));
   EXPECT_THAT(error_of({"run", "matmul", "1x1x1", "--json=1"}), HasSubstr("--json takes no value"));
   EXPECT_EQ(error_of({"run", "matmul", "--help"}), "");  // help needs no words
+  EXPECT_EQ(error_of({"run", "matmul", "1x1x1", "--dtype", "f32", "--dtype=bf16"}), "--dtype is given twice");
+  EXPECT_EQ(error_of({"--workers", "1", "run", "matmul", "1x1x1", "--workers", "1"}),
+            "--workers is given twice");
+  EXPECT_EQ(error_of({"run", "matmul", "1x1x1", "--json", "--json"}), "--json is given twice");
+  EXPECT_EQ(error_of({"run", "matmul", "-h", "--help"}), "");
   EXPECT_THAT(error_of({}), HasSubstr("no verb"));
 }
 

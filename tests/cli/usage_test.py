@@ -136,6 +136,13 @@ expect_error(1, "usage_test.py: wrong magic", "bundle", "ls", __file__)
 expect_error(1, "/nonexistent.bundle", "cache", "import", "/nonexistent.bundle", "--cache-dir", "")
 expect_error(2, "needs --to SIZE", "cache", "prune", "--cache-dir", "")
 expect_error(2, "--to takes a number of bytes (4096, 500M, 4G) or unlimited, not '5X'", "cache", "prune", "--to", "5X")
+for words, flags in ((["dump", "matmul", "4x4x4"], ("stage", "output")), (["cache", "stats"], ("json", "prometheus")),
+                     (["cache", "ls"], ("json", "records")), (["bundle", "ls", "/nonexistent"], ("json", "records"))):
+    given = [f"--{flag}" if flag not in ("stage", "output") else f"--{flag}=x" for flag in flags]
+    expect_error(2, f"--{flags[0]} and --{flags[1]}: not both", *words, *given, "--cache-dir", "")
+expect_error(2, "--dtype is given twice", "explain", "matmul", "4x4x4", "--dtype", "f32", "--dtype", "bf16", "--cache-dir", "")
+for epilogue, kind in (("relu,gelu", "activation"), ("bias,bias", "bias"), ("alpha=1,beta=2,alpha=3", "alpha")):
+    expect_error(2, f"--epilogue {epilogue} has more than one {kind}", "explain", "matmul", "4x4x4", "--epilogue", epilogue, "--cache-dir", "")
 expect_error(2, "--cache-bytes takes", "devices", "--cache-bytes", "0")
 devices = lathe("devices", "--cache-dir", "")
 assert devices.returncode == 0, devices
