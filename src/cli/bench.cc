@@ -223,7 +223,8 @@ void print_text(const Report& r) {
 template <typename Request>
 absl::Status bench(const Arguments& arguments, const absl::StatusOr<Request>& request) {
   if (!request.ok()) return request.status();
-  const absl::StatusOr<OpenedDevice> device = open_named(arguments, arguments.text("device", "cpu"));
+  const absl::StatusOr<OpenedDevice> device =
+      open_named(arguments, arguments.text("device", "cpu"), {LATHE_EXTERNAL_OFF});
   if (!device.ok()) return device.status();
   const absl::StatusOr<Settings> settings = read_settings(arguments, *device);
   if (!settings.ok()) return settings.status();

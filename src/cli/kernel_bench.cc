@@ -280,7 +280,7 @@ absl::Status kernel_bench(const Arguments& arguments) {
   if (*listed && arguments.has("split-k"))
     return absl::InvalidArgumentError("--split-k beside --params, whose entries say splits");
   const std::string target = arguments.text("target", "cpu");
-  const absl::StatusOr<OpenedDevice> opened = open_named(arguments, target);
+  const absl::StatusOr<OpenedDevice> opened = open_named(arguments, target, {LATHE_EXTERNAL_OFF});
   if (!opened.ok()) return opened.status();
   const absl::StatusOr<std::vector<OpenedDevice>> peers = open_for_externals(arguments, *opened);
   if (!peers.ok()) return peers.status();

@@ -5,23 +5,6 @@
 namespace lathe::cli {
 namespace {
 
-absl::StatusOr<OpenedDevice> open(const Arguments& arguments, const std::string& name,
-                                  lathe_external_library required) {
-  OpenedDevice opened;
-  opened.name = name;
-  absl::StatusOr<Context> context = make_context(arguments, required);
-  if (!context.ok()) return context.status();
-  opened.context = *std::move(context);
-  lathe_device* device = nullptr;
-  if (absl::Status s = check(lathe_device_open(opened.context.get(), name.c_str(), &device)); !s.ok())
-    return s;
-  opened.device = Device(device);
-  absl::StatusOr<Stream> stream = Stream::make(device);
-  if (!stream.ok()) return stream.status();
-  opened.stream = *std::move(stream);
-  return opened;
-}
-
 // The libraries that are looked for where they are wanted.
 absl::StatusOr<Json> libraries_of(lathe_device* device) {
   lathe_matmul_desc desc = LATHE_MATMUL_DESC_INIT;
@@ -39,8 +22,21 @@ absl::StatusOr<Json> libraries_of(lathe_device* device) {
 
 }  // namespace
 
-absl::StatusOr<OpenedDevice> open_named(const Arguments& arguments, const std::string& name) {
-  return open(arguments, name, LATHE_EXTERNAL_ANY);
+absl::StatusOr<OpenedDevice> open_named(const Arguments& arguments, const std::string& name,
+                                        const ExternalUse& external) {
+  OpenedDevice opened;
+  opened.name = name;
+  absl::StatusOr<Context> context = make_context(arguments, external);
+  if (!context.ok()) return context.status();
+  opened.context = *std::move(context);
+  lathe_device* device = nullptr;
+  if (absl::Status s = check(lathe_device_open(opened.context.get(), name.c_str(), &device)); !s.ok())
+    return s;
+  opened.device = Device(device);
+  absl::StatusOr<Stream> stream = Stream::make(device);
+  if (!stream.ok()) return stream.status();
+  opened.stream = *std::move(stream);
+  return opened;
 }
 
 absl::StatusOr<std::vector<OpenedDevice>> open_for_externals(const Arguments& arguments,
@@ -53,8 +49,8 @@ absl::StatusOr<std::vector<OpenedDevice>> open_for_externals(const Arguments& ar
     const auto library = found.at("library").get<std::string>();
     const auto& names = external_libraries();
     const auto at = std::find(names.begin(), names.end(), library) - names.begin();
-    absl::StatusOr<OpenedDevice> opened =
-        open(arguments, device.name, static_cast<lathe_external_library>(at + 1));
+    absl::StatusOr<OpenedDevice> opened = open_named(
+        arguments, device.name, {LATHE_EXTERNAL_REQUIRE, static_cast<lathe_external_library>(at + 1)});
     if (!opened.ok()) return opened.status();
     opened->name = library;
     devices.push_back(*std::move(opened));

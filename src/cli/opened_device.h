@@ -17,7 +17,8 @@ struct OpenedDevice {
 };
 
 // A real device by its name.
-absl::StatusOr<OpenedDevice> open_named(const Arguments& arguments, const std::string& name);
+absl::StatusOr<OpenedDevice> open_named(const Arguments& arguments, const std::string& name,
+                                        const ExternalUse& external = {});
 // The same, once for each external library that the device has: its products are done by that library, or
 // not.
 absl::StatusOr<std::vector<OpenedDevice>> open_for_externals(const Arguments& arguments,

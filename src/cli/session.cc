@@ -151,7 +151,7 @@ absl::Status check(lathe_status status) {
   return status == LATHE_UNSUPPORTED ? absl::UnimplementedError(message) : absl::UnknownError(message);
 }
 
-absl::StatusOr<Context> make_context(const Arguments& arguments, lathe_external_library required) {
+absl::StatusOr<Context> make_context(const Arguments& arguments, const ExternalUse& external) {
   absl::StatusOr<int64_t> workers = arguments.integer("workers", 0, 1, 1024);
   if (!workers.ok()) return workers.status();
   const std::string cache_dir = arguments.text("cache-dir", "");
@@ -183,9 +183,9 @@ absl::StatusOr<Context> make_context(const Arguments& arguments, lathe_external_
   if (!compiler.ok()) return compiler.status();
   options.compiler = *compiler;
   if (absl::Status s = read_external(arguments, &options); !s.ok()) return s;
-  if (required != LATHE_EXTERNAL_ANY) {
-    options.external = LATHE_EXTERNAL_REQUIRE;
-    options.external_library = required;
+  if (external.use != LATHE_EXTERNAL_DEFAULT) {
+    options.external = external.use;
+    options.external_library = external.library;
   }
   const std::vector<std::string> pipelines =
       absl::StrSplit(arguments.text("pipeline", ""), ':', absl::SkipEmpty());

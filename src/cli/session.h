@@ -28,10 +28,13 @@ using Context = std::unique_ptr<lathe_context, HandleDelete<lathe_context, lathe
 using Device = std::unique_ptr<lathe_device, HandleDelete<lathe_device, lathe_device_close>>;
 using Plan = std::unique_ptr<lathe_plan, HandleDelete<lathe_plan, lathe_plan_destroy>>;
 
+// What a context has external libraries for, whatever --external says; DEFAULT: what that says.
+struct ExternalUse {
+  lathe_external_use use = LATHE_EXTERNAL_DEFAULT;
+  lathe_external_library library = LATHE_EXTERNAL_ANY;
+};
 // From the common flags and --miss.
-// `required`: an external library that all requests are to be done by; ANY: as the flags say.
-absl::StatusOr<Context> make_context(const Arguments& arguments,
-                                     lathe_external_library required = LATHE_EXTERNAL_ANY);
+absl::StatusOr<Context> make_context(const Arguments& arguments, const ExternalUse& external = {});
 // Whether --facts or --target describe one.
 bool names_described_device(const Arguments& arguments);
 // From --facts and --target a described device (the shipped one of a target named alone), else from --device

@@ -346,6 +346,10 @@ def test_bench(cache):
         assert 0 < low <= entrant["median_seconds"] <= high and entrant["rounds"] >= 7 and entrant["check"]["ok"], entrant
         assert abs(entrant["gb_per_second"] * entrant["median_seconds"] * 1e9 / report["bytes"] - 1) < 1e-6, entrant
     assert bench("matmul_argmax", "2x500x64")["entrants"][0]["check"]["ok"]
+    # What is named Lathe is Lathe's own code, whatever the flag says.
+    own = bench("matmul", "4x300x500", "--external", "prefer")
+    assert own["plan"]["external"]["use"] == "off" and own["plan"]["config"]["external"]["library"] == "", own["plan"]["config"]
+    assert len(own["entrants"]) == len(report["entrants"]), own["entrants"]
     for library, why in bench("argmax", "3x1000", "--dtype", "bf16")["refused"].items():
         assert why == "it has no such op", (library, why)
     assert "copies of" in lathe("bench", "argmax", "3x1000", "--seconds", "0.05", cache=cache)
