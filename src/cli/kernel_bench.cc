@@ -174,8 +174,8 @@ std::vector<Row> run_payload(const Setting& setting, const fs::path& path) {
 }
 
 absl::StatusOr<std::vector<fs::path>> payloads_in(const std::string& path) {
-  if (fs::is_regular_file(path)) return std::vector<fs::path>{path};
   std::error_code error;
+  if (fs::is_regular_file(path, error)) return std::vector<fs::path>{path};
   std::vector<fs::path> files;
   for (const auto& entry : fs::directory_iterator(path, error))
     if (entry.path().extension() == ".mlir") files.push_back(entry.path());
@@ -273,7 +273,8 @@ absl::Status kernel_bench(const Arguments& arguments) {
   const std::string params = arguments.text("params", "");
   if (arguments.has("params")) listed = lists_entries(params);
   if (!listed.ok()) return listed.status();
-  if (*listed && !fs::is_regular_file(arguments.words[0]))
+  std::error_code error;
+  if (*listed && !fs::is_regular_file(arguments.words[0], error))
     return absl::InvalidArgumentError(absl::StrCat("--params ", params,
                                                    ": its entries are of one payload, and ",
                                                    arguments.words[0], " is a directory"));

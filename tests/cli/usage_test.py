@@ -149,3 +149,4 @@ assert devices.returncode == 0, devices
 for name in ("cpu", "cuda", "hip", "spirv"):
     assert any(line.startswith(name) for line in devices.stdout.splitlines()), f"devices does not show {name}"
 print("usage is as documented")
+expect_error(2, "no payload (*.mlir) in", "kernel-bench", "x" * 5000, "--cache-dir", "")
