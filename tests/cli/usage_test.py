@@ -105,6 +105,13 @@ with tempfile.TemporaryDirectory() as cache:
         assert explained.returncode == 0 and "Legal candidates, best first" in explained.stdout, explained
     assert os.listdir(cache) == []
 
+# As a spreadsheet writes it.
+with tempfile.NamedTemporaryFile("w", suffix=".csv", encoding="utf-8-sig") as shapes:
+    shapes.write("n,k\n96,64\n")
+    shapes.flush()
+    warmed = lathe("warm", shapes.name, "--m-max", "1", "--no-compile", "--cache-dir", "")
+    assert re.match(r"\d+ class(es)?: 0 compiled, ", warmed.stdout), warmed
+
 with tempfile.TemporaryDirectory() as cache:
     stats = lathe("cache", "stats", "--cache-dir", cache)
     assert stats.returncode == 0 and cache in stats.stdout and "entries    0, 0 bytes" in stats.stdout, stats
@@ -143,10 +150,10 @@ for words, flags in ((["dump", "matmul", "4x4x4"], ("stage", "output")), (["cach
 expect_error(2, "--dtype is given twice", "explain", "matmul", "4x4x4", "--dtype", "f32", "--dtype", "bf16", "--cache-dir", "")
 for epilogue, kind in (("relu,gelu", "activation"), ("bias,bias", "bias"), ("alpha=1,beta=2,alpha=3", "alpha")):
     expect_error(2, f"--epilogue {epilogue} has more than one {kind}", "explain", "matmul", "4x4x4", "--epilogue", epilogue, "--cache-dir", "")
+expect_error(2, "no payload (*.mlir) in", "kernel-bench", "x" * 5000, "--cache-dir", "")
 expect_error(2, "--cache-bytes takes", "devices", "--cache-bytes", "0")
 devices = lathe("devices", "--cache-dir", "")
 assert devices.returncode == 0, devices
 for name in ("cpu", "cuda", "hip", "spirv"):
     assert any(line.startswith(name) for line in devices.stdout.splitlines()), f"devices does not show {name}"
 print("usage is as documented")
-expect_error(2, "no payload (*.mlir) in", "kernel-bench", "x" * 5000, "--cache-dir", "")
