@@ -21,6 +21,7 @@
 #include "api/frame.h"
 #include "base/small_file.h"
 #include "base/status.h"
+#include "core/compiler_abi.h"
 #include "core/key.h"
 
 namespace lathe {
@@ -217,7 +218,13 @@ absl::StatusOr<int> CompilerProcess::ask(absl::string_view request, lathe_compil
         sink(user, frame->value, frame->name.c_str(), reinterpret_cast<const uint8_t*>(frame->body.data()),
              frame->body.size());
         break;
-      case FrameKind::kResult: return frame->value;
+      case FrameKind::kResult:
+        // Its own memory, which is not the host's.
+        if (frame->value == LATHE_COMPILER_OUT_OF_MEMORY)
+          return absl::AbortedError(
+              absl::StrCat("the compiler process ran out of the memory that it may have (compiler_bytes ",
+                           options_.memory_bytes, ")"));
+        return frame->value;
       case FrameKind::kGoodbye: return absl::NotFoundError("the compiler process has ended for want of work");
       default:
         return absl::AbortedError(

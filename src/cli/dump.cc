@@ -102,7 +102,7 @@ Verb dump_matmul_verb() {
   return {"dump matmul",
           "MxNxK",
           1,
-          "the IR after each stage, LLVM IR, assembly or PTX; nothing is cached",
+          "the IR after each stage, LLVM IR, assembly or PTX, all made anew",
           matmul_flags(dump_flags()),
           {"lathe dump matmul 16x4096x4096 --output /tmp/ir",
            "lathe dump matmul 64x4096x4096 --dtype f16 --facts h200 --stage kernel.ptx"},

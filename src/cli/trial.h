@@ -65,11 +65,7 @@ double trial_bytes(const Stream& stream, std::initializer_list<const OperandForm
 // Before they are made: what the library refuses, and what this machine's memory does not hold.
 template <typename Request>
 absl::Status check_room(lathe_device* device, const Request& request, double bytes) {
-  // What is made at once is refused by its launch; an explanation opens the external libraries, beside whose
-  // threads a run is timed next.
-  constexpr double kMadeAtOnce = 256e6;
-  if (bytes > kMadeAtOnce)
-    if (absl::Status s = explain(device, request).status(); !s.ok()) return s;
+  if (absl::Status s = explain(device, request).status(); !s.ok()) return s;
   return check_memory(command_of(request), bytes);
 }
 // Of all that exist.

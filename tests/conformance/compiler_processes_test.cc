@@ -17,7 +17,6 @@ namespace lathe::conformance {
 namespace {
 
 using testing::AllOf;
-using testing::AnyOf;
 using testing::HasSubstr;
 
 // The built-in pipeline of matmul with as many canonicalizers in it as its text may hold: half a second of
@@ -124,8 +123,7 @@ TEST_F(RealCompilerProcesses, ALackOfMemoryIsTheErrorOfItsRequest) {
   const auto device = open(0, (usual + most) / 2);
   ASSERT_TRUE(serves(*device));
   EXPECT_EQ(compile_long(*device), LATHE_COMPILE_FAILED);
-  EXPECT_THAT(lathe_last_error(), AllOf(HasSubstr("matmul f32"),
-                                        AnyOf(HasSubstr("std::bad_alloc"), HasSubstr("compiler_bytes"))));
+  EXPECT_THAT(lathe_last_error(), AllOf(HasSubstr("matmul f32"), HasSubstr("compiler_bytes")));
   EXPECT_TRUE(serves(*device));
   EXPECT_EQ(device->statistics().compiles, 2u);
   EXPECT_EQ(device->statistics().compile_failures, 1u);

@@ -144,7 +144,7 @@ if wants bench; then
   else
     say "bench_torch: skipped, no PyTorch here"
   fi
-  [ "$form" != full ] || begin 1 bench_matmul_f16 "$(left)" "${bench[@]}" --mode matmul --dtype f16 --deadline $(($(left) - 15))
+  [ "$form" != full ] || begin 1 bench_matmul_f16 "$(left)" "${bench[@]}" --mode matmul --dtype f16 --deadline $(($(left) > 16 ? $(left) - 15 : 1))
   finished
 fi
 if wants check; then
