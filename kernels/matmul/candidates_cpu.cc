@@ -79,9 +79,16 @@ int32_t block_depth(const CpuRates& rates, const RegisterTile& t, int32_t block,
   return static_cast<int32_t>(round_up(ceil_div(k, ceil_div(k, most)), int64_t{step}));
 }
 
-// Conversions that decoding a vector of each column costs as much as.
-double decoded(const MatmulSizes& s, const RegisterTile& t) {
-  return s.blocks ? t.columns * kDecodeCycles / kConvertCycles : 0;
+// Conversions that decoding a vector of each column costs as much as. FMAs of several rows hide half of it
+// where there are 32 registers, until beyond six rows B's words and the sums take them from each other (by
+// 4096 x 4096 on Zen 4, cycles of a vector step beyond the FMAs: 5x2 3, 6x2 4, 4x3 4, 7x3 7, 8x2 6, 10x2 10,
+// 11x2 16, 12x2 18; M = 24 8x2 9.5 ms, 11x2 17.0).
+double decoded(const CpuRates& rates, const MatmulSizes& s, const RegisterTile& t) {
+  constexpr double kBesideCycles = 1.5, kRowCycles = 2.3;
+  constexpr int32_t kFreeRows = 6;
+  if (!s.blocks) return 0;
+  if (rates.registers < 32 || t.rows == 1) return t.columns * kDecodeCycles / kConvertCycles;
+  return (t.columns * kBesideCycles + std::max(0, t.rows - kFreeRows) * kRowCycles) / kConvertCycles;
 }
 
 // Bytes a cycle at which `bytes` are read again after `between` others have come by: 0, free, where L1 holds
@@ -96,13 +103,15 @@ double reread_rate(const CpuRates& rates, double bytes, double between) {
 // Cycles of a step of "dot" but for what it waits for.
 double dot_arithmetic(const CpuRates& rates, const MatmulSizes& s, const RegisterTile& t) {
   const double converted = (rates.converts_a ? t.rows : 0) + (rates.converts_b ? t.columns : 0);
-  return rates.step_cycles(t.rows * t.columns, t.rows + t.columns, converted + decoded(s, t));
+  return rates.step_cycles(t.rows * t.columns, t.rows + t.columns, converted + decoded(rates, s, t));
 }
 
 // Whether the lines that L1 takes in a step of A and of B fit beside the step's arithmetic, all but a pass's
 // first (M = 8 by 4096 x 4096 on Zen 4: 4x6 26 cycles a step, 10 lines beside 24 FMAs; by 8192 x 1024 34): L2
 // must hold A, the columns and those that come next (by 2048 x 14336: 61).
-constexpr double kFirstLineCycles = 500;
+// What a pass waits for its first lines and where pages end, the more the longer its rows of B (f16 weights,
+// M = 16, 8x3: 92 cycles of 1 KiB by 1024, 334 of 4096), and of a small weight.
+constexpr double kFirstLineBytesPerCycle = 28, kSmallFirstLineCycles = 500;
 bool lines_fit(const CpuRates& rates, const MatmulSizes& s, const RegisterTile& t, double k) {
   constexpr double kRoom = 0.85, kHeld = 0.6;
   const double width = double(rates.lanes) * rates.k_per_lane;
@@ -223,8 +232,10 @@ double dot_cycles(const CpuRates& rates, const MatmulSizes& s, const RegisterTil
                       : fits             ? arithmetic
                                          : arithmetic + a_cycles + b_cycles;
   // At the end the lanes of every sum are added: log2(lanes) shuffles and adds on one port.
-  const double reduce =
-      accumulators * (std::log2(rates.lanes) + 1) + (fits || (held && is_small) ? kFirstLineCycles : 0);
+  const double first_lines = is_small ? (fits || held ? kSmallFirstLineCycles : 0)
+                             : fits   ? k * s.b_bytes / kFirstLineBytesPerCycle
+                                      : 0;
+  const double reduce = accumulators * (std::log2(rates.lanes) + 1) + first_lines;
   const bool copies =
       !s.blocks && dot_copies_a(t.rows * t.columns, static_cast<int64_t>(s.k * s.b_bytes),
                                 static_cast<int64_t>(passes * t.rows * s.k * 4) / rates.k_per_lane);
@@ -244,7 +255,7 @@ double blocked_dot_cycles(const CpuRates& rates, const MatmulSizes& s, const Reg
   // All passes but the first find B in L2, half of which shows (M = 12 by 3584 x 3584 on Zen 4: 12x2 3.60 ms,
   // 6x4 4.14).
   const double again = (passes - 1) / passes * t.columns * width * s.b_bytes / kL2BytesPerCycle;
-  const double converted = s.blocks ? decoded(s, t) : rates.converts_b ? t.columns : 0;
+  const double converted = s.blocks ? decoded(rates, s, t) : rates.converts_b ? t.columns : 0;
   const double step = rates.step_cycles(accumulators, loads, converted) + 0.5 * again;
   const double a_cycles = t.rows * rates.lanes * 4 / kL2BytesPerCycle * t.columns / kGroupColumns;
   const double carry = std::ceil(k / depth) * accumulators * kCarryCycles;
