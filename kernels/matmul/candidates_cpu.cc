@@ -109,9 +109,10 @@ double dot_arithmetic(const CpuRates& rates, const MatmulSizes& s, const Registe
 // Whether the lines that L1 takes in a step of A and of B fit beside the step's arithmetic, all but a pass's
 // first (M = 8 by 4096 x 4096 on Zen 4: 4x6 26 cycles a step, 10 lines beside 24 FMAs; by 8192 x 1024 34): L2
 // must hold A, the columns and those that come next (by 2048 x 14336: 61).
-// What a pass waits for its first lines and where pages end, the more the longer its rows of B (f16 weights,
-// M = 16, 8x3: 92 cycles of 1 KiB by 1024, 334 of 4096), and of a small weight.
-constexpr double kFirstLineBytesPerCycle = 28, kSmallFirstLineCycles = 500;
+// What a pass waits for its first lines: of rows of B that memory has hardly time for (f32, M = 8, 4x6: 630
+// cycles by 8192 x 1024, 860 by 4096 x 4096) and of a small weight. Rows that are converted leave it time,
+// but where pages end (f16, M = 16, 8x3: 92 cycles by 8192 x 1024, 334 by 4096 x 4096).
+constexpr double kFirstLineCycles = 500, kConvertedBytesPerCycle = 28;
 bool lines_fit(const CpuRates& rates, const MatmulSizes& s, const RegisterTile& t, double k) {
   constexpr double kRoom = 0.85, kHeld = 0.6;
   const double width = double(rates.lanes) * rates.k_per_lane;
@@ -232,9 +233,10 @@ double dot_cycles(const CpuRates& rates, const MatmulSizes& s, const RegisterTil
                       : fits             ? arithmetic
                                          : arithmetic + a_cycles + b_cycles;
   // At the end the lanes of every sum are added: log2(lanes) shuffles and adds on one port.
-  const double first_lines = is_small ? (fits || held ? kSmallFirstLineCycles : 0)
-                             : fits   ? k * s.b_bytes / kFirstLineBytesPerCycle
-                                      : 0;
+  const double first_lines = !fits && !(held && is_small) ? 0
+                             : (rates.converts_b || s.blocks) && !is_small
+                                 ? k * s.b_bytes / kConvertedBytesPerCycle
+                                 : kFirstLineCycles;
   const double reduce = accumulators * (std::log2(rates.lanes) + 1) + first_lines;
   const bool copies =
       !s.blocks && dot_copies_a(t.rows * t.columns, static_cast<int64_t>(s.k * s.b_bytes),
