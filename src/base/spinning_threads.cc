@@ -1,29 +1,45 @@
 #include "base/spinning_threads.h"
 
-#include <time.h>
+#include <dirent.h>
+#include <unistd.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <thread>
+
+#include "absl/strings/str_cat.h"
+#include "base/small_file.h"
 
 namespace lathe {
 namespace {
 
-double process_seconds() {  // of all cores
-  timespec now = {};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+// Whether a thread of this process but the caller runs or wants a core. (The process' processor time says it
+// too late: of threads that run on other cores it has what they had taken at their last tick.)
+bool others_run() {
+  DIR* tasks = opendir("/proc/self/task");
+  if (tasks == nullptr) return false;
+  bool running = false;
+  while (const dirent* entry = readdir(tasks)) {
+    if (entry->d_name[0] == '.' || std::atoi(entry->d_name) == gettid()) continue;
+    constexpr size_t kMostStat = 4096;
+    const auto stat = read_small_file(absl::StrCat("/proc/self/task/", entry->d_name, "/stat"), kMostStat);
+    const size_t name_ends = stat ? stat->rfind(')') : std::string::npos;  // "id (name) state ..."
+    running |= name_ends != std::string::npos && stat->compare(name_ends, 3, ") R") == 0;
+  }
+  closedir(tasks);
+  return running;
 }
 
 }  // namespace
 
 double SpinningThreads::wait() {
-  constexpr double kStepSeconds = 5e-4, kIdleSeconds = 1e-4, kMostSeconds = 0.2;
+  constexpr double kMostSeconds = 0.2;
+  const auto begin = std::chrono::steady_clock::now();
   double waited = 0;
-  for (bool idle = work_on_; !idle && !work_on_; work_on_ = waited > kMostSeconds) {
-    const double used = process_seconds();
-    std::this_thread::sleep_for(std::chrono::duration<double>(kStepSeconds));
-    waited += kStepSeconds;
-    idle = process_seconds() - used < kIdleSeconds;
+  while (!work_on_ && others_run()) {
+    std::this_thread::sleep_for(std::chrono::microseconds(500));
+    waited = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    work_on_ = waited > kMostSeconds;
   }
   return waited;
 }

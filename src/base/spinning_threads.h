@@ -7,8 +7,8 @@ namespace lathe {
 // (OpenBLAS' for 2^26 cycles, OpenMP's for milliseconds).
 class SpinningThreads {
  public:
-  // Sleeps until the process takes no more of a core: half a millisecond at least, 0.2 s at most, and where
-  // that was not enough once, threads are at work and not waited for again. Answers the seconds waited.
+  // Waits until no thread of this process but the caller runs or wants a core: at most 0.2 s, and where that
+  // was not enough once, threads are at work and not waited for again. Answers the seconds waited.
   double wait();
 
  private:

@@ -66,7 +66,7 @@ struct Times {
   double first = 0, median = 0, least = 0, host = 0;
 };
 absl::StatusOr<Times> time_runs(PayloadTrial* trial, const Stream& stream, int64_t repeats) {
-  wait_for_spinning_threads();
+  let_threads_end_spinning();
   Times times;
   absl::StatusOr<Run> first = time_run(trial, stream);
   if (!first.ok()) return first.status();

@@ -1,7 +1,5 @@
 #include "cli/trial.h"
 
-#include <time.h>
-
 #include <chrono>
 #include <thread>
 
@@ -41,20 +39,10 @@ double total_bytes(std::initializer_list<const Operand*> operands) {
   return bytes;
 }
 
-double wait_for_spinning_threads() {
-  const auto process_seconds = [] {
-    timespec now = {};
-    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
-    return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-  };
-  constexpr double kStepSeconds = 5e-4, kIdleSeconds = 1e-4, kMostSeconds = 0.2;
-  double waited = 0;
-  for (bool idle = false; !idle && waited < kMostSeconds; waited += kStepSeconds) {
-    const double used = process_seconds();
-    std::this_thread::sleep_for(std::chrono::duration<double>(kStepSeconds));
-    idle = process_seconds() - used < kIdleSeconds;
-  }
-  return waited;
+double let_threads_end_spinning() {
+  constexpr double kSeconds = 0.04;
+  std::this_thread::sleep_for(std::chrono::duration<double>(kSeconds));
+  return kSeconds;
 }
 
 absl::StatusOr<CheckResult> run_checked(Trial& trial) {

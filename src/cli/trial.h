@@ -71,9 +71,9 @@ absl::Status check_room(lathe_device* device, const Request& request, double byt
 // Of all that exist.
 double total_bytes(std::initializer_list<const Operand*> operands);
 
-// Threads of a library that was called before may spin for a while, on the cores of what is timed next:
-// sleeps until this process takes no more of a core, 0.2 s at most. Answers the seconds slept.
-double wait_for_spinning_threads();
+// To be called between timing a library and whatever is timed next: OpenBLAS' threads spin for 2^26 cycles,
+// on the cores of that, and OpenMP's, as main() has it, not at all. Answers the seconds slept.
+double let_threads_end_spinning();
 
 // reset, launch, verify, compare_bits.
 absl::StatusOr<CheckResult> run_checked(Trial& trial);
