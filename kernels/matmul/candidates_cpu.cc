@@ -1,56 +1,26 @@
-// matmul on the CPU for few rows: "dot", "outer" and "bytes", which stream B once.
-#include <numeric>
+// matmul on the CPU for few rows of weights stored N by K: "dot", which streams B once, and "dot_t".
+#include <cmath>
 
 #include "absl/strings/str_cat.h"
 #include "kernels/candidates_model.h"
 #include "kernels/matmul/candidates.h"
+#include "kernels/matmul/candidates_cpu_streamed.h"
 #include "kernels/matmul/dot.h"
 
 namespace lathe {
 namespace {
 
-constexpr int64_t kDotMaxM = 64, kWholeDotMaxM = 32, kTurnedDotMaxN = 32, kOuterMaxM = 16,
-                  kBlockedOuterMaxM = 64, kSmallOuterMaxM = 128;
+using streamed::RegisterTile, streamed::Stream, streamed::append_streamed, streamed::fits, streamed::pace_of,
+    streamed::unroll_of;
 
-struct RegisterTile {
-  int32_t rows, columns;  // dot: rows of B; outer: vectors along N
-};
+constexpr int64_t kDotMaxM = 64, kWholeDotMaxM = 32, kTurnedDotMaxN = 32;
+
 // Every tile that keeps two FMA units busy (8 accumulators and more) on 32 registers, then those for 16.
 constexpr RegisterTile kDotTiles[] = {{1, 1}, {1, 2}, {2, 1},  {2, 2},  {4, 1},  {4, 2},  {8, 2},  {8, 3},
                                       {1, 8}, {1, 6}, {2, 8},  {2, 6},  {3, 6},  {4, 6},  {5, 4},  {6, 4},
                                       {7, 3}, {9, 3}, {10, 2}, {11, 2}, {12, 2}, {13, 2}, {14, 2}, {1, 4},
                                       {2, 4}, {3, 3}, {4, 3},  {5, 2},  {6, 2},  {8, 1},  {4, 4},  {3, 8}};
-constexpr RegisterTile kOuterTiles[] = {{1, 15}, {2, 10}, {3, 7},  {4, 6},  {5, 5},  {6, 4},
-                                        {7, 3},  {8, 3},  {10, 2}, {12, 2}, {14, 2}, {1, 7},
-                                        {2, 4},  {3, 3},  {4, 3},  {6, 2},  {8, 2},  {16, 1}};
-constexpr double kStreamBytes = 256 << 10;  // a task streams about this much of B at least
-constexpr int64_t kMaxTileN = 4096;
-// Rows of B in a block of "outer" for more rows of A than kOuterMaxM, and a task's columns then: sums come
-// and go half as often as with blocks of 64, and L2 holds them beside this block and the next (M = 64 on
-// Zen 4, by 4096 x 4096, 5760 x 2880 and 1280 x 8192, GFLOP/s: 64 deep and a thousand columns 103, 103, 102;
-// 128 deep and 240 columns 107, 109, 108, 336 columns 100 at worst, 1056 103, 105; 256 and 144 107, 110,
-// 108).
-constexpr int32_t kDeepBlock = 128;
-constexpr int64_t kDeepColumns = 240;
-
-// Whether the tile's sums have registers and rows; appends why not. `held`: vectors beside its sums that stay
-// in registers for a step.
-bool fits(const CandidateContext& context, const CpuRates& rates, const MatmulSizes& s, const RegisterTile& t,
-          CompileConfig config, std::vector<RankedPlan>* out, int32_t held) {
-  if (config.kernel == "dot_t") std::swap(config.register_m, config.register_n);
-  const int32_t need = t.rows * t.columns + held + 1;
-  if (need > rates.registers)
-    reject(context, config, out, "registers ", need, " > ", rates.registers);
-  else if (t.rows > s.m)
-    reject(context, config, out, "register rows ", t.rows, " > M ", s.m);
-  else
-    return true;
-  return false;
-}
-
-// Tiles of few sums leave the loop over k short: two steps of it a turn.
 constexpr int32_t kUnrolledBlocks = 2;  // of B: what is fetched ahead is a line of them
-int32_t unroll_of(const RegisterTile& t) { return t.rows * t.columns <= 8 ? 2 : 1; }
 // A row that is held to a pace, by one column after the other, of an odd number of lines: in turns of two
 // lines every other column is read at two thirds of memory's rate (of bytes by 5120 columns on Zen 4: 45
 // lines 0.69 ms in turns of two, 0.50 in turns of one, 46 0.49 and 0.50).
@@ -106,13 +76,14 @@ double dot_arithmetic(const CpuRates& rates, const MatmulSizes& s, const Registe
   return rates.step_cycles(t.rows * t.columns, t.rows + t.columns, converted + decoded(rates, s, t));
 }
 
-// Whether the lines that L1 takes in a step of A and of B fit beside the step's arithmetic, all but a pass's
-// first (M = 8 by 4096 x 4096 on Zen 4: 4x6 26 cycles a step, 10 lines beside 24 FMAs; by 8192 x 1024 34): L2
-// must hold A, the columns and those that come next (by 2048 x 14336: 61).
 // What a pass waits for its first lines: of rows of B that memory has hardly time for (f32, M = 8, 4x6: 630
 // cycles by 8192 x 1024, 860 by 4096 x 4096) and of a small weight. Rows that are converted leave it time,
 // but where pages end (f16, M = 16, 8x3: 92 cycles by 8192 x 1024, 334 by 4096 x 4096).
 constexpr double kFirstLineCycles = 500, kConvertedBytesPerCycle = 28;
+
+// Whether the lines that L1 takes in a step of A and of B fit beside the step's arithmetic, all but a pass's
+// first (M = 8 by 4096 x 4096 on Zen 4: 4x6 26 cycles a step, 10 lines beside 24 FMAs; by 8192 x 1024 34): L2
+// must hold A, the columns and those that come next (by 2048 x 14336: 61).
 bool lines_fit(const CpuRates& rates, const MatmulSizes& s, const RegisterTile& t, double k) {
   constexpr double kRoom = 0.85, kHeld = 0.6;
   const double width = double(rates.lanes) * rates.k_per_lane;
@@ -191,18 +162,6 @@ double stream_efficiency(const CpuRates& rates, const MatmulSizes& s, const Regi
   return 1 / (1 + lost);
 }
 
-// Cycles that a turn is held to, in whole links of its chain, or half ones where it is a line: its share of
-// what a line of each column takes at the pace, where its arithmetic is done sooner.
-int32_t pace_of(const CpuRates& rates, const MatmulSizes& s, const RegisterTile& t, int32_t unroll) {
-  if (rates.pace_bytes_per_second == 0 || s.blocks) return 0;
-  const double bytes = double(unroll) * t.columns * rates.lanes * rates.k_per_lane * s.b_bytes;
-  const double cycles = std::min<double>(
-      kMostPace, bytes * rates.clock_hz / rates.pace_bytes_per_second / ceil_div(s.m, t.rows));
-  if (cycles <= unroll * dot_arithmetic(rates, s, t)) return 0;
-  const int64_t grain = bytes > 64 ? kPaceLinkCycles : kPaceHalfLinkCycles;
-  return static_cast<int32_t>(std::lround(cycles / grain) * grain);
-}
-
 constexpr double kPackCycles = 3;  // of a vector of A that a task copies
 
 // Cycles of `n` columns of D against `k` of K, all rows. Every pass over the rows reads A again, and every
@@ -267,188 +226,10 @@ double blocked_dot_cycles(const CpuRates& rates, const MatmulSizes& s, const Reg
   return std::ceil(n / t.columns) * passes * (vectors * (step + a_cycles) + carry + reduce) + pack;
 }
 
-// Cycles a step of "outer" loses to rows of A in the same set of L1, beyond its eight ways: elements of a row
-// a multiple of 4 KiB from the next are fetched from L2 for every step (K = 4096 on Zen 4, M = 12, 14 and 16:
-// 12x2 4.6 ms, 6x4 4.25; 14x2 6.2, 7x3 4.8; 16x1 12.0, 8x3 5.5).
-double crowded_cycles(const MatmulSizes& s, const RegisterTile& t) {
-  constexpr double kWays = 8, kRowCycles = 2;
-  const double in_a_set = lines_a_set(t.rows, static_cast<int64_t>(double(s.k) * s.input_bytes));
-  return kRowCycles * std::max(0.0, in_a_set - kWays);
-}
-
-double outer_cycles(const CpuRates& rates, const MatmulSizes& s, const RegisterTile& t, double crowded,
-                    double n, double k) {
-  const double passes = ceil_div(s.m, t.rows);
-  const auto group = [&](double vectors) {
-    const double bytes = vectors * rates.lanes * s.b_bytes, loads = t.rows + vectors;
-    const double b_rate = rates.reread_bytes_per_cycle(bytes * k);
-    const double b_cycles = b_rate > 0 ? (passes - 1) / passes * bytes / b_rate : 0;
-    const double converted = (s.narrow_a ? t.rows : 0) + (s.narrow_b ? vectors : 0);
-    const double step = rates.step_cycles(t.rows * vectors, loads, converted) + crowded;
-    constexpr double kGroupCycles = 20;  // entering and leaving the loop over k
-    return passes * (k * std::max(step, b_cycles) + kGroupCycles);
-  };
-  // What is left of N beyond whole groups goes vector by vector.
-  const double whole = std::floor(n / (t.columns * rates.lanes));
-  const double rest = std::ceil((n - whole * t.columns * rates.lanes) / rates.lanes);
-  return whole * group(t.columns) + (rest > 0 ? rest * group(1) : 0);
-}
-
-// What a jump to another row of B costs where it comes from memory, in bytes (by 4096 x 4096 on Zen 4, M = 1
-// in runs of 960 bytes and M = 4 in runs of 640: 36 and 22 % of what reading allows).
-constexpr double kJumpBytes = 1700;
-// In blocks of K every tile's sums are loaded and stored again.
-double carry_cycles(const CpuRates& rates, const MatmulSizes& s, const RegisterTile& t, double depth,
-                    double n, double k) {
-  constexpr double kCarryCycles = 2;
-  const double tiles = std::ceil(n / (t.columns * rates.lanes)) * ceil_div(s.m, t.rows);
-  return tiles * std::ceil(k / depth) * t.rows * t.columns * kCarryCycles;
-}
-
-// Columns a task may take, at most `most`: enough tasks that workers even out, or enough bytes that a task is
-// worth starting.
-absl::InlinedVector<int32_t, 3> task_columns(const CpuRates& rates, const MatmulSizes& s, int64_t step,
-                                             int64_t tasks_a_worker, int64_t most) {
-  const auto fit = [&](int64_t columns) {
-    return static_cast<int32_t>(std::min({round_up(std::max<int64_t>(columns, 1), step), round_up(s.n, step),
-                                          std::max(most / step, int64_t{1}) * step}));
-  };
-  const auto stream = static_cast<int64_t>(kStreamBytes / (s.k * s.b_bytes));
-  absl::InlinedVector<int32_t, 3> columns = {fit(ceil_div(s.n, tasks_a_worker * rates.workers))};
-  if (fit(stream) != columns[0]) columns.push_back(fit(stream));
-  // Of a small weight all of a worker's at once: a task more reads A again, and B's last tile is no fuller.
-  if (double(s.n) * double(s.k) * s.b_bytes <= rates.l2_bytes) {
-    const int32_t share = fit(ceil_div(s.n, int64_t{rates.workers}));
-    if (std::find(columns.begin(), columns.end(), share) == columns.end()) columns.push_back(share);
-  }
-  return columns;
-}
-
-// Rows for columns.
-void turn(CompileConfig& c) {
-  std::swap(c.tile_m, c.tile_n);
-  std::swap(c.register_m, c.register_n);
-}
-
-// What a loop that is held to memory's rate leaves exposed of the lesser of computing and reading, where
-// CpuRates::overlap() has a quarter.
-constexpr double kPacedWaits = 0.05;
-
-// How B comes by.
-struct Stream {
-  double efficiency = 1;  // of memory's rate
-  bool paced = false;     // held to it
-  double after = 0;       // of computing, what comes when B was read and nothing is fetched for later
-  bool rows_cached = false;
-  int64_t most_columns = kMaxTileN;  // of a task
-};
-
-// Prices one row for every task width and split and appends it. `cycles(n, k)` computes n columns over k.
-template <typename Cycles>
-void append_streamed(const CandidateContext& context, const CpuRates& rates, const MatmulSizes& s,
-                     const CompileConfig& config, const Stream& stream, const std::string& recipe,
-                     Cycles cycles, std::vector<RankedPlan>* out) {
-  // Blocks of "outer" are read in runs of a task's columns.
-  const int64_t tasks_a_worker =
-      config.kernel == "outer" && config.tile_k > 0 && s.m <= 4 && rates.workers == 1 ? 1 : 4;
-  for (int32_t columns : task_columns(rates, s, config.register_n, tasks_a_worker, stream.most_columns)) {
-    const double tiles = ceil_div(s.n, columns);
-    const auto least_chunk = std::max<int64_t>(256, kStreamBytes / 4 / (columns * s.b_bytes));
-    for (int32_t splits : split_options(context, s.k, tiles, rates.workers, least_chunk)) {
-      const double tasks = tiles * splits, k = std::ceil(double(s.k) / splits);
-      const double bandwidth = rates.bandwidth(tasks) * stream.efficiency;
-      const auto seconds = [&](double n) {
-        // A pace counts a tile's columns whether they exist or not.
-        const double read = config.pace > 0 ? std::ceil(n / config.register_n) * config.register_n : n;
-        const double a_bytes = stream.rows_cached ? 0 : s.m * s.input_bytes;
-        const double bytes = (read * s.b_bytes + a_bytes) * k + s.m * n * (splits > 1 ? 4 : s.output_bytes);
-        const double compute = cycles(n, k) / rates.clock_hz, memory = bytes / bandwidth;
-        if (stream.paced) return std::max(compute, memory) + kPacedWaits * std::min(compute, memory);
-        const double after = compute * stream.after;
-        return CpuRates::overlap(compute - after, memory) + after;
-      };
-      const double largest = seconds(std::min<double>(columns, s.n));
-      const double last = seconds(s.n - (tiles - 1) * columns);
-      const double predicted =
-          rates.schedule_seconds(tasks, ((tiles - 1) * largest + last) / tiles, largest) +
-          (splits > 1 ? merge_seconds(s, splits, rates.bandwidth(rates.workers)) : 0);
-      if (!context.wants(predicted)) continue;
-      RankedPlan r;
-      r.plan.config = config;
-      r.plan.config.tile_m = static_cast<int32_t>(round_up(s.m, config.register_m));
-      r.plan.config.tile_n = columns;
-      if (config.kernel == "dot_t") turn(r.plan.config);
-      r.plan.config.split = splits > 1;
-      r.plan.launch.splits = splits;
-      r.plan.predicted_seconds = predicted;
-      r.plan.numeric_recipe =
-          recipe == kExactRecipe ? recipe : absl::StrCat(recipe, "; ", merge_recipe(splits));
-      out->push_back(std::move(r));
-    }
-  }
-}
-
-// "bytes".
-constexpr int64_t kBytesMaxM = 64;
-// Rows whose sums stay in registers beside a block's eight words of B.
-constexpr int32_t kBytesRows = 16;
-constexpr int32_t kBytesLanes = 16;
-
-// Cycles of a block of sixteen columns: put together and transposed (about 75 instructions on two shuffle
-// units), then for each row eight products of bytes, a conversion, a multiplication and an FMA.
-constexpr double kDecodeBlockCycles = 30;
-constexpr double kRowInstructions = 10.5;
-// An element of A on its way to a byte.
-constexpr double kRoundCycles = 1;
-
-std::string bytes_refusal(const ProblemClass& c, const Target& target) {
-  if (!is_blocks(c.b)) return "B is not stored in blocks";
-  if (c.math != Math::kInt8) return "math strict: A is not to be rounded to bytes";
-  if (c.trans_a != 0) return "A is not K-contiguous";
-  if (!target.has("avx512vnni")) return "no AVX512-VNNI";
-  if (c.m_hi > kBytesMaxM) return absl::StrCat("M ", c.m_hi, " > ", kBytesMaxM);
-  if (c.determinism == Determinism::kBatchInvariant)
-    return "batch_invariant: rows of larger M come from panels";
-  return "";
-}
-
-}  // namespace
-
-MatmulSizes::MatmulSizes(const ProblemClass& c)
-    : m(representative_m(c)),
-      n(c.n),
-      k(c.k),
-      input_bytes(size_of(c.a)),
-      b_bytes(bytes_per_element(c.b)),
-      output_bytes(size_of(c.d)),
-      blocks(is_blocks(c.b)),
-      narrow_a(c.a != DType::kF32),
-      narrow_b(c.b != DType::kF32),
-      batch_invariant(c.determinism == Determinism::kBatchInvariant) {}
-
-std::string operands_refusal(const ProblemClass& c) {
-  if (c.packed_b != 0) return "B is packed";
-  return is_f8(c.a) ? absl::StrCat("operands ", name_of(c.a), ": on the CPU f32, f16, bf16 and i8 alone")
-                    : "";
-}
-
-std::string forced_split_refusal(const CandidateContext& context) {
-  if (context.problem.determinism != Determinism::kBatchInvariant || context.split_k <= 1) return "";
-  return absl::StrCat("batch_invariant: split_k ", context.split_k, " forced, the recipe has 1 split");
-}
-
-double lines_a_set(int64_t lines, int64_t line_bytes) {
-  return std::ceil(double(lines) * double(std::gcd(kWayBytes, line_bytes)) / kWayBytes);
-}
-
-double merge_seconds(const MatmulSizes& s, double splits, double bytes_per_second) {
-  return double(s.m) * s.n * (splits * 4 + s.output_bytes) / bytes_per_second + kForkSeconds;
-}
-
 // Every tile of "dot", or of "dot_t", of which `s` and `rates` are turned. `cached`: how many times as fast
 // as from memory what is streamed comes.
-static void enumerate_dot(const CandidateContext& context, const CpuRates& rates, const MatmulSizes& s,
-                          double cached, CompileConfig config, std::vector<RankedPlan>* out) {
+void enumerate_dot(const CandidateContext& context, const CpuRates& rates, const MatmulSizes& s,
+                   double cached, CompileConfig config, std::vector<RankedPlan>* out) {
   const ProblemClass& c = context.problem;
   const std::string recipe = is_float(c.a) ? absl::StrCat(rates.product_recipe(), " in ", rates.lanes,
                                                           " lanes; K ascending, lanes summed at the end")
@@ -494,6 +275,19 @@ static void enumerate_dot(const CandidateContext& context, const CpuRates& rates
   }
 }
 
+}  // namespace
+
+int32_t streamed::pace_of(const CpuRates& rates, const MatmulSizes& s, const RegisterTile& t,
+                          int32_t unroll) {
+  if (rates.pace_bytes_per_second == 0 || s.blocks) return 0;
+  const double bytes = double(unroll) * t.columns * rates.lanes * rates.k_per_lane * s.b_bytes;
+  const double cycles = std::min<double>(
+      kMostPace, bytes * rates.clock_hz / rates.pace_bytes_per_second / ceil_div(s.m, t.rows));
+  if (cycles <= unroll * dot_arithmetic(rates, s, t)) return 0;
+  const int64_t grain = bytes > 64 ? kPaceLinkCycles : kPaceHalfLinkCycles;
+  return static_cast<int32_t>(std::lround(cycles / grain) * grain);
+}
+
 void enumerate_matmul_dot(const CandidateContext& context, std::vector<RankedPlan>* out) {
   const ProblemClass& c = context.problem;
   CpuRates rates(context);
@@ -528,78 +322,6 @@ void enumerate_matmul_dot(const CandidateContext& context, std::vector<RankedPla
   const double l3_rate = kL3BytesPerCycle * rates.clock_hz / rates.core_bytes_per_second;
   const bool in_l3 = double(s.n) * double(s.k) * s.b_bytes <= rates.l3_bytes / 2;
   enumerate_dot(context, rates, s, in_l3 ? std::max(1.0, l3_rate) : 1, config, out);
-}
-
-void enumerate_matmul_outer(const CandidateContext& context, std::vector<RankedPlan>* out) {
-  const ProblemClass& c = context.problem;
-  const CpuRates rates(context);
-  const MatmulSizes s(c);
-  CompileConfig config;
-  config.kernel = "outer";
-  config.lanes = rates.lanes;
-  if (!operands_refusal(c).empty()) return reject(context, config, out, operands_refusal(c));
-  if (!is_float(c.a))
-    return reject(context, config, out, "i8: words along K would be put together from 4 rows");
-  if (c.trans_b != 0) return reject(context, config, out, "B is not N-contiguous");
-  // Every pass over the rows reads B again.
-  const double b_bytes = double(c.n) * double(c.k) * s.b_bytes;
-  const bool is_small = b_bytes <= rates.l2_bytes / 4;
-  if (c.m_hi > (is_small ? kSmallOuterMaxM : kBlockedOuterMaxM))
-    return reject(context, config, out, "M ", c.m_hi, " > ", kBlockedOuterMaxM, " and B of ",
-                  int64_t(b_bytes), " bytes > a quarter of L2, or M > ", kSmallOuterMaxM);
-  if (s.batch_invariant)
-    return reject(context, config, out, "batch_invariant: rows of larger M come from panels");
-  for (const RegisterTile& t : kOuterTiles) {
-    config.register_m = t.rows;
-    config.register_n = t.columns * rates.lanes;
-    if (!fits(context, rates, s, t, config, out, t.columns)) continue;
-    config.unroll_k = unroll_of(t);
-    const double crowded = c.trans_a != 0 ? 0 : crowded_cycles(s, t);
-    const auto cycles = [&](double n, double k) { return outer_cycles(rates, s, t, crowded, n, k); };
-    if (s.m <= (is_small ? kSmallOuterMaxM : kOuterMaxM)) {
-      // Each k jumps to another row of B.
-      const double run = std::min<double>(config.register_n, s.n) * s.b_bytes;
-      const double efficiency = is_small ? CpuRates::run_efficiency(run) : run / (run + kJumpBytes);
-      append_streamed(context, rates, s, config, {efficiency}, "fma f32; K ascending", cycles, out);
-    }
-    if (is_small || s.m > kBlockedOuterMaxM) continue;
-    config.tile_k = s.m <= 4 ? 8 : s.m <= kOuterMaxM ? 32 : kDeepBlock;
-    Stream stream;
-    if (s.m > kOuterMaxM) stream.most_columns = kDeepColumns;
-    // By 4096 x 4096, 2880 x 4096 and 5120 x 2880 on Zen 4, not held and held: M = 2 2.54 and 2.48, 2.03
-    // and 1.73, 2.31 and 2.41 ms, M = 4 3.11 and 2.77, 2.21 and 1.56, 2.52 and 2.58; a single row loses (2.22
-    // and 2.34).
-    if (s.m > 1 && s.m <= 4 && s.n >= config.register_n && b_bytes > rates.l2_bytes)
-      config.pace = pace_of(rates, s, t, config.unroll_k);
-    append_streamed(
-        context, rates, s, config, stream, "fma f32; K ascending",
-        [&](double n, double k) { return cycles(n, k) + carry_cycles(rates, s, t, config.tile_k, n, k); },
-        out);
-    config.tile_k = config.pace = 0;
-  }
-}
-
-void enumerate_matmul_bytes(const CandidateContext& context, std::vector<RankedPlan>* out) {
-  const ProblemClass& c = context.problem;
-  const CpuRates rates(context);
-  const MatmulSizes s(c);
-  CompileConfig config;
-  config.kernel = "bytes";
-  config.lanes = kBytesLanes;
-  if (std::string why = bytes_refusal(c, context.facts.target); !why.empty())
-    return reject(context, config, out, why);
-  const auto passes = static_cast<int32_t>(ceil_div(s.m, kBytesRows));
-  config.register_m = static_cast<int32_t>(ceil_div(s.m, passes));
-  config.register_n = kBytesLanes;
-  const double rows = double(config.register_m) * passes;
-  append_streamed(
-      context, rates, s, config, {},
-      absl::StrCat("A rounded to bytes by 32; exact sums of 32, scaled; fma f32, K ascending"),
-      [&](double n, double k) {
-        const double block = passes * kDecodeBlockCycles + rows * kRowInstructions / rates.fma_units;
-        return std::ceil(n / kBytesLanes) * k / block_elements(c.b) * block + rows * k * kRoundCycles;
-      },
-      out);
 }
 
 }  // namespace lathe

@@ -1,0 +1,136 @@
+#include "kernels/matmul/candidates_cpu_streamed.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "absl/container/inlined_vector.h"
+#include "absl/strings/str_cat.h"
+#include "core/weights.h"
+#include "kernels/matmul/dot.h"
+
+namespace lathe {
+namespace {
+
+constexpr double kStreamBytes = 256 << 10;  // a task streams about this much of B at least
+
+// Columns a task may take, at most `most`: enough tasks that workers even out, or enough bytes that a task is
+// worth starting.
+absl::InlinedVector<int32_t, 3> task_columns(const CpuRates& rates, const MatmulSizes& s, int64_t step,
+                                             int64_t tasks_a_worker, int64_t most) {
+  const auto fit = [&](int64_t columns) {
+    return static_cast<int32_t>(std::min({round_up(std::max<int64_t>(columns, 1), step), round_up(s.n, step),
+                                          std::max(most / step, int64_t{1}) * step}));
+  };
+  const auto stream = static_cast<int64_t>(kStreamBytes / (s.k * s.b_bytes));
+  absl::InlinedVector<int32_t, 3> columns = {fit(ceil_div(s.n, tasks_a_worker * rates.workers))};
+  if (fit(stream) != columns[0]) columns.push_back(fit(stream));
+  // Of a small weight all of a worker's at once: a task more reads A again, and B's last tile is no fuller.
+  if (double(s.n) * double(s.k) * s.b_bytes <= rates.l2_bytes) {
+    const int32_t share = fit(ceil_div(s.n, int64_t{rates.workers}));
+    if (std::find(columns.begin(), columns.end(), share) == columns.end()) columns.push_back(share);
+  }
+  return columns;
+}
+
+// Rows for columns.
+void turn(CompileConfig& c) {
+  std::swap(c.tile_m, c.tile_n);
+  std::swap(c.register_m, c.register_n);
+}
+
+// What a loop that is held to memory's rate leaves exposed of the lesser of computing and reading, where
+// CpuRates::overlap() has a quarter.
+constexpr double kPacedWaits = 0.05;
+
+}  // namespace
+
+MatmulSizes::MatmulSizes(const ProblemClass& c)
+    : m(representative_m(c)),
+      n(c.n),
+      k(c.k),
+      input_bytes(size_of(c.a)),
+      b_bytes(bytes_per_element(c.b)),
+      output_bytes(size_of(c.d)),
+      blocks(is_blocks(c.b)),
+      narrow_a(c.a != DType::kF32),
+      narrow_b(c.b != DType::kF32),
+      batch_invariant(c.determinism == Determinism::kBatchInvariant) {}
+
+std::string operands_refusal(const ProblemClass& c) {
+  if (c.packed_b != 0) return "B is packed";
+  return is_f8(c.a) ? absl::StrCat("operands ", name_of(c.a), ": on the CPU f32, f16, bf16 and i8 alone")
+                    : "";
+}
+
+std::string forced_split_refusal(const CandidateContext& context) {
+  if (context.problem.determinism != Determinism::kBatchInvariant || context.split_k <= 1) return "";
+  return absl::StrCat("batch_invariant: split_k ", context.split_k, " forced, the recipe has 1 split");
+}
+
+double lines_a_set(int64_t lines, int64_t line_bytes) {
+  return std::ceil(double(lines) * double(std::gcd(kWayBytes, line_bytes)) / kWayBytes);
+}
+
+double merge_seconds(const MatmulSizes& s, double splits, double bytes_per_second) {
+  return double(s.m) * s.n * (splits * 4 + s.output_bytes) / bytes_per_second + kForkSeconds;
+}
+
+bool streamed::fits(const CandidateContext& context, const CpuRates& rates, const MatmulSizes& s,
+                    const RegisterTile& t, CompileConfig config, std::vector<RankedPlan>* out, int32_t held) {
+  if (config.kernel == "dot_t") std::swap(config.register_m, config.register_n);
+  const int32_t need = t.rows * t.columns + held + 1;
+  if (need > rates.registers)
+    reject(context, config, out, "registers ", need, " > ", rates.registers);
+  else if (t.rows > s.m)
+    reject(context, config, out, "register rows ", t.rows, " > M ", s.m);
+  else
+    return true;
+  return false;
+}
+
+void streamed::append_streamed(const CandidateContext& context, const CpuRates& rates, const MatmulSizes& s,
+                               const CompileConfig& config, const Stream& stream, const std::string& recipe,
+                               absl::FunctionRef<double(double n, double k)> cycles,
+                               std::vector<RankedPlan>* out) {
+  // Blocks of "outer" are read in runs of a task's columns.
+  const int64_t tasks_a_worker =
+      config.kernel == "outer" && config.tile_k > 0 && s.m <= 4 && rates.workers == 1 ? 1 : 4;
+  for (int32_t columns : task_columns(rates, s, config.register_n, tasks_a_worker, stream.most_columns)) {
+    const double tiles = ceil_div(s.n, columns);
+    const auto least_chunk = std::max<int64_t>(256, kStreamBytes / 4 / (columns * s.b_bytes));
+    for (int32_t splits : split_options(context, s.k, tiles, rates.workers, least_chunk)) {
+      const double tasks = tiles * splits, k = std::ceil(double(s.k) / splits);
+      const double bandwidth = rates.bandwidth(tasks) * stream.efficiency;
+      const auto seconds = [&](double n) {
+        // A pace counts a tile's columns whether they exist or not.
+        const double read = config.pace > 0 ? std::ceil(n / config.register_n) * config.register_n : n;
+        const double a_bytes = stream.rows_cached ? 0 : s.m * s.input_bytes;
+        const double bytes = (read * s.b_bytes + a_bytes) * k + s.m * n * (splits > 1 ? 4 : s.output_bytes);
+        const double compute = cycles(n, k) / rates.clock_hz, memory = bytes / bandwidth;
+        if (stream.paced) return std::max(compute, memory) + kPacedWaits * std::min(compute, memory);
+        const double after = compute * stream.after;
+        return CpuRates::overlap(compute - after, memory) + after;
+      };
+      const double largest = seconds(std::min<double>(columns, s.n));
+      const double last = seconds(s.n - (tiles - 1) * columns);
+      const double predicted =
+          rates.schedule_seconds(tasks, ((tiles - 1) * largest + last) / tiles, largest) +
+          (splits > 1 ? merge_seconds(s, splits, rates.bandwidth(rates.workers)) : 0);
+      if (!context.wants(predicted)) continue;
+      RankedPlan r;
+      r.plan.config = config;
+      r.plan.config.tile_m = static_cast<int32_t>(round_up(s.m, config.register_m));
+      r.plan.config.tile_n = columns;
+      if (config.kernel == "dot_t") turn(r.plan.config);
+      r.plan.config.split = splits > 1;
+      r.plan.launch.splits = splits;
+      r.plan.predicted_seconds = predicted;
+      r.plan.numeric_recipe =
+          recipe == kExactRecipe ? recipe : absl::StrCat(recipe, "; ", merge_recipe(splits));
+      out->push_back(std::move(r));
+    }
+  }
+}
+
+}  // namespace lathe
