@@ -67,7 +67,8 @@ typedef struct lathe_tune_report {
  * each round's times compared with the oracle's choice's. A candidate takes its place where three quarters of the rounds
  * and 2 % of the median are in its favour. Records are kept as soon as their class is done. NOT_AVAILABLE: the device is
  * only described, the directory of `output` cannot be written, or neither a cache directory, `output` nor `text` would
- * have the records; what fails to be written later is the class' failure, and `text` has its record all the same. Else as lathe_warmup answers. options and report may be NULL. */
+ * have the records; what fails to be written later is the class' failure, and `text` has its record all the same. Else
+ * as lathe_warmup answers. options and report may be NULL. */
 LATHE_API lathe_status lathe_tune(lathe_device* device, const lathe_manifest* manifest,
                                   const lathe_tune_options* options, lathe_tune_report* report);
 /* The class of one request, at its sizes; data pointers are not read, as lathe_plan_matmul has it. A chained

@@ -185,7 +185,7 @@ absl::StatusOr<Context> make_context(const Arguments& arguments, const ExternalU
   if (absl::Status s = read_external(arguments, &options); !s.ok()) return s;
   if (external.use != LATHE_EXTERNAL_DEFAULT) {
     options.external = external.use;
-    options.external_library = external.library;
+    options.external_library = external.which;
   }
   const std::vector<std::string> pipelines =
       absl::StrSplit(arguments.text("pipeline", ""), ':', absl::SkipEmpty());

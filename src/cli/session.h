@@ -31,7 +31,7 @@ using Plan = std::unique_ptr<lathe_plan, HandleDelete<lathe_plan, lathe_plan_des
 // What a context has external libraries for, whatever --external says; DEFAULT: what that says.
 struct ExternalUse {
   lathe_external_use use = LATHE_EXTERNAL_DEFAULT;
-  lathe_external_library library = LATHE_EXTERNAL_ANY;
+  lathe_external_library which = LATHE_EXTERNAL_ANY;
 };
 // From the common flags and --miss.
 absl::StatusOr<Context> make_context(const Arguments& arguments, const ExternalUse& external = {});

@@ -17,7 +17,7 @@ enum lathe_compiler_output {
   LATHE_COMPILER_DUMP = 3,     /* `name` is the stage's file name */
   LATHE_COMPILER_PROGRAM = 4   /* JSON, as compiler/inspect.h says */
 };
-#define LATHE_COMPILER_OUT_OF_MEMORY 2
+#define LATHE_COMPILER_OUT_OF_MEMORY 2 /* what compiling returns then, beside 0 and others */
 typedef void (*lathe_compiler_sink)(void* user, int output, const char* name, const uint8_t* data,
                                     size_t size);
 

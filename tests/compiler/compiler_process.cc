@@ -71,6 +71,15 @@ ProblemClass matmul_class(int64_t m, int64_t n, int64_t k) {
   return c;
 }
 
+CompileConfig simt_config() {
+  CompileConfig config;
+  config.kernel = "simt";
+  config.tile_m = config.tile_n = 64, config.tile_k = 16;
+  config.register_m = config.register_n = 4;
+  config.threads = 256;
+  return config;
+}
+
 CompileConfig cpu_config(const std::string& kernel, const Target& target) {
   const int lanes = vector_lanes(target);
   CompileConfig c;

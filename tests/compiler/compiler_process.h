@@ -34,5 +34,6 @@ const std::string& dump_of(const CompilerAnswer& answer, const std::string& endi
 ProblemClass matmul_class(int64_t m, int64_t n, int64_t k);
 // A legal config of each CPU kernel for the target's vector length.
 CompileConfig cpu_config(const std::string& kernel, const Target& target);
+CompileConfig simt_config();  // of any GPU
 
 }  // namespace lathe::testing

@@ -69,13 +69,8 @@ TEST(CompilerTest, ThreadsCompileAtOnce) {
 
 // PTX where nobody asks for more; the assembler's cubin where one is named.
 TEST(CompilerTest, AssemblesOnRequest) {
-  CompileConfig config;
-  config.kernel = "simt";
-  config.tile_m = config.tile_n = 64, config.tile_k = 16;
-  config.register_m = config.register_n = 4;
-  config.threads = 256;
   Json request = {{"class", to_json(matmul_class(33, 50, 70))},
-                  {"config", to_json(config)},
+                  {"config", to_json(simt_config())},
                   {"target", to_json(*parse_target("sm_90a"))},
                   {"dump", true}};
   CompilerAnswer plain = compile_bytes(request.dump());

@@ -53,13 +53,8 @@ TEST(CompilerLimitsTest, TooLittleMemoryIsAnAnswer) {
 
 // lld's output is no file: a file size limit, or a full disk, would end the process.
 TEST(CompilerLimitsTest, LinksForAmdWithoutADirectory) {
-  CompileConfig config;
-  config.kernel = "simt";
-  config.tile_m = config.tile_n = 64, config.tile_k = 16;
-  config.register_m = config.register_n = 4;
-  config.threads = 256;
   const Json request = {{"class", to_json(matmul_class(33, 50, 70))},
-                        {"config", to_json(config)},
+                        {"config", to_json(simt_config())},
                         {"target", to_json(*parse_target("gfx942"))}};
   const CompilerAnswer answer = compile_bytes(request.dump());
   ASSERT_EQ(answer.code, 0) << answer.error;
