@@ -19,6 +19,11 @@
 namespace lathe {
 namespace {
 
+uint64_t next_serial() {
+  static std::atomic<uint64_t> last{0};
+  return last.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
 int32_t workers_of(const lathe_context& context, const DeviceFacts& facts, const Driver* driver) {
   if (driver != nullptr) return driver->workers();
   if (facts.target.backend != Backend::kCpu) return 1;
@@ -537,7 +542,8 @@ Json devices_json(const lathe_context& context) {
 
 lathe_device::lathe_device(lathe_context& owner, std::string device_name, lathe::DeviceFacts device_facts,
                            std::unique_ptr<lathe::Driver> device_driver)
-    : context(owner),
+    : serial(lathe::next_serial()),
+      context(owner),
       name(std::move(device_name)),
       facts(std::move(device_facts)),
       is_cpu(facts.target.backend == lathe::Backend::kCpu),

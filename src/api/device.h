@@ -59,6 +59,7 @@ struct lathe_device {
     return {name, is_cpu, context.misses.policy(), dependent_launch};
   }
 
+  const uint64_t serial;  // no other device of the process had it or will
   lathe_context& context;
   const std::string name;
   const lathe::DeviceFacts facts;

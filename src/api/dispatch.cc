@@ -7,6 +7,7 @@
 #include "api/miss.h"
 #include "api/number_text.h"
 #include "api/prepare.h"
+#include "api/recent_matmul.h"
 #include "core/generic.h"
 #include "core/json_object.h"
 
@@ -15,10 +16,13 @@ namespace {
 
 // The oracle, the cache, the compiler and the driver name what they know; the request goes in front once.
 [[gnu::cold]] absl::Status with_request(const absl::Status& status, const lathe_device& device,
+                                        absl::string_view request) {
+  if (absl::StrContains(status.message(), request)) return status;
+  return in_request(request, device.name, status);
+}
+[[gnu::cold]] absl::Status with_request(const absl::Status& status, const lathe_device& device,
                                         const Request& request) {
-  const std::string text = describe(request);
-  if (absl::StrContains(status.message(), text)) return status;
-  return in_request(text, device.name, status);
+  return with_request(status, device, describe(request));
 }
 
 // A miss, as the trace and the log have it: what came of it, and how long that took.
@@ -127,11 +131,41 @@ absl::Status launch(lathe_device& device, const Launch& launch, const Slice* sli
   leave_small_workspace(device, entry, request);
 }
 
-absl::Status run(lathe_device& device, Request& request) {
+// Where the class fixes it, copied from where it has long lain: what was just put together on the stack would be
+// loaded again before it is stored.
+void set_launch_config(const DispatchEntry& entry, const ProblemClass& problem, const Dims& dims,
+                       LaunchConfig* out) {
+  if (__builtin_expect(entry.launch_is_fixed, 1))
+    *out = entry.fixed_launch;
+  else
+    *out = make_launch_config(entry.kernel->recipe(), problem, dims, entry.wanted_splits);
+}
+
+// A `recent` matmul, once more with the pointers of `desc`.
+absl::Status run_again(lathe_device& device, const RecentMatmul& recent, const lathe_matmul_desc& desc) {
+  device.context.counters.dispatch_hits.add();
+  const DispatchEntry& entry = recent.entry();
+  ArgumentBlock args = recent.arguments(desc);
+  Launch l;
+  l.kernel = entry.kernel;
+  l.problem = &entry.key.problem;
+  l.dims = {desc.m, desc.n, desc.k, desc.batch};
+  set_launch_config(entry, *l.problem, l.dims, &l.config);
+  l.args = &args;
+  args.splits = l.config.splits;
+  args.k_chunk = l.config.k_chunk;
+  absl::Status status = device.driver->launch(l);
+  if (__builtin_expect(status.ok(), 1)) return status;
+  return with_request(status, device, describe(entry.key.problem, l.dims));
+}
+
+// `matmul`, where it is given, is what the request was read from.
+absl::Status run(lathe_device& device, Request& request, const lathe_matmul_desc* matmul = nullptr) {
   if (__builtin_expect(request.needs_no_kernel(), 0)) return run_without_kernel(request);
   const DispatchEntry* entry = device.table.find(request.key);
   if (__builtin_expect(entry != nullptr, 1)) {
     device.context.counters.dispatch_hits.add();
+    if (matmul != nullptr) RecentMatmul::keep(device, *matmul, request, *entry);
   } else {
     LATHE_ASSIGN_OR_RETURN(entry, prepare_for_run(device, request));
   }
@@ -157,8 +191,9 @@ absl::Status run(lathe_device& device, Request& request) {
 }  // namespace
 
 LaunchConfig launch_config_for(const DispatchEntry& entry, const Request& request) {
-  if (entry.launch_is_fixed) return entry.fixed_launch;
-  return make_launch_config(entry.kernel->recipe(), request.key.problem, request.dims, entry.wanted_splits);
+  LaunchConfig config;
+  set_launch_config(entry, request.key.problem, request.dims, &config);
+  return config;
 }
 
 absl::StatusOr<const DispatchEntry*> find_or_prepare(lathe_device& device, const Request& request,
@@ -191,7 +226,7 @@ absl::Status launch_request(lathe_device& device, const DispatchEntry& entry, Re
   Launch l;
   l.kernel = entry.kernel;
   l.problem = &request.key.problem;
-  l.config = launch_config_for(entry, request);
+  set_launch_config(entry, request.key.problem, request.dims, &l.config);
   l.dims = request.dims;
   l.args = &request.args;
   l.stream = request.stream;
@@ -210,10 +245,14 @@ absl::Status launch_request(lathe_device& device, const DispatchEntry& entry, Re
 
 absl::Status run_matmul(lathe_device* device, void* stream, const lathe_matmul_desc* desc) {
   if (device == nullptr) return absl::InvalidArgumentError("matmul: device is NULL");
+  if (desc != nullptr && stream == nullptr) {
+    if (const RecentMatmul* recent = RecentMatmul::find(*device, *desc))
+      return run_again(*device, *recent, *desc);
+  }
   Request request;
   LATHE_RETURN_IF_ERROR(read_matmul(desc, Purpose::kRun, device->request_context(), stream, &request));
   LATHE_RETURN_IF_ERROR(check_runnable(*device));
-  return run(*device, request);
+  return run(*device, request, desc);
 }
 
 absl::Status run_argmax(lathe_device* device, void* stream, const lathe_argmax_desc* desc) {

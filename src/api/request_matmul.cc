@@ -12,8 +12,10 @@ constexpr OperandName kC = {"c", "ldc", "m", "n"};
 constexpr OperandName kD = {"d", "ldd", "m", "n"};
 constexpr OperandName kResidual = {"residual", "ldr", "m", "n"};
 
-// C, bias and residual only where the class has one.
+// C, bias and residual only where the class has one: of the others only their bytes are set, to 0.
 struct Regions {
+  Regions() { c.bytes = bias.bytes = residual.bytes = 0; }
+
   Region a, b, c, d, bias, residual;
 };
 
@@ -426,6 +428,8 @@ bool read(const lathe_matmul_desc& d, Purpose purpose, const RequestContext& con
   if (!check_overlap(out->key.problem, regions, why)) return false;
   if (__builtin_expect(is_quantised(d), 0) && !check_quantisation(*out, regions.d, why)) return false;
   fill_arguments(d, *out, &out->args);
+  out->spans = {regions.a.bytes, regions.b.bytes,    regions.c.bytes,
+                regions.d.bytes, regions.bias.bytes, regions.residual.bytes};
   return true;
 }
 
