@@ -112,5 +112,8 @@ double merge_seconds(const MatmulSizes& s, double splits, double bytes_per_secon
 // Of lines so far apart, those that fall into the same set of L1: all where that is a multiple of a way's 4
 // KiB.
 double lines_a_set(int64_t lines, int64_t line_bytes);
+// CPU: rows that a mean M of the bucket is padded to in tiles of `width`, over those in tiles of `narrow`. Of
+// the open bucket next to none.
+double row_padding(const ProblemClass& c, int64_t width, int64_t narrow);
 
 }  // namespace lathe

@@ -85,20 +85,10 @@ class DirectPricing {
   const double latency_;          // cycles from one product of a sum to the next
 };
 
-// Sum of `m` padded to `width` for m of 1 to `hi`.
-double padded_sum(int64_t hi, int64_t width) {
-  const int64_t whole = hi / width, rest = hi % width;
-  return double(width) * double(width * (whole * (whole + 1) / 2) + rest * (whole + 1));
-}
-
-// Rows that a mean M of the bucket is padded to in vectors so wide, over those in single vectors: the
-// bucket's largest M, which is priced, has no waste in either (48 cubed: 64x6 3.4 us; 96 cubed: 64x6 24.8
-// us, 32x6 17.9). Of the open bucket next to none, and of N none that is not counted.
+// The bucket's largest M, which is priced, has no waste in vectors of any width (48 cubed: 64x6 3.4 us; 96
+// cubed: 64x6 24.8 us, 32x6 17.9); of N none is that is not counted.
 double DirectPricing::padding(int64_t width) const {
-  const ProblemClass& c = context_.problem;
-  if (of_a_ || c.m_hi == Bucket::kOpenEnd) return 1;
-  const auto sum = [&](int64_t w) { return padded_sum(c.m_hi, w) - padded_sum(c.m_lo - 1, w); };
-  return sum(width) / sum(rates_.lanes);
+  return of_a_ ? 1 : row_padding(context_.problem, width, rates_.lanes);
 }
 
 CompileConfig DirectPricing::config_of(const Shape& shape, CompileConfig config) const {
