@@ -112,8 +112,14 @@ double merge_seconds(const MatmulSizes& s, double splits, double bytes_per_secon
 // Of lines so far apart, those that fall into the same set of L1: all where that is a multiple of a way's 4
 // KiB.
 double lines_a_set(int64_t lines, int64_t line_bytes);
+// CPU: whether half of L1 holds A, B and D. What such a product takes is arithmetic alone.
+bool is_tiny(const CpuRates& rates, const MatmulSizes& s);
 // CPU: rows that a mean M of the bucket is padded to in tiles of `width`, over those in tiles of `narrow`. Of
 // the open bucket next to none.
 double row_padding(const ProblemClass& c, int64_t width, int64_t narrow);
+// CPU: rows of a tiny product in tiles of `width` over those of its largest M, which counts as much as the
+// bucket's mean (20 cubed: 16 rows 474 ns, 7 rows 345; 32 cubed: 8 rows 672, 6 rows, one of which is left
+// over, 764).
+double tiny_padding(const ProblemClass& c, const MatmulSizes& s, int64_t width);
 
 }  // namespace lathe

@@ -36,6 +36,7 @@ class DirectPricing {
       : context_(context),
         rates_(context),
         s_(context.problem),
+        tiny_(is_tiny(rates_, s_)),
         of_a_(of_a),
         lines_(of_a ? s_.m : s_.n),
         packed_(of_a ? s_.n : s_.m),
@@ -80,15 +81,18 @@ class DirectPricing {
   const CandidateContext& context_;
   const CpuRates rates_;
   const MatmulSizes s_;
+  const bool tiny_;
   const bool of_a_;
   const int64_t lines_, packed_;  // of the problem
   const double latency_;          // cycles from one product of a sum to the next
 };
 
-// The bucket's largest M, which is priced, has no waste in vectors of any width (48 cubed: 64x6 3.4 us; 96
-// cubed: 64x6 24.8 us, 32x6 17.9); of N none is that is not counted.
+// Rows that a mean M of the bucket is padded to in vectors so wide, over those in single vectors: the
+// bucket's largest M, which is priced, has no waste in either (48 cubed: 64x6 3.4 us; 96 cubed: 64x6 24.8 us,
+// 32x6 17.9); of N none is that is not counted. Of tiny products over the rows there are, as "direct_a" takes
+// them (M = 32 by 24 x 24 592 ns, by "direct_a" 609; M = 24 586 and 500, M = 17 566 and 440).
 double DirectPricing::padding(int64_t width) const {
-  return of_a_ ? 1 : row_padding(context_.problem, width, rates_.lanes);
+  return of_a_ ? 1 : row_padding(context_.problem, width, tiny_ ? 1 : rates_.lanes);
 }
 
 CompileConfig DirectPricing::config_of(const Shape& shape, CompileConfig config) const {

@@ -102,11 +102,7 @@ void enumerate_matmul_outer(const CandidateContext& context, std::vector<RankedP
   if (c.trans_b != 0) return reject(context, config, out, "B is not N-contiguous");
   // Every pass over the rows reads B again.
   const double b_bytes = double(c.n) * double(c.k) * s.b_bytes;
-  const bool is_small = b_bytes <= rates.l2_bytes / 4;
-  // Rows of B that L1 holds beside the rest cost no jumps (32x8x64: 1.06 us where a panel of B was chosen,
-  // 0.75 by this).
-  const bool in_l1 = b_bytes + double(s.m) * (double(s.k) * s.input_bytes + double(s.n) * s.output_bytes) <=
-                     rates.l1d_bytes / 2;
+  const bool is_small = b_bytes <= rates.l2_bytes / 4, tiny = is_tiny(rates, s);
   if (c.m_hi > (is_small ? kSmallOuterMaxM : kBlockedOuterMaxM))
     return reject(context, config, out, "M ", c.m_hi, " > ", kBlockedOuterMaxM, " and B of ",
                   int64_t(b_bytes), " bytes > a quarter of L2, or M > ", kSmallOuterMaxM);
@@ -118,16 +114,12 @@ void enumerate_matmul_outer(const CandidateContext& context, std::vector<RankedP
     if (!fits(context, rates, s, t, config, out, t.columns)) continue;
     config.unroll_k = unroll_of(t);
     const double crowded = c.trans_a != 0 ? 0 : crowded_cycles(s, t);
-    // The largest M of the bucket counts as much as all others (20 cubed: 16 rows 474 ns, 7 rows 345; 32 cubed: 8
-    // rows 672, 6 rows, one of which is left over, 764).
-    const double padding =
-        in_l1 ? (1 + row_padding(c, t.rows, 1) * double(s.m) / double(round_up(s.m, t.rows))) / 2 : 1;
-    const double passes = double(ceil_div(s.m, t.rows)) * padding;
+    const double passes = double(ceil_div(s.m, t.rows)) * (tiny ? tiny_padding(c, s, t.rows) : 1);
     const auto cycles = [&](double n, double k) { return outer_cycles(rates, s, t, passes, crowded, n, k); };
     if (s.m <= (is_small ? kSmallOuterMaxM : kOuterMaxM)) {
-      // Each k jumps to another row of B.
+      // Each k jumps to another row of B, at no cost in L1 (32x8x64: 0.67 us, by a panel of B 1.06).
       const double run = std::min<double>(config.register_n, s.n) * s.b_bytes;
-      const double efficiency = in_l1      ? 1
+      const double efficiency = tiny       ? 1
                                 : is_small ? CpuRates::run_efficiency(run)
                                            : run / (run + kJumpBytes);
       append_streamed(context, rates, s, config, {efficiency}, "fma f32; K ascending", cycles, out);

@@ -83,6 +83,16 @@ double row_padding(const ProblemClass& c, int64_t width, int64_t narrow) {
   return sum(width) / sum(narrow);
 }
 
+double tiny_padding(const ProblemClass& c, const MatmulSizes& s, int64_t width) {
+  return (1 + row_padding(c, width, 1) * double(s.m) / double(round_up(s.m, width))) / 2;
+}
+
+bool is_tiny(const CpuRates& rates, const MatmulSizes& s) {
+  const double b_bytes = double(s.n) * double(s.k) * s.b_bytes;
+  return b_bytes + double(s.m) * (double(s.k) * s.input_bytes + double(s.n) * s.output_bytes) <=
+         rates.l1d_bytes / 2;
+}
+
 double merge_seconds(const MatmulSizes& s, double splits, double bytes_per_second) {
   return double(s.m) * s.n * (splits * 4 + s.output_bytes) / bytes_per_second + kForkSeconds;
 }

@@ -131,8 +131,8 @@ absl::Status launch(lathe_device& device, const Launch& launch, const Slice* sli
   leave_small_workspace(device, entry, request);
 }
 
-// Where the class fixes it, copied from where it has long lain: what was just put together on the stack would be
-// loaded again before it is stored.
+// Where the class fixes it, copied from where it has long lain: what was just put together on the stack would
+// be loaded again before it is stored.
 void set_launch_config(const DispatchEntry& entry, const ProblemClass& problem, const Dims& dims,
                        LaunchConfig* out) {
   if (__builtin_expect(entry.launch_is_fixed, 1))

@@ -79,8 +79,7 @@ const RecentMatmul* RecentMatmul::find(const lathe_device& device, const lathe_m
   if (desc.struct_size != sizeof desc) return nullptr;
   const RecentMatmul& slot = slot_of(desc);
   if (slot.device_ != device.serial) return nullptr;
-  if (!same_but_for_pointers(slot.desc_, desc, std::make_index_sequence<kPointers.size()>()))
-    return nullptr;
+  if (!same_but_for_pointers(slot.desc_, desc, std::make_index_sequence<kPointers.size()>())) return nullptr;
   return slot.takes_pointers(desc) ? &slot : nullptr;
 }
 

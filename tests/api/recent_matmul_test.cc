@@ -99,8 +99,8 @@ TEST_F(RecentMatmulTest, AFailureNamesTheRequestAsEver) {
   EXPECT_EQ(std::string(lathe_last_error()), "matmul f32 a=n b=t m=7 n=40 k=33 batch=1 on fake: no memory");
 }
 
-// Descriptors of few kinds with pointers anywhere in one buffer, NULL and overlapping ones among them, and now
-// and then another field: what each call does is compared with what its descriptor is read as.
+// Descriptors of few kinds with pointers anywhere in one buffer, NULL and overlapping ones among them, and
+// now and then another field: what each call does is compared with what its descriptor is read as.
 TEST_F(RecentMatmulTest, DoesWhatTheWholePathWould) {
   std::mt19937 random(20261125);
   const auto pick = [&](int n) { return std::uniform_int_distribution<int>(0, n - 1)(random); };
