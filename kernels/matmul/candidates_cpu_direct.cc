@@ -36,6 +36,8 @@ class DirectPricing {
       : context_(context),
         rates_(context),
         s_(context.problem),
+        exact_(context.problem.a == DType::kI8),
+        invariant_(s_.batch_invariant && !exact_),
         tiny_(is_tiny(rates_, s_)),
         of_a_(of_a),
         lines_(of_a ? s_.m : s_.n),
@@ -53,7 +55,7 @@ class DirectPricing {
       const int32_t need = sums * static_cast<int32_t>(direct_chains(sums)) + t.vectors + 1;
       if (need > rates_.registers)
         reject(context_, config, out, "registers ", need, " > ", rates_.registers);
-      else if (s_.batch_invariant && direct_chains(sums) > 1)
+      else if (invariant_ && direct_chains(sums) > 1)
         reject(context_, config, out, "batch_invariant: sums of even and odd K are added");
       else if (t.vectors > 1 && width >= round_up(packed_, rates_.lanes) + rates_.lanes)
         reject(context_, config, out, "register ", of_a_ ? "columns " : "rows ", width, " > ",
@@ -81,6 +83,7 @@ class DirectPricing {
   const CandidateContext& context_;
   const CpuRates rates_;
   const MatmulSizes s_;
+  const bool exact_, invariant_;  // sums of i8 are the same in any order
   const bool tiny_;
   const bool of_a_;
   const int64_t lines_, packed_;  // of the problem
@@ -122,9 +125,13 @@ double DirectPricing::tile_seconds(const Shape& shape, double lines, double k, d
   const double again = in_place <= rates_.l2_bytes || packed <= width ? 0 : kAgainCycles;
   // One vector a step: of pairs (M = 16: 3.3 ms, where the products take 2.3; two vectors, M = 32: 4.9), and
   // where two units multiply as fast as scalars in place are loaded (M = 16 on Zen 5, 16x6: 3.55 ms, of which
-  // FMAs take 2.3 and memory hides; out of cache 3.2).
-  const double slower = rates_.k_per_lane == 2 ? 0.4 : rates_.fma_units > 1 ? 0.15 : 0;
-  const double lone = t.vectors == 1 ? slower * t.lines : 0;
+  // FMAs take 2.3 and memory hides; out of cache 3.2). Of bytes that are shifted as they come by, two as well
+  // (by 4096 x 4096, over what the products take: 16x6 1.6, 32x6 1.2, 64x6 1.06).
+  const bool shifted = exact_ && context_.facts.target.has("avx512vnni");
+  const double slower = shifted ? 0.6 : rates_.k_per_lane == 2 ? 0.4 : rates_.fma_units > 1 ? 0.15 : 0;
+  const double lone = t.vectors == 1              ? slower * t.lines
+                      : shifted && t.vectors == 2 ? slower * t.lines / 3
+                                                  : 0;
   // The panel streams from L2 under every group of lines, and beside them loses lines when it takes more than
   // a quarter of it (M = 32 by 6144 x 4096, 512 KiB deep 15.4 ms, 256 KiB 14.8; by 4096 x 4096 10.4
   // and 10.3), or an eighth where two units take it in half the time (M = 16 on Zen 5: 32 KiB is faster).
@@ -142,7 +149,11 @@ double DirectPricing::tile_seconds(const Shape& shape, double lines, double k, d
   const double multiply = std::ceil(lines / t.lines) * passes *
                           (k / rates_.k_per_lane * std::max(step, panel) + blocks * (keep + kTileCycles));
   const double turn = of_a_ ? 0 : packed * lines * kTurnCycles;
-  const double compute = (multiply + packed * k / rates_.k_per_lane * kPackCycles + turn) / rates_.clock_hz;
+  // A zero point takes the sum of every line in place (of 512 x 4096 x 4096 bytes 1.9 ms).
+  constexpr double kSumCycles = 3.2;  // of a line of cache
+  const double of_zero = context_.problem.zero_a != 0 ? lines * k / 64 * kSumCycles : 0;
+  const double compute =
+      (multiply + packed * k / rates_.k_per_lane * kPackCycles + turn + of_zero) / rates_.clock_hz;
   const double memory = lines * k * line_bytes() / bandwidth;
   return std::max(compute, memory) + 0.1 * std::min(compute, memory);  // in place they are fetched ahead
 }
@@ -169,11 +180,13 @@ void DirectPricing::append_splits(const Shape& shape, const CompileConfig& confi
     r.plan.config.split = splits > 1;
     r.plan.launch.splits = splits;
     r.plan.predicted_seconds = predicted;
-    r.plan.numeric_recipe = absl::StrCat(
-        rates_.product_recipe(), "; K ascending in blocks of ", config.tile_k, ", summed in order; ",
-        direct_chains(shape.tile.lines * shape.tile.vectors) > 1 ? "even and odd places of a block apart; "
-                                                                 : "",
-        merge_recipe(splits));
+    r.plan.numeric_recipe = exact_ ? kExactRecipe
+                                   : absl::StrCat(rates_.product_recipe(), "; K ascending in blocks of ",
+                                                  config.tile_k, ", summed in order; ",
+                                                  direct_chains(shape.tile.lines * shape.tile.vectors) > 1
+                                                      ? "even and odd places of a block apart; "
+                                                      : "",
+                                                  merge_recipe(splits));
     out->push_back(std::move(r));
   }
 }
@@ -187,7 +200,7 @@ void DirectPricing::append_depths(const RegisterTile& t, const CompileConfig& co
   for (int64_t deepest : kDepths) {
     const int64_t per_lane = rates_.k_per_lane, words = ceil_div(s_.k, per_lane);
     shape.depth =
-        per_lane * (s_.batch_invariant ? kInvariantDepth : std::min(deepest, round_up(words, rates_.lanes)));
+        per_lane * (invariant_ ? kInvariantDepth : std::min(deepest, round_up(words, rates_.lanes)));
     if (shape.depth == std::exchange(last_depth, shape.depth)) continue;
     const double panels = double(shape.packed) * double(shape.depth) * 4 / double(per_lane);
     if (panels > rates_.l2_bytes / 2 && deepest != kDepths[0]) {
@@ -218,8 +231,10 @@ void enumerate_matmul_direct(const CandidateContext& context, std::vector<Ranked
   };
   if (!operands_refusal(c).empty()) return refuse(operands_refusal(c));
   const int32_t per_lane = elements_a_lane(context);
-  if (c.a != c.b || (c.a != DType::kF32 && !(c.a == DType::kBF16 && per_lane == 2)))
-    return refuse("operands are not f32, or bf16 multiplied in pairs");
+  const bool bytes = c.a == DType::kI8;
+  if (c.a != c.b || (c.a != DType::kF32 && !(c.a == DType::kBF16 && per_lane == 2) && !bytes))
+    return refuse("operands are not f32 or i8, or bf16 multiplied in pairs");
+  if (bytes && !multiplies_bytes(context.facts.target)) return refuse("no instruction multiplies bytes");
   if (c.k % per_lane != 0) return refuse(absl::StrCat("K ", c.k, " is no multiple of ", per_lane));
   if (const std::string refusal = forced_split_refusal(context); !refusal.empty()) return refuse(refusal);
   config.kernel = "direct";
@@ -228,7 +243,9 @@ void enumerate_matmul_direct(const CandidateContext& context, std::vector<Ranked
   else
     DirectPricing(context, /*of_a=*/false).enumerate(out);
   config.kernel = "direct_a";
-  if (c.trans_a != 0)
+  if (bytes)
+    reject(context, config, out, "i8: sums of B's columns");
+  else if (c.trans_a != 0)
     reject(context, config, out, "A is not K-contiguous");
   else if (c.n > kDirectAMaxN)
     reject(context, config, out, "N ", c.n, " > ", kDirectAMaxN, ": A would be read too often");

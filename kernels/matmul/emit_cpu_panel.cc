@@ -35,6 +35,9 @@ struct PanelSource {
   Value start;       // first element of every line
   Value length;      // elements of every line; what is packed past it is zero up to a vector
   bool ragged;       // length may be no multiple of lanes
+  bool shifts;       // words are shifted
+
+  Value shifted(Value x) const { return shifts ? words.shifted(x) : x; }
 };
 
 // Runs `body(position, left or null)` over a line's vectors of `step` elements.
@@ -64,7 +67,7 @@ void pack_group(Emit& e, const PanelSource& s, Value first, int64_t group, int64
       }
     Values rows(lanes, s.words.zero_words());
     for (int64_t r = 0; r < group; ++r)
-      rows[r] = s.words.shifted(s.words.along_k(s.view, e.add(from[r], at), left));
+      rows[r] = s.shifted(s.words.along_k(s.view, e.add(from[r], at), left));
     rows = e.transpose(rows);
     Value word = s.words.count(at);
     for (int64_t q = 0; q < lanes; ++q)
@@ -111,7 +114,7 @@ void pack_across(Emit& e, const PanelSource& s, Value depth, int64_t pitch, Valu
     Value to = e.add(base, e.mul(word, pitch)), exist = e.sub(depth, e.mul(word, per_lane));
     for_each_block(e, s, s.words.lanes(), [&](Value at, Value left) {
       Value x = s.words.across_k(s.view, from, at, left);
-      x = s.words.shifted(s.words.first_elements(x, exist));
+      x = s.shifted(s.words.first_elements(x, exist));
       e.store_vector(s.words.to_scratch(x), memory, e.add(to, at));
     });
   });
@@ -186,33 +189,79 @@ bool copies_ahead(const CpuTile& t) {
 }
 int64_t a_panels(const CpuTile& t) { return copies_ahead(t) ? 2 : 1; }
 
-// What the sums of a panel of A begin with: 0, or where B's words are shifted, or count from a zero point,
-// what that adds, negated; a word for each row, behind the panels.
-bool has_first(const CpuTile& t) { return t.words.shifts() || t.zero_point; }
+// Where a row of A in place begins in block k0 of K.
+Value row_in_place(Emit& e, const CpuTile& t, Value row, Value k0) {
+  return e.add(t.a.offset, e.add(e.mul(row, t.a.row_stride), k0));
+}
+
+// What sums begin with: 0, or where words are shifted, or count from a zero point, what that adds, negated.
+// B's words are shifted as they are packed, which adds to a row of A; of A in place its words are, as they
+// come by, which adds to a column of B. A word for each row of a panel of A, and in the latter case one for
+// each column, lie behind the panels.
+bool shifts_in_place(const CpuTile& t) { return t.a_in_place && t.words.shifts(); }
+bool has_first(const CpuTile& t) { return t.zero_point || (t.words.shifts() && !t.a_in_place); }
 Value first_at(Emit& e, const CpuTile& t, Value r) {
   return e.add(e.idx(b_words(t) + a_panels(t) * a_words(t)), r);
 }
-void store_first(Emit& e, const CpuTile& t, Value a_base, Value depth) {
+int64_t first_words(const CpuTile& t) { return has_first(t) ? round_up(t.register_rows, 16) : 0; }
+Value first_of_columns_at(Emit& e, const CpuTile& t, Value j) {
+  return first_at(e, t, e.add(j, first_words(t)));
+}
+// Rows from i on in block k0 of K, packed at `a_base` or in place.
+void store_first(Emit& e, const CpuTile& t, Value i, Value k0, Value a_base, Value depth) {
   if (!has_first(t)) return;
-  e.loop(e.idx(0), e.idx(t.register_rows), 1, [&](Value r) {
+  const auto lane_sums = [&](Value r) {
+    if (t.a_in_place) {
+      Value row = e.min(e.add(i, r), e.sub(t.rows, e.idx(1)));
+      return sum_along_k(e, t.words, t.a, row_in_place(e, t, row, k0), depth);
+    }
     Value row = e.add(a_base, e.mul(r, a_pitch(t)));
-    Values sum = e.loop(e.idx(0), e.ceil_div(depth, e.idx(t.words.width())), 1, {t.words.zero_sums()},
-                        [&](Value v, const Values& x) {
-                          Value at = e.add(row, e.mul(v, t.lanes));
-                          Value a = t.words.words_of(e.load_vector(t.packing, at, t.lanes));
-                          return Values{t.words.add_a(a, x[0])};
-                        });
-    Value first = t.words.shifts() ? t.words.reduce(t.words.unshift(sum[0])) : e.i32(0);
+    return e.loop(e.idx(0), e.ceil_div(depth, e.idx(t.words.width())), 1, {t.words.zero_sums()},
+                  [&](Value v, const Values& x) {
+                    Value at = e.add(row, e.mul(v, t.lanes));
+                    Value a = t.words.words_of(e.load_vector(t.packing, at, t.lanes));
+                    return Values{t.words.add_a(a, x[0])};
+                  })[0];
+  };
+  e.loop(e.idx(0), e.idx(t.register_rows), 1, [&](Value r) {
+    Value sum = lane_sums(r);
+    const bool shifted = t.words.shifts() && !t.a_in_place;
+    Value first = shifted ? t.words.reduce(t.words.unshift(sum)) : e.i32(0);
     if (t.zero_point) {
-      Value of_zero = arith::MulIOp::create(e.b, e.loc, t.words.reduce(sum[0]), t.zero_point);
+      Value of_zero = arith::MulIOp::create(e.b, e.loc, t.words.reduce(sum), t.zero_point);
       first = arith::SubIOp::create(e.b, e.loc, first, of_zero);
     }
     e.store(arith::BitcastOp::create(e.b, e.loc, e.f32(), first), t.packing, first_at(e, t, r));
   });
 }
-Value first(Emit& e, const CpuTile& t, int64_t r) {
-  if (!has_first(t)) return t.words.zero_sums();
-  return t.words.sums_of(e.broadcast(e.load(t.packing, first_at(e, t, e.idx(r))), t.lanes));
+// Of the columns from j on, whose panel lies at `base`.
+void store_first_of_columns(Emit& e, const CpuTile& t, Value j, Value base, Value depth) {
+  if (!shifts_in_place(t)) return;
+  for (int64_t at = 0; at < t.register_columns; at += t.lanes) {
+    Value words = e.ceil_div(depth, e.idx(t.words.per_lane()));
+    Values sum = e.loop(e.idx(0), words, 1, {t.words.zero_sums()}, [&](Value k, const Values& x) {
+      Value from = e.add(e.add(base, at), e.mul(k, t.register_columns));
+      return Values{t.words.add_a(t.words.words_of(e.load_vector(t.packing, from, t.lanes)), x[0])};
+    });
+    e.store_vector(t.words.to_scratch(t.words.unshift(sum[0])), t.packing,
+                   first_of_columns_at(e, t, e.add(j, at)));
+  }
+}
+// Of every row of a panel the vectors from column j on.
+Values first_sums(Emit& e, const CpuTile& t, Value j) {
+  Values sums;
+  for (int64_t r = 0; r < t.register_rows; ++r)
+    for (int64_t at = 0; at < t.register_columns; at += t.lanes) {
+      Value first = t.words.zero_sums();
+      if (shifts_in_place(t))
+        first = t.words.sums_of(e.load_vector(t.packing, first_of_columns_at(e, t, e.add(j, at)), t.lanes));
+      if (has_first(t)) {
+        Value of_row = e.broadcast(e.load(t.packing, first_at(e, t, e.idx(r))), t.lanes);
+        first = shifts_in_place(t) ? t.words.add(first, t.words.sums_of(of_row)) : t.words.sums_of(of_row);
+      }
+      sums.push_back(first);
+    }
+  return sums;
 }
 
 // Where the vectors of columns j.. of B begin and how far a step along K takes them (of pairs two): in a
@@ -373,7 +422,7 @@ void micro_kernel(Emit& e, const CpuTile& t, Value a_base, Value depth, Value i,
   Values in_place;
   for (int64_t r = 0; r < mr && t.a_in_place; ++r) {
     Value row = e.min(e.add(i, r), e.sub(t.rows, e.idx(1)));
-    in_place.push_back(e.add(t.a.offset, e.add(e.mul(row, t.a.row_stride), k0)));
+    in_place.push_back(row_in_place(e, t, row, k0));
   }
   const auto a_at = [&](int64_t r, Value k) {
     if (t.a_in_place) return t.words.word_at(t.a, e.add(in_place[r], e.mul(k, t.words.per_lane())));
@@ -388,8 +437,11 @@ void micro_kernel(Emit& e, const CpuTile& t, Value a_base, Value depth, Value i,
     for (int64_t r = 0; r < mr; ++r) {
       // A scalar load, a broadcast and an FMA become an FMA with a broadcast memory operand.
       Value a = t.words.words_of(e.broadcast(a_at(r, k), lanes));
-      for (int64_t v = 0; v < vectors; ++v)
-        sums[r * vectors + v] = t.words.multiply_add(a, b[v], sums[r * vectors + v]);
+      if (shifts_in_place(t)) a = t.words.shifted(a);
+      for (int64_t v = 0; v < vectors; ++v) {
+        Value& sum = sums[r * vectors + v];
+        sum = shifts_in_place(t) ? t.words.multiply_add(b[v], a, sum) : t.words.multiply_add(a, b[v], sum);
+      }
     }
     return sums;
   };
@@ -409,8 +461,7 @@ void micro_kernel(Emit& e, const CpuTile& t, Value a_base, Value depth, Value i,
     const Values sums = multiply(e.mul(p, 2), b[0], carried);
     return whole ? multiply(e.add(e.mul(p, 2), 1), b[1], sums) : sums;
   };
-  Values sums;
-  for (int64_t r = 0; r < mr; ++r) sums.append(vectors, first(e, t, r));
+  Values sums = first_sums(e, t, j);
   if (t.a_in_place)
     sums = steps_in_place(e, t, first_columns, i, k0, depth, sums, step);
   else if (comes_in_pairs(t))
@@ -460,21 +511,24 @@ int64_t packed_ahead(const CpuTile& t) {
 }  // namespace
 
 int64_t panel_packing_elements(const CpuTile& t) {
-  return b_words(t) + a_panels(t) * a_words(t) + (has_first(t) ? round_up(t.register_rows, 16) : 0);
+  const int64_t columns = shifts_in_place(t) ? round_up(t.tile_columns, t.register_columns) : 0;
+  return b_words(t) + a_panels(t) * a_words(t) + first_words(t) + columns;
 }
 
 // All of the task's columns, a block of K deep.
 static void pack_b(Emit& e, const CpuTile& t, Value k0, Value depth, bool ragged_k) {
   const int64_t nr = t.register_columns;
+  const bool shifts = !t.a_in_place;
   e.loop(e.idx(0), t.columns, nr, [&](Value j) {
     Value left = e.sub(t.columns, j), base = e.mul(j, depth_words(t));
     pack_by_layout(e, t.b, t.b_k_contiguous, [&](bool k_contiguous) {
       if (k_contiguous)
-        pack_transposed(e, {t.words, t.b, j, left, k0, depth, ragged_k}, nr, nr, t.packing, base);
+        pack_transposed(e, {t.words, t.b, j, left, k0, depth, ragged_k, shifts}, nr, nr, t.packing, base);
       else
-        pack_across(e, {t.words, t.b, k0, depth, j, e.min(left, e.idx(nr)), true}, depth, nr, t.packing,
-                    base);
+        pack_across(e, {t.words, t.b, k0, depth, j, e.min(left, e.idx(nr)), true, shifts}, depth, nr,
+                    t.packing, base);
     });
+    store_first_of_columns(e, t, j, base, depth);
   });
 }
 
@@ -501,14 +555,15 @@ LogicalResult emit_panel(Emit& e, const CpuTile& t) {
       Value left = e.sub(t.rows, i);
       pack_by_layout(e, t.a, t.a_k_contiguous, [&](bool k_contiguous) {
         if (k_contiguous)
-          pack_copied(e, {t.words, t.a, i, left, k0, depth, ragged_k}, mr, a_pitch(t), t.packing, a_base);
+          pack_copied(e, {t.words, t.a, i, left, k0, depth, ragged_k, false}, mr, a_pitch(t), t.packing,
+                      a_base);
         else
           pack_a_transposed(e, t, i, e.min(left, e.idx(mr)), k0, depth, a_pitch(t), a_base);
       });
     };
     // One panel of columns prepares the next panel of rows.
     const auto multiply = [&](Value i, Value a_base, const NextPanels* next) {
-      store_first(e, t, a_base, depth);
+      store_first(e, t, i, k0, a_base, depth);
       if (t.ukernel)
         return e.loop(e.idx(0), t.columns, nr,
                       [&](Value j) { call_inner_kernel(e, t, a_base, depth, i, j); });

@@ -46,7 +46,7 @@ Value CpuWords::zero_words() const { return e_.splat(word_type(), 0); }
 Value CpuWords::zero_sums() const { return e_.splat(sum_type(), 0); }
 
 bool CpuWords::are_stored(const View& v) const {
-  return !CpuBlocks::holds(v) && (kind_ == kFloats ? v.element.isF32() : kind_ == kPairs);
+  return !CpuBlocks::holds(v) && (kind_ != kFloats || v.element.isF32());
 }
 Value CpuWords::word_at(const View& v, Value at) const {
   if (kind_ == kFloats) return e_.load(v.memory, at);
