@@ -11,8 +11,12 @@
 
 namespace lathe::emit {
 
-// Stores a vector of products from (i, j) on, `left` of them if given.
-using StoreProducts = std::function<void(Value products, Value i, Value j, Value left)>;
+// Vectors of products from (i, j) of the tile on, `left` of them if given, on their way to D.
+struct ProductsSink {
+  std::function<void(Value products, Value i, Value j, Value left)> store;
+  bool is_short = false;  // few instructions, which may stand in the code for every register
+  explicit operator bool() const { return store != nullptr; }
+};
 
 // One tile's work: acc[i][j] (row-major, leading dimension `ld`, padded so that whole register tiles may be
 // written) = sum over k < depth of A(i, k) B(k, j), for i < rows, j < columns.
@@ -41,7 +45,14 @@ struct CpuTile {
   Value zero_point;
   ir::UkernelAttr ukernel;  // "panel": the inner kernel, over all of K at once; null: as generated
   // Where the sums go instead of `accumulators`, if given: "outer" and "direct_a" of all of K at once alone.
-  StoreProducts store;
+  ProductsSink sink;
+  // "direct": so many rows at a time are finished once their sums are whole; 0: none are. `turn` takes
+  // `count` of them, the first of which lies in row `at` of the accumulators, `write` those from row i on, of
+  // which `part` is written of as many as a piece has register tiles.
+  int64_t piece = 0;
+  std::function<void(Value at, Value count)> turn;
+  std::function<void(Value i, Value count, Value part)> write;
+  bool is_one_block() const { return tile_k >= most_depth; }  // of K
 };
 
 // A loop over memory held to a pace (kernels/matmul/dot.h): what is added to its counter is 0, a chain of
@@ -108,10 +119,10 @@ struct CpuProducts {
     return zero_b ? zero_b->take(e, x, i, j) : x;
   }
 };
-// The work of a contraction's step up to there, in the form that its plan names. Forms "outer" and
-// "direct_a" hand products of all of K to `store` if that is given, and there is no memory of them then.
+// The work of a contraction's step up to there, in the form that its plan names. Forms "outer", "direct" and
+// "direct_a" hand products of all of K to `sink` if that is given, and there is no memory of them then.
 llvm::FailureOr<CpuProducts> emit_products(Emit& e, const Arguments& arguments, TileProgram& p,
-                                           const StoreProducts& store = nullptr);
+                                           const ProductsSink& sink = {});
 // The epilogue of a vector of products from (i, j) on, `left` of them if given; the products where there is
 // none.
 Value finish_vector(Emit& e, const TileProgram& p, Value products, Value i, Value j, Value left);

@@ -72,9 +72,9 @@ LogicalResult emit_outer(Emit& e, const CpuTile& t) {
       sums = e.loop(unrolled, to, 1, sums, [&](Value k, const Values& c) { return step(k, c); });
     for (int64_t r = 0; r < rm; ++r) {
       Value row = e.add(i, r);
-      if (t.store)
+      if (t.sink)
         e.when(e.less(row, t.rows), [&] {
-          for (int64_t v = 0; v < vectors; ++v) t.store(sums[r * vectors + v], row, column(v), left);
+          for (int64_t v = 0; v < vectors; ++v) t.sink.store(sums[r * vectors + v], row, column(v), left);
         });
       else
         for (int64_t v = 0; v < vectors; ++v)

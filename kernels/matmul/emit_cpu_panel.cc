@@ -391,7 +391,7 @@ Values steps_of_pairs(Emit& e, const CpuTile& t, Value depth, Values sums,
       e.less(e.mul(pairs, 2), depth), sums, [&] { return pair(pairs, sums, false); }, [&] { return sums; });
 }
 
-// A register tile's sums from (i, j) on to where `t.store` takes them, those that exist.
+// A register tile's sums from (i, j) on to where `t.sink` takes them, those that exist.
 void store_rows(Emit& e, const CpuTile& t, const Values& sums, Value i, Value j) {
   const int64_t vectors = t.register_columns / t.lanes;
   const auto rows = [&](bool whole) {
@@ -401,7 +401,7 @@ void store_rows(Emit& e, const CpuTile& t, const Values& sums, Value i, Value j)
         for (int64_t v = 0; v < vectors; ++v) {
           Value column = e.add(j, v * t.lanes);
           Value left = whole ? Value() : e.sub(t.columns, e.min(column, t.columns));
-          t.store(sums[r * vectors + v], row, column, left);
+          t.sink.store(sums[r * vectors + v], row, column, left);
         }
       });
     }
@@ -412,10 +412,10 @@ void store_rows(Emit& e, const CpuTile& t, const Values& sums, Value i, Value j)
       [&] { return rows(true); });
 }
 
-// acc[i..][j..] (+)= A panel * B panel; `beside` may be null. A in place is fetched ahead beside the first
-// columns.
-void micro_kernel(Emit& e, const CpuTile& t, Value a_base, Value depth, Value i, Value j, Value k0,
-                  const NextPanels* beside, int64_t ahead, bool first_columns) {
+// acc[at_row..][j..] (+)= A panel * B panel, of rows i..; `beside` may be null. A in place is fetched ahead
+// beside the first columns.
+void micro_kernel(Emit& e, const CpuTile& t, Value a_base, Value depth, Value i, Value at_row, Value j,
+                  Value k0, const NextPanels* beside, int64_t ahead, bool first_columns) {
   const int64_t mr = t.register_rows, lanes = t.lanes;
   const int64_t vectors = t.register_columns / lanes;
   const PanelB panel = panel_b(e, t, j, k0);
@@ -470,8 +470,8 @@ void micro_kernel(Emit& e, const CpuTile& t, Value a_base, Value depth, Value i,
     sums = steps_paced(e, t, e.ceil_div(depth, e.idx(t.words.per_lane())), sums, step);
   else
     sums = steps_beside(e, t, *beside, k0, depth, sums, step);
-  if (t.store) return store_rows(e, t, sums, i, j);
-  auto at = [&](int64_t r, int64_t v) { return e.add(e.mul(e.add(i, r), t.ld), e.add(j, v * lanes)); };
+  if (t.sink) return store_rows(e, t, sums, i, j);
+  auto at = [&](int64_t r, int64_t v) { return e.add(e.mul(e.add(at_row, r), t.ld), e.add(j, v * lanes)); };
   auto store = [&](bool accumulate) {
     for (int64_t r = 0; r < mr; ++r)
       for (int64_t v = 0; v < vectors; ++v) {
@@ -532,6 +532,29 @@ static void pack_b(Emit& e, const CpuTile& t, Value k0, Value depth, bool ragged
   });
 }
 
+// Every register tile of rows, piece by piece; `ends`: their sums are whole then.
+static void rows_in_pieces(Emit& e, const CpuTile& t, bool ends,
+                           const std::function<void(Value i, Value at_row)>& one_tile) {
+  const int64_t mr = t.register_rows, parts = t.piece / mr;
+  const auto write = [&](Value i0, Value count, Value first_part) {
+    e.loop(first_part, e.idx(parts), 1, [&](Value part) { t.write(i0, count, part); });
+  };
+  e.loop(e.idx(0), t.rows, t.piece, [&](Value i0) {
+    Value count = e.min(e.idx(t.piece), e.sub(t.rows, i0)), before = e.sub(i0, e.min(i0, e.idx(t.piece)));
+    Value at = t.is_one_block() ? e.idx(0) : i0, has_before = e.less(e.idx(0), i0);
+    e.loop(e.idx(0), count, mr, [&](Value r) {
+      if (ends) e.when(has_before, [&] { t.write(before, e.idx(t.piece), e.div(r, e.idx(mr))); });
+      one_tile(e.add(i0, r), e.add(at, r));
+    });
+    if (!ends) return;
+    e.when(has_before, [&] { write(before, e.idx(t.piece), e.ceil_div(count, e.idx(mr))); });
+    t.turn(at, count);
+  });
+  if (!ends) return;
+  Value last = e.mul(e.div(e.sub(t.rows, e.idx(1)), e.idx(t.piece)), t.piece);
+  write(last, e.sub(t.rows, last), e.idx(0));
+}
+
 LogicalResult emit_panel(Emit& e, const CpuTile& t) {
   const int64_t mr = t.register_rows, nr = t.register_columns, lanes = t.lanes;
   const int64_t kc = t.tile_k;
@@ -562,15 +585,15 @@ LogicalResult emit_panel(Emit& e, const CpuTile& t) {
       });
     };
     // One panel of columns prepares the next panel of rows.
-    const auto multiply = [&](Value i, Value a_base, const NextPanels* next) {
+    const auto multiply = [&](Value i, Value at_row, Value a_base, const NextPanels* next) {
       store_first(e, t, i, k0, a_base, depth);
       if (t.ukernel)
         return e.loop(e.idx(0), t.columns, nr,
                       [&](Value j) { call_inner_kernel(e, t, a_base, depth, i, j); });
-      micro_kernel(e, t, a_base, depth, i, e.idx(0), k0, next, ahead, true);
+      micro_kernel(e, t, a_base, depth, i, at_row, e.idx(0), k0, next, ahead, true);
       if (t.tile_columns > nr)
         e.loop(e.idx(nr), t.columns, nr,
-               [&](Value j) { micro_kernel(e, t, a_base, depth, i, j, k0, nullptr, ahead, false); });
+               [&](Value j) { micro_kernel(e, t, a_base, depth, i, at_row, j, k0, nullptr, ahead, false); });
     };
     Value first_panel = e.idx(b_words(t)), both = e.idx(2 * b_words(t) + a_words(t));
     if (copies_ahead(t)) {
@@ -578,13 +601,22 @@ LogicalResult emit_panel(Emit& e, const CpuTile& t) {
       e.loop(e.idx(0), t.rows, mr, {first_panel}, [&](Value i, const Values& panel) -> Values {
         Value other = e.sub(both, panel[0]);
         const NextPanels next{other, e.add(i, mr), ragged_line};
-        multiply(i, panel[0], &next);
+        multiply(i, i, panel[0], &next);
         return {other};
       });
+    } else if (t.piece) {
+      const auto one_tile = [&](Value i, Value at_row) { multiply(i, at_row, first_panel, nullptr); };
+      if (t.is_one_block())
+        rows_in_pieces(e, t, true, one_tile);
+      else
+        e.choose(
+            e.less(t.depth, e.add(k0, kc + 1)), {},
+            [&] { return rows_in_pieces(e, t, true, one_tile), Values{}; },
+            [&] { return rows_in_pieces(e, t, false, one_tile), Values{}; });
     } else {
       e.loop(e.idx(0), t.rows, mr, [&](Value i) {
         if (!t.a_in_place) pack_a(i, first_panel);
-        multiply(i, first_panel, nullptr);
+        multiply(i, i, first_panel, nullptr);
       });
     }
   });
