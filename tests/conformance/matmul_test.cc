@@ -3,6 +3,7 @@
 #include <limits>
 #include <tuple>
 
+#include "candidates.h"
 #include "device.h"
 #include "matmul_case.h"
 #include "pairwise.h"
@@ -307,6 +308,38 @@ TEST_F(Matmul, InfiniteScalars) {
   c.beta = kNan;
   c.c_mode = CMode::kSeparate;
   expect(c);
+}
+
+// "direct" writes D piece by piece: whole pieces and a part of one, with K in one block and in several, of
+// every register tile, in every way from the sums to D.
+TEST_F(Matmul, PlansThatFinishInPieces) {
+  if (!is_cpu()) GTEST_SKIP() << "a form of kernel of the CPU";
+  for (lathe_dtype in : {LATHE_F32, LATHE_BF16, LATHE_I8}) {
+    for (int64_t k : {96, in == LATHE_I8 ? 4 * 530 : 2 * 530}) {
+      MatmulCase c;
+      c.m = 70, c.n = 211, c.k = k;
+      c.in = in;
+      c.trans_b = true;
+      c.out = k > 96 && in != LATHE_I8 ? LATHE_BF16 : LATHE_F32;
+      c.activation = k > 96 ? LATHE_ACTIVATION_GELU : LATHE_ACTIVATION_NONE;
+      c.bias = LATHE_F32;
+      c.residual_mode = k > 96 ? ResidualMode::kInPlace : ResidualMode::kNone;
+      c.batch = k > 96 ? 2 : 1;
+      c.has_zero_point = c.zero_b = in == LATHE_I8 && k > 96;
+      c.zero_point = -31;
+      c.padding = 3;
+      MatmulRequest request(c, &random_);
+      const std::vector<nlohmann::json> legal = legal_candidates(device(), *request.desc());
+      int runs = 0;
+      for (size_t rank = 1; rank <= legal.size(); ++rank) {
+        if (legal[rank - 1]["config"]["kernel"] != "direct" || (is_quick() && rank % 4 != 0)) continue;
+        ++runs;
+        request.set_tuning(0, static_cast<int32_t>(rank));
+        ASSERT_TRUE(request.run(device())) << legal[rank - 1].dump();
+      }
+      if (in == LATHE_F32) EXPECT_GT(runs, 0);
+    }
+  }
 }
 
 TEST_F(Matmul, RandomRequests) {
