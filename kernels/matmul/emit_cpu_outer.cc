@@ -23,6 +23,13 @@ LogicalResult emit_outer(Emit& e, const CpuTile& t) {
   Value last_row = e.sub(t.rows, e.idx(1));
   const Pace pace(e, t);
 
+  // From a block of K to the next, after the last to the first of the columns that the next task has.
+  const auto to_next_block = [&](Value from) -> Value {
+    Value within = e.mul(t.b.row_stride, t.tile_k);
+    Value wrapped = e.sub(e.idx(t.tile_columns), e.mul(from, t.b.row_stride));
+    Value more = e.less(e.add(from, t.tile_k), t.depth);
+    return arith::SelectOp::create(e.b, e.loc, more, within, wrapped);
+  };
   // Columns [j, j + vectors * lanes), the last vector masked to `left` columns if given, along K from `from`
   // to `to`.
   auto tile = [&](Value i, Value j, int64_t vectors, Value left, Value from, Value to) {
@@ -31,6 +38,13 @@ LogicalResult emit_outer(Emit& e, const CpuTile& t) {
       Value row = e.min(e.add(i, r), last_row);
       a_row.push_back(e.add(t.a.offset, t.a_k_contiguous ? e.mul(row, t.a.row_stride) : row));
     }
+    // What is read next: passes over the rows share out fetching it, those beyond its last lines fetch them
+    // again.
+    const int64_t share = std::min(vectors, round_up(ceil_div(vectors, passes), line_vectors));
+    Value ahead;
+    if (t.tile_k > 0)
+      ahead = e.add(to_next_block(from),
+                    e.mul(e.min(e.mul(e.div(i, e.idx(rm)), share), e.idx(vectors - share)), lanes));
     auto step = [&](Value k, Values sums) {
       Value b_row = e.add(t.b.offset, e.add(e.mul(k, t.b.row_stride), j));
       Values b;
@@ -39,13 +53,8 @@ LogicalResult emit_outer(Emit& e, const CpuTile& t) {
         b.push_back(e.to_f32(left ? e.load_masked(t.b.memory, at, lanes, left)
                                   : e.load_vector(t.b.memory, at, lanes)));
       }
-      // Passes over the rows share out fetching the next block's.
-      const int64_t share = round_up(ceil_div(vectors, passes), line_vectors);
-      for (int64_t v = 0; t.tile_k > 0 && !left && v < share; v += line_vectors) {
-        Value ahead = e.add(b_row, e.mul(t.b.row_stride, t.tile_k));
-        if (passes > 1) ahead = e.add(ahead, e.mul(e.div(i, e.idx(rm)), share * lanes));
-        e.prefetch(t.b.memory, e.add(ahead, v * lanes), kIntoL2);
-      }
+      for (int64_t v = 0; t.tile_k > 0 && !left && v < share; v += line_vectors)
+        e.prefetch(t.b.memory, e.add(e.add(b_row, ahead), v * lanes), kIntoL2);
       for (int64_t r = 0; r < rm; ++r) {
         Value at = e.add(a_row[r], t.a_k_contiguous ? k : e.mul(k, t.a.row_stride));
         Value a = e.broadcast(e.to_f32(e.load(t.a.memory, at)), lanes);
