@@ -28,8 +28,9 @@ void enumerate_matmul_bytes(const CandidateContext& context, std::vector<RankedP
 //   lanes * vectors,
 //              register_n = scalars.
 void enumerate_matmul_panel(const CandidateContext& context, std::vector<RankedPlan>* out);
-// CPU, f32 (or pairs of bf16 where they are multiplied so): "direct", as "panel_t" but for B, K-contiguous,
-// which is read where it lies; "direct_a", as "panel" but for A, K-contiguous, by few columns.
+// CPU, f32, and pairs of bf16 or four bytes where an instruction multiplies them: "direct", as "panel_t" but
+// for B, K-contiguous, which is read where it lies; "direct_a", not of bytes, as "panel" but for A,
+// K-contiguous, by few columns.
 void enumerate_matmul_direct(const CandidateContext& context, std::vector<RankedPlan>* out);
 // CPU, B packed by lathe_pack_weights (core/packed.h), any layout of A and any M: A's rows are packed along K
 // and read as scalars, B's panels as vectors as they come. register_n: lanes * vectors, whole panels.

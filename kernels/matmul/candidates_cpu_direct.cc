@@ -1,7 +1,7 @@
-// matmul on the CPU by f32 operands where they lie: "direct", the transposed product of "panel_t" with
-// nothing of B moved, and "direct_a", the product of "panel" with nothing of A. The few lines of the other
-// operand (A's rows, B's columns) are packed into panels that stay in L2; a line of the one in place takes
-// one scalar a step, which an FMA reads from memory.
+// matmul on the CPU by operands where they lie, of f32 or of words that are multiplied as they are stored:
+// "direct", the transposed product of "panel_t" with nothing of B moved, and "direct_a", the product of
+// "panel" with nothing of A. The few lines of the other operand (A's rows, B's columns) are packed into
+// panels that stay in L2; a line of the one in place takes one scalar a step, which an FMA reads from memory.
 #include <utility>
 
 #include "absl/strings/str_cat.h"

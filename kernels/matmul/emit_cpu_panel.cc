@@ -532,27 +532,31 @@ static void pack_b(Emit& e, const CpuTile& t, Value k0, Value depth, bool ragged
   });
 }
 
-// Every register tile of rows, piece by piece; `ends`: their sums are whole then.
-static void rows_in_pieces(Emit& e, const CpuTile& t, bool ends,
+// Every register tile of rows, piece by piece, which are finished where `ends`: in the last block of K. Null:
+// in this one.
+static void rows_in_pieces(Emit& e, const CpuTile& t, Value ends,
                            const std::function<void(Value i, Value at_row)>& one_tile) {
   const int64_t mr = t.register_rows, parts = t.piece / mr;
-  const auto write = [&](Value i0, Value count, Value first_part) {
+  Value piece = e.idx(t.piece);
+  const auto when_ending = [&](const std::function<void()>& body) { ends ? e.when(ends, body) : body(); };
+  const auto write_rest = [&](Value i0, Value count, Value first_part) {
     e.loop(first_part, e.idx(parts), 1, [&](Value part) { t.write(i0, count, part); });
   };
   e.loop(e.idx(0), t.rows, t.piece, [&](Value i0) {
-    Value count = e.min(e.idx(t.piece), e.sub(t.rows, i0)), before = e.sub(i0, e.min(i0, e.idx(t.piece)));
-    Value at = t.is_one_block() ? e.idx(0) : i0, has_before = e.less(e.idx(0), i0);
+    Value count = e.min(piece, e.sub(t.rows, i0)), before = e.sub(i0, e.min(i0, piece));
+    Value at = t.is_one_block() ? e.idx(0) : i0, writes = e.less(e.idx(0), i0);
+    if (ends) writes = arith::AndIOp::create(e.b, e.loc, writes, ends);
     e.loop(e.idx(0), count, mr, [&](Value r) {
-      if (ends) e.when(has_before, [&] { t.write(before, e.idx(t.piece), e.div(r, e.idx(mr))); });
+      e.when(writes, [&] { t.write(before, piece, e.div(r, e.idx(mr))); });
       one_tile(e.add(i0, r), e.add(at, r));
     });
-    if (!ends) return;
-    e.when(has_before, [&] { write(before, e.idx(t.piece), e.ceil_div(count, e.idx(mr))); });
-    t.turn(at, count);
+    e.when(writes, [&] { write_rest(before, piece, e.ceil_div(count, e.idx(mr))); });
+    when_ending([&] { t.turn(at, count); });
   });
-  if (!ends) return;
-  Value last = e.mul(e.div(e.sub(t.rows, e.idx(1)), e.idx(t.piece)), t.piece);
-  write(last, e.sub(t.rows, last), e.idx(0));
+  when_ending([&] {
+    Value last = e.mul(e.div(e.sub(t.rows, e.idx(1)), piece), t.piece);
+    write_rest(last, e.sub(t.rows, last), e.idx(0));
+  });
 }
 
 LogicalResult emit_panel(Emit& e, const CpuTile& t) {
@@ -605,14 +609,8 @@ LogicalResult emit_panel(Emit& e, const CpuTile& t) {
         return {other};
       });
     } else if (t.piece) {
-      const auto one_tile = [&](Value i, Value at_row) { multiply(i, at_row, first_panel, nullptr); };
-      if (t.is_one_block())
-        rows_in_pieces(e, t, true, one_tile);
-      else
-        e.choose(
-            e.less(t.depth, e.add(k0, kc + 1)), {},
-            [&] { return rows_in_pieces(e, t, true, one_tile), Values{}; },
-            [&] { return rows_in_pieces(e, t, false, one_tile), Values{}; });
+      rows_in_pieces(e, t, t.is_one_block() ? Value() : e.less(t.depth, e.add(k0, kc + 1)),
+                     [&](Value i, Value at_row) { multiply(i, at_row, first_panel, nullptr); });
     } else {
       e.loop(e.idx(0), t.rows, mr, [&](Value i) {
         if (!t.a_in_place) pack_a(i, first_panel);
