@@ -533,29 +533,23 @@ static void pack_b(Emit& e, const CpuTile& t, Value k0, Value depth, bool ragged
 }
 
 // Every register tile of rows, piece by piece, which are finished where `ends`: in the last block of K. Null:
-// in this one.
+// in this one. After the last piece comes a turn that only writes it.
 static void rows_in_pieces(Emit& e, const CpuTile& t, Value ends,
                            const std::function<void(Value i, Value at_row)>& one_tile) {
-  const int64_t mr = t.register_rows, parts = t.piece / mr;
+  const int64_t mr = t.register_rows;
   Value piece = e.idx(t.piece);
-  const auto when_ending = [&](const std::function<void()>& body) { ends ? e.when(ends, body) : body(); };
-  const auto write_rest = [&](Value i0, Value count, Value first_part) {
-    e.loop(first_part, e.idx(parts), 1, [&](Value part) { t.write(i0, count, part); });
-  };
-  e.loop(e.idx(0), t.rows, t.piece, [&](Value i0) {
-    Value count = e.min(piece, e.sub(t.rows, i0)), before = e.sub(i0, e.min(i0, piece));
+  const auto rows_from = [&](Value i) { return e.min(piece, e.sub(t.rows, e.min(i, t.rows))); };
+  Value turns = e.add(e.ceil_div(t.rows, piece), 1);
+  e.loop(e.idx(0), e.mul(turns, t.piece), t.piece, [&](Value i0) {
+    Value count = rows_from(i0), before = e.sub(i0, e.min(i0, piece));
     Value at = t.is_one_block() ? e.idx(0) : i0, writes = e.less(e.idx(0), i0);
     if (ends) writes = arith::AndIOp::create(e.b, e.loc, writes, ends);
-    e.loop(e.idx(0), count, mr, [&](Value r) {
-      e.when(writes, [&] { t.write(before, piece, e.div(r, e.idx(mr))); });
-      one_tile(e.add(i0, r), e.add(at, r));
+    e.loop(e.idx(0), piece, mr, [&](Value r) {
+      e.when(writes, [&] { t.write(before, rows_from(before), e.div(r, e.idx(mr))); });
+      e.when(e.less(r, count), [&] { one_tile(e.add(i0, r), e.add(at, r)); });
     });
-    e.when(writes, [&] { write_rest(before, piece, e.ceil_div(count, e.idx(mr))); });
-    when_ending([&] { t.turn(at, count); });
-  });
-  when_ending([&] {
-    Value last = e.mul(e.div(e.sub(t.rows, e.idx(1)), piece), t.piece);
-    write_rest(last, e.sub(t.rows, last), e.idx(0));
+    const auto turn = [&] { t.turn(at, count); };
+    ends ? e.when(ends, turn) : turn();
   });
 }
 
