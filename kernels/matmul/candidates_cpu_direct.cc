@@ -244,7 +244,7 @@ void enumerate_matmul_direct(const CandidateContext& context, std::vector<Ranked
     DirectPricing(context, /*of_a=*/false).enumerate(out);
   config.kernel = "direct_a";
   if (bytes)
-    reject(context, config, out, "i8: sums of B's columns");
+    reject(context, config, out, "i8: no faster than \"direct\"");
   else if (c.trans_a != 0)
     reject(context, config, out, "A is not K-contiguous");
   else if (c.n > kDirectAMaxN)

@@ -260,9 +260,10 @@ void enumerate_dot(const CandidateContext& context, const CpuRates& rates, const
       config.pace = 0;
     }
     // Blocks gain nothing with few columns' weights (17 columns by 8191, M = 512 on Zen 4: 3x9 in blocks 2.37
-    // ms, 4x6 by whole rows 1.84), nor with a single row that is held to a pace (M = 1: 27.4 us, 23.9).
+    // ms, 4x6 by whole rows 1.84; M = 8 by 256 x 1024 68 and 61 us; bytes, M = 16 by 32 x 2880 16.4 and 10.5,
+    // by 64 x 4096 39 and 29), nor with a single row that is held to a pace (M = 1: 27.4 us, 23.9).
     if (const int32_t depth = block_depth(rates, t, static_cast<int32_t>(block_elements(c.b)), s.k);
-        depth > 0 && c.zero_a == 0 && config.kernel == "dot" &&
+        depth > 0 && c.zero_a == 0 && config.kernel == "dot" && !(is_small && s.m <= kWholeDotMaxM) &&
         (s.m > 1 || rates.pace_bytes_per_second == 0)) {
       config.tile_k = depth;
       const DotFetch fetch = fetch_of(rates, t, s, /*in_blocks=*/true);

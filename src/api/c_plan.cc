@@ -123,7 +123,10 @@ lathe_status lathe_plan_workspace_bytes(lathe_plan* plan, size_t* bytes) {
 }
 
 lathe_status lathe_plan_run_matmul(lathe_plan* plan, lathe_stream stream, const lathe_matmul_desc* desc) {
-  return at_boundary([&] { return run("lathe_plan_run_matmul", plan, stream, desc); });
+  return at_boundary([&] {
+    if (plan == nullptr) return null_argument("lathe_plan_run_matmul", "plan");
+    return lathe::run_plan(*plan, stream, desc);
+  });
 }
 
 lathe_status lathe_plan_run_argmax(lathe_plan* plan, lathe_stream stream, const lathe_argmax_desc* desc) {

@@ -7,7 +7,6 @@
 #include "api/miss.h"
 #include "api/number_text.h"
 #include "api/prepare.h"
-#include "api/recent_matmul.h"
 #include "core/generic.h"
 #include "core/json_object.h"
 
@@ -141,24 +140,6 @@ void set_launch_config(const DispatchEntry& entry, const ProblemClass& problem, 
     *out = make_launch_config(entry.kernel->recipe(), problem, dims, entry.wanted_splits);
 }
 
-// A `recent` matmul, once more with the pointers of `desc`.
-absl::Status run_again(lathe_device& device, const RecentMatmul& recent, const lathe_matmul_desc& desc) {
-  device.context.counters.dispatch_hits.add();
-  const DispatchEntry& entry = recent.entry();
-  ArgumentBlock args = recent.arguments(desc);
-  Launch l;
-  l.kernel = entry.kernel;
-  l.problem = &entry.key.problem;
-  l.dims = {desc.m, desc.n, desc.k, desc.batch};
-  set_launch_config(entry, *l.problem, l.dims, &l.config);
-  l.args = &args;
-  args.splits = l.config.splits;
-  args.k_chunk = l.config.k_chunk;
-  absl::Status status = device.driver->launch(l);
-  if (__builtin_expect(status.ok(), 1)) return status;
-  return with_request(status, device, describe(entry.key.problem, l.dims));
-}
-
 // `matmul`, where it is given, is what the request was read from.
 absl::Status run(lathe_device& device, Request& request, const lathe_matmul_desc* matmul = nullptr) {
   if (__builtin_expect(request.needs_no_kernel(), 0)) return run_without_kernel(request);
@@ -243,12 +224,27 @@ absl::Status launch_request(lathe_device& device, const DispatchEntry& entry, Re
   return with_request(status, device, request);
 }
 
+absl::Status run_again(lathe_device& device, const RecentMatmul& recent, const lathe_matmul_desc& desc) {
+  device.context.counters.dispatch_hits.add();
+  const DispatchEntry& entry = recent.entry();
+  ArgumentBlock args = recent.arguments(desc);
+  Launch l;
+  l.kernel = entry.kernel;
+  l.problem = &entry.key.problem;
+  l.dims = {desc.m, desc.n, desc.k, desc.batch};
+  set_launch_config(entry, *l.problem, l.dims, &l.config);
+  l.args = &args;
+  args.splits = l.config.splits;
+  args.k_chunk = l.config.k_chunk;
+  absl::Status status = device.driver->launch(l);
+  if (__builtin_expect(status.ok(), 1)) return status;
+  return with_request(status, device, describe(entry.key.problem, l.dims));
+}
+
 absl::Status run_matmul(lathe_device* device, void* stream, const lathe_matmul_desc* desc) {
   if (device == nullptr) return absl::InvalidArgumentError("matmul: device is NULL");
-  if (desc != nullptr && stream == nullptr) {
-    if (const RecentMatmul* recent = RecentMatmul::find(*device, *desc))
-      return run_again(*device, *recent, *desc);
-  }
+  if (const RecentMatmul* recent = RecentMatmul::find(*device, stream, desc))
+    return run_again(*device, *recent, *desc);
   Request request;
   LATHE_RETURN_IF_ERROR(read_matmul(desc, Purpose::kRun, device->request_context(), stream, &request));
   LATHE_RETURN_IF_ERROR(check_runnable(*device));

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "api/device.h"
+#include "api/recent_matmul.h"
 #include "api/request.h"
 
 namespace lathe {
@@ -23,6 +24,9 @@ void leave_small_workspace(const lathe_device& device, const DispatchEntry& entr
 // Completes the request's arguments for `entry` and launches. `slice` null: the whole launch.
 absl::Status launch_request(lathe_device& device, const DispatchEntry& entry, Request& request,
                             const Slice* slice);
+
+// A `recent` matmul once more, with the pointers of `desc`.
+absl::Status run_again(lathe_device& device, const RecentMatmul& recent, const lathe_matmul_desc& desc);
 
 absl::Status run_matmul(lathe_device* device, void* stream, const lathe_matmul_desc* desc);
 absl::Status run_argmax(lathe_device* device, void* stream, const lathe_argmax_desc* desc);

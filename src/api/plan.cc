@@ -153,6 +153,17 @@ absl::Status run_plan(const lathe_plan& plan, Request& request, const Slice* sli
   return launch_request(plan.device, *entry, request, slice);
 }
 
+absl::Status run_plan(const lathe_plan& plan, void* stream, const lathe_matmul_desc* desc) {
+  const RecentMatmul* recent = RecentMatmul::find(plan.device, stream, desc);
+  if (recent != nullptr && &recent->entry() == plan.entry) return run_again(plan.device, *recent, *desc);
+  Request request;
+  LATHE_RETURN_IF_ERROR(read_matmul(desc, Purpose::kRun, plan.device.request_context(), stream, &request));
+  // A plan that was tuned runs what the same request without it does not.
+  if (plan.entry != nullptr && !request.needs_no_kernel() && plan.entry->key == request.key)
+    RecentMatmul::keep(plan.device, *desc, request, *plan.entry);
+  return run_plan(plan, request, nullptr);
+}
+
 absl::StatusOr<LaunchConfig> planned_launch(const lathe_plan& plan) {
   LATHE_RETURN_IF_ERROR(check_runnable(plan.device));
   if (plan.entry == nullptr) return LaunchConfig{};

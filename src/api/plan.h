@@ -32,6 +32,8 @@ absl::StatusOr<std::unique_ptr<lathe_plan>> make_plan_unprepared(lathe_device& d
 // Runs `request` (read with Purpose::kRun) with the plan. kInvalidArgument names the field by which the
 // request is of another class. `slice` null: the whole launch.
 absl::Status run_plan(const lathe_plan& plan, Request& request, const Slice* slice);
+// The whole launch of what `desc` says.
+absl::Status run_plan(const lathe_plan& plan, void* stream, const lathe_matmul_desc* desc);
 
 // The launch at the planned sizes. kUnavailable on a device that is only described.
 absl::StatusOr<LaunchConfig> planned_launch(const lathe_plan& plan);

@@ -75,12 +75,13 @@ RecentMatmul& RecentMatmul::slot_of(const lathe_matmul_desc& desc) {
   return slots[mixed >> (64 - kBits)];
 }
 
-const RecentMatmul* RecentMatmul::find(const lathe_device& device, const lathe_matmul_desc& desc) {
-  if (desc.struct_size != sizeof desc) return nullptr;
-  const RecentMatmul& slot = slot_of(desc);
+const RecentMatmul* RecentMatmul::find(const lathe_device& device, void* stream,
+                                       const lathe_matmul_desc* desc) {
+  if (desc == nullptr || stream != nullptr || desc->struct_size != sizeof *desc) return nullptr;
+  const RecentMatmul& slot = slot_of(*desc);
   if (slot.device_ != device.serial) return nullptr;
-  if (!same_but_for_pointers(slot.desc_, desc, std::make_index_sequence<kPointers.size()>())) return nullptr;
-  return slot.takes_pointers(desc) ? &slot : nullptr;
+  if (!same_but_for_pointers(slot.desc_, *desc, std::make_index_sequence<kPointers.size()>())) return nullptr;
+  return slot.takes_pointers(*desc) ? &slot : nullptr;
 }
 
 bool RecentMatmul::takes_pointers(const lathe_matmul_desc& desc) const {

@@ -10,11 +10,12 @@ class RecentMatmul {
  public:
   // The one of this thread that differs from `desc` in nothing but the pointers to its operands, where those
   // are in order as well: none is missing, and D is apart from what is read or, where it may be, exactly it.
-  // Null otherwise, and where only the whole check can tell. Later calls of this thread overwrite it, those
-  // that a caller's parallel-for makes during the launch among them.
-  static const RecentMatmul* find(const lathe_device& device, const lathe_matmul_desc& desc);
-  // `request` was read from `desc` to run, and `entry` of the device's table serves it. Descriptors that lead
-  // to others (scales, zero points, chains) and those of GPUs are not kept.
+  // Null otherwise, where only the whole check can tell, and for what that refuses: no `desc`, a `stream`.
+  // Later calls of this thread overwrite it, those that a caller's parallel-for makes during the launch among
+  // them.
+  static const RecentMatmul* find(const lathe_device& device, void* stream, const lathe_matmul_desc* desc);
+  // `request` was read from `desc` to run, and `entry` is what the device's table has for its key.
+  // Descriptors that lead to others (scales, zero points, chains) and those of GPUs are not kept.
   static void keep(const lathe_device& device, const lathe_matmul_desc& desc, const Request& request,
                    const DispatchEntry& entry);
 

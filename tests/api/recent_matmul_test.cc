@@ -18,7 +18,9 @@ namespace {
 class RecentMatmulTest : public testing::Test {
  protected:
   lathe_status run(const lathe_matmul_desc& desc) { return lathe_matmul(fake_.device.get(), nullptr, &desc); }
-  const RecentMatmul* find(const lathe_matmul_desc& desc) { return RecentMatmul::find(*fake_.device, desc); }
+  const RecentMatmul* find(const lathe_matmul_desc& desc) {
+    return RecentMatmul::find(*fake_.device, nullptr, &desc);
+  }
   // The first call makes the kernel, the second is a hit of the table and kept.
   void keep(const lathe_matmul_desc& desc) {
     for (int i = 0; i < 2; ++i) ASSERT_EQ(run(desc), LATHE_OK) << lathe_last_error();
@@ -47,7 +49,7 @@ TEST_F(RecentMatmulTest, IsOfItsDeviceAndItsThread) {
   MatmulRequest m(7, 40, 33);
   keep(m.desc);
   FakeDevice another;
-  EXPECT_EQ(RecentMatmul::find(*another.device, m.desc), nullptr);
+  EXPECT_EQ(RecentMatmul::find(*another.device, nullptr, &m.desc), nullptr);
   bool found = true;
   std::thread([&] { found = find(m.desc) != nullptr; }).join();
   EXPECT_FALSE(found);
@@ -58,6 +60,42 @@ TEST_F(RecentMatmulTest, IsOfItsDeviceAndItsThread) {
   fake_.device =
       std::make_unique<lathe_device>(*fake_.context, "fake", *facts, std::make_unique<FakeDriver>(*facts));
   EXPECT_EQ(find(m.desc), nullptr);
+}
+
+TEST_F(RecentMatmulTest, WhatIsRefusedIsNotFound) {
+  MatmulRequest m(7, 40, 33);
+  keep(m.desc);
+  EXPECT_EQ(RecentMatmul::find(*fake_.device, this, &m.desc), nullptr) << "the CPU has no streams";
+  EXPECT_EQ(RecentMatmul::find(*fake_.device, nullptr, nullptr), nullptr);
+  EXPECT_EQ(lathe_matmul(fake_.device.get(), this, &m.desc), LATHE_INVALID_ARGUMENT);
+  EXPECT_EQ(lathe_matmul(fake_.device.get(), nullptr, nullptr), LATHE_INVALID_ARGUMENT);
+}
+
+// Plans find and keep what calls do, of the same kernel alone.
+TEST_F(RecentMatmulTest, APlanSharesThemButForATunedOne) {
+  MatmulRequest m(7, 40, 5123), other(7, 40, 5123);
+  lathe_plan *plan = nullptr, *tuned = nullptr;
+  ASSERT_EQ(lathe_plan_matmul(fake_.device.get(), &m.desc, &plan), LATHE_OK) << lathe_last_error();
+  ASSERT_EQ(lathe_plan_run_matmul(plan, nullptr, &m.desc), LATHE_OK) << lathe_last_error();
+  ASSERT_NE(find(m.desc), nullptr);
+  ASSERT_EQ(lathe_plan_run_matmul(plan, nullptr, &other.desc), LATHE_OK) << lathe_last_error();
+  EXPECT_EQ(fake_.driver->last_args.d, other.d.data());
+  const LoadedKernel* const untuned = fake_.driver->last.kernel;
+
+  lathe_tuning tuning = LATHE_TUNING_INIT;
+  tuning.split_k = 7;
+  m.desc.next = reinterpret_cast<const lathe_chain*>(&tuning);
+  ASSERT_EQ(lathe_plan_matmul(fake_.device.get(), &m.desc, &tuned), LATHE_OK) << lathe_last_error();
+  m.desc.next = nullptr;
+  for (int i = 0; i < 3; ++i) {
+    ASSERT_EQ(lathe_plan_run_matmul(tuned, nullptr, &m.desc), LATHE_OK) << lathe_last_error();
+    EXPECT_EQ(fake_.driver->last_args.splits, 7);
+    ASSERT_EQ(run(m.desc), LATHE_OK) << lathe_last_error();
+    EXPECT_NE(fake_.driver->last_args.splits, 7);
+    EXPECT_EQ(fake_.driver->last.kernel, untuned);
+  }
+  lathe_plan_destroy(plan);
+  lathe_plan_destroy(tuned);
 }
 
 TEST_F(RecentMatmulTest, WhatLeadsElsewhereIsNotKept) {
