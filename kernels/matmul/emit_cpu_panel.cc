@@ -15,7 +15,7 @@
 #include "core/packed.h"
 #include "kernels/matmul/direct_chains.h"
 #include "kernels/matmul/emit_cpu.h"
-#include "kernels/matmul/emit_cpu_blocks.h"
+#include "kernels/matmul/emit_cpu_pack.h"
 
 namespace lathe::emit {
 namespace {
@@ -25,128 +25,6 @@ using namespace mlir;
 // tile_k by this as well, so that its rows do not all start in the same cache set.
 constexpr int64_t kSlack = 16;
 constexpr int kIntoL2 = 2;  // locality of a prefetch
-
-// One block of an operand to pack: `lines` lines that are contiguous in memory along the other dimension.
-struct PanelSource {
-  const CpuWords& words;
-  View view;
-  Value first_line;  // in the view
-  Value lines_left;  // lines that exist from there; those past the last read the last one again
-  Value start;       // first element of every line
-  Value length;      // elements of every line; what is packed past it is zero up to a vector
-  bool ragged;       // length may be no multiple of lanes
-  bool shifts;       // words are shifted
-
-  Value shifted(Value x) const { return shifts ? words.shifted(x) : x; }
-};
-
-// Runs `body(position, left or null)` over a line's vectors of `step` elements.
-void for_each_block(Emit& e, const PanelSource& s, int64_t step,
-                    const std::function<void(Value, Value)>& body) {
-  Value whole = s.ragged ? e.mul(e.div(s.length, e.idx(step)), step) : s.length;
-  e.loop(e.idx(0), whole, step, [&](Value at) { body(at, nullptr); });
-  if (s.ragged) e.when(e.less(whole, s.length), [&] { body(whole, e.sub(s.length, whole)); });
-}
-
-// A group of at most `lanes` lines of pack_transposed, which begins with line `first` of `lines`.
-void pack_group(Emit& e, const PanelSource& s, Value first, int64_t group, int64_t lines, int64_t pitch,
-                Value memory, Value base) {
-  const int64_t lanes = s.words.lanes();
-  Values from;
-  for (int64_t l = 0; l < group; ++l) {
-    Value at = e.min(e.add(first, l), e.sub(s.lines_left, e.idx(1)));
-    from.push_back(e.add(s.view.offset, e.add(e.mul(e.add(s.first_line, at), s.view.row_stride), s.start)));
-  }
-  Value next_panel = e.mul(s.view.row_stride, lines);
-  for_each_block(e, s, s.words.width(), [&](Value at, Value left) {
-    if (!left)
-      for (Value line : from) {
-        Value next = e.add(line, e.add(at, next_panel));
-        if (CpuBlocks::holds(s.view)) next = CpuBlocks(e, lanes).byte_of(next);
-        e.prefetch(s.view.memory, next, kIntoL2);
-      }
-    Values rows(lanes, s.words.zero_words());
-    for (int64_t r = 0; r < group; ++r)
-      rows[r] = s.shifted(s.words.along_k(s.view, e.add(from[r], at), left));
-    rows = e.transpose(rows);
-    Value word = s.words.count(at);
-    for (int64_t q = 0; q < lanes; ++q)
-      e.store_vector(s.words.to_scratch(rows[q]), memory,
-                     e.add(base, e.add(e.mul(e.add(word, q), pitch), first)));
-  });
-}
-
-// Lines along K: memory[base + word * pitch + line] for `lines` lines: blocks of lanes x lanes, transposed in
-// registers. Meanwhile the next panel's lines are fetched into L2: there are too many for the processor to
-// foresee, and each is a page of its own.
-void pack_transposed(Emit& e, const PanelSource& s, int64_t lines, int64_t pitch, Value memory, Value base) {
-  const int64_t lanes = s.words.lanes(), whole = lines / lanes * lanes;
-  // What a group of fewer lines writes past its row is overwritten: by the next row, or by the groups after
-  // it.
-  if (whole < lines) pack_group(e, s, e.idx(whole), lines - whole, lines, pitch, memory, base);
-  e.loop(e.idx(0), e.idx(whole), lanes,
-         [&](Value first) { pack_group(e, s, first, lanes, lines, pitch, memory, base); });
-}
-
-// Lines along K: memory[base + line * pitch + word] for `lines` lines.
-void pack_copied(Emit& e, const PanelSource& s, int64_t lines, int64_t pitch, Value memory, Value base) {
-  e.loop(e.idx(0), e.idx(lines), 1, [&](Value line) {
-    Value at_most = e.min(line, e.sub(s.lines_left, e.idx(1)));
-    Value from = e.add(s.view.offset, e.add(e.mul(e.add(s.first_line, at_most), s.view.row_stride), s.start));
-    Value to = e.add(base, e.mul(line, pitch));
-    for_each_block(e, s, s.words.width(), [&](Value at, Value left) {
-      e.store_vector(s.words.to_scratch(s.words.along_k(s.view, e.add(from, at), left)), memory,
-                     e.add(to, s.words.count(at)));
-    });
-  });
-}
-
-// Lines of K, all of `depth`: memory[base + word * pitch + position]. Past the end of K words are 0.
-void pack_across(Emit& e, const PanelSource& s, Value depth, int64_t pitch, Value memory, Value base) {
-  const int64_t per_lane = s.words.per_lane();
-  e.loop(e.idx(0), e.ceil_div(depth, e.idx(per_lane)), 1, [&](Value word) {
-    Values from;
-    for (int64_t q = 0; q < per_lane; ++q) {
-      Value line = e.min(e.add(e.mul(word, per_lane), q), e.sub(s.lines_left, e.idx(1)));
-      from.push_back(
-          e.add(s.view.offset, e.add(e.mul(e.add(s.first_line, line), s.view.row_stride), s.start)));
-    }
-    Value to = e.add(base, e.mul(word, pitch)), exist = e.sub(depth, e.mul(word, per_lane));
-    for_each_block(e, s, s.words.lanes(), [&](Value at, Value left) {
-      Value x = s.words.across_k(s.view, from, at, left);
-      x = s.shifted(s.words.first_elements(x, exist));
-      e.store_vector(s.words.to_scratch(x), memory, e.add(to, at));
-    });
-  });
-}
-
-// A stored K by M: memory[base + row * pitch + word]. Lines are k's; rows past `rows` are zero, and so is
-// what a word has past `depth`; whole words there are anything.
-void pack_a_transposed(Emit& e, const CpuTile& t, Value i, Value rows, Value k0, Value depth, int64_t pitch,
-                       Value base) {
-  const int64_t mr = t.register_rows, lanes = t.lanes, per_lane = t.words.per_lane();
-  e.loop(e.idx(0), depth, t.words.width(), [&](Value k) {
-    Values from;
-    for (int64_t q = 0; q < t.words.width(); ++q) {
-      Value line = e.add(k0, e.min(e.add(k, q), e.sub(depth, e.idx(1))));
-      from.push_back(e.add(t.a.offset, e.add(e.mul(line, t.a.row_stride), i)));
-    }
-    for (int64_t g = 0; g < mr; g += lanes) {
-      Values block;
-      Value left = e.sub(rows, e.min(e.idx(g), rows));
-      for (int64_t q = 0; q < lanes; ++q) {
-        const Values lines(from.begin() + q * per_lane, from.begin() + (q + 1) * per_lane);
-        Value exist = e.sub(depth, e.min(e.add(k, q * per_lane), depth));
-        block.push_back(t.words.first_elements(t.words.across_k(t.a, lines, e.idx(g), left), exist));
-      }
-      block = e.transpose(block);
-      Value word = t.words.count(k);
-      for (int64_t r = 0; r < lanes && g + r < mr; ++r)
-        e.store_vector(t.words.to_scratch(block[r]), t.packing,
-                       e.add(base, e.add(e.idx((g + r) * pitch), word)));
-    }
-  });
-}
 
 // Packs as the operand lies in memory: known, or (a generic kernel) found by its view.
 void pack_by_layout(Emit& e, const View& v, bool k_contiguous, const std::function<void(bool)>& pack) {
