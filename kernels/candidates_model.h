@@ -68,7 +68,9 @@ struct CpuRates {
         l3_bytes(context.facts.fact_or("l3_bytes", 8 << 20)),
         core_bytes_per_second(context.facts.fact_or("core_bytes_per_second", 10e9)),
         memory_bytes_per_second(context.facts.fact_or("memory_bytes_per_second", 20e9)),
-        pace_bytes_per_second(context.facts.fact_or("pace_bytes_per_second", 0)) {}
+        pace_bytes_per_second(context.facts.fact_or("pace_bytes_per_second", 0)),
+        loses_by_fetching(context.facts.fact_or("ahead_bytes_per_second", core_bytes_per_second) <
+                          core_bytes_per_second) {}
 
   // What each of `tasks` (or as many as there are workers) can read from memory while the others do.
   double bandwidth(double tasks) const {
@@ -117,6 +119,7 @@ struct CpuRates {
   double loads_per_cycle, clock_hz, fma_units, l1d_bytes, l2_bytes, l3_bytes;
   double core_bytes_per_second, memory_bytes_per_second;
   double pace_bytes_per_second;  // 0: loops over memory are not held to any
+  bool loses_by_fetching;        // what its prefetchers would have fetched
 };
 
 // A load from memory: roughly half a microsecond on Hopper, more on CDNA3 (estimate).

@@ -8,6 +8,7 @@
 #include "kernels/candidates_model.h"
 #include "kernels/matmul/candidates.h"
 #include "kernels/matmul/direct_chains.h"
+#include "kernels/matmul/dot.h"
 
 namespace lathe {
 namespace {
@@ -42,13 +43,15 @@ class DirectPricing {
         of_a_(of_a),
         lines_(of_a ? s_.m : s_.n),
         packed_(of_a ? s_.n : s_.m),
-        latency_(rates_.k_per_lane == 2 ? kPairLatency : kFmaLatency) {}
+        latency_(rates_.k_per_lane == 2 ? kPairLatency : kFmaLatency),
+        fetch_(fetch_of(static_cast<int64_t>(double(s_.k) * line_bytes()))) {}
 
   void enumerate(std::vector<RankedPlan>* out) const {
     for (const RegisterTile& t : kTiles) {
       CompileConfig config;
       config.kernel = of_a_ ? "direct_a" : "direct";
       config.lanes = rates_.lanes;
+      config.stages = static_cast<int32_t>(fetch_);
       const int32_t width = t.vectors * rates_.lanes;
       config.register_m = of_a_ ? t.lines : width, config.register_n = of_a_ ? width : t.lines;
       const int32_t sums = t.lines * t.vectors;
@@ -76,6 +79,8 @@ class DirectPricing {
   CompileConfig config_of(const Shape& shape, CompileConfig config) const;
   double tile_seconds(const Shape& shape, double lines, double k, double bandwidth) const;
   double padding(int64_t width) const;
+  DotFetch fetch_of(int64_t line) const;
+  double reading_seconds(const Shape& shape, double lines, double k, double bandwidth) const;
   // Of an element of the operand in place, and of the packed one.
   double line_bytes() const { return of_a_ ? s_.input_bytes : s_.b_bytes; }
   double packed_bytes() const { return of_a_ ? s_.b_bytes : s_.input_bytes; }
@@ -88,7 +93,29 @@ class DirectPricing {
   const bool of_a_;
   const int64_t lines_, packed_;  // of the problem
   const double latency_;          // cycles from one product of a sum to the next
+  const DotFetch fetch_;
 };
+
+// Of lines of so many bytes. A core that loses by fetching (Zen 3) gains by it where the lines lie in sets of
+// their own, and not where each lies in those of the one before (kNext and kNone: M = 16 by 4096 x 4096 12.5
+// and 8.4 ms, by 1280 x 8192 5.4 and 4.7, M = 32 14.5 and 13.8, 8.9 and 8.4; by 5760 x 2880 M = 8 7.7 and
+// 8.6, M = 32 12.4 and 14.0, M = 64 25.8 and 27.6, M = 512 207 and 212; lines of a way, by 8192 x 1024, M = 8
+// 3.5 and 3.8, M = 512 106.9 and 103.4).
+DotFetch DirectPricing::fetch_of(int64_t line) const {
+  const bool same_sets = line % kWayBytes == 0 && (line > kWayBytes || packed_ > kTaskPacked);
+  return rates_.loses_by_fetching && same_sets ? DotFetch::kNone : DotFetch::kNext;
+}
+
+// What reading a task's lines in place adds to computing. Where nobody fetches them it hides little, and less
+// of it is left where L3 holds the lines from one task's rows to the next's (M = 512 by 4096 x 4096 on Zen 3,
+// 2052, 516 and 258 columns: 271, 253 and 250 ms; by 8192 x 1024 109, 103 and 104).
+double DirectPricing::reading_seconds(const Shape& shape, double lines, double k, double bandwidth) const {
+  constexpr double kHeldByL3 = 0.3;
+  const double bytes = lines * k * line_bytes(), memory = bytes / bandwidth;
+  if (fetch_ == DotFetch::kNext || bytes > kHeldByL3 * rates_.l3_bytes) return memory;
+  const double first = 1 / std::ceil(double(packed_) / double(shape.packed));
+  return first * memory + (1 - first) * bytes / (kL3BytesPerCycle * rates_.clock_hz);
+}
 
 // Rows that a mean M of the bucket is padded to in vectors so wide, over those in single vectors: the
 // bucket's largest M, which is priced, has no waste in either (48 cubed: 64x6 3.4 us; 96 cubed: 64x6 24.8 us,
@@ -154,8 +181,9 @@ double DirectPricing::tile_seconds(const Shape& shape, double lines, double k, d
   const double of_zero = context_.problem.zero_a != 0 ? lines * k / 64 * kSumCycles : 0;
   const double compute =
       (multiply + packed * k / rates_.k_per_lane * kPackCycles + turn + of_zero) / rates_.clock_hz;
-  const double memory = lines * k * line_bytes() / bandwidth;
-  return std::max(compute, memory) + 0.1 * std::min(compute, memory);  // in place they are fetched ahead
+  const double memory = reading_seconds(shape, lines, k, bandwidth);
+  const double exposed = fetch_ == DotFetch::kNext ? 0.1 : 0.8;
+  return std::max(compute, memory) + exposed * std::min(compute, memory);
 }
 
 void DirectPricing::append_splits(const Shape& shape, const CompileConfig& config,

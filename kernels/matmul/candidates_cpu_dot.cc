@@ -104,6 +104,9 @@ constexpr double kHiddenRate = 30e9;
 // 3x8 by 8192 x 1024 1.23 and 1.08, by 6144 x 4096 3.13 and 3.05, 5x4 by 6144 x 4096 3.08 and 3.33, by 7168 x
 // 8192 8.18 and 7.80; by 4096 x 14336, where L2 loses the next columns before they are read, 2x8 11.2
 // and 7.4, 3x8 15.9 and 7.5, 4x6 8.2 and 7.4, 5x4 8.3 and 7.6. In two passes 2x8 by 6144 x 4096 4.2 and 7.0.
+// On Zen 3, whose buffers fetching holds (ahead_bytes_per_second), kNone and kAhead, one row: 1x8 by 4096 x
+// 4096 3.74 and 4.5 ms, by 5760 x 2880 3.72 and 4.3, by 8192 x 1024 2.0 and 2.42; kNone and kNext: 2x6 4.41
+// and 4.73, 4.27 and 4.15, 2.37 and 2.38; 4x3 4.63 and 4.60, 5.06 and 4.62, 3.13 and 2.92.
 DotFetch fetch_of(const CpuRates& rates, const RegisterTile& t, const MatmulSizes& s, bool in_blocks) {
   if (rates.core_bytes_per_second <= kHiddenRate) {
     constexpr double kLost = 0.2;  // of L2, from where lines are fetched to where they are read
@@ -111,7 +114,8 @@ DotFetch fetch_of(const CpuRates& rates, const RegisterTile& t, const MatmulSize
     const bool lost = s.k * (t.columns * s.b_bytes + s.m * s.input_bytes) > kLost * rates.l2_bytes;
     const bool is_paced = rates.pace_bytes_per_second > 0 && !s.blocks;
     const bool one_pass = is_paced && t.rows >= s.m && (s.m <= 3 || lost);
-    return (s.m == 1 || nothing_next || one_pass) && !in_blocks ? DotFetch::kAhead : DotFetch::kNext;
+    const DotFetch own = rates.loses_by_fetching ? DotFetch::kNone : DotFetch::kAhead;
+    return (s.m == 1 || nothing_next || one_pass) && !in_blocks ? own : DotFetch::kNext;
   }
   if (t.rows >= s.m && t.columns >= 4) return DotFetch::kNear;
   return in_blocks ? DotFetch::kBoth : DotFetch::kNext;
@@ -155,7 +159,7 @@ double stream_efficiency(const CpuRates& rates, const MatmulSizes& s, const Regi
             double(ceil_div(s.m, t.rows) - 1) * (is_small ? kSmallPacedPass : kPacedPass);
   if (s.m == 1 && t.columns > 1 && !near) lost += std::max(0, 8 - t.columns) * kNarrow;
   if (!near && rate > kHiddenRate) lost += kWaiting;
-  const double small_rows = paced ? kSmallPacedRows : fetch == DotFetch::kAhead ? 0 : kSmallRows;
+  const double small_rows = paced ? kSmallPacedRows : fetches_next(fetch) || near ? kSmallRows : 0;
   const double row_lost = is_small ? small_rows : paced ? kPacedRows : row_seconds * rate;
   if (s.m * a_row + t.columns * b_row > rates.l1d_bytes && !lines_fit(rates, s, t, s.k))
     lost += row_lost * t.rows * a_row / (t.columns * b_row);
@@ -252,7 +256,8 @@ void enumerate_dot(const CandidateContext& context, const CpuRates& rates, const
       // A group's first pass alone reads from memory; the others fetch for the next group, if anything does,
       // and of a small weight's few groups the last has none.
       stream.after = 1 - 1.0 / ceil_div(s.m, t.rows);
-      if (fetch != DotFetch::kAhead) stream.after *= is_small ? 1.0 / ceil_div(s.n, t.columns) : 0;
+      if (fetches_next(fetch) || fetches_near(fetch))
+        stream.after *= is_small ? 1.0 / ceil_div(s.n, t.columns) : 0;
       stream.rows_cached = is_small;
       append_streamed(
           context, rates, s, config, stream, recipe,

@@ -341,7 +341,7 @@ void micro_kernel(Emit& e, const CpuTile& t, Value a_base, Value depth, Value i,
   };
   Values sums = first_sums(e, t, j);
   if (t.a_in_place)
-    sums = steps_in_place(e, t, first_columns, i, k0, depth, sums, step);
+    sums = steps_in_place(e, t, first_columns && fetches_next(t.fetch), i, k0, depth, sums, step);
   else if (comes_in_pairs(t))
     sums = steps_of_pairs(e, t, depth, sums, pair);
   else if (beside == nullptr)
@@ -441,6 +441,8 @@ LogicalResult emit_panel(Emit& e, const CpuTile& t) {
     return emitError(e.loc, "a ukernel of all of K in panels ") << kc << " deep of " << t.most_depth;
   const auto total = Emit::known(t.depth);
   const bool whole_words = t.words.per_lane() == 1 || (total && *total % t.words.per_lane() == 0);
+  if (t.a_in_place && t.fetch != DotFetch::kNext && t.fetch != DotFetch::kNone)
+    return emitError(e.loc, "matmul kernels in place have stages 1 or 5: whether they fetch ahead");
   if (t.a_in_place && !(t.a_k_contiguous && t.words.are_stored(t.a) && whole_words))
     return emitError(e.loc, "'direct' reads whole words along K as they are stored");
   const bool ragged_k = !total || *total % t.words.width() != 0;

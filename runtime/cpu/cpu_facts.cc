@@ -128,6 +128,9 @@ DeviceFacts facts_for(const Target& target) {
   if (row.pace_bytes_per_second > 0)
     facts.facts["pace_bytes_per_second"] = {row.pace_bytes_per_second,
                                             table + "what a loop over memory is held to"};
+  if (row.ahead_bytes_per_second > 0)
+    facts.facts["ahead_bytes_per_second"] = {row.ahead_bytes_per_second,
+                                             table + "one core's reads where it fetches them ahead"};
   return facts;
 }
 

@@ -24,6 +24,10 @@ struct MachineRow {
   // What a core's loop over memory is held to: one that could go faster than memory asks for more lines than
   // can be under way and gets fewer (kernels/matmul/dot.h). 0: nobody measured it, and loops are not held.
   double pace_bytes_per_second = 0;
+  // What a core reads where it fetches ahead, by instructions, in the rows that it reads: each line holds one
+  // of L1's few buffers for as long as memory takes, which the core's own prefetchers do not. 0: nobody
+  // measured it, and it is taken for no less.
+  double ahead_bytes_per_second = 0;
 };
 
 // The row of the processor, or the default row of its architecture (vendor "").

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
@@ -87,10 +88,14 @@ std::string users_name(absl::string_view bitcode) {
   return absl::StrCat(" of ", bitcode.substr(0, bitcode.find('@')));
 }
 
-// "dot" counts no buffers: which of B's lines it fetches ahead (kernels/matmul/dot.h).
+// "dot" and "direct" count no buffers: which lines they fetch ahead (kernels/matmul/dot.h).
 std::string stages_text(absl::string_view kernel, int64_t stages) {
-  if (kernel != "dot" && kernel != "dot_t") return absl::StrCat("stages ", stages);
-  return stages == 2 ? "fetches near" : stages == 3 ? "fetches near and next" : "fetches ahead";
+  if (!absl::StartsWith(kernel, "dot") && !absl::StartsWith(kernel, "direct"))
+    return absl::StrCat("stages ", stages);
+  return stages == 2   ? "fetches near"
+         : stages == 3 ? "fetches near and next"
+         : stages == 4 ? "fetches ahead"
+                       : "fetches nothing";
 }
 
 }  // namespace

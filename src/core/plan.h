@@ -56,7 +56,8 @@ struct CompileConfig {
   int32_t unroll_k = 1;
   int32_t lanes = 1;    // CPU: f32 lanes of a vector
   int32_t threads = 1;  // GPU: threads of a workgroup
-  int32_t stages = 1;   // shared-memory buffers in flight; "dot", "dot_t": DotFetch (kernels/matmul/dot.h)
+  // Shared-memory buffers in flight; "dot", "dot_t", "direct", "direct_a": DotFetch (kernels/matmul/dot.h).
+  int32_t stages = 1;
   // Whether the kernel may be launched with splits > 1, and who then merges the partial results, always in
   // ascending order: kNoSplit, kMergeStep (a second step of the recipe), kMergeLast (the workgroup that
   // arrives last, in the same launch: GPUs), kMergeCluster (the workgroups of a cluster through each other's

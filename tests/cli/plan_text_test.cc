@@ -35,6 +35,7 @@ TEST(ConfigLine, SaysWhatIsSet) {
   EXPECT_EQ(fetched(2), "dot    tile 128x256x64  fetches near");
   EXPECT_EQ(fetched(3), "dot    tile 128x256x64  fetches near and next");
   EXPECT_EQ(fetched(4), "dot    tile 128x256x64  fetches ahead");
+  EXPECT_EQ(fetched(5), "dot    tile 128x256x64  fetches nothing");
   EXPECT_EQ(config_line(config({{"kernel", "dot_t"}, {"threads", 1}, {"stages", 1}, {"pace", 40}}), 1),
             "dot_t  tile 128x256x64  a turn in 40 cycles");
 }
