@@ -43,15 +43,13 @@ class DirectPricing {
         of_a_(of_a),
         lines_(of_a ? s_.m : s_.n),
         packed_(of_a ? s_.n : s_.m),
-        latency_(rates_.k_per_lane == 2 ? kPairLatency : kFmaLatency),
-        fetch_(fetch_of(static_cast<int64_t>(double(s_.k) * line_bytes()))) {}
+        latency_(rates_.k_per_lane == 2 ? kPairLatency : kFmaLatency) {}
 
   void enumerate(std::vector<RankedPlan>* out) const {
     for (const RegisterTile& t : kTiles) {
       CompileConfig config;
       config.kernel = of_a_ ? "direct_a" : "direct";
       config.lanes = rates_.lanes;
-      config.stages = static_cast<int32_t>(fetch_);
       const int32_t width = t.vectors * rates_.lanes;
       config.register_m = of_a_ ? t.lines : width, config.register_n = of_a_ ? width : t.lines;
       const int32_t sums = t.lines * t.vectors;
@@ -79,8 +77,7 @@ class DirectPricing {
   CompileConfig config_of(const Shape& shape, CompileConfig config) const;
   double tile_seconds(const Shape& shape, double lines, double k, double bandwidth) const;
   double padding(int64_t width) const;
-  DotFetch fetch_of(int64_t line) const;
-  double reading_seconds(const Shape& shape, double lines, double k, double bandwidth) const;
+  DotFetch fetch_of(const Shape& shape) const;
   // Of an element of the operand in place, and of the packed one.
   double line_bytes() const { return of_a_ ? s_.input_bytes : s_.b_bytes; }
   double packed_bytes() const { return of_a_ ? s_.b_bytes : s_.input_bytes; }
@@ -93,28 +90,19 @@ class DirectPricing {
   const bool of_a_;
   const int64_t lines_, packed_;  // of the problem
   const double latency_;          // cycles from one product of a sum to the next
-  const DotFetch fetch_;
 };
 
-// Of lines of so many bytes. A core that loses by fetching (Zen 3) gains by it where the lines lie in sets of
-// their own, and not where each lies in those of the one before (kNext and kNone: M = 16 by 4096 x 4096 12.5
-// and 8.4 ms, by 1280 x 8192 5.4 and 4.7, M = 32 14.5 and 13.8, 8.9 and 8.4; by 5760 x 2880 M = 8 7.7 and
-// 8.6, M = 32 12.4 and 14.0, M = 64 25.8 and 27.6, M = 512 207 and 212; lines of a way, by 8192 x 1024, M = 8
-// 3.5 and 3.8, M = 512 106.9 and 103.4).
-DotFetch DirectPricing::fetch_of(int64_t line) const {
-  const bool same_sets = line % kWayBytes == 0 && (line > kWayBytes || packed_ > kTaskPacked);
-  return rates_.loses_by_fetching && same_sets ? DotFetch::kNone : DotFetch::kNext;
-}
-
-// What reading a task's lines in place adds to computing. Where nobody fetches them it hides little, and less
-// of it is left where L3 holds the lines from one task's rows to the next's (M = 512 by 4096 x 4096 on Zen 3,
-// 2052, 516 and 258 columns: 271, 253 and 250 ms; by 8192 x 1024 109, 103 and 104).
-double DirectPricing::reading_seconds(const Shape& shape, double lines, double k, double bandwidth) const {
-  constexpr double kHeldByL3 = 0.3;
-  const double bytes = lines * k * line_bytes(), memory = bytes / bandwidth;
-  if (fetch_ == DotFetch::kNext || bytes > kHeldByL3 * rates_.l3_bytes) return memory;
-  const double first = 1 / std::ceil(double(packed_) / double(shape.packed));
-  return first * memory + (1 - first) * bytes / (kL3BytesPerCycle * rates_.clock_hz);
+// A core that loses by fetching (Zen 3) does by what one pass fetches beside all it reads, and not by what all
+// passes share (kNext, kNone and kSpread: M = 64 by 5760 x 2880 24.9, 26.4 and 23.9 ms, by 4096 x 4096 26.7,
+// 26.1 and 25.1; M = 512 by 5760 x 2880 229, 239 and 213, by 4096 x 4096 242, 225 and 218, by 8192 x 1024 108,
+// 107 and 101). One pass alone fetches where the lines lie in sets of their own (kNext and kNone: M = 8 by
+// 5760 x 2880 7.7 and 8.6 ms, M = 16 8.4 and 8.5, by 8192 x 1024 3.5 and 3.8; by 4096 x 4096 M = 8 10.5 and
+// 8.1, M = 16 12.5 and 8.4, by 1280 x 8192 6.3 and 4.7, 5.4 and 4.7).
+DotFetch DirectPricing::fetch_of(const Shape& shape) const {
+  if (!rates_.loses_by_fetching) return DotFetch::kNext;
+  if (shape.packed > static_cast<int64_t>(shape.tile.vectors) * rates_.lanes) return DotFetch::kSpread;
+  const auto line = static_cast<int64_t>(double(s_.k) * line_bytes());
+  return line % (2 * kWayBytes) == 0 ? DotFetch::kNone : DotFetch::kNext;
 }
 
 // Rows that a mean M of the bucket is padded to in vectors so wide, over those in single vectors: the
@@ -129,6 +117,7 @@ CompileConfig DirectPricing::config_of(const Shape& shape, CompileConfig config)
   config.tile_m = static_cast<int32_t>(of_a_ ? shape.lines : shape.packed);
   config.tile_n = static_cast<int32_t>(of_a_ ? shape.packed : shape.lines);
   config.tile_k = static_cast<int32_t>(shape.depth);
+  config.stages = static_cast<int32_t>(fetch_of(shape));
   return config;
 }
 
@@ -181,8 +170,8 @@ double DirectPricing::tile_seconds(const Shape& shape, double lines, double k, d
   const double of_zero = context_.problem.zero_a != 0 ? lines * k / 64 * kSumCycles : 0;
   const double compute =
       (multiply + packed * k / rates_.k_per_lane * kPackCycles + turn + of_zero) / rates_.clock_hz;
-  const double memory = reading_seconds(shape, lines, k, bandwidth);
-  const double exposed = fetch_ == DotFetch::kNext ? 0.1 : 0.8;
+  const double memory = lines * k * line_bytes() / bandwidth;
+  const double exposed = fetch_of(shape) == DotFetch::kNone ? 0.8 : 0.1;
   return std::max(compute, memory) + exposed * std::min(compute, memory);
 }
 

@@ -209,12 +209,21 @@ Values steps_beside(Emit& e, const CpuTile& t, const NextPanels& next, Value k0,
   });
 }
 
+// Who fetches the rows of A in place that come next: pass `pass` over the rows that are read, its part of
+// `passes`. Null: nobody does here.
+struct Fetching {
+  Value pass;
+  int64_t passes = 1;
+};
+
 // The same where A is read in place: of the rows that come next a line is fetched with every step (or two,
-// of few sums), row by row, as many lines as rows for the steps that a line lasts. Of few sums there are two
-// for the words of even and of odd places, which are added at the end: one chain each would wait for itself.
-Values steps_in_place(Emit& e, const CpuTile& t, bool fetches, Value i, Value k0, Value depth, Values sums,
-                      const std::function<Values(Value, const Values&)>& step) {
+// of few sums; of several passes, as many times as many), row by row, as many lines as rows for the steps that
+// a line lasts. Of few sums there are two for the words of even and of odd places, which are added at the end:
+// one chain each would wait for itself.
+Values steps_in_place(Emit& e, const CpuTile& t, const Fetching& fetching, Value i, Value k0, Value depth,
+                      Values sums, const std::function<Values(Value, const Values&)>& step) {
   const int64_t mr = t.register_rows, unroll = sums.size() <= 12 ? 2 : 1, slots = line_words(t) / unroll;
+  const int64_t passes = fetching.passes, turn = unroll * passes;
   const size_t count = sums.size(), chains = direct_chains(static_cast<int64_t>(count));
   sums.append((chains - 1) * count, t.words.zero_sums());
   const auto step_of = [&](size_t chain, Value k, Values now) {
@@ -223,18 +232,31 @@ Values steps_in_place(Emit& e, const CpuTile& t, bool fetches, Value i, Value k0
     return now;
   };
   Value words = e.ceil_div(depth, e.idx(t.words.per_lane()));
-  Value whole = e.mul(e.div(words, e.idx(unroll)), unroll);
-  sums = e.loop(e.idx(0), whole, unroll, sums, [&](Value k, const Values& carried) {
-    if (fetches) {
-      Value row = e.min(e.rem(e.div(k, e.idx(unroll)), e.idx(slots)), e.idx(mr - 1));
-      row = e.min(e.add(e.add(i, mr), row), e.sub(t.rows, e.idx(1)));
-      Value line = e.add(k0, e.mul(k, t.words.per_lane()));
-      e.prefetch(t.a.memory, e.add(t.a.offset, e.add(e.mul(row, t.a.row_stride), line)), kIntoL2);
-    }
-    Values now = carried;
-    for (int64_t u = 0; u < unroll; ++u) now = step_of(u % chains, e.add(k, u), now);
-    return now;
-  });
+  const auto fetch = [&](Value k) {
+    Value row = e.min(e.rem(e.div(k, e.idx(turn)), e.idx(slots)), e.idx(mr - 1));
+    row = e.min(e.add(e.add(i, mr), row), e.sub(t.rows, e.idx(1)));
+    if (passes > 1)
+      k = e.add(e.mul(fetching.pass, e.ceil_div(words, e.idx(passes))), e.div(k, e.idx(passes)));
+    Value line = e.add(k0, e.mul(k, t.words.per_lane()));
+    e.prefetch(t.a.memory, e.add(t.a.offset, e.add(e.mul(row, t.a.row_stride), line)), kIntoL2);
+  };
+  const auto steps = [&](Value from, Value to, const Values& begin, bool fetches) {
+    return e.loop(from, to, unroll, begin, [&](Value k, const Values& carried) {
+      if (fetches) fetch(k);
+      Values now = carried;
+      for (int64_t u = 0; u < unroll; ++u) now = step_of(u % chains, e.add(k, u), now);
+      return now;
+    });
+  };
+  Value whole = e.mul(e.div(words, e.idx(unroll)), unroll), fetched = e.idx(0);
+  if (passes > 1) {
+    fetched = e.mul(e.div(words, e.idx(turn)), turn);
+    sums = e.loop(e.idx(0), fetched, turn, sums, [&](Value k, const Values& carried) {
+      fetch(k);
+      return steps(k, e.add(k, turn), carried, false);
+    });
+  }
+  sums = steps(fetched, whole, sums, fetching.pass && passes == 1);
   if (unroll > 1)
     sums = e.loop(whole, words, 1, sums, [&](Value k, const Values& now) { return step_of(0, k, now); });
   for (size_t q = 0; q < count && chains > 1; ++q) sums[q] = t.words.add(sums[q], sums[count + q]);
@@ -290,10 +312,9 @@ void store_rows(Emit& e, const CpuTile& t, const Values& sums, Value i, Value j)
       [&] { return rows(true); });
 }
 
-// acc[at_row..][j..] (+)= A panel * B panel, of rows i..; `beside` may be null. A in place is fetched ahead
-// beside the first columns.
+// acc[at_row..][j..] (+)= A panel * B panel, of rows i..; `beside` may be null.
 void micro_kernel(Emit& e, const CpuTile& t, Value a_base, Value depth, Value i, Value at_row, Value j,
-                  Value k0, const NextPanels* beside, int64_t ahead, bool first_columns) {
+                  Value k0, const NextPanels* beside, int64_t ahead, const Fetching& fetching) {
   const int64_t mr = t.register_rows, lanes = t.lanes;
   const int64_t vectors = t.register_columns / lanes;
   const PanelB panel = panel_b(e, t, j, k0);
@@ -341,7 +362,7 @@ void micro_kernel(Emit& e, const CpuTile& t, Value a_base, Value depth, Value i,
   };
   Values sums = first_sums(e, t, j);
   if (t.a_in_place)
-    sums = steps_in_place(e, t, first_columns && fetches_next(t.fetch), i, k0, depth, sums, step);
+    sums = steps_in_place(e, t, fetching, i, k0, depth, sums, step);
   else if (comes_in_pairs(t))
     sums = steps_of_pairs(e, t, depth, sums, pair);
   else if (beside == nullptr)
@@ -441,8 +462,8 @@ LogicalResult emit_panel(Emit& e, const CpuTile& t) {
     return emitError(e.loc, "a ukernel of all of K in panels ") << kc << " deep of " << t.most_depth;
   const auto total = Emit::known(t.depth);
   const bool whole_words = t.words.per_lane() == 1 || (total && *total % t.words.per_lane() == 0);
-  if (t.a_in_place && t.fetch != DotFetch::kNext && t.fetch != DotFetch::kNone)
-    return emitError(e.loc, "matmul kernels in place have stages 1 or 5: whether they fetch ahead");
+  if (t.a_in_place && t.fetch != DotFetch::kNext && t.fetch < DotFetch::kNone)
+    return emitError(e.loc, "matmul kernels in place have stages 1, 5 or 6: what they fetch ahead");
   if (t.a_in_place && !(t.a_k_contiguous && t.words.are_stored(t.a) && whole_words))
     return emitError(e.loc, "'direct' reads whole words along K as they are stored");
   const bool ragged_k = !total || *total % t.words.width() != 0;
@@ -468,10 +489,17 @@ LogicalResult emit_panel(Emit& e, const CpuTile& t) {
       if (t.ukernel)
         return e.loop(e.idx(0), t.columns, nr,
                       [&](Value j) { call_inner_kernel(e, t, a_base, depth, i, j); });
-      micro_kernel(e, t, a_base, depth, i, at_row, e.idx(0), k0, next, ahead, true);
-      if (t.tile_columns > nr)
-        e.loop(e.idx(nr), t.columns, nr,
-               [&](Value j) { micro_kernel(e, t, a_base, depth, i, at_row, j, k0, nullptr, ahead, false); });
+      const auto columns = [&](Value j, const NextPanels* beside, const Fetching& fetching) {
+        micro_kernel(e, t, a_base, depth, i, at_row, j, k0, beside, ahead, fetching);
+      };
+      const int64_t passes = ceil_div(t.tile_columns, nr);
+      if (t.a_in_place && t.fetch != DotFetch::kNext)
+        return e.loop(e.idx(0), t.columns, nr, [&](Value j) {
+          const bool spread = t.fetch == DotFetch::kSpread;
+          columns(j, nullptr, spread ? Fetching{e.div(j, e.idx(nr)), passes} : Fetching{});
+        });
+      columns(e.idx(0), next, {e.idx(0)});
+      if (passes > 1) e.loop(e.idx(nr), t.columns, nr, [&](Value j) { columns(j, nullptr, {}); });
     };
     Value first_panel = e.idx(b_words(t)), both = e.idx(2 * b_words(t) + a_words(t));
     if (copies_ahead(t)) {

@@ -95,7 +95,8 @@ std::string stages_text(absl::string_view kernel, int64_t stages) {
   return stages == 2   ? "fetches near"
          : stages == 3 ? "fetches near and next"
          : stages == 4 ? "fetches ahead"
-                       : "fetches nothing";
+         : stages == 5 ? "fetches nothing"
+                       : "fetches evenly";
 }
 
 }  // namespace
