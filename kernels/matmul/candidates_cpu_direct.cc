@@ -92,12 +92,12 @@ class DirectPricing {
   const double latency_;          // cycles from one product of a sum to the next
 };
 
-// A core that loses by fetching (Zen 3) does by what one pass fetches beside all it reads, and not by what all
-// passes share (kNext, kNone and kSpread: M = 64 by 5760 x 2880 24.9, 26.4 and 23.9 ms, by 4096 x 4096 26.7,
-// 26.1 and 25.1; M = 512 by 5760 x 2880 229, 239 and 213, by 4096 x 4096 242, 225 and 218, by 8192 x 1024 108,
-// 107 and 101). One pass alone fetches where the lines lie in sets of their own (kNext and kNone: M = 8 by
-// 5760 x 2880 7.7 and 8.6 ms, M = 16 8.4 and 8.5, by 8192 x 1024 3.5 and 3.8; by 4096 x 4096 M = 8 10.5 and
-// 8.1, M = 16 12.5 and 8.4, by 1280 x 8192 6.3 and 4.7, 5.4 and 4.7).
+// A core that loses by fetching (Zen 3) does by what one pass fetches beside all it reads, and not by what
+// all passes share (kNext, kNone and kSpread: M = 64 by 5760 x 2880 24.9, 26.4 and 23.9 ms, by 4096 x
+// 4096 26.7, 26.1 and 25.1; M = 512 by 5760 x 2880 229, 239 and 213, by 4096 x 4096 242, 225 and 218, by 8192
+// x 1024 108, 107 and 101). One pass alone fetches where the lines lie in sets of their own (kNext and kNone:
+// M = 8 by 5760 x 2880 7.7 and 8.6 ms, M = 16 8.4 and 8.5, by 8192 x 1024 3.5 and 3.8; by 4096 x 4096 M =
+// 8 10.5 and 8.1, M = 16 12.5 and 8.4, by 1280 x 8192 6.3 and 4.7, 5.4 and 4.7).
 DotFetch DirectPricing::fetch_of(const Shape& shape) const {
   if (!rates_.loses_by_fetching) return DotFetch::kNext;
   if (shape.packed > static_cast<int64_t>(shape.tile.vectors) * rates_.lanes) return DotFetch::kSpread;
@@ -150,16 +150,24 @@ double DirectPricing::tile_seconds(const Shape& shape, double lines, double k, d
                                                   : 0;
   // The panel streams from L2 under every group of lines, and beside them loses lines when it takes more than
   // a quarter of it (M = 32 by 6144 x 4096, 512 KiB deep 15.4 ms, 256 KiB 14.8; by 4096 x 4096 10.4
-  // and 10.3), or an eighth where two units take it in half the time (M = 16 on Zen 5: 32 KiB is faster).
+  // and 10.3), or an eighth where two units take it in half the time (M = 16 on Zen 5: 32 KiB is faster),
+  // unless all passes fetch (M = 512 by 4096 x 4096 on Zen 3: by 516 columns 256 KiB deep 205 ms, 128 201).
+  const bool spread = fetch_of(shape) == DotFetch::kSpread;
   const double panel = t.vectors * rates_.lanes * 4 / kL2BytesPerCycle;
-  const double held = rates_.l2_bytes / 4 / rates_.fma_units;
+  const double held = rates_.l2_bytes / 4 / (spread ? 1 : rates_.fma_units);
   const double lost = packed * double(shape.depth) * 4 / rates_.k_per_lane > held ? 0.04 * panel : 0;
   // Sums that only just cover an FMA's latency wait now and then (M = 32 on Zen 5: 32x4 5.3 ms, 32x6 4.8).
   constexpr double kSlackCycles = 0.5;
   const double step = std::max(sums / std::min(rates_.fma_units, chains / (latency_ + kSlackCycles)),
                                (t.lines + t.vectors) / rates_.loads_per_cycle) +
                       crowded + again + lone + lost;
-  const double keep = (blocks > 1 ? 2 : 1) * sums * rates_.lanes * 4 / kL2BytesPerCycle;
+  // Sums that L2 does not hold beside the panel come from L3 (there by 2052, 1026 and 516 columns, 128 KiB
+  // deep: 211, 201 and 201 ms).
+  constexpr double kHeldSums = 0.8;
+  const double beside = packed * (double(shape.depth) / rates_.k_per_lane + lines) * 4;
+  const double sums_rate =
+      spread && beside > kHeldSums * rates_.l2_bytes ? kL3BytesPerCycle : kL2BytesPerCycle;
+  const double keep = (blocks > 1 ? 2 : 1) * sums * rates_.lanes * 4 / sums_rate;
   constexpr double kTileCycles = 30;                      // entering and leaving the loop over k
   constexpr double kPackCycles = 0.6, kTurnCycles = 0.5;  // of an element
   const double multiply = std::ceil(lines / t.lines) * passes *

@@ -9,8 +9,8 @@ namespace lathe {
 // What is fetched for every line read, beside what the hardware fetches: a line of the columns or the block
 // that come next, into L2; a line 1 KiB ahead in the row that is read, into L1; both; a line 2 KiB ahead in
 // that row, into L2; nothing; or as the first, by all passes over the lines that are read in equal parts and
-// not by one of them. It is CompileConfig::stages of "dot" and "dot_t", which have no kSpread, and of "direct"
-// and "direct_a", which have kNext, kNone and kSpread.
+// not by one of them. It is CompileConfig::stages of "dot" and "dot_t", which have no kSpread, and of
+// "direct" and "direct_a", which have kNext, kNone and kSpread.
 enum class DotFetch : int32_t { kNext = 1, kNear = 2, kBoth = 3, kAhead = 4, kNone = 5, kSpread = 6 };
 constexpr bool fetches_next(DotFetch f) { return f == DotFetch::kNext || f == DotFetch::kBoth; }
 constexpr bool fetches_near(DotFetch f) { return f == DotFetch::kNear || f == DotFetch::kBoth; }

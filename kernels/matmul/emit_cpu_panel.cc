@@ -217,9 +217,9 @@ struct Fetching {
 };
 
 // The same where A is read in place: of the rows that come next a line is fetched with every step (or two,
-// of few sums; of several passes, as many times as many), row by row, as many lines as rows for the steps that
-// a line lasts. Of few sums there are two for the words of even and of odd places, which are added at the end:
-// one chain each would wait for itself.
+// of few sums; of several passes, as many times as many), row by row, as many lines as rows for the steps
+// that a line lasts. Of few sums there are two for the words of even and of odd places, which are added at
+// the end: one chain each would wait for itself.
 Values steps_in_place(Emit& e, const CpuTile& t, const Fetching& fetching, Value i, Value k0, Value depth,
                       Values sums, const std::function<Values(Value, const Values&)>& step) {
   const int64_t mr = t.register_rows, unroll = sums.size() <= 12 ? 2 : 1, slots = line_words(t) / unroll;
