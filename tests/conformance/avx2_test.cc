@@ -3,6 +3,9 @@
 // parts inside.
 #include <gtest/gtest.h>
 
+#include <fstream>
+#include <set>
+
 #include "argmax_case.h"
 #include "arguments.h"
 #include "cache/cache.h"
@@ -32,7 +35,7 @@ class Avx2 : public ConformanceTest {
     lathe_context_options options = memory_only(2);
     options.cache_dir = directory_.path().c_str();
     ASSERT_LATHE_OK(lathe_context_create(&options, &context_));
-    ASSERT_LATHE_OK(lathe_device_describe(context_, LATHE_AVX2_FACTS, nullptr, &laptop_));
+    describe(LATHE_AVX2_FACTS);
     DriverOptions driver_options;
     driver_options.workers = 2;
     auto driver = open_driver("cpu", driver_options);
@@ -42,6 +45,11 @@ class Avx2 : public ConformanceTest {
   void TearDown() override {
     lathe_device_close(laptop_);
     lathe_context_destroy(context_);
+  }
+
+  void describe(const std::string& facts) {
+    lathe_device_close(laptop_);
+    ASSERT_LATHE_OK(lathe_device_describe(context_, facts.c_str(), nullptr, &laptop_));
   }
 
   // Calls run(problem class, loaded kernel, splits it may be launched with) for every kernel in the cache,
@@ -55,6 +63,7 @@ class Avx2 : public ConformanceTest {
     for (const CacheEntryInfo& entry : listing.entries) {
       const Json key = Json::parse(entry.key_text);
       ASSERT_EQ(key["target"]["features"].dump().find("avx512"), std::string::npos) << entry.key_text;
+      fetches_.emplace(key["config"]["kernel"], key["config"]["stages"]);
       auto problem = problem_class_from_json(key["class"]);
       ASSERT_TRUE(problem.ok()) << problem.status().ToString();
       auto found = cache->get(key_from_text(entry.key_text));
@@ -107,6 +116,7 @@ class Avx2 : public ConformanceTest {
   std::unique_ptr<Driver> driver_;
   Random random_ = random_stream(13);
   int runs_ = 0;
+  std::set<std::pair<std::string, int>> fetches_;  // kernels, and what they fetch (kernels/matmul/dot.h)
 };
 
 TEST_F(Avx2, MatmulsAreRight) {
@@ -134,6 +144,34 @@ TEST_F(Avx2, MatmulsAreRight) {
   }
   std::printf("%d launches\n", runs_);
   EXPECT_GT(runs_, 300);
+}
+
+// A core that loses by fetching ahead has kernels that fetch nothing, and some of whose passes each fetch a part.
+TEST_F(Avx2, WhatIsFetchedByPartsOrNotIsRight) {
+  std::ifstream in(LATHE_AVX2_FACTS);
+  Json facts = Json::parse(in);
+  facts["facts"]["ahead_bytes_per_second"] = {{"value", 12e9}, {"source", "as on a server"}};
+  const std::string path = directory_.path() + "/facts.json";
+  std::ofstream(path) << facts.dump();
+  describe(path);
+  const int64_t weights[][2] = {{130, 300}, {45, 71}, {16, 1030}, {37, 2048}, {210, 1025}};
+  for (int i = 0; i < 10; ++i) {
+    MatmulCase c;
+    c.n = weights[i % 5][0];
+    c.k = weights[i % 5][1];
+    c.in = LATHE_F32;
+    c.trans_b = true;
+    c.out = kFloats[random_.below(3)];
+    c.bias = random_.below(2) ? LATHE_F32 : LATHE_DTYPE_NONE;
+    c.activation = static_cast<lathe_activation>(random_.below(5));
+    c.values = random_.below(2) ? Values::kSmallIntegers : Values::kNormal;
+    c.padding = random_.below(2) * 3;
+    c.flush = i < 5 ? Flush::kStart : Flush::kEnd;
+    run_matmuls(c);
+  }
+  EXPECT_GT(runs_, 300);
+  for (const auto& [kernel, what] : {std::pair{"dot", 5}, {"direct", 5}, {"direct", 6}, {"direct_a", 6}})
+    EXPECT_EQ(fetches_.count({kernel, what}), 1u) << kernel << " " << what;
 }
 
 TEST_F(Avx2, WeightsOf16BitsByF32AreRight) {

@@ -62,6 +62,18 @@ DeviceFacts zen5() {
                                          {"core_bytes_per_second", 40e9}});
 }
 
+// By AVX2, without the second level's megabyte; fetching ahead holds the buffers that its prefetchers leave free.
+DeviceFacts zen3() {
+  return synthetic("x86-64-avx2", {{"clock_hz", 3.2e9},
+                                   {"fma_units", 2},
+                                   {"l1d_bytes", 32 << 10},
+                                   {"l2_bytes", 512 << 10},
+                                   {"l3_bytes", 32 << 20},
+                                   {"memory_bytes_per_second", 204.8e9},
+                                   {"core_bytes_per_second", 20e9},
+                                   {"ahead_bytes_per_second", 12e9}});
+}
+
 // The config of least predicted time.
 CompileConfig cheapest(const ProblemClass& c, const DeviceFacts& facts) {
   const std::vector<RankedPlan> all = candidates(c, facts);
@@ -197,6 +209,29 @@ TEST(Candidates, LoopsOverMemoryAreHeldToItsRate) {
     ++found;
   }
   EXPECT_GT(found, 0);
+}
+
+// Where fetching ahead is a loss a row by itself is left to the core's prefetchers, as is one pass over lines
+// that share sets; several passes share what comes next. Without that fact nothing changes.
+TEST(Candidates, FetchingOnZen3) {
+  DeviceFacts indifferent = zen3();
+  indifferent.facts["ahead_bytes_per_second"].value = 20e9;
+  const auto stages = [](int64_t m, int64_t n, int64_t k, const DeviceFacts& facts) {
+    return static_cast<DotFetch>(cheapest(DType::kF32, m, n, k, facts).stages);
+  };
+  for (int64_t k : {1024, 2880, 4096}) {
+    EXPECT_EQ(stages(1, 4096, k, zen3()), DotFetch::kNone) << k;
+    EXPECT_EQ(stages(1, 4096, k, indifferent), DotFetch::kAhead) << k;
+    EXPECT_EQ(stages(3, 4096, k, zen3()), DotFetch::kNext) << k;
+    EXPECT_EQ(cheapest(DType::kF32, 16, 4096, k, zen3()).kernel, "direct") << k;
+    EXPECT_EQ(stages(16, 4096, k, zen3()), k == 4096 ? DotFetch::kNone : DotFetch::kNext) << k;
+    for (int64_t m : {16, 64, 512}) EXPECT_EQ(stages(m, 4096, k, indifferent), DotFetch::kNext) << k;
+    for (int64_t m : {32, 64, 512}) EXPECT_EQ(stages(m, 4096, k, zen3()), DotFetch::kSpread) << m << " " << k;
+  }
+  // A quarter of L2 for the panel, and what it leaves for the sums.
+  const CompileConfig c = cheapest(DType::kF32, 512, 4096, 4096, zen3());
+  EXPECT_EQ(c.tile_k, 512);
+  EXPECT_LT(c.tile_n, 2048);
 }
 
 // Few columns: the rows of A, of which there are more, are streamed.

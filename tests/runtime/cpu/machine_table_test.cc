@@ -23,6 +23,7 @@ TEST(MachineTable, KnowsServers) {
 
 // Products are priced by what cores hold under vectors, which on these is far from the base clock.
 TEST(MachineTable, ServersHoldTheirBoostOnAllCores) {
+  EXPECT_EQ(row("AuthenticAMD", 0x19, 0x01).clock_hz, 3.2e9);
   EXPECT_EQ(row("AuthenticAMD", 0x19, 0x11).clock_hz, 3.55e9);
   EXPECT_EQ(row("AuthenticAMD", 0x19, 0xa0).clock_hz, 3.1e9);
   EXPECT_EQ(row("AuthenticAMD", 0x1a, 0x02).clock_hz, 3.9e9);
@@ -42,6 +43,13 @@ TEST(MachineTable, LoopsAreHeldToARateOnZen4Servers) {
   EXPECT_EQ(row("AuthenticAMD", 0x19, 0x61).pace_bytes_per_second, 0);
   EXPECT_EQ(row("AuthenticAMD", 0x1a, 0x02).pace_bytes_per_second, 0);
   EXPECT_EQ(row("GenuineIntel", 6, 143).pace_bytes_per_second, 0);
+}
+
+TEST(MachineTable, FetchingAheadIsALossOnZen3Servers) {
+  const MachineRow& zen3 = row("AuthenticAMD", 0x19, 0x01);
+  EXPECT_GT(zen3.ahead_bytes_per_second, 0);
+  EXPECT_LT(zen3.ahead_bytes_per_second, zen3.core_bytes_per_second);
+  for (int32_t model : {0x11, 0x21, 0x61}) EXPECT_EQ(row("AuthenticAMD", 0x19, model).ahead_bytes_per_second, 0);
 }
 
 TEST(MachineTable, UnknownProcessorsTakeTheDefault) {
