@@ -69,8 +69,7 @@ struct CpuRates {
         core_bytes_per_second(context.facts.fact_or("core_bytes_per_second", 10e9)),
         memory_bytes_per_second(context.facts.fact_or("memory_bytes_per_second", 20e9)),
         pace_bytes_per_second(context.facts.fact_or("pace_bytes_per_second", 0)),
-        loses_by_fetching(context.facts.fact_or("ahead_bytes_per_second", core_bytes_per_second) <
-                          core_bytes_per_second) {}
+        ahead_bytes_per_second(context.facts.fact_or("ahead_bytes_per_second", core_bytes_per_second)) {}
 
   // What each of `tasks` (or as many as there are workers) can read from memory while the others do.
   double bandwidth(double tasks) const {
@@ -99,6 +98,7 @@ struct CpuRates {
     const double load = loads / loads_per_cycle;
     return std::max(arithmetic, load) + 0.1 * std::min(arithmetic, load);
   }
+  bool loses_by_fetching() const { return ahead_bytes_per_second < core_bytes_per_second; }
   const char* product_recipe() const { return k_per_lane == 2 ? "bf16 pairs to f32" : "fma f32"; }
   // The part of the memory's rate left when every `run` bytes are followed by a jump to another row: a line's
   // worth of time for the lines fetched in vain and the page looked up.
@@ -118,8 +118,8 @@ struct CpuRates {
   double product_instructions;  // of a vector
   double loads_per_cycle, clock_hz, fma_units, l1d_bytes, l2_bytes, l3_bytes;
   double core_bytes_per_second, memory_bytes_per_second;
-  double pace_bytes_per_second;  // 0: loops over memory are not held to any
-  bool loses_by_fetching;        // what its prefetchers would have fetched
+  double pace_bytes_per_second;   // 0: loops over memory are not held to any
+  double ahead_bytes_per_second;  // where it fetches what it reads ahead, and of one stream
 };
 
 // A load from memory: roughly half a microsecond on Hopper, more on CDNA3 (estimate).

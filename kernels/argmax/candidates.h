@@ -19,9 +19,11 @@ int64_t representative_rows(const ProblemClass& c);
 double representative_length(const ProblemClass& c);
 // Whether long rows of the class may be split.
 bool splits_rows(const ProblemClass& c);
-// What a CPU kernel's scan of a row costs in cycles: of a vector of f32's lanes, and at a task's end.
+// What a CPU kernel's scan of a row costs in cycles: of a vector of f32's lanes, and at a task's end; and
+// whether it reads parts of the row side by side.
 struct ScanCycles {
   double vector, end;
+  bool in_parts = false;
 };
 // Appends the config once for every wanted number of splits.
 void append_cpu_rows(const CandidateContext& context, const CompileConfig& config, const ScanCycles& cycles,

@@ -31,6 +31,9 @@ CompileConfig whole_rows(const CandidateContext& context) {
 void price(const CandidateContext& context, const CompileConfig& config, std::vector<RankedPlan>* out) {
   append_cpu_rows(context, config, {vector_cycles(context.problem), kEndCycles}, out);
 }
+void price_parts(const CandidateContext& context, const CompileConfig& config, std::vector<RankedPlan>* out) {
+  append_cpu_rows(context, config, {vector_cycles(context.problem), kEndCycles, /*in_parts=*/true}, out);
+}
 
 // 16 bytes a load and four of them of a thread in flight (groups.c).
 constexpr int32_t kLoads = 4;
@@ -72,6 +75,12 @@ const std::vector<UkernelRow>& argmax_ukernels() {
        "alwaysinline nounwind", serves_all, whole_rows, 0, price},
       {Op::kArgmax, Backend::kCpu, DType::kBF16, "lathe_argmax_row_bf16", "argmax/rows",
        "alwaysinline nounwind", serves_all, whole_rows, 0, price},
+      {Op::kArgmax, Backend::kCpu, DType::kF32, "lathe_argmax_parts_f32", "argmax/rows",
+       "alwaysinline nounwind", serves_all, whole_rows, 0, price_parts},
+      {Op::kArgmax, Backend::kCpu, DType::kF16, "lathe_argmax_parts_f16", "argmax/rows",
+       "alwaysinline nounwind", serves_all, whole_rows, 0, price_parts},
+      {Op::kArgmax, Backend::kCpu, DType::kBF16, "lathe_argmax_parts_bf16", "argmax/rows",
+       "alwaysinline nounwind", serves_all, whole_rows, 0, price_parts},
       by_wave(Backend::kCuda, DType::kF32, "lathe_argmax_wave_f32"),
       by_wave(Backend::kCuda, DType::kF16, "lathe_argmax_wave_f16"),
       by_wave(Backend::kCuda, DType::kBF16, "lathe_argmax_wave_bf16"),

@@ -114,7 +114,7 @@ DotFetch fetch_of(const CpuRates& rates, const RegisterTile& t, const MatmulSize
     const bool lost = s.k * (t.columns * s.b_bytes + s.m * s.input_bytes) > kLost * rates.l2_bytes;
     const bool is_paced = rates.pace_bytes_per_second > 0 && !s.blocks;
     const bool one_pass = is_paced && t.rows >= s.m && (s.m <= 3 || lost);
-    const DotFetch own = rates.loses_by_fetching ? DotFetch::kNone : DotFetch::kAhead;
+    const DotFetch own = rates.loses_by_fetching() ? DotFetch::kNone : DotFetch::kAhead;
     return (s.m == 1 || nothing_next || one_pass) && !in_blocks ? own : DotFetch::kNext;
   }
   if (t.rows >= s.m && t.columns >= 4) return DotFetch::kNear;

@@ -170,9 +170,9 @@ TEST_F(Argmax, EveryCandidate) {
   }
   EXPECT_GT(ran["rows"], 0);
   std::set<std::string> wanted;
-  for (const char* of : {"row_", "wave_", "block_"})
-    for (const char* type : {"f32", "f16", "bf16"})
-      if (is_cpu() == (of == std::string("row_"))) wanted.insert(std::string("lathe_argmax_") + of + type);
+  const std::vector<const char*> kinds = {is_cpu() ? "row_" : "wave_", is_cpu() ? "parts_" : "block_"};
+  for (const char* of : kinds)
+    for (const char* type : {"f32", "f16", "bf16"}) wanted.insert(std::string("lathe_argmax_") + of + type);
   EXPECT_EQ(ukernels, wanted);
 }
 

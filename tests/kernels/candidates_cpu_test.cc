@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "core/packed.h"
 #include "kernels/matmul/candidates.h"
 #include "kernels/matmul/dot.h"
@@ -62,7 +64,8 @@ DeviceFacts zen5() {
                                          {"core_bytes_per_second", 40e9}});
 }
 
-// By AVX2, without the second level's megabyte; fetching ahead holds the buffers that its prefetchers leave free.
+// By AVX2, without the second level's megabyte; fetching ahead holds the buffers that its prefetchers leave
+// free.
 DeviceFacts zen3() {
   return synthetic("x86-64-avx2", {{"clock_hz", 3.2e9},
                                    {"fma_units", 2},
@@ -232,6 +235,22 @@ TEST(Candidates, FetchingOnZen3) {
   const CompileConfig c = cheapest(DType::kF32, 512, 4096, 4096, zen3());
   EXPECT_EQ(c.tile_k, 512);
   EXPECT_LT(c.tile_n, 2048);
+}
+
+// Where one stream is read slowly, a row is read in parts; nowhere else was that measured.
+TEST(Candidates, RowsAreReadInPartsOnZen3) {
+  for (DType type : {DType::kF32, DType::kF16, DType::kBF16}) {
+    ProblemClass c;
+    c.op = Op::kArgmax;
+    c.a = type;
+    c.d = DType::kI64;
+    for (const Bucket& bucket : row_buckets()) {
+      c.row_lo = bucket.lo, c.row_hi = bucket.hi;
+      EXPECT_EQ(cheapest(c, zen3()).ukernel.function, absl::StrCat("lathe_argmax_parts_", name_of(type)));
+      for (const DeviceFacts& facts : {zen4(), zen5()})
+        EXPECT_FALSE(absl::StartsWith(cheapest(c, facts).ukernel.function, "lathe_argmax_parts_"));
+    }
+  }
 }
 
 // Few columns: the rows of A, of which there are more, are streamed.

@@ -1,5 +1,5 @@
-// One row kernel: FUNCTION of elements stored as BITS (UNSIGNED: the same without a sign) whose positive
-// infinity is INFINITE. Included once for each.
+// Two row kernels, FUNCTION and FUNCTION_OF_PARTS, of elements stored as BITS (UNSIGNED: the same without a
+// sign) whose positive infinity is INFINITE. Included once for each dtype.
 #if defined(__AVX512BW__)
 #define VECTOR_BYTES 64
 #elif defined(__AVX2__)
@@ -10,6 +10,9 @@
 #define LANES ((int64_t)(VECTOR_BYTES / sizeof(BITS)))
 #define VECTORS 32
 #define BLOCK (VECTORS * LANES)
+#define PARTS 4
+#define PART_VECTORS (VECTORS / PARTS)
+#define PART_BLOCK (PART_VECTORS * LANES)
 #define LEAST ((BITS)((UNSIGNED)1 << (8 * sizeof(BITS) - 1)))
 #define JOIN_(x, y) x##_##y
 #define JOIN(x, y) JOIN_(x, y)
@@ -35,13 +38,14 @@ static inline NAME(vector) NAME(keys_of)(NAME(vector) x) {
 }
 static inline int NAME(is_nan)(BITS x) { return (x & (BITS)~LEAST) > INFINITE; }
 
-// Whether a block may hold what rises over the best. The bits of negative numbers fall where their values
-// rise, and as unsigned numbers lie above all others; beyond those of -infinity are the negative NaNs.
-// Positive NaNs are above every positive number.
-static inline int NAME(may_rise)(const NAME(scalar) * x, BITS best) {
+// Not 0 in a lane of `vectors` vectors that may hold what rises over the best. The bits of negative numbers
+// fall where their values rise, and as unsigned numbers lie above all others; beyond those of -infinity are
+// the negative NaNs. Positive NaNs are above every positive number.
+static inline __attribute__((always_inline)) NAME(vector)
+    NAME(rising)(const NAME(scalar) * x, int vectors, BITS best) {
   NAME(vector) highest[2];
   NAME(magnitudes) most[2], least[2];
-  for (int i = 0; i < VECTORS; ++i) {
+  for (int i = 0; i < vectors; ++i) {
     const NAME(vector) v = NAME(load)(x + i * LANES);
     const NAME(magnitudes) u = (NAME(magnitudes))v;
     highest[i % 2] = i < 2 ? v : __builtin_elementwise_max(highest[i % 2], v);
@@ -52,7 +56,7 @@ static inline int NAME(may_rise)(const NAME(scalar) * x, BITS best) {
   const NAME(magnitudes) all = __builtin_elementwise_max(most[0], most[1]);
   const NAME(magnitudes) low = __builtin_elementwise_min(least[0], least[1]);
   const NAME(vector) above = best >= 0 ? high > best : low < (UNSIGNED)(LEAST - best);
-  return __builtin_reduce_or(above | (all > (UNSIGNED)(LEAST + INFINITE))) != 0;
+  return above | (all > (UNSIGNED)(LEAST + INFINITE));
 }
 
 // Takes what rises in `vectors` vectors from `column` on. Whether a NaN was found, which ends the row.
@@ -105,12 +109,45 @@ uint32_t FUNCTION(const void* row, int64_t n) {
   }
   for (int64_t i = 0; i < n; i += BLOCK) {
     const int64_t at = i + BLOCK <= n ? i : n - BLOCK;
-    if (NAME(may_rise)(x + at, best.key) && NAME(take)(x, at, VECTORS, &best)) return best.column;
+    const int may_rise = __builtin_reduce_or(NAME(rising)(x + at, VECTORS, best.key)) != 0;
+    if (may_rise && NAME(take)(x, at, VECTORS, &best)) return best.column;
   }
   return NAME(find)(x, best);
 }
 
+static inline uint32_t NAME(first_nan)(const NAME(scalar) * x) {
+  int64_t at = 0;
+  while (__builtin_reduce_or((NAME(load)(x + at) & (BITS)~LEAST) > INFINITE) == 0) at += LANES;
+  while (!NAME(is_nan)(x[at])) ++at;
+  return (uint32_t)at;
+}
+
+// The same, PARTS parts of the row side by side, each with a best of its own.
+uint32_t FUNCTION_OF_PARTS(const void* row, int64_t n) {
+  const NAME(scalar)* x = row;
+  const int64_t part = n / BLOCK * PART_BLOCK;
+  if (part == 0) return FUNCTION(row, n);
+  NAME(best) bests[PARTS];
+  for (int p = 0; p < PARTS; ++p) bests[p] = (NAME(best)){-INFINITE, 0};
+  for (int64_t i = 0; i < part; i += PART_BLOCK) {
+    NAME(vector) rising = {0};
+    for (int p = 0; p < PARTS; ++p) rising |= NAME(rising)(x + p * part + i, PART_VECTORS, bests[p].key);
+    if (__builtin_reduce_or(rising) == 0) continue;
+    // Parts in front of that of a NaN may have others, where they were not looked at yet.
+    for (int p = 0; p < PARTS; ++p)
+      if (NAME(take)(x, p * part + i, PART_VECTORS, &bests[p])) return NAME(first_nan)(x);
+  }
+  NAME(best) best = bests[0];
+  for (int p = 1; p < PARTS; ++p)
+    if (bests[p].key > best.key) best = bests[p];
+  const int64_t seen = PARTS * part, vectors = (n - seen) / LANES;
+  if (NAME(take)(x, seen, vectors, &best)) return best.column;
+  if (seen + vectors * LANES < n && NAME(take)(x, n - LANES, 1, &best)) return best.column;
+  return NAME(find)(x, best);
+}
+
 #undef FUNCTION
+#undef FUNCTION_OF_PARTS
 #undef BITS
 #undef UNSIGNED
 #undef INFINITE
@@ -118,6 +155,9 @@ uint32_t FUNCTION(const void* row, int64_t n) {
 #undef LANES
 #undef VECTORS
 #undef BLOCK
+#undef PARTS
+#undef PART_VECTORS
+#undef PART_BLOCK
 #undef LEAST
 #undef JOIN_
 #undef JOIN

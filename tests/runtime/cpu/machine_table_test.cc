@@ -49,7 +49,8 @@ TEST(MachineTable, FetchingAheadIsALossOnZen3Servers) {
   const MachineRow& zen3 = row("AuthenticAMD", 0x19, 0x01);
   EXPECT_GT(zen3.ahead_bytes_per_second, 0);
   EXPECT_LT(zen3.ahead_bytes_per_second, zen3.core_bytes_per_second);
-  for (int32_t model : {0x11, 0x21, 0x61}) EXPECT_EQ(row("AuthenticAMD", 0x19, model).ahead_bytes_per_second, 0);
+  for (int32_t model : {0x11, 0x21, 0x61})
+    EXPECT_EQ(row("AuthenticAMD", 0x19, model).ahead_bytes_per_second, 0);
 }
 
 TEST(MachineTable, UnknownProcessorsTakeTheDefault) {
