@@ -82,7 +82,7 @@ class TileEmitter {
       if (left) j = e_.min(j, e_.sub(p_.columns, e_.idx(1)));
       lanes.push_back(e_.load(a.view.memory, a.at(e_, row_, j)));
     }
-    return vector::FromElementsOp::create(e_.b, e_.loc, e_.vec(lanes_, a.view.element), lanes);
+    return e_.from_elements(lanes);
   }
   Value output_at(Value column) {
     return e_.add(e_.add(p_.output.offset, e_.mul(row_, p_.output.row_stride)), column);

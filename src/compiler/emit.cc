@@ -142,8 +142,8 @@ Values Emit::choose(Value condition, const Values& like, const std::function<Val
   return Values(op.getResults().begin(), op.getResults().end());
 }
 
-// bf16 goes to and from memory as i16: back ends without bf16 registers legalise its loads and stores through
-// library calls. So do 8-bit floats, as i8: LLVM has no type for them. The same memory, seen as integers.
+// bf16 goes to and from memory, and into the lanes of a vector, as i16: back ends without bf16 registers
+// legalise its loads, stores and insertions through library calls. So do 8-bit floats, as i8: LLVM has no type for them. The same memory, seen as integers.
 static bool stored_as_integer(Type element) {
   return element.isBF16() || (isa<FloatType>(element) && element.getIntOrFloatBitWidth() == 8);
 }
@@ -266,8 +266,25 @@ Value Emit::from_f32(Value x, Type element) {
   Type type = with_element(x.getType(), element);
   return type == x.getType() ? x : arith::TruncFOp::create(b, loc, type, x).getResult();
 }
+// A vector of elements of that type, made by `make` of scalars in the type that memory has them in.
+static Value in_lanes(Emit& e, Values scalars, int64_t lanes,
+                      const std::function<Value(VectorType, const Values&)>& make) {
+  const Type element = scalars[0].getType();
+  if (!stored_as_integer(element)) return make(e.vec(lanes, element), scalars);
+  for (Value& x : scalars) x = arith::BitcastOp::create(e.b, e.loc, stored(element), x);
+  return arith::BitcastOp::create(e.b, e.loc, e.vec(lanes, element),
+                                  make(e.vec(lanes, stored(element)), scalars));
+}
 Value Emit::broadcast(Value scalar, int64_t lanes) {
-  return vector::BroadcastOp::create(b, loc, vec(lanes, scalar.getType()), scalar);
+  return in_lanes(*this, {scalar}, lanes, [&](VectorType type, const Values& x) -> Value {
+    return vector::BroadcastOp::create(b, loc, type, x[0]);
+  });
+}
+Value Emit::from_elements(const Values& elements) {
+  const auto lanes = static_cast<int64_t>(elements.size());
+  return in_lanes(*this, elements, lanes, [&](VectorType type, const Values& x) -> Value {
+    return vector::FromElementsOp::create(b, loc, type, x);
+  });
 }
 Value Emit::fma(Value x, Value y, Value z) {
   if (getElementTypeOrSelf(z).isInteger())

@@ -86,6 +86,8 @@ class Emit {
   // f32 to the element type, rounded to nearest even.
   Value from_f32(Value x, Type element);
   Value broadcast(Value scalar, int64_t lanes);
+  // As many lanes as there are.
+  Value from_elements(const Values& elements);
   // x * y + z, rounded once; exact on i32, where sums wrap around.
   Value fma(Value x, Value y, Value z);
   // Transposes `rows` (as many vectors as lanes) in log2(lanes) stages of two-source shuffles.

@@ -86,7 +86,7 @@ struct Fact {
 //   CPU:  cores, clock_hz, fma_units, l1d_bytes, l2_bytes, l3_bytes, memory_bytes_per_second (one socket),
 //         core_bytes_per_second (what one core can read), pace_bytes_per_second (what its loops over
 //         memory are held to; absent: to nothing), ahead_bytes_per_second (what it reads where instructions
-//         fetch what its own prefetchers would; absent: no less)
+//         fetch what its own prefetchers would, and of one stream; absent: no less)
 //   GPU:  compute_units, clock_hz, memory_bytes_per_second, l2_bytes, shared_memory_bytes (per workgroup),
 //         registers_per_unit, max_workgroup_size, threads_per_unit (resident at a time), launch_seconds,
 //         flops_f32, flops_matrix_f16
