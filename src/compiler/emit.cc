@@ -143,7 +143,8 @@ Values Emit::choose(Value condition, const Values& like, const std::function<Val
 }
 
 // bf16 goes to and from memory, and into the lanes of a vector, as i16: back ends without bf16 registers
-// legalise its loads, stores and insertions through library calls. So do 8-bit floats, as i8: LLVM has no type for them. The same memory, seen as integers.
+// legalise its loads, stores and insertions through library calls. So do 8-bit floats, as i8: LLVM has no
+// type for them. The same memory, seen as integers.
 static bool stored_as_integer(Type element) {
   return element.isBF16() || (isa<FloatType>(element) && element.getIntOrFloatBitWidth() == 8);
 }
