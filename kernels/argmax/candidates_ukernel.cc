@@ -56,6 +56,10 @@ void price_gpu(const CandidateContext& context, const CompileConfig& config, std
   append_gpu_rows(context, config, kMemorySeconds, out);
 }
 
+UkernelRow by_row(DType type, const char* function, decltype(UkernelRow::price) price_of) {
+  return {Op::kArgmax, Backend::kCpu, type, function, "argmax/rows", "alwaysinline nounwind",
+          serves_all,  whole_rows,    0,    price_of};
+}
 UkernelRow by_wave(Backend backend, DType type, const char* function) {
   return {Op::kArgmax,    backend,    type, function, "argmax/groups", "alwaysinline nounwind",
           serves_aligned, row_a_wave, 0,    price_gpu};
@@ -69,18 +73,12 @@ UkernelRow by_block(Backend backend, DType type, const char* function) {
 
 const std::vector<UkernelRow>& argmax_ukernels() {
   static const std::vector<UkernelRow> rows = {
-      {Op::kArgmax, Backend::kCpu, DType::kF32, "lathe_argmax_row_f32", "argmax/rows",
-       "alwaysinline nounwind", serves_all, whole_rows, 0, price},
-      {Op::kArgmax, Backend::kCpu, DType::kF16, "lathe_argmax_row_f16", "argmax/rows",
-       "alwaysinline nounwind", serves_all, whole_rows, 0, price},
-      {Op::kArgmax, Backend::kCpu, DType::kBF16, "lathe_argmax_row_bf16", "argmax/rows",
-       "alwaysinline nounwind", serves_all, whole_rows, 0, price},
-      {Op::kArgmax, Backend::kCpu, DType::kF32, "lathe_argmax_parts_f32", "argmax/rows",
-       "alwaysinline nounwind", serves_all, whole_rows, 0, price_parts},
-      {Op::kArgmax, Backend::kCpu, DType::kF16, "lathe_argmax_parts_f16", "argmax/rows",
-       "alwaysinline nounwind", serves_all, whole_rows, 0, price_parts},
-      {Op::kArgmax, Backend::kCpu, DType::kBF16, "lathe_argmax_parts_bf16", "argmax/rows",
-       "alwaysinline nounwind", serves_all, whole_rows, 0, price_parts},
+      by_row(DType::kF32, "lathe_argmax_row_f32", price),
+      by_row(DType::kF16, "lathe_argmax_row_f16", price),
+      by_row(DType::kBF16, "lathe_argmax_row_bf16", price),
+      by_row(DType::kF32, "lathe_argmax_parts_f32", price_parts),
+      by_row(DType::kF16, "lathe_argmax_parts_f16", price_parts),
+      by_row(DType::kBF16, "lathe_argmax_parts_bf16", price_parts),
       by_wave(Backend::kCuda, DType::kF32, "lathe_argmax_wave_f32"),
       by_wave(Backend::kCuda, DType::kF16, "lathe_argmax_wave_f16"),
       by_wave(Backend::kCuda, DType::kBF16, "lathe_argmax_wave_bf16"),

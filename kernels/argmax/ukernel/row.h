@@ -115,6 +115,7 @@ uint32_t FUNCTION(const void* row, int64_t n) {
   return NAME(find)(x, best);
 }
 
+// Of a row that has one.
 static inline uint32_t NAME(first_nan)(const NAME(scalar) * x) {
   int64_t at = 0;
   while (__builtin_reduce_or((NAME(load)(x + at) & (BITS)~LEAST) > INFINITE) == 0) at += LANES;
