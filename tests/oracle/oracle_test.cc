@@ -40,16 +40,16 @@ void expect_well_formed(const OracleAnswer& answer) {
   }
 }
 
-// Every eleventh under AddressSanitizer, where all take five minutes.
+// A sample of them, with steps that share no factor with what is counted: all take minutes.
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer)
 #define LATHE_SAMPLED
 #endif
 #endif
 #ifdef LATHE_SAMPLED
-constexpr size_t kPlansStep = 11;
+constexpr size_t kPlansStep = 101;
 #else
-constexpr size_t kPlansStep = 1;
+constexpr size_t kPlansStep = 7;
 #endif
 
 TEST(Oracle, PlansEveryLayerOnEveryDevice) {
