@@ -24,6 +24,7 @@ bool splits_rows(const ProblemClass& c);
 struct ScanCycles {
   double vector, end;
   bool in_parts = false;
+  double reading = 1;  // of one stream's rate
 };
 // Appends the config once for every wanted number of splits.
 void append_cpu_rows(const CandidateContext& context, const CompileConfig& config, const ScanCycles& cycles,
