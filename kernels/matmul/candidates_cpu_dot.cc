@@ -33,20 +33,47 @@ int32_t dot_unroll_of(const CpuRates& rates, const MatmulSizes& s, const Registe
 // Blocks end in the middle of a row of B, where what is read ahead of it is lost (M = 2 on Zen 4: 3.64 ms by
 // whole rows, 4.4 in blocks). Weights on huge pages lose less, but nobody knows which they lie on (M = 4 by
 // 6144 x 4096, 4x6 by whole rows and 4x1 in blocks: 4.6 and 4.3 ms on huge pages, 5.8 and 7.9 on pages of 4
-// KiB). A core that fetches near reads so much faster by whole rows (Zen 5: 4x6 2.31 and 2.50 ms, 6x4 2.48
-// and 2.66; in blocks 8x3 2.59, 10x2 2.61).
-double blocked_efficiency(DotFetch fetch) {
-  return fetch == DotFetch::kNext ? 0.85 : fetch == DotFetch::kNear ? 0.78 : 0.75;
+// KiB). A core that fetches near reads so much faster by whole rows (Zen 5, M = 6: 6x4 1.66 and 1.95 ms), but
+// with few columns next to each other, which are fetched near and next (M = 8 8x2 2.20, M = 10 10x2 2.04, M =
+// 12 12x2 2.30; M = 4 4x2 2.12).
+double blocked_efficiency(const RegisterTile& t, DotFetch fetch) {
+  return fetch == DotFetch::kNext ? 0.85 : fetch == DotFetch::kNear ? 0.78 : t.rows < 6 ? 0.8 : 0.9;
 }
 
-// Depth of a block of K, of blocks as long as each other: what it needs of A takes half of L1. 0: K is no
-// longer than that.
-int32_t block_depth(const CpuRates& rates, const RegisterTile& t, int32_t block, int64_t k) {
+// Depth of a block of K, of blocks as long as each other: what a pass needs of A takes half of L1, or, where
+// what comes next is fetched into L1 (`spread`), all rows of A, a tile's columns and those that are fetched
+// take most of it. 0: K is no longer than that.
+int32_t block_depth(const CpuRates& rates, const RegisterTile& t, const MatmulSizes& s, bool spread,
+                    int32_t block) {
+  constexpr double kMost = 0.9;
   const int32_t step = std::max(rates.lanes, block) * rates.k_per_lane;
-  const int64_t most =
-      static_cast<int64_t>(rates.l1d_bytes / 2 / (4 * t.rows)) * rates.k_per_lane / step * step;
-  if (most >= k || most == 0) return 0;
-  return static_cast<int32_t>(round_up(ceil_div(k, ceil_div(k, most)), int64_t{step}));
+  const double a_bytes = 4.0 / rates.k_per_lane;  // of an element
+  const double spread_bytes = double(round_up(s.m, t.rows)) * a_bytes +
+                              double(round_up(kColumnsOn, t.columns) + t.columns) * s.b_bytes;
+  const double fit = spread ? kMost * rates.l1d_bytes / spread_bytes
+                            : std::floor(rates.l1d_bytes / 2 / (4 * t.rows)) * rates.k_per_lane;
+  const int64_t most = static_cast<int64_t>(fit) / step * step;
+  if (most >= s.k || most == 0) return 0;
+  const int64_t depth = round_up(ceil_div(s.k, ceil_div(s.k, most)), int64_t{step});
+  // Rows of A a multiple of a quarter of a way apart share sets of L1 with each other and B's (M = 8 by 4096
+  // x 4096 on Zen 5, depth 512 and 688: 4x2 2.12 and 1.78 ms).
+  const bool share_sets = spread && depth / rates.k_per_lane * 4 % (kWayBytes / 4) == 0;
+  return static_cast<int32_t>(depth + (share_sets ? step : 0));
+}
+
+// What all passes read at, of memory's rate, where they meet B's columns one after the other and share out
+// fetching those that come next: lines are fetched twice where they do not divide them (f32 by 4096 x 4096 on
+// Zen 5: M = 7 7x3 1.79 ms; M = 8 8x3 1.76, 8x1 2.02, 4x2 1.94, 4x4 1.94, 4x6 2.11; M = 4 4x3 2.06, 2x2 2.6,
+// 2x4 2.5; M = 3 3x3 2.07; not held to a pace, M = 12: 12x2 2.46, 6x2 2.80, 4x6 2.88).
+double spread_efficiency(const MatmulSizes& s, const RegisterTile& t, bool paced) {
+  // Parts of a byte's time, of rows for each short of eight or four.
+  constexpr double kOnePass = 0.03, kNarrow = 0.16, kOneRow = 0.08, kFree = 0.25;
+  constexpr double kPasses = 0.1, kColumn = 0.03, kRow = 0.2;
+  const int64_t passes = ceil_div(s.m, t.rows);
+  double lost = passes == 1 ? kOnePass + (t.columns < 3 ? kNarrow : 0) + kOneRow * std::max(0, 8 - t.rows)
+                            : kPasses + kColumn * std::max(0, t.columns - 2) + kRow * std::max(0, 4 - t.rows);
+  if (!paced) lost += kFree;
+  return t.columns / double(passes * ceil_div(t.columns, passes)) / (1 + lost);
 }
 
 // Conversions that decoding a vector of each column costs as much as. FMAs of several rows hide half of it
@@ -92,9 +119,6 @@ bool lines_fit(const CpuRates& rates, const MatmulSizes& s, const RegisterTile& 
          k * (s.m * s.input_bytes + 2 * t.columns * s.b_bytes) <= kHeld * rates.l2_bytes;
 }
 
-// A core that reads faster than this waits where pages and rows end.
-constexpr double kHiddenRate = 30e9;
-
 // By 4096 x 4096 on Zen 5 (40 GB/s), kNext, kNear and kBoth, in ms: of whole rows 2x4 2.24, 2.12, 2.37;
 // 4x6 2.64, 2.31, 2.62; 6x4 3.02, 2.48, 2.84; of f16 4x6 1.42, 1.12, 1.24; in two passes 1.58, 1.92, 1.86. In
 // blocks 5x4 2.70, 2.31, 2.82; 7x3 3.39, 2.79, 2.54; 8x3 2.65, 2.90, 2.59; 10x2 2.96, 3.82, 2.61. Zen 4 (25
@@ -107,8 +131,9 @@ constexpr double kHiddenRate = 30e9;
 // On Zen 3, whose buffers fetching holds (ahead_bytes_per_second), kNone and kAhead, one row: 1x8 by 4096 x
 // 4096 3.74 and 4.5 ms, by 5760 x 2880 3.72 and 4.3, by 8192 x 1024 2.0 and 2.42; kNone and kNext: 2x6 4.41
 // and 4.73, 4.27 and 4.15, 2.37 and 2.38; 4x3 4.63 and 4.60, 5.06 and 4.62, 3.13 and 2.92.
-DotFetch fetch_of(const CpuRates& rates, const RegisterTile& t, const MatmulSizes& s, bool in_blocks) {
-  if (rates.core_bytes_per_second <= kHiddenRate) {
+DotFetch fetch_of(const CpuRates& rates, const RegisterTile& t, const MatmulSizes& s, bool is_small,
+                  bool in_blocks) {
+  if (!rates.reads_fast()) {
     constexpr double kLost = 0.2;  // of L2, from where lines are fetched to where they are read
     const bool nothing_next = s.n <= 2 * t.columns;
     const bool lost = s.k * (t.columns * s.b_bytes + s.m * s.input_bytes) > kLost * rates.l2_bytes;
@@ -117,8 +142,12 @@ DotFetch fetch_of(const CpuRates& rates, const RegisterTile& t, const MatmulSize
     const DotFetch own = rates.loses_by_fetching() ? DotFetch::kNone : DotFetch::kAhead;
     return (s.m == 1 || nothing_next || one_pass) && !in_blocks ? own : DotFetch::kNext;
   }
-  if (t.rows >= s.m && t.columns >= 4) return DotFetch::kNear;
-  return in_blocks ? DotFetch::kBoth : DotFetch::kNext;
+  // Rows that are converted as they come by leave the core's prefetchers behind (M = 1 over own f32 on Zen 5,
+  // fetched near and not at all: f16 1.67x and 1.18x, q4_0 3.5x and 1.8x).
+  if (s.m == 1 && !in_blocks && !rates.converts_b && !s.blocks) return DotFetch::kNone;
+  if (t.rows >= s.m && t.columns >= (is_small ? 2 : 4)) return DotFetch::kNear;
+  if (!in_blocks) return DotFetch::kNext;
+  return t.rows >= s.m && t.columns < 3 ? DotFetch::kBoth : DotFetch::kSpread;
 }
 
 // A single row by one column after the other reads B in the order it lies in. Side by side each column's
@@ -126,7 +155,7 @@ DotFetch fetch_of(const CpuRates& rates, const RegisterTile& t, const MatmulSize
 // 32768 x 512 2.35 and 3.29 ms, 7168 x 2048 2.43 and 1.84, where the one column waits for its sum; of bytes
 // 0.60 and 1.26, 2880 x 4096 0.43 and 0.51). The fewer columns, the nearer is what is fetched ahead (8 and 4:
 // 24576 x 1536 5.75 and 6.7 ms, f16 4.07 and 5.74, 7168 x 2048 2.04 and 2.35, 5760 x 2880 2.39 and 2.60). A
-// faster core than kHiddenRate waits where pages end, too (by 4096 x 4096, 8, 6 and 4 columns: Zen 5, 40
+// core that reads_fast() waits where pages end, too (by 4096 x 4096, 8, 6 and 4 columns: Zen 5, 40
 // GB/s, with one row 1.85, 1.76, 1.75 ms, with two 2.37, 2.17, 2.03; Zen 4, 25 GB/s, with
 // one 2.05, 2.01, 2.21). Where L1 does not hold A's rows they come from L2 again, in the way of what is
 // fetched of B (5x4 by whole rows and in blocks: Zen 5 2.9 and 2.3 ms, Zen 4 3.0 and 2.8), less where B is
@@ -148,6 +177,20 @@ double stream_efficiency(const CpuRates& rates, const MatmulSizes& s, const Regi
   const bool near = fetches_near(fetch);
   const double row_seconds = near ? 2.5e-12 : 4.1e-12;  // of a byte of B, for each of A's from L2
   const double a_row = s.k * s.input_bytes, b_row = s.k * s.b_bytes, rate = rates.core_bytes_per_second;
+  // A core that reads fast reads one row by its own prefetchers, four columns side by side (Zen 5, 1, 2, 4, 6
+  // and 8 columns: by 4096 x 4096 1.68, 1.44, 1.39, 1.57, 1.69 ms, by 8192 x 1024 0.84, -, 0.75, 0.74, 0.81,
+  // by 1280 x 8192 1.05, -, 0.95, 1.10, 1.20; 4 fetched near 1.74, 0.90, 1.05).
+  if (s.m == 1 && fetch == DotFetch::kNone && rates.reads_fast()) {
+    constexpr double kFewer = 0.04, kMore = 0.03, kAlone = 0.1;
+    return 1 / (1 + kLostBytes / 8 / b_row + (t.columns == 1 ? kAlone : 0) +
+                (t.columns < 4 ? (4 - t.columns) / 2.0 * kFewer : (t.columns - 4) * kMore));
+  }
+  // Several rows, held to its rate and fetched near (by 4096 x 4096 on Zen 5: M = 2 2x4 1.61, 2x8 1.48 ms, 3
+  // 3x6 and 3x8 1.45, 4 4x4 1.61, 4x6 1.55, 5 5x4 1.65, 6 6x4 1.66).
+  if (paced && near) {
+    constexpr double kHeld = 0.02, kFewer = 0.012;
+    return 1 / (1 + kHeld + std::max(0, 8 - t.columns) * kFewer);
+  }
   double lost = std::max(0, t.columns - 4) * kRunSeconds * std::max(0.0, rate - kHiddenRate);
   if (s.m == 1 && t.columns > 1) lost += kLostBytes / b_row;
   // A column alone whose rows begin anywhere in a line, so that every vector lies in two (by 17 x 8191 on Zen
@@ -158,7 +201,7 @@ double stream_efficiency(const CpuRates& rates, const MatmulSizes& s, const Regi
     lost += std::max(0, 8 - t.columns) * kPacedNarrow +
             double(ceil_div(s.m, t.rows) - 1) * (is_small ? kSmallPacedPass : kPacedPass);
   if (s.m == 1 && t.columns > 1 && !near) lost += std::max(0, 8 - t.columns) * kNarrow;
-  if (!near && rate > kHiddenRate) lost += kWaiting;
+  if (!near && rates.reads_fast()) lost += kWaiting;
   const double small_rows = paced ? kSmallPacedRows : fetches_next(fetch) || near ? kSmallRows : 0;
   const double row_lost = is_small ? small_rows : paced ? kPacedRows : row_seconds * rate;
   if (s.m * a_row + t.columns * b_row > rates.l1d_bytes && !lines_fit(rates, s, t, s.k))
@@ -166,6 +209,11 @@ double stream_efficiency(const CpuRates& rates, const MatmulSizes& s, const Regi
   return 1 / (1 + lost);
 }
 
+// Whether every task of whole rows copies A.
+bool copies_a(const CpuRates& rates, const MatmulSizes& s, const RegisterTile& t) {
+  return !s.blocks && dot_copies_a(t.rows * t.columns, static_cast<int64_t>(s.k * s.b_bytes),
+                                   round_up(s.m, t.rows) * s.k * 4 / rates.k_per_lane);
+}
 constexpr double kPackCycles = 3;  // of a vector of A that a task copies
 
 // Cycles of `n` columns of D against `k` of K, all rows. Every pass over the rows reads A again, and every
@@ -201,28 +249,26 @@ double dot_cycles(const CpuRates& rates, const MatmulSizes& s, const RegisterTil
                                  ? k * s.b_bytes / kConvertedBytesPerCycle
                                  : kFirstLineCycles;
   const double reduce = accumulators * (std::log2(rates.lanes) + 1) + first_lines;
-  const bool copies =
-      !s.blocks && dot_copies_a(t.rows * t.columns, static_cast<int64_t>(s.k * s.b_bytes),
-                                static_cast<int64_t>(passes * t.rows * s.k * 4) / rates.k_per_lane);
-  const double copy = copies ? s.m * vectors * kPackCycles : 0;
+  const double copy = copies_a(rates, s, t) ? s.m * vectors * kPackCycles : 0;
   return std::ceil(n / t.columns) * passes * (vectors * step + reduce) + copy;
 }
 
 // The same in blocks of K: A comes packed from L1. A register tile's sums are loaded and stored with every
 // block, in two cycles each (M = 64, 8x2 and 8x3 in blocks of 512 on Zen 4: 86 and 82 % of the FMA rate).
-double blocked_dot_cycles(const CpuRates& rates, const MatmulSizes& s, const RegisterTile& t, double depth,
-                          double n, double k) {
-  constexpr double kGroupColumns = 48;  // of the emitter
+double blocked_dot_cycles(const CpuRates& rates, const MatmulSizes& s, const RegisterTile& t, DotFetch fetch,
+                          double depth, double n, double k) {
   constexpr double kCarryCycles = 2;
   const double width = double(rates.lanes) * rates.k_per_lane;
   const double passes = ceil_div(s.m, t.rows), vectors = std::ceil(k / width);
   const double accumulators = t.rows * t.columns, loads = t.rows + t.columns;
   // All passes but the first find B in L2, half of which shows (M = 12 by 3584 x 3584 on Zen 4: 12x2 3.60 ms,
-  // 6x4 4.14).
-  const double again = (passes - 1) / passes * t.columns * width * s.b_bytes / kL2BytesPerCycle;
+  // 6x4 4.14), or in L1.
+  const double again = fetch == DotFetch::kSpread
+                           ? 0
+                           : (passes - 1) / passes * t.columns * width * s.b_bytes / kL2BytesPerCycle;
   const double converted = s.blocks ? decoded(rates, s, t) : rates.converts_b ? t.columns : 0;
   const double step = rates.step_cycles(accumulators, loads, converted) + 0.5 * again;
-  const double a_cycles = t.rows * rates.lanes * 4 / kL2BytesPerCycle * t.columns / kGroupColumns;
+  const double a_cycles = t.rows * rates.lanes * 4 / kL2BytesPerCycle * t.columns / dot_group_columns(fetch);
   const double carry = std::ceil(k / depth) * accumulators * kCarryCycles;
   // Lanes are added after a transposition: log2(lanes) shuffles and one add a sum.
   const double reduce = accumulators * (std::log2(rates.lanes) + 1);
@@ -248,9 +294,12 @@ void enumerate_dot(const CandidateContext& context, const CpuRates& rates, const
     if (!fits(context, rates, s, t, config, out, held)) continue;
     config.unroll_k = s.blocks ? kUnrolledBlocks : dot_unroll_of(rates, s, t);
     if (s.m <= kWholeDotMaxM) {
-      const DotFetch fetch = fetch_of(rates, t, s, /*in_blocks=*/false);
+      const DotFetch fetch = fetch_of(rates, t, s, is_small, /*in_blocks=*/false);
       config.stages = static_cast<int32_t>(fetch);
-      config.pace = cached > 1 ? 0 : pace_of(rates, s, t, config.unroll_k);
+      // Nor a small weight that many rows or several passes meet, where a core reads fast (M = 8 by 32 x 2880
+      // on Zen 5: 8x3, fetched near, 18.5 and free 17.5 us; M = 4 4x6 11.6, free 15.2).
+      const bool free = is_small && rates.reads_fast() && (t.rows < s.m || t.rows >= 8);
+      config.pace = cached > 1 || free ? 0 : pace_of(rates, s, t, config.unroll_k);
       Stream stream{cached, config.pace > 0 && s.m > 1};  // a single row gains nothing by a pace
       stream.efficiency *= stream_efficiency(rates, s, t, fetch, stream.paced, is_small);
       // A group's first pass alone reads from memory; the others fetch for the next group, if anything does,
@@ -259,6 +308,10 @@ void enumerate_dot(const CandidateContext& context, const CpuRates& rates, const
       if (fetches_next(fetch) || fetches_near(fetch))
         stream.after *= is_small ? 1.0 / ceil_div(s.n, t.columns) : 0;
       stream.rows_cached = is_small;
+      // In tasks of 256 KiB and of a quarter of B (Zen 5; the cause was not found): M = 1 by 4096 x
+      // 4096 1.39 and 1.60 ms, by 5760 x 2880 1.46 and 1.52; M = 2 1.55 and 1.64, by 8192 x 1024 0.74 and
+      // 0.85; M = 4 by 5760 x 2880 1.54 and 1.66. Where each copies A, M = 5 by 4096 x 4096, 1.90 and 1.73.
+      stream.short_tasks = rates.reads_fast() && !is_small && cached == 1 && !copies_a(rates, s, t);
       append_streamed(
           context, rates, s, config, stream, recipe,
           [&](double n, double k) { return dot_cycles(rates, s, t, in_cache, is_small, n, k); }, out);
@@ -267,16 +320,20 @@ void enumerate_dot(const CandidateContext& context, const CpuRates& rates, const
     // Blocks gain nothing with few columns' weights (17 columns by 8191, M = 512 on Zen 4: 3x9 in blocks 2.37
     // ms, 4x6 by whole rows 1.84; M = 8 by 256 x 1024 68 and 61 us; bytes, M = 16 by 32 x 2880 16.4 and 10.5,
     // by 64 x 4096 39 and 29), nor with a single row that is held to a pace (M = 1: 27.4 us, 23.9).
-    if (const int32_t depth = block_depth(rates, t, static_cast<int32_t>(block_elements(c.b)), s.k);
+    const DotFetch block_fetch = fetch_of(rates, t, s, is_small, /*in_blocks=*/true);
+    const bool spread = block_fetch == DotFetch::kSpread;
+    if (const int32_t depth = block_depth(rates, t, s, spread, static_cast<int32_t>(block_elements(c.b)));
         depth > 0 && c.zero_a == 0 && config.kernel == "dot" && !(is_small && s.m <= kWholeDotMaxM) &&
         (s.m > 1 || rates.pace_bytes_per_second == 0)) {
       config.tile_k = depth;
-      const DotFetch fetch = fetch_of(rates, t, s, /*in_blocks=*/true);
-      config.stages = static_cast<int32_t>(fetch);
+      config.stages = static_cast<int32_t>(block_fetch);
+      if (spread) config.pace = pace_of(rates, s, t, config.unroll_k);
+      const double efficiency =
+          spread ? spread_efficiency(s, t, config.pace > 0) : blocked_efficiency(t, block_fetch);
       append_streamed(
-          context, rates, s, config, {blocked_efficiency(fetch)}, recipe,
-          [&](double n, double k) { return blocked_dot_cycles(rates, s, t, depth, n, k); }, out);
-      config.tile_k = 0;
+          context, rates, s, config, {efficiency, config.pace > 0 || block_fetch == DotFetch::kBoth}, recipe,
+          [&](double n, double k) { return blocked_dot_cycles(rates, s, t, block_fetch, depth, n, k); }, out);
+      config.tile_k = config.pace = 0;
     }
   }
 }
@@ -285,12 +342,12 @@ void enumerate_dot(const CandidateContext& context, const CpuRates& rates, const
 
 int32_t streamed::pace_of(const CpuRates& rates, const MatmulSizes& s, const RegisterTile& t,
                           int32_t unroll) {
-  if (rates.pace_bytes_per_second == 0 || s.blocks) return 0;
+  if (rates.pace_bytes_per_second == 0 || s.blocks || (s.m == 1 && rates.reads_fast())) return 0;
   const double bytes = double(unroll) * t.columns * rates.lanes * rates.k_per_lane * s.b_bytes;
   const double cycles = std::min<double>(
       kMostPace, bytes * rates.clock_hz / rates.pace_bytes_per_second / ceil_div(s.m, t.rows));
   if (cycles <= unroll * dot_arithmetic(rates, s, t)) return 0;
-  const int64_t grain = bytes > 64 ? kPaceLinkCycles : kPaceHalfLinkCycles;
+  const int64_t grain = bytes > 64 && !rates.reads_fast() ? kPaceLinkCycles : kPaceHalfLinkCycles;
   return static_cast<int32_t>(std::lround(cycles / grain) * grain);
 }
 

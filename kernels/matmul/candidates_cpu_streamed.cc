@@ -17,12 +17,13 @@ constexpr double kStreamBytes = 256 << 10;  // a task streams about this much of
 // Columns a task may take, at most `most`: enough tasks that workers even out, or enough bytes that a task is
 // worth starting.
 absl::InlinedVector<int32_t, 3> task_columns(const CpuRates& rates, const MatmulSizes& s, int64_t step,
-                                             int64_t tasks_a_worker, int64_t most) {
+                                             int64_t tasks_a_worker, int64_t most, bool is_short) {
   const auto fit = [&](int64_t columns) {
     return static_cast<int32_t>(std::min({round_up(std::max<int64_t>(columns, 1), step), round_up(s.n, step),
                                           std::max(most / step, int64_t{1}) * step}));
   };
   const auto stream = static_cast<int64_t>(kStreamBytes / (s.k * s.b_bytes));
+  if (is_short) return {fit(stream)};
   absl::InlinedVector<int32_t, 3> columns = {fit(ceil_div(s.n, tasks_a_worker * rates.workers))};
   if (fit(stream) != columns[0]) columns.push_back(fit(stream));
   // Of a small weight all of a worker's at once: a task more reads A again, and B's last tile is no fuller.
@@ -117,7 +118,8 @@ void streamed::append_streamed(const CandidateContext& context, const CpuRates& 
   // Blocks of "outer" are read in runs of a task's columns.
   const int64_t tasks_a_worker =
       config.kernel == "outer" && config.tile_k > 0 && s.m <= 4 && rates.workers == 1 ? 1 : 4;
-  for (int32_t columns : task_columns(rates, s, config.register_n, tasks_a_worker, stream.most_columns)) {
+  for (int32_t columns :
+       task_columns(rates, s, config.register_n, tasks_a_worker, stream.most_columns, stream.short_tasks)) {
     const double tiles = ceil_div(s.n, columns);
     const auto least_chunk = std::max<int64_t>(256, kStreamBytes / 4 / (columns * s.b_bytes));
     for (int32_t splits : split_options(context, s.k, tiles, rates.workers, least_chunk)) {

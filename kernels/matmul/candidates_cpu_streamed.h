@@ -30,9 +30,10 @@ constexpr int64_t kMaxTileN = 4096;
 // How B comes by.
 struct Stream {
   double efficiency = 1;  // of memory's rate
-  bool paced = false;     // held to it
+  bool paced = false;     // held to it, or fetched so that computing is hidden
   double after = 0;       // of computing, what comes when B was read and nothing is fetched for later
   bool rows_cached = false;
+  bool short_tasks = false;          // of no more than makes one worth starting
   int64_t most_columns = kMaxTileN;  // of a task
 };
 

@@ -7,7 +7,8 @@
 // what a block needs of A stays in L1 while B streams by. Unpacked, rows of A that are a power of two apart
 // fall into the same cache sets and are fetched from L2 for every group (M = 8, K = 4096 on Zen 4: 7.0 ms
 // unpacked, 4.3 in blocks of 512; memory alone takes 3.3). Sums wait in scratch from block to block, so the
-// numbers are the same.
+// numbers are the same. Either every pass over the rows walks the whole group, whose columns lie in L2
+// meanwhile, or all passes meet a tile's columns one after the other (DotFetch::kSpread).
 #include "base/dtype.h"
 #include "kernels/matmul/dot.h"
 #include "kernels/matmul/emit_cpu.h"
@@ -22,11 +23,8 @@ using namespace mlir;
 // L2).
 constexpr int kIntoL2 = 2, kIntoL1 = 3;
 constexpr int64_t kLineBytes = 64;
-// Columns of a group: B's blocks of them lie in L2 until every row of A has met them.
-constexpr int64_t kGroupColumns = 48;
-
-int64_t group_columns(const CpuTile& t) { return round_up(kGroupColumns, t.register_columns); }
 int64_t padded_rows(const CpuTile& t) { return round_up(t.tile_rows, t.register_rows); }
+int64_t group_columns(const CpuTile& t) { return round_up(dot_group_columns(t.fetch), t.register_columns); }
 bool copies_a(const CpuTile& t) {
   return t.tile_k == 0 && !CpuBlocks::holds(t.b) &&
          dot_copies_a(t.register_rows * t.register_columns,
@@ -72,7 +70,8 @@ class Dot {
         const int64_t groups =
             std::max<int64_t>(1, elements_in(bytes_ahead(t.fetch)) / std::max<int64_t>(1, t.most_depth));
         Value after = select(e.less(e.add(i, rm), t.rows), e.idx(0), rows_apart(rn * groups));
-        const Rows b = {rows_of_b(j, rn, e.idx(0)), after, rows_of_b(shared, ceil_div(rn, passes), e.idx(0))};
+        Rows b = {rows_of_b(j, rn, e.idx(0)), after, {}};
+        if (fetches_next(t.fetch)) b.next = rows_of_b(shared, ceil_div(rn, passes), e.idx(0));
         Values sums = along_k(t.depth, first(i), b, [&](int64_t r, Value k, Value left) {
           if (copy) return t.words.words_of(scratch(e.add(a_row[r], t.words.count(k))));
           return t.words.along_k(t.a, e.add(a_row[r], k), left);
@@ -101,9 +100,16 @@ class Dot {
         e.loop(e.idx(0), e.idx(group), 1, [&](Value c) { e.store_vector(x, t.packing, sum_at(i, c)); });
       });
       e.loop(e.idx(0), t.depth, kc, [&](Value k0) {
-        e.loop(e.idx(0), t.rows, rm, [&](Value i) {
-          e.loop(e.idx(0), columns, rn, [&](Value c) { block(j0, columns, k0, i, c); });
-        });
+        const auto rows = [&](const std::function<void(Value i)>& body) {
+          e.loop(e.idx(0), t.rows, rm, body);
+        };
+        const auto tiles = [&](const std::function<void(Value c)>& body) {
+          e.loop(e.idx(0), columns, rn, body);
+        };
+        if (t.fetch == DotFetch::kSpread)
+          tiles([&](Value c) { rows([&](Value i) { block(j0, columns, k0, i, c); }); });
+        else
+          rows([&](Value i) { tiles([&](Value c) { block(j0, columns, k0, i, c); }); });
       });
       sum_lanes(j0, columns);
     });
@@ -212,7 +218,7 @@ class Dot {
           if (u % steps_of_line() == 0) {
             if (near > 0)
               fetch(rows.read, e.add(e.add(k, ahead), u * most), fetches_near(t.fetch) ? kIntoL1 : kIntoL2);
-            if (fetches_next(t.fetch)) fetch(rows.next, at, kIntoL2);
+            if (!rows.next.empty()) fetch(rows.next, at, t.fetch == DotFetch::kSpread ? kIntoL1 : kIntoL2);
           }
           after = step(at, after, nullptr);
         }
@@ -291,13 +297,20 @@ class Dot {
   Value row_of_copy(Value copy, Value i) { return e.add(copy, e.mul(i, copied_pitch(t))); }
 
   // Adds the products of rows i.. and the group's columns c.. over the block of K at k0 to their sums. Passes
-  // over the rows share out fetching the block that comes next.
+  // over the rows share out fetching the block that comes next, or where all of them meet the columns one
+  // after the other, of columns a few on.
   void block(Value j0, Value columns, Value k0, Value i, Value c) {
     const int64_t kc = t.tile_k, share = ceil_div(rn, ceil_div(t.tile_rows, rm));
     Value same_group = e.less(e.add(k0, kc), t.depth);
     Value next_k = select(same_group, e.add(k0, kc), e.idx(0));
     Value next_group = select(same_group, j0, e.add(j0, group_columns(t)));
-    Value shared = e.add(e.add(next_group, c), e.mul(e.div(i, e.idx(rm)), share));
+    Value fetched_k = next_k, fetched = e.add(next_group, c);
+    if (t.fetch == DotFetch::kSpread) {
+      Value on = e.add(c, round_up(kColumnsOn, rn)), same_block = e.less(on, columns);
+      fetched_k = select(same_block, k0, next_k);
+      fetched = select(same_block, e.add(j0, on), e.add(next_group, e.sub(on, columns)));
+    }
+    Value shared = e.add(fetched, e.mul(e.div(i, e.idx(rm)), share));
     Value more = e.less(e.add(c, rn), columns), again = e.less(e.add(i, rm), t.rows);
     Value to_group = e.mul(e.sub(next_group, j0), t.b.row_stride), to_first = e.mul(c, t.b.row_stride);
     Value to_block = select(again, e.idx(0), e.sub(e.add(to_group, next_k), k0));
@@ -308,7 +321,8 @@ class Dot {
       for (int64_t q = 0; q < rn; ++q) sums.push_back(sums_at(sum_at(e.add(i, r), e.add(c, q))));
     Values a_row;
     for (int64_t r = 0; r < rm; ++r) a_row.push_back(block_of_a(k0, e.add(i, r)));
-    const Rows b = {rows_of_b(e.add(j0, c), rn, k0), after, rows_of_b(shared, share, next_k)};
+    Rows b = {rows_of_b(e.add(j0, c), rn, k0), after, {}};
+    if (fetches_next(t.fetch) || t.fetch == DotFetch::kSpread) b.next = rows_of_b(shared, share, fetched_k);
     sums = along_k(e.min(e.idx(kc), e.sub(t.depth, k0)), sums, b, [&](int64_t r, Value k, Value) {
       return t.words.words_of(scratch(e.add(a_row[r], t.words.count(k))));
     });
@@ -354,8 +368,8 @@ int64_t dot_packing_elements(const CpuTile& t) {
 LogicalResult emit_dot(Emit& e, const CpuTile& t) {
   if (!t.a_k_contiguous || !t.b_k_contiguous)
     return emitError(e.loc, "matmul kernel 'dot' needs both operands K-contiguous");
-  if (t.fetch > DotFetch::kNone)  // kSpread
-    return emitError(e.loc, "matmul kernel 'dot' has stages 1 to 5: what it fetches ahead");
+  if (t.fetch == DotFetch::kSpread && t.tile_k == 0)
+    return emitError(e.loc, "matmul kernel 'dot' has stages 1 to 5, in blocks 6: what it fetches ahead");
   if (t.tile_k % t.words.width() != 0)
     return emitError(e.loc, "tile_k is not a multiple of a vector's elements");
   Dot dot(e, t);

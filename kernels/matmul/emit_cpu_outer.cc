@@ -3,10 +3,12 @@
 // epilogue the sums go from registers to D.
 //
 // With tile_k, K is walked in blocks of so few rows that each is read in one run, along all columns of the
-// task, while the rows of the next block are fetched into L2; sums wait in scratch from block to block. By
-// one group of columns after the other along all of K every few lines are followed by a jump to another row,
-// which neither prefetchers nor pages like (M = 1 by 4096 x 4096 on Zen 4: 5.5 ms where reading takes 2.2).
+// task, while the rows of the next block are fetched into L2, if any are; sums wait in scratch from block to
+// block. By one group of columns after the other along all of K every few lines are followed by a jump to
+// another row, which neither prefetchers nor pages like (M = 1 by 4096 x 4096 on Zen 4: 5.5 ms where reading
+// takes 2.2).
 #include "base/dtype.h"
+#include "kernels/matmul/dot.h"
 #include "kernels/matmul/emit_cpu.h"
 
 namespace lathe::emit {
@@ -53,7 +55,8 @@ LogicalResult emit_outer(Emit& e, const CpuTile& t) {
         b.push_back(e.to_f32(left ? e.load_masked(t.b.memory, at, lanes, left)
                                   : e.load_vector(t.b.memory, at, lanes)));
       }
-      for (int64_t v = 0; t.tile_k > 0 && !left && v < share; v += line_vectors)
+      const bool fetches = t.tile_k > 0 && t.fetch == DotFetch::kNext && !left;
+      for (int64_t v = 0; fetches && v < share; v += line_vectors)
         e.prefetch(t.b.memory, e.add(e.add(b_row, ahead), v * lanes), kIntoL2);
       for (int64_t r = 0; r < rm; ++r) {
         Value at = e.add(a_row[r], t.a_k_contiguous ? k : e.mul(k, t.a.row_stride));

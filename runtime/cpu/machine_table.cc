@@ -35,7 +35,7 @@ constexpr MachineRow kRows[] = {
     {"AuthenticAMD", 0x19, 0x20, 0x5f, "Zen 3", 1, 2, 51.2e9, "2 channels DDR4-3200", 25e9, 3.4e9},
     {"AuthenticAMD", 0x19, 0x60, 0x7f, "Zen 4", 1, 2, 83.2e9, "2 channels DDR5-5200", 30e9, 4.2e9},
     {"AuthenticAMD", 0x19, 0xa0, 0xaf, "Zen 4c EPYC", 1, 2, 460.8e9, "12 channels DDR5-4800", 25e9, 3.1e9},
-    {"AuthenticAMD", 0x1a, 0x00, 0x1f, "Zen 5 EPYC", 2, 2, 576e9, "12 channels DDR5-6000", 40e9, 3.9e9},
+    {"AuthenticAMD", 0x1a, 0x00, 0x1f, "Zen 5 EPYC", 2, 2, 576e9, "12 channels DDR5-6000", 40e9, 3.9e9, 43e9},
     {"AuthenticAMD", 0x1a, 0x40, 0x4f, "Zen 5", 2, 2, 89.6e9, "2 channels DDR5-5600", 35e9, 4.0e9},
     {"ARM", 0, 0xd0c, 0xd0c, "Neoverse N1", 2, 2, 204.8e9, "8 channels DDR4-3200", 18e9, 2.5e9},
     {"ARM", 0, 0xd40, 0xd40, "Neoverse V1", 4, 4, 307.2e9, "8 channels DDR5-4800", 25e9, 2.6e9},
