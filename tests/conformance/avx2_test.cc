@@ -210,6 +210,33 @@ TEST_F(Avx2, WhatIsReadAsOnZen3IsRight) {
     EXPECT_EQ(ukernels_.count(function), 1u) << function;
 }
 
+// A core that reads fast has kernels whose passes meet a tile's columns one after the other, in blocks of K.
+TEST_F(Avx2, WhatIsReadAsOnZen5IsRight) {
+  std::ifstream in(LATHE_AVX2_FACTS);
+  Json facts = Json::parse(in);
+  facts["facts"]["core_bytes_per_second"] = {{"value", 40e9}, {"source", "as on a server"}};
+  facts["facts"]["pace_bytes_per_second"] = {{"value", 43e9}, {"source", "as on a server"}};
+  const std::string path = directory_.path() + "/facts.json";
+  std::ofstream(path) << facts.dump();
+  describe(path);
+  // Beyond L2, of columns and rows that no tile, group nor block divides.
+  const int64_t weights[][2] = {{131, 2048}, {277, 1030}, {149, 2305}};
+  for (int i = 0; i < 6; ++i) {
+    MatmulCase c;
+    c.n = weights[i % 3][0];
+    c.k = weights[i % 3][1];
+    c.in = i < 3 ? LATHE_F32 : LATHE_I8;
+    c.trans_b = true;
+    c.out = i < 3 ? kFloats[random_.below(3)] : LATHE_F32;
+    c.values = Values::kSmallIntegers;
+    c.padding = random_.below(2) * 3;
+    c.flush = i % 2 ? Flush::kStart : Flush::kEnd;
+    run_matmuls(c);
+  }
+  EXPECT_GT(runs_, 200);
+  for (int what : {2, 3, 5, 6}) EXPECT_EQ(fetches_.count({"dot", what}), 1u) << what;
+}
+
 TEST_F(Avx2, WeightsOf16BitsByF32AreRight) {
   const int64_t weights[][2] = {{37, 71}, {130, 300}, {16, 1030}};
   for (int i = 0; i < 6; ++i) {

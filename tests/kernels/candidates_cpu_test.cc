@@ -61,7 +61,8 @@ DeviceFacts zen5() {
                                          {"l2_bytes", 1 << 20},
                                          {"l3_bytes", 32 << 20},
                                          {"memory_bytes_per_second", 576e9},
-                                         {"core_bytes_per_second", 40e9}});
+                                         {"core_bytes_per_second", 40e9},
+                                         {"pace_bytes_per_second", 43e9}});
 }
 
 // By AVX2, without the second level's megabyte; fetching ahead holds the buffers that its prefetchers leave
@@ -237,6 +238,44 @@ TEST(Candidates, FetchingOnZen3) {
   EXPECT_LT(c.tile_n, 2048);
 }
 
+// A core that reads fast leaves one row to its prefetchers, fetches a few near, held to its rate, and what
+// comes next by all passes over a tile's columns where blocks of K keep A in L1.
+TEST(Candidates, FetchingOnZen5) {
+  for (int64_t k : {1024, 2880, 4096, 8192}) {
+    const auto of = [&](int64_t m) { return cheapest(DType::kF32, m, 4096, k, zen5()); };
+    const auto fetch = [&](int64_t m) { return static_cast<DotFetch>(of(m).stages); };
+    EXPECT_EQ(fetch(1), DotFetch::kNone) << k;
+    EXPECT_EQ(of(1).pace, 0) << k;
+    for (int64_t m : {2, 3, 4}) {
+      EXPECT_EQ(fetch(m), DotFetch::kNear) << m << " " << k;
+      EXPECT_GT(of(m).pace, 0) << m << " " << k;
+      EXPECT_EQ(of(m).tile_k, 0) << m << " " << k;
+    }
+    for (int64_t m : {7, 8}) {
+      const CompileConfig c = of(m);
+      EXPECT_EQ(fetch(m), DotFetch::kSpread) << m << " " << k;
+      EXPECT_GT(c.pace, 0) << m << " " << k;
+      // A, a tile's columns and those fetched; no rows a quarter of a way apart.
+      EXPECT_LE((c.tile_m + c.register_n + 6) * int64_t{c.tile_k} * 4, 48 << 10) << m << " " << k;
+      EXPECT_NE(c.tile_k % 256, 0) << m << " " << k;
+    }
+  }
+}
+
+// Rows of 16 bits go by generated kernels there, whose loads no ends of blocks keep waiting.
+TEST(Candidates, RowsOf16BitsAreGeneratedOnZen5) {
+  for (DType type : {DType::kF32, DType::kF16, DType::kBF16}) {
+    ProblemClass c;
+    c.op = Op::kArgmax;
+    c.a = type;
+    c.d = DType::kI64;
+    const Bucket bucket = row_buckets().back();
+    c.row_lo = bucket.lo, c.row_hi = bucket.hi;
+    EXPECT_EQ(cheapest(c, zen5()).kernel, type == DType::kF32 ? "ukernel" : "rows") << name_of(type);
+    EXPECT_EQ(cheapest(c, zen4()).kernel, "ukernel") << name_of(type);
+  }
+}
+
 // Where one stream is read slowly, a row is read in parts; nowhere else was that measured.
 TEST(Candidates, RowsAreReadInPartsOnZen3) {
   for (DType type : {DType::kF32, DType::kF16, DType::kBF16}) {
@@ -263,24 +302,18 @@ TEST(Candidates, NarrowWeightsAreMultipliedTurned) {
   EXPECT_NE(cheapest(DType::kF32, 8, 17, 4096).kernel, "dot_t");
 }
 
-// What measuring all candidates found there: rows of A from L2 are in B's way from 7 rows of 4096 on, few
-// rows of B do better with what comes next in L2, padding 8 rows to 16 costs what one pass over B does not
-// save, seven rows of B lose lines of L1, and 8 sums wait for each other.
+// What measuring all candidates found there: a pass takes all of a few rows, many rows and few columns are
+// fetched near and next, padding 8 rows to 16 costs what one pass over B does not save, and seven rows of B
+// lose lines of L1.
 TEST(Candidates, FewRowsOnZen5) {
   const auto best = [](int64_t m) { return cheapest(DType::kF32, m, 4096, 4096, zen5()); };
-  for (int64_t m : {1, 2, 3, 4, 5, 6}) {
+  for (int64_t m : {1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12}) {
     EXPECT_EQ(best(m).kernel, "dot") << m;
     EXPECT_EQ(best(m).register_m, m);
-    EXPECT_EQ(best(m).register_n, m == 3 || m == 4 ? 6 : 4) << m;
-    EXPECT_EQ(best(m).stages, static_cast<int32_t>(DotFetch::kNear)) << m;
+    EXPECT_EQ(best(m).tile_k > 0, m > 6) << m;
   }
-  for (int64_t m : {7, 8, 10, 12}) {
-    EXPECT_EQ(best(m).kernel, "dot") << m;
-    EXPECT_GT(best(m).tile_k, 0) << m;
-    EXPECT_EQ(best(m).register_m, m);
-    EXPECT_EQ(best(m).stages, static_cast<int32_t>(DotFetch::kBoth)) << m;
-  }
-  for (int64_t m : {16, 24, 32}) {
+  for (int64_t m : {11, 12}) EXPECT_EQ(best(m).stages, static_cast<int32_t>(DotFetch::kBoth)) << m;
+  for (int64_t m : {24, 32}) {
     EXPECT_EQ(best(m).kernel, "direct") << m;
     EXPECT_EQ(best(m).register_n, 6) << m;
     EXPECT_LT(best(m).tile_k, 4096) << m;
