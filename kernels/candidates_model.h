@@ -23,7 +23,8 @@ constexpr double kL2BytesPerCycle = 32;
 constexpr double kL3BytesPerCycle = 10;
 // A dependent FMA may start every 4 cycles: Intel since Skylake, Zen 2 and 3, Neoverse V1 (vendors' guides).
 constexpr double kFmaLatency = 4;
-constexpr double kHiddenRate = 30e9;  // a core's, of memory
+// A core that reads memory faster than this waits where pages and rows end, which L2 hides from a slower one.
+constexpr double kHiddenRate = 30e9;
 // Cycles more that a vector of half-precision elements costs on its way to f32: vcvtph2ps is two uops on
 // Intel and AMD, bf16 is a zero-extending load and a shift (uops.info); they share ports with the FMAs. NEON:
 // one fcvtl or shll each.
@@ -100,7 +101,6 @@ struct CpuRates {
     return std::max(arithmetic, load) + 0.1 * std::min(arithmetic, load);
   }
   bool loses_by_fetching() const { return ahead_bytes_per_second < core_bytes_per_second; }
-  // Waits where pages and rows end, which a slower core's L2 hides.
   bool reads_fast() const { return core_bytes_per_second > kHiddenRate; }
   const char* product_recipe() const { return k_per_lane == 2 ? "bf16 pairs to f32" : "fma f32"; }
   // The part of the memory's rate left when every `run` bytes are followed by a jump to another row: a line's

@@ -119,18 +119,19 @@ bool lines_fit(const CpuRates& rates, const MatmulSizes& s, const RegisterTile& 
          k * (s.m * s.input_bytes + 2 * t.columns * s.b_bytes) <= kHeld * rates.l2_bytes;
 }
 
-// By 4096 x 4096 on Zen 5 (40 GB/s), kNext, kNear and kBoth, in ms: of whole rows 2x4 2.24, 2.12, 2.37;
-// 4x6 2.64, 2.31, 2.62; 6x4 3.02, 2.48, 2.84; of f16 4x6 1.42, 1.12, 1.24; in two passes 1.58, 1.92, 1.86. In
-// blocks 5x4 2.70, 2.31, 2.82; 7x3 3.39, 2.79, 2.54; 8x3 2.65, 2.90, 2.59; 10x2 2.96, 3.82, 2.61. Zen 4 (25
-// GB/s), kNext and kNear: of whole rows 2x4 2.80, 3.19; 2x8 2.68, 3.43; 3x6 2.61, 3.75; 4x6 2.85, 3.93. One
-// row there, kNext and kAhead: by 4096 x 14336 8.52 and 8.33, by 4097 x 4095 2.52 and 2.39, 1x1 by 24576 x
-// 1536 6.98 and 5.67; of bf16 1x1 by 6144 x 4096 2.01 and 1.82. One pass of more rows, held to memory's rate:
-// 3x8 by 8192 x 1024 1.23 and 1.08, by 6144 x 4096 3.13 and 3.05, 5x4 by 6144 x 4096 3.08 and 3.33, by 7168 x
-// 8192 8.18 and 7.80; by 4096 x 14336, where L2 loses the next columns before they are read, 2x8 11.2
-// and 7.4, 3x8 15.9 and 7.5, 4x6 8.2 and 7.4, 5x4 8.3 and 7.6. In two passes 2x8 by 6144 x 4096 4.2 and 7.0.
-// On Zen 3, whose buffers fetching holds (ahead_bytes_per_second), kNone and kAhead, one row: 1x8 by 4096 x
-// 4096 3.74 and 4.5 ms, by 5760 x 2880 3.72 and 4.3, by 8192 x 1024 2.0 and 2.42; kNone and kNext: 2x6 4.41
-// and 4.73, 4.27 and 4.15, 2.37 and 2.38; 4x3 4.63 and 4.60, 5.06 and 4.62, 3.13 and 2.92.
+// By 4096 x 4096 on Zen 5 (40 GB/s), kNext, kNear and kBoth, near being 1 KiB then and none held, in ms: of
+// whole rows 2x4 2.24, 2.12, 2.37; 4x6 2.64, 2.31, 2.62; 6x4 3.02, 2.48, 2.84; of f16 4x6 1.42, 1.12, 1.24;
+// in two passes 1.58, 1.92, 1.86. In blocks 5x4 2.70, 2.31, 2.82; 7x3 3.39, 2.79, 2.54; 8x3 2.65, 2.90, 2.59;
+// 10x2 2.96, 3.82, 2.61. Zen 4 (25 GB/s), kNext and kNear: of whole rows 2x4 2.80, 3.19; 2x8 2.68, 3.43;
+// 3x6 2.61, 3.75; 4x6 2.85, 3.93. One row there, kNext and kAhead: by 4096 x 14336 8.52 and 8.33, by 4097 x
+// 4095 2.52 and 2.39, 1x1 by 24576 x 1536 6.98 and 5.67; of bf16 1x1 by 6144 x 4096 2.01 and 1.82. One pass
+// of more rows, held to memory's rate: 3x8 by 8192 x 1024 1.23 and 1.08, by 6144 x 4096 3.13 and 3.05, 5x4 by
+// 6144 x 4096 3.08 and 3.33, by 7168 x 8192 8.18 and 7.80; by 4096 x 14336, where L2 loses the next columns
+// before they are read, 2x8 11.2 and 7.4, 3x8 15.9 and 7.5, 4x6 8.2 and 7.4, 5x4 8.3 and 7.6. In two passes
+// 2x8 by 6144 x 4096 4.2 and 7.0. On Zen 3, whose buffers fetching holds (ahead_bytes_per_second), kNone and
+// kAhead, one row: 1x8 by 4096 x 4096 3.74 and 4.5 ms, by 5760 x 2880 3.72 and 4.3, by 8192 x 1024 2.0
+// and 2.42; kNone and kNext: 2x6 4.41 and 4.73, 4.27 and 4.15, 2.37 and 2.38; 4x3 4.63 and 4.60, 5.06
+// and 4.62, 3.13 and 2.92.
 DotFetch fetch_of(const CpuRates& rates, const RegisterTile& t, const MatmulSizes& s, bool is_small,
                   bool in_blocks) {
   if (!rates.reads_fast()) {
@@ -296,8 +297,8 @@ void enumerate_dot(const CandidateContext& context, const CpuRates& rates, const
     if (s.m <= kWholeDotMaxM) {
       const DotFetch fetch = fetch_of(rates, t, s, is_small, /*in_blocks=*/false);
       config.stages = static_cast<int32_t>(fetch);
-      // Nor a small weight that many rows or several passes meet, where a core reads fast (M = 8 by 32 x 2880
-      // on Zen 5: 8x3, fetched near, 18.5 and free 17.5 us; M = 4 4x6 11.6, free 15.2).
+      // A small weight that many rows or several passes meet is not held where a core reads fast (M = 8 by 32
+      // x 2880 on Zen 5: 8x3, fetched near, 18.5 and free 17.5 us; M = 4 4x6 11.6, free 15.2).
       const bool free = is_small && rates.reads_fast() && (t.rows < s.m || t.rows >= 8);
       config.pace = cached > 1 || free ? 0 : pace_of(rates, s, t, config.unroll_k);
       Stream stream{cached, config.pace > 0 && s.m > 1};  // a single row gains nothing by a pace
@@ -308,8 +309,8 @@ void enumerate_dot(const CandidateContext& context, const CpuRates& rates, const
       if (fetches_next(fetch) || fetches_near(fetch))
         stream.after *= is_small ? 1.0 / ceil_div(s.n, t.columns) : 0;
       stream.rows_cached = is_small;
-      // In tasks of 256 KiB and of a quarter of B (Zen 5; the cause was not found): M = 1 by 4096 x
-      // 4096 1.39 and 1.60 ms, by 5760 x 2880 1.46 and 1.52; M = 2 1.55 and 1.64, by 8192 x 1024 0.74 and
+      // Whole rows in tasks of 256 KiB and of a quarter of B (Zen 5; the cause was not found): M = 1 by 4096
+      // x 4096 1.39 and 1.60 ms, by 5760 x 2880 1.46 and 1.52; M = 2 1.55 and 1.64, by 8192 x 1024 0.74 and
       // 0.85; M = 4 by 5760 x 2880 1.54 and 1.66. Where each copies A, M = 5 by 4096 x 4096, 1.90 and 1.73.
       stream.short_tasks = rates.reads_fast() && !is_small && cached == 1 && !copies_a(rates, s, t);
       append_streamed(

@@ -29,9 +29,10 @@ constexpr int64_t kColumnsOn = 6;
 // at least. A loop that could go faster than memory keeps every buffer for lines under way full, and those
 // that hit L2 wait in the same queues: held to 1.3 times the rate that memory has, it reads at 0.93 to 1.0 of
 // that rate, not held at 0.6 to 0.85 (by 6144 x 4096 on Zen 4, M = 3, 4 and 5: 4.10, 4.35 and 4.67 ms, held
-// to 6.5 cycles a line 3.48, 3.80 and 3.84). What holds it is a chain of dependent instructions from one
-// turn's addresses to the next's, so that nothing is asked for early either.
-// On x86-64 since Skylake and Zen:
+// to 6.5 cycles a line 3.48, 3.80 and 3.84; in C on Zen 5, where a fetch that finds them full is dropped, 2x4
+// 31 to 40 GB/s and 4x4 27 to 39 held to 5.5 to 6 cycles). What holds it is a chain of dependent instructions
+// from one turn's addresses to the next's, so that nothing is asked for early either. On x86-64 since Skylake
+// and Zen:
 constexpr int64_t kPaceLinkCycles = 4;      // a multiplication and an "or"
 constexpr int64_t kPaceHalfLinkCycles = 2;  // an addition and an "or"
 

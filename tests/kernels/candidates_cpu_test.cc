@@ -265,12 +265,7 @@ TEST(Candidates, FetchingOnZen5) {
 // Rows of 16 bits go by generated kernels there, whose loads no ends of blocks keep waiting.
 TEST(Candidates, RowsOf16BitsAreGeneratedOnZen5) {
   for (DType type : {DType::kF32, DType::kF16, DType::kBF16}) {
-    ProblemClass c;
-    c.op = Op::kArgmax;
-    c.a = type;
-    c.d = DType::kI64;
-    const Bucket bucket = row_buckets().back();
-    c.row_lo = bucket.lo, c.row_hi = bucket.hi;
+    const ProblemClass c = argmax_class(type, row_buckets().back());
     EXPECT_EQ(cheapest(c, zen5()).kernel, type == DType::kF32 ? "ukernel" : "rows") << name_of(type);
     EXPECT_EQ(cheapest(c, zen4()).kernel, "ukernel") << name_of(type);
   }
@@ -279,12 +274,8 @@ TEST(Candidates, RowsOf16BitsAreGeneratedOnZen5) {
 // Where one stream is read slowly, a row is read in parts; nowhere else was that measured.
 TEST(Candidates, RowsAreReadInPartsOnZen3) {
   for (DType type : {DType::kF32, DType::kF16, DType::kBF16}) {
-    ProblemClass c;
-    c.op = Op::kArgmax;
-    c.a = type;
-    c.d = DType::kI64;
     for (const Bucket& bucket : row_buckets()) {
-      c.row_lo = bucket.lo, c.row_hi = bucket.hi;
+      const ProblemClass c = argmax_class(type, bucket);
       EXPECT_EQ(cheapest(c, zen3()).ukernel.function, absl::StrCat("lathe_argmax_parts_", name_of(type)));
       for (const DeviceFacts& facts : {zen4(), zen5()})
         EXPECT_FALSE(absl::StartsWith(cheapest(c, facts).ukernel.function, "lathe_argmax_parts_"));

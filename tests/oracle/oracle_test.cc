@@ -40,13 +40,14 @@ void expect_well_formed(const OracleAnswer& answer) {
   }
 }
 
-// A sample of them, with steps that share no factor with what is counted: all take minutes.
+// A sample, smaller under AddressSanitizer, by steps that share no factor with what is counted: all take
+// minutes.
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer)
-#define LATHE_SAMPLED
+#define LATHE_SMALL_SAMPLE
 #endif
 #endif
-#ifdef LATHE_SAMPLED
+#ifdef LATHE_SMALL_SAMPLE
 constexpr size_t kPlansStep = 101;
 #else
 constexpr size_t kPlansStep = 7;
