@@ -9,40 +9,40 @@
 namespace lathe {
 namespace {
 
-// Vectors of a block that is looked at as a whole (row.h).
-constexpr int32_t kBlockVectors = 32;
-
 // Two maxima and a minimum for a vector of elements; what a task ends with (estimates).
 double vector_cycles(const ProblemClass& c) { return c.a == DType::kF32 ? 1.75 : 0.875; }
 constexpr double kEndCycles = 60;
 
 std::string serves_all(const CandidateContext&) { return ""; }
 
-CompileConfig whole_rows(const CandidateContext& context) {
+// `block`: vectors that are looked at as a whole (row.h).
+CompileConfig whole_rows(const CandidateContext& context, int32_t block) {
   CompileConfig config;
   config.tile_m = config.register_m = 1;
   config.lanes = vector_lanes(context.facts.target);
   config.register_n = config.tile_n =
-      kBlockVectors * config.lanes * 4 / static_cast<int32_t>(size_of(context.problem.a));
+      block * config.lanes * 4 / static_cast<int32_t>(size_of(context.problem.a));
   config.split = splits_rows(context.problem);
   return config;
 }
+CompileConfig in_blocks(const CandidateContext& context) { return whole_rows(context, 32); }
+CompileConfig in_short_blocks(const CandidateContext& context) { return whole_rows(context, 8); }
 
-// A core that reads fast waits at the ends of blocks. Of 16-bit rows that costs more than rows in caches gain
-// by them (Zen 5, ukernel and generated rows: 64 x 151936 of f16 0.62 and 0.45 ms, in L2 32000 of bf16 0.54
-// and 0.61 us, 2 x 128256 2.6 and 2.4), of f32 less (1.22 and 0.96 ms; 0.85 and 1.13, 8.2 and 8.9 us).
-double block_reading(const CandidateContext& context) {
-  constexpr double kBlocks = 0.74;
-  return CpuRates(context).reads_fast() && context.problem.a != DType::kF32 ? kBlocks : 1;
+void price(const CandidateContext& context, const CompileConfig& config, bool in_parts, double reading,
+           std::vector<RankedPlan>* out) {
+  append_cpu_rows(context, config, {vector_cycles(context.problem), kEndCycles, in_parts, reading}, out);
 }
-
-void price(const CandidateContext& context, const CompileConfig& config, std::vector<RankedPlan>* out) {
-  append_cpu_rows(context, config,
-                  {vector_cycles(context.problem), kEndCycles, /*in_parts=*/false, block_reading(context)},
-                  out);
+// Of what each reads cold rows at, the other's part of it (rows.c): long blocks make a core wait that reads
+// fast, the ends of short ones cost another.
+void price_blocks(const CandidateContext& context, const CompileConfig& config,
+                  std::vector<RankedPlan>* out) {
+  price(context, config, /*in_parts=*/false, CpuRates(context).reads_fast() ? 0.77 : 1, out);
+}
+void price_short(const CandidateContext& context, const CompileConfig& config, std::vector<RankedPlan>* out) {
+  price(context, config, /*in_parts=*/false, CpuRates(context).reads_fast() ? 1 : 0.87, out);
 }
 void price_parts(const CandidateContext& context, const CompileConfig& config, std::vector<RankedPlan>* out) {
-  append_cpu_rows(context, config, {vector_cycles(context.problem), kEndCycles, /*in_parts=*/true}, out);
+  price(context, config, /*in_parts=*/true, 1, out);
 }
 
 // 16 bytes a load and four of them of a thread in flight (groups.c).
@@ -66,9 +66,10 @@ void price_gpu(const CandidateContext& context, const CompileConfig& config, std
   append_gpu_rows(context, config, kMemorySeconds, out);
 }
 
-UkernelRow by_row(DType type, const char* function, decltype(UkernelRow::price) price_of) {
+UkernelRow by_row(DType type, const char* function, decltype(UkernelRow::tiling) tiling,
+                  decltype(UkernelRow::price) price_of) {
   return {Op::kArgmax, Backend::kCpu, type, function, "argmax/rows", "alwaysinline nounwind",
-          serves_all,  whole_rows,    0,    price_of};
+          serves_all,  tiling,        0,    price_of};
 }
 UkernelRow by_wave(Backend backend, DType type, const char* function) {
   return {Op::kArgmax,    backend,    type, function, "argmax/groups", "alwaysinline nounwind",
@@ -83,12 +84,15 @@ UkernelRow by_block(Backend backend, DType type, const char* function) {
 
 const std::vector<UkernelRow>& argmax_ukernels() {
   static const std::vector<UkernelRow> rows = {
-      by_row(DType::kF32, "lathe_argmax_row_f32", price),
-      by_row(DType::kF16, "lathe_argmax_row_f16", price),
-      by_row(DType::kBF16, "lathe_argmax_row_bf16", price),
-      by_row(DType::kF32, "lathe_argmax_parts_f32", price_parts),
-      by_row(DType::kF16, "lathe_argmax_parts_f16", price_parts),
-      by_row(DType::kBF16, "lathe_argmax_parts_bf16", price_parts),
+      by_row(DType::kF32, "lathe_argmax_row_f32", in_blocks, price_blocks),
+      by_row(DType::kF16, "lathe_argmax_row_f16", in_blocks, price_blocks),
+      by_row(DType::kBF16, "lathe_argmax_row_bf16", in_blocks, price_blocks),
+      by_row(DType::kF32, "lathe_argmax_short_f32", in_short_blocks, price_short),
+      by_row(DType::kF16, "lathe_argmax_short_f16", in_short_blocks, price_short),
+      by_row(DType::kBF16, "lathe_argmax_short_bf16", in_short_blocks, price_short),
+      by_row(DType::kF32, "lathe_argmax_parts_f32", in_blocks, price_parts),
+      by_row(DType::kF16, "lathe_argmax_parts_f16", in_blocks, price_parts),
+      by_row(DType::kBF16, "lathe_argmax_parts_bf16", in_blocks, price_parts),
       by_wave(Backend::kCuda, DType::kF32, "lathe_argmax_wave_f32"),
       by_wave(Backend::kCuda, DType::kF16, "lathe_argmax_wave_f16"),
       by_wave(Backend::kCuda, DType::kBF16, "lathe_argmax_wave_bf16"),

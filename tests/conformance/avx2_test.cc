@@ -235,6 +235,9 @@ TEST_F(Avx2, WhatIsReadAsOnZen5IsRight) {
   }
   EXPECT_GT(runs_, 200);
   for (int what : {2, 3, 5, 6}) EXPECT_EQ(fetches_.count({"dot", what}), 1u) << what;
+  run_argmaxes();
+  for (const char* function : {"lathe_argmax_short_f32", "lathe_argmax_short_f16", "lathe_argmax_short_bf16"})
+    EXPECT_EQ(ukernels_.count(function), 1u) << function;
 }
 
 TEST_F(Avx2, WeightsOf16BitsByF32AreRight) {

@@ -1,5 +1,5 @@
-// Two row kernels, FUNCTION and FUNCTION_OF_PARTS, of elements stored as BITS (UNSIGNED: the same without a
-// sign) whose positive infinity is INFINITE. Included once for each dtype.
+// Three row kernels, FUNCTION, FUNCTION_IN_SHORT_BLOCKS and FUNCTION_OF_PARTS, of elements stored as BITS
+// (UNSIGNED: the same without a sign) whose positive infinity is INFINITE. Included once for each dtype.
 #if defined(__AVX512BW__)
 #define VECTOR_BYTES 64
 #elif defined(__AVX2__)
@@ -8,10 +8,10 @@
 #define VECTOR_BYTES 16
 #endif
 #define LANES ((int64_t)(VECTOR_BYTES / sizeof(BITS)))
-#define VECTORS 32
-#define BLOCK (VECTORS * LANES)
+#define BLOCK_VECTORS 32
+#define SHORT_VECTORS 8
 #define PARTS 4
-#define PART_VECTORS (VECTORS / PARTS)
+#define PART_VECTORS 8
 #define PART_BLOCK (PART_VECTORS * LANES)
 #define LEAST ((BITS)((UNSIGNED)1 << (8 * sizeof(BITS) - 1)))
 #define JOIN_(x, y) x##_##y
@@ -89,10 +89,11 @@ static inline uint32_t NAME(find)(const NAME(scalar) * x, NAME(best) best) {
   return best.column + (uint32_t)at;
 }
 
-// `n` is at least 1. What is left behind the last whole block or vector is seen with some of what lies in
-// front of it, which does not rise again.
-uint32_t FUNCTION(const void* row, int64_t n) {
-  const NAME(scalar)* x = row;
+// `n` is at least 1, `block` a number of vectors. What is left behind the last whole block or vector is seen
+// with some of what lies in front of it, which does not rise again.
+static inline __attribute__((always_inline)) uint32_t NAME(in_blocks)(const NAME(scalar) * x, int64_t n,
+                                                                      int block) {
+  const int64_t elements = block * LANES;
   NAME(best) best = {-INFINITE, 0};
   if (n < LANES) {
     for (int64_t i = 0; i < n; ++i) {
@@ -101,18 +102,23 @@ uint32_t FUNCTION(const void* row, int64_t n) {
     }
     return best.column;
   }
-  if (n < BLOCK) {
+  if (n < elements) {
     const int64_t vectors = n / LANES;
     if (NAME(take)(x, 0, vectors, &best)) return best.column;
     if (vectors * LANES < n && NAME(take)(x, n - LANES, 1, &best)) return best.column;
     return NAME(find)(x, best);
   }
-  for (int64_t i = 0; i < n; i += BLOCK) {
-    const int64_t at = i + BLOCK <= n ? i : n - BLOCK;
-    const int may_rise = __builtin_reduce_or(NAME(rising)(x + at, VECTORS, best.key)) != 0;
-    if (may_rise && NAME(take)(x, at, VECTORS, &best)) return best.column;
+  for (int64_t i = 0; i < n; i += elements) {
+    const int64_t at = i + elements <= n ? i : n - elements;
+    const int may_rise = __builtin_reduce_or(NAME(rising)(x + at, block, best.key)) != 0;
+    if (may_rise && NAME(take)(x, at, block, &best)) return best.column;
   }
   return NAME(find)(x, best);
+}
+
+uint32_t FUNCTION(const void* row, int64_t n) { return NAME(in_blocks)(row, n, BLOCK_VECTORS); }
+uint32_t FUNCTION_IN_SHORT_BLOCKS(const void* row, int64_t n) {
+  return NAME(in_blocks)(row, n, SHORT_VECTORS);
 }
 
 // Of a row that has one.
@@ -126,8 +132,8 @@ static inline uint32_t NAME(first_nan)(const NAME(scalar) * x) {
 // The same, PARTS parts of the row side by side, each with a best of its own.
 uint32_t FUNCTION_OF_PARTS(const void* row, int64_t n) {
   const NAME(scalar)* x = row;
-  const int64_t part = n / BLOCK * PART_BLOCK;
-  if (part == 0) return FUNCTION(row, n);
+  const int64_t part = n / (PARTS * PART_BLOCK) * PART_BLOCK;
+  if (part == 0) return FUNCTION_IN_SHORT_BLOCKS(row, n);
   NAME(best) bests[PARTS];
   for (int p = 0; p < PARTS; ++p) bests[p] = (NAME(best)){-INFINITE, 0};
   for (int64_t i = 0; i < part; i += PART_BLOCK) {
@@ -148,14 +154,15 @@ uint32_t FUNCTION_OF_PARTS(const void* row, int64_t n) {
 }
 
 #undef FUNCTION
+#undef FUNCTION_IN_SHORT_BLOCKS
 #undef FUNCTION_OF_PARTS
 #undef BITS
 #undef UNSIGNED
 #undef INFINITE
 #undef VECTOR_BYTES
 #undef LANES
-#undef VECTORS
-#undef BLOCK
+#undef BLOCK_VECTORS
+#undef SHORT_VECTORS
 #undef PARTS
 #undef PART_VECTORS
 #undef PART_BLOCK
