@@ -8,15 +8,19 @@ namespace lathe {
 
 // What is fetched for every line read, beside what the hardware fetches: a line of the columns or the block
 // that come next, into L2; a line 2 KiB ahead in the row that is read, into L1; both; a line 2 KiB ahead in
-// that row, into L2; nothing; or as the first, by all passes over the lines that are read in equal parts and
-// not by one of them. It is CompileConfig::stages of "dot" and "dot_t", which have kSpread in blocks alone
-// (and fetch into L1 by it), of "direct" and "direct_a", which have kNext, kNone and kSpread, and of "outer"
-// in blocks, which has kNext and kNone.
-enum class DotFetch : int32_t { kNext = 1, kNear = 2, kBoth = 3, kAhead = 4, kNone = 5, kSpread = 6 };
+// that row, into L2; nothing; as the first, by all passes over the lines that are read in equal parts and
+// not by one of them; or a line 5 KiB ahead in that row, into L1. It is CompileConfig::stages of "dot" and
+// "dot_t", which have kSpread in blocks alone (and fetch into L1 by it), of "direct" and "direct_a", which
+// have kNext, kNone and kSpread, and of "outer" in blocks, which has kNext and kNone.
+enum class DotFetch : int32_t { kNext = 1, kNear = 2, kBoth = 3, kAhead = 4, kNone = 5, kSpread = 6, kFar = 7 };
 constexpr bool fetches_next(DotFetch f) { return f == DotFetch::kNext || f == DotFetch::kBoth; }
-constexpr bool fetches_near(DotFetch f) { return f == DotFetch::kNear || f == DotFetch::kBoth; }
+constexpr bool fetches_near(DotFetch f) {
+  return f == DotFetch::kNear || f == DotFetch::kBoth || f == DotFetch::kFar;
+}
 // How far ahead in the row that is read; 0: not there.
-constexpr int64_t bytes_ahead(DotFetch f) { return fetches_near(f) || f == DotFetch::kAhead ? 2048 : 0; }
+constexpr int64_t bytes_ahead(DotFetch f) {
+  return f == DotFetch::kFar ? 5120 : fetches_near(f) || f == DotFetch::kAhead ? 2048 : 0;
+}
 
 // Columns of a group of "dot" in blocks. With kSpread all rows meet a tile's columns one after the other, and
 // fetch what comes kColumnsOn columns later; the sums of a group come from L2 (by 4096 x 4096 on Zen 5,

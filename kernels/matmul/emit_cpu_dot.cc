@@ -217,7 +217,9 @@ class Dot {
           Value at = e.add(k, u * most);
           if (u % steps_of_line() == 0) {
             if (near > 0)
-              fetch(rows.read, e.add(e.add(k, ahead), u * most), fetches_near(t.fetch) ? kIntoL1 : kIntoL2);
+              for (int64_t line = 0; line < lines_of_step(); ++line)
+                fetch(rows.read, e.add(e.add(k, ahead), u * most + line * elements_in(kLineBytes)),
+                      fetches_near(t.fetch) ? kIntoL1 : kIntoL2);
             if (!rows.next.empty()) fetch(rows.next, at, t.fetch == DotFetch::kSpread ? kIntoL1 : kIntoL2);
           }
           after = step(at, after, nullptr);
@@ -243,6 +245,10 @@ class Dot {
   // Steps that read one line of a row of B, or two blocks, which are no longer.
   int64_t steps_of_line() const {
     return vectors > 1 ? 2 : std::max<int64_t>(1, elements_in(kLineBytes) / width);
+  }
+
+  int64_t lines_of_step() const {
+    return vectors > 1 ? 1 : std::max<int64_t>(1, width / elements_in(kLineBytes));
   }
 
   // What of B's row a step multiplies: a vector, or a whole block of it.
@@ -368,8 +374,8 @@ int64_t dot_packing_elements(const CpuTile& t) {
 LogicalResult emit_dot(Emit& e, const CpuTile& t) {
   if (!t.a_k_contiguous || !t.b_k_contiguous)
     return emitError(e.loc, "matmul kernel 'dot' needs both operands K-contiguous");
-  if (t.fetch > DotFetch::kSpread || (t.fetch == DotFetch::kSpread && t.tile_k == 0))
-    return emitError(e.loc, "matmul kernel 'dot' has stages 1 to 5, in blocks 6: what it fetches ahead");
+  if (t.fetch > DotFetch::kFar || (t.fetch == DotFetch::kSpread && t.tile_k == 0))
+    return emitError(e.loc, "matmul kernel 'dot' has stages 1 to 5 and 7, in blocks 6: what it fetches ahead");
   if (t.tile_k % t.words.width() != 0)
     return emitError(e.loc, "tile_k is not a multiple of a vector's elements");
   Dot dot(e, t);

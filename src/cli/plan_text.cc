@@ -96,7 +96,8 @@ std::string stages_text(absl::string_view kernel, int64_t stages) {
          : stages == 3 ? "fetches near and next"
          : stages == 4 ? "fetches ahead"
          : stages == 5 ? "fetches nothing"
-                       : "fetches evenly";
+         : stages == 6 ? "fetches evenly"
+                       : "fetches far";
 }
 
 }  // namespace

@@ -233,8 +233,19 @@ TEST_F(Avx2, WhatIsReadAsOnZen5IsRight) {
     c.flush = i % 2 ? Flush::kStart : Flush::kEnd;
     run_matmuls(c);
   }
-  EXPECT_GT(runs_, 200);
-  for (int what : {2, 3, 5, 6}) EXPECT_EQ(fetches_.count({"dot", what}), 1u) << what;
+  for (lathe_dtype b : {LATHE_F16, LATHE_BF16}) {
+    MatmulCase c;
+    c.n = weights[b == LATHE_F16][0];
+    c.k = weights[b == LATHE_F16][1];
+    c.b = b;
+    c.trans_b = true;
+    c.values = Values::kSmallIntegers;
+    c.padding = random_.below(2) * 3;
+    c.flush = b == LATHE_F16 ? Flush::kStart : Flush::kEnd;
+    run_matmuls(c);
+  }
+  EXPECT_GT(runs_, 250);
+  for (int what : {2, 3, 5, 6, 7}) EXPECT_EQ(fetches_.count({"dot", what}), 1u) << what;
   run_argmaxes();
   for (const char* function : {"lathe_argmax_short_f32", "lathe_argmax_short_f16", "lathe_argmax_short_bf16"})
     EXPECT_EQ(ukernels_.count(function), 1u) << function;

@@ -262,6 +262,24 @@ TEST(Candidates, FetchingOnZen5) {
   }
 }
 
+// Rows that are converted there are read one after the other by a row of A that L1 holds, a longer one meets
+// four side by side.
+TEST(Candidates, OneRowByWeightsOf16BitsOnZen5) {
+  for (DType type : {DType::kF16, DType::kBF16}) {
+    for (int64_t k : {1024, 2880, 4096, 8192, 14336}) {
+      ProblemClass c = matmul_class(DType::kF32, DType::kF32, 4096, k, {1, 1});
+      c.trans_b = 1;
+      c.b = type;
+      const CompileConfig best = cheapest(c, zen5());
+      const bool is_held = k * 4 < 48 << 10;
+      EXPECT_EQ(static_cast<DotFetch>(best.stages), is_held ? DotFetch::kFar : DotFetch::kNear) << k;
+      EXPECT_EQ(best.lanes, is_held ? 64 : 16) << k;
+      EXPECT_EQ(best.register_n, is_held ? 1 : 4) << k;
+      EXPECT_EQ(cheapest(c, zen4()).lanes, 16) << k;
+    }
+  }
+}
+
 // Long blocks make a core wait that reads fast.
 TEST(Candidates, RowsAreReadInShortBlocksOnZen5) {
   for (DType type : {DType::kF32, DType::kF16, DType::kBF16}) {
