@@ -309,7 +309,8 @@ void enumerate_dot(const CandidateContext& context, const CpuRates& rates, const
   const ProblemClass& c = context.problem;
   const auto recipe_of = [&](int32_t lanes) -> std::string {
     if (!is_float(c.a)) return kExactRecipe;
-    return absl::StrCat(rates.product_recipe(), " in ", lanes, " lanes; K ascending, lanes summed at the end");
+    return absl::StrCat(rates.product_recipe(), " in ", lanes,
+                        " lanes; K ascending, lanes summed at the end");
   };
   const std::string recipe = recipe_of(rates.lanes);
   const bool is_small = cached == 1 && double(s.n) * double(s.k) * s.b_bytes <= rates.l2_bytes;

@@ -12,7 +12,15 @@ namespace lathe {
 // not by one of them; or a line 5 KiB ahead in that row, into L1. It is CompileConfig::stages of "dot" and
 // "dot_t", which have kSpread in blocks alone (and fetch into L1 by it), of "direct" and "direct_a", which
 // have kNext, kNone and kSpread, and of "outer" in blocks, which has kNext and kNone.
-enum class DotFetch : int32_t { kNext = 1, kNear = 2, kBoth = 3, kAhead = 4, kNone = 5, kSpread = 6, kFar = 7 };
+enum class DotFetch : int32_t {
+  kNext = 1,
+  kNear = 2,
+  kBoth = 3,
+  kAhead = 4,
+  kNone = 5,
+  kSpread = 6,
+  kFar = 7
+};
 constexpr bool fetches_next(DotFetch f) { return f == DotFetch::kNext || f == DotFetch::kBoth; }
 constexpr bool fetches_near(DotFetch f) {
   return f == DotFetch::kNear || f == DotFetch::kBoth || f == DotFetch::kFar;

@@ -375,7 +375,8 @@ LogicalResult emit_dot(Emit& e, const CpuTile& t) {
   if (!t.a_k_contiguous || !t.b_k_contiguous)
     return emitError(e.loc, "matmul kernel 'dot' needs both operands K-contiguous");
   if (t.fetch > DotFetch::kFar || (t.fetch == DotFetch::kSpread && t.tile_k == 0))
-    return emitError(e.loc, "matmul kernel 'dot' has stages 1 to 5 and 7, in blocks 6: what it fetches ahead");
+    return emitError(e.loc,
+                     "matmul kernel 'dot' has stages 1 to 5 and 7, in blocks 6: what it fetches ahead");
   if (t.tile_k % t.words.width() != 0)
     return emitError(e.loc, "tile_k is not a multiple of a vector's elements");
   Dot dot(e, t);

@@ -235,8 +235,8 @@ TEST_F(Avx2, WhatIsReadAsOnZen5IsRight) {
   }
   for (lathe_dtype b : {LATHE_F16, LATHE_BF16}) {
     MatmulCase c;
-    c.n = weights[b == LATHE_F16][0];
-    c.k = weights[b == LATHE_F16][1];
+    c.n = 2 * weights[b == LATHE_F16][0] + 1;
+    c.k = 2 * weights[b == LATHE_F16][1] + 1;
     c.b = b;
     c.trans_b = true;
     c.values = Values::kSmallIntegers;
