@@ -216,6 +216,7 @@ TEST_F(Avx2, WhatIsReadAsOnZen5IsRight) {
   Json facts = Json::parse(in);
   facts["facts"]["core_bytes_per_second"] = {{"value", 40e9}, {"source", "as on a server"}};
   facts["facts"]["pace_bytes_per_second"] = {{"value", 43e9}, {"source", "as on a server"}};
+  facts["facts"]["clock_hz"] = {{"value", 6e9}, {"source", "vectors of twice the lanes"}};
   const std::string path = directory_.path() + "/facts.json";
   std::ofstream(path) << facts.dump();
   describe(path);
