@@ -8,6 +8,8 @@ using namespace mlir;
 namespace {
 
 constexpr int kIntoL2 = 2;  // locality of a prefetch
+constexpr int64_t kNearLines =
+    8;  // fetched ahead where no panel is next (64 x 32 x 2880 on Zen 5: 67.8 to 61.5 us)
 
 // Runs `body(position, left or null)` over a line's vectors of `step` elements.
 void for_each_block(Emit& e, const PanelSource& s, int64_t step,
@@ -26,11 +28,13 @@ void pack_group(Emit& e, const PanelSource& s, Value first, int64_t group, int64
     Value at = e.min(e.add(first, l), e.sub(s.lines_left, e.idx(1)));
     from.push_back(e.add(s.view.offset, e.add(e.mul(e.add(s.first_line, at), s.view.row_stride), s.start)));
   }
-  Value next_panel = e.mul(s.view.row_stride, lines);
+  const int64_t near = kNearLines * 512 / s.view.element.getIntOrFloatBitWidth();
+  Value ahead = arith::SelectOp::create(e.b, e.loc, e.less(e.idx(lines), s.lines_left),
+                                        e.mul(s.view.row_stride, lines), e.idx(near));
   for_each_block(e, s, s.words.width(), [&](Value at, Value left) {
     if (!left)
       for (Value line : from) {
-        Value next = e.add(line, e.add(at, next_panel));
+        Value next = e.add(line, e.add(at, ahead));
         if (CpuBlocks::holds(s.view)) next = CpuBlocks(e, lanes).byte_of(next);
         e.prefetch(s.view.memory, next, kIntoL2);
       }

@@ -462,7 +462,8 @@ LogicalResult emit_panel(Emit& e, const CpuTile& t) {
     return emitError(e.loc, "a ukernel of all of K in panels ") << kc << " deep of " << t.most_depth;
   const auto total = Emit::known(t.depth);
   const bool whole_words = t.words.per_lane() == 1 || (total && *total % t.words.per_lane() == 0);
-  if (t.a_in_place && t.fetch != DotFetch::kNext && t.fetch < DotFetch::kNone)
+  if (t.a_in_place && t.fetch != DotFetch::kNext && t.fetch != DotFetch::kNone &&
+      t.fetch != DotFetch::kSpread)
     return emitError(e.loc, "matmul kernels in place have stages 1, 5 or 6: what they fetch ahead");
   if (t.a_in_place && !(t.a_k_contiguous && t.words.are_stored(t.a) && whole_words))
     return emitError(e.loc, "'direct' reads whole words along K as they are stored");
