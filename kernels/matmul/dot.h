@@ -1,5 +1,5 @@
-// What emits "dot", "direct" and "outer" and what prices them agree here: how B is fetched ahead, and whether
-// A is copied.
+// What emits "dot", "direct", "outer" and "bytes" and what prices them agree here: how B is fetched ahead,
+// and whether A is copied.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,8 @@ namespace lathe {
 // that row, into L2; nothing; as the first, by all passes over the lines that are read in equal parts and
 // not by one of them; or a line 5 KiB ahead in that row, into L1. It is CompileConfig::stages of "dot" and
 // "dot_t", which have kSpread in blocks alone (and fetch into L1 by it), of "direct" and "direct_a", which
-// have kNext, kNone and kSpread, and of "outer" in blocks, which has kNext and kNone.
+// have kNext, kNone and kSpread, of "outer" in blocks, which has kNext and kNone, and of "bytes", which
+// fetches the columns that come next by kNext into L2 and by kNear into L1.
 enum class DotFetch : int32_t {
   kNext = 1,
   kNear = 2,

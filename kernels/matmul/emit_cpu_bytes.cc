@@ -16,7 +16,7 @@ using namespace mlir;
 constexpr int64_t kLanes = 16;
 constexpr int64_t kWords = kQ4Elements / 4;  // of four bytes, of a block
 constexpr int64_t kBlockBytes = static_cast<int64_t>(size_of(DType::kQ4_0));
-constexpr int kIntoL2 = 2;
+constexpr int kIntoL2 = 2, kIntoL1 = 3;  // locality of a prefetch
 constexpr int64_t kChains = 4;
 constexpr int32_t kInfinityBits = 0x7f800000;
 // 2^-119: of a lesser largest magnitude the quotients' scale would overflow. Rounded by this one's instead,
@@ -181,7 +181,7 @@ class Bytes {
     Value turn = e.rem(block, e.idx(kLanes));
     Value from = e.add(column_of_b(e.add(e.add(j, kLanes), turn)), e.mul(e.sub(block, turn), kBlockBytes));
     for (int64_t line = 0; line < kLanes * kBlockBytes; line += 64)
-      e.prefetch(t.b.memory, e.add(from, line), kIntoL2);
+      e.prefetch(t.b.memory, e.add(from, line), t.fetch == DotFetch::kNear ? kIntoL1 : kIntoL2);
   }
 
   // `sums` of register_m rows and sixteen columns, and the products of one block of K.

@@ -88,9 +88,10 @@ std::string users_name(absl::string_view bitcode) {
   return absl::StrCat(" of ", bitcode.substr(0, bitcode.find('@')));
 }
 
-// "dot", "direct" and "outer" count no buffers: which lines they fetch ahead (kernels/matmul/dot.h).
+// "dot", "direct", "outer" and "bytes" count no buffers: which lines they fetch ahead (kernels/matmul/dot.h).
 std::string stages_text(absl::string_view kernel, int64_t stages) {
-  if (!absl::StartsWith(kernel, "dot") && !absl::StartsWith(kernel, "direct") && kernel != "outer")
+  if (!absl::StartsWith(kernel, "dot") && !absl::StartsWith(kernel, "direct") && kernel != "outer" &&
+      kernel != "bytes")
     return absl::StrCat("stages ", stages);
   return stages == 2   ? "fetches near"
          : stages == 3 ? "fetches near and next"

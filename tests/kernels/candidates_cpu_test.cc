@@ -280,6 +280,18 @@ TEST(Candidates, OneRowByWeightsOf16BitsOnZen5) {
   }
 }
 
+// The columns of blocks that come next are fetched into L1 where a core reads fast.
+TEST(Candidates, BytesByBlocksOnZen5) {
+  ProblemClass c = matmul_class(DType::kF32, DType::kF32, 4096, 4096, {4, 4});
+  c.trans_b = 1;
+  c.b = DType::kQ4_0;
+  c.math = Math::kInt8;
+  EXPECT_EQ(cheapest(c, zen5()).kernel, "bytes");
+  EXPECT_EQ(static_cast<DotFetch>(cheapest(c, zen5()).stages), DotFetch::kNear);
+  EXPECT_EQ(cheapest(c, zen4()).kernel, "bytes");
+  EXPECT_EQ(static_cast<DotFetch>(cheapest(c, zen4()).stages), DotFetch::kNext);
+}
+
 // Long blocks make a core wait that reads fast.
 TEST(Candidates, RowsAreReadInShortBlocksOnZen5) {
   for (DType type : {DType::kF32, DType::kF16, DType::kBF16}) {
