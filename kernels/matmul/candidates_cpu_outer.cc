@@ -64,6 +64,18 @@ double carry_cycles(const CpuRates& rates, const MatmulSizes& s, const RegisterT
   return tiles * std::ceil(k / depth) * t.rows * t.columns * kCarryCycles;
 }
 
+// A core that reads fast reads a row by its own prefetchers (by 4096 x 4096 on Zen 5, fetched and not, 240
+// columns 2.08 and 1.75 ms, 112 2.09 and 1.49, by 5760 x 2880 2.08 and 1.62), but no more rows (M = 4 2.0
+// and 2.9). What they share out for the next block lies 384 bytes here and there: of eight weights, over
+// sgemm, the next block as it will be read, row by row, four tiles on into L2 and into L1: M = 2 0.98, -,
+// 1.07, 1.15, M = 4 0.96, 0.97, 1.08, 1.10, M = 8 1.08, 1.15, 1.19, 1.11, M = 16 1.22, 1.15, 1.34, 1.10, M =
+// 64 0.92, 1.03, 0.89, 0.95.
+DotFetch outer_fetch(const CpuRates& rates, const MatmulSizes& s) {
+  if (!rates.reads_fast()) return DotFetch::kNext;
+  if (s.m == 1) return rates.converts_b ? DotFetch::kNext : DotFetch::kNone;
+  return s.m <= 4 ? DotFetch::kNear : s.m <= kOuterMaxM ? DotFetch::kAhead : DotFetch::kSpread;
+}
+
 // "bytes".
 constexpr int64_t kBytesMaxM = 64;
 // Rows whose sums stay in registers beside a block's eight words of B.
@@ -126,7 +138,10 @@ void enumerate_matmul_outer(const CandidateContext& context, std::vector<RankedP
       append_streamed(context, rates, s, config, {efficiency}, "fma f32; K ascending", cycles, out);
     }
     if (is_small || s.m > kBlockedOuterMaxM) continue;
-    config.tile_k = s.m <= 4 ? 8 : s.m <= kOuterMaxM ? 32 : kDeepBlock;
+    const DotFetch fetch = outer_fetch(rates, s);
+    const int32_t few = fetch == DotFetch::kNear ? 16 : 8;
+    config.tile_k = s.m <= 4 ? few : s.m <= kOuterMaxM ? 32 : kDeepBlock;
+    config.stages = static_cast<int32_t>(fetch);
     Stream stream;
     if (s.m > kOuterMaxM) stream.most_columns = kDeepColumns;
     // By 4096 x 4096, 2880 x 4096 and 5120 x 2880 on Zen 4, not held and held: M = 2 2.54 and 2.48, 2.03
@@ -134,11 +149,6 @@ void enumerate_matmul_outer(const CandidateContext& context, std::vector<RankedP
     // and 2.34).
     if (s.m > 1 && s.m <= 4 && s.n >= config.register_n && b_bytes > rates.l2_bytes)
       config.pace = pace_of(rates, s, t, config.unroll_k);
-    // A core that reads fast reads a row by its own prefetchers (by 4096 x 4096 on Zen 5, fetched and not,
-    // 240 columns 2.08 and 1.75 ms, 112 2.09 and 1.49, by 5760 x 2880 2.08 and 1.62), but no more rows (M =
-    // 4 2.0 and 2.9).
-    if (s.m == 1 && rates.reads_fast() && !rates.converts_b)
-      config.stages = static_cast<int32_t>(DotFetch::kNone);
     append_streamed(
         context, rates, s, config, stream, "fma f32; K ascending",
         [&](double n, double k) { return cycles(n, k) + carry_cycles(rates, s, t, config.tile_k, n, k); },

@@ -11,8 +11,9 @@ namespace lathe {
 // that row, into L2; nothing; as the first, by all passes over the lines that are read in equal parts and
 // not by one of them; or a line 5 KiB ahead in that row, into L1. It is CompileConfig::stages of "dot" and
 // "dot_t", which have kSpread in blocks alone (and fetch into L1 by it), of "direct" and "direct_a", which
-// have kNext, kNone and kSpread, of "outer" in blocks, which has kNext and kNone, and of "bytes", which
-// fetches the columns that come next by kNext into L2 and by kNear into L1.
+// have kNext, kNone and kSpread, of "bytes", which fetches the columns that come next by kNext into L2 and by
+// kNear into L1, and of "outer" in blocks: kNone, the block that comes next as it will be read by kNext, row
+// by row by kSpread, or the columns kTilesOn tiles on by kAhead into L2 and by kNear into L1.
 enum class DotFetch : int32_t {
   kNext = 1,
   kNear = 2,
@@ -37,6 +38,7 @@ constexpr int64_t bytes_ahead(DotFetch f) {
 // 8x2, 3.17, 2.93, 2.78). Else B's blocks of them lie in L2 until every row has met them.
 constexpr int64_t dot_group_columns(DotFetch f) { return f == DotFetch::kSpread ? 132 : 48; }
 constexpr int64_t kColumnsOn = 6;
+constexpr int64_t kTilesOn = 4;  // of "outer"
 
 // CompileConfig::pace of "dot", "dot_t", "outer" and "packed": a turn of the loop over k takes as many cycles
 // at least. A loop that could go faster than memory keeps every buffer for lines under way full, and those

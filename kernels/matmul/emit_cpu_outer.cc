@@ -3,10 +3,9 @@
 // epilogue the sums go from registers to D.
 //
 // With tile_k, K is walked in blocks of so few rows that each is read in one run, along all columns of the
-// task, while the rows of the next block are fetched into L2, if any are; sums wait in scratch from block to
-// block. By one group of columns after the other along all of K every few lines are followed by a jump to
-// another row, which neither prefetchers nor pages like (M = 1 by 4096 x 4096 on Zen 4: 5.5 ms where reading
-// takes 2.2).
+// task, while what comes next is fetched, if anything is; sums wait in scratch from block to block. By one
+// group of columns after the other along all of K every few lines are followed by a jump to another row,
+// which neither prefetchers nor pages like (M = 1 by 4096 x 4096 on Zen 4: 5.5 ms where reading takes 2.2).
 #include "base/dtype.h"
 #include "kernels/matmul/dot.h"
 #include "kernels/matmul/emit_cpu.h"
@@ -16,21 +15,46 @@ using namespace mlir;
 
 LogicalResult emit_outer(Emit& e, const CpuTile& t) {
   if (t.b_k_contiguous) return emitError(e.loc, "matmul kernel 'outer' needs B N-contiguous");
-  constexpr int kIntoL2 = 2;  // locality of a prefetch
+  constexpr int kIntoL2 = 2, kIntoL1 = 3;  // locality of a prefetch
   const int64_t rm = t.register_rows, lanes = t.lanes, unroll = t.unroll_k;
   const int64_t passes = ceil_div(t.tile_rows, rm);
   const int64_t line_vectors = std::max<int64_t>(1, 512 / (lanes * t.b.element.getIntOrFloatBitWidth()));
   if (t.register_columns % lanes != 0) return emitError(e.loc, "register_n is not a multiple of lanes");
+  if (t.tile_k > 0 && (t.fetch == DotFetch::kBoth || t.fetch > DotFetch::kSpread))
+    return emitError(e.loc, "matmul kernel 'outer' has stages 1, 2, 4, 5 and 6: what it fetches ahead");
   if (t.pace > 0 && t.tile_k == 0) return emitError(e.loc, "'outer' is held to a pace in blocks of K alone");
   Value last_row = e.sub(t.rows, e.idx(1));
   const Pace pace(e, t);
 
-  // From a block of K to the next, after the last to the first of the columns that the next task has.
-  const auto to_next_block = [&](Value from) -> Value {
-    Value within = e.mul(t.b.row_stride, t.tile_k);
-    Value wrapped = e.sub(e.idx(t.tile_columns), e.mul(from, t.b.row_stride));
-    Value more = e.less(e.add(from, t.tile_k), t.depth);
-    return arith::SelectOp::create(e.b, e.loc, more, within, wrapped);
+  // Where the block of K after that at `from` begins, after the last one the first of the columns that the
+  // next task has.
+  const auto next_block = [&](Value from) -> Value {
+    Value next = e.add(from, t.tile_k);
+    return e.add(t.b.offset, arith::SelectOp::create(e.b, e.loc, e.less(next, t.depth),
+                                                     e.mul(next, t.b.row_stride), e.idx(t.tile_columns)));
+  };
+  // What the step for row k of a block (from its first) of the tile at j and of a pass fetches: its share of
+  // the tile, or of the vector behind the whole tiles, that is as far into the next block (kNext) or kTilesOn
+  // on (kNear, kAhead); passes beyond its last lines fetch them again. With kSpread the next block row by
+  // row, since a block has as many steps as rows, tiles and passes.
+  const auto fetched = [&](Value from, Value k, Value j, Value pass, int64_t vectors, int64_t share) {
+    Value next = next_block(from), row = k;
+    if (t.fetch == DotFetch::kSpread) {
+      const int64_t tiles = ceil_div(t.tile_columns, t.register_columns), in_row = tiles * passes;
+      Value tile = e.div(j, e.idx(t.register_columns));
+      Value step = e.add(e.mul(e.add(e.mul(tile, passes), pass), t.tile_k), k);
+      row = e.div(step, e.idx(in_row));
+      step = e.rem(step, e.idx(in_row));
+      j = e.mul(e.div(step, e.idx(passes)), t.register_columns);
+      pass = e.rem(step, e.idx(passes));
+    } else if (t.fetch != DotFetch::kNext) {
+      Value on = e.add(j, kTilesOn * t.register_columns), same = e.less(on, t.columns);
+      Value block = e.add(t.b.offset, e.mul(from, t.b.row_stride));
+      next = arith::SelectOp::create(e.b, e.loc, same, block, next);
+      j = arith::SelectOp::create(e.b, e.loc, same, on, e.sub(on, e.min(on, t.columns)));
+    }
+    Value part = e.min(e.mul(pass, share), e.idx(vectors - share));
+    return e.add(e.add(next, e.mul(row, t.b.row_stride)), e.add(j, e.mul(part, lanes)));
   };
   // Columns [j, j + vectors * lanes), the last vector masked to `left` columns if given, along K from `from`
   // to `to`.
@@ -40,13 +64,11 @@ LogicalResult emit_outer(Emit& e, const CpuTile& t) {
       Value row = e.min(e.add(i, r), last_row);
       a_row.push_back(e.add(t.a.offset, t.a_k_contiguous ? e.mul(row, t.a.row_stride) : row));
     }
-    // What is read next: passes over the rows share out fetching it, those beyond its last lines fetch them
-    // again.
-    const int64_t share = std::min(vectors, round_up(ceil_div(vectors, passes), line_vectors));
-    Value ahead;
-    if (t.tile_k > 0)
-      ahead = e.add(to_next_block(from),
-                    e.mul(e.min(e.mul(e.div(i, e.idx(rm)), share), e.idx(vectors - share)), lanes));
+    // In kSpread the steps of a vector behind the whole tiles count as a tile's.
+    const bool fetches = t.tile_k > 0 && t.fetch != DotFetch::kNone && !left;
+    const int64_t of = t.fetch == DotFetch::kSpread ? t.register_columns / lanes : vectors;
+    const int64_t share = std::min(of, round_up(ceil_div(of, passes), line_vectors));
+    const int locality = t.fetch == DotFetch::kNear ? kIntoL1 : kIntoL2;
     auto step = [&](Value k, Values sums) {
       Value b_row = e.add(t.b.offset, e.add(e.mul(k, t.b.row_stride), j));
       Values b;
@@ -55,9 +77,11 @@ LogicalResult emit_outer(Emit& e, const CpuTile& t) {
         b.push_back(e.to_f32(left ? e.load_masked(t.b.memory, at, lanes, left)
                                   : e.load_vector(t.b.memory, at, lanes)));
       }
-      const bool fetches = t.tile_k > 0 && t.fetch == DotFetch::kNext && !left;
-      for (int64_t v = 0; fetches && v < share; v += line_vectors)
-        e.prefetch(t.b.memory, e.add(e.add(b_row, ahead), v * lanes), kIntoL2);
+      if (fetches) {
+        Value at = fetched(from, e.sub(k, from), j, e.div(i, e.idx(rm)), of, share);
+        for (int64_t v = 0; v < share; v += line_vectors)
+          e.prefetch(t.b.memory, e.add(at, v * lanes), locality);
+      }
       for (int64_t r = 0; r < rm; ++r) {
         Value at = e.add(a_row[r], t.a_k_contiguous ? k : e.mul(k, t.a.row_stride));
         Value a = e.broadcast(e.to_f32(e.load(t.a.memory, at)), lanes);

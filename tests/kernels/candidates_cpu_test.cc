@@ -262,6 +262,26 @@ TEST(Candidates, FetchingOnZen5) {
   }
 }
 
+// Weights stored K by N: a row is left to the core's prefetchers, a few fetch tiles ahead into L1 and some
+// into L2, many the next block's rows one after the other.
+TEST(Candidates, WeightsStoredKByNOnZen5) {
+  for (int64_t k : {1024, 2880, 4096}) {
+    const auto of = [&](int64_t m, const DeviceFacts& facts) {
+      return cheapest(matmul_class(DType::kF32, DType::kF32, 4096, k, {m, m}), facts);
+    };
+    for (const auto& [m, fetch] : {std::pair{1, DotFetch::kNone},
+                                   {2, DotFetch::kNear},
+                                   {4, DotFetch::kNear},
+                                   {8, DotFetch::kAhead},
+                                   {16, DotFetch::kAhead},
+                                   {64, DotFetch::kSpread}}) {
+      EXPECT_EQ(of(m, zen5()).kernel, "outer") << m << " " << k;
+      EXPECT_EQ(static_cast<DotFetch>(of(m, zen5()).stages), fetch) << m << " " << k;
+      EXPECT_EQ(static_cast<DotFetch>(of(m, zen4()).stages), DotFetch::kNext) << m << " " << k;
+    }
+  }
+}
+
 // Rows that are converted there are read one after the other by a row of A that L1 holds, a longer one meets
 // four side by side.
 TEST(Candidates, OneRowByWeightsOf16BitsOnZen5) {
