@@ -179,10 +179,11 @@ double DirectPricing::tile_seconds(const Shape& shape, double lines, double k, d
   const double compute =
       (multiply + packed * k / rates_.k_per_lane * kPackCycles + turn + of_zero) / rates_.clock_hz;
   const double memory = lines * k * line_bytes() / bandwidth;
-  // Nobody fetches weights that are packed (32 x 32 x 2880 on Zen 5, 8 lines: "direct" 45.5 us, "direct_a"
-  // 51.5).
+  // Nobody fetches the first of weights that are packed: rows of A that are one task's panel are packed
+  // instead (32 x 32 x 2880 on Zen 5, 8 lines: "direct" 45.5 us, "direct_a" 51.5).
   const double weights = packed * k * packed_bytes();
-  const double waits = of_a_ && weights > rates_.l2_bytes / 4 ? weights / bandwidth : 0;
+  const bool cold = of_a_ && lines_ <= kTaskPacked && weights > rates_.l2_bytes / 4;
+  const double waits = cold ? weights / bandwidth : 0;
   // Where nobody fetches, little hides, and every block of K begins with waiting (M = 16 by 4096 x 4096 on
   // Zen 3, of 2, 4, 8 and 16 KiB of a line: 11.8, 10.3, 9.2 and 8.2 ms).
   constexpr double kUnfetched = 0.6, kLostBytes = 2400;
