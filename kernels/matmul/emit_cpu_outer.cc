@@ -33,28 +33,22 @@ LogicalResult emit_outer(Emit& e, const CpuTile& t) {
     return e.add(t.b.offset, arith::SelectOp::create(e.b, e.loc, e.less(next, t.depth),
                                                      e.mul(next, t.b.row_stride), e.idx(t.tile_columns)));
   };
-  // What the step for row k of a block (from its first) of the tile at j and of a pass fetches: its share of
-  // the tile, or of the vector behind the whole tiles, that is as far into the next block (kNext) or kTilesOn
-  // on (kNear, kAhead); passes beyond its last lines fetch them again. With kSpread the next block row by
-  // row, since a block has as many steps as rows, tiles and passes.
-  const auto fetched = [&](Value from, Value k, Value j, Value pass, int64_t vectors, int64_t share) {
-    Value next = next_block(from), row = k;
-    if (t.fetch == DotFetch::kSpread) {
-      const int64_t tiles = ceil_div(t.tile_columns, t.register_columns), in_row = tiles * passes;
-      Value tile = e.div(j, e.idx(t.register_columns));
-      Value step = e.add(e.mul(e.add(e.mul(tile, passes), pass), t.tile_k), k);
-      row = e.div(step, e.idx(in_row));
-      step = e.rem(step, e.idx(in_row));
-      j = e.mul(e.div(step, e.idx(passes)), t.register_columns);
-      pass = e.rem(step, e.idx(passes));
-    } else if (t.fetch != DotFetch::kNext) {
-      Value on = e.add(j, kTilesOn * t.register_columns), same = e.less(on, t.columns);
-      Value block = e.add(t.b.offset, e.mul(from, t.b.row_stride));
-      next = arith::SelectOp::create(e.b, e.loc, same, block, next);
-      j = arith::SelectOp::create(e.b, e.loc, same, on, e.sub(on, e.min(on, t.columns)));
-    }
-    Value part = e.min(e.mul(pass, share), e.idx(vectors - share));
-    return e.add(e.add(next, e.mul(row, t.b.row_stride)), e.add(j, e.mul(part, lanes)));
+  // From what a tile at j reads to what it fetches: as far into the next block (kNext), or kTilesOn on.
+  const auto to_fetched = [&](Value from, Value j) -> Value {
+    Value block = e.add(t.b.offset, e.mul(from, t.b.row_stride)), to_next = e.sub(next_block(from), block);
+    if (t.fetch == DotFetch::kNext) return to_next;
+    Value on = e.idx(kTilesOn * t.register_columns), same = e.less(e.add(j, on), t.columns);
+    return e.add(on, arith::SelectOp::create(e.b, e.loc, same, e.idx(0), e.sub(to_next, t.columns)));
+  };
+  // The next block row by row: the step for row k (of a block) of a tile and a pass fetches the tile and the
+  // part whose number in it is the step's, since a block has as many steps as rows, tiles and passes.
+  const auto fetched_by_row = [&](Value from, Value k, Value j, Value pass, const auto& part_of) -> Value {
+    const int64_t tiles = ceil_div(t.tile_columns, t.register_columns), in_row = tiles * passes;
+    Value tile = e.div(j, e.idx(t.register_columns));
+    Value step = e.add(e.mul(e.add(e.mul(tile, passes), pass), t.tile_k), k);
+    Value row = e.mul(e.div(step, e.idx(in_row)), t.b.row_stride), place = e.rem(step, e.idx(in_row));
+    Value column = e.mul(e.div(place, e.idx(passes)), t.register_columns);
+    return e.add(e.add(next_block(from), row), e.add(column, part_of(e.rem(place, e.idx(passes)))));
   };
   // Columns [j, j + vectors * lanes), the last vector masked to `left` columns if given, along K from `from`
   // to `to`.
@@ -64,11 +58,18 @@ LogicalResult emit_outer(Emit& e, const CpuTile& t) {
       Value row = e.min(e.add(i, r), last_row);
       a_row.push_back(e.add(t.a.offset, t.a_k_contiguous ? e.mul(row, t.a.row_stride) : row));
     }
-    // In kSpread the steps of a vector behind the whole tiles count as a tile's.
+    // Passes over the rows share out fetching a tile, or a vector behind the whole tiles (whose steps count
+    // as a tile's where rows are fetched); those beyond its last lines fetch them again.
     const bool fetches = t.tile_k > 0 && t.fetch != DotFetch::kNone && !left;
-    const int64_t of = t.fetch == DotFetch::kSpread ? t.register_columns / lanes : vectors;
-    const int64_t share = std::min(of, round_up(ceil_div(of, passes), line_vectors));
+    const bool by_row = t.fetch == DotFetch::kSpread;
+    const int64_t fetched = by_row ? t.register_columns / lanes : vectors;
+    const int64_t share = std::min(fetched, round_up(ceil_div(fetched, passes), line_vectors));
     const int locality = t.fetch == DotFetch::kNear ? kIntoL1 : kIntoL2;
+    const auto part_of = [&](Value pass) {
+      return e.mul(e.min(e.mul(pass, share), e.idx(fetched - share)), lanes);
+    };
+    Value pass = e.div(i, e.idx(rm)), ahead;
+    if (fetches && !by_row) ahead = e.add(to_fetched(from, j), part_of(pass));
     auto step = [&](Value k, Values sums) {
       Value b_row = e.add(t.b.offset, e.add(e.mul(k, t.b.row_stride), j));
       Values b;
@@ -78,7 +79,7 @@ LogicalResult emit_outer(Emit& e, const CpuTile& t) {
                                   : e.load_vector(t.b.memory, at, lanes)));
       }
       if (fetches) {
-        Value at = fetched(from, e.sub(k, from), j, e.div(i, e.idx(rm)), of, share);
+        Value at = by_row ? fetched_by_row(from, e.sub(k, from), j, pass, part_of) : e.add(b_row, ahead);
         for (int64_t v = 0; v < share; v += line_vectors)
           e.prefetch(t.b.memory, e.add(at, v * lanes), locality);
       }

@@ -20,8 +20,8 @@ struct PanelSource {
 };
 
 // Lines along K: memory[base + word * pitch + line] for `lines` lines: blocks of lanes x lanes, transposed in
-// registers. Meanwhile the next panel's lines are fetched into L2: there are too many for the processor to
-// foresee, and each is a page of its own.
+// registers. Meanwhile the next panel's lines are fetched into L2, or without one the same lines further on:
+// there are too many for the processor to foresee, and each is a page of its own.
 void pack_transposed(Emit& e, const PanelSource& s, int64_t lines, int64_t pitch, Value memory, Value base);
 
 // Lines along K: memory[base + line * pitch + word] for `lines` lines.
