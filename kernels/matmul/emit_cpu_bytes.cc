@@ -16,7 +16,6 @@ using namespace mlir;
 constexpr int64_t kLanes = 16;
 constexpr int64_t kWords = kQ4Elements / 4;  // of four bytes, of a block
 constexpr int64_t kBlockBytes = static_cast<int64_t>(size_of(DType::kQ4_0));
-constexpr int kIntoL2 = 2, kIntoL1 = 3;  // locality of a prefetch
 constexpr int64_t kChains = 4;
 constexpr int32_t kInfinityBits = 0x7f800000;
 // 2^-119: of a lesser largest magnitude the quotients' scale would overflow. Rounded by this one's instead,

@@ -18,10 +18,6 @@ namespace lathe::emit {
 namespace {
 using namespace mlir;
 
-// What is fetched ahead is met a group of columns later: L1 would have lost it, and fetches into L2 do not
-// hold the few lines that L1 may have under way (M = 8 in blocks, Zen 4: 8.5 ms fetched into L1, 4.3 into
-// L2).
-constexpr int kIntoL2 = 2, kIntoL1 = 3;
 constexpr int64_t kLineBytes = 64;
 int64_t padded_rows(const CpuTile& t) { return round_up(t.tile_rows, t.register_rows); }
 int64_t group_columns(const CpuTile& t) { return round_up(dot_group_columns(t.fetch), t.register_columns); }

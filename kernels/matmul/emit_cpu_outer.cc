@@ -15,7 +15,6 @@ using namespace mlir;
 
 LogicalResult emit_outer(Emit& e, const CpuTile& t) {
   if (t.b_k_contiguous) return emitError(e.loc, "matmul kernel 'outer' needs B N-contiguous");
-  constexpr int kIntoL2 = 2, kIntoL1 = 3;  // locality of a prefetch
   const int64_t rm = t.register_rows, lanes = t.lanes, unroll = t.unroll_k;
   const int64_t passes = ceil_div(t.tile_rows, rm);
   const int64_t line_vectors = std::max<int64_t>(1, 512 / (lanes * t.b.element.getIntOrFloatBitWidth()));

@@ -7,7 +7,6 @@ using namespace mlir;
 
 namespace {
 
-constexpr int kIntoL2 = 2;  // locality of a prefetch
 // How far ahead in its own lines a panel fetches that no other follows (64 x 32 x 2880 on Zen 5: 67.8 to 61.5
 // us).
 constexpr int64_t kNearLines = 8;

@@ -24,7 +24,6 @@ using namespace mlir;
 // A panel is written in whole vectors, which may run past its end by one; a row of A's panel is longer than
 // tile_k by this as well, so that its rows do not all start in the same cache set.
 constexpr int64_t kSlack = 16;
-constexpr int kIntoL2 = 2;  // locality of a prefetch
 
 // Packs as the operand lies in memory: known, or (a generic kernel) found by its view.
 void pack_by_layout(Emit& e, const View& v, bool k_contiguous, const std::function<void(bool)>& pack) {
