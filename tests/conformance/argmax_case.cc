@@ -41,8 +41,9 @@ std::vector<double> ArgmaxRequest::draw_row(Random* random) const {
   const auto anywhere = [&]() -> double& { return row[static_cast<size_t>(random->below(n))]; };
   const double fill = case_.kind == Rows::kAllNan || case_.kind == Rows::kConstant
                           ? round_to(case_.in, random->normal())
-                      : case_.kind == Rows::kLowest ? -largest(case_.in)
-                                                    : -kInfinity;
+                      : case_.kind == Rows::kLowest                                     ? -largest(case_.in)
+                      : case_.kind == Rows::kMostlyOne || case_.kind == Rows::kNanAtEnd ? 1.0
+                                                                                        : -kInfinity;
   for (int64_t j = 0; j < n; ++j) {
     double& x = row[static_cast<size_t>(j)];
     switch (case_.kind) {
@@ -55,6 +56,8 @@ std::vector<double> ArgmaxRequest::draw_row(Random* random) const {
       case Rows::kConstant:
       case Rows::kMinusInf:
       case Rows::kMostlyMinusInf:
+      case Rows::kMostlyOne:
+      case Rows::kNanAtEnd:
       case Rows::kLowest: x = fill; break;
       default: x = round_to(case_.in, random->normal());
     }
@@ -62,8 +65,11 @@ std::vector<double> ArgmaxRequest::draw_row(Random* random) const {
   if (case_.kind == Rows::kNan) {
     for (int i = 0; i < 3; ++i) anywhere() = random->below(2) ? kNan : -kNan;
   }
+  if (case_.kind == Rows::kNanAtEnd) row.back() = random->below(2) ? kNan : -kNan;
   if (case_.kind == Rows::kPlusInf) anywhere() = anywhere() = kInfinity;
   if (case_.kind == Rows::kMostlyMinusInf) anywhere() = -largest(case_.in);
+  if (case_.kind == Rows::kMostlyOne)
+    (case_.maximum < 0 ? anywhere() : row[static_cast<size_t>(case_.maximum)]) = 2;
   return row;
 }
 

@@ -23,12 +23,14 @@ enum class Rows {
   kAllNan,
   kMinusInf,        // every column -inf
   kMostlyMinusInf,  // -inf but for one finite column
+  kMostlyOne,       // 1 but for one column of 2
+  kNanAtEnd,        // 1 but for the last column, a NaN of either sign
   kPlusInf,         // N(0, 1) with two +inf
   kZeros,           // +0 and -0, which are equal
   kLowest,          // every column the lowest finite value
   kNegative         // every column below 0
 };
-inline constexpr int kRowsKinds = 13;
+inline constexpr int kRowsKinds = 15;
 
 struct ArgmaxCase {
   int64_t rows = 1, n = 1;
@@ -39,6 +41,7 @@ struct ArgmaxCase {
   size_t misalign = 0;
   Flush flush = Flush::kEnd;
   Rows kind = Rows::kNormal;
+  int64_t maximum = -1;  // kMostlyOne: the column of 2; -1: anywhere
   lathe_determinism determinism = LATHE_DETERMINISM_FAST;
 
   std::string describe() const;

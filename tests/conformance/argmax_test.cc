@@ -116,15 +116,17 @@ TEST_F(Argmax, EveryShortLength) {
 TEST_F(Argmax, MaximumInEveryColumn) {
   // The winner visits every lane, every remainder and both ends.
   for (lathe_dtype in : kFloats) {
-    ArgmaxCase c;
-    c.n = 259;
-    c.in = in;
-    c.kind = Rows::kMostlyMinusInf;
-    c.rows = capped(300);
-    expect(c);
-    c.n = 1300;
-    c.rows = std::min<int64_t>(c.rows, capped_columns(c.rows * c.n) / c.n);
-    expect(c);
+    for (Rows kind : {Rows::kMostlyMinusInf, Rows::kMostlyOne}) {
+      ArgmaxCase c;
+      c.n = 259;
+      c.in = in;
+      c.kind = kind;
+      c.rows = capped(300);
+      expect(c);
+      c.n = 1300;
+      c.rows = std::min<int64_t>(c.rows, capped_columns(c.rows * c.n) / c.n);
+      expect(c);
+    }
   }
 }
 
@@ -149,6 +151,19 @@ TEST_F(Argmax, VocabularyRows) {
   wide.n = 32000;
   wide.in = LATHE_F16;
   expect(wide);
+}
+
+// Beyond 65,536 blocks of 256 columns, which a lane of 16 bits does not count.
+TEST_F(Argmax, MoreBlocksThan16BitsCount) {
+  if (is_quick()) GTEST_SKIP() << "32 MB";
+  for (lathe_dtype in : {LATHE_F16, LATHE_BF16}) {
+    ArgmaxCase c;
+    c.in = in;
+    c.kind = Rows::kMostlyOne;
+    c.n = (int64_t{1} << 24) + 1007;
+    c.maximum = c.n - 1;
+    expect(c);
+  }
 }
 
 // Generated and ukernels, every width and split, on what decides between columns: whichever the oracle would

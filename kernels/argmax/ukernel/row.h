@@ -79,14 +79,65 @@ static inline int NAME(take)(const NAME(scalar) * x, int64_t column, int64_t vec
   return 0;
 }
 
-// The column of the best, once all are seen.
-static inline uint32_t NAME(find)(const NAME(scalar) * x, NAME(best) best) {
+// The vector after the one at `at`, of `n` columns the last whole one at most.
+static inline int64_t NAME(after)(int64_t at, int64_t n) {
+  return at + 2 * LANES <= n ? at + LANES : n - LANES;
+}
+
+// The column of the best of a row of `n`, once all are seen.
+static inline uint32_t NAME(find)(const NAME(scalar) * x, int64_t n, NAME(best) best) {
   if (best.key == -INFINITE) return 0;  // nothing rose
-  x += best.column;
-  int64_t at = 0;
-  while (__builtin_reduce_or(NAME(keys_of)(NAME(load)(x + at)) == best.key) == 0) at += LANES;
+  int64_t at = best.column;
+  while (__builtin_reduce_or(NAME(keys_of)(NAME(load)(x + at)) == best.key) == 0) at = NAME(after)(at, n);
   while (NAME(key_of)(x[at]) != best.key) ++at;
-  return best.column + (uint32_t)at;
+  return (uint32_t)at;
+}
+
+// Of a row of `n` that has one.
+static inline uint32_t NAME(first_nan)(const NAME(scalar) * x, int64_t n) {
+  int64_t at = 0;
+  while (__builtin_reduce_or((NAME(load)(x + at) & (BITS)~LEAST) > INFINITE) == 0) at = NAME(after)(at, n);
+  while (!NAME(is_nan)(x[at])) ++at;
+  return (uint32_t)at;
+}
+
+// Whether any of `vectors` vectors is.
+static inline __attribute__((always_inline)) int NAME(is_above_zero)(const NAME(scalar) * x, int vectors) {
+  NAME(vector) highest = {0};
+  for (int i = 0; i < vectors; ++i) highest = __builtin_elementwise_max(highest, NAME(load)(x + i * LANES));
+  return __builtin_reduce_or(highest) != 0;
+}
+
+// The column of the maximum of a row whose first block is_above_zero(), as the maximum then is, whose bits
+// order it: every lane keeps its greatest and the first block that has it, and nothing is asked until the row
+// was seen. The last block is the row's last `elements`, of which those seen before don't rise again. A count
+// of blocks that a lane does not hold names one in front of the right one, from which on it is found.
+static inline __attribute__((always_inline)) uint32_t NAME(above_zero)(const NAME(scalar) * x, int64_t n,
+                                                                       int block) {
+  const int64_t elements = block * LANES, last = (n - 1) / elements;
+  NAME(vector) highest = {0}, at = {0};
+  NAME(magnitudes) most[2] = {{0}, {0}};
+  for (int64_t i = 0; i <= last; ++i) {
+    const NAME(scalar)* from = x + (i < last ? i * elements : n - elements);
+    NAME(vector) high[2];
+    for (int v = 0; v < block; ++v) {
+      const NAME(vector) bits = NAME(load)(from + v * LANES);
+      high[v % 2] = v < 2 ? bits : __builtin_elementwise_max(high[v % 2], bits);
+      most[v % 2] = __builtin_elementwise_max(most[v % 2], (NAME(magnitudes))bits);
+    }
+    const NAME(vector) both = __builtin_elementwise_max(high[0], high[1]), rises = both > highest;
+    highest = __builtin_elementwise_max(highest, both);
+    at = (rises & (BITS)i) | (~rises & at);
+  }
+  const NAME(magnitudes) all = __builtin_elementwise_max(most[0], most[1]);
+  const BITS key = __builtin_reduce_max(highest);
+  if (key > INFINITE || __builtin_reduce_max(all) > (UNSIGNED)(LEAST + INFINITE))
+    return NAME(first_nan)(x, n);
+  const NAME(vector) others = highest != key;
+  const int64_t first = (int64_t)__builtin_reduce_min((NAME(magnitudes))(at | others));
+  const int64_t from = first < last ? first * elements : n - elements;
+  NAME(best) best = {key, (uint32_t)from};
+  return NAME(find)(x, n, best);
 }
 
 // `n` is at least 1, `block` a number of vectors. What is left behind the last whole block or vector is seen
@@ -106,27 +157,20 @@ static inline __attribute__((always_inline)) uint32_t NAME(in_blocks)(const NAME
     const int64_t vectors = n / LANES;
     if (NAME(take)(x, 0, vectors, &best)) return best.column;
     if (vectors * LANES < n && NAME(take)(x, n - LANES, 1, &best)) return best.column;
-    return NAME(find)(x, best);
+    return NAME(find)(x, n, best);
   }
+  if (NAME(is_above_zero)(x, block)) return NAME(above_zero)(x, n, block);
   for (int64_t i = 0; i < n; i += elements) {
     const int64_t at = i + elements <= n ? i : n - elements;
     const int may_rise = __builtin_reduce_or(NAME(rising)(x + at, block, best.key)) != 0;
     if (may_rise && NAME(take)(x, at, block, &best)) return best.column;
   }
-  return NAME(find)(x, best);
+  return NAME(find)(x, n, best);
 }
 
 uint32_t FUNCTION(const void* row, int64_t n) { return NAME(in_blocks)(row, n, BLOCK_VECTORS); }
 uint32_t FUNCTION_IN_SHORT_BLOCKS(const void* row, int64_t n) {
   return NAME(in_blocks)(row, n, SHORT_VECTORS);
-}
-
-// Of a row that has one.
-static inline uint32_t NAME(first_nan)(const NAME(scalar) * x) {
-  int64_t at = 0;
-  while (__builtin_reduce_or((NAME(load)(x + at) & (BITS)~LEAST) > INFINITE) == 0) at += LANES;
-  while (!NAME(is_nan)(x[at])) ++at;
-  return (uint32_t)at;
 }
 
 // The same, PARTS parts of the row side by side, each with a best of its own.
@@ -142,7 +186,7 @@ uint32_t FUNCTION_OF_PARTS(const void* row, int64_t n) {
     if (__builtin_reduce_or(rising) == 0) continue;
     // Parts in front of that of a NaN may have others, where they were not looked at yet.
     for (int p = 0; p < PARTS; ++p)
-      if (NAME(take)(x, p * part + i, PART_VECTORS, &bests[p])) return NAME(first_nan)(x);
+      if (NAME(take)(x, p * part + i, PART_VECTORS, &bests[p])) return NAME(first_nan)(x, n);
   }
   NAME(best) best = bests[0];
   for (int p = 1; p < PARTS; ++p)
@@ -150,7 +194,7 @@ uint32_t FUNCTION_OF_PARTS(const void* row, int64_t n) {
   const int64_t seen = PARTS * part, vectors = (n - seen) / LANES;
   if (NAME(take)(x, seen, vectors, &best)) return best.column;
   if (seen + vectors * LANES < n && NAME(take)(x, n - LANES, 1, &best)) return best.column;
-  return NAME(find)(x, best);
+  return NAME(find)(x, n, best);
 }
 
 #undef FUNCTION
