@@ -42,8 +42,8 @@ lathe_statistics BenchDevice::statistics() const {
 
 lathe_matmul_desc linear(const Gemm& gemm, const void* a, const void* b, void* d) {
   // By Element.
-  constexpr lathe_dtype kDtypes[] = {LATHE_F32,  LATHE_F16,  LATHE_BF16, LATHE_I8,
-                                     LATHE_Q4_0, LATHE_Q4_0, LATHE_F16,  LATHE_BF16};
+  constexpr lathe_dtype kDtypes[] = {LATHE_F32,  LATHE_F16, LATHE_BF16, LATHE_I8,  LATHE_Q4_0,
+                                     LATHE_Q4_0, LATHE_F16, LATHE_BF16, LATHE_BF16};
   lathe_matmul_desc desc = LATHE_MATMUL_DESC_INIT;
   desc.m = gemm.m;
   desc.n = gemm.n;
@@ -51,6 +51,7 @@ lathe_matmul_desc linear(const Gemm& gemm, const void* a, const void* b, void* d
   desc.a.dtype = kDtypes[static_cast<int>(activations_of(gemm.element))];
   desc.b.dtype = kDtypes[static_cast<int>(gemm.element)];
   if (gemm.element == Element::kQ4Int8) desc.math = LATHE_MATH_INT8;
+  if (gemm.element == Element::kBF16Rounded) desc.math = LATHE_MATH_BF16;
   desc.d.dtype = gemm.element == Element::kI8 ? LATHE_I32 : LATHE_F32;
   desc.a.data = const_cast<void*>(a);
   desc.b.data = const_cast<void*>(b);

@@ -259,7 +259,8 @@ static void write_number(Element element, float x, size_t i, std::mt19937_64& en
     case Element::kF16:
     case Element::kF16Weights: return put(static_cast<_Float16>(x));
     case Element::kBF16:
-    case Element::kBF16Weights: return put(to_bf16(x));
+    case Element::kBF16Weights:
+    case Element::kBF16Rounded: return put(to_bf16(x));
     case Element::kI8: return put(static_cast<int8_t>(std::max(-127.0f, std::min(127.0f, 32 * x))));
     case Element::kQ4:
     case Element::kQ4Int8: return put(q4_word(i, engine));

@@ -61,8 +61,9 @@ double measure_fma_peak(int threads);
 
 // Memory to take cold operands from: `bytes` of it, on huge pages where the system grants them, filled with
 // N(0, 1), of bytes its 32-fold. kQ4: weights of 4 bits in blocks of 32 by A of f32, kQ4Int8: by A rounded to
-// bytes. kF16Weights, kBF16Weights: by A of f32. Of the others A has the weights' dtype.
-enum class Element { kF32, kF16, kBF16, kI8, kQ4, kQ4Int8, kF16Weights, kBF16Weights };
+// bytes. kF16Weights, kBF16Weights: by A of f32; kBF16Rounded: by A of f32 rounded to bf16. Of the others A
+// has the weights' dtype.
+enum class Element { kF32, kF16, kBF16, kI8, kQ4, kQ4Int8, kF16Weights, kBF16Weights, kBF16Rounded };
 struct NamedElement {
   const char* name;
   Element element;
@@ -74,7 +75,8 @@ inline constexpr NamedElement kNamedElements[] = {{"f32", Element::kF32},
                                                   {"q4_0", Element::kQ4},
                                                   {"q4_0_int8", Element::kQ4Int8},
                                                   {"f16_weights", Element::kF16Weights},
-                                                  {"bf16_weights", Element::kBF16Weights}};
+                                                  {"bf16_weights", Element::kBF16Weights},
+                                                  {"bf16_weights_bf16", Element::kBF16Rounded}};
 inline bool is_q4(Element element) { return element == Element::kQ4 || element == Element::kQ4Int8; }
 Element activations_of(Element weights);  // what A's elements are like
 size_t weight_bytes(Element element, size_t elements);

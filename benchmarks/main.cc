@@ -40,7 +40,7 @@ ABSL_FLAG(Strings, dtypes, kArgmaxDtypes, "dtypes of argmax: " + absl::StrJoin(k
 ABSL_FLAG(
     Strings, matmul_dtypes, Strings({"f32"}),
     "dtypes of matmul: f32, f16, bf16, i8 (oneDNN alone beside f32), q4_0 and q4_0_int8 (by f32, and by f32 "
-    "rounded to bytes), f16_weights and bf16_weights (by f32)");
+    "rounded to bytes), f16_weights and bf16_weights (by f32), bf16_weights_bf16 (by f32 rounded to bf16)");
 ABSL_FLAG(std::string, threads, "1", "threads of Lathe and of every peer");
 ABSL_FLAG(std::string, seconds, "1", "time for one figure");
 ABSL_FLAG(std::string, pool_bytes, "0",

@@ -16,7 +16,8 @@ double value_at(const void* data, Element element, int64_t i) {
     case Element::kF16Weights: return static_cast<double>(static_cast<const _Float16*>(data)[i]);
     case Element::kI8: return static_cast<const int8_t*>(data)[i];
     case Element::kBF16:
-    case Element::kBF16Weights: break;
+    case Element::kBF16Weights:
+    case Element::kBF16Rounded: break;
     case Element::kQ4:
     case Element::kQ4Int8: {
       const uint8_t* block = static_cast<const uint8_t*>(data) + i / 32 * 18;
@@ -52,7 +53,9 @@ bool is_right(const Gemm& p, const std::string& name, const void* a, const void*
     }
     // Where A is rounded to bytes: in every product half a 127th of its block's largest, which is none above
     // the row's.
-    const double rounded = p.element == Element::kQ4Int8 ? largest * weights * (0.5 / 127 + 0x1p-20) : 0;
+    const double rounded = p.element == Element::kQ4Int8        ? largest * weights * (0.5 / 127 + 0x1p-20)
+                           : p.element == Element::kBF16Rounded ? magnitude * 0x1p-9
+                                                                : 0;
     const bool exact = p.element == Element::kI8;
     const double bound =
         exact ? 0 : 6 * std::sqrt(static_cast<double>(p.k) + 4) * 0x1p-24 * magnitude + rounded;

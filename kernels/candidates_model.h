@@ -39,7 +39,8 @@ inline int32_t elements_a_lane(const CandidateContext& context) {
   if (context.problem.a == DType::kI8) return 4;
   const Target& target = context.facts.target;
   if (is_blocks(context.problem.b)) return 1;
-  return context.problem.a == DType::kBF16 && (target.has("avx512bf16") || target.has("bf16")) ? 2 : 1;
+  const bool bf16 = context.problem.a == DType::kBF16 || context.problem.math == Math::kBf16;
+  return bf16 && (target.has("avx512bf16") || target.has("bf16")) ? 2 : 1;
 }
 // Whether one instruction multiplies four bytes a lane and adds the products.
 inline bool multiplies_bytes(const Target& target) {
@@ -52,6 +53,7 @@ struct CpuRates {
         lanes(vector_lanes(context.facts.target)),
         registers(vector_registers(context.facts.target)),
         k_per_lane(elements_a_lane(context)),
+        rounds_a(context.problem.math == Math::kBf16 && k_per_lane == 2),
         converts_a(context.problem.a != DType::kF32 && k_per_lane == 1),
         converts_b(context.problem.b != DType::kF32 && !is_blocks(context.problem.b) && k_per_lane == 1),
         // Without, x86 takes two products of words and two adds, beside what widens the operands; NEON
@@ -102,7 +104,10 @@ struct CpuRates {
   }
   bool loses_by_fetching() const { return ahead_bytes_per_second < core_bytes_per_second; }
   bool reads_fast() const { return core_bytes_per_second > kHiddenRate; }
-  const char* product_recipe() const { return k_per_lane == 2 ? "bf16 pairs to f32" : "fma f32"; }
+  const char* product_recipe() const {
+    if (rounds_a) return "A rounded to bf16, bf16 pairs to f32";
+    return k_per_lane == 2 ? "bf16 pairs to f32" : "fma f32";
+  }
   // The part of the memory's rate left when every `run` bytes are followed by a jump to another row: a line's
   // worth of time for the lines fetched in vain and the page looked up.
   static double run_efficiency(double run) { return run / (run + 64); }
@@ -117,6 +122,7 @@ struct CpuRates {
 
   int32_t workers, lanes, registers;
   int32_t k_per_lane;           // elements_a_lane
+  bool rounds_a;                // of f32 to bf16
   bool converts_a, converts_b;  // elements to f32
   double product_instructions;  // of a vector
   double loads_per_cycle, clock_hz, fma_units, l1d_bytes, l2_bytes, l3_bytes;

@@ -266,7 +266,8 @@ void enumerate_matmul_direct(const CandidateContext& context, std::vector<Ranked
   if (!operands_refusal(c).empty()) return refuse(operands_refusal(c));
   const int32_t per_lane = elements_a_lane(context);
   const bool bytes = c.a == DType::kI8;
-  if (c.a != c.b || (c.a != DType::kF32 && !(c.a == DType::kBF16 && per_lane == 2) && !bytes))
+  const bool pairs = per_lane == 2 && c.b == DType::kBF16;
+  if (!pairs && (c.a != c.b || (c.a != DType::kF32 && !bytes)))
     return refuse("operands are not f32 or i8, or bf16 multiplied in pairs");
   if (bytes && !multiplies_bytes(context.facts.target)) return refuse("no instruction multiplies bytes");
   if (c.k % per_lane != 0) return refuse(absl::StrCat("K ", c.k, " is no multiple of ", per_lane));
@@ -279,6 +280,8 @@ void enumerate_matmul_direct(const CandidateContext& context, std::vector<Ranked
   config.kernel = "direct_a";
   if (bytes)
     reject(context, config, out, "i8: no faster than \"direct\"");
+  else if (c.a != c.b)
+    reject(context, config, out, "A is rounded to bf16: not read where it lies");
   else if (c.trans_a != 0)
     reject(context, config, out, "A is not K-contiguous");
   else if (c.n > kDirectAMaxN)

@@ -214,8 +214,9 @@ double stream_efficiency(const CpuRates& rates, const MatmulSizes& s, const Regi
 
 // Whether every task of whole rows copies A.
 bool copies_a(const CpuRates& rates, const MatmulSizes& s, const RegisterTile& t) {
-  return !s.blocks && dot_copies_a(t.rows * t.columns, static_cast<int64_t>(s.k * s.b_bytes),
-                                   round_up(s.m, t.rows) * s.k * 4 / rates.k_per_lane);
+  return !s.blocks &&
+         dot_copies_a(t.rows * t.columns, static_cast<int64_t>(s.k * s.b_bytes),
+                      round_up(s.m, t.rows) * s.k * 4 / rates.k_per_lane, rates.rounds_a && !s.narrow_a);
 }
 constexpr double kPackCycles = 3;  // of a vector of A that a task copies
 
@@ -344,7 +345,9 @@ void enumerate_dot(const CandidateContext& context, const CpuRates& rates, const
       // Whole rows in tasks of 256 KiB and of a quarter of B (Zen 5; the cause was not found): M = 1 by 4096
       // x 4096 1.39 and 1.60 ms, by 5760 x 2880 1.46 and 1.52; M = 2 1.55 and 1.64, by 8192 x 1024 0.74 and
       // 0.85; M = 4 by 5760 x 2880 1.54 and 1.66. Where each copies A, M = 5 by 4096 x 4096, 1.90 and 1.73.
-      stream.short_tasks = rates.reads_fast() && !is_small && cached == 1 && !copies_a(rates, s, t);
+      const bool few_copied = rates.rounds_a && s.m <= 2;
+      stream.short_tasks =
+          rates.reads_fast() && !is_small && cached == 1 && (few_copied || !copies_a(rates, s, t));
       append_streamed(
           context, rates, s, config, stream, recipe,
           [&](double n, double k) { return dot_cycles(rates, s, t, in_cache, is_small, n, k); }, out);
@@ -401,10 +404,13 @@ void enumerate_matmul_dot(const CandidateContext& context, std::vector<RankedPla
   if (c.trans_b == 0) return both("B is not K-contiguous");
   if (c.trans_a != 0) return both("A is not K-contiguous");
   if (s.batch_invariant && is_float(c.a)) return both("batch_invariant: rows of larger M come from panels");
-  if (c.m_hi > kDotMaxM)
+  if (c.m_hi > kDotMaxM) {
     reject(context, config, out, "M ", c.m_hi, " > ", kDotMaxM);
-  else
-    enumerate_dot(context, rates, s, 1, config, out);
+  } else {
+    MatmulSizes copied = s;
+    if (rates.rounds_a) copied.input_bytes = copied.b_bytes;
+    enumerate_dot(context, rates, copied, 1, config, out);
+  }
 
   config.kernel = "dot_t";
   if (s.blocks || c.zero_a != 0) return reject(context, config, out, "B in blocks, or a zero point of A");
@@ -414,6 +420,7 @@ void enumerate_matmul_dot(const CandidateContext& context, std::vector<RankedPla
   std::swap(s.input_bytes, s.b_bytes);
   std::swap(s.narrow_a, s.narrow_b);
   std::swap(rates.converts_a, rates.converts_b);
+  rates.converts_b |= rates.rounds_a;
   // Activations were just written: where L3 holds them they come from there.
   const double l3_rate = kL3BytesPerCycle * rates.clock_hz / rates.core_bytes_per_second;
   const bool in_l3 = double(s.n) * double(s.k) * s.b_bytes <= rates.l3_bytes / 2;

@@ -16,6 +16,7 @@ using namespace mlir;
 constexpr int64_t kAlign = 16;                     // f32 elements of a cache line
 constexpr char kZeroPoint[] = "lathe.zero_a";      // on a contraction whose A has one
 constexpr char kZeroPointsOfB[] = "lathe.zero_b";  // on one whose B has: "tensor", "channel"
+constexpr char kRoundsA[] = "lathe.rounds_a";      // on one whose A may be rounded to B's dtype
 constexpr unsigned kRowLoop = 1, kColumnLoop = 2;  // of an epilogue
 
 int64_t padded(int64_t size, int64_t multiple) { return round_up(size, std::max<int64_t>(multiple, 1)); }
@@ -65,7 +66,7 @@ CpuTile describe_tile(Emit& e, const TileProgram& p, ir::KernelConfigAttr config
   auto features = op->getParentOfType<ModuleOp>()->getAttrOfType<StringAttr>(ir::kFeaturesAttr);
   const View& b = p.views.find(op.getDpsInputs()[1])->second;
   // Blocks are decoded to f32, and A is multiplied as that.
-  Type element = CpuBlocks::holds(b) ? e.f32() : a.element;
+  Type element = CpuBlocks::holds(b) ? e.f32() : op->hasAttr(kRoundsA) ? b.element : a.element;
   CpuTile t(CpuWords(e, element, config.getLanes(), features.getValue()));
   t.a = a;
   t.b = b;

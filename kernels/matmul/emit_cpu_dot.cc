@@ -25,7 +25,7 @@ bool copies_a(const CpuTile& t) {
   return t.tile_k == 0 && !CpuBlocks::holds(t.b) &&
          dot_copies_a(t.register_rows * t.register_columns,
                       t.most_depth * t.b.element.getIntOrFloatBitWidth() / 8,
-                      padded_rows(t) * t.most_depth * 4 / t.words.per_lane());
+                      padded_rows(t) * t.most_depth * 4 / t.words.per_lane(), t.words.rounds(t.a));
 }
 int64_t copied_pitch(const CpuTile& t) {
   return round_up(t.most_depth, t.words.width()) / t.words.per_lane();

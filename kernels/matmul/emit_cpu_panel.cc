@@ -46,7 +46,10 @@ int64_t a_words(const CpuTile& t) {
 // Whether B comes in pairs of bf16 that are multiplied as f32.
 bool comes_in_pairs(const CpuTile& t) { return t.packed_word > t.words.per_lane(); }
 
-int64_t line_elements(const CpuTile& t) { return 512 / t.a.element.getIntOrFloatBitWidth(); }
+// A line's elements, or the vector's where it takes more.
+int64_t line_elements(const CpuTile& t) {
+  return std::max<int64_t>(512 / t.a.element.getIntOrFloatBitWidth(), t.words.width());
+}
 int64_t line_words(const CpuTile& t) { return line_elements(t) / t.words.per_lane(); }
 
 // Whether a panel of A is copied while the one before it is multiplied: loads and stores that the FMAs leave

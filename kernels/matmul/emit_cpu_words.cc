@@ -9,6 +9,9 @@ namespace {
 
 constexpr int64_t kZmmLanes = 16, kYmmLanes = 8, kNeonLanes = 4;
 constexpr char kZmmPairs[] = "llvm.x86.avx512bf16.dpbf16ps.512";
+// Of f32, in the second operand's place the first elements.
+constexpr char kZmmRound[] = "llvm.x86.avx512bf16.cvtneps2bf16.512",
+               kZmmRoundBoth[] = "llvm.x86.avx512bf16.cvtne2ps2bf16.512";
 constexpr char kNeonPairs[] = "llvm.aarch64.neon.bfdot.v4f32.v8bf16";
 // Two products of 16 bits a lane, added.
 constexpr char kZmmWords[] = "llvm.x86.avx512.pmaddw.d.512", kYmmWords[] = "llvm.x86.avx2.pmadd.wd";
@@ -46,7 +49,7 @@ Value CpuWords::zero_words() const { return e_.splat(word_type(), 0); }
 Value CpuWords::zero_sums() const { return e_.splat(sum_type(), 0); }
 
 bool CpuWords::are_stored(const View& v) const {
-  return !CpuBlocks::holds(v) && (kind_ != kFloats || v.element.isF32());
+  return !CpuBlocks::holds(v) && (kind_ == kFloats ? v.element.isF32() : !rounds(v));
 }
 Value CpuWords::word_at(const View& v, Value at) const {
   if (kind_ == kFloats) return e_.load(v.memory, at);
@@ -58,7 +61,21 @@ Value CpuWords::along_k(const View& v, Value at, Value left) const {
   if (CpuBlocks::holds(v)) return CpuBlocks(e_, lanes_).along_k(v, at);
   Value x = left ? e_.load_masked(v.memory, at, width(), left) : e_.load_vector(v.memory, at, width());
   if (kind_ == kFloats) return e_.to_f32(x);
-  return vector::BitCastOp::create(e_.b, e_.loc, word_type(), x);
+  return vector::BitCastOp::create(e_.b, e_.loc, word_type(), rounded(x));
+}
+
+Value CpuWords::rounded(Value x) const {
+  auto type = cast<VectorType>(x.getType());
+  if (kind_ != kPairs || !type.getElementType().isF32()) return x;
+  VectorType bf16 = type.clone(e_.b.getBF16Type());
+  if (lanes_ != kZmmLanes) return arith::TruncFOp::create(e_.b, e_.loc, bf16, x);
+  // Subnormal numbers become 0, as they count in products. (LLVM keeps them, in nine instructions a vector.)
+  if (type.getNumElements() == lanes_) return intrinsic(e_, kZmmRound, bf16, {x});
+  const auto half = [&](int64_t from) -> Value {
+    return vector::ExtractStridedSliceOp::create(e_.b, e_.loc, x, llvm::ArrayRef(from),
+                                                 llvm::ArrayRef(lanes_), llvm::ArrayRef<int64_t>(1));
+  };
+  return intrinsic(e_, kZmmRoundBoth, bf16, {half(lanes_), half(0)});
 }
 
 std::pair<Value, Value> CpuWords::halves(const View& v, Value at) const {
@@ -73,7 +90,8 @@ std::pair<Value, Value> CpuWords::halves(const View& v, Value at) const {
 Value CpuWords::across_k(const View& v, const Values& lines, Value at, Value left) const {
   const auto read = [&](Value line) {
     Value from = e_.add(line, at);
-    return left ? e_.load_masked(v.memory, from, lanes_, left) : e_.load_vector(v.memory, from, lanes_);
+    return rounded(left ? e_.load_masked(v.memory, from, lanes_, left)
+                        : e_.load_vector(v.memory, from, lanes_));
   };
   if (kind_ == kFloats) return e_.to_f32(read(lines[0]));
   const int64_t bits = 32 / per_lane();

@@ -1,6 +1,6 @@
 // What a lane of a CPU matmul kernel's vectors holds of an operand, and how two of them are multiplied: one
-// float, converted to f32 and multiplied by an FMA; two bf16 along K, multiplied and added to an f32 by
-// AVX512-BF16 or AArch64's bfdot; four bytes along K, whose products are added to an i32.
+// float, converted to f32 and multiplied by an FMA; two bf16 along K (of f32 rounded to them), multiplied and
+// added to an f32 by AVX512-BF16 or AArch64's bfdot; four bytes along K, whose products are added to an i32.
 #pragma once
 
 #include "compiler/emit.h"
@@ -9,7 +9,7 @@ namespace lathe::emit {
 
 class CpuWords {
  public:
-  // Of an operand's element. `features` of the target, as in Target::features.
+  // Of what an operand's elements are multiplied as. `features` of the target, as in Target::features.
   CpuWords(Emit& e, Type element, int64_t lanes, llvm::StringRef features);
 
   int64_t lanes() const { return lanes_; }
@@ -19,6 +19,8 @@ class CpuWords {
   Value zero_words() const;
   Value zero_sums() const;
 
+  // Whether elements are rounded as they are read: f32 to pairs of bf16.
+  bool rounds(const View& v) const { return kind_ == kPairs && v.element.isF32(); }
   // Whether the view's memory holds words as they are; the one that begins with the element `at` then.
   bool are_stored(const View& v) const;
   Value word_at(const View& v, Value at) const;
@@ -61,6 +63,7 @@ class CpuWords {
   mlir::VectorType sum_type() const { return e_.vec(lanes_, kind_ == kBytes ? i32() : e_.f32()); }
   Value as(mlir::VectorType type, Value x) const;
   Value all(int64_t word) const;
+  Value rounded(Value x) const;  // of pairs what is f32
   Value elements_of(Value words, Type element) const;
   Value add_words16(Value a, Value b, Value sum) const;
 

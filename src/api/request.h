@@ -102,6 +102,13 @@ inline bool read_policy(const lathe_miss_policy& policy, const RequestContext& c
   return true;
 }
 
+// Sets out->math, where its a and b are known: no other dtypes' kernels differ.
+inline void read_math(const lathe_math& wanted, ProblemClass* out) {
+  if (__builtin_expect(raw(wanted) == LATHE_MATH_STRICT, 1)) return;
+  const auto math = static_cast<Math>(raw(wanted));
+  if (names_dtypes(math, out->a, out->b)) out->math = math;
+}
+
 // Sets out->key.problem.dependent_launch.
 inline bool read_dependent_launch(const lathe_dependent_launch& wanted, const RequestContext& context,
                                   Request* out, absl::Status* why) {

@@ -135,7 +135,7 @@ bool read_class(const lathe_matmul_desc& d, bool is_cpu, ProblemClass* out, absl
   const lathe_epilogue& e = d.epilogue;
   if (!is_factor(d.a.dtype) || (!are_multiplied(d.a.dtype, d.b.dtype, is_cpu) && !is_block_product(d)) ||
       raw(e.activation) > LATHE_ACTIVATION_SILU || raw(d.determinism) > LATHE_DETERMINISM_BATCH_INVARIANT ||
-      raw(d.math) > LATHE_MATH_INT8) {
+      raw(d.math) > LATHE_MATH_BF16) {
     return refuse(why, explain_enums(d, is_cpu));
   }
   if (!check_output(d, why)) return false;
@@ -148,9 +148,7 @@ bool read_class(const lathe_matmul_desc& d, bool is_cpu, ProblemClass* out, absl
   if (d.b.packed_layout != 0 && !read_packed(d.b, d.n, is_cpu, out, why)) return false;
   out->activation = static_cast<Activation>(e.activation);
   out->determinism = static_cast<Determinism>(d.determinism);
-  // No other dtype's kernels differ.
-  const lathe_dtype rounded = d.math == LATHE_MATH_TF32 ? LATHE_F32 : LATHE_Q4_0;
-  if (raw(d.math) != LATHE_MATH_STRICT && raw(d.b.dtype) == rounded) out->math = static_cast<Math>(d.math);
+  read_math(d.math, out);
   if (e.beta != 0.0f) {
     if (!check_row_operand(kC, d.c, why)) return false;
     out->c = to_dtype(d.c.dtype);

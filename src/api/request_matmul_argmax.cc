@@ -24,7 +24,7 @@ absl::Status invalid(const std::string& cause) { return absl::InvalidArgumentErr
 bool read_class(const lathe_matmul_argmax_desc& d, bool is_cpu, ProblemClass* out, absl::Status* why) {
   if (!is_float(d.a.dtype) || !are_multiplied(d.a.dtype, d.b.dtype, is_cpu) || !is_float(d.logits_dtype) ||
       (d.bias != nullptr && !is_float(d.bias_dtype)) || !is_index(d.index_dtype) ||
-      raw(d.determinism) > LATHE_DETERMINISM_BATCH_INVARIANT || raw(d.math) > LATHE_MATH_INT8) {
+      raw(d.determinism) > LATHE_DETERMINISM_BATCH_INVARIANT || raw(d.math) > LATHE_MATH_BF16) {
     return refuse(why, explain_enums(d, is_cpu));
   }
   out->op = Op::kMatmulArgmax;
@@ -37,8 +37,7 @@ bool read_class(const lathe_matmul_argmax_desc& d, bool is_cpu, ProblemClass* ou
   out->trans_b = d.b.layout == LATHE_COLUMN_MAJOR;
   out->determinism = static_cast<Determinism>(d.determinism);
   out->wants_values = d.values != nullptr;
-  if (raw(d.b.dtype) == LATHE_F32 && d.math == LATHE_MATH_TF32)
-    out->math = Math::kTf32;  // no other dtype's kernels differ
+  read_math(d.math, out);
   return true;
 }
 

@@ -30,7 +30,8 @@ constexpr Row<Activation> kActivations[] = {{Activation::kNone, "none"},
 constexpr Row<Determinism> kDeterminisms[] = {{Determinism::kFast, "fast"},
                                               {Determinism::kRunToRun, "run_to_run"},
                                               {Determinism::kBatchInvariant, "batch_invariant"}};
-constexpr Row<Math> kMaths[] = {{Math::kStrict, "strict"}, {Math::kTf32, "tf32"}, {Math::kInt8, "int8"}};
+constexpr Row<Math> kMaths[] = {
+    {Math::kStrict, "strict"}, {Math::kTf32, "tf32"}, {Math::kInt8, "int8"}, {Math::kBf16, "bf16"}};
 
 template <typename E, size_t N>
 absl::string_view find_name(const Row<E> (&rows)[N], E value) {

@@ -62,10 +62,10 @@ constexpr double bytes_per_element(DType t) {
 // Values equal lathe_activation's, lathe_determinism's and lathe_math's.
 enum class Activation : int32_t { kNone = 0, kRelu = 1, kGelu = 2, kGeluTanh = 3, kSilu = 4 };
 enum class Determinism : int32_t { kFast = 0, kRunToRun = 1, kBatchInvariant = 2 };
-enum class Math : int32_t { kStrict = 0, kTf32 = 1, kInt8 = 2 };
+enum class Math : int32_t { kStrict = 0, kTf32 = 1, kInt8 = 2, kBf16 = 3 };
 
 // "none" "f32" "f16" "bf16" "i32" "i64" "i8" "f8e4m3" "f8e5m2" "f8e4m3fnuz" "f8e5m2fnuz" "q4_0"; "none"
-// "relu" "gelu" "gelu_tanh" "silu"; "fast" "run_to_run" "batch_invariant"; "strict" "tf32" "int8". The
+// "relu" "gelu" "gelu_tanh" "silu"; "fast" "run_to_run" "batch_invariant"; "strict" "tf32" "int8" "bf16". The
 // parsers return false on an unknown name.
 absl::string_view name_of(DType t);
 absl::string_view name_of(Activation a);

@@ -16,7 +16,7 @@ namespace lathe::cli {
 
 // In the order of lathe_determinism.
 inline const std::vector<std::string> kDeterminisms = {"fast", "run_to_run", "batch_invariant"};
-inline const std::vector<std::string> kMaths = {"strict", "tf32", "int8"};  // of lathe_math
+inline const std::vector<std::string> kMaths = {"strict", "tf32", "int8", "bf16"};  // of lathe_math
 inline const std::vector<std::string> kDependentLaunches = {"off", "on", "constant_b"};
 // In the order of lathe_activation.
 inline const std::vector<std::string> kActivations = {"none", "relu", "gelu", "gelu_tanh", "silu"};
@@ -36,8 +36,8 @@ inline constexpr int32_t kMostSplits = 65535;  // of a lathe_tuning
 inline constexpr Flag kSplitK = {"split-k", "N", "force the split-K factor"};
 inline constexpr Flag kProductsSplitK = {"split-k", "N", "force the split-K factor of every product"};
 inline constexpr Flag kMath = {
-    "math", "strict|tf32|int8",
-    "whether f32 may be rounded to tf32, A to bytes where B is q4_0 (default: strict)"};
+    "math", "strict|tf32|int8|bf16",
+    "whether f32 may be rounded to tf32, A to bytes where B is q4_0 or to bf16 where B is (default: strict)"};
 inline constexpr Flag kDependentLaunch = {
     "dependent-launch", "off|on|constant_b",
     "whether the kernel may start beside the one before it (default: off)"};

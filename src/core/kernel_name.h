@@ -18,13 +18,13 @@ namespace lathe {
 // ("sa" of the tensor, "sac" of channels, "za"); layouts of A and B ("n" ROW_MAJOR, "t" COLUMN_MAJOR, "p"
 // packed); the range of M (argmax: of a row); N and K; then what is there: "cf32", "biasf32", "resf32", the
 // activation (elementwise: D's dtype and "p" with the upper half of the program's digest), "i64" and "val"
-// (results of argmax), "rr" and "bi" (determinism run_to_run and batch_invariant), "tf32" or "int8" math,
-// "pdl" and "pdlb" (dependent launch), "a16" and "byte" (alignment). The plan: the function of a ukernel, an
-// external library and its routine; tile MxNxK (no K: not blocked), then what differs from one: "r8x4"
-// accumulators of a thread, "u2" steps of K unrolled, "v16" lanes, "t256" threads, "s4" stages, "c2x1x1"
-// cluster along M, N and splits, "splits", "splitl" or "splitc" (K may be split; merged by a second step, by
-// the last workgroup, within the cluster), "swap", "p132" persistent workgroups, "g8" tiles of M before the
-// next of N.
+// (results of argmax), "rr" and "bi" (determinism run_to_run and batch_invariant), "tf32", "int8" or "bf16"
+// math, "pdl" and "pdlb" (dependent launch), "a16" and "byte" (alignment). The plan: the function of a
+// ukernel, an external library and its routine; tile MxNxK (no K: not blocked), then what differs from one:
+// "r8x4" accumulators of a thread, "u2" steps of K unrolled, "v16" lanes, "t256" threads, "s4" stages,
+// "c2x1x1" cluster along M, N and splits, "splits", "splitl" or "splitc" (K may be split; merged by a second
+// step, by the last workgroup, within the cluster), "swap", "p132" persistent workgroups, "g8" tiles of M
+// before the next of N.
 std::string kernel_name(const ProblemClass& c, const CompileConfig& config);
 
 }  // namespace lathe

@@ -89,8 +89,10 @@ absl::Status check_product(const ProblemClass& c) {
   if (blocks && c.k % block_elements(c.b) != 0)
     return wrong(absl::StrCat("\"k\": ", c.k, " is no multiple of ", block_elements(c.b),
                               ", the elements of a block of ", name_of(c.b)));
-  if (c.math == Math::kTf32 && c.b != DType::kF32) return wrong("\"math\": tf32 is for f32 alone");
-  if (c.math == Math::kInt8 && !blocks) return wrong("\"math\": int8 is for B of q4_0 alone");
+  if (!names_dtypes(c.math, c.a, c.b))
+    return wrong(c.math == Math::kTf32   ? "\"math\": tf32 is for f32 alone"
+                 : c.math == Math::kInt8 ? "\"math\": int8 is for B of q4_0 alone"
+                                         : "\"math\": bf16 is for A of f32 by B of bf16 alone");
   const bool packable = c.op == Op::kMatmul && alike && is_packable(c.b) && c.trans_b == 1;
   if (c.packed_b != 0 && !packable)
     return wrong(absl::StrCat("\"packed_b\": of a matmul of ", kPackableNames, " with \"trans_b\": 1 alone"));

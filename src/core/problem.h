@@ -62,7 +62,8 @@ struct ProblemClass {
   int16_t wants_values = 0;  // argmax, matmul_argmax
   int16_t packed_b = 0;      // matmul: the form B is packed in (core/packed.h), 0: as the layout says
   // kTf32: f32 operands may be rounded to tf32. kInt8: A may be rounded to bytes, scaled block by block,
-  // where B is stored in blocks.
+  // where B is stored in blocks. kBf16: A of f32 may be rounded to bf16, as B is. Strict where the dtypes are
+  // not those that it names (names_dtypes).
   Math math = Math::kStrict;
   DType logits = DType::kNone;  // matmul_argmax: what a product is rounded to before it is compared
   int16_t generic = 0;          // 1: the class of a generic kernel, of any sizes and form (core/generic.h)

@@ -196,11 +196,26 @@ TEST(Dtypes, MathIsOfF32Alone) {
     EXPECT_EQ(r.key.problem.math, in == LATHE_F32 ? Math::kTf32 : Math::kStrict) << in;
   }
   Product p(LATHE_F32, LATHE_F32);
-  p.desc.math = static_cast<lathe_math>(3);
+  p.desc.math = static_cast<lathe_math>(4);
   Request r;
   const absl::Status status = read(p.desc, &r);
   EXPECT_EQ(status.code(), kInvalid);
-  EXPECT_NE(status.message().find("math 3 is unknown"), absl::string_view::npos) << status;
+  EXPECT_NE(status.message().find("math 4 is unknown"), absl::string_view::npos) << status;
+}
+
+TEST(Dtypes, MathBf16IsOfF32ByBf16) {
+  for (lathe_dtype a : {LATHE_F32, LATHE_BF16}) {
+    for (lathe_dtype b : {LATHE_F32, LATHE_F16, LATHE_BF16}) {
+      if (a == LATHE_BF16 && b != a) continue;
+      Product p(a, LATHE_F32);
+      p.desc.b.dtype = b;
+      p.desc.math = LATHE_MATH_BF16;
+      Request r;
+      ASSERT_TRUE(read(p.desc, &r).ok());
+      const bool named = a == LATHE_F32 && b == LATHE_BF16;
+      EXPECT_EQ(r.key.problem.math, named ? Math::kBf16 : Math::kStrict) << a << " by " << b;
+    }
+  }
 }
 
 // What the CPU has no kernel for is UNSUPPORTED, and the message says which request.

@@ -87,7 +87,7 @@ TEST(ReadMatmulArgmax, RefusesEachBadRequestByName) {
       {"index dtype", [](D* d) { d->index_dtype = LATHE_F32; }, kInvalid, "index_dtype 1"},
       {"determinism", [](D* d) { d->determinism = static_cast<lathe_determinism>(3); }, kInvalid,
        "determinism 3"},
-      {"math", [](D* d) { d->math = static_cast<lathe_math>(3); }, kInvalid, "math 3"},
+      {"math", [](D* d) { d->math = static_cast<lathe_math>(4); }, kInvalid, "math 4"},
       {"policy", [](D* d) { d->miss_policy = static_cast<lathe_miss_policy>(4); }, kInvalid, "miss_policy 4"},
       {"m -1", [](D* d) { d->m = -1; }, kInvalid, "m -1 < 0"},
       {"n large", [](D* d) { d->n = int64_t{1} << 31; }, kInvalid, "n 2147483648 >"},
@@ -193,8 +193,8 @@ TEST(ReadMatmulArgmax, LeavesOutWhatIsNotAskedFor) {
   EXPECT_EQ(out.args.values, nullptr);
 }
 
-// f32 alone has a product that may be rounded: no other type's class knows of the wish.
-TEST(ReadMatmulArgmax, MathIsOfF32Alone) {
+// No other dtypes' class knows of the wish.
+TEST(ReadMatmulArgmax, MathIsOfTheDtypesItNames) {
   MatmulArgmaxRequest r(5, 100, 33);
   r.desc.math = LATHE_MATH_TF32;
   Request out;
@@ -204,6 +204,13 @@ TEST(ReadMatmulArgmax, MathIsOfF32Alone) {
   Request half;
   ASSERT_TRUE(read(r.desc, &half).ok());
   EXPECT_EQ(half.key.problem.math, Math::kStrict);
+  r.desc.math = LATHE_MATH_BF16;
+  Request same, weights;
+  ASSERT_TRUE(read(r.desc, &same).ok());
+  EXPECT_EQ(same.key.problem.math, Math::kStrict);
+  r.desc.a.dtype = LATHE_F32;
+  ASSERT_TRUE(read(r.desc, &weights).ok());
+  EXPECT_EQ(weights.key.problem.math, Math::kBf16);
 }
 
 // Rows of 16-byte multiples behind 16-byte aligned bases, whatever the outputs are; else elements, else

@@ -31,7 +31,7 @@ TEST(DTypeTest, NamesRoundTrip) {
   expect_names_round_trip<DType>(12);
   expect_names_round_trip<Activation>(5);
   expect_names_round_trip<Determinism>(3);
-  expect_names_round_trip<Math>(3);
+  expect_names_round_trip<Math>(4);
 }
 
 TEST(DTypeTest, ValuesEqualThePublicEnums) {
@@ -48,6 +48,7 @@ TEST(DTypeTest, ValuesEqualThePublicEnums) {
   EXPECT_EQ(static_cast<int>(DType::kQ4_0), LATHE_Q4_0);
   EXPECT_EQ(static_cast<int>(Math::kTf32), LATHE_MATH_TF32);
   EXPECT_EQ(static_cast<int>(Math::kInt8), LATHE_MATH_INT8);
+  EXPECT_EQ(static_cast<int>(Math::kBf16), LATHE_MATH_BF16);
   EXPECT_EQ(static_cast<int>(Activation::kGeluTanh), LATHE_ACTIVATION_GELU_TANH);
   EXPECT_EQ(static_cast<int>(Activation::kSilu), LATHE_ACTIVATION_SILU);
   EXPECT_EQ(static_cast<int>(Determinism::kBatchInvariant), LATHE_DETERMINISM_BATCH_INVARIANT);

@@ -123,6 +123,18 @@ TEST_F(Reference, Tf32IsGrantedItsRounding) {
   EXPECT_FALSE(check_matmul(r, data, &random).ok);
 }
 
+TEST_F(Reference, RoundingAToBf16IsGrantedWhereBIs) {
+  MatmulRequest r = request(4, 4, 1000);
+  r.b_dtype = LATHE_BF16;
+  MatmulData data = compute(r, &random);
+  data.d.set(0, 0, 0, data.d.at(0, 0, 0) + 0.5);  // S is about 640
+  EXPECT_FALSE(check_matmul(r, data, &random).ok);
+  r.math = LATHE_MATH_BF16;
+  EXPECT_TRUE(check_matmul(r, data, &random).ok);
+  data.d.set(0, 0, 0, data.d.at(0, 0, 0) + 5);
+  EXPECT_FALSE(check_matmul(r, data, &random).ok);
+}
+
 TEST_F(Reference, NaNAndInfinityGoWhereFloat64SaysThey) {
   MatmulRequest r = request(6, 5, 20);
   r.fill = Fill::kSpecial;

@@ -91,7 +91,7 @@ TEST(MatmulRequest, RefusesUnknownValues) {
   for (const auto& [flag, value, expected] : std::vector<std::tuple<std::string, std::string, std::string>>{
            {"dtype", "f64", "f32|f16|bf16|i8|f8e4m3|f8e5m2|f8e4m3fnuz|f8e5m2fnuz"},
            {"out-dtype", "i8", "f32|f16|bf16|i32"},
-           {"math", "fast", "strict|tf32"},
+           {"math", "fast", "strict|tf32|int8|bf16"},
            {"fill", "ones", "normal|integers|special"},
            {"misalign", "256", "from 0 to 255"},
            {"in-place", "d", "none|c|residual"},
@@ -166,6 +166,8 @@ TEST(MatmulRequest, ItsCommandReadsBackAsItIs) {
   requests[3].batch = 3;
   requests[3].broadcast_b = true;
   requests[4].determinism = LATHE_DETERMINISM_BATCH_INVARIANT;
+  requests[4].b_dtype = LATHE_BF16;
+  requests[4].math = LATHE_MATH_BF16;
   requests[4].padding = 5;
   requests[4].misalign = 2;
   requests[4].fill = Fill::kSpecial;

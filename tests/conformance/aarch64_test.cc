@@ -175,11 +175,12 @@ TEST_P(Aarch64, MatmulsAreRight) {
 
 TEST_P(Aarch64, WeightsOf16BitsByF32AreRight) {
   constexpr int64_t kSizes[][3] = {{1, 70, 301}, {5, 37, 128}, {20, 49, 530}, {75, 64, 67}};
-  for (int i = 0; i < 8; ++i) {
+  for (int i = 0; i < 12; ++i) {
     MatmulCase c;
     const auto& size = kSizes[i % 4];
     c.m = size[0], c.n = size[1], c.k = size[2];
-    c.b = i / 4 ? LATHE_F16 : LATHE_BF16;
+    c.b = i / 4 == 1 ? LATHE_F16 : LATHE_BF16;
+    if (i / 4 == 2) c.math = LATHE_MATH_BF16;
     c.trans_a = random_.below(4) == 0;
     c.trans_b = random_.below(2);
     c.out = kFloats[random_.below(3)];
@@ -188,7 +189,7 @@ TEST_P(Aarch64, WeightsOf16BitsByF32AreRight) {
     run_matmul(c);
     if (HasFatalFailure()) return;
   }
-  EXPECT_GE(runs_, 16);
+  EXPECT_GE(runs_, 24);
 }
 
 // q4_0, whose "dot" and "panel" decode along K.

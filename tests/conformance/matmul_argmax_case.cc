@@ -92,6 +92,7 @@ MatmulArgmaxRequest::MatmulArgmaxRequest(const MatmulArgmaxCase& c, Random* rand
   desc_.index_dtype = c.index;
   desc_.index_offset = c.index_offset;
   desc_.determinism = c.determinism;
+  desc_.math = c.math;
   if (c.wants_values) {
     // C says float*: any address, an unaligned one included, is passed through.
     values_ = guarded(c.m, LATHE_F32);
@@ -158,7 +159,7 @@ testing::AssertionResult MatmulArgmaxRequest::check() {
   indices_->fetch();
   if (values_) values_->fetch();
   const auto n = static_cast<size_t>(case_.n), k = static_cast<size_t>(case_.k);
-  const double length = static_cast<double>(case_.k) + 4, part = std::min(length, 6 * std::sqrt(length));
+  const double part = product_error(case_.k, case_.in, case_.b, case_.math);
   for (int64_t i = 0; i < case_.m; ++i) {
     std::vector<double> sums(n, 0.0), magnitudes(n, 0.0), errors(n, 0.0);
     for (size_t p = 0; p < k; ++p) {
@@ -170,8 +171,7 @@ testing::AssertionResult MatmulArgmaxRequest::check() {
     }
     for (size_t j = 0; j < n; ++j) {
       const double bias = bias_values_[j];
-      errors[j] =
-          part * kUnitRoundoff * magnitudes[j] + 4 * kUnitRoundoff * (std::fabs(sums[j]) + std::fabs(bias));
+      errors[j] = part * magnitudes[j] + 4 * kUnitRoundoff * (std::fabs(sums[j]) + std::fabs(bias));
       sums[j] += bias;
       if (case_.values == Values::kSmallIntegers || !std::isfinite(sums[j])) errors[j] = 0;
     }

@@ -23,6 +23,7 @@ struct MatmulArgmaxCase {
   int64_t m = 1, n = 1, k = 1;
   lathe_dtype in = LATHE_F32, logits = LATHE_F32, index = LATHE_I64;
   lathe_dtype b = LATHE_DTYPE_NONE;  // of B where it is not `in`
+  lathe_math math = LATHE_MATH_STRICT;
   lathe_dtype bias = LATHE_DTYPE_NONE;
   bool trans_a = false, trans_b = true;
   bool wants_values = false;

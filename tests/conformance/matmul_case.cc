@@ -330,6 +330,16 @@ bool MatmulRequest::is_exact() const {
          (case_.values == Values::kSmallIntegers && !is_smooth(case_.activation) && !rounds_to_bytes());
 }
 
+double product_error(int64_t k, lathe_dtype a, lathe_dtype b, lathe_math math) {
+  if (a == LATHE_I8) return 0;
+  const double length = static_cast<double>(k) + 4;
+  double part = std::min(length, 6 * std::sqrt(length)) * kUnitRoundoff;
+  if (a == LATHE_F32 && math == LATHE_MATH_TF32) part += 0x1p-9;
+  if (a == LATHE_F32 && b == LATHE_BF16 && math == LATHE_MATH_BF16) part += 0x1p-9;
+  if (bytes_of(a) == 1) part += 0x1p-10;
+  return part;
+}
+
 void MatmulRequest::compute_reference() {
   const int64_t m = case_.m, n = case_.n, k = case_.k;
   const size_t count = static_cast<size_t>(case_.batch * m * n);
@@ -338,10 +348,7 @@ void MatmulRequest::compute_reference() {
   nan_allowed_.resize(count);
   std::vector<double> sums(static_cast<size_t>(m * n)), magnitudes(static_cast<size_t>(m * n));
   std::vector<double> rounded;  // what rounding A to bytes may change
-  const double length = static_cast<double>(k) + 4, u = kUnitRoundoff;
-  double growth = case_.in == LATHE_I8 ? 0 : std::min(length, 6 * std::sqrt(length)) * u;
-  if (case_.in == LATHE_F32 && case_.math == LATHE_MATH_TF32) growth += 0x1p-9;
-  if (case_.in != LATHE_I8 && bytes_of(case_.in) == 1) growth += 0x1p-10;
+  const double growth = product_error(k, case_.in, case_.b, case_.math), u = kUnitRoundoff;
   const auto matrix = [m, n](const std::vector<double>& values, int64_t b) {
     return values.size() > static_cast<size_t>(m * n) ? values.data() + b * m * n : values.data();
   };

@@ -6,7 +6,7 @@
 //                                                      probabilistic bound (Higham and Mary, 2019) with
 //                                                      lambda = 6
 //                       + 2^-9 S                       where f32 may be rounded to tf32 (2^-10 of each
-//                       factor)
+//                                                      factor), A of f32 to bf16 where B is (2^-9 of it)
 //                       + 2^-10 S                      fp8: Hopper's matrix units keep about 14 bits of a sum
 //                                                      (DeepSeek-V3 Technical Report, section 3.5.2), which K
 //                                                      / 32 additions share
@@ -87,6 +87,9 @@ struct Operand {
   uint8_t* at(int64_t b, int64_t i, int64_t j) const;  // of q4_0: its block
   lathe_operand operand() const;
 };
+
+// e0 as a part of S, but for what rounding to bytes may change.
+double product_error(int64_t k, lathe_dtype a, lathe_dtype b, lathe_math math);
 
 class MatmulRequest {
  public:

@@ -105,6 +105,7 @@ TEST(KernelNameTest, NoTwoKernelsShareAName) {
       [](ProblemClass& c) { c.alignment = Alignment::kByte; },
       [](ProblemClass& c) { c.math = Math::kTf32; },
       [](ProblemClass& c) { c.math = Math::kInt8; },
+      [](ProblemClass& c) { c.math = Math::kBf16; },
       [](ProblemClass& c) { c.generic = 1; },
       [](ProblemClass& c) { c.dependent_launch = DependentLaunch::kOn; },
       [](ProblemClass& c) { c.dependent_launch = DependentLaunch::kConstantB; },

@@ -184,7 +184,8 @@ TEST(Manifest, ClassesThatNoRequestIsOfAreRefused) {
       R"("a":"i8","b":"i8","d":"i32","k":65,"zero_a":1)",
       R"("a":"i8","b":"i8","d":"f16","k":65,"scale_a":1,"scale_b":2,"zero_b":2,"bias":"f32","residual":"bf16")",
       R"("a":"f8e4m3","b":"f8e4m3","d":"f32","k":65)",
-      R"("a":"f32","b":"f16","d":"f32","trans_b":1,"k":65,"packed_b":1)"};
+      R"("a":"f32","b":"f16","d":"f32","trans_b":1,"k":65,"packed_b":1)",
+      R"("a":"f32","b":"bf16","d":"f32","trans_b":1,"k":65,"math":"bf16")"};
   const auto with = [](std::string fields, const std::string& changes) {
     Json json = Json::parse("{\"op\":\"matmul\",\"n\":48,\"m_max\":8," + fields + "}");
     json.update(Json::parse("{" + changes + "}"));
@@ -208,6 +209,9 @@ TEST(Manifest, ClassesThatNoRequestIsOfAreRefused) {
       {5, R"("a":"bf16")", "f16 is not bf16"},
       {5, R"("b":"f8e4m3")", "f8e4m3 is not f32"},
       {1, R"("math":"int8")", "int8 is for B of q4_0 alone"},
+      {1, R"("math":"bf16")", "bf16 is for A of f32 by B of bf16 alone"},
+      {6, R"("a":"bf16")", "bf16 is for A of f32 by B of bf16 alone"},
+      {6, R"("b":"f16")", "bf16 is for A of f32 by B of bf16 alone"},
       {1, R"("trans_b":0)", "\"packed_b\""},
       {1, R"("scale_a":1)", "of a matmul of i8 alone"},
       {1, R"("zero_a":1)", "of a matmul of i8 alone"},
