@@ -47,10 +47,11 @@ double outer_cycles(const CpuRates& rates, const MatmulSizes& s, const RegisterT
     constexpr double kGroupCycles = 20;  // entering and leaving the loop over k
     return passes * (k * std::max(step, b_cycles) + kGroupCycles);
   };
-  // What is left of N beyond whole groups goes vector by vector.
+  // What is left of N beyond whole groups goes together in a single task, else vector by vector.
   const double whole = std::floor(n / (t.columns * rates.lanes));
   const double rest = std::ceil((n - whole * t.columns * rates.lanes) / rates.lanes);
-  return whole * group(t.columns) + (rest > 0 ? rest * group(1) : 0);
+  if (rest == 0) return whole * group(t.columns);
+  return whole * group(t.columns) + (n == double(s.n) ? group(rest) : rest * group(1));
 }
 
 // What a jump to another row of B costs where it comes from memory, in bytes (by 4096 x 4096 on Zen 4, M = 1

@@ -74,8 +74,8 @@ LogicalResult emit_outer(Emit& e, const CpuTile& t) {
       Values b;
       for (int64_t v = 0; v < vectors; ++v) {
         Value at = e.add(b_row, v * lanes);
-        b.push_back(e.to_f32(left ? e.load_masked(t.b.memory, at, lanes, left)
-                                  : e.load_vector(t.b.memory, at, lanes)));
+        b.push_back(e.to_f32(left && v == vectors - 1 ? e.load_masked(t.b.memory, at, lanes, left)
+                                                      : e.load_vector(t.b.memory, at, lanes)));
       }
       if (fetches) {
         Value at = by_row ? fetched_by_row(from, e.sub(k, from), j, pass, part_of) : e.add(b_row, ahead);
@@ -110,7 +110,8 @@ LogicalResult emit_outer(Emit& e, const CpuTile& t) {
       Value row = e.add(i, r);
       if (t.sink)
         e.when(e.less(row, t.rows), [&] {
-          for (int64_t v = 0; v < vectors; ++v) t.sink.store(sums[r * vectors + v], row, column(v), left);
+          for (int64_t v = 0; v < vectors; ++v)
+            t.sink.store(sums[r * vectors + v], row, column(v), v == vectors - 1 ? left : Value());
         });
       else
         for (int64_t v = 0; v < vectors; ++v)
@@ -124,6 +125,11 @@ LogicalResult emit_outer(Emit& e, const CpuTile& t) {
       e.loop(e.idx(0), t.rows, rm, [&](Value i) { tile(i, j, vectors, left, from, to); });
     };
     e.loop(e.idx(0), wide, rn, [&](Value j) { rows(j, rn / lanes, nullptr); });
+    if (const auto columns = Emit::known(t.columns)) {
+      const int64_t rest = *columns % rn, part = rest % lanes;
+      if (rest > 0) rows(wide, ceil_div(rest, lanes), part > 0 ? e.idx(part) : Value());
+      return;
+    }
     if (rn > lanes) e.loop(wide, whole, lanes, [&](Value j) { rows(j, 1, nullptr); });
     e.when(e.less(whole, t.columns), [&] { rows(whole, 1, e.sub(t.columns, whole)); });
   };
