@@ -20,8 +20,8 @@ constexpr int64_t kTaskPacked = 64;
 struct RegisterTile {
   int32_t lines, vectors;
 };
-constexpr RegisterTile kTiles[] = {{4, 1}, {4, 2}, {4, 3}, {4, 4}, {6, 1}, {6, 2},
-                                   {6, 3}, {6, 4}, {5, 4}, {7, 1}, {7, 2}, {8, 2}};
+constexpr RegisterTile kTiles[] = {{4, 1}, {4, 2}, {4, 3}, {4, 4}, {6, 1}, {6, 2}, {6, 3},
+                                   {6, 4}, {5, 4}, {7, 1}, {7, 2}, {8, 2}, {8, 1}};
 constexpr int64_t kDepths[] = {256, 512, 1024, 2048, 4096};
 constexpr int64_t kInvariantDepth = 256;  // as of "panel_t": the numbers are its
 constexpr int64_t kTileLines[] = {256, 512, 1024, 2048};
@@ -56,6 +56,8 @@ class DirectPricing {
       const int32_t need = sums * static_cast<int32_t>(direct_chains(sums)) + t.vectors + 1;
       if (need > rates_.registers)
         reject(context_, config, out, "registers ", need, " > ", rates_.registers);
+      else if (t.lines == 8 && t.vectors == 1 && !rates_.reads_fast())
+        reject(context_, config, out, "8 lines by one vector: gain where a core reads fast alone");
       else if (invariant_ && direct_chains(sums) > 1)
         reject(context_, config, out, "batch_invariant: sums of even and odd K are added");
       else if (t.vectors > 1 && width >= round_up(packed_, rates_.lanes) + rates_.lanes)
@@ -76,6 +78,7 @@ class DirectPricing {
   void append_splits(const Shape& shape, const CompileConfig& config, std::vector<RankedPlan>* out) const;
   CompileConfig config_of(const Shape& shape, CompileConfig config) const;
   double tile_seconds(const Shape& shape, double lines, double k, double bandwidth) const;
+  double lone_line_cycles(const Shape& shape, double k) const;
   double padding(int64_t width) const;
   DotFetch fetch_of(const Shape& shape) const;
   // Of an element of the operand in place, and of the packed one.
@@ -121,6 +124,19 @@ CompileConfig DirectPricing::config_of(const Shape& shape, CompileConfig config)
   return config;
 }
 
+// What a line costs a step of one vector beside loads and FMAs, where two units multiply: on a core that
+// reads fast less where lines don't share sets of L1, least where they are as long as K and read in one run
+// (M = 16 by 5760 x 2880 on Zen 5, 6 lines by panels of 256, 1024, 2048 and all of K 3.01, 3.1, 3.02 and 2.76
+// ms, 8 lines 2.91, 2.74, 2.80 and 2.59).
+double DirectPricing::lone_line_cycles(const Shape& shape, double k) const {
+  constexpr double kShared = 0.15, kApart = 0.08, kWhole = 0.035;
+  const double panel = double(shape.packed) * double(shape.depth) * 4 / rates_.k_per_lane;
+  const auto line = static_cast<int64_t>(double(s_.k) * line_bytes());
+  const bool share = lines_a_set(shape.tile.lines, line) >= shape.tile.lines;
+  if (!rates_.reads_fast() || share) return kShared;
+  return double(shape.depth) >= k && panel <= rates_.l2_bytes / 4 ? kWhole : kApart;
+}
+
 // One task: `lines` in place by all packed ones over `k`.
 double DirectPricing::tile_seconds(const Shape& shape, double lines, double k, double bandwidth) const {
   const RegisterTile& t = shape.tile;
@@ -140,11 +156,13 @@ double DirectPricing::tile_seconds(const Shape& shape, double lines, double k, d
   const double in_place = double(lines_) * double(s_.k) * line_bytes();
   const double again = in_place <= rates_.l2_bytes || packed <= width ? 0 : kAgainCycles;
   // One vector a step: of pairs (M = 16: 3.3 ms, where the products take 2.3; two vectors, M = 32: 4.9), and
-  // where two units multiply as fast as scalars in place are loaded (M = 16 on Zen 5, 16x6: 3.55 ms, of which
-  // FMAs take 2.3 and memory hides; out of cache 3.2). Of bytes that are shifted as they come by, two as well
-  // (by 4096 x 4096, over what the products take: 16x6 1.6, 32x6 1.2, 64x6 1.06).
+  // where two units multiply as fast as scalars in place are loaded. Of bytes that are shifted as they come
+  // by, two as well (by 4096 x 4096, over what the products take: 16x6 1.6, 32x6 1.2, 64x6 1.06).
   const bool shifted = exact_ && context_.facts.target.has("avx512vnni");
-  const double slower = shifted ? 0.6 : rates_.k_per_lane == 2 ? 0.4 : rates_.fma_units > 1 ? 0.15 : 0;
+  const double slower = shifted                  ? 0.6
+                        : rates_.k_per_lane == 2 ? 0.4
+                        : rates_.fma_units > 1   ? lone_line_cycles(shape, k)
+                                                 : 0;
   const double lone = t.vectors == 1              ? slower * t.lines
                       : shifted && t.vectors == 2 ? slower * t.lines / 3
                                                   : 0;

@@ -239,7 +239,7 @@ TEST(Candidates, FetchingOnZen3) {
 }
 
 // A core that reads fast leaves one row to its prefetchers, fetches a few near, held to its rate, and what
-// comes next by all passes over a tile's columns where blocks of K keep A in L1.
+// comes next by all passes over a tile's columns where blocks of K keep A in L1, but for K of two blocks.
 TEST(Candidates, FetchingOnZen5) {
   for (int64_t k : {1024, 2880, 4096, 8192}) {
     const auto of = [&](int64_t m) { return cheapest(DType::kF32, m, 4096, k, zen5()); };
@@ -253,6 +253,8 @@ TEST(Candidates, FetchingOnZen5) {
     }
     for (int64_t m : {7, 8}) {
       const CompileConfig c = of(m);
+      EXPECT_EQ(c.tile_k > 0, k > 1024) << m << " " << k;
+      if (c.tile_k == 0) continue;
       EXPECT_EQ(fetch(m), DotFetch::kSpread) << m << " " << k;
       EXPECT_GT(c.pace, 0) << m << " " << k;
       // A, a tile's columns and those fetched; no rows a quarter of a way apart.
@@ -356,6 +358,22 @@ TEST(Candidates, FewRowsOnZen5) {
     EXPECT_EQ(best(m).kernel, "direct") << m;
     EXPECT_EQ(best(m).register_n, 6) << m;
     EXPECT_LT(best(m).tile_k, 4096) << m;
+  }
+}
+
+// Sixteen rows by lines that share no sets of L1: eight of them by one vector, read in one run. Elsewhere
+// there is no such tile.
+TEST(Candidates, SixteenRowsOnZen5) {
+  const CompileConfig best = cheapest(DType::kF32, 16, 5760, 2880, zen5());
+  EXPECT_EQ(best.kernel, "direct");
+  EXPECT_EQ(best.register_m, 16);
+  EXPECT_EQ(best.register_n, 8);
+  EXPECT_EQ(best.tile_k, 2880);
+  ProblemClass c = matmul_class(DType::kF32, DType::kF32, 5760, 2880, {16, 16});
+  c.trans_b = 1;
+  for (const RankedPlan& r : candidates(c, zen4())) {
+    const CompileConfig& g = r.plan.config;
+    if (r.rejection.empty() && g.kernel == "direct") EXPECT_FALSE(g.register_m == 16 && g.register_n == 8);
   }
 }
 
