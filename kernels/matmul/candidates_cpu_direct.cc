@@ -7,8 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/candidates_model.h"
 #include "kernels/matmul/candidates.h"
-#include "kernels/matmul/direct_chains.h"
-#include "kernels/matmul/dot.h"
+#include "kernels/matmul/cpu_shape.h"
 
 namespace lathe {
 namespace {
@@ -80,7 +79,7 @@ class DirectPricing {
   double tile_seconds(const Shape& shape, double lines, double k, double bandwidth) const;
   double lone_line_cycles(const Shape& shape, double k) const;
   double padding(int64_t width) const;
-  DotFetch fetch_of(const Shape& shape) const;
+  CpuFetch fetch_of(const Shape& shape) const;
   // Of an element of the operand in place, and of the packed one.
   double line_bytes() const { return of_a_ ? s_.input_bytes : s_.b_bytes; }
   double packed_bytes() const { return of_a_ ? s_.b_bytes : s_.input_bytes; }
@@ -101,11 +100,11 @@ class DirectPricing {
 // x 1024 108, 107 and 101). One pass alone fetches where the lines lie in sets of their own (kNext and kNone:
 // M = 8 by 5760 x 2880 7.7 and 8.6 ms, M = 16 8.4 and 8.5, by 8192 x 1024 3.5 and 3.8; by 4096 x 4096 M =
 // 8 10.5 and 8.1, M = 16 12.5 and 8.4, by 1280 x 8192 6.3 and 4.7, 5.4 and 4.7).
-DotFetch DirectPricing::fetch_of(const Shape& shape) const {
-  if (!rates_.loses_by_fetching()) return DotFetch::kNext;
-  if (shape.packed > static_cast<int64_t>(shape.tile.vectors) * rates_.lanes) return DotFetch::kSpread;
+CpuFetch DirectPricing::fetch_of(const Shape& shape) const {
+  if (!rates_.loses_by_fetching()) return CpuFetch::kNext;
+  if (shape.packed > static_cast<int64_t>(shape.tile.vectors) * rates_.lanes) return CpuFetch::kSpread;
   const auto line = static_cast<int64_t>(double(s_.k) * line_bytes());
-  return line % (2 * kWayBytes) == 0 ? DotFetch::kNone : DotFetch::kNext;
+  return line % (2 * kWayBytes) == 0 ? CpuFetch::kNone : CpuFetch::kNext;
 }
 
 // Rows that a mean M of the bucket is padded to in vectors so wide, over those in single vectors: the
@@ -170,7 +169,7 @@ double DirectPricing::tile_seconds(const Shape& shape, double lines, double k, d
   // a quarter of it (M = 32 by 6144 x 4096, 512 KiB deep 15.4 ms, 256 KiB 14.8; by 4096 x 4096 10.4
   // and 10.3), or an eighth where two units take it in half the time (M = 16 on Zen 5: 32 KiB is faster),
   // unless all passes fetch (M = 512 by 4096 x 4096 on Zen 3: by 516 columns 256 KiB deep 205 ms, 128 201).
-  const bool spread = fetch_of(shape) == DotFetch::kSpread;
+  const bool spread = fetch_of(shape) == CpuFetch::kSpread;
   const double panel = t.vectors * rates_.lanes * 4 / kL2BytesPerCycle;
   const double held = rates_.l2_bytes / 4 / (spread ? 1 : rates_.fma_units);
   const double lost = packed * double(shape.depth) * 4 / rates_.k_per_lane > held ? 0.04 * panel : 0;
@@ -206,7 +205,7 @@ double DirectPricing::tile_seconds(const Shape& shape, double lines, double k, d
   // Zen 3, of 2, 4, 8 and 16 KiB of a line: 11.8, 10.3, 9.2 and 8.2 ms).
   constexpr double kUnfetched = 0.6, kLostBytes = 2400;
   const double run = std::min(k, double(shape.depth)) * line_bytes();
-  const double exposed = fetch_of(shape) == DotFetch::kNone ? kUnfetched + kLostBytes / run : 0.1;
+  const double exposed = fetch_of(shape) == CpuFetch::kNone ? kUnfetched + kLostBytes / run : 0.1;
   return std::max(compute, memory) + exposed * std::min(compute, memory) + waits;
 }
 

@@ -5,7 +5,7 @@
 #include "kernels/candidates_model.h"
 #include "kernels/matmul/candidates.h"
 #include "kernels/matmul/candidates_cpu_streamed.h"
-#include "kernels/matmul/dot.h"
+#include "kernels/matmul/cpu_shape.h"
 
 namespace lathe {
 namespace {
@@ -36,8 +36,8 @@ int32_t dot_unroll_of(const CpuRates& rates, const MatmulSizes& s, const Registe
 // KiB). A core that fetches near reads so much faster by whole rows (Zen 5, M = 6: 6x4 1.66 and 1.95 ms), but
 // with few columns next to each other, which are fetched near and next (M = 8 8x2 2.20, M = 10 10x2 2.04, M =
 // 12 12x2 2.30; M = 4 4x2 2.12).
-double blocked_efficiency(const RegisterTile& t, DotFetch fetch) {
-  return fetch == DotFetch::kNext ? 0.85 : fetch == DotFetch::kNear ? 0.78 : t.rows < 6 ? 0.8 : 0.9;
+double blocked_efficiency(const RegisterTile& t, CpuFetch fetch) {
+  return fetch == CpuFetch::kNext ? 0.85 : fetch == CpuFetch::kNear ? 0.78 : t.rows < 6 ? 0.8 : 0.9;
 }
 
 // Depth of a block of K, of blocks as long as each other: what a pass needs of A takes half of L1, or, where
@@ -134,7 +134,7 @@ bool lines_fit(const CpuRates& rates, const MatmulSizes& s, const RegisterTile& 
 // kAhead, one row: 1x8 by 4096 x 4096 3.74 and 4.5 ms, by 5760 x 2880 3.72 and 4.3, by 8192 x 1024 2.0
 // and 2.42; kNone and kNext: 2x6 4.41 and 4.73, 4.27 and 4.15, 2.37 and 2.38; 4x3 4.63 and 4.60, 5.06
 // and 4.62, 3.13 and 2.92.
-DotFetch fetch_of(const CpuRates& rates, const RegisterTile& t, const MatmulSizes& s, bool is_small,
+CpuFetch fetch_of(const CpuRates& rates, const RegisterTile& t, const MatmulSizes& s, bool is_small,
                   bool in_blocks) {
   if (!rates.reads_fast()) {
     constexpr double kLost = 0.2;  // of L2, from where lines are fetched to where they are read
@@ -142,15 +142,15 @@ DotFetch fetch_of(const CpuRates& rates, const RegisterTile& t, const MatmulSize
     const bool lost = s.k * (t.columns * s.b_bytes + s.m * s.input_bytes) > kLost * rates.l2_bytes;
     const bool is_paced = rates.pace_bytes_per_second > 0 && !s.blocks;
     const bool one_pass = is_paced && t.rows >= s.m && (s.m <= 3 || lost);
-    const DotFetch own = rates.loses_by_fetching() ? DotFetch::kNone : DotFetch::kAhead;
-    return (s.m == 1 || nothing_next || one_pass) && !in_blocks ? own : DotFetch::kNext;
+    const CpuFetch own = rates.loses_by_fetching() ? CpuFetch::kNone : CpuFetch::kAhead;
+    return (s.m == 1 || nothing_next || one_pass) && !in_blocks ? own : CpuFetch::kNext;
   }
   // Rows that are converted as they come by leave the core's prefetchers behind (M = 1 over own f32 on Zen 5,
   // fetched near and not at all: f16 1.67x and 1.18x, q4_0 3.5x and 1.8x).
-  if (s.m == 1 && !in_blocks && !rates.converts_b && !s.blocks) return DotFetch::kNone;
-  if (t.rows >= s.m && t.columns >= (is_small ? 2 : 4)) return DotFetch::kNear;
-  if (!in_blocks) return DotFetch::kNext;
-  return t.rows >= s.m && t.columns < 3 ? DotFetch::kBoth : DotFetch::kSpread;
+  if (s.m == 1 && !in_blocks && !rates.converts_b && !s.blocks) return CpuFetch::kNone;
+  if (t.rows >= s.m && t.columns >= (is_small ? 2 : 4)) return CpuFetch::kNear;
+  if (!in_blocks) return CpuFetch::kNext;
+  return t.rows >= s.m && t.columns < 3 ? CpuFetch::kBoth : CpuFetch::kSpread;
 }
 
 // A single row by one column after the other reads B in the order it lies in. Side by side each column's
@@ -164,7 +164,7 @@ DotFetch fetch_of(const CpuRates& rates, const RegisterTile& t, const MatmulSize
 // fetched of B (5x4 by whole rows and in blocks: Zen 5 2.9 and 2.3 ms, Zen 4 3.0 and 2.8), less where B is
 // fetched near (5x4 by whole rows 2.5). Such a core without it loses more (1x2 2.08 ms, 1x4 and 1x6
 // near 1.98).
-double stream_efficiency(const CpuRates& rates, const MatmulSizes& s, const RegisterTile& t, DotFetch fetch,
+double stream_efficiency(const CpuRates& rates, const MatmulSizes& s, const RegisterTile& t, CpuFetch fetch,
                          bool paced, bool is_small) {
   constexpr double kLostBytes = 600;
   constexpr double kRunSeconds = 3e-12;  // of a byte, for each run beyond four
@@ -183,7 +183,7 @@ double stream_efficiency(const CpuRates& rates, const MatmulSizes& s, const Regi
   // A core that reads fast reads one row by its own prefetchers, four columns side by side (Zen 5, 1, 2, 4, 6
   // and 8 columns: by 4096 x 4096 1.68, 1.44, 1.39, 1.57, 1.69 ms, by 8192 x 1024 0.84, -, 0.75, 0.74, 0.81,
   // by 1280 x 8192 1.05, -, 0.95, 1.10, 1.20; 4 fetched near 1.74, 0.90, 1.05).
-  if (s.m == 1 && fetch == DotFetch::kNone && rates.reads_fast()) {
+  if (s.m == 1 && fetch == CpuFetch::kNone && rates.reads_fast()) {
     constexpr double kFewer = 0.04, kMore = 0.03, kAlone = 0.1;
     return 1 / (1 + kLostBytes / 8 / b_row + (t.columns == 1 ? kAlone : 0) +
                 (t.columns < 4 ? (4 - t.columns) / 2.0 * kFewer : (t.columns - 4) * kMore));
@@ -259,7 +259,7 @@ double dot_cycles(const CpuRates& rates, const MatmulSizes& s, const RegisterTil
 
 // The same in blocks of K: A comes packed from L1. A register tile's sums are loaded and stored with every
 // block, in two cycles each (M = 64, 8x2 and 8x3 in blocks of 512 on Zen 4: 86 and 82 % of the FMA rate).
-double blocked_dot_cycles(const CpuRates& rates, const MatmulSizes& s, const RegisterTile& t, DotFetch fetch,
+double blocked_dot_cycles(const CpuRates& rates, const MatmulSizes& s, const RegisterTile& t, CpuFetch fetch,
                           double depth, double n, double k) {
   constexpr double kCarryCycles = 2;
   const double width = double(rates.lanes) * rates.k_per_lane;
@@ -267,7 +267,7 @@ double blocked_dot_cycles(const CpuRates& rates, const MatmulSizes& s, const Reg
   const double accumulators = t.rows * t.columns, loads = t.rows + t.columns;
   // All passes but the first find B in L2, half of which shows (M = 12 by 3584 x 3584 on Zen 4: 12x2 3.60 ms,
   // 6x4 4.14), or in L1.
-  const double again = fetch == DotFetch::kSpread
+  const double again = fetch == CpuFetch::kSpread
                            ? 0
                            : (passes - 1) / passes * t.columns * width * s.b_bytes / kL2BytesPerCycle;
   const double converted = s.blocks ? decoded(rates, s, t) : rates.converts_b ? t.columns : 0;
@@ -292,7 +292,7 @@ void append_wide(const CandidateContext& context, const CpuRates& rates, const M
   constexpr double kRate = 0.9, kRateFromL2 = 0.65, kMost = 0.75;
   config.register_m = config.register_n = config.unroll_k = 1;
   config.lanes = kWideVectors * rates.lanes;
-  config.stages = static_cast<int32_t>(DotFetch::kFar);
+  config.stages = static_cast<int32_t>(CpuFetch::kFar);
   Stream stream{s.k * 4 <= kMost * rates.l1d_bytes ? kRate : kRateFromL2, /*paced=*/true};
   stream.short_tasks = stream.rows_cached = true;
   append_streamed(
@@ -328,7 +328,7 @@ void enumerate_dot(const CandidateContext& context, const CpuRates& rates, const
     if (!fits(context, rates, s, t, config, out, held)) continue;
     config.unroll_k = s.blocks ? kUnrolledBlocks : dot_unroll_of(rates, s, t);
     if (s.m <= kWholeDotMaxM) {
-      const DotFetch fetch = fetch_of(rates, t, s, is_small, /*in_blocks=*/false);
+      const CpuFetch fetch = fetch_of(rates, t, s, is_small, /*in_blocks=*/false);
       config.stages = static_cast<int32_t>(fetch);
       // A small weight that many rows or several passes meet is not held where a core reads fast (M = 8 by 32
       // x 2880 on Zen 5: 8x3, fetched near, 18.5 and free 17.5 us; M = 4 4x6 11.6, free 15.2).
@@ -357,8 +357,8 @@ void enumerate_dot(const CandidateContext& context, const CpuRates& rates, const
     // Blocks gain nothing with few columns' weights (17 columns by 8191, M = 512 on Zen 4: 3x9 in blocks 2.37
     // ms, 4x6 by whole rows 1.84; M = 8 by 256 x 1024 68 and 61 us; bytes, M = 16 by 32 x 2880 16.4 and 10.5,
     // by 64 x 4096 39 and 29), nor with a single row that is held to a pace (M = 1: 27.4 us, 23.9).
-    const DotFetch block_fetch = fetch_of(rates, t, s, is_small, /*in_blocks=*/true);
-    const bool spread = block_fetch == DotFetch::kSpread;
+    const CpuFetch block_fetch = fetch_of(rates, t, s, is_small, /*in_blocks=*/true);
+    const bool spread = block_fetch == CpuFetch::kSpread;
     if (const int32_t depth = block_depth(rates, t, s, spread, static_cast<int32_t>(block_elements(c.b)));
         depth > 0 && c.zero_a == 0 && config.kernel == "dot" && !(is_small && s.m <= kWholeDotMaxM) &&
         (s.m > 1 || rates.pace_bytes_per_second == 0)) {
@@ -372,7 +372,7 @@ void enumerate_dot(const CandidateContext& context, const CpuRates& rates, const
       const double efficiency =
           parts * (spread ? spread_efficiency(s, t, config.pace > 0) : blocked_efficiency(t, block_fetch));
       append_streamed(
-          context, rates, s, config, {efficiency, config.pace > 0 || block_fetch == DotFetch::kBoth}, recipe,
+          context, rates, s, config, {efficiency, config.pace > 0 || block_fetch == CpuFetch::kBoth}, recipe,
           [&](double n, double k) { return blocked_dot_cycles(rates, s, t, block_fetch, depth, n, k); }, out);
       config.tile_k = config.pace = 0;
     }

@@ -6,7 +6,7 @@
 #include "kernels/candidates_model.h"
 #include "kernels/matmul/candidates.h"
 #include "kernels/matmul/candidates_cpu_streamed.h"
-#include "kernels/matmul/dot.h"
+#include "kernels/matmul/cpu_shape.h"
 
 namespace lathe {
 namespace {
@@ -71,10 +71,10 @@ double carry_cycles(const CpuRates& rates, const MatmulSizes& s, const RegisterT
 // sgemm, the next block as it will be read, row by row, four tiles on into L2 and into L1: M = 2 0.98, -,
 // 1.07, 1.15, M = 4 0.96, 0.97, 1.08, 1.10, M = 8 1.08, 1.15, 1.19, 1.11, M = 16 1.22, 1.15, 1.34, 1.10, M =
 // 64 0.92, 1.03, 0.89, 0.95.
-DotFetch outer_fetch(const CpuRates& rates, const MatmulSizes& s) {
-  if (!rates.reads_fast()) return DotFetch::kNext;
-  if (s.m == 1) return rates.converts_b ? DotFetch::kNext : DotFetch::kNone;
-  return s.m <= 4 ? DotFetch::kNear : s.m <= kOuterMaxM ? DotFetch::kAhead : DotFetch::kSpread;
+CpuFetch outer_fetch(const CpuRates& rates, const MatmulSizes& s) {
+  if (!rates.reads_fast()) return CpuFetch::kNext;
+  if (s.m == 1) return rates.converts_b ? CpuFetch::kNext : CpuFetch::kNone;
+  return s.m <= 4 ? CpuFetch::kNear : s.m <= kOuterMaxM ? CpuFetch::kAhead : CpuFetch::kSpread;
 }
 
 // "bytes".
@@ -139,8 +139,8 @@ void enumerate_matmul_outer(const CandidateContext& context, std::vector<RankedP
       append_streamed(context, rates, s, config, {efficiency}, "fma f32; K ascending", cycles, out);
     }
     if (is_small || s.m > kBlockedOuterMaxM) continue;
-    const DotFetch fetch = outer_fetch(rates, s);
-    const int32_t few = fetch == DotFetch::kNear ? 16 : 8;
+    const CpuFetch fetch = outer_fetch(rates, s);
+    const int32_t few = fetch == CpuFetch::kNear ? 16 : 8;
     config.tile_k = s.m <= 4 ? few : s.m <= kOuterMaxM ? 32 : kDeepBlock;
     config.stages = static_cast<int32_t>(fetch);
     Stream stream;
@@ -155,7 +155,7 @@ void enumerate_matmul_outer(const CandidateContext& context, std::vector<RankedP
         [&](double n, double k) { return cycles(n, k) + carry_cycles(rates, s, t, config.tile_k, n, k); },
         out);
     config.tile_k = config.pace = 0;
-    config.stages = static_cast<int32_t>(DotFetch::kNext);
+    config.stages = static_cast<int32_t>(CpuFetch::kNext);
   }
 }
 
@@ -174,7 +174,7 @@ void enumerate_matmul_bytes(const CandidateContext& context, std::vector<RankedP
   const double rows = double(config.register_m) * passes;
   // By 5760 x 2880, 4096 x 4096 and 8192 x 1024 on Zen 5, fetched into L2 and L1: M = 1 353, 408, 161 and
   // 290, 288, 154 us, M = 4 478, 463, 362 and 406, 404, 200, M = 16 1219, 948, 463 and 975, 953, 462.
-  config.stages = static_cast<int32_t>(rates.reads_fast() ? DotFetch::kNear : DotFetch::kNext);
+  config.stages = static_cast<int32_t>(rates.reads_fast() ? CpuFetch::kNear : CpuFetch::kNext);
   append_streamed(
       context, rates, s, config, {},
       absl::StrCat("A rounded to bytes by 32; exact sums of 32, scaled; fma f32, K ascending"),

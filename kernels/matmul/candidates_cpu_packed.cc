@@ -5,7 +5,7 @@
 #include "core/packed.h"
 #include "kernels/candidates_model.h"
 #include "kernels/matmul/candidates.h"
-#include "kernels/matmul/dot.h"
+#include "kernels/matmul/cpu_shape.h"
 
 namespace lathe {
 namespace {
@@ -125,10 +125,11 @@ void PackedPricing::append_splits(const Shape& p, const CompileConfig& config,
   }
 }
 
-// Cycles of a step that streams all of its vectors at the machine's pace (kernels/matmul/dot.h), in half
-// links. One and two rows wait for memory alone: fetched ahead at that pace they gain (by 6144 x 4096, 5120 x
-// 2880 and 8192 x 1024 on Zen 4, M = 2: 3.6, 2.2 and 1.34 ms for 4.6, 3.4 and 1.71), four and five do not;
-// nor does a core that reads as fast as its prefetchers (Zen 5, over the best peer, M = 1 1.37x, held 1.16x).
+// Cycles of a step that streams all of its vectors at the machine's pace (kernels/matmul/cpu_shape.h), in
+// half links. One and two rows wait for memory alone: fetched ahead at that pace they gain (by 6144 x 4096,
+// 5120 x 2880 and 8192 x 1024 on Zen 4, M = 2: 3.6, 2.2 and 1.34 ms for 4.6, 3.4 and 1.71), four and five do
+// not; nor does a core that reads as fast as its prefetchers (Zen 5, over the best peer, M = 1 1.37x,
+// held 1.16x).
 int32_t PackedPricing::pace_of(const RegisterTile& t) const {
   if (rates_.pace_bytes_per_second == 0 || rates_.reads_fast() || t.rows > 2 || s_.m > t.rows) return 0;
   // bf16 by f32: a turn takes a pair.

@@ -7,7 +7,7 @@
 #include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
 #include "core/weights.h"
-#include "kernels/matmul/dot.h"
+#include "kernels/matmul/cpu_shape.h"
 
 namespace lathe {
 namespace {

@@ -77,7 +77,7 @@ CpuTile describe_tile(Emit& e, const TileProgram& p, ir::KernelConfigAttr config
   t.most_depth = p.k;
   t.register_rows = config.getRegisterM(), t.register_columns = config.getRegisterN();
   t.tile_k = config.getTileK(), t.unroll_k = config.getUnrollK(), t.lanes = config.getLanes();
-  t.fetch = static_cast<DotFetch>(config.getStages());
+  t.fetch = static_cast<CpuFetch>(config.getStages());
   t.pace = config.getPace();
   t.ukernel = op->getAttrOfType<ir::UkernelAttr>(ir::kUkernelAttr);
   if (config.getKernel() == "packed") {

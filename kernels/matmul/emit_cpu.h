@@ -6,7 +6,7 @@
 
 #include "compiler/dialect.h"
 #include "compiler/emit.h"
-#include "kernels/matmul/dot.h"
+#include "kernels/matmul/cpu_shape.h"
 #include "kernels/matmul/emit_cpu_words.h"
 
 namespace lathe::emit {
@@ -40,7 +40,7 @@ struct CpuTile {
   int64_t most_depth;                       // what depth is at most
   int64_t register_rows, register_columns;  // accumulators held in registers
   int64_t tile_k, unroll_k, lanes;
-  DotFetch fetch;      // "dot", "direct" and "direct_a" alone
+  CpuFetch fetch;      // "dot", "direct" and "direct_a" alone
   int64_t pace;        // cycles of a turn of the innermost loop at least; 0: as few as it takes
   Value accumulators;  // memref<?xf32>, 64-byte aligned; CpuWords::to_scratch of the sums
   int64_t ld;
@@ -60,8 +60,8 @@ struct CpuTile {
   bool is_one_block() const { return tile_k >= most_depth; }  // of K
 };
 
-// A loop over memory held to a pace (kernels/matmul/dot.h): what is added to its counter is 0, a chain of
-// dependent instructions late in every turn.
+// A loop over memory held to a pace (kernels/matmul/cpu_shape.h): what is added to its counter is 0, a chain
+// of dependent instructions late in every turn.
 struct Pace {
   Pace(Emit& e, const CpuTile& t);
   Value start() const { return zero; }

@@ -180,7 +180,7 @@ class Bytes {
     Value turn = e.rem(block, e.idx(kLanes));
     Value from = e.add(column_of_b(e.add(e.add(j, kLanes), turn)), e.mul(e.sub(block, turn), kBlockBytes));
     for (int64_t line = 0; line < kLanes * kBlockBytes; line += 64)
-      e.prefetch(t.b.memory, e.add(from, line), t.fetch == DotFetch::kNear ? kIntoL1 : kIntoL2);
+      e.prefetch(t.b.memory, e.add(from, line), t.fetch == CpuFetch::kNear ? kIntoL1 : kIntoL2);
   }
 
   // `sums` of register_m rows and sixteen columns, and the products of one block of K.

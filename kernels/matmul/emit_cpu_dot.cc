@@ -8,9 +8,9 @@
 // fall into the same cache sets and are fetched from L2 for every group (M = 8, K = 4096 on Zen 4: 7.0 ms
 // unpacked, 4.3 in blocks of 512; memory alone takes 3.3). Sums wait in scratch from block to block, so the
 // numbers are the same. Either every pass over the rows walks the whole group, whose columns lie in L2
-// meanwhile, or all passes meet a tile's columns one after the other (DotFetch::kSpread).
+// meanwhile, or all passes meet a tile's columns one after the other (CpuFetch::kSpread).
 #include "base/dtype.h"
-#include "kernels/matmul/dot.h"
+#include "kernels/matmul/cpu_shape.h"
 #include "kernels/matmul/emit_cpu.h"
 #include "kernels/matmul/emit_cpu_blocks.h"
 
@@ -102,7 +102,7 @@ class Dot {
         const auto tiles = [&](const std::function<void(Value c)>& body) {
           e.loop(e.idx(0), columns, rn, body);
         };
-        if (t.fetch == DotFetch::kSpread)
+        if (t.fetch == CpuFetch::kSpread)
           tiles([&](Value c) { rows([&](Value i) { block(j0, columns, k0, i, c); }); });
         else
           rows([&](Value i) { tiles([&](Value c) { block(j0, columns, k0, i, c); }); });
@@ -216,7 +216,7 @@ class Dot {
               for (int64_t line = 0; line < lines_of_step(); ++line)
                 fetch(rows.read, e.add(e.add(k, ahead), u * most + line * elements_in(kLineBytes)),
                       fetches_near(t.fetch) ? kIntoL1 : kIntoL2);
-            if (!rows.next.empty()) fetch(rows.next, at, t.fetch == DotFetch::kSpread ? kIntoL1 : kIntoL2);
+            if (!rows.next.empty()) fetch(rows.next, at, t.fetch == CpuFetch::kSpread ? kIntoL1 : kIntoL2);
           }
           after = step(at, after, nullptr);
         }
@@ -307,7 +307,7 @@ class Dot {
     Value next_k = select(same_group, e.add(k0, kc), e.idx(0));
     Value next_group = select(same_group, j0, e.add(j0, group_columns(t)));
     Value fetched_k = next_k, fetched = e.add(next_group, c);
-    if (t.fetch == DotFetch::kSpread) {
+    if (t.fetch == CpuFetch::kSpread) {
       Value on = e.add(c, round_up(kColumnsOn, rn)), same_block = e.less(on, columns);
       fetched_k = select(same_block, k0, next_k);
       fetched = select(same_block, e.add(j0, on), e.add(next_group, e.sub(on, columns)));
@@ -324,7 +324,7 @@ class Dot {
     Values a_row;
     for (int64_t r = 0; r < rm; ++r) a_row.push_back(block_of_a(k0, e.add(i, r)));
     Rows b = {rows_of_b(e.add(j0, c), rn, k0), after, {}};
-    if (fetches_next(t.fetch) || t.fetch == DotFetch::kSpread) b.next = rows_of_b(shared, share, fetched_k);
+    if (fetches_next(t.fetch) || t.fetch == CpuFetch::kSpread) b.next = rows_of_b(shared, share, fetched_k);
     sums = along_k(e.min(e.idx(kc), e.sub(t.depth, k0)), sums, b, [&](int64_t r, Value k, Value) {
       return t.words.words_of(scratch(e.add(a_row[r], t.words.count(k))));
     });
@@ -370,7 +370,7 @@ int64_t dot_packing_elements(const CpuTile& t) {
 LogicalResult emit_dot(Emit& e, const CpuTile& t) {
   if (!t.a_k_contiguous || !t.b_k_contiguous)
     return emitError(e.loc, "matmul kernel 'dot' needs both operands K-contiguous");
-  if (t.fetch > DotFetch::kFar || (t.fetch == DotFetch::kSpread && t.tile_k == 0))
+  if (t.fetch > CpuFetch::kFar || (t.fetch == CpuFetch::kSpread && t.tile_k == 0))
     return emitError(e.loc,
                      "matmul kernel 'dot' has stages 1 to 5 and 7, in blocks 6: what it fetches ahead");
   if (t.tile_k % t.words.width() != 0)

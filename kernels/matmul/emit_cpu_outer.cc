@@ -7,7 +7,7 @@
 // group of columns after the other along all of K every few lines are followed by a jump to another row,
 // which neither prefetchers nor pages like (M = 1 by 4096 x 4096 on Zen 4: 5.5 ms where reading takes 2.2).
 #include "base/dtype.h"
-#include "kernels/matmul/dot.h"
+#include "kernels/matmul/cpu_shape.h"
 #include "kernels/matmul/emit_cpu.h"
 
 namespace lathe::emit {
@@ -19,7 +19,7 @@ LogicalResult emit_outer(Emit& e, const CpuTile& t) {
   const int64_t passes = ceil_div(t.tile_rows, rm);
   const int64_t line_vectors = std::max<int64_t>(1, 512 / (lanes * t.b.element.getIntOrFloatBitWidth()));
   if (t.register_columns % lanes != 0) return emitError(e.loc, "register_n is not a multiple of lanes");
-  if (t.tile_k > 0 && (t.fetch == DotFetch::kBoth || t.fetch > DotFetch::kSpread))
+  if (t.tile_k > 0 && (t.fetch == CpuFetch::kBoth || t.fetch > CpuFetch::kSpread))
     return emitError(e.loc, "matmul kernel 'outer' has stages 1, 2, 4, 5 and 6: what it fetches ahead");
   if (t.pace > 0 && t.tile_k == 0) return emitError(e.loc, "'outer' is held to a pace in blocks of K alone");
   Value last_row = e.sub(t.rows, e.idx(1));
@@ -35,7 +35,7 @@ LogicalResult emit_outer(Emit& e, const CpuTile& t) {
   // From what a tile at j reads to what it fetches: as far into the next block (kNext), or kTilesOn on.
   const auto to_fetched = [&](Value from, Value j) -> Value {
     Value block = e.add(t.b.offset, e.mul(from, t.b.row_stride)), to_next = e.sub(next_block(from), block);
-    if (t.fetch == DotFetch::kNext) return to_next;
+    if (t.fetch == CpuFetch::kNext) return to_next;
     Value on = e.idx(kTilesOn * t.register_columns), same = e.less(e.add(j, on), t.columns);
     return e.add(on, arith::SelectOp::create(e.b, e.loc, same, e.idx(0), e.sub(to_next, t.columns)));
   };
@@ -59,11 +59,11 @@ LogicalResult emit_outer(Emit& e, const CpuTile& t) {
     }
     // Passes over the rows share out fetching a tile, or a vector behind the whole tiles (whose steps count
     // as a tile's where rows are fetched); those beyond its last lines fetch them again.
-    const bool fetches = t.tile_k > 0 && t.fetch != DotFetch::kNone && !left;
-    const bool by_row = t.fetch == DotFetch::kSpread;
+    const bool fetches = t.tile_k > 0 && t.fetch != CpuFetch::kNone && !left;
+    const bool by_row = t.fetch == CpuFetch::kSpread;
     const int64_t fetched = by_row ? t.register_columns / lanes : vectors;
     const int64_t share = std::min(fetched, round_up(ceil_div(fetched, passes), line_vectors));
-    const int locality = t.fetch == DotFetch::kNear ? kIntoL1 : kIntoL2;
+    const int locality = t.fetch == CpuFetch::kNear ? kIntoL1 : kIntoL2;
     const auto part_of = [&](Value pass) {
       return e.mul(e.min(e.mul(pass, share), e.idx(fetched - share)), lanes);
     };

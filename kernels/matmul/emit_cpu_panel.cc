@@ -13,7 +13,7 @@
 #include "base/dtype.h"
 #include "compiler/ukernel.h"
 #include "core/packed.h"
-#include "kernels/matmul/direct_chains.h"
+#include "kernels/matmul/cpu_shape.h"
 #include "kernels/matmul/emit_cpu.h"
 #include "kernels/matmul/emit_cpu_pack.h"
 
@@ -87,32 +87,36 @@ int64_t first_words(const CpuTile& t) { return has_first(t) ? round_up(t.registe
 Value first_of_columns_at(Emit& e, const CpuTile& t, Value j) {
   return first_at(e, t, e.add(j, first_words(t)));
 }
-// Rows from i on in block k0 of K, packed at `a_base` or in place.
+// Rows from i on in block k0 of K, packed at `a_base` or in place. Packed rows are summed side by side: a
+// chain for each hides the others' latency.
 void store_first(Emit& e, const CpuTile& t, Value i, Value k0, Value a_base, Value depth) {
   if (!has_first(t)) return;
-  const auto lane_sums = [&](Value r) {
-    if (t.a_in_place) {
-      Value row = e.min(e.add(i, r), e.sub(t.rows, e.idx(1)));
-      return sum_along_k(e, t.words, t.a, row_in_place(e, t, row, k0), depth);
-    }
-    Value row = e.add(a_base, e.mul(r, a_pitch(t)));
-    return e.loop(e.idx(0), e.ceil_div(depth, e.idx(t.words.width())), 1, {t.words.zero_sums()},
-                  [&](Value v, const Values& x) {
-                    Value at = e.add(row, e.mul(v, t.lanes));
-                    Value a = t.words.words_of(e.load_vector(t.packing, at, t.lanes));
-                    return Values{t.words.add_a(a, x[0])};
-                  })[0];
-  };
-  e.loop(e.idx(0), e.idx(t.register_rows), 1, [&](Value r) {
-    Value sum = lane_sums(r);
+  const auto store = [&](Value r, Value lane_sums) {
     const bool shifted = t.words.shifts() && !t.a_in_place;
-    Value first = shifted ? t.words.reduce(t.words.unshift(sum)) : e.i32(0);
+    Value first = shifted ? t.words.reduce(t.words.unshift(lane_sums)) : e.i32(0);
     if (t.zero_point) {
-      Value of_zero = arith::MulIOp::create(e.b, e.loc, t.words.reduce(sum), t.zero_point);
+      Value of_zero = arith::MulIOp::create(e.b, e.loc, t.words.reduce(lane_sums), t.zero_point);
       first = arith::SubIOp::create(e.b, e.loc, first, of_zero);
     }
     e.store(arith::BitcastOp::create(e.b, e.loc, e.f32(), first), t.packing, first_at(e, t, r));
-  });
+  };
+  const int64_t mr = t.register_rows;
+  if (t.a_in_place)
+    return e.loop(e.idx(0), e.idx(mr), 1, [&](Value r) {
+      Value row = e.min(e.add(i, r), e.sub(t.rows, e.idx(1)));
+      store(r, sum_along_k(e, t.words, t.a, row_in_place(e, t, row, k0), depth));
+    });
+  const Values sums = e.loop(e.idx(0), e.ceil_div(depth, e.idx(t.words.width())), 1,
+                             Values(mr, t.words.zero_sums()), [&](Value v, const Values& before) {
+                               Values after;
+                               for (int64_t r = 0; r < mr; ++r) {
+                                 Value at = e.add(e.add(a_base, r * a_pitch(t)), e.mul(v, t.lanes));
+                                 Value a = t.words.words_of(e.load_vector(t.packing, at, t.lanes));
+                                 after.push_back(t.words.add_a(a, before[r]));
+                               }
+                               return after;
+                             });
+  for (int64_t r = 0; r < mr; ++r) store(e.idx(r), sums[r]);
 }
 // Of the columns from j on, whose panel lies at `base`.
 void store_first_of_columns(Emit& e, const CpuTile& t, Value j, Value base, Value depth) {
@@ -464,8 +468,8 @@ LogicalResult emit_panel(Emit& e, const CpuTile& t) {
     return emitError(e.loc, "a ukernel of all of K in panels ") << kc << " deep of " << t.most_depth;
   const auto total = Emit::known(t.depth);
   const bool whole_words = t.words.per_lane() == 1 || (total && *total % t.words.per_lane() == 0);
-  if (t.a_in_place && t.fetch != DotFetch::kNext && t.fetch != DotFetch::kNone &&
-      t.fetch != DotFetch::kSpread)
+  if (t.a_in_place && t.fetch != CpuFetch::kNext && t.fetch != CpuFetch::kNone &&
+      t.fetch != CpuFetch::kSpread)
     return emitError(e.loc, "matmul kernels in place have stages 1, 5 or 6: what they fetch ahead");
   if (t.a_in_place && !(t.a_k_contiguous && t.words.are_stored(t.a) && whole_words))
     return emitError(e.loc, "'direct' reads whole words along K as they are stored");
@@ -496,9 +500,9 @@ LogicalResult emit_panel(Emit& e, const CpuTile& t) {
         micro_kernel(e, t, a_base, depth, i, at_row, j, k0, beside, ahead, fetching);
       };
       const int64_t passes = ceil_div(t.tile_columns, nr);
-      if (t.a_in_place && t.fetch != DotFetch::kNext)
+      if (t.a_in_place && t.fetch != CpuFetch::kNext)
         return e.loop(e.idx(0), t.columns, nr, [&](Value j) {
-          const bool spread = t.fetch == DotFetch::kSpread;
+          const bool spread = t.fetch == CpuFetch::kSpread;
           columns(j, nullptr, spread ? Fetching{e.div(j, e.idx(nr)), passes} : Fetching{});
         });
       columns(e.idx(0), next, {e.idx(0)});

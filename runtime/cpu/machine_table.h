@@ -22,7 +22,8 @@ struct MachineRow {
   // processors).
   double clock_hz;
   // What a core's loop over memory is held to: one that could go faster than memory asks for more lines than
-  // can be under way and gets fewer (kernels/matmul/dot.h). 0: nobody measured it, and loops are not held.
+  // can be under way and gets fewer (kernels/matmul/cpu_shape.h). 0: nobody measured it, and loops are not
+  // held.
   double pace_bytes_per_second = 0;
   // What a core reads where it fetches ahead, by instructions, in the rows that it reads: each line holds one
   // of L1's few buffers for as long as memory takes, which the core's own prefetchers do not. And of one

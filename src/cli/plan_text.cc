@@ -88,7 +88,8 @@ std::string users_name(absl::string_view bitcode) {
   return absl::StrCat(" of ", bitcode.substr(0, bitcode.find('@')));
 }
 
-// "dot", "direct", "outer" and "bytes" count no buffers: which lines they fetch ahead (kernels/matmul/dot.h).
+// "dot", "direct", "outer" and "bytes" count no buffers: which lines they fetch ahead
+// (kernels/matmul/cpu_shape.h).
 std::string stages_text(absl::string_view kernel, int64_t stages) {
   if (!absl::StartsWith(kernel, "dot") && !absl::StartsWith(kernel, "direct") && kernel != "outer" &&
       kernel != "bytes")

@@ -56,7 +56,8 @@ struct CompileConfig {
   int32_t unroll_k = 1;
   int32_t lanes = 1;    // CPU: f32 lanes of a vector
   int32_t threads = 1;  // GPU: threads of a workgroup
-  // Shared-memory buffers in flight; "dot", "dot_t", "direct", "direct_a": DotFetch (kernels/matmul/dot.h).
+  // Shared-memory buffers in flight; "dot", "dot_t", "direct", "direct_a": CpuFetch
+  // (kernels/matmul/cpu_shape.h).
   int32_t stages = 1;
   // Whether the kernel may be launched with splits > 1, and who then merges the partial results, always in
   // ascending order: kNoSplit, kMergeStep (a second step of the recipe), kMergeLast (the workgroup that
@@ -70,7 +71,7 @@ struct CompileConfig {
   int32_t raster =
       0;  // tiles along M that are visited before the next along N, for L2's sake; 0: in launch order
   // CPU, "dot", "dot_t", "outer", "packed": cycles that a turn of the innermost loop takes at least, so that
-  // it is no faster than memory (kernels/matmul/dot.h), kMostPace at most; 0: as few as it takes
+  // it is no faster than memory (kernels/matmul/cpu_shape.h), kMostPace at most; 0: as few as it takes
   int32_t pace = 0;
   UkernelRef ukernel = {};
   ExternalRef external = {};

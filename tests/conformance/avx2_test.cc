@@ -148,7 +148,8 @@ class Avx2 : public ConformanceTest {
   Random random_ = random_stream(13);
   int runs_ = 0;
   std::set<std::string> ukernels_;
-  std::set<std::pair<std::string, int>> fetches_;  // kernels, and what they fetch (kernels/matmul/dot.h)
+  std::set<std::pair<std::string, int>>
+      fetches_;  // kernels, and what they fetch (kernels/matmul/cpu_shape.h)
 };
 
 TEST_F(Avx2, MatmulsAreRight) {

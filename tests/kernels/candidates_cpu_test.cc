@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/packed.h"
 #include "kernels/matmul/candidates.h"
-#include "kernels/matmul/dot.h"
+#include "kernels/matmul/cpu_shape.h"
 #include "tests/kernels/candidates_fixture.h"
 #include "tests/kernels/device_files.h"
 
@@ -120,11 +120,11 @@ TEST(Candidates, FewRowsOnZen4) {
     EXPECT_EQ(best(m, 4096, 4096).tile_k, 0) << m;
   }
   for (int64_t m : {1, 2, 3})
-    EXPECT_EQ(best(m, 4096, 4096).stages, static_cast<int32_t>(DotFetch::kAhead)) << m;
+    EXPECT_EQ(best(m, 4096, 4096).stages, static_cast<int32_t>(CpuFetch::kAhead)) << m;
   EXPECT_EQ(best(4, 4096, 14336).stages,
-            static_cast<int32_t>(DotFetch::kAhead));  // L2 would lose what is next
+            static_cast<int32_t>(CpuFetch::kAhead));  // L2 would lose what is next
   for (int64_t m : {4, 8, 12})
-    EXPECT_EQ(best(m, 4096, 4096).stages, static_cast<int32_t>(DotFetch::kNext)) << m;
+    EXPECT_EQ(best(m, 4096, 4096).stages, static_cast<int32_t>(CpuFetch::kNext)) << m;
   EXPECT_EQ(best(6, 4096, 4096).register_m, 6);
   EXPECT_GT(best(8, 2048, 14336).tile_k, 0);
   EXPECT_EQ(best(8, 8192, 1024).register_m, 8);
@@ -221,16 +221,16 @@ TEST(Candidates, FetchingOnZen3) {
   DeviceFacts indifferent = zen3();
   indifferent.facts["ahead_bytes_per_second"].value = 20e9;
   const auto stages = [](int64_t m, int64_t n, int64_t k, const DeviceFacts& facts) {
-    return static_cast<DotFetch>(cheapest(DType::kF32, m, n, k, facts).stages);
+    return static_cast<CpuFetch>(cheapest(DType::kF32, m, n, k, facts).stages);
   };
   for (int64_t k : {1024, 2880, 4096}) {
-    EXPECT_EQ(stages(1, 4096, k, zen3()), DotFetch::kNone) << k;
-    EXPECT_EQ(stages(1, 4096, k, indifferent), DotFetch::kAhead) << k;
-    EXPECT_EQ(stages(3, 4096, k, zen3()), DotFetch::kNext) << k;
+    EXPECT_EQ(stages(1, 4096, k, zen3()), CpuFetch::kNone) << k;
+    EXPECT_EQ(stages(1, 4096, k, indifferent), CpuFetch::kAhead) << k;
+    EXPECT_EQ(stages(3, 4096, k, zen3()), CpuFetch::kNext) << k;
     EXPECT_EQ(cheapest(DType::kF32, 16, 4096, k, zen3()).kernel, "direct") << k;
-    EXPECT_EQ(stages(16, 4096, k, zen3()), k == 4096 ? DotFetch::kNone : DotFetch::kNext) << k;
-    for (int64_t m : {16, 64, 512}) EXPECT_EQ(stages(m, 4096, k, indifferent), DotFetch::kNext) << k;
-    for (int64_t m : {32, 64, 512}) EXPECT_EQ(stages(m, 4096, k, zen3()), DotFetch::kSpread) << m << " " << k;
+    EXPECT_EQ(stages(16, 4096, k, zen3()), k == 4096 ? CpuFetch::kNone : CpuFetch::kNext) << k;
+    for (int64_t m : {16, 64, 512}) EXPECT_EQ(stages(m, 4096, k, indifferent), CpuFetch::kNext) << k;
+    for (int64_t m : {32, 64, 512}) EXPECT_EQ(stages(m, 4096, k, zen3()), CpuFetch::kSpread) << m << " " << k;
   }
   // A quarter of L2 for the panel, and what it leaves for the sums.
   const CompileConfig c = cheapest(DType::kF32, 512, 4096, 4096, zen3());
@@ -243,11 +243,11 @@ TEST(Candidates, FetchingOnZen3) {
 TEST(Candidates, FetchingOnZen5) {
   for (int64_t k : {1024, 2880, 4096, 8192}) {
     const auto of = [&](int64_t m) { return cheapest(DType::kF32, m, 4096, k, zen5()); };
-    const auto fetch = [&](int64_t m) { return static_cast<DotFetch>(of(m).stages); };
-    EXPECT_EQ(fetch(1), DotFetch::kNone) << k;
+    const auto fetch = [&](int64_t m) { return static_cast<CpuFetch>(of(m).stages); };
+    EXPECT_EQ(fetch(1), CpuFetch::kNone) << k;
     EXPECT_EQ(of(1).pace, 0) << k;
     for (int64_t m : {2, 3, 4}) {
-      EXPECT_EQ(fetch(m), DotFetch::kNear) << m << " " << k;
+      EXPECT_EQ(fetch(m), CpuFetch::kNear) << m << " " << k;
       EXPECT_GT(of(m).pace, 0) << m << " " << k;
       EXPECT_EQ(of(m).tile_k, 0) << m << " " << k;
     }
@@ -255,7 +255,7 @@ TEST(Candidates, FetchingOnZen5) {
       const CompileConfig c = of(m);
       EXPECT_EQ(c.tile_k > 0, k > 1024) << m << " " << k;
       if (c.tile_k == 0) continue;
-      EXPECT_EQ(fetch(m), DotFetch::kSpread) << m << " " << k;
+      EXPECT_EQ(fetch(m), CpuFetch::kSpread) << m << " " << k;
       EXPECT_GT(c.pace, 0) << m << " " << k;
       // A, a tile's columns and those fetched; no rows a quarter of a way apart.
       EXPECT_LE((c.tile_m + c.register_n + 6) * int64_t{c.tile_k} * 4, 48 << 10) << m << " " << k;
@@ -271,15 +271,15 @@ TEST(Candidates, WeightsStoredKByNOnZen5) {
     const auto of = [&](int64_t m, const DeviceFacts& facts) {
       return cheapest(matmul_class(DType::kF32, DType::kF32, 4096, k, {m, m}), facts);
     };
-    for (const auto& [m, fetch] : {std::pair{1, DotFetch::kNone},
-                                   {2, DotFetch::kNear},
-                                   {4, DotFetch::kNear},
-                                   {8, DotFetch::kAhead},
-                                   {16, DotFetch::kAhead},
-                                   {64, DotFetch::kSpread}}) {
+    for (const auto& [m, fetch] : {std::pair{1, CpuFetch::kNone},
+                                   {2, CpuFetch::kNear},
+                                   {4, CpuFetch::kNear},
+                                   {8, CpuFetch::kAhead},
+                                   {16, CpuFetch::kAhead},
+                                   {64, CpuFetch::kSpread}}) {
       EXPECT_EQ(of(m, zen5()).kernel, "outer") << m << " " << k;
-      EXPECT_EQ(static_cast<DotFetch>(of(m, zen5()).stages), fetch) << m << " " << k;
-      EXPECT_EQ(static_cast<DotFetch>(of(m, zen4()).stages), DotFetch::kNext) << m << " " << k;
+      EXPECT_EQ(static_cast<CpuFetch>(of(m, zen5()).stages), fetch) << m << " " << k;
+      EXPECT_EQ(static_cast<CpuFetch>(of(m, zen4()).stages), CpuFetch::kNext) << m << " " << k;
     }
   }
 }
@@ -294,7 +294,7 @@ TEST(Candidates, OneRowByWeightsOf16BitsOnZen5) {
       c.b = type;
       const CompileConfig best = cheapest(c, zen5());
       const bool is_held = k * 4 < 48 << 10;
-      EXPECT_EQ(static_cast<DotFetch>(best.stages), is_held ? DotFetch::kFar : DotFetch::kNear) << k;
+      EXPECT_EQ(static_cast<CpuFetch>(best.stages), is_held ? CpuFetch::kFar : CpuFetch::kNear) << k;
       EXPECT_EQ(best.lanes, is_held ? 64 : 16) << k;
       EXPECT_EQ(best.register_n, is_held ? 1 : 4) << k;
       EXPECT_EQ(cheapest(c, zen4()).lanes, 16) << k;
@@ -309,9 +309,9 @@ TEST(Candidates, BytesByBlocksOnZen5) {
   c.b = DType::kQ4_0;
   c.math = Math::kInt8;
   EXPECT_EQ(cheapest(c, zen5()).kernel, "bytes");
-  EXPECT_EQ(static_cast<DotFetch>(cheapest(c, zen5()).stages), DotFetch::kNear);
+  EXPECT_EQ(static_cast<CpuFetch>(cheapest(c, zen5()).stages), CpuFetch::kNear);
   EXPECT_EQ(cheapest(c, zen4()).kernel, "bytes");
-  EXPECT_EQ(static_cast<DotFetch>(cheapest(c, zen4()).stages), DotFetch::kNext);
+  EXPECT_EQ(static_cast<CpuFetch>(cheapest(c, zen4()).stages), CpuFetch::kNext);
 }
 
 // Long blocks make a core wait that reads fast.
@@ -353,7 +353,7 @@ TEST(Candidates, FewRowsOnZen5) {
     EXPECT_EQ(best(m).register_m, m);
     EXPECT_EQ(best(m).tile_k > 0, m > 6) << m;
   }
-  for (int64_t m : {11, 12}) EXPECT_EQ(best(m).stages, static_cast<int32_t>(DotFetch::kBoth)) << m;
+  for (int64_t m : {11, 12}) EXPECT_EQ(best(m).stages, static_cast<int32_t>(CpuFetch::kBoth)) << m;
   for (int64_t m : {24, 32}) {
     EXPECT_EQ(best(m).kernel, "direct") << m;
     EXPECT_EQ(best(m).register_n, 6) << m;

@@ -1,5 +1,5 @@
-// What emits "dot", "direct", "outer" and "bytes" and what prices them agree here: how B is fetched ahead,
-// and whether A is copied.
+// What emits the CPU's forms and what prices them agree here: how B is fetched ahead, what a loop is held to,
+// whether A is copied, and how many chains of sums there are.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace lathe {
 // have kNext, kNone and kSpread, of "bytes", which fetches the columns that come next by kNext into L2 and by
 // kNear into L1, and of "outer" in blocks: kNone, the block that comes next as it will be read by kNext, row
 // by row by kSpread, or the columns kTilesOn tiles on by kAhead into L2 and by kNear into L1.
-enum class DotFetch : int32_t {
+enum class CpuFetch : int32_t {
   kNext = 1,
   kNear = 2,
   kBoth = 3,
@@ -23,20 +23,20 @@ enum class DotFetch : int32_t {
   kSpread = 6,
   kFar = 7
 };
-constexpr bool fetches_next(DotFetch f) { return f == DotFetch::kNext || f == DotFetch::kBoth; }
-constexpr bool fetches_near(DotFetch f) {
-  return f == DotFetch::kNear || f == DotFetch::kBoth || f == DotFetch::kFar;
+constexpr bool fetches_next(CpuFetch f) { return f == CpuFetch::kNext || f == CpuFetch::kBoth; }
+constexpr bool fetches_near(CpuFetch f) {
+  return f == CpuFetch::kNear || f == CpuFetch::kBoth || f == CpuFetch::kFar;
 }
 // How far ahead in the row that is read; 0: not there.
-constexpr int64_t bytes_ahead(DotFetch f) {
-  return f == DotFetch::kFar ? 5120 : fetches_near(f) || f == DotFetch::kAhead ? 2048 : 0;
+constexpr int64_t bytes_ahead(CpuFetch f) {
+  return f == CpuFetch::kFar ? 5120 : fetches_near(f) || f == CpuFetch::kAhead ? 2048 : 0;
 }
 
 // Columns of a group of "dot" in blocks. With kSpread all rows meet a tile's columns one after the other, and
 // fetch what comes kColumnsOn columns later; the sums of a group come from L2 (by 4096 x 4096 on Zen 5,
 // groups of 48, 84 and 132: M = 8, 4x2, 1.83, 1.79, 1.78 ms; 4x4 2.12, 1.97, 1.91; M = 16,
 // 8x2, 3.17, 2.93, 2.78). Else B's blocks of them lie in L2 until every row has met them.
-constexpr int64_t dot_group_columns(DotFetch f) { return f == DotFetch::kSpread ? 132 : 48; }
+constexpr int64_t dot_group_columns(CpuFetch f) { return f == CpuFetch::kSpread ? 132 : 48; }
 constexpr int64_t kColumnsOn = 6;
 constexpr int64_t kTilesOn = 4;  // of "outer"
 
@@ -50,6 +50,10 @@ constexpr int64_t kTilesOn = 4;  // of "outer"
 // and Zen:
 constexpr int64_t kPaceLinkCycles = 4;      // a multiplication and an "or"
 constexpr int64_t kPaceHalfLinkCycles = 2;  // an addition and an "or"
+
+// How many sums "direct" and "direct_a" keep of one element of D: one, or of few, for which an FMA would wait
+// for the last, one of even and one of odd places of K.
+constexpr int64_t direct_chains(int64_t register_sums) { return register_sums < 8 ? 2 : 1; }
 
 // Lines this far apart fall into the same set of L1.
 constexpr int64_t kWayBytes = 4096;
