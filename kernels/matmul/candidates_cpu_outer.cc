@@ -88,7 +88,7 @@ constexpr int32_t kBytesLanes = 16;
 constexpr double kDecodeBlockCycles = 30;
 constexpr double kRowInstructions = 10.5;
 // An element of A on its way to a byte.
-constexpr double kRoundCycles = 1;
+constexpr double kRoundCycles = 0.3;
 
 std::string bytes_refusal(const ProblemClass& c, const Target& target) {
   if (!is_blocks(c.b)) return "B is not stored in blocks";

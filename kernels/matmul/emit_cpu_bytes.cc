@@ -17,15 +17,20 @@ constexpr int64_t kLanes = 16;
 constexpr int64_t kWords = kQ4Elements / 4;  // of four bytes, of a block
 constexpr int64_t kBlockBytes = static_cast<int64_t>(size_of(DType::kQ4_0));
 constexpr int64_t kChains = 4;
-constexpr int32_t kInfinityBits = 0x7f800000;
+constexpr int32_t kInfinityBits = 0x7f800000, kNanBits = 0x7fc00000;
+constexpr int32_t kRoundingBits = 0x4b400000;  // of 1.5 * 2^23, whose last place is 1
 // 2^-119: of a lesser largest magnitude the quotients' scale would overflow. Rounded by this one's instead,
 // such a block is off by half of 2^-126, the least normal number, at most.
 constexpr int32_t kLeastBits = 0x04000000;
 
 int64_t padded_rows(const CpuTile& t) { return round_up(t.tile_rows, t.register_rows); }
 int64_t most_blocks(const CpuTile& t) { return ceil_div(t.most_depth, kQ4Elements); }
-// Of a row of A: its bytes, a scale and a first sum a block. Rows are not all to start in the same cache set.
-int64_t row_pitch(const CpuTile& t) { return round_up((kWords + 2) * most_blocks(t), 16) + 16; }
+// A row's scales, or first sums: one a block, written sixteen at a time.
+int64_t scales_pitch(const CpuTile& t) { return round_up(most_blocks(t), kLanes); }
+// Of a row of A: its bytes, scales and first sums. Rows are not all to start in the same cache set.
+int64_t row_pitch(const CpuTile& t) {
+  return round_up(kWords * most_blocks(t) + 2 * scales_pitch(t), 16) + 16;
+}
 
 class Bytes {
  public:
@@ -40,7 +45,7 @@ class Bytes {
   void run() {
     e.loop(e.idx(0), e.idx(padded_rows(t)), 1, [&](Value i) {
       Value row = e.add(t.a.offset, e.mul(e.min(i, last_row), t.a.row_stride));
-      e.loop(e.idx(0), blocks, 1, [&](Value block) { round_block(i, row, block); });
+      e.loop(e.idx(0), blocks, kLanes, [&](Value block) { round_blocks(i, row, block); });
     });
     e.loop(e.idx(0), t.columns, kLanes, [&](Value j) {
       Values columns;
@@ -70,46 +75,73 @@ class Bytes {
   // --- A in the packing memory: rows of [block][word], then [block] of scales, then [block] of first sums.
   Value row_at(Value i) { return e.mul(i, row_pitch(t)); }
   Value scale_at(Value i, Value block) { return e.add(e.add(row_at(i), kWords * most_blocks(t)), block); }
-  Value first_at(Value i, Value block) { return e.add(scale_at(i, block), most_blocks(t)); }
+  Value first_at(Value i, Value block) { return e.add(scale_at(i, block), scales_pitch(t)); }
 
-  // The bits of the largest magnitude, among which NaN's are above infinity's.
-  Value largest(const Values& halves) {
-    Value bits;
-    for (Value x : halves) {
-      Value magnitude = arith::AndIOp::create(e.b, e.loc, as(i32s(), x), words(0x7fffffff));
-      bits = bits ? Value(arith::MaxSIOp::create(e.b, e.loc, bits, magnitude)) : magnitude;
+  // Of sixteen vectors: lane l has all lanes of the l-th, combined.
+  Value across(Values x, const std::function<Value(Value, Value)>& combine) {
+    for (int64_t length = kLanes; length > 1; length /= 2) {
+      SmallVector<int64_t> lower, upper;
+      for (int64_t part = 0; part < kLanes; part += length)
+        for (int64_t from : {int64_t{0}, kLanes})
+          for (int64_t l = 0; l < length / 2; ++l) {
+            lower.push_back(from + part + l);
+            upper.push_back(from + part + l + length / 2);
+          }
+      const size_t half = x.size() / 2;
+      for (size_t v = 0; v < half; ++v)
+        x[v] = combine(shuffle(x[v], x[v + half], lower), shuffle(x[v], x[v + half], upper));
+      x.truncate(half);
     }
-    return vector::ReductionOp::create(e.b, e.loc, vector::CombiningKind::MAXSI, bits);
+    return x[0];
+  }
+  Value all_of_lane(Value x, int64_t lane) {
+    return shuffle(x, x, SmallVector<int64_t>(static_cast<size_t>(kLanes), lane));
   }
 
-  // A block with a NaN or an infinity becomes zeros by a scale that is neither finite, whose products are
-  // NaN.
-  void round_block(Value i, Value row, Value block) {
-    Value at = e.add(row, e.mul(block, kQ4Elements));
-    Values halves;
-    for (int64_t h = 0; h < kQ4Elements; h += kLanes)
-      halves.push_back(e.to_f32(e.load_vector(t.a.memory, e.add(at, h), kLanes)));
-    Value bits = largest(halves);
-    Value finite = arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::slt, bits, e.i32(kInfinityBits));
-    finite = e.broadcast(finite, kLanes);
-    Value most = as(e.f32(), arith::MaxSIOp::create(e.b, e.loc, bits, e.i32(kLeastBits)));
-    Value scale = arith::MulFOp::create(e.b, e.loc, most, e.constant_f32(1.0f / 127));
-    Value inverse = arith::DivFOp::create(e.b, e.loc, e.constant_f32(127), most);
-    Value sum, bytes_at = e.add(row_at(i), e.mul(block, kWords));
-    for (size_t h = 0; h < halves.size(); ++h) {
-      Value x = arith::MulFOp::create(e.b, e.loc, halves[h], e.broadcast(inverse, kLanes));
-      x = arith::SelectOp::create(e.b, e.loc, finite, x, e.splat(f32s(), 0.0));
-      x = arith::FPToSIOp::create(e.b, e.loc, i32s(), math::RoundEvenOp::create(e.b, e.loc, x));
-      sum = sum ? Value(arith::AddIOp::create(e.b, e.loc, sum, x)) : x;
-      Value bytes = arith::TruncIOp::create(e.b, e.loc, e.vec(kLanes, e.b.getI8Type()), x);
-      Value packed = vector::BitCastOp::create(e.b, e.loc, e.vec(kLanes / 4, e.f32()), bytes);
-      e.store_vector(packed, t.packing, e.add(bytes_at, static_cast<int64_t>(h) * kLanes / 4));
+  // Sixteen blocks of a row of A, the last one again where there are fewer. A number becomes a byte by its
+  // product with the reciprocal of its block's scale being added to 1.5 * 2^23, in whose last bits it then
+  // is, rounded. A block with a NaN or an infinity has NaN for its scale.
+  void round_blocks(Value i, Value row, Value block0) {
+    Values starts, magnitudes;
+    Value last = e.sub(blocks, e.idx(1));
+    const auto half = [&](int64_t q, int64_t h) {
+      return e.to_f32(e.load_vector(t.a.memory, e.add(starts[q], h * kLanes), kLanes));
+    };
+    for (int64_t q = 0; q < kLanes; ++q) {
+      starts.push_back(e.add(row, e.mul(e.min(e.add(block0, q), last), kQ4Elements)));
+      Value bits[2];
+      for (int64_t h = 0; h < 2; ++h)
+        bits[h] = arith::AndIOp::create(e.b, e.loc, as(i32s(), half(q, h)), words(0x7fffffff));
+      magnitudes.push_back(arith::MaxSIOp::create(e.b, e.loc, bits[0], bits[1]));
     }
-    e.store(scale, t.packing, scale_at(i, block));
+    // The bits of the largest, among which NaN's are above infinity's.
+    Value bits = across(magnitudes,
+                        [&](Value x, Value y) -> Value { return arith::MaxSIOp::create(e.b, e.loc, x, y); });
+    Value finite = arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::slt, bits, words(kInfinityBits));
+    Value most = as(f32s(), arith::MaxSIOp::create(e.b, e.loc, bits, words(kLeastBits)));
+    Value scale = arith::MulFOp::create(e.b, e.loc, most, e.splat(f32s(), 1.0f / 127));
+    scale = arith::SelectOp::create(e.b, e.loc, finite, scale, as(f32s(), words(kNanBits)));
+    Value inverse = arith::DivFOp::create(e.b, e.loc, e.splat(f32s(), 127), most);
+    e.store_vector(scale, t.packing, scale_at(i, block0));
+    Values sums;
+    for (int64_t q = 0; q < kLanes; ++q) {
+      Value block = e.min(e.add(block0, q), last), to = e.add(row_at(i), e.mul(block, kWords));
+      Value x[2];
+      for (int64_t h = 0; h < 2; ++h) {
+        x[h] = as(i32s(), e.fma(half(q, h), all_of_lane(inverse, q), as(f32s(), words(kRoundingBits))));
+        Value bytes = arith::TruncIOp::create(e.b, e.loc, e.vec(kLanes, e.b.getI8Type()), x[h]);
+        Value packed = vector::BitCastOp::create(e.b, e.loc, e.vec(kLanes / 4, e.f32()), bytes);
+        e.store_vector(packed, t.packing, e.add(to, h * (kLanes / 4)));
+      }
+      sums.push_back(arith::AddIOp::create(e.b, e.loc, x[0], x[1]));
+    }
+    Value total =
+        across(sums, [&](Value x, Value y) -> Value { return arith::AddIOp::create(e.b, e.loc, x, y); });
+    total = arith::SubIOp::create(
+        e.b, e.loc, total, words(static_cast<int32_t>(uint32_t{kRoundingBits} * uint32_t{kQ4Elements})));
     // A weight's number q counts as q - 8.
-    Value total = vector::ReductionOp::create(e.b, e.loc, vector::CombiningKind::ADD, sum);
-    Value first = arith::MulIOp::create(e.b, e.loc, total, e.i32(-8));
-    e.store(as(e.f32(), first), t.packing, first_at(i, block));
+    Value first = arith::MulIOp::create(e.b, e.loc, total, words(-8));
+    e.store_vector(as(f32s(), first), t.packing, first_at(i, block0));
   }
 
   // --- B: a block of sixteen columns.

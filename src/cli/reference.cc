@@ -93,6 +93,8 @@ double sum_bound(const MatmulRequest& r, double magnitude) {
 struct Expected {
   double value = 0, bound = 0;
   bool may_be_nan = false;
+  // Of a block rounded to bytes, a NaN or either infinity; an activation may make a number of it.
+  bool is_any_not_finite = false, is_activated = false;
 };
 
 Expected epilogue(const MatmulRequest& r, const MatmulData& data, Dot ab, int64_t batch, int64_t row,
@@ -116,6 +118,8 @@ Expected epilogue(const MatmulRequest& r, const MatmulData& data, Dot ab, int64_
              (std::fabs(scaled) + std::fabs(c) + std::fabs(bias) + std::fabs(after) + std::fabs(residual));
   // An activation's slope is at most 1.13, and its approximation is granted 8 eps of its argument.
   if (r.activation != LATHE_ACTIVATION_NONE) e.bound = 1.13 * e.bound + 8 * kEpsilon * std::fabs(before);
+  e.is_any_not_finite = rounds_to_bytes(r) && !std::isfinite(ab.sum);
+  e.is_activated = r.activation != LATHE_ACTIVATION_NONE;
   if (std::isinf(before)) e.bound = 3 * kEpsilon * std::fabs(residual);  // what stays finite is exact
   e.bound += rounding(r.out_dtype) * (std::fabs(e.value) + e.bound) + smallest_rounding(r.out_dtype);
   return e;
@@ -124,6 +128,7 @@ Expected epilogue(const MatmulRequest& r, const MatmulData& data, Dot ab, int64_
 // |got - expected| as a fraction of the bound, 1e6 at most; NaN where a number is expected is 1e6.
 double fraction_of_bound(const Expected& e, double got, lathe_dtype dtype) {
   constexpr double kWrong = 1e6;
+  if (e.is_any_not_finite) return std::isfinite(got) && !e.is_activated ? kWrong : 0;
   if (std::isnan(got) && e.may_be_nan) return 0;
   if (std::isnan(e.value)) return std::isnan(got) ? 0 : kWrong;
   if (std::isinf(e.value)) return got == e.value ? 0 : kWrong;

@@ -135,6 +135,20 @@ TEST_F(Reference, RoundingAToBf16IsGrantedWhereBIs) {
   EXPECT_FALSE(check_matmul(r, data, &random).ok);
 }
 
+TEST_F(Reference, RoundingAToBytesMayMakeAnInfinityNaN) {
+  MatmulRequest r = request(4, 4, 64);
+  r.b_dtype = LATHE_Q4_0;
+  r.trans_b = true;
+  MatmulData data = compute(r, &random);
+  data.a.set(0, 1, 0, INFINITY);
+  for (int64_t j = 0; j < 4; ++j) data.d.set(0, 1, j, std::nan(""));
+  EXPECT_FALSE(check_matmul(r, data, &random).ok);
+  r.math = LATHE_MATH_INT8;
+  EXPECT_TRUE(check_matmul(r, data, &random).ok);
+  data.d.set(0, 2, 0, std::nan(""));
+  EXPECT_FALSE(check_matmul(r, data, &random).ok) << "of a row that is finite";
+}
+
 TEST_F(Reference, NaNAndInfinityGoWhereFloat64SaysThey) {
   MatmulRequest r = request(6, 5, 20);
   r.fill = Fill::kSpecial;
