@@ -40,7 +40,7 @@ struct CpuTile {
   int64_t most_depth;                       // what depth is at most
   int64_t register_rows, register_columns;  // accumulators held in registers
   int64_t tile_k, unroll_k, lanes;
-  CpuFetch fetch;      // "dot", "direct" and "direct_a" alone
+  CpuFetch fetch;      // what is fetched ahead
   int64_t pace;        // cycles of a turn of the innermost loop at least; 0: as few as it takes
   Value accumulators;  // memref<?xf32>, 64-byte aligned; CpuWords::to_scratch of the sums
   int64_t ld;
