@@ -56,7 +56,7 @@ struct CompileConfig {
   int32_t unroll_k = 1;
   int32_t lanes = 1;    // CPU: f32 lanes of a vector
   int32_t threads = 1;  // GPU: threads of a workgroup
-  // Shared-memory buffers in flight; "dot", "dot_t", "direct", "direct_a": CpuFetch
+  // Shared-memory buffers in flight; "dot", "dot_t", "direct", "direct_a", "outer", "bytes": CpuFetch
   // (kernels/matmul/cpu_shape.h).
   int32_t stages = 1;
   // Whether the kernel may be launched with splits > 1, and who then merges the partial results, always in

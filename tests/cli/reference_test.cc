@@ -112,27 +112,19 @@ TEST_F(Reference, WholeNumbersAllowNoErrorOfTheSum) {
   EXPECT_TRUE(check_matmul(r, data, &random).ok);
 }
 
-TEST_F(Reference, Tf32IsGrantedItsRounding) {
-  MatmulRequest r = request(4, 4, 1000);
-  MatmulData data = compute(r, &random);
-  data.d.set(0, 0, 0, data.d.at(0, 0, 0) + 0.5);  // S is about 640
-  EXPECT_FALSE(check_matmul(r, data, &random).ok);
-  r.math = LATHE_MATH_TF32;
-  EXPECT_TRUE(check_matmul(r, data, &random).ok);
-  data.d.set(0, 0, 0, data.d.at(0, 0, 0) + 5);
-  EXPECT_FALSE(check_matmul(r, data, &random).ok);
-}
-
-TEST_F(Reference, RoundingAToBf16IsGrantedWhereBIs) {
-  MatmulRequest r = request(4, 4, 1000);
-  r.b_dtype = LATHE_BF16;
-  MatmulData data = compute(r, &random);
-  data.d.set(0, 0, 0, data.d.at(0, 0, 0) + 0.5);  // S is about 640
-  EXPECT_FALSE(check_matmul(r, data, &random).ok);
-  r.math = LATHE_MATH_BF16;
-  EXPECT_TRUE(check_matmul(r, data, &random).ok);
-  data.d.set(0, 0, 0, data.d.at(0, 0, 0) + 5);
-  EXPECT_FALSE(check_matmul(r, data, &random).ok);
+// What f32 may be rounded to is granted an error of its own, where `math` names the dtypes.
+TEST_F(Reference, RoundedFactorsAreGrantedTheirRounding) {
+  for (const auto& [math, b_dtype] : {std::pair{LATHE_MATH_TF32, LATHE_F32}, {LATHE_MATH_BF16, LATHE_BF16}}) {
+    MatmulRequest r = request(4, 4, 1000);
+    r.b_dtype = b_dtype;
+    MatmulData data = compute(r, &random);
+    data.d.set(0, 0, 0, data.d.at(0, 0, 0) + 0.5);  // S is about 640
+    EXPECT_FALSE(check_matmul(r, data, &random).ok) << math;
+    r.math = math;
+    EXPECT_TRUE(check_matmul(r, data, &random).ok) << math;
+    data.d.set(0, 0, 0, data.d.at(0, 0, 0) + 5);
+    EXPECT_FALSE(check_matmul(r, data, &random).ok) << math;
+  }
 }
 
 TEST_F(Reference, RoundingAToBytesMayMakeAnInfinityNaN) {
