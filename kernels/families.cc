@@ -16,6 +16,7 @@ const std::vector<KernelFamily>& kernel_families() {
       {Op::kMatmul, Backend::kCpu, enumerate_matmul_panel},
       {Op::kMatmul, Backend::kCpu, enumerate_matmul_packed},
       {Op::kMatmul, Backend::kCpu, enumerate_matmul_direct},
+      {Op::kMatmul, Backend::kCpu, enumerate_matmul_amx},
       {Op::kMatmul, Backend::kCpu, enumerate_ukernels},
       {Op::kMatmul, Backend::kCpu, enumerate_externals},
       {Op::kMatmul, Backend::kCuda, enumerate_matmul_simt},

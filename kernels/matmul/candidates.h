@@ -35,6 +35,9 @@ void enumerate_matmul_direct(const CandidateContext& context, std::vector<Ranked
 // CPU, B packed by lathe_pack_weights (core/packed.h), any layout of A and any M: A's rows are packed along K
 // and read as scalars, B's panels as vectors as they come. register_n: lanes * vectors, whole panels.
 void enumerate_matmul_packed(const CandidateContext& context, std::vector<RankedPlan>* out);
+// CPU, AMX, i8 and bf16 multiplied in pairs: its tiles, any layout. "amx", A's rows as tiles' lines, B's
+// columns in panels; "amx_t", the transposed product; "amx_packed", A's rows by the panels that B comes in.
+void enumerate_matmul_amx(const CandidateContext& context, std::vector<RankedPlan>* out);
 // CPU ukernels: the inner kernel of "panel" over all of K (kernels/matmul/ukernel).
 const std::vector<UkernelRow>& matmul_ukernels();
 // GPU ukernels: the inner kernel of "mma" over all of K (kernels/matmul/ukernel/multi_mma.h).

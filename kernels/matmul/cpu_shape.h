@@ -21,7 +21,8 @@ enum class CpuFetch : int32_t {
   kAhead = 4,
   kNone = 5,
   kSpread = 6,
-  kFar = 7
+  kFar = 7,
+  kCopied = 8
 };
 constexpr bool fetches_next(CpuFetch f) { return f == CpuFetch::kNext || f == CpuFetch::kBoth; }
 constexpr bool fetches_near(CpuFetch f) {

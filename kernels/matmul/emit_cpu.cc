@@ -80,7 +80,7 @@ CpuTile describe_tile(Emit& e, const TileProgram& p, ir::KernelConfigAttr config
   t.fetch = static_cast<CpuFetch>(config.getStages());
   t.pace = config.getPace();
   t.ukernel = op->getAttrOfType<ir::UkernelAttr>(ir::kUkernelAttr);
-  if (config.getKernel() == "packed") {
+  if (config.getKernel() == "packed" || config.getKernel() == "amx_packed") {
     // The payload has it K-contiguous: what lies before the tile's columns is the same but for the last
     // words' padding, a split's k is 16 apart.
     t.packed_word = packed_word(b.element.isInteger(8) ? DType::kI8
@@ -231,6 +231,27 @@ Value finish_vector(Emit& e, const TileProgram& p, Value products, Value i, Valu
   return inline_elementwise(e, op, inputs, lanes, p.mapping);
 }
 
+// Every register tile of rows, piece by piece, which are finished where `ends`: in the last block of K. Null:
+// in this one. After the last piece comes a turn that only writes it.
+void rows_in_pieces(Emit& e, const CpuTile& t, Value ends,
+                           const std::function<void(Value i, Value at_row)>& one_tile) {
+  const int64_t mr = t.register_rows;
+  Value piece = e.idx(t.piece);
+  const auto rows_from = [&](Value i) { return e.min(piece, e.sub(t.rows, e.min(i, t.rows))); };
+  Value turns = e.add(e.ceil_div(t.rows, piece), 1);
+  e.loop(e.idx(0), e.mul(turns, t.piece), t.piece, [&](Value i0) {
+    Value count = rows_from(i0), before = e.sub(i0, e.min(i0, piece));
+    Value at = t.is_one_block() ? e.idx(0) : i0, writes = e.less(e.idx(0), i0);
+    if (ends) writes = arith::AndIOp::create(e.b, e.loc, writes, ends);
+    e.loop(e.idx(0), piece, mr, [&](Value r) {
+      e.when(writes, [&] { t.write(before, rows_from(before), e.div(r, e.idx(mr))); });
+      e.when(e.less(r, count), [&] { one_tile(e.add(i0, r), e.add(at, r)); });
+    });
+    const auto turn = [&] { t.turn(at, count); };
+    ends ? e.when(ends, turn) : turn();
+  });
+}
+
 // Scratch is aligned.
 Pace::Pace(Emit& e, const CpuTile& t) : zero(e.idx(0)), cycles(t.pace) {
   if (cycles == 0) return;
@@ -260,9 +281,10 @@ llvm::FailureOr<CpuProducts> emit_products(Emit& e, const Arguments& arguments, 
   // A ukernel takes the place of the inner kernel of "panel".
   StringRef kernel =
       p.contraction->hasAttr(ir::kUkernelAttr) ? StringRef("panel") : config.getKernel().getValue();
-  const bool transposed = kernel == "panel_t" || kernel == "direct" || kernel == "dot_t";
+  const bool amx = kernel.starts_with("amx");
+  const bool transposed = kernel == "panel_t" || kernel == "direct" || kernel == "dot_t" || kernel == "amx_t";
   CpuTile t = describe_tile(e, p, config, transposed);
-  t.a_in_place = kernel == "direct" || kernel == "direct_a";
+  t.a_in_place = kernel == "direct" || kernel == "direct_a" || (amx && t.fetch != CpuFetch::kCopied);
   if (p.contraction->hasAttr(kZeroPoint)) {
     if (kernel == "dot_t" || (!transposed && (kernel != "dot" || t.tile_k > 0)))
       return p.contraction.emitError("CPU matmul kernel '") << kernel << "' takes no zero point";
@@ -291,7 +313,7 @@ llvm::FailureOr<CpuProducts> emit_products(Emit& e, const Arguments& arguments, 
   }
   if (sink.is_short && (kernel == "outer" ? t.tile_k == 0 : kernel == "direct_a" && t.is_one_block()))
     t.sink = sink;
-  if (sink && kernel == "direct") t.piece = piece_of(t);
+  if (sink && (kernel == "direct" || kernel == "amx_t")) t.piece = piece_of(t);
   const int64_t rows_kept = t.piece && t.is_one_block() ? t.piece : padded(t.tile_rows, t.register_rows);
   if (!t.sink) t.accumulators = take(padded(rows_kept, t.lanes) * t.ld);
   CpuProducts products{t.words, t.accumulators, t.ld, 0, zero_b};
@@ -315,6 +337,9 @@ llvm::FailureOr<CpuProducts> emit_products(Emit& e, const Arguments& arguments, 
     emitted = emit_bytes(e, t);
   } else if (kernel == "outer") {
     emitted = emit_outer(e, t);
+  } else if (amx) {
+    t.packing = take(amx_packing_elements(t));
+    emitted = emit_amx(e, t);
   } else if (kernel == "panel" || kernel == "packed" || t.a_in_place || transposed) {
     t.packing = take(panel_packing_elements(t));
     emitted = emit_panel(e, t);

@@ -79,6 +79,10 @@ mlir::LogicalResult emit_dot(Emit& e, const CpuTile& t);
 int64_t dot_packing_elements(const CpuTile& t);
 // Form "outer": streams rows of B, vectors along N; B N-contiguous, few rows of A, any layout of A.
 mlir::LogicalResult emit_outer(Emit& e, const CpuTile& t);
+// Forms "amx", "amx_t", "amx_packed": AMX's tiles, of pairs of bf16 and of bytes; any layout.
+mlir::LogicalResult emit_amx(Emit& e, const CpuTile& t);
+// Words of packing memory that emit_amx needs.
+int64_t amx_packing_elements(const CpuTile& t);
 // Form "bytes": A rounded to bytes against B in blocks, sixteen columns at a time.
 mlir::LogicalResult emit_bytes(Emit& e, const CpuTile& t);
 // Words of packing memory that emit_bytes needs.
@@ -90,6 +94,11 @@ int64_t bytes_packing_elements(const CpuTile& t);
 mlir::LogicalResult emit_panel(Emit& e, const CpuTile& t);
 // Words of packing memory that emit_panel needs.
 int64_t panel_packing_elements(const CpuTile& t);
+
+// Every register tile of rows, piece by piece, which are finished where `ends`: in the last block of K. Null:
+// in this one. After the last piece comes a turn that only writes it.
+void rows_in_pieces(Emit& e, const CpuTile& t, Value ends,
+                    const std::function<void(Value i, Value at_row)>& one_tile);
 
 // The lanes' sums of `depth` bytes along K, from the element `line` on.
 Value sum_along_k(Emit& e, const CpuWords& words, const View& v, Value line, Value depth);

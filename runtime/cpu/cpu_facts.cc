@@ -185,7 +185,7 @@ int32_t default_workers() {
   return quota > 0 ? std::min(cores, quota) : cores;
 }
 
-DeviceFacts query_cpu_facts() { return facts_for(host_target()); }
+DeviceFacts query_cpu_facts() { return facts_for(permitted_target()); }
 
 absl::StatusOr<DeviceFacts> query_cpu_facts_as(absl::string_view name) {
   LATHE_ASSIGN_OR_RETURN(const Target target, parse_target(name));
@@ -197,6 +197,7 @@ absl::StatusOr<DeviceFacts> query_cpu_facts_as(absl::string_view name) {
     return refusal(absl::StrCat("is ", host.arch));
   for (const absl::string_view feature : absl::StrSplit(target.features, ',', absl::SkipEmpty()))
     if (!host.has(feature.substr(1))) return refusal(absl::StrCat("lacks ", feature));
+  LATHE_RETURN_IF_ERROR(acquire_registers(target));
   return facts_for(target);
 }
 

@@ -1,6 +1,7 @@
 #include "runtime/cpu/cpu_features.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <iterator>
@@ -15,6 +16,8 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 #elif defined(__aarch64__)
 #include <sys/auxv.h>
 #endif
@@ -23,14 +26,14 @@ namespace lathe {
 namespace {
 
 // Bits of XCR0: which register state the system saves.
-constexpr uint64_t kYmm = 0x6, kZmm = 0xe6;
+constexpr uint64_t kYmm = 0x6, kZmm = 0xe6, kTiles = 0x60000;
 
 #if defined(__x86_64__)
 X86Registers read_x86_registers() {
   X86Registers r;
   uint32_t eax, ebx, ecx, edx;
   if (__get_cpuid(1, &eax, &ebx, &ecx, &edx)) r.leaf1_ecx = ecx;
-  if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx)) r.leaf7_ebx = ebx, r.leaf7_ecx = ecx;
+  if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx)) r.leaf7_ebx = ebx, r.leaf7_ecx = ecx, r.leaf7_edx = edx;
   if (__get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx)) r.leaf7_1_eax = eax;
   if (__get_cpuid(0x80000001, &eax, &ebx, &ecx, &edx)) r.extended1_ecx = ecx;
   constexpr uint32_t kOsxsave = 1u << 27;
@@ -106,6 +109,9 @@ std::string features_from_cpuid(const X86Registers& r) {
       {"avx512vl", saved(r.leaf7_ebx, 31, kZmm)},
       {"avx512vnni", saved(r.leaf7_ecx, 11, kZmm)},
       {"avx512bf16", saved(r.leaf7_1_eax, 5, kZmm)},
+      {"amx-bf16", saved(r.leaf7_edx, 22, kTiles)},
+      {"amx-tile", saved(r.leaf7_edx, 24, kTiles)},
+      {"amx-int8", saved(r.leaf7_edx, 25, kTiles)},
       {"lzcnt", saved(r.extended1_ecx, 5, 0)},
   };
   return widest_set(kX86FeatureSets, bits);
@@ -142,6 +148,24 @@ CpuIdentity identify_cpu() {
 }
 
 Target host_target() { return {Backend::kCpu, "x86-64", features_from_cpuid(read_x86_registers())}; }
+
+// Linux, Documentation/arch/x86/xstate.rst.
+absl::Status acquire_registers(const Target& target) {
+  constexpr long kRequestPermission = 0x1023, kTileData = 18;
+  if (!target.has("amx-tile") || syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0)
+    return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("cpu: the system refuses this process the registers of AMX: ", std::strerror(errno),
+                   errno == ENOSPC ? " (a thread's alternate signal stack is too small for them)" : ""));
+}
+
+Target permitted_target() {
+  X86Registers registers = read_x86_registers();
+  Target target = {Backend::kCpu, "x86-64", features_from_cpuid(registers)};
+  if (acquire_registers(target).ok()) return target;
+  registers.xcr0 &= ~kTiles;
+  return {Backend::kCpu, "x86-64", features_from_cpuid(registers)};
+}
 #elif defined(__aarch64__)
 CpuIdentity identify_cpu() {
   CpuIdentity id;
@@ -156,6 +180,8 @@ CpuIdentity identify_cpu() {
 Target host_target() {
   return {Backend::kCpu, "aarch64", features_from_hwcap(getauxval(AT_HWCAP), getauxval(AT_HWCAP2))};
 }
+absl::Status acquire_registers(const Target&) { return absl::OkStatus(); }
+Target permitted_target() { return host_target(); }
 #else
 #error "Lathe runs on x86-64 and AArch64"
 #endif

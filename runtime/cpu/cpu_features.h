@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "absl/status/status.h"
 #include "core/facts.h"
 
 namespace lathe {
@@ -20,7 +21,7 @@ CpuIdentity identify_cpu();
 // The x86 registers that features_from_cpuid reads; plain data so that tests describe processors they do not
 // run on.
 struct X86Registers {
-  uint32_t leaf1_ecx = 0, leaf7_ebx = 0, leaf7_ecx = 0, leaf7_1_eax = 0;
+  uint32_t leaf1_ecx = 0, leaf7_ebx = 0, leaf7_ecx = 0, leaf7_edx = 0, leaf7_1_eax = 0;
   uint32_t extended1_ecx = 0;  // leaf 0x80000001
   uint64_t xcr0 = 0;           // what the operating system saves; 0 without OSXSAVE
 };
@@ -30,7 +31,13 @@ std::string features_from_cpuid(const X86Registers& r);
 // Likewise of kArmFeatureSets, from Linux's AT_HWCAP and AT_HWCAP2.
 std::string features_from_hwcap(uint64_t hwcap, uint64_t hwcap2);
 
-// The target of code for the processor this process runs on.
+// What the processor this process runs on and its system offer.
 Target host_target();
+// Asks Linux for the registers of the target's instructions that a process has by asking alone: AMX's, for
+// all of its threads, which then need alternate signal stacks of 11 KiB at least. Once given they stay.
+// kFailedPrecondition, with the system's cause, where it refuses.
+absl::Status acquire_registers(const Target& target);
+// host_target(), whose registers this process was given; without AMX where they were refused.
+Target permitted_target();
 
 }  // namespace lathe

@@ -52,6 +52,7 @@ constexpr NamedTarget kTargets[] = {
     {"x86-64-avx512", Backend::kCpu, "x86-64", kX86Avx512},
     {"x86-64-avx512vnni", Backend::kCpu, "x86-64", kX86Avx512Vnni},
     {"x86-64-avx512bf16", Backend::kCpu, "x86-64", kX86Avx512Bf16},
+    {"x86-64-amx", Backend::kCpu, "x86-64", kX86Amx},
     {"aarch64-neon", Backend::kCpu, "aarch64", kArmHalf},
     {"aarch64-dotprod", Backend::kCpu, "aarch64", kArmDotprod},
     {"aarch64-bf16", Backend::kCpu, "aarch64", kArmBf16},

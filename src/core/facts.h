@@ -41,12 +41,15 @@ inline bool has_dependent_launch(const Target& target) { return sm_version(targe
 absl::StatusOr<std::string> canonical_features(absl::string_view features);
 // x86-64's feature sets, the widest first. Code generation asks about no feature outside them, and a
 // processor has a set whole or not at all, so that a host's target equals the named one and finds what was
-// warmed under that name. What no kernel uses yet (AMX, AVX512-FP16, AVX-VNNI) is left out: it would part the
+// warmed under that name. What no kernel uses yet (AVX512-FP16, AVX-VNNI) is left out: it would part the
 // keys of machines that run the same code.
 // clang-format off
 inline constexpr absl::string_view kX86Avx512Bf16 =
     "+avx,+avx2,+avx512bf16,+avx512bw,+avx512cd,+avx512dq,+avx512f,+avx512vl,+avx512vnni,+bmi,+bmi2,+f16c,"
     "+fma,+lzcnt,+popcnt";
+inline constexpr absl::string_view kX86Amx =
+    "+amx-bf16,+amx-int8,+amx-tile,+avx,+avx2,+avx512bf16,+avx512bw,+avx512cd,+avx512dq,+avx512f,+avx512vl,"
+    "+avx512vnni,+bmi,+bmi2,+f16c,+fma,+lzcnt,+popcnt";
 inline constexpr absl::string_view kX86Avx512Vnni =
     "+avx,+avx2,+avx512bw,+avx512cd,+avx512dq,+avx512f,+avx512vl,+avx512vnni,+bmi,+bmi2,+f16c,+fma,+lzcnt,"
     "+popcnt";
@@ -54,7 +57,7 @@ inline constexpr absl::string_view kX86Avx512Vnni =
 inline constexpr absl::string_view kX86Avx512 =
     "+avx,+avx2,+avx512bw,+avx512cd,+avx512dq,+avx512f,+avx512vl,+bmi,+bmi2,+f16c,+fma,+lzcnt,+popcnt";
 inline constexpr absl::string_view kX86Avx2 = "+avx,+avx2,+bmi,+bmi2,+f16c,+fma,+lzcnt,+popcnt";
-inline constexpr absl::string_view kX86FeatureSets[] = {kX86Avx512Bf16, kX86Avx512Vnni, kX86Avx512, kX86Avx2};
+inline constexpr absl::string_view kX86FeatureSets[] = {kX86Amx, kX86Avx512Bf16, kX86Avx512Vnni, kX86Avx512, kX86Avx2};
 // AArch64's, likewise. Vectors have 128 bits in each: SVE2's instructions are used for what NEON lacks (loads
 // and stores under a mask), at the length every implementation has.
 inline constexpr absl::string_view kArmSve2 = "+bf16,+dotprod,+fullfp16,+neon,+sve,+sve2";
@@ -66,6 +69,7 @@ inline constexpr absl::string_view kArmFeatureSets[] = {kArmSve2, kArmBf16, kArm
 Json to_json(const Target& t);
 absl::StatusOr<Target> target_from_json(const Json& j);
 // Named targets: "x86-64-avx2" "x86-64-avx512" "x86-64-avx512vnni" "x86-64-avx512bf16"
+// "x86-64-amx" (with AVX512-BF16: Sapphire Rapids and later)
 // "aarch64-neon" (with f16 instructions: Armv8.2) "aarch64-dotprod" "aarch64-bf16" "aarch64-sve2"
 // "sm_75" ... "sm_90a" "gfx942" "gfx90a" "gfx1100" ...
 // "spirv64" (any OpenCL 2.2 device of 64 bits) "pvc" "bmg" (Intel's Xe-HPC and Xe2)

@@ -116,7 +116,8 @@ TEST(CpuFeatures, HostAgreesWithProcCpuinfo) {
   EXPECT_EQ(target.arch, "x86-64");
   // Linux's own names for LLVM's.
   const std::map<std::string, std::string> renamed = {
-      {"bmi", "bmi1"}, {"lzcnt", "abm"}, {"avx512vnni", "avx512_vnni"}, {"avx512bf16", "avx512_bf16"}};
+      {"bmi", "bmi1"}, {"lzcnt", "abm"}, {"avx512vnni", "avx512_vnni"}, {"avx512bf16", "avx512_bf16"}, {"amx-bf16", "amx_bf16"},
+      {"amx-int8", "amx_int8"}, {"amx-tile", "amx_tile"}};
   std::string expected;
   for (const absl::string_view set : kX86FeatureSets) {
     const std::vector<std::string> features = absl::StrSplit(set, ',');

@@ -1,0 +1,224 @@
+// matmul on the CPU by AMX's tiles, of pairs of bf16 and of bytes: "amx_t", the transposed product, whose
+// rows are B's columns, loaded as they lie along K ("amx" the same of A's rows), and "amx_packed", of A's rows
+// and the panels that B comes in.
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "kernels/candidates_model.h"
+#include "kernels/matmul/candidates.h"
+#include "kernels/matmul/cpu_shape.h"
+
+namespace lathe {
+namespace {
+
+constexpr int64_t kSide = 16;  // lines of a tile, and words of a line
+// Sums in registers, in tiles: rows by columns.
+struct RegisterTile {
+  int32_t rows, columns;
+};
+constexpr RegisterTile kTiles[] = {{2, 2}, {2, 1}, {1, 4}, {1, 2}, {3, 1}, {1, 1}};
+constexpr int64_t kDepths[] = {256, 512, 1024, 2048, 4096};  // words
+constexpr int64_t kTileRows[] = {256, 512, 1024, 4096};
+constexpr int64_t kTileColumns[] = {64, 128, 256, 512, 1024};
+
+enum class Form { kRowsOfA, kTransposed, kPacked };
+
+class AmxPricing {
+ public:
+  AmxPricing(const CandidateContext& context, Form form)
+      : context_(context),
+        rates_(context),
+        s_(context.problem),
+        form_(form),
+        transposed_(form == Form::kTransposed),
+        rows_(transposed_ ? s_.n : s_.m),
+        columns_(transposed_ ? s_.m : s_.n) {
+    const ProblemClass& c = context.problem;
+    rows_turn_ = transposed_ ? c.trans_b == 0 : c.trans_a != 0;
+    columns_turn_ = transposed_ ? c.trans_a == 0 : c.trans_b != 0;
+    rows_stored_ = !rows_turn_ && (transposed_ || !rates_.rounds_a);
+  }
+
+  void enumerate(std::vector<RankedPlan>* out) const {
+    for (const RegisterTile& t : kTiles)
+      for (bool copies : {false, true}) {
+        CompileConfig config;
+        config.kernel = form_ == Form::kPacked ? "amx_packed" : transposed_ ? "amx_t" : "amx";
+        config.lanes = rates_.lanes;
+        config.register_m = (transposed_ ? t.columns : t.rows) * kSide;
+        config.register_n = (transposed_ ? t.rows : t.columns) * kSide;
+        const auto width = static_cast<int64_t>(t.columns) * kSide, height = static_cast<int64_t>(t.rows) * kSide;
+        if (!copies && !rows_stored_)
+          reject(context_, config, out, "rows are not stored as they are multiplied: not read where they lie");
+        else if (!copies && s_.k % (kSide * rates_.k_per_lane) != 0)
+          reject(context_, config, out, "K ", s_.k, " is no multiple of ", kSide * rates_.k_per_lane,
+                 ": not read where it lies");
+        else if (width >= round_up(columns_, kSide) + kSide)
+          reject(context_, config, out, "register columns ", width, " > ", columns_);
+        else if (height >= round_up(rows_, kSide) + kSide)
+          reject(context_, config, out, "register rows ", height, " > ", rows_);
+        else
+          append_tiles(t, copies, config, out);
+      }
+  }
+
+ private:
+  struct Shape {
+    RegisterTile tile;
+    bool copies;
+    int64_t rows, columns, depth;  // of a task; words
+  };
+  double row_bytes() const { return transposed_ ? s_.b_bytes : s_.input_bytes; }
+  double column_bytes() const { return transposed_ ? s_.input_bytes : s_.b_bytes; }
+  void append_tiles(const RegisterTile& t, bool copies, CompileConfig config,
+                    std::vector<RankedPlan>* out) const;
+  void append_splits(const Shape& p, const CompileConfig& config, std::vector<RankedPlan>* out) const;
+  double tile_seconds(const Shape& p, double rows, double columns, double k, double bandwidth) const;
+
+  const CandidateContext& context_;
+  const CpuRates rates_;
+  const MatmulSizes s_;
+  const Form form_;
+  const bool transposed_;
+  const int64_t rows_, columns_;
+  bool rows_turn_, columns_turn_, rows_stored_;
+};
+
+double AmxPricing::tile_seconds(const Shape& p, double rows, double columns, double k,
+                                double bandwidth) const {
+  const double words = k / rates_.k_per_lane, depth = std::min<double>(double(p.depth), words);
+  const double passes = std::ceil(rows / (double(p.tile.rows) * kSide));
+  const double turns = std::ceil(columns / (double(p.tile.columns) * kSide));
+  // A product takes 16 cycles, a tile 8 from L1 and 24 from L2.
+  constexpr double kProduct = 16, kFromL1 = 8, kFromL2 = 22;
+  const double row_panel = double(p.tile.rows) * kSide * depth * 4, column_panels = double(p.columns) * depth * 4;
+  const double row_load = row_panel <= 0.7 * rates_.l1d_bytes ? kFromL1 : kFromL2;
+  const double column_load = column_panels <= 0.5 * rates_.l1d_bytes ? kFromL1 : kFromL2;
+  const double step = std::max(kProduct * p.tile.rows * p.tile.columns,
+                               p.tile.rows * row_load + p.tile.columns * column_load) +
+                      4;
+  const double sums = double(p.rows) * double(p.columns) * 4;
+  const double sums_rate =
+      sums + column_panels <= 0.75 * rates_.l2_bytes ? kL2BytesPerCycle : kL3BytesPerCycle;
+  const double blocks = std::ceil(words / double(p.depth));
+  const double keep = (2 * blocks - 1) * p.tile.rows * p.tile.columns * 1024 / sums_rate;
+  constexpr double kTileCycles = 40;
+  const double multiply = passes * turns * (words / kSide * step + keep + blocks * kTileCycles);
+  // Of a word.
+  constexpr double kCopy = 0.25, kTurn = 0.5, kFinish = 0.6;
+  const double packing = form_ == Form::kPacked ? 0 : columns * words * (columns_turn_ ? kTurn : 0.4);
+  const double copying = p.copies ? rows * words * (rows_turn_ ? kTurn : kCopy) : 0;
+  const double compute =
+      (multiply + packing + copying + (transposed_ ? rows * columns * kFinish : 0)) / rates_.clock_hz;
+  const double row_reading = rows * k * row_bytes(), column_reading = columns * k * column_bytes();
+  const double memory = std::max(row_reading, column_reading) / bandwidth;
+  return std::max(compute, memory) + 0.2 * std::min(compute, memory);
+}
+
+void AmxPricing::append_splits(const Shape& p, const CompileConfig& config,
+                               std::vector<RankedPlan>* out) const {
+  const double row_tiles = std::ceil(double(rows_) / double(p.rows));
+  const double column_tiles = std::ceil(double(columns_) / double(p.columns));
+  const double tasks = row_tiles * column_tiles, bandwidth = rates_.bandwidth(tasks);
+  const auto seconds = [&](double rows, double columns) {
+    return tile_seconds(p, rows, columns, double(s_.k), bandwidth) +
+           rows * columns * 2 * s_.output_bytes / bandwidth;
+  };
+  const double predicted = rates_.schedule_seconds(
+      tasks, seconds(double(rows_) / row_tiles, double(columns_) / column_tiles),
+      seconds(double(std::min(p.rows, rows_)), double(std::min(p.columns, columns_))));
+  if (!context_.wants(predicted)) return;
+  RankedPlan r;
+  r.plan.config = config;
+  r.plan.predicted_seconds = predicted;
+  r.plan.numeric_recipe =
+      rates_.k_per_lane == 4
+          ? kExactRecipe
+          : absl::StrCat(rates_.rounds_a ? "A rounded to bf16, " : "", "tiles of 16 bf16 pairs to f32; K ascending in blocks of ",
+                         config.tile_k, ", summed in order; ", merge_recipe(1));
+  out->push_back(std::move(r));
+}
+
+void AmxPricing::append_tiles(const RegisterTile& t, bool copies, CompileConfig config,
+                              std::vector<RankedPlan>* out) const {
+  const int64_t words = round_up(ceil_div(s_.k, int64_t{rates_.k_per_lane}), kSide);
+  Shape p{t, copies, 0, 0, 0};
+  int64_t last_depth = 0;
+  for (int64_t depth : kDepths) {
+    p.depth = std::min(depth, words);
+    if (p.depth == std::exchange(last_depth, p.depth)) continue;
+    int64_t last_rows = 0;
+    for (int64_t rows : kTileRows) {
+      p.rows = std::min(round_up(rows, t.rows * kSide), round_up(rows_, t.rows * kSide));
+      if (p.rows == std::exchange(last_rows, p.rows)) continue;
+      int64_t last_columns = 0;
+      for (int64_t columns : kTileColumns) {
+        p.columns = std::min(round_up(columns, t.columns * kSide), round_up(columns_, t.columns * kSide));
+        if (p.columns == std::exchange(last_columns, p.columns)) continue;
+        config.tile_m = static_cast<int32_t>(transposed_ ? p.columns : p.rows);
+        config.tile_n = static_cast<int32_t>(transposed_ ? p.rows : p.columns);
+        config.tile_k = static_cast<int32_t>(p.depth * rates_.k_per_lane);
+        config.stages = static_cast<int32_t>(copies ? CpuFetch::kCopied : CpuFetch::kNone);
+        const double panels = double(p.columns) * double(p.depth) * 4;
+        if (form_ != Form::kPacked && panels > 0.75 * rates_.l2_bytes) {
+          reject(context_, config, out, "packed panels ", int64_t(panels), " > ",
+                 int64_t(0.75 * rates_.l2_bytes), " of L2");
+          continue;
+        }
+        if (copies) {
+          append_splits(p, config, out);
+          continue;
+        }
+        for (CpuFetch fetch : {CpuFetch::kNone, CpuFetch::kNext, CpuFetch::kNear, CpuFetch::kAhead, CpuFetch::kFar}) {
+          config.stages = static_cast<int32_t>(fetch);
+          append_splits(p, config, out);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void enumerate_matmul_amx(const CandidateContext& context, std::vector<RankedPlan>* out) {
+  const ProblemClass& c = context.problem;
+  const auto refusal = [&]() -> std::string {
+    const bool bytes = c.a == DType::kI8;
+    if (!context.facts.target.has(bytes ? "amx-int8" : "amx-bf16")) return "no AMX";
+    if (!bytes && (elements_a_lane(context) != 2 || c.b != DType::kBF16))
+      return "operands are not i8, or bf16 multiplied in pairs";
+    if (!bytes && c.determinism == Determinism::kBatchInvariant)
+      return "batch_invariant: rows of every M come from panels";
+    if (c.zero_a != 0) return "zero point: sums of B's columns are other kernels'";
+    if (is_f8(c.a)) return operands_refusal(c);
+    return forced_split_refusal(context);
+  };
+  CompileConfig config;
+  const auto refuse = [&](const char* kernel, const std::string& why) {
+    config.kernel = kernel;
+    reject(context, config, out, why);
+  };
+  const std::string why = !refusal().empty()       ? refusal()
+                          : context.split_k > 1    ? "K is not split"
+                          : c.packed_b == kNotPacked ? ""
+                                                   : "B is packed";
+  if (!why.empty()) {
+    refuse("amx", why), refuse("amx_t", why);
+  } else {
+    AmxPricing(context, Form::kRowsOfA).enumerate(out);
+    AmxPricing(context, Form::kTransposed).enumerate(out);
+  }
+  const int64_t width = kSide * elements_a_lane(context);
+  if (!refusal().empty())
+    refuse("amx_packed", refusal());
+  else if (context.split_k > 1)
+    refuse("amx_packed", "K is not split");
+  else if (c.packed_b != kColumns16)
+    refuse("amx_packed", "B is not packed");
+  else if (c.k % width != 0)
+    refuse("amx_packed", absl::StrCat("K ", c.k, " is no multiple of ", width));
+  else
+    AmxPricing(context, Form::kPacked).enumerate(out);
+}
+
+}  // namespace lathe

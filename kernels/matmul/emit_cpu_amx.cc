@@ -1,0 +1,222 @@
+// "amx", "amx_t" and "amx_packed": AMX's tiles, 16 lines by 64 bytes of each operand and 16 by 16 sums. As in
+// "panel", for every tile_k of K B's columns are packed into panels, here of 16 columns, each word by word
+// along K, so that a tile of one is a KiB in a row; then each register_m rows of A meet all of them. Rows of A
+// lie along K and are loaded as they are: where they lie ("amx_t", whose A is the weight, in a single pass),
+// or from a copy of tile_k of them in L1. "amx_packed": B comes in panels (core/packed.h), which are such
+// tiles.
+//
+// Numeric recipe: of pairs of bf16 each tile's 16 products of even places along K and those of odd ones are
+// summed apart, added, and added to the sum (Intel SDM, TDPBF16PS); tiles in ascending order, blocks of
+// tile_k added in ascending order. Subnormal numbers count as 0. Bytes are exact.
+#include "base/dtype.h"
+#include "core/packed.h"
+#include "kernels/matmul/emit_cpu.h"
+#include "kernels/matmul/emit_cpu_pack.h"
+
+namespace lathe::emit {
+namespace {
+using namespace mlir;
+
+constexpr int64_t kSide = 16;          // lines of a tile, and words of a line
+constexpr int64_t kTileWords = 256;    // of 32 bits
+constexpr int64_t kLineBytes = 64;     // of a tile
+constexpr int64_t kRegisters = 8;      // tiles
+constexpr int64_t kSlack = kSide;      // between the lines of a copy, which are not all to begin in one set
+
+int64_t depth_words(const CpuTile& t) { return t.tile_k / t.words.per_lane(); }
+int64_t b_words(const CpuTile& t) {
+  return t.packed_word ? 0 : round_up(t.tile_columns, t.register_columns) * depth_words(t);
+}
+int64_t a_pitch(const CpuTile& t) { return depth_words(t) + kSlack; }
+int64_t element_bytes(const View& v) { return v.element.getIntOrFloatBitWidth() / 8; }
+
+class Amx {
+ public:
+  Amx(Emit& emit, const CpuTile& tile)
+      : e(emit),
+        t(tile),
+        rows_(t.register_rows / kSide),
+        columns_(t.register_columns / kSide),
+        a_base_(e.idx(kTileWords / kSide + b_words(t))) {}
+
+  LogicalResult run();
+
+ private:
+  // A tile in memory: where, and the bytes from one line to the next.
+  struct Place {
+    Value memory, at, pitch;
+  };
+  Value tile(int64_t number) {
+    return LLVM::ConstantOp::create(e.b, e.loc, e.b.getI8Type(), e.b.getI8IntegerAttr(number));
+  }
+  void call(const char* name, ValueRange operands) {
+    LLVM::CallIntrinsicOp::create(e.b, e.loc, e.b.getStringAttr(name), operands);
+  }
+  void move(const char* name, int64_t number, const Place& p) {
+    Value pitch = arith::IndexCastOp::create(e.b, e.loc, e.b.getI64Type(), p.pitch);
+    call(name, {tile(number), pointer_to(e, p.memory, p.at), pitch});
+  }
+  void load(int64_t number, const Place& p) { move("llvm.x86.tileloadd64", number, p); }
+  void store(int64_t number, const Place& p) { move("llvm.x86.tilestored64", number, p); }
+  void configure();
+  void pack_b(Value k0, Value depth);
+  void copy_a(Value i, Value k0, Value depth);
+  void multiply(Value i, Value at_row, Value j, Value k0, Value depth, bool in_place);
+
+  int64_t sum(int64_t r, int64_t c) const { return r * columns_ + c; }
+  int64_t of_a(int64_t r) const { return rows_ * columns_ + r; }
+  // What registers are left, in turn.
+  int64_t of_b(int64_t c) const {
+    const int64_t first = rows_ * columns_ + rows_;
+    return first + c % std::min(columns_, kRegisters - first);
+  }
+  Place sums_at(Value at_row, Value j, int64_t r, int64_t c) {
+    Value at = e.add(e.mul(e.add(at_row, r * kSide), t.ld), e.add(j, c * kSide));
+    return {t.accumulators, at, e.idx(t.ld * 4)};
+  }
+  Place a_at(Value i, Value k0, Value step, int64_t r, bool in_place) {
+    if (!in_place) {
+      Value at = e.add(e.add(a_base_, r * kSide * a_pitch(t)), e.mul(step, kSide));
+      return {t.packing, at, e.idx(a_pitch(t) * 4)};
+    }
+    Value line = e.add(t.a.offset, e.mul(e.add(i, r * kSide), t.a.row_stride));
+    return {t.a.memory, e.add(line, e.add(k0, e.mul(step, t.words.width()))),
+            e.mul(t.a.row_stride, element_bytes(t.a))};
+  }
+  Place b_at(Value j, Value k0, Value step, int64_t c) {
+    if (!t.packed_word) {
+      Value panel = e.mul(e.add(j, c * kSide), depth_words(t));
+      return {t.packing, e.add(e.add(panel, kTileWords / kSide), e.mul(step, kTileWords)),
+              e.idx(kLineBytes)};
+    }
+    // Panels past the last read the last one again.
+    Value last = e.mul(e.div(e.sub(t.columns, e.idx(1)), e.idx(kPackedColumns)), kPackedColumns);
+    Value column = e.min(e.add(j, c * kSide), last);
+    Value k = e.add(k0, e.mul(step, t.words.width()));
+    Value at = e.add(e.mul(column, t.packed_depth), e.mul(k, kPackedColumns));
+    return {t.b.memory, e.add(t.b.offset, at), e.idx(kLineBytes)};
+  }
+
+  Emit& e;
+  const CpuTile& t;
+  const int64_t rows_, columns_;  // of sums, in tiles
+  Value a_base_;
+};
+
+// Every register is a whole tile: palette 1, 64 bytes by 16 lines (Intel SDM, LDTILECFG).
+void Amx::configure() {
+  constexpr int32_t kBytesOfTwo = 0x00400040, kLinesOfFour = 0x10101010;
+  const int32_t words[kSide] = {1, 0, 0, 0, kBytesOfTwo, kBytesOfTwo, kBytesOfTwo, kBytesOfTwo,
+                                0, 0, 0, 0, kLinesOfFour, kLinesOfFour, 0, 0};
+  VectorType type = e.vec(kSide, e.b.getI32Type());
+  Value config =
+      arith::ConstantOp::create(e.b, e.loc, DenseElementsAttr::get(type, llvm::ArrayRef<int32_t>(words)));
+  e.store_vector(t.words.to_scratch(config), t.packing, e.idx(0));
+  call("llvm.x86.ldtilecfg", {pointer_to(e, t.packing, e.idx(0))});
+}
+
+void Amx::pack_b(Value k0, Value depth) {
+  const bool ragged = !Emit::known(t.depth) || *Emit::known(t.depth) % t.words.width() != 0;
+  Value steps = e.ceil_div(depth, e.idx(t.words.width()));
+  e.loop(e.idx(0), t.columns, kSide, [&](Value j) {
+    Value left = e.sub(t.columns, j), base = e.add(e.mul(j, depth_words(t)), kTileWords / kSide);
+    if (t.b_k_contiguous)
+      return pack_transposed(e, {t.words, t.b, j, left, k0, depth, ragged, false}, kSide, kSide, t.packing,
+                             base);
+    Value words = e.ceil_div(depth, e.idx(t.words.per_lane()));
+    if (ragged)
+      e.loop(words, e.mul(steps, kSide), 1, [&](Value word) {
+        e.store_vector(t.words.to_scratch(t.words.zero_words()), t.packing,
+                       e.add(base, e.mul(word, kSide)));
+      });
+    pack_across(e, {t.words, t.b, k0, depth, j, e.min(left, e.idx(kSide)), true, false}, depth, kSide,
+                t.packing, base);
+  });
+}
+
+void Amx::copy_a(Value i, Value k0, Value depth) {
+  const bool ragged = !Emit::known(t.depth) || *Emit::known(t.depth) % t.words.width() != 0;
+  Value left = e.sub(t.rows, i);
+  if (t.a_k_contiguous)
+    pack_copied(e, {t.words, t.a, i, left, k0, depth, ragged, false}, t.register_rows, a_pitch(t), t.packing,
+                a_base_);
+  else
+    pack_a_transposed(e, t, i, e.min(left, e.idx(t.register_rows)), k0, depth, a_pitch(t), a_base_);
+}
+
+void Amx::multiply(Value i, Value at_row, Value j, Value k0, Value depth, bool in_place) {
+  const auto every_sum = [&](const std::function<void(int64_t, int64_t)>& body) {
+    for (int64_t r = 0; r < rows_; ++r)
+      for (int64_t c = 0; c < columns_; ++c) body(r, c);
+  };
+  const auto zero = [&] {
+    every_sum([&](int64_t r, int64_t c) { call("llvm.x86.tilezero", {tile(sum(r, c))}); });
+    return Values{};
+  };
+  const auto go_on = [&] {
+    every_sum([&](int64_t r, int64_t c) { load(sum(r, c), sums_at(at_row, j, r, c)); });
+    return Values{};
+  };
+  e.choose(e.equal(k0, e.idx(0)), {}, zero, go_on);
+  const char* product = t.words.per_lane() == 4 ? "llvm.x86.tdpbssd" : "llvm.x86.tdpbf16ps";
+  e.loop(e.idx(0), e.ceil_div(depth, e.idx(t.words.width())), 1, [&](Value step) {
+    if (in_place && t.fetch != CpuFetch::kNone)
+      for (int64_t r = 0; r < t.register_rows; ++r) {
+        const bool next = t.fetch == CpuFetch::kNext;
+        Value row = e.add(i, next ? r + t.register_rows : r);
+        row = e.min(row, e.sub(t.rows, e.idx(1)));
+        Value k = e.add(k0, e.add(e.mul(step, t.words.width()),
+                                  next ? 0 : bytes_ahead(t.fetch) / element_bytes(t.a)));
+        e.prefetch(t.a.memory, e.add(t.a.offset, e.add(e.mul(row, t.a.row_stride), k)),
+                   fetches_near(t.fetch) ? kIntoL1 : kIntoL2);
+      }
+    for (int64_t r = 0; r < rows_; ++r) load(of_a(r), a_at(i, k0, step, r, in_place));
+    for (int64_t c = 0; c < columns_; ++c) {
+      load(of_b(c), b_at(j, k0, step, c));
+      for (int64_t r = 0; r < rows_; ++r) call(product, {tile(sum(r, c)), tile(of_a(r)), tile(of_b(c))});
+    }
+  });
+  every_sum([&](int64_t r, int64_t c) { store(sum(r, c), sums_at(at_row, j, r, c)); });
+}
+
+LogicalResult Amx::run() {
+  const int64_t mr = t.register_rows, nr = t.register_columns;
+  if (mr % kSide || nr % kSide || rows_ * columns_ + rows_ + 1 > kRegisters)
+    return emitError(e.loc, "register tile ") << mr << "x" << nr << " is none of AMX's";
+  if (t.words.per_lane() == 1 || t.words.width() * kSide * 4 != kTileWords * t.words.per_lane() * 4)
+    return emitError(e.loc, "AMX multiplies pairs of bf16 and bytes, 16 words a line");
+  if (t.tile_k <= 0 || t.tile_k % t.words.width() != 0)
+    return emitError(e.loc, "tile_k is not a positive multiple of a tile's elements");
+  configure();
+  e.loop(e.idx(0), t.depth, t.tile_k, [&](Value k0) {
+    Value depth = e.min(e.idx(t.tile_k), e.sub(t.depth, k0));
+    if (!t.packed_word) pack_b(k0, depth);
+    const auto pass = [&](Value i, Value at_row, bool in_place) {
+      if (!in_place) copy_a(i, k0, depth);
+      e.loop(e.idx(0), t.columns, nr, [&](Value j) { multiply(i, at_row, j, k0, depth, in_place); });
+    };
+    // Rows past the last are not there to be loaded.
+    const auto rows = [&](Value i, Value at_row) {
+      if (!t.a_in_place) return pass(i, at_row, false);
+      e.choose(
+          e.less(t.rows, e.add(i, mr)), {}, [&] { return pass(i, at_row, false), Values{}; },
+          [&] { return pass(i, at_row, true), Values{}; });
+    };
+    if (t.piece)
+      rows_in_pieces(e, t, t.is_one_block() ? Value() : e.less(t.depth, e.add(k0, t.tile_k + 1)), rows);
+    else
+      e.loop(e.idx(0), t.rows, mr, [&](Value i) { rows(i, i); });
+  });
+  call("llvm.x86.tilerelease", {});
+  return success();
+}
+
+}  // namespace
+
+int64_t amx_packing_elements(const CpuTile& t) {
+  return kTileWords / kSide + b_words(t) + t.register_rows * a_pitch(t) + kSide;
+}
+
+LogicalResult emit_amx(Emit& e, const CpuTile& t) { return Amx(e, t).run(); }
+
+}  // namespace lathe::emit
