@@ -16,7 +16,11 @@ constexpr int64_t kSide = 16;  // lines of a tile, and words of a line
 struct RegisterTile {
   int32_t rows, columns;
 };
-constexpr RegisterTile kTiles[] = {{2, 2}, {2, 1}, {1, 4}, {1, 2}, {3, 1}, {1, 1}};
+constexpr RegisterTile kTiles[] = {{2, 2}, {2, 1}, {1, 4}, {1, 2}, {1, 1}};
+constexpr double kTileBytes = 1024;
+// At which sums come and go, from L2 and L3 alike (512 x 4096 x 4096, tasks of 512, 1024 and 4096 columns: sums
+// of 1, 2 and 8 MB, 18.5, 17.2 and 16.0 ms).
+constexpr double kSumsBytesPerCycle = 24;
 constexpr int64_t kDepths[] = {256, 512, 1024, 2048, 4096};  // words
 constexpr int64_t kTileRows[] = {256, 512, 1024, 4096};
 constexpr int64_t kTileColumns[] = {64, 128, 256, 512, 1024};
@@ -70,6 +74,7 @@ class AmxPricing {
   };
   double row_bytes() const { return transposed_ ? s_.b_bytes : s_.input_bytes; }
   double column_bytes() const { return transposed_ ? s_.input_bytes : s_.b_bytes; }
+  int64_t row_pitch_bytes() const { return s_.k * static_cast<int64_t>(row_bytes()); }
   void append_tiles(const RegisterTile& t, bool copies, CompileConfig config,
                     std::vector<RankedPlan>* out) const;
   void append_splits(const Shape& p, const CompileConfig& config, std::vector<RankedPlan>* out) const;
@@ -89,28 +94,35 @@ double AmxPricing::tile_seconds(const Shape& p, double rows, double columns, dou
   const double words = k / rates_.k_per_lane, depth = std::min<double>(double(p.depth), words);
   const double passes = std::ceil(rows / (double(p.tile.rows) * kSide));
   const double turns = std::ceil(columns / (double(p.tile.columns) * kSide));
-  // A product takes 16 cycles, a tile 8 from L1 and 24 from L2.
-  constexpr double kProduct = 16, kFromL1 = 8, kFromL2 = 22;
-  const double row_panel = double(p.tile.rows) * kSide * depth * 4, column_panels = double(p.columns) * depth * 4;
-  const double row_load = row_panel <= 0.7 * rates_.l1d_bytes ? kFromL1 : kFromL2;
+  // A product takes 16 cycles, a tile 8 from L1 and 22 from L2, which products hide but for a part.
+  constexpr double kProduct = 16, kFromL1 = 8, kFromL2 = 22, kExposed = 0.3;
+  const bool in_l1 = double(p.tile.rows) * kSide * depth * 4 <= 0.75 * rates_.l1d_bytes &&
+                     (p.copies || lines_a_set(p.tile.rows * kSide, row_pitch_bytes()) <= 8);
+  const double column_panels = double(p.columns) * depth * 4;
+  // Lines in place that share sets of L1 with each other come from L2 every time (512 x 4096 x 4096, 512 deep: 23.8
+  // ms, copied 16.2).
+  constexpr double kShared = 60;
+  const double row_load = in_l1 ? kFromL1 : p.copies || turns == 1 ? kFromL2 : kShared;
   const double column_load = column_panels <= 0.5 * rates_.l1d_bytes ? kFromL1 : kFromL2;
-  const double step = std::max(kProduct * p.tile.rows * p.tile.columns,
-                               p.tile.rows * row_load + p.tile.columns * column_load) +
-                      4;
-  const double sums = double(p.rows) * double(p.columns) * 4;
-  const double sums_rate =
-      sums + column_panels <= 0.75 * rates_.l2_bytes ? kL2BytesPerCycle : kL3BytesPerCycle;
+  const double step = kProduct * p.tile.rows * p.tile.columns +
+                      kExposed * (p.tile.rows * row_load + p.tile.columns * column_load);
   const double blocks = std::ceil(words / double(p.depth));
-  const double keep = (2 * blocks - 1) * p.tile.rows * p.tile.columns * 1024 / sums_rate;
+  const double keep = (2 * blocks - 1) * p.tile.rows * p.tile.columns * kTileBytes / kSumsBytesPerCycle;
   constexpr double kTileCycles = 40;
   const double multiply = passes * turns * (words / kSide * step + keep + blocks * kTileCycles);
   // Of a word.
-  constexpr double kCopy = 0.25, kTurn = 0.5, kFinish = 0.6;
-  const double packing = form_ == Form::kPacked ? 0 : columns * words * (columns_turn_ ? kTurn : 0.4);
+  constexpr double kCopy = 0.25, kTurn = 0.9, kAcross = 0.6, kFinish = 0.6;
+  const double packing = form_ == Form::kPacked ? 0 : columns * words * (columns_turn_ ? kTurn : kAcross);
   const double copying = p.copies ? rows * words * (rows_turn_ ? kTurn : kCopy) : 0;
   const double compute =
       (multiply + packing + copying + (transposed_ ? rows * columns * kFinish : 0)) / rates_.clock_hz;
-  const double row_reading = rows * k * row_bytes(), column_reading = columns * k * column_bytes();
+  // What nobody fetches waits where a run along K ends (16 x 4096 x 4096 of bf16, runs of 8, 4, 2 and 1 KiB:
+  // 1.85, 2.02, 2.04 and 2.9 ms).
+  constexpr double kUnfetched = 700, kFetched = 100;
+  const double run = depth * rates_.k_per_lane * row_bytes();
+  const double row_reading =
+      rows * k * row_bytes() * (1 + (p.copies || turns > 1 ? kFetched : kUnfetched) / run);
+  const double column_reading = columns * k * column_bytes();
   const double memory = std::max(row_reading, column_reading) / bandwidth;
   return std::max(compute, memory) + 0.2 * std::min(compute, memory);
 }
@@ -158,21 +170,16 @@ void AmxPricing::append_tiles(const RegisterTile& t, bool copies, CompileConfig 
         config.tile_m = static_cast<int32_t>(transposed_ ? p.columns : p.rows);
         config.tile_n = static_cast<int32_t>(transposed_ ? p.rows : p.columns);
         config.tile_k = static_cast<int32_t>(p.depth * rates_.k_per_lane);
-        config.stages = static_cast<int32_t>(copies ? CpuFetch::kCopied : CpuFetch::kNone);
         const double panels = double(p.columns) * double(p.depth) * 4;
         if (form_ != Form::kPacked && panels > 0.75 * rates_.l2_bytes) {
           reject(context_, config, out, "packed panels ", int64_t(panels), " > ",
                  int64_t(0.75 * rates_.l2_bytes), " of L2");
           continue;
         }
-        if (copies) {
-          append_splits(p, config, out);
-          continue;
-        }
-        for (CpuFetch fetch : {CpuFetch::kNone, CpuFetch::kNext, CpuFetch::kNear, CpuFetch::kAhead, CpuFetch::kFar}) {
-          config.stages = static_cast<int32_t>(fetch);
-          append_splits(p, config, out);
-        }
+        const bool one_pass = p.columns <= int64_t{t.columns} * kSide;
+        config.stages =
+            static_cast<int32_t>(copies ? CpuFetch::kCopied : one_pass ? CpuFetch::kNone : CpuFetch::kNext);
+        append_splits(p, config, out);
       }
     }
   }

@@ -61,6 +61,7 @@ class Amx {
   void configure();
   void pack_b(Value k0, Value depth);
   void copy_a(Value i, Value k0, Value depth);
+  void fetch(Value i, Value j, Value k0, Value step);
   void multiply(Value i, Value at_row, Value j, Value k0, Value depth, bool in_place);
 
   int64_t sum(int64_t r, int64_t c) const { return r * columns_ + c; }
@@ -144,6 +145,18 @@ void Amx::copy_a(Value i, Value k0, Value depth) {
     pack_a_transposed(e, t, i, e.min(left, e.idx(t.register_rows)), k0, depth, a_pitch(t), a_base_);
 }
 
+// Each pass over a panel of rows fetches its part of the rows of the next, a line of each with every step.
+void Amx::fetch(Value i, Value j, Value k0, Value step) {
+  if (t.fetch == CpuFetch::kNone) return;
+  const int64_t passes = ceil_div(t.tile_columns, t.register_columns), part = ceil_div(t.register_rows, passes);
+  Value k = e.add(k0, e.mul(step, t.words.width()));
+  for (int64_t r = 0; r < part; ++r) {
+    Value row = e.add(e.mul(e.div(j, e.idx(t.register_columns)), part), r);
+    row = e.min(e.add(e.add(i, t.register_rows), row), e.sub(t.rows, e.idx(1)));
+    e.prefetch(t.a.memory, e.add(t.a.offset, e.add(e.mul(row, t.a.row_stride), k)), kIntoL2);
+  }
+}
+
 void Amx::multiply(Value i, Value at_row, Value j, Value k0, Value depth, bool in_place) {
   const auto every_sum = [&](const std::function<void(int64_t, int64_t)>& body) {
     for (int64_t r = 0; r < rows_; ++r)
@@ -160,19 +173,10 @@ void Amx::multiply(Value i, Value at_row, Value j, Value k0, Value depth, bool i
   e.choose(e.equal(k0, e.idx(0)), {}, zero, go_on);
   const char* product = t.words.per_lane() == 4 ? "llvm.x86.tdpbssd" : "llvm.x86.tdpbf16ps";
   e.loop(e.idx(0), e.ceil_div(depth, e.idx(t.words.width())), 1, [&](Value step) {
-    if (in_place && t.fetch != CpuFetch::kNone)
-      for (int64_t r = 0; r < t.register_rows; ++r) {
-        const bool next = t.fetch == CpuFetch::kNext;
-        Value row = e.add(i, next ? r + t.register_rows : r);
-        row = e.min(row, e.sub(t.rows, e.idx(1)));
-        Value k = e.add(k0, e.add(e.mul(step, t.words.width()),
-                                  next ? 0 : bytes_ahead(t.fetch) / element_bytes(t.a)));
-        e.prefetch(t.a.memory, e.add(t.a.offset, e.add(e.mul(row, t.a.row_stride), k)),
-                   fetches_near(t.fetch) ? kIntoL1 : kIntoL2);
-      }
+    fetch(i, j, k0, step);
     for (int64_t r = 0; r < rows_; ++r) load(of_a(r), a_at(i, k0, step, r, in_place));
     for (int64_t c = 0; c < columns_; ++c) {
-      load(of_b(c), b_at(j, k0, step, c));
+      move("llvm.x86.tileloaddt164", of_b(c), b_at(j, k0, step, c));
       for (int64_t r = 0; r < rows_; ++r) call(product, {tile(sum(r, c)), tile(of_a(r)), tile(of_b(c))});
     }
   });
