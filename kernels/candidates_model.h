@@ -73,7 +73,8 @@ struct CpuRates {
         core_bytes_per_second(context.facts.fact_or("core_bytes_per_second", 10e9)),
         memory_bytes_per_second(context.facts.fact_or("memory_bytes_per_second", 20e9)),
         pace_bytes_per_second(context.facts.fact_or("pace_bytes_per_second", 0)),
-        ahead_bytes_per_second(context.facts.fact_or("ahead_bytes_per_second", core_bytes_per_second)) {}
+        ahead_bytes_per_second(context.facts.fact_or("ahead_bytes_per_second", core_bytes_per_second)),
+        stream_bytes_per_second(context.facts.fact_or("stream_bytes_per_second", ahead_bytes_per_second)) {}
 
   // What each of `tasks` (or as many as there are workers) can read from memory while the others do.
   double bandwidth(double tasks) const {
@@ -128,7 +129,8 @@ struct CpuRates {
   double loads_per_cycle, clock_hz, fma_units, l1d_bytes, l2_bytes, l3_bytes;
   double core_bytes_per_second, memory_bytes_per_second;
   double pace_bytes_per_second;   // 0: loops over memory are not held to any
-  double ahead_bytes_per_second;  // where it fetches what it reads ahead, and of one stream
+  double ahead_bytes_per_second;   // where it fetches what it reads ahead
+  double stream_bytes_per_second;  // of one stream
 };
 
 // A load from memory: roughly half a microsecond on Hopper, more on CDNA3 (estimate).

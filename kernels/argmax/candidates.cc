@@ -87,7 +87,7 @@ void append_cpu_rows(const CandidateContext& context, const CompileConfig& confi
     constexpr double kInParts = 0.95;
     const double bandwidth =
         cycles.in_parts ? kInParts * rates.bandwidth(tasks)
-                        : cycles.reading * std::min(rates.bandwidth(tasks), rates.ahead_bytes_per_second);
+                        : cycles.reading * std::min(rates.bandwidth(tasks), rates.stream_bytes_per_second);
     const double task = CpuRates::overlap((vectors * cycles.vector + cycles.end) / rates.clock_hz,
                                           length * size_of(c.a) / bandwidth);
     // The second step reads `splits` pairs a row.

@@ -9,8 +9,8 @@ namespace lathe {
 namespace {
 
 // Kernels whose emitters hand their sums to an OutputSink (kernels/matmul/emit_gpu.h), and those of the CPU.
-constexpr absl::string_view kComparing[] = {"dot",  "outer", "panel", "panel_t", "direct",
-                                            "simt", "mma",   "mma32", "skinny",  "wgmma"};
+constexpr absl::string_view kComparing[] = {"dot",   "outer", "panel", "panel_t", "direct", "amx",
+                                            "amx_t", "simt",  "mma",   "mma32",   "skinny", "wgmma"};
 
 // Instructions for one logit: the rounding, the comparison with its test for NaN, two selections (estimate
 // from the code). On the CPU for one vector of them.

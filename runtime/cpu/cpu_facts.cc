@@ -131,6 +131,9 @@ DeviceFacts facts_for(const Target& target) {
   if (row.ahead_bytes_per_second > 0)
     facts.facts["ahead_bytes_per_second"] = {row.ahead_bytes_per_second,
                                              table + "one core's reads where it fetches them ahead"};
+  if (row.stream_bytes_per_second > 0)
+    facts.facts["stream_bytes_per_second"] = {row.stream_bytes_per_second,
+                                              table + "one core's reads of one stream"};
   return facts;
 }
 

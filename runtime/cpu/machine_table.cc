@@ -8,7 +8,9 @@ namespace {
 // Memory rates are channels * 8 bytes * transfers per second, from the vendors' product pages. Clocks are
 // what all cores hold under vectors: "all core boost" of AMD's product pages where they name one (EPYC 9654,
 // 9754, 9755; in virtual machines a 7003 3.1e9 to 3.3e9, 99 to 106 GFLOP/s, a 9004 3.55e9 to 3.65e9, 115 of
-// 3.6e9 * 32 GFLOP/s, and a 9005 3.9e9, 248 of 3.9e9 * 64, whose core reads 40 to 44 GB/s), else a usual base
+// 3.6e9 * 32 GFLOP/s, and a 9005 3.9e9, 248 of 3.9e9 * 64, whose core reads 40 to 44 GB/s), or was
+// measured (an Emerald Rapids of 2.7e9, 173 to 177 GFLOP/s, whose core reads 19 to 24 GB/s, of
+// one stream 11 to 13, of four 16 to 18), else a usual base
 // clock. A core of a 7003 reads 16 to 21 GB/s, 8 rows side by side 17 and 18, fetched 0.5 to 4 KiB ahead 10.5
 // to 14.
 constexpr MachineRow kRows[] = {
@@ -16,7 +18,8 @@ constexpr MachineRow kRows[] = {
      2.5e9},
     {"GenuineIntel", 6, 0x6a, 0x6c, "Ice Lake-SP", 2, 2, 204.8e9, "8 channels DDR4-3200", 12e9, 2.4e9},
     {"GenuineIntel", 6, 0x8f, 0x8f, "Sapphire Rapids", 2, 2, 307.2e9, "8 channels DDR5-4800", 15e9, 2.0e9},
-    {"GenuineIntel", 6, 0xcf, 0xcf, "Emerald Rapids", 2, 2, 358.4e9, "8 channels DDR5-5600", 15e9, 1.9e9},
+    {"GenuineIntel", 6, 0xcf, 0xcf, "Emerald Rapids", 2, 2, 358.4e9, "8 channels DDR5-5600", 21e9, 2.7e9, 0,
+     0, 13e9},
     {"GenuineIntel", 6, 0xad, 0xae, "Granite Rapids", 2, 2, 614.4e9, "12 channels DDR5-6400", 15e9, 2.1e9},
     // Client cores with AVX-512 lack the second 512-bit multiplier.
     {"GenuineIntel", 6, 0x7d, 0x7e, "Ice Lake", 1, 2, 51.2e9, "2 channels DDR4-3200", 20e9, 1.3e9},

@@ -26,9 +26,11 @@ struct MachineRow {
   // held.
   double pace_bytes_per_second = 0;
   // What a core reads where it fetches ahead, by instructions, in the rows that it reads: each line holds one
-  // of L1's few buffers for as long as memory takes, which the core's own prefetchers do not. And of one
-  // stream, for which these look no further ahead. 0: nobody measured it, and it is taken for no less.
+  // of L1's few buffers for as long as memory takes, which the core's own prefetchers do not. 0: nobody
+  // measured it, and it is taken for no less.
   double ahead_bytes_per_second = 0;
+  // What a core reads of one stream, for which its prefetchers look only so far ahead. 0: as ahead.
+  double stream_bytes_per_second = 0;
 };
 
 // The row of the processor, or the default row of its architecture (vendor "").

@@ -88,17 +88,18 @@ std::string users_name(absl::string_view bitcode) {
   return absl::StrCat(" of ", bitcode.substr(0, bitcode.find('@')));
 }
 
-// "dot", "direct", "outer" and "bytes" count no buffers: which lines they fetch ahead
+// "dot", "direct", "outer", "bytes" and "amx" count no buffers: which lines they fetch ahead
 // (kernels/matmul/cpu_shape.h).
 std::string stages_text(absl::string_view kernel, int64_t stages) {
   if (!absl::StartsWith(kernel, "dot") && !absl::StartsWith(kernel, "direct") && kernel != "outer" &&
-      kernel != "bytes")
+      kernel != "bytes" && !absl::StartsWith(kernel, "amx"))
     return absl::StrCat("stages ", stages);
   return stages == 2   ? "fetches near"
          : stages == 3 ? "fetches near and next"
          : stages == 4 ? "fetches ahead"
          : stages == 5 ? "fetches nothing"
          : stages == 6 ? "fetches evenly"
+         : stages == 8 ? "copies"
                        : "fetches far";
 }
 

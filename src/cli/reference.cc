@@ -85,7 +85,7 @@ double sum_bound(const MatmulRequest& r, double magnitude) {
     return 0;
   double part = 6 * kEpsilon * std::max(1.0, std::sqrt(static_cast<double>(r.k) / 4096));
   if (r.math == LATHE_MATH_TF32 && r.dtype == LATHE_F32) part += 0x1p-9;
-  if (r.math == LATHE_MATH_BF16 && r.dtype == LATHE_F32 && r.weight_dtype() == LATHE_BF16) part += 0x1p-9;
+  if (r.math == LATHE_MATH_BF16 && r.dtype == LATHE_F32 && r.weight_dtype() == LATHE_BF16) part += 0x1p-8;
   if (is_f8(r.dtype)) part += 0x1p-10;
   return part * magnitude;
 }

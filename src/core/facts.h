@@ -90,10 +90,11 @@ struct Fact {
 //   CPU:  cores, clock_hz, fma_units, l1d_bytes, l2_bytes, l3_bytes, memory_bytes_per_second (one socket),
 //         core_bytes_per_second (what one core can read), pace_bytes_per_second (what its loops over
 //         memory are held to; absent: to nothing), ahead_bytes_per_second (what it reads where instructions
-//         fetch what its own prefetchers would, and of one stream; absent: no less)
+//         fetch what its own prefetchers would; absent: no less), stream_bytes_per_second (of one stream;
+//         absent: as ahead)
 //   GPU:  compute_units, clock_hz, memory_bytes_per_second, l2_bytes, shared_memory_bytes (per workgroup),
-//         registers_per_unit, max_workgroup_size, threads_per_unit (resident at a time), launch_seconds,
-//         flops_f32, flops_matrix_f16
+//         registers_per_unit, max_workgroup_size, threads_per_unit (resident), launch_seconds, flops_f32,
+//         flops_matrix_f16
 struct DeviceFacts {
   std::string name;  // "NVIDIA H200 SXM 141GB", "Intel(R) Xeon(R) ..."
   Target target;

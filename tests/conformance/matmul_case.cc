@@ -335,7 +335,7 @@ double product_error(int64_t k, lathe_dtype a, lathe_dtype b, lathe_math math) {
   const double length = static_cast<double>(k) + 4;
   double part = std::min(length, 6 * std::sqrt(length)) * kUnitRoundoff;
   if (a == LATHE_F32 && math == LATHE_MATH_TF32) part += 0x1p-9;
-  if (a == LATHE_F32 && b == LATHE_BF16 && math == LATHE_MATH_BF16) part += 0x1p-9;
+  if (a == LATHE_F32 && b == LATHE_BF16 && math == LATHE_MATH_BF16) part += 0x1p-8;
   if (bytes_of(a) == 1) part += 0x1p-10;
   return part;
 }

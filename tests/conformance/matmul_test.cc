@@ -342,6 +342,42 @@ TEST_F(Matmul, PlansThatFinishInPieces) {
   }
 }
 
+// AMX's tiles, of every register tile and way to fetch: rows, columns and K beyond whole tiles and within
+// one, every layout, blocks of K, packed weights, specials where tiles are padded.
+TEST_F(Matmul, PlansOfTiles) {
+  if (!is_cpu()) GTEST_SKIP() << "a form of kernel of the CPU";
+  int runs = 0;
+  struct Sizes {
+    int64_t m, n, k;
+  };
+  for (const auto [m, n, k] : {Sizes{70, 211, 1088}, {1, 17, 64}, {37, 96, 1151}, {16, 64, 2}, {3, 5, 0}})
+    for (int layout = 0; layout < 4; ++layout)
+      for (int kind = 0; kind < 4; ++kind) {
+        MatmulCase c;
+        c.m = m, c.n = n, c.k = k;
+        c.trans_a = layout & 1, c.trans_b = layout & 2;
+        c.in = kind == 0 ? LATHE_BF16 : kind == 1 ? LATHE_F32 : LATHE_I8;
+        if (kind == 1) c.b = LATHE_BF16, c.math = LATHE_MATH_BF16;
+        c.out = kind == 2 ? LATHE_I32 : layout == 1 ? LATHE_BF16 : LATHE_F32;
+        if (kind != 2) c.bias = LATHE_F32, c.activation = LATHE_ACTIVATION_RELU;
+        if (kind == 3) c.alpha = 0x1p-8f, c.zero_b = true;
+        if (kind == 0 && layout > 1) c.values = Values::kSpecial, c.activation = LATHE_ACTIVATION_NONE;
+        c.batch = layout == 0 ? 2 : 1;
+        c.padding = layout == 3 ? 0 : 3;
+        MatmulRequest request(c, &random_);
+        const std::vector<nlohmann::json> legal = legal_candidates(device(), *request.desc());
+        int seen = 0;
+        for (size_t rank = 1; rank <= legal.size(); ++rank) {
+          const auto kernel = legal[rank - 1]["config"]["kernel"].get<std::string>();
+          if (kernel.rfind("amx", 0) != 0 || seen++ % (is_quick() ? 12 : 3) != 0) continue;
+          ++runs;
+          request.set_tuning(0, static_cast<int32_t>(rank));
+          ASSERT_TRUE(request.run(device())) << legal[rank - 1].dump();
+        }
+      }
+  if (runs == 0) GTEST_SKIP() << "no AMX here";
+}
+
 TEST_F(Matmul, RandomRequests) {
   for (int64_t i = 0; i < quick_or(40, 150); ++i) {
     MatmulCase c;

@@ -94,6 +94,64 @@ CompileConfig cheapest(DType type, int64_t m, int64_t n, int64_t k, const Device
   return cheapest(c, facts);
 }
 
+// Emerald Rapids.
+DeviceFacts tiles() {
+  return synthetic("x86-64-amx", {{"clock_hz", 2.7e9},
+                                  {"fma_units", 2},
+                                  {"l1d_bytes", 48 << 10},
+                                  {"l2_bytes", 2 << 20},
+                                  {"l3_bytes", 300 << 20},
+                                  {"memory_bytes_per_second", 358.4e9},
+                                  {"core_bytes_per_second", 21e9},
+                                  {"stream_bytes_per_second", 13e9}});
+}
+
+// 16 columns of a weight by all of K in one run, and where there is more to multiply rows copied into L1.
+TEST(Candidates, TilesMultiplyBf16AndBytes) {
+  for (DType type : {DType::kBF16, DType::kI8}) {
+    for (int64_t m : {16, 64, 512}) EXPECT_EQ(cheapest(type, m, 4096, 4096, tiles()).kernel, "amx_t") << m;
+    EXPECT_EQ(cheapest(type, 1, 4096, 4096, tiles()).kernel, "dot");
+    EXPECT_EQ(cheapest(type, 16, 4096, 4096, tiles()).stages, static_cast<int32_t>(CpuFetch::kNone));
+    EXPECT_EQ(cheapest(type, 16, 4096, 4096, tiles()).tile_k, 4096);
+    EXPECT_EQ(cheapest(type, 512, 4096, 4096, tiles()).register_m, 32);
+    EXPECT_EQ(cheapest(type, 512, 4096, 4096, tiles()).register_n, 32);
+    EXPECT_NE(cheapest(type, 512, 4096, 4096).kernel.substr(0, 3), "amx");  // Zen 4
+  }
+  EXPECT_EQ(cheapest(DType::kF32, 512, 4096, 4096, tiles()).kernel.substr(0, 3) == "amx", false);
+}
+
+TEST(Candidates, WhyTilesAreRefused) {
+  const auto reason = [](const ProblemClass& c, absl::string_view kernel) {
+    std::string why;
+    for (const RankedPlan& r : candidates(c, tiles()))
+      if (r.plan.config.kernel == kernel) {
+        if (r.rejection.empty()) return std::string();
+        if (why.empty()) why = r.rejection;
+      }
+    return why;
+  };
+  ProblemClass c = matmul_class(DType::kBF16, DType::kBF16, 512, 1000, {512, 512});
+  c.trans_b = 1;
+  EXPECT_EQ(reason(c, "amx_t"), "");
+  EXPECT_EQ(reason(c, "amx_packed"), "B is not packed");
+  for (const RankedPlan& r : candidates(c, tiles()))  // K is no multiple of 32
+    if (r.plan.config.kernel == "amx_t" && r.rejection.empty())
+      EXPECT_EQ(r.plan.config.stages, static_cast<int32_t>(CpuFetch::kCopied));
+  c.packed_b = kColumns16;
+  EXPECT_EQ(reason(c, "amx_t"), "B is packed");
+  EXPECT_EQ(reason(c, "amx_packed"), "K 1000 is no multiple of 32");
+  c = matmul_class(DType::kBF16, DType::kBF16, 512, 1024, {512, 512});
+  c.determinism = Determinism::kBatchInvariant;
+  EXPECT_EQ(reason(c, "amx"), "batch_invariant: rows of every M come from panels");
+  c = matmul_class(DType::kI8, DType::kI32, 512, 1024, {512, 512});
+  c.determinism = Determinism::kBatchInvariant;
+  EXPECT_EQ(reason(c, "amx"), "");
+  c.zero_a = 1;
+  EXPECT_EQ(reason(c, "amx"), "zero point: sums of B's columns are other kernels'");
+  EXPECT_EQ(reason(matmul_class(DType::kF16, DType::kF32, 512, 1024, {512, 512}), "amx"),
+            "operands are not i8, or bf16 multiplied in pairs");
+}
+
 // What a short row of B is costs a single row of A more than waiting for one column's sum.
 TEST(Candidates, ASingleRowReadsShortRowsOneAfterTheOther) {
   for (const auto& [type, k] :
@@ -324,11 +382,12 @@ TEST(Candidates, RowsAreReadInShortBlocksOnZen5) {
 }
 
 // Where one stream is read slowly, a row is read in parts.
-TEST(Candidates, RowsAreReadInPartsOnZen3) {
+TEST(Candidates, RowsAreReadInPartsOnZen3AndEmeraldRapids) {
   for (DType type : {DType::kF32, DType::kF16, DType::kBF16}) {
     for (const Bucket& bucket : row_buckets()) {
       const ProblemClass c = argmax_class(type, bucket);
-      EXPECT_EQ(cheapest(c, zen3()).ukernel.function, absl::StrCat("lathe_argmax_parts_", name_of(type)));
+      for (const DeviceFacts& facts : {zen3(), tiles()})
+        EXPECT_EQ(cheapest(c, facts).ukernel.function, absl::StrCat("lathe_argmax_parts_", name_of(type)));
     }
   }
 }

@@ -47,6 +47,9 @@ void check_cpu_limits(const CompileConfig& c, const ProblemClass& p, const Devic
       EXPECT_GE(c.tile_m, p.m_hi);
     else
       EXPECT_GE(c.tile_n, p.n);
+  } else if (absl::StartsWith(c.kernel, "amx")) {
+    const int rows = c.register_m / 16, columns = c.register_n / 16;
+    EXPECT_LE(rows * columns + std::min(rows, columns) + 1, 8);
   } else {
     // What is read as vectors: columns of D, and its rows in the transposed form.
     const bool transposed = c.kernel == "panel_t" || c.kernel == "direct";
@@ -165,8 +168,10 @@ TEST(Candidates, NoPredictionBeatsTheRoofline) {
       const double matrix = f.fact_or("flops_matrix_f16", 0);
       const double f32_most =
           f.target.backend == Backend::kRocm ? std::max(flops_f32, matrix / 4) : flops_f32;
-      // AVX512-BF16 multiplies twice as many bf16, AVX512-VNNI four times as many bytes.
-      const double wider = c.a == DType::kBF16 && (f.target.has("avx512bf16") || f.target.has("bf16"))    ? 2
+      // AVX512-BF16 multiplies twice as many bf16, AVX512-VNNI four times as many bytes, AMX eight times these.
+      const double wider = c.a == DType::kBF16 && f.target.has("amx-bf16")                                ? 16
+                           : c.a == DType::kI8 && f.target.has("amx-int8")                                ? 32
+                           : c.a == DType::kBF16 && (f.target.has("avx512bf16") || f.target.has("bf16"))    ? 2
                            : c.a == DType::kI8 && (f.target.has("avx512vnni") || f.target.has("dotprod")) ? 4
                                                                                                           : 1;
       const double flops_most = cpu ? wider * f32_most : c.a == DType::kF32 ? f32_most : matrix;

@@ -35,9 +35,11 @@ TEST(CpuFacts, EveryFactIsPlausibleAndHasASource) {
   }
   const double pace = facts.fact_or("pace_bytes_per_second", 0);  // of some processors
   const double ahead = facts.fact_or("ahead_bytes_per_second", 0);
-  EXPECT_EQ(facts.facts.size(), std::size(ranges) + (pace > 0) + (ahead > 0));
+  const double stream = facts.fact_or("stream_bytes_per_second", 0);
+  EXPECT_EQ(facts.facts.size(), std::size(ranges) + (pace > 0) + (ahead > 0) + (stream > 0));
   if (pace > 0) EXPECT_GT(pace, facts.facts.at("core_bytes_per_second").value);
   if (ahead > 0) EXPECT_LT(ahead, facts.facts.at("core_bytes_per_second").value);
+  if (stream > 0) EXPECT_LT(stream, facts.facts.at("core_bytes_per_second").value);
   EXPECT_LT(facts.facts.at("l1d_bytes").value, facts.facts.at("l2_bytes").value);
   for (const auto& [name, fact] : facts.facts)
     std::printf("  %s = %g (%s)\n", name.c_str(), fact.value, fact.source.c_str());

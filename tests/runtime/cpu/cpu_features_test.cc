@@ -47,6 +47,10 @@ TEST(CpuFeatures, HostsEqualTheNamedTargets) {
   EXPECT_EQ(target_of(sapphire_rapids), *parse_target("x86-64-avx512vnni"));
   sapphire_rapids.leaf7_1_eax |= bit(5);
   EXPECT_EQ(target_of(sapphire_rapids), *parse_target("x86-64-avx512bf16"));
+  sapphire_rapids.leaf7_edx |= bit(22) | bit(24) | bit(25);
+  EXPECT_EQ(target_of(sapphire_rapids), *parse_target("x86-64-amx"));
+  sapphire_rapids.xcr0 &= ~uint64_t{0x40000};  // the system saves the tiles' shapes alone
+  EXPECT_EQ(target_of(sapphire_rapids), *parse_target("x86-64-avx512bf16"));
   constexpr uint64_t kNeoverseN1 = bit(1) | bit(10) | bit(20), kSve = bit(22), kSve2 = bit(1),
                      kBf16 = bit(14);
   EXPECT_EQ(features_from_hwcap(bit(1) | bit(10), 0), parse_target("aarch64-neon")->features);
@@ -131,6 +135,37 @@ TEST(CpuFeatures, HostAgreesWithProcCpuinfo) {
   EXPECT_EQ(target.features, expected);
 }
 #endif
+
+// A process has AMX's registers once it asked for them: then its instructions run.
+TEST(CpuFeatures, TilesAreThereOnceTheyAreAcquired) {
+  const Target permitted = permitted_target();
+  if (!host_target().has("amx-tile")) {
+    EXPECT_EQ(permitted, host_target());
+    EXPECT_TRUE(acquire_registers(host_target()).ok());
+    GTEST_SKIP() << "no AMX here";
+  }
+  if (!permitted.has("amx-tile")) {
+    EXPECT_EQ(acquire_registers(host_target()).code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_EQ(permitted, *parse_target("x86-64-avx512bf16"));
+    GTEST_SKIP() << "the system refuses AMX's registers";
+  }
+#if defined(__x86_64__)
+  asm volatile(".byte 0xc4, 0xe2, 0x78, 0x49, 0xc0");  // tilerelease
+  alignas(64) uint8_t config[64] = {1};
+  config[16] = 64, config[48] = 16;  // tile 0: 16 lines of 64 bytes
+  alignas(64) uint8_t tile[1024];
+  std::fill(std::begin(tile), std::end(tile), uint8_t{0xff});
+  asm volatile(
+      ".byte 0xc4, 0xe2, 0x78, 0x49, 0x00\n"        // ldtilecfg (%rax)
+      ".byte 0xc4, 0xe2, 0x7b, 0x49, 0xc0\n"        // tilezero %tmm0
+      ".byte 0xc4, 0xe2, 0x7a, 0x4b, 0x04, 0x0b\n"  // tilestored %tmm0, (%rbx, %rcx)
+      ".byte 0xc4, 0xe2, 0x78, 0x49, 0xc0"           // tilerelease
+      :
+      : "a"(config), "b"(tile), "c"(int64_t{64})
+      : "memory");
+  EXPECT_EQ(std::count(std::begin(tile), std::end(tile), uint8_t{0}), 1024);
+#endif
+}
 
 TEST(CpuFeatures, HostTargetIsCanonical) {
   const Target target = host_target();
