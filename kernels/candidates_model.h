@@ -128,7 +128,7 @@ struct CpuRates {
   double product_instructions;  // of a vector
   double loads_per_cycle, clock_hz, fma_units, l1d_bytes, l2_bytes, l3_bytes;
   double core_bytes_per_second, memory_bytes_per_second;
-  double pace_bytes_per_second;   // 0: loops over memory are not held to any
+  double pace_bytes_per_second;    // 0: loops over memory are not held to any
   double ahead_bytes_per_second;   // where it fetches what it reads ahead
   double stream_bytes_per_second;  // of one stream
 };

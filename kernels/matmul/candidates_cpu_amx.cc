@@ -1,6 +1,6 @@
 // matmul on the CPU by AMX's tiles, of pairs of bf16 and of bytes: "amx_t", the transposed product, whose
-// rows are B's columns, loaded as they lie along K ("amx" the same of A's rows), and "amx_packed", of A's rows
-// and the panels that B comes in.
+// rows are B's columns, loaded as they lie along K ("amx" the same of A's rows), and "amx_packed", of A's
+// rows and the panels that B comes in.
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -18,8 +18,8 @@ struct RegisterTile {
 };
 constexpr RegisterTile kTiles[] = {{2, 2}, {2, 1}, {1, 4}, {1, 2}, {1, 1}};
 constexpr double kTileBytes = 1024;
-// At which sums come and go, from L2 and L3 alike (512 x 4096 x 4096, tasks of 512, 1024 and 4096 columns: sums
-// of 1, 2 and 8 MB, 18.5, 17.2 and 16.0 ms).
+// At which sums come and go, from L2 and L3 alike (512 x 4096 x 4096, tasks of 512, 1024 and 4096 columns:
+// sums of 1, 2 and 8 MB, 18.5, 17.2 and 16.0 ms).
 constexpr double kSumsBytesPerCycle = 24;
 constexpr int64_t kDepths[] = {256, 512, 1024, 2048, 4096};  // words
 constexpr int64_t kTileRows[] = {256, 512, 1024, 4096};
@@ -51,9 +51,11 @@ class AmxPricing {
         config.lanes = rates_.lanes;
         config.register_m = (transposed_ ? t.columns : t.rows) * kSide;
         config.register_n = (transposed_ ? t.rows : t.columns) * kSide;
-        const auto width = static_cast<int64_t>(t.columns) * kSide, height = static_cast<int64_t>(t.rows) * kSide;
+        const auto width = static_cast<int64_t>(t.columns) * kSide,
+                   height = static_cast<int64_t>(t.rows) * kSide;
         if (!copies && !rows_stored_)
-          reject(context_, config, out, "rows are not stored as they are multiplied: not read where they lie");
+          reject(context_, config, out,
+                 "rows are not stored as they are multiplied: not read where they lie");
         else if (!copies && s_.k % (kSide * rates_.k_per_lane) != 0)
           reject(context_, config, out, "K ", s_.k, " is no multiple of ", kSide * rates_.k_per_lane,
                  ": not read where it lies");
@@ -99,8 +101,8 @@ double AmxPricing::tile_seconds(const Shape& p, double rows, double columns, dou
   const bool in_l1 = double(p.tile.rows) * kSide * depth * 4 <= 0.75 * rates_.l1d_bytes &&
                      (p.copies || lines_a_set(p.tile.rows * kSide, row_pitch_bytes()) <= 8);
   const double column_panels = double(p.columns) * depth * 4;
-  // Lines in place that share sets of L1 with each other come from L2 every time (512 x 4096 x 4096, 512 deep: 23.8
-  // ms, copied 16.2).
+  // Lines in place that share sets of L1 with each other come from L2 every time (512 x 4096 x 4096, 512
+  // deep: 23.8 ms, copied 16.2).
   constexpr double kShared = 60;
   const double row_load = in_l1 ? kFromL1 : p.copies || turns == 1 ? kFromL2 : kShared;
   const double column_load = column_panels <= 0.5 * rates_.l1d_bytes ? kFromL1 : kFromL2;
@@ -143,11 +145,11 @@ void AmxPricing::append_splits(const Shape& p, const CompileConfig& config,
   RankedPlan r;
   r.plan.config = config;
   r.plan.predicted_seconds = predicted;
-  r.plan.numeric_recipe =
-      rates_.k_per_lane == 4
-          ? kExactRecipe
-          : absl::StrCat(rates_.rounds_a ? "A rounded to bf16, " : "", "tiles of 16 bf16 pairs to f32; K ascending in blocks of ",
-                         config.tile_k, ", summed in order; ", merge_recipe(1));
+  r.plan.numeric_recipe = rates_.k_per_lane == 4
+                              ? kExactRecipe
+                              : absl::StrCat(rates_.rounds_a ? "A rounded to bf16, " : "",
+                                             "tiles of 16 bf16 pairs to f32; K ascending in blocks of ",
+                                             config.tile_k, ", summed in order; ", merge_recipe(1));
   out->push_back(std::move(r));
 }
 
@@ -177,8 +179,9 @@ void AmxPricing::append_tiles(const RegisterTile& t, bool copies, CompileConfig 
           continue;
         }
         const bool one_pass = p.columns <= int64_t{t.columns} * kSide;
-        config.stages =
-            static_cast<int32_t>(copies ? CpuFetch::kCopied : one_pass ? CpuFetch::kNone : CpuFetch::kNext);
+        config.stages = static_cast<int32_t>(copies     ? CpuFetch::kCopied
+                                             : one_pass ? CpuFetch::kNone
+                                                        : CpuFetch::kNext);
         append_splits(p, config, out);
       }
     }
@@ -205,10 +208,10 @@ void enumerate_matmul_amx(const CandidateContext& context, std::vector<RankedPla
     config.kernel = kernel;
     reject(context, config, out, why);
   };
-  const std::string why = !refusal().empty()       ? refusal()
-                          : context.split_k > 1    ? "K is not split"
+  const std::string why = !refusal().empty()         ? refusal()
+                          : context.split_k > 1      ? "K is not split"
                           : c.packed_b == kNotPacked ? ""
-                                                   : "B is packed";
+                                                     : "B is packed";
   if (!why.empty()) {
     refuse("amx", why), refuse("amx_t", why);
   } else {

@@ -13,8 +13,9 @@ namespace lathe {
 // "dot_t", which have kSpread in blocks alone (and fetch into L1 by it), of "direct" and "direct_a", which
 // have kNext, kNone and kSpread, of "bytes", which fetches the columns that come next by kNext into L2 and by
 // kNear into L1, of "amx", "amx_t" and "amx_packed": kNone, and kNext by all passes over A's rows, as does
-// kCopied, by which these are copied first; and of "outer" in blocks: kNone, the block that comes next as it will be read by kNext, row
-// by row by kSpread, or the columns kTilesOn tiles on by kAhead into L2 and by kNear into L1.
+// kCopied, by which these are copied first; and of "outer" in blocks: kNone, the block that comes next as it
+// will be read by kNext, row by row by kSpread, or the columns kTilesOn tiles on by kAhead into L2 and by
+// kNear into L1.
 enum class CpuFetch : int32_t {
   kNext = 1,
   kNear = 2,

@@ -234,7 +234,7 @@ Value finish_vector(Emit& e, const TileProgram& p, Value products, Value i, Valu
 // Every register tile of rows, piece by piece, which are finished where `ends`: in the last block of K. Null:
 // in this one. After the last piece comes a turn that only writes it.
 void rows_in_pieces(Emit& e, const CpuTile& t, Value ends,
-                           const std::function<void(Value i, Value at_row)>& one_tile) {
+                    const std::function<void(Value i, Value at_row)>& one_tile) {
   const int64_t mr = t.register_rows;
   Value piece = e.idx(t.piece);
   const auto rows_from = [&](Value i) { return e.min(piece, e.sub(t.rows, e.min(i, t.rows))); };

@@ -1,9 +1,9 @@
 // "amx", "amx_t" and "amx_packed": AMX's tiles, 16 lines by 64 bytes of each operand and 16 by 16 sums. As in
 // "panel", for every tile_k of K B's columns are packed into panels, here of 16 columns, each word by word
-// along K, so that a tile of one is a KiB in a row; then each register_m rows of A meet all of them. Rows of A
-// lie along K and are loaded as they are: where they lie ("amx_t", whose A is the weight, in a single pass),
-// or from a copy of tile_k of them in L1. "amx_packed": B comes in panels (core/packed.h), which are such
-// tiles.
+// along K, so that a tile of one is a KiB in a row; then each register_m rows of A meet all of them. Rows of
+// A lie along K and are loaded as they are: where they lie ("amx_t", whose A is the weight, in a single
+// pass), or from a copy of tile_k of them in L1. "amx_packed": B comes in panels (core/packed.h), which are
+// such tiles.
 //
 // Numeric recipe: of pairs of bf16 each tile's 16 products of even places along K and those of odd ones are
 // summed apart, added, and added to the sum (Intel SDM, TDPBF16PS); tiles in ascending order, blocks of
@@ -17,11 +17,11 @@ namespace lathe::emit {
 namespace {
 using namespace mlir;
 
-constexpr int64_t kSide = 16;          // lines of a tile, and words of a line
-constexpr int64_t kTileWords = 256;    // of 32 bits
-constexpr int64_t kLineBytes = 64;     // of a tile
-constexpr int64_t kRegisters = 8;      // tiles
-constexpr int64_t kSlack = kSide;      // between the lines of a copy, which are not all to begin in one set
+constexpr int64_t kSide = 16;        // lines of a tile, and words of a line
+constexpr int64_t kTileWords = 256;  // of 32 bits
+constexpr int64_t kLineBytes = 64;   // of a tile
+constexpr int64_t kRegisters = 8;    // tiles
+constexpr int64_t kSlack = kSide;    // between the lines of a copy, which are not all to begin in one set
 
 int64_t depth_words(const CpuTile& t) { return t.tile_k / t.words.per_lane(); }
 int64_t b_words(const CpuTile& t) {
@@ -87,8 +87,7 @@ class Amx {
   Place b_at(Value j, Value k0, Value step, int64_t c) {
     if (!t.packed_word) {
       Value panel = e.mul(e.add(j, c * kSide), depth_words(t));
-      return {t.packing, e.add(e.add(panel, kTileWords / kSide), e.mul(step, kTileWords)),
-              e.idx(kLineBytes)};
+      return {t.packing, e.add(e.add(panel, kTileWords / kSide), e.mul(step, kTileWords)), e.idx(kLineBytes)};
     }
     // Panels past the last read the last one again.
     Value last = e.mul(e.div(e.sub(t.columns, e.idx(1)), e.idx(kPackedColumns)), kPackedColumns);
@@ -107,8 +106,8 @@ class Amx {
 // Every register is a whole tile: palette 1, 64 bytes by 16 lines (Intel SDM, LDTILECFG).
 void Amx::configure() {
   constexpr int32_t kBytesOfTwo = 0x00400040, kLinesOfFour = 0x10101010;
-  const int32_t words[kSide] = {1, 0, 0, 0, kBytesOfTwo, kBytesOfTwo, kBytesOfTwo, kBytesOfTwo,
-                                0, 0, 0, 0, kLinesOfFour, kLinesOfFour, 0, 0};
+  const int32_t words[kSide] = {1, 0, 0, 0, kBytesOfTwo,  kBytesOfTwo,  kBytesOfTwo, kBytesOfTwo,
+                                0, 0, 0, 0, kLinesOfFour, kLinesOfFour, 0,           0};
   VectorType type = e.vec(kSide, e.b.getI32Type());
   Value config =
       arith::ConstantOp::create(e.b, e.loc, DenseElementsAttr::get(type, llvm::ArrayRef<int32_t>(words)));
@@ -127,8 +126,7 @@ void Amx::pack_b(Value k0, Value depth) {
     Value words = e.ceil_div(depth, e.idx(t.words.per_lane()));
     if (ragged)
       e.loop(words, e.mul(steps, kSide), 1, [&](Value word) {
-        e.store_vector(t.words.to_scratch(t.words.zero_words()), t.packing,
-                       e.add(base, e.mul(word, kSide)));
+        e.store_vector(t.words.to_scratch(t.words.zero_words()), t.packing, e.add(base, e.mul(word, kSide)));
       });
     pack_across(e, {t.words, t.b, k0, depth, j, e.min(left, e.idx(kSide)), true, false}, depth, kSide,
                 t.packing, base);
@@ -148,7 +146,8 @@ void Amx::copy_a(Value i, Value k0, Value depth) {
 // Each pass over a panel of rows fetches its part of the rows of the next, a line of each with every step.
 void Amx::fetch(Value i, Value j, Value k0, Value step) {
   if (t.fetch == CpuFetch::kNone) return;
-  const int64_t passes = ceil_div(t.tile_columns, t.register_columns), part = ceil_div(t.register_rows, passes);
+  const int64_t passes = ceil_div(t.tile_columns, t.register_columns),
+                part = ceil_div(t.register_rows, passes);
   Value k = e.add(k0, e.mul(step, t.words.width()));
   for (int64_t r = 0; r < part; ++r) {
     Value row = e.add(e.mul(e.div(j, e.idx(t.register_columns)), part), r);

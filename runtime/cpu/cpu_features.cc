@@ -33,7 +33,8 @@ X86Registers read_x86_registers() {
   X86Registers r;
   uint32_t eax, ebx, ecx, edx;
   if (__get_cpuid(1, &eax, &ebx, &ecx, &edx)) r.leaf1_ecx = ecx;
-  if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx)) r.leaf7_ebx = ebx, r.leaf7_ecx = ecx, r.leaf7_edx = edx;
+  if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx))
+    r.leaf7_ebx = ebx, r.leaf7_ecx = ecx, r.leaf7_edx = edx;
   if (__get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx)) r.leaf7_1_eax = eax;
   if (__get_cpuid(0x80000001, &eax, &ebx, &ecx, &edx)) r.extended1_ecx = ecx;
   constexpr uint32_t kOsxsave = 1u << 27;

@@ -57,7 +57,8 @@ inline constexpr absl::string_view kX86Avx512Vnni =
 inline constexpr absl::string_view kX86Avx512 =
     "+avx,+avx2,+avx512bw,+avx512cd,+avx512dq,+avx512f,+avx512vl,+bmi,+bmi2,+f16c,+fma,+lzcnt,+popcnt";
 inline constexpr absl::string_view kX86Avx2 = "+avx,+avx2,+bmi,+bmi2,+f16c,+fma,+lzcnt,+popcnt";
-inline constexpr absl::string_view kX86FeatureSets[] = {kX86Amx, kX86Avx512Bf16, kX86Avx512Vnni, kX86Avx512, kX86Avx2};
+inline constexpr absl::string_view kX86FeatureSets[] = {kX86Amx, kX86Avx512Bf16, kX86Avx512Vnni, kX86Avx512,
+                                                        kX86Avx2};
 // AArch64's, likewise. Vectors have 128 bits in each: SVE2's instructions are used for what NEON lacks (loads
 // and stores under a mask), at the length every implementation has.
 inline constexpr absl::string_view kArmSve2 = "+bf16,+dotprod,+fullfp16,+neon,+sve,+sve2";

@@ -38,10 +38,10 @@ struct CompileConfig {
   //   B N-contiguous), "panel" (packed panels, outer product), "panel_t" (the same of the transposed product:
   //   B's columns read as scalars, A's rows as vectors), "direct" (the same, B read where it lies),
   //   "direct_a" (as "panel", A read where it lies), "packed" (panels that B comes in; core/packed.h),
-  //   "bytes" (A rounded to bytes against B in blocks), "amx", "amx_t", "amx_packed" (AMX's tiles, of rows of A
-  //   by panels of B, of the transposed product, and by panels that B comes in). matmul on GPU: "simt" (FMAs), "mma" (warp-level
-  //   tensor cores), "wgmma" (Hopper's warpgroups and tensor copies), "skinny" (few rows of A against weights
-  //   streamed once).
+  //   "bytes" (A rounded to bytes against B in blocks), "amx", "amx_t", "amx_packed" (AMX's tiles, of rows of
+  //   A by panels of B, of the transposed product, and by panels that B comes in). matmul on GPU: "simt"
+  //   (FMAs), "mma" (warp-level tensor cores), "wgmma" (Hopper's warpgroups and tensor copies), "skinny" (few
+  //   rows of A against weights streamed once).
   // Every op: "ukernel" (as `ukernel` says), "external" (as `external` does: no code of Lathe's own).
   // argmax: "rows" (GPU: register_n elements of a row in flight in unroll_k loads of a thread, tile_n of a
   //   row in all its threads; tile_k is the longest chunk of a row where it may be split).
@@ -51,8 +51,8 @@ struct CompileConfig {
                                    // "outer" reads along a task's columns
   // Accumulators of one thread: rows by columns of D. On the CPU the side kept in vectors is lanes * vectors
   // elements: register_n of "outer", "panel", "direct_a", "packed", "bytes" and "rows", register_m of
-  // "panel_t" and "direct"; "amx*" keep tiles of 16 by 16. "dot" and "dot_t" keep their vectors along K: register_n counts columns of D
-  // (rows of B as it lies in memory). "mma": of one warp.
+  // "panel_t" and "direct"; "amx*" keep tiles of 16 by 16. "dot" and "dot_t" keep their vectors along K:
+  // register_n counts columns of D (rows of B as it lies in memory). "mma": of one warp.
   int32_t register_m = 0, register_n = 0;
   int32_t unroll_k = 1;
   int32_t lanes = 1;    // CPU: f32 lanes of a vector

@@ -350,7 +350,7 @@ TEST_F(Matmul, PlansOfTiles) {
   struct Sizes {
     int64_t m, n, k;
   };
-  for (const auto [m, n, k] : {Sizes{70, 211, 1088}, {1, 17, 64}, {37, 96, 1151}, {16, 64, 2}, {3, 5, 0}})
+  for (const auto [m, n, k] : {Sizes{70, 211, 1088}, {1, 17, 64}, {37, 96, 1151}, {16, 64, 2}})
     for (int layout = 0; layout < 4; ++layout)
       for (int kind = 0; kind < 4; ++kind) {
         MatmulCase c;
@@ -369,7 +369,7 @@ TEST_F(Matmul, PlansOfTiles) {
         int seen = 0;
         for (size_t rank = 1; rank <= legal.size(); ++rank) {
           const auto kernel = legal[rank - 1]["config"]["kernel"].get<std::string>();
-          if (kernel.rfind("amx", 0) != 0 || seen++ % (is_quick() ? 12 : 3) != 0) continue;
+          if (kernel.rfind("amx", 0) != 0 || seen++ % (is_quick() ? 40 : 10) != 0) continue;
           ++runs;
           request.set_tuning(0, static_cast<int32_t>(rank));
           ASSERT_TRUE(request.run(device())) << legal[rank - 1].dump();

@@ -168,10 +168,11 @@ TEST(Candidates, NoPredictionBeatsTheRoofline) {
       const double matrix = f.fact_or("flops_matrix_f16", 0);
       const double f32_most =
           f.target.backend == Backend::kRocm ? std::max(flops_f32, matrix / 4) : flops_f32;
-      // AVX512-BF16 multiplies twice as many bf16, AVX512-VNNI four times as many bytes, AMX eight times these.
+      // AVX512-BF16 multiplies twice as many bf16, AVX512-VNNI four times as many bytes, AMX eight times
+      // these.
       const double wider = c.a == DType::kBF16 && f.target.has("amx-bf16")                                ? 16
                            : c.a == DType::kI8 && f.target.has("amx-int8")                                ? 32
-                           : c.a == DType::kBF16 && (f.target.has("avx512bf16") || f.target.has("bf16"))    ? 2
+                           : c.a == DType::kBF16 && (f.target.has("avx512bf16") || f.target.has("bf16"))  ? 2
                            : c.a == DType::kI8 && (f.target.has("avx512vnni") || f.target.has("dotprod")) ? 4
                                                                                                           : 1;
       const double flops_most = cpu ? wider * f32_most : c.a == DType::kF32 ? f32_most : matrix;

@@ -119,9 +119,13 @@ TEST(CpuFeatures, HostAgreesWithProcCpuinfo) {
   const Target target = host_target();
   EXPECT_EQ(target.arch, "x86-64");
   // Linux's own names for LLVM's.
-  const std::map<std::string, std::string> renamed = {
-      {"bmi", "bmi1"}, {"lzcnt", "abm"}, {"avx512vnni", "avx512_vnni"}, {"avx512bf16", "avx512_bf16"}, {"amx-bf16", "amx_bf16"},
-      {"amx-int8", "amx_int8"}, {"amx-tile", "amx_tile"}};
+  const std::map<std::string, std::string> renamed = {{"bmi", "bmi1"},
+                                                      {"lzcnt", "abm"},
+                                                      {"avx512vnni", "avx512_vnni"},
+                                                      {"avx512bf16", "avx512_bf16"},
+                                                      {"amx-bf16", "amx_bf16"},
+                                                      {"amx-int8", "amx_int8"},
+                                                      {"amx-tile", "amx_tile"}};
   std::string expected;
   for (const absl::string_view set : kX86FeatureSets) {
     const std::vector<std::string> features = absl::StrSplit(set, ',');
@@ -159,7 +163,7 @@ TEST(CpuFeatures, TilesAreThereOnceTheyAreAcquired) {
       ".byte 0xc4, 0xe2, 0x78, 0x49, 0x00\n"        // ldtilecfg (%rax)
       ".byte 0xc4, 0xe2, 0x7b, 0x49, 0xc0\n"        // tilezero %tmm0
       ".byte 0xc4, 0xe2, 0x7a, 0x4b, 0x04, 0x0b\n"  // tilestored %tmm0, (%rbx, %rcx)
-      ".byte 0xc4, 0xe2, 0x78, 0x49, 0xc0"           // tilerelease
+      ".byte 0xc4, 0xe2, 0x78, 0x49, 0xc0"          // tilerelease
       :
       : "a"(config), "b"(tile), "c"(int64_t{64})
       : "memory");
