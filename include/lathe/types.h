@@ -112,7 +112,7 @@ typedef enum lathe_math {
    * of bytes are summed exactly within a block, blocks in f32. What a NaN or an infinity in A touches is NaN or
    * infinite. */
   LATHE_MATH_INT8 = 2,
-  /* A of f32 by B of bf16: A may be rounded to bf16 (to the nearest: an error of at most 2^-9 of each
+  /* A of f32 by B of bf16: A may be rounded to bf16 (to the nearest: an error of at most 2^-8 of each
    * element; from (2 - 2^-8) * 2^127 on infinite, and below 2^-126, B's elements too, perhaps 0), products summed in
    * f32. */
   LATHE_MATH_BF16 = 3

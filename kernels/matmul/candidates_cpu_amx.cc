@@ -79,7 +79,7 @@ class AmxPricing {
   int64_t row_pitch_bytes() const { return s_.k * static_cast<int64_t>(row_bytes()); }
   void append_tiles(const RegisterTile& t, bool copies, CompileConfig config,
                     std::vector<RankedPlan>* out) const;
-  void append_splits(const Shape& p, const CompileConfig& config, std::vector<RankedPlan>* out) const;
+  void append(const Shape& p, const CompileConfig& config, std::vector<RankedPlan>* out) const;
   double tile_seconds(const Shape& p, double rows, double columns, double k, double bandwidth) const;
 
   const CandidateContext& context_;
@@ -129,7 +129,7 @@ double AmxPricing::tile_seconds(const Shape& p, double rows, double columns, dou
   return std::max(compute, memory) + 0.2 * std::min(compute, memory);
 }
 
-void AmxPricing::append_splits(const Shape& p, const CompileConfig& config,
+void AmxPricing::append(const Shape& p, const CompileConfig& config,
                                std::vector<RankedPlan>* out) const {
   const double row_tiles = std::ceil(double(rows_) / double(p.rows));
   const double column_tiles = std::ceil(double(columns_) / double(p.columns));
@@ -178,11 +178,16 @@ void AmxPricing::append_tiles(const RegisterTile& t, bool copies, CompileConfig 
                  int64_t(0.75 * rates_.l2_bytes), " of L2");
           continue;
         }
+        constexpr int64_t kMostSums = 8 << 20;  // bytes of scratch, which every worker has
+        if (p.rows * p.columns * 4 > kMostSums) {
+          reject(context_, config, out, "sums ", p.rows * p.columns * 4, " > ", kMostSums);
+          continue;
+        }
         const bool one_pass = p.columns <= int64_t{t.columns} * kSide;
         config.stages = static_cast<int32_t>(copies     ? CpuFetch::kCopied
                                              : one_pass ? CpuFetch::kNone
                                                         : CpuFetch::kNext);
-        append_splits(p, config, out);
+        append(p, config, out);
       }
     }
   }

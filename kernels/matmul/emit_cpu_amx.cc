@@ -186,7 +186,7 @@ LogicalResult Amx::run() {
   const int64_t mr = t.register_rows, nr = t.register_columns;
   if (mr % kSide || nr % kSide || rows_ * columns_ + rows_ + 1 > kRegisters)
     return emitError(e.loc, "register tile ") << mr << "x" << nr << " is none of AMX's";
-  if (t.words.per_lane() == 1 || t.words.width() * kSide * 4 != kTileWords * t.words.per_lane() * 4)
+  if (t.words.per_lane() == 1 || t.lanes != kSide)
     return emitError(e.loc, "AMX multiplies pairs of bf16 and bytes, 16 words a line");
   if (t.tile_k <= 0 || t.tile_k % t.words.width() != 0)
     return emitError(e.loc, "tile_k is not a positive multiple of a tile's elements");

@@ -40,7 +40,7 @@ struct CheckResult {
 //   errs by
 //                           about 0.5 eps S, root mean square); beyond, growing as sqrt(K) for matrix units,
 //                           which truncate where they add
-//   2^-9 more               f32 rounded to tf32: 2^-10 of each factor, at most; A of f32 rounded to bf16
+//   2^-9 more               f32 rounded to tf32: 2^-10 of each factor, at most (A to bf16: 2^-8)
 //   2^-10 more              fp8: Hopper's matrix units keep about 14 bits of a sum (DeepSeek-V3 Technical
 //   Report,
 //                           section 3.5.2), which K / 32 additions share
