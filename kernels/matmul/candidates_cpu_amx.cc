@@ -129,8 +129,7 @@ double AmxPricing::tile_seconds(const Shape& p, double rows, double columns, dou
   return std::max(compute, memory) + 0.2 * std::min(compute, memory);
 }
 
-void AmxPricing::append(const Shape& p, const CompileConfig& config,
-                               std::vector<RankedPlan>* out) const {
+void AmxPricing::append(const Shape& p, const CompileConfig& config, std::vector<RankedPlan>* out) const {
   const double row_tiles = std::ceil(double(rows_) / double(p.rows));
   const double column_tiles = std::ceil(double(columns_) / double(p.columns));
   const double tasks = row_tiles * column_tiles, bandwidth = rates_.bandwidth(tasks);
@@ -184,6 +183,8 @@ void AmxPricing::append_tiles(const RegisterTile& t, bool copies, CompileConfig 
           continue;
         }
         const bool one_pass = p.columns <= int64_t{t.columns} * kSide;
+        // 16 x 4096 x 4096 of bf16: 1.85 ms, copied 3.27.
+        if (copies && one_pass && rows_stored_ && s_.k % (kSide * rates_.k_per_lane) == 0) continue;
         config.stages = static_cast<int32_t>(copies     ? CpuFetch::kCopied
                                              : one_pass ? CpuFetch::kNone
                                                         : CpuFetch::kNext);
