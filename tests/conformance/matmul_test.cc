@@ -342,8 +342,8 @@ TEST_F(Matmul, PlansThatFinishInPieces) {
   }
 }
 
-// AMX's tiles, of every register tile and way to fetch: rows, columns and K beyond whole tiles and within
-// one, every layout, blocks of K, packed weights, specials where tiles are padded.
+// A share of the plans by AMX's tiles: rows, columns and K beyond whole tiles and within one, every layout,
+// blocks of K, specials where tiles are padded.
 TEST_F(Matmul, PlansOfTiles) {
   if (!is_cpu()) GTEST_SKIP() << "a form of kernel of the CPU";
   int runs = 0;
