@@ -50,6 +50,37 @@ struct Slice {
   int32_t phase = 0, worker = 0, workers = 1;
 };
 
+// A launch whose tasks its caller's thread runs one after the other, in no memory but its stack: to run it is
+// no more than to call them.
+struct CallerTasks {
+  static constexpr size_t kStackBytes = 16 * 1024;  // memory from a pool costs two locked instructions
+
+  CpuTask task = nullptr;  // null: launch() does more than that
+  int64_t count = 0;
+  uintptr_t misaligned = 0;  // bits that no operand's address may have
+  bool needs_scratch = false;
+
+  // False: nothing was done, an operand is misaligned.
+  bool run(ArgumentBlock* args) const {
+    uintptr_t addresses = 0;
+    for (const void* p : {args->a, args->b, args->c, args->d, args->bias, args->residual, args->values})
+      addresses |= reinterpret_cast<uintptr_t>(p);
+    if (__builtin_expect((addresses & misaligned) != 0, 0)) return false;
+    if (needs_scratch)
+      run_with_scratch(args);
+    else
+      for (int64_t i = 0; i < count; ++i) task(args, i);
+    return true;
+  }
+
+ private:
+  [[gnu::noinline]] void run_with_scratch(ArgumentBlock* args) const {
+    alignas(64) char scratch[kStackBytes];
+    args->scratch = scratch;
+    for (int64_t i = 0; i < count; ++i) task(args, i);
+  }
+};
+
 // What a copy goes from and to.
 enum class CopyKind : int32_t { kToDevice = 1, kToHost = 2, kOnDevice = 3 };
 
@@ -87,6 +118,11 @@ class Driver {
   // kUnavailable: an external library cannot do this launch, or failed in it before it wrote anything.
   virtual absl::Status launch(const Launch& launch) = 0;
   virtual absl::Status launch_slice(const Launch& launch, const Slice& slice) = 0;
+  // What launch() of such a kernel comes to, without a stream or a workspace of the caller's.
+  virtual CallerTasks caller_tasks(const LoadedKernel& /*kernel*/, const LaunchConfig& /*config*/,
+                                   const Dims& /*dims*/) const {
+    return {};
+  }
   // Bytes a caller's workspace must have for this launch with that many workers.
   virtual size_t workspace_bytes(const LoadedKernel& kernel, const LaunchConfig& config,
                                  int32_t workers) const = 0;

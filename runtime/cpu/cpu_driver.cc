@@ -22,9 +22,6 @@ absl::Status refusal(const Launch& launch, absl::string_view cause) {
                                                  launch.dims.k, " batch=", launch.dims.batch, ": ", cause));
 }
 
-// A launch on the caller's thread alone takes no slab for less: two locked instructions.
-constexpr size_t kStackBytes = 16 * 1024;
-
 // Where a launch's memory is: the shared workspace, then one scratch area a worker, each on cache lines of
 // its own.
 struct Layout {
@@ -84,6 +81,8 @@ class CpuDriver final : public Driver {
   }
   absl::Status launch(const Launch& launch) override;
   absl::Status launch_slice(const Launch& launch, const Slice& slice) override;
+  CallerTasks caller_tasks(const LoadedKernel& kernel, const LaunchConfig& config,
+                           const Dims& dims) const override;
   size_t workspace_bytes(const LoadedKernel&, const LaunchConfig& config, int32_t workers) const override {
     return Layout(config).bytes(workers);
   }
@@ -164,11 +163,11 @@ absl::Status CpuDriver::launch(const Launch& launch) {
 
   char* memory = static_cast<char*>(launch.workspace);
   SlabPool::Slab slab;
-  alignas(SlabPool::kAlignment) char on_stack[kStackBytes];
+  alignas(SlabPool::kAlignment) char on_stack[CallerTasks::kStackBytes];
   if (layout.shared + layout.scratch_stride != 0) {
     if (memory != nullptr) {
       if (absl::Status status = check_workspace(launch, layout.bytes(workers_)); !status.ok()) return status;
-    } else if (!parallel && layout.bytes(1) <= kStackBytes) {
+    } else if (!parallel && layout.bytes(1) <= CallerTasks::kStackBytes) {
       memory = on_stack;
     } else {
       const size_t bytes = layout.bytes(parallel ? workers_ : 1);
@@ -195,6 +194,27 @@ absl::Status CpuDriver::launch(const Launch& launch) {
     for (int64_t index = 0; index < counts[i]; ++index) task(&args, index);
   }
   return absl::OkStatus();
+}
+
+CallerTasks CpuDriver::caller_tasks(const LoadedKernel& loaded, const LaunchConfig& config,
+                                    const Dims& dims) const {
+  const auto& kernel = static_cast<const CpuKernel&>(loaded);
+  const Layout layout(config);
+  if (layout.shared != 0 || layout.scratch_stride > CallerTasks::kStackBytes) return {};
+  const VarValues sizes = var_values(dims, config);
+  CallerTasks tasks;
+  for (size_t i = 0; i < kernel.steps().size(); ++i) {
+    const int64_t count = kernel.count(i, sizes);
+    if (count == 0) continue;
+    if (tasks.count != 0 || kernel.steps()[i].task == nullptr ||
+        count > (workers_ > 1 ? 1 : WorkerPool::kMaxTasks))
+      return {};
+    tasks.task = kernel.steps()[i].task;
+    tasks.count = count;
+  }
+  tasks.misaligned = static_cast<uintptr_t>(kernel.recipe().pointer_alignment) - 1;
+  tasks.needs_scratch = layout.scratch_stride != 0;
+  return tasks;
 }
 
 absl::Status CpuDriver::run_parallel(const Launch& launch, const CpuKernel& kernel, const int64_t* counts,

@@ -130,27 +130,33 @@ absl::Status launch(lathe_device& device, const Launch& launch, const Slice* sli
   leave_small_workspace(device, entry, request);
 }
 
-// Where the class fixes it, copied from where it has long lain: what was just put together on the stack would
-// be loaded again before it is stored.
-void set_launch_config(const DispatchEntry& entry, const ProblemClass& problem, const Dims& dims,
-                       LaunchConfig* out) {
-  if (__builtin_expect(entry.launch_is_fixed, 1))
-    *out = entry.fixed_launch;
-  else
-    *out = make_launch_config(entry.kernel->recipe(), problem, dims, entry.wanted_splits);
-}
-
-// `matmul`, where it is given, is what the request was read from.
-absl::Status run(lathe_device& device, Request& request, const lathe_matmul_desc* matmul = nullptr) {
+// `hit(entry)` is called for what was in the table.
+template <typename Hit>
+absl::Status run(lathe_device& device, Request& request, const Hit& hit) {
   if (__builtin_expect(request.needs_no_kernel(), 0)) return run_without_kernel(request);
   const DispatchEntry* entry = device.table.find(request.key);
   if (__builtin_expect(entry != nullptr, 1)) {
     device.context.counters.dispatch_hits.add();
-    if (matmul != nullptr) RecentMatmul::keep(device, *matmul, request, *entry);
+    hit(*entry);
   } else {
     LATHE_ASSIGN_OR_RETURN(entry, prepare_for_run(device, request));
   }
   return launch_request(device, *entry, request, nullptr);
+}
+absl::Status run(lathe_device& device, Request& request) {
+  return run(device, request, [](const DispatchEntry&) {});
+}
+
+// Of an op whose calls a thread keeps; `read` reads its descriptor.
+template <typename Desc, typename Read>
+absl::Status run_kept(lathe_device& device, void* stream, const Desc* desc, const Read& read) {
+  if (RecentCall<Desc>* const recent = RecentCall<Desc>::find(device, stream, desc))
+    return run_again(device, *recent, *desc);
+  Request request;
+  LATHE_RETURN_IF_ERROR(read(desc, Purpose::kRun, device.request_context(), stream, &request));
+  LATHE_RETURN_IF_ERROR(check_runnable(device));
+  return run(device, request,
+             [&](const DispatchEntry& entry) { RecentCall<Desc>::keep(device, *desc, request, entry); });
 }
 
 // An external library could not do the launch, or failed in it.
@@ -173,7 +179,7 @@ absl::Status run(lathe_device& device, Request& request, const lathe_matmul_desc
 
 LaunchConfig launch_config_for(const DispatchEntry& entry, const Request& request) {
   LaunchConfig config;
-  set_launch_config(entry, request.key.problem, request.dims, &config);
+  entry.set_launch_config(request.key.problem, request.dims, &config);
   return config;
 }
 
@@ -207,7 +213,7 @@ absl::Status launch_request(lathe_device& device, const DispatchEntry& entry, Re
   Launch l;
   l.kernel = entry.kernel;
   l.problem = &request.key.problem;
-  set_launch_config(entry, request.key.problem, request.dims, &l.config);
+  entry.set_launch_config(request.key.problem, request.dims, &l.config);
   l.dims = request.dims;
   l.args = &request.args;
   l.stream = request.stream;
@@ -224,39 +230,27 @@ absl::Status launch_request(lathe_device& device, const DispatchEntry& entry, Re
   return with_request(status, device, request);
 }
 
-absl::Status run_again(lathe_device& device, const RecentMatmul& recent, const lathe_matmul_desc& desc) {
+template <typename Desc>
+absl::Status run_again(lathe_device& device, RecentCall<Desc>& recent, const Desc& desc) {
   device.context.counters.dispatch_hits.add();
-  const DispatchEntry& entry = recent.entry();
-  ArgumentBlock args = recent.arguments(desc);
-  Launch l;
-  l.kernel = entry.kernel;
-  l.problem = &entry.key.problem;
-  l.dims = {desc.m, desc.n, desc.k, desc.batch};
-  set_launch_config(entry, *l.problem, l.dims, &l.config);
-  l.args = &args;
-  args.splits = l.config.splits;
-  args.k_chunk = l.config.k_chunk;
-  absl::Status status = device.driver->launch(l);
+  if (__builtin_expect(recent.run_on_caller(desc), 1)) return absl::OkStatus();
+  ArgumentBlock args;
+  const Launch launch = recent.launch(desc, &args);
+  absl::Status status = device.driver->launch(launch);
   if (__builtin_expect(status.ok(), 1)) return status;
-  return with_request(status, device, describe(entry.key.problem, l.dims));
+  return with_request(status, device, describe(*launch.problem, launch.dims));
 }
+template absl::Status run_again(lathe_device&, RecentCall<lathe_matmul_desc>&, const lathe_matmul_desc&);
+template absl::Status run_again(lathe_device&, RecentCall<lathe_argmax_desc>&, const lathe_argmax_desc&);
 
 absl::Status run_matmul(lathe_device* device, void* stream, const lathe_matmul_desc* desc) {
   if (device == nullptr) return absl::InvalidArgumentError("matmul: device is NULL");
-  if (const RecentMatmul* recent = RecentMatmul::find(*device, stream, desc))
-    return run_again(*device, *recent, *desc);
-  Request request;
-  LATHE_RETURN_IF_ERROR(read_matmul(desc, Purpose::kRun, device->request_context(), stream, &request));
-  LATHE_RETURN_IF_ERROR(check_runnable(*device));
-  return run(*device, request, desc);
+  return run_kept(*device, stream, desc, read_matmul);
 }
 
 absl::Status run_argmax(lathe_device* device, void* stream, const lathe_argmax_desc* desc) {
   if (device == nullptr) return absl::InvalidArgumentError("argmax: device is NULL");
-  Request request;
-  LATHE_RETURN_IF_ERROR(read_argmax(desc, Purpose::kRun, device->request_context(), stream, &request));
-  LATHE_RETURN_IF_ERROR(check_runnable(*device));
-  return run(*device, request);
+  return run_kept(*device, stream, desc, read_argmax);
 }
 
 absl::Status run_matmul_argmax(lathe_device* device, void* stream, const lathe_matmul_argmax_desc* desc) {

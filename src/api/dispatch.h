@@ -2,7 +2,7 @@
 #pragma once
 
 #include "api/device.h"
-#include "api/recent_matmul.h"
+#include "api/recent_call.h"
 #include "api/request.h"
 
 namespace lathe {
@@ -25,8 +25,9 @@ void leave_small_workspace(const lathe_device& device, const DispatchEntry& entr
 absl::Status launch_request(lathe_device& device, const DispatchEntry& entry, Request& request,
                             const Slice* slice);
 
-// A `recent` matmul once more, with the pointers of `desc`.
-absl::Status run_again(lathe_device& device, const RecentMatmul& recent, const lathe_matmul_desc& desc);
+// A `recent` call once more, with the pointers of `desc`.
+template <typename Desc>
+absl::Status run_again(lathe_device& device, RecentCall<Desc>& recent, const Desc& desc);
 
 absl::Status run_matmul(lathe_device* device, void* stream, const lathe_matmul_desc* desc);
 absl::Status run_argmax(lathe_device* device, void* stream, const lathe_argmax_desc* desc);

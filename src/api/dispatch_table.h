@@ -18,10 +18,9 @@
 #include "core/plan.h"
 #include "core/problem.h"
 #include "core/recipe.h"
+#include "runtime/driver.h"
 
 namespace lathe {
-
-class LoadedKernel;
 
 // A request overridden by a lathe_tuning or a lathe_external has entries of its own. Compared bytewise: no
 // padding.
@@ -54,6 +53,15 @@ struct DispatchEntry {
   Plan plan = {};  // what the kernel was made of, and who chose it
   ChosenBy by = ChosenBy::kOracle;
   bool without_external = false;  // of the answer without external libraries: one could not be used
+
+  // Where the class fixes it, copied from where it has long lain: what was just put together on the stack
+  // would be loaded again before it is stored.
+  void set_launch_config(const ProblemClass& problem, const Dims& dims, LaunchConfig* out) const {
+    if (__builtin_expect(launch_is_fixed, 1))
+      *out = fixed_launch;
+    else
+      *out = make_launch_config(kernel->recipe(), problem, dims, wanted_splits);
+  }
 };
 
 class DispatchTable {

@@ -34,9 +34,9 @@ struct RequestContext {
   bool dependent_launch = false;                // the device has it
 };
 
-// Bytes from a matmul's operand's first to one past its last; 0 of one that it does not have.
+// Bytes from an operand's first to one past its last; 0 of one that there is not. argmax: X, indices, values.
 struct Spans {
-  int64_t a, b, c, d, bias, residual;
+  int64_t a, b, c, d, bias, residual, values;
 };
 
 struct Request {
@@ -57,7 +57,7 @@ struct Request {
   void* workspace = nullptr;  // the caller's
   size_t workspace_bytes = 0;
   bool workspace_is_zeroed = false;
-  Spans spans;                             // set for a matmul that is to run
+  Spans spans;                             // set for a matmul or argmax that is to run
   const lathe_program* program = nullptr;  // elementwise: the caller's, during the call
 };
 

@@ -96,6 +96,7 @@ bool read(const lathe_argmax_desc& d, Purpose purpose, const RequestContext& con
   if (!check_outputs(d.indices, d.values, *out, {{"x", &x}}, why)) return false;
   out->args.a = d.x.data;
   set_output_arguments(d, out);
+  out->spans = {x.bytes, 0, 0, index_bytes(*out), 0, 0, d.values == nullptr ? 0 : value_bytes(*out)};
   return true;
 }
 

@@ -22,11 +22,10 @@ absl::Status explain_index_dtype(const lathe_dtype& t) {
 bool check_outputs(const void* indices, const float* values, const Request& request,
                    std::initializer_list<NamedRegion> inputs, absl::Status* why) {
   if (indices == nullptr) return refuse(why, absl::InvalidArgumentError("indices is NULL"));
-  const int64_t rows = request.dims.m;
-  const Region index_line = line_at(indices, rows * static_cast<int64_t>(size_of(request.key.problem.d)));
+  const Region index_line = line_at(indices, index_bytes(request));
   if (!check_output("indices", index_line, inputs, why)) return false;
   if (values == nullptr) return true;
-  const Region value_line = line_at(values, rows * static_cast<int64_t>(sizeof(float)));
+  const Region value_line = line_at(values, value_bytes(request));
   if (!check_output("values", value_line, inputs, why)) return false;
   return check_output("values", value_line, {{"indices", &index_line}}, why);
 }

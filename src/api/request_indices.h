@@ -25,6 +25,13 @@ inline bool check_index_range(const lathe_dtype& index_dtype, int64_t index_offs
                          absl::StrCat("index_offset ", index_offset, " + n does not fit the index_dtype")));
 }
 
+inline int64_t index_bytes(const Request& request) {
+  return request.dims.m * static_cast<int64_t>(size_of(request.key.problem.d));
+}
+inline int64_t value_bytes(const Request& request) {
+  return request.dims.m * static_cast<int64_t>(sizeof(float));
+}
+
 struct NamedRegion {
   const char* name;
   const Region* region;

@@ -426,8 +426,13 @@ bool read(const lathe_matmul_desc& d, Purpose purpose, const RequestContext& con
   if (!check_overlap(out->key.problem, regions, why)) return false;
   if (__builtin_expect(is_quantised(d), 0) && !check_quantisation(*out, regions.d, why)) return false;
   fill_arguments(d, *out, &out->args);
-  out->spans = {regions.a.bytes, regions.b.bytes,    regions.c.bytes,
-                regions.d.bytes, regions.bias.bytes, regions.residual.bytes};
+  out->spans = {regions.a.bytes,
+                regions.b.bytes,
+                regions.c.bytes,
+                regions.d.bytes,
+                regions.bias.bytes,
+                regions.residual.bytes,
+                0};
   return true;
 }
 

@@ -60,6 +60,9 @@ class FakeDriver : public Driver {
     }
     return launch_error;
   }
+  CallerTasks caller_tasks(const LoadedKernel&, const LaunchConfig&, const Dims&) const override {
+    return tasks_of_caller;
+  }
   std::vector<ExternalFound> find_externals() override {
     ++searches;
     return {{ExternalId::kOpenBlas, "1", absent_openblas}};
@@ -76,6 +79,7 @@ class FakeDriver : public Driver {
   DeviceMemory& memory() override { return memory_; }
 
   std::atomic<int> loads{0}, launches{0}, finishes{0};
+  CallerTasks tasks_of_caller;
   bool record = true;
   absl::Status load_error, launch_error, external_load_error, external_launch_error;
   std::string absent_openblas;

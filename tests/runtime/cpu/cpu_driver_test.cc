@@ -351,6 +351,45 @@ TEST(CpuDriver, ChecksThePointerAlignmentAKernelAsksFor) {
   EXPECT_THAT(std::string(driver->launch(launch).message()), HasSubstr("aligned to the 16 bytes"));
 }
 
+TEST(CpuDriver, TasksOfTheCallerAloneDoWhatALaunchDoes) {
+  auto driver = open(1), two_workers = open(2);
+  const auto tasks = [](const TwoSteps& steps) {
+    return steps.driver.caller_tasks(*steps.kernel, steps.launch.config, steps.launch.dims);
+  };
+  for (const auto& [x, seconds] : {std::array<int64_t, 2>{1, 0}, {5, 0}, {0, 7}}) {
+    TwoSteps steps(*driver, x, 1, 1, seconds);
+    ASSERT_TRUE(tasks(steps).run(&steps.args));
+    steps.expect_each_once();
+    steps.args.ldb = steps.launch.config.scratch_bytes_per_worker = CallerTasks::kStackBytes;
+    ASSERT_TRUE(tasks(steps).run(&steps.args));
+    steps.expect_each_once();
+    steps.launch.config.scratch_bytes_per_worker += 1;
+    EXPECT_EQ(tasks(steps).task, nullptr) << "more scratch than a stack is asked for";
+    steps.launch.config.scratch_bytes_per_worker = SIZE_MAX;
+    EXPECT_EQ(tasks(steps).task, nullptr);
+    steps.launch.config.scratch_bytes_per_worker = 0;
+    EXPECT_NE(tasks(steps).task, nullptr);
+    steps.launch.config.workspace_bytes = 1;
+    EXPECT_EQ(tasks(steps).task, nullptr) << "memory that steps share";
+  }
+  EXPECT_EQ(tasks(TwoSteps(*driver, 2, 1, 1, 1)).task, nullptr) << "one step after the other";
+  EXPECT_EQ(tasks(TwoSteps(*driver, 0, 1, 1, 0)).task, nullptr) << "nothing to call";
+  EXPECT_NE(tasks(TwoSteps(*two_workers, 1, 1, 1, 0)).task, nullptr);
+  EXPECT_EQ(tasks(TwoSteps(*two_workers, 2, 1, 1, 0)).task, nullptr) << "each worker has one";
+  auto huge = load(*driver, test_artifact("steps", {cpu_step("nothing", int64_t{1} << 30, 1 << 20, 1)}));
+  EXPECT_EQ(driver->caller_tasks(*huge, {}, {1, 1, 1, 1}).task, nullptr) << "what launch() refuses";
+
+  Artifact artifact = test_artifact("steps", {cpu_step("nothing", 1)});
+  artifact.recipe.pointer_alignment = 16;
+  auto aligned = load(*driver, artifact);
+  alignas(16) char data[32];
+  ArgumentBlock args;
+  args.values = data;
+  EXPECT_TRUE(driver->caller_tasks(*aligned, {}, {1, 1, 1, 1}).run(&args));
+  args.values = data + 8;
+  EXPECT_FALSE(driver->caller_tasks(*aligned, {}, {1, 1, 1, 1}).run(&args));
+}
+
 TEST(CpuDriver, KernelsMayBeDroppedBeforeTheDriver) {
   auto driver = open(1);
   for (int i = 0; i < 20; ++i) {
