@@ -27,7 +27,6 @@ class RecentCall {
                    const DispatchEntry& entry);
 
   const DispatchEntry& entry() const { return *entry_; }
-  const Dims& dims() const { return dims_; }
   // Runs it with the pointers of `desc` where that is no more than to call its tasks. False: nothing was
   // done.
   bool run_on_caller(const Desc& desc);
