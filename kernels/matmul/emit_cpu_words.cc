@@ -64,16 +64,6 @@ Value CpuWords::along_k(const View& v, Value at, Value left) const {
   return vector::BitCastOp::create(e_.b, e_.loc, word_type(), rounded(x));
 }
 
-Value CpuWords::halves_along_k(const View& v, Value lower, Value upper) const {
-  const auto half = [&](Value at) {
-    Value x = e_.load_vector(v.memory, at, width() / 2);
-    VectorType words = e_.vec(lanes_ / 2, word_type().getElementType());
-    return x.getType() == words ? x : vector::BitCastOp::create(e_.b, e_.loc, words, x);
-  };
-  const auto both = llvm::to_vector(llvm::seq<int64_t>(0, lanes_));
-  return vector::ShuffleOp::create(e_.b, e_.loc, half(lower), half(upper), both);
-}
-
 Value CpuWords::rounded(Value x) const {
   auto type = cast<VectorType>(x.getType());
   if (kind_ != kPairs || !type.getElementType().isF32()) return x;

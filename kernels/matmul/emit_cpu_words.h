@@ -27,8 +27,6 @@ class CpuWords {
   // Words along K from an element on; elements at and beyond `left`, if given, are 0. What lies in blocks has
   // no such end.
   Value along_k(const View& v, Value at, Value left) const;
-  // Half a vector of each of two lines. The memory holds words as they are.
-  Value halves_along_k(const View& v, Value lower, Value upper) const;
   // Of pairs of bf16 from an element on, the first ones and the second ones, as f32.
   std::pair<Value, Value> halves(const View& v, Value at) const;
   // Words of neighbours, each of per_lane() lines of K, of which the elements from `at` on are read.

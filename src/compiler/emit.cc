@@ -298,7 +298,7 @@ Value Emit::fma(Value x, Value y, Value z) {
 // A fence between two levels costs no instruction, and keeps the instruction selector from looking for one
 // shuffle in place of four (LLVM 22, M = 512: 19 of 70 ms went there, 6 with it; the same instructions).
 Values Emit::transpose(Values rows) {
-  const int64_t lanes = cast<VectorType>(rows[0].getType()).getNumElements(), side = rows.size();
+  int64_t lanes = rows.size();
   constexpr int64_t kFencedLevel = 4;
   const auto fence = [&](Value x) {
     auto type = cast<VectorType>(x.getType());
@@ -308,7 +308,7 @@ Values Emit::transpose(Values rows) {
             .getResult(0);
     return type == floats ? x : Value(arith::BitcastOp::create(b, loc, type, x));
   };
-  for (int64_t d = 1; d < side; d *= 2) {
+  for (int64_t d = 1; d < lanes; d *= 2) {
     if (d == kFencedLevel)
       for (Value& x : rows) x = fence(x);
     llvm::SmallVector<int64_t> upper, lower;
@@ -316,7 +316,7 @@ Values Emit::transpose(Values rows) {
       upper.push_back((l & d) == 0 ? l : lanes + l - d);
       lower.push_back((l & d) == 0 ? l + d : lanes + l);
     }
-    for (int64_t i = 0; i < side; ++i) {
+    for (int64_t i = 0; i < lanes; ++i) {
       if (i & d) continue;
       Value x = rows[i], y = rows[i + d];
       rows[i] = vector::ShuffleOp::create(b, loc, x, y, upper);

@@ -90,8 +90,7 @@ class Emit {
   Value from_elements(const Values& elements);
   // x * y + z, rounded once; exact on i32, where sums wrap around.
   Value fma(Value x, Value y, Value z);
-  // Transposes each of the squares that `rows` (a power of two, at most as many vectors as lanes) have side
-  // by side, in log2 of their number stages of two-source shuffles.
+  // Transposes `rows` (as many vectors as lanes) in log2(lanes) stages of two-source shuffles.
   Values transpose(Values rows);
 };
 
