@@ -2,6 +2,7 @@
 // "direct", the transposed product of "panel_t" with nothing of B moved, and "direct_a", the product of
 // "panel" with nothing of A. The few lines of the other operand (A's rows, B's columns) are packed into
 // panels that stay in L2; a line of the one in place takes one scalar a step, which an FMA reads from memory.
+#include <functional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -78,7 +79,9 @@ class DirectPricing {
   CompileConfig config_of(const Shape& shape, CompileConfig config) const;
   double tile_seconds(const Shape& shape, double lines, double k, double bandwidth) const;
   double lone_line_cycles(const Shape& shape, double k) const;
-  double padding(int64_t width) const;
+  double pass_cycles(const Shape& shape, int64_t vectors, double lines, double k) const;
+  double padding(const Shape& shape, const std::function<double(int64_t)>& pass) const;
+  double passed_lines(const Shape& shape) const;
   CpuFetch fetch_of(const Shape& shape) const;
   // Of an element of the operand in place, and of the packed one.
   double line_bytes() const { return of_a_ ? s_.input_bytes : s_.b_bytes; }
@@ -107,12 +110,31 @@ CpuFetch DirectPricing::fetch_of(const Shape& shape) const {
   return line % (2 * kWayBytes) == 0 ? CpuFetch::kNone : CpuFetch::kNext;
 }
 
-// Rows that a mean M of the bucket is padded to in vectors so wide, over those in single vectors: the
-// bucket's largest M, which is priced, has no waste in either (48 cubed: 64x6 3.4 us; 96 cubed: 64x6 24.8 us,
-// 32x6 17.9); of N none is that is not counted. Of tiny products over the rows there are, as "direct_a" takes
-// them (M = 32 by 24 x 24 592 ns, by "direct_a" 609; M = 24 586 and 500, M = 17 566 and 440).
-double DirectPricing::padding(int64_t width) const {
-  return of_a_ ? 1 : row_padding(context_.problem, width, tiny_ ? 1 : rates_.lanes);
+// What passes over a mean M of the bucket take, over whole ones with nothing padded: the bucket's largest M,
+// which is priced, has no waste (48 cubed: 64x6 3.4 us; 96 cubed: 64x6 24.8 us, 32x6 17.9). `pass`: of so
+// many vectors. Of tiny products over the rows there are, as "direct_a" takes them (M = 32 by 24 x 24 592 ns,
+// by "direct_a" 609; M = 24 586 and 500, M = 17 566 and 440).
+double DirectPricing::padding(const Shape& shape, const std::function<double(int64_t)>& pass) const {
+  const ProblemClass& c = context_.problem;
+  const int64_t lanes = rates_.lanes, vectors = shape.tile.vectors;
+  if (!has_narrow_passes(vectors, fetch_of(shape)))
+    return of_a_ ? 1 : row_padding(c, vectors * lanes, tiny_ ? 1 : lanes);
+  if (!of_a_ && c.m_hi == Bucket::kOpenEnd) return 1;
+  const int64_t lo = of_a_ ? packed_ : c.m_lo, hi = of_a_ ? packed_ : c.m_hi;
+  double taken = 0, needed = 0;
+  for (int64_t n = ceil_div(lo, lanes); n <= ceil_div(hi, lanes); ++n) {
+    const auto sizes = double(std::min(n * lanes, hi) - std::max((n - 1) * lanes + 1, lo) + 1);
+    const double narrow = n % vectors == 0 ? 0 : pass(n % vectors) / pass(vectors);
+    taken += sizes * (double(n / vectors) + narrow) * double(vectors);
+    needed += sizes * double(n);
+  }
+  return taken / needed * (tiny_ && !of_a_ ? row_padding(c, lanes, 1) : 1);
+}
+
+// Packed lines that a task's passes take in the mean, padding among them.
+double DirectPricing::passed_lines(const Shape& shape) const {
+  if (!has_narrow_passes(shape.tile.vectors, fetch_of(shape))) return double(shape.packed);
+  return double(round_up(packed_, rates_.lanes)) / double(ceil_div(packed_, shape.packed));
 }
 
 CompileConfig DirectPricing::config_of(const Shape& shape, CompileConfig config) const {
@@ -136,24 +158,23 @@ double DirectPricing::lone_line_cycles(const Shape& shape, double k) const {
   return double(shape.depth) >= k && panel <= rates_.l2_bytes / 4 ? kWhole : kApart;
 }
 
-// One task: `lines` in place by all packed ones over `k`.
-double DirectPricing::tile_seconds(const Shape& shape, double lines, double k, double bandwidth) const {
+// A tile of lines in place by `vectors` of packed ones over `k`, in a task of `lines`.
+double DirectPricing::pass_cycles(const Shape& shape, int64_t vectors, double lines, double k) const {
   const RegisterTile& t = shape.tile;
-  const double sums = t.lines * t.vectors, packed = shape.packed;
+  const double packed = shape.packed;
   const auto width = static_cast<int64_t>(t.vectors) * rates_.lanes;
-  const double passes = packed / double(width) * padding(width);
   const double blocks = std::ceil(k / double(shape.depth));
   // Nothing but FMAs and their operands. More than 6 lines a set beside the panel lose lines of 8 ways (M
   // = 32 by 4096 x 4096: 4 columns 9.7 ms, 6 9.8, 7 11.0; M = 16 on Zen 5: 6 3.2, 7 3.5).
   const double crowded = std::max(0.0, lines_a_set(t.lines, s_.k * static_cast<int64_t>(line_bytes())) - 6) *
-                         (t.vectors > 1 ? 2 : 0.5);
-  const double chains = sums * double(direct_chains(static_cast<int64_t>(sums)));
+                         (vectors > 1 ? 2 : 0.5);
+  const double sums = t.lines * double(vectors), chains = sums * double(direct_chains(t.lines * t.vectors));
   // Every pass over the packed lines but the first reads those in place again while memory idles, of few
   // lines and of more about as long (M = 64: 16x4 21.8 ms, 64x4 19.8; bf16 13.4 and 9.9; by AVX2, M = 512,
   // where FMAs take 145 ms: 16x4 172, 16x6 160).
-  constexpr double kAgainCycles = 1;
+  const double again_cycles = rates_.reads_fast() ? 0.3 : 1;
   const double in_place = double(lines_) * double(s_.k) * line_bytes();
-  const double again = in_place <= rates_.l2_bytes || packed <= width ? 0 : kAgainCycles;
+  const double again = in_place <= rates_.l2_bytes || packed <= width ? 0 : again_cycles;
   // One vector a step: of pairs (M = 16: 3.3 ms, where the products take 2.3; two vectors, M = 32: 4.9), and
   // where two units multiply as fast as scalars in place are loaded. Of bytes that are shifted as they come
   // by, two as well (by 4096 x 4096, over what the products take: 16x6 1.6, 32x6 1.2, 64x6 1.06).
@@ -162,21 +183,22 @@ double DirectPricing::tile_seconds(const Shape& shape, double lines, double k, d
                         : rates_.k_per_lane == 2 ? 0.4
                         : rates_.fma_units > 1   ? lone_line_cycles(shape, k)
                                                  : 0;
-  const double lone = t.vectors == 1              ? slower * t.lines
-                      : shifted && t.vectors == 2 ? slower * t.lines / 3
-                                                  : 0;
+  const double lone = vectors == 1 ? slower * t.lines : shifted && vectors == 2 ? slower * t.lines / 3 : 0;
   // The panel streams from L2 under every group of lines, and beside them loses lines when it takes more than
   // a quarter of it (M = 32 by 6144 x 4096, 512 KiB deep 15.4 ms, 256 KiB 14.8; by 4096 x 4096 10.4
-  // and 10.3), or an eighth where two units take it in half the time (M = 16 on Zen 5: 32 KiB is faster),
-  // unless all passes fetch (M = 512 by 4096 x 4096 on Zen 3: by 516 columns 256 KiB deep 205 ms, 128 201).
+  // and 10.3), or an eighth where two units take it in half the time (M = 16 on Zen 5: 32 KiB is faster; two
+  // and more vectors a step not there: M = 64 by 4096 x 4096, 128 and 256 KiB deep 8.33 and 8.25 ms, M =
+  // 32 4.36 and 4.29), unless all passes fetch (M = 512 by 4096 x 4096 on Zen 3: by 516 columns 256 KiB deep
+  // 205 ms, 128 201).
   const bool spread = fetch_of(shape) == CpuFetch::kSpread;
-  const double panel = t.vectors * rates_.lanes * 4 / kL2BytesPerCycle;
-  const double held = rates_.l2_bytes / 4 / (spread ? 1 : rates_.fma_units);
+  const double panel = double(vectors) * rates_.lanes * 4 / kL2BytesPerCycle;
+  const bool eighth = !spread && rates_.fma_units > 1 && !(rates_.reads_fast() && t.vectors > 1);
+  const double held = rates_.l2_bytes / (eighth ? 8 : 4);
   const double lost = packed * double(shape.depth) * 4 / rates_.k_per_lane > held ? 0.04 * panel : 0;
   // Sums that only just cover an FMA's latency wait now and then (M = 32 on Zen 5: 32x4 5.3 ms, 32x6 4.8).
   constexpr double kSlackCycles = 0.5;
   const double step = std::max(sums / std::min(rates_.fma_units, chains / (latency_ + kSlackCycles)),
-                               (t.lines + t.vectors) / rates_.loads_per_cycle) +
+                               (t.lines + double(vectors)) / rates_.loads_per_cycle) +
                       crowded + again + lone + lost;
   // Sums that L2 does not hold beside the panel come from L3 (there by 2052, 1026 and 516 columns, 128 KiB
   // deep: 211, 201 and 201 ms).
@@ -185,10 +207,19 @@ double DirectPricing::tile_seconds(const Shape& shape, double lines, double k, d
   const double sums_rate =
       spread && beside > kHeldSums * rates_.l2_bytes ? kL3BytesPerCycle : kL2BytesPerCycle;
   const double keep = (blocks > 1 ? 2 : 1) * sums * rates_.lanes * 4 / sums_rate;
-  constexpr double kTileCycles = 30;                      // entering and leaving the loop over k
+  constexpr double kTileCycles = 30;  // entering and leaving the loop over k
+  return k / rates_.k_per_lane * std::max(step, panel) + blocks * (keep + kTileCycles);
+}
+
+// One task: `lines` in place by all packed ones over `k`.
+double DirectPricing::tile_seconds(const Shape& shape, double lines, double k, double bandwidth) const {
+  const RegisterTile& t = shape.tile;
+  const double packed = shape.packed;
+  const auto width = static_cast<int64_t>(t.vectors) * rates_.lanes;
+  const auto pass = [&](int64_t vectors) { return pass_cycles(shape, vectors, lines, k); };
+  const double multiply = std::ceil(lines / t.lines) * passed_lines(shape) / double(width) * pass(t.vectors) *
+                          padding(shape, pass);
   constexpr double kPackCycles = 0.6, kTurnCycles = 0.5;  // of an element
-  const double multiply = std::ceil(lines / t.lines) * passes *
-                          (k / rates_.k_per_lane * std::max(step, panel) + blocks * (keep + kTileCycles));
   const double turn = of_a_ ? 0 : packed * lines * kTurnCycles;
   // A zero point takes the sum of every line in place (of 512 x 4096 x 4096 bytes 1.9 ms).
   constexpr double kSumCycles = 3.2;  // of a line of cache

@@ -285,6 +285,8 @@ llvm::FailureOr<CpuProducts> emit_products(Emit& e, const Arguments& arguments, 
   const bool transposed = kernel == "panel_t" || kernel == "direct" || kernel == "dot_t" || kernel == "amx_t";
   CpuTile t = describe_tile(e, p, config, transposed);
   t.a_in_place = kernel == "direct" || kernel == "direct_a" || (amx && t.fetch != CpuFetch::kCopied);
+  t.narrow_passes = (kernel == "panel_t" || (t.a_in_place && !amx)) &&
+                    has_narrow_passes(t.register_columns / t.lanes, t.fetch);
   if (p.contraction->hasAttr(kZeroPoint)) {
     if (kernel == "dot_t" || (!transposed && (kernel != "dot" || t.tile_k > 0)))
       return p.contraction.emitError("CPU matmul kernel '") << kernel << "' takes no zero point";

@@ -30,7 +30,8 @@ struct CpuTile {
   CpuWords words;
   View a, b;
   bool a_k_contiguous, b_k_contiguous;
-  bool a_in_place = false;  // "direct" and "direct_a": A is read where it lies
+  bool a_in_place = false;     // "direct" and "direct_a": A is read where it lies
+  bool narrow_passes = false;  // of those and "panel_t": kernels/matmul/cpu_shape.h
   // Not 0: B is packed in words of so many elements of K, as `words` are or pairs of bf16; word w of column j
   // is at element b.offset + j / 16 * 16 * packed_depth + (w * 16 + j % 16) * packed_word.
   int64_t packed_word = 0;

@@ -131,11 +131,11 @@ void store_first_of_columns(Emit& e, const CpuTile& t, Value j, Value base, Valu
                    first_of_columns_at(e, t, e.add(j, at)));
   }
 }
-// Of every row of a panel the vectors from column j on.
-Values first_sums(Emit& e, const CpuTile& t, Value j) {
+// Of every row of a panel `vectors` vectors from column j on.
+Values first_sums(Emit& e, const CpuTile& t, Value j, int64_t vectors) {
   Values sums;
   for (int64_t r = 0; r < t.register_rows; ++r)
-    for (int64_t at = 0; at < t.register_columns; at += t.lanes) {
+    for (int64_t at = 0; at < vectors * t.lanes; at += t.lanes) {
       Value first = t.words.zero_sums();
       if (shifts_in_place(t))
         first = t.words.sums_of(e.load_vector(t.packing, first_of_columns_at(e, t, e.add(j, at)), t.lanes));
@@ -148,24 +148,25 @@ Values first_sums(Emit& e, const CpuTile& t, Value j) {
   return sums;
 }
 
-// Where the vectors of columns j.. of B begin and how far a step along K takes them (of pairs two): in a
-// panel packed here, or in those that B comes in.
+// Where `vectors` vectors of columns j.. of B begin and how far a step along K takes them (of pairs two): in
+// a panel packed here, or in those that B comes in.
 struct PanelB {
   Value memory;
   Values vectors;
   int64_t pitch;
 };
-PanelB panel_b(Emit& e, const CpuTile& t, Value j, Value k0) {
+PanelB panel_b(Emit& e, const CpuTile& t, Value j, Value k0, int64_t vectors) {
   PanelB b{t.packing, {}, t.register_columns};
+  const int64_t columns = vectors * t.lanes;
   if (!t.packed_word) {
     Value base = e.mul(j, depth_words(t));  // j / register_columns panels
-    for (int64_t at = 0; at < t.register_columns; at += t.lanes) b.vectors.push_back(e.add(base, at));
+    for (int64_t at = 0; at < columns; at += t.lanes) b.vectors.push_back(e.add(base, at));
     return b;
   }
   b.memory = t.b.memory, b.pitch = kPackedColumns * t.packed_word;
   // Panels past the last read the last one again.
   Value last = e.mul(e.div(e.sub(t.columns, e.idx(1)), e.idx(kPackedColumns)), kPackedColumns);
-  for (int64_t at = 0; at < t.register_columns; at += t.lanes) {
+  for (int64_t at = 0; at < columns; at += t.lanes) {
     Value column = e.add(j, at / kPackedColumns * kPackedColumns);
     if (at >= kPackedColumns) column = e.min(column, last);
     Value panel = e.add(e.mul(column, t.packed_depth), e.mul(k0, kPackedColumns));
@@ -230,7 +231,7 @@ Values steps_in_place(Emit& e, const CpuTile& t, const Fetching& fetching, Value
                       Values sums, const std::function<Values(Value, const Values&)>& step) {
   const int64_t mr = t.register_rows, unroll = sums.size() <= 12 ? 2 : 1, slots = line_words(t) / unroll;
   const int64_t passes = fetching.passes, turn = unroll * passes;
-  const size_t count = sums.size(), chains = direct_chains(static_cast<int64_t>(count));
+  const size_t count = sums.size(), chains = direct_chains(mr * t.register_columns / t.lanes);
   sums.append((chains - 1) * count, t.words.zero_sums());
   const auto step_of = [&](size_t chain, Value k, Values now) {
     const Values after = step(k, Values(now.begin() + chain * count, now.begin() + (chain + 1) * count));
@@ -298,8 +299,7 @@ Values steps_of_pairs(Emit& e, const CpuTile& t, Value depth, Values sums,
 }
 
 // A register tile's sums from (i, j) on to where `t.sink` takes them, those that exist.
-void store_rows(Emit& e, const CpuTile& t, const Values& sums, Value i, Value j) {
-  const int64_t vectors = t.register_columns / t.lanes;
+void store_rows(Emit& e, const CpuTile& t, const Values& sums, Value i, Value j, int64_t vectors) {
   const auto rows = [&](bool whole) {
     for (int64_t r = 0; r < t.register_rows; ++r) {
       Value row = e.add(i, r);
@@ -314,16 +314,16 @@ void store_rows(Emit& e, const CpuTile& t, const Values& sums, Value i, Value j)
     return Values{};
   };
   e.choose(
-      e.less(t.columns, e.add(j, t.register_columns)), {}, [&] { return rows(false); },
+      e.less(t.columns, e.add(j, vectors * t.lanes)), {}, [&] { return rows(false); },
       [&] { return rows(true); });
 }
 
-// acc[at_row..][j..] (+)= A panel * B panel, of rows i..; `beside` may be null.
+// acc[at_row..][j..] (+)= A panel * B panel, of rows i.. by `vectors` of columns; `beside` may be null.
 void micro_kernel(Emit& e, const CpuTile& t, Value a_base, Value depth, Value i, Value at_row, Value j,
-                  Value k0, const NextPanels* beside, int64_t ahead, const Fetching& fetching) {
+                  int64_t vectors, Value k0, const NextPanels* beside, int64_t ahead,
+                  const Fetching& fetching) {
   const int64_t mr = t.register_rows, lanes = t.lanes;
-  const int64_t vectors = t.register_columns / lanes;
-  const PanelB panel = panel_b(e, t, j, k0);
+  const PanelB panel = panel_b(e, t, j, k0, vectors);
   Values in_place;
   for (int64_t r = 0; r < mr && t.a_in_place; ++r) {
     Value row = e.min(e.add(i, r), e.sub(t.rows, e.idx(1)));
@@ -366,7 +366,7 @@ void micro_kernel(Emit& e, const CpuTile& t, Value a_base, Value depth, Value i,
     const Values sums = multiply(e.mul(p, 2), b[0], carried);
     return whole ? multiply(e.add(e.mul(p, 2), 1), b[1], sums) : sums;
   };
-  Values sums = first_sums(e, t, j);
+  Values sums = first_sums(e, t, j, vectors);
   if (t.a_in_place)
     sums = steps_in_place(e, t, fetching, i, k0, depth, sums, step);
   else if (comes_in_pairs(t))
@@ -375,7 +375,7 @@ void micro_kernel(Emit& e, const CpuTile& t, Value a_base, Value depth, Value i,
     sums = steps_paced(e, t, e.ceil_div(depth, e.idx(t.words.per_lane())), sums, step);
   else
     sums = steps_beside(e, t, *beside, k0, depth, sums, step);
-  if (t.sink) return store_rows(e, t, sums, i, j);
+  if (t.sink) return store_rows(e, t, sums, i, j, vectors);
   auto at = [&](int64_t r, int64_t v) { return e.add(e.mul(e.add(at_row, r), t.ld), e.add(j, v * lanes)); };
   auto store = [&](bool accumulate) {
     for (int64_t r = 0; r < mr; ++r)
@@ -475,10 +475,34 @@ LogicalResult emit_panel(Emit& e, const CpuTile& t) {
       if (t.ukernel)
         return e.loop(e.idx(0), t.columns, nr,
                       [&](Value j) { call_inner_kernel(e, t, a_base, depth, i, j); });
+      const auto vectors_from = [&](Value j, int64_t vectors, const NextPanels* beside,
+                                    const Fetching& fetching) {
+        micro_kernel(e, t, a_base, depth, i, at_row, j, vectors, k0, beside, ahead, fetching);
+      };
       const auto columns = [&](Value j, const NextPanels* beside, const Fetching& fetching) {
-        micro_kernel(e, t, a_base, depth, i, at_row, j, k0, beside, ahead, fetching);
+        vectors_from(j, nr / lanes, beside, fetching);
       };
       const int64_t passes = ceil_div(t.tile_columns, nr);
+      if (t.narrow_passes) {
+        // A narrow one may be the first, where it prepares the next panel; in place each of them fetches.
+        const Fetching fetching = t.fetch == CpuFetch::kNext ? Fetching{e.idx(0)} : Fetching{};
+        Value whole = e.mul(e.div(e.add(t.columns, lanes - 1), e.idx(nr)), nr),
+              none = e.equal(whole, e.idx(0));
+        e.when(e.less(e.idx(0), whole), [&] { columns(e.idx(0), next, fetching); });
+        if (passes > 1) e.loop(e.idx(nr), whole, nr, [&](Value j) { columns(j, nullptr, {}); });
+        Value left = e.ceil_div(e.sub(t.columns, e.min(whole, t.columns)), e.idx(lanes));
+        const auto narrow = [&](int64_t vectors, const NextPanels* beside) {
+          return [&, vectors, beside] { return vectors_from(whole, vectors, beside, fetching), Values{}; };
+        };
+        for (int64_t vectors = 1; vectors < nr / lanes; ++vectors)
+          e.when(e.equal(left, e.idx(vectors)), [&] {
+            if (next == nullptr || passes == 1)
+              narrow(vectors, next)();
+            else
+              e.choose(none, {}, narrow(vectors, next), narrow(vectors, nullptr));
+          });
+        return;
+      }
       if (t.a_in_place && t.fetch != CpuFetch::kNext)
         return e.loop(e.idx(0), t.columns, nr, [&](Value j) {
           const bool spread = t.fetch == CpuFetch::kSpread;

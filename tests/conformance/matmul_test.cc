@@ -1,5 +1,6 @@
 // Matmul over dtypes, layouts, epilogues, edge shapes, leading dimensions and alignments, every two of them
 // together.
+#include <algorithm>
 #include <limits>
 #include <tuple>
 
@@ -340,6 +341,44 @@ TEST_F(Matmul, PlansThatFinishInPieces) {
       if (in == LATHE_F32) EXPECT_GT(runs, 0);
     }
   }
+}
+
+// A share of the plans whose last pass is of fewer vectors: a row to three vectors beyond whole passes and
+// within one, of M and (by "direct_a") of N, K in one block and in several, with and without a panel to copy
+// beside it.
+TEST_F(Matmul, PlansWithNarrowPasses) {
+  if (!is_cpu()) GTEST_SKIP() << "a form of kernel of the CPU";
+  int runs[3] = {};
+  const std::vector<std::string> kernels = {"direct", "direct_a", "panel_t"};
+  struct Sizes {
+    int64_t m, n, k;
+  };
+  for (const auto [m, n, k] : {Sizes{65, 60, 520}, {84, 20, 96}, {41, 75, 1056}, {9, 33, 64}})
+    for (int kind = 0; kind < 4; ++kind) {
+      MatmulCase c;
+      c.m = m, c.n = n, c.k = k;
+      c.trans_b = true;
+      c.in = kind == 1 ? LATHE_BF16 : kind == 2 ? LATHE_I8 : LATHE_F32;
+      if (kind == 3) c.b = LATHE_F16;
+      c.has_zero_point = c.zero_b = kind == 2 && m != 84;
+      c.zero_point = 5;
+      c.bias = LATHE_F32;
+      c.activation = m == 41 ? LATHE_ACTIVATION_SILU : LATHE_ACTIVATION_NONE;
+      c.batch = m == 9 ? 3 : 1;
+      c.padding = m == 65 ? 0 : 5;
+      MatmulRequest request(c, &random_);
+      const std::vector<nlohmann::json> legal = legal_candidates(device(), *request.desc());
+      int seen[3] = {};
+      for (size_t rank = 1; rank <= legal.size(); ++rank) {
+        const auto kernel =
+            std::find(kernels.begin(), kernels.end(), legal[rank - 1]["config"]["kernel"]) - kernels.begin();
+        if (kernel == 3 || seen[kernel]++ % (is_quick() ? 29 : 7) != 0) continue;
+        ++runs[kernel];
+        request.set_tuning(0, static_cast<int32_t>(rank));
+        ASSERT_TRUE(request.run(device())) << legal[rank - 1].dump();
+      }
+    }
+  for (const int count : runs) EXPECT_GT(count, 0);
 }
 
 // A share of the plans by AMX's tiles: rows, columns and K beyond whole tiles and within one, every layout,
