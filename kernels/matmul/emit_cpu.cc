@@ -17,6 +17,7 @@ constexpr int64_t kAlign = 16;                     // f32 elements of a cache li
 constexpr char kZeroPoint[] = "lathe.zero_a";      // on a contraction whose A has one
 constexpr char kZeroPointsOfB[] = "lathe.zero_b";  // on one whose B has: "tensor", "channel"
 constexpr char kRoundsA[] = "lathe.rounds_a";      // on one whose A may be rounded to B's dtype
+constexpr char kLeastM[] = "lathe.least_m";        // what M is at least, where one tile has all of it
 constexpr unsigned kRowLoop = 1, kColumnLoop = 2;  // of an epilogue
 
 int64_t padded(int64_t size, int64_t multiple) { return round_up(size, std::max<int64_t>(multiple, 1)); }
@@ -96,6 +97,7 @@ CpuTile describe_tile(Emit& e, const TileProgram& p, ir::KernelConfigAttr config
     std::swap(t.rows, t.columns);
     std::swap(t.tile_rows, t.tile_columns);
     std::swap(t.register_rows, t.register_columns);
+    if (auto least = op->getAttrOfType<IntegerAttr>(kLeastM)) t.least_columns = least.getInt();
   }
   // "dot" in blocks writes whole vectors from any group of columns on.
   const bool dot = config.getKernel() == "dot" || config.getKernel() == "dot_t";

@@ -38,6 +38,7 @@ struct CpuTile {
   int64_t packed_depth = 0;  // K of all splits, in whole words
   Value rows, columns, depth;
   int64_t tile_rows, tile_columns;          // what rows and columns are at most
+  int64_t least_columns = 1;                // what columns are at least
   int64_t most_depth;                       // what depth is at most
   int64_t register_rows, register_columns;  // accumulators held in registers
   int64_t tile_k, unroll_k, lanes;

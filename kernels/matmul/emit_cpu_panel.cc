@@ -229,9 +229,10 @@ struct Fetching {
 // the end: one chain each would wait for itself.
 Values steps_in_place(Emit& e, const CpuTile& t, const Fetching& fetching, Value i, Value k0, Value depth,
                       Values sums, const std::function<Values(Value, const Values&)>& step) {
-  const int64_t mr = t.register_rows, unroll = sums.size() <= 12 ? 2 : 1, slots = line_words(t) / unroll;
+  const int64_t mr = t.register_rows, tile_sums = mr * t.register_columns / t.lanes;
+  const int64_t unroll = tile_sums <= 12 ? 2 : 1, slots = line_words(t) / unroll;
   const int64_t passes = fetching.passes, turn = unroll * passes;
-  const size_t count = sums.size(), chains = direct_chains(mr * t.register_columns / t.lanes);
+  const size_t count = sums.size(), chains = direct_chains(tile_sums);
   sums.append((chains - 1) * count, t.words.zero_sums());
   const auto step_of = [&](size_t chain, Value k, Values now) {
     const Values after = step(k, Values(now.begin() + chain * count, now.begin() + (chain + 1) * count));
@@ -413,6 +414,11 @@ int64_t packed_ahead(const CpuTile& t) {
   return (t.pace > 0 ? kPacedLines : kLines) * kLineBits / t.b.element.getIntOrFloatBitWidth();
 }
 
+// The fewest vectors that a narrow pass may have.
+int64_t least_left(const CpuTile& t) {
+  return t.tile_columns > t.register_columns ? 1 : ceil_div(t.least_columns, t.lanes);
+}
+
 }  // namespace
 
 int64_t panel_packing_elements(const CpuTile& t) {
@@ -494,7 +500,7 @@ LogicalResult emit_panel(Emit& e, const CpuTile& t) {
         const auto narrow = [&](int64_t vectors, const NextPanels* beside) {
           return [&, vectors, beside] { return vectors_from(whole, vectors, beside, fetching), Values{}; };
         };
-        for (int64_t vectors = 1; vectors < nr / lanes; ++vectors)
+        for (int64_t vectors = least_left(t); vectors < nr / lanes; ++vectors)
           e.when(e.equal(left, e.idx(vectors)), [&] {
             if (next == nullptr || passes == 1)
               narrow(vectors, next)();

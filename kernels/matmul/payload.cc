@@ -194,6 +194,11 @@ class PayloadText {
     if (c_.zero_b == Scale::kNone) return "";
     return c_.zero_b == Scale::kPerTensor ? ", lathe.zero_b = \"tensor\"" : ", lathe.zero_b = \"channel\"";
   }
+  // What M is at least, where one tile has all of it.
+  std::string least_m() const {
+    const bool tells = c_.m_lo > 1 && c_.m_lo < c_.m_hi && config_.tile_m >= c_.m_hi;
+    return tells ? absl::StrCat(", lathe.least_m = ", c_.m_lo) : "";
+  }
   std::string text(const std::string& m, const std::string& out, const std::string& product) const {
     const char* a_map = c_.trans_a ? "(b, k, m)" : "(b, m, k)";
     const char* b_map = c_.trans_b ? "(b, n, k)" : "(b, k, n)";
@@ -214,7 +219,7 @@ class PayloadText {
         ") -> ", product, "\n    %product = linalg.batch_matmul indexing_maps = [affine_map<(b, m, n, k) -> ",
         a_map, ">, affine_map<(b, m, n, k) -> ", b_map, ">, affine_map<(b, m, n, k) -> (b, m, n)>]\n",
         "        {", config_entries(config_), c_.zero_a ? ", lathe.zero_a" : "", zero_b(),
-        c_.math == Math::kBf16 ? ", lathe.rounds_a" : "", "} ins(%a, %b : ", a, ", ", b,
+        c_.math == Math::kBf16 ? ", lathe.rounds_a" : "", least_m(), "} ins(%a, %b : ", a, ", ", b,
         ") outs(%init : ", product, ") -> ", product, "\n    %out = linalg.generic {indexing_maps = [",
         absl::StrJoin(maps, ", "),
         "], iterator_types = [\"parallel\", \"parallel\", \"parallel\"]}\n        ins(",
