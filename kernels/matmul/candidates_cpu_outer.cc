@@ -14,7 +14,8 @@ namespace {
 using streamed::RegisterTile, streamed::Stream, streamed::append_streamed, streamed::fits, streamed::pace_of,
     streamed::unroll_of;
 
-constexpr int64_t kOuterMaxM = 16, kBlockedOuterMaxM = 64, kSmallOuterMaxM = 128;
+constexpr int64_t kOuterMaxM = 16, kBlockedOuterMaxM = 256, kSmallOuterMaxM = 128;
+constexpr int64_t kFewRows = 64;  // in blocks whatever L2 there is
 
 constexpr RegisterTile kOuterTiles[] = {{1, 15}, {2, 10}, {3, 7},  {4, 6},  {5, 5},  {6, 4},
                                         {7, 3},  {8, 3},  {10, 2}, {12, 2}, {14, 2}, {1, 7},
@@ -26,6 +27,10 @@ constexpr RegisterTile kOuterTiles[] = {{1, 15}, {2, 10}, {3, 7},  {4, 6},  {5, 
 // 108).
 constexpr int32_t kDeepBlock = 128;
 constexpr int64_t kDeepColumns = 240;
+// Of more rows the sums, the block and the next lie in L2, by which B is read once (by 4096 x 4096 on Zen 5,
+// M = 80, 128, 256 and 512: 11.9, 18.1, 36.2 and 82 ms, by "panel" 18.9, 24.1, 41.3 and 76).
+constexpr double kDeepShare = 0.75;
+double deep_bytes(const MatmulSizes& s) { return double(kDeepColumns) * (s.m + 2.0 * kDeepBlock) * 4; }
 
 // Cycles a step of "outer" loses to rows of A in the same set of L1, beyond its eight ways: elements of a row
 // a multiple of 4 KiB from the next are fetched from L2 for every step (K = 4096 on Zen 4, M = 12, 14 and 16:
@@ -122,6 +127,9 @@ void enumerate_matmul_outer(const CandidateContext& context, std::vector<RankedP
                   int64_t(b_bytes), " bytes > a quarter of L2, or M > ", kSmallOuterMaxM);
   if (s.batch_invariant)
     return reject(context, config, out, "batch_invariant: rows of larger M come from panels");
+  if (!is_small && s.m > kFewRows && deep_bytes(s) > kDeepShare * rates.l2_bytes)
+    return reject(context, config, out, "sums and blocks of ", int64_t(deep_bytes(s)), " bytes > ",
+                  int64_t(kDeepShare * rates.l2_bytes), " of L2");
   for (const RegisterTile& t : kOuterTiles) {
     config.register_m = t.rows;
     config.register_n = t.columns * rates.lanes;

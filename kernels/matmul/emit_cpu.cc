@@ -75,6 +75,7 @@ CpuTile describe_tile(Emit& e, const TileProgram& p, ir::KernelConfigAttr config
   t.b_k_contiguous = k_contiguous(op, 1);
   t.rows = p.rows, t.columns = p.columns, t.depth = p.depth;
   t.tile_rows = config.getTileM(), t.tile_columns = config.getTileN();
+  if (auto least = op->getAttrOfType<IntegerAttr>(kLeastM)) t.least_rows = least.getInt();
   t.most_depth = p.k;
   t.register_rows = config.getRegisterM(), t.register_columns = config.getRegisterN();
   t.tile_k = config.getTileK(), t.unroll_k = config.getUnrollK(), t.lanes = config.getLanes();
@@ -97,7 +98,7 @@ CpuTile describe_tile(Emit& e, const TileProgram& p, ir::KernelConfigAttr config
     std::swap(t.rows, t.columns);
     std::swap(t.tile_rows, t.tile_columns);
     std::swap(t.register_rows, t.register_columns);
-    if (auto least = op->getAttrOfType<IntegerAttr>(kLeastM)) t.least_columns = least.getInt();
+    std::swap(t.least_rows, t.least_columns);
   }
   // "dot" in blocks writes whole vectors from any group of columns on.
   const bool dot = config.getKernel() == "dot" || config.getKernel() == "dot_t";

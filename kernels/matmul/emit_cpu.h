@@ -37,10 +37,10 @@ struct CpuTile {
   int64_t packed_word = 0;
   int64_t packed_depth = 0;  // K of all splits, in whole words
   Value rows, columns, depth;
-  int64_t tile_rows, tile_columns;          // what rows and columns are at most
-  int64_t least_columns = 1;                // what columns are at least
-  int64_t most_depth;                       // what depth is at most
-  int64_t register_rows, register_columns;  // accumulators held in registers
+  int64_t tile_rows, tile_columns;            // what rows and columns are at most
+  int64_t least_rows = 1, least_columns = 1;  // what they are at least
+  int64_t most_depth;                         // what depth is at most
+  int64_t register_rows, register_columns;    // accumulators held in registers
   int64_t tile_k, unroll_k, lanes;
   CpuFetch fetch;      // what is fetched ahead
   int64_t pace;        // cycles of a turn of the innermost loop at least; 0: as few as it takes
