@@ -41,11 +41,12 @@ double crowded_cycles(const MatmulSizes& s, const RegisterTile& t) {
   return kRowCycles * std::max(0.0, in_a_set - kWays);
 }
 
+// `depth`: rows of B that all passes meet before they meet the next.
 double outer_cycles(const CpuRates& rates, const MatmulSizes& s, const RegisterTile& t, double passes,
-                    double crowded, double n, double k) {
+                    double crowded, double depth, double n, double k) {
   const auto group = [&](double vectors) {
     const double bytes = vectors * rates.lanes * s.b_bytes, loads = t.rows + vectors;
-    const double b_rate = rates.reread_bytes_per_cycle(bytes * k);
+    const double b_rate = rates.reread_bytes_per_cycle(bytes * std::min(depth, k));
     const double b_cycles = b_rate > 0 ? (passes - 1) / passes * bytes / b_rate : 0;
     const double converted = (s.narrow_a ? t.rows : 0) + (s.narrow_b ? vectors : 0);
     const double step = rates.step_cycles(t.rows * vectors, loads, converted) + crowded;
@@ -62,6 +63,12 @@ double outer_cycles(const CpuRates& rates, const MatmulSizes& s, const RegisterT
 // What a jump to another row of B costs where it comes from memory, in bytes (by 4096 x 4096 on Zen 4, M = 1
 // in runs of 960 bytes and M = 4 in runs of 640: 36 and 22 % of what reading allows).
 constexpr double kJumpBytes = 1700;
+// What the passes over a tile's block of B take longer where L1 does not hold it beside A's lines and sums
+// (32 by 5760 x 2880 on Zen 5, 4x6, a block of 48 KiB, 6.3 ms, 8x3 4.9).
+double block_share(const CpuRates& rates, const MatmulSizes& s, const RegisterTile& t, double depth) {
+  constexpr double kBeside = 1.5, kFromL2 = 1.25;
+  return kBeside * t.columns * rates.lanes * s.b_bytes * depth > rates.l1d_bytes ? kFromL2 : 1;
+}
 // In blocks of K every tile's sums are loaded and stored again.
 double carry_cycles(const CpuRates& rates, const MatmulSizes& s, const RegisterTile& t, double depth,
                     double n, double k) {
@@ -137,14 +144,18 @@ void enumerate_matmul_outer(const CandidateContext& context, std::vector<RankedP
     config.unroll_k = unroll_of(t);
     const double crowded = c.trans_a != 0 ? 0 : crowded_cycles(s, t);
     const double passes = double(ceil_div(s.m, t.rows)) * (tiny ? tiny_padding(c, s, t.rows) : 1);
-    const auto cycles = [&](double n, double k) { return outer_cycles(rates, s, t, passes, crowded, n, k); };
+    const auto cycles = [&](double depth, double n, double k) {
+      return outer_cycles(rates, s, t, passes, crowded, depth, n, k);
+    };
     if (s.m <= (is_small ? kSmallOuterMaxM : kOuterMaxM)) {
       // Each k jumps to another row of B, at no cost in L1 (32x8x64: 0.67 us, by a panel of B 1.06).
       const double run = std::min<double>(config.register_n, s.n) * s.b_bytes;
       const double efficiency = tiny       ? 1
                                 : is_small ? CpuRates::run_efficiency(run)
                                            : run / (run + kJumpBytes);
-      append_streamed(context, rates, s, config, {efficiency}, "fma f32; K ascending", cycles, out);
+      append_streamed(
+          context, rates, s, config, {efficiency}, "fma f32; K ascending",
+          [&](double n, double k) { return cycles(k, n, k); }, out);
     }
     if (is_small || s.m > kBlockedOuterMaxM) continue;
     const CpuFetch fetch = outer_fetch(rates, s);
@@ -160,7 +171,12 @@ void enumerate_matmul_outer(const CandidateContext& context, std::vector<RankedP
       config.pace = pace_of(rates, s, t, config.unroll_k);
     append_streamed(
         context, rates, s, config, stream, "fma f32; K ascending",
-        [&](double n, double k) { return cycles(n, k) + carry_cycles(rates, s, t, config.tile_k, n, k); },
+        [&](double n, double k) {
+          // Of few rows the rate of all of K tells tiles apart as measured.
+          const double depth = s.m > kOuterMaxM ? config.tile_k : k;
+          const double share = s.m > kOuterMaxM ? block_share(rates, s, t, depth) : 1;
+          return share * cycles(depth, n, k) + carry_cycles(rates, s, t, config.tile_k, n, k);
+        },
         out);
     config.tile_k = config.pace = 0;
     config.stages = static_cast<int32_t>(CpuFetch::kNext);

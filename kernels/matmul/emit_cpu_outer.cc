@@ -13,24 +13,6 @@
 namespace lathe::emit {
 using namespace mlir;
 
-namespace {
-
-// Divides by what is no constant in a multiplication and a shift: numbers of up to 20 bits by up to 10.
-class Quotient {
- public:
-  Quotient(Emit& e, Value divisor)
-      : factor_(e.div(e.add(e.idx(int64_t{1} << kShift), e.sub(divisor, e.idx(1))), divisor)) {}
-  Value of(Emit& e, Value x) const {
-    return arith::ShRUIOp::create(e.b, e.loc, e.mul(x, factor_), e.idx(kShift));
-  }
-
- private:
-  static constexpr int kShift = 32;
-  Value factor_;
-};
-
-}  // namespace
-
 LogicalResult emit_outer(Emit& e, const CpuTile& t) {
   if (t.b_k_contiguous) return emitError(e.loc, "matmul kernel 'outer' needs B N-contiguous");
   const int64_t rm = t.register_rows, lanes = t.lanes, unroll = t.unroll_k;
@@ -57,20 +39,21 @@ LogicalResult emit_outer(Emit& e, const CpuTile& t) {
     Value on = e.idx(kTilesOn * t.register_columns), same = e.less(e.add(j, on), t.columns);
     return e.add(on, arith::SelectOp::create(e.b, e.loc, same, e.idx(0), e.sub(to_next, t.columns)));
   };
-  // The next block row by row: the step for row k (of a block) of a tile and a pass fetches the tile and the
-  // part whose number in it is the step's, since a block has as many steps as rows, tiles and passes. These
-  // are those that the rows take (M = 20 and 48 by 4096 x 4096 on Zen 5, counted as for 32 and 64: 6.3
-  // and 9.5 ms, so 3.7 and 6.9).
+  // The next block row by row, whose lines all steps share out: as many as the block has rows, tiles and
+  // passes. These are those that the rows take (M = 20 and 48 by 4096 x 4096 on Zen 5, counted as for 32 and
+  // 64: 6.3 and 9.5 ms, so 3.7 and 6.9). A step's line is its number by what lines there are to a step.
+  constexpr int kFraction = 32;
   const int64_t tiles = ceil_div(t.tile_columns, t.register_columns);
-  Value passes_taken = e.ceil_div(t.rows, e.idx(rm)), in_row = e.mul(passes_taken, tiles);
-  const Quotient by_passes(e, passes_taken), by_row_steps(e, in_row);
-  const auto fetched_by_row = [&](Value from, Value k, Value j, Value pass, const auto& part_of) -> Value {
-    Value tile = e.div(j, e.idx(t.register_columns));
-    Value step = e.add(e.mul(e.add(e.mul(tile, passes_taken), pass), t.tile_k), k);
-    Value row = by_row_steps.of(e, step), place = e.sub(step, e.mul(row, in_row));
-    Value column_tile = by_passes.of(e, place), part = e.sub(place, e.mul(column_tile, passes_taken));
-    Value column = e.mul(column_tile, t.register_columns);
-    return e.add(e.add(next_block(from), e.mul(row, t.b.row_stride)), e.add(column, part_of(part)));
+  const int64_t row_lines = ceil_div(tiles * t.register_columns, line_vectors * lanes);
+  const int64_t lines_a_step = ceil_div(row_lines, tiles * least_passes);
+  Value passes_taken = e.ceil_div(t.rows, e.idx(rm));
+  Value step_lines = e.ceil_div(e.idx(row_lines << kFraction), e.mul(passes_taken, tiles));
+  const auto fetched_by_row = [&](Value from, Value k, Value j, Value pass) -> Value {
+    Value before = e.add(e.mul(e.div(j, e.idx(t.register_columns)), passes_taken), pass);
+    Value step = e.add(e.mul(before, t.tile_k), k);
+    Value line = arith::ShRUIOp::create(e.b, e.loc, e.mul(step, step_lines), e.idx(kFraction));
+    Value row = e.div(line, e.idx(row_lines)), column = e.sub(line, e.mul(row, row_lines));
+    return e.add(e.add(next_block(from), e.mul(row, t.b.row_stride)), e.mul(column, line_vectors * lanes));
   };
   // Columns [j, j + vectors * lanes), the last vector masked to `left` columns if given, along K from `from`
   // to `to`.
@@ -84,15 +67,12 @@ LogicalResult emit_outer(Emit& e, const CpuTile& t) {
     // as a tile's where rows are fetched); those beyond its last lines fetch them again.
     const bool fetches = t.tile_k > 0 && t.fetch != CpuFetch::kNone && !left;
     const bool by_row = t.fetch == CpuFetch::kSpread;
-    const int64_t fetched = by_row ? t.register_columns / lanes : vectors;
-    const int64_t sharing = by_row ? least_passes : passes;
-    const int64_t share = std::min(fetched, round_up(ceil_div(fetched, sharing), line_vectors));
+    const int64_t share = by_row ? lines_a_step * line_vectors
+                                 : std::min(vectors, round_up(ceil_div(vectors, passes), line_vectors));
     const int locality = t.fetch == CpuFetch::kNear ? kIntoL1 : kIntoL2;
-    const auto part_of = [&](Value pass) {
-      return e.mul(e.min(e.mul(pass, share), e.idx(fetched - share)), lanes);
-    };
     Value pass = e.div(i, e.idx(rm)), ahead;
-    if (fetches && !by_row) ahead = e.add(to_fetched(from, j), part_of(pass));
+    if (fetches && !by_row)
+      ahead = e.add(to_fetched(from, j), e.mul(e.min(e.mul(pass, share), e.idx(vectors - share)), lanes));
     auto step = [&](Value k, Values sums) {
       Value b_row = e.add(t.b.offset, e.add(e.mul(k, t.b.row_stride), j));
       Values b;
@@ -102,7 +82,7 @@ LogicalResult emit_outer(Emit& e, const CpuTile& t) {
                                                       : e.load_vector(t.b.memory, at, lanes)));
       }
       if (fetches) {
-        Value at = by_row ? fetched_by_row(from, e.sub(k, from), j, pass, part_of) : e.add(b_row, ahead);
+        Value at = by_row ? fetched_by_row(from, e.sub(k, from), j, pass) : e.add(b_row, ahead);
         for (int64_t v = 0; v < share; v += line_vectors)
           e.prefetch(t.b.memory, e.add(at, v * lanes), locality);
       }
