@@ -16,7 +16,7 @@ namespace lathe {
 // it lies in memory, not vectors' lanes. tile_k 0 (M <= 32): nothing is packed; else A is, in blocks of
 // tile_k.
 void enumerate_matmul_dot(const CandidateContext& context, std::vector<RankedPlan>* out);
-// CPU, B N-contiguous, M <= 16: rows of B streamed along N under register_m scalars of A. Nothing is packed.
+// CPU, B N-contiguous, M <= 256: rows of B along N under register_m scalars of A. Nothing is packed.
 void enumerate_matmul_outer(const CandidateContext& context, std::vector<RankedPlan>* out);
 // CPU, B stored in blocks, A K-contiguous and allowed to be rounded to bytes, M <= 64: AVX512-VNNI on sixteen
 // columns at a time.
