@@ -22,6 +22,7 @@ struct RegisterTile {
 };
 constexpr RegisterTile kTiles[] = {{4, 1}, {4, 2}, {4, 3}, {4, 4}, {6, 1}, {6, 2}, {6, 3},
                                    {6, 4}, {5, 4}, {7, 1}, {7, 2}, {8, 2}, {8, 1}};
+constexpr int64_t kMostVectors = 4;
 constexpr int64_t kDepths[] = {256, 512, 1024, 2048, 4096};
 constexpr int64_t kInvariantDepth = 256;  // as of "panel_t": the numbers are its
 constexpr int64_t kTileLines[] = {256, 512, 1024, 2048};
@@ -121,11 +122,12 @@ double DirectPricing::padding(const Shape& shape, const std::function<double(int
     return of_a_ ? 1 : row_padding(c, vectors * lanes, tiny_ ? 1 : lanes);
   if (!of_a_ && c.m_hi == Bucket::kOpenEnd) return 1;
   const int64_t lo = of_a_ ? packed_ : c.m_lo, hi = of_a_ ? packed_ : c.m_hi;
+  double narrow[kMostVectors] = {};  // over a whole pass, by vectors
+  for (int64_t v = 1; v < vectors; ++v) narrow[v] = pass(v) / pass(vectors);
   double taken = 0, needed = 0;
   for (int64_t n = ceil_div(lo, lanes); n <= ceil_div(hi, lanes); ++n) {
     const auto sizes = double(std::min(n * lanes, hi) - std::max((n - 1) * lanes + 1, lo) + 1);
-    const double narrow = n % vectors == 0 ? 0 : pass(n % vectors) / pass(vectors);
-    taken += sizes * (double(n / vectors) + narrow) * double(vectors);
+    taken += sizes * (double(n / vectors) + narrow[n % vectors]) * double(vectors);
     needed += sizes * double(n);
   }
   return taken / needed * (tiny_ && !of_a_ ? row_padding(c, lanes, 1) : 1);
