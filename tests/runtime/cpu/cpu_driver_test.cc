@@ -29,6 +29,13 @@ std::unique_ptr<LoadedKernel> load(Driver& driver, const Artifact& artifact) {
   return *std::move(kernel);
 }
 
+// Wants operands at multiples of 16 bytes.
+Artifact aligned_artifact() {
+  Artifact artifact = test_artifact("steps", {cpu_step("nothing", 1)});
+  artifact.recipe.pointer_alignment = 16;
+  return artifact;
+}
+
 constexpr size_t kScratch = 100;
 
 // Two steps: `first` on x*y*z tasks, then `second` on `seconds` tasks, which checks that every first one has
@@ -337,9 +344,7 @@ TEST(CpuDriver, RefusesBadLaunches) {
 
 TEST(CpuDriver, ChecksThePointerAlignmentAKernelAsksFor) {
   auto driver = open(1);
-  Artifact artifact = test_artifact("steps", {cpu_step("nothing", 1)});
-  artifact.recipe.pointer_alignment = 16;
-  auto kernel = load(*driver, artifact);
+  auto kernel = load(*driver, aligned_artifact());
   alignas(16) char data[32];
   ArgumentBlock args;
   args.b = data;
@@ -379,9 +384,7 @@ TEST(CpuDriver, TasksOfTheCallerAloneDoWhatALaunchDoes) {
   auto huge = load(*driver, test_artifact("steps", {cpu_step("nothing", int64_t{1} << 30, 1 << 20, 1)}));
   EXPECT_EQ(driver->caller_tasks(*huge, {}, {1, 1, 1, 1}).task, nullptr) << "what launch() refuses";
 
-  Artifact artifact = test_artifact("steps", {cpu_step("nothing", 1)});
-  artifact.recipe.pointer_alignment = 16;
-  auto aligned = load(*driver, artifact);
+  auto aligned = load(*driver, aligned_artifact());
   alignas(16) char data[32];
   ArgumentBlock args;
   args.values = data;
