@@ -229,11 +229,12 @@ double DirectPricing::tile_seconds(const Shape& shape, double lines, double k, d
   const double compute =
       (multiply + packed * k / rates_.k_per_lane * kPackCycles + turn + of_zero) / rates_.clock_hz;
   const double memory = lines * k * line_bytes() / bandwidth;
-  // Nobody fetches the first of weights that are packed: rows of A that are one task's panel are packed
-  // instead (32 x 32 x 2880 on Zen 5, 8 lines: "direct" 45.5 us, "direct_a" 51.5).
-  const double weights = packed * k * packed_bytes();
-  const bool cold = of_a_ && lines_ <= kTaskPacked && weights > rates_.l2_bytes / 4;
-  const double waits = cold ? weights / bandwidth : 0;
+  // Nobody fetches what is packed first: all of it in one block, of several the first (by 32 x 2880 on Zen 5,
+  // blocks of 2048, 1024, 512 and 256: M = 32, "direct" 49.3, 42.2, 40.6 and 39.4 us, M = 64, "direct_a" 70,
+  // 66, 62 and 63, M = 128 125, 115, 111 and 111).
+  const double packed_once = packed * k * packed_bytes();
+  const double first = fetch_of(shape) == CpuFetch::kNext ? std::min(1.0, double(shape.depth) / k) : 1;
+  const double waits = packed_once > rates_.l2_bytes / 4 ? first * packed_once / bandwidth : 0;
   // Where nobody fetches, little hides, and every block of K begins with waiting (M = 16 by 4096 x 4096 on
   // Zen 3, of 2, 4, 8 and 16 KiB of a line: 11.8, 10.3, 9.2 and 8.2 ms).
   constexpr double kUnfetched = 0.6, kLostBytes = 2400;
