@@ -226,8 +226,12 @@ double DirectPricing::tile_seconds(const Shape& shape, double lines, double k, d
   // A zero point takes the sum of every line in place (of 512 x 4096 x 4096 bytes 1.9 ms).
   constexpr double kSumCycles = 3.2;  // of a line of cache
   const double of_zero = context_.problem.zero_a != 0 ? lines * k / 64 * kSumCycles : 0;
-  const double compute =
-      (multiply + packed * k / rates_.k_per_lane * kPackCycles + turn + of_zero) / rates_.clock_hz;
+  // A group of lines begins with waiting for all of them (128 x 17 x 8191, blocks of 256 and 512: 357 and 332
+  // us).
+  constexpr double kGroupCycles = 100;
+  const double groups = std::ceil(packed / rates_.lanes) * std::ceil(k / double(shape.depth));
+  const double pack = packed * k / rates_.k_per_lane * kPackCycles + groups * kGroupCycles;
+  const double compute = (multiply + pack + turn + of_zero) / rates_.clock_hz;
   const double memory = lines * k * line_bytes() / bandwidth;
   // Nobody fetches what is packed first: all of it in one block, of several the first (by 32 x 2880 on Zen 5,
   // blocks of 2048, 1024, 512 and 256: M = 32, "direct" 49.3, 42.2, 40.6 and 39.4 us, M = 64, "direct_a" 70,
