@@ -64,9 +64,10 @@ double outer_cycles(const CpuRates& rates, const MatmulSizes& s, const RegisterT
 // in runs of 960 bytes and M = 4 in runs of 640: 36 and 22 % of what reading allows).
 constexpr double kJumpBytes = 1700;
 // What the passes over a tile's block of B take longer where L1 does not hold it beside A's lines and sums
-// (32 by 5760 x 2880 on Zen 5, 4x6, a block of 48 KiB, 6.3 ms, 8x3 4.9).
+// (32 by 5760 x 2880 on Zen 5, 4x6, a block of 48 KiB, 6.3 ms, 8x3 4.9; 256 by 1280 x 8192, 6x4, of 32 KiB,
+// 28.7 ms, 8x3 24.9).
 double block_share(const CpuRates& rates, const MatmulSizes& s, const RegisterTile& t, double depth) {
-  constexpr double kBeside = 1.5, kFromL2 = 1.25;
+  constexpr double kBeside = 1.6, kFromL2 = 1.25;
   return kBeside * t.columns * rates.lanes * s.b_bytes * depth > rates.l1d_bytes ? kFromL2 : 1;
 }
 // In blocks of K every tile's sums are loaded and stored again.

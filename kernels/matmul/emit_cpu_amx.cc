@@ -129,7 +129,7 @@ void Amx::pack_b(Value k0, Value depth) {
         e.store_vector(t.words.to_scratch(t.words.zero_words()), t.packing, e.add(base, e.mul(word, kSide)));
       });
     pack_across(e, {t.words, t.b, k0, depth, j, e.min(left, e.idx(kSide)), true, false}, depth, kSide,
-                t.packing, base);
+                t.packing, base, /*fetches=*/false);
   });
 }
 

@@ -10,6 +10,8 @@ namespace {
 // How far ahead in its own lines a panel fetches that no other follows (64 x 32 x 2880 on Zen 5: 67.8 to 61.5
 // us).
 constexpr int64_t kNearLines = 8;
+// How many words on pack_across fetches.
+constexpr int64_t kWordsAhead = 16;
 
 // Runs `body(position, left or null)` over a line's vectors of `step` elements.
 void for_each_block(Emit& e, const PanelSource& s, int64_t step,
@@ -74,15 +76,27 @@ void pack_copied(Emit& e, const PanelSource& s, int64_t lines, int64_t pitch, Va
   });
 }
 
-void pack_across(Emit& e, const PanelSource& s, Value depth, int64_t pitch, Value memory, Value base) {
+void pack_across(Emit& e, const PanelSource& s, Value depth, int64_t pitch, Value memory, Value base,
+                 bool fetches) {
   const int64_t per_lane = s.words.per_lane();
-  e.loop(e.idx(0), e.ceil_div(depth, e.idx(per_lane)), 1, [&](Value word) {
+  const auto line_at = [&](Value word, int64_t q) {
+    Value line = e.min(e.add(e.mul(word, per_lane), q), e.sub(s.lines_left, e.idx(1)));
+    return e.add(s.view.offset, e.add(e.mul(e.add(s.first_line, line), s.view.row_stride), s.start));
+  };
+  Value words = e.ceil_div(depth, e.idx(per_lane));
+  const auto fetch = [&](Value word) {
+    const int64_t step = 512 / s.view.element.getIntOrFloatBitWidth();
+    Value ahead = e.add(word, kWordsAhead), here = e.less(ahead, words);
+    Value row = arith::SelectOp::create(e.b, e.loc, here, ahead, e.sub(ahead, words));
+    Value panel = arith::SelectOp::create(e.b, e.loc, here, e.idx(0), e.idx(pitch));
+    for (int64_t q = 0; q < per_lane; ++q)
+      for (int64_t at = 0; at < pitch; at += step)
+        e.prefetch(s.view.memory, e.add(line_at(row, q), e.add(panel, at)), kIntoL2);
+  };
+  e.loop(e.idx(0), words, 1, [&](Value word) {
+    if (fetches) fetch(word);
     Values from;
-    for (int64_t q = 0; q < per_lane; ++q) {
-      Value line = e.min(e.add(e.mul(word, per_lane), q), e.sub(s.lines_left, e.idx(1)));
-      from.push_back(
-          e.add(s.view.offset, e.add(e.mul(e.add(s.first_line, line), s.view.row_stride), s.start)));
-    }
+    for (int64_t q = 0; q < per_lane; ++q) from.push_back(line_at(word, q));
     Value to = e.add(base, e.mul(word, pitch)), exist = e.sub(depth, e.mul(word, per_lane));
     for_each_block(e, s, s.words.lanes(), [&](Value at, Value left) {
       Value x = s.words.across_k(s.view, from, at, left);

@@ -496,7 +496,7 @@ static void pack_b(Emit& e, const CpuTile& t, Value k0, Value depth, bool ragged
         pack_transposed(e, {t.words, t.b, j, left, k0, depth, ragged_k, shifts}, nr, nr, t.packing, base);
       else
         pack_across(e, {t.words, t.b, k0, depth, j, e.min(left, e.idx(nr)), true, shifts}, depth, nr,
-                    t.packing, base);
+                    t.packing, base, /*fetches=*/true);
     });
     store_first_of_columns(e, t, j, base, depth);
   });
