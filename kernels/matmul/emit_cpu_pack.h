@@ -27,8 +27,8 @@ void pack_transposed(Emit& e, const PanelSource& s, int64_t lines, int64_t pitch
 // Lines along K: memory[base + line * pitch + word] for `lines` lines.
 void pack_copied(Emit& e, const PanelSource& s, int64_t lines, int64_t pitch, Value memory, Value base);
 
-// Lines of K, all of `depth`: memory[base + word * pitch + position]. Past the end of K words are 0. `fetches`:
-// meanwhile the lines that come next are fetched into L2, after this panel's the next one's.
+// Lines of K, all of `depth`: memory[base + word * pitch + position]. Past the end of K words are 0.
+// `fetches`: meanwhile the lines that come next are fetched into L2, after this panel's the next one's.
 void pack_across(Emit& e, const PanelSource& s, Value depth, int64_t pitch, Value memory, Value base,
                  bool fetches);
 
