@@ -20,8 +20,8 @@ constexpr int64_t kTaskPacked = 64;
 // coming for as many panels (M = 512 by 4096 x 4096, 5760 x 2880, 1280 x 8192 and 8192 x 1024 on Zen
 // 5: 72.8, 72.0, 45.5 and 38.4 ms, by "panel" 78.9, 74.1, 46.3 and 38.7).
 constexpr int64_t kTaskAcross = 256;
-bool packs_runs(const CandidateContext& context) {
-  return context.problem.trans_b == 0 && context.problem.a == DType::kF32 && CpuRates(context).reads_fast();
+bool packs_runs(const ProblemClass& c, const CpuRates& rates) {
+  return c.trans_b == 0 && c.a == DType::kF32 && rates.reads_fast();
 }
 // Lines in place by vectors of packed lines.
 struct RegisterTile {
@@ -51,7 +51,7 @@ class DirectPricing {
         of_a_(of_a),
         lines_(of_a ? s_.m : s_.n),
         packed_(of_a ? s_.n : s_.m),
-        most_packed_(of_a && packs_runs(context) ? kTaskAcross : kTaskPacked),
+        most_packed_(of_a && packs_runs(context.problem, rates_) ? kTaskAcross : kTaskPacked),
         latency_(rates_.k_per_lane == 2 ? kPairLatency : kFmaLatency) {}
 
   void enumerate(std::vector<RankedPlan>* out) const {
@@ -348,7 +348,7 @@ void enumerate_matmul_direct(const CandidateContext& context, std::vector<Ranked
     reject(context, config, out, "A is rounded to bf16: not read where it lies");
   else if (c.trans_a != 0)
     reject(context, config, out, "A is not K-contiguous");
-  else if (c.n > kDirectAMaxN && !packs_runs(context))
+  else if (c.n > kDirectAMaxN && !packs_runs(c, CpuRates(context)))
     reject(context, config, out, "N ", c.n, " > ", kDirectAMaxN, ": A would be read too often");
   else
     DirectPricing(context, /*of_a=*/true).enumerate(out);

@@ -15,6 +15,7 @@
 #include "core/packed.h"
 #include "kernels/matmul/cpu_shape.h"
 #include "kernels/matmul/emit_cpu.h"
+#include "kernels/matmul/emit_cpu_in_place.h"
 #include "kernels/matmul/emit_cpu_pack.h"
 
 namespace lathe::emit {
@@ -24,8 +25,6 @@ using namespace mlir;
 // A panel is written in whole vectors, which may run past its end by one; a row of A's panel is longer than
 // tile_k by this as well, so that its rows do not all start in the same cache set.
 constexpr int64_t kSlack = 16;
-// An address in packing memory.
-constexpr int64_t kAddressWords = 2;
 
 // Packs as the operand lies in memory: known, or (a generic kernel) found by its view.
 void pack_by_layout(Emit& e, const View& v, bool k_contiguous, const std::function<void(bool)>& pack) {
@@ -47,12 +46,6 @@ int64_t a_words(const CpuTile& t) {
 
 // Whether B comes in pairs of bf16 that are multiplied as f32.
 bool comes_in_pairs(const CpuTile& t) { return t.packed_word > t.words.per_lane(); }
-
-// A line's elements, or the vector's where it takes more.
-int64_t line_elements(const CpuTile& t) {
-  return std::max<int64_t>(512 / t.a.element.getIntOrFloatBitWidth(), t.words.width());
-}
-int64_t line_words(const CpuTile& t) { return line_elements(t) / t.words.per_lane(); }
 
 // Whether a panel of A is copied while the one before it is multiplied: loads and stores that the FMAs leave
 // room for (copied by a loop of its own a vector takes 10 cycles on Zen 4, waiting for L2 and for the stores:
@@ -135,6 +128,10 @@ void store_first_of_columns(Emit& e, const CpuTile& t, Value j, Value base, Valu
     e.store_vector(t.words.to_scratch(t.words.unshift(sum[0])), t.packing,
                    first_of_columns_at(e, t, e.add(j, at)));
   }
+}
+// Words before the addresses of what comes next, which lie behind all that is packed.
+int64_t packed_words(const CpuTile& t) {
+  return b_words(t) + a_panels(t) * a_words(t) + first_words(t) + first_of_columns(t);
 }
 // Of every row of a panel `vectors` vectors from column j on.
 Values first_sums(Emit& e, const CpuTile& t, Value j, int64_t vectors) {
@@ -219,117 +216,6 @@ Values steps_beside(Emit& e, const CpuTile& t, const NextPanels& next, Value k0,
       return step(k, now);
     });
   });
-}
-
-// Who fetches the rows of A in place that come next: pass `pass` over the rows that are read, its part of
-// `passes`. Null: nobody does here.
-struct Fetching {
-  Value pass;
-  int64_t passes = 1;
-};
-
-// Steps that a turn of the loop over A in place takes: few sums leave room for two.
-int64_t steps_a_turn(const CpuTile& t) {
-  return t.register_rows * t.register_columns / t.lanes <= 12 ? 2 : 1;
-}
-// Turns that a line lasts, each of which fetches one of what comes next.
-int64_t fetching_turns(const CpuTile& t) { return line_words(t) / steps_a_turn(t); }
-bool fetches_in_place(const CpuTile& t) { return t.a_in_place && t.fetch != CpuFetch::kNone; }
-
-// Where the lines begin that those turns fetch, behind all that is packed: addresses.
-Value next_line(Emit& e, const CpuTile& t, Value turn) {
-  Value behind = first_of_columns_at(e, t, e.idx(first_of_columns(t)));
-  return pointer_to(e, t.packing, e.add(behind, e.mul(turn, kAddressWords)));
-}
-int64_t next_line_words(const CpuTile& t) {
-  return fetches_in_place(t) ? kAddressWords * fetching_turns(t) : 0;
-}
-
-// Of rows i.. in place and block k0 of K: the rows after them, after the last ones the first of the next
-// block; and, where a line's turns leave some, the next block's lines of what is packed, so that they are in
-// L2 when it is packed (123 x 456 x 51234 on Zen 5 packs a line of them in 5 cycles, in 12 from memory).
-void store_next_lines(Emit& e, const CpuTile& t, Value i, Value k0) {
-  if (!fetches_in_place(t)) return;
-  const int64_t mr = t.register_rows, turns = fetching_turns(t), share = turns - mr;
-  const auto choose = [&](Value condition, Value a, Value b) -> Value {
-    return arith::SelectOp::create(e.b, e.loc, condition, a, b);
-  };
-  const auto address = [&](const View& v, Value line, Value lines, Value k) {
-    Value at = e.mul(e.min(line, e.sub(lines, e.idx(1))), v.row_stride);
-    return pointer_to(e, v.memory, e.add(v.offset, e.add(at, k)));
-  };
-  Value row = e.add(i, mr), block = k0, next = e.add(k0, t.tile_k), line, now;
-  // Passes that share fetching leave the next block to its own first rows.
-  if (!t.is_one_block() && t.fetch == CpuFetch::kNext) {
-    Value more = e.less(next, t.depth), last = e.less(e.sub(t.rows, e.idx(1)), row);
-    if (share > 0 && t.b_k_contiguous) {
-      // Whole shares, the last one with the last rows.
-      Value rows_left = e.sub(e.ceil_div(t.rows, e.idx(mr)), e.div(row, e.idx(mr)));
-      Value shares = e.ceil_div(t.columns, e.idx(share));
-      now = arith::AndIOp::create(e.b, e.loc, more, e.less(rows_left, shares));
-      line = e.mul(e.sub(shares, e.add(rows_left, 1)), share);
-    }
-    Value wraps = arith::AndIOp::create(e.b, e.loc, more, last);
-    row = choose(wraps, e.idx(0), row), block = choose(wraps, next, k0);
-  }
-  Value of_row;  // the last row's again where there are fewer than turns
-  for (int64_t turn = 0; turn < turns; ++turn) {
-    if (turn < mr) of_row = address(t.a, e.add(row, turn), t.rows, block);
-    Value from = of_row;
-    if (now && turn >= mr) from = choose(now, address(t.b, e.add(line, turn - mr), t.columns, next), from);
-    LLVM::StoreOp::create(e.b, e.loc, from, next_line(e, t, e.idx(turn)));
-  }
-}
-
-// The same where A is read in place: of what comes next a line is fetched with every step (or two, of few
-// sums; of several passes, as many times as many), row by row, as many lines as rows for the steps that a
-// line lasts. Of few sums there are two for the words of even and of odd places, which are added at the end:
-// one chain each would wait for itself.
-Values steps_in_place(Emit& e, const CpuTile& t, const Fetching& fetching, Value depth, Values sums,
-                      const std::function<Values(Value, const Values&)>& step) {
-  const int64_t tile_sums = t.register_rows * t.register_columns / t.lanes;
-  const int64_t unroll = steps_a_turn(t), passes = fetching.passes, turn = unroll * passes;
-  const size_t count = sums.size(), chains = direct_chains(tile_sums);
-  sums.append((chains - 1) * count, t.words.zero_sums());
-  const auto step_of = [&](size_t chain, Value k, Values now) {
-    const Values after = step(k, Values(now.begin() + chain * count, now.begin() + (chain + 1) * count));
-    std::copy(after.begin(), after.end(), now.begin() + chain * count);
-    return now;
-  };
-  Value words = e.ceil_div(depth, e.idx(t.words.per_lane()));
-  const auto fetch = [&](Value k) {
-    Value at = next_line(e, t, e.rem(e.div(k, e.idx(turn)), e.idx(fetching_turns(t))));
-    if (passes > 1)
-      k = e.add(e.mul(fetching.pass, e.ceil_div(words, e.idx(passes))), e.div(k, e.idx(passes)));
-    Value line = LLVM::LoadOp::create(e.b, e.loc, at.getType(), at);
-    Value ahead = arith::IndexCastOp::create(e.b, e.loc, e.b.getI64Type(), e.mul(k, t.words.per_lane()));
-    Type element = e.b.getIntegerType(t.a.element.getIntOrFloatBitWidth());
-    line =
-        LLVM::GEPOp::create(e.b, e.loc, line.getType(), element, line, llvm::ArrayRef<LLVM::GEPArg>{ahead});
-    LLVM::Prefetch::create(e.b, e.loc, line, /*rw=*/0, kIntoL2, /*cache=*/1);
-  };
-  const auto steps = [&](Value from, Value to, const Values& begin, bool fetches) {
-    return e.loop(from, to, unroll, begin, [&](Value k, const Values& carried) {
-      if (fetches) fetch(k);
-      Values now = carried;
-      for (int64_t u = 0; u < unroll; ++u) now = step_of(u % chains, e.add(k, u), now);
-      return now;
-    });
-  };
-  Value whole = e.mul(e.div(words, e.idx(unroll)), unroll), fetched = e.idx(0);
-  if (passes > 1) {
-    fetched = e.mul(e.div(words, e.idx(turn)), turn);
-    sums = e.loop(e.idx(0), fetched, turn, sums, [&](Value k, const Values& carried) {
-      fetch(k);
-      return steps(k, e.add(k, turn), carried, false);
-    });
-  }
-  sums = steps(fetched, whole, sums, fetching.pass && passes == 1);
-  if (unroll > 1)
-    sums = e.loop(whole, words, 1, sums, [&](Value k, const Values& now) { return step_of(0, k, now); });
-  for (size_t q = 0; q < count && chains > 1; ++q) sums[q] = t.words.add(sums[q], sums[count + q]);
-  sums.truncate(count);
-  return sums;
 }
 
 // Runs `step` `count` times at the tile's pace.
@@ -429,7 +315,7 @@ void micro_kernel(Emit& e, const CpuTile& t, Value a_base, Value depth, Value i,
   };
   Values sums = first_sums(e, t, j, vectors);
   if (t.a_in_place)
-    sums = steps_in_place(e, t, fetching, depth, sums, step);
+    sums = steps_in_place(e, t, fetching, packed_words(t), depth, sums, step);
   else if (comes_in_pairs(t))
     sums = steps_of_pairs(e, t, depth, sums, pair);
   else if (beside == nullptr)
@@ -481,9 +367,7 @@ int64_t least_left(const CpuTile& t) {
 
 }  // namespace
 
-int64_t panel_packing_elements(const CpuTile& t) {
-  return b_words(t) + a_panels(t) * a_words(t) + first_words(t) + first_of_columns(t) + next_line_words(t);
-}
+int64_t panel_packing_elements(const CpuTile& t) { return packed_words(t) + next_line_words(t); }
 
 // All of the task's columns, a block of K deep.
 static void pack_b(Emit& e, const CpuTile& t, Value k0, Value depth, bool ragged_k) {
@@ -537,7 +421,7 @@ LogicalResult emit_panel(Emit& e, const CpuTile& t) {
     // One panel of columns prepares the next panel of rows.
     const auto multiply = [&](Value i, Value at_row, Value a_base, const NextPanels* next) {
       store_first(e, t, i, k0, a_base, depth);
-      store_next_lines(e, t, i, k0);
+      store_next_lines(e, t, packed_words(t), i, k0);
       if (t.ukernel)
         return e.loop(e.idx(0), t.columns, nr,
                       [&](Value j) { call_inner_kernel(e, t, a_base, depth, i, j); });
