@@ -67,7 +67,8 @@ void store_next_lines(Emit& e, const CpuTile& t, int64_t behind, Value i, Value 
   }
 }
 
-Values steps_in_place(Emit& e, const CpuTile& t, const Fetching& fetching, int64_t behind, Value depth, Values sums, const std::function<Values(Value, const Values&)>& step) {
+Values steps_in_place(Emit& e, const CpuTile& t, const Fetching& fetching, int64_t behind, Value depth,
+                      Values sums, const std::function<Values(Value, const Values&)>& step) {
   const int64_t tile_sums = t.register_rows * t.register_columns / t.lanes;
   const int64_t unroll = steps_a_turn(t), passes = fetching.passes, turn = unroll * passes;
   const size_t count = sums.size(), chains = direct_chains(tile_sums);

@@ -20,15 +20,16 @@ struct Fetching {
 int64_t next_line_words(const CpuTile& t);
 
 // Stores where the lines begin that steps_in_place fetches of rows i.. and block k0 of K, from `behind` on in
-// packing memory: those of the rows after them, after the last ones of the first in the next block; and, where a
-// line's turns leave some, the next block's lines of what is packed, so that they are in L2 when it is packed
-// (123 x 456 x 51234 on Zen 5 packs a line of them in 5 cycles, in 12 from memory).
+// packing memory: those of the rows after them, after the last ones of the first in the next block; and,
+// where a line's turns leave some, the next block's lines of what is packed, so that they are in L2 when it
+// is packed (123 x 456 x 51234 on Zen 5 packs a line of them in 5 cycles, in 12 from memory).
 void store_next_lines(Emit& e, const CpuTile& t, int64_t behind, Value i, Value k0);
 
 // Runs `step` for every word of K of rows in place. Of what comes next a line is fetched with every step (or
-// two, of few sums; of several passes, as many times as many), row by row, as many lines as rows for the steps
-// that a line lasts. Of few sums there are two for the words of even and of odd places, which are added at the
-// end: one chain each would wait for itself.
-Values steps_in_place(Emit& e, const CpuTile& t, const Fetching& fetching, int64_t behind, Value depth, Values sums, const std::function<Values(Value, const Values&)>& step);
+// two, of few sums; of several passes, as many times as many), row by row, as many lines as rows for the
+// steps that a line lasts. Of few sums there are two for the words of even and of odd places, which are added
+// at the end: one chain each would wait for itself.
+Values steps_in_place(Emit& e, const CpuTile& t, const Fetching& fetching, int64_t behind, Value depth,
+                      Values sums, const std::function<Values(Value, const Values&)>& step);
 
 }  // namespace lathe::emit
