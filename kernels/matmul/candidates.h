@@ -30,7 +30,7 @@ void enumerate_matmul_bytes(const CandidateContext& context, std::vector<RankedP
 void enumerate_matmul_panel(const CandidateContext& context, std::vector<RankedPlan>* out);
 // CPU, f32, and pairs of bf16 or four bytes where an instruction multiplies them: "direct", as "panel_t" but
 // for B, K-contiguous, which is read where it lies; "direct_a", not of bytes, as "panel" but for A,
-// K-contiguous, by few columns.
+// K-contiguous, by few columns; "direct_packed", the same of f32 by any columns that come packed.
 void enumerate_matmul_direct(const CandidateContext& context, std::vector<RankedPlan>* out);
 // CPU, B packed by lathe_pack_weights (core/packed.h), any layout of A and any M: A's rows are packed along K
 // and read as scalars, B's panels as vectors as they come. register_n: lanes * vectors, whole panels.

@@ -1,7 +1,8 @@
 // matmul on the CPU by operands where they lie, of f32 or of words that are multiplied as they are stored:
-// "direct", the transposed product of "panel_t" with nothing of B moved, and "direct_a", the product of
-// "panel" with nothing of A. The few lines of the other operand (A's rows, B's columns) are packed into
-// panels that stay in L2; a line of the one in place takes one scalar a step, which an FMA reads from memory.
+// "direct", the transposed product of "panel_t" with nothing of B moved, "direct_a", the product of "panel"
+// with nothing of A, and "direct_packed", the same by the panels that B comes in, as f32. The few lines of
+// the other operand (A's rows, B's columns) are packed into panels that stay in L2; a line of the one in
+// place takes one scalar a step, which an FMA reads from memory.
 #include <functional>
 #include <utility>
 
@@ -16,12 +17,12 @@ namespace {
 // Packed lines of a task: one pass over the operand in place each, which memory keeps up with (M = 64 by 4096
 // x 4096 on Zen 4: 96 % of the FMA rate).
 constexpr int64_t kTaskPacked = 64;
-// Of columns of B that lies K by N, where they are packed in runs: a core that reads fast keeps A's rows
-// coming for as many panels (M = 512 by 4096 x 4096, 5760 x 2880, 1280 x 8192 and 8192 x 1024 on Zen
-// 5: 72.8, 72.0, 45.5 and 38.4 ms, by "panel" 78.9, 74.1, 46.3 and 38.7).
+// Of columns of B that lies K by N or comes in panels, where they are packed in runs: a core that reads fast
+// keeps A's rows coming for as many panels (M = 512 by 4096 x 4096, 5760 x 2880, 1280 x 8192 and 8192 x 1024
+// on Zen 5: 72.8, 72.0, 45.5 and 38.4 ms, by "panel" 78.9, 74.1, 46.3 and 38.7).
 constexpr int64_t kTaskAcross = 256;
 bool packs_runs(const ProblemClass& c, const CpuRates& rates) {
-  return c.trans_b == 0 && c.a == DType::kF32 && rates.reads_fast();
+  return (c.trans_b == 0 || c.packed_b != 0) && c.a == DType::kF32 && rates.reads_fast();
 }
 // Lines in place by vectors of packed lines.
 struct RegisterTile {
@@ -35,12 +36,16 @@ constexpr int64_t kInvariantDepth = 256;  // as of "panel_t": the numbers are it
 constexpr int64_t kTileLines[] = {256, 512, 1024, 2048};
 // Columns beyond which "panel" reads what it copies of A often enough.
 constexpr int64_t kDirectAMaxN = 128;
+// Rows up to which panels that B comes in are read as they come ("packed"; by 4096 x 4096 on Zen 5, M = 64,
+// 128, 256 and 512: f32 10, 18.8, 38 and 83 ms, by "direct_packed" 12.4, 21.3, 39 and 74;
+// bf16 9.8, 19.5, 38.6 and 77, by it 12, 21.5, 38.6 and 70).
+constexpr int64_t kMostAsTheyCome = 128;
 
 constexpr double kPairLatency = 6;  // of vdpbf16ps (uops.info)
 
 class DirectPricing {
  public:
-  // `of_a`: "direct_a".
+  // `of_a`: "direct_a", "direct_packed".
   DirectPricing(const CandidateContext& context, bool of_a)
       : context_(context),
         rates_(context),
@@ -49,6 +54,9 @@ class DirectPricing {
         invariant_(s_.batch_invariant && !exact_),
         tiny_(is_tiny(rates_, s_)),
         of_a_(of_a),
+        kernel_(!of_a                                    ? "direct"
+                : context.problem.packed_b != kNotPacked ? "direct_packed"
+                                                         : "direct_a"),
         lines_(of_a ? s_.m : s_.n),
         packed_(of_a ? s_.n : s_.m),
         most_packed_(of_a && packs_runs(context.problem, rates_) ? kTaskAcross : kTaskPacked),
@@ -57,7 +65,7 @@ class DirectPricing {
   void enumerate(std::vector<RankedPlan>* out) const {
     for (const RegisterTile& t : kTiles) {
       CompileConfig config;
-      config.kernel = of_a_ ? "direct_a" : "direct";
+      config.kernel = kernel_;
       config.lanes = rates_.lanes;
       const int32_t width = t.vectors * rates_.lanes;
       config.register_m = of_a_ ? t.lines : width, config.register_n = of_a_ ? width : t.lines;
@@ -65,6 +73,8 @@ class DirectPricing {
       const int32_t need = sums * static_cast<int32_t>(direct_chains(sums)) + t.vectors + 1;
       if (need > rates_.registers)
         reject(context_, config, out, "registers ", need, " > ", rates_.registers);
+      else if (context_.problem.packed_b != kNotPacked && width % kPackedColumns != 0)
+        reject(context_, config, out, "columns ", width, " are no whole panels of ", kPackedColumns);
       else if (t.lines == 8 && t.vectors == 1 && !rates_.reads_fast())
         reject(context_, config, out, "8 lines by one vector: gain where a core reads fast alone");
       else if (invariant_ && direct_chains(sums) > 1)
@@ -102,6 +112,7 @@ class DirectPricing {
   const bool exact_, invariant_;  // sums of i8 are the same in any order
   const bool tiny_;
   const bool of_a_;
+  const char* const kernel_;
   const int64_t lines_, packed_;  // of the problem
   const int64_t most_packed_;     // of a task
   const double latency_;          // cycles from one product of a sum to the next
@@ -316,11 +327,30 @@ void DirectPricing::append_depths(const RegisterTile& t, const CompileConfig& co
   }
 }
 
+// "direct_packed".
+void enumerate_unpacked(const CandidateContext& context, std::vector<RankedPlan>* out) {
+  const ProblemClass& c = context.problem;
+  const CpuRates rates(context);
+  CompileConfig config;
+  config.kernel = "direct_packed";
+  const auto refuse = [&](const std::string& why) { reject(context, config, out, why); };
+  if (c.packed_b != kColumns16) return refuse("B is not packed");
+  if (c.a != DType::kF32 || rates.k_per_lane > 1) return refuse("operands are not multiplied as f32");
+  if (c.trans_a != 0) return refuse("A is not K-contiguous");
+  if (!packs_runs(c, rates)) return refuse("gains where a core reads fast alone");
+  if (MatmulSizes(c).m <= kMostAsTheyCome)
+    return refuse(
+        absl::StrCat("M ", MatmulSizes(c).m, " <= ", kMostAsTheyCome, ": panels are read as they come"));
+  if (const std::string refusal = forced_split_refusal(context); !refusal.empty()) return refuse(refusal);
+  DirectPricing(context, /*of_a=*/true).enumerate(out);
+}
+
 }  // namespace
 
 void enumerate_matmul_direct(const CandidateContext& context, std::vector<RankedPlan>* out) {
   const ProblemClass& c = context.problem;
   CompileConfig config;
+  enumerate_unpacked(context, out);
   const auto refuse = [&](const std::string& why) {
     for (const char* kernel : {"direct", "direct_a"}) {
       config.kernel = kernel;

@@ -10,8 +10,8 @@ namespace lathe {
 // that come next, into L2; a line 2 KiB ahead in the row that is read, into L1; both; a line 2 KiB ahead in
 // that row, into L2; nothing; as the first, by all passes over the lines that are read in equal parts and
 // not by one of them; or a line 5 KiB ahead in that row, into L1. It is CompileConfig::stages of "dot" and
-// "dot_t", which have kSpread in blocks alone (and fetch into L1 by it), of "direct" and "direct_a", which
-// have kNext, kNone and kSpread, of "bytes", which fetches the columns that come next by kNext into L2 and by
+// "dot_t", which have kSpread in blocks alone (and fetch into L1 by it), of "direct*", which have kNext,
+// kNone and kSpread, of "bytes", which fetches the columns that come next by kNext into L2 and by
 // kNear into L1, of "amx", "amx_t" and "amx_packed": kNone, and kNext by all passes over A's rows, as does
 // kCopied, by which these are copied first; and of "outer" in blocks: kNone, the block that comes next as it
 // will be read by kNext, row by row by kSpread, or the columns kTilesOn tiles on by kAhead into L2 and by

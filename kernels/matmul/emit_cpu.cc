@@ -82,7 +82,7 @@ CpuTile describe_tile(Emit& e, const TileProgram& p, ir::KernelConfigAttr config
   t.fetch = static_cast<CpuFetch>(config.getStages());
   t.pace = config.getPace();
   t.ukernel = op->getAttrOfType<ir::UkernelAttr>(ir::kUkernelAttr);
-  if (config.getKernel() == "packed" || config.getKernel() == "amx_packed") {
+  if (config.getKernel().getValue().ends_with("packed")) {
     // The payload has it K-contiguous: what lies before the tile's columns is the same but for the last
     // words' padding, a split's k is 16 apart.
     t.packed_word = packed_word(b.element.isInteger(8) ? DType::kI8
@@ -287,7 +287,7 @@ llvm::FailureOr<CpuProducts> emit_products(Emit& e, const Arguments& arguments, 
   const bool amx = kernel.starts_with("amx");
   const bool transposed = kernel == "panel_t" || kernel == "direct" || kernel == "dot_t" || kernel == "amx_t";
   CpuTile t = describe_tile(e, p, config, transposed);
-  t.a_in_place = kernel == "direct" || kernel == "direct_a" || (amx && t.fetch != CpuFetch::kCopied);
+  t.a_in_place = kernel.starts_with("direct") || (amx && t.fetch != CpuFetch::kCopied);
   t.narrow_passes = (kernel == "panel_t" || (t.a_in_place && !amx)) &&
                     has_narrow_passes(t.register_columns / t.lanes, t.fetch);
   if (p.contraction->hasAttr(kZeroPoint)) {

@@ -30,7 +30,7 @@ struct CpuTile {
   CpuWords words;
   View a, b;
   bool a_k_contiguous, b_k_contiguous;
-  bool a_in_place = false;     // "direct" and "direct_a": A is read where it lies
+  bool a_in_place = false;     // "direct", "direct_a" and "direct_packed": A is read where it lies
   bool narrow_passes = false;  // of those and "panel_t": kernels/matmul/cpu_shape.h
   // Not 0: B is packed in words of so many elements of K, as `words` are or pairs of bf16; word w of column j
   // is at element b.offset + j / 16 * 16 * packed_depth + (w * 16 + j % 16) * packed_word.
@@ -90,9 +90,9 @@ mlir::LogicalResult emit_bytes(Emit& e, const CpuTile& t);
 // Words of packing memory that emit_bytes needs.
 int64_t bytes_packing_elements(const CpuTile& t);
 // Form "packed": B comes in panels (core/packed.h), A's panels are packed as in "panel".
-// Forms "direct", "direct_a": A is read where it lies, K-contiguous whole words, B's panels are packed as in
-// "panel".
-// Form "panel": packs A and B into panels of words of depth tile_k, outer product on registers. Any layout.
+// Forms "direct", "direct_a", "direct_packed": A is read where it lies, K-contiguous whole words, B's panels
+// are packed as in "panel" (of "direct_packed" from those that B comes in). Form "panel": packs A and B into
+// panels of words of depth tile_k, outer product on registers. Any layout.
 mlir::LogicalResult emit_panel(Emit& e, const CpuTile& t);
 // Words of packing memory that emit_panel needs.
 int64_t panel_packing_elements(const CpuTile& t);

@@ -1,5 +1,6 @@
 #include "kernels/matmul/emit_cpu_in_place.h"
 
+#include "core/packed.h"
 #include "kernels/matmul/cpu_shape.h"
 
 namespace lathe::emit {
@@ -28,6 +29,18 @@ Value next_line(Emit& e, const CpuTile& t, int64_t behind, Value turn) {
   return pointer_to(e, t.packing, e.add(e.mul(turn, kAddressWords), behind));
 }
 
+// Of panels that B comes in, a block of K deep: pieces as long as that many words, in the place of lines.
+int64_t pieces_a_panel(const CpuTile& t) {
+  return kPackedColumns * static_cast<int64_t>(t.b.element.getIntOrFloatBitWidth()) / 32;
+}
+Value piece_of_panels(Emit& e, const CpuTile& t, Value piece, Value k0) {
+  Value pieces = e.idx(pieces_a_panel(t)), last = e.div(e.sub(t.columns, e.idx(1)), e.idx(kPackedColumns));
+  Value panel = e.mul(e.mul(e.min(e.div(piece, pieces), last), kPackedColumns), t.packed_depth);
+  Value within = e.mul(e.rem(piece, pieces), t.tile_k * kPackedColumns / pieces_a_panel(t));
+  Value at = e.add(panel, e.add(e.mul(k0, kPackedColumns), within));
+  return pointer_to(e, t.b.memory, e.add(t.b.offset, at));
+}
+
 }  // namespace
 
 int64_t next_line_words(const CpuTile& t) {
@@ -51,7 +64,9 @@ void store_next_lines(Emit& e, const CpuTile& t, int64_t behind, Value i, Value 
     if (share > 0 && t.b_k_contiguous) {
       // Whole shares, the last one with the last rows.
       Value rows_left = e.sub(e.ceil_div(t.rows, e.idx(mr)), e.div(row, e.idx(mr)));
-      Value shares = e.ceil_div(t.columns, e.idx(share));
+      Value lines = t.columns;
+      if (t.packed_word) lines = e.mul(e.ceil_div(lines, e.idx(kPackedColumns)), pieces_a_panel(t));
+      Value shares = e.ceil_div(lines, e.idx(share));
       now = arith::AndIOp::create(e.b, e.loc, more, e.less(rows_left, shares));
       line = e.mul(e.sub(shares, e.add(rows_left, 1)), share);
     }
@@ -62,7 +77,11 @@ void store_next_lines(Emit& e, const CpuTile& t, int64_t behind, Value i, Value 
   for (int64_t turn = 0; turn < turns; ++turn) {
     if (turn < mr) of_row = address(t.a, e.add(row, turn), t.rows, block);
     Value from = of_row;
-    if (now && turn >= mr) from = choose(now, address(t.b, e.add(line, turn - mr), t.columns, next), from);
+    if (now && turn >= mr) {
+      Value of_b = e.add(line, turn - mr);
+      Value packed = t.packed_word ? piece_of_panels(e, t, of_b, next) : address(t.b, of_b, t.columns, next);
+      from = choose(now, packed, from);
+    }
     LLVM::StoreOp::create(e.b, e.loc, from, next_line(e, t, behind, e.idx(turn)));
   }
 }

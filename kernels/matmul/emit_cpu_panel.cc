@@ -6,7 +6,7 @@
 // in panels (core/packed.h), of which a register tile's vectors take several side by side; pairs of bf16 that
 // are multiplied as f32 are two steps along K. "direct" and "direct_a": no panel of A (of "direct", which
 // computes the transposed tile, B's columns), whose rows, few enough for the ways of a cache set, are read
-// where they lie.
+// where they lie. "direct_packed": as "direct_a", by panels of f32 made of those that B comes in.
 //
 // Numeric recipe: within a block of tile_k, one FMA per k in ascending order from zero; blocks added in
 // ascending order. It depends on tile_k alone, not on the register tile or the task tile.
@@ -33,9 +33,11 @@ void pack_by_layout(Emit& e, const View& v, bool k_contiguous, const std::functi
   e.choose(v.k_contiguous, {}, arm(true), arm(false));
 }
 
+// Whether B's panels are read where they lie.
+bool panels_in_place(const CpuTile& t) { return t.packed_word && !t.a_in_place; }
 int64_t depth_words(const CpuTile& t) { return t.tile_k / t.words.per_lane(); }
 int64_t b_words(const CpuTile& t) {
-  if (t.packed_word) return 0;
+  if (panels_in_place(t)) return 0;
   return round_up(round_up(t.tile_columns, t.register_columns) * depth_words(t) + kSlack, 16);
 }
 int64_t a_pitch(const CpuTile& t) { return depth_words(t) + kSlack; }
@@ -160,7 +162,7 @@ struct PanelB {
 PanelB panel_b(Emit& e, const CpuTile& t, Value j, Value k0, int64_t vectors) {
   PanelB b{t.packing, {}, t.register_columns};
   const int64_t columns = vectors * t.lanes;
-  if (!t.packed_word) {
+  if (!panels_in_place(t)) {
     Value base = e.mul(j, depth_words(t));  // j / register_columns panels
     for (int64_t at = 0; at < columns; at += t.lanes) b.vectors.push_back(e.add(base, at));
     return b;
@@ -178,7 +180,7 @@ PanelB panel_b(Emit& e, const CpuTile& t, Value j, Value k0, int64_t vectors) {
 }
 Value load_b(Emit& e, const CpuTile& t, const PanelB& b, int64_t vector, Value k) {
   Value at = e.add(b.vectors[vector], e.mul(k, b.pitch));
-  if (t.packed_word) return t.words.shifted(t.words.along_k(t.b, at, nullptr));
+  if (panels_in_place(t)) return t.words.shifted(t.words.along_k(t.b, at, nullptr));
   return t.words.words_of(e.load_vector(b.memory, at, t.lanes));
 }
 
@@ -356,7 +358,7 @@ void call_inner_kernel(Emit& e, const CpuTile& t, Value a_base, Value depth, Val
 // 0.85, 0.88, 0.93).
 int64_t packed_ahead(const CpuTile& t) {
   constexpr int64_t kLines = 64, kPacedLines = 16, kLineBits = 512;
-  if (!t.packed_word || (t.register_rows <= 5 && t.pace == 0)) return 0;
+  if (!panels_in_place(t) || (t.register_rows <= 5 && t.pace == 0)) return 0;
   return (t.pace > 0 ? kPacedLines : kLines) * kLineBits / t.b.element.getIntOrFloatBitWidth();
 }
 
@@ -386,10 +388,53 @@ static void pack_b(Emit& e, const CpuTile& t, Value k0, Value depth, bool ragged
   });
 }
 
+// The same of panels that B comes in, as f32. Meanwhile those that come next are fetched.
+static void unpack_b(Emit& e, const CpuTile& t, Value k0, Value depth) {
+  const int64_t nr = t.register_columns, word = t.packed_word, step = kPackedColumns * word;
+  constexpr int64_t kWordsAhead = 32;  // in every panel
+  Value last = e.mul(e.div(e.sub(t.columns, e.idx(1)), e.idx(kPackedColumns)), kPackedColumns);
+  Value words = e.ceil_div(depth, e.idx(word));
+  e.loop(e.idx(0), t.columns, nr, [&](Value j) {
+    const auto panel_at = [&](Value column) {
+      Value at = e.add(e.mul(e.min(column, last), t.packed_depth), e.mul(k0, kPackedColumns));
+      return e.add(t.b.offset, at);
+    };
+    Values from, next;
+    for (int64_t at = 0; at < nr; at += kPackedColumns) {
+      from.push_back(panel_at(e.add(j, at)));
+      next.push_back(panel_at(e.add(j, nr + at)));
+    }
+    Value to = e.mul(j, depth_words(t));
+    e.loop(e.idx(0), words, 1, [&](Value w) {
+      Value ahead = e.add(w, kWordsAhead), here = e.less(ahead, words);
+      Value fetched = e.mul(arith::SelectOp::create(e.b, e.loc, here, ahead, e.sub(ahead, words)), step);
+      for (size_t p = 0; p < from.size(); ++p) {
+        Value of = arith::SelectOp::create(e.b, e.loc, here, from[p], next[p]);
+        e.prefetch(t.b.memory, e.add(of, fetched), kIntoL2);
+      }
+      for (int64_t at = 0; at < nr; at += t.lanes) {
+        Value element = e.add(from[static_cast<size_t>(at / kPackedColumns)],
+                              e.add(e.mul(w, step), at % kPackedColumns * word));
+        Value place = e.add(to, e.add(e.mul(w, nr * word), at));
+        if (word == 1) {
+          e.store_vector(t.words.along_k(t.b, element, nullptr), t.packing, place);
+          continue;
+        }
+        const auto halves = t.words.halves(t.b, element);
+        e.store_vector(halves.first, t.packing, place);
+        e.store_vector(halves.second, t.packing, e.add(place, nr));
+      }
+    });
+  });
+}
+
 LogicalResult emit_panel(Emit& e, const CpuTile& t) {
   const int64_t mr = t.register_rows, nr = t.register_columns, lanes = t.lanes;
   const int64_t kc = t.tile_k;
   if (nr % lanes != 0) return emitError(e.loc, "register_n is not a multiple of lanes");
+  if (t.packed_word && nr % kPackedColumns != 0)
+    return emitError(e.loc, "register_n is no multiple of ")
+           << kPackedColumns << ", the columns of B's panels";
   if (kc <= 0 || kc % t.words.width() != 0)
     return emitError(e.loc, "tile_k is not a positive multiple of a vector's elements");
   if (t.ukernel && kc < t.most_depth)
@@ -407,7 +452,10 @@ LogicalResult emit_panel(Emit& e, const CpuTile& t) {
 
   e.loop(e.idx(0), t.depth, kc, [&](Value k0) {
     Value depth = e.min(e.idx(kc), e.sub(t.depth, k0));
-    if (!t.packed_word) pack_b(e, t, k0, depth, ragged_k);
+    if (t.packed_word && t.a_in_place)
+      unpack_b(e, t, k0, depth);
+    else if (!t.packed_word)
+      pack_b(e, t, k0, depth, ragged_k);
     const auto pack_a = [&](Value i, Value a_base) {
       Value left = e.sub(t.rows, i);
       pack_by_layout(e, t.a, t.a_k_contiguous, [&](bool k_contiguous) {

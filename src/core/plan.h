@@ -38,6 +38,7 @@ struct CompileConfig {
   //   B N-contiguous), "panel" (packed panels, outer product), "panel_t" (the same of the transposed product:
   //   B's columns read as scalars, A's rows as vectors), "direct" (the same, B read where it lies),
   //   "direct_a" (as "panel", A read where it lies), "packed" (panels that B comes in; core/packed.h),
+  //   "direct_packed" (these made into f32 ones, A read where it lies),
   //   "bytes" (A rounded to bytes against B in blocks), "amx", "amx_t", "amx_packed" (AMX's tiles, of rows of
   //   A by panels of B, of the transposed product, and by panels that B comes in). matmul on GPU: "simt"
   //   (FMAs), "mma" (warp-level tensor cores), "wgmma" (Hopper's warpgroups and tensor copies), "skinny" (few
@@ -50,14 +51,14 @@ struct CompileConfig {
   int32_t tile_k = 0;              // K blocking: packed panels' depth, shared memory's depth, rows of B that
                                    // "outer" reads along a task's columns
   // Accumulators of one thread: rows by columns of D. On the CPU the side kept in vectors is lanes * vectors
-  // elements: register_n of "outer", "panel", "direct_a", "packed", "bytes" and "rows", register_m of
+  // elements: register_n of "outer", "panel", "direct_a", "*packed", "bytes" and "rows", register_m of
   // "panel_t" and "direct"; "amx*" keep tiles of 16 by 16. "dot" and "dot_t" keep their vectors along K:
   // register_n counts columns of D (rows of B as it lies in memory). "mma": of one warp.
   int32_t register_m = 0, register_n = 0;
   int32_t unroll_k = 1;
   int32_t lanes = 1;    // CPU: f32 lanes of a vector
   int32_t threads = 1;  // GPU: threads of a workgroup
-  // Shared-memory buffers in flight; "dot", "dot_t", "direct", "direct_a", "outer", "bytes", "amx*": CpuFetch
+  // Shared-memory buffers in flight; "dot", "dot_t", "direct*", "outer", "bytes", "amx*": CpuFetch
   // (kernels/matmul/cpu_shape.h).
   int32_t stages = 1;
   // Whether the kernel may be launched with splits > 1, and who then merges the partial results, always in

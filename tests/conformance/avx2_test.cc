@@ -52,6 +52,17 @@ class Avx2 : public ConformanceTest {
     ASSERT_LATHE_OK(lathe_device_describe(context_, facts.c_str(), nullptr, &laptop_));
   }
 
+  // The machine with other facts.
+  void describe_with(const std::vector<std::pair<std::string, double>>& changes) {
+    std::ifstream in(LATHE_AVX2_FACTS);
+    Json facts = Json::parse(in);
+    for (const auto& [name, value] : changes)
+      facts["facts"][name] = {{"value", value}, {"source", "as on a server"}};
+    const std::string path = directory_.path() + "/facts.json";
+    std::ofstream(path) << facts.dump();
+    describe(path);
+  }
+
   // Calls run(problem class, loaded kernel, splits it may be launched with) for every kernel in the cache,
   // then empties it.
   template <typename Run>
@@ -92,6 +103,23 @@ class Avx2 : public ConformanceTest {
         }
       });
     }
+  }
+
+  // The same of a packed weight, of buckets from `least_m` on.
+  void run_packed(MatmulCase c, int64_t max_m, int64_t least_m = 1) {
+    PackedRequest weight(laptop_, c, &random_);
+    ASSERT_LATHE_OK(weight.status());
+    ASSERT_LATHE_OK(warm_weight(laptop_, *weight.request().desc(), max_m));
+    for_every_kernel([&](const ProblemClass& problem, const LoadedKernel& kernel, int32_t splits) {
+      if (problem.m_lo < least_m) return;
+      for (int64_t m : {problem.m_lo, std::min<int64_t>(problem.m_hi, problem.m_lo + 5)}) {
+        c.m = m;
+        PackedRequest own(laptop_, c, &random_);
+        set_current_case(c.describe());
+        launch(problem, kernel, {m, c.n, c.k, 1}, splits, arguments_of(*own.request().desc()),
+               &own.request());
+      }
+    });
   }
 
   void run_argmaxes() {
@@ -182,12 +210,7 @@ TEST_F(Avx2, MatmulsAreRight) {
 // A core that loses by fetching ahead has kernels that fetch nothing, and some of whose passes each fetch a
 // part; it reads rows in parts.
 TEST_F(Avx2, WhatIsReadAsOnZen3IsRight) {
-  std::ifstream in(LATHE_AVX2_FACTS);
-  Json facts = Json::parse(in);
-  facts["facts"]["ahead_bytes_per_second"] = {{"value", 12e9}, {"source", "as on a server"}};
-  const std::string path = directory_.path() + "/facts.json";
-  std::ofstream(path) << facts.dump();
-  describe(path);
+  describe_with({{"ahead_bytes_per_second", 12e9}});
   const int64_t weights[][2] = {{130, 300}, {45, 71}, {16, 1030}, {37, 2048}, {210, 1025}};
   for (int i = 0; i < 10; ++i) {
     MatmulCase c;
@@ -213,14 +236,8 @@ TEST_F(Avx2, WhatIsReadAsOnZen3IsRight) {
 
 // A core that reads fast has kernels whose passes meet a tile's columns one after the other, in blocks of K.
 TEST_F(Avx2, WhatIsReadAsOnZen5IsRight) {
-  std::ifstream in(LATHE_AVX2_FACTS);
-  Json facts = Json::parse(in);
-  facts["facts"]["core_bytes_per_second"] = {{"value", 40e9}, {"source", "as on a server"}};
-  facts["facts"]["pace_bytes_per_second"] = {{"value", 43e9}, {"source", "as on a server"}};
-  facts["facts"]["clock_hz"] = {{"value", 6e9}, {"source", "vectors of twice the lanes"}};
-  const std::string path = directory_.path() + "/facts.json";
-  std::ofstream(path) << facts.dump();
-  describe(path);
+  // The clock, for vectors of half the lanes.
+  describe_with({{"core_bytes_per_second", 40e9}, {"pace_bytes_per_second", 43e9}, {"clock_hz", 6e9}});
   // Beyond L2, of columns and rows that no tile, group nor block divides.
   const int64_t weights[][2] = {{131, 2048}, {277, 1030}, {149, 2305}};
   for (int i = 0; i < 6; ++i) {
@@ -322,6 +339,27 @@ TEST_F(Avx2, ScalesAndZeroPointsAreRight) {
   EXPECT_GT(runs_, 200);
 }
 
+// Of many rows, where a core reads fast, panels are made of those that B comes in.
+TEST_F(Avx2, PackedWeightsOfManyRowsAsOnZen5AreRight) {
+  describe_with({{"core_bytes_per_second", 40e9}});
+  const int64_t weights[][2] = {{301, 2071}, {130, 300}, {16, 1031}};
+  for (lathe_dtype b : {LATHE_F32, LATHE_F16, LATHE_BF16})
+    for (const auto& weight : weights) {
+      MatmulCase c;
+      c.n = weight[0], c.k = weight[1];
+      if (b != LATHE_F32) c.b = b;
+      c.trans_b = true;
+      c.bias = LATHE_F32;
+      c.values = random_.below(2) ? Values::kSmallIntegers : Values::kNormal;
+      c.padding = random_.below(2) * 3;
+      c.m = 263;
+      c.split_k = weight[1] > 2000 && b != LATHE_F32 ? 2 : 0;
+      run_packed(c, 300, 129);
+    }
+  EXPECT_GT(runs_, 8);
+  EXPECT_EQ(fetches_.count({"direct_packed", 1}), 1u);
+}
+
 TEST_F(Avx2, PackedWeightsAreRight) {
   // Of panels: what lies by column is a plain weight.
   const int64_t weights[][2] = {{45, 71}, {130, 300}, {16, 1030}};
@@ -337,18 +375,7 @@ TEST_F(Avx2, PackedWeightsAreRight) {
     c.activation = static_cast<lathe_activation>(random_.below(5));
     c.values = random_.below(2) ? Values::kSmallIntegers : Values::kNormal;
     c.split_k = i == 2 ? 2 : 0;
-    PackedRequest weight(laptop_, c, &random_);
-    ASSERT_LATHE_OK(weight.status());
-    ASSERT_LATHE_OK(warm_weight(laptop_, *weight.request().desc(), kMaxM));
-    for_every_kernel([&](const ProblemClass& problem, const LoadedKernel& kernel, int32_t splits) {
-      for (int64_t m : {problem.m_lo, std::min<int64_t>(problem.m_hi, problem.m_lo + 5)}) {
-        c.m = m;
-        PackedRequest own(laptop_, c, &random_);
-        set_current_case(c.describe());
-        launch(problem, kernel, {m, c.n, c.k, 1}, splits, arguments_of(*own.request().desc()),
-               &own.request());
-      }
-    });
+    run_packed(c, kMaxM);
   }
   EXPECT_GT(runs_, 80);
 }

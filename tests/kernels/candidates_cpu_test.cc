@@ -342,8 +342,6 @@ TEST(Candidates, WeightsStoredKByNOnZen5) {
   }
 }
 
-// Rows that are converted there are read one after the other by a row of A that L1 holds, a longer one meets
-// four side by side.
 // By 4096 x 4096 M = 512 "direct_a" 71.4 ms, "panel" 77; "outer" as far as L2 holds its sums beside two
 // blocks of B: 240 columns of M and twice 128 rows in three quarters of it, M = 563 of 1 MiB, 153 of half of
 // one.
@@ -372,6 +370,27 @@ TEST(Candidates, BlocksOfAFewColumnsAreShort) {
   EXPECT_GE(cheapest(DType::kF32, 64, 4096, 4096, zen5()).tile_k, 1024);
 }
 
+// Panels that B comes in are made into f32 ones for many rows of f32 where a core reads fast.
+TEST(Candidates, ManyRowsByPackedWeights) {
+  const auto kernel = [](DType a, DType b, int64_t m, const DeviceFacts& facts) {
+    ProblemClass c = matmul_class(a, b, 4096, 4096, {m, m});
+    c.trans_b = 1, c.packed_b = kColumns16;
+    return cheapest(c, facts).kernel;
+  };
+  for (DType b : {DType::kF32, DType::kF16, DType::kBF16}) {
+    for (int64_t m : {200, 512}) EXPECT_EQ(kernel(DType::kF32, b, m, zen5()), "direct_packed") << m;
+    EXPECT_EQ(kernel(DType::kF32, b, 128, zen5()), "packed");
+    EXPECT_EQ(kernel(DType::kF32, b, 512, zen4()), "packed");
+  }
+  for (DType of : {DType::kF16, DType::kBF16, DType::kI8})
+    EXPECT_EQ(kernel(of, of, 512, zen5()), "packed") << name_of(of);
+  ProblemClass turned = matmul_class(DType::kF32, DType::kF32, 4096, 4096, {512, 512});
+  turned.trans_a = 1, turned.packed_b = kColumns16;
+  EXPECT_EQ(cheapest(turned, zen5()).kernel, "packed");
+}
+
+// Rows that are converted there are read one after the other by a row of A that L1 holds, a longer one meets
+// four side by side.
 TEST(Candidates, OneRowByWeightsOf16BitsOnZen5) {
   for (DType type : {DType::kF16, DType::kBF16}) {
     for (int64_t k : {1024, 2880, 4096, 8192, 14336}) {
