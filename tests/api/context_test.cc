@@ -4,6 +4,7 @@
 #include <sys/stat.h>
 
 #include <cstdlib>
+#include <filesystem>
 #include <string>
 
 #include "core/json.h"
@@ -16,12 +17,14 @@ void append(void* user, const char*, const char* text, size_t size) {
   static_cast<std::string*>(user)->append(text, size);
 }
 
-// A fresh private directory for a disk cache.
-std::string fresh_directory() {
+// A fresh private directory for a disk cache, gone with the test.
+struct FreshDirectory {
+  FreshDirectory() { EXPECT_NE(mkdtemp(path.data()), nullptr); }
+  ~FreshDirectory() { std::filesystem::remove_all(path); }
+  FreshDirectory(const FreshDirectory&) = delete;
+  FreshDirectory& operator=(const FreshDirectory&) = delete;
   std::string path = ::testing::TempDir() + "lathe_context_XXXXXX";
-  EXPECT_NE(mkdtemp(path.data()), nullptr);
-  return path;
-}
+};
 
 TEST(Context, CreatesAndDestroys) {
   lathe_context_options options = LATHE_CONTEXT_OPTIONS_INIT;
@@ -96,7 +99,8 @@ TEST(Context, RefusesAnUnknownStatisticsStruct) {
 }
 
 TEST(Context, ListsAndClearsTheDiskCache) {
-  const std::string directory = fresh_directory();
+  const FreshDirectory fresh;
+  const std::string& directory = fresh.path;
   ContextOptions options;
   options.cache_dir = directory;
   options.compiler_library = fake_compiler();
@@ -141,7 +145,8 @@ TEST(Context, ListsAndClearsTheDiskCache) {
 
 // A store packed into a bundle, and what another machine's contexts make of it.
 TEST(Context, BundlesServeWithoutACompilerAndAreImported) {
-  const std::string directory = fresh_directory(), elsewhere = fresh_directory();
+  const FreshDirectory own, others;
+  const std::string &directory = own.path, &elsewhere = others.path;
   const std::string path = elsewhere + "/kernels.bundle", none = elsewhere + "/none.bundle";
   const DeviceFacts facts = *load_facts(facts_file("ryzen-7-5800u.json"));
   MatmulRequest m(7, 40, 33);
@@ -208,7 +213,8 @@ TEST(Context, BundlesServeWithoutACompilerAndAreImported) {
 }
 
 TEST(Context, BundleCallsNameTheirDefects) {
-  const std::string directory = fresh_directory(), path = directory + "/out.bundle";
+  const FreshDirectory fresh;
+  const std::string &directory = fresh.path, path = directory + "/out.bundle";
   const char* const absent[] = {"/nonexistent/source"};
   lathe_bundle_report report = LATHE_BUNDLE_REPORT_INIT;
   EXPECT_EQ(lathe_bundle_write(path.c_str(), absent, 1, nullptr, &report), LATHE_INVALID_ARGUMENT);
