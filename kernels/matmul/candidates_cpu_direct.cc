@@ -37,8 +37,8 @@ constexpr int64_t kTileLines[] = {256, 512, 1024, 2048};
 // Columns beyond which "panel" reads what it copies of A often enough.
 constexpr int64_t kDirectAMaxN = 128;
 // Rows up to which panels that B comes in are read as they come ("packed"; by 4096 x 4096 on Zen 5, M = 64,
-// 128, 256 and 512: f32 10, 18.8, 38 and 83 ms, by "direct_packed" 12.4, 21.3, 39 and 74;
-// bf16 9.8, 19.5, 38.6 and 77, by it 12, 21.5, 38.6 and 70).
+// 128, 256 and 512: f32 10, 18.8, 38 and 83 ms, by "direct_packed" 12.4, 21.3, 38 and 74;
+// bf16 9.8, 19.5, 38 and 77, by it 12, 21.5, 36 and 70).
 constexpr int64_t kMostAsTheyCome = 128;
 
 constexpr double kPairLatency = 6;  // of vdpbf16ps (uops.info)

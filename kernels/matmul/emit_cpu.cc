@@ -82,7 +82,8 @@ CpuTile describe_tile(Emit& e, const TileProgram& p, ir::KernelConfigAttr config
   t.fetch = static_cast<CpuFetch>(config.getStages());
   t.pace = config.getPace();
   t.ukernel = op->getAttrOfType<ir::UkernelAttr>(ir::kUkernelAttr);
-  if (config.getKernel().getValue().ends_with("packed")) {
+  StringRef kernel = config.getKernel().getValue();
+  if (kernel == "packed" || kernel == "amx_packed" || kernel == "direct_packed") {
     // The payload has it K-contiguous: what lies before the tile's columns is the same but for the last
     // words' padding, a split's k is 16 apart.
     t.packed_word = packed_word(b.element.isInteger(8) ? DType::kI8
@@ -101,7 +102,7 @@ CpuTile describe_tile(Emit& e, const TileProgram& p, ir::KernelConfigAttr config
     std::swap(t.least_rows, t.least_columns);
   }
   // "dot" in blocks writes whole vectors from any group of columns on.
-  const bool dot = config.getKernel() == "dot" || config.getKernel() == "dot_t";
+  const bool dot = kernel == "dot" || kernel == "dot_t";
   const int64_t past = dot && t.tile_k > 0 ? t.lanes : 0;
   t.ld = padded(padded(t.tile_columns, t.register_columns) + past, kAlign);
   return t;
@@ -287,7 +288,8 @@ llvm::FailureOr<CpuProducts> emit_products(Emit& e, const Arguments& arguments, 
   const bool amx = kernel.starts_with("amx");
   const bool transposed = kernel == "panel_t" || kernel == "direct" || kernel == "dot_t" || kernel == "amx_t";
   CpuTile t = describe_tile(e, p, config, transposed);
-  t.a_in_place = kernel.starts_with("direct") || (amx && t.fetch != CpuFetch::kCopied);
+  const bool direct = kernel == "direct" || kernel == "direct_a" || kernel == "direct_packed";
+  t.a_in_place = direct || (amx && t.fetch != CpuFetch::kCopied);
   t.narrow_passes = (kernel == "panel_t" || (t.a_in_place && !amx)) &&
                     has_narrow_passes(t.register_columns / t.lanes, t.fetch);
   if (p.contraction->hasAttr(kZeroPoint)) {

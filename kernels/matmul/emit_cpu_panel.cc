@@ -435,6 +435,8 @@ LogicalResult emit_panel(Emit& e, const CpuTile& t) {
   if (t.packed_word && nr % kPackedColumns != 0)
     return emitError(e.loc, "register_n is no multiple of ")
            << kPackedColumns << ", the columns of B's panels";
+  if (t.packed_word && t.a_in_place && t.words.per_lane() > 1)
+    return emitError(e.loc, "'direct_packed' multiplies f32 alone");
   if (kc <= 0 || kc % t.words.width() != 0)
     return emitError(e.loc, "tile_k is not a positive multiple of a vector's elements");
   if (t.ukernel && kc < t.most_depth)
