@@ -11,6 +11,7 @@
 #include "core/compiler_abi.h"
 #include "core/json.h"
 #include "core/key.h"
+#include "core/packed.h"
 
 namespace lathe::testing {
 namespace {
@@ -153,6 +154,27 @@ TEST(CompilerTest, AConfigThatNoKernelCanFollowIsNamed) {
   EXPECT_NE(compile(nn, c, avx512()).error.find("K-contiguous"), std::string::npos);
   c.tile_n = -5;
   EXPECT_NE(compile(matmul_class(4, 64, 96), c, avx512()).error.find("tile_n"), std::string::npos);
+}
+
+// Panels that B comes in are f32's alone where panels are made of them, and are taken whole.
+TEST(CompilerTest, AConfigThatDoesNotSuitPackedWeightsIsNamed) {
+  ProblemClass packed = matmul_class(300, 64, 96);
+  packed.packed_b = kColumns16;
+  const auto error = [](const ProblemClass& problem, const char* kernel, int32_t columns,
+                        const char* target) {
+    CompileConfig c = cpu_config(kernel, *parse_target(target));
+    c.tile_k = 256, c.register_n = columns;
+    return compile(problem, c, *parse_target(target)).error;
+  };
+  EXPECT_EQ(error(packed, "direct_packed", 32, "x86-64-avx512"), "");
+  const std::string parts = error(packed, "direct_packed", 24, "x86-64-avx2");
+  EXPECT_NE(parts.find("register_n is no multiple of 16"), std::string::npos) << parts;
+  ProblemClass bytes = packed;
+  bytes.a = bytes.b = DType::kI8;
+  const std::string of_bytes = error(bytes, "direct_packed", 32, "x86-64-avx512");
+  EXPECT_NE(of_bytes.find("'direct_packed' multiplies f32 alone"), std::string::npos) << of_bytes;
+  const std::string unknown = error(packed, "direct_other", 32, "x86-64-avx512");
+  EXPECT_NE(unknown.find("'direct_other'"), std::string::npos) << unknown;
 }
 
 }  // namespace
