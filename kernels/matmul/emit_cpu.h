@@ -91,8 +91,9 @@ mlir::LogicalResult emit_bytes(Emit& e, const CpuTile& t);
 int64_t bytes_packing_elements(const CpuTile& t);
 // Form "packed": B comes in panels (core/packed.h), A's panels are packed as in "panel".
 // Forms "direct", "direct_a", "direct_packed": A is read where it lies, K-contiguous whole words, B's panels
-// are packed as in "panel" (of "direct_packed" from those that B comes in). Form "panel": packs A and B into
-// panels of words of depth tile_k, outer product on registers. Any layout.
+// are packed as in "panel" (of "direct_packed" from those that B comes in).
+//
+// Form "panel": packs A and B into panels of words of depth tile_k, outer product on registers. Any layout.
 mlir::LogicalResult emit_panel(Emit& e, const CpuTile& t);
 // Words of packing memory that emit_panel needs.
 int64_t panel_packing_elements(const CpuTile& t);

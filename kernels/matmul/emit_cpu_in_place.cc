@@ -2,6 +2,7 @@
 
 #include "core/packed.h"
 #include "kernels/matmul/cpu_shape.h"
+#include "kernels/matmul/emit_cpu_pack.h"
 
 namespace lathe::emit {
 using namespace mlir;
@@ -34,11 +35,10 @@ int64_t pieces_a_panel(const CpuTile& t) {
   return kPackedColumns * static_cast<int64_t>(t.b.element.getIntOrFloatBitWidth()) / 32;
 }
 Value piece_of_panels(Emit& e, const CpuTile& t, Value piece, Value k0) {
-  Value pieces = e.idx(pieces_a_panel(t)), last = e.div(e.sub(t.columns, e.idx(1)), e.idx(kPackedColumns));
-  Value panel = e.mul(e.mul(e.min(e.div(piece, pieces), last), kPackedColumns), t.packed_depth);
+  Value pieces = e.idx(pieces_a_panel(t));
+  Value column = e.min(e.mul(e.div(piece, pieces), kPackedColumns), last_panel(e, t));
   Value within = e.mul(e.rem(piece, pieces), t.tile_k * kPackedColumns / pieces_a_panel(t));
-  Value at = e.add(panel, e.add(e.mul(k0, kPackedColumns), within));
-  return pointer_to(e, t.b.memory, e.add(t.b.offset, at));
+  return pointer_to(e, t.b.memory, e.add(panel_at(e, t, column, k0), within));
 }
 
 }  // namespace

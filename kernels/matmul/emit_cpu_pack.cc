@@ -1,5 +1,6 @@
 #include "kernels/matmul/emit_cpu_pack.h"
 
+#include "core/packed.h"
 #include "kernels/matmul/emit_cpu_blocks.h"
 
 namespace lathe::emit {
@@ -12,6 +13,8 @@ namespace {
 constexpr int64_t kNearLines = 8;
 // How many words on pack_across fetches (K by N, M = 512 by 1280 x 8192 on Zen 5: 48.5 to 46.6 ms).
 constexpr int64_t kWordsAhead = 16;
+// And pack_panels, in every panel.
+constexpr int64_t kPanelWordsAhead = 32;
 
 // Runs `body(position, left or null)` over a line's vectors of `step` elements.
 void for_each_block(Emit& e, const PanelSource& s, int64_t step,
@@ -102,6 +105,47 @@ void pack_across(Emit& e, const PanelSource& s, Value depth, int64_t pitch, Valu
       Value x = s.words.across_k(s.view, from, at, left);
       x = s.shifted(s.words.first_elements(x, exist));
       e.store_vector(s.words.to_scratch(x), memory, e.add(to, at));
+    });
+  });
+}
+
+Value last_panel(Emit& e, const CpuTile& t) {
+  return e.mul(e.div(e.sub(t.columns, e.idx(1)), e.idx(kPackedColumns)), kPackedColumns);
+}
+Value panel_at(Emit& e, const CpuTile& t, Value column, Value k0) {
+  return e.add(t.b.offset, e.add(e.mul(column, t.packed_depth), e.mul(k0, kPackedColumns)));
+}
+
+void pack_panels(Emit& e, const CpuTile& t, Value k0, Value depth) {
+  const int64_t nr = t.register_columns, word = t.packed_word, step = kPackedColumns * word;
+  Value last = last_panel(e, t);
+  Value words = e.ceil_div(depth, e.idx(word));
+  e.loop(e.idx(0), t.columns, nr, [&](Value j) {
+    Values from, next;
+    for (int64_t at = 0; at < nr; at += kPackedColumns) {
+      from.push_back(panel_at(e, t, e.min(e.add(j, at), last), k0));
+      next.push_back(panel_at(e, t, e.min(e.add(j, nr + at), last), k0));
+    }
+    Value to = e.mul(j, t.tile_k);
+    e.loop(e.idx(0), words, 1, [&](Value w) {
+      Value ahead = e.add(w, kPanelWordsAhead), here = e.less(ahead, words);
+      Value fetched = e.mul(arith::SelectOp::create(e.b, e.loc, here, ahead, e.sub(ahead, words)), step);
+      for (size_t p = 0; p < from.size(); ++p) {
+        Value of = arith::SelectOp::create(e.b, e.loc, here, from[p], next[p]);
+        e.prefetch(t.b.memory, e.add(of, fetched), kIntoL2);
+      }
+      for (int64_t at = 0; at < nr; at += t.lanes) {
+        Value element = e.add(from[static_cast<size_t>(at / kPackedColumns)],
+                              e.add(e.mul(w, step), at % kPackedColumns * word));
+        Value place = e.add(to, e.add(e.mul(w, nr * word), at));
+        if (word == 1) {
+          e.store_vector(t.words.along_k(t.b, element, nullptr), t.packing, place);
+          continue;
+        }
+        const auto halves = t.words.halves(t.b, element);
+        e.store_vector(halves.first, t.packing, place);
+        e.store_vector(halves.second, t.packing, e.add(place, nr));
+      }
     });
   });
 }

@@ -32,6 +32,15 @@ void pack_copied(Emit& e, const PanelSource& s, int64_t lines, int64_t pitch, Va
 void pack_across(Emit& e, const PanelSource& s, Value depth, int64_t pitch, Value memory, Value base,
                  bool fetches);
 
+// Panels that B comes in (core/packed.h): the first column of the last one, and where that of `column`, its
+// first, begins in block k0 of K.
+Value last_panel(Emit& e, const CpuTile& t);
+Value panel_at(Emit& e, const CpuTile& t, Value column, Value k0);
+// All of the task's columns that come so, a block of K deep, as panels of f32: packing[column / n * n *
+// tile_k
+// + k * n + column % n], n the register tile's columns. Meanwhile those that come next are fetched into L2.
+void pack_panels(Emit& e, const CpuTile& t, Value k0, Value depth);
+
 // A stored K by M: memory[base + row * pitch + word]. Lines are k's; rows past `rows` are zero, and so is
 // what a word has past `depth`; whole words there are anything.
 void pack_a_transposed(Emit& e, const CpuTile& t, Value i, Value rows, Value k0, Value depth, int64_t pitch,

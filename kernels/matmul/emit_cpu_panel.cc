@@ -169,12 +169,11 @@ PanelB panel_b(Emit& e, const CpuTile& t, Value j, Value k0, int64_t vectors) {
   }
   b.memory = t.b.memory, b.pitch = kPackedColumns * t.packed_word;
   // Panels past the last read the last one again.
-  Value last = e.mul(e.div(e.sub(t.columns, e.idx(1)), e.idx(kPackedColumns)), kPackedColumns);
+  Value last = last_panel(e, t);
   for (int64_t at = 0; at < columns; at += t.lanes) {
     Value column = e.add(j, at / kPackedColumns * kPackedColumns);
     if (at >= kPackedColumns) column = e.min(column, last);
-    Value panel = e.add(e.mul(column, t.packed_depth), e.mul(k0, kPackedColumns));
-    b.vectors.push_back(e.add(t.b.offset, e.add(panel, at % kPackedColumns * t.packed_word)));
+    b.vectors.push_back(e.add(panel_at(e, t, column, k0), at % kPackedColumns * t.packed_word));
   }
   return b;
 }
@@ -388,46 +387,6 @@ static void pack_b(Emit& e, const CpuTile& t, Value k0, Value depth, bool ragged
   });
 }
 
-// The same of panels that B comes in, as f32. Meanwhile those that come next are fetched.
-static void unpack_b(Emit& e, const CpuTile& t, Value k0, Value depth) {
-  const int64_t nr = t.register_columns, word = t.packed_word, step = kPackedColumns * word;
-  constexpr int64_t kWordsAhead = 32;  // in every panel
-  Value last = e.mul(e.div(e.sub(t.columns, e.idx(1)), e.idx(kPackedColumns)), kPackedColumns);
-  Value words = e.ceil_div(depth, e.idx(word));
-  e.loop(e.idx(0), t.columns, nr, [&](Value j) {
-    const auto panel_at = [&](Value column) {
-      Value at = e.add(e.mul(e.min(column, last), t.packed_depth), e.mul(k0, kPackedColumns));
-      return e.add(t.b.offset, at);
-    };
-    Values from, next;
-    for (int64_t at = 0; at < nr; at += kPackedColumns) {
-      from.push_back(panel_at(e.add(j, at)));
-      next.push_back(panel_at(e.add(j, nr + at)));
-    }
-    Value to = e.mul(j, depth_words(t));
-    e.loop(e.idx(0), words, 1, [&](Value w) {
-      Value ahead = e.add(w, kWordsAhead), here = e.less(ahead, words);
-      Value fetched = e.mul(arith::SelectOp::create(e.b, e.loc, here, ahead, e.sub(ahead, words)), step);
-      for (size_t p = 0; p < from.size(); ++p) {
-        Value of = arith::SelectOp::create(e.b, e.loc, here, from[p], next[p]);
-        e.prefetch(t.b.memory, e.add(of, fetched), kIntoL2);
-      }
-      for (int64_t at = 0; at < nr; at += t.lanes) {
-        Value element = e.add(from[static_cast<size_t>(at / kPackedColumns)],
-                              e.add(e.mul(w, step), at % kPackedColumns * word));
-        Value place = e.add(to, e.add(e.mul(w, nr * word), at));
-        if (word == 1) {
-          e.store_vector(t.words.along_k(t.b, element, nullptr), t.packing, place);
-          continue;
-        }
-        const auto halves = t.words.halves(t.b, element);
-        e.store_vector(halves.first, t.packing, place);
-        e.store_vector(halves.second, t.packing, e.add(place, nr));
-      }
-    });
-  });
-}
-
 LogicalResult emit_panel(Emit& e, const CpuTile& t) {
   const int64_t mr = t.register_rows, nr = t.register_columns, lanes = t.lanes;
   const int64_t kc = t.tile_k;
@@ -455,7 +414,7 @@ LogicalResult emit_panel(Emit& e, const CpuTile& t) {
   e.loop(e.idx(0), t.depth, kc, [&](Value k0) {
     Value depth = e.min(e.idx(kc), e.sub(t.depth, k0));
     if (t.packed_word && t.a_in_place)
-      unpack_b(e, t, k0, depth);
+      pack_panels(e, t, k0, depth);
     else if (!t.packed_word)
       pack_b(e, t, k0, depth, ragged_k);
     const auto pack_a = [&](Value i, Value a_base) {
