@@ -16,6 +16,8 @@ struct CudaBenchOptions {
   std::vector<int64_t> m, argmax_rows, argmax_n;
   lathe_dtype dtype = LATHE_BF16;
   std::string dtype_name = "bf16";
+  int candidates = 1;  // of Lathe's, a problem of matmul
+  size_t skip = 0;     // problems of matmul that are left out, the first ones
   bool ragged = true;
   double max_flop = 1e18;
   size_t pool_bytes = 0;                                      // that cold operands rotate over

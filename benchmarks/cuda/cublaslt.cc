@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "cuda/numbers.h"
+
 #if LATHE_BENCH_CUBLASLT
 #include <cublasLt.h>
 
@@ -16,6 +18,20 @@ constexpr size_t kWorkspaceBytes = size_t{64} << 20;
 // The largest power of two that pointers (aligned to 256 bytes) and rows of that many bytes are multiples of.
 uint32_t alignment_of(int64_t row_bytes) {
   return static_cast<uint32_t>(std::min<int64_t>(256, row_bytes & -row_bytes));
+}
+
+struct Types {
+  cudaDataType_t operands, result, scale;
+  cublasComputeType_t compute;
+};
+Types types_of(lathe_dtype dtype) {
+  switch (dtype) {
+    case LATHE_F16: return {CUDA_R_16F, CUDA_R_16F, CUDA_R_32F, CUBLAS_COMPUTE_32F};
+    case LATHE_BF16: return {CUDA_R_16BF, CUDA_R_16BF, CUDA_R_32F, CUBLAS_COMPUTE_32F};
+    case LATHE_F8_E4M3: return {CUDA_R_8F_E4M3, CUDA_R_16BF, CUDA_R_32F, CUBLAS_COMPUTE_32F};
+    case LATHE_I8: return {CUDA_R_8I, CUDA_R_32I, CUDA_R_32I, CUBLAS_COMPUTE_32I};
+    default: throw std::runtime_error("no product of this type is asked of cuBLASLt");
+  }
 }
 
 void check(const char* call, cublasStatus_t status) {
@@ -39,17 +55,17 @@ class OpenedLt final : public CublasLt {
 
   // cuBLASLt speaks of column-major matrices: D^T (n by m) = W^T's transpose times A^T.
   std::vector<LtCall> algorithms(const LtGemm& g, int most) override {
-    const cudaDataType_t type = g.dtype == LATHE_F16 ? CUDA_R_16F : CUDA_R_16BF;
+    const Types types = types_of(g.dtype);
     auto problem = std::make_shared<Problem>();
     check("cublasLtMatmulDescCreate", call<decltype(&cublasLtMatmulDescCreate)>("cublasLtMatmulDescCreate")(
-                                          &problem->matmul, CUBLAS_COMPUTE_32F, CUDA_R_32F));
+                                          &problem->matmul, types.compute, types.scale));
     const cublasOperation_t transposed = CUBLAS_OP_T;
     check("cublasLtMatmulDescSetAttribute",
           call<decltype(&cublasLtMatmulDescSetAttribute)>("cublasLtMatmulDescSetAttribute")(
               problem->matmul, CUBLASLT_MATMUL_DESC_TRANSA, &transposed, sizeof transposed));
-    problem->w = layout(type, g.k, g.n);
-    problem->a = layout(type, g.k, g.m);
-    problem->d = layout(type, g.n, g.m);
+    problem->w = layout(types.operands, g.k, g.n);
+    problem->a = layout(types.operands, g.k, g.m);
+    problem->d = layout(types.result, g.n, g.m);
     std::vector<cublasLtMatmulHeuristicResult_t> found(static_cast<size_t>(most));
     int count = 0;
     cublasLtMatmulPreference_t preference = preference_for(g);
@@ -62,11 +78,14 @@ class OpenedLt final : public CublasLt {
     std::vector<LtCall> calls;
     for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
       if (found[i].state != CUBLAS_STATUS_SUCCESS) continue;
-      calls.push_back([this, problem, matmul, algorithm = found[i].algo](const void* a, const void* w,
-                                                                         void* d, void* stream) {
-        const float one = 1, zero = 0;
+      const bool is_whole = types.scale == CUDA_R_32I;
+      calls.push_back([this, problem, matmul, is_whole, algorithm = found[i].algo](
+                          const void* a, const void* w, void* d, void* stream) {
+        const float one = 1;
+        const int32_t whole_one = 1, zero = 0;  // zero's bits are 0.0f's too
+        const void* alpha = is_whole ? static_cast<const void*>(&whole_one) : &one;
         check("cublasLtMatmul",
-              matmul(handle_, problem->matmul, &one, w, problem->w, a, problem->a, &zero, d, problem->d, d,
+              matmul(handle_, problem->matmul, alpha, w, problem->w, a, problem->a, &zero, d, problem->d, d,
                      problem->d, &algorithm, workspace_, kWorkspaceBytes, static_cast<cudaStream_t>(stream)));
       });
     }
@@ -97,7 +116,10 @@ class OpenedLt final : public CublasLt {
     };
     set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, uint64_t{kWorkspaceBytes});
     set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
-    const uint32_t inner = alignment_of(g.k * 2), outer = alignment_of(g.n * 2);
+    const auto row = [](int64_t elements, lathe_dtype dtype) {
+      return alignment_of(elements * static_cast<int64_t>(size_of(dtype)));
+    };
+    const uint32_t inner = row(g.k, g.dtype), outer = row(g.n, result_of(g.dtype));
     set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, inner);
     set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, inner);
     set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, outer);
@@ -119,7 +141,7 @@ class OpenedLt final : public CublasLt {
 
 }  // namespace
 
-std::unique_ptr<CublasLt> CublasLt::open() {
+std::unique_ptr<CublasLt> CublasLt::open(const CudaDriver& driver) {
   void* library = nullptr;
   std::string tried;
   for (const char* name : {"libcublasLt.so.13", "libcublasLt.so.12", "libcublasLt.so"}) {
@@ -130,9 +152,9 @@ std::unique_ptr<CublasLt> CublasLt::open() {
   if (library == nullptr)
     throw std::runtime_error("no cuBLASLt (LD_LIBRARY_PATH may name its directory; --alone goes without):" +
                              tried);
-  auto* allocate = reinterpret_cast<int (*)(void**, size_t)>(dlsym(RTLD_DEFAULT, "cuMemAlloc_v2"));
+  auto* allocate = reinterpret_cast<int (*)(void**, size_t)>(driver.entry("cuMemAlloc_v2"));
   void* workspace = nullptr;
-  if (allocate == nullptr || allocate(&workspace, kWorkspaceBytes) != 0)
+  if (allocate(&workspace, kWorkspaceBytes) != 0)
     throw std::runtime_error("no memory for cuBLASLt's workspace");
   return std::make_unique<OpenedLt>(library, workspace);
 }
@@ -142,7 +164,7 @@ std::unique_ptr<CublasLt> CublasLt::open() {
 #else
 
 namespace lathe::bench {
-std::unique_ptr<CublasLt> CublasLt::open() {
+std::unique_ptr<CublasLt> CublasLt::open(const CudaDriver&) {
   throw std::runtime_error("built without cublasLt.h: cuBLASLt is no peer; --alone goes without");
 }
 }  // namespace lathe::bench

@@ -167,7 +167,12 @@ void CudaDriver::fill(void* data, uint32_t value, size_t words, void* stream) co
   call("cuMemsetD32Async", data, value, words, stream);
 }
 
-double measure_read_bandwidth(const CudaDriver& driver, void* stream, const void* data, size_t bytes) {
+void CudaDriver::copy_on_device(void* to, const void* from, size_t bytes, void* stream) const {
+  call("cuMemcpyDtoDAsync_v2", to, from, bytes, stream);
+}
+
+double measure_read_bandwidth(const CudaDriver& driver, void* stream, const void* data, size_t bytes,
+                              void* sink) {
   void* kernel = driver.load_kernel(kReadPtx, "read_all");
   constexpr int kSweeps = 4, kTrials = 10;
   constexpr unsigned kThreads = 512, kLoads = 4;
@@ -180,7 +185,7 @@ double measure_read_bandwidth(const CudaDriver& driver, void* stream, const void
       const void* data;
       uint64_t vectors;
       const void* sink;
-    } parameters = {data, vectors, data};
+    } parameters = {data, vectors, sink};
     const CudaDriver::Graph graph(driver, stream, [&] {
       for (int i = 0; i < kSweeps; ++i) {
         driver.launch(kernel, groups, kThreads, stream, &parameters, sizeof parameters);
@@ -192,6 +197,22 @@ double measure_read_bandwidth(const CudaDriver& driver, void* stream, const void
       graph.replay();
       best = std::max(best, kSweeps * 16.0 * static_cast<double>(vectors) / (now_seconds() - start));
     }
+  }
+  return best;
+}
+
+double measure_copy_bandwidth(const CudaDriver& driver, void* stream, const void* data, size_t bytes,
+                              void* to, size_t copied) {
+  constexpr int kTrials = 10;
+  const size_t parts = bytes / copied;
+  double best = 0;
+  for (int trial = 0; trial < kTrials; ++trial) {
+    const double start = now_seconds();
+    for (size_t i = 0; i < parts; ++i)
+      driver.copy_on_device(to, static_cast<const char*>(data) + i * copied, copied, stream);
+    driver.synchronize(stream);
+    const double moved = 2.0 * static_cast<double>(parts * copied);
+    if (trial > 0) best = std::max(best, moved / (now_seconds() - start));
   }
   return best;
 }

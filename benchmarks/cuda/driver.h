@@ -45,6 +45,7 @@ class CudaDriver {
   bool is_alive(void* stream) const;
   // `words` words of 32 bits.
   void fill(void* data, uint32_t value, size_t words, void* stream) const;
+  void copy_on_device(void* to, const void* from, size_t bytes, void* stream) const;
   int64_t l2_bytes() const { return l2_bytes_; }
   int units() const { return units_; }
   const std::string& name() const { return name_; }
@@ -62,7 +63,13 @@ class CudaDriver {
   std::string name_;
 };
 
-// Bytes a second that all multiprocessors read from `bytes` at `data`, the best of a few sweeps.
-double measure_read_bandwidth(const CudaDriver& driver, void* stream, const void* data, size_t bytes);
+// Bytes a second that all multiprocessors read from `bytes` at `data`, the best of a few sweeps. `sink`: 4
+// bytes that may be written.
+double measure_read_bandwidth(const CudaDriver& driver, void* stream, const void* data, size_t bytes,
+                              void* sink);
+// Bytes a second, those read plus those written, of the driver's copies from `data` to `to`: `copied` bytes
+// at a time, of each whole part of that length in turn.
+double measure_copy_bandwidth(const CudaDriver& driver, void* stream, const void* data, size_t bytes,
+                              void* to, size_t copied);
 
 }  // namespace lathe::bench

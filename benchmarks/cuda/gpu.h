@@ -13,8 +13,8 @@
 
 namespace lathe::bench {
 
-// Device memory of N(0, 1), from one block of a prime length repeated: weights rotate over it and no two
-// within the cache's reach start alike.
+// Device memory of random_numbers, from one block of a prime length repeated: weights rotate over it and no
+// two within the cache's reach start alike.
 class DevicePool {
  public:
   DevicePool(const Device& device, size_t bytes, lathe_dtype dtype, uint64_t seed);
@@ -24,14 +24,15 @@ class DevicePool {
   size_t copies(size_t operand_bytes) const { return bytes_ / stride(operand_bytes); }
   void* copy(size_t operand_bytes, size_t index) const;
   // Element `i` of copy 0 of anything.
-  double value(size_t i) const { return value_of(block_[i % block_.size()], dtype_); }
+  double value(size_t i) const { return value_of(&block_[i % kBlockElements * size_of(dtype_)], dtype_); }
 
  private:
+  static constexpr size_t kBlockElements = 8388593;
   static size_t stride(size_t operand_bytes) { return (operand_bytes + 4095) / 4096 * 4096; }
 
   size_t bytes_;
   lathe_dtype dtype_;
-  std::vector<uint16_t> block_;
+  std::vector<uint8_t> block_;
   Buffer memory_;
 };
 
@@ -57,7 +58,8 @@ GraphEntrant capture_calls(const Gpu& gpu, const std::string& name, size_t copie
 // How many operands of that size a turn passes through for the next one to find none in the L2, or as many as
 // the pool has.
 size_t cold_copies(const Gpu& gpu, const DevicePool& pool, size_t operand_bytes);
-// Seconds a call, all in turn.
+// Seconds a call: each round replays every entrant once, in an order of its own. The first round is
+// discarded.
 std::vector<Standing> run_graph_contest(const std::vector<GraphEntrant>& entrants, double seconds);
 
 }  // namespace lathe::bench

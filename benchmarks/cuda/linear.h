@@ -12,15 +12,24 @@ namespace lathe::bench {
 struct LinearProblem {
   std::string name;
   int64_t m = 0, n = 0, k = 0;
+  lathe_dtype dtype = LATHE_BF16;  // of A and W; D's is result_of(dtype)
 
   double flops() const {
     return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);
   }
-  size_t weight_bytes() const { return static_cast<size_t>(n * k) * 2; }
+  size_t weight_bytes() const { return static_cast<size_t>(n * k) * size_of(dtype); }
+  // Of A and W read once and D written once.
+  double bytes() const {
+    return static_cast<double>(m * k + n * k) * static_cast<double>(size_of(dtype)) +
+           static_cast<double>(m * n) * static_cast<double>(size_of(result_of(dtype)));
+  }
 };
 
-lathe_matmul_desc matmul_of(const LinearProblem& p, lathe_dtype dtype, const void* a, const void* w,
-                            const void* d);
+// `tuning` must live as long as the descriptor.
+lathe_matmul_desc matmul_of(const LinearProblem& p, const void* a, const void* w, const void* d,
+                            const lathe_tuning* tuning = nullptr);
+// Has the candidate of that rank taken.
+lathe_tuning forced(int rank);
 
 // What became of one who was to compute a problem: a graph to time, or why there is none.
 struct Entry {
@@ -42,8 +51,16 @@ class LinearBench {
  private:
   const void* a() const { return activations_.data(); }
   void* d() const { return d_.data(); }
+  // An element of D in float64.
+  struct Sample {
+    int64_t i, j;
+    double sum, bound;  // what is expected, and how far from it a right answer may lie
+  };
+
+  // Those that every entrant of the problem is held to, computed at the first's check.
+  const std::vector<Sample>& samples_of(const LinearProblem& p) const;
   bool is_right(const std::string& name, const LtCall& call, const LinearProblem& p) const;
-  std::vector<uint16_t> read_d(int64_t first, int64_t count) const;
+  std::vector<uint8_t> read_d(int64_t first, int64_t count) const;
   bool is_written(const std::string& name, const LinearProblem& p) const;
 
   const Gpu& gpu_;
@@ -51,6 +68,8 @@ class LinearBench {
   const DevicePool& weights_;
   DevicePool activations_;
   Buffer d_;
+  mutable std::vector<Sample> samples_;
+  mutable LinearProblem sampled_;  // whose they are
 };
 
 }  // namespace lathe::bench

@@ -24,7 +24,12 @@ ABSL_FLAG(Strings, m, Strings({"1", "8", "16", "512", "2048", "8192", "2", "4", 
 ABSL_FLAG(Strings, argmax_rows, Strings({"1", "2", "4", "8", "16", "32", "64", "128", "256"}),
           "rows of argmax");
 ABSL_FLAG(Strings, argmax_n, Strings({"32000", "128256", "151936", "201088"}), "row lengths of argmax");
-ABSL_FLAG(std::string, dtype, "bf16", "f16 or bf16");
+ABSL_FLAG(std::string, dtype, "bf16",
+          "f16 or bf16; for matmul alone also f8_e4m3 (D in bf16) and i8 (D in i32)");
+ABSL_FLAG(std::string, candidates, "1",
+          "of the oracle's candidates for a matmul, the choice first, measure so many, and the best of each "
+          "other family");
+ABSL_FLAG(std::string, skip, "0", "leave out the first so many problems of matmul, and add to its CSV files");
 ABSL_FLAG(bool, ragged, true, "measure 123x456x51234 too");
 ABSL_FLAG(std::string, max_tflop, "20", "leave out shapes that need more");
 ABSL_FLAG(std::string, pool_mib, "2560", "memory that cold operands rotate over");
@@ -55,6 +60,10 @@ void make_tiny(CudaBenchOptions* options) {
   options->pool_bytes = size_t{256} << 10;
 }
 
+lathe_dtype dtype_of(const std::string& name) {
+  return name == "f16" ? LATHE_F16 : name == "bf16" ? LATHE_BF16 : name == "i8" ? LATHE_I8 : LATHE_F8_E4M3;
+}
+
 CudaBenchOptions read_options() {
   CudaBenchOptions options;
   options.device = static_cast<int>(integer_of(FLAGS_device, 0, 1023));
@@ -66,8 +75,12 @@ CudaBenchOptions read_options() {
   options.m = counts_of(FLAGS_m, kMostRows);
   options.argmax_rows = counts_of(FLAGS_argmax_rows, kMostRows);
   options.argmax_n = counts_of(FLAGS_argmax_n, kMostOfRow);
-  options.dtype_name = name_of(FLAGS_dtype, {"f16", "bf16"});
-  options.dtype = options.dtype_name == "f16" ? LATHE_F16 : LATHE_BF16;
+  options.dtype_name = name_of(FLAGS_dtype, {"f16", "bf16", "f8_e4m3", "i8"});
+  options.dtype = dtype_of(options.dtype_name);
+  if (size_of(options.dtype) == 1 && options.modes != Strings{"matmul"})
+    refuse(FLAGS_dtype, options.dtype_name, "for --mode=matmul alone");
+  options.candidates = count_of(FLAGS_candidates, 1000);
+  options.skip = static_cast<size_t>(integer_of(FLAGS_skip, 0, 1 << 20));
   options.ragged = absl::GetFlag(FLAGS_ragged);
   options.max_flop = 1e12 * number_of(FLAGS_max_tflop, 1e-6, 1e6);
   options.seconds = number_of(FLAGS_seconds, 1e-3, 3600);
@@ -78,6 +91,15 @@ CudaBenchOptions read_options() {
   if (deadline > 0) options.deadline = now_seconds() + deadline;
   if (absl::GetFlag(FLAGS_smoke)) make_tiny(&options);
   return options;
+}
+
+// Sets the bandwidth of reading; that of copying. The pool stays as it is.
+double measure_memory(const DevicePool& pool, Gpu* gpu) {
+  const size_t copied = pool.bytes() / 4;
+  const Buffer target = gpu->device.allocate(copied);
+  gpu->read_bandwidth =
+      measure_read_bandwidth(gpu->driver, gpu->stream, pool.data(), pool.bytes(), target.data());
+  return measure_copy_bandwidth(gpu->driver, gpu->stream, pool.data(), pool.bytes(), target.data(), copied);
 }
 
 bool run() {
@@ -93,15 +115,15 @@ bool run() {
     return std::find(modes.begin(), modes.end(), mode) != modes.end();
   };
   std::unique_ptr<CublasLt> peer;
-  if (wants("matmul") && !absl::GetFlag(FLAGS_alone)) peer = CublasLt::open();
-  gpu.read_bandwidth = measure_read_bandwidth(driver, stream.get(), pool.data(), pool.bytes());
+  if (wants("matmul") && !absl::GetFlag(FLAGS_alone)) peer = CublasLt::open(driver);
+  const double copy_bandwidth = measure_memory(pool, &gpu);
   if (wants("matmul")) gpu.matrix_peak = measure_matrix_peak(gpu, pool, peer.get(), options.dtype);
   std::printf(
-      "%s, cuBLASLt %s; seed %llu; weights rotate over %zu MiB; measured ceilings: read %.0f GB/s, %s %.0f "
-      "TFLOP/s\n",
+      "%s, cuBLASLt %s; seed %llu; weights rotate over %zu MiB; measured ceilings: read %.0f GB/s, copy "
+      "%.0f GB/s, %s %.0f TFLOP/s\n",
       driver.name().c_str(), peer ? peer->version().c_str() : "not asked for",
       static_cast<unsigned long long>(options.seed), pool.bytes() >> 20, gpu.read_bandwidth * 1e-9,
-      options.dtype_name.c_str(), gpu.matrix_peak * 1e-12);
+      copy_bandwidth * 1e-9, options.dtype_name.c_str(), gpu.matrix_peak * 1e-12);
   std::fflush(stdout);
   bool right = true;
   if (wants("startup")) right &= bench_cuda_startup(gpu, device_name, options);

@@ -1,21 +1,23 @@
-// 16-bit matmul against cuBLASLt: its first answer, and the best of its algorithms timed. Cold weights, hot
-// activations, graph replay, every entrant's result checked.
+// Matmul against cuBLASLt, its first answer and the best of its algorithms timed, and among the oracle's own
+// candidates. Cold weights, hot activations, graph replay, every entrant's result checked.
 #include <algorithm>
 #include <cstdio>
 #include <limits>
 #include <stdexcept>
 
-#include "cuda/linear.h"
-#include "nlohmann/json.hpp"
+#include "cuda/candidates.h"
+#include "cuda/compile_ahead.h"
 #include "report.h"
 
 namespace lathe::bench {
 namespace {
 
-using nlohmann::literals::operator""_json_pointer;
-
 // Of those that its heuristics name, best first by their own estimate.
 constexpr int kAlgorithms = 8;
+
+const std::vector<std::string> kColumns = {"weight",  "M",        "N",           "K",         "lathe us",
+                                           "TFLOP/s", "GB/s",     "of roofline", "plan",      "first us",
+                                           "best us", "vs first", "vs best",     "quartiles", "algorithms"};
 
 class CudaMatmul {
  public:
@@ -26,27 +28,28 @@ class CudaMatmul {
         pool_(pool),
         peer_(peer),
         linear_(gpu, options, pool, problems),
-        table_("matmul " + options.dtype_name + ", " + gpu.driver.name(),
-               {"weight", "M", "N", "K", "lathe us", "TFLOP/s", "GB/s", "of roofline", "plan", "first us",
-                "best us", "vs first", "vs best", "quartiles", "algorithms"}) {
-    table_.write_csv(options.csv_directory, "cuda_matmul_" + options.dtype_name + ".csv");
-  }
+        table_("matmul " + options.dtype_name + ", " + gpu.driver.name(), kColumns),
+        csv_(options.csv_directory, "cuda_matmul_" + options.dtype_name + ".csv", kColumns, options.skip > 0),
+        candidates_(options) {}
 
-  // False: Lathe's own result was wrong, or a call failed; the row says which. What the peer alone fails at
-  // is in its columns. Throws only where the device itself is lost.
+  // False: a result of Lathe's own was wrong, or a call failed; the rows say which. What the peer alone fails
+  // at is in its columns. Throws only where the device itself is lost.
   bool measure(const LinearProblem& p) {
     if (pool_.copies(p.weight_bytes()) == 0) return true;
     Row row;
     row.problem = p;
+    std::vector<Contender> ours;
     try {
-      measure(&row);
+      measure(&row, &ours);
     } catch (const std::exception& e) {
-      std::fprintf(stderr, "%s m=%ld: %s\n", p.name.c_str(), static_cast<long>(p.m), e.what());
+      complain(p, e);
       row.ours = "REFUSED";
     }
     add(row);
+    candidates_.add(p, ours);
     if (!gpu_.driver.is_alive(gpu_.stream)) throw std::runtime_error("the device is lost");
-    return row.ours != "REFUSED" && row.ours != "WRONG";
+    return row.ours != "REFUSED" && row.ours != "WRONG" &&
+           std::all_of(ours.begin(), ours.end(), [](const Contender& c) { return c.entry.fault.empty(); });
   }
 
   // False: a floor was missed by what was measured, or a row could not be written.
@@ -57,6 +60,7 @@ class CudaMatmul {
     print_means("M 17..64", 17, 64);
     print_means("M 65..511", 65, 511);
     print_means("M >= 512", 512, kMost);
+    candidates_.report();
     const Means decode = means_of(1, 16), prefill = means_of(512, kMost);
     const bool streams = decode.bandwidth >= 90;
     bool met = reaches_floor("decode, M <= 16, over cuBLASLt's first answer", decode.first, 1, "x",
@@ -65,7 +69,7 @@ class CudaMatmul {
                          options_.judged && streams);
     met &= reaches_floor("prefill, M >= 512, over cuBLASLt's first answer", prefill.first, 0.8, "x",
                          options_.judged && prefill.first > 0);
-    return met && table_.is_written();
+    return met && csv_.is_written() && candidates_.is_written();
   }
 
  private:
@@ -84,32 +88,69 @@ class CudaMatmul {
     double first, best, bandwidth;  // the latter of the read bandwidth
   };
 
-  void measure(Row* row) {
-    Entry ours = enter_ours(row->problem, &row->kernel);
-    if (!ours.entrant) {
-      row->ours = ours.fault;
-      return;
+  void measure(Row* row, std::vector<Contender>* ours) {
+    enter_ours(row->problem, ours);
+    row->kernel = (*ours)[0].candidate.kernel;
+    row->ours = (*ours)[0].entry.fault;
+    std::vector<GraphEntrant> entrants;
+    std::vector<Contender*> measured;
+    for (Contender& c : *ours) {
+      if (!c.entry.entrant) continue;
+      entrants.push_back(std::move(*c.entry.entrant));
+      measured.push_back(&c);
     }
-    Theirs theirs = enter_theirs(row->problem);
+    const bool is_right = row->ours.empty();
+    Theirs theirs;
+    if (is_right) theirs = enter_theirs(row->problem);
     row->first = theirs.fault;
     row->algorithms = theirs.count;
     const bool has_first = theirs.first.has_value();
-    std::vector<GraphEntrant> entrants;
-    entrants.push_back(std::move(*ours.entrant));
     for (std::optional<GraphEntrant>* one : {&theirs.first, &theirs.best})
       if (*one) entrants.push_back(std::move(**one));
-    fill(run_graph_contest(entrants, options_.seconds), has_first, row);
+    if (entrants.empty()) return;
+    const std::vector<Standing> standings = run_graph_contest(entrants, options_.seconds);
+    const auto end_of_ours = standings.begin() + static_cast<std::ptrdiff_t>(measured.size());
+    for (size_t i = 0; i < measured.size(); ++i) measured[i]->standing = standings[i];
+    if (is_right) fill(standings[0], {end_of_ours, standings.end()}, has_first, row);
   }
 
-  Entry enter_ours(const LinearProblem& p, std::string* kernel) const {
-    return linear_.enter(
-        "lathe",
-        [&](const void* a, const void* w, void* d, void* stream) {
-          const lathe_matmul_desc desc = matmul_of(p, options_.dtype, a, w, d);
-          if (*kernel == "-") *kernel = kernel_of(gpu_.device.plan(desc));
-          gpu_.device.run(desc, stream);
-        },
-        p);
+  // The choice, then the next candidates. A candidate's line on stdout comes before its first launch, so that
+  // whoever ends a hung run knows the kernel.
+  void enter_ours(const LinearProblem& p, std::vector<Contender>* ours) const {
+    std::string fault;
+    const std::string explained = prepare(p, &fault);
+    for (Candidate& candidate : candidates_of(explained, options_.candidates))
+      ours->push_back({std::move(candidate), {std::nullopt, "REFUSED"}, {}});
+    for (size_t i = 0; i < ours->size(); ++i) {
+      Contender& c = (*ours)[i];
+      if (i == 0 && !fault.empty()) continue;
+      std::printf("  candidate rank %d: %s\n", c.candidate.rank, c.candidate.text.c_str());
+      std::fflush(stdout);
+      const lathe_tuning tuning = forced(c.candidate.rank);
+      const auto call = [&](const void* a, const void* w, void* d, void* stream) {
+        gpu_.device.run(matmul_of(p, a, w, d, i == 0 ? nullptr : &tuning), stream);
+      };
+      c.entry = linear_.enter(i == 0 ? "lathe" : "lathe's rank " + std::to_string(c.candidate.rank), call, p);
+      if (c.entry.fault == "REFUSED" && !gpu_.driver.is_alive(gpu_.stream))
+        ours->resize(i + 1);  // the next ones would fail for this one's fault
+    }
+  }
+
+  // Plans the problem as a call would. Where that fails `fault` is set, and what is explained is the oracle's
+  // ranking alone.
+  std::string prepare(const LinearProblem& p, std::string* fault) const {
+    const lathe_matmul_desc desc = matmul_of(p, nullptr, nullptr, nullptr);
+    try {
+      return gpu_.device.plan(desc).explain();
+    } catch (const std::exception& e) {
+      complain(p, e);
+      *fault = "REFUSED";
+      return gpu_.device.explain(desc);
+    }
+  }
+
+  static void complain(const LinearProblem& p, const std::exception& e) {
+    std::fprintf(stderr, "%s m=%ld: %s\n", p.name.c_str(), static_cast<long>(p.m), e.what());
   }
 
   Theirs enter_theirs(const LinearProblem& p) const {
@@ -143,31 +184,25 @@ class CudaMatmul {
     return theirs;
   }
 
-  static std::string kernel_of(const Plan& plan) {
-    const nlohmann::json json = nlohmann::json::parse(plan.explain());
-    return json.value("/config/kernel"_json_pointer, "none");
-  }
-
-  // The standings are Lathe's, the peer's first answer's unless that failed, and its best's if another.
-  void fill(const std::vector<Standing>& standings, bool has_first, Row* row) {
+  // `theirs`: the peer's first answer's standing unless that failed, and its best's if another.
+  void fill(const Standing& ours, const std::vector<Standing>& theirs, bool has_first, Row* row) {
     const LinearProblem& p = row->problem;
-    const double bytes = 2.0 * static_cast<double>(p.m * p.k + p.n * p.k + p.m * p.n);
+    const double bytes = p.bytes();
     const double limit =
         std::max(gpu_.matrix_peak > 0 ? p.flops() / gpu_.matrix_peak : 0, bytes / gpu_.read_bandwidth);
-    const Standing& ours = standings[0];
     row->ours = number(ours.seconds * 1e6, 2);
     row->tflops = number(p.flops() / ours.seconds * 1e-12, 1);
     row->gbs = number(bytes / ours.seconds * 1e-9, 0);
     row->roofline = number(100 * limit / ours.seconds, 0) + "%";
     Outcome outcome{p.m, 0, 0, bytes / ours.seconds / gpu_.read_bandwidth};
     if (has_first) {
-      const Ratio first = paired_ratio(ours, standings[1]);
+      const Ratio first = paired_ratio(ours, theirs[0]);
       outcome.first = first.median;
-      row->first = number(standings[1].seconds * 1e6, 2);
+      row->first = number(theirs[0].seconds * 1e6, 2);
       row->vs_first = number(first.median, 2) + "x";
     }
-    if (standings.size() > 1) {
-      const Standing& best = standings.back();
+    if (!theirs.empty()) {
+      const Standing& best = theirs.back();
       const Ratio ratio = paired_ratio(ours, best);
       outcome.best = ratio.median;
       row->best = number(best.seconds * 1e6, 2);
@@ -179,9 +214,23 @@ class CudaMatmul {
 
   void add(const Row& r) {
     const LinearProblem& p = r.problem;
-    table_.add({p.name, std::to_string(p.m), std::to_string(p.n), std::to_string(p.k), r.ours, r.tflops,
-                r.gbs, r.roofline, r.kernel, r.first, r.best, r.vs_first, r.vs_best, r.quartiles,
-                r.algorithms});
+    const std::vector<std::string> row = {p.name,
+                                          std::to_string(p.m),
+                                          std::to_string(p.n),
+                                          std::to_string(p.k),
+                                          r.ours,
+                                          r.tflops,
+                                          r.gbs,
+                                          r.roofline,
+                                          r.kernel,
+                                          r.first,
+                                          r.best,
+                                          r.vs_first,
+                                          r.vs_best,
+                                          r.quartiles,
+                                          r.algorithms};
+    csv_.add(row);
+    table_.add(row);
   }
 
   // Geometric means over the rows of these M, 0 where there are none: ratios, and percent of the bandwidth.
@@ -218,6 +267,8 @@ class CudaMatmul {
   CublasLt* peer_;
   LinearBench linear_;
   Table table_;
+  CsvFile csv_;
+  CandidateTable candidates_;
   std::vector<Outcome> outcomes_;
 };
 
@@ -225,9 +276,10 @@ class CudaMatmul {
 std::vector<LinearProblem> problems_of(const CudaBenchOptions& options) {
   std::vector<LinearProblem> problems;
   for (int64_t m : options.m) {
-    for (const Shape& shape : options.shapes) problems.push_back({shape.name, m, shape.n, shape.k});
+    for (const Shape& shape : options.shapes)
+      problems.push_back({shape.name, m, shape.n, shape.k, options.dtype});
   }
-  if (options.ragged) problems.push_back({"ragged", 123, 456, 51234});
+  if (options.ragged) problems.push_back({"ragged", 123, 456, 51234, options.dtype});
   problems.erase(std::remove_if(problems.begin(), problems.end(),
                                 [&](const LinearProblem& p) { return p.flops() > options.max_flop; }),
                  problems.end());
@@ -239,11 +291,17 @@ std::vector<LinearProblem> problems_of(const CudaBenchOptions& options) {
 double measure_matrix_peak(const Gpu& gpu, const DevicePool& pool, CublasLt* peer, lathe_dtype dtype) {
   if (peer == nullptr) return 0;
   int64_t side = 8192;
-  while (pool.copies(static_cast<size_t>(side * side) * 2) < 4) side /= 2;
-  const auto bytes = static_cast<size_t>(side * side) * 2;
-  const Buffer d = gpu.device.allocate(bytes);
+  while (pool.copies(static_cast<size_t>(side * side) * size_of(dtype)) < 4) side /= 2;
+  const auto bytes = static_cast<size_t>(side * side) * size_of(dtype);
+  const Buffer d = gpu.device.allocate(static_cast<size_t>(side * side) * size_of(result_of(dtype)));
   double best = 0;
-  for (const LtCall& call : peer->algorithms({side, side, side, dtype}, kAlgorithms)) {
+  std::vector<LtCall> calls;
+  try {
+    calls = peer->algorithms({side, side, side, dtype}, kAlgorithms);
+  } catch (const std::exception& e) {
+    std::fprintf(stderr, "cuBLASLt, %ld cubed: %s\n", static_cast<long>(side), e.what());
+  }
+  for (const LtCall& call : calls) {
     const auto multiply = [&] { call(pool.copy(bytes, 0), pool.copy(bytes, 1), d.data(), gpu.stream); };
     try {
       multiply();
@@ -267,16 +325,27 @@ bool bench_cuda_matmul(const Gpu& gpu, const CudaBenchOptions& options, const De
   const std::vector<LinearProblem> problems = problems_of(options);
   CudaMatmul matmul(gpu, options, pool, peer, problems);
   bool right = true;
-  size_t done = 0;
+  const size_t first = std::min(options.skip, problems.size());
+  size_t done = first;
+  std::optional<CompileAhead> ahead;
+  if (!is_over(options)) ahead.emplace(gpu.device, problems, first, options.candidates);
   try {
-    for (; done < problems.size() && !is_over(options); ++done) right &= matmul.measure(problems[done]);
+    for (; done < problems.size() && !is_over(options); ++done) {
+      const LinearProblem& p = problems[done];
+      std::printf("begin %zu %s M=%ld N=%ld K=%ld\n", done, p.name.c_str(), static_cast<long>(p.m),
+                  static_cast<long>(p.n), static_cast<long>(p.k));
+      std::fflush(stdout);
+      right &= matmul.measure(p);
+    }
   } catch (const std::exception& e) {
     std::fprintf(stderr, "matmul ends at %s m=%ld: %s\n", problems[done].name.c_str(),
                  static_cast<long>(problems[done].m), e.what());
     right = false;
   }
   right &= matmul.report();
-  if (done < problems.size()) std::printf("matmul: %zu of %zu rows measured\n", done, problems.size());
+  if (done < problems.size())
+    std::printf("matmul: %zu of %zu rows measured\n", done - first, problems.size() - first);
+  std::fflush(stdout);  // compilations that are under way are waited for next
   return right;
 }
 

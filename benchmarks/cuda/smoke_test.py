@@ -7,6 +7,7 @@
 """
 import csv
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -15,16 +16,18 @@ program, emulator, stub = sys.argv[1:4]
 
 
 def bench(directory, *flags, libraries=(emulator, stub), **environment):
-    """One run's exit status, text and rows: {"matmul": [...], "argmax": [...]}."""
+    """One run's exit status, text and rows: {"matmul": [...], "argmax": [...]}. CSV files of an earlier run stay only
+    for a run with --skip."""
     env = {**os.environ, "LD_LIBRARY_PATH": ":".join(libraries), "LATHE_CACHE_DIR": directory + "/cache", **environment}
-    for name in ("matmul", "argmax"):
-        if os.path.exists(f"{directory}/cuda_{name}_bf16.csv"):
-            os.remove(f"{directory}/cuda_{name}_bf16.csv")
+    dtype = next((flag.split("=")[1] for flag in flags if flag.startswith("--dtype=")), "bf16")
+    tables = {name: f"{directory}/cuda_{name}_{dtype}.csv" for name in ("matmul", "argmax", "candidates")}
+    for path in tables.values():
+        if os.path.exists(path) and not any(flag.startswith("--skip") for flag in flags):
+            os.remove(path)
     done = subprocess.run([program, "--smoke", "--csv", directory, *flags], env=env, text=True, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT, timeout=200, check=False)
     rows = {}
-    for name in ("matmul", "argmax"):
-        path = f"{directory}/cuda_{name}_bf16.csv"
+    for name, path in tables.items():
         if os.path.exists(path):
             with open(path, encoding="utf-8") as file:
                 rows[name] = list(csv.DictReader(file))
@@ -49,14 +52,74 @@ def with_peer(directory):
     assert status == 0 and row["first us"] == "REFUSED" and row["best us"] == "-", row
     assert float(row["lathe us"]) > 0, row
 
+    status, _, rows = bench(directory, "--mode=matmul", LATHE_STUB_BLASLT="none")
+    row, = rows["matmul"]
+    assert status == 0 and row["first us"] == "REFUSED" and row["algorithms"] == "0", row
+
     status, text, rows = bench(directory, "--mode=matmul", libraries=(emulator,))
     assert status == 1 and "cublaslt" in text.lower() and "matmul" not in rows, text
+
+
+def candidates(directory, *flags):
+    status, text, rows = bench(directory, "--mode=matmul", "--candidates=3", *flags)
+    assert status == 0 and "begin 0 smoke M=1 N=128 K=256\n" in text, text
+    assert re.search(r"measured ceilings: read \d+ GB/s, copy \d+ GB/s, bf16 \d+ TFLOP/s", text), text
+    # The choice is among those that its best candidate is taken from.
+    line = re.search(r"oracle's choice over its best candidate: (\S+) \(geometric mean of 1 rows\), "
+                     r"worst (\S+) \(smoke M=1\)", text)
+    assert line and line[1] == line[2] and 0 < float(line[1]) <= 1, text
+    assert [row["rank"] for row in rows["candidates"]][:3] == ["1", "2", "3"], rows
+    # Behind them the best of each other family.
+    assert {row["candidate"].split()[0] for row in rows["candidates"]} >= {"wgmma", "mma", "skinny"}, rows
+    for row in rows["candidates"]:
+        assert [row[name] for name in ("weight", "M", "N", "K", "state")] == ["smoke", "1", "128", "256", "right"], row
+        assert float(row["predicted us"]) > 0 and float(row["measured us"]) > 0 and " tile " in row["candidate"], row
+        assert f"  candidate rank {row['rank']}: {row['candidate']}\n" in text, row
+    assert rows["candidates"][0]["measured us"] == rows["matmul"][0]["lathe us"], rows
+
+    # All is left out, and what was written stays; a file that is not there gets its header.
+    os.remove(f"{directory}/cuda_candidates_bf16.csv")
+    status, text, after = bench(directory, "--mode=matmul", "--candidates=3", "--skip=1", *flags)
+    assert status == 0 and "begin" not in text and after == {"matmul": rows["matmul"], "candidates": []}, after
+
+
+def goes_on(directory):
+    shapes = directory + "/shapes.csv"
+    with open(shapes, "w", encoding="utf-8") as file:
+        file.write("a,x,64,64\n")
+    few = ("--smoke=false", "--mode=matmul", "--alone", f"--shapes={shapes}", "--m=2,1", "--noragged", "--pool_mib=1",
+           "--seconds=0.01")
+    status, text, rows = bench(directory, *few)
+    assert status == 0 and re.findall(r"^begin (\d+) .* M=(\d+)", text, re.M) == [("0", "2"), ("1", "1")], text
+    status, text, after = bench(directory, *few, "--skip=1")
+    assert status == 0 and re.findall(r"^begin (\d+) .* M=(\d+)", text, re.M) == [("1", "1")], text
+    for name in ("matmul", "candidates"):
+        assert after[name][:2] == rows[name] and [row["M"] for row in after[name]] == ["2", "1", "1"], after
+
+
+def bytes_by_bytes(directory, *flags):
+    for dtype in ("f8_e4m3", "i8"):
+        status, text, rows = bench(directory, "--mode=matmul", f"--dtype={dtype}", "--candidates=2", *flags)
+        row, = rows["matmul"]
+        assert status == 0 and float(row["lathe us"]) > 0 and len(rows["candidates"]) >= 2, row
+        assert f" {dtype} " in text.split("measured ceilings")[1].split("\n")[0], text
+        if not flags:
+            assert float(row["first us"]) > 0 and row["algorithms"] == "1", row
+        # Weights and activations of a byte, and D of two or four.
+        size = 128 * 256 + 256 + 128 * {"f8_e4m3": 2, "i8": 4}[dtype]
+        assert abs(float(row["GB/s"]) - size / float(row["lathe us"]) * 1e-3) <= 0.51, row
+    status, text, _ = bench(directory, "--dtype=i8")
+    assert status == 2 and "--mode=matmul alone" in text, text
 
 
 def main():
     with tempfile.TemporaryDirectory() as directory:
         if "--peer" in sys.argv:
             with_peer(directory)
+        peerless = [] if "--peer" in sys.argv else ["--alone"]
+        candidates(directory, *peerless)
+        bytes_by_bytes(directory, *peerless)
+        goes_on(directory)
         status, text, rows = bench(directory, "--alone")
         assert status == 0 and float(rows["argmax"][0]["lathe us"]) > 0 and float(rows["matmul"][0]["lathe us"]) > 0, rows
         assert "first use p50: " in text and "cached call over a bare launch: " in text, text

@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "cli/files.h"
 #include "cli/planned.h"
 #include "cli/selftest_run.h"
 #include "cli/session.h"
@@ -30,63 +31,113 @@ uint64_t seed_of(const std::string& command, uint64_t seed) {
 SelftestCheck check_of(const SelftestDevice& d, const std::string& group, const AnyRequest& request) {
   const std::string command = command_of(request);
   const uint64_t seed = seed_of(command, d.seed);
-  return {group, command, absl::StrCat("lathe run ", command, " --seed ", seed, " --device ", d.name),
+  return {group,
+          command,
+          absl::StrCat("lathe run ", command, " --seed ", seed, " --device ", d.name),
           [d, request, seed]() -> absl::StatusOr<CheckResult> {
             auto trial =
                 std::visit([&](const auto& r) { return make_trial(d.device, *d.stream, r, seed); }, request);
             if (!trial.ok()) return trial.status();
             return run_checked(**trial);
           },
-          [d, request] { std::visit([&](const auto& r) { plan(d.device, r).IgnoreError(); }, request); }};
+          [d, request] { std::visit([&](const auto& r) { plan(d.device, r).IgnoreError(); }, request); },
+          std::make_shared<const AnyRequest>(request)};
 }
 
-// What of the table is run: checks whose line contains the text, of requests without a larger side, forced
-// onto one kernel family or as the oracle has it.
+// What is run: rows of the table, or of a file of requests, whose line contains the text and that have no
+// larger side, forced onto one kernel family or as the oracle has it.
 struct Selection {
-  std::string filter, family;
-  int64_t largest;  // side of a request
+  std::string filter, family, requests;  // the latter a text; "": the table
+  int64_t largest = INT64_MAX;           // side of a request
+  int64_t best = 1;                      // of a file's requests: that many candidates, the best first
 };
 
-// The ranks of the request's legal candidates, of the family alone if one is named; some of them when quick:
-// the best of each kernel and an even choice.
-absl::StatusOr<std::vector<int32_t>> candidates_of(const SelftestDevice& d, const AnyRequest& request,
+// A candidate that a request is forced onto, 0 the oracle's choice.
+struct Rank {
+  int32_t rank = 0;
+  std::string group;  // "wgmma, merge last"
+};
+
+std::string group_of(const Json& config) {
+  constexpr const char* kMerges[] = {"none", "step", "last", "cluster"};  // by Split (core/plan.h)
+  const auto split = static_cast<size_t>(config.value("split", 0));
+  return absl::StrCat(config.value("kernel", ""), ", merge ", split < 4 ? kMerges[split] : "?");
+}
+
+// Legal ones of the family, all of them where none is named.
+absl::StatusOr<std::vector<Json>> legal_candidates(const SelftestDevice& d, const AnyRequest& request,
                                                    const std::string& family) {
   const size_t misalign = std::visit([](const auto& r) { return r.misalign; }, request);
-  if (misalign % 16 != 0 && d.stream->get() != nullptr)
+  if (misalign % 16 != 0 && d.name.rfind("cpu", 0) != 0)
     return absl::UnimplementedError("a plan reads no pointers: candidates for misaligned ones are not told");
   auto json = std::visit([&](const auto& r) { return explain(d.device, r); }, request);
   if (!json.ok()) return json.status();
-  std::vector<int32_t> all;
-  std::set<int32_t> some;
-  std::set<std::string> kernels;
+  std::vector<Json> legal;
   for (const Json& c : json->value("candidates", Json::array())) {
     const std::string kernel = c.value("config", Json::object()).value("kernel", "");
-    if (!c.value("legal", false) || (!family.empty() && kernel != family)) continue;
-    all.push_back(c.value("rank", 0));
-    if (kernels.insert(kernel).second) some.insert(all.back());
+    if (c.value("legal", false) && (family.empty() || kernel == family)) legal.push_back(c);
   }
-  if (all.empty()) return absl::UnimplementedError(absl::StrCat("no legal candidate of the family ", family));
-  if (!d.quick) return all;
-  for (size_t i = 0; i < kQuickCandidates && !all.empty(); ++i)
-    some.insert(all[i * all.size() / kQuickCandidates]);
-  return std::vector<int32_t>(some.begin(), some.end());
+  if (legal.empty())
+    return absl::UnimplementedError(absl::StrCat("no legal candidate of the family ", family));
+  return legal;
 }
 
-// A row of the table as checks: itself, or forced onto the family's best candidate, or one a candidate.
-std::vector<SelftestCheck> expand(const SelftestDevice& d, const SelftestCase& c, const std::string& family) {
-  if (!c.every_candidate && family.empty()) return {check_of(d, c.group, c.request)};
-  auto ranks = candidates_of(d, c.request, family);
-  if (ranks.ok() && !c.every_candidate) ranks->resize(1);
+// Of all candidates; when quick the best of each kernel and an even choice.
+std::vector<Rank> each_of(const SelftestDevice& d, const std::vector<Json>& legal, const std::string& group) {
+  std::set<size_t> chosen;
+  std::set<std::string> kernels;
+  for (size_t i = 0; i < legal.size(); ++i)
+    if (!d.quick || kernels.insert(legal[i].at("config").value("kernel", "")).second) chosen.insert(i);
+  for (size_t i = 0; i < kQuickCandidates; ++i) chosen.insert(i * legal.size() / kQuickCandidates);
+  std::vector<Rank> ranks;
+  for (const size_t i : chosen) ranks.push_back({legal[i].value("rank", 0), group});
+  return ranks;
+}
+
+// The best of each way to merge splits, or the `best` best of a file's requests.
+std::vector<Rank> few_of(const std::vector<Json>& legal, const Selection& selection) {
+  std::vector<Rank> ranks;
+  std::set<std::string> groups;
+  for (const Json& c : legal) {
+    const std::string group = group_of(c.at("config"));
+    if (selection.family.empty() ? ranks.size() < static_cast<size_t>(selection.best)
+                                 : groups.insert(group).second)
+      ranks.push_back({c.value("rank", 0), group});
+  }
+  if (selection.family.empty()) ranks[0].rank = 0;  // the oracle's choice by the class itself
+  return ranks;
+}
+
+absl::StatusOr<std::vector<Rank>> ranks_of(const SelftestDevice& d, const SelftestCase& c,
+                                           const Selection& selection) {
+  const bool as_it_is = c.forced == Forced::kNone
+                            ? selection.family.empty() || !selection.requests.empty()
+                            : c.forced == Forced::kMerge && selection.best == 1 && selection.family.empty();
+  if (as_it_is)
+    return std::vector<Rank>{{std::visit([](const auto& r) { return r.candidate; }, c.request), c.group}};
+  auto legal = legal_candidates(d, c.request, selection.family);
+  if (!legal.ok()) return legal.status();
+  if (c.forced == Forced::kEach) return each_of(d, *legal, c.group);
+  if (c.forced == Forced::kMerge) return few_of(*legal, selection);
+  return std::vector<Rank>{{legal->front().value("rank", 0), c.group}};
+}
+
+// A row as checks: itself, or forced onto candidates; a row without any is a check that says why.
+std::vector<SelftestCheck> expand(const SelftestDevice& d, const SelftestCase& c,
+                                  const Selection& selection) {
+  auto ranks = ranks_of(d, c, selection);
   if (!ranks.ok()) {
     SelftestCheck failed = check_of(d, c.group, c.request);
     failed.run = [status = ranks.status()] { return absl::StatusOr<CheckResult>(status); };
+    failed.prepare = nullptr;
+    failed.request = nullptr;
     return {failed};
   }
   std::vector<SelftestCheck> checks;
-  for (const int32_t rank : *ranks) {
+  for (const Rank& rank : *ranks) {
     AnyRequest forced = c.request;
-    std::visit([rank](auto& r) { r.candidate = rank; }, forced);
-    checks.push_back(check_of(d, c.group, forced));
+    std::visit([&rank](auto& r) { r.candidate = rank.rank; }, forced);
+    checks.push_back(check_of(d, rank.group, forced));
   }
   return checks;
 }
@@ -107,33 +158,58 @@ bool may_be_wanted(const std::string& filter, const SelftestCase& c, bool forced
                    absl::StrCat(what, " --candidate "));
 }
 
-std::vector<SelftestCheck> all_checks(const SelftestDevice& d, const Selection& selection) {
+absl::StatusOr<std::vector<SelftestCheck>> all_checks(const SelftestDevice& d, const Selection& selection) {
   const std::string& filter = selection.filter;
+  absl::StatusOr<std::vector<SelftestCase>> table =
+      selection.requests.empty() ? selftest_cases(d.quick) : read_requests(selection.requests);
+  if (!table.ok()) return table.status();
   std::vector<SelftestCase> rows;
   size_t left_out = 0;
-  for (SelftestCase& c : selftest_cases(d.quick)) {
+  for (SelftestCase& c : *table) {
     if (std::visit([](const auto& r) { return largest_of(r); }, c.request) > selection.largest) {
       ++left_out;
       continue;
     }
-    if (may_be_wanted(filter, c, c.every_candidate || !selection.family.empty()))
+    if (c.forced == Forced::kMerge ||
+        may_be_wanted(filter, c, c.forced == Forced::kEach || !selection.family.empty()))
       rows.push_back(std::move(c));
   }
   std::vector<SelftestCheck> checks;
   for (const SelftestCase& row : rows)
-    for (SelftestCheck& check : expand(d, row, selection.family))
+    for (SelftestCheck& check : expand(d, row, selection))
       if (is_wanted(filter, check.group, check.what)) checks.push_back(std::move(check));
-  if (!selection.family.empty()) return checks;  // behaviours are of requests as the oracle plans them
+  if (left_out > 0)
+    absl::PrintF("  left out: %d rows of checks with a side of more than %d\n", left_out, selection.largest);
+  // Behaviours are of requests as the oracle plans them.
+  if (!selection.family.empty() || !selection.requests.empty()) return checks;
   for (const Behaviour& b : selftest_behaviours(d)) {
     if (!is_wanted(filter, b.group, b.name)) continue;
     checks.push_back({b.group, b.name,
                       absl::StrCat("lathe selftest --filter '", b.group, " ", b.name, "' --seed ", d.seed,
                                    " --device ", d.name),
-                      b.run, nullptr});
+                      b.run, nullptr, nullptr});
   }
-  if (left_out > 0)
-    absl::PrintF("  left out: %d rows of checks with a side of more than %d\n", left_out, selection.largest);
   return checks;
+}
+
+// The classes of the checks with the candidates that they force, as `lathe warm` takes them.
+absl::StatusOr<std::string> manifest_of(const SelftestDevice& d, const std::vector<SelftestCheck>& checks) {
+  std::string lines;
+  for (const SelftestCheck& c : checks) {
+    if (c.request == nullptr) continue;
+    auto json = std::visit([&](const auto& r) { return explain(d.device, r); }, *c.request);
+    if (!json.ok()) continue;  // refused: the check says so
+    Json entry = json->at("class");
+    std::visit(
+        [&entry](const auto& r) {
+          if (r.split_k != 0) entry["split_k"] = r.split_k;
+          if (r.candidate != 0) entry["candidate"] = r.candidate;
+        },
+        *c.request);
+    entry.erase("generic");
+    absl::StrAppend(&lines, lines.empty() ? "" : ",\n", entry.dump());
+  }
+  return absl::StrCat("{\"lathe_manifest\": 1, \"classes\": [\n", lines, "\n]}\n");
 }
 
 // The kernel families that requests of the table are measured against on the device.
@@ -164,35 +240,71 @@ absl::StatusOr<std::string> describe_device(lathe_context* context, const std::s
   return std::string();
 }
 
+absl::StatusOr<Selection> selection_of(const Arguments& arguments, lathe_device* device) {
+  Selection selection;
+  selection.filter = arguments.text("filter", "");
+  auto largest = arguments.integer("largest", INT64_MAX, 1, INT64_MAX);
+  if (!largest.ok()) return largest.status();
+  selection.largest = *largest;
+  auto best = arguments.integer("best", 1, 1, 10000);
+  if (!best.ok()) return best.status();
+  selection.best = *best;
+  if (arguments.has("requests")) {
+    auto text = read_file(arguments.text("requests", ""));
+    if (!text.ok()) return text.status();
+    selection.requests = *std::move(text);
+    if (selection.requests.empty()) return absl::InvalidArgumentError("--requests: the file is empty");
+  } else if (arguments.has("best")) {
+    return absl::InvalidArgumentError("--best is of --requests");
+  }
+  if (!arguments.has("family")) return selection;
+  auto family = arguments.choice("family", families_of(device));
+  if (!family.ok()) return family.status();
+  selection.family = *family;
+  return selection;
+}
+
 absl::Status selftest(const Arguments& arguments) {
   auto seed = arguments.integer("seed", std::random_device()() & 0x7fffffff, 0, INT64_MAX);
   if (!seed.ok()) return seed.status();
-  auto largest = arguments.integer("largest", INT64_MAX, 1, INT64_MAX);
-  if (!largest.ok()) return largest.status();
+  auto from = arguments.integer("from", 0, 0, INT64_MAX);
+  if (!from.ok()) return from.status();
+  const bool only_lists = arguments.has("manifest");
+  if (names_described_device(arguments) && !only_lists)
+    return absl::InvalidArgumentError(
+        "--facts and --target describe a device for --manifest: none runs there");
   auto context = make_context(arguments);
   if (!context.ok()) return context.status();
   auto device = open_device(context->get(), arguments);
   if (!device.ok()) return device.status();
-  auto stream = Stream::make(device->get());
+  auto stream = only_lists ? Stream() : Stream::make(device->get());
   if (!stream.ok()) return stream.status();
-  absl::StatusOr<std::string> family = std::string();
-  if (arguments.has("family")) family = arguments.choice("family", families_of(device->get()));
-  if (!family.ok()) return family.status();
-  const std::string name = arguments.text("device", "cpu");
-  const Selection selection = {arguments.text("filter", ""), *family, *largest};
+  auto selection = selection_of(arguments, device->get());
+  if (!selection.ok()) return selection.status();
+  const std::string name = names_described_device(arguments) ? "described" : arguments.text("device", "cpu");
   const SelftestDevice d = {device->get(), &*stream, name, static_cast<uint64_t>(*seed),
                             arguments.has("quick")};
+  auto checks = all_checks(d, *selection);
+  if (!checks.ok())
+    return absl::InvalidArgumentError(
+        absl::StrCat("--requests ", arguments.text("requests", ""), ": ", checks.status().message()));
+  if (checks->empty())
+    return absl::InvalidArgumentError(absl::StrCat("no check contains '", selection->filter, "'"));
+  if (only_lists) {
+    auto manifest = manifest_of(d, *checks);
+    return manifest.ok() ? write_file(arguments.text("manifest", ""), *manifest) : manifest.status();
+  }
+  if (arguments.has("each")) return run_each(*checks, name, static_cast<size_t>(*from));
+  if (*from > 0) return absl::InvalidArgumentError("--from is of --each");
   auto description = describe_device(context->get(), name);
   if (!description.ok()) return description.status();
   absl::PrintF(
       "selftest %s (%s), lathe %s, seed %d%s%s\n", name, *description, lathe_version(), *seed,
-      selection.family.empty() ? "" : absl::StrCat(", every request on the kernel family ", selection.family),
-      selection.filter.empty() ? "" : absl::StrCat(", what contains '", selection.filter, "' alone"));
+      selection->family.empty() ? ""
+                                : absl::StrCat(", every request on the kernel family ", selection->family),
+      selection->filter.empty() ? "" : absl::StrCat(", what contains '", selection->filter, "' alone"));
   std::fflush(stdout);
-  const std::vector<SelftestCheck> checks = all_checks(d, selection);
-  if (checks.empty())
-    return absl::InvalidArgumentError(absl::StrCat("no check contains '", selection.filter, "'"));
-  return conclude(run_checks(checks, name), name);
+  return conclude(run_checks(*checks, name), name);
 }
 
 }  // namespace
@@ -204,11 +316,21 @@ Verb selftest_verb() {
       0,
       "test a device on this machine: every op against float64, with a verdict",
       {device_flag(),
+       miss_flag(),
+       facts_flag(),
+       target_flag(),
        {"quick", nullptr, "an even choice of the checks, about a tenth"},
        {"largest", "N", "only requests without a side of more than N: for a device that an emulator plays"},
        {"filter", "TEXT", "only checks whose line contains this: 'epilogues', 'capture', 'bf16'"},
        {"family", "KERNEL",
         "force every request onto this kernel family where it is legal: simt, mma, wgmma, skinny, rows"},
+       {"requests", "FILE",
+        "in place of the table: requests, one a line as after 'lathe run'; with --family one a merge of "
+        "splits"},
+       {"best", "N", "of --requests without --family: the N best candidates of each (default: 1)"},
+       {"each", nullptr, "a line of JSON as each check begins and ends, for a program that watches"},
+       {"from", "N", "with --each: begin at check N, counted from 0"},
+       {"manifest", "FILE", "run nothing: write the checks' classes for 'lathe warm'"},
        {"seed", "S", "of the random inputs (default: a fresh one, printed)"}},
       {"lathe selftest --quick", "lathe selftest --device cuda:0",
        "lathe selftest --device cuda:0 --family mma"},

@@ -16,16 +16,26 @@ namespace lathe::cli {
 using AnyRequest = std::variant<MatmulRequest, ArgmaxRequest, MatmulArgmaxRequest>;
 std::string command_of(const AnyRequest& request);
 
+// Which of a request's legal candidates are forced in turn.
+enum class Forced {
+  kNone,   // the oracle's choice runs
+  kEach,   // every candidate, or with --quick an even choice
+  kMerge,  // the best candidate of each way to merge splits
+};
+
 // One row of the table: a request to be run and checked.
 struct SelftestCase {
   std::string group;  // "shapes", "dtypes", ...
   AnyRequest request;
-  bool every_candidate = false;  // forced in turn
+  Forced forced = Forced::kNone;
 };
 
 // Every op, dtype, layout, epilogue, alignment, edge, split and promise of equal bits. `quick`: an even
 // choice of each group, in shapes that an emulator gets through.
 std::vector<SelftestCase> selftest_cases(bool quick);
+// The requests of a text, one a line as after `lathe run`: "matmul 16x64x64 --dtype bf16". Empty lines and
+// lines that begin with # are left out. kInvalidArgument names the line.
+absl::StatusOr<std::vector<SelftestCase>> read_requests(const std::string& text);
 
 // A check that is more than one request.
 struct Behaviour {

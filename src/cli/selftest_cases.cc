@@ -251,7 +251,7 @@ void add_candidates(Cases* cases) {
     r.out_dtype = LATHE_F32;
     r.bias = true;
     r.activation = LATHE_ACTIVATION_RELU;
-    cases->push_back({"candidates", r, true});
+    cases->push_back({"candidates", r, Forced::kEach});
   }
 }
 
@@ -286,7 +286,7 @@ void add_argmax(Cases* cases) {
     r.dtype = LATHE_BF16;
     r.values = true;
     r.fill = Fill::kIntegers;
-    cases->push_back({"argmax candidates", r, true});
+    cases->push_back({"argmax candidates", r, Forced::kEach});
   }
 }
 
@@ -324,7 +324,7 @@ void add_matmul_argmax(Cases* cases) {
   cases->push_back({"matmul_argmax", r});
   r.m = 20, r.n = 700, r.k = 144;
   r.dtype = r.logits_dtype = LATHE_BF16;
-  cases->push_back({"matmul_argmax candidates", r, true});
+  cases->push_back({"matmul_argmax candidates", r, Forced::kEach});
 }
 
 // At most `most` of each group, evenly spaced.

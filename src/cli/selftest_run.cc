@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "cli/plan_text.h"
+#include "cli/session.h"
 
 namespace lathe::cli {
 namespace {
@@ -26,7 +27,8 @@ double seconds_since(Clock::time_point start) {
 // device.
 class CompileAhead {
  public:
-  explicit CompileAhead(const std::vector<SelftestCheck>& checks) : checks_(checks) {
+  explicit CompileAhead(const std::vector<SelftestCheck>& checks, size_t from = 0)
+      : checks_(checks), next_(from) {
     const unsigned cores = std::max(2u, std::thread::hardware_concurrency());
     for (unsigned i = 1; i < cores; ++i) threads_.emplace_back([this] { work(); });
   }
@@ -43,7 +45,7 @@ class CompileAhead {
   }
 
   const std::vector<SelftestCheck>& checks_;
-  std::atomic<size_t> next_{0};
+  std::atomic<size_t> next_;
   std::vector<std::thread> threads_;
 };
 
@@ -107,6 +109,36 @@ Tally run_checks(const std::vector<SelftestCheck>& checks, const std::string& de
     break;
   }
   return tally;
+}
+
+absl::Status run_each(const std::vector<SelftestCheck>& checks, const std::string& device, size_t from) {
+  const CompileAhead ahead(checks, from);
+  size_t wrong = 0;
+  const auto tell = [](const Json& line) {
+    absl::PrintF("%s\n", line.dump(-1, ' ', false, Json::error_handler_t::replace));
+    std::fflush(stdout);
+  };
+  for (size_t i = from; i < checks.size(); ++i) {
+    const SelftestCheck& c = checks[i];
+    tell({{"case", i}, {"state", "prepare"}, {"of", checks.size()}, {"what", c.what}, {"command", c.command}});
+    if (c.prepare) c.prepare();
+    tell({{"case", i}, {"state", "begin"}, {"group", c.group}, {"what", c.what}, {"command", c.command}});
+    const absl::StatusOr<CheckResult> result = c.run();
+    if (result.ok()) {
+      tell({{"case", i},
+            {"state", result->ok ? "right" : "wrong"},
+            {"worst", result->worst},
+            {"checked", result->checked},
+            {"detail", result->what}});
+      wrong += !result->ok;
+    } else if (absl::IsUnimplemented(result.status())) {
+      tell({{"case", i}, {"state", "refused"}, {"detail", cause_of(result.status(), device)}});
+    } else {
+      tell({{"case", i}, {"state", "failed"}, {"detail", std::string(result.status().message())}});
+      ++wrong;
+    }
+  }
+  return wrong == 0 ? absl::OkStatus() : absl::DataLossError(absl::StrCat(wrong, " checks failed"));
 }
 
 absl::Status conclude(const Tally& tally, const std::string& device) {

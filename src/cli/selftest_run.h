@@ -4,11 +4,13 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "cli/reference.h"
+#include "cli/selftest.h"
 
 namespace lathe::cli {
 
@@ -16,7 +18,8 @@ struct SelftestCheck {
   std::string group, what, command;  // the command runs this check again
   // kUnimplemented skips the check, with the reason; any other error fails it.
   std::function<absl::StatusOr<CheckResult>()> run;
-  std::function<void()> prepare;  // compiles ahead, on any thread; may be empty
+  std::function<void()> prepare;                        // compiles ahead, on any thread; may be empty
+  std::shared_ptr<const AnyRequest> request = nullptr;  // null: more than one, or no kernel takes it
 };
 
 struct Tally {
@@ -28,6 +31,14 @@ struct Tally {
 // In order. Prints each failure at once, with its command, and a line a group. Ends early after many failures
 // in a row, as a lost device gives.
 Tally run_checks(const std::vector<SelftestCheck>& checks, const std::string& device);
+
+// In order from check `from` on, for a program that watches: a line of JSON as each is prepared, begins and
+// ends, written at once. Whoever sees no line for too long knows the check that hangs:
+//   {"case":3,"state":"begin","group":"wgmma, merge last","what":"matmul 16x336x1072 ...","command":"lathe
+//   run ..."}
+//   {"case":3,"state":"wrong","worst":7.2,"detail":"..."}
+// "state" ends as right, wrong, refused (a request that the device or the family cannot take) or failed.
+absl::Status run_each(const std::vector<SelftestCheck>& checks, const std::string& device, size_t from);
 
 // Prints the reasons of what was skipped and the verdict; an error unless something was right and nothing
 // wrong.

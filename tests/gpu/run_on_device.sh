@@ -1,14 +1,17 @@
 #!/usr/bin/env bash
 # What ./dev pack carries to a machine with a CUDA device. docs/measuring-on-a-gpu.md says how it is meant.
 #   run [bench|check|sanitize|stress|all] [--seconds N] [--form quick|full|smoke] [--out DIRECTORY]
+#   run first|second ...      the first minutes on a device: first_light/__main__.py
 # A part is made to be one command of a limited time: it begins nothing that does not fit into N seconds (540), and after
 # each step leaves DIRECTORY (./results) with two files, summary.txt and results.tar.gz (all logs and tables), also when it
 # is ended from outside. Steps go on when another fails; the exit status is 1 if one did.
 set -uo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+first_light=
+case ${1:-} in first | second) first_light=$1 ;; esac
 part=all limit=540 form=quick out=$PWD/results
 case ${1:-} in bench | check | sanitize | stress | all) part=$1 && shift ;; esac
-while [ $# -gt 0 ]; do
+while [ $# -gt 0 ] && [ -z "$first_light" ]; do
   case $1 in
     --seconds) limit=$2 ;;
     --form) form=$2 ;;
@@ -17,12 +20,6 @@ while [ $# -gt 0 ]; do
   esac
   shift 2 || exit 2
 done
-deadline=$((SECONDS + limit - 10)) # what is left is for the last packing
-mkdir -p "$out" || exit 2
-out=$(cd "$out" && pwd) summary=$out/summary.txt
-work=$(mktemp -d)
-: >"$summary"
-
 # The directories where pip and CUDA's installers put cuBLASLt, unless the loader knows it anyway.
 cublaslt_directories() {
   ! ldconfig -p 2>/dev/null | grep 'libcublasLt\.so\.' >/dev/null || return 0
@@ -36,15 +33,27 @@ cublaslt_directories() {
     [ -z "$(compgen -G "$d/libcublasLt.so.*")" ] || printf ':%s' "$d"
   done
 }
-LD_LIBRARY_PATH=$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}$(cublaslt_directories)
-PATH=$PATH:/usr/local/cuda/bin
-export LD_LIBRARY_PATH PATH LATHE_TEST_DEVICE=cuda:0
-# Kernels that were compiled when the pack was made, and a cache that stays for the next part but does not travel.
-export LATHE_CACHE_DIR=${LATHE_CACHE_DIR:-${TMPDIR:-/tmp}/lathe-run-cache}
-export LATHE_KERNELS_DIR=$here/share/lathe/kernels LATHE_SHAPES_CSV=$here/share/bench/shapes.csv
-if [ -z "${LATHE_BUNDLES:-}" ] && [ -e "$here/share/lathe/sm_90a.bundle" ]; then
-  export LATHE_BUNDLES=$here/share/lathe/sm_90a.bundle
+environment() { # where the programs find their libraries, kernels and cache
+  LD_LIBRARY_PATH=$here/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}$(cublaslt_directories)
+  PATH=$PATH:/usr/local/cuda/bin
+  export LD_LIBRARY_PATH PATH LATHE_TEST_DEVICE=cuda:0
+  # Kernels that were compiled when the pack was made, and a cache that stays for the next part but does not travel.
+  export LATHE_CACHE_DIR=${LATHE_CACHE_DIR:-${TMPDIR:-/tmp}/lathe-run-cache}
+  export LATHE_KERNELS_DIR=$here/share/lathe/kernels LATHE_SHAPES_CSV=$here/share/bench/shapes.csv
+  if [ -z "${LATHE_BUNDLES:-}" ] && [ -e "$here/share/lathe/sm_90a.bundle" ]; then
+    export LATHE_BUNDLES=$here/share/lathe/sm_90a.bundle
+  fi
+}
+environment
+if [ -n "$first_light" ]; then
+  export LATHE_PACK=$here
+  exec python3 "$here/share/first_light" "$@"
 fi
+deadline=$((SECONDS + limit - 10)) # what is left is for the last packing
+mkdir -p "$out" || exit 2
+out=$(cd "$out" && pwd) summary=$out/summary.txt
+work=$(mktemp -d)
+: >"$summary"
 
 say() { printf '%s\n' "$*" | tee -a "$summary"; }
 left() { echo $((deadline - SECONDS)); }

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # The script of a pack on a tree like one that is unpacked, over the emulated driver.
-#   run_on_device_test.sh BUILD WORK bench|check|ended
+#   run_on_device_test.sh BUILD WORK bench|check|ended|first|absent
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 build=$(cd "$1" && pwd) work=$2 case=$3
@@ -25,6 +25,38 @@ case $case in
     run check --seconds 200 || fail "check answered $?"
     for name in devices selftest selftest_rows conformance_argmax; do says "^$name: passed"; done
     ;;
+  absent) # without a device: one line, status 2, nothing left behind
+    status=0
+    said=$(LD_LIBRARY_PATH= "$work/pack/run" first --out "$work/out" 2>&1) || status=$?
+    [ "$status" -eq 2 ] || fail "without a device run first answered $status"
+    [ "$(printf '%s\n' "$said" | wc -l)" -eq 1 ] || fail "without a device run first said: $said"
+    [ ! -e "$work/out" ] || fail "without a device run first left $work/out"
+    exit 0
+    ;;
+  first) # a wrong kernel, one that hangs and one that faults: each in its cell
+    status=0
+    export LATHE_EMULATOR_PLANT=wrong:_nt_m16_n72_k80_a16_mma,hang:_nn_m1_n72_k80_a16_wgmma,fault:_nt_m16_n72_k80_a16_simt
+    "$work/pack/run" first --smoke --seconds 250 --hang 15 --out "$work/out" || status=$?
+    [ "$status" -eq 1 ] || fail "with planted faults run first answered $status"
+    says '^\| wgmma \| [0-9]+ right, 1 HUNG \|$'
+    says '^\| mma \| [0-9]+ right, [0-9]+ WRONG \|$'
+    says '^\| simt \| [0-9]+ right, [0-9]+ FAULTED \|$'
+    says '^\| skinny \| [0-9]+ right \|$'
+    says '^\| generic \| [0-9]+ right \|$'
+    says '^    lathe run matmul 1x72x80 --dtype bf16 --layout nn .*--candidate [0-9]+ --seed [0-9]+ --device cuda:0$'
+    says '^startup: passed'
+    says '^streams capture: passed'
+    [ "$(wc -c <"$work/out/summary.txt")" -le 12000 ] || fail "the summary is too long"
+    grep -q '^wgmma,bf16,none,hung,' "$work/out/cases.csv" || fail "cases.csv lacks the hang"
+    holds matmul_bf16.log
+    [ "$(find "$work/out" -type f | wc -l)" -le 8 ] || fail "$(ls -A "$work/out")"
+    # What failed is asked for again, and now it is right.
+    unset LATHE_EMULATOR_PLANT
+    mv "$work/out" "$work/first"
+    "$work/pack/run" second --from "$work/first" --smoke --no-speed --out "$work/out" || fail "run second answered $?"
+    for family in wgmma mma simt; do says "^\\| $family \\| [0-9]+ right \\|\$"; done
+    ! grep -q '^| skinny' "$work/out/summary.txt" || fail "run second repeated what was right"
+    ;;
   ended) # a step fails, the next is ended from outside: what there is comes back
     rm "$work/pack/bin/lathe"
     printf '#!/bin/sh\ncase $1 in devices) echo broken; exit 3 ;; *) sleep 100 ;; esac\n' >"$work/pack/bin/lathe"
@@ -46,4 +78,4 @@ case $case in
     ;;
 esac
 # Few enough files for a machine that hands back few.
-[ "$(find "$work/out" -type f | wc -l)" -eq 2 ] || fail "$(ls -A "$work/out")"
+[ "$case" = first ] || [ "$(find "$work/out" -type f | wc -l)" -eq 2 ] || fail "$(ls -A "$work/out")"

@@ -44,7 +44,7 @@ constexpr const char *kDriver = "libcuda.so.1", *kToHost = "cuMemcpyDtoHAsync_v2
                      *kToDevice = "cuMemcpyHtoDAsync_v2", *kWait = "cuStreamSynchronize",
                      *kIsCapturing = "cuStreamIsCapturing", *kLaunchHost = "cuLaunchHostFunc";
 #endif
-constexpr int kF32 = 0, kF16 = 2, kI8 = 3, kI32 = 10, kBF16 = 14;
+constexpr int kF32 = 0, kF16 = 2, kI8 = 3, kI32 = 10, kBF16 = 14, kE4M3 = 28;
 constexpr size_t kResultBytes = 96;  // of one answer of the heuristics
 constexpr int kInvalid = 7, kUnsupported = 15, kFailed = 13;
 constexpr int kEpilogueDefault = 1, kEpilogueBias = 4;
@@ -121,7 +121,7 @@ T as(const void* at) {
   return value;
 }
 
-size_t size_of(int type) { return type == kI8 ? 1 : type == kF16 || type == kBF16 ? 2 : 4; }
+size_t size_of(int type) { return type == kI8 || type == kE4M3 ? 1 : type == kF16 || type == kBF16 ? 2 : 4; }
 bool is_way(const char* way) {
   const char* text = std::getenv("LATHE_STUB_BLASLT");
   return text != nullptr && std::string(text) == way;
@@ -137,7 +137,9 @@ std::vector<Kind> kinds() {
 // The documents' table of types, and that the layouts fit each other and the operation.
 int check(const Desc& d, const Layout (&l)[4]) {
   const bool bytes = d.compute == kComputeI32;
+  const bool eights = l[0].type == kE4M3;
   const bool floats =
+      (eights && (l[3].type == kF32 || l[3].type == kF16 || l[3].type == kBF16)) ||
       (l[0].type == kF32 && l[3].type == kF32) ||
       ((l[0].type == kF16 || l[0].type == kBF16) && (l[3].type == kF32 || l[3].type == l[0].type));
   ASK(l[0].type == l[1].type && l[2].type == l[3].type);
@@ -154,6 +156,9 @@ int check(const Desc& d, const Layout (&l)[4]) {
   }
   if (bytes) ASK(d.trans_a == kT && d.trans_b == kN && m % 4 == 0 && k % 4 == 0);
   if (bytes) ASK(l[0].leading % 4 == 0 && l[1].leading % 4 == 0);
+  // fp8 is multiplied with A transposed alone, in rows of multiples of 16 bytes.
+  if (eights)
+    ASK(d.compute == kComputeF32 && d.trans_a == kT && d.trans_b == kN && m % 16 == 0 && k % 16 == 0);
   ASK(d.epilogue == kEpilogueDefault || d.epilogue == kEpilogueBias);
   if (d.epilogue == kEpilogueBias) ASK(d.bias_type == l[3].type);
   return 0;
@@ -165,6 +170,12 @@ double to_double(const uint8_t* at, int type) {
     int32_t v;
     std::memcpy(&v, at, 4);
     return v;
+  }
+  if (type == kE4M3) {
+    const int exponent = *at >> 3 & 15, fraction = *at & 7;
+    if ((*at & 0x7f) == 0x7f) return NAN;
+    const double size = exponent == 0 ? std::ldexp(fraction, -9) : std::ldexp(8 + fraction, exponent - 10);
+    return *at & 0x80 ? -size : size;
   }
   uint32_t bits = 0;
   std::memcpy(&bits, at, size_of(type));

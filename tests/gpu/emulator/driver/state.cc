@@ -5,6 +5,8 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "absl/strings/str_split.h"
+
 namespace lathe::emulator {
 
 State& State::get() {
@@ -24,7 +26,31 @@ std::vector<Context*>& State::stack() {
 
 Context* State::current() { return stack().empty() ? nullptr : stack().back(); }
 
-// LATHE_EMULATOR_DEVICES, _ARCH, _SEED, _ASYNC.
+namespace {
+
+// "wrong:TEXT,hang:TEXT,fault:TEXT"; false: not of that form.
+bool read_planted(const std::string& text, std::vector<Planted>* planted) {
+  for (const absl::string_view one : absl::StrSplit(text, ',', absl::SkipEmpty())) {
+    const std::vector<std::string> parts = absl::StrSplit(one, absl::MaxSplits(':', 1));
+    if (parts.size() != 2 || parts[1].empty()) return false;
+    Planted p;
+    p.kernel = parts[1];
+    if (parts[0] == "wrong")
+      p.kind = Planted::kWrong;
+    else if (parts[0] == "hang")
+      p.kind = Planted::kHang;
+    else if (parts[0] == "fault")
+      p.kind = Planted::kFault;
+    else
+      return false;
+    planted->push_back(p);
+  }
+  return true;
+}
+
+}  // namespace
+
+// LATHE_EMULATOR_DEVICES, _ARCH, _SEED, _ASYNC, _PLANT.
 int State::initialise() {
   if (initialised) return kSuccess;
   const auto text = [](const char* name, const char* otherwise) {
@@ -50,6 +76,8 @@ int State::initialise() {
   options.launch.seed = std::strtoull(text("LATHE_EMULATOR_SEED", "1").c_str(), nullptr, 0);
   const std::string async = text("LATHE_EMULATOR_ASYNC", "late");
   if (emu_schedule(options.launch.seed, async.c_str()) == 0) return refuse("LATHE_EMULATOR_ASYNC", async);
+  const std::string plant = text("LATHE_EMULATOR_PLANT", "");
+  if (!read_planted(plant, &options.planted)) return refuse("LATHE_EMULATOR_PLANT", plant);
   arena = Arena::create();
   if (arena == nullptr) return kOutOfMemory;
   devices = std::vector<Device>(static_cast<size_t>(options.devices));

@@ -85,11 +85,18 @@ struct Device {
 };
 
 // How devices look; read from the environment at cuInit.
+// A fault for a test of whoever looks for faults: launches of kernels whose name contains the text.
+struct Planted {
+  enum Kind { kWrong, kHang, kFault } kind = kWrong;
+  std::string kernel;
+};
+
 struct Options {
   int devices = 1;
   std::string arch = "sm_90a";
   int major = 9, minor = 0;
   ptx::LaunchOptions launch;
+  std::vector<Planted> planted;
 };
 
 class State {

@@ -1,0 +1,111 @@
+#include "cuda/candidates.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <set>
+#include <utility>
+
+#include "nlohmann/json.hpp"
+#include "report.h"
+
+namespace lathe::bench {
+namespace {
+
+using nlohmann::json;
+
+// Who adds up the parts of a split sum: CompileConfig's "split" (src/core/plan.h).
+const char* merge_text(int64_t split) {
+  switch (split) {
+    case 1: return " merged in a second step";
+    case 2: return " merged by the last workgroup";
+    case 3: return " merged in the cluster";
+    default: return "";
+  }
+}
+
+std::string text_of(const json& config, int64_t splits) {
+  const auto number = [&](const char* name) { return config.value(name, int64_t{0}); };
+  const auto by = [&](std::initializer_list<const char*> names) {
+    std::string text;
+    for (const char* name : names) text += (text.empty() ? "" : "x") + std::to_string(number(name));
+    return text;
+  };
+  std::string text = config.value("kernel", "?") + " tile " + by({"tile_m", "tile_n", "tile_k"});
+  if (number("register_m") > 0) text += " registers " + by({"register_m", "register_n"});
+  for (const char* name : {"threads", "stages"})
+    if (number(name) > 1) text += std::string(" ") + name + " " + std::to_string(number(name));
+  if (number("cluster_m") * number("cluster_n") * number("cluster_k") > 1)
+    text += " cluster " + by({"cluster_m", "cluster_n", "cluster_k"});
+  if (number("swap") != 0) text += " swapped";
+  for (const char* name : {"persistent", "raster"})
+    if (number(name) > 0) text += std::string(" ") + name + " " + std::to_string(number(name));
+  if (config.contains("ukernel"))
+    if (const std::string function = config["ukernel"].value("function", ""); !function.empty())
+      text += " " + function;
+  if (splits > 1) text += " splits " + std::to_string(splits) + merge_text(number("split"));
+  return text;
+}
+
+Candidate candidate_of(const json& c) {
+  const json config = c.value("config", json::object());
+  return {c.value("rank", 0), config.value("kernel", "none"), text_of(config, c.value("splits", int64_t{1})),
+          c.value("predicted_seconds", 0.0)};
+}
+
+// Not so slow by its prediction that measuring it would take the time of all the others.
+bool is_near(const json& candidate, const json& plan) {
+  return candidate.value("predicted_seconds", 0.0) <= 2.5 * plan.value("predicted_seconds", 0.0);
+}
+
+}  // namespace
+
+std::vector<Candidate> candidates_of(const std::string& explained, int most) {
+  const json plan = json::parse(explained);
+  const int chosen = plan.value("rank", 0);
+  std::vector<Candidate> first(1), others;
+  std::set<std::pair<std::string, int64_t>> kinds;  // kernel family and merge of those taken
+  for (const json& c : plan.value("candidates", json::array())) {
+    if (!c.value("legal", false)) continue;
+    const json config = c.value("config", json::object());
+    const bool is_new = kinds.insert({config.value("kernel", ""), config.value("split", int64_t{0})}).second;
+    if (c.value("rank", 0) == chosen)
+      first[0] = candidate_of(c);
+    else if (most > 1 && (others.size() + 1 < static_cast<size_t>(most) || (is_new && is_near(c, plan))))
+      others.push_back(candidate_of(c));
+  }
+  first.insert(first.end(), others.begin(), others.end());
+  return first;
+}
+
+CandidateTable::CandidateTable(const CudaBenchOptions& options)
+    : csv_(options.csv_directory, "cuda_candidates_" + options.dtype_name + ".csv",
+           {"weight", "M", "N", "K", "rank", "candidate", "predicted us", "measured us", "state"},
+           options.skip > 0) {}
+
+void CandidateTable::add(const LinearProblem& p, const std::vector<Contender>& contenders) {
+  double best = 1;
+  bool is_contest = false;
+  for (const Contender& c : contenders) {
+    const bool measured = !c.standing.rounds.empty();
+    csv_.add({p.name, std::to_string(p.m), std::to_string(p.n), std::to_string(p.k),
+              std::to_string(c.candidate.rank), c.candidate.text,
+              number(c.candidate.predicted_seconds * 1e6, 2),
+              measured ? number(c.standing.seconds * 1e6, 2) : "-", c.state()});
+    if (&c == &contenders[0] || !measured || contenders[0].standing.rounds.empty()) continue;
+    is_contest = true;
+    best = std::min(best, paired_ratio(contenders[0].standing, c.standing).median);
+  }
+  if (is_contest) qualities_.push_back({best, p.name + " M=" + std::to_string(p.m)});
+}
+
+void CandidateTable::report() const {
+  if (qualities_.empty()) return;
+  std::vector<double> ratios;
+  for (const Quality& quality : qualities_) ratios.push_back(quality.ratio);
+  const auto worst = std::min_element(qualities_.begin(), qualities_.end(),
+                                      [](const auto& a, const auto& b) { return a.ratio < b.ratio; });
+  std::printf("oracle's choice over its best candidate: %.2f (geometric mean of %zu rows), worst %.2f (%s)\n",
+              geometric_mean(ratios), ratios.size(), worst->ratio, worst->problem.c_str());
+}
+
+}  // namespace lathe::bench
