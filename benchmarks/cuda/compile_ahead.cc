@@ -33,9 +33,12 @@ void CompileAhead::work() {
       }
       const std::vector<Candidate> all = candidates_of(
           device_.explain(matmul_of(p, nullptr, nullptr, nullptr)), static_cast<int>(candidates_));
-      if (which >= all.size()) continue;
-      const lathe_tuning tuning = forced(all[which].rank);
-      device_.plan(matmul_of(p, nullptr, nullptr, nullptr, &tuning));
+      // The last one also takes what candidates_of adds beyond their number.
+      const size_t end = which + 1 == candidates_ ? all.size() : std::min(which + 1, all.size());
+      for (size_t c = which; c < end; ++c) {
+        const lathe_tuning tuning = forced(all[c].rank);
+        device_.plan(matmul_of(p, nullptr, nullptr, nullptr, &tuning));
+      }
     } catch (const std::exception&) {
     }
   }

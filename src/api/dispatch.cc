@@ -151,7 +151,7 @@ absl::Status run(lathe_device& device, Request& request) {
 template <typename Desc, typename Read>
 absl::Status run_kept(lathe_device& device, void* stream, const Desc* desc, const Read& read) {
   if (RecentCall<Desc>* const recent = RecentCall<Desc>::find(device, stream, desc))
-    return run_again(device, *recent, *desc);
+    return run_again(device, *recent, stream, *desc);
   Request request;
   LATHE_RETURN_IF_ERROR(read(desc, Purpose::kRun, device.request_context(), stream, &request));
   LATHE_RETURN_IF_ERROR(check_runnable(device));
@@ -231,17 +231,19 @@ absl::Status launch_request(lathe_device& device, const DispatchEntry& entry, Re
 }
 
 template <typename Desc>
-absl::Status run_again(lathe_device& device, RecentCall<Desc>& recent, const Desc& desc) {
+absl::Status run_again(lathe_device& device, RecentCall<Desc>& recent, void* stream, const Desc& desc) {
   device.context.counters.dispatch_hits.add();
   if (__builtin_expect(recent.run_on_caller(desc), 1)) return absl::OkStatus();
   ArgumentBlock args;
-  const Launch launch = recent.launch(desc, &args);
+  const Launch launch = recent.launch(desc, stream, &args);
   absl::Status status = device.driver->launch(launch);
   if (__builtin_expect(status.ok(), 1)) return status;
   return with_request(status, device, describe(*launch.problem, launch.dims));
 }
-template absl::Status run_again(lathe_device&, RecentCall<lathe_matmul_desc>&, const lathe_matmul_desc&);
-template absl::Status run_again(lathe_device&, RecentCall<lathe_argmax_desc>&, const lathe_argmax_desc&);
+template absl::Status run_again(lathe_device&, RecentCall<lathe_matmul_desc>&, void*,
+                                const lathe_matmul_desc&);
+template absl::Status run_again(lathe_device&, RecentCall<lathe_argmax_desc>&, void*,
+                                const lathe_argmax_desc&);
 
 absl::Status run_matmul(lathe_device* device, void* stream, const lathe_matmul_desc* desc) {
   if (device == nullptr) return absl::InvalidArgumentError("matmul: device is NULL");

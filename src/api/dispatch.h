@@ -27,7 +27,7 @@ absl::Status launch_request(lathe_device& device, const DispatchEntry& entry, Re
 
 // A `recent` call once more, with the pointers of `desc`.
 template <typename Desc>
-absl::Status run_again(lathe_device& device, RecentCall<Desc>& recent, const Desc& desc);
+absl::Status run_again(lathe_device& device, RecentCall<Desc>& recent, void* stream, const Desc& desc);
 
 absl::Status run_matmul(lathe_device* device, void* stream, const lathe_matmul_desc* desc);
 absl::Status run_argmax(lathe_device* device, void* stream, const lathe_argmax_desc* desc);

@@ -155,7 +155,8 @@ absl::Status run_plan(const lathe_plan& plan, Request& request, const Slice* sli
 
 absl::Status run_plan(const lathe_plan& plan, void* stream, const lathe_matmul_desc* desc) {
   RecentCall<lathe_matmul_desc>* recent = RecentCall<lathe_matmul_desc>::find(plan.device, stream, desc);
-  if (recent != nullptr && &recent->entry() == plan.entry) return run_again(plan.device, *recent, *desc);
+  if (recent != nullptr && &recent->entry() == plan.entry)
+    return run_again(plan.device, *recent, stream, *desc);
   Request request;
   LATHE_RETURN_IF_ERROR(read_matmul(desc, Purpose::kRun, plan.device.request_context(), stream, &request));
   // A plan that was tuned runs what the same request without it does not.

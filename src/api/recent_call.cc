@@ -46,6 +46,9 @@ struct Kind<lathe_matmul_desc> {
     return d.next != nullptr || d.a.scale != nullptr || d.b.scale != nullptr || d.a.zero_point != nullptr ||
            d.b.zero_point != nullptr;
   }
+  static std::array<const void*, 6> pointers(const Desc& d) {
+    return {d.a.data, d.b.data, d.c.data, d.d.data, d.epilogue.bias, d.epilogue.residual.data};
+  }
   static void set_pointers(const Desc& d, ArgumentBlock* args) {
     args->a = d.a.data;
     args->b = d.b.data;
@@ -86,6 +89,7 @@ struct Kind<lathe_argmax_desc> {
            static_cast<uint64_t>(d.n) * 0xc2b2ae3d27d4eb4fu;
   }
   static bool leads_to_others(const Desc& d) { return d.next != nullptr; }
+  static std::array<const void*, 3> pointers(const Desc& d) { return {d.x.data, d.indices, d.values}; }
   static void set_pointers(const Desc& d, ArgumentBlock* args) {
     args->a = d.x.data;
     args->d = d.indices;
@@ -99,6 +103,14 @@ struct Kind<lathe_argmax_desc> {
            apart(d.values, spans.values, d.indices, spans.d);
   }
 };
+
+// Whether all pointers are as aligned as a class of a GPU can ask for.
+template <typename Desc>
+bool is_aligned(const Desc& desc) {
+  uintptr_t addresses = 0;
+  for (const void* p : Kind<Desc>::pointers(desc)) addresses |= reinterpret_cast<uintptr_t>(p);
+  return addresses % 16 == 0;
+}
 
 using Words [[gnu::vector_size(16)]] = uint64_t;
 
@@ -150,7 +162,8 @@ RecentCall<Desc>& RecentCall<Desc>::slot_of(const Desc& desc) {
 
 template <typename Desc>
 RecentCall<Desc>* RecentCall<Desc>::find(const lathe_device& device, void* stream, const Desc* desc) {
-  if (desc == nullptr || stream != nullptr || desc->struct_size != sizeof *desc) return nullptr;
+  if (desc == nullptr || desc->struct_size != sizeof *desc) return nullptr;
+  if (device.is_cpu ? stream != nullptr : !is_aligned(*desc)) return nullptr;
   RecentCall& slot = slot_of(*desc);
   if (slot.device_ != device.serial) return nullptr;
   if (!same_but_for_pointers(slot.desc_, *desc, std::make_index_sequence<Kind<Desc>::kFields.size()>()))
@@ -161,7 +174,8 @@ RecentCall<Desc>* RecentCall<Desc>::find(const lathe_device& device, void* strea
 template <typename Desc>
 void RecentCall<Desc>::keep(const lathe_device& device, const Desc& desc, const Request& request,
                             const DispatchEntry& entry) {
-  if (!device.is_cpu || Kind<Desc>::leads_to_others(desc) || is_external(*entry.kernel)) return;
+  if (Kind<Desc>::leads_to_others(desc) || is_external(*entry.kernel)) return;
+  if (!device.is_cpu && (!is_aligned(desc) || request.zero_product)) return;
   RecentCall& slot = slot_of(desc);
   slot.device_ = device.serial;
   slot.desc_ = desc;
@@ -188,7 +202,7 @@ bool RecentCall<Desc>::run_on_caller(const Desc& desc) {
 }
 
 template <typename Desc>
-Launch RecentCall<Desc>::launch(const Desc& desc, ArgumentBlock* args) const {
+Launch RecentCall<Desc>::launch(const Desc& desc, void* stream, ArgumentBlock* args) const {
   *args = arguments_;
   Kind<Desc>::set_pointers(desc, args);
   Launch l;
@@ -197,6 +211,7 @@ Launch RecentCall<Desc>::launch(const Desc& desc, ArgumentBlock* args) const {
   l.args = args;
   l.config = config_;
   l.dims = dims_;
+  l.stream = stream;
   return l;
 }
 

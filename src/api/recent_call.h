@@ -1,5 +1,5 @@
-// A thread's last matmuls and argmaxes on the CPU, ready to launch. An engine repeats its descriptors with
-// other pointers: what was checked of sizes, distances and dtypes holds again, and so does the table's entry.
+// A thread's last matmuls and argmaxes, ready to launch. An engine repeats its descriptors with other
+// pointers: what was checked of sizes, distances and dtypes holds again, and so does the table's entry.
 #pragma once
 
 #include "api/device.h"
@@ -18,11 +18,12 @@ class RecentCall {
   // The one of this thread that differs from `desc` in nothing but the pointers to its operands, where those
   // are in order as well: none is missing, and what is written is apart from what is read or, where it may
   // be, exactly it. Null otherwise, where only the whole check can tell, and for what that refuses: no
-  // `desc`, a `stream`. Later calls of this thread overwrite it, those that a caller's parallel-for makes
+  // `desc`, a `stream` on the CPU. On a GPU, where the alignment of pointers is part of the class, all are
+  // multiples of 16 bytes. Later calls of this thread overwrite it, those that a caller's parallel-for makes
   // during the launch among them.
   static RecentCall* find(const lathe_device& device, void* stream, const Desc* desc);
   // `request` was read from `desc` to run, and `entry` is what the device's table has for its key.
-  // Descriptors that lead to others (scales, zero points, chains) and those of GPUs are not kept.
+  // Descriptors that lead to others (scales, zero points, chains) are not kept, nor are products of K = 0.
   static void keep(const lathe_device& device, const Desc& desc, const Request& request,
                    const DispatchEntry& entry);
 
@@ -30,8 +31,8 @@ class RecentCall {
   // Runs it with the pointers of `desc` where that is no more than to call its tasks. False: nothing was
   // done.
   bool run_on_caller(const Desc& desc);
-  // The launch with the pointers of `desc`; `args` becomes its arguments.
-  Launch launch(const Desc& desc, ArgumentBlock* args) const;
+  // The launch in `stream` with the pointers of `desc`; `args` becomes its arguments.
+  Launch launch(const Desc& desc, void* stream, ArgumentBlock* args) const;
 
  private:
   static RecentCall& slot_of(const Desc& desc);

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/status.h"
+#include "compiler/cuda_assemblers.h"
 #include "compiler/launch_facts.h"
 #include "compiler/link_amdgpu.h"
 #include "compiler/ukernel.h"
@@ -479,8 +480,10 @@ absl::StatusOr<MachineCode> generate_code(mlir::ModuleOp module, const Target& t
     }
     if (target.backend == Backend::kCpu) set_cpu_attributes(f, row, target);
   }
+  if (target.backend == Backend::kCuda) store_floats_as_integers(*ir);
   times->lap("translate");
   LATHE_RETURN_IF_ERROR(optimize(*ir, *machine, target.backend == Backend::kCpu));
+  if (target.backend == Backend::kCuda) gather_static_shared_memory(*ir);
   times->lap("optimize");
   if (dump) {
     std::string text;

@@ -72,6 +72,41 @@ TEST_F(RecentCallTest, WhatIsRefusedIsNotFound) {
   EXPECT_EQ(lathe_matmul(fake_.device.get(), nullptr, nullptr), LATHE_INVALID_ARGUMENT);
 }
 
+// On a GPU the alignment of pointers is part of the class, and a call has a stream.
+TEST_F(RecentCallTest, OnAGpuItIsOfAlignedPointersInAnyStream) {
+  const absl::StatusOr<DeviceFacts> facts = load_facts(facts_file("h200.json"));
+  ASSERT_TRUE(facts.ok());
+  auto driver = std::make_unique<FakeDriver>(*facts);
+  FakeDriver* const gpu = driver.get();
+  fake_.device = std::make_unique<lathe_device>(*fake_.context, "gpu", *facts, std::move(driver));
+  const auto run_in = [&](void* stream, const lathe_matmul_desc& desc) {
+    return lathe_matmul(fake_.device.get(), stream, &desc);
+  };
+  const auto find_in = [&](void* stream, const lathe_matmul_desc& desc) {
+    return RecentCall<lathe_matmul_desc>::find(*fake_.device, stream, &desc);
+  };
+  MatmulRequest m(7, 40, 33), other(7, 40, 33);
+  int one = 0, two = 0;  // stand for streams
+  for (int i = 0; i < 2; ++i) ASSERT_EQ(run_in(&one, m.desc), LATHE_OK) << lathe_last_error();
+  ASSERT_NE(find_in(&two, other.desc), nullptr);
+  ASSERT_EQ(run_in(&two, other.desc), LATHE_OK) << lathe_last_error();
+  EXPECT_EQ(gpu->last.stream, &two);
+  EXPECT_EQ(gpu->last_args.b, other.b.data());
+  const LoadedKernel* const aligned = gpu->last.kernel;
+
+  other.desc.b.data = other.b.data() + 1;
+  EXPECT_EQ(find_in(&one, other.desc), nullptr);
+  other.desc.b.data = reinterpret_cast<char*>(other.b.data()) + 1;  // below an element's alignment
+  EXPECT_EQ(find_in(&one, other.desc), nullptr);
+  for (int i = 0; i < 3; ++i) ASSERT_EQ(run_in(&one, other.desc), LATHE_OK) << lathe_last_error();
+  EXPECT_NE(gpu->last.kernel, aligned);
+  EXPECT_EQ(find_in(&one, other.desc), nullptr) << "a misaligned call is not kept";
+
+  MatmulRequest empty(7, 40, 0);  // zeros of the driver's own stand for A and B
+  for (int i = 0; i < 3; ++i) ASSERT_EQ(run_in(&one, empty.desc), LATHE_OK) << lathe_last_error();
+  EXPECT_EQ(find_in(&one, empty.desc), nullptr);
+}
+
 // Plans find and keep what calls do, of the same kernel alone.
 TEST_F(RecentCallTest, APlanSharesThemButForATunedOne) {
   MatmulRequest m(7, 40, 5123), other(7, 40, 5123);

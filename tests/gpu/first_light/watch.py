@@ -52,7 +52,7 @@ class Lines:
 class Watch:
     """Limits of a watched run, seconds."""
 
-    def __init__(self, case=8.0, prepare=60.0, start=60.0, restarts=6):
+    def __init__(self, case=8.0, prepare=60.0, start=60.0, restarts=12):
         self.case, self.prepare, self.start, self.restarts = case, prepare, start, restarts
 
 

@@ -63,9 +63,9 @@ bool target_fits(const State& state, const std::string& target) {
 }
 
 // The code, or the result to answer.
-int parse_code(const State& state, absl::string_view text, std::unique_ptr<lathe::ptx::Module>* code,
-               std::string* log) {
-  auto parsed = lathe::ptx::Module::parse(text);
+int parse_code(const State& state, absl::string_view text, bool linked,
+               std::unique_ptr<lathe::ptx::Module>* code, std::string* log) {
+  auto parsed = lathe::ptx::Module::parse(text, linked);
   if (!parsed.ok()) {
     *log = std::string(parsed.status().message());
     return kInvalidPtx;
@@ -88,14 +88,15 @@ int load(Call& call, Module** module, const void* image, unsigned count, const i
                        "ELF") ||
       absl::StartsWith(text, "\x50\xed\x55\xba"))
     return kNoBinaryForGpu;
-  if (absl::ConsumePrefix(&text, kCubinHeader)) {
+  const bool linked = absl::ConsumePrefix(&text, kCubinHeader);
+  if (linked) {
     const absl::string_view arch = text.substr(0, text.find('\n'));
     if (arch != state.options.arch) return kNoBinaryForGpu;
     text.remove_prefix(arch.size());
   }
   std::unique_ptr<lathe::ptx::Module> code;
   std::string log;
-  if (const int result = parse_code(state, text, &code, &log); result != kSuccess) {
+  if (const int result = parse_code(state, text, linked, &code, &log); result != kSuccess) {
     write_log(count, options, values, log);
     return result;
   }
@@ -270,7 +271,7 @@ EMU_API cuLinkAddData_v2(Link* link, int type, void* data, size_t bytes, const c
                                strnlen(static_cast<const char*>(data), bytes));
   std::unique_ptr<lathe::ptx::Module> code;
   std::string log;
-  if (const int result = parse_code(call.state(), text, &code, &log); result != kSuccess) {
+  if (const int result = parse_code(call.state(), text, /*linked=*/true, &code, &log); result != kSuccess) {
     write_log(link->count, link->options.data(), link->values, log);
     return result;
   }

@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
@@ -30,6 +31,24 @@ void Decoder::fail(absl::string_view why) {
   if (error_.empty()) error_ = absl::StrCat(opcode_, ": ", why);
 }
 
+// Whether the first type of the opcode, that of the result, is a float's, and the instruction no move.
+bool Decoder::computes_float() const {
+  constexpr absl::string_view kMoves[] = {"mov", "ld", "ldu", "st", "atom", "red", "shfl", "setp", "selp"};
+  if (absl::c_linear_search(kMoves, name_)) return false;
+  for (const absl::string_view part : absl::StrSplit(opcode_, '.')) {
+    if (part == "f16" || part == "bf16" || part == "f32" || part == "f64") return true;
+    if (parse_type(part).has_value()) return false;
+  }
+  return false;
+}
+
+void Decoder::expect_no_part_of_float(size_t i, Type stored) {
+  const Operand& value = operand(i);
+  if (value.kind != Operand::reg || type_size(stored) >= type_size(value.symbol.type)) return;
+  if (builder_.floats.contains(value.symbol.slot))
+    fail(absl::StrCat("'", value.text, "' holds a floating-point number, of which ptxas stores an integer"));
+}
+
 absl::Status Decoder::finish() {
   if (error_.empty() && out_.run == nullptr) fail("this form is not known");
   if (error_.empty() && !modifiers_.empty())
@@ -37,6 +56,7 @@ absl::Status Decoder::finish() {
   for (size_t i = 0; i < used_.size() && error_.empty(); ++i) {
     if (!used_[i]) fail(absl::StrCat("operand ", i + 1, " is one too many"));
   }
+  if (computes_float()) builder_.floats.insert(writes_.begin(), writes_.end());
   const size_t appended = builder_.kernel->lists.size() - out_.list;
   if (appended > UINT16_MAX) fail("too many operands");
   out_.count = static_cast<uint16_t>(appended);

@@ -205,6 +205,7 @@ void decode_st(Decoder& d) {
     d.append_sources(1, form.type);
     if (d.is_vector(1) && d.operand(1).elements.size() != form.width) return d.fail("the source's width");
   } else {
+    d.expect_no_part_of_float(1, form.type);
     d.out().b = d.source(1, form.type);
   }
   d.run(pick(form.space, form.type, form.width > 1 || form.flags != 0, Access::write));

@@ -150,5 +150,35 @@ TEST(Memory, AtomicsOfManyThreads) {
   }
 }
 
+// ptxas 13.0 stores the low byte of an integer that it converts the sum to.
+TEST(Memory, PartOfAFloatIsRefused) {
+  const std::string sum = "add.rn.f32 %f1, %f2, %f3; mov.b32 %r1, %f1; add.rn.f32 %r2, %r3, %r4; ";
+  for (const char* store : {"st.global.b8 [%rd0], %r2;", "st.global.b16 [%rd0], %r2;"}) {
+    std::vector<float> values(1);
+    Program program(1, sum + store);
+    EXPECT_THAT(std::string(program.parse_status().message()), HasSubstr("ptxas stores an integer")) << store;
+  }
+  // The whole of it, and a part of what an instruction for integers or bits gives.
+  for (const char* store : {"st.global.b32 [%rd0], %r2;", "mov.b32 %r5, %r2; st.global.b8 [%rd0], %r5;",
+                            "shr.u32 %r5, %r2, 8; st.global.b8 [%rd0], %r5;"}) {
+    Program program(1, sum + store);
+    EXPECT_TRUE(program.parse_status().ok()) << program.parse_status();
+  }
+}
+
+// The linkers begin dynamic shared memory right behind the static one; ptxas keeps its alignment.
+TEST(Memory, LinkersIgnoreTheAlignmentOfDynamicShared) {
+  constexpr char kText[] =
+      ".version 8.0\n.target sm_90\n.address_size 64\n.extern .shared .align 1024 .b8 d[];\n.visible .entry k() {\n"
+      ".reg .b32 %r<4>; .shared .align 4 .b32 s; mov.b32 %r1, s; mov.b32 %r2, d; ret; }\n";
+  for (const bool linked : {false, true}) {
+    const auto module = Module::parse(kText, linked);
+    ASSERT_TRUE(module.ok()) << module.status();
+    const Kernel& kernel = *(*module)->kernels().front();
+    EXPECT_EQ(kernel.static_shared, kSharedBase + 4);
+    EXPECT_EQ(kernel.dynamic_align, linked ? 16u : 1024u);
+  }
+}
+
 }  // namespace
 }  // namespace lathe::ptx

@@ -137,7 +137,9 @@ struct Global {
 class Module {
  public:
   // Errors name the line and the instruction or directive.
-  static absl::StatusOr<std::unique_ptr<Module>> parse(absl::string_view text);
+  // `linked`: as the driver's linker and nvJitLink lay it out, which begin the dynamic shared memory at the
+  // next multiple of 16 bytes behind the static one, whatever its alignment.
+  static absl::StatusOr<std::unique_ptr<Module>> parse(absl::string_view text, bool linked = false);
 
   const Kernel* find_kernel(absl::string_view name) const;
   const Global* find_global(absl::string_view name) const;
@@ -151,6 +153,7 @@ class Module {
   friend class Parser;
   Module() = default;
   std::string text_, target_;
+  bool linked_ = false;
   std::vector<std::unique_ptr<Kernel>> kernels_;
   std::vector<Global> globals_;
   std::vector<std::unique_ptr<uint8_t[]>> storage_;

@@ -12,8 +12,9 @@
 
 namespace lathe::ptx {
 
-absl::StatusOr<std::unique_ptr<Module>> Module::parse(absl::string_view text) {
+absl::StatusOr<std::unique_ptr<Module>> Module::parse(absl::string_view text, bool linked) {
   std::unique_ptr<Module> module(new Module);
+  module->linked_ = linked;
   module->text_ = std::string(text.substr(0, text.find('\0')));
   Parser parser(*module);
   if (absl::Status status = parser.parse(); !status.ok()) return status;
@@ -344,7 +345,8 @@ const Symbol* Parser::find_symbol(absl::string_view name) {
   Symbol symbol;
   if (variable.dynamic) {
     symbol.kind = Symbol::dynamic_shared;
-    builder_.kernel->dynamic_align = std::max(builder_.kernel->dynamic_align, variable.align);
+    if (!module_.linked_)
+      builder_.kernel->dynamic_align = std::max(builder_.kernel->dynamic_align, variable.align);
   } else {
     symbol.kind = Symbol::shared;
     symbol.value = place_shared(variable.size, variable.align);
