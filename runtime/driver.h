@@ -28,6 +28,14 @@ class LoadedKernel {
   Recipe recipe_;
 };
 
+// The sizes of a GPU's launch of one kernel, as its recipe's formulas give them: for a caller that repeats
+// it.
+struct LaunchShape {
+  unsigned grid[3] = {0, 0, 0};
+  unsigned shared_bytes = 0;
+  bool known = false;  // false: the launch evaluates the formulas
+};
+
 // One launch. The driver may fill in workspace, counters and scratch of `args`.
 struct Launch {
   const LoadedKernel* kernel = nullptr;
@@ -38,8 +46,9 @@ struct Launch {
   void* stream = nullptr;
   void* workspace = nullptr;  // the caller's, or null for the driver's own slab
   size_t workspace_bytes = 0;
-  bool workspace_is_zeroed = false;  // GPU: as lathe.h's LATHE_WORKSPACE_ZEROED has it
-  bool zero_product = false;         // GPU: A and B are to be zeros of the driver's own
+  bool workspace_is_zeroed = false;    // GPU: as lathe.h's LATHE_WORKSPACE_ZEROED has it
+  bool zero_product = false;           // GPU: A and B are to be zeros of the driver's own
+  const LaunchShape* shape = nullptr;  // of this kernel, config and dims; null: not kept
 };
 
 // Worker slots that a launch may have at most.
@@ -120,6 +129,11 @@ class Driver {
   virtual absl::Status launch_slice(const Launch& launch, const Slice& slice) = 0;
   // What launch() of such a kernel comes to, without a stream or a workspace of the caller's.
   virtual CallerTasks caller_tasks(const LoadedKernel& /*kernel*/, const LaunchConfig& /*config*/,
+                                   const Dims& /*dims*/) const {
+    return {};
+  }
+  // For launches with this kernel, config and dims.
+  virtual LaunchShape launch_shape(const LoadedKernel& /*kernel*/, const LaunchConfig& /*config*/,
                                    const Dims& /*dims*/) const {
     return {};
   }

@@ -18,6 +18,7 @@ struct CudaBenchOptions {
   std::string dtype_name = "bf16";
   int candidates = 1;  // of Lathe's, a problem of matmul
   size_t skip = 0;     // problems of matmul that are left out, the first ones
+  lathe_dependent_launch dependent_launch = LATHE_DEPENDENT_LAUNCH_OFF;  // of matmul
   bool ragged = true;
   double max_flop = 1e18;
   size_t pool_bytes = 0;                                      // that cold operands rotate over

@@ -37,6 +37,7 @@ lathe_matmul_desc matmul_of(const LinearProblem& p, const void* a, const void* w
                             const lathe_tuning* tuning) {
   CallOptions options;
   options.next = reinterpret_cast<const lathe_chain*>(tuning);
+  options.dependent_launch = p.dependent_launch;
   return matmul_desc({const_cast<void*>(a), p.dtype, p.m, p.k},
                      Matrix{const_cast<void*>(w), p.dtype, p.n, p.k}.transposed(),
                      {const_cast<void*>(d), result_of(p.dtype), p.m, p.n}, {}, options);

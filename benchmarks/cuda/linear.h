@@ -13,6 +13,7 @@ struct LinearProblem {
   std::string name;
   int64_t m = 0, n = 0, k = 0;
   lathe_dtype dtype = LATHE_BF16;  // of A and W; D's is result_of(dtype)
+  lathe_dependent_launch dependent_launch = LATHE_DEPENDENT_LAUNCH_OFF;  // of Lathe's call
 
   double flops() const {
     return 2.0 * static_cast<double>(m) * static_cast<double>(n) * static_cast<double>(k);

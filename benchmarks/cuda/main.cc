@@ -30,6 +30,8 @@ ABSL_FLAG(std::string, candidates, "1",
           "of the oracle's candidates for a matmul, the choice first, measure so many, and the best of each "
           "other family");
 ABSL_FLAG(std::string, skip, "0", "leave out the first so many problems of matmul, and add to its CSV files");
+ABSL_FLAG(std::string, dependent_launch, "off",
+          "off, on or constant_b: whether Lathe's matmul may start beside the kernel before it");
 ABSL_FLAG(bool, ragged, true, "measure 123x456x51234 too");
 ABSL_FLAG(std::string, max_tflop, "20", "leave out shapes that need more");
 ABSL_FLAG(std::string, pool_mib, "2560", "memory that cold operands rotate over");
@@ -81,6 +83,9 @@ CudaBenchOptions read_options() {
     refuse(FLAGS_dtype, options.dtype_name, "for --mode=matmul alone");
   options.candidates = count_of(FLAGS_candidates, 1000);
   options.skip = static_cast<size_t>(integer_of(FLAGS_skip, 0, 1 << 20));
+  const Strings launches = {"off", "on", "constant_b"};  // of lathe_dependent_launch
+  const auto launch = std::find(launches.begin(), launches.end(), name_of(FLAGS_dependent_launch, launches));
+  options.dependent_launch = static_cast<lathe_dependent_launch>(launch - launches.begin());
   options.ragged = absl::GetFlag(FLAGS_ragged);
   options.max_flop = 1e12 * number_of(FLAGS_max_tflop, 1e-6, 1e6);
   options.seconds = number_of(FLAGS_seconds, 1e-3, 3600);

@@ -277,9 +277,10 @@ std::vector<LinearProblem> problems_of(const CudaBenchOptions& options) {
   std::vector<LinearProblem> problems;
   for (int64_t m : options.m) {
     for (const Shape& shape : options.shapes)
-      problems.push_back({shape.name, m, shape.n, shape.k, options.dtype});
+      problems.push_back({shape.name, m, shape.n, shape.k, options.dtype, options.dependent_launch});
   }
-  if (options.ragged) problems.push_back({"ragged", 123, 456, 51234, options.dtype});
+  if (options.ragged)
+    problems.push_back({"ragged", 123, 456, 51234, options.dtype, options.dependent_launch});
   problems.erase(std::remove_if(problems.begin(), problems.end(),
                                 [&](const LinearProblem& p) { return p.flops() > options.max_flop; }),
                  problems.end());

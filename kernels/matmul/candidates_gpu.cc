@@ -9,14 +9,19 @@
 namespace lathe {
 namespace {
 
-// A cluster's workgroups start together, and wait for each other twice before D is written (estimate).
-constexpr double kClusterSeconds = 1.1e-6;
+// A cluster's workgroups start together, and wait for each other twice before D is written; each takes its
+// turn at the others' sums (docs/gpu-speed.md).
+constexpr double kClusterSeconds = 0.7e-6, kClusterSecondsOfSplit = 0.15e-6;
 // From the shared memory of a cluster's other workgroups, when all read at once: 3.3 TB/s over H100's 132
 // units (W. Luo et al., "Dissecting the NVIDIA Hopper Architecture through Microbenchmarking and Multiple
 // Level Analysis", 2025).
 constexpr double kClusterBytesPerCycle = 14;
 // From L2 into one unit: 64 bytes a cycle is its port's width, half of it sustained (estimate).
 constexpr double kPortBytesPerCycle = 32;
+// A second step behind the first in one stream (docs/gpu-speed.md).
+constexpr double kStepSeconds = 1.2e-6;
+// Elements that a workgroup merges before it waits again: four of each of 256 threads.
+constexpr double kMergedByTurn = 1024;
 
 }  // namespace
 
@@ -25,14 +30,16 @@ double gpu_merge_seconds(const GpuRates& rates, const MatmulSizes& s, double spl
   if (split == kNoSplit) return 0;
   const double parts = double(s.m) * s.n * 4 * splits, out = double(s.m) * s.n * s.output_bytes;
   const double rate = rates.memory_bytes_per_second * (parts <= rates.l2_bytes / 2 ? kL2OverMemory : 1);
-  if (split == kMergeStep) return rates.launch_seconds + (parts + out) / rate;
+  if (split == kMergeStep) return kStepSeconds + (parts + out) / rate;
   if (split == kMergeCluster) {
     const double tile = double(s.m) * s.n / tiles * 4, elsewhere = (splits - 1) / splits;
-    return kClusterSeconds + tile * elsewhere / (kClusterBytesPerCycle * rates.clock_hz);
+    return kClusterSeconds + splits * kClusterSecondsOfSplit +
+           tile * elsewhere / (kClusterBytesPerCycle * rates.clock_hz);
   }
   // Only as many units merge as there are tiles; each draws no more than its port gives.
   const double ports = std::min(tiles, rates.units) * kPortBytesPerCycle * rates.clock_hz;
-  return 2 * kMemorySeconds + (parts + out) / std::min(rate, ports);
+  const double turns = std::ceil(double(s.m) * s.n / tiles / kMergedByTurn) * std::ceil(splits / 4);
+  return 2 * kMemorySeconds + std::max((parts + out) / std::min(rate, ports), (turns - 1) * kMemorySeconds);
 }
 
 double gpu_read_bytes(const GpuRates& rates, const MatmulSizes& s, const GpuTile& tile, double slots,

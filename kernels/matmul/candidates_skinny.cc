@@ -33,9 +33,6 @@ constexpr Row kAmdRows[] = {
 
 // --- what a unit of the device gives; estimates where no source is named
 constexpr double kGroupsPerUnit = 16;  // CUDA: workgroups of a unit, more than any row here needs
-// From the last product to the last store, and from the launch to the first load.
-constexpr double kEndSeconds = 0.5e-6, kStartSeconds = 0.3e-6;
-
 struct Model {
   // Shared memory beside the family's: a ticket's word and, of matmul_argmax, a key for each row; and what
   // the system reserves of each workgroup.
@@ -45,21 +42,24 @@ struct Model {
   double reachable;       // part of the memory's nominal rate that streaming reads reach
   // L2 to one unit, and to each of all of them at once.
   double unit_bytes_per_cycle, all_units_bytes_per_cycle;
-  double reduce_cycles;  // the meeting of the warps at a group's end
+  double reduce_cycles;               // the meeting of the warps at a group's end
+  double start_seconds, end_seconds;  // from the launch to the first load, and from the last product on
 };
 // Static shared memory ends where the dynamic part, aligned to 1024 bytes, may begin (as ptxas counts it); as
 // much again is reserved (CUDA Programming Guide, sm_80 and later). A load under full traffic takes longer
 // than alone, 0.6 us against 0.9. L2 gives one unit 64 bytes a cycle nominally, half of it sustained; all
 // units together get about 0.35 of 64 each (some 5.8 TB/s on GH100).
-constexpr Model kCudaModel = {1024, 1024, 0.9e-6, 0.93, 32, 22, 400};
+constexpr Model kCudaModel = {1024, 1024, 0.9e-6, 0.835, 32, 33, 400, 0, 0.1e-6};
 // CDNA3 white paper: 64 bytes a cycle to each L1, half of it taken as sustained, and 2 KB a cycle of each
 // XCD's L2 for its 38 units. What memory gives is what "mma" counts on (candidates_mma_rocm.cc).
-constexpr Model kAmdModel = {16 + 8 * SkinnyShape::kMaxRows, 0, 1.5e-6, 0.85, 32, 48, 800};
+constexpr Model kAmdModel = {16 + 8 * SkinnyShape::kMaxRows, 0, 1.5e-6, 0.85, 32, 48, 800, 0.3e-6, 0.5e-6};
 const Model& model_of(bool amd) { return amd ? kAmdModel : kCudaModel; }
 
 // Cycles of a warp on CUDA that no load of its own overlaps: a unit's products and reads of A for each 8
 // rows.
 constexpr double kUnitCycles = 60, kUnitCyclesPerRows = 50;
+// CUDA: at which a unit stages A before its first product (docs/gpu-speed.md).
+constexpr double kStagedBytesPerCycle = 16;
 // AMD: of a thread's registers; beyond them one wave alone stays on a SIMD.
 constexpr int64_t kMostAmdRegisters = 256;
 // AMD: of what a unit draws from L2 and multiplies while it waits for memory, what is hidden by nothing.
@@ -200,12 +200,6 @@ Choice choose_tile(const GpuRates& rates, SkinnyInput in, const AmdForm& form, i
   return choice;
 }
 
-// Bytes of weights that a workgroup keeps under way: the last of its warps' rounds may be short of units.
-double in_flight(const SkinnyShape& s, double chunk) {
-  const double units = std::ceil(chunk / s.unit), round = double(s.warps_k) * s.in.unroll_k;
-  return double(s.warps_n) * units / std::ceil(units / round) * s.unit * s.warp_columns * s.in.element_bytes;
-}
-
 // A round takes its loads' time and then what does not overlap them.
 double round_seconds(const GpuRates& rates, const SkinnyShape& s, const AmdForm& form, double chunk) {
   const double rounds = std::ceil(chunk / (double(s.unit) * s.warps_k * s.in.unroll_k));
@@ -244,17 +238,15 @@ double predict(const GpuRates& rates, const MatmulSizes& sizes, const Choice& c)
   };
   const double full = std::floor(c.workgroups / slots), rest = c.workgroups - full * slots;
   const double stream = full * wave(slots) + (rest > 0 ? wave(rest) : 0);
-  // Before the first product A must be there; the first weights come meanwhile, however fast the memory no
-  // sooner than their latency.
+  // Before the first product A must be there. AMD reads it where it lies.
   const double at_once = std::min(c.resident, std::ceil(c.workgroups / rates.units));
-  const double weights_come =
-      std::max(model.loaded_seconds, at_once * in_flight(s, chunk) / (reachable / rates.units));
-  const double first = std::max(0.0, at_once * staged / unit_rate - weights_come);
+  const double first = at_once * staged / (kStagedBytesPerCycle * rates.clock_hz);
   // Later rounds of workgroups start beside others that keep the memory busy, if there are others.
-  const double start = kMemorySeconds + kEndSeconds;
+  const double start = kMemorySeconds + model.end_seconds;
   const double later = full > 0 ? (std::ceil(c.workgroups / slots) - 1) * start / c.resident : 0;
   const double merge = gpu_merge_seconds(rates, sizes, double(c.splits), c.split, tiles);
-  return rates.launch_seconds + kStartSeconds + kMemorySeconds + first + stream + later + kEndSeconds + merge;
+  return rates.launch_seconds + model.start_seconds + kMemorySeconds + first + stream + later +
+         model.end_seconds + merge;
 }
 
 bool has_clusters(const std::string& arch) {

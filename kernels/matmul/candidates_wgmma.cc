@@ -51,21 +51,25 @@ constexpr int64_t kMostStages = 16, kLeastStages = 3;
 constexpr double kStageSetupCycles = 40;
 constexpr int32_t kMostClusterSplits = 8;  // workgroups of a portable cluster
 
-// Of the matrix rate, what large products reach: 790 of 989 TFLOP/s is seen on an H200 under its power limit.
-// One warpgroup alone waits between its groups of products (estimate).
-constexpr double kMatrixEfficiency = 0.8, kLoneEfficiency = 0.68;
+// Of the matrix rate, what products reach on an H200, whose power limit holds large ones to 740 TFLOP/s
+// (docs/gpu-speed.md); the rate itself is that of the highest clock. One warpgroup alone waits between its
+// groups of products (estimate).
+constexpr double kMatrixEfficiency = 0.72, kLoneEfficiency = 0.62;
 // Of that, with each block's sums added by the other units (estimate).
 constexpr double kApartEfficiency = 0.85;
 // Both operands of a product come from shared memory, 128 bytes a cycle.
 constexpr double kSharedBytesPerCycle = 128;
-// From L2: 64 bytes a cycle into one unit (the width of its port), about 24 for each when all ask (5.5 to 7
-// TB/s are reported for H100: estimate).
-constexpr double kUnitL2BytesPerCycle = 64, kAllL2BytesPerCycle = 24;
-// From memory into one unit, however much it asks for (estimate: all of it takes most units).
-constexpr double kUnitMemoryBytesPerCycle = 28;
-// Of the memory's rate, what long streams reach; and the time that a stage is under way, which is that of its
-// last line: twice the mean of a loaded memory (estimates).
-constexpr double kMemoryEfficiency = 0.9, kStageSeconds = 2e-6;
+// From L2: 64 bytes a cycle into one unit (the width of its port), and for each when all ask
+// (docs/gpu-speed.md).
+constexpr double kUnitL2BytesPerCycle = 64, kAllL2BytesPerCycle = 36;
+// From memory into one unit, however much it asks for (docs/gpu-speed.md: 20 units read 2.4 TB/s).
+constexpr double kUnitMemoryBytesPerCycle = 62;
+// Of the memory's rate, what long streams reach, and the time that a stage is under way (docs/gpu-speed.md).
+constexpr double kMemoryEfficiency = 0.9, kStageSeconds = 1.3e-6;
+// What cover() takes it for: stages beyond the fewest hide what the mean does not show.
+constexpr double kSafeStageSeconds = 2e-6;
+// Of the time that L2 is busy, what no other work hides: of equals, the tile that fetches least is taken.
+constexpr double kExposedL2 = 0.03;
 // The way out: cycles for each element of a workgroup's tile (about 10 instructions for 8 elements and four
 // schedulers; estimate) and to start and end it.
 constexpr double kStoreCycles = 0.06, kStoreStartCycles = 800;
@@ -125,7 +129,7 @@ WgmmaShape cover(const ProblemClass& c, const Row& r, const Choice& choice, cons
   const double share = kMemoryEfficiency * rates.memory_bytes_per_second / rates.units;
   for (int64_t stages = kLeastStages; stages < deepest.in.stages; ++stages) {
     WgmmaShape shape(input_of(c, r, choice, stages));
-    if (double(deepest.resident) * in_flight(shape) >= share * kStageSeconds) return shape;
+    if (double(deepest.resident) * in_flight(shape) >= share * kSafeStageSeconds) return shape;
   }
   return deepest;
 }
@@ -198,7 +202,13 @@ double predict(const GpuRates& rates, const MatmulSizes& s, const Row& r, const 
 
   const double store = (r.tile_m * r.tile_n * kStoreCycles + kStoreStartCycles) / rates.clock_hz;
   const double setup = double(shape.in.stages) * kStageSetupCycles / rates.clock_hz;
-  return rates.launch_seconds + setup + kMemorySeconds + std::max({compute, from_l2, memory}) +
+  // A cluster's workgroups lie in one part of the device, which has an even number of units: clusters of more
+  // than two leave up to an eighth of them empty.
+  const bool crowded = choice.split == kMergeCluster && choice.splits > 2;
+  const double clustered = crowded ? slots * (1 - double(choice.splits) / 64) : slots;
+  const double waves = tiles > clustered && tiles <= slots ? 2 : 1;
+  return rates.launch_seconds + setup + kMemorySeconds +
+         waves * (std::max({compute, from_l2, memory}) + kExposedL2 * from_l2) +
          std::ceil(per_unit / together) * store +
          gpu_merge_seconds(rates, s, choice.splits, choice.split, tiles_m * tiles_n);
 }
@@ -216,14 +226,15 @@ CompileConfig config_of(const Row& r, const Choice& choice, const WgmmaShape& sh
   config.cluster_m = choice.cluster_m, config.cluster_n = choice.cluster_n;
   config.cluster_k = static_cast<int32_t>(shape.in.cluster_k);
   config.swap = r.swap;
-  // Workgroups that take several tiles load the next while they store the last; those that merge take one.
+  // Workgroups that take several tiles load the next while they store the last; those that merge take one. As
+  // many as find a place: the class does not know the batch, and one without a tile ends at once.
   const int32_t cluster = choice.cluster_m * choice.cluster_n;
   const auto slots = static_cast<int32_t>(rates.units * shape.resident) / cluster * cluster;
   const int64_t tiles = round_up(ceil_div(s.m, r.tile_m), choice.cluster_m) *
                         round_up(ceil_div(s.n, r.tile_n), choice.cluster_n) * choice.splits;
   const bool one_launch = choice.split == kMergeLast || choice.split == kMergeCluster;
   if (!one_launch && (open || tiles > slots || cluster > 1)) {
-    config.persistent = open ? slots : static_cast<int32_t>(std::min<int64_t>(slots, tiles));
+    config.persistent = slots;
     config.raster = raster_of(r, choice, slots);
   }
   return config;

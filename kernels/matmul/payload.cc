@@ -280,8 +280,8 @@ Recipe matmul_recipe(const ProblemClass& c, const CompileConfig& config, const T
   }
   if (config.split == kMergeStep) {
     step.symbol += "_merge";
-    step.grid = {product(1, {{Var::kM, 1}}), product(1, {{Var::kN, config.tile_n}}),
-                 product(1, {{Var::kBatch, 1}})};
+    step.grid = {product(1, {{Var::kM, merge_rows(config.threads, config.tile_n)}}),
+                 product(1, {{Var::kN, config.tile_n}}), product(1, {{Var::kBatch, 1}})};
     r.steps.push_back(step);
   } else if (config.split == kMergeLast) {
     r.counters = product(1, {{Var::kBatch, 1}, {Var::kM, config.tile_m}, {Var::kN, config.tile_n}});

@@ -40,6 +40,12 @@ Grid grid_of(const Kernel::LaunchStep& step, const VarValues& sizes) {
   return {step.sizes.value(0, sizes), step.sizes.value(1, sizes), step.sizes.value(2, sizes)};
 }
 
+LaunchShape shape_of(const Kernel::LaunchStep& step, const Grid& grid, const VarValues& sizes) {
+  return {{static_cast<unsigned>(grid.x), static_cast<unsigned>(grid.y), static_cast<unsigned>(grid.z)},
+          static_cast<unsigned>(step.sizes.value(3, sizes)),
+          true};
+}
+
 // A launch's parameters. The driver copies them before a launch returns.
 struct Parameters {
   ArgumentBlock args;
@@ -88,6 +94,15 @@ class GpuDriver final : public Driver {
     return link_ptx(std::move(artifact), library_, *contexts_, logger_);
   }
   absl::Status launch(const Launch& launch) override;
+  LaunchShape launch_shape(const LoadedKernel& loaded, const LaunchConfig& config,
+                           const Dims& dims) const override {
+    const auto& kernel = static_cast<const Kernel&>(loaded);
+    if (kernel.is_external() || kernel.steps().size() != 1) return {};
+    const VarValues sizes = var_values(dims, config);
+    const Grid grid = grid_of(kernel.steps()[0], sizes);
+    if (grid.empty() || !grid.fits(kernel.steps()[0])) return {};
+    return shape_of(kernel.steps()[0], grid, sizes);
+  }
   absl::Status launch_slice(const Launch&, const Slice&) override {
     return absl::UnimplementedError("slices run on the CPU alone");
   }
@@ -142,7 +157,7 @@ class GpuDriver final : public Driver {
                             int* result);
   absl::Status launch_sub_batches(const Launch& launch, const Site& site, Parameters* parameters,
                                   int* result);
-  absl::Status launch_step(const Launch& launch, const Site& site, size_t index, const Grid& grid,
+  absl::Status launch_step(const Launch& launch, const Site& site, size_t index, const LaunchShape& shape,
                            const VarValues& sizes, Parameters* parameters, int* result);
 
   const Library library_;
@@ -239,8 +254,9 @@ absl::Status GpuDriver::take_callers(const Launch& launch, const LaunchNeed& nee
   return zeroed ? absl::OkStatus() : zero_counters(address(args->counters), need.counters, launch);
 }
 
-absl::Status GpuDriver::launch_step(const Launch& launch, const Site& site, size_t index, const Grid& grid,
-                                    const VarValues& sizes, Parameters* parameters, int* result) {
+absl::Status GpuDriver::launch_step(const Launch& launch, const Site& site, size_t index,
+                                    const LaunchShape& shape, const VarValues& sizes, Parameters* parameters,
+                                    int* result) {
   const Kernel& kernel = *static_cast<const Kernel*>(launch.kernel);
   const Kernel::LaunchStep& step = kernel.steps()[index];
   if (__builtin_expect(step.external != nullptr, 0))
@@ -259,16 +275,10 @@ absl::Status GpuDriver::launch_step(const Launch& launch, const Site& site, size
     attributes[count].id = kAttributeProgrammaticStreamSerialization;
     attributes[count++].programmatic_stream_serialization = 1;
   }
-  const LaunchConfiguration config = {static_cast<unsigned>(grid.x),
-                                      static_cast<unsigned>(grid.y),
-                                      static_cast<unsigned>(grid.z),
-                                      step.block[0],
-                                      step.block[1],
-                                      step.block[2],
-                                      static_cast<unsigned>(step.sizes.value(3, sizes)),
-                                      library_.stream(launch.stream),
-                                      attributes,
-                                      count};
+  const LaunchConfiguration config = {
+      shape.grid[0], shape.grid[1], shape.grid[2],      step.block[0],
+      step.block[1], step.block[2], shape.shared_bytes, library_.stream(launch.stream),
+      attributes,    count};
   // The argument block is laid out as its fields are in any code. Where a tensor map lies the code alone says
   // (core/recipe.h), so that the driver is to place it.
   const Function function = site.loaded->functions[index];
@@ -288,6 +298,8 @@ absl::Status GpuDriver::launch_steps(const Launch& launch, const Site& site, con
                                      Parameters* parameters, int* result) {
   const Kernel& kernel = *static_cast<const Kernel*>(launch.kernel);
   const VarValues sizes = var_values(dims, launch.config);
+  if (launch.shape != nullptr && launch.shape->known)
+    return launch_step(launch, site, 0, *launch.shape, sizes, parameters, result);
   Grid grids[Kernel::kMaxSteps];
   const size_t steps = kernel.steps().size();
   size_t launched = 0;
@@ -304,7 +316,8 @@ absl::Status GpuDriver::launch_steps(const Launch& launch, const Site& site, con
     sequence = std::unique_lock<std::mutex>(site.stream->sequence());
   for (size_t i = 0; i < steps; ++i) {
     if (grids[i].empty()) continue;
-    LATHE_RETURN_IF_ERROR(launch_step(launch, site, i, grids[i], sizes, parameters, result));
+    LATHE_RETURN_IF_ERROR(launch_step(launch, site, i, shape_of(kernel.steps()[i], grids[i], sizes), sizes,
+                                      parameters, result));
   }
   return absl::OkStatus();
 }

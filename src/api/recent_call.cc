@@ -192,6 +192,7 @@ void RecentCall<Desc>::keep(const lathe_device& device, const Desc& desc, const 
   slot.arguments_.splits = slot.config_.splits;
   slot.arguments_.k_chunk = slot.config_.k_chunk;
   slot.tasks_ = device.driver->caller_tasks(*entry.kernel, slot.config_, slot.dims_);
+  slot.shape_ = device.driver->launch_shape(*entry.kernel, slot.config_, slot.dims_);
 }
 
 template <typename Desc>
@@ -212,6 +213,7 @@ Launch RecentCall<Desc>::launch(const Desc& desc, void* stream, ArgumentBlock* a
   l.config = config_;
   l.dims = dims_;
   l.stream = stream;
+  l.shape = &shape_;
   return l;
 }
 

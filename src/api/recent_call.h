@@ -46,6 +46,7 @@ class RecentCall {
   Dims dims_ = {0, 0, 0, 0};
   LaunchConfig config_ = {0, 0, 0, 0, 0};
   CallerTasks tasks_ = {};
+  LaunchShape shape_ = {};
   ArgumentBlock arguments_ = {};
 };
 

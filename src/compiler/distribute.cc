@@ -158,13 +158,16 @@ class MatmulDistribution {
     return op.getResult(0);
   }
 
-  // A step of its own merges one row of one column tile a workgroup: the merge is a stream, and rows keep
-  // many workgroups busy. Merged within the launch (kMergeLast, kMergeCluster), a tile is the partial
+  // A step of its own merges some rows of one column tile a workgroup: the merge is a stream, and few rows
+  // keep many workgroups busy. Merged within the launch (kMergeLast, kMergeCluster), a tile is the partial
   // results' tile.
   Value merge(Value partials) {
     Value out = epilogue_.getDpsInits()[0];
     OpFoldResult splits = argument("splits");
-    int64_t tn = config_.getTileN(), tm = config_.getSplit() == kMergeStep ? 1 : config_.getTileM();
+    const int64_t tn = config_.getTileN();
+    const int64_t tm = config_.getSplit() == kMergeStep
+                           ? merge_rows(config_.getThreads(), static_cast<int32_t>(tn))
+                           : config_.getTileM();
     auto op = forall({batch_, tiles(n_, tn), tiles(m_, tm)}, out, (function_.getName() + "_merge").str());
     OpBuilder b = OpBuilder::atBlockTerminator(op.getBody());
     SmallVector<Value> iv = op.getInductionVars();

@@ -2,6 +2,7 @@
 // needs to know to make a LaunchConfig from the true sizes.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -80,6 +81,9 @@ struct CompileConfig {
   bool operator==(const CompileConfig& o) const;
 };
 enum Split : int32_t { kNoSplit = 0, kMergeStep = 1, kMergeLast = 2, kMergeCluster = 3 };
+// Rows of D that a workgroup of a matmul's second step merges: as many as give each of its threads four
+// columns. One on the CPU, whose tasks have one thread.
+inline int32_t merge_rows(int32_t threads, int32_t tile_n) { return std::max(1, 4 * threads / tile_n); }
 Json to_json(const CompileConfig& c);
 absl::StatusOr<CompileConfig> compile_config_from_json(const Json& j);
 

@@ -49,6 +49,7 @@ GuardedMemory::GuardedMemory(size_t bytes, Flush flush, size_t misalign) : bytes
     map_pages(flush, misalign);
   }
   std::memset(begin_, canary_, accessible_);
+  publish();  // what a device's new memory holds is anything
 }
 
 GuardedMemory::~GuardedMemory() {
