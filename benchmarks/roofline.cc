@@ -67,8 +67,10 @@ class Plot {
         "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 %g %g\" font-family=\"sans-serif\" "
         "font-size=\"12\">\n<rect width=\"%g\" height=\"%g\" fill=\"white\"/>\n",
         kWidth, kHeight, kWidth, kHeight);
-    out_ += format("<text x=\"%g\" y=\"24\" font-size=\"15\">%s, %d thread%s</text>\n", kLeft,
-                   escaped(r_.machine).c_str(), r_.threads, r_.threads == 1 ? "" : "s");
+    const std::string threads =
+        r_.threads == 0 ? "" : format(", %d thread%s", r_.threads, r_.threads == 1 ? "" : "s");
+    out_ += format("<text x=\"%g\" y=\"24\" font-size=\"15\">%s%s</text>\n", kLeft,
+                   escaped(r_.machine).c_str(), threads.c_str());
     ticks();
     roof();
     for (const RooflinePoint& p : r_.points) point(p);
@@ -126,8 +128,8 @@ class Plot {
       line(x_.at(start), y_.at(start * r_.read_bandwidth * 1e-9), x_.at(ridge),
            y_.at(std::min(ridge * r_.read_bandwidth, r_.fma_peak) * 1e-9), kRoof);
     line(x_.at(ridge), peak, kWidth - kRight, peak, kRoof);
-    out_ += format("<text x=\"%g\" y=\"%.1f\" text-anchor=\"end\">f32 FMA %.1f GFLOP/s</text>\n",
-                   kWidth - kRight, peak - 6, r_.fma_peak * 1e-9);
+    out_ += format("<text x=\"%g\" y=\"%.1f\" text-anchor=\"end\">%s %.1f GFLOP/s</text>\n", kWidth - kRight,
+                   peak - 6, r_.peak_name.c_str(), r_.fma_peak * 1e-9);
     out_ += format("<text x=\"%.1f\" y=\"%.1f\">read %.1f GB/s</text>\n", x_.at(start) + 6,
                    y_.at(start * r_.read_bandwidth * 1e-9) - 14, r_.read_bandwidth * 1e-9);
   }

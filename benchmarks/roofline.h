@@ -15,8 +15,9 @@ struct RooflinePoint {
 
 struct Roofline {
   std::string machine;
-  int threads = 1;
-  double read_bandwidth = 0, fma_peak = 0;  // bytes and f32 operations a second
+  int threads = 1;                          // 0: a device, which has none to tell
+  std::string peak_name = "f32 FMA";        // of what fma_peak is
+  double read_bandwidth = 0, fma_peak = 0;  // bytes and operations a second
   std::vector<RooflinePoint> points;
 
   // Both axes logarithmic, the points' labels as tooltips.

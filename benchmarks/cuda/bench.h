@@ -30,7 +30,7 @@ struct CudaBenchOptions {
       200;  // calls in a row whose host time is taken: few enough never to wait for the device's queue
   bool judged = true;  // whether a missed floor is a failure
   uint64_t seed = 0;
-  std::string csv_directory;
+  std::string csv_directory, roofline_file;
 };
 
 inline bool is_over(const CudaBenchOptions& options) { return now_seconds() >= options.deadline; }

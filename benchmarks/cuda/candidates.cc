@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <set>
-#include <utility>
+#include <tuple>
 
 #include "nlohmann/json.hpp"
 #include "report.h"
@@ -63,11 +63,15 @@ std::vector<Candidate> candidates_of(const std::string& explained, int most) {
   const json plan = json::parse(explained);
   const int chosen = plan.value("rank", 0);
   std::vector<Candidate> first(1), others;
-  std::set<std::pair<std::string, int64_t>> kinds;  // kernel family and merge of those taken
+  std::set<std::tuple<std::string, int64_t, int64_t>>
+      kinds;  // kernel family, merge and tile_k of those taken
   for (const json& c : plan.value("candidates", json::array())) {
     if (!c.value("legal", false)) continue;
     const json config = c.value("config", json::object());
-    const bool is_new = kinds.insert({config.value("kernel", ""), config.value("split", int64_t{0})}).second;
+    const bool is_new = kinds
+                            .insert({config.value("kernel", ""), config.value("split", int64_t{0}),
+                                     config.value("tile_k", int64_t{0})})
+                            .second;
     if (c.value("rank", 0) == chosen)
       first[0] = candidate_of(c);
     else if (most > 1 && (others.size() + 1 < static_cast<size_t>(most) || (is_new && is_near(c, plan))))

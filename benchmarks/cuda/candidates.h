@@ -14,8 +14,8 @@ struct Candidate {
 };
 
 // The choice that `explained` (JSON of Plan::explain or Device::explain) made, then the other legal
-// candidates by rank until they are `most`, then the best of each kernel family and merge not among them
-// that is predicted to take at most 2.5 times as long as the choice.
+// candidates by rank until they are `most`, then the best of each kernel family, merge and tile_k not among
+// them that is predicted to take at most 2.5 times as long as the choice.
 std::vector<Candidate> candidates_of(const std::string& explained, int most);
 
 // A candidate's way through one problem.

@@ -41,6 +41,8 @@ ABSL_FLAG(std::string, deadline, "0",
 ABSL_FLAG(bool, alone, false, "measure matmul without cuBLASLt");
 ABSL_FLAG(bool, smoke, false, "tiny sizes: shows that it works, measures nothing");
 ABSL_FLAG(std::string, seed, "0", "of the inputs; 0: a fresh one, printed");
+ABSL_FLAG(std::string, roofline, "",
+          "a file to plot matmul's figures into, under the measured ceilings, as SVG");
 ABSL_FLAG(std::string, csv, "", "a directory to write the tables into as CSV");
 
 namespace lathe::bench {
@@ -92,6 +94,7 @@ CudaBenchOptions read_options() {
   options.pool_bytes = static_cast<size_t>(integer_of(FLAGS_pool_mib, 1, 1 << 20)) << 20;
   options.seed = seed_of(FLAGS_seed);
   options.csv_directory = directory_of(FLAGS_csv);
+  options.roofline_file = output_file_of(FLAGS_roofline);
   const double deadline = number_of(FLAGS_deadline, 0, 1e6);
   if (deadline > 0) options.deadline = now_seconds() + deadline;
   if (absl::GetFlag(FLAGS_smoke)) make_tiny(&options);

@@ -8,6 +8,7 @@
 #include "cuda/candidates.h"
 #include "cuda/compile_ahead.h"
 #include "report.h"
+#include "roofline.h"
 
 namespace lathe::bench {
 namespace {
@@ -69,6 +70,13 @@ class CudaMatmul {
                          options_.judged && streams);
     met &= reaches_floor("prefill, M >= 512, over cuBLASLt's first answer", prefill.first, 0.8, "x",
                          options_.judged && prefill.first > 0);
+    Roofline roofline = roofline_;
+    roofline.machine = gpu_.driver.name();
+    roofline.threads = 0;
+    roofline.peak_name = options_.dtype_name + " products";
+    roofline.read_bandwidth = gpu_.read_bandwidth;
+    roofline.fma_peak = gpu_.matrix_peak;
+    met &= roofline.write(options_.roofline_file);
     return met && csv_.is_written() && candidates_.is_written();
   }
 
@@ -210,6 +218,9 @@ class CudaMatmul {
       row->quartiles = number(ratio.low, 2) + ".." + number(ratio.high, 2);
     }
     outcomes_.push_back(outcome);
+    const double theirs_flops = theirs.empty() ? 0 : p.flops() / theirs.back().seconds;
+    roofline_.points.push_back({options_.dtype_name, p.name + " M " + std::to_string(p.m), p.flops() / bytes,
+                                p.flops() / ours.seconds, theirs_flops});
   }
 
   void add(const Row& r) {
@@ -270,6 +281,7 @@ class CudaMatmul {
   CsvFile csv_;
   CandidateTable candidates_;
   std::vector<Outcome> outcomes_;
+  Roofline roofline_;
 };
 
 // The M that were asked for first come first, each with all shapes.

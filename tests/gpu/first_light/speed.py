@@ -54,7 +54,8 @@ def matmul(report, bench, dtype, weights, m, seconds, smoke):
     path = os.path.join(report.work, f"weights_{dtype}.csv")
     with open(path, "w", encoding="utf-8") as file:
         file.write(weights)
-    command = bench + ["--mode=matmul", f"--dtype={dtype}", f"--candidates={asked.CANDIDATES}"]
+    command = bench + ["--mode=matmul", f"--dtype={dtype}", f"--candidates={asked.CANDIDATES}",
+                       "--roofline=" + os.path.join(report.work, f"roofline_{dtype}.svg")]
     if not smoke:
         command += [f"--shapes={path}", "--m=" + ",".join(map(str, m)), "--seconds=0.12", f"--ragged={'true' if dtype == 'bf16' else 'false'}"]
     kept = []
