@@ -71,10 +71,10 @@ constexpr double kMemoryEfficiency = 0.9, kStageSeconds = 1.3e-6;
 // What cover() takes it for: stages beyond the fewest hide what the mean does not show.
 constexpr double kSafeStageSeconds = 2e-6;
 // Of the time that L2 is busy, what no other work hides: of equals, the tile that fetches least is taken.
-constexpr double kExposedL2 = 0.03;
-// The way out: cycles for each element of a workgroup's tile (about 10 instructions for 8 elements and four
-// schedulers; estimate) and to start and end it.
-constexpr double kStoreCycles = 0.06, kStoreStartCycles = 800;
+constexpr double kExposedL2 = 0.08, kExposedL2OfFewRows = 0.03;
+// The epilogue: cycles for each element of a workgroup's tile, copied out by the tensor copy engine or stored
+// row by row (docs/gpu-speed.md), and to start and end it.
+constexpr double kCopyCycles = 0.08, kStoreCycles = 0.16, kStoreStartCycles = 800;
 
 // What varies within a row.
 struct Choice {
@@ -202,7 +202,9 @@ double predict(const GpuRates& rates, const MatmulSizes& s, const Row& r, const 
                                                  kUnitMemoryBytesPerCycle * rates.clock_hz));
   const double memory = (read + (choice.split == kMergeCluster ? 0 : written)) / rate;
 
-  const double store = (r.tile_m * r.tile_n * kStoreCycles + kStoreStartCycles) / rates.clock_hz;
+  const double store =
+      (r.tile_m * r.tile_n * (shape.copies_out() ? kCopyCycles : kStoreCycles) + kStoreStartCycles) /
+      rates.clock_hz;
   const double setup = double(shape.in.stages) * kStageSetupCycles / rates.clock_hz;
   // A cluster's workgroups lie in one part of the device, which has an even number of units: clusters of more
   // than two leave up to an eighth of them empty.
@@ -210,7 +212,8 @@ double predict(const GpuRates& rates, const MatmulSizes& s, const Row& r, const 
   const double clustered = crowded ? slots * (1 - double(choice.splits) / 64) : slots;
   const double waves = tiles > clustered && tiles <= slots ? 2 : 1;
   return rates.launch_seconds + setup + kMemorySeconds +
-         waves * (std::max({compute, from_l2, memory}) + kExposedL2 * from_l2) +
+         waves *
+             (std::max({compute, from_l2, memory}) + (r.swap ? kExposedL2OfFewRows : kExposedL2) * from_l2) +
          std::ceil(per_unit / together) * store +
          gpu_merge_seconds(rates, s, choice.splits, choice.split, tiles_m * tiles_n);
 }

@@ -298,7 +298,7 @@ absl::Status GpuDriver::launch_steps(const Launch& launch, const Site& site, con
                                      Parameters* parameters, int* result) {
   const Kernel& kernel = *static_cast<const Kernel*>(launch.kernel);
   const VarValues sizes = var_values(dims, launch.config);
-  if (launch.shape != nullptr && launch.shape->known)
+  if (__builtin_expect(launch.shape != nullptr && launch.shape->known, 1))
     return launch_step(launch, site, 0, *launch.shape, sizes, parameters, result);
   Grid grids[Kernel::kMaxSteps];
   const size_t steps = kernel.steps().size();

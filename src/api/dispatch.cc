@@ -235,7 +235,7 @@ absl::Status run_again(lathe_device& device, RecentCall<Desc>& recent, void* str
   device.context.counters.dispatch_hits.add();
   if (__builtin_expect(recent.run_on_caller(desc), 1)) return absl::OkStatus();
   ArgumentBlock args;
-  const Launch launch = recent.launch(desc, stream, &args);
+  const Launch launch = recent.launch(desc, stream, device.is_cpu ? &args : nullptr);
   absl::Status status = device.driver->launch(launch);
   if (__builtin_expect(status.ok(), 1)) return status;
   return with_request(status, device, describe(*launch.problem, launch.dims));

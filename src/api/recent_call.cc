@@ -203,8 +203,11 @@ bool RecentCall<Desc>::run_on_caller(const Desc& desc) {
 }
 
 template <typename Desc>
-Launch RecentCall<Desc>::launch(const Desc& desc, void* stream, ArgumentBlock* args) const {
-  *args = arguments_;
+Launch RecentCall<Desc>::launch(const Desc& desc, void* stream, ArgumentBlock* args) {
+  if (args == nullptr)
+    args = &arguments_;
+  else
+    *args = arguments_;
   Kind<Desc>::set_pointers(desc, args);
   Launch l;
   l.kernel = entry_->kernel;

@@ -31,8 +31,9 @@ class RecentCall {
   // Runs it with the pointers of `desc` where that is no more than to call its tasks. False: nothing was
   // done.
   bool run_on_caller(const Desc& desc);
-  // The launch in `stream` with the pointers of `desc`; `args` becomes its arguments.
-  Launch launch(const Desc& desc, void* stream, ArgumentBlock* args) const;
+  // The launch in `stream` with the pointers of `desc`. `args` becomes its arguments; null: the call's own
+  // do, for a GPU, whose driver takes a copy.
+  Launch launch(const Desc& desc, void* stream, ArgumentBlock* args);
 
  private:
   static RecentCall& slot_of(const Desc& desc);
