@@ -110,7 +110,8 @@ class Plot {
     for (double p = y_.low; p <= y_.high; ++p) {
       const double value = std::pow(y_.base, p), y = y_.at(value);
       line(kLeft, y, kWidth - kRight, y, kGrid);
-      out_ += format("<text x=\"%g\" y=\"%.1f\" text-anchor=\"end\">%g</text>\n", kLeft - 6, y + 4, value);
+      out_ += format("<text x=\"%g\" y=\"%.1f\" text-anchor=\"end\">%.*f</text>\n", kLeft - 6, y + 4,
+                     value < 1 ? 3 : 0, value);
     }
     out_ += format("<text x=\"%g\" y=\"%g\" text-anchor=\"middle\">operations a byte</text>\n",
                    (kLeft + kWidth - kRight) / 2, kHeight - 20);
