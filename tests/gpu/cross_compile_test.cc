@@ -4,9 +4,13 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+#include <cstring>
 #include <iterator>
 #include <nlohmann/json.hpp>
 #include <ostream>
+#include <sstream>
+#include <string>
 
 #include "core/args.h"
 
@@ -255,6 +259,52 @@ TEST(Ptx, RequiresTheWorkgroupSize) {
   const GpuCode code = compile_matmul(device, {}, 1);
   const std::string size = std::to_string(code.recipe.steps[0].block[0]);
   EXPECT_NE(code.text.find(".reqntid " + size), std::string::npos);
+}
+
+// Bytes of the static shared variables of PTX whose dynamic shared memory is aligned to `alignment`; 0, 0: it
+// has none of one kind.
+struct SharedMemory {
+  int64_t static_bytes = 0, alignment = 0;
+};
+SharedMemory shared_memory_of(const std::string& ptx) {
+  SharedMemory found;
+  std::istringstream lines(ptx);
+  for (std::string line; std::getline(lines, line);) {
+    const size_t at = line.find(".shared .align ");
+    if (at == std::string::npos) continue;
+    const int64_t align = std::atoll(line.c_str() + at + std::strlen(".shared .align "));
+    const size_t bracket = line.find('[');
+    if (line.find(".extern") != std::string::npos) {
+      found.alignment = align;
+    } else {
+      const int64_t bytes = bracket == std::string::npos ? 4 : std::atoll(line.c_str() + bracket + 1);
+      found.static_bytes = (found.static_bytes + align - 1) / align * align + bytes;
+    }
+  }
+  return found;
+}
+
+// The driver's linker begins dynamic shared memory right behind the static one, whatever its alignment: on an
+// H200 kernels with a ticket faulted.
+TEST(Ptx, StaticSharedMemoryLeavesTheDynamicAligned) {
+  Context context(no_disk());
+  Device device = context.describe(std::string(LATHE_FACTS_DIR) + "/h200.json");
+  int both = 0;
+  for (const int32_t rank : {0, 1, 2, 3, 5, 8, 13, 21, 34}) {
+    lathe_tuning tuning = LATHE_TUNING_INIT;
+    tuning.split_k = 3;
+    tuning.candidate = rank;
+    MatmulForm f{LATHE_F16, LATHE_F16, false, true};
+    f.m = 1, f.n = 200, f.k = 528;
+    lathe_matmul_desc desc = describe_matmul(f);
+    desc.next = reinterpret_cast<const lathe_chain*>(&tuning);
+    const GpuCode code = compile_gpu(device.plan(desc));
+    const SharedMemory shared = shared_memory_of(code.text);
+    if (shared.alignment == 0 || shared.static_bytes == 0) continue;
+    ++both;
+    EXPECT_EQ(shared.static_bytes % shared.alignment, 0) << code.recipe.steps[0].symbol;
+  }
+  EXPECT_GT(both, 0) << "no kernel here has both";
 }
 
 }  // namespace
