@@ -2,6 +2,7 @@
 
 usage: selftest_test.py LATHE DEVICE [FLAG...]
 """
+import json
 import os
 import re
 import subprocess
@@ -55,3 +56,46 @@ if DEVICE == "cpu":
     # A filter finds forced ranks too.
     one = selftest("--filter", "--candidate 12", "--quick")
     assert one.returncode == 0 and re.search(r"selftest cpu: [1-9]\d* right, 0 wrong", one.stdout), one
+
+# Requests of a file in place of the table, told case by case.
+if DEVICE == "cpu":
+    with tempfile.TemporaryDirectory() as directory:
+        path = directory + "/requests"
+
+        def write(text):
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(text)
+
+        def told(*words):
+            done = selftest("--requests", path, "--each", *words)
+            return done.returncode, [json.loads(line) for line in done.stdout.splitlines()]
+
+        write("# two requests\n\nmatmul 5x40x70 --dtype f32\n  argmax 3x100 --dtype bf16\n")
+        status, lines = told()
+        assert status == 0 and [line["state"] for line in lines] == ["prepare", "begin", "right"] * 2, lines
+        assert lines[1]["what"] == "matmul 5x40x70" and lines[0]["of"] == 2 and lines[3]["case"] == 1, lines
+        again = subprocess.run([LATHE] + lines[1]["command"].split()[1:] + ["--cache-dir", ""], capture_output=True, text=True)
+        assert again.returncode == 0, again
+        status, lines = told("--from", "1")
+        assert status == 0 and [line["case"] for line in lines] == [1, 1, 1], lines
+        status, lines = told("--best", "3")
+        ranks = [line["what"] for line in lines if line["state"] == "begin" and line["what"].startswith("matmul")]
+        assert status == 0 and len(ranks) == 3 and ranks[1].endswith("--candidate 2"), lines
+        status, lines = told("--family", "rows")
+        assert [line["state"] for line in lines if line["state"] not in ("prepare", "begin")] == ["refused", "right"], lines
+        # The classes and candidates of the checks, for a device that is elsewhere.
+        manifest = directory + "/classes.json"
+        listed = subprocess.run([LATHE, "selftest", "--requests", path, "--best", "2", "--manifest", manifest, "--facts", "h200",
+                                 "--target", "sm_90a", "--cache-dir", ""], capture_output=True, text=True)
+        with open(manifest, encoding="utf-8") as file:
+            classes = json.load(file)["classes"]
+        assert listed.returncode == 0 and [c.get("candidate", 0) for c in classes if c["op"] == "matmul"] == [0, 2], classes
+        write("matmul 5x40\n")
+        bad = selftest("--requests", path)
+        assert bad.returncode == 2 and f"{path}: line 1, 'matmul 5x40'" in bad.stderr, bad
+        write("# nothing\n")
+        bad = selftest("--requests", path)
+        assert bad.returncode == 2 and "there is no request in it" in bad.stderr, bad
+    for words in (["--from", "1"], ["--best", "2"], ["--facts", "h200"], ["--requests", "/no/such/file"]):
+        bad = selftest(*words)
+        assert bad.returncode == 2, bad
