@@ -28,8 +28,8 @@ class LoadedKernel {
   Recipe recipe_;
 };
 
-// The sizes of a GPU's launch of one kernel, as its recipe's formulas give them: for a caller that repeats
-// it.
+// Grid and dynamic shared memory of a single-kernel GPU launch, evaluated from the recipe's formulas. A
+// caller that repeats a launch keeps it.
 struct LaunchShape {
   unsigned grid[3] = {0, 0, 0};
   unsigned shared_bytes = 0;
@@ -48,7 +48,7 @@ struct Launch {
   size_t workspace_bytes = 0;
   bool workspace_is_zeroed = false;    // GPU: as lathe.h's LATHE_WORKSPACE_ZEROED has it
   bool zero_product = false;           // GPU: A and B are to be zeros of the driver's own
-  const LaunchShape* shape = nullptr;  // of this kernel, config and dims; null: not kept
+  const LaunchShape* shape = nullptr;  // null: evaluate the formulas
 };
 
 // Worker slots that a launch may have at most.
@@ -132,7 +132,7 @@ class Driver {
                                    const Dims& /*dims*/) const {
     return {};
   }
-  // For launches with this kernel, config and dims.
+  // The shape of launches with this kernel, config and dims.
   virtual LaunchShape launch_shape(const LoadedKernel& /*kernel*/, const LaunchConfig& /*config*/,
                                    const Dims& /*dims*/) const {
     return {};

@@ -9,8 +9,7 @@
 namespace lathe {
 namespace {
 
-// A cluster's workgroups start together, and wait for each other twice before D is written; each takes its
-// turn at the others' sums (docs/gpu-speed.md).
+// Cost of a cluster merge: two cluster barriers, and reading the sums of each split (docs/gpu-speed.md).
 constexpr double kClusterSeconds = 0.7e-6, kClusterSecondsOfSplit = 0.15e-6;
 // From the shared memory of a cluster's other workgroups, when all read at once: 3.3 TB/s over H100's 132
 // units (W. Luo et al., "Dissecting the NVIDIA Hopper Architecture through Microbenchmarking and Multiple
@@ -18,9 +17,9 @@ constexpr double kClusterSeconds = 0.7e-6, kClusterSecondsOfSplit = 0.15e-6;
 constexpr double kClusterBytesPerCycle = 14;
 // From L2 into one unit: 64 bytes a cycle is its port's width, half of it sustained (estimate).
 constexpr double kPortBytesPerCycle = 32;
-// A second step behind the first in one stream (docs/gpu-speed.md).
+// Cost of launching a second step (docs/gpu-speed.md).
 constexpr double kStepSeconds = 1.2e-6;
-// Elements that a workgroup merges before it waits again: four of each of 256 threads.
+// Elements that a workgroup merges per memory latency: four for each of 256 threads.
 constexpr double kMergedByTurn = 1024;
 
 }  // namespace

@@ -43,7 +43,7 @@ struct Model {
   // L2 to one unit, and to each of all of them at once.
   double unit_bytes_per_cycle, all_units_bytes_per_cycle;
   double reduce_cycles;               // the meeting of the warps at a group's end
-  double start_seconds, end_seconds;  // from the launch to the first load, and from the last product on
+  double start_seconds, end_seconds;  // launch to first load; last product to last store
 };
 // Static shared memory ends where the dynamic part, aligned to 1024 bytes, may begin (as ptxas counts it); as
 // much again is reserved (CUDA Programming Guide, sm_80 and later). A load under full traffic takes longer
@@ -58,7 +58,7 @@ const Model& model_of(bool amd) { return amd ? kAmdModel : kCudaModel; }
 // Cycles of a warp on CUDA that no load of its own overlaps: a unit's products and reads of A for each 8
 // rows.
 constexpr double kUnitCycles = 60, kUnitCyclesPerRows = 50;
-// CUDA: at which a unit stages A before its first product (docs/gpu-speed.md).
+// CUDA: rate at which a unit stages A before its first product (docs/gpu-speed.md).
 constexpr double kStagedBytesPerCycle = 16;
 // AMD: of a thread's registers; beyond them one wave alone stays on a SIMD.
 constexpr int64_t kMostAmdRegisters = 256;
@@ -238,7 +238,7 @@ double predict(const GpuRates& rates, const MatmulSizes& sizes, const Choice& c)
   };
   const double full = std::floor(c.workgroups / slots), rest = c.workgroups - full * slots;
   const double stream = full * wave(slots) + (rest > 0 ? wave(rest) : 0);
-  // Before the first product A must be there. AMD reads it where it lies.
+  // CUDA stages A before the first product; AMD reads it in place.
   const double at_once = std::min(c.resident, std::ceil(c.workgroups / rates.units));
   const double first = at_once * staged / (kStagedBytesPerCycle * rates.clock_hz);
   // Later rounds of workgroups start beside others that keep the memory busy, if there are others.

@@ -53,27 +53,25 @@ constexpr int64_t kMostStages = 16, kLeastStages = 3;
 constexpr double kStageSetupCycles = 40;
 constexpr int32_t kMostClusterSplits = 8;  // workgroups of a portable cluster
 
-// Of the matrix rate, what products reach on an H200, whose power limit holds large ones to 740 TFLOP/s
-// (docs/gpu-speed.md); the rate itself is that of the highest clock. One warpgroup alone waits between its
-// groups of products (estimate).
+// Share of the matrix rate that products reach on an H200; its power limit holds large ones to 740 TFLOP/s
+// (docs/gpu-speed.md). A single multiplying warpgroup waits between its groups of products (estimate).
 constexpr double kMatrixEfficiency = 0.72, kLoneEfficiency = 0.62;
 // Of that, with each block's sums added by the other units (estimate).
 constexpr double kApartEfficiency = 0.85;
 // Both operands of a product come from shared memory, 128 bytes a cycle.
 constexpr double kSharedBytesPerCycle = 128;
-// From L2: 64 bytes a cycle into one unit (the width of its port), and for each when all ask
-// (docs/gpu-speed.md).
+// L2 to one unit: the width of its port. L2 to each unit when all read (docs/gpu-speed.md).
 constexpr double kUnitL2BytesPerCycle = 64, kAllL2BytesPerCycle = 36;
-// From memory into one unit, however much it asks for (docs/gpu-speed.md: 20 units read 2.4 TB/s).
+// Memory to one unit (docs/gpu-speed.md: 20 units read 2.4 TB/s).
 constexpr double kUnitMemoryBytesPerCycle = 62;
-// Of the memory's rate, what long streams reach, and the time that a stage is under way (docs/gpu-speed.md).
+// Share of the memory rate that long streams reach, and the latency of a stage (docs/gpu-speed.md).
 constexpr double kMemoryEfficiency = 0.9, kStageSeconds = 1.3e-6;
-// What cover() takes it for: stages beyond the fewest hide what the mean does not show.
+// The latency that cover() assumes: larger than the mean, for the slowest stages.
 constexpr double kSafeStageSeconds = 2e-6;
-// Of the time that L2 is busy, what no other work hides: of equals, the tile that fetches least is taken.
+// Share of the L2 time that is not hidden. It makes the oracle prefer the tile that reads less from L2.
 constexpr double kExposedL2 = 0.08, kExposedL2OfFewRows = 0.03;
-// The epilogue: cycles for each element of a workgroup's tile, copied out by the tensor copy engine or stored
-// row by row (docs/gpu-speed.md), and to start and end it.
+// Epilogue: cycles per element of the tile when the copy engine stores it, and when threads store it row by
+// row (docs/gpu-speed.md); cycles to start and end it.
 constexpr double kCopyCycles = 0.08, kStoreCycles = 0.16, kStoreStartCycles = 800;
 
 // What varies within a row.
@@ -206,8 +204,8 @@ double predict(const GpuRates& rates, const MatmulSizes& s, const Row& r, const 
       (r.tile_m * r.tile_n * (shape.copies_out() ? kCopyCycles : kStoreCycles) + kStoreStartCycles) /
       rates.clock_hz;
   const double setup = double(shape.in.stages) * kStageSetupCycles / rates.clock_hz;
-  // A cluster's workgroups lie in one part of the device, which has an even number of units: clusters of more
-  // than two leave up to an eighth of them empty.
+  // A cluster runs within one GPC, which has an even number of SMs, so clusters of more than two leave some
+  // SMs of a GPC empty: up to an eighth.
   const bool crowded = choice.split == kMergeCluster && choice.splits > 2;
   const double clustered = crowded ? slots * (1 - double(choice.splits) / 64) : slots;
   const double waves = tiles > clustered && tiles <= slots ? 2 : 1;
@@ -231,8 +229,8 @@ CompileConfig config_of(const Row& r, const Choice& choice, const WgmmaShape& sh
   config.cluster_m = choice.cluster_m, config.cluster_n = choice.cluster_n;
   config.cluster_k = static_cast<int32_t>(shape.in.cluster_k);
   config.swap = r.swap;
-  // Workgroups that take several tiles load the next while they store the last; those that merge take one. As
-  // many as find a place: the class does not know the batch, and one without a tile ends at once.
+  // A persistent workgroup loads its next tile while it stores the last; one that merges takes a single tile.
+  // The grid fills the device because the class does not know the batch; idle workgroups end at once.
   const int32_t cluster = choice.cluster_m * choice.cluster_n;
   const auto slots = static_cast<int32_t>(rates.units * shape.resident) / cluster * cluster;
   const int64_t tiles = round_up(ceil_div(s.m, r.tile_m), choice.cluster_m) *

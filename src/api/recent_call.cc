@@ -104,7 +104,7 @@ struct Kind<lathe_argmax_desc> {
   }
 };
 
-// Whether all pointers are as aligned as a class of a GPU can ask for.
+// True if every pointer has the 16-byte alignment that the most aligned GPU class requires.
 template <typename Desc>
 bool is_aligned(const Desc& desc) {
   uintptr_t addresses = 0;

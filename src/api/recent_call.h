@@ -18,9 +18,9 @@ class RecentCall {
   // The one of this thread that differs from `desc` in nothing but the pointers to its operands, where those
   // are in order as well: none is missing, and what is written is apart from what is read or, where it may
   // be, exactly it. Null otherwise, where only the whole check can tell, and for what that refuses: no
-  // `desc`, a `stream` on the CPU. On a GPU, where the alignment of pointers is part of the class, all are
-  // multiples of 16 bytes. Later calls of this thread overwrite it, those that a caller's parallel-for makes
-  // during the launch among them.
+  // `desc`, a `stream` on the CPU. On a GPU the alignment of pointers is part of the class, so every pointer
+  // must be a multiple of 16 bytes. Later calls of this thread overwrite it, those that a caller's
+  // parallel-for makes during the launch among them.
   static RecentCall* find(const lathe_device& device, void* stream, const Desc* desc);
   // `request` was read from `desc` to run, and `entry` is what the device's table has for its key.
   // Descriptors that lead to others (scales, zero points, chains) are not kept, nor are products of K = 0.
@@ -31,8 +31,8 @@ class RecentCall {
   // Runs it with the pointers of `desc` where that is no more than to call its tasks. False: nothing was
   // done.
   bool run_on_caller(const Desc& desc);
-  // The launch in `stream` with the pointers of `desc`. `args` becomes its arguments; null: the call's own
-  // do, for a GPU, whose driver takes a copy.
+  // The launch in `stream` with the pointers of `desc`. Its arguments are copied to `args`. On a GPU, whose
+  // driver makes a copy itself, `args` may be null.
   Launch launch(const Desc& desc, void* stream, ArgumentBlock* args);
 
  private:

@@ -44,15 +44,16 @@ SelftestCheck check_of(const SelftestDevice& d, const std::string& group, const 
           std::make_shared<const AnyRequest>(request)};
 }
 
-// What is run: rows of the table, or of a file of requests, whose line contains the text and that have no
-// larger side, forced onto one kernel family or as the oracle has it.
+// Selects the checks. A check runs if its line contains `filter` and no side of its request exceeds
+// `largest`. With `family` the request is forced onto that kernel family.
 struct Selection {
-  std::string filter, family, requests;  // the latter a text; "": the table
-  int64_t largest = INT64_MAX;           // side of a request
-  int64_t best = 1;                      // of a file's requests: that many candidates, the best first
+  std::string filter, family;
+  std::string requests;  // the text of a request file; "": the built-in table
+  int64_t largest = INT64_MAX;
+  int64_t best = 1;  // candidates per request of a request file
 };
 
-// A candidate that a request is forced onto, 0 the oracle's choice.
+// A candidate to force. Rank 0 is the oracle's choice.
 struct Rank {
   int32_t rank = 0;
   std::string group;  // "wgmma, merge last"
@@ -64,7 +65,7 @@ std::string group_of(const Json& config) {
   return absl::StrCat(config.value("kernel", ""), ", merge ", split < 4 ? kMerges[split] : "?");
 }
 
-// Legal ones of the family, all of them where none is named.
+// The legal candidates of the family, or all legal ones if no family is named.
 absl::StatusOr<std::vector<Json>> legal_candidates(const SelftestDevice& d, const AnyRequest& request,
                                                    const std::string& family) {
   const size_t misalign = std::visit([](const auto& r) { return r.misalign; }, request);
@@ -82,7 +83,7 @@ absl::StatusOr<std::vector<Json>> legal_candidates(const SelftestDevice& d, cons
   return legal;
 }
 
-// Of all candidates; when quick the best of each kernel and an even choice.
+// Every candidate; with --quick the best of each kernel family and an even sample.
 std::vector<Rank> each_of(const SelftestDevice& d, const std::vector<Json>& legal, const std::string& group) {
   std::set<size_t> chosen;
   std::set<std::string> kernels;
@@ -94,7 +95,7 @@ std::vector<Rank> each_of(const SelftestDevice& d, const std::vector<Json>& lega
   return ranks;
 }
 
-// The best of each way to merge splits, or the `best` best of a file's requests.
+// With a family: its best candidate for each way to merge splits. Without: the first `best` candidates.
 std::vector<Rank> few_of(const std::vector<Json>& legal, const Selection& selection) {
   std::vector<Rank> ranks;
   std::set<std::string> groups;
@@ -122,7 +123,8 @@ absl::StatusOr<std::vector<Rank>> ranks_of(const SelftestDevice& d, const Selfte
   return std::vector<Rank>{{legal->front().value("rank", 0), c.group}};
 }
 
-// A row as checks: itself, or forced onto candidates; a row without any is a check that says why.
+// Turns a table row into checks, one per forced candidate. A row without candidates becomes a check that
+// reports the reason.
 std::vector<SelftestCheck> expand(const SelftestDevice& d, const SelftestCase& c,
                                   const Selection& selection) {
   auto ranks = ranks_of(d, c, selection);
@@ -180,7 +182,7 @@ absl::StatusOr<std::vector<SelftestCheck>> all_checks(const SelftestDevice& d, c
       if (is_wanted(filter, check.group, check.what)) checks.push_back(std::move(check));
   if (left_out > 0)
     absl::PrintF("  left out: %d rows of checks with a side of more than %d\n", left_out, selection.largest);
-  // Behaviours are of requests as the oracle plans them.
+  // Behaviours use the oracle's own plans.
   if (!selection.family.empty() || !selection.requests.empty()) return checks;
   for (const Behaviour& b : selftest_behaviours(d)) {
     if (!is_wanted(filter, b.group, b.name)) continue;
@@ -192,7 +194,7 @@ absl::StatusOr<std::vector<SelftestCheck>> all_checks(const SelftestDevice& d, c
   return checks;
 }
 
-// The classes of the checks with the candidates that they force, as `lathe warm` takes them.
+// A manifest for `lathe warm`: the class of each check, with the candidate it forces.
 absl::StatusOr<std::string> manifest_of(const SelftestDevice& d, const std::vector<SelftestCheck>& checks) {
   std::string lines;
   for (const SelftestCheck& c : checks) {

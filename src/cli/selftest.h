@@ -33,8 +33,8 @@ struct SelftestCase {
 // Every op, dtype, layout, epilogue, alignment, edge, split and promise of equal bits. `quick`: an even
 // choice of each group, in shapes that an emulator gets through.
 std::vector<SelftestCase> selftest_cases(bool quick);
-// The requests of a text, one a line as after `lathe run`: "matmul 16x64x64 --dtype bf16". Empty lines and
-// lines that begin with # are left out. kInvalidArgument names the line.
+// Reads a request file: one request per line, written as after `lathe run` ("matmul 16x64x64 --dtype bf16").
+// Empty lines and lines that begin with # are skipped. kInvalidArgument names the line.
 absl::StatusOr<std::vector<SelftestCase>> read_requests(const std::string& text);
 
 // A check that is more than one request.

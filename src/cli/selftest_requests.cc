@@ -1,4 +1,4 @@
-// Requests that a file names in place of the selftest's table.
+// Reads the request file of `lathe selftest --requests`.
 #include <vector>
 
 #include "absl/strings/ascii.h"

@@ -19,7 +19,7 @@ struct SelftestCheck {
   // kUnimplemented skips the check, with the reason; any other error fails it.
   std::function<absl::StatusOr<CheckResult>()> run;
   std::function<void()> prepare;                        // compiles ahead, on any thread; may be empty
-  std::shared_ptr<const AnyRequest> request = nullptr;  // null: more than one, or no kernel takes it
+  std::shared_ptr<const AnyRequest> request = nullptr;  // null: several requests, or no kernel supports it
 };
 
 struct Tally {
@@ -32,12 +32,11 @@ struct Tally {
 // in a row, as a lost device gives.
 Tally run_checks(const std::vector<SelftestCheck>& checks, const std::string& device);
 
-// In order from check `from` on, for a program that watches: a line of JSON as each is prepared, begins and
-// ends, written at once. Whoever sees no line for too long knows the check that hangs:
-//   {"case":3,"state":"begin","group":"wgmma, merge last","what":"matmul 16x336x1072 ...","command":"lathe
-//   run ..."}
+// Runs the checks in order, beginning with check `from`, and prints a line of JSON when a check is prepared,
+// begins and ends. Lines are flushed, so a watching program knows which check hangs:
+//   {"case":3,"state":"begin","group":"wgmma, merge last","what":"matmul ...","command":"lathe run ..."}
 //   {"case":3,"state":"wrong","worst":7.2,"detail":"..."}
-// "state" ends as right, wrong, refused (a request that the device or the family cannot take) or failed.
+// The last "state" is right, wrong, refused (the device or family does not support the request) or failed.
 absl::Status run_each(const std::vector<SelftestCheck>& checks, const std::string& device, size_t from);
 
 // Prints the reasons of what was skipped and the verdict; an error unless something was right and nothing

@@ -16,7 +16,7 @@ namespace {
 
 constexpr unsigned kSharedMemory = 3;
 
-// The value as an integer that no pass and no assembler knows to be a float.
+// Moves the value's bits through inline assembly, so that neither LLVM nor ptxas knows they are a float's.
 llvm::Value* opaque_bits(llvm::IRBuilder<>& b, llvm::Value* value) {
   const unsigned bits = value->getType()->getPrimitiveSizeInBits();
   llvm::Type* integer = b.getIntNTy(bits);
@@ -72,7 +72,7 @@ void store_floats_as_integers(llvm::Module& module) {
 
 namespace {
 
-// The functions whose instructions use the value, themselves or through constants.
+// Collects the functions that use the value, directly or through constant expressions.
 void collect_users(const llvm::Value* value, llvm::SmallPtrSetImpl<const llvm::Function*>* functions) {
   for (const llvm::User* user : value->users()) {
     if (const auto* i = llvm::dyn_cast<llvm::Instruction>(user))

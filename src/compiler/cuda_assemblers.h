@@ -1,4 +1,4 @@
-// What NVIDIA's assembler and linkers do to correct PTX, avoided in the IR that the PTX is made from.
+// Works around two faults of NVIDIA's assembler and linkers by changing the LLVM IR.
 #pragma once
 
 namespace llvm {
@@ -7,15 +7,14 @@ class Module;
 
 namespace lathe {
 
-// Before optimization. ptxas 13.0 converts a floating-point register to an integer where a store takes its
-// low byte or half (st.b8 of a sum in f32 stores 170 for 170.0, not 0x00). A store below its value's
-// alignment becomes such stores, so its value first passes through a move that the assembler takes for an
-// integer's.
+// Call before optimization. ptxas 13.0 converts a floating-point register to an integer when a store takes
+// its low byte or half: st.b8 of 170.0f stores 170, not 0x00. Stores below their value's alignment become
+// such stores, so this passes their values through a move that the assembler treats as integer.
 void store_floats_as_integers(llvm::Module& module);
 
-// After optimization, which would shrink the block. The driver's linker and nvJitLink lay out the dynamic
-// shared memory right behind the static one, whatever its alignment. Static memory beside it therefore
-// becomes one block whose size keeps that alignment.
+// Call after optimization, which would shrink the block. The driver's linker and nvJitLink place dynamic
+// shared memory right behind static shared memory and ignore its alignment. This gathers the static variables
+// of kernels with dynamic memory into one block whose size is a multiple of that alignment.
 void gather_static_shared_memory(llvm::Module& module);
 
 }  // namespace lathe

@@ -158,8 +158,8 @@ class MatmulDistribution {
     return op.getResult(0);
   }
 
-  // A step of its own merges some rows of one column tile a workgroup: the merge is a stream, and few rows
-  // keep many workgroups busy. Merged within the launch (kMergeLast, kMergeCluster), a tile is the partial
+  // In a second step, a workgroup merges merge_rows() rows of one column tile, so that the merge has many
+  // workgroups. Merged within the launch (kMergeLast, kMergeCluster), a tile is the partial
   // results' tile.
   Value merge(Value partials) {
     Value out = epilogue_.getDpsInits()[0];

@@ -81,8 +81,8 @@ struct CompileConfig {
   bool operator==(const CompileConfig& o) const;
 };
 enum Split : int32_t { kNoSplit = 0, kMergeStep = 1, kMergeLast = 2, kMergeCluster = 3 };
-// Rows of D that a workgroup of a matmul's second step merges: as many as give each of its threads four
-// columns. One on the CPU, whose tasks have one thread.
+// Rows of D that one workgroup merges in a matmul's second step: enough to give each thread four columns. On
+// the CPU, where a task has one thread, the result is 1.
 inline int32_t merge_rows(int32_t threads, int32_t tile_n) { return std::max(1, 4 * threads / tile_n); }
 Json to_json(const CompileConfig& c);
 absl::StatusOr<CompileConfig> compile_config_from_json(const Json& j);

@@ -169,7 +169,8 @@ TEST(Memory, PartOfAFloatIsRefused) {
 // The linkers begin dynamic shared memory right behind the static one; ptxas keeps its alignment.
 TEST(Memory, LinkersIgnoreTheAlignmentOfDynamicShared) {
   constexpr char kText[] =
-      ".version 8.0\n.target sm_90\n.address_size 64\n.extern .shared .align 1024 .b8 d[];\n.visible .entry k() {\n"
+      ".version 8.0\n.target sm_90\n.address_size 64\n.extern .shared .align 1024 .b8 d[];\n.visible .entry "
+      "k() {\n"
       ".reg .b32 %r<4>; .shared .align 4 .b32 s; mov.b32 %r1, s; mov.b32 %r2, d; ret; }\n";
   for (const bool linked : {false, true}) {
     const auto module = Module::parse(kText, linked);
