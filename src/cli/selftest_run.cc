@@ -120,7 +120,8 @@ absl::Status run_each(const std::vector<SelftestCheck>& checks, const std::strin
   };
   for (size_t i = from; i < checks.size(); ++i) {
     const SelftestCheck& c = checks[i];
-    tell({{"case", i}, {"state", "prepare"}, {"of", checks.size()}, {"what", c.what}, {"command", c.command}});
+    tell(
+        {{"case", i}, {"state", "prepare"}, {"of", checks.size()}, {"what", c.what}, {"command", c.command}});
     if (c.prepare) c.prepare();
     tell({{"case", i}, {"state", "begin"}, {"group", c.group}, {"what", c.what}, {"command", c.command}});
     const absl::StatusOr<CheckResult> result = c.run();
