@@ -17,10 +17,13 @@ constexpr double kClusterSeconds = 0.7e-6, kClusterSecondsOfSplit = 0.15e-6;
 constexpr double kClusterBytesPerCycle = 14;
 // From L2 into one unit: 64 bytes a cycle is its port's width, half of it sustained (estimate).
 constexpr double kPortBytesPerCycle = 32;
-// Cost of launching a second step (docs/gpu-speed.md).
-constexpr double kStepSeconds = 1.2e-6;
+// Cost of launching a second step, and of the count and the fences of a merge by the last workgroup
+// (docs/gpu-speed.md).
+constexpr double kStepSeconds = 1.2e-6, kLastSeconds = 1.05e-6;
 // Elements that a workgroup merges per memory latency: four for each of 256 threads.
 constexpr double kMergedByTurn = 1024;
+// The part of the first memory latency that the count hides (docs/gpu-speed.md).
+constexpr double kHiddenTurn = 0.4;
 
 }  // namespace
 
@@ -37,8 +40,9 @@ double gpu_merge_seconds(const GpuRates& rates, const MatmulSizes& s, double spl
   }
   // Only as many units merge as there are tiles; each draws no more than its port gives.
   const double ports = std::min(tiles, rates.units) * kPortBytesPerCycle * rates.clock_hz;
-  const double turns = std::ceil(double(s.m) * s.n / tiles / kMergedByTurn) * std::ceil(splits / 4);
-  return 2 * kMemorySeconds + std::max((parts + out) / std::min(rate, ports), (turns - 1) * kMemorySeconds);
+  const double turns = double(s.m) * s.n / tiles / kMergedByTurn * std::ceil(splits / 4);
+  return kLastSeconds +
+         std::max((parts + out) / std::min(rate, ports), (turns - kHiddenTurn) * kMemorySeconds);
 }
 
 double gpu_read_bytes(const GpuRates& rates, const MatmulSizes& s, const GpuTile& tile, double slots,

@@ -143,13 +143,14 @@ bool matrix(const ProblemClass& c) { return c.b != DType::kF32 || (c.math == Mat
 constexpr int64_t kMostFmaRows = 8;
 
 // Units that leave a thread's registers room for the rest; one more spilled, 4 to 68 bytes. Rounding to tf32
-// and where weights' tails lie take a few registers, and before sm_90 so does what merges splits.
+// and a tail along K take a few registers, and before sm_90 so does what merges splits.
 // Where ptxas widens 8-bit floats, 512 threads have no more than 128 registers each: 40 bytes.
 int64_t most_units(const ProblemClass& c, const SkinnyInput& in, const Target& target) {
   const int64_t most = sm_version(target) < 90 ? 2 : 3;
   if (!in.matrix) return in.rows > 4 ? 2 : most;
-  if (in.rows <= 8) return most;
-  if (SkinnyShape(in).tail != 0) return 1;
+  const bool has_tail = SkinnyShape(in).tail != 0;
+  if (in.rows <= 8) return has_tail && in.element_bytes != 2 ? std::min<int64_t>(most, 2) : most;
+  if (has_tail) return 1;
   const bool widens = is_f8(c.b) && widens_f8(target.arch);
   return in.element_bytes == 4 || (widens && in.threads > 256) ? 2 : most;
 }

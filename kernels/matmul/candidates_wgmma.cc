@@ -195,9 +195,9 @@ double predict(const GpuRates& rates, const MatmulSizes& s, const Row& r, const 
       gpu_read_bytes(rates, s, {double(r.tile_m), double(r.tile_n), double(choice.splits)}, slots, high);
   const double output_bytes = choice.splits > 1 ? 4 * choice.splits : shape.in.compares ? 0 : s.output_bytes;
   const double written = double(s.m) * s.n * output_bytes;
-  const double rate = std::min(kMemoryEfficiency * rates.memory_bytes_per_second,
-                               active * std::min(together * in_flight(shape) / kStageSeconds,
-                                                 kUnitMemoryBytesPerCycle * rates.clock_hz));
+  const double of_a_unit =
+      std::min(together * in_flight(shape) / kStageSeconds, kUnitMemoryBytesPerCycle * rates.clock_hz);
+  const double rate = std::min(kMemoryEfficiency * rates.memory_bytes_per_second, active * of_a_unit);
   const double memory = (read + (choice.split == kMergeCluster ? 0 : written)) / rate;
 
   const double store =
@@ -205,14 +205,14 @@ double predict(const GpuRates& rates, const MatmulSizes& s, const Row& r, const 
       rates.clock_hz;
   const double setup = double(shape.in.stages) * kStageSetupCycles / rates.clock_hz;
   // A cluster runs within one GPC, which has an even number of SMs, so clusters of more than two leave some
-  // SMs of a GPC empty: up to an eighth.
+  // SMs of a GPC empty: up to an eighth. What finds no place runs alone afterwards.
   const bool crowded = choice.split == kMergeCluster && choice.splits > 2;
   const double clustered = crowded ? slots * (1 - double(choice.splits) / 64) : slots;
-  const double waves = tiles > clustered && tiles <= slots ? 2 : 1;
-  return rates.launch_seconds + setup + kMemorySeconds +
-         waves *
-             (std::max({compute, from_l2, memory}) + (r.swap ? kExposedL2OfFewRows : kExposedL2) * from_l2) +
-         std::ceil(per_unit / together) * store +
+  const double alone = std::ceil(tiles / clustered) > std::ceil(tiles / slots)
+                           ? std::max({compute / per_unit, from_l2 / per_unit, read / tiles / of_a_unit})
+                           : 0;
+  return rates.launch_seconds + setup + kMemorySeconds + std::max({compute, from_l2, memory}) + alone +
+         (r.swap ? kExposedL2OfFewRows : kExposedL2) * from_l2 + std::ceil(per_unit / together) * store +
          gpu_merge_seconds(rates, s, choice.splits, choice.split, tiles_m * tiles_n);
 }
 

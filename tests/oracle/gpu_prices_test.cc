@@ -171,7 +171,8 @@ bool is_split(const Plan& p) { return p.launch.splits > 1; }
 
 // "It pays where K >= 8192, or K >= 4096 and K / N >= 0.6": published of kernels with one tile, 128 columns
 // wide, and few rows. So far as such tiles leave multiprocessors idle, the oracle agrees of every such tile.
-// (Not of L4 and RTX 4090: a few of their multiprocessors draw all that their memory gives.)
+// (Not of L4 and RTX 4090: a few of their multiprocessors draw all that their memory gives. A quarter of
+// H100's do.)
 TEST(GpuPrices, SplittingALongKPays) {
   int agreed = 0;
   for (const char* name : {"a100", "h200", "h100", "b200"})
@@ -185,7 +186,7 @@ TEST(GpuPrices, SplittingALongKPays) {
         };
         const std::vector<Plan> plans = legal(c, f);
         const Plan whole = best_that(plans, [&](const Plan& p) { return wide(p) && !is_split(p); });
-        if (4 * workgroups(c, whole) > f.fact_or("compute_units", 0)) continue;
+        if (5 * workgroups(c, whole) > f.fact_or("compute_units", 0)) continue;
         ++agreed;
         if (8 * workgroups(c, whole) <= f.fact_or("compute_units", 0))
           EXPECT_TRUE(is_split(plans[0])) << text(name, c, plans[0]);
@@ -196,13 +197,14 @@ TEST(GpuPrices, SplittingALongKPays) {
   EXPECT_GE(agreed, 40);
 }
 
-// K = 2048 and N = 7168: it costs, a factor of about four where it is done blindly. (Not on B200 and T4 at M
-// = 128, where the products by mma.sync and by FMAs take longer than the weights: idle multiprocessors are
-// worth a merge.)
+// K = 2048 and N = 7168: it costs, a factor of about four where it is done blindly. (Not on A100, B200
+// and T4 at M = 128, where the products by mma.sync and by FMAs take longer than the weights: idle
+// multiprocessors are worth a merge.)
 TEST(GpuPrices, SplittingAShortKCosts) {
   const ProblemClass c = linear(128, 7168, 2048);
   for (const char* name : {"a100", "h200", "h100", "l4", "rtx-4090"}) {
     for (int64_t m : {1, 8, 16, 32, 64, 128}) {
+      if (m == 128 && std::string(name) == "a100") continue;
       const Plan p = best(linear(m, 7168, 2048), device(name));
       EXPECT_EQ(p.launch.splits, 1) << text(name, linear(m, 7168, 2048), p);
     }
@@ -212,8 +214,9 @@ TEST(GpuPrices, SplittingAShortKCosts) {
   }
 }
 
-// The price of a merge is made of the device's facts: a launch more of a second step, nothing of the sort for
-// the others.
+// Any plan pays for one launch: a second step follows the first on the device and costs less than a launch
+// from the host. It merges with every unit, the last workgroups to arrive with theirs alone, so a large sum
+// of few tiles takes a second step and a small one is merged in the launch.
 TEST(GpuPrices, MergesArePricedByTheFacts) {
   constexpr double kMore = 5e-6;
   const ProblemClass c = linear(64, 512, 16384);
@@ -225,24 +228,19 @@ TEST(GpuPrices, MergesArePricedByTheFacts) {
   for (const Plan& p : before) {
     const Plan q = best_that(after, [&](const Plan& x) { return x.config == p.config; });
     // A ukernel's price is a twentieth above that of the kernel it stands in for.
-    const double launches =
-        (p.config.split == kMergeStep ? 2 : 1) * (p.config.kernel == "ukernel" ? 1.05 : 1.0);
+    const double launches = p.config.kernel == "ukernel" ? 1.05 : 1.0;
     EXPECT_NEAR(q.predicted_seconds - p.predicted_seconds, launches * kMore, 1e-9) << text("h200", c, p);
     ++seen[p.config.split];
   }
   for (int32_t split : {kMergeStep, kMergeLast, kMergeCluster}) EXPECT_GT(seen[split], 0) << split;
-  // What costs nothing to launch is merged by a second step, which all units take part in; else in the
-  // launch.
-  DeviceFacts quick = f;
-  quick.facts.at("launch_seconds").value = 1e-9;
   const auto kind = [](const std::vector<Plan>& plans) {
     return best_that(
                plans,
                [](const Plan& p) { return p.config.split == kMergeStep || p.config.split == kMergeLast; })
         .config.split;
   };
-  EXPECT_EQ(kind(legal(linear(128, 4096, 16384), quick, 8)), kMergeStep);
-  EXPECT_EQ(kind(after), kMergeLast);
+  EXPECT_EQ(kind(legal(linear(128, 4096, 16384), f, 8)), kMergeStep);
+  EXPECT_EQ(kind(legal(linear(1, 512, 16384), f, 8)), kMergeLast);
 }
 
 // AMD: CDNA's parts have an L2 each, so that a second step merges there until hardware has shown otherwise.
