@@ -5,6 +5,8 @@
 #include <set>
 #include <tuple>
 
+#include "absl/strings/ascii.h"
+#include "cli/config_text.h"
 #include "nlohmann/json.hpp"
 #include "report.h"
 
@@ -13,36 +15,10 @@ namespace {
 
 using nlohmann::json;
 
-// Who adds up the parts of a split sum: CompileConfig's "split" (src/core/plan.h).
-const char* merge_text(int64_t split) {
-  switch (split) {
-    case 1: return " merged in a second step";
-    case 2: return " merged by the last workgroup";
-    case 3: return " merged in the cluster";
-    default: return "";
-  }
-}
-
+// With single spaces: a CSV file has no columns to line up.
 std::string text_of(const json& config, int64_t splits) {
-  const auto number = [&](const char* name) { return config.value(name, int64_t{0}); };
-  const auto by = [&](std::initializer_list<const char*> names) {
-    std::string text;
-    for (const char* name : names) text += (text.empty() ? "" : "x") + std::to_string(number(name));
-    return text;
-  };
-  std::string text = config.value("kernel", "?") + " tile " + by({"tile_m", "tile_n", "tile_k"});
-  if (number("register_m") > 0) text += " registers " + by({"register_m", "register_n"});
-  for (const char* name : {"threads", "stages"})
-    if (number(name) > 1) text += std::string(" ") + name + " " + std::to_string(number(name));
-  if (number("cluster_m") * number("cluster_n") * number("cluster_k") > 1)
-    text += " cluster " + by({"cluster_m", "cluster_n", "cluster_k"});
-  if (number("swap") != 0) text += " swapped";
-  for (const char* name : {"persistent", "raster"})
-    if (number(name) > 0) text += std::string(" ") + name + " " + std::to_string(number(name));
-  if (config.contains("ukernel"))
-    if (const std::string function = config["ukernel"].value("function", ""); !function.empty())
-      text += " " + function;
-  if (splits > 1) text += " splits " + std::to_string(splits) + merge_text(number("split"));
+  std::string text = cli::config_line(config, splits);
+  absl::RemoveExtraAsciiWhitespace(&text);
   return text;
 }
 

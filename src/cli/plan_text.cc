@@ -6,10 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "absl/strings/strip.h"
 
 namespace lathe::cli {
 namespace {
@@ -26,16 +24,6 @@ std::string fields_line(const Json& object) {
     absl::StrAppend(&out, out.empty() ? "" : ", ", name, " ", scalar(value));
   }
   return out;
-}
-
-// Who adds up the parts of a split sum: CompileConfig's "split".
-const char* merge_text(int64_t split) {
-  switch (split) {
-    case 1: return " merged in a second step";
-    case 2: return " merged by the last workgroup";
-    case 3: return " merged in the cluster";
-    default: return "";
-  }
 }
 
 // "openblas", "ukernel" or "generated".
@@ -82,61 +70,12 @@ std::string kinds_text(const Json& candidates) {
   return out;
 }
 
-// " of mine" of "user/mine@DIGEST", a user's ukernel; "" of a built-in one.
-std::string users_name(absl::string_view bitcode) {
-  if (!absl::ConsumePrefix(&bitcode, "user/")) return "";
-  return absl::StrCat(" of ", bitcode.substr(0, bitcode.find('@')));
-}
-
-// "dot", "direct", "outer", "bytes" and "amx" count no buffers: which lines they fetch ahead
-// (kernels/matmul/cpu_shape.h).
-std::string stages_text(absl::string_view kernel, int64_t stages) {
-  if (!absl::StartsWith(kernel, "dot") && !absl::StartsWith(kernel, "direct") && kernel != "outer" &&
-      kernel != "bytes" && !absl::StartsWith(kernel, "amx"))
-    return absl::StrCat("stages ", stages);
-  return stages == 2   ? "fetches near"
-         : stages == 3 ? "fetches near and next"
-         : stages == 4 ? "fetches ahead"
-         : stages == 5 ? "fetches nothing"
-         : stages == 6 ? "fetches evenly"
-         : stages == 8 ? "copies"
-                       : "fetches far";
-}
-
 }  // namespace
 
 absl::StatusOr<Json> explain(lathe_plan* plan) {
   std::vector<Text> pieces;
   if (absl::Status s = check(lathe_plan_explain(plan, collect_text, &pieces)); !s.ok()) return s;
   return parse_json(pieces, "explain");
-}
-
-std::string config_line(const Json& config, int64_t splits) {
-  const auto number = [&](const char* name) { return config.value(name, 0); };
-  if (config.contains("external") && !config["external"].value("library", "").empty())
-    return absl::StrCat(config["external"].value("library", ""), " ",
-                        config["external"].value("routine", ""));
-  std::string out = absl::StrFormat("%-6s tile %dx%dx%d", config.value("kernel", "?"), number("tile_m"),
-                                    number("tile_n"), number("tile_k"));
-  if (number("register_m") > 0) {
-    absl::StrAppend(&out, "  registers ", number("register_m"), "x", number("register_n"));
-  }
-  if (number("threads") > 1) absl::StrAppend(&out, "  threads ", number("threads"));
-  if (number("stages") > 1)
-    absl::StrAppend(&out, "  ", stages_text(config.value("kernel", "?"), number("stages")));
-  if (number("cluster_m") * number("cluster_n") * number("cluster_k") > 1) {
-    absl::StrAppend(&out, "  cluster ", number("cluster_m"), "x", number("cluster_n"), "x",
-                    number("cluster_k"));
-  }
-  if (number("swap") != 0) absl::StrAppend(&out, "  swapped");
-  if (number("persistent") > 0) absl::StrAppend(&out, "  persistent ", number("persistent"));
-  if (number("raster") > 0) absl::StrAppend(&out, "  raster ", number("raster"));
-  if (number("pace") > 0) absl::StrAppend(&out, "  a turn in ", number("pace"), " cycles");
-  if (config.contains("ukernel") && !config["ukernel"].value("function", "").empty())
-    absl::StrAppend(&out, "  ", config["ukernel"].value("function", ""),
-                    users_name(config["ukernel"].value("bitcode", "")));
-  if (splits > 1) absl::StrAppend(&out, "  splits ", splits, merge_text(number("split")));
-  return out;
 }
 
 std::string facts_lines(const Json& facts, const std::string& indent) {

@@ -3,15 +3,14 @@
 
 #include <string>
 
+#include "cli/config_text.h"
 #include "cli/session.h"
 
 namespace lathe::cli {
 
 absl::StatusOr<Json> explain(lathe_plan* plan);
 
-// "panel  tile 112x256x384  registers 14x32  splits 4 merged in a second step"
-std::string config_line(const Json& config, int64_t splits);
-// The same of a whole plan: its own choice.
+// The config_line of a whole plan: its own choice.
 std::string choice_line(const Json& plan);
 // "3.21 ms", and of what, where the class has requests of many sizes: one time stands for all of them.
 std::string prediction(const Json& plan);
