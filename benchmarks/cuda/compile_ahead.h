@@ -11,7 +11,8 @@ namespace lathe::bench {
 class CompileAhead {
  public:
   // The problems from `first` on, in order, `candidates` of each (candidates_of). The threads plan, which
-  // compiles, loads and caches; they launch nothing. What fails here fails again, and is told, in its turn.
+  // compiles, loads and caches; they launch nothing. A failure here is not reported;
+  // it occurs again when the problem is measured.
   CompileAhead(const Device& device, const std::vector<LinearProblem>& problems, size_t first,
                int candidates);
   // Waits for the compilations that have begun.

@@ -159,7 +159,7 @@ def sanitize(report, seconds, cores):
     with open(path, "w", encoding="utf-8") as file:
         file.write("matmul 7x336x528 --dtype bf16 --split-k 3\nargmax 3x9000 --dtype bf16\n")
     steps = []
-    # Asking for a parameter behind the last one is how their number is learnt.
+    # Lathe counts a kernel's parameters by asking for one too many, which is no error to report.
     for tool, quiet in (("memcheck", ["--report-api-errors", "no"]), ("racecheck", [])):
         for family in ("wgmma", "skinny", "mma", "simt", "ukernel", "rows"):
             steps.append((f"{tool} {family}", ["compute-sanitizer", "--tool", tool, "--error-exitcode", "9", *quiet, LATHE,
@@ -175,18 +175,25 @@ def hold_device():
     return subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
-def begin(arguments):
-    """The report of a run, and what ends it."""
+def within(arguments, groups, measure):
+    """Calls `measure(report)` for a device and writes the report, whatever ends it. The exit status."""
+    name, line = f"run {arguments.verb}", device_line()
+    if not line.startswith("cuda:0"):
+        print(f"{name}: no CUDA device: {' '.join(line.split())}")
+        return 2
     os.makedirs(arguments.out, exist_ok=True)
 
     def end(*_):
         raise Ended
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         signal.signal(number, end)
-    return Report(arguments.out, tempfile.mkdtemp())
-
-
-def finish(report, groups, ended):
+    report, ended, holder = Report(arguments.out, tempfile.mkdtemp()), False, hold_device()
+    try:
+        report.say(f"{name}, {arguments.seconds:.0f} s, {time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())}")
+        measure(report)
+    except Ended:
+        ended = True
+    holder.kill()
     if ended:
         report.say("ended from outside")
     report.say("")
@@ -195,21 +202,16 @@ def finish(report, groups, ended):
     report.say(f"took {report.seconds():.0f} s")
     report.pack()
     shutil.rmtree(report.work, ignore_errors=True)
+    return 1 if ended or any(case[3] not in ("right", "refused") for case in report.cases) else 0
 
 
 def first(arguments):
-    smoke = arguments.smoke
-    line = device_line()
-    if not line.startswith("cuda:0"):
-        print(f"run first: no CUDA device: {' '.join(line.split())}")
-        return 2
-    report, cores, ended, holder = begin(arguments), os.cpu_count() or 2, False, hold_device()
-    groups = asked.groups(smoke)
-    if arguments.family:
-        groups = [g for g in groups if arguments.family in g.name]
+    """Facts, correctness, streams, speed, then the sanitizer."""
+    smoke, cores = arguments.smoke, os.cpu_count() or 2
+    groups = [g for g in asked.groups(smoke) if arguments.family in g.name]
     share = (arguments.seconds - 5) / 325
-    try:
-        report.say(f"run first, {arguments.seconds:.0f} s, {time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())}")
+
+    def measure(report):
         guarded(report, show_facts, report)
         watch = Watch(case=arguments.hang) if smoke else Watch()
         guarded(report, run_groups, groups, report, 120 * share, watch, max(2, cores - 2))
@@ -217,39 +219,34 @@ def first(arguments):
         if not arguments.no_streams:
             guarded(report, streams, report, 20 * share, smoke)
         if not arguments.no_speed:
-            # What correctness left over is speed's, but for half a minute.
+            # Speed gets the time that correctness left, less half a minute.
             left = arguments.seconds - 38 - report.seconds()
             guarded(report, speed.measure, report, PACK, max(left, 100 * share), smoke)
         left = arguments.seconds - 8 - report.seconds()
         if left > 15 and not smoke:
             guarded(report, sanitize, report, left, cores)
-    except Ended:
-        ended = True
-    holder.kill()
-    finish(report, groups, ended)
-    return 1 if ended or any(case[3] not in ("right", "refused") for case in report.cases) else 0
+    return within(arguments, groups, measure)
 
 
 def second(arguments):
     """What failed again, and what was slow."""
-    line = device_line()
-    if not line.startswith("cuda:0"):
-        print(f"run second: no CUDA device: {' '.join(line.split())}")
+    try:
+        with open(os.path.join(arguments.results, "cases.csv"), encoding="utf-8") as file:
+            cases = [row for row in csv.DictReader(file) if row["state"] not in ("right", "refused")]
+    except OSError as error:
+        print(f"run second: --from {arguments.results}: {error}")
         return 2
-    with open(os.path.join(arguments.results, "cases.csv"), encoding="utf-8") as file:
-        cases = [row for row in csv.DictReader(file) if row["state"] not in ("right", "refused")]
-    report, ended, holder = begin(arguments), False, hold_device()
     failed = {(row["family"], row["dtype"]) for row in cases}
     groups = [g for g in asked.groups(arguments.smoke) if (g.row, g.column) in failed or arguments.everything]
-    groups = [g for g in groups if not arguments.family or arguments.family in g.name]
+    groups = [g for g in groups if arguments.family in g.name]
     for group in groups:
         group.lines = [line for line in group.lines if arguments.case in line]
         if arguments.candidate:
             group.lines = [f"{line} --candidate {arguments.candidate}" for line in group.lines]
     groups = [g for g in groups if g.lines or g.row == "self-test"]
-    try:
-        report.say(f"run second, {arguments.seconds:.0f} s, {time.strftime('%Y-%m-%dT%H:%M:%SZ', time.gmtime())}")
-        report.say(f"device: {line}")
+
+    def measure(report):
+        report.say(f"device: {device_line()}")
         if groups:
             guarded(report, run_groups, groups, report, arguments.seconds * 0.4, Watch(), max(2, (os.cpu_count() or 2) - 2))
         else:
@@ -257,11 +254,7 @@ def second(arguments):
         if not arguments.no_speed:
             left = arguments.seconds - 8 - report.seconds()
             guarded(report, speed.measure, report, PACK, left, False, arguments.results)
-    except Ended:
-        ended = True
-    holder.kill()
-    finish(report, groups, ended)
-    return 1 if ended or any(case[3] not in ("right", "refused") for case in report.cases) else 0
+    return within(arguments, groups, measure)
 
 
 def write_requests(arguments):

@@ -85,7 +85,7 @@ struct Device {
 };
 
 // How devices look; read from the environment at cuInit.
-// A fault for a test of whoever looks for faults: launches of kernels whose name contains the text.
+// A fault that a test plants: it hits launches of kernels whose name contains the text.
 struct Planted {
   enum Kind { kWrong, kHang, kFault } kind = kWrong;
   std::string kernel;

@@ -31,7 +31,7 @@ void Decoder::fail(absl::string_view why) {
   if (error_.empty()) error_ = absl::StrCat(opcode_, ": ", why);
 }
 
-// Whether the first type of the opcode, that of the result, is a float's, and the instruction no move.
+// True if the opcode's result type is a float and the instruction is not a move.
 bool Decoder::computes_float() const {
   constexpr absl::string_view kMoves[] = {"mov", "ld", "ldu", "st", "atom", "red", "shfl", "setp", "selp"};
   if (absl::c_linear_search(kMoves, name_)) return false;

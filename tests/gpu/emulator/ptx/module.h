@@ -137,8 +137,8 @@ struct Global {
 class Module {
  public:
   // Errors name the line and the instruction or directive.
-  // `linked`: as the driver's linker and nvJitLink lay it out, which begin the dynamic shared memory at the
-  // next multiple of 16 bytes behind the static one, whatever its alignment.
+  // `linked`: laid out by the driver's linker or nvJitLink, which place dynamic shared memory at the next
+  // multiple of 16 bytes after the static memory and ignore its alignment.
   static absl::StatusOr<std::unique_ptr<Module>> parse(absl::string_view text, bool linked = false);
 
   const Kernel* find_kernel(absl::string_view name) const;
