@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "base/execution_environment.h"
 #include "base/status.h"
 #include "runtime/cpu/cpu_facts.h"
 #include "runtime/cpu/cpu_kernel.h"
@@ -54,6 +55,7 @@ struct ParallelStep {
   std::atomic<bool> broken{false};  // the parallel-for broke its contract
 
   static void body(void* context, int64_t index, int32_t worker) {
+    const ExecutionEnvironment environment;  // the thread is the host's
     ParallelStep& step = *static_cast<ParallelStep*>(context);
     if (worker < 0 || worker >= step.workers || index < 0 || index >= step.tasks.count) {
       step.broken.store(true, std::memory_order_relaxed);
@@ -232,6 +234,7 @@ absl::Status CpuDriver::run_parallel(const Launch& launch, const CpuKernel& kern
       pool_.run(tasks);
     } else if (tasks.count > 1) {
       ParallelStep step{tasks, workers_};
+      const CallersEnvironment lent;
       parallel_for_(tasks.count, ParallelStep::body, &step);
       if (step.broken.load(std::memory_order_relaxed)) {
         return refusal(launch, absl::StrCat("the caller's parallel-for passed a worker outside [0, ",

@@ -12,6 +12,7 @@
 #include <exception>
 #include <utility>
 
+#include "base/execution_environment.h"
 #include "runtime/cpu/caller_avoidance.h"
 
 namespace lathe {
@@ -154,6 +155,7 @@ bool WorkerPool::wait_for_work() {
 
 void WorkerPool::worker_main(int32_t worker) {
   pthread_setname_np(pthread_self(), "lathe-worker");
+  ExecutionEnvironment::enter_for_good();
   CallerAvoidance avoidance;
   while (wait_for_work()) {
     avoidance.leave(step_.processor.load(std::memory_order_relaxed));

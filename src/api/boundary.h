@@ -6,6 +6,7 @@
 #include <new>
 
 #include "absl/strings/string_view.h"
+#include "base/execution_environment.h"
 #include "base/status.h"
 #include "lathe/lathe.h"
 
@@ -18,9 +19,11 @@ lathe_status to_c_status(absl::StatusCode code);
 [[gnu::cold]] lathe_status report_failure(lathe_status status, absl::string_view message) noexcept;
 [[gnu::cold]] lathe_status report_failure(const absl::Status& status) noexcept;
 
-// Runs `body`, which returns an absl::Status, and turns failures and exceptions into a lathe_status.
+// Runs `body`, which returns an absl::Status, in Lathe's execution environment, and turns failures and
+// exceptions into a lathe_status.
 template <typename F>
 lathe_status at_boundary(F&& body) noexcept {
+  const ExecutionEnvironment environment;
   try {
     absl::Status status = body();
     if (__builtin_expect(status.ok(), 1)) return LATHE_OK;

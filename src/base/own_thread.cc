@@ -7,6 +7,8 @@
 #include <exception>
 #include <new>
 
+#include "base/execution_environment.h"
+
 namespace lathe {
 
 bool OwnThread::is_of_parent() const {
@@ -20,7 +22,10 @@ bool OwnThread::start(const std::function<void()>& work) {
   sigfillset(&all);
   pthread_sigmask(SIG_SETMASK, &all, &before);
   try {
-    thread_ = std::thread(work);
+    thread_ = std::thread([work] {
+      ExecutionEnvironment::enter_for_good();
+      work();
+    });
   } catch (const std::exception&) {
     // None, or no memory for one.
   }
