@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "runtime/cpu/code_memory.h"
 
 namespace lathe {
 namespace {
@@ -92,14 +93,30 @@ void throw_bad_alloc(void*, const char*, bool) { throw std::bad_alloc(); }
 }  // namespace
 
 struct ObjectLoader::Session {
-  Session(std::unique_ptr<llvm::orc::ExecutorProcessControl> process, const std::optional<PerfMap>& map)
-      : execution(std::move(process)), layer(execution) {
+  // `code`: the memory manager of `process`.
+  Session(std::unique_ptr<llvm::orc::ExecutorProcessControl> process, CodeMemory* code,
+          const std::optional<PerfMap>& map)
+      : execution(std::move(process)), memory(code), layer(execution) {
     if (map.has_value()) layer.addPlugin(std::make_shared<Mapping>(*map));
-    // Failures come back from the lookup as well; LLVM would print them to stderr.
-    execution.setErrorReporter([](llvm::Error error) { llvm::consumeError(std::move(error)); });
+    // The lookup says only that it failed; the cause comes here. LLVM would print it to stderr.
+    execution.setErrorReporter([this](llvm::Error error) { note(std::move(error)); });
   }
 
+  void note(llvm::Error error) {
+    if (error) absl::StrAppend(&causes, causes.empty() ? "" : "; ", llvm::toString(std::move(error)));
+  }
+  // Why the link failed that `error` ended, with every cause that was noted.
+  absl::Status failure(llvm::Error error) {
+    note(std::move(error));
+    const std::string text = std::exchange(causes, "");
+    const absl::Status of_memory = memory->take_failure();
+    if (of_memory.ok()) return refusal(text);
+    return absl::Status(of_memory.code(), absl::StrCat("cpu: cannot load the kernel: ", of_memory.message()));
+  }
+
+  std::string causes;  // of the link in progress
   llvm::orc::ExecutionSession execution;
+  CodeMemory* memory;
   llvm::orc::LinkGraphLinkingLayer layer;
   uint64_t kernels = 0;
   std::unique_ptr<Session> next;
@@ -132,13 +149,15 @@ absl::StatusOr<std::unique_ptr<ObjectLoader::Session>> ObjectLoader::take() {
     }
   }
   // In place: linking runs on the calling thread, and no thread of LLVM's outlives a load.
+  auto memory = std::make_unique<CodeMemory>();
+  CodeMemory* const code = memory.get();
   auto process = llvm::orc::SelfExecutorProcessControl::Create(
-      nullptr, std::make_unique<llvm::orc::InPlaceTaskDispatcher>());
+      nullptr, std::make_unique<llvm::orc::InPlaceTaskDispatcher>(), std::move(memory));
   if (!process) {
     return absl::InternalError(
         absl::StrCat("cpu: no linking session: ", llvm::toString(process.takeError())));
   }
-  return std::make_unique<Session>(std::move(*process), map_);
+  return std::make_unique<Session>(std::move(*process), code, map_);
 }
 
 absl::StatusOr<std::vector<void*>> ObjectLoader::link(absl::string_view object,
@@ -177,16 +196,15 @@ absl::StatusOr<std::vector<void*>> ObjectLoader::link_in(Session& session, absl:
   wanted.sortByAddress();
   wanted.removeDuplicates();
 
-  llvm::Error added = session.layer.add(library, std::move(*graph));
-  if (added) {
-    llvm::consumeError(execution.removeJITDylib(library));
-    return refusal(std::move(added));
+  if (llvm::Error error = session.layer.add(library, std::move(*graph))) {
+    session.note(execution.removeJITDylib(library));
+    return session.failure(std::move(error));
   }
   auto found =
       execution.lookup({{&library, llvm::orc::JITDylibLookupFlags::MatchAllSymbols}}, std::move(wanted));
   if (!found) {
-    llvm::consumeError(execution.removeJITDylib(library));
-    return refusal(found.takeError());
+    session.note(execution.removeJITDylib(library));
+    return session.failure(found.takeError());
   }
   std::vector<void*> addresses;
   addresses.reserve(symbols.size());

@@ -2,8 +2,7 @@
 //
 // Each object becomes a library of its own: it sees no symbol but its own, so a kernel that needs libm, an
 // f16 helper or any other outside symbol is refused by name instead of binding to whatever the host process
-// happens to carry. Code pages are never writable and executable at once. Linked code stays until the loader
-// is destroyed.
+// happens to carry. Linked code stays until the loader is destroyed (code_memory.h).
 //
 // LLVM's sessions are made as links need them, none before the first. They register no signal handlers, start
 // no threads and keep no state outside this object, so other copies of LLVM in the process are not disturbed.
@@ -29,7 +28,9 @@ class ObjectLoader {
 
   // Links `object` and returns the addresses of `symbols`, in order. kInvalidArgument for a corrupt object,
   // one of another architecture, an undefined symbol (named), or a wanted symbol that is absent or is not
-  // code (named). Thread-safe: a link has a session to itself, so that there are as many as links at once.
+  // code (named). kUnavailable where the system lets no memory become executable, with its causes.
+  // kResourceExhausted: no memory for the code. Thread-safe: a link has a session to itself, so that there
+  // are as many as links at once.
   // About 0.1 ms for a small kernel, and about as much for a session. `object` is not kept.
   //
   // std::bad_alloc where memory is short, past LLVM's frames, which do not unwind: what they held is leaked
