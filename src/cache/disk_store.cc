@@ -6,13 +6,11 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdlib>
 #include <ctime>
-#include <memory>
-#include <new>
 #include <tuple>
 
 #include "absl/strings/str_cat.h"
+#include "base/absolute_path.h"
 #include "base/status.h"
 #include "cache/entry_file.h"
 #include "cache/eviction.h"
@@ -32,12 +30,8 @@ constexpr int64_t kMaxEntryBytes = int64_t{1}
 constexpr uint64_t kGoalNumerator = 7, kGoalDenominator = 8, kLooks = 16;
 
 // As it came where the current directory is gone: check() refuses that.
-std::string absolute_path(std::string path) {
-  if (path[0] != '/') {
-    std::unique_ptr<char, decltype(&free)> here(getcwd(nullptr, 0), &free);
-    if (here == nullptr && errno == ENOMEM) throw std::bad_alloc();
-    if (here != nullptr) path = absl::StrCat(here.get(), "/", path);
-  }
+std::string directory_path(const std::string& given) {
+  std::string path = absolute_path(given).value_or(given);
   // With a trailing slash the last component would be followed even if it is a symbolic link.
   while (path.size() > 1 && path.back() == '/') path.pop_back();
   return path;
@@ -127,7 +121,7 @@ void list_entry(int directory, const std::string& name, const UseTable& uses, Ca
 }  // namespace
 
 DiskStore::DiskStore(const std::string& directory, uint64_t cap_bytes, Logger logger)
-    : directory_(absolute_path(directory)), cap_bytes_(cap_bytes), logger_(std::move(logger)) {}
+    : directory_(directory_path(directory)), cap_bytes_(cap_bytes), logger_(std::move(logger)) {}
 
 absl::Status DiskStore::check() const {
   if (directory_[0] != '/')
