@@ -8,6 +8,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "core/facts.h"
+#include "runtime/cpu/cpu_features.h"
+#include "runtime/cpu/cpu_system.h"
 
 namespace lathe {
 
@@ -17,17 +19,19 @@ DeviceFacts query_cpu_facts();
 // for what this processor lacks, which is named.
 absl::StatusOr<DeviceFacts> query_cpu_facts_as(absl::string_view target);
 
-// Logical processors in this process's affinity mask.
-int32_t allowed_processors();
-// Physical cores among them.
-int32_t allowed_cores();
-// Worker slots when the caller names none: the allowed cores, or fewer where a cgroup's CPU quota grants
-// fewer (more threads than the quota would be stopped for the rest of each period).
-int32_t default_workers();
+// The facts of a processor of that identity in that system; of its first allowed processor, where cores
+// differ. Where the system tells no cache's size, the C library is asked, which knows this processor alone.
+DeviceFacts cpu_facts(const CpuSystem& system, const CpuIdentity& id, const Target& target);
+
+// Threads that can run at once: the logical processors of the affinity mask, or as many as a cgroup's CPU
+// quota keeps busy (threads_for in cpu_quota.h) where those are fewer.
+int32_t allowed_processors(const CpuSystem& system = this_system());
+// Worker slots when the caller names none: the physical cores of the mask, or fewer by a quota likewise (more
+// threads than it grants would be stopped for the rest of each period).
+int32_t default_workers(const CpuSystem& system = this_system());
 
 // Parsers of the system's texts; -1 when the text says nothing.
-int64_t parse_cache_size(const std::string& text);    // "48K\n" -> 49152
-double parse_brand_hertz(const std::string& brand);   // "... CPU @ 2.20GHz" -> 2.2e9
-int32_t parse_cpu_quota(const std::string& cpu_max);  // cgroup v2 "150000 100000" -> 2; "max 100000" -> -1
+int64_t parse_cache_size(const std::string& text);   // "48K\n" -> 49152
+double parse_brand_hertz(const std::string& brand);  // "... CPU @ 2.20GHz" -> 2.2e9
 
 }  // namespace lathe

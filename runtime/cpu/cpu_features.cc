@@ -5,14 +5,13 @@
 #include <cstdlib>
 #include <cstring>
 #include <iterator>
-#include <optional>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
-#include "base/small_file.h"
 
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -35,7 +34,7 @@ X86Registers read_x86_registers() {
   if (__get_cpuid(1, &eax, &ebx, &ecx, &edx)) r.leaf1_ecx = ecx;
   if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx))
     r.leaf7_ebx = ebx, r.leaf7_ecx = ecx, r.leaf7_edx = edx;
-  if (__get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx)) r.leaf7_1_eax = eax;
+  if (__get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx)) r.leaf7_1_eax = eax, r.leaf7_1_edx = edx;
   if (__get_cpuid(0x80000001, &eax, &ebx, &ecx, &edx)) r.extended1_ecx = ecx;
   constexpr uint32_t kOsxsave = 1u << 27;
   if (r.leaf1_ecx & kOsxsave) {
@@ -56,15 +55,16 @@ std::string brand_string() {
   std::memcpy(text, words, sizeof(words));
   return std::string(absl::StripAsciiWhitespace(text));
 }
-#endif
 
-#if defined(__aarch64__)
-// MIDR_EL1: implementer in bits 31..24, part in bits 15..4. 0 if the system does not tell.
-uint64_t read_midr() {
-  constexpr size_t kMost = 4096;
-  const std::optional<std::string> text =
-      read_small_file("/sys/devices/system/cpu/cpu0/regs/identification/midr_el1", kMost);
-  return text ? std::strtoull(text->c_str(), nullptr, 16) : 0;
+void read_clock(CpuIdentity* id) {
+  uint32_t eax, ebx, ecx, edx;
+  if (__get_cpuid(0x16, &eax, &ebx, &ecx, &edx) && (eax & 0xffff) != 0) {
+    id->clock_hz = (eax & 0xffff) * 1e6;
+    id->clock_source = "cpuid leaf 0x16 (base)";
+  } else if (__get_cpuid(0x15, &eax, &ebx, &ecx, &edx) && eax != 0 && ebx != 0 && ecx != 0) {
+    id->clock_hz = static_cast<double>(ecx) * ebx / eax;
+    id->clock_source = "cpuid leaf 0x15 (time stamp counter)";
+  }
 }
 #endif
 
@@ -88,7 +88,74 @@ std::string widest_set(const absl::string_view (&sets)[kSets], const FeatureBit 
   return "";
 }
 
+struct CpuFeatureBit {
+  CpuFeature feature;
+  uint64_t word;  // bit 0 says whether there is such a feature
+};
+template <size_t kBits>
+uint32_t set_of(const CpuFeatureBit (&bits)[kBits]) {
+  uint32_t set = 0;
+  for (const CpuFeatureBit& bit : bits)
+    if ((bit.word & 1) != 0) set |= bit.feature;
+  return set;
+}
+
+constexpr NamedCpuFeature kNamedFeatures[] = {
+    {kClwb, "clwb"},
+    {kVaes, "vaes"},
+    {kAvxVnni, "avxvnni"},
+    {kAvxVnniInt8, "avxvnniint8"},
+    {kAvx512Vl, "avx512vl"},
+    {kAvx512Vbmi2, "avx512vbmi2"},
+    {kAvx512Vp2intersect, "avx512vp2intersect"},
+    {kAvx512Bf16, "avx512bf16"},
+    {kAvx512Fp16, "avx512fp16"},
+    {kAmxTile, "amx-tile"},
+    {kAmxFp16, "amx-fp16"},
+    {kArmBf16Dot, "bf16"},
+    {kSve, "sve"},
+    {kSve2, "sve2"},
+    {kSve2p1, "sve2p1"},
+    {kSme, "sme"},
+};
+
 }  // namespace
+
+absl::Span<const NamedCpuFeature> named_cpu_features() { return kNamedFeatures; }
+
+std::string cpu_feature_names(uint32_t features) {
+  std::vector<absl::string_view> names;
+  for (const NamedCpuFeature& row : kNamedFeatures)
+    if (features & row.feature) names.push_back(row.name);
+  return absl::StrJoin(names, " ");
+}
+
+uint32_t cpu_features_from_cpuid(const X86Registers& r) {
+  // Intel SDM volume 2A and the Architecture Instruction Set Extensions reference, CPUID leaf 7.
+  const CpuFeatureBit bits[] = {
+      {kClwb, r.leaf7_ebx >> 24},
+      {kAvx512Vl, r.leaf7_ebx >> 31},
+      {kAvx512Vbmi2, r.leaf7_ecx >> 6},
+      {kVaes, r.leaf7_ecx >> 9},
+      {kAvx512Vp2intersect, r.leaf7_edx >> 8},
+      {kAvx512Fp16, r.leaf7_edx >> 23},
+      {kAmxTile, r.leaf7_edx >> 24},
+      {kAvxVnni, r.leaf7_1_eax >> 4},
+      {kAvx512Bf16, r.leaf7_1_eax >> 5},
+      {kAmxFp16, r.leaf7_1_eax >> 21},
+      {kAvxVnniInt8, r.leaf7_1_edx >> 4},
+  };
+  return set_of(bits);
+}
+
+uint32_t cpu_features_from_hwcap(uint64_t hwcap, uint64_t hwcap2) {
+  // Linux, arch/arm64/include/uapi/asm/hwcap.h.
+  const CpuFeatureBit bits[] = {
+      {kSve, hwcap >> 22},  {kSve2, hwcap2 >> 1},    {kArmBf16Dot, hwcap2 >> 14},
+      {kSme, hwcap2 >> 23}, {kSve2p1, hwcap2 >> 36},
+  };
+  return set_of(bits);
+}
 
 std::string features_from_cpuid(const X86Registers& r) {
   const auto saved = [&](uint32_t word, int bit, uint64_t needs_state) {
@@ -127,8 +194,26 @@ std::string features_from_hwcap(uint64_t hwcap, uint64_t hwcap2) {
   return widest_set(kArmFeatureSets, bits);
 }
 
+CpuIdentity identity_from_midr(uint64_t midr) {
+  CpuIdentity id;
+  const uint64_t implementer = midr >> 24 & 0xff;
+  id.vendor = implementer == 0x41 ? "ARM" : absl::StrCat("implementer 0x", absl::Hex(implementer));
+  id.model = static_cast<int32_t>(midr >> 4 & 0xfff);
+  id.name = absl::StrCat(id.vendor, " part 0x", absl::Hex(id.model));
+  return id;
+}
+
+uint64_t read_midr(const CpuSystem& system) {
+  for (const int32_t processor : system.processors) {
+    const std::string text =
+        read_system_file(system, processor_folder(processor) + "regs/identification/midr_el1");
+    if (const uint64_t midr = std::strtoull(text.c_str(), nullptr, 16); midr != 0) return midr;
+  }
+  return 0;
+}
+
 #if defined(__x86_64__)
-CpuIdentity identify_cpu() {
+CpuIdentity identify_cpu(const CpuSystem&) {
   CpuIdentity id;
   uint32_t eax, ebx, ecx, edx;
   if (__get_cpuid(0, &eax, &ebx, &ecx, &edx)) {
@@ -145,6 +230,8 @@ CpuIdentity identify_cpu() {
   }
   id.name = brand_string();
   if (id.name.empty()) id.name = absl::StrCat(id.vendor, " family ", id.family, " model ", id.model);
+  id.features = cpu_features_from_cpuid(read_x86_registers());
+  read_clock(&id);
   return id;
 }
 
@@ -155,7 +242,7 @@ absl::Status acquire_registers(const Target& target) {
   constexpr long kRequestPermission = 0x1023, kTileData = 18;
   if (!target.has("amx-tile") || syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0)
     return absl::OkStatus();
-  return absl::FailedPreconditionError(
+  return absl::UnavailableError(
       absl::StrCat("cpu: the system refuses this process the registers of AMX: ", std::strerror(errno),
                    errno == ENOSPC ? " (a thread's alternate signal stack is too small for them)" : ""));
 }
@@ -168,13 +255,13 @@ Target permitted_target() {
   return {Backend::kCpu, "x86-64", features_from_cpuid(registers)};
 }
 #elif defined(__aarch64__)
-CpuIdentity identify_cpu() {
-  CpuIdentity id;
-  const uint64_t midr = read_midr();
-  const uint64_t implementer = midr >> 24 & 0xff;
-  id.vendor = implementer == 0x41 ? "ARM" : absl::StrCat("implementer 0x", absl::Hex(implementer));
-  id.model = static_cast<int32_t>(midr >> 4 & 0xfff);
-  id.name = absl::StrCat(id.vendor, " part 0x", absl::Hex(id.model));
+CpuIdentity identify_cpu(const CpuSystem& system) {
+  constexpr uint64_t kReadsIdRegisters = 1u << 11;  // HWCAP_CPUID: Linux answers the read of the register
+  const uint64_t hwcap = getauxval(AT_HWCAP), hwcap2 = getauxval(AT_HWCAP2);
+  uint64_t midr = read_midr(system);
+  if (midr == 0 && (hwcap & kReadsIdRegisters) != 0) asm("mrs %0, MIDR_EL1" : "=r"(midr));
+  CpuIdentity id = identity_from_midr(midr);
+  id.features = cpu_features_from_hwcap(hwcap, hwcap2);
   return id;
 }
 

@@ -5,23 +5,62 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 #include "core/facts.h"
+#include "runtime/cpu/cpu_system.h"
 
 namespace lathe {
 
+// Features that tell one microarchitecture from another (machine_table.h); a set is a sum of them. Unlike a
+// target's features they are the processor's, whatever the system saves and the process asks for.
+enum CpuFeature : uint32_t {
+  kClwb = 1u << 0,
+  kVaes = 1u << 1,
+  kAvxVnni = 1u << 2,
+  kAvxVnniInt8 = 1u << 3,
+  kAvx512Vl = 1u << 4,
+  kAvx512Vbmi2 = 1u << 5,
+  kAvx512Vp2intersect = 1u << 6,
+  kAvx512Bf16 = 1u << 7,
+  kAvx512Fp16 = 1u << 8,
+  kAmxTile = 1u << 9,
+  kAmxFp16 = 1u << 10,
+  kArmBf16Dot = 1u << 11,
+  kSve = 1u << 12,
+  kSve2 = 1u << 13,
+  kSve2p1 = 1u << 14,
+  kSme = 1u << 15,
+};
+struct NamedCpuFeature {
+  CpuFeature feature;
+  absl::string_view name;  // LLVM's
+};
+absl::Span<const NamedCpuFeature> named_cpu_features();
+// "amx-tile avx512fp16"; names in the table's order.
+std::string cpu_feature_names(uint32_t features);
+
 // Identity of an x86-64 processor (cpuid) or an AArch64 one (MIDR).
 struct CpuIdentity {
-  std::string vendor;  // "GenuineIntel", "AuthenticAMD"; "ARM" (implementer 0x41), else "implementer 0x.."
-  int32_t family = 0;  // x86: display family; AArch64: 0
-  int32_t model = 0;   // x86: display model; AArch64: part number
-  std::string name;    // "Intel(R) Xeon(R) Processor"; "ARM part 0xd40"
+  std::string vendor;     // "GenuineIntel", "AuthenticAMD"; "ARM" (implementer 0x41), else "implementer 0x.."
+  int32_t family = 0;     // x86: display family; AArch64: 0
+  int32_t model = 0;      // x86: display model; AArch64: part number
+  std::string name;       // "Intel(R) Xeon(R) Processor"; "ARM part 0xd40"
+  uint32_t features = 0;  // a set of CpuFeature
+  double clock_hz = 0;    // as cpuid's leaves tell it; 0 where they do not
+  std::string clock_source;  // the leaf
 };
-CpuIdentity identify_cpu();
+// `system` tells an AArch64 processor's MIDR.
+CpuIdentity identify_cpu(const CpuSystem& system);
+// Of an AArch64 processor: implementer in bits 31..24 of MIDR_EL1, part number in bits 15..4.
+CpuIdentity identity_from_midr(uint64_t midr);
+// MIDR_EL1 of the first of the system's processors that tells it; 0 if none does.
+uint64_t read_midr(const CpuSystem& system);
 
 // The x86 registers that features_from_cpuid reads; plain data so that tests describe processors they do not
 // run on.
 struct X86Registers {
-  uint32_t leaf1_ecx = 0, leaf7_ebx = 0, leaf7_ecx = 0, leaf7_edx = 0, leaf7_1_eax = 0;
+  uint32_t leaf1_ecx = 0, leaf7_ebx = 0, leaf7_ecx = 0, leaf7_edx = 0, leaf7_1_eax = 0, leaf7_1_edx = 0;
   uint32_t extended1_ecx = 0;  // leaf 0x80000001
   uint64_t xcr0 = 0;           // what the operating system saves; 0 without OSXSAVE
 };
@@ -30,12 +69,15 @@ struct X86Registers {
 std::string features_from_cpuid(const X86Registers& r);
 // Likewise of kArmFeatureSets, from Linux's AT_HWCAP and AT_HWCAP2.
 std::string features_from_hwcap(uint64_t hwcap, uint64_t hwcap2);
+// Sets of CpuFeature from the same sources.
+uint32_t cpu_features_from_cpuid(const X86Registers& r);
+uint32_t cpu_features_from_hwcap(uint64_t hwcap, uint64_t hwcap2);
 
 // What the processor this process runs on and its system offer.
 Target host_target();
 // Asks Linux for the registers of the target's instructions that a process has by asking alone: AMX's, for
 // all of its threads, which then need alternate signal stacks of 11 KiB at least. Once given they stay.
-// kFailedPrecondition, with the system's cause, where it refuses.
+// kUnavailable, with the system's cause, where it refuses.
 absl::Status acquire_registers(const Target& target);
 // host_target(), whose registers this process was given; without AMX where they were refused.
 Target permitted_target();

@@ -1,15 +1,25 @@
 // Numbers that no instruction and no file of the system tells, by processor: one row a microarchitecture.
 #pragma once
 
+#include <string>
+
+#include "absl/types/span.h"
 #include "runtime/cpu/cpu_features.h"
 
 namespace lathe {
 
+struct ModelRange {
+  int32_t first = 0, last = -1;  // both included; none
+};
+
 struct MachineRow {
   const char* vendor;
   int32_t family;
-  int32_t first_model, last_model;
+  ModelRange models[2];
   const char* name;
+  // All CpuFeatures that a processor of these models can have. One that has another is of another kind (a
+  // hypervisor makes the model up). One may lack some: hypervisors hide features.
+  uint32_t features;
   // Fused multiply-adds of the kernels' widest vectors that one core starts in a cycle: with 512-bit vectors,
   // and with the next narrower (256-bit; 128-bit on AArch64).
   int32_t fma_units_512, fma_units;
@@ -33,7 +43,21 @@ struct MachineRow {
   double stream_bytes_per_second = 0;
 };
 
-// The row of the processor, or the default row of its architecture (vendor "").
-const MachineRow& machine_row(const CpuIdentity& id);
+// How a processor's row was found.
+enum class MachineMatch {
+  kModel,          // by vendor, family and model
+  kFeatures,       // by features: no row has its model
+  kOtherFeatures,  // by features: its model's row cannot have all of them
+  kDefault,        // neither tells
+};
+struct Machine {
+  const MachineRow* row;  // kDefault: one of vendor ""
+  MachineMatch match;
+  std::string text;  // "Emerald Rapids, by its model (family 0x6, model 0xcf)"
+};
+Machine find_machine(const CpuIdentity& id);
+
+// For tests.
+absl::Span<const MachineRow> machine_rows();
 
 }  // namespace lathe

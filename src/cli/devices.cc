@@ -35,6 +35,8 @@ absl::Status devices(const Arguments& arguments) {
       continue;
     }
     absl::PrintF("%-8s %s\n", name, device.value("description", ""));
+    if (const std::string machine = device.value("machine", ""); !machine.empty())
+      absl::PrintF("         machine %s\n", machine);
     if (device.contains("target")) absl::PrintF("         target  %s\n", target_line(device["target"]));
     absl::PrintF("%s", facts_lines(device.value("facts", Json::object()), "         "));
   }

@@ -198,7 +198,9 @@ Json to_json(const DeviceFacts& f) {
   Json facts = Json::object();
   for (const auto& [name, fact] : f.facts)
     facts[name] = json_object("value", fact.value, "source", fact.source);
-  return json_object("name", f.name, "target", to_json(f.target), "facts", std::move(facts));
+  Json json = json_object("name", f.name, "target", to_json(f.target), "facts", std::move(facts));
+  if (!f.machine.empty()) set_fields(&json, "machine", f.machine);
+  return json;
 }
 
 absl::StatusOr<DeviceFacts> facts_from_json(const Json& j) {
@@ -222,7 +224,9 @@ absl::StatusOr<DeviceFacts> facts_from_json(const Json& j) {
           facts.facts[name] = value;
         }
         j.at("target");  // read below; its absence is named here
-        expect_fields(j, 3);
+        const bool has_machine = j.contains("machine");
+        if (has_machine) facts.machine = text_field(j, "machine");
+        expect_fields(j, has_machine ? 4 : 3);
         return facts;
       }));
   const Json& target = j["target"];

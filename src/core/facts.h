@@ -100,12 +100,15 @@ struct DeviceFacts {
   std::string name;  // "NVIDIA H200 SXM 141GB", "Intel(R) Xeon(R) ..."
   Target target;
   std::map<std::string, Fact> facts;
+  // How the processor was told, on which "default: " facts rest: for people. "" where nothing was looked up.
+  // Like sources it is in no key and in no fingerprint.
+  std::string machine;
 
   double fact_or(const std::string& key, double fallback) const;
 };
 Json to_json(const DeviceFacts& f);
-// {"name":..., "target":"sm_90a" or {...}, "facts":{"l2_bytes":{"value":..., "source":"..."}}}; every fact
-// must have a source; unknown fact names are an error.
+// {"name":..., "target":"sm_90a" or {...}, "facts":{"l2_bytes":{"value":..., "source":"..."}}}, and "machine"
+// where it is not empty; every fact must have a source; unknown fact names are an error.
 absl::StatusOr<DeviceFacts> facts_from_json(const Json& j);
 absl::StatusOr<DeviceFacts> load_facts(const std::string& path);
 

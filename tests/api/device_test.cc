@@ -155,6 +155,7 @@ TEST(Device, FingerprintFollowsFactsWorkersAndTarget) {
     return fingerprint_of(lathe_device(*fake.context, "x", facts, nullptr));
   };
   EXPECT_EQ(changed([](DeviceFacts* f) { f->facts["l2_bytes"].source = "elsewhere"; }), first);
+  EXPECT_EQ(changed([](DeviceFacts* f) { f->machine = "told otherwise"; }), first);
   EXPECT_NE(changed([](DeviceFacts* f) { f->facts["l2_bytes"].value += 1; }), first);
   EXPECT_NE(changed([](DeviceFacts* f) { f->target.features += ",+avx512f"; }), first);
   EXPECT_EQ(lathe_device_fingerprint(nullptr, &first), LATHE_INVALID_ARGUMENT);

@@ -100,6 +100,20 @@ TEST(FactsTest, JsonRoundTrips) {
   EXPECT_EQ(back->fact_or("clock_hz", 1), 3.6e9);
   EXPECT_EQ(back->facts.at("clock_hz").source, "datasheet, base clock");
   EXPECT_EQ(back->fact_or("l2_bytes", 7), 7);
+  EXPECT_EQ(back->machine, "");
+}
+
+TEST(FactsTest, HowTheMachineWasToldMayBeThere) {
+  DeviceFacts f = laptop();
+  EXPECT_FALSE(to_json(f).contains("machine"));
+  f.machine = "Zen 3, by its model";
+  Json j = to_json(f);
+  EXPECT_EQ(facts_from_json(j).value().machine, f.machine);
+  j["machine"] = 3;
+  EXPECT_THAT(std::string(facts_from_json(j).status().message()), HasSubstr("machine"));
+  j = to_json(f);
+  j["machines"] = "";
+  EXPECT_FALSE(facts_from_json(j).ok());
 }
 
 TEST(FactsTest, TargetMayBeAName) {

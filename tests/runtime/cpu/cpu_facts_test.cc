@@ -7,6 +7,7 @@
 
 #include "runtime/cpu/cpu_features.h"
 #include "runtime/cpu/machine_table.h"
+#include "system_tree.h"
 
 namespace lathe {
 namespace {
@@ -52,6 +53,8 @@ TEST(CpuFacts, SurviveJson) {
   ASSERT_TRUE(read.ok()) << read.status();
   EXPECT_EQ(read->target, facts.target);
   EXPECT_EQ(read->facts.size(), facts.facts.size());
+  EXPECT_FALSE(facts.machine.empty());
+  EXPECT_EQ(read->machine, facts.machine);
 }
 
 TEST(CpuFacts, OfALesserTarget) {
@@ -76,7 +79,8 @@ TEST(CpuFacts, OfALesserTarget) {
 TEST(CpuFacts, AreTheSameTwice) { EXPECT_EQ(to_json(query_cpu_facts()), to_json(query_cpu_facts())); }
 
 TEST(CpuFacts, FollowTheAffinityMask) {
-  EXPECT_LE(allowed_cores(), allowed_processors());
+  const CpuSystem whole = this_system();
+  EXPECT_LE(count_cores(whole), static_cast<int32_t>(whole.processors.size()));
   std::thread([] {
     cpu_set_t mask;
     ASSERT_EQ(sched_getaffinity(0, sizeof(mask), &mask), 0);
@@ -86,22 +90,9 @@ TEST(CpuFacts, FollowTheAffinityMask) {
     CPU_SET(first, &mask);
     ASSERT_EQ(sched_setaffinity(0, sizeof(mask), &mask), 0);
     EXPECT_EQ(allowed_processors(), 1);
-    EXPECT_EQ(allowed_cores(), 1);
+    EXPECT_EQ(count_cores(this_system()), 1);
     EXPECT_EQ(default_workers(), 1);
   }).join();
-}
-
-// The last resort for the clock is a row's, which must be one a processor may have.
-TEST(CpuFacts, EveryMachineHasAClock) {
-  for (const char* vendor : {"GenuineIntel", "AuthenticAMD", "ARM", "unknown"}) {
-    for (int32_t family : {0, 6, 0x17, 0x19, 0x1a}) {
-      for (int32_t model = 0; model < 0x1000; ++model) {
-        const MachineRow& row = machine_row({vendor, family, model, ""});
-        ASSERT_GE(row.clock_hz, 1e9) << row.name;
-        ASSERT_LE(row.clock_hz, 5e9) << row.name;
-      }
-    }
-  }
 }
 
 TEST(CpuFacts, ParsesCacheSizes) {
@@ -119,12 +110,78 @@ TEST(CpuFacts, ParsesClocks) {
   EXPECT_LT(parse_brand_hertz("Odd @ GHz"), 0);
 }
 
-TEST(CpuFacts, ParsesQuotas) {
-  EXPECT_EQ(parse_cpu_quota("max 100000\n"), -1);
-  EXPECT_EQ(parse_cpu_quota("200000 100000\n"), 2);
-  EXPECT_EQ(parse_cpu_quota("150000 100000\n"), 2);
-  EXPECT_EQ(parse_cpu_quota("10000 100000\n"), 1);
-  for (const char* text : {"", "1", "0 100000", "1 0", "a b"}) EXPECT_EQ(parse_cpu_quota(text), -1) << text;
+// Facts of machines that this one is not.
+CpuIdentity processor(int32_t model, uint32_t features) {
+  CpuIdentity id;
+  id.vendor = "GenuineIntel";
+  id.family = 6;
+  id.model = model;
+  id.name = "virtual";
+  id.features = features;
+  return id;
+}
+SystemTree& write_cache(SystemTree& tree, int processor, int index, const char* level, const char* type,
+                        const char* size) {
+  const std::string folder = processor_folder(processor) + "cache/index" + std::to_string(index);
+  return tree.write(folder + "/level", level).write(folder + "/type", type).write(folder + "/size", size);
+}
+
+TEST(CpuFacts, OfARocketLakeWithAmxAreAServers) {
+  const SystemTree tree;
+  const Target amx = parse_target("x86-64-amx").value(), avx512 = parse_target("x86-64-avx512vnni").value();
+  const DeviceFacts server = cpu_facts(tree.system(), processor(0xa7, kAvx512Vl | kAmxTile), amx);
+  EXPECT_EQ(server.fact_or("fma_units", 0), 2);
+  EXPECT_NE(server.machine.find("Rocket Lake, which cannot have amx-tile"), std::string::npos)
+      << server.machine;
+  const DeviceFacts desktop = cpu_facts(tree.system(), processor(0xa7, kAvx512Vl), avx512);
+  EXPECT_EQ(desktop.fact_or("fma_units", 0), 1);
+  // What a caller asks for, or the system refuses, changes no processor.
+  EXPECT_EQ(cpu_facts(tree.system(), processor(0xa7, kAvx512Vl | kAmxTile), avx512).fact_or("fma_units", 0),
+            2);
+}
+
+// Cores differ, and processor 0 may be offline: the first allowed one tells caches and clock.
+TEST(CpuFacts, AreThoseOfTheFirstAllowedProcessor) {
+  SystemTree tree({4, 5});
+  write_cache(tree, 0, 0, "1\n", "Data\n", "48K\n");
+  write_cache(tree, 4, 0, "1\n", "Data\n", "32K\n");
+  write_cache(tree, 4, 1, "1\n", "Instruction\n", "64K\n");
+  write_cache(tree, 4, 2, "2\n", "Unified\n", "4096K\n");
+  write_cache(tree, 4, 3, "3\n", "Unified\n", "30720K\n");
+  tree.write(processor_folder(0) + "cpufreq/cpuinfo_max_freq", "5000000\n");
+  tree.write(processor_folder(4) + "cpufreq/cpuinfo_max_freq", "3900000\n");
+  const DeviceFacts facts = cpu_facts(tree.system(), processor(0x97, 0), *parse_target("x86-64-avx2"));
+  EXPECT_EQ(facts.fact_or("cores", 0), 2);
+  EXPECT_EQ(facts.fact_or("l1d_bytes", 0), 32 << 10);
+  EXPECT_EQ(facts.fact_or("l2_bytes", 0), 4 << 20);
+  EXPECT_EQ(facts.fact_or("l3_bytes", 0), 30 << 20);
+  EXPECT_EQ(facts.fact_or("clock_hz", 0), 3.9e9);
+  tree.write(processor_folder(4) + "cpufreq/base_frequency", "2400000\n");
+  EXPECT_EQ(cpu_facts(tree.system(), processor(0x97, 0), *parse_target("x86-64-avx2")).fact_or("clock_hz", 0),
+            2.4e9);
+}
+
+// A container may hide /sys or parts of it; texts may make no sense.
+TEST(CpuFacts, ArePlausibleWithoutSysAndWithNonsenseInIt) {
+  const SystemTree empty;
+  SystemTree odd;
+  write_cache(odd, 0, 0, "1\n", "Data\n", "");
+  write_cache(odd, 0, 1, "x\n", "Data\n", "1K\n");
+  write_cache(odd, 0, 2, "2\n", "Unified\n", "-4K\n");
+  write_cache(odd, 0, 3, "3\n", "Unified\n", "0K\n");
+  for (const char* clock : {"0\n", "x\n", "-1\n", "inf\n", "nan\n", "<unknown>\n"}) {
+    odd.write(processor_folder(0) + "cpufreq/cpuinfo_max_freq", clock);
+    for (const SystemTree* tree :
+         {static_cast<const SystemTree*>(&empty), static_cast<const SystemTree*>(&odd)}) {
+      const DeviceFacts facts = cpu_facts(tree->system(), processor(0x97, 0), *parse_target("x86-64-avx2"));
+      EXPECT_EQ(facts.facts.at("clock_hz").source, "default: Alder Lake, as all cores hold") << clock;
+      for (const char* cache : {"l1d_bytes", "l2_bytes", "l3_bytes"}) {
+        EXPECT_GE(facts.fact_or(cache, 0), 8 << 10) << cache;
+        EXPECT_EQ(facts.facts.at(cache).source.find("/sys"), std::string::npos) << cache;
+      }
+      EXPECT_TRUE(facts_from_json(to_json(facts)).ok());
+    }
+  }
 }
 
 }  // namespace

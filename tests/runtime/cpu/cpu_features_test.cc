@@ -10,6 +10,7 @@
 #include <string>
 
 #include "absl/strings/str_split.h"
+#include "system_tree.h"
 
 namespace lathe {
 namespace {
@@ -103,6 +104,68 @@ TEST(CpuFeatures, Aarch64) {
   EXPECT_EQ(features_from_hwcap(bit(1) | bit(10) | bit(20) | bit(22), bit(1)), kArmDotprod);
 }
 
+// The processor's features, whatever the system saves; bits by Intel's manual.
+TEST(CpuFeatures, TellMicroarchitecturesApart) {
+  struct Case {
+    uint32_t X86Registers::*word;
+    int n;
+    CpuFeature feature;
+  };
+  const Case cases[] = {
+      {&X86Registers::leaf7_ebx, 24, kClwb},
+      {&X86Registers::leaf7_ebx, 31, kAvx512Vl},
+      {&X86Registers::leaf7_ecx, 6, kAvx512Vbmi2},
+      {&X86Registers::leaf7_ecx, 9, kVaes},
+      {&X86Registers::leaf7_edx, 8, kAvx512Vp2intersect},
+      {&X86Registers::leaf7_edx, 23, kAvx512Fp16},
+      {&X86Registers::leaf7_edx, 24, kAmxTile},
+      {&X86Registers::leaf7_1_eax, 4, kAvxVnni},
+      {&X86Registers::leaf7_1_eax, 5, kAvx512Bf16},
+      {&X86Registers::leaf7_1_eax, 21, kAmxFp16},
+      {&X86Registers::leaf7_1_edx, 4, kAvxVnniInt8},
+  };
+  uint32_t all = 0;
+  for (const Case& c : cases) {
+    X86Registers r;
+    r.*c.word = bit(c.n);
+    EXPECT_EQ(cpu_features_from_cpuid(r), c.feature) << cpu_feature_names(c.feature);
+    all |= c.feature;
+  }
+  EXPECT_EQ(cpu_features_from_cpuid(haswell()), 0u);
+  EXPECT_EQ(cpu_features_from_cpuid(skylake_server()), kAvx512Vl);
+  EXPECT_EQ(cpu_features_from_hwcap(bit(22), 0), kSve);
+  EXPECT_EQ(cpu_features_from_hwcap(0, bit(1)), kSve2);
+  EXPECT_EQ(cpu_features_from_hwcap(0, bit(14)), kArmBf16Dot);
+  EXPECT_EQ(cpu_features_from_hwcap(0, bit(23)), kSme);
+  EXPECT_EQ(cpu_features_from_hwcap(0, uint64_t{1} << 36), kSve2p1);
+  all |= kSve | kSve2 | kArmBf16Dot | kSme | kSve2p1;
+  for (const NamedCpuFeature& f : named_cpu_features()) EXPECT_NE(all & f.feature, 0u) << f.name;
+  EXPECT_EQ(cpu_feature_names(kAmxTile | kClwb), "clwb amx-tile");
+}
+
+// Arm, Main ID Register: implementer 0x41 is Arm's.
+TEST(CpuFeatures, IdentityFromMidr) {
+  const CpuIdentity v2 = identity_from_midr(0x410fd4f0);
+  EXPECT_EQ(v2.vendor, "ARM");
+  EXPECT_EQ(v2.model, 0xd4f);
+  EXPECT_EQ(v2.name, "ARM part 0xd4f");
+  EXPECT_EQ(identity_from_midr(0xc00fac30).vendor, "implementer 0xc0");
+}
+
+// Processor 0 may be offline, or outside the mask and of another kind of core.
+TEST(CpuFeatures, MidrIsThatOfAnAllowedProcessor) {
+  SystemTree tree({2, 3});
+  const auto file = [](int processor) {
+    return processor_folder(processor) + "regs/identification/midr_el1";
+  };
+  tree.write(file(0), "0x00000000410fd050\n");
+  EXPECT_EQ(read_midr(tree.system()), 0u);
+  tree.write(file(3), "0x00000000410fd490\n");
+  EXPECT_EQ(read_midr(tree.system()), 0x410fd490u);
+  tree.write(file(2), "0x00000000410fd4f0\n");
+  EXPECT_EQ(read_midr(tree.system()), 0x410fd4f0u);
+}
+
 #if defined(__x86_64__)
 // The kernel lists what processor and system offer together, under names of its own.
 TEST(CpuFeatures, HostAgreesWithProcCpuinfo) {
@@ -149,7 +212,7 @@ TEST(CpuFeatures, TilesAreThereOnceTheyAreAcquired) {
     GTEST_SKIP() << "no AMX here";
   }
   if (!permitted.has("amx-tile")) {
-    EXPECT_EQ(acquire_registers(host_target()).code(), absl::StatusCode::kFailedPrecondition);
+    EXPECT_EQ(acquire_registers(host_target()).code(), absl::StatusCode::kUnavailable);
     EXPECT_EQ(permitted, *parse_target("x86-64-avx512bf16"));
     GTEST_SKIP() << "the system refuses AMX's registers";
   }
@@ -183,7 +246,7 @@ TEST(CpuFeatures, HostTargetIsCanonical) {
 }
 
 TEST(CpuFeatures, IdentityHasAName) {
-  const CpuIdentity id = identify_cpu();
+  const CpuIdentity id = identify_cpu(this_system());
   EXPECT_FALSE(id.vendor.empty());
   EXPECT_FALSE(id.name.empty());
   EXPECT_EQ(id.name.find('\0'), std::string::npos);
