@@ -38,8 +38,7 @@ class Function {
   std::optional<Json> read(std::optional<Refused>* refused) {
     if (!function_.getBody().hasOneBlock()) return refuse(function_, "it has no body of one block", refused);
     for (BlockArgument argument : function_.getArguments())
-      if (!isa<RankedTensorType>(argument.getType()))
-        return refuse(function_, "an argument is no ranked tensor", refused);
+      if (Reason why = check_argument(argument); !why.empty()) return refuse(function_, why, refused);
     in_text_ = numbered_values(function_);
     for (Operation& op : function_.getBody().front())
       if (Reason why = visit(op); !why.empty()) return refuse(&op, why, refused);
@@ -63,6 +62,13 @@ class Function {
   }
 
  private:
+  static Reason check_argument(BlockArgument argument) {
+    if (!isa<RankedTensorType>(argument.getType())) return "an argument is no ranked tensor";
+    const Type element = getElementTypeOrSelf(argument.getType());
+    if (argument.use_empty() || dtype_of(element) != DType::kNone) return "";
+    return absl::StrCat("argument ", argument.getArgNumber(), " has elements of ", type_name(element),
+                        ", which Lathe has none of");
+  }
   static std::optional<Json> refuse(Operation* op, Reason why, std::optional<Refused>* refused) {
     *refused = Refused{op->getLoc(), absl::StrCat(op->getName().getStringRef().str(), ": ", why)};
     return std::nullopt;
@@ -197,25 +203,24 @@ class Function {
   }
 
   Reason visit_elementwise(linalg::LinalgOp op) {
-    Reason why = fuse(op);
-    if (why.empty()) return why;
+    if (fuse(op).empty()) return "";
     Step step(Op::kMatmul, op.getLoc());
     if (read_diagonal(op, &step).empty() && resolve(&step.a).empty() && resolve(&step.b).empty() &&
         step.b.dims == "bn") {
       append(step);
       return "";
     }
-    return visit_alone(op, why);
+    return visit_alone(op);
   }
 
-  // A step of its own; `why` says why it is no epilogue.
-  Reason visit_alone(linalg::LinalgOp op, const Reason& why) {
+  // A step of its own.
+  Reason visit_alone(linalg::LinalgOp op) {
     Step step(Op::kElementwise, op.getLoc());
     std::string unknown;
     if (meaning_of(
             op, 0, [&](Value v) { return in_text_.lookup(v); }, &unknown)
             .is_null())
-      return why;
+      return unknown;
     for (OpOperand& operand : op->getOpOperands()) {
       if (!isa<RankedTensorType>(operand.get().getType()) || !op.payloadUsesValueFromOperand(&operand))
         continue;

@@ -59,10 +59,9 @@ class Reader {
     }
     if (!op_.payloadUsesValueFromOperand(&operand)) return "";
     if (auto fill = operand.get().getDefiningOp<linalg::FillOp>()) {
-      const std::optional<double> x = constant_of(fill.getInputs()[0]);
+      const std::optional<Json> x = number_in(fill.getInputs()[0]);
       if (!x) return "an input is filled with what is no constant";
-      const bool integer = getElementTypeOrSelf(operand.get().getType()).isInteger();
-      numbers_.push_back({number, integer ? Json(static_cast<int64_t>(*x)) : Json(*x)});
+      numbers_.push_back({number, *x});
       return "";
     }
     Access access{operand.get(), ""};

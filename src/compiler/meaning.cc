@@ -19,17 +19,17 @@ constexpr llvm::StringLiteral kScalarOps[] = {
     "arith.cmpf",     "arith.cmpi",    "math.exp",      "math.erf",     "math.tanh",        "math.absf",
     "math.sqrt"};
 
-std::optional<Json> number_in(Value scalar) {
-  auto constant = scalar.getDefiningOp<arith::ConstantOp>();
-  if (!constant) return std::nullopt;
-  if (auto number = dyn_cast<FloatAttr>(constant.getValue())) {
+constexpr unsigned kMostBits = 64;  // of an integer
+
+std::optional<Json> number_of(Attribute constant) {
+  if (auto number = dyn_cast<FloatAttr>(constant)) {
     const double x = number.getValueAsDouble();
     // JSON has no infinities.
     if (std::isfinite(x)) return Json(x);
     return Json(std::isnan(x) ? "nan" : x > 0 ? "inf" : "-inf");
   }
-  if (auto number = dyn_cast<IntegerAttr>(constant.getValue()))
-    if (number.getValue().getBitWidth() <= 64) return Json(number.getValue().getSExtValue());
+  if (auto number = dyn_cast<IntegerAttr>(constant))
+    if (number.getValue().getBitWidth() <= kMostBits) return Json(number.getValue().getSExtValue());
   return std::nullopt;
 }
 
@@ -67,7 +67,11 @@ class Body {
 
   bool read(std::string* why) {
     for (Operation& op : op_.getBlock()->without_terminator())
-      if (!node(op)) {
+      if (const Type wide = wide_integer(op)) {
+        *why = absl::StrCat(op.getName().getStringRef().str(), " is of ", type_name(wide), ", wider than ",
+                            kMostBits, " bits");
+        return false;
+      } else if (!node(op)) {
         *why =
             absl::StrCat(op.getName().getStringRef().str(), " is none of the operations that are known here");
         return false;
@@ -90,6 +94,14 @@ class Body {
     if (!number) return std::nullopt;
     json.push_back({"number", type_name(v.getType()), *number});
     return nodes_.try_emplace(v, count_++).first->second;
+  }
+
+  // The type of an operand or a result that is too wide; null: none is.
+  static Type wide_integer(Operation& op) {
+    for (const TypeRange types : {TypeRange(op.getOperandTypes()), TypeRange(op.getResultTypes())})
+      for (Type type : types)
+        if (type.isInteger() && type.getIntOrFloatBitWidth() > kMostBits) return type;
+    return nullptr;
   }
 
   bool node(Operation& op) {
@@ -133,14 +145,16 @@ std::optional<Json> plain(Operation& op, const llvm::DenseMap<Value, int64_t>& n
   auto constant = dyn_cast<arith::ConstantOp>(op);
   auto splat = constant ? dyn_cast<SplatElementsAttr>(constant.getValue()) : SplatElementsAttr();
   if (!splat) return std::nullopt;
-  if (isa<FloatType>(splat.getElementType())) {
-    const double x = splat.getSplatValue<APFloat>().convertToDouble();
-    return std::isfinite(x) ? std::optional<Json>(Json{{"fill", x}}) : std::nullopt;
-  }
-  return std::nullopt;
+  const std::optional<Json> number = number_of(splat.getSplatValue<Attribute>());
+  return number ? std::optional<Json>(Json{{"fill", *number}}) : std::nullopt;
 }
 
 }  // namespace
+
+std::optional<Json> number_in(Value scalar) {
+  auto constant = scalar.getDefiningOp<arith::ConstantOp>();
+  return constant ? number_of(constant.getValue()) : std::nullopt;
+}
 
 std::string type_name(Type type) {
   std::string text;

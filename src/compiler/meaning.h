@@ -3,6 +3,7 @@
 // program of Lathe's ops.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "compiler/mlir.h"
@@ -21,13 +22,17 @@ namespace lathe {
 //    "inputs": 1, "body": [node...], "yield": [node...]}     a linalg op over its loops
 // A map has for each dimension of the tensor [constant, coefficient of each loop...]. Nodes are numbered: one
 // for each operand, then ["arith.addf", "f32", node...] and so on; ["number", type, x], ["index", loop], and
-// a comparison's predicate follows its operands. null: the function has what no evaluator knows; `why` says
+// a comparison's predicate follows its operands. A number of an integer type is sign-extended from its width
+// (a true i1 is -1), which is 64 bits at most. null: the function has what no evaluator knows; `why` says
 // what.
 Json meaning_of(mlir::func::FuncOp function, std::string* why);
 
 // Of one op, which gives `value`; its operands are numbered by `number_of`.
 Json meaning_of(mlir::linalg::LinalgOp op, int64_t value, llvm::function_ref<int64_t(mlir::Value)> number_of,
                 std::string* why);
+
+// A constant as a number of the meaning; nothing where it is none.
+std::optional<Json> number_in(mlir::Value scalar);
 
 // "payload.mlir:3:8"; "" where it names no file.
 std::string location_text(mlir::Location location);

@@ -108,6 +108,60 @@ TEST(InspectElementwise, WhatIsReadTwiceIsOneInput) {
   EXPECT_EQ(program["nodes"], Json::parse(R"([["arith.addf","f32",0,0]])"));
 }
 
+// %r of a tensor of i64 and %i, which `line` makes.
+std::string sum_of_integers(const std::string& line) {
+  return "func.func @f(%x: tensor<4x5xi64>, %o: tensor<4x5xi64>) -> tensor<4x5xi64> {\n" + line +
+         "  %r = linalg.add ins(%x, %i : tensor<4x5xi64>, tensor<4x5xi64>) outs(%o : tensor<4x5xi64>) -> "
+         "tensor<4x5xi64>\n  return %r : tensor<4x5xi64>\n}\n";
+}
+
+TEST(InspectElementwise, AnIntegerKeepsEveryBit) {
+  for (const char* number :
+       {"9007199254740993", "-9007199254740993", "9223372036854775807", "-9223372036854775808"}) {
+    const Json step = step_of(sum_of_integers(
+        "  %c = arith.constant " + std::string(number) +
+        " : i64\n  %i = linalg.fill ins(%c : i64) outs(%o : tensor<4x5xi64>) -> tensor<4x5xi64>\n"));
+    EXPECT_EQ(program_of(step)["nodes"][0].dump(), "[\"number\",\"i64\"," + std::string(number) + "]");
+  }
+}
+
+// A splat is a fill of the meaning: of integers, and of what JSON has no number for.
+TEST(InspectElementwise, ASplatIsKnownToTheMeaning) {
+  const std::pair<const char*, const char*> splats[] = {
+      {"dense<9007199254740993> : tensor<4x5xi64>", "9007199254740993"},
+      {"dense<-1> : tensor<4x5xi32>", "-1"},
+      {"dense<true> : tensor<4x5xi1>", "-1"},
+      {"dense<0xFF800000> : tensor<4x5xf32>", "\"-inf\""},
+      {"dense<1.5> : tensor<4x5xbf16>", "1.5"}};
+  for (const auto& [splat, number] : splats) {
+    const Json program =
+        inspect("func.func @f(%x: tensor<5xf32>) -> tensor<5xf32> {\n  %c = arith.constant " +
+                std::string(splat) + "\n  return %x : tensor<5xf32>\n}\n");
+    ASSERT_TRUE(program.contains("functions")) << program;
+    EXPECT_EQ(program["functions"][0]["meaning"]["ops"][0]["fill"].dump(), number) << program;
+  }
+}
+
+TEST(InspectElementwise, WhatIsNotKnownIsNamed) {
+  const std::string place = "p.mlir:2:9: linalg.generic: ";
+  const std::pair<const char*, const char*> cases[] = {
+      {"    %1 = arith.fptosi %x0 : f32 to i64\n    %v = arith.uitofp %1 : i64 to f32\n",
+       "arith.fptosi is none of the operations that are known here"},
+      {"    %c = arith.constant 3 : i32\n    %1 = arith.shli %c, %c : i32\n    %v = arith.sitofp %1 : i32 to "
+       "f32\n",
+       "arith.shli is none of the operations that are known here"},
+      {"    %c = arith.constant 3 : i64\n    %1 = arith.extsi %c : i64 to i128\n    %2 = arith.cmpi slt, %1, "
+       "%1 : i128\n"
+       "    %v = arith.select %2, %x0, %z : f32\n",
+       "arith.extsi is of i128, wider than 64 bits"}};
+  for (const auto& [lines, why] : cases)
+    EXPECT_EQ(refusal_of(generic("i, j", {{"tensor<4x5xf32>", "i, j"}}, "tensor<4x5xf32>", lines)),
+              place + why);
+  EXPECT_EQ(
+      refusal_of("func.func @f(%x: tensor<5xf64>) -> tensor<5xf64> {\n  return %x : tensor<5xf64>\n}\n"),
+      "p.mlir:1:1: func.func: argument 0 has elements of f64, which Lathe has none of");
+}
+
 TEST(InspectElementwise, WhatNoKernelDoesSaysWhy) {
   const struct {
     std::string text, why;

@@ -306,7 +306,7 @@ TEST(Inspect, AProductIsASumOfProductsAndNothingElse) {
 
 TEST(Inspect, WhatIsNotUnderstoodIsNamedWithItsPlace) {
   EXPECT_EQ(refusal_of(with_consumer(kWhole, "(i, j)", "    %v = math.sin %x : f32\n")),
-            "p.mlir:6:8: linalg.generic: math.sin is in no epilogue");
+            "p.mlir:6:8: linalg.generic: math.sin is none of the operations that are known here");
   EXPECT_EQ(
       refusal_of("func.func @f(%a: tensor<5xf32>) -> tensor<5xf32> {\n  %e = math.exp %a : tensor<5xf32>\n"
                  "  return %e : tensor<5xf32>\n}\n"),
