@@ -1,11 +1,9 @@
 #include "cli/evaluate.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 
 namespace lathe::cli {
@@ -28,11 +26,6 @@ int64_t place(const std::vector<int64_t>& shape, const std::vector<int64_t>& ind
   int64_t at = 0;
   for (size_t d = 0; d < shape.size(); ++d) at = at * shape[d] + index[d];
   return at;
-}
-void set_index(const std::vector<int64_t>& shape, int64_t at, std::vector<int64_t>* index) {
-  index->resize(shape.size());
-  for (size_t d = shape.size(); d-- > 0; at /= std::max<int64_t>(shape[d], 1))
-    (*index)[d] = at % std::max<int64_t>(shape[d], 1);
 }
 
 // The loop that a row of a map is; -1: it is more than one loop, or none.
@@ -60,7 +53,13 @@ std::optional<int64_t> elements_in(const std::vector<int64_t>& shape) {
   return std::find(shape.begin(), shape.end(), 0) == shape.end() ? most : 0;
 }
 
-Evaluator::Node Evaluator::read_node(const Json& json) {
+void set_index(const std::vector<int64_t>& shape, int64_t at, std::vector<int64_t>* index) {
+  index->resize(shape.size());
+  for (size_t d = shape.size(); d-- > 0; at /= std::max<int64_t>(shape[d], 1))
+    (*index)[d] = at % std::max<int64_t>(shape[d], 1);
+}
+
+Evaluator::Node Evaluator::read_node(const Json& json, std::string* unknown) {
   Node node;
   const std::string name = json[0].get<std::string>();
   if (name == "number") {
@@ -76,8 +75,9 @@ Evaluator::Node Evaluator::read_node(const Json& json) {
     } else {
       *operands[i - 2] = json[i].get<int64_t>();
     }
-  if (name == "index") node.kind = Node::kIndex;
+  if (name == "index") return node.kind = Node::kIndex, node;
   node.scalar = scalar_named(name, json[1].get<std::string>(), word);
+  if (node.scalar.code < 0) *unknown = name;
   return node;
 }
 
@@ -103,7 +103,7 @@ Evaluator::Op Evaluator::read_op(const Json& json) {
     }
     op.operands.push_back(operand);
   }
-  for (const Json& node : json.at("body")) op.nodes.push_back(read_node(node));
+  for (const Json& node : json.at("body")) op.nodes.push_back(read_node(node, &op.unknown));
   op.yield = json.at("yield").get<std::vector<int64_t>>();
   return op;
 }
@@ -154,6 +154,8 @@ const std::vector<int64_t>* Evaluator::shape_of(int64_t value) const {
 
 absl::Status Evaluator::settle(Op* op) {
   if (op->yield.empty()) return absl::OkStatus();
+  if (!op->unknown.empty())
+    return error_at(op->location, op->unknown, " is none of the operations that are known here");
   for (const Operand& operand : op->operands)
     if (absl::Status s = check_reads(*op, operand); !s.ok()) return s;
   if (absl::Status s = settle_reduction(op); !s.ok()) return s;
@@ -287,8 +289,8 @@ void Evaluator::place_elements(const Op& op, Operand* operand) const {
 }
 
 Number Evaluator::element(const Bound& bound, int64_t place) {
-  const double x = load(bound.elements, bound.dtype, place);
-  return {x, 0, is_integer(bound.dtype) ? static_cast<int64_t>(x) : 0};
+  if (is_integer(bound.dtype)) return {0, 0, load_integer(bound.elements, bound.dtype, place)};
+  return {load(bound.elements, bound.dtype, place), 0, 0};
 }
 
 Number Evaluator::read(Operand* operand, const std::vector<int64_t>& loops) {
@@ -353,48 +355,6 @@ Number Evaluator::at(int64_t value, const std::vector<int64_t>& index) {
   if (from == nullptr || to == nullptr) return {std::nan(""), 0, 0};
   set_index(*from, place(*to, index), &op.index);
   return at(op.source, op.index);
-}
-
-Judgement judge(Evaluator* evaluator, int64_t value, const void* elements, lathe_dtype dtype,
-                const std::vector<int64_t>& shape, double seconds, Normal* random) {
-  Judgement j;
-  j.total = *elements_in(shape);
-  const bool integers = is_integer(dtype);
-  const auto start = std::chrono::steady_clock::now();
-  std::vector<int64_t> index;
-  const auto check = [&](int64_t at) {
-    set_index(shape, at, &index);
-    const Number wanted = evaluator->at(value, index);
-    const double got = load(elements, dtype, at),
-                 expected = integers ? static_cast<double>(wanted.i) : wanted.v;
-    double error = std::fabs(got - expected), granted = wanted.slack;
-    if (!integers)
-      granted = 4 * wanted.slack + 2 * rounding(dtype) * std::fabs(expected) + smallest_rounding(dtype);
-    if (got == expected || (std::isnan(got) && std::isnan(expected))) error = 0;
-    // Beyond the largest number of the dtype.
-    if (!integers && std::isinf(got) && (got > 0) == (expected > 0) &&
-        std::fabs(expected) + granted >= largest(dtype))
-      error = 0;
-    ++j.judged;
-    const double part = error == 0 ? 0 : std::isfinite(error) && granted > 0 ? error / granted : INFINITY;
-    if (part <= j.worst) return;
-    j.worst = part;
-    j.what = absl::StrFormat("[%s] is %.9g; the payload says %.9g, give or take %.3g",
-                             absl::StrJoin(index, ", "), got, expected, granted);
-    j.ok = part <= 1;
-  };
-  const auto spent = [&] {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() > seconds;
-  };
-  if (j.total <= 4096) {
-    // In an order that leaves no corner out when time is up: 7919 is a prime, and greater.
-    for (int64_t i = 0; i < j.total && (i < 2 || !spent()); ++i) check(i * 7919 % j.total);
-    return j;
-  }
-  check(0);
-  check(j.total - 1);
-  while (j.judged < 4096 && !spent()) check(random->below(j.total));
-  return j;
 }
 
 }  // namespace lathe::cli

@@ -1,5 +1,5 @@
-// A payload's function in float64, element by element, as its text says (src/compiler/meaning.h), whatever
-// Lathe makes of it: how results are judged, and how what no kernel does is done.
+// A payload's function, element by element, as its text says (src/compiler/meaning.h), whatever Lathe makes
+// of it: how results are judged, and how what no kernel does is done. Floats are float64, integers exact.
 #pragma once
 
 #include <lathe/lathe.h>
@@ -18,6 +18,8 @@ namespace lathe::cli {
 // A tensor's elements; nothing where they, or those of a part of its dimensions, are more than an int64_t
 // counts.
 std::optional<int64_t> elements_in(const std::vector<int64_t>& shape);
+// Where element `at` of the shape is, row after row.
+void set_index(const std::vector<int64_t>& shape, int64_t at, std::vector<int64_t>* index);
 
 class Evaluator {
  public:
@@ -32,7 +34,8 @@ class Evaluator {
     lathe_dtype dtype;
     std::vector<int64_t> shape;
   };
-  // kInvalidArgument, with an op's place, too: it reads past an operand.
+  // kInvalidArgument, with an op's place, too: it reads past an operand, or has an operation that is not
+  // known.
   static absl::StatusOr<Evaluator> make(const Json& meaning, const std::map<int64_t, Bound>& values);
   Evaluator(Evaluator&&) = default;  // a copy's operands would lie in the original
 
@@ -59,6 +62,7 @@ class Evaluator {
     std::string location;
     int64_t value = 0, source = -1, inputs = 0;
     bool empty = false, is_fill = false;
+    std::string unknown;  // an operation that is not known here
     Number fill;
     std::vector<int64_t> shape;  // -1: open
     std::vector<bool> reduction;
@@ -80,7 +84,7 @@ class Evaluator {
 
   explicit Evaluator(const Json& meaning);
   static Op read_op(const Json& json);
-  static Node read_node(const Json& json);
+  static Node read_node(const Json& json, std::string* unknown);
   // Null: nothing is known.
   const std::vector<int64_t>* shape_of(int64_t value) const;
   // What an op's operands and results say of each other's shapes.
@@ -102,16 +106,5 @@ class Evaluator {
   std::map<int64_t, Bound> bound_;
   Shapes shapes_;
 };
-
-// How a result compares with what the text says of it: all of it, or as much as `seconds` allow, both ends
-// first.
-struct Judgement {
-  bool ok = true;
-  int64_t judged = 0, total = 0;
-  double worst = 0;  // largest error as a fraction of what is granted
-  std::string what;  // the worst element
-};
-Judgement judge(Evaluator* evaluator, int64_t value, const void* elements, lathe_dtype dtype,
-                const std::vector<int64_t>& shape, double seconds, Normal* random);
 
 }  // namespace lathe::cli

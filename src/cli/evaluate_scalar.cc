@@ -56,6 +56,12 @@ double rounding(const Scalar& op, double v) {
 }
 Number rounded(const Scalar& op, double v, double slack) { return {v, slack + rounding(op, v), 0}; }
 
+double slack_of_product(double a, double a_slack, double b, double b_slack) {
+  return a * b_slack + b * a_slack + a_slack * b_slack;
+}
+
+double fabs_of(int64_t i) { return std::fabs(static_cast<double>(i)); }
+
 // A function's slack from what it makes of both ends.
 template <typename F>
 Number smooth(const Scalar& op, const Number& a, F f) {
@@ -74,7 +80,6 @@ int bits_of(const std::string& type) {
 }
 int64_t wrapped(uint64_t x, int bits) {
   if (bits >= 64) return static_cast<int64_t>(x);
-  if (bits == 1) return static_cast<int64_t>(x & 1);
   const uint64_t sign = uint64_t{1} << (bits - 1), mask = (uint64_t{1} << bits) - 1;
   return static_cast<int64_t>(((x & mask) ^ sign) - sign);
 }
@@ -122,9 +127,16 @@ int outcome(T a, T b) {
   return a < b ? kLess : a == b ? kEqual : a > b ? kGreater : kUnordered;
 }
 bool holds(const Scalar& op, int64_t a, int64_t b) {
+  // Sign extension keeps the order of unsigned numbers.
   const int is =
       op.outcomes & kUnsigned ? outcome(static_cast<uint64_t>(a), static_cast<uint64_t>(b)) : outcome(a, b);
   return (op.outcomes & is) != 0;
+}
+Number condition(bool holds, bool close) { return {0, close ? 1.0 : 0.0, holds ? -1 : 0}; }
+Number compare_integers(const Scalar& op, const Number& a, const Number& b) {
+  const double slack = a.slack + b.slack;
+  const bool close = slack > 0 && (op.outcomes & kUnsigned || distance(a.i, b.i) <= slack);
+  return condition(holds(op, a.i, b.i), close);
 }
 
 Number greatest(int code, const Number& a, const Number& b) {
@@ -140,37 +152,68 @@ Number chosen(const Scalar& op, const Number& condition, const Number& yes, cons
   Number n = condition.i ? yes : no;
   if (condition.slack == 0) return n;
   n.slack = std::max(yes.slack, no.slack);
-  if (!op.is_float) n.slack += std::fabs(static_cast<double>(yes.i) - static_cast<double>(no.i));
+  if (!op.is_float) n.slack += distance(yes.i, no.i);
   if (op.is_float && std::isfinite(yes.v - no.v)) n.slack += std::fabs(yes.v - no.v);
   return n;
 }
 
+// An integer that may be off by `slack`: by anything where that wraps around.
+Number integer(const Scalar& op, uint64_t x, double slack) {
+  const int64_t i = wrapped(x, op.bits);
+  const double end = std::ldexp(0.5, op.bits);
+  const auto v = static_cast<double>(i);
+  const bool wraps = slack > 0 && (v - slack < -end || v + slack >= end);
+  return {0, wraps ? 2 * end - 1 : slack, i};
+}
+
+Number extended_unsigned(const Scalar& op, const Number& a) {
+  const auto x = static_cast<uint64_t>(a.i);
+  const uint64_t mask = op.from_bits >= 64 ? ~uint64_t{0} : (uint64_t{1} << op.from_bits) - 1;
+  const auto v = static_cast<double>(a.i);
+  const bool changes_sign = a.slack > 0 && (v - a.slack < 0) != (v + a.slack < 0);
+  return integer(op, x & mask, changes_sign ? static_cast<double>(mask) : a.slack);
+}
+
 Number on_integers(const Scalar& op, const Number& a, const Number& b) {
   const auto x = static_cast<uint64_t>(a.i), y = static_cast<uint64_t>(b.i);
-  const auto integer = [&](uint64_t z, double slack) { return Number{0, slack, wrapped(z, op.bits)}; };
   const double slack = a.slack + b.slack;
+  const double anything = slack > 0 ? std::ldexp(1, op.bits) - 1 : 0;
   switch (op.code) {
-    case kAddI: return integer(x + y, slack);
-    case kSubI: return integer(x - y, slack);
-    case kMulI: return integer(x * y, slack);
-    case kAndI: return integer(x & y, slack);
-    case kOrI: return integer(x | y, slack);
-    case kMaxSI: return a.i > b.i ? a : b;
-    case kMinSI: return a.i < b.i ? a : b;
-    // i1 is held as 0 or 1, and is -1 as a signed number.
-    case kExtSI: return integer(op.from_bits == 1 ? 0 - x : x, a.slack);
-    case kExtUI: return integer(op.from_bits >= 64 ? x : x & ((uint64_t{1} << op.from_bits) - 1), a.slack);
-    default: return integer(x, a.slack);
+    case kAddI: return integer(op, x + y, slack);
+    case kSubI: return integer(op, x - y, slack);
+    case kMulI: return integer(op, x * y, slack_of_product(fabs_of(a.i), a.slack, fabs_of(b.i), b.slack));
+    case kAndI: return integer(op, x & y, anything);
+    case kOrI: return integer(op, x | y, anything);
+    case kMaxSI: return {0, std::max(a.slack, b.slack), std::max(a.i, b.i)};
+    case kMinSI: return {0, std::max(a.slack, b.slack), std::min(a.i, b.i)};
+    case kExtUI: return extended_unsigned(op, a);
+    default: return integer(op, x, a.slack);  // casts that keep the sign or cut bits
   }
 }
 
+// For one more rounding: to nearest from here is to nearest from the integer. What a double does not hold
+// makes its last bit odd.
+double with_sticky_bit(int64_t i) {
+  uint64_t kept = i < 0 ? 0 - static_cast<uint64_t>(i) : static_cast<uint64_t>(i), lost = 0;
+  int shift = 0;
+  for (; kept >> 53 != 0; kept >>= 1, ++shift) lost |= kept & 1;
+  const double magnitude = std::ldexp(static_cast<double>(kept | lost), shift);
+  return i < 0 ? -magnitude : magnitude;
+}
+
 }  // namespace
+
+double distance(int64_t a, int64_t b) {
+  const auto x = static_cast<uint64_t>(std::max(a, b)), y = static_cast<uint64_t>(std::min(a, b));
+  return static_cast<double>(x - y);
+}
 
 Scalar scalar_named(const std::string& name, const std::string& type, const std::string& word) {
   Scalar op;
   const auto* at = std::find(std::begin(kNames), std::end(kNames), name);
   if (at != std::end(kNames)) op.code = static_cast<int>(at - std::begin(kNames));
   op.is_float = is_float_type(type);
+  op.is_f64 = type == "f64";
   op.bits = bits_of(type);
   op.unit = unit_of(type);
   if (op.code == kCmpF) {
@@ -188,7 +231,7 @@ Number scalar(const Scalar& op, const Number& a, const Number& b, const Number& 
     case kAddF: return rounded(op, a.v + b.v, a.slack + b.slack);
     case kSubF: return rounded(op, a.v - b.v, a.slack + b.slack);
     case kMulF:
-      return rounded(op, a.v * b.v, std::fabs(a.v) * b.slack + std::fabs(b.v) * a.slack + a.slack * b.slack);
+      return rounded(op, a.v * b.v, slack_of_product(std::fabs(a.v), a.slack, std::fabs(b.v), b.slack));
     case kDivF: {
       const double v = a.v / b.v, least = std::max(std::fabs(b.v) - b.slack, 0x1p-126);
       return rounded(op, v, (a.slack + std::fabs(v) * b.slack) / least);
@@ -205,16 +248,16 @@ Number scalar(const Scalar& op, const Number& a, const Number& b, const Number& 
     case kSqrt: return smooth(op, a, [](double x) { return std::sqrt(std::max(x, 0.0)); });
     case kExtF: return a;
     case kTruncF: return {a.v, a.slack + op.unit * std::fabs(a.v) + 0x1p-24, 0};
-    case kSIToFP: return rounded(op, static_cast<double>(op.from_bits == 1 ? -a.i : a.i), a.slack);
+    case kSIToFP: return rounded(op, op.is_f64 ? static_cast<double>(a.i) : with_sticky_bit(a.i), a.slack);
     case kSelect: return chosen(op, a, b, c);
     case kCmpF: {
       // Whether both are numbers does not depend on how close they are.
       const int of_numbers = op.outcomes & (kLess | kEqual | kGreater);
       const bool tells = of_numbers != 0 && of_numbers != (kLess | kEqual | kGreater);
       const bool close = tells && std::fabs(a.v - b.v) <= a.slack + b.slack && a.slack + b.slack > 0;
-      return {0, close ? 1.0 : 0.0, op.outcomes & outcome(a.v, b.v) ? 1 : 0};
+      return condition((op.outcomes & outcome(a.v, b.v)) != 0, close);
     }
-    case kCmpI: return {0, a.slack + b.slack, holds(op, a.i, b.i) ? 1 : 0};
+    case kCmpI: return compare_integers(op, a, b);
     default: return on_integers(op, a, b);
   }
 }

@@ -1,4 +1,4 @@
-// One scalar operation of a payload, in float64.
+// One scalar operation of a payload: floats in float64, integers exactly.
 #pragma once
 
 #include <cstdint>
@@ -6,8 +6,9 @@
 
 namespace lathe::cli {
 
-// A float is `v`, give or take `slack`: what f32 arithmetic in some order may make of it. An integer is `i`;
-// its slack says that comparisons it hangs on are too close to call.
+// A float is `v`, give or take `slack`: what f32 arithmetic in some order may make of it. An integer is `i`,
+// sign-extended from its width (a set i1 is -1); its slack, 0 but where a comparison that it hangs on is too
+// close to call, is how far off it may be.
 struct Number {
   double v = 0, slack = 0;
   int64_t i = 0;
@@ -15,14 +16,16 @@ struct Number {
 
 // An operation as the text names it, read once.
 struct Scalar {
-  int code = -1;  // of src/compiler/meaning.cc's list; -1: none of it
-  bool is_float = false;
+  int code = -1;  // of src/compiler/meaning.cc's list; -1: none of it, which scalar() does not take
+  bool is_float = false, is_f64 = false;
   int bits = 64, from_bits = 64;  // of the result, where that is an integer, and of a cast's operand
   double unit = 0;                // half a unit in the result's last place, relative
   int outcomes = 0;               // of a comparison: those that it holds for
 };
 // `type` is the result's; `word` a comparison's predicate or the type of a cast's operand.
 Scalar scalar_named(const std::string& name, const std::string& type, const std::string& word);
+// How far apart they are.
+double distance(int64_t a, int64_t b);
 Number scalar(const Scalar& op, const Number& a, const Number& b, const Number& c);
 
 }  // namespace lathe::cli

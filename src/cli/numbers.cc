@@ -27,6 +27,15 @@ void write(uint8_t* at, T value) {
   std::memcpy(at, &value, sizeof value);
 }
 
+// For one more rounding, to 16 bits: to nearest from here is to nearest from the double. What a float does
+// not hold makes its last bit odd.
+float with_sticky_bit(double value) {
+  float kept = static_cast<float>(value);
+  if (std::isnan(value) || static_cast<double>(kept) == value) return kept;
+  if (std::fabs(static_cast<double>(kept)) > std::fabs(value)) kept = std::nextafter(kept, 0.0f);
+  return bit_cast<float>(bit_cast<uint32_t>(kept) | 1);
+}
+
 float from_f16(uint16_t h) {
   const uint32_t sign = (h & 0x8000u) << 16, exponent = (h >> 10) & 31, fraction = h & 1023;
   if (exponent == 31) return bit_cast<float>(sign | 0x7f800000u | fraction << 13);
@@ -142,6 +151,23 @@ const Ziggurat& ziggurat() {
   return table;
 }
 
+struct FloatLimits {
+  lathe_dtype dtype;
+  double rounding, smallest_rounding, largest;
+  bool has_infinity;
+};
+// bf16 and f32 kernels may flush subnormals: what is lost then is less than the smallest normal number.
+constexpr FloatLimits kFloatLimits[] = {
+    {LATHE_F32, 0x1p-24, 0x1p-126, 0x1.fffffep127, true}, {LATHE_F16, 0x1p-11, 0x1p-25, 65504, true},
+    {LATHE_BF16, 0x1p-8, 0x1p-126, 0x1.fep127, true},     {LATHE_F8_E4M3, 0x1p-4, 0x1p-10, 448, false},
+    {LATHE_F8_E5M2, 0x1p-3, 0x1p-17, 57344, true},        {LATHE_F8_E4M3_FNUZ, 0x1p-4, 0x1p-11, 240, false},
+    {LATHE_F8_E5M2_FNUZ, 0x1p-3, 0x1p-18, 57344, false}};
+const FloatLimits& limits_of(lathe_dtype dtype) {
+  for (const FloatLimits& limits : kFloatLimits)
+    if (limits.dtype == dtype) return limits;
+  return kFloatLimits[0];
+}
+
 double unit(uint64_t bits) { return static_cast<double>(bits >> 11) * 0x1p-53; }
 
 }  // namespace
@@ -245,8 +271,8 @@ void store(void* data, lathe_dtype dtype, int64_t index, double value) {
   switch (dtype) {
     case LATHE_Q4_0: return store_q4(static_cast<uint8_t*>(data), index, value);
     case LATHE_F32: return write(at, static_cast<float>(value));
-    case LATHE_F16: return write(at, to_f16(static_cast<float>(value)));
-    case LATHE_BF16: return write(at, to_bf16(static_cast<float>(value)));
+    case LATHE_F16: return write(at, to_f16(with_sticky_bit(value)));
+    case LATHE_BF16: return write(at, to_bf16(with_sticky_bit(value)));
     case LATHE_I8: return write(at, static_cast<int8_t>(value));
     case LATHE_I32: return write(at, static_cast<int32_t>(value));
     case LATHE_I64: return write(at, static_cast<int64_t>(value));
@@ -258,14 +284,23 @@ void store(void* data, lathe_dtype dtype, int64_t index, double value) {
   }
 }
 
-double rounding(lathe_dtype dtype) {
-  return dtype == LATHE_F32 ? 0x1p-24 : dtype == LATHE_F16 ? 0x1p-11 : 0x1p-8;
+int64_t load_integer(const void* data, lathe_dtype dtype, int64_t index) {
+  const auto* at = static_cast<const uint8_t*>(data) + index * static_cast<int64_t>(bytes_of(dtype));
+  return dtype == LATHE_I8 ? read<int8_t>(at) : dtype == LATHE_I32 ? read<int32_t>(at) : read<int64_t>(at);
 }
 
-double smallest_rounding(lathe_dtype dtype) { return dtype == LATHE_F16 ? 0x1p-25 : 0x1p-126; }
+void store_integer(void* data, lathe_dtype dtype, int64_t index, int64_t value) {
+  auto* at = static_cast<uint8_t*>(data) + index * static_cast<int64_t>(bytes_of(dtype));
+  if (dtype == LATHE_I8) return write(at, static_cast<int8_t>(value));
+  if (dtype == LATHE_I32) return write(at, static_cast<int32_t>(value));
+  write(at, value);
+}
 
-double largest(lathe_dtype dtype) {
-  return dtype == LATHE_F16 ? 65504 : dtype == LATHE_BF16 ? 0x1.fep127 : 0x1.fffffep127;
+double rounding(lathe_dtype dtype) { return limits_of(dtype).rounding; }
+double smallest_rounding(lathe_dtype dtype) { return limits_of(dtype).smallest_rounding; }
+double largest(lathe_dtype dtype) { return limits_of(dtype).largest; }
+double overflow_of(lathe_dtype dtype, double value) {
+  return limits_of(dtype).has_infinity ? std::copysign(INFINITY, value) : NAN;
 }
 
 uint8_t poison_of(lathe_dtype dtype) {

@@ -12,6 +12,16 @@ namespace {
 // wide.
 constexpr size_t kBand = 1024;
 
+// Bytes are uniform. Wider integers have any number of significant bits alike, and one in four is as close to
+// an end of the range as that: sums and products wrap around, comparisons see neighbours.
+int64_t random_integer(lathe_dtype dtype, Normal* random) {
+  const uint64_t bits = random->bits();
+  if (dtype == LATHE_I8) return static_cast<int64_t>(bits & 0xff);
+  const int64_t width = dtype == LATHE_I32 ? 32 : 64;
+  const int64_t near_zero = static_cast<int64_t>(bits) >> (64 - width + random->below(width));
+  return random->below(4) == 0 ? near_zero ^ (INT64_MAX >> (64 - width)) : near_zero;
+}
+
 }  // namespace
 
 const std::vector<std::string>& fill_names() {
@@ -71,20 +81,27 @@ void Operand::fill_blocks(Fill fill, Normal* random) {
   }
 }
 
+void Operand::copy(int64_t batch, int64_t row, int64_t column, const uint8_t* array, int64_t from) {
+  const auto size = static_cast<int64_t>(bytes_of(form_.dtype));
+  std::copy_n(array + from * size, size, image_.data() + offset_ + index(batch, row, column) * size);
+}
+
 void Operand::fill(Fill fill, Normal* random) {
   if (block_elements(form_.dtype) > 1) return fill_blocks(fill, random);
-  const bool bytes = form_.dtype == LATHE_I8;
+  const bool integers = is_integer(form_.dtype);
+  const auto draw = [&](int64_t i) {
+    uint8_t* first = image_.data() + offset_;
+    if (fill == Fill::kIntegers)
+      return store(first, form_.dtype, i, static_cast<double>(random->below(9) - 4));
+    if (!integers) return store(first, form_.dtype, i, random->next());
+    store_integer(first, form_.dtype, i, random_integer(form_.dtype, random));
+  };
   for (int64_t matrix = 0; matrix < form_.matrices(); ++matrix) {
     for (int64_t line = 0; line < form_.lines(); ++line) {
       const int64_t start = matrix * form_.batch_stride() + line * form_.leading_dimension();
-      for (int64_t i = start; i < start + form_.line_length(); ++i) {
-        const double value = fill == Fill::kIntegers ? static_cast<double>(random->below(9) - 4)
-                             : bytes                 ? static_cast<double>(random->below(256) - 128)
-                                                     : random->next();
-        store(image_.data() + offset_, form_.dtype, i, value);
-      }
+      for (int64_t i = start; i < start + form_.line_length(); ++i) draw(i);
     }
-    if (fill != Fill::kSpecial || bytes || form_.rows == 0 || form_.columns == 0) continue;
+    if (fill != Fill::kSpecial || integers || form_.rows == 0 || form_.columns == 0) continue;
     constexpr double kSpecial[] = {NAN, INFINITY, -INFINITY, 0.0, -0.0};
     for (int i = 0; i < 2; ++i) {
       const int64_t row = random->below(form_.rows), column = random->below(form_.columns);

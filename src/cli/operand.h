@@ -12,7 +12,7 @@
 namespace lathe::cli {
 
 enum class Fill {
-  kNormal,    // N(0, 1) in floats, every value of a byte alike
+  kNormal,    // N(0, 1) in floats, every value of a byte alike, i32 and i64 of any magnitude
   kIntegers,  // whole numbers of [-4, 4]: sums are exact, so one wrong index is a wrong answer
   kSpecial    // kNormal with a NaN, an infinity or a zero at two places of each matrix
 };
@@ -56,6 +56,12 @@ class Operand {
   void set(int64_t batch, int64_t row, int64_t column, double value) {
     store(image_.data() + offset_, form_.dtype, index(batch, row, column), value);
   }
+  // Of i8, i32 and i64: exact.
+  int64_t integer_at(int64_t batch, int64_t row, int64_t column) const {
+    return load_integer(first(), form_.dtype, index(batch, row, column));
+  }
+  // Element `from` of an array of the same dtype, bit by bit. Not of blocks.
+  void copy(int64_t batch, int64_t row, int64_t column, const uint8_t* array, int64_t from);
   void fill(Fill fill, Normal* random);
 
   // The image, to be copied to and from memory that is aligned to 64 bytes or better.

@@ -4,6 +4,7 @@
 #include <chrono>
 
 #include "absl/strings/str_cat.h"
+#include "cli/judge.h"
 
 namespace lathe::cli {
 namespace {
@@ -192,9 +193,8 @@ Operand PayloadTrial::gather(const PayloadStep& step, const char* name, char row
   for (int64_t b = 0; b < form.matrices(); ++b)
     for (int64_t r = 0; r < form.rows; ++r)
       for (int64_t c = 0; c < form.columns; ++c)
-        operand.set(b, r, c,
-                    load(from.value->image.data(), form.dtype,
-                         b * strides['b'] + r * strides[rows] + c * strides[columns]));
+        operand.copy(b, r, c, from.value->image.data(),
+                     b * strides['b'] + r * strides[rows] + c * strides[columns]);
   return operand;
 }
 
@@ -230,7 +230,7 @@ Operand PayloadTrial::gather_argmax(const PayloadStep& step) const {
   form.columns = copy->second.shape[1];
   Operand operand(form);
   for (int64_t i = 0; i < copy->second.elements; ++i)
-    operand.set(0, i / form.columns, i % form.columns, load(copy->second.image.data(), form.dtype, i));
+    operand.copy(0, i / form.columns, i % form.columns, copy->second.image.data(), i);
   return operand;
 }
 
@@ -295,7 +295,10 @@ absl::Status PayloadTrial::evaluate(const Elementwise& step) {
   std::vector<int64_t> index(out.shape.size(), 0);
   for (int64_t i = 0; i < out.elements; ++i) {
     const Number n = evaluator->at(step.number, index);
-    store(out.image.data(), out.dtype, i, is_integer(out.dtype) ? static_cast<double>(n.i) : n.v);
+    if (is_integer(out.dtype))
+      store_integer(out.image.data(), out.dtype, i, n.i);
+    else
+      store(out.image.data(), out.dtype, i, n.v);
     for (size_t d = index.size(); d-- > 0;) {
       if (++index[d] < out.shape[d]) break;
       index[d] = 0;

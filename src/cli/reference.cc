@@ -249,12 +249,13 @@ CheckResult check_argmax(const ArgmaxRequest& r, const ArgmaxData& data) {
       const double x = data.x.at(0, row, i), so_far = data.x.at(0, row, best);
       if (!std::isnan(so_far) && (std::isnan(x) || x > so_far)) best = i;
     }
-    const double maximum = data.x.at(0, row, best), got = data.indices.at(0, 0, row);
+    const double maximum = data.x.at(0, row, best);
+    const int64_t got = data.indices.integer_at(0, 0, row);
     const double value = r.values ? data.values.at(0, 0, row) : maximum;
     const bool value_ok = value == maximum || (std::isnan(value) && std::isnan(maximum));
-    if (got == static_cast<double>(best + r.index_offset) && value_ok) continue;
+    if (got == best + r.index_offset && value_ok) continue;
     result.worst = std::numeric_limits<double>::infinity();
-    result.what = absl::StrFormat("row %d: got index %.0f%s, its maximum %.9g is at %d", row, got,
+    result.what = absl::StrFormat("row %d: got index %d%s, its maximum %.9g is at %d", row, got,
                                   r.values ? absl::StrFormat(" and value %.9g", value) : "", maximum,
                                   best + r.index_offset);
     return result;
@@ -306,6 +307,11 @@ struct ClaimedMaximum {
   }
 };
 
+// Any index less the offset: what is no column's, poison for one, wraps around to none.
+int64_t column_of(int64_t index, int64_t offset) {
+  return static_cast<int64_t>(static_cast<uint64_t>(index) - static_cast<uint64_t>(offset));
+}
+
 // The sum's bound, rounded outwards: none where the sum is exact.
 double logit_bound(const MatmulArgmaxRequest& r, Dot ab, double bias) {
   MatmulRequest product;
@@ -333,7 +339,7 @@ CheckResult check_matmul_argmax(const MatmulArgmaxRequest& r, const MatmulArgmax
   std::vector<float> a(rows.size() * k), b(k);
   std::vector<ClaimedMaximum> claims(rows.size());
   for (size_t i = 0; i < rows.size(); ++i) {
-    claims[i].index = static_cast<int64_t>(data.indices.at(0, 0, rows[i])) - r.index_offset;
+    claims[i].index = column_of(data.indices.integer_at(0, 0, rows[i]), r.index_offset);
     for (size_t p = 0; p < k; ++p)
       a[i * k + p] = static_cast<float>(data.a.at(0, rows[i], static_cast<int64_t>(p)));
   }
@@ -354,8 +360,8 @@ CheckResult check_matmul_argmax(const MatmulArgmaxRequest& r, const MatmulArgmax
       defect = absl::StrFormat("value %.9g is not its", value);
     if (defect.empty()) continue;
     result.worst = std::numeric_limits<double>::infinity();
-    result.what =
-        absl::StrFormat("row %d: got index %d, but %s", rows[i], claims[i].index + r.index_offset, defect);
+    result.what = absl::StrFormat("row %d: got index %d, but %s", rows[i],
+                                  data.indices.integer_at(0, 0, rows[i]), defect);
     return result;
   }
   result.ok = true;

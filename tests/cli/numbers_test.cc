@@ -2,12 +2,15 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <random>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "cli/operand.h"
 
 namespace lathe::cli {
 namespace {
@@ -181,6 +184,80 @@ TEST(Numbers, IntegersAtAnyAlignment) {
     store(bytes + 3, dtype, 1, value);
     EXPECT_EQ(load(bytes + 3, dtype, 1), value);
     EXPECT_EQ(bytes[2], 0);
+  }
+}
+
+TEST(Numbers, IntegersKeepEveryBit) {
+  uint8_t bytes[24] = {};
+  for (int64_t value : {(int64_t{1} << 53) + 1, -(int64_t{1} << 53) - 1, INT64_MAX, INT64_MIN, int64_t{-1}}) {
+    store_integer(bytes + 3, LATHE_I64, 1, value);
+    EXPECT_EQ(load_integer(bytes + 3, LATHE_I64, 1), value);
+    // The low bits of it.
+    store_integer(bytes + 3, LATHE_I32, 1, value);
+    EXPECT_EQ(load_integer(bytes + 3, LATHE_I32, 1), static_cast<int32_t>(value));
+    store_integer(bytes + 3, LATHE_I8, 1, value);
+    EXPECT_EQ(load_integer(bytes + 3, LATHE_I8, 1), static_cast<int8_t>(value));
+    EXPECT_EQ(bytes[2], 0);
+  }
+}
+
+// What lies beside a tie of 16 bits by less than a float tells.
+TEST(Numbers, ADoubleIsRoundedOnce) {
+  const auto stored = [](lathe_dtype dtype, double value) {
+    uint16_t code = 0;
+    store(&code, dtype, 0, value);
+    return load(&code, dtype, 0);
+  };
+  constexpr double kLittle = 0x1p-40;
+  for (double sign : {1, -1}) {
+    EXPECT_EQ(stored(LATHE_BF16, sign * (1 + 0x1p-8)), sign);
+    EXPECT_EQ(stored(LATHE_BF16, sign * (1 + 0x1p-8 + kLittle)), sign * (1 + 0x1p-7));
+    EXPECT_EQ(stored(LATHE_BF16, sign * (1 + 3 * 0x1p-8 - kLittle)), sign * (1 + 0x1p-7));
+    EXPECT_EQ(stored(LATHE_F16, sign * (1 + 0x1p-11)), sign);
+    EXPECT_EQ(stored(LATHE_F16, sign * (1 + 0x1p-11 + kLittle)), sign * (1 + 0x1p-10));
+    EXPECT_EQ(stored(LATHE_F16, sign * (1 + 3 * 0x1p-11 - kLittle)), sign * (1 + 0x1p-10));
+    EXPECT_EQ(stored(LATHE_F16, sign * 1e300), sign * INFINITY);
+    EXPECT_EQ(stored(LATHE_BF16, sign * 1e300), sign * INFINITY);
+    EXPECT_EQ(stored(LATHE_BF16, sign * 1e-300), 0);
+  }
+  EXPECT_TRUE(std::isnan(stored(LATHE_F16, NAN)));
+  EXPECT_TRUE(std::isnan(stored(LATHE_BF16, NAN)));
+}
+
+// Of 8-bit floats, from their values.
+TEST(Numbers, LimitsOfF8) {
+  for (const F8& f : f8_formats()) {
+    const double one_ulp = *std::upper_bound(f.values.begin(), f.values.end(), 1.0) - 1;
+    EXPECT_EQ(rounding(f.dtype), one_ulp / 2);
+    EXPECT_EQ(smallest_rounding(f.dtype), f.values[1] / 2);
+    EXPECT_EQ(largest(f.dtype), f.values.back());
+    EXPECT_EQ(std::isnan(overflow_of(f.dtype, 1)), !f.has_infinity);
+    if (f.has_infinity) EXPECT_EQ(overflow_of(f.dtype, -1), -INFINITY);
+  }
+}
+
+TEST(Operand, RandomIntegersAreOfEveryMagnitude) {
+  Normal random(11);
+  OperandForm form;
+  form.rows = 1;
+  form.columns = 4000;
+  for (const auto& [dtype, width] : {std::pair{LATHE_I32, 32}, {LATHE_I64, 64}}) {
+    form.dtype = dtype;
+    Operand operand(form);
+    operand.fill(Fill::kNormal, &random);
+    const int64_t most = INT64_MAX >> (64 - width);
+    int small = 0, large = 0, near_least = 0, near_most = 0;
+    for (int64_t i = 0; i < form.columns; ++i) {
+      const int64_t x = operand.integer_at(0, 0, i);
+      small += x >= -128 && x < 128;
+      large += x >= most / 2 || x < -(most / 2);
+      near_least += x < -most + 100;
+      near_most += x > most - 100;
+    }
+    EXPECT_GT(small, 100);
+    EXPECT_GT(large, 100);
+    EXPECT_GT(near_least, 10);
+    EXPECT_GT(near_most, 10);
   }
 }
 

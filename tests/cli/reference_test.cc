@@ -265,6 +265,36 @@ TEST(ArgmaxReference, FirstMaximumAndItsValue) {
   EXPECT_TRUE(check_argmax(r, argmax_data(r, x, {101, 102}, {5, -1})).ok);
 }
 
+// 2^53 and 2^53 + 1 are one number to a double.
+TEST(ArgmaxReference, IndicesAreComparedBitByBit) {
+  ArgmaxRequest r;
+  r.rows = 1;
+  r.n = 2;
+  r.index_offset = int64_t{1} << 53;
+  const OperandForm indices = forms_of(r).indices;
+  ArgmaxData data = argmax_data(r, {1, 2}, {0}, {0});
+  for (int64_t index : {r.index_offset, r.index_offset + 1, r.index_offset + 2}) {
+    data.indices.copy(0, 0, 0, reinterpret_cast<const uint8_t*>(&index), 0);
+    const CheckResult check = check_argmax(r, data);
+    EXPECT_EQ(check.ok, index == r.index_offset + 1) << index;
+    if (!check.ok) EXPECT_NE(check.what.find("got index " + std::to_string(index)), std::string::npos);
+  }
+  MatmulArgmaxRequest product;
+  product.m = product.k = 1;
+  product.n = 2;
+  product.index_offset = r.index_offset;
+  const MatmulArgmaxForms forms = forms_of(product);
+  Normal random(3);
+  MatmulArgmaxData all{Operand(forms.a), Operand(forms.b), {}, Operand(indices), {}};
+  all.a.set(0, 0, 0, 1);
+  all.b.set(0, 0, 0, 1);
+  all.b.set(0, 0, 1, 2);
+  for (int64_t index : {r.index_offset, r.index_offset + 1, r.index_offset + 2, INT64_MIN}) {
+    all.indices.copy(0, 0, 0, reinterpret_cast<const uint8_t*>(&index), 0);
+    EXPECT_EQ(check_matmul_argmax(product, all, &random).ok, index == r.index_offset + 1) << index;
+  }
+}
+
 TEST(ArgmaxReference, NaNIsTheMaximumAndMinusInfinityGivesZero) {
   ArgmaxRequest r;
   r.rows = 3;
