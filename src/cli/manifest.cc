@@ -1,8 +1,10 @@
 #include <cstdio>
 #include <memory>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "cli/files.h"
 #include "cli/model_layers.h"
 #include "cli/numbers.h"
@@ -87,22 +89,40 @@ absl::Status add_layer(const ModelLayer& layer, const Form& form, lathe_manifest
                                                 &argmax, m_max));
 }
 
+absl::Status add_notes(const ModelLayers& model, const Form& form, lathe_manifest* manifest) {
+  const std::pair<const char*, std::string> notes[] = {
+      {"family", model.family},
+      {"tp", absl::StrCat(form.ranks)},
+      {"vocabulary", model.vocabulary},
+      {"kv_heads", model.replicates_kv ? "replicated: fewer than ranks" : ""},
+      {"filled_in", model.filled_in},
+      {"not_covered", absl::StrJoin(model.not_covered, "; ")}};
+  absl::Status s;
+  for (const auto& [name, text] : notes)
+    if (s.ok() && !text.empty()) s = check(lathe_manifest_note(manifest, name, text.c_str()));
+  return s;
+}
+
 absl::StatusOr<std::string> manifest_text(const ModelLayers& model, const Form& form) {
   lathe_manifest* made = nullptr;
   if (absl::Status s = check(lathe_manifest_create(&made)); !s.ok()) return s;
   const std::unique_ptr<lathe_manifest, HandleDelete<lathe_manifest, lathe_manifest_destroy>> manifest(made);
-  const std::string vocab = absl::StrCat(model.vocab, " padded to ", model.padded_vocab, ", ",
-                                         model.padded_vocab / form.ranks, " a rank");
-  absl::Status s = first_error({check(lathe_manifest_note(made, "family", model.family.c_str())),
-                                check(lathe_manifest_note(made, "tp", absl::StrCat(form.ranks).c_str())),
-                                check(lathe_manifest_note(made, "vocabulary", vocab.c_str()))});
-  if (s.ok() && model.replicates_kv)
-    s = check(lathe_manifest_note(made, "kv_heads", "replicated: fewer than ranks"));
+  absl::Status s = add_notes(model, form, made);
   for (size_t i = 0; s.ok() && i < model.layers.size(); ++i) s = add_layer(model.layers[i], form, made);
   std::vector<Text> pieces;
   if (s.ok()) s = check(lathe_manifest_text(made, collect_text, &pieces));
   if (!s.ok()) return s;
   return pieces.at(0).text;
+}
+
+void warn(const Arguments& arguments, const ModelLayers& model) {
+  const char* path = arguments.words[0].c_str();
+  if (model.quantized && !arguments.has("dtype"))
+    std::fprintf(stderr,
+                 "lathe: %s has a quantization_config, which is not read: --dtype says what is multiplied\n",
+                 path);
+  for (const std::string& what : model.not_covered)
+    std::fprintf(stderr, "lathe: %s: the manifest does not cover %s\n", path, what.c_str());
 }
 
 absl::Status manifest(const Arguments& arguments) {
@@ -116,10 +136,7 @@ absl::Status manifest(const Arguments& arguments) {
   absl::StatusOr<Form> form = read_form(arguments, *model);
   if (!form.ok()) return form.status();
   form->ranks = parallel->tensor;
-  if (config->contains("quantization_config") && !arguments.has("dtype"))
-    std::fprintf(stderr,
-                 "lathe: %s has a quantization_config, which is not read: --dtype says what is multiplied\n",
-                 path.c_str());
+  warn(arguments, *model);
   absl::StatusOr<std::string> text = manifest_text(*model, *form);
   if (!text.ok()) return text.status();
   if (!arguments.has("output")) {
@@ -132,22 +149,23 @@ absl::Status manifest(const Arguments& arguments) {
 }  // namespace
 
 Verb manifest_verb() {
-  return {"manifest",
-          "CONFIG.JSON",
-          1,
-          "the manifest of a model, from its config.json, for 'lathe warm' and lathe_warmup",
-          {{"tp", "RANKS", "one rank's part of a model split over so many (default: 1)"},
-           {"whole-experts", nullptr, "experts are dealt to ranks, not split over them"},
-           {"vocab-multiple", "N", "pad the vocabulary to a multiple of this and of the ranks (default: 64)"},
-           {"dtype", "T",
-            "what is multiplied: f32, f16, bf16, i8, an f8 (default: the config's; the output layer stays)"},
-           {"max-m", "M", "tokens at once, at most (default: 8192)"},
-           {"max-head-m", "M", "of the output layer: sequences at once, at most (default: 512)"},
-           kDeterminism,
-           {"output", "FILE", "write it there (default: to the terminal)"}},
-          {"lathe manifest Llama-3-70B/config.json --tp 8 --output llama.json",
-           "lathe manifest DeepSeek-V3/config.json --tp 8 --whole-experts --dtype f8e4m3"},
-          manifest};
+  return {
+      "manifest",
+      "CONFIG.JSON",
+      1,
+      "the manifest of a model, from its config.json, for 'lathe warm' and lathe_warmup",
+      {{"tp", "RANKS", "one rank's part of a model split over so many (default: 1)"},
+       {"whole-experts", nullptr, "experts are dealt to ranks, not split over them"},
+       {"vocab-multiple", "N", "output layer: your engine pads its rows to a multiple of it (default: 64)"},
+       {"dtype", "T",
+        "what is multiplied: f32, f16, bf16, i8, an f8 (default: the config's; the output layer stays)"},
+       {"max-m", "M", "tokens at once, at most (default: 8192)"},
+       {"max-head-m", "M", "of the output layer: sequences at once, at most (default: 512)"},
+       kDeterminism,
+       {"output", "FILE", "write it there (default: to the terminal)"}},
+      {"lathe manifest Llama-3-70B/config.json --tp 8 --output llama.json",
+       "lathe manifest DeepSeek-V3/config.json --tp 8 --whole-experts --dtype f8e4m3"},
+      manifest};
 }
 
 }  // namespace lathe::cli

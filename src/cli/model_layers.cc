@@ -4,166 +4,119 @@
 #include <stdexcept>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "cli/model_config.h"
+#include "cli/model_families.h"
 
 namespace lathe::cli {
 namespace {
 
 using Json = nlohmann::json;
 
-enum class Attention {
-  kGrouped,  // heads in groups that share a KV head
-  kLatent,   // MLA: queries and keys from low-rank latents
-};
-enum class Bias { kNever, kAlways, kAttentionBias, kMlpBias };  // the latter two: as the config's field says
-// Fields of the config; nullptr: the family has no such thing.
-struct Experts {
-  const char* count = nullptr;
-  const char* size = nullptr;          // intermediate size of one expert
-  const char* shared_count = nullptr;  // experts that every token takes, as one of so many times the size
-  const char* shared_size = nullptr;   // or of this intermediate size, with a gate of its own
-  const char* dense_layers = nullptr;  // > 0, or a list that is not empty: some layers have no experts
-};
+constexpr int64_t kMostLayers = 4096;  // far above any model's: reading takes time for each
 
-struct Family {
-  const char* model_type;  // config.json's
-  const char* models;      // for people
-  Attention attention;
-  Bias qkv, o, mlp;
-  bool biased_experts;  // and router
-  Experts experts;
-  const char* defaults;  // what a config of the family may leave out: transformers' defaults
-};
-
-constexpr Experts kDense = {};
-const Family kFamilies[] = {
-    // clang-format off
-    {"llama", "Llama", Attention::kGrouped, Bias::kAttentionBias, Bias::kAttentionBias, Bias::kMlpBias, false, kDense, "{}"},
-    {"mistral", "Mistral", Attention::kGrouped, Bias::kNever, Bias::kNever, Bias::kNever, false, kDense, "{}"},
-    {"mixtral", "Mixtral", Attention::kGrouped, Bias::kNever, Bias::kNever, Bias::kNever, false,
-     {"num_local_experts", "intermediate_size"}, "{}"},
-    {"qwen2", "Qwen2, Qwen2.5", Attention::kGrouped, Bias::kAlways, Bias::kNever, Bias::kNever, false, kDense, "{}"},
-    {"qwen2_moe", "Qwen2-MoE", Attention::kGrouped, Bias::kAlways, Bias::kNever, Bias::kNever, false,
-     {"num_experts", "moe_intermediate_size", nullptr, "shared_expert_intermediate_size", "mlp_only_layers"}, "{}"},
-    {"qwen3", "Qwen3", Attention::kGrouped, Bias::kAttentionBias, Bias::kAttentionBias, Bias::kNever, false, kDense,
-     R"({"head_dim":128})"},
-    {"qwen3_moe", "Qwen3-MoE", Attention::kGrouped, Bias::kAttentionBias, Bias::kAttentionBias, Bias::kNever, false,
-     {"num_experts", "moe_intermediate_size", nullptr, nullptr, "mlp_only_layers"}, "{}"},
-    {"gemma", "Gemma", Attention::kGrouped, Bias::kAttentionBias, Bias::kAttentionBias, Bias::kNever, false, kDense,
-     R"({"head_dim":256})"},
-    {"gemma2", "Gemma 2", Attention::kGrouped, Bias::kAttentionBias, Bias::kAttentionBias, Bias::kNever, false, kDense,
-     R"({"head_dim":256})"},
-    {"gemma3_text", "Gemma 3", Attention::kGrouped, Bias::kAttentionBias, Bias::kAttentionBias, Bias::kNever, false, kDense,
-     R"({"head_dim":256,"num_attention_heads":8,"num_key_value_heads":4,"vocab_size":262208})"},
-    {"deepseek_v2", "DeepSeek-V2", Attention::kLatent, Bias::kAttentionBias, Bias::kAttentionBias, Bias::kNever, false,
-     {"n_routed_experts", "moe_intermediate_size", "n_shared_experts", nullptr, "first_k_dense_replace"}, "{}"},
-    {"deepseek_v3", "DeepSeek-V3, R1", Attention::kLatent, Bias::kAttentionBias, Bias::kAttentionBias, Bias::kNever, false,
-     {"n_routed_experts", "moe_intermediate_size", "n_shared_experts", nullptr, "first_k_dense_replace"}, "{}"},
-    {"gpt_oss", "GPT-OSS", Attention::kGrouped, Bias::kAlways, Bias::kAlways, Bias::kNever, true,
-     {"num_local_experts", "intermediate_size"}, R"({"head_dim":64})"},
-    // clang-format on
-};
-
-constexpr int64_t kLargest = INT32_MAX;
-
-// A positive size; throws.
-int64_t size_of_field(const Json& config, const char* name) {
-  const auto at = config.find(name);
-  if (at == config.end() || at->is_null())
-    throw std::invalid_argument(absl::StrCat("\"", name, "\" is missing"));
-  if (!at->is_number_integer() || at->get<double>() < 1 || at->get<double>() > static_cast<double>(kLargest))
-    throw std::invalid_argument(absl::StrCat("\"", name, "\" is not a whole number from 1 to ", kLargest));
-  return at->get<int64_t>();
-}
-
-// Whether the field is there and says anything but null, 0, false or an empty list.
-bool says(const Json& config, const char* name) {
-  if (name == nullptr) return false;
-  const auto at = config.find(name);
-  if (at == config.end() || at->is_null()) return false;
-  if (at->is_array()) return !at->empty();
-  if (at->is_boolean()) return at->get<bool>();
-  return at->is_number_integer() && at->get<int64_t>() > 0;
-}
-
-int64_t split(const char* what, int64_t size, int64_t ranks) {
-  if (size % ranks == 0) return size / ranks;
-  throw std::invalid_argument(absl::StrCat(what, " ", size, " cannot be split over ", ranks, " ranks"));
-}
-
-// A product of sizes that still is one; throws.
-int64_t times(int64_t a, int64_t b) {
-  int64_t product = 0;
-  if (__builtin_mul_overflow(a, b, &product) || product > kLargest)
-    throw std::invalid_argument(absl::StrCat("a layer of ", a, " x ", b, " columns is too large"));
-  return product;
+// "rank 5", "ranks 0 to 4".
+std::string ranks_text(int64_t first, int64_t last) {
+  return first == last ? absl::StrCat("rank ", first) : absl::StrCat("ranks ", first, " to ", last);
 }
 
 class Reader {
  public:
   Reader(const Family& family, const Json& config, const ParallelOptions& parallel)
-      : family_(family), config_(config), parallel_(parallel), hidden_(size("hidden_size")) {
+      : family_(family),
+        config_(family, config),
+        parallel_(parallel),
+        ranks_(parallel.tensor),
+        hidden_(config_.size("hidden_size")) {
     out_.family = family.models;
   }
 
   ModelLayers read() {
-    family_.attention == Attention::kGrouped ? grouped_attention() : latent_attention();
-    if (!says(config_, family_.experts.count)) {
-      dense_mlp();
-    } else {
-      if (says(config_, family_.experts.dense_layers)) dense_mlp();
-      experts();
+    const int64_t own = config_.count("num_hidden_layers", 1), mtp = config_.count(family_.mtp_layers, 0);
+    if (own < 1 || own + mtp > kMostLayers)
+      throw std::invalid_argument(absl::StrCat(own + mtp, " layers are not from 1 to ", kMostLayers));
+    for (int64_t layer = 0; layer < own + mtp; ++layer) {
+      attention(layer, layer >= own);
+      is_sparse(layer) ? experts(layer) : dense_mlp(layer);
     }
+    // A layer for multi-token prediction first joins the embedding and the hidden state. Its head has
+    // lm_head's size.
+    if (mtp > 0) add("mtp_eh_proj", hidden_, times(2, hidden_), false);
     head();
+    if (family_.not_covered != nullptr &&
+        (family_.not_covered_if == nullptr || config_.count(family_.not_covered_if, 0) > 0))
+      out_.not_covered.push_back(family_.not_covered);
+    out_.filled_in = absl::StrJoin(config_.filled_in(), ", ");
     return std::move(out_);
   }
 
  private:
-  int64_t size(const char* name) const { return size_of_field(config_, name); }
-  int64_t size_or(const char* name, int64_t otherwise) const {
-    const auto at = config_.find(name);
-    return at == config_.end() || at->is_null() ? otherwise : size(name);
-  }
-  bool has_bias(Bias bias) const {
-    switch (bias) {
-      case Bias::kNever: return false;
-      case Bias::kAlways: return true;
-      case Bias::kAttentionBias: return says(config_, "attention_bias");
-      case Bias::kMlpBias: return says(config_, "mlp_bias");
+  bool has_bias(const Bias& bias) const { return config_.flag(bias.field, bias.otherwise); }
+
+  // Layers of one name and different sizes carry the sizes in their names.
+  void add(const ModelLayer& layer) {
+    if (layer.n > kLargestSize || layer.k > kLargestSize)
+      throw std::invalid_argument(absl::StrCat(layer.name, " of ", layer.n, " x ", layer.k, " is too large"));
+    const std::string sized = absl::StrCat(layer.name, " ", layer.n, "x", layer.k);
+    bool taken = false;
+    for (const ModelLayer& other : out_.layers) {
+      const bool same_name = other.name == layer.name;
+      if ((same_name || other.name == sized) && other.n == layer.n && other.k == layer.k) return;
+      taken |= same_name;
     }
-    return false;
+    out_.layers.push_back(layer);
+    if (taken) out_.layers.back().name = sized;
   }
-  void add(const std::string& name, int64_t n, int64_t k, bool bias) {
-    out_.layers.push_back({name, n, k, bias});
-  }
+  void add(const std::string& name, int64_t n, int64_t k, bool bias) { add(ModelLayer{name, n, k, bias}); }
   // Split along K: the ranks' results are summed, so that one of them adds the bias.
-  void add_summed(const std::string& name, int64_t n, int64_t k, bool bias) {
+  void add_summed(const std::string& name, int64_t n, int64_t k, bool bias, int64_t ranks) {
     add(name, n, k, bias);
-    if (bias && parallel_.tensor > 1) add(name + " without bias", n, k, false);
+    if (bias && ranks > 1) add(name + " without bias", n, k, false);
   }
 
-  int64_t heads() { return split("num_attention_heads", size("num_attention_heads"), parallel_.tensor); }
+  int64_t split(const char* what, int64_t size) const { return divide(what, size, ranks_, "ranks"); }
 
-  void grouped_attention() {
-    const int64_t all = size("num_attention_heads"), mine = heads();
-    const int64_t kv = size_or("num_key_value_heads", all), ranks = parallel_.tensor;
-    out_.replicates_kv = kv < ranks;
-    if (out_.replicates_kv && ranks % kv != 0)
-      throw std::invalid_argument(absl::StrCat(kv, " KV heads cannot be replicated over ", ranks, " ranks"));
-    const int64_t kv_mine = out_.replicates_kv ? 1 : split("num_key_value_heads", kv, ranks);
-    if (config_.find("head_dim") == config_.end() && hidden_ % all != 0)
-      throw std::invalid_argument(
-          "\"head_dim\" is missing, and hidden_size is no multiple of num_attention_heads");
-    const int64_t head = size_or("head_dim", hidden_ / all);
-    add("qkv", times(mine + 2 * kv_mine, head), hidden_, has_bias(family_.qkv));
-    add_summed("o", hidden_, times(mine, head), has_bias(family_.o));
+  void attention(int64_t layer, bool is_mtp) {
+    if (family_.latent) return latent_attention();
+    if (family_.linear_attention && !is_mtp && is_linear(layer)) return linear_attention();
+    const int64_t factor =
+        family_.shares_kv && config_.flag("use_cla", false) ? config_.count("cla_share_factor", 1) : 1;
+    grouped_attention(factor == 0 || layer % factor == 0);
+  }
+
+  int64_t head_size(int64_t heads) {
+    for (const char* name : {"head_dim", family_.head_size})
+      if (config_.has(name)) return config_.size(name);
+    return divide("\"head_dim\" is missing, and hidden_size", hidden_, heads, "num_attention_heads");
+  }
+
+  // KV heads of one rank.
+  int64_t kv_heads(int64_t heads) {
+    const int64_t kv = config_.has("num_key_value_heads") ? config_.size("num_key_value_heads") : heads;
+    divide("num_attention_heads", heads, kv, "num_key_value_heads");
+    out_.replicates_kv = kv < ranks_;
+    if (!out_.replicates_kv) return split("num_key_value_heads", kv);
+    if (ranks_ % kv != 0)
+      throw std::invalid_argument(absl::StrCat(kv, " KV heads cannot be replicated over ", ranks_, " ranks"));
+    return 1;
+  }
+
+  void grouped_attention(bool projects_kv) {
+    const int64_t all = config_.size("num_attention_heads"), mine = split("num_attention_heads", all);
+    const int64_t queries = family_.gated_queries ? times(2, mine) : mine;
+    const int64_t kv = kv_heads(all), head = head_size(all);
+    add(projects_kv ? "qkv" : "q", times(projects_kv ? queries + 2 * kv : queries, head), hidden_,
+        has_bias(family_.qkv));
+    add_summed("o", hidden_, times(mine, head), has_bias(family_.o), ranks_);
   }
 
   void latent_attention() {
-    const int64_t mine = heads(), latent = size("kv_lora_rank"), rope = size("qk_rope_head_dim");
-    const int64_t nope = size("qk_nope_head_dim"), value = size("v_head_dim");
+    const int64_t mine = split("num_attention_heads", config_.size("num_attention_heads"));
+    const int64_t latent = config_.size("kv_lora_rank"), rope = config_.size("qk_rope_head_dim");
+    const int64_t nope = config_.size("qk_nope_head_dim"), value = config_.size("v_head_dim");
     // The projections down to latents are whole on every rank.
-    if (says(config_, "q_lora_rank")) {
-      const int64_t queries = size("q_lora_rank");
+    if (config_.count("q_lora_rank", 0) > 0) {
+      const int64_t queries = config_.size("q_lora_rank");
       add("q_a_kv_a", queries + latent + rope, hidden_, has_bias(family_.qkv));
       add("q_b", times(mine, nope + rope), queries, false);
     } else {
@@ -172,52 +125,122 @@ class Reader {
     }
     add("kv_b", times(mine, nope + value), latent, false);
     // Decoding multiplies queries and results by kv_b's halves instead: a batch of heads.
-    out_.layers.push_back({"absorbed_k", latent, nope, false, false, false});
-    out_.layers.push_back({"absorbed_v", value, latent, false, false, false});
-    add_summed("o", hidden_, times(mine, value), has_bias(family_.o));
+    add(ModelLayer{"absorbed_k", latent, nope, false, false, false});
+    add(ModelLayer{"absorbed_v", value, latent, false, false, false});
+    add_summed("o", hidden_, times(mine, value), has_bias(family_.o), ranks_);
+    if (family_.indexer) indexer();
+  }
+
+  // Whole on every rank.
+  void indexer() {
+    const int64_t heads = config_.size("index_n_heads"), head = config_.size("index_head_dim");
+    add("indexer_q", times(heads, head), config_.size("q_lora_rank"), false);
+    add("indexer_k", head, hidden_, false);
+    add("indexer_weights", heads, hidden_, false);
+  }
+
+  bool is_linear(int64_t layer) {
+    if (!config_.has("layer_types")) return (layer + 1) % config_.size("full_attention_interval") != 0;
+    const std::string type = config_.word("layer_types", layer);
+    if (type != "linear_attention" && type != "full_attention")
+      throw std::invalid_argument(absl::StrCat("\"layer_types\" has '", type,
+                                               "', which is neither "
+                                               "linear_attention nor full_attention"));
+    return type == "linear_attention";
+  }
+
+  void linear_attention() {
+    const int64_t keys = config_.size("linear_num_key_heads"),
+                  values = config_.size("linear_num_value_heads");
+    divide("linear_num_value_heads", values, keys, "linear_num_key_heads");
+    const int64_t my_keys = split("linear_num_key_heads", keys);
+    const int64_t my_values = split("linear_num_value_heads", values);
+    const int64_t key = times(my_keys, config_.size("linear_key_head_dim"));
+    const int64_t value = times(my_values, config_.size("linear_value_head_dim"));
+    add("linear_qkvz", 2 * key + 2 * value, hidden_, false);
+    add("linear_ba", times(2, my_values), hidden_, false);
+    add("linear_out", hidden_, value, false);
+  }
+
+  bool is_sparse(int64_t layer) {
+    if (config_.count(family_.expert_count, 0, layer) == 0) return false;
+    if (config_.has(family_.sparse_layers)) return config_.lists(family_.sparse_layers, layer);
+    if (config_.has(family_.layer_kinds)) {
+      const std::string kind = config_.word(family_.layer_kinds, layer);
+      if (kind == "sparse" || kind == "dense") return kind == "sparse";
+      throw std::invalid_argument(
+          absl::StrCat("\"", family_.layer_kinds, "\" has '", kind, "', which is neither dense nor sparse"));
+    }
+    if (config_.lists(family_.dense_layers, layer)) return false;
+    if (config_.is_list(family_.sparse_at)) return config_.flag(family_.sparse_at, true, layer);
+    if (layer < config_.count(family_.first_sparse, 0)) return false;
+    const int64_t each = config_.has(family_.sparse_every) ? config_.size(family_.sparse_every) : 1;
+    const int64_t at = config_.has(family_.sparse_at) ? config_.size(family_.sparse_at) : 1;
+    return (layer + 1) % each == 0 && layer % at == 0;
   }
 
   void mlp(const std::string& prefix, int64_t intermediate, int64_t ranks, bool bias) {
-    const int64_t mine = split("intermediate size", intermediate, ranks);
-    add(prefix + "gate_up", times(2, mine), hidden_, bias);
-    if (ranks > 1)
-      add_summed(prefix + "down", hidden_, mine, bias);
+    const int64_t mine = divide("intermediate size", intermediate, ranks, "ranks");
+    if (family_.gated_mlp)
+      add(prefix + "gate_up", times(2, mine), hidden_, bias);
     else
-      add(prefix + "down", hidden_, mine, bias);
+      add(prefix + "up", mine, hidden_, bias);
+    add_summed(prefix + "down", hidden_, mine, bias, ranks);
   }
-  void dense_mlp() { mlp("", size("intermediate_size"), parallel_.tensor, has_bias(family_.mlp)); }
-
-  void experts() {
-    const Experts& e = family_.experts;
-    add("router", size(e.count), hidden_, family_.biased_experts);
-    mlp("expert_", size(e.size), parallel_.whole_experts ? 1 : parallel_.tensor, family_.biased_experts);
-    if (says(config_, e.shared_count))
-      mlp("shared_expert_", times(size(e.shared_count), size(e.size)), parallel_.tensor, false);
-    if (says(config_, e.shared_size)) {
-      mlp("shared_expert_", size(e.shared_size), parallel_.tensor, false);
-      add("shared_expert_gate", 1, hidden_, false);
-    }
+  void dense_mlp(int64_t layer) {
+    mlp("", config_.size(family_.dense_size, layer), ranks_, has_bias(family_.mlp));
   }
 
+  void experts(int64_t layer) {
+    const bool bias = has_bias(family_.experts_bias);
+    const char* size = config_.has(family_.expert_size) ? family_.expert_size : family_.dense_size;
+    add("router", config_.size(family_.expert_count, layer), hidden_, bias);
+    mlp("expert_", config_.size(size, layer), parallel_.whole_experts ? 1 : ranks_, bias);
+    const int64_t shared = config_.count(family_.shared_count, 1, layer);
+    if (config_.count(family_.shared_size, 0, layer) == 0 || shared == 0 ||
+        !config_.flag(family_.shared_flag, true, layer))
+      return;
+    mlp("shared_expert_", times(shared, config_.size(family_.shared_size, layer)), ranks_, false);
+    if (family_.shared_gate) add("shared_expert_gate", 1, hidden_, false);
+  }
+
+  // The engine pads the rows and then splits them, so the last shards may have fewer tokens than rows, or
+  // none. N counts tokens only: the zeros of a padded row would win an argmax where all logits are negative.
   void head() {
-    out_.vocab = size("vocab_size");
-    const int64_t multiple = std::lcm(parallel_.vocab_multiple, parallel_.tensor);
-    out_.padded_vocab = times((out_.vocab + multiple - 1) / multiple, multiple);
-    ModelLayer layer = {"lm_head", out_.padded_vocab / parallel_.tensor, hidden_};
+    const int64_t vocab = config_.size("vocab_size");
+    const int64_t multiple = std::lcm(parallel_.vocab_multiple, ranks_);
+    const int64_t padded = times((vocab + multiple - 1) / multiple, multiple), rows = padded / ranks_;
+    const int64_t whole = vocab / rows, rest = vocab % rows, used = whole + (rest > 0 ? 1 : 0);
+    out_.vocabulary = absl::StrCat(vocab, " padded to ", padded, ", ", rows, " a rank");
+    if (whole > 0) add_head(0, whole - 1, rows);
+    if (rest > 0) add_head(whole, whole, rest);
+    if (rest > 0) absl::StrAppend(&out_.vocabulary, ", ", rest, " real on ", ranks_text(whole, whole));
+    if (used < ranks_) absl::StrAppend(&out_.vocabulary, ", none on ", ranks_text(used, ranks_ - 1));
+  }
+
+  void add_head(int64_t first, int64_t last, int64_t columns) {
+    ModelLayer layer = {"lm_head", columns, hidden_};
     layer.is_head = true;
-    out_.layers.push_back(layer);
+    if (first > 0 || last < ranks_ - 1) absl::StrAppend(&layer.name, " ", ranks_text(first, last));
+    add(layer);
   }
 
   const Family& family_;
-  const Json& config_;
+  ModelConfig config_;
   const ParallelOptions& parallel_;
-  const int64_t hidden_;
+  const int64_t ranks_, hidden_;
   ModelLayers out_;
 };
 
-std::string text_field(const Json& config, const char* name) {
+// Absent and null fields: null.
+Json field(const Json& config, const char* name) {
   const auto at = config.find(name);
-  return at != config.end() && at->is_string() ? at->get<std::string>() : "";
+  return at == config.end() ? Json() : *at;
+}
+
+std::string text_field(const Json& config, const char* name) {
+  const Json value = field(config, name);
+  return value.is_string() ? value.get<std::string>() : "";
 }
 
 std::string dtype_of(const Json& config) {
@@ -225,38 +248,38 @@ std::string dtype_of(const Json& config) {
   return name.empty() ? text_field(config, "dtype") : name;
 }
 
-const Family* find_family(const std::string& model_type) {
-  for (const Family& family : kFamilies)
-    if (model_type == family.model_type) return &family;
-  return nullptr;
-}
+// A model that sees or hears beside reading.
+constexpr const char* kTowers[][2] = {{"vision_config", "the vision tower"},
+                                      {"audio_config", "the audio tower"}};
 
 }  // namespace
 
-std::string known_families() {
-  std::string text;
-  for (const Family& f : kFamilies)
-    absl::StrAppend(&text, text.empty() ? "" : ", ", f.model_type, " (", f.models, ")");
-  return text;
-}
-
 absl::StatusOr<ModelLayers> layers_of(const Json& config, const ParallelOptions& parallel) {
   if (!config.is_object()) return absl::InvalidArgumentError("not a JSON object");
-  // A model that sees and reads has its language model's fields one level down.
-  const auto inner = config.find("text_config");
-  const bool nested = inner != config.end() && inner->is_object();
-  const Json& language = nested ? *inner : config;
+  // A model of several modalities has its language model's fields one level down; its class says of what type
+  // they are, and fills in what they leave out.
+  const Json inner = field(config, "text_config");
+  const Family* family = find_inner_family(text_field(config, "model_type"));
+  if (!inner.is_null() && !inner.is_object())
+    return absl::InvalidArgumentError("\"text_config\" is not a JSON object");
+  const bool nested = inner.is_object() || family != nullptr;
+  const Json language = !nested ? config : inner.is_object() ? inner : Json::object();
   const std::string model_type = text_field(language, "model_type");
-  const Family* family = find_family(model_type);
+  if (family == nullptr || !model_type.empty()) family = find_family(model_type);
   if (family == nullptr) {
     return absl::InvalidArgumentError(
         absl::StrCat("model_type '", model_type, "' is unknown; known are ", known_families()));
   }
-  Json whole = Json::parse(family->defaults);
-  whole.update(language);
   try {
-    ModelLayers out = Reader(*family, whole, parallel).read();
+    // transformers leaves fields out of a text_config, and only there: a config without this one is none.
+    if (!nested && field(config, "hidden_size").is_null())
+      throw std::invalid_argument("\"hidden_size\" is missing");
+    ModelLayers out = Reader(*family, language, parallel).read();
     out.dtype = dtype_of(language).empty() ? dtype_of(config) : dtype_of(language);
+    out.quantized =
+        !field(config, "quantization_config").is_null() || !field(language, "quantization_config").is_null();
+    for (const auto& [name, tower] : kTowers)
+      if (!field(config, name).is_null()) out.not_covered.push_back(absl::StrCat(tower, " (", name, ")"));
     return out;
   } catch (const std::exception& e) {
     return absl::InvalidArgumentError(absl::StrCat(family->models, ": ", e.what()));

@@ -1,5 +1,5 @@
-// The matrix products of a language model, from its config.json (Hugging Face's layout): one table row a
-// model family.
+// The matrix products of a language model, from its config.json (Hugging Face's layout), one rank's part of
+// each.
 #pragma once
 
 #include <cstdint>
@@ -17,28 +17,30 @@ struct ModelLayer {
   int64_t n = 0, k = 0;
   bool bias = false;
   bool is_head = false;  // the output layer: also as matmul_argmax
-  bool weight_is_nk =
-      true;  // stored [N, K], as Linear does; false: [K, N] (MLA's absorbed products, a batch of heads)
+  // Stored [N, K], as Linear does; false: [K, N] (MLA's absorbed products, a batch of heads).
+  bool weight_is_nk = true;
 };
 
 struct ParallelOptions {
-  int64_t tensor = 1;           // ranks that each layer is split over
-  bool whole_experts = false;   // experts are dealt to ranks, not split
-  int64_t vocab_multiple = 64;  // the vocabulary is padded to a multiple of it, and of the ranks
+  int64_t tensor = 1;          // ranks that each layer is split over
+  bool whole_experts = false;  // experts are dealt to ranks, not split
+  // The engine pads the output layer's rows to a multiple of this and of the ranks, and then splits them.
+  // Padded rows decide where shards begin; no layer counts them in N.
+  int64_t vocab_multiple = 64;
 };
 
 struct ModelLayers {
-  std::string family;  // "Llama"
-  std::string dtype;   // the config's word: "bfloat16"; "" where it says none
-  int64_t vocab = 0, padded_vocab = 0;
-  bool replicates_kv = false;  // more ranks than KV heads: each head is on several
-  std::vector<ModelLayer> layers;
+  std::string family;                    // "Llama"
+  std::string dtype;                     // the config's word: "bfloat16"; "" where it says none
+  std::string vocabulary;                // "32000 padded to 32064, 5344 a rank, 5280 real on rank 5"
+  std::string filled_in;                 // sizes that the config leaves out: "head_dim 256, ..."
+  std::vector<std::string> not_covered;  // what the model multiplies and `layers` cannot say
+  bool replicates_kv = false;            // more ranks than KV heads: each head is on several
+  bool quantized = false;                // it has a quantization_config, which nothing here reads
+  std::vector<ModelLayer> layers;        // each once
 };
 
 // kInvalidArgument names the field, or lists the families that are known.
 absl::StatusOr<ModelLayers> layers_of(const nlohmann::json& config, const ParallelOptions& parallel);
-
-// "llama (Llama), ...", for the help.
-std::string known_families();
 
 }  // namespace lathe::cli

@@ -6,28 +6,14 @@ usage: manifest_test.py LATHE SHAPES.CSV
 import csv
 import json
 import pathlib
-import subprocess
+import re
 import sys
 import tempfile
 
-LATHE, SHAPES = sys.argv[1:]
-CONFIGS = pathlib.Path(__file__).parent / "configs"
-NONE, F = "none", {"f32", "f16", "bf16"}
+import model_weights
+from manifest_command import CONFIGS, config_of, lathe, listed, made_of, manifest, manifest_of, run_tests, shapes
 
-
-def lathe(*words):
-    return subprocess.run([LATHE, "manifest", *map(str, words)], capture_output=True, text=True, timeout=60)
-
-
-def manifest(model, *flags):
-    result = lathe(CONFIGS / f"{model}.json", *flags)
-    assert result.returncode == 0, result
-    return json.loads(result.stdout)
-
-
-def shapes(made):
-    """{name: (n, k, has a bias)} of the matmuls."""
-    return {e["name"]: (e["n"], e["k"], "bias" in e) for e in made["classes"] if e["op"] == "matmul"}
+SHAPES = sys.argv[2]
 
 
 def test_real_layers():
@@ -52,9 +38,9 @@ def modules_of(c):
     kind, h = text["model_type"], text["hidden_size"]
     heads = text.get("num_attention_heads", 8)
     kv = text.get("num_key_value_heads", 4 if kind == "gemma3_text" else heads)
-    d = text.get("head_dim") or (256 if "gemma" in kind else h // heads)
+    d = text.get("head_dim") or text.get("attention_head_dim") or (256 if "gemma" in kind else h // heads)
     t = {}
-    if kind.startswith("deepseek"):
+    if "kv_lora_rank" in text:
         nope, rope, v, low = (text[f] for f in ("qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim", "kv_lora_rank"))
         if text["q_lora_rank"]:
             t["q_a_proj"], t["q_b_proj"] = (text["q_lora_rank"], h), (heads * (nope + rope), text["q_lora_rank"])
@@ -64,6 +50,8 @@ def modules_of(c):
         t["o_proj"] = (h, heads * v)
     else:
         t["q_proj"], t["k_proj"], t["v_proj"], t["o_proj"] = (heads * d, h), (kv * d, h), (kv * d, h), (h, heads * d)
+        if kind == "qwen3_next":  # the gate of attention's result
+            t["q_proj"] = (2 * heads * d, h)
     return t, heads, kv, d
 
 
@@ -100,13 +88,15 @@ def test_attention():
             else:
                 # A KV head is on as many ranks as there are more ranks than heads.
                 kv_rows = max(kv, tp) // tp * d
-                assert made["qkv"][:2] == (t["q_proj"][0] // tp + 2 * kv_rows, t["q_proj"][1]), (path, tp, made)
-            assert made["o"][:2] == split_columns(t["o_proj"], tp), (path, tp)
+                assert listed(made, "qkv", (t["q_proj"][0] // tp + 2 * kv_rows, t["q_proj"][1])), (path, tp, made)
+            assert listed(made, "o", split_columns(t["o_proj"], tp)), (path, tp, made)
 
 
 def config_sizes(config):
     text = config.get("text_config", config)
-    return [text[f] for f in ("intermediate_size", "moe_intermediate_size", "shared_expert_intermediate_size") if f in text]
+    fields = ("intermediate_size", "moe_intermediate_size", "shared_expert_intermediate_size")
+    sizes = [text[f] for f in fields if f in text]
+    return [size for entry in sizes for size in (entry if isinstance(entry, list) else [entry])]
 
 
 def test_mlp_and_experts():
@@ -123,9 +113,7 @@ def test_mlp_and_experts():
             ("gpt-oss-20b", 4, {"expert_gate_up": (1440, 2880), "expert_down": (2880, 720)})):
         made = shapes(manifest(model, "--tp", tp))
         for name, shape in expected.items():
-            # A layer of the sizes of one before it is the same class, and has that one's name.
-            found = [made[name][:2]] if name in made else [(n, k) for n, k, _ in made.values() if (n, k) == shape]
-            assert found == [shape], (model, name, made)
+            assert listed(made, name, shape), (model, name, made)
     assert "gate_up" not in shapes(manifest("mixtral-8x7b")), "every layer has experts"
     whole = shapes(manifest("deepseek-v3", "--tp", 8, "--whole-experts"))
     assert whole["expert_gate_up"][:2] == (4096, 7168) and whole["shared_expert_gate_up"][:2] == (512, 7168), whole
@@ -138,9 +126,79 @@ def test_biases():
     assert biased("qwen2.5-7b") == {"qkv"}
     assert biased("qwen3-8b") == set()
     assert biased("gpt-oss-20b") == {"qkv", "o", "router", "expert_gate_up", "expert_down"}
+    assert biased("glm4.5-air") == {"qkv"}
+    for model in ("qwen2.5-7b", "qwen2-57b-a14b"):
+        made = shapes(made_of(config_of(model, qkv_bias=False)))
+        assert not any(bias for _, _, bias in made.values()), (model, made)
+        for absent in (config_of(model, qkv_bias=None), config_of(model, qkv_bias=True)):
+            assert shapes(made_of(absent))["qkv"][2], model
+    assert {"qkv", "o"} == {name for name, (_, _, bias) in shapes(
+        made_of(config_of("qwen3-8b", attention_bias=True))).items() if bias}
+    minitron = shapes(made_of(config_of("minitron-4b", attention_bias=True, mlp_bias=True)))
+    assert {"qkv", "o", "up", "down"} == {name for name, (_, _, bias) in minitron.items() if bias}, minitron
     # One rank of several adds the bias of what all of them sum.
     made = shapes(manifest("gpt-oss-20b", "--tp", 2))
     assert made["o"][:2] == made["o without bias"][:2] and made["o"][2] and not made["o without bias"][2], made
+
+
+def test_published_weights():
+    """Each family's model: every weight that it multiplies, and no other. The list adds up to the published size."""
+    kinds = set()
+    for name, weights in model_weights.MODELS.items():
+        parameters = sum(rows * columns * copies for _, rows, columns, copies in weights["tensors"]) / 1e9
+        assert abs(parameters / weights["billions"] - 1) < 1e-3, (name, parameters)
+        made = manifest(name)
+        found = {(e["n"], e["k"], "bias" in e) for e in made["classes"] if e["op"] == "matmul"}
+        expected = model_weights.products(weights)
+        assert found == expected, (name, "missing", expected - found, "not the model's", found - expected)
+        config = config_of(name)
+        kinds.add(config.get("text_config", config)["model_type"])
+    known = manifest_of({"model_type": "bert"}).stderr.split("known are ")[1]
+    missing = [kind for kind in re.findall(r"([a-z0-9_]+) \(", known) if kind not in kinds]
+    assert not missing, f"families whose weights no list has: {missing}"
+
+
+def heads_of(made):
+    """{(name, op): n} of the output layer."""
+    return {(e["name"], e["op"]): e["n"] for e in made["classes"] if e["name"].startswith("lm_head")}
+
+
+def test_vocabulary_shards():
+    """N is the number of tokens that a rank has, never of padded rows: a row of zeros wins where all logits are negative."""
+    def heads(vocab, ranks, *flags):
+        config = config_of("mistral-7b", vocab_size=vocab, hidden_size=6144, num_attention_heads=48, num_key_value_heads=48,
+                           head_dim=128, intermediate_size=14592)
+        made = made_of(config, "--tp", ranks, *flags)
+        found = heads_of(made)
+        plain = {name: n for (name, op), n in found.items() if op == "matmul"}
+        greedy = {name: n for (name, op), n in found.items() if op == "matmul_argmax"}
+        assert greedy == {f"{name} greedy": n for name, n in plain.items()}, found
+        return plain, made["about"]["vocabulary"]
+
+    assert heads(32002, 1) == ({"lm_head": 32002}, "32002 padded to 32064, 32064 a rank, 32002 real on rank 0")
+    assert heads(32002, 1, "--vocab-multiple", 1) == ({"lm_head": 32002}, "32002 padded to 32002, 32002 a rank")
+    assert heads(32000, 2) == ({"lm_head": 16000}, "32000 padded to 32000, 16000 a rank")
+    # To 32064: 4 times 8016, of which the last has 62 fewer tokens.
+    assert heads(32002, 4) == ({"lm_head ranks 0 to 2": 8016, "lm_head rank 3": 7954},
+                               "32002 padded to 32064, 8016 a rank, 7954 real on rank 3")
+    assert heads(32002, 2) == ({"lm_head rank 0": 16032, "lm_head rank 1": 15970},
+                               "32002 padded to 32064, 16032 a rank, 15970 real on rank 1")
+    # To 192 * 167 = 32064, as 64 and 6 divide it.
+    assert heads(32000, 6)[0] == {"lm_head ranks 0 to 4": 5344, "lm_head rank 5": 5280}
+    # 70 tokens in 128 rows of 8 ranks: 16, 16, 16, 16, 6 and none.
+    assert heads(70, 8) == ({"lm_head ranks 0 to 3": 16, "lm_head rank 4": 6},
+                            "70 padded to 128, 16 a rank, 6 real on rank 4, none on ranks 5 to 7")
+    assert heads(64, 8, "--vocab-multiple", 128) == (
+        {"lm_head ranks 0 to 3": 16}, "64 padded to 128, 16 a rank, none on ranks 4 to 7")
+    # Every token is on one rank, whatever the numbers: shards add up.
+    for vocab in (1, 63, 64, 65, 127, 1000, 32001):
+        for ranks in (1, 2, 3, 4, 6, 8, 12):
+            plain, text = heads(vocab, ranks)
+            total = 0
+            for name, n in plain.items():
+                first, last = re.fullmatch(r"lm_head(?: ranks? (\d+)(?: to (\d+))?)?", name).groups()
+                total += n * (ranks if first is None else int(last or first) - int(first) + 1)
+            assert total == vocab, (vocab, ranks, plain, text)
 
 
 def test_head_and_form():
@@ -161,8 +219,7 @@ def test_head_and_form():
         out = pathlib.Path(directory) / "out.json"
         assert lathe(path, "--tp", 6, "--output", out).returncode == 0
         six = json.loads(out.read_text())
-        assert shapes(six)["lm_head"][:2] == (5344, 6144), shapes(six)
-        assert six["about"]["vocabulary"] == "32000 padded to 32064, 5344 a rank"
+        assert shapes(six)["lm_head ranks 0 to 4"][:2] == (5344, 6144), shapes(six)
         # More ranks than KV heads.
         replicated = json.loads(lathe(path, "--tp", 12).stdout)
         assert replicated["about"]["kv_heads"].startswith("replicated") and shapes(replicated)["qkv"][:2] == (6 * 128, 6144)
@@ -174,45 +231,14 @@ def test_head_and_form():
         assert e["op"] == "matmul_argmax" or e["d"] == "bf16", e
     assert {e["a"] for e in manifest("gemma2-9b")["classes"]} == {"f32"}
     assert {e["a"] for e in manifest("gemma2-9b", "--dtype", "f16")["classes"]} == {"f16"}
+    # Wherever it stands, unless --dtype says.
     assert "quantization_config" in lathe(CONFIGS / "deepseek-v3.json").stderr
+    gemma = config_of("gemma3-4b")
+    inner = dict(gemma, text_config=dict(gemma["text_config"], quantization_config={"quant_method": "fp8"}))
+    assert "quantization_config" in manifest_of(inner).stderr
+    assert "quantization_config" not in manifest_of(inner, "--dtype", "f8e4m3").stderr
+    assert "quantization_config" not in manifest_of(dict(gemma, quantization_config=None)).stderr
 
 
-def test_refusals():
-    with tempfile.TemporaryDirectory() as directory:
-        path = pathlib.Path(directory) / "config.json"
-
-        def refused(text, *flags):
-            path.write_text(text if isinstance(text, str) else json.dumps(text))
-            result = lathe(path, *flags)
-            assert result.returncode == 2, result
-            return result.stderr
-        good = json.loads((CONFIGS / "llama3-8b.json").read_text())
-        unknown = refused(dict(good, model_type="bert"))
-        for family in ("bert", "llama (Llama)", "qwen3_moe", "gemma3_text", "deepseek_v3", "gpt_oss"):
-            assert family in unknown, unknown
-        assert "model_type ''" in refused({})
-        assert "not a JSON object" in refused([1])
-        assert "line 1" in refused("{oops")
-        without = {k: v for k, v in good.items() if k != "hidden_size"}
-        assert '"hidden_size" is missing' in refused(without)
-        for bad in (0, -1, 1.5, "4096", [1], 10**12):
-            assert '"hidden_size" is not a whole number' in refused(dict(good, hidden_size=bad)), bad
-        assert "too large" in refused(dict(good, intermediate_size=2**31 - 1))
-        assert "cannot be split over 3 ranks" in refused(good, "--tp", 3)
-        assert "--tp" in refused(good, "--tp", 0)
-        # A dtype that is not known is asked for; of none that is said bf16 is taken, and said.
-        odd = dict(good, torch_dtype="float8_e4m3fn")
-        assert "torch_dtype 'float8_e4m3fn' is none of float32, float16, bfloat16; --dtype says" in refused(odd)
-        assert lathe(path, "--dtype", "f16").stderr == ""
-        assert "layers write bf16" in lathe(path, "--dtype", "f8e4m3").stderr
-        path.write_text(json.dumps({k: v for k, v in good.items() if k != "torch_dtype"}))
-        silent = lathe(path)
-        assert silent.returncode == 0 and "has no torch_dtype that is known: layers write bf16" in silent.stderr, silent
-        assert {e["a"] for e in json.loads(silent.stdout)["classes"]} == {"bf16"}
-    assert lathe("/nowhere/config.json").returncode == 2
-
-
-for name, test in list(globals().items()):
-    if name.startswith("test_"):
-        test()
+run_tests(globals())
 print("manifests agree with the models")

@@ -1,0 +1,57 @@
+"""Runs `lathe manifest` for the tests of it: on published models' configs and on changed ones."""
+import json
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+LATHE = sys.argv[1]
+CONFIGS = pathlib.Path(__file__).parent / "configs"
+
+
+def lathe(*words):
+    return subprocess.run([LATHE, "manifest", *map(str, words)], capture_output=True, text=True, timeout=60)
+
+
+def manifest(model, *flags):
+    result = lathe(CONFIGS / f"{model}.json", *flags)
+    assert result.returncode == 0, result
+    return json.loads(result.stdout)
+
+
+def manifest_of(config, *flags):
+    """Of a config as text or object: what the command answers."""
+    with tempfile.TemporaryDirectory() as directory:
+        path = pathlib.Path(directory) / "config.json"
+        path.write_text(config if isinstance(config, str) else json.dumps(config))
+        return lathe(path, *flags)
+
+
+def made_of(config, *flags):
+    result = manifest_of(config, *flags)
+    assert result.returncode == 0, result
+    return json.loads(result.stdout)
+
+
+def config_of(model, **changes):
+    return dict(json.loads((CONFIGS / f"{model}.json").read_text()), **changes)
+
+
+def shapes(made):
+    """{name: (n, k, has a bias)} of the matmuls."""
+    return {e["name"]: (e["n"], e["k"], "bias" in e) for e in made["classes"] if e["op"] == "matmul"}
+
+
+def listed(made, name, shape):
+    """A layer of the sizes of one before it is the same class, and has that one's name."""
+    return made[name][:2] == shape if name in made else shape in [(n, k) for n, k, _ in made.values()]
+
+
+def names(config, *flags):
+    return set(shapes(made_of(config, *flags)))
+
+
+def run_tests(tests):
+    for name, test in list(tests.items()):
+        if name.startswith("test_"):
+            test()
