@@ -14,6 +14,10 @@
  * not race with its use. Two calls on the same stream that both use the library's own workspace are ordered
  * by the stream on a GPU; on the CPU each call is synchronous and concurrent calls get separate slabs.
  *  - The environment is read once, in lathe_context_create, for what lathe_context_options says.
+ *  - Paths: a relative one is completed with the current directory when it is given, those of options and of the
+ *    environment in lathe_context_create; the process may change its directory afterwards. NOT_AVAILABLE: a path is
+ *    relative and there is no current directory; the message names the option. What lies beside this library is
+ *    found where it was when it was loaded.
  */
 #ifndef LATHE_LATHE_H
 #define LATHE_LATHE_H
@@ -66,7 +70,8 @@ typedef struct lathe_context_options {
   /* Cache directory; NULL: $LATHE_CACHE_DIR, else $XDG_CACHE_HOME/lathe, else $HOME/.cache/lathe; "": no
    * disk. */
   const char* cache_dir;
-  /* Path of liblathe-compiler.so; NULL: $LATHE_COMPILER_LIBRARY, else beside this library. */
+  /* Path of liblathe-compiler.so, or without a '/' a name that is looked up as dlopen does; NULL:
+   * $LATHE_COMPILER_LIBRARY, else beside this library. */
   const char* compiler_library;
   lathe_log_fn log; /* NULL: warnings and errors to stderr, or the level $LATHE_LOG names (error..debug) */
   void* log_user;

@@ -7,7 +7,9 @@
 
 namespace lathe {
 
-// The path of `name` in the directory that this library (or the program it is linked into) was loaded from.
+// The absolute path of `name` in the directory that this library (or the program it is linked into) was
+// loaded from, whatever the current directory has become since. `name` alone where that directory is not
+// known.
 std::string beside_library(absl::string_view name);
 
 }  // namespace lathe

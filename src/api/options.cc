@@ -8,25 +8,16 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "api/path_options.h"
 #include "api/raw_enum.h"
 #include "cache/remote_store.h"
-#include "lathe/pipelines.h"
 #include "runtime/driver.h"
 
 namespace lathe {
 namespace {
 
 const char* non_empty(const char* text) { return text != nullptr && *text != 0 ? text : nullptr; }
-
-// None: nobody named one.
-std::optional<std::string> default_cache_dir(const Environment& environment) {
-  // Set but empty asks for no disk, as the option does.
-  if (const char* dir = environment("LATHE_CACHE_DIR")) return dir;
-  if (const char* xdg = non_empty(environment("XDG_CACHE_HOME"))) return absl::StrCat(xdg, "/lathe");
-  if (const char* home = non_empty(environment("HOME"))) return absl::StrCat(home, "/.cache/lathe");
-  return std::nullopt;
-}
 
 constexpr uint64_t kDefaultCacheBytes = uint64_t{4} << 30;  // some 100,000 kernels
 
@@ -56,12 +47,6 @@ absl::StatusOr<bool> compiler_in_process(const lathe_context_options& options,
 absl::Status read_compiler(const lathe_context_options& options, const Environment& environment,
                            ContextOptions* out) {
   LATHE_ASSIGN_OR_RETURN(out->compiler_in_process, compiler_in_process(options, environment));
-  const char* library = options.compiler_library;
-  if (library == nullptr) library = environment("LATHE_COMPILER_LIBRARY");
-  if (library != nullptr) out->compiler_library = library;
-  const char* program = options.compiler_program;
-  if (program == nullptr) program = environment("LATHE_COMPILER_PROGRAM");
-  if (program != nullptr) out->compiler_program = program;
   if (options.compiler_seconds != 0) {
     out->compiler_seconds = options.compiler_seconds;
   } else if (const char* text = non_empty(environment("LATHE_COMPILER_SECONDS"))) {
@@ -77,24 +62,6 @@ absl::Status read_compiler(const lathe_context_options& options, const Environme
     LATHE_ASSIGN_OR_RETURN(out->compiler_bytes, parse_bytes("LATHE_COMPILER_BYTES", text));
   }
   return absl::OkStatus();
-}
-
-absl::StatusOr<std::vector<std::string>> bundles(const lathe_context_options& options,
-                                                 const Environment& environment) {
-  std::vector<std::string> paths;
-  if (options.bundles == nullptr) {
-    if (options.bundle_count != 0)
-      return absl::InvalidArgumentError("lathe_context_options: bundles is NULL and bundle_count is not 0");
-    if (const char* text = non_empty(environment("LATHE_BUNDLES")))
-      paths = absl::StrSplit(text, ':', absl::SkipEmpty());
-    return paths;
-  }
-  for (size_t i = 0; i < options.bundle_count; ++i) {
-    if (options.bundles[i] == nullptr)
-      return absl::InvalidArgumentError(absl::StrCat("lathe_context_options: bundles[", i, "] is NULL"));
-    paths.emplace_back(options.bundles[i]);
-  }
-  return paths;
 }
 
 absl::StatusOr<LogLevel> parse_log_level(absl::string_view name) {
@@ -134,26 +101,6 @@ absl::Status check_header(const lathe_context_options& options) {
         absl::StrCat("lathe_context_options: validate ", options.validate, " is neither 0 nor 1"));
   }
   if (options.reserved != 0) return absl::UnimplementedError("lathe_context_options: reserved is not 0");
-  return absl::OkStatus();
-}
-
-absl::Status read_chain(const lathe_context_options& options, ContextOptions* out) {
-  if (options.next == nullptr) return absl::OkStatus();
-  const auto* pipelines = reinterpret_cast<const lathe_pipelines*>(options.next);
-  if (options.next->struct_size != sizeof(lathe_pipelines) || options.next->kind != LATHE_CHAIN_PIPELINES ||
-      options.next->next != nullptr || options.next->reserved != 0)
-    return absl::UnimplementedError(
-        "lathe_context_options: of chain elements one lathe_pipelines alone is known here");
-  if (pipelines->paths == nullptr && pipelines->count != 0)
-    return absl::InvalidArgumentError("lathe_pipelines: paths is NULL and count is not 0");
-  for (size_t i = 0; i < pipelines->count; ++i) {
-    if (pipelines->paths[i] == nullptr)
-      return absl::InvalidArgumentError(absl::StrCat("lathe_pipelines: paths[", i, "] is NULL"));
-    out->pipelines.emplace_back(pipelines->paths[i]);
-  }
-  if (pipelines->parameters != nullptr) out->pipeline_parameters = pipelines->parameters;
-  if (!out->pipeline_parameters.empty() && out->pipelines.empty())
-    return absl::InvalidArgumentError("lathe_pipelines: parameters without a pipeline");
   return absl::OkStatus();
 }
 
@@ -212,25 +159,6 @@ absl::StatusOr<ExternalChoice> external(const lathe_context_options& options,
   return text == nullptr ? ExternalChoice() : parse_external(text);
 }
 
-// PATH's directories, and the toolkit's: $CUDA_HOME, else where NVIDIA's installers put it. Files are in
-// $TMPDIR before elsewhere.
-std::optional<AssemblerSearch> find_assemblers(const Environment& environment) {
-  AssemblerSearch search;
-  if (const char* ptxas = environment("LATHE_PTXAS")) {
-    if (*ptxas == 0) return std::nullopt;
-    search.ptxas = ptxas;
-  }
-  if (const char* path = environment("PATH"))
-    search.directories = absl::StrSplit(path, ':', absl::SkipEmpty());
-  const char* home = non_empty(environment("CUDA_HOME"));
-  const std::string toolkit = home != nullptr ? home : "/usr/local/cuda";
-  search.directories.push_back(absl::StrCat(toolkit, "/bin"));
-  search.nvjitlink_directories.push_back(absl::StrCat(toolkit, "/lib64"));
-  if (const char* temporary = non_empty(environment("TMPDIR")); temporary != nullptr && *temporary == '/')
-    search.temporary.insert(search.temporary.begin(), temporary);
-  return search;
-}
-
 }  // namespace
 
 absl::StatusOr<uint64_t> parse_bytes(absl::string_view what, absl::string_view text) {
@@ -287,33 +215,12 @@ absl::StatusOr<ContextOptions> read_options(const lathe_context_options* options
   LATHE_RETURN_IF_ERROR(check_header(*options));
 
   ContextOptions out;
-  LATHE_RETURN_IF_ERROR(read_chain(*options, &out));
-  const std::optional<std::string> directory =
-      options->cache_dir != nullptr ? options->cache_dir : default_cache_dir(environment);
-  out.cache_dir = directory.value_or("");
   LATHE_ASSIGN_OR_RETURN(out.cache_bytes, cache_bytes(*options, environment));
-  if (const char* ukernels = environment("LATHE_UKERNELS"))
-    out.ukernels = ukernels;
-  else if (!out.cache_dir.empty())
-    out.ukernels = out.cache_dir + "/ukernels";
-  LATHE_ASSIGN_OR_RETURN(out.bundles, bundles(*options, environment));
-  const auto file = [&](const char* given, const char* variable) -> std::string {
-    const char* path = given != nullptr ? given : environment(variable);
-    return path != nullptr ? path : "";
-  };
-  out.record = file(options->record, "LATHE_RECORD");
-  out.metrics = file(options->metrics, "LATHE_METRICS");
-  out.trace = file(options->trace, "LATHE_TRACE");
-  out.tuning = file(options->tuning, "LATHE_TUNING");
   LATHE_RETURN_IF_ERROR(read_compiler(*options, environment, &out));
   const char* remote = options->remote;
   if (remote == nullptr) remote = environment("LATHE_REMOTE");
   if (remote != nullptr) out.remote = remote;
   if (!out.remote.empty()) LATHE_RETURN_IF_ERROR(parse_remote(out.remote).status());
-  const char* bundle = options->fallback_bundle;
-  if (bundle == nullptr) bundle = environment("LATHE_FALLBACK_BUNDLE");
-  if (bundle != nullptr) out.fallback_bundle = bundle;
-
   out.log_level = static_cast<LogLevel>(options->log_level);
   if (options->log != nullptr) {
     out.log_sink = [log = options->log, user = options->log_user](LogLevel level,
@@ -335,14 +242,9 @@ absl::StatusOr<ContextOptions> read_options(const lathe_context_options* options
   LATHE_ASSIGN_OR_RETURN(out.perf_map, flag("LATHE_PERF_MAP", environment));
   LATHE_ASSIGN_OR_RETURN(out.external, external(*options, environment));
   if (const char* target = non_empty(environment("LATHE_CPU_TARGET"))) out.cpu_target = target;
-  out.assembler = find_assemblers(environment);
   out.parallel_for = options->parallel_for;
   out.parallel_for_user = options->parallel_for_user;
-  if (!directory)
-    Logger(out.log_level, out.log_sink)
-        .log(LogLevel::kWarning,
-             "cache: none of LATHE_CACHE_DIR, XDG_CACHE_HOME and HOME names a directory, kernels are kept in "
-             "memory only");
+  LATHE_RETURN_IF_ERROR(read_paths(*options, environment, &out));
   return out;
 }
 

@@ -11,6 +11,7 @@
 #include "api/c_arguments.h"
 #include "api/dispatch.h"
 #include "api/number_text.h"
+#include "api/path_options.h"
 #include "api/raw_enum.h"
 #include "api/records.h"
 #include "api/text_file.h"
@@ -283,7 +284,9 @@ absl::StatusOr<TuneOptions> read_tune_options(const lathe_context& context,
   if (options->candidate_nanoseconds > 0)
     out.candidate_seconds = static_cast<double>(options->candidate_nanoseconds) * 1e-9;
   out.pool_bytes = options->pool_bytes;
-  if (options->output != nullptr) out.output = options->output;
+  if (options->output != nullptr) {
+    LATHE_ASSIGN_OR_RETURN(out.output, absolute_option("lathe_tune_options: output", options->output));
+  }
   out.text = options->text;
   out.text_user = options->text_user;
   return out;

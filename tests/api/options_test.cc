@@ -138,10 +138,10 @@ TEST(Options, NamesTheFilesThatShowWhatHappens) {
   EXPECT_EQ(from_environment->trace, "/tmp/trace.json");
   EXPECT_EQ(from_environment->tuning, "/tmp/tuning.json");
   lathe_context_options options = LATHE_CONTEXT_OPTIONS_INIT;
-  options.record = "mine.json";
+  options.record = "/mine.json";
   options.trace = "";
   const auto given = read(&options, all);
-  EXPECT_EQ(given->record, "mine.json");
+  EXPECT_EQ(given->record, "/mine.json");
   EXPECT_EQ(given->metrics, "/tmp/%p.prom");
   EXPECT_EQ(given->trace, "") << "empty asks for none";
 }
@@ -172,8 +172,8 @@ TEST(Options, CapsTheCache) {
 
 TEST(Options, NamesTheBundles) {
   EXPECT_TRUE(read(nullptr)->bundles.empty());
-  EXPECT_EQ(read(nullptr, {{"LATHE_BUNDLES", "/a:/b::c"}})->bundles,
-            (std::vector<std::string>{"/a", "/b", "c"}));
+  EXPECT_EQ(read(nullptr, {{"LATHE_BUNDLES", "/a:/b::/c"}})->bundles,
+            (std::vector<std::string>{"/a", "/b", "/c"}));
   const char* const paths[] = {"/x", "/y:z"};
   lathe_context_options options = LATHE_CONTEXT_OPTIONS_INIT;
   options.bundles = paths;
@@ -264,17 +264,17 @@ TEST(Options, RefusesWhatItDoesNotKnow) {
 }
 
 TEST(Options, PipelinesAreAChainElement) {
-  const char* paths[] = {"a.yaml", "b.yaml"};
+  const char* paths[] = {"/a.yaml", "/b.yaml"};
   lathe_pipelines pipelines = LATHE_PIPELINES_INIT;
   pipelines.paths = paths;
   pipelines.count = 2;
-  pipelines.parameters = "p.json";
+  pipelines.parameters = "/p.json";
   lathe_context_options options = LATHE_CONTEXT_OPTIONS_INIT;
   options.next = reinterpret_cast<const lathe_chain*>(&pipelines);
   const absl::StatusOr<ContextOptions> out = read(&options);
   ASSERT_TRUE(out.ok()) << out.status();
-  EXPECT_EQ(out->pipelines, (std::vector<std::string>{"a.yaml", "b.yaml"}));
-  EXPECT_EQ(out->pipeline_parameters, "p.json");
+  EXPECT_EQ(out->pipelines, (std::vector<std::string>{"/a.yaml", "/b.yaml"}));
+  EXPECT_EQ(out->pipeline_parameters, "/p.json");
   const auto code = [&] { return read(&options).status().code(); };
   pipelines.count = 0;
   EXPECT_EQ(code(), absl::StatusCode::kInvalidArgument) << "parameters of nothing";

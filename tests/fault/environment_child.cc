@@ -12,7 +12,8 @@
 #include <cstdlib>
 #include <ctime>
 #include <string>
-#include <vector>
+
+#include "tests/checked_product.h"
 
 static time_t seconds_off = 0;
 
@@ -39,28 +40,13 @@ int gettimeofday(timeval* into, void*) noexcept {
 
 namespace {
 
-// Of integers that f32 holds. False: a call failed, or a sum is another.
+// False: a call failed, or a sum is another.
 bool multiply(lathe_device* device, int64_t n) {
-  constexpr int64_t kM = 3, kK = 33;
-  std::vector<float> a(kM * kK), b(static_cast<size_t>(kK * n)), d(static_cast<size_t>(kM * n), -1.0f);
-  for (size_t i = 0; i < a.size(); ++i) a[i] = static_cast<float>(i % 5) - 2;
-  for (size_t i = 0; i < b.size(); ++i) b[i] = static_cast<float>(i % 7) - 3;
-  lathe_matmul_desc desc = LATHE_MATMUL_DESC_INIT;
-  desc.m = kM, desc.n = n, desc.k = kK;
-  desc.a.data = a.data(), desc.b.data = b.data(), desc.d.data = d.data();
-  desc.a.dtype = desc.b.dtype = desc.d.dtype = LATHE_F32;
-  if (lathe_matmul(device, nullptr, &desc) != LATHE_OK) {
-    std::printf("%s\n", lathe_last_error());
-    return false;
-  }
-  for (int64_t i = 0; i < kM; ++i)
-    for (int64_t j = 0; j < n; ++j) {
-      float sum = 0;
-      for (int64_t k = 0; k < kK; ++k)
-        sum += a[static_cast<size_t>(i * kK + k)] * b[static_cast<size_t>(k * n + j)];
-      if (d[static_cast<size_t>(i * n + j)] != sum) return false;
-    }
-  return true;
+  return lathe::checked_product(n, [&](const lathe_matmul_desc* desc) {
+    const lathe_status status = lathe_matmul(device, nullptr, desc);
+    if (status != LATHE_OK) std::printf("%s\n", lathe_last_error());
+    return status;
+  });
 }
 
 void report(lathe_context* context, int wrong) {

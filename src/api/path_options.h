@@ -1,0 +1,46 @@
+// The paths among a context's options. Each is made absolute when the context is made, so that the host may
+// change its directory later.
+#pragma once
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "api/options.h"
+
+namespace lathe {
+
+// One path: where it is given and where it goes. Tests give every row a relative path.
+struct PathOption {
+  const char* name;                           // of the field
+  const char* lathe_context_options::*given;  // null: the variable is the only way
+  const char* variable;                       // read where the field is NULL
+  std::string ContextOptions::*path;
+  bool may_be_searched = false;  // a name without '/' stays as it is: dlopen looks it up
+};
+
+inline constexpr PathOption kPathOptions[] = {
+    {"cache_dir", &lathe_context_options::cache_dir, "LATHE_CACHE_DIR", &ContextOptions::cache_dir},
+    {"compiler_library", &lathe_context_options::compiler_library, "LATHE_COMPILER_LIBRARY",
+     &ContextOptions::compiler_library, true},
+    {"compiler_program", &lathe_context_options::compiler_program, "LATHE_COMPILER_PROGRAM",
+     &ContextOptions::compiler_program},
+    {"fallback_bundle", &lathe_context_options::fallback_bundle, "LATHE_FALLBACK_BUNDLE",
+     &ContextOptions::fallback_bundle},
+    {"record", &lathe_context_options::record, "LATHE_RECORD", &ContextOptions::record},
+    {"metrics", &lathe_context_options::metrics, "LATHE_METRICS", &ContextOptions::metrics},
+    {"trace", &lathe_context_options::trace, "LATHE_TRACE", &ContextOptions::trace},
+    {"tuning", &lathe_context_options::tuning, "LATHE_TUNING", &ContextOptions::tuning},
+    {"ukernels", nullptr, "LATHE_UKERNELS", &ContextOptions::ukernels},
+};
+
+// `path` made absolute; an error starts with `what`, the field or the variable that gave it. kUnavailable: it
+// is relative and there is no current directory.
+absl::StatusOr<std::string> absolute_option(absl::string_view what, absl::string_view path);
+
+// Fills every path of `out` but the log's, whose fields are read: kPathOptions with their defaults, the
+// bundles, the pipelines of the chain and where assemblers may be.
+absl::Status read_paths(const lathe_context_options& options, const Environment& environment,
+                        ContextOptions* out);
+
+}  // namespace lathe
