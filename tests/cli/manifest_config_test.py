@@ -106,6 +106,19 @@ def test_class_defaults():
     assert shapes(made_of(renamed))["router"] == (64, 2048, False)
 
 
+def test_null_is_absent():
+    """Of each published config's fields, but the two whose null some classes read as a value of its own."""
+    for path in sorted(CONFIGS.glob("*.json")):
+        config = json.loads(path.read_text())
+        text = config.get("text_config", config)
+        for field in sorted(set(text) - {"model_type", "num_key_value_heads", "q_lora_rank"}):
+            def answer(changed):
+                result = manifest_of(dict(config, text_config=changed) if "text_config" in config else changed)
+                return result.returncode, result.stdout
+            absent = answer({k: v for k, v in text.items() if k != field})
+            assert answer(dict(text, **{field: None})) == absent, (path.stem, field)
+
+
 def test_linear_attention_and_indexer():
     """Layers' types by list or by interval; projections are split over ranks, an indexer's are not."""
     made = shapes(manifest("qwen3-next-80b-a3b", "--tp", 4))
