@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/status.h"
+#include "runtime/cpu/cpu_facts.h"
 
 namespace lathe {
 namespace {
@@ -26,7 +27,7 @@ Clock::duration pause_after(int deaths) {
 
 CompilerProcesses::CompilerProcesses(CompilerProcessOptions options)
     : options_(std::move(options)),
-      most_(std::max(2u, std::thread::hardware_concurrency())),
+      most_(static_cast<size_t>(std::max(2, allowed_processors()))),
       state_(new State{getpid(), {}, {}, {}, 0, 0, {}}) {}
 
 CompilerProcesses::~CompilerProcesses() {

@@ -14,6 +14,7 @@
 #include "api/prepare.h"
 #include "api/raw_enum.h"
 #include "core/json_object.h"
+#include "runtime/cpu/cpu_facts.h"
 
 namespace lathe {
 namespace {
@@ -137,7 +138,7 @@ void warm_some(lathe_device& device, Progress& progress) noexcept {
 // Compiling is work of the host: the device's own workers do not matter.
 size_t thread_count(const lathe_context& context) {
   if (context.options.workers > 0) return static_cast<size_t>(context.options.workers);
-  return std::max(1u, std::thread::hardware_concurrency());
+  return static_cast<size_t>(allowed_processors());
 }
 
 void run_threads(lathe_device& device, Progress& progress) {
