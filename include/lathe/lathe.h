@@ -78,8 +78,10 @@ typedef struct lathe_context_options {
   lathe_log_level log_level; /* what reaches `log` */
   lathe_miss_policy miss_policy;
   /* CPU threads a call may use, the caller's included, at most 1024; 0: $LATHE_WORKERS, else one per core
-   * this process may run on. With parallel_for: the number of worker slots, which must be given (1..1024,
-   * INVALID_ARGUMENT otherwise; $LATHE_WORKERS is not read). Part of the policy the oracle sees. */
+   * this process may run on, or fewer where the CPU quota of its control group (cgroup version 1 or 2), or of a
+   * group above it, keeps fewer busy; quotas are rounded up (1.5 CPUs: 2). With parallel_for: the number of
+   * worker slots, which must be given (1..1024, INVALID_ARGUMENT otherwise; $LATHE_WORKERS is not read). Part
+   * of the policy the oracle sees. */
   int32_t workers;
   lathe_parallel_for_fn parallel_for; /* NULL: the context's own pool; otherwise `workers` >= 1 */
   void* parallel_for_user;
@@ -262,7 +264,8 @@ LATHE_API lathe_status lathe_cache_import(lathe_context* context, const char* pa
 /* ---- Devices */
 
 /* Every device name this build knows, available or not, as JSON: [{"name":"cpu","available":true,"reason":"",
- * "target":{...},"facts":{fact:{"value":...,"source":"..."}}}, ...]. */
+ * "target":{...},"facts":{fact:{"value":...,"source":"..."}}}, ...]. The CPU has a "machine" too: how its processor
+ * was told (by model, by features, from defaults), on which the facts rest whose source begins with "default: ". */
 LATHE_API lathe_status lathe_devices(lathe_context* context, lathe_text_fn text, void* user);
 /* "cpu", "cuda:0", "hip:0", ... NOT_AVAILABLE says why. Every device has a driver, a dispatch table and (CPU,
  * without a parallel_for) a pool of its own, whose threads start at the first launch that can use them. */
