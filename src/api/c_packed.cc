@@ -57,9 +57,10 @@ absl::Status pack(const lathe_matmul_desc& desc, const Weight& w, uint32_t layou
   if (desc.b.data == nullptr) return absl::InvalidArgumentError("b is NULL");
   if (packed == nullptr) return absl::InvalidArgumentError("packed is NULL");
   lathe::Region from{};
-  int64_t leading = 0;
+  int64_t leading = 0, stride = 0;
   absl::Status why;
-  if (!place_operand(lathe::kOperandB, desc.b, w.matrices, c.k, c.n, &leading, &from, &why)) return why;
+  if (!place_operand(lathe::kOperandB, desc.b, {w.matrices, c.k, c.n}, {&leading, &stride, &from}, &why))
+    return why;
   if (!known_disjoint(lathe::line_at(packed, static_cast<int64_t>(bytes)), from))
     return absl::InvalidArgumentError("packed overlaps b");
   const size_t step = bytes / static_cast<size_t>(w.matrices);

@@ -1,6 +1,19 @@
 #include "api/overlap.h"
 
+#include <numeric>
+
 namespace lathe {
+namespace {
+
+// The pitch of a buffer that both regions may be column slices of; 0 where there is none. Matrices of a
+// single line are lines that lie a stride apart.
+int64_t common_pitch(const Region& a, const Region& b) {
+  if (a.lines > 1) return b.lines > 1 && b.pitch != a.pitch ? 0 : a.pitch;
+  if (b.lines > 1) return b.pitch;
+  return std::gcd(a.count > 1 ? a.stride : 0, b.count > 1 ? b.stride : 0);
+}
+
+}  // namespace
 
 bool disjoint_within(const Region& r) {
   if (r.bytes == 0) return true;
@@ -12,9 +25,8 @@ bool disjoint_within(const Region& r) {
 }
 
 bool disjoint_columns(const Region& a, const Region& b) {
-  // A single line lies in a buffer of any pitch.
-  const int64_t pitch = a.lines > 1 ? a.pitch : b.pitch;
-  if (pitch == 0 || (b.lines > 1 && b.pitch != pitch)) return false;
+  const int64_t pitch = common_pitch(a, b);
+  if (pitch == 0) return false;
   if (a.count > 1 && a.stride % pitch != 0) return false;
   if (b.count > 1 && b.stride % pitch != 0) return false;
   // Distance from a's first column up to b's, wrapping at the pitch: b must start after a's end and end

@@ -38,8 +38,9 @@ inline bool measure(Region* r) {
 // >= (count - 1) * stride + width, stride >= width).
 bool disjoint_within(const Region& r);
 
-// True when both are column slices of one buffer (equal pitch, every stride a multiple of it) whose column
-// ranges are apart. Other interleavings answer false, even where they happen not to overlap.
+// True when both are column slices of one buffer (equal pitch, every stride a multiple of it; of single lines
+// the stride is the pitch) whose column ranges are apart. Other interleavings answer false, even where they
+// happen not to overlap.
 bool disjoint_columns(const Region& a, const Region& b);
 
 // True when `a` and `b` are known not to share a byte.

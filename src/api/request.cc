@@ -147,17 +147,24 @@ absl::Status explain_dims(const Dims& dims) {
   return absl::OkStatus();
 }
 
-absl::Status explain_distance(const OperandName& name, const lathe_operand& o, int64_t width) {
-  if (o.leading_dimension < 0)
-    return absl::InvalidArgumentError(absl::StrCat(name.leading, " ", o.leading_dimension, " < 0"));
-  if (o.batch_stride < 0)
-    return absl::InvalidArgumentError(absl::StrCat(name.name, ": batch_stride ", o.batch_stride, " < 0"));
-  if (o.leading_dimension != 0 && o.leading_dimension < width) {
-    return absl::InvalidArgumentError(absl::StrCat(name.leading, " ", o.leading_dimension, " < ",
-                                                   o.layout == LATHE_COLUMN_MAJOR ? name.rows : name.columns,
+absl::Status explain_distance(const OperandName& name, lathe_layout layout, const Distances& apart,
+                              int64_t width) {
+  if (apart.leading < 0)
+    return absl::InvalidArgumentError(absl::StrCat(name.leading, " ", apart.leading, " < 0"));
+  if (apart.batch < 0)
+    return absl::InvalidArgumentError(absl::StrCat(name.name, ": batch_stride ", apart.batch, " < 0"));
+  if (apart.leading < width) {
+    return absl::InvalidArgumentError(absl::StrCat(name.leading, " ", apart.leading, " < ",
+                                                   layout == LATHE_COLUMN_MAJOR ? name.rows : name.columns,
                                                    " ", width));
   }
   return absl::InvalidArgumentError(absl::StrCat(name.name, ": spans more than 2^63 - 1 bytes"));
+}
+
+absl::Status explain_overlap(const OperandName& name, const Placement& placed) {
+  std::string text = absl::StrCat(name.name, " overlaps itself: batch_stride ", *placed.stride);
+  if (placed.region->lines > 1) absl::StrAppend(&text, " with ", name.leading, " ", *placed.leading);
+  return absl::InvalidArgumentError(text);
 }
 
 absl::Status in_request(absl::string_view request, absl::string_view device, const absl::Status& cause) {

@@ -216,27 +216,59 @@ struct OperandName {
   const char* columns;
 };
 inline constexpr OperandName kOperandA = {"a", "lda", "m", "k"}, kOperandB = {"b", "ldb", "k", "n"};
-// Why place_operand() refuses; `width`: elements of a line of it.
-[[gnu::cold]] absl::Status explain_distance(const OperandName& name, const lathe_operand& o, int64_t width);
-// Rows by columns elements, `batch` times: checks the distances and answers where the elements lie.
+
+struct Matrices {
+  int64_t count, rows, columns;
+};
+// In elements: between the starts of two lines, and of two matrices.
+struct Distances {
+  int64_t leading, batch;
+};
+// Where an operand's distances and bytes go.
+struct Placement {
+  int64_t *leading, *stride;
+  Region* region;
+};
+
+// The only reader of an operand's distances. One that separates nothing is replaced, as callers may leave
+// anything in it (PyTorch's strides of dimensions of extent 1): it affects neither class nor launch. A single
+// line is padded to whole 16 bytes, so that it never lowers the alignment class.
+inline Distances distances_of(const lathe_operand& o, const Matrices& lines) {
+  constexpr int64_t kStep = 16;  // elements, of at least a byte
+  const int64_t given = o.leading_dimension == 0 ? lines.columns : o.leading_dimension;
+  return {lines.rows > 1 ? given : (lines.columns + kStep - 1) & -kStep,
+          lines.count > 1 ? o.batch_stride : 0};
+}
+// Why distances are refused; `width`: elements of a line.
+[[gnu::cold]] absl::Status explain_distance(const OperandName& name, lathe_layout layout,
+                                            const Distances& apart, int64_t width);
+// Each row of `lines` is contiguous; `size`: bytes of an element. False where lines overlap, a distance is
+// negative or the bytes overflow.
+[[gnu::always_inline]] inline bool place_lines(const lathe_operand& o, const Matrices& lines,
+                                               const Distances& apart, int64_t size, const Placement& out) {
+  *out.leading = apart.leading;
+  *out.stride = apart.batch;
+  Region& r = *out.region;
+  r.base = reinterpret_cast<uintptr_t>(o.data);
+  r.lines = lines.rows;
+  r.count = lines.count;
+  return apart.leading >= lines.columns && apart.batch >= 0 &&
+         !__builtin_mul_overflow(lines.columns, size, &r.width) &&
+         !__builtin_mul_overflow(apart.leading, size, &r.pitch) &&
+         !__builtin_mul_overflow(apart.batch, size, &r.stride) && measure(&r);
+}
+// Checks the distances and answers where the elements lie.
 // Inlined, as the checks of request_matmul.cc that every call makes: a cached call 98 -> 90 ns.
 [[gnu::always_inline]] inline bool place_operand(const OperandName& name, const lathe_operand& o,
-                                                 int64_t batch, int64_t rows, int64_t columns,
-                                                 int64_t* leading, Region* out, absl::Status* why) {
-  if (o.layout == LATHE_COLUMN_MAJOR) std::swap(rows, columns);
-  const int64_t distance = o.leading_dimension == 0 ? columns : o.leading_dimension;
-  *leading = distance;
+                                                 Matrices shape, const Placement& out, absl::Status* why) {
+  if (o.layout == LATHE_COLUMN_MAJOR) std::swap(shape.rows, shape.columns);
+  const Distances apart = distances_of(o, shape);
   const auto size = static_cast<int64_t>(size_of(static_cast<DType>(o.dtype)));
-  out->base = reinterpret_cast<uintptr_t>(o.data);
-  out->width = columns * size;
-  out->lines = rows;
-  out->count = batch;
-  if (distance < columns || o.batch_stride < 0 || __builtin_mul_overflow(distance, size, &out->pitch) ||
-      __builtin_mul_overflow(o.batch_stride, size, &out->stride) || !measure(out)) {
-    return refuse(why, explain_distance(name, o, columns));
-  }
-  return true;
+  if (__builtin_expect(place_lines(o, shape, apart, size, out), 1)) return true;
+  return refuse(why, explain_distance(name, o.layout, apart, shape.columns));
 }
+// Why the lines of an output, as it was placed, overlap each other.
+[[gnu::cold]] absl::Status explain_overlap(const OperandName& name, const Placement& placed);
 // Why sizes are not in [0, kMaxDim].
 [[gnu::cold]] absl::Status explain_dims(const Dims& dims);
 

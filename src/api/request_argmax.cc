@@ -45,24 +45,11 @@ bool read_dims(const lathe_argmax_desc& d, Purpose purpose, Request* out, absl::
   return true;
 }
 
-[[gnu::cold]] absl::Status explain_distance(const lathe_argmax_desc& d) {
-  const int64_t leading = d.x.leading_dimension;
-  if (d.x.batch_stride != 0) return invalid("x: batch_stride is unused and must be 0");
-  if (leading < 0) return invalid(absl::StrCat("ldx ", leading, " < 0"));
-  if (leading != 0 && leading < d.n) return invalid(absl::StrCat("ldx ", leading, " < n ", d.n));
-  return invalid("x: spans more than 2^63 - 1 bytes");
-}
-
 bool place_input(const lathe_argmax_desc& d, Request* out, Region* x, absl::Status* why) {
-  int64_t& leading = out->args.lda;
-  leading = d.x.leading_dimension == 0 ? d.n : d.x.leading_dimension;
-  const auto size = static_cast<int64_t>(size_of(static_cast<DType>(d.x.dtype)));
-  *x = {reinterpret_cast<uintptr_t>(d.x.data), d.n * size, out->dims.m, 0, 1, 0, 0};
-  if (leading < d.n || d.x.batch_stride != 0 || __builtin_mul_overflow(leading, size, &x->pitch) ||
-      !measure(x)) {
-    return refuse(why, explain_distance(d));
-  }
-  return true;
+  constexpr OperandName kX = {"x", "ldx", "rows", "n"};
+  if (d.x.batch_stride != 0) return refuse(why, invalid("x: batch_stride is unused and must be 0"));
+  ArgumentBlock& args = out->args;
+  return place_operand(kX, d.x, {1, out->dims.m, d.n}, {&args.lda, &args.stride_a, x}, why);
 }
 
 void align_class(const lathe_argmax_desc& d, const Region& x, bool with_pointers, Request* out) {

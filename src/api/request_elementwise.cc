@@ -53,19 +53,17 @@ bool read_dims(const lathe_elementwise_desc& d, Purpose purpose, Request* out, a
 
 // An input's elements: as a matrix of lines, whichever of the loops it has.
 bool place_input(const OperandName& name, const ElementwiseInput& input, const lathe_operand& o,
-                 const Dims& dims, int64_t* leading, Region* out, absl::Status* why) {
+                 const Dims& dims, const Placement& out, absl::Status* why) {
   if (!input.batch && o.batch_stride != 0)
     return refuse(why, invalid(absl::StrCat(name.name, ": batch_stride ", o.batch_stride,
                                             " of an input without a batch")));
-  lathe_operand placed = o;
-  const bool is_matrix = input.m && input.n;
-  if (!is_matrix && !input.m && o.leading_dimension != 0)
+  if (!input.m && o.leading_dimension != 0)
     return refuse(why, invalid(absl::StrCat(name.name, ": leading_dimension ", o.leading_dimension,
                                             " of an input without rows")));
-  if (!place_operand(name, placed, input.batch ? dims.batch : 1, input.m ? dims.m : 1, input.n ? dims.n : 1,
-                     leading, out, why))
+  if (!place_operand(name, o, {input.batch ? dims.batch : 1, input.m ? dims.m : 1, input.n ? dims.n : 1}, out,
+                     why))
     return false;
-  if (!input.m) *leading = 0;  // every row is the one
+  if (!input.m) *out.leading = 0;  // every row is the one
   return true;
 }
 
@@ -73,11 +71,9 @@ bool place_operands(const lathe_elementwise_desc& d, const ElementwiseProgram& p
                     Regions* r, absl::Status* why) {
   ArgumentBlock& args = out->args;
   if (!check_operand(kD, d.d, program.d, false, why)) return false;
-  if (!place_operand(kD, d.d, out->dims.batch, out->dims.m, out->dims.n, &args.ldd, &r->d, why)) return false;
-  args.stride_d = d.d.batch_stride;
-  if (!disjoint_within(r->d))
-    return refuse(why, invalid(absl::StrCat("d overlaps itself: batch_stride ", d.d.batch_stride,
-                                            " with ldd ", args.ldd)));
+  const Placement placed = {&args.ldd, &args.stride_d, &r->d};
+  if (!place_operand(kD, d.d, {out->dims.batch, out->dims.m, out->dims.n}, placed, why)) return false;
+  if (!disjoint_within(r->d)) return refuse(why, explain_overlap(kD, placed));
   int64_t unused = 0;
   int64_t* const leading[] = {&args.lda, &args.ldb, &args.ldc, &args.ldr, &unused};
   int64_t* const strides[] = {&args.stride_a, &args.stride_b, &args.stride_c, &args.stride_r, &unused};
@@ -85,9 +81,9 @@ bool place_operands(const lathe_elementwise_desc& d, const ElementwiseProgram& p
     const ElementwiseInput& input = program.inputs[i];
     const auto slot = static_cast<size_t>(input.slot);
     if (!check_operand(kNames[i], d.inputs[i], input.dtype, input.along_m, why) ||
-        !place_input(kNames[i], input, d.inputs[i], out->dims, leading[slot], &r->inputs[i], why))
+        !place_input(kNames[i], input, d.inputs[i], out->dims, {leading[slot], strides[slot], &r->inputs[i]},
+                     why))
       return false;
-    *strides[slot] = d.inputs[i].batch_stride;
   }
   return true;
 }
@@ -96,15 +92,11 @@ bool place_operands(const lathe_elementwise_desc& d, const ElementwiseProgram& p
 void align_class(const ElementwiseProgram& program, const lathe_elementwise_desc& d, const Regions& r,
                  bool with_pointers, Request* out) {
   OperandAlignment alignment(with_pointers);
-  const auto add = [&](Region region, DType dtype) {
-    if (region.lines <= 1) region.pitch = 0;
-    alignment.add(region, dtype);
-  };
-  add(r.d, program.d);
+  alignment.add(r.d, program.d);
   for (size_t i = 0; i < program.inputs.size(); ++i) {
     const ElementwiseInput& input = program.inputs[i];
     if (input.n && !input.along_m)
-      add(r.inputs[i], input.dtype);
+      alignment.add(r.inputs[i], input.dtype);
     else
       alignment.add_elements(d.inputs[i].data, input.dtype);
   }

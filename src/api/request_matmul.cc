@@ -184,46 +184,44 @@ bool read_dims(const lathe_matmul_desc& d, Purpose purpose, Request* out, absl::
 }
 
 // B in blocks along K: what distances it has are of whole blocks.
-[[gnu::cold]] bool place_blocks(const lathe_operand& b, const Dims& dims, int64_t* leading, Region* out,
+[[gnu::cold]] bool place_blocks(const lathe_operand& b, const Dims& dims, const Placement& out,
                                 absl::Status* why) {
   constexpr int64_t kBlock = block_elements(DType::kQ4_0);
+  const Distances apart = distances_of(b, {dims.batch, dims.n, dims.k});
   const std::pair<const char*, int64_t> distances[] = {
-      {"k", dims.k}, {"ldb", b.leading_dimension}, {"b: batch_stride", b.batch_stride}};
+      {"k", dims.k}, {"ldb", apart.leading}, {"b: batch_stride", apart.batch}};
   for (const auto& [name, distance] : distances) {
     if (distance % kBlock == 0) continue;
     return refuse(why, invalid(absl::StrCat(name, " ", distance, " is no multiple of ", kBlock,
                                             ", the elements of a block of q4_0")));
   }
-  if (b.leading_dimension != 0 && b.leading_dimension < dims.k)
-    return refuse(why, explain_distance(kOperandB, b, dims.k));
-  lathe_operand blocks = b;
-  blocks.leading_dimension /= kBlock;
-  blocks.batch_stride /= kBlock;
-  if (!place_operand(kOperandB, blocks, dims.batch, dims.k / kBlock, dims.n, leading, out, why)) return false;
-  *leading *= kBlock;
+  constexpr auto kBytes = static_cast<int64_t>(size_of(DType::kQ4_0));
+  if (!place_lines(b, {dims.batch, dims.n, dims.k / kBlock}, {apart.leading / kBlock, apart.batch / kBlock},
+                   kBytes, out))
+    return refuse(why, explain_distance(kOperandB, LATHE_COLUMN_MAJOR, apart, dims.k));
+  *out.leading = apart.leading;
+  *out.stride = apart.batch;
   return true;
 }
 
 // Panels: a line for each matrix of the batch.
-bool place_packed(const lathe_operand& b, const Dims& dims, const ProblemClass& c, int64_t* leading,
-                  Region* out, absl::Status* why) {
+bool place_packed(const lathe_operand& b, const Dims& dims, const ProblemClass& c, const Placement& out,
+                  absl::Status* why) {
   if (c.packed_b == kNotPacked) {
     lathe_operand rows = b;
     rows.layout = LATHE_COLUMN_MAJOR;
     rows.leading_dimension = packed_pitch(dims.k, c.b);
-    return place_operand(kOperandB, rows, dims.batch, dims.k, dims.n, leading, out, why);
+    return place_operand(kOperandB, rows, {dims.batch, dims.k, dims.n}, out, why);
   }
-  const auto size = static_cast<int64_t>(size_of(c.b));
-  *leading = dims.k;
-  *out = {reinterpret_cast<uintptr_t>(b.data), 0, 1, 0, dims.batch, 0, 0};
-  if (b.batch_stride < 0 ||
-      __builtin_mul_overflow(packed_elements(kColumns16, dims.k, dims.n, c.b), size, &out->width) ||
-      __builtin_mul_overflow(b.batch_stride, size, &out->stride) || !measure(out)) {
-    return refuse(why, explain_distance(kOperandB, b, dims.k));
-  }
-  if (dims.batch > 1 && out->stride != 0 && out->stride < out->width) {
-    return refuse(why, invalid(absl::StrCat("b: packed, its batch_stride ", b.batch_stride,
-                                            " is less than a matrix of ", out->width / size, " elements")));
+  const int64_t elements = packed_elements(kColumns16, dims.k, dims.n, c.b);
+  const Matrices lines = {dims.batch, 1, elements};
+  const Distances apart = distances_of(b, lines);
+  if (!place_lines(b, lines, apart, static_cast<int64_t>(size_of(c.b)), out))
+    return refuse(why, explain_distance(kOperandB, LATHE_COLUMN_MAJOR, apart, elements));
+  *out.leading = dims.k;
+  if (dims.batch > 1 && apart.batch != 0 && apart.batch < elements) {
+    return refuse(why, invalid(absl::StrCat("b: packed, its batch_stride ", apart.batch,
+                                            " is less than a matrix of ", elements, " elements")));
   }
   return true;
 }
@@ -232,31 +230,25 @@ bool place_operands(const lathe_matmul_desc& d, Request* out, Regions* r, absl::
   const ProblemClass& c = out->key.problem;
   const auto [m, n, k, batch] = out->dims;
   ArgumentBlock& args = out->args;
-  const lathe_operand& residual = d.epilogue.residual;
-  if (!place_operand(kOperandA, d.a, batch, m, k, &args.lda, &r->a, why)) return false;
+  const Placement b = {&args.ldb, &args.stride_b, &r->b}, of_d = {&args.ldd, &args.stride_d, &r->d};
+  const Matrices rows = {batch, m, n};
+  if (!place_operand(kOperandA, d.a, {batch, m, k}, {&args.lda, &args.stride_a, &r->a}, why)) return false;
   if (__builtin_expect(is_blocks(d.b.dtype), 0)) {
-    if (!place_blocks(d.b, out->dims, &args.ldb, &r->b, why)) return false;
+    if (!place_blocks(d.b, out->dims, b, why)) return false;
   } else if (d.b.packed_layout != 0) {
-    if (!place_packed(d.b, out->dims, c, &args.ldb, &r->b, why)) return false;
-  } else if (!place_operand(kOperandB, d.b, batch, k, n, &args.ldb, &r->b, why)) {
+    if (!place_packed(d.b, out->dims, c, b, why)) return false;
+  } else if (!place_operand(kOperandB, d.b, {batch, k, n}, b, why)) {
     return false;
   }
-  if (!place_operand(kD, d.d, batch, m, n, &args.ldd, &r->d, why)) return false;
-  if (c.c != DType::kNone && !place_operand(kC, d.c, batch, m, n, &args.ldc, &r->c, why)) return false;
+  if (!place_operand(kD, d.d, rows, of_d, why)) return false;
+  if (c.c != DType::kNone && !place_operand(kC, d.c, rows, {&args.ldc, &args.stride_c, &r->c}, why))
+    return false;
   if (c.residual != DType::kNone &&
-      !place_operand(kResidual, residual, batch, m, n, &args.ldr, &r->residual, why)) {
+      !place_operand(kResidual, d.epilogue.residual, rows, {&args.ldr, &args.stride_r, &r->residual}, why)) {
     return false;
   }
   if (c.bias != DType::kNone) r->bias = line_at(d.epilogue.bias, n * static_cast<int64_t>(size_of(c.bias)));
-  if (!disjoint_within(r->d)) {
-    return refuse(why, invalid(absl::StrCat("d overlaps itself: batch_stride ", d.d.batch_stride,
-                                            " with ldd ", args.ldd)));
-  }
-  args.stride_a = d.a.batch_stride;
-  args.stride_b = d.b.batch_stride;
-  args.stride_c = d.c.batch_stride;
-  args.stride_d = d.d.batch_stride;
-  args.stride_r = residual.batch_stride;
+  if (!disjoint_within(r->d)) return refuse(why, explain_overlap(kD, of_d));
   return true;
 }
 

@@ -68,8 +68,10 @@ bool place_operands(const lathe_matmul_argmax_desc& d, Request* out, Regions* r,
   const auto [m, n, k, batch] = out->dims;
   if (d.a.batch_stride != 0) return refuse(why, invalid("a: batch_stride is unused and must be 0"));
   if (d.b.batch_stride != 0) return refuse(why, invalid("b: batch_stride is unused and must be 0"));
-  if (!place_operand(kOperandA, d.a, batch, m, k, &out->args.lda, &r->a, why)) return false;
-  if (!place_operand(kOperandB, d.b, batch, k, n, &out->args.ldb, &r->b, why)) return false;
+  ArgumentBlock& args = out->args;
+  if (!place_operand(kOperandA, d.a, {batch, m, k}, {&args.lda, &args.stride_a, &r->a}, why) ||
+      !place_operand(kOperandB, d.b, {batch, k, n}, {&args.ldb, &args.stride_b, &r->b}, why))
+    return false;
   const DType bias = out->key.problem.bias;
   if (bias != DType::kNone) r->bias = line_at(d.bias, n * static_cast<int64_t>(size_of(bias)));
   return true;

@@ -50,6 +50,18 @@ TEST(Overlap, KnowsColumnSlicesOfOneBuffer) {
   EXPECT_TRUE(known_disjoint(left, region(2000, 60, 10, 101))) << "apart as wholes";
 }
 
+// Matrices of a line each are lines a stride apart, whatever their pitch says.
+TEST(Overlap, KnowsSlicesOfOneLineEach) {
+  const Region left = region(1000, 40, 1, 7, 10, 100), right = region(1040, 60, 1, 48, 10, 100);
+  EXPECT_TRUE(known_disjoint(left, right));
+  EXPECT_FALSE(known_disjoint(left, region(1039, 60, 1, 48, 10, 100)));
+  EXPECT_FALSE(known_disjoint(left, region(1040, 61, 1, 48, 10, 100)));
+  EXPECT_TRUE(known_disjoint(left, region(1040, 60, 10, 100))) << "lines of one matrix";
+  EXPECT_TRUE(known_disjoint(left, region(1340, 60, 1, 0))) << "one line";
+  EXPECT_TRUE(known_disjoint(left, region(1040, 10, 1, 16, 10, 50))) << "two in each gap";
+  EXPECT_FALSE(known_disjoint(left, region(1040, 11, 1, 16, 10, 50)));
+}
+
 // Claims that two regions do not meet, or that one does not meet itself, are always true.
 TEST(Overlap, NeverClaimsTooMuch) {
   std::mt19937 random(20240601);

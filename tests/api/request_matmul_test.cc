@@ -169,7 +169,12 @@ std::vector<BadCase> bad_cases() {
       {"ldd", [](D* d) { d->d.leading_dimension = 39; }, kInvalid, "ldd 39 < n 40"},
       {"ldr", [](D* d) { d->epilogue.residual.leading_dimension = 1; }, kInvalid, "ldr 1 < n 40"},
       {"ldd negative", [](D* d) { d->d.leading_dimension = -40; }, kInvalid, "ldd -40 < 0"},
-      {"stride negative", [](D* d) { d->a.batch_stride = -1; }, kInvalid, "a: batch_stride -1 < 0"},
+      {"stride negative",
+       [](D* d) {
+         d->batch = 2;
+         d->a.batch_stride = -1;
+       },
+       kInvalid, "a: batch_stride -1 < 0"},
       {"d broadcast", [](D* d) { d->batch = 2; }, kInvalid, "d overlaps itself"},
       {"d stride",
        [](D* d) {

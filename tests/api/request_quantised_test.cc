@@ -75,7 +75,7 @@ TEST(Q4, RefusalsNameTheCause) {
       {[](lathe_matmul_desc* d) { d->k = 33; }, kInvalid, "k 33 is no multiple of 32"},
       {[](lathe_matmul_desc* d) { d->b.leading_dimension = 72; }, kInvalid, "ldb 72 is no multiple of 32"},
       {[](lathe_matmul_desc* d) { d->b.leading_dimension = 32; }, kInvalid, "ldb 32 < k 64"},
-      {[](lathe_matmul_desc* d) { d->b.batch_stride = 100; }, kInvalid,
+      {[](lathe_matmul_desc* d) { d->batch = 2, d->b.batch_stride = 100; }, kInvalid,
        "batch_stride 100 is no multiple of 32"},
       {[](lathe_matmul_desc* d) { d->b.layout = LATHE_ROW_MAJOR; }, kUnsupported, "only COLUMN_MAJOR"},
       {[](lathe_matmul_desc* d) { d->a.dtype = LATHE_I8; }, kUnsupported,
