@@ -228,6 +228,35 @@ TEST_F(Elementwise, SizesOfZeroAndBeyondATile) {
     EXPECT_TRUE(run(scaled(), sizes));
 }
 
+// What separates nothing is not read, whatever it holds.
+TEST_F(Elementwise, DistancesOfSingleLines) {
+  constexpr int64_t kLargest = std::numeric_limits<int64_t>::max();
+  Program p;
+  p.inputs = {{LATHE_F32, "bmn"}, {LATHE_F32, "bnm"}, {LATHE_F32, "bm"}};
+  p.nodes = {{"arith.addf", "f32", {0, 1}, "", {}}, {"arith.mulf", "f32", {2, 3}, "", {}}};
+  p.yield = 4;
+  const Handle handle = make_program(p.text());
+  for (const Sizes& s : {Sizes{1, 1, 67}, Sizes{1, 9, 1}, Sizes{1, 1, 1}, Sizes{3, 1, 5}, Sizes{3, 5, 1},
+                         Sizes{0, 1, 5}, Sizes{1, 5, 7}}) {
+    for (const int64_t anything : {int64_t{1}, int64_t{-7}, int64_t{1000003}, kLargest}) {
+      Request request(p, s, false, &random_);
+      lathe_elementwise_desc* const d = request.desc();
+      d->program = handle.get();
+      for (lathe_operand* o : {&d->inputs[0], &d->inputs[1], &d->inputs[2], &d->d}) {
+        if ((o == &d->inputs[1] ? s.n : s.m) <= 1) o->leading_dimension = anything;
+        if (s.batch <= 1) o->batch_stride = anything;
+      }
+      EXPECT_LATHE_OK(lathe_elementwise(device(), nullptr, d));
+      EXPECT_TRUE(request.check(0)) << anything;
+      if (s.m != 5 || s.batch == 0) continue;
+      d->inputs[0].leading_dimension = -1;
+      EXPECT_EQ(lathe_elementwise(device(), nullptr, d), LATHE_INVALID_ARGUMENT);
+      EXPECT_NE(std::string(lathe_last_error()).find("inputs[0]: leading_dimension -1"), std::string::npos)
+          << lathe_last_error();
+    }
+  }
+}
+
 TEST_F(Elementwise, EveryCandidate) {
   const Program program = scaled();
   const Handle handle = make_program(program.text());

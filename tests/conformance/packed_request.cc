@@ -1,13 +1,14 @@
 #include "packed_request.h"
 
-#include <algorithm>
 #include <cstring>
 
 namespace lathe::conformance {
 
-PackedRequest::PackedRequest(lathe_device* device, const MatmulCase& c, Random* random)
+PackedRequest::PackedRequest(lathe_device* device, const MatmulCase& c, Random* random,
+                             const std::function<void(lathe_operand*)>& change)
     : request_(c, random) {
   lathe_matmul_desc* desc = request_.mutable_desc();
+  if (change) change(&desc->b);
   uint32_t layout = 0;
   size_t bytes = 0;
   status_ = lathe_packed_layout(device, desc, &layout, &bytes);
@@ -16,11 +17,10 @@ PackedRequest::PackedRequest(lathe_device* device, const MatmulCase& c, Random* 
   std::memset(packed_->data(), 0xFF, bytes);  // NaN: what is not written spoils results
   status_ = lathe_pack_weights(device, desc, layout, packed_->address(), bytes);
   packed_->write_protect();
-  const int64_t matrices = desc->b.batch_stride == 0 ? 1 : std::max<int64_t>(desc->batch, 1);
   desc->b.data = packed_->address();
   desc->b.leading_dimension = 0;
-  if (desc->b.batch_stride != 0)
-    desc->b.batch_stride = static_cast<int64_t>(bytes / bytes_of(desc->b.dtype)) / matrices;
+  if (desc->b.batch_stride != 0 && desc->batch > 1)
+    desc->b.batch_stride = static_cast<int64_t>(bytes / bytes_of(desc->b.dtype)) / desc->batch;
   desc->b.packed_layout = layout;
   request_.set_tuning(c.split_k, c.candidate);
 }

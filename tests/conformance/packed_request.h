@@ -1,6 +1,7 @@
 // A matmul request whose B is packed by lathe_pack_weights.
 #pragma once
 
+#include <functional>
 #include <memory>
 
 #include "guarded_memory.h"
@@ -11,7 +12,9 @@ namespace lathe::conformance {
 // The packed copy lies in guarded memory of exactly its size.
 class PackedRequest {
  public:
-  PackedRequest(lathe_device* device, const MatmulCase& c, Random* random);
+  // `change`: of B's descriptor ahead of the packing.
+  PackedRequest(lathe_device* device, const MatmulCase& c, Random* random,
+                const std::function<void(lathe_operand*)>& change = {});
   lathe_status status() const { return status_; }  // of packing
   MatmulRequest& request() { return request_; }
   testing::AssertionResult run(lathe_device* device);
