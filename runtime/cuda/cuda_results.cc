@@ -1,5 +1,7 @@
 #include "runtime/cuda/cuda_results.h"
 
+#include "base/status.h"
+
 namespace lathe {
 
 // Numbers and meanings from the CUDA Driver API's reference (CUresult), through CUDA 13. What is in no row is
@@ -7,7 +9,7 @@ namespace lathe {
 std::vector<gpu::ResultRow> cuda_results() {
   using absl::StatusCode;
   constexpr StatusCode kInvalid = StatusCode::kInvalidArgument, kUnavailable = StatusCode::kUnavailable,
-                       kInternal = StatusCode::kInternal, kCapturing = StatusCode::kFailedPrecondition;
+                       kInternal = StatusCode::kInternal, kCapturing = kCapturingCode;
   const auto lost = [](int result) { return gpu::ResultRow{result, kInternal, true, false}; };
   const auto refused = [](int result, StatusCode code) { return gpu::ResultRow{result, code, false, true}; };
   return {

@@ -410,7 +410,7 @@ absl::StatusOr<bool> GpuDriver::is_capturing(void* stream) {
   int status = kCaptureNone;
   const int result = library_.call().stream_capturing(library_.stream(stream), &status);
   // The legacy default stream while another one captures in a way that forbids work on it.
-  if (result != kSuccess && library_.row(result).code == absl::StatusCode::kFailedPrecondition) return true;
+  if (result != kSuccess && library_.row(result).code == kCapturingCode) return true;
   LATHE_RETURN_IF_ERROR(library_.check(result, "asking whether the stream is captured"));
   return status != kCaptureNone;
 }

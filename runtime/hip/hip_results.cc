@@ -1,12 +1,14 @@
 #include "runtime/hip/hip_results.h"
 
+#include "base/status.h"
+
 namespace lathe {
 
 // Every hipError_t of HIP 5.2 to 7.0 (hip_runtime_api.h), by number. What a later one adds is INTERNAL.
 std::vector<gpu::ResultRow> hip_results() {
   using absl::StatusCode;
   constexpr StatusCode kInvalid = StatusCode::kInvalidArgument, kUnavailable = StatusCode::kUnavailable,
-                       kInternal = StatusCode::kInternal, kCapturing = StatusCode::kFailedPrecondition;
+                       kInternal = StatusCode::kInternal, kCapturing = kCapturingCode;
   const auto lost = [](int result) { return gpu::ResultRow{result, kInternal, true, false}; };
   const auto refused = [](int result) { return gpu::ResultRow{result, kInternal, false, true}; };
   return {

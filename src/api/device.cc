@@ -338,7 +338,7 @@ absl::StatusOr<CacheResult> get_artifact(lathe_device& device, const ProblemClas
     absl::StatusOr<CacheResult> found = cache.get(choice.key);
     if (!absl::IsNotFound(found.status())) return found;
     if (making.before_compile != nullptr) LATHE_RETURN_IF_ERROR(making.before_compile());
-    return absl::NotFoundError("no store has its kernel, and nothing is to be compiled");
+    return miss_error("no store has its kernel, and nothing is to be compiled");
   }
   return cache.get_or_create(
       choice.key, [&] { return compile(device, problem, choice, making.urgency); }, making.before_compile,
@@ -366,7 +366,7 @@ absl::StatusOr<CacheResult> compile_again(lathe_device& device, const ProblemCla
   device.context.logger.log(LogLevel::kWarning,
                             absl::StrCat("cache: ", describe_class(device, problem), ": ", why));
   if (making.before_compile != nullptr) LATHE_RETURN_IF_ERROR(making.before_compile());
-  if (!making.may_compile) return absl::NotFoundError(absl::StrCat(why, "; and nothing is to be compiled"));
+  if (!making.may_compile) return miss_error(absl::StrCat(why, "; and nothing is to be compiled"));
   ArtifactCache& cache = *device.context.cache;
   std::unique_lock<std::mutex> lock;
   if (making.urgency == Urgency::kNow) lock = device.kernels.lock_compiling_again(choice.key);

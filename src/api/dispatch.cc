@@ -46,7 +46,7 @@ void report_miss(const lathe_device& device, const Request& request, Trace::Cloc
   const auto start = Trace::Clock::now();
   if (request.miss_policy == MissPolicy::kError) {
     report_miss(device, request, start, "", "refused");
-    return with_request(absl::NotFoundError("no kernel of this class is loaded and the miss policy is ERROR"),
+    return with_request(miss_error("no kernel of this class is loaded and the miss policy is ERROR"),
                         device, request);
   }
   absl::StatusOr<PreparedClass> prepared = prepare_class(device, request.key, PrepareFor::kCall);
@@ -101,7 +101,7 @@ absl::StatusOr<const DispatchEntry*> fall_back(lathe_device& device, const Reque
   }
   report_miss(device, request, Trace::Clock::now(), "", "refused in a capture");
   return with_request(
-      absl::FailedPreconditionError("no kernel of this class is loaded and the stream is being captured"),
+      capturing_error("no kernel of this class is loaded and the stream is being captured"),
       device, request);
 }
 

@@ -7,8 +7,8 @@
 
 namespace lathe {
 
-// Answers the table's entry or, when the policy lets it block, makes one. kNotFound (LATHE_MISS) otherwise;
-// to run on a stream that is being captured, kFailedPrecondition (LATHE_CAPTURE_MISS) whatever the policy.
+// Answers the table's entry or, when the policy lets it block, makes one. A miss_error otherwise; to
+// run on a stream that is being captured, a capturing_error whatever the policy.
 absl::StatusOr<const DispatchEntry*> find_or_prepare(lathe_device& device, const Request& request,
                                                      Purpose purpose);
 

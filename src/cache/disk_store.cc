@@ -157,7 +157,7 @@ absl::StatusOr<uint64_t> DiskStore::publish(const Key& key, absl::string_view pa
   LATHE_ASSIGN_OR_RETURN(const FileDescriptor directory, make_private_directory(directory_));
   const std::string bytes = make_entry(key.text, payload);
   if (bytes.size() > std::min(static_cast<uint64_t>(kMaxEntryBytes), cap_bytes_))
-    return absl::OutOfRangeError(absl::StrCat("an entry of ", bytes.size(), " bytes is more than ",
+    return absl::ResourceExhaustedError(absl::StrCat("an entry of ", bytes.size(), " bytes is more than ",
                                               std::min(static_cast<uint64_t>(kMaxEntryBytes), cap_bytes_)));
   LATHE_RETURN_IF_ERROR(make_room(directory.get(), bytes.size()));
   LATHE_RETURN_IF_ERROR(publish_file(directory.get(), key.fingerprint, name_of(kind, key.fingerprint), bytes,

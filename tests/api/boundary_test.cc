@@ -4,6 +4,7 @@
 
 #include <cstring>
 #include <new>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -19,15 +20,31 @@ TEST(Boundary, MapsEveryStatusCode) {
       {absl::StatusCode::kUnavailable, LATHE_NOT_AVAILABLE},
       {absl::StatusCode::kResourceExhausted, LATHE_OUT_OF_MEMORY},
       {absl::StatusCode::kAborted, LATHE_COMPILE_FAILED},
-      {absl::StatusCode::kNotFound, LATHE_MISS},
-      {absl::StatusCode::kFailedPrecondition, LATHE_CAPTURE_MISS},
+      {absl::StatusCode::kNotFound, LATHE_NOT_AVAILABLE},
+      {absl::StatusCode::kPermissionDenied, LATHE_NOT_AVAILABLE},
+      {absl::StatusCode::kDataLoss, LATHE_NOT_AVAILABLE},
       {absl::StatusCode::kDeadlineExceeded, LATHE_TIMEOUT},
+      {absl::StatusCode::kCancelled, LATHE_CANCELLED},
       {absl::StatusCode::kInternal, LATHE_INTERNAL},
       {absl::StatusCode::kUnknown, LATHE_INTERNAL},
-      {absl::StatusCode::kDataLoss, LATHE_INTERNAL},
+      {absl::StatusCode::kAlreadyExists, LATHE_INTERNAL},
+      {absl::StatusCode::kUnauthenticated, LATHE_INTERNAL},
+      {kMissCode, LATHE_MISS},
+      {kCapturingCode, LATHE_CAPTURE_MISS},
   };
-  for (const auto& [code, status] : table)
+  std::set<absl::StatusCode> seen;
+  for (const auto& [code, status] : table) {
     EXPECT_EQ(to_c_status(code), status) << absl::StatusCodeToString(code);
+    EXPECT_TRUE(seen.insert(code).second) << absl::StatusCodeToString(code) << " has two meanings";
+  }
+  constexpr int kCodes = 17;  // 0 to 16, of absl/status/status.h
+  EXPECT_EQ(seen.size(), kCodes);
+}
+
+// What a miss and a capture say is said by nothing else: their functions alone make those codes.
+TEST(Boundary, MissAndCaptureAreMadeByTheirFunctions) {
+  EXPECT_EQ(to_c_status(miss_error("").code()), LATHE_MISS);
+  EXPECT_EQ(to_c_status(capturing_error("").code()), LATHE_CAPTURE_MISS);
 }
 
 TEST(Boundary, NamesEveryStatus) {

@@ -25,7 +25,7 @@ const std::vector<Expected> kExpected = {
     {StatusCode::kUnavailable,
      {3, 4, 34, 36, 46, 100, 102, 221, 222, 223, 800, 802, 803, 804, 805, 806, 807, 808, 809}},
     {StatusCode::kUnimplemented, {801}},
-    {StatusCode::kFailedPrecondition, {900, 906}},
+    {kCapturingCode, {900, 906}},
     {StatusCode::kDeadlineExceeded, {909}},
     {StatusCode::kInternal, {214, 220, 226, 700, 702, 710, 714, 715, 716, 717, 718, 719, 721, 810}, true},
     // Of calls that Lathe does not make, or that its own code must not provoke.

@@ -62,8 +62,8 @@ TEST_F(HipResults, CodesThatCallersTellApart) {
       {3, StatusCode::kUnavailable},       {35, StatusCode::kUnavailable},
       {100, StatusCode::kUnavailable},     {400, StatusCode::kInvalidArgument},
       {709, StatusCode::kInvalidArgument}, {701, StatusCode::kInternal},
-      {801, StatusCode::kUnimplemented},   {900, StatusCode::kFailedPrecondition},
-      {901, StatusCode::kInvalidArgument}, {906, StatusCode::kFailedPrecondition},
+      {801, StatusCode::kUnimplemented},   {900, kCapturingCode},
+      {901, StatusCode::kInvalidArgument}, {906, kCapturingCode},
       {999, StatusCode::kInternal},        {123456, StatusCode::kInternal}};
   for (const auto& [result, code] : codes) {
     state_->fail_once["hipModuleLaunchKernel"] = result;
