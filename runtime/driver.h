@@ -62,7 +62,7 @@ struct Slice {
 // A launch whose tasks its caller's thread runs one after the other, in no memory but its stack: to run it is
 // no more than to call them.
 struct CallerTasks {
-  static constexpr size_t kStackBytes = 16 * 1024;  // memory from a pool costs two locked instructions
+  static constexpr size_t kStackBytes = 8 * 1024;  // memory from a pool costs two locked instructions
 
   CpuTask task = nullptr;  // null: launch() does more than that
   int64_t count = 0;

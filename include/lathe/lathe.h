@@ -13,6 +13,13 @@
  *  - Threads: every function may be called from any thread at any time, except that destroying a handle must
  * not race with its use. Two calls on the same stream that both use the library's own workspace are ordered
  * by the stream on a GPU; on the CPU each call is synchronous and concurrent calls get separate slabs.
+ *  - Processor state: on every thread, calls compute in the ABI's default floating-point environment (round to
+ *    nearest, subnormal numbers kept, exceptions masked), whatever the thread had set. A caller has its own again
+ *    when the call returns and while its parallel_for runs; its other callbacks run in the default one. Flags of
+ *    exceptions may be raised. On x86-64 the alignment-check flag is cleared and restored with it. The configuration
+ *    of AMX's tiles is not kept: the ABI lets a call change it.
+ *  - Stack, on the CPU: the first use of a class takes at most 18 KiB of the calling thread's stack, a later call
+ *    12 KiB. Compilation has a stack of its own.
  *  - The environment is read once, in lathe_context_create, for what lathe_context_options says.
  *  - Paths: a relative one is completed with the current directory when it is given, those of options and of the
  *    environment in lathe_context_create; the process may change its directory afterwards. NOT_AVAILABLE: a path is

@@ -9,6 +9,7 @@
 #include "absl/strings/strip.h"
 #include "api/beside_library.h"
 #include "base/load_library.h"
+#include "base/own_stack.h"
 #include "base/status.h"
 #include "core/key.h"
 
@@ -26,6 +27,12 @@ CompilerLibrary::CompilerLibrary(std::string path)
 
 absl::Status CompilerLibrary::load() {
   if (compile_.load(std::memory_order_acquire) != nullptr) return absl::OkStatus();
+  absl::Status status;
+  LATHE_RETURN_IF_ERROR(run_on_own_stack([&] { status = map(); }));
+  return status;
+}
+
+absl::Status CompilerLibrary::map() {
   // Two at once do the same: the dynamic linker has one copy of it.
   const auto start = std::chrono::steady_clock::now();
   // The handle is never closed, not even a refused one: LLVM's statics and thread-locals may not survive it.
@@ -65,8 +72,12 @@ bool CompilerLibrary::mapped() const {
 
 absl::StatusOr<int> CompilerLibrary::ask(absl::string_view request, lathe_compiler_sink sink, void* user) {
   LATHE_RETURN_IF_ERROR(load());
-  return compile_.load(std::memory_order_acquire)(reinterpret_cast<const uint8_t*>(request.data()),
-                                                  request.size(), sink, user);
+  const lathe_compiler_compile_fn compile = compile_.load(std::memory_order_acquire);
+  int answer = 0;
+  LATHE_RETURN_IF_ERROR(run_on_own_stack([&] {
+    answer = compile(reinterpret_cast<const uint8_t*>(request.data()), request.size(), sink, user);
+  }));
+  return answer;
 }
 
 }  // namespace lathe

@@ -10,6 +10,7 @@
 
 #include "device.h"
 #include "guarded_memory.h"
+#include "matmul_case.h"
 
 namespace lathe::conformance {
 namespace {
@@ -220,6 +221,23 @@ TEST_F(HostStateTest, ChangesNoEmptyProduct) {
       EXPECT_EQ(d[i], static_cast<float>(static_cast<double>(c[i]) * desc.epilogue.beta)) << state.name;
   }
 }
+
+#if defined(__x86_64__)
+// The ABI lets a call change the configuration of tiles; a kernel does not rely on the one that it finds.
+TEST_F(HostStateTest, MayHaveTilesConfigured) {
+  MatmulCase c;
+  c.m = 70, c.n = 130, c.k = 250, c.in = LATHE_BF16;
+  MatmulRequest request(c, &random_);
+  ASSERT_TRUE(request.run(device()));  // the process has AMX's registers since the device was opened
+  if (!__builtin_cpu_supports("amx-tile")) GTEST_SKIP() << "no AMX here";
+  alignas(64) uint8_t config[64] = {1};  // palette 1
+  config[16] = 4, config[48] = 1;        // tile 0: one line of 4 bytes
+  config[18] = 12, config[49] = 3;       // tile 1: three lines of 12
+  asm volatile("ldtilecfg %0" ::"m"(config));
+  EXPECT_TRUE(request.run(device()));
+  asm volatile("tilerelease");
+}
+#endif
 
 // The oracle computes times: rounded another way, they would be another plan's.
 TEST_F(HostStateTest, ChangesNoPlan) {
