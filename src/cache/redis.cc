@@ -10,8 +10,12 @@
 #include <cerrno>
 #include <cstring>
 #include <memory>
+#include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "base/standard_streams.h"
 #include "base/status.h"
 
 namespace lathe {
@@ -27,7 +31,8 @@ absl::Status lost(absl::string_view what, int error) {
 }
 
 absl::StatusOr<FileDescriptor> connect_to(const addrinfo& address, Deadline deadline) {
-  FileDescriptor socket(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  FileDescriptor socket(
+      beyond_standard_streams(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)));
   if (!socket.valid()) return lost("socket", errno);
   if (::connect(socket.get(), address.ai_addr, address.ai_addrlen) != 0) {
     if (errno != EINPROGRESS) return lost("connect", errno);
@@ -42,8 +47,39 @@ absl::StatusOr<FileDescriptor> connect_to(const addrinfo& address, Deadline dead
   return socket;
 }
 
-// What the reader calls. A reply is an error or one of RedisReply's kinds; arrays are refused, so that
-// nobody's count of elements is allocated for.
+// RESP's types that no command of ours is answered with, by their first byte. They are refused unread, so
+// that nobody's count of elements is allocated for.
+constexpr std::pair<char, absl::string_view> kUnreadTypes[] = {
+    {'*', "an array"},     {'%', "a map"},        {'~', "a set"},        {'>', "a push message"},
+    {',', "a double"},     {'#', "a boolean"},    {'(', "a big number"}, {'=', "a verbatim string"},
+    {'_', "RESP3's null"}, {'!', "a bulk error"}, {'|', "attributes"}};
+
+// "" of a type that is read.
+absl::string_view unread_type(char first) {
+  for (const auto& [byte, name] : kUnreadTypes)
+    if (byte == first) return name;
+  return "";
+}
+
+absl::string_view name_of(RedisReply::Kind kind) {
+  switch (kind) {
+    case RedisReply::Kind::kNil: return "nil";
+    case RedisReply::Kind::kString: return "a string";
+    case RedisReply::Kind::kStatus: return "a status";
+    case RedisReply::Kind::kInteger: return "an integer";
+  }
+  return "another kind";
+}
+
+absl::Status unexpected(absl::string_view verb, RedisKinds expected, absl::string_view got) {
+  const auto name = [](std::string* out, RedisReply::Kind kind) { absl::StrAppend(out, name_of(kind)); };
+  return absl::DataLossError(absl::StrCat("the server answers ", verb, " with ", got, ", not with ",
+                                          absl::StrJoin(expected, " or ", name)));
+}
+
+absl::Status no_memory() { return absl::ResourceExhaustedError("out of memory for a reply"); }
+
+// What the reader calls. A reply is an error or one of RedisReply's kinds.
 struct Received {
   RedisReply reply;
   bool is_error = false, no_memory = false;
@@ -71,17 +107,16 @@ void* take_nil(const redisReadTask* task) {
   out->reply.kind = RedisReply::Kind::kNil;
   return out;
 }
-void free_nothing(void*) {}
-#if HIREDIS_MAJOR >= 1
-void* refuse_array(const redisReadTask*, size_t) { return nullptr; }
-void* refuse_double(const redisReadTask*, double, char*, size_t) { return nullptr; }
-void* refuse_bool(const redisReadTask*, int) { return nullptr; }
-redisReplyObjectFunctions kTake = {take_text, refuse_array, take_integer, refuse_double,
-                                   take_nil,  refuse_bool,  free_nothing};
-#else
-void* refuse_array(const redisReadTask*, int) { return nullptr; }
-redisReplyObjectFunctions kTake = {take_text, refuse_array, take_integer, take_nil, free_nothing};
-#endif
+
+// By name: hiredis 1 has more of them, for types that are refused unread.
+redisReplyObjectFunctions reader_functions() {
+  redisReplyObjectFunctions functions = {};
+  functions.createString = take_text;
+  functions.createInteger = take_integer;
+  functions.createNil = take_nil;
+  functions.freeObject = [](void*) {};
+  return functions;
+}
 
 struct FreeReader {
   void operator()(redisReader* reader) const { redisReaderFree(reader); }
@@ -112,50 +147,62 @@ absl::Status Redis::introduce(const RedisAddress& address, Deadline deadline) {
     std::vector<absl::string_view> words = {"AUTH"};
     if (!address.user.empty()) words.push_back(address.user);
     words.push_back(address.password);
-    const absl::Status status = command(words, deadline, kMost).status();
+    const absl::Status status = command(words, {RedisReply::Kind::kStatus}, deadline, kMost).status();
     // Not in the server's words: one that means harm would say the password, and it would be logged.
     if (absl::IsInternal(status))
       return absl::PermissionDeniedError("the server refuses the user or the password of the store's URL");
     LATHE_RETURN_IF_ERROR(status);
   }
   if (address.database == 0) return absl::OkStatus();
-  const absl::Status status = command({"SELECT", absl::StrCat(address.database)}, deadline, kMost).status();
+  const absl::Status status =
+      command({"SELECT", absl::StrCat(address.database)}, {RedisReply::Kind::kStatus}, deadline, kMost)
+          .status();
   if (absl::IsInternal(status))
     return absl::PermissionDeniedError(absl::StrCat("database ", address.database, ": ", status.message()));
   return status;
 }
 
-absl::StatusOr<RedisReply> Redis::receive(Deadline deadline, size_t most) {
-  const std::unique_ptr<redisReader, FreeReader> reader(redisReaderCreateWithFunctions(&kTake));
-  if (reader == nullptr) return absl::ResourceExhaustedError("out of memory for a reply");
+absl::StatusOr<RedisReply> Redis::receive(const Question& question, Deadline deadline, size_t most) {
+  static redisReplyObjectFunctions functions = reader_functions();
+  const std::unique_ptr<redisReader, FreeReader> reader(redisReaderCreateWithFunctions(&functions));
+  if (reader == nullptr) return no_memory();
   Received received;
   reader->privdata = &received;  // the macro for it casts the pointer to an int
   size_t total = 0;
   for (;;) {
     char piece[16384];
     LATHE_ASSIGN_OR_RETURN(const size_t got, receive_some(socket_.get(), piece, sizeof(piece), deadline));
+    if (const absl::string_view type = total == 0 ? unread_type(piece[0]) : ""; !type.empty())
+      return unexpected(question.verb, question.expected, type);
     total += got;
     if (total > most) return absl::DataLossError(absl::StrCat("a reply of more than ", most, " bytes"));
     void* complete = nullptr;
     if (redisReaderFeed(reader.get(), piece, got) != REDIS_OK ||
-        redisReaderGetReply(reader.get(), &complete) != REDIS_OK)
-      return absl::DataLossError(absl::StrCat("no reply: ", reader->errstr));
-    if (received.no_memory) return absl::ResourceExhaustedError("out of memory for a reply");
+        redisReaderGetReply(reader.get(), &complete) != REDIS_OK) {
+      if (reader->err == REDIS_ERR_OOM) return no_memory();
+      return absl::DataLossError(absl::StrCat("the server answers ", question.verb,
+                                              " with what is no Redis reply: ", reader->errstr));
+    }
+    if (received.no_memory) return no_memory();
     if (complete == nullptr) continue;
     // What follows the reply belongs to no command.
-    if (reader->pos != reader->len) return absl::DataLossError("more than a reply");
+    if (reader->pos != reader->len)
+      return absl::DataLossError(
+          absl::StrCat("the server answers ", question.verb, " with more than a reply"));
     if (received.is_error) return absl::InternalError(received.reply.text);
+    if (!absl::c_linear_search(question.expected, received.reply.kind))
+      return unexpected(question.verb, question.expected, name_of(received.reply.kind));
     return std::move(received.reply);
   }
 }
 
-absl::StatusOr<RedisReply> Redis::command(const std::vector<absl::string_view>& words, double seconds,
-                                          size_t most) {
-  return command(words, after(seconds), most);
+absl::StatusOr<RedisReply> Redis::command(const std::vector<absl::string_view>& words, RedisKinds expected,
+                                          double seconds, size_t most) {
+  return command(words, expected, after(seconds), most);
 }
 
-absl::StatusOr<RedisReply> Redis::command(const std::vector<absl::string_view>& words, Deadline deadline,
-                                          size_t most) {
+absl::StatusOr<RedisReply> Redis::command(const std::vector<absl::string_view>& words, RedisKinds expected,
+                                          Deadline deadline, size_t most) {
   std::vector<const char*> texts;
   std::vector<size_t> sizes;
   for (const absl::string_view word : words) {
@@ -163,13 +210,13 @@ absl::StatusOr<RedisReply> Redis::command(const std::vector<absl::string_view>& 
     sizes.push_back(word.size());
   }
   char* formatted = nullptr;
-  const int size =
+  const auto size =  // an int, or of hiredis 1 a long long
       redisFormatCommandArgv(&formatted, static_cast<int>(words.size()), texts.data(), sizes.data());
   if (size < 0) return absl::ResourceExhaustedError("out of memory for a command");
   const std::unique_ptr<char, decltype(&redisFreeCommand)> command(formatted, redisFreeCommand);
   LATHE_RETURN_IF_ERROR(
       send_all(socket_.get(), absl::string_view(formatted, static_cast<size_t>(size)), deadline));
-  return receive(deadline, most);
+  return receive({words[0], expected}, deadline, most);
 }
 
 }  // namespace lathe

@@ -2,6 +2,7 @@
 // server does.
 #pragma once
 
+#include <initializer_list>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,8 @@ struct RedisReply {
   std::string text;  // of a string or a status
   int64_t integer = 0;
 };
+// What a command may be answered with, beside the server's error.
+using RedisKinds = std::initializer_list<RedisReply::Kind>;
 
 // Not thread-safe. Raises no SIGPIPE.
 class Redis {
@@ -34,18 +37,23 @@ class Redis {
   // `names` is asked for the host's addresses, within that time too.
   static absl::StatusOr<Redis> connect(const RedisAddress& address, double seconds, NameLookup* names);
 
-  // kDeadlineExceeded; kUnavailable: the connection is lost; kDataLoss: what came is no reply, or of more
-  // than `most` bytes: after all of these the connection is of no more use. kInternal: the server's own
-  // error, in its words.
-  absl::StatusOr<RedisReply> command(const std::vector<absl::string_view>& words, double seconds,
-                                     size_t most);
+  // A reply of one of the `expected` kinds. kDeadlineExceeded; kUnavailable: the connection is lost;
+  // kDataLoss: what came is no reply, one of another kind, which the message names, or of more than `most`
+  // bytes: after all of these the connection is of no more use. kInternal: the server's own error, in its
+  // words.
+  absl::StatusOr<RedisReply> command(const std::vector<absl::string_view>& words, RedisKinds expected,
+                                     double seconds, size_t most);
 
  private:
   explicit Redis(FileDescriptor socket) : socket_(std::move(socket)) {}
   absl::Status introduce(const RedisAddress& address, Deadline deadline);
-  absl::StatusOr<RedisReply> command(const std::vector<absl::string_view>& words, Deadline deadline,
-                                     size_t most);
-  absl::StatusOr<RedisReply> receive(Deadline deadline, size_t most);
+  absl::StatusOr<RedisReply> command(const std::vector<absl::string_view>& words, RedisKinds expected,
+                                     Deadline deadline, size_t most);
+  struct Question {
+    absl::string_view verb;
+    RedisKinds expected;
+  };
+  absl::StatusOr<RedisReply> receive(const Question& question, Deadline deadline, size_t most);
 
   FileDescriptor socket_;
 };

@@ -7,7 +7,7 @@ absl::StatusOr<Redis> Redis::connect(const RedisAddress&, double, NameLookup*) {
   return absl::UnimplementedError("this build has no Redis client (hiredis)");
 }
 
-absl::StatusOr<RedisReply> Redis::command(const std::vector<absl::string_view>&, double, size_t) {
+absl::StatusOr<RedisReply> Redis::command(const std::vector<absl::string_view>&, RedisKinds, double, size_t) {
   return absl::UnimplementedError("this build has no Redis client (hiredis)");
 }
 

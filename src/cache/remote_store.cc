@@ -22,6 +22,8 @@
 namespace lathe {
 namespace {
 
+using Kind = RedisReply::Kind;
+
 // As of a file: no kernel comes near it.
 constexpr size_t kMostBytes = size_t{256} << 20;
 // What a write is answered.
@@ -143,11 +145,11 @@ RemoteStore::~RemoteStore() = default;
 
 absl::StatusOr<RedisReply> RemoteStore::command_locked(State& mine,
                                                        const std::vector<absl::string_view>& words,
-                                                       size_t most) {
+                                                       RedisKinds expected, size_t most) {
   double seconds = kCommandSeconds;
   if (mine.connection.has_value()) {
     const Clock::time_point begin = Clock::now();
-    absl::StatusOr<RedisReply> reply = mine.connection->command(words, seconds, most);
+    absl::StatusOr<RedisReply> reply = mine.connection->command(words, expected, seconds, most);
     // A connection that has been idle may have been closed by the server: then once more, on a fresh one and
     // in the time that is left.
     seconds -= std::chrono::duration<double>(Clock::now() - begin).count();
@@ -155,10 +157,11 @@ absl::StatusOr<RedisReply> RemoteStore::command_locked(State& mine,
     mine.connection.reset();
   }
   LATHE_ASSIGN_OR_RETURN(mine.connection, Redis::connect(address_.server, kConnectSeconds, &mine.names));
-  return mine.connection->command(words, seconds, most);
+  return mine.connection->command(words, expected, seconds, most);
 }
 
-absl::StatusOr<RedisReply> RemoteStore::command(const std::vector<absl::string_view>& words, size_t most) {
+absl::StatusOr<RedisReply> RemoteStore::command(const std::vector<absl::string_view>& words,
+                                                RedisKinds expected, size_t most) {
   absl::StatusOr<RedisReply> reply = absl::UnavailableError("the remote store is left alone");
   double pause = 0;
   int failures_before = 0;
@@ -168,7 +171,7 @@ absl::StatusOr<RedisReply> RemoteStore::command(const std::vector<absl::string_v
     if (!lock.owns_lock()) return absl::UnavailableError("other threads wait for the remote store");
     const Clock::time_point begin = Clock::now();
     if (begin < mine.closed_until) return reply;
-    reply = command_locked(mine, words, most);
+    reply = command_locked(mine, words, expected, most);
     failures_before = mine.failures;
     // What the server says of itself (OOM, READONLY) to a write is no reason not to read.
     const bool fails = !reply.ok() && (words[0] == "GET" || !absl::IsInternal(reply.status()));
@@ -210,29 +213,28 @@ absl::StatusOr<std::string> RemoteStore::get(const Key& key, EntryKind kind) {
 }
 
 absl::Status RemoteStore::put(const Key& key, absl::string_view payload, EntryKind kind) {
-  return write("SET", name(name_of(kind), key.fingerprint), make_entry(key.text, payload));
+  const std::string whole_name = name(name_of(kind), key.fingerprint);
+  return write({"SET", whole_name, make_entry(key.text, payload)}, Kind::kStatus);
 }
 
 absl::StatusOr<std::string> RemoteStore::get_text(absl::string_view text_name, size_t most) {
   return read(name(text_name, ""), most);
 }
 absl::Status RemoteStore::put_text(absl::string_view text_name, absl::string_view text) {
-  return write("SET", name(text_name, ""), text);
+  return write({"SET", name(text_name, ""), text}, Kind::kStatus);
 }
 absl::Status RemoteStore::append_text(absl::string_view text_name, absl::string_view text) {
-  return write("APPEND", name(text_name, ""), text);
+  return write({"APPEND", name(text_name, ""), text}, Kind::kInteger);
 }
 
 absl::StatusOr<std::string> RemoteStore::read(const std::string& whole_name, size_t most) {
-  LATHE_ASSIGN_OR_RETURN(RedisReply reply, command({"GET", whole_name}, most));
-  if (reply.kind == RedisReply::Kind::kNil) return absl::NotFoundError("the remote store has no entry");
-  if (reply.kind != RedisReply::Kind::kString) return absl::DataLossError("the reply is no string");
+  LATHE_ASSIGN_OR_RETURN(RedisReply reply, command({"GET", whole_name}, {Kind::kString, Kind::kNil}, most));
+  if (reply.kind == Kind::kNil) return absl::NotFoundError("the remote store has no entry");
   return std::move(reply.text);
 }
 
-absl::Status RemoteStore::write(absl::string_view verb, const std::string& whole_name,
-                                absl::string_view value) {
-  return command({verb, whole_name, value}, kMostReply).status();
+absl::Status RemoteStore::write(const std::vector<absl::string_view>& words, Kind expected) {
+  return command(words, {expected}, kMostReply).status();
 }
 
 std::string RemoteStore::lease_name(const Key& key, Urgency urgency) const {
@@ -247,8 +249,8 @@ absl::Status RemoteStore::take_lease(const Key& key, Urgency urgency) {
   LATHE_ASSIGN_OR_RETURN(
       const RedisReply reply,
       command({"SET", lease_name(key, urgency), state_->get().token, "NX", "PX", lease_milliseconds()},
-              kMostReply));
-  if (reply.kind == RedisReply::Kind::kStatus) return absl::OkStatus();
+              {Kind::kStatus, Kind::kNil}, kMostReply));
+  if (reply.kind == Kind::kStatus) return absl::OkStatus();
   // A command whose reply was lost with its connection was sent twice: then it is ours.
   const absl::StatusOr<std::string> holder = read(lease_name(key, urgency), kMostReply);
   if (holder.ok() && *holder == state_->get().token) return absl::OkStatus();
@@ -263,7 +265,7 @@ void RemoteStore::renew_lease(const Key& key, Urgency urgency) noexcept {
       "else return 0 end";
   try {
     (void)command({"EVAL", kScript, "1", lease_name(key, urgency), state_->get().token, lease_milliseconds()},
-                  kMostReply);
+                  {Kind::kInteger}, kMostReply);
   } catch (...) {
   }
 }
@@ -272,14 +274,16 @@ void RemoteStore::give_back_lease(const Key& key, Urgency urgency) noexcept {
   static constexpr absl::string_view kScript =
       "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('del', KEYS[1]) else return 0 end";
   try {
-    (void)command({"EVAL", kScript, "1", lease_name(key, urgency), state_->get().token}, kMostReply);
+    (void)command({"EVAL", kScript, "1", lease_name(key, urgency), state_->get().token}, {Kind::kInteger},
+                  kMostReply);
   } catch (...) {
   }
 }
 
 bool RemoteStore::is_leased(const Key& key, Urgency urgency) {
-  const absl::StatusOr<RedisReply> reply = command({"PTTL", lease_name(key, urgency)}, kMostReply);
-  return reply.ok() && reply->kind == RedisReply::Kind::kInteger && reply->integer > 0;
+  const absl::StatusOr<RedisReply> reply =
+      command({"PTTL", lease_name(key, urgency)}, {Kind::kInteger}, kMostReply);
+  return reply.ok() && reply->integer > 0;
 }
 
 // Without a thread for it the lease runs out, and another may compile as well.

@@ -69,11 +69,12 @@ class RemoteStore {
  private:
   using Clock = std::chrono::steady_clock;
   struct State;
-  absl::StatusOr<RedisReply> command(const std::vector<absl::string_view>& words, size_t most);
+  absl::StatusOr<RedisReply> command(const std::vector<absl::string_view>& words, RedisKinds expected,
+                                     size_t most);
   absl::StatusOr<RedisReply> command_locked(State& mine, const std::vector<absl::string_view>& words,
-                                            size_t most);
+                                            RedisKinds expected, size_t most);
   absl::StatusOr<std::string> read(const std::string& whole_name, size_t most);
-  absl::Status write(absl::string_view verb, const std::string& whole_name, absl::string_view value);
+  absl::Status write(const std::vector<absl::string_view>& words, RedisReply::Kind expected);
   void report(const absl::Status& status, int failures_before, double pause);
   std::string name(absl::string_view kind, absl::string_view of) const;
   std::string lease_name(const Key& key, Urgency urgency) const;

@@ -127,7 +127,8 @@ class RemoteTest : public CacheFixture {
   absl::StatusOr<RedisReply> ask(const std::vector<absl::string_view>& words) {
     absl::StatusOr<Redis> redis = Redis::connect({"127.0.0.1", port_, "", password_, database_}, 1, &names_);
     if (!redis.ok()) return redis.status();
-    return redis->command(words, 5, 1 << 20);
+    using Kind = RedisReply::Kind;
+    return redis->command(words, {Kind::kNil, Kind::kString, Kind::kStatus, Kind::kInteger}, 5, 1 << 20);
   }
   std::string url(const std::string& secret = "") const {
     return "redis://" + secret + "127.0.0.1:" + port_ + "/test";
