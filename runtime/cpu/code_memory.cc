@@ -13,6 +13,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "base/file_size_signal.h"
+#include "base/standard_streams.h"
 #include "base/status.h"
 
 namespace lathe {
@@ -46,10 +48,11 @@ std::string failed(const char* call, int error) { return absl::StrCat(call, ": "
 int make_memory_file() {
   constexpr unsigned kExecutable = 0x10;
   const int file = memfd_create("lathe-kernel", MFD_CLOEXEC | kExecutable);
-  return file >= 0 ? file : memfd_create("lathe-kernel", MFD_CLOEXEC);
+  return beyond_standard_streams(file >= 0 ? file : memfd_create("lathe-kernel", MFD_CLOEXEC));
 }
 
 bool write_all(int file, const char* bytes, size_t size) {
+  const FileSizeSignalHeld held;
   while (size > 0) {
     const ssize_t wrote = write(file, bytes, size);
     if (wrote < 0 && errno == EINTR) continue;

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/file_size_signal.h"
+#include "base/standard_streams.h"
 
 namespace lathe {
 namespace {
@@ -16,8 +17,8 @@ namespace {
 // Null: all of it is there.
 const char* append(const std::string& path, const std::string& text) {
   // No link is followed: the directory is everybody's.
-  const int file = open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK,
-                        S_IRUSR | S_IWUSR);
+  const int flags = O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
+  const int file = beyond_standard_streams(open(path.c_str(), flags, S_IRUSR | S_IWUSR));
   if (file < 0) return std::strerror(errno);
   struct stat status;
   const char* cause = nullptr;

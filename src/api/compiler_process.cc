@@ -20,6 +20,7 @@
 #include "api/beside_library.h"
 #include "api/frame.h"
 #include "base/small_file.h"
+#include "base/standard_streams.h"
 #include "base/status.h"
 #include "core/compiler_abi.h"
 #include "core/key.h"
@@ -104,7 +105,7 @@ ThreadPriority thread_priority() {
 absl::StatusOr<std::unique_ptr<CompilerProcess>> CompilerProcess::start(
     const CompilerProcessOptions& options) {
   int sockets[2];
-  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) != 0)
+  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) != 0 || !beyond_standard_streams(sockets))
     return unavailable(options, absl::StrCat("socketpair: ", strerror(errno)));
   std::unique_ptr<CompilerProcess> process;
   absl::Status status;

@@ -6,6 +6,8 @@
 #include <cerrno>
 #include <new>
 
+#include "base/standard_streams.h"
+
 namespace lathe {
 namespace {
 
@@ -19,7 +21,7 @@ struct File {
 }  // namespace
 
 std::optional<std::string> read_small_file(const std::string& path, size_t most) {
-  const File file = {open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  const File file = {beyond_standard_streams(open(path.c_str(), O_RDONLY | O_CLOEXEC))};
   if (file.descriptor < 0 && errno == ENOMEM) throw std::bad_alloc();
   if (file.descriptor < 0) return std::nullopt;
   std::string text;

@@ -13,6 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/file_size_signal.h"
 #include "base/own_thread.h"
+#include "base/standard_streams.h"
 #include "lld/Common/Driver.h"
 #include "llvm/Support/raw_ostream.h"
 
@@ -26,7 +27,7 @@ std::string path_of(int fd) { return absl::StrCat("/proc/self/fd/", fd); }
 // An anonymous file in memory, closed with its scope.
 class MemoryFile {
  public:
-  MemoryFile() : fd_(memfd_create("lathe-link", MFD_CLOEXEC)) {}
+  MemoryFile() : fd_(beyond_standard_streams(memfd_create("lathe-link", MFD_CLOEXEC))) {}
   ~MemoryFile() {
     if (fd_ >= 0) close(fd_);
   }
@@ -54,7 +55,8 @@ class MemoryFile {
 class ReadPipe {
  public:
   ReadPipe() {
-    if (pipe2(ends_, O_CLOEXEC) == 0) is_read_ = reader_.start([this] { read_all(); });
+    if (pipe2(ends_, O_CLOEXEC) == 0 && beyond_standard_streams(ends_))
+      is_read_ = reader_.start([this] { read_all(); });
   }
   ~ReadPipe() {
     finish();

@@ -13,6 +13,7 @@
 #include <chrono>
 
 #include "absl/strings/str_cat.h"
+#include "base/standard_streams.h"
 #include "base/status.h"
 
 namespace lathe {
@@ -26,7 +27,7 @@ constexpr int kPollMilliseconds = 20;
 class Pipe {
  public:
   Pipe() {
-    if (pipe2(ends_, O_CLOEXEC) != 0) ends_[0] = ends_[1] = -1;
+    if (pipe2(ends_, O_CLOEXEC) != 0 || !beyond_standard_streams(ends_)) ends_[0] = ends_[1] = -1;
   }
   ~Pipe() {
     close_writer();

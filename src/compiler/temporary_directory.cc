@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/file_size_signal.h"
+#include "base/standard_streams.h"
 
 namespace lathe {
 
@@ -32,7 +33,7 @@ TemporaryDirectory::~TemporaryDirectory() {
 std::string TemporaryDirectory::file(absl::string_view name) const { return absl::StrCat(path_, "/", name); }
 
 absl::Status write_file(const std::string& path, absl::string_view bytes) {
-  const int fd = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  const int fd = beyond_standard_streams(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   if (fd < 0) return absl::InternalError(absl::StrCat(path, " cannot be made"));
   const FileSizeSignalHeld held;
   while (!bytes.empty()) {
@@ -46,7 +47,7 @@ absl::Status write_file(const std::string& path, absl::string_view bytes) {
 }
 
 absl::StatusOr<std::string> read_file(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int fd = beyond_standard_streams(open(path.c_str(), O_RDONLY | O_CLOEXEC));
   if (fd < 0) return absl::NotFoundError(absl::StrCat(path, " is not there"));
   std::string bytes;
   char buffer[65536];

@@ -6,9 +6,11 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <thread>
 
 #include "argmax_case.h"
 #include "device.h"
@@ -23,8 +25,8 @@ using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
 // A product on a fresh device: "OK", or the status and the message.
-std::string run_product() {
-  OpenDevice fresh(memory_only(1));
+std::string run_product(const lathe_context_options& options = memory_only(1)) {
+  OpenDevice fresh(options);
   if (fresh.status() != LATHE_OK)
     return std::string(lathe_status_name(fresh.status())) + ": " + lathe_last_error();
   MatmulCase c;
@@ -57,6 +59,28 @@ TEST_F(SystemRules, DeniedCodeIsNotAvailableAndNamesTheCauses) {
   EXPECT_THAT(answer,
               AllOf(StartsWith("NOT_AVAILABLE: matmul f32 "), HasSubstr("m=3 n=20 k=50"),
                     HasSubstr("mprotect: Permission denied"), HasSubstr("memfd_create: Permission denied")));
+}
+
+// A daemon's: its standard streams are closed, and what it prints all the same goes nowhere.
+TEST_F(SystemRules, NothingOfLathesIsAStandardStream) {
+  const TemporaryDirectory directory;
+  const std::string answer = in_child([&]() -> std::string {
+    for (const int stream : {0, 1, 2}) close(stream);
+    std::atomic<bool> stop{false};
+    std::thread prints([&] {
+      while (!stop)
+        for (const int stream : {0, 1, 2}) (void)!write(stream, "not Lathe's", 11);
+    });
+    lathe_context_options options = memory_only(1);
+    options.cache_dir = directory.path().c_str();
+    options.compiler = LATHE_COMPILER_PROCESS;
+    std::string result = run_product(options);
+    if (result == "OK") result = run_product(options);  // from the disk
+    stop = true;
+    prints.join();
+    return result;
+  });
+  EXPECT_EQ(answer, "OK");
 }
 
 #if defined(__x86_64__)
