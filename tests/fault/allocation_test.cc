@@ -78,6 +78,10 @@ TEST_F(Allocation, Contexts) {
   const auto there = [&] { return context != nullptr; };
   try_allocations(
       {"lathe_context_create", "", [&] { return lathe_context_create(&options, &context); }, drop, there});
+  options.fallback_bundle = "relative.bundle";  // for which the current directory is asked
+  try_allocations({"lathe_context_create", "with a relative path",
+                   [&] { return lathe_context_create(&options, &context); }, drop, there});
+  options.fallback_bundle = nullptr;
   options.bundles = bundles, options.bundle_count = 1;
   options.record = record.c_str(), options.metrics = metrics.c_str(), options.trace = trace.c_str();
   try_allocations({"lathe_context_create", "with files and a thread",

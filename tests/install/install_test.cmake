@@ -33,6 +33,12 @@ if(WITH_COMPILER)
   run(${WORK}/build/outside_c)
   run(${WORK}/build/outside_cpp)
   run(${CMAKE_COMMAND} -E env LATHE_COMPILER=process LATHE_CACHE_DIR= ${WORK}/prefix/bin/lathe run matmul 5x6x7)
+  # Loaded by a relative name, in a process that goes elsewhere, the library finds the files that are installed beside it.
+  file(GLOB_RECURSE library RELATIVE ${WORK}/prefix ${WORK}/prefix/liblathe.so)
+  foreach(way inprocess process)
+    run(${CMAKE_COMMAND} -E env LATHE_COMPILER=${way} LATHE_CACHE_DIR= ${CMAKE_COMMAND} -E chdir ${WORK}/prefix
+        ${BUILD}/bin/api_relative_paths_child ${library} chdir=/ open product=16 fallback product=32)
+  endforeach()
   run(${WORK}/prefix/bin/lathe explain matmul 16x4096x4096 --dtype f16 --facts h200)
 else()
   # The cache is empty and there is no compiler: both must say so, and not crash.
