@@ -12,7 +12,6 @@
 #include <set>
 #include <string>
 
-#include "api/tune.h"
 #include "lathe/pipelines.h"
 
 namespace lathe {
