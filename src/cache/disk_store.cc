@@ -29,6 +29,8 @@ constexpr int64_t kMaxEntryBytes = int64_t{1}
 // may pass it by an entry or by such a sixteenth, until the next one looks.
 constexpr uint64_t kGoalNumerator = 7, kGoalDenominator = 8, kLooks = 16;
 
+constexpr int kReplacements = 3;  // of an entry while it is read, that are followed
+
 // As it came where the current directory is gone: check() refuses that.
 std::string directory_path(const std::string& given) {
   std::string path = absolute_path(given).value_or(given);
@@ -132,10 +134,14 @@ absl::Status DiskStore::check() const {
 
 absl::StatusOr<DiskEntry> DiskStore::read(const Key& key, EntryKind kind) const {
   LATHE_ASSIGN_OR_RETURN(const FileDescriptor directory, open_private_directory(directory_));
+  const std::string name = name_of(kind, key.fingerprint);
   std::string key_text;
-  LATHE_ASSIGN_OR_RETURN(DiskEntry entry,
-                         read_entry(directory.get(), name_of(kind, key.fingerprint), &key_text));
-  if (key_text != key.text) return absl::DataLossError("its key is another one");
+  absl::StatusOr<DiskEntry> entry = read_entry(directory.get(), name, &key_text);
+  // Another machine may replace it while it is read (ESTALE): the new one is as good.
+  for (int i = 0; i < kReplacements && absl::IsNotFound(entry.status()) && !is_gone(directory.get(), name);
+       ++i)
+    entry = read_entry(directory.get(), name, &key_text);
+  if (entry.ok() && key_text != key.text) return absl::DataLossError("its key is another one");
   return entry;
 }
 
@@ -157,8 +163,9 @@ absl::StatusOr<uint64_t> DiskStore::publish(const Key& key, absl::string_view pa
   LATHE_ASSIGN_OR_RETURN(const FileDescriptor directory, make_private_directory(directory_));
   const std::string bytes = make_entry(key.text, payload);
   if (bytes.size() > std::min(static_cast<uint64_t>(kMaxEntryBytes), cap_bytes_))
-    return absl::ResourceExhaustedError(absl::StrCat("an entry of ", bytes.size(), " bytes is more than ",
-                                              std::min(static_cast<uint64_t>(kMaxEntryBytes), cap_bytes_)));
+    return absl::ResourceExhaustedError(
+        absl::StrCat("an entry of ", bytes.size(), " bytes is more than ",
+                     std::min(static_cast<uint64_t>(kMaxEntryBytes), cap_bytes_)));
   LATHE_RETURN_IF_ERROR(make_room(directory.get(), bytes.size()));
   LATHE_RETURN_IF_ERROR(publish_file(directory.get(), key.fingerprint, name_of(kind, key.fingerprint), bytes,
                                      Durability::kWhole));

@@ -48,12 +48,15 @@ absl::StatusOr<StoreSize> evict(int directory, uint64_t limit, uint64_t goal) {
   });
   for (const Entry& e : entries) {
     if (size.bytes <= goal) break;
-    if (unlinkat(directory, e.name.c_str(), 0) != 0) {
-      if (errno != ENOENT) size.kept.Update(absl::ErrnoToStatus(errno, e.name));
+    const bool removed = unlinkat(directory, e.name.c_str(), 0) == 0;
+    if (!removed && errno != ENOENT) {
+      size.kept.Update(absl::ErrnoToStatus(errno, e.name));
       continue;
     }
+    // What another process removed makes room as well: several that evict at once take no more than one
+    // would.
     size.bytes -= e.bytes;
-    size.evicted += is_entry(e.name);
+    size.evicted += removed && is_entry(e.name);
   }
   return size;
 }

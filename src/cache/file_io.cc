@@ -78,6 +78,12 @@ absl::Status sync_file(int file) {
   return absl::ErrnoToStatus(errno, "fsync");
 }
 
+absl::Status flush_file(int file) {
+  const int copy = fcntl(file, F_DUPFD_CLOEXEC, 0);
+  if (copy < 0) return absl::ErrnoToStatus(errno, "dup");
+  return close(copy) == 0 ? absl::OkStatus() : absl::ErrnoToStatus(errno, "close");
+}
+
 bool lock_file(int file, int operation) {
   return repeated([&] { return flock(file, operation); }) == 0;
 }

@@ -23,8 +23,13 @@ bool is_of(absl::string_view text, absl::string_view digits) {
 bool is_temporary_of(absl::string_view prefix, absl::string_view name) {
   if (!absl::ConsumePrefix(&name, prefix)) return false;
   const std::vector<absl::string_view> parts = absl::StrSplit(name, '-');
-  return parts.size() == 3 && is_of(parts[0], "0123456789") && is_of(parts[1], "0123456789") &&
-         is_of(parts[2], "0123456789abcdef");
+  // Older versions' name no machine.
+  const bool names_host =
+      parts.size() == 4 && parts[0].size() == kHostSize && is_of(parts[0], "0123456789abcdef");
+  if (parts.size() != 3 && !names_host) return false;
+  const size_t first = names_host ? 1 : 0;
+  return is_of(parts[first], "0123456789") && is_of(parts[first + 1], "0123456789") &&
+         is_of(parts[first + 2], "0123456789abcdef");
 }
 
 // Best effort: in a directory that may be written to and not read they stay.

@@ -18,6 +18,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "base/status.h"
 #include "cache/file_io.h"
 
@@ -27,6 +28,7 @@ namespace {
 constexpr absl::string_view kEntrySuffix = ".lathe", kRecordSuffix = ".record", kLockSuffix = ".lock",
                             kIdleSuffix = ".idle", kTemporaryPrefix = ".tmp-";
 constexpr size_t kFingerprintSize = 32;
+constexpr absl::string_view kHexDigits = "0123456789abcdef";
 constexpr time_t kStaleSeconds = 3600;  // no publish takes an hour
 
 bool is_named(absl::string_view name, absl::string_view suffix) {
@@ -39,31 +41,68 @@ bool is_temporary(absl::string_view name) {
          is_fingerprint(name.substr(kTemporaryPrefix.size(), kFingerprintSize));
 }
 
+// Of the kernel that runs now, which locks of this process are seen by: containers on it share it, two
+// machines never do. Zeros where it is unknown.
+std::string read_host() {
+  std::string id(36, '\0');
+  const FileDescriptor file = open_file(AT_FDCWD, "/proc/sys/kernel/random/boot_id", O_RDONLY);
+  if (!file.valid() || !read_whole(file.get(), &id).ok()) id.clear();
+  id.erase(std::remove(id.begin(), id.end(), '-'), id.end());
+  const bool known = id.size() >= kHostSize &&
+                     absl::string_view(id).find_first_not_of(kHexDigits) == absl::string_view::npos;
+  return known ? id.substr(0, kHostSize) : std::string(kHostSize, '0');
+}
+const std::string& host() {
+  static const std::string id = read_host();
+  return id;
+}
+
 // Unique among threads, processes, and machines that share the directory.
 std::string temporary_name(absl::string_view prefix) {
   static std::atomic<uint64_t> counter{0};
   std::random_device random;
-  return absl::StrCat(prefix, getpid(), "-", counter++, "-", absl::Hex(random()));
+  return absl::StrCat(prefix, host(), "-", getpid(), "-", counter++, "-", absl::Hex(random()));
 }
 
-// kAborted: the temporary was reclaimed before it was held, or (where locks do not reach from machine to
-// machine) while it was.
+// Whether the name of a temporary says that another machine made it.
+bool is_of_another_host(absl::string_view name) {
+  const std::vector<absl::string_view> parts = absl::StrSplit(name, '-');
+  if (parts.size() < 4) return false;
+  const absl::string_view of = parts[parts.size() - 4];
+  return of.size() == kHostSize && of.find_first_not_of(kHexDigits) == absl::string_view::npos &&
+         of != host();
+}
+
+// The file gets its name. A reply may be lost on a network and the call made again, which then finds no
+// temporary: what has the name tells.
+absl::Status give_name(int directory, const std::string& temporary, const std::string& name, int file) {
+  if (renameat(directory, temporary.c_str(), directory, name.c_str()) == 0) return absl::OkStatus();
+  const int error = errno;
+  if (is_of_name(directory, name, file)) return absl::OkStatus();
+  return error == ENOENT ? absl::AbortedError("the temporary file is gone")
+                         : absl::ErrnoToStatus(error, "rename");
+}
+
+// kAborted: a temporary of that name is there already, or it was reclaimed before it was held, or (where
+// locks do not reach from machine to machine) while it was.
 absl::Status publish_once(int directory, const std::string& temporary, const std::string& name,
                           absl::string_view bytes, const Publishing& how) {
-  {
-    const FileDescriptor file =
-        open_file(directory, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, how.mode);
-    if (!file.valid()) return absl::ErrnoToStatus(errno, "open");
-    if (!lock_file(file.get(), LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK)
-      return absl::AbortedError("reclaimed");
-    absl::Status status = write_whole(file.get(), bytes);
-    if (status.ok() && how.durability != Durability::kWritten) status = sync_file(file.get());
-    if (status.ok() && renameat(directory, temporary.c_str(), directory, name.c_str()) == 0) return status;
-    if (status.ok() && errno == ENOENT) return absl::AbortedError("the temporary file is gone");
-    if (status.ok()) status = absl::ErrnoToStatus(errno, "rename");
-    unlinkat(directory, temporary.c_str(), 0);
-    return status;
+  const FileDescriptor file =
+      open_file(directory, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, how.mode);
+  if (!file.valid()) {
+    const int error = errno;
+    unlinkat(directory, temporary.c_str(), 0);  // the file is there where only the reply was lost
+    return error == EEXIST ? absl::AbortedError("the temporary file is there already")
+                           : absl::ErrnoToStatus(error, "open");
   }
+  if (!lock_file(file.get(), LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK)
+    return absl::AbortedError("reclaimed");
+  absl::Status status = write_whole(file.get(), bytes);
+  if (status.ok())
+    status = how.durability == Durability::kWritten ? flush_file(file.get()) : sync_file(file.get());
+  if (status.ok()) status = give_name(directory, temporary, name, file.get());
+  if (!status.ok()) unlinkat(directory, temporary.c_str(), 0);
+  return status;
 }
 
 }  // namespace
@@ -75,7 +114,7 @@ std::string lock_name(absl::string_view fingerprint, Urgency urgency) {
 }
 bool is_fingerprint(absl::string_view text) {
   return text.size() == kFingerprintSize && std::all_of(text.begin(), text.end(), [](char c) {
-           return (c >= '0' && c <= '9') || (c >= 'a' && c <= 'f');
+           return kHexDigits.find(c) != absl::string_view::npos;
          });
 }
 bool is_entry(absl::string_view name) { return is_named(name, kEntrySuffix); }
@@ -104,6 +143,8 @@ absl::StatusOr<std::vector<std::string>> names_in(int directory) {
     names.emplace_back(entry->d_name);
   }
   std::sort(names.begin(), names.end());
+  // A directory on a network that changes while it is read may give a name twice.
+  names.erase(std::unique(names.begin(), names.end()), names.end());
   return names;
 }
 
@@ -136,9 +177,11 @@ bool reclaim(int directory, const std::string& name) {
   struct stat s;
   if (!file.valid() || fstat(file.get(), &s) != 0 || !S_ISREG(s.st_mode) || s.st_uid != geteuid())
     return false;
-  if (!lock_file(file.get(), LOCK_EX | LOCK_NB)) {
-    if (errno == EWOULDBLOCK || std::abs(time(nullptr) - s.st_mtime) < kStaleSeconds) return false;
-  }
+  const bool locked = lock_file(file.get(), LOCK_EX | LOCK_NB);
+  if (!locked && errno == EWOULDBLOCK) return false;
+  // A file system may have no locks, or (NFS with local locks, Lustre, FUSE) none that another machine sees.
+  const bool tells = locked && !is_of_another_host(name);
+  if (!tells && std::abs(time(nullptr) - s.st_mtime) < kStaleSeconds) return false;
   // Between opening and locking its holder may have removed it, and another have made and locked one of its
   // name: two of 287,000 compiles of a soak were of a key that was there already.
   return is_of_name(directory, name, file.get()) && unlinkat(directory, name.c_str(), 0) == 0;

@@ -43,27 +43,32 @@ enum class Durability {
   kSynced,   // on disk before it has its name, and the name before it is said to be written
   kWhole,    // on disk before it has its name, which a crash may cost: of what can be made again, by callers
              // that wait
-  kWritten,  // for what tells of this moment: a crash may cost its contents
+  kWritten,  // handed to the file system, a network's server included: a crash may cost its contents. For
+             // what tells of this moment
 };
 
 // Writes a temporary and renames it to `name`.
 absl::Status publish_file(int directory, absl::string_view fingerprint, const std::string& name,
                           absl::string_view bytes, Durability durability);
 
+constexpr size_t kHostSize = 16;  // digits that say which machine made a temporary
+
 struct Publishing {
   mode_t mode;
   Durability durability;
 };
-// As publish_file, under a temporary of `prefix`, the process' id, a number and hexadecimal digits, with
-// hyphens between them.
+// As publish_file, under a temporary of `prefix`, the machine (16 hexadecimal digits), the process' id, a
+// number and hexadecimal digits, with hyphens between them. kAborted: other machines reclaimed every
+// temporary.
 absl::Status publish_through(int directory, const std::string& prefix, const std::string& name,
                              absl::string_view bytes, const Publishing& how);
 
 // Whether the open file is the one of that name.
 bool is_of_name(int directory, const std::string& name, int file);
 
-// Removes a temporary or a lock whose process has ended: nobody holds it. No clock is asked, except on a file
-// system without locks, where an hour between its stamp and now, before or after, has to do.
+// Removes a temporary or a lock whose process has ended: nobody holds it. No clock is asked, except of
+// another machine's temporary and on a file system without locks, where an hour between its stamp and now,
+// before or after, has to do.
 bool reclaim(int directory, const std::string& name);
 
 }  // namespace lathe

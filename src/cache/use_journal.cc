@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <limits>
 #include <unordered_set>
 #include <vector>
@@ -87,10 +88,12 @@ std::string rewritten(UseTable table, const std::vector<std::string>& names) {
   return text;
 }
 
-// One process at a time: the others' uses need not wait.
+// One process at a time: the others' uses need not wait. Where there are no locks several may, and the last
+// one's counts: better than a journal that grows for ever.
 void rewrite(int directory, int file) {
   struct stat s;
-  if (!lock_file(file, LOCK_EX | LOCK_NB) || fstat(file, &s) != 0) return;
+  if (!lock_file(file, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK) return;
+  if (fstat(file, &s) != 0) return;
   const absl::StatusOr<std::vector<std::string>> names = names_in(directory);
   if (!names.ok()) return;
   const std::string text = rewritten(read_open(file, s), *names);

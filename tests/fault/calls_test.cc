@@ -20,9 +20,16 @@ struct Fault {
   Way way;
   int error;
 };
-constexpr Fault kFaults[] = {{"EIO", Way::kErrno, EIO},       {"ENOSPC", Way::kErrno, ENOSPC},
-                             {"EACCES", Way::kErrno, EACCES}, {"ESTALE", Way::kErrno, ESTALE},
-                             {"EINTR", Way::kErrno, EINTR},   {"short", Way::kShort, 0}};
+constexpr Fault kFaults[] = {{"EIO", Way::kErrno, EIO},
+                             {"ENOSPC", Way::kErrno, ENOSPC},
+                             {"EACCES", Way::kErrno, EACCES},
+                             {"ESTALE", Way::kErrno, ESTALE},
+                             {"EINTR", Way::kErrno, EINTR},
+                             {"EDQUOT", Way::kErrno, EDQUOT},
+                             {"EOPNOTSUPP", Way::kErrno, EOPNOTSUPP},
+                             {"lost", Way::kLost, 0},
+                             {"lost, EIO", Way::kLost, EIO},
+                             {"short", Way::kShort, 0}};
 
 class CallsTest : public StoreFixture {
  protected:
@@ -95,7 +102,9 @@ class CallsTest : public StoreFixture {
     expect_cause(cleared_.status());
     if (!cleared_.ok()) return;
     EXPECT_EQ(bytes_of_entries(), 0u);
-    EXPECT_EQ(*cleared_, 4u);
+    // One whose removal got no reply may be another process'.
+    EXPECT_GE(*cleared_, 3u);
+    EXPECT_LE(*cleared_, 4u);
   }
   // Writes records, over each other and not, and reads them: the one that was written, or a miss.
   void record() {
@@ -171,8 +180,9 @@ class CallsTest : public StoreFixture {
         total += count;
         line += " " + call + " " + std::to_string(count);
       }
-      std::printf("%s: %-6s %4d calls failed, 0 wrong, 0 aborts:%s\n", what, fault.name, total, line.c_str());
-      if (fault.way != Way::kShort) EXPECT_GT(total, least);
+      std::printf("%s: %-10s %4d calls failed, 0 wrong, 0 aborts:%s\n", what, fault.name, total,
+                  line.c_str());
+      if (fault.way == Way::kErrno) EXPECT_GT(total, least);
     }
   }
 };

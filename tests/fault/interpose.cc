@@ -18,7 +18,8 @@ namespace {
 using lathe::fault::Plan;
 using lathe::fault::Way;
 
-bool armed = false, fired = false, locks = true;
+bool armed = false, fired = false, names_twice = false;
+lathe::fault::Locks locks = lathe::fault::Locks::kReal;
 std::function<void()> ahead_of_flock;
 Plan plan;
 int64_t calls = 0;
@@ -40,7 +41,7 @@ bool fails(const char* name) {
   if (!armed) return false;
   ++calls;
   const bool hit = plan.way == Way::kCrash ? calls >= plan.index : calls == plan.index;
-  if (!hit || plan.way == Way::kShort) return false;
+  if (!hit || plan.way == Way::kShort || plan.way == Way::kLost) return false;
   if (!std::exchange(fired, true)) failed = name;
   errno = plan.way == Way::kCrash ? EIO : plan.error;
   return true;
@@ -56,6 +57,15 @@ bool fails_or_shortens(const char* name, size_t* count) {
   }
   // A short count of a call that has none counts as reached: the campaign must go on to the next.
   return false;
+}
+
+// As fails, of a call that changes a directory, whose `result` is known: -1 where its reply is lost.
+int unless_lost(const char* name, int result, int found_by_another) {
+  if (!armed || plan.way != Way::kLost || calls != plan.index || result != 0 || std::exchange(fired, true))
+    return result;
+  failed = name;
+  errno = plan.error != 0 ? plan.error : found_by_another;
+  return -1;
 }
 
 void note(int file, bool dirty) {
@@ -80,7 +90,13 @@ int openat(int directory, const char* path, int flags, ...) {
   va_start(arguments, flags);
   const mode_t mode = mode_of(flags, arguments);
   va_end(arguments);
-  return fails("openat") ? -1 : REAL(openat)(directory, path, flags, mode);
+  if (fails("openat")) return -1;
+  const int file = REAL(openat)(directory, path, flags, mode);
+  if (file < 0 || (flags & O_EXCL) == 0 || unless_lost("openat", 0, EEXIST) == 0) return file;
+  const int error = errno;
+  REAL(close)(file);
+  errno = error;
+  return -1;
 }
 ssize_t read(int file, void* into, size_t count) {
   return fails_or_shortens("read", &count) ? -1 : REAL(read)(file, into, count);
@@ -104,18 +120,21 @@ int lstat(const char* path, struct stat* s) { return fails("lstat") ? -1 : REAL(
 int fstatat(int directory, const char* path, struct stat* s, int flags) {
   return fails("fstatat") ? -1 : REAL(fstatat)(directory, path, s, flags);
 }
-int mkdir(const char* path, mode_t mode) { return fails("mkdir") ? -1 : REAL(mkdir)(path, mode); }
+int mkdir(const char* path, mode_t mode) {
+  return fails("mkdir") ? -1 : unless_lost("mkdir", REAL(mkdir)(path, mode), EEXIST);
+}
 int rename(const char* from, const char* to) { return fails("rename") ? -1 : REAL(rename)(from, to); }
 int renameat(int a, const char* from, int b, const char* to) {
-  return fails("renameat") ? -1 : REAL(renameat)(a, from, b, to);
+  return fails("renameat") ? -1 : unless_lost("renameat", REAL(renameat)(a, from, b, to), ENOENT);
 }
 int unlink(const char* path) { return fails("unlink") ? -1 : REAL(unlink)(path); }
 int unlinkat(int directory, const char* path, int flags) {
-  return fails("unlinkat") ? -1 : REAL(unlinkat)(directory, path, flags);
+  return fails("unlinkat") ? -1 : unless_lost("unlinkat", REAL(unlinkat)(directory, path, flags), ENOENT);
 }
 int flock(int file, int operation) {
   if (ahead_of_flock) std::exchange(ahead_of_flock, nullptr)();
-  if (!locks) {
+  if (locks == lathe::fault::Locks::kOwn) return 0;
+  if (locks == lathe::fault::Locks::kNone) {
     errno = ENOLCK;
     return -1;
   }
@@ -130,7 +149,10 @@ int fcntl(int file, int command, ...) {
 }
 DIR* fdopendir(int file) { return fails("fdopendir") ? nullptr : REAL(fdopendir)(file); }
 struct dirent* readdir(DIR* stream) {
-  return fails("readdir") ? nullptr : REAL(readdir)(stream);
+  static struct dirent* last = nullptr;
+  if (fails("readdir")) return nullptr;
+  if (names_twice && last != nullptr) return std::exchange(last, nullptr);
+  return last = REAL(readdir)(stream);
 }
 // The file is closed even so, as on Linux.
 int close(int file) {
@@ -171,6 +193,7 @@ void lose_unsynced(const std::string& directory, double part) {
 }
 
 void before_next_flock(std::function<void()> call) { ahead_of_flock = std::move(call); }
-void set_locks(bool available) { locks = available; }
+void set_locks(Locks l) { locks = l; }
+void set_names_twice(bool twice) { names_twice = twice; }
 
 }  // namespace lathe::fault

@@ -10,6 +10,8 @@ namespace lathe::fault {
 
 enum class Way {
   kErrno,  // the call of the index fails with `error`, once
+  kLost,   // the call of the index is made and fails with `error` even so, once: a network lost the reply. 0:
+           // with what the same call made again would find
   kShort,  // the read or write of the index does half of its bytes, once
   kCrash,  // from the call of the index on every one fails with EIO: the machine has stopped
 };
@@ -33,7 +35,14 @@ void lose_unsynced(const std::string& directory, double part);
 // Runs `call` once, ahead of this process' next flock: what another process may do between any two calls.
 void before_next_flock(std::function<void()> call);
 
-// Every flock fails with ENOLCK, as on file systems that have none.
-void set_locks(bool available);
+enum class Locks {
+  kReal,
+  kNone,  // every flock fails with ENOLCK, as on file systems that have none
+  kOwn,   // every flock succeeds, as where each process is on a machine that sees no other's locks
+};
+void set_locks(Locks locks);
+
+// Whether every name of a directory is read twice, as it may be on a network while files come and go.
+void set_names_twice(bool twice);
 
 }  // namespace lathe::fault

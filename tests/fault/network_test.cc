@@ -1,0 +1,182 @@
+// A store that several machines share through a network file system: replies that are lost, locks that no
+// other machine sees, names that are read twice, errors that come late.
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <ctime>
+
+#include "cache/eviction.h"
+#include "cache/file_io.h"
+#include "cache/store_files.h"
+#include "cache/use_journal.h"
+#include "interpose.h"
+#include "store_fixture.h"
+
+namespace lathe::fault {
+namespace {
+
+class NetworkTest : public StoreFixture {
+ protected:
+  void TearDown() override {
+    set_locks(Locks::kReal);
+    set_names_twice(false);
+    StoreFixture::TearDown();
+  }
+  void start_anew(int keys) {
+    std::filesystem::remove_all(directory_);
+    for (int n = 0; n < keys; ++n) put(key(n));
+  }
+  size_t entries() const {
+    const std::vector<std::string> all = names();
+    return static_cast<size_t>(
+        std::count_if(all.begin(), all.end(), [](const auto& n) { return is_entry(n); }));
+  }
+  FileDescriptor open_directory() const { return open_file(AT_FDCWD, directory_, O_RDONLY | O_DIRECTORY); }
+  // Of the machine `host`.
+  std::string temporary(const std::string& host) const {
+    return ".tmp-" + key(9).fingerprint + "-" + host + "-1-0-a";
+  }
+};
+
+constexpr char kAnotherHost[] = "00000000000000ff";
+
+// Every call whose reply is lost, in turn: what was asked for is done, and nobody warns.
+TEST_F(NetworkTest, ALostReplyCostsNothing) {
+  for (const int error : {0, EIO}) {
+    for (int64_t index = 1;; ++index) {
+      start_anew(1);
+      warnings_.clear();
+      arm({Way::kLost, error, index});
+      const auto result = make_cache(options())->get_or_create(key(1), [&] { return artifact(key(1)); });
+      const bool reached = disarm();
+      const std::string call = failed_call();
+      EXPECT_TRUE(is_for(result, key(1)));
+      // Only a temporary that could not be made is an error: which one it was nobody knows.
+      if (error == 0 || call != "openat") {
+        EXPECT_EQ(entries(), 2u) << call;
+        EXPECT_TRUE(warnings_.empty()) << call << ": " << warnings_.front();
+      }
+      if (!reached) break;
+    }
+  }
+}
+
+TEST_F(NetworkTest, AnEntryThatIsReplacedWhileItIsReadIsReadAgain) {
+  start_anew(1);
+  bool tried = false;
+  for (int64_t index = 1;; ++index) {
+    const auto cache = make_cache(options());
+    arm({Way::kErrno, ESTALE, index});
+    const auto result = cache->get(key(0));
+    const bool reached = disarm();
+    if (failed_call() == std::string("read")) {
+      tried = true;
+      EXPECT_TRUE(is_for(result, key(0))) << result.status();
+    }
+    if (!reached) break;
+  }
+  EXPECT_TRUE(tried);
+}
+
+// Several machines evict the same entries at once: each counts those that another was faster to remove.
+TEST_F(NetworkTest, MachinesThatEvictTogetherTakeNoMoreThanOne) {
+  start_anew(8);
+  const uint64_t bytes = 4 * std::filesystem::file_size(entry_path(key(0)));
+  for (int64_t index = 1;; ++index) {
+    start_anew(8);
+    arm({Way::kLost, ENOENT, index});
+    const absl::StatusOr<StoreSize> size = evict(open_directory().get(), bytes, bytes);
+    const bool reached = disarm();
+    ASSERT_TRUE(size.ok()) << size.status();
+    EXPECT_EQ(entries(), 4u) << "call " << index << ", " << failed_call();
+    EXPECT_EQ(size->bytes, bytes);
+    if (!reached) break;
+  }
+}
+
+TEST_F(NetworkTest, NamesThatAreReadTwiceAreOne) {
+  start_anew(8);
+  const uint64_t bytes = 4 * std::filesystem::file_size(entry_path(key(0)));
+  set_names_twice(true);
+  EXPECT_EQ(make_cache(options())->list()->entries.size(), 8u);
+  EXPECT_EQ(*make_cache(options())->prune(2 * bytes), 0u) << "all of it is within twice of its half";
+  set_names_twice(false);
+  EXPECT_EQ(entries(), 8u);
+}
+
+// What another machine writes now is left to it; what this one's ended processes left goes.
+TEST_F(NetworkTest, AnotherMachinesTemporaryIsLeftForAnHour) {
+  start_anew(1);
+  const std::string path = directory_ + "/" + temporary(kAnotherHost);
+  for (const Locks locks : {Locks::kReal, Locks::kNone, Locks::kOwn}) {
+    set_locks(locks);
+    for (const int minutes : {0, 10, -10, 59, -59}) {
+      write_file(path, "x");
+      const timespec stamp = {time(nullptr) + 60 * minutes, 0}, stamps[] = {stamp, stamp};
+      ASSERT_EQ(utimensat(AT_FDCWD, path.c_str(), stamps, 0), 0);
+      EXPECT_FALSE(reclaim(open_directory().get(), temporary(kAnotherHost))) << minutes;
+    }
+    const timespec stamp = {time(nullptr) - 2 * 3600, 0}, stamps[] = {stamp, stamp};
+    ASSERT_EQ(utimensat(AT_FDCWD, path.c_str(), stamps, 0), 0);
+    EXPECT_TRUE(reclaim(open_directory().get(), temporary(kAnotherHost)));
+  }
+}
+
+// Its name says which machine makes it, and what is left of this one's goes at once.
+TEST_F(NetworkTest, ThisMachinesTemporaryIsReclaimedByItsLock) {
+  start_anew(1);
+  std::string own;
+  before_next_flock([&] {
+    for (const std::string& name : names())
+      if (name.rfind(".tmp-", 0) == 0) own = name;
+  });
+  const FileDescriptor directory = open_directory();
+  ASSERT_TRUE(publish_file(directory.get(), key(1).fingerprint, entry_name(key(1).fingerprint), "x",
+                           Durability::kWhole)
+                  .ok());
+  std::string id = read_file("/proc/sys/kernel/random/boot_id");
+  id.erase(std::remove(id.begin(), id.end(), '-'), id.end());
+  const std::string wanted =
+      ".tmp-" + key(1).fingerprint + "-" + id.substr(0, 16) + "-" + std::to_string(getpid()) + "-";
+  EXPECT_EQ(own.substr(0, wanted.size()), wanted);
+  write_file(directory_ + "/" + own, "x");
+  EXPECT_TRUE(reclaim(directory.get(), own));
+}
+
+TEST_F(NetworkTest, AJournalWithoutLocksIsRewritten) {
+  start_anew(2);
+  set_locks(Locks::kNone);
+  const FileDescriptor directory = open_directory();
+  constexpr int kUses = 30000;  // of 37 bytes: four times what is rewritten
+  for (int i = 0; i < kUses; ++i) note_use(directory.get(), key(i % 2).fingerprint, UseKind::kHit);
+  EXPECT_LT(std::filesystem::file_size(directory_ + "/" + kUsesName), 300000u);
+  const UseTable uses = read_uses(directory.get());
+  EXPECT_EQ(uses.of(key(0).fingerprint).hits, kUses / 2);
+  EXPECT_EQ(uses.of(key(1).fingerprint).hits, kUses / 2);
+}
+
+// A file that no fsync was asked for either is whole or does not come to its name.
+TEST_F(NetworkTest, WhatACloseSaysLateIsHeeded) {
+  start_anew(1);
+  const FileDescriptor directory = open_directory();
+  bool told = false;
+  for (const int error : {EDQUOT, EIO, ENOSPC})
+    for (int64_t index = 1;; ++index) {
+      write_file(directory_ + "/text", "old");
+      arm({Way::kErrno, error, index});
+      const absl::Status status =
+          publish_through(directory.get(), "text.tmp-", "text", "new", {0600, Durability::kWritten});
+      const bool reached = disarm();
+      EXPECT_EQ(read_file(directory_ + "/text"), status.ok() ? "new" : "old") << failed_call();
+      told |= !status.ok() && failed_call() == std::string("close");
+      if (!reached) break;
+    }
+  EXPECT_TRUE(told);
+}
+
+}  // namespace
+}  // namespace lathe::fault
