@@ -105,8 +105,9 @@ int64_t parse_cache_size(const std::string& text) {
   } else if (absl::ConsumeSuffix(&digits, "M")) {
     unit = int64_t{1} << 20;
   }
+  constexpr int64_t kMost = int64_t{1} << 40;
   int64_t value;
-  return absl::SimpleAtoi(digits, &value) && value > 0 && value < (int64_t{1} << 40) ? value * unit : -1;
+  return absl::SimpleAtoi(digits, &value) && value > 0 && value <= kMost / unit ? value * unit : -1;
 }
 
 double parse_brand_hertz(const std::string& brand) {

@@ -11,6 +11,7 @@ namespace lathe {
 // In CPUs: the least quota of the process's own group and of every group above it that a mounted hierarchy
 // shows; infinity where none limits it. Groups and mounts come from /proc/self/cgroup and
 // /proc/self/mountinfo; without these, the usual mount points are read. Files that make no sense are ignored.
+// Groups above the root of a cgroup namespace cannot be seen unless an older mount shows them.
 double cpu_quota(const CpuSystem& system);
 
 // Threads that make use of a quota, rounded up: of 1.5 CPUs one thread would leave a third unused. At least

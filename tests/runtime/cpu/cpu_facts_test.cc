@@ -100,7 +100,7 @@ TEST(CpuFacts, ParsesCacheSizes) {
   EXPECT_EQ(parse_cache_size("307200K\n"), 307200 * 1024);
   EXPECT_EQ(parse_cache_size("32M"), 32 << 20);
   EXPECT_EQ(parse_cache_size("512"), 512);
-  for (const char* text : {"", "K", "-1K", "12X", "0K", "99999999999999999999K"})
+  for (const char* text : {"", "K", "-1K", "12X", "0K", "99999999999999999999K", "1099511627775M"})
     EXPECT_EQ(parse_cache_size(text), -1) << text;
 }
 
