@@ -6,6 +6,7 @@
 #include <cerrno>
 
 #include "base/file_size_signal.h"
+#include "base/standard_streams.h"
 
 namespace lathe {
 namespace {
@@ -47,8 +48,8 @@ FileDescriptor::~FileDescriptor() {
 }
 
 FileDescriptor open_file(int directory, const std::string& name, int flags, mode_t mode) {
-  return FileDescriptor(
-      repeated([&] { return openat(directory, name.c_str(), flags | O_NONBLOCK | O_CLOEXEC, mode); }));
+  return FileDescriptor(beyond_standard_streams(
+      repeated([&] { return openat(directory, name.c_str(), flags | O_NONBLOCK | O_CLOEXEC, mode); })));
 }
 
 absl::Status read_whole(int file, std::string* bytes) {
@@ -79,7 +80,7 @@ absl::Status sync_file(int file) {
 }
 
 absl::Status flush_file(int file) {
-  const int copy = fcntl(file, F_DUPFD_CLOEXEC, 0);
+  const int copy = fcntl(file, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
   if (copy < 0) return absl::ErrnoToStatus(errno, "dup");
   return close(copy) == 0 ? absl::OkStatus() : absl::ErrnoToStatus(errno, "close");
 }
