@@ -1,4 +1,5 @@
 // Every result of the CUDA driver, as a caller of a launch sees it.
+#include "base/status.h"
 #include "fake_gpu.h"
 #include "runtime/cuda/cuda_results.h"
 

@@ -1,6 +1,7 @@
 // Every result of HIP, as a caller of a launch sees it.
 #include "runtime/hip/hip_results.h"
 
+#include "base/status.h"
 #include "fake_hip.h"
 
 namespace lathe {
