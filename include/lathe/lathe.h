@@ -16,8 +16,8 @@
  *  - Processor state: on every thread, calls compute in the ABI's default floating-point environment (round to
  *    nearest, subnormal numbers kept, exceptions masked), whatever the thread had set. A caller has its own again
  *    when the call returns and while its parallel_for runs; its other callbacks run in the default one. Flags of
- *    exceptions may be raised. On x86-64 the alignment-check flag is cleared and restored with it. The configuration
- *    of AMX's tiles is not kept: the ABI lets a call change it.
+ *    exceptions may be raised. The configuration of AMX's tiles is not kept: the ABI lets a call change it. The
+ *    alignment-check flag must be clear, as the C library wants it.
  *  - Stack, on the CPU: the first use of a class takes at most 18 KiB of the calling thread's stack, a later call
  *    12 KiB. Compilation has a stack of its own.
  *  - The environment is read once, in lathe_context_create, for what lathe_context_options says.

@@ -1,8 +1,8 @@
 // The processor state that Lathe's code runs in, whatever the host has set for its own threads.
 //
-// x86-64: MXCSR and the x87 control word round to nearest, keep subnormal numbers and mask every exception;
-// the alignment-check flag is clear. AArch64: FPCR is 0, which means the same. Results would otherwise depend
-// on the thread that computes a tile, and the oracle's choice on the rounding mode.
+// x86-64: MXCSR and the x87 control word round to nearest, keep subnormal numbers and mask every exception.
+// AArch64: FPCR is 0, which means the same. Results would otherwise depend on the thread that computes a
+// tile, and the oracle's choice on the rounding mode.
 #pragma once
 
 #include <cstdint>
@@ -12,45 +12,31 @@ namespace lathe {
 // The part of a thread's state that is set and restored.
 struct ProcessorState {
 #if defined(__x86_64__)
-  uint32_t mxcsr = 0;
-  uint16_t x87_control = 0;
-  bool checks_alignment = false;
-  alignas(8) char x87_environment[28];  // with the exception flags; written before the state is replaced
+  uint32_t mxcsr;
+  char x87_environment[28];
 
-  static ProcessorState read() {
-    ProcessorState s;
-    s.mxcsr = __builtin_ia32_stmxcsr();
-    asm volatile("fnstcw %0" : "=m"(s.x87_control));
-    s.checks_alignment = (__builtin_ia32_readeflags_u64() & kAlignmentCheck) != 0;
-    return s;
-  }
-  // True but for the exception flags, which operations set.
-  bool is_default() const {
-    return (mxcsr & ~kExceptionFlags) == kDefaultMxcsr && (x87_control & kX87Fields) == kDefaultX87 &&
-           !checks_alignment;
-  }
+  // Whether the calling thread's state is the default, exception flags aside. The x87 unit, which nothing on
+  // the path of a call uses, is not looked at: what rounds or traps there does so in MXCSR too.
+  static bool is_default() { return (__builtin_ia32_stmxcsr() & ~kExceptionFlags) == kDefaultMxcsr; }
 
-  // Intel SDM, volume 1, figures 10-3 and 8-6; the values are those at the start of a program (System V ABI).
+  // Intel SDM, volume 1, figure 10-3; the default is that of a program's start (System V ABI).
   static constexpr uint32_t kExceptionFlags = 0x3f, kDefaultMxcsr = 0x1f80;
-  static constexpr uint16_t kX87Fields = 0x0f3f, kDefaultX87 = 0x033f;
-  static constexpr uint64_t kAlignmentCheck = uint64_t{1} << 18;
 #else
-  uint64_t fpcr = 0;
+  uint64_t fpcr;
 
-  static ProcessorState read() {
-    ProcessorState s;
-    asm volatile("mrs %0, fpcr" : "=r"(s.fpcr));
-    return s;
+  static bool is_default() {
+    uint64_t fpcr;
+    asm volatile("mrs %0, fpcr" : "=r"(fpcr));
+    return fpcr == 0;
   }
-  bool is_default() const { return fpcr == 0; }
 #endif
 };
 
-// Every function of the C API holds one, and so does a task on a thread that is not Lathe's. Costs some
+// Every function of the C API holds one, and so does a task on a thread that is not Lathe's. Costs about 2
 // nanoseconds where the state is the default already: nothing is written then.
 class ExecutionEnvironment {
  public:
-  ExecutionEnvironment() : callers_(ProcessorState::read()), changed_(!callers_.is_default()) {
+  ExecutionEnvironment() : changed_(!ProcessorState::is_default()) {
     if (__builtin_expect(changed_, 0)) enter();
   }
   ~ExecutionEnvironment() {
@@ -67,9 +53,9 @@ class ExecutionEnvironment {
   void enter();
   void leave();
 
-  ProcessorState callers_;
   const bool changed_;
-  const ExecutionEnvironment* outer_ = nullptr;
+  ProcessorState callers_;  // of these two nothing is read unless it is changed
+  const ExecutionEnvironment* outer_;
 };
 
 // While it lives the thread has its caller's state again: for host code that Lathe calls and that computes.
