@@ -3,7 +3,6 @@
 #include <linux/futex.h>
 #include <pthread.h>
 #include <sched.h>
-#include <signal.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -13,6 +12,7 @@
 #include <utility>
 
 #include "base/execution_environment.h"
+#include "base/signals_blocked.h"
 #include "runtime/cpu/caller_avoidance.h"
 
 namespace lathe {
@@ -58,10 +58,7 @@ WorkerPool::~WorkerPool() {
 void WorkerPool::start_threads() {
   started_ = true;
   process_ = getpid();
-  // Signals are the host's: its handlers must not run on these threads' stacks.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const SignalsBlocked blocked;
   try {
     threads_.reserve(workers_ - 1);
     for (int32_t worker = 1; worker < workers_; ++worker)
@@ -69,7 +66,6 @@ void WorkerPool::start_threads() {
   } catch (const std::exception&) {
     // The system grants no more threads: those that started and the caller do the work.
   }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
 
 void WorkerPool::run(const TaskSet& tasks) {

@@ -13,6 +13,7 @@
 #include "api/number_text.h"
 #include "api/prepare.h"
 #include "api/raw_enum.h"
+#include "base/signals_blocked.h"
 #include "core/json_object.h"
 #include "runtime/cpu/cpu_facts.h"
 
@@ -147,6 +148,7 @@ void run_threads(lathe_device& device, Progress& progress) {
   const size_t count = std::min(progress.options.threads, progress.classes.size());
   threads.reserve(count);
   for (size_t i = 1; i < count; ++i) {
+    const SignalsBlocked blocked;
     try {
       threads.emplace_back(work);
     } catch (const std::exception&) {

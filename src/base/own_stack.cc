@@ -1,7 +1,6 @@
 #include "base/own_stack.h"
 
 #include <pthread.h>
-#include <signal.h>
 
 #include <cstdint>
 #include <cstring>
@@ -9,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/execution_environment.h"
+#include "base/signals_blocked.h"
 
 namespace lathe {
 namespace {
@@ -36,11 +36,8 @@ int start(Call* call, pthread_t* thread) {
   pthread_attr_t attributes;
   if (const int error = pthread_attr_init(&attributes); error != 0) return error;
   int error = pthread_attr_setstacksize(&attributes, kStackBytes);
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const SignalsBlocked blocked;
   if (error == 0) error = pthread_create(thread, &attributes, run, call);
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
   pthread_attr_destroy(&attributes);
   return error;
 }

@@ -1,13 +1,12 @@
 #include "base/own_thread.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <exception>
 #include <new>
 
 #include "base/execution_environment.h"
+#include "base/signals_blocked.h"
 
 namespace lathe {
 
@@ -18,9 +17,7 @@ bool OwnThread::is_of_parent() const {
 
 bool OwnThread::start(const std::function<void()>& work) {
   if (thread_.joinable()) return true;
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
+  const SignalsBlocked blocked;
   try {
     thread_ = std::thread([work] {
       ExecutionEnvironment::enter_for_good();
@@ -30,7 +27,6 @@ bool OwnThread::start(const std::function<void()>& work) {
     // None, or no memory for one.
   }
   pid_.store(getpid(), std::memory_order_relaxed);
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
   return thread_.joinable();
 }
 

@@ -1,8 +1,6 @@
 #include "cache/name_lookup.h"
 
 #include <dlfcn.h>
-#include <pthread.h>
-#include <signal.h>
 #include <sys/socket.h>
 
 #include <condition_variable>
@@ -11,6 +9,7 @@
 #include <thread>
 
 #include "absl/strings/str_cat.h"
+#include "base/signals_blocked.h"
 
 namespace lathe {
 namespace {
@@ -36,17 +35,13 @@ void keep_this_library() {
 // False: there is no thread to be had.
 template <typename Work>
 bool start_detached(Work&& work) {
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);  // the host's signals are for its own threads
-  bool started = true;
+  const SignalsBlocked blocked;
   try {
     std::thread(std::forward<Work>(work)).detach();
+    return true;
   } catch (const std::exception&) {
-    started = false;
+    return false;
   }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  return started;
 }
 
 }  // namespace

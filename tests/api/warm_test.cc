@@ -2,9 +2,13 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <pthread.h>
+#include <signal.h>
 
 #include <chrono>
+#include <set>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "fake_device.h"
@@ -210,6 +214,35 @@ TEST(Warm, TellsOfEachClassOnce) {
   for (size_t i = 0; i < told.done.size(); ++i) EXPECT_EQ(told.done[i], i + 1);
   EXPECT_EQ(told.problems.size(), 17u);
   EXPECT_EQ(told.problems.count("matmul f32 a=n b=t m=32 n=40 k=33 batch=1 on fake"), 1u);
+}
+
+// A signal of the host's must not run its handler on a thread that it does not know.
+TEST(Warm, ItsThreadsTakeNoSignal) {
+  FakeDevice fake;
+  ManifestHandle manifest;
+  add_weight(manifest, 40, 600);
+  struct Seen {
+    std::thread::id caller = std::this_thread::get_id();
+    int elsewhere = 0, takes_signals = 0;
+  } seen;
+  lathe_warmup_options options = LATHE_WARMUP_OPTIONS_INIT;
+  options.parallelism = 4;
+  options.progress_user = &seen;
+  options.progress = [](void* user, const lathe_warmup_progress*) {
+    auto* all = static_cast<Seen*>(user);
+    sigset_t blocked;
+    pthread_sigmask(SIG_SETMASK, nullptr, &blocked);
+    if (std::this_thread::get_id() == all->caller) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));  // leaves classes to the others
+    } else {
+      ++all->elsewhere;
+      all->takes_signals += sigismember(&blocked, SIGTERM) == 0;
+    }
+    return int32_t{0};
+  };
+  ASSERT_EQ(lathe_warmup(fake.device.get(), manifest, &options, nullptr), LATHE_OK) << lathe_last_error();
+  EXPECT_GT(seen.elsewhere, 0);
+  EXPECT_EQ(seen.takes_signals, 0);
 }
 
 TEST(Warm, EndsWhereTheCallbackOrTheFlagSaysSo) {
