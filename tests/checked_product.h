@@ -1,4 +1,4 @@
-// One small product whose result is known: for programs that show where the library works.
+// One small product with a known result, for programs that check where the library works.
 #pragma once
 
 #include <lathe/lathe.h>
@@ -8,8 +8,8 @@
 
 namespace lathe {
 
-// Of integers, whose sums f32 holds exactly. `matmul` runs a lathe_matmul_desc. False: it failed, or a sum is
-// another.
+// Multiplies integers whose sums are exact in f32. `matmul` runs a lathe_matmul_desc. False: it failed, or a
+// sum is wrong.
 template <typename Matmul>
 bool checked_product(int64_t n, Matmul matmul) {
   constexpr int64_t kM = 3, kK = 33;

@@ -1,4 +1,4 @@
-// What a system may forbid a process: rules that a child takes on, and that end with it.
+// Rules by which a system may restrict a process. A child applies them to itself, and they end with it.
 #pragma once
 
 #include <linux/filter.h>
@@ -18,7 +18,7 @@
 
 namespace lathe {
 
-// What `body` answers in a process of its own.
+// Runs `body` in a child process and returns its answer.
 inline std::string in_child(const std::function<std::string()>& body) {
   int ends[2];
   if (pipe(ends) != 0) return "no pipe";
@@ -40,14 +40,15 @@ inline std::string in_child(const std::function<std::string()>& body) {
   return status == 0 ? answer : "the child ended with status " + std::to_string(status);
 }
 
-// PR_SET_MDWE: memory that was not executable when it was mapped never becomes so. False before Linux 6.3.
+// PR_SET_MDWE: memory that was not mapped as executable can never become executable. False before Linux 6.3.
 inline bool refuse_gain_of_execution() {
   constexpr int kSetMdwe = 65;
   constexpr unsigned long kRefuseExecGain = 1;
   return prctl(kSetMdwe, kRefuseExecGain, 0UL, 0UL, 0UL) == 0;
 }
 
-// As SELinux's execmem: mprotect to executable fails with EACCES; so does memfd_create if `files` too.
+// Like SELinux's execmem: making memory executable with mprotect fails with EACCES. With `files`,
+// memfd_create fails too.
 inline bool deny_execution(bool files) {
   const auto load = [](size_t at) {
     return sock_filter(BPF_STMT(BPF_LD | BPF_W | BPF_ABS, static_cast<uint32_t>(at)));

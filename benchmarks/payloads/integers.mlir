@@ -1,4 +1,4 @@
-// Whole numbers beyond 2^53, which no double holds: a product that wraps around, a clamp, and a conversion.
+// Integers beyond 2^53, which a double cannot hold: a product that wraps around, a clamp, and a conversion.
 func.func @integers(%x: tensor<64x100xi64>, %y: tensor<64x100xi64>, %z: tensor<64x100xi32>)
     -> (tensor<64x100xi64>, tensor<64x100xf32>, tensor<64x100xi64>) {
   %odd = arith.constant 9007199254740993 : i64
@@ -24,7 +24,7 @@ func.func @integers(%x: tensor<64x100xi64>, %y: tensor<64x100xi64>, %z: tensor<6
     %v = arith.sitofp %d : i64 to f32
     linalg.yield %v : f32
   } -> tensor<64x100xf32>
-  // Rows in the opposite order: the host does it.
+  // Reads the rows in reverse order. No kernel does this, so the host does.
   %last = linalg.generic {indexing_maps = [affine_map<(i, j) -> (63 - i, j)>, affine_map<(i, j) -> (i, j)>, affine_map<(i, j) -> (i, j)>],
                           iterator_types = ["parallel", "parallel"]}
        ins(%hash, %y : tensor<64x100xi64>, tensor<64x100xi64>) outs(%e : tensor<64x100xi64>) {

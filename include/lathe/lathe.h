@@ -14,17 +14,17 @@
  * not race with its use. Two calls on the same stream that both use the library's own workspace are ordered
  * by the stream on a GPU; on the CPU each call is synchronous and concurrent calls get separate slabs.
  *  - Processor state: on every thread, calls compute in the ABI's default floating-point environment (round to
- *    nearest, subnormal numbers kept, exceptions masked), whatever the thread had set. A caller has its own again
- *    when the call returns and while its parallel_for runs; its other callbacks run in the default one. Flags of
- *    exceptions may be raised. The configuration of AMX's tiles is not kept: the ABI lets a call change it. The
- *    alignment-check flag must be clear, as the C library wants it.
+ *    nearest, keep subnormal numbers, mask exceptions), whatever the thread has set. The caller's environment is
+ *    restored when the call returns and while its parallel_for runs; its other callbacks run in the default one.
+ *    A call may raise exception flags. It may change the configuration of AMX tiles, as the ABI permits. The
+ *    alignment-check flag must be clear: the C library requires it.
  *  - Stack, on the CPU: the first use of a class takes at most 18 KiB of the calling thread's stack, a later call
- *    12 KiB. Compilation has a stack of its own.
+ *    at most 12 KiB. Compilation has a stack of its own.
  *  - The environment is read once, in lathe_context_create, for what lathe_context_options says.
- *  - Paths: a relative one is completed with the current directory when it is given, those of options and of the
- *    environment in lathe_context_create; the process may change its directory afterwards. NOT_AVAILABLE: a path is
- *    relative and there is no current directory; the message names the option. What lies beside this library is
- *    found where it was when it was loaded.
+ *  - Paths: a relative path is made absolute when it is given; those of options and of the environment are made
+ *    absolute in lathe_context_create. The process may change its directory afterwards. NOT_AVAILABLE: a path is
+ *    relative and there is no current directory; the message names the option. Files beside this library are
+ *    found where the library was when it was loaded.
  */
 #ifndef LATHE_LATHE_H
 #define LATHE_LATHE_H
@@ -77,16 +77,16 @@ typedef struct lathe_context_options {
   /* Cache directory; NULL: $LATHE_CACHE_DIR, else $XDG_CACHE_HOME/lathe, else $HOME/.cache/lathe; "": no
    * disk. */
   const char* cache_dir;
-  /* Path of liblathe-compiler.so, or without a '/' a name that is looked up as dlopen does; NULL:
-   * $LATHE_COMPILER_LIBRARY, else beside this library. */
+  /* Path of liblathe-compiler.so. A name without a '/' is searched for by dlopen. NULL:
+   * $LATHE_COMPILER_LIBRARY, else the one beside this library. */
   const char* compiler_library;
   lathe_log_fn log; /* NULL: warnings and errors to stderr, or the level $LATHE_LOG names (error..debug) */
   void* log_user;
   lathe_log_level log_level; /* what reaches `log` */
   lathe_miss_policy miss_policy;
   /* CPU threads a call may use, the caller's included, at most 1024; 0: $LATHE_WORKERS, else one per core
-   * this process may run on, or fewer where the CPU quota of its control group (cgroup version 1 or 2), or of a
-   * group above it, keeps fewer busy; quotas are rounded up (1.5 CPUs: 2). With parallel_for: the number of
+   * this process may run on, or fewer if a CPU quota of its control group (cgroup version 1 or 2) or of a
+   * group above it keeps fewer busy; quotas are rounded up (1.5 CPUs: 2). With parallel_for: the number of
    * worker slots, which must be given (1..1024, INVALID_ARGUMENT otherwise; $LATHE_WORKERS is not read). Part
    * of the policy the oracle sees. */
   int32_t workers;
@@ -271,8 +271,9 @@ LATHE_API lathe_status lathe_cache_import(lathe_context* context, const char* pa
 /* ---- Devices */
 
 /* Every device name this build knows, available or not, as JSON: [{"name":"cpu","available":true,"reason":"",
- * "target":{...},"facts":{fact:{"value":...,"source":"..."}}}, ...]. The CPU has a "machine" too: how its processor
- * was told (by model, by features, from defaults), on which the facts rest whose source begins with "default: ". */
+ * "target":{...},"facts":{fact:{"value":...,"source":"..."}}}, ...]. The CPU also has a "machine": the processor
+ * that Lathe recognized, and how (by model, by features, from defaults). Facts whose source begins with
+ * "default: " are those of that processor. */
 LATHE_API lathe_status lathe_devices(lathe_context* context, lathe_text_fn text, void* user);
 /* "cpu", "cuda:0", "hip:0", ... NOT_AVAILABLE says why. Every device has a driver, a dispatch table and (CPU,
  * without a parallel_for) a pool of its own, whose threads start at the first launch that can use them. */

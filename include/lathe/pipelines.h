@@ -14,8 +14,8 @@ extern "C" {
 
 /* YAML files (src/compiler/pipeline.h documents them), each in place of the built-in pipeline of the op and
  * backend that its `for` names, one file each. They, the schedules that they name and the parameters are read
- * once, by a lathe-compiler-process that lathe_context_create starts for them, relative paths from the current directory; a
- * schedule's is relative to its pipeline's file. A defect is INVALID_ARGUMENT with file
+ * once, by a lathe-compiler-process that lathe_context_create starts for them. Relative paths start at the current
+ * directory; a schedule's path starts at the directory of its pipeline's file. A defect is INVALID_ARGUMENT with file
  * and line, a text that ends the process COMPILE_FAILED. What was read is part of the key of every kernel that it compiles. */
 typedef struct lathe_pipelines {
   size_t struct_size;

@@ -31,8 +31,8 @@ typedef struct lathe_tune_options {
   /* Memory that the operand which a model reads from memory (a matmul's B, argmax' X) rotates over, so that no run finds
    * it in a cache; 0: four times the last level's, at most 1.5 GB. At least one such operand. */
   uint64_t pool_bytes;
-  /* A file that the records are added to, those of other classes kept; NULL: none. A relative path is of the current
-   * directory at the call. */
+  /* The records are added to this file; records of other classes stay in it. NULL: no file. A relative path starts at
+   * the current directory of the call. */
   const char* output;
   /* One call a class that was measured; `name` is the request, the text its record as JSON: {"kind":"tuned", "class":{},
    * "target":{}, "device", "units", "codegen", "config":{}, "splits", "measured":[{"config":{}, "splits",

@@ -26,13 +26,14 @@ typedef enum lathe_status {
   LATHE_OK = 0,
   LATHE_INVALID_ARGUMENT = 1, /* The request contradicts its own contract: fix the caller. */
   LATHE_UNSUPPORTED = 2,      /* A legal request that this version or this device has no kernel for. */
-  /* Something that is needed is missing or refused: a device, a driver, the compiler library, a file, a right that the
-   * system denies. The message names it. */
+  /* Something that Lathe needs is missing or denied: a device, a driver, the compiler library, a file, a permission.
+   * The message names it. */
   LATHE_NOT_AVAILABLE = 3,
   LATHE_OUT_OF_MEMORY = 4,
   LATHE_COMPILE_FAILED = 5, /* The compiler rejected a kernel: a defect of Lathe; the message names the stage. */
   LATHE_MISS = 6, /* Policy LATHE_MISS_ERROR and the class is not in the device's table. Nothing changed. */
-  /* A stream that is being captured forbids what the call needs, such as to load a kernel. Nothing changed. */
+  /* The stream is being captured, which forbids something that the call needs, such as loading a kernel. Nothing
+   * changed. */
   LATHE_CAPTURE_MISS = 7,
   LATHE_TIMEOUT = 8,
   LATHE_INTERNAL = 9, /* A broken invariant of Lathe itself. */
@@ -85,8 +86,8 @@ typedef enum lathe_dtype {
 
 /* Element (i, j) of a matrix is at i * leading_dimension + j (ROW_MAJOR) or at j * leading_dimension + i
  * (COLUMN_MAJOR, "transposed"). PyTorch's Linear weight [N, K] is operand B (K by N) stored COLUMN_MAJOR with
- * leading dimension K. The rows of a ROW_MAJOR matrix and the columns of a COLUMN_MAJOR one are its lines
- * (lathe_operand states the rule for their distance). */
+ * leading dimension K. The lines of a matrix are its rows (ROW_MAJOR) or its columns (COLUMN_MAJOR); lathe_operand
+ * states the rule for their distance. */
 typedef enum lathe_layout { LATHE_ROW_MAJOR = 0, LATHE_COLUMN_MAJOR = 1 } lathe_layout;
 
 typedef enum lathe_activation {
@@ -167,14 +168,14 @@ typedef struct lathe_scale {
 
 /* One matrix, or a batch of them.
  *
- * The lines of a matrix never overlap, in an input or an output: with two lines or more, leading_dimension is 0
+ * The lines of a matrix must not overlap, in inputs and outputs. With two or more lines, leading_dimension is 0
  * (packed) or at least the length of a line; anything else is INVALID_ARGUMENT. With one line or none it is not read
- * and may hold anything, a negative number too, so PyTorch's stride of a dimension of extent 1 can be passed as it is.
- * In the same way batch_stride is not read where a batch has one matrix or none. In a larger batch the matrices of an
- * input may overlap each other (those of a packed B only by a stride of 0). A value that is not read changes neither
- * the result nor the kernel's class. Fields that must be 0 because the op has no such distance (batch_stride of
- * lathe_argmax and lathe_matmul_argmax, leading_dimension of a packed B, either of an elementwise input without rows
- * or without a batch) are checked whatever the sizes. */
+ * and may have any value, also a negative one, so PyTorch's stride of a dimension of extent 1 can be passed unchanged.
+ * In the same way, batch_stride is not read if the batch has one matrix or none. In a larger batch, the matrices of an
+ * input may overlap each other (those of a packed B only if the stride is 0). A value that is not read changes neither
+ * the result nor the kernel's class. Some ops have no such distance, and the field must then be 0 whatever the sizes:
+ * batch_stride of lathe_argmax and lathe_matmul_argmax, leading_dimension of a packed B, leading_dimension of an
+ * elementwise input without rows, and batch_stride of one without a batch. */
 typedef struct lathe_operand {
   size_t struct_size;
   const lathe_chain* next;
@@ -237,11 +238,11 @@ typedef struct lathe_epilogue {
  * both operands' to K = 33025, and wrap modulo 2^32 beyond. What a device has no kernel for is UNSUPPORTED: fp8 on
  * the CPU in this version. M, N, K, batch in [0, 2^31 - 1]; any of M, N, batch 0 does nothing; K == 0 gives the
  * epilogue of a zero product (A and B may then be NULL). Negative sizes, distances that break lathe_operand's rule, and
- * operands that span 2^63 bytes, are INVALID_ARGUMENT.
+ * operands that span 2^63 bytes are INVALID_ARGUMENT.
  *
- * D may be exactly C or exactly the residual (same data, dtype and the distances that are read), and may be
+ * D may be exactly C or exactly the residual (same data, same dtype, equal distances where they are read), and may be
  * a column slice of the buffer that an input is another column slice of (equal leading dimensions in bytes,
- * batch strides multiples of them; with M = 1 the batch stride takes the leading dimension's place). Any other D
+ * batch strides multiples of them; if M = 1, the batch strides play the role of the leading dimensions). Any other D
  * whose first to last byte meets an input's is INVALID_ARGUMENT. The matrices of D must not overlap each other
  * either: when batch > 1, either batch_stride >= (M - 1) * leading_dimension + N (one matrix after the other) or,
  * side by side in wider rows (heads of an attention layer), batch_stride >= N and leading_dimension >= (batch - 1) *

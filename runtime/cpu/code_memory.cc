@@ -27,7 +27,7 @@ struct Pages {
   size_t bytes = 0;
 };
 
-// A linked object's pages, and what its end runs. FinalizedAlloc holds its address.
+// A linked object's pages and its deallocation actions. FinalizedAlloc holds the address of this.
 struct Linked {
   Pages pages;
   std::vector<llvm::orc::shared::WrapperFunctionCall> at_end;
@@ -43,8 +43,8 @@ int protection_of(MemProt rights) {
 
 std::string failed(const char* call, int error) { return absl::StrCat(call, ": ", std::strerror(error)); }
 
-// A file in memory; -1 with errno. MFD_EXEC (Linux 6.3) says that it is to be executable where the system
-// asks for that; older kernels refuse the flag.
+// Makes a file in memory; -1 with errno. Since Linux 6.3 the system may require MFD_EXEC for an executable
+// file; older kernels refuse the flag.
 int make_memory_file() {
   constexpr unsigned kExecutable = 0x10;
   const int file = memfd_create("lathe-kernel", MFD_CLOEXEC | kExecutable);
@@ -63,7 +63,7 @@ bool write_all(int file, const char* bytes, size_t size) {
   return true;
 }
 
-// Puts a mapping of a file with the same bytes in the place of `pages`. "" or what failed.
+// Replaces `pages` by a mapping of a file with the same bytes. Returns "" or what failed.
 std::string replace_by_mapping(const Pages& pages, int protection) {
   const int file = make_memory_file();
   if (file < 0) return failed("memfd_create", errno);

@@ -1,4 +1,4 @@
-// The memory that linked code lies in. No page is ever writable and executable at once.
+// The memory of linked code. No page is ever writable and executable at once.
 #pragma once
 
 #include <llvm/ExecutionEngine/JITLink/JITLinkMemoryManager.h>
@@ -7,11 +7,11 @@
 
 namespace lathe {
 
-// Code is linked in anonymous memory, which then becomes executable. Where the system forbids that
-// (PR_SET_MDWE, SELinux's execmem), a file in memory with the same bytes is mapped in its place, executable
-// from the start.
+// Links code in anonymous memory and then makes that memory executable. If the system forbids this
+// (PR_SET_MDWE, SELinux's execmem), it maps a memory file with the same bytes in its place, executable from
+// the start.
 //
-// Not thread-safe: a linking session has one to itself.
+// Not thread-safe: each linking session has its own.
 class CodeMemory final : public llvm::jitlink::JITLinkMemoryManager {
  public:
   void allocate(const llvm::jitlink::JITLinkDylib* library, llvm::jitlink::LinkGraph& graph,
@@ -20,8 +20,8 @@ class CodeMemory final : public llvm::jitlink::JITLinkMemoryManager {
   using JITLinkMemoryManager::allocate;
   using JITLinkMemoryManager::deallocate;
 
-  // Why the last allocation failed, if it did, once: kUnavailable with the system's causes where code may
-  // not be executable, kResourceExhausted where memory is short.
+  // Returns and clears the error of the last allocation; OK if it succeeded. kUnavailable, with the system's
+  // causes: code may not be executable. kResourceExhausted: memory is short.
   absl::Status take_failure();
 
  private:

@@ -55,7 +55,7 @@ struct ParallelStep {
   std::atomic<bool> broken{false};  // the parallel-for broke its contract
 
   static void body(void* context, int64_t index, int32_t worker) {
-    const ExecutionEnvironment environment;  // the thread is the host's
+    const ExecutionEnvironment environment;  // the thread belongs to the host
     ParallelStep& step = *static_cast<ParallelStep*>(context);
     if (worker < 0 || worker >= step.workers || index < 0 || index >= step.tasks.count) {
       step.broken.store(true, std::memory_order_relaxed);

@@ -19,15 +19,16 @@ DeviceFacts query_cpu_facts();
 // for what this processor lacks, which is named.
 absl::StatusOr<DeviceFacts> query_cpu_facts_as(absl::string_view target);
 
-// The facts of a processor of that identity in that system; of its first allowed processor, where cores
-// differ. Where the system tells no cache's size, the C library is asked, which knows this processor alone.
+// The facts of the processor `id` in `system`. If its cores differ, the facts are those of the first allowed
+// one. If the system reports no cache sizes, they come from the C library, which knows only the processor
+// that this process runs on.
 DeviceFacts cpu_facts(const CpuSystem& system, const CpuIdentity& id, const Target& target);
 
-// Threads that can run at once: the logical processors of the affinity mask, or as many as a cgroup's CPU
-// quota keeps busy (threads_for in cpu_quota.h) where those are fewer.
+// Threads that can run at once: the logical processors of the affinity mask, or fewer if a cgroup's CPU
+// quota keeps fewer busy (threads_for in cpu_quota.h).
 int32_t allowed_processors(const CpuSystem& system = this_system());
-// Worker slots when the caller names none: the physical cores of the mask, or fewer by a quota likewise (more
-// threads than it grants would be stopped for the rest of each period).
+// Worker slots when the caller names none: the physical cores of the mask, or fewer if a quota keeps fewer
+// busy. More threads would use up the quota early and be stopped for the rest of each period.
 int32_t default_workers(const CpuSystem& system = this_system());
 
 // Parsers of the system's texts; -1 when the text says nothing.

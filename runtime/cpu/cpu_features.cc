@@ -256,7 +256,7 @@ Target permitted_target() {
 }
 #elif defined(__aarch64__)
 CpuIdentity identify_cpu(const CpuSystem& system) {
-  constexpr uint64_t kReadsIdRegisters = 1u << 11;  // HWCAP_CPUID: Linux answers the read of the register
+  constexpr uint64_t kReadsIdRegisters = 1u << 11;  // HWCAP_CPUID: Linux emulates reads of the register
   const uint64_t hwcap = getauxval(AT_HWCAP), hwcap2 = getauxval(AT_HWCAP2);
   uint64_t midr = read_midr(system);
   if (midr == 0 && (hwcap & kReadsIdRegisters) != 0) asm("mrs %0, MIDR_EL1" : "=r"(midr));

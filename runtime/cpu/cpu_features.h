@@ -12,8 +12,8 @@
 
 namespace lathe {
 
-// Features that tell one microarchitecture from another (machine_table.h); a set is a sum of them. Unlike a
-// target's features they are the processor's, whatever the system saves and the process asks for.
+// Features that distinguish microarchitectures (machine_table.h), as bits of a set. Unlike the features of a
+// target, they do not depend on the registers that the system saves or that the process asks for.
 enum CpuFeature : uint32_t {
   kClwb = 1u << 0,
   kVaes = 1u << 1,
@@ -34,10 +34,10 @@ enum CpuFeature : uint32_t {
 };
 struct NamedCpuFeature {
   CpuFeature feature;
-  absl::string_view name;  // LLVM's
+  absl::string_view name;  // as LLVM names it
 };
 absl::Span<const NamedCpuFeature> named_cpu_features();
-// "amx-tile avx512fp16"; names in the table's order.
+// The names of a set, in the order of the table: "amx-tile avx512fp16".
 std::string cpu_feature_names(uint32_t features);
 
 // Identity of an x86-64 processor (cpuid) or an AArch64 one (MIDR).
@@ -47,14 +47,14 @@ struct CpuIdentity {
   int32_t model = 0;      // x86: display model; AArch64: part number
   std::string name;       // "Intel(R) Xeon(R) Processor"; "ARM part 0xd40"
   uint32_t features = 0;  // a set of CpuFeature
-  double clock_hz = 0;    // as cpuid's leaves tell it; 0 where they do not
-  std::string clock_source;  // the leaf
+  double clock_hz = 0;    // from cpuid; 0: cpuid does not report it
+  std::string clock_source;  // the cpuid leaf
 };
-// `system` tells an AArch64 processor's MIDR.
+// Reads the MIDR of an AArch64 processor from `system`.
 CpuIdentity identify_cpu(const CpuSystem& system);
-// Of an AArch64 processor: implementer in bits 31..24 of MIDR_EL1, part number in bits 15..4.
+// For AArch64: MIDR_EL1 has the implementer in bits 31..24 and the part number in bits 15..4.
 CpuIdentity identity_from_midr(uint64_t midr);
-// MIDR_EL1 of the first of the system's processors that tells it; 0 if none does.
+// MIDR_EL1 of the first processor in `system` whose value can be read; 0 if there is none.
 uint64_t read_midr(const CpuSystem& system);
 
 // The x86 registers that features_from_cpuid reads; plain data so that tests describe processors they do not
@@ -69,7 +69,7 @@ struct X86Registers {
 std::string features_from_cpuid(const X86Registers& r);
 // Likewise of kArmFeatureSets, from Linux's AT_HWCAP and AT_HWCAP2.
 std::string features_from_hwcap(uint64_t hwcap, uint64_t hwcap2);
-// Sets of CpuFeature from the same sources.
+// The CpuFeature set, from the same inputs.
 uint32_t cpu_features_from_cpuid(const X86Registers& r);
 uint32_t cpu_features_from_hwcap(uint64_t hwcap, uint64_t hwcap2);
 
@@ -77,7 +77,7 @@ uint32_t cpu_features_from_hwcap(uint64_t hwcap, uint64_t hwcap2);
 Target host_target();
 // Asks Linux for the registers of the target's instructions that a process has by asking alone: AMX's, for
 // all of its threads, which then need alternate signal stacks of 11 KiB at least. Once given they stay.
-// kUnavailable, with the system's cause, where it refuses.
+// kUnavailable, with the system's error, if Linux refuses.
 absl::Status acquire_registers(const Target& target);
 // host_target(), whose registers this process was given; without AMX where they were refused.
 Target permitted_target();

@@ -19,23 +19,23 @@ constexpr double kNoQuota = std::numeric_limits<double>::infinity();
 
 enum class Version { kOther, k1, k2 };
 
-// A place where a hierarchy that may tell quotas is mounted.
+// A mount of a cgroup hierarchy that may have CPU quotas.
 struct Mount {
   Version version;
-  std::string root;   // the group that shows at `point`
+  std::string root;   // the group that is mounted at `point`
   std::string point;  // "" for "/"
 };
 
-// A group as the process's cgroup namespace names it: "/../a/b" is 1 level above the namespace's own group,
-// then a, then b.
+// A group, relative to the root of the process's cgroup namespace: "/../a/b" goes 1 level above that root,
+// then down to a, then to b.
 struct GroupPath {
   size_t above = 0;
   std::vector<std::string> names;
 };
 
-// The groups of the process, one a version.
+// The process's group in each cgroup version.
 struct Membership {
-  std::string version1, version2;  // "" where it is in none
+  std::string version1, version2;  // "": the process is in none
 
   const std::string& of(Version version) const { return version == Version::k2 ? version2 : version1; }
 };
@@ -105,8 +105,8 @@ Membership parse_membership(const std::string& cgroup) {
   return membership;
 }
 
-// Folders of `group` and of all groups above it that the mount shows. None if it shows another branch of the
-// hierarchy; its topmost alone if the names between are outside the namespace and so unknown.
+// The folders of `group` and of the groups above it in this mount. None if the mount shows another branch of
+// the hierarchy. Only the root of the mount if the names below it lie outside the namespace and are unknown.
 std::vector<std::string> group_folders(const Mount& mount, const GroupPath& group) {
   const GroupPath top = parse_group(mount.root);
   const auto& names = group.names;
@@ -152,7 +152,7 @@ double cpu_quota(const CpuSystem& system) {
   const std::string cgroup = read_system_file(system, "/proc/self/cgroup");
   std::vector<Mount> mounts = parse_mounts(mountinfo);
   Membership membership = parse_membership(cgroup);
-  if (mountinfo.empty() || cgroup.empty()) {  // no /proc: what is mounted there is the process's, or the root
+  if (mountinfo.empty() || cgroup.empty()) {  // no /proc: assume the usual mount points
     mounts = {{Version::k2, "/", "/sys/fs/cgroup"},
               {Version::k1, "/", "/sys/fs/cgroup/cpu"},
               {Version::k1, "/", "/sys/fs/cgroup/cpu,cpuacct"}};

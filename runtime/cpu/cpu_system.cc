@@ -18,7 +18,7 @@ namespace {
 
 std::vector<int32_t> processors_in_mask() {
   std::vector<int32_t> processors;
-  // The fixed cpu_set_t ends at 1024 processors; the system refuses a mask shorter than its own.
+  // A fixed cpu_set_t ends at 1024 processors, and the system refuses a mask that is shorter than its own.
   for (int capacity = CPU_SETSIZE; capacity <= 64 * CPU_SETSIZE; capacity *= 2) {
     cpu_set_t* mask = CPU_ALLOC(capacity);
     if (mask == nullptr) throw std::bad_alloc();
@@ -34,7 +34,7 @@ std::vector<int32_t> processors_in_mask() {
   return processors;
 }
 
-// Processor -> "socket, core", of those for which /proc/cpuinfo names both (x86).
+// Processor -> "socket, core", for processors whose socket and core are in /proc/cpuinfo (x86).
 std::map<int32_t, std::string> cores_of_cpuinfo(const CpuSystem& system) {
   std::map<int32_t, std::string> cores;
   const std::string text = read_system_file(system, "/proc/cpuinfo");
@@ -59,7 +59,7 @@ std::map<int32_t, std::string> cores_of_cpuinfo(const CpuSystem& system) {
 CpuSystem this_system() { return {"", processors_in_mask()}; }
 
 std::string read_system_file(const CpuSystem& system, absl::string_view path) {
-  constexpr size_t kMost = 16 << 20;  // a host of a thousand containers has megabytes of mounts
+  constexpr size_t kMost = 16 << 20;  // on a host with a thousand containers, mountinfo has megabytes
   return read_small_file(absl::StrCat(system.root, path), kMost).value_or("");
 }
 
@@ -68,7 +68,7 @@ std::string processor_folder(int32_t processor) {
 }
 
 int32_t count_cores(const CpuSystem& system) {
-  std::set<std::string> cores;  // each named by the list of its hardware threads
+  std::set<std::string> cores;  // each is named by its list of hardware threads
   std::vector<int32_t> unlisted;
   for (const int32_t processor : system.processors) {
     const std::string folder = absl::StrCat(processor_folder(processor), "topology/");

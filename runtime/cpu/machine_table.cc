@@ -6,17 +6,17 @@
 namespace lathe {
 namespace {
 
-// What the cores can have, from the vendors' instruction set references.
+// Features that the cores can have, from the vendors' instruction set references.
 // tests/runtime/cpu/machine_table_test.cc compares them with LLVM's lists and names the exceptions.
 
-// Cooper Lake has the model of Skylake-SP, and bf16.
+// Cooper Lake has the model number of Skylake-SP, and has bf16.
 constexpr uint32_t kSkylakeServer = kClwb | kAvx512Vl | kAvx512Bf16;
 constexpr uint32_t kIceLake = kVaes | kAvx512Vl | kAvx512Vbmi2, kIceLakeServer = kIceLake | kClwb;
 constexpr uint32_t kTigerLake = kIceLakeServer | kAvx512Vp2intersect;
 constexpr uint32_t kSapphireRapids = kIceLakeServer | kAvx512Bf16 | kAvx512Fp16 | kAvxVnni | kAmxTile;
 constexpr uint32_t kGraniteRapids = kSapphireRapids | kAmxFp16;
 constexpr uint32_t kRaptorLake = kClwb | kVaes | kAvxVnni;
-// AVX-512 was there until a microcode update took it away.
+// The first steppings had AVX-512, until a microcode update disabled it.
 constexpr uint32_t kAlderLake = kTigerLake | kAvx512Bf16 | kAvx512Fp16 | kAvxVnni;
 constexpr uint32_t kZen2 = kClwb, kZen3 = kZen2 | kVaes;
 constexpr uint32_t kZen4 = kZen3 | kAvx512Vl | kAvx512Vbmi2 | kAvx512Bf16;
@@ -92,15 +92,15 @@ constexpr MachineRow kRows[] = {
 constexpr MachineRow kDefault = {"",   0,    {}, "unknown processor", 0, 1, 2, 51.2e9, "2 channels DDR4-3200",
                                  20e9, 2.5e9};
 
-// Where the model tells nothing or contradicts the features: the first rule whose features are all there
-// names the row to take.
+// For processors whose model is unknown or contradicts their features. The first rule whose features are all
+// present names the row.
 struct FeatureRule {
   const char* vendor;
   uint32_t features;
   const char* name;
 };
-// Every Intel client with AVX-512 has a row, so an unknown model with it is a server. AMD's servers and
-// clients have the same features; an unknown one is taken for a desktop.
+// Every Intel client with AVX-512 has a row, so an unknown model with AVX-512 is a server. AMD servers and
+// clients have the same features, so an unknown model is treated as a desktop.
 constexpr FeatureRule kRules[] = {
     {"GenuineIntel", kAmxFp16, "Granite Rapids"},
     {"GenuineIntel", kAmxTile, "Sapphire Rapids"},
@@ -140,7 +140,7 @@ const MachineRow& row_named(absl::string_view name) {
   return kDefault;
 }
 
-// "(family 0x6, model 0xcf)"; of AArch64 "(part 0xd40)".
+// "(family 0x6, model 0xcf)"; for AArch64 "(part 0xd40)".
 std::string model_text(const CpuIdentity& id) {
   if (id.family == 0) return absl::StrCat("(part 0x", absl::Hex(id.model), ")");
   return absl::StrCat("(family 0x", absl::Hex(id.family), ", model 0x", absl::Hex(id.model), ")");

@@ -9,7 +9,7 @@
 namespace lathe {
 
 struct ModelRange {
-  int32_t first = 0, last = -1;  // both included; none
+  int32_t first = 0, last = -1;  // both inclusive; empty by default
 };
 
 struct MachineRow {
@@ -17,8 +17,8 @@ struct MachineRow {
   int32_t family;
   ModelRange models[2];
   const char* name;
-  // All CpuFeatures that a processor of these models can have. One that has another is of another kind (a
-  // hypervisor makes the model up). One may lack some: hypervisors hide features.
+  // All CpuFeatures that a processor of these models can have. If it has any other feature, its hypervisor
+  // reports a false model. Missing features prove nothing: hypervisors hide them.
   uint32_t features;
   // Fused multiply-adds of the kernels' widest vectors that one core starts in a cycle: with 512-bit vectors,
   // and with the next narrower (256-bit; 128-bit on AArch64).
@@ -46,12 +46,12 @@ struct MachineRow {
 // How a processor's row was found.
 enum class MachineMatch {
   kModel,          // by vendor, family and model
-  kFeatures,       // by features: no row has its model
-  kOtherFeatures,  // by features: its model's row cannot have all of them
-  kDefault,        // neither tells
+  kFeatures,       // by features, because no row has its model
+  kOtherFeatures,  // by features, because the row of its model cannot have all of them
+  kDefault,        // neither the model nor the features are known
 };
 struct Machine {
-  const MachineRow* row;  // kDefault: one of vendor ""
+  const MachineRow* row;  // for kDefault, a row with vendor ""
   MachineMatch match;
   std::string text;  // "Emerald Rapids, by its model (family 0x6, model 0xcf)"
 };

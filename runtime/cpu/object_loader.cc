@@ -93,19 +93,19 @@ void throw_bad_alloc(void*, const char*, bool) { throw std::bad_alloc(); }
 }  // namespace
 
 struct ObjectLoader::Session {
-  // `code`: the memory manager of `process`.
+  // `code` is the memory manager of `process`.
   Session(std::unique_ptr<llvm::orc::ExecutorProcessControl> process, CodeMemory* code,
           const std::optional<PerfMap>& map)
       : execution(std::move(process)), memory(code), layer(execution) {
     if (map.has_value()) layer.addPlugin(std::make_shared<Mapping>(*map));
-    // The lookup says only that it failed; the cause comes here. LLVM would print it to stderr.
+    // A lookup reports only that it failed. The cause comes here; by default LLVM prints it to stderr.
     execution.setErrorReporter([this](llvm::Error error) { note(std::move(error)); });
   }
 
   void note(llvm::Error error) {
     if (error) absl::StrAppend(&causes, causes.empty() ? "" : "; ", llvm::toString(std::move(error)));
   }
-  // Why the link failed that `error` ended, with every cause that was noted.
+  // The status of a link that failed with `error`, with all causes noted so far.
   absl::Status failure(llvm::Error error) {
     note(std::move(error));
     const std::string text = std::exchange(causes, "");

@@ -28,9 +28,9 @@ class ObjectLoader {
 
   // Links `object` and returns the addresses of `symbols`, in order. kInvalidArgument for a corrupt object,
   // one of another architecture, an undefined symbol (named), or a wanted symbol that is absent or is not
-  // code (named). kUnavailable where the system lets no memory become executable, with its causes.
-  // kResourceExhausted: no memory for the code. Thread-safe: a link has a session to itself, so that there
-  // are as many as links at once.
+  // code (named). kUnavailable, with the system's causes: no memory may become executable.
+  // kResourceExhausted: no memory for the code. Thread-safe: each link has a session to itself, so there are
+  // as many sessions as concurrent links.
   // About 0.1 ms for a small kernel, and about as much for a session. `object` is not kept.
   //
   // std::bad_alloc where memory is short, past LLVM's frames, which do not unwind: what they held is leaked

@@ -13,8 +13,8 @@
 namespace lathe {
 namespace {
 
-// dladdr gives the name that this library was loaded by. A relative one holds only until the host changes its
-// directory, so it is completed while the library is loaded. An array: nothing to be destroyed at exit.
+// dladdr gives the name that this library was loaded by. A relative name is valid only until the host changes
+// its directory, so it is made absolute while the library is loaded. An array needs no destructor at exit.
 class OwnDirectory {
  public:
   OwnDirectory() noexcept {
@@ -26,10 +26,10 @@ class OwnDirectory {
       const size_t slash = file.rfind('/'), size = slash == std::string::npos ? 0 : slash + 1;
       if (size < sizeof(path_)) std::memcpy(path_, file.data(), size);
     } catch (const std::exception&) {
-      // No memory. A library's load must not fail for it.
+      // No memory. This must not make loading the library fail.
     }
   }
-  // With a slash at the end; "": not known.
+  // Ends with a slash; "": unknown.
   const char* path() const { return path_; }
 
  private:

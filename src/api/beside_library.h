@@ -8,8 +8,8 @@
 namespace lathe {
 
 // The absolute path of `name` in the directory that this library (or the program it is linked into) was
-// loaded from, whatever the current directory has become since. `name` alone where that directory is not
-// known.
+// loaded from. A later change of the current directory has no effect. `name` alone if the directory is
+// unknown.
 std::string beside_library(absl::string_view name);
 
 }  // namespace lathe

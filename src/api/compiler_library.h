@@ -13,8 +13,8 @@ class CompilerLibrary final : public Compiler {
   // `path` "": liblathe-compiler.so beside this library. Nothing is opened here.
   explicit CompilerLibrary(std::string path);
 
-  // Maps the library (RTLD_NOW | RTLD_LOCAL) and checks its ABI version and codegen id. This, and compiling,
-  // needs no stack of the caller's: LLVM takes more than a small thread has.
+  // Maps the library (RTLD_NOW | RTLD_LOCAL) and checks its ABI version and codegen id. Loading and
+  // compiling run on a stack of their own: LLVM needs more than a small thread has.
   absl::Status load() override;
   absl::StatusOr<int> ask(absl::string_view request, lathe_compiler_sink sink, void* user) override;
   bool mapped() const override;

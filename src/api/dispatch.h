@@ -7,8 +7,8 @@
 
 namespace lathe {
 
-// Answers the table's entry or, when the policy lets it block, makes one. A miss_error otherwise; to
-// run on a stream that is being captured, a capturing_error whatever the policy.
+// Returns the table's entry or, if the policy allows blocking, makes one. Otherwise returns a miss_error. On
+// a stream that is being captured, a miss is a capturing_error for every policy.
 absl::StatusOr<const DispatchEntry*> find_or_prepare(lathe_device& device, const Request& request,
                                                      Purpose purpose);
 

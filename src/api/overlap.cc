@@ -5,8 +5,8 @@
 namespace lathe {
 namespace {
 
-// The pitch of a buffer that both regions may be column slices of; 0 where there is none. Matrices of a
-// single line are lines that lie a stride apart.
+// The pitch of a buffer of which both regions can be column slices; 0 if there is none. Matrices with a
+// single line count as lines whose pitch is the stride.
 int64_t common_pitch(const Region& a, const Region& b) {
   if (a.lines > 1) return b.lines > 1 && b.pitch != a.pitch ? 0 : a.pitch;
   if (b.lines > 1) return b.pitch;

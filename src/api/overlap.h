@@ -38,9 +38,9 @@ inline bool measure(Region* r) {
 // >= (count - 1) * stride + width, stride >= width).
 bool disjoint_within(const Region& r);
 
-// True when both are column slices of one buffer (equal pitch, every stride a multiple of it; of single lines
-// the stride is the pitch) whose column ranges are apart. Other interleavings answer false, even where they
-// happen not to overlap.
+// True when both are column slices of one buffer and their column ranges do not meet: their pitches are
+// equal, and every stride is a multiple of the pitch. For matrices with a single line, the stride is the
+// pitch. False for any other interleaving, even if it does not overlap.
 bool disjoint_columns(const Region& a, const Region& b);
 
 // True when `a` and `b` are known not to share a byte.

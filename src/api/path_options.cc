@@ -27,7 +27,7 @@ absl::Status read_rows(const lathe_context_options& options, const Environment& 
   return absl::OkStatus();
 }
 
-// Of a caller and an environment that name none, not even "" for no disk.
+// For a caller and an environment that name no cache directory, not even "" (no disk).
 absl::Status read_default_cache_dir(const Environment& environment, ContextOptions* out) {
   if (const char* xdg = non_empty(environment("XDG_CACHE_HOME"))) {
     LATHE_ASSIGN_OR_RETURN(out->cache_dir, absolute_option("XDG_CACHE_HOME", absl::StrCat(xdg, "/lathe")));
@@ -42,7 +42,7 @@ absl::Status read_default_cache_dir(const Environment& environment, ContextOptio
   return absl::OkStatus();
 }
 
-// `list`: the field.
+// `list` is the name of the field, for errors.
 absl::Status read_list(absl::string_view list, const char* const* paths, size_t count,
                        std::vector<std::string>* out) {
   if (paths == nullptr && count != 0)
@@ -87,8 +87,8 @@ absl::Status read_chain(const lathe_context_options& options, ContextOptions* ou
   return absl::OkStatus();
 }
 
-// PATH's directories, and the toolkit's: $CUDA_HOME, else where NVIDIA's installers put it. Files are in
-// $TMPDIR before elsewhere. Relative directories of PATH and a relative TMPDIR are not used.
+// Searches PATH and the CUDA toolkit: $CUDA_HOME, else where NVIDIA's installers put it. Temporary files go
+// to $TMPDIR first. Relative directories in PATH and a relative TMPDIR are ignored.
 absl::Status read_assemblers(const Environment& environment, ContextOptions* out) {
   AssemblerSearch search;
   if (const char* ptxas = environment("LATHE_PTXAS")) {

@@ -1,4 +1,4 @@
-// The paths among a context's options. Each is made absolute when the context is made, so that the host may
+// The options of a context that are paths. Each is made absolute when the context is made, so the host may
 // change its directory later.
 #pragma once
 
@@ -10,13 +10,13 @@
 
 namespace lathe {
 
-// One path: where it is given and where it goes. Tests give every row a relative path.
+// One path: where it is read and where it is stored. Tests give every row a relative path.
 struct PathOption {
-  const char* name;                           // of the field
-  const char* lathe_context_options::*given;  // null: the variable is the only way
-  const char* variable;                       // read where the field is NULL
+  const char* name;                           // name of the field
+  const char* lathe_context_options::*given;  // null: there is only the variable
+  const char* variable;                       // read if the field is NULL
   std::string ContextOptions::*path;
-  bool may_be_searched = false;  // a name without '/' stays as it is: dlopen looks it up
+  bool may_be_searched = false;  // a name without '/' stays unchanged: dlopen searches for it
 };
 
 inline constexpr PathOption kPathOptions[] = {
@@ -34,12 +34,12 @@ inline constexpr PathOption kPathOptions[] = {
     {"ukernels", nullptr, "LATHE_UKERNELS", &ContextOptions::ukernels},
 };
 
-// `path` made absolute; an error starts with `what`, the field or the variable that gave it. kUnavailable: it
-// is relative and there is no current directory.
+// Makes `path` absolute. An error starts with `what`, the field or the variable that gave the path.
+// kUnavailable: the path is relative and there is no current directory.
 absl::StatusOr<std::string> absolute_option(absl::string_view what, absl::string_view path);
 
-// Fills every path of `out` but the log's, whose fields are read: kPathOptions with their defaults, the
-// bundles, the pipelines of the chain and where assemblers may be.
+// Fills the paths in `out`: kPathOptions with their defaults, the bundles, the pipelines of the chain, and
+// the directories of assemblers. The log fields of `out` must be set before.
 absl::Status read_paths(const lathe_context_options& options, const Environment& environment,
                         ContextOptions* out);
 

@@ -220,30 +220,30 @@ inline constexpr OperandName kOperandA = {"a", "lda", "m", "k"}, kOperandB = {"b
 struct Matrices {
   int64_t count, rows, columns;
 };
-// In elements: between the starts of two lines, and of two matrices.
+// Distances in elements, between the starts of two lines and of two matrices.
 struct Distances {
   int64_t leading, batch;
 };
-// Where an operand's distances and bytes go.
+// Where to store an operand's distances and region.
 struct Placement {
   int64_t *leading, *stride;
   Region* region;
 };
 
-// The only reader of an operand's distances. One that separates nothing is replaced, as callers may leave
-// anything in it (PyTorch's strides of dimensions of extent 1): it affects neither class nor launch. A single
-// line is padded to whole 16 bytes, so that it never lowers the alignment class.
+// The only reader of an operand's distances. A distance between fewer than two lines or matrices may have any
+// value (PyTorch's strides of dimensions of extent 1), so it is replaced and affects neither class nor
+// launch. The replacement is a multiple of 16 bytes, so a single line never lowers the alignment class.
 inline Distances distances_of(const lathe_operand& o, const Matrices& lines) {
-  constexpr int64_t kStep = 16;  // elements, of at least a byte
+  constexpr int64_t kStep = 16;  // elements; each has at least one byte
   const int64_t given = o.leading_dimension == 0 ? lines.columns : o.leading_dimension;
   return {lines.rows > 1 ? given : (lines.columns + kStep - 1) & -kStep,
           lines.count > 1 ? o.batch_stride : 0};
 }
-// Why distances are refused; `width`: elements of a line.
+// Why distances are refused. `width` is the number of elements in a line.
 [[gnu::cold]] absl::Status explain_distance(const OperandName& name, lathe_layout layout,
                                             const Distances& apart, int64_t width);
-// Each row of `lines` is contiguous; `size`: bytes of an element. False where lines overlap, a distance is
-// negative or the bytes overflow.
+// Each row of `lines` is contiguous; `size` is in bytes per element. False if lines overlap, a distance is
+// negative or the byte count overflows.
 [[gnu::always_inline]] inline bool place_lines(const lathe_operand& o, const Matrices& lines,
                                                const Distances& apart, int64_t size, const Placement& out) {
   *out.leading = apart.leading;
@@ -257,7 +257,7 @@ inline Distances distances_of(const lathe_operand& o, const Matrices& lines) {
          !__builtin_mul_overflow(apart.leading, size, &r.pitch) &&
          !__builtin_mul_overflow(apart.batch, size, &r.stride) && measure(&r);
 }
-// Checks the distances and answers where the elements lie.
+// Checks the distances and computes where the elements lie.
 // Inlined, as the checks of request_matmul.cc that every call makes: a cached call 98 -> 90 ns.
 [[gnu::always_inline]] inline bool place_operand(const OperandName& name, const lathe_operand& o,
                                                  Matrices shape, const Placement& out, absl::Status* why) {
@@ -267,7 +267,7 @@ inline Distances distances_of(const lathe_operand& o, const Matrices& lines) {
   if (__builtin_expect(place_lines(o, shape, apart, size, out), 1)) return true;
   return refuse(why, explain_distance(name, o.layout, apart, shape.columns));
 }
-// Why the lines of an output, as it was placed, overlap each other.
+// Why the lines of an output overlap each other. `placed` is where place_operand() put it.
 [[gnu::cold]] absl::Status explain_overlap(const OperandName& name, const Placement& placed);
 // Why sizes are not in [0, kMaxDim].
 [[gnu::cold]] absl::Status explain_dims(const Dims& dims);

@@ -63,7 +63,7 @@ bool place_input(const OperandName& name, const ElementwiseInput& input, const l
   if (!place_operand(name, o, {input.batch ? dims.batch : 1, input.m ? dims.m : 1, input.n ? dims.n : 1}, out,
                      why))
     return false;
-  if (!input.m) *out.leading = 0;  // every row is the one
+  if (!input.m) *out.leading = 0;  // all rows are the same one
   return true;
 }
 

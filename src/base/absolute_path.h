@@ -1,4 +1,4 @@
-// Paths that stay right when the process changes its directory.
+// Paths that stay valid when the process changes its directory.
 #pragma once
 
 #include <string>
@@ -8,9 +8,9 @@
 
 namespace lathe {
 
-// `path` behind the current directory, unless it starts with '/'. "" stays "". It is a change of text alone:
-// no symbolic link is followed, "." and ".." stay, and nothing has to exist. kUnavailable: the path is
-// relative and there is no current directory (it was removed). Throws std::bad_alloc where memory is short.
+// Puts the current directory in front of `path`, unless it starts with '/'. "" stays "". Only the text
+// changes: symbolic links, "." and ".." stay, and nothing needs to exist. kUnavailable: the path is relative
+// and there is no current directory (it was removed). Throws std::bad_alloc if memory is short.
 absl::StatusOr<std::string> absolute_path(absl::string_view path);
 
 }  // namespace lathe

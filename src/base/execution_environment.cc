@@ -3,18 +3,18 @@
 namespace lathe {
 namespace {
 
-// The innermost environment of this thread that replaced its caller's; null: none did.
+// The innermost environment of this thread that changed the caller's state; null: none did.
 thread_local const ExecutionEnvironment* replacing = nullptr;
 
 #if defined(__x86_64__)
 void write_default() {
-  const uint16_t x87_control = 0x037f;  // that of a program's start too
+  const uint16_t x87_control = 0x037f;  // also the value at program start
   __builtin_ia32_ldmxcsr(ProcessorState::kDefaultMxcsr);
   asm volatile("fldcw %0" ::"m"(x87_control));
 }
 
-// The whole x87 environment: loading the control word alone would raise an exception that Lathe's code left
-// pending and the caller does not mask.
+// Saves the whole x87 environment. If only the control word were restored, an exception that Lathe's code
+// left pending would be raised when the caller does not mask it.
 void read(ProcessorState* state) {
   state->mxcsr = __builtin_ia32_stmxcsr();
   asm volatile("fnstenv %0" : "=m"(state->x87_environment));

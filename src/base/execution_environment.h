@@ -1,7 +1,7 @@
-// The processor state that Lathe's code runs in, whatever the host has set for its own threads.
+// The floating-point state in which Lathe's code runs, whatever the host has set for its threads.
 //
 // x86-64: MXCSR and the x87 control word round to nearest, keep subnormal numbers and mask every exception.
-// AArch64: FPCR is 0, which means the same. Results would otherwise depend on the thread that computes a
+// AArch64: FPCR is 0, which means the same. Otherwise results would depend on the thread that computes a
 // tile, and the oracle's choice on the rounding mode.
 #pragma once
 
@@ -9,17 +9,17 @@
 
 namespace lathe {
 
-// The part of a thread's state that is set and restored.
+// The part of a thread's state that Lathe sets and restores.
 struct ProcessorState {
 #if defined(__x86_64__)
   uint32_t mxcsr;
   char x87_environment[28];
 
-  // Whether the calling thread's state is the default, exception flags aside. The x87 unit, which nothing on
-  // the path of a call uses, is not looked at: what rounds or traps there does so in MXCSR too.
+  // Whether the calling thread's state is the default, except for exception flags. Does not read the x87
+  // unit: no call uses it, and a host that changes its rounding or traps changes MXCSR too.
   static bool is_default() { return (__builtin_ia32_stmxcsr() & ~kExceptionFlags) == kDefaultMxcsr; }
 
-  // Intel SDM, volume 1, figure 10-3; the default is that of a program's start (System V ABI).
+  // Intel SDM, volume 1, figure 10-3; the default is the value at program start (System V ABI).
   static constexpr uint32_t kExceptionFlags = 0x3f, kDefaultMxcsr = 0x1f80;
 #else
   uint64_t fpcr;
@@ -32,8 +32,8 @@ struct ProcessorState {
 #endif
 };
 
-// Every function of the C API holds one, and so does a task on a thread that is not Lathe's. Costs about 2
-// nanoseconds where the state is the default already: nothing is written then.
+// Sets the default state while it lives. Every function of the C API holds one, and so does a task on a
+// thread of the host. Costs about 2 nanoseconds if the state already is the default: then nothing is written.
 class ExecutionEnvironment {
  public:
   ExecutionEnvironment() : changed_(!ProcessorState::is_default()) {
@@ -45,7 +45,7 @@ class ExecutionEnvironment {
   ExecutionEnvironment(const ExecutionEnvironment&) = delete;
   ExecutionEnvironment& operator=(const ExecutionEnvironment&) = delete;
 
-  // For the start of a thread of Lathe's own: there is nothing to restore.
+  // For the start of one of Lathe's own threads, where nothing must be restored.
   static void enter_for_good();
 
  private:
@@ -54,11 +54,11 @@ class ExecutionEnvironment {
   void leave();
 
   const bool changed_;
-  ProcessorState callers_;  // of these two nothing is read unless it is changed
+  ProcessorState callers_;  // this and outer_ are used only if changed_
   const ExecutionEnvironment* outer_;
 };
 
-// While it lives the thread has its caller's state again: for host code that Lathe calls and that computes.
+// Restores the caller's state while it lives, for host code that Lathe calls and that computes.
 class CallersEnvironment {
  public:
   CallersEnvironment();
@@ -67,7 +67,7 @@ class CallersEnvironment {
   CallersEnvironment& operator=(const CallersEnvironment&) = delete;
 
  private:
-  const ExecutionEnvironment* const lent_;  // null: the caller's state is the default
+  const ExecutionEnvironment* const lent_;  // null: the caller has the default state
 };
 
 }  // namespace lathe

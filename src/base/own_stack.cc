@@ -31,7 +31,7 @@ void* run(void* argument) {
   return nullptr;
 }
 
-// 0 or an errno.
+// Returns 0 or an errno.
 int start(Call* call, pthread_t* thread) {
   pthread_attr_t attributes;
   if (const int error = pthread_attr_init(&attributes); error != 0) return error;
@@ -42,7 +42,7 @@ int start(Call* call, pthread_t* thread) {
   return error;
 }
 
-// What is left of the calling thread's stack, which grows down; 0: not known.
+// Bytes left on the calling thread's stack, which grows down; 0: unknown.
 size_t stack_left() {
   pthread_attr_t attributes;
   if (pthread_getattr_np(pthread_self(), &attributes) != 0) return 0;

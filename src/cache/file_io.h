@@ -43,7 +43,7 @@ absl::Status read_at(int file, uint64_t at, std::string* bytes);
 // Everything, past a file size limit included: that is an error (EFBIG) and no signal.
 absl::Status write_whole(int file, absl::string_view bytes);
 absl::Status sync_file(int file);
-// What a close would say: a network file system keeps what was written until then, and fails late.
+// Reports the errors of a close: a network file system may buffer writes and fail only then.
 absl::Status flush_file(int file);
 // flock; false with errno.
 bool lock_file(int file, int operation);

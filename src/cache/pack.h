@@ -31,7 +31,7 @@ absl::StatusOr<PackReport> write_bundle(const std::string& path, const std::vect
                                         KeepKey keep);
 
 // Publishes the bundle's artifacts and records in `cache`'s directory, those that it has excepted.
-// kUnavailable: it has no directory that can be written.
+// kUnavailable: the cache has no writable directory.
 absl::StatusOr<PackReport> import_bundle(const std::string& path, ArtifactCache& cache);
 
 }  // namespace lathe

@@ -47,14 +47,14 @@ absl::StatusOr<FileDescriptor> connect_to(const addrinfo& address, Deadline dead
   return socket;
 }
 
-// RESP's types that no command of ours is answered with, by their first byte. They are refused unread, so
-// that nobody's count of elements is allocated for.
+// RESP types, by their first byte, that no command here expects as its reply. They are refused unread, so
+// that a false element count cannot cause a large allocation.
 constexpr std::pair<char, absl::string_view> kUnreadTypes[] = {
     {'*', "an array"},     {'%', "a map"},        {'~', "a set"},        {'>', "a push message"},
     {',', "a double"},     {'#', "a boolean"},    {'(', "a big number"}, {'=', "a verbatim string"},
     {'_', "RESP3's null"}, {'!', "a bulk error"}, {'|', "attributes"}};
 
-// "" of a type that is read.
+// "" if the type is read.
 absl::string_view unread_type(char first) {
   for (const auto& [byte, name] : kUnreadTypes)
     if (byte == first) return name;
@@ -79,7 +79,7 @@ absl::Status unexpected(absl::string_view verb, RedisKinds expected, absl::strin
 
 absl::Status no_memory() { return absl::ResourceExhaustedError("out of memory for a reply"); }
 
-// What the reader calls. A reply is an error or one of RedisReply's kinds.
+// What the reader's callbacks fill. A reply is an error or one of RedisReply's kinds.
 struct Received {
   RedisReply reply;
   bool is_error = false, no_memory = false;
@@ -108,7 +108,7 @@ void* take_nil(const redisReadTask* task) {
   return out;
 }
 
-// By name: hiredis 1 has more of them, for types that are refused unread.
+// Set by name, because hiredis 1 has more fields. They are for types that are refused unread.
 redisReplyObjectFunctions reader_functions() {
   redisReplyObjectFunctions functions = {};
   functions.createString = take_text;
@@ -210,7 +210,7 @@ absl::StatusOr<RedisReply> Redis::command(const std::vector<absl::string_view>& 
     sizes.push_back(word.size());
   }
   char* formatted = nullptr;
-  const auto size =  // an int, or of hiredis 1 a long long
+  const auto size =  // an int, or a long long in hiredis 1
       redisFormatCommandArgv(&formatted, static_cast<int>(words.size()), texts.data(), sizes.data());
   if (size < 0) return absl::ResourceExhaustedError("out of memory for a command");
   const std::unique_ptr<char, decltype(&redisFreeCommand)> command(formatted, redisFreeCommand);

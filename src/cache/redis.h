@@ -26,7 +26,7 @@ struct RedisReply {
   std::string text;  // of a string or a status
   int64_t integer = 0;
 };
-// What a command may be answered with, beside the server's error.
+// The kinds of reply that a command expects, besides a server error.
 using RedisKinds = std::initializer_list<RedisReply::Kind>;
 
 // Not thread-safe. Raises no SIGPIPE.
@@ -37,10 +37,9 @@ class Redis {
   // `names` is asked for the host's addresses, within that time too.
   static absl::StatusOr<Redis> connect(const RedisAddress& address, double seconds, NameLookup* names);
 
-  // A reply of one of the `expected` kinds. kDeadlineExceeded; kUnavailable: the connection is lost;
-  // kDataLoss: what came is no reply, one of another kind, which the message names, or of more than `most`
-  // bytes: after all of these the connection is of no more use. kInternal: the server's own error, in its
-  // words.
+  // Returns a reply of one of the `expected` kinds. kDeadlineExceeded. kUnavailable: the connection is lost.
+  // kDataLoss: the reply is malformed, of another kind (which the message names), or longer than `most`
+  // bytes. After these the connection cannot be used again. kInternal: the server's own error.
   absl::StatusOr<RedisReply> command(const std::vector<absl::string_view>& words, RedisKinds expected,
                                      double seconds, size_t most);
 

@@ -43,22 +43,22 @@ enum class Durability {
   kSynced,   // on disk before it has its name, and the name before it is said to be written
   kWhole,    // on disk before it has its name, which a crash may cost: of what can be made again, by callers
              // that wait
-  kWritten,  // handed to the file system, a network's server included: a crash may cost its contents. For
-             // what tells of this moment
+  kWritten,  // handed to the file system, including the server of a network file system. A crash may lose the
+             // contents. For files that describe the current moment
 };
 
 // Writes a temporary and renames it to `name`.
 absl::Status publish_file(int directory, absl::string_view fingerprint, const std::string& name,
                           absl::string_view bytes, Durability durability);
 
-constexpr size_t kHostSize = 16;  // digits that say which machine made a temporary
+constexpr size_t kHostSize = 16;  // digits that identify the machine that made a temporary
 
 struct Publishing {
   mode_t mode;
   Durability durability;
 };
-// As publish_file, under a temporary of `prefix`, the machine (16 hexadecimal digits), the process' id, a
-// number and hexadecimal digits, with hyphens between them. kAborted: other machines reclaimed every
+// Like publish_file. The temporary's name is `prefix`, then the machine (16 hexadecimal digits), the process
+// id, a number and random hexadecimal digits, separated by hyphens. kAborted: other machines reclaimed every
 // temporary.
 absl::Status publish_through(int directory, const std::string& prefix, const std::string& name,
                              absl::string_view bytes, const Publishing& how);
@@ -66,9 +66,9 @@ absl::Status publish_through(int directory, const std::string& prefix, const std
 // Whether the open file is the one of that name.
 bool is_of_name(int directory, const std::string& name, int file);
 
-// Removes a temporary or a lock whose process has ended: nobody holds it. No clock is asked, except of
-// another machine's temporary and on a file system without locks, where an hour between its stamp and now,
-// before or after, has to do.
+// Removes a temporary or a lock file whose process has ended, which is so if nobody locks the file. Locks
+// prove nothing for another machine's temporary or on a file system without locks. There the file's time
+// stamp must differ from now by an hour, in either direction.
 bool reclaim(int directory, const std::string& name);
 
 }  // namespace lathe

@@ -88,8 +88,8 @@ std::string rewritten(UseTable table, const std::vector<std::string>& names) {
   return text;
 }
 
-// One process at a time: the others' uses need not wait. Where there are no locks several may, and the last
-// one's counts: better than a journal that grows for ever.
+// One process at a time: the others' uses need not wait. Without locks several may do it,
+// and the last one wins: that is better than a journal that grows forever.
 void rewrite(int directory, int file) {
   struct stat s;
   if (!lock_file(file, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK) return;

@@ -1,5 +1,6 @@
-// A payload's function, element by element, as its text says (src/compiler/meaning.h), whatever Lathe makes
-// of it: how results are judged, and how what no kernel does is done. Floats are float64, integers exact.
+// Evaluates a payload's function element by element, from its text (src/compiler/meaning.h) and not from what
+// Lathe compiles. Used to judge results, and to compute steps that no kernel does. Floats are computed in
+// float64, integers exactly.
 #pragma once
 
 #include <lathe/lathe.h>
@@ -18,7 +19,7 @@ namespace lathe::cli {
 // A tensor's elements; nothing where they, or those of a part of its dimensions, are more than an int64_t
 // counts.
 std::optional<int64_t> elements_in(const std::vector<int64_t>& shape);
-// Where element `at` of the shape is, row after row.
+// Sets `index` to the position of element `at` in row-major order.
 void set_index(const std::vector<int64_t>& shape, int64_t at, std::vector<int64_t>* index);
 
 class Evaluator {
@@ -34,8 +35,7 @@ class Evaluator {
     lathe_dtype dtype;
     std::vector<int64_t> shape;
   };
-  // kInvalidArgument, with an op's place, too: it reads past an operand, or has an operation that is not
-  // known.
+  // Also kInvalidArgument, with the op's place: it reads past an operand, or has an unknown operation.
   static absl::StatusOr<Evaluator> make(const Json& meaning, const std::map<int64_t, Bound>& values);
   Evaluator(Evaluator&&) = default;  // a copy's operands would lie in the original
 
@@ -62,7 +62,7 @@ class Evaluator {
     std::string location;
     int64_t value = 0, source = -1, inputs = 0;
     bool empty = false, is_fill = false;
-    std::string unknown;  // an operation that is not known here
+    std::string unknown;  // the name of an unknown operation; "": none
     Number fill;
     std::vector<int64_t> shape;  // -1: open
     std::vector<bool> reduction;

@@ -157,7 +157,7 @@ Number chosen(const Scalar& op, const Number& condition, const Number& yes, cons
   return n;
 }
 
-// An integer that may be off by `slack`: by anything where that wraps around.
+// An integer with an error of up to `slack`. If that may wrap around, the error may have any size.
 Number integer(const Scalar& op, uint64_t x, double slack) {
   const int64_t i = wrapped(x, op.bits);
   const double end = std::ldexp(0.5, op.bits);
@@ -187,12 +187,12 @@ Number on_integers(const Scalar& op, const Number& a, const Number& b) {
     case kMaxSI: return {0, std::max(a.slack, b.slack), std::max(a.i, b.i)};
     case kMinSI: return {0, std::max(a.slack, b.slack), std::min(a.i, b.i)};
     case kExtUI: return extended_unsigned(op, a);
-    default: return integer(op, x, a.slack);  // casts that keep the sign or cut bits
+    default: return integer(op, x, a.slack);  // casts that keep the sign or drop bits
   }
 }
 
-// For one more rounding: to nearest from here is to nearest from the integer. What a double does not hold
-// makes its last bit odd.
+// Converts to double so that a later rounding to nearest gives the same result as rounding the integer itself
+// (round to odd): if bits do not fit, the last bit is set.
 double with_sticky_bit(int64_t i) {
   uint64_t kept = i < 0 ? 0 - static_cast<uint64_t>(i) : static_cast<uint64_t>(i), lost = 0;
   int shift = 0;

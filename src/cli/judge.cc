@@ -9,7 +9,7 @@
 namespace lathe::cli {
 namespace {
 
-// An element's error as a fraction of what is granted.
+// An element's error as a fraction of the granted error.
 double part_of(double error, double granted) {
   return error == 0 ? 0 : std::isfinite(error) && granted > 0 ? error / granted : INFINITY;
 }
@@ -61,7 +61,7 @@ Judgement judge(Evaluator* evaluator, int64_t value, const void* elements, lathe
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count() > seconds;
   };
   if (j.total <= 4096) {
-    // In an order that leaves no corner out when time is up: 7919 is a prime, and greater.
+    // Spread the checks over the whole tensor, in case the time ends early. 7919 is a prime above 4096.
     for (int64_t i = 0; i < j.total && (i < 2 || !spent()); ++i) check(i * 7919 % j.total);
     return j;
   }

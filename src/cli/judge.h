@@ -1,4 +1,4 @@
-// Whether a payload's result is what its text says.
+// Checks a payload's result against the payload's text.
 #pragma once
 
 #include <string>
@@ -8,13 +8,14 @@
 
 namespace lathe::cli {
 
-// How a result compares with what the text says of it: all of it, or as much as `seconds` allow, both ends
-// first. Integers are compared bit by bit, floats within what rounding may have made of them.
+// Compares a result with what the text says. Checks all elements, or as many as `seconds` allow, both ends
+// first. Floats may differ by their rounding errors. Integers must be equal, unless they depend on a
+// comparison that is too close to call.
 struct Judgement {
   bool ok = true;
   int64_t judged = 0, total = 0;
-  double worst = 0;  // largest error as a fraction of what is granted
-  std::string what;  // the worst element
+  double worst = 0;  // largest error as a fraction of the granted error
+  std::string what;  // describes the worst element
 };
 Judgement judge(Evaluator* evaluator, int64_t value, const void* elements, lathe_dtype dtype,
                 const std::vector<int64_t>& shape, double seconds, Normal* random);

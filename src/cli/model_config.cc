@@ -20,7 +20,7 @@ int64_t whole_number(const char* name, const Json& value, int64_t lowest) {
   return value.get<int64_t>();
 }
 
-// transformers writes the number of experts under any of these.
+// transformers writes the number of experts under any of these names.
 constexpr const char* kExpertCounts[] = {"num_experts", "num_local_experts", "n_routed_experts"};
 
 }  // namespace

@@ -10,7 +10,7 @@ constexpr Bias kAlways = {nullptr, true};
 constexpr Bias kAttentionBias = {"attention_bias"}, kMlpBias = {"mlp_bias"};
 constexpr Bias kQkvBias = {"qkv_bias", true}, kBiasUnlessFalse = {"attention_bias", true};
 
-// MLA, and experts beside a shared one behind the first dense layers.
+// MLA; after the first dense layers, experts and a shared expert.
 Family deepseek(const char* model_type, const char* models) {
   return Family(model_type, models).with_latents().qkv_bias(kAttentionBias).o_bias(kAttentionBias)
       .experts("n_routed_experts", "moe_intermediate_size")
@@ -26,14 +26,14 @@ constexpr char kDeepseekV3[] = R"({"vocab_size":129280,"hidden_size":7168,"inter
     "moe_intermediate_size":2048,"first_k_dense_replace":3,"num_nextn_predict_layers":1,
     "index_n_heads":64,"index_head_dim":128})";
 
-// Experts in each decoder_sparse_step-th layer but those of mlp_only_layers.
+// Experts in every decoder_sparse_step-th layer, except those in mlp_only_layers.
 Family qwen_moe(const char* model_type, const char* models) {
   return Family(model_type, models).experts("num_experts", "moe_intermediate_size")
       .dense_list("mlp_only_layers").sparse_every_nth("decoder_sparse_step");
 }
 
 std::vector<Family> make_families() {
-  // Each row: attention, MLP, experts, which layers have them, the rest, what its class fills in.
+  // Each row: attention, MLP, experts, the layers that have them, the rest, the defaults of its class.
   return {
       Family("llama", "Llama").inside("llava")
           .qkv_bias(kAttentionBias).o_bias(kAttentionBias).mlp_bias(kMlpBias)
@@ -79,7 +79,7 @@ std::vector<Family> make_families() {
           .class_defaults(R"({"vocab_size":151936,"hidden_size":2048,"intermediate_size":5632,
                               "num_hidden_layers":24,"num_attention_heads":16,"num_key_value_heads":16,
                               "num_experts":60,"moe_intermediate_size":1408})"),
-      // Its checkpoint has one layer for multi-token prediction, which no field of the config counts.
+      // Its checkpoint has one layer for multi-token prediction, but no field of the config says so.
       qwen_moe("qwen3_next", "Qwen3-Next").with_gated_queries().with_linear_attention()
           .qkv_bias(kAttentionBias).o_bias(kAttentionBias)
           .shared_expert("shared_expert_intermediate_size").with_shared_gate()

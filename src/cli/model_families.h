@@ -1,6 +1,6 @@
-// The model families that `lathe manifest` knows: what their layers multiply, and which fields of config.json
-// give the sizes. To add one: a row in model_families.cc, a config in tests/cli/configs, and its weights in
-// tests/cli/model_weights.py.
+// The model families that `lathe manifest` knows: the products of their layers, and the fields of config.json
+// that give the sizes. To add one: a row in model_families.cc, a config in tests/cli/configs, and its weights
+// in tests/cli/model_weights.py.
 #pragma once
 
 #include <string>
@@ -8,33 +8,33 @@
 
 namespace lathe::cli {
 
-// Whether a product has a bias: the config's flag `field` decides; `otherwise` holds where it is absent.
+// Whether a product has a bias: the config's flag `field` decides, or `otherwise` if the flag is absent.
 struct Bias {
   const char* field = nullptr;
   bool otherwise = false;
 };
 
-// One row of the table. The setters below give a row's values their names. Strings are names of config.json's
-// fields; nullptr means that the family has no such field.
+// One row of the table, filled by the named setters below. Strings are names of fields in config.json;
+// nullptr means that the family has no such field.
 struct Family {
   Family(const char* type, const char* people) : model_type(type), models(people) {}
 
   const char* model_type;
-  const char* models;                // for people
-  const char* outer_type = nullptr;  // model_type of a config whose text_config is of this family
+  const char* models;                // for messages
+  const char* outer_type = nullptr;  // model_type of a config whose text_config belongs to this family
 
-  bool latent = false;              // MLA: queries and keys come from low-rank latents
-  bool indexer = false;             // DeepSeek sparse attention: projections of an indexer beside MLA's
-  bool gated_queries = false;       // the query projection also gives a gate for attention's result
+  bool latent = false;              // MLA: queries and keys come from low-rank latent vectors
+  bool indexer = false;             // DeepSeek sparse attention: an indexer has projections besides MLA's
+  bool gated_queries = false;       // the query projection also gives a gate for the attention output
   bool linear_attention = false;    // some layers are gated delta nets (layer_types, full_attention_interval)
-  bool shares_kv = false;           // with use_cla, one layer of cla_share_factor projects keys and values
+  bool shares_kv = false;           // with use_cla, one layer in cla_share_factor projects keys and values
   const char* head_size = nullptr;  // second name of head_dim
-  Bias qkv, o, mlp, experts_bias;   // experts_bias also holds for the router
+  Bias qkv, o, mlp, experts_bias;   // experts_bias also applies to the router
   bool gated_mlp = true;            // false: up and down only
   const char* dense_size = "intermediate_size";
 
   const char* expert_count = nullptr;  // 0 means that every layer is dense
-  const char* expert_size = nullptr;   // intermediate size of one expert; dense_size where it is absent
+  const char* expert_size = nullptr;   // intermediate size of one expert; dense_size if absent
   const char* shared_size = nullptr;   // intermediate size of the shared expert
   const char* shared_count = nullptr;  // the shared expert is this many times shared_size wide
   const char* shared_flag = nullptr;   // false: there is no shared expert
@@ -43,16 +43,16 @@ struct Family {
   // Which layers have experts. Layers count from 0; all these conditions must hold.
   const char* first_sparse = nullptr;  // layer >= first_sparse
   const char* sparse_every = nullptr;  // (layer + 1) % sparse_every == 0
-  const char* sparse_at = nullptr;  // layer % sparse_at == 0; a list has one flag a layer and decides alone
-  const char* dense_layers = nullptr;   // a list: these layers have none
-  const char* sparse_layers = nullptr;  // a list of the layers that have experts, which decides alone
-  const char* layer_kinds = nullptr;    // a list of "dense" and "sparse", which decides alone
+  const char* sparse_at = nullptr;  // layer % sparse_at == 0; a list has one flag per layer and decides alone
+  const char* dense_layers = nullptr;   // a list of layers without experts
+  const char* sparse_layers = nullptr;  // a list of layers with experts; decides alone
+  const char* layer_kinds = nullptr;    // a list of "dense" and "sparse"; decides alone
 
   const char* mtp_layers = nullptr;       // number of extra layers for multi-token prediction
-  const char* not_covered = nullptr;      // what the model also computes and no class of Lathe's expresses
-  const char* not_covered_if = nullptr;   // not_covered holds where this number is above 0
-  const char* meaningful_null = nullptr;  // the field whose null is a value; any other null means absent
-  const char* defaults = "{}";            // what the config's class in transformers fills in
+  const char* not_covered = nullptr;      // computations of the model that no class of Lathe expresses
+  const char* not_covered_if = nullptr;   // not_covered applies only if this number is above 0
+  const char* meaningful_null = nullptr;  // the field whose null has a meaning; any other null means absent
+  const char* defaults = "{}";            // the defaults of the config's class in transformers
 
   Family& inside(const char* type) { return outer_type = type, *this; }
   Family& with_latents() { return latent = true, *this; }
@@ -89,9 +89,9 @@ struct Family {
 };
 
 const std::vector<Family>& model_families();
-// nullptr: none of that model_type.
+// nullptr: no family has that model_type.
 const Family* find_family(const std::string& model_type);
-// The family of a text_config without model_type, from the outer config's model_type; nullptr: unknown.
+// The family of a text_config that has no model_type, by the outer config's model_type; nullptr: unknown.
 const Family* find_inner_family(const std::string& outer_type);
 // "llama (Llama), ...", for messages.
 std::string known_families();

@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int64_t kMostLayers = 4096;  // far above any model's: reading takes time for each
+constexpr int64_t kMostLayers = 4096;  // far above any model; each layer takes time to read
 
 // "rank 5", "ranks 0 to 4".
 std::string ranks_text(int64_t first, int64_t last) {
@@ -39,8 +39,8 @@ class Reader {
       attention(layer, layer >= own);
       is_sparse(layer) ? experts(layer) : dense_mlp(layer);
     }
-    // A layer for multi-token prediction first joins the embedding and the hidden state. Its head has
-    // lm_head's size.
+    // A layer for multi-token prediction first joins the embedding and the hidden state. Its head has the
+    // size of lm_head.
     if (mtp > 0) add("mtp_eh_proj", hidden_, times(2, hidden_), false);
     head();
     if (family_.not_covered != nullptr &&
@@ -53,7 +53,7 @@ class Reader {
  private:
   bool has_bias(const Bias& bias) const { return config_.flag(bias.field, bias.otherwise); }
 
-  // Layers of one name and different sizes carry the sizes in their names.
+  // If layers of one name differ in size, their names get the sizes.
   void add(const ModelLayer& layer) {
     if (layer.n > kLargestSize || layer.k > kLargestSize)
       throw std::invalid_argument(absl::StrCat(layer.name, " of ", layer.n, " x ", layer.k, " is too large"));
@@ -131,7 +131,7 @@ class Reader {
     if (family_.indexer) indexer();
   }
 
-  // Whole on every rank.
+  // These are whole on every rank.
   void indexer() {
     const int64_t heads = config_.size("index_n_heads"), head = config_.size("index_head_dim");
     add("indexer_q", times(heads, head), config_.size("q_lora_rank"), false);
@@ -205,7 +205,7 @@ class Reader {
   }
 
   // The engine pads the rows and then splits them, so the last shards may have fewer tokens than rows, or
-  // none. N counts tokens only: the zeros of a padded row would win an argmax where all logits are negative.
+  // none. N counts tokens only: the zeros of a padded row would win an argmax if all logits are negative.
   void head() {
     const int64_t vocab = config_.size("vocab_size");
     const int64_t multiple = std::lcm(parallel_.vocab_multiple, ranks_);
@@ -232,7 +232,7 @@ class Reader {
   ModelLayers out_;
 };
 
-// Absent and null fields: null.
+// Returns null for absent and null fields.
 Json field(const Json& config, const char* name) {
   const auto at = config.find(name);
   return at == config.end() ? Json() : *at;
@@ -248,7 +248,7 @@ std::string dtype_of(const Json& config) {
   return name.empty() ? text_field(config, "dtype") : name;
 }
 
-// A model that sees or hears beside reading.
+// The parts of a model that read images or sound.
 constexpr const char* kTowers[][2] = {{"vision_config", "the vision tower"},
                                       {"audio_config", "the audio tower"}};
 
@@ -256,8 +256,8 @@ constexpr const char* kTowers[][2] = {{"vision_config", "the vision tower"},
 
 absl::StatusOr<ModelLayers> layers_of(const Json& config, const ParallelOptions& parallel) {
   if (!config.is_object()) return absl::InvalidArgumentError("not a JSON object");
-  // A model of several modalities has its language model's fields one level down; its class says of what type
-  // they are, and fills in what they leave out.
+  // A multimodal model has the fields of its language model in text_config. The class of the outer config
+  // determines the language model's class, and so its defaults.
   const Json inner = field(config, "text_config");
   const Family* family = find_inner_family(text_field(config, "model_type"));
   if (!inner.is_null() && !inner.is_object())
@@ -271,7 +271,7 @@ absl::StatusOr<ModelLayers> layers_of(const Json& config, const ParallelOptions&
         absl::StrCat("model_type '", model_type, "' is unknown; known are ", known_families()));
   }
   try {
-    // transformers leaves fields out of a text_config, and only there: a config without this one is none.
+    // transformers omits fields only in a text_config. Elsewhere, a file without this field is not a config.
     if (!nested && field(config, "hidden_size").is_null())
       throw std::invalid_argument("\"hidden_size\" is missing");
     ModelLayers out = Reader(*family, language, parallel).read();

@@ -1,5 +1,5 @@
-// The matrix products of a language model, from its config.json (Hugging Face's layout), one rank's part of
-// each.
+// The matrix products of a language model, one rank's part of each, from its config.json (in the format of
+// Hugging Face).
 #pragma once
 
 #include <cstdint>
@@ -17,13 +17,13 @@ struct ModelLayer {
   int64_t n = 0, k = 0;
   bool bias = false;
   bool is_head = false;  // the output layer: also as matmul_argmax
-  // Stored [N, K], as Linear does; false: [K, N] (MLA's absorbed products, a batch of heads).
+  // Stored [N, K], like Linear's weight; false: [K, N] (MLA's absorbed products, a batch of heads).
   bool weight_is_nk = true;
 };
 
 struct ParallelOptions {
-  int64_t tensor = 1;          // ranks that each layer is split over
-  bool whole_experts = false;  // experts are dealt to ranks, not split
+  int64_t tensor = 1;          // number of ranks that each layer is split over
+  bool whole_experts = false;  // each expert is whole on one rank, not split
   // The engine pads the output layer's rows to a multiple of this and of the ranks, and then splits them.
   // Padded rows decide where shards begin; no layer counts them in N.
   int64_t vocab_multiple = 64;
@@ -31,13 +31,13 @@ struct ParallelOptions {
 
 struct ModelLayers {
   std::string family;                    // "Llama"
-  std::string dtype;                     // the config's word: "bfloat16"; "" where it says none
+  std::string dtype;                     // the config's word: "bfloat16"; "": none
   std::string vocabulary;                // "32000 padded to 32064, 5344 a rank, 5280 real on rank 5"
   std::string filled_in;                 // sizes that the config leaves out: "head_dim 256, ..."
-  std::vector<std::string> not_covered;  // what the model multiplies and `layers` cannot say
-  bool replicates_kv = false;            // more ranks than KV heads: each head is on several
-  bool quantized = false;                // it has a quantization_config, which nothing here reads
-  std::vector<ModelLayer> layers;        // each once
+  std::vector<std::string> not_covered;  // products that `layers` cannot express
+  bool replicates_kv = false;            // more ranks than KV heads: each head is on several ranks
+  bool quantized = false;                // it has a quantization_config, which is not read here
+  std::vector<ModelLayer> layers;        // without duplicates
 };
 
 // kInvalidArgument names the field, or lists the families that are known.

@@ -27,8 +27,8 @@ void write(uint8_t* at, T value) {
   std::memcpy(at, &value, sizeof value);
 }
 
-// For one more rounding, to 16 bits: to nearest from here is to nearest from the double. What a float does
-// not hold makes its last bit odd.
+// Converts to float so that a later rounding to 16 bits gives the same result as rounding the double itself
+// (round to odd): if the value is inexact, the last bit is set.
 float with_sticky_bit(double value) {
   float kept = static_cast<float>(value);
   if (std::isnan(value) || static_cast<double>(kept) == value) return kept;
@@ -156,7 +156,7 @@ struct FloatLimits {
   double rounding, smallest_rounding, largest;
   bool has_infinity;
 };
-// bf16 and f32 kernels may flush subnormals: what is lost then is less than the smallest normal number.
+// bf16 and f32 kernels may flush subnormals. The error is then below the smallest normal number.
 constexpr FloatLimits kFloatLimits[] = {
     {LATHE_F32, 0x1p-24, 0x1p-126, 0x1.fffffep127, true}, {LATHE_F16, 0x1p-11, 0x1p-25, 65504, true},
     {LATHE_BF16, 0x1p-8, 0x1p-126, 0x1.fep127, true},     {LATHE_F8_E4M3, 0x1p-4, 0x1p-10, 448, false},

@@ -45,17 +45,17 @@ bool is_f8(lathe_dtype dtype);
 
 // Element `index` of an array at any alignment; of Q4_0 the number its block's scale makes of it.
 // store() then sets its 4 bits alone, from the number itself (0..15); store_scale() sets the block's scale.
-// Exact, but for i64 beyond 2^53, which load_integer() is for.
+// Exact, except for i64 beyond 2^53; use load_integer() for those.
 double load(const void* data, lathe_dtype dtype, int64_t index);
 // Rounds to nearest, ties to even; beyond the largest finite value to infinity, in f8e4m3 and FNUZ, which
 // have none, to NaN. Integers take integers within their range.
 void store(void* data, lathe_dtype dtype, int64_t index, double value);
 void store_scale(void* data, int64_t index, double value);
-// Of i8, i32 and i64: exact. What is stored is the low bits.
+// For i8, i32 and i64; exact. Storing keeps the low bits.
 int64_t load_integer(const void* data, lathe_dtype dtype, int64_t index);
 void store_integer(void* data, lathe_dtype dtype, int64_t index, int64_t value);
-// Of a float dtype: half a unit in the last place, relative; the smallest absolute rounding error, of
-// subnormals; the largest finite value; and what becomes of a number of `value`'s sign beyond that.
+// For a float dtype: the relative rounding error (half a unit in the last place); the absolute rounding error
+// of subnormals; the largest finite value; and the result for larger numbers with the sign of `value`.
 double rounding(lathe_dtype dtype);
 double smallest_rounding(lathe_dtype dtype);
 double largest(lathe_dtype dtype);

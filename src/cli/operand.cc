@@ -12,8 +12,9 @@ namespace {
 // wide.
 constexpr size_t kBand = 1024;
 
-// Bytes are uniform. Wider integers have any number of significant bits alike, and one in four is as close to
-// an end of the range as that: sums and products wrap around, comparisons see neighbours.
+// Bytes are uniform. Wider integers have every number of significant bits equally often, and one in four is
+// near an end of the range instead of near zero. So sums and products wrap around, and comparisons see
+// neighbours.
 int64_t random_integer(lathe_dtype dtype, Normal* random) {
   const uint64_t bits = random->bits();
   if (dtype == LATHE_I8) return static_cast<int64_t>(bits & 0xff);

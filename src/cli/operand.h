@@ -12,7 +12,7 @@
 namespace lathe::cli {
 
 enum class Fill {
-  kNormal,    // N(0, 1) in floats, every value of a byte alike, i32 and i64 of any magnitude
+  kNormal,    // floats from N(0, 1), bytes uniform, i32 and i64 of every magnitude
   kIntegers,  // whole numbers of [-4, 4]: sums are exact, so one wrong index is a wrong answer
   kSpecial    // kNormal with a NaN, an infinity or a zero at two places of each matrix
 };
@@ -56,11 +56,11 @@ class Operand {
   void set(int64_t batch, int64_t row, int64_t column, double value) {
     store(image_.data() + offset_, form_.dtype, index(batch, row, column), value);
   }
-  // Of i8, i32 and i64: exact.
+  // For i8, i32 and i64; exact.
   int64_t integer_at(int64_t batch, int64_t row, int64_t column) const {
     return load_integer(first(), form_.dtype, index(batch, row, column));
   }
-  // Element `from` of an array of the same dtype, bit by bit. Not of blocks.
+  // Copies element `from` of an array of the same dtype, bit by bit. Not for block dtypes.
   void copy(int64_t batch, int64_t row, int64_t column, const uint8_t* array, int64_t from);
   void fill(Fill fill, Normal* random);
 

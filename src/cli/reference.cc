@@ -307,7 +307,7 @@ struct ClaimedMaximum {
   }
 };
 
-// Any index less the offset: what is no column's, poison for one, wraps around to none.
+// The column of any index. A wrong index (poison) wraps around and gives no valid column.
 int64_t column_of(int64_t index, int64_t offset) {
   return static_cast<int64_t>(static_cast<uint64_t>(index) - static_cast<uint64_t>(offset));
 }

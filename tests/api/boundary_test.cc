@@ -41,7 +41,7 @@ TEST(Boundary, MapsEveryStatusCode) {
   EXPECT_EQ(seen.size(), kCodes);
 }
 
-// What a miss and a capture say is said by nothing else: their functions alone make those codes.
+// A miss and a capture have codes of their own, which only their functions make.
 TEST(Boundary, MissAndCaptureAreMadeByTheirFunctions) {
   EXPECT_EQ(to_c_status(miss_error("").code()), LATHE_MISS);
   EXPECT_EQ(to_c_status(capturing_error("").code()), LATHE_CAPTURE_MISS);

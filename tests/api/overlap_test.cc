@@ -50,7 +50,7 @@ TEST(Overlap, KnowsColumnSlicesOfOneBuffer) {
   EXPECT_TRUE(known_disjoint(left, region(2000, 60, 10, 101))) << "apart as wholes";
 }
 
-// Matrices of a line each are lines a stride apart, whatever their pitch says.
+// Matrices with one line each count as lines a stride apart; their pitch has no effect.
 TEST(Overlap, KnowsSlicesOfOneLineEach) {
   const Region left = region(1000, 40, 1, 7, 10, 100), right = region(1040, 60, 1, 48, 10, 100);
   EXPECT_TRUE(known_disjoint(left, right));

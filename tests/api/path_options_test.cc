@@ -29,7 +29,7 @@ absl::StatusOr<ContextOptions> read(const lathe_context_options* options, const 
   });
 }
 
-// The names of a public struct's fields of this type.
+// The names of the fields of this type in a public struct.
 Names fields_of(const std::string& header, const std::string& name, const std::string& type) {
   std::ifstream file(std::string(LATHE_INCLUDE_DIR) + "/lathe/" + header);
   std::string text{std::istreambuf_iterator<char>(file), {}};
@@ -61,7 +61,7 @@ class PathOptionsTest : public testing::Test {
   fs::path before_;
 };
 
-// A field that is added to the public structs is a path of the table, or one of the few that are named here.
+// A new path in the public structs must be a row of the table, or one of the exceptions named here.
 TEST_F(PathOptionsTest, TheTableHasEveryFieldThatIsAPath) {
   Names rows;
   for (const PathOption& row : kPathOptions)
@@ -75,7 +75,7 @@ TEST_F(PathOptionsTest, TheTableHasEveryFieldThatIsAPath) {
   EXPECT_EQ(fields_of("tune.h", "lathe_tune_options", "const char\\*"), Names{"output"});
 }
 
-// The same of variables: what is read is known, and each is a path or is not.
+// The same for variables: every variable that is read is listed here, as a path or as none.
 TEST_F(PathOptionsTest, TheTableHasEveryVariableThatIsAPath) {
   Names asked;
   ASSERT_TRUE(read_options(nullptr, [&](const char* name) -> const char* {
@@ -88,7 +88,7 @@ TEST_F(PathOptionsTest, TheTableHasEveryVariableThatIsAPath) {
                               "LATHE_COMPILER_BYTES", "LATHE_REMOTE", "LATHE_LOG", "LATHE_WORKERS",
                               "LATHE_VALIDATE", "LATHE_PERF_MAP", "LATHE_EXTERNAL", "LATHE_CPU_TARGET"})
     known.insert(no_path);
-  // Whose relative directories are not used.
+  // Relative directories in these are ignored.
   known.insert({"PATH", "TMPDIR"});
   for (const PathOption& row : kPathOptions) known.insert(row.variable);
   EXPECT_EQ(asked, known);

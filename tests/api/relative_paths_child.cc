@@ -1,15 +1,15 @@
-// Loads the library by any name, gives it any paths, and changes its directory in between:
+// Loads the library by a given name, passes it paths, and changes the current directory in between:
 //   relative_paths_child LIBRARY COMMAND...
-// Commands, performed in their order:
+// The commands run in order:
 //   chdir=DIR
 //   bundle=FILE or NAME=PATH: an option of the context (api/path_options.h)
 //   process: compile in processes
-//   open: make the context, open the CPU
+//   open: make the context and open the CPU
 //   product=N: multiply, and check the result
 //   fallback: use generic kernels from now on, and compile in the background
 //   tune=FILE,DIR: tune into FILE, and change to DIR in the middle of it
 //   pack=FILE: write the cache directory as a bundle
-// On standard output: what failed, and what came of it all. On standard error: what the library logs.
+// Standard output gets failures and counts of the work done. Standard error gets the library's log.
 #include <dlfcn.h>
 #include <lathe/lathe.h>
 #include <lathe/tune.h>
@@ -34,7 +34,7 @@ void* library = nullptr;
 #define OF_LIBRARY(function) reinterpret_cast<decltype(&function)>(dlsym(library, #function))
 
 struct Child {
-  std::deque<Text> paths;  // which `options` points to
+  std::deque<Text> paths;  // `options` points into these
   const char* bundle = nullptr;
   lathe_context_options options = LATHE_CONTEXT_OPTIONS_INIT;
   lathe_context* context = nullptr;
@@ -100,7 +100,7 @@ struct Child {
     OF_LIBRARY(lathe_context_statistics)(context, &s);
     return s;
   }
-  // Of each product that ran on a generic kernel one is compiled, some time.
+  // Each product that ran on a generic kernel is compiled once, at some later time.
   void wait_for_background() const {
     for (int i = 0; i < 6000 && statistics().background_compiles < statistics().fallback_runs; ++i)
       std::this_thread::sleep_for(std::chrono::milliseconds(10));

@@ -1,5 +1,5 @@
-// A process that changes its directory: the library is loaded by a relative name in one, its options are
-// given as relative paths in a second, and all work is done in a third, where nothing may be read or written.
+// A process that changes its directory: it loads the library by a relative name in the first, gives options
+// as relative paths in the second, and works in the third, where nothing may be read or written.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -25,7 +25,7 @@ using testing::IsEmpty;
 using testing::UnorderedElementsAre;
 using Strings = std::vector<std::string>;
 
-// What each row of kPathOptions is given. A row that is missing here fails every test.
+// The path given for each row of kPathOptions. A missing row fails every test.
 const std::map<std::string, std::string> kGiven = {
     {"cache_dir", "cache"},
     {"compiler_library", "./compiler.so"},
@@ -65,7 +65,7 @@ class RelativePathsTest : public testing::Test {
   }
   void TearDown() override { fs::remove_all(scratch_); }
 
-  // What the options of kGiven name and the library reads.
+  // Makes the files of kGiven that the library reads.
   void make_files() {
     const fs::path lib = fs::path(LATHE_LIBRARY_FILE).parent_path();
     fs::create_symlink(lib / "liblathe-compiler.so", given_ / "compiler.so");
@@ -82,7 +82,7 @@ class RelativePathsTest : public testing::Test {
     bool succeeded = false;
     std::string out, log;
   };
-  // relative_paths_child, started in `loaded_` with no environment but `environment`.
+  // Runs relative_paths_child in `loaded_` with only `environment` as its environment.
   Outcome run(const std::string& library, const Strings& commands, const Strings& environment) const {
     Strings all = Strings{LATHE_RELATIVE_PATHS_CHILD, library} + commands, variables = environment;
     const auto pointers = [](Strings* texts) {
@@ -105,7 +105,7 @@ class RelativePathsTest : public testing::Test {
     return {status == 0, contents(out), contents(log)};
   }
 
-  // Every path that can be given is, by `options` and `environment`.
+  // `options` and `environment` give every path that can be given.
   void expect_work_in_given(const Strings& options, const Strings& environment) {
     make_files();
     const Strings before = names_in(given_);
@@ -130,7 +130,7 @@ class RelativePathsTest : public testing::Test {
     EXPECT_THAT(contents(given_ / "trace.json"), HasSubstr("n=32"));
     EXPECT_THAT(contents(given_ / "record.json"), HasSubstr("\"n\":32,"));
   }
-  // By an option where there is one, else by its variable.
+  // Gives each path by an option if there is one, else by its variable.
   static Strings all_options() {
     Strings all = {"bundle=warm.bundle"};
     for (const PathOption& row : kPathOptions)
@@ -145,7 +145,7 @@ class RelativePathsTest : public testing::Test {
         all.push_back(std::string(row.variable) + "=" + kGiven.at(row.name));
     return all;
   }
-  // No option: what the library finds beside itself.
+  // No option: the library uses the files beside itself.
   void expect_files_beside(const std::string& library, const Strings& environment) {
     for (const Strings& way : {Strings{}, Strings{"process"}}) {
       const Outcome outcome = run(library,
@@ -184,7 +184,7 @@ TEST_F(RelativePathsTest, TheLibraryThatWasSearchedFindsWhatLiesBesideIt) {
   expect_files_beside("liblathe.so", {"LD_LIBRARY_PATH=lib"});
 }
 
-// dlopen's own rule, which a name without a slash asks for.
+// A name without a slash asks for dlopen's own search.
 TEST_F(RelativePathsTest, TheDynamicLinkerLooksUpACompilerLibraryThatIsANameAlone) {
   const Outcome outcome = run("lib/liblathe.so",
                               {"cache_dir=", "compiler_library=liblathe-compiler.so",

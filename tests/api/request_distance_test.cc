@@ -1,5 +1,5 @@
-// The distances of operands: one that separates nothing changes nothing, whatever it is; the lines of an
-// operand never overlap, whichever op reads them.
+// The distances of operands. A distance between fewer than two lines or matrices has no effect, whatever its
+// value. The lines of an operand must not overlap in any op.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -21,7 +21,7 @@ constexpr RequestContext kCpu = {"cpu", true, MissPolicy::kBlock},
                          kGpu = {"cuda:0", false, MissPolicy::kBlock};
 constexpr int64_t kAnything[] = {0, 1, 2, 3, 7, 32, 1000003, -1, -64, INT64_MIN, INT64_MAX};
 
-// Addresses that the readers compare and never follow, 16 GiB apart.
+// Addresses 16 GiB apart, which are compared and never dereferenced.
 void* address(int operand) { return reinterpret_cast<void*>(uintptr_t(operand + 1) << 34); }
 
 using M = lathe_matmul_desc;
@@ -42,7 +42,7 @@ absl::Status read(const E& d, Purpose purpose, const RequestContext& context, Re
   return read_elementwise(&d, purpose, context, nullptr, out);
 }
 
-// 5 by 67 times 67 by 41 with C and a residual. Rows are packed: no distance is a multiple of 16 bytes.
+// 5 by 67 times 67 by 41, with C and a residual. Rows are packed, so no distance is a multiple of 16 bytes.
 M product(lathe_dtype in, lathe_layout layout) {
   M d = LATHE_MATMUL_DESC_INIT;
   d.m = 5, d.n = 41, d.k = 67;
@@ -50,7 +50,7 @@ M product(lathe_dtype in, lathe_layout layout) {
   d.a.layout = d.b.layout = layout;
   d.c.dtype = d.d.dtype = d.epilogue.residual.dtype = LATHE_F16;
   d.epilogue.beta = 1;
-  d.d.batch_stride = 5 * 41;  // where there is a batch
+  d.d.batch_stride = 5 * 41;  // used if there is a batch
   int next = 0;
   for (lathe_operand* o : {&d.a, &d.b, &d.c, &d.d, &d.epilogue.residual}) o->data = address(next++);
   return d;
@@ -107,16 +107,16 @@ E elements() {
   return d;
 }
 
-// A distance of a descriptor, and how many things it separates.
+// A distance in a descriptor, and the extent that says how many lines or matrices it separates.
 template <typename Desc>
 struct Distance {
-  const char* names[2];  // of which an error has one
+  const char* names[2];  // an error names one of them
   Desc (*make)();
   int64_t& (*distance)(Desc&);
   int64_t& (*extent)(Desc&);
-  int64_t least;               // for two things that may not overlap; 0: they may
-  int64_t multiple = 1;        // what a distance has to be one of
-  bool zero_overlaps = false;  // else 0 is another legal form: packed, or one matrix for all
+  int64_t least;               // for two lines or matrices that must not overlap; 0: they may
+  int64_t multiple = 1;        // a distance must be a multiple of this
+  bool zero_overlaps = false;  // false: 0 is legal (packed, or one matrix for all)
   bool is_the_cpus = false;
 };
 #define FIELD(D, path) [](D& d) -> int64_t& { return d.path; }
@@ -190,7 +190,7 @@ bool same_bytes(const T& x, const T& y) {
 template <typename Desc>
 class EveryDistance : public testing::Test {
  protected:
-  // Of every distance on every kind of device that has the op.
+  // Checks every distance on every kind of device that has the op.
   template <typename F>
   void for_each(F&& check) {
     for (const Distance<Desc>& row : distances<Desc>())
@@ -204,7 +204,7 @@ class EveryDistance : public testing::Test {
 using Ops = testing::Types<M, C, X, E>;
 TYPED_TEST_SUITE(EveryDistance, Ops);
 
-// Class, arguments and all else are those of the packed request.
+// The class, the arguments and all else equal those of the packed request.
 TYPED_TEST(EveryDistance, OfAtMostOneThingAreNotRead) {
   this->for_each([](const Distance<TypeParam>& row, const RequestContext& context) {
     for (const Purpose purpose : {Purpose::kRun, Purpose::kPlan, Purpose::kWarm}) {
@@ -214,7 +214,7 @@ TYPED_TEST(EveryDistance, OfAtMostOneThingAreNotRead) {
         row.distance(desc) = 0;
         Request wanted;
         const absl::Status packed = read(desc, purpose, context, &wanted);
-        // Rows of no columns have no maximum.
+        // Rows without columns have no maximum.
         ASSERT_TRUE(packed.ok() || (extent == 0 && packed.message().find("n 0: ") != absl::string_view::npos))
             << packed;
         for (const int64_t anything : kAnything) {
@@ -242,7 +242,7 @@ TYPED_TEST(EveryDistance, OfTwoThingsAreAtLeastTheirLength) {
       TypeParam desc = row.make();
       row.extent(desc) = 2;
       row.distance(desc) = distance;
-      // Of two rows: `least` is given for as many as there are.
+      // The extent is 2, so `least` applies.
       const bool overlaps = distance == 0 ? row.zero_overlaps : distance < row.least;
       const bool good = distance >= 0 && distance < INT64_MAX && distance % row.multiple == 0 && !overlaps;
       Request request;
@@ -259,7 +259,7 @@ TYPED_TEST(EveryDistance, OfTwoThingsAreAtLeastTheirLength) {
   });
 }
 
-// M = 1 with B's lines at multiples of 16 bytes: the odd lengths of the other operands do not matter.
+// With M = 1 and B's lines at multiples of 16 bytes, the odd lengths of the other operands do not matter.
 TEST(Distances, ASingleLineLowersNoAlignment) {
   M d = in_columns();
   d.k = d.a.leading_dimension = 64;
@@ -278,7 +278,7 @@ TEST(Distances, ASingleLineLowersNoAlignment) {
       ASSERT_TRUE(read(x, purpose, kGpu, &row).ok());
       for (const Request* r : {&product, &comparison, &row}) {
         EXPECT_EQ(r->key.problem.alignment, Alignment::k16) << describe(*r);
-        // As kernels of the class require: tensor maps refuse other distances.
+        // Kernels of the class require this: tensor maps refuse other distances.
         for (const int64_t leading : {r->args.lda, r->args.ldb, r->args.ldc, r->args.ldd, r->args.ldr})
           EXPECT_EQ(leading * 2 % 16, 0) << describe(*r);
       }
@@ -291,7 +291,7 @@ TEST(Distances, ASingleLineLowersNoAlignment) {
   EXPECT_EQ(two.key.problem.alignment, Alignment::kElement);
 }
 
-// What a token attends to, in one row of a fused buffer: matrices of one row, a buffer's row apart.
+// A and D are column slices of one buffer: 8 matrices of one row each, a buffer row apart.
 TEST(Distances, MatricesOfARowAreSlicesOfABuffer) {
   std::vector<float> buffer(8 * 80);
   MatmulRequest m(1, 40, 33);
@@ -319,7 +319,7 @@ TEST(Distances, DMayBeCOfOneRowWhateverTheirLeadingDimensions) {
   EXPECT_TRUE(read(d, Purpose::kRun, kCpu, &request).ok()) << read(d, Purpose::kRun, kCpu, &request);
 }
 
-// What one row was planned or called with does not serve two.
+// A distance that was accepted in a plan or call with one row must be refused with two rows.
 TEST(Distances, APlanAndARecentCallOfOneRowRefuseTwo) {
   for (const char* facts : {"ryzen-7-5800u.json", "h200.json"}) {
     SCOPED_TRACE(facts);
@@ -357,7 +357,7 @@ TEST(Distances, AWarmGpuMissesAtNone) {
   FakeDevice fake(fake_compiler(), MissPolicy::kBlock, "h200.json");
   M d = in_columns();
   d.a.layout = LATHE_ROW_MAJOR;
-  d.a.leading_dimension = 1;  // as of an example of one row
+  d.a.leading_dimension = 1;  // as in an example with one row
   lathe_warmup_report report = LATHE_WARMUP_REPORT_INIT;
   ASSERT_EQ(warm_weight(fake.device.get(), d, 2, &report), LATHE_OK) << lathe_last_error();
   d.miss_policy = LATHE_MISS_ERROR;
@@ -372,7 +372,7 @@ TEST(Distances, AWarmGpuMissesAtNone) {
   }
 }
 
-// Weights of one row (K = 1) and of one column (N = 1).
+// Weights with one row (K = 1) and with one column (N = 1).
 TEST(Distances, PackingReadsNoneOfASingleLine) {
   FakeDevice fake;
   for (const auto& [n, k, layout] :

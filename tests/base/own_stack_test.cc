@@ -11,7 +11,7 @@
 namespace lathe {
 namespace {
 
-// Uses `bytes` of stack.
+// Uses `bytes` bytes of stack.
 [[gnu::noinline]] int use(size_t bytes) {
   char block[4096];
   std::memset(block, static_cast<int>(bytes & 0xff), sizeof block);

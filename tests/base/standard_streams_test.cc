@@ -19,7 +19,7 @@ TEST(StandardStreams, LeavesOtherDescriptorsAndFailuresAlone) {
   EXPECT_EQ(errno, ENOENT);
 }
 
-// With standard input closed, as a daemon may have it, the next descriptor is 0.
+// If standard input is closed, as in a daemon, the next descriptor is 0.
 TEST(StandardStreams, AreNoneOfLathesDescriptors) {
   const int input = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
   ASSERT_GE(input, 3);

@@ -1,5 +1,5 @@
-// Every type of reply to every command of the remote store: what is not the command's is named, and never
-// taken for something else.
+// Every type of reply to every command of the remote store. An unexpected type is named in the error and
+// never mistaken for another one.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-// As the protocol's reference (RESP2 and RESP3) writes them.
+// One of each type in the protocol's reference (RESP2 and RESP3).
 struct Reply {
   const char* type;
   const char* bytes;
@@ -38,7 +38,7 @@ constexpr Reply kReplies[] = {{"a string", "$1\r\nx\r\n"},
                               {"a bulk error", "!5\r\nERR x\r\n"},
                               {"attributes", "|1\r\n+a\r\n+b\r\n"}};
 
-// What the store asks of a server, and what Redis' reference says that the command returns.
+// The commands of the store, and the replies that the Redis reference gives for them.
 struct Question {
   const char* verb;
   std::set<std::string> types;
@@ -75,7 +75,7 @@ std::vector<Question> questions() {
 
 class RedisReplyTest : public RemoteTest {
  protected:
-  // What the log says of a server that answers every command so.
+  // The log messages if a server gives this answer to every command.
   std::string said_of(const Question& question, const std::string& answer) {
     const LyingServer server([&](int client) {
       char command[4096];
@@ -115,7 +115,7 @@ TEST_F(RedisReplyTest, OfAnotherTypeIsNamed) {
   }
 }
 
-// The server's own errors stay in its words, but where those could have the password.
+// The server's own errors keep their words, except where they could contain the password.
 TEST_F(RedisReplyTest, AnErrorIsQuoted) {
   for (const Question& question : questions()) {
     SCOPED_TRACE(question.verb);

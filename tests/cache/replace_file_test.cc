@@ -37,7 +37,7 @@ TEST_F(ReplaceFileTest, WhatEndedWritersLeftGoesAndNothingElse) {
   const std::string held = "out.tmp-1-0-ab", left = "out.tmp-4242-17-0123abcdef";
   const std::vector<std::string> others = {"out.tmp", "out.tmp-", "out.tmp-1-2", "out.tmp-1-2-xyz",
                                            "out.tmp-1-2-3-4", "out.tmp-a-2-3", "other.tmp-1-2-3", "out.lock",
-                                           // Another machine's, and what only looks like one.
+                                           // One of another machine, and one that only looks like it.
                                            "out.tmp-00000000000000ff-1-2-3", "out.tmp-00ff-1-2-3"};
   for (const std::string& name : others) write_file(scratch_ + "/" + name, "x");
   write_file(scratch_ + "/" + held, "x");

@@ -1,4 +1,4 @@
-// Integers of a payload: 64 bits exactly, expectations by hand or in 128 bits.
+// Integers of a payload are exact in 64 bits. Expectations are computed by hand or in 128 bits.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -8,7 +8,7 @@
 namespace lathe::cli {
 namespace {
 
-constexpr int64_t kBig = (int64_t{1} << 53) + 1;  // the least whole number that no double is
+constexpr int64_t kBig = (int64_t{1} << 53) + 1;  // the smallest positive integer that a double cannot hold
 const int64_t kValues[] = {0,
                            1,
                            -1,
@@ -30,7 +30,7 @@ int64_t of(const char* name, const char* type, int64_t a, int64_t b, const char*
   return scalar(scalar_named(name, type, word), {0, 0, a}, {0, 0, b}, {}).i;
 }
 
-// The low `bits` of a number, as a signed one.
+// The low `bits` bits of a number, as a signed number.
 int64_t low(__int128 x, int bits) {
   const __int128 modulus = static_cast<__int128>(1) << bits;
   __int128 rest = ((x % modulus) + modulus) % modulus;
@@ -66,13 +66,13 @@ TEST(EvaluateIntegers, CastsKeepOrCutBits) {
   EXPECT_EQ(of("arith.extui", "i64", -1, 0, "i32"), 0xffffffff);
   EXPECT_EQ(of("arith.index_cast", "i32", (int64_t{1} << 32) + 5, 0, "index"), 5);
   EXPECT_EQ(of("arith.index_cast", "index", -7, 0, "i32"), -7);
-  // A set bit is -1 as a signed number and 1 as an unsigned one.
+  // A set i1 is -1 as a signed number and 1 as an unsigned number.
   EXPECT_EQ(of("arith.extsi", "i64", -1, 0, "i1"), -1);
   EXPECT_EQ(of("arith.extui", "i64", -1, 0, "i1"), 1);
   EXPECT_EQ(of("arith.index_cast", "index", -1, 0, "i1"), -1);
 }
 
-// A condition that another operation reads is a number like any other of its width.
+// If another operation reads a condition, it reads it as a number of 1 bit.
 TEST(EvaluateIntegers, ConditionsAreBits) {
   const auto compare = [](const char* predicate, int64_t a, int64_t b) {
     return of("arith.cmpi", "i1", a, b, predicate);
@@ -85,7 +85,7 @@ TEST(EvaluateIntegers, ConditionsAreBits) {
   EXPECT_EQ(compare("ult", INT64_MAX, INT64_MIN), -1) << "2^63 - 1 < 2^63";
 }
 
-// Rounded once: by halves of a unit in the last place around 2^62, as no double can tell them.
+// Values near ties around 2^62, which a double cannot distinguish. Rounding twice would give a wrong result.
 TEST(EvaluateIntegers, AnIntegerIsRoundedToAFloatOnce) {
   const auto stored = [](const char* type, lathe_dtype dtype, int64_t x) {
     double bits = 0;
@@ -94,12 +94,12 @@ TEST(EvaluateIntegers, AnIntegerIsRoundedToAFloatOnce) {
   };
   constexpr int64_t kOne = int64_t{1} << 62, kF32 = int64_t{1} << 39, kBF16 = int64_t{1} << 55;
   for (int sign : {1, -1}) {
-    // f32 keeps 24 bits: its unit here is 2^39, half of it 2^38.
+    // f32 keeps 24 bits: the unit in the last place is 2^39, half of it 2^38.
     EXPECT_EQ(stored("f32", LATHE_F32, sign * (kOne + kF32 / 2)), sign * 0x1p62) << "a tie goes to even";
     EXPECT_EQ(stored("f32", LATHE_F32, sign * (kOne + kF32 / 2 + 1)), sign * (0x1p62 + 0x1p39));
     EXPECT_EQ(stored("f32", LATHE_F32, sign * (kOne + 3 * (kF32 / 2) - 1)), sign * (0x1p62 + 0x1p39));
     EXPECT_EQ(stored("f32", LATHE_F32, sign * (kOne + 3 * (kF32 / 2))), sign * (0x1p62 + 0x1p40));
-    // bf16 keeps 8: 2^55 and 2^54.
+    // bf16 keeps 8 bits: 2^55 and 2^54.
     EXPECT_EQ(stored("bf16", LATHE_BF16, sign * (kOne + kBF16 / 2)), sign * 0x1p62);
     EXPECT_EQ(stored("bf16", LATHE_BF16, sign * (kOne + kBF16 / 2 + 1)), sign * (0x1p62 + 0x1p55));
     EXPECT_EQ(stored("f16", LATHE_F16, sign * int64_t{2049}), sign * 2048.0);
@@ -113,7 +113,7 @@ TEST(EvaluateIntegers, AnIntegerIsRoundedToAFloatOnce) {
   EXPECT_EQ(bit(0).v, 0);
   EXPECT_EQ(stored("f32", LATHE_F32, INT64_MIN), -0x1p63);
   EXPECT_EQ(stored("f32", LATHE_F32, INT64_MAX), 0x1p63);
-  // A double's own rounding is part of what the text says: 2^53 + 1 is a tie.
+  // For an f64 result, the text itself asks for rounding to double: 2^53 + 1 is a tie.
   EXPECT_EQ(scalar(scalar_named("arith.sitofp", "f64", "i64"), {0, 0, kBig}, {}, {}).v, 0x1p53);
 }
 
@@ -165,7 +165,8 @@ TEST(EvaluateIntegers, AnOperationThatIsNotKnownIsRefused) {
             "p:1: arith.shli is none of the operations that are known here");
 }
 
-// What hangs on a comparison that is too close to call may be either: no less is granted, and no more.
+// A value that depends on a comparison too close to call may have either result. The slack covers both, and
+// no more.
 TEST(EvaluateIntegers, WhatHangsOnACloseComparison) {
   const Number open{0, 1, 0}, sure{0, 0, 7};
   const auto slack = [](const char* name, const char* type, Number a, Number b, const char* word = "") {
@@ -178,11 +179,11 @@ TEST(EvaluateIntegers, WhatHangsOnACloseComparison) {
   // 126 or 127 plus 1 may wrap around.
   EXPECT_GE(slack("arith.addi", "i8", {0, 1, 126}, {0, 0, 1}), 255);
   EXPECT_EQ(slack("arith.addi", "i8", {0, 1, 125}, {0, 0, 1}), 1);
-  // -1 or 0 is 255 or 0.
+  // -1 or 0 becomes 255 or 0.
   EXPECT_GE(slack("arith.extui", "i32", {0, 1, -1}, {}, "i8"), 255);
   EXPECT_EQ(slack("arith.extui", "i32", {0, 1, 3}, {}, "i8"), 1);
   EXPECT_EQ(slack("arith.extui", "i32", {0, 1, -1}, {}, "i1"), 1);
-  // 7 or 8 is one bit or another.
+  // 7 and 8 have no bit in common.
   EXPECT_GE(slack("arith.andi", "i32", {0, 1, 7}, {0, 0, 15}), 8);
   EXPECT_EQ(slack("arith.andi", "i1", {0, 1, 0}, {0, 0, -1}), 1);
   EXPECT_EQ(slack("arith.maxsi", "i32", {0, 5, 3}, {0, 0, 6}), 5);

@@ -1,4 +1,4 @@
-"""Runs `lathe manifest` for the tests of it: on published models' configs and on changed ones."""
+"""Runs `lathe manifest` for its tests, on the configs of published models and on changed ones."""
 import json
 import pathlib
 import subprocess
@@ -20,7 +20,7 @@ def manifest(model, *flags):
 
 
 def manifest_of(config, *flags):
-    """Of a config as text or object: what the command answers."""
+    """The result of the command for a config, which is text or an object."""
     with tempfile.TemporaryDirectory() as directory:
         path = pathlib.Path(directory) / "config.json"
         path.write_text(config if isinstance(config, str) else json.dumps(config))
@@ -43,7 +43,7 @@ def shapes(made):
 
 
 def listed(made, name, shape):
-    """A layer of the sizes of one before it is the same class, and has that one's name."""
+    """Whether a layer is listed. A layer with the sizes of an earlier one has that one's class and name."""
     return made[name][:2] == shape if name in made else shape in [(n, k) for n, k, _ in made.values()]
 
 

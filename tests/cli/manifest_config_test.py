@@ -1,4 +1,4 @@
-"""What `lathe manifest` makes of a config's fields: which layers are dense, what a class fills in, what is refused.
+"""How `lathe manifest` reads the fields of a config: which layers are dense, the class defaults, the refusals.
 
 usage: manifest_config_test.py LATHE
 """
@@ -13,7 +13,7 @@ DENSE, SPARSE = {"gate_up", "down"}, {"router", "expert_gate_up", "expert_down"}
 
 
 def kinds_of(config):
-    """Which of the two kinds of layers are listed. Sizes are such that no class has two names."""
+    """Which of the two kinds of layers are listed. The sizes are chosen so that no class has two names."""
     found = names(config)
     assert not DENSE & found or DENSE <= found, found
     assert not SPARSE & found or SPARSE <= found, found
@@ -21,7 +21,7 @@ def kinds_of(config):
 
 
 def test_dense_and_sparse_layers():
-    """Both kinds of layers are listed where the model has both, and only there: by transformers' rules."""
+    """Both kinds of layers are listed if the model has both by the rules of transformers, and only then."""
     qwen = config_of("qwen2-57b-a14b", num_hidden_layers=28)
     both, dense, sparse = (True, True), (True, False), (False, True)
     # Layer i has experts if (i + 1) % step == 0, none is listed as dense, and there are experts.
@@ -34,7 +34,7 @@ def test_dense_and_sparse_layers():
         assert kinds_of(dict(qwen, **changes)) == expected, changes
     for model in ("qwen3-30b-a3b", "qwen3-next-80b-a3b"):
         assert kinds_of(config_of(model, decoder_sparse_step=2, num_nextn_predict_layers=0)) == both, model
-    # From first_k_dense_replace on, each moe_layer_freq-th.
+    # From first_k_dense_replace on, every moe_layer_freq-th layer has experts.
     deepseek = config_of("deepseek-v3", num_nextn_predict_layers=0)
     for changes, expected in (({}, both), ({"first_k_dense_replace": 0}, sparse), ({"first_k_dense_replace": 61}, dense),
                               ({"first_k_dense_replace": 0, "moe_layer_freq": 2}, both),
@@ -43,7 +43,7 @@ def test_dense_and_sparse_layers():
                               ({"moe_layer_freq": [0] * 61}, dense),
                               ({"mlp_layer_types": ["sparse"] * 61}, sparse), ({"mlp_layer_types": ["dense"] * 61}, dense)):
         assert kinds_of(dict(deepseek, **changes)) == expected, changes
-    # The layer for multi-token prediction comes behind the model's, by the same rule.
+    # The layer for multi-token prediction comes after the model's layers and follows the same rule.
     assert kinds_of(dict(deepseek, first_k_dense_replace=61, num_nextn_predict_layers=1)) == both
     assert "mtp_eh_proj" not in names(deepseek)
     llama4 = config_of("llama4-maverick")
@@ -56,7 +56,7 @@ def test_dense_and_sparse_layers():
 
 
 def test_lists_by_layer():
-    """Sizes that differ from layer to layer are listed each."""
+    """If sizes differ from layer to layer, each size is listed."""
     made = shapes(made_of(config_of("hunyuan-a13b", moe_intermediate_size=[3072] * 31 + [1024], num_experts=[64] * 31 + [16],
                                     num_shared_expert=[1] * 31 + [2])))
     assert {(n, k) for n, k, _ in made.values()} >= {
@@ -64,9 +64,9 @@ def test_lists_by_layer():
     assert made["expert_gate_up 2048x4096"] == (2048, 4096, False), made
     assert not any("shared" in name for name in names(
         config_of("hunyuan-a13b", use_mixed_mlp_moe=False, moe_intermediate_size=1024)))
-    # Layers that take the keys and values of one before project queries alone.
+    # Layers that reuse the keys and values of an earlier layer project only queries.
     assert shapes(made_of(config_of("hunyuan-a13b", use_cla=True, num_attention_heads=40)))["q"] == (5120, 4096, False)
-    # The MLP of layers without experts too.
+    # The same for the MLP of layers without experts.
     dense = shapes(made_of(config_of("hunyuan-a13b", moe_layer_num_skipped=2, intermediate_size=[5000, 7000] + [3072] * 30)))
     assert {(10000, 4096, False), (4096, 5000, False), (14000, 4096, False), (4096, 7000, False)} <= set(dense.values()), dense
     few = manifest_of(config_of("hunyuan-a13b", moe_topk=8, moe_intermediate_size=[3072] * 31))
@@ -74,10 +74,10 @@ def test_lists_by_layer():
 
 
 def test_class_defaults():
-    """What a config leaves out, or gives as null, is what its class in transformers fills in."""
+    """If a field is missing or null, the manifest uses the default of the class in transformers."""
     def text_of(config):
         return {(n, k, bias) for n, k, bias in shapes(made_of(config)).values()}
-    # LLaVA-1.5-7B's text_config leaves out Llama's sizes: 4096, 11008, 32 heads.
+    # The text_config of LLaVA-1.5-7B omits Llama's sizes: 4096, 11008, 32 heads.
     llava = {"model_type": "llava", "torch_dtype": "float16", "vision_config": {"hidden_size": 1024},
              "text_config": {"model_type": "llama", "torch_dtype": "float16", "vocab_size": 32064}}
     assert text_of(llava) == {(12288, 4096, False), (4096, 4096, False), (22016, 4096, False), (4096, 11008, False),
@@ -89,25 +89,25 @@ def test_class_defaults():
     nulls = dict(llava, text_config=dict(llava["text_config"], hidden_size=None, intermediate_size=None, head_dim=None,
                                          num_attention_heads=None, num_key_value_heads=None, attention_bias=None))
     assert text_of(nulls) == text_of(llava)
-    # The outer type says of what type a text_config is that does not.
+    # If a text_config has no model_type, the outer model_type determines it.
     gemma = config_of("gemma3-4b")
     untyped = dict(gemma, text_config={k: v for k, v in gemma["text_config"].items() if k != "model_type"})
     assert text_of(untyped) == text_of(gemma)
     assert (2304, 2048, False) in text_of({"model_type": "gemma3", "torch_dtype": "bfloat16"}), "its class alone"
     assert text_of(config_of("gemma-7b", head_dim=None)) == text_of(config_of("gemma-7b"))
-    # Where the class reads null as a value: as many KV heads as heads, no latent of queries.
+    # Fields for which the class gives null a meaning: as many KV heads as heads, no latent queries.
     assert shapes(made_of(config_of("mistral-7b", num_key_value_heads=None)))["qkv"][0] == 3 * 4096
     without = {k: v for k, v in config_of("mistral-7b").items() if k != "num_key_value_heads"}
     assert shapes(made_of(without))["qkv"][0] == 4096 + 2 * 1024
     assert "q_b" in shapes(made_of({k: v for k, v in config_of("deepseek-v2-lite").items() if k != "q_lora_rank"}))
-    # transformers writes the number of experts under the name of another family.
+    # transformers may write the number of experts under another family's name.
     qwen = config_of("qwen3-30b-a3b")
     renamed = dict({k: v for k, v in qwen.items() if k != "num_experts"}, num_local_experts=64)
     assert shapes(made_of(renamed))["router"] == (64, 2048, False)
 
 
 def test_null_is_absent():
-    """Of each published config's fields, but the two whose null some classes read as a value of its own."""
+    """For every field of every published config, except the two for which some classes give null a meaning."""
     for path in sorted(CONFIGS.glob("*.json")):
         config = json.loads(path.read_text())
         text = config.get("text_config", config)
@@ -120,12 +120,12 @@ def test_null_is_absent():
 
 
 def test_linear_attention_and_indexer():
-    """Layers' types by list or by interval; projections are split over ranks, an indexer's are not."""
+    """Layer types come from a list or an interval. Projections are split over ranks, except an indexer's."""
     made = shapes(manifest("qwen3-next-80b-a3b", "--tp", 4))
     assert made["linear_qkvz"] == (3072, 2048, False) and made["linear_ba"] == (16, 2048, False), made
     assert made["linear_out"] == (2048, 1024, False), made
     assert made["qkv"][:2] == (2 * 4 * 256 + 2 * 256, 2048) and listed(made, "o", (2048, 1024)), made
-    # The layer for multi-token prediction attends to everything.
+    # The layer for multi-token prediction has full attention.
     linear = config_of("qwen3-next-80b-a3b", layer_types=["linear_attention"] * 48)
     assert {"linear_qkvz", "qkv"} <= names(linear) and "qkv" not in names(dict(linear, num_nextn_predict_layers=0))
     full = config_of("qwen3-next-80b-a3b", layer_types=["full_attention"] * 48)
@@ -162,7 +162,7 @@ def test_refusals():
         for bad in (0, -1, 1.5, "4096", [1], 10**12):
             assert '"hidden_size" is not a whole number' in refused(dict(good, hidden_size=bad)), bad
         assert "too large" in refused(dict(good, intermediate_size=2**31 - 1))
-        # No division leaves a remainder.
+        # A division with a remainder is refused.
         odd_heads = dict(good, hidden_size=4100)
         for heads in (odd_heads, dict(odd_heads, head_dim=None)):
             assert '"head_dim" is missing, and hidden_size 4100 cannot be split over 32' in refused(heads)
@@ -177,7 +177,7 @@ def test_refusals():
         assert "linear_num_value_heads 33 cannot be split over 16" in refused(dict(qwen, linear_num_value_heads=33))
         assert "linear_num_key_heads 16 cannot be split over 32 ranks" in refused(dict(qwen, num_attention_heads=32), "--tp", 32)
         assert "intermediate size 1407" in refused(config_of("deepseek-v2-lite", moe_intermediate_size=1407), "--tp", 2)
-        # Fields of another type are named.
+        # A field of a wrong type is named.
         assert '"attention_bias" is neither true nor false' in refused(dict(good, attention_bias="yes"))
         assert '"text_config" is not a JSON object' in refused(dict(good, text_config=[1]))
         assert '"decoder_sparse_step" is not a whole number from 1' in refused(dict(qwen, decoder_sparse_step=0))
@@ -187,7 +187,7 @@ def test_refusals():
         assert "neither dense nor sparse" in refused(config_of("deepseek-v3", mlp_layer_types=["thick"] * 61))
         assert "cannot be split over 3 ranks" in refused(good, "--tp", 3)
         assert "--tp" in refused(good, "--tp", 0)
-        # A dtype that is not known is asked for; of none that is said bf16 is taken, and said.
+        # For an unknown dtype the error asks for --dtype. If there is no dtype, bf16 is used, with a message.
         odd = dict(good, torch_dtype="float8_e4m3fn")
         assert "torch_dtype 'float8_e4m3fn' is none of float32, float16, bfloat16; --dtype says" in refused(odd)
         assert lathe(path, "--dtype", "f16").stderr == ""

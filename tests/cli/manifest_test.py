@@ -50,7 +50,7 @@ def modules_of(c):
         t["o_proj"] = (h, heads * v)
     else:
         t["q_proj"], t["k_proj"], t["v_proj"], t["o_proj"] = (heads * d, h), (kv * d, h), (kv * d, h), (h, heads * d)
-        if kind == "qwen3_next":  # the gate of attention's result
+        if kind == "qwen3_next":  # the gate of the attention output
             t["q_proj"] = (2 * heads * d, h)
     return t, heads, kv, d
 
@@ -142,7 +142,8 @@ def test_biases():
 
 
 def test_published_weights():
-    """Each family's model: every weight that it multiplies, and no other. The list adds up to the published size."""
+    """The manifest of a model of each family lists every weight that the model multiplies by, and no other. The weights
+    add up to the published size."""
     kinds = set()
     for name, weights in model_weights.MODELS.items():
         parameters = sum(rows * columns * copies for _, rows, columns, copies in weights["tensors"]) / 1e9
@@ -159,12 +160,12 @@ def test_published_weights():
 
 
 def heads_of(made):
-    """{(name, op): n} of the output layer."""
+    """{(name, op): n} for the output layer."""
     return {(e["name"], e["op"]): e["n"] for e in made["classes"] if e["name"].startswith("lm_head")}
 
 
 def test_vocabulary_shards():
-    """N is the number of tokens that a rank has, never of padded rows: a row of zeros wins where all logits are negative."""
+    """N is the number of real tokens on a rank, without padded rows: a row of zeros wins if all logits are negative."""
     def heads(vocab, ranks, *flags):
         config = config_of("mistral-7b", vocab_size=vocab, hidden_size=6144, num_attention_heads=48, num_key_value_heads=48,
                            head_dim=128, intermediate_size=14592)
@@ -178,19 +179,19 @@ def test_vocabulary_shards():
     assert heads(32002, 1) == ({"lm_head": 32002}, "32002 padded to 32064, 32064 a rank, 32002 real on rank 0")
     assert heads(32002, 1, "--vocab-multiple", 1) == ({"lm_head": 32002}, "32002 padded to 32002, 32002 a rank")
     assert heads(32000, 2) == ({"lm_head": 16000}, "32000 padded to 32000, 16000 a rank")
-    # To 32064: 4 times 8016, of which the last has 62 fewer tokens.
+    # Padded to 32064 = 4 * 8016; the last rank has 62 fewer tokens.
     assert heads(32002, 4) == ({"lm_head ranks 0 to 2": 8016, "lm_head rank 3": 7954},
                                "32002 padded to 32064, 8016 a rank, 7954 real on rank 3")
     assert heads(32002, 2) == ({"lm_head rank 0": 16032, "lm_head rank 1": 15970},
                                "32002 padded to 32064, 16032 a rank, 15970 real on rank 1")
-    # To 192 * 167 = 32064, as 64 and 6 divide it.
+    # Padded to 32064 = 192 * 167, a multiple of 64 and of 6.
     assert heads(32000, 6)[0] == {"lm_head ranks 0 to 4": 5344, "lm_head rank 5": 5280}
-    # 70 tokens in 128 rows of 8 ranks: 16, 16, 16, 16, 6 and none.
+    # 70 tokens in 128 rows on 8 ranks: 16, 16, 16, 16, 6, and none on the others.
     assert heads(70, 8) == ({"lm_head ranks 0 to 3": 16, "lm_head rank 4": 6},
                             "70 padded to 128, 16 a rank, 6 real on rank 4, none on ranks 5 to 7")
     assert heads(64, 8, "--vocab-multiple", 128) == (
         {"lm_head ranks 0 to 3": 16}, "64 padded to 128, 16 a rank, none on ranks 4 to 7")
-    # Every token is on one rank, whatever the numbers: shards add up.
+    # Every token is on exactly one rank, so the shards add up.
     for vocab in (1, 63, 64, 65, 127, 1000, 32001):
         for ranks in (1, 2, 3, 4, 6, 8, 12):
             plain, text = heads(vocab, ranks)
@@ -231,7 +232,7 @@ def test_head_and_form():
         assert e["op"] == "matmul_argmax" or e["d"] == "bf16", e
     assert {e["a"] for e in manifest("gemma2-9b")["classes"]} == {"f32"}
     assert {e["a"] for e in manifest("gemma2-9b", "--dtype", "f16")["classes"]} == {"f16"}
-    # Wherever it stands, unless --dtype says.
+    # A quantization_config is reported at both levels, unless --dtype is given.
     assert "quantization_config" in lathe(CONFIGS / "deepseek-v3.json").stderr
     gemma = config_of("gemma3-4b")
     inner = dict(gemma, text_config=dict(gemma["text_config"], quantization_config={"quant_method": "fp8"}))

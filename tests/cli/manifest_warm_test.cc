@@ -1,6 +1,6 @@
-// From a model's config.json to a token: `lathe manifest`, `lathe warm`, and calls of the output layer that
-// may not miss, with a vocabulary that the engine pads. All real logits are negative, so that a padded row of
-// zeros would win.
+// The whole path from a model's config.json to a token: `lathe manifest`, `lathe warm`, and calls of the
+// output layer that may not miss. The engine pads the vocabulary. All real logits are negative, so a padded
+// row of zeros would win.
 #include <gtest/gtest.h>
 #include <lathe/lathe.h>
 #include <stdlib.h>
@@ -30,7 +30,7 @@ class ManifestWarm : public ::testing::Test {
     std::ofstream(directory_ + "/config.json")
         << R"({"model_type": "llama", "torch_dtype": "float32", "hidden_size": 16, "intermediate_size": 16,)"
         << R"( "num_attention_heads": 4, "num_hidden_layers": 1, "vocab_size": 1002})";
-    // The weight as engines have it: [padded tokens, hidden], rows behind the vocabulary are zeros.
+    // The weight as engines store it: [padded tokens, hidden]; rows after the vocabulary are zeros.
     weight_.assign(kPadded * kHidden, 0.0f);
     for (int64_t token = 0; token < kVocab; ++token)
       std::fill_n(weight_.begin() + token * kHidden, kHidden, token == kBest ? -0.5f : -1.0f);
@@ -41,8 +41,8 @@ class ManifestWarm : public ::testing::Test {
     std::filesystem::remove_all(directory_);
   }
 
-  // Writes the manifest and fills a cache from it, as a user does; then a device that loads the manifest's
-  // classes from there and compiles nothing.
+  // Writes the manifest and fills a cache from it, as a user does. Then opens a device that loads the
+  // manifest's classes from the cache and compiles nothing.
   void warm(const std::string& ranks) {
     const std::string manifest = directory_ + "/manifest.json", cache = directory_ + "/cache";
     Arguments write;
@@ -70,7 +70,7 @@ class ManifestWarm : public ::testing::Test {
     lathe_manifest_destroy(classes);
   }
 
-  // The greedy token of two sequences among `columns` tokens from `first` on, and its logit.
+  // For two sequences, the greedy token among `columns` tokens from `first` on, and its logit.
   struct Greedy {
     lathe_status status;
     int64_t token;
@@ -128,7 +128,7 @@ TEST_F(ManifestWarm, OneRankCallsWithTheVocabularyAsN) {
 
 TEST_F(ManifestWarm, ShardsCallWithTheirTokensAsN) {
   ASSERT_NO_FATAL_FAILURE(warm("4"));
-  // 1024 rows of four ranks: the last has 234 tokens and 22 rows of padding.
+  // 1024 rows on four ranks: the last has 234 tokens and 22 padded rows.
   float greatest = -INFINITY;
   int64_t token = -1;
   for (int64_t rank = 0; rank < 4; ++rank) {

@@ -1,7 +1,7 @@
-"""The weights of published models: (tensor, rows, columns, how many of it), as their checkpoints name them, from the
-modules of the public model code and the model's config.json. Not from this program. A projection that a checkpoint
-stores transposed (llama4's experts) stands here as rows = outputs. `billions` is the published number of parameters,
-which the products must add up to: of the language model, with multi-token prediction where the checkpoint has it.
+"""The weights of published models: (tensor, rows, columns, number of such tensors), named as in their checkpoints. The
+sizes come from the public model code and the model's config.json, not from this program. If a checkpoint stores a
+projection transposed (llama4's experts), rows are still outputs here. `billions` is the published number of parameters
+of the language model, with multi-token prediction if the checkpoint has it. The products must add up to it.
 """
 
 
@@ -19,7 +19,7 @@ def gated(prefix, layers, size, hidden):
             (f"{prefix}.down_proj", hidden, size, layers))
 
 
-# MLA of DeepSeek-V3's sizes; "absorbed" are kv_b_proj's halves, which decoding multiplies by, no tensors of their own.
+# MLA with DeepSeek-V3's sizes. "absorbed" are the halves of kv_b_proj that decoding multiplies by, not separate tensors.
 def latent(layers, heads):
     return (("self_attn.q_a_proj", 1536, 7168, layers), ("self_attn.q_b_proj", heads * 192, 1536, layers),
             ("self_attn.kv_a_proj_with_mqa", 576, 7168, layers), ("self_attn.kv_b_proj", heads * 256, 512, layers),
@@ -59,8 +59,8 @@ MODELS = {
         30.53, *attention(48, 2048, 4096, 512), ("self_attn.o_proj", 2048, 4096, 48),
         ("mlp.gate", 128, 2048, 48), *gated("mlp.experts", 48 * 128, 768, 2048),
         ("embed_tokens", 151936, 2048, 1), ("lm_head", 151936, 2048, 1)),
-    # Of 48 layers each fourth attends to everything; the query projection has the gate of the result beside it. The
-    # layer for multi-token prediction is a 13th of those and a 49th with experts.
+    # Every fourth of 48 layers has full attention; its query projection also gives the gate of the output. The layer for
+    # multi-token prediction adds one, so 13 layers have full attention and 49 have experts.
     "qwen3-next-80b-a3b": model(
         81.3, *attention(13, 2048, 8192, 512), ("self_attn.o_proj", 2048, 4096, 13),
         ("linear_attn.in_proj_qkvz", 12288, 2048, 36), ("linear_attn.in_proj_ba", 64, 2048, 36),
@@ -83,7 +83,7 @@ MODELS = {
         ("absorbed.k", 512, 128, 0), ("absorbed.v", 128, 512, 0),
         *gated("mlp", 1, 10944, 2048), ("mlp.gate", 64, 2048, 26), *gated("mlp.experts", 26 * 64, 1408, 2048),
         *gated("mlp.shared_experts", 26, 2816, 2048), ("embed_tokens", 102400, 2048, 1), ("lm_head", 102400, 2048, 1)),
-    # 61 layers, and one for multi-token prediction that repeats embedding and head.
+    # 61 layers, and one for multi-token prediction with a copy of the embedding and the head.
     "deepseek-v3": model(
         684.5, *latent(62, 128), *gated("mlp", 3, 18432, 7168), ("mlp.gate", 256, 7168, 59),
         *gated("mlp.experts", 59 * 256, 2048, 7168), *gated("mlp.shared_experts", 59, 2048, 7168),
@@ -98,7 +98,7 @@ MODELS = {
         1026.5, *latent(61, 64), *gated("mlp", 1, 18432, 7168), ("mlp.gate", 384, 7168, 60),
         *gated("mlp.experts", 60 * 384, 2048, 7168), *gated("mlp.shared_experts", 60, 2048, 7168),
         ("embed_tokens", 163840, 7168, 1), ("lm_head", 163840, 7168, 1)),
-    # Of 48 layers each second has experts.
+    # Every second of 48 layers has experts.
     "llama4-maverick": model(
         400.7, *attention(48, 5120, 5120, 1024), ("self_attn.o_proj", 5120, 5120, 48),
         *gated("feed_forward", 24, 16384, 5120), ("feed_forward.router", 128, 5120, 24),
@@ -106,7 +106,7 @@ MODELS = {
         ("feed_forward.experts.down_proj", 5120, 8192, 24 * 128),
         *gated("feed_forward.shared_expert", 24, 8192, 5120),
         ("embed_tokens", 202048, 5120, 1), ("lm_head", 202048, 5120, 1)),
-    # 46 layers, and one for multi-token prediction that repeats embedding and head.
+    # 46 layers, and one for multi-token prediction with a copy of the embedding and the head.
     "glm4.5-air": model(
         110.5, *attention(47, 4096, 12288, 1024), ("self_attn.o_proj", 4096, 12288, 47),
         *gated("mlp", 1, 10944, 4096), ("mlp.gate", 128, 4096, 46), *gated("mlp.experts", 46 * 128, 1408, 4096),
@@ -137,12 +137,12 @@ MODELS = {
         ("embed_tokens", 256000, 3072, 1), ("lm_head", 256000, 3072, 1)),
 }
 
-# What engines multiply at once.
+# Weights that engines fuse into one product.
 FUSED = (("q_proj", "k_proj", "v_proj"), ("q_a_proj", "kv_a_proj_with_mqa"), ("gate_proj", "up_proj"))
 
 
 def products(weights):
-    """{(n, k, has a bias)} of the model on one rank, tensors that are multiplied at once as one."""
+    """{(n, k, has a bias)} of the model on one rank. Fused tensors count as one."""
     groups = {}
     for tensor, rows, columns, _ in weights["tensors"]:
         prefix, _, leaf = tensor.rpartition(".")

@@ -192,7 +192,7 @@ TEST(Numbers, IntegersKeepEveryBit) {
   for (int64_t value : {(int64_t{1} << 53) + 1, -(int64_t{1} << 53) - 1, INT64_MAX, INT64_MIN, int64_t{-1}}) {
     store_integer(bytes + 3, LATHE_I64, 1, value);
     EXPECT_EQ(load_integer(bytes + 3, LATHE_I64, 1), value);
-    // The low bits of it.
+    // Only the low bits are stored.
     store_integer(bytes + 3, LATHE_I32, 1, value);
     EXPECT_EQ(load_integer(bytes + 3, LATHE_I32, 1), static_cast<int32_t>(value));
     store_integer(bytes + 3, LATHE_I8, 1, value);
@@ -201,7 +201,7 @@ TEST(Numbers, IntegersKeepEveryBit) {
   }
 }
 
-// What lies beside a tie of 16 bits by less than a float tells.
+// Values so close to a tie between 16-bit numbers that a float cannot tell them from the tie.
 TEST(Numbers, ADoubleIsRoundedOnce) {
   const auto stored = [](lathe_dtype dtype, double value) {
     uint16_t code = 0;
@@ -224,7 +224,7 @@ TEST(Numbers, ADoubleIsRoundedOnce) {
   EXPECT_TRUE(std::isnan(stored(LATHE_BF16, NAN)));
 }
 
-// Of 8-bit floats, from their values.
+// Compares the limits with the list of all values of each 8-bit float.
 TEST(Numbers, LimitsOfF8) {
   for (const F8& f : f8_formats()) {
     const double one_ulp = *std::upper_bound(f.values.begin(), f.values.end(), 1.0) - 1;

@@ -1,5 +1,5 @@
-// Payloads with integers beyond 2^53, run on the CPU: right ones are judged right, and a kernel that is wrong
-// in the last bit is found. Kernels are made wrong by a program that the text does not say.
+// Payloads with integers beyond 2^53, run on the CPU. Correct kernels pass, and an error in the last bit is
+// found. To make a wrong kernel, a test changes the program so that it differs from the text.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -50,7 +50,7 @@ class PayloadIntegers : public testing::Test {
   Device device_;
 };
 
-// The step's program with one word of it replaced.
+// The step's program with one word replaced.
 void replace(Json* step, const std::string& from, const std::string& to) {
   auto text = step->at("program").get<std::string>();
   const size_t at = text.find(from);
@@ -70,7 +70,7 @@ TEST_F(PayloadIntegers, RightOnesAreRight) {
 
 TEST_F(PayloadIntegers, AKernelThatIsWrongInTheLastBitIsFound) {
   const Json right = function_of(payload("integers.mlir"));
-  // Each is another kernel than the text asks for.
+  // Each change gives a different kernel from the one that the text asks for.
   const std::pair<const char*, const char*> edits[] = {{"9007199254740993", "9007199254740992"},
                                                        {"9007199254740993", "9007199254740994"},
                                                        {"arith.extui", "arith.extsi"}};

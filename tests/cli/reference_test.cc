@@ -265,7 +265,7 @@ TEST(ArgmaxReference, FirstMaximumAndItsValue) {
   EXPECT_TRUE(check_argmax(r, argmax_data(r, x, {101, 102}, {5, -1})).ok);
 }
 
-// 2^53 and 2^53 + 1 are one number to a double.
+// 2^53 and 2^53 + 1 are equal as doubles.
 TEST(ArgmaxReference, IndicesAreComparedBitByBit) {
   ArgmaxRequest r;
   r.rows = 1;

@@ -156,7 +156,7 @@ devices = lathe("devices", "--cache-dir", "")
 assert devices.returncode == 0, devices
 for name in ("cpu", "cuda", "hip", "spirv"):
     assert any(line.startswith(name) for line in devices.stdout.splitlines()), f"devices does not show {name}"
-# How the processor was told, on which the table's facts rest.
+# The CPU's entry says how the processor was recognized.
 [machine] = [line for line in devices.stdout.splitlines() if line.startswith("         machine ")]
 assert any(words in machine for words in ("by its model", "by its features", "from defaults")), machine
 print("usage is as documented")

@@ -108,7 +108,7 @@ TEST(InspectElementwise, WhatIsReadTwiceIsOneInput) {
   EXPECT_EQ(program["nodes"], Json::parse(R"([["arith.addf","f32",0,0]])"));
 }
 
-// %r of a tensor of i64 and %i, which `line` makes.
+// A function that adds a tensor of i64 and %i, which `line` makes.
 std::string sum_of_integers(const std::string& line) {
   return "func.func @f(%x: tensor<4x5xi64>, %o: tensor<4x5xi64>) -> tensor<4x5xi64> {\n" + line +
          "  %r = linalg.add ins(%x, %i : tensor<4x5xi64>, tensor<4x5xi64>) outs(%o : tensor<4x5xi64>) -> "
@@ -125,7 +125,7 @@ TEST(InspectElementwise, AnIntegerKeepsEveryBit) {
   }
 }
 
-// A splat is a fill of the meaning: of integers, and of what JSON has no number for.
+// A splat becomes a fill in the meaning, also for integers and for values that JSON cannot write as a number.
 TEST(InspectElementwise, ASplatIsKnownToTheMeaning) {
   const std::pair<const char*, const char*> splats[] = {
       {"dense<9007199254740993> : tensor<4x5xi64>", "9007199254740993"},

@@ -1,5 +1,5 @@
-// Leading dimensions of single lines and strides of single matrices: whatever they hold, results are right,
-// and no byte beyond the operands is touched.
+// Leading dimensions of single lines and strides of single matrices may have any value: results are correct,
+// and no byte outside the operands is touched.
 #include <algorithm>
 #include <cstdint>
 #include <functional>
@@ -19,7 +19,7 @@ namespace {
 constexpr int64_t kLargest = std::numeric_limits<int64_t>::max();
 constexpr int64_t kAnything[] = {0, 1, 3, -7, 1000003, kLargest, std::numeric_limits<int64_t>::min()};
 
-// Writes `anything` over what separates nothing.
+// Writes `anything` to the distances that separate nothing.
 void spoil(lathe_operand* o, int64_t rows, int64_t columns, int64_t batch, int64_t anything) {
   if ((o->layout == LATHE_COLUMN_MAJOR ? columns : rows) <= 1) o->leading_dimension = anything;
   if (batch <= 1) o->batch_stride = anything;
@@ -33,14 +33,14 @@ void spoil(lathe_matmul_desc* d, int64_t anything) {
 
 class SingleLines : public ConformanceTest {
  protected:
-  // One request, with all that its distances may hold.
+  // Runs one request with every value that its distances may have.
   void expect(lathe_device* device, MatmulRequest* request) {
     for (const int64_t anything : kAnything) {
       spoil(request->mutable_desc(), anything);
       ASSERT_TRUE(request->run(device)) << "distances of " << anything;
     }
   }
-  // Every product of sizes with a single line among them, in every layout.
+  // Runs products in which some operand has a single line, in every layout.
   void for_each_product(const std::function<void(MatmulCase)>& run) {
     int number = 0;
     for (const int64_t m : {0, 1, 2, 19})
@@ -77,7 +77,7 @@ TEST_F(SingleLines, OfEveryOperandOfAMatmul) {
   });
 }
 
-// Libraries themselves insist on rows that do not overlap, and refuse a request otherwise.
+// The libraries refuse a request if its rows overlap, so they must not see the unused values.
 TEST_F(SingleLines, OfExternalLibraries) {
   SKIP_UNLESS_CPU("the CPU's libraries");
   int done = 0;
@@ -90,7 +90,7 @@ TEST_F(SingleLines, OfExternalLibraries) {
     for_each_product([&](const MatmulCase& c) {
       MatmulRequest request(c, &random_);
       lathe_plan* plan = nullptr;
-      if (lathe_plan_matmul(requiring.get(), request.desc(), &plan) != LATHE_OK) return;  // it is not there
+      if (lathe_plan_matmul(requiring.get(), request.desc(), &plan) != LATHE_OK) return;  // not installed
       lathe_plan_destroy(plan);
       expect(requiring.get(), &request);
       ++done;
@@ -131,7 +131,7 @@ TEST_F(SingleLines, OfQuantisedAndPackedOperands) {
       }
 }
 
-// B before it is packed: of one row, and of one column.
+// B before it is packed, with one row and with one column.
 TEST_F(SingleLines, OfAWeightThatIsPacked) {
   SKIP_UNLESS_CPU("weights are packed on the CPU alone");
   for (const auto& [n, k, trans_b] : {std::tuple{70, 1, false}, {1, 70, true}, {1, 1, false}})
@@ -207,7 +207,7 @@ TEST_F(SingleLines, OfAPlanAndItsSlices) {
   lathe_plan_destroy(plan);
 }
 
-// Two lines closer than a line is long are refused, by name, whatever the op.
+// Every op refuses two lines whose distance is less than their length, and names the distance.
 TEST_F(SingleLines, OfTwoAreHeldToTheRule) {
   const auto refused = [&](lathe_status status, const char* says) {
     EXPECT_EQ(status, LATHE_INVALID_ARGUMENT) << says;

@@ -228,7 +228,7 @@ TEST_F(Elementwise, SizesOfZeroAndBeyondATile) {
     EXPECT_TRUE(run(scaled(), sizes));
 }
 
-// What separates nothing is not read, whatever it holds.
+// A distance that separates nothing is not read.
 TEST_F(Elementwise, DistancesOfSingleLines) {
   constexpr int64_t kLargest = std::numeric_limits<int64_t>::max();
   Program p;

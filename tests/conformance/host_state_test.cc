@@ -1,5 +1,5 @@
-// What a host sets for its own floating-point arithmetic changes no result, on whatever thread a kernel runs,
-// and is there again when a call returns.
+// The host's floating-point settings change no result, on any thread that runs a kernel, and are restored
+// when a call returns.
 #include <fenv.h>
 
 #include <atomic>
@@ -17,7 +17,7 @@ namespace {
 
 #if defined(__x86_64__)
 void flush_subnormals() { __builtin_ia32_ldmxcsr(__builtin_ia32_stmxcsr() | 0x8040); }
-// All that a host may set, without the flags that arithmetic sets.
+// Everything that a host may set, without the flags that arithmetic sets.
 uint64_t state_of_thread() {
   return (__builtin_ia32_stmxcsr() & ~0x3fu) | static_cast<uint64_t>(fegetround()) << 32;
 }
@@ -49,7 +49,7 @@ const HostState kStates[] = {
 #endif
 };
 
-// Runs `call` in that state; whether the thread has it still.
+// Runs `call` in that state. Returns whether the thread still has the state afterwards.
 template <typename Call>
 bool keeps_state(const HostState& state, const Call& call) {
   state.set();
@@ -60,12 +60,12 @@ bool keeps_state(const HostState& state, const Call& call) {
   return before == after;
 }
 
-// A product whose every element is one number times another: what it must be is known to the bit.
+// Each element of this matmul is a product of two numbers, so its exact bits are known.
 class OuterProduct {
  public:
   static constexpr int64_t kM = 300, kN = 700;
 
-  // `magnitude`: of the elements of A.
+  // `magnitude` is that of A's elements.
   OuterProduct(double magnitude, Random* random) : a_(kM), b_(kN), d_(kM * kN), expected_(kM * kN) {
     for (float& x : a_) x = static_cast<float>(random->normal() * magnitude);
     for (float& x : b_) x = static_cast<float>(random->normal());
@@ -96,7 +96,7 @@ class HostStateTest : public ConformanceTest {
     ConformanceTest::SetUp();
     SKIP_UNLESS_CPU("kernels run on the host's threads on the CPU alone");
   }
-  // Twice, the second time by the path of calls that repeat.
+  // Calls twice: the second call takes the path for repeated calls.
   void expect_right(lathe_device* device, OuterProduct* product, const HostState& state) {
     for (int call = 0; call < 2; ++call) {
       product->poison();
@@ -134,7 +134,7 @@ TEST_F(HostStateTest, ChangesNoResultWhenSetAfterTheThreadsStarted) {
   }
 }
 
-// The first thread is the caller's, the others begin with its state.
+// The first thread is the caller's; the others start with the caller's state.
 struct CallersThreads {
   std::atomic<uint64_t> seen{0};
 
@@ -193,7 +193,7 @@ TEST_F(HostStateTest, ChangesNoSlice) {
   lathe_plan_destroy(plan);
 }
 
-// K = 0 runs no kernel: the library computes beta C itself.
+// K = 0 runs no kernel: the library itself computes beta * C.
 TEST_F(HostStateTest, ChangesNoEmptyProduct) {
   float c[2] = {0x1.000002p-128f, 3}, d[2] = {};
   lathe_matmul_desc desc = LATHE_MATMUL_DESC_INIT;
@@ -212,12 +212,12 @@ TEST_F(HostStateTest, ChangesNoEmptyProduct) {
 }
 
 #if defined(__x86_64__)
-// The ABI lets a call change the configuration of tiles; a kernel does not rely on the one that it finds.
+// A kernel must not rely on the tile configuration that it finds: the ABI lets a call change it.
 TEST_F(HostStateTest, MayHaveTilesConfigured) {
   MatmulCase c;
   c.m = 70, c.n = 130, c.k = 250, c.in = LATHE_BF16;
   MatmulRequest request(c, &random_);
-  ASSERT_TRUE(request.run(device()));  // the process has AMX's registers since the device was opened
+  ASSERT_TRUE(request.run(device()));  // opening the device requested the AMX registers
   if (!__builtin_cpu_supports("amx-tile")) GTEST_SKIP() << "no AMX here";
   alignas(64) uint8_t config[64] = {1};  // palette 1
   config[16] = 4, config[48] = 1;        // tile 0: one line of 4 bytes
@@ -228,7 +228,7 @@ TEST_F(HostStateTest, MayHaveTilesConfigured) {
 }
 #endif
 
-// The oracle computes times: rounded another way, they would be another plan's.
+// The oracle computes times. Another rounding mode could change them, and so the plan.
 TEST_F(HostStateTest, ChangesNoPlan) {
   const auto explain = [&] {
     std::string text;

@@ -12,7 +12,7 @@ namespace lathe::conformance {
 // The packed copy lies in guarded memory of exactly its size.
 class PackedRequest {
  public:
-  // `change`: of B's descriptor ahead of the packing.
+  // `change` edits B's descriptor before the packing.
   PackedRequest(lathe_device* device, const MatmulCase& c, Random* random,
                 const std::function<void(lathe_operand*)>& change = {});
   lathe_status status() const { return status_; }  // of packing

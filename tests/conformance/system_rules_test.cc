@@ -1,4 +1,4 @@
-// What the host's system or threads deny: code that may not become executable, registers, a large stack.
+// Hosts that deny something: memory that becomes executable, AMX registers, standard streams, a large stack.
 #include "../system_rules.h"
 
 #include <gmock/gmock.h>
@@ -24,7 +24,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-// A product on a fresh device: "OK", or the status and the message.
+// Runs a product on a new device. Returns "OK", or the status and the message.
 std::string run_product(const lathe_context_options& options = memory_only(1)) {
   OpenDevice fresh(options);
   if (fresh.status() != LATHE_OK)
@@ -39,7 +39,7 @@ std::string run_product(const lathe_context_options& options = memory_only(1)) {
   return request.check() ? "OK" : "it computes something else";
 }
 
-// No device is opened in this process: a child inherits nothing of one.
+// This process opens no device, so a child inherits none.
 class SystemRules : public testing::Test {
  protected:
   void SetUp() override { SKIP_UNLESS_CPU("the rules are those of the host's processes"); }
@@ -61,7 +61,7 @@ TEST_F(SystemRules, DeniedCodeIsNotAvailableAndNamesTheCauses) {
                     HasSubstr("mprotect: Permission denied"), HasSubstr("memfd_create: Permission denied")));
 }
 
-// A daemon's: its standard streams are closed, and what it prints all the same goes nowhere.
+// A daemon closes its standard streams. What it still prints must not go into a file of Lathe.
 TEST_F(SystemRules, NothingOfLathesIsAStandardStream) {
   const TemporaryDirectory directory;
   const std::string answer = in_child([&]() -> std::string {
@@ -75,7 +75,7 @@ TEST_F(SystemRules, NothingOfLathesIsAStandardStream) {
     options.cache_dir = directory.path().c_str();
     options.compiler = LATHE_COMPILER_PROCESS;
     std::string result = run_product(options);
-    if (result == "OK") result = run_product(options);  // from the disk
+    if (result == "OK") result = run_product(options);  // now from the disk
     stop = true;
     prints.join();
     return result;
@@ -84,7 +84,7 @@ TEST_F(SystemRules, NothingOfLathesIsAStandardStream) {
 }
 
 #if defined(__x86_64__)
-// Linux refuses AMX's registers to a process with an alternate signal stack that cannot hold them.
+// Linux refuses the AMX registers to a process whose alternate signal stack is too small for them.
 TEST_F(SystemRules, RefusedTilesAreNotAvailable) {
   const std::string answer = in_child([]() -> std::string {
     static char small[2048];
@@ -99,7 +99,7 @@ TEST_F(SystemRules, RefusedTilesAreNotAvailable) {
 }
 #endif
 
-// A stack of which is known how much was used.
+// A stack that measures how much of it was used.
 class PaintedStack {
  public:
   explicit PaintedStack(size_t bytes) : bytes_(bytes) {
@@ -112,7 +112,7 @@ class PaintedStack {
   PaintedStack(const PaintedStack&) = delete;
   PaintedStack& operator=(const PaintedStack&) = delete;
 
-  // Runs `body` on a thread of this stack; the bytes used, those of the C library for a thread among them.
+  // Runs `body` on a thread with this stack. Returns the bytes used, including the C library's.
   size_t run(const std::function<void()>& body) {
     pthread_attr_t attributes;
     pthread_attr_init(&attributes);
@@ -138,10 +138,10 @@ class PaintedStack {
   unsigned char* low_;
 };
 
-// What lathe.h promises.
+// The limits that lathe.h promises.
 constexpr size_t kStackOfAFirstUse = 18 << 10, kStackOfACall = 12 << 10;
 
-// One request of an op, its call apart from its check, which takes more stack.
+// One request of an op. The check is separate from the call, because it needs more stack.
 struct Request {
   std::string name;
   std::function<void()> reset;
@@ -156,7 +156,7 @@ Request request_of(const Case& c, Random* random, const Run& run) {
           [op, run](lathe_device* d) { return run(d, nullptr, op->desc()); }, [op] { return op->check(); }};
 }
 
-// Every op, by the kernels that the oracle takes for few rows and for many, with and without a split.
+// Every op, with the kernels that the oracle chooses for few and for many rows, with and without a split.
 std::vector<Request> some_requests(Random* random) {
   std::vector<Request> all;
   MatmulCase c;
@@ -181,7 +181,7 @@ std::vector<Request> some_requests(Random* random) {
 
 class SmallStacks : public SystemRules {
  protected:
-  // Calls on a thread of that stack, and checks here; the bytes of it that were used.
+  // Calls on a thread with a stack of that size, and checks here. Returns the bytes of stack used.
   size_t call(const Request& request, lathe_device* device, size_t stack_bytes) {
     PaintedStack stack(stack_bytes);
     request.reset();

@@ -78,7 +78,7 @@ TEST_F(Allocation, Contexts) {
   const auto there = [&] { return context != nullptr; };
   try_allocations(
       {"lathe_context_create", "", [&] { return lathe_context_create(&options, &context); }, drop, there});
-  options.fallback_bundle = "relative.bundle";  // for which the current directory is asked
+  options.fallback_bundle = "relative.bundle";  // relative, so that the current directory is read
   try_allocations({"lathe_context_create", "with a relative path",
                    [&] { return lathe_context_create(&options, &context); }, drop, there});
   options.fallback_bundle = nullptr;

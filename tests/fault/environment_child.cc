@@ -40,7 +40,7 @@ int gettimeofday(timeval* into, void*) noexcept {
 
 namespace {
 
-// False: a call failed, or a sum is another.
+// False: a call failed, or a sum is wrong.
 bool multiply(lathe_device* device, int64_t n) {
   return lathe::checked_product(n, [&](const lathe_matmul_desc* desc) {
     const lathe_status status = lathe_matmul(device, nullptr, desc);

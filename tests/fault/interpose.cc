@@ -59,7 +59,7 @@ bool fails_or_shortens(const char* name, size_t* count) {
   return false;
 }
 
-// As fails, of a call that changes a directory, whose `result` is known: -1 where its reply is lost.
+// Like fails(), for a call that has changed a directory and returned `result`. -1 if its reply is lost.
 int unless_lost(const char* name, int result, int found_by_another) {
   if (!armed || plan.way != Way::kLost || calls != plan.index || result != 0 || std::exchange(fired, true))
     return result;

@@ -10,8 +10,8 @@ namespace lathe::fault {
 
 enum class Way {
   kErrno,  // the call of the index fails with `error`, once
-  kLost,   // the call of the index is made and fails with `error` even so, once: a network lost the reply. 0:
-           // with what the same call made again would find
+  kLost,   // the call of the index is made but reports `error`, once: a network lost the reply. With
+           // `error` 0, it reports the error that a repeated call would get
   kShort,  // the read or write of the index does half of its bytes, once
   kCrash,  // from the call of the index on every one fails with EIO: the machine has stopped
 };
@@ -37,12 +37,12 @@ void before_next_flock(std::function<void()> call);
 
 enum class Locks {
   kReal,
-  kNone,  // every flock fails with ENOLCK, as on file systems that have none
-  kOwn,   // every flock succeeds, as where each process is on a machine that sees no other's locks
+  kNone,  // every flock fails with ENOLCK, as on file systems without locks
+  kOwn,   // every flock succeeds, as if each process ran on a machine that sees no locks of others
 };
 void set_locks(Locks locks);
 
-// Whether every name of a directory is read twice, as it may be on a network while files come and go.
+// Whether directories list every name twice, as a network file system may while files come and go.
 void set_names_twice(bool twice);
 
 }  // namespace lathe::fault

@@ -1,4 +1,4 @@
-// As storm_test.cc on a file system that has no locks, and on one whose locks no other machine sees.
+// Like storm_test.cc, on a file system without locks and on one whose locks other machines do not see.
 #include <gtest/gtest.h>
 
 #include <cstdio>

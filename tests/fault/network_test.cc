@@ -1,5 +1,5 @@
-// A store that several machines share through a network file system: replies that are lost, locks that no
-// other machine sees, names that are read twice, errors that come late.
+// A store that several machines share through a network file system: lost replies, locks that other machines
+// do not see, names that are listed twice, late errors.
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -36,7 +36,7 @@ class NetworkTest : public StoreFixture {
         std::count_if(all.begin(), all.end(), [](const auto& n) { return is_entry(n); }));
   }
   FileDescriptor open_directory() const { return open_file(AT_FDCWD, directory_, O_RDONLY | O_DIRECTORY); }
-  // Of the machine `host`.
+  // The name of a temporary that the machine `host` made.
   std::string temporary(const std::string& host) const {
     return ".tmp-" + key(9).fingerprint + "-" + host + "-1-0-a";
   }
@@ -44,7 +44,7 @@ class NetworkTest : public StoreFixture {
 
 constexpr char kAnotherHost[] = "00000000000000ff";
 
-// Every call whose reply is lost, in turn: what was asked for is done, and nobody warns.
+// Loses the reply of each call in turn. The request still succeeds, without a warning.
 TEST_F(NetworkTest, ALostReplyCostsNothing) {
   for (const int error : {0, EIO}) {
     for (int64_t index = 1;; ++index) {
@@ -55,7 +55,7 @@ TEST_F(NetworkTest, ALostReplyCostsNothing) {
       const bool reached = disarm();
       const std::string call = failed_call();
       EXPECT_TRUE(is_for(result, key(1)));
-      // Only a temporary that could not be made is an error: which one it was nobody knows.
+      // If the open of a temporary fails with EIO, the write may fail: a lost reply looks like a real error.
       if (error == 0 || call != "openat") {
         EXPECT_EQ(entries(), 2u) << call;
         EXPECT_TRUE(warnings_.empty()) << call << ": " << warnings_.front();
@@ -82,7 +82,7 @@ TEST_F(NetworkTest, AnEntryThatIsReplacedWhileItIsReadIsReadAgain) {
   EXPECT_TRUE(tried);
 }
 
-// Several machines evict the same entries at once: each counts those that another was faster to remove.
+// If several machines evict the same entries, each also counts the space that another one freed.
 TEST_F(NetworkTest, MachinesThatEvictTogetherTakeNoMoreThanOne) {
   start_anew(8);
   const uint64_t bytes = 4 * std::filesystem::file_size(entry_path(key(0)));
@@ -108,7 +108,7 @@ TEST_F(NetworkTest, NamesThatAreReadTwiceAreOne) {
   EXPECT_EQ(entries(), 8u);
 }
 
-// What another machine writes now is left to it; what this one's ended processes left goes.
+// Another machine may still be writing its temporary, so only an old one is removed.
 TEST_F(NetworkTest, AnotherMachinesTemporaryIsLeftForAnHour) {
   start_anew(1);
   const std::string path = directory_ + "/" + temporary(kAnotherHost);
@@ -126,7 +126,7 @@ TEST_F(NetworkTest, AnotherMachinesTemporaryIsLeftForAnHour) {
   }
 }
 
-// Its name says which machine makes it, and what is left of this one's goes at once.
+// A temporary's name identifies the machine. One that this machine left behind is removed at once.
 TEST_F(NetworkTest, ThisMachinesTemporaryIsReclaimedByItsLock) {
   start_anew(1);
   std::string own;
@@ -151,7 +151,7 @@ TEST_F(NetworkTest, AJournalWithoutLocksIsRewritten) {
   start_anew(2);
   set_locks(Locks::kNone);
   const FileDescriptor directory = open_directory();
-  constexpr int kUses = 30000;  // of 37 bytes: four times what is rewritten
+  constexpr int kUses = 30000;  // of 37 bytes each: four times the size at which the journal is rewritten
   for (int i = 0; i < kUses; ++i) note_use(directory.get(), key(i % 2).fingerprint, UseKind::kHit);
   EXPECT_LT(std::filesystem::file_size(directory_ + "/" + kUsesName), 300000u);
   const UseTable uses = read_uses(directory.get());
@@ -159,7 +159,7 @@ TEST_F(NetworkTest, AJournalWithoutLocksIsRewritten) {
   EXPECT_EQ(uses.of(key(1).fingerprint).hits, kUses / 2);
 }
 
-// A file that no fsync was asked for either is whole or does not come to its name.
+// Even without fsync, a file is complete or is not renamed.
 TEST_F(NetworkTest, WhatACloseSaysLateIsHeeded) {
   start_anew(1);
   const FileDescriptor directory = open_directory();

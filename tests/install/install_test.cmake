@@ -33,7 +33,7 @@ if(WITH_COMPILER)
   run(${WORK}/build/outside_c)
   run(${WORK}/build/outside_cpp)
   run(${CMAKE_COMMAND} -E env LATHE_COMPILER=process LATHE_CACHE_DIR= ${WORK}/prefix/bin/lathe run matmul 5x6x7)
-  # Loaded by a relative name, in a process that goes elsewhere, the library finds the files that are installed beside it.
+  # Even if it is loaded by a relative name and the process changes its directory, the library finds the files beside it.
   file(GLOB_RECURSE library RELATIVE ${WORK}/prefix ${WORK}/prefix/liblathe.so)
   foreach(way inprocess process)
     run(${CMAKE_COMMAND} -E env LATHE_COMPILER=${way} LATHE_CACHE_DIR= ${CMAKE_COMMAND} -E chdir ${WORK}/prefix

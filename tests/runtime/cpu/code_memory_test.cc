@@ -1,4 +1,4 @@
-// Code is loaded, or refused with the system's cause, where the system guards what becomes executable.
+// On systems that restrict executable memory, code is loaded, or refused with the system's cause.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -17,7 +17,7 @@ using ::testing::HasSubstr;
 
 constexpr const char* kSkipped = "skipped: ";
 
-// Loads and runs a kernel with constants, data and calls; "" if it is right.
+// Loads and runs a kernel with constants, data and calls. Returns "" if the result is correct.
 std::string load_and_run() {
   ObjectLoader loader;
   const absl::StatusOr<std::vector<void*>> linked =

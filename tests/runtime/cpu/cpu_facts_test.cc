@@ -110,7 +110,7 @@ TEST(CpuFacts, ParsesClocks) {
   EXPECT_LT(parse_brand_hertz("Odd @ GHz"), 0);
 }
 
-// Facts of machines that this one is not.
+// The following tests describe other machines.
 CpuIdentity processor(int32_t model, uint32_t features) {
   CpuIdentity id;
   id.vendor = "GenuineIntel";
@@ -135,12 +135,12 @@ TEST(CpuFacts, OfARocketLakeWithAmxAreAServers) {
       << server.machine;
   const DeviceFacts desktop = cpu_facts(tree.system(), processor(0xa7, kAvx512Vl), avx512);
   EXPECT_EQ(desktop.fact_or("fma_units", 0), 1);
-  // What a caller asks for, or the system refuses, changes no processor.
+  // The target, which the caller or the system may restrict, does not change the processor.
   EXPECT_EQ(cpu_facts(tree.system(), processor(0xa7, kAvx512Vl | kAmxTile), avx512).fact_or("fma_units", 0),
             2);
 }
 
-// Cores differ, and processor 0 may be offline: the first allowed one tells caches and clock.
+// Cores differ, and processor 0 may be offline, so caches and clock come from the first allowed processor.
 TEST(CpuFacts, AreThoseOfTheFirstAllowedProcessor) {
   SystemTree tree({4, 5});
   write_cache(tree, 0, 0, "1\n", "Data\n", "48K\n");
@@ -161,7 +161,7 @@ TEST(CpuFacts, AreThoseOfTheFirstAllowedProcessor) {
             2.4e9);
 }
 
-// A container may hide /sys or parts of it; texts may make no sense.
+// A container may hide /sys or parts of it, and files may be malformed.
 TEST(CpuFacts, ArePlausibleWithoutSysAndWithNonsenseInIt) {
   const SystemTree empty;
   SystemTree odd;

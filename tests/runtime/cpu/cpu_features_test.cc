@@ -104,7 +104,7 @@ TEST(CpuFeatures, Aarch64) {
   EXPECT_EQ(features_from_hwcap(bit(1) | bit(10) | bit(20) | bit(22), bit(1)), kArmDotprod);
 }
 
-// The processor's features, whatever the system saves; bits by Intel's manual.
+// The processor's features do not depend on the registers that the system saves. Bits as in Intel's manual.
 TEST(CpuFeatures, TellMicroarchitecturesApart) {
   struct Case {
     uint32_t X86Registers::*word;
@@ -143,7 +143,7 @@ TEST(CpuFeatures, TellMicroarchitecturesApart) {
   EXPECT_EQ(cpu_feature_names(kAmxTile | kClwb), "clwb amx-tile");
 }
 
-// Arm, Main ID Register: implementer 0x41 is Arm's.
+// From Arm's description of the Main ID Register: implementer 0x41 is Arm.
 TEST(CpuFeatures, IdentityFromMidr) {
   const CpuIdentity v2 = identity_from_midr(0x410fd4f0);
   EXPECT_EQ(v2.vendor, "ARM");
@@ -152,7 +152,7 @@ TEST(CpuFeatures, IdentityFromMidr) {
   EXPECT_EQ(identity_from_midr(0xc00fac30).vendor, "implementer 0xc0");
 }
 
-// Processor 0 may be offline, or outside the mask and of another kind of core.
+// Processor 0 may be offline, or may be outside the mask and a different kind of core.
 TEST(CpuFeatures, MidrIsThatOfAnAllowedProcessor) {
   SystemTree tree({2, 3});
   const auto file = [](int processor) {

@@ -60,7 +60,7 @@ TEST(CpuQuota, OfDockerWithVersion2) {
   EXPECT_EQ(cpu_quota(tree.system()), kNone);
 }
 
-// Without a namespace of its own a container sees its host's path, and its own group as the mount's root.
+// A container without its own cgroup namespace sees the host's path and mounts its own group as the root.
 TEST(CpuQuota, OfDockerWithVersion2AndTheHostsNamespace) {
   SystemTree tree;
   with_groups(tree, v2_mount("/system.slice/docker-4f1c.scope"), "0::/system.slice/docker-4f1c.scope/init\n")
@@ -102,7 +102,7 @@ TEST(CpuQuota, OfBothVersionsAtOnce) {
   with_groups(tree, v1_mount("/", "/sys/fs/cgroup/cpu") + v2_mount("/", "/sys/fs/cgroup/unified"),
               "5:cpu:/job\n2:cpuacct:/elsewhere\n0::/user.slice\n");
   set_v1(tree, "/sys/fs/cgroup/cpu/job", "200000");
-  set_v1(tree, "/sys/fs/cgroup/cpu/elsewhere", "100000");  // another controller's group
+  set_v1(tree, "/sys/fs/cgroup/cpu/elsewhere", "100000");  // the group of another controller
   EXPECT_EQ(cpu_quota(tree.system()), 2);
   tree.write("/sys/fs/cgroup/unified/user.slice/cpu.max", "50000 100000\n");
   EXPECT_EQ(cpu_quota(tree.system()), 0.5);
@@ -119,14 +119,14 @@ TEST(CpuQuota, OfMountsInUnusualPlaces) {
 
 TEST(CpuQuota, OfNamespacesThatBeginBelowTheMount) {
   SystemTree tree;
-  // The mount was made before the namespace: its root lies two levels above the process, by unknown names.
+  // The mount is older than the namespace: its root is two levels above the process, with unknown names.
   with_groups(tree, v2_mount("/../.."), "0::/\n").write("/sys/fs/cgroup/cpu.max", "400000 100000\n");
   EXPECT_EQ(cpu_quota(tree.system()), 4);
-  // The process was moved to a sibling of its namespace's root.
+  // The process was moved to a sibling of the root of its namespace.
   with_groups(tree, v2_mount("/.."), "0::/../sibling/leaf\n")
       .write("/sys/fs/cgroup/sibling/cpu.max", "300000 100000\n");
   EXPECT_EQ(cpu_quota(tree.system()), 3);
-  // What the mount shows is not above the process: its quota does not hold.
+  // The mounted groups are not above the process, so their quota does not apply.
   for (const char* group : {"0::/../sibling/leaf\n", "0::/../../a\n"}) {
     with_groups(tree, v2_mount("/"), group);
     EXPECT_EQ(cpu_quota(tree.system()), kNone) << group;
@@ -219,7 +219,7 @@ TEST(CpuQuota, RoundsUp) {
   EXPECT_EQ(threads_for(kNone), INT32_MAX);
 }
 
-// The least of the mask's cores and of the quota.
+// The smaller of the mask's cores and the quota.
 TEST(CpuQuota, LimitsWorkersAndProcessors) {
   SystemTree tree({0, 1, 2, 3});
   for (int i = 0; i < 4; ++i)

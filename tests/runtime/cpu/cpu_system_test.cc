@@ -26,10 +26,10 @@ TEST(CpuSystem, HasTheMaskOfTheCallingThread) {
   EXPECT_EQ(read_system_file(system, "/proc/no/such/file"), "");
 }
 
-// Hardware threads of one core count once, whether the mask has all of them or not.
+// The hardware threads of a core count as one core, even if the mask has only some of them.
 TEST(CpuSystem, CountsCoresOfMasksWithGaps) {
   SystemTree tree({1, 3, 5, 8, 1500, 1501});
-  for (const int first : {0, 2, 4, 8, 1500})  // two threads a core; 9 is outside the mask
+  for (const int first : {0, 2, 4, 8, 1500})  // two threads per core; 9 is outside the mask
     for (int i = 0; i < 2; ++i)
       tree.write(topology(first + i), std::to_string(first) + "-" + std::to_string(first + 1) + "\n");
   EXPECT_EQ(count_cores(tree.system()), 5);
@@ -37,7 +37,7 @@ TEST(CpuSystem, CountsCoresOfMasksWithGaps) {
 
 TEST(CpuSystem, CountsCoresOfHybridProcessors) {
   SystemTree tree({0, 1, 2, 3, 4, 5, 6, 7});
-  for (int i = 0; i < 4; ++i) tree.write(topology(i), i < 2 ? "0-1\n" : "2-3\n");  // two threads a core
+  for (int i = 0; i < 4; ++i) tree.write(topology(i), i < 2 ? "0-1\n" : "2-3\n");  // two threads per core
   for (int i = 4; i < 8; ++i) tree.write(topology(i), std::to_string(i) + "\n");   // one
   EXPECT_EQ(count_cores(tree.system()), 6);
 }
@@ -60,7 +60,7 @@ TEST(CpuSystem, ProcessorsWithoutTopologyCountOnce) {
 TEST(CpuSystem, WithoutSysCpuinfoTellsCores) {
   SystemTree tree({0, 1, 2, 3, 4, 5});
   std::string text;
-  for (int i = 0; i < 5; ++i)  // two sockets; processors 0 and 2 are threads of one core; 5 is not told
+  for (int i = 0; i < 5; ++i)  // two sockets; processors 0 and 2 share a core; 5 is missing
     text += "processor\t: " + std::to_string(i) +
             "\nmodel name\t: a: b\nphysical id\t: " + std::to_string(i % 2) +
             "\ncore id\t\t: " + (i == 4 ? "1" : "0") + "\n\n";

@@ -58,7 +58,7 @@ TEST(MachineTable, WideMultipliers) {
   EXPECT_EQ(row(kIntel, 6, 0x8c).fma_units_512, 1);
   EXPECT_EQ(row(kAmd, 0x19, 0x61).fma_units_512, 1);
   EXPECT_EQ(row(kAmd, 0x1a, 0x02).fma_units_512, 2);
-  // Laptops' Zen 5 passes 512-bit operations in two halves.
+  // Zen 5 in laptops executes 512-bit operations in two halves.
   for (const int32_t model : {0x24, 0x38, 0x60}) EXPECT_EQ(row(kAmd, 0x1a, model).fma_units_512, 1) << model;
 }
 
@@ -91,7 +91,7 @@ TEST(MachineTable, UnknownProcessorsTakeTheDefault) {
   EXPECT_THAT(machine("Nobody", 6, 143).text, HasSubstr("family 0x6, model 0x8f"));
 }
 
-// The last resort for the clock is a row's, which must be one a processor may have.
+// If no other source gives a clock, the row's is used, so it must be plausible.
 TEST(MachineTable, EveryMachineHasAClock) {
   for (const char* vendor : {kIntel, kAmd, kArm, "unknown"}) {
     for (int32_t family : {0, 6, 0x17, 0x19, 0x1a}) {
@@ -104,7 +104,7 @@ TEST(MachineTable, EveryMachineHasAClock) {
   }
 }
 
-// Each model has one row; the numbers between rows are other products' (Lunar Lake, Alder Lake-N).
+// Each model has one row. Numbers between rows belong to other products (Lunar Lake, Alder Lake-N).
 TEST(MachineTable, NoTwoRowsHaveOneModel) {
   std::map<std::string, std::string> seen;
   for (const MachineRow& r : machine_rows()) {
@@ -120,7 +120,7 @@ TEST(MachineTable, NoTwoRowsHaveOneModel) {
     EXPECT_EQ(machine(kIntel, 6, model).match, MachineMatch::kDefault) << model;
 }
 
-// Virtual machines report Rocket Lake's model over servers' cores.
+// Some virtual machines report Rocket Lake's model on server cores.
 TEST(MachineTable, ARocketLakeWithAmxIsTakenForAServer) {
   constexpr uint32_t kRocketLake = kVaes | kAvx512Vl | kAvx512Vbmi2;
   const Machine real = machine(kIntel, 6, 0xa7, kRocketLake);
@@ -137,13 +137,13 @@ TEST(MachineTable, ARocketLakeWithAmxIsTakenForAServer) {
       server.text,
       "like Sapphire Rapids, by its features (amx-tile): its model (family 0x6, model 0xa7) is Rocket Lake, "
       "which cannot have clwb amx-tile");
-  // The hypervisor may hide AMX and leave what came with it.
+  // The hypervisor may hide AMX but keep features that came with it.
   for (const uint32_t feature : {kAvx512Bf16, kAvx512Fp16})
     EXPECT_STREQ(machine(kIntel, 6, 0xa7, kRocketLake | feature).row->name, "Sapphire Rapids") << feature;
   EXPECT_EQ(machine(kIntel, 6, 0xa7, kRocketLake | kClwb).row->fma_units_512, 2);
 }
 
-// A hypervisor may hide any feature: a lack of it proves nothing.
+// A hypervisor may hide any feature, so a missing feature proves nothing.
 TEST(MachineTable, RowsMatchWithoutFeatures) {
   for (const MachineRow& r : machine_rows())
     for (const uint32_t features : {0u, r.features}) {
@@ -202,7 +202,7 @@ TEST(MachineTable, FeaturesDecideWhereTheModelTellsNothing) {
   EXPECT_EQ(machine(kArm, 0, 0xd0c, kSve | kSve2).match, MachineMatch::kOtherFeatures);
 }
 
-// LLVM's lists of what each core has are kept apart from the table.
+// LLVM's lists of features of each core, which are independent of the table.
 uint32_t llvm_features(const std::string& cpu, bool arm) {
   std::set<std::string> names;
   if (arm) {
@@ -228,9 +228,9 @@ TEST(MachineTable, FeaturesAgreeWithLlvm) {
   struct Case {
     const char* row;
     std::vector<const char*> cpus;
-    uint32_t beyond = 0;  // what LLVM leaves out, and why
+    uint32_t beyond = 0;  // features that LLVM leaves out, for the reason given there
   };
-  // LLVM gives Alder Lake no AVX-512, which its first steppings have.
+  // LLVM lists no AVX-512 for Alder Lake, but its first steppings have it.
   constexpr uint32_t kFirstAlderLakes =
       kAvx512Vl | kAvx512Vbmi2 | kAvx512Vp2intersect | kAvx512Bf16 | kAvx512Fp16;
   const std::vector<Case> cases = {

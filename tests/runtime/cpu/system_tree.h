@@ -1,4 +1,4 @@
-// A machine as a folder: the files of /proc and /sys that facts are read from.
+// A machine described by a folder with the files of /proc and /sys that facts are read from.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ class SystemTree {
   SystemTree(const SystemTree&) = delete;
   ~SystemTree() { std::filesystem::remove_all(system_.root); }
 
-  // `path` is absolute, as the machine has it.
+  // `path` is absolute, as on the machine.
   SystemTree& write(const std::string& path, const std::string& text) {
     const std::filesystem::path file = system_.root + path;
     std::filesystem::create_directories(file.parent_path());
