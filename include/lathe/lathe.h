@@ -15,9 +15,9 @@
  * by the stream on a GPU; on the CPU each call is synchronous and concurrent calls get separate slabs.
  *  - Processor state: on every thread, calls compute in the ABI's default floating-point environment (round to
  *    nearest, keep subnormal numbers, mask exceptions), whatever the thread has set. The caller's environment is
- *    restored when the call returns and while its parallel_for runs; its other callbacks run in the default one.
- *    A call may raise exception flags. It may change the configuration of AMX tiles, as the ABI permits. The
- *    alignment-check flag must be clear: the C library requires it.
+ *    restored when the call returns and while its parallel_for runs (in a call that a callback makes: the outermost
+ *    caller's); other callbacks run in the default one. A call may raise exception flags. It may change the
+ *    configuration of AMX tiles, as the ABI permits. The alignment-check flag must be clear: the C library requires it.
  *  - Stack, on the CPU: the first use of a class takes at most 18 KiB of the calling thread's stack, a later call
  *    at most 12 KiB. Compilation has a stack of its own.
  *  - The environment is read once, in lathe_context_create, for what lathe_context_options says.

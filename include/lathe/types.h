@@ -137,7 +137,7 @@ typedef enum lathe_dependent_launch {
 
 typedef enum lathe_miss_policy {
   LATHE_MISS_DEFAULT = 0, /* On a call: the context's policy. On a context: BLOCK. */
-  LATHE_MISS_BLOCK = 1,   /* Compile now, on the calling thread. */
+  LATHE_MISS_BLOCK = 1,   /* Compile now; the call waits. */
   /* Run now on a generic kernel, which ships prebuilt (fallback_bundle), and compile the class's own on a
    * thread of the context's; calls after that take it. A request above DETERMINISM_FAST never changes its
    * numeric recipe: its miss blocks (argmax, exact by whatever kernel, falls back), as do those of plans, of

@@ -68,11 +68,18 @@ std::string replace_by_mapping(const Pages& pages, int protection) {
   const int file = make_memory_file();
   if (file < 0) return failed("memfd_create", errno);
   std::string cause;
+  void* mapped = MAP_FAILED;
   if (!write_all(file, pages.begin, pages.bytes))
     cause = failed("write to a memory file", errno);
-  else if (mmap(pages.begin, pages.bytes, protection, MAP_PRIVATE | MAP_FIXED, file, 0) == MAP_FAILED)
+  else if (mapped = mmap(nullptr, pages.bytes, protection, MAP_PRIVATE, file, 0); mapped == MAP_FAILED)
     cause = failed("mmap of a memory file", errno);
   close(file);
+  if (mapped == MAP_FAILED) return cause;
+  // Moved there and not mapped there: a mapping that fails may leave a hole that another thread fills.
+  if (mremap(mapped, pages.bytes, pages.bytes, MREMAP_MAYMOVE | MREMAP_FIXED, pages.begin) != MAP_FAILED)
+    return "";
+  cause = failed("mremap of a memory file", errno);
+  munmap(mapped, pages.bytes);
   return cause;
 }
 

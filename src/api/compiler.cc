@@ -2,6 +2,8 @@
 
 #include <exception>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
@@ -25,12 +27,11 @@ Json request_json(const CompileRequest& request) {
 
 }  // namespace
 
-// What the sink has received so far. No exception may cross the compiler's frames, so the first one waits
-// here.
+// What the sink has received so far, on whatever thread the compiler runs. No exception may cross the
+// compiler's frames, so the first one waits here.
 struct Compiler::Output {
-  explicit Output(StageSink s) : stages(s) {}
-  StageSink stages;
   std::string artifact, program, error;
+  std::vector<std::pair<std::string, std::string>> stages;  // names and texts
   int artifacts = 0, programs = 0;
   bool refused = false;  // by the compiler, with `error`
   std::exception_ptr exception;
@@ -49,7 +50,7 @@ void Compiler::receive(void* user, int kind, const char* name, const uint8_t* da
     } else if (kind == LATHE_COMPILER_ERROR) {
       out.error.assign(bytes.data(), bytes.size());
     } else if (kind == LATHE_COMPILER_DUMP) {
-      out.stages(name == nullptr ? "" : name, bytes);
+      out.stages.emplace_back(name == nullptr ? "" : name, std::string(bytes));
     }
   } catch (...) {
     if (!out.exception) out.exception = std::current_exception();
@@ -68,8 +69,10 @@ absl::Status Compiler::answer(absl::string_view request, Output* out, absl::Stat
 }
 
 absl::StatusOr<Artifact> Compiler::run(absl::string_view request, StageSink stages) {
-  Output out(stages);
-  LATHE_RETURN_IF_ERROR(answer(request, &out));
+  Output out;
+  const absl::Status answered = answer(request, &out);
+  for (const auto& [name, text] : out.stages) stages(name, text);
+  LATHE_RETURN_IF_ERROR(answered);
   if (out.artifacts != 1) {
     return absl::InternalError(absl::StrCat("the compiler gave ", out.artifacts, " artifacts, not one"));
   }
@@ -82,8 +85,7 @@ absl::StatusOr<Artifact> Compiler::run(absl::string_view request, StageSink stag
 
 absl::StatusOr<Json> Compiler::answer_json(const std::string& what, absl::string_view request,
                                            absl::StatusCode refused) {
-  const auto no_stages = [](absl::string_view, absl::string_view) {};
-  Output out(no_stages);
+  Output out;
   const absl::Status answered = answer(request, &out, refused);
   if (out.refused) return answered;
   if (!answered.ok()) return absl::Status(answered.code(), absl::StrCat(what, ": ", answered.message()));

@@ -140,7 +140,9 @@ absl::Status CompilerProcess::spawn(int its_socket) {
 absl::Status CompilerProcess::greet() {
   const absl::StatusOr<Frame> hello = receive_frame(socket_, deadline_of(options_));
   if (!hello.ok()) return explain_end(hello.status());
-  if (hello->kind == FrameKind::kUnavailable) return absl::UnavailableError(hello->body);
+  if (hello->kind == FrameKind::kUnavailable)
+    return hello->value == LATHE_COMPILER_OUT_OF_MEMORY ? absl::ResourceExhaustedError(hello->body)
+                                                        : absl::UnavailableError(hello->body);
   if (hello->kind != FrameKind::kHello) return unavailable(options_, "it is not one of Lathe's");
   if (hello->body == codegen_id()) return absl::OkStatus();
   return unavailable(options_,

@@ -26,9 +26,7 @@ Clock::duration pause_after(int deaths) {
 }  // namespace
 
 CompilerProcesses::CompilerProcesses(CompilerProcessOptions options)
-    : options_(std::move(options)),
-      most_(static_cast<size_t>(std::max(2, allowed_processors()))),
-      state_(new State{getpid(), {}, {}, {}, 0, 0, {}}) {}
+    : options_(std::move(options)), state_(new State{getpid(), {}, {}, {}, 0, 0, {}}) {}
 
 CompilerProcesses::~CompilerProcesses() {
   State* const state = state_.load(std::memory_order_acquire);
@@ -58,20 +56,30 @@ absl::StatusOr<CompilerProcesses::Process> CompilerProcesses::start() {
   return process;
 }
 
+size_t CompilerProcesses::most() {
+  size_t most = most_.load(std::memory_order_relaxed);
+  if (most == 0) {
+    most = static_cast<size_t>(std::max(2, allowed_processors()));
+    most_.store(most, std::memory_order_relaxed);
+  }
+  return most;
+}
+
 absl::StatusOr<CompilerProcesses::Process> CompilerProcesses::take(State& state) {
+  const size_t most = this->most();
   std::vector<Process> ended;  // outlives the lock: ending takes time
   Clock::duration pause = {};
   {
     std::unique_lock<std::mutex> lock(state.mutex);
     const ThreadPriority priority = thread_priority();
-    state.idle.reserve(most_);  // so that giving back cannot fail
-    ended.reserve(most_);
+    state.idle.reserve(most);  // so that giving back cannot fail
+    ended.reserve(most);
     for (;;) {
       while (!state.idle.empty()) {
         const auto fits = [&](const Process& p) { return p->priority() == priority; };
         auto found = std::find_if(state.idle.rbegin(), state.idle.rend(), fits);
         // One of another priority has to go where there may be no more.
-        if (found == state.idle.rend() && state.running < most_) break;
+        if (found == state.idle.rend() && state.running < most) break;
         if (found == state.idle.rend()) found = state.idle.rbegin();
         Process process = std::move(*found);
         state.idle.erase(std::next(found).base());
@@ -79,7 +87,7 @@ absl::StatusOr<CompilerProcesses::Process> CompilerProcesses::take(State& state)
         ended.push_back(std::move(process));
         --state.running;
       }
-      if (state.running < most_) break;
+      if (state.running < most) break;
       state.changed.wait(lock);
     }
     ++state.running;

@@ -42,13 +42,15 @@ class CompilerProcesses final : public Compiler {
   };
 
   State& state();
+  // How many processes there may be. Looked up at the first request: a context is made in microseconds.
+  size_t most();
   absl::StatusOr<Process> take(State& state);
   absl::StatusOr<Process> start();
   // `process` null: it is no more, and `died` if nobody meant it to.
   void give_back(State& state, Process process, bool died) noexcept;
 
   const CompilerProcessOptions options_;
-  const size_t most_;
+  std::atomic<size_t> most_{0};  // 0: not looked up yet
   std::atomic<State*> state_;
   std::atomic<double> load_milliseconds_{0};
 };

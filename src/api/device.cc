@@ -449,7 +449,7 @@ DriverOptions driver_options(const lathe_context& context) {
 absl::StatusOr<DeviceFacts> described_facts(const std::string& path, absl::string_view target,
                                             const Logger& logger) {
   absl::StatusOr<DeviceFacts> facts = load_facts(path);
-  // A file that cannot be read is a wrong argument; kNotFound would say LATHE_MISS.
+  // A file that cannot be read is a wrong argument.
   if (!facts.ok())
     return absl::InvalidArgumentError(absl::StrCat("facts ", path, ": ", facts.status().message()));
   if (target.empty()) return facts;

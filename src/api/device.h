@@ -124,7 +124,7 @@ std::string describe_class(const lathe_device& device, const ProblemClass& c);
 // How what no store has is made.
 using BeforeCompile = ArtifactCache::BeforeWait;
 struct Making {
-  // False: kNotFound in the compiler's place, and an artifact of the stores that the device refuses is not
+  // False: a miss_error in the compiler's place, and an artifact of the stores that the device refuses is not
   // made again.
   bool may_compile = true;
   // Where it is given: asked when no store has it, before anybody's compile is waited for; its error comes in
@@ -152,7 +152,7 @@ struct Loaded {
   CacheOutcome outcome;
 };
 // The choice's kernel on the device, which must have a driver. An artifact of the stores that the device
-// refuses is as a miss: compiled, and replaced where it lay; kNotFound where it may not be. kInternal
+// refuses is as a miss: compiled, and replaced where it lay; a miss_error where it may not be. kInternal
 // where the device refuses what was compiled just now.
 absl::StatusOr<Loaded> load_kernel(lathe_device& device, const ProblemClass& problem, const Choice& choice,
                                    const Making& making = {});

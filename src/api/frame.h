@@ -2,7 +2,8 @@
 //
 //   0   4  magic "LFRM"
 //   4   4  kind (FrameKind)
-//   8   4  value: of kOutput what the sink is told it is, of kResult what the compiler returned
+//   8   4  value: of kOutput what the sink is told it is, of kResult what the compiler returned, and
+//          of kUnavailable LATHE_COMPILER_OUT_OF_MEMORY where that is why
 //   12  4  length of the name
 //   16  8  length of the body
 //   24  8  XXH3-64 of bytes 0..23, the name and the body

@@ -19,7 +19,7 @@ enum class PrepareFor {
   kCall,    // one waits: what a plan record names is taken where its kernel is there, outdated or not
   kLater,   // nobody waits, as in a warm-up: what an outdated record names only where nothing can be compiled
   kIdle,    // as kLater, in the background: whoever wants it meanwhile does not wait for that
-  kNoMiss,  // what is in the stores alone; else kNotFound
+  kNoMiss,  // what is in the stores alone; else a miss_error
 };
 
 // Takes the class' tuning record's candidate, else the oracle's choice; where no store has the latter's

@@ -52,7 +52,8 @@ size_t stack_left() {
   pthread_attr_destroy(&attributes);
   const char here = 0;
   const auto at = reinterpret_cast<uintptr_t>(&here), end = reinterpret_cast<uintptr_t>(lowest);
-  return error == 0 && at > end ? at - end : 0;
+  const bool is_on_it = at > end && at - end < bytes;  // a fibre has another stack
+  return error == 0 && is_on_it ? at - end : 0;
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "base/spinning_threads.h"
 
 #include <dirent.h>
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <chrono>
@@ -9,6 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "base/small_file.h"
+#include "base/standard_streams.h"
 
 namespace lathe {
 namespace {
@@ -16,8 +18,12 @@ namespace {
 // Whether a thread of this process but the caller runs or wants a core. (The process' processor time says it
 // too late: of threads that run on other cores it has what they had taken at their last tick.)
 bool others_run() {
-  DIR* tasks = opendir("/proc/self/task");
-  if (tasks == nullptr) return false;
+  const int folder = beyond_standard_streams(open("/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  DIR* const tasks = folder < 0 ? nullptr : fdopendir(folder);
+  if (tasks == nullptr) {
+    if (folder >= 0) close(folder);
+    return false;
+  }
   bool running = false;
   while (const dirent* entry = readdir(tasks)) {
     if (entry->d_name[0] == '.' || std::atoi(entry->d_name) == gettid()) continue;

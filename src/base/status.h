@@ -1,33 +1,50 @@
-// The one error type inside Lathe is absl::Status. What its codes are at the C API:
+// The one error type inside Lathe is absl::Status. Its codes map to the C API like this:
 //
 //   kInvalidArgument   INVALID_ARGUMENT   the caller's request or file is wrong
 //   kUnimplemented     UNSUPPORTED        legal, but there is no kernel for it
-//   kUnavailable       NOT_AVAILABLE      something that is needed is missing or refused, and so are
-//   kNotFound,
-//                                         kPermissionDenied and kDataLoss (a file that is damaged)
+//   kUnavailable       NOT_AVAILABLE      something that Lathe needs is missing or denied
+//   kNotFound, kPermissionDenied and kDataLoss (a damaged file): NOT_AVAILABLE too
 //   kResourceExhausted OUT_OF_MEMORY
 //   kAborted           COMPILE_FAILED     the compiler rejected a kernel, or ended
 //   kDeadlineExceeded  TIMEOUT
-//   kCancelled         CANCELLED          a callback of the caller's said so
-//   kMissCode          MISS               made by miss_error() alone
-//   kCapturingCode     CAPTURE_MISS       made by capturing_error() and the tables of driver results alone
+//   kCancelled         CANCELLED          a callback of the caller asked for it
+//   kMissCode          MISS               made only by miss_error()
+//   kCapturingCode     CAPTURE_MISS       made only by capturing_error() and the tables of driver results
 //   anything else      INTERNAL           a broken invariant
 //
 // A message names the request and the cause: "matmul f16 m=7 n=4096 k=33 on cpu: lda 31 < k 33".
 #pragma once
 
+#include <cerrno>
+#include <cstring>
+#include <string>
+
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/str_cat.h"
 
 namespace lathe {
 
-// Codes that no library Lathe uses answers with. A test keeps their raw names out of the other sources.
+// A test keeps the raw names of these codes out of the other sources.
 inline constexpr absl::StatusCode kMissCode = absl::StatusCode::kOutOfRange;
 inline constexpr absl::StatusCode kCapturingCode = absl::StatusCode::kFailedPrecondition;
 
-// The policy forbids to make the kernel that a call needs.
+// The policy forbids making the kernel that a call needs.
 inline absl::Status miss_error(absl::string_view message) { return absl::Status(kMissCode, message); }
-// A stream that is being captured forbids what a call needs.
+// The failure of a system call: kNotFound, kPermissionDenied or kResourceExhausted if that is the cause,
+// otherwise kUnavailable. Abseil's own conversion returns the two codes above for some errors.
+inline absl::Status errno_status(int error, absl::string_view what) {
+  const std::string message = absl::StrCat(what, ": ", std::strerror(error));
+  switch (error) {
+    case ENOENT: return absl::NotFoundError(message);
+    case EACCES:
+    case EPERM:
+    case EROFS: return absl::PermissionDeniedError(message);
+    case ENOMEM: return absl::ResourceExhaustedError(message);
+    default: return absl::UnavailableError(message);
+  }
+}
+// The stream is being captured, which forbids something that the call needs.
 inline absl::Status capturing_error(absl::string_view message) {
   return absl::Status(kCapturingCode, message);
 }

@@ -164,7 +164,7 @@ absl::Status Bundle::unread(const absl::Status& read) const {
 
 absl::StatusOr<std::unique_ptr<Bundle>> Bundle::open(const std::string& path) {
   FileDescriptor file = open_file(AT_FDCWD, path, O_RDONLY);
-  if (!file.valid()) return absl::ErrnoToStatus(errno, absl::StrCat("bundle ", path));
+  if (!file.valid()) return errno_status(errno, absl::StrCat("bundle ", path));
   std::unique_ptr<Bundle> bundle(new Bundle(path, std::move(file)));
   LATHE_RETURN_IF_ERROR(bundle->read_index());
   return bundle;
@@ -172,7 +172,7 @@ absl::StatusOr<std::unique_ptr<Bundle>> Bundle::open(const std::string& path) {
 
 absl::Status Bundle::read_index() {
   struct stat s;
-  if (fstat(file_.get(), &s) != 0) return absl::ErrnoToStatus(errno, absl::StrCat("bundle ", path_));
+  if (fstat(file_.get(), &s) != 0) return errno_status(errno, absl::StrCat("bundle ", path_));
   if (!S_ISREG(s.st_mode)) return damaged("it is no regular file");
   head_.resize(sizeof(Header));
   if (const absl::Status read = read_at(file_.get(), 0, &head_); !read.ok()) return unread(read);

@@ -29,7 +29,7 @@ constexpr int64_t kMaxEntryBytes = int64_t{1}
 // may pass it by an entry or by such a sixteenth, until the next one looks.
 constexpr uint64_t kGoalNumerator = 7, kGoalDenominator = 8, kLooks = 16;
 
-constexpr int kReplacements = 3;  // of an entry while it is read, that are followed
+constexpr int kReplacements = 3;  // retries if an entry is replaced during a read
 
 // As it came where the current directory is gone: check() refuses that.
 std::string directory_path(const std::string& given) {
@@ -55,10 +55,10 @@ absl::StatusOr<DiskEntry> read_entry(int directory, const std::string& name, std
   if (!file.valid()) {
     if (errno == ELOOP) return absl::DataLossError("it is a symbolic link");
     if (errno == EACCES) return absl::DataLossError("it may not be read");
-    return absl::ErrnoToStatus(errno, name);
+    return errno_status(errno, name);
   }
   struct stat s;
-  if (fstat(file.get(), &s) != 0) return absl::ErrnoToStatus(errno, name);
+  if (fstat(file.get(), &s) != 0) return errno_status(errno, name);
   const std::string refusal = S_ISREG(s.st_mode) ? refusal_of(s) : "it is no regular file";
   if (!refusal.empty()) return absl::DataLossError(refusal);
   if (s.st_size > kMaxEntryBytes) return absl::DataLossError(absl::StrCat(s.st_size, " bytes are too many"));
@@ -137,7 +137,7 @@ absl::StatusOr<DiskEntry> DiskStore::read(const Key& key, EntryKind kind) const 
   const std::string name = name_of(kind, key.fingerprint);
   std::string key_text;
   absl::StatusOr<DiskEntry> entry = read_entry(directory.get(), name, &key_text);
-  // Another machine may replace it while it is read (ESTALE): the new one is as good.
+  // Another machine may replace the entry during the read (ESTALE). The new one is as good.
   for (int i = 0; i < kReplacements && absl::IsNotFound(entry.status()) && !is_gone(directory.get(), name);
        ++i)
     entry = read_entry(directory.get(), name, &key_text);
@@ -232,7 +232,7 @@ absl::StatusOr<uint64_t> DiskStore::clear() {
     if (unlinkat(directory->get(), name.c_str(), 0) == 0)
       removed += is_entry(name);
     else if (errno != ENOENT)
-      kept.Update(absl::ErrnoToStatus(errno, name));
+      kept.Update(errno_status(errno, name));
   }
   if (!kept.ok()) return failed(kept);
   return removed;

@@ -36,7 +36,7 @@ absl::StatusOr<StoreSize> evict(int directory, uint64_t limit, uint64_t goal) {
       size.bytes += static_cast<uint64_t>(s.st_size);
       entries.push_back({std::move(name), static_cast<uint64_t>(s.st_size), 0});
     } else if (errno != ENOENT) {
-      return absl::ErrnoToStatus(errno, name);
+      return errno_status(errno, name);
     }
   }
   if (size.bytes <= limit) return size;
@@ -50,11 +50,11 @@ absl::StatusOr<StoreSize> evict(int directory, uint64_t limit, uint64_t goal) {
     if (size.bytes <= goal) break;
     const bool removed = unlinkat(directory, e.name.c_str(), 0) == 0;
     if (!removed && errno != ENOENT) {
-      size.kept.Update(absl::ErrnoToStatus(errno, e.name));
+      size.kept.Update(errno_status(errno, e.name));
       continue;
     }
-    // What another process removed makes room as well: several that evict at once take no more than one
-    // would.
+    // An entry that another process removed frees space too. So several processes that evict at the same time
+    // remove no more than one would.
     size.bytes -= e.bytes;
     size.evicted += removed && is_entry(e.name);
   }

@@ -7,6 +7,7 @@
 
 #include "base/file_size_signal.h"
 #include "base/standard_streams.h"
+#include "base/status.h"
 
 namespace lathe {
 namespace {
@@ -29,7 +30,7 @@ absl::Status fill(std::string* bytes, Read&& read) {
   for (size_t done = 0; done < bytes->size();) {
     const ssize_t got = repeated([&] { return read(&(*bytes)[done], bytes->size() - done, done); });
     if (got < 0 && errno == ESTALE) return absl::NotFoundError("another machine removed it");
-    if (got < 0) return absl::ErrnoToStatus(errno, "read");
+    if (got < 0) return errno_status(errno, "read");
     if (got == 0) return absl::DataLossError("it ends early");
     done += static_cast<size_t>(got);
   }
@@ -66,9 +67,9 @@ absl::Status write_whole(int file, absl::string_view bytes) {
   const FileSizeSignalHeld held;
   while (!bytes.empty()) {
     const ssize_t put = repeated([&] { return write(file, bytes.data(), bytes.size()); });
-    if (put < 0) return absl::ErrnoToStatus(errno, "write");
+    if (put < 0) return errno_status(errno, "write");
     if (put == 0)
-      return absl::ErrnoToStatus(ENOSPC, "write");  // as some file systems say it; again would be for ever
+      return errno_status(ENOSPC, "write");  // as some file systems say it; again would be for ever
     bytes.remove_prefix(static_cast<size_t>(put));
   }
   return absl::OkStatus();
@@ -76,13 +77,13 @@ absl::Status write_whole(int file, absl::string_view bytes) {
 
 absl::Status sync_file(int file) {
   if (repeated([&] { return fsync(file); }) == 0) return absl::OkStatus();
-  return absl::ErrnoToStatus(errno, "fsync");
+  return errno_status(errno, "fsync");
 }
 
 absl::Status flush_file(int file) {
   const int copy = fcntl(file, F_DUPFD_CLOEXEC, STDERR_FILENO + 1);
-  if (copy < 0) return absl::ErrnoToStatus(errno, "dup");
-  return close(copy) == 0 ? absl::OkStatus() : absl::ErrnoToStatus(errno, "close");
+  if (copy < 0) return errno_status(errno, "dup");
+  return close(copy) == 0 ? absl::OkStatus() : errno_status(errno, "close");
 }
 
 bool lock_file(int file, int operation) {

@@ -15,7 +15,7 @@ namespace lathe {
 
 KeyLock KeyLock::acquire(int directory, const std::string& name, double timeout_seconds) {
   using Clock = std::chrono::steady_clock;
-  FileDescriptor own_directory(fcntl(directory, F_DUPFD_CLOEXEC, 0));
+  FileDescriptor own_directory(fcntl(directory, F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
   if (!own_directory.valid()) return KeyLock();
   // A blocking flock has no timeout without signals, so poll: soon at first, then at most every 10 ms, little
   // beside a compile.

@@ -22,7 +22,7 @@ class Packer {
   absl::Status add(const std::string& source) {
     struct stat s;
     if (stat(source.c_str(), &s) != 0)
-      return absl::InvalidArgumentError(absl::ErrnoToStatus(errno, source).message());
+      return absl::InvalidArgumentError(errno_status(errno, source).message());
     return S_ISDIR(s.st_mode) ? add_store(source) : add_bundle(source);
   }
 

@@ -6,6 +6,7 @@
 #include <cerrno>
 
 #include "absl/strings/str_cat.h"
+#include "base/status.h"
 
 namespace lathe {
 
@@ -25,9 +26,9 @@ absl::StatusOr<FileDescriptor> open_private_directory(const std::string& path) {
     // file.
     if ((error == ENOTDIR || error == ELOOP) && lstat(path.c_str(), &s) == 0 && S_ISLNK(s.st_mode))
       return absl::PermissionDeniedError(absl::StrCat(path, ": ", refusal_of(s)));
-    return absl::ErrnoToStatus(error, path);
+    return errno_status(error, path);
   }
-  if (fstat(directory.get(), &s) != 0) return absl::ErrnoToStatus(errno, path);
+  if (fstat(directory.get(), &s) != 0) return errno_status(errno, path);
   const std::string refusal = refusal_of(s);
   if (!refusal.empty()) return absl::PermissionDeniedError(absl::StrCat(path, ": ", refusal));
   return directory;
@@ -42,7 +43,7 @@ absl::StatusOr<FileDescriptor> make_private_directory(const std::string& path) {
     if (mkdir(part.c_str(), 0700) != 0 && errno != EEXIST) {
       const int error = errno;
       struct stat s;
-      if (stat(part.c_str(), &s) != 0) return absl::ErrnoToStatus(error, absl::StrCat("cannot make ", part));
+      if (stat(part.c_str(), &s) != 0) return errno_status(error, absl::StrCat("cannot make ", part));
     }
     if (end == std::string::npos) return open_private_directory(path);
   }

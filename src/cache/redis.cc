@@ -169,15 +169,16 @@ absl::StatusOr<RedisReply> Redis::receive(const Question& question, Deadline dea
   Received received;
   reader->privdata = &received;  // the macro for it casts the pointer to an int
   size_t total = 0;
+  std::vector<char> piece(16384);  // more than a caller's stack may have
   for (;;) {
-    char piece[16384];
-    LATHE_ASSIGN_OR_RETURN(const size_t got, receive_some(socket_.get(), piece, sizeof(piece), deadline));
+    LATHE_ASSIGN_OR_RETURN(const size_t got,
+                           receive_some(socket_.get(), piece.data(), piece.size(), deadline));
     if (const absl::string_view type = total == 0 ? unread_type(piece[0]) : ""; !type.empty())
       return unexpected(question.verb, question.expected, type);
     total += got;
     if (total > most) return absl::DataLossError(absl::StrCat("a reply of more than ", most, " bytes"));
     void* complete = nullptr;
-    if (redisReaderFeed(reader.get(), piece, got) != REDIS_OK ||
+    if (redisReaderFeed(reader.get(), piece.data(), got) != REDIS_OK ||
         redisReaderGetReply(reader.get(), &complete) != REDIS_OK) {
       if (reader->err == REDIS_ERR_OOM) return no_memory();
       return absl::DataLossError(absl::StrCat("the server answers ", question.verb,

@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
+#include "base/status.h"
 #include "cache/file_io.h"
 #include "cache/store_files.h"
 
@@ -23,7 +24,7 @@ bool is_of(absl::string_view text, absl::string_view digits) {
 bool is_temporary_of(absl::string_view prefix, absl::string_view name) {
   if (!absl::ConsumePrefix(&name, prefix)) return false;
   const std::vector<absl::string_view> parts = absl::StrSplit(name, '-');
-  // Older versions' name no machine.
+  // Temporaries of older versions do not name the machine.
   const bool names_host =
       parts.size() == 4 && parts[0].size() == kHostSize && is_of(parts[0], "0123456789abcdef");
   if (parts.size() != 3 && !names_host) return false;
@@ -49,7 +50,7 @@ absl::Status replace_file(const std::string& path, absl::string_view bytes, mode
   const std::string name = slash == std::string::npos ? path : path.substr(slash + 1);
   FileDescriptor folder = open_file(AT_FDCWD, directory, O_RDONLY | O_DIRECTORY);
   if (!folder.valid() && errno == EACCES) folder = open_file(AT_FDCWD, directory, O_PATH | O_DIRECTORY);
-  if (!folder.valid()) return absl::ErrnoToStatus(errno, "open");
+  if (!folder.valid()) return errno_status(errno, "open");
   const std::string prefix = absl::StrCat(name, ".tmp-");
   reclaim_temporaries(folder.get(), prefix);
   return publish_through(folder.get(), prefix, name, bytes, {mode, durability});

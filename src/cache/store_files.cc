@@ -41,8 +41,8 @@ bool is_temporary(absl::string_view name) {
          is_fingerprint(name.substr(kTemporaryPrefix.size(), kFingerprintSize));
 }
 
-// Of the kernel that runs now, which locks of this process are seen by: containers on it share it, two
-// machines never do. Zeros where it is unknown.
+// Identifies the running kernel, which is also the scope of locks: containers on one machine share it, two
+// machines never do. Zeros if it is unknown.
 std::string read_host() {
   std::string id(36, '\0');
   const FileDescriptor file = open_file(AT_FDCWD, "/proc/sys/kernel/random/boot_id", O_RDONLY);
@@ -64,7 +64,7 @@ std::string temporary_name(absl::string_view prefix) {
   return absl::StrCat(prefix, host(), "-", getpid(), "-", counter++, "-", absl::Hex(random()));
 }
 
-// Whether the name of a temporary says that another machine made it.
+// Whether another machine made the temporary, by its name.
 bool is_of_another_host(absl::string_view name) {
   const std::vector<absl::string_view> parts = absl::StrSplit(name, '-');
   if (parts.size() < 4) return false;
@@ -73,27 +73,26 @@ bool is_of_another_host(absl::string_view name) {
          of != host();
 }
 
-// The file gets its name. A reply may be lost on a network and the call made again, which then finds no
-// temporary: what has the name tells.
+// Renames the temporary to `name`. If a network loses the reply, the rename is repeated and finds no
+// temporary. So on an error, check whether the file already has its name.
 absl::Status give_name(int directory, const std::string& temporary, const std::string& name, int file) {
   if (renameat(directory, temporary.c_str(), directory, name.c_str()) == 0) return absl::OkStatus();
   const int error = errno;
   if (is_of_name(directory, name, file)) return absl::OkStatus();
-  return error == ENOENT ? absl::AbortedError("the temporary file is gone")
-                         : absl::ErrnoToStatus(error, "rename");
+  return error == ENOENT ? absl::AbortedError("the temporary file is gone") : errno_status(error, "rename");
 }
 
-// kAborted: a temporary of that name is there already, or it was reclaimed before it was held, or (where
-// locks do not reach from machine to machine) while it was.
+// kAborted: a temporary of that name exists, or the temporary was reclaimed before it was locked or (if other
+// machines do not see the lock) while it was locked.
 absl::Status publish_once(int directory, const std::string& temporary, const std::string& name,
                           absl::string_view bytes, const Publishing& how) {
   const FileDescriptor file =
       open_file(directory, temporary, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, how.mode);
   if (!file.valid()) {
     const int error = errno;
-    unlinkat(directory, temporary.c_str(), 0);  // the file is there where only the reply was lost
+    unlinkat(directory, temporary.c_str(), 0);  // if only the reply was lost, the file exists
     return error == EEXIST ? absl::AbortedError("the temporary file is there already")
-                           : absl::ErrnoToStatus(error, "open");
+                           : errno_status(error, "open");
   }
   if (!lock_file(file.get(), LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK)
     return absl::AbortedError("reclaimed");
@@ -127,7 +126,7 @@ absl::string_view fingerprint_of(absl::string_view entry) { return entry.substr(
 absl::StatusOr<std::vector<std::string>> names_in(int directory) {
   const auto failed = [](const char* call) {
     if (errno == ENOMEM) throw std::bad_alloc();  // as every allocation that fails
-    return absl::ErrnoToStatus(errno, call);
+    return errno_status(errno, call);
   };
   std::vector<std::string> names;
   FileDescriptor copy = open_file(directory, ".", O_RDONLY | O_DIRECTORY);
@@ -143,7 +142,7 @@ absl::StatusOr<std::vector<std::string>> names_in(int directory) {
     names.emplace_back(entry->d_name);
   }
   std::sort(names.begin(), names.end());
-  // A directory on a network that changes while it is read may give a name twice.
+  // A network file system may list a name twice if the directory changes during the read.
   names.erase(std::unique(names.begin(), names.end()), names.end());
   return names;
 }
@@ -179,7 +178,8 @@ bool reclaim(int directory, const std::string& name) {
     return false;
   const bool locked = lock_file(file.get(), LOCK_EX | LOCK_NB);
   if (!locked && errno == EWOULDBLOCK) return false;
-  // A file system may have no locks, or (NFS with local locks, Lustre, FUSE) none that another machine sees.
+  // Some file systems have no locks; on others (NFS with local locks, Lustre, FUSE) machines do not see each
+  // other's locks.
   const bool tells = locked && !is_of_another_host(name);
   if (!tells && std::abs(time(nullptr) - s.st_mtime) < kStaleSeconds) return false;
   // Between opening and locking its holder may have removed it, and another have made and locked one of its

@@ -105,7 +105,7 @@ bool has_ended(pid_t pid, int* status) {
 
 absl::StatusOr<ProgramResult> run_program(const ProgramRun& run) {
   Pipe pipe;
-  if (!pipe.ok()) return absl::ErrnoToStatus(errno, "no pipe");
+  if (!pipe.ok()) return errno_status(errno, "no pipe");
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::duration<double>(run.timeout_seconds);
   LATHE_ASSIGN_OR_RETURN(const pid_t pid, start(run, pipe));
   pipe.close_writer();

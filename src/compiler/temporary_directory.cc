@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/file_size_signal.h"
 #include "base/standard_streams.h"
+#include "base/status.h"
 
 namespace lathe {
 
@@ -19,7 +20,7 @@ TemporaryDirectory::TemporaryDirectory(const std::vector<std::string>& parents) 
     path_ = absl::StrCat(parent, "/lathe-XXXXXX");
     if (mkdtemp(path_.data()) != nullptr) return;
     absl::StrAppend(&causes, causes.empty() ? "" : "; ", parent, ": ",
-                    absl::ErrnoToStatus(errno, "").message());
+                    errno_status(errno, "").message());
   }
   status_ = absl::NotFoundError(absl::StrCat("no temporary directory (", causes, ")"));
 }

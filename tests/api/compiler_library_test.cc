@@ -131,7 +131,9 @@ TEST(CompilerLibrary, ReportsWhatTheCompilerSays) {
 TEST(CompilerLibrary, DumpsStageByStage) {
   CompilerLibrary library(fake_compiler());
   std::vector<std::pair<std::string, std::string>> stages;
-  const auto collect = [&](absl::string_view name, absl::string_view text) {
+  const auto collect = [&, caller = std::this_thread::get_id()](absl::string_view name,
+                                                                absl::string_view text) {
+    EXPECT_EQ(std::this_thread::get_id(), caller) << "lathe_text_fn is called on the calling thread";
     stages.emplace_back(std::string(name), std::string(text));
   };
   ASSERT_TRUE(library.dump(Something().request(), "stages: []", collect).ok());

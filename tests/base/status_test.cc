@@ -24,5 +24,18 @@ TEST(StatusMacrosTest, PassValuesOnAndReturnTheFirstError) {
   EXPECT_EQ(sum(false, true).status(), absl::NotFoundError("no int"));
 }
 
+TEST(ErrnoStatus, NamesTheCallAndNeverHasAReservedCode) {
+  for (int error = 1; error < 134; ++error) {  // EHWPOISON is 133
+    const absl::Status status = errno_status(error, "open x");
+    EXPECT_NE(status.code(), kMissCode) << error;
+    EXPECT_NE(status.code(), kCapturingCode) << error;
+    EXPECT_EQ(status.message().find("open x: "), 0u) << status;
+  }
+  EXPECT_EQ(errno_status(ENOENT, "").code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(errno_status(EACCES, "").code(), absl::StatusCode::kPermissionDenied);
+  EXPECT_EQ(errno_status(ENOMEM, "").code(), absl::StatusCode::kResourceExhausted);
+  EXPECT_EQ(errno_status(ENOTDIR, "").code(), absl::StatusCode::kUnavailable);
+}
+
 }  // namespace
 }  // namespace lathe

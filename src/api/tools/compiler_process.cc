@@ -70,8 +70,9 @@ int serve(CompilerLibrary& library, double idle_seconds) {
     const absl::StatusOr<Frame> request = receive_frame(kSocket, kNoDeadline);
     if (!request.ok() || request->kind != FrameKind::kRequest) return 0;
     const absl::StatusOr<int> result = library.ask(request->body, pass_output, nullptr);
-    if (!result.ok()) return 1;
-    if (!send_frame(kSocket, FrameKind::kResult, *result, "", "", kNoDeadline).ok()) return 0;
+    // The library is loaded: nothing but a lack of memory for its stack can fail here.
+    const int answer = result.ok() ? *result : LATHE_COMPILER_OUT_OF_MEMORY;
+    if (!send_frame(kSocket, FrameKind::kResult, answer, "", "", kNoDeadline).ok()) return 0;
   }
 }
 
@@ -91,7 +92,8 @@ int run(char** arguments) {
   CompilerLibrary library(arguments[1]);
   const absl::Status loaded = library.load();
   if (!loaded.ok()) {
-    (void)send_frame(kSocket, FrameKind::kUnavailable, 0, "", loaded.message(), kNoDeadline);
+    const int why = absl::IsResourceExhausted(loaded) ? LATHE_COMPILER_OUT_OF_MEMORY : 0;
+    (void)send_frame(kSocket, FrameKind::kUnavailable, why, "", loaded.message(), kNoDeadline);
     return 1;
   }
   if (!send_frame(kSocket, FrameKind::kHello, 0, "", codegen_id(), kNoDeadline).ok()) return 0;
