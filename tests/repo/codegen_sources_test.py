@@ -11,7 +11,8 @@ import sys
 
 # What shapes no code, or is in the key itself.
 APART = {
-    "base/file_size_signal", "base/own_thread", "base/small_file", "base/status",
+    "base/file_size_signal", "base/own_thread", "base/small_file", "base/standard_streams",
+    "base/status",
     "core/assembler_log", "core/assembler_search",  # of ptxas, whose version is in the key
     "core/compiler_abi",  # has a version of its own
     "core/json", "core/json_object", "core/key",
