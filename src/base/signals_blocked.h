@@ -4,6 +4,8 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include <initializer_list>
+
 namespace lathe {
 
 // While it lives this thread takes no signal, and a thread that it starts never does. Faults of the thread's

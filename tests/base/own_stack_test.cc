@@ -12,6 +12,8 @@
 #include <new>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
 #include "../system_rules.h"
 
@@ -26,23 +28,31 @@ namespace {
   return bytes <= sizeof block ? block[0] : use(bytes - sizeof block) + block[1];
 }
 
+// A thread with a stack of 32 KiB.
+class SmallThread {
+ public:
+  explicit SmallThread(std::function<void()> work) : work_(std::move(work)) {
+    pthread_attr_t attributes;
+    pthread_attr_init(&attributes);
+    pthread_attr_setstacksize(&attributes, 32 << 10);
+    const auto run = [](void* self) -> void* {
+      static_cast<SmallThread*>(self)->work_();
+      return nullptr;
+    };
+    EXPECT_EQ(pthread_create(&thread_, &attributes, run, this), 0);
+    pthread_attr_destroy(&attributes);
+  }
+  void join() { pthread_join(thread_, nullptr); }
+
+ private:
+  const std::function<void()> work_;
+  pthread_t thread_;
+};
+
 TEST(OwnStack, HasMoreThanASmallThread) {
-  pthread_attr_t attributes;
-  ASSERT_EQ(pthread_attr_init(&attributes), 0);
-  ASSERT_EQ(pthread_attr_setstacksize(&attributes, 32 << 10), 0);
   bool done = false;
-  pthread_t thread;
-  ASSERT_EQ(pthread_create(
-                &thread, &attributes,
-                [](void* done) -> void* {
-                  const absl::Status status = run_on_own_stack([] { use(6 << 20); });
-                  *static_cast<bool*>(done) = status.ok();
-                  return nullptr;
-                },
-                &done),
-            0);
-  pthread_join(thread, nullptr);
-  pthread_attr_destroy(&attributes);
+  SmallThread thread([&] { done = run_on_own_stack([] { use(6 << 20); }).ok(); });
+  thread.join();
   EXPECT_TRUE(done);
 }
 
@@ -58,6 +68,26 @@ TEST(OwnStack, RunsElsewhereWithoutSignalsAndWaits) {
   EXPECT_EQ(sigismember(&blocked, SIGTERM), 1);
 }
 
+// Where work ran: "here", "elsewhere", or nowhere: "refused".
+std::string place_of_work() {
+  std::thread::id place;
+  const absl::Status status = run_on_own_stack([&] { place = std::this_thread::get_id(); });
+  if (!status.ok()) return absl::IsResourceExhausted(status) ? "refused" : status.ToString();
+  return place == std::this_thread::get_id() ? "here" : "elsewhere";
+}
+
+// Leaves no address space for a stack of 8 MiB.
+bool limit_address_space() {
+  long pages = 0;
+  std::FILE* statm = std::fopen("/proc/self/statm", "r");
+  if (statm == nullptr) return false;
+  const bool read = std::fscanf(statm, "%ld", &pages) == 1;
+  std::fclose(statm);
+  const rlim_t most = static_cast<rlim_t>(pages * sysconf(_SC_PAGESIZE)) + (2 << 20);
+  const rlimit limit = {most, most};
+  return read && setrlimit(RLIMIT_AS, &limit) == 0;
+}
+
 // With no memory for another stack, work runs here if this one is large, and is refused if it is not.
 TEST(OwnStack, WithoutAThreadRunsWhereThereIsRoomAlone) {
 #if defined(__has_feature)
@@ -66,43 +96,25 @@ TEST(OwnStack, WithoutAThreadRunsWhereThereIsRoomAlone) {
 #endif
 #endif
   const std::string answer = in_child([]() -> std::string {
-    std::string text;
-    const auto tell = [&](const char* where) {
-      bool ran = false;
-      const absl::Status status = run_on_own_stack([&] { ran = true; });
-      text += std::string(where) +
-              (ran                                 ? ": ran"
-               : absl::IsResourceExhausted(status) ? ": refused"
-                                                   : ": lost") +
-              "; ";
-    };
-    std::promise<void> limited;
-    pthread_attr_t small;
-    pthread_attr_init(&small);
-    pthread_attr_setstacksize(&small, 64 << 10);
-    std::function<void()> later = [&] {
+    std::promise<void> limited, end;
+    const std::shared_future<void> ended = end.get_future().share();
+    // These take the stacks that the C library has kept of earlier threads.
+    std::vector<std::thread> holders;
+    for (int i = 0; i < 8; ++i) holders.emplace_back([ended] { ended.wait(); });
+    std::string on_small;
+    SmallThread small([&] {
       limited.get_future().wait();
-      tell("small");
-    };
-    pthread_t thread;
-    const auto call = [](void* work) -> void* {
-      (*static_cast<std::function<void()>*>(work))();
-      return nullptr;
-    };
-    if (pthread_create(&thread, &small, call, &later) != 0) return "no thread";
-    long pages = 0;
-    std::FILE* statm = std::fopen("/proc/self/statm", "r");
-    if (statm == nullptr || std::fscanf(statm, "%ld", &pages) != 1) return "no size";
-    std::fclose(statm);
-    const rlim_t most = static_cast<rlim_t>(pages * sysconf(_SC_PAGESIZE)) + (2 << 20);
-    const rlimit limit = {most, most};
-    if (setrlimit(RLIMIT_AS, &limit) != 0) return "no limit";
-    tell("large");
+      on_small = place_of_work();
+    });
+    if (!limit_address_space()) return "no limit";
+    const std::string on_large = place_of_work();
     limited.set_value();
-    pthread_join(thread, nullptr);
-    return text;
+    small.join();
+    end.set_value();
+    for (std::thread& holder : holders) holder.join();
+    return on_large + ", " + on_small;
   });
-  EXPECT_EQ(answer, "large: ran; small: refused; ");
+  EXPECT_EQ(answer, "here, refused");
 }
 
 TEST(OwnStack, WhatIsThrownComesOut) {
