@@ -22,7 +22,8 @@ lathe_status to_c_status(absl::StatusCode code) {
     case absl::StatusCode::kUnavailable:
     case absl::StatusCode::kNotFound:
     case absl::StatusCode::kPermissionDenied:
-    case absl::StatusCode::kDataLoss: return LATHE_NOT_AVAILABLE;
+    case absl::StatusCode::kDataLoss:
+    case absl::StatusCode::kUnknown: return LATHE_NOT_AVAILABLE;
     case absl::StatusCode::kResourceExhausted: return LATHE_OUT_OF_MEMORY;
     case absl::StatusCode::kAborted: return LATHE_COMPILE_FAILED;
     case absl::StatusCode::kDeadlineExceeded: return LATHE_TIMEOUT;

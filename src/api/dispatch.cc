@@ -46,8 +46,8 @@ void report_miss(const lathe_device& device, const Request& request, Trace::Cloc
   const auto start = Trace::Clock::now();
   if (request.miss_policy == MissPolicy::kError) {
     report_miss(device, request, start, "", "refused");
-    return with_request(miss_error("no kernel of this class is loaded and the miss policy is ERROR"),
-                        device, request);
+    return with_request(miss_error("no kernel of this class is loaded and the miss policy is ERROR"), device,
+                        request);
   }
   absl::StatusOr<PreparedClass> prepared = prepare_class(device, request.key, PrepareFor::kCall);
   if (!prepared.ok()) return with_request(prepared.status(), device, request);
@@ -100,9 +100,8 @@ absl::StatusOr<const DispatchEntry*> fall_back(lathe_device& device, const Reque
     return falls_back ? fall_back(device, request) : prepare(device, request);
   }
   report_miss(device, request, Trace::Clock::now(), "", "refused in a capture");
-  return with_request(
-      capturing_error("no kernel of this class is loaded and the stream is being captured"),
-      device, request);
+  return with_request(capturing_error("no kernel of this class is loaded and the stream is being captured"),
+                      device, request);
 }
 
 absl::Status check_workspace(const lathe_device& device, const Launch& launch, int32_t workers) {

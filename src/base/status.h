@@ -2,8 +2,9 @@
 //
 //   kInvalidArgument   INVALID_ARGUMENT   the caller's request or file is wrong
 //   kUnimplemented     UNSUPPORTED        legal, but there is no kernel for it
-//   kUnavailable       NOT_AVAILABLE      something that Lathe needs is missing or denied
-//   kNotFound, kPermissionDenied and kDataLoss (a damaged file): NOT_AVAILABLE too
+//   kUnavailable       NOT_AVAILABLE      something that Lathe needs is missing or denied; so are kNotFound,
+//                                         kPermissionDenied, kDataLoss (a damaged file) and kUnknown (a
+//                                         system call failed)
 //   kResourceExhausted OUT_OF_MEMORY
 //   kAborted           COMPILE_FAILED     the compiler rejected a kernel, or ended
 //   kDeadlineExceeded  TIMEOUT
@@ -32,7 +33,7 @@ inline constexpr absl::StatusCode kCapturingCode = absl::StatusCode::kFailedPrec
 // The policy forbids making the kernel that a call needs.
 inline absl::Status miss_error(absl::string_view message) { return absl::Status(kMissCode, message); }
 // The failure of a system call: kNotFound, kPermissionDenied or kResourceExhausted if that is the cause,
-// otherwise kUnavailable. Abseil's own conversion returns the two codes above for some errors.
+// otherwise kUnknown. Abseil's own conversion returns the two codes above for some errors.
 inline absl::Status errno_status(int error, absl::string_view what) {
   const std::string message = absl::StrCat(what, ": ", std::strerror(error));
   switch (error) {
@@ -41,7 +42,7 @@ inline absl::Status errno_status(int error, absl::string_view what) {
     case EPERM:
     case EROFS: return absl::PermissionDeniedError(message);
     case ENOMEM: return absl::ResourceExhaustedError(message);
-    default: return absl::UnavailableError(message);
+    default: return absl::UnknownError(message);
   }
 }
 // The stream is being captured, which forbids something that the call needs.

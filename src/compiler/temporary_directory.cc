@@ -19,8 +19,7 @@ TemporaryDirectory::TemporaryDirectory(const std::vector<std::string>& parents) 
   for (const std::string& parent : parents) {
     path_ = absl::StrCat(parent, "/lathe-XXXXXX");
     if (mkdtemp(path_.data()) != nullptr) return;
-    absl::StrAppend(&causes, causes.empty() ? "" : "; ", parent, ": ",
-                    errno_status(errno, "").message());
+    absl::StrAppend(&causes, causes.empty() ? "" : "; ", parent, ": ", errno_status(errno, "").message());
   }
   status_ = absl::NotFoundError(absl::StrCat("no temporary directory (", causes, ")"));
 }

@@ -26,7 +26,7 @@ TEST(Boundary, MapsEveryStatusCode) {
       {absl::StatusCode::kDeadlineExceeded, LATHE_TIMEOUT},
       {absl::StatusCode::kCancelled, LATHE_CANCELLED},
       {absl::StatusCode::kInternal, LATHE_INTERNAL},
-      {absl::StatusCode::kUnknown, LATHE_INTERNAL},
+      {absl::StatusCode::kUnknown, LATHE_NOT_AVAILABLE},
       {absl::StatusCode::kAlreadyExists, LATHE_INTERNAL},
       {absl::StatusCode::kUnauthenticated, LATHE_INTERNAL},
       {kMissCode, LATHE_MISS},

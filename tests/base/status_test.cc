@@ -34,7 +34,7 @@ TEST(ErrnoStatus, NamesTheCallAndNeverHasAReservedCode) {
   EXPECT_EQ(errno_status(ENOENT, "").code(), absl::StatusCode::kNotFound);
   EXPECT_EQ(errno_status(EACCES, "").code(), absl::StatusCode::kPermissionDenied);
   EXPECT_EQ(errno_status(ENOMEM, "").code(), absl::StatusCode::kResourceExhausted);
-  EXPECT_EQ(errno_status(ENOTDIR, "").code(), absl::StatusCode::kUnavailable);
+  EXPECT_EQ(errno_status(ENOTDIR, "").code(), absl::StatusCode::kUnknown);
 }
 
 }  // namespace
