@@ -51,14 +51,14 @@ int make_memory_file() {
   return beyond_standard_streams(file >= 0 ? file : memfd_create("lathe-kernel", MFD_CLOEXEC));
 }
 
+// At places of its own: what a daemon printed into the file before it was moved above 2 is overwritten.
 bool write_all(int file, const char* bytes, size_t size) {
   const FileSizeSignalHeld held;
-  while (size > 0) {
-    const ssize_t wrote = write(file, bytes, size);
+  for (size_t done = 0; done < size;) {
+    const ssize_t wrote = pwrite(file, bytes + done, size - done, static_cast<off_t>(done));
     if (wrote < 0 && errno == EINTR) continue;
     if (wrote <= 0) return false;
-    bytes += wrote;
-    size -= static_cast<size_t>(wrote);
+    done += static_cast<size_t>(wrote);
   }
   return true;
 }
@@ -75,7 +75,7 @@ std::string replace_by_mapping(const Pages& pages, int protection) {
     cause = failed("mmap of a memory file", errno);
   close(file);
   if (mapped == MAP_FAILED) return cause;
-  // Moved there and not mapped there: a mapping that fails may leave a hole that another thread fills.
+  // mmap with MAP_FIXED may fail after it unmapped the old pages, and another thread could fill the hole.
   if (mremap(mapped, pages.bytes, pages.bytes, MREMAP_MAYMOVE | MREMAP_FIXED, pages.begin) != MAP_FAILED)
     return "";
   cause = failed("mremap of a memory file", errno);

@@ -27,8 +27,8 @@ Json request_json(const CompileRequest& request) {
 
 }  // namespace
 
-// What the sink has received so far, on whatever thread the compiler runs. No exception may cross the
-// compiler's frames, so the first one waits here.
+// Everything that the sink received. It is called on the compiler's thread, so what concerns the caller's
+// thread waits here: the stages, and the first exception, which must not cross the compiler's frames.
 struct Compiler::Output {
   std::string artifact, program, error;
   std::vector<std::pair<std::string, std::string>> stages;  // names and texts

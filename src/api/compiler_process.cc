@@ -96,6 +96,11 @@ class SpawnSettings {
   int failed_ = 0;
 };
 
+bool make_sockets(int (&sockets)[2]) {
+  const StandardStreamsFilled filled;
+  return socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) == 0;
+}
+
 }  // namespace
 
 ThreadPriority thread_priority() {
@@ -105,8 +110,7 @@ ThreadPriority thread_priority() {
 absl::StatusOr<std::unique_ptr<CompilerProcess>> CompilerProcess::start(
     const CompilerProcessOptions& options) {
   int sockets[2];
-  if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, sockets) != 0 || !beyond_standard_streams(sockets))
-    return unavailable(options, absl::StrCat("socketpair: ", strerror(errno)));
+  if (!make_sockets(sockets)) return unavailable(options, absl::StrCat("socketpair: ", strerror(errno)));
   std::unique_ptr<CompilerProcess> process;
   absl::Status status;
   try {

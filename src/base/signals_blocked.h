@@ -8,8 +8,8 @@
 
 namespace lathe {
 
-// While it lives this thread takes no signal, and a thread that it starts never does. Faults of the thread's
-// own code are excepted: the process ends, and the host's handler for crashes still sees it.
+// Blocks signals on this thread while it lives. A thread that is started meanwhile inherits that. Signals of
+// faults (SIGSEGV and the like) are not blocked, so the host's crash handler still runs.
 class SignalsBlocked {
  public:
   SignalsBlocked() {

@@ -16,16 +16,18 @@ int beyond_standard_streams(int fd) {
   return moved;
 }
 
-bool beyond_standard_streams(int (&ends)[2]) {
-  for (int& end : ends) end = beyond_standard_streams(end);
-  if (ends[0] >= 0 && ends[1] >= 0) return true;
-  const int error = errno;
-  for (int& end : ends) {
-    if (end >= 0) close(end);
-    end = -1;
+StandardStreamsFilled::StandardStreamsFilled() {
+  for (int stream = STDIN_FILENO; stream <= STDERR_FILENO; ++stream) {
+    if (fcntl(stream, F_GETFD) != -1) continue;
+    const int fd = open("/dev/null", O_RDWR | O_CLOEXEC);  // the lowest number that is free
+    if (fd >= 0) opened_[count_++] = fd;
   }
+}
+
+StandardStreamsFilled::~StandardStreamsFilled() {
+  const int error = errno;
+  while (count_ > 0) close(opened_[--count_]);
   errno = error;
-  return false;
 }
 
 }  // namespace lathe

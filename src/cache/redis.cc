@@ -30,9 +30,13 @@ absl::Status lost(absl::string_view what, int error) {
   return absl::UnavailableError(absl::StrCat(what, ": ", strerror(error)));
 }
 
+FileDescriptor make_socket(int family) {
+  const StandardStreamsFilled filled;
+  return FileDescriptor(::socket(family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+}
+
 absl::StatusOr<FileDescriptor> connect_to(const addrinfo& address, Deadline deadline) {
-  FileDescriptor socket(
-      beyond_standard_streams(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)));
+  FileDescriptor socket = make_socket(address.ai_family);
   if (!socket.valid()) return lost("socket", errno);
   if (::connect(socket.get(), address.ai_addr, address.ai_addrlen) != 0) {
     if (errno != EINPROGRESS) return lost("connect", errno);

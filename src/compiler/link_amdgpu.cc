@@ -55,8 +55,8 @@ class MemoryFile {
 class ReadPipe {
  public:
   ReadPipe() {
-    if (pipe2(ends_, O_CLOEXEC) == 0 && beyond_standard_streams(ends_))
-      is_read_ = reader_.start([this] { read_all(); });
+    const StandardStreamsFilled filled;
+    if (pipe2(ends_, O_CLOEXEC) == 0) is_read_ = reader_.start([this] { read_all(); });
   }
   ~ReadPipe() {
     finish();

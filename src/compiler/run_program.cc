@@ -27,7 +27,8 @@ constexpr int kPollMilliseconds = 20;
 class Pipe {
  public:
   Pipe() {
-    if (pipe2(ends_, O_CLOEXEC) != 0 || !beyond_standard_streams(ends_)) ends_[0] = ends_[1] = -1;
+    const StandardStreamsFilled filled;
+    if (pipe2(ends_, O_CLOEXEC) != 0) ends_[0] = ends_[1] = -1;
   }
   ~Pipe() {
     close_writer();

@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "../string_pointers.h"
 #include "api/path_options.h"
 
 namespace lathe {
@@ -85,13 +86,7 @@ class RelativePathsTest : public testing::Test {
   // Runs relative_paths_child in `loaded_` with only `environment` as its environment.
   Outcome run(const std::string& library, const Strings& commands, const Strings& environment) const {
     Strings all = Strings{LATHE_RELATIVE_PATHS_CHILD, library} + commands, variables = environment;
-    const auto pointers = [](Strings* texts) {
-      std::vector<char*> list;
-      for (std::string& text : *texts) list.push_back(text.data());
-      list.push_back(nullptr);
-      return list;
-    };
-    const std::vector<char*> argv = pointers(&all), envp = pointers(&variables);
+    const std::vector<char*> argv = string_pointers(all), envp = string_pointers(variables);
     const fs::path out = scratch_ / "out", log = scratch_ / "log";
     const pid_t child = fork();
     if (child == 0) {

@@ -115,5 +115,19 @@ TEST_F(KeyLockTest, AKilledHolderHoldsNothing) {
   close(ready[1]);
 }
 
+// A lock is held for a whole compile, and a daemon may have closed its standard input.
+TEST_F(KeyLockTest, HoldsNoStandardStream) {
+  const int input = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
+  ASSERT_GE(input, 3);
+  ASSERT_EQ(close(STDIN_FILENO), 0);
+  {
+    const KeyLock lock = acquire("a.lock", 0);
+    EXPECT_TRUE(lock.held());
+    EXPECT_EQ(fcntl(STDIN_FILENO, F_GETFD), -1);
+  }
+  ASSERT_EQ(dup2(input, STDIN_FILENO), STDIN_FILENO);
+  close(input);
+}
+
 }  // namespace
 }  // namespace lathe

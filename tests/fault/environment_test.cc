@@ -18,6 +18,7 @@
 #include <thread>
 #include <vector>
 
+#include "../string_pointers.h"
 #include "mount_namespace.h"
 
 namespace lathe::fault {
@@ -68,13 +69,7 @@ class EnvironmentTest : public testing::Test {
               const MountNamespace* inside = nullptr) const {
     Strings all = arguments, variables = environment;
     all.insert(all.begin(), program_);
-    const auto pointers = [](Strings* texts) {
-      std::vector<char*> list;
-      for (std::string& text : *texts) list.push_back(text.data());
-      list.push_back(nullptr);
-      return list;
-    };
-    const std::vector<char*> argv = pointers(&all), envp = pointers(&variables);
+    const std::vector<char*> argv = string_pointers(all), envp = string_pointers(variables);
     const pid_t child = fork();
     if (child != 0) return child;
     const int flags = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC;

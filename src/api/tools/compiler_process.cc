@@ -70,7 +70,7 @@ int serve(CompilerLibrary& library, double idle_seconds) {
     const absl::StatusOr<Frame> request = receive_frame(kSocket, kNoDeadline);
     if (!request.ok() || request->kind != FrameKind::kRequest) return 0;
     const absl::StatusOr<int> result = library.ask(request->body, pass_output, nullptr);
-    // The library is loaded: nothing but a lack of memory for its stack can fail here.
+    // The library is loaded, so only the memory for its stack can be missing.
     const int answer = result.ok() ? *result : LATHE_COMPILER_OUT_OF_MEMORY;
     if (!send_frame(kSocket, FrameKind::kResult, answer, "", "", kNoDeadline).ok()) return 0;
   }

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <string>
 
 #include "../../system_rules.h"
@@ -14,8 +15,6 @@ namespace {
 
 using ::testing::AllOf;
 using ::testing::HasSubstr;
-
-constexpr const char* kSkipped = "skipped: ";
 
 // Loads and runs a kernel with constants, data and calls. Returns "" if the result is correct.
 std::string load_and_run() {
@@ -30,32 +29,30 @@ std::string load_and_run() {
   return out[0] == 42.0f && out[3] == 3.5f * 3 + 41 ? "" : "it computes something else";
 }
 
+// What load_and_run() answers in a process that took on a rule; nothing if the system does not have the rule.
+std::optional<std::string> load_under(bool (*take_on)()) {
+  constexpr const char* kNoRule = "the system does not have this rule";
+  const std::string answer = in_child([take_on] { return take_on() ? load_and_run() : kNoRule; });
+  return answer == kNoRule ? std::nullopt : std::make_optional(answer);
+}
+
 TEST(CodeMemory, LoadsWhereNothingMayGainExecution) {
-  const std::string answer = in_child([]() -> std::string {
-    if (!refuse_gain_of_execution()) return std::string(kSkipped) + "no PR_SET_MDWE";
-    return load_and_run();
-  });
-  if (answer.find(kSkipped) == 0) GTEST_SKIP() << answer;
-  EXPECT_EQ(answer, "");
+  const auto answer = load_under(refuse_gain_of_execution);
+  if (!answer) GTEST_SKIP() << "no PR_SET_MDWE";
+  EXPECT_EQ(*answer, "");
 }
 
 TEST(CodeMemory, LoadsThroughAMappedFileWhereMprotectIsDenied) {
-  const std::string answer = in_child([]() -> std::string {
-    if (!deny_execution(/*files=*/false)) return std::string(kSkipped) + "no seccomp";
-    return load_and_run();
-  });
-  if (answer.find(kSkipped) == 0) GTEST_SKIP() << answer;
-  EXPECT_EQ(answer, "");
+  const auto answer = load_under([] { return deny_execution(/*files=*/false); });
+  if (!answer) GTEST_SKIP() << "no seccomp";
+  EXPECT_EQ(*answer, "");
 }
 
 TEST(CodeMemory, IsUnavailableWithBothCausesWhereFilesAreDeniedToo) {
-  const std::string answer = in_child([]() -> std::string {
-    if (!deny_execution(/*files=*/true)) return std::string(kSkipped) + "no seccomp";
-    return load_and_run();
-  });
-  if (answer.find(kSkipped) == 0) GTEST_SKIP() << answer;
-  EXPECT_THAT(answer, AllOf(HasSubstr("UNAVAILABLE"), HasSubstr("mprotect: Permission denied"),
-                            HasSubstr("memfd_create: Permission denied")));
+  const auto answer = load_under([] { return deny_execution(/*files=*/true); });
+  if (!answer) GTEST_SKIP() << "no seccomp";
+  EXPECT_THAT(*answer, AllOf(HasSubstr("UNAVAILABLE"), HasSubstr("mprotect: Permission denied"),
+                             HasSubstr("memfd_create: Permission denied")));
 }
 
 TEST(CodeMemory, NamesTheLackOfMemory) {
