@@ -1,4 +1,4 @@
-// Paths that stay valid when the process changes its directory.
+// Makes relative paths absolute, so that they stay valid when the process changes its directory.
 #pragma once
 
 #include <string>

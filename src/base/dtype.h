@@ -9,7 +9,7 @@
 
 namespace lathe {
 
-// Values equal lathe_dtype's.
+// The values equal those of lathe_dtype.
 enum class DType : int32_t {
   kNone = 0,
   kF32 = 1,
@@ -25,7 +25,7 @@ enum class DType : int32_t {
   kQ4_0 = 11
 };
 
-// Of an element; of what is stored in blocks, of a block.
+// Bytes of one element, or of one block for a block format.
 constexpr size_t size_of(DType t) {
   switch (t) {
     case DType::kF32:
@@ -45,13 +45,13 @@ constexpr size_t size_of(DType t) {
 }
 constexpr bool is_float(DType t) { return t == DType::kF32 || t == DType::kF16 || t == DType::kBF16; }
 
-// What a matmul may multiply that is no f32, f16 or bf16: signed bytes and fp8, OCP's (no infinity in e4m3)
-// and FNUZ (no infinity, one NaN 0x80, exponents one lower).
+// The 8-bit float formats. OCP's e4m3 has no infinity. The FNUZ formats have no infinity, one NaN (0x80), and
+// an exponent bias that is one higher.
 constexpr bool is_fnuz(DType t) { return t == DType::kF8E4M3Fnuz || t == DType::kF8E5M2Fnuz; }
 constexpr bool is_f8(DType t) { return t == DType::kF8E4M3 || t == DType::kF8E5M2 || is_fnuz(t); }
 
-// What is stored in blocks along K, each with a scale of its own: how many elements one has, and where in its
-// bytes the numbers of 4 bits begin, behind the f16 that scales them.
+// Block formats store elements in blocks along K, each block with its own scale. A Q4_0 block holds one f16
+// scale, then 32 numbers of 4 bits, which start at byte kQ4Numbers.
 constexpr int64_t block_elements(DType t) { return t == DType::kQ4_0 ? 32 : 1; }
 constexpr bool is_blocks(DType t) { return block_elements(t) > 1; }
 constexpr int64_t kQ4Elements = block_elements(DType::kQ4_0), kQ4Numbers = 2;
@@ -59,14 +59,13 @@ constexpr double bytes_per_element(DType t) {
   return static_cast<double>(size_of(t)) / static_cast<double>(block_elements(t));
 }
 
-// Values equal lathe_activation's, lathe_determinism's and lathe_math's.
+// The values equal those of lathe_activation, lathe_determinism and lathe_math.
 enum class Activation : int32_t { kNone = 0, kRelu = 1, kGelu = 2, kGeluTanh = 3, kSilu = 4 };
 enum class Determinism : int32_t { kFast = 0, kRunToRun = 1, kBatchInvariant = 2 };
 enum class Math : int32_t { kStrict = 0, kTf32 = 1, kInt8 = 2, kBf16 = 3 };
 
-// "none" "f32" "f16" "bf16" "i32" "i64" "i8" "f8e4m3" "f8e5m2" "f8e4m3fnuz" "f8e5m2fnuz" "q4_0"; "none"
-// "relu" "gelu" "gelu_tanh" "silu"; "fast" "run_to_run" "batch_invariant"; "strict" "tf32" "int8" "bf16". The
-// parsers return false on an unknown name.
+// The names are those in dtype.cc, for example "f32" or "gelu_tanh"; name_of returns "unknown" for any other
+// value. The parsers return false on an unknown name and leave *out unchanged.
 absl::string_view name_of(DType t);
 absl::string_view name_of(Activation a);
 absl::string_view name_of(Determinism d);

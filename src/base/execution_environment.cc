@@ -3,7 +3,7 @@
 namespace lathe {
 namespace {
 
-// The innermost environment of this thread that changed the caller's state; null: none did.
+// The innermost environment of this thread that changed the caller's state; null if none did.
 thread_local const ExecutionEnvironment* replacing = nullptr;
 
 #if defined(__x86_64__)

@@ -1,8 +1,8 @@
 // The floating-point state in which Lathe's code runs, whatever the host has set for its threads.
 //
-// x86-64: MXCSR and the x87 control word round to nearest, keep subnormal numbers and mask every exception.
-// AArch64: FPCR is 0, which means the same. Otherwise results would depend on the thread that computes a
-// tile, and the oracle's choice on the rounding mode.
+// On x86-64, MXCSR and the x87 control word round to nearest, keep subnormal numbers and mask every
+// exception. On AArch64, FPCR is 0, which means the same. Without this, a result would depend on the thread
+// that computes the tile, and the oracle's choice on the rounding mode.
 #pragma once
 
 #include <cstdint>

@@ -1,12 +1,13 @@
-// Writes that go on past a file size limit without ending the process.
+// Lets a write past the file size limit fail instead of ending the process.
 #pragma once
 
 #include <signal.h>
 
 namespace lathe {
 
-// A write beyond RLIMIT_FSIZE raises SIGXFSZ, which would end the host's process. Held back for this thread,
-// the write fails with EFBIG instead and the signal is taken off the thread again. errno stays the write's.
+// A write beyond RLIMIT_FSIZE raises SIGXFSZ, which by default ends the host's process. While this object
+// lives, the signal is blocked for this thread, so the write fails with EFBIG instead. The destructor
+// discards a pending SIGXFSZ, restores the signal mask and keeps errno.
 class FileSizeSignalHeld {
  public:
   FileSizeSignalHeld();

@@ -4,7 +4,8 @@
 
 namespace lathe {
 
-// All that there are, constant-initialised and never destroyed: a context may outlive main.
+// The list of all mutexes. It is constant-initialised and never destroyed, because a context may outlive
+// main.
 struct ForkSafeMutexes {
   std::mutex mutex;
   ForkSafeMutex* first = nullptr;
@@ -28,7 +29,7 @@ struct ForkSafeMutexes {
 };
 
 ForkSafeMutex::ForkSafeMutex() noexcept {
-  // Without memory for the handlers a fork is as unsafe as it is around any mutex.
+  // If there is no memory for the handlers, a fork is as unsafe as with any other mutex.
   static const int handlers =
       pthread_atfork(ForkSafeMutexes::lock_all, ForkSafeMutexes::unlock_all, ForkSafeMutexes::unlock_all);
   (void)handlers;

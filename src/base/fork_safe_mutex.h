@@ -1,17 +1,17 @@
-// A mutex that a fork finds free.
+// A mutex that is always free in the child of a fork.
 #pragma once
 
 #include <mutex>
 
 namespace lathe {
 
-// fork() copies one thread: what another held stays locked in the child for ever, and what it guards half
-// changed. This one is taken ahead of every fork and let go behind it on both sides, so the child goes on
-// with whole data. For data that the child inherits; what belongs to a process (connections, waits for
-// threads) is a PerProcess.
+// fork() copies only the calling thread. A mutex that another thread holds would stay locked in the child for
+// ever, and its data half changed. This mutex is locked before every fork and unlocked after it in parent and
+// child, so the child finds complete data. Use it for data that the child inherits, and PerProcess for what
+// belongs to one process (connections, waits for threads).
 //
-// A fork waits for whoever holds one: so nobody does any I/O, calls back, or takes or makes another of them
-// meanwhile.
+// A fork waits for the holder. So while you hold one: no I/O, no callbacks, and do not lock or create
+// another.
 class ForkSafeMutex {
  public:
   ForkSafeMutex() noexcept;
@@ -25,7 +25,7 @@ class ForkSafeMutex {
  private:
   friend struct ForkSafeMutexes;
   std::mutex mutex_;
-  ForkSafeMutex *previous_ = nullptr, *next_ = nullptr;  // in the list of all
+  ForkSafeMutex *previous_ = nullptr, *next_ = nullptr;  // in the list of all mutexes
 };
 
 using ForkSafeLock = std::lock_guard<ForkSafeMutex>;

@@ -1,4 +1,4 @@
-// dlopen where memory may be short.
+// dlopen for a process that may be short of memory.
 #pragma once
 
 #include <dlfcn.h>
@@ -8,8 +8,9 @@
 
 namespace lathe {
 
-// Null: *error says why. Short of memory glibc's answers are many, "undefined symbol" and "no such file"
-// among them: only what it says twice in a row is believed. Throws std::bad_alloc.
+// Returns null if the library cannot be loaded; *error then has the reason. Throws std::bad_alloc if memory
+// is short. glibc reports a lack of memory with many messages, "no such file" among them, so only an error
+// that comes twice in a row is trusted.
 inline void* load_library(const char* path, int flags, std::string* error) {
   constexpr int kTries = 4;
   error->clear();

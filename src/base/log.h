@@ -1,4 +1,4 @@
-// A log sink owned by the context and handed to the parts that may speak. Never used on the path of a hit.
+// The log sink. A context owns it and passes it to its parts. The path of a cache hit never logs.
 #pragma once
 
 #include <functional>

@@ -42,7 +42,7 @@ int start(Call* call, pthread_t* thread) {
   return error;
 }
 
-// Bytes left on the calling thread's stack, which grows down; 0: unknown.
+// Bytes left on the calling thread's stack, which grows down; 0 if unknown.
 size_t stack_left() {
   pthread_attr_t attributes;
   if (pthread_getattr_np(pthread_self(), &attributes) != 0) return 0;
@@ -52,7 +52,7 @@ size_t stack_left() {
   pthread_attr_destroy(&attributes);
   const char here = 0;
   const auto at = reinterpret_cast<uintptr_t>(&here), end = reinterpret_cast<uintptr_t>(lowest);
-  const bool is_on_it = at > end && at - end < bytes;  // a fibre has another stack
+  const bool is_on_it = at > end && at - end < bytes;  // false on a fibre, which has another stack
   return error == 0 && is_on_it ? at - end : 0;
 }
 

@@ -24,7 +24,7 @@ bool OwnThread::start(const std::function<void()>& work) {
       work();
     });
   } catch (const std::exception&) {
-    // None, or no memory for one.
+    // The system has no thread or no memory for one; joinable() is false below.
   }
   pid_.store(getpid(), std::memory_order_relaxed);
   return thread_.joinable();
@@ -32,8 +32,8 @@ bool OwnThread::start(const std::function<void()>& work) {
 
 void OwnThread::end() {
   if (is_of_parent()) {
-    // A thread that is not there can be neither joined nor destroyed, and the end of a condition variable
-    // that it waited on would wait for it: another takes its place.
+    // The thread does not exist in this process, so it cannot be joined or destroyed, and destroying the
+    // condition variable would wait for it. Leak the first and replace the second.
     if (thread_.joinable()) new std::thread(std::move(thread_));
     new (&changed) std::condition_variable;
     return;

@@ -1,5 +1,4 @@
-// A thread of the library's own: it takes no signal, sleeps until there is work or the end, and is survived
-// by a fork.
+// One of Lathe's own background threads. It takes no signals, and a fork is safe beside it.
 #pragma once
 
 #include <sys/types.h>
@@ -12,17 +11,17 @@
 
 namespace lathe {
 
-// In a child of the process that started the thread there is no thread, and what it had locked stays locked:
-// whoever uses `mutex` asks is_of_parent() first.
+// In a child of fork() the thread does not exist, and `mutex` may stay locked for ever. Call is_of_parent()
+// before you lock `mutex`.
 class OwnThread {
  public:
   OwnThread() = default;
   OwnThread(const OwnThread&) = delete;
   OwnThread& operator=(const OwnThread&) = delete;
-  // Ends it. In a child of a fork nothing is waited for.
+  // Ends the thread. In a child of fork() it waits for nothing.
   ~OwnThread() { end(); }
 
-  // Once; what comes after the first that succeeded does nothing. False: there is no thread to be had. Not
+  // Starts the thread; does nothing if it has already started. False: no thread can be started now. Not
   // thread-safe.
   bool start(const std::function<void()>& work);
   bool is_of_parent() const;
@@ -30,11 +29,11 @@ class OwnThread {
   void end();
 
   mutable std::mutex mutex;
-  std::condition_variable changed;  // `stops`, or what the owner guards with the mutex
+  std::condition_variable changed;  // signals a change of `stops` or of the owner's data
   bool stops = false;               // under mutex
 
  private:
-  std::atomic<pid_t> pid_{0};  // of the process that started it; 0: none has tried to
+  std::atomic<pid_t> pid_{0};  // of the process that called start(); 0: not called yet
   std::thread thread_;
 };
 

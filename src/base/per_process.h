@@ -1,4 +1,4 @@
-// A value of which each process has its own.
+// A value that each process has for itself, so that a child of fork() starts with a new one.
 #pragma once
 
 #include <unistd.h>
@@ -8,8 +8,8 @@
 
 namespace lathe {
 
-// What is locked or half done when another thread forks stays so for ever in the child: it begins anew with a
-// T of its own. Thread-safe.
+// If another thread forks while a T is locked or half changed, that T stays so in the child. So a child gets
+// a new T. The parent's T is leaked there. Thread-safe.
 template <typename T>
 class PerProcess {
  public:
@@ -30,7 +30,7 @@ class PerProcess {
     }
     return owned->value;
   }
-  // Null where this process has none yet. Allocates nothing.
+  // Returns null if this process has no value yet. Allocates nothing.
   T* find() {
     Owned* owned = current_.load(std::memory_order_acquire);
     return owned != nullptr && owned->owner == getpid() ? &owned->value : nullptr;

@@ -1,4 +1,4 @@
-// Signals are the host's: its handlers must not run on the stacks of Lathe's threads.
+// Keeps the host's signal handlers off the stacks of Lathe's threads.
 #pragma once
 
 #include <pthread.h>
@@ -8,7 +8,7 @@
 
 namespace lathe {
 
-// Blocks signals on this thread while it lives. A thread that is started meanwhile inherits that. Signals of
+// Blocks signals on this thread while the object lives; a thread started meanwhile inherits that. Signals of
 // faults (SIGSEGV and the like) are not blocked, so the host's crash handler still runs.
 class SignalsBlocked {
  public:

@@ -1,5 +1,4 @@
-// Files read whole, without the standard library's streams, which take a lack of memory for an unreadable
-// file.
+// Reads a whole file. std::ifstream is not used, because it reports a lack of memory as an unreadable file.
 #pragma once
 
 #include <cstddef>
@@ -8,8 +7,8 @@
 
 namespace lathe {
 
-// Nothing: it cannot be opened or read, or has more than `most` bytes. Throws std::bad_alloc where memory is
-// short.
+// Returns nullopt if the file cannot be opened or read, or has more than `most` bytes. Throws std::bad_alloc
+// if memory is short.
 std::optional<std::string> read_small_file(const std::string& path, size_t most);
 
 }  // namespace lathe

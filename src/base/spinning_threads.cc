@@ -15,8 +15,8 @@
 namespace lathe {
 namespace {
 
-// Whether a thread of this process but the caller runs or wants a core. (The process' processor time says it
-// too late: of threads that run on other cores it has what they had taken at their last tick.)
+// Whether any thread of this process except the caller runs or waits for a core. The process's CPU time would
+// not do: for threads on other cores it is only updated at each tick.
 bool others_run() {
   const int folder = beyond_standard_streams(open("/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   DIR* const tasks = folder < 0 ? nullptr : fdopendir(folder);

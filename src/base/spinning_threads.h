@@ -1,14 +1,15 @@
-// Timing beside libraries whose threads run on after a call.
+// Waits for threads of other libraries that spin after a call, so that they do not disturb a measurement.
 #pragma once
 
 namespace lathe {
 
-// Threads of a library that was called before may spin for a while, on the cores of what is timed next
-// (OpenBLAS' for 2^26 cycles, OpenMP's for milliseconds).
+// After a call, threads of OpenBLAS or OpenMP spin for some milliseconds on the cores that the next
+// measurement needs.
 class SpinningThreads {
  public:
-  // Waits until no thread of this process but the caller runs or wants a core: at most 0.2 s, and where that
-  // was not enough once, threads are at work and not waited for again. Answers the seconds waited.
+  // Waits until no thread of this process except the caller runs or waits for a core, but at most 0.2 s. If
+  // 0.2 s were not enough once, the threads do real work, and later calls do not wait. Returns the seconds
+  // waited.
   double wait();
 
  private:

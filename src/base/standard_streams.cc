@@ -19,7 +19,7 @@ int beyond_standard_streams(int fd) {
 StandardStreamsFilled::StandardStreamsFilled() {
   for (int stream = STDIN_FILENO; stream <= STDERR_FILENO; ++stream) {
     if (fcntl(stream, F_GETFD) != -1) continue;
-    const int fd = open("/dev/null", O_RDWR | O_CLOEXEC);  // the lowest number that is free
+    const int fd = open("/dev/null", O_RDWR | O_CLOEXEC);  // open returns the lowest free number
     if (fd >= 0) opened_[count_++] = fd;
   }
 }

@@ -3,13 +3,13 @@
 
 namespace lathe {
 
-// Returns the new descriptor `fd` if it is above 2, else replaces it by a duplicate above 2 with
-// close-on-exec. If a daemon has closed its standard streams, its output would otherwise go into Lathe's file
-// or socket. -1 if `fd` is -1 or there is no other descriptor (`fd` is then closed); errno has the reason.
+// Returns `fd` if it is above 2. Otherwise replaces it by a duplicate above 2 with close-on-exec and closes
+// `fd`. Without this, the output of a daemon that closed its standard streams would go into Lathe's file or
+// socket. Returns -1 if `fd` is -1 or no other descriptor is free; errno has the reason.
 int beyond_standard_streams(int fd);
 
-// While it lives, every standard stream that was closed is /dev/null. For making sockets and pipes: even a
-// byte that the host prints into one before it is moved would be read as Lathe's, or raise SIGPIPE.
+// While this object lives, every standard stream that was closed is /dev/null. Use it while making sockets
+// and pipes: if one of them got number 1 even for a moment, the host's output could enter it.
 class StandardStreamsFilled {
  public:
   StandardStreamsFilled();

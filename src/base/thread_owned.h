@@ -1,5 +1,5 @@
-// An object for each thread. The language's own (thread_local, with a destructor) registers with glibc, which
-// ends the process where it has no memory for that.
+// One object per thread. A thread_local object with a destructor would not do: glibc ends the process if it
+// has no memory to register the destructor.
 #pragma once
 
 #include <pthread.h>
@@ -9,8 +9,8 @@
 
 namespace lathe {
 
-// This thread's T, made when it is first asked for, deleted when the thread ends. Null: there is no memory
-// for it.
+// Returns this thread's T. It is created at the first call and deleted when the thread ends. Null if there is
+// no memory for it.
 template <typename T>
 T* of_this_thread() noexcept {
   static thread_local T* mine = nullptr;
@@ -22,7 +22,7 @@ T* of_this_thread() noexcept {
                  delete static_cast<T*>(ended);
                }) == 0) {}
     ~Key() {
-      // Where the library is unloaded: what other threads still own then is lost, and nothing is called.
+      // Runs when the library is unloaded. The objects of other threads leak, but no code is called later.
       if (made) pthread_key_delete(key);
     }
     pthread_key_t key{};
