@@ -28,7 +28,7 @@ class AbsolutePathTest : public testing::Test {
   fs::path scratch_, before_;
 };
 
-TEST_F(AbsolutePathTest, CompletesWhatIsRelative) {
+TEST_F(AbsolutePathTest, PrependsTheCurrentDirectoryToRelativePaths) {
   const std::string here = scratch_;
   EXPECT_EQ(*absolute_path("a"), here + "/a");
   EXPECT_EQ(*absolute_path("a/b c/"), here + "/a/b c/");
@@ -39,15 +39,15 @@ TEST_F(AbsolutePathTest, CompletesWhatIsRelative) {
   EXPECT_EQ(*absolute_path("a"), "/a");
 }
 
-TEST_F(AbsolutePathTest, FollowsNoLink) {
+TEST_F(AbsolutePathTest, KeepsSymbolicLinks) {
   fs::create_directories("real/inner");
   fs::create_directory_symlink("real/inner", "link");
   const fs::path up = *absolute_path("link/..");
-  EXPECT_TRUE(fs::equivalent(up, "real")) << up << ": '..' is of what the link names";
+  EXPECT_TRUE(fs::equivalent(up, "real")) << up << ": '..' is the parent of the link's target";
   EXPECT_EQ(*absolute_path("link/x"), (scratch_ / "link/x").string());
 }
 
-TEST_F(AbsolutePathTest, ARelativePathNeedsACurrentDirectory) {
+TEST_F(AbsolutePathTest, RejectsRelativePathWithoutCurrentDirectory) {
   fs::remove_all(scratch_);
   const absl::Status status = absolute_path("met.json").status();
   EXPECT_TRUE(absl::IsUnavailable(status));

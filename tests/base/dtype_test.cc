@@ -9,7 +9,7 @@
 namespace lathe {
 namespace {
 
-// Every value of E in [0, count) has its own name, and the name leads back to the value.
+// Every value of E in [0, count) has a unique name, and parsing the name returns the value.
 template <typename E>
 void expect_names_round_trip(int32_t count) {
   std::set<std::string> names;
@@ -54,7 +54,7 @@ TEST(DTypeTest, ValuesEqualThePublicEnums) {
   EXPECT_EQ(static_cast<int>(Determinism::kBatchInvariant), LATHE_DETERMINISM_BATCH_INVARIANT);
 }
 
-TEST(DTypeTest, Sizes) {
+TEST(DTypeTest, SizesAreBytesPerElementOrBlock) {
   EXPECT_EQ(size_of(DType::kF32), sizeof(float));
   EXPECT_EQ(size_of(DType::kF16), 2u);
   EXPECT_EQ(size_of(DType::kBF16), 2u);

@@ -13,7 +13,8 @@
 namespace lathe {
 namespace {
 
-// Of a process with a limit of 10 bytes: the write past it fails, and nothing of it stays with the thread.
+// For a process with a file size limit of 10 bytes: whether a write past it fails with EFBIG and leaves no
+// pending or blocked signal behind.
 bool survives(const char* path) {
   const rlimit limit = {10, 10};
   const int file = open(path, O_WRONLY | O_CREAT | O_CLOEXEC, S_IRUSR | S_IWUSR);
@@ -30,7 +31,7 @@ bool survives(const char* path) {
   return !sigismember(&pending, SIGXFSZ) && !sigismember(&mask, SIGXFSZ);
 }
 
-TEST(FileSizeSignal, AWritePastTheLimitIsAnErrorAlone) {
+TEST(FileSizeSignal, WritePastTheLimitFailsWithoutASignal) {
   const std::string path = testing::TempDir() + "lathe_file_size_" + std::to_string(getpid());
   const pid_t child = fork();
   ASSERT_GE(child, 0);

@@ -15,7 +15,7 @@
 namespace lathe {
 namespace {
 
-// A child that waits for what is not there ends by its alarm.
+// Runs `body` in a child of fork() and returns its result. If the child hangs, its alarm ends it.
 template <typename Body>
 bool holds_in_child(Body&& body) {
   const pid_t child = fork();
@@ -28,8 +28,8 @@ bool holds_in_child(Body&& body) {
   return status == 0;
 }
 
-// Threads change a map all the time; whenever a fork comes, the child finds it whole and can go on with it.
-TEST(ForkSafeMutex, AForkFindsItFreeAndWhatItGuardsWhole) {
+// Threads change a map all the time. Each forked child must find the map complete and the mutex free.
+TEST(ForkSafeMutex, ChildFindsMutexFreeAndDataComplete) {
   ForkSafeMutex mutex;
   std::map<int, int> twice;  // under mutex; each value is twice its key, and the size is even
   std::atomic<bool> stop{false};
@@ -37,7 +37,7 @@ TEST(ForkSafeMutex, AForkFindsItFreeAndWhatItGuardsWhole) {
   for (int t = 0; t < 3; ++t)
     threads.emplace_back([&, t] {
       for (int n = t; !stop; n = (n + 3) % 300) {
-        std::this_thread::yield();  // a mutex that is let go for a moment alone would starve the forks
+        std::this_thread::yield();  // without it the forks would hardly get the mutex
         const ForkSafeLock lock(mutex);
         if (twice.erase(n) + twice.erase(-n - 1) == 0) twice[n] = 2 * n, twice[-n - 1] = 2 * (-n - 1);
       }
@@ -53,7 +53,7 @@ TEST(ForkSafeMutex, AForkFindsItFreeAndWhatItGuardsWhole) {
   for (std::thread& thread : threads) thread.join();
 }
 
-TEST(ForkSafeMutex, ComesAndGoesBesideForks) {
+TEST(ForkSafeMutex, CanBeCreatedAndDestroyedDuringForks) {
   std::atomic<bool> stop{false};
   std::thread maker([&] {
     while (!stop) {
@@ -72,7 +72,7 @@ TEST(ForkSafeMutex, ComesAndGoesBesideForks) {
   maker.join();
 }
 
-TEST(PerProcess, AChildHasItsOwn) {
+TEST(PerProcess, ChildGetsItsOwnValue) {
   PerProcess<std::atomic<int>> value;
   EXPECT_EQ(value.find(), nullptr);
   value.get() = 7;

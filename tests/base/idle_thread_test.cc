@@ -9,7 +9,7 @@
 namespace lathe {
 namespace {
 
-TEST(RunIdly, ElsewhereAtTheLowestPriorityAndWaitsForIt) {
+TEST(RunIdly, RunsOnAnotherThreadAtIdlePriorityAndWaits) {
   const std::thread::id here = std::this_thread::get_id();
   const int before = sched_getscheduler(0);
   std::thread::id there = here;
@@ -20,10 +20,10 @@ TEST(RunIdly, ElsewhereAtTheLowestPriorityAndWaitsForIt) {
   });
   EXPECT_NE(there, here);
   EXPECT_EQ(policy, SCHED_IDLE);
-  EXPECT_EQ(sched_getscheduler(0), before) << "the caller's own stays";
+  EXPECT_EQ(sched_getscheduler(0), before) << "the caller keeps its policy";
 }
 
-TEST(RunIdly, WhatIsThrownComesOut) {
+TEST(RunIdly, RethrowsExceptions) {
   EXPECT_THROW(run_idly([] { throw std::bad_alloc(); }), std::bad_alloc);
 }
 

@@ -7,7 +7,7 @@
 namespace lathe {
 namespace {
 
-TEST(LoggerTest, PassesWhatItsLevelAllows) {
+TEST(LoggerTest, DropsMessagesBelowItsLevel) {
   std::vector<std::string> seen;
   const Logger logger(LogLevel::kWarning,
                       [&](LogLevel, const std::string& message) { seen.push_back(message); });
@@ -18,10 +18,10 @@ TEST(LoggerTest, PassesWhatItsLevelAllows) {
   EXPECT_FALSE(logger.enabled(LogLevel::kDebug));
 }
 
-TEST(LoggerTest, WithoutASinkSaysNothing) {
+TEST(LoggerTest, LogsNothingWithoutASink) {
   const Logger logger;
   EXPECT_FALSE(logger.enabled(LogLevel::kError));
-  logger.log(LogLevel::kError, "nobody listens");
+  logger.log(LogLevel::kError, "there is no sink");
 }
 
 }  // namespace

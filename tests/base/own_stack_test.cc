@@ -49,14 +49,14 @@ class SmallThread {
   pthread_t thread_;
 };
 
-TEST(OwnStack, HasMoreThanASmallThread) {
+TEST(OwnStack, HasMoreStackThanASmallThread) {
   bool done = false;
   SmallThread thread([&] { done = run_on_own_stack([] { use(6 << 20); }).ok(); });
   thread.join();
   EXPECT_TRUE(done);
 }
 
-TEST(OwnStack, RunsElsewhereWithoutSignalsAndWaits) {
+TEST(OwnStack, RunsOnAnotherThreadWithSignalsBlockedAndWaits) {
   std::thread::id there;
   sigset_t blocked;
   ASSERT_TRUE(run_on_own_stack([&] {
@@ -68,7 +68,7 @@ TEST(OwnStack, RunsElsewhereWithoutSignalsAndWaits) {
   EXPECT_EQ(sigismember(&blocked, SIGTERM), 1);
 }
 
-// Where work ran: "here", "elsewhere", or nowhere: "refused".
+// Where the work ran: "here" or "elsewhere"; "refused" if it did not run.
 std::string place_of_work() {
   std::thread::id place;
   const absl::Status status = run_on_own_stack([&] { place = std::this_thread::get_id(); });
@@ -88,8 +88,9 @@ bool limit_address_space() {
   return read && setrlimit(RLIMIT_AS, &limit) == 0;
 }
 
-// With no memory for another stack, work runs here if this one is large, and is refused if it is not.
-TEST(OwnStack, WithoutAThreadRunsWhereThereIsRoomAlone) {
+// If there is no memory for another stack, the work runs on a large enough caller's stack and is refused on a
+// small one.
+TEST(OwnStack, WithoutAThreadRunsOnTheCallersStackOnlyIfItIsLarge) {
 #if defined(__has_feature)
 #if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
   GTEST_SKIP() << "a sanitizer's shadow memory takes more than any limit";
@@ -98,7 +99,7 @@ TEST(OwnStack, WithoutAThreadRunsWhereThereIsRoomAlone) {
   const std::string answer = in_child([]() -> std::string {
     std::promise<void> limited, end;
     const std::shared_future<void> ended = end.get_future().share();
-    // These take the stacks that the C library has kept of earlier threads.
+    // These threads use up the stacks that the C library keeps from earlier threads.
     std::vector<std::thread> holders;
     for (int i = 0; i < 8; ++i) holders.emplace_back([ended] { ended.wait(); });
     std::string on_small;
@@ -117,7 +118,7 @@ TEST(OwnStack, WithoutAThreadRunsWhereThereIsRoomAlone) {
   EXPECT_EQ(answer, "here, refused");
 }
 
-TEST(OwnStack, WhatIsThrownComesOut) {
+TEST(OwnStack, RethrowsExceptions) {
   EXPECT_THROW((void)run_on_own_stack([] { throw std::bad_alloc(); }), std::bad_alloc);
 }
 

@@ -16,7 +16,7 @@ bool takes_a_signal() {
   return sigismember(&blocked, SIGTERM) == 0;
 }
 
-TEST(SignalsBlocked, HoldForAThreadThatStartsMeanwhileAndNoLonger) {
+TEST(SignalsBlocked, AreInheritedByThreadsStartedMeanwhileOnly) {
   ASSERT_TRUE(takes_a_signal());
   bool taken = true;
   std::thread thread;
@@ -29,7 +29,7 @@ TEST(SignalsBlocked, HoldForAThreadThatStartsMeanwhileAndNoLonger) {
   EXPECT_TRUE(takes_a_signal());
 }
 
-TEST(SignalsBlocked, HoldForLathesThreads) {
+TEST(SignalsBlocked, AppliesToLathesOwnThreads) {
   bool by_own = true, by_idle = true;
   OwnThread own;
   ASSERT_TRUE(own.start([&] { by_own = takes_a_signal(); }));

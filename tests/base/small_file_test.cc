@@ -8,7 +8,7 @@
 namespace lathe {
 namespace {
 
-TEST(SmallFile, IsReadWholeUpToItsMost) {
+TEST(SmallFile, ReadsTheWholeFileUpToTheSizeLimit) {
   const std::string path = testing::TempDir() + "lathe_small_file_" + std::to_string(getpid());
   std::string bytes;
   for (int i = 0; i < 10000; ++i) bytes.push_back(static_cast<char>(i));
@@ -23,8 +23,8 @@ TEST(SmallFile, IsReadWholeUpToItsMost) {
   EXPECT_EQ(read_small_file(testing::TempDir(), 10000), std::nullopt) << "a directory";
 }
 
-// The system's have no size of their own.
-TEST(SmallFile, MayBeTheSystems) { EXPECT_TRUE(read_small_file("/proc/self/status", 1 << 20)); }
+// Files in /proc report no size.
+TEST(SmallFile, ReadsFilesOfProc) { EXPECT_TRUE(read_small_file("/proc/self/status", 1 << 20)); }
 
 }  // namespace
 }  // namespace lathe

@@ -11,7 +11,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-TEST(SpinningThreads, ThoseThatEndAreWaitedFor) {
+TEST(SpinningThreads, WaitsForThreadsThatStop) {
   SpinningThreads spinning;
   const auto end = Clock::now() + std::chrono::milliseconds(50);
   std::atomic<bool> runs{false};
@@ -24,7 +24,7 @@ TEST(SpinningThreads, ThoseThatEndAreWaitedFor) {
   spins.join();
 }
 
-TEST(SpinningThreads, ThoseAtWorkAreWaitedForOnce) {
+TEST(SpinningThreads, WaitsOnlyOnceForThreadsThatKeepWorking) {
   SpinningThreads spinning;
   std::atomic<bool> runs{false}, done{false};
   std::thread works([&] {

@@ -9,7 +9,7 @@
 namespace lathe {
 namespace {
 
-TEST(StandardStreams, LeavesOtherDescriptorsAndFailuresAlone) {
+TEST(StandardStreams, KeepsHigherDescriptorsAndFailures) {
   const int file = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
   ASSERT_GE(file, 3);
   EXPECT_EQ(beyond_standard_streams(file), file);
@@ -20,21 +20,21 @@ TEST(StandardStreams, LeavesOtherDescriptorsAndFailuresAlone) {
 }
 
 // If standard input is closed, as in a daemon, the next descriptor is 0.
-TEST(StandardStreams, AreNoneOfLathesDescriptors) {
+TEST(StandardStreams, DescriptorsStayAboveTheStandardStreams) {
   const int input = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
   ASSERT_GE(input, 3);
   ASSERT_EQ(close(STDIN_FILENO), 0);
   const int file = beyond_standard_streams(open("/dev/null", O_RDONLY | O_CLOEXEC));
   EXPECT_GT(file, STDERR_FILENO);
   EXPECT_EQ(fcntl(file, F_GETFD), FD_CLOEXEC);
-  EXPECT_EQ(fcntl(STDIN_FILENO, F_GETFD), -1) << "the low one is closed";
+  EXPECT_EQ(fcntl(STDIN_FILENO, F_GETFD), -1) << "descriptor 0 is closed";
   int ends[2];
   {
     const StandardStreamsFilled filled;
-    EXPECT_EQ(write(STDIN_FILENO, "x", 1), 1) << "it goes to /dev/null";
+    EXPECT_EQ(write(STDIN_FILENO, "x", 1), 1) << "standard input is /dev/null meanwhile";
     ASSERT_EQ(pipe2(ends, O_CLOEXEC), 0);
   }
-  EXPECT_EQ(fcntl(STDIN_FILENO, F_GETFD), -1) << "it is closed again";
+  EXPECT_EQ(fcntl(STDIN_FILENO, F_GETFD), -1) << "standard input is closed again";
   EXPECT_GT(ends[0], STDERR_FILENO);
   char byte = 0;
   EXPECT_EQ(write(ends[1], "x", 1), 1);

@@ -18,13 +18,13 @@ absl::StatusOr<int> sum(bool first, bool second) {
   return *a + *b;
 }
 
-TEST(StatusMacrosTest, PassValuesOnAndReturnTheFirstError) {
+TEST(StatusMacrosTest, AssignValuesAndReturnTheFirstError) {
   EXPECT_EQ(sum(true, true).value(), 14);
   EXPECT_EQ(sum(true, false).status(), absl::NotFoundError("no int"));
   EXPECT_EQ(sum(false, true).status(), absl::NotFoundError("no int"));
 }
 
-TEST(ErrnoStatus, NamesTheCallAndNeverHasAReservedCode) {
+TEST(ErrnoStatus, NamesTheCallAndNeverUsesAReservedCode) {
   for (int error = 1; error < 134; ++error) {  // EHWPOISON is 133
     const absl::Status status = errno_status(error, "open x");
     EXPECT_NE(status.code(), kMissCode) << error;

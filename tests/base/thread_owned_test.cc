@@ -15,7 +15,7 @@ struct Counted {
   int value = 0;
 };
 
-TEST(ThreadOwned, EachThreadHasOneUntilItEnds) {
+TEST(ThreadOwned, EachThreadHasItsOwnObjectUntilItEnds) {
   made = gone = 0;
   Counted* of_first = nullptr;
   std::thread first([&] {
