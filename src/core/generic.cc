@@ -5,7 +5,7 @@ namespace {
 
 int64_t field(int at, DType t) { return static_cast<int64_t>(t) << at; }
 
-// A D of i8 products that is their exact sums is another payload: no f32 is in it.
+// i8 products that store exact i32 sums need a payload of their own, which never converts to f32.
 bool stores_exact_sums(const ProblemClass& c) { return c.op == Op::kMatmul && c.d == DType::kI32; }
 
 }  // namespace
@@ -23,7 +23,7 @@ ProblemClass generic_class_of(const ProblemClass& c) {
   g.a = c.a;
   g.b = c.b;
   g.trans_b = is_blocks(c.b);  // blocks lie along K
-  // The widest of what is stored: the kernel's text names it, `form` says what it is.
+  // The kernel is generated for the widest output dtype. `form` gives the actual one at launch.
   g.d = c.op != Op::kMatmul ? DType::kI64 : stores_exact_sums(c) ? DType::kI32 : DType::kF32;
   g.alignment = c.alignment == Alignment::kByte ? Alignment::kByte : Alignment::kElement;
   g.wants_values = c.op != Op::kMatmul;
@@ -58,7 +58,7 @@ std::vector<ProblemClass> generic_classes(const Target& target) {
   if (target.backend == Backend::kCpu) {
     for (DType a : {DType::kF32, DType::kF16, DType::kBF16})
       add_product(Op::kMatmul, a, DType::kQ4_0, DType::kF32);
-    // What core/weights.h widens.
+    // The pairs that widens_b (core/weights.h) accepts.
     for (DType b : {DType::kF16, DType::kBF16})
       for (Op op : {Op::kMatmul, Op::kMatmulArgmax}) add_product(op, DType::kF32, b, DType::kF32);
     return classes;
@@ -71,7 +71,7 @@ std::vector<ProblemClass> generic_classes(const Target& target) {
 bool may_fall_back(const ProblemClass& c) {
   const bool scaled =
       c.scale_a != Scale::kNone || c.scale_b != Scale::kNone || c.zero_a != 0 || c.zero_b != Scale::kNone;
-  if (c.op == Op::kElementwise) return false;  // its kernel is the program
+  if (c.op == Op::kElementwise) return false;  // each program needs its own kernel
   return c.op == Op::kArgmax || (c.determinism == Determinism::kFast && !scaled && c.packed_b == 0);
 }
 

@@ -1,8 +1,8 @@
-// Generic kernels: one serves every size, layout, epilogue and output dtype of an operand dtype. They ship
-// prebuilt (the fallback bundle) and run while the kernel cut to the class is compiled.
+// Generic kernels. One generic kernel serves every size, layout, epilogue and output dtype of one operand
+// dtype. They ship prebuilt in the fallback bundle and run while the specialised kernel is being compiled.
 //
-// What a class of theirs leaves open, a launch says: sizes and strides in the argument block's fields for
-// them, the rest in its `form`.
+// A generic class leaves these properties open. The launch passes them in the argument block: sizes and
+// strides in their own fields, all others in `form`.
 #pragma once
 
 #include <vector>
@@ -12,8 +12,8 @@
 
 namespace lathe {
 
-// The bits of `form`: where each field starts. Dtypes and the activation take kFormBits as their enums'
-// values (a dtype of none: there is no such operand), layouts one bit (1: COLUMN_MAJOR).
+// The first bit of each field of `form`. Dtypes and the activation take kBits each and hold the value of
+// their enum (dtype none: no such operand). Layouts take one bit (1: COLUMN_MAJOR).
 struct Form {
   static constexpr int kBits = 4;
   static constexpr int kTransA = 0, kTransB = 1, kActivation = 4, kC = 8, kD = 12, kBias = 16, kResidual = 20,
@@ -21,15 +21,14 @@ struct Form {
 };
 int64_t form_of(const ProblemClass& c);
 
-// The generic class that serves `c`. Math and determinism are those of its kernel: f32, one order of K for
-// every size.
+// The generic class that serves `c`. Its math is strict f32 and its order of K is the same for every size.
 ProblemClass generic_class_of(const ProblemClass& c);
 // Every generic class that a device of the target may need.
 std::vector<ProblemClass> generic_classes(const Target& target);
 
-// Whether a generic kernel may stand in for a class's own: its numeric recipe is another, which no
-// determinism above fast allows, nor are scales and zero points open; argmax compares exactly, by whatever
-// kernel.
+// Whether a generic kernel may replace the specialised kernel of `c`. Its numeric recipe differs, so a product
+// must allow Determinism::kFast; scales, zero points and packed weights are not supported. Every argmax may:
+// comparisons are exact, so all kernels give the same result.
 bool may_fall_back(const ProblemClass& c);
 
 }  // namespace lathe

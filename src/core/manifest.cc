@@ -19,14 +19,14 @@ constexpr int kVersion = 1;
 constexpr size_t kMostBytes = 64u << 20;
 constexpr size_t kMostEntries = 100000;
 constexpr int32_t kMostSplits = 65535;
-// An entry's fields beside the class's own.
+// The fields of an entry that are not fields of the class.
 constexpr const char* kMMax = "m_max";
 constexpr const char* kName = "name";
 constexpr const char* kSplitK = "split_k";
 constexpr const char* kCandidate = "candidate";
-constexpr const char* kText = "text";      // of an elementwise op's program
-constexpr const char* kDigest = "digest";  // a manifest's
-// What "m_max" covers.
+constexpr const char* kText = "text";      // the program of an elementwise op
+constexpr const char* kDigest = "digest";  // a field of the manifest, not of an entry
+// The fields that an entry with "m_max" must not have, because it covers all their values.
 constexpr const char* kOfOneClass[] = {"m_lo", "m_hi", "row_lo", "row_hi", "alignment"};
 
 absl::Status wrong(const std::string& cause) { return absl::InvalidArgumentError(cause); }
@@ -38,7 +38,7 @@ absl::Status is_not(const char* field, absl::string_view value, absl::string_vie
   return wrong(absl::StrCat("\"", field, "\": ", value, " is none of ", allowed));
 }
 
-// Of every class.
+// Whether the op has one open bucket of M.
 bool has_open_rows(Op op) { return op == Op::kArgmax || op == Op::kElementwise; }
 
 absl::Status check_rows(const ProblemClass& c) {
@@ -52,7 +52,7 @@ absl::Status check_rows(const ProblemClass& c) {
                             "] is no bucket of M of this class; \"m_max\" stands for all"));
 }
 
-// What an op has no use for must be absent, or two texts would say one class.
+// A field that the op does not use must be absent. Otherwise two texts could describe the same class.
 absl::Status expect_absent(const char* field, bool absent) {
   return absent ? absl::OkStatus() : wrong(absl::StrCat("\"", field, "\": this op has none"));
 }
@@ -153,13 +153,13 @@ absl::Status check_matmul_argmax(const ProblemClass& c) {
 const Json& default_fields() {
   static const Json fields = [] {
     Json json = to_json(ProblemClass());
-    json.erase("generic");  // the class of no request
+    json.erase("generic");  // no request has a generic class
     return json;
   }();
   return fields;
 }
 
-// The program whose digest the class has.
+// Parses the program and checks that the class has its digest and dtypes. Throws.
 std::shared_ptr<const ElementwiseProgram> read_program(const std::string& text, const ProblemClass& c) {
   absl::StatusOr<ElementwiseProgram> read = parse_elementwise(text);
   if (!read.ok())
@@ -172,7 +172,7 @@ std::shared_ptr<const ElementwiseProgram> read_program(const std::string& text, 
   return std::make_shared<const ElementwiseProgram>(*std::move(read));
 }
 
-// The class of a weight's first bucket, as check_class wants it.
+// Fills in the first bucket of a weight, because check_class accepts only a complete class.
 void fill_covered(ProblemClass* c) {
   if (c->op == Op::kArgmax) {
     c->row_lo = row_bucket(1).lo;
@@ -190,7 +190,7 @@ ManifestEntry read_entry(const Json& json) {
   Json fields = default_fields();
   fields["generic"] = 0;
   for (const auto& [name, value] : json.items()) {
-    // No field is nested; and the JSON library copies by recursion, as deep as the text says.
+    // No field is nested. Refusing nested values also protects the stack: the JSON library copies recursively.
     if (value.is_structured())
       throw std::invalid_argument(absl::StrCat("\"", name, "\" is an array or object"));
     if (name == kName) {
@@ -234,7 +234,7 @@ uint64_t hash_of(const ManifestEntry& e) {
   return XXH3_64bits(words, sizeof(words));
 }
 
-// Keeps the first of equals, in order.
+// Removes duplicates, keeping the first of each and the order.
 void drop_twins(std::vector<ManifestEntry>* entries) {
   std::map<uint64_t, std::vector<size_t>> seen;  // places in `kept` by hash
   std::vector<ManifestEntry> kept;
@@ -247,7 +247,7 @@ void drop_twins(std::vector<ManifestEntry>* entries) {
   *entries = std::move(kept);
 }
 
-// Of what a manifest says, however it is set.
+// A hash of the contents, independent of white space and of the order of fields.
 std::string digest_of(Json json) {
   json.erase(kDigest);
   const std::string text = canonical_text(json);
@@ -350,7 +350,7 @@ std::string manifest_text(const Manifest& manifest) {
   for (const ManifestEntry& entry : manifest.entries)
     absl::StrAppend(&text, &entry == &manifest.entries.front() ? "\n  " : ",\n  ", manifest_line(entry));
   absl::StrAppend(&text, manifest.entries.empty() ? "]" : "\n ]");
-  // Read back rather than built a second time: it is what a reader will take the digest of.
+  // Parse the text to compute the digest, so that it covers exactly what a reader will see.
   const std::string digest = digest_of(Json::parse(text + "}"));
   return absl::StrCat(text, ",\n \"", kDigest, "\": \"", digest, "\"\n}\n");
 }

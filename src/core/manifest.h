@@ -1,25 +1,26 @@
-// A manifest: the problem classes that a process needs, as a text that people read, programs write and
-// warm-ups take.
+// A manifest lists the problem classes that a process needs. It is a text file that people can read, that
+// Lathe writes, and that a warm-up takes as its input.
 //
 //   {
 //    "lathe_manifest": 1,                                  the format's version
-//    "about": {"model": "llama3-8b", "tp": "1"},           optional: text for readers, of no effect
+//    "about": {"model": "llama3-8b", "tp": "1"},           optional notes for people; no effect
 //    "classes": [
 //     {"a":"bf16","b":"bf16","d":"bf16","k":4096,"m_max":8192,"n":6144,"name":"qkv","op":"matmul","trans_b":1},
 //     {"a":"bf16","b":"bf16","d":"bf16","k":4096,"m_hi":32,"m_lo":17,"n":6144,"op":"matmul","trans_b":1}
 //    ],
-//    "digest": "6c1f0a5f9b3e2d47"                          of all the rest; in what Lathe writes
+//    "digest": "6c1f0a5f9b3e2d47"                          optional: hash of everything else
 //   }
 //
-// A text whose digest is not its own has been damaged, and is refused; whoever changes one by hand takes that
-// line out.
+// Lathe always writes the digest. A manifest with a wrong digest is refused as damaged, so delete that line
+// after a change by hand.
 //
-// An entry has the fields of a class's JSON (core/problem.h) but "generic"; what is left out is "none", 0,
-// "fast", "strict". With "m_max" it is a weight: every class of it with M from 1 to that, in every alignment,
-// which is what a warm-up of any device takes (argmax: every row length). Without, it is that one class, as
-// one device met it. An elementwise op's has its program as "text", of which "program" is the digest.
-// "split_k" and "candidate" are a lathe_tuning's. "k": 0 is legal: what a device needs for it is the device's
-// matter.
+// An entry has the fields of a class's JSON (core/problem.h) except "generic". Absent fields have their
+// defaults: "none", 0, "fast", "strict".
+//   - With "m_max" the entry is a weight: all its classes with M from 1 to m_max, in every alignment
+//     (argmax: all row lengths). A warm-up on any device can use it.
+//   - Without "m_max" the entry is exactly one class, as recorded on one device.
+// The entry of an elementwise op has its program in "text"; "program" is the digest of that text. "split_k"
+// and "candidate" have the meaning of lathe_tuning's fields. "k": 0 is legal.
 #pragma once
 
 #include <cstdint>
@@ -38,11 +39,11 @@ namespace lathe {
 struct ManifestEntry {
   std::string name;  // for people: "llama3-8b qkv"
   ProblemClass problem;
-  int64_t m_max = 0;  // 0: that class alone
+  int64_t m_max = 0;  // 0: exactly this class
   int32_t split_k = 0, candidate = 0;
-  std::shared_ptr<const ElementwiseProgram> program;  // null: of another op
+  std::shared_ptr<const ElementwiseProgram> program;  // null unless the op is elementwise
 
-  // Names apart; the class says which program it is.
+  // Ignores the name. The program is compared through its digest in the class.
   bool operator==(const ManifestEntry& o) const {
     return problem == o.problem && m_max == o.m_max && split_k == o.split_k && candidate == o.candidate;
   }
@@ -52,20 +53,20 @@ struct Manifest {
   std::map<std::string, std::string> about;
   std::vector<ManifestEntry> entries;
 
-  // Appends what is not there yet; the first name stays.
+  // Appends the entries that are not present yet. A present entry keeps its name.
   void add(const ManifestEntry& entry);
   void add(const Manifest& other);
 };
 
-// kInvalidArgument where a request could not be of this class: the field, and what is wrong with it.
+// kInvalidArgument if no request can have this class. The message names the field and the defect.
 absl::Status check_class(const ProblemClass& c);
 
-// Of any bytes: kInvalidArgument says the line and column of what is no JSON, or the entry and field of what
-// is wrong.
+// Accepts any bytes as input. kInvalidArgument names the line and column of a JSON syntax error, or the entry
+// and the field that is wrong.
 absl::StatusOr<Manifest> parse_manifest(absl::string_view text);
-// One entry a line; parse_manifest reads it back.
+// The text of a manifest, one entry per line, with its digest. parse_manifest reads it back.
 std::string manifest_text(const Manifest& manifest);
-// An entry's line.
+// The line of one entry.
 std::string manifest_line(const ManifestEntry& entry);
 
 }  // namespace lathe

@@ -15,7 +15,8 @@ auto fields_of(const CompileConfig& c) {
                   c.raster, c.pace, c.ukernel, c.external);
 }
 
-// Text that becomes part of the payload's: printable, without what would end a string there.
+// This text is pasted into the payload's MLIR text, so it must not contain a quote, a backslash or a control
+// character.
 std::string name_field(const Json& j, const char* name) {
   std::string text = text_field(j, name);
   for (char c : text)
@@ -45,7 +46,7 @@ Json to_json(const CompileConfig& c) {
 
 absl::StatusOr<CompileConfig> compile_config_from_json(const Json& j) {
   return read_json("compile config", [&] {
-    constexpr int64_t kMaxTile = 1 << 24;  // far above any tile, far below overflow in a product of two
+    constexpr int64_t kMaxTile = 1 << 24;  // far above any tile; the product of two still fits in 64 bits
     expect_fields(j, 20);
     CompileConfig c;
     c.kernel = text_field(j, "kernel");

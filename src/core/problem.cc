@@ -15,7 +15,7 @@
 namespace lathe {
 namespace {
 
-// Upper ends of the ranges behind the exact buckets; the last is open.
+// Buckets up to kExactM hold one value. The arrays give the upper ends of all further ranges.
 constexpr int64_t kExactM = 16;
 constexpr int64_t kMEnds[] = {32, 64, 128, 256, 512, Bucket::kOpenEnd};
 constexpr int64_t kRowEnds[] = {1024, 16384, Bucket::kOpenEnd};
@@ -38,7 +38,7 @@ E enum_field(const Json& j, const char* name) {
   return value;
 }
 
-// "" where the class has no program.
+// Empty if the class has no program.
 std::string digest_text(const ProblemClass& c) {
   if ((c.program_hi | c.program_lo) == 0) return "";
   return absl::StrCat(absl::Hex(c.program_hi, absl::kZeroPad16), absl::Hex(c.program_lo, absl::kZeroPad16));
@@ -88,7 +88,7 @@ Bucket m_bucket(int64_t m) {
 
 std::vector<Bucket> m_buckets(int64_t m_max) {
   std::vector<Bucket> buckets;
-  m_max = std::min<int64_t>(m_max, Bucket::kOpenEnd);  // beyond it no bucket's end is
+  m_max = std::min<int64_t>(m_max, Bucket::kOpenEnd);  // the last bucket ends there
   for (int64_t m = 1; m <= m_max; m = buckets.back().hi + 1) buckets.push_back(m_bucket(m));
   return buckets;
 }

@@ -24,7 +24,7 @@ absl::Status check_class(const ProblemClass& c, const OraclePolicy& policy, Back
       return absl::UnimplementedError(absl::StrCat("argmax of ", std::string(name_of(c.a))));
     return absl::OkStatus();
   }
-  if (c.op == Op::kElementwise) return absl::OkStatus();  // its program was read
+  if (c.op == Op::kElementwise) return absl::OkStatus();  // checked when its program was parsed
   if (c.n < 1 || c.k < 1 || c.m_lo < 1 || c.m_hi < c.m_lo)
     return absl::InvalidArgumentError(
         absl::StrCat("n ", c.n, " k ", c.k, " m [", c.m_lo, ",", c.m_hi, "]: nothing to plan"));
@@ -55,8 +55,8 @@ absl::Status check_class(const ProblemClass& c, const OraclePolicy& policy, Back
   return absl::OkStatus();
 }
 
-// Each distinct reason once, in table order, after the kernels that it is of; those that differ in their
-// numbers alone are one.
+// Lists each reason once, in table order, preceded by the names of its kernels. Reasons that have the same
+// words up to the first number count as one.
 std::string join_reasons(const std::vector<RankedPlan>& plans) {
   struct Reason {
     absl::string_view words, text;
@@ -77,8 +77,8 @@ std::string join_reasons(const std::vector<RankedPlan>& plans) {
   });
 }
 
-// Tiles along N that are a workgroup each lie along y of a GPU's grid, whose sides but the first are limited
-// (CUDA Programming Guide, table of technical specifications; HIP's limit is greater by one).
+// On a GPU the tiles along N are the grid's y dimension, which is limited to 65535 (CUDA Programming Guide,
+// table of technical specifications; HIP allows one more).
 void reject_beyond_grid(const ProblemClass& c, std::vector<RankedPlan>* table) {
   constexpr int64_t kMostAlongY = 65535;
   if (c.op != Op::kMatmul && c.op != Op::kMatmulArgmax) return;
@@ -91,7 +91,7 @@ void reject_beyond_grid(const ProblemClass& c, std::vector<RankedPlan>* table) {
   }
 }
 
-// `fastest`: CandidateContext's.
+// `fastest`: see CandidateContext.
 std::vector<RankedPlan> enumerate(const ProblemClass& c, const DeviceFacts& facts, const OraclePolicy& policy,
                                   double* fastest) {
   const CandidateContext context{
@@ -104,7 +104,7 @@ std::vector<RankedPlan> enumerate(const ProblemClass& c, const DeviceFacts& fact
   return table;
 }
 
-// Whether policy ranks external libraries ahead of what is faster.
+// Whether the policy ranks external libraries first, even ahead of faster plans.
 bool prefers_external(const OraclePolicy& policy) {
   const ExternalUse use = policy.external.choice.use;
   return use == ExternalUse::kRequire || use == ExternalUse::kPrefer;
@@ -123,7 +123,7 @@ absl::StatusOr<OracleAnswer> first_plan(const ProblemClass& c, const DeviceFacts
     if (!r.rejection.empty() || !std::isfinite(r.plan.predicted_seconds)) continue;
     if (first == nullptr || r.plan.predicted_seconds < first->plan.predicted_seconds) first = &r;
   }
-  if (first == nullptr) return rank_plans(c, facts, policy);  // which says why
+  if (first == nullptr) return rank_plans(c, facts, policy);  // its error lists the reasons
   return OracleAnswer{{*first}, 1};
 }
 
@@ -132,12 +132,12 @@ absl::StatusOr<OracleAnswer> rank_plans(const ProblemClass& c, const DeviceFacts
   if (absl::Status s = check_class(c, policy, facts.target.backend); !s.ok()) return s;
   std::vector<RankedPlan> table = enumerate(c, facts, policy, nullptr);
 
-  // A prediction that is no finite number (facts far from any device's) cannot be compared.
+  // Facts that fit no real device can lead to an infinite or NaN prediction, which cannot be ranked.
   for (RankedPlan& r : table)
     if (r.rejection.empty() && !std::isfinite(r.plan.predicted_seconds))
       r.rejection = absl::StrCat("prediction is not finite: ", r.plan.predicted_seconds);
 
-  // kRequire leaves external libraries alone, kPrefer ranks them first.
+  // kRequire rejects every plan without an external library; kPrefer ranks external libraries first.
   const bool require = policy.external.choice.use == ExternalUse::kRequire;
   const bool prefer = prefers_external(policy);
   for (RankedPlan& r : table)
@@ -145,7 +145,7 @@ absl::StatusOr<OracleAnswer> rank_plans(const ProblemClass& c, const DeviceFacts
       r.rejection = absl::StrCat("an external library is required: ",
                                  std::string(name_of(policy.external.choice.which)));
 
-  // (rejected, not preferred, seconds, place in the table): a total order.
+  // Sort by (rejected, not preferred, seconds, index in the table), a total order.
   std::vector<std::tuple<bool, bool, double, size_t>> order;
   for (size_t i = 0; i < table.size(); ++i) {
     const bool illegal = !table[i].rejection.empty();
@@ -168,7 +168,7 @@ absl::StatusOr<OracleAnswer> rank_plans(const ProblemClass& c, const DeviceFacts
 
 std::vector<ProblemClass> classes_of_weight(const ProblemClass& c, int64_t m_max, Backend backend) {
   std::vector<ProblemClass> classes;
-  // Alignments may share a class: the CPU's all do, and the buckets of kByte.
+  // Several alignments or buckets can give the same class: all alignments on the CPU, all buckets of kByte.
   const auto add = [&](const ProblemClass& next) {
     if (std::find(classes.begin(), classes.end(), next) == classes.end()) classes.push_back(next);
   };
