@@ -418,7 +418,8 @@ LATHE_API lathe_status lathe_plan_run_matmul_argmax(lathe_plan* plan, lathe_stre
  * they come first. chosen_by: "oracle", "request" (a lathe_tuning), "tuning record", or "plan record" (its kernel was
  * in the cache, the oracle's choice was not). found: empty if external libraries are off, because none is opened then.
  * launch: only "wanted_splits" on a described device. Candidates that a tuning record measured also have
- * "measured_seconds". If no kernel is needed (N is 0, or K is 0 on the CPU), "candidates" is empty, and these fields are
+ * "measured_seconds". If no kernel is needed (N is 0, or K is 0 on the CPU), "candidates" is empty, and these fields
+ * are
  * absent: "rank" to "predicted_seconds", "external" and "chosen_by". A GPU plans K = 0 as K = 1 over zeros. */
 LATHE_API lathe_status lathe_plan_explain(lathe_plan* plan, lathe_text_fn text, void* user);
 /* The same for a request without a plan: the choice that its class would get or, if its kernel is loaded, has got.
