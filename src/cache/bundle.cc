@@ -28,8 +28,8 @@ constexpr char kMagic[] = "LATHEBDL";
 constexpr uint32_t kSchema = 1;
 constexpr uint32_t kStored = 0, kZstd = 1;
 constexpr int kLevel = 9;
-constexpr uint64_t kMaxBytes = uint64_t{1}
-                               << 28;  // of an index or a payload: a wild size must not exhaust memory
+constexpr uint64_t kMaxBytes =
+    uint64_t{1} << 28;  // limit of an index or a payload, so that a damaged size cannot exhaust memory
 
 using Digest = XXH128_canonical_t;
 
@@ -78,7 +78,7 @@ Record record_at(const std::string& head, size_t i) {
   return record;
 }
 
-// [at, at + size) lies in [lo, hi).
+// Whether [at, at + size) lies in [lo, hi).
 bool within(uint64_t at, uint64_t size, uint64_t lo, uint64_t hi) {
   return at >= lo && at <= hi && size <= hi - at;
 }
@@ -87,12 +87,12 @@ void throw_if_no_memory(size_t zstd_result) {
   if (ZSTD_getErrorCode(zstd_result) == ZSTD_error_memory_allocation) throw std::bad_alloc();
 }
 
-// The payload as it is stored, and how.
+// Returns the payload as it is stored, and its codec.
 std::pair<std::string, uint32_t> packed(const std::string& payload) {
   std::string frame(ZSTD_compressBound(payload.size()), '\0');
   const size_t size = ZSTD_compress(&frame[0], frame.size(), payload.data(), payload.size(), kLevel);
   throw_if_no_memory(size);
-  if (size >= payload.size()) return {payload, kStored};  // as an error's value is, too
+  if (size >= payload.size()) return {payload, kStored};  // an error code is a larger value, too
   frame.resize(size);
   return {std::move(frame), kZstd};
 }
@@ -101,11 +101,11 @@ absl::StatusOr<std::string> unpacked(std::string stored, uint32_t codec) {
   if (codec == kStored) return stored;
   const unsigned long long size = ZSTD_getFrameContentSize(stored.data(), stored.size());
   if (size > kMaxBytes)
-    return absl::DataLossError("no zstd frame of a legal size");  // the error values are larger
+    return absl::DataLossError("its zstd frame has no valid size");  // error codes are larger
   std::string payload(size, '\0');
   const size_t got = ZSTD_decompress(&payload[0], payload.size(), stored.data(), stored.size());
-  throw_if_no_memory(got);                                               // nothing is wrong with the bundle
-  if (got != size) return absl::DataLossError("zstd cannot unpack it");  // an error's value is larger
+  throw_if_no_memory(got);                                                   // then the bundle is not damaged
+  if (got != size) return absl::DataLossError("zstd cannot decompress it");  // an error code is larger
   return payload;
 }
 
@@ -115,7 +115,7 @@ std::string make_bundle(absl::string_view about,
                         const std::vector<std::pair<std::string, std::string>>& artifacts) {
   std::vector<Record> records;
   std::string texts, payloads;
-  std::map<absl::string_view, Record> placed;  // by the payload
+  std::map<absl::string_view, Record> placed;  // by payload
   for (const auto& [text, payload] : artifacts) {
     const auto [at, fresh] = placed.try_emplace(payload);
     Record& r = at->second;
@@ -173,7 +173,7 @@ absl::StatusOr<std::unique_ptr<Bundle>> Bundle::open(const std::string& path) {
 absl::Status Bundle::read_index() {
   struct stat s;
   if (fstat(file_.get(), &s) != 0) return errno_status(errno, absl::StrCat("bundle ", path_));
-  if (!S_ISREG(s.st_mode)) return damaged("it is no regular file");
+  if (!S_ISREG(s.st_mode)) return damaged("it is not a regular file");
   head_.resize(sizeof(Header));
   if (const absl::Status read = read_at(file_.get(), 0, &head_); !read.ok()) return unread(read);
   const Header header = header_of(head_);
@@ -182,11 +182,11 @@ absl::Status Bundle::read_index() {
     return damaged(absl::StrCat("schema ", header.schema, ", expected ", kSchema));
   const auto file_bytes = static_cast<uint64_t>(s.st_size);
   if (header.file_bytes != file_bytes)
-    return damaged(absl::StrCat("it has ", file_bytes, " bytes, not ", header.file_bytes));
+    return damaged(absl::StrCat("it has ", file_bytes, " bytes, but its header says ", header.file_bytes));
   if (header.index_bytes > kMaxBytes || !within(sizeof(Header), header.index_bytes, 0, file_bytes) ||
       header.about_bytes > header.index_bytes ||
       header.count > (header.index_bytes - header.about_bytes) / sizeof(Record))
-    return damaged("its index does not fit");
+    return damaged("the sizes in its header are inconsistent");
   std::string index(header.index_bytes, '\0');
   if (const absl::Status read = read_at(file_.get(), sizeof(Header), &index); !read.ok()) return unread(read);
   if (compare(checksum_of(header, index), header.checksum) != 0)
@@ -203,8 +203,8 @@ absl::Status Bundle::check_records(uint64_t file_bytes) const {
     const Record r = record_at(head_, i);
     if (!within(r.key_at, r.key_bytes, texts_at, head_.size()) ||
         !within(r.payload_at, r.payload_bytes, head_.size(), file_bytes) || r.payload_bytes > kMaxBytes)
-      return damaged(absl::StrCat("record ", i, " points outside"));
-    if (r.codec > kZstd) return damaged(absl::StrCat("record ", i, " is stored in an unknown way"));
+      return damaged(absl::StrCat("record ", i, " points outside the file"));
+    if (r.codec > kZstd) return damaged(absl::StrCat("record ", i, " has the unknown codec ", r.codec));
     if (compare(digest_of(key_text(i)), r.fingerprint) != 0 ||
         (i > 0 && compare(record_at(head_, i - 1).fingerprint, r.fingerprint) >= 0))
       return damaged(absl::StrCat("record ", i, " is out of order"));
@@ -247,7 +247,7 @@ auto Bundle::read_as(const Key& key, Parse parse) const -> decltype(parse(absl::
       hi = middle;
   }
   if (lo == count_ || key_text(lo) != key.text)
-    return absl::NotFoundError(absl::StrCat("bundle ", path_, ": nothing for key ", key.fingerprint));
+    return absl::NotFoundError(absl::StrCat("bundle ", path_, ": it has no entry for key ", key.fingerprint));
   LATHE_ASSIGN_OR_RETURN(const std::string bytes, payload(lo));
   auto parsed = parse(bytes);
   if (!parsed.ok()) return damaged(absl::StrCat("entry ", key.fingerprint, ": ", parsed.status().message()));

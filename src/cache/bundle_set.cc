@@ -20,7 +20,7 @@ absl::StatusOr<T> BundleSet::first(absl::StatusOr<T> (Bundle::*read)(const Key&)
     ++*defects;
     warn(&member, found.status());
   }
-  return absl::NotFoundError("in no bundle");
+  return absl::NotFoundError("no bundle has the key");
 }
 
 absl::StatusOr<Artifact> BundleSet::read(const Key& key, uint64_t* defects) {
@@ -36,7 +36,7 @@ const Bundle* BundleSet::open(Member* member, uint64_t* defects) {
   if (held != nullptr || member->refused.load(std::memory_order_relaxed)) return held;
   absl::StatusOr<std::unique_ptr<Bundle>> opened = Bundle::open(member->path);
   if (opened.ok()) {
-    // Of two that opened it at once the first stays.
+    // If two threads race to open it, the first wins.
     if (!member->bundle.compare_exchange_strong(held, opened->get(), std::memory_order_acq_rel)) return held;
     return opened->release();
   }

@@ -1,4 +1,4 @@
-// The bundles that lie under the writable store: looked up in their order, each opened at the first look.
+// The read-only bundles of a cache. They are searched in order, and each is opened when first searched.
 #pragma once
 
 #include <atomic>
@@ -13,17 +13,17 @@
 
 namespace lathe {
 
-// Thread-safe, and without a lock: a fork leaves nothing behind that a child would wait for.
+// Thread-safe and lock-free, so that the child of a fork never waits for a lost thread.
 class BundleSet {
  public:
   BundleSet(const std::vector<std::string>& paths, Logger logger);
 
   bool empty() const { return members_.empty(); }
-  // From the first bundle that has it whole. kNotFound: from none. What is missing or damaged is a warning,
-  // once a bundle; `defects` counts those damaged ones that this look met for the first time. A file that is
-  // missing or cannot be read is looked for again.
+  // Returns the entry from the first bundle that has it undamaged; kNotFound if none does. A missing or
+  // damaged bundle is one warning. `defects` is raised by the damaged bundles and entries found by this call.
+  // A file that is missing or cannot be read is tried again at the next call.
   absl::StatusOr<Artifact> read(const Key& key, uint64_t* defects);
-  // The same of a record.
+  // As read, for a record.
   absl::StatusOr<PlanRecord> read_record(const Key& key, uint64_t* defects);
 
  private:
@@ -37,7 +37,7 @@ class BundleSet {
   template <typename T>
   absl::StatusOr<T> first(absl::StatusOr<T> (Bundle::*read)(const Key&) const, const Key& key,
                           uint64_t* defects);
-  // Null: not to be had.
+  // Null if the bundle cannot be opened.
   const Bundle* open(Member* member, uint64_t* defects);
   void warn(Member* member, const absl::Status& status);
 

@@ -1,4 +1,4 @@
-// The memory table and the single flight, over the disk store and the bundles.
+// The memory table and the single flight, over the disk store, the bundles and the remote store.
 #include "cache/cache.h"
 
 #include <atomic>
@@ -23,8 +23,8 @@
 namespace lathe {
 namespace {
 
-// The result of `make`, with what it throws as an error: an exception would leave the other callers of the
-// key waiting for ever.
+// Runs `make` and returns what it throws as an error. An exception that escaped would leave the other callers
+// of the key waiting for ever.
 template <typename F>
 absl::StatusOr<ArtifactPtr> without_exceptions(F&& make) noexcept {
   try {
@@ -36,14 +36,14 @@ absl::StatusOr<ArtifactPtr> without_exceptions(F&& make) noexcept {
       return absl::InternalError(absl::StrCat("exception while making a kernel: ", e.what()));
     }
   } catch (const std::bad_alloc&) {
-    // Not even the message could be allocated; a bare code needs no memory.
+    // There was no memory even for the message; a bare code needs none.
     return absl::Status(absl::StatusCode::kResourceExhausted, "");
   } catch (...) {
     return absl::Status(absl::StatusCode::kInternal, "");
   }
 }
 
-// Of DiskStore::read: there is a file, and it is of no use.
+// For an error of DiskStore::read: the file exists but cannot be used.
 bool is_refused(const absl::Status& status) {
   return absl::IsDataLoss(status) || absl::IsUnavailable(status);
 }
@@ -52,7 +52,7 @@ constexpr std::chrono::seconds kFruitless(60);
 
 class MemoryOverDisk final : public ArtifactCache {
  public:
-  // `refused`: why there is no disk although there was to be one.
+  // `refused`: why the directory that was asked for cannot be used; OK if none was asked for or it is in use.
   MemoryOverDisk(std::unique_ptr<DiskStore> disk, absl::Status refused, const CacheOptions& options)
       : disk_(std::move(disk)),
         refused_(std::move(refused)),
@@ -120,7 +120,7 @@ class MemoryOverDisk final : public ArtifactCache {
       return here;
     absl::StatusOr<PlanRecord> there = remote_records_->get(key);
     if (there.ok()) {
-      if (disk_ != nullptr) (void)put_on_disk(*there);  // says itself what fails
+      if (disk_ != nullptr) (void)put_on_disk(*there);  // it logs its own failures
       return there;
     }
     if (absl::IsDataLoss(there.status())) {
@@ -188,7 +188,7 @@ class MemoryOverDisk final : public ArtifactCache {
     return found->second;
   }
 
-  // The table's artifact for the key: this one, or one that came first.
+  // Adds the artifact to the table, unless the key has one already. Returns the table's artifact.
   ArtifactPtr keep(const Key& key, const ArtifactPtr& artifact) {
     const ForkSafeLock lock(mutex_);
     const auto [at, inserted] = table_.try_emplace(key.text, artifact);
@@ -200,7 +200,7 @@ class MemoryOverDisk final : public ArtifactCache {
     return key.text.size() + artifact.code.size() + artifact.metadata.size();
   }
 
-  // From the directory or a bundle.
+  // Reads from the directory, else from a bundle.
   absl::StatusOr<PlanRecord> read_record_here(const Key& key) {
     const absl::StatusOr<DiskEntry> entry = disk_ == nullptr
                                                 ? absl::StatusOr<DiskEntry>(absl::NotFoundError("no disk"))
@@ -232,7 +232,7 @@ class MemoryOverDisk final : public ArtifactCache {
     return absl::OkStatus();
   }
 
-  // From disk. On a second look at the same key a defect has been counted and logged already.
+  // Reads from disk. On the second look at the same key, a defect has already been counted and logged.
   absl::StatusOr<ArtifactPtr> load(const Key& key, bool first_look) {
     if (disk_ == nullptr) return absl::NotFoundError("no disk");
     const auto start = std::chrono::steady_clock::now();
@@ -274,7 +274,7 @@ class MemoryOverDisk final : public ArtifactCache {
     return std::make_shared<const Artifact>(*std::move(artifact));
   }
 
-  // kNotFound also where the server failed: it has said so itself.
+  // Returns kNotFound also if the server failed; the remote store logs that itself.
   absl::StatusOr<ArtifactPtr> load_from_remote(const Key& key) {
     if (remote_ == nullptr) return absl::NotFoundError("no remote store");
     const absl::StatusOr<std::string> payload = remote_->get(key);
@@ -288,16 +288,16 @@ class MemoryOverDisk final : public ArtifactCache {
     return absl::DataLossError(artifact.status().message());
   }
 
-  // As load_from_remote; where there is no entry either the lease is this process' now, or somebody else
-  // compiles and is waited for: as long as there is a lease, no longer than for a lock. After a wait that
-  // brought nothing nobody is waited for, for kFruitless: whoever had those leases hangs, or the server gives
-  // none. An error: compile.
+  // As load_from_remote. If there is no entry, takes the lease (then an error is returned, and this process
+  // must compile) or waits while another process holds it, for at most lock_timeout_seconds_. If a wait
+  // brought nothing, nobody is waited for during kFruitless: the holder hangs, or the server grants no
+  // leases.
   absl::StatusOr<ArtifactPtr> load_from_remote_or_lease(const Key& key, Urgency urgency,
                                                         std::optional<RemoteLease>* lease) {
     using Clock = std::chrono::steady_clock;
     const auto deadline = Clock::now() + std::chrono::duration<double>(lock_timeout_seconds_);
     const std::chrono::duration<double> lease_time(lease_seconds_);
-    Clock::time_point seen = Clock::now();  // when somebody was last seen to have a lease
+    Clock::time_point seen = Clock::now();  // when another process was last seen to hold a lease
     auto pause = std::chrono::milliseconds(5);
     for (;;) {
       absl::StatusOr<ArtifactPtr> loaded = load_from_remote(key);
@@ -321,13 +321,14 @@ class MemoryOverDisk final : public ArtifactCache {
     }
   }
 
-  // Of this process alone: in a child of a fork the leaders are not there, and nobody would land.
+  // Per process: in the child of a fork the leading threads do not exist, so waiters would wait for ever.
   struct Flights {
     std::mutex mutex;
     std::unordered_map<std::string, std::shared_ptr<Flight>> by_key;  // under mutex
   };
 
-  // What says that this process compiles a key: to the machine, and to those that share the remote store.
+  // Announces that this process compiles a key: `machine` to this machine, `fleet` to all users of the remote
+  // store.
   struct Claims {
     std::optional<KeyLock> machine;
     std::optional<RemoteLease> fleet;
@@ -342,7 +343,7 @@ class MemoryOverDisk final : public ArtifactCache {
     return nullptr;
   }
 
-  // One try of get_or_create; none where it is to be tried again.
+  // One attempt of get_or_create. Returns nullopt if the caller must try again.
   std::optional<absl::StatusOr<CacheResult>> join_or_lead(
       const Key& key, absl::FunctionRef<absl::StatusOr<Artifact>()> compile, const BeforeWait& before_wait,
       Urgency urgency) {
@@ -377,7 +378,7 @@ class MemoryOverDisk final : public ArtifactCache {
         [&] { return load_or_compile(key, flight, compile, before_wait, &claims, &outcome); });
     land(key, flight, result);
     if (!result.ok()) return result.status();
-    // After landing: the other callers need not wait for the disk.
+    // Published after landing, so that the other callers do not wait for the disk.
     if (outcome == CacheOutcome::kCompiled || outcome == CacheOutcome::kRemoteHit)
       publish(key, **result, outcome);
     return CacheResult{*std::move(result), outcome};
@@ -396,7 +397,7 @@ class MemoryOverDisk final : public ArtifactCache {
     if (!loaded.ok() && before_wait != nullptr) {
       if (remote_ != nullptr) loaded = load_from_remote(key);
       if (loaded.ok()) *outcome = CacheOutcome::kRemoteHit;
-      asks_remote &= !absl::IsDataLoss(loaded.status());  // said once
+      asks_remote &= !absl::IsDataLoss(loaded.status());  // a defect is reported only once
       if (!loaded.ok()) {
         const absl::Status goes_on = before_wait();
         if (!goes_on.ok()) flight->abandon();
@@ -407,9 +408,9 @@ class MemoryOverDisk final : public ArtifactCache {
     flight->turn_slow();
     if (disk_ != nullptr) {
       claims->machine.emplace(disk_->lock(key, flight->urgency(), lock_timeout_seconds_));
-      // Given back at once.
+      // An idle compile first waits for an urgent one. The lock is released at once.
       if (flight->urgency() == Urgency::kIdle) (void)disk_->lock(key, Urgency::kNow, lock_timeout_seconds_);
-      // Whoever held the lock before has published; without the lock somebody may have, too.
+      // Load again: the previous holder of the lock, or anyone who did not wait for it, may have published.
       loaded = load(key, /*first_look=*/false);
     }
     if (loaded.ok()) return keep(key, *loaded);
@@ -426,7 +427,7 @@ class MemoryOverDisk final : public ArtifactCache {
 
   void land(const Key& key, Flight* flight, const absl::StatusOr<ArtifactPtr>& result) noexcept {
     Flights* flights = flights_.find();
-    if (flights == nullptr) return;  // in a child of a fork that `compile` made: nobody waits here
+    if (flights == nullptr) return;  // in a child that `compile` forked, where nobody waits
     {
       const std::lock_guard<std::mutex> lock(flights->mutex);
       const auto at = flights->by_key.find(key.text);
@@ -435,7 +436,7 @@ class MemoryOverDisk final : public ArtifactCache {
     flight->land(result);
   }
 
-  // Best effort: the caller has its kernel already, and no failure here may take it away.
+  // Best effort: the caller already has its kernel, and no failure here may take it away.
   void publish(const Key& key, const Artifact& artifact, CacheOutcome outcome) noexcept {
     try {
       try {
@@ -449,16 +450,16 @@ class MemoryOverDisk final : public ArtifactCache {
                     absl::StrCat("cache: entry ", key.fingerprint, " is not written: ", e.what()));
       }
     } catch (...) {
-      // Nor can it be logged.
+      // There is not even memory to log it.
     }
   }
 
   const std::unique_ptr<DiskStore> disk_;  // null: memory only
-  const absl::Status refused_;
+  const absl::Status refused_;             // see the constructor
   BundleSet bundles_;
   const std::unique_ptr<RemoteStore> remote_;            // null: none
   const std::unique_ptr<RemoteRecords> remote_records_;  // null: none
-  // In steady_clock's ticks: until when nobody else's compile is waited for.
+  // In ticks of steady_clock: until then, do not wait for other processes that compile.
   std::atomic<int64_t> fruitless_until_{INT64_MIN};
   const double lock_timeout_seconds_, lease_seconds_;
   const Logger logger_;

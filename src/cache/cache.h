@@ -1,5 +1,5 @@
-// The kernel cache: memory over a writable disk store over read-only bundles over a shared remote store.
-// Invariant: a correct artifact or a clean miss.
+// The kernel cache: memory over a writable disk store, over read-only bundles, over a shared remote store.
+// Invariant: the result is a correct artifact or a clean miss.
 #pragma once
 
 #include <cstdint>
@@ -21,14 +21,14 @@ constexpr uint64_t kNoCap = ~uint64_t{0};
 constexpr double kLeaseSeconds = 10;
 
 struct CacheOptions {
-  std::string directory;             // "": memory only
-  uint64_t cap_bytes = kNoCap;       // of the entries in the directory; the least recently used make room
-  std::vector<std::string> bundles;  // read-only, looked up in this order after the directory
-  // What one compile may take: a waiter for another process' or machine's that lives goes on by itself after
-  // it.
+  std::string directory;        // "": memory only
+  uint64_t cap_bytes = kNoCap;  // for the entries in the directory; the least recently used are removed first
+  std::vector<std::string> bundles;  // read-only, searched in this order, after the directory
+  // Longest time to wait for another process or machine that compiles the same key. After it, the waiter
+  // compiles the key itself.
   double lock_timeout_seconds = 120;
-  std::string remote;  // a URL (remote_store.h) of what machines share; "": none
-  // A lease there ends that long after its holder has; who compiles renews it.
+  std::string remote;  // URL of the store that machines share (remote_store.h); "": none
+  // A lease in the remote store ends this long after its holder dies. The compiling process renews it.
   double lease_seconds = kLeaseSeconds;
   Logger logger;
 };
@@ -45,10 +45,11 @@ struct CacheEntryInfo {
   uint64_t bytes = 0;
   std::string key_text;
   CodeFormat format = CodeFormat::kElfObject;
-  std::string metadata;         // the artifact's
-  uint64_t hits = 0, made = 0;  // times a process read it, and times one wrote it; about: a crash loses some
-  uint64_t order = 0;           // ascending: the least recently used goes first
-  int64_t age_seconds = 0;      // since it was written, by the clock of whoever did
+  std::string metadata;  // the artifact's
+  // How often processes read it and wrote it. Approximate, since a crash loses some uses.
+  uint64_t hits = 0, made = 0;
+  uint64_t order = 0;       // ascending; the least recently used entry has the lowest
+  int64_t age_seconds = 0;  // since it was written, by the clock of the machine that wrote it
 };
 
 struct CacheRecordInfo {
@@ -61,81 +62,84 @@ struct CacheRecordInfo {
 
 struct CacheDefect {
   std::string file, cause;
-  bool unread = false;  // nothing is known of its bytes: the file system failed
+  bool unread = false;  // the file system failed, so the file's contents are unknown
 };
 
 struct CacheListing {
   std::vector<CacheEntryInfo> entries;   // least recently used first
   std::vector<CacheRecordInfo> records;  // by file
-  std::vector<CacheDefect> defects;      // files that are refused or cannot be read, each a miss
+  std::vector<CacheDefect> defects;      // files that are damaged or cannot be read; each is a miss
   uint64_t hits_of_removed = 0, made_of_removed = 0;
 };
 
 enum class CacheOutcome { kMemoryHit, kDiskHit, kBundleHit, kRemoteHit, kCompiled };
-absl::string_view name_of(CacheOutcome o);  // "memory hit", "disk hit", "bundle hit", "remote hit",
-                                            // "compiled"
+// "memory hit", "disk hit", "bundle hit", "remote hit" or "compiled".
+absl::string_view name_of(CacheOutcome o);
 
 struct CacheResult {
   std::shared_ptr<const Artifact> artifact;
   CacheOutcome outcome;
 };
 
-// kNow: somebody waits. kIdle: nobody does, and the compile runs where nothing else wants the core, which on
-// a busy machine is seldom: whoever wants the key now makes it beside, and does not wait for that.
+// kNow: a caller waits for the kernel. kIdle: nobody waits, so the compile runs at idle priority. On a busy
+// machine that may take very long, so a kNow caller of the same key compiles it itself instead of waiting.
 enum class Urgency { kNow, kIdle };
 
 class ArtifactCache {
  public:
   virtual ~ArtifactCache() = default;
-  // Looks in memory, on disk, in the bundles, then in the remote store; kNotFound when in none. Thread-safe.
+  // Searches memory, the disk, the bundles, then the remote store. kNotFound if none has the key.
+  // Thread-safe.
   virtual absl::StatusOr<CacheResult> get(const Key& key) = 0;
-  // As get, but on a miss runs `compile` once per key in this process (single flight: other callers wait for
-  // it and share its result or its error) and, through a lock file with a timeout, once per key on this
-  // machine and, through a lease with a timeout, once per key on all that share the remote store; publishes
-  // to disk and to the remote store, best effort. Errors of `compile` are returned and not cached. Of
-  // urgencies this holds one by one: a kIdle call waits for kNow ones, a kNow call not for kIdle ones.
-  // `before_wait`, where it is given, is asked when no store has the key, before another's compile is waited
-  // for (in this process, for a lock or for a lease) or one begun: its error is returned, to this caller
-  // alone.
+  // As get, but compiles on a miss. `compile` runs once per key: in this process by single flight (other
+  // callers wait and share the result or the error), on this machine by a lock file, and among all users of
+  // the remote store by a lease, both with timeouts. Publishes to disk and to the remote store, best effort.
+  // Errors of `compile` are returned and not cached.
+  //
+  // Each urgency has its own flight, lock and lease: a kIdle call waits for kNow calls, a kNow call does not
+  // wait for kIdle ones.
+  //
+  // `before_wait`, if given, is called when no store has the key, before this call compiles or waits for
+  // another's compile. If it returns an error, this caller alone gets it.
   using BeforeWait = std::function<absl::Status()>;
   virtual absl::StatusOr<CacheResult> get_or_create(const Key& key,
                                                     absl::FunctionRef<absl::StatusOr<Artifact>()> compile,
                                                     const BeforeWait& before_wait = nullptr,
                                                     Urgency urgency = Urgency::kNow) = 0;
-  // Puts an artifact in the place of the key's, in memory and (best effort) on disk: for one that turned out
-  // to be of no use. Whoever holds the old one keeps it.
+  // Replaces the key's artifact in memory and (best effort) on disk, for an artifact that turned out to be
+  // unusable. Holders of the old one keep it.
   virtual std::shared_ptr<const Artifact> replace(const Key& key, Artifact artifact) = 0;
-  // Puts an artifact on disk and nowhere else; false: an entry of the key is there. kUnavailable: there is no
-  // directory, or it cannot be written.
+  // Writes an artifact to disk only. False: the disk already has a valid entry for the key. kUnavailable:
+  // there is no directory, or it cannot be written.
   virtual absl::StatusOr<bool> store(const Key& key, const Artifact& artifact) = 0;
-  // The record of that key (key_of) and kind, from the directory, else from the first bundle that has it,
-  // else from the remote store; of tuning the remote store's first where it has another, for that is the last
-  // one that was measured. What comes from there is put on disk. kNotFound. A file operation at each call,
-  // for the path of a miss alone.
+  // Returns the record with this key (key_of) and kind: from the directory, else from the first bundle that
+  // has it, else from the remote store, which also writes it to disk. For tuning, a different record in the
+  // remote store wins, because it was measured last. kNotFound if there is none. Costs at least one file
+  // operation, so call it only on a miss.
   virtual absl::StatusOr<PlanRecord> read_record(RecordKind kind, const Key& key) = 0;
-  // Puts one that was made here into the remote store (best effort) and on disk, in the place of its key's.
-  // kUnavailable: there is neither, or the directory cannot be written.
+  // Writes a record that was made here to the remote store (best effort) and to disk, replacing the key's old
+  // one. kUnavailable: there is no store, or the directory cannot be written.
   virtual absl::Status write_record(const PlanRecord& record) = 0;
-  // Puts one that was made elsewhere on disk and nowhere else; false: one of its key is there.
+  // Writes a record that was made elsewhere, to disk only. False: the disk already has one for its key.
   virtual absl::StatusOr<bool> store_record(const PlanRecord& record) = 0;
-  // Whether write_record has a place for it.
+  // Whether there is a store that write_record can write to.
   virtual bool keeps_records() const = 0;
   virtual CacheStatistics statistics() const = 0;
-  // "" when there is no disk store; otherwise its directory.
+  // The directory of the disk store; "" if there is none.
   virtual std::string directory() const = 0;
   virtual uint64_t cap_bytes() const = 0;
-  // Of these three: kUnavailable says why the directory was refused, could not be looked at or kept
-  // something; without a directory, or where it does not exist, there is nothing.
+  // The next three return kUnavailable, with the cause, if the directory was refused, cannot be read, or
+  // holds a file that cannot be removed. Without a directory, or if it does not exist, they report an empty
+  // store.
   virtual absl::StatusOr<CacheListing> list() = 0;
-  // Both return how many entries of the disk store they removed; prune: the least recently used, down to
-  // `bytes`.
+  // clear removes all entries, prune the least recently used ones until at most `bytes` are left. Both return
+  // how many entries of the disk store they removed.
   virtual absl::StatusOr<uint64_t> clear() = 0;
   virtual absl::StatusOr<uint64_t> prune(uint64_t bytes) = 0;
 };
 
-// Never fails: a directory that cannot be used safely (unwritable, owned by another user, a symbolic link,
-// group- or world-writable) is reported once through the logger and the cache is memory only (readable stores
-// stay readable).
+// Never fails. If a directory cannot be used safely (unwritable, owned by another user, a symbolic link,
+// writable by a group or by everybody), the logger gets one warning and the cache works in memory only.
 std::unique_ptr<ArtifactCache> make_cache(const CacheOptions& options);
 
 }  // namespace lathe

@@ -23,18 +23,18 @@ namespace lathe {
 namespace {
 
 constexpr int64_t kMaxEntryBytes = int64_t{1}
-                                   << 28;  // no kernel is near; a wild size must not exhaust memory
-// Room is made down to this part of the cap, and the directory is looked at again (a stat for each entry)
-// when a sixteenth of what is free then has been written. So one writer stays within the cap; of several each
-// may pass it by an entry or by such a sixteenth, until the next one looks.
+                                   << 28;  // far above any kernel; a damaged size cannot exhaust memory
+// Eviction goes down to this fraction of the cap. The directory is then read again (a stat per entry) after a
+// sixteenth of the free space has been written. One writer never exceeds the cap; each of several writers may
+// exceed it by one entry or one such sixteenth until the next one looks.
 constexpr uint64_t kGoalNumerator = 7, kGoalDenominator = 8, kLooks = 16;
 
 constexpr int kReplacements = 3;  // retries if an entry is replaced during a read
 
-// As it came where the current directory is gone: check() refuses that.
+// Returns the path unchanged if the current directory does not exist; check() rejects that.
 std::string directory_path(const std::string& given) {
   std::string path = absolute_path(given).value_or(given);
-  // With a trailing slash the last component would be followed even if it is a symbolic link.
+  // A trailing slash would make the system follow a symbolic link as the last component.
   while (path.size() > 1 && path.back() == '/') path.pop_back();
   return path;
 }
@@ -45,23 +45,24 @@ std::string name_of(EntryKind kind, absl::string_view fingerprint) {
 EntryKind kind_of(absl::string_view name) {
   return is_record_file(name) ? EntryKind::kRecord : EntryKind::kArtifact;
 }
-// As what the use of one is noted.
+// How a use is recorded in the journal: uses of records are not counted.
 UseKind use_of(EntryKind kind, UseKind use) { return kind == EntryKind::kRecord ? UseKind::kUncounted : use; }
 
-// Reads and checks an entry whose key is not known yet: the file, the format, and that the key belongs to the
-// name.
+// Reads an entry whose key is not known yet. Checks the file, the format, and that the name belongs to the
+// key.
 absl::StatusOr<DiskEntry> read_entry(int directory, const std::string& name, std::string* key_text) {
   FileDescriptor file = open_file(directory, name, O_RDONLY | O_NOFOLLOW);
   if (!file.valid()) {
     if (errno == ELOOP) return absl::DataLossError("it is a symbolic link");
-    if (errno == EACCES) return absl::DataLossError("it may not be read");
+    if (errno == EACCES) return absl::DataLossError("there is no permission to read it");
     return errno_status(errno, name);
   }
   struct stat s;
   if (fstat(file.get(), &s) != 0) return errno_status(errno, name);
-  const std::string refusal = S_ISREG(s.st_mode) ? refusal_of(s) : "it is no regular file";
+  const std::string refusal = S_ISREG(s.st_mode) ? refusal_of(s) : "it is not a regular file";
   if (!refusal.empty()) return absl::DataLossError(refusal);
-  if (s.st_size > kMaxEntryBytes) return absl::DataLossError(absl::StrCat(s.st_size, " bytes are too many"));
+  if (s.st_size > kMaxEntryBytes)
+    return absl::DataLossError(absl::StrCat("it has ", s.st_size, " bytes, the limit is ", kMaxEntryBytes));
 
   DiskEntry entry;
   entry.bytes.resize(static_cast<size_t>(s.st_size));
@@ -73,17 +74,17 @@ absl::StatusOr<DiskEntry> read_entry(int directory, const std::string& name, std
   *key_text = std::string(view.key_text);
   entry.payload_offset = static_cast<size_t>(view.payload.data() - entry.bytes.data());
   if (name_of(kind_of(name), key_from_text(*key_text).fingerprint) != name)
-    return absl::DataLossError("its key belongs to another name");
+    return absl::DataLossError("its name is not that of its key");
   return entry;
 }
 
-// Whether it was removed, and not (ESTALE) out of reach for a moment.
+// Whether the file was removed. ESTALE is not a removal: the file may only be unreachable for a moment.
 bool is_gone(int directory, const std::string& name) {
   struct stat s;
   return fstatat(directory, name.c_str(), &s, AT_SYMLINK_NOFOLLOW) != 0 && errno == ENOENT;
 }
 
-// What is refused, and what could not be read.
+// Lists a file that is damaged or could not be read, but not one that was removed meanwhile.
 void list_defect(int directory, const std::string& name, const absl::Status& cause, CacheListing* listing) {
   if (absl::IsNotFound(cause) && is_gone(directory, name)) return;
   listing->defects.push_back({name, std::string(cause.message()), !absl::IsDataLoss(cause)});
@@ -94,7 +95,7 @@ void list_record(int directory, const std::string& name, CacheListing* listing) 
   const absl::StatusOr<DiskEntry> entry = read_entry(directory, name, &key_text);
   if (!entry.ok()) return list_defect(directory, name, entry.status(), listing);
   absl::StatusOr<PlanRecord> record = record_of(key_from_text(key_text), entry->payload());
-  if (absl::IsUnimplemented(record.status())) return;  // of another version: of no use here, and no defect
+  if (absl::IsUnimplemented(record.status())) return;  // another version's record is no defect
   if (!record.ok())
     return list_defect(directory, name, absl::DataLossError(record.status().message()), listing);
   listing->records.push_back(
@@ -137,11 +138,11 @@ absl::StatusOr<DiskEntry> DiskStore::read(const Key& key, EntryKind kind) const 
   const std::string name = name_of(kind, key.fingerprint);
   std::string key_text;
   absl::StatusOr<DiskEntry> entry = read_entry(directory.get(), name, &key_text);
-  // Another machine may replace the entry during the read (ESTALE). The new one is as good.
+  // Another machine may replace the entry during the read (ESTALE). Then read the new one.
   for (int i = 0; i < kReplacements && absl::IsNotFound(entry.status()) && !is_gone(directory.get(), name);
        ++i)
     entry = read_entry(directory.get(), name, &key_text);
-  if (entry.ok() && key_text != key.text) return absl::DataLossError("its key is another one");
+  if (entry.ok() && key_text != key.text) return absl::DataLossError("it holds another key");
   return entry;
 }
 
@@ -164,7 +165,7 @@ absl::StatusOr<uint64_t> DiskStore::publish(const Key& key, absl::string_view pa
   const std::string bytes = make_entry(key.text, payload);
   if (bytes.size() > std::min(static_cast<uint64_t>(kMaxEntryBytes), cap_bytes_))
     return absl::ResourceExhaustedError(
-        absl::StrCat("an entry of ", bytes.size(), " bytes is more than ",
+        absl::StrCat("an entry of ", bytes.size(), " bytes is larger than the limit of ",
                      std::min(static_cast<uint64_t>(kMaxEntryBytes), cap_bytes_)));
   LATHE_RETURN_IF_ERROR(make_room(directory.get(), bytes.size()));
   LATHE_RETURN_IF_ERROR(publish_file(directory.get(), key.fingerprint, name_of(kind, key.fingerprint), bytes,
@@ -245,7 +246,7 @@ absl::StatusOr<uint64_t> DiskStore::prune(uint64_t bytes) {
   const absl::StatusOr<StoreSize> size = evict(directory->get(), bytes, bytes);
   if (!size.ok()) return failed(size.status());
   evicted_.fetch_add(size->evicted, std::memory_order_relaxed);
-  // One that could not be removed does not matter where others made the room.
+  // A file that could not be removed does not matter if others freed enough space.
   if (size->bytes > bytes && !size->kept.ok()) return failed(size->kept);
   return size->evicted;
 }

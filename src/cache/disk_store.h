@@ -1,4 +1,5 @@
-// One file an entry in one private directory. Reads with read(2), publishes by rename; any defect is a miss.
+// A store with one file per entry in a private directory. It reads with read(2) and publishes by renaming.
+// Any defect of a file is a miss.
 #pragma once
 
 #include <atomic>
@@ -19,44 +20,45 @@ namespace lathe {
 struct DiskEntry {
   std::string bytes;
   size_t payload_offset = 0;
-  int64_t age_seconds = 0;  // since it was written, by the clock of whoever did
+  int64_t age_seconds = 0;  // since it was written, by the clock of the machine that wrote it
   absl::string_view payload() const { return absl::string_view(bytes).substr(payload_offset); }
 };
 
-// Thread-safe, and safe beside other processes on the same directory.
+// Thread-safe. Several processes may use the same directory at once.
 class DiskStore {
  public:
-  // `directory` is not empty; it need not exist. `cap_bytes`: what its entries may take.
+  // `directory` must not be empty and need not exist. `cap_bytes` limits the bytes of its entries.
   DiskStore(const std::string& directory, uint64_t cap_bytes, Logger logger);
 
   const std::string& directory() const { return directory_; }
   uint64_t cap_bytes() const { return cap_bytes_; }
-  // Whether the directory, if it exists, may be trusted.
+  // OK if the directory is safe to use or does not exist yet.
   absl::Status check() const;
 
-  // kNotFound: no such entry. kDataLoss: there is a file, and why it is refused. kUnavailable: there is one
-  // that could not be read. Else: it could not be looked at.
+  // kNotFound: there is no such entry. kDataLoss: the file is damaged, and the message says how.
+  // kUnavailable: the file could not be read. Any other error: the directory could not be opened.
   absl::StatusOr<DiskEntry> read(const Key& key, EntryKind kind = EntryKind::kArtifact) const;
-  // The entry that was read turned out to be good: it goes last when room is made. Best effort.
+  // Records that a read entry was valid, so that it counts as recently used. Best effort.
   void note_hit(const Key& key, EntryKind kind = EntryKind::kArtifact) const;
-  // Publishes, replacing what is there, after the least recently used entries have made room; returns the
-  // file's bytes. The first failure is reported as a warning.
+  // Publishes an entry and replaces an old one, after evicting enough of the least recently used entries.
+  // Returns the file's bytes. The first failure is logged as a warning.
   absl::StatusOr<uint64_t> write(const Key& key, absl::string_view payload,
                                  EntryKind kind = EntryKind::kArtifact);
-  // Makes the directory if need be. May return a lock that holds nothing.
+  // Creates the directory if it does not exist. May return a lock that holds nothing.
   KeyLock lock(const Key& key, Urgency urgency, double timeout_seconds);
 
-  // Every entry, least recently used first, and every record. Files that are not ours by name are passed
-  // over. Of this and the next two: a directory that does not exist is empty; kUnavailable names it and says
-  // why it could not be looked at, or what could not be removed.
+  // Lists every entry, least recently used first, and every record. Other files are ignored.
+  //
+  // Errors of list, clear and prune: kUnavailable names the directory and says what could not be read or
+  // removed. A directory that does not exist is empty.
   absl::StatusOr<CacheListing> list() const;
-  // Removes entries, records, what ended processes left, and the journal, nothing else; returns how many
-  // entries.
+  // Removes entries, records, the journal and what ended processes left, and no other files. Returns how many
+  // entries it removed.
   absl::StatusOr<uint64_t> clear();
-  // Reclaims what ended processes left and removes least recently used entries down to `bytes`; how many
-  // entries.
+  // Removes what ended processes left, then the least recently used entries until at most `bytes` are left.
+  // Returns how many entries it removed.
   absl::StatusOr<uint64_t> prune(uint64_t bytes);
-  // Entries that this object removed to make room.
+  // How many entries this object evicted.
   uint64_t evicted() const { return evicted_.load(std::memory_order_relaxed); }
 
  private:

@@ -1,14 +1,14 @@
-// The bytes of one cache entry. Little-endian:
+// The format of one cache entry. All numbers are little-endian:
 //
 //   0   8  magic "LATHECCH"
 //   8   4  schema version
 //   12  4  zero
 //   16  8  key length
 //   24  8  payload length
-//   32  16 XXH3-128 (canonical byte order) of bytes 0..31, the key and the payload: of everything but itself
-//   48     the key's full text, then the payload (a serialized artifact or record), then nothing
+//   32  16 XXH3-128 (canonical byte order) of everything else: bytes 0..31, the key and the payload
+//   48     the key's full text, then the payload (a serialized artifact or record), then the file ends
 //
-// The checksum is against accidents (torn writes, bad disks), not against an attacker.
+// The checksum protects against accidents (torn writes, bad disks), not against an attacker.
 #pragma once
 
 #include <string>
@@ -18,8 +18,8 @@
 
 namespace lathe {
 
-// What an entry's payload is: a serialized artifact, or a record (core/plan_record.h). Stores name the two
-// differently.
+// The kind of payload: a serialized artifact or a record (core/plan_record.h). Each kind has its own file
+// names.
 enum class EntryKind { kArtifact, kRecord };
 
 struct EntryView {
@@ -27,7 +27,7 @@ struct EntryView {
 };
 
 std::string make_entry(absl::string_view key_text, absl::string_view payload);
-// kDataLoss naming the defect unless every bit is as make_entry left it.
+// kDataLoss, with the defect as its message, unless the bytes are exactly those that make_entry returned.
 absl::StatusOr<EntryView> parse_entry(absl::string_view bytes);
 
 }  // namespace lathe

@@ -53,7 +53,7 @@ absl::StatusOr<StoreSize> evict(int directory, uint64_t limit, uint64_t goal) {
       size.kept.Update(errno_status(errno, e.name));
       continue;
     }
-    // An entry that another process removed frees space too. So several processes that evict at the same time
+    // Count an entry that another process removed as freed, so that several processes that evict at once
     // remove no more than one would.
     size.bytes -= e.bytes;
     size.evicted += removed && is_entry(e.name);

@@ -1,5 +1,4 @@
-// Keeps a store within its bytes: the least recently used entries go first (use_journal.h says which those
-// are).
+// Keeps a store below its limit of bytes. The least recently used entries (use_journal.h) are removed first.
 #pragma once
 
 #include <cstdint>
@@ -9,15 +8,15 @@
 namespace lathe {
 
 struct StoreSize {
-  uint64_t bytes = 0;    // of entries and records that are there now
-  uint64_t evicted = 0;  // entries that went
-  absl::Status kept;     // of the first that was to go and could not be removed: why
+  uint64_t bytes = 0;    // of the entries and records that are left
+  uint64_t evicted = 0;  // how many entries were removed
+  absl::Status kept;     // why the first file that should have been removed could not be
 };
 
-// Reclaims what ended processes left, and if the entries take more than `limit` bytes removes the least
-// recently used until they take no more than `goal`; records are of them. A reader that has opened an entry
-// keeps it, and several processes may do this at once: they agree on the order. Entries that the journal does
-// not know go before the others, by name. An error: the directory could not be looked at, and nothing went.
+// Removes what ended processes left. If the entries and records take more than `limit` bytes, also removes
+// the least recently used until at most `goal` bytes are left. Entries that the journal does not have go
+// first, by name. A reader that has opened an entry can still read it. Several processes may evict at once:
+// they agree on the order. An error means that the directory could not be read and nothing was removed.
 absl::StatusOr<StoreSize> evict(int directory, uint64_t limit, uint64_t goal);
 
 }  // namespace lathe

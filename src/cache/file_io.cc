@@ -12,8 +12,8 @@
 namespace lathe {
 namespace {
 
-// A profiler's signals may interrupt a call again and again; a file system that answers EINTR for ever must
-// not hang the caller.
+// A profiler's signals may interrupt a call many times, but a file system that always returns EINTR must not
+// hang the caller.
 constexpr int kMostInterruptions = 1000;
 
 template <typename Call>
@@ -24,7 +24,7 @@ auto repeated(Call&& call) {
   }
 }
 
-// Calls read(into, wanted, done so far) until `bytes` is full.
+// Calls read(destination, bytes wanted, bytes done) until `bytes` is full.
 template <typename Read>
 absl::Status fill(std::string* bytes, Read&& read) {
   for (size_t done = 0; done < bytes->size();) {
@@ -69,7 +69,7 @@ absl::Status write_whole(int file, absl::string_view bytes) {
     const ssize_t put = repeated([&] { return write(file, bytes.data(), bytes.size()); });
     if (put < 0) return errno_status(errno, "write");
     if (put == 0)
-      return errno_status(ENOSPC, "write");  // as some file systems say it; again would be for ever
+      return errno_status(ENOSPC, "write");  // how some file systems report a full disk; retrying would loop
     bytes.remove_prefix(static_cast<size_t>(put));
   }
   return absl::OkStatus();

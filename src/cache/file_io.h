@@ -1,5 +1,5 @@
-// Files as the store uses them: calls that a signal interrupts are repeated (not for ever), counts that fall
-// short are continued, and nothing here ends the process.
+// File operations of the store. Interrupted calls are repeated (a limited number of times), short reads and
+// writes are continued, and no signal ends the process.
 #pragma once
 
 #include <fcntl.h>
@@ -24,7 +24,7 @@ class FileDescriptor {
   ~FileDescriptor();
 
   int get() const { return fd_; }
-  // It is the caller's from now on.
+  // Gives up ownership.
   int release() { return std::exchange(fd_, -1); }
   bool valid() const { return fd_ >= 0; }
 
@@ -32,20 +32,20 @@ class FileDescriptor {
   int fd_ = -1;
 };
 
-// openat with O_CLOEXEC and O_NONBLOCK (opening a FIFO must not wait). Not valid: errno says why. `directory`
-// may be AT_FDCWD.
+// openat with O_CLOEXEC and O_NONBLOCK (opening a FIFO must not block). If the result is not valid, errno has
+// the reason. `directory` may be AT_FDCWD.
 FileDescriptor open_file(int directory, const std::string& name, int flags, mode_t mode = 0);
 
-// Fills `bytes` from the file's position, or from `at`. kDataLoss: the file ends before.
-// kNotFound: it is no longer there (ESTALE).
+// Fill `bytes` from the file's position, or from offset `at`. kDataLoss: the file ends early. kNotFound: the
+// file no longer exists (ESTALE).
 absl::Status read_whole(int file, std::string* bytes);
 absl::Status read_at(int file, uint64_t at, std::string* bytes);
-// Everything, past a file size limit included: that is an error (EFBIG) and no signal.
+// Writes all bytes. A write past the file size limit is an error (EFBIG), not a signal.
 absl::Status write_whole(int file, absl::string_view bytes);
 absl::Status sync_file(int file);
-// Reports the errors of a close: a network file system may buffer writes and fail only then.
+// Reports errors that a network file system, which buffers writes, returns only when a file is closed.
 absl::Status flush_file(int file);
-// flock; false with errno.
+// flock. Returns false if it fails; errno has the reason.
 bool lock_file(int file, int operation);
 
 }  // namespace lathe

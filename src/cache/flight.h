@@ -1,4 +1,4 @@
-// One making of a kernel that several threads of a process want.
+// Single flight: one thread makes a kernel, and the other threads of the process wait for it.
 #pragma once
 
 #include <condition_variable>
@@ -15,9 +15,9 @@ namespace lathe {
 
 using ArtifactPtr = std::shared_ptr<const Artifact>;
 
-// One key's creation in this process: the leader fills it, the others wait. The mutex is the standard
-// library's because ThreadSanitizer sees pthread calls and does not see into a prebuilt absl::Mutex; for the
-// same reason the error is kept as code and text, of which each waiter makes its own Status.
+// The creation of one key in this process. The leader fills it, the others wait. It uses std::mutex because
+// ThreadSanitizer cannot see into a prebuilt absl::Mutex. For the same reason it keeps the error as code and
+// text, and each waiter makes its own Status.
 class Flight {
  public:
   explicit Flight(Urgency urgency) : urgency_(urgency) {}
@@ -31,13 +31,13 @@ class Flight {
       try {
         message_ = std::string(result.status().message());
       } catch (const std::bad_alloc&) {
-        // The code alone has to do: who waits must be let go.
+        // Return the code without a message: the waiters must be released in any case.
       }
       landed_ = true;
     }
     changed_.notify_all();
   }
-  // Of the leader: it will wait for others or compile now.
+  // Called by the leader before it compiles or waits for another process.
   void turn_slow() {
     {
       const std::lock_guard<std::mutex> lock(mutex_);
@@ -45,7 +45,7 @@ class Flight {
     }
     changed_.notify_all();
   }
-  // Of the leader, before it lands: its error is its own, and somebody else is to lead.
+  // Called by the leader before it lands with an error that concerns only itself. The waiters try again.
   void abandon() {
     const std::lock_guard<std::mutex> lock(mutex_);
     abandoned_ = true;
@@ -54,7 +54,7 @@ class Flight {
     const std::lock_guard<std::mutex> lock(mutex_);
     return abandoned_;
   }
-  // Waits until it lands or turns slow; whether the latter.
+  // Waits until the flight lands or turns slow. Returns whether it turned slow.
   bool waits_until_slow() {
     std::unique_lock<std::mutex> lock(mutex_);
     changed_.wait(lock, [this] { return landed_ || slow_; });

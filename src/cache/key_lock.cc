@@ -17,8 +17,8 @@ KeyLock KeyLock::acquire(int directory, const std::string& name, double timeout_
   using Clock = std::chrono::steady_clock;
   FileDescriptor own_directory(fcntl(directory, F_DUPFD_CLOEXEC, STDERR_FILENO + 1));
   if (!own_directory.valid()) return KeyLock();
-  // A blocking flock has no timeout without signals, so poll: soon at first, then at most every 10 ms, little
-  // beside a compile.
+  // A blocking flock has no timeout without signals, so poll: soon at first, later every 10 ms, which is
+  // short beside a compile.
   const auto deadline = Clock::now() + std::chrono::duration<double>(timeout_seconds);
   auto pause = std::chrono::microseconds(500);
   FileDescriptor file;
@@ -26,7 +26,7 @@ KeyLock KeyLock::acquire(int directory, const std::string& name, double timeout_
     if (!file.valid()) file = open_file(directory, name, O_RDWR | O_CREAT | O_NOFOLLOW, S_IRUSR | S_IWUSR);
     if (!file.valid()) return KeyLock();
     if (lock_file(file.get(), LOCK_EX | LOCK_NB)) {
-      // Its last holder removes it, and a lock on a removed file excludes nobody.
+      // The last holder removes the file, and a lock on a removed file excludes nobody.
       if (is_of_name(directory, name, file.get()))
         return KeyLock(std::move(own_directory), std::move(file), name);
       file = FileDescriptor();
@@ -41,9 +41,9 @@ KeyLock KeyLock::acquire(int directory, const std::string& name, double timeout_
 
 KeyLock::~KeyLock() {
   if (!file_.valid()) return;
-  // A waiter that then locks the removed file sees that, and takes a new one.
+  // A waiter that locks the removed file notices that and creates a new one.
   if (is_of_name(directory_.get(), name_, file_.get())) unlinkat(directory_.get(), name_.c_str(), 0);
-  // Explicitly: a child forked meanwhile shares the open file, and closing ours alone would leave it locked.
+  // Unlock explicitly: a child forked meanwhile shares the open file, so closing it here would not unlock it.
   flock(file_.get(), LOCK_UN);
 }
 

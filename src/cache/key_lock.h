@@ -1,5 +1,5 @@
-// A lock file with a timeout, so that one process of a machine compiles a key and the others wait for its
-// entry. An optimisation only: whoever cannot have the lock goes on without it.
+// A lock file with a timeout, so that one process of a machine compiles a key and the others wait for the
+// entry. It is only an optimisation: a process that does not get the lock goes on without it.
 #pragma once
 
 #include <string>
@@ -10,8 +10,8 @@ namespace lathe {
 
 class KeyLock {
  public:
-  // Waits up to `timeout_seconds` for the lock file `name` in `directory`. The result may hold nothing: after
-  // the timeout, or where the file system has no locks.
+  // Waits up to `timeout_seconds` for the lock file `name` in `directory`. After the timeout, or if the file
+  // system has no locks, the result holds no lock.
   static KeyLock acquire(int directory, const std::string& name, double timeout_seconds);
   KeyLock() = default;
   KeyLock(KeyLock&&) = default;

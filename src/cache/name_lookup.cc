@@ -25,14 +25,14 @@ int look_up(const std::string& host, const std::string& port, int flags, addrinf
   return getaddrinfo(host.c_str(), port.c_str(), &hints, found);
 }
 
-// A host may unload this library, and a thread that nobody waits for would return into nothing.
+// Prevents the host from unloading this library, because a detached thread would return into unmapped code.
 void keep_this_library() {
   Dl_info here;
   if (dladdr(reinterpret_cast<const void*>(&keep_this_library), &here) != 0)
     (void)dlopen(here.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
 }
 
-// False: there is no thread to be had.
+// Returns false if no thread can be started.
 template <typename Work>
 bool start_detached(Work&& work) {
   const SignalsBlocked blocked;
@@ -68,7 +68,7 @@ struct NameLookup::Lookup {
   const std::string host, port;
   std::mutex mutex;
   std::condition_variable changed;
-  bool done = false;  // under mutex, as what follows
+  bool done = false;  // under mutex, like the two below
   int error = 0;
   addrinfo* found = nullptr;
 };
@@ -84,7 +84,7 @@ absl::StatusOr<NameLookup::Addresses> NameLookup::find(const std::string& host, 
     auto lookup = std::make_shared<Lookup>(host, port);
     keep_this_library();
     if (!start_detached([lookup] { lookup->run(); }))
-      return absl::UnavailableError(absl::StrCat(host, ": no thread to look it up"));
+      return absl::UnavailableError(absl::StrCat(host, ": no thread can be started to look it up"));
     under_way_ = std::move(lookup);
   }
   {

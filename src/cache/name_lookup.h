@@ -1,4 +1,4 @@
-// The addresses of a host by a deadline, which the system's resolver does not know.
+// Resolves a host name within a deadline. getaddrinfo has no timeout.
 #pragma once
 
 #include <netdb.h>
@@ -14,11 +14,11 @@ namespace lathe {
 // Not thread-safe.
 class NameLookup {
  public:
-  using Addresses = std::shared_ptr<const addrinfo>;  // a list, of at least one
+  using Addresses = std::shared_ptr<const addrinfo>;  // a list of at least one
 
-  // Of a number at once; a name is looked up on a thread, which is left to itself at the deadline. The next
-  // call waits for it again, so however long the resolver takes there is one of them. kDeadlineExceeded;
-  // kUnavailable: the name has no address, in the resolver's words.
+  // A numeric address is converted at once. A name is looked up on a detached thread. After
+  // kDeadlineExceeded, the thread goes on and the next call waits for the same thread, so there is never more
+  // than one. kUnavailable: the name has no address, with the resolver's message.
   absl::StatusOr<Addresses> find(const std::string& host, const std::string& port, Deadline deadline);
 
  private:

@@ -47,7 +47,7 @@ class Packer {
       if (read.ok())
         take(entry.key_text, std::string(read->payload()));
       else
-        ++report_.defects;  // damaged or removed since it was listed
+        ++report_.defects;  // it was damaged or removed after it was listed
     }
     for (const CacheRecordInfo& r : listing.records) take_record(r.key_text, serialize(r.record));
     return absl::OkStatus();
@@ -64,7 +64,7 @@ class Packer {
         if (status.ok())
           take_record(key, *std::move(payload));
         else
-          report_.defects += !absl::IsUnimplemented(status);  // another version's is left out
+          report_.defects += !absl::IsUnimplemented(status);  // a record of another version is skipped
         continue;
       }
       if (!takes(key)) continue;
@@ -88,14 +88,15 @@ class Packer {
     artifacts_.emplace(key, std::move(payload));
   }
 
-  // Of two of one key the first stays, as of artifacts.
+  // If two sources have a record of the same key, the first is kept, as for artifacts.
   void take_record(const std::string& key, std::string payload) {
     if (keep_(key) && artifacts_.emplace(key, std::move(payload)).second) ++report_.records;
   }
 
   const KeepKey keep_;
   PackReport report_;
-  std::map<std::string, std::string> artifacts_;  // by key: the same sources give the same file in any order
+  std::map<std::string, std::string>
+      artifacts_;  // sorted by key, so that the file does not depend on the order of sources
 };
 
 absl::StatusOr<PackReport> Packer::write(const std::string& path) && {
@@ -110,12 +111,12 @@ absl::StatusOr<PackReport> Packer::write(const std::string& path) && {
   return report_;
 }
 
-// One that the directory (or a bundle of the cache's) has stays.
+// A record that the directory or one of the cache's bundles already has is kept.
 absl::Status import_record(const Key& key, absl::string_view payload, ArtifactCache& cache,
                            PackReport* report) {
   const absl::StatusOr<PlanRecord> record = record_of(key, payload);
   if (!record.ok()) {
-    report->defects += !absl::IsUnimplemented(record.status());  // another version's is left out
+    report->defects += !absl::IsUnimplemented(record.status());  // a record of another version is skipped
     return absl::OkStatus();
   }
   LATHE_ASSIGN_OR_RETURN(const bool fresh, cache.store_record(*record));

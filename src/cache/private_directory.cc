@@ -22,8 +22,7 @@ absl::StatusOr<FileDescriptor> open_private_directory(const std::string& path) {
   struct stat s;
   if (!directory.valid()) {
     const int error = errno;
-    // O_DIRECTORY | O_NOFOLLOW answers ENOTDIR or ELOOP for a symbolic link: lstat tells it from a plain
-    // file.
+    // For a symbolic link, O_DIRECTORY | O_NOFOLLOW fails with ENOTDIR or ELOOP; lstat tells it from a file.
     if ((error == ENOTDIR || error == ELOOP) && lstat(path.c_str(), &s) == 0 && S_ISLNK(s.st_mode))
       return absl::PermissionDeniedError(absl::StrCat(path, ": ", refusal_of(s)));
     return errno_status(error, path);
@@ -39,7 +38,7 @@ absl::StatusOr<FileDescriptor> make_private_directory(const std::string& path) {
   if (directory.ok() || !absl::IsNotFound(directory.status())) return directory;
   for (size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
     const std::string part = path.substr(0, end);
-    // EEXIST is the usual answer for a parent; a read-only file system may answer EROFS for one that exists.
+    // An existing parent usually gives EEXIST, but a read-only file system may give EROFS.
     if (mkdir(part.c_str(), 0700) != 0 && errno != EEXIST) {
       const int error = errno;
       struct stat s;

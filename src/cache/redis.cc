@@ -1,5 +1,5 @@
-// hiredis writes the commands and reads the replies; the socket is ours, because hiredis' own raises SIGPIPE,
-// gives a slow server the whole time anew for each piece it sends, and takes replies of any size.
+// hiredis formats the commands and parses the replies. The socket is our own, because hiredis' socket raises
+// SIGPIPE, restarts its timeout for every piece of a reply, and accepts replies of any size.
 #include "cache/redis.h"
 
 #include <hiredis/hiredis.h>
@@ -51,14 +51,14 @@ absl::StatusOr<FileDescriptor> connect_to(const addrinfo& address, Deadline dead
   return socket;
 }
 
-// RESP types, by their first byte, that no command here expects as its reply. They are refused unread, so
+// RESP types, by first byte, that no command here expects. Such a reply is rejected before it is parsed, so
 // that a false element count cannot cause a large allocation.
 constexpr std::pair<char, absl::string_view> kUnreadTypes[] = {
     {'*', "an array"},     {'%', "a map"},        {'~', "a set"},        {'>', "a push message"},
     {',', "a double"},     {'#', "a boolean"},    {'(', "a big number"}, {'=', "a verbatim string"},
     {'_', "RESP3's null"}, {'!', "a bulk error"}, {'|', "attributes"}};
 
-// "" if the type is read.
+// Returns "" if replies of this type are parsed.
 absl::string_view unread_type(char first) {
   for (const auto& [byte, name] : kUnreadTypes)
     if (byte == first) return name;
@@ -83,7 +83,7 @@ absl::Status unexpected(absl::string_view verb, RedisKinds expected, absl::strin
 
 absl::Status no_memory() { return absl::ResourceExhaustedError("out of memory for a reply"); }
 
-// What the reader's callbacks fill. A reply is an error or one of RedisReply's kinds.
+// The reader's callbacks fill this. A reply is an error or one of the kinds of RedisReply.
 struct Received {
   RedisReply reply;
   bool is_error = false, no_memory = false;
@@ -94,7 +94,7 @@ void* take_text(const redisReadTask* task, char* text, size_t size) {
   try {
     out->reply.text.assign(text, size);
   } catch (const std::exception&) {
-    out->no_memory = true;  // hiredis is C: nothing may fly through it
+    out->no_memory = true;  // no exception may pass through hiredis, which is C
   }
   out->is_error = task->type == REDIS_REPLY_ERROR;
   out->reply.kind = task->type == REDIS_REPLY_STATUS ? RedisReply::Kind::kStatus : RedisReply::Kind::kString;
@@ -112,7 +112,7 @@ void* take_nil(const redisReadTask* task) {
   return out;
 }
 
-// Set by name, because hiredis 1 has more fields. They are for types that are refused unread.
+// Assigned by name, because hiredis 1 has more fields. Those are for types that are rejected before parsing.
 redisReplyObjectFunctions reader_functions() {
   redisReplyObjectFunctions functions = {};
   functions.createString = take_text;
@@ -152,7 +152,7 @@ absl::Status Redis::introduce(const RedisAddress& address, Deadline deadline) {
     if (!address.user.empty()) words.push_back(address.user);
     words.push_back(address.password);
     const absl::Status status = command(words, {RedisReply::Kind::kStatus}, deadline, kMost).status();
-    // Not in the server's words: one that means harm would say the password, and it would be logged.
+    // Do not quote the server: a malicious one could echo the password, which would then be logged.
     if (absl::IsInternal(status))
       return absl::PermissionDeniedError("the server refuses the user or the password of the store's URL");
     LATHE_RETURN_IF_ERROR(status);
@@ -171,9 +171,9 @@ absl::StatusOr<RedisReply> Redis::receive(const Question& question, Deadline dea
   const std::unique_ptr<redisReader, FreeReader> reader(redisReaderCreateWithFunctions(&functions));
   if (reader == nullptr) return no_memory();
   Received received;
-  reader->privdata = &received;  // the macro for it casts the pointer to an int
+  reader->privdata = &received;  // hiredis' macro would cast the pointer to an int
   size_t total = 0;
-  std::vector<char> piece(16384);  // more than a caller's stack may have
+  std::vector<char> piece(16384);  // not on the stack: the caller's may be small
   for (;;) {
     LATHE_ASSIGN_OR_RETURN(const size_t got,
                            receive_some(socket_.get(), piece.data(), piece.size(), deadline));
@@ -186,14 +186,14 @@ absl::StatusOr<RedisReply> Redis::receive(const Question& question, Deadline dea
         redisReaderGetReply(reader.get(), &complete) != REDIS_OK) {
       if (reader->err == REDIS_ERR_OOM) return no_memory();
       return absl::DataLossError(absl::StrCat("the server answers ", question.verb,
-                                              " with what is no Redis reply: ", reader->errstr));
+                                              " with something that is not a Redis reply: ", reader->errstr));
     }
     if (received.no_memory) return no_memory();
     if (complete == nullptr) continue;
-    // What follows the reply belongs to no command.
+    // Bytes after the reply belong to no command.
     if (reader->pos != reader->len)
       return absl::DataLossError(
-          absl::StrCat("the server answers ", question.verb, " with more than a reply"));
+          absl::StrCat("the server answers ", question.verb, " with more than one reply"));
     if (received.is_error) return absl::InternalError(received.reply.text);
     if (!absl::c_linear_search(question.expected, received.reply.kind))
       return unexpected(question.verb, question.expected, name_of(received.reply.kind));
@@ -215,7 +215,7 @@ absl::StatusOr<RedisReply> Redis::command(const std::vector<absl::string_view>& 
     sizes.push_back(word.size());
   }
   char* formatted = nullptr;
-  const auto size =  // an int, or a long long in hiredis 1
+  const auto size =  // int, or long long in hiredis 1
       redisFormatCommandArgv(&formatted, static_cast<int>(words.size()), texts.data(), sizes.data());
   if (size < 0) return absl::ResourceExhaustedError("out of memory for a command");
   const std::unique_ptr<char, decltype(&redisFreeCommand)> command(formatted, redisFreeCommand);

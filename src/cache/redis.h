@@ -1,4 +1,4 @@
-// One connection to a Redis server: commands out, replies in, each within a time and a size, whatever the
+// One connection to a Redis server. Each command has limits on time and on the reply's size, whatever the
 // server does.
 #pragma once
 
@@ -17,13 +17,13 @@ namespace lathe {
 struct RedisAddress {
   std::string host;
   std::string port = "6379";
-  std::string user = "", password = "";  // "": none; of a password without a user the server's default one
+  std::string user = "", password = "";  // "": none; a password without a user is the default user's
   uint32_t database = 0;
 };
 
 struct RedisReply {
   enum class Kind { kNil, kString, kStatus, kInteger } kind = Kind::kNil;
-  std::string text;  // of a string or a status
+  std::string text;  // for kString and kStatus
   int64_t integer = 0;
 };
 // The kinds of reply that a command expects, besides a server error.
@@ -32,14 +32,15 @@ using RedisKinds = std::initializer_list<RedisReply::Kind>;
 // Not thread-safe. Raises no SIGPIPE.
 class Redis {
  public:
-  // Ready for commands: known to the server by user and password, in its database. kPermissionDenied: the
-  // server refuses those, in words without a secret. Of a build without hiredis: kUnimplemented.
-  // `names` is asked for the host's addresses, within that time too.
+  // Connects, logs in and selects the database, within `seconds`, in which `names` also resolves the host.
+  // kPermissionDenied: the server refuses the login or the database; the message has no secret.
+  // kUnimplemented: this build has no hiredis.
   static absl::StatusOr<Redis> connect(const RedisAddress& address, double seconds, NameLookup* names);
 
-  // Returns a reply of one of the `expected` kinds. kDeadlineExceeded. kUnavailable: the connection is lost.
-  // kDataLoss: the reply is malformed, of another kind (which the message names), or longer than `most`
-  // bytes. After these the connection cannot be used again. kInternal: the server's own error.
+  // Returns a reply of one of the `expected` kinds. kDeadlineExceeded: no reply in time. kUnavailable: the
+  // connection is lost. kDataLoss: the reply is malformed, of another kind (which the message names), or
+  // longer than `most` bytes. After these errors the connection cannot be used again. kInternal: the server
+  // returned an error.
   absl::StatusOr<RedisReply> command(const std::vector<absl::string_view>& words, RedisKinds expected,
                                      double seconds, size_t most);
 

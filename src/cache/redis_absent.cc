@@ -1,4 +1,4 @@
-// Stands in for redis.cc in a build without hiredis.
+// Replaces redis.cc in a build without hiredis.
 #include "cache/redis.h"
 
 namespace lathe {

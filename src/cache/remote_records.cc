@@ -13,7 +13,7 @@ namespace lathe {
 namespace {
 
 constexpr absl::string_view kListName = "tuned1";
-// As many as a tuning file takes. A list with as many again of the superseded is written anew.
+// As many records as a tuning file may hold. The list is rewritten when it has as many outdated pairs again.
 constexpr size_t kMostListed = 100000, kPairBytes = 16, kMostListBytes = 4 * kMostListed * kPairBytes;
 
 uint64_t digest64(absl::string_view bytes) { return XXH3_64bits(bytes.data(), bytes.size()); }
@@ -31,7 +31,7 @@ Deadline::duration seconds(double count) {
 
 }  // namespace
 
-// How many bytes it has. Of the pairs of a list of odd length the whole ones count.
+// Returns the list's size in bytes. A partial pair at the end is ignored.
 absl::StatusOr<size_t> RemoteRecords::read_list(List* list) {
   const absl::StatusOr<std::string> text = store_->get_text(kListName, kMostListBytes);
   list->good_until =
@@ -51,12 +51,12 @@ absl::StatusOr<size_t> RemoteRecords::read_list(List* list) {
 }
 
 bool RemoteRecords::may_have_another(RecordKind kind, const Key& key, absl::string_view held) {
-  // Of plans none is listed: they are asked for where a compile is the alternative.
+  // Plan records are not listed, because they are only asked for where the alternative is to compile.
   if (kind == RecordKind::kPlan) return held.empty();
   List& list = list_.get();
   const std::unique_lock<std::timed_mutex> lock(list.mutex, seconds(RemoteStore::kQueueSeconds));
   if (!lock.owns_lock()) return false;
-  if (Clock::now() >= list.good_until) (void)read_list(&list);  // where it fails the one before goes on
+  if (Clock::now() >= list.good_until) (void)read_list(&list);  // if it fails, the old list stays in use
   const auto found = list.digest_of.find(digest64(key.text));
   return found != list.digest_of.end() && (held.empty() || found->second != digest64(held));
 }
@@ -75,8 +75,8 @@ void RemoteRecords::put(const PlanRecord& record) {
   put_on_list(digest64(key.text), digest64(payload));
 }
 
-// Between the look and a rewriting another's pair may be lost, and with it the sight of one record until that
-// is written again.
+// If another process adds a pair between the read and a rewrite, that pair is lost, and its record stays
+// hidden until it is written again.
 void RemoteRecords::put_on_list(uint64_t key, uint64_t digest) {
   List& list = list_.get();
   const std::unique_lock<std::timed_mutex> lock(list.mutex, seconds(RemoteStore::kQueueSeconds));
@@ -86,8 +86,9 @@ void RemoteRecords::put_on_list(uint64_t key, uint64_t digest) {
   const auto found = list.digest_of.find(key);
   if (found != list.digest_of.end() && found->second == digest) return;
   if (found == list.digest_of.end() && list.digest_of.size() >= kMostListed) {
-    logger_.log(LogLevel::kWarning, absl::StrCat("cache: the remote store lists ", kMostListed,
-                                                 " tuning records, and takes no more classes"));
+    logger_.log(LogLevel::kWarning,
+                absl::StrCat("cache: the remote store lists ", kMostListed,
+                             " tuning records, which is the limit; new ones are not listed"));
     return;
   }
   list.digest_of[key] = digest;

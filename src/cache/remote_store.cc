@@ -24,10 +24,8 @@ namespace {
 
 using Kind = RedisReply::Kind;
 
-// As of a file: no kernel comes near it.
-constexpr size_t kMostBytes = size_t{256} << 20;
-// What a write is answered.
-constexpr size_t kMostReply = 64 << 10;
+constexpr size_t kMostBytes = size_t{256} << 20;  // the limit of a file, too; far above any kernel
+constexpr size_t kMostReply = 64 << 10;           // limit of a reply to a write
 
 absl::string_view name_of(EntryKind kind) { return kind == EntryKind::kRecord ? "record1" : "entry1"; }
 
@@ -39,7 +37,7 @@ std::string random_token() {
       getpid());
 }
 
-// For messages: whatever is before an '@', well-formed or not.
+// For messages: hides everything before an '@', whether the URL is well-formed or not.
 std::string without_secret(absl::string_view url) {
   const size_t at = url.rfind('@'), scheme = url.find("://");
   if (at == absl::string_view::npos) return std::string(url);
@@ -47,7 +45,7 @@ std::string without_secret(absl::string_view url) {
   return absl::StrCat(has_scheme ? url.substr(0, scheme + 3) : "", "***", url.substr(at));
 }
 
-// "%40" is '@'. False where a '%' is none of two hexadecimal digits.
+// Decodes "%40" to '@'. Returns false if two hexadecimal digits do not follow each '%'.
 bool decode_percent(absl::string_view text, std::string* out) {
   for (size_t i = 0; i < text.size(); ++i) {
     if (text[i] != '%') {
@@ -62,14 +60,14 @@ bool decode_percent(absl::string_view text, std::string* out) {
   return true;
 }
 
-// "user:password", ":password".
+// Parses "user:password" or ":password".
 bool read_user(absl::string_view text, RedisAddress* server) {
   const size_t colon = text.find(':');
   return colon != absl::string_view::npos && decode_percent(text.substr(0, colon), &server->user) &&
          decode_percent(text.substr(colon + 1), &server->password) && !server->password.empty();
 }
 
-// "host", "host:port", "[address]:port".
+// Parses "host", "host:port" or "[address]:port".
 bool read_host(absl::string_view host, RedisAddress* server) {
   absl::string_view port;
   if (absl::ConsumePrefix(&host, "[")) {
@@ -91,7 +89,7 @@ bool read_host(absl::string_view host, RedisAddress* server) {
   return true;
 }
 
-// "", "prefix", "database", "database/prefix".
+// Parses "", "prefix", "database" or "database/prefix".
 bool read_path(absl::string_view path, RemoteAddress* address) {
   const absl::string_view first = path.substr(0, path.find('/'));
   if (!first.empty() && absl::c_all_of(first, absl::ascii_isdigit)) {
@@ -109,7 +107,7 @@ absl::StatusOr<RemoteAddress> parse_remote(absl::string_view url) {
       "'", without_secret(url), "' is not redis://[[user]:password@]host[:port][/database][/prefix]"));
   if (absl::StartsWith(url, "rediss://"))
     return absl::UnimplementedError(absl::StrCat(
-        "'", without_secret(url), "' asks for TLS, which is not spoken here: redis:// through a tunnel"));
+        "'", without_secret(url), "' asks for TLS, which is not supported; use redis:// through a tunnel"));
   RemoteAddress address;
   if (!absl::ConsumePrefix(&url, "redis://")) return wrong;
   const std::pair<absl::string_view, absl::string_view> parts = absl::StrSplit(url, absl::MaxSplits('/', 1));
@@ -127,11 +125,11 @@ std::string RemoteStore::name(absl::string_view kind, absl::string_view of) cons
 }
 
 struct RemoteStore::State {
-  const std::string token = random_token();  // tells this process' leases from others'
+  const std::string token = random_token();  // tells this process's leases from those of others
   std::timed_mutex mutex;
-  std::optional<Redis> connection;  // under mutex, as all that follows
+  std::optional<Redis> connection;  // under mutex, like everything below
   NameLookup names;
-  int failures = 0;  // in a row
+  int failures = 0;  // consecutive
   Clock::time_point closed_until;
 };
 
@@ -150,8 +148,8 @@ absl::StatusOr<RedisReply> RemoteStore::command_locked(State& mine,
   if (mine.connection.has_value()) {
     const Clock::time_point begin = Clock::now();
     absl::StatusOr<RedisReply> reply = mine.connection->command(words, expected, seconds, most);
-    // A connection that has been idle may have been closed by the server: then once more, on a fresh one and
-    // in the time that is left.
+    // The server may have closed an idle connection. Then try once more on a new one, in the time that is
+    // left.
     seconds -= std::chrono::duration<double>(Clock::now() - begin).count();
     if (!absl::IsUnavailable(reply.status()) || seconds <= 0) return reply;
     mine.connection.reset();
@@ -162,18 +160,18 @@ absl::StatusOr<RedisReply> RemoteStore::command_locked(State& mine,
 
 absl::StatusOr<RedisReply> RemoteStore::command(const std::vector<absl::string_view>& words,
                                                 RedisKinds expected, size_t most) {
-  absl::StatusOr<RedisReply> reply = absl::UnavailableError("the remote store is left alone");
+  absl::StatusOr<RedisReply> reply = absl::UnavailableError("the remote store is paused after a failure");
   double pause = 0;
   int failures_before = 0;
   State& mine = state_->get();
   {
     const std::unique_lock<std::timed_mutex> lock(mine.mutex, std::chrono::duration<double>(kQueueSeconds));
-    if (!lock.owns_lock()) return absl::UnavailableError("other threads wait for the remote store");
+    if (!lock.owns_lock()) return absl::UnavailableError("the remote store is busy with other threads");
     const Clock::time_point begin = Clock::now();
     if (begin < mine.closed_until) return reply;
     reply = command_locked(mine, words, expected, most);
     failures_before = mine.failures;
-    // What the server says of itself (OOM, READONLY) to a write is no reason not to read.
+    // If the server refuses a write (OOM, READONLY), reads may still work, so that is no reason to pause.
     const bool fails = !reply.ok() && (words[0] == "GET" || !absl::IsInternal(reply.status()));
     const bool slow = Clock::now() - begin > std::chrono::duration<double>(kSlowSeconds);
     if (fails) mine.connection.reset();
@@ -189,7 +187,8 @@ absl::StatusOr<RedisReply> RemoteStore::command(const std::vector<absl::string_v
   return absl::UnavailableError(reply.status().message());
 }
 
-// Without the lock: a log callback is the host's. The first failure in a row is worth a warning.
+// Called without the lock, because the log callback belongs to the host. Only the first of consecutive
+// failures is a warning.
 void RemoteStore::report(const absl::Status& status, int failures_before, double pause) {
   const std::string who =
       absl::StrCat("cache: remote store ", address_.server.host, ":", address_.server.port);
@@ -198,7 +197,7 @@ void RemoteStore::report(const absl::Status& status, int failures_before, double
   } else if (pause > 0) {
     logger_.log(
         failures_before == 0 ? LogLevel::kWarning : LogLevel::kInfo,
-        absl::StrCat(who, ": ", status.ok() ? "slow" : status.message(), "; left alone for ", pause, " s"));
+        absl::StrCat(who, ": ", status.ok() ? "slow" : status.message(), "; not used for ", pause, " s"));
   } else {
     logger_.log(refused_write_.exchange(true) ? LogLevel::kInfo : LogLevel::kWarning,
                 absl::StrCat(who, " refuses a write: ", status.message()));
@@ -208,7 +207,7 @@ void RemoteStore::report(const absl::Status& status, int failures_before, double
 absl::StatusOr<std::string> RemoteStore::get(const Key& key, EntryKind kind) {
   LATHE_ASSIGN_OR_RETURN(const std::string bytes, read(name(name_of(kind), key.fingerprint), kMostBytes));
   LATHE_ASSIGN_OR_RETURN(const EntryView view, parse_entry(bytes));
-  if (view.key_text != key.text) return absl::DataLossError("its key is another one");
+  if (view.key_text != key.text) return absl::DataLossError("it holds another key");
   return std::string(view.payload);
 }
 
@@ -251,14 +250,14 @@ absl::Status RemoteStore::take_lease(const Key& key, Urgency urgency) {
       command({"SET", lease_name(key, urgency), state_->get().token, "NX", "PX", lease_milliseconds()},
               {Kind::kStatus, Kind::kNil}, kMostReply));
   if (reply.kind == Kind::kStatus) return absl::OkStatus();
-  // A command whose reply was lost with its connection was sent twice: then it is ours.
+  // If a reply was lost with its connection, the command was sent twice, and the lease may be our own.
   const absl::StatusOr<std::string> holder = read(lease_name(key, urgency), kMostReply);
   if (holder.ok() && *holder == state_->get().token) return absl::OkStatus();
   return absl::AlreadyExistsError("another process has the lease");
 }
 
-// Of these two: where it has run out it may be another's by now. No memory, or what a log callback throws: it
-// runs out by itself.
+// The next two functions change a lease only if it is still ours. If memory is short or a log callback
+// throws, the lease simply expires.
 void RemoteStore::renew_lease(const Key& key, Urgency urgency) noexcept {
   static constexpr absl::string_view kScript =
       "if redis.call('get', KEYS[1]) == ARGV[1] then return redis.call('pexpire', KEYS[1], ARGV[2]) "
@@ -286,7 +285,7 @@ bool RemoteStore::is_leased(const Key& key, Urgency urgency) {
   return reply.ok() && reply->integer > 0;
 }
 
-// Without a thread for it the lease runs out, and another may compile as well.
+// If no thread can be started to renew the lease, it expires and another process may compile, too.
 RemoteLease::RemoteLease(RemoteStore* store, const Key& key, Urgency urgency)
     : store_(store), key_(key), urgency_(urgency) {
   thread_.start([this] { renew(); });

@@ -1,6 +1,6 @@
-// The store that machines share: entries as they lie on disk, over Redis, under the digest of their key, and
-// a lease on a key, so that one of a fleet compiles it. Optional throughout: whatever the server does costs
-// at most kConnectSeconds and kCommandSeconds, once, and then nothing for a while.
+// The store that machines share: the same entries as on disk, in Redis, under the digest of their key; and a
+// lease per key, so that one process of a fleet compiles it. It is optional. Whatever the server does, a call
+// costs at most kConnectSeconds plus kCommandSeconds, and after a failure nothing for a while.
 #pragma once
 
 #include <atomic>
@@ -25,45 +25,45 @@ struct RemoteAddress {
   std::string prefix = "lathe";
 };
 
-// "redis://[[user]:password@]host[:port][/database][/prefix]": an IPv6 address in brackets, user and password
-// percent-encoded where they must be ("%40" for @), the database a number. kInvalidArgument says what is
-// wrong with it, and never the password. kUnimplemented: "rediss://".
+// Parses "redis://[[user]:password@]host[:port][/database][/prefix]". An IPv6 address is in brackets, user
+// and password are percent-encoded where needed ("%40" for @), and the database is a number.
+// kInvalidArgument: the URL is malformed; the message never has the password. kUnimplemented: "rediss://".
 absl::StatusOr<RemoteAddress> parse_remote(absl::string_view url);
 
-// Thread-safe: one connection, one command at a time.
+// Thread-safe. It has one connection and runs one command at a time.
 class RemoteStore {
  public:
-  // The name's resolution is part of connecting.
+  // Connecting includes the resolution of the host's name.
   static constexpr double kConnectSeconds = 0.5, kCommandSeconds = 1;
-  // After a failure the server is left alone for this long, twice as long after each further one.
+  // After a failure the server is not used for this long, doubled for each further failure.
   static constexpr double kPauseSeconds = 5, kMostPauseSeconds = 60;
-  // A server whose answer takes longer is left alone like one that fails, and so is one that a caller has
-  // waited this long for while other threads used it.
+  // A reply that takes longer than kSlowSeconds counts as a failure. A caller waits at most kQueueSeconds
+  // while other threads use the connection.
   static constexpr double kSlowSeconds = 0.25, kQueueSeconds = 1.5;
 
-  // A lease that nobody renews ends by itself after `lease_seconds`.
+  // A lease that is not renewed expires after `lease_seconds`.
   RemoteStore(RemoteAddress address, Logger logger, double lease_seconds = kLeaseSeconds);
   ~RemoteStore();
 
-  // The payload of the key's entry. kNotFound; kDataLoss: what is there is not the key's entry, whole;
-  // kUnavailable: the server failed, or is left alone.
+  // Returns the payload of the key's entry. kNotFound: there is none. kDataLoss: the value is damaged or
+  // holds another key. kUnavailable: the server failed or is paused after a failure.
   absl::StatusOr<std::string> get(const Key& key, EntryKind kind = EntryKind::kArtifact);
-  // Replaces what is there.
+  // Replaces the entry of the key.
   absl::Status put(const Key& key, absl::string_view payload, EntryKind kind = EntryKind::kArtifact);
-  // A text that is of no key, under a name of its own: as it is there, of at most `most` bytes (more is
-  // kUnavailable). kNotFound; kDataLoss; kUnavailable.
+  // A text that belongs to no key, stored under `name` as it is. A text of more than `most` bytes is
+  // kUnavailable; other errors as for get.
   absl::StatusOr<std::string> get_text(absl::string_view name, size_t most);
   absl::Status put_text(absl::string_view name, absl::string_view text);
   absl::Status append_text(absl::string_view name, absl::string_view text);
   double lease_seconds() const { return lease_seconds_; }
-  // Takes the lease on the key; there is one for each urgency. kAlreadyExists: it is another's; kUnavailable
-  // as above.
+  // Takes the lease on the key; each urgency has its own. kAlreadyExists: another process holds it.
+  // kUnavailable: as for get.
   absl::Status take_lease(const Key& key, Urgency urgency);
-  // Another `lease_seconds` for this store's lease, if it still is. Best effort.
+  // Extends the lease by `lease_seconds` if this store still holds it. Best effort.
   void renew_lease(const Key& key, Urgency urgency) noexcept;
-  // Whether somebody has one; not where the server fails.
+  // Whether any process holds the lease; false if the server fails.
   bool is_leased(const Key& key, Urgency urgency);
-  // Gives back this store's lease, if it still is.
+  // Gives the lease back if this store still holds it.
   void give_back_lease(const Key& key, Urgency urgency) noexcept;
 
  private:
@@ -87,7 +87,7 @@ class RemoteStore {
   std::atomic<bool> refused_write_{false};
 };
 
-// A lease that was taken: renewed, on a thread of its own, until it is given back at the end.
+// Holds a lease that was taken: a thread renews it until the destructor gives it back.
 class RemoteLease {
  public:
   RemoteLease(RemoteStore* store, const Key& key, Urgency urgency);

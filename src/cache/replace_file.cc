@@ -20,7 +20,7 @@ bool is_of(absl::string_view text, absl::string_view digits) {
   return !text.empty() && text.find_first_not_of(digits) == absl::string_view::npos;
 }
 
-// Whether it is one of publish_through's.
+// Whether `name` is a temporary file that publish_through made for this prefix.
 bool is_temporary_of(absl::string_view prefix, absl::string_view name) {
   if (!absl::ConsumePrefix(&name, prefix)) return false;
   const std::vector<absl::string_view> parts = absl::StrSplit(name, '-');
@@ -33,7 +33,7 @@ bool is_temporary_of(absl::string_view prefix, absl::string_view name) {
          is_of(parts[first + 2], "0123456789abcdef");
 }
 
-// Best effort: in a directory that may be written to and not read they stay.
+// Best effort: in a directory that can be written but not read, old temporary files stay.
 void reclaim_temporaries(int directory, absl::string_view prefix) {
   const absl::StatusOr<std::vector<std::string>> names = names_in(directory);
   if (!names.ok()) return;

@@ -1,4 +1,4 @@
-// A file outside a store's directory (a bundle, a tuning file, metrics) that is replaced by renaming.
+// Replaces a file outside the cache directory (a bundle, a tuning file, metrics) by renaming a new one.
 #pragma once
 
 #include <sys/types.h>
@@ -11,9 +11,9 @@
 
 namespace lathe {
 
-// Whoever reads `path` sees all of the old file or all of the new one. It is written under
-// `path`.tmp-PID-N-HEX, held (flock) as long as that takes; those whose writer has ended are removed first.
-// The message of an error is its cause alone; kNotFound: the directory does not exist.
+// A reader of `path` sees either all of the old file or all of the new one. The new file is written under a
+// temporary name (store_files.h) and locked meanwhile; temporary files whose writers have ended are removed
+// first. An error's message is the cause only. kNotFound: the directory does not exist.
 absl::Status replace_file(const std::string& path, absl::string_view bytes, mode_t mode,
                           Durability durability);
 

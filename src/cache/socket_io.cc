@@ -53,7 +53,7 @@ absl::Status send_all(int socket, absl::string_view bytes, Deadline deadline) {
 
 absl::StatusOr<size_t> receive_some(int socket, void* into, size_t most, Deadline deadline) {
   for (;;) {
-    // Ahead of reading too: one who never pauses must not be given more time than one who does.
+    // Check the deadline before every read, or a peer that never pauses could exceed it.
     LATHE_RETURN_IF_ERROR(wait_for(socket, POLLIN, deadline));
     const ssize_t got = recv(socket, into, most, MSG_DONTWAIT);
     if (got > 0) return static_cast<size_t>(got);

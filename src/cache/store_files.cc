@@ -34,15 +34,15 @@ constexpr time_t kStaleSeconds = 3600;  // no publish takes an hour
 bool is_named(absl::string_view name, absl::string_view suffix) {
   return absl::EndsWith(name, suffix) && is_fingerprint(name.substr(0, name.size() - suffix.size()));
 }
-// ".tmp-", the fingerprint, "-", anything.
+// Whether the name is ".tmp-", a fingerprint, "-" and anything else.
 bool is_temporary(absl::string_view name) {
   const size_t size = kTemporaryPrefix.size() + kFingerprintSize;
   return absl::StartsWith(name, kTemporaryPrefix) && name.size() > size && name[size] == '-' &&
          is_fingerprint(name.substr(kTemporaryPrefix.size(), kFingerprintSize));
 }
 
-// Identifies the running kernel, which is also the scope of locks: containers on one machine share it, two
-// machines never do. Zeros if it is unknown.
+// Identifies the running kernel by its boot id. That is the scope of file locks: containers on one machine
+// share it, two machines never do. Zeros if it is unknown.
 std::string read_host() {
   std::string id(36, '\0');
   const FileDescriptor file = open_file(AT_FDCWD, "/proc/sys/kernel/random/boot_id", O_RDONLY);
@@ -125,7 +125,7 @@ absl::string_view fingerprint_of(absl::string_view entry) { return entry.substr(
 
 absl::StatusOr<std::vector<std::string>> names_in(int directory) {
   const auto failed = [](const char* call) {
-    if (errno == ENOMEM) throw std::bad_alloc();  // as every allocation that fails
+    if (errno == ENOMEM) throw std::bad_alloc();  // like every other failed allocation
     return errno_status(errno, call);
   };
   std::vector<std::string> names;
@@ -155,8 +155,8 @@ absl::Status publish_file(int directory, absl::string_view fingerprint, const st
 
 absl::Status publish_through(int directory, const std::string& prefix, const std::string& name,
                              absl::string_view bytes, const Publishing& how) {
-  // Where processes prune all the time, a writer on a busy machine loses its temporary twice in a row now and
-  // then, between making and locking it: seen in one of some 10,000 writes.
+  // If other processes prune all the time, a temporary may be reclaimed between its creation and its lock,
+  // rarely even twice in a row.
   constexpr int kAttempts = 8;
   absl::Status status = absl::AbortedError("");
   for (int i = 0; i < kAttempts && absl::IsAborted(status); ++i)
@@ -178,12 +178,12 @@ bool reclaim(int directory, const std::string& name) {
     return false;
   const bool locked = lock_file(file.get(), LOCK_EX | LOCK_NB);
   if (!locked && errno == EWOULDBLOCK) return false;
-  // Some file systems have no locks; on others (NFS with local locks, Lustre, FUSE) machines do not see each
+  // Some file systems have no locks. On others (NFS with local locks, Lustre, FUSE), machines do not see each
   // other's locks.
   const bool tells = locked && !is_of_another_host(name);
   if (!tells && std::abs(time(nullptr) - s.st_mtime) < kStaleSeconds) return false;
-  // Between opening and locking its holder may have removed it, and another have made and locked one of its
-  // name: two of 287,000 compiles of a soak were of a key that was there already.
+  // Between open and lock, the holder may have removed the file, and another process may have made and locked
+  // a new one of that name. So compare the file with its name.
   return is_of_name(directory, name, file.get()) && unlinkat(directory, name.c_str(), 0) == 0;
 }
 

@@ -1,13 +1,13 @@
-// The files of a store's directory: their names, who holds them, and how one comes to its name.
+// The files of a store's directory: their names, their locks, and how they are published.
 //
 //   <fingerprint>.lathe      an entry
-//   <fingerprint>.record     a record (core/plan_record.h), as an entry is
-//   <fingerprint>.lock       held (flock) by the process that compiles the key now,
-//   <fingerprint>.idle       by the one that does when the machine has nothing else to do (Urgency)
-//   .tmp-<fingerprint>-...   held (flock) by the process that writes it, until it is renamed
+//   <fingerprint>.record     a record (core/plan_record.h), in the format of an entry
+//   <fingerprint>.lock       locked (flock) by the process that compiles the key now
+//   <fingerprint>.idle       locked by the process that compiles the key at idle priority (Urgency)
+//   .tmp-<fingerprint>-...   locked (flock) by the process that writes it, until it is renamed
 //   .uses                    the journal of uses (use_journal.h)
 //
-// Whatever is named otherwise is not ours and is left alone.
+// Files with other names do not belong to the store and are never touched.
 #pragma once
 
 #include <sys/types.h>
@@ -29,25 +29,28 @@ std::string lock_name(absl::string_view fingerprint, Urgency urgency = Urgency::
 bool is_entry(absl::string_view name);
 std::string record_name(absl::string_view fingerprint);
 bool is_record_file(absl::string_view name);
-// A temporary or a lock: of no use once the process that holds it has ended.
+// Whether it is a temporary or a lock file, which is useless once its process has ended.
 bool is_held(absl::string_view name);
-// 32 hex digits.
+// Whether it is 32 lower-case hexadecimal digits.
 bool is_fingerprint(absl::string_view text);
-// Of an entry's or a record's name.
+// The fingerprint in the name of an entry or a record.
 absl::string_view fingerprint_of(absl::string_view entry);
 
-// The names in an open directory, sorted: all of them, or why they could not be read.
+// Returns all names in an open directory, sorted, or an error if the directory cannot be read.
 absl::StatusOr<std::vector<std::string>> names_in(int directory);
 
 enum class Durability {
-  kSynced,   // on disk before it has its name, and the name before it is said to be written
-  kWhole,    // on disk before it has its name, which a crash may cost: of what can be made again, by callers
-             // that wait
-  kWritten,  // handed to the file system, including the server of a network file system. A crash may lose the
-             // contents. For files that describe the current moment
+  // The file is synced before it is renamed, and its directory after that.
+  kSynced,
+  // The file is synced before it is renamed. A crash may lose the file. For files that can be made again,
+  // written while callers wait.
+  kWhole,
+  // Handed to the file system (or the server of a network file system). A crash may lose the contents. For
+  // files that describe the current moment.
+  kWritten,
 };
 
-// Writes a temporary and renames it to `name`.
+// Writes a temporary file and renames it to `name`.
 absl::Status publish_file(int directory, absl::string_view fingerprint, const std::string& name,
                           absl::string_view bytes, Durability durability);
 
@@ -63,12 +66,12 @@ struct Publishing {
 absl::Status publish_through(int directory, const std::string& prefix, const std::string& name,
                              absl::string_view bytes, const Publishing& how);
 
-// Whether the open file is the one of that name.
+// Whether `name` is still the name of this open file.
 bool is_of_name(int directory, const std::string& name, int file);
 
-// Removes a temporary or a lock file whose process has ended, which is so if nobody locks the file. Locks
-// prove nothing for another machine's temporary or on a file system without locks. There the file's time
-// stamp must differ from now by an hour, in either direction.
+// Removes a temporary or lock file if its process has ended, that is, if nobody locks the file. For another
+// machine's temporary, or on a file system without locks, a missing lock proves nothing: there the file's
+// time stamp must differ from now by an hour, in either direction.
 bool reclaim(int directory, const std::string& name);
 
 }  // namespace lathe

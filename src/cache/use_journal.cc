@@ -22,11 +22,10 @@ namespace lathe {
 namespace {
 
 constexpr absl::string_view kGone = "00000000000000000000000000000000";
-constexpr off_t kRewriteBytes =
-    256 << 10;  // about 7000 lines: a rewriting takes milliseconds, once in as many uses
-constexpr off_t kMostBytes = 64 << 20;  // of a journal that is read: the end of it
+constexpr off_t kRewriteBytes = 256 << 10;  // about 7000 lines; a rewrite takes milliseconds, so it is rare
+constexpr off_t kMostBytes = 64 << 20;      // of a larger journal, only the end is read
 
-// As entries are: a regular file of ours that nobody else may write to.
+// Like an entry, the journal must be a regular file of ours that nobody else can write to.
 bool is_trusted(int file, struct stat* s) {
   return file >= 0 && fstat(file, s) == 0 && S_ISREG(s->st_mode) && refusal_of(*s).empty();
 }
@@ -66,7 +65,8 @@ UseTable read_open(int file, const struct stat& s) {
   return parse(text);
 }
 
-// One line an entry or record, least recently used first; those of which neither is there are summed up.
+// Writes one line per entry or record, least recently used first. The counts of removed entries are added up
+// in one line.
 std::string rewritten(UseTable table, const std::vector<std::string>& names) {
   std::unordered_set<std::string> present, records;
   for (const std::string& name : names) {
@@ -78,7 +78,7 @@ std::string rewritten(UseTable table, const std::vector<std::string>& names) {
     if (present.count(fingerprint) != 0)
       lines.emplace_back(use.order, line_of(fingerprint, use.hits, use.made));
     else if (records.count(fingerprint) != 0)
-      lines.emplace_back(use.order, line_of(fingerprint, 0, 0));  // whatever another process counted
+      lines.emplace_back(use.order, line_of(fingerprint, 0, 0));  // a record has no counts
     else
       add(&table.gone, use.hits, use.made);
   }
@@ -88,8 +88,8 @@ std::string rewritten(UseTable table, const std::vector<std::string>& names) {
   return text;
 }
 
-// One process at a time: the others' uses need not wait. Without locks several may do it,
-// and the last one wins: that is better than a journal that grows forever.
+// Only one process rewrites at a time; others do not wait. Without file locks several may do it, and the last
+// one wins, which is better than a journal that grows for ever.
 void rewrite(int directory, int file) {
   struct stat s;
   if (!lock_file(file, LOCK_EX | LOCK_NB) && errno == EWOULDBLOCK) return;
@@ -97,7 +97,8 @@ void rewrite(int directory, int file) {
   const absl::StatusOr<std::vector<std::string>> names = names_in(directory);
   if (!names.ok()) return;
   const std::string text = rewritten(read_open(file, s), *names);
-  (void)publish_file(directory, kGone, kUsesName, text, Durability::kWhole);  // else the old one stays
+  (void)publish_file(directory, kGone, kUsesName, text,
+                     Durability::kWhole);  // if it fails, the old journal stays
 }
 
 }  // namespace

@@ -1,13 +1,13 @@
-// When each entry was last used, and how often: a text file to which a line is appended for each entry or
-// record that a process reads or writes.
+// Records when each entry was last used, and how often. The journal is a text file. A process appends a line
+// for each entry or record that it reads or writes:
 //
 //   <fingerprint> <hits> <made>\n
 //
-// The last line of a fingerprint says how recent it is: position orders uses, no time does, so a clock that
-// jumps by years changes nothing. Now and then the lines of a fingerprint become one, its counts summed, and
-// those of entries that are gone become one of the fingerprint 0. Lines that are torn or make no sense are
-// passed over; lines that are lost (a crash, an append beside a rewriting) cost order and counts, never an
-// entry. Records are ordered among the entries and counted nowhere: both numbers of their lines are 0.
+// The last line of a fingerprint says how recent its use is. The position orders uses, not a time, so a wrong
+// clock does no harm. From time to time the journal is rewritten: the lines of a fingerprint become one line
+// with the sums, and those of removed entries become one line with fingerprint 0. Torn or invalid lines are
+// ignored. A lost line (a crash, an append during a rewrite) costs order and counts, never an entry. Records
+// take part in the order but are not counted: both numbers of their lines are 0.
 #pragma once
 
 #include <cstdint>
@@ -19,20 +19,20 @@
 namespace lathe {
 
 struct Use {
-  uint64_t hits = 0, made = 0;  // times read from disk by a process, times published
+  uint64_t hits = 0, made = 0;  // how often processes read it from disk and wrote it
   uint64_t order = 0;           // ascending from least to most recently used; 0: never seen
 };
 
 struct UseTable {
-  std::unordered_map<std::string, Use> entries;  // and records, by fingerprint
-  Use gone;                                      // of entries that were removed, together
+  std::unordered_map<std::string, Use> entries;  // of entries and records, by fingerprint
+  Use gone;                                      // sum of the removed entries
 
   Use of(absl::string_view fingerprint) const;
 };
 
-enum class UseKind { kHit, kMade, kUncounted };  // the last: of a record
+enum class UseKind { kHit, kMade, kUncounted };  // kUncounted: a record
 
-// Best effort: where nothing can be written nothing is.
+// Best effort: if nothing can be written, the use is not recorded.
 void note_use(int directory, absl::string_view fingerprint, UseKind kind);
 UseTable read_uses(int directory);
 

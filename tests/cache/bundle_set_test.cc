@@ -19,7 +19,7 @@ class BundleSetTest : public CacheFixture {
   uint64_t defects_ = 0;
 };
 
-TEST_F(BundleSetTest, AMissingOneIsLookedForAgain) {
+TEST_F(BundleSetTest, LooksAgainForMissingBundle) {
   BundleSet set({path()}, options().logger);
   for (int i = 0; i < 2; ++i) EXPECT_FALSE(reads(&set));
   write_file(path(), bytes());
@@ -28,8 +28,8 @@ TEST_F(BundleSetTest, AMissingOneIsLookedForAgain) {
   EXPECT_EQ(warnings_.size(), 1u);
 }
 
-// A process' first bytes are nobody's: to read them is EIO, as on a file system that fails for a moment.
-TEST_F(BundleSetTest, OneThatCannotBeReadIsLookedForAgain) {
+// Reading the first bytes of /proc/self/mem fails with EIO, like a file system that fails for a moment.
+TEST_F(BundleSetTest, LooksAgainForUnreadableBundle) {
   std::filesystem::create_symlink("/proc/self/mem", path());
   BundleSet set({path()}, options().logger);
   for (int i = 0; i < 2; ++i) EXPECT_FALSE(reads(&set));
@@ -40,7 +40,7 @@ TEST_F(BundleSetTest, OneThatCannotBeReadIsLookedForAgain) {
   EXPECT_EQ(warnings_.size(), 1u);
 }
 
-TEST_F(BundleSetTest, ADamagedOneIsRefusedForGood) {
+TEST_F(BundleSetTest, RejectsDamagedBundleForGood) {
   write_file(path(), bytes().substr(0, 100));
   BundleSet set({path()}, options().logger);
   for (int i = 0; i < 2; ++i) EXPECT_FALSE(reads(&set));

@@ -47,7 +47,7 @@ class BundleTest : public testing::Test {
     std::ofstream(path, std::ios::binary) << bytes;
     return path;
   }
-  // The codes of the keys, "" for one that cannot be read; nothing where the bundle is refused.
+  // The code of each key, "" for a key that cannot be read. Empty if the bundle is rejected.
   static std::vector<std::string> read_all(const std::string& path) {
     const auto bundle = Bundle::open(path);
     if (!bundle.ok()) return {};
@@ -63,7 +63,7 @@ class BundleTest : public testing::Test {
   int files_ = 0;
 };
 
-TEST_F(BundleTest, AnswersWhatWasPutIn) {
+TEST_F(BundleTest, ReturnsWhatWasStored) {
   const auto bundle = Bundle::open(write(three()));
   ASSERT_TRUE(bundle.ok()) << bundle.status();
   EXPECT_EQ((*bundle)->size(), 3u);
@@ -75,7 +75,7 @@ TEST_F(BundleTest, AnswersWhatWasPutIn) {
     EXPECT_EQ(a->code, code);
     EXPECT_EQ(a->recipe.steps.at(0).symbol, "kernel");
   }
-  for (int n = 4; n < 40; ++n)  // before, between and after those that are there
+  for (int n = 4; n < 40; ++n)  // fingerprints before, between and after the stored ones
     EXPECT_TRUE(absl::IsNotFound((*bundle)->read(key_from_text(std::to_string(n))).status())) << n;
 }
 
@@ -86,7 +86,7 @@ TEST_F(BundleTest, EqualPayloadsAreStoredOnce) {
   EXPECT_LT(two.size(), one.size() + 200);
 }
 
-TEST_F(BundleTest, AnEmptyBundleIsABundle) {
+TEST_F(BundleTest, AcceptsEmptyBundle) {
   const auto bundle = Bundle::open(write(make_bundle("", {})));
   ASSERT_TRUE(bundle.ok()) << bundle.status();
   EXPECT_EQ((*bundle)->size(), 0u);
@@ -101,7 +101,7 @@ TEST_F(BundleTest, StaysReadableWhenItsFileIsReplaced) {
   EXPECT_TRUE((*bundle)->read(key_from_text("two")).ok());
 }
 
-TEST_F(BundleTest, RefusesWhatIsNoBundleByName) {
+TEST_F(BundleTest, ErrorNamesTheFileThatIsNoBundle) {
   for (const std::string& path : {directory_ + "/absent", directory_, write(""), write("LATHEBDL")}) {
     const auto bundle = Bundle::open(path);
     ASSERT_FALSE(bundle.ok()) << path;
@@ -110,20 +110,21 @@ TEST_F(BundleTest, RefusesWhatIsNoBundleByName) {
   EXPECT_TRUE(absl::IsNotFound(Bundle::open(directory_ + "/absent").status()));
 }
 
-TEST_F(BundleTest, EveryTruncationIsRefused) {
+TEST_F(BundleTest, RejectsEveryTruncation) {
   const std::string whole = three();
   for (size_t size = 0; size < whole.size(); ++size)
     ASSERT_TRUE(read_all(write(whole.substr(0, size))).empty()) << size;
   EXPECT_TRUE(read_all(write(whole + "x")).empty());
 }
 
-// A flipped bit of the index refuses the bundle, one of a payload the keys that have it and no others.
-TEST_F(BundleTest, EveryFlippedBitIsSeen) {
+// A flipped bit in the index must reject the bundle; one in a payload must reject the keys of that payload
+// only.
+TEST_F(BundleTest, DetectsEveryFlippedBit) {
   const std::string whole = three();
   const std::vector<std::string> right = read_all(write(whole));
   ASSERT_EQ(right.size(), 3u);
   const std::string path = write(whole);
-  // Bytes change in place: a file that is written anew is synced by some file systems, 4 ms each.
+  // Change bytes in place: some file systems sync a file that is written anew, which takes milliseconds.
   const int file = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
   ASSERT_GE(file, 0);
   size_t refused = 0, damaged = 0;
@@ -153,8 +154,8 @@ TEST_F(BundleTest, EveryFlippedBitIsSeen) {
   EXPECT_GT(damaged, 0u);
 }
 
-// A bundle that somebody changed and then set the checksums right of: what no accident does, the parser must
-// refuse by what it says. Offsets are bundle.h's.
+// A bundle with changed fields and correct checksums. No accident makes one, so the parser must check each
+// field. The offsets are those in bundle.h.
 class ForgedBundle {
  public:
   explicit ForgedBundle(std::string whole) : bytes(std::move(whole)) {}
@@ -170,10 +171,10 @@ class ForgedBundle {
     memcpy(&value, &bytes[at], sizeof(value));
     return value;
   }
-  // Of the record: 16 where its key is, 24 its length, 28 codec, 32 where its payload is, 40 its length, 48
-  // checksum.
+  // Offset of a field in record i. Fields: 16 key position, 24 key length, 28 codec, 32 payload position, 40
+  // payload length, 48 checksum.
   static size_t record(size_t i, size_t field) { return 56 + i * 64 + field; }
-  ForgedBundle& put_payload(const std::string& stored) {  // of a bundle of one
+  ForgedBundle& put_payload(const std::string& stored) {  // for a bundle with one record
     bytes.resize(get<uint64_t>(record(0, 32)));
     bytes += stored;
     set<uint64_t>(record(0, 40), stored.size()).set<uint64_t>(32, bytes.size());
@@ -195,17 +196,17 @@ class ForgedBundle {
   }
 };
 
-TEST_F(BundleTest, AnIndexThatLiesIsRefusedByWhatItSays) {
+TEST_F(BundleTest, RejectsWrongIndexFieldsByName) {
   const auto refusal = [&](const std::string& bytes) {
     return std::string(Bundle::open(write(bytes)).status().message());
   };
   const auto record = ForgedBundle::record;
   const std::string whole = three();
-  ASSERT_EQ(refusal(ForgedBundle(whole).sealed()), "") << "sealing is right";
+  ASSERT_EQ(refusal(ForgedBundle(whole).sealed()), "") << "the unchanged bundle is valid";
   using testing::HasSubstr;
-  const char* fit = "its index does not fit";
+  const char* fit = "the sizes in its header are inconsistent";
   EXPECT_THAT(refusal(ForgedBundle(whole).set<uint32_t>(8, 2).sealed()), HasSubstr("schema 2, expected 1"));
-  EXPECT_THAT(refusal(ForgedBundle(whole).set<uint64_t>(32, 7).sealed()), HasSubstr("not 7"));
+  EXPECT_THAT(refusal(ForgedBundle(whole).set<uint64_t>(32, 7).sealed()), HasSubstr("its header says 7"));
   EXPECT_THAT(refusal(ForgedBundle(whole).set<uint32_t>(12, 1000).sealed()), HasSubstr(fit));
   EXPECT_THAT(refusal(ForgedBundle(whole).set<uint64_t>(16, uint64_t{1} << 29).sealed()), HasSubstr(fit));
   EXPECT_THAT(refusal(ForgedBundle(whole).set<uint64_t>(16, whole.size() - 55).sealed()), HasSubstr(fit));
@@ -219,8 +220,8 @@ TEST_F(BundleTest, AnIndexThatLiesIsRefusedByWhatItSays) {
   EXPECT_THAT(refusal(ForgedBundle(whole).set<uint64_t>(record(2, 40), UINT64_MAX).sealed()),
               HasSubstr("record 2 points outside"));
   EXPECT_THAT(refusal(ForgedBundle(whole).set<uint32_t>(record(0, 28), 2).sealed()),
-              HasSubstr("record 0 is stored in an unknown way"));
-  // A key that is not its fingerprint's; two records the wrong way round; one twice.
+              HasSubstr("record 0 has the unknown codec 2"));
+  // A key that does not match its fingerprint; two records in the wrong order; a record that occurs twice.
   ForgedBundle other(whole);
   ++other.bytes[other.get<uint64_t>(record(0, 16))];
   EXPECT_THAT(refusal(other.sealed()), HasSubstr("record 0 is out of order"));
@@ -231,30 +232,30 @@ TEST_F(BundleTest, AnIndexThatLiesIsRefusedByWhatItSays) {
   EXPECT_THAT(refusal(twice.sealed()), HasSubstr("record 1 is out of order"));
 }
 
-TEST_F(BundleTest, APayloadThatLiesIsAnError) {
+TEST_F(BundleTest, RejectsWrongPayloads) {
   const std::string whole = make_bundle("", {{"one", serialize(artifact(std::string(4000, 'x')))}});
   const auto refusal = [&](ForgedBundle forged) {
     const auto bundle = Bundle::open(write(forged.sealed()));
     return bundle.ok() ? std::string((*bundle)->read(key_from_text("one")).status().message()) : "not opened";
   };
   const std::string frame = whole.substr(ForgedBundle(whole).get<uint64_t>(ForgedBundle::record(0, 32)));
-  ASSERT_EQ(refusal(ForgedBundle(whole).put_payload(frame)), "") << "sealing is right";
+  ASSERT_EQ(refusal(ForgedBundle(whole).put_payload(frame)), "") << "the unchanged bundle is valid";
   using testing::HasSubstr;
   EXPECT_THAT(refusal(ForgedBundle(whole).put_payload("garbage")),
-              HasSubstr("no zstd frame of a legal size"));
-  // One segment of 2^29 bytes, says its header.
+              HasSubstr("its zstd frame has no valid size"));
+  // The frame's header declares one segment of 2^29 bytes.
   EXPECT_THAT(
       refusal(ForgedBundle(whole).put_payload(std::string("\x28\xb5\x2f\xfd\xe0\0\0\0\x20\0\0\0\0", 13))),
-      HasSubstr("no zstd frame of a legal size"));
+      HasSubstr("its zstd frame has no valid size"));
   EXPECT_THAT(refusal(ForgedBundle(whole).put_payload(frame.substr(0, frame.size() - 3))),
-              HasSubstr("cannot unpack"));
+              HasSubstr("cannot decompress"));
   EXPECT_THAT(refusal(ForgedBundle(whole).put_payload(frame).set<uint32_t>(ForgedBundle::record(0, 28), 0)),
               HasSubstr("artifact: "));
   EXPECT_THAT(refusal(ForgedBundle(whole).put_payload("").set<uint32_t>(ForgedBundle::record(0, 28), 0)),
               HasSubstr("0 bytes are less than a header"));
 }
 
-TEST_F(BundleTest, AFileThatIsCutWhileOpenIsAnError) {
+TEST_F(BundleTest, ReportsTruncationOfAnOpenFile) {
   const std::string path = write(three());
   const auto bundle = Bundle::open(path);
   ASSERT_TRUE(bundle.ok()) << bundle.status();
@@ -263,13 +264,13 @@ TEST_F(BundleTest, AFileThatIsCutWhileOpenIsAnError) {
     EXPECT_TRUE(absl::IsDataLoss((*bundle)->read(key_from_text(key)).status())) << key;
 }
 
-TEST_F(BundleTest, WhatIsNoFileIsRefused) {
+TEST_F(BundleTest, RejectsMissingFileAndDirectory) {
   EXPECT_TRUE(absl::IsNotFound(Bundle::open(directory_ + "/nothing").status()));
   EXPECT_THAT(std::string(Bundle::open(directory_).status().message()),
-              testing::HasSubstr("no regular file"));
+              testing::HasSubstr("not a regular file"));
 }
 
-TEST_F(BundleTest, WhatDoesNotShrinkIsStoredAsItIs) {
+TEST_F(BundleTest, StoresIncompressiblePayloadsUncompressed) {
   std::string noise(3000, '\0');
   uint32_t state = 1;
   for (char& c : noise) c = static_cast<char>((state = state * 1664525 + 1013904223) >> 24);
@@ -279,12 +280,12 @@ TEST_F(BundleTest, WhatDoesNotShrinkIsStoredAsItIs) {
   EXPECT_EQ((*bundle)->stored_bytes(0), noise.size());
 }
 
-TEST_F(BundleTest, APayloadThatNobodyHasIsRefused) {
+TEST_F(BundleTest, RejectsPayloadAboveTheSizeLimit) {
   ForgedBundle huge(make_bundle("", {{"one", serialize(artifact("code"))}}));
   const uint64_t payload = (uint64_t{1} << 28) + 1;
   const uint64_t bytes = huge.get<uint64_t>(ForgedBundle::record(0, 32)) + payload;
   const std::string path = write(huge.set(ForgedBundle::record(0, 40), payload).set(32, bytes).sealed());
-  ASSERT_EQ(truncate(path.c_str(), static_cast<off_t>(bytes)), 0);  // with a hole, so that it takes no room
+  ASSERT_EQ(truncate(path.c_str(), static_cast<off_t>(bytes)), 0);  // a sparse file, which takes no space
   EXPECT_THAT(std::string(Bundle::open(path).status().message()), testing::HasSubstr("points outside"));
 }
 

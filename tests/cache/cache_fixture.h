@@ -1,4 +1,4 @@
-// A fresh directory, keys and artifacts to put there, and a log to look into.
+// A temporary directory, keys and artifacts to store there, and a log of warnings.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -36,17 +36,17 @@ class CacheFixture : public testing::Test {
   }
   std::string entry_path(const Key& key) const { return directory_ + "/" + key.fingerprint + ".lathe"; }
   std::string journal() const { return directory_ + "/.uses"; }
-  // Fills the journal of uses with lines that say nothing, up to the size at which it is rewritten.
+  // Fills the journal of uses with empty lines, up to one byte below the size at which it is rewritten.
   void rewrite_at_next_note() const {
     const std::string uses = read_file(journal());
     write_file(journal(), uses + std::string((256 << 10) - 1 - uses.size(), '\n'));
   }
 
-  // Compiles `key` in a cache of its own, so that the entry is on disk and nowhere else.
+  // Compiles `key` with a new cache, so that the entry is on disk but in no other cache's memory.
   void put(const Key& key);
 
   static Key key(int n) { return key_from_text("{\"n\":" + std::to_string(n) + "}"); }
-  // An artifact that tells which key it was compiled for.
+  // An artifact that contains the key that it was compiled for.
   static Artifact artifact(const Key& key) {
     Artifact a;
     Step step;
@@ -68,7 +68,7 @@ class CacheFixture : public testing::Test {
   static void write_file(const std::string& path, const std::string& bytes) {
     std::ofstream(path, std::ios::binary | std::ios::trunc) << bytes;
   }
-  // All but the journal of uses.
+  // The files in the directory, except the journal of uses.
   std::vector<std::string> names() const {
     std::vector<std::string> names;
     if (std::filesystem::exists(directory_))

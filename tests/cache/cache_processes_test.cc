@@ -1,4 +1,4 @@
-// Several processes on one directory.
+// Several processes that use one cache directory.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ using Clock = std::chrono::steady_clock;
 
 class CacheProcessesTest : public CacheFixture {
  protected:
-  // Runs `body` in a child, whose exit status is 0 when it returns true.
+  // Runs `body` in a child, whose exit status is 0 if it returns true.
   pid_t start(const std::function<bool()>& body) {
     const pid_t child = fork();
     if (child == 0) _exit(body() ? 0 : 1);
@@ -31,7 +31,7 @@ class CacheProcessesTest : public CacheFixture {
     waitpid(child, &status, 0);
     return status;
   }
-  // One byte is appended for each compile, by whatever process.
+  // Appends one byte per compile; all processes share the file.
   void count_compile() const {
     const int file = open((scratch_ + "/compiles").c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     if (write(file, "x", 1) != 1) abort();
@@ -64,7 +64,7 @@ TEST_F(CacheProcessesTest, ManyProcessesOnOneKeyCompileOnce) {
   EXPECT_EQ(names(), std::vector<std::string>{key(1).fingerprint + ".lathe"});
 }
 
-TEST_F(CacheProcessesTest, AProcessKilledWhileCompilingBlocksNobody) {
+TEST_F(CacheProcessesTest, KilledCompilerBlocksNobody) {
   int ready[2];
   ASSERT_EQ(pipe(ready), 0);
   const pid_t child = start([&] {
@@ -88,7 +88,7 @@ TEST_F(CacheProcessesTest, AProcessKilledWhileCompilingBlocksNobody) {
   close(ready[1]);
 }
 
-TEST_F(CacheProcessesTest, AStuckCompilerIsWaitedForNoLongerThanTheTimeout) {
+TEST_F(CacheProcessesTest, WaitsForStuckCompilerUntilTheTimeout) {
   int ready[2];
   ASSERT_EQ(pipe(ready), 0);
   const pid_t child = start([&] {
@@ -109,7 +109,7 @@ TEST_F(CacheProcessesTest, AStuckCompilerIsWaitedForNoLongerThanTheTimeout) {
   EXPECT_EQ(result->outcome, CacheOutcome::kCompiled);
   EXPECT_GE(waited, std::chrono::milliseconds(200));
   EXPECT_LT(waited, std::chrono::seconds(8));
-  // Its entry is there for the next one although the lock is still held.
+  // The waiter has published its entry although the lock is still held.
   EXPECT_EQ(make_cache(options())->get(key(1)).value().outcome, CacheOutcome::kDiskHit);
   kill(child, SIGKILL);
   status_of(child);
@@ -117,7 +117,7 @@ TEST_F(CacheProcessesTest, AStuckCompilerIsWaitedForNoLongerThanTheTimeout) {
   close(ready[1]);
 }
 
-// Readers beside processes that publish, tear and clear all the time see the right artifact or a miss.
+// While other processes publish, truncate and clear entries, readers must get the right artifact or a miss.
 TEST_F(CacheProcessesTest, ReadersNeverSeeAWrongArtifact) {
   constexpr int kKeys = 4;
   std::vector<pid_t> children;
@@ -144,8 +144,8 @@ TEST_F(CacheProcessesTest, ReadersNeverSeeAWrongArtifact) {
   for (pid_t child : children) EXPECT_EQ(status_of(child), 0);
 }
 
-// The write fails half way with EFBIG; the signal that comes with it must not end the process.
-TEST_F(CacheProcessesTest, AFileSizeLimitCostsTheDiskAndNothingElse) {
+// The write fails half way with EFBIG; the signal SIGXFSZ must not end the process.
+TEST_F(CacheProcessesTest, FileSizeLimitDisablesOnlyTheDisk) {
   const pid_t child = start([&] {
     const rlimit limit = {100, 100};
     if (setrlimit(RLIMIT_FSIZE, &limit) != 0) return false;

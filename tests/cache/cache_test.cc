@@ -15,7 +15,7 @@ namespace {
 
 using CacheTest = CacheFixture;
 
-TEST_F(CacheTest, CompilesThenMemoryThenDisk) {
+TEST_F(CacheTest, CompilesOnceThenHitsMemoryThenDisk) {
   int compiles = 0;
   const auto compile = [&]() -> absl::StatusOr<Artifact> {
     ++compiles;
@@ -42,7 +42,7 @@ TEST_F(CacheTest, CompilesThenMemoryThenDisk) {
   EXPECT_THAT(warnings_, testing::IsEmpty());
 }
 
-TEST_F(CacheTest, CountsWhatItDid) {
+TEST_F(CacheTest, CountsHitsMissesAndBytes) {
   const auto compile = [&] { return artifact(key(1)); };
   const auto first = make_cache(options());
   (void)first->get(key(1));
@@ -76,13 +76,13 @@ TEST_F(CacheTest, ReplacesInMemoryAndOnDisk) {
   EXPECT_EQ(cache->replace(key(1), fresh)->code, fresh.code);
   EXPECT_EQ(cache->get(key(1)).value().artifact->code, fresh.code);
   EXPECT_EQ(cache->statistics().memory_bytes, bytes + 10);
-  EXPECT_EQ(held->code, artifact(key(1)).code) << "whoever holds the old one keeps it";
+  EXPECT_EQ(held->code, artifact(key(1)).code) << "a holder of the old artifact keeps it";
   EXPECT_EQ(make_cache(options())->get(key(1)).value().artifact->code, fresh.code);
-  EXPECT_EQ(cache->replace(key(2), artifact(key(2)))->code, artifact(key(2)).code) << "nothing was there";
+  EXPECT_EQ(cache->replace(key(2), artifact(key(2)))->code, artifact(key(2)).code) << "the key was new";
   EXPECT_TRUE(is_for(cache->get(key(2)), key(2)));
 }
 
-TEST_F(CacheTest, WithoutADirectoryItIsMemoryOnly) {
+TEST_F(CacheTest, WithoutADirectoryUsesMemoryOnly) {
   const auto cache = make_cache(options_for(""));
   EXPECT_EQ(cache->directory(), "");
   EXPECT_EQ(cache->get_or_create(key(1), [&] { return artifact(key(1)); }).value().outcome,
@@ -95,7 +95,7 @@ TEST_F(CacheTest, WithoutADirectoryItIsMemoryOnly) {
   EXPECT_THAT(warnings_, testing::IsEmpty());
 }
 
-TEST_F(CacheTest, AnErrorIsReturnedAndNotCached) {
+TEST_F(CacheTest, ReturnsCompileErrorsWithoutCachingThem) {
   const auto cache = make_cache(options());
   const auto failed = cache->get_or_create(
       key(1), []() -> absl::StatusOr<Artifact> { return absl::AbortedError("stage 3 failed"); });
@@ -104,7 +104,7 @@ TEST_F(CacheTest, AnErrorIsReturnedAndNotCached) {
   EXPECT_TRUE(is_for(cache->get_or_create(key(1), [&] { return artifact(key(1)); }), key(1)));
 }
 
-TEST_F(CacheTest, AnExceptionIsAnErrorAndLeavesTheKeyUsable) {
+TEST_F(CacheTest, TurnsExceptionsIntoErrorsAndKeepsTheKeyUsable) {
   const auto cache = make_cache(options());
   const auto thrown = cache->get_or_create(
       key(1), []() -> absl::StatusOr<Artifact> { throw std::runtime_error("unexpected"); });
@@ -116,8 +116,8 @@ TEST_F(CacheTest, AnExceptionIsAnErrorAndLeavesTheKeyUsable) {
   EXPECT_TRUE(is_for(cache->get_or_create(key(1), [&] { return artifact(key(1)); }), key(1)));
 }
 
-// A logger is the engine's code and may throw what it likes; memory may run out anywhere.
-TEST_F(CacheTest, AThrowingLoggerLeavesTheKeyUsable) {
+// The logger is the host's code and may throw anything.
+TEST_F(CacheTest, ThrowingLoggerKeepsTheKeyUsable) {
   struct NotAnException {};
   put(key(1));
   const std::string good = read_file(entry_path(key(1)));
@@ -141,7 +141,7 @@ TEST_F(CacheTest, AThrowingLoggerLeavesTheKeyUsable) {
   }
 }
 
-TEST_F(CacheTest, AThrowWhilePublishingKeepsTheKernel) {
+TEST_F(CacheTest, ThrowWhilePublishingKeepsTheKernel) {
   CacheOptions throwing = options();
   int logged = 0;
   throwing.logger = Logger(LogLevel::kWarning, [&](LogLevel, const std::string&) {
@@ -152,12 +152,12 @@ TEST_F(CacheTest, AThrowWhilePublishingKeepsTheKernel) {
   const auto result = cache->get_or_create(key(1), [&] { return artifact(key(1)); });
   ASSERT_TRUE(is_for(result, key(1))) << result.status();
   EXPECT_EQ(result->outcome, CacheOutcome::kCompiled);
-  EXPECT_EQ(logged, 2) << "the write's failure, then the throw";
+  EXPECT_EQ(logged, 2) << "the failed write, then the exception";
   EXPECT_EQ(cache->get_or_create(key(1), [&] { return artifact(key(1)); })->outcome,
             CacheOutcome::kMemoryHit);
 }
 
-// Starts `count` threads that call at once and returns their results.
+// Calls `call` from `count` threads at once and returns the results.
 std::vector<absl::StatusOr<CacheResult>> call_together(
     int count, const std::function<absl::StatusOr<CacheResult>()>& call) {
   std::vector<absl::StatusOr<CacheResult>> results(count);
@@ -202,10 +202,10 @@ TEST_F(CacheTest, WaitingThreadsShareTheError) {
     return cache->get_or_create(key(1), [&]() -> absl::StatusOr<Artifact> {
       ++compiles;
       std::this_thread::sleep_for(std::chrono::milliseconds(200));
-      return absl::AbortedError("no luck");
+      return absl::AbortedError("failed on purpose");
     });
   });
-  for (const auto& result : results) EXPECT_EQ(result.status(), absl::AbortedError("no luck"));
+  for (const auto& result : results) EXPECT_EQ(result.status(), absl::AbortedError("failed on purpose"));
   EXPECT_LT(compiles, 8);
 }
 
@@ -229,7 +229,7 @@ TEST_F(CacheTest, OtherKeysAreNotBlockedByACompile) {
   EXPECT_TRUE(is_for(cache->get(key(1)), key(1)));
 }
 
-TEST_F(CacheTest, ManyThreadsManyKeysManyCaches) {
+TEST_F(CacheTest, ManyThreadsAndCachesCompileEachKeyOnce) {
   constexpr int kKeys = 12;
   std::vector<std::unique_ptr<ArtifactCache>> caches;
   for (int i = 0; i < 3; ++i) caches.push_back(make_cache(options()));
@@ -252,10 +252,10 @@ TEST_F(CacheTest, ManyThreadsManyKeysManyCaches) {
   EXPECT_THAT(warnings_, testing::IsEmpty());
 }
 
-// Who will not wait is asked before anything is waited for, and what they say is theirs alone.
-TEST_F(CacheTest, WhoIsAskedBeforeWaitingMayGo) {
+// A caller that will not wait is asked before it has to wait. Its refusal concerns that caller only.
+TEST_F(CacheTest, BeforeWaitMayCancelItsCaller) {
   const auto never = []() -> absl::StatusOr<Artifact> {
-    ADD_FAILURE() << "nobody asked for a compile";
+    ADD_FAILURE() << "no compile was expected";
     return artifact(key(1));
   };
   int asked = 0;
@@ -264,8 +264,8 @@ TEST_F(CacheTest, WhoIsAskedBeforeWaitingMayGo) {
   const auto cache = make_cache(options());
   EXPECT_TRUE(absl::IsCancelled(cache->get_or_create(key(1), never, goes).status()));
   EXPECT_EQ(asked, 1);
-  EXPECT_TRUE(names().empty()) << "nor was anything locked";
-  // Beside a compile in this process, and in another.
+  EXPECT_TRUE(names().empty()) << "no lock was taken";
+  // The same while this process compiles the key, and while another cache does.
   std::promise<void> began, may_end;
   std::thread compiling([&, may = may_end.get_future()]() mutable {
     EXPECT_TRUE(is_for(cache->get_or_create(key(1),
@@ -288,7 +288,7 @@ TEST_F(CacheTest, WhoIsAskedBeforeWaitingMayGo) {
   may_end.set_value();
   compiling.join();
   waiting.join();
-  // What a store has nobody is asked about.
+  // If a store has the key, before_wait is not called.
   asked = 0;
   EXPECT_EQ(cache->get_or_create(key(1), never, goes)->outcome, CacheOutcome::kMemoryHit);
   EXPECT_EQ(make_cache(options())->get_or_create(key(1), never, goes)->outcome, CacheOutcome::kDiskHit);
@@ -299,8 +299,8 @@ TEST_F(CacheTest, WhoIsAskedBeforeWaitingMayGo) {
   EXPECT_EQ(asked, 1);
 }
 
-// A leader that goes leaves the others one of themselves to lead, and no error.
-TEST_F(CacheTest, WhoGoesTakesNobodyAlong) {
+// If a leader cancels, one of the waiters leads, and no other caller gets its error.
+TEST_F(CacheTest, CancelledLeaderDoesNotFailTheWaiters) {
   const auto cache = make_cache(options());
   std::atomic<int> compiles{0}, gone{0};
   std::vector<std::thread> threads;
@@ -323,7 +323,7 @@ TEST_F(CacheTest, WhoGoesTakesNobodyAlong) {
     });
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(compiles.load(), 50);
-  std::printf("%d of 400 went\n", gone.load());
+  std::printf("%d of 400 calls were cancelled\n", gone.load());
 }
 
 TEST_F(CacheTest, OutcomesHaveNames) {

@@ -22,14 +22,14 @@ using testing::IsEmpty;
 
 class DiskStoreTest : public CacheFixture {
  protected:
-  // A fresh process's look at key 1: a miss, counted as one refused file.
+  // A new cache, like a new process, must miss key 1 and count one rejected file.
   void expect_refused(const std::string& what) {
     SCOPED_TRACE(what);
     const auto cache = make_cache(options());
     EXPECT_TRUE(absl::IsNotFound(cache->get(key(1)).status()));
     EXPECT_EQ(cache->statistics().disk_rejects, 1u);
   }
-  // Then a compile that replaces the file, so that the next process hits.
+  // As above; then a compile must replace the file, so that the next process hits.
   void expect_refused_and_replaced(const std::string& what) {
     SCOPED_TRACE(what);
     expect_refused(what);
@@ -43,7 +43,7 @@ class DiskStoreTest : public CacheFixture {
     const auto next = make_cache(options())->get(key(1));
     EXPECT_TRUE(is_for(next, key(1)));
   }
-  // Works without writing anything to `directory`, and says so once.
+  // The cache must work without writing to `directory`, with one warning.
   void expect_memory_only(const std::string& directory, const std::string& because) {
     SCOPED_TRACE(directory);
     warnings_.clear();
@@ -54,7 +54,7 @@ class DiskStoreTest : public CacheFixture {
     EXPECT_EQ(cache->statistics().disk_bytes_written, 0u);
     EXPECT_THAT(warnings_, ElementsAre(testing::AllOf(HasSubstr(because), HasSubstr("memory only"))));
   }
-  // What could not be looked at is not empty.
+  // A directory that cannot be used must give errors, not an empty listing.
   void expect_no_answers(const std::string& directory, const std::string& because) {
     const auto cache = make_cache(options_for(directory));
     for (const absl::Status& status :
@@ -66,7 +66,7 @@ class DiskStoreTest : public CacheFixture {
   }
 };
 
-TEST_F(DiskStoreTest, AnEntryIsOneFileOfOursAlone) {
+TEST_F(DiskStoreTest, AnEntryIsOneFilePrivateToTheUser) {
   const mode_t before = umask(0);
   put(key(1));
   umask(before);
@@ -83,14 +83,14 @@ TEST_F(DiskStoreTest, AnEntryIsOneFileOfOursAlone) {
   EXPECT_EQ(view->payload, serialize(artifact(key(1))));
 }
 
-TEST_F(DiskStoreTest, ALookMakesNoDirectory) {
+TEST_F(DiskStoreTest, LookupCreatesNoDirectory) {
   (void)make_cache(options())->get(key(1));
   EXPECT_TRUE(make_cache(options())->list()->entries.empty());
   EXPECT_EQ(make_cache(options())->clear().value(), 0u);
   EXPECT_FALSE(fs::exists(directory_));
 }
 
-TEST_F(DiskStoreTest, EveryTruncationIsAMiss) {
+TEST_F(DiskStoreTest, TruncatedEntryIsAMiss) {
   put(key(1));
   const std::string bytes = read_file(entry_path(key(1)));
   for (size_t size = bytes.size(); size-- > 0;) {
@@ -105,7 +105,7 @@ TEST_F(DiskStoreTest, EveryTruncationIsAMiss) {
   expect_refused_and_replaced("one byte too long");
 }
 
-TEST_F(DiskStoreTest, EveryFlippedBitIsAMiss) {
+TEST_F(DiskStoreTest, EntryWithAFlippedBitIsAMiss) {
   put(key(1));
   const std::string bytes = read_file(entry_path(key(1)));
   const int file = open(entry_path(key(1)).c_str(), O_WRONLY | O_CLOEXEC);
@@ -121,14 +121,14 @@ TEST_F(DiskStoreTest, EveryFlippedBitIsAMiss) {
   EXPECT_TRUE(is_for(make_cache(options())->get(key(1)), key(1)));
 }
 
-TEST_F(DiskStoreTest, AnotherKeysEntryUnderThisNameIsAMiss) {
+TEST_F(DiskStoreTest, EntryOfAnotherKeyIsAMiss) {
   put(key(2));
   fs::rename(entry_path(key(2)), entry_path(key(1)));
   expect_refused_and_replaced("a good entry of another key");
 }
 
-// Two keys of one fingerprint, as a hash collision would have it: the text decides.
-TEST_F(DiskStoreTest, ACollidingKeyIsAMiss) {
+// Two keys with the same fingerprint, as in a hash collision: the text of the key decides.
+TEST_F(DiskStoreTest, CollidingKeyIsAMiss) {
   put(key(1));
   Key twin = key(1);
   twin.text = key(2).text;
@@ -138,13 +138,13 @@ TEST_F(DiskStoreTest, ACollidingKeyIsAMiss) {
   EXPECT_TRUE(is_for(make_cache(options())->get(key(1)), key(1)));
 }
 
-TEST_F(DiskStoreTest, AGoodEntryAroundABadArtifactIsAMiss) {
+TEST_F(DiskStoreTest, EntryWithInvalidArtifactIsAMiss) {
   put(key(1));
   write_file(entry_path(key(1)), make_entry(key(1).text, "no artifact"));
   expect_refused_and_replaced("payload");
 }
 
-TEST_F(DiskStoreTest, EntriesThatAreNoPlainFilesOfOursAreRefusedAndReplaced) {
+TEST_F(DiskStoreTest, ReplacesEntriesThatAreLinksFifosOrWritableByOthers) {
   put(key(1));
   const std::string path = entry_path(key(1)), aside = scratch_ + "/aside";
   fs::rename(path, aside);
@@ -162,14 +162,15 @@ TEST_F(DiskStoreTest, EntriesThatAreNoPlainFilesOfOursAreRefusedAndReplaced) {
   expect_refused_and_replaced("world-writable");
 }
 
-TEST_F(DiskStoreTest, AnotherUsersEntryIsRefusedAndReplaced) {
-  if (geteuid() != 0) GTEST_SKIP() << "only root can give a file away; the rule itself is tested without it";
+TEST_F(DiskStoreTest, ReplacesEntryOfAnotherUser) {
+  if (geteuid() != 0)
+    GTEST_SKIP() << "only root can change a file's owner; PrivateDirectoryTest tests the rule itself";
   put(key(1));
   ASSERT_EQ(chown(entry_path(key(1)).c_str(), 12345, 12345), 0);
-  expect_refused_and_replaced("foreign entry");
+  expect_refused_and_replaced("entry of another user");
 }
 
-TEST_F(DiskStoreTest, ADirectoryInAnEntrysPlaceIsLived) {
+TEST_F(DiskStoreTest, ReplacesADirectoryInAnEntrysPlace) {
   fs::create_directories(entry_path(key(1)));
   fs::permissions(directory_, fs::perms::owner_all);
   const auto cache = make_cache(options());
@@ -178,7 +179,7 @@ TEST_F(DiskStoreTest, ADirectoryInAnEntrysPlaceIsLived) {
   EXPECT_THAT(names(), ElementsAre(key(1).fingerprint + ".lathe"));
 }
 
-TEST_F(DiskStoreTest, UntrustedDirectoriesAreNotUsed) {
+TEST_F(DiskStoreTest, RejectsUntrustedDirectories) {
   put(key(1));
   ASSERT_EQ(chmod(directory_.c_str(), 0770), 0);
   expect_memory_only(directory_, "group or everybody");
@@ -203,8 +204,8 @@ TEST_F(DiskStoreTest, UntrustedDirectoriesAreNotUsed) {
   EXPECT_TRUE(is_for(make_cache(options())->get(key(1)), key(1)));
 }
 
-// Trusted when the cache was made, not any more when it writes.
-TEST_F(DiskStoreTest, ADirectoryThatTurnsUntrustedIsNotWrittenTo) {
+// The directory is trusted when the cache is made, but no longer when it writes.
+TEST_F(DiskStoreTest, DoesNotWriteToADirectoryThatBecomesUntrusted) {
   put(key(1));
   const auto cache = make_cache(options());
   ASSERT_EQ(chmod(directory_.c_str(), 0777), 0);
@@ -214,7 +215,7 @@ TEST_F(DiskStoreTest, ADirectoryThatTurnsUntrustedIsNotWrittenTo) {
   EXPECT_EQ(warnings_.size(), 1u);
 }
 
-TEST_F(DiskStoreTest, UnwritablePlacesCostTheDiskAndOneWarning) {
+TEST_F(DiskStoreTest, UnwritableDirectoryMeansMemoryOnlyAndOneWarning) {
   write_file(scratch_ + "/file", "x");
   expect_memory_only(scratch_ + "/file", "file");
   expect_memory_only(scratch_ + "/file/below", "file");
@@ -222,7 +223,7 @@ TEST_F(DiskStoreTest, UnwritablePlacesCostTheDiskAndOneWarning) {
   expect_memory_only(scratch_ + "/" + std::string(300, 'n'), "name too long");
 }
 
-TEST_F(DiskStoreTest, ARemovedDirectoryIsMadeAgain) {
+TEST_F(DiskStoreTest, RecreatesARemovedDirectory) {
   const auto cache = make_cache(options());
   EXPECT_TRUE(is_for(cache->get_or_create(key(1), [&] { return artifact(key(1)); }), key(1)));
   fs::remove_all(directory_);
@@ -230,7 +231,7 @@ TEST_F(DiskStoreTest, ARemovedDirectoryIsMadeAgain) {
   EXPECT_THAT(names(), ElementsAre(key(2).fingerprint + ".lathe"));
 }
 
-TEST_F(DiskStoreTest, ARelativePathStaysWhereItWas) {
+TEST_F(DiskStoreTest, RelativePathIsResolvedWhenGiven) {
   const fs::path before = fs::current_path();
   fs::current_path(scratch_);
   const auto cache = make_cache(options_for("cache/"));
@@ -240,8 +241,8 @@ TEST_F(DiskStoreTest, ARelativePathStaysWhereItWas) {
   EXPECT_TRUE(fs::exists(entry_path(key(1))));
 }
 
-// Whoever holds a file lives; the stamps say nothing.
-TEST_F(DiskStoreTest, WhatEndedProcessesLeftGoesAtTheFirstPublish) {
+// The file lock shows whether the process that made a file still lives; time stamps do not.
+TEST_F(DiskStoreTest, FirstPublishRemovesFilesOfEndedProcesses) {
   put(key(1));
   const std::string left = ".tmp-" + key(2).fingerprint + "-1-0-abc",
                     held = ".tmp-" + key(3).fingerprint + "-1-0-abc",
@@ -270,13 +271,13 @@ TEST_F(DiskStoreTest, ListsGoodEntriesAndCountsBadOnes) {
   put(key(2));
   put(key(3));
   ASSERT_EQ(truncate(entry_path(key(2)).c_str(), 60), 0);
-  fs::copy_file(entry_path(key(1)), entry_path(key(4)));  // key 1's entry under key 4's name
+  fs::copy_file(entry_path(key(1)), entry_path(key(4)));  // key 1's entry with key 4's name
   write_file(directory_ + "/notes.lathe", "not ours");
   const CacheListing listing = make_cache(options())->list().value();
   ASSERT_EQ(listing.defects.size(), 2u);
-  EXPECT_THAT(
-      listing.defects[0].cause,
-      HasSubstr(listing.defects[0].file == key(2).fingerprint + ".lathe" ? "do not add up" : "another name"));
+  EXPECT_THAT(listing.defects[0].cause, HasSubstr(listing.defects[0].file == key(2).fingerprint + ".lathe"
+                                                      ? "do not add up"
+                                                      : "its name is not that of its key"));
   std::vector<std::string> listed;
   for (const CacheEntryInfo& e : listing.entries) {
     listed.push_back(e.key_text);
@@ -308,7 +309,7 @@ TEST_F(DiskStoreTest, ClearsItsOwnFilesOnly) {
   EXPECT_TRUE(fs::exists(outside));
 }
 
-TEST_F(DiskStoreTest, WhatCannotBeLookedAtIsNotAReject) {
+TEST_F(DiskStoreTest, MissingDirectoryIsNotFoundAndUsable) {
   const DiskStore store(scratch_ + "/none", kNoCap, Logger());
   EXPECT_TRUE(absl::IsNotFound(store.read(key(1)).status()));
   EXPECT_TRUE(store.check().ok());

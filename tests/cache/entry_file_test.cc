@@ -22,7 +22,7 @@ TEST(EntryFileTest, RoundTrips) {
   }
 }
 
-TEST(EntryFileTest, TheLayoutIsAsDocumented) {
+TEST(EntryFileTest, LayoutMatchesTheDocumentation) {
   const std::string bytes = make_entry(kKey, kPayload);
   EXPECT_EQ(bytes.substr(0, 16), std::string("LATHECCH\1\0\0\0\0\0\0\0", 16));
   uint64_t sizes[2];
@@ -32,7 +32,7 @@ TEST(EntryFileTest, TheLayoutIsAsDocumented) {
   EXPECT_EQ(bytes.substr(48), kKey + kPayload);
 }
 
-TEST(EntryFileTest, EveryTruncationIsADefect) {
+TEST(EntryFileTest, RejectsEveryTruncation) {
   const std::string bytes = make_entry(kKey, kPayload);
   for (size_t size = 0; size < bytes.size(); ++size)
     EXPECT_EQ(parse_entry(absl::string_view(bytes).substr(0, size)).status().code(),
@@ -42,7 +42,7 @@ TEST(EntryFileTest, EveryTruncationIsADefect) {
   EXPECT_FALSE(parse_entry(bytes + bytes).ok());
 }
 
-TEST(EntryFileTest, EveryFlippedBitIsADefect) {
+TEST(EntryFileTest, RejectsEveryFlippedBit) {
   const std::string bytes = make_entry(kKey, kPayload);
   for (size_t bit = 0; bit < bytes.size() * 8; ++bit) {
     std::string flipped = bytes;
@@ -51,8 +51,9 @@ TEST(EntryFileTest, EveryFlippedBitIsADefect) {
   }
 }
 
-// Moving the border between key and payload leaves their bytes alone: the lengths must be under the checksum.
-TEST(EntryFileTest, AMovedBorderIsADefect) {
+// Moving the boundary between key and payload does not change the bytes, so the checksum must cover the
+// lengths.
+TEST(EntryFileTest, RejectsMovedBoundaryBetweenKeyAndPayload) {
   std::string bytes = make_entry(kKey, kPayload);
   uint64_t sizes[2];
   memcpy(sizes, &bytes[16], sizeof(sizes));
@@ -60,13 +61,13 @@ TEST(EntryFileTest, AMovedBorderIsADefect) {
   sizes[1] += 1;
   memcpy(&bytes[16], sizes, sizeof(sizes));
   EXPECT_FALSE(parse_entry(bytes).ok());
-  sizes[0] = UINT64_MAX;  // wraps to the right sum
+  sizes[0] = UINT64_MAX;  // the sum wraps to the right value
   sizes[1] = kKey.size() + kPayload.size() + 1;
   memcpy(&bytes[16], sizes, sizeof(sizes));
   EXPECT_FALSE(parse_entry(bytes).ok());
 }
 
-TEST(EntryFileTest, ZeroesAreADefect) {
+TEST(EntryFileTest, RejectsZeroes) {
   for (size_t size : {0, 8, 47, 48, 4096}) EXPECT_FALSE(parse_entry(std::string(size, '\0')).ok()) << size;
 }
 

@@ -33,7 +33,7 @@ class EvictionTest : public CacheFixture {
     o.cap_bytes = bytes;
     return o;
   }
-  // In a process of its own, as far as the store can tell.
+  // Uses a new cache, which to the store is like a new process.
   void make(int n, uint64_t cap = kNoCap) {
     ASSERT_TRUE(make_cache(capped(cap))->get_or_create(key(n), [&] { return large(key(n)); }).ok());
   }
@@ -54,21 +54,21 @@ class EvictionTest : public CacheFixture {
   }
 };
 
-TEST_F(EvictionTest, TheLeastRecentlyUsedMakeRoom) {
+TEST_F(EvictionTest, EvictsLeastRecentlyUsedFirst) {
   for (int n = 0; n < 8; ++n) make(n);
   const uint64_t one = std::filesystem::file_size(entry_path(key(0)));
   ASSERT_TRUE(hit(0));
   ASSERT_TRUE(hit(3));
-  make(8, 8 * one + 100);  // 9 do not fit; down to 7
+  make(8, 8 * one + 100);  // 9 entries do not fit; evicts down to 7
   EXPECT_TRUE(is_there(0) && is_there(3) && is_there(8));
   EXPECT_FALSE(is_there(1) || is_there(2));
   EXPECT_EQ(names().size(), 7u);
 }
 
-TEST_F(EvictionTest, ItsOwnStampsDecideNotTheClocks) {
+TEST_F(EvictionTest, OrderComesFromTheJournalNotFromTimeStamps) {
   for (int n = 0; n < 4; ++n) make(n);
   const uint64_t one = std::filesystem::file_size(entry_path(key(0)));
-  // The oldest looks as if it came from the far future, the newest as if from 1970.
+  // The oldest entry gets a time stamp in the far future, the newest one in 1970.
   const time_t stamps[] = {4102444800, 1900000000, 86400, 1};
   for (int n = 0; n < 4; ++n) stamp(n, stamps[n]);
   for (int left = 3; left >= 1; --left) {
@@ -77,7 +77,7 @@ TEST_F(EvictionTest, ItsOwnStampsDecideNotTheClocks) {
   }
 }
 
-TEST_F(EvictionTest, ARecordKeepsItsPlaceWhenTheJournalIsRewritten) {
+TEST_F(EvictionTest, RecordKeepsItsOrderWhenTheJournalIsRewritten) {
   const PlanRecord record = sample_record(RecordKind::kTuned);
   make(1);
   ASSERT_TRUE(make_cache(options())->write_record(record).ok());
@@ -90,7 +90,7 @@ TEST_F(EvictionTest, ARecordKeepsItsPlaceWhenTheJournalIsRewritten) {
   EXPECT_TRUE(std::filesystem::exists(directory_ + "/" + key_of(record).fingerprint + ".record"));
 }
 
-TEST_F(EvictionTest, NeverBeyondTheCap) {
+TEST_F(EvictionTest, NeverExceedsTheCap) {
   constexpr uint64_t kCap = 10000;
   const auto cache = make_cache(capped(kCap));
   for (int n = 0; n < 200; ++n) {
@@ -104,17 +104,17 @@ TEST_F(EvictionTest, NeverBeyondTheCap) {
   for (int n = 0; n < 200; ++n) EXPECT_EQ(cache->get(key(n))->outcome, CacheOutcome::kMemoryHit);
 }
 
-TEST_F(EvictionTest, AnEntryBeyondTheCapStaysInMemory) {
+TEST_F(EvictionTest, EntryLargerThanTheCapStaysInMemory) {
   make(1);
   const auto cache = make_cache(capped(500));
   EXPECT_TRUE(cache->get_or_create(key(2), [&] { return large(key(2)); }).ok());
   EXPECT_TRUE(cache->get(key(2)).ok());
-  EXPECT_THAT(warnings_, ElementsAre(HasSubstr("more than 500")));
-  EXPECT_TRUE(is_there(1)) << "it would not have made room for the other";
+  EXPECT_THAT(warnings_, ElementsAre(HasSubstr("larger than the limit of 500")));
+  EXPECT_TRUE(is_there(1)) << "evicting it would not have helped";
   EXPECT_FALSE(is_there(2));
 }
 
-TEST_F(EvictionTest, AnOpenedEntryStaysReadable) {
+TEST_F(EvictionTest, OpenEntryStaysReadableAfterEviction) {
   make(1);
   const std::string before = read_file(entry_path(key(1)));
   const FileDescriptor opened = open_file(AT_FDCWD, entry_path(key(1)), O_RDONLY);
@@ -126,9 +126,10 @@ TEST_F(EvictionTest, AnOpenedEntryStaysReadable) {
   EXPECT_EQ(after, before);
 }
 
-// Writers under a small cap, one that prunes and readers, all at once: the right artifact or a miss, and no
-// warning. Two writers may publish what the third did not see when it made room; the next makes up for it.
-TEST_F(EvictionTest, ReadersBesideEvictionSeeTheRightArtifactOrAMiss) {
+// Writers with a small cap, a process that prunes, and readers run at once. Each must get the right artifact
+// or a miss, with no warning. Two writers may exceed the cap by entries that the third has not seen; the next
+// write corrects that.
+TEST_F(EvictionTest, ReadersDuringEvictionGetTheRightArtifactOrAMiss) {
   constexpr int kKeys = 24;
   const auto start = [](const std::function<bool()>& body) {
     const pid_t child = fork();
@@ -173,8 +174,8 @@ TEST_F(EvictionTest, ReadersBesideEvictionSeeTheRightArtifactOrAMiss) {
   EXPECT_LE(entry_bytes(), 8000u);
 }
 
-// Whatever lies where the journal should: entries come and go all the same.
-TEST_F(EvictionTest, AnUnusableJournalCostsTheOrderAlone) {
+// If the journal is unusable, entries are still written and evicted.
+TEST_F(EvictionTest, UnusableJournalLosesOnlyTheOrder) {
   const std::string journal = this->journal();
   const std::function<void()> spoils[] = {
       [&] { write_file(journal, std::string(100000, '\xff')); },

@@ -36,7 +36,7 @@ class KeyLockTest : public testing::Test {
   FileDescriptor directory_;
 };
 
-TEST_F(KeyLockTest, ExcludesOthersOfTheSameKeyOnly) {
+TEST_F(KeyLockTest, ExcludesOtherHoldersOfTheSameNameOnly) {
   const KeyLock held = acquire("a.lock", 0);
   EXPECT_TRUE(held.held());
   EXPECT_FALSE(acquire("a.lock", 0).held());
@@ -57,7 +57,7 @@ TEST_F(KeyLockTest, WaitsNoLongerThanItsTimeout) {
   EXPECT_LT(seconds_since(start), 5);
 }
 
-TEST_F(KeyLockTest, IsHandedOver) {
+TEST_F(KeyLockTest, WaiterGetsTheReleasedLock) {
   auto held = std::make_unique<KeyLock>(acquire("a.lock", 0));
   std::thread release([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(30));
@@ -67,15 +67,15 @@ TEST_F(KeyLockTest, IsHandedOver) {
   release.join();
 }
 
-TEST_F(KeyLockTest, ASymbolicLinkOrNoDirectoryGivesNoLock) {
+TEST_F(KeyLockTest, RejectsSymbolicLinkAndMissingDirectory) {
   std::filesystem::create_symlink(scratch_ + "/target", scratch_ + "/a.lock");
   EXPECT_FALSE(acquire("a.lock", 0).held());
   EXPECT_FALSE(std::filesystem::exists(scratch_ + "/target"));
   EXPECT_FALSE(KeyLock::acquire(-1, "a.lock", 0).held());
 }
 
-// A child that was forked while the lock was held keeps the file open; it must not keep the lock.
-TEST_F(KeyLockTest, ReleaseIsNotUndoneByAForkedChild) {
+// A child that was forked while the lock was held keeps the file open, but must not keep the lock.
+TEST_F(KeyLockTest, ReleaseWorksWhileAForkedChildLives) {
   pid_t child = -1;
   {
     const KeyLock held = acquire("a.lock", 0);
@@ -85,7 +85,7 @@ TEST_F(KeyLockTest, ReleaseIsNotUndoneByAForkedChild) {
       pause();
       _exit(0);
     }
-    // Same name, still there: the lock file is removed at release only.
+    // A second name for the lock file, because the release removes the first one.
     std::filesystem::create_hard_link(scratch_ + "/a.lock", scratch_ + "/kept.lock");
   }
   EXPECT_TRUE(acquire("kept.lock", 0).held());
@@ -93,7 +93,7 @@ TEST_F(KeyLockTest, ReleaseIsNotUndoneByAForkedChild) {
   waitpid(child, nullptr, 0);
 }
 
-TEST_F(KeyLockTest, AKilledHolderHoldsNothing) {
+TEST_F(KeyLockTest, KilledHolderReleasesTheLock) {
   int ready[2];
   ASSERT_EQ(pipe(ready), 0);
   const pid_t child = fork();
@@ -116,7 +116,7 @@ TEST_F(KeyLockTest, AKilledHolderHoldsNothing) {
 }
 
 // A lock is held for a whole compile, and a daemon may have closed its standard input.
-TEST_F(KeyLockTest, HoldsNoStandardStream) {
+TEST_F(KeyLockTest, UsesNoStandardStreamDescriptor) {
   const int input = fcntl(STDIN_FILENO, F_DUPFD_CLOEXEC, 3);
   ASSERT_GE(input, 3);
   ASSERT_EQ(close(STDIN_FILENO), 0);

@@ -1,4 +1,4 @@
-// Names of servers, by a resolver of the program's own that hangs where it is told to.
+// Host name resolution, with a replaced getaddrinfo that hangs on request.
 #include "cache/name_lookup.h"
 
 #include <arpa/inet.h>
@@ -38,7 +38,7 @@ Deadline in_seconds(double seconds) {
          std::chrono::duration_cast<Deadline::duration>(std::chrono::duration<double>(seconds));
 }
 
-TEST(NameLookup, NumbersAskNobody) {
+TEST(NameLookup, NumericAddressesNeedNoLookup) {
   looked_up = 0;
   NameLookup names;
   for (const char* host : {"127.0.0.1", "::1"}) {
@@ -49,13 +49,13 @@ TEST(NameLookup, NumbersAskNobody) {
   EXPECT_EQ(looked_up, 0);
 }
 
-TEST(NameLookup, AnUnknownNameIsNamed) {
+TEST(NameLookup, ErrorNamesTheUnknownHost) {
   const absl::Status status = NameLookup().find("none.invalid", "1", in_seconds(30)).status();
   EXPECT_TRUE(absl::IsUnavailable(status)) << status;
   EXPECT_THAT(std::string(status.message()), HasSubstr("none.invalid: "));
 }
 
-TEST(NameLookup, ASlowNameIsWaitedForUntilTheDeadlineAndAskedForOnce) {
+TEST(NameLookup, SlowLookupStopsAtTheDeadlineAndRunsOnce) {
   looked_up = 0;
   stuck = true;
   NameLookup names;
@@ -72,7 +72,7 @@ TEST(NameLookup, ASlowNameIsWaitedForUntilTheDeadlineAndAskedForOnce) {
   EXPECT_EQ(looked_up, 1);
 }
 
-TEST_F(RemoteTest, ANameThatIsNotResolvedCostsAtMostTheStatedTimeOnce) {
+TEST_F(RemoteTest, UnresolvedNameCostsTheConnectTimeOnce) {
   const auto calls = [&](const std::string& name, const std::string& server) {
     const auto cache = machine(name, server);
     for (int k = 0; k < 20; ++k) EXPECT_TRUE(serves(*cache, key(k), CacheOutcome::kCompiled));

@@ -25,7 +25,7 @@ class PackTest : public CacheFixture {
     for (const std::string& name : names) o.bundles.push_back(path(name));
     return o;
   }
-  // Flips a bit of the last byte: of a payload.
+  // Flips a bit of the last byte, which belongs to a payload.
   void damage(const std::string& name) {
     std::string bytes = read_file(path(name));
     bytes.back() = static_cast<char>(bytes.back() ^ 1);
@@ -33,7 +33,7 @@ class PackTest : public CacheFixture {
   }
 };
 
-TEST_F(PackTest, StoresAndBundlesBecomeOne) {
+TEST_F(PackTest, MergesStoresAndBundles) {
   put(key(1));
   put(key(2));
   ASSERT_TRUE(pack("a", {directory_}).ok());
@@ -46,7 +46,7 @@ TEST_F(PackTest, StoresAndBundlesBecomeOne) {
   EXPECT_EQ(both->duplicates, 1u);
   EXPECT_EQ(both->bytes, std::filesystem::file_size(path("both")));
   ASSERT_TRUE(pack("again", {directory_, path("a")}).ok());
-  EXPECT_EQ(read_file(path("both")), read_file(path("again"))) << "the same artifacts in another order";
+  EXPECT_EQ(read_file(path("both")), read_file(path("again"))) << "the order of the sources must not matter";
   const auto odd =
       write_bundle(path("odd"), {path("both")}, [](absl::string_view k) { return k != key(2).text; });
   EXPECT_EQ(odd->entries, 2u);
@@ -64,7 +64,7 @@ TEST_F(PackTest, StoresAndBundlesBecomeOne) {
   EXPECT_THAT(warnings_, IsEmpty());
 }
 
-TEST_F(PackTest, LargePayloadsAreCompressedAndComeBackWhole) {
+TEST_F(PackTest, CompressesLargePayloadsWithoutLoss) {
   Artifact large = artifact(key(1));
   for (int i = 0; i < 5000; ++i) large.code += "instruction " + std::to_string(i * i % 97);
   ASSERT_TRUE(make_cache(options())->get_or_create(key(1), [&] { return large; }).ok());
@@ -74,7 +74,7 @@ TEST_F(PackTest, LargePayloadsAreCompressedAndComeBackWhole) {
   EXPECT_EQ(serialize(*make_cache(under({"a"}))->get(key(1))->artifact), serialize(large));
 }
 
-TEST_F(PackTest, TheStoreComesFirstThenTheBundlesInTheirOrder) {
+TEST_F(PackTest, SearchesTheStoreThenTheBundlesInOrder) {
   const auto coded = [](const std::string& code) {
     Artifact a = artifact(key(1));
     a.code = code;
@@ -90,19 +90,19 @@ TEST_F(PackTest, TheStoreComesFirstThenTheBundlesInTheirOrder) {
   EXPECT_EQ(make_cache(under({"second", "first"}, directory_))->get(key(1))->artifact->code, "own");
 }
 
-TEST_F(PackTest, AHitCompilesAndWritesNothing) {
+TEST_F(PackTest, BundleHitCompilesAndWritesNothing) {
   put(key(1));
   ASSERT_TRUE(pack("a", {directory_}).ok());
   std::filesystem::remove_all(directory_);
   const auto cache = make_cache(under({"a"}, directory_));
   const auto result = cache->get_or_create(
-      key(1), []() -> absl::StatusOr<Artifact> { return absl::InternalError("not to be asked"); });
+      key(1), []() -> absl::StatusOr<Artifact> { return absl::InternalError("must not compile"); });
   EXPECT_TRUE(is_for(result, key(1))) << result.status();
   EXPECT_EQ(result->outcome, CacheOutcome::kBundleHit);
   EXPECT_FALSE(std::filesystem::exists(directory_));
 }
 
-// One warning each, and on to the next one, and to the compiler.
+// Each bad bundle gives one warning; then the next bundle is searched, and at last the compiler runs.
 TEST_F(PackTest, MissingAndDamagedBundlesAreMisses) {
   put(key(1));
   put(key(2));
@@ -117,7 +117,8 @@ TEST_F(PackTest, MissingAndDamagedBundlesAreMisses) {
   const auto alone = make_cache(under({"index"}));
   EXPECT_TRUE(is_for(alone->get_or_create(key(1), [&] { return artifact(key(1)); }), key(1)));
 
-  // Packing from them: the index is refused, one payload is left out.
+  // When they are packed again, the bundle with a damaged index is rejected and the damaged payload is
+  // skipped.
   EXPECT_EQ(pack("x", {path("index")}).status().code(), absl::StatusCode::kInvalidArgument);
   const auto rest = pack("x", {path("payload")});
   ASSERT_TRUE(rest.ok());
@@ -125,7 +126,7 @@ TEST_F(PackTest, MissingAndDamagedBundlesAreMisses) {
   EXPECT_EQ(rest->defects, 1u);
 }
 
-TEST_F(PackTest, ABundleThatAppearsLaterIsFound) {
+TEST_F(PackTest, FindsABundleThatAppearsLater) {
   const auto cache = make_cache(under({"late"}));
   EXPECT_TRUE(absl::IsNotFound(cache->get(key(1)).status()));
   put(key(1));
@@ -133,7 +134,7 @@ TEST_F(PackTest, ABundleThatAppearsLaterIsFound) {
   EXPECT_TRUE(is_for(cache->get(key(1)), key(1)));
 }
 
-TEST_F(PackTest, ImportsWhatIsNotThere) {
+TEST_F(PackTest, ImportsMissingAndDamagedEntries) {
   put(key(1));
   put(key(2));
   ASSERT_TRUE(pack("a", {directory_}).ok());

@@ -25,7 +25,7 @@ class PrivateDirectoryTest : public testing::Test {
   std::string scratch_;
 };
 
-TEST_F(PrivateDirectoryTest, IsMadeWithItsParentsForUsAlone) {
+TEST_F(PrivateDirectoryTest, CreatesDirectoryAndParentsWithMode0700) {
   const mode_t before = umask(0);
   const auto made = make_private_directory(scratch_ + "/a/b/c");
   umask(before);
@@ -39,12 +39,12 @@ TEST_F(PrivateDirectoryTest, IsMadeWithItsParentsForUsAlone) {
   EXPECT_TRUE(open_private_directory(scratch_ + "/a/b/c").ok());
 }
 
-TEST_F(PrivateDirectoryTest, AbsenceIsNotFoundAndMakesNothing) {
+TEST_F(PrivateDirectoryTest, OpeningAMissingDirectoryIsNotFoundAndCreatesNothing) {
   EXPECT_TRUE(absl::IsNotFound(open_private_directory(scratch_ + "/none").status()));
   EXPECT_TRUE(fs::is_empty(scratch_));
 }
 
-TEST_F(PrivateDirectoryTest, RefusesWhatOthersCanWriteTo) {
+TEST_F(PrivateDirectoryTest, RejectsDirectoriesWritableByOthers) {
   const std::string path = scratch_ + "/shared";
   ASSERT_TRUE(make_private_directory(path).ok());
   for (mode_t mode : {0720, 0702, 0777, 01777}) {
@@ -57,7 +57,7 @@ TEST_F(PrivateDirectoryTest, RefusesWhatOthersCanWriteTo) {
   }
 }
 
-TEST_F(PrivateDirectoryTest, RefusesASymbolicLinkButNotOneAmongItsParents) {
+TEST_F(PrivateDirectoryTest, RejectsASymbolicLinkButAcceptsLinksAmongItsParents) {
   fs::create_directory(scratch_ + "/real");
   ASSERT_EQ(chmod((scratch_ + "/real").c_str(), 0700), 0);
   fs::create_directory_symlink(scratch_ + "/real", scratch_ + "/link");
@@ -70,8 +70,8 @@ TEST_F(PrivateDirectoryTest, RefusesASymbolicLinkButNotOneAmongItsParents) {
   EXPECT_FALSE(fs::exists(scratch_ + "/nowhere"));
 }
 
-TEST_F(PrivateDirectoryTest, RefusesAnotherUsersDirectory) {
-  // Only root can give a directory away; to anybody else the root directory is another's.
+TEST_F(PrivateDirectoryTest, RejectsAnotherUsersDirectory) {
+  // Only root can change a directory's owner; for other users the root directory belongs to somebody else.
   std::string path = "/";
   if (geteuid() == 0) {
     path = scratch_ + "/foreign";
@@ -86,8 +86,8 @@ TEST_F(PrivateDirectoryTest, RefusesAnotherUsersDirectory) {
               testing::HasSubstr("belongs to user " + std::to_string(s.st_uid)));
 }
 
-// The rule for directories and entries alike, without the rights to make what it refuses.
-TEST_F(PrivateDirectoryTest, TheRuleAsksForTheOwnerAndTheMode) {
+// The same rule holds for directories and files. This tests it without the rights to create such files.
+TEST_F(PrivateDirectoryTest, ChecksOwnerAndMode) {
   struct stat s = {};
   s.st_uid = geteuid();
   for (mode_t kind : {S_IFDIR, S_IFREG}) {
@@ -101,7 +101,7 @@ TEST_F(PrivateDirectoryTest, TheRuleAsksForTheOwnerAndTheMode) {
   EXPECT_THAT(refusal_of(s), testing::HasSubstr("symbolic link"));
 }
 
-TEST_F(PrivateDirectoryTest, AFileInTheWayIsAnErrorThatNamesThePath) {
+TEST_F(PrivateDirectoryTest, ErrorNamesTheFileInTheWay) {
   const std::string file = scratch_ + "/file";
   std::ofstream(file) << "x";
   for (const std::string& path : {file, file + "/below"}) {

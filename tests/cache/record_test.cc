@@ -1,4 +1,4 @@
-// Records of plans and tuning in stores and bundles: kept and shipped as artifacts are.
+// Plan and tuning records in stores and bundles are kept and shipped like artifacts.
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -43,7 +43,7 @@ class RecordTest : public CacheFixture {
   }
 };
 
-TEST_F(RecordTest, OutliveTheProcessBesideArtifacts) {
+TEST_F(RecordTest, PersistBesideArtifacts) {
   write_both();
   put(key(1));
   const auto cache = make_cache(options());
@@ -57,17 +57,17 @@ TEST_F(RecordTest, OutliveTheProcessBesideArtifacts) {
   EXPECT_TRUE(listing.defects.empty());
   PlanRecord other = tuned_;
   other.splits = 1;
-  EXPECT_EQ(cache->store_record(other).value(), false) << "the one that is there stays";
+  EXPECT_EQ(cache->store_record(other).value(), false) << "the existing record is kept";
   EXPECT_TRUE(has(*cache, tuned_));
   EXPECT_TRUE(cache->write_record(other).ok());
   EXPECT_TRUE(has(*cache, other));
-  EXPECT_EQ(cache->clear().value(), 1u) << "kernels are counted";
+  EXPECT_EQ(cache->clear().value(), 1u) << "only kernels are counted";
   EXPECT_TRUE(names().empty());
   EXPECT_FALSE(has(*cache, other));
 }
 
-// Every bit and every length of the files of both kinds, changed in place: tens of thousands of looks.
-TEST_F(RecordTest, EveryFlippedBitAndEveryTruncationIsAMiss) {
+// Changes every bit and every length of the files of both kinds in place.
+TEST_F(RecordTest, RejectsEveryFlippedBitAndTruncation) {
   write_both();
   const auto cache = make_cache(options());
   uint64_t tried = 0;
@@ -85,7 +85,7 @@ TEST_F(RecordTest, EveryFlippedBitAndEveryTruncationIsAMiss) {
       expect_refused("bit ", bit);
       put(bit / 8, whole[bit / 8]);
     }
-    EXPECT_TRUE(has(*cache, record)) << "nothing of a defect stays";
+    EXPECT_TRUE(has(*cache, record)) << "the restored file is valid again";
     for (size_t size = whole.size(); size-- > 0 && !HasFailure();) {
       ASSERT_EQ(ftruncate(file.get(), static_cast<off_t>(size)), 0);
       expect_refused("length ", size);
@@ -93,8 +93,8 @@ TEST_F(RecordTest, EveryFlippedBitAndEveryTruncationIsAMiss) {
   }
 }
 
-// Whatever is wrong with a record is a miss, and no entry of another kind is one.
-TEST_F(RecordTest, DefectsAreMisses) {
+// Any defect of a record is a miss, and so is an entry of another kind under its name.
+TEST_F(RecordTest, DefectiveOrWrongRecordIsAMiss) {
   write_both();
   const std::string path = path_of(tuned_), whole = read_file(path);
   const auto refused = [&] {
@@ -104,7 +104,7 @@ TEST_F(RecordTest, DefectsAreMisses) {
   };
   write_file(path, whole.substr(0, whole.size() / 2));
   EXPECT_TRUE(refused());
-  // Whole files that are not what their name says.
+  // Valid files that do not match their name.
   write_file(path, make_entry(key_of(tuned_).text, serialize(artifact(key(1)))));
   EXPECT_TRUE(refused());
   write_file(path, make_entry(key_of(tuned_).text, serialize(plan_)));
@@ -118,7 +118,7 @@ TEST_F(RecordTest, DefectsAreMisses) {
   EXPECT_TRUE(refused()) << "a symbolic link";
 }
 
-TEST_F(RecordTest, TravelInBundles) {
+TEST_F(RecordTest, AreCarriedByBundles) {
   write_both();
   put(key(1));
   const std::string bundle = pack();
@@ -127,7 +127,7 @@ TEST_F(RecordTest, TravelInBundles) {
   EXPECT_TRUE(has(*make_cache(from_bundle), plan_));
   EXPECT_TRUE(has(*make_cache(from_bundle), tuned_));
   EXPECT_TRUE(is_for(make_cache(from_bundle)->get(key(1)), key(1)));
-  // Two of a key: the first source's stays.
+  // If two sources have a record of one key, the first is kept.
   PlanRecord other = tuned_;
   other.splits = 1;
   std::filesystem::remove_all(directory_);
@@ -138,7 +138,7 @@ TEST_F(RecordTest, TravelInBundles) {
   EXPECT_EQ(report->records, 2u);
   from_bundle.bundles = {merged};
   EXPECT_TRUE(has(*make_cache(from_bundle), tuned_));
-  // An import leaves what is there.
+  // An import keeps existing records.
   const auto cache = make_cache(options());
   const auto imported = import_bundle(merged, *cache);
   ASSERT_TRUE(imported.ok()) << imported.status();
@@ -148,7 +148,7 @@ TEST_F(RecordTest, TravelInBundles) {
   EXPECT_TRUE(has(*cache, plan_));
 }
 
-TEST_F(RecordTest, DamagedOnesInABundleAreMisses) {
+TEST_F(RecordTest, DamagedRecordInABundleIsAMiss) {
   write_both();
   put(key(1));
   const std::string bundle = pack(), whole = read_file(bundle);
@@ -169,7 +169,7 @@ TEST_F(RecordTest, DamagedOnesInABundleAreMisses) {
   EXPECT_GT(defects, whole.size() / 60);
 }
 
-TEST_F(RecordTest, MakeRoomAsEntriesDo) {
+TEST_F(RecordTest, AreEvictedLikeEntries) {
   write_both();
   put(key(1));
   const auto cache = make_cache(options());
@@ -177,8 +177,8 @@ TEST_F(RecordTest, MakeRoomAsEntriesDo) {
   EXPECT_TRUE(names().empty());
 }
 
-// Whatever is read and written of records, the totals are of entries, of removed ones too.
-TEST_F(RecordTest, CountForNoneOfTheUses) {
+// Reads and writes of records change no totals, neither those of entries nor those of removed ones.
+TEST_F(RecordTest, AreNotCountedAsUses) {
   write_both();
   put(key(1));
   EXPECT_TRUE(has(*make_cache(options()), plan_));
@@ -188,11 +188,11 @@ TEST_F(RecordTest, CountForNoneOfTheUses) {
   put(key(2));
   const CacheListing listing = make_cache(options())->list().value();
   EXPECT_EQ(listing.hits_of_removed, 0u);
-  EXPECT_EQ(listing.made_of_removed, 1u) << "the artifact's";
+  EXPECT_EQ(listing.made_of_removed, 1u) << "the artifact was written once";
 }
 
-// A store that a later library writes to as well, and bundles of its: misses, said by nobody to be damage.
-TEST_F(RecordTest, OfOtherVersionsAreNoDefects) {
+// Records that a later version of the library wrote, in the store or in a bundle, are misses but not defects.
+TEST_F(RecordTest, OtherVersionsAreNotDefects) {
   write_both();
   put(key(1));
   Json later = to_json(tuned_), later_key = Json::parse(key_of(tuned_).text);
@@ -203,12 +203,12 @@ TEST_F(RecordTest, OfOtherVersionsAreNoDefects) {
   const std::string path = directory_ + "/" + theirs.fingerprint + ".record";
   write_file(path, make_entry(theirs.text, canonical_text(later)));
   const auto cache = make_cache(options());
-  EXPECT_TRUE(has(*cache, tuned_)) << "they are in nobody's way";
+  EXPECT_TRUE(has(*cache, tuned_)) << "other records are still read";
   const CacheListing listing = cache->list().value();
   EXPECT_EQ(listing.records.size(), 2u);
   EXPECT_TRUE(listing.defects.empty()) << listing.defects[0].cause;
   EXPECT_EQ(cache->statistics().disk_rejects, 0u);
-  pack();  // counts as many records
+  pack();  // expects the same number of records
   const std::string bundle = scratch_ + "/theirs";
   write_file(bundle, make_bundle("{\"kind\":\"kernels\"}", {{theirs.text, canonical_text(later)},
                                                             {key_of(plan_).text, serialize(plan_)}}));
@@ -224,7 +224,7 @@ TEST_F(RecordTest, OfOtherVersionsAreNoDefects) {
   EXPECT_THAT(warnings_, testing::IsEmpty());
 }
 
-TEST_F(RecordTest, WithoutADirectoryThereAreNone) {
+TEST_F(RecordTest, AreNotAvailableWithoutADirectory) {
   const auto cache = make_cache(options_for(""));
   EXPECT_TRUE(absl::IsUnavailable(cache->write_record(plan_)));
   EXPECT_TRUE(absl::IsNotFound(cache->read_record(RecordKind::kPlan, key_of(plan_)).status()));

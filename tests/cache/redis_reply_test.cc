@@ -1,5 +1,5 @@
-// Every type of reply to every command of the remote store. An unexpected type is named in the error and
-// never mistaken for another one.
+// Sends every type of reply to every command of the remote store. An unexpected type must be named in the
+// error and never be mistaken for another one.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -14,7 +14,7 @@ namespace {
 using testing::HasSubstr;
 using testing::Not;
 
-// One of each type in the protocol's reference (RESP2 and RESP3).
+// One reply of each type in the protocol's reference (RESP2 and RESP3).
 struct Reply {
   const char* type;
   const char* bytes;
@@ -75,7 +75,7 @@ std::vector<Question> questions() {
 
 class RedisReplyTest : public RemoteTest {
  protected:
-  // The log messages if a server gives this answer to every command.
+  // Returns the log messages when a server gives this answer to every command.
   std::string said_of(const Question& question, const std::string& answer) {
     const LyingServer server([&](int client) {
       char command[4096];
@@ -96,7 +96,7 @@ class RedisReplyTest : public RemoteTest {
   }
 };
 
-TEST_F(RedisReplyTest, OfAnotherTypeIsNamed) {
+TEST_F(RedisReplyTest, UnexpectedTypeIsNamedInTheError) {
   for (const Question& question : questions()) {
     for (const Reply& reply : kReplies) {
       SCOPED_TRACE(std::string(question.verb) + " answered with " + reply.bytes);
@@ -110,13 +110,13 @@ TEST_F(RedisReplyTest, OfAnotherTypeIsNamed) {
       }
       EXPECT_THAT(said, HasSubstr(answers + reply.type + ", not with "));
       for (const std::string& right : question.types) EXPECT_THAT(said, HasSubstr(right));
-      EXPECT_THAT(said, HasSubstr("left alone for 5 s"));
+      EXPECT_THAT(said, HasSubstr("not used for 5 s"));
     }
   }
 }
 
-// The server's own errors keep their words, except where they could contain the password.
-TEST_F(RedisReplyTest, AnErrorIsQuoted) {
+// Error replies are quoted, except where they could contain the password.
+TEST_F(RedisReplyTest, ServerErrorIsQuotedExceptAfterLogin) {
   for (const Question& question : questions()) {
     SCOPED_TRACE(question.verb);
     const std::string said = said_of(question, "-ERR of its own geheim\r\n");
@@ -128,15 +128,15 @@ TEST_F(RedisReplyTest, AnErrorIsQuoted) {
   }
 }
 
-TEST_F(RedisReplyTest, OfNoTypeIsNamedByWhatItIs) {
+TEST_F(RedisReplyTest, MalformedReplyIsQuoted) {
   for (const Question& question : questions()) {
     SCOPED_TRACE(question.verb);
     const std::string no_reply =
-        std::string("the server answers ") + question.verb + " with what is no Redis reply: ";
+        std::string("the server answers ") + question.verb + " with something that is not a Redis reply: ";
     EXPECT_THAT(said_of(question, "HTTP/1.1 400 Bad Request\r\n\r\n"),
                 testing::AllOf(HasSubstr(no_reply), HasSubstr("got \"H\"")));
     EXPECT_THAT(said_of(question, ":no number\r\n"), HasSubstr(no_reply));
-    EXPECT_THAT(said_of(question, "+OK\r\n+OK\r\n"), HasSubstr(" with more than a reply"));
+    EXPECT_THAT(said_of(question, "+OK\r\n+OK\r\n"), HasSubstr(" with more than one reply"));
   }
 }
 

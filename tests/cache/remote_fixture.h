@@ -1,4 +1,4 @@
-// A redis-server, started on loopback, servers that lie, and caches that share either.
+// A redis-server on loopback, fake servers that misbehave, and caches that use either.
 #pragma once
 
 #include <arpa/inet.h>
@@ -37,7 +37,7 @@ struct Listener {
   int port = 0;
 };
 
-// Answers each connection's first command with what `answer` writes, then waits for the other side to close.
+// Sends `answer` to each connection's first command, then waits until the client closes.
 class LyingServer {
  public:
   explicit LyingServer(std::function<void(int)> answer)
@@ -81,8 +81,8 @@ class RemoteTest : public CacheFixture {
     calls();
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - before).count();
   }
-  // What calls that cost `seconds` may take where they take `alone` without a server: a disk may be slow, and
-  // the machine busy.
+  // Time limit for calls that may wait `seconds` for a server and take `alone` seconds without one. It leaves
+  // a margin for a slow disk or a busy machine.
   static double granted(double seconds, double alone) { return seconds + 1.5 + 4 * alone; }
 
   void SetUp() override {
@@ -97,7 +97,7 @@ class RemoteTest : public CacheFixture {
     }
     CacheFixture::TearDown();
   }
-  // False, and the test is to be skipped, where there is no redis-server.
+  // Returns false if redis-server is not installed; the test must then be skipped.
   bool start_redis(const std::string& password = "") {
     password_ = password;
     {
@@ -133,7 +133,7 @@ class RemoteTest : public CacheFixture {
   std::string url(const std::string& secret = "") const {
     return "redis://" + secret + "127.0.0.1:" + port_ + "/test";
   }
-  // A cache with a directory of its own.
+  // A cache with its own directory, like another machine.
   std::unique_ptr<ArtifactCache> machine(const std::string& name, const std::string& remote) {
     CacheOptions o = options_for(scratch_ + "/" + name);
     o.remote = remote;

@@ -1,5 +1,4 @@
-// Records of plans and tuning in the store that machines share, over a redis-server and over servers that
-// lie.
+// Plan and tuning records in the remote store, with a real redis-server and with fake servers that misbehave.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -36,7 +35,7 @@ class RemoteRecordTest : public RemoteTest {
   const PlanRecord plan_ = sample_record(RecordKind::kPlan), tuned_ = sample_record(RecordKind::kTuned);
 };
 
-TEST_F(RemoteRecordTest, WhatOneMachineWroteAnotherReadsAndKeeps) {
+TEST_F(RemoteRecordTest, AnotherMachineReadsAndKeepsRecords) {
   NEEDS_REDIS();
   ASSERT_TRUE(machine("a", url())->write_record(plan_).ok());
   ASSERT_TRUE(machine("a", url())->write_record(tuned_).ok());
@@ -47,10 +46,10 @@ TEST_F(RemoteRecordTest, WhatOneMachineWroteAnotherReadsAndKeeps) {
   EXPECT_TRUE(misses(*b, sample_record(RecordKind::kPlan, 8)));
   EXPECT_TRUE(misses(*b, sample_record(RecordKind::kTuned, 8)));
   const auto alone = machine("b", "");
-  EXPECT_TRUE(reads(*alone, plan_)) << "it keeps what it got";
+  EXPECT_TRUE(reads(*alone, plan_)) << "it has written the record to disk";
   EXPECT_TRUE(reads(*alone, tuned_));
   EXPECT_EQ(alone->list()->records.size(), 2u);
-  // One without a directory reads and writes them all the same.
+  // A cache without a directory also reads and writes records.
   CacheOptions diskless = options_for("");
   diskless.remote = url();
   const auto c = make_cache(diskless);
@@ -62,8 +61,8 @@ TEST_F(RemoteRecordTest, WhatOneMachineWroteAnotherReadsAndKeeps) {
   EXPECT_THAT(warnings_, IsEmpty());
 }
 
-// The last one that was measured is everybody's, whatever they had taken over before.
-TEST_F(RemoteRecordTest, WhatWasMeasuredAnewGoesBeforeWhatIsAtHand) {
+// The record that was measured last replaces those that other machines took over earlier.
+TEST_F(RemoteRecordTest, NewerMeasurementReplacesTheLocalRecord) {
   NEEDS_REDIS();
   ASSERT_TRUE(machine("a", url())->write_record(tuned_).ok());
   ASSERT_TRUE(reads(*machine("b", url()), tuned_));
@@ -72,7 +71,7 @@ TEST_F(RemoteRecordTest, WhatWasMeasuredAnewGoesBeforeWhatIsAtHand) {
   EXPECT_TRUE(reads(*machine("b", url()), anew));
   EXPECT_TRUE(reads(*machine("b", ""), anew)) << "on disk too";
   EXPECT_TRUE(reads(*machine("a", url()), anew));
-  // An import takes none of it away, and goes into no store but the directory.
+  // An import does not replace the newer record, and writes to the directory only.
   const std::string bundle = scratch_ + "/bundle";
   ASSERT_TRUE(machine("old", "")->write_record(tuned_).ok());
   ASSERT_TRUE(write_bundle(bundle, {scratch_ + "/old"}, [](absl::string_view) { return true; }).ok());
@@ -83,8 +82,8 @@ TEST_F(RemoteRecordTest, WhatWasMeasuredAnewGoesBeforeWhatIsAtHand) {
   EXPECT_THAT(warnings_, IsEmpty());
 }
 
-// Of a thousand classes that were never tuned a start asks for the list, once.
-TEST_F(RemoteRecordTest, OneLookAtTheListServesAllClasses) {
+// For many classes that were never tuned, a process asks the server once, for the list.
+TEST_F(RemoteRecordTest, ReadsTheListOnceForAllClasses) {
   NEEDS_REDIS();
   const auto asked = [&] {
     const std::string text = ask({"INFO", "commandstats"})->text;
@@ -102,11 +101,11 @@ TEST_F(RemoteRecordTest, OneLookAtTheListServesAllClasses) {
   EXPECT_EQ(asked() - before, 1);
   EXPECT_TRUE(reads(*b, tuned_));
   EXPECT_TRUE(reads(*b, tuned_));
-  EXPECT_EQ(asked() - before, 2) << "it is at hand then";
+  EXPECT_EQ(asked() - before, 2) << "after the first read it is on disk";
 }
 
-// However often a class is measured, the list stays within a bound, and so does one that is damaged.
-TEST_F(RemoteRecordTest, TheListIsWrittenAnewWhereMostOfItIsSuperseded) {
+// However often a class is measured, the list stays below a bound. A damaged list is repaired.
+TEST_F(RemoteRecordTest, RewritesTheListWhenMostOfItIsOutdated) {
   NEEDS_REDIS();
   const auto cache = machine("a", url());
   PlanRecord record = tuned_;
@@ -122,10 +121,10 @@ TEST_F(RemoteRecordTest, TheListIsWrittenAnewWhereMostOfItIsSuperseded) {
   EXPECT_LE(most, 16 * 70);
   const int64_t bytes = listed_bytes();
   ASSERT_TRUE(cache->write_record(record).ok());
-  EXPECT_EQ(listed_bytes(), bytes) << "the same again is on it";
+  EXPECT_EQ(listed_bytes(), bytes) << "an unchanged record is not listed again";
   EXPECT_TRUE(reads(*machine("b", url()), record));
   EXPECT_TRUE(reads(*machine("b", url()), other));
-  // A piece of a pair at its end.
+  // Part of a pair at the end of the list.
   ASSERT_TRUE(ask({"APPEND", "test:tuned1", "garbage"}).ok());
   EXPECT_TRUE(reads(*machine("c", url()), record));
   ASSERT_TRUE(cache->write_record(measured_anew(record)).ok());
@@ -135,7 +134,7 @@ TEST_F(RemoteRecordTest, TheListIsWrittenAnewWhereMostOfItIsSuperseded) {
   EXPECT_THAT(warnings_, IsEmpty());
 }
 
-TEST_F(RemoteRecordTest, WhatIsNotTheKeysRecordIsAMiss) {
+TEST_F(RemoteRecordTest, WrongOrDamagedRecordIsAMiss) {
   NEEDS_REDIS();
   const auto a = machine("a", url());
   for (const PlanRecord& record : {plan_, tuned_}) {
@@ -166,24 +165,25 @@ TEST_F(RemoteRecordTest, WhatIsNotTheKeysRecordIsAMiss) {
     }
     EXPECT_EQ(b->statistics().remote_rejects - rejects, wrong.size());
     EXPECT_THAT(warnings_.back(), HasSubstr("the remote store's record " + key.fingerprint + " is refused"));
-    EXPECT_TRUE(reads(*machine("a", url()), record)) << "the one at hand stays";
+    EXPECT_TRUE(reads(*machine("a", url()), record)) << "the local record is kept";
     ASSERT_TRUE(a->write_record(record).ok());
-    EXPECT_TRUE(reads(*b, record)) << "and is put right by whoever writes it again";
+    EXPECT_TRUE(reads(*b, record)) << "writing the record again repairs it";
   }
 }
 
-// A list that says what is not so costs a look, and one that is none hides what it has.
-TEST_F(RemoteRecordTest, AListThatLiesBringsNothingWrong) {
+// A list with a wrong digest costs one read, and a damaged list hides its records, but no wrong record is
+// used.
+TEST_F(RemoteRecordTest, WrongListNeverGivesAWrongRecord) {
   NEEDS_REDIS();
   ASSERT_TRUE(machine("a", url())->write_record(tuned_).ok());
   std::string list = ask({"GET", "test:tuned1"})->text;
   ASSERT_EQ(list.size(), 16u);
   list[12] = static_cast<char>(~list[12]);
   ASSERT_TRUE(ask({"SET", "test:tuned1", list}).ok());
-  EXPECT_TRUE(reads(*machine("a", url()), tuned_)) << "of another digest: looked at";
+  EXPECT_TRUE(reads(*machine("a", url()), tuned_)) << "the digest differs, so it is read again";
   EXPECT_TRUE(reads(*machine("b", url()), tuned_));
   ASSERT_TRUE(ask({"DEL", record_name(tuned_)}).ok());
-  EXPECT_TRUE(reads(*machine("a", url()), tuned_)) << "gone: the one at hand stays";
+  EXPECT_TRUE(reads(*machine("a", url()), tuned_)) << "it is gone, so the local record is kept";
   EXPECT_TRUE(misses(*machine("c", url()), tuned_));
   ASSERT_TRUE(ask({"SET", "test:tuned1", "x"}).ok());
   EXPECT_TRUE(misses(*machine("c", url()), tuned_));
@@ -191,12 +191,12 @@ TEST_F(RemoteRecordTest, AListThatLiesBringsNothingWrong) {
   ASSERT_TRUE(ask({"DEL", "test:tuned1"}).ok());
   ASSERT_TRUE(ask({"LPUSH", "test:tuned1", "x"}).ok());
   EXPECT_TRUE(reads(*machine("a", url()), tuned_));
-  EXPECT_TRUE(machine("a", url())->write_record(measured_anew(tuned_)).ok()) << "on disk";
+  EXPECT_TRUE(machine("a", url())->write_record(measured_anew(tuned_)).ok()) << "it is written to disk";
   EXPECT_TRUE(reads(*machine("a", ""), measured_anew(tuned_)));
 }
 
-// Whatever the server does, all records of a start cost the stated time once, and those at hand serve.
-TEST_F(RemoteRecordTest, ServersThatFailCostAtMostTheStatedTimeOnce) {
+// Whatever the server does, all record reads of a start wait for it only once, and local records still work.
+TEST_F(RemoteRecordTest, FailingServerCostsTheTimeLimitOnce) {
   ASSERT_TRUE(machine("m", "")->write_record(tuned_).ok());
   const std::pair<const char*, std::function<void(int)>> ways[] = {
       {"never answers", [](int) {}},
@@ -228,7 +228,7 @@ TEST_F(RemoteRecordTest, ServersThatFailCostAtMostTheStatedTimeOnce) {
   }
 }
 
-TEST_F(RemoteRecordTest, AServerThatTakesNoWritesIsStillRead) {
+TEST_F(RemoteRecordTest, ServerThatRefusesWritesIsStillRead) {
   NEEDS_REDIS();
   ASSERT_TRUE(machine("a", url())->write_record(tuned_).ok());
   ASSERT_TRUE(ask({"CONFIG", "SET", "maxmemory", "1"}).ok());
@@ -240,12 +240,12 @@ TEST_F(RemoteRecordTest, AServerThatTakesNoWritesIsStillRead) {
   EXPECT_THAT(warnings_[0], HasSubstr("refuses a write: OOM"));
 }
 
-TEST_F(RemoteRecordTest, AForkedProcessAsksForItself) {
+TEST_F(RemoteRecordTest, ForkedProcessReadsItsOwnList) {
   NEEDS_REDIS();
   const auto cache = machine("a", url());
   ASSERT_TRUE(misses(*cache, tuned_));
   ASSERT_TRUE(machine("b", url())->write_record(tuned_).ok());
-  EXPECT_TRUE(misses(*cache, tuned_)) << "its list is good for a while";
+  EXPECT_TRUE(misses(*cache, tuned_)) << "its list is not read again yet";
   const pid_t child = fork();
   if (child == 0) _exit(reads(*cache, tuned_) ? 0 : 1);
   int status = -1;

@@ -1,5 +1,4 @@
-// The shared remote store over a real redis-server, which the tests start on loopback, and over servers that
-// lie.
+// The remote store with a real redis-server on loopback and with fake servers that misbehave.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,7 +14,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using testing::HasSubstr;
 
-TEST(Remote, AddressesAreReadAndRefused) {
+TEST(Remote, ParsesAddressesAndRejectsMalformedOnes) {
   const RemoteAddress plain = parse_remote("redis://cache").value();
   EXPECT_EQ(plain.server.host, "cache");
   EXPECT_EQ(plain.server.port, "6379");
@@ -31,7 +30,7 @@ TEST(Remote, AddressesAreReadAndRefused) {
     EXPECT_EQ(parse_remote(wrong).status().code(), absl::StatusCode::kInvalidArgument) << wrong;
 }
 
-TEST(Remote, UsersAndDatabasesAreRead) {
+TEST(Remote, ParsesUsersAndDatabases) {
   const RemoteAddress both = parse_remote("redis://me:p%40s%2fs%3A@cache:7000/3/team/lathe").value();
   EXPECT_EQ(both.server.user, "me");
   EXPECT_EQ(both.server.password, "p@s/s:");
@@ -60,23 +59,24 @@ TEST(Remote, NoMessageHasThePassword) {
   EXPECT_THAT(std::string(tls.message()), HasSubstr("'rediss://***@h:1' asks for TLS"));
 }
 
-TEST_F(RemoteTest, WhatOneMachineCompiledAnotherLoads) {
+TEST_F(RemoteTest, AnotherMachineLoadsTheCompiledKernel) {
   NEEDS_REDIS();
   EXPECT_TRUE(serves(*machine("a", url()), key(1), CacheOutcome::kCompiled));
   const auto b = machine("b", url());
   EXPECT_TRUE(serves(*b, key(1), CacheOutcome::kRemoteHit));
   EXPECT_EQ(b->statistics().remote_hits, 1u);
-  EXPECT_TRUE(serves(*machine("b", ""), key(1), CacheOutcome::kDiskHit)) << "it keeps what it got";
+  EXPECT_TRUE(serves(*machine("b", ""), key(1), CacheOutcome::kDiskHit))
+      << "it has written the entry to disk";
   const auto got = machine("c", url())->get(key(1));
   EXPECT_TRUE(is_for(got, key(1)));
   EXPECT_TRUE(absl::IsNotFound(machine("c", url())->get(key(2)).status()));
-  // Digests for names, entries as on disk for values, no lease left.
+  // The names are digests, the values are entries as on disk, and no lease is left.
   EXPECT_EQ(ask({"GET", entry_name(key(1))})->text, make_entry(key(1).text, serialize(artifact(key(1)))));
   EXPECT_EQ(ask({"DBSIZE"})->integer, 1);
   EXPECT_TRUE(warnings_.empty()) << warnings_[0];
 }
 
-TEST_F(RemoteTest, ProcessesWithStoresOfTheirOwnCompileEachKeyOnce) {
+TEST_F(RemoteTest, ProcessesWithSeparateDirectoriesCompileEachKeyOnce) {
   NEEDS_REDIS();
   constexpr int kProcesses = 4, kKeys = 8;
   std::vector<pid_t> children;
@@ -111,7 +111,7 @@ TEST_F(RemoteTest, ProcessesWithStoresOfTheirOwnCompileEachKeyOnce) {
   EXPECT_EQ(compiles, size_t{kKeys});
 }
 
-TEST_F(RemoteTest, AForkedProcessSpeaksOnAConnectionOfItsOwn) {
+TEST_F(RemoteTest, ForkedProcessUsesItsOwnConnection) {
   NEEDS_REDIS();
   const auto cache = machine("a", url());
   ASSERT_TRUE(serves(*cache, key(0), CacheOutcome::kCompiled));
@@ -129,14 +129,14 @@ TEST_F(RemoteTest, AForkedProcessSpeaksOnAConnectionOfItsOwn) {
   EXPECT_TRUE(warnings_.empty()) << warnings_[0];
 }
 
-TEST_F(RemoteTest, ALeaseOfOneThatDiedIsWaitedForNoLongerThanTheTimeout) {
+TEST_F(RemoteTest, WaitsForADeadProcessLeaseUntilTheTimeout) {
   NEEDS_REDIS();
   RemoteStore dead(parse_remote(url()).value(), Logger());
   ASSERT_TRUE(dead.take_lease(key(1), Urgency::kNow).ok());
   EXPECT_TRUE(absl::IsAlreadyExists(
       RemoteStore(parse_remote(url()).value(), Logger()).take_lease(key(1), Urgency::kNow)));
   const int64_t left = ask({"PTTL", "test:lease1:" + key(1).fingerprint})->integer;
-  EXPECT_GT(left, 0) << "it runs out by itself";
+  EXPECT_GT(left, 0) << "the lease expires by itself";
   EXPECT_LE(left, kLeaseSeconds * 1000);
   CacheOptions o = options();
   o.remote = url();
@@ -146,12 +146,12 @@ TEST_F(RemoteTest, ALeaseOfOneThatDiedIsWaitedForNoLongerThanTheTimeout) {
   EXPECT_LT(Clock::now() - before, std::chrono::seconds(5));
   EXPECT_TRUE(absl::IsAlreadyExists(
       RemoteStore(parse_remote(url()).value(), Logger()).take_lease(key(1), Urgency::kNow)))
-      << "another's lease is not given back";
+      << "it must not release another process's lease";
   dead.give_back_lease(key(1), Urgency::kNow);
   EXPECT_EQ(ask({"EXISTS", "test:lease1:" + key(1).fingerprint})->integer, 0);
 }
 
-TEST_F(RemoteTest, ALeaseOfOneThatDiedEndsByItself) {
+TEST_F(RemoteTest, LeaseOfADeadProcessExpires) {
   NEEDS_REDIS();
   RemoteStore dead(parse_remote(url()).value(), Logger(), 0.5);
   ASSERT_TRUE(dead.take_lease(key(1), Urgency::kNow).ok());
@@ -159,12 +159,12 @@ TEST_F(RemoteTest, ALeaseOfOneThatDiedEndsByItself) {
   EXPECT_TRUE(serves(*machine("a", url()), key(1), CacheOutcome::kCompiled));
   const std::chrono::duration<double> took = Clock::now() - before;
   EXPECT_GE(took.count(), 0.3);
-  EXPECT_LT(took.count(), 5) << "nor is it waited for as one that lives";
-  EXPECT_EQ(ask({"DBSIZE"})->integer, 1) << "the entry";
+  EXPECT_LT(took.count(), 5) << "it must not wait the full lock timeout";
+  EXPECT_EQ(ask({"DBSIZE"})->integer, 1) << "only the entry is left";
 }
 
-// A compile of four leases' time.
-TEST_F(RemoteTest, OneThatLivesKeepsItsLeaseAndIsWaitedFor) {
+// The compile takes four times as long as a lease.
+TEST_F(RemoteTest, LiveProcessKeepsItsLeaseAndOthersWait) {
   NEEDS_REDIS();
   const auto of = [&](const char* name) {
     CacheOptions o = options_for(scratch_ + "/" + name);
@@ -186,12 +186,12 @@ TEST_F(RemoteTest, OneThatLivesKeepsItsLeaseAndIsWaitedFor) {
   began.get_future().wait();
   EXPECT_TRUE(serves(*b, key(1), CacheOutcome::kRemoteHit));
   compiles.join();
-  EXPECT_EQ(ask({"DBSIZE"})->integer, 1) << "the entry, and no lease";
+  EXPECT_EQ(ask({"DBSIZE"})->integer, 1) << "only the entry is left, no lease";
   EXPECT_THAT(warnings_, testing::IsEmpty());
 }
 
-// One that has no entry and gives no lease, to all for ever, costs one wait.
-TEST_F(RemoteTest, AServerThatGivesNoLeasesIsWaitedForOnce) {
+// A server that has no entry and never grants a lease costs one wait.
+TEST_F(RemoteTest, ServerThatGrantsNoLeasesCostsOneWait) {
   const LyingServer server([](int client) {
     std::string command(4096, 'G');  // a GET
     const auto is = [&](const char* word) { return command.find(word) != std::string::npos; };
@@ -215,10 +215,10 @@ TEST_F(RemoteTest, AServerThatGivesNoLeasesIsWaitedForOnce) {
   const std::chrono::duration<double> took = Clock::now() - before;
   EXPECT_GE(took.count(), 0.5);
   EXPECT_LT(took.count(), 3);
-  EXPECT_THAT(warnings_, testing::IsEmpty()) << "nor does it look any different from leases of the dead";
+  EXPECT_THAT(warnings_, testing::IsEmpty()) << "it looks like the leases of dead processes";
 }
 
-TEST_F(RemoteTest, AFailedCompileGivesTheLeaseBack) {
+TEST_F(RemoteTest, FailedCompileReleasesTheLease) {
   NEEDS_REDIS();
   const auto failed = machine("a", url())->get_or_create(key(1), []() -> absl::StatusOr<Artifact> {
     return absl::AbortedError("no");
@@ -227,7 +227,7 @@ TEST_F(RemoteTest, AFailedCompileGivesTheLeaseBack) {
   EXPECT_EQ(ask({"DBSIZE"})->integer, 0);
 }
 
-TEST_F(RemoteTest, WhatIsNotTheKeysEntryIsAMissAndReplaced) {
+TEST_F(RemoteTest, WrongOrDamagedEntryIsAMissAndReplaced) {
   NEEDS_REDIS();
   const std::string entry = make_entry(key(1).text, serialize(artifact(key(1))));
   std::vector<std::string> wrong = {"",
@@ -249,30 +249,30 @@ TEST_F(RemoteTest, WhatIsNotTheKeysEntryIsAMissAndReplaced) {
   EXPECT_EQ(cache->statistics().remote_rejects, wrong.size());
   EXPECT_TRUE(serves(*cache, key(1), CacheOutcome::kCompiled));
   EXPECT_EQ(ask({"GET", entry_name(key(1))})->text, entry);
-  // Of another type.
+  // A value of another Redis type.
   ASSERT_TRUE(ask({"DEL", entry_name(key(3))}).ok());
   ASSERT_TRUE(ask({"LPUSH", entry_name(key(3)), "x"}).ok());
   EXPECT_TRUE(serves(*machine("b", url()), key(3), CacheOutcome::kCompiled));
 }
 
-// Another machine's compile is not waited for either, and what is there is found without a lease.
-TEST_F(RemoteTest, WhoIsAskedBeforeWaitingTakesNoLease) {
+// A cancelled call does not wait for another machine's compile and takes no lease, but still finds an entry.
+TEST_F(RemoteTest, CancelledCallTakesNoLease) {
   NEEDS_REDIS();
   RemoteStore other(parse_remote(url()).value(), Logger());
   ASSERT_TRUE(other.take_lease(key(1), Urgency::kNow).ok());
-  const auto goes = [] { return absl::CancelledError("I go"); };
+  const auto goes = [] { return absl::CancelledError("cancelled"); };
   const auto never = []() -> absl::StatusOr<Artifact> {
-    ADD_FAILURE() << "nobody asked for a compile";
+    ADD_FAILURE() << "no compile was expected";
     return artifact(key(1));
   };
   const auto cache = machine("a", url());
   EXPECT_TRUE(absl::IsCancelled(cache->get_or_create(key(1), never, goes).status()));
   EXPECT_TRUE(absl::IsCancelled(cache->get_or_create(key(2), never, goes).status()));
-  EXPECT_EQ(ask({"DBSIZE"})->integer, 1) << "the other's lease";
+  EXPECT_EQ(ask({"DBSIZE"})->integer, 1) << "only the other process's lease";
   ASSERT_TRUE(other.put(key(1), serialize(artifact(key(1)))).ok());
   EXPECT_EQ(cache->get_or_create(key(1), never, goes)->outcome, CacheOutcome::kRemoteHit);
-  EXPECT_TRUE(serves(*machine("a", ""), key(1), CacheOutcome::kDiskHit)) << "and kept";
-  // Damage is said once, and compiled over.
+  EXPECT_TRUE(serves(*machine("a", ""), key(1), CacheOutcome::kDiskHit)) << "it was written to disk";
+  // A damaged entry is reported once and replaced by a compile.
   ASSERT_TRUE(ask({"SET", entry_name(key(3)), "x"}).ok());
   EXPECT_EQ(cache
                 ->get_or_create(
@@ -283,7 +283,7 @@ TEST_F(RemoteTest, WhoIsAskedBeforeWaitingTakesNoLease) {
   EXPECT_EQ(cache->statistics().remote_rejects, 1u);
 }
 
-TEST_F(RemoteTest, AServerThatRefusesWritesIsStillRead) {
+TEST_F(RemoteTest, ServerThatRefusesWritesIsStillRead) {
   NEEDS_REDIS();
   ASSERT_TRUE(serves(*machine("a", url()), key(1), CacheOutcome::kCompiled));
   ASSERT_TRUE(ask({"CONFIG", "SET", "maxmemory", "1"}).ok());
@@ -294,23 +294,23 @@ TEST_F(RemoteTest, AServerThatRefusesWritesIsStillRead) {
   EXPECT_THAT(warnings_[0], HasSubstr("refuses a write: OOM"));
 }
 
-TEST_F(RemoteTest, AServerWithAPasswordIsKnownToByIt) {
+TEST_F(RemoteTest, LogsInWithPasswordAndUser) {
   if (!start_redis("open sesame")) GTEST_SKIP() << "redis-server is not installed";
   const std::string secret = ":open%20sesame@";
   EXPECT_TRUE(serves(*machine("a", url(secret)), key(1), CacheOutcome::kCompiled));
   EXPECT_TRUE(serves(*machine("b", url(secret)), key(1), CacheOutcome::kRemoteHit));
   EXPECT_TRUE(serves(*machine("c", url("default" + secret)), key(1), CacheOutcome::kRemoteHit))
-      << "by its name";
+      << "with the default user's name";
   EXPECT_THAT(warnings_, testing::IsEmpty());
 
-  // Another user, with rights of its own (Redis 6 and later).
+  // A second user with its own rights (Redis 6 and later).
   if (ask({"ACL", "SETUSER", "reader", "on", ">two", "~*", "+get"}).ok()) {
     EXPECT_TRUE(serves(*machine("d", url("reader:two@")), key(1), CacheOutcome::kRemoteHit));
     EXPECT_THAT(warnings_, testing::IsEmpty());
   }
 }
 
-TEST_F(RemoteTest, AWrongPasswordLeavesAStoreOfOnesOwn) {
+TEST_F(RemoteTest, WrongPasswordDisablesTheRemoteStoreWithOneWarning) {
   if (!start_redis("open sesame")) GTEST_SKIP() << "redis-server is not installed";
   EXPECT_TRUE(serves(*machine("a", url(":open%20sesame@")), key(1), CacheOutcome::kCompiled));
   for (const char* secret : {":geheim@", "me:geheim@"}) {
@@ -318,20 +318,20 @@ TEST_F(RemoteTest, AWrongPasswordLeavesAStoreOfOnesOwn) {
     const auto cache = machine("b", url(secret));
     EXPECT_TRUE(serves(*cache, key(1), CacheOutcome::kCompiled)) << secret;
     EXPECT_TRUE(serves(*cache, key(2), CacheOutcome::kCompiled)) << secret;
-    ASSERT_EQ(warnings_.size(), 1u) << "said once";
+    ASSERT_EQ(warnings_.size(), 1u) << "one warning is expected";
     EXPECT_THAT(warnings_[0], testing::AllOf(HasSubstr("remote store 127.0.0.1:" + port_),
                                              HasSubstr("refuses the user or the password"),
                                              testing::Not(HasSubstr("geheim"))));
     EXPECT_TRUE(cache->clear().ok());
   }
   warnings_.clear();
-  EXPECT_TRUE(serves(*machine("c", url()), key(1), CacheOutcome::kCompiled)) << "none given";
+  EXPECT_TRUE(serves(*machine("c", url()), key(1), CacheOutcome::kCompiled)) << "no password was given";
   ASSERT_EQ(warnings_.size(), 1u);
   EXPECT_THAT(warnings_[0], HasSubstr("NOAUTH"));
 }
 
-// What it says is not to be had in a log.
-TEST_F(RemoteTest, AServerThatRepeatsThePasswordIsNotQuoted) {
+// The server's reply to a login must not reach the log, because it could contain the password.
+TEST_F(RemoteTest, DoesNotQuoteAServerThatRepeatsThePassword) {
   LyingServer server([](int client) { say(client, "-WRONGPASS geheim\r\n"); });
   std::string address = server.url();
   address.insert(address.find("://") + 3, ":geheim@");
@@ -340,7 +340,7 @@ TEST_F(RemoteTest, AServerThatRepeatsThePasswordIsNotQuoted) {
   EXPECT_THAT(warnings_[0], testing::Not(HasSubstr("geheim")));
 }
 
-TEST_F(RemoteTest, DatabasesAreApart) {
+TEST_F(RemoteTest, DatabasesAreSeparate) {
   NEEDS_REDIS();
   const std::string other = "redis://127.0.0.1:" + port_ + "/3/test";
   EXPECT_TRUE(serves(*machine("a", other), key(1), CacheOutcome::kCompiled));
@@ -354,7 +354,7 @@ TEST_F(RemoteTest, DatabasesAreApart) {
   EXPECT_THAT(warnings_[0], HasSubstr("database 99: "));
 }
 
-TEST_F(RemoteTest, AConnectionThatTheServerClosedIsMadeAnew) {
+TEST_F(RemoteTest, ReconnectsAfterTheServerClosedTheConnection) {
   NEEDS_REDIS();
   const auto cache = machine("a", url());
   ASSERT_TRUE(serves(*cache, key(1), CacheOutcome::kCompiled));
@@ -364,9 +364,8 @@ TEST_F(RemoteTest, AConnectionThatTheServerClosedIsMadeAnew) {
   EXPECT_TRUE(warnings_.empty()) << warnings_[0];
 }
 
-// Whatever the server does, kernels come within the stated time, one warning says why, and then it is left
-// alone.
-TEST_F(RemoteTest, ServersThatFailCostAtMostTheStatedTimeOnce) {
+// Whatever the server does, all calls together wait for the time limit once, and one warning has the reason.
+TEST_F(RemoteTest, FailingServerCostsTheTimeLimitOnce) {
   const auto never = [](int) {};
   const auto drip = [](int client) {
     for (int i = 0; i < 100; ++i) {
@@ -403,13 +402,13 @@ TEST_F(RemoteTest, ServersThatFailCostAtMostTheStatedTimeOnce) {
     const double took = seconds_of([&] { calls(*cache); });
     EXPECT_LT(took, granted(RemoteStore::kConnectSeconds + RemoteStore::kCommandSeconds, alone));
     ASSERT_EQ(warnings_.size(), 1u);
-    EXPECT_THAT(warnings_[0], HasSubstr("left alone for 5 s"));
+    EXPECT_THAT(warnings_[0], HasSubstr("not used for 5 s"));
     EXPECT_LE(server.commands.load(), 1);
   }
 }
 
-// Both ways to lose a connection: what it was asked on an old one counts for the whole.
-TEST_F(RemoteTest, ACommandThatIsRepeatedKeepsTheStatedTime) {
+// A command that is repeated on a new connection must not get a new time limit.
+TEST_F(RemoteTest, RepeatedCommandKeepsItsTimeLimit) {
   std::atomic<int> connections{0};
   LyingServer server([&](int client) {
     if (++connections > 1) return;  // no answer
@@ -426,7 +425,7 @@ TEST_F(RemoteTest, ACommandThatIsRepeatedKeepsTheStatedTime) {
   EXPECT_LT(took, RemoteStore::kConnectSeconds + RemoteStore::kCommandSeconds);
 }
 
-TEST_F(RemoteTest, ALeaseWhoseReplyWasLostIsTaken) {
+TEST_F(RemoteTest, LeaseIsTakenAlthoughTheReplyWasLost) {
   std::atomic<int> connections{0};
   std::string token;
   LyingServer server([&](int client) {
@@ -442,7 +441,7 @@ TEST_F(RemoteTest, ALeaseWhoseReplyWasLostIsTaken) {
       shutdown(client, SHUT_RDWR);
       return;
     }
-    say(client, "$-1\r\n");  // to the same SET
+    say(client, "$-1\r\n");  // the reply to the repeated SET
     if (!next().empty()) say(client, bulk(token));
   });
   RemoteStore store(parse_remote(server.url()).value(), Logger());
@@ -452,7 +451,7 @@ TEST_F(RemoteTest, ALeaseWhoseReplyWasLostIsTaken) {
   EXPECT_EQ(connections.load(), 2);
 }
 
-TEST_F(RemoteTest, AnEndlessReplyIsCutOff) {
+TEST_F(RemoteTest, EndlessReplyIsCutOff) {
   LyingServer server([](int client) {
     const std::string much(1 << 20, 'x');
     say(client, "$999999999\r\n");
@@ -467,13 +466,13 @@ TEST_F(RemoteTest, AnEndlessReplyIsCutOff) {
   redis = absl::UnavailableError("closed");
 }
 
-TEST_F(RemoteTest, AnAddressWhereNobodyIsCostsAtMostTheStatedTimeOnce) {
+TEST_F(RemoteTest, UnreachableAddressCostsTheConnectTimeOnce) {
   std::string closed;
   {
     const Listener gone;
     closed = gone.url();
   }
-  // TEST-NET-1 answers nobody; where the network says so at once, so much the better.
+  // Nobody answers on TEST-NET-1. Some networks report that at once, which is fine, too.
   for (const std::string& url : {closed, std::string("redis://192.0.2.1:6379")}) {
     SCOPED_TRACE(url);
     warnings_.clear();

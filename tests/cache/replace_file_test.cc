@@ -21,7 +21,7 @@ class ReplaceFileTest : public CacheFixture {
   std::string path() const { return scratch_ + "/out"; }
 };
 
-TEST_F(ReplaceFileTest, PutsAllOfItInThePlaceOfWhatIsThere) {
+TEST_F(ReplaceFileTest, ReplacesTheWholeFile) {
   for (const Durability durability : {Durability::kSynced, Durability::kWritten})
     for (const std::string& bytes : {std::string("one"), std::string(100000, 'x'), std::string()}) {
       ASSERT_TRUE(replace_file(path(), bytes, 0640, durability).ok());
@@ -33,11 +33,11 @@ TEST_F(ReplaceFileTest, PutsAllOfItInThePlaceOfWhatIsThere) {
   EXPECT_THAT(names(), testing::ElementsAre("out"));
 }
 
-TEST_F(ReplaceFileTest, WhatEndedWritersLeftGoesAndNothingElse) {
+TEST_F(ReplaceFileTest, RemovesTemporariesOfEndedWritersOnly) {
   const std::string held = "out.tmp-1-0-ab", left = "out.tmp-4242-17-0123abcdef";
   const std::vector<std::string> others = {"out.tmp", "out.tmp-", "out.tmp-1-2", "out.tmp-1-2-xyz",
                                            "out.tmp-1-2-3-4", "out.tmp-a-2-3", "other.tmp-1-2-3", "out.lock",
-                                           // One of another machine, and one that only looks like it.
+                                           // Another machine's temporary, and a similar name.
                                            "out.tmp-00000000000000ff-1-2-3", "out.tmp-00ff-1-2-3"};
   for (const std::string& name : others) write_file(scratch_ + "/" + name, "x");
   write_file(scratch_ + "/" + held, "x");
@@ -51,7 +51,7 @@ TEST_F(ReplaceFileTest, WhatEndedWritersLeftGoesAndNothingElse) {
   close(holder);
 }
 
-TEST_F(ReplaceFileTest, AFailureSaysWhyAndLeavesWhatWasThere) {
+TEST_F(ReplaceFileTest, FailureNamesTheCauseAndKeepsTheOldFile) {
   EXPECT_TRUE(absl::IsNotFound(replace_file(scratch_ + "/none/out", "x", 0600, Durability::kSynced)));
   ASSERT_EQ(mkdir(path().c_str(), 0700), 0);
   const absl::Status status = replace_file(path(), "x", 0600, Durability::kSynced);

@@ -1,4 +1,5 @@
-// Compiles that nobody waits for: callers of the key do not wait for them, and they wait for callers.
+// Compiles at idle priority: urgent callers of the key do not wait for them, but they wait for urgent
+// callers.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,7 +11,7 @@
 namespace lathe {
 namespace {
 
-// A get_or_create on a thread of its own, whose compile begins and stays until it is let go.
+// Runs get_or_create on another thread. Its compile starts and blocks until let_go.
 class Held {
  public:
   Held(ArtifactCache& cache, const Key& key, const Artifact& made, Urgency urgency)
@@ -40,27 +41,27 @@ class Held {
 
 class UrgencyTest : public RemoteTest {
  protected:
-  // A call that somebody waits for, while a compile of its key that nobody waits for is held: it makes its
-  // own. Afterwards there is one artifact.
+  // While an idle compile of the key is blocked, an urgent call must compile the key itself. Afterwards both
+  // caches have an artifact.
   void call_beside(ArtifactCache& idle, ArtifactCache& cache) {
     Held held(idle, key(1), artifact(key(1)), Urgency::kIdle);
     const auto now = cache.get_or_create(key(1), [&] { return artifact(key(1)); });
     EXPECT_TRUE(is_for(now, key(1)));
     EXPECT_EQ(now->outcome, CacheOutcome::kCompiled);
-    EXPECT_EQ(cache.get(key(1))->outcome, CacheOutcome::kMemoryHit) << "while the other is under way";
+    EXPECT_EQ(cache.get(key(1))->outcome, CacheOutcome::kMemoryHit) << "while the idle compile still runs";
     const auto later = held.let_go();
     EXPECT_TRUE(is_for(later, key(1)));
     EXPECT_EQ(idle.get(key(1))->artifact, later->artifact);
     EXPECT_THAT(warnings_, testing::IsEmpty());
   }
-  // The other way round: the second call of `urgency` compiles nothing.
+  // While a compile of urgency `of_first` is blocked, a second, idle call must wait and compile nothing.
   void wait_for(ArtifactCache& first, Urgency of_first, ArtifactCache& second) {
     Held held(first, key(2), artifact(key(2)), of_first);
     auto waits = std::async(std::launch::async, [&] {
       return second.get_or_create(
           key(2),
           [&]() -> absl::StatusOr<Artifact> {
-            ADD_FAILURE() << "compiled once more";
+            ADD_FAILURE() << "the second call must not compile";
             return artifact(key(2));
           },
           nullptr, Urgency::kIdle);
@@ -71,7 +72,7 @@ class UrgencyTest : public RemoteTest {
   }
 };
 
-TEST_F(UrgencyTest, InAProcess) {
+TEST_F(UrgencyTest, UrgentCallsDoNotWaitForIdleOnesInAProcess) {
   for (const std::string& directory : {std::string(), directory_}) {
     const auto cache = make_cache(options_for(directory));
     call_beside(*cache, *cache);
@@ -80,7 +81,7 @@ TEST_F(UrgencyTest, InAProcess) {
   }
 }
 
-TEST_F(UrgencyTest, OnAMachine) {
+TEST_F(UrgencyTest, UrgentCallsDoNotWaitForIdleOnesOnAMachine) {
   const auto one = make_cache(options()), other = make_cache(options());
   call_beside(*one, *other);
   wait_for(*one, Urgency::kNow, *other);
@@ -89,26 +90,26 @@ TEST_F(UrgencyTest, OnAMachine) {
       << "no lock is left";
 }
 
-TEST_F(UrgencyTest, OnAMachineIdleOnesWaitForEachOther) {
+TEST_F(UrgencyTest, IdleCallsWaitForEachOtherOnAMachine) {
   const auto one = make_cache(options()), other = make_cache(options());
   wait_for(*one, Urgency::kIdle, *other);
 }
 
-TEST_F(UrgencyTest, InAFleet) {
+TEST_F(UrgencyTest, UrgentCallsDoNotWaitForIdleOnesInAFleet) {
   NEEDS_REDIS();
   const auto one = machine("a", url()), other = machine("b", url());
   call_beside(*one, *other);
   wait_for(*one, Urgency::kNow, *other);
 }
 
-TEST_F(UrgencyTest, InAFleetIdleOnesWaitForEachOther) {
+TEST_F(UrgencyTest, IdleCallsWaitForEachOtherInAFleet) {
   NEEDS_REDIS();
   const auto one = machine("a", url()), other = machine("b", url());
   wait_for(*one, Urgency::kIdle, *other);
 }
 
-// The lock that a killed process left.
-TEST_F(UrgencyTest, ALeftLockGoesWithTheNextClearing) {
+// A killed process leaves its idle lock file.
+TEST_F(UrgencyTest, ClearRemovesALeftIdleLock) {
   const auto cache = make_cache(options());
   ASSERT_TRUE(is_for(cache->get_or_create(key(1), [&] { return artifact(key(1)); }), key(1)));
   write_file(directory_ + "/" + key(2).fingerprint + ".idle", "");

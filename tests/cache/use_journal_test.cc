@@ -24,7 +24,7 @@ class UseJournalTest : public CacheFixture {
   FileDescriptor open_;
 };
 
-TEST_F(UseJournalTest, CountsAndOrders) {
+TEST_F(UseJournalTest, CountsAndOrdersUses) {
   EXPECT_EQ(of(1).order, 0u) << "never seen";
   note(1, UseKind::kMade);
   note(2, UseKind::kMade);
@@ -39,10 +39,10 @@ TEST_F(UseJournalTest, CountsAndOrders) {
   EXPECT_LT(of(1).order, of(2).order);
 }
 
-TEST_F(UseJournalTest, ATornLineCostsItselfAndItsNeighbour) {
+TEST_F(UseJournalTest, TornLineLosesItselfAndTheNextLine) {
   note(1, UseKind::kMade);
   write_file(journal(), read_file(journal()) + key(2).fingerprint.substr(0, 9));
-  note(3, UseKind::kMade);  // goes onto the torn line
+  note(3, UseKind::kMade);  // is appended to the torn line
   note(4, UseKind::kMade);
   EXPECT_EQ(of(1).made, 1u);
   EXPECT_EQ(of(2).made, 0u);
@@ -50,10 +50,10 @@ TEST_F(UseJournalTest, ATornLineCostsItselfAndItsNeighbour) {
   EXPECT_EQ(of(4).made, 1u);
 }
 
-// It stays small, and says the same.
-TEST_F(UseJournalTest, IsRewrittenWithItsSums) {
+// The journal stays small and keeps its sums and order.
+TEST_F(UseJournalTest, RewriteKeepsTheSums) {
   constexpr int kEntries = 20, kRounds = 1000;
-  for (int n = 0; n < kEntries; n += 2) write_file(entry_path(key(n)), "there");  // the odd ones are gone
+  for (int n = 0; n < kEntries; n += 2) write_file(entry_path(key(n)), "there");  // the odd ones were removed
   for (int round = 0; round < kRounds; ++round)
     for (int n = 0; n < kEntries; ++n) note(n, round == 0 ? UseKind::kMade : UseKind::kHit);
   EXPECT_LT(std::filesystem::file_size(journal()), size_t{400} << 10);
@@ -73,15 +73,16 @@ TEST_F(UseJournalTest, IsRewrittenWithItsSums) {
   EXPECT_GT(table.gone.hits, 0u);
 }
 
-// Records keep their place, and are counted nowhere: not while they are there, nor when they are gone.
-TEST_F(UseJournalTest, IsRewrittenWithRecordsInTheirPlaces) {
+// A rewrite keeps the order of records and never counts them, whether they exist or were removed.
+TEST_F(UseJournalTest, RewriteKeepsTheOrderOfRecords) {
   const std::string record = directory_ + "/" + key(2).fingerprint + ".record";
   write_file(record, "there");
   for (const int n : {1, 3}) write_file(entry_path(key(n)), "there");
   note(1, UseKind::kMade);
   note(2, UseKind::kUncounted);
   note(3, UseKind::kMade);
-  write_file(journal(), read_file(journal()) + key(2).fingerprint + " 5 1\n");  // another version's
+  write_file(journal(),
+             read_file(journal()) + key(2).fingerprint + " 5 1\n");  // as another version would write it
   note(3, UseKind::kHit);
   rewrite_at_next_note();
   note(1, UseKind::kHit);
@@ -101,7 +102,7 @@ TEST_F(UseJournalTest, IsRewrittenWithRecordsInTheirPlaces) {
   EXPECT_EQ(of(1).hits, 2u);
 }
 
-TEST_F(UseJournalTest, CountsDoNotWrap) {
+TEST_F(UseJournalTest, CountsSaturate) {
   write_file(journal(), key(1).fingerprint + " 18446744073709551615 1\n" + key(1).fingerprint + " 7 1\n");
   std::filesystem::permissions(journal(),
                                std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
