@@ -1,16 +1,16 @@
-// Lathe for C++17: owning handles, matrix views and exceptions over lathe.h. Header-only; adds no state and
-// no cost beyond filling a descriptor. Every failure throws lathe::Error. What a call does, its threads and
-// its cost are lathe.h's contract.
+// Lathe for C++17: owning handles, matrix views and exceptions over lathe.h. Header-only; it adds no state, and no cost
+// except filling a descriptor. Every failure throws lathe::Error. lathe.h says what each call does, which threads may
+// make it and what it costs. Objects can be moved but not copied. Destroy a Plan, Buffer or Stream before its Device,
+// and a Device before its Context.
 //
 //   lathe::Context context;
 //   lathe::Device cpu = context.open("cpu");
-//   // x: tokens by k; weight: n by k, as PyTorch's Linear keeps it; y: tokens by n
+//   // x: tokens by k; weight: n by k, as PyTorch's Linear stores it; y: tokens by n
 //   lathe::Epilogue relu;
 //   relu.bias = bias.data();
 //   relu.bias_dtype = LATHE_F32;
 //   relu.activation = LATHE_ACTIVATION_RELU;
-//   lathe::matmul(cpu, lathe::row_major(x.data(), tokens, k), lathe::row_major(weight.data(), n,
-//   k).transposed(),
+//   lathe::matmul(cpu, lathe::row_major(x.data(), tokens, k), lathe::row_major(weight.data(), n, k).transposed(),
 //                 lathe::row_major(y.data(), tokens, n), relu);
 #pragma once
 
@@ -30,8 +30,8 @@ namespace lathe {
 
 namespace internal {
 
-// Collects the pieces of a lathe_text_fn. No exception may cross the library's frames, so the first one waits
-// here.
+// Collects the pieces that a lathe_text_fn receives. No exception may pass through the library's stack frames, so the
+// first one is stored here and thrown by take().
 class TextCollector {
  public:
   using Pieces = std::vector<std::pair<std::string, std::string>>;  // name, text
@@ -49,7 +49,7 @@ class TextCollector {
     if (exception_) std::rethrow_exception(exception_);
     return std::move(pieces_);
   }
-  // For calls that pass on one piece.
+  // For calls that pass a single piece.
   std::string take_text(lathe_status status) {
     std::string all;
     for (auto& piece : take(status)) all += piece.second;
@@ -61,7 +61,7 @@ class TextCollector {
   std::exception_ptr exception_;
 };
 
-// Owns one C handle: moves, does not copy.
+// Owns one C handle. Movable, not copyable.
 template <typename Handle, void (*destroy)(Handle*)>
 class Owner {
  public:
@@ -77,7 +77,7 @@ class Owner {
   ~Owner() {
     if (handle_ != nullptr) destroy(handle_);
   }
-  // The C handle, still owned by this object.
+  // The C handle. This object still owns it.
   Handle* get() const { return handle_; }
 
  private:
@@ -86,7 +86,7 @@ class Owner {
 
 }  // namespace internal
 
-// What an elementwise op computes, read once from its text (elementwise.h).
+// A parsed program of an elementwise op (elementwise.h).
 class Program {
  public:
   explicit Program(const std::string& text) {
@@ -100,7 +100,7 @@ class Program {
   internal::Owner<lathe_program, lathe_program_destroy> program_;
 };
 
-// A problem class chosen once. Must go before its device.
+// A problem class planned once and run many times. Destroy it before its device.
 class Plan {
  public:
   explicit Plan(lathe_plan* plan) : plan_(plan) {}
@@ -147,12 +147,12 @@ class Plan {
     check(lathe_plan_run_elementwise_slice(get(), &desc, phase, worker, workers));
   }
 
-  // JSON, as lathe_plan_explain documents it.
+  // JSON; lathe_plan_explain documents it.
   std::string explain() const {
     internal::TextCollector text;
     return text.take_text(lathe_plan_explain(get(), internal::TextCollector::receive, &text));
   }
-  // {stage, IR} in order. `pipeline_yaml` null: the built-in pipeline.
+  // Pairs {stage, IR} in the order of the stages. `pipeline_yaml` null: the built-in pipeline.
   std::vector<std::pair<std::string, std::string>> dump(const char* pipeline_yaml = nullptr) const {
     internal::TextCollector text;
     return text.take(lathe_plan_dump(get(), pipeline_yaml, internal::TextCollector::receive, &text));
@@ -162,7 +162,7 @@ class Plan {
   internal::Owner<lathe_plan, lathe_plan_destroy> plan_;
 };
 
-// Memory of a device. Must go before its device.
+// Device memory. Destroy it before its device.
 class Buffer {
  public:
   Buffer() = default;
@@ -189,7 +189,7 @@ class Buffer {
   }
   size_t bytes() const { return bytes_; }
 
-  // The first `bytes`, after the stream's work so far; done when synchronize(stream) returns.
+  // Copy `bytes` from or to host memory, in stream order. On a GPU the copy is done when synchronize(stream) returns.
   void upload(const void* from, size_t bytes, lathe_stream stream = nullptr) const {
     check(lathe_device_copy(device_, stream, data_, from, bytes, LATHE_COPY_TO_DEVICE));
   }
@@ -203,7 +203,7 @@ class Buffer {
   size_t bytes_ = 0;
 };
 
-// Must go before its device. Null on the CPU.
+// A stream; null on the CPU. Destroy it before its device.
 class Stream {
  public:
   explicit Stream(lathe_device* device) : device_(device) { check(lathe_stream_create(device, &stream_)); }
@@ -228,7 +228,7 @@ class Stream {
   lathe_stream stream_ = nullptr;
 };
 
-// Problem classes for a warm-up, of any device.
+// A list of problem classes for a warm-up. Independent of devices.
 class Manifest {
  public:
   Manifest() {
@@ -252,7 +252,7 @@ class Manifest {
     check(lathe_manifest_add_elementwise(get(), name, &op));
   }
   void note(const char* name, const char* value) { check(lathe_manifest_note(get(), name, value)); }
-  // As parse() reads it.
+  // The text that parse() reads back.
   std::string text() const {
     internal::TextCollector text;
     return text.take_text(lathe_manifest_text(get(), internal::TextCollector::receive, &text));
@@ -262,7 +262,7 @@ class Manifest {
   internal::Owner<lathe_manifest, lathe_manifest_destroy> manifest_;
 };
 
-// Must go before its context.
+// An open device. Destroy it before its context.
 class Device {
  public:
   explicit Device(lathe_device* device) : device_(device) {}
@@ -301,7 +301,7 @@ class Device {
     return Plan(plan);
   }
 
-  // JSON, as lathe_explain_matmul documents it: nothing is compiled or loaded.
+  // JSON; lathe_plan_explain documents it. Nothing is compiled or loaded.
   std::string explain(const lathe_matmul_desc& desc) const {
     internal::TextCollector text;
     return text.take_text(lathe_explain_matmul(get(), &desc, internal::TextCollector::receive, &text));
@@ -319,14 +319,14 @@ class Device {
     return text.take_text(lathe_explain_elementwise(get(), &desc, internal::TextCollector::receive, &text));
   }
 
-  // As lathe_warmup; throws where that fails, with what is prepared kept.
+  // Calls lathe_warmup. If it throws, the classes that were prepared stay prepared.
   lathe_warmup_report warm(const Manifest& manifest,
                            const lathe_warmup_options& options = LATHE_WARMUP_OPTIONS_INIT) const {
     lathe_warmup_report report = LATHE_WARMUP_REPORT_INIT;
     check(lathe_warmup(get(), manifest.get(), &options, &report));
     return report;
   }
-  // Of one weight, or of the argmax of such rows.
+  // Prepares the classes of one weight with M up to m_max; below, those of an argmax.
   template <typename Desc>
   lathe_warmup_report warm(const Desc& weight, int64_t m_max) const {
     Manifest manifest;
@@ -338,14 +338,14 @@ class Device {
     manifest.add(rows);
     return warm(manifest);
   }
-  // As lathe_tune; throws where that fails, with the records that are kept kept.
+  // Calls lathe_tune. If it throws, the records that were stored stay stored.
   lathe_tune_report tune(const Manifest& manifest,
                          const lathe_tune_options& options = LATHE_TUNE_OPTIONS_INIT) const {
     lathe_tune_report report = LATHE_TUNE_REPORT_INIT;
     check(lathe_tune(get(), manifest.get(), &options, &report));
     return report;
   }
-  // One request's class.
+  // Tunes the class of one request.
   lathe_tune_report tune(const lathe_matmul_desc& desc,
                          const lathe_tune_options& options = LATHE_TUNE_OPTIONS_INIT) const {
     lathe_tune_report report = LATHE_TUNE_REPORT_INIT;
@@ -364,7 +364,7 @@ class Device {
     check(lathe_tune_matmul_argmax(get(), &desc, &options, &report));
     return report;
   }
-  // The classes that warm() would prepare, each as JSON.
+  // The classes that warm() would prepare, each as JSON text.
   std::vector<std::string> classes(const Manifest& manifest) const {
     internal::TextCollector text;
     std::vector<std::string> classes;
@@ -391,7 +391,7 @@ class Device {
 class Context {
  public:
   Context() : Context(lathe_context_options(LATHE_CONTEXT_OPTIONS_INIT)) {}
-  // Start `options` from LATHE_CONTEXT_OPTIONS_INIT.
+  // Initialise `options` with LATHE_CONTEXT_OPTIONS_INIT first.
   explicit Context(const lathe_context_options& options) {
     lathe_context* context = nullptr;
     check(lathe_context_create(&options, &context));
@@ -404,25 +404,26 @@ class Context {
     check(lathe_device_open(get(), name.c_str(), &device));
     return Device(device);
   }
-  // A device that plans, explains and fills the cache, and cannot run. `target` "": the facts file's own.
+  // A device that is only described: it can plan, explain and fill the cache, but not run. `target` "": the target in
+  // the facts file.
   Device describe(const std::string& facts_path, const std::string& target = "") const {
     lathe_device* device = nullptr;
     check(
         lathe_device_describe(get(), facts_path.c_str(), target.empty() ? nullptr : target.c_str(), &device));
     return Device(device);
   }
-  // JSON, as lathe_devices documents it.
+  // JSON; lathe_devices documents it.
   std::string devices() const {
     internal::TextCollector text;
     return text.take_text(lathe_devices(get(), internal::TextCollector::receive, &text));
   }
 
-  // What calls do on a miss from now on, and who is told; lathe_context_set_miss says when. `callback` must
-  // not throw.
+  // Sets the policy for misses and the function that is told of them, as in lathe_context_set_miss. `callback` must not
+  // throw.
   void set_miss(lathe_miss_policy policy, lathe_miss_fn callback = nullptr, void* user = nullptr) const {
     check(lathe_context_set_miss(get(), policy, callback, user));
   }
-  // A payload as a program: JSON, as lathe_payload_inspect documents it.
+  // A payload read as a program: JSON; lathe_payload_inspect documents it.
   std::string inspect(const std::string& name, const std::string& payload) const {
     internal::TextCollector text;
     return text.take_text(lathe_payload_inspect(get(), name.c_str(), payload.data(), payload.size(),
@@ -434,29 +435,30 @@ class Context {
     check(lathe_context_statistics(get(), &statistics));
     return statistics;
   }
-  // The statistics as Prometheus' text format.
+  // The statistics in Prometheus' text format.
   std::string metrics() const {
     internal::TextCollector text;
     return text.take_text(lathe_context_metrics(get(), internal::TextCollector::receive, &text));
   }
-  // JSON, as lathe_cache_list documents it.
+  // JSON; lathe_cache_list documents it.
   std::string cache_list() const {
     internal::TextCollector text;
     return text.take_text(lathe_cache_list(get(), internal::TextCollector::receive, &text));
   }
-  // How many entries of the disk cache were removed.
+  // Empties the disk cache. Returns the number of removed entries.
   uint64_t cache_clear() const {
     uint64_t removed = 0;
     check(lathe_cache_clear(get(), &removed));
     return removed;
   }
-  // Writes a bundle's artifacts into the cache directory.
+  // Copies a bundle's artifacts into the cache directory.
   lathe_bundle_report cache_import(const std::string& path) const {
     lathe_bundle_report report = LATHE_BUNDLE_REPORT_INIT;
     check(lathe_cache_import(get(), path.c_str(), &report));
     return report;
   }
-  // How many entries went, the least recently used, so that the rest takes no more than `bytes`.
+  // Removes the least recently used entries until the rest takes at most `bytes`. Returns the number of removed
+  // entries.
   uint64_t cache_prune(uint64_t bytes) const {
     uint64_t removed = 0;
     check(lathe_cache_prune(get(), bytes, &removed));
@@ -469,8 +471,8 @@ class Context {
 
 // ---- Bundles
 
-// Writes `path`, whole or not at all, of cache directories and bundles. `target` "": what they hold for every
-// target.
+// Writes the contents of cache directories and bundles to the bundle `path`; either the whole file appears or none.
+// `target` "": the entries of every target.
 inline lathe_bundle_report write_bundle(const std::string& path, const std::vector<std::string>& sources,
                                         const std::string& target = "") {
   std::vector<const char*> paths;
@@ -480,7 +482,7 @@ inline lathe_bundle_report write_bundle(const std::string& path, const std::vect
                            target.empty() ? nullptr : target.c_str(), &report));
   return report;
 }
-// JSON, as lathe_bundle_list documents it.
+// JSON; lathe_bundle_list documents it.
 inline std::string list_bundle(const std::string& path) {
   internal::TextCollector text;
   return text.take_text(lathe_bundle_list(path.c_str(), internal::TextCollector::receive, &text));
@@ -488,12 +490,13 @@ inline std::string list_bundle(const std::string& path) {
 
 // ---- Packed weights
 
-// A copy of a weight, K by N (a Linear's [N, K] is row_major(w, n, k).transposed()), as the device's kernels
-// would rather have it for every M; matrix() stands for it as `b`. The weight itself is not needed any more.
-// Must go before its device.
+// A copy of a K by N weight in the layout that the device's kernels prefer, for every M. For a Linear weight [N, K],
+// pass row_major(w, n, k).transposed(). Use matrix() as `b`. The original weight is no longer needed. Destroy a
+// PackedWeight before its device.
 class PackedWeight {
  public:
-  // `batch` weights lie a batch_stride apart; without a stride there is one, for every product of a batch.
+  // Packs `batch` weights that are weight.batch_stride apart. With a batch_stride of 0 there is one weight, which every
+  // product of the batch uses.
   PackedWeight(const Device& device, const Matrix& weight, int64_t batch = 1) : matrix_(weight) {
     lathe_matmul_desc desc = LATHE_MATMUL_DESC_INIT;
     desc.m = 1;
@@ -524,19 +527,19 @@ class PackedWeight {
 
 // ---- Calls
 
-// d = program(inputs), whose layouts are the program's; m and n are d's.
+// d = program(inputs). m and n are the size of d; the program says how each input is laid out.
 inline void elementwise(const Device& device, const Program& program, const std::vector<Matrix>& inputs,
                         const Matrix& d, const CallOptions& options = {}) {
   device.run(elementwise_desc(program.get(), inputs, d, options), options.stream);
 }
 
-// d = epilogue(a b). m and n are d's, k is a's columns.
+// d = epilogue(a b). m and n are the size of d, k is the number of columns of a.
 inline void matmul(const Device& device, const Matrix& a, const Matrix& b, const Matrix& d,
                    const Epilogue& epilogue = {}, const CallOptions& options = {}) {
   device.run(matmul_desc(a, b, d, epilogue, options), options.stream);
 }
 
-// The column of each row's maximum.
+// The column of the maximum of each row of x.
 template <typename Index>
 void argmax(const Device& device, const Matrix& x, Index* indices, float* values = nullptr,
             const CallOptions& options = {}) {

@@ -1,5 +1,5 @@
-/* Lathe: a context whose kernels are compiled by pipelines of the caller's own. Not included by
- * lathe/lathe.h, which states the conventions. */
+/* Lathe: compiling with your own pipelines. lathe/lathe.h does not include this file, but states the rules that hold
+ * everywhere. examples/pipelines in the source tree has an example. */
 #ifndef LATHE_PIPELINES_H
 #define LATHE_PIPELINES_H
 
@@ -9,14 +9,15 @@
 extern "C" {
 #endif
 
-/* lathe_pipelines, on lathe_context_options. */
+/* Kind of a lathe_pipelines in the chain of lathe_context_options. */
 #define LATHE_CHAIN_PIPELINES 16u
 
-/* YAML files (src/compiler/pipeline.h documents them), each in place of the built-in pipeline of the op and
- * backend that its `for` names, one file each. They, the schedules that they name and the parameters are read
- * once, by a lathe-compiler-process that lathe_context_create starts for them. Relative paths start at the current
- * directory; a schedule's path starts at the directory of its pipeline's file. A defect is INVALID_ARGUMENT with file
- * and line, a text that ends the process COMPILE_FAILED. What was read is part of the key of every kernel that it compiles. */
+/* Pipelines as YAML files, whose format src/compiler/pipeline.h documents. Each replaces the built-in pipeline of the
+ * op and backend that its `for` names; at most one file per op and backend. lathe_context_create reads them once,
+ * together with their schedules and the parameters, in a compiler process that it starts for this. A relative path
+ * starts at the current directory, a schedule's path at the directory of its pipeline file. The text that was read is
+ * part of the key of every kernel that it compiles; the paths are not.
+ * INVALID_ARGUMENT: a defect in a file; the message names file and line. COMPILE_FAILED: a text crashed the process. */
 typedef struct lathe_pipelines {
   size_t struct_size;
   const lathe_chain* next;
@@ -24,7 +25,7 @@ typedef struct lathe_pipelines {
   uint32_t reserved;
   const char* const* paths;
   size_t count;
-  /* A JSON file whose object "parameters" the pipelines' params.NAME are looked up in; NULL: none. */
+  /* Path of a JSON file. Its object "parameters" gives the values of params.NAME in the pipelines. NULL: none. */
   const char* parameters;
 } lathe_pipelines;
 #define LATHE_PIPELINES_INIT \

@@ -1,4 +1,4 @@
-// Lathe for C++17: errors, views of matrices, and descriptors made of them. Included by lathe.hpp.
+// Lathe for C++17: errors, matrix views, and functions that turn views into op descriptors. lathe.hpp includes it.
 #pragma once
 
 #include <cstdint>
@@ -10,6 +10,7 @@
 
 namespace lathe {
 
+// What every function of this API throws on failure.
 class Error : public std::runtime_error {
  public:
   Error(lathe_status status, const std::string& message)
@@ -20,11 +21,12 @@ class Error : public std::runtime_error {
   lathe_status status_;
 };
 
-// Throws the calling thread's last error unless `status` is LATHE_OK.
+// Throws an Error with the calling thread's last message unless `status` is LATHE_OK.
 inline void check(lathe_status status) {
   if (status != LATHE_OK) throw Error(status, lathe_last_error());
 }
 
+// The dtype of a C++ element type.
 template <typename T>
 struct DTypeOf;
 template <>
@@ -44,17 +46,18 @@ struct DTypeOf<int64_t> {
   static constexpr lathe_dtype value = LATHE_I64;
 };
 
-// A matrix, or the first of a batch of them, in memory that someone else owns. Inputs are never written.
+// A view of a matrix, or of a batch of them. It does not own the memory, which must live until the call returns (on a
+// GPU, until the work is done). Inputs are never written.
 struct Matrix {
   void* data = nullptr;
   lathe_dtype dtype = LATHE_DTYPE_NONE;
   int64_t rows = 0, columns = 0;
   lathe_layout layout = LATHE_ROW_MAJOR;
-  int64_t leading_dimension = 0;  // elements; 0: packed
-  int64_t batch_stride = 0;       // elements; 0 broadcasts an input
-  uint32_t packed_layout = 0;     // of b: what lathe_pack_weights laid it out in (PackedWeight)
+  int64_t leading_dimension = 0;  // in elements; 0: packed
+  int64_t batch_stride = 0;       // in elements; 0 broadcasts an input
+  uint32_t packed_layout = 0;     // b only: the layout id of packed weights (see PackedWeight)
 
-  // The same memory, read as the transposed matrix.
+  // The same memory, seen as the transposed matrix.
   Matrix transposed() const {
     Matrix t = *this;
     std::swap(t.rows, t.columns);
@@ -73,6 +76,7 @@ struct Matrix {
   }
 };
 
+// A row-major view. leading_dimension 0: rows are contiguous.
 inline Matrix row_major(const void* data, lathe_dtype dtype, int64_t rows, int64_t columns,
                         int64_t leading_dimension = 0, int64_t batch_stride = 0) {
   return {const_cast<void*>(data), dtype, rows, columns, LATHE_ROW_MAJOR, leading_dimension, batch_stride};
@@ -83,24 +87,24 @@ Matrix row_major(const T* data, int64_t rows, int64_t columns, int64_t leading_d
   return row_major(data, DTypeOf<T>::value, rows, columns, leading_dimension, batch_stride);
 }
 
-// activation(alpha * A B + beta * C + bias) + residual. The defaults store A B.
+// d = activation(alpha * A B + beta * C + bias) + residual, as in lathe_epilogue. The defaults give d = A B.
 struct Epilogue {
   float alpha = 1.0f;
   float beta = 0.0f;
-  Matrix c;  // read when beta is not 0
-  const void* bias = nullptr;
+  Matrix c;  // only read if beta is not 0
+  const void* bias = nullptr;  // one element per column of d; null: none
   lathe_dtype bias_dtype = LATHE_DTYPE_NONE;
   lathe_activation activation = LATHE_ACTIVATION_NONE;
-  Matrix residual;  // data null: none
+  Matrix residual;  // null data: none
 };
 
-// What a call may say beyond its operands.
+// The options of a call besides its operands.
 struct CallOptions {
   lathe_stream stream = nullptr;
-  int64_t batch = 1;  // of argmax and matmul_argmax always 1
+  int64_t batch = 1;  // must be 1 for argmax and matmul_argmax
   lathe_determinism determinism = LATHE_DETERMINISM_FAST;
   lathe_miss_policy miss_policy = LATHE_MISS_DEFAULT;
-  const lathe_chain* next = nullptr;  // lathe_workspace, lathe_tuning
+  const lathe_chain* next = nullptr;  // lathe_workspace, lathe_tuning, lathe_external
   lathe_math math = LATHE_MATH_STRICT;
   lathe_dependent_launch dependent_launch = LATHE_DEPENDENT_LAUNCH_OFF;
 };
@@ -115,6 +119,7 @@ inline void check_no_batch(const char* op, const CallOptions& options) {
 
 }  // namespace internal
 
+// The descriptor of d = epilogue(a b). Throws INVALID_ARGUMENT if the shapes do not fit.
 inline lathe_matmul_desc matmul_desc(const Matrix& a, const Matrix& b, const Matrix& d,
                                      const Epilogue& epilogue = {}, const CallOptions& options = {}) {
   const auto check_shape = [](const char* name, const Matrix& matrix, int64_t rows, int64_t columns) {
@@ -152,7 +157,8 @@ inline lathe_matmul_desc matmul_desc(const Matrix& a, const Matrix& b, const Mat
   return desc;
 }
 
-// indices: x.rows of int32_t or int64_t; values: x.rows floats, or null when not wanted.
+// The descriptor of argmax over each row of x. indices: x.rows elements of int32_t or int64_t. values: x.rows floats,
+// or null if not wanted.
 template <typename Index>
 lathe_argmax_desc argmax_desc(const Matrix& x, Index* indices, float* values = nullptr,
                               int64_t index_offset = 0, const CallOptions& options = {}) {
@@ -172,16 +178,16 @@ lathe_argmax_desc argmax_desc(const Matrix& x, Index* indices, float* values = n
   return desc;
 }
 
-// What matmul_argmax compares, and what beside the indices it answers.
+// How matmul_argmax compares, and what it returns besides the indices.
 struct Logits {
-  lathe_dtype dtype = LATHE_F32;  // sums are rounded to it before they are compared
+  lathe_dtype dtype = LATHE_F32;  // each sum is rounded to it before it is compared
   const void* bias = nullptr;
   lathe_dtype bias_dtype = LATHE_DTYPE_NONE;
   int64_t index_offset = 0;  // the first column of a vocabulary shard
-  float* values = nullptr;   // a.rows floats, or null when not wanted
+  float* values = nullptr;   // a.rows floats, or null if not wanted
 };
 
-// indices: a.rows of int32_t or int64_t.
+// The descriptor of argmax over each row of a b. indices: a.rows elements of int32_t or int64_t.
 template <typename Index>
 lathe_matmul_argmax_desc matmul_argmax_desc(const Matrix& a, const Matrix& b, Index* indices,
                                             const Logits& logits = {}, const CallOptions& options = {}) {
@@ -211,7 +217,8 @@ lathe_matmul_argmax_desc matmul_argmax_desc(const Matrix& a, const Matrix& b, In
   return desc;
 }
 
-// Inputs in the program's order; of a vector the Matrix has one row (along n) or one column (along m).
+// The descriptor of d = program(inputs), with the inputs in the program's order. A vector along n is a Matrix with one
+// row, a vector along m a Matrix with one column.
 inline lathe_elementwise_desc elementwise_desc(const lathe_program* program, const std::vector<Matrix>& inputs,
                                                const Matrix& d, const CallOptions& options = {}) {
   if (inputs.size() > LATHE_ELEMENTWISE_INPUTS)
