@@ -9,8 +9,8 @@ namespace {
 
 constexpr absl::string_view kBoth = "+sramecc,-xnack", kXnack = "-xnack";
 
-// LLVM's AMDGPU usage guide, "Processors" and "Generic processors", a generic target's oldest member first.
-// sramecc on and xnack off are what the drivers default to.
+// From LLVM's AMDGPU usage guide, "Processors" and "Generic processors". The oldest member of each generic
+// target must come first (see amd_baseline). The drivers' defaults are sramecc on and xnack off.
 constexpr AmdGpu kGpus[] = {
     {"gfx900", "gfx9-generic", kXnack},
     {"gfx902", "gfx9-generic", kXnack},

@@ -1,4 +1,5 @@
-// AMD's GPUs by LLVM's names, and the generic targets whose code several of them run.
+// The AMD GPUs that Lathe supports, by their LLVM names, and LLVM's generic targets, whose code runs on
+// several GPUs.
 #pragma once
 
 #include <string>
@@ -8,20 +9,21 @@
 
 namespace lathe {
 
-// One row a GPU that kernels are made for.
+// One row per supported GPU.
 struct AmdGpu {
   absl::string_view name;     // "gfx942"
-  absl::string_view generic;  // the generic target that it is a member of; "" where there is none
-  // Its modes as an unsuffixed name means them, a Target's features: "+sramecc,-xnack".
+  absl::string_view generic;  // the generic target that includes this GPU; empty if there is none
+  // The default modes, which a name without a suffix implies. Has the form of Target::features:
+  // "+sramecc,-xnack".
   absl::string_view features;
 };
 absl::Span<const AmdGpu> amd_gpus();
 
-// Null for a name that is none of a GPU's, a generic target's among them.
+// Returns null if no GPU has this name. Generic targets are not GPUs.
 const AmdGpu* find_amd_gpu(absl::string_view name);
-// Of "gfx11-generic" and its like.
+// True for generic targets such as "gfx11-generic".
 bool is_amd_generic(absl::string_view arch);
-// The GPU whose instructions code for `arch` may use: of a generic target its oldest member.
+// The GPU whose instruction set code for `arch` may use. For a generic target this is its oldest member.
 absl::string_view amd_baseline(absl::string_view arch);
 
 }  // namespace lathe

@@ -1,9 +1,8 @@
-// The argument block: one plain struct for every op and every target, passed by value.
+// The argument block: one plain struct with the arguments of every op on every target.
 //
-// CPU kernels get a pointer to it; GPU kernels get its fields as their parameters, in this order and with
-// natural alignment, which gives CUDA's parameter buffer and AMD's kernarg segment exactly this layout. The
-// table below is the ABI: the struct, the code generator's signatures and the codegen id are all made from
-// it.
+// A CPU kernel receives a pointer to it. A GPU kernel receives its fields as parameters, in this order and
+// with natural alignment, so CUDA's parameter buffer and AMD's kernarg segment have the same layout. The
+// table below is the ABI: it defines the struct and the signatures of generated kernels.
 #pragma once
 
 #include <cstddef>
@@ -16,18 +15,18 @@ namespace lathe {
 #define LATHE_ARGUMENT_BLOCK(X)                                                                              \
   X(ptr, a)         /* matmul: A.                     argmax: X */                                           \
   X(ptr, b)         /* matmul: B */                                                                          \
-  X(ptr, c)         /* matmul: C, unread when beta is 0 */                                                   \
+  X(ptr, c)         /* matmul: C, not read when beta is 0 */                                                 \
   X(ptr, d)         /* matmul: D.                     argmax, matmul_argmax: indices */                      \
   X(ptr, bias)      /* matmul: N elements */                                                                 \
   X(ptr, residual)  /* matmul: M by N */                                                                     \
   X(ptr, values)    /*                                argmax, matmul_argmax: rows f32, or null */            \
   X(ptr, workspace) /* shared by the launch: partial results of splits */                                    \
   X(ptr, counters)  /* zeroed once, reset by the kernels */                                                  \
-  X(ptr, scratch)   /* CPU: this worker's private memory, 64-byte aligned */                                 \
-  X(ptr, scale_a)   /* matmul of i8: f32, one or M of them */                                                \
-  X(ptr, scale_b)   /* matmul of i8: f32, one or N of them */                                                \
-  X(ptr, zero_a)    /* matmul of i8: A's zero point, an i32 */                                               \
-  X(ptr, zero_b)    /* matmul of i8: B's zero points, one or N i32 */                                        \
+  X(ptr, scratch)   /* CPU: private memory of this worker, 64-byte aligned */                                \
+  X(ptr, scale_a)   /* matmul of i8: 1 or M scales, f32 */                                                   \
+  X(ptr, scale_b)   /* matmul of i8: 1 or N scales, f32 */                                                   \
+  X(ptr, zero_a)    /* matmul of i8: the zero point of A, i32 */                                             \
+  X(ptr, zero_b)    /* matmul of i8: 1 or N zero points of B, i32 */                                         \
   X(i64, lda)       /* leading dimensions */                                                                 \
   X(i64, ldb)                                                                                                \
   X(i64, ldc)                                                                                                \
@@ -38,14 +37,14 @@ namespace lathe {
   X(i64, stride_c)                                                                                           \
   X(i64, stride_d)                                                                                           \
   X(i64, stride_r)                                                                                           \
-  X(i64, index_offset) /* argmax, matmul_argmax. elementwise: where the batch's index begins */              \
+  X(i64, index_offset) /* argmax, matmul_argmax: added to every index. elementwise: first batch index */     \
   X(i64, form) /* generic kernels: layouts, dtypes and activation (core/generic.h); others do not read it */ \
   X(i32, m)    /* matmul: M.                     argmax: rows */                                             \
   X(i32, n)    /* matmul: N.                     argmax: row length */                                       \
   X(i32, k)    /* matmul: K.                     argmax: 0 */                                                \
   X(i32, batch)                                                                                              \
   X(i32, splits)  /* matmul: splits of K.           argmax: splits of the row */                             \
-  X(i32, k_chunk) /* matmul: K of every split but the last.  argmax: columns likewise */                     \
+  X(i32, k_chunk) /* matmul: K of every split but the last.  argmax: columns of every split but the last */  \
   X(f32, alpha)                                                                                              \
   X(f32, beta)
 
@@ -77,8 +76,8 @@ inline constexpr ArgumentField kArgumentFields[] = {
 #undef LATHE_FIELD
 };
 
-// Entry point of every CPU kernel symbol. `task` counts the step's grid row-major: ((z * grid_y) + y) *
-// grid_x + x.
+// The signature of every CPU kernel. `task` is the linear index in the step's grid:
+// (z * grid_y + y) * grid_x + x.
 using CpuTask = void (*)(const ArgumentBlock* args, int64_t task);
 
 }  // namespace lathe

@@ -9,7 +9,7 @@ namespace lathe {
 namespace {
 
 static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
-              "the artifact format is written as the host's little-endian");
+              "artifacts are little-endian, so the host must be too");
 
 constexpr char kMagic[] = "LATHEART";
 constexpr uint32_t kVersion = 1;
@@ -65,7 +65,7 @@ absl::StatusOr<Artifact> parse_artifact(absl::string_view bytes) {
     return bad(absl::StrCat("unknown code format ", header.format));
 
   absl::string_view rest = bytes.substr(sizeof(header));
-  // Each length is checked against what is left, so no sum can overflow.
+  // Each length is checked against the remaining bytes, so no sum of lengths can overflow.
   const auto take = [&rest](uint64_t size, absl::string_view* part) {
     if (size > rest.size()) return false;
     *part = rest.substr(0, size);

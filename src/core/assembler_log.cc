@@ -9,7 +9,7 @@
 namespace lathe {
 namespace {
 
-// The number in front of `words`; false where the line has no such words.
+// Reads the number that precedes `words`. Returns false if the line does not contain `words`.
 bool number_before(absl::string_view line, absl::string_view words, int64_t* number) {
   const size_t end = line.find(words);
   if (end == absl::string_view::npos) return false;
@@ -36,7 +36,8 @@ AssemblerLog parse_assembler_log(absl::string_view text) {
   std::string symbol;
   for (absl::string_view line : absl::StrSplit(text, '\n')) {
     line = absl::StripAsciiWhitespace(line);
-    if (absl::StartsWith(line, "info")) continue;  // nvJitLink's own count, with what the driver reserves
+    // nvJitLink's own summary. Its counts include what the driver reserves, so they are not the kernel's.
+    if (absl::StartsWith(line, "info")) continue;
     if (is_complaint(line)) log.messages.emplace_back(line);
     if (const size_t at = line.find(kKernel); at != absl::string_view::npos) {
       symbol = std::string(line.substr(at + kKernel.size()));

@@ -1,5 +1,5 @@
-// Where programs that turn PTX into a cubin may be. The caller's environment said so once, in context
-// creation; the compiler library reads none itself.
+// Where to look for an assembler that turns PTX into a cubin. The environment is read once, when a context is
+// created; the compiler library itself never reads it.
 #pragma once
 
 #include <string>
@@ -11,13 +11,13 @@
 namespace lathe {
 
 struct AssemblerSearch {
-  // This program alone, and an error if it is of no use; "": every `ptxas` of the directories is tried in
-  // turn, the first that knows the target and the PTX's version is taken.
+  // Use only this program, and fail if it does not work. If empty, try `ptxas` in each directory in turn and
+  // take the first that supports the target and the PTX version.
   std::string ptxas;
-  std::vector<std::string> directories;            // PATH's, then those of the toolkits
-  std::vector<std::string> nvjitlink_directories;  // of its library, after those that the loader knows
-  std::vector<std::string> temporary = {"/tmp", "/dev/shm"};  // the first that takes its files has them
-  double timeout_seconds = 300;                               // for one kernel; 0.05 to 1 s is usual
+  std::vector<std::string> directories;            // those of PATH, then those of the CUDA toolkits
+  std::vector<std::string> nvjitlink_directories;  // searched after the dynamic loader's own directories
+  std::vector<std::string> temporary = {"/tmp", "/dev/shm"};  // the first that is writable is used
+  double timeout_seconds = 300;                               // per kernel; 0.05 to 1 s is usual
 };
 
 Json to_json(const AssemblerSearch& s);

@@ -1,5 +1,5 @@
-# Writes OUTPUT: a header that defines NAME (LATHE_CODEGEN_ID unless given) as the hash of SOURCES and, where the code
-# depends on it, LLVM_VERSION.
+# Writes the header OUTPUT, which defines NAME (default: LATHE_CODEGEN_ID) as a hash of SOURCES and, if it is given, of
+# LLVM_VERSION.
 if(NOT DEFINED NAME)
   set(NAME LATHE_CODEGEN_ID)
 endif()

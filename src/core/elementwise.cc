@@ -20,7 +20,7 @@ struct OperationRow {
   const char* name;
   NodeForm form;
 };
-// To add one: a row here, one in compiler/meaning.cc, its case in cli/evaluate_scalar.cc.
+// To add an operation: a row here, a row in compiler/meaning.cc, a case in reference/evaluate_scalar.cc.
 constexpr OperationRow kOperations[] = {
     {"arith.addf", NodeForm::kFloat2},         {"arith.subf", NodeForm::kFloat2},
     {"arith.mulf", NodeForm::kFloat2},         {"arith.divf", NodeForm::kFloat2},
@@ -48,7 +48,7 @@ constexpr NodeType kNodeTypes[] = {NodeType::kIndex, NodeType::kI1,   NodeType::
                                    NodeType::kI16,   NodeType::kI32,  NodeType::kI64,
                                    NodeType::kF16,   NodeType::kBF16, NodeType::kF32};
 
-// Bits of an integer; an index has 64.
+// The width of an integer type in bits. An index has 64.
 int bits_of(NodeType t) {
   switch (t) {
     case NodeType::kI1: return 1;
@@ -72,7 +72,7 @@ NodeType node_type(DType t) {
 
 bool is_element(DType t) { return is_float(t) || t == DType::kI8 || t == DType::kI32 || t == DType::kI64; }
 
-// All of it throws.
+// Throws, like every reader below.
 template <typename... Text>
 [[noreturn]] void refuse(const Text&... text) {
   throw std::invalid_argument(absl::StrCat(text...));
@@ -82,13 +82,13 @@ DType read_dtype(const Json& j, const std::string& where) {
   DType t = DType::kNone;
   const std::string name = j.is_string() ? j.get<std::string>() : "";
   if (!parse(name, &t) || !is_element(t))
-    refuse(where, ": dtype \"", name, "\" is none of f32, f16, bf16, i8, i32, i64");
+    refuse(where, ": dtype \"", name, "\" is not one of f32, f16, bf16, i8, i32, i64");
   return t;
 }
 
 ElementwiseInput read_input(const Json& j, const std::string& where) {
   if (!j.is_object() || j.size() != 2 || !j.contains("dims") || !j.contains("dtype"))
-    refuse(where, ": is no {\"dims\", \"dtype\"}");
+    refuse(where, ": is not an object {\"dims\", \"dtype\"}");
   ElementwiseInput input;
   input.dtype = read_dtype(j["dtype"], where);
   const std::string all = j["dims"].is_string() ? j["dims"].get<std::string>() : "?";
@@ -99,7 +99,7 @@ ElementwiseInput read_input(const Json& j, const std::string& where) {
   input.m = input.along_m || dims == "m" || dims == "mn";
   input.n = input.along_m || dims == "n" || dims == "mn";
   if (!input.m && !input.n && !dims.empty())
-    refuse(where, ": dims \"", all, "\" are none of \"\", n, m, mn, nm, or these with b in front");
+    refuse(where, ": dims \"", all, "\" are not one of \"\", n, m, mn, nm, or one of these after a b");
   return input;
 }
 
@@ -110,7 +110,7 @@ const char* known_word(const Json& j, const std::string& where, const char* cons
   refuse(where, ": unknown predicate \"", word, "\"");
 }
 
-// The nodes, one after the other.
+// Reads the nodes in order.
 class NodeReader {
  public:
   explicit NodeReader(const ElementwiseProgram& program) : program_(program) {}
@@ -118,10 +118,11 @@ class NodeReader {
   ElementwiseNode read(const Json& j, int32_t number) {
     where_ = absl::StrCat("node ", number);
     number_ = number;
-    // Nodes are flat: nothing here copies, or reads, what is nested.
-    if (!j.is_array() || j.size() < 3 || j.size() > 6) refuse(where_, ": is no [operation, type, ...]");
+    // Refuse nested values first, because the JSON library copies them recursively.
+    if (!j.is_array() || j.size() < 3 || j.size() > 6)
+      refuse(where_, ": is not an array [operation, type, ...]");
     for (const Json& part : j)
-      if (part.is_structured()) refuse(where_, ": has a part that is an array or an object");
+      if (part.is_structured()) refuse(where_, ": contains an array or an object");
     const std::string name = j[0].is_string() ? j[0].get<std::string>() : "";
     node_ = {};
     node_.type = read_type(j[1]);
@@ -142,12 +143,12 @@ class NodeReader {
     const std::string name = j.is_string() ? j.get<std::string>() : "";
     for (NodeType t : kNodeTypes)
       if (name == name_of(t)) return t;
-    refuse(where_, ": type \"", name, "\" is none of index, i1, i8, i16, i32, i64, f16, bf16, f32");
+    refuse(where_, ": type \"", name, "\" is not one of index, i1, i8, i16, i32, i64, f16, bf16, f32");
   }
 
   ElementwiseNode read_number(const Json& j) {
     node_.form = NodeForm::kNumber;
-    if (j.size() != 3) refuse(where_, ": a number is [\"number\", type, x]");
+    if (j.size() != 3) refuse(where_, ": a number has the form [\"number\", type, x]");
     const Json& x = j[2];
     if (is_float(node_.type)) {
       if (x.is_number())
@@ -159,24 +160,24 @@ class NodeReader {
       else if (x == "-inf")
         node_.number = -std::numeric_limits<double>::infinity();
       else
-        refuse(where_, ": is no number");
+        refuse(where_, ": its value is not a number");
       return node_;
     }
     if (!x.is_number_integer() || (x.is_number_unsigned() && x.get<uint64_t>() > INT64_MAX))
-      refuse(where_, ": is no integer");
+      refuse(where_, ": its value is not an integer of 64 bits");
     node_.integer = x.get<int64_t>();
     const int bits = bits_of(node_.type);
     if (bits == 1 && (node_.integer == 1 || node_.integer == -1)) node_.integer = 1;
     const int64_t most = bits == 64 ? INT64_MAX : (int64_t{1} << (bits == 1 ? 1 : bits - 1)) - 1;
     if (node_.integer > most || node_.integer < (bits == 1 ? 0 : -most - 1))
-      refuse(where_, ": ", node_.integer, " is no ", name_of(node_.type));
+      refuse(where_, ": ", node_.integer, " does not fit ", name_of(node_.type));
     return node_;
   }
 
   ElementwiseNode read_index(const Json& j) {
     node_.form = NodeForm::kIndex;
     if (j.size() != 3 || node_.type != NodeType::kIndex || !j[2].is_number_integer() || j[2] < 0 || j[2] > 2)
-      refuse(where_, ": an index is [\"index\", \"index\", 0, 1 or 2]");
+      refuse(where_, ": an index has the form [\"index\", \"index\", 0, 1 or 2]");
     node_.integer = j[2].get<int64_t>();
     return node_;
   }
@@ -184,7 +185,7 @@ class NodeReader {
   NodeType operand(const Json& j, size_t i) {
     const Json& x = j[2 + i];
     if (!x.is_number_integer() || x < 0 || x >= number_)
-      refuse(where_, ": operand ", i, " is none of the values 0 to ", number_ - 1);
+      refuse(where_, ": operand ", i, " is not one of the values 0 to ", number_ - 1);
     node_.values[i] = x.get<int32_t>();
     return program_.type_of(node_.values[i]);
   }
@@ -192,11 +193,11 @@ class NodeReader {
     if (!holds) refuse(where_, ": ", what);
   }
   void expect_parts(const Json& j, int32_t operands, size_t words) {
-    expect(j.size() == 2 + static_cast<size_t>(operands) + words, "has another number of operands");
+    expect(j.size() == 2 + static_cast<size_t>(operands) + words, "has the wrong number of operands");
     node_.value_count = operands;
   }
   void expect_source(const Json& j, NodeType from) const {
-    expect(read_type(j[3]) == from, "names another type than its operand's");
+    expect(read_type(j[3]) == from, "the type at its end is not the operand's type");
   }
 
   void read_operands(const Json& j) {
@@ -204,8 +205,8 @@ class NodeReader {
     const auto all_of = [&](int32_t count, size_t words, bool legal) {
       expect_parts(j, count, words);
       for (int32_t i = 0; i < count; ++i)
-        expect(operand(j, static_cast<size_t>(i)) == to, "an operand is of another type than the result");
-      expect(legal, "has no such type");
+        expect(operand(j, static_cast<size_t>(i)) == to, "an operand does not have the type of the result");
+      expect(legal, "does not support this type");
     };
     switch (node_.form) {
       case NodeForm::kFloat1: return all_of(1, 0, is_float(to));
@@ -217,7 +218,7 @@ class NodeReader {
         const NodeType from = operand(j, 0), wide = node_.form == NodeForm::kWiden ? to : from,
                        narrow = node_.form == NodeForm::kWiden ? from : to;
         return expect(wide == NodeType::kF32 && is_float(narrow) && narrow != NodeType::kF32,
-                      "casts between f32 and f16 or bf16 alone");
+                      "casts only between f32 and f16 or bf16");
       }
       case NodeForm::kExtend:
       case NodeForm::kTruncate: {
@@ -235,7 +236,7 @@ class NodeReader {
         const NodeType from = operand(j, 0);
         expect_source(j, from);
         return expect(from > NodeType::kIndex && !is_float(from) && is_float(to),
-                      "casts integers to floats alone");
+                      "casts only integers to floats");
       }
       case NodeForm::kIndexCast: {
         expect_parts(j, 1, 1);
@@ -243,12 +244,13 @@ class NodeReader {
         expect_source(j, from);
         return expect(
             !is_float(from) && !is_float(to) && (from == NodeType::kIndex) != (to == NodeType::kIndex),
-            "casts between index and integers alone");
+            "casts only between index and integers");
       }
       case NodeForm::kSelect:
         expect_parts(j, 3, 0);
-        expect(operand(j, 0) == NodeType::kI1, "its condition is no i1");
-        for (size_t i : {1, 2}) expect(operand(j, i) == to, "an operand is of another type than the result");
+        expect(operand(j, 0) == NodeType::kI1, "its condition is not an i1");
+        for (size_t i : {1, 2})
+          expect(operand(j, i) == to, "an operand does not have the type of the result");
         return;
       case NodeForm::kCompareFloats:
       case NodeForm::kCompareIntegers: {
@@ -256,14 +258,14 @@ class NodeReader {
         expect_parts(j, 2, 1);
         const NodeType x = operand(j, 0), y = operand(j, 1);
         expect(x == y && is_float(x) == floats, "does not compare these types");
-        expect(to == NodeType::kI1, "gives an i1");
+        expect(to == NodeType::kI1, "its result must be an i1");
         node_.predicate = floats
                               ? known_word(j[4], where_, kFloatPredicates, std::size(kFloatPredicates))
                               : known_word(j[4], where_, kIntegerPredicates, std::size(kIntegerPredicates));
         return;
       }
       case NodeForm::kNumber:
-      case NodeForm::kIndex: return;  // read apart
+      case NodeForm::kIndex: return;  // read_number and read_index read these
     }
   }
 
@@ -310,7 +312,7 @@ std::string canonical(const ElementwiseProgram& p) {
                                     std::move(nodes), "yield", p.yield));
 }
 
-// False where five are too many.
+// Assigns a slot to each input. Returns false if there are five and none can be the bias.
 bool place_inputs(std::vector<ElementwiseInput>* inputs) {
   const auto is_bias = [](const ElementwiseInput& i) { return i.n && !i.m && !i.batch; };
   auto bias = inputs->end();
@@ -327,24 +329,25 @@ bool place_inputs(std::vector<ElementwiseInput>* inputs) {
 ElementwiseProgram read_program(const Json& j) {
   if (!j.is_object() || j.size() != 4 || !j.contains("d") || !j.contains("inputs") || !j.contains("nodes") ||
       !j.contains("yield"))
-    refuse("is no {\"d\", \"inputs\", \"nodes\", \"yield\"}");
+    refuse("is not an object {\"d\", \"inputs\", \"nodes\", \"yield\"}");
   ElementwiseProgram p;
   p.d = read_dtype(j["d"], "d");
   const Json &inputs = j["inputs"], &nodes = j["nodes"], &yield = j["yield"];
   if (!inputs.is_array() || inputs.size() > kMostElementwiseInputs)
-    refuse("inputs: no array of at most ", kMostElementwiseInputs);
+    refuse("inputs: not an array of at most ", kMostElementwiseInputs, " inputs");
   for (size_t i = 0; i < inputs.size(); ++i)
     p.inputs.push_back(read_input(inputs[i], absl::StrCat("input ", i)));
-  if (!nodes.is_array() || nodes.size() > kMostNodes) refuse("nodes: no array of at most ", kMostNodes);
+  if (!nodes.is_array() || nodes.size() > kMostNodes)
+    refuse("nodes: not an array of at most ", kMostNodes, " nodes");
   NodeReader reader(p);
   for (size_t i = 0; i < nodes.size(); ++i)
     p.nodes.push_back(reader.read(nodes[i], static_cast<int32_t>(p.inputs.size() + i)));
   const size_t values = p.inputs.size() + p.nodes.size();
   if (!yield.is_number_integer() || yield < 0 || yield >= values)
-    refuse("yield: none of the ", values, " values");
+    refuse("yield: not one of the ", values, " values");
   p.yield = yield.get<int32_t>();
   if (p.type_of(p.yield) != node_type(p.d))
-    refuse("yield: value ", p.yield, " is ", name_of(p.type_of(p.yield)), ", d is ", name_of(p.d));
+    refuse("yield: value ", p.yield, " is ", name_of(p.type_of(p.yield)), " but d is ", name_of(p.d));
   return p;
 }
 
@@ -363,13 +366,13 @@ NodeType ElementwiseProgram::type_of(int32_t value) const {
 absl::StatusOr<ElementwiseProgram> parse_elementwise(absl::string_view text) {
   if (text.size() > kMostBytes)
     return absl::InvalidArgumentError(
-        absl::StrCat("program: ", text.size(), " bytes, at most ", kMostBytes, " are taken"));
+        absl::StrCat("program: ", text.size(), " bytes, more than the limit of ", kMostBytes));
   absl::StatusOr<Json> json = parse_json(text, "program");
   if (!json.ok()) return json.status();
   absl::StatusOr<ElementwiseProgram> p = read_json("program", [&] { return read_program(*json); });
   if (!p.ok()) return p;
   if (!place_inputs(&p->inputs))
-    return absl::UnimplementedError("program: of five inputs one has to lie along n alone (dims \"n\")");
+    return absl::UnimplementedError("program: with five inputs, one of them must have the dims \"n\"");
   p->text = canonical(*p);
   const XXH128_hash_t digest = XXH3_128bits(p->text.data(), p->text.size());
   p->digest_lo = digest.low64;

@@ -1,5 +1,5 @@
-// External libraries of matrix products: their names, and what policy says of them. Values of both enums are
-// those of lathe_external_library and lathe_external_use.
+// External matmul libraries: their names and the policy for their use. The values of both enums equal those
+// of lathe_external_library and lathe_external_use.
 #pragma once
 
 #include <cstdint>
@@ -17,32 +17,32 @@ absl::string_view name_of(ExternalId id);  // "openblas", "onednn", "cublaslt", 
 bool parse(absl::string_view name, ExternalId* out);
 
 enum class ExternalUse : int32_t {
-  kDefault = 0,  // of a request: the context's
-  kOff = 1,      // never
-  kAllow = 2,    // beside Lathe's own kernels, by predicted time
-  kPrefer = 3,   // ahead of Lathe's own kernels
-  kRequire = 4,  // nothing else
+  kDefault = 0,  // in a request: use the context's setting
+  kOff = 1,      // never use external libraries
+  kAllow = 2,    // rank them with Lathe's own kernels by predicted time
+  kPrefer = 3,   // rank them before Lathe's own kernels
+  kRequire = 4,  // use nothing else
 };
 absl::string_view name_of(ExternalUse use);  // "default", "off", "allow", "prefer", "require"
 
 struct ExternalChoice {
   ExternalUse use = ExternalUse::kOff;
-  ExternalId which = ExternalId::kAny;  // which library kPrefer and kRequire mean; with kAllow the only one
+  ExternalId which = ExternalId::kAny;  // the only library that may be used; kAny: all of them
   bool operator==(const ExternalChoice& o) const { return use == o.use && which == o.which; }
 };
 
-// A library that was looked for on a device.
+// The result of looking for one library on a device.
 struct ExternalFound {
   ExternalId id = ExternalId::kAny;
   std::string version;  // "0.3.21"
-  std::string absent;   // why it cannot be used, "" if it can
+  std::string absent;   // why it cannot be used; empty if it can
 };
 
-// What the oracle is told. Which libraries there are is looked up by whoever asks it.
+// The oracle's input. The caller of the oracle looks for the libraries, because the oracle is a pure function.
 struct ExternalPolicy {
   ExternalChoice choice;
-  int32_t threads = 1;               // that a library on the CPU may use
-  std::vector<ExternalFound> found;  // with kOff nothing need have been looked for
+  int32_t threads = 1;               // threads that a CPU library may use
+  std::vector<ExternalFound> found;  // may be empty with kOff
 };
 
 }  // namespace lathe

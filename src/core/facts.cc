@@ -47,7 +47,7 @@ struct NamedTarget {
   absl::string_view arch;
   absl::string_view features;
 };
-// One row a target; AMD's are a table of their own.
+// One row per target. The AMD targets are in amd_targets.cc.
 constexpr NamedTarget kTargets[] = {
     {"x86-64-avx2", Backend::kCpu, "x86-64", kX86Avx2},
     {"x86-64-avx512", Backend::kCpu, "x86-64", kX86Avx512},
@@ -80,8 +80,8 @@ Backend backend_from_name(const std::string& name) {
   throw std::invalid_argument(absl::StrCat("unknown backend ", name));
 }
 
-// Models divide by facts and multiply them: outside these bounds a prediction may be infinite or no number.
-// Only a cache may be of 0 bytes, which is one that is not there. Throws, as read_json's readers do.
+// Cost models multiply and divide facts. Values outside these limits could make a prediction infinite or NaN.
+// A cache size of 0 means that there is no such cache. Throws like all readers inside read_json.
 void check_value(const std::string& name, double value) {
   constexpr double kLimit = 1e18;
   const bool may_be_zero = name == "l1d_bytes" || name == "l2_bytes" || name == "l3_bytes";
@@ -90,7 +90,8 @@ void check_value(const std::string& name, double value) {
                                        may_be_zero ? "of at least 0" : "above 0", " and below ", kLimit));
 }
 
-// "gfx942:sramecc+:xnack-": replaces the modes' signs; a mode the target does not have is an error.
+// Applies the modes of a name such as "gfx942:sramecc+:xnack-" to the target's features. A mode that the
+// target does not have is an error.
 absl::Status apply_modes(const std::vector<std::string>& modes, absl::string_view name, Target* target) {
   for (const std::string& mode : modes) {
     const bool on = absl::EndsWith(mode, "+");
@@ -213,7 +214,7 @@ absl::StatusOr<DeviceFacts> facts_from_json(const Json& j) {
           if (std::find(std::begin(kFactNames), std::end(kFactNames), name) == std::end(kFactNames))
             throw std::invalid_argument(
                 absl::StrCat("unknown fact \"", name, "\"; known: ", absl::StrJoin(kFactNames, " ")));
-          // number_field would refuse what is not finite without naming the fact.
+          // number_field would also refuse a value that is not finite, but without the name of the fact.
           const Json& number = fact.at("value");
           const Fact value{number.is_number() ? number.get<double>() : number_field(fact, "value"),
                            text_field(fact, "source")};
@@ -223,7 +224,7 @@ absl::StatusOr<DeviceFacts> facts_from_json(const Json& j) {
             throw std::invalid_argument(absl::StrCat("fact \"", name, "\" has no source"));
           facts.facts[name] = value;
         }
-        j.at("target");  // read below; its absence is named here
+        j.at("target");  // throws if it is absent; read below
         const bool has_machine = j.contains("machine");
         if (has_machine) facts.machine = text_field(j, "machine");
         expect_fields(j, has_machine ? 4 : 3);
@@ -243,7 +244,7 @@ absl::StatusOr<DeviceFacts> load_facts(const std::string& path) {
   const std::optional<std::string> text = read_small_file(path, kMaxBytes);
   if (!text)
     return absl::InvalidArgumentError(
-        absl::StrCat("facts file ", path, " cannot be opened or read, or is no file under 1 MiB"));
+        absl::StrCat("facts file ", path, " cannot be read, or is not a regular file under 1 MiB"));
   LATHE_ASSIGN_OR_RETURN(const Json json, parse_json(*text, absl::StrCat("facts file ", path)));
   absl::StatusOr<DeviceFacts> facts = facts_from_json(json);
   if (!facts.ok())

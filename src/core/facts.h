@@ -1,5 +1,5 @@
-// What is known of a device, each number with where it came from. Facts are the oracle's only view of
-// hardware.
+// DeviceFacts: the properties of a device, each number with its source. The oracle knows the hardware only
+// through facts. Target: what code is generated for.
 #pragma once
 
 #include <cstdint>
@@ -12,18 +12,18 @@
 
 namespace lathe {
 
-// kSpirv is compile-only: kernels are planned, compiled and kept, and no driver here runs them.
+// kSpirv is compile-only: Lathe plans, compiles and caches SPIR-V kernels but has no driver that runs them.
 enum class Backend : int32_t { kCpu = 1, kCuda = 2, kRocm = 3, kSpirv = 4 };
 inline constexpr Backend kBackends[] = {Backend::kCpu, Backend::kCuda, Backend::kRocm, Backend::kSpirv};
 absl::string_view name_of(Backend b);  // "cpu", "cuda", "rocm", "spirv"
 
-// The exact target of a compilation; in the key. No device ordinal, no path.
+// The exact target of a compilation. It is part of the cache key, so it holds no device ordinal and no path.
 struct Target {
   Backend backend = Backend::kCpu;
-  // "x86-64", "aarch64"; "sm_90a"; "gfx942"; "spirv64", "pvc". For AMD, xnack and sramecc modes are features.
+  // "x86-64", "aarch64", "sm_90a", "gfx942", "spirv64", "pvc". AMD's xnack and sramecc modes are features.
   std::string arch;
-  // Canonical: sorted, comma-separated LLVM feature names with a sign, only those that code generation asks
-  // about ("+avx2,+avx512bw,...,+fma"; "+sramecc,-xnack"). "" for CUDA.
+  // LLVM feature names with a sign, sorted and comma-separated: "+avx2,+avx512bw,...,+fma", "+sramecc,-xnack".
+  // Contains only the features that code generation uses. Empty for CUDA.
   std::string features;
 
   bool has(absl::string_view feature) const;  // "avx512f"
@@ -32,17 +32,17 @@ struct Target {
   }
 };
 
-// 90 of "sm_90a"; 0 of another backend's target.
+// 90 for "sm_90a"; 0 for targets of other backends.
 int sm_version(const Target& target);
-// Whether a kernel may start while the one before it runs, and wait for it.
+// Whether a kernel can start before the previous one ends and wait for it (programmatic dependent launch).
 inline bool has_dependent_launch(const Target& target) { return sm_version(target) >= 90; }
-// Sorts comma-separated signed features as Target::features wants them; kInvalidArgument for one without a
-// sign or given twice.
+// Sorts a comma-separated list of features into the form of Target::features. kInvalidArgument if a feature
+// has no sign or occurs twice.
 absl::StatusOr<std::string> canonical_features(absl::string_view features);
-// x86-64's feature sets, the widest first. Code generation asks about no feature outside them, and a
-// processor has a set whole or not at all, so that a host's target equals the named one and finds what was
-// warmed under that name. What no kernel uses yet (AVX512-FP16, AVX-VNNI) is left out: it would part the
-// keys of machines that run the same code.
+// The feature sets of x86-64, from the widest to the narrowest. A host gets the widest set that it supports
+// completely. So its target equals a named one, and it finds kernels that were compiled for that name.
+// Features that no kernel uses (AVX512-FP16, AVX-VNNI) are left out: they would give different keys to
+// machines that run the same code.
 // clang-format off
 inline constexpr absl::string_view kX86Avx512Bf16 =
     "+avx,+avx2,+avx512bf16,+avx512bw,+avx512cd,+avx512dq,+avx512f,+avx512vl,+avx512vnni,+bmi,+bmi2,+f16c,"
@@ -59,24 +59,25 @@ inline constexpr absl::string_view kX86Avx512 =
 inline constexpr absl::string_view kX86Avx2 = "+avx,+avx2,+bmi,+bmi2,+f16c,+fma,+lzcnt,+popcnt";
 inline constexpr absl::string_view kX86FeatureSets[] = {kX86Amx, kX86Avx512Bf16, kX86Avx512Vnni, kX86Avx512,
                                                         kX86Avx2};
-// AArch64's, likewise. Vectors have 128 bits in each: SVE2's instructions are used for what NEON lacks (loads
-// and stores under a mask), at the length every implementation has.
+// The same for AArch64. Vectors have 128 bits in all sets. kArmSve2 adds the masked loads and stores that
+// NEON lacks, at the vector length that every implementation supports.
 inline constexpr absl::string_view kArmSve2 = "+bf16,+dotprod,+fullfp16,+neon,+sve,+sve2";
 inline constexpr absl::string_view kArmBf16 = "+bf16,+dotprod,+fullfp16,+neon";
 inline constexpr absl::string_view kArmDotprod = "+dotprod,+fullfp16,+neon";
 inline constexpr absl::string_view kArmHalf = "+fullfp16,+neon";
-inline constexpr absl::string_view kArmNeon = "+neon";  // of Armv8.0
+inline constexpr absl::string_view kArmNeon = "+neon";  // Armv8.0
 inline constexpr absl::string_view kArmFeatureSets[] = {kArmSve2, kArmBf16, kArmDotprod, kArmHalf, kArmNeon};
 Json to_json(const Target& t);
 absl::StatusOr<Target> target_from_json(const Json& j);
-// Named targets: "x86-64-avx2" "x86-64-avx512" "x86-64-avx512vnni" "x86-64-avx512bf16"
-// "x86-64-amx" (with AVX512-BF16: Sapphire Rapids and later)
-// "aarch64-neon" (with f16 instructions: Armv8.2) "aarch64-dotprod" "aarch64-bf16" "aarch64-sve2"
-// "sm_75" ... "sm_90a" "gfx942" "gfx90a" "gfx1100" ...
-// "spirv64" (any OpenCL 2.2 device of 64 bits) "pvc" "bmg" (Intel's Xe-HPC and Xe2)
+// Named targets:
+//   "x86-64-avx2", "x86-64-avx512", "x86-64-avx512vnni", "x86-64-avx512bf16",
+//   "x86-64-amx" (includes AVX512-BF16: Sapphire Rapids and later),
+//   "aarch64-neon" (Armv8.2, with f16 instructions), "aarch64-dotprod", "aarch64-bf16", "aarch64-sve2",
+//   "sm_75" ... "sm_90a", "gfx942", "gfx90a", "gfx1100" ...,
+//   "spirv64" (any 64-bit OpenCL 2.2 device), "pvc", "bmg" (Intel Xe-HPC and Xe2)
 absl::StatusOr<Target> parse_target(absl::string_view name);
-// CPU: f32 lanes of the widest vector the kernels use (16, 8, 4) and how many vector registers there are (32,
-// 16, 32).
+// CPU: the f32 lanes of the widest vector that the kernels use (AVX-512 16, AVX2 8, AArch64 4), and the number
+// of vector registers (32, 16, 32).
 int vector_lanes(const Target& t);
 int vector_registers(const Target& t);
 int wave_size(const Target& t);  // GPU: 32 or 64
@@ -86,29 +87,30 @@ struct Fact {
   std::string source;  // "cpuid leaf 4", "/sys/.../size", "NVIDIA H200 datasheet, 2024"
 };
 
-// Facts the oracle reads. Absent facts take the documented default in `fact_or`. Each is finite, above 0 and
-// below 1e18; a cache of 0 bytes is one that the device lacks: nothing fits it.
-//   CPU:  cores, clock_hz, fma_units, l1d_bytes, l2_bytes, l3_bytes, memory_bytes_per_second (one socket),
-//         core_bytes_per_second (what one core can read), pace_bytes_per_second (what its loops over
-//         memory are held to; absent: to nothing), ahead_bytes_per_second (what it reads where instructions
-//         fetch what its own prefetchers would; absent: no less), stream_bytes_per_second (of one stream;
-//         absent: as ahead)
+// The facts that the oracle reads. Each value is finite, greater than 0 and less than 1e18. Only a cache size
+// may be 0: the device has no such cache. The oracle uses a default for an absent fact.
+//   CPU:  cores, clock_hz, fma_units, l1d_bytes, l2_bytes, l3_bytes,
+//         memory_bytes_per_second   one socket
+//         core_bytes_per_second     one core, reading
+//         pace_bytes_per_second     the rate that loops over memory are throttled to; absent: no throttle
+//         ahead_bytes_per_second    one core, reading with software prefetch; absent: as core_bytes_per_second
+//         stream_bytes_per_second   one core, reading a single stream; absent: as ahead_bytes_per_second
 //   GPU:  compute_units, clock_hz, memory_bytes_per_second, l2_bytes, shared_memory_bytes (per workgroup),
-//         registers_per_unit, max_workgroup_size, threads_per_unit (resident), launch_seconds, flops_f32,
-//         flops_matrix_f16
+//         registers_per_unit, max_workgroup_size, threads_per_unit (maximum resident), launch_seconds,
+//         flops_f32, flops_matrix_f16
 struct DeviceFacts {
   std::string name;  // "NVIDIA H200 SXM 141GB", "Intel(R) Xeon(R) ..."
   Target target;
   std::map<std::string, Fact> facts;
-  // How the processor was told, on which "default: " facts rest: for people. "" where nothing was looked up.
-  // Like sources it is in no key and in no fingerprint.
+  // How the processor was identified, for people: facts whose source starts with "default: " come from the
+  // table row that was found. Empty if no table was used. Not part of any key or fingerprint, like `source`.
   std::string machine;
 
   double fact_or(const std::string& key, double fallback) const;
 };
 Json to_json(const DeviceFacts& f);
 // {"name":..., "target":"sm_90a" or {...}, "facts":{"l2_bytes":{"value":..., "source":"..."}}}, and "machine"
-// where it is not empty; every fact must have a source; unknown fact names are an error.
+// if it is not empty. A fact without a source and an unknown fact name are errors.
 absl::StatusOr<DeviceFacts> facts_from_json(const Json& j);
 absl::StatusOr<DeviceFacts> load_facts(const std::string& path);
 

@@ -12,14 +12,14 @@
 namespace lathe {
 namespace {
 
-// The JSON library copies, compares and dumps values by recursion, a stack frame a level.
+// The JSON library copies, compares and prints values recursively, so deep nesting could overflow the stack.
 constexpr int kMostDepth = 64;
 void refuse_deep(int depth) {
   if (depth > kMostDepth)
     throw std::invalid_argument(absl::StrCat("nested more than ", kMostDepth, " levels deep"));
 }
 
-// Counts the lines that the parser has read.
+// An input iterator that counts the lines that the parser has read.
 class LineCounter {
  public:
   using iterator_category = std::input_iterator_tag;
@@ -55,7 +55,7 @@ absl::StatusOr<Json> parse_json(absl::string_view text, absl::string_view what) 
 
 absl::StatusOr<Json> parse_json_file(absl::string_view text, absl::string_view what) {
   int64_t line = 1;
-  std::vector<std::set<std::string>> open;  // of each object that is open, the keys so far
+  std::vector<std::set<std::string>> open;  // the keys so far of each enclosing object
   std::string twice;
   const auto see = [&](int depth, Json::parse_event_t event, Json& parsed) {
     refuse_deep(depth);
@@ -63,7 +63,7 @@ absl::StatusOr<Json> parse_json_file(absl::string_view text, absl::string_view w
     if (event == Json::parse_event_t::object_end) open.pop_back();
     if (event == Json::parse_event_t::key && !open.back().insert(parsed.get<std::string>()).second &&
         twice.empty())
-      twice = absl::StrCat(what, ":", line, ": the key '", parsed.get<std::string>(), "' is there twice");
+      twice = absl::StrCat(what, ":", line, ": duplicate key '", parsed.get<std::string>(), "'");
     return true;
   };
   absl::StatusOr<Json> json = read_json(what, [&] {
@@ -77,7 +77,7 @@ int64_t int_field(const Json& j, const char* name, int64_t lo, int64_t hi) {
   const Json& value = j.at(name);
   if (!value.is_number_integer())
     throw std::invalid_argument(absl::StrCat("\"", name, "\" is not an integer"));
-  // An unsigned beyond int64 would wrap when read as signed.
+  // An unsigned value above INT64_MAX would wrap to a negative one.
   if (value.is_number_unsigned() && value.get<uint64_t>() > static_cast<uint64_t>(INT64_MAX))
     throw std::out_of_range(absl::StrCat("\"", name, "\" ", value.get<uint64_t>(), " > ", hi));
   const int64_t number = value.get<int64_t>();

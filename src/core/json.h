@@ -1,4 +1,4 @@
-// The one place that includes the JSON library. Objects sort their keys, so dump() is canonical.
+// The only header that includes the JSON library. Objects sort their keys, so dump() is canonical.
 #pragma once
 
 #include <memory>
@@ -11,8 +11,8 @@
 
 namespace lathe {
 
-// As std::allocator. It makes Json a type of Lathe's own, which another user of the library in the process,
-// with or without what follows, cannot be confused with.
+// Works like std::allocator. It makes Json a type of Lathe's own, so that the specialisation below cannot
+// clash with other code in the process that uses the same library.
 template <typename T>
 struct JsonAllocator {
   using value_type = T;
@@ -28,16 +28,15 @@ struct JsonAllocator {
 using Json =
     nlohmann::basic_json<std::map, std::vector, std::string, bool, int64_t, uint64_t, double, JsonAllocator>;
 
-// Memory for vectors of values that is there when there is no other: the library's destructor, which must not
-// fail, empties arrays and objects by way of such a vector, and so would end the process. Throws
-// std::bad_alloc when the reserve (1 MB of the process' zeros, which take no memory until then: enough for
-// 20,000 values at once) is used up as well.
+// Allocates memory for vectors of Json values, from a static reserve of 1 MB if the heap is exhausted. The
+// reserve is needed because the destructor of nested values allocates such a vector; a failure there would
+// end the process. Throws std::bad_alloc once the reserve is full too (about 20,000 values).
 void* allocate_json(size_t bytes);
 void free_json(void* memory) noexcept;
 
 }  // namespace lathe
 
-// Ahead of the library, whose own uses must see it.
+// Must precede the library's header, so that the library uses this specialisation.
 template <>
 struct std::allocator<lathe::Json> {
   using value_type = lathe::Json;
@@ -76,15 +75,14 @@ inline lathe::Json* std::allocator<lathe::Json>::allocate(size_t count) {
 
 namespace lathe {
 
-// Throws nothing but std::bad_alloc; `what` names the text in the error. Of any text: what is nested deeper
-// than 64 levels is refused.
+// Parses any text. `what` names the text in errors. More than 64 levels of nesting are an error. Throws only
+// std::bad_alloc.
 absl::StatusOr<Json> parse_json(absl::string_view text, absl::string_view what);
-// For files that people write: the same, and kInvalidArgument, "FILE:LINE: ...", where an object has a key
-// twice.
+// The same for files that people write: a duplicate key is an error too, "FILE:LINE: ...".
 absl::StatusOr<Json> parse_json_file(absl::string_view text, absl::string_view what);
 
-// Runs `body` (which may throw the JSON library's exceptions on a missing or mistyped field) and turns an
-// exception, std::bad_alloc apart, into kInvalidArgument naming `what`.
+// Runs `body`, which may throw the JSON library's exceptions, for example for a missing field. Turns every
+// exception except std::bad_alloc into kInvalidArgument; `what` names the text in the message.
 template <typename F>
 auto read_json(absl::string_view what, F&& body) -> absl::StatusOr<decltype(body())> {
   try {
@@ -96,15 +94,16 @@ auto read_json(absl::string_view what, F&& body) -> absl::StatusOr<decltype(body
   }
 }
 
-// Strict field readers, for use inside read_json: they throw on a missing field, on another JSON type (a
-// float or a bool is no integer) and on a value outside [lo, hi].
+// Strict field readers, for use inside read_json. They throw if the field is missing, has another JSON type
+// (a float or a bool is not an integer), or lies outside [lo, hi].
 int64_t int_field(const Json& j, const char* name, int64_t lo, int64_t hi);
 double number_field(const Json& j, const char* name);
 std::string text_field(const Json& j, const char* name);
-// Throws unless `j` is an object with exactly `count` fields: with `count` fields read, none is left unread.
+// Throws unless `j` is an object with exactly `count` fields. A reader that reads `count` fields detects
+// unknown fields this way.
 void expect_fields(const Json& j, size_t count);
 
-// Canonical text: keys sorted, no spaces. Invalid UTF-8 is replaced, never thrown about.
+// Canonical text: sorted keys, no spaces. Invalid UTF-8 is replaced; it never throws for it.
 std::string canonical_text(const Json& j);
 
 }  // namespace lathe

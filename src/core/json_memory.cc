@@ -1,4 +1,4 @@
-// Where JSON lies: on the heap, and in a reserve where that has no more.
+// Memory for JSON vectors: the heap, or a static reserve once the heap is exhausted.
 #include <cstddef>
 #include <functional>
 #include <mutex>
@@ -9,8 +9,8 @@
 namespace lathe {
 namespace {
 
-// Blocks one after the other; all of it is free again when the last of them is. They are held for moments, so
-// no more is needed.
+// A bump allocator that becomes empty again when its last block is freed. Blocks live only for a moment, so
+// nothing better is needed.
 class Reserve {
  public:
   void* take(size_t bytes) noexcept {
@@ -22,7 +22,7 @@ class Reserve {
     used_ += size;
     return memory_ + used_ - size;
   }
-  // False: it is not of here.
+  // Returns false if the block is not from this reserve.
   bool give_back(void* memory) noexcept {
     if (std::less<void*>()(memory, memory_) || !std::less<void*>()(memory, memory_ + sizeof(memory_)))
       return false;
@@ -37,7 +37,7 @@ class Reserve {
   alignas(std::max_align_t) char memory_[1 << 20] = {};
 };
 
-Reserve reserve;  // zeros, and nothing to destroy
+Reserve reserve;  // in .bss: takes no memory until it is used, and has no destructor
 
 }  // namespace
 

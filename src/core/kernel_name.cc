@@ -41,7 +41,7 @@ std::string operands(const ProblemClass& c) {
 
 std::string epilogue(const ProblemClass& c) {
   std::string out;
-  if (c.op == Op::kElementwise) return out;  // the program says it all
+  if (c.op == Op::kElementwise) return out;  // the program's digest covers everything
   const auto operand = [&](const char* what, DType t) {
     if (t != DType::kNone) absl::StrAppend(&out, "_", what, name_of(t));
   };

@@ -1,5 +1,5 @@
-// The cache key: canonical JSON of problem class, compile config, target and codegen id. Stored whole in
-// every entry.
+// The cache key: canonical JSON of the problem class, the compile config, the target and the codegen id.
+// Every cache entry stores the complete key.
 #pragma once
 
 #include <string>
@@ -12,17 +12,17 @@ namespace lathe {
 
 struct Key {
   std::string text;         // canonical JSON, keys sorted, no spaces
-  std::string fingerprint;  // 32 hex digits of the text's 128-bit XXH3: names the cache entry
+  std::string fingerprint;  // XXH3-128 of the text, 32 hex digits; the name of the cache entry
   bool operator==(const Key& o) const { return text == o.text; }
 };
 
 Key key_of(const ProblemClass& c, const CompileConfig& config, const Target& target,
            absl::string_view codegen_id);
-// The key of an entry read back: recomputes the fingerprint.
+// The key with this text; computes the fingerprint.
 Key key_from_text(std::string text);
 
-// Hash of the kernels' sources, the compiler's, LLVM's version and the argument block; set at build time, the
-// same in both libraries or they refuse each other.
+// A hash, computed at build time, of the sources of the kernels, the compiler and the argument block, and of
+// LLVM's version. liblathe refuses a compiler library with another codegen id.
 absl::string_view codegen_id();
 
 }  // namespace lathe

@@ -8,8 +8,9 @@
 namespace lathe {
 namespace {
 
-// A panel of `width` columns, a word an element; `row` and `column` in bytes. Where K runs along memory, 64
-// of K at a time: a line of each column is read whole, and what is written meanwhile stays in L1.
+// Packs a panel of `width` columns with one element per word; `row` and `column` are in bytes. If K is
+// contiguous, it packs blocks of 64 elements of K, so that the output of a block stays in L1 while all columns
+// are read in whole cache lines.
 template <size_t kSize>
 void pack_panel(const char* b, int64_t k, int64_t width, int64_t row, int64_t column, char* panel) {
   constexpr int64_t kBlock = 64;
@@ -30,8 +31,7 @@ void pack_panel(const char* b, int64_t k, int64_t width, int64_t row, int64_t co
   }
 }
 
-// A panel of words of 32 bits, of several elements of K each. Where K runs along memory, whole words are
-// moved as such.
+// Packs a panel whose 32-bit words hold several elements of K. If K is contiguous, it copies whole words.
 template <size_t kSize>
 void pack_words(const char* b, int64_t k, int64_t width, int64_t row, int64_t column, char* panel) {
   constexpr int64_t kBytes = kSize, kWordBytes = 4, kWord = kWordBytes / kBytes;
@@ -56,7 +56,7 @@ void pack_columns16(const PackedSource& s, DType dtype, void* packed) {
          s.row * size, s.column * size, static_cast<char*>(packed) + j * packed_depth(s.k, dtype) * size);
 }
 
-// Column by column along K; what lies past K is 0.
+// Form kByColumn: copies column by column and writes 0 from K to the pitch.
 void pack_columns(const PackedSource& s, DType dtype, char* packed) {
   const size_t size = size_of(dtype);
   const auto bytes = static_cast<int64_t>(size);
@@ -78,11 +78,11 @@ absl::StatusOr<PackedForm> packed_form(uint32_t id, DType dtype) {
     if (is_packable(dtype) && id == packed_layout_id(form, dtype)) return form;
   const std::string name = absl::StrCat("packed_layout 0x", absl::Hex(id));
   if (id >> 16 != kPackedVersion)
-    return absl::InvalidArgumentError(absl::StrCat(name, " is of version ", id >> 16,
-                                                   ", this library reads version ", kPackedVersion,
-                                                   ": pack the weight anew"));
+    return absl::InvalidArgumentError(absl::StrCat(name, " has version ", id >> 16,
+                                                   ", but this library reads version ", kPackedVersion,
+                                                   ": pack the weight again"));
   return absl::InvalidArgumentError(
-      absl::StrCat(name, " is no layout of ", std::string(name_of(dtype)), " weights"));
+      absl::StrCat(name, " is not a layout of ", std::string(name_of(dtype)), " weights"));
 }
 
 PackedForm packed_form_of(int64_t n) {

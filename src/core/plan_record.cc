@@ -43,7 +43,7 @@ std::string digest_of(const Json& fields) {
   return absl::StrCat(absl::Hex(XXH3_64bits(text.data(), text.size()), absl::kZeroPad16));
 }
 
-// Throws what `read` answers as an error.
+// Returns the value, or throws the error as an exception.
 template <typename T>
 T or_throw(absl::StatusOr<T> read) {
   if (!read.ok()) throw std::invalid_argument(std::string(read.status().message()));
@@ -89,7 +89,8 @@ PlanRecord read_record(const Json& json) {
   if (!json.is_object()) throw std::invalid_argument("not an object");
   const int64_t version = int_field(json, "lathe_record", 0, INT32_MAX);
   if (version != kRecordVersion)
-    throw std::invalid_argument(absl::StrCat("version ", version, ", this library reads ", kRecordVersion));
+    throw std::invalid_argument(
+        absl::StrCat("version ", version, ", but this library reads version ", kRecordVersion));
   expect_fields(json, 12);
   PlanRecord r;
   r.kind = read_kind(text_field(json, "kind"));
@@ -105,7 +106,7 @@ PlanRecord read_record(const Json& json) {
   r.splits = splits_field(json);
   r.measured = read_measured(json.at("measured"));
   if (text_field(json, kDigest) != digest_of(fields_json(r)))
-    throw std::invalid_argument("its digest is of another record");
+    throw std::invalid_argument("wrong digest: the record is damaged");
   return r;
 }
 
@@ -142,21 +143,22 @@ bool is_record(absl::string_view payload) { return absl::StartsWith(payload, "{"
 
 absl::StatusOr<PlanRecord> parse_record(absl::string_view bytes) {
   if (bytes.size() > kMostBytes)
-    return absl::InvalidArgumentError(absl::StrCat("record: ", bytes.size(), " bytes are too many"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("record: ", bytes.size(), " bytes, more than the limit of ", kMostBytes));
   LATHE_ASSIGN_OR_RETURN(const Json json, parse_json(bytes, "record"));
   if (is_of_another_version(json))
     return absl::UnimplementedError(absl::StrCat("record: version ", json["lathe_record"].dump(),
-                                                 ", this library reads ", kRecordVersion));
+                                                 ", but this library reads version ", kRecordVersion));
   absl::StatusOr<PlanRecord> record = read_json("record", [&] { return read_record(json); });
   if (record.ok() && serialize(*record) != bytes)
-    return absl::InvalidArgumentError("record: not as this library writes it");
+    return absl::InvalidArgumentError("record: not in the canonical form that this library writes");
   return record;
 }
 
 absl::StatusOr<PlanRecord> record_of(const Key& key, absl::string_view bytes) {
   absl::StatusOr<PlanRecord> record = parse_record(bytes);
   if (record.ok() && !(key_of(*record) == key))
-    return absl::InvalidArgumentError("record: it is of another key");
+    return absl::InvalidArgumentError("record: stored under the key of another record");
   return record;
 }
 
@@ -169,23 +171,25 @@ std::string tuning_text(const std::vector<PlanRecord>& records) {
 
 absl::StatusOr<TuningFile> parse_tuning(absl::string_view text) {
   if (text.size() > kMostFileBytes)
-    return absl::InvalidArgumentError(absl::StrCat("tuning file: ", text.size(), " bytes are too many"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("tuning file: ", text.size(), " bytes, more than the limit of ", kMostFileBytes));
   LATHE_ASSIGN_OR_RETURN(const Json json, parse_json(text, "tuning file"));
   return read_json("tuning file", [&] {
     expect_fields(json, 2);
     const int64_t version = int_field(json, "lathe_tuning", 0, INT32_MAX);
     if (version != kFileVersion)
-      throw std::invalid_argument(
-          absl::StrCat("\"lathe_tuning\": version ", version, ", this library reads ", kFileVersion));
+      throw std::invalid_argument(absl::StrCat("\"lathe_tuning\": version ", version,
+                                               ", but this library reads version ", kFileVersion));
     const Json& records = json.at("records");
     if (!records.is_array() || records.size() > kMostRecords)
-      throw std::invalid_argument(absl::StrCat("\"records\" is no array of at most ", kMostRecords));
+      throw std::invalid_argument(
+          absl::StrCat("\"records\" is not an array of at most ", kMostRecords, " records"));
     TuningFile file;
-    std::map<std::string, size_t> places;  // in file.records, by key
+    std::map<std::string, size_t> places;  // from a record's key to its index in file.records
     for (size_t i = 0; i < records.size(); ++i) {
       absl::StatusOr<PlanRecord> record = read_json("record", [&] { return read_record(records[i]); });
       if (record.ok() && record->kind != RecordKind::kTuned)
-        record = absl::InvalidArgumentError("record: not of a measurement");
+        record = absl::InvalidArgumentError("record: its kind is not \"tuned\"");
       if (!record.ok()) {
         file.refused.push_back(absl::StrCat("records[", i, "]: ", record.status().message()));
         continue;

@@ -9,10 +9,9 @@
 namespace lathe {
 namespace {
 
-// Limits on what a parsed recipe may hold: far above any real one, small enough that a hostile one stays
-// harmless.
+// Limits of a parsed recipe: far above any real recipe, but small enough to make a malicious one harmless.
 constexpr size_t kMaxSteps = 64, kMaxTerms = 64, kMaxFactors = 16, kMaxStrings = 64, kMaxTensorMaps = 8;
-// Workgroups along y and z of a grid, which splits are numbered by: CUDA's limit, and HIP's.
+// The limit of CUDA and HIP for the y and z dimensions of a grid, which number the splits.
 constexpr int64_t kMostSplits = 65535;
 constexpr absl::string_view kVarNames[kVarCount] = {"m", "n", "k", "batch", "splits", "merge"};
 
@@ -35,7 +34,7 @@ int64_t saturating_add(int64_t a, int64_t b) {
   return __builtin_add_overflow(a, b, &result) ? INT64_MAX : result;
 }
 
-// [[coefficient, ["m", 32], ["batch", 1]], ...]: a term is its coefficient, then its factors.
+// [[coefficient, ["m", 32], ["batch", 1]], ...]: each term is its coefficient and then its factors.
 Json formula_to_json(const Formula& f) {
   Json terms = Json::array();
   for (const Term& term : f) {
@@ -73,7 +72,7 @@ Json step_to_json(const Step& s) {
 // The readers below throw; recipe_from_json runs them inside read_json.
 const Json& array_of(const Json& j, size_t lo, size_t hi, const char* what) {
   if (!j.is_array() || j.size() < lo || j.size() > hi)
-    throw std::invalid_argument(absl::StrCat(what, " is not an array of ", lo, " to ", hi));
+    throw std::invalid_argument(absl::StrCat(what, " is not an array of ", lo, " to ", hi, " elements"));
   return j;
 }
 
@@ -133,11 +132,11 @@ TensorMap tensor_map_from_json(const Json& j) {
     throw std::invalid_argument("tensor map of unknown dtype");
   m.columns = var_from_name(text_field(j, "columns"));
   m.rows = var_from_name(text_field(j, "rows"));
-  m.box_columns = int_field(j, "box_columns", 1, 256);  // the driver's limit of a box's side
+  m.box_columns = int_field(j, "box_columns", 1, 256);  // the driver's limit for each dimension of a box
   m.box_rows = int_field(j, "box_rows", 1, 256);
   m.swizzle = int_field(j, "swizzle", 0, 128);
   if (m.swizzle != 0 && m.swizzle != 32 && m.swizzle != 64 && m.swizzle != 128)
-    throw std::out_of_range("swizzle is none of 0, 32, 64, 128");
+    throw std::out_of_range("swizzle is not 0, 32, 64 or 128");
   return m;
 }
 
@@ -147,7 +146,7 @@ ExternalCallFacts external_from_json(const Json& j) {
   e.provider = text_field(j, "library");
   e.routine = text_field(j, "routine");
   if (e.provider.empty() || e.routine.empty())
-    throw std::invalid_argument("a step of an external library names the library and its routine");
+    throw std::invalid_argument("\"external\" must name a library and a routine");
   absl::StatusOr<ProblemClass> problem = problem_class_from_json(j.at("class"));
   if (!problem.ok()) throw std::invalid_argument(std::string(problem.status().message()));
   e.problem = *problem;
@@ -164,10 +163,11 @@ Step step_from_json(const Json& j) {
   if (found == std::end(kinds)) throw std::invalid_argument(absl::StrCat("unknown step kind ", kind));
   step.kind = *found;
   if ((step.kind == StepKind::kHostExtern) != j.at("external").is_object())
-    throw std::invalid_argument("a step says what an external library does, and only a host_extern step");
+    throw std::invalid_argument(
+        "\"external\" must be an object in a host_extern step and null in all others");
   if (step.kind == StepKind::kHostExtern) step.external = external_from_json(j.at("external"));
   step.symbol = text_field(j, "symbol");
-  if (step.symbol.empty()) throw std::invalid_argument("a step without a symbol");
+  if (step.symbol.empty()) throw std::invalid_argument("a step has an empty symbol");
   const Json& grid = array_of(j.at("grid"), 3, 3, "grid");
   for (size_t i = 0; i < 3; ++i) step.grid[i] = formula_from_json(grid[i]);
   step.block = extent_from_json(j.at("block"));
@@ -236,7 +236,7 @@ LaunchConfig make_launch_config(const Recipe& r, const ProblemClass& c, const Di
     wanted = std::min(wanted, kMostSplits);
     const int64_t chunk = round_up(ceil_div(length, wanted), std::max(r.k_granularity, 1));
     l.splits = static_cast<int32_t>(ceil_div(length, chunk));
-    // Only a single split's chunk, rounded up beyond the length, can pass 32 bits.
+    // The chunk can exceed 32 bits only if there is one split and its length was rounded up.
     l.k_chunk = static_cast<int32_t>(std::min<int64_t>(chunk, INT32_MAX));
   }
   const VarValues values = var_values(dims, l);

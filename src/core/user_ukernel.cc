@@ -40,7 +40,7 @@ T named(const Json& j, const char* field, std::initializer_list<T> values) {
   const std::string name = text_field(j, field);
   for (T value : values)
     if (name_of(value) == name) return value;
-  throw std::invalid_argument(absl::StrCat(field, " '", name, "' has no ukernels of users"));
+  throw std::invalid_argument(absl::StrCat(field, " '", name, "' is not supported for user ukernels"));
 }
 
 }  // namespace
@@ -78,7 +78,8 @@ absl::StatusOr<UserUkernel> user_ukernel_from_json(const Json& j) {
     u.group = text_field(j["tiling"], "group");
     const bool has_group = u.target.backend != Backend::kCpu;
     if (has_group ? u.group != "wave" && u.group != "block" : !u.group.empty())
-      throw std::invalid_argument(absl::StrCat("group '", u.group, "'"));
+      throw std::invalid_argument(absl::StrCat(
+          "group '", u.group, "': expected ", has_group ? "wave or block" : "an empty one for a CPU target"));
     u.shared_bytes = int_field(j, "shared_bytes", 0, kMostShared);
     expect_fields(j.at("cost"), 3);
     u.fixed_seconds = seconds_field(j["cost"], "fixed_seconds");
@@ -95,7 +96,7 @@ std::string name_refusal(absl::string_view name) {
   };
   if (!name.empty() && name.size() <= 64 && std::all_of(name.begin(), name.end(), fits)) return "";
   return absl::StrCat("'", absl::CHexEscape(name.substr(0, 80)),
-                      "' is no ukernel's name: 1 to 64 lower-case letters, digits, '-' and '_'");
+                      "' is not a valid ukernel name: use 1 to 64 lower-case letters, digits, '-' and '_'");
 }
 
 std::string bitcode_digest(absl::string_view bitcode) {

@@ -1,16 +1,17 @@
-// Weights of another dtype than the activations they multiply, and what may stand in for products in f32.
+// Which weight dtypes may differ from the activation dtype, and which Math applies to which dtypes.
 #pragma once
 
 #include "base/dtype.h"
 
 namespace lathe {
 
-// B of f16 or bf16 by A of f32: the CPU's kernels widen B as they read it, and are else those of f32 by f32.
+// Whether A is f32 and B is f16 or bf16. CPU kernels convert such a B to f32 when they load it, and otherwise
+// work as for an f32 B.
 constexpr bool widens_b(DType a, DType b) {
   return a == DType::kF32 && (b == DType::kF16 || b == DType::kBF16);
 }
 
-// Whether `math` says something of products of such operands.
+// Whether `math` applies to products of these dtypes. kStrict applies to all.
 constexpr bool names_dtypes(Math math, DType a, DType b) {
   switch (math) {
     case Math::kStrict: return true;

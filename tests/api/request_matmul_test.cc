@@ -104,7 +104,7 @@ std::vector<BadCase> bad_cases() {
       {"a scale", [](D* d) { d->a.scale = &kScale; }, kUnsupported, "a: scale"},
       {"b zero point", [](D* d) { d->b.zero_point = &kOne; }, kUnsupported, "b: zero_point"},
       {"a packed", [](D* d) { d->a.packed_layout = 3; }, kUnsupported, "a: packed_layout 3"},
-      {"b packed", [](D* d) { d->b.packed_layout = 3; }, kInvalid, "b: packed_layout 0x3 is of version 0"},
+      {"b packed", [](D* d) { d->b.packed_layout = 3; }, kInvalid, "b: packed_layout 0x3 has version 0"},
       {"d reserved", [](D* d) { d->d.reserved = 1; }, kUnsupported, "d: reserved"},
       {"residual scale", [](D* d) { d->epilogue.residual.scale = &kScale; }, kUnsupported, "residual: scale"},
       {"alpha device", [](D* d) { d->epilogue.alpha_device = &kOne; }, kUnsupported, "alpha_device"},

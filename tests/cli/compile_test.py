@@ -376,7 +376,7 @@ def test_pipelines(cache):
         assert "argmax.yaml:7: stage 'llvm': 'params.wide' is unbound" in of_both(rows, 1)
         params.write_text('{"lathe_params": 1,\n "parameters": {\n  "rows": 1,\n  "rows": 2}}\n')
         error = lathe("run", "matmul", "64x48x96", "--pipeline", yaml, "--params", params, code=1)
-        assert "p.json:4: the key 'rows' is there twice" in error, error
+        assert "p.json:4: duplicate key 'rows'" in error, error
         assert "cannot read" in lathe("run", "matmul", "8x8x8", "--pipeline", folder / "nowhere.yaml", code=1)
 
 

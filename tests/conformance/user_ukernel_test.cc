@@ -194,7 +194,7 @@ TEST_F(UserUkernels, ErrorsOfADescriptionNameTheLine) {
               HasSubstr("line 11: 'cost': a call takes some time"));
   EXPECT_THAT(error("1.0e-9", "-1"),
               HasSubstr("line 12: 'fixed_seconds': '-1' is no number of seconds, 0 to 1e6"));
-  EXPECT_THAT(error("name: mine", "name: ../mine"), HasSubstr("is no ukernel's name"));
+  EXPECT_THAT(error("name: mine", "name: ../mine"), HasSubstr("is not a valid ukernel name"));
   EXPECT_THAT(error("op: argmax", "op: softmax"), HasSubstr("line 2: op 'softmax'"));
   EXPECT_THAT(error("function: lathe_argmax_row_f32", "function: f"),
               HasSubstr("does not define the function 'f'"));

@@ -21,7 +21,7 @@ std::string with_nodes(const std::string& nodes, int yield, const std::string& d
          R"(],"yield":)" + std::to_string(yield) + "}";
 }
 
-TEST(ElementwiseProgram, SpellingMakesNoDifference) {
+TEST(ElementwiseProgram, GivesOneCanonicalTextForEverySpelling) {
   const auto p = parse_elementwise(kScale);
   ASSERT_TRUE(p.ok()) << p.status();
   EXPECT_EQ(p->text, kScale);
@@ -31,14 +31,14 @@ TEST(ElementwiseProgram, SpellingMakesNoDifference) {
   ASSERT_TRUE(spaced.ok()) << spaced.status();
   EXPECT_EQ(spaced->text, p->text);
   EXPECT_TRUE(class_of(*spaced) == class_of(*p));
-  // A number is what it is, however it is written.
+  // 2 and 2.0 are the same float.
   const auto two = parse_elementwise(with_nodes(R"(["number","f32",2])", 2));
   const auto also = parse_elementwise(with_nodes(R"(["number","f32",2.0])", 2));
   ASSERT_TRUE(two.ok() && also.ok());
   EXPECT_EQ(two->text, also->text);
 }
 
-TEST(ElementwiseProgram, EveryProgramIsAClassOfItsOwn) {
+TEST(ElementwiseProgram, GivesEveryProgramItsOwnClass) {
   const auto p = parse_elementwise(kScale);
   std::string other_text = kScale;
   other_text.replace(other_text.find("mulf"), 4, "addf");
@@ -58,7 +58,7 @@ TEST(ElementwiseProgram, EveryProgramIsAClassOfItsOwn) {
   EXPECT_FALSE(is_program_of(a, *other));
 }
 
-TEST(ElementwiseProgram, FiveInputsNeedOneAlongN) {
+TEST(ElementwiseProgram, RequiresOneInputAlongNIfThereAreFive) {
   const auto five = [](const std::string& last) {
     std::string text = R"({"d":"f32","inputs":[{"dims":"n","dtype":"bf16"},)";
     for (int i = 0; i < 3; ++i) text += R"({"dims":"mn","dtype":"f32"},)";
@@ -81,39 +81,39 @@ struct Refusal {
   std::string text, cause;
 };
 
-TEST(ElementwiseProgram, RefusesWhatMeansNothing) {
+TEST(ElementwiseProgram, RefusesInvalidPrograms) {
   const Refusal refusals[] = {
       {"", "program"},
       {"[1", "line"},
       {"[]", "{\"d\", \"inputs\""},
       {R"({"d":"f64","inputs":[],"nodes":[],"yield":0})", "d: dtype \"f64\""},
-      {R"({"d":"f32","inputs":[],"nodes":[],"yield":0})", "yield: none of the 0 values"},
+      {R"({"d":"f32","inputs":[],"nodes":[],"yield":0})", "yield: not one of the 0 values"},
       {R"({"d":"f32","inputs":[{"dims":"mb","dtype":"f32"}],"nodes":[],"yield":0})", "input 0: dims \"mb\""},
       {R"({"d":"f32","inputs":[{"dims":"mn"}],"nodes":[],"yield":0})", "input 0"},
       {R"({"d":"f16","inputs":[{"dims":"mn","dtype":"f32"}],"nodes":[],"yield":0})",
-       "yield: value 0 is f32, d is f16"},
+       "yield: value 0 is f32 but d is f16"},
       {with_nodes(R"(["arith.addf","f32",0,2])", 2),
-       "node 2 (arith.addf): operand 1 is none of the values 0 to 1"},
-      {with_nodes(R"(["arith.addf","f32",0,-1])", 2), "operand 1 is none"},
-      {with_nodes(R"(["arith.addf","f32",0,0.5])", 2), "operand 1 is none"},
-      {with_nodes(R"(["arith.addf","f32",0])", 2), "another number of operands"},
-      {with_nodes(R"(["arith.addf","f32",0,1])", 2), "an operand is of another type"},
-      {with_nodes(R"(["arith.addi","f32",0,0])", 2), "has no such type"},
+       "node 2 (arith.addf): operand 1 is not one of the values 0 to 1"},
+      {with_nodes(R"(["arith.addf","f32",0,-1])", 2), "operand 1 is not one"},
+      {with_nodes(R"(["arith.addf","f32",0,0.5])", 2), "operand 1 is not one"},
+      {with_nodes(R"(["arith.addf","f32",0])", 2), "the wrong number of operands"},
+      {with_nodes(R"(["arith.addf","f32",0,1])", 2), "an operand does not have the type of the result"},
+      {with_nodes(R"(["arith.addi","f32",0,0])", 2), "does not support this type"},
       {with_nodes(R"(["arith.addf","f64",0,0])", 2), "type \"f64\""},
       {with_nodes(R"(["math.log","f32",0])", 2), "unknown operation \"math.log\""},
-      {with_nodes(R"(["arith.addf","f32",[0],0])", 2), "an array or an object"},
+      {with_nodes(R"(["arith.addf","f32",[0],0])", 2), "contains an array or an object"},
       {with_nodes(R"(["arith.cmpf","i1",0,0,"gt"])", 0), "unknown predicate \"gt\""},
       {with_nodes(R"(["arith.cmpf","i1",1,1,"ogt"])", 0), "does not compare these types"},
-      {with_nodes(R"(["arith.select","f32",1,0,0])", 2), "its condition is no i1"},
-      {with_nodes(R"(["arith.extsi","i64",1,"i8"])", 0), "another type than its operand's"},
+      {with_nodes(R"(["arith.select","f32",1,0,0])", 2), "its condition is not an i1"},
+      {with_nodes(R"(["arith.extsi","i64",1,"i8"])", 0), "is not the operand's type"},
       {with_nodes(R"(["arith.trunci","i64",1])", 0), "does not cast between these types"},
-      {with_nodes(R"(["arith.extf","f32",0])", 2), "casts between f32 and"},
-      {with_nodes(R"(["index","index",3])", 0), "an index is"},
-      {with_nodes(R"(["index","i64",1])", 0), "an index is"},
-      {with_nodes(R"(["number","i8",128])", 0), "128 is no i8"},
-      {with_nodes(R"(["number","i64",18446744073709551615])", 0), "is no integer"},
-      {with_nodes(R"(["number","f32","infinity"])", 2), "is no number"},
-      {std::string(70000, ' '), "at most 65536"}};
+      {with_nodes(R"(["arith.extf","f32",0])", 2), "casts only between f32 and"},
+      {with_nodes(R"(["index","index",3])", 0), "an index has the form"},
+      {with_nodes(R"(["index","i64",1])", 0), "an index has the form"},
+      {with_nodes(R"(["number","i8",128])", 0), "128 does not fit i8"},
+      {with_nodes(R"(["number","i64",18446744073709551615])", 0), "is not an integer"},
+      {with_nodes(R"(["number","f32","infinity"])", 2), "is not a number"},
+      {std::string(70000, ' '), "the limit of 65536"}};
   for (const Refusal& r : refusals) {
     const auto p = parse_elementwise(r.text);
     EXPECT_TRUE(absl::IsInvalidArgument(p.status())) << r.text.substr(0, 200) << ": " << p.status();
@@ -127,8 +127,8 @@ TEST(ElementwiseProgram, RefusesWhatMeansNothing) {
   EXPECT_TRUE(absl::IsInvalidArgument(parse_elementwise(deep).status()));
 }
 
-// Whatever is read is a program that is read again as itself.
-TEST(ElementwiseProgram, DamagedTextsAreProgramsOrRefused) {
+// Every text that parses has a canonical text that parses to itself.
+TEST(ElementwiseProgram, ParsesOrRefusesDamagedTexts) {
   const std::string texts[] = {kScale,
                                with_nodes(R"(["index","index",1],["arith.index_cast","i32",2,"index"],)"
                                           R"(["arith.cmpi","i1",3,1,"sge"],["arith.select","f32",4,0,0])",
@@ -167,7 +167,7 @@ ManifestEntry entry_of(const std::string& text) {
   return entry;
 }
 
-TEST(ElementwiseProgram, AManifestHasTheText) {
+TEST(ElementwiseProgram, RoundTripsThroughAManifest) {
   Manifest manifest;
   manifest.add(entry_of(kScale));
   ManifestEntry one = entry_of(kScale);
@@ -184,7 +184,7 @@ TEST(ElementwiseProgram, AManifestHasTheText) {
   EXPECT_EQ(read->entries[1].program->text, kScale);
 }
 
-TEST(ElementwiseProgram, AManifestsTextIsThatOfItsDigest) {
+TEST(ElementwiseProgram, ManifestRefusesATextWithAnotherDigest) {
   const auto refused = [](const std::string& line) {
     const auto read = parse_manifest("{\"lathe_manifest\":1,\"classes\":[" + line + "]}");
     return std::string(read.status().message());

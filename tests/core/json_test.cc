@@ -40,9 +40,8 @@ TEST(ParseJsonTest, AFileOfPeopleHasEveryKeyOnce) {
     EXPECT_EQ(json.status().code(), absl::StatusCode::kInvalidArgument) << text;
     return std::string(json.status().message());
   };
-  EXPECT_EQ(message("{\"a\": 1,\n\n\"a\": 1}"), "f.json:3: the key 'a' is there twice");
-  EXPECT_EQ(message("[{\"a\": {\"b\": 1,\n\"b\": 2}, \"c\": 3,\n\"c\": 4}]"),
-            "f.json:2: the key 'b' is there twice");
+  EXPECT_EQ(message("{\"a\": 1,\n\n\"a\": 1}"), "f.json:3: duplicate key 'a'");
+  EXPECT_EQ(message("[{\"a\": {\"b\": 1,\n\"b\": 2}, \"c\": 3,\n\"c\": 4}]"), "f.json:2: duplicate key 'b'");
   EXPECT_THAT(message("{\"a\": 1,\n"), testing::StartsWith("f.json: "));
   EXPECT_THAT(message(""), testing::StartsWith("f.json: "));
 }

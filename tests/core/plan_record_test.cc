@@ -68,11 +68,11 @@ TEST(PlanRecord, WhatIsWrongIsNamed) {
   };
   const std::string later_text = redigested(whole, [](Json* json) { (*json)["lathe_record"] = 3; });
   EXPECT_TRUE(absl::IsUnimplemented(parse_record(later_text).status())) << "no damage";
-  EXPECT_THAT(with("lathe_record", 3), HasSubstr("version 3, this library reads 2"));
+  EXPECT_THAT(with("lathe_record", 3), HasSubstr("version 3, but this library reads version 2"));
   EXPECT_THAT(with("kind", "measured"), HasSubstr("\"kind\": measured is unknown"));
   EXPECT_THAT(with("splits", 0), HasSubstr("\"splits\" 0"));
   EXPECT_THAT(with("units", -1), HasSubstr("\"units\" -1"));
-  EXPECT_THAT(with("splits", 4), HasSubstr("digest is of another record"));
+  EXPECT_THAT(with("splits", 4), HasSubstr("wrong digest"));
   EXPECT_THAT(with("more", 1), HasSubstr("13 fields, expected 12"));
   Json of_no_request = to_json(sample_record(RecordKind::kTuned).problem);
   of_no_request["m_hi"] = 9;
@@ -85,7 +85,7 @@ TEST(PlanRecord, WhatIsWrongIsNamed) {
   EXPECT_THAT(with("measured", std::vector<int>(4097)), HasSubstr("too many candidates"));
   EXPECT_THAT(error_of("[]"), HasSubstr("not an object"));
   EXPECT_THAT(error_of(std::string((1 << 20) + 1, ' ')), HasSubstr("are too many"));
-  EXPECT_THAT(error_of(Json::parse(whole).dump(1)), HasSubstr("not as this library writes it"));
+  EXPECT_THAT(error_of(Json::parse(whole).dump(1)), HasSubstr("not in the canonical form"));
   Json slow = to_json(sample_record(RecordKind::kTuned).measured[0].config);
   EXPECT_THAT(
       with(
@@ -162,13 +162,13 @@ TEST(TuningFile, DamageIsRefused) {
   }
   EXPECT_GT(damaged, 500);
   const auto file = parse_tuning(tuning_text({sample_record(RecordKind::kPlan)}));
-  EXPECT_THAT(file->refused, testing::ElementsAre(HasSubstr("not of a measurement")));
+  EXPECT_THAT(file->refused, testing::ElementsAre(HasSubstr("its kind is not \"tuned\"")));
   EXPECT_THAT(std::string(parse_tuning("{\"lathe_tuning\": 2, \"records\": []}").status().message()),
-              HasSubstr("version 2, this library reads 1"));
+              HasSubstr("version 2, but this library reads version 1"));
   EXPECT_FALSE(parse_tuning("{\"lathe_tuning\": 1, \"records\": [], \"more\": 1}").ok());
   Json many = Json::parse(tuning_text({}));
   many["records"] = std::vector<int>(100001);
-  EXPECT_THAT(error_of_file(many.dump()), HasSubstr("no array of at most 100000"));
+  EXPECT_THAT(error_of_file(many.dump()), HasSubstr("not an array of at most 100000 records"));
   EXPECT_THAT(error_of_file("{\"lathe_tuning\": 1, \"records\": {}}"), HasSubstr("no array"));
   EXPECT_THAT(error_of_file(std::string((64 << 20) + 1, ' ')), HasSubstr("are too many"));
 }
