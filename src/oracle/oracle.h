@@ -1,4 +1,5 @@
-// Problem class + facts -> ranked plans. Pure: no clock, no environment, no device call.
+// The oracle: ranks the plans for a problem class on a device. All functions are pure: they read no clock and
+// no environment and call no device.
 #pragma once
 
 #include <vector>
@@ -14,28 +15,28 @@ namespace lathe {
 
 struct OraclePolicy {
   int32_t workers = 1;  // CPU threads a launch may use
-  int32_t split_k = 0;  // forced factor; 0: free
+  int32_t split_k = 0;  // number of K splits to use; 0: the oracle chooses
   ExternalPolicy external = {};
   const std::vector<UserUkernel>* user_ukernels = nullptr;  // null: none
 };
 
 struct OracleAnswer {
-  // Legal candidates first, by predicted time (ties: table order; preferred external libraries ahead of
-  // them), then the rejected ones with their reasons.
+  // First the legal plans by predicted time (equal times: in table order), with preferred external libraries
+  // before all others. Then the rejected plans with their reasons.
   std::vector<RankedPlan> ranked;
-  size_t legal = 0;
+  size_t legal = 0;  // number of legal plans
 };
 
-// kUnimplemented when no candidate is legal, with every reason.
+// kUnimplemented if no candidate is legal; the message lists the reasons.
 absl::StatusOr<OracleAnswer> rank_plans(const ProblemClass& c, const DeviceFacts& facts,
                                         const OraclePolicy& policy);
 
-// ranked[0] of rank_plans, alone, for a small part of its cost.
+// Returns only the best plan, ranked[0] of rank_plans, in a fraction of its time.
 absl::StatusOr<OracleAnswer> first_plan(const ProblemClass& c, const DeviceFacts& facts,
                                         const OraclePolicy& policy);
 
-// Every class of the weight that `c` describes (its bucket and alignment are ignored) for M in [1, m_max] on
-// a device of `backend`, every alignment included.
+// All classes of a weight for M in [1, m_max], with every alignment, on a device of this backend. `c`
+// describes the weight; its M bucket and alignment are ignored.
 std::vector<ProblemClass> classes_of_weight(const ProblemClass& c, int64_t m_max, Backend backend);
 
 }  // namespace lathe
