@@ -1,7 +1,7 @@
 // Classifies the 1,797 images of digits.csv with the trained network of weights.txt:
 //   hidden = relu(images * hidden.weight^T + hidden.bias), logits = hidden * output.weight^T + output.bias,
 //   argmax.
-// A kernel is compiled on its first use ever; a second process finds it in the cache.
+// The first process compiles each kernel on first use. A second process finds them in the cache.
 #include <chrono>
 #include <cstdint>
 #include <fstream>
@@ -35,7 +35,7 @@ Images read_images(const std::string& path) {
     for (int64_t i = 0; i < kPixels; ++i) images.pixels.push_back(static_cast<float>(row[i]) / 16);
     images.labels.push_back(row[kPixels]);
   }
-  if (images.labels.empty()) throw std::runtime_error("no images in " + path);
+  if (images.labels.empty()) throw std::runtime_error("cannot read images from " + path);
   return images;
 }
 
@@ -47,7 +47,7 @@ std::map<std::string, Tensor> read_weights(const std::string& path) {
     t.values.resize(t.rows * t.columns);
     for (float& v : t.values) in >> v;
   }
-  if (weights.size() != 4) throw std::runtime_error("expected four tensors in " + path);
+  if (weights.size() != 4) throw std::runtime_error("cannot read four tensors from " + path);
   return weights;
 }
 
@@ -70,7 +70,7 @@ class Network {
   }
 
  private:
-  // out = activation(in * weight^T + bias): the weight as a Linear layer keeps it, [outputs, inputs].
+  // out = activation(in * weight^T + bias), with the weight stored [outputs, inputs], as in a Linear layer.
   void linear(const float* in, int64_t count, const Tensor& weight, const Tensor& bias,
               lathe_activation activation, float* out) const {
     lathe::Epilogue epilogue;
@@ -86,7 +86,7 @@ class Network {
   const Tensor hidden_weight_, hidden_bias_, output_weight_, output_bias_;
 };
 
-// Images with index % 5 == 4 were kept from training (train.py).
+// Images with index % 5 == 4 were not used for training (train.py).
 void print_accuracy(const Images& images, const std::vector<int64_t>& digits) {
   int right[2] = {}, all[2] = {};
   for (int64_t i = 0; i < images.count(); ++i) {
@@ -94,7 +94,7 @@ void print_accuracy(const Images& images, const std::vector<int64_t>& digits) {
     right[test] += digits[i] == images.labels[i];
     ++all[test];
   }
-  std::printf("digits: %d of %d right; trained on: %.2f%% of %d, never seen: %.2f%% of %d\n",
+  std::printf("digits: %d of %d correct; %.2f%% of the %d training images, %.2f%% of the %d test images\n",
               right[0] + right[1], all[0] + all[1], 100.0 * right[0] / all[0], all[0],
               100.0 * right[1] / all[1], all[1]);
 }
@@ -120,7 +120,7 @@ int run(int argc, char** argv) {
   const double again = milliseconds_since(start) / kRepeats;
 
   print_accuracy(images, digits);
-  std::printf("time: %.1f ms the first time, %.2f ms after\n", first, again);
+  std::printf("time for all images: %.1f ms the first time, %.2f ms after that\n", first, again);
   return report_statistics(context, argc, argv) ? 0 : 1;
 }
 

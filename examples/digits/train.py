@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Trains the digits example's network and writes weights.txt. Needs NumPy alone; a few seconds.
+"""Trains the digits example's network and writes weights.txt. Needs only NumPy; takes a few seconds.
 
 The split is by position: image i is a test image when i % 5 == 4 (359 of 1,797), else a training image (1,438).
 Network: x/16 (64) -> 128, relu -> 10. Adam on softmax cross-entropy with weight decay.

@@ -1,6 +1,6 @@
-// The four matmuls of one Llama-3-8B layer, for one token (M = 1) and for 64: y = x * weight^T in f32, each
-// weight as a Linear layer keeps it, [N, K]. Prints what the first call cost, what later ones do, and where
-// the kernel came from.
+// The four matmuls of one Llama-3-8B layer, for M = 1 and M = 64 tokens: y = x * weight^T in f32, with each
+// weight stored [N, K], as in a Linear layer. Prints the time of the first call, the median of later calls, and
+// where the kernel came from.
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -19,7 +19,7 @@ struct Layer {
 constexpr Layer kLayers[] = {
     {"qkv", 6144, 4096}, {"o", 4096, 4096}, {"gate_up", 28672, 4096}, {"down", 4096, 14336}};
 
-// Standard normals; a large array repeats a block of them, whose odd length keeps rows apart.
+// Standard normal values. A large array repeats one block, whose odd length makes the rows differ.
 std::vector<float> random_array(int64_t count, std::mt19937_64* random) {
   constexpr int64_t kBlock = (1 << 20) - 1;
   std::vector<float> values(count);
@@ -35,7 +35,7 @@ const char* outcome(const lathe_statistics& before, const lathe_statistics& afte
   return after.memory_hits > before.memory_hits ? "from memory" : "already loaded";
 }
 
-// Compares a few elements with float64, within what rounding in f32 may cost.
+// Compares 64 random elements with float64, allowing for the rounding errors of f32.
 bool is_right(const Layer& layer, int64_t m, const std::vector<float>& x, const std::vector<float>& weight,
               const std::vector<float>& y, std::mt19937_64* random) {
   for (int i = 0; i < 64; ++i) {
@@ -47,7 +47,7 @@ bool is_right(const Layer& layer, int64_t m, const std::vector<float>& x, const 
       magnitude += std::fabs(product);
     }
     if (!(std::fabs(y[row * layer.n + column] - sum) <= 6 * 0x1p-23 * magnitude))
-      return false;  // NaN fails too
+      return false;  // a NaN fails too, because the comparison is negated
   }
   return true;
 }

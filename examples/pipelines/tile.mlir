@@ -1,5 +1,5 @@
-// The product and what follows it, cut into tiles of one workgroup each: the epilogue is tiled, the product and the zeros that
-// it starts from are pulled into the loop.
+// Makes one tile per workgroup: tiles the epilogue, then fuses the product, and the fill with zeros that initialises the
+// product, into the loop.
 module attributes {transform.with_named_sequence} {
   transform.named_sequence @__transform_main(
       %payload: !transform.any_op {transform.readonly},
@@ -16,7 +16,7 @@ module attributes {transform.with_named_sequence} {
     %zeros = transform.structured.match ops{["linalg.fill"]} in %payload : (!transform.any_op) -> !transform.any_op
     %fused_zeros, %whole = transform.structured.fuse_into_containing_op %zeros into %with_product
         : (!transform.any_op, !transform.any_op) -> (!transform.any_op, !transform.any_op)
-    // The launch recipe's step that runs it.
+    // Names the step of the launch recipe that runs this loop.
     transform.annotate %whole "lathe.step" = %symbol : !transform.any_op, !transform.any_param
     %function = transform.structured.match ops{["func.func"]} in %payload : (!transform.any_op) -> !transform.any_op
     transform.apply_patterns to %function {

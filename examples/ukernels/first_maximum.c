@@ -1,5 +1,5 @@
-// A ukernel of argmax: the column of a row's first maximum, a NaN over everything, and the first of them. The
-// row may lie at any address, and has a column at least.
+// A ukernel for argmax on the CPU: returns the column of the row's first maximum. A NaN counts as the maximum,
+// and the first NaN wins. The row may have any alignment and has at least one column.
 #include <stdint.h>
 
 uint32_t first_maximum(const void* row, int64_t columns) {

@@ -1,6 +1,6 @@
-// A ukernel of argmax on GPUs, called by every thread of a wave (of a warp): `place` is the thread's among
-// them. To all of them it answers the value of a row's first maximum, as bits, above its column. The row may
-// lie at any address, and has a column at least; a NaN is over everything.
+// A ukernel for argmax on GPUs. Every thread of a wave (warp) calls it; `place` is the thread's index in the
+// wave. It returns the same value to all of them: the bits of the row's first maximum in the upper 32 bits, its
+// column in the lower 32. A NaN counts as the maximum. The row may have any alignment and at least one column.
 #include <stdint.h>
 
 #if defined(__NVPTX__)
@@ -15,7 +15,7 @@ static uint32_t of_lane(uint32_t x, uint32_t lane) {
 }
 #endif
 
-// As unsigned numbers in the order of the values: -0 is +0, and every NaN the greatest.
+// Maps a float to an unsigned number with the same order. -0 equals +0, and every NaN is the greatest.
 static uint32_t key_of(float x) {
   uint32_t bits;
   x += 0.0f;
