@@ -6,7 +6,7 @@
 #include "kernels/elementwise/emit_cpu.h"
 #include "kernels/elementwise/emit_gpu.h"
 #include "kernels/elementwise/payload.h"
-#include "kernels/matmul/emit_cpu.h"
+#include "kernels/matmul/cpu/emit.h"
 #include "kernels/matmul/emit_gpu.h"
 #include "kernels/matmul/payload.h"
 #include "kernels/matmul_argmax/emit_cpu.h"

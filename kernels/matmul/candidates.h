@@ -7,7 +7,7 @@
 
 #include "kernels/candidates_model.h"
 #include "kernels/candidates_ukernel.h"
-#include "kernels/matmul/mma_shape.h"
+#include "kernels/matmul/mma/shape.h"
 
 namespace lathe {
 

@@ -6,7 +6,7 @@
 #include "compiler/open_view.h"
 #include "core/plan.h"
 #include "kernels/argmax/emit_gpu.h"
-#include "kernels/matmul/emit_xegpu.h"
+#include "kernels/matmul/xegpu/emit.h"
 #include "kernels/matmul_argmax/emit_sink.h"
 
 namespace lathe::emit {

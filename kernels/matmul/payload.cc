@@ -6,9 +6,9 @@
 #include "core/generic.h"
 #include "core/kernel_name.h"
 #include "core/packed.h"
-#include "kernels/matmul/mma_shape.h"
-#include "kernels/matmul/skinny_shape.h"
-#include "kernels/matmul/xegpu_shape.h"
+#include "kernels/matmul/mma/shape.h"
+#include "kernels/matmul/skinny/shape.h"
+#include "kernels/matmul/xegpu/shape.h"
 
 namespace lathe {
 namespace {

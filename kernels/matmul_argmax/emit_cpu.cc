@@ -8,7 +8,7 @@
 #include "compiler/cpu_task.h"
 #include "core/plan.h"
 #include "kernels/argmax/emit_cpu.h"
-#include "kernels/matmul/emit_cpu.h"
+#include "kernels/matmul/cpu/emit.h"
 
 namespace lathe::emit {
 namespace {

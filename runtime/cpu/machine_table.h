@@ -32,7 +32,7 @@ struct MachineRow {
   // processors).
   double clock_hz;
   // What a core's loop over memory is held to: one that could go faster than memory asks for more lines than
-  // can be under way and gets fewer (kernels/matmul/cpu_shape.h). 0: nobody measured it, and loops are not
+  // can be under way and gets fewer (kernels/matmul/cpu/shape.h). 0: nobody measured it, and loops are not
   // held.
   double pace_bytes_per_second = 0;
   // What a core reads where it fetches ahead, by instructions, in the rows that it reads: each line holds one

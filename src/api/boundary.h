@@ -9,10 +9,9 @@
 #include "base/execution_environment.h"
 #include "base/status.h"
 #include "lathe/lathe.h"
+#include "request/c_status.h"
 
 namespace lathe {
-
-lathe_status to_c_status(absl::StatusCode code);
 
 // Stores `message` for lathe_last_error() of this thread and returns `status`. Never throws: where even the
 // copy of the message cannot be allocated, the status' name stands in for it.

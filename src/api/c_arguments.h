@@ -4,8 +4,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "base/status.h"
-#include "core/json.h"
 #include "lathe/lathe.h"
+#include "request/pass_text.h"
 
 namespace lathe {
 
@@ -25,11 +25,6 @@ absl::Status check_out_struct(absl::string_view name, const T* out) {
     return absl::UnimplementedError(absl::StrCat(name, ": no chain element is known here"));
   }
   return absl::OkStatus();
-}
-
-inline void pass_text(lathe_text_fn text, void* user, const char* name, const Json& json) {
-  const std::string out = canonical_text(json);
-  text(user, name, out.data(), out.size());
 }
 
 }  // namespace lathe

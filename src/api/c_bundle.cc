@@ -2,11 +2,11 @@
 #include "absl/strings/str_cat.h"
 #include "api/boundary.h"
 #include "api/c_arguments.h"
-#include "api/context.h"
 #include "cache/bundle.h"
 #include "cache/pack.h"
 #include "core/facts.h"
 #include "core/json_object.h"
+#include "dispatch/context.h"
 
 namespace lathe {
 namespace {

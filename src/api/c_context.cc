@@ -5,8 +5,8 @@
 #include "absl/strings/str_cat.h"
 #include "api/boundary.h"
 #include "api/c_arguments.h"
-#include "api/context.h"
-#include "api/device.h"
+#include "dispatch/context.h"
+#include "dispatch/device.h"
 
 using lathe::at_boundary;
 using lathe::null_argument;

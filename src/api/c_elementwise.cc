@@ -1,9 +1,9 @@
 // C entry points: programs of elementwise ops. What runs, plans and lists them is beside the other ops'.
 #include "api/boundary.h"
 #include "api/c_arguments.h"
-#include "api/programs.h"
 #include "base/status.h"
 #include "lathe/elementwise.h"
+#include "request/programs.h"
 
 using lathe::at_boundary;
 using lathe::null_argument;

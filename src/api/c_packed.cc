@@ -2,9 +2,9 @@
 #include "absl/strings/str_cat.h"
 #include "api/boundary.h"
 #include "api/c_arguments.h"
-#include "api/device.h"
-#include "api/request.h"
 #include "core/packed.h"
+#include "dispatch/device.h"
+#include "request/request.h"
 
 using lathe::at_boundary;
 using lathe::null_argument;

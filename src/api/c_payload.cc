@@ -1,7 +1,7 @@
 // C entry points: payloads.
 #include "api/boundary.h"
 #include "api/c_arguments.h"
-#include "api/context.h"
+#include "dispatch/context.h"
 
 using lathe::at_boundary;
 using lathe::null_argument;

@@ -2,8 +2,8 @@
 #include "absl/strings/str_cat.h"
 #include "api/boundary.h"
 #include "api/c_arguments.h"
-#include "api/options.h"
-#include "api/plan.h"
+#include "dispatch/plan.h"
+#include "options/options.h"
 
 using lathe::at_boundary;
 using lathe::null_argument;

@@ -1,6 +1,6 @@
 // C entry points: running.
 #include "api/boundary.h"
-#include "api/dispatch.h"
+#include "dispatch/dispatch.h"
 
 using lathe::at_boundary;
 

@@ -1,7 +1,7 @@
 // C entry points: tuning.
 #include "api/boundary.h"
 #include "api/c_arguments.h"
-#include "api/tune.h"
+#include "tune/tune.h"
 
 using lathe::at_boundary;
 using lathe::null_argument;

@@ -1,8 +1,8 @@
 // C entry points: users' ukernels.
 #include "api/boundary.h"
 #include "api/c_arguments.h"
-#include "api/context.h"
 #include "core/json_object.h"
+#include "dispatch/context.h"
 #include "lathe/ukernel.h"
 
 using lathe::at_boundary;

@@ -2,7 +2,7 @@
 #include "absl/strings/str_cat.h"
 #include "api/boundary.h"
 #include "api/c_arguments.h"
-#include "api/warm.h"
+#include "dispatch/warm.h"
 
 using lathe::at_boundary;
 using lathe::null_argument;

@@ -25,7 +25,7 @@ std::string users_name(absl::string_view bitcode) {
 }
 
 // "dot", "direct", "outer", "bytes" and "amx" count no buffers: which lines they fetch ahead
-// (kernels/matmul/cpu_shape.h).
+// (kernels/matmul/cpu/shape.h).
 std::string stages_text(absl::string_view kernel, int64_t stages) {
   if (!absl::StartsWith(kernel, "dot") && !absl::StartsWith(kernel, "direct") && kernel != "outer" &&
       kernel != "bytes" && !absl::StartsWith(kernel, "amx"))

@@ -6,12 +6,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "cli/files.h"
-#include "cli/model_layers.h"
-#include "cli/numbers.h"
 #include "cli/request.h"
 #include "cli/request_flags.h"
 #include "cli/session.h"
 #include "cli/verbs.h"
+#include "models/model_layers.h"
+#include "reference/numbers.h"
 
 namespace lathe::cli {
 namespace {

@@ -4,7 +4,7 @@
 #include <chrono>
 
 #include "absl/strings/str_cat.h"
-#include "cli/judge.h"
+#include "reference/judge.h"
 
 namespace lathe::cli {
 namespace {

@@ -7,9 +7,9 @@
 
 #include "absl/types/span.h"
 #include "cli/device_memory.h"
-#include "cli/evaluate.h"
 #include "cli/payload_steps.h"
-#include "cli/reference.h"
+#include "reference/evaluate.h"
+#include "reference/reference.h"
 
 namespace lathe::cli {
 

@@ -6,10 +6,10 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "cli/evaluate.h"
 #include "cli/files.h"
-#include "cli/numbers.h"
 #include "cli/request_flags.h"
+#include "reference/evaluate.h"
+#include "reference/numbers.h"
 
 namespace lathe::cli {
 namespace {

@@ -12,7 +12,7 @@
 namespace lathe::cli {
 
 // What a kernel does by its program, or, where there is none, the host as the payload says it
-// (cli/evaluate.h), by which either is judged.
+// (reference/evaluate.h), by which either is judged.
 struct Elementwise {
   std::shared_ptr<lathe_program> program;  // desc's; null: on the host, because of
   std::string on_host;

@@ -1,17 +1,10 @@
 // What an argmax is asked with.
-#include <tuple>
-
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "cli/request.h"
 #include "cli/request_flags.h"
 
 namespace lathe::cli {
-
-bool ArgmaxRequest::operator==(const ArgmaxRequest& o) const {
-  const auto fields = [](const ArgmaxRequest& r) { return std::tie(r.rows, r.n, r.dtype); };
-  return IndicesRequest::operator==(o) && fields(*this) == fields(o);
-}
 
 std::vector<Flag> argmax_flags(const std::vector<Flag>& more) {
   return joined({{"dtype", "f32|f16|bf16", "of the rows (default: f32)"},
@@ -48,24 +41,6 @@ std::string command_of(const ArgmaxRequest& r) {
   const ArgmaxRequest d;
   return absl::StrCat(absl::StrFormat("argmax %dx%d", r.rows, r.n), flag_text("dtype", r.dtype, d.dtype),
                       indices_text(r));
-}
-
-ArgmaxForms forms_of(const ArgmaxRequest& r) {
-  ArgmaxForms forms;
-  forms.x.dtype = r.dtype;
-  forms.x.rows = r.rows;
-  forms.x.columns = r.n;
-  forms.x.padding = r.padding;
-  forms.x.misalign = r.misalign;
-  forms.indices.dtype = r.index_dtype;
-  forms.indices.rows = 1;
-  forms.indices.columns = r.rows;
-  forms.indices.misalign = r.misalign;
-  if (r.values) {
-    forms.values = forms.indices;
-    forms.values.dtype = LATHE_F32;
-  }
-  return forms;
 }
 
 lathe_argmax_desc descriptor(const ArgmaxRequest& r, lathe_tuning* tuning) {

@@ -9,8 +9,8 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "cli/command_line.h"
-#include "cli/numbers.h"
 #include "cli/request.h"
+#include "reference/numbers.h"
 
 namespace lathe::cli {
 

@@ -1,19 +1,10 @@
 // What a matmul_argmax is asked with.
-#include <tuple>
-
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "cli/request.h"
 #include "cli/request_flags.h"
 
 namespace lathe::cli {
-
-bool MatmulArgmaxRequest::operator==(const MatmulArgmaxRequest& o) const {
-  const auto fields = [](const MatmulArgmaxRequest& r) {
-    return std::tie(r.m, r.n, r.k, r.dtype, r.b_dtype, r.logits_dtype, r.math, r.trans_a, r.trans_b, r.bias);
-  };
-  return IndicesRequest::operator==(o) && fields(*this) == fields(o);
-}
 
 std::vector<Flag> matmul_argmax_flags(const std::vector<Flag>& more) {
   return joined(
@@ -72,28 +63,6 @@ std::string command_of(const MatmulArgmaxRequest& r) {
                       flag_text("logits-dtype", r.logits_dtype, r.dtype), flag_text("math", kMaths, r.math),
                       flag_text("layout", kLayouts[layout], std::string("nt")), r.bias ? " --bias" : "",
                       indices_text(r));
-}
-
-MatmulArgmaxForms forms_of(const MatmulArgmaxRequest& r) {
-  OperandForm form;
-  form.misalign = r.misalign;
-  const auto matrix = [&](lathe_dtype dtype, int64_t rows, int64_t columns) {
-    OperandForm f = form;
-    f.dtype = dtype;
-    f.rows = rows;
-    f.columns = columns;
-    return f;
-  };
-  MatmulArgmaxForms forms;
-  forms.indices = matrix(r.index_dtype, 1, r.m);
-  if (r.values) forms.values = matrix(LATHE_F32, 1, r.m);
-  if (r.bias) forms.bias = matrix(r.logits_dtype, 1, r.n);
-  form.padding = r.padding;
-  forms.a = matrix(r.dtype, r.m, r.k);
-  forms.a.transposed = r.trans_a;
-  forms.b = matrix(r.weight_dtype(), r.k, r.n);
-  forms.b.transposed = r.trans_b;
-  return forms;
 }
 
 lathe_matmul_argmax_desc descriptor(const MatmulArgmaxRequest& r, lathe_tuning* tuning) {

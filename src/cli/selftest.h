@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "cli/device_memory.h"
-#include "cli/reference.h"
 #include "cli/request.h"
+#include "reference/reference.h"
 
 namespace lathe::cli {
 

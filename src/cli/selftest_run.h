@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "cli/reference.h"
 #include "cli/selftest.h"
+#include "reference/reference.h"
 
 namespace lathe::cli {
 

@@ -6,9 +6,9 @@
 
 #include "cli/device_memory.h"
 #include "cli/planned.h"
-#include "cli/reference.h"
 #include "cli/request.h"
 #include "cli/session.h"
+#include "reference/reference.h"
 
 namespace lathe::cli {
 

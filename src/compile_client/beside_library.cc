@@ -1,4 +1,4 @@
-#include "api/beside_library.h"
+#include "compile_client/beside_library.h"
 
 #include <dlfcn.h>
 #include <limits.h>

@@ -1,4 +1,4 @@
-#include "api/compiler.h"
+#include "compile_client/compiler.h"
 
 #include <exception>
 #include <string>

@@ -1,4 +1,4 @@
-#include "api/compiler_library.h"
+#include "compile_client/compiler_library.h"
 
 #include <dlfcn.h>
 
@@ -7,10 +7,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
-#include "api/beside_library.h"
 #include "base/load_library.h"
 #include "base/own_stack.h"
 #include "base/status.h"
+#include "compile_client/beside_library.h"
 #include "core/key.h"
 
 namespace lathe {

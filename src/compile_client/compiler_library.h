@@ -4,7 +4,7 @@
 #include <atomic>
 #include <string>
 
-#include "api/compiler.h"
+#include "compile_client/compiler.h"
 
 namespace lathe {
 

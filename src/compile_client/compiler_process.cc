@@ -1,4 +1,4 @@
-#include "api/compiler_process.h"
+#include "compile_client/compiler_process.h"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -17,11 +17,11 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "api/beside_library.h"
-#include "api/frame.h"
 #include "base/small_file.h"
 #include "base/standard_streams.h"
 #include "base/status.h"
+#include "compile_client/beside_library.h"
+#include "compile_client/frame.h"
 #include "core/compiler_abi.h"
 #include "core/key.h"
 

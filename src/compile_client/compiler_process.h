@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-#include "api/compiler.h"
+#include "compile_client/compiler.h"
 
 namespace lathe {
 

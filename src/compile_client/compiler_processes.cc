@@ -1,4 +1,4 @@
-#include "api/compiler_processes.h"
+#include "compile_client/compiler_processes.h"
 
 #include <unistd.h>
 

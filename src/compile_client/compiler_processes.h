@@ -8,7 +8,7 @@
 #include <mutex>
 #include <vector>
 
-#include "api/compiler_process.h"
+#include "compile_client/compiler_process.h"
 
 namespace lathe {
 

@@ -1,4 +1,4 @@
-#include "api/frame.h"
+#include "compile_client/frame.h"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>

@@ -1,4 +1,4 @@
-#include "api/pipelines.h"
+#include "compile_client/pipelines.h"
 
 #include <iterator>
 #include <map>
@@ -6,8 +6,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "api/compiler.h"
 #include "base/status.h"
+#include "compile_client/compiler.h"
 #include "core/json_object.h"
 #include "core/key.h"
 

@@ -1,4 +1,4 @@
-#include "api/user_ukernels.h"
+#include "compile_client/user_ukernels.h"
 
 #include <sys/stat.h>
 #include <unistd.h>

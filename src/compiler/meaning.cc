@@ -10,7 +10,7 @@ namespace {
 using namespace mlir;
 
 // What an evaluator knows. To add one: a row here and in core/elementwise.cc, its case in
-// cli/evaluate_scalar.cc.
+// reference/evaluate_scalar.cc.
 constexpr llvm::StringLiteral kScalarOps[] = {
     "arith.addf",     "arith.subf",    "arith.mulf",    "arith.divf",   "arith.negf",       "arith.maximumf",
     "arith.minimumf", "arith.maxnumf", "arith.minnumf", "arith.addi",   "arith.subi",       "arith.muli",

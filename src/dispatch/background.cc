@@ -1,4 +1,4 @@
-#include "api/background.h"
+#include "dispatch/background.h"
 
 #include <sched.h>
 #include <sys/resource.h>
@@ -9,7 +9,7 @@
 #include <iterator>
 
 #include "absl/strings/str_cat.h"
-#include "api/prepare.h"
+#include "dispatch/prepare.h"
 
 namespace lathe {
 namespace {

@@ -7,10 +7,10 @@
 #include <unordered_map>
 #include <unordered_set>
 
-#include "api/dispatch_table.h"
 #include "base/log.h"
 #include "base/own_thread.h"
 #include "base/per_process.h"
+#include "dispatch/dispatch_table.h"
 
 struct lathe_device;
 

@@ -1,4 +1,4 @@
-#include "api/context.h"
+#include "dispatch/context.h"
 
 #include <utility>
 

@@ -4,23 +4,23 @@
 #include <atomic>
 #include <memory>
 
-#include "api/background.h"
-#include "api/compiler_library.h"
-#include "api/compiler_processes.h"
-#include "api/counters.h"
-#include "api/fallback.h"
-#include "api/metrics.h"
-#include "api/miss.h"
-#include "api/options.h"
-#include "api/pipelines.h"
-#include "api/programs.h"
-#include "api/recorder.h"
-#include "api/records.h"
-#include "api/trace.h"
-#include "api/user_ukernels.h"
 #include "base/log.h"
 #include "cache/cache.h"
+#include "compile_client/compiler_library.h"
+#include "compile_client/compiler_processes.h"
+#include "compile_client/pipelines.h"
+#include "compile_client/user_ukernels.h"
+#include "dispatch/background.h"
+#include "dispatch/fallback.h"
+#include "dispatch/miss.h"
+#include "dispatch/records.h"
 #include "lathe/lathe.h"
+#include "observe/counters.h"
+#include "observe/metrics.h"
+#include "observe/recorder.h"
+#include "observe/trace.h"
+#include "options/options.h"
+#include "request/programs.h"
 
 struct lathe_context {
   // Tests pass a cache of their own; null makes the one that the options ask for.

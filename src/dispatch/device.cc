@@ -1,4 +1,4 @@
-#include "api/device.h"
+#include "dispatch/device.h"
 
 #define XXH_INLINE_ALL
 #include <unistd.h>
@@ -10,9 +10,9 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "api/records.h"
 #include "base/idle_thread.h"
 #include "core/json_object.h"
+#include "dispatch/records.h"
 #include "kernels/candidates_external.h"
 #include "oracle_id.h"
 

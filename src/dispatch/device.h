@@ -8,13 +8,13 @@
 #include <string>
 #include <unordered_map>
 
-#include "api/context.h"
-#include "api/dispatch_table.h"
-#include "api/request.h"
 #include "base/fork_safe_mutex.h"
 #include "base/per_process.h"
 #include "core/key.h"
+#include "dispatch/context.h"
+#include "dispatch/dispatch_table.h"
 #include "oracle/oracle.h"
+#include "request/request.h"
 #include "runtime/driver.h"
 
 namespace lathe {

@@ -1,14 +1,14 @@
-#include "api/dispatch.h"
+#include "dispatch/dispatch.h"
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "api/empty_product.h"
-#include "api/fallback.h"
-#include "api/miss.h"
-#include "api/number_text.h"
-#include "api/prepare.h"
 #include "core/generic.h"
 #include "core/json_object.h"
+#include "dispatch/empty_product.h"
+#include "dispatch/fallback.h"
+#include "dispatch/miss.h"
+#include "dispatch/prepare.h"
+#include "observe/number_text.h"
 
 namespace lathe {
 namespace {

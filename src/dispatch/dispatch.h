@@ -1,9 +1,9 @@
 // The hot path: a checked request, through the dispatch table, to a launch.
 #pragma once
 
-#include "api/device.h"
-#include "api/recent_call.h"
-#include "api/request.h"
+#include "dispatch/device.h"
+#include "dispatch/recent_call.h"
+#include "request/request.h"
 
 namespace lathe {
 

@@ -1,8 +1,8 @@
 // A plan, shown: the choice and everything it was chosen from; and the IR on the way to its kernel.
 #include "absl/strings/str_cat.h"
-#include "api/plan.h"
-#include "api/records.h"
 #include "core/json_object.h"
+#include "dispatch/plan.h"
+#include "dispatch/records.h"
 
 namespace lathe {
 namespace {

@@ -1,16 +1,16 @@
-#include "api/fallback.h"
+#include "dispatch/fallback.h"
 
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "api/beside_library.h"
-#include "api/device.h"
-#include "api/request.h"
 #include "base/status.h"
+#include "compile_client/beside_library.h"
 #include "core/amd_targets.h"
 #include "core/generic.h"
 #include "core/json.h"
+#include "dispatch/device.h"
 #include "kernels/candidates_generic.h"
+#include "request/request.h"
 
 namespace lathe {
 namespace {

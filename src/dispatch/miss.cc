@@ -1,7 +1,7 @@
-#include "api/miss.h"
+#include "dispatch/miss.h"
 
-#include "api/device.h"
 #include "core/manifest.h"
+#include "dispatch/device.h"
 
 namespace lathe {
 namespace {

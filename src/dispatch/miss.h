@@ -4,9 +4,9 @@
 #include <atomic>
 #include <memory>
 
-#include "api/options.h"
 #include "base/fork_safe_mutex.h"
 #include "lathe/lathe.h"
+#include "options/options.h"
 
 struct lathe_device;
 

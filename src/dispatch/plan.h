@@ -4,9 +4,9 @@
 #include <memory>
 #include <string>
 
-#include "api/compiler.h"
-#include "api/device.h"
-#include "api/dispatch.h"
+#include "compile_client/compiler.h"
+#include "dispatch/device.h"
+#include "dispatch/dispatch.h"
 
 struct lathe_plan {
   lathe_device& device;

@@ -1,9 +1,9 @@
-#include "api/prepare.h"
+#include "dispatch/prepare.h"
 
 #include <optional>
 
 #include "absl/strings/str_cat.h"
-#include "api/records.h"
+#include "dispatch/records.h"
 #include "oracle_id.h"
 
 namespace lathe {

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "api/device.h"
+#include "dispatch/device.h"
 
 namespace lathe {
 

@@ -1,4 +1,4 @@
-#include "api/recent_call.h"
+#include "dispatch/recent_call.h"
 
 #include <array>
 #include <cstddef>

@@ -2,7 +2,7 @@
 // pointers: what was checked of sizes, distances and dtypes holds again, and so does the table's entry.
 #pragma once
 
-#include "api/device.h"
+#include "dispatch/device.h"
 
 namespace lathe {
 

@@ -1,4 +1,4 @@
-#include "api/records.h"
+#include "dispatch/records.h"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -6,8 +6,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "api/device.h"
-#include "api/text_file.h"
+#include "dispatch/device.h"
+#include "observe/text_file.h"
 #include "oracle_id.h"
 
 namespace lathe {

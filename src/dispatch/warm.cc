@@ -1,4 +1,4 @@
-#include "api/warm.h"
+#include "dispatch/warm.h"
 
 #include <algorithm>
 #include <atomic>
@@ -9,12 +9,12 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "api/boundary.h"
-#include "api/number_text.h"
-#include "api/prepare.h"
-#include "api/raw_enum.h"
 #include "base/signals_blocked.h"
 #include "core/json_object.h"
+#include "dispatch/prepare.h"
+#include "observe/number_text.h"
+#include "options/raw_enum.h"
+#include "request/c_status.h"
 #include "runtime/cpu/cpu_facts.h"
 
 namespace lathe {

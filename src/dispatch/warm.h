@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "api/device.h"
 #include "core/manifest.h"
+#include "dispatch/device.h"
 
 // The body of a lathe_manifest.
 struct lathe_manifest {

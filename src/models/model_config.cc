@@ -1,4 +1,4 @@
-#include "cli/model_config.h"
+#include "models/model_config.h"
 
 #include <algorithm>
 #include <stdexcept>

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/model_families.h"
+#include "models/model_families.h"
 
 namespace lathe::cli {
 

@@ -1,4 +1,4 @@
-#include "cli/model_families.h"
+#include "models/model_families.h"
 
 #include "absl/strings/str_cat.h"
 

@@ -1,12 +1,12 @@
-#include "cli/model_layers.h"
+#include "models/model_layers.h"
 
 #include <numeric>
 #include <stdexcept>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "cli/model_config.h"
-#include "cli/model_families.h"
+#include "models/model_config.h"
+#include "models/model_families.h"
 
 namespace lathe::cli {
 namespace {

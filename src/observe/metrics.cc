@@ -1,10 +1,10 @@
-#include "api/metrics.h"
+#include "observe/metrics.h"
 
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "api/number_text.h"
-#include "api/text_file.h"
+#include "observe/number_text.h"
+#include "observe/text_file.h"
 
 namespace lathe {
 namespace {

@@ -1,4 +1,4 @@
-#include "api/recorder.h"
+#include "observe/recorder.h"
 
 #include <unistd.h>
 
@@ -10,9 +10,9 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "api/text_file.h"
 #include "base/status.h"
 #include "core/manifest.h"
+#include "observe/text_file.h"
 
 namespace lathe {
 namespace {

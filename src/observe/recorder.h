@@ -5,9 +5,9 @@
 #include <memory>
 #include <string>
 
-#include "api/dispatch_table.h"
 #include "base/log.h"
 #include "core/elementwise.h"
+#include "request/dispatch_key.h"
 
 namespace lathe {
 

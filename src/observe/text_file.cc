@@ -1,4 +1,4 @@
-#include "api/text_file.h"
+#include "observe/text_file.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>

@@ -1,4 +1,4 @@
-#include "api/trace.h"
+#include "observe/trace.h"
 
 #include <fcntl.h>
 #include <sys/stat.h>
@@ -9,9 +9,9 @@
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
-#include "api/text_file.h"
 #include "base/file_size_signal.h"
 #include "core/json_object.h"
+#include "observe/text_file.h"
 
 namespace lathe {
 namespace {

@@ -1,4 +1,4 @@
-#include "api/options.h"
+#include "options/options.h"
 
 #include <cstdio>
 #include <limits>
@@ -9,9 +9,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/string_view.h"
-#include "api/path_options.h"
-#include "api/raw_enum.h"
 #include "cache/remote_store.h"
+#include "options/path_options.h"
+#include "options/raw_enum.h"
 #include "runtime/driver.h"
 
 namespace lathe {

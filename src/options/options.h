@@ -18,7 +18,7 @@ namespace lathe {
 // What a call does whose class has no kernel yet (LATHE_MISS_*).
 enum class MissPolicy : int32_t { kBlock, kFallback, kError };
 
-// Paths are absolute (api/path_options.h), except a compiler_library that dlopen searches for by name.
+// Paths are absolute (options/path_options.h), except a compiler_library that dlopen searches for by name.
 struct ContextOptions {
   std::string cache_dir;                // "": no disk store
   uint64_t cache_bytes = ~uint64_t{0};  // its cap; that: none

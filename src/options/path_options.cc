@@ -1,4 +1,4 @@
-#include "api/path_options.h"
+#include "options/path_options.h"
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"

@@ -6,7 +6,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "api/options.h"
+#include "options/options.h"
 
 namespace lathe {
 

@@ -1,4 +1,4 @@
-#include "cli/evaluate.h"
+#include "reference/evaluate.h"
 
 #include <algorithm>
 #include <cmath>

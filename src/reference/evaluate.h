@@ -6,15 +6,18 @@
 #include <lathe/lathe.h>
 
 #include <map>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "cli/evaluate_scalar.h"
-#include "cli/numbers.h"
-#include "cli/session.h"
+#include "absl/status/statusor.h"
+#include "reference/evaluate_scalar.h"
+#include "reference/numbers.h"
 
 namespace lathe::cli {
+
+using Json = nlohmann::json;
 
 // A tensor's elements; nothing where they, or those of a part of its dimensions, are more than an int64_t
 // counts.

@@ -1,4 +1,4 @@
-#include "cli/evaluate_scalar.h"
+#include "reference/evaluate_scalar.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "cli/judge.h"
+#include "reference/judge.h"
 
 #include <chrono>
 #include <cmath>

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/evaluate.h"
+#include "reference/evaluate.h"
 
 namespace lathe::cli {
 

@@ -1,4 +1,4 @@
-#include "cli/numbers.h"
+#include "reference/numbers.h"
 
 #include <algorithm>
 #include <array>

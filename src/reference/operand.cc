@@ -1,4 +1,4 @@
-#include "cli/operand.h"
+#include "reference/operand.h"
 
 #include <algorithm>
 #include <cmath>

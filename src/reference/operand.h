@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/numbers.h"
+#include "reference/numbers.h"
 
 namespace lathe::cli {
 

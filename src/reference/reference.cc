@@ -1,4 +1,4 @@
-#include "cli/reference.h"
+#include "reference/reference.h"
 
 #include <algorithm>
 #include <cmath>

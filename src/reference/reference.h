@@ -4,8 +4,8 @@
 #include <cstdint>
 #include <string>
 
-#include "cli/operand.h"
-#include "cli/request.h"
+#include "reference/op_request.h"
+#include "reference/operand.h"
 
 namespace lathe::cli {
 

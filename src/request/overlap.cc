@@ -1,4 +1,4 @@
-#include "api/overlap.h"
+#include "request/overlap.h"
 
 #include <numeric>
 

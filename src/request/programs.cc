@@ -1,4 +1,4 @@
-#include "api/programs.h"
+#include "request/programs.h"
 
 namespace lathe {
 

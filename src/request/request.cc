@@ -1,4 +1,4 @@
-#include "api/request.h"
+#include "request/request.h"
 
 #include <string>
 #include <utility>

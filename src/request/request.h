@@ -8,15 +8,15 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
-#include "api/dispatch_table.h"
-#include "api/options.h"
-#include "api/overlap.h"
-#include "api/raw_enum.h"
 #include "base/status.h"
 #include "core/args.h"
 #include "core/problem.h"
 #include "core/weights.h"
 #include "lathe/lathe.h"
+#include "options/options.h"
+#include "options/raw_enum.h"
+#include "request/dispatch_key.h"
+#include "request/overlap.h"
 
 namespace lathe {
 

@@ -1,8 +1,8 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "api/programs.h"
-#include "api/request.h"
+#include "request/programs.h"
+#include "request/request.h"
 
 namespace lathe {
 namespace {

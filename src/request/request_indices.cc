@@ -1,4 +1,4 @@
-#include "api/request_indices.h"
+#include "request/request_indices.h"
 
 #include "absl/strings/str_cat.h"
 

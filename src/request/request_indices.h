@@ -5,7 +5,7 @@
 #include <initializer_list>
 
 #include "absl/strings/str_cat.h"
-#include "api/request.h"
+#include "request/request.h"
 
 namespace lathe {
 

@@ -2,8 +2,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "api/request.h"
 #include "core/packed.h"
+#include "request/request.h"
 
 namespace lathe {
 namespace {

@@ -1,7 +1,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
-#include "api/request_indices.h"
+#include "request/request_indices.h"
 
 namespace lathe {
 namespace {

@@ -1,4 +1,4 @@
-#include "api/tune.h"
+#include "tune/tune.h"
 
 #include <algorithm>
 #include <chrono>
@@ -7,16 +7,15 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "api/boundary.h"
-#include "api/c_arguments.h"
-#include "api/dispatch.h"
-#include "api/number_text.h"
-#include "api/path_options.h"
-#include "api/raw_enum.h"
-#include "api/records.h"
-#include "api/text_file.h"
-#include "api/tune_operands.h"
 #include "base/spinning_threads.h"
+#include "dispatch/dispatch.h"
+#include "dispatch/records.h"
+#include "observe/number_text.h"
+#include "observe/text_file.h"
+#include "options/path_options.h"
+#include "options/raw_enum.h"
+#include "request/pass_text.h"
+#include "tune/tune_operands.h"
 
 namespace lathe {
 namespace {

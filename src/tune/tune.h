@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "api/device.h"
-#include "api/warm.h"
 #include "core/plan_record.h"
+#include "dispatch/device.h"
+#include "dispatch/warm.h"
 
 namespace lathe {
 

@@ -1,4 +1,4 @@
-#include "api/tune_operands.h"
+#include "tune/tune_operands.h"
 
 #include <algorithm>
 #include <cstring>

@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "api/device.h"
+#include "dispatch/device.h"
 
 namespace lathe {
 

@@ -1,4 +1,4 @@
-#include "api/compiler_library.h"
+#include "compile_client/compiler_library.h"
 
 #include <gtest/gtest.h>
 

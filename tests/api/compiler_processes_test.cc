@@ -1,5 +1,5 @@
 // Compiler processes over a fake compiler that crashes, hangs and eats memory where a request's N says so.
-#include "api/compiler_processes.h"
+#include "compile_client/compiler_processes.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -15,8 +15,8 @@
 #include <fstream>
 #include <thread>
 
-#include "api/compiler_library.h"
 #include "base/idle_thread.h"
+#include "compile_client/compiler_library.h"
 #include "core/key.h"
 #include "fake_device.h"
 #include "generic_bundle.h"

@@ -1,4 +1,4 @@
-#include "api/context.h"
+#include "dispatch/context.h"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>

@@ -1,4 +1,4 @@
-#include "api/device.h"
+#include "dispatch/device.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "api/dispatch_table.h"
+#include "dispatch/dispatch_table.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "api/dispatch.h"
+#include "dispatch/dispatch.h"
 
 #include <gtest/gtest.h>
 

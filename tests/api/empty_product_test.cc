@@ -1,4 +1,4 @@
-#include "api/empty_product.h"
+#include "dispatch/empty_product.h"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // What becomes of requests that external libraries are to do, on a driver that only says that it has one.
 #include <gtest/gtest.h>
 
-#include "api/dispatch.h"
+#include "dispatch/dispatch.h"
 #include "fake_device.h"
 
 namespace lathe {

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "api/device.h"
+#include "dispatch/device.h"
 #include "runtime/cpu/host_memory.h"
 #include "runtime/driver.h"
 

@@ -1,5 +1,5 @@
 // LATHE_MISS_FALLBACK over a fake driver and fake compilers: who compiles, where, and what runs meanwhile.
-#include "api/fallback.h"
+#include "dispatch/fallback.h"
 
 #include <gtest/gtest.h>
 #include <sys/wait.h>

@@ -1,4 +1,4 @@
-#include "api/frame.h"
+#include "compile_client/frame.h"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>

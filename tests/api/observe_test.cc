@@ -17,11 +17,11 @@
 #include <thread>
 #include <vector>
 
-#include "api/metrics.h"
-#include "api/text_file.h"
-#include "api/trace.h"
 #include "core/manifest.h"
 #include "fake_device.h"
+#include "observe/metrics.h"
+#include "observe/text_file.h"
+#include "observe/trace.h"
 #include "tests/warm_weight.h"
 
 namespace lathe {

@@ -1,4 +1,4 @@
-#include "api/path_options.h"
+#include "options/path_options.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

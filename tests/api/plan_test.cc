@@ -1,4 +1,4 @@
-#include "api/plan.h"
+#include "dispatch/plan.h"
 
 #include <gtest/gtest.h>
 

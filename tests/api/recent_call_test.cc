@@ -1,5 +1,5 @@
 // What a thread's last calls leave unchecked: a call that repeats one does as the whole path would.
-#include "api/recent_call.h"
+#include "dispatch/recent_call.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "api/dispatch.h"
+#include "dispatch/dispatch.h"
 #include "fake_device.h"
 
 namespace lathe {

@@ -1,4 +1,4 @@
-#include "api/recorder.h"
+#include "observe/recorder.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>
@@ -14,10 +14,10 @@
 #include <thread>
 #include <vector>
 
-#include "api/text_file.h"
-#include "api/warm.h"
 #include "core/manifest.h"
+#include "dispatch/warm.h"
 #include "fake_device.h"
+#include "observe/text_file.h"
 #include "tests/warm_weight.h"
 
 namespace lathe {

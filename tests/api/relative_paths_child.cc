@@ -2,7 +2,7 @@
 //   relative_paths_child LIBRARY COMMAND...
 // The commands run in order:
 //   chdir=DIR
-//   bundle=FILE or NAME=PATH: an option of the context (api/path_options.h)
+//   bundle=FILE or NAME=PATH: an option of the context (options/path_options.h)
 //   process: compile in processes
 //   open: make the context and open the CPU
 //   product=N: multiply, and check the result
@@ -23,7 +23,7 @@
 #include <string>
 #include <thread>
 
-#include "api/path_options.h"
+#include "options/path_options.h"
 #include "tests/checked_product.h"
 
 namespace {

@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "../string_pointers.h"
-#include "api/path_options.h"
+#include "options/path_options.h"
 
 namespace lathe {
 namespace {

@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "api/request.h"
 #include "fake_device.h"
+#include "request/request.h"
 
 namespace lathe {
 namespace {

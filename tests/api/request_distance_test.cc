@@ -7,11 +7,11 @@
 #include <string>
 #include <vector>
 
-#include "api/programs.h"
-#include "api/recent_call.h"
-#include "api/request.h"
 #include "core/packed.h"
+#include "dispatch/recent_call.h"
 #include "fake_device.h"
+#include "request/programs.h"
+#include "request/request.h"
 #include "tests/warm_weight.h"
 
 namespace lathe {

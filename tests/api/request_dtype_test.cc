@@ -4,8 +4,8 @@
 #include <functional>
 #include <string>
 
-#include "api/request.h"
 #include "fake_device.h"
+#include "request/request.h"
 #include "tests/warm_weight.h"
 
 namespace lathe {

@@ -5,11 +5,11 @@
 #include <string>
 #include <vector>
 
-#include "api/programs.h"
-#include "api/recorder.h"
-#include "api/request.h"
 #include "core/manifest.h"
 #include "fake_device.h"
+#include "observe/recorder.h"
+#include "request/programs.h"
+#include "request/request.h"
 
 namespace lathe {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <functional>
 
-#include "api/request.h"
+#include "request/request.h"
 
 namespace lathe {
 namespace {

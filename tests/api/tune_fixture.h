@@ -9,9 +9,9 @@
 #include <string>
 #include <vector>
 
-#include "api/plan.h"
-#include "api/prepare.h"
-#include "api/records.h"
+#include "dispatch/plan.h"
+#include "dispatch/prepare.h"
+#include "dispatch/records.h"
 #include "fake_device.h"
 
 namespace lathe {

@@ -1,12 +1,12 @@
-#include "api/tune.h"
+#include "tune/tune.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
 
-#include "api/tune_operands.h"
 #include "core/packed.h"
+#include "tune/tune_operands.h"
 #include "tune_fixture.h"
 
 namespace lathe {

@@ -1,4 +1,4 @@
-#include "api/warm.h"
+#include "dispatch/warm.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "cli/judge.h"
+#include "reference/judge.h"
 
 namespace lathe::cli {
 namespace {

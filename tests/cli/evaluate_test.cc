@@ -1,11 +1,11 @@
 // A payload's meaning evaluated in float64, against loops written here.
-#include "cli/evaluate.h"
+#include "reference/evaluate.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
-#include "cli/judge.h"
+#include "reference/judge.h"
 
 namespace lathe::cli {
 namespace {

@@ -1,4 +1,4 @@
-#include "cli/numbers.h"
+#include "reference/numbers.h"
 
 #include <gtest/gtest.h>
 
@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "cli/operand.h"
+#include "reference/operand.h"
 
 namespace lathe::cli {
 namespace {

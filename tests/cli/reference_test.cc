@@ -1,5 +1,5 @@
 // The tool's own judge: it must accept a right result and refuse each kind of wrong one.
-#include "cli/reference.h"
+#include "reference/reference.h"
 
 #include <gtest/gtest.h>
 

@@ -177,7 +177,7 @@ class Avx2 : public ConformanceTest {
   int runs_ = 0;
   std::set<std::string> ukernels_;
   std::set<std::pair<std::string, int>>
-      fetches_;  // kernels, and what they fetch (kernels/matmul/cpu_shape.h)
+      fetches_;  // kernels, and what they fetch (kernels/matmul/cpu/shape.h)
 };
 
 TEST_F(Avx2, MatmulsAreRight) {

@@ -9,11 +9,11 @@
 #include <optional>
 #include <random>
 
-#include "api/text_file.h"
 #include "cache/bundle.h"
 #include "cache/key_lock.h"
 #include "cache/store_files.h"
 #include "interpose.h"
+#include "observe/text_file.h"
 #include "store_fixture.h"
 
 namespace lathe::fault {

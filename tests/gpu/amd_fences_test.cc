@@ -11,7 +11,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "api/compiler_library.h"
+#include "compile_client/compiler_library.h"
 #include "core/facts.h"
 
 namespace lathe {

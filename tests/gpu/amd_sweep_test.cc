@@ -14,7 +14,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "amd_model.h"
-#include "api/compiler_library.h"
+#include "compile_client/compiler_library.h"
 #include "core/artifact.h"
 #include "core/key.h"
 #include "kernels/matmul/candidates.h"

@@ -12,7 +12,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "api/compiler_library.h"
+#include "compile_client/compiler_library.h"
 #include "core/artifact.h"
 #include "spirv_module.h"
 #include "sweep.h"

@@ -16,11 +16,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "api/compiler_library.h"
-#include "api/options.h"
 #include "assembler.h"
+#include "compile_client/compiler_library.h"
 #include "core/artifact.h"
 #include "core/assembler_log.h"
+#include "options/options.h"
 
 namespace lathe {
 namespace {

@@ -6,13 +6,13 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "api/compiler_library.h"
-#include "api/options.h"
 #include "assembler.h"
 #include "code_facts.h"
+#include "compile_client/compiler_library.h"
 #include "core/artifact.h"
 #include "core/json.h"
 #include "kernels/candidates_ukernel.h"
+#include "options/options.h"
 #include "oracle/oracle.h"
 #include "tests/compiler/compiler_process.h"
 #include "tests/kernels/device_files.h"

@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/packed.h"
 #include "kernels/matmul/candidates.h"
-#include "kernels/matmul/cpu_shape.h"
+#include "kernels/matmul/cpu/shape.h"
 #include "tests/kernels/candidates_fixture.h"
 #include "tests/kernels/device_files.h"
 

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "kernels/matmul/candidates.h"
-#include "kernels/matmul/wgmma_shape.h"
+#include "kernels/matmul/wgmma/shape.h"
 #include "tests/kernels/device_files.h"
 
 namespace lathe {

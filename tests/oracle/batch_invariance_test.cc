@@ -6,7 +6,7 @@
 #include <set>
 #include <tuple>
 
-#include "kernels/matmul/mma_shape.h"
+#include "kernels/matmul/mma/shape.h"
 #include "oracle/oracle.h"
 #include "tests/kernels/device_files.h"
 

@@ -10,7 +10,8 @@ import sys
 # ErrnoToStatus returns them for some errors: errno_status of base/status.h takes its place.
 RESERVED = re.compile(r"\b(absl::|StatusCode::)((k|Is)?(OutOfRange|FailedPrecondition)(Error)?|ErrnoToStatus)\b")
 # src/cli is not checked: it is a client of the C API, and its own statuses never cross that API.
-FOLDERS = ("src/base", "src/core", "src/oracle", "src/cache", "src/compiler", "src/api", "runtime", "kernels")
+FOLDERS = ("src/base", "src/core", "src/oracle", "src/cache", "src/compiler", "src/options", "src/request", "src/observe",
+           "src/compile_client", "src/dispatch", "src/tune", "src/api", "runtime", "kernels")
 DEFINES = "src/base/status.h"
 
 

@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/candidates_model.h"
 #include "kernels/matmul/candidates.h"
-#include "kernels/matmul/cpu_shape.h"
+#include "kernels/matmul/cpu/shape.h"
 
 namespace lathe {
 namespace {

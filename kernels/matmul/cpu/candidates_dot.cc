@@ -4,8 +4,8 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/candidates_model.h"
 #include "kernels/matmul/candidates.h"
-#include "kernels/matmul/candidates_cpu_streamed.h"
-#include "kernels/matmul/cpu_shape.h"
+#include "kernels/matmul/cpu/candidates_streamed.h"
+#include "kernels/matmul/cpu/shape.h"
 
 namespace lathe {
 namespace {

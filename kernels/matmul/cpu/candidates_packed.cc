@@ -5,7 +5,7 @@
 #include "core/packed.h"
 #include "kernels/candidates_model.h"
 #include "kernels/matmul/candidates.h"
-#include "kernels/matmul/cpu_shape.h"
+#include "kernels/matmul/cpu/shape.h"
 
 namespace lathe {
 namespace {
@@ -125,7 +125,7 @@ void PackedPricing::append_splits(const Shape& p, const CompileConfig& config,
   }
 }
 
-// Cycles of a step that streams all of its vectors at the machine's pace (kernels/matmul/cpu_shape.h), in
+// Cycles of a step that streams all of its vectors at the machine's pace (kernels/matmul/cpu/shape.h), in
 // half links. One and two rows wait for memory alone: fetched ahead at that pace they gain (by 6144 x 4096,
 // 5120 x 2880 and 8192 x 1024 on Zen 4, M = 2: 3.6, 2.2 and 1.34 ms for 4.6, 3.4 and 1.71), four and five do
 // not; nor does a core that reads as fast as its prefetchers (Zen 5, over the best peer, M = 1 1.37x,

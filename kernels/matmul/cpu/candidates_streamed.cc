@@ -1,4 +1,4 @@
-#include "kernels/matmul/candidates_cpu_streamed.h"
+#include "kernels/matmul/cpu/candidates_streamed.h"
 
 #include <algorithm>
 #include <cmath>
@@ -7,7 +7,7 @@
 #include "absl/container/inlined_vector.h"
 #include "absl/strings/str_cat.h"
 #include "core/weights.h"
-#include "kernels/matmul/cpu_shape.h"
+#include "kernels/matmul/cpu/shape.h"
 
 namespace lathe {
 namespace {

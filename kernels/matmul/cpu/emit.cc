@@ -1,5 +1,5 @@
 // The frame of every CPU matmul step: task -> tile -> products in scratch -> epilogue -> D.
-#include "kernels/matmul/emit_cpu.h"
+#include "kernels/matmul/cpu/emit.h"
 
 #include <numeric>
 
@@ -7,7 +7,7 @@
 #include "compiler/cpu_task.h"
 #include "compiler/open_view.h"
 #include "core/packed.h"
-#include "kernels/matmul/emit_cpu_blocks.h"
+#include "kernels/matmul/cpu/emit_blocks.h"
 
 namespace lathe::emit {
 namespace {

@@ -6,8 +6,8 @@
 
 #include "compiler/dialect.h"
 #include "compiler/emit.h"
-#include "kernels/matmul/cpu_shape.h"
-#include "kernels/matmul/emit_cpu_words.h"
+#include "kernels/matmul/cpu/emit_words.h"
+#include "kernels/matmul/cpu/shape.h"
 
 namespace lathe::emit {
 
@@ -31,7 +31,7 @@ struct CpuTile {
   View a, b;
   bool a_k_contiguous, b_k_contiguous;
   bool a_in_place = false;     // "direct", "direct_a" and "direct_packed": A is read where it lies
-  bool narrow_passes = false;  // of those and "panel_t": kernels/matmul/cpu_shape.h
+  bool narrow_passes = false;  // of those and "panel_t": kernels/matmul/cpu/shape.h
   // Not 0: B is packed in words of so many elements of K, as `words` are or pairs of bf16; word w of column j
   // is at element b.offset + j / 16 * 16 * packed_depth + (w * 16 + j % 16) * packed_word.
   int64_t packed_word = 0;
@@ -62,7 +62,7 @@ struct CpuTile {
   bool is_one_block() const { return tile_k >= most_depth; }  // of K
 };
 
-// A loop over memory held to a pace (kernels/matmul/cpu_shape.h): what is added to its counter is 0, a chain
+// A loop over memory held to a pace (kernels/matmul/cpu/shape.h): what is added to its counter is 0, a chain
 // of dependent instructions late in every turn.
 struct Pace {
   Pace(Emit& e, const CpuTile& t);

@@ -10,8 +10,8 @@
 // tile_k added in ascending order. Subnormal numbers count as 0. Bytes are exact.
 #include "base/dtype.h"
 #include "core/packed.h"
-#include "kernels/matmul/emit_cpu.h"
-#include "kernels/matmul/emit_cpu_pack.h"
+#include "kernels/matmul/cpu/emit.h"
+#include "kernels/matmul/cpu/emit_pack.h"
 
 namespace lathe::emit {
 namespace {

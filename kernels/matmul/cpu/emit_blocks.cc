@@ -1,4 +1,4 @@
-#include "kernels/matmul/emit_cpu_blocks.h"
+#include "kernels/matmul/cpu/emit_blocks.h"
 
 #include "base/dtype.h"
 

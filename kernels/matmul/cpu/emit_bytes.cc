@@ -6,8 +6,8 @@
 // Where lanes run along K instead, every two blocks of a column cost a conversion, a multiplication and an
 // FMA beside two products, which leaves a third more than f32's rate; here they cost that beside eight.
 #include "base/dtype.h"
-#include "kernels/matmul/emit_cpu.h"
-#include "kernels/matmul/emit_cpu_blocks.h"
+#include "kernels/matmul/cpu/emit.h"
+#include "kernels/matmul/cpu/emit_blocks.h"
 
 namespace lathe::emit {
 namespace {

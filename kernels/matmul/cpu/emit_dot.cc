@@ -10,9 +10,9 @@
 // numbers are the same. Either every pass over the rows walks the whole group, whose columns lie in L2
 // meanwhile, or all passes meet a tile's columns one after the other (CpuFetch::kSpread).
 #include "base/dtype.h"
-#include "kernels/matmul/cpu_shape.h"
-#include "kernels/matmul/emit_cpu.h"
-#include "kernels/matmul/emit_cpu_blocks.h"
+#include "kernels/matmul/cpu/emit.h"
+#include "kernels/matmul/cpu/emit_blocks.h"
+#include "kernels/matmul/cpu/shape.h"
 
 namespace lathe::emit {
 namespace {

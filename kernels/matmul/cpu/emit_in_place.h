@@ -1,7 +1,7 @@
 // "direct" and "direct_a": the loop over K by rows of A where they lie, and what it fetches meanwhile.
 #pragma once
 
-#include "kernels/matmul/emit_cpu.h"
+#include "kernels/matmul/cpu/emit.h"
 
 namespace lathe::emit {
 

@@ -7,8 +7,8 @@
 // group of columns after the other along all of K every few lines are followed by a jump to another row,
 // which neither prefetchers nor pages like (M = 1 by 4096 x 4096 on Zen 4: 5.5 ms where reading takes 2.2).
 #include "base/dtype.h"
-#include "kernels/matmul/cpu_shape.h"
-#include "kernels/matmul/emit_cpu.h"
+#include "kernels/matmul/cpu/emit.h"
+#include "kernels/matmul/cpu/shape.h"
 
 namespace lathe::emit {
 using namespace mlir;

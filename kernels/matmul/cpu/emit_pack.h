@@ -1,7 +1,7 @@
 // Copies an operand's elements into a CPU kernel's panels, as words.
 #pragma once
 
-#include "kernels/matmul/emit_cpu.h"
+#include "kernels/matmul/cpu/emit.h"
 
 namespace lathe::emit {
 

@@ -13,10 +13,10 @@
 #include "base/dtype.h"
 #include "compiler/ukernel.h"
 #include "core/packed.h"
-#include "kernels/matmul/cpu_shape.h"
-#include "kernels/matmul/emit_cpu.h"
-#include "kernels/matmul/emit_cpu_in_place.h"
-#include "kernels/matmul/emit_cpu_pack.h"
+#include "kernels/matmul/cpu/emit.h"
+#include "kernels/matmul/cpu/emit_in_place.h"
+#include "kernels/matmul/cpu/emit_pack.h"
+#include "kernels/matmul/cpu/shape.h"
 
 namespace lathe::emit {
 namespace {

@@ -1,7 +1,7 @@
 // Zero points of B: the sum of (a - za) (b - zb) is that of (a - za) b, which the kernels' forms make, less
 // zb times the sum of (a - za) along a row. That sum is made once a tile, beside which a tile's products are
 // many.
-#include "kernels/matmul/emit_cpu.h"
+#include "kernels/matmul/cpu/emit.h"
 
 namespace lathe::emit {
 using namespace mlir;

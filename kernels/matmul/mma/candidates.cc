@@ -1,9 +1,10 @@
 // matmul on CUDA with warp-level tensor cores: "mma". Rows of the table are tiles; how many stages fill
 // shared memory and splits are enumerated for each.
+#include "kernels/matmul/candidates.h"
+
 #include "absl/strings/str_cat.h"
 #include "kernels/candidates_model.h"
-#include "kernels/matmul/candidates.h"
-#include "kernels/matmul/mma_shape.h"
+#include "kernels/matmul/mma/shape.h"
 
 namespace lathe {
 namespace {

@@ -3,7 +3,7 @@
 // its own.
 #include "absl/strings/str_cat.h"
 #include "kernels/matmul/candidates.h"
-#include "kernels/matmul/mma_shape.h"
+#include "kernels/matmul/mma/shape.h"
 
 namespace lathe {
 namespace {

@@ -6,9 +6,9 @@
 // are loaded while this one's products are summed.
 #include "compiler/ptx_mma.h"
 #include "kernels/matmul/emit_gpu.h"
-#include "kernels/matmul/emit_mma_operand.h"
-#include "kernels/matmul/emit_mma_store.h"
-#include "kernels/matmul/emit_mma_ukernel.h"
+#include "kernels/matmul/mma/emit_operand.h"
+#include "kernels/matmul/mma/emit_store.h"
+#include "kernels/matmul/mma/emit_ukernel.h"
 
 namespace lathe::emit {
 namespace {

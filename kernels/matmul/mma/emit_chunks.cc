@@ -2,7 +2,7 @@
 // registers.
 #include <algorithm>
 
-#include "kernels/matmul/emit_mma_operand.h"
+#include "kernels/matmul/mma/emit_operand.h"
 
 namespace lathe::emit {
 using namespace mlir;

@@ -3,7 +3,7 @@
 
 #include "compiler/ptx_mma.h"
 #include "compiler/ptx_stream.h"
-#include "kernels/matmul/emit_mma_operand.h"
+#include "kernels/matmul/mma/emit_operand.h"
 
 namespace lathe::emit {
 using namespace mlir;

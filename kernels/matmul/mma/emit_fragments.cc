@@ -1,6 +1,6 @@
 // CUDA: a warp's registers for mma.sync, by ldmatrix where it serves.
 #include "compiler/ptx_mma.h"
-#include "kernels/matmul/emit_mma_operand.h"
+#include "kernels/matmul/mma/emit_operand.h"
 
 namespace lathe::emit {
 using namespace mlir;

@@ -1,6 +1,6 @@
 // AMD: a wave's operands, read from shared memory sixteen bytes a lane at a time, and the instructions that
 // multiply them.
-#include "kernels/matmul/emit_mma_operand.h"
+#include "kernels/matmul/mma/emit_operand.h"
 
 namespace lathe::emit {
 using namespace mlir;

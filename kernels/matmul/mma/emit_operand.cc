@@ -1,4 +1,4 @@
-#include "kernels/matmul/emit_mma_operand.h"
+#include "kernels/matmul/mma/emit_operand.h"
 
 #include <algorithm>
 

@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "compiler/gpu_kernel.h"
-#include "kernels/matmul/mma_shape.h"
+#include "kernels/matmul/mma/shape.h"
 
 namespace lathe::emit {
 

@@ -1,4 +1,4 @@
-#include "kernels/matmul/emit_mma_store.h"
+#include "kernels/matmul/mma/emit_store.h"
 
 #include <numeric>
 

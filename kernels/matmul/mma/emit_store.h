@@ -3,7 +3,7 @@
 #pragma once
 
 #include "kernels/matmul/emit_gpu.h"
-#include "kernels/matmul/emit_mma_operand.h"
+#include "kernels/matmul/mma/emit_operand.h"
 
 namespace lathe::emit {
 

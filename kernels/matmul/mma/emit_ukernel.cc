@@ -1,4 +1,4 @@
-#include "kernels/matmul/emit_mma_ukernel.h"
+#include "kernels/matmul/mma/emit_ukernel.h"
 
 #include "compiler/ukernel.h"
 

@@ -2,7 +2,7 @@
 #pragma once
 
 #include "compiler/dialect.h"
-#include "kernels/matmul/emit_mma_operand.h"
+#include "kernels/matmul/mma/emit_operand.h"
 
 namespace lathe::emit {
 

@@ -3,7 +3,7 @@
 // falling to neighbouring threads; the words are put together only when all elements have been asked for.
 #include <algorithm>
 
-#include "kernels/matmul/emit_mma_operand.h"
+#include "kernels/matmul/mma/emit_operand.h"
 
 namespace lathe::emit {
 using namespace mlir;

@@ -1,14 +1,15 @@
 // matmul on GPUs for at most 16 rows of A: "skinny". The weights are streamed once, so that a plan is as good
 // as the number of bytes it keeps under way on every unit, from the first microsecond to the last. tile_n is
 // no row of the table: it is what shares N out evenly among as many workgroups as run at once.
+#include "kernels/matmul/candidates.h"
+
 #include <cmath>
 
 #include "absl/strings/str_cat.h"
 #include "kernels/candidates_model.h"
-#include "kernels/matmul/candidates.h"
-#include "kernels/matmul/lane_product.h"
 #include "kernels/matmul/matrix_instruction.h"
-#include "kernels/matmul/skinny_shape.h"
+#include "kernels/matmul/skinny/lane_product.h"
+#include "kernels/matmul/skinny/shape.h"
 
 namespace lathe {
 namespace {

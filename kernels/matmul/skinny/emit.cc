@@ -1,4 +1,4 @@
-#include "kernels/matmul/emit_skinny.h"
+#include "kernels/matmul/skinny/emit.h"
 
 #include "compiler/ptx_hopper.h"
 #include "compiler/ptx_mma.h"

@@ -2,9 +2,9 @@
 #pragma once
 
 #include "kernels/matmul/emit_gpu.h"
-#include "kernels/matmul/lane_product.h"
 #include "kernels/matmul/matrix_instruction.h"
-#include "kernels/matmul/skinny_shape.h"
+#include "kernels/matmul/skinny/lane_product.h"
+#include "kernels/matmul/skinny/shape.h"
 
 namespace lathe::emit {
 

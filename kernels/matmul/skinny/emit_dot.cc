@@ -1,6 +1,6 @@
 // AMD: products without matrix instructions. Lanes multiply what they have of K: two or four elements of a
 // register at a time (dot products), or f32, where the target can two of those together.
-#include "kernels/matmul/emit_skinny.h"
+#include "kernels/matmul/skinny/emit.h"
 
 namespace lathe::emit {
 namespace {

@@ -1,7 +1,7 @@
 // Products of f32 by FMAs. A's rows are read from shared memory as they are needed: they would take the
 // registers of the weights under way.
 #include "compiler/ptx_stream.h"
-#include "kernels/matmul/emit_skinny.h"
+#include "kernels/matmul/skinny/emit.h"
 
 namespace lathe::emit {
 namespace {

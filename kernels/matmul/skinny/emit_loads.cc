@@ -4,7 +4,7 @@
 // the start of a row, one line for all lanes; what K ends in is zeroed where it is multiplied, in both
 // operands: at the load that would wait for it.
 #include "core/plan.h"
-#include "kernels/matmul/emit_skinny.h"
+#include "kernels/matmul/skinny/emit.h"
 
 namespace lathe::emit {
 namespace {

@@ -1,7 +1,7 @@
 // AMD: products by the wave's matrix instructions (MFMA, WMMA) of 16 by 16, D's columns along their rows.
 // What a lane has loaded is used as it came: K may come in any order as long as both operands agree.
-#include "kernels/matmul/emit_mma_operand.h"
-#include "kernels/matmul/emit_skinny.h"
+#include "kernels/matmul/mma/emit_operand.h"
+#include "kernels/matmul/skinny/emit.h"
 
 namespace lathe::emit {
 namespace {

@@ -9,7 +9,7 @@
 // row g, the second row g + 8.
 #include "compiler/ptx_mma.h"
 #include "compiler/ptx_stream.h"
-#include "kernels/matmul/emit_skinny.h"
+#include "kernels/matmul/skinny/emit.h"
 
 namespace lathe::emit {
 namespace {

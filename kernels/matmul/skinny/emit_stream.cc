@@ -1,7 +1,7 @@
 // The loop over a workgroup's weights: loads of one unit ahead of the products of another.
 #include "compiler/ptx_hopper.h"
 #include "compiler/ptx_mma.h"
-#include "kernels/matmul/emit_skinny.h"
+#include "kernels/matmul/skinny/emit.h"
 
 namespace lathe::emit {
 namespace {

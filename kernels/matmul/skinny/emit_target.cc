@@ -1,8 +1,8 @@
 // What the "skinny" kernels' parts say in other words on CUDA and on AMD.
 #include "compiler/ptx_hopper.h"
 #include "compiler/ptx_stream.h"
-#include "kernels/matmul/emit_mma_operand.h"
-#include "kernels/matmul/emit_skinny.h"
+#include "kernels/matmul/mma/emit_operand.h"
+#include "kernels/matmul/skinny/emit.h"
 
 namespace lathe::emit {
 using namespace mlir;

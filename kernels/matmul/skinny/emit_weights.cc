@@ -2,7 +2,7 @@
 // N ends in.
 #include "compiler/ptx_mma.h"
 #include "compiler/ptx_stream.h"
-#include "kernels/matmul/emit_skinny.h"
+#include "kernels/matmul/skinny/emit.h"
 
 namespace lathe::emit {
 namespace {

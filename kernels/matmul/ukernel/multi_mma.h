@@ -1,4 +1,4 @@
-// What GPUs' multi-MMA inner kernels are called with (kernels/matmul/emit_mma_ukernel.cc). Each is a
+// What GPUs' multi-MMA inner kernels are called with (kernels/matmul/mma/emit_ukernel.cc). Each is a
 // workgroup's whole work between its tile's offsets and its sums: staging, barriers and the loop over all of
 // K are its own.
 //

@@ -1,7 +1,7 @@
 // targets: x86-64-v3 x86-64-v4
 //
 // The multi-MMA inner kernel on f32: a register tile of products over all of K, from panels as the emitter
-// packs them (kernels/matmul/emit_cpu_panel.cc). Each sum is one FMA a k, in ascending order from zero.
+// packs them (kernels/matmul/cpu/emit_panel.cc). Each sum is one FMA a k, in ascending order from zero.
 #include <stdint.h>
 
 #if defined(__AVX512F__)

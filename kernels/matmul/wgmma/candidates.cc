@@ -1,9 +1,10 @@
 // matmul on Hopper with warpgroup products: "wgmma". Rows of the table are tiles; clusters, splits and how
 // many stages fill shared memory are enumerated for each.
+#include "kernels/matmul/candidates.h"
+
 #include "absl/strings/str_cat.h"
 #include "kernels/candidates_model.h"
-#include "kernels/matmul/candidates.h"
-#include "kernels/matmul/wgmma_shape.h"
+#include "kernels/matmul/wgmma/shape.h"
 
 namespace lathe {
 namespace {

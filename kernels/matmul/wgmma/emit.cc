@@ -1,5 +1,5 @@
 // The roles of a "wgmma" workgroup and the tiles it takes.
-#include "kernels/matmul/emit_wgmma.h"
+#include "kernels/matmul/wgmma/emit.h"
 
 #include "core/plan.h"
 #include "kernels/matmul/emit_gpu.h"

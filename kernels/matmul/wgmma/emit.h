@@ -5,7 +5,7 @@
 
 #include "compiler/ptx_hopper.h"
 #include "kernels/matmul/emit_gpu.h"
-#include "kernels/matmul/wgmma_shape.h"
+#include "kernels/matmul/wgmma/shape.h"
 
 namespace lathe::emit {
 

@@ -1,7 +1,7 @@
 // From a warpgroup's sums to D by tensor copies: each warp rounds its 16 rows to D's type as they lie in
 // registers, 64 columns at a time, and copies them out while the next are rounded. The copies leave out what
 // lies beyond D.
-#include "kernels/matmul/emit_wgmma.h"
+#include "kernels/matmul/wgmma/emit.h"
 
 namespace lathe::emit {
 using namespace mlir;

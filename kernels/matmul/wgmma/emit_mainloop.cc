@@ -1,6 +1,6 @@
 // The two roles' loops over K.
 #include "core/plan.h"
-#include "kernels/matmul/emit_wgmma.h"
+#include "kernels/matmul/wgmma/emit.h"
 
 namespace lathe::emit {
 using namespace mlir;

@@ -1,7 +1,7 @@
 // From a warpgroup's sums to D. The instruction leaves a thread pairs of neighbours in 16 bytes of a row; a
 // warp therefore takes its rows through a patch of shared memory of its own, out of which neighbouring lanes
 // write (and read C and the residual) 16 bytes each of the same row of D.
-#include "kernels/matmul/emit_wgmma.h"
+#include "kernels/matmul/wgmma/emit.h"
 
 namespace lathe::emit {
 using namespace mlir;

@@ -1,8 +1,9 @@
 // matmul on Intel's Xe-HPC (pvc) and Xe2 (bmg) by their matrix engines: "xegpu". Every subgroup loads its own
 // blocks of A and B from memory, which L1 keeps for its neighbours, and holds register_m x register_n sums.
-#include "absl/strings/str_cat.h"
 #include "kernels/matmul/candidates.h"
-#include "kernels/matmul/xegpu_shape.h"
+
+#include "absl/strings/str_cat.h"
+#include "kernels/matmul/xegpu/shape.h"
 
 namespace lathe {
 namespace {

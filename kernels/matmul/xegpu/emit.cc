@@ -2,10 +2,10 @@
 // instruction, which takes a block of A (8 x 16), one of B (16 x 16) and adds to 8 x 16 sums, of which a lane
 // holds a column. Two-dimensional loads bring the blocks from memory straight into registers, in the
 // instruction's layout; what lies outside the operand (or the split) reads as zero.
-#include "kernels/matmul/emit_xegpu.h"
+#include "kernels/matmul/xegpu/emit.h"
 
 #include "kernels/matmul/emit_gpu.h"
-#include "kernels/matmul/xegpu_shape.h"
+#include "kernels/matmul/xegpu/shape.h"
 #include "mlir/Dialect/XeGPU/IR/XeGPU.h"
 
 namespace lathe::emit {

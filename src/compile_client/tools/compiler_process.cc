@@ -1,5 +1,5 @@
 // lathe-compiler-process: maps the compiler library and answers the requests that come on its standard input,
-// a socket, one after the other. Started by liblathe alone (api/compiler_process.h).
+// a socket, one after the other. Started by liblathe alone (compile_client/compiler_process.h).
 //
 // usage: lathe-compiler-process LIBRARY MEMORY_BYTES IDLE_SECONDS PARENT_PID
 //
@@ -18,8 +18,8 @@
 #include <thread>
 
 #include "absl/strings/numbers.h"
-#include "api/compiler_library.h"
-#include "api/frame.h"
+#include "compile_client/compiler_library.h"
+#include "compile_client/frame.h"
 #include "core/key.h"
 
 namespace lathe {

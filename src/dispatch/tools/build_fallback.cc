@@ -9,9 +9,9 @@
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
-#include "api/compiler_library.h"
 #include "base/status.h"
 #include "cache/bundle.h"
+#include "compile_client/compiler_library.h"
 #include "core/generic.h"
 #include "core/json_object.h"
 #include "core/key.h"

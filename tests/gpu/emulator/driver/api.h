@@ -1,4 +1,4 @@
-// Entry points that others of them call.
+// Entry points that other entry points call.
 #pragma once
 
 #include "tests/gpu/emulator/driver/types.h"

@@ -13,7 +13,7 @@ constexpr int kVersion = 13000;
 
 bool is_device(const State& state, int device) { return device >= 0 && device < state.options.devices; }
 
-// What an H200 answers; where LATHE_EMULATOR_ARCH is another generation's, its limits on shared memory.
+// The attributes of an H200. For another LATHE_EMULATOR_ARCH, the shared memory limits of that generation.
 int attribute_of(const State& state, int attribute, int* value) {
   struct Row {
     int attribute, value;
@@ -175,7 +175,7 @@ EMU_API cuDevicePrimaryCtxRelease_v2(int device) {
   if (owner.retained == 0) return kInvalidContext;
   if (--owner.retained == 0) {
     state.destroy_context(owner.primary);
-    owner.primary->error = kSuccess;  // retained again, it is as new
+    owner.primary->error = kSuccess;  // a context that is retained again starts without an error
   }
   return kSuccess;
 }

@@ -1,4 +1,4 @@
-// Device memory, pinned host memory, copies, fills, and what a pointer is.
+// Device memory, pinned host memory, copies, fills, and pointer attributes.
 #include <cstdlib>
 #include <cstring>
 
@@ -32,8 +32,8 @@ int release(Call& call, DevicePointer memory) {
   return kSuccess;
 }
 
-// Where a range of device memory, of pinned memory or of a module's variable is on the host, or null. Copies
-// may reach every device.
+// The host address of a range of device memory, pinned memory or a module variable, or null. Copies may access the
+// memory of every device.
 uint8_t* device_bytes(State& state, DevicePointer address, size_t bytes) {
   for (const Device& device : state.devices) {
     if (uint8_t* place = device.memory.find(address, bytes)) return place;
@@ -41,7 +41,7 @@ uint8_t* device_bytes(State& state, DevicePointer address, size_t bytes) {
   return nullptr;
 }
 
-// One side is the device's, or both are (a null host pointer).
+// Copies between host and device, or within the device. A null host pointer selects the device address.
 int copy(State& state, void* to, DevicePointer to_device, const void* from, DevicePointer from_device,
          size_t bytes) {
   if (bytes == 0) return kSuccess;
@@ -61,7 +61,7 @@ int fill(State& state, DevicePointer memory, uint32_t value, size_t width, size_
   return kSuccess;
 }
 
-// Work in a stream; what it would answer when executed is answered at once where nothing is captured.
+// Runs or captures work in a stream. Without a capture it runs at once and returns its result.
 template <class F>
 int in_stream(Call& call, void* handle, F work) {
   Stream* stream = call.state().stream(handle);
@@ -80,7 +80,7 @@ EMU_API cuMemFree_v2(DevicePointer memory) {
   return release(call, memory);
 }
 
-// Memory of a stream's order. A capture would make nodes of them, which nothing here asks for.
+// Stream-ordered allocation. Captures of it are not supported: they would need allocation nodes.
 EMU_API cuMemAllocAsync(DevicePointer* memory, size_t bytes, void* handle) {
   EMU_CALL("cuMemAllocAsync", kContext);
   Stream* stream = call.state().stream(handle);
@@ -124,7 +124,7 @@ EMU_API cuMemGetInfo_v2(size_t* free, size_t* total) {
   return kSuccess;
 }
 
-// Without a stream: in the legacy default stream, and over when they return.
+// Copies without a stream run in the legacy default stream and are complete when they return.
 EMU_API cuMemcpyHtoD_v2(DevicePointer to, const void* from, size_t bytes) {
   EMU_CALL("cuMemcpyHtoD_v2", kContext | Call::kUnsafe);
   return from == nullptr && bytes != 0 ? kInvalidValue : copy(call.state(), nullptr, to, from, 0, bytes);
@@ -194,7 +194,7 @@ enum PointerAttribute : int {
 };
 constexpr unsigned kHostMemory = 1, kDeviceMemory = 2;
 
-// False for an attribute that is not served. `known` false: the pointer is none of the driver's.
+// False for an attribute that is not supported. `known` is false if the driver does not know the pointer.
 bool write_attribute(const State& state, int attribute, DevicePointer pointer, void* value, bool* known) {
   const uint64_t start = state.allocation_of(pointer);
   const State::Allocation* allocation = start == 0 ? nullptr : &state.allocations.at(start);
@@ -230,7 +230,7 @@ EMU_API cuPointerGetAttribute(void* value, int attribute, DevicePointer pointer)
   return known ? kSuccess : kInvalidValue;
 }
 
-// Unlike the above, an unknown pointer gets empty answers.
+// Unlike cuPointerGetAttribute, this answers empty values for an unknown pointer.
 EMU_API cuPointerGetAttributes(unsigned count, int* attributes, void** values, DevicePointer pointer) {
   EMU_CALL("cuPointerGetAttributes", kContext);
   if (attributes == nullptr || values == nullptr) return kInvalidValue;

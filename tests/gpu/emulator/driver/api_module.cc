@@ -1,4 +1,4 @@
-// Modules, functions and the linker. A "cubin" of this driver is the PTX behind a line that says so.
+// Modules, functions and the linker. A "cubin" of this driver is the PTX text after a header line.
 #include <cstdio>
 #include <cstring>
 
@@ -51,7 +51,8 @@ void write_log(unsigned count, const int* options, void** values, absl::string_v
   if (size != nullptr) *size = reinterpret_cast<void*>(kept);
 }
 
-// "sm_90a" on this device? What is specific to an architecture runs there alone, the rest there and later.
+// Whether PTX for this target runs on the device. Architecture-specific code ("sm_90a") needs that architecture,
+// family-specific code ("f") the same family, all other code an equal or newer architecture.
 bool target_fits(const State& state, const std::string& target) {
   int number = 0;
   char suffix = 0;
@@ -62,7 +63,7 @@ bool target_fits(const State& state, const std::string& target) {
   return number <= device;
 }
 
-// The code, or the result to answer.
+// Parses the module into `code`, or returns the result to answer and writes `log`.
 int parse_code(const State& state, absl::string_view text, bool linked,
                std::unique_ptr<lathe::ptx::Module>* code, std::string* log) {
   auto parsed = lathe::ptx::Module::parse(text, linked);
@@ -212,7 +213,7 @@ EMU_API cuFuncGetAttribute(int* value, int attribute, Function* function) {
       *value = static_cast<int>(kernel.static_shared - lathe::ptx::kSharedBase);
       return kSuccess;
     case kLocalBytes: *value = static_cast<int>(kernel.local_bytes); return kSuccess;
-    // Nobody allocated registers: as many as the launch bounds leave.
+    // The emulator allocates no registers, so it answers as many as the launch bounds allow.
     case kRegisters:
       *value = std::min(255, 65536 / std::max(threads_of(kernel), 256) / 8 * 8);
       return kSuccess;

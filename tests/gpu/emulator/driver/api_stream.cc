@@ -232,8 +232,8 @@ EMU_API cuEventRecord(Event* event, void* handle) {
   return kSuccess;
 }
 
-// An event of a capture makes the waiting stream part of it; the capture's origin waits for the streams that
-// joined.
+// Waiting for an event of a capture adds the stream to that capture. The origin of the capture must later wait for
+// the streams that were added.
 EMU_API cuStreamWaitEvent(void* handle, Event* event, unsigned) {
   EMU_CALL("cuStreamWaitEvent", kContext);
   State& state = call.state();

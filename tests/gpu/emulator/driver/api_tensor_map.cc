@@ -1,4 +1,4 @@
-// cuTensorMapEncodeTiled with everything its reference demands, and cuGetProcAddress.
+// cuTensorMapEncodeTiled, with every check that its reference demands, and cuGetProcAddress.
 #include <dlfcn.h>
 
 #include <cstdio>
@@ -15,7 +15,7 @@ using lathe::ptx::Type;
 
 namespace {
 
-// CUtensorMapDataType, up to where types of less than a byte begin.
+// CUtensorMapDataType up to the types that are narrower than a byte.
 constexpr Type kTypes[] = {Type::u8,  Type::u16, Type::u32,  Type::s32, Type::u64, Type::s64, Type::f16,
                            Type::f32, Type::f64, Type::bf16, Type::f32, Type::f32, Type::f32};
 constexpr int kTypeCount = sizeof kTypes / sizeof kTypes[0];
@@ -30,11 +30,11 @@ struct Request {
   int interleave, swizzle, promotion, fill;
 };
 
-// What is wrong with the request, or an empty text.
+// Says what is wrong with the request, or returns an empty string.
 std::string check(const Request& r) {
   const auto bad = [](const char* what, auto value) { return absl::StrCat(what, " ", value); };
   if (r.map == nullptr || reinterpret_cast<uintptr_t>(r.map) % 64 != 0)
-    return "the map's address is no multiple of 64";
+    return "the address of the map is not a multiple of 64";
   if (r.type < 0 || r.type >= kTypeCount) return bad("data type", r.type);
   if (r.rank < 1 || r.rank > 5) return bad("rank", r.rank);
   if (r.interleave != 0) return "interleaved layouts are not modelled";
@@ -43,12 +43,12 @@ std::string check(const Request& r) {
   if (r.fill < 0 || r.fill > 1) return bad("fill", r.fill);
   const uint64_t address = reinterpret_cast<uint64_t>(r.address);
   if (address == 0 || address % 16 != 0)
-    return absl::StrFormat("the tensor's address 0x%x is no multiple of 16", address);
+    return absl::StrFormat("the address of the tensor, 0x%x, is not a multiple of 16", address);
   if (r.extents == nullptr || r.box == nullptr || r.element_strides == nullptr ||
       (r.rank > 1 && r.strides == nullptr))
-    return "a null array";
+    return "an array is null";
   const uint32_t size = lathe::ptx::type_size(kTypes[r.type]);
-  if (r.fill == 1 && !lathe::ptx::is_float(kTypes[r.type])) return "NaN fill of integers";
+  if (r.fill == 1 && !lathe::ptx::is_float(kTypes[r.type])) return "NaN fill is not allowed for integers";
   for (uint32_t d = 0; d < r.rank; ++d) {
     if (r.extents[d] == 0 || r.extents[d] > uint64_t{1} << 32)
       return absl::StrFormat("extent %u is %u", d, r.extents[d]);
@@ -57,16 +57,16 @@ std::string check(const Request& r) {
       return absl::StrFormat("element stride %u is %u", d, r.element_strides[d]);
     if (r.element_strides[d] != 1) return "element strides other than 1 are not modelled";
     if (d == 0) continue;
-    // The reference derives strides from extents, but attention kernels encode heads beside rows (a later
-    // dimension with the smaller stride) and drivers take them: only what the hardware needs is asked.
+    // The reference derives each stride from the extents before it. Attention kernels give a later dimension the
+    // smaller stride (heads beside rows), and drivers accept this, so only the limits of the hardware are checked.
     const uint64_t stride = r.strides[d - 1];
     if (stride % 16 != 0 || stride >= uint64_t{1} << 40) return absl::StrFormat("stride %u is %u", d, stride);
   }
   const uint64_t row = uint64_t{r.box[0]} * size;
-  if (row % 16 != 0) return absl::StrFormat("a box's row of %u bytes is no multiple of 16", row);
+  if (row % 16 != 0) return absl::StrFormat("a box row of %u bytes is not a multiple of 16", row);
   const uint64_t span = lathe::ptx::swizzle_span(static_cast<lathe::ptx::Swizzle>(r.swizzle));
   if (r.swizzle != 0 && row > span)
-    return absl::StrFormat("a box's row of %u bytes under a swizzle of %u", row, span);
+    return absl::StrFormat("a box row of %u bytes is longer than the swizzle span of %u", row, span);
   return std::string();
 }
 
@@ -97,8 +97,8 @@ EMU_API cuTensorMapEncodeTiled(void* map, int type, uint32_t rank, void* address
   return kSuccess;
 }
 
-// The newest version of a symbol that this library has; `version` and `flags` choose among versions on a real
-// driver.
+// Returns the newest version of a symbol that this library has. `version` and `flags` choose among versions in a
+// real driver; they are ignored here.
 EMU_API cuGetProcAddress_v2(const char* symbol, void** function, int, uint64_t, int* status) {
   EMU_CALL("cuGetProcAddress_v2", kNothing);
   if (symbol == nullptr || function == nullptr) return kInvalidValue;

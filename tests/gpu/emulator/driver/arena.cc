@@ -11,15 +11,16 @@ namespace lathe::emulator {
 namespace {
 
 constexpr uint64_t kPage = 4096;
-constexpr uint64_t kOffset = 256;  // of an allocation in its first page: aligned to 256 bytes and no more
-// Poisoning touches memory: beyond this much of an allocation only its ends are poisoned.
+constexpr uint64_t kOffset =
+    256;  // start of an allocation in its first page: a multiple of 256 bytes, but of no larger power of two
+// Poisoning touches memory. Beyond this size, only the two ends of an allocation are poisoned.
 constexpr uint64_t kPoison = uint64_t{64} << 20;
 
 }  // namespace
 
 std::unique_ptr<Arena> Arena::create(uint64_t near) {
   std::unique_ptr<Arena> arena(new Arena);
-  // Address space may be limited: a quarter of a terabyte where it is not.
+  // The address space may be limited, so try smaller sizes, starting with 256 GiB.
   for (uint64_t capacity = uint64_t{256} << 30; capacity >= uint64_t{256} << 20; capacity /= 4) {
     if (arena->map(capacity, near)) return arena;
   }
@@ -58,8 +59,8 @@ Arena::~Arena() {
 
 uint64_t Arena::allocate(uint64_t bytes) {
   if (bytes > capacity_) return 0;
-  const uint64_t pages = (kOffset + bytes + kPage - 1) / kPage + 1;  // one page stays empty behind it
-  // Addresses go around; where the next ones are still in use, the first gap that is large enough.
+  const uint64_t pages = (kOffset + bytes + kPage - 1) / kPage + 1;  // an unmapped page follows
+  // Addresses are used round robin. If the next ones are in use, take the first gap that is large enough.
   uint64_t first = next_;
   for (int round = 0; round < 2; ++round) {
     if (first + pages * kPage > capacity_) first = 0;
@@ -78,7 +79,7 @@ uint64_t Arena::allocate(uint64_t bytes) {
   used_ += bytes;
   uint8_t* host = reinterpret_cast<uint8_t*>(address + bias_);
   if (bytes <= 2 * kPoison) {
-    std::memset(host, 0xff, bytes);  // NaN in every format
+    std::memset(host, 0xff, bytes);  // a NaN in every format
   } else {
     std::memset(host, 0xff, kPoison);
     std::memset(host + bytes - kPoison, 0xff, kPoison);

@@ -1,8 +1,8 @@
-// Device memory: address ranges that the host cannot touch, whose bytes it finds elsewhere.
+// Device memory. The host cannot access the device addresses; it finds the same bytes at other addresses.
 //
-// The devices' addresses are reserved without any access, so that host code which follows a device pointer
-// dies as it would with a device; the same file is mapped a second time for the interpreter and the copies.
-// No address is given out twice before the range is used up, and every allocation has a gap behind it.
+// The device addresses are reserved without access rights, so host code that dereferences a device pointer crashes, as
+// it does with a real device. The same file is mapped a second time for the interpreter and for copies. An address is
+// not reused before the whole range has been used, and a gap follows every allocation.
 #pragma once
 
 #include <cstdint>
@@ -13,24 +13,24 @@ namespace lathe::emulator {
 
 class Arena {
  public:
-  // Null if the system gives no address space at all. The addresses begin at `near` where that is free, so
-  // that another process can map the file at the same ones.
+  // Null if the system grants no address space. The addresses start at `near` if that is free, so that another
+  // process can map the file at the same addresses.
   static std::unique_ptr<Arena> create(uint64_t near = 0);
   ~Arena();
   Arena(const Arena&) = delete;
   Arena& operator=(const Arena&) = delete;
 
-  // 0 if there is no room. Aligned to 256 bytes, as the device promises, and to no more.
+  // 0 if there is no room. The address is a multiple of 256, as the device guarantees, and of no larger power of two.
   uint64_t allocate(uint64_t bytes);
-  // False if the address is no allocation's start.
+  // False if no allocation starts at the address.
   bool release(uint64_t address);
   uint64_t size_of(uint64_t address) const;
-  // To add to a device address for the host's.
+  // Host address = device address + bias().
   uint64_t bias() const { return bias_; }
   uint64_t capacity() const { return capacity_; }
   uint64_t used() const { return used_; }
   uint64_t base() const { return base_; }
-  int file() const { return file_; }  // the bytes, from base() on
+  int file() const { return file_; }  // holds the bytes from base() on
 
  private:
   Arena() = default;

@@ -1,4 +1,4 @@
-// The emulated driver as a program sees it: through dlopen and the C API.
+// Tests the emulated driver through dlopen and the C API, like a program that uses it.
 #include <dlfcn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ void* library() {
   return handle;
 }
 
-// Calls an entry point by name, with the arguments as they are given.
+// Calls an entry point by name.
 template <typename... A>
 int cu(const char* name, A... arguments) {
   auto* function = reinterpret_cast<int (*)(A...)>(dlsym(library(), name));
@@ -106,7 +106,7 @@ class CudaEmulator : public ::testing::Test {
   void *context_ = nullptr, *module_ = nullptr;
 };
 
-TEST_F(CudaEmulator, DevicesAreAsTheEnvironmentSays) {
+TEST_F(CudaEmulator, TakesDevicesFromTheEnvironment) {
   int count = 0, value = 0, version = 0;
   ASSERT_EQ(cu("cuDeviceGetCount", &count), kSuccess);
   EXPECT_EQ(count, 2);
@@ -127,7 +127,7 @@ TEST_F(CudaEmulator, DevicesAreAsTheEnvironmentSays) {
   EXPECT_EQ(cu("cuGetErrorName", 4711, &text), kInvalidValue);
 }
 
-TEST_F(CudaEmulator, EveryThreadHasItsStackOfContexts) {
+TEST_F(CudaEmulator, KeepsAContextStackPerThread) {
   void *current = nullptr, *second = nullptr;
   ASSERT_EQ(cu("cuCtxCreate_v2", &second, 0u, 1), kSuccess);
   int device = -1;
@@ -176,7 +176,7 @@ TEST_F(CudaEmulator, LaunchesWithBothFormsOfParameters) {
   EXPECT_EQ(cu("cuMemFree_v2", memory), kSuccess);
 }
 
-TEST_F(CudaEmulator, ModulesThatCannotRunAreRefused) {
+TEST_F(CudaEmulator, RefusesModulesThatCannotRun) {
   void* module = nullptr;
   char log[512] = "";
   int options[] = {5, 6};
@@ -204,7 +204,7 @@ TEST_F(CudaEmulator, ModulesThatCannotRunAreRefused) {
   EXPECT_EQ(cu("cuModuleUnload", module_), kInvalidHandle);
 }
 
-TEST_F(CudaEmulator, TheLinkerMakesWhatTheLoaderTakes) {
+TEST_F(CudaEmulator, LoadsTheOutputOfTheLinker) {
   void *link = nullptr, *image = nullptr, *module = nullptr;
   size_t bytes = 0;
   ASSERT_EQ(cu("cuLinkCreate_v2", 0u, static_cast<int*>(nullptr), static_cast<void**>(nullptr), &link),
@@ -221,7 +221,7 @@ TEST_F(CudaEmulator, TheLinkerMakesWhatTheLoaderTakes) {
   EXPECT_EQ(download(address, 1), std::vector<uint32_t>{3});
 }
 
-TEST_F(CudaEmulator, AFaultSticksToTheContext) {
+TEST_F(CudaEmulator, FaultMakesLaterCallsFail) {
   void* triple = function();
   const DevicePointer memory = upload({1, 2, 3, 4});
   EXPECT_EQ(launch(triple, 1, memory, 5, 0), kSuccess);  // the launch is accepted, as on a device
@@ -230,14 +230,14 @@ TEST_F(CudaEmulator, AFaultSticksToTheContext) {
   EXPECT_EQ(cu("cuMemAlloc_v2", &other, size_t{16}), kIllegalAddress);
   EXPECT_EQ(launch(triple, 1, memory, 4, 0), kIllegalAddress);
   EXPECT_THAT(last_fault(), HasSubstr("kernel triple, block (0, 0, 0), thread (4, 0, 0)"));
-  EXPECT_THAT(last_fault(), HasSubstr("0 bytes behind the end of the allocation of 16 bytes"));
-  // Released and retained again, the primary context is a new one.
+  EXPECT_THAT(last_fault(), HasSubstr("0 bytes past the end of the allocation of 16 bytes"));
+  // After release and retain, the primary context is a new one without the error.
   ASSERT_EQ(cu("cuDevicePrimaryCtxRelease_v2", 0), kSuccess);
   ASSERT_EQ(cu("cuDevicePrimaryCtxRetain", &context_, 0), kSuccess);
   EXPECT_EQ(cu("cuCtxSynchronize"), kSuccess);
 }
 
-TEST_F(CudaEmulator, MisalignedAddresses) {
+TEST_F(CudaEmulator, ReportsMisalignedAddress) {
   void* triple = function();
   const DevicePointer memory = upload({1, 2, 3, 4});
   EXPECT_EQ(launch(triple, 1, memory + 2, 1, 0), kSuccess);
@@ -246,7 +246,7 @@ TEST_F(CudaEmulator, MisalignedAddresses) {
   cu("cuDevicePrimaryCtxRetain", &context_, 0);
 }
 
-TEST_F(CudaEmulator, MemoryIsTheDevicesAlone) {
+TEST_F(CudaEmulator, HostCannotAccessDeviceMemory) {
   const DevicePointer memory = upload({7, 8});
   EXPECT_EQ(memory % 256, 0u);
   EXPECT_DEATH(std::printf("%u", *reinterpret_cast<volatile uint32_t*>(memory)), "");
@@ -263,7 +263,7 @@ TEST_F(CudaEmulator, MemoryIsTheDevicesAlone) {
   EXPECT_EQ(cu("cuMemAlloc_v2", &host, size_t{1} << 60), kOutOfMemory);
 }
 
-TEST_F(CudaEmulator, PointersTellWhatTheyAre) {
+TEST_F(CudaEmulator, AnswersPointerAttributes) {
   const DevicePointer memory = allocate(64);
   void* pinned = nullptr;
   ASSERT_EQ(cu("cuMemHostAlloc", &pinned, size_t{64}, 0u), kSuccess);
@@ -287,7 +287,7 @@ TEST_F(CudaEmulator, PointersTellWhatTheyAre) {
   EXPECT_EQ(
       cu("cuPointerGetAttribute", static_cast<void*>(&type), 2, reinterpret_cast<DevicePointer>(&local)),
       kInvalidValue);
-  // Kernels reach pinned memory at the same address.
+  // Kernels access pinned memory at its host address.
   auto* words = static_cast<uint32_t*>(pinned);
   words[0] = 5;
   ASSERT_EQ(launch(function(), 1, reinterpret_cast<DevicePointer>(pinned), 1, 0), kSuccess);
@@ -306,7 +306,7 @@ TEST_F(CudaEmulator, CapturesRecordAndReplay) {
   ASSERT_EQ(launch(triple, 1, memory, 2, 0, stream), kSuccess);
   ASSERT_EQ(cu("cuMemsetD32Async", memory + 4, 9u, size_t{1}, stream), kSuccess);
   ASSERT_EQ(cu("cuStreamEndCapture", stream, &graph), kSuccess);
-  EXPECT_EQ(download(memory, 2), (std::vector<uint32_t>{1, 1}));  // nothing ran yet
+  EXPECT_EQ(download(memory, 2), (std::vector<uint32_t>{1, 1}));  // nothing has run yet
   ASSERT_EQ(cu("cuGraphInstantiateWithFlags", &executable, graph, 0ull), kSuccess);
   for (int i = 0; i < 2; ++i) ASSERT_EQ(cu("cuGraphLaunch", executable, stream), kSuccess);
   EXPECT_EQ(download(memory, 2), (std::vector<uint32_t>{9, 9}));
@@ -329,7 +329,7 @@ TEST_F(CudaEmulator, UnsafeCallsInvalidateACapture) {
   begin(0);
   EXPECT_EQ(cu("cuModuleLoadData", &module, kPtx), kCaptureUnsupported);
   EXPECT_EQ(ended(), kCaptureInvalidated);
-  // Another thread disturbs a global capture, but not if it says that it is relaxed.
+  // A call of another thread disturbs a global capture, unless that thread's mode is relaxed.
   begin(0);
   std::thread([&] {
     cu("cuCtxPushCurrent_v2", context_);
@@ -345,7 +345,7 @@ TEST_F(CudaEmulator, UnsafeCallsInvalidateACapture) {
     EXPECT_EQ(cu("cuModuleLoadData", &module, kPtx), kCaptureUnsupported);
   }).join();
   EXPECT_EQ(ended(), kCaptureInvalidated);
-  begin(1);  // thread-local: other threads may do what they like
+  begin(1);  // thread-local: calls of other threads do no harm
   std::thread([&] {
     cu("cuCtxPushCurrent_v2", context_);
     EXPECT_EQ(cu("cuModuleLoadData", &module, kPtx), kSuccess);
@@ -371,7 +371,7 @@ TEST_F(CudaEmulator, CapturesForkAndJoin) {
     ASSERT_EQ(cu("cuEventRecord", join, second), kSuccess);
     if (joined) ASSERT_EQ(cu("cuStreamWaitEvent", first, join, 0u), kSuccess);
     EXPECT_EQ(cu("cuEventQuery", join), kCapturedEvent);
-    EXPECT_EQ(cu("cuStreamEndCapture", first, &graph), kCaptureInvalidated);  // that query broke it
+    EXPECT_EQ(cu("cuStreamEndCapture", first, &graph), kCaptureInvalidated);  // the query invalidated it
   }
   for (const bool joined : {true, false}) {
     ASSERT_EQ(cu("cuStreamBeginCapture_v2", first, 0), kSuccess);
@@ -384,7 +384,7 @@ TEST_F(CudaEmulator, CapturesForkAndJoin) {
   }
 }
 
-TEST_F(CudaEmulator, TensorMapsAreChecked) {
+TEST_F(CudaEmulator, RefusesInvalidTensorMaps) {
   struct Request {
     int type = 6;
     uint32_t rank = 2;
@@ -406,7 +406,7 @@ TEST_F(CudaEmulator, TensorMapsAreChecked) {
     return request;
   };
   EXPECT_EQ(encode(with([](Request& r) { r.address = 4104; })), kInvalidValue);
-  EXPECT_EQ(encode(with([](Request& r) { r.strides[0] = 200; })), kInvalidValue);  // no multiple of 16
+  EXPECT_EQ(encode(with([](Request& r) { r.strides[0] = 200; })), kInvalidValue);  // not a multiple of 16
   EXPECT_EQ(encode(with([](Request& r) { r.strides[0] = uint64_t{1} << 40; })), kInvalidValue);
   EXPECT_EQ(encode(with([](Request& r) { r.box[1] = 257; })), kInvalidValue);
   EXPECT_EQ(encode(with([](Request& r) { r.box[0] = 0; })), kInvalidValue);
@@ -458,7 +458,7 @@ TEST_F(CudaEmulator, HooksFailAndRecord) {
   EXPECT_EQ(hook<decltype(emu_schedule)>("emu_schedule")(5, "late"), 1);
 }
 
-TEST_F(CudaEmulator, LaunchesThatAreRefused) {
+TEST_F(CudaEmulator, RefusesInvalidLaunches) {
   void* triple = function();
   const auto run = [&](LaunchConfiguration config) {
     DevicePointer memory = 0;
@@ -488,7 +488,7 @@ TEST_F(CudaEmulator, LaunchesThatAreRefused) {
   EXPECT_EQ(blocks, 2);
 }
 
-TEST_F(CudaEmulator, SymbolsAreFoundByName) {
+TEST_F(CudaEmulator, FindsSymbolsByName) {
   void* found = nullptr;
   int status = 9;
   ASSERT_EQ(cu("cuGetProcAddress_v2", "cuMemAlloc", &found, 12000, uint64_t{0}, &status), kSuccess);

@@ -1,4 +1,4 @@
-// Launches, and what limits them.
+// Launches and their limits.
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -43,13 +43,15 @@ void record(State& state, const LaunchRequest& request, uint64_t instructions, i
   state.launches.push_back(launch);
 }
 
-// The refusals that a launch answers itself, before anything runs.
+// The errors that the launch call itself returns, before anything runs.
 int check_launch(const State& state, const LaunchRequest& request) {
   const Function& function = *request.function;
   const auto& c = request.config;
   if (c.dynamic_shared > static_cast<uint32_t>(function.dynamic_shared_limit)) {
-    std::fprintf(stderr, "cuda emulator: launch of %s: %u bytes of dynamic shared memory, %d are allowed\n",
-                 function.kernel->name.c_str(), c.dynamic_shared, function.dynamic_shared_limit);
+    std::fprintf(
+        stderr,
+        "cuda emulator: launch of %s: %u bytes of dynamic shared memory requested, but %d are allowed\n",
+        function.kernel->name.c_str(), c.dynamic_shared, function.dynamic_shared_limit);
     return kInvalidValue;
   }
   const uint32_t cluster =
@@ -77,7 +79,7 @@ int run_launch(State& state, const LaunchRequest& request) {
   if (const Planted* planted = planted_for(state, request)) {
     while (planted->kind == Planted::kHang) std::this_thread::sleep_for(std::chrono::seconds(1));
     if (planted->kind == Planted::kFault) context.error = kIllegalAddress;
-    return kSuccess;  // the wrong kernel writes nothing
+    return kSuccess;  // a planted wrong kernel writes nothing
   }
   static uint64_t launches = 0;
   ptx::LaunchOptions options = state.options.launch;
@@ -94,13 +96,13 @@ int run_launch(State& state, const LaunchRequest& request) {
   state.last_fault = absl::StrCat(status.message(), " (seed ", options.seed, ")");
   std::fprintf(stderr, "cuda emulator: %s: %s\n", result_name(result), state.last_fault.c_str());
   if (result == kInvalidValue) return result;
-  context.error = result;  // as on a device: this launch was accepted, whatever follows fails
+  context.error = result;  // as on a device: this launch is accepted, and every later call fails
   return kSuccess;
 }
 
 namespace {
 
-// Takes the parameters from either form of the call.
+// Collects the parameters from either form of the call.
 int take_parameters(const ptx::Kernel& kernel, void** parameters, void** extra, std::vector<uint8_t>* bytes) {
   bytes->assign(kernel.parameter_bytes, 0);
   if (parameters != nullptr && extra != nullptr) return kInvalidValue;

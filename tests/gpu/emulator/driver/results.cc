@@ -7,7 +7,7 @@ struct Row {
   int result;
   const char* name;
 };
-// CUresult, through CUDA 13.
+// CUresult up to CUDA 13.
 constexpr Row kRows[] = {
     {0, "CUDA_SUCCESS"},
     {1, "CUDA_ERROR_INVALID_VALUE"},
@@ -121,7 +121,7 @@ const char* result_name(int result) {
   return nullptr;
 }
 
-// The name says it; the real texts are NVIDIA's.
+// The name serves as the text.
 const char* result_text(int result) { return result_name(result); }
 
 }  // namespace lathe::emulator

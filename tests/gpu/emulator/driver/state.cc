@@ -10,7 +10,7 @@
 namespace lathe::emulator {
 
 State& State::get() {
-  static State& state = *new State;  // nothing depends on when the process ends
+  static State& state = *new State;  // never destroyed: calls may still arrive at exit
   return state;
 }
 
@@ -28,7 +28,7 @@ Context* State::current() { return stack().empty() ? nullptr : stack().back(); }
 
 namespace {
 
-// "wrong:TEXT,hang:TEXT,fault:TEXT"; false: not of that form.
+// Parses "wrong:TEXT,hang:TEXT,fault:TEXT". False for any other form.
 bool read_planted(const std::string& text, std::vector<Planted>* planted) {
   for (const absl::string_view one : absl::StrSplit(text, ',', absl::SkipEmpty())) {
     const std::vector<std::string> parts = absl::StrSplit(one, absl::MaxSplits(':', 1));
@@ -50,7 +50,7 @@ bool read_planted(const std::string& text, std::vector<Planted>* planted) {
 
 }  // namespace
 
-// LATHE_EMULATOR_DEVICES, _ARCH, _SEED, _ASYNC, _PLANT.
+// Reads LATHE_EMULATOR_DEVICES, _ARCH, _SEED, _ASYNC and _PLANT.
 int State::initialise() {
   if (initialised) return kSuccess;
   const auto text = [](const char* name, const char* otherwise) {
@@ -58,7 +58,7 @@ int State::initialise() {
     return std::string(value == nullptr ? otherwise : value);
   };
   const auto refuse = [](const char* name, const std::string& value) {
-    std::fprintf(stderr, "cuda emulator: %s=%s is not known\n", name, value.c_str());
+    std::fprintf(stderr, "cuda emulator: the value of %s=%s is not valid\n", name, value.c_str());
     return kInvalidValue;
   };
   const std::string count = text("LATHE_EMULATOR_DEVICES", "1");
@@ -108,8 +108,7 @@ void State::unload(Module* module) {
   delete module;
 }
 
-// The handle stays allocated, so that a caller's stale one is recognised and its address given to nobody
-// else.
+// The handle itself is kept, so that a stale handle is recognised and its address is never given out again.
 void State::destroy_context(Context* context) {
   while (!context->modules.empty()) unload(*context->modules.begin());
   for (Stream* stream : context->streams) delete stream;
@@ -155,7 +154,7 @@ int State::check_unsafe() {
 
 int State::enqueue(Stream* stream, std::function<int()> work) {
   if (stream->capture == nullptr) {
-    // The legacy stream waits for every blocking stream, which a captured one cannot be waited for.
+    // Work in the legacy stream waits for every blocking stream, but a stream in capture cannot be waited for.
     if (stream == &stream->context->legacy) {
       for (const auto& capture : captures) {
         if (capture->origin->context != stream->context || capture->origin->non_blocking) continue;

@@ -1,5 +1,5 @@
-// The state of the emulated driver: devices, contexts, modules, streams, memory. One mutex guards it all:
-// calls of the API are serialised, and a launch is over when it returns.
+// The state of the emulated driver: devices, contexts, modules, streams, memory. One mutex guards all of it, so API
+// calls are serialised. A launch is complete when it returns.
 #pragma once
 
 #include <functional>
@@ -28,7 +28,7 @@ struct Function {
   const ptx::Kernel* kernel = nullptr;
   int dynamic_shared_limit = 0;
   bool non_portable_cluster = false;
-  std::map<int, int> hints;  // attributes that are kept and mean nothing here
+  std::map<int, int> hints;  // attributes that are stored but have no effect
 };
 
 struct Module {
@@ -37,7 +37,7 @@ struct Module {
   std::map<std::string, std::unique_ptr<Function>> functions;
 };
 
-// What a capture has recorded, in order.
+// The recorded work of a capture, in order.
 using GraphNodes = std::vector<std::function<int()>>;
 
 struct Stream;
@@ -47,7 +47,7 @@ struct Capture {
   std::thread::id thread;
   bool invalidated = false;
   GraphNodes nodes;
-  std::set<Stream*> unjoined;  // streams that joined it and whose work the origin has not waited for
+  std::set<Stream*> unjoined;  // streams that joined and that the origin has not waited for yet
   unsigned long long id = 0;
 };
 
@@ -61,7 +61,7 @@ struct Event {
   Context* context = nullptr;
   bool timed = true, recorded = false;
   double milliseconds = 0;
-  std::weak_ptr<Capture> capture;  // where it was recorded, if that was a capture
+  std::weak_ptr<Capture> capture;  // the capture it was recorded in, if any
   Stream* stream = nullptr;
 };
 
@@ -72,7 +72,7 @@ struct Graph {
 struct Context {
   int device = 0;
   bool primary = false, alive = true;
-  int error = kSuccess;  // sticky
+  int error = kSuccess;  // sticky error
   Stream legacy, per_thread;
   std::set<Stream*> streams;
   std::set<Module*> modules;
@@ -84,13 +84,13 @@ struct Device {
   ptx::AddressMap memory;
 };
 
-// How devices look; read from the environment at cuInit.
-// A fault that a test plants: it hits launches of kernels whose name contains the text.
+// A fault planted for a test: it affects launches of kernels whose name contains the text.
 struct Planted {
   enum Kind { kWrong, kHang, kFault } kind = kWrong;
   std::string kernel;
 };
 
+// The properties of the devices; read from the environment by cuInit.
 struct Options {
   int devices = 1;
   std::string arch = "sm_90a";
@@ -104,26 +104,25 @@ class State {
   static State& get();
 
   int initialise();
-  // A handle that the caller gave: false if it is none of ours.
+  // False for a handle that this driver did not create.
   bool is_context(const void* handle) const {
     return contexts.count(static_cast<Context*>(const_cast<void*>(handle))) != 0;
   }
-  // The context current in this thread, or null.
+  // The current context of this thread, or null.
   Context* current();
-  std::vector<Context*>& stack();  // of this thread
-  // Null, 1 and 2 are the default streams of the current context. Null if the handle is none of a living
-  // stream.
+  std::vector<Context*>& stack();  // the context stack of this thread
+  // Handles 0, 1 and 2 are the default streams of the current context. Null if the handle is not a live stream.
   Stream* stream(void* handle);
   Context* make_context(int device, bool primary);
   void destroy_context(Context* context);
   void unload(Module* module);
 
-  // Captures that calls of this thread could disturb: 0, or the error that answers an unsafe call, which
-  // invalidates them.
+  // Called before an operation that a capture forbids. If this thread may disturb captures, invalidates them and
+  // returns the error, else 0.
   int check_unsafe();
-  // An operation that a stream executes: recorded if the stream is captured, else executed now.
+  // Work of a stream: recorded if the stream is in capture, else executed now.
   int enqueue(Stream* stream, std::function<int()> work);
-  // Waiting for a stream, or asking how far it is.
+  // Called before waiting for a stream or querying its progress.
   int check_wait(Stream* stream);
 
   std::recursive_mutex mutex;
@@ -138,11 +137,11 @@ class State {
   std::unique_ptr<Arena> arena;
   struct Allocation {
     uint64_t bytes = 0;
-    int device = 0;  // of pinned host memory: where it was asked for
+    int device = 0;  // for pinned host memory: the device of the requesting context
     bool host = false;
   };
   std::map<uint64_t, Allocation> allocations;  // by address
-  // The allocation that holds the address: its start, or 0.
+  // The start of the allocation that contains the address, or 0.
   uint64_t allocation_of(uint64_t address) const;
 
   // Hooks.
@@ -161,17 +160,17 @@ class State {
 // The capture mode of this thread (cuThreadExchangeStreamCaptureMode).
 int& thread_capture_mode();
 
-// What every entry point begins with: takes the lock, counts, and answers injected failures.
+// The start of every entry point: takes the lock, counts the call and returns injected failures.
 class Call {
  public:
   enum Need : unsigned {
     kNothing = 0,
     kInitialised = 1,
     kContext = 3,  // a current context, without a sticky error
-    kUnsafe = 4,   // must not happen beside a capture
+    kUnsafe = 4,   // forbidden during a capture
   };
   Call(const char* name, unsigned need);
-  // 0, or what the entry point must answer at once.
+  // 0, or what the entry point must return at once.
   int refused() const { return refused_; }
   State& state() { return state_; }
   Context* context() { return context_; }
@@ -184,13 +183,13 @@ class Call {
   int refused_ = kSuccess;
 };
 
-// An entry point of the library.
+// Declares an entry point of the library.
 #define EMU_API extern "C" __attribute__((visibility("default"))) int
 #define EMU_CALL(name, need)                                         \
   ::lathe::emulator::Call call(name, ::lathe::emulator::Call::need); \
   if (call.refused() != 0) return call.refused()
 
-// One launch of a function in a context (launch.cc).
+// One launch of a function in a context; see launch.cc.
 struct LaunchRequest {
   Function* function = nullptr;
   ptx::LaunchConfig config;

@@ -1,5 +1,5 @@
-// The CUDA driver's constants and structs, as far as they are served here. Values and layouts are those of
-// the CUDA Driver API's reference.
+// The constants and structs of the CUDA driver that the emulator needs. Values and layouts follow the reference of the
+// CUDA Driver API.
 #pragma once
 
 #include <cstddef>
@@ -42,11 +42,11 @@ enum Result : int {
   kUnknown = 999,
 };
 
-// Name and text; null for a number that no result has.
+// The name and the text of a result; null for an unknown number.
 const char* result_name(int result);
 const char* result_text(int result);
 
-// CUdevice_attribute, where code asks for one.
+// The values of CUdevice_attribute that the code names.
 inline constexpr int kMultiprocessors = 16, kThreadsOfMultiprocessor = 39, kSharedOfMultiprocessor = 81,
                      kMaxSharedOptin = 97, kReservedShared = 111;
 

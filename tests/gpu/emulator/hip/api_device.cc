@@ -1,4 +1,4 @@
-// hipInit, devices, results, and the HSA runtime's view of the device.
+// hipInit, devices, results, and the device's properties in the HSA runtime.
 #include <cstdio>
 #include <cstring>
 
@@ -16,7 +16,7 @@ EMU_API hipDriverGetVersion(int* version) {
   return kSuccess;
 }
 extern "C" __attribute__((visibility("default"))) const char* hipGetErrorName(int result) {
-  const char* name = result_name(result);  // "CUDA_ERROR_..." of the same number
+  const char* name = result_name(result);  // the CUDA result of the same number
   static thread_local char text[80];
   std::snprintf(text, sizeof text, "hip %d, %s", result, name == nullptr ? "unknown" : name);
   return text;
@@ -48,7 +48,7 @@ EMU_API hipDeviceGetName(char* name, int bytes, int) {
 EMU_API hipDeviceGetAttribute(int* value, int attribute, int) {
   EMU_ENTER();
   const Board& b = *state.board;
-  // hipDeviceAttribute_t of hip_runtime_api.h.
+  // Numbers of hipDeviceAttribute_t in hip_runtime_api.h.
   const std::map<int, int> values = {{5, b.clock_khz},   {19, b.l2_bytes}, {56, 1024}, {59, b.memory_bits},
                                      {60, b.memory_khz}, {67, 3},          {68, 0},    {69, 0},
                                      {74, b.lds_bytes}};
@@ -69,7 +69,7 @@ EMU_API hipSetDevice(int device) {
   return kSuccess;
 }
 
-// HSA: one GPU, as handle 1.
+// HSA knows one GPU, with handle 1.
 struct Handle {
   uint64_t handle;
 };

@@ -1,4 +1,4 @@
-// Device memory, copies, fills, and what a pointer is.
+// Device memory, copies, fills, and pointer attributes.
 #include <cstring>
 
 #include "absl/strings/str_cat.h"

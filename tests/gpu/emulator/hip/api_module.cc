@@ -19,7 +19,7 @@ using namespace lathe::emulator::hip;
 
 namespace {
 
-// What says of an ELF file whose machine code it holds: e_flags of EM_AMDGPU (LLVM's AMDGPU usage guide).
+// The ELF header. Its e_flags name the architecture of EM_AMDGPU machine code (LLVM's user guide for AMDGPU).
 struct ElfHeader {
   unsigned char ident[16];
   uint16_t type, machine;
@@ -30,7 +30,7 @@ struct ElfHeader {
 };
 static_assert(sizeof(ElfHeader) == 64);
 constexpr uint16_t kAmdGpu = 224;
-// EF_AMDGPU_MACH of a GPU and of the generic target that it is a member of, 0 where there is none.
+// EF_AMDGPU_MACH of an architecture and of the generic target that covers it (0 if there is none).
 struct Machine {
   const char* arch;
   uint32_t own, generic;
@@ -39,14 +39,14 @@ constexpr Machine kMachines[] = {{"gfx90a", 0x03f, 0},      {"gfx942", 0x04c, 0x
                                  {"gfx950", 0x04f, 0x05f},  {"gfx1100", 0x041, 0x054},
                                  {"gfx1200", 0x048, 0x059}, {"gfx1201", 0x04e, 0x059}};
 
-// A mode's two bits: 1 whatever the device's is, 2 off, 3 on.
+// The two bits of a mode in e_flags: 1 any, 2 off, 3 on.
 bool fits_mode(uint32_t bits, const std::string& isa, const char* mode) {
   if (bits < 2) return true;
   return isa.find(absl::StrCat(":", mode, bits == 3 ? "+" : "-")) != std::string::npos;
 }
 
-// Whether the board runs the code: its own or its generic target's, in its modes. The flags are those of code
-// object versions 4 and later; the first version with generic targets is 6, whose ABI is numbered 4.
+// Whether the board runs the code: it must be for the board's architecture or its generic target, and fit its modes.
+// The flags are those of code object version 4 and later. Generic targets need version 6, which has ABI number 4.
 bool runs_on(const ElfHeader& header, const Board& board) {
   constexpr unsigned char kAbiOfVersion6 = 4;
   const uint32_t number = header.flags & 0xFF;
@@ -59,7 +59,7 @@ bool runs_on(const ElfHeader& header, const Board& board) {
   return false;
 }
 
-// The whole file's size: a code object ends with its section headers.
+// The size of the whole file: a code object ends with its section headers.
 size_t bytes_of(const ElfHeader& header) {
   return header.section_offset + size_t{header.section_bytes} * header.section_count;
 }
@@ -80,7 +80,7 @@ int run(const std::string& request, const std::string& symbol) {
   if (done.ok()) return kSuccess;
   std::fprintf(stderr, "hip emulator: %s: %s\n", symbol.c_str(),
                std::string(done.status().message()).c_str());
-  // As on hardware: the launch was accepted, later calls answer what became of it.
+  // As on hardware: the launch is accepted, and later calls return the error.
   state.error = done.status().code() == absl::StatusCode::kAborted ? kIllegalAddress : kLaunchFailed;
   return kSuccess;
 }
@@ -156,7 +156,7 @@ EMU_API hipModuleLaunchKernel(Function* function, unsigned grid_x, unsigned grid
     if (*e == reinterpret_cast<void*>(2)) bytes = *static_cast<size_t*>(e[1]);
   }
   if (buffer == nullptr) return kInvalidValue;
-  // A capture takes it that they are in the order of the reference's example, and copies five.
+  // During a capture, HIP assumes the order of the reference's example and copies five entries.
   const Stream* to = State::created(stream);
   if (to != nullptr && to->capture != nullptr &&
       (extra[0] != reinterpret_cast<void*>(1) || extra[2] != reinterpret_cast<void*>(2)))

@@ -1,4 +1,4 @@
-// Streams, captures and graphs. What a capture refuses is as in ROCm's HIP runtime (clr, rocm-6.3).
+// Streams, captures and graphs. A capture refuses the same calls as ROCm's HIP runtime (clr, rocm-6.3).
 #include <utility>
 
 #include "tests/gpu/emulator/hip/state.h"
@@ -30,8 +30,7 @@ EMU_API hipStreamGetDevice(void* stream, int* device) {
   return kSuccess;
 }
 
-// The null stream captures nothing, and would wait for blocking streams, which captured ones cannot be waited
-// for.
+// The null stream cannot capture. It would wait for all blocking streams, but a stream in capture cannot be waited for.
 EMU_API hipStreamIsCapturing(void* stream, int* status) {
   EMU_ENTER();
   if (status == nullptr) return kInvalidValue;

@@ -7,7 +7,7 @@
 namespace lathe::emulator::hip {
 namespace {
 
-// As rocminfo describes the boards.
+// The boards as rocminfo describes them.
 constexpr Board kBoards[] = {
     {"gfx90a", "gfx90a:sramecc+:xnack-", 104, 32, 64, 1700000, 1600000, 4096, 8 << 20, 65536},
     {"gfx942", "gfx942:sramecc+:xnack-", 304, 32, 64, 2100000, 1300000, 8192, 4 << 20, 65536},
@@ -16,7 +16,7 @@ constexpr Board kBoards[] = {
     {"gfx1200", "gfx1200", 32, 32, 32, 3130000, 1250000, 128, 4 << 20, 65536},
     {"gfx1201", "gfx1201", 64, 32, 32, 2970000, 1250000, 256, 8 << 20, 65536},
 };
-// Far from where the system places what a process maps, so that both processes have it free.
+// Far from the addresses that the system gives out, so that both processes have this range free.
 constexpr uint64_t kArenaAddress = uint64_t{1} << 44;
 
 }  // namespace
@@ -28,7 +28,7 @@ const Board* board_of(const std::string& arch) {
 }
 
 State& State::get() {
-  static State& state = *new State;  // nothing depends on when the process ends
+  static State& state = *new State;  // never destroyed: calls may still arrive at exit
   return state;
 }
 
@@ -76,9 +76,9 @@ int State::initialise() {
   initialised = true;
   const char* arch = std::getenv("LATHE_EMULATOR_ARCH");
   board = board_of(arch == nullptr ? "gfx942" : arch);
-  if (board == nullptr) cause = absl::StrCat("LATHE_EMULATOR_ARCH=", arch, " is not known");
+  if (board == nullptr) cause = absl::StrCat("LATHE_EMULATOR_ARCH=", arch, " is not supported");
   if (cause.empty()) arena = Arena::create(kArenaAddress);
-  if (cause.empty() && arena == nullptr) cause = "no address space for device memory";
+  if (cause.empty() && arena == nullptr) cause = "cannot reserve address space for device memory";
   if (cause.empty()) {
     auto started = Worker::start(*arena);
     if (started.ok())

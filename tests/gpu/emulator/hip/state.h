@@ -1,5 +1,5 @@
-// The state of the emulated HIP: devices, modules, streams, captures, memory. One mutex guards it all; work
-// is over when the call that asks for it returns, so that streams are trivially in order.
+// The state of the emulated HIP runtime: devices, modules, streams, captures, memory. One mutex guards all of it. Work
+// is complete when the call that requests it returns, so every stream is in order.
 #pragma once
 
 #include <functional>
@@ -17,7 +17,7 @@
 
 namespace lathe::emulator::hip {
 
-// How a device of an architecture looks.
+// The properties of a device.
 struct Board {
   const char* arch;
   const char* isa;
@@ -35,13 +35,13 @@ struct Module {
   uint64_t number = 0;
   std::map<std::string, Function> functions;
 };
-// Work of a stream, done when called; the answer of a call that asks for it.
+// Work of a stream; calling it does the work and returns the result of the API call.
 using Work = std::function<int()>;
-// Of a graph or of an executable made of it.
+// A graph or an executable graph.
 struct Graph {
   std::vector<Work> nodes;
 };
-// What is captured of one stream: without events no other joins it.
+// The capture of one stream. Events are not emulated, so no other stream can join it.
 struct Capture {
   int mode = kCaptureGlobal;
   std::thread::id thread;
@@ -51,38 +51,38 @@ struct Capture {
 struct Stream {
   int device = 0;
   bool non_blocking = false;
-  std::unique_ptr<Capture> capture;  // null: none
+  std::unique_ptr<Capture> capture;  // null: not capturing
 };
 
 struct State {
   static State& get();
-  // 0, or hipErrorNoDevice with the reason in `cause`. Starts the process that runs kernels.
+  // Starts the process that runs kernels. 0, or hipErrorNoDevice with the reason in `cause`.
   int initialise();
   bool is_stream(const void* handle) const {
     return reinterpret_cast<uintptr_t>(handle) <= 2 ||
            streams.count(static_cast<Stream*>(const_cast<void*>(handle))) != 0;
   }
-  // The stream behind a handle that is_stream; null for a default one.
+  // The stream object behind a handle for which is_stream() is true; null for a default stream.
   static Stream* created(void* handle) {
     return reinterpret_cast<uintptr_t>(handle) <= 2 ? nullptr : static_cast<Stream*>(handle);
   }
-  // Does the work, or makes it a node of what the stream captures.
+  // Does the work now, or records it if the stream is capturing.
   int enqueue(void* stream, Work work);
-  // What a call answers that no capture may meet (allocating and freeing): kCaptureUnsupported, and the
-  // captures are lost, unless the thread's mode is relaxed or they are another thread's and not global.
+  // Called before allocating or freeing, which captures forbid. Returns kCaptureUnsupported and invalidates the
+  // captures. Exceptions: this thread's mode is relaxed, or the capture belongs to another thread and is not global.
   int refuse_unsafe();
-  // The same of waiting for a stream, which concerns that stream's capture in any mode.
+  // Called before waiting for a stream. Forbidden, in any mode, while that stream is capturing.
   int refuse_wait(void* stream);
 
-  // A range of device memory on the host, or null.
+  // The host address of a range of device memory, or null.
   uint8_t* bytes_at(uint64_t address, size_t bytes) const;
-  // The allocation that holds the address, or the end.
+  // The allocation that contains the address, or end().
   std::map<uint64_t, uint64_t>::const_iterator allocation_of(uint64_t address) const;
 
   std::recursive_mutex mutex;
   bool initialised = false;
   std::string cause;     // why there is no device
-  int error = kSuccess;  // sticky: a kernel faulted
+  int error = kSuccess;  // sticky error: a kernel faulted
   const Board* board = nullptr;
   std::unique_ptr<Arena> arena;
   std::unique_ptr<Worker> worker;
@@ -93,11 +93,11 @@ struct State {
   uint64_t next_module = 1;
 };
 
-int& current_device();  // of this thread
-int& capture_mode();    // of this thread
+int& current_device();  // of the calling thread
+int& capture_mode();    // of the calling thread
 
 #define EMU_API extern "C" __attribute__((visibility("default"))) int
-// What every entry point begins with.
+// The start of every entry point.
 #define EMU_ENTER()                                              \
   State& state = State::get();                                   \
   const std::lock_guard<std::recursive_mutex> lock(state.mutex); \

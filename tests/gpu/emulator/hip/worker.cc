@@ -15,13 +15,13 @@
 namespace lathe::emulator {
 namespace {
 
-constexpr int kArenaFile = 3;  // in the process
+constexpr int kArenaFile = 3;  // file descriptor of device memory in the worker process
 
 std::string missing() {
   for (const char* name : {"LATHE_AMD_EMULATE", "TINYGRAD"}) {
     const char* value = std::getenv(name);
     if (value == nullptr || *value == 0) return absl::StrCat("$", name, " is not set");
-    if (access(value, R_OK) != 0) return absl::StrCat("$", name, " names nothing: ", value);
+    if (access(value, R_OK) != 0) return absl::StrCat("$", name, " does not name a readable file: ", value);
   }
   return "";
 }
@@ -31,9 +31,10 @@ std::string missing() {
 absl::StatusOr<std::unique_ptr<Worker>> Worker::start(const Arena& arena) {
   if (const std::string cause = missing(); !cause.empty())
     return absl::UnavailableError(absl::StrCat("no emulator: ", cause));
-  std::signal(SIGPIPE, SIG_IGN);  // a process that ended is an answer
+  std::signal(SIGPIPE, SIG_IGN);  // if the process has ended, a write fails instead of raising a signal
   int to[2], from[2];
-  if (pipe2(to, O_CLOEXEC) != 0 || pipe2(from, O_CLOEXEC) != 0) return absl::UnavailableError("no pipe");
+  if (pipe2(to, O_CLOEXEC) != 0 || pipe2(from, O_CLOEXEC) != 0)
+    return absl::UnavailableError("cannot create a pipe");
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
   posix_spawn_file_actions_adddup2(&actions, to[0], 0);
@@ -70,7 +71,9 @@ absl::StatusOr<std::string> Worker::answer() {
   const ssize_t length = getline(&line, &room, answers_);
   const std::string text(line == nullptr || length < 0 ? "" : line);
   std::free(line);
-  if (length < 0) return absl::AbortedError("the process that runs kernels ended, as a fault in one ends it");
+  if (length < 0)
+    return absl::AbortedError(
+        "the process that runs kernels has ended, probably because of a fault in a kernel");
   absl::string_view rest = absl::StripSuffix(text, "\n");
   if (absl::ConsumePrefix(&rest, "ok")) return std::string(absl::StripPrefix(rest, " "));
   absl::ConsumePrefix(&rest, "error ");

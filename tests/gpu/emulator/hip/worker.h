@@ -1,4 +1,4 @@
-// The process that executes kernels (worker.py), and requests to it.
+// The process that executes kernels (worker.py), and the requests to it.
 #pragma once
 
 #include <cstdio>
@@ -12,13 +12,13 @@ namespace lathe::emulator {
 
 class Worker {
  public:
-  // Starts it, with device memory at the arena's addresses. kUnavailable says why there is none: the
-  // environment names no emulator.
+  // Starts the process with device memory mapped at the arena's addresses. kUnavailable if it cannot start, with the
+  // reason, for example that the environment names no emulator.
   static absl::StatusOr<std::unique_ptr<Worker>> start(const Arena& arena);
   ~Worker();
 
-  // One request and its answer behind "ok". kInternal with the process's words; kAborted when the process
-  // ended, which a kernel's fault does.
+  // Sends one request and returns the answer that follows "ok". kInternal with the error text of the process;
+  // kAborted if the process has ended, as it does after a fault in a kernel.
   absl::StatusOr<std::string> ask(const std::string& request);
 
  private:

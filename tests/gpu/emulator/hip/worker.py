@@ -1,11 +1,12 @@
-"""Runs kernels of code objects for the emulated HIP device: requests come in lines over standard input, from worker.cc.
+"""Runs kernels of code objects for the emulated HIP device. worker.cc sends requests, one per line of standard input:
 
-    arena BASE BYTES FD          device memory: that file, at these addresses
-    allow ADDRESS BYTES | forbid ADDRESS BYTES    pages of it that a kernel may touch; all others fault
-    load ID PATH                 a code object; answers "ok SYMBOL:LDS:THREADS ..." (workgroup's LDS bytes, most threads)
+    arena BASE BYTES FD          maps device memory from the file at these addresses
+    allow ADDRESS BYTES | forbid ADDRESS BYTES    pages that a kernel may access; accesses to all others fault
+    load ID PATH                 loads a code object; answers "ok SYMBOL:LDS:THREADS ..." (LDS bytes of a workgroup, its
+                                 largest number of threads)
     launch ID SYMBOL GX GY GZ BX BY BZ DYNAMIC_LDS ARCH PARAMETERS-IN-HEX
 
-Each is answered by one line, "ok ..." or "error TEXT". A fault in a kernel ends the process.
+The answer to each is one line, "ok ..." or "error TEXT". A fault in a kernel ends the process.
 """
 import ctypes
 import faulthandler
@@ -28,7 +29,7 @@ _libc.mprotect.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int]
 
 
 def kernels_of(path):
-    """{symbol: (LDS bytes, most threads)} from the code object's metadata."""
+    """{symbol: (LDS bytes, largest number of threads)} from the metadata of the code object."""
     for tool in ("llvm-readobj-22", "llvm-readobj"):
         try:
             done = subprocess.run([tool, "--notes", "--elf-output-style=JSON", path], capture_output=True, text=True)
@@ -38,7 +39,7 @@ def kernels_of(path):
     else:
         raise RuntimeError("llvm-readobj is not on PATH")
     kernels, current = {}, {}
-    # The metadata is YAML of a fixed form inside the note: one mapping a kernel in a list.
+    # The note contains YAML of a fixed form: a list with one mapping per kernel.
     notes = json.loads(done.stdout)
     text = next(note["AMDGPU Metadata"] for part in notes for section in part["NoteSections"]
                 for note in section["NoteSection"]["Notes"] if "AMDGPU Metadata" in note)
@@ -64,7 +65,7 @@ class Worker:
         flags = mmap.MAP_SHARED | MAP_FIXED_NOREPLACE
         at = _libc.mmap(int(base), int(size), PROT_NONE, flags, int(fd), 0)
         if at != int(base):
-            raise OSError(ctypes.get_errno(), "the device's addresses are in use")
+            raise OSError(ctypes.get_errno(), "the addresses of the device are in use")
 
     def allow(self, address, size):
         self._protect(address, size, mmap.PROT_READ | mmap.PROT_WRITE)
@@ -93,7 +94,7 @@ class Worker:
 def main():
     faulthandler.enable()
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what the emulator prints is not an answer
+    os.dup2(2, 1)  # output of the emulator itself must not mix with the answers
     worker = Worker()
     print("ok", file=answers, flush=True)
     for line in sys.stdin:

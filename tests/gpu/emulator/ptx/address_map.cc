@@ -38,7 +38,7 @@ std::string AddressMap::describe(uint64_t address) const {
     const uint64_t distance = inside ? address - before->first : address - before->second.end;
     if (inside || after == ranges_.end() || distance <= after->first - address) {
       return absl::StrFormat("0x%x is %u bytes %s %s [0x%x, 0x%x)", address, distance,
-                             inside ? "into" : "behind the end of", before->second.label, before->first,
+                             inside ? "into" : "past the end of", before->second.label, before->first,
                              before->second.end);
     }
   }

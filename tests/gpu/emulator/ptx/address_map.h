@@ -1,4 +1,4 @@
-// The live ranges of global memory: every access of a kernel is looked up here.
+// The live ranges of global memory. Every access of a kernel to global memory is looked up here.
 #pragma once
 
 #include <array>
@@ -10,20 +10,20 @@ namespace lathe::ptx {
 
 class AddressMap {
  public:
-  // Ranges do not overlap and have at least one byte. `label` names the range in messages. The bytes of
-  // address a are at a + bias on the host: a device's memory need not be where the host could read it by
-  // accident.
+  // Ranges must not overlap and must not be empty. `label` names the range in messages. The byte at device
+  // address `a` is at host address a + bias; a non-zero bias makes a host that dereferences a device pointer
+  // fail instead of reading the right bytes by accident.
   void add(uint64_t address, uint64_t size, std::string label, uint64_t bias = 0);
   void remove(uint64_t address);
-  // Where the bytes are on the host, or null if they are not all of one range.
+  // The host address of the bytes, or null unless one range holds all of them.
   uint8_t* find(uint64_t address, uint64_t size) const {
     const Entry& entry = recent_[(address >> 12) % recent_.size()];
     if (address < entry.low || address >= entry.high) return look_up(address, size);
     return size <= entry.high - address ? reinterpret_cast<uint8_t*>(address + entry.bias) : nullptr;
   }
-  // The range that holds the address: {start, size}, or size 0.
+  // The range that contains the address as {start, size}; size 0 if there is none.
   std::pair<uint64_t, uint64_t> range(uint64_t address) const;
-  // "0x... is 16 bytes behind the end of <label> [0x..., 0x...)".
+  // A message such as "0x... is 16 bytes behind the end of <label> [0x..., 0x...)".
   std::string describe(uint64_t address) const;
 
  private:

@@ -1,4 +1,4 @@
-// cp.async with its groups, st.async and red.async, and the groups of bulk copies.
+// cp.async and its groups, st.async and red.async, and the groups of bulk copies.
 #include "tests/gpu/emulator/ptx/async_copy.h"
 
 #include "tests/gpu/emulator/ptx/mbarrier.h"
@@ -15,7 +15,7 @@ ThreadCopies& copies_of(Thread& t) {
 Block* shared_place(Thread& t, const Instruction& i, uint64_t address, uint32_t alignment, uint32_t& offset) {
   if (address >> 32 != 0) {
     t.block->machine->fault(t, i, absl::StatusCode::kOutOfRange,
-                            absl::StrFormat("0x%x is no shared address", address));
+                            absl::StrFormat("0x%x is not a shared address", address));
     return nullptr;
   }
   offset = shared_offset(address);
@@ -39,8 +39,8 @@ bool perform_copies(ThreadCopies& copies, uint64_t before_group, uint64_t up_to_
   return true;
 }
 
-// b: the source's slot; imm and the list: the offsets; the list: source offset, cp-size, src-size's slot or
-// kNone, the predicate that ignores the source or kNone.
+// b: the slot of the source address. imm: the target's offset. The list: the slot of the source's offset, cp-size, the
+// slot of src-size or kNone, the predicate that ignores the source or kNone.
 Step copy_async(Thread& t, const Instruction& i) {
   Machine& machine = *t.block->machine;
   const uint32_t* list = machine.kernel.lists.data() + i.list;
@@ -58,7 +58,7 @@ Step copy_async(Thread& t, const Instruction& i) {
   if (block == nullptr) return Step::fault;
   if (block != t.block)
     return machine.fault(t, i, absl::StatusCode::kAborted,
-                         "cp.async writes the own block's shared memory only");
+                         "cp.async can write only the shared memory of its own block");
   uint8_t* target = shared_range(t, i, *block, offset, size);
   if (target == nullptr) return Step::fault;
   const auto perform = [&t, &i, block, target, offset, source, size, source_size] {
@@ -81,7 +81,7 @@ Step commit_copies(Thread& t, const Instruction&) {
   ++copies_of(t).copy_group;
   return Step::next;
 }
-// imm: groups that may stay; -1 waits for everything.
+// imm: the number of groups that may stay in flight; -1 waits for all copies.
 Step wait_copies(Thread& t, const Instruction& i) {
   ThreadCopies& copies = copies_of(t);
   if (i.imm < 0) return perform_copies(copies, UINT64_MAX, UINT64_MAX) ? Step::next : Step::fault;
@@ -112,7 +112,7 @@ Step commit_stores(Thread& t, const Instruction&) {
   ++copies_of(t).store_group;
   return Step::next;
 }
-// imm: groups that may stay; flags: 1 waits for the reads only.
+// imm: the number of groups that may stay in flight. flags 1: waits for the reads only.
 Step wait_stores(Thread& t, const Instruction& i) {
   ThreadCopies& copies = copies_of(t);
   const uint64_t stay = static_cast<uint64_t>(i.imm);
@@ -130,8 +130,8 @@ Step wait_stores(Thread& t, const Instruction& i) {
   return Step::next;
 }
 
-// st.async and red.async: b is the mbarrier's slot; the list: its offset's slot, then the values. flags: the
-// size of a value; c != 0: a red, whose operation and type are in the upper bits of flags.
+// st.async and red.async. b: the slot of the mbarrier's address. The list: the slot of its offset, then the values.
+// flags: the size of a value | reduction << 4 | type << 8. c != 0: red.async.
 Step store_async(Thread& t, const Instruction& i) {
   const uint32_t* list = t.block->machine->kernel.lists.data() + i.list;
   const uint32_t size = i.flags & 15, count = i.count - 1u;
@@ -179,7 +179,7 @@ void decode_async_store(Decoder& d, Reduction reduction) {
   d.append(d.builder().constant(static_cast<uint64_t>(barrier.offset)));
   d.append_sources(1, type);
   const size_t width = d.is_vector(1) ? d.operand(1).elements.size() : 1;
-  if (width != (vector < 0 ? 1u : 2u << vector)) return d.fail("the vector's width");
+  if (width != (vector < 0 ? 1u : 2u << vector)) return d.fail("the vector width does not match the source");
   d.out().flags =
       static_cast<uint16_t>(type_size(type) | static_cast<int>(reduction) << 4 | static_cast<int>(type) << 8);
   d.run(store_async);
@@ -192,7 +192,7 @@ void decode_copy(Decoder& d) {
   const bool hinted = take_cache_hints(d);
   const Address target = d.address(0), source = d.address(1);
   const int64_t size = d.immediate(2);
-  if (size != 4 && size != 8 && size != 16) return d.fail("cp-size is 4, 8 or 16");
+  if (size != 4 && size != 8 && size != 16) return d.fail("cp-size must be 4, 8 or 16");
   d.out().a = target.base;
   d.out().imm = target.offset;
   d.out().b = source.base;
@@ -215,7 +215,7 @@ Step issue_store(Thread& t, PendingStore store) {
   if (machine.early(machine.store_policy)) {
     if (!store.read()) return Step::fault;
     store.was_read = true;
-    // The write may be early too, but not before writes of this thread that are still under way.
+    // The write may happen at once too, but not before an earlier write of this thread.
     if (copies.stores.empty() && machine.early(machine.store_policy))
       return store.write() ? Step::next : Step::fault;
   }
@@ -229,7 +229,7 @@ bool check_copies_at_exit(Thread& t, const Instruction& i) {
     if (!store.was_read) {
       t.block->machine->fault(
           t, i, absl::StatusCode::kAborted,
-          "the thread ends while its bulk copies out of shared memory may not have read it: a "
+          "the thread exits although its bulk copies out of shared memory may not have read it yet: a "
           "cp.async.bulk.wait_group is missing");
       return false;
     }
@@ -244,7 +244,7 @@ void decode_red_async(Decoder& d) { decode_async_store(d, take_reduction(d)); }
 
 void decode_cp(Decoder& d) {
   const bool reduces = d.take("reduce");
-  if (!d.take("async")) return d.fail("only cp.async is known");
+  if (!d.take("async")) return d.fail("only cp.async is supported");
   if (d.take("bulk")) {
     if (d.take("commit_group")) return d.run(commit_stores);
     if (d.take("wait_group")) {

@@ -1,4 +1,4 @@
-// Copies in flight of one thread.
+// One thread's asynchronous copies in flight.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,14 @@
 
 namespace lathe::ptx {
 
-// cp.async: bytes move when a wait_group, or the mbarrier told by cp.async.mbarrier.arrive, needs them.
+// A cp.async. The bytes move when a wait_group needs them, or the mbarrier of cp.async.mbarrier.arrive.
 struct PendingCopy {
   uint64_t group = 0, number = 0;
   std::function<bool()> perform;
 };
 
-// cp.async.bulk in the bulk-group form (out of shared memory): first the source is read, then the target
-// written.
+// A cp.async.bulk out of shared memory (the bulk-group form). The source is read first, then the target is
+// written; a wait may ask for the read alone.
 struct PendingStore {
   uint64_t group = 0;
   std::function<bool()> read, write;
@@ -33,20 +33,20 @@ struct ThreadCopies {
 };
 
 ThreadCopies& copies_of(Thread& t);
-// A copy out of shared memory joins the thread's bulk group.
+// Adds a copy out of shared memory to the thread's current bulk group.
 Step issue_store(Thread& t, PendingStore store);
-// The block and offset that a shared::cluster operand means, aligned; null with the error set.
+// The block and the offset that a shared::cluster address names, with the alignment checked. Null after an error.
 Block* shared_place(Thread& t, const Instruction& i, uint64_t address, uint32_t alignment, uint32_t& offset);
 
-// cp.async.bulk and its kin (bulk_copy.cc, tensor_copy.cc).
+// cp.async.bulk and cp.reduce.async.bulk (bulk_copy.cc) and their tensor forms (tensor_copy.cc).
 void decode_bulk(Decoder& d, bool reduces);
 void decode_bulk_tensor(Decoder& d, bool reduces);
-// Bytes from shared memory into `bytes`, as the asynchronous proxy sees them.
+// Copies from shared memory into `bytes`, as the asynchronous proxy sees it. False after an error.
 bool read_shared(Thread& t, const Instruction& i, Block& block, uint32_t offset, uint64_t size,
                  uint8_t* bytes);
 void write_shared(Block& block, uint32_t offset, uint64_t size, const uint8_t* bytes);
 
-// The reductions of cp.reduce.async.bulk, on `size` bytes. False if the pair is not known.
+// The reductions of cp.reduce.async.bulk. can_reduce() says whether PTX has this reduction for the type.
 enum class Reduction : uint8_t { none, add, min, max, inc, dec, bit_and, bit_or, bit_xor };
 Reduction take_reduction(Decoder& d);
 bool can_reduce(Reduction op, Type type);

@@ -1,5 +1,4 @@
-// Copies that take effect late: cp.async groups, mbarriers, bulk copies. Each wait that is missing must be
-// found.
+// Asynchronous copies: cp.async groups, mbarriers and bulk copies. Every missing wait must be detected.
 #include "gmock/gmock.h"
 #include "tests/gpu/emulator/ptx/harness.h"
 
@@ -16,10 +15,10 @@ std::vector<uint32_t> random_words(size_t count) {
   return words;
 }
 
-// Buffers must start at 16 bytes; std::vector's do.
+// Copies need buffers that are aligned to 16 bytes; those of std::vector are.
 static_assert(alignof(std::max_align_t) >= 16);
 
-// Each of 32 threads copies 16 bytes into shared memory and stores what it finds there after `wait`.
+// Each of 32 threads copies 16 bytes into shared memory, executes `wait`, and stores what shared memory holds.
 std::string copy_through_shared(const std::string& wait) {
   return absl::StrCat(
       R"(
@@ -30,7 +29,7 @@ std::string copy_through_shared(const std::string& wait) {
       wait, "ld.shared.v4.u32 {%r4, %r5, %r6, %r7}, [%r2]; st.global.v4.u32 [%rd12], {%r4, %r5, %r6, %r7};");
 }
 
-TEST(CpAsync, ArrivesWithItsGroup) {
+TEST(CpAsync, WaitGroupCompletesItsCopies) {
   std::vector<uint32_t> in = random_words(124), out(128);
   const auto copied = [&] {
     const bool same = in == out;
@@ -43,14 +42,14 @@ TEST(CpAsync, ArrivesWithItsGroup) {
     program.buffer(out);
     program.run_all(kOne, {32, 1, 1}, [&] { EXPECT_TRUE(copied()); });
   }
-  // One group may stay: nothing is promised, and the late policy shows it.
+  // One group may stay in flight, so nothing guarantees the data, and the policy `late` shows this.
   Program missing(2, copy_through_shared("cp.async.wait_group 1;"));
   missing.buffer(in);
   missing.buffer(out);
   EXPECT_GE(missing.count_failures(kOne, {32, 1, 1}, copied), 8);
 }
 
-TEST(CpAsync, ShortSourcesAreFilledWithZeros) {
+TEST(CpAsync, PadsShortSourcesWithZeros) {
   std::vector<uint32_t> in = random_words(0), out(16, 7);
   Program program(2, R"(
     .shared .align 16 .b8 s[64]; mov.b32 %r2, s; mov.b32 %r3, 8;
@@ -66,7 +65,7 @@ TEST(CpAsync, ShortSourcesAreFilledWithZeros) {
   });
 }
 
-TEST(CpAsync, TellsAnMbarrier) {
+TEST(CpAsync, ArrivesAtAnMbarrier) {
   std::vector<uint32_t> in = random_words(124), out(128);
   Program program(2, R"(
     .shared .align 16 .b8 s[512]; .shared .align 8 .b64 bar; mov.u32 %r0, %tid.x; shl.b32 %r1, %r0, 4; mov.b32 %r2, s; add.u32 %r2, %r2, %r1;
@@ -84,7 +83,7 @@ TEST(CpAsync, TellsAnMbarrier) {
   });
 }
 
-TEST(Mbarrier, MisuseIsNamed) {
+TEST(Mbarrier, ReportsMisuse) {
   const auto why = [](const std::string& body) {
     Program program(0, ".shared .align 8 .b64 bar; mov.b32 %r1, bar;" + body);
     const absl::Status status = program.run(kOne, kOne);
@@ -104,7 +103,7 @@ TEST(Mbarrier, MisuseIsNamed) {
 }
 
 TEST(Mbarrier, PhasesAlternate) {
-  // A producer and a consumer hand a word over many times, with one buffer and two barriers.
+  // A producer hands a word to a consumer many times, with one buffer and two mbarriers.
   std::vector<uint32_t> out(50);
   Program program(1, R"(
     .shared .align 8 .b64 full; .shared .align 8 .b64 empty; .shared .align 4 .b32 word; mov.u32 %r0, %tid.x;
@@ -127,7 +126,7 @@ TEST(Mbarrier, PhasesAlternate) {
   });
 }
 
-// One thread copies 64 bytes into shared memory, which 32 threads wait for (or not).
+// One thread copies 2 x 64 bytes into shared memory; 32 threads wait for the mbarrier, or do not.
 std::string bulk_in(bool waits) {
   return absl::StrCat(
       R"(
@@ -144,7 +143,7 @@ std::string bulk_in(bool waits) {
       waits ? "" : "w: mbarrier.try_wait.parity.shared.b64 %p2, [%r1], 0; @!%p2 bra w;");
 }
 
-TEST(Bulk, BytesCompleteTheBarrier) {
+TEST(Bulk, BytesCompleteTheMbarrier) {
   std::vector<uint32_t> in = random_words(28), out(32);
   const auto copied = [&] {
     const bool same = in == out;
@@ -161,16 +160,16 @@ TEST(Bulk, BytesCompleteTheBarrier) {
   EXPECT_GE(hasty.count_failures(kOne, {32, 1, 1}, copied), 8);
 }
 
-TEST(Bulk, ACopyNobodyWaitsForIsAnError) {
+TEST(Bulk, ReportsCopyThatNobodyWaitsFor) {
   std::vector<uint32_t> in = random_words(28);
   Program program(1, R"(
     .shared .align 128 .b8 s[128]; .shared .align 8 .b64 bar; mov.b32 %r1, bar; mov.b32 %r2, s; mbarrier.init.shared.b64 [%r1], 1;
     mbarrier.arrive.expect_tx.shared.b64 _, [%r1], 64; cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r2], [%rd0], 64, [%r1];)");
   program.buffer(in);
-  EXPECT_THAT(std::string(program.run(kOne, kOne).message()), HasSubstr("on their way"));
+  EXPECT_THAT(std::string(program.run(kOne, kOne).message()), HasSubstr("copies in flight"));
 }
 
-// Stores 128 bytes of shared memory. `fence`, `wait`: what makes it right.
+// Stores 128 bytes from shared memory, with the given proxy fence and wait between the copy and the next write.
 std::string bulk_out(const std::string& fence, const std::string& wait, const std::string& form) {
   return absl::StrCat(R"(
     .shared .align 128 .b8 s[128]; mov.u32 %r0, %tid.x; shl.b32 %r3, %r0, 2; mov.b32 %r2, s; add.u32 %r4, %r2, %r3; cvt.u64.u32 %rd5, %r3;
@@ -181,7 +180,7 @@ std::string bulk_out(const std::string& fence, const std::string& wait, const st
                       "mov.b32 %r6, 99; st.shared.u32 [%r2+8], %r6;");
 }
 
-TEST(Bulk, StoresReadSharedMemoryUntilWaitedFor) {
+TEST(Bulk, StoresNeedFenceAndWait) {
   std::vector<uint32_t> in = random_words(28), out(32);
   const std::string store = "cp.async.bulk.global.shared::cta.bulk_group";
   const auto make = [&](const std::string& fence, const std::string& wait) {
@@ -196,7 +195,7 @@ TEST(Bulk, StoresReadSharedMemoryUntilWaitedFor) {
   }
   const std::string unfenced(make("", "cp.async.bulk.wait_group 0;")->run(kOne, {32, 1, 1}).message());
   EXPECT_THAT(unfenced, HasSubstr("fence.proxy.async"));
-  // Overwritten or left too early: an error at the end, or what was written later is found.
+  // The source is overwritten too early: either an error at exit or the new value in the output.
   auto early = make("fence.proxy.async;", "");
   EXPECT_GE(early->count_failures(kOne, {32, 1, 1}, copied), 8);
 }
@@ -214,7 +213,7 @@ TEST(Bulk, ReducesIntoGlobalMemory) {
   });
 }
 
-TEST(Bulk, RefusesWhatHardwareRefuses) {
+TEST(Bulk, RefusesMisalignedAndOutOfBoundsCopies) {
   std::vector<uint32_t> in = random_words(28);
   const auto why = [&](const std::string& copy) {
     Program program(1,
@@ -228,8 +227,8 @@ TEST(Bulk, RefusesWhatHardwareRefuses) {
   };
   const std::string copy = "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes ";
   EXPECT_THAT(why(copy + "[%r2], [%rd0], 24, [%r1];"), HasSubstr("multiple of 16"));
-  EXPECT_THAT(why(copy + "[%r2+8], [%rd0], 16, [%r1];"), HasSubstr("no multiple"));
-  EXPECT_THAT(why(copy + "[%r2], [%rd0+4], 16, [%r1];"), HasSubstr("no multiple"));
+  EXPECT_THAT(why(copy + "[%r2+8], [%rd0], 16, [%r1];"), HasSubstr("not a multiple"));
+  EXPECT_THAT(why(copy + "[%r2], [%rd0+4], 16, [%r1];"), HasSubstr("not a multiple"));
   EXPECT_THAT(why(copy + "[%r2], [%rd0+112], 32, [%r1];"), HasSubstr("illegal read"));
   EXPECT_THAT(why(copy + "[%r2+96], [%rd0], 64, [%r1];"), HasSubstr("shared memory is"));
 }

@@ -1,5 +1,5 @@
-// atom and red. The interpreter runs one thread at a time, so that every one of them is atomic at every
-// scope; what else they order is visibility.h's.
+// atom and red. The interpreter runs one thread at a time, so each of them is atomic at every scope. What they order
+// is modelled in visibility.h.
 #include <algorithm>
 
 #include "tests/gpu/emulator/ptx/memory.h"
@@ -57,8 +57,7 @@ uint64_t apply_bits(Op op, Type type, uint64_t old, uint64_t b, uint64_t c) {
   }
 }
 
-// flags: operation | what it orders at gpu scope << 4 | type << 8. The list holds the destinations, then the
-// sources.
+// flags: operation | Orders << 4 | type << 8. The list: the destinations, then the sources.
 template <Space kSpace>
 Step atomic(Thread& t, const Instruction& i) {
   const Op op = static_cast<Op>(i.flags & 15);
@@ -91,7 +90,8 @@ void decode_atomic(Decoder& d, bool returns) {
   const int vector = d.take_one_of({"v2", "v4", "v8"});
   const Type type = d.take_type();
   if (op < 0) return d.fail("an operation is missing");
-  if (type_size(type) < 4 && op != kAdd && op != kCas && !is_float(type)) return d.fail("no such form");
+  if (type_size(type) < 4 && op != kAdd && op != kCas && !is_float(type))
+    return d.fail("this form is not supported");
   const size_t first = returns ? 1 : 0;
   const Address place = d.address(first);
   d.out().a = place.base;
@@ -116,7 +116,7 @@ void decode_atomic(Decoder& d, bool returns) {
 
 void decode_atom(Decoder& d) { decode_atomic(d, true); }
 
-// red, but also red.async, which signals an mbarrier: its own file's business.
+// red.async signals an mbarrier; it is in async_copy.cc.
 void decode_red(Decoder& d) {
   if (d.take("async")) return decode_red_async(d);
   decode_atomic(d, false);

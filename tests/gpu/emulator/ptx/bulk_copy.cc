@@ -1,4 +1,4 @@
-// cp.async.bulk and cp.reduce.async.bulk of plain ranges.
+// cp.async.bulk and cp.reduce.async.bulk of contiguous ranges.
 #include <algorithm>
 #include <cmath>
 #include <memory>
@@ -91,9 +91,9 @@ void reduce_bytes(Reduction op, Type type, uint8_t* target, const uint8_t* sourc
 
 namespace {
 
-// Slots: a target, b source, c size. The list: the offsets' slots of target and source, the mbarrier's slot
-// and offset, the multicast mask's slot or kNone. flags: 1 the source is global, 2 the target is, reduction
-// << 4, type << 8.
+// Slots: a target, b source, c size. The list: the slots of the target's and the source's offset, the slots of the
+// mbarrier and its offset, the slot of the multicast mask or kNone. flags: 1 for a source in global memory, 2 for
+// a target there, reduction << 4, type << 8.
 Step into_shared(Thread& t, const Instruction& i) {
   Machine& machine = *t.block->machine;
   const uint32_t* list = machine.kernel.lists.data() + i.list;
@@ -101,7 +101,7 @@ Step into_shared(Thread& t, const Instruction& i) {
   const uint32_t size = static_cast<uint32_t>(t.r[i.c]);
   if (size % 16 != 0)
     return machine.fault(t, i, absl::StatusCode::kAborted,
-                         absl::StrFormat("%u bytes are no multiple of 16", size));
+                         absl::StrFormat("the size, %u bytes, is not a multiple of 16", size));
   if (size == 0) return Step::next;
   const bool global = (i.flags & 1) != 0;
   uint32_t offset = 0, signal = 0, from = 0;
@@ -121,16 +121,16 @@ Step into_shared(Thread& t, const Instruction& i) {
       return Step::fault;
     if (source_block != t.block)
       return machine.fault(t, i, absl::StatusCode::kAborted,
-                           "the source is not in the own block's shared memory");
+                           "the source is not in the shared memory of the executing block");
   }
   const Reduction reduction = static_cast<Reduction>((i.flags >> 4) & 15);
   const Type type = static_cast<Type>(i.flags >> 8);
   const bool multicast = list[4] != kNone;
   const uint32_t mask = multicast ? t.r[list[4]] & 0xffff : 1u << block->rank;
   if (multicast && (mask == 0 || mask >> block->cluster->blocks.size() != 0)) {
-    return machine.fault(
-        t, i, absl::StatusCode::kAborted,
-        absl::StrFormat("multicast to 0x%x in a cluster of %u", mask, block->cluster->blocks.size()));
+    return machine.fault(t, i, absl::StatusCode::kAborted,
+                         absl::StrFormat("multicast mask 0x%x, but the cluster has %u blocks", mask,
+                                         block->cluster->blocks.size()));
   }
   for (uint32_t rest = mask; rest != 0; rest &= rest - 1) {
     Block* to = block->cluster->blocks[__builtin_ctz(rest)].get();
@@ -167,7 +167,7 @@ Step into_global(Thread& t, const Instruction& i) {
   const uint32_t size = static_cast<uint32_t>(t.r[i.c]);
   if (size % 16 != 0)
     return machine.fault(t, i, absl::StatusCode::kAborted,
-                         absl::StrFormat("%u bytes are no multiple of 16", size));
+                         absl::StrFormat("the size, %u bytes, is not a multiple of 16", size));
   if (size == 0) return Step::next;
   uint32_t from = 0;
   Block* block = shared_place(t, i, source, 16, from);
@@ -198,8 +198,7 @@ Step into_global(Thread& t, const Instruction& i) {
 }  // namespace
 
 void decode_bulk(Decoder& d, bool reduces) {
-  // Target, then source, in the order of the modifiers: global.shared::cta is the only form that leaves
-  // shared memory.
+  // The modifiers name the target, then the source. Only global.shared::cta copies out of shared memory.
   const bool from_cta = d.take("shared::cta"), to_cluster = d.take("shared::cluster"),
              global = d.take("global");
   const bool grouped = d.take("bulk_group");
@@ -211,9 +210,9 @@ void decode_bulk(Decoder& d, bool reduces) {
     reduction = take_reduction(d);
     d.take("noftz");
     type = d.take_type();
-    if (!can_reduce(reduction, type)) return d.fail("no such reduction");
+    if (!can_reduce(reduction, type)) return d.fail("this reduction does not exist for the type");
   }
-  if (grouped && (!global || !from_cta)) return d.fail("no such form");
+  if (grouped && (!global || !from_cta)) return d.fail("this form is not supported");
   const Address target = d.address(0), source = d.address(1);
   d.out().a = target.base;
   d.out().b = source.base;
@@ -224,7 +223,7 @@ void decode_bulk(Decoder& d, bool reduces) {
                                         static_cast<int>(type) << 8);
   if (hinted) d.operand(d.operand_count() - 1);
   if (grouped) return d.run(into_global);
-  if (!to_cluster && !(from_cta && global)) return d.fail("no such form");
+  if (!to_cluster && !(from_cta && global)) return d.fail("this form is not supported");
   d.append_address(3);
   d.append(multicast ? d.source(4, Type::b16) : kNone);
   d.run(into_shared);

@@ -7,7 +7,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Each block writes its number and reads its neighbour's through distributed shared memory.
+// Each block writes its number and reads its neighbour's number through distributed shared memory.
 std::string exchange(bool first_barrier, bool second_barrier) {
   const std::string barrier = "barrier.cluster.arrive.release.aligned; barrier.cluster.wait.acquire.aligned;";
   return absl::StrCat(R"(
@@ -21,7 +21,7 @@ std::string exchange(bool first_barrier, bool second_barrier) {
                       second_barrier ? barrier : "");
 }
 
-TEST(Cluster, BlocksReadEachOther) {
+TEST(Cluster, ReadsSharedMemoryOfOtherBlocks) {
   std::vector<uint32_t> out(12);
   const auto right = [&] {
     bool same = true;
@@ -33,7 +33,7 @@ TEST(Cluster, BlocksReadEachOther) {
   program.cluster = {4, 1, 1};
   program.buffer(out);
   program.run_all({12, 1, 1}, {1, 1, 1}, [&] { EXPECT_TRUE(right()); });
-  // Without the first barrier the word may not be there; without the second the neighbour may have exited.
+  // Without the first barrier the word may not be written yet; without the second the neighbour may have exited.
   for (const bool first : {false, true}) {
     Program broken(1, exchange(first, !first));
     broken.cluster = {4, 1, 1};
@@ -42,7 +42,7 @@ TEST(Cluster, BlocksReadEachOther) {
   }
 }
 
-TEST(Cluster, BarrierMisuseIsNamed) {
+TEST(Cluster, ReportsBarrierMisuse) {
   Program twice(0, "barrier.cluster.arrive.aligned; barrier.cluster.arrive.aligned;");
   twice.cluster = {2, 1, 1};
   EXPECT_THAT(std::string(twice.run({2, 1, 1}, {32, 1, 1}).message()), HasSubstr("twice"));
@@ -54,7 +54,7 @@ TEST(Cluster, BarrierMisuseIsNamed) {
   EXPECT_THAT(std::string(rank.run({2, 1, 1}, {1, 1, 1}).message()), HasSubstr("no block of rank 2"));
 }
 
-// Every block sends one word and one arrival to block 0, by st.async or by a store and a remote arrive.
+// Every block sends one word and one arrival to block 0, with st.async or with a store and a remote arrive.
 std::string gather(bool async) {
   const std::string send =
       async ? "st.async.weak.shared::cluster.mbarrier::complete_tx::bytes.u32 [%r8], %r9, [%r7];"
@@ -91,8 +91,8 @@ TEST(Cluster, RemoteArrivalsAndStores) {
   }
 }
 
-// One block's bulk copy reaches both blocks of the cluster, at the same place, and tells both barriers.
-TEST(Cluster, MulticastReachesEveryBlockOfTheMask) {
+// One block's bulk copy writes to both blocks of the cluster, at the same offset, and signals both mbarriers.
+TEST(Cluster, MulticastWritesEveryBlockOfTheMask) {
   std::vector<uint32_t> in(16), out(32);
   for (auto& word : in) word = static_cast<uint32_t>(test_random()());
   Program program(2, R"(

@@ -45,7 +45,7 @@ T value(T x) {
   return x;
 }
 
-// Combines the comparison with a predicate: imm 1 and, 2 or, 3 xor.
+// Combines the comparison with a predicate. imm: 1 and, 2 or, 3 xor.
 bool combine(const Thread& t, const Instruction& i, bool result) {
   if (i.imm == 0) return result;
   const bool c = (t.r[i.c >> 1] & 1) != (i.c & 1);
@@ -57,7 +57,7 @@ Step set_predicate(Thread& t, const Instruction& i) {
   t.r[i.d] = compare<kComparison>(value(from_bits<T>(t.r[i.a])), value(from_bits<T>(t.r[i.b])));
   return Step::next;
 }
-// With a boolean operation, a second predicate (the list's) or .ftz (flags).
+// The general form: with a boolean operation, a second predicate (in the list) or .ftz (flags).
 template <int kComparison, class T>
 Step set_predicates(Thread& t, const Instruction& i) {
   auto a = value(from_bits<T>(t.r[i.a])), b = value(from_bits<T>(t.r[i.b]));
@@ -71,13 +71,13 @@ Step set_predicates(Thread& t, const Instruction& i) {
   return Step::next;
 }
 template <int kComparison, class T>
-Step set_value(Thread& t, const Instruction& i) {  // flags: 1 gives 1.0f instead of all ones
+Step set_value(Thread& t, const Instruction& i) {  // flags 1: true is 1.0f, else all ones
   const bool result =
       combine(t, i, compare<kComparison>(value(from_bits<T>(t.r[i.a])), value(from_bits<T>(t.r[i.b]))));
   t.r[i.d] = !result ? 0 : i.flags != 0 ? 0x3f800000 : 0xffffffff;
   return Step::next;
 }
-// Two halves at once: setp gives p|q, set a pair of ones (flags: 0 a mask, 1 f16, 2 bf16).
+// Compares both halves. flags 3: setp, which writes p|q. Otherwise set, which writes a pair (0 masks, 1 f16, 2 bf16).
 template <int kComparison, class T>
 Step set_pair(Thread& t, const Instruction& i) {
   bool results[2];
@@ -186,7 +186,7 @@ int take_comparison(Decoder& d) {
   const int unsigned_one = d.take_one_of({"lo", "ls", "hi", "hs"});
   static constexpr int kUnsigned[] = {kLt, kLe, kGt, kGe};
   if (unsigned_one >= 0) return kUnsigned[unsigned_one];
-  d.fail("a comparison is missing");
+  d.fail("a comparison operator is missing");
   return kEq;
 }
 

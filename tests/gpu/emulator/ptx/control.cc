@@ -1,4 +1,4 @@
-// Branches, ends, barriers of a block and of a cluster, fences, and the instructions that only advise.
+// Branches, exits, the barriers of a block and of a cluster, fences, and instructions that are only hints.
 #include "tests/gpu/emulator/ptx/machine.h"
 #include "tests/gpu/emulator/ptx/memory.h"
 #include "tests/gpu/emulator/ptx/table.h"
@@ -35,37 +35,38 @@ Step branch_indexed(Thread& t, const Instruction& i) {
   const uint32_t index = static_cast<uint32_t>(t.r[i.a]);
   if (index >= table[0])
     return t.block->machine->fault(t, i, absl::StatusCode::kAborted,
-                                   "the branch's index is outside its table");
+                                   "the branch index is outside the branch table");
   t.pc = table[1 + index];
   return Step::jump;
 }
 
-// a: the barrier. b: the slot of the thread count, or kNone. c: the predicate of bar.red, or kNone. imm: 1
-// arrives only.
+// a: the barrier number. b: the slot of the thread count, or kNone. c: the predicate of bar.red, or kNone. imm 1:
+// arrives without waiting.
 Step barrier(Thread& t, const Instruction& i) {
   Machine& machine = *t.block->machine;
   const uint64_t number = t.r[i.a] & 0xffffffff;
   if (number >= t.block->barriers.size()) {
     return machine.fault(t, i, absl::StatusCode::kAborted,
-                         absl::StrFormat("a block has 16 barriers, not number %u", number));
+                         absl::StrFormat("barrier number %u, but a block has 16 barriers", number));
   }
   Barrier& barrier = t.block->barriers[number];
   const uint32_t expected = i.b == kNone ? 0 : static_cast<uint32_t>(t.r[i.b]);
   if (i.b != kNone && (expected == 0 || expected % 32 != 0 || expected > t.block->warps.size() * 32)) {
     return machine.fault(
         t, i, absl::StatusCode::kAborted,
-        absl::StrFormat("%u threads at a barrier of a block of %u", expected, t.block->threads.size()));
+        absl::StrFormat("a barrier for %u threads, but the block has %u", expected, t.block->threads.size()));
   }
   if (barrier.arrived != 0 && barrier.expected != expected) {
-    return machine.fault(t, i, absl::StatusCode::kAborted,
-                         absl::StrFormat("barrier %u is waited at by %u threads and by %u (0 means all)",
-                                         number, barrier.expected, expected));
+    return machine.fault(
+        t, i, absl::StatusCode::kAborted,
+        absl::StrFormat("barrier %u is used with a thread count of %u and of %u (0 means all)", number,
+                        barrier.expected, expected));
   }
   barrier.expected = expected;
   ++barrier.arrived;
   if (i.c != kNone && (t.r[i.c >> 1] & 1) != (i.c & 1)) ++barrier.count;
   const bool arrives_only = i.imm != 0;
-  // A warp that is not full counts as a full one.
+  // The hardware counts whole warps: the last warp counts fully even if it has fewer threads.
   const uint32_t complete =
       expected == 0 ? t.block->live : std::min<uint32_t>(expected, t.block->threads.size());
   if (barrier.arrived > complete) {
@@ -78,7 +79,7 @@ Step barrier(Thread& t, const Instruction& i) {
   }
   if (barrier.arrived == complete) {
     machine.complete_barrier(*t.block, barrier);
-    if (!arrives_only) return Step::blocked;  // released like the others
+    if (!arrives_only) return Step::blocked;  // complete_barrier() has released this thread too
   }
   return arrives_only ? Step::next : Step::blocked;
 }
@@ -90,8 +91,7 @@ Step warp_barrier(Thread& t, const Instruction& i) {
 
 Step cluster_arrive(Thread& t, const Instruction& i) {
   if (t.cluster_arrived)
-    return t.block->machine->fault(t, i, absl::StatusCode::kAborted,
-                                   "arrives at the cluster's barrier twice");
+    return t.block->machine->fault(t, i, absl::StatusCode::kAborted, "arrives at the cluster barrier twice");
   t.cluster_arrived = true;
   t.cluster_phase = t.block->cluster->phase;
   t.cluster_waits = true;
@@ -102,7 +102,7 @@ Step cluster_arrive(Thread& t, const Instruction& i) {
 Step cluster_wait(Thread& t, const Instruction& i) {
   if (!t.cluster_waits) {
     return t.block->machine->fault(t, i, absl::StatusCode::kAborted,
-                                   "waits at the cluster's barrier without having arrived");
+                                   "waits at the cluster barrier without having arrived");
   }
   t.cluster_waits = false;
   if (t.block->cluster->phase != t.cluster_phase) return Step::next;
@@ -110,7 +110,7 @@ Step cluster_wait(Thread& t, const Instruction& i) {
   return Step::blocked;
 }
 
-// setmaxnreg. imm: the registers; flags 1: inc. The last warp of the warpgroup decides for all.
+// setmaxnreg. imm: the register count. flags 1: inc. The last warp of the warpgroup to arrive executes it for all.
 Step set_registers(Thread& t, const Instruction& i) {
   return t.block->machine->converge_warpgroup(t, i, [](Thread& last, const Instruction& at, uint32_t) {
     Block& block = *last.block;
@@ -120,10 +120,10 @@ Step set_registers(Thread& t, const Instruction& i) {
     if (at.flags != 0) {
       if (wanted < mine) {
         return machine.fault(last, at, absl::StatusCode::kAborted,
-                             absl::StrFormat("asks for fewer registers than its %u", mine));
+                             absl::StrFormat("setmaxnreg.inc to fewer registers than the current %u", mine));
       }
       if ((wanted - mine) * 128 > block.free_registers) {
-        // Registers may still be given back by others: their dec wakes those who wait.
+        // Other warpgroups may still release registers; their setmaxnreg.dec wakes these threads.
         for (uint32_t n = 0; n < 128; ++n) block.threads[last.warp / 4 * 128 + n].wait = Wait::registers;
         return Step::blocked;
       }
@@ -133,7 +133,7 @@ Step set_registers(Thread& t, const Instruction& i) {
     }
     if (wanted > mine) {
       return machine.fault(last, at, absl::StatusCode::kAborted,
-                           absl::StrFormat("gives back to more registers than its %u", mine));
+                           absl::StrFormat("setmaxnreg.dec to more registers than the current %u", mine));
     }
     block.free_registers += (mine - wanted) * 128;
     mine = wanted;
@@ -152,7 +152,7 @@ void decode_nothing(Decoder& d) {
   d.run(nothing);
 }
 
-// The policy is a token that only hints take.
+// The policy is an opaque value that only hints read, so it is not computed.
 void decode_createpolicy(Decoder& d) {
   d.take_all();
   for (size_t n = 1; n < d.operand_count(); ++n) d.operand(n);
@@ -171,7 +171,8 @@ void decode_brx(Decoder& d) {
   d.take("uni");
   d.out().a = d.source(0, Type::u32);
   const Operand& targets = d.operand(1);
-  if (targets.symbol.kind != Symbol::targets) return d.fail("its table is not declared before it");
+  if (targets.symbol.kind != Symbol::targets)
+    return d.fail("the branch table must be declared before the branch");
   d.out().imm = static_cast<int64_t>(targets.symbol.value);
   d.run(branch_indexed);
 }
@@ -221,13 +222,15 @@ void decode_fence(Decoder& d) {
     }
     if (d.take("alias")) return d.run(nothing);
     if (d.take("tensormap::generic")) return decode_nothing(d);
-    return d.fail("no such proxy");
+    return d.fail("this kind of proxy fence is not supported");
   }
-  // fence.mbarrier_init.release.cluster, fence.acquire.sync_restrict::shared::cluster.cluster: a cluster's.
+  // fence.mbarrier_init.release.cluster and fence.acquire.sync_restrict::shared::cluster.cluster have cluster scope.
   const bool initial = d.take("mbarrier_init");
   const bool of_cluster = !d.take_prefix("sync_restrict").empty() || initial;
   const Order order = take_order(d);
-  const int orders = order.named ? order.orders : order.wide ? kAcquire | kRelease : 0;  // membar names none
+  const int orders = order.named  ? order.orders
+                     : order.wide ? kAcquire | kRelease
+                                  : 0;  // membar has no order modifier: it does both
   d.out().flags = static_cast<uint16_t>(of_cluster ? 0 : orders);
   d.run(fence);
 }
@@ -237,7 +240,7 @@ void decode_nanosleep(Decoder& d) {
   d.run(sleep);
 }
 void decode_griddepcontrol(Decoder& d) {
-  if (d.take_one_of({"wait", "launch_dependents"}) < 0) return d.fail("no such action");
+  if (d.take_one_of({"wait", "launch_dependents"}) < 0) return d.fail("neither wait nor launch_dependents");
   d.run(nothing);
 }
 
@@ -249,10 +252,10 @@ void decode_setmaxnreg(Decoder& d) {
   d.out().imm = d.immediate(0);
   d.out().flags = direction == 0;
   if (d.out().imm < 24 || d.out().imm > 256 || d.out().imm % 8 != 0)
-    return d.fail("registers are 24 to 256 in steps of 8");
+    return d.fail("the register count must be 24 to 256 in steps of 8");
   const Kernel& kernel = *d.builder().kernel;
   if (kernel.required_block[0] == 0 && kernel.max_block[0] == 0) {
-    return d.fail("without .reqntid or .maxntid the assembler drops it");
+    return d.fail("needs .reqntid or .maxntid: the assembler drops it otherwise");
   }
   d.run(set_registers);
 }

@@ -12,8 +12,8 @@ namespace {
 
 // flags
 enum : uint16_t { kSaturate = 1, kFlush = 2, kRelu = 4, kFinite = 8 };
-// imm: source type | target type << 8 | rounding << 16 | integer rounding << 24 (0 none, else 1 + rni rzi rmi
-// rpi)
+// imm: source type | target type << 8 | rounding << 16 | rounding to integers << 24 (0 none, else 1 + the index in
+// rni, rzi, rmi, rpi).
 int64_t describe(Type from, Type to, int rounding, int integer_rounding) {
   return static_cast<int64_t>(from) | static_cast<int64_t>(to) << 8 | static_cast<int64_t>(rounding) << 16 |
          static_cast<int64_t>(integer_rounding) << 24;
@@ -36,7 +36,7 @@ FloatFormat format_of(Type type) {
 
 template <class From, class To>
 Step integer_to_integer(Thread& t, const Instruction& i) {
-  // A value narrower than its register is extended by its own sign.
+  // A result narrower than its register is sign- or zero-extended to 32 bits.
   using Register =
       std::conditional_t<(sizeof(To) < 4), std::conditional_t<std::is_signed_v<To>, int32_t, uint32_t>, To>;
   t.r[i.d] = to_bits(static_cast<Register>(static_cast<To>(from_bits<From>(t.r[i.a]))));
@@ -68,7 +68,7 @@ Limits limits_of(Type type) {
 
 uint64_t write_integer(Type type, __int128 value) {
   const uint64_t mask = ~uint64_t{0} >> (64 - 8 * type_size(type));
-  // A signed value narrower than its register is extended to 32 bits.
+  // A signed result narrower than its register is sign-extended to 32 bits.
   const uint64_t wide = is_signed(type) && type_size(type) < 4 ? 0xffffffff : mask;
   return static_cast<uint64_t>(value) & wide;
 }
@@ -99,7 +99,7 @@ double to_whole(double value, int mode) {
   }
 }
 
-// double to f32 in any direction.
+// Rounds a double to f32 in the given direction.
 float narrow_to_float(double value, Rounding rounding) {
   float result = static_cast<float>(value);
   if (rounding == Rounding::nearest_even || std::isnan(value) || std::isinf(value)) return result;
@@ -123,7 +123,7 @@ uint64_t write_float(Type type, double value, Rounding rounding, uint16_t flags)
     case Type::f64: return to_bits(value);
     case Type::tf32: {
       if (std::isnan(value)) return 0x7fffffff;
-      // 10 explicit bits of an f32's 23.
+      // tf32 keeps 10 of the 23 mantissa bits of an f32.
       uint32_t bits = from_bits<uint32_t>(to_bits(static_cast<float>(value)));
       if ((bits & 0x7f800000) == 0x7f800000) return bits;
       const uint32_t even = (bits >> 13) & 1;
@@ -157,7 +157,7 @@ Step float_to_integer(Thread& t, const Instruction& i) {
   const Limits limits = limits_of(to);
   __int128 result;
   if (std::isnan(value)) {
-    // As the hardware: 0 for 32 bits and fewer from f32; the indefinite value from f64 or to 64 bits.
+    // Like the hardware: NaN gives 0 for f32 to 32 bits or fewer, else the "integer indefinite" value.
     result = type_size(to) == 8 || from_type(i) == Type::f64
                  ? (is_signed(to) ? limits.low : __int128{1} << (8 * type_size(to) - 1))
                  : 0;
@@ -174,7 +174,7 @@ Step float_to_integer(Thread& t, const Instruction& i) {
 Step integer_to_float(Thread& t, const Instruction& i) {
   const __int128 value = read_integer(from_type(i), t.r[i.a]);
   const Rounding rounding = rounding_of(i);
-  // 64-bit integers are not exact in double: round to odd first.
+  // A 64-bit integer may be inexact as a double. Round to odd first, so that the second rounding is correct.
   double wide = static_cast<double>(value);
   if (static_cast<__int128>(wide) != value) {
     const __int128 rest = value - static_cast<__int128>(wide);
@@ -184,7 +184,7 @@ Step integer_to_float(Thread& t, const Instruction& i) {
   return Step::next;
 }
 
-// cvt.rn.f16x2.f32 d, a, b: a goes to the upper half; so too for the 8-bit pairs.
+// cvt.rn.f16x2.f32 d, a, b: a becomes the upper half. The same for pairs of 8-bit floats.
 Step floats_to_pair(Thread& t, const Instruction& i) {
   const int width = to_type(i) == Type::e4m3x2 || to_type(i) == Type::e5m2x2 ? 8 : 16;
   const auto one = [&](uint64_t bits) {
@@ -193,7 +193,7 @@ Step floats_to_pair(Thread& t, const Instruction& i) {
   t.r[i.d] = one(t.r[i.b]) | one(t.r[i.a]) << width;
   return Step::next;
 }
-// Between packed pairs.
+// Converts one packed pair to another.
 Step pair_to_pair(Thread& t, const Instruction& i) {
   const int from_width = 4 * type_size(from_type(i)), to_width = 4 * type_size(to_type(i));
   uint64_t result = 0;
@@ -252,14 +252,14 @@ void decode_cvt(Decoder& d) {
   d.out().imm = describe(from, to, std::max(rounding, 0), whole);
   if (is_pair(to) && from == Type::f32) return d.binary(floats_to_pair, from);
   if (is_pair(to) && is_pair(from)) return d.unary(pair_to_pair, from);
-  if (is_pair(to) || is_pair(from)) return d.fail("no such conversion");
+  if (is_pair(to) || is_pair(from)) return d.fail("this conversion is not supported");
   if (!from_float && !to_float) return d.unary(sat ? integer_saturated : pick_integer(from, to), from);
   if (from_float && !to_float) {
-    if (whole == 0) return d.fail("a rounding to whole numbers is missing");
+    if (whole == 0) return d.fail("a rounding mode to integers is missing (.rni, .rzi, .rmi or .rpi)");
     return d.unary(float_to_integer, from);
   }
   if (!from_float) return d.unary(integer_to_float, from);
-  if (type_size(to) < type_size(from) && rounding < 0) return d.fail("a rounding is missing");
+  if (type_size(to) < type_size(from) && rounding < 0) return d.fail("a rounding mode is missing");
   const bool plain = d.out().flags == 0 && to == Type::f32 && whole == 0;
   d.unary(plain && from == Type::f16    ? half_to_f32
           : plain && from == Type::bf16 ? brain_to_f32

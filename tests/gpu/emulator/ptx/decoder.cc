@@ -46,15 +46,17 @@ void Decoder::expect_no_part_of_float(size_t i, Type stored) {
   const Operand& value = operand(i);
   if (value.kind != Operand::reg || type_size(stored) >= type_size(value.symbol.type)) return;
   if (builder_.floats.contains(value.symbol.slot))
-    fail(absl::StrCat("'", value.text, "' holds a floating-point number, of which ptxas stores an integer"));
+    fail(absl::StrCat(
+        "'", value.text,
+        "' holds a floating-point number: ptxas would convert it to an integer before storing a part of it"));
 }
 
 absl::Status Decoder::finish() {
-  if (error_.empty() && out_.run == nullptr) fail("this form is not known");
+  if (error_.empty() && out_.run == nullptr) fail("this form is not supported");
   if (error_.empty() && !modifiers_.empty())
-    fail(absl::StrCat("modifier .", modifiers_.front(), " is not known"));
+    fail(absl::StrCat("modifier .", modifiers_.front(), " is not supported"));
   for (size_t i = 0; i < used_.size() && error_.empty(); ++i) {
-    if (!used_[i]) fail(absl::StrCat("operand ", i + 1, " is one too many"));
+    if (!used_[i]) fail(absl::StrCat("operand ", i + 1, " is not expected by this form"));
   }
   if (computes_float()) builder_.floats.insert(writes_.begin(), writes_.end());
   const size_t appended = builder_.kernel->lists.size() - out_.list;
@@ -136,8 +138,7 @@ uint32_t Decoder::source(const Operand& operand, Type type) {
     case Operand::reg: reads_.push_back(operand.symbol.slot); return operand.symbol.slot;
     case Operand::integer: {
       if (operand.named && operand.symbol.kind == Symbol::dynamic_shared) {
-        // The value waits for the size of all static variables: a slot of its own, patched when the kernel
-        // ends.
+        // The value depends on the size of all static variables. It gets its own slot, which finish_kernel() updates.
         const uint32_t slot = builder_.new_register();
         builder_.kernel->registers[slot] = static_cast<uint64_t>(operand.integer_value);
         builder_.dynamic_constants.push_back(slot);
@@ -149,7 +150,7 @@ uint32_t Decoder::source(const Operand& operand, Type type) {
     }
     case Operand::floating:
       if (operand.float_bits == 32 && std::isnan(operand.float_value)) {
-        return builder_.constant(static_cast<uint64_t>(operand.integer_value));  // the payload as written
+        return builder_.constant(static_cast<uint64_t>(operand.integer_value));  // keeps the NaN payload
       }
       if (operand.float_bits == 32 || type == Type::f32 ||
           (operand.float_bits == 0 && type_size(type) == 4)) {
@@ -158,14 +159,14 @@ uint32_t Decoder::source(const Operand& operand, Type type) {
       if (type == Type::f16) return builder_.constant(narrow(operand.float_value, kF16));
       if (type == Type::bf16) return builder_.constant(narrow(operand.float_value, kBf16));
       return builder_.constant(to_bits(operand.float_value));
-    default: fail(absl::StrCat("'", operand.text, "' is no source")); return 0;
+    default: fail(absl::StrCat("'", operand.text, "' cannot be a source operand")); return 0;
   }
 }
 
 uint32_t Decoder::destination(const Operand& operand) {
   if (operand.kind == Operand::sink) return builder_.new_register();
   if (operand.kind != Operand::reg) {
-    fail(absl::StrCat("'", operand.text, "' is no register"));
+    fail(absl::StrCat("'", operand.text, "' is not a register"));
     return 0;
   }
   writes_.push_back(operand.symbol.slot);
@@ -180,7 +181,7 @@ uint32_t Decoder::pair_destination(size_t i) {
 Address Decoder::address(size_t i) {
   const Operand& place = operand(i);
   if (place.kind != Operand::address) {
-    fail(absl::StrCat("'", place.text, "' is no address"));
+    fail(absl::StrCat("'", place.text, "' is not an address"));
     return {};
   }
   return {source(place.elements.front(), Type::b64), place.integer_value};
@@ -203,7 +204,7 @@ uint32_t Decoder::predicate(size_t i) {
   const Operand& value = operand(i);
   if (value.kind == Operand::integer) return builder_.constant(value.integer_value != 0 ? 1 : 0) * 2;
   if (value.kind != Operand::reg || value.symbol.type != Type::pred)
-    fail(absl::StrCat("'", value.text, "' is no predicate"));
+    fail(absl::StrCat("'", value.text, "' is not a predicate"));
   return value.symbol.slot * 2 + (value.negated ? 1 : 0);
 }
 

@@ -1,4 +1,4 @@
-// Floating-point arithmetic. f16 and bf16 are computed exactly enough in double and rounded once.
+// Floating-point arithmetic. f16 and bf16 are computed in double, precisely enough to round only once.
 #include "tests/gpu/emulator/ptx/floating.h"
 
 #include <cfenv>
@@ -12,7 +12,7 @@
 namespace lathe::ptx {
 namespace {
 
-// flags of the general handlers.
+// Flags of the general handlers.
 enum : uint16_t { kFlush = 1, kSaturate = 2, kNanForm = 4, kRelu = 8, kXorSign = 16, kRoundingShift = 8 };
 
 template <class T>
@@ -20,8 +20,8 @@ T canonical_nan() {
   return sizeof(T) == 4 ? from_bits<T>(0x7fffffff) : from_bits<T>(0x7fffffffffffffff);
 }
 
-// One operation on a type as wide as the machine's own. The operands pass through volatile variables, so that
-// the rounding mode in force is the one used.
+// One operation on float or double. The operands are volatile, so that the compiler computes under the rounding mode
+// that is set at run time.
 template <class T>
 T compute(FloatOp op, T a, T b, T c) {
   volatile T x = a, y = b, z = c;
@@ -40,7 +40,7 @@ T compute(FloatOp op, T a, T b, T c) {
   return result;
 }
 
-// min and max: a NaN loses unless .NaN is asked for; -0 is less than +0.
+// min and max. A NaN operand is ignored unless .NaN is set; -0 is less than +0.
 template <class T>
 T extremum(bool maximum, bool nan_form, T a, T b) {
   if (std::isnan(a) || std::isnan(b)) {
@@ -84,7 +84,7 @@ Step run_general(Thread& t, const Instruction& i) {
   return Step::next;
 }
 
-// Half precision, one or two values in a register.
+// f16 or bf16 arithmetic on one value.
 uint16_t half(uint16_t flags, FloatOp op, FloatFormat format, uint16_t a, uint16_t b, uint16_t c) {
   const auto wide = [&](uint16_t bits) {
     const double value = widen(bits, format);
@@ -138,7 +138,7 @@ Step run_f32_pair(Thread& t, const Instruction& i) {
   return Step::next;
 }
 
-// The plain f32 forms, which kernels are made of.
+// Fast handlers for the plain f32 forms, which dominate kernels.
 template <FloatOp kOp>
 Step run_f32(Thread& t, const Instruction& i) {
   const float a = from_bits<float>(t.r[i.a]), b = from_bits<float>(t.r[i.b]);
@@ -191,7 +191,7 @@ Handler pick_float(FloatOp op, Type type, uint16_t flags) {
   return nullptr;
 }
 
-// f32 with a narrow first operand (and second, of fma): sm_100 and later.
+// f32 arithmetic whose first operand (for fma also the second) is f16 or bf16: sm_100 and later.
 template <FloatOp kOp, bool kBrain>
 Step run_mixed(Thread& t, const Instruction& i) {
   const auto wide = [&](uint32_t slot) {
@@ -207,7 +207,7 @@ Handler pick_mixed(Type narrow) {
   return narrow == Type::f16 ? run_mixed<kOp, false> : narrow == Type::bf16 ? run_mixed<kOp, true> : nullptr;
 }
 
-// The narrow operands' type, if there is one behind f32.
+// The type of the narrow operands, if a second type follows f32.
 std::optional<Type> take_narrow_type(Decoder& d, Type type) {
   return type == Type::f32 ? d.take_optional_type() : std::nullopt;
 }
@@ -255,7 +255,7 @@ void decode_fma(Decoder& d) { decode_float_ternary(d, d.take_type()); }
 
 namespace {
 
-// Elementary functions: the approximate forms are computed to full f32 precision, better than the hardware's.
+// Elementary functions. The approximate forms are computed to full f32 precision, more precisely than the hardware.
 template <class F>
 Step run_function(Thread& t, const Instruction& i) {
   float a = from_bits<float>(t.r[i.a]);
@@ -309,7 +309,7 @@ template <class F>
 void decode_function(Decoder& d) {
   const Type type = d.take_type();
   d.out().flags = take_flags(d);
-  if (d.out().flags > kFlush) return d.fail("only rounding to nearest is known");
+  if (d.out().flags > kFlush) return d.fail("only rounding to nearest is supported");
   switch (type) {
     case Type::f32: return d.unary(run_function<F>, type);
     case Type::f64: return d.unary(run_function64<F>, type);
@@ -317,7 +317,7 @@ void decode_function(Decoder& d) {
     case Type::f16x2: return d.unary(run_function_half<F, false, true>, type);
     case Type::bf16: return d.unary(run_function_half<F, true, false>, type);
     case Type::bf16x2: return d.unary(run_function_half<F, true, true>, type);
-    default: return d.fail("no such type");
+    default: return d.fail("this type is not supported");
   }
 }
 
@@ -327,7 +327,7 @@ Step copy_sign(Thread& t, const Instruction& i) {  // the sign of a, the magnitu
   return Step::next;
 }
 
-// testp: flags index the property.
+// testp. flags: the index of the property.
 template <class T>
 Step test_property(Thread& t, const Instruction& i) {
   const T a = from_bits<T>(t.r[i.a]);
@@ -356,7 +356,7 @@ void decode_copysign(Decoder& d) {
 void decode_testp(Decoder& d) {
   const int property = d.take_one_of({"finite", "infinite", "number", "notanumber", "normal", "subnormal"});
   const Type type = d.take_type();
-  if (property < 0) return d.fail("a property is missing");
+  if (property < 0) return d.fail("the property to test is missing");
   d.unary(type == Type::f64 ? test_property<double> : test_property<float>, type);
   d.out().flags = static_cast<uint16_t>(property);
 }

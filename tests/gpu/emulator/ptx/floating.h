@@ -1,4 +1,4 @@
-// Floating-point arithmetic by operation, for the decode functions that floats share with integers.
+// The floating-point operations that share an instruction name with integer operations (add, mul, min, ...).
 #pragma once
 
 #include "tests/gpu/emulator/ptx/decoder.h"
@@ -7,7 +7,7 @@ namespace lathe::ptx {
 
 enum class FloatOp : uint8_t { add, sub, mul, div, min, max, abs, neg, fma };
 
-// A scalar or a packed pair.
+// A scalar float or a packed pair of floats.
 inline bool is_floating(Type t) {
   return is_float(t) || t == Type::f16x2 || t == Type::bf16x2 || t == Type::f32x2;
 }
@@ -15,7 +15,7 @@ void decode_float_unary(Decoder& d, FloatOp op, Type type);
 void decode_float_binary(Decoder& d, FloatOp op, Type type);
 void decode_float_ternary(Decoder& d, Type type);
 
-// Denormal numbers become zeros of their sign, as .ftz asks.
+// Replaces a denormal number by a zero of the same sign (.ftz).
 float flush(float value);
 
 }  // namespace lathe::ptx

@@ -1,4 +1,4 @@
-// Small PTX programs for tests of the interpreter.
+// Builds small PTX programs and runs them, for the tests of the interpreter.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -16,32 +16,32 @@
 
 namespace lathe::ptx {
 
-// One kernel "k" with its memory. Parameters are 64-bit pointers p0, p1, ... then whatever raw parameters
-// add.
+// One kernel "k" with its memory. Its parameters are 64-bit pointers p0, p1, ..., then the tensor maps. Set them in
+// this order with buffer(), pointer(), map() and raw().
 class Program {
  public:
-  // `body` is what stands between the braces; registers %r, %rd, %f, %h, %p are declared (200 of each), %rd0,
-  // %rd1, ... hold the pointers and %rd100, %rd101, ... the generic addresses of the maps.
+  // `body` is the text between the braces. The registers %r, %rd, %f, %h and %p are declared (200 of each);
+  // %rd0, %rd1, ... hold the pointers and %rd100, %rd101, ... the generic addresses of the maps.
   Program(int pointers, const std::string& body, const std::string& directives = "",
           const std::string& globals = "", int maps = 0);
-  // A whole module, whose first kernel is meant.
+  // Takes the text of a whole module and runs its first kernel.
   explicit Program(const std::string& text);
 
   const absl::Status& parse_status() const { return parse_status_; }
 
-  // A buffer of the next pointer parameter, live for the program's life. The vector must not grow.
+  // Passes the vector as the next pointer parameter. It must outlive the program and must not reallocate.
   template <typename T>
   void buffer(std::vector<T>& values, const char* name = "buffer") {
     pointer(reinterpret_cast<uint64_t>(values.data()));
     memory_.add(reinterpret_cast<uint64_t>(values.data()), values.size() * sizeof(T), name);
   }
   void pointer(uint64_t address) { raw(&address, 8, 8); }
-  // The next map, of a tensor whose memory is a buffer already.
+  // Passes the next tensor map. The tensor's memory must be a buffer already.
   void map(const TensorMap& tensor);
   void raw(const void* bytes, size_t size, size_t align);
 
   absl::Status run(std::array<uint32_t, 3> grid = {1, 1, 1}, std::array<uint32_t, 3> block = {32, 1, 1});
-  // Under every policy and some seeds: the first that fails, named.
+  // Runs under every policy and several seeds. Stops at the first failure and names the policy and seed.
   template <typename Check>
   void run_all(std::array<uint32_t, 3> grid, std::array<uint32_t, 3> block, Check check, uint64_t seeds = 4) {
     for (const AsyncPolicy policy : {AsyncPolicy::late, AsyncPolicy::early, AsyncPolicy::random}) {
@@ -56,7 +56,7 @@ class Program {
       }
     }
   }
-  // How many of the policies and seeds end in a status or a result that `good` refuses.
+  // Counts the runs, over all policies and seeds, that fail or whose result `good` rejects.
   template <typename Good>
   int count_failures(std::array<uint32_t, 3> grid, std::array<uint32_t, 3> block, Good good,
                      uint64_t seeds = 8) {
@@ -82,13 +82,13 @@ class Program {
   std::vector<uint8_t> parameters_;
 };
 
-// Random numbers of a test, printed so that a failure can be repeated (LATHE_TEST_SEED).
+// The random numbers of a test. The seed is printed; set LATHE_TEST_SEED to repeat a run.
 std::mt19937_64& test_random();
-// A whole number in [low, high].
+// A random integer in [low, high].
 inline int random_int(int low, int high) {
   return std::uniform_int_distribution<int>(low, high)(test_random());
 }
-// A multiple of 1/8 in [-2, 2]: exact in every format but the 8-bit ones.
+// A random multiple of 1/8 in [-2, 2], which is exact in every format except the 8-bit ones.
 inline float random_eighth() { return static_cast<float>(random_int(-16, 16)) / 8; }
 
 }  // namespace lathe::ptx

@@ -10,7 +10,7 @@ namespace {
 
 template <class T>
 using Unsigned = std::make_unsigned_t<T>;
-// Twice as wide, for products.
+// The type of twice the width, for products.
 template <class T>
 using Wide = std::conditional_t<
     sizeof(T) == 8, std::conditional_t<std::is_signed_v<T>, __int128, unsigned __int128>,
@@ -74,7 +74,7 @@ struct MadHigh {
     return Add()(MulHigh()(a, b), c);
   }
 };
-// Division by zero gives all ones, as the hardware's sequences do; the remainder is then the dividend.
+// Division by zero gives all ones, and the remainder is the dividend, as on the hardware.
 struct Div {
   template <class T>
   T operator()(T a, T b) const {
@@ -140,7 +140,7 @@ struct LeadingZeros {
   }
 };
 
-// mad.wide: the addend has twice the width of the factors.
+// mad.wide: the addend is twice as wide as the factors.
 template <class T>
 Step mad_wide(Thread& t, const Instruction& i) {
   using W = Wide<T>;
@@ -149,7 +149,7 @@ Step mad_wide(Thread& t, const Instruction& i) {
   return Step::next;
 }
 
-// The most significant bit that is not a copy of the sign; flags 1: as a shift amount.
+// The most significant bit that differs from the sign bit. flags 1: as a shift amount.
 template <class T>
 Step find_bit(Thread& t, const Instruction& i) {
   T a = from_bits<T>(t.r[i.a]);
@@ -159,7 +159,7 @@ Step find_bit(Thread& t, const Instruction& i) {
   return Step::next;
 }
 
-// d = a + sum of four byte products. flags: 1 for a signed, 2 for b signed.
+// d = c + the sum of four byte products. flags: 1 a is signed, 2 b is signed.
 Step dot4(Thread& t, const Instruction& i) {
   uint32_t sum = static_cast<uint32_t>(t.r[i.c]);
   for (int byte = 0; byte < 4; ++byte) {
@@ -173,7 +173,7 @@ Step dot4(Thread& t, const Instruction& i) {
   return Step::next;
 }
 
-// flags: 1 reads the carry, 2 writes it, 4 subtracts. imm: the carry's slot.
+// flags: 1 reads the carry, 2 writes it, 4 subtracts. c: the carry's slot when read; imm: when written.
 template <class T>
 Step add_with_carry(Thread& t, const Instruction& i) {
   const uint64_t carry = (i.flags & 1) != 0 ? t.r[i.c] & 1 : 0;

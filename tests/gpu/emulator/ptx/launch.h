@@ -1,10 +1,9 @@
-// Runs a kernel's grid on the CPU, functionally: what a device may do in any order is done in an order drawn
-// from a seed.
+// Runs the grid of a kernel on the CPU. Results are modelled, time is not. Whatever the hardware may do in any order
+// happens in an order drawn from a seed.
 //
-// Statuses of launch(): kInvalidArgument for a launch that the kernel or the device refuses; kOutOfRange for
-// an access outside live memory; kFailedPrecondition for a misaligned one; kDeadlineExceeded for a deadlock;
-// kAborted for everything else that a kernel must not do. The message names kernel, block, thread, line and
-// cause.
+// launch() returns kInvalidArgument for a launch that the kernel or the device refuses; kOutOfRange for an access
+// outside live memory; kFailedPrecondition for a misaligned access; kDeadlineExceeded for a deadlock; kAborted for
+// every other violation of a rule. The message names kernel, block, thread, line and cause.
 #pragma once
 
 #include <array>
@@ -17,20 +16,20 @@
 
 namespace lathe::ptx {
 
-// When asynchronous copies and matrix products take effect, within what the instructions guarantee.
+// When an asynchronous copy or a matrix product takes effect: as late or as early as PTX allows, or at random.
 enum class AsyncPolicy { late, early, random };
 
 struct LaunchOptions {
   uint64_t seed = 0;
   AsyncPolicy async = AsyncPolicy::late;
   uint32_t multiprocessors = 132;
-  uint32_t shared_limit = 232448;           // bytes a block may have
-  uint64_t patience = uint64_t{200} << 20;  // instructions without an effect before it counts as a livelock
+  uint32_t shared_limit = 232448;           // bytes of shared memory per block
+  uint64_t patience = uint64_t{200} << 20;  // instructions without any effect before a livelock is reported
 };
 
 struct LaunchConfig {
   std::array<uint32_t, 3> grid = {1, 1, 1}, block = {1, 1, 1};
-  std::array<uint32_t, 3> cluster = {0, 0, 0};  // zeros: the kernel's own, or none
+  std::array<uint32_t, 3> cluster = {0, 0, 0};  // zeros: the cluster declared by the kernel, if any
   uint32_t dynamic_shared = 0;
   absl::Span<const uint8_t> parameters;
 };

@@ -9,7 +9,7 @@ namespace {
 
 bool in_word(char c) { return absl::ascii_isalnum(c) || c == '_' || c == '$' || c == '%' || c == '.'; }
 
-// The end of the word that starts at `at`: "::" belongs to it ("L1::no_allocate"), a single ':' ends a label.
+// The end of the word that starts at `at`. "::" is a part of a word ("L1::no_allocate"); a single ':' ends a label.
 size_t word_end(absl::string_view text, size_t at) {
   const bool number = absl::ascii_isdigit(text[at]);
   size_t end = at + 1;
@@ -36,7 +36,7 @@ absl::StatusOr<std::vector<Token>> tokenize(absl::string_view text) {
   int line = 1;
   for (size_t at = 0; at < text.size();) {
     const char c = text[at];
-    if (c == '\0') break;  // drivers are handed NUL-terminated text
+    if (c == '\0') break;  // callers may pass NUL-terminated text
     size_t end = at + 1;
     if (c == '\n') {
       ++line;
@@ -46,13 +46,13 @@ absl::StatusOr<std::vector<Token>> tokenize(absl::string_view text) {
     } else if (text.substr(at, 2) == "/*") {
       end = text.find("*/", at);
       if (end == absl::string_view::npos)
-        return absl::InvalidArgumentError(absl::StrCat("line ", line, ": comment without end"));
+        return absl::InvalidArgumentError(absl::StrCat("line ", line, ": comment is not closed"));
       end += 2;
       for (char inside : text.substr(at, end - at)) line += inside == '\n';
     } else if (c == '"') {
       end = text.find('"', at + 1);
       if (end == absl::string_view::npos)
-        return absl::InvalidArgumentError(absl::StrCat("line ", line, ": string without end"));
+        return absl::InvalidArgumentError(absl::StrCat("line ", line, ": string is not closed"));
       ++end;
       tokens.push_back({text.substr(at, end - at), line, false});
     } else if (in_word(c)) {
@@ -61,7 +61,8 @@ absl::StatusOr<std::vector<Token>> tokenize(absl::string_view text) {
     } else if (absl::ascii_isprint(c)) {
       tokens.push_back({text.substr(at, 1), line, false});
     } else {
-      return absl::InvalidArgumentError(absl::StrCat("line ", line, ": character ", static_cast<int>(c)));
+      return absl::InvalidArgumentError(
+          absl::StrCat("line ", line, ": unexpected character code ", static_cast<int>(c)));
     }
     at = end;
   }

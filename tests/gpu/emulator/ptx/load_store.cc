@@ -13,10 +13,10 @@ uint64_t load_value(const uint8_t* place) {
       static_cast<std::conditional_t<std::is_signed_v<T>, int64_t, uint64_t>>(value));
 }
 
-// Beside what an access orders, in its flags.
+// Instruction::flags of loads and stores, in addition to Orders.
 enum : uint16_t {
-  kOrdered = 4,  // its order among threads shows
-  kStrong = 8,   // at gpu scope: it goes to memory itself
+  kOrdered = 4,  // not weak: other threads can observe its order
+  kStrong = 8,   // gpu scope or wider: accesses memory directly
 };
 
 template <Space kSpace>
@@ -24,7 +24,7 @@ bool is_global(uint64_t address) {
   return kSpace == Space::global || (kSpace == Space::generic && address >> kWindowShift == 0);
 }
 
-// What an ordinary load finds: the place itself, or bytes put together.
+// The bytes that an ordinary load returns: memory itself, or a copy merged from stores that are visible.
 template <Space kSpace>
 const uint8_t* visible(Thread& t, const uint8_t* place, uint8_t* bytes, uint32_t size) {
   if constexpr (kSpace == Space::global || kSpace == Space::generic) {
@@ -163,7 +163,7 @@ Form take_form(Decoder& d) {
   form.space = take_space(d);
   form.hinted = take_cache_hints(d);
   d.take_one_of({"nc", "unified"});
-  form.hinted |= take_cache_hints(d);  // they may stand behind .nc
+  form.hinted |= take_cache_hints(d);  // hints may also follow .nc
   const int vector = d.take_one_of({"v2", "v4", "v8"});
   form.width = vector < 0 ? 1 : 2u << vector;
   form.type = d.take_type();
@@ -180,11 +180,11 @@ void decode_ld(Decoder& d) {
   d.out().a = place.base;
   d.out().imm = place.offset;
   d.out().flags = form.flags;
-  if (d.is_vector(0) != (form.width > 1)) return d.fail("the vector's width and the destination disagree");
+  if (d.is_vector(0) != (form.width > 1)) return d.fail("the vector width does not match the destination");
   if (form.width > 1 || form.flags != 0) {
     d.append_destinations(0);
     if (d.is_vector(0) && d.operand(0).elements.size() != form.width)
-      return d.fail("the destination's width");
+      return d.fail("the vector width does not match the destination");
   } else {
     d.out().d = d.destination(0);
   }
@@ -200,10 +200,11 @@ void decode_st(Decoder& d) {
   d.out().a = place.base;
   d.out().imm = place.offset;
   d.out().flags = form.flags;
-  if (d.is_vector(1) != (form.width > 1)) return d.fail("the vector's width and the source disagree");
+  if (d.is_vector(1) != (form.width > 1)) return d.fail("the vector width does not match the source");
   if (form.width > 1 || form.flags != 0) {
     d.append_sources(1, form.type);
-    if (d.is_vector(1) && d.operand(1).elements.size() != form.width) return d.fail("the source's width");
+    if (d.is_vector(1) && d.operand(1).elements.size() != form.width)
+      return d.fail("the vector width does not match the source");
   } else {
     d.expect_no_part_of_float(1, form.type);
     d.out().b = d.source(1, form.type);
@@ -213,7 +214,7 @@ void decode_st(Decoder& d) {
 
 namespace {
 
-// imm: the window's base, added or taken away.
+// cvta. imm: the window's base, added or subtracted.
 Step convert_address(Thread& t, const Instruction& i) {
   t.r[i.d] = t.r[i.a] + static_cast<uint64_t>(i.imm);
   return Step::next;
@@ -228,7 +229,7 @@ Step is_space(Thread& t, const Instruction& i) {
   return Step::next;
 }
 
-// flags: 1 for generic addresses, in and out.
+// mapa. flags 1: generic addresses.
 Step map_address(Thread& t, const Instruction& i) {
   uint64_t address = t.r[i.a];
   if (i.flags != 0) {

@@ -1,4 +1,4 @@
-// Moves, logic, shifts, bit fields.
+// Moves, logic, shifts and bit fields.
 #include "absl/strings/match.h"
 #include "tests/gpu/emulator/ptx/moves.h"
 #include "tests/gpu/emulator/ptx/scalar.h"
@@ -13,7 +13,7 @@ Step run_move(Thread& t, const Instruction& i) {
 
 namespace {
 
-// mov d, {a, b, ...}: flags is the width of an element in bits.
+// mov d, {a, b, ...}. flags: the width of an element in bits.
 Step pack(Thread& t, const Instruction& i) {
   const uint32_t* list = t.block->machine->kernel.lists.data() + i.list;
   const uint64_t mask = ~uint64_t{0} >> (64 - i.flags);
@@ -75,7 +75,7 @@ struct ReverseBits {
   }
 };
 
-// Amounts beyond the width shift everything out.
+// A shift by the width or more shifts out all bits.
 template <class T>
 Step shift_left(Thread& t, const Instruction& i) {
   const uint32_t amount = static_cast<uint32_t>(t.r[i.b]);
@@ -91,7 +91,7 @@ Step shift_right(Thread& t, const Instruction& i) {
                                              : static_cast<T>(a >> amount));
   return Step::next;
 }
-// shf: flags 1 to the right, 2 wraps the amount.
+// shf. flags: 1 shifts right, 2 wraps the amount.
 Step funnel(Thread& t, const Instruction& i) {
   const uint64_t both = (t.r[i.a] & 0xffffffff) | t.r[i.b] << 32;
   const uint32_t given = static_cast<uint32_t>(t.r[i.c]),
@@ -114,8 +114,8 @@ Step logic3(Thread& t, const Instruction& i) {
   return Step::next;
 }
 
-// prmt: the selector's nibbles choose bytes of {b, a}; bit 3 of a nibble copies the byte's sign. imm: the
-// mode.
+// prmt: each nibble of the selector chooses a byte of {b, a}; bit 3 of a nibble replicates the sign of the byte. imm:
+// the mode.
 Step permute(Thread& t, const Instruction& i) {
   const uint64_t bytes = (t.r[i.a] & 0xffffffff) | t.r[i.b] << 32;
   const uint32_t c = static_cast<uint32_t>(t.r[i.c]), s = c & 3;
@@ -155,7 +155,7 @@ Step extract_field(Thread& t, const Instruction& i) {
   return Step::next;
 }
 template <class T>
-Step insert_field(Thread& t, const Instruction& i) {  // c: the position; the length is in the list
+Step insert_field(Thread& t, const Instruction& i) {  // c: the position; the list: the length
   const uint32_t length = t.r[t.block->machine->kernel.lists[i.list]] & 0xff, position = t.r[i.c] & 0xff;
   const T a = from_bits<T>(t.r[i.a]);
   T b = from_bits<T>(t.r[i.b]);
@@ -166,13 +166,13 @@ Step insert_field(Thread& t, const Instruction& i) {  // c: the position; the le
   t.r[i.d] = b;
   return Step::next;
 }
-Step bit_mask(Thread& t, const Instruction& i) {  // flags: wrap
+Step bit_mask(Thread& t, const Instruction& i) {  // flags 1: wraps
   const uint32_t a = i.flags != 0 ? t.r[i.a] & 31 : std::min<uint64_t>(t.r[i.a] & 0xffffffff, 32);
   const uint32_t b = i.flags != 0 ? t.r[i.b] & 31 : std::min<uint64_t>(t.r[i.b] & 0xffffffff, 32);
   t.r[i.d] = a >= 32 ? 0 : static_cast<uint32_t>(((uint64_t{1} << b) - 1) << a);
   return Step::next;
 }
-Step extend_sign(Thread& t, const Instruction& i) {  // szext; flags: 1 wraps, 2 signed
+Step extend_sign(Thread& t, const Instruction& i) {  // szext. flags: 1 wraps, 2 signed
   const uint32_t n = (i.flags & 1) != 0 ? t.r[i.b] & 31 : std::min<uint64_t>(t.r[i.b] & 0xffffffff, 32);
   const uint32_t a = static_cast<uint32_t>(t.r[i.a]);
   if (n == 32) return t.r[i.d] = a, Step::next;

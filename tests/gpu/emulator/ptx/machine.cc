@@ -13,8 +13,8 @@ namespace {
 
 constexpr uint32_t kThreadLimit = 1024, kClusterLimit = 16;
 constexpr uint64_t kRegistersOfMultiprocessor = 65536;
-// Blocks that run interleaved. Few, so that their registers stay in the cache; more are started when these
-// only wait.
+// Blocks that run interleaved at first. Few of them, so that their registers stay in the cache; run() admits more
+// when all of these wait.
 constexpr uint32_t kResidentBlocks = 8;
 
 uint64_t product(const std::array<uint32_t, 3>& dims) { return uint64_t{dims[0]} * dims[1] * dims[2]; }
@@ -49,8 +49,8 @@ Machine::Machine(const Module& the_module, const Kernel& the_kernel, const Launc
       options(the_options),
       visibility(*this),
       random_(the_options.seed) {
-  // Under `random`, each kind of operation draws its own policy too: late products with early copies is what
-  // shows a buffer that is refilled too early.
+  // Under `random` each kind of operation draws its own policy: late products together with early copies show that a
+  // buffer is refilled too early.
   const auto draw = [&] {
     if (options.async != AsyncPolicy::random) return options.async;
     return static_cast<AsyncPolicy>(random_() % 3);
@@ -94,18 +94,18 @@ absl::Status Machine::check_config() {
   for (int i = 0; i < 3; ++i) {
     if (config.grid[i] % cluster_dims[i] != 0) {
       return refuse(
-          absl::StrCat("grid ", text(config.grid), " is no multiple of the cluster ", text(cluster_dims)));
+          absl::StrCat("grid ", text(config.grid), " is not a multiple of the cluster ", text(cluster_dims)));
     }
   }
   const uint32_t align = kernel.dynamic_align;
   dynamic_base = (kernel.static_shared + align - 1) / align * align;
   shared_bytes = dynamic_base + config.dynamic_shared;
   if (shared_bytes - kSharedBase > options.shared_limit) {
-    return refuse(absl::StrCat(shared_bytes - kSharedBase, " bytes of shared memory, ", options.shared_limit,
-                               " are there"));
+    return refuse(absl::StrCat(shared_bytes - kSharedBase,
+                               " bytes of shared memory requested, but the limit is ", options.shared_limit));
   }
   if (config.parameters.size() < kernel.parameter_bytes) {
-    return refuse(absl::StrCat(config.parameters.size(), " bytes of parameters, the kernel has ",
+    return refuse(absl::StrCat(config.parameters.size(), " bytes of parameters given, but the kernel has ",
                                kernel.parameter_bytes));
   }
   return absl::OkStatus();
@@ -155,7 +155,7 @@ absl::Status Machine::run() {
   return status_;
 }
 
-// A burst of one cluster, drawn from those that can run. False if none can.
+// Runs a burst of one cluster, drawn from those that can run. False if none can.
 bool Machine::run_some() {
   if (resident_.empty()) return false;
   const size_t first = random_() % resident_.size();
@@ -185,7 +185,7 @@ void Machine::end_stalls() {
   stalled_ = 0;
 }
 
-// Nothing can run: copies that nobody asked for, blocks that wait for their turn and polls are what is left.
+// Called when no thread can run: completes a copy that nobody waits for, admits more blocks, or fails pending polls.
 bool Machine::idle() {
   for (auto& cluster : resident_) {
     if (complete_pending(*cluster, false)) return true;
@@ -237,7 +237,7 @@ void Machine::start_block(Block& block, Cluster& cluster, uint32_t rank) {
   block.rank = rank;
   const auto within = unflatten(rank, cluster_dims);
   for (int i = 0; i < 3; ++i) block.id[i] = cluster.id[i] * cluster_dims[i] + within[i];
-  block.shared.assign(shared_bytes, 0xff);  // NaN in every format
+  block.shared.assign(shared_bytes, 0xff);  // a NaN in every format
   block.written.assign(shared_bytes / 16 + 1, 0);
   const size_t slots = kernel.registers.size();
   block.registers.resize(slots * count);
@@ -290,7 +290,7 @@ void Machine::start_block(Block& block, Cluster& cluster, uint32_t rank) {
   }
 }
 
-// Some turns of threads of one cluster, each in an order drawn at random. False if none can run.
+// Gives threads of one cluster some turns, in random order. False if none can run.
 bool Machine::run_burst(Cluster& cluster) {
   bool ran = false;
   for (int turn = 0; turn < 64 && status_.ok() && !cluster.stalled; ++turn) {
@@ -314,7 +314,7 @@ bool Machine::run_burst(Cluster& cluster) {
   return ran;
 }
 
-// Runs until the thread waits, ends, or has had its turn. False: an error.
+// Runs the thread until it waits, exits or has used its turn. False after an error.
 bool Machine::run_thread(Thread& t) {
   const Instruction* code = kernel.code.data();
   const uint64_t turn = 64 + (random_() & 4095);
@@ -353,7 +353,7 @@ Step Machine::exit_thread(Thread& t) {
   --block.cluster->live;
   if (t.cluster_arrived) --block.cluster->arrived;
   block.warps[t.warp].live &= ~(1u << t.lane);
-  // Whoever waits for this thread need not any more.
+  // Threads that wait for this one must not wait any longer.
   for (uint32_t lane = 0; lane < 32; ++lane) {
     if (((block.warps[t.warp].live >> lane) & 1) == 0) continue;
     Thread& other = block.threads[t.warp * 32 + lane];
@@ -371,15 +371,15 @@ Step Machine::exit_thread(Thread& t) {
   return Step::exited;
 }
 
-// The cluster's threads have all ended. What is still on its way into its shared memory would hit somebody
-// else's.
+// Removes a cluster whose threads have all exited. A copy still in flight into its shared memory is an error: on the
+// hardware it could hit the shared memory of another block.
 bool Machine::retire(size_t position) {
   Cluster& cluster = *resident_[position];
   if (!cluster.pending.empty()) {
     const auto& id = cluster.blocks[0]->id;
     status_ =
         absl::AbortedError(absl::StrFormat("kernel %s: block (%u, %u, %u) or its cluster ended with %u "
-                                           "asynchronous copies on their way that nobody waited for",
+                                           "asynchronous copies in flight that nobody waited for",
                                            kernel.name, id[0], id[1], id[2], cluster.pending.size()));
     return false;
   }
@@ -406,7 +406,7 @@ Step Machine::fault(const Thread& t, const Instruction& i, absl::StatusCode code
 Step Machine::converge(Thread& t, const Instruction& i, uint32_t lanes, Collective action) {
   if (((lanes >> t.lane) & 1) == 0) {
     return fault(t, i, absl::StatusCode::kAborted,
-                 absl::StrFormat("the lane mask 0x%x lacks the executing lane %u", lanes, t.lane));
+                 absl::StrFormat("the lane mask 0x%x does not contain the executing lane %u", lanes, t.lane));
   }
   t.wait = Wait::warp;
   t.lanes = lanes;
@@ -447,7 +447,7 @@ Step Machine::converge_warpgroup(Thread& t, const Instruction& i, Collective act
   return Step::next;
 }
 
-// Wakes the waiting; bar.red's result has been written by whoever completes it.
+// Wakes the waiting threads and writes the result of bar.red.
 void Machine::complete_barrier(Block& block, Barrier& barrier) {
   ++progress;
   for (Thread* t : barrier.waiting) {
@@ -482,7 +482,7 @@ Step Machine::issue(Thread& t, AsyncOp op) {
   return Step::next;
 }
 
-// One copy of the cluster, drawn at random from those whose mbarrier somebody waits for, or from all.
+// Performs one copy into the cluster, drawn from all or only from those with a thread waiting at their mbarrier.
 bool Machine::complete_pending(Cluster& cluster, bool only_awaited) {
   if (cluster.pending.empty()) return false;
   const size_t count = cluster.pending.size(), first = random_() % count;
@@ -507,7 +507,7 @@ absl::Status Machine::deadlock(absl::string_view kind) const {
                                            "waits for lanes of its warp",
                                            "waits for its warpgroup",
                                            "waits at a barrier",
-                                           "waits at the cluster's barrier",
+                                           "waits at the cluster barrier",
                                            "waits for an mbarrier",
                                            "waits for registers",
                                            "exited"};

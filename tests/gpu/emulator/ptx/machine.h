@@ -1,4 +1,4 @@
-// The state of a running grid: threads with registers and a pc of their own, blocks, clusters, and who waits
+// The state of a running grid: threads with their own registers and pc, blocks, clusters, and which thread waits
 // for what.
 #pragma once
 
@@ -24,24 +24,24 @@ struct WarpgroupMma;  // wgmma.cc
 
 enum class Wait : uint8_t { none, warp, warpgroup, barrier, cluster, mbarrier, registers, exited };
 
-// Executes a collective for all lanes at once; `t` is the last to arrive.
+// Executes a warp-wide operation for all lanes at once; `t` is the lane that arrived last.
 using Collective = Step (*)(Thread& t, const Instruction& i, uint32_t lanes);
 
 struct Thread {
   uint64_t* r = nullptr;
   Block* block = nullptr;
   uint32_t pc = 0;
-  uint16_t index = 0;  // linear in the block
+  uint16_t index = 0;  // linear index in the block
   uint8_t lane = 0, warp = 0;
   Wait wait = Wait::none;
-  bool tracked = false;      // a wgmma of this thread is in flight: every instruction's registers are checked
-  bool wait_failed = false;  // a poll of an mbarrier is to come back empty-handed
+  bool tracked = false;      // has a wgmma in flight: the registers of every instruction are checked
+  bool wait_failed = false;  // the next poll of an mbarrier must report "not complete"
   bool cluster_arrived = false,
-       cluster_waits = false;  // counted at the cluster's barrier; has still to wait there
-  uint64_t cluster_phase = 0;  // when it arrived
-  uint32_t lanes = 0;          // of the collective it waits for
+       cluster_waits = false;  // arrived at the cluster barrier; must still wait there
+  uint64_t cluster_phase = 0;  // the cluster's phase when it arrived
+  uint32_t lanes = 0;          // the lanes of the warp-wide operation that it waits for
   Collective action = nullptr;
-  uint64_t proxy_fence = 0;  // when it last executed fence.proxy.async
+  uint64_t proxy_fence = 0;  // time of its last fence.proxy.async
   std::unique_ptr<uint8_t[]> local;
   std::unique_ptr<ThreadCopies> copies;
   Thread();
@@ -54,12 +54,12 @@ struct Warp {
 };
 
 struct Barrier {
-  uint32_t arrived = 0, expected = 0;  // expected 0: every live thread
-  uint32_t count = 0;                  // of true predicates, for bar.red
+  uint32_t arrived = 0, expected = 0;  // expected 0: all live threads
+  uint32_t count = 0;                  // true predicates, for bar.red
   std::vector<Thread*> waiting;
 };
 
-// An mbarrier object. Its bytes in shared memory hold a pattern that shows whether it was overwritten.
+// An mbarrier. Its bytes in shared memory hold a pattern, so that an overwritten mbarrier is detected.
 struct Mbarrier {
   uint32_t expected = 0, pending = 0;
   int64_t transactions = 0;
@@ -67,7 +67,7 @@ struct Mbarrier {
   std::vector<Thread*> waiters;
 };
 
-// A copy on its way. `perform` moves the bytes and signals; false means that the machine holds an error.
+// A copy in flight. `perform` moves the bytes and signals the mbarrier; it returns false after an error.
 struct AsyncOp {
   Block* target = nullptr;        // the block whose shared memory is written, or null
   Block* signal_block = nullptr;  // where completion is signalled
@@ -79,10 +79,10 @@ struct Block {
   Machine* machine = nullptr;
   Cluster* cluster = nullptr;
   std::array<uint32_t, 3> id = {0, 0, 0};
-  uint32_t rank = 0;  // in the cluster
+  uint32_t rank = 0;  // rank in the cluster
   std::vector<uint8_t> shared;
-  // For every 16 bytes of shared memory, when (<< 16) and by which thread it was last written by ordinary
-  // stores: the asynchronous proxy sees such a write only behind a fence.proxy.async.
+  // For every 16 bytes of shared memory: the time (shifted left by 16) and the thread of the last ordinary store.
+  // The asynchronous proxy sees that store only after a fence.proxy.async.
   std::vector<uint64_t> written;
   std::vector<uint64_t> registers;
   std::vector<Thread> threads;
@@ -91,8 +91,8 @@ struct Block {
   uint32_t live = 0;
   std::array<Barrier, 16> barriers;
   absl::flat_hash_map<uint32_t, std::unique_ptr<Mbarrier>> mbarriers;
-  std::vector<std::unique_ptr<WarpgroupMma>> products;  // one for each warpgroup, made when used
-  uint32_t free_registers = 0;                          // given back by setmaxnreg.dec
+  std::vector<std::unique_ptr<WarpgroupMma>> products;  // one per warpgroup, created at first use
+  uint32_t free_registers = 0;                          // registers released by setmaxnreg.dec
   std::vector<uint32_t> warpgroup_registers;
   Block();
   ~Block();
@@ -101,7 +101,7 @@ struct Block {
     t.wait = Wait::none;
     runnable.push_back(t.index);
   }
-  // Past the instruction it waited at.
+  // Wakes the thread at the instruction after the one it waited at.
   void release(Thread& t) {
     ++t.pc;
     wake(t);
@@ -112,13 +112,13 @@ struct Cluster {
   std::array<uint32_t, 3> id = {0, 0, 0};
   std::vector<std::unique_ptr<Block>> blocks;
   std::vector<AsyncOp> pending;
-  uint32_t arrived = 0;  // at the cluster's barrier
+  uint32_t arrived = 0;  // threads that arrived at the cluster barrier
   uint64_t phase = 0;
-  uint32_t live = 0;      // threads
-  uint64_t number = 0;    // in the order of their starts
-  uint64_t acquired = 0;  // when one of its threads last acquired at gpu scope
-  bool stalled = false;   // others run as long as any of them can
-  StoredLines stores;     // to global memory, that no other cluster sees yet
+  uint32_t live = 0;      // live threads
+  uint64_t number = 0;    // clusters are numbered in the order they start
+  uint64_t acquired = 0;  // time of the last acquire at gpu scope by one of its threads
+  bool stalled = false;   // does not run while any other cluster can
+  StoredLines stores;     // its stores to global memory that other clusters do not see yet
 };
 
 class Machine {
@@ -127,20 +127,20 @@ class Machine {
           const LaunchOptions& options);
   absl::Status run();
 
-  // Errors: the first one stays.
+  // Records an error. The first one is kept.
   Step fault(const Thread& t, const Instruction& i, absl::StatusCode code, absl::string_view why);
   bool failed() const { return !status_.ok(); }
 
-  // Collectives: the thread waits until all of `lanes` that have not exited stand at this instruction.
+  // Warp-wide operations: the thread waits until all of `lanes` that have not exited are at this instruction.
   Step converge(Thread& t, const Instruction& i, uint32_t lanes, Collective action);
-  // The same for the 128 threads of a warpgroup, none of which may have exited.
+  // The same for the 128 threads of a warpgroup. It is an error if one of them has exited.
   Step converge_warpgroup(Thread& t, const Instruction& i, Collective action);
   void complete_barrier(Block& block, Barrier& barrier);
   void check_cluster_barrier(Cluster& cluster);
 
-  // An asynchronous copy was issued: now, or when it must, it is performed.
+  // Takes an asynchronous copy and performs it now or later, as the policy says.
   Step issue(Thread& t, AsyncOp op);
-  // Under policy `random` a coin for each operation.
+  // Whether an operation takes effect at once; `random` flips a coin for each operation.
   bool early(AsyncPolicy policy);
 
   template <typename F>
@@ -149,10 +149,10 @@ class Machine {
   }
 
   uint64_t random() { return random_(); }
-  // Another thread may run now: asked for where the order between threads shows.
+  // Lets another thread run sometimes. Called wherever the order of threads can be observed.
   Step maybe_yield() { return (random_() & 3) == 0 ? Step::yield : Step::next; }
-  // Behind a fence or an atomic: this cluster may come to a halt while the others go on, which opens the
-  // window between a store, its fence and its ticket.
+  // Called after a fence or an atomic. May halt this cluster while the others go on, to widen the window between
+  // a store, its fence and its ticket.
   Step maybe_stall(Cluster& cluster);
 
   const Module& module;
@@ -160,12 +160,12 @@ class Machine {
   const LaunchConfig& config;
   const AddressMap& memory;
   const LaunchOptions& options;
-  AsyncPolicy load_policy, store_policy, product_policy, visible_policy;  // of this launch
+  AsyncPolicy load_policy, store_policy, product_policy, visible_policy;  // drawn once per launch
   Visibility visibility;
   uint64_t time = 1;      // counts events
-  uint64_t progress = 0;  // counts what can end another thread's wait
+  uint64_t progress = 0;  // counts the events that can end a wait of another thread
   uint64_t executed = 0;
-  uint32_t shared_bytes = 0;  // of a block, from address 0
+  uint32_t shared_bytes = 0;  // per block, counted from address 0
   uint32_t dynamic_base = 0;
   std::array<uint32_t, 3> cluster_dims = {1, 1, 1};
 
@@ -187,16 +187,17 @@ class Machine {
   absl::Status status_;
   std::mt19937_64 random_;
   std::vector<std::unique_ptr<Cluster>> resident_;
-  std::vector<uint64_t> order_;  // cluster ids, in the order in which they start
+  std::vector<uint64_t> order_;  // cluster ids in starting order
   size_t started_ = 0;
   uint32_t resident_limit_ = 1, resident_most_ = 1, stalled_ = 0;
   uint64_t progress_seen_ = 0, executed_then_ = 0;
   int idle_rounds_ = 0;
 };
 
-// One instruction of a thread with a wgmma in flight (wgmma.cc). True when that was all of it.
+// Checks and, for moves of values in flight, executes one instruction of a thread with a wgmma in flight (wgmma.cc).
+// True if the instruction is done.
 bool tracked_instruction(Thread& t, const Instruction& i, Step& step);
-// What must be over before a thread ends: copies and products in flight. False: the machine holds an error.
+// Whether a thread may exit: no copy and no product of it may be in flight. False after an error.
 bool check_copies_at_exit(Thread& t, const Instruction& i);
 bool check_products_at_exit(Thread& t, const Instruction& i);
 Step execute_exit(Thread& t, const Instruction& i);

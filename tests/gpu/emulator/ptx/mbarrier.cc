@@ -1,4 +1,4 @@
-// mbarrier.*: arrivals and bytes complete phases; whoever polls a phase that is not complete waits for it.
+// mbarrier instructions. Arrivals and bytes complete phases; a poll of an incomplete phase waits for it.
 #include "tests/gpu/emulator/ptx/mbarrier.h"
 
 #include "tests/gpu/emulator/ptx/memory.h"
@@ -7,7 +7,7 @@
 namespace lathe::ptx {
 namespace {
 
-constexpr uint64_t kPattern = 0x6d62617200000000;  // the object's bytes: this and its place
+constexpr uint64_t kPattern = 0x6d62617200000000;  // the bytes of an mbarrier: this pattern and its offset
 constexpr uint32_t kMostArrivals = (1u << 20) - 1;
 
 uint64_t pattern_at(uint32_t offset) { return kPattern | offset; }
@@ -20,14 +20,15 @@ void check_phase(Block& block, Mbarrier& barrier) {
   if (barrier.pending != 0 || barrier.transactions != 0) return;
   ++barrier.phase;
   barrier.pending = barrier.expected;
-  for (Thread* waiter : barrier.waiters) block.wake(*waiter);  // asks again, and sees the new phase
+  for (Thread* waiter : barrier.waiters) block.wake(*waiter);  // polls again and sees the new phase
   barrier.waiters.clear();
 }
 
-// Block and offset of the mbarrier operand: slots a plus imm.
+// The block and the offset of the mbarrier operand: slot a plus imm.
 Block* place_of(Thread& t, const Instruction& i, uint32_t& offset) {
   const uint64_t address = without_window(t.r[i.a]) + static_cast<uint64_t>(i.imm);
-  if (address >> 32 != 0) return fail(t, i, absl::StrFormat("0x%x is no shared address", address)), nullptr;
+  if (address >> 32 != 0)
+    return fail(t, i, absl::StrFormat("0x%x is not a shared address", address)), nullptr;
   Block* block = shared_block(t, i, address);
   offset = shared_offset(address);
   if (block != nullptr && offset % 8 != 0) {
@@ -63,7 +64,7 @@ bool complete_transactions(Thread& t, const Instruction& i, Block& block, uint32
   barrier->transactions -= bytes;
   if (barrier->transactions < -int64_t{kMostArrivals} || barrier->transactions > int64_t{kMostArrivals}) {
     fail(t, i,
-         absl::StrFormat("the mbarrier at %u counts %d bytes, more than it can hold", offset,
+         absl::StrFormat("the transaction count of the mbarrier at %u overflows: %d bytes", offset,
                          barrier->transactions));
     return false;
   }
@@ -77,7 +78,7 @@ bool arrive(Thread& t, const Instruction& i, Block& block, uint32_t offset, uint
   if (barrier == nullptr) return false;
   if (count > barrier->pending) {
     fail(t, i,
-         absl::StrFormat("%u arrivals at the mbarrier at %u, which waits for %u more in this phase", count,
+         absl::StrFormat("%u arrivals at the mbarrier at %u, but only %u are pending in this phase", count,
                          offset, barrier->pending));
     return false;
   }
@@ -97,10 +98,11 @@ Step initialise(Thread& t, const Instruction& i) {
   if (place == nullptr) return Step::fault;
   const uint32_t count = static_cast<uint32_t>(t.r[i.b]);
   if (count == 0 || count > kMostArrivals)
-    return fail(t, i, absl::StrFormat("an mbarrier for %u arrivals", count));
+    return fail(
+        t, i, absl::StrFormat("an arrival count of %u for an mbarrier, which must be 1 to 2^20 - 1", count));
   auto& object = block->mbarriers[offset];
   if (object != nullptr && !object->waiters.empty())
-    return fail(t, i, "threads wait for the mbarrier that is initialised again");
+    return fail(t, i, "the mbarrier is initialised again while threads wait for it");
   object = std::make_unique<Mbarrier>();
   object->expected = object->pending = count;
   const uint64_t pattern = pattern_at(offset);
@@ -115,14 +117,14 @@ Step invalidate(Thread& t, const Instruction& i) {
   if (block == nullptr) return Step::fault;
   Mbarrier* barrier = find_mbarrier(t, i, *block, offset);
   if (barrier == nullptr) return Step::fault;
-  if (!barrier->waiters.empty()) return fail(t, i, "threads wait for the mbarrier that is made invalid");
+  if (!barrier->waiters.empty()) return fail(t, i, "the mbarrier is invalidated while threads wait for it");
   block->mbarriers.erase(offset);
   std::memset(block->shared.data() + offset, 0xff, 8);
   return Step::next;
 }
 
-// arrive and arrive_drop. flags: 1 expects bytes first (slot c), 2 drops, 4 must not complete the phase. b:
-// the count. d: the state, kNone for none.
+// arrive and arrive_drop. flags: 1 expects bytes first (slot c), 2 drops, 4 must not complete the phase. b: the slot of
+// the count. d: the slot of the state, or kNone.
 Step arrive_at(Thread& t, const Instruction& i) {
   uint32_t offset = 0;
   Block* block = place_of(t, i, offset);
@@ -134,14 +136,14 @@ Step arrive_at(Thread& t, const Instruction& i) {
   const uint32_t count = static_cast<uint32_t>(t.r[i.b]);
   const uint64_t phase = barrier->phase;
   if ((i.flags & 2) != 0) barrier->expected -= count;
-  if (count == 0) return fail(t, i, "zero arrivals");
+  if (count == 0) return fail(t, i, "the number of arrivals is zero");
   if (!arrive(t, i, *block, offset, count)) return Step::fault;
   if ((i.flags & 4) != 0 && barrier->phase != phase)
-    return fail(t, i, ".noComplete, but it completes the phase");
+    return fail(t, i, ".noComplete, but this arrival completes the phase");
   return t.block->machine->maybe_yield();
 }
 
-// expect_tx (flags 0) and complete_tx (1): b is the number of bytes.
+// expect_tx (flags 0) and complete_tx (flags 1). b: the slot of the byte count.
 Step count_bytes(Thread& t, const Instruction& i) {
   uint32_t offset = 0;
   Block* block = place_of(t, i, offset);
@@ -151,15 +153,15 @@ Step count_bytes(Thread& t, const Instruction& i) {
                                                                                     : Step::fault;
 }
 
-// test_wait and try_wait. b: the state, or with flags 1 the parity.
+// test_wait and try_wait. b: the slot of the state, or of the parity with flags 1.
 Step poll(Thread& t, const Instruction& i) {
   uint32_t offset = 0;
   Block* block = place_of(t, i, offset);
   if (block == nullptr) return Step::fault;
-  if (block != t.block) return fail(t, i, "a thread may wait only for an mbarrier of its own block");
+  if (block != t.block) return fail(t, i, "a thread can wait only for an mbarrier of its own block");
   Mbarrier* barrier = find_mbarrier(t, i, *block, offset);
   if (barrier == nullptr) return Step::fault;
-  if ((i.flags & 1) != 0 && (t.r[i.b] & 0xffffffff) > 1) return fail(t, i, "a parity is 0 or 1");
+  if ((i.flags & 1) != 0 && (t.r[i.b] & 0xffffffff) > 1) return fail(t, i, "the parity must be 0 or 1");
   const bool complete =
       (i.flags & 1) != 0 ? (barrier->phase & 1) != (t.r[i.b] & 1) : barrier->phase != t.r[i.b];
   if (complete || t.wait_failed) {
@@ -167,7 +169,7 @@ Step poll(Thread& t, const Instruction& i) {
     t.r[i.d] = complete;
     return complete ? Step::next : Step::yield;
   }
-  // The time limit of try_wait is the system's choice: sometimes it is over at once.
+  // try_wait has a time limit that the system chooses, so sometimes it fails at once.
   if ((t.block->machine->random() & 7) == 0) {
     t.r[i.d] = 0;
     return Step::yield;
@@ -210,7 +212,7 @@ void decode_poll(Decoder& d) {
   d.out().a = place.base;
   d.out().imm = place.offset;
   d.out().b = d.source(2, Type::u64);
-  if (d.operand_count() > 3) d.source(3, Type::u32);  // a time limit
+  if (d.operand_count() > 3) d.source(3, Type::u32);  // the time limit is not used
   d.run(poll);
 }
 

@@ -5,11 +5,11 @@
 
 namespace lathe::ptx {
 
-// The object at that place, or null with the error set: not initialised, or overwritten since.
+// The mbarrier at this offset. Null after an error: it is not initialised, or was overwritten.
 Mbarrier* find_mbarrier(Thread& t, const Instruction& i, Block& block, uint32_t offset);
-// Bytes that arrived; false with the error set.
+// Counts `bytes` as arrived. False after an error.
 bool complete_transactions(Thread& t, const Instruction& i, Block& block, uint32_t offset, int64_t bytes);
-// `count` arrivals; false with the error set.
+// Counts `count` arrivals. False after an error.
 bool arrive(Thread& t, const Instruction& i, Block& block, uint32_t offset, uint32_t count);
 
 }  // namespace lathe::ptx

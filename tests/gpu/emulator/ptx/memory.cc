@@ -15,8 +15,9 @@ uint8_t* refuse(Thread& t, const Instruction& i, absl::StatusCode code, const st
 }  // namespace
 
 uint8_t* refuse_alignment(Thread& t, const Instruction& i, uint64_t address, uint32_t size) {
-  return refuse(t, i, absl::StatusCode::kFailedPrecondition,
-                absl::StrFormat("address 0x%x is no multiple of the access's %u bytes", address, size));
+  return refuse(
+      t, i, absl::StatusCode::kFailedPrecondition,
+      absl::StrFormat("address 0x%x is not a multiple of the %u bytes that the access needs", address, size));
 }
 
 uint8_t* refuse_global(Thread& t, const Instruction& i, uint64_t address, uint32_t size, Access access) {
@@ -30,14 +31,15 @@ Block* shared_block(Thread& t, const Instruction& i, uint64_t address) {
   if (tag == 0) return t.block;
   Cluster& cluster = *t.block->cluster;
   if (tag > cluster.blocks.size()) {
-    refuse(t, i, kOutside, absl::StrFormat("shared address 0x%x names no block of the cluster", address));
+    refuse(t, i, kOutside,
+           absl::StrFormat("shared address 0x%x does not name a block of the cluster", address));
     return nullptr;
   }
   Block* block = cluster.blocks[tag - 1].get();
   if (block->live == 0) {
     refuse(t, i, kOutside,
-           absl::StrFormat("the block of rank %u, whose shared memory 0x%x names, has exited", tag - 1,
-                           address));
+           absl::StrFormat("shared address 0x%x names the block of rank %u, which has exited", address,
+                           tag - 1));
     return nullptr;
   }
   return block;
@@ -83,10 +85,11 @@ bool check_proxy(Thread& t, const Instruction& i, Block& block, uint32_t offset,
       block.written[granule] = 0;
       continue;
     }
-    t.block->machine->fault(t, i, absl::StatusCode::kAborted,
-                            absl::StrFormat("%s reads shared address %u, which thread %u wrote without a "
-                                            "fence.proxy.async behind it",
-                                            who, granule * 16, writer.index));
+    t.block->machine->fault(
+        t, i, absl::StatusCode::kAborted,
+        absl::StrFormat("%s reads shared address %u, which thread %u wrote without a later "
+                        "fence.proxy.async",
+                        who, granule * 16, writer.index));
     return false;
   }
   return true;
@@ -95,7 +98,9 @@ bool check_proxy(Thread& t, const Instruction& i, Block& block, uint32_t offset,
 uint8_t* locate_local(Thread& t, const Instruction& i, uint64_t address, uint32_t size) {
   const uint32_t bytes = t.block->machine->kernel.local_bytes;
   if (address + size > bytes)
-    return refuse(t, i, kOutside, absl::StrFormat("local address %u of %u", address, bytes));
+    return refuse(
+        t, i, kOutside,
+        absl::StrFormat("local address %u is outside the %u bytes of local memory", address, bytes));
   if (t.local == nullptr) {
     t.local = std::make_unique<uint8_t[]>(bytes);
     std::memset(t.local.get(), 0xff, bytes);
@@ -108,9 +113,9 @@ uint8_t* locate_param(Thread& t, const Instruction& i, uint64_t address, uint32_
   const auto& parameters = machine.config.parameters;
   const uint64_t base = machine.kernel.parameter_base;
   if (address < base || address - base + size > parameters.size() || access == Access::write) {
-    return refuse(
-        t, i, kOutside,
-        absl::StrFormat("parameter address %u of %u to %u", address, base, base + parameters.size()));
+    return refuse(t, i, kOutside,
+                  absl::StrFormat("parameter address %u is outside the parameters [%u, %u)", address, base,
+                                  base + parameters.size()));
   }
   return const_cast<uint8_t*>(parameters.data()) + (address - base);
 }

@@ -1,4 +1,4 @@
-// Where an address of a kernel lies on the host, checked.
+// Translates the addresses of a kernel to host addresses and checks them.
 #pragma once
 
 #include "absl/strings/str_format.h"
@@ -9,7 +9,7 @@ namespace lathe::ptx {
 
 enum class Access : uint8_t { read, write };
 
-// The slow ends of locate().
+// The slow paths and the errors of locate().
 uint8_t* refuse_alignment(Thread& t, const Instruction& i, uint64_t address, uint32_t size);
 uint8_t* refuse_global(Thread& t, const Instruction& i, uint64_t address, uint32_t size, Access access);
 uint8_t* locate_shared(Thread& t, const Instruction& i, uint64_t address, uint32_t size, Access access);
@@ -17,15 +17,14 @@ uint8_t* locate_local(Thread& t, const Instruction& i, uint64_t address, uint32_
 uint8_t* locate_param(Thread& t, const Instruction& i, uint64_t address, uint32_t size, Access access);
 uint8_t* locate_generic(Thread& t, const Instruction& i, uint64_t address, uint32_t size, Access access);
 
-// The block and the offset in its shared memory that a shared::cluster address means; null with the error
-// set.
+// The block whose shared memory a shared::cluster address names. Null after an error.
 Block* shared_block(Thread& t, const Instruction& i, uint64_t address);
 inline uint32_t shared_offset(uint64_t address) { return address & ((1u << kRankShift) - 1); }
-// Shared memory of any block of the cluster, for copies: no alignment asked.
+// Shared memory of any block of the cluster, for copies. Alignment is not checked here.
 uint8_t* shared_range(Thread& t, const Instruction& i, Block& block, uint32_t offset, uint64_t size);
-// Global memory, for copies.
+// Global memory, for copies. Alignment is not checked here.
 uint8_t* global_range(Thread& t, const Instruction& i, uint64_t address, uint64_t size, Access access);
-// A generic address's offset within shared memory; a plain shared address stays.
+// Converts a generic address of shared memory to a shared address; leaves a shared address as it is.
 inline uint64_t without_window(uint64_t address) {
   return (address >> kWindowShift) == (kSharedWindow >> kWindowShift) ? address - kSharedWindow : address;
 }
@@ -35,13 +34,12 @@ inline void note_shared_write(Thread& t, Block& block, uint32_t offset, uint32_t
   for (uint32_t granule = offset / 16; granule <= (offset + size - 1) / 16; ++granule)
     block.written[granule] = mark;
 }
-// Whether the asynchronous proxy, asked by thread `t`, may read these bytes: all ordinary writes to them are
-// behind a fence.proxy.async of the writer or of the asking thread.
+// Whether the asynchronous proxy may read these bytes for thread `t`: after the last ordinary store to them, the
+// writer or thread `t` must have executed a fence.proxy.async. False after an error.
 bool check_proxy(Thread& t, const Instruction& i, Block& block, uint32_t offset, uint64_t size,
                  absl::string_view who);
 
-// A pointer to `size` bytes at the address, or null with the error set. `size` is the natural alignment
-// asked.
+// A pointer to `size` bytes at the address, or null after an error. The address must be a multiple of `size`.
 template <Space kSpace>
 inline uint8_t* locate(Thread& t, const Instruction& i, uint64_t address, uint32_t size, Access access) {
   if ((address & (size - 1)) != 0) return refuse_alignment(t, i, address, size);
@@ -59,14 +57,14 @@ inline uint8_t* locate(Thread& t, const Instruction& i, uint64_t address, uint32
   }
 }
 
-// What an instruction orders at gpu scope or above: bits of Instruction::flags.
+// What an instruction orders at gpu scope or wider: bits of Instruction::flags.
 enum Orders : int { kRelease = 1, kAcquire = 2 };
 struct Order {
-  bool named = false;  // anything but weak, which loads and stores are by themselves
-  bool wide = false;   // of gpu scope or above
-  int orders = 0;      // then
+  bool named = false;  // not weak; loads and stores are weak unless they say otherwise
+  bool wide = false;   // gpu scope or wider
+  int orders = 0;      // Orders that hold if named and wide
 };
-// The semantics and the scope of an access or a fence, consumed.
+// Consumes the memory-order and scope modifiers of an access or a fence.
 Order take_order(Decoder& d);
 inline void order_before(Thread& t, int orders) {
   if ((orders & kRelease) != 0) t.block->machine->visibility.release(*t.block->cluster);
@@ -75,10 +73,10 @@ inline void order_after(Thread& t, int orders) {
   if ((orders & kAcquire) != 0) t.block->machine->visibility.acquire(*t.block->cluster);
 }
 
-// The space named by an instruction, consumed; generic if none is.
+// Consumes the state space of an instruction; generic if it names none.
 Space take_space(Decoder& d);
-// Cache operators, eviction priorities and prefetch sizes: hints, without effect here. True: a cache policy
-// operand follows.
+// Consumes cache operators, eviction priorities and prefetch sizes, which have no effect here. True if the
+// instruction has a cache-policy operand.
 bool take_cache_hints(Decoder& d);
 
 }  // namespace lathe::ptx

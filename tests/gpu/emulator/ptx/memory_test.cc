@@ -1,4 +1,4 @@
-// Accesses that hardware refuses, and memory that nobody wrote.
+// Accesses that the hardware refuses, and reads of uninitialised memory.
 #include <cmath>
 
 #include "gmock/gmock.h"
@@ -11,19 +11,19 @@ using ::testing::HasSubstr;
 
 absl::Status run_one(Program& program) { return program.run({1, 1, 1}, {1, 1, 1}); }
 
-TEST(Memory, OutOfBoundsIsRefusedWithItsPlace) {
+TEST(Memory, NamesThePlaceOfAnOutOfBoundsAccess) {
   std::vector<float> values(16);
   Program program(1, "mov.f32 %f1, 0f3F800000;\nst.global.f32 [%rd0+64], %f1;");
   program.buffer(values, "the values");
   const absl::Status status = run_one(program);
   EXPECT_EQ(status.code(), absl::StatusCode::kOutOfRange);
   for (const char* part : {"kernel k", "block (0, 0, 0)", "thread (0, 0, 0)", "ptx line 10",
-                           "0 bytes behind the end of the values", "st.global.f32"}) {
+                           "0 bytes past the end of the values", "st.global.f32"}) {
     EXPECT_THAT(std::string(status.message()), HasSubstr(part));
   }
 }
 
-TEST(Memory, AnAccessMustLieInOneAllocation) {
+TEST(Memory, RefusesAccessAcrossTwoAllocations) {
   std::vector<float> values(17);
   Program before(1, "ld.global.f32 %f1, [%rd0+-4];");
   before.buffer(values);
@@ -35,7 +35,7 @@ TEST(Memory, AnAccessMustLieInOneAllocation) {
   EXPECT_EQ(run_one(across).ok(), reinterpret_cast<uint64_t>(values.data()) % 16 == 0);
 }
 
-TEST(Memory, MisalignedVectorIsRefused) {
+TEST(Memory, RefusesMisalignedVector) {
   std::vector<float> values(32);
   Program program(
       1, "add.s64 %rd1, %rd0, 15; and.b64 %rd1, %rd1, -16; ld.global.v4.f32 {%f1, %f2, %f3, %f4}, [%rd1+8];");
@@ -45,7 +45,7 @@ TEST(Memory, MisalignedVectorIsRefused) {
   EXPECT_EQ(run_one(shared).code(), absl::StatusCode::kFailedPrecondition);
 }
 
-TEST(Memory, SharedIsAsLargeAsDeclared) {
+TEST(Memory, RefusesAccessBeyondDeclaredSharedMemory) {
   Program inside(0, ".shared .align 4 .b8 s[64]; mov.b32 %r1, s; st.shared.b32 [%r1+60], %r1;");
   EXPECT_TRUE(run_one(inside).ok());
   Program outside(0, ".shared .align 4 .b8 s[64]; mov.b32 %r1, s; st.shared.b32 [%r1+64], %r1;");
@@ -60,7 +60,7 @@ TEST(Memory, SharedIsAsLargeAsDeclared) {
   EXPECT_TRUE(run_one(dynamic).ok());
 }
 
-TEST(Memory, UnwrittenSharedIsNan) {
+TEST(Memory, UnwrittenSharedMemoryIsNan) {
   std::vector<float> out(1, 1);
   Program program(1, ".shared .align 4 .b8 s[64]; ld.shared.f32 %f1, [s+8]; st.global.f32 [%rd0], %f1;");
   program.buffer(out);
@@ -68,7 +68,7 @@ TEST(Memory, UnwrittenSharedIsNan) {
   EXPECT_TRUE(std::isnan(out[0]));
 }
 
-TEST(Memory, GenericAddressesKnowTheirSpace) {
+TEST(Memory, GenericAddressesSelectTheirSpace) {
   std::vector<uint32_t> out(8, 0);
   Program program(1, R"(
     .shared .align 4 .b8 s[64]; .local .align 8 .b8 depot[16];
@@ -150,15 +150,17 @@ TEST(Memory, AtomicsOfManyThreads) {
   }
 }
 
-// ptxas 13.0 stores the low byte of an integer that it converts the sum to.
-TEST(Memory, PartOfAFloatIsRefused) {
+// ptxas 13.0 converts the sum to an integer and stores its low byte.
+TEST(Memory, RefusesStoreOfPartOfAFloat) {
   const std::string sum = "add.rn.f32 %f1, %f2, %f3; mov.b32 %r1, %f1; add.rn.f32 %r2, %r3, %r4; ";
   for (const char* store : {"st.global.b8 [%rd0], %r2;", "st.global.b16 [%rd0], %r2;"}) {
     std::vector<float> values(1);
     Program program(1, sum + store);
-    EXPECT_THAT(std::string(program.parse_status().message()), HasSubstr("ptxas stores an integer")) << store;
+    EXPECT_THAT(std::string(program.parse_status().message()),
+                HasSubstr("ptxas would convert it to an integer"))
+        << store;
   }
-  // The whole of it, and a part of what an instruction for integers or bits gives.
+  // Accepted: storing the whole float, or a part of the result of an integer or bit instruction.
   for (const char* store : {"st.global.b32 [%rd0], %r2;", "mov.b32 %r5, %r2; st.global.b8 [%rd0], %r5;",
                             "shr.u32 %r5, %r2, 8; st.global.b8 [%rd0], %r5;"}) {
     Program program(1, sum + store);
@@ -166,7 +168,7 @@ TEST(Memory, PartOfAFloatIsRefused) {
   }
 }
 
-// The linkers begin dynamic shared memory right behind the static one; ptxas keeps its alignment.
+// A linker places dynamic shared memory right behind static shared memory; ptxas keeps its declared alignment.
 TEST(Memory, LinkersIgnoreTheAlignmentOfDynamicShared) {
   constexpr char kText[] =
       ".version 8.0\n.target sm_90\n.address_size 64\n.extern .shared .align 1024 .b8 d[];\n.visible .entry "

@@ -1,7 +1,7 @@
-// mma.sync, ldmatrix, stmatrix, movmatrix: the fragments' layouts as the PTX ISA gives them.
+// mma.sync, ldmatrix, stmatrix and movmatrix, with the fragment layouts of the PTX ISA.
 //
-// Of a lane, group = lane / 4 and quad = lane % 4. In every shape a register holds 4 bytes that are
-// neighbours in k, and a fragment is made of 8-row by 16-byte matrices: A has them row-major, first the two
+// group = lane / 4 and quad = lane % 4. A register always holds 4 bytes that are adjacent in k, and a fragment consists
+// of matrices of 8 rows by 16 bytes. A's matrices are ordered by row half first, then by k half.
 // row halves, then the k halves.
 #include "tests/gpu/emulator/ptx/machine.h"
 #include "tests/gpu/emulator/ptx/memory.h"
@@ -25,8 +25,8 @@ Element element_of(Type type) {
   return {type_size(type), integer, type == Type::s8};
 }
 
-// flags: A's type | B's type << 5 | (f16 accumulators) << 10 | (satfinite) << 11. imm: m | k << 8.
-// The list: D's registers, A's, B's, C's.
+// flags: A's type | B's type << 5 | f16 accumulators << 10 | satfinite << 11. imm: m | k << 8.
+// The list: the registers of D, A, B, C.
 Step multiply_all(Thread& t, const Instruction& i, uint32_t lanes) {
   if (lanes != ~0u)
     return t.block->machine->fault(t, i, absl::StatusCode::kAborted,
@@ -67,7 +67,7 @@ Step multiply_all(Thread& t, const Instruction& i, uint32_t lanes) {
       }
     }
   }
-  // Products and their sum in double, rounded once: the hardware's order is not specified.
+  // Products and sums are computed in double and rounded once: PTX does not specify the order of summation.
   for (uint32_t row = 0; row < m; ++row) {
     for (uint32_t column = 0; column < 8; ++column) {
       double sum = 0;
@@ -101,7 +101,7 @@ Step multiply_all(Thread& t, const Instruction& i, uint32_t lanes) {
 }
 Step multiply(Thread& t, const Instruction& i) { return t.block->machine->converge(t, i, ~0u, multiply_all); }
 
-// The shapes of each element size: m, k.
+// Whether PTX has this shape for the element type.
 bool known_shape(Type type, Shape shape) {
   const uint32_t k16 = 16 / type_size(type);  // elements in 16 bytes
   const bool integer = element_of(type).integer, eight_bit = type_size(type) == 1;
@@ -121,19 +121,20 @@ void decode_mma(Decoder& d) {
   d.take("col");
   const bool saturates = d.take("satfinite");
   d.take("kind::f8f6f4");
-  if (shape < 0) return d.fail("this shape is not known");
+  if (shape < 0) return d.fail("this shape is not supported");
   const Type sum = d.take_type(), a = d.take_type(), b = d.take_type(), c = d.take_type();
-  if (sum != c) return d.fail("C and D of different types are not known");
-  if (sum != Type::f32 && sum != Type::s32 && sum != Type::f16) return d.fail("no such type of sums");
+  if (sum != c) return d.fail("C and D must have the same type");
+  if (sum != Type::f32 && sum != Type::s32 && sum != Type::f16)
+    return d.fail("this accumulator type is not supported");
   const bool mixable =
       type_size(a) == 1 && type_size(b) == 1 && element_of(a).integer == element_of(b).integer;
   const bool known = a == Type::f16 || a == Type::bf16 || a == Type::tf32 || a == Type::e4m3 ||
                      a == Type::e5m2 || element_of(a).integer;
   if (!known || (a != b && !mixable) || !known_shape(a, kShapes[shape]))
-    return d.fail("no such types in this shape");
+    return d.fail("this shape does not exist for these types");
   if (element_of(a).integer != (sum == Type::s32) ||
       (sum == Type::f16 && a != Type::f16 && type_size(a) != 1))
-    return d.fail("no such type of sums");
+    return d.fail("this accumulator type is not supported");
   const uint32_t rows = kShapes[shape].m / 8, halves = kShapes[shape].k * type_size(a) / 16;
   const size_t sums = sum == Type::f16 ? rows : 2 * rows, wanted[] = {sums, rows * halves, halves, sums};
   for (size_t n = 0; n < 4; ++n) {
@@ -153,7 +154,7 @@ void decode_mma(Decoder& d) {
 
 namespace {
 
-// flags: 1 transposed, 2 generic address. The list: one register for each 8x8 matrix of 16-bit elements.
+// flags: 1 transposed, 2 generic address. The list: one register per 8x8 matrix of 16-bit elements.
 template <bool kStore>
 Step move_matrices(Thread& t, const Instruction& i, uint32_t lanes) {
   if (lanes != ~0u)
@@ -169,7 +170,7 @@ Step move_matrices(Thread& t, const Instruction& i, uint32_t lanes) {
       if (i.flags & 2) {
         if (address >> kWindowShift != kSharedWindow >> kWindowShift) {
           return t.block->machine->fault(owner, i, absl::StatusCode::kOutOfRange,
-                                         "the row's address is not in shared memory");
+                                         "the address of the row is not in shared memory");
         }
         address -= kSharedWindow;
       }
@@ -203,12 +204,13 @@ Step store_matrices(Thread& t, const Instruction& i) {
 void decode_matrices(Decoder& d, bool stores) {
   d.take("sync");
   if (!d.take("aligned")) return d.fail(".aligned is missing");
-  if (!d.take("m8n8")) return d.fail("only m8n8 is known");
+  if (!d.take("m8n8")) return d.fail("only m8n8 is supported");
   const int count = d.take_one_of({"x1", "x2", "x4"});
   const bool transposed = d.take("trans");
   const Space space = take_space(d);
-  if (d.take_type() != Type::b16) return d.fail("only b16 is known");
-  if (count < 0 || (space != Space::shared && space != Space::generic)) return d.fail("no such form");
+  if (d.take_type() != Type::b16) return d.fail("only b16 is supported");
+  if (count < 0 || (space != Space::shared && space != Space::generic))
+    return d.fail("this form is not supported");
   const Address place = d.address(stores ? 0 : 1);
   if (stores) {
     d.append_sources(1, Type::b32);
@@ -217,7 +219,7 @@ void decode_matrices(Decoder& d, bool stores) {
   }
   const Operand& registers = d.operand(stores ? 1 : 0);
   if ((registers.kind == Operand::vector ? registers.elements.size() : 1) != size_t{1} << count)
-    return d.fail("the number of registers");
+    return d.fail("the number of registers does not match .x1, .x2 or .x4");
   d.out().a = place.base;
   d.out().imm = place.offset;
   d.out().flags = static_cast<uint16_t>((transposed ? 1 : 0) | (space == Space::generic ? 2 : 0));

@@ -1,5 +1,5 @@
-// Tensor core products of a warp and the matrix moves around them, against plain loops. The fragments are
-// laid out element by element as the PTX ISA's section on each shape gives them.
+// mma.sync and the matrix moves, compared with plain loops. The fragments are laid out element by element, as in the
+// PTX ISA's section on each shape.
 #include <cmath>
 #include <functional>
 
@@ -17,7 +17,7 @@ struct Case {
   const char* name;  // shape and types
   int m, k;
   int bits;              // of an element
-  int a_count, b_count;  // elements in a lane's fragment
+  int a_count, b_count;  // elements per lane
   bool integer;
   std::function<double(uint32_t)> value;
   std::function<uint32_t()> random;
@@ -35,7 +35,7 @@ double value_f32(uint32_t bits) {
   return f;
 }
 double value_bf16(uint32_t h) { return value_f32(h << 16); }
-double value_tf32(uint32_t bits) { return value_f32(bits & ~0x1fffu); }  // the low bits are not read
+double value_tf32(uint32_t bits) { return value_f32(bits & ~0x1fffu); }  // the low bits are ignored
 double value_e4m3(uint32_t b) {
   const int exponent = b >> 3 & 15, mantissa = b & 7;
   const double magnitude = exponent == 0 ? std::ldexp(mantissa, -9) : std::ldexp(mantissa + 8, exponent - 10);
@@ -53,7 +53,7 @@ uint32_t bits_of(float x) {
   std::memcpy(&bits, &x, 4);
   return bits;
 }
-// Exponents around one, so that sums neither overflow nor vanish.
+// Exponents near one, so that sums neither overflow nor underflow.
 uint32_t random_f16() {
   return static_cast<uint32_t>(random_int(11 << 10, (18 << 10) - 1) | random_int(0, 1) << 15);
 }
@@ -65,7 +65,7 @@ uint32_t random_byte() { return static_cast<uint32_t>(random_int(0, 255)); }
 uint32_t random_e4m3() { return static_cast<uint32_t>(random_int(0, 0x5f) | random_int(0, 1) << 7); }
 uint32_t random_e5m2() { return static_cast<uint32_t>(random_int(0, 0x47) | random_int(0, 1) << 7); }
 
-// Where element i of a lane's fragment of A lies.
+// The position in A of element i of a lane's fragment.
 Place place_a(const Case& c, int lane, int i) {
   const int group = lane >> 2, quad = lane & 3;
   switch (c.bits) {
@@ -79,7 +79,7 @@ Place place_a(const Case& c, int lane, int i) {
               i < 8 ? quad * 4 + (i & 3) : quad * 4 + (i & 3) + 16};
   }
 }
-// Of B: row is k.
+// The same for B; the row is k.
 Place place_b(const Case& c, int lane, int i) {
   const int group = lane >> 2, quad = lane & 3;
   switch (c.bits) {
@@ -194,7 +194,7 @@ TEST(Mma, NeedsTheWholeWarp) {
   EXPECT_EQ(program.run().code(), absl::StatusCode::kAborted);
 }
 
-// Four 8 by 8 matrices, whose rows stand in shared memory in any order: lane 8 i + r gives row r of matrix i.
+// 8x8 matrices whose rows are scattered in shared memory: lane 8 * i + r gives the address of row r of matrix i.
 void check_matrices(int count, bool transposed, bool stores) {
   SCOPED_TRACE(absl::StrCat(count, transposed ? " transposed" : "", stores ? " stored" : ""));
   std::vector<uint16_t> rows(32 * 8), d(32 * 8, 0);

@@ -1,4 +1,4 @@
-// A plain move between registers, which the tracking of products in flight must know from anything else.
+// The plain register-to-register move. wgmma.cc compares handlers with it: a value in flight may only be moved.
 #pragma once
 
 #include "tests/gpu/emulator/ptx/machine.h"

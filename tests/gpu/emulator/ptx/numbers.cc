@@ -7,7 +7,7 @@
 namespace lathe::ptx {
 namespace {
 
-// value / 2^exponent rounded to an integer.
+// Rounds an already scaled value to an integer.
 double round_scaled(double value, Rounding rounding) {
   switch (rounding) {
     case Rounding::nearest_even: return std::nearbyint(value);
@@ -35,7 +35,7 @@ uint32_t narrow(double value, FloatFormat format, Rounding rounding, bool satura
   const uint32_t nan =
       format.infinities ? (all_exponent | ((1u << m) - 1)) : (all_exponent | ((1u << m) - 1));
   const uint32_t largest = format.infinities ? all_exponent - 1 : nan - 1;
-  if (std::isnan(value)) return nan;  // PTX: the canonical NaN has all bits but the sign set
+  if (std::isnan(value)) return nan;  // PTX: the canonical NaN has all bits set except the sign
   const bool finite = std::isfinite(value);
   if (finite && value == 0) return sign;
   const uint32_t overflow = saturate || !format.infinities ? largest : all_exponent;
@@ -45,8 +45,8 @@ uint32_t narrow(double value, FloatFormat format, Rounding rounding, bool satura
   const int unit = std::max(exponent - 1, 1 - bias) - m;
   const double scaled = round_scaled(std::ldexp(value, -unit), rounding);
   const double magnitude = std::fabs(scaled);
-  // A mantissa that rounded up to the next power of two carries into the exponent by itself.
-  const int64_t biased = unit + m + bias;  // of a normal number
+  // If the mantissa rounds up to the next power of two, the addition carries into the exponent.
+  const int64_t biased = unit + m + bias;  // for a normal number
   const int64_t bits = static_cast<int64_t>(magnitude) + ((biased - 1) << m);
   if (bits > static_cast<int64_t>(largest)) {
     const bool toward_zero = rounding == Rounding::zero || (rounding == Rounding::down && !sign) ||

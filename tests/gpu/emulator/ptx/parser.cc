@@ -138,12 +138,11 @@ absl::Status Parser::parse_module_item() {
     if (accept(space)) return parse_module_variable(space, is_extern);
   }
   if (peek().text == ".func") {
-    // A declaration is harmless; a call would be refused where it stands, and so is a definition nobody can
-    // run.
+    // Functions are skipped: a call is refused where it occurs, so nobody can run the body.
     while (peek().text != ";" && peek().text != "{" && !peek().text.empty()) next();
     return peek().text == "{" ? skip_braces() : expect(";");
   }
-  return error(absl::StrCat("'", peek().text, "' is not known here"));
+  return error(absl::StrCat("'", peek().text, "' is not supported here"));
 }
 
 absl::StatusOr<Parser::Variable> Parser::parse_variable(bool parameter) {
@@ -161,10 +160,10 @@ absl::StatusOr<Parser::Variable> Parser::parse_variable(bool parameter) {
     } else if (parameter && (word == "ptr" || word == "global" || word == "shared" || word == "const" ||
                              word == "local" || word == "param" || word == "attribute")) {
     } else {
-      return error(absl::StrCat("'.", word, "' is not known in a declaration"));
+      return error(absl::StrCat("'.", word, "' is not supported in a declaration"));
     }
   }
-  // `.param .u64 .ptr .global .align 1 p`: that alignment is of what the pointer points to.
+  // In `.param .u64 .ptr .global .align 1 p` the alignment is that of the target of the pointer.
   if (variable.align == 0 || (parameter && variable.type != Type::b8))
     variable.align = type_size(variable.type);
   variable.name = std::string(next().text);
@@ -209,7 +208,7 @@ absl::Status Parser::parse_module_variable(absl::string_view space, bool is_exte
     if (value.kind == Operand::floating) {
       bits = size == 4 ? to_bits(static_cast<float>(value.float_value)) : to_bits(value.float_value);
     } else if (value.kind != Operand::integer) {
-      return error(absl::StrCat(variable->name, ": initial value '", value.text, "' is not known"));
+      return error(absl::StrCat(variable->name, ": initial value '", value.text, "' is not supported"));
     }
     std::memcpy(place, &bits, size);
     place += size;
@@ -281,7 +280,7 @@ absl::Status Parser::parse_performance_directives(Kernel& kernel) {
     } else if (word == ".pragma") {
       while (!accept(";") && !peek().text.empty()) next();
     } else if (word != ".explicitcluster" && word != ".noreturn" && word != ".blocksareclusters") {
-      return error(absl::StrCat("'", word, "' is not known here"));
+      return error(absl::StrCat("'", word, "' is not supported here"));
     }
     if (!status.ok()) return status;
   }
@@ -311,7 +310,7 @@ absl::Status Parser::parse_entry() {
 
 absl::Status Parser::finish_kernel() {
   Kernel& kernel = *builder_.kernel;
-  // A label may stand behind the last instruction, and the end of a body is an exit.
+  // Every body ends with an implicit exit; a label may point to it.
   Decoder end(builder_, "ret", {});
   find_decoder("ret")(end);
   if (absl::Status status = end.finish(); !status.ok()) return status;

@@ -1,4 +1,4 @@
-// Reads a module: directives (parser.cc), bodies and operands (parser_body.cc).
+// Parses a module: directives in parser.cc, kernel bodies and operands in parser_body.cc.
 #pragma once
 
 #include <deque>
@@ -25,7 +25,7 @@ class Parser {
     absl::flat_hash_map<std::string, Symbol> symbols;
     std::vector<Fixup> fixups;
   };
-  // A variable as declared: `.shared .align 16 .b8 name[2048] = {...}`.
+  // A declared variable, for example `.shared .align 16 .b8 name[2048] = {...}`.
   struct Variable {
     std::string name;
     Type type = Type::b8;
@@ -35,7 +35,7 @@ class Parser {
     std::vector<Operand> initial;
     uint64_t bytes() const { return type_size(type) * count; }
   };
-  // A module-level shared variable gets its place in each kernel at its first use there.
+  // A module-level shared variable. Each kernel that uses it assigns it a place at its first use.
   struct SharedVariable {
     uint32_t size = 0, align = 0;
     bool dynamic = false;
@@ -86,7 +86,7 @@ class Parser {
   absl::flat_hash_map<std::string, SharedVariable> shared_;
 };
 
-// "0x1F", "12U", "0b1": false if it is no whole number.
+// Parses "0x1F", "12U", "0b1". False if the text is not an integer.
 bool parse_number(absl::string_view text, uint64_t& value);
 
 }  // namespace lathe::ptx

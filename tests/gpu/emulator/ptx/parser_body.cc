@@ -19,7 +19,7 @@ absl::Status Parser::parse_block() {
   return close_scope();
 }
 
-// Labels that this scope defines are filled in; others may belong to the scope around it.
+// Resolves branches to labels of this scope; the other branches move to the enclosing scope.
 absl::Status Parser::close_scope() {
   Scope scope = std::move(scopes_.back());
   scopes_.pop_back();
@@ -72,7 +72,7 @@ absl::Status Parser::parse_body_item() {
 absl::Status Parser::parse_registers() {
   next();
   const auto type = parse_type(peek().text.substr(std::min<size_t>(1, peek().text.size())));
-  if (!type) return error("register type is not known");
+  if (!type) return error("unknown register type");
   if (*type == Type::b128) return error("128-bit registers are not supported");
   next();
   do {
@@ -80,7 +80,7 @@ absl::Status Parser::parse_registers() {
     uint64_t count = 0;
     const bool many = accept("<");
     if (many) {
-      if (!parse_number(next().text, count)) return error("register count");
+      if (!parse_number(next().text, count)) return error("the register count is not a number");
       if (absl::Status status = expect(">"); !status.ok()) return status;
     }
     for (uint64_t i = 0; i < (many ? count : 1); ++i) {
@@ -119,7 +119,7 @@ absl::Status Parser::parse_branch_targets(absl::string_view label) {
   symbol.kind = Symbol::targets;
   symbol.value = builder_.kernel->lists.size();
   if (absl::Status status = declare(label, symbol); !status.ok()) return status;
-  builder_.kernel->lists.push_back(0);  // the number of targets
+  builder_.kernel->lists.push_back(0);  // the number of targets, counted below
   do {
     scopes_.back().fixups.push_back({0, next().text, builder_.kernel->lists.size()});
     builder_.kernel->lists.push_back(0);
@@ -137,7 +137,7 @@ absl::Status Parser::parse_statement() {
     const Symbol* predicate = find_symbol(next().text);
     if (predicate == nullptr || predicate->kind != Symbol::reg || predicate->type != Type::pred) {
       at_ = start;
-      return error("the guard is no predicate");
+      return error("the guard is not a predicate");
     }
     guard = predicate->slot * 2 + (negated ? 1 : 0);
   }
@@ -154,7 +154,7 @@ absl::Status Parser::parse_statement() {
   const DecodeFunction decode = find_decoder(name);
   Decoder decoder(builder_, opcode, std::move(operands));
   if (decode == nullptr) {
-    decoder.fail(absl::StrCat("instruction '", name, "' is not known"));
+    decoder.fail(absl::StrCat("unknown instruction '", name, "'"));
   } else {
     decode(decoder);
   }
@@ -175,7 +175,7 @@ absl::Status Parser::parse_statement() {
 absl::StatusOr<int64_t> Parser::parse_integer() {
   const bool negative = accept("-");
   uint64_t value = 0;
-  if (!parse_number(peek().text, value)) return error(absl::StrCat("'", peek().text, "' is no whole number"));
+  if (!parse_number(peek().text, value)) return error(absl::StrCat("'", peek().text, "' is not an integer"));
   next();
   return negative ? -static_cast<int64_t>(value) : static_cast<int64_t>(value);
 }
@@ -193,7 +193,7 @@ absl::StatusOr<Operand> Parser::parse_vector() {
   return vector;
 }
 
-// After '[': base, an offset, and for tensors the coordinates.
+// Called after '[': parses the base, an offset and, for tensors, the coordinates.
 absl::StatusOr<Operand> Parser::parse_address() {
   Operand address;
   address.kind = Operand::address;
@@ -265,7 +265,7 @@ absl::StatusOr<Operand> Parser::parse_operand() {
   } else if (text[0] >= '0' && text[0] <= '9') {
     operand.kind = Operand::floating;
     if (!absl::SimpleAtod(text, &operand.float_value))
-      return error(absl::StrCat("'", text, "' is no number"));
+      return error(absl::StrCat("'", text, "' is not a number"));
   } else if (absl::Status status = parse_name(text, operand); !status.ok()) {
     return status;
   }
@@ -284,7 +284,7 @@ absl::StatusOr<Operand> Parser::parse_operand() {
     const Symbol* second = find_symbol(operand.pair);
     if (second != nullptr) operand.pair_symbol = *second;
     if (operand.pair != "_" && (second == nullptr || second->kind != Symbol::reg)) {
-      return error(absl::StrCat("'", operand.pair, "' is no register"));
+      return error(absl::StrCat("'", operand.pair, "' is not a register"));
     }
   }
   return operand;

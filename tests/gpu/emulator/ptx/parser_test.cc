@@ -1,4 +1,4 @@
-// What the parser takes and refuses.
+// What the parser accepts and refuses.
 #include "gmock/gmock.h"
 #include "tests/gpu/emulator/ptx/harness.h"
 
@@ -13,19 +13,19 @@ std::string refusal(const std::string& body, const std::string& directives = "")
   return std::string(program.parse_status().message());
 }
 
-TEST(Parser, NamesLineAndInstructionItDoesNotKnow) {
+TEST(Parser, NamesLineOfUnknownInstruction) {
   const std::string why = refusal("add.u32 %r1, %r2, %r3;\nfrobnicate.b32 %r1, %r2;");
   EXPECT_THAT(why, HasSubstr("ptx line 10"));
   EXPECT_THAT(why, HasSubstr("frobnicate"));
 }
 
-TEST(Parser, RefusesWhatItWouldHaveToSkip) {
+TEST(Parser, RefusesUnknownModifiersAndOperands) {
   EXPECT_THAT(refusal("add.u32.slowly %r1, %r2, %r3;"), HasSubstr(".slowly"));
   EXPECT_THAT(refusal("add.u32 %r1, %r2, %r3, %r4;"), HasSubstr("operand 4"));
   EXPECT_THAT(refusal("add.u32 %r1, %r2;"), HasSubstr("operand 3 is missing"));
   EXPECT_THAT(refusal("bra nowhere;"), HasSubstr("nowhere"));
   EXPECT_THAT(refusal("mov.b32 %r1, %undeclared;"), HasSubstr("%undeclared"));
-  EXPECT_THAT(refusal("@%r1 mov.b32 %r1, 1;"), HasSubstr("no predicate"));
+  EXPECT_THAT(refusal("@%r1 mov.b32 %r1, 1;"), HasSubstr("not a predicate"));
   EXPECT_THAT(refusal(".reg .b32 x; .reg .b32 x;"), HasSubstr("twice"));
   EXPECT_THAT(refusal("here: here: ret;"), HasSubstr("twice"));
   EXPECT_THAT(refusal("call (%r1), f, (%r2);"), HasSubstr("unexpected"));
@@ -102,7 +102,7 @@ TEST(Parser, BranchTablesAndGlobals) {
   EXPECT_EQ(out, (std::vector<int>{10, 20, 10, 30}));
 }
 
-TEST(Parser, LaunchBoundsAreChecked) {
+TEST(Parser, ChecksLaunchBounds) {
   Program program(0, "", ".reqntid 64, 1, 1");
   EXPECT_THAT(std::string(program.run({1, 1, 1}, {32, 1, 1}).message()), HasSubstr("reqntid"));
   EXPECT_TRUE(program.run({1, 1, 1}, {64, 1, 1}).ok());

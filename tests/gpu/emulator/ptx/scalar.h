@@ -1,4 +1,4 @@
-// Handlers made from plain functions of values.
+// Builds instruction handlers from functions of plain values.
 #pragma once
 
 #include <type_traits>
@@ -25,7 +25,7 @@ Step run_ternary(Thread& t, const Instruction& i) {
   return Step::next;
 }
 
-// The handler for an integer type; bit types count as unsigned. Null for others.
+// Instantiates the handler for an integer type; bit types count as unsigned. Null for other types.
 #define LATHE_PTX_PICK(name, form)              \
   template <class F>                            \
   Handler name(Type type) {                     \

@@ -1,4 +1,4 @@
-// Scalar instructions on random and extreme operands, against the same computed in C++.
+// Scalar instructions on random and extreme operands, compared with the same operation in C++.
 #include <cmath>
 #include <limits>
 
@@ -9,8 +9,8 @@ namespace {
 
 constexpr int kCount = 256;
 
-// Runs `instruction`, which reads a, b, c (of `in` bytes) and writes d (of `out` bytes), on one operand
-// triple a thread.
+// Runs `instruction`, which reads a, b, c (each of type In) and writes d (of type Out), for one operand triple per
+// thread.
 template <typename Out, typename In>
 std::vector<Out> evaluate(const std::string& instruction, const std::string& registers,
                           const std::vector<In>& a, const std::vector<In>& b, const std::vector<In>& c) {
@@ -200,7 +200,7 @@ TEST(Float, Arithmetic) {
                [&](float a, float b, float) { return flushed(flushed(a) + flushed(b)); });
   check_floats("add.sat.f32 d, a, b;",
                [](float a, float b, float) { return !(a + b > 0) ? 0.0f : std::min(a + b, 1.0f); });
-  // A NaN loses, unless asked for.
+  // A NaN operand is ignored unless .NaN is set.
   check_floats("min.f32 d, a, b;",
                [](float a, float b, float) { return a == b ? (std::signbit(a) ? a : b) : std::fmin(a, b); });
   check_floats("max.NaN.f32 d, a, b;", [](float a, float b, float) {
@@ -238,7 +238,7 @@ TEST(Float, Functions) {
   check("sin.approx.f32 d, a;", [](double x) { return std::sin(x); });
 }
 
-// Rounds to `bits` significant bits, of numbers in the format's normal range.
+// Rounds to `bits` significant bits; only for numbers in the normal range of the format.
 double rounded(double x, int bits) {
   int exponent;
   const double fraction = std::frexp(x, &exponent);
@@ -270,7 +270,7 @@ TEST(Half, RoundsOnce) {
   const auto mul = evaluate<uint16_t>("mul.rn.bf16 d, a, b;", registers("b16", "b16"), bf16, gb16, c);
   const auto add = evaluate<uint16_t>("add.rn.f16 d, a, b;", registers("b16", "b16"), f16, g16, c);
   for (int i = 0; i < kCount; ++i) {
-    // Exact in double: exponents are within 12 of each other.
+    // `exact` is exact in double: the exponents differ by at most 12.
     const double exact = from_f16(f16[i]) * from_f16(g16[i]) + from_f16(c[i]);
     if (std::fabs(exact) > 1e-4) EXPECT_EQ(from_f16(fma[i]), rounded(exact, 11));
     EXPECT_EQ(from_bf16(mul[i]), rounded(from_bf16(bf16[i]) * from_bf16(gb16[i]), 8));
@@ -279,7 +279,7 @@ TEST(Half, RoundsOnce) {
   }
 }
 
-// f32 with 16-bit operands (sm_100 and later): widened exactly, rounded once.
+// f32 instructions with 16-bit operands (sm_100 and later): exact widening, one rounding.
 TEST(Half, MixedWithFloats) {
   const auto bits = [](float f) {
     uint32_t u;
@@ -374,7 +374,7 @@ TEST(Convert, NarrowFormats) {
   const auto pair = evaluate<uint32_t>("cvt.rn.f16x2.f32 d, a, b;", regs, a, b, c);
   const auto brain = evaluate<uint32_t>("cvt.rn.bf16x2.f32 d, a, b;", regs, a, b, c);
   const auto tf32 = evaluate<float>("cvt.rna.tf32.f32 d, a;", regs, a, b, c);
-  // There and back through two 8-bit floats.
+  // A round trip through pairs of 8-bit floats.
   const auto e4m3 =
       evaluate<uint32_t>("cvt.rn.satfinite.e4m3x2.f32 h, a, b; cvt.rn.f16x2.e4m3x2 d, h;", regs, a, b, c);
   for (int i = 0; i < kCount; ++i) {

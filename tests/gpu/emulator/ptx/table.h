@@ -1,4 +1,4 @@
-// All decode functions: one for each instruction name, X(name, function).
+// The table of decode functions: X(name, function), one row per instruction name.
 #pragma once
 
 #include "tests/gpu/emulator/ptx/decoder.h"
@@ -102,7 +102,7 @@ namespace lathe::ptx {
 LATHE_PTX_INSTRUCTIONS(LATHE_PTX_DECLARE)
 #undef LATHE_PTX_DECLARE
 
-// Forms of st and red that complete on an mbarrier.
+// The forms of st and red that signal an mbarrier.
 void decode_st_async(Decoder& d);
 void decode_red_async(Decoder& d);
 

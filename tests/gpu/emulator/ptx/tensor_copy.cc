@@ -1,5 +1,4 @@
-// cp.async.bulk.tensor in tile mode: boxes of tensors, to and from shared memory, and reductions into
-// tensors.
+// cp.async.bulk.tensor in tile mode: copies boxes of tensors to and from shared memory, and reduces into tensors.
 #include <algorithm>
 #include <memory>
 #include <vector>
@@ -22,34 +21,35 @@ struct Tile {
   uint64_t bytes() const { return row_bytes * rows; }
 };
 
-// The map at a generic address and the coordinates of the box. flags: reduction << 4. b: the map; imm: its
-// offset.
+// Reads the tensor map at a generic address (slot b plus imm) and the coordinates of the box.
 bool read_tile(Thread& t, const Instruction& i, const uint32_t* coordinates, uint32_t rank, Tile& tile) {
   Machine& machine = *t.block->machine;
   const uint64_t address = t.r[i.b] + static_cast<uint64_t>(i.imm);
   if (address % 64 != 0) return refuse_alignment(t, i, address, 64), false;
-  // Aligned to 64 bytes, not to its own 128.
+  // The map must be aligned to 64 bytes only, so each half of its 128 bytes is checked.
   const uint8_t* bytes = locate_generic(t, i, address, kTensorMapBytes / 2, Access::read);
   if (bytes == nullptr ||
       locate_generic(t, i, address + kTensorMapBytes / 2, kTensorMapBytes / 2, Access::read) == nullptr)
     return false;
   const auto map = decode_tensor_map(bytes);
   if (!map) {
-    machine.fault(t, i, absl::StatusCode::kAborted, absl::StrFormat("0x%x holds no tensor map", address));
+    machine.fault(t, i, absl::StatusCode::kAborted,
+                  absl::StrFormat("there is no tensor map at 0x%x", address));
     return false;
   }
   if (map->rank != rank) {
-    machine.fault(t, i, absl::StatusCode::kAborted,
-                  absl::StrFormat("a tensor map of %u dimensions in a %ud copy", map->rank, rank));
+    machine.fault(
+        t, i, absl::StatusCode::kAborted,
+        absl::StrFormat("the tensor map has %u dimensions, but this is a %ud copy", map->rank, rank));
     return false;
   }
   tile.map = *map;
   tile.row_bytes = uint64_t{map->box[0]} * type_size(map->type);
   if (map->swizzle != Swizzle::none && tile.row_bytes != swizzle_span(map->swizzle)) {
-    machine.fault(
-        t, i, absl::StatusCode::kUnimplemented,
-        absl::StrFormat("a box whose rows have %u bytes under a swizzle of %u: their layout is not modelled",
-                        tile.row_bytes, swizzle_span(map->swizzle)));
+    machine.fault(t, i, absl::StatusCode::kUnimplemented,
+                  absl::StrFormat("box rows of %u bytes are narrower than the swizzle span of %u bytes: this "
+                                  "layout is not modelled",
+                                  tile.row_bytes, swizzle_span(map->swizzle)));
     return false;
   }
   for (uint32_t d = 0; d < rank; ++d) {
@@ -59,8 +59,8 @@ bool read_tile(Thread& t, const Instruction& i, const uint32_t* coordinates, uin
   return true;
 }
 
-// For each row of the box: its place in the dense tile, the global address of its part inside the tensor, and
-// which part. Nothing is inside for rows that are wholly outside.
+// For each row of the box that is at least partly inside the tensor, calls f(offset in the dense tile, global address,
+// bytes) for the part inside. Stops and returns false when f does.
 template <class F>
 bool for_rows(const Tile& tile, F f) {
   const uint32_t size = type_size(tile.map.type);
@@ -94,15 +94,15 @@ bool load_tile(Thread& t, const Instruction& i, const Tile& tile, std::vector<ui
   });
 }
 
-// Between the dense tile and shared memory, 16 bytes at a time.
+// Copies the dense tile to shared memory, 16 bytes at a time.
 void place_tile(Block& block, uint32_t offset, const Tile& tile, const std::vector<uint8_t>& bytes) {
   for (uint32_t at = 0; at < bytes.size(); at += 16) {
     write_shared(block, swizzled(offset + at, tile.map.swizzle), 16, bytes.data() + at);
   }
 }
 
-// The list: target offset's slot, mbarrier's slot and offset, multicast mask's slot or kNone, the
-// coordinates.
+// The list: the slot of the target's offset, the slots of the mbarrier and its offset, the slot of the multicast mask
+// or kNone, the coordinates.
 Step load_tensor(Thread& t, const Instruction& i) {
   Machine& machine = *t.block->machine;
   const uint32_t* list = machine.kernel.lists.data() + i.list;
@@ -118,9 +118,9 @@ Step load_tensor(Thread& t, const Instruction& i) {
   const bool multicast = list[3] != kNone;
   const uint32_t mask = multicast ? t.r[list[3]] & 0xffff : 1u << block->rank;
   if (multicast && (mask == 0 || mask >> block->cluster->blocks.size() != 0)) {
-    return machine.fault(
-        t, i, absl::StatusCode::kAborted,
-        absl::StrFormat("multicast to 0x%x in a cluster of %u", mask, block->cluster->blocks.size()));
+    return machine.fault(t, i, absl::StatusCode::kAborted,
+                         absl::StrFormat("multicast mask 0x%x, but the cluster has %u blocks", mask,
+                                         block->cluster->blocks.size()));
   }
   for (uint32_t rest = mask; rest != 0; rest &= rest - 1) {
     Block* to = block->cluster->blocks[__builtin_ctz(rest)].get();
@@ -141,7 +141,7 @@ Step load_tensor(Thread& t, const Instruction& i) {
   return machine.maybe_yield();
 }
 
-// The list: source offset's slot, the coordinates. flags: reduction << 4.
+// The list: the slot of the source's offset, the coordinates. flags: reduction << 4.
 Step store_tensor(Thread& t, const Instruction& i) {
   Machine& machine = *t.block->machine;
   const uint32_t* list = machine.kernel.lists.data() + i.list;
@@ -152,11 +152,11 @@ Step store_tensor(Thread& t, const Instruction& i) {
   if (block == nullptr || shared_range(t, i, *block, offset, tile.bytes()) == nullptr) return Step::fault;
   if (block != t.block)
     return machine.fault(t, i, absl::StatusCode::kAborted,
-                         "the source is not in the own block's shared memory");
+                         "the source is not in the shared memory of the executing block");
   const Reduction reduction = static_cast<Reduction>((i.flags >> 4) & 15);
   if (reduction != Reduction::none && !can_reduce(reduction, tile.map.type)) {
     return machine.fault(t, i, absl::StatusCode::kAborted,
-                         absl::StrFormat("no such reduction of %s", type_name(tile.map.type)));
+                         absl::StrFormat("this reduction does not exist for %s", type_name(tile.map.type)));
   }
   auto bytes = std::make_shared<std::vector<uint8_t>>(tile.bytes());
   PendingStore store;
@@ -195,8 +195,8 @@ void decode_bulk_tensor(Decoder& d, bool reduces) {
   const bool multicast = d.take("multicast::cluster"), hinted = take_cache_hints(d);
   const Reduction reduction = reduces ? take_reduction(d) : Reduction::none;
   if (rank == 0) return d.fail("the number of dimensions is missing");
-  if (!grouped && !to_cluster && !from_cta) return d.fail("no such form");
-  // [map, {coordinates}] comes second in loads and first in stores.
+  if (!grouped && !to_cluster && !from_cta) return d.fail("this form is not supported");
+  // [map, {coordinates}] is the second operand of loads and the first of stores.
   const size_t map_at = grouped ? 0 : 1;
   const Operand& map = d.operand(map_at);
   if (map.kind != Operand::address || map.elements.size() != 2 || map.elements[1].kind != Operand::vector) {
@@ -213,7 +213,7 @@ void decode_bulk_tensor(Decoder& d, bool reduces) {
     d.append(multicast ? d.source(3, Type::b16) : kNone);
   }
   if (map.elements[1].elements.size() != static_cast<size_t>(rank))
-    return d.fail("the number of coordinates");
+    return d.fail("the number of coordinates does not match the number of dimensions");
   for (const Operand& coordinate : map.elements[1].elements) d.append(d.source(coordinate, Type::s32));
   d.out().flags = static_cast<uint16_t>(static_cast<int>(reduction) << 4);
   d.run(grouped ? store_tensor : load_tensor);

@@ -8,7 +8,7 @@ namespace {
 constexpr uint64_t kMagic = 0x70616d726f736e74;
 struct Encoded {
   uint64_t magic, address;
-  uint32_t extent[5];  // minus one: extents go up to 2^32
+  uint32_t extent[5];  // minus one, because extents go up to 2^32
   uint16_t box[5];
   uint8_t type, rank, swizzle, nan_fill;
   uint64_t stride[4];

@@ -1,4 +1,4 @@
-// Tensor copies: where each element lands, what lies outside the tensor, and what is refused.
+// Tensor copies: where each element goes, what is read outside the tensor, and what is refused.
 #include "gmock/gmock.h"
 #include "tests/gpu/emulator/ptx/harness.h"
 
@@ -28,8 +28,7 @@ std::vector<uint16_t> random_halves(size_t count) {
   return values;
 }
 
-// One thread loads a box of `bytes` bytes at (x, y) to `offset` in shared memory and copies shared memory to
-// p1.
+// One thread loads a box of `bytes` bytes at (x, y) to `offset` in shared memory, then copies it from there to p1.
 std::string load_box(int bytes, int x, int y, int offset) {
   return absl::StrCat("mov.b32 %r2, d; add.u32 %r3, %r2, ", offset,
                       R"(; .shared .align 8 .b64 bar; mov.b32 %r1, bar;
@@ -45,7 +44,7 @@ std::string load_box(int bytes, int x, int y, int offset) {
 
 constexpr char kDynamic[] = ".extern .shared .align 1024 .b8 d[];";
 
-TEST(Tensor, SwizzlesByTheBitsOfTheAddress) {
+TEST(Tensor, SwizzlesByAddressBits) {
   struct Case {
     Swizzle swizzle;
     uint32_t columns;
@@ -65,8 +64,8 @@ TEST(Tensor, SwizzlesByTheBitsOfTheAddress) {
           [&] {
             for (uint32_t row = 0; row < 16; ++row) {
               for (uint32_t column = 0; column < c.columns; ++column) {
-                // 16-byte chunks of a row change places, depending on which 128 bytes of a KiB the row lies
-                // in.
+                // The swizzle permutes the 16-byte chunks of a row; the permutation depends on which 128-byte line
+                // of a KiB the row is in.
                 const uint32_t pitch = c.columns * 2,
                                line = (static_cast<uint32_t>(offset) + row * pitch) / 128 % 8;
                 const uint32_t phase = c.swizzle == Swizzle::none      ? 0
@@ -89,7 +88,7 @@ TEST(Tensor, SwizzlesByTheBitsOfTheAddress) {
   }
 }
 
-TEST(Tensor, OutsideIsZeroAndUntouched) {
+TEST(Tensor, LoadsZerosOutsideTheTensor) {
   std::vector<uint16_t> in = random_halves(20 * 24), out(64 * 8);
   for (const auto& [x, y] : {std::pair{-5, -2}, std::pair{10, 15}, std::pair{100, 0}, std::pair{0, -8}}) {
     Program program(2, load_box(64 * 8 * 2, x, y, 0), "", kDynamic, 1);
@@ -113,7 +112,7 @@ TEST(Tensor, OutsideIsZeroAndUntouched) {
   }
 }
 
-TEST(Tensor, StoresAndReducesInsideOnly) {
+TEST(Tensor, StoresAndReducesOnlyInsideTheTensor) {
   for (const bool reduce : {false, true}) {
     std::vector<float> out(10 * 12, 1000), start = out;
     Program program(
@@ -181,7 +180,7 @@ TEST(Tensor, ThreeDimensionsAndBatches) {
   });
 }
 
-TEST(Tensor, RefusesWhatIsNoMapAndWhatIsNotAligned) {
+TEST(Tensor, RefusesBadMapsAndMisalignedBoxes) {
   std::vector<uint16_t> in = random_halves(64 * 64), out(64 * 8);
   const auto why = [&](const std::string& body, const TensorMap& map) {
     Program program(2, body, "", kDynamic, 1);
@@ -193,7 +192,7 @@ TEST(Tensor, RefusesWhatIsNoMapAndWhatIsNotAligned) {
   };
   const TensorMap map = tensor_2d(in, 64, 64, 64, 64, 8, Swizzle::bytes128);
   EXPECT_THAT(why("add.s64 %rd100, %rd0, 63; and.b64 %rd100, %rd100, -64;" + load_box(1024, 0, 0, 0), map),
-              HasSubstr("no tensor map"));
+              HasSubstr("there is no tensor map at"));
   EXPECT_THAT(why(load_box(1024, 0, 0, 64), map), HasSubstr("multiple"));
   EXPECT_THAT(why(load_box(1024, 0, 0, 1152), map), HasSubstr("shared memory is"));
   TensorMap narrow = map;
@@ -202,7 +201,7 @@ TEST(Tensor, RefusesWhatIsNoMapAndWhatIsNotAligned) {
   TensorMap beyond = map;
   beyond.extent[1] = 100;  // more rows than the memory has
   EXPECT_THAT(why(load_box(1024, 0, 60, 0), beyond), HasSubstr("illegal read"));
-  // Fewer bytes than the barrier expects: it never completes.
+  // The copy has fewer bytes than the mbarrier expects, so the phase never completes.
   EXPECT_THAT(why(load_box(2048, 0, 0, 0), map), HasSubstr("1024 bytes missing"));
 }
 

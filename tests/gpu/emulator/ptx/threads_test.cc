@@ -1,4 +1,4 @@
-// Warps, barriers, blocks: what waits for what, and what is found out when it never comes.
+// Warps, barriers and blocks: which thread waits for which, and what is reported when the other never arrives.
 #include "gmock/gmock.h"
 #include "tests/gpu/emulator/ptx/harness.h"
 
@@ -59,7 +59,7 @@ TEST(Warp, VotesMatchesAndReductions) {
   }
 }
 
-TEST(Warp, ElectsOneAndAlwaysTheSame) {
+TEST(Warp, AlwaysElectsTheSameLane) {
   const auto out = run_warp(
       "elect.sync _|%p1, -1; elect.sync %r1|%p2, -1; selp.b32 %r9, 1, 0, %p1; @%p2 add.u32 %r9, %r9, 2; "
       "shl.b32 %r1, %r1, 8; or.b32 %r9, %r9, %r1;");
@@ -78,7 +78,7 @@ TEST(Warp, ExitedLanesNeedNotArrive) {
   for (uint32_t lane = 0; lane < 32; ++lane) EXPECT_EQ(out[lane], lane < 8 ? 28u : 12345u);
 }
 
-TEST(Warp, ALaneThatNeverComesIsADeadlock) {
+TEST(Warp, ReportsDeadlockOfMissingLane) {
   Program program(0,
                   "mov.u32 %r0, %tid.x; setp.eq.u32 %p1, %r0, 5; @%p1 bar.sync 0;\nredux.sync.add.u32 %r9, "
                   "%r0, -1;\n@!%p1 bar.sync 0;");
@@ -90,12 +90,12 @@ TEST(Warp, ALaneThatNeverComesIsADeadlock) {
   }
 }
 
-TEST(Warp, AMaskWithoutTheLaneItselfIsRefused) {
+TEST(Warp, RefusesMaskWithoutTheExecutingLane) {
   Program program(0, "redux.sync.add.u32 %r9, %r0, 1;");
   EXPECT_EQ(program.run().code(), absl::StatusCode::kAborted);
 }
 
-// Each thread reverses through shared memory; without the barrier somebody reads what is not there yet.
+// Each thread writes to shared memory and reads the mirrored place; without the barrier it may be unwritten.
 std::string reversal(bool with_barrier) {
   return absl::StrCat(
       kAddress, R"(
@@ -120,8 +120,8 @@ TEST(Barrier, OrdersSharedMemory) {
   EXPECT_EQ(without.count_failures({1, 1, 1}, {256, 1, 1}, reversed, 4), 12);
 }
 
-TEST(Barrier, NamedOnesCountThreads) {
-  // Two warps produce, two consume: the producers arrive without waiting.
+TEST(Barrier, NamedBarriersCountThreads) {
+  // Two warps produce and arrive without waiting; two warps consume.
   std::vector<uint32_t> out(128, 0);
   Program program(1, absl::StrCat(kAddress, R"(
     .shared .align 4 .b8 s[256]; mov.b32 %r1, s; and.b32 %r2, %r0, 63; shl.b32 %r2, %r2, 2; add.u32 %r2, %r1, %r2;
@@ -135,7 +135,8 @@ TEST(Barrier, NamedOnesCountThreads) {
   });
   Program wrong(0,
                 "mov.u32 %r0, %tid.x; setp.gt.u32 %p1, %r0, 31; @%p1 bar.sync 1, 64; @!%p1 bar.sync 1, 96;");
-  EXPECT_THAT(std::string(wrong.run({1, 1, 1}, {96, 1, 1}).message()), HasSubstr("waited at by"));
+  EXPECT_THAT(std::string(wrong.run({1, 1, 1}, {96, 1, 1}).message()),
+              HasSubstr("is used with a thread count of"));
 }
 
 TEST(Barrier, Reduces) {
@@ -147,15 +148,15 @@ TEST(Barrier, Reduces) {
   program.run_all({1, 1, 1}, {96, 1, 1}, [&] { EXPECT_THAT(out, ::testing::Each(70u)); });
 }
 
-TEST(Barrier, AThreadThatNeverArrivesIsADeadlock) {
+TEST(Barrier, ReportsDeadlockOfMissingThread) {
   Program program(0, "mov.u32 %r0, %tid.x; setp.eq.u32 %p1, %r0, 3; @%p1 bar.sync 1; bar.sync 0;");
   const absl::Status status = program.run({1, 1, 1}, {64, 1, 1});
   EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded);
   EXPECT_THAT(std::string(status.message()), HasSubstr("threads 3 to 3: waits at a barrier"));
 }
 
-// The last block to take a ticket sums what all have stored: needs no order between the blocks.
-TEST(Grid, LastArriverSeesAllPartialSums) {
+// The last block to take a ticket sums what all blocks stored. This must work in any order of the blocks.
+TEST(Grid, LastBlockSeesAllPartialSums) {
   std::vector<uint32_t> out(66, 0);
   Program program(1, R"(
     mov.u32 %r1, %ctaid.x; mov.u32 %r2, %nctaid.x; mul.wide.u32 %rd1, %r1, 4; add.s64 %rd1, %rd0, %rd1;
@@ -167,13 +168,13 @@ TEST(Grid, LastArriverSeesAllPartialSums) {
   program.buffer(out);
   program.run_all({64, 1, 1}, {1, 1, 1}, [&] {
     EXPECT_EQ(out[1], 64u * 65 / 2);
-    EXPECT_EQ(out[0], 0u);  // the ticket reset itself
+    EXPECT_EQ(out[0], 0u);  // the ticket resets itself
     std::fill(out.begin(), out.end(), 0);
   });
 }
 
-// All blocks meet at a counter: needs all of them resident at once.
-TEST(Grid, BlocksThatWaitForEachOtherAllRun) {
+// All blocks wait at a counter, which requires all of them to be resident.
+TEST(Grid, RunsBlocksThatWaitForEachOther) {
   std::vector<uint32_t> out(1, 0);
   const char* body = R"(
     mov.u32 %r2, %nctaid.x; atom.global.add.u32 %r5, [%rd0], 1;

@@ -40,21 +40,21 @@ enum class Type : uint8_t {
 
 std::optional<Type> parse_type(absl::string_view name);
 const char* type_name(Type type);
-// Bytes of one value; a predicate counts as one.
+// Size of one value in bytes; a predicate counts as one byte.
 uint32_t type_size(Type type);
 inline bool is_signed(Type t) { return t == Type::s8 || t == Type::s16 || t == Type::s32 || t == Type::s64; }
-// One scalar floating-point number (not a packed pair).
+// A scalar floating-point type (not a packed pair).
 inline bool is_float(Type t) {
   return t == Type::f16 || t == Type::bf16 || t == Type::f32 || t == Type::f64 || t == Type::tf32;
 }
 
-// Registers hold 64 raw bits; every instruction reads and writes through its own type, so that what lies
-// above a narrower value is never seen.
+// A register holds 64 raw bits. Every instruction reads and writes through its own type, so the bits above a
+// narrower value are never seen.
 template <class T>
 T from_bits(uint64_t bits) {
   static_assert(sizeof(T) <= 8);
   T value;
-  std::memcpy(&value, &bits, sizeof(T));  // little-endian, as the machine that this models
+  std::memcpy(&value, &bits, sizeof(T));  // little-endian, like the GPU
   return value;
 }
 template <class T>

@@ -8,7 +8,7 @@
 namespace lathe::ptx {
 namespace {
 
-// What is kept of stores not yet made and of bytes replaced, each: some megabytes.
+// The largest number of pending stored lines, and of replaced lines: some megabytes each.
 constexpr size_t kLines = 1 << 15;
 
 uintptr_t line_of(const uint8_t* place) { return reinterpret_cast<uintptr_t>(place) & ~uintptr_t{63}; }
@@ -115,7 +115,7 @@ void Visibility::write(uintptr_t line, const StoredLine& stored, uint64_t writer
     past_low_ = std::min(past_low_, line);
     past_high_ = std::max(past_high_, line + 64);
   } else if (const auto past = past_.find(line); past != past_.end()) {
-    past_count_ -= past->second.size();  // a gap in its past: none at all
+    past_count_ -= past->second.size();  // this write is not recorded, so the older history is invalid
     past_.erase(past);
   }
   for_bytes(stored.mask, [&](uint32_t n) { memory[n] = stored.bytes[n]; });

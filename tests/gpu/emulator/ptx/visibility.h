@@ -1,10 +1,11 @@
-// Who sees a store to global memory when: a device's memory orders nothing between blocks without a fence.
+// When a store to global memory becomes visible to other clusters. Without fences, a GPU orders nothing between
+// blocks.
 //
-// A cluster sees its own ordinary stores at once; the others see them after a release of gpu scope by one of
-// its threads (a fence, a releasing store or atomic), or at a time of the launch's own choice. An ordinary
-// load may find what was there at any time since its cluster's last acquire of gpu scope. Atomics, relaxed
-// and volatile accesses go to memory themselves and order nothing else. Within a cluster, and between the
-// asynchronous copies, memory is stronger than a device's.
+// A cluster sees its own ordinary stores at once. Other clusters see them after one of its threads executes a
+// release at gpu scope (a fence, a releasing store or a releasing atomic), or at a time the launch chooses. An ordinary
+// load may return any value the place had since the last acquire at gpu scope of its cluster. Atomics, relaxed and
+// volatile accesses read and write memory directly and order nothing else. Within a cluster, and between asynchronous
+// copies, this memory model is stronger than the hardware's.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +20,7 @@ namespace lathe::ptx {
 class Machine;
 struct Cluster;
 
-// Some bytes of an aligned piece of 64; a bit of the mask for each.
+// Some bytes of an aligned 64-byte line; the mask has one bit per byte.
 struct StoredLine {
   uint64_t mask = 0;
   uint8_t bytes[64];
@@ -30,22 +31,22 @@ class Visibility {
  public:
   explicit Visibility(Machine& machine) : machine_(machine) {}
 
-  // Whether a load at this place can find anything but what memory holds.
+  // Whether a load at this place might return something else than what memory holds.
   bool concerns(const Cluster& cluster, const uint8_t* place) const;
   // An ordinary access of at most 32 bytes within one line.
   void load(Cluster& cluster, const uint8_t* place, uint8_t* bytes, uint32_t size);
   void store(Cluster& cluster, uint8_t* place, const uint8_t* bytes, uint32_t size);
-  // Before an access that goes to memory itself: the cluster's own stores there are made, and the place has
-  // no past any more.
+  // Called before an access that goes to memory directly. It writes the cluster's own pending stores to this place
+  // and forgets the older values of the place.
   void settle(Cluster& cluster, const uint8_t* place, uint64_t size);
 
-  void release(Cluster& cluster);  // all of the cluster's stores so far become visible
-  void acquire(Cluster& cluster);  // from now on it reads nothing that was replaced before
-  void leave(Cluster& cluster);    // it ends; its stores stay invisible
-  void show_all();                 // every store is made, nothing old is read
+  void release(Cluster& cluster);  // makes all stores of the cluster so far visible
+  void acquire(Cluster& cluster);  // its later loads return no value replaced before now
+  void leave(Cluster& cluster);    // the cluster ends; its stores stay invisible
+  void show_all();                 // makes every store visible and forgets all older values
 
  private:
-  // What a store replaced: the bytes under the mask until `time`, when `writer` wrote there.
+  // The bytes (under the mask) that a store of `writer` replaced at `time`.
   struct Replaced {
     uint64_t time, writer;
     StoredLine old;

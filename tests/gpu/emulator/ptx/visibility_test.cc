@@ -1,4 +1,4 @@
-// What a block sees of another's stores: that a fence is missing must show, and that it is there must help.
+// Which stores of another block a block sees: a missing fence must show, and a correct fence must work.
 #include "gmock/gmock.h"
 #include "tests/gpu/emulator/ptx/harness.h"
 
@@ -8,12 +8,13 @@ namespace {
 constexpr uint32_t kBlocks = 12, kThreads = 64;
 constexpr uint32_t kSum = kBlocks * kThreads * (kBlocks * kThreads + 1) / 2;
 
-// Every thread stores a partial sum; the last block to take a ticket adds all of them up.
+// Every thread stores a partial sum; the last block to take a ticket adds them up.
 struct Ticket {
   std::string release = "membar.gl;", acquire = "membar.gl;";
   std::string store = "st.global.u32", load = "ld.global.u32", take = "atom.global.inc.u32";
-  bool barrier = true;        // between the stores and the fence of the thread that takes the ticket
-  bool every_thread = false;  // fences, instead of the one
+  bool barrier = true;  // between the stores and the fence of the thread that takes the ticket
+  bool every_thread =
+      false;  // every thread executes the release fence, not only the one that takes the ticket
 
   std::string body() const {
     const std::string one =
@@ -35,7 +36,7 @@ struct Ticket {
     add.u32 %r11, %r11, 1; setp.lt.u32 %p3, %r11, %r10; @%p3 bra more; st.global.u32 [%rd0+4], %r12;)");
   }
 
-  // Launches with a wrong sum, of 16 for each policy in the order late, early, random.
+  // The number of launches (of 16 for each policy: late, early, random) with a wrong sum.
   std::array<int, 3> wrong(std::array<uint32_t, 3> cluster = {0, 0, 0}) const {
     std::vector<uint32_t> memory(2 + kBlocks * kThreads);
     Program program(1, body());
@@ -58,7 +59,7 @@ struct Ticket {
 
 constexpr std::array<int, 3> kNever = {0, 0, 0};
 
-TEST(Visibility, FencesOnBothSidesOfATicketSuffice) {
+TEST(Visibility, FencesBeforeAndAfterTheTicketSuffice) {
   EXPECT_EQ(Ticket().wrong(), kNever);
   Ticket every;
   every.every_thread = true;
@@ -68,14 +69,14 @@ TEST(Visibility, FencesOnBothSidesOfATicketSuffice) {
   EXPECT_EQ(modern.wrong(), kNever);
 }
 
-TEST(Visibility, SoDoesATicketThatOrdersByItself) {
+TEST(Visibility, AcquireReleaseTicketNeedsNoFence) {
   Ticket ticket;
   ticket.release = ticket.acquire = "";
   ticket.take = "atom.acq_rel.gpu.global.inc.u32";
   EXPECT_EQ(ticket.wrong(), kNever);
 }
 
-TEST(Visibility, AMissingReleaseShows) {
+TEST(Visibility, ExposesMissingRelease) {
   Ticket ticket;
   ticket.release = "";
   const auto wrong = ticket.wrong();
@@ -85,7 +86,7 @@ TEST(Visibility, AMissingReleaseShows) {
   EXPECT_GE(ticket.wrong()[0], 6);
 }
 
-TEST(Visibility, AMissingAcquireShows) {
+TEST(Visibility, ExposesMissingAcquire) {
   Ticket ticket;
   ticket.acquire = "";
   const auto wrong = ticket.wrong();
@@ -95,7 +96,7 @@ TEST(Visibility, AMissingAcquireShows) {
   EXPECT_GE(ticket.wrong()[0], 6);
 }
 
-TEST(Visibility, AFenceOfTheBlockOrTheClusterIsTooNarrow) {
+TEST(Visibility, ExposesFencesOfBlockOrClusterScope) {
   for (const char* fence : {"membar.cta;", "fence.acq_rel.cta;", "fence.acq_rel.cluster;"}) {
     Ticket ticket;
     ticket.release = fence;
@@ -106,27 +107,27 @@ TEST(Visibility, AFenceOfTheBlockOrTheClusterIsTooNarrow) {
   }
 }
 
-TEST(Visibility, AMissingBarrierBeforeTheFenceShows) {
+TEST(Visibility, ExposesMissingBarrierBeforeTheFence) {
   Ticket ticket;
   ticket.barrier = false;
   const auto wrong = ticket.wrong();
   EXPECT_GE(wrong[0], 12);
 }
 
-// Relaxed accesses of gpu scope go to memory themselves: the sum is right, though nothing is fenced.
+// Relaxed accesses at gpu scope go to memory directly, so the sum is right without any fence.
 TEST(Visibility, RelaxedAccessesSeeEachOther) {
   Ticket ticket;
   ticket.release = ticket.acquire = "";
   ticket.store = "st.relaxed.gpu.global.u32";
   ticket.load = "ld.relaxed.gpu.global.u32";
   EXPECT_EQ(ticket.wrong(), kNever);
-  ticket.load = "ld.global.u32";  // nothing was replaced behind its back
+  ticket.load = "ld.global.u32";  // no stale value exists, because the relaxed stores left none
   EXPECT_EQ(ticket.wrong(), kNever);
   ticket.store = "st.relaxed.cta.global.u32";
   EXPECT_GE(ticket.wrong()[0], 6);
 }
 
-TEST(Visibility, BlocksOfAClusterNeedTheFenceTowardsOthers) {
+TEST(Visibility, ClustersNeedTheFenceToo) {
   EXPECT_EQ(Ticket().wrong({4, 1, 1}), kNever);
   Ticket ticket;
   ticket.release = ticket.acquire = "";
@@ -134,8 +135,8 @@ TEST(Visibility, BlocksOfAClusterNeedTheFenceTowardsOthers) {
   EXPECT_GE(ticket.wrong({4, 1, 1})[0], 6);
 }
 
-// A block that stores and loads again has its own values, of every width, whatever others see.
-TEST(Visibility, ABlockSeesItsOwnStores) {
+// A block that stores and then loads sees its own values, in every width.
+TEST(Visibility, BlockSeesItsOwnStores) {
   std::vector<uint32_t> memory(256, 0);
   Program program(1, R"(
     mov.u32 %r0, %tid.x; mul.wide.u32 %rd1, %r0, 16; add.s64 %rd1, %rd0, %rd1;
@@ -157,8 +158,8 @@ TEST(Visibility, ABlockSeesItsOwnStores) {
   });
 }
 
-// A flag that is stored and polled weakly may take long to be seen, but not for ever.
-TEST(Visibility, StoresAreMadeInTheEnd) {
+// A flag that is stored and polled with weak accesses may be seen late, but it is seen.
+TEST(Visibility, WeakStoresBecomeVisibleEventually) {
   std::vector<uint32_t> memory(2, 0);
   Program program(1, R"(
     mov.u32 %r0, %ctaid.x; setp.eq.u32 %p1, %r0, 0; @%p1 st.global.u32 [%rd0], 7; @%p1 exit;
@@ -170,8 +171,8 @@ TEST(Visibility, StoresAreMadeInTheEnd) {
   EXPECT_THAT(memory, ::testing::ElementsAre(7u, 8u));
 }
 
-// More stores and replaced lines than are kept: early ones become visible, none is lost.
-TEST(Visibility, ManyStoresAreAllMade) {
+// More stores and replaced lines than the emulator keeps: the oldest become visible early, none is lost.
+TEST(Visibility, LosesNoStoreBeyondItsCapacity) {
   constexpr uint32_t kWords = 1 << 20;
   std::vector<uint32_t> memory(kWords, 0);
   Program program(1, R"(

@@ -1,4 +1,4 @@
-// What the lanes of a warp do together: shfl, vote, match, redux, elect, activemask.
+// Operations across the lanes of a warp: shfl, vote, match, redux, elect, activemask.
 #include <algorithm>
 #include <cmath>
 
@@ -15,7 +15,7 @@ void for_lanes(uint32_t lanes, F f) {
   for (uint32_t rest = lanes; rest != 0; rest &= rest - 1) f(static_cast<uint32_t>(__builtin_ctz(rest)));
 }
 
-// list: the predicate's slot or kNone, the clamp's slot, the mask's slot. flags: 0 up, 1 down, 2 bfly, 3 idx.
+// The list: the slot of the predicate or kNone, of the clamp, of the mask. flags: 0 up, 1 down, 2 bfly, 3 idx.
 Step shuffle_all(Thread& t, const Instruction& i, uint32_t lanes) {
   Thread* warp = warp_of(t);
   const uint32_t* list = t.block->machine->kernel.lists.data() + i.list;
@@ -47,7 +47,7 @@ Step shuffle_all(Thread& t, const Instruction& i, uint32_t lanes) {
         break;
     }
     if (!inside) from = self;
-    // The value of a lane outside the mask is undefined: poison.
+    // The value of a lane outside the mask is undefined, so it is poisoned.
     r[i.d] = ((lanes >> from) & 1) != 0 ? values[from] : 0xffffffff;
     if (list[0] != kNone) r[list[0]] = inside;
   });
@@ -58,7 +58,7 @@ Step shuffle(Thread& t, const Instruction& i) {
   return t.block->machine->converge(t, i, static_cast<uint32_t>(t.r[mask]), shuffle_all);
 }
 
-// vote. flags: 0 all, 1 any, 2 uni, 3 ballot. a: the predicate's guard form.
+// vote. flags: 0 all, 1 any, 2 uni, 3 ballot. a: the predicate as slot * 2 + negated.
 Step vote_all(Thread& t, const Instruction& i, uint32_t lanes) {
   Thread* warp = warp_of(t);
   uint32_t ballot = 0;
@@ -141,7 +141,7 @@ Step reduce(Thread& t, const Instruction& i) {
   return t.block->machine->converge(t, i, static_cast<uint32_t>(t.r[i.b]), reduce_all);
 }
 
-// The leader is any lane of the mask, but always the same for the same mask.
+// The leader may be any lane of the mask, but it is always the same lane for the same mask.
 Step elect_all(Thread& t, const Instruction& i, uint32_t lanes) {
   Thread* warp = warp_of(t);
   const uint64_t hash = (t.block->machine->options.seed + lanes) * 0x9e3779b97f4a7c15u >> 32;
@@ -159,7 +159,7 @@ Step elect(Thread& t, const Instruction& i) {
   return t.block->machine->converge(t, i, static_cast<uint32_t>(t.r[i.a]), elect_all);
 }
 
-// Which lanes are active together is the hardware's choice: none but the own is promised.
+// The hardware decides which lanes are active together; only the own lane is guaranteed.
 Step active_mask(Thread& t, const Instruction& i) {
   t.r[i.d] = 1u << t.lane;
   return Step::next;
@@ -168,7 +168,7 @@ Step active_mask(Thread& t, const Instruction& i) {
 }  // namespace
 
 void decode_shfl(Decoder& d) {
-  if (!d.take("sync")) return d.fail("only the .sync form is known");
+  if (!d.take("sync")) return d.fail("only the .sync form is supported");
   const int mode = d.take_one_of({"up", "down", "bfly", "idx"});
   d.take_type();
   if (mode < 0) return d.fail("a mode is missing");
@@ -180,7 +180,7 @@ void decode_shfl(Decoder& d) {
 }
 
 void decode_vote(Decoder& d) {
-  if (!d.take("sync")) return d.fail("only the .sync form is known");
+  if (!d.take("sync")) return d.fail("only the .sync form is supported");
   const int mode = d.take_one_of({"all", "any", "uni", "ballot"});
   d.take_type();
   d.out().d = d.destination(0);

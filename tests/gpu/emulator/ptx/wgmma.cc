@@ -1,4 +1,4 @@
-// wgmma: the products of a warpgroup, computed when they are issued or when they are waited for.
+// wgmma: matrix products of a warpgroup, computed when issued or when waited for.
 #include "tests/gpu/emulator/ptx/wgmma.h"
 
 #include "tests/gpu/emulator/ptx/machine.h"
@@ -13,8 +13,8 @@ namespace {
 
 constexpr uint32_t kRows = 64;
 
-// Instruction: flags as below; imm: n. The list: D's registers, then A's four if it comes from registers. a,
-// b: the descriptors' slots. c: scale-d in guard form.
+// Instruction::flags, above the types of A and B. imm: n. The list: D's registers, then four of A if A is in registers.
+// a, b: the slots of the descriptors. c: scale-d as slot * 2 + negated.
 enum : uint16_t {
   kHalfSums = 1 << 10,
   kARegisters = 1 << 11,
@@ -62,7 +62,7 @@ void set_tag(WarpgroupMma& products, Thread& t, uint32_t slot, uint32_t value) {
   tag = value;
 }
 
-// A's fragment from the registers of the warpgroup, as for mma.sync with 16 rows a warp.
+// Reads A's fragment from the registers of the warpgroup; each warp holds 16 rows, as for mma.sync.
 void read_fragment(Thread& t, const Instruction& i, Matrix& a) {
   const uint32_t* slots = t.block->machine->kernel.lists.data() + i.list + accumulators(i);
   const uint32_t per_register = 4 / type_size(a_type(i)), bits = 32 / per_register;
@@ -82,7 +82,7 @@ void read_fragment(Thread& t, const Instruction& i, Matrix& a) {
   }
 }
 
-// The results by thread, then accumulator. False: the machine holds an error.
+// Computes the results for each thread and accumulator. False after an error.
 bool compute(Thread& t, const PendingProduct& product, std::vector<uint32_t>& results) {
   const Instruction& i = *product.instruction;
   const uint32_t n = static_cast<uint32_t>(i.imm);
@@ -122,8 +122,8 @@ bool compute(Thread& t, const PendingProduct& product, std::vector<uint32_t>& re
   return true;
 }
 
-// Computes the first product in flight and hands its results to the registers and the products that wait for
-// them.
+// Computes the oldest product in flight and writes its results to the registers, and to the later products that start
+// from them.
 bool complete_first(Thread& t, WarpgroupMma& products) {
   PendingProduct product = std::move(products.pending.front());
   std::vector<uint32_t> results;
@@ -159,7 +159,7 @@ bool complete_first(Thread& t, WarpgroupMma& products) {
 Step issue_all(Thread& t, const Instruction& i, uint32_t) {
   WarpgroupMma& products = products_of(t);
   Machine& machine = *t.block->machine;
-  if (!products.fenced) return fail(t, i, "no wgmma.fence stands between it and the registers' last use");
+  if (!products.fenced) return fail(t, i, "there is no wgmma.fence after the last use of its registers");
   const uint32_t* slots = machine.kernel.lists.data() + i.list;
   Thread* threads = warpgroup_of(t);
   PendingProduct product;
@@ -172,7 +172,7 @@ Step issue_all(Thread& t, const Instruction& i, uint32_t) {
     const uint64_t* r = threads[n].r;
     if (((i.flags & kARegisters) == 0 && r[i.a] != product.a_descriptor) || r[i.b] != product.b_descriptor ||
         ((r[i.c >> 1] & 1) != (i.c & 1)) != product.accumulates) {
-      return fail(threads[n], i, "its descriptors or scale-d differ within the warpgroup");
+      return fail(threads[n], i, "the descriptors or scale-d differ within the warpgroup");
     }
   }
   product.values = accumulators(i);
@@ -188,7 +188,7 @@ Step issue_all(Thread& t, const Instruction& i, uint32_t) {
       if (tag == 0 || (seen != nullptr && tag - seen->first_value < seen->values)) continue;
       PendingProduct* owner = products.owner(tag);
       if (owner->instruction->imm != i.imm) {
-        return fail(threads[n], i, "an accumulator in flight belongs to a product of another shape");
+        return fail(threads[n], i, "an accumulator in flight belongs to a wgmma of another shape");
       }
       owner->consumed = true;
       seen = owner;
@@ -197,7 +197,7 @@ Step issue_all(Thread& t, const Instruction& i, uint32_t) {
   for (uint32_t s = product.values; s < i.count; ++s) {
     for (uint32_t n = 0; n < kWarpgroup; ++n) {
       if (tag_of(products, threads[n], slots[s]) != 0)
-        return fail(threads[n], i, "A's registers are results still in flight");
+        return fail(threads[n], i, "a register of A is the result of a wgmma in flight");
     }
   }
   product.first_value = products.next_value;
@@ -238,7 +238,7 @@ Step wait(Thread& t, const Instruction& i) {
       if (!complete_first(last, products)) return Step::fault;
     }
     if (stay == 0)
-      products.fenced = false;  // registers may be used now, so that the next product needs a fence
+      products.fenced = false;  // the registers may be used now, so the next product needs a fence
     return Step::next;
   });
 }
@@ -249,16 +249,18 @@ void decode_product(Decoder& d) {
   const absl::string_view shape = d.take_prefix("m64n");
   uint32_t n = 0, k = 0;
   if (std::sscanf(std::string(shape).c_str(), "m64n%uk%u", &n, &k) != 2 || n == 0 || n > 256 || n % 8 != 0)
-    return d.fail("no such shape");
+    return d.fail("this shape does not exist");
   const Type sum = d.take_type(), a = d.take_type(), b = d.take_type();
-  if (k * type_size(a) != 32 || type_size(a) != type_size(b)) return d.fail("no such types in this shape");
+  if (k * type_size(a) != 32 || type_size(a) != type_size(b))
+    return d.fail("this shape does not exist for these types");
   const bool integer = a == Type::s8 || a == Type::u8, half = a == Type::f16 || a == Type::bf16;
   const bool eight_bits = type_size(a) == 1, floats = a == Type::e4m3 || a == Type::e5m2;
-  if (!half && a != Type::tf32 && !integer && !floats) return d.fail("no such types");
-  if (a != b && !(eight_bits && (b == Type::s8 || b == Type::u8) == integer)) return d.fail("no such types");
+  if (!half && a != Type::tf32 && !integer && !floats) return d.fail("these types are not supported");
+  if (a != b && !(eight_bits && (b == Type::s8 || b == Type::u8) == integer))
+    return d.fail("these types are not supported");
   const bool half_sums = sum == Type::f16;
   if (integer ? sum != Type::s32 : sum != Type::f32 && !(half_sums && (a == Type::f16 || floats)))
-    return d.fail("no such type of sums");
+    return d.fail("this accumulator type is not supported");
   uint16_t flags =
       static_cast<uint16_t>(static_cast<int>(a) | static_cast<int>(b) << 5 | (half_sums ? kHalfSums : 0));
   d.append_destinations(0);
@@ -324,7 +326,7 @@ bool tracked_instruction(Thread& t, const Instruction& i, Step& step) {
         if (list[s] != slots[n]) continue;
         step =
             fail(t, i,
-                 absl::StrFormat("writes a register that the wgmma in flight of ptx line %d reads", at.line));
+                 absl::StrFormat("writes a register that the wgmma in flight at ptx line %d reads", at.line));
         return true;
       }
     }
@@ -335,19 +337,19 @@ bool tracked_instruction(Thread& t, const Instruction& i, Step& step) {
     if (owner != nullptr && !owner->consumed &&
         owner->holders[t.index % kWarpgroup * owner->values + tag - owner->first_value] == 0) {
       step = fail(t, i,
-                  absl::StrFormat("overwrites the result of the wgmma in flight of ptx line %d",
+                  absl::StrFormat("overwrites the result of the wgmma in flight at ptx line %d",
                                   owner->instruction->line));
       return true;
     }
   }
   if (carried == 0) return false;
-  step = Step::next;  // the move of a value that is not there yet
+  step = Step::next;  // the move copied only a tag; the value is not computed yet
   return true;
 }
 
 bool check_products_at_exit(Thread& t, const Instruction& i) {
   if (!t.tracked) return true;
-  fail(t, i, "the thread ends with a wgmma in flight");
+  fail(t, i, "the thread exits with a wgmma in flight");
   return false;
 }
 

@@ -1,9 +1,8 @@
-// Matrix products of a warpgroup in flight.
+// The matrix products of a warpgroup in flight.
 //
-// A product's accumulators are not written before a wait_group says so, yet the code around it moves them
-// between registers, which the assembler makes vanish. So values on their way are followed: a register is
-// tagged with the number of the value that it will hold, a plain move copies the tag, and any other access is
-// an error.
+// The accumulators of a product are written only by a wait_group, but the code in between may move them between
+// registers (the assembler removes such moves). So each accumulator in flight has a number, and the register that will
+// hold it carries that number as a tag. A plain move copies the tag; any other access to the register is an error.
 #pragma once
 
 #include <array>
@@ -16,16 +15,17 @@ struct Instruction;
 
 inline constexpr uint32_t kWarpgroup = 128;
 
-// One wgmma.mma_async that was issued and not yet computed.
+// A wgmma.mma_async that was issued and is not computed yet.
 struct PendingProduct {
   const Instruction* instruction = nullptr;
   uint64_t group = 0;
   uint64_t a_descriptor = 0, b_descriptor = 0;
   bool accumulates = false;
   uint32_t first_value = 0, values = 0;  // the numbers of its accumulators
-  // By thread, then accumulator: what it was before, as bits or as the number of the value that it will be.
+  // For each thread and accumulator: its initial value, either the bits or the number of a value in flight.
   std::vector<uint32_t> initial, initial_value;
-  // Likewise, how many registers will hold each value; and whether a later product takes them as its start.
+  // For each thread and accumulator: how many registers will hold the result. consumed: a later product starts from
+  // these results.
   std::vector<uint8_t> holders;
   bool consumed = false;
 };
@@ -35,8 +35,8 @@ struct WarpgroupMma {
   uint64_t group = 0;  // the group being filled
   std::vector<PendingProduct> pending;
   uint32_t next_value = 1;
-  std::vector<uint32_t> tags;                            // by thread, then slot
-  std::array<std::vector<uint32_t>, kWarpgroup> tagged;  // slots that may have a tag
+  std::vector<uint32_t> tags;                            // for each thread and slot
+  std::array<std::vector<uint32_t>, kWarpgroup> tagged;  // slots that may carry a tag
 
   PendingProduct* owner(uint32_t value) {
     if (value == 0) return nullptr;

@@ -6,10 +6,10 @@
 namespace lathe::ptx {
 namespace {
 
-constexpr uint32_t kBytesOfK = 32, kChunk = 16;  // a chunk is the unit that swizzling moves
+constexpr uint32_t kBytesOfK = 32, kChunk = 16;  // a chunk is the unit that a swizzle moves
 
 struct Descriptor {
-  uint32_t start, leading, stride, base_offset, span;  // bytes; span: of the swizzle, 16 for none
+  uint32_t start, leading, stride, base_offset, span;  // bytes; span: of the swizzle, 16 without one
   bool swizzles() const { return span != kChunk; }
 };
 
@@ -19,15 +19,15 @@ Descriptor decode(uint64_t bits) {
   return {field(0), field(16), field(32), static_cast<uint32_t>(bits >> 49 & 7), kSpans[bits >> 62]};
 }
 
-// The chunk of the K-major operand: row, and which of the two halves of K. Eight rows stand a span apart,
-// groups of eight rows a stride; without swizzling the halves are a leading dimension apart.
+// The address of a chunk of a K-major operand; `half` selects a half of K. Rows are one span apart, groups of eight
+// rows one stride. Without a swizzle the halves are one leading dimension apart.
 uint32_t k_major(const Descriptor& d, uint32_t row, uint32_t half) {
   return d.start + row / 8 * d.stride + row % 8 * d.span + half * (d.swizzles() ? kChunk : d.leading);
 }
 
-// The chunk of the other operand: eight rows (chunk) at one k. Eight k stand a span apart. A span holds span
-// / 16 chunks, then a leading dimension follows, and groups of eight k are a stride apart; without swizzling
-// the two change places.
+// The address of a chunk of a transposed operand: eight rows at one k. Consecutive k are one span apart. A span holds
+// span / 16 chunks; spans are one leading dimension apart, groups of eight k one stride. Without a swizzle leading
+// dimension and stride change roles.
 uint32_t row_major(const Descriptor& d, uint32_t chunk, uint32_t k) {
   const uint32_t in_span = d.span / kChunk;
   const uint32_t far_rows = d.swizzles() ? d.leading : d.stride, far_k = d.swizzles() ? d.stride : d.leading;

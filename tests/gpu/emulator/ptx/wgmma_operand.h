@@ -1,4 +1,4 @@
-// Operands of wgmma: matrices in shared memory as the 64-bit descriptors describe them.
+// The operands of wgmma: matrices in shared memory, described by 64-bit descriptors.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace lathe::ptx {
 
-// Rows (of M or N) by K.
+// A matrix of rows (of M or N) by K.
 struct Matrix {
   uint32_t rows = 0, k = 0;
   std::vector<double> values;
@@ -24,12 +24,12 @@ struct Matrix {
 
 double operand_value(Type type, uint32_t bits);
 
-// 32 bytes of K. `transposed`: the rows' dimension is the contiguous one (16-bit types only). False: an
-// error.
+// Reads 32 bytes of K per row. `transposed`: the row dimension is the contiguous one (16-bit types only). False
+// after an error.
 bool read_operand(Thread& t, const Instruction& i, uint64_t descriptor, Type type, uint32_t rows,
                   bool transposed, Matrix& matrix);
 
-// a times b transposed: a.rows by b.rows, row-major.
+// a times the transpose of b: a.rows by b.rows values, row-major.
 std::vector<double> multiply_transposed(const Matrix& a, const Matrix& b);
 
 }  // namespace lathe::ptx

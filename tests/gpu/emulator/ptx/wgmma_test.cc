@@ -1,5 +1,4 @@
-// Products of a warpgroup: every type, both layouts of each swizzle, and the mistakes that a pipeline can
-// make.
+// wgmma: every type, both layouts of each swizzle, and the mistakes that a pipeline can make.
 #include <cmath>
 #include <functional>
 
@@ -12,7 +11,7 @@ namespace {
 using ::testing::HasSubstr;
 
 constexpr std::array<uint32_t, 3> kOne = {1, 1, 1}, kWarpgroup = {128, 1, 1};
-constexpr uint32_t kBase = 1024;  // where dynamic shared memory starts when there is no other
+constexpr uint32_t kBase = 1024;  // where dynamic shared memory starts if there is no static shared memory
 constexpr char kDynamic[] = ".extern .shared .align 1024 .b8 d[];";
 
 double value_f16(uint32_t h) {
@@ -65,22 +64,23 @@ std::string list(const char* prefix, int first, uint32_t count) {
   return text + "}";
 }
 
-// An operand of 32 bytes of K in shared memory, put there element by element.
+// An operand with 32 bytes of K in shared memory, written element by element.
 struct Operand {
-  std::vector<uint8_t> bytes;  // of shared memory from `start`
+  std::vector<uint8_t> bytes;  // shared memory from `start` on
   uint64_t descriptor = 0;
-  std::vector<std::vector<double>> values;  // by row, then k
+  std::vector<std::vector<double>> values;  // for each row and k
 };
 
-// The canonical layouts, in units of 16 bytes (8 rows or two half rows of K each), as CUTLASS writes them for
-// descriptors: K-major ((8, n), 2) : ((span, SBO), 1), or ((1, SBO), LBO) without swizzle; otherwise ((span,
-// n), (8, k)) :
-// ((1, LBO), (span, SBO)), or ((1, n), (8, k)) : ((-, SBO), (1, LBO)). Bits 4 to 6 of the address are then
-// exclusive-or'd with bits 7 to 9, as many as the span has.
+// The canonical layouts of CUTLASS, in units of 16 bytes (8 rows, or a half of K of one row).
+//   K-major, swizzled       ((8, n), 2) : ((span, SBO), 1)
+//   K-major, not swizzled   ((8, n), 2) : ((1, SBO), LBO)
+//   transposed, swizzled    ((span, n), (8, k)) : ((1, LBO), (span, SBO))
+//   transposed, not         ((1, n), (8, k)) : ((-, SBO), (1, LBO))
+// Address bits 4 to 6 are then XORed with bits 7 to 9; the span says how many of them.
 Operand make_operand(const Element& element, uint32_t rows, uint32_t span, bool transposed, uint32_t start) {
   Operand operand;
   const uint32_t k = 32 / element.bytes, units = span / 16, per_unit = 16 / element.bytes;
-  // Distances of our own choice: what a descriptor says must be what counts.
+  // Unusual distances, so that the test fails if the descriptor is ignored.
   const uint32_t groups_of_rows = (rows + 7) / 8;
   uint32_t leading, stride;
   if (!transposed) {
@@ -174,7 +174,7 @@ void check(const Case& c) {
       copy_to_shared(131072) + sums_address(c.n) + load_sums(c.n) + "fence.proxy.async; bar.sync 0;";
   std::string left = absl::StrCat(a.descriptor);
   if (c.a_registers) {
-    // Element i of a thread, as the PTX ISA lays A out: rows of 16 a warp, four registers.
+    // Element i of a thread as the PTX ISA lays out A: 16 rows per warp, four registers per thread.
     for (uint32_t thread = 0; thread < 128; ++thread) {
       for (uint32_t i = 0; i < 4 * per_word; ++i) {
         const uint32_t reg = i / per_word, row = thread / 32 * 16 + thread % 32 / 4 + (reg % 2) * 8;
@@ -254,7 +254,7 @@ TEST(Wgmma, LeftOperandFromRegisters) {
     check({element, 32, 16, 128, false, false, true});
 }
 
-// A product of f16 whose operands are all ones, in every layout; `around` may spoil it.
+// An f16 product whose operands are all ones, in every layout. The text before and after it may add a mistake.
 struct Ones {
   explicit Ones(const std::string& before, const std::string& after, bool fenced = true)
       : image(32768 / 2, 0x3c00),
@@ -288,7 +288,7 @@ struct Ones {
 
 constexpr char kFence[] = "wgmma.fence.sync.aligned;", kWait[] = "wgmma.wait_group.sync.aligned 0;";
 
-TEST(Wgmma, ValuesInFlightMayBeMovedAndNothingElse) {
+TEST(Wgmma, AllowsOnlyMovesOfValuesInFlight) {
   Ones moved(kFence, absl::StrCat("mov.b32 %r110, %r100; mov.b32 %r111, %r110; mov.b32 %r110, 0;", kWait,
                                   "mov.b32 %r100, %r111;"));
   moved.program.run_all(kOne, kWarpgroup, [&] { EXPECT_TRUE(moved.right()); });
@@ -307,7 +307,7 @@ TEST(Wgmma, ChainsWithoutWaiting) {
       ", ", Ones::descriptor(16384), ", %p9, 1, -1, 0, 0; wgmma.commit_group.sync.aligned;");
   const std::string moves = "mov.b32 %r110, %r100; mov.b32 %r111, %r101; mov.b32 %r112, %r102;";
   const std::string back = "mov.b32 %r100, %r110; mov.b32 %r101, %r111; mov.b32 %r102, %r112;";
-  // 16, then 16 - 16 = 0, then 0 - 16 thrown away by scale-d = 0: -16.
+  // 16; then 16 - 16 = 0; then scale-d = 0 discards that: 0 - 16 = -16.
   Ones chain(absl::StrCat(kFence, "setp.eq.u32 %p9, 0, 0;"),
              absl::StrCat(moves, again, "wgmma.wait_group.sync.aligned 1; setp.ne.u32 %p9, 0, 0;", again,
                           kWait, back));
@@ -317,14 +317,14 @@ TEST(Wgmma, ChainsWithoutWaiting) {
   });
 }
 
-TEST(Wgmma, MissingFencesAndWaitsAreFound) {
+TEST(Wgmma, ReportsMissingFencesAndWaits) {
   EXPECT_THAT(std::string(Ones("", kWait).program.run(kOne, kWarpgroup).message()),
-              HasSubstr("no wgmma.fence"));
+              HasSubstr("there is no wgmma.fence"));
   EXPECT_THAT(std::string(Ones(kFence, kWait, false).program.run(kOne, kWarpgroup).message()),
-              HasSubstr("without a fence.proxy.async"));
+              HasSubstr("without a later fence.proxy.async"));
   EXPECT_THAT(std::string(Ones(kFence, "exit;").program.run(kOne, kWarpgroup).message()),
               HasSubstr("wgmma in flight"));
-  // An operand overwritten before the wait: the late product reads what came after.
+  // An operand is overwritten before the wait, so a late product reads the new value.
   Ones overwritten(
       kFence,
       absl::StrCat("mov.b32 %r60, d; mov.b32 %r61, 0; st.shared.b32 [%r60], %r61; fence.proxy.async; ",
@@ -335,10 +335,10 @@ TEST(Wgmma, MissingFencesAndWaitsAreFound) {
   EXPECT_EQ(divergent.program.run(kOne, kWarpgroup).code(), absl::StatusCode::kDeadlineExceeded);
 }
 
-// The whole path of a matmul: A and B by tensor copies with a 128-byte swizzle through a ring of stages, four
-// products a stage. Thread 128 produces, a warpgroup consumes.
+// A whole matmul pipeline: tensor copies with a 128-byte swizzle load A and B through a ring of stages, with four
+// products per stage. Thread 128 produces, a warpgroup consumes.
 std::string pipeline(int tiles, int stages, bool early_release, bool transposed_b) {
-  // The barriers lie behind the stages.
+  // The mbarriers are behind the stages.
   std::string text = absl::StrCat("mov.u32 %r0, %tid.x; mov.b32 %r1, d; add.u32 %r2, %r1, ", stages * 16384,
                                   "; add.u32 %r3, %r2, ", 8 * stages, "; setp.eq.u32 %p1, %r0, 0;");
   for (int s = 0; s < stages; ++s)
@@ -388,7 +388,7 @@ struct Matmul {
         out(64 * 64),
         program(3, pipeline(tiles, stages, early_release, transposed_b), ".reqntid 160, 1, 1", kDynamic, 2),
         b_columns(transposed_b ? 64 : k) {
-    // f16 of small whole numbers: 64 tiles' sums are exact.
+    // Small integers in f16, so that the sum over 64 tiles is exact.
     static constexpr uint16_t kWhole[] = {0, 0x3c00, 0x4000, 0x4200, 0xbc00, 0xc000};
     for (auto* operand : {&a, &b}) {
       for (auto& value : *operand) value = kWhole[random_int(0, 5)];
@@ -441,7 +441,7 @@ TEST(Pipeline, TensorCopiesFeedProducts) {
   }
 }
 
-TEST(Pipeline, AStageReleasedTooEarlyIsFound) {
+TEST(Pipeline, ExposesStageReleasedTooEarly) {
   Matmul matmul(8, 2, true, false);
   matmul.program.options.async = AsyncPolicy::random;
   int wrong = 0;
