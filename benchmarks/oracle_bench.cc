@@ -46,7 +46,7 @@ std::string label_of(const nlohmann::json& candidate) {
   const std::string ukernel = c["ukernel"].value("function", "");
   return (ukernel.empty() ? c.value("kernel", "?") : ukernel) + " " + field("register_m") + "x" +
          field("register_n") + " tile " + field("tile_m") + "x" + field("tile_n") + "x" + field("tile_k") +
-         " unroll " + field("unroll_k") + " stages " + field("stages") + " pace " + field("pace") +
+         " unroll " + field("unroll_k") + " prefetch " + field("prefetch") + " pace " + field("pace") +
          " splits " + std::to_string(candidate.value("splits", 0));
 }
 

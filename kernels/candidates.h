@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/types/span.h"
 #include "core/external.h"
 #include "core/facts.h"
 #include "core/plan.h"
@@ -43,8 +44,9 @@ struct KernelFamily {
   Op op;
   Backend backend;
   EnumerateFn enumerate;
+  uint32_t kernels;  // a set of KernelKind: those of its plans
 };
 // kernels/families.cc: one row a family.
-const std::vector<KernelFamily>& kernel_families();
+absl::Span<const KernelFamily> kernel_families();
 
 }  // namespace lathe

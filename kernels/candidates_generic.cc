@@ -17,7 +17,7 @@ namespace {
 // spilled up to 84 bytes on sm_90a.
 CompileConfig matmul_on_gpu() {
   CompileConfig c;
-  c.kernel = "simt";
+  c.kernel = KernelKind::kSimt;
   c.tile_m = 16, c.tile_n = 64, c.tile_k = 16;
   c.register_m = 4, c.register_n = 2, c.threads = 128;
   return c;
@@ -25,7 +25,7 @@ CompileConfig matmul_on_gpu() {
 
 CompileConfig matmul_on_cpu(const Target& target) {
   CompileConfig c;
-  c.kernel = "panel";
+  c.kernel = KernelKind::kPanel;
   c.lanes = vector_lanes(target);
   c.tile_m = 64, c.tile_n = 64, c.tile_k = 256;
   // Four rows and two vectors of columns: eight sums and what they are made of fit 16 registers.
@@ -35,7 +35,7 @@ CompileConfig matmul_on_cpu(const Target& target) {
 
 CompileConfig argmax_on_gpu() {
   CompileConfig c;
-  c.kernel = "rows";
+  c.kernel = KernelKind::kRows;
   c.tile_m = 1, c.register_m = 1, c.threads = 256, c.unroll_k = 4;
   c.register_n = 4 * c.unroll_k;  // 16 bytes a load: four f32
   c.tile_n = c.threads * c.register_n;
@@ -44,7 +44,7 @@ CompileConfig argmax_on_gpu() {
 
 CompileConfig argmax_on_cpu(const Target& target) {
   CompileConfig c;
-  c.kernel = "rows";
+  c.kernel = KernelKind::kRows;
   c.lanes = vector_lanes(target);
   c.tile_m = 1, c.register_m = 1;
   c.register_n = c.tile_n = 4 * c.lanes;

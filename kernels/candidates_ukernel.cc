@@ -54,7 +54,7 @@ bool runs(const Target& target, const UkernelTarget& bitcode) {
 // Appends the row's plans, or why there are none.
 void enumerate_row(const UkernelRow& row, const CandidateContext& context, std::vector<RankedPlan>* out) {
   CompileConfig config = row.tiling(context);
-  config.kernel = "ukernel";
+  config.kernel = KernelKind::kUkernel;
   config.ukernel = {row.function, bitcode_for(row.bitcode, context.facts.target), row.attributes};
   if (config.ukernel.bitcode.empty())
     return reject(context, config, out, "no bitcode of ", row.bitcode, " for ", context.facts.target.arch,
@@ -113,7 +113,7 @@ struct Work {
 void enumerate_user(const UkernelRow& row, const UserUkernel& u, const CandidateContext& context,
                     std::vector<RankedPlan>* out) {
   CompileConfig config = row.tiling(context);
-  config.kernel = "ukernel";
+  config.kernel = KernelKind::kUkernel;
   config.ukernel = {u.function, u.bitcode_name(), u.attributes};
   if (u.register_m > 0) config.register_m = static_cast<int32_t>(u.register_m);
   if (u.register_n > 0) config.register_n = static_cast<int32_t>(u.register_n);

@@ -20,7 +20,7 @@ inline PlanRecord sample_record(RecordKind kind, int64_t m = 7) {
   r.target.features = "+avx,+avx2";
   r.codegen = "0123456789abcdef-llvm22.1.8";
   r.oracle = "fedcba9876543210";
-  r.config.kernel = "panel";
+  r.config.kernel = KernelKind::kPanel;
   r.config.tile_m = 32, r.config.tile_n = 64, r.config.tile_k = 128;
   r.config.register_m = 6, r.config.register_n = 2;
   r.config.split = kMergeStep;

@@ -100,7 +100,7 @@ void enumerate_argmax_cpu(const CandidateContext& context, std::vector<RankedPla
   const ProblemClass& c = context.problem;
   const CpuRates rates(context);
   CompileConfig config;
-  config.kernel = "rows";
+  config.kernel = KernelKind::kRows;
   config.tile_m = 1;
   config.register_m = 1;
   config.lanes = rates.lanes;
@@ -196,7 +196,7 @@ void append_gpu_rows(const CandidateContext& context, CompileConfig config, doub
 void enumerate_argmax_gpu(const CandidateContext& context, std::vector<RankedPlan>* out) {
   for (const GpuRow& row : kGpuRows) {
     CompileConfig config = gpu_rows(context, row);
-    config.kernel = "rows";
+    config.kernel = KernelKind::kRows;
     append_gpu_rows(context, std::move(config), 0, out);
   }
 }

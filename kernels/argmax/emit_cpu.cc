@@ -185,14 +185,14 @@ LogicalResult emit_argmax_cpu(ModuleOp module) {
         }
         auto config = p.argmax->getAttrOfType<ir::KernelConfigAttr>(ir::kConfigAttr);
         if (!config) return op.emitError("has no ") << ir::kConfigAttr;
-        if (config.getTileM() != 1) return op.emitError("a task takes one row");
+        if (config.tile_m() != 1) return op.emitError("a task takes one row");
         const View& v = p.views.find(op.getDpsInputs()[0])->second;
         if (auto ukernel = op->getAttrOfType<ir::UkernelAttr>(ir::kUkernelAttr)) {
           store_best(e, p, e.idx(0), ukernel_row(e, ukernel, v, p.depth),
-                     config.getSplit() ? p.first_column : offset);
+                     config.split() ? p.first_column : offset);
           return int64_t{0};
         }
-        const int64_t lanes = config.getLanes(), unroll = config.getRegisterN() / lanes;
+        const int64_t lanes = config.lanes(), unroll = config.register_n() / lanes;
         if (unroll < 1) return op.emitError("register_n is less than one vector");
         const auto load = [&](Value at, Value left) {
           Value from = e.add(v.offset, at);
@@ -200,7 +200,7 @@ LogicalResult emit_argmax_cpu(ModuleOp module) {
                                : e.load_vector(v.memory, from, lanes));
         };
         Best best = reduce_row(e, p.depth, lanes, unroll, load, v.element.isF32() ? nullptr : &v);
-        store_best(e, p, e.idx(0), best, config.getSplit() ? p.first_column : offset);
+        store_best(e, p, e.idx(0), best, config.split() ? p.first_column : offset);
         return int64_t{0};
       });
 }

@@ -215,14 +215,13 @@ class RowScan {
 
 LogicalResult check(GpuKernel& kernel, Operation* op) {
   ir::KernelConfigAttr config = kernel.config();
-  const int64_t threads = kernel.threads(), rows = config.getTileM();
+  const int64_t threads = kernel.threads(), rows = config.tile_m();
   if (rows < 1 || threads % rows != 0)
     return op->emitError("kernel_config: tile_m does not divide the threads");
   const int64_t group = threads / rows;
   if ((group & (group - 1)) != 0 || group < kVectorBytes)
     return op->emitError("kernel_config: a row's threads are no power of two, or fewer than 16");
-  if (config.getSplit() != kNoSplit && rows != 1)
-    return op->emitError("kernel_config: a split of several rows");
+  if (config.split() != kNoSplit && rows != 1) return op->emitError("kernel_config: a split of several rows");
   return success();
 }
 
@@ -270,7 +269,7 @@ llvm::FailureOr<Best> scan_group(Emit& e, GpuKernel& kernel, const TileProgram& 
   Value length = e.to_i32(p.depth);
   if (auto ukernel = p.argmax->getAttrOfType<ir::UkernelAttr>(ir::kUkernelAttr))
     return ukernel_group(e, kernel, ukernel, v, at, length, place, group);
-  const Best mine = RowScan(e, kernel, v, at, length, place, group).best(kernel.config().getUnrollK());
+  const Best mine = RowScan(e, kernel, v, at, length, place, group).best(kernel.config().unroll_k());
   return reduce_group(e, kernel, mine, group);
 }
 
@@ -279,9 +278,9 @@ LogicalResult emit_scan(Emit& e, GpuKernel& kernel, const GpuStep& step, TilePro
   ir::KernelConfigAttr config = kernel.config();
   // Without it ptxas takes 32 registers for 1024 threads' sake, and spills one.
   if (kernel.arch().starts_with("sm_")) kernel.facts.function_attributes.push_back({"nvvm.minctasm", "1"});
-  const int64_t group = kernel.threads() / config.getTileM();
+  const int64_t group = kernel.threads() / config.tile_m();
   const View& v = p.views.find(cast<linalg::GenericOp>(p.argmax).getDpsInputs()[0])->second;
-  const bool one = config.getTileM() == 1;
+  const bool one = config.tile_m() == 1;
   Value row = one ? e.idx(0) : e.div(kernel.thread(), e.idx(group));
   Value place = e.to_i32(one ? kernel.thread() : e.rem(kernel.thread(), e.idx(group)));
   // Groups behind the last row read it again.
@@ -296,7 +295,7 @@ LogicalResult emit_scan(Emit& e, GpuKernel& kernel, const GpuStep& step, TilePro
     return success();
   }
   Value leads = arith::AndIOp::create(e.b, e.loc, e.equal(place, e.i32(0)), e.less(row, p.rows));
-  Value offset = config.getSplit() ? p.first_column : step.arguments().get("index_offset");
+  Value offset = config.split() ? p.first_column : step.arguments().get("index_offset");
   e.when(leads, [&] { store_best(e, p, row, best, offset); });
   return success();
 }

@@ -19,7 +19,7 @@ llvm::FailureOr<Best> ukernel_group(Emit& e, GpuKernel& kernel, ir::UkernelAttr 
   const int64_t wave =
       wave_size({kernel.rocm() ? Backend::kRocm : Backend::kCuda, kernel.arch().str(), /*features=*/""});
   Values operands = {pointer_to(e, v.memory, at), length, place};
-  if (kernel.config().getTileM() == 1) {
+  if (kernel.config().tile_m() == 1) {
     operands.push_back(e.i32(group));
     // A key, a column and a value of each wave.
     Value partials = kernel.shared(e.b.getI32Type(), 3 * group / wave);

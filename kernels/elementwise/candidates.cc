@@ -52,7 +52,7 @@ void enumerate_elementwise_cpu(const CandidateContext& context, std::vector<Rank
   const CpuRates rates(context);
   const double bytes = bytes_an_element(context.problem);
   CompileConfig config;
-  config.kernel = "rows";
+  config.kernel = KernelKind::kRows;
   config.lanes = rates.lanes;
   config.tile_m = kCpuTileM;
   config.register_m = 1;
@@ -80,7 +80,7 @@ void enumerate_elementwise_gpu(const CandidateContext& context, std::vector<Rank
   for (const GpuRow& row : kGpuRows) {
     const int32_t across = row.across == 0 ? row.threads : row.across;
     CompileConfig config;
-    config.kernel = "rows";
+    config.kernel = KernelKind::kRows;
     config.threads = row.threads;
     config.register_m = row.rows;
     config.register_n = vector;

@@ -102,11 +102,14 @@ inline constexpr double kUkernelSeconds = 1.05;
 // Why the family may not serve a batch_invariant request, "" if it may or the request is another. One family
 // serves every M, layout and alignment of a weight: "mma" f16 and bf16 where there is one, "simt" everything
 // else. Sums of i8 are exact: any family's, split or not, are the same.
-std::string invariance_refusal(const CandidateContext& context, absl::string_view family);
+std::string invariance_refusal(const CandidateContext& context, KernelKind family);
 inline constexpr char kExactRecipe[] = "products of i8 summed in i32, exact";
 // CPU: cycles that a vector of B's elements out of blocks costs on its way to f32: bytes widened, a shift, a
 // permutation, and a block's scale, widened and multiplied with the table, on its share of the vectors.
 constexpr double kDecodeCycles = 3;
+// CPU: whether the epilogue of a matmul of this class is a few multiplications, additions and maxima: its code
+// may then stand beside every register tile, and sums need no scratch (CompileConfig::store_directly).
+bool has_short_epilogue(const ProblemClass& c);
 // CPU: why operands of such a type are not multiplied, "" if they are.
 std::string operands_refusal(const ProblemClass& c);
 // CPU: why a forced split of K cannot be, "" if it can.

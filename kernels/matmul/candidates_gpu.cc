@@ -81,7 +81,7 @@ void append_mma_splits(const CandidateContext& context, const MatmulSizes& s, co
   }
 }
 
-std::string invariance_refusal(const CandidateContext& context, absl::string_view family) {
+std::string invariance_refusal(const CandidateContext& context, KernelKind family) {
   const ProblemClass& c = context.problem;
   if (c.determinism != Determinism::kBatchInvariant) return "";
   if (context.split_k > 1)
@@ -90,10 +90,10 @@ std::string invariance_refusal(const CandidateContext& context, absl::string_vie
   const Target& target = context.facts.target;
   const bool mma = target.backend == Backend::kRocm ? find_amd_instruction(target.arch, c.a, 16) != nullptr
                                                     : sm_version(target) >= 80;
-  const absl::string_view recipe = half && mma ? "mma" : "simt";
+  const KernelKind recipe = half && mma ? KernelKind::kMma : KernelKind::kSimt;
   if (family == recipe || c.a == DType::kI8) return "";
   return absl::StrCat("batch_invariant: the recipe of ", name_of(c.a), " on ", context.facts.target.arch,
-                      " is that of ", recipe);
+                      " is that of ", name_of(recipe));
 }
 
 }  // namespace lathe

@@ -15,13 +15,16 @@ using namespace mlir;
 namespace {
 
 struct FamilyRow {
-  const char* kernel;  // CompileConfig::kernel
+  KernelKind kind;
   MatmulFamily emit;
 };
 constexpr FamilyRow kFamilies[] = {
-    {"simt", emit_simt},   {"mma", emit_mma},       {"mma32", emit_mma},   {"ukernel", emit_mma},
-    {"wgmma", emit_wgmma}, {"skinny", emit_skinny}, {"xegpu", emit_xegpu},
+    {KernelKind::kSimt, emit_simt},   {KernelKind::kMma, emit_mma},     {KernelKind::kMma32, emit_mma},
+    {KernelKind::kUkernel, emit_mma}, {KernelKind::kWgmma, emit_wgmma}, {KernelKind::kSkinny, emit_skinny},
+    {KernelKind::kXegpu, emit_xegpu},
 };
+static_assert(emits_every_kernel(kFamilies, Op::kMatmul,
+                                 set_of(Backend::kCuda, Backend::kRocm, Backend::kSpirv)));
 
 LogicalResult emit_step(Emit& e, GpuKernel& kernel, const GpuStep& step) {
   if (step.is_merge()) {
@@ -38,10 +41,10 @@ LogicalResult emit_step(Emit& e, GpuKernel& kernel, const GpuStep& step) {
       emit_merge(e, kernel, step.arguments(), *program);
     return success();
   }
-  StringRef name = kernel.config().getKernel().getValue();
+  const KernelKind kind = kernel.config().kernel();
   for (const FamilyRow& family : kFamilies)
-    if (name == family.kernel) return family.emit(e, kernel, step);
-  return emitError(e.loc, "no GPU matmul kernel is named '") << name << "'";
+    if (kind == family.kind) return family.emit(e, kernel, step);
+  return emitError(e.loc, "no GPU matmul kernel is named '") << row_of(kind).name << "'";
 }
 
 // Through the epilogue to D, or to the workspace.
@@ -69,7 +72,7 @@ class StoreSink : public OutputSink {
     });
   }
   LogicalResult done() override {
-    return kernel_.config().getSplit() == kMergeLast ? merge_last(e_, kernel_, step_, position_) : success();
+    return kernel_.config().split() == kMergeLast ? merge_last(e_, kernel_, step_, position_) : success();
   }
 
  private:
@@ -164,7 +167,7 @@ void emit_merge(Emit& e, const GpuKernel& kernel, const Arguments& arguments, Ti
   // Row by row: neighbouring threads take neighbouring columns, four each where rows of D and of the
   // workspace, which is N wide, are aligned to that.
   constexpr int64_t kLanes = 4;
-  const bool aligned = kernel.alignment() == Alignment::k16 && kernel.config().getTileN() % kLanes == 0 &&
+  const bool aligned = kernel.alignment() == Alignment::k16 && kernel.config().tile_n() % kLanes == 0 &&
                        Emit::known(partial.row_stride).value_or(1) % kLanes == 0;
   const int64_t lanes = aligned ? kLanes : 1;
   Type type = lanes > 1 ? Type(e.vec(lanes, partial.element)) : partial.element;

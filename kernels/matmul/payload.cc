@@ -237,15 +237,26 @@ class PayloadText {
   int count_ = 0;
 };
 
-// What every split's K but the last's is a multiple of.
+// K of every split but the last is a multiple of this.
 int32_t k_granularity(const ProblemClass& c, const CompileConfig& config, const Target& target) {
   if (c.packed_b != kNotPacked) return static_cast<int32_t>(packed_word(c.b));
-  const bool ukernel = config.kernel == "ukernel" && target.backend != Backend::kCpu;
-  if (!ukernel && config.kernel != "mma" && config.kernel != "mma32")
-    return static_cast<int32_t>(block_elements(c.b));
-  const bool amd = target.backend == Backend::kRocm;
-  return static_cast<int32_t>(mma_split_granularity(amd, c.k, ukernel ? config.unroll_k : config.tile_k,
-                                                    static_cast<int64_t>(size_of(c.a))));
+  const auto of_mma = [&](int32_t depth) {
+    const bool amd = target.backend == Backend::kRocm;
+    return static_cast<int32_t>(mma_split_granularity(amd, c.k, depth, static_cast<int64_t>(size_of(c.a))));
+  };
+  switch (config.kernel) {
+    case KernelKind::kMma:
+    case KernelKind::kMma32: return of_mma(config.tile_k);
+    case KernelKind::kUkernel:
+      if (target.backend != Backend::kCpu) return of_mma(config.unroll_k);
+      break;
+    // Tensor copies read whole tiles of K; only past the end of the operand do they read zeros.
+    case KernelKind::kWgmma: return config.tile_k;
+    case KernelKind::kSkinny: return SkinnyShape::kSplitMultiple;
+    case KernelKind::kXegpu: return XegpuShape::kSplitMultiple;
+    default: break;
+  }
+  return static_cast<int32_t>(block_elements(c.b));
 }
 
 }  // namespace
@@ -267,13 +278,7 @@ Recipe matmul_recipe(const ProblemClass& c, const CompileConfig& config, const T
                product(1, {{Var::kSplits, 1}, {Var::kBatch, 1}})};
   if (config.persistent) step.grid = {constant(config.persistent), constant(1), constant(1)};
   r.steps.push_back(step);
-  // Tensor copies take whole tiles of K: only beyond the operand's end do they read zeros.
-  if (config.kernel == "wgmma") r.k_granularity = config.tile_k;
-  if (config.kernel == "skinny") r.k_granularity = SkinnyShape::kSplitMultiple;
-  if (config.kernel == "xegpu") {
-    r.k_granularity = XegpuShape::kSplitMultiple;
-    r.pointer_alignment = XegpuShape::kBaseAlignment;
-  }
+  if (config.kernel == KernelKind::kXegpu) r.pointer_alignment = XegpuShape::kBaseAlignment;
   if (config.split == kMergeStep || config.split == kMergeLast) {
     r.workspace_bytes =
         product(sizeof(float), {{Var::kSplits, 1}, {Var::kBatch, 1}, {Var::kM, 1}, {Var::kN, 1}});

@@ -1,16 +1,11 @@
 #include "kernels/matmul_argmax/candidates.h"
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "kernels/candidates_model.h"
 #include "kernels/matmul/candidates.h"
 
 namespace lathe {
 namespace {
-
-// Kernels whose emitters hand their sums to an OutputSink (kernels/matmul/emit_gpu.h), and those of the CPU.
-constexpr absl::string_view kComparing[] = {"dot",   "outer", "panel", "panel_t", "direct", "amx",
-                                            "amx_t", "simt",  "mma",   "mma32",   "skinny", "wgmma"};
 
 // Instructions for one logit: the rounding, the comparison with its test for NaN, two selections (estimate
 // from the code). On the CPU for one vector of them.
@@ -34,14 +29,14 @@ std::string refusal(const ProblemClass& c, bool on_rocm, const RankedPlan& r) {
   const CompileConfig& config = r.plan.config;
   if (config.split != kNoSplit || r.plan.launch.splits > 1) return "split-K: partial sums cannot be compared";
   // ptxas 13.0 serializes the products (C7514) where a kernel of one tile rounds its sums to f16 one by one.
-  if (config.kernel == "wgmma" && config.persistent == 0 && c.logits == DType::kF16)
+  if (config.kernel == KernelKind::kWgmma && config.persistent == 0 && c.logits == DType::kF16)
     return "logits in f16: persistent tiles alone";
   // Which of so many columns exist is kept in scalar registers: 44 of them spilled on gfx90a.
-  if (on_rocm && absl::StartsWith(config.kernel, "mma") && config.register_n > 64)
+  if (on_rocm && (config.kernel == KernelKind::kMma || config.kernel == KernelKind::kMma32) &&
+      config.register_n > 64)
     return absl::StrCat("comparing ", config.register_n, " columns of a wave spills");
-  for (absl::string_view name : kComparing)
-    if (config.kernel == name) return "";
-  return absl::StrCat("kernel '", config.kernel, "' stores its tiles, it does not compare them");
+  if (row_of(config.kernel).serves(Op::kMatmulArgmax)) return "";
+  return absl::StrCat("kernel '", name_of(config.kernel), "' stores its tiles, it does not compare them");
 }
 
 int32_t merge_of(const Target& target, int64_t column_tiles) {
@@ -88,6 +83,8 @@ void enumerate_matmul_argmax(const CandidateContext& context, std::vector<Ranked
     r.rejection = refusal(context.problem, target.backend == Backend::kRocm, r);
     if (!r.rejection.empty()) continue;
     CompileConfig& config = r.plan.config;
+    // Tiles go to the comparison through scratch.
+    config.store_directly = config.piece = 0;
     config.split = merge_of(target, ceil_div(s.n, config.tile_n));
     r.plan.predicted_seconds += target.backend == Backend::kCpu
                                     ? cpu_seconds(CpuRates(matmul), s, config)

@@ -21,10 +21,10 @@ llvm::FailureOr<int64_t> emit_tile(Emit& e, const Arguments& arguments, TileProg
   llvm::FailureOr<CpuProducts> products = emit_products(e, arguments, p);
   if (failed(products)) return failure();
   const int64_t lanes = products->words.lanes();
-  const int64_t unroll = std::clamp<int64_t>(config.getTileN() / lanes, 1, kUnroll);
+  const int64_t unroll = std::clamp<int64_t>(config.tile_n() / lanes, 1, kUnroll);
   // A pair of the workspace has its column in the whole row; what has no merge behind it, in the vocabulary.
   Value first = p.column0;
-  if (config.getSplit() == kNoSplit) first = e.add(first, arguments.get("index_offset"));
+  if (config.split() == kNoSplit) first = e.add(first, arguments.get("index_offset"));
   e.loop(e.idx(0), p.rows, 1, [&](Value i) {
     const auto load = [&](Value j, Value left) -> Value {
       Value x = e.to_f32(finish_vector(e, p, products->at(e, i, j), i, j, left));

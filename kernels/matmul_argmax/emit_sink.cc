@@ -17,8 +17,8 @@ class ArgmaxSink : public OutputSink {
  public:
   ArgmaxSink(Emit& e, GpuKernel& kernel, const GpuStep& step, TileProgram& p, const GridPosition& position)
       : e_(e), kernel_(kernel), step_(step), p_(p), position_(position) {
-    const int64_t rows = kernel.config().getTileM();
-    whole_ = Emit::known(p.columns) == kernel.config().getTileN();
+    const int64_t rows = kernel.config().tile_m();
+    whole_ = Emit::known(p.columns) == kernel.config().tile_n();
     keys_ = kernel.shared(e.b.getI64Type(), rows);
     e.loop(kernel.thread(), e.idx(rows), kernel.workers(),
            [&](Value i) { e.store(e.constant(e.b.getI64Type(), 0), keys_, i); });
@@ -46,7 +46,7 @@ class ArgmaxSink : public OutputSink {
     kernel_.barrier();
     if (step_.merges()) return merge();
     Value first = p_.column0;
-    if (kernel_.config().getSplit() == kNoSplit) first = e_.add(first, step_.arguments().get("index_offset"));
+    if (kernel_.config().split() == kNoSplit) first = e_.add(first, step_.arguments().get("index_offset"));
     e_.loop(kernel_.thread(), p_.rows, kernel_.workers(),
             [&](Value i) { store_best(e_, p_, i, unpack(e_, e_.load(keys_, i)), first); });
     return success();

@@ -1,6 +1,8 @@
 #include "cli/config_text.h"
 
-#include "absl/strings/match.h"
+#include <algorithm>
+#include <iterator>
+
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
@@ -24,20 +26,27 @@ std::string users_name(absl::string_view bitcode) {
   return absl::StrCat(" of ", bitcode.substr(0, bitcode.find('@')));
 }
 
-// "dot", "direct", "outer", "bytes" and "amx" count no buffers: which lines they fetch ahead
-// (kernels/matmul/cpu/shape.h).
-std::string stages_text(absl::string_view kernel, int64_t stages) {
-  if (!absl::StartsWith(kernel, "dot") && !absl::StartsWith(kernel, "direct") && kernel != "outer" &&
-      kernel != "bytes" && !absl::StartsWith(kernel, "amx"))
-    return absl::StrCat("stages ", stages);
-  return stages == 2   ? "fetches near"
-         : stages == 3 ? "fetches near and next"
-         : stages == 4 ? "fetches ahead"
-         : stages == 5 ? "fetches nothing"
-         : stages == 6 ? "fetches evenly"
-         : stages == 8 ? "copies"
-                       : "fetches far";
+// CompileConfig's "prefetch": the values of CpuFetch (kernels/matmul/cpu/shape.h).
+const char* prefetch_text(int64_t prefetch) {
+  switch (prefetch) {
+    case 2: return "  fetches near";
+    case 3: return "  fetches near and next";
+    case 4: return "  fetches ahead";
+    case 5: return "  fetches nothing";
+    case 6: return "  fetches evenly";
+    case 7: return "  fetches far";
+    default: return "";
+  }
 }
+
+// Fields that config_line writes in its own words, or not at all. Every other number that is not 0 is written
+// as "NAME VALUE".
+constexpr absl::string_view kWrittenOtherwise[] = {
+    "tile_m",         "tile_n",         "tile_k",     "register_m",    "register_n",
+    "unroll_k",       "lanes",          "threads",    "stages",        "prefetch",
+    "prefetch_lines", "copy_rows",      "copy_ahead", "narrow_passes", "chains",
+    "piece",          "store_directly", "split",      "cluster_m",     "cluster_n",
+    "cluster_k",      "swap",           "persistent", "raster",        "pace"};
 
 }  // namespace
 
@@ -52,8 +61,9 @@ std::string config_line(const nlohmann::json& config, int64_t splits) {
     absl::StrAppend(&out, "  registers ", number("register_m"), "x", number("register_n"));
   }
   if (number("threads") > 1) absl::StrAppend(&out, "  threads ", number("threads"));
-  if (number("stages") > 1)
-    absl::StrAppend(&out, "  ", stages_text(config.value("kernel", "?"), number("stages")));
+  if (number("stages") > 1) absl::StrAppend(&out, "  stages ", number("stages"));
+  absl::StrAppend(&out, prefetch_text(number("prefetch")));
+  if (number("copy_rows") != 0) absl::StrAppend(&out, "  copies");
   if (number("cluster_m") * number("cluster_n") * number("cluster_k") > 1) {
     absl::StrAppend(&out, "  cluster ", number("cluster_m"), "x", number("cluster_n"), "x",
                     number("cluster_k"));
@@ -62,6 +72,12 @@ std::string config_line(const nlohmann::json& config, int64_t splits) {
   if (number("persistent") > 0) absl::StrAppend(&out, "  persistent ", number("persistent"));
   if (number("raster") > 0) absl::StrAppend(&out, "  raster ", number("raster"));
   if (number("pace") > 0) absl::StrAppend(&out, "  a turn in ", number("pace"), " cycles");
+  for (const auto& [name, value] : config.items()) {
+    const bool known = std::find(std::begin(kWrittenOtherwise), std::end(kWrittenOtherwise), name) !=
+                       std::end(kWrittenOtherwise);
+    if (value.is_number_integer() && value != 0 && !known)
+      absl::StrAppend(&out, "  ", name, " ", value.dump());
+  }
   if (config.contains("ukernel") && !config["ukernel"].value("function", "").empty())
     absl::StrAppend(&out, "  ", config["ukernel"].value("function", ""),
                     users_name(config["ukernel"].value("bitcode", "")));

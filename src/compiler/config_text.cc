@@ -1,16 +1,14 @@
 #include "compiler/config_text.h"
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
 namespace lathe {
 
-std::string kernel_config_text(const CompileConfig& c) {
-  return absl::StrFormat(
-      "#lathe.kernel_config<kernel = \"%s\", tile_m = %d, tile_n = %d, tile_k = %d, register_m = %d, "
-      "register_n = %d, unroll_k = %d, lanes = %d, threads = %d, stages = %d, split = %d, "
-      "cluster_m = %d, cluster_n = %d, cluster_k = %d, swap = %d, persistent = %d, raster = %d, pace = %d>",
-      c.kernel, c.tile_m, c.tile_n, c.tile_k, c.register_m, c.register_n, c.unroll_k, c.lanes, c.threads,
-      c.stages, c.split, c.cluster_m, c.cluster_n, c.cluster_k, c.swap, c.persistent, c.raster, c.pace);
+std::string kernel_config_text(const KernelConfig& c) {
+  std::string text = absl::StrCat("#lathe.kernel_config<kernel = \"", name_of(c.kernel), "\"");
+  for (const ConfigField& f : kConfigFields) absl::StrAppend(&text, ", ", f.name, " = ", c.*f.member);
+  return text + ">";
 }
 
 std::string config_aliases(const CompileConfig& c) {

@@ -7,7 +7,7 @@
 
 namespace lathe {
 
-std::string kernel_config_text(const CompileConfig& config);  // #lathe.kernel_config<...>
+std::string kernel_config_text(const KernelConfig& config);  // #lathe.kernel_config<...>
 // Lines that name the attributes #config and, where there is one, #ukernel or #external; the entries of the
 // payload op that carry them.
 std::string config_aliases(const CompileConfig& config);

@@ -8,6 +8,14 @@
 #define GET_ATTRDEF_CLASSES
 #include "lathe_attributes.cc.inc"
 
+namespace lathe {
+llvm::hash_code hash_value(const KernelConfig& c) {
+  llvm::hash_code hash = llvm::hash_value(static_cast<int32_t>(c.kernel));
+  for (const ConfigField& f : kConfigFields) hash = llvm::hash_combine(hash, c.*f.member);
+  return hash;
+}
+}  // namespace lathe
+
 namespace lathe::ir {
 
 void LatheDialect::initialize() {
@@ -18,23 +26,42 @@ void LatheDialect::initialize() {
 }
 
 mlir::LogicalResult KernelConfigAttr::verify(llvm::function_ref<mlir::InFlightDiagnostic()> error,
-                                             mlir::StringAttr kernel, int64_t tile_m, int64_t tile_n,
-                                             int64_t tile_k, int64_t register_m, int64_t register_n,
-                                             int64_t unroll_k, int64_t lanes, int64_t threads, int64_t stages,
-                                             int64_t split, int64_t cluster_m, int64_t cluster_n,
-                                             int64_t cluster_k, int64_t swap, int64_t persistent,
-                                             int64_t raster, int64_t pace) {
-  if (kernel.getValue().empty()) return error() << "kernel_config: no kernel named";
-  if (tile_m < 0 || tile_n < 0 || tile_k < 0 || register_m < 0 || register_n < 0)
-    return error() << "kernel_config: negative size";
-  if (unroll_k < 1 || lanes < 1 || threads < 1 || stages < 1)
-    return error() << "kernel_config: unroll_k, lanes, threads and stages must be at least 1";
-  if (split < 0 || split > 3) return error() << "kernel_config: split must be 0, 1, 2 or 3";
-  if (cluster_m < 1 || cluster_n < 1 || cluster_k < 1)
-    return error() << "kernel_config: a cluster has at least one workgroup along every dimension";
-  if (swap < 0 || swap > 1 || persistent < 0 || raster < 0 || pace < 0)
-    return error() << "kernel_config: swap must be 0 or 1, persistent, raster and pace at least 0";
+                                             const KernelConfig& c) {
+  if (c.kernel == KernelKind::kNone) return error() << "kernel_config: no kernel named";
+  for (const ConfigField& f : kConfigFields)
+    if (c.*f.member < f.least || c.*f.member > f.most)
+      return error() << "kernel_config: " << f.name << " is " << c.*f.member << ", not " << f.least << " to "
+                     << f.most;
   return mlir::success();
+}
+
+// Fields may stand in any order; one that is left out has its initial value.
+mlir::Attribute KernelConfigAttr::parse(mlir::AsmParser& parser, mlir::Type) {
+  KernelConfig config;
+  const auto read_field = [&]() -> mlir::ParseResult {
+    llvm::StringRef name;
+    std::string kernel;
+    const llvm::SMLoc at = parser.getCurrentLocation();
+    if (parser.parseKeyword(&name) || parser.parseEqual()) return mlir::failure();
+    if (name == "kernel") {
+      if (parser.parseString(&kernel)) return mlir::failure();
+      if (!lathe::parse(kernel, &config.kernel))
+        return parser.emitError(at, "kernel_config: no kernel is named \"") << kernel << "\"";
+      return mlir::success();
+    }
+    for (const ConfigField& f : kConfigFields)
+      if (name == f.name) return parser.parseInteger(config.*f.member);
+    return parser.emitError(at, "kernel_config has no field ") << name;
+  };
+  const llvm::SMLoc at = parser.getCurrentLocation();
+  if (parser.parseCommaSeparatedList(mlir::AsmParser::Delimiter::LessGreater, read_field)) return {};
+  return parser.getChecked<KernelConfigAttr>(at, parser.getContext(), config);
+}
+
+void KernelConfigAttr::print(mlir::AsmPrinter& printer) const {
+  printer << "<kernel = \"" << name_of(kernel()).data() << "\"";
+  for (const ConfigField& f : kConfigFields) printer << ", " << f.name << " = " << getConfig().*f.member;
+  printer << ">";
 }
 
 mlir::LogicalResult UkernelAttr::verify(llvm::function_ref<mlir::InFlightDiagnostic()> error,

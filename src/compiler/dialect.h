@@ -1,10 +1,15 @@
 // The lathe dialect (lathe.td) and the names of the attributes that payloads carry.
 #pragma once
 
+#include "core/plan.h"
 #include "lathe_dialect.h.inc"
 #include "mlir/IR/Attributes.h"
 #include "mlir/IR/BuiltinAttributes.h"
 #include "mlir/IR/Dialect.h"
+
+namespace lathe {
+llvm::hash_code hash_value(const KernelConfig& c);
+}
 
 #define GET_ATTRDEF_CLASSES
 #include "lathe_attributes.h.inc"

@@ -29,7 +29,7 @@ class MatmulDistribution {
         b_(epilogue) {}
 
   LogicalResult run() {
-    if (config_.getTileM() <= 0 || config_.getTileN() <= 0)
+    if (config_.tile_m() <= 0 || config_.tile_n() <= 0)
       return matmul_.emitError("kernel_config without a tile");
     auto out = cast<RankedTensorType>(epilogue_.getResult(0).getType());
     m_ = out.isDynamicDim(1) ? OpFoldResult(argument("m")) : attr(out.getDimSize(1));
@@ -40,7 +40,7 @@ class MatmulDistribution {
     for (auto [i, r] : llvm::enumerate(map.getResults()))
       if (cast<AffineDimExpr>(r).getPosition() == 3)
         k_ = a.isDynamicDim(i) ? OpFoldResult(argument("k")) : attr(a.getDimSize(i));
-    Value result = config_.getSplit() ? merge(partials()) : single();
+    Value result = config_.split() ? merge(partials()) : single();
     epilogue_.getResult(0).replaceAllUsesWith(result);
     epilogue_.erase();
     for (Operation* dead : {matmul_.getOperation(), matmul_.getDpsInits()[0].getDefiningOp()}) dead->erase();
@@ -125,7 +125,7 @@ class MatmulDistribution {
 
   Value single() {
     Value out = epilogue_.getDpsInits()[0];
-    int64_t tm = config_.getTileM(), tn = config_.getTileN();
+    int64_t tm = config_.tile_m(), tn = config_.tile_n();
     auto op = forall({batch_, tiles(n_, tn), tiles(m_, tm)}, out, function_.getName());
     OpBuilder b = OpBuilder::atBlockTerminator(op.getBody());
     SmallVector<Value> iv = op.getInductionVars();
@@ -141,7 +141,7 @@ class MatmulDistribution {
 
   Value partials() {
     Value splits = argument("splits"), k_chunk = argument("k_chunk");
-    int64_t tm = config_.getTileM(), tn = config_.getTileN();
+    int64_t tm = config_.tile_m(), tn = config_.tile_n();
     OpFoldResult z = apply(b_, dim(0) * b_.getAffineSymbolExpr(0), {splits, batch_}, 1);
     auto op = forall({z, tiles(n_, tn), tiles(m_, tm)}, argument("workspace"), function_.getName());
     OpBuilder b = OpBuilder::atBlockTerminator(op.getBody());
@@ -164,10 +164,9 @@ class MatmulDistribution {
   Value merge(Value partials) {
     Value out = epilogue_.getDpsInits()[0];
     OpFoldResult splits = argument("splits");
-    const int64_t tn = config_.getTileN();
-    const int64_t tm = config_.getSplit() == kMergeStep
-                           ? merge_rows(config_.getThreads(), static_cast<int32_t>(tn))
-                           : config_.getTileM();
+    const int64_t tn = config_.tile_n();
+    const int64_t tm = config_.split() == kMergeStep ? merge_rows(config_.threads(), static_cast<int32_t>(tn))
+                                                     : config_.tile_m();
     auto op = forall({batch_, tiles(n_, tn), tiles(m_, tm)}, out, (function_.getName() + "_merge").str());
     OpBuilder b = OpBuilder::atBlockTerminator(op.getBody());
     SmallVector<Value> iv = op.getInductionVars();

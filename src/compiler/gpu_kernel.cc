@@ -33,7 +33,7 @@ LogicalResult emit_kernel(OpBuilder& b, ModuleOp module, scf::ForallOp forall, s
   auto type = b.getFunctionType(parameter_types(context, kGlobalMemory), {});
   auto function = gpu::GPUFuncOp::create(b, loc, name.getValue(), type);
   function->setAttr(gpu::GPUDialect::getKernelFuncAttrName(), b.getUnitAttr());
-  function.setKnownBlockSizeAttr(b.getDenseI32ArrayAttr({static_cast<int32_t>(config.getThreads()), 1, 1}));
+  function.setKnownBlockSizeAttr(b.getDenseI32ArrayAttr({static_cast<int32_t>(config.threads()), 1, 1}));
   OpBuilder::InsertionGuard guard(b);
   b.setInsertionPointToStart(&function.getBody().front());
   Emit e(b, loc);
@@ -80,7 +80,7 @@ GpuKernel::GpuKernel(Emit& e, gpu::GPUFuncOp function, ir::KernelConfigAttr conf
       function_(function),
       config_(config),
       thread_(gpu::ThreadIdOp::create(e.b, e.loc, e.index(), gpu::Dimension::x, IntegerAttr())),
-      workers_(config.getThreads()) {
+      workers_(config.threads()) {
   auto module = function->getParentOfType<ModuleOp>();
   arch_ = module->getAttrOfType<StringAttr>(ir::kArchAttr).getValue();
   alignment_ = static_cast<Alignment>(module->getAttrOfType<IntegerAttr>(ir::kAlignmentAttr).getInt());
@@ -196,7 +196,7 @@ LogicalResult emit_gpu_kernels(ModuleOp module, const GpuStepEmitter& emitter) {
       return payload.emitError("has no distributed step: was the distribute stage left out?");
     ir::KernelConfigAttr config = config_of(payload);
     if (!config) return payload.emitError("has no op with a ") << ir::kConfigAttr;
-    const bool one_launch = config.getSplit() == kMergeLast || config.getSplit() == kMergeCluster;
+    const bool one_launch = config.split() == kMergeLast || config.split() == kMergeCluster;
     if (one_launch && steps.size() != 2) return payload.emitError("has no merge for its split");
     for (size_t i = 0; i < (one_launch ? 1 : steps.size()); ++i) {
       b.setInsertionPointToEnd(kernels.getBody());

@@ -14,16 +14,18 @@ def Lathe_Dialect : Dialect {
 
 def Lathe_KernelConfigAttr : AttrDef<Lathe_Dialect, "KernelConfig"> {
   let mnemonic = "kernel_config";
-  let summary = "How the op is built: core/plan.h's CompileConfig, field by field";
-  let parameters = (ins
-    "::mlir::StringAttr":$kernel,
-    "int64_t":$tile_m, "int64_t":$tile_n, "int64_t":$tile_k,
-    "int64_t":$register_m, "int64_t":$register_n, "int64_t":$unroll_k,
-    "int64_t":$lanes, "int64_t":$threads, "int64_t":$stages, "int64_t":$split,
-    "int64_t":$cluster_m, "int64_t":$cluster_n, "int64_t":$cluster_k, "int64_t":$swap, "int64_t":$persistent,
-    "int64_t":$raster, "int64_t":$pace);
-  let assemblyFormat = "`<` struct(params) `>`";
+  let summary = "How the op is built: core/plan.h's KernelConfig, field by field";
+  let parameters = (ins AttrParameter<"::lathe::KernelConfig", "", "const ::lathe::KernelConfig &">:$config);
+  let hasCustomAssemblyFormat = 1;
   let genVerifyDecl = 1;
+  // One accessor per field: int64_t tile_m() const, ...
+  let extraClassDeclaration = [{
+    ::lathe::KernelKind kernel() const { return getConfig().kernel; }
+#define LATHE_FIELD(name, letter, initial, least, most) \
+    int64_t name() const { return getConfig().name; }
+    LATHE_CONFIG_FIELDS(LATHE_FIELD)
+#undef LATHE_FIELD
+  }];
 }
 
 def Lathe_UkernelAttr : AttrDef<Lathe_Dialect, "Ukernel"> {

@@ -138,7 +138,7 @@ class Instantiation {
     forall_->getParentOfType<func::FuncOp>().walk([&](linalg::LinalgOp op) {
       if (op.getNumLoops() == 4) config = op->getAttrOfType<ir::KernelConfigAttr>(ir::kConfigAttr);
     });
-    return config ? e_.ceil_div(a_.get("n"), e_.idx(config.getTileN())) : a_.get("splits");
+    return config ? e_.ceil_div(a_.get("n"), e_.idx(config.tile_n())) : a_.get("splits");
   }
 
   llvm::FailureOr<View> view(Value tensor, ArrayRef<OpFoldResult> offsets) {

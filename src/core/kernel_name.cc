@@ -76,26 +76,24 @@ const char* split_name(int32_t split) {
   }
 }
 
+std::string cluster_name(const CompileConfig& p) {
+  if (p.cluster_m == 1 && p.cluster_n == 1 && p.cluster_k == 1) return "";
+  return absl::StrCat("_c", p.cluster_m, "x", p.cluster_n, "x", p.cluster_k);
+}
+
 std::string plan_name(const CompileConfig& p) {
-  std::string out = absl::StrCat("_", p.kernel, p.ukernel.function.empty() ? "" : "_", p.ukernel.function);
+  std::string out =
+      absl::StrCat("_", name_of(p.kernel), p.ukernel.function.empty() ? "" : "_", p.ukernel.function);
   if (!p.external.provider.empty() || !p.external.routine.empty())
     absl::StrAppend(&out, "_", p.external.provider, "_", p.external.routine);
   absl::StrAppend(&out, "_", p.tile_m, "x", p.tile_n);
   if (p.tile_k != 0) absl::StrAppend(&out, "x", p.tile_k);
   if (p.register_m != 0 || p.register_n != 0) absl::StrAppend(&out, "_r", p.register_m, "x", p.register_n);
-  const auto count = [&](const char* what, int32_t n, int32_t usual) {
-    if (n != usual) absl::StrAppend(&out, "_", what, n);
-  };
-  count("u", p.unroll_k, 1);
-  count("v", p.lanes, 1);
-  count("t", p.threads, 1);
-  count("s", p.stages, 1);
-  if (p.cluster_m != 1 || p.cluster_n != 1 || p.cluster_k != 1)
-    absl::StrAppend(&out, "_c", p.cluster_m, "x", p.cluster_n, "x", p.cluster_k);
-  absl::StrAppend(&out, split_name(p.split), p.swap ? "_swap" : "");
-  count("p", p.persistent, 0);
-  count("g", p.raster, 0);
-  count("y", p.pace, 0);
+  for (const ConfigField& f : kConfigFields) {
+    if (f.member == &KernelConfig::split) absl::StrAppend(&out, cluster_name(p), split_name(p.split));
+    if (f.member == &KernelConfig::swap && p.swap) absl::StrAppend(&out, "_swap");
+    if (*f.letter != '\0' && p.*f.member != f.initial) absl::StrAppend(&out, "_", f.letter, p.*f.member);
+  }
   return out;
 }
 

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "core/kernels.h"
 #include "core/problem.h"
 #include "core/recipe.h"
 
@@ -29,70 +30,100 @@ struct ExternalRef {
   bool operator==(const ExternalRef& o) const { return provider == o.provider && routine == o.routine; }
 };
 
+constexpr int32_t kMostTile = 1 << 24;  // far above any tile; the product of two still fits in 64 bits
 constexpr int32_t kMostPace = 4096;
 
-// How a kernel is built. Every field is written to #lathe.kernel_config (`ukernel` to #lathe.ukernel,
-// `external` to #lathe.external) on the payload op. The compiler's passes read it from there.
-struct CompileConfig {
-  // The kernel family. The suffix "_t" means that the kernel computes the transposed product, so A and B
-  // swap their parts. "Unpacked" operands are read in place.
-  //   matmul, CPU:
-  //     "dot"            streams rows of B (K-contiguous) once, against rows of A; vectors lie along K
-  //     "dot_t"          streams rows of A against rows of B
-  //     "outer"          streams rows of B (N-contiguous) along N
-  //     "panel"          packs A and B into panels and computes outer products, A scalars times B vectors
-  //     "panel_t"        packs A and B; B scalars times A vectors
-  //     "direct"         as "panel_t" with B unpacked
-  //     "direct_a"       as "panel" with A unpacked
-  //     "packed"         B arrives packed by lathe_pack_weights (core/packed.h)
-  //     "direct_packed"  converts B's packed panels to f32 panels; A unpacked
-  //     "bytes"          rounds A to int8; B is stored in quantised blocks
-  //     "amx", "amx_t", "amx_packed"  AMX tiles: A by panels of B, transposed, and with B packed in advance
-  //   matmul, GPU:
-  //     "simt"    FMAs
-  //     "mma"     tensor cores, one warp per instruction
-  //     "wgmma"   Hopper warpgroup instructions, fed by TMA
-  //     "skinny"  few rows of A; streams the weights once
-  //     "xegpu"   Intel: dpas, fed by 2-D block loads
-  //   argmax: "rows". On a GPU a thread has register_n elements of a row in flight, in unroll_k loads; all
-  //     threads of a row have tile_n. A row that may be split has chunks of at most tile_k elements.
-  //   every op: "ukernel" (see `ukernel`), "external" (see `external`; Lathe generates no code)
-  std::string kernel;
-  int32_t tile_m = 0, tile_n = 0;  // tile of one workgroup or CPU task
-  // K block: the depth of packed panels or of shared memory. "outer": rows of B read per pass over a task's
-  // columns.
-  int32_t tile_k = 0;
-  // Accumulator tile of one thread ("mma": of one warp), rows by columns of D. On the CPU one side is held in
-  // vectors and counts lanes * vectors elements: register_n of "outer", "panel", "direct_a", "*packed",
-  // "bytes" and "rows"; register_m of "panel_t" and "direct". "amx*" use tiles of 16 by 16. "dot" and "dot_t"
-  // vectorise along K, so both sides count elements of D.
-  int32_t register_m = 0, register_n = 0;
-  int32_t unroll_k = 1;
-  int32_t lanes = 1;    // CPU: f32 lanes of a vector
-  int32_t threads = 1;  // GPU: threads of a workgroup
-  // Shared-memory buffers in flight. For the CPU's "dot", "dot_t", "direct*", "outer", "bytes" and "amx*": the
-  // prefetch mode, a CpuFetch (kernels/matmul/cpu/shape.h).
-  int32_t stages = 1;
-  // A Split: whether the kernel may be launched with splits > 1, and who merges the partial results. The
-  // merge is always in ascending order of K.
-  int32_t split = 0;
-  int32_t cluster_m = 1, cluster_n = 1, cluster_k = 1;  // workgroups of a cluster along M, N and K splits
-  int32_t swap = 0;        // 1: compute the transposed product, so that N lies along the instruction's rows
-  int32_t persistent = 0;  // workgroups launched, each processing several tiles; 0: one workgroup per tile
-  // Tiles along M that are visited before the next tile along N, to reuse data in L2; 0: launch order.
-  int32_t raster = 0;
-  // CPU, "dot", "dot_t", "outer", "packed": minimum cycles per iteration of the innermost loop, at most
-  // kMostPace. It throttles the loop to the speed of memory (kernels/matmul/cpu/shape.h); 0: no throttle.
-  int32_t pace = 0;
-  UkernelRef ukernel = {};
-  ExternalRef external = {};
-  bool operator==(const CompileConfig& o) const;
-};
 enum Split : int32_t {
   kNoSplit = 0,
   kMergeStep = 1,     // a second step of the recipe merges
   kMergeLast = 2,     // GPUs: the last workgroup to arrive merges, in the same launch
   kMergeCluster = 3,  // sm_90 and later: the workgroups of a cluster merge through distributed shared memory
+};
+
+// X(name, letter, initial, least, most): the numbers that a kernel's code depends on. The list generates the
+// members of KernelConfig, its equality, its JSON (and so the cache key), #lathe.kernel_config, the kernel's
+// name (`letter` and the number, unless it is the initial one; "" if kernel_name.cc writes it otherwise) and
+// `plan.FIELD` of the pipelines. A field that a kernel does not use has its initial value.
+#define LATHE_CONFIG_FIELDS(X)                                                                                 \
+  /* Tile of one workgroup or CPU task. */                                                                     \
+  X(tile_m, "", 0, 0, kMostTile)                                                                               \
+  X(tile_n, "", 0, 0, kMostTile)                                                                               \
+  /* K block: the depth of packed panels or of shared memory. "outer": rows of B read per pass over a */       \
+  /* task's columns. argmax: most elements of a chunk of a row that may be split. */                           \
+  X(tile_k, "", 0, 0, kMostTile)                                                                               \
+  /* Accumulator tile of one thread ("mma": of one warp), rows by columns of D. In a CPU kernel the */         \
+  /* side along KernelRow::vectors is held in vectors and counts lanes * vectors elements. "amx*" use */       \
+  /* tiles of 16 by 16. argmax on a GPU: register_n elements of a row in flight per thread. */                 \
+  X(register_m, "", 0, 0, kMostTile)                                                                           \
+  X(register_n, "", 0, 0, kMostTile)                                                                           \
+  /* Steps along K per iteration. argmax on a GPU: loads that register_n is divided into. */                   \
+  X(unroll_k, "u", 1, 1, 1024)                                                                                 \
+  /* CPU: f32 lanes of a vector. */                                                                            \
+  X(lanes, "v", 1, 1, 1024)                                                                                    \
+  /* GPU: threads of a workgroup. */                                                                           \
+  X(threads, "t", 1, 1, 1024)                                                                                  \
+  /* GPU: shared-memory buffers in flight. */                                                                  \
+  X(stages, "s", 1, 1, 64)                                                                                     \
+  /* CPU: what is prefetched, a CpuFetch (kernels/matmul/cpu/shape.h). */                                      \
+  X(prefetch, "f", 0, 0, 7)                                                                                    \
+  /* CPU, "packed": how many cache lines ahead in the packed panels of B to prefetch; 0: no prefetch. */       \
+  X(prefetch_lines, "lines", 0, 0, 1024)                                                                       \
+  /* CPU, "dot" and "amx*", 1: the rows operand (A, or B if transposed) is copied first; 0: read in place. */  \
+  X(copy_rows, "copy", 0, 0, 1)                                                                                \
+  /* CPU, "panel*" and "packed", 1: the next panel of rows is copied while the current one is multiplied. */   \
+  X(copy_ahead, "ahead", 0, 0, 1)                                                                              \
+  /* CPU, "panel_t" and "direct*", 1: the last pass over the packed lines is as narrow as what is left. */     \
+  X(narrow_passes, "narrow", 0, 0, 1)                                                                          \
+  /* CPU, "direct*": partial sums per element of D, so that few accumulators do not wait for each other. */    \
+  X(chains, "chains", 1, 1, 2)                                                                                 \
+  /* CPU, "direct" and "amx_t": rows of the transposed tile that are transposed and written to D at a time, */ \
+  /* while the next ones are computed; 0: the whole tile at the end. */                                        \
+  X(piece, "piece", 0, 0, kMostTile)                                                                           \
+  /* CPU, "outer" and "direct_a", 1: sums go from registers through the epilogue to D; 0: through scratch. */  \
+  X(store_directly, "store", 0, 0, 1)                                                                          \
+  /* A Split: whether the kernel may be launched with splits > 1, and who merges the partial results. */       \
+  /* The merge is always in ascending order of K. */                                                           \
+  X(split, "", kNoSplit, kNoSplit, kMergeCluster)                                                              \
+  /* GPU: workgroups of a cluster along M, N and the splits of K. */                                           \
+  X(cluster_m, "", 1, 1, 16)                                                                                   \
+  X(cluster_n, "", 1, 1, 16)                                                                                   \
+  X(cluster_k, "", 1, 1, 16)                                                                                   \
+  /* GPU, 1: computes the transposed product, so that N lies along the instruction's rows. */                  \
+  X(swap, "", 0, 0, 1)                                                                                         \
+  /* GPU: workgroups launched, each processing several tiles; 0: one workgroup per tile. */                    \
+  X(persistent, "p", 0, 0, 1 << 20)                                                                            \
+  /* GPU: tiles along M visited before the next tile along N, to reuse data in L2; 0: launch order. */         \
+  X(raster, "g", 0, 0, 1024)                                                                                   \
+  /* CPU, "dot", "dot_t", "outer", "packed": minimum cycles per iteration of the innermost loop. It */         \
+  /* throttles the loop to the speed of memory (kernels/matmul/cpu/shape.h); 0: no throttle. */                \
+  X(pace, "y", 0, 0, kMostPace)
+
+// The kernel and its numbers. #lathe.kernel_config on the payload op holds one.
+struct KernelConfig {
+  KernelKind kernel = KernelKind::kNone;
+#define LATHE_FIELD(name, letter, initial, least, most) int32_t name = initial;
+  LATHE_CONFIG_FIELDS(LATHE_FIELD)
+#undef LATHE_FIELD
+  bool operator==(const KernelConfig& o) const;
+};
+
+struct ConfigField {
+  const char* name;
+  const char* letter;
+  int32_t KernelConfig::*member;
+  int32_t initial, least, most;
+};
+#define LATHE_FIELD(name, letter, initial, least, most) \
+  {#name, letter, &KernelConfig::name, initial, least, most},
+inline constexpr ConfigField kConfigFields[] = {LATHE_CONFIG_FIELDS(LATHE_FIELD)};
+#undef LATHE_FIELD
+
+// How a kernel is built. The compiler's passes read it from #lathe.kernel_config, #lathe.ukernel and
+// #lathe.external on the payload op.
+struct CompileConfig : KernelConfig {
+  UkernelRef ukernel = {};    // of KernelKind::kUkernel
+  ExternalRef external = {};  // of KernelKind::kExternal
+  bool operator==(const CompileConfig& o) const;
 };
 // Rows of D that one workgroup merges in a matmul's second step: enough to give each thread four columns. On
 // the CPU, where a task has one thread, the result is 1.

@@ -215,10 +215,10 @@ absl::StatusOr<Choice> choose_plan(const lathe_device& device, const DispatchKey
     return choice;
   }
   const bool first = !device.context.told_of_foreign_tuning.exchange(true);
-  device.context.logger.log(
-      first ? LogLevel::kWarning : LogLevel::kDebug,
-      absl::StrCat("tuning: ", describe_class(device, key.problem), ": the record names a ",
-                   record->config.kernel, " kernel that is no candidate here; the oracle's choice stays"));
+  device.context.logger.log(first ? LogLevel::kWarning : LogLevel::kDebug,
+                            absl::StrCat("tuning: ", describe_class(device, key.problem),
+                                         ": the record names a ", name_of(record->config.kernel),
+                                         " kernel that is no candidate here; the oracle's choice stays"));
   return choice;
 }
 
@@ -298,7 +298,7 @@ absl::StatusOr<Artifact> compile(lathe_device& device, const ProblemClass& probl
   if (context.trace.enabled()) {
     context.trace.span(
         "compile", describe(problem, largest_request(problem)), start,
-        json_object("device", device.name, "kernel", choice.plan().config.kernel, "key",
+        json_object("device", device.name, "kernel", std::string(name_of(choice.plan().config.kernel)), "key",
                     choice.key.fingerprint, "error", std::string(artifact.status().message())));
   }
   if (artifact.ok()) report_assembly(device, *artifact);

@@ -49,7 +49,8 @@ std::optional<Recorded> find_recorded(const lathe_device& device, const Dispatch
 
 absl::StatusOr<PreparedClass> prepare_choice(lathe_device& device, const DispatchKey& key,
                                              const Choice& choice, const Making& making) {
-  PreparedClass prepared = {nullptr, CacheOutcome::kMemoryHit, choice.plan().config.kernel};
+  PreparedClass prepared = {nullptr, CacheOutcome::kMemoryHit,
+                            std::string(name_of(choice.plan().config.kernel))};
   if (device.driver == nullptr) {
     LATHE_ASSIGN_OR_RETURN(const CacheResult result, get_artifact(device, key.problem, choice, making));
     prepared.outcome = result.outcome;

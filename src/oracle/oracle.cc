@@ -64,7 +64,7 @@ std::string join_reasons(const std::vector<RankedPlan>& plans) {
   };
   std::vector<Reason> reasons;
   for (const RankedPlan& p : plans) {
-    const absl::string_view text = p.rejection, kernel = p.plan.config.kernel;
+    const absl::string_view text = p.rejection, kernel = name_of(p.plan.config.kernel);
     const absl::string_view words = text.substr(0, text.find_first_of("0123456789"));
     auto same =
         std::find_if(reasons.begin(), reasons.end(), [&](const Reason& r) { return r.words == words; });

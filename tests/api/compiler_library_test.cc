@@ -71,7 +71,7 @@ TEST(CompilerLibrary, RefusesStrangers) {
 TEST(CompilerLibrary, PassesTheRequestAndTheArtifactOn) {
   Something s;
   s.problem.n = 4711;
-  s.config.kernel = "panel";
+  s.config.kernel = KernelKind::kPanel;
   s.target.arch = "x86-64";
   CompilerLibrary library(fake_compiler());
   const absl::StatusOr<Artifact> artifact = library.compile(s.request());

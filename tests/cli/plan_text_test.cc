@@ -14,7 +14,7 @@ Json config(const Json& set) {
   Json c = {{"kernel", "wgmma"}, {"tile_m", 128},  {"tile_n", 256},  {"tile_k", 64},   {"register_m", 0},
             {"register_n", 0},   {"unroll_k", 1},  {"lanes", 1},     {"threads", 384}, {"stages", 4},
             {"split", 0},        {"cluster_m", 1}, {"cluster_n", 1}, {"cluster_k", 1}, {"swap", 0},
-            {"persistent", 0},   {"raster", 0},    {"pace", 0}};
+            {"persistent", 0},   {"raster", 0},    {"pace", 0},      {"prefetch", 0}};
   c.update(set);
   return c;
 }
@@ -29,8 +29,8 @@ TEST(ConfigLine, SaysWhatIsSet) {
           config({{"kernel", "dot"}, {"register_m", 4}, {"register_n", 2}, {"threads", 1}, {"stages", 1}}),
           1),
       "dot    tile 128x256x64  registers 4x2");
-  const auto fetched = [](int stages) {
-    return config_line(config({{"kernel", "dot"}, {"threads", 1}, {"stages", stages}}), 1);
+  const auto fetched = [](int prefetch) {
+    return config_line(config({{"kernel", "dot"}, {"threads", 1}, {"stages", 1}, {"prefetch", prefetch}}), 1);
   };
   EXPECT_EQ(fetched(2), "dot    tile 128x256x64  fetches near");
   EXPECT_EQ(fetched(3), "dot    tile 128x256x64  fetches near and next");
@@ -38,6 +38,8 @@ TEST(ConfigLine, SaysWhatIsSet) {
   EXPECT_EQ(fetched(5), "dot    tile 128x256x64  fetches nothing");
   EXPECT_EQ(config_line(config({{"kernel", "dot_t"}, {"threads", 1}, {"stages", 1}, {"pace", 40}}), 1),
             "dot_t  tile 128x256x64  a turn in 40 cycles");
+  EXPECT_EQ(config_line(config({{"new_field", 3}, {"another", 0}}), 1),
+            "wgmma  tile 128x256x64  threads 384  stages 4  new_field 3");
 }
 
 TEST(ConfigLine, SaysWhoMergesSplits) {

@@ -121,7 +121,7 @@ TEST(CodegenTest, EveryNamedTargetCompiles) {
     const Target target = *parse_target(name);
     CompileConfig config = cpu_config("panel", target);
     if (target.backend != Backend::kCpu) {
-      config.kernel = "simt";
+      config.kernel = KernelKind::kSimt;
       config.tile_m = config.tile_n = 64, config.tile_k = 16;
       config.register_m = config.register_n = 4;
       config.threads = 256, config.lanes = 1;

@@ -73,7 +73,7 @@ ProblemClass matmul_class(int64_t m, int64_t n, int64_t k) {
 
 CompileConfig simt_config() {
   CompileConfig config;
-  config.kernel = "simt";
+  config.kernel = KernelKind::kSimt;
   config.tile_m = config.tile_n = 64, config.tile_k = 16;
   config.register_m = config.register_n = 4;
   config.threads = 256;
@@ -83,11 +83,12 @@ CompileConfig simt_config() {
 CompileConfig cpu_config(const std::string& kernel, const Target& target) {
   const int lanes = vector_lanes(target);
   CompileConfig c;
-  c.kernel = kernel;
+  EXPECT_TRUE(parse(kernel, &c.kernel)) << kernel;
   c.lanes = lanes;
   c.tile_m = 16, c.tile_n = 8 * lanes;
   c.register_m = 4, c.register_n = 2 * lanes;
   if (kernel == "dot") c.register_n = 2;
+  if (kernel == "dot" || kernel == "direct_packed") c.prefetch = 1;
   if (kernel == "panel") c.tile_k = 16 * lanes;
   return c;
 }

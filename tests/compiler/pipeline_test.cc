@@ -53,7 +53,7 @@ ProblemClass argmax_class() {
 
 std::vector<PipelineCase> cases() {
   CompileConfig rows;
-  rows.kernel = "rows";
+  rows.kernel = KernelKind::kRows;
   rows.tile_m = rows.register_m = 1;
   rows.lanes = 16;
   rows.register_n = rows.tile_n = 64;

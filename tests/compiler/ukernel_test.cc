@@ -143,7 +143,7 @@ TEST(Ukernel, WithoutBitcodeForTheTargetTheCandidateIsRejected) {
     EXPECT_THAT(plans[0].rejection, HasSubstr("no bitcode of " + std::string(row.bitcode) + " for " + arch));
     const auto answer = rank_plans(c, f, {1, 0});
     ASSERT_TRUE(answer.ok()) << answer.status();
-    EXPECT_NE(answer->ranked[0].plan.config.kernel, "ukernel");
+    EXPECT_NE(name_of(answer->ranked[0].plan.config.kernel), "ukernel");
     EXPECT_TRUE(std::any_of(answer->ranked.begin(), answer->ranked.end(), [&](const RankedPlan& ranked) {
       return ranked.rejection == plans[0].rejection;
     }));
@@ -164,7 +164,7 @@ TEST(Ukernel, ChoosingItChangesTheTiling) {
       if (!r.rejection.empty()) continue;
       const CompileConfig& config = r.plan.config;
       if (!ukernel && config.ukernel.function == row.function) ukernel = &r;
-      if (!generated && config.kernel == "panel" && config.tile_k < kK) generated = &r;
+      if (!generated && config.kernel == KernelKind::kPanel && config.tile_k < kK) generated = &r;
     }
     ASSERT_TRUE(ukernel && generated) << row.function;
     const CompileConfig& config = ukernel->plan.config;
@@ -195,11 +195,11 @@ TEST(Ukernel, OnGpusNoGeneratedKernelOfTheSameTilingIsBehind) {
     for (const ProblemClass& c : classes_of(row)) {
       const auto ranked = rank_plans(c, f, {1, 0});
       ASSERT_TRUE(ranked.ok()) << ranked.status();
-      EXPECT_NE(ranked->ranked[0].plan.config.kernel, "ukernel");
+      EXPECT_NE(name_of(ranked->ranked[0].plan.config.kernel), "ukernel");
       for (const RankedPlan& r : ranked->ranked) {
         if (!r.rejection.empty() || r.plan.config.ukernel.function != row.function) continue;
         CompileConfig generated = r.plan.config;
-        generated.kernel = "rows";
+        generated.kernel = KernelKind::kRows;
         generated.ukernel = {};
         const auto same =
             std::find_if(ranked->ranked.begin(), ranked->ranked.end(), [&](const RankedPlan& g) {

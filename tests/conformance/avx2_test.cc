@@ -74,7 +74,7 @@ class Avx2 : public ConformanceTest {
     for (const CacheEntryInfo& entry : listing.entries) {
       const Json key = Json::parse(entry.key_text);
       ASSERT_EQ(key["target"]["features"].dump().find("avx512"), std::string::npos) << entry.key_text;
-      fetches_.emplace(key["config"]["kernel"], key["config"]["stages"]);
+      fetches_.emplace(key["config"]["kernel"], key["config"]["prefetch"]);
       ukernels_.insert(key["config"]["ukernel"]["function"]);
       auto problem = problem_class_from_json(key["class"]);
       ASSERT_TRUE(problem.ok()) << problem.status().ToString();

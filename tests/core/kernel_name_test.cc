@@ -20,7 +20,7 @@ ProblemClass product() {
   c.m_hi = 512;
   return c;
 }
-CompileConfig config(const char* kernel, int32_t m, int32_t n, int32_t k) {
+CompileConfig config(KernelKind kernel, int32_t m, int32_t n, int32_t k) {
   CompileConfig p;
   p.kernel = kernel;
   p.tile_m = m;
@@ -32,7 +32,7 @@ CompileConfig config(const char* kernel, int32_t m, int32_t n, int32_t k) {
 TEST(KernelNameTest, SaysOpClassAndPlan) {
   ProblemClass c = product();
   c.alignment = Alignment::k16;
-  CompileConfig p = config("wgmma", 128, 256, 64);
+  CompileConfig p = config(KernelKind::kWgmma, 128, 256, 64);
   p.threads = 384;
   p.stages = 4;
   p.cluster_m = 2;
@@ -45,7 +45,7 @@ TEST(KernelNameTest, SaysOpClassAndPlan) {
   c.m_lo = c.m_hi = 1;
   c.bias = DType::kF32;
   c.activation = Activation::kGeluTanh;
-  p = config("bytes", 1, 64, 0);
+  p = config(KernelKind::kBytes, 1, 64, 0);
   p.register_m = 1;
   p.register_n = 32;
   p.lanes = 16;
@@ -59,7 +59,7 @@ TEST(KernelNameTest, SaysOpClassAndPlan) {
   c.wants_values = 1;
   c.row_lo = 16385;
   c.row_hi = Bucket::kOpenEnd;
-  p = config("rows", 1, 4096, 0);
+  p = config(KernelKind::kRows, 1, 4096, 0);
   p.split = kMergeLast;
   EXPECT_EQ(kernel_name(c, p), "lathe_argmax_f32_n16385up_i64_val_rows_1x4096_splitl");
 
@@ -69,7 +69,7 @@ TEST(KernelNameTest, SaysOpClassAndPlan) {
   c.logits = DType::kF32;
   c.m_lo = 513;
   c.m_hi = Bucket::kOpenEnd;
-  EXPECT_EQ(kernel_name(c, config("simt", 64, 64, 16)),
+  EXPECT_EQ(kernel_name(c, config(KernelKind::kSimt, 64, 64, 16)),
             "lathe_matmul_argmax_bf16_f32_nt_m513up_n4096_k11008_i32_simt_64x64x16");
 }
 
@@ -82,7 +82,7 @@ TEST(KernelNameTest, NoTwoKernelsShareAName) {
     // What C, PTX and ELF agree on.
     EXPECT_TRUE(std::regex_match(name, std::regex("[a-z][a-z0-9_]*"))) << name;
   };
-  const CompileConfig plan = config("mma", 64, 128, 32);
+  const CompileConfig plan = config(KernelKind::kMma, 64, 128, 32);
   add(product(), plan, "base");
   const std::vector<std::function<void(ProblemClass&)>> kinds = {
       [](ProblemClass& c) { c.a = c.b = DType::kF16; },
@@ -132,27 +132,16 @@ TEST(KernelNameTest, NoTwoKernelsShareAName) {
     kinds[i](c);
     add(c, plan, "class " + std::to_string(i));
   }
-  // The structured binding names every member: a new one does not compile until it is told here.
-  for (int field = 0; field < 21; ++field) {
+  const auto change = [&](const std::string& what, const std::function<void(CompileConfig*)>& set) {
     CompileConfig changed = plan;
-    auto& [kernel, tile_m, tile_n, tile_k, register_m, register_n, unroll_k, lanes, threads, stages, split,
-           cluster_m, cluster_n, cluster_k, swap, persistent, raster, pace, ukernel, external] = changed;
-    int32_t* numbers[] = {&tile_m,    &tile_n,  &tile_k,     &register_m, &register_n, &unroll_k,
-                          &lanes,     &threads, &stages,     &split,      &cluster_m,  &cluster_n,
-                          &cluster_k, &swap,    &persistent, &raster,     &pace};
-    if (field == 17) {
-      kernel = "simt";
-    } else if (field == 18) {
-      ukernel.function = "rows_f32";
-    } else if (field == 19) {
-      external.provider = "openblas";
-    } else if (field == 20) {
-      external.routine = "cblas_sgemm";
-    } else {
-      *numbers[field] += 1;
-    }
-    add(product(), changed, "field " + std::to_string(field));
-  }
+    set(&changed);
+    add(product(), changed, what);
+  };
+  for (const ConfigField& f : kConfigFields) change(f.name, [&](CompileConfig* c) { c->*f.member += 1; });
+  change("kernel", [](CompileConfig* c) { c->kernel = KernelKind::kSimt; });
+  change("ukernel", [](CompileConfig* c) { c->ukernel.function = "rows_f32"; });
+  change("provider", [](CompileConfig* c) { c->external.provider = "openblas"; });
+  change("routine", [](CompileConfig* c) { c->external.routine = "cblas_sgemm"; });
   for (const int32_t split : {kMergeLast, kMergeCluster}) {
     CompileConfig changed = plan;
     changed.split = split;

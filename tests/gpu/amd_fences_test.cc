@@ -65,7 +65,7 @@ ProblemClass f32_class() {
 
 CompileConfig merged_by_the_last() {
   CompileConfig c;
-  c.kernel = "simt";
+  c.kernel = KernelKind::kSimt;
   c.tile_m = 8, c.tile_n = 64, c.tile_k = 32;
   c.register_m = 2, c.register_n = 2, c.threads = 128;
   c.split = kMergeLast;

@@ -77,12 +77,12 @@ struct Compiled {
 };
 
 bool multiplies_matrices(const SweepPlan& plan) {
-  return absl::StartsWith(plan.config.kernel, "mma") ||
-         (plan.config.kernel == "ukernel" && plan.problem.op == Op::kMatmul);
+  return absl::StartsWith(name_of(plan.config.kernel), "mma") ||
+         (plan.config.kernel == KernelKind::kUkernel && plan.problem.op == Op::kMatmul);
 }
 
 Bound bound_of(const SweepPlan& plan) {
-  if (plan.config.kernel == "simt") return Bound::kFma;
+  if (plan.config.kernel == KernelKind::kSimt) return Bound::kFma;
   return multiplies_matrices(plan) ? Bound::kMatrix : Bound::kMemory;
 }
 
@@ -96,7 +96,7 @@ IsWork work_of(const SweepPlan& plan) {
   return is_load;
 }
 
-int64_t edge_of(const SweepPlan& plan) { return plan.config.kernel == "mma32" ? 32 : 16; }
+int64_t edge_of(const SweepPlan& plan) { return plan.config.kernel == KernelKind::kMma32 ? 32 : 16; }
 
 // What the first kernel's loop lacks; "" if nothing. A family not known here is a failure: add its row.
 std::string missing_instructions(const SweepPlan& plan, const Compiled& kernel) {
@@ -110,7 +110,7 @@ std::string missing_instructions(const SweepPlan& plan, const Compiled& kernel) 
   };
   const bool aligned = plan.problem.alignment == Alignment::k16;
   const LoopCounts& loop = kernel.loop;
-  const std::string& family = plan.config.kernel;
+  const absl::string_view family = name_of(plan.config.kernel);
   if (family == "simt") {
     need(has("ds_read", "ds_load"), "reads of LDS");
     need(has("ds_write", "ds_store"), "writes of LDS");

@@ -181,8 +181,8 @@ void for_each_device(Backend backend, Visit visit) {
 }  // namespace
 
 std::string SweepPlan::family() const {
-  if (problem.op == Op::kMatmul) return config.kernel;
-  return absl::StrCat(std::string(name_of(problem.op)), " ", config.kernel);
+  if (problem.op == Op::kMatmul) return std::string(name_of(config.kernel));
+  return absl::StrCat(name_of(problem.op), " ", name_of(config.kernel));
 }
 std::string SweepPlan::describe() const {
   return absl::StrCat(facts->name, " ", to_json(problem).dump(), " ", to_json(config).dump());
@@ -229,7 +229,7 @@ std::vector<SweepPlan> legal_plans(Backend backend) {
 
 std::vector<SweepPlan> ukernel_plans(Backend backend) {
   std::vector<SweepPlan> plans = legal_plans(backend);
-  const auto generated = [](const SweepPlan& p) { return p.config.kernel != "ukernel"; };
+  const auto generated = [](const SweepPlan& p) { return p.config.kernel != KernelKind::kUkernel; };
   plans.erase(std::remove_if(plans.begin(), plans.end(), generated), plans.end());
   return sample(plans, 1, [](const SweepPlan& p) {
     return absl::StrCat(p.facts->target.arch, p.config.ukernel.function, p.config.split);

@@ -57,10 +57,10 @@ std::string missing_instructions(const SweepPlan& plan, const std::string& ptx) 
       if (ptx.find(i) == std::string::npos) missing.emplace_back(i);
   };
   // f32 goes by FMAs unless it may be rounded; everything else, and what may be, by matrix instructions.
-  if (plan.config.kernel == "skinny") need({plan.config.swap ? "mma.sync" : "fma.rn.f32"});
+  if (plan.config.kernel == KernelKind::kSkinny) need({plan.config.swap ? "mma.sync" : "fma.rn.f32"});
   bool known = false;
   for (const FamilyRow& row : kFamilies) {
-    if (plan.config.kernel != row.family) continue;
+    if (name_of(plan.config.kernel) != row.family) continue;
     known = true;
     need(row.instructions);
   }
@@ -70,21 +70,22 @@ std::string missing_instructions(const SweepPlan& plan, const std::string& ptx) 
   const ProblemClass& c = plan.problem;
   const CompileConfig& config = plan.config;
   const bool aligned = c.alignment == Alignment::k16;
-  if (config.kernel == "simt") need({c.a == DType::kI8 ? "mad.lo.s32" : "fma.rn.f32"});
-  if (config.kernel == "skinny" && aligned) need({"cp.async"});
-  if (config.kernel == "ukernel" && c.op == Op::kMatmul) need({"mma.sync", "ldmatrix", "cp.async"});
-  if (config.kernel == "ukernel" && c.op == Op::kArgmax) {
+  if (config.kernel == KernelKind::kSimt) need({c.a == DType::kI8 ? "mad.lo.s32" : "fma.rn.f32"});
+  if (config.kernel == KernelKind::kSkinny && aligned) need({"cp.async"});
+  if (config.kernel == KernelKind::kUkernel && c.op == Op::kMatmul)
+    need({"mma.sync", "ldmatrix", "cp.async"});
+  if (config.kernel == KernelKind::kUkernel && c.op == Op::kArgmax) {
     const bool redux = sm_version(plan.facts->target) >= 80;
     need({"ld.global.v4.b32", redux ? "redux.sync" : "shfl.sync.bfly", redux ? "max.NaN" : "setp.nan"});
   }
-  if (config.kernel == "mma") {
+  if (config.kernel == KernelKind::kMma) {
     // 16 aligned bytes are copied past the registers, unless they are bytes that must be transposed; and four
     // matrices are read at once, unless they are f32 that must be.
     const bool along_k = c.trans_a == 0 || c.trans_b != 0;
     need({aligned && (along_k || size_of(c.a) > 1) ? "cp.async" : "ld.global.u"});
     if (!aligned || along_k || size_of(c.a) < 4) need({"ldmatrix"});
   }
-  if (config.kernel == "wgmma") {
+  if (config.kernel == KernelKind::kWgmma) {
     if (config.cluster_m * config.cluster_n > 1) need({".multicast::cluster"});
     // 128 sums of a multiplying thread (all but one warpgroup multiply) leave it too few of the registers it
     // starts with, unless two warpgroups have all registers of a multiprocessor.
@@ -201,12 +202,12 @@ std::vector<SweepPlan> plans_to_assemble() {
   if (!every_plan()) {
     std::vector<SweepPlan> some = sample(plans, 1, [](const SweepPlan& p) {
       const CompileConfig& c = p.config;
-      const bool plain = p.problem.op == Op::kArgmax || c.kernel == "simt";
+      const bool plain = p.problem.op == Op::kArgmax || c.kernel == KernelKind::kSimt;
       const ProblemClass& problem = p.problem;
       std::string form = plain ? absl::StrCat(problem.a)
                                : absl::StrCat(c.register_m, "x", c.register_n, "x", c.threads, c.swap,
                                               problem.alignment == Alignment::k16, is_f8(problem.a));
-      if (c.kernel == "wgmma")
+      if (c.kernel == KernelKind::kWgmma)
         absl::StrAppend(&form, " ", static_cast<int>(problem.activation), problem.c != DType::kNone,
                         problem.residual != DType::kNone);
       return absl::StrCat(p.facts->target.arch, p.family(), c.split, " ", form);
@@ -267,7 +268,7 @@ TEST(Sweep, WhatIsLinkedAssemblesWithinLimits) {
   assembler->ptxas = LATHE_PTXAS_FOR_LINKING;
   CompilerLibrary compiler(LATHE_COMPILER_PATH);
   const auto is_not_linked = [&](const SweepPlan& plan) {
-    if (plan.config.kernel != "wgmma") return true;
+    if (plan.config.kernel != KernelKind::kWgmma) return true;
     const auto ptx = compiler.compile({plan.problem, plan.config, plan.facts->target, nullptr});
     return ptx.ok() && is_worse_linked(ptx->code);
   };

@@ -128,7 +128,7 @@ TEST(GpuUkernel, ChoosingItChangesTheTiling) {
     if (!seen.insert(row.function).second) return;
     EXPECT_GE(plan.config.tile_k, kK);
     CompileConfig generated = plan.config;
-    generated.kernel = "mma", generated.ukernel = {};
+    generated.kernel = KernelKind::kMma, generated.ukernel = {};
     generated.tile_k = plan.config.unroll_k, generated.unroll_k = 1;
     EXPECT_LT(generated.tile_k, kK);
     const auto by_ukernel = testing::compile(c, plan.config, f.target, /*dump=*/true),
@@ -159,7 +159,7 @@ TEST(GpuUkernel, IsNotChosenBeforeWhatIsGenerated) {
   for_every_plan([&](const UkernelRow& row, const DeviceFacts& f, const ProblemClass& c, const Plan&) {
     const auto ranked = rank_plans(c, f, {1, 0});
     ASSERT_TRUE(ranked.ok()) << ranked.status();
-    EXPECT_NE(ranked->ranked[0].plan.config.kernel, "ukernel") << f.name << " " << row.function;
+    EXPECT_NE(name_of(ranked->ranked[0].plan.config.kernel), "ukernel") << f.name << " " << row.function;
   });
 }
 

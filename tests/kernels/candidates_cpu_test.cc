@@ -34,7 +34,8 @@ TEST(Candidates, DotPredictionByHand) {
   int found = 0;
   for (const RankedPlan& r : candidates(c, f)) {
     const CompileConfig& g = r.plan.config;
-    if (!r.rejection.empty() || g.kernel != "dot" || g.register_n != 8 || g.tile_n != 128) continue;
+    if (!r.rejection.empty() || g.kernel != KernelKind::kDot || g.register_n != 8 || g.tile_n != 128)
+      continue;
     ++found;
     const double lost = 600.0 / 4096 + 4.1e-3 / 8;
     EXPECT_NEAR(r.plan.predicted_seconds, 4 * (528.896e-6 * (1 + lost) + 0.25 * 8.2688e-6 + 0.2e-6), 1e-12);
@@ -109,22 +110,23 @@ DeviceFacts tiles() {
 // 16 columns of a weight by all of K in one run, and where there is more to multiply rows copied into L1.
 TEST(Candidates, TilesMultiplyBf16AndBytes) {
   for (DType type : {DType::kBF16, DType::kI8}) {
-    for (int64_t m : {16, 64, 512}) EXPECT_EQ(cheapest(type, m, 4096, 4096, tiles()).kernel, "amx_t") << m;
-    EXPECT_EQ(cheapest(type, 1, 4096, 4096, tiles()).kernel, "dot");
-    EXPECT_EQ(cheapest(type, 16, 4096, 4096, tiles()).stages, static_cast<int32_t>(CpuFetch::kNone));
+    for (int64_t m : {16, 64, 512})
+      EXPECT_EQ(name_of(cheapest(type, m, 4096, 4096, tiles()).kernel), "amx_t") << m;
+    EXPECT_EQ(name_of(cheapest(type, 1, 4096, 4096, tiles()).kernel), "dot");
+    EXPECT_EQ(cheapest(type, 16, 4096, 4096, tiles()).prefetch, static_cast<int32_t>(CpuFetch::kNone));
     EXPECT_EQ(cheapest(type, 16, 4096, 4096, tiles()).tile_k, 4096);
     EXPECT_EQ(cheapest(type, 512, 4096, 4096, tiles()).register_m, 32);
     EXPECT_EQ(cheapest(type, 512, 4096, 4096, tiles()).register_n, 32);
-    EXPECT_NE(cheapest(type, 512, 4096, 4096).kernel.substr(0, 3), "amx");  // Zen 4
+    EXPECT_NE(name_of(cheapest(type, 512, 4096, 4096).kernel).substr(0, 3), "amx");  // Zen 4
   }
-  EXPECT_NE(cheapest(DType::kF32, 512, 4096, 4096, tiles()).kernel.substr(0, 3), "amx");
+  EXPECT_NE(name_of(cheapest(DType::kF32, 512, 4096, 4096, tiles()).kernel).substr(0, 3), "amx");
 }
 
 TEST(Candidates, WhyTilesAreRefused) {
   const auto reason = [](const ProblemClass& c, absl::string_view kernel) {
     std::string why;
     for (const RankedPlan& r : candidates(c, tiles()))
-      if (r.plan.config.kernel == kernel) {
+      if (name_of(r.plan.config.kernel) == kernel) {
         if (r.rejection.empty()) return std::string();
         if (why.empty()) why = r.rejection;
       }
@@ -135,8 +137,8 @@ TEST(Candidates, WhyTilesAreRefused) {
   EXPECT_EQ(reason(c, "amx_t"), "");
   EXPECT_EQ(reason(c, "amx_packed"), "B is not packed");
   for (const RankedPlan& r : candidates(c, tiles()))  // K is no multiple of 32
-    if (r.plan.config.kernel == "amx_t" && r.rejection.empty())
-      EXPECT_EQ(r.plan.config.stages, static_cast<int32_t>(CpuFetch::kCopied));
+    if (r.plan.config.kernel == KernelKind::kAmxT && r.rejection.empty())
+      EXPECT_EQ(r.plan.config.copy_rows, 1);
   c.packed_b = kColumns16;
   EXPECT_EQ(reason(c, "amx_t"), "B is packed");
   EXPECT_EQ(reason(c, "amx_packed"), "K 1000 is no multiple of 32");
@@ -157,7 +159,7 @@ TEST(Candidates, ASingleRowReadsShortRowsOneAfterTheOther) {
   for (const auto& [type, k] :
        {std::pair{DType::kF32, 512}, {DType::kF32, 1024}, {DType::kBF16, 1536}, {DType::kI8, 4096}}) {
     const CompileConfig c = cheapest(type, 1, 8192, k);
-    EXPECT_EQ(c.kernel, "dot") << name_of(type);
+    EXPECT_EQ(name_of(c.kernel), "dot") << name_of(type);
     EXPECT_EQ(c.register_n, 1) << name_of(type) << " k " << k;
   }
   EXPECT_GT(cheapest(DType::kF32, 1, 4096, 4096).register_n, 1);
@@ -173,21 +175,21 @@ TEST(Candidates, FewRowsOnZen4) {
   EXPECT_EQ(best(1, 4096, 4096).register_n, 8);
   EXPECT_EQ(best(2, 4096, 4096).register_n, 8);
   for (int64_t m : {4, 5, 8, 12}) {
-    EXPECT_EQ(best(m, 4096, 4096).kernel, "dot") << m;
+    EXPECT_EQ(name_of(best(m, 4096, 4096).kernel), "dot") << m;
     EXPECT_EQ(best(m, 4096, 4096).register_m * best(m, 4096, 4096).register_n, m == 5 ? 20 : 24) << m;
     EXPECT_EQ(best(m, 4096, 4096).tile_k, 0) << m;
   }
   for (int64_t m : {1, 2, 3})
-    EXPECT_EQ(best(m, 4096, 4096).stages, static_cast<int32_t>(CpuFetch::kAhead)) << m;
-  EXPECT_EQ(best(4, 4096, 14336).stages,
+    EXPECT_EQ(best(m, 4096, 4096).prefetch, static_cast<int32_t>(CpuFetch::kAhead)) << m;
+  EXPECT_EQ(best(4, 4096, 14336).prefetch,
             static_cast<int32_t>(CpuFetch::kAhead));  // L2 would lose what is next
   for (int64_t m : {4, 8, 12})
-    EXPECT_EQ(best(m, 4096, 4096).stages, static_cast<int32_t>(CpuFetch::kNext)) << m;
+    EXPECT_EQ(best(m, 4096, 4096).prefetch, static_cast<int32_t>(CpuFetch::kNext)) << m;
   EXPECT_EQ(best(6, 4096, 4096).register_m, 6);
   EXPECT_GT(best(8, 2048, 14336).tile_k, 0);
   EXPECT_EQ(best(8, 8192, 1024).register_m, 8);
   for (int64_t m : {16, 32, 64}) {
-    EXPECT_EQ(best(m, 4096, 4096).kernel, "direct") << m;
+    EXPECT_EQ(name_of(best(m, 4096, 4096).kernel), "direct") << m;
     EXPECT_EQ(best(m, 4096, 4096).tile_k, 65536 / m) << m;  // a quarter of L2
   }
 }
@@ -204,7 +206,7 @@ TEST(Candidates, ConvertedRowsOnZen4) {
   };
   for (const int64_t k : {1024, 4096}) {
     const CompileConfig c = best(DType::kF16, 16, 8192, k);
-    EXPECT_EQ(c.kernel, "dot") << k;
+    EXPECT_EQ(name_of(c.kernel), "dot") << k;
     EXPECT_EQ(c.tile_k, 0) << k;
     EXPECT_EQ(c.register_m * c.register_n, 24) << k;
   }
@@ -218,7 +220,8 @@ TEST(Candidates, RowsInOneSetOfL1AreNotTakenManyAtOnce) {
     for (const RankedPlan& r :
          candidates(matmul_class(DType::kF32, DType::kF32, 4096, k, {16, 16}), zen4())) {
       const CompileConfig& c = r.plan.config;
-      if (r.rejection.empty() && c.kernel == "outer" && c.register_m == rows && c.register_n == columns)
+      if (r.rejection.empty() && c.kernel == KernelKind::kOuter && c.register_m == rows &&
+          c.register_n == columns)
         seconds = std::min(seconds, r.plan.predicted_seconds);
     }
     EXPECT_LT(seconds, 1) << rows;
@@ -279,13 +282,13 @@ TEST(Candidates, FetchingOnZen3) {
   DeviceFacts indifferent = zen3();
   indifferent.facts["ahead_bytes_per_second"].value = 20e9;
   const auto stages = [](int64_t m, int64_t n, int64_t k, const DeviceFacts& facts) {
-    return static_cast<CpuFetch>(cheapest(DType::kF32, m, n, k, facts).stages);
+    return static_cast<CpuFetch>(cheapest(DType::kF32, m, n, k, facts).prefetch);
   };
   for (int64_t k : {1024, 2880, 4096}) {
     EXPECT_EQ(stages(1, 4096, k, zen3()), CpuFetch::kNone) << k;
     EXPECT_EQ(stages(1, 4096, k, indifferent), CpuFetch::kAhead) << k;
     EXPECT_EQ(stages(3, 4096, k, zen3()), CpuFetch::kNext) << k;
-    EXPECT_EQ(cheapest(DType::kF32, 16, 4096, k, zen3()).kernel, "direct") << k;
+    EXPECT_EQ(name_of(cheapest(DType::kF32, 16, 4096, k, zen3()).kernel), "direct") << k;
     EXPECT_EQ(stages(16, 4096, k, zen3()), k == 4096 ? CpuFetch::kNone : CpuFetch::kNext) << k;
     for (int64_t m : {16, 64, 512}) EXPECT_EQ(stages(m, 4096, k, indifferent), CpuFetch::kNext) << k;
     for (int64_t m : {32, 64, 512}) EXPECT_EQ(stages(m, 4096, k, zen3()), CpuFetch::kSpread) << m << " " << k;
@@ -301,7 +304,7 @@ TEST(Candidates, FetchingOnZen3) {
 TEST(Candidates, FetchingOnZen5) {
   for (int64_t k : {1024, 2880, 4096, 8192}) {
     const auto of = [&](int64_t m) { return cheapest(DType::kF32, m, 4096, k, zen5()); };
-    const auto fetch = [&](int64_t m) { return static_cast<CpuFetch>(of(m).stages); };
+    const auto fetch = [&](int64_t m) { return static_cast<CpuFetch>(of(m).prefetch); };
     EXPECT_EQ(fetch(1), CpuFetch::kNone) << k;
     EXPECT_EQ(of(1).pace, 0) << k;
     for (int64_t m : {2, 3, 4}) {
@@ -335,9 +338,9 @@ TEST(Candidates, WeightsStoredKByNOnZen5) {
                                    {8, CpuFetch::kAhead},
                                    {16, CpuFetch::kAhead},
                                    {64, CpuFetch::kSpread}}) {
-      EXPECT_EQ(of(m, zen5()).kernel, "outer") << m << " " << k;
-      EXPECT_EQ(static_cast<CpuFetch>(of(m, zen5()).stages), fetch) << m << " " << k;
-      EXPECT_EQ(static_cast<CpuFetch>(of(m, zen4()).stages), CpuFetch::kNext) << m << " " << k;
+      EXPECT_EQ(name_of(of(m, zen5()).kernel), "outer") << m << " " << k;
+      EXPECT_EQ(static_cast<CpuFetch>(of(m, zen5()).prefetch), fetch) << m << " " << k;
+      EXPECT_EQ(static_cast<CpuFetch>(of(m, zen4()).prefetch), CpuFetch::kNext) << m << " " << k;
     }
   }
 }
@@ -347,7 +350,7 @@ TEST(Candidates, WeightsStoredKByNOnZen5) {
 // one.
 TEST(Candidates, ManyRowsByWeightsStoredKByN) {
   const auto kernel = [](int64_t m, const DeviceFacts& facts) {
-    return cheapest(matmul_class(DType::kF32, DType::kF32, 4096, 4096, {m, m}), facts).kernel;
+    return name_of(cheapest(matmul_class(DType::kF32, DType::kF32, 4096, 4096, {m, m}), facts).kernel);
   };
   for (int64_t m : {64, 128, 256}) EXPECT_EQ(kernel(m, zen5()), "outer") << m;
   for (int64_t m : {300, 512}) EXPECT_EQ(kernel(m, zen5()), "direct_a") << m;
@@ -357,7 +360,7 @@ TEST(Candidates, ManyRowsByWeightsStoredKByN) {
   std::string why;
   for (const RankedPlan& r :
        candidates(matmul_class(DType::kF32, DType::kF32, 4096, 4096, {160, 160}), zen3()))
-    if (r.plan.config.kernel == "outer") why = r.rejection;
+    if (r.plan.config.kernel == KernelKind::kOuter) why = r.rejection;
   EXPECT_EQ(why, "sums and blocks of 399360 bytes > 393216 of L2");
 }
 
@@ -365,7 +368,7 @@ TEST(Candidates, ManyRowsByWeightsStoredKByN) {
 // 5 by blocks of 512, 2048 and 2880 62, 70 and 66 us). A weight that is not packed takes longer ones.
 TEST(Candidates, BlocksOfAFewColumnsAreShort) {
   const CompileConfig router = cheapest(DType::kF32, 64, 32, 2880, zen5());
-  EXPECT_EQ(router.kernel, "direct_a");
+  EXPECT_EQ(name_of(router.kernel), "direct_a");
   EXPECT_LE(router.tile_k, 512);
   EXPECT_GE(cheapest(DType::kF32, 64, 4096, 4096, zen5()).tile_k, 1024);
 }
@@ -375,7 +378,7 @@ TEST(Candidates, ManyRowsByPackedWeights) {
   const auto kernel = [](DType a, DType b, int64_t m, const DeviceFacts& facts) {
     ProblemClass c = matmul_class(a, b, 4096, 4096, {m, m});
     c.trans_b = 1, c.packed_b = kColumns16;
-    return cheapest(c, facts).kernel;
+    return name_of(cheapest(c, facts).kernel);
   };
   for (DType b : {DType::kF32, DType::kF16, DType::kBF16}) {
     for (int64_t m : {200, 512}) EXPECT_EQ(kernel(DType::kF32, b, m, zen5()), "direct_packed") << m;
@@ -386,7 +389,7 @@ TEST(Candidates, ManyRowsByPackedWeights) {
     EXPECT_EQ(kernel(of, of, 512, zen5()), "packed") << name_of(of);
   ProblemClass turned = matmul_class(DType::kF32, DType::kF32, 4096, 4096, {512, 512});
   turned.trans_a = 1, turned.packed_b = kColumns16;
-  EXPECT_EQ(cheapest(turned, zen5()).kernel, "packed");
+  EXPECT_EQ(name_of(cheapest(turned, zen5()).kernel), "packed");
 }
 
 // Rows that are converted there are read one after the other by a row of A that L1 holds, a longer one meets
@@ -399,7 +402,7 @@ TEST(Candidates, OneRowByWeightsOf16BitsOnZen5) {
       c.b = type;
       const CompileConfig best = cheapest(c, zen5());
       const bool is_held = k * 4 < 48 << 10;
-      EXPECT_EQ(static_cast<CpuFetch>(best.stages), is_held ? CpuFetch::kFar : CpuFetch::kNear) << k;
+      EXPECT_EQ(static_cast<CpuFetch>(best.prefetch), is_held ? CpuFetch::kFar : CpuFetch::kNear) << k;
       EXPECT_EQ(best.lanes, is_held ? 64 : 16) << k;
       EXPECT_EQ(best.register_n, is_held ? 1 : 4) << k;
       EXPECT_EQ(cheapest(c, zen4()).lanes, 16) << k;
@@ -413,10 +416,10 @@ TEST(Candidates, BytesByBlocksOnZen5) {
   c.trans_b = 1;
   c.b = DType::kQ4_0;
   c.math = Math::kInt8;
-  EXPECT_EQ(cheapest(c, zen5()).kernel, "bytes");
-  EXPECT_EQ(static_cast<CpuFetch>(cheapest(c, zen5()).stages), CpuFetch::kNear);
-  EXPECT_EQ(cheapest(c, zen4()).kernel, "bytes");
-  EXPECT_EQ(static_cast<CpuFetch>(cheapest(c, zen4()).stages), CpuFetch::kNext);
+  EXPECT_EQ(name_of(cheapest(c, zen5()).kernel), "bytes");
+  EXPECT_EQ(static_cast<CpuFetch>(cheapest(c, zen5()).prefetch), CpuFetch::kNear);
+  EXPECT_EQ(name_of(cheapest(c, zen4()).kernel), "bytes");
+  EXPECT_EQ(static_cast<CpuFetch>(cheapest(c, zen4()).prefetch), CpuFetch::kNext);
 }
 
 // Long blocks make a core wait that reads fast.
@@ -443,10 +446,10 @@ TEST(Candidates, RowsAreReadInPartsOnZen3AndEmeraldRapids) {
 TEST(Candidates, NarrowWeightsAreMultipliedTurned) {
   for (int64_t n : {8, 17}) {
     const CompileConfig c = cheapest(DType::kF32, 512, n, 4096);
-    EXPECT_EQ(c.kernel, "dot_t") << n;
+    EXPECT_EQ(name_of(c.kernel), "dot_t") << n;
     EXPECT_EQ(c.pace, 0) << "A comes from caches";
   }
-  EXPECT_NE(cheapest(DType::kF32, 8, 17, 4096).kernel, "dot_t");
+  EXPECT_NE(name_of(cheapest(DType::kF32, 8, 17, 4096).kernel), "dot_t");
 }
 
 // What measuring all candidates found there: a pass takes all of a few rows, many rows and few columns are
@@ -455,13 +458,13 @@ TEST(Candidates, NarrowWeightsAreMultipliedTurned) {
 TEST(Candidates, FewRowsOnZen5) {
   const auto best = [](int64_t m) { return cheapest(DType::kF32, m, 4096, 4096, zen5()); };
   for (int64_t m : {1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12}) {
-    EXPECT_EQ(best(m).kernel, "dot") << m;
+    EXPECT_EQ(name_of(best(m).kernel), "dot") << m;
     EXPECT_EQ(best(m).register_m, m);
     EXPECT_EQ(best(m).tile_k > 0, m > 6) << m;
   }
-  for (int64_t m : {11, 12}) EXPECT_EQ(best(m).stages, static_cast<int32_t>(CpuFetch::kBoth)) << m;
+  for (int64_t m : {11, 12}) EXPECT_EQ(best(m).prefetch, static_cast<int32_t>(CpuFetch::kBoth)) << m;
   for (int64_t m : {24, 32}) {
-    EXPECT_EQ(best(m).kernel, "direct") << m;
+    EXPECT_EQ(name_of(best(m).kernel), "direct") << m;
     EXPECT_EQ(best(m).register_n, 6) << m;
     EXPECT_LT(best(m).tile_k, 4096) << m;
   }
@@ -471,7 +474,7 @@ TEST(Candidates, FewRowsOnZen5) {
 // there is no such tile.
 TEST(Candidates, SixteenRowsOnZen5) {
   const CompileConfig best = cheapest(DType::kF32, 16, 5760, 2880, zen5());
-  EXPECT_EQ(best.kernel, "direct");
+  EXPECT_EQ(name_of(best.kernel), "direct");
   EXPECT_EQ(best.register_m, 16);
   EXPECT_EQ(best.register_n, 8);
   EXPECT_EQ(best.tile_k, 2880);
@@ -479,7 +482,8 @@ TEST(Candidates, SixteenRowsOnZen5) {
   c.trans_b = 1;
   for (const RankedPlan& r : candidates(c, zen4())) {
     const CompileConfig& g = r.plan.config;
-    if (r.rejection.empty() && g.kernel == "direct") EXPECT_FALSE(g.register_m == 16 && g.register_n == 8);
+    if (r.rejection.empty() && g.kernel == KernelKind::kDirect)
+      EXPECT_FALSE(g.register_m == 16 && g.register_n == 8);
   }
 }
 
@@ -489,7 +493,7 @@ TEST(Candidates, BlocksOfKAreAsLongAsEachOther) {
   int found = 0;
   for (const RankedPlan& r : candidates(c, zen4())) {
     const CompileConfig& g = r.plan.config;
-    if (!r.rejection.empty() || g.kernel != "dot" || g.tile_k == 0) continue;
+    if (!r.rejection.empty() || g.kernel != KernelKind::kDot || g.tile_k == 0) continue;
     EXPECT_LT(ceil_div(1024, g.tile_k) * g.tile_k - 1024, 16 * ceil_div(1024, g.tile_k)) << g.tile_k;
     ++found;
   }

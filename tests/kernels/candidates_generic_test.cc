@@ -16,7 +16,7 @@ TEST(CandidatesGeneric, EveryGenericClassHasAPlan) {
       const CompileConfig config = plan_generic(c, target);
       EXPECT_GE(config.tile_m, 1);
       EXPECT_GE(config.tile_n, 1);
-      if (target.backend != Backend::kCpu && config.kernel == "simt")
+      if (target.backend != Backend::kCpu && config.kernel == KernelKind::kSimt)
         EXPECT_EQ(config.tile_m / config.register_m * (config.tile_n / config.register_n), config.threads);
       if (target.backend == Backend::kRocm) EXPECT_LE(config.split, kMergeStep) << "as in the ranked plans";
     }

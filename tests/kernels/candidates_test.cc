@@ -39,44 +39,44 @@ void check_cpu_limits(const CompileConfig& c, const ProblemClass& p, const Devic
   EXPECT_GE(c.register_n, 1);
   EXPECT_EQ(c.tile_m % c.register_m, 0);
   EXPECT_EQ(c.tile_n % c.register_n, 0);
-  if (c.kernel == "dot" || c.kernel == "dot_t") {
+  if (c.kernel == KernelKind::kDot || c.kernel == KernelKind::kDotT) {
     EXPECT_LE(c.register_m * c.register_n + std::min(c.register_m, c.register_n) + 1, registers);
     EXPECT_EQ(p.trans_b, 1);
     EXPECT_EQ(p.trans_a, 0);
-    if (c.kernel == "dot")
+    if (c.kernel == KernelKind::kDot)
       EXPECT_GE(c.tile_m, p.m_hi);
     else
       EXPECT_GE(c.tile_n, p.n);
-  } else if (absl::StartsWith(c.kernel, "amx")) {
+  } else if (absl::StartsWith(name_of(c.kernel), "amx")) {
     const int rows = c.register_m / 16, columns = c.register_n / 16;
     EXPECT_LE(rows * columns + std::min(rows, columns) + 1, 8);
   } else {
     // What is read as vectors: columns of D, and its rows in the transposed form.
-    const bool transposed = c.kernel == "panel_t" || c.kernel == "direct";
+    const bool transposed = c.kernel == KernelKind::kPanelT || c.kernel == KernelKind::kDirect;
     const int scalars = transposed ? c.register_n : c.register_m;
     const int vector_elements = transposed ? c.register_m : c.register_n;
     ASSERT_EQ(vector_elements % lanes, 0);
     const int vectors = vector_elements / lanes;
     EXPECT_LE(scalars * vectors + vectors + 1, registers);
   }
-  if (c.kernel == "outer") {
+  if (c.kernel == KernelKind::kOuter) {
     EXPECT_EQ(p.trans_b, 0);
     EXPECT_GE(c.tile_m, p.m_hi);
   }
-  if (c.kernel == "panel" || c.kernel == "panel_t") {
+  if (c.kernel == KernelKind::kPanel || c.kernel == KernelKind::kPanelT) {
     EXPECT_GT(c.tile_k, 0);
     const bool pairs = p.a == DType::kBF16 && (f.target.has("avx512bf16") || f.target.has("bf16"));
     const int per_lane = p.a == DType::kI8 ? 4 : pairs ? 2 : 1;  // of 4 bytes
     EXPECT_EQ(c.tile_k % (lanes * per_lane), 0);
-    const int packed = c.kernel == "panel" ? c.tile_n + c.register_m : c.tile_m + c.register_n;
+    const int packed = c.kernel == KernelKind::kPanel ? c.tile_n + c.register_m : c.tile_m + c.register_n;
     EXPECT_LE(packed * c.tile_k * 4.0 / per_lane, 0.75 * f.fact_or("l2_bytes", 0));
   }
 }
 
 // Tiles of warps, stages of both operands in shared memory.
 void check_mma_limits(const CompileConfig& c, const ProblemClass& p, const DeviceFacts& f) {
-  const int wave = wave_size(f.target), edge = c.kernel == "mma32" ? 32 : 16;
-  EXPECT_TRUE(f.target.backend == Backend::kRocm || c.kernel == "mma");
+  const int wave = wave_size(f.target), edge = c.kernel == KernelKind::kMma32 ? 32 : 16;
+  EXPECT_TRUE(f.target.backend == Backend::kRocm || c.kernel == KernelKind::kMma);
   EXPECT_EQ((c.tile_m / c.register_m) * (c.tile_n / c.register_n) * wave, c.threads);
   EXPECT_EQ(c.tile_m % c.register_m, 0);
   EXPECT_EQ(c.tile_n % c.register_n, 0);
@@ -93,7 +93,7 @@ void check_mma_limits(const CompileConfig& c, const ProblemClass& p, const Devic
 // The tile is all of K; the ukernel stages unroll_k of it at a time.
 void check_ukernel_limits(CompileConfig c, const ProblemClass& p, const DeviceFacts& f) {
   EXPECT_GE(c.tile_k, p.k);
-  c.kernel = "mma", c.tile_k = c.unroll_k;
+  c.kernel = KernelKind::kMma, c.tile_k = c.unroll_k;
   check_mma_limits(c, p, f);
 }
 
@@ -117,7 +117,7 @@ void check_xegpu_limits(const CompileConfig& c, const ProblemClass& p, const Dev
 }
 
 void check_simt_limits(const CompileConfig& c, const DeviceFacts& f) {
-  EXPECT_EQ(c.kernel, "simt");
+  EXPECT_EQ(name_of(c.kernel), "simt");
   EXPECT_EQ((c.tile_m / c.register_m) * (c.tile_n / c.register_n), c.threads);
   EXPECT_EQ(c.tile_m % c.register_m, 0);
   EXPECT_EQ(c.tile_n % c.register_n, 0);
@@ -136,11 +136,11 @@ TEST(Candidates, LegalRowsKeepTheDevicesLimits) {
         if (!r.rejection.empty()) continue;
         if (f.target.backend == Backend::kCpu)
           check_cpu_limits(r.plan.config, c, f);
-        else if (r.plan.config.kernel == "mma" || r.plan.config.kernel == "mma32")
+        else if (r.plan.config.kernel == KernelKind::kMma || r.plan.config.kernel == KernelKind::kMma32)
           check_mma_limits(r.plan.config, c, f);
-        else if (r.plan.config.kernel == "ukernel")
+        else if (r.plan.config.kernel == KernelKind::kUkernel)
           check_ukernel_limits(r.plan.config, c, f);
-        else if (r.plan.config.kernel == "xegpu")
+        else if (r.plan.config.kernel == KernelKind::kXegpu)
           check_xegpu_limits(r.plan.config, c, f);
         else
           check_simt_limits(r.plan.config, f);
@@ -249,7 +249,7 @@ TEST(Candidates, RejectionsNameLimitAndValue) {
   all.clear();
   for (const RankedPlan& r :
        candidates(matmul_class(DType::kF32, DType::kF32, 4096, 4096, {4, 4}), shipped_facts("x86-64-avx2")))
-    all += r.plan.config.kernel + ": " + r.rejection + "\n";
+    all += std::string(name_of(r.plan.config.kernel)) + ": " + r.rejection + "\n";
   EXPECT_THAT(all, HasSubstr("panel: registers 31 > 16"));  // 14 x 2 sums, 2 of B, 1 of A
   EXPECT_THAT(all, HasSubstr("panel: register rows 6 > M 4"));
   EXPECT_THAT(all, HasSubstr("panel: packed panels"));  // 1024 columns * 256 * 4 > 3/4 of 512 KB
@@ -285,9 +285,9 @@ TEST(Candidates, TensorCoresServeUnalignedOperandsToo) {
       std::map<std::string, double> best;
       for (const RankedPlan& r : candidates(c, facts)) {
         if (!r.rejection.empty()) continue;
-        const auto [at, fresh] = best.emplace(r.plan.config.kernel, r.plan.predicted_seconds);
+        const auto [at, fresh] = best.emplace(name_of(r.plan.config.kernel), r.plan.predicted_seconds);
         at->second = std::min(at->second, r.plan.predicted_seconds);
-        if (r.plan.config.kernel == "mma") EXPECT_EQ(r.plan.config.stages, 2);
+        if (r.plan.config.kernel == KernelKind::kMma) EXPECT_EQ(r.plan.config.stages, 2);
       }
       ASSERT_TRUE(best.count("mma") && best.count("simt")) << facts.name;
       EXPECT_LT(best["mma"], best["simt"]) << facts.name << " m " << m;
@@ -324,7 +324,7 @@ TEST(Candidates, ArgmaxSplitsLongRowsOnly) {
           if (!r.rejection.empty()) continue;
           ++legal;
           const CompileConfig& config = r.plan.config;
-          EXPECT_TRUE(config.kernel == "rows" || config.kernel == "ukernel");
+          EXPECT_TRUE(config.kernel == KernelKind::kRows || config.kernel == KernelKind::kUkernel);
           if (row.lo <= 1024) EXPECT_EQ(config.split, kNoSplit);
           EXPECT_TRUE(r.plan.launch.splits == 1 || config.split != kNoSplit);
           EXPECT_TRUE(config.tile_m == 1 || config.split == kNoSplit);

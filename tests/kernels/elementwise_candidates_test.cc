@@ -44,7 +44,7 @@ TEST(ElementwiseCandidates, EveryRowIsWhatItsKernelDoes) {
         for (size_t i = 0; i < answer->legal; ++i) {
           const Plan& plan = answer->ranked[i].plan;
           const CompileConfig& c = plan.config;
-          EXPECT_EQ(c.kernel, "rows");
+          EXPECT_EQ(name_of(c.kernel), "rows");
           EXPECT_EQ(plan.launch.splits, 1);
           EXPECT_GE(plan.predicted_seconds, 2048.0 * 4096 * 3 * element.bytes / rate) << facts.target.arch;
           if (cpu) {

@@ -35,7 +35,7 @@ Order order_of(const Plan& plan, DType type) {
   const CompileConfig& c = plan.config;
   Order order;
   // matmul's ukernels add up as mma does (tests/conformance/ukernel_test.cc compares their bits).
-  order.kind = c.kernel == "ukernel" ? "mma" : c.kernel;
+  order.kind = c.kernel == KernelKind::kUkernel ? "mma" : name_of(c.kernel);
   order.step = order.kind == "mma"    ? kMmaSyncInstruction.step_bytes() / static_cast<int64_t>(size_of(type))
                : order.kind == "simt" ? 1
                                       : c.tile_k;

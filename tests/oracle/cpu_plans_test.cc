@@ -11,7 +11,7 @@ namespace {
 double direct_seconds(const OracleAnswer& answer, int32_t register_m) {
   for (size_t i = 0; i < answer.legal; ++i) {
     const RankedPlan& r = answer.ranked[i];
-    if (r.plan.config.kernel == "direct" && r.plan.config.register_m == register_m)
+    if (r.plan.config.kernel == KernelKind::kDirect && r.plan.config.register_m == register_m)
       return r.plan.predicted_seconds;
   }
   return 0;

@@ -16,16 +16,18 @@ int version_of(const DeviceFacts& f) { return std::stoi(f.target.arch.substr(3))
 
 // Bytes of shared memory that the tiles of a plan take at least, whatever else its kernel keeps there.
 double least_shared_bytes(const ProblemClass& c, const CompileConfig& f) {
-  const double element = f.kernel == "simt" ? 4 : double(size_of(c.a));
-  const double rows = f.tile_m, columns = f.kernel == "skinny" ? 0 : f.tile_n;  // weights stay in registers
+  const double element = f.kernel == KernelKind::kSimt ? 4 : double(size_of(c.a));
+  const double rows = f.tile_m,
+               columns = f.kernel == KernelKind::kSkinny ? 0 : f.tile_n;  // weights stay in registers
   return (rows + columns) * f.tile_k * element * f.stages;
 }
 
 // Registers in which a thread keeps its sums.
 double sums_of_thread(const CompileConfig& f) {
-  if (f.kernel == "simt") return double(f.register_m) * f.register_n;
-  if (f.kernel == "mma") return double(f.register_m) * f.register_n / 32;
-  if (f.kernel == "wgmma") return double(f.tile_m) * f.tile_n / (f.threads - 128);  // one warpgroup copies
+  if (f.kernel == KernelKind::kSimt) return double(f.register_m) * f.register_n;
+  if (f.kernel == KernelKind::kMma) return double(f.register_m) * f.register_n / 32;
+  if (f.kernel == KernelKind::kWgmma)
+    return double(f.tile_m) * f.tile_n / (f.threads - 128);  // one warpgroup copies
   return 1;
 }
 
@@ -33,10 +35,10 @@ double sums_of_thread(const CompileConfig& f) {
 std::string defect(const DeviceFacts& facts, const ProblemClass& c, const Plan& plan) {
   CompileConfig f = plan.config;
   // matmul's ukernels are mma's product: their tile is all of K, of which unroll_k is staged at a time.
-  if (f.kernel == "ukernel") f.kernel = "mma", f.tile_k = f.unroll_k;
+  if (f.kernel == KernelKind::kUkernel) f.kernel = KernelKind::kMma, f.tile_k = f.unroll_k;
   const int version = version_of(facts);
   const double clusters = double(f.cluster_m) * f.cluster_n * f.cluster_k, sums = sums_of_thread(f);
-  const bool copies = f.kernel == "wgmma" || f.kernel == "skinny";
+  const bool copies = f.kernel == KernelKind::kWgmma || f.kernel == KernelKind::kSkinny;
   constexpr double kRegistersOfThread = 255, kPortableCluster = 8;  // CUDA C++ Programming Guide
   struct {
     bool wrong;
@@ -49,13 +51,15 @@ std::string defect(const DeviceFacts& facts, const ProblemClass& c, const Plan& 
       {least_shared_bytes(c, f) > facts.fact_or("shared_memory_bytes", 0), "shared memory"},
       {sums + 16 > kRegistersOfThread, "registers of a thread"},
       {sums * f.threads > facts.fact_or("registers_per_unit", 0), "registers of a workgroup"},
-      {f.kernel == "wgmma" && facts.target.arch != "sm_90a", "wgmma"},
-      {f.kernel == "wgmma" && (f.threads % 128 != 0 || f.threads < 256), "warpgroups"},
-      {f.kernel == "mma" && version < 80, "asynchronous copies"},
-      {f.kernel != "simt" && (is_fnuz(c.a) || (is_f8(c.a) && version < 89)), "matrix instructions of fp8"},
-      {(f.kernel == "skinny" ? f.swap != 0 : f.kernel != "simt") && c.a == DType::kF32, "rounds f32"},
+      {f.kernel == KernelKind::kWgmma && facts.target.arch != "sm_90a", "wgmma"},
+      {f.kernel == KernelKind::kWgmma && (f.threads % 128 != 0 || f.threads < 256), "warpgroups"},
+      {f.kernel == KernelKind::kMma && version < 80, "asynchronous copies"},
+      {f.kernel != KernelKind::kSimt && (is_fnuz(c.a) || (is_f8(c.a) && version < 89)),
+       "matrix instructions of fp8"},
+      {(f.kernel == KernelKind::kSkinny ? f.swap != 0 : f.kernel != KernelKind::kSimt) && c.a == DType::kF32,
+       "rounds f32"},
       {copies && c.alignment != Alignment::k16, "copies of 16 bytes"},
-      {f.kernel == "skinny" && (c.m_lo != c.m_hi || c.m_hi > 16), "rows"},
+      {f.kernel == KernelKind::kSkinny && (c.m_lo != c.m_hi || c.m_hi > 16), "rows"},
       {clusters > kPortableCluster, "cluster"},
       {clusters > 1 && version < 90, "no clusters"},
       {clusters > facts.fact_or("compute_units", 0), "a cluster of more units than there are"},
@@ -96,7 +100,7 @@ TEST(GpuPlans, WgmmaKeepsToWhatADeviceHas) {
     size_t refused = 0, legal = 0;
     for (size_t i = 0; i < answer->ranked.size(); ++i) {
       const RankedPlan& r = answer->ranked[i];
-      if (r.plan.config.kernel != "wgmma") continue;
+      if (r.plan.config.kernel != KernelKind::kWgmma) continue;
       legal += i < answer->legal;
       refused += r.rejection == why;
     }
@@ -113,7 +117,7 @@ TEST(GpuPlans, WhatWouldSpillIsRefused) {
     int trans_a, trans_b;
     Alignment alignment;
     Activation activation;
-    const char* kernel;
+    KernelKind kernel;
     int32_t tile_m, tile_n, tile_k, register_n;
     const char* why;  // "": legal
   };
@@ -121,22 +125,22 @@ TEST(GpuPlans, WhatWouldSpillIsRefused) {
   constexpr Activation kPlain = Activation::kNone;
   const char* const kWords = "words of a thread of each operand 16 > 8";
   const Form forms[] = {
-      {"sm_100a", DType::kF8E4M3, 0, 1, kNot, kPlain, "mma", 64, 128, 128, 32,
+      {"sm_100a", DType::kF8E4M3, 0, 1, kNot, kPlain, KernelKind::kMma, 64, 128, 128, 32,
        "f8e4m3 on sm_100a: sums of a warp 1024 > 512"},
-      {"sm_100a", DType::kF8E4M3, 0, 1, kNot, kPlain, "mma", 64, 64, 64, 32, ""},
-      {"sm_100a", DType::kF8E4M3, 0, 1, kAligned, kPlain, "mma", 64, 128, 128, 32, ""},
-      {"sm_90a", DType::kF8E5M2, 0, 1, kAligned, kPlain, "mma", 128, 128, 64, 64,
+      {"sm_100a", DType::kF8E4M3, 0, 1, kNot, kPlain, KernelKind::kMma, 64, 64, 64, 32, ""},
+      {"sm_100a", DType::kF8E4M3, 0, 1, kAligned, kPlain, KernelKind::kMma, 64, 128, 128, 32, ""},
+      {"sm_90a", DType::kF8E5M2, 0, 1, kAligned, kPlain, KernelKind::kMma, 128, 128, 64, 64,
        "f8e5m2 on sm_90a: sums of a warp 4096 > 2048"},
-      {"sm_89", DType::kF8E4M3, 0, 1, kNot, kPlain, "mma", 64, 128, 128, 32, ""},
-      {"sm_80", DType::kBF16, 1, 0, kNot, kPlain, "mma", 64, 64, 64, 32, kWords},
-      {"sm_90a", DType::kF16, 1, 0, kNot, kPlain, "mma", 64, 64, 64, 32, kWords},
-      {"sm_80", DType::kBF16, 1, 0, kAligned, kPlain, "mma", 64, 64, 64, 32, ""},
-      {"sm_80", DType::kBF16, 0, 0, kNot, kPlain, "mma", 64, 64, 64, 32, ""},
-      {"sm_80", DType::kBF16, 1, 0, kNot, kPlain, "mma", 64, 64, 64, 16, ""},
-      {"sm_90a", DType::kBF16, 0, 1, kAligned, Activation::kGelu, "wgmma", 192, 128, 64, 128,
+      {"sm_89", DType::kF8E4M3, 0, 1, kNot, kPlain, KernelKind::kMma, 64, 128, 128, 32, ""},
+      {"sm_80", DType::kBF16, 1, 0, kNot, kPlain, KernelKind::kMma, 64, 64, 64, 32, kWords},
+      {"sm_90a", DType::kF16, 1, 0, kNot, kPlain, KernelKind::kMma, 64, 64, 64, 32, kWords},
+      {"sm_80", DType::kBF16, 1, 0, kAligned, kPlain, KernelKind::kMma, 64, 64, 64, 32, ""},
+      {"sm_80", DType::kBF16, 0, 0, kNot, kPlain, KernelKind::kMma, 64, 64, 64, 32, ""},
+      {"sm_80", DType::kBF16, 1, 0, kNot, kPlain, KernelKind::kMma, 64, 64, 64, 16, ""},
+      {"sm_90a", DType::kBF16, 0, 1, kAligned, Activation::kGelu, KernelKind::kWgmma, 192, 128, 64, 128,
        "gelu: registers beside the sums 96 < 112"},
-      {"sm_90a", DType::kBF16, 0, 1, kAligned, Activation::kGelu, "wgmma", 256, 128, 64, 128, ""},
-      {"sm_90a", DType::kBF16, 0, 1, kAligned, Activation::kSilu, "wgmma", 192, 128, 64, 128, ""},
+      {"sm_90a", DType::kBF16, 0, 1, kAligned, Activation::kGelu, KernelKind::kWgmma, 256, 128, 64, 128, ""},
+      {"sm_90a", DType::kBF16, 0, 1, kAligned, Activation::kSilu, KernelKind::kWgmma, 192, 128, 64, 128, ""},
   };
   for (const Form& form : forms) {
     ProblemClass c = matmul_class(form.type, DType::kBF16, 4096, 4096, m_bucket(4096));

@@ -182,7 +182,7 @@ TEST(GpuPrices, SplittingALongKPays) {
         const DeviceFacts f = device(name);
         const ProblemClass c = linear(m, s.n, s.k);
         const auto wide = [&](const Plan& p) {
-          return p.config.tile_n == 128 && p.config.tile_m >= m && p.config.kernel != "simt";
+          return p.config.tile_n == 128 && p.config.tile_m >= m && p.config.kernel != KernelKind::kSimt;
         };
         const std::vector<Plan> plans = legal(c, f);
         const Plan whole = best_that(plans, [&](const Plan& p) { return wide(p) && !is_split(p); });
@@ -228,7 +228,7 @@ TEST(GpuPrices, MergesArePricedByTheFacts) {
   for (const Plan& p : before) {
     const Plan q = best_that(after, [&](const Plan& x) { return x.config == p.config; });
     // A ukernel's price is a twentieth above that of the kernel it stands in for.
-    const double launches = p.config.kernel == "ukernel" ? 1.05 : 1.0;
+    const double launches = p.config.kernel == KernelKind::kUkernel ? 1.05 : 1.0;
     EXPECT_NEAR(q.predicted_seconds - p.predicted_seconds, launches * kMore, 1e-9) << text("h200", c, p);
     ++seen[p.config.split];
   }

@@ -286,7 +286,8 @@ TEST(Oracle, ForcedSplitsAreNormalised) {
       for (size_t i = 0; i < answer.legal; ++i) {
         const CompileConfig& config = answer.ranked[i].plan.config;
         int64_t splits = test.splits;
-        if (config.kernel == "mma" || config.kernel == "mma32") {  // begin at 16 bytes of K
+        if (config.kernel == KernelKind::kMma ||
+            config.kernel == KernelKind::kMma32) {  // begin at 16 bytes of K
           const int64_t chunk = round_up(ceil_div(test.k, test.forced), 4);
           splits = ceil_div(test.k, chunk);
         }

@@ -47,7 +47,9 @@ class AmxPricing {
     for (const RegisterTile& t : kTiles)
       for (bool copies : {false, true}) {
         CompileConfig config;
-        config.kernel = form_ == Form::kPacked ? "amx_packed" : transposed_ ? "amx_t" : "amx";
+        config.kernel = form_ == Form::kPacked ? KernelKind::kAmxPacked
+                        : transposed_          ? KernelKind::kAmxT
+                                               : KernelKind::kAmx;
         config.lanes = rates_.lanes;
         config.register_m = (transposed_ ? t.columns : t.rows) * kSide;
         config.register_n = (transposed_ ? t.rows : t.columns) * kSide;
@@ -188,9 +190,10 @@ void AmxPricing::append_tiles(const RegisterTile& t, bool copies, CompileConfig 
           reject(context_, config, out, "rows of a single pass: read where they lie");
           continue;
         }
-        config.stages = static_cast<int32_t>(copies     ? CpuFetch::kCopied
-                                             : one_pass ? CpuFetch::kNone
-                                                        : CpuFetch::kNext);
+        config.copy_rows = copies;
+        config.prefetch = static_cast<int32_t>(!copies && one_pass ? CpuFetch::kNone : CpuFetch::kNext);
+        if (transposed_)
+          config.piece = static_cast<int32_t>(finished_piece(p.rows, t.rows * kSide, rates_.lanes));
         append(p, config, out);
       }
     }
@@ -215,7 +218,7 @@ void enumerate_matmul_amx(const CandidateContext& context, std::vector<RankedPla
     return forced_split_refusal(context);
   };
   CompileConfig config;
-  const auto refuse = [&](const char* kernel, const std::string& why) {
+  const auto refuse = [&](KernelKind kernel, const std::string& why) {
     config.kernel = kernel;
     reject(context, config, out, why);
   };
@@ -224,20 +227,20 @@ void enumerate_matmul_amx(const CandidateContext& context, std::vector<RankedPla
                           : c.packed_b == kNotPacked ? ""
                                                      : "B is packed";
   if (!why.empty()) {
-    refuse("amx", why), refuse("amx_t", why);
+    refuse(KernelKind::kAmx, why), refuse(KernelKind::kAmxT, why);
   } else {
     AmxPricing(context, Form::kRowsOfA).enumerate(out);
     AmxPricing(context, Form::kTransposed).enumerate(out);
   }
   const int64_t width = kSide * elements_a_lane(context);
   if (!refusal().empty())
-    refuse("amx_packed", refusal());
+    refuse(KernelKind::kAmxPacked, refusal());
   else if (context.split_k > 1)
-    refuse("amx_packed", "K is not split");
+    refuse(KernelKind::kAmxPacked, "K is not split");
   else if (c.packed_b != kColumns16)
-    refuse("amx_packed", "B is not packed");
+    refuse(KernelKind::kAmxPacked, "B is not packed");
   else if (c.k % width != 0)
-    refuse("amx_packed", absl::StrCat("K ", c.k, " is no multiple of ", width));
+    refuse(KernelKind::kAmxPacked, absl::StrCat("K ", c.k, " is no multiple of ", width));
   else
     AmxPricing(context, Form::kPacked).enumerate(out);
 }

@@ -54,9 +54,9 @@ class DirectPricing {
         invariant_(s_.batch_invariant && !exact_),
         tiny_(is_tiny(rates_, s_)),
         of_a_(of_a),
-        kernel_(!of_a                                    ? "direct"
-                : context.problem.packed_b != kNotPacked ? "direct_packed"
-                                                         : "direct_a"),
+        kernel_(!of_a                                    ? KernelKind::kDirect
+                : context.problem.packed_b != kNotPacked ? KernelKind::kDirectPacked
+                                                         : KernelKind::kDirectA),
         lines_(of_a ? s_.m : s_.n),
         packed_(of_a ? s_.n : s_.m),
         most_packed_(of_a && packs_runs(context.problem, rates_) ? kTaskAcross : kTaskPacked),
@@ -70,14 +70,16 @@ class DirectPricing {
       const int32_t width = t.vectors * rates_.lanes;
       config.register_m = of_a_ ? t.lines : width, config.register_n = of_a_ ? width : t.lines;
       const int32_t sums = t.lines * t.vectors;
-      const int32_t need = sums * static_cast<int32_t>(direct_chains(sums)) + t.vectors + 1;
+      config.chains = static_cast<int32_t>(direct_chains(sums));
+      config.unroll_k = static_cast<int32_t>(direct_unroll(sums));
+      const int32_t need = sums * config.chains + t.vectors + 1;
       if (need > rates_.registers)
         reject(context_, config, out, "registers ", need, " > ", rates_.registers);
       else if (context_.problem.packed_b != kNotPacked && width % kPackedColumns != 0)
         reject(context_, config, out, "columns ", width, " are no whole panels of ", kPackedColumns);
       else if (t.lines == 8 && t.vectors == 1 && !rates_.reads_fast())
         reject(context_, config, out, "8 lines by one vector: gain where a core reads fast alone");
-      else if (invariant_ && direct_chains(sums) > 1)
+      else if (invariant_ && config.chains > 1)
         reject(context_, config, out, "batch_invariant: sums of even and odd K are added");
       else if (t.vectors > 1 && width >= round_up(packed_, rates_.lanes) + rates_.lanes)
         reject(context_, config, out, "register ", of_a_ ? "columns " : "rows ", width, " > ",
@@ -92,6 +94,8 @@ class DirectPricing {
   struct Shape {
     RegisterTile tile;
     int64_t lines, packed, depth;
+    CpuFetch fetch;  // CompileConfig::prefetch
+    bool narrow;     // CompileConfig::narrow_passes
   };
   void append_depths(const RegisterTile& t, const CompileConfig& config, std::vector<RankedPlan>* out) const;
   void append_splits(const Shape& shape, const CompileConfig& config, std::vector<RankedPlan>* out) const;
@@ -101,7 +105,7 @@ class DirectPricing {
   double pass_cycles(const Shape& shape, int64_t vectors, double lines, double k) const;
   double padding(const Shape& shape, const std::function<double(int64_t)>& pass) const;
   double passed_lines(const Shape& shape) const;
-  CpuFetch fetch_of(const Shape& shape) const;
+  CpuFetch fetch_of(const RegisterTile& t, int64_t packed) const;
   // Of an element of the operand in place, and of the packed one.
   double line_bytes() const { return of_a_ ? s_.input_bytes : s_.b_bytes; }
   double packed_bytes() const { return of_a_ ? s_.b_bytes : s_.input_bytes; }
@@ -112,7 +116,7 @@ class DirectPricing {
   const bool exact_, invariant_;  // sums of i8 are the same in any order
   const bool tiny_;
   const bool of_a_;
-  const char* const kernel_;
+  const KernelKind kernel_;
   const int64_t lines_, packed_;  // of the problem
   const int64_t most_packed_;     // of a task
   const double latency_;          // cycles from one product of a sum to the next
@@ -124,9 +128,9 @@ class DirectPricing {
 // x 1024 108, 107 and 101). One pass alone fetches where the lines lie in sets of their own (kNext and kNone:
 // M = 8 by 5760 x 2880 7.7 and 8.6 ms, M = 16 8.4 and 8.5, by 8192 x 1024 3.5 and 3.8; by 4096 x 4096 M =
 // 8 10.5 and 8.1, M = 16 12.5 and 8.4, by 1280 x 8192 6.3 and 4.7, 5.4 and 4.7).
-CpuFetch DirectPricing::fetch_of(const Shape& shape) const {
+CpuFetch DirectPricing::fetch_of(const RegisterTile& t, int64_t packed) const {
   if (!rates_.loses_by_fetching()) return CpuFetch::kNext;
-  if (shape.packed > static_cast<int64_t>(shape.tile.vectors) * rates_.lanes) return CpuFetch::kSpread;
+  if (packed > static_cast<int64_t>(t.vectors) * rates_.lanes) return CpuFetch::kSpread;
   const auto line = static_cast<int64_t>(double(s_.k) * line_bytes());
   return line % (2 * kWayBytes) == 0 ? CpuFetch::kNone : CpuFetch::kNext;
 }
@@ -138,8 +142,7 @@ CpuFetch DirectPricing::fetch_of(const Shape& shape) const {
 double DirectPricing::padding(const Shape& shape, const std::function<double(int64_t)>& pass) const {
   const ProblemClass& c = context_.problem;
   const int64_t lanes = rates_.lanes, vectors = shape.tile.vectors;
-  if (!has_narrow_passes(vectors, fetch_of(shape)))
-    return of_a_ ? 1 : row_padding(c, vectors * lanes, tiny_ ? 1 : lanes);
+  if (!shape.narrow) return of_a_ ? 1 : row_padding(c, vectors * lanes, tiny_ ? 1 : lanes);
   if (!of_a_ && c.m_hi == Bucket::kOpenEnd) return 1;
   const int64_t lo = of_a_ ? packed_ : c.m_lo, hi = of_a_ ? packed_ : c.m_hi;
   double narrow[kMostVectors] = {};  // over a whole pass, by vectors
@@ -155,7 +158,7 @@ double DirectPricing::padding(const Shape& shape, const std::function<double(int
 
 // Packed lines that a task's passes take in the mean, padding among them.
 double DirectPricing::passed_lines(const Shape& shape) const {
-  if (!has_narrow_passes(shape.tile.vectors, fetch_of(shape))) return double(shape.packed);
+  if (!shape.narrow) return double(shape.packed);
   return double(round_up(packed_, rates_.lanes)) / double(ceil_div(packed_, shape.packed));
 }
 
@@ -163,7 +166,10 @@ CompileConfig DirectPricing::config_of(const Shape& shape, CompileConfig config)
   config.tile_m = static_cast<int32_t>(of_a_ ? shape.lines : shape.packed);
   config.tile_n = static_cast<int32_t>(of_a_ ? shape.packed : shape.lines);
   config.tile_k = static_cast<int32_t>(shape.depth);
-  config.stages = static_cast<int32_t>(fetch_of(shape));
+  config.prefetch = static_cast<int32_t>(shape.fetch);
+  config.narrow_passes = shape.narrow;
+  if (kernel_ == KernelKind::kDirect)
+    config.piece = static_cast<int32_t>(finished_piece(shape.lines, shape.tile.lines, rates_.lanes));
   return config;
 }
 
@@ -212,7 +218,7 @@ double DirectPricing::pass_cycles(const Shape& shape, int64_t vectors, double li
   // and more vectors a step not there: M = 64 by 4096 x 4096, 128 and 256 KiB deep 8.33 and 8.25 ms, M =
   // 32 4.36 and 4.29), unless all passes fetch (M = 512 by 4096 x 4096 on Zen 3: by 516 columns 256 KiB deep
   // 205 ms, 128 201).
-  const bool spread = fetch_of(shape) == CpuFetch::kSpread;
+  const bool spread = shape.fetch == CpuFetch::kSpread;
   const double panel = double(vectors) * rates_.lanes * 4 / kL2BytesPerCycle;
   const bool eighth = !spread && rates_.fma_units > 1 && !(rates_.reads_fast() && t.vectors > 1);
   const double held = rates_.l2_bytes / (eighth ? 8 : 4);
@@ -257,13 +263,13 @@ double DirectPricing::tile_seconds(const Shape& shape, double lines, double k, d
   // blocks of 2048, 1024, 512 and 256: M = 32, "direct" 49.3, 42.2, 40.6 and 39.4 us, M = 64, "direct_a" 70,
   // 66, 62 and 63, M = 128 125, 115, 111 and 111).
   const double packed_once = packed * k * packed_bytes();
-  const double first = fetch_of(shape) == CpuFetch::kNext ? std::min(1.0, double(shape.depth) / k) : 1;
+  const double first = shape.fetch == CpuFetch::kNext ? std::min(1.0, double(shape.depth) / k) : 1;
   const double waits = packed_once > rates_.l2_bytes / 4 ? first * packed_once / bandwidth : 0;
   // Where nobody fetches, little hides, and every block of K begins with waiting (M = 16 by 4096 x 4096 on
   // Zen 3, of 2, 4, 8 and 16 KiB of a line: 11.8, 10.3, 9.2 and 8.2 ms).
   constexpr double kUnfetched = 0.6, kLostBytes = 2400;
   const double run = std::min(k, double(shape.depth)) * line_bytes();
-  const double exposed = fetch_of(shape) == CpuFetch::kNone ? kUnfetched + kLostBytes / run : 0.1;
+  const double exposed = shape.fetch == CpuFetch::kNone ? kUnfetched + kLostBytes / run : 0.1;
   return std::max(compute, memory) + exposed * std::min(compute, memory) + waits;
 }
 
@@ -287,15 +293,16 @@ void DirectPricing::append_splits(const Shape& shape, const CompileConfig& confi
     RankedPlan r;
     r.plan.config = config;
     r.plan.config.split = splits > 1;
+    r.plan.config.store_directly = kernel_ == KernelKind::kDirectA && shape.depth >= s_.k &&
+                                   (splits > 1 || has_short_epilogue(context_.problem));
     r.plan.launch.splits = splits;
     r.plan.predicted_seconds = predicted;
-    r.plan.numeric_recipe = exact_ ? kExactRecipe
-                                   : absl::StrCat(rates_.product_recipe(), "; K ascending in blocks of ",
-                                                  config.tile_k, ", summed in order; ",
-                                                  direct_chains(shape.tile.lines * shape.tile.vectors) > 1
-                                                      ? "even and odd places of a block apart; "
-                                                      : "",
-                                                  merge_recipe(splits));
+    r.plan.numeric_recipe =
+        exact_ ? kExactRecipe
+               : absl::StrCat(rates_.product_recipe(), "; K ascending in blocks of ", config.tile_k,
+                              ", summed in order; ",
+                              config.chains > 1 ? "even and odd places of a block apart; " : "",
+                              merge_recipe(splits));
     out->push_back(std::move(r));
   }
 }
@@ -304,7 +311,9 @@ void DirectPricing::append_depths(const RegisterTile& t, const CompileConfig& co
                                   std::vector<RankedPlan>* out) const {
   const int64_t width = static_cast<int64_t>(t.vectors) * rates_.lanes;
   const int64_t most = std::max<int64_t>(most_packed_ / width, 1) * width;
-  Shape shape{t, 0, std::min(round_up(packed_, width), most), 0};
+  const int64_t packed = std::min(round_up(packed_, width), most);
+  const CpuFetch fetch = fetch_of(t, packed);
+  Shape shape{t, 0, packed, 0, fetch, has_narrow_passes(t.vectors, fetch)};
   int64_t last_depth = 0;
   for (int64_t deepest : kDepths) {
     const int64_t per_lane = rates_.k_per_lane, words = ceil_div(s_.k, per_lane);
@@ -332,7 +341,7 @@ void enumerate_unpacked(const CandidateContext& context, std::vector<RankedPlan>
   const ProblemClass& c = context.problem;
   const CpuRates rates(context);
   CompileConfig config;
-  config.kernel = "direct_packed";
+  config.kernel = KernelKind::kDirectPacked;
   const auto refuse = [&](const std::string& why) { reject(context, config, out, why); };
   if (c.packed_b != kColumns16) return refuse("B is not packed");
   if (c.a != DType::kF32 || rates.k_per_lane > 1) return refuse("operands are not multiplied as f32");
@@ -352,7 +361,7 @@ void enumerate_matmul_direct(const CandidateContext& context, std::vector<Ranked
   CompileConfig config;
   enumerate_unpacked(context, out);
   const auto refuse = [&](const std::string& why) {
-    for (const char* kernel : {"direct", "direct_a"}) {
+    for (KernelKind kernel : {KernelKind::kDirect, KernelKind::kDirectA}) {
       config.kernel = kernel;
       reject(context, config, out, why);
     }
@@ -366,12 +375,12 @@ void enumerate_matmul_direct(const CandidateContext& context, std::vector<Ranked
   if (bytes && !multiplies_bytes(context.facts.target)) return refuse("no instruction multiplies bytes");
   if (c.k % per_lane != 0) return refuse(absl::StrCat("K ", c.k, " is no multiple of ", per_lane));
   if (const std::string refusal = forced_split_refusal(context); !refusal.empty()) return refuse(refusal);
-  config.kernel = "direct";
+  config.kernel = KernelKind::kDirect;
   if (c.trans_b == 0)
     reject(context, config, out, "B is not K-contiguous");
   else
     DirectPricing(context, /*of_a=*/false).enumerate(out);
-  config.kernel = "direct_a";
+  config.kernel = KernelKind::kDirectA;
   if (bytes)
     reject(context, config, out, "i8: no faster than \"direct\"");
   else if (c.a != c.b)

@@ -227,7 +227,7 @@ constexpr double kPackCycles = 3;  // of a vector of A that a task copies
 // they compete with nothing (8 columns, K = 4096, M = 32: 4x4 24 cycles a step, 4x6 by 17 columns 29), but a
 // pass over a small weight waits for its first lines as one whose lines fit does.
 double dot_cycles(const CpuRates& rates, const MatmulSizes& s, const RegisterTile& t, bool cached,
-                  bool is_small, double n, double k) {
+                  bool is_small, bool copies, double n, double k) {
   const double width = double(rates.lanes) * rates.k_per_lane;
   const double passes = ceil_div(s.m, t.rows), vectors = std::ceil(k / width);
   const double accumulators = t.rows * t.columns;
@@ -253,7 +253,7 @@ double dot_cycles(const CpuRates& rates, const MatmulSizes& s, const RegisterTil
                                  ? k * s.b_bytes / kConvertedBytesPerCycle
                                  : kFirstLineCycles;
   const double reduce = accumulators * (std::log2(rates.lanes) + 1) + first_lines;
-  const double copy = copies_a(rates, s, t) ? s.m * vectors * kPackCycles : 0;
+  const double copy = copies ? s.m * vectors * kPackCycles : 0;
   return std::ceil(n / t.columns) * passes * (vectors * step + reduce) + copy;
 }
 
@@ -292,7 +292,8 @@ void append_wide(const CandidateContext& context, const CpuRates& rates, const M
   constexpr double kRate = 0.9, kRateFromL2 = 0.65, kMost = 0.75;
   config.register_m = config.register_n = config.unroll_k = 1;
   config.lanes = kWideVectors * rates.lanes;
-  config.stages = static_cast<int32_t>(CpuFetch::kFar);
+  config.prefetch = static_cast<int32_t>(CpuFetch::kFar);
+  config.copy_rows = copies_a(rates, s, {1, 1});
   Stream stream{s.k * 4 <= kMost * rates.l1d_bytes ? kRate : kRateFromL2, /*paced=*/true};
   stream.short_tasks = stream.rows_cached = true;
   append_streamed(
@@ -329,7 +330,8 @@ void enumerate_dot(const CandidateContext& context, const CpuRates& rates, const
     config.unroll_k = s.blocks ? kUnrolledBlocks : dot_unroll_of(rates, s, t);
     if (s.m <= kWholeDotMaxM) {
       const CpuFetch fetch = fetch_of(rates, t, s, is_small, /*in_blocks=*/false);
-      config.stages = static_cast<int32_t>(fetch);
+      config.prefetch = static_cast<int32_t>(fetch);
+      config.copy_rows = copies_a(rates, s, t);
       // A small weight that many rows or several passes meet is not held where a core reads fast (M = 8 by 32
       // x 2880 on Zen 5: 8x3, fetched near, 18.5 and free 17.5 us; M = 4 4x6 11.6, free 15.2).
       const bool free = is_small && rates.reads_fast() && (t.rows < s.m || t.rows >= 8);
@@ -347,12 +349,15 @@ void enumerate_dot(const CandidateContext& context, const CpuRates& rates, const
       // 0.85; M = 4 by 5760 x 2880 1.54 and 1.66. Where each copies A, M = 5 by 4096 x 4096, 1.90 and 1.73.
       const bool few_copied = rates.rounds_a && s.m <= 2;
       stream.short_tasks =
-          rates.reads_fast() && !is_small && cached == 1 && (few_copied || !copies_a(rates, s, t));
+          rates.reads_fast() && !is_small && cached == 1 && (few_copied || config.copy_rows == 0);
       if (stream.short_tasks) stream.rows_cached = true;  // all but the first find A in L2
       append_streamed(
           context, rates, s, config, stream, recipe,
-          [&](double n, double k) { return dot_cycles(rates, s, t, in_cache, is_small, n, k); }, out);
-      config.pace = 0;
+          [&](double n, double k) {
+            return dot_cycles(rates, s, t, in_cache, is_small, config.copy_rows, n, k);
+          },
+          out);
+      config.pace = config.copy_rows = 0;
     }
     // Blocks gain nothing with few columns' weights (17 columns by 8191, M = 512 on Zen 4: 3x9 in blocks 2.37
     // ms, 4x6 by whole rows 1.84; M = 8 by 256 x 1024 68 and 61 us; bytes, M = 16 by 32 x 2880 16.4 and 10.5,
@@ -360,10 +365,10 @@ void enumerate_dot(const CandidateContext& context, const CpuRates& rates, const
     const CpuFetch block_fetch = fetch_of(rates, t, s, is_small, /*in_blocks=*/true);
     const bool spread = block_fetch == CpuFetch::kSpread;
     if (const int32_t depth = block_depth(rates, t, s, spread, static_cast<int32_t>(block_elements(c.b)));
-        depth > 0 && c.zero_a == 0 && config.kernel == "dot" && !(is_small && s.m <= kWholeDotMaxM) &&
-        (s.m > 1 || rates.pace_bytes_per_second == 0)) {
+        depth > 0 && c.zero_a == 0 && config.kernel == KernelKind::kDot &&
+        !(is_small && s.m <= kWholeDotMaxM) && (s.m > 1 || rates.pace_bytes_per_second == 0)) {
       config.tile_k = depth;
-      config.stages = static_cast<int32_t>(block_fetch);
+      config.prefetch = static_cast<int32_t>(block_fetch);
       if (spread) config.pace = pace_of(rates, s, t, config.unroll_k);
       // A row in two parts gains little (M = 8 by 8192 x 1024 on Zen 5, in blocks and by whole rows: 0.98 and
       // 0.84 ms, on huge pages 1.10 and 1.20).
@@ -397,10 +402,10 @@ void enumerate_matmul_dot(const CandidateContext& context, std::vector<RankedPla
   CpuRates rates(context);
   MatmulSizes s(c);
   CompileConfig config;
-  config.kernel = "dot";
+  config.kernel = KernelKind::kDot;
   config.lanes = rates.lanes;
   const auto both = [&](auto... reason) {
-    for (const char* kernel : {"dot", "dot_t"}) {
+    for (KernelKind kernel : {KernelKind::kDot, KernelKind::kDotT}) {
       config.kernel = kernel;
       reject(context, config, out, reason...);
     }
@@ -417,7 +422,7 @@ void enumerate_matmul_dot(const CandidateContext& context, std::vector<RankedPla
     enumerate_dot(context, rates, copied, 1, config, out);
   }
 
-  config.kernel = "dot_t";
+  config.kernel = KernelKind::kDotT;
   if (s.blocks || c.zero_a != 0) return reject(context, config, out, "B in blocks, or a zero point of A");
   if (c.n > kTurnedDotMaxN) return reject(context, config, out, "N ", c.n, " > ", kTurnedDotMaxN);
   if (s.m <= c.n) return reject(context, config, out, "M ", s.m, " <= N ", c.n, ": B is what is streamed");

@@ -121,7 +121,7 @@ void enumerate_matmul_outer(const CandidateContext& context, std::vector<RankedP
   const CpuRates rates(context);
   const MatmulSizes s(c);
   CompileConfig config;
-  config.kernel = "outer";
+  config.kernel = KernelKind::kOuter;
   config.lanes = rates.lanes;
   if (!operands_refusal(c).empty()) return reject(context, config, out, operands_refusal(c));
   if (!is_float(c.a))
@@ -154,15 +154,17 @@ void enumerate_matmul_outer(const CandidateContext& context, std::vector<RankedP
       const double efficiency = tiny       ? 1
                                 : is_small ? CpuRates::run_efficiency(run)
                                            : run / (run + kJumpBytes);
+      config.store_directly = has_short_epilogue(c);
       append_streamed(
           context, rates, s, config, {efficiency}, "fma f32; K ascending",
           [&](double n, double k) { return cycles(k, n, k); }, out);
+      config.store_directly = 0;
     }
     if (is_small || s.m > kBlockedOuterMaxM) continue;
     const CpuFetch fetch = outer_fetch(rates, s);
     const int32_t few = fetch == CpuFetch::kNear ? 16 : 8;
     config.tile_k = s.m <= 4 ? few : s.m <= kOuterMaxM ? 32 : kDeepBlock;
-    config.stages = static_cast<int32_t>(fetch);
+    config.prefetch = static_cast<int32_t>(fetch);
     Stream stream;
     if (s.m > kOuterMaxM) stream.most_columns = kDeepColumns;
     // By 4096 x 4096, 2880 x 4096 and 5120 x 2880 on Zen 4, not held and held: M = 2 2.54 and 2.48, 2.03
@@ -180,7 +182,7 @@ void enumerate_matmul_outer(const CandidateContext& context, std::vector<RankedP
         },
         out);
     config.tile_k = config.pace = 0;
-    config.stages = static_cast<int32_t>(CpuFetch::kNext);
+    config.prefetch = 0;
   }
 }
 
@@ -189,7 +191,7 @@ void enumerate_matmul_bytes(const CandidateContext& context, std::vector<RankedP
   const CpuRates rates(context);
   const MatmulSizes s(c);
   CompileConfig config;
-  config.kernel = "bytes";
+  config.kernel = KernelKind::kBytes;
   config.lanes = kBytesLanes;
   if (std::string why = bytes_refusal(c, context.facts.target); !why.empty())
     return reject(context, config, out, why);
@@ -199,7 +201,7 @@ void enumerate_matmul_bytes(const CandidateContext& context, std::vector<RankedP
   const double rows = double(config.register_m) * passes;
   // By 5760 x 2880, 4096 x 4096 and 8192 x 1024 on Zen 5, fetched into L2 and L1: M = 1 353, 408, 161 and
   // 290, 288, 154 us, M = 4 478, 463, 362 and 406, 404, 200, M = 16 1219, 948, 463 and 975, 953, 462.
-  config.stages = static_cast<int32_t>(rates.reads_fast() ? CpuFetch::kNear : CpuFetch::kNext);
+  config.prefetch = static_cast<int32_t>(rates.reads_fast() ? CpuFetch::kNear : CpuFetch::kNext);
   append_streamed(
       context, rates, s, config, {},
       absl::StrCat("A rounded to bytes by 32; exact sums of 32, scaled; fma f32, K ascending"),

@@ -29,6 +29,7 @@ constexpr int64_t kTileColumns[] = {128, 256, 512, 1024};
 struct Shape {
   int32_t tile_rows, tile_columns, depth;  // depth: elements
   RegisterTile tile;
+  int64_t prefetch_lines;  // CompileConfig::prefetch_lines
 };
 
 class PackedPricing {
@@ -39,7 +40,7 @@ class PackedPricing {
   void enumerate(std::vector<RankedPlan>* out) const {
     for (const RegisterTile& t : kTiles) {
       CompileConfig config;
-      config.kernel = "packed";
+      config.kernel = KernelKind::kPacked;
       config.lanes = rates_.lanes;
       config.register_m = t.rows, config.register_n = t.vectors * rates_.lanes;
       const int32_t need = t.rows * t.vectors + t.vectors + 1;
@@ -60,11 +61,21 @@ class PackedPricing {
   void append_splits(const Shape& p, const CompileConfig& config, std::vector<RankedPlan>* out) const;
   double tile_seconds(const Shape& p, double rows, double columns, double k, double bandwidth) const;
   int32_t pace_of(const RegisterTile& t) const;
+  bool copies_ahead(const Shape& p) const;
 
   const CandidateContext& context_;
   const CpuRates rates_;
   const MatmulSizes s_;
 };
+
+// Words of one element cannot be copied beside steps that take pairs.
+bool PackedPricing::copies_ahead(const Shape& p) const {
+  const ProblemClass& c = context_.problem;
+  if (c.trans_a != 0 || packed_word(c.b) > rates_.k_per_lane) return false;
+  const PanelRows rows{p.tile_rows, p.tile.rows, static_cast<int64_t>(size_of(c.a)) * 8, rates_.k_per_lane,
+                       rates_.lanes};
+  return rows.copy_ahead(p.depth, c.k);
+}
 
 // Seconds of one task of `rows` by `columns` over `k`.
 double PackedPricing::tile_seconds(const Shape& p, double rows, double columns, double k,
@@ -93,7 +104,7 @@ double PackedPricing::tile_seconds(const Shape& p, double rows, double columns, 
   const double compute = (multiply + passes * p.tile.rows * words * kCopyCycles) / rates_.clock_hz;
   const double memory = columns * k * s_.b_bytes / bandwidth;
   // The emitter fetches panels ahead for more than 5 rows; fewer in several passes wait for the first one's.
-  if (p.tile.rows > 5) return std::max(compute, memory) + 0.1 * std::min(compute, memory);
+  if (p.prefetch_lines == kPackedLines) return std::max(compute, memory) + 0.1 * std::min(compute, memory);
   return passes > 1 ? compute + memory : CpuRates::overlap(compute, memory);
 }
 
@@ -115,6 +126,7 @@ void PackedPricing::append_splits(const Shape& p, const CompileConfig& config,
     RankedPlan r;
     r.plan.config = config;
     r.plan.config.split = splits > 1;
+    r.plan.config.copy_ahead = splits == 1 && copies_ahead(p);
     r.plan.launch.splits = splits;
     r.plan.predicted_seconds = predicted;
     r.plan.numeric_recipe = rates_.k_per_lane == 4
@@ -141,6 +153,7 @@ int32_t PackedPricing::pace_of(const RegisterTile& t) const {
 
 void PackedPricing::append(const RegisterTile& t, CompileConfig config, std::vector<RankedPlan>* out) const {
   config.pace = pace_of(t);
+  config.prefetch_lines = static_cast<int32_t>(packed_prefetch_lines(t.rows, config.pace));
   const auto cut = [](int64_t size, int64_t problem, int64_t step) {
     return static_cast<int32_t>(std::min(round_up(size, step), round_up(problem, step)));
   };
@@ -153,7 +166,8 @@ void PackedPricing::append(const RegisterTile& t, CompileConfig config, std::vec
   for (int64_t depth : depths) {
     int32_t last_rows = 0;
     for (int64_t tile_rows : kTileRows) {
-      Shape p{cut(tile_rows, s_.m, t.rows), 0, static_cast<int32_t>(depth * rates_.k_per_lane), t};
+      Shape p{cut(tile_rows, s_.m, t.rows), 0, static_cast<int32_t>(depth * rates_.k_per_lane), t,
+              config.prefetch_lines};
       if (p.tile_rows == std::exchange(last_rows, p.tile_rows)) continue;
       int32_t last_columns = 0;
       for (int64_t columns : kTileColumns) {
@@ -171,7 +185,7 @@ void PackedPricing::append(const RegisterTile& t, CompileConfig config, std::vec
 void enumerate_matmul_packed(const CandidateContext& context, std::vector<RankedPlan>* out) {
   const ProblemClass& c = context.problem;
   CompileConfig config;
-  config.kernel = "packed";
+  config.kernel = KernelKind::kPacked;
   if (c.packed_b != kColumns16) return reject(context, config, out, "B is not packed");
   if (const std::string refusal = forced_split_refusal(context); !refusal.empty())
     return reject(context, config, out, refusal);

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "kernels/candidates_model.h"
 #include "kernels/matmul/candidates.h"
+#include "kernels/matmul/cpu/shape.h"
 
 namespace lathe {
 namespace {
@@ -63,7 +64,9 @@ class PanelPricing {
   const CpuRates& rates() const { return rates_; }
   int64_t rows() const { return transposed_ ? s_.n : s_.m; }
   int64_t columns() const { return transposed_ ? s_.m : s_.n; }
-  // As the emitter does: the next panel of rows is copied, and read, while registers multiply.
+  // CompileConfig::copy_ahead of a plan that does not split K.
+  bool can_copy_ahead(const PanelShape& p) const;
+  // The cost model's estimate of it, for splits as well.
   bool copies_ahead(const PanelShape& p) const {
     constexpr int32_t kLineWords = 16;
     return !p.whole && !turn_rows_ && p.tile_rows > p.register_rows && p.register_rows <= kLineWords;
@@ -98,14 +101,23 @@ class PanelPricing {
 
 CompileConfig PanelPricing::config_of(const PanelShape& p) const {
   CompileConfig c;
-  c.kernel = transposed_ ? "panel_t" : "panel";
+  c.kernel = transposed_ ? KernelKind::kPanelT : KernelKind::kPanel;
   c.lanes = rates_.lanes;
   c.tile_k = p.depth;
   c.tile_m = transposed_ ? p.tile_columns : p.tile_rows;
   c.tile_n = transposed_ ? p.tile_rows : p.tile_columns;
   c.register_m = transposed_ ? p.register_columns : p.register_rows;
   c.register_n = transposed_ ? p.register_rows : p.register_columns;
+  c.narrow_passes = transposed_ && has_narrow_passes(p.register_columns / rates_.lanes, CpuFetch::kNoChoice);
   return c;
+}
+
+bool PanelPricing::can_copy_ahead(const PanelShape& p) const {
+  if (p.whole || turn_rows_) return false;
+  const int64_t bits =
+      static_cast<int64_t>(size_of(transposed_ ? context_.problem.b : context_.problem.a)) * 8;
+  return PanelRows{p.tile_rows, p.register_rows, bits, rates_.k_per_lane, rates_.lanes}.copy_ahead(p.depth,
+                                                                                                   s_.k);
 }
 
 // Seconds of the micro-kernels over `rows` by `columns`, and of keeping the sums between K blocks.
@@ -217,6 +229,7 @@ void PanelPricing::append_splits(const PanelShape& p, std::vector<RankedPlan>* o
     RankedPlan r;
     r.plan.config = config_of(p);
     r.plan.config.split = splits > 1;
+    r.plan.config.copy_ahead = splits == 1 && can_copy_ahead(p);
     r.plan.launch.splits = splits;
     r.plan.predicted_seconds = predicted;
     r.plan.numeric_recipe = rates_.k_per_lane == 4
@@ -284,7 +297,7 @@ void enumerate_form(const CandidateContext& context, bool transposed, std::vecto
   const PanelPricing pricing(context, transposed);
   for (const RegisterTile& t : kTiles) {
     CompileConfig config;
-    config.kernel = transposed ? "panel_t" : "panel";
+    config.kernel = transposed ? KernelKind::kPanelT : KernelKind::kPanel;
     config.lanes = pricing.rates().lanes;
     const int32_t columns = t.vectors * config.lanes;
     config.register_m = transposed ? columns : t.rows;
@@ -316,7 +329,7 @@ void append_whole_panels(const CandidateContext& context, const CompileConfig& c
 void enumerate_matmul_panel(const CandidateContext& context, std::vector<RankedPlan>* out) {
   const MatmulSizes s(context.problem);
   CompileConfig config;
-  config.kernel = "panel";
+  config.kernel = KernelKind::kPanel;
   if (!operands_refusal(context.problem).empty())
     return reject(context, config, out, operands_refusal(context.problem));
   if (const std::string refusal = forced_split_refusal(context); !refusal.empty())
@@ -325,7 +338,7 @@ void enumerate_matmul_panel(const CandidateContext& context, std::vector<RankedP
     reject(context, config, out, "zero point: sums of B's columns are the transposed form's");
   else
     enumerate_form(context, false, out);
-  config.kernel = "panel_t";
+  config.kernel = KernelKind::kPanelT;
   if (s.blocks)
     reject(context, config, out, "B ", name_of(context.problem.b), ": decoded as columns alone");
   else

@@ -58,6 +58,19 @@ MatmulSizes::MatmulSizes(const ProblemClass& c)
       narrow_b(c.b != DType::kF32),
       batch_invariant(c.determinism == Determinism::kBatchInvariant) {}
 
+bool has_short_epilogue(const ProblemClass& c) {
+  constexpr int kMostInstructions = 3;
+  const auto is_converted = [](DType t) { return t != DType::kNone && t != DType::kF32; };
+  if (c.d == DType::kI32) return true;  // the sums themselves
+  if (c.a == DType::kI8 || is_converted(c.d) || is_converted(c.c) || is_converted(c.bias) ||
+      is_converted(c.residual))
+    return false;
+  if (c.activation != Activation::kNone && c.activation != Activation::kRelu) return false;
+  const int of_alpha = 1, of_c = c.c != DType::kNone ? 2 : 0, of_bias = c.bias != DType::kNone,
+            of_residual = c.residual != DType::kNone, of_relu = c.activation == Activation::kRelu;
+  return of_alpha + of_c + of_bias + of_residual + of_relu <= kMostInstructions;
+}
+
 std::string operands_refusal(const ProblemClass& c) {
   if (c.packed_b != 0) return "B is packed";
   return is_f8(c.a) ? absl::StrCat("operands ", name_of(c.a), ": on the CPU f32, f16, bf16 and i8 alone")
@@ -100,7 +113,7 @@ double merge_seconds(const MatmulSizes& s, double splits, double bytes_per_secon
 
 bool streamed::fits(const CandidateContext& context, const CpuRates& rates, const MatmulSizes& s,
                     const RegisterTile& t, CompileConfig config, std::vector<RankedPlan>* out, int32_t held) {
-  if (config.kernel == "dot_t") std::swap(config.register_m, config.register_n);
+  if (config.kernel == KernelKind::kDotT) std::swap(config.register_m, config.register_n);
   const int32_t need = t.rows * t.columns + held + 1;
   if (need > rates.registers)
     reject(context, config, out, "registers ", need, " > ", rates.registers);
@@ -117,7 +130,7 @@ void streamed::append_streamed(const CandidateContext& context, const CpuRates& 
                                std::vector<RankedPlan>* out) {
   // Blocks of "outer" are read in runs of a task's columns.
   const int64_t tasks_a_worker =
-      config.kernel == "outer" && config.tile_k > 0 && s.m <= 4 && rates.workers == 1 ? 1 : 4;
+      config.kernel == KernelKind::kOuter && config.tile_k > 0 && s.m <= 4 && rates.workers == 1 ? 1 : 4;
   for (int32_t columns :
        task_columns(rates, s, config.register_n, tasks_a_worker, stream.most_columns, stream.short_tasks)) {
     const double tiles = ceil_div(s.n, columns);
@@ -145,8 +158,11 @@ void streamed::append_streamed(const CandidateContext& context, const CpuRates& 
       r.plan.config = config;
       r.plan.config.tile_m = static_cast<int32_t>(round_up(s.m, config.register_m));
       r.plan.config.tile_n = columns;
-      if (config.kernel == "dot_t") turn(r.plan.config);
+      if (config.kernel == KernelKind::kDotT) turn(r.plan.config);
       r.plan.config.split = splits > 1;
+      // The partial sums of a split pass through no epilogue.
+      if (splits > 1 && config.kernel == KernelKind::kOuter)
+        r.plan.config.store_directly = config.tile_k == 0;
       r.plan.launch.splits = splits;
       r.plan.predicted_seconds = predicted;
       r.plan.numeric_recipe =

@@ -1,8 +1,7 @@
 // The frame of every CPU matmul step: task -> tile -> products in scratch -> epilogue -> D.
 #include "kernels/matmul/cpu/emit.h"
 
-#include <numeric>
-
+#include "absl/strings/str_cat.h"
 #include "base/dtype.h"
 #include "compiler/cpu_task.h"
 #include "compiler/open_view.h"
@@ -59,31 +58,38 @@ void write_tile(Emit& e, const TileProgram& p, int64_t lanes,
   });
 }
 
+bool is_amx(KernelKind kind) {
+  return kind == KernelKind::kAmx || kind == KernelKind::kAmxT || kind == KernelKind::kAmxPacked;
+}
+
 // The tile as the kernel form sees it. "panel_t" and "direct" compute the transposed tile, D^T = B^T A^T:
 // rows are the tile's columns.
-CpuTile describe_tile(Emit& e, const TileProgram& p, ir::KernelConfigAttr config, bool transposed) {
+CpuTile describe_tile(Emit& e, const TileProgram& p, ir::KernelConfigAttr config, const KernelRow& kernel) {
   auto op = const_cast<TileProgram&>(p).contraction;
   const View& a = p.views.find(op.getDpsInputs()[0])->second;
   auto features = op->getParentOfType<ModuleOp>()->getAttrOfType<StringAttr>(ir::kFeaturesAttr);
   const View& b = p.views.find(op.getDpsInputs()[1])->second;
   // Blocks are decoded to f32, and A is multiplied as that.
   Type element = CpuBlocks::holds(b) ? e.f32() : op->hasAttr(kRoundsA) ? b.element : a.element;
-  CpuTile t(CpuWords(e, element, config.getLanes(), features.getValue()));
+  CpuTile t(CpuWords(e, element, config.lanes(), features.getValue()));
   t.a = a;
   t.b = b;
   t.a_k_contiguous = k_contiguous(op, 0);
   t.b_k_contiguous = k_contiguous(op, 1);
   t.rows = p.rows, t.columns = p.columns, t.depth = p.depth;
-  t.tile_rows = config.getTileM(), t.tile_columns = config.getTileN();
+  t.tile_rows = config.tile_m(), t.tile_columns = config.tile_n();
   if (auto least = op->getAttrOfType<IntegerAttr>(kLeastM)) t.least_rows = least.getInt();
   t.most_depth = p.k;
-  t.register_rows = config.getRegisterM(), t.register_columns = config.getRegisterN();
-  t.tile_k = config.getTileK(), t.unroll_k = config.getUnrollK(), t.lanes = config.getLanes();
-  t.fetch = static_cast<CpuFetch>(config.getStages());
-  t.pace = config.getPace();
+  t.register_rows = config.register_m(), t.register_columns = config.register_n();
+  t.tile_k = config.tile_k(), t.unroll_k = config.unroll_k(), t.lanes = config.lanes();
+  t.fetch = static_cast<CpuFetch>(config.prefetch());
+  t.pace = config.pace();
+  t.prefetch_lines = config.prefetch_lines(), t.chains = config.chains(), t.piece = config.piece();
+  t.copy_rows = config.copy_rows() != 0, t.copy_ahead = config.copy_ahead() != 0;
+  t.narrow_passes = config.narrow_passes() != 0;
+  t.a_in_place = kernel.has(kReadsInPlace) || (is_amx(kernel.kind) && !t.copy_rows);
   t.ukernel = op->getAttrOfType<ir::UkernelAttr>(ir::kUkernelAttr);
-  StringRef kernel = config.getKernel().getValue();
-  if (kernel == "packed" || kernel == "amx_packed" || kernel == "direct_packed") {
+  if (kernel.has(kTakesPackedB)) {
     // The payload has it K-contiguous: what lies before the tile's columns is the same but for the last
     // words' padding, a split's k is 16 apart.
     t.packed_word = packed_word(b.element.isInteger(8) ? DType::kI8
@@ -93,7 +99,7 @@ CpuTile describe_tile(Emit& e, const TileProgram& p, ir::KernelConfigAttr config
     t.packed_depth = round_up(p.k, t.packed_word);
     t.b.offset = e.add(t.b.offset, e.mul(p.column0, t.packed_depth - p.k));
   }
-  if (transposed) {
+  if (kernel.has(kTransposed)) {
     std::swap(t.a, t.b);
     std::swap(t.a_k_contiguous, t.b_k_contiguous);
     std::swap(t.rows, t.columns);
@@ -102,8 +108,7 @@ CpuTile describe_tile(Emit& e, const TileProgram& p, ir::KernelConfigAttr config
     std::swap(t.least_rows, t.least_columns);
   }
   // "dot" in blocks writes whole vectors from any group of columns on.
-  const bool dot = kernel == "dot" || kernel == "dot_t";
-  const int64_t past = dot && t.tile_k > 0 ? t.lanes : 0;
+  const int64_t past = kernel.vectors == Axis::kK && t.tile_k > 0 ? t.lanes : 0;
   t.ld = padded(padded(t.tile_columns, t.register_columns) + past, kAlign);
   return t;
 }
@@ -131,14 +136,6 @@ void transpose_tile(Emit& e, const TransposedSums& from, const CpuProducts& to, 
   });
 }
 
-// Rows of the transposed tile, D's columns, that are finished at a time: whole register tiles and whole
-// blocks of the transposition, few enough that L1 holds them on their way to D.
-int64_t piece_of(const CpuTile& t) {
-  constexpr int64_t kColumns = 48;
-  const int64_t piece = round_up(kColumns, std::lcm(t.register_rows, t.lanes));
-  return piece < t.tile_rows ? piece : 0;
-}
-
 // Has every piece's products turned into `products`, and from there written to D part by part between the
 // next piece's FMAs, which go on while the stores wait for memory (at the end of a tile nothing does: of 512
 // x 8192 x 1024 bytes on Zen 4 a tenth of the time).
@@ -162,22 +159,101 @@ void finish_in_pieces(Emit& e, const TileProgram& p, const ProductsSink& sink, c
   };
 }
 
-// Whether products pass through the epilogue on their way from registers to D: its code is there for every
-// register, so that of a few instructions alone. (Through scratch 64 cubed takes 4.97 us on Zen 4, 4.70
-// else.)
-bool is_short(const TileProgram& p) {
-  if (!p.epilogue) return true;
-  constexpr int64_t kMostInstructions = 3;
-  auto op = const_cast<TileProgram&>(p).epilogue;
-  int64_t instructions = 0;
-  for (Operation& inner : op.getBody()->without_terminator()) {
-    if (isa<arith::ConstantOp>(inner)) continue;
-    if (!isa<arith::MulFOp, arith::AddFOp, arith::MaximumFOp>(inner)) return false;
-    ++instructions;
+// A form of kernel: what it obeys and who emits it.
+struct CpuForm {
+  KernelKind kind;
+  const char* fields;  // of KernelConfig, beside kCommonFields; every other one has its initial value
+  std::string (*refusal)(const CpuTile& t);
+  int64_t (*packing_elements)(const CpuTile& t);  // null: none
+  void (*emit)(Emit& e, const CpuTile& t);
+};
+constexpr char kCommonFields[] = "tile_m tile_n tile_k register_m register_n lanes split";
+constexpr CpuForm kForms[] = {
+    {KernelKind::kDot, "unroll_k prefetch pace copy_rows", dot_refusal, dot_packing_elements, emit_dot},
+    {KernelKind::kDotT, "unroll_k prefetch pace copy_rows", dot_refusal, dot_packing_elements, emit_dot},
+    {KernelKind::kOuter, "unroll_k prefetch pace store_directly", outer_refusal, nullptr, emit_outer},
+    {KernelKind::kPanel, "copy_ahead", panel_refusal, panel_packing_elements, emit_panel},
+    {KernelKind::kPanelT, "copy_ahead narrow_passes", panel_refusal, panel_packing_elements, emit_panel},
+    {KernelKind::kDirect, "unroll_k prefetch narrow_passes chains piece", panel_refusal,
+     panel_packing_elements, emit_panel},
+    {KernelKind::kDirectA, "unroll_k prefetch narrow_passes chains store_directly", panel_refusal,
+     panel_packing_elements, emit_panel},
+    {KernelKind::kDirectPacked, "unroll_k prefetch narrow_passes chains", panel_refusal,
+     panel_packing_elements, emit_panel},
+    {KernelKind::kPacked, "pace prefetch_lines copy_ahead", panel_refusal, panel_packing_elements,
+     emit_panel},
+    {KernelKind::kUkernel, "", panel_refusal, panel_packing_elements, emit_panel},
+    {KernelKind::kBytes, "prefetch", bytes_refusal, bytes_packing_elements, emit_bytes},
+    {KernelKind::kAmx, "prefetch copy_rows", amx_refusal, amx_packing_elements, emit_amx},
+    {KernelKind::kAmxT, "prefetch copy_rows piece", amx_refusal, amx_packing_elements, emit_amx},
+    {KernelKind::kAmxPacked, "prefetch copy_rows", amx_refusal, amx_packing_elements, emit_amx},
+};
+static_assert(emits_every_kernel(kForms, Op::kMatmul, kOnCpu));
+
+const CpuForm* form_of(KernelKind kind) {
+  for (const CpuForm& form : kForms)
+    if (form.kind == kind) return &form;
+  return nullptr;
+}
+
+bool lists(StringRef fields, StringRef name) {
+  llvm::SmallVector<StringRef> names;
+  fields.split(names, ' ');
+  return llvm::is_contained(names, name);
+}
+
+// Why the form cannot follow the config, "" if it can. `b`: of the payload; `has_sink`: whether products may go
+// somewhere else than to scratch.
+std::string refusal(const CpuForm& form, const KernelRow& kernel, ir::KernelConfigAttr config,
+                    const CpuTile& t, const View& b, bool has_sink) {
+  for (const ConfigField& f : kConfigFields)
+    if (config.getConfig().*f.member != f.initial && !lists(kCommonFields, f.name) &&
+        !lists(form.fields, f.name))
+      return absl::StrCat("does not obey ", f.name, ", which is ", config.getConfig().*f.member);
+  if (CpuBlocks::holds(b) && !kernel.has(kTakesBlocks)) return "takes no blocks";
+  if (t.a.k_contiguous && !kernel.has(kTakesOpenLayout)) return "takes no open layout";
+  if (t.zero_point && (!kernel.has(kTakesZeroPoint) || (kernel.kind == KernelKind::kDot && t.tile_k > 0)))
+    return "takes no zero point";
+  if (config.store_directly() &&
+      !(has_sink && (kernel.kind == KernelKind::kOuter ? t.tile_k == 0 : t.is_one_block())))
+    return "store_directly needs all of K at once, and products that are stored";
+  if (t.piece && (!has_sink || t.piece % t.register_rows != 0 || t.piece % t.lanes != 0))
+    return "piece is no multiple of the register tile's rows and of lanes, or products are not stored";
+  return form.refusal(t);
+}
+
+// This worker's scratch memory, handed out from its beginning.
+class Scratch {
+ public:
+  Scratch(Emit& e, Value memory) : e_(e), memory_(memory) {}
+  Value take(int64_t elements) {
+    Value at = LLVM::GEPOp::create(e_.b, e_.loc, memory_.getType(), e_.f32(), memory_,
+                                   llvm::ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(used_)});
+    used_ += padded(elements, kAlign);
+    return memory_at(e_, at, e_.f32());
   }
-  const auto is_open = [&](Value input) { return p.views.find(input)->second.dtype != nullptr; };
-  return instructions <= kMostInstructions && !p.output.dtype &&
-         llvm::none_of(llvm::drop_begin(op.getDpsInputs()), is_open);
+  int64_t bytes() const { return used_ * static_cast<int64_t>(sizeof(float)); }
+
+ private:
+  Emit& e_;
+  Value memory_;
+  int64_t used_ = 0;  // elements
+};
+
+// B's zero points, of which there is one of all columns or one per column, in scratch.
+std::optional<ZeroPointsOfB> store_zero_points_of_b(Emit& e, const Arguments& arguments, TileProgram& p,
+                                                    const CpuTile& t, ir::KernelConfigAttr config,
+                                                    Scratch& scratch) {
+  auto granularity = p.contraction->getAttrOfType<StringAttr>(kZeroPointsOfB);
+  if (!granularity) return std::nullopt;
+  ZeroPointsOfB zero_b{t.words, scratch.take(padded(config.tile_m(), t.lanes)),
+                       scratch.take(padded(config.tile_n(), t.lanes))};
+  Value memory = memory_at(e, arguments.get("zero_b"), e.b.getI32Type());
+  const ZeroSource source{
+      memory, granularity.getValue() == "channel", t.zero_point, p.rows, p.columns, p.depth, p.column0};
+  auto op = p.contraction;
+  zero_b.store(e, source, p.views.find(op.getDpsInputs()[0])->second, k_contiguous(op, 0));
+  return zero_b;
 }
 
 // A step that contracts: one tile of products, then the epilogue (or the store of partial results).
@@ -186,7 +262,6 @@ llvm::FailureOr<int64_t> emit_contraction(Emit& e, const Arguments& arguments, T
   sink.store = [&](Value products, Value i, Value j, Value left) {
     write_vector(e, p, products, i, j, left);
   };
-  sink.is_short = is_short(p);
   llvm::FailureOr<CpuProducts> products = emit_products(e, arguments, p, sink);
   if (failed(products)) return failure();
   if (!products->memory) return products->scratch_bytes;
@@ -280,92 +355,47 @@ Value Pace::next(Emit& e, Value late) const {
 llvm::FailureOr<CpuProducts> emit_products(Emit& e, const Arguments& arguments, TileProgram& p,
                                            const ProductsSink& sink) {
   auto config = p.contraction->getAttrOfType<ir::KernelConfigAttr>(ir::kConfigAttr);
-  if (config.getRegisterM() < 1 || config.getRegisterN() < 1)
+  if (config.register_m() < 1 || config.register_n() < 1)
     return p.contraction.emitError("kernel_config without register tile");
   // A ukernel takes the place of the inner kernel of "panel".
-  StringRef kernel =
-      p.contraction->hasAttr(ir::kUkernelAttr) ? StringRef("panel") : config.getKernel().getValue();
-  const bool amx = kernel.starts_with("amx");
-  const bool transposed = kernel == "panel_t" || kernel == "direct" || kernel == "dot_t" || kernel == "amx_t";
-  CpuTile t = describe_tile(e, p, config, transposed);
-  const bool direct = kernel == "direct" || kernel == "direct_a" || kernel == "direct_packed";
-  t.a_in_place = direct || (amx && t.fetch != CpuFetch::kCopied);
-  t.narrow_passes = (kernel == "panel_t" || (t.a_in_place && !amx)) &&
-                    has_narrow_passes(t.register_columns / t.lanes, t.fetch);
-  if (p.contraction->hasAttr(kZeroPoint)) {
-    if (kernel == "dot_t" || (!transposed && (kernel != "dot" || t.tile_k > 0)))
-      return p.contraction.emitError("CPU matmul kernel '") << kernel << "' takes no zero point";
+  const bool ukernel = config.kernel() == KernelKind::kUkernel;
+  const KernelRow& kernel = row_of(ukernel ? KernelKind::kPanel : config.kernel());
+  const CpuForm* form = form_of(config.kernel());
+  if (!form) return p.contraction.emitError("no CPU matmul kernel is named '") << kernel.name << "'";
+  CpuTile t = describe_tile(e, p, config, kernel);
+  if (p.contraction->hasAttr(kZeroPoint))
     t.zero_point = e.load(memory_at(e, arguments.get("zero_a"), e.b.getI32Type()), e.idx(0));
-  }
+  const View& b = p.views.find(p.contraction.getDpsInputs()[1])->second;
+  if (const std::string why = refusal(*form, kernel, config, t, b, bool(sink)); !why.empty())
+    return p.contraction.emitError("CPU matmul kernel '") << kernel.name << "': " << why;
 
   // Scratch: accumulators, the tile they are transposed into, what the form packs.
-  Value scratch = arguments.get("scratch");
-  int64_t used = 0;
-  auto take = [&](int64_t elements) {
-    Value at = LLVM::GEPOp::create(e.b, e.loc, scratch.getType(), e.f32(), scratch,
-                                   llvm::ArrayRef<LLVM::GEPArg>{static_cast<int32_t>(used)});
-    used += padded(elements, kAlign);
-    return memory_at(e, at, e.f32());
-  };
-  // Of which there is one of all columns or one a column.
-  std::optional<ZeroPointsOfB> zero_b;
-  if (auto granularity = p.contraction->getAttrOfType<StringAttr>(kZeroPointsOfB)) {
-    zero_b.emplace(ZeroPointsOfB{t.words, take(padded(config.getTileM(), t.lanes)),
-                                 take(padded(config.getTileN(), t.lanes))});
-    Value memory = memory_at(e, arguments.get("zero_b"), e.b.getI32Type());
-    const ZeroSource source{
-        memory, granularity.getValue() == "channel", t.zero_point, p.rows, p.columns, p.depth, p.column0};
-    auto op = p.contraction;
-    zero_b->store(e, source, p.views.find(op.getDpsInputs()[0])->second, k_contiguous(op, 0));
-  }
-  if (sink.is_short && (kernel == "outer" ? t.tile_k == 0 : kernel == "direct_a" && t.is_one_block()))
-    t.sink = sink;
-  if (sink && (kernel == "direct" || kernel == "amx_t")) t.piece = piece_of(t);
+  Scratch scratch(e, arguments.get("scratch"));
+  const auto zero_b = store_zero_points_of_b(e, arguments, p, t, config, scratch);
+  if (config.store_directly()) t.sink = sink;
   const int64_t rows_kept = t.piece && t.is_one_block() ? t.piece : padded(t.tile_rows, t.register_rows);
-  if (!t.sink) t.accumulators = take(padded(rows_kept, t.lanes) * t.ld);
+  if (!t.sink) t.accumulators = scratch.take(padded(rows_kept, t.lanes) * t.ld);
   CpuProducts products{t.words, t.accumulators, t.ld, 0, zero_b};
+  const bool transposed = kernel.has(kTransposed);
   if (transposed) {
     products.ld = padded(t.piece ? t.piece : t.tile_rows, kAlign);
-    products.memory = take(padded(t.tile_columns, t.lanes) * products.ld);
+    products.memory = scratch.take(padded(t.tile_columns, t.lanes) * products.ld);
   }
   if (t.piece) finish_in_pieces(e, p, sink, products, &t);
-
-  LogicalResult emitted = failure();
-  if (CpuBlocks::holds(p.views.find(p.contraction.getDpsInputs()[1])->second) && kernel != "panel" &&
-      kernel != "dot" && kernel != "bytes")
-    return p.contraction.emitError("CPU matmul kernel '") << kernel << "' takes no blocks";
-  if (t.a.k_contiguous && kernel != "panel")
-    return p.contraction.emitError("CPU matmul kernel '") << kernel << "' takes no open layout";
-  if (kernel == "dot" || kernel == "dot_t") {
-    t.packing = take(dot_packing_elements(t));
-    emitted = emit_dot(e, t);
-  } else if (kernel == "bytes") {
-    t.packing = take(bytes_packing_elements(t));
-    emitted = emit_bytes(e, t);
-  } else if (kernel == "outer") {
-    emitted = emit_outer(e, t);
-  } else if (amx) {
-    t.packing = take(amx_packing_elements(t));
-    emitted = emit_amx(e, t);
-  } else if (kernel == "panel" || kernel == "packed" || t.a_in_place || transposed) {
-    t.packing = take(panel_packing_elements(t));
-    emitted = emit_panel(e, t);
-  } else {
-    return p.contraction.emitError("no CPU matmul kernel is named '") << kernel << "'";
-  }
-  if (failed(emitted)) return failure();
+  if (form->packing_elements) t.packing = scratch.take(form->packing_elements(t));
+  form->emit(e, t);
   if (t.piece)
     products.memory = nullptr;
   else if (transposed)
     transpose_tile(e, {t.accumulators, t.ld, e.idx(0)}, products, p.rows, p.columns, t.lanes);
-  products.scratch_bytes = used * static_cast<int64_t>(sizeof(float));
+  products.scratch_bytes = scratch.bytes();
   return products;
 }
 
 LogicalResult emit_matmul_cpu(ModuleOp module) {
   int64_t lanes = 1;
   module.walk([&](linalg::LinalgOp op) {
-    if (auto config = op->getAttrOfType<ir::KernelConfigAttr>(ir::kConfigAttr)) lanes = config.getLanes();
+    if (auto config = op->getAttrOfType<ir::KernelConfigAttr>(ir::kConfigAttr)) lanes = config.lanes();
   });
   return emit_cpu_tasks(
       module, [lanes](Emit& e, const Arguments& arguments, TileProgram& p) -> llvm::FailureOr<int64_t> {

@@ -19,7 +19,6 @@ constexpr int kIntoL2 = 2, kIntoL1 = 3;
 // Vectors of products from (i, j) of the tile on, `left` of them if given, on their way to D.
 struct ProductsSink {
   std::function<void(Value products, Value i, Value j, Value left)> store;
-  bool is_short = false;  // few instructions, which may stand in the code for every register
   explicit operator bool() const { return store != nullptr; }
 };
 
@@ -30,8 +29,10 @@ struct CpuTile {
   CpuWords words;
   View a, b;
   bool a_k_contiguous, b_k_contiguous;
-  bool a_in_place = false;     // "direct", "direct_a" and "direct_packed": A is read where it lies
-  bool narrow_passes = false;  // of those and "panel_t": kernels/matmul/cpu/shape.h
+  bool a_in_place = false;  // "direct", "direct_a" and "direct_packed": A is read where it lies
+  // Of CompileConfig, see there.
+  bool narrow_passes = false, copy_rows = false, copy_ahead = false;
+  int64_t prefetch_lines = 0, chains = 1;
   // Not 0: B is packed in words of so many elements of K, as `words` are or pairs of bf16; word w of column j
   // is at element b.offset + j / 16 * 16 * packed_depth + (w * 16 + j % 16) * packed_word.
   int64_t packed_word = 0;
@@ -74,28 +75,32 @@ struct Pace {
   int64_t cycles;
 };
 
+// Every form has up to three functions: `refusal` says what of the tile it cannot do, "" if it can do all of
+// it; `packing_elements` says how many words of packing memory it needs; `emit` emits it.
+//
 // Form "dot": rows of A against columns of B, vectors along K. Both K-contiguous. With tile_k: A packed in
 // blocks.
-mlir::LogicalResult emit_dot(Emit& e, const CpuTile& t);
-// Words of packing memory that emit_dot needs.
+std::string dot_refusal(const CpuTile& t);
+void emit_dot(Emit& e, const CpuTile& t);
 int64_t dot_packing_elements(const CpuTile& t);
 // Form "outer": streams rows of B, vectors along N; B N-contiguous, few rows of A, any layout of A.
-mlir::LogicalResult emit_outer(Emit& e, const CpuTile& t);
+std::string outer_refusal(const CpuTile& t);
+void emit_outer(Emit& e, const CpuTile& t);
 // Forms "amx", "amx_t", "amx_packed": AMX's tiles, of pairs of bf16 and of bytes; any layout.
-mlir::LogicalResult emit_amx(Emit& e, const CpuTile& t);
-// Words of packing memory that emit_amx needs.
+std::string amx_refusal(const CpuTile& t);
+void emit_amx(Emit& e, const CpuTile& t);
 int64_t amx_packing_elements(const CpuTile& t);
 // Form "bytes": A rounded to bytes against B in blocks, sixteen columns at a time.
-mlir::LogicalResult emit_bytes(Emit& e, const CpuTile& t);
-// Words of packing memory that emit_bytes needs.
+std::string bytes_refusal(const CpuTile& t);
+void emit_bytes(Emit& e, const CpuTile& t);
 int64_t bytes_packing_elements(const CpuTile& t);
 // Form "packed": B comes in panels (core/packed.h), A's panels are packed as in "panel".
 // Forms "direct", "direct_a", "direct_packed": A is read where it lies, K-contiguous whole words, B's panels
 // are packed as in "panel" (of "direct_packed" from those that B comes in).
 //
 // Form "panel": packs A and B into panels of words of depth tile_k, outer product on registers. Any layout.
-mlir::LogicalResult emit_panel(Emit& e, const CpuTile& t);
-// Words of packing memory that emit_panel needs.
+std::string panel_refusal(const CpuTile& t);
+void emit_panel(Emit& e, const CpuTile& t);
 int64_t panel_packing_elements(const CpuTile& t);
 
 // Every register tile of rows, piece by piece, which are finished where `ends`: in the last block of K. Null:

@@ -8,6 +8,7 @@
 // Numeric recipe: of pairs of bf16 each tile's 16 products of even places along K and those of odd ones are
 // summed apart, added, and added to the sum (Intel SDM, TDPBF16PS); tiles in ascending order, blocks of
 // tile_k added in ascending order. Subnormal numbers count as 0. Bytes are exact.
+#include "absl/strings/str_cat.h"
 #include "base/dtype.h"
 #include "core/packed.h"
 #include "kernels/matmul/cpu/emit.h"
@@ -39,7 +40,7 @@ class Amx {
         columns_(t.register_columns / kSide),
         a_base_(e.idx(kTileWords / kSide + b_words(t))) {}
 
-  LogicalResult run();
+  void run();
 
  private:
   // A tile in memory: where, and the bytes from one line to the next.
@@ -182,14 +183,8 @@ void Amx::multiply(Value i, Value at_row, Value j, Value k0, Value depth, bool i
   every_sum([&](int64_t r, int64_t c) { store(sum(r, c), sums_at(at_row, j, r, c)); });
 }
 
-LogicalResult Amx::run() {
+void Amx::run() {
   const int64_t mr = t.register_rows, nr = t.register_columns;
-  if (mr % kSide || nr % kSide || rows_ * columns_ + rows_ + 1 > kRegisters)
-    return emitError(e.loc, "register tile ") << mr << "x" << nr << " is none of AMX's";
-  if (t.words.per_lane() == 1 || t.lanes != kSide)
-    return emitError(e.loc, "AMX multiplies pairs of bf16 and bytes, 16 words a line");
-  if (t.tile_k <= 0 || t.tile_k % t.words.width() != 0)
-    return emitError(e.loc, "tile_k is not a positive multiple of a tile's elements");
   configure();
   e.loop(e.idx(0), t.depth, t.tile_k, [&](Value k0) {
     Value depth = e.min(e.idx(t.tile_k), e.sub(t.depth, k0));
@@ -211,7 +206,6 @@ LogicalResult Amx::run() {
       e.loop(e.idx(0), t.rows, mr, [&](Value i) { rows(i, i); });
   });
   call("llvm.x86.tilerelease", {});
-  return success();
 }
 
 }  // namespace
@@ -220,6 +214,19 @@ int64_t amx_packing_elements(const CpuTile& t) {
   return kTileWords / kSide + b_words(t) + t.register_rows * a_pitch(t) + kSide;
 }
 
-LogicalResult emit_amx(Emit& e, const CpuTile& t) { return Amx(e, t).run(); }
+std::string amx_refusal(const CpuTile& t) {
+  const int64_t mr = t.register_rows, nr = t.register_columns, rows = mr / kSide, columns = nr / kSide;
+  if (mr % kSide || nr % kSide || rows * columns + rows + 1 > kRegisters)
+    return absl::StrCat("register_m and register_n ", mr, " and ", nr,
+                        " are not whole AMX tiles, or too many");
+  if (t.words.per_lane() == 1 || t.lanes != kSide)
+    return "AMX multiplies pairs of bf16, or bytes, 16 words per line";
+  if (t.tile_k <= 0 || t.tile_k % t.words.width() != 0)
+    return "tile_k is not a positive multiple of a tile's elements";
+  if (t.fetch != CpuFetch::kNext && t.fetch != CpuFetch::kNone) return "prefetch must be 1 or 5";
+  return "";
+}
+
+void emit_amx(Emit& e, const CpuTile& t) { Amx(e, t).run(); }
 
 }  // namespace lathe::emit

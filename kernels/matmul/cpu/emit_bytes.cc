@@ -267,11 +267,13 @@ class Bytes {
 
 int64_t bytes_packing_elements(const CpuTile& t) { return padded_rows(t) * row_pitch(t); }
 
-LogicalResult emit_bytes(Emit& e, const CpuTile& t) {
+std::string bytes_refusal(const CpuTile& t) {
   if (!CpuBlocks::holds(t.b) || !t.a_k_contiguous || t.lanes != kLanes)
-    return emitError(e.loc, "matmul kernel 'bytes' needs B in blocks, A K-contiguous and sixteen lanes");
-  Bytes(e, t).run();
-  return success();
+    return "needs B in blocks, A K-contiguous and 16 lanes";
+  if (t.fetch != CpuFetch::kNext && t.fetch != CpuFetch::kNear) return "prefetch must be 1 or 2";
+  return "";
 }
+
+void emit_bytes(Emit& e, const CpuTile& t) { Bytes(e, t).run(); }
 
 }  // namespace lathe::emit

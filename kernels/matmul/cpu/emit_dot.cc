@@ -21,18 +21,12 @@ using namespace mlir;
 constexpr int64_t kLineBytes = 64;
 int64_t padded_rows(const CpuTile& t) { return round_up(t.tile_rows, t.register_rows); }
 int64_t group_columns(const CpuTile& t) { return round_up(dot_group_columns(t.fetch), t.register_columns); }
-bool copies_a(const CpuTile& t) {
-  return t.tile_k == 0 && !CpuBlocks::holds(t.b) &&
-         dot_copies_a(t.register_rows * t.register_columns,
-                      t.most_depth * t.b.element.getIntOrFloatBitWidth() / 8,
-                      padded_rows(t) * t.most_depth * 4 / t.words.per_lane(), t.words.rounds(t.a));
-}
 int64_t copied_pitch(const CpuTile& t) {
   return round_up(t.most_depth, t.words.width()) / t.words.per_lane();
 }
 // Words of packing memory: A, a vector for each of its rows that sums begin with, sums.
 int64_t packed_words(const CpuTile& t) {
-  if (copies_a(t)) return padded_rows(t) * copied_pitch(t) + kWayBytes / 4;
+  if (t.copy_rows) return padded_rows(t) * copied_pitch(t) + kWayBytes / 4;
   return t.tile_k ? padded_rows(t) * round_up(t.most_depth, t.tile_k) / t.words.per_lane() : 0;
 }
 int64_t first_words(const CpuTile& t) { return t.words.shifts() ? padded_rows(t) * t.lanes : 0; }
@@ -54,7 +48,7 @@ class Dot {
   void whole() {
     store_first();
     const int64_t passes = ceil_div(t.tile_rows, rm);
-    Value copy = copies_a(t) ? copy_a() : nullptr;
+    Value copy = t.copy_rows ? copy_a() : nullptr;
     e.loop(e.idx(0), t.columns, rn, [&](Value j) {
       e.loop(e.idx(0), t.rows, rm, [&](Value i) {
         Values a_row;
@@ -372,17 +366,20 @@ int64_t dot_packing_elements(const CpuTile& t) {
   return packed_words(t) + first_words(t) + (padded_rows(t) * group_columns(t) + t.lanes) * t.lanes;
 }
 
-LogicalResult emit_dot(Emit& e, const CpuTile& t) {
-  if (!t.a_k_contiguous || !t.b_k_contiguous)
-    return emitError(e.loc, "matmul kernel 'dot' needs both operands K-contiguous");
-  if (t.fetch > CpuFetch::kFar || (t.fetch == CpuFetch::kSpread && t.tile_k == 0))
-    return emitError(e.loc,
-                     "matmul kernel 'dot' has stages 1 to 5 and 7, in blocks 6: what it fetches ahead");
-  if (t.tile_k % t.words.width() != 0)
-    return emitError(e.loc, "tile_k is not a multiple of a vector's elements");
+std::string dot_refusal(const CpuTile& t) {
+  if (!t.a_k_contiguous || !t.b_k_contiguous) return "needs both operands K-contiguous";
+  if (t.fetch == CpuFetch::kNoChoice || t.fetch > CpuFetch::kFar ||
+      (t.fetch == CpuFetch::kSpread && t.tile_k == 0))
+    return "prefetch must be 1 to 5 or 7, with tile_k also 6";
+  if (t.tile_k % t.words.width() != 0) return "tile_k is not a multiple of a vector's elements";
+  if (t.copy_rows && (t.tile_k > 0 || CpuBlocks::holds(t.b)))
+    return "copy_rows must be 0 with tile_k, which packs A, and with B in blocks";
+  return "";
+}
+
+void emit_dot(Emit& e, const CpuTile& t) {
   Dot dot(e, t);
   t.tile_k > 0 ? dot.in_blocks() : dot.whole();
-  return success();
 }
 
 }  // namespace lathe::emit

@@ -17,12 +17,8 @@ namespace {
 // An address, in words of packing memory.
 constexpr int64_t kAddressWords = 2;
 
-// Steps that a turn of the loop over A in place takes: few sums leave room for two.
-int64_t steps_a_turn(const CpuTile& t) {
-  return t.register_rows * t.register_columns / t.lanes <= 12 ? 2 : 1;
-}
 // Turns that a line lasts, each of which fetches one of what comes next.
-int64_t fetching_turns(const CpuTile& t) { return line_words(t) / steps_a_turn(t); }
+int64_t fetching_turns(const CpuTile& t) { return line_words(t) / t.unroll_k; }
 bool fetches_in_place(const CpuTile& t) { return t.a_in_place && t.fetch != CpuFetch::kNone; }
 
 // The address of the line that a turn fetches.
@@ -88,9 +84,8 @@ void store_next_lines(Emit& e, const CpuTile& t, int64_t behind, Value i, Value 
 
 Values steps_in_place(Emit& e, const CpuTile& t, const Fetching& fetching, int64_t behind, Value depth,
                       Values sums, const std::function<Values(Value, const Values&)>& step) {
-  const int64_t tile_sums = t.register_rows * t.register_columns / t.lanes;
-  const int64_t unroll = steps_a_turn(t), passes = fetching.passes, turn = unroll * passes;
-  const size_t count = sums.size(), chains = direct_chains(tile_sums);
+  const int64_t unroll = t.unroll_k, passes = fetching.passes, turn = unroll * passes;
+  const size_t count = sums.size(), chains = static_cast<size_t>(t.chains);
   sums.append((chains - 1) * count, t.words.zero_sums());
   const auto step_of = [&](size_t chain, Value k, Values now) {
     const Values after = step(k, Values(now.begin() + chain * count, now.begin() + (chain + 1) * count));

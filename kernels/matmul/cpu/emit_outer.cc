@@ -11,122 +11,63 @@
 #include "kernels/matmul/cpu/shape.h"
 
 namespace lathe::emit {
+namespace {
 using namespace mlir;
 
-LogicalResult emit_outer(Emit& e, const CpuTile& t) {
-  if (t.b_k_contiguous) return emitError(e.loc, "matmul kernel 'outer' needs B N-contiguous");
-  const int64_t rm = t.register_rows, lanes = t.lanes, unroll = t.unroll_k;
-  const int64_t passes = ceil_div(t.tile_rows, rm), least_passes = ceil_div(t.least_rows, rm);
-  const int64_t line_vectors = std::max<int64_t>(1, 512 / (lanes * t.b.element.getIntOrFloatBitWidth()));
-  if (t.register_columns % lanes != 0) return emitError(e.loc, "register_n is not a multiple of lanes");
-  if (t.tile_k > 0 && (t.fetch == CpuFetch::kBoth || t.fetch > CpuFetch::kSpread))
-    return emitError(e.loc, "matmul kernel 'outer' has stages 1, 2, 4, 5 and 6: what it fetches ahead");
-  if (t.pace > 0 && t.tile_k == 0) return emitError(e.loc, "'outer' is held to a pace in blocks of K alone");
-  Value last_row = e.sub(t.rows, e.idx(1));
-  const Pace pace(e, t);
+class Outer {
+ public:
+  Outer(Emit& emit, const CpuTile& tile)
+      : e(emit),
+        t(tile),
+        rm(t.register_rows),
+        rn(t.register_columns),
+        lanes(t.lanes),
+        passes(ceil_div(t.tile_rows, rm)),
+        line_vectors(std::max<int64_t>(1, 512 / (lanes * t.b.element.getIntOrFloatBitWidth()))),
+        last_row(e.sub(t.rows, e.idx(1))),
+        pace(e, t),
+        tiles(ceil_div(t.tile_columns, rn)),
+        row_lines(ceil_div(tiles * rn, line_vectors * lanes)),
+        lines_a_step(ceil_div(row_lines, tiles * ceil_div(t.least_rows, rm))),
+        passes_taken(e.ceil_div(t.rows, e.idx(rm))),
+        step_lines(e.ceil_div(e.idx(row_lines << kFraction), e.mul(passes_taken, tiles))),
+        wide(e.mul(e.div(t.columns, e.idx(rn)), rn)),
+        whole(e.mul(e.div(t.columns, e.idx(lanes)), lanes)) {}
 
-  // Where the block of K after that at `from` begins, after the last one the first of the columns that the
-  // next task has.
-  const auto next_block = [&](Value from) -> Value {
-    Value next = e.add(from, t.tile_k);
-    return e.add(t.b.offset, arith::SelectOp::create(e.b, e.loc, e.less(next, t.depth),
-                                                     e.mul(next, t.b.row_stride), e.idx(t.tile_columns)));
-  };
-  // From what a tile at j reads to what it fetches: as far into the next block (kNext), or kTilesOn on.
-  const auto to_fetched = [&](Value from, Value j) -> Value {
-    Value block = e.add(t.b.offset, e.mul(from, t.b.row_stride)), to_next = e.sub(next_block(from), block);
-    if (t.fetch == CpuFetch::kNext) return to_next;
-    Value on = e.idx(kTilesOn * t.register_columns), same = e.less(e.add(j, on), t.columns);
-    return e.add(on, arith::SelectOp::create(e.b, e.loc, same, e.idx(0), e.sub(to_next, t.columns)));
-  };
-  // The next block row by row, whose lines all steps share out: as many as the block has rows, tiles and
-  // passes. These are those that the rows take (M = 20 and 48 by 4096 x 4096 on Zen 5, counted as for 32 and
-  // 64: 6.3 and 9.5 ms, so 3.7 and 6.9). A step's line is its number by what lines there are to a step.
-  constexpr int kFraction = 32;
-  const int64_t tiles = ceil_div(t.tile_columns, t.register_columns);
-  const int64_t row_lines = ceil_div(tiles * t.register_columns, line_vectors * lanes);
-  const int64_t lines_a_step = ceil_div(row_lines, tiles * least_passes);
-  Value passes_taken = e.ceil_div(t.rows, e.idx(rm));
-  Value step_lines = e.ceil_div(e.idx(row_lines << kFraction), e.mul(passes_taken, tiles));
-  const auto fetched_by_row = [&](Value from, Value k, Value j, Value pass) -> Value {
-    Value before = e.add(e.mul(e.div(j, e.idx(t.register_columns)), passes_taken), pass);
-    Value step = e.add(e.mul(before, t.tile_k), k);
-    Value line = arith::ShRUIOp::create(e.b, e.loc, e.mul(step, step_lines), e.idx(kFraction));
-    Value row = e.div(line, e.idx(row_lines)), column = e.sub(line, e.mul(row, row_lines));
-    return e.add(e.add(next_block(from), e.mul(row, t.b.row_stride)), e.mul(column, line_vectors * lanes));
-  };
-  // Columns [j, j + vectors * lanes), the last vector masked to `left` columns if given, along K from `from`
-  // to `to`.
-  auto tile = [&](Value i, Value j, int64_t vectors, Value left, Value from, Value to) {
-    Values a_row;
-    for (int64_t r = 0; r < rm; ++r) {
-      Value row = e.min(e.add(i, r), last_row);
-      a_row.push_back(e.add(t.a.offset, t.a_k_contiguous ? e.mul(row, t.a.row_stride) : row));
-    }
-    // Passes over the rows share out fetching a tile, or a vector behind the whole tiles (whose steps count
-    // as a tile's where rows are fetched); those beyond its last lines fetch them again.
-    const bool fetches = t.tile_k > 0 && t.fetch != CpuFetch::kNone && !left;
-    const bool by_row = t.fetch == CpuFetch::kSpread;
-    const int64_t share = by_row ? lines_a_step * line_vectors
-                                 : std::min(vectors, round_up(ceil_div(vectors, passes), line_vectors));
-    const int locality = t.fetch == CpuFetch::kNear ? kIntoL1 : kIntoL2;
-    Value pass = e.div(i, e.idx(rm)), ahead;
-    if (fetches && !by_row)
-      ahead = e.add(to_fetched(from, j), e.mul(e.min(e.mul(pass, share), e.idx(vectors - share)), lanes));
-    auto step = [&](Value k, Values sums) {
-      Value b_row = e.add(t.b.offset, e.add(e.mul(k, t.b.row_stride), j));
-      Values b;
-      for (int64_t v = 0; v < vectors; ++v) {
-        Value at = e.add(b_row, v * lanes);
-        b.push_back(e.to_f32(left && v == vectors - 1 ? e.load_masked(t.b.memory, at, lanes, left)
-                                                      : e.load_vector(t.b.memory, at, lanes)));
-      }
-      if (fetches) {
-        Value at = by_row ? fetched_by_row(from, e.sub(k, from), j, pass) : e.add(b_row, ahead);
-        for (int64_t v = 0; v < share; v += line_vectors)
-          e.prefetch(t.b.memory, e.add(at, v * lanes), locality);
-      }
-      for (int64_t r = 0; r < rm; ++r) {
-        Value at = e.add(a_row[r], t.a_k_contiguous ? k : e.mul(k, t.a.row_stride));
-        Value a = e.broadcast(e.to_f32(e.load(t.a.memory, at)), lanes);
-        for (int64_t v = 0; v < vectors; ++v) sums[r * vectors + v] = e.fma(a, b[v], sums[r * vectors + v]);
-      }
-      return sums;
-    };
-    const auto column = [&](int64_t v) { return e.add(j, v * lanes); };
-    const auto sum_at = [&](int64_t r, int64_t v) { return e.add(e.mul(e.add(i, r), t.ld), column(v)); };
-    Values sums(rm * vectors, e.splat(e.vec(lanes, e.f32()), 0.0));
-    for (int64_t n = 0; t.tile_k > 0 && n < rm * vectors; ++n)
-      sums[n] = e.load_vector(t.accumulators, sum_at(n / vectors, n % vectors), lanes);
-    Value unrolled = e.add(from, e.mul(e.div(e.sub(to, from), e.idx(unroll)), unroll));
-    sums.push_back(pace.start());
-    sums = e.loop(from, unrolled, unroll, sums, [&](Value k, const Values& carried) {
-      Values next = carried;
-      Value late = next.pop_back_val();
-      for (int64_t u = 0; u < unroll; ++u) next = step(e.add(e.add(k, late), u), next);
-      next.push_back(pace.next(e, late));
-      return next;
+  void run() {
+    if (t.tile_k == 0) return along_columns(e.idx(0), t.depth);
+    Value zero = e.splat(e.vec(lanes, e.f32()), 0.0);
+    e.loop(e.idx(0), e.idx(passes * rm), 1, [&](Value i) {
+      e.loop(e.idx(0), t.columns, lanes,
+             [&](Value j) { e.store_vector(zero, t.accumulators, e.add(e.mul(i, t.ld), j)); });
     });
-    sums.pop_back();
-    if (unroll > 1)
-      sums = e.loop(unrolled, to, 1, sums, [&](Value k, const Values& c) { return step(k, c); });
-    for (int64_t r = 0; r < rm; ++r) {
-      Value row = e.add(i, r);
-      if (t.sink)
-        e.when(e.less(row, t.rows), [&] {
-          for (int64_t v = 0; v < vectors; ++v)
-            t.sink.store(sums[r * vectors + v], row, column(v), v == vectors - 1 ? left : Value());
-        });
-      else
-        for (int64_t v = 0; v < vectors; ++v)
-          e.store_vector(sums[r * vectors + v], t.accumulators, sum_at(r, v));
-    }
+    e.loop(e.idx(0), t.depth, t.tile_k,
+           [&](Value k) { along_columns(k, e.min(e.add(k, t.tile_k), t.depth)); });
+  }
+
+ private:
+  static constexpr int kFraction = 32;  // bits of step_lines' fraction
+
+  // A register tile: rows from i on, columns [j, j + vectors * lanes), the last vector masked to `left`
+  // columns if given, along K from `from` to `to`.
+  struct Tile {
+    Value i, j;
+    int64_t vectors;
+    Value left, from, to;
   };
-  const int64_t rn = t.register_columns;
-  Value wide = e.mul(e.div(t.columns, e.idx(rn)), rn), whole = e.mul(e.div(t.columns, e.idx(lanes)), lanes);
-  auto along_columns = [&](Value from, Value to) {
-    auto rows = [&](Value j, int64_t vectors, Value left) {
-      e.loop(e.idx(0), t.rows, rm, [&](Value i) { tile(i, j, vectors, left, from, to); });
+  // What a tile prefetches with every step: `share` vectors.
+  struct Prefetch {
+    bool any = false, by_row = false;
+    int64_t share = 0;
+    int locality = kIntoL2;
+    Value pass, ahead;  // `ahead`: from what is read to what is prefetched, unless by row
+  };
+
+  // All of the task's columns along K from `from` to `to`: whole register tiles, then what is left of N, in
+  // one tile if N is known, else vector by vector.
+  void along_columns(Value from, Value to) {
+    const auto rows = [&](Value j, int64_t vectors, Value left) {
+      e.loop(e.idx(0), t.rows, rm, [&](Value i) { tile({i, j, vectors, left, from, to}); });
     };
     e.loop(e.idx(0), wide, rn, [&](Value j) { rows(j, rn / lanes, nullptr); });
     if (const auto columns = Emit::known(t.columns)) {
@@ -136,18 +77,148 @@ LogicalResult emit_outer(Emit& e, const CpuTile& t) {
     }
     if (rn > lanes) e.loop(wide, whole, lanes, [&](Value j) { rows(j, 1, nullptr); });
     e.when(e.less(whole, t.columns), [&] { rows(whole, 1, e.sub(t.columns, whole)); });
-  };
-  if (t.tile_k == 0) {
-    along_columns(e.idx(0), t.depth);
-    return success();
   }
-  Value zero = e.splat(e.vec(lanes, e.f32()), 0.0);
-  e.loop(e.idx(0), e.idx(passes * rm), 1, [&](Value i) {
-    e.loop(e.idx(0), t.columns, lanes,
-           [&](Value j) { e.store_vector(zero, t.accumulators, e.add(e.mul(i, t.ld), j)); });
-  });
-  e.loop(e.idx(0), t.depth, t.tile_k, [&](Value k) { along_columns(k, e.min(e.add(k, t.tile_k), t.depth)); });
-  return success();
+
+  void tile(const Tile& x) {
+    Values a_row;
+    for (int64_t r = 0; r < rm; ++r) {
+      Value row = e.min(e.add(x.i, r), last_row);
+      a_row.push_back(e.add(t.a.offset, t.a_k_contiguous ? e.mul(row, t.a.row_stride) : row));
+    }
+    const Prefetch prefetch = prefetch_of(x);
+    const auto step = [&](Value k, const Values& sums) { return this->step(x, a_row, prefetch, k, sums); };
+    Values sums = first_sums(x);
+    const int64_t unroll = t.unroll_k;
+    Value unrolled = e.add(x.from, e.mul(e.div(e.sub(x.to, x.from), e.idx(unroll)), unroll));
+    sums.push_back(pace.start());
+    sums = e.loop(x.from, unrolled, unroll, sums, [&](Value k, const Values& carried) {
+      Values next = carried;
+      Value late = next.pop_back_val();
+      for (int64_t u = 0; u < unroll; ++u) next = step(e.add(e.add(k, late), u), next);
+      next.push_back(pace.next(e, late));
+      return next;
+    });
+    sums.pop_back();
+    if (unroll > 1)
+      sums = e.loop(unrolled, x.to, 1, sums, [&](Value k, const Values& c) { return step(k, c); });
+    store(x, sums);
+  }
+
+  // One k: the tile's vectors of a row of B by an element of each row of A.
+  Values step(const Tile& x, const Values& a_row, const Prefetch& prefetch, Value k, Values sums) {
+    Value b_row = e.add(t.b.offset, e.add(e.mul(k, t.b.row_stride), x.j));
+    Values b;
+    for (int64_t v = 0; v < x.vectors; ++v) {
+      Value at = e.add(b_row, v * lanes);
+      b.push_back(e.to_f32(x.left && v == x.vectors - 1 ? e.load_masked(t.b.memory, at, lanes, x.left)
+                                                        : e.load_vector(t.b.memory, at, lanes)));
+    }
+    if (prefetch.any) {
+      Value at =
+          prefetch.by_row ? fetched_by_row(x, e.sub(k, x.from), prefetch.pass) : e.add(b_row, prefetch.ahead);
+      for (int64_t v = 0; v < prefetch.share; v += line_vectors)
+        e.prefetch(t.b.memory, e.add(at, v * lanes), prefetch.locality);
+    }
+    for (int64_t r = 0; r < rm; ++r) {
+      Value at = e.add(a_row[r], t.a_k_contiguous ? k : e.mul(k, t.a.row_stride));
+      Value a = e.broadcast(e.to_f32(e.load(t.a.memory, at)), lanes);
+      for (int64_t v = 0; v < x.vectors; ++v)
+        sums[r * x.vectors + v] = e.fma(a, b[v], sums[r * x.vectors + v]);
+    }
+    return sums;
+  }
+
+  Value column(const Tile& x, int64_t v) { return e.add(x.j, v * lanes); }
+  Value sum_at(const Tile& x, int64_t r, int64_t v) {
+    return e.add(e.mul(e.add(x.i, r), t.ld), column(x, v));
+  }
+  // 0, or in K blocks the sums so far.
+  Values first_sums(const Tile& x) {
+    Values sums(rm * x.vectors, e.splat(e.vec(lanes, e.f32()), 0.0));
+    for (int64_t n = 0; t.tile_k > 0 && n < rm * x.vectors; ++n)
+      sums[n] = e.load_vector(t.accumulators, sum_at(x, n / x.vectors, n % x.vectors), lanes);
+    return sums;
+  }
+  void store(const Tile& x, const Values& sums) {
+    for (int64_t r = 0; r < rm; ++r) {
+      Value row = e.add(x.i, r);
+      if (t.sink)
+        e.when(e.less(row, t.rows), [&] {
+          for (int64_t v = 0; v < x.vectors; ++v)
+            t.sink.store(sums[r * x.vectors + v], row, column(x, v), v == x.vectors - 1 ? x.left : Value());
+        });
+      else
+        for (int64_t v = 0; v < x.vectors; ++v)
+          e.store_vector(sums[r * x.vectors + v], t.accumulators, sum_at(x, r, v));
+    }
+  }
+
+  // Passes over the rows divide the prefetching of a tile among them, or of a vector behind the whole tiles
+  // (whose steps count as a tile's where rows are prefetched); those past the last line prefetch it again.
+  Prefetch prefetch_of(const Tile& x) {
+    Prefetch p;
+    p.any = t.tile_k > 0 && t.fetch != CpuFetch::kNone && !x.left;
+    p.by_row = t.fetch == CpuFetch::kSpread;
+    p.share = p.by_row ? lines_a_step * line_vectors
+                       : std::min(x.vectors, round_up(ceil_div(x.vectors, passes), line_vectors));
+    p.locality = t.fetch == CpuFetch::kNear ? kIntoL1 : kIntoL2;
+    p.pass = e.div(x.i, e.idx(rm));
+    if (p.any && !p.by_row)
+      p.ahead = e.add(to_fetched(x.from, x.j),
+                      e.mul(e.min(e.mul(p.pass, p.share), e.idx(x.vectors - p.share)), lanes));
+    return p;
+  }
+  // Where the K block after that at `from` begins; after the last one the first block of the columns of the
+  // next task.
+  Value next_block(Value from) {
+    Value next = e.add(from, t.tile_k);
+    return e.add(t.b.offset, arith::SelectOp::create(e.b, e.loc, e.less(next, t.depth),
+                                                     e.mul(next, t.b.row_stride), e.idx(t.tile_columns)));
+  }
+  // From what a tile at j reads to what it prefetches: the same place in the next block (kNext), or kTilesOn
+  // tiles further.
+  Value to_fetched(Value from, Value j) {
+    Value block = e.add(t.b.offset, e.mul(from, t.b.row_stride)), to_next = e.sub(next_block(from), block);
+    if (t.fetch == CpuFetch::kNext) return to_next;
+    Value on = e.idx(kTilesOn * rn), same = e.less(e.add(j, on), t.columns);
+    return e.add(on, arith::SelectOp::create(e.b, e.loc, same, e.idx(0), e.sub(to_next, t.columns)));
+  }
+  // The next block row by row: its lines are divided evenly among all steps of the block, of which there are
+  // as many as rows, tiles and passes. A step's line is its number times the lines per step. The passes are
+  // counted by the rows there are, since a bucket's largest M would leave a part of the block out.
+  Value fetched_by_row(const Tile& x, Value k, Value pass) {
+    Value before = e.add(e.mul(e.div(x.j, e.idx(rn)), passes_taken), pass);
+    Value step = e.add(e.mul(before, t.tile_k), k);
+    Value line = arith::ShRUIOp::create(e.b, e.loc, e.mul(step, step_lines), e.idx(kFraction));
+    Value row = e.div(line, e.idx(row_lines)), column = e.sub(line, e.mul(row, row_lines));
+    return e.add(e.add(next_block(x.from), e.mul(row, t.b.row_stride)), e.mul(column, line_vectors * lanes));
+  }
+
+  Emit& e;
+  const CpuTile& t;
+  const int64_t rm, rn, lanes, passes;
+  const int64_t line_vectors;  // vectors of a cache line, or 1
+  Value last_row;
+  const Pace pace;
+  const int64_t tiles, row_lines;  // along the task's columns: register tiles, cache lines
+  const int64_t lines_a_step;      // lines that a step prefetches by row
+  Value passes_taken;              // over the rows there are
+  Value step_lines;                // lines per step, a fixed-point number
+  Value wide, whole;               // columns in whole register tiles, in whole vectors
+};
+
+}  // namespace
+
+std::string outer_refusal(const CpuTile& t) {
+  if (t.b_k_contiguous) return "needs B N-contiguous";
+  if (t.register_columns % t.lanes != 0) return "register_n is not a multiple of lanes";
+  if (t.tile_k > 0 &&
+      (t.fetch == CpuFetch::kNoChoice || t.fetch == CpuFetch::kBoth || t.fetch > CpuFetch::kSpread))
+    return "prefetch must be 1, 2, 4, 5 or 6";
+  if (t.pace > 0 && t.tile_k == 0) return "pace needs tile_k";
+  return "";
 }
+
+void emit_outer(Emit& e, const CpuTile& t) { Outer(e, t).run(); }
 
 }  // namespace lathe::emit

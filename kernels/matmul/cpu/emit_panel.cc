@@ -10,6 +10,7 @@
 //
 // Numeric recipe: within a block of tile_k, one FMA per k in ascending order from zero; blocks added in
 // ascending order. It depends on tile_k alone, not on the register tile or the task tile.
+#include "absl/strings/str_cat.h"
 #include "base/dtype.h"
 #include "compiler/ukernel.h"
 #include "core/packed.h"
@@ -25,6 +26,7 @@ using namespace mlir;
 // A panel is written in whole vectors, which may run past its end by one; a row of A's panel is longer than
 // tile_k by this as well, so that its rows do not all start in the same cache set.
 constexpr int64_t kSlack = 16;
+constexpr int64_t kLineBits = 512;  // of a cache line
 
 // Packs as the operand lies in memory: known, or (a generic kernel) found by its view.
 void pack_by_layout(Emit& e, const View& v, bool k_contiguous, const std::function<void(bool)>& pack) {
@@ -49,22 +51,7 @@ int64_t a_words(const CpuTile& t) {
 // Whether B comes in pairs of bf16 that are multiplied as f32.
 bool comes_in_pairs(const CpuTile& t) { return t.packed_word > t.words.per_lane(); }
 
-// Whether a panel of A is copied while the one before it is multiplied: loads and stores that the FMAs leave
-// room for (copied by a loop of its own a vector takes 10 cycles on Zen 4, waiting for L2 and for the stores:
-// M = 512 by 4096 x 4096 175 ms, 163 beside the FMAs). There is a panel for each of the two then. Every block
-// of K must have a step for every line.
-bool copies_ahead(const CpuTile& t) {
-  const auto depth = Emit::known(t.depth);
-  if (t.ukernel || t.a_in_place || comes_in_pairs(t) || !depth || !t.a_k_contiguous || t.a.k_contiguous ||
-      t.tile_rows <= t.register_rows)
-    return false;
-  const auto has_steps = [&](int64_t block) {
-    return t.register_rows <= line_words(t) &&
-           t.register_rows * ceil_div(block, line_elements(t)) <= ceil_div(block, t.words.per_lane());
-  };
-  return has_steps(std::min(t.tile_k, *depth)) && has_steps((*depth - 1) % t.tile_k + 1);
-}
-int64_t a_panels(const CpuTile& t) { return copies_ahead(t) ? 2 : 1; }
+int64_t a_panels(const CpuTile& t) { return t.copy_ahead ? 2 : 1; }
 
 // Where a row of A in place begins in block k0 of K.
 Value row_in_place(Emit& e, const CpuTile& t, Value row, Value k0) {
@@ -266,77 +253,103 @@ void store_rows(Emit& e, const CpuTile& t, const Values& sums, Value i, Value j,
       [&] { return rows(true); });
 }
 
-// acc[at_row..][j..] (+)= A panel * B panel, of rows i.. by `vectors` of columns; `beside` may be null.
-void micro_kernel(Emit& e, const CpuTile& t, Value a_base, Value depth, Value i, Value at_row, Value j,
-                  int64_t vectors, Value k0, const NextPanels* beside, int64_t ahead,
-                  const Fetching& fetching) {
-  const int64_t mr = t.register_rows, lanes = t.lanes;
-  const PanelB panel = panel_b(e, t, j, k0, vectors);
-  Values in_place;
-  for (int64_t r = 0; r < mr && t.a_in_place; ++r) {
-    Value row = e.min(e.add(i, r), e.sub(t.rows, e.idx(1)));
-    in_place.push_back(row_in_place(e, t, row, k0));
-  }
-  const auto a_at = [&](int64_t r, Value k) {
-    if (t.a_in_place) return t.words.word_at(t.a, e.add(in_place[r], e.mul(k, t.words.per_lane())));
-    return e.load(t.packing, e.add(e.add(a_base, r * a_pitch(t)), k));
-  };
-  const auto fetch = [&](Value k) {
-    if (ahead)
-      for (int64_t v = 0; v < vectors; v += std::max<int64_t>(1, kPackedColumns / lanes))
-        e.prefetch(panel.memory, e.add(panel.vectors[v], e.add(e.mul(k, panel.pitch), ahead)), kIntoL2);
-  };
-  const auto multiply = [&](Value k, const Values& b, Values sums) {
-    for (int64_t r = 0; r < mr; ++r) {
-      // A scalar load, a broadcast and an FMA become an FMA with a broadcast memory operand.
-      Value a = t.words.words_of(e.broadcast(a_at(r, k), lanes));
-      if (shifts_in_place(t)) a = t.words.shifted(a);
-      for (int64_t v = 0; v < vectors; ++v) {
-        Value& sum = sums[r * vectors + v];
-        sum = shifts_in_place(t) ? t.words.multiply_add(b[v], a, sum) : t.words.multiply_add(a, b[v], sum);
-      }
+// One call of the micro-kernel: acc[at_row..][j..] (+)= A panel * B panel, for the register tile's rows from i
+// on, by `vectors` vectors of columns, over a K block.
+struct MicroTile {
+  Value a_base;  // of A's panel in the packing memory, unless A is read in place
+  Value i, at_row, j, k0, depth;
+  int64_t vectors;
+  const NextPanels* beside;  // null: no panel is copied meanwhile
+  Fetching fetching;
+};
+
+class MicroKernel {
+ public:
+  MicroKernel(Emit& emit, const CpuTile& tile, const MicroTile& micro)
+      : e(emit), t(tile), m(micro), mr(t.register_rows), panel(panel_b(e, t, m.j, m.k0, m.vectors)) {
+    for (int64_t r = 0; r < mr && t.a_in_place; ++r) {
+      Value row = e.min(e.add(m.i, r), e.sub(t.rows, e.idx(1)));
+      in_place.push_back(row_in_place(e, t, row, m.k0));
     }
-    return sums;
-  };
-  const auto step = [&](Value k, const Values& carried) {
+  }
+  void emit() {
+    const Values sums = over_k(first_sums(e, t, m.j, m.vectors));
+    if (t.sink) return store_rows(e, t, sums, m.i, m.j, m.vectors);
+    e.choose(
+        e.equal(m.k0, e.idx(0)), {}, [&] { return store(sums, false), Values{}; },
+        [&] { return store(sums, true), Values{}; });
+  }
+
+ private:
+  Values over_k(const Values& sums) {
+    const auto one = [&](Value k, const Values& carried) { return step(k, carried); };
+    if (t.a_in_place) return steps_in_place(e, t, m.fetching, packed_words(t), m.depth, sums, one);
+    if (comes_in_pairs(t))
+      return steps_of_pairs(e, t, m.depth, sums, [&](Value p, const Values& carried, bool whole) {
+        return pair(p, carried, whole);
+      });
+    if (m.beside == nullptr)
+      return steps_paced(e, t, e.ceil_div(m.depth, e.idx(t.words.per_lane())), sums, one);
+    return steps_beside(e, t, *m.beside, m.k0, m.depth, sums, one);
+  }
+  Values step(Value k, const Values& carried) {
     Values b;
-    for (int64_t v = 0; v < vectors; ++v) b.push_back(load_b(e, t, panel, v, k));
+    for (int64_t v = 0; v < m.vectors; ++v) b.push_back(load_b(e, t, panel, v, k));
     fetch(k);
     return multiply(k, b, carried);
-  };
-  const auto pair = [&](Value p, const Values& carried, bool whole) {
+  }
+  Values pair(Value p, const Values& carried, bool whole) {
     Values b[2];
-    for (int64_t v = 0; v < vectors; ++v) {
+    for (int64_t v = 0; v < m.vectors; ++v) {
       const auto halves = t.words.halves(t.b, e.add(panel.vectors[v], e.mul(p, panel.pitch)));
       b[0].push_back(halves.first), b[1].push_back(halves.second);
     }
     fetch(p);
     const Values sums = multiply(e.mul(p, 2), b[0], carried);
     return whole ? multiply(e.add(e.mul(p, 2), 1), b[1], sums) : sums;
-  };
-  Values sums = first_sums(e, t, j, vectors);
-  if (t.a_in_place)
-    sums = steps_in_place(e, t, fetching, packed_words(t), depth, sums, step);
-  else if (comes_in_pairs(t))
-    sums = steps_of_pairs(e, t, depth, sums, pair);
-  else if (beside == nullptr)
-    sums = steps_paced(e, t, e.ceil_div(depth, e.idx(t.words.per_lane())), sums, step);
-  else
-    sums = steps_beside(e, t, *beside, k0, depth, sums, step);
-  if (t.sink) return store_rows(e, t, sums, i, j, vectors);
-  auto at = [&](int64_t r, int64_t v) { return e.add(e.mul(e.add(at_row, r), t.ld), e.add(j, v * lanes)); };
-  auto store = [&](bool accumulate) {
+  }
+  Value a_at(int64_t r, Value k) {
+    if (t.a_in_place) return t.words.word_at(t.a, e.add(in_place[r], e.mul(k, t.words.per_lane())));
+    return e.load(t.packing, e.add(e.add(m.a_base, r * a_pitch(t)), k));
+  }
+  // Prefetches the packed panels of B that are read in place.
+  void fetch(Value k) {
+    if (!panels_in_place(t) || t.prefetch_lines == 0) return;
+    const int64_t ahead = t.prefetch_lines * kLineBits / t.b.element.getIntOrFloatBitWidth();
+    for (int64_t v = 0; v < m.vectors; v += std::max<int64_t>(1, kPackedColumns / t.lanes))
+      e.prefetch(panel.memory, e.add(panel.vectors[v], e.add(e.mul(k, panel.pitch), ahead)), kIntoL2);
+  }
+  Values multiply(Value k, const Values& b, Values sums) {
+    for (int64_t r = 0; r < mr; ++r) {
+      // A scalar load, a broadcast and an FMA become an FMA with a broadcast memory operand.
+      Value a = t.words.words_of(e.broadcast(a_at(r, k), t.lanes));
+      if (shifts_in_place(t)) a = t.words.shifted(a);
+      for (int64_t v = 0; v < m.vectors; ++v) {
+        Value& sum = sums[r * m.vectors + v];
+        sum = shifts_in_place(t) ? t.words.multiply_add(b[v], a, sum) : t.words.multiply_add(a, b[v], sum);
+      }
+    }
+    return sums;
+  }
+  void store(const Values& sums, bool accumulate) {
+    const auto at = [&](int64_t r, int64_t v) {
+      return e.add(e.mul(e.add(m.at_row, r), t.ld), e.add(m.j, v * t.lanes));
+    };
     for (int64_t r = 0; r < mr; ++r)
-      for (int64_t v = 0; v < vectors; ++v) {
-        Value x = sums[r * vectors + v];
-        if (accumulate) x = t.words.add(t.words.sums_of(e.load_vector(t.accumulators, at(r, v), lanes)), x);
+      for (int64_t v = 0; v < m.vectors; ++v) {
+        Value x = sums[r * m.vectors + v];
+        if (accumulate) x = t.words.add(t.words.sums_of(e.load_vector(t.accumulators, at(r, v), t.lanes)), x);
         e.store_vector(t.words.to_scratch(x), t.accumulators, at(r, v));
       }
-  };
-  e.choose(
-      e.equal(k0, e.idx(0)), {}, [&] { return store(false), Values{}; },
-      [&] { return store(true), Values{}; });
-}
+  }
+
+  Emit& e;
+  const CpuTile& t;
+  const MicroTile& m;
+  const int64_t mr;
+  PanelB panel;
+  Values in_place;  // where the rows of A begin
+};
 
 // The same by a ukernel, whose register tile the plan has: d = a's panel by b's over all of K, from what sums
 // begin with.
@@ -349,147 +362,181 @@ void call_inner_kernel(Emit& e, const CpuTile& t, Value a_base, Value depth, Val
                 first, d, e.idx(t.ld)});
 }
 
-// How far ahead of what is read the panels that B comes in are fetched, in elements: 64 lines, without which
-// the processor foresees too little beside many FMAs (f32, M = 16 by 4096 x 4096 on Zen 4: 8.4 ms
-// without, 5.6 by 32 lines, 4.9 by 64 and more; f16 4.7 by 32 and by 64). Few rows wait for memory alone, and
-// lose by it (M = 4: 2.3 ms without, 3.0 with) unless they are held to a pace: then 16 lines (M = 1, of
-// reading, by 64, 24 and 16 lines: f32 0.89, 0.90, 0.91, i8 0.86, 0.90, 0.92, f16 0.83, 0.84, 0.89, bf16
-// 0.85, 0.88, 0.93).
-int64_t packed_ahead(const CpuTile& t) {
-  constexpr int64_t kLines = 64, kPacedLines = 16, kLineBits = 512;
-  if (!panels_in_place(t) || (t.register_rows <= 5 && t.pace == 0)) return 0;
-  return (t.pace > 0 ? kPacedLines : kLines) * kLineBits / t.b.element.getIntOrFloatBitWidth();
-}
-
 // The fewest vectors that a narrow pass may have.
 int64_t least_left(const CpuTile& t) {
   return t.tile_columns > t.register_columns ? 1 : ceil_div(t.least_columns, t.lanes);
+}
+
+// The loops around the micro-kernel: K blocks, panels of rows, panels of columns.
+class PanelLoops {
+ public:
+  PanelLoops(Emit& emit, const CpuTile& tile)
+      : e(emit), t(tile), mr(t.register_rows), nr(t.register_columns), passes(ceil_div(t.tile_columns, nr)) {
+    const auto total = Emit::known(t.depth);
+    ragged_k = !total || *total % t.words.width() != 0;
+    ragged_line = !total || *total % line_elements(t) != 0;
+  }
+  void run() {
+    e.loop(e.idx(0), t.depth, t.tile_k, [&](Value from) {
+      k0 = from;
+      depth = e.min(e.idx(t.tile_k), e.sub(t.depth, k0));
+      if (t.packed_word && t.a_in_place)
+        pack_panels(e, t, k0, depth);
+      else if (!t.packed_word)
+        pack_columns();
+      every_row();
+    });
+  }
+
+ private:
+  // All of the task's columns, a K block deep.
+  void pack_columns() {
+    const bool shifts = !t.a_in_place;
+    e.loop(e.idx(0), t.columns, nr, [&](Value j) {
+      Value left = e.sub(t.columns, j), base = e.mul(j, depth_words(t));
+      pack_by_layout(e, t.b, t.b_k_contiguous, [&](bool k_contiguous) {
+        if (k_contiguous)
+          pack_transposed(e, {t.words, t.b, j, left, k0, depth, ragged_k, shifts}, nr, nr, t.packing, base);
+        else
+          pack_across(e, {t.words, t.b, k0, depth, j, e.min(left, e.idx(nr)), true, shifts}, depth, nr,
+                      t.packing, base, /*fetches=*/true);
+      });
+      store_first_of_columns(e, t, j, base, depth);
+    });
+  }
+  void pack_rows(Value i, Value a_base) {
+    Value left = e.sub(t.rows, i);
+    pack_by_layout(e, t.a, t.a_k_contiguous, [&](bool k_contiguous) {
+      if (k_contiguous)
+        pack_copied(e, {t.words, t.a, i, left, k0, depth, ragged_k, false}, mr, a_pitch(t), t.packing,
+                    a_base);
+      else
+        pack_a_transposed(e, t, i, e.min(left, e.idx(mr)), k0, depth, a_pitch(t), a_base);
+    });
+  }
+  void every_row() {
+    Value first_panel = e.idx(b_words(t)), both = e.idx(2 * b_words(t) + a_words(t));
+    if (t.copy_ahead) {
+      pack_rows(e.idx(0), first_panel);
+      e.loop(e.idx(0), t.rows, mr, {first_panel}, [&](Value i, const Values& panel) -> Values {
+        Value other = e.sub(both, panel[0]);
+        const NextPanels next{other, e.add(i, mr), ragged_line};
+        multiply({panel[0], i, i, &next});
+        return {other};
+      });
+    } else if (t.piece) {
+      rows_in_pieces(e, t, t.is_one_block() ? Value() : e.less(t.depth, e.add(k0, t.tile_k + 1)),
+                     [&](Value i, Value at_row) {
+                       multiply({first_panel, i, at_row, nullptr});
+                     });
+    } else {
+      e.loop(e.idx(0), t.rows, mr, [&](Value i) {
+        if (!t.a_in_place) pack_rows(i, first_panel);
+        multiply({first_panel, i, i, nullptr});
+      });
+    }
+  }
+
+  // A panel of rows: its place in the packing memory, its first row, the row of the accumulators that this is,
+  // and what is copied meanwhile.
+  struct RowPanel {
+    Value a_base, i, at_row;
+    const NextPanels* next;
+  };
+  // The panel by all columns. The first pass over the columns copies the next panel.
+  void multiply(const RowPanel& rows) {
+    store_first(e, t, rows.i, k0, rows.a_base, depth);
+    store_next_lines(e, t, packed_words(t), rows.i, k0);
+    if (t.ukernel)
+      return e.loop(e.idx(0), t.columns, nr,
+                    [&](Value j) { call_inner_kernel(e, t, rows.a_base, depth, rows.i, j); });
+    if (t.narrow_passes) return narrow_passes(rows);
+    if (t.a_in_place && t.fetch != CpuFetch::kNext)
+      return e.loop(e.idx(0), t.columns, nr, [&](Value j) {
+        const bool spread = t.fetch == CpuFetch::kSpread;
+        whole_pass(rows, j, nullptr, spread ? Fetching{e.div(j, e.idx(nr)), passes} : Fetching{});
+      });
+    whole_pass(rows, e.idx(0), rows.next, {e.idx(0)});
+    if (passes > 1) e.loop(e.idx(nr), t.columns, nr, [&](Value j) { whole_pass(rows, j, nullptr, {}); });
+  }
+  void pass(const RowPanel& rows, Value j, int64_t vectors, const NextPanels* beside,
+            const Fetching& fetching) {
+    const MicroTile tile{rows.a_base, rows.i, rows.at_row, j, k0, depth, vectors, beside, fetching};
+    MicroKernel(e, t, tile).emit();
+  }
+  void whole_pass(const RowPanel& rows, Value j, const NextPanels* beside, const Fetching& fetching) {
+    pass(rows, j, nr / t.lanes, beside, fetching);
+  }
+  // The last pass has only as many vectors as columns are left. It may be the first one as well, and then
+  // copies the next panel; in place each pass prefetches.
+  void narrow_passes(const RowPanel& rows) {
+    const Fetching fetching = t.fetch == CpuFetch::kNext ? Fetching{e.idx(0)} : Fetching{};
+    Value whole = e.mul(e.div(e.add(t.columns, t.lanes - 1), e.idx(nr)), nr), none = e.equal(whole, e.idx(0));
+    e.when(e.less(e.idx(0), whole), [&] { whole_pass(rows, e.idx(0), rows.next, fetching); });
+    if (passes > 1) e.loop(e.idx(nr), whole, nr, [&](Value j) { whole_pass(rows, j, nullptr, {}); });
+    Value left = e.ceil_div(e.sub(t.columns, e.min(whole, t.columns)), e.idx(t.lanes));
+    const auto narrow = [&](int64_t vectors, const NextPanels* beside) {
+      return [&, vectors, beside] { return pass(rows, whole, vectors, beside, fetching), Values{}; };
+    };
+    for (int64_t vectors = least_left(t); vectors < nr / t.lanes; ++vectors)
+      e.when(e.equal(left, e.idx(vectors)), [&] {
+        if (rows.next == nullptr || passes == 1)
+          narrow(vectors, rows.next)();
+        else
+          e.choose(none, {}, narrow(vectors, rows.next), narrow(vectors, nullptr));
+      });
+  }
+
+  Emit& e;
+  const CpuTile& t;
+  const int64_t mr, nr, passes;
+  bool ragged_k, ragged_line;  // K may be no multiple of a vector, of a cache line
+  Value k0, depth;             // of the K block
+};
+
+// Why rows in place cannot be read so, "" if they can.
+std::string in_place_refusal(const CpuTile& t) {
+  const auto total = Emit::known(t.depth);
+  const bool whole_words = t.words.per_lane() == 1 || (total && *total % t.words.per_lane() == 0);
+  if (t.fetch != CpuFetch::kNext && t.fetch != CpuFetch::kNone && t.fetch != CpuFetch::kSpread)
+    return "prefetch must be 1, 5 or 6";
+  if (!(t.a_k_contiguous && t.words.are_stored(t.a) && whole_words))
+    return "reads whole words along K as they are stored";
+  if (t.unroll_k > 2) return "unroll_k must be 1 or 2";
+  if (t.chains > t.unroll_k) return absl::StrCat("chains ", t.chains, " > unroll_k ", t.unroll_k);
+  return "";
+}
+
+// Why the next panel of rows cannot be copied beside the FMAs, "" if it can.
+std::string copy_ahead_refusal(const CpuTile& t) {
+  const auto depth = Emit::known(t.depth);
+  if (t.ukernel || comes_in_pairs(t) || !depth || !t.a_k_contiguous || t.a.k_contiguous)
+    return "copy_ahead needs a known K, rows contiguous along it, and the generated micro-kernel";
+  const PanelRows rows{t.tile_rows, t.register_rows, t.a.element.getIntOrFloatBitWidth(), t.words.per_lane(),
+                       t.lanes};
+  return rows.copy_ahead(t.tile_k, *depth) ? "" : "copy_ahead: a K block has too few steps for its lines";
 }
 
 }  // namespace
 
 int64_t panel_packing_elements(const CpuTile& t) { return packed_words(t) + next_line_words(t); }
 
-// All of the task's columns, a block of K deep.
-static void pack_b(Emit& e, const CpuTile& t, Value k0, Value depth, bool ragged_k) {
+std::string panel_refusal(const CpuTile& t) {
   const int64_t nr = t.register_columns;
-  const bool shifts = !t.a_in_place;
-  e.loop(e.idx(0), t.columns, nr, [&](Value j) {
-    Value left = e.sub(t.columns, j), base = e.mul(j, depth_words(t));
-    pack_by_layout(e, t.b, t.b_k_contiguous, [&](bool k_contiguous) {
-      if (k_contiguous)
-        pack_transposed(e, {t.words, t.b, j, left, k0, depth, ragged_k, shifts}, nr, nr, t.packing, base);
-      else
-        pack_across(e, {t.words, t.b, k0, depth, j, e.min(left, e.idx(nr)), true, shifts}, depth, nr,
-                    t.packing, base, /*fetches=*/true);
-    });
-    store_first_of_columns(e, t, j, base, depth);
-  });
-}
-
-LogicalResult emit_panel(Emit& e, const CpuTile& t) {
-  const int64_t mr = t.register_rows, nr = t.register_columns, lanes = t.lanes;
-  const int64_t kc = t.tile_k;
-  if (nr % lanes != 0) return emitError(e.loc, "register_n is not a multiple of lanes");
+  if (nr % t.lanes != 0) return "register_n is not a multiple of lanes";
   if (t.packed_word && nr % kPackedColumns != 0)
-    return emitError(e.loc, "register_n is no multiple of ")
-           << kPackedColumns << ", the columns of B's panels";
-  if (t.packed_word && t.a_in_place && t.words.per_lane() > 1)
-    return emitError(e.loc, "'direct_packed' multiplies f32 alone");
-  if (kc <= 0 || kc % t.words.width() != 0)
-    return emitError(e.loc, "tile_k is not a positive multiple of a vector's elements");
-  if (t.ukernel && kc < t.most_depth)
-    return emitError(e.loc, "a ukernel of all of K in panels ") << kc << " deep of " << t.most_depth;
-  const auto total = Emit::known(t.depth);
-  const bool whole_words = t.words.per_lane() == 1 || (total && *total % t.words.per_lane() == 0);
-  if (t.a_in_place && t.fetch != CpuFetch::kNext && t.fetch != CpuFetch::kNone &&
-      t.fetch != CpuFetch::kSpread)
-    return emitError(e.loc, "matmul kernels in place have stages 1, 5 or 6: what they fetch ahead");
-  if (t.a_in_place && !(t.a_k_contiguous && t.words.are_stored(t.a) && whole_words))
-    return emitError(e.loc, "'direct' reads whole words along K as they are stored");
-  const bool ragged_k = !total || *total % t.words.width() != 0;
-  const bool ragged_line = !total || *total % line_elements(t) != 0;
-  const int64_t ahead = packed_ahead(t);
-
-  e.loop(e.idx(0), t.depth, kc, [&](Value k0) {
-    Value depth = e.min(e.idx(kc), e.sub(t.depth, k0));
-    if (t.packed_word && t.a_in_place)
-      pack_panels(e, t, k0, depth);
-    else if (!t.packed_word)
-      pack_b(e, t, k0, depth, ragged_k);
-    const auto pack_a = [&](Value i, Value a_base) {
-      Value left = e.sub(t.rows, i);
-      pack_by_layout(e, t.a, t.a_k_contiguous, [&](bool k_contiguous) {
-        if (k_contiguous)
-          pack_copied(e, {t.words, t.a, i, left, k0, depth, ragged_k, false}, mr, a_pitch(t), t.packing,
-                      a_base);
-        else
-          pack_a_transposed(e, t, i, e.min(left, e.idx(mr)), k0, depth, a_pitch(t), a_base);
-      });
-    };
-    // One panel of columns prepares the next panel of rows.
-    const auto multiply = [&](Value i, Value at_row, Value a_base, const NextPanels* next) {
-      store_first(e, t, i, k0, a_base, depth);
-      store_next_lines(e, t, packed_words(t), i, k0);
-      if (t.ukernel)
-        return e.loop(e.idx(0), t.columns, nr,
-                      [&](Value j) { call_inner_kernel(e, t, a_base, depth, i, j); });
-      const auto vectors_from = [&](Value j, int64_t vectors, const NextPanels* beside,
-                                    const Fetching& fetching) {
-        micro_kernel(e, t, a_base, depth, i, at_row, j, vectors, k0, beside, ahead, fetching);
-      };
-      const auto columns = [&](Value j, const NextPanels* beside, const Fetching& fetching) {
-        vectors_from(j, nr / lanes, beside, fetching);
-      };
-      const int64_t passes = ceil_div(t.tile_columns, nr);
-      if (t.narrow_passes) {
-        // A narrow one may be the first, where it prepares the next panel; in place each of them fetches.
-        const Fetching fetching = t.fetch == CpuFetch::kNext ? Fetching{e.idx(0)} : Fetching{};
-        Value whole = e.mul(e.div(e.add(t.columns, lanes - 1), e.idx(nr)), nr),
-              none = e.equal(whole, e.idx(0));
-        e.when(e.less(e.idx(0), whole), [&] { columns(e.idx(0), next, fetching); });
-        if (passes > 1) e.loop(e.idx(nr), whole, nr, [&](Value j) { columns(j, nullptr, {}); });
-        Value left = e.ceil_div(e.sub(t.columns, e.min(whole, t.columns)), e.idx(lanes));
-        const auto narrow = [&](int64_t vectors, const NextPanels* beside) {
-          return [&, vectors, beside] { return vectors_from(whole, vectors, beside, fetching), Values{}; };
-        };
-        for (int64_t vectors = least_left(t); vectors < nr / lanes; ++vectors)
-          e.when(e.equal(left, e.idx(vectors)), [&] {
-            if (next == nullptr || passes == 1)
-              narrow(vectors, next)();
-            else
-              e.choose(none, {}, narrow(vectors, next), narrow(vectors, nullptr));
-          });
-        return;
-      }
-      if (t.a_in_place && t.fetch != CpuFetch::kNext)
-        return e.loop(e.idx(0), t.columns, nr, [&](Value j) {
-          const bool spread = t.fetch == CpuFetch::kSpread;
-          columns(j, nullptr, spread ? Fetching{e.div(j, e.idx(nr)), passes} : Fetching{});
-        });
-      columns(e.idx(0), next, {e.idx(0)});
-      if (passes > 1) e.loop(e.idx(nr), t.columns, nr, [&](Value j) { columns(j, nullptr, {}); });
-    };
-    Value first_panel = e.idx(b_words(t)), both = e.idx(2 * b_words(t) + a_words(t));
-    if (copies_ahead(t)) {
-      pack_a(e.idx(0), first_panel);
-      e.loop(e.idx(0), t.rows, mr, {first_panel}, [&](Value i, const Values& panel) -> Values {
-        Value other = e.sub(both, panel[0]);
-        const NextPanels next{other, e.add(i, mr), ragged_line};
-        multiply(i, i, panel[0], &next);
-        return {other};
-      });
-    } else if (t.piece) {
-      rows_in_pieces(e, t, t.is_one_block() ? Value() : e.less(t.depth, e.add(k0, kc + 1)),
-                     [&](Value i, Value at_row) { multiply(i, at_row, first_panel, nullptr); });
-    } else {
-      e.loop(e.idx(0), t.rows, mr, [&](Value i) {
-        if (!t.a_in_place) pack_a(i, first_panel);
-        multiply(i, i, first_panel, nullptr);
-      });
-    }
-  });
-  return success();
+    return absl::StrCat("register_n is no multiple of ", kPackedColumns, ", the columns of B's panels");
+  if (t.packed_word && t.a_in_place && t.words.per_lane() > 1) return "'direct_packed' multiplies f32 alone";
+  if (t.tile_k <= 0 || t.tile_k % t.words.width() != 0)
+    return "tile_k is not a positive multiple of a vector's elements";
+  if (t.ukernel && !t.is_one_block())
+    return absl::StrCat("tile_k ", t.tile_k, " is less than K, ", t.most_depth,
+                        ", all of which a ukernel takes");
+  if (t.a_in_place)
+    if (std::string why = in_place_refusal(t); !why.empty()) return why;
+  return t.copy_ahead ? copy_ahead_refusal(t) : "";
 }
+
+void emit_panel(Emit& e, const CpuTile& t) { PanelLoops(e, t).run(); }
 
 }  // namespace lathe::emit

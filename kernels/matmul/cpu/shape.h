@@ -1,82 +1,105 @@
-// What emits the CPU's forms and what prices them agree here: how B is fetched ahead, what a loop is held to,
-// whether A is copied, and how many chains of sums there are.
+// Facts about the CPU's matmul kernels that their emitters and their cost models share.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <numeric>
+
+#include "base/dtype.h"
 
 namespace lathe {
 
-// What is fetched for every line read, beside what the hardware fetches: a line of the columns or the block
-// that come next, into L2; a line 2 KiB ahead in the row that is read, into L1; both; a line 2 KiB ahead in
-// that row, into L2; nothing; as the first, by all passes over the lines that are read in equal parts and
-// not by one of them; or a line 5 KiB ahead in that row, into L1. It is CompileConfig::stages of "dot" and
-// "dot_t", which have kSpread in blocks alone (and fetch into L1 by it), of "direct*", which have kNext,
-// kNone and kSpread, of "bytes", which fetches the columns that come next by kNext into L2 and by
-// kNear into L1, of "amx", "amx_t" and "amx_packed": kNone, and kNext by all passes over A's rows, as does
-// kCopied, by which these are copied first; and of "outer" in blocks: kNone, the block that comes next as it
-// will be read by kNext, row by row by kSpread, or the columns kTilesOn tiles on by kAhead into L2 and by
-// kNear into L1.
+// CompileConfig::prefetch: what software prefetches for every cache line read, beside the hardware. It is the
+// choice of "dot", "dot_t", "outer" in blocks, "direct*", "bytes" and "amx*".
 enum class CpuFetch : int32_t {
-  kNext = 1,
-  kNear = 2,
-  kBoth = 3,
-  kAhead = 4,
-  kNone = 5,
-  kSpread = 6,
-  kFar = 7,
-  kCopied = 8
+  kNoChoice = 0,  // the kernel prefetches nothing, or in one way only
+  kNext = 1,      // a line of the columns, rows or K block that come next, into L2
+  kNear = 2,  // a line 2 KiB ahead in the row being read, into L1; "outer", "bytes": what comes next, into L1
+  kBoth = 3,  // kNext and kNear
+  kAhead = 4,   // a line 2 KiB ahead in the row being read, into L2; "outer": kTilesOn tiles ahead, into L2
+  kNone = 5,    // nothing
+  kSpread = 6,  // as kNext, divided evenly among all passes over the lines being read; "dot": into L1
+  kFar = 7,     // a line 5 KiB ahead in the row being read, into L1
 };
 constexpr bool fetches_next(CpuFetch f) { return f == CpuFetch::kNext || f == CpuFetch::kBoth; }
 constexpr bool fetches_near(CpuFetch f) {
   return f == CpuFetch::kNear || f == CpuFetch::kBoth || f == CpuFetch::kFar;
 }
-// How far ahead in the row that is read; 0: not there.
+// The prefetch distance within the row being read; 0 if nothing is prefetched there.
 constexpr int64_t bytes_ahead(CpuFetch f) {
   return f == CpuFetch::kFar ? 5120 : fetches_near(f) || f == CpuFetch::kAhead ? 2048 : 0;
 }
 
-// Columns of a group of "dot" in blocks. With kSpread all rows meet a tile's columns one after the other, and
-// fetch what comes kColumnsOn columns later; the sums of a group come from L2 (by 4096 x 4096 on Zen 5,
-// groups of 48, 84 and 132: M = 8, 4x2, 1.83, 1.79, 1.78 ms; 4x4 2.12, 1.97, 1.91; M = 16,
-// 8x2, 3.17, 2.93, 2.78). Else B's blocks of them lie in L2 until every row has met them.
+// Columns of a group of "dot" in K blocks. With kSpread every pass reads a tile's columns before the next
+// tile, so the group can be larger than L1 or L2 allow otherwise, and its sums come from L2. Without it B's
+// block of the group stays in L2 until all rows have used it.
 constexpr int64_t dot_group_columns(CpuFetch f) { return f == CpuFetch::kSpread ? 132 : 48; }
-constexpr int64_t kColumnsOn = 6;
-constexpr int64_t kTilesOn = 4;  // of "outer"
+constexpr int64_t kColumnsOn = 6;  // the prefetch distance of "dot" with kSpread, in columns
+constexpr int64_t kTilesOn = 4;    // the prefetch distance of "outer", in register tiles
 
-// CompileConfig::pace of "dot", "dot_t", "outer" and "packed": a turn of the loop over k takes as many cycles
-// at least. A loop that could go faster than memory keeps every buffer for lines under way full, and those
-// that hit L2 wait in the same queues: held to 1.3 times the rate that memory has, it reads at 0.93 to 1.0 of
-// that rate, not held at 0.6 to 0.85 (by 6144 x 4096 on Zen 4, M = 3, 4 and 5: 4.10, 4.35 and 4.67 ms, held
-// to 6.5 cycles a line 3.48, 3.80 and 3.84; in C on Zen 5, where a fetch that finds them full is dropped, 2x4
-// 31 to 40 GB/s and 4x4 27 to 39 held to 5.5 to 6 cycles). What holds it is a chain of dependent instructions
-// from one turn's addresses to the next's, so that nothing is asked for early either. On x86-64 since Skylake
-// and Zen:
+// CompileConfig::pace is a minimum number of cycles per iteration of the loop over K. A loop that could run
+// faster than memory keeps all line fill buffers busy, and loads that hit L2 queue behind them; at 1.3 times
+// the memory rate it reads faster than without a limit. A chain of dependent instructions, from one
+// iteration's addresses to the next, enforces it. Latencies on x86-64 since Skylake and Zen:
 constexpr int64_t kPaceLinkCycles = 4;      // a multiplication and an "or"
 constexpr int64_t kPaceHalfLinkCycles = 2;  // an addition and an "or"
 
-// How many sums "direct" and "direct_a" keep of one element of D: one, or of tiles of few, for which an FMA
-// would wait for the last, one of even and one of odd places of K.
-constexpr int64_t direct_chains(int64_t register_sums) { return register_sums < 8 ? 2 : 1; }
+// CompileConfig::prefetch_lines of "packed". A single pass of few rows waits for memory anyway and loses by
+// prefetching, unless its loop is paced.
+constexpr int64_t kPackedLines = 64, kPacedLines = 16;
+constexpr int64_t packed_prefetch_lines(int64_t register_rows, int64_t pace) {
+  return pace > 0 ? kPacedLines : register_rows > 5 ? kPackedLines : 0;
+}
 
-// Whether "direct", "direct_a" and "panel_t" multiply what is left of the packed lines beyond whole passes,
-// each of `vectors` vectors of them, by as many vectors as that takes and not by a whole pass (M = 40 and 96
-// by 4096 x 4096 on Zen 5: 8.6 and 17.6 ms, 6.3 and 13.0). Not where all passes fetch.
+// CompileConfig::chains of "direct*": with fewer than eight accumulators an FMA would wait for the one before
+// it, so even and odd K are summed apart.
+constexpr int64_t direct_chains(int64_t register_sums) { return register_sums < 8 ? 2 : 1; }
+// CompileConfig::unroll_k of "direct*": few accumulators leave room for two steps.
+constexpr int64_t direct_unroll(int64_t register_sums) { return register_sums <= 12 ? 2 : 1; }
+
+// CompileConfig::narrow_passes. Not if all passes share the prefetching, which assumes equal passes.
 constexpr bool has_narrow_passes(int64_t vectors, CpuFetch f) {
   return vectors > 1 && f != CpuFetch::kSpread;
 }
 
-// Lines this far apart fall into the same set of L1.
+// CompileConfig::piece: whole register tiles and whole blocks of the transposition, few enough that L1 holds
+// them on their way to D.
+constexpr int64_t finished_piece(int64_t tile_rows, int64_t register_rows, int64_t lanes) {
+  constexpr int64_t kRows = 48, kMost = int64_t{1} << 24;
+  const int64_t step = std::lcm(register_rows, lanes), piece = (kRows + step - 1) / step * step;
+  return piece < std::min(tile_rows, kMost) ? piece : 0;
+}
+
+// Addresses this far apart share a set of L1.
 constexpr int64_t kWayBytes = 4096;
 
-// Whether "dot" by whole rows copies A beside the cache sets of B. `row_bytes`: of a row of B; `a_bytes`: of
-// the copy. Rows of B a multiple of a quarter of a way apart leave sets that A's lines can have to themselves
-// (4x6, K = 4096, M = 8 by 4096 on Zen 4: 4.15 ms where A and B begin alike modulo a way, 2.63 where not);
-// tiles of fewer sums wait for memory either way.
-// What is rounded (`rounds`) is, once.
+// CompileConfig::copy_rows of "dot" without K blocks. Rows of B that lie a multiple of a quarter of a way apart
+// leave sets of L1 free, into which A is copied, so that A and B do not evict each other; tiles with few sums
+// wait for memory either way. A that is rounded (`rounds`) is copied so that it is rounded once.
+// `row_bytes`: of a row of B; `a_bytes`: of the copy.
 constexpr bool dot_copies_a(int64_t register_sums, int64_t row_bytes, int64_t a_bytes, bool rounds) {
   constexpr int64_t kFewestSums = 20, kMostBytes = 512 << 10;
   const bool apart = register_sums >= kFewestSums && row_bytes % (kWayBytes / 4) == 0;
   return (apart || rounds) && a_bytes <= kMostBytes;
 }
+
+// The rows of a "panel*" or "packed" kernel, whose operand is K-contiguous.
+struct PanelRows {
+  int64_t tile_rows, register_rows;
+  int64_t element_bits, k_per_lane, lanes;
+  // Elements of a cache line, or of a vector if that is longer, and their words.
+  constexpr int64_t line_elements() const { return std::max(512 / element_bits, lanes * k_per_lane); }
+  constexpr int64_t line_words() const { return line_elements() / k_per_lane; }
+  // Whether the loop over a K block of this depth has a step for every line of the next panel.
+  constexpr bool can_copy(int64_t depth) const {
+    const auto up = [](int64_t x, int64_t y) { return (x + y - 1) / y; };
+    return register_rows <= line_words() &&
+           register_rows * up(depth, line_elements()) <= up(depth, k_per_lane);
+  }
+  // CompileConfig::copy_ahead: worthwhile if there is a next panel, possible if every K block can copy.
+  constexpr bool copy_ahead(int64_t tile_k, int64_t k) const {
+    return tile_rows > register_rows && can_copy(std::min(tile_k, k)) && can_copy((k - 1) % tile_k + 1);
+  }
+};
 
 }  // namespace lathe

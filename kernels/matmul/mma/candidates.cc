@@ -222,7 +222,7 @@ std::string refusal(const CandidateContext& context) {
   if (c.a == DType::kF32 && c.math != Math::kTf32) return "math strict: f32 is not to be rounded to tf32";
   if (is_fnuz(c.a) || (is_f8(c.a) && sm < 89))
     return absl::StrCat(context.facts.target.arch, " multiplies no ", name_of(c.a));
-  return invariance_refusal(context, "mma");
+  return invariance_refusal(context, KernelKind::kMma);
 }
 
 std::string recipe_of(const ProblemClass& c, int32_t splits) {
@@ -261,7 +261,7 @@ void append_tile(const CandidateContext& context, const Row& r, const MmaShape& 
 
 void enumerate_matmul_mma(const CandidateContext& context, std::vector<RankedPlan>* out) {
   CompileConfig config;
-  config.kernel = "mma";
+  config.kernel = KernelKind::kMma;
   if (std::string reason = refusal(context); !reason.empty()) {
     out->push_back(rejected(config, std::move(reason)));
     return;

@@ -172,7 +172,7 @@ double predict(const CandidateContext& context, const GpuRates& rates, const Mat
 }
 
 // Why the target has no such instruction, or the class is not for the family.
-std::string refusal(const CandidateContext& context, const MatrixInstruction* t, absl::string_view family,
+std::string refusal(const CandidateContext& context, const MatrixInstruction* t, KernelKind family,
                     int64_t edge) {
   const ProblemClass& c = context.problem;
   if (!t) {
@@ -216,13 +216,13 @@ void append_tile(const CandidateContext& context, const Row& r, const MmaShape& 
       [&](int32_t splits) { return recipe_of(c, shape.instruction, splits); }, out);
 }
 
-void enumerate(const CandidateContext& context, const char* name, int64_t edge,
+void enumerate(const CandidateContext& context, KernelKind kernel, int64_t edge,
                std::vector<RankedPlan>* out) {
   const ProblemClass& c = context.problem;
   CompileConfig config;
-  config.kernel = name;
+  config.kernel = kernel;
   const MatrixInstruction* t = find_amd_instruction(context.facts.target.arch, c.a, edge);
-  if (std::string reason = refusal(context, t, name, edge); !reason.empty()) {
+  if (std::string reason = refusal(context, t, kernel, edge); !reason.empty()) {
     out->push_back(rejected(config, std::move(reason)));
     return;
   }
@@ -242,15 +242,15 @@ void enumerate(const CandidateContext& context, const char* name, int64_t edge,
 }  // namespace
 
 void enumerate_matmul_mma_rocm(const CandidateContext& context, std::vector<RankedPlan>* out) {
-  enumerate(context, "mma", 16, out);
-  enumerate(context, "mma32", 32, out);
+  enumerate(context, KernelKind::kMma, 16, out);
+  enumerate(context, KernelKind::kMma32, 32, out);
 }
 
 void append_mfma_ukernel(const CandidateContext& context, const CompileConfig& config,
                          std::vector<RankedPlan>* out) {
   const ProblemClass& c = context.problem;
   const MatrixInstruction* t = find_amd_instruction(context.facts.target.arch, c.a, 16);
-  if (std::string reason = refusal(context, t, "mma", 16); !reason.empty())
+  if (std::string reason = refusal(context, t, KernelKind::kMma, 16); !reason.empty())
     return out->push_back(rejected(config, std::move(reason)));
   const Row row = {config.tile_m, config.tile_n, config.register_m, config.register_n};
   const int64_t depth = config.unroll_k * static_cast<int64_t>(size_of(c.a));

@@ -14,7 +14,7 @@ std::string refusal(const CandidateContext& context) {
   if (c.packed_b != kNotPacked) return "B comes packed";
   if (c.zero_a != 0 || c.zero_b != Scale::kNone) return "zero point: bytes are multiplied as they are";
   if (c.alignment != Alignment::k16) return "rows are not aligned to 16 bytes";
-  return invariance_refusal(context, "mma");
+  return invariance_refusal(context, KernelKind::kMma);
 }
 
 std::string cuda_refusal(const CandidateContext& context) {

@@ -207,7 +207,7 @@ ir::UkernelAttr ukernel_of(TileProgram& p) {
 LogicalResult choose_instruction(const GpuKernel& kernel, TileProgram& p, MmaShape& shape) {
   if (!kernel.rocm()) return success();
   Type element = element_of(p);
-  const int64_t edge = kernel.config().getKernel().getValue() == "mma32" ? 32 : 16;
+  const int64_t edge = kernel.config().kernel() == KernelKind::kMma32 ? 32 : 16;
   const MatrixInstruction* found = find_amd_instruction(
       absl::string_view(kernel.arch().data(), kernel.arch().size()), dtype_of(element), edge);
   if (!found)
@@ -220,11 +220,11 @@ LogicalResult choose_instruction(const GpuKernel& kernel, TileProgram& p, MmaSha
 MmaShape shape_of(const GpuKernel& kernel, TileProgram& p) {
   ir::KernelConfigAttr c = kernel.config();
   MmaShape shape;
-  shape.tile_m = c.getTileM(), shape.tile_n = c.getTileN();
+  shape.tile_m = c.tile_m(), shape.tile_n = c.tile_n();
   // A ukernel's tile is all of K, which it takes so much at a time.
-  shape.tile_k = ukernel_of(p) ? c.getUnrollK() : c.getTileK();
-  shape.warp_m = c.getRegisterM(), shape.warp_n = c.getRegisterN();
-  shape.stages = c.getStages();
+  shape.tile_k = ukernel_of(p) ? c.unroll_k() : c.tile_k();
+  shape.warp_m = c.register_m(), shape.warp_n = c.register_n();
+  shape.stages = c.stages();
   shape.element_bytes = element_of(p).getIntOrFloatBitWidth() / 8;
   shape.a_k_contiguous = k_contiguous(p.contraction, 0),
   shape.b_k_contiguous = k_contiguous(p.contraction, 1);
@@ -236,7 +236,7 @@ MmaShape shape_of(const GpuKernel& kernel, TileProgram& p) {
 // along M first, so that workgroups at work together share rows of both operands in L2.
 GridPosition place_of(Emit& e, const GpuKernel& kernel, const GpuStep& step) {
   GridPosition block = step.block(e);
-  const int64_t raster = kernel.config().getRaster();
+  const int64_t raster = kernel.config().raster();
   if (raster == 0) return block;
   GridPosition tiles = step.tiles(e);
   Value rows = e.to_i32(tiles.x), columns = e.to_i32(tiles.y);

@@ -66,7 +66,7 @@ Value MmaStore::column_of(const MmaWarp& warp, const SumLayout& layout) {
 // multiple.
 int64_t MmaStore::vector() const {
   const int64_t most = 16 * 8 / p_.output.element.getIntOrFloatBitWidth();
-  const bool aligned = kernel_.config().getSplit() != kNoSplit || kernel_.alignment() == Alignment::k16;
+  const bool aligned = kernel_.config().split() != kNoSplit || kernel_.alignment() == Alignment::k16;
   return aligned ? std::gcd(p_.n, most) : 1;
 }
 

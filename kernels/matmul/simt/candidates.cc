@@ -1,10 +1,11 @@
 // matmul on CUDA and ROCm with f32 FMAs: "simt". A workgroup stages tile_m x tile_k of A and tile_k x tile_n
 // of B in shared memory as f32, each thread keeps register_m x register_n sums.
+#include "kernels/matmul/candidates.h"
+
 #include <numeric>
 
 #include "absl/strings/str_cat.h"
 #include "kernels/candidates_model.h"
-#include "kernels/matmul/candidates.h"
 
 namespace lathe {
 namespace {
@@ -119,7 +120,7 @@ void enumerate_matmul_simt(const CandidateContext& context, std::vector<RankedPl
   const MatmulSizes s(context.problem);
   for (const Row& r : kRows) {
     CompileConfig config;
-    config.kernel = "simt";
+    config.kernel = KernelKind::kSimt;
     config.tile_m = r.tile_m;
     config.tile_n = r.tile_n;
     config.tile_k = r.tile_k;
@@ -128,7 +129,7 @@ void enumerate_matmul_simt(const CandidateContext& context, std::vector<RankedPl
     config.threads = r.threads;
     config.stages = r.stages;
     std::string reason = check(rates, s, r);
-    if (reason.empty()) reason = invariance_refusal(context, "simt");
+    if (reason.empty()) reason = invariance_refusal(context, KernelKind::kSimt);
     if (!reason.empty()) {
       out->push_back(rejected(config, std::move(reason)));
       continue;

@@ -34,7 +34,7 @@ class StagedOperand {
         line_stride_(pick(view.row_stride, e.idx(1))),
         k_stride_(pick(e.idx(1), view.row_stride)),
         width_(width),
-        depth_(kernel.config().getTileK()),
+        depth_(kernel.config().tile_k()),
         threads_(kernel.threads()),
         vector_(vector_of(register_size)),
         last_(e.sub(limit, e.idx(1))),
@@ -142,20 +142,20 @@ class SimtTile {
         kernel_(kernel),
         p_(p),
         sum_type_(view(0).element.isInteger() ? Type(e.b.getI32Type()) : e.f32()),
-        rm_(kernel.config().getRegisterM()),
-        rn_(kernel.config().getRegisterN()),
-        places_m_(kernel.config().getTileM() / rm_),
-        places_n_(kernel.config().getTileN() / rn_),
+        rm_(kernel.config().register_m()),
+        rn_(kernel.config().register_n()),
+        places_m_(kernel.config().tile_m() / rm_),
+        places_n_(kernel.config().tile_n() / rn_),
         place_m_(e.div(kernel.thread(), e.idx(places_n_))),
         place_n_(e.rem(kernel.thread(), e.idx(places_n_))),
-        a_(e, kernel, view(0), k_contiguous(p.contraction, 0), kernel.config().getTileM(), rm_, p.rows),
-        b_(e, kernel, view(1), k_contiguous(p.contraction, 1), kernel.config().getTileN(), rn_, p.columns) {}
+        a_(e, kernel, view(0), k_contiguous(p.contraction, 0), kernel.config().tile_m(), rm_, p.rows),
+        b_(e, kernel, view(1), k_contiguous(p.contraction, 1), kernel.config().tile_n(), rn_, p.columns) {}
 
   void emit(OutputSink& sink) {
     // B's part starts where a vector may: A's strides are whole vectors of A's, which may be narrower.
     b_offset_ = (a_.shared_elements() + kVector - 1) / kVector * kVector;
     shared_ = kernel_.shared(sum_type_, b_offset_ + b_.shared_elements());
-    const int64_t depth = kernel_.config().getTileK();
+    const int64_t depth = kernel_.config().tile_k();
     const size_t sums = rm_ * rn_;
     Values carried(sums, e_.zero(sum_type_));
     append(carried, fetch(e_.idx(0)));
@@ -214,7 +214,7 @@ class SimtTile {
 
   // Adds the products of what is staged.
   Values multiply(const Values& sums) {
-    const int64_t depth = kernel_.config().getTileK();
+    const int64_t depth = kernel_.config().tile_k();
     const int64_t most = kernel_.rocm() && sum_type_.isInteger() ? kIntegersPerBody : kFmasPerBody;
     const int64_t unroll = std::gcd(depth, std::clamp<int64_t>(most / (rm_ * rn_), 1, kStepsPerBody));
     return e_.loop(e_.idx(0), e_.idx(depth), unroll, sums, [&](Value k, const Values& in) {
@@ -257,11 +257,11 @@ class SimtTile {
 
 LogicalResult check(GpuKernel& kernel, TileProgram& p) {
   ir::KernelConfigAttr c = kernel.config();
-  if (c.getRegisterM() < 1 || c.getRegisterN() < 1 || c.getTileK() < 1 ||
-      c.getTileM() % c.getRegisterM() != 0 || c.getTileN() % c.getRegisterN() != 0 ||
-      c.getTileM() / c.getRegisterM() * (c.getTileN() / c.getRegisterN()) != c.getThreads())
+  if (c.register_m() < 1 || c.register_n() < 1 || c.tile_k() < 1 || c.tile_m() % c.register_m() != 0 ||
+      c.tile_n() % c.register_n() != 0 ||
+      c.tile_m() / c.register_m() * (c.tile_n() / c.register_n()) != c.threads())
     return p.contraction.emitError("kernel_config: register tiles of all threads do not make up the tile");
-  if (c.getStages() != 1) return p.contraction.emitError("matmul kernel 'simt' has one stage");
+  if (c.stages() != 1) return p.contraction.emitError("matmul kernel 'simt' has one stage");
   return success();
 }
 
@@ -271,8 +271,8 @@ LogicalResult check(GpuKernel& kernel, TileProgram& p) {
 // 33 elements on their way with the addresses of a ragged K, or conversions, more than 128 (1x128x32 of i8 on
 // sm_75: 128 and 64 bytes of spills at 512 threads, 158 and none at 384; of f8e4m3 on sm_80 167).
 int64_t least_workgroups(ir::KernelConfigAttr c) {
-  const int64_t sums = c.getRegisterM() * c.getRegisterN(), threads = c.getThreads();
-  const int64_t staged = ceil_div((c.getTileM() + c.getTileN()) * c.getTileK(), threads);  // elements
+  const int64_t sums = c.register_m() * c.register_n(), threads = c.threads();
+  const int64_t staged = ceil_div((c.tile_m() + c.tile_n()) * c.tile_k(), threads);  // elements
   const bool many = threads > 128 || (sums <= 4 && staged <= 32);
   const int64_t resident = sums >= 64 ? 256 : many ? 512 : 384;  // threads
   return std::max<int64_t>(resident / threads, 1);

@@ -328,7 +328,7 @@ std::string check_choice(const GpuRates& rates, const Choice& c) {
 CompileConfig config_of(const Choice& c) {
   const SkinnyInput& in = c.shape.in;
   CompileConfig config;
-  config.kernel = "skinny";
+  config.kernel = KernelKind::kSkinny;
   config.tile_m = config.register_m = static_cast<int32_t>(in.rows);
   config.tile_n = static_cast<int32_t>(in.tile_n);
   config.tile_k = static_cast<int32_t>(in.tile_k);
@@ -389,7 +389,7 @@ void enumerate_amd(const CandidateContext& context, const GpuRates& rates, const
     const std::string reason = matrix ? check_instruction(c, arch, form) : check_lanes(c, arch, form);
     if (!reason.empty()) {
       CompileConfig config;
-      config.kernel = "skinny";
+      config.kernel = KernelKind::kSkinny;
       config.swap = matrix;
       out->push_back(rejected(config, reason));
       continue;
@@ -405,7 +405,7 @@ void enumerate_matmul_skinny(const CandidateContext& context, std::vector<Ranked
   const MatmulSizes sizes(context.problem);
   if (std::string reason = check_class(context); !reason.empty()) {
     CompileConfig config;
-    config.kernel = "skinny";
+    config.kernel = KernelKind::kSkinny;
     out->push_back(rejected(config, std::move(reason)));
     return;
   }

@@ -31,7 +31,7 @@ AmdProducts products_of(const GpuKernel& kernel, TileProgram& p) {
   const DType type = dtype_of(getElementTypeOrSelf(p.contraction.getDpsInputs()[1]));
   const absl::string_view arch(kernel.arch().data(), kernel.arch().size());
   AmdProducts products;
-  if (kernel.config().getSwap() != 0)
+  if (kernel.config().swap() != 0)
     products.instruction = find_amd_instruction(arch, type, 16);
   else
     products.lanes = find_lane_product(arch, type);
@@ -50,14 +50,14 @@ FailureOr<SkinnyShape> shape_of(GpuKernel& kernel, TileProgram& p, const AmdProd
   }
   in.k_major = k_contiguous(p.contraction, 1);
   in.rows = rows_of(p), in.k = p.k, in.n = p.n;
-  in.tile_n = c.getTileN(), in.tile_k = c.getTileK(), in.group = c.getRegisterN();
-  in.unroll_k = c.getUnrollK(), in.threads = c.getThreads();
+  in.tile_n = c.tile_n(), in.tile_k = c.tile_k(), in.group = c.register_n();
+  in.unroll_k = c.unroll_k(), in.threads = c.threads();
   in.element_bytes = getElementTypeOrSelf(p.contraction.getDpsInputs()[1]).getIntOrFloatBitWidth() / 8;
-  in.matrix = c.getSwap() != 0;
+  in.matrix = c.swap() != 0;
   SkinnyShape s(in);
   if (std::string defect = s.defect(); !defect.empty())
     return p.contraction.emitError("kernel_config: ") << defect;
-  if (in.rows != c.getTileM() || !k_contiguous(p.contraction, 0) || kernel.alignment() != Alignment::k16)
+  if (in.rows != c.tile_m() || !k_contiguous(p.contraction, 0) || kernel.alignment() != Alignment::k16)
     return p.contraction.emitError("matmul kernel 'skinny' does not take these operands");
   return s;
 }
@@ -123,8 +123,8 @@ std::unique_ptr<SkinnyProducts> make_products(SkinnyTile& t) {
 
 LogicalResult emit_skinny(Emit& e, GpuKernel& kernel, const GpuStep& step) {
   Sharing sharing;
-  if (kernel.config().getSplit() == kMergeCluster) {
-    sharing = {kernel.config().getClusterK(), cluster_rank(e)};
+  if (kernel.config().split() == kMergeCluster) {
+    sharing = {kernel.config().cluster_k(), cluster_rank(e)};
     kernel.facts.cluster = {1, 1, sharing.count};
   }
   const GridPosition position = step.place_in_cluster(e, step.block(e), sharing.count);

@@ -19,7 +19,7 @@ class Loads : public SkinnyWeights {
         e_(tile.e),
         s_(tile.shape),
         per_vector_(s_.per_vector()),
-        unsplit_(tile.kernel.config().getSplit() == kNoSplit),
+        unsplit_(tile.kernel.config().split() == kNoSplit),
         whole_units_(unsplit_ && s_.in.k % s_.unit == 0) {}
 
   int64_t weights() const override { return kVectors; }

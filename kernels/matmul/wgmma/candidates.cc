@@ -220,7 +220,7 @@ double predict(const GpuRates& rates, const MatmulSizes& s, const Row& r, const 
 CompileConfig config_of(const Row& r, const Choice& choice, const WgmmaShape& shape, const GpuRates& rates,
                         const MatmulSizes& s, bool open) {
   CompileConfig config;
-  config.kernel = "wgmma";
+  config.kernel = KernelKind::kWgmma;
   config.tile_m = r.tile_m, config.tile_n = r.tile_n, config.tile_k = static_cast<int32_t>(shape.in.tile_k);
   config.register_m = static_cast<int32_t>(64 * shape.blocks),
   config.register_n = static_cast<int32_t>(shape.q().width);
@@ -290,7 +290,7 @@ Choices choices_of(const CandidateContext& context, const GpuRates& rates, const
 
 void enumerate_matmul_wgmma(const CandidateContext& context, std::vector<RankedPlan>* out) {
   CompileConfig family;
-  family.kernel = "wgmma";
+  family.kernel = KernelKind::kWgmma;
   if (std::string reason = refusal(context); !reason.empty()) {
     out->push_back(rejected(family, std::move(reason)));
     return;

@@ -20,15 +20,15 @@ bool stores_plainly(TileProgram& program) {
 
 WgmmaInput input_of(ir::KernelConfigAttr c, TileProgram& program) {
   WgmmaInput in;
-  in.tile_m = c.getTileM(), in.tile_n = c.getTileN(), in.tile_k = c.getTileK();
-  in.stages = c.getStages(), in.threads = c.getThreads();
-  in.cluster_m = c.getClusterM(), in.cluster_n = c.getClusterN(), in.cluster_k = c.getClusterK();
-  in.swap = c.getSwap() != 0;
+  in.tile_m = c.tile_m(), in.tile_n = c.tile_n(), in.tile_k = c.tile_k();
+  in.stages = c.stages(), in.threads = c.threads();
+  in.cluster_m = c.cluster_m(), in.cluster_n = c.cluster_n(), in.cluster_k = c.cluster_k();
+  in.swap = c.swap() != 0;
   Type element = getElementTypeOrSelf(program.contraction.getDpsInputs()[0].getType());
   in.element_bytes = element.getIntOrFloatBitWidth() / 8;
   in.promotes = in.element_bytes == 1 && isa<FloatType>(element);
   in.compares = program.argmax != nullptr;
-  in.plain_store = !in.compares && c.getSplit() == kNoSplit && stores_plainly(program);
+  in.plain_store = !in.compares && c.split() == kNoSplit && stores_plainly(program);
   in.a_k_major = k_contiguous(program.contraction, 0);
   in.b_k_major = k_contiguous(program.contraction, 1);
   return in;
@@ -44,14 +44,13 @@ std::string refusal(GpuKernel& kernel, TileProgram& program, const WgmmaShape& s
     elements[i] = getElementTypeOrSelf(program.contraction.getDpsInputs()[i].getType());
   if (!multiplies_in_warpgroup(elements[0], elements[1])) return "no instruction multiplies such operands";
   if (!shape.defect().empty()) return shape.defect();
-  const bool merges = c.getSplit() == kMergeCluster || (c.getSplit() == kMergeLast && !shape.in.compares);
-  if (c.getPersistent() && merges) return "a persistent kernel does not merge";
-  if (c.getClusterM() * c.getClusterN() > 1 && !c.getPersistent())
+  const bool merges = c.split() == kMergeCluster || (c.split() == kMergeLast && !shape.in.compares);
+  if (c.persistent() && merges) return "a persistent kernel does not merge";
+  if (c.cluster_m() * c.cluster_n() > 1 && !c.persistent())
     return "workgroups that share copies are persistent";
-  if ((c.getSplit() == kMergeCluster) != (c.getClusterK() > 1)) return "cluster_k is for kMergeCluster alone";
-  if (c.getClusterM() > 1 && c.getClusterN() > 1) return "a cluster lies along M or along N";
-  if (c.getClusterK() > 1 && c.getClusterM() * c.getClusterN() > 1)
-    return "a cluster either merges or shares";
+  if ((c.split() == kMergeCluster) != (c.cluster_k() > 1)) return "cluster_k is for kMergeCluster alone";
+  if (c.cluster_m() > 1 && c.cluster_n() > 1) return "a cluster lies along M or along N";
+  if (c.cluster_k() > 1 && c.cluster_m() * c.cluster_n() > 1) return "a cluster either merges or shares";
   return "";
 }
 
@@ -176,7 +175,7 @@ WgmmaKernel::Tile WgmmaKernel::tile_at(Value linear) {
   GridPosition tiles = step_.tiles(e_);
   Value tiles_x = e_.to_i32(tiles.x), tiles_y = e_.to_i32(tiles.y);
   Value x = e_.ceil_div(tiles_x, e_.i32(cm)), y = e_.ceil_div(tiles_y, e_.i32(cn));
-  Value raster = e_.i32(std::max<int64_t>(kernel_.config().getRaster(), 1));
+  Value raster = e_.i32(std::max<int64_t>(kernel_.config().raster(), 1));
   Value plane = e_.mul(x, y), z = e_.div(linear, plane), in_plane = e_.rem(linear, plane);
   Value band = e_.mul(raster, y), first = e_.mul(e_.div(in_plane, band), raster),
         in_band = e_.rem(in_plane, band);
@@ -196,7 +195,7 @@ WgmmaKernel::Tile WgmmaKernel::tile_at(Value linear) {
 PipelineState WgmmaKernel::for_each_tile(
     const std::function<PipelineState(const Tile&, PipelineState)>& body) {
   const PipelineState fresh = {e_.i32(0), e_.i32(0)};
-  const int64_t workgroups = kernel_.config().getPersistent();
+  const int64_t workgroups = kernel_.config().persistent();
   if (!workgroups) return body({own_tile(), nullptr}, fresh);
   GridPosition tiles = step_.tiles(e_);
   Value x = e_.ceil_div(e_.to_i32(tiles.x), e_.i32(shape_.in.cluster_m));

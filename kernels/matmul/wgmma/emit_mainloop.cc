@@ -97,7 +97,7 @@ void WgmmaKernel::consume() {
       e_.when(tile.exists, store);
     else
       store();
-    const bool merges = kernel_.config().getSplit() == kMergeLast && !shape_.in.compares;
+    const bool merges = kernel_.config().split() == kMergeLast && !shape_.in.compares;
     if (merges && failed(merge_last(e_, kernel_, step_, tile.position))) result_ = failure();
     return state;
   });

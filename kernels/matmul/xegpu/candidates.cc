@@ -40,7 +40,7 @@ std::string operands_refusal_of(const CandidateContext& context) {
     if (row < least || row > most || row % 2 != 0)
       return absl::StrCat("block loads want rows of ", least, " to ", most, " elements, an even number, not ",
                           row);
-  return invariance_refusal(context, "xegpu");
+  return invariance_refusal(context, KernelKind::kXegpu);
 }
 
 std::string check(const GpuRates& rates, const MatmulSizes& s, const Row& r) {
@@ -81,7 +81,7 @@ void enumerate_matmul_xegpu(const CandidateContext& context, std::vector<RankedP
   for (const Row& r : kRows) {
     Plan plan;
     CompileConfig& config = plan.config;
-    config.kernel = "xegpu";
+    config.kernel = KernelKind::kXegpu;
     config.tile_m = r.tile_m, config.tile_n = r.tile_n, config.tile_k = r.tile_k;
     config.register_m = r.register_m, config.register_n = r.register_n;
     config.threads = threads_of(r);

@@ -45,14 +45,14 @@ class XegpuTile {
         a_(p.views.find(p.contraction.getDpsInputs()[0])->second),
         b_(p.views.find(p.contraction.getDpsInputs()[1])->second),
         b_along_k_(k_contiguous(p.contraction, 1)),
-        blocks_m_(kernel.config().getRegisterM() / kRows),
-        blocks_n_(kernel.config().getRegisterN() / kColumns),
-        tile_k_(kernel.config().getTileK()) {
-    const int64_t places = kernel.config().getTileN() / kernel.config().getRegisterN();
+        blocks_m_(kernel.config().register_m() / kRows),
+        blocks_n_(kernel.config().register_n() / kColumns),
+        tile_k_(kernel.config().tile_k()) {
+    const int64_t places = kernel.config().tile_n() / kernel.config().register_n();
     Value subgroup = gpu::SubgroupIdOp::create(e.b, e.loc, e.index(), /*upper_bound=*/IntegerAttr());
     lane_ = gpu::LaneIdOp::create(e.b, e.loc, e.index(), /*upper_bound=*/IntegerAttr());
-    row_ = e.mul(e.div(subgroup, e.idx(places)), kernel.config().getRegisterM());
-    column_ = e.mul(e.rem(subgroup, e.idx(places)), kernel.config().getRegisterN());
+    row_ = e.mul(e.div(subgroup, e.idx(places)), kernel.config().register_m());
+    column_ = e.mul(e.rem(subgroup, e.idx(places)), kernel.config().register_n());
 
     // Of the whole product and of this split: its end counts as the operands' end.
     Value end = e.add(p.depth0, p.depth), n = step.arguments().get("n");
@@ -126,10 +126,10 @@ class XegpuTile {
 
 LogicalResult check(GpuKernel& kernel, TileProgram& p) {
   ir::KernelConfigAttr c = kernel.config();
-  if (c.getRegisterM() % kRows != 0 || c.getRegisterN() % kColumns != 0 || c.getTileK() % kDepth != 0 ||
-      c.getRegisterM() < 1 || c.getRegisterN() < 1 || c.getTileK() < 1 ||
-      c.getTileM() % c.getRegisterM() != 0 || c.getTileN() % c.getRegisterN() != 0 ||
-      c.getTileM() / c.getRegisterM() * (c.getTileN() / c.getRegisterN()) * kLanes != c.getThreads())
+  if (c.register_m() % kRows != 0 || c.register_n() % kColumns != 0 || c.tile_k() % kDepth != 0 ||
+      c.register_m() < 1 || c.register_n() < 1 || c.tile_k() < 1 || c.tile_m() % c.register_m() != 0 ||
+      c.tile_n() % c.register_n() != 0 ||
+      c.tile_m() / c.register_m() * (c.tile_n() / c.register_n()) * kLanes != c.threads())
     return p.contraction.emitError("kernel_config: blocks of all subgroups do not make up the tile");
   const Type element = getElementTypeOrSelf(p.contraction.getDpsInputs()[0].getType());
   if (!element.isF16() && !element.isBF16())
