@@ -1,5 +1,5 @@
-// The error that docs/for-engines.md states for long sums, and what the levels of determinism promise over
-// many runs and every small M.
+// Checks the error bound that docs/numerics.md states for long sums, and what each level of determinism promises
+// over many runs and every small M.
 #include <cmath>
 #include <cstring>
 
