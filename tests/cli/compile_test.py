@@ -353,7 +353,7 @@ def test_pipelines(cache):
         refused(original.replace("plan.tile_m", "params.rows"), "p.yaml:9: 'params.rows' is unbound")
         refused(original, "p.json:4: parameter 'rows' is used by no stage", rows={"rows": 4})
         refused(original, "tile.mlir:5:", schedule=tile.read_text().replace("!transform.any_op", "!transform.an_op"))
-        refused(original.replace("plan.tile_n", "17"), "tiles are to be the plan's")
+        refused(original.replace("plan.tile_n", "17"), "use the plan's tile sizes")
         refused(original.replace("for: matmul.cpu", "for: matmul.tpu"), "p.yaml:1:", "matmul.tpu")
 
         # Several pipelines share a file of parameters, each its own of them.

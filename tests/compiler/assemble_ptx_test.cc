@@ -128,13 +128,13 @@ TEST_F(AssemblePtx, KeepsWhatSpeaksAgainstAKernel) {
 TEST_F(AssemblePtx, NamesTheStageAndQuotesTheAssembler) {
   const std::string refused = refusal(search({"refuses", "works"}));
   EXPECT_THAT(refused, StartsWith("stage assemble: ptxas 9.8.7"));
-  EXPECT_THAT(refused, HasSubstr("fails with 255"));
+  EXPECT_THAT(refused, HasSubstr("failed with exit code 255"));
   EXPECT_THAT(refused, HasSubstr("ptxas kernel.ptx, line 7; error   : Not a name of any known instruction"));
   EXPECT_THAT(refused, HasSubstr(folder("refuses")));
   EXPECT_THAT(refusal(search({"crashes"})), HasSubstr("signal 11"));
-  EXPECT_THAT(refusal(search({"writes_nothing"})), HasSubstr("writes no cubin"));
-  EXPECT_THAT(refusal(search({"writes_garbage"})), HasSubstr("something that is no cubin"));
-  EXPECT_THAT(refusal(search({"writes_too_little"})), HasSubstr("something that is no cubin"));
+  EXPECT_THAT(refusal(search({"writes_nothing"})), HasSubstr("wrote no cubin"));
+  EXPECT_THAT(refusal(search({"writes_garbage"})), HasSubstr("wrote a file that is not a cubin"));
+  EXPECT_THAT(refusal(search({"writes_too_little"})), HasSubstr("wrote a file that is not a cubin"));
 }
 
 TEST_F(AssemblePtx, EndsWhatDoesNotEnd) {

@@ -144,12 +144,12 @@ TEST_F(External, AProductWithoutItsEpilogueIsRefused) {
 // Nobody would run what is left beside the calls.
 TEST_F(External, ARecipeIsOfCallsAlone) {
   parse(function("f", product("x", "%a", "%b", "openblas", "cblas_sgemm"), "x"));
-  EXPECT_THAT(recipe().status().message(), HasSubstr("is left beside an external call"));
+  EXPECT_THAT(recipe().status().message(), HasSubstr("remains beside an external call"));
   parse(function("f", "%x = call @g(%a) : (tensor<4x4xf32>) -> tensor<4x4xf32>\n", "x") +
         "func.func private @g(tensor<4x4xf32>) -> tensor<4x4xf32> attributes {lathe.extern}");
-  EXPECT_THAT(recipe().status().message(), HasSubstr("'g' is called, and no extern function"));
+  EXPECT_THAT(recipe().status().message(), HasSubstr("'g' is called but is not an extern function"));
   parse(function("f", "", "a"));
-  EXPECT_THAT(recipe().status().message(), HasSubstr("no external call is left"));
+  EXPECT_THAT(recipe().status().message(), HasSubstr("leaves no external call"));
   parse("module @inner {}");
   EXPECT_EQ(recipe().status().code(), absl::StatusCode::kAborted);
 }

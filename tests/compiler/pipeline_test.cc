@@ -164,8 +164,8 @@ TEST(PipelineTest, ASchedulesParametersAreBoundFromThePlanAFileOrANumber) {
       << compiled("params.depth", file).error;
   // Tiles that are not the launch's would leave some of the result unwritten.
   EXPECT_EQ(compiled("32", Json::object()).error,
-            "p.yaml: it makes 12 tiles with m = 17 and batch = 3, where the launch runs 6: tiles are to be "
-            "the plan's");
+            "p.yaml: it makes 12 tiles with m = 17 and batch = 3, but the launch runs 6: use the plan's "
+            "tile sizes");
   EXPECT_NE(compiled("kernel.symbol", Json::object())
                 .error.find("p.yaml:7: tile.mlir:7:7: parameter 'tile_n' is a whole number"),
             std::string::npos)
