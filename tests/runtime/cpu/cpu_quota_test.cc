@@ -60,7 +60,7 @@ TEST(CpuQuota, OfDockerWithVersion2) {
   EXPECT_EQ(cpu_quota(tree.system()), kNone);
 }
 
-// A container without its own cgroup namespace sees the host's path and mounts its own group as the root.
+// A container in the host's cgroup namespace sees the host's path, and its own group is mounted as the root.
 TEST(CpuQuota, OfDockerWithVersion2AndTheHostsNamespace) {
   SystemTree tree;
   with_groups(tree, v2_mount("/system.slice/docker-4f1c.scope"), "0::/system.slice/docker-4f1c.scope/init\n")
@@ -102,7 +102,7 @@ TEST(CpuQuota, OfBothVersionsAtOnce) {
   with_groups(tree, v1_mount("/", "/sys/fs/cgroup/cpu") + v2_mount("/", "/sys/fs/cgroup/unified"),
               "5:cpu:/job\n2:cpuacct:/elsewhere\n0::/user.slice\n");
   set_v1(tree, "/sys/fs/cgroup/cpu/job", "200000");
-  set_v1(tree, "/sys/fs/cgroup/cpu/elsewhere", "100000");  // the group of another controller
+  set_v1(tree, "/sys/fs/cgroup/cpu/elsewhere", "100000");  // belongs to another controller
   EXPECT_EQ(cpu_quota(tree.system()), 2);
   tree.write("/sys/fs/cgroup/unified/user.slice/cpu.max", "50000 100000\n");
   EXPECT_EQ(cpu_quota(tree.system()), 0.5);
@@ -133,7 +133,7 @@ TEST(CpuQuota, OfNamespacesThatBeginBelowTheMount) {
   }
 }
 
-TEST(CpuQuota, OfAnotherBranchDoesNotHold) {
+TEST(CpuQuota, OfAnotherBranchIsIgnored) {
   SystemTree tree;
   tree.write("/sys/fs/cgroup/cpu.max", "100000 100000\n")
       .write("/sys/fs/cgroup/b/cpu.max", "100000 100000\n");
@@ -143,21 +143,21 @@ TEST(CpuQuota, OfAnotherBranchDoesNotHold) {
   }
 }
 
-TEST(CpuQuota, OfAMountThatALaterOneHidesDoesNotHold) {
+TEST(CpuQuota, OfAHiddenMountIsIgnored) {
   SystemTree tree;
   with_groups(tree, v2_mount("/") + "90 31 0:50 / /sys/fs/cgroup rw - tmpfs tmpfs rw\n", "0::/\n")
       .write("/sys/fs/cgroup/cpu.max", "100000 100000\n");
   EXPECT_EQ(cpu_quota(tree.system()), kNone);
 }
 
-TEST(CpuQuota, OfADeletedGroupIsThatAboveIt) {
+TEST(CpuQuota, OfADeletedGroupComesFromTheGroupAbove) {
   SystemTree tree;
   with_groups(tree, v2_mount("/"), "0::/a/b (deleted)\n")
       .write("/sys/fs/cgroup/a/cpu.max", "200000 100000\n");
   EXPECT_EQ(cpu_quota(tree.system()), 2);
 }
 
-TEST(CpuQuota, WithoutProcReadsTheUsualPlaces) {
+TEST(CpuQuota, WithoutProcReadsTheUsualMountPoints) {
   SystemTree two;
   two.write("/sys/fs/cgroup/cpu.max", "200000 100000\n");
   EXPECT_EQ(cpu_quota(two.system()), 2);
@@ -168,7 +168,7 @@ TEST(CpuQuota, WithoutProcReadsTheUsualPlaces) {
   }
 }
 
-TEST(CpuQuota, IsNoneWithoutGroups) {
+TEST(CpuQuota, IsInfiniteWithoutGroups) {
   SystemTree empty;
   EXPECT_EQ(cpu_quota(empty.system()), kNone);
   SystemTree tree;
@@ -178,7 +178,7 @@ TEST(CpuQuota, IsNoneWithoutGroups) {
   EXPECT_EQ(cpu_quota(tree.system()), kNone);
 }
 
-TEST(CpuQuota, IsFoundAmongMegabytesOfMounts) {
+TEST(CpuQuota, IsFoundInMegabytesOfMountinfo) {
   SystemTree tree;
   std::string layers(4000, 'x'), mounts;
   for (int i = 0; i < 500; ++i)
@@ -187,7 +187,7 @@ TEST(CpuQuota, IsFoundAmongMegabytesOfMounts) {
   EXPECT_EQ(cpu_quota(tree.system()), 1);
 }
 
-TEST(CpuQuota, TextsWithoutSenseAreIgnored) {
+TEST(CpuQuota, MalformedTextsAreIgnored) {
   for (const char* text : {"", "1", "max", "0 100000", "1 0", "-1 100000", "a b", "1 2 3", "nan 1", "inf 1",
                            "1 inf", "1e300 1e-300", "1 nan", "\n"})
     EXPECT_EQ(parse_cpu_max(text), kNone) << text;
@@ -209,7 +209,7 @@ TEST(CpuQuota, TextsWithoutSenseAreIgnored) {
   }
 }
 
-TEST(CpuQuota, RoundsUp) {
+TEST(CpuQuota, RoundsThreadsUp) {
   EXPECT_EQ(threads_for(0.01), 1);
   EXPECT_EQ(threads_for(0.5), 1);
   EXPECT_EQ(threads_for(1), 1);
@@ -219,7 +219,7 @@ TEST(CpuQuota, RoundsUp) {
   EXPECT_EQ(threads_for(kNone), INT32_MAX);
 }
 
-// The smaller of the mask's cores and the quota.
+// The results are the smaller of the mask's cores and the quota.
 TEST(CpuQuota, LimitsWorkersAndProcessors) {
   SystemTree tree({0, 1, 2, 3});
   for (int i = 0; i < 4; ++i)
