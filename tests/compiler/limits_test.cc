@@ -65,7 +65,7 @@ TEST(CompilerLimitsTest, LinksForAmdWithoutADirectory) {
     setrlimit(RLIMIT_FSIZE, &none);
     const CompilerAnswer limited = compile_bytes(request.dump());
     // The input's memory file is one to the kernel.
-    _exit(limited.code == 1 && limited.error.find("no memory file") != std::string::npos ? 0 : 1);
+    _exit(limited.code == 1 && limited.error.find("cannot write a memory file") != std::string::npos ? 0 : 1);
   }
   int status = 0;
   ASSERT_EQ(waitpid(child, &status, 0), child);

@@ -286,7 +286,8 @@ TEST(Ukernel, OnGpusTheTilingIsTheFunctions) {
     CompileConfig config = all[0].plan.config;
     EXPECT_GT(config.tile_m, 1);
     config.ukernel.function = all[1].plan.config.ukernel.function;
-    EXPECT_THAT(compile(c, config, target).error, HasSubstr("takes or returns something else"));
+    EXPECT_THAT(compile(c, config, target).error,
+                HasSubstr("does not have the type with which the kernel calls it"));
     config = all[0].plan.config;
     config.tile_m *= 2;
     EXPECT_THAT(compile(c, config, target).error, HasSubstr("the ukernel takes a wave each"));

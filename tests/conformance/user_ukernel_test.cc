@@ -183,17 +183,18 @@ TEST_F(UserUkernels, ErrorsOfADescriptionNameTheLine) {
     return lathe_last_error();
   };
   EXPECT_THAT(error("dtype: f32", "dtipe: f32"), HasSubstr("line 3: unknown key 'dtipe'"));
-  EXPECT_THAT(error("most: 70000", "most: many"), HasSubstr("line 10: 'most': 'many' is no whole number"));
-  EXPECT_THAT(error("least: 2", "least: 70001"), HasSubstr("line 10: 'n': least 70001 is over most 70000"));
+  EXPECT_THAT(error("most: 70000", "most: many"), HasSubstr("line 10: 'most': 'many' is not a whole number"));
+  EXPECT_THAT(error("least: 2", "least: 70001"),
+              HasSubstr("line 10: 'n': least 70001 is greater than most 70000"));
   EXPECT_THAT(error("[avx2, fma]", "avx2, fma"),
-              HasSubstr("line 8: 'features' is no list, such as [avx2, fma]"));
-  EXPECT_THAT(error("  n: {least", "  k: {least"), HasSubstr("line 10: shape 'k': of matmul alone"));
-  EXPECT_THAT(error("dtype: f32", "dtype: i8"), HasSubstr("line 3: dtype 'i8': of matmul alone"));
+              HasSubstr("line 8: 'features' is not a list such as [avx2, fma]"));
+  EXPECT_THAT(error("  n: {least", "  k: {least"), HasSubstr("line 10: shape 'k' is only for matmul"));
+  EXPECT_THAT(error("dtype: f32", "dtype: i8"), HasSubstr("line 3: dtype 'i8' is only for matmul"));
   EXPECT_THAT(error("dtype: f32\n", ""), HasSubstr("line 1: 'dtype' is missing"));
   EXPECT_THAT(error("fixed_seconds: 1.0e-9\n  seconds_per_byte: 1.0e-18", "fixed_seconds: 0"),
-              HasSubstr("line 11: 'cost': a call takes some time"));
+              HasSubstr("line 11: 'cost': the sum of its values must be greater than 0"));
   EXPECT_THAT(error("1.0e-9", "-1"),
-              HasSubstr("line 12: 'fixed_seconds': '-1' is no number of seconds, 0 to 1e6"));
+              HasSubstr("line 12: 'fixed_seconds': '-1' is not a number of seconds from 0 to 1e6"));
   EXPECT_THAT(error("name: mine", "name: ../mine"), HasSubstr("is not a valid ukernel name"));
   EXPECT_THAT(error("op: argmax", "op: softmax"), HasSubstr("line 2: op 'softmax'"));
   EXPECT_THAT(error("function: lathe_argmax_row_f32", "function: f"),
