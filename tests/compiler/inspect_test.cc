@@ -281,12 +281,12 @@ TEST(Inspect, RefusesContractionsThatAreNotSumsOfProducts) {
   EXPECT_EQ(refusal_of(of("i8", "i32",
                           "    %1 = arith.muli %x, %y : i8\n    %2 = arith.extsi %1 : i8 to i32\n"
                           "    %v = arith.addi %z, %2 : i32\n")),
-            place + "it is no sum of products of two tensors, widened before they are multiplied");
+            place + "it is not a sum of products of two tensors, widened before the multiplication");
   EXPECT_EQ(refusal_of(of("i8", "f32",
                           "    %1 = arith.sitofp %x : i8 to f8E5M2\n    %2 = arith.extf %1 : f8E5M2 to f32\n"
                           "    %3 = arith.sitofp %y : i8 to f32\n    %4 = arith.mulf %2, %3 : f32\n"
                           "    %v = arith.addf %z, %4 : f32\n")),
-            place + "it is no sum of products of two tensors, widened before they are multiplied");
+            place + "it is not a sum of products of two tensors, widened before the multiplication");
   // These are products: operands may be widened; the product and the sum may be widened or rounded to a float.
   const char* bodies[][3] = {{"i8", "i32",
                               "    %1 = arith.extsi %y : i8 to i32\n    %2 = arith.extsi %x : i8 to i32\n"

@@ -233,7 +233,7 @@ TEST_P(Packed, RefusesOtherIdsAndSizes) {
   text = run(layout ^ 3u);  // the layout of fewer columns
   EXPECT_TRUE(has(text, "is not that of 40 columns")) << text;
   text = run(layout ^ 0x0300);  // the layout of another dtype
-  EXPECT_TRUE(has(text, "no layout of")) << text;
+  EXPECT_TRUE(has(text, "not a layout of")) << text;
   desc.b.leading_dimension = 8;
   text = run(layout);
   EXPECT_TRUE(has(text, "leading_dimension 8")) << text;
@@ -248,7 +248,7 @@ TEST_P(Packed, RefusesOtherIdsAndSizes) {
   desc.d.dtype = LATHE_F32;
   desc.a.dtype = desc.b.dtype = LATHE_F8_E4M3;  // the id that weights of this dtype would have
   text = run((layout & ~0xFF00u) | uint32_t{LATHE_F8_E4M3} << 8);
-  EXPECT_TRUE(has(text, "no layout of f8e4m3")) << text;
+  EXPECT_TRUE(has(text, "not a layout of f8e4m3")) << text;
   desc.a.dtype = desc.b.dtype = dtype;
   desc.d.dtype = sum_of(dtype);
   desc.a.packed_layout = layout;
