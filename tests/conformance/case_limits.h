@@ -14,7 +14,7 @@ int64_t capped(int64_t dimension);
 int64_t capped_columns(int64_t columns, int64_t rows = 1);
 
 // Whether a case is left out because a dimension is too large or the time of the test is over. Counts the case.
-// `row_elements` is rows times columns of rows that are read once each. Thread-safe.
+// `row_elements` is the number of elements of an op that reads each element once, like argmax. Thread-safe.
 bool leaves_out(std::initializer_list<int64_t> dimensions, int64_t row_elements = 0);
 // Whether the time of the test is over.
 bool is_over();
