@@ -342,8 +342,8 @@ TEST_F(Matmul, PlansThatFinishInPieces) {
   }
 }
 
-// Some of the plans whose last pass has fewer vectors: a remainder of one row to three vectors, of M and (in
-// "direct_a") of N, with K in one block and in several, with and without copying a panel at the same time.
+// Some of the plans whose last pass is narrower than the others. The sizes leave remainders of one row to three vectors
+// in M (in "direct_a" also in N). K is one block or several. Some plans copy a panel at the same time, others do not.
 TEST_F(Matmul, PlansWithNarrowPasses) {
   if (!is_cpu()) GTEST_SKIP() << "only the CPU has this form of kernel";
   int runs[3] = {};
