@@ -26,7 +26,7 @@
  *    directory is NOT_AVAILABLE, and the message names the option. Files beside this library are searched for where
  *    the library was when it was loaded.
  *
- * docs/first-call.md in the source tree explains the API by examples.
+ * docs/first-call.md in the source tree explains the API by examples, docs/environment.md lists the variables.
  */
 #ifndef LATHE_LATHE_H
 #define LATHE_LATHE_H
@@ -80,8 +80,8 @@ typedef enum lathe_compiler_mode {
 typedef struct lathe_context_options {
   size_t struct_size;
   const lathe_chain* next;
-  /* Cache directory; "": no disk cache. NULL: $LATHE_CACHE_DIR, else $XDG_CACHE_HOME/lathe, else
-   * $HOME/.cache/lathe. */
+  /* Cache directory; "": no disk cache. NULL: $LATHE_CACHE_DIR, else $XDG_CACHE_HOME/lathe, else $HOME/.cache/lathe,
+   * else no disk cache, with a warning. */
   const char* cache_dir;
   /* Path of liblathe-compiler.so. dlopen searches for a name without a '/'. NULL: $LATHE_COMPILER_LIBRARY, else the
    * file beside this library. */
@@ -448,13 +448,14 @@ LATHE_API lathe_status lathe_plan_dump(lathe_plan* plan, const char* pipeline_ya
  * reads it, whatever the context's lathe_compiler_mode says.
  * INVALID_ARGUMENT: malformed text. UNSUPPORTED: an operation that Lathe has no op for. Both name line and column.
  * COMPILE_FAILED: the text crashed MLIR's parser. TIMEOUT: the parser hung. NOT_AVAILABLE: there is no compiler
- * process. */
+ * process. docs/mlir-payloads.md lists what can be read. */
 LATHE_API lathe_status lathe_payload_inspect(lathe_context* context, const char* name, const char* payload,
                                              size_t size, lathe_text_fn text, void* user);
 
 /* Slices (CPU only): the caller's own threads run a plan, without a parallel_for. For each phase in [0, phases), every
  * worker in [0, workers) calls lathe_plan_run_*_slice once; workers is in 1..1024. The caller puts a barrier between
- * phases. The descriptor must chain a lathe_workspace of at least lathe_plan_slice_workspace_bytes() bytes. */
+ * phases. The descriptor must chain a lathe_workspace of at least lathe_plan_slice_workspace_bytes() bytes.
+ * docs/cpu-threads.md has an example. */
 LATHE_API lathe_status lathe_plan_phases(lathe_plan* plan, int32_t* phases);
 LATHE_API lathe_status lathe_plan_slice_workspace_bytes(lathe_plan* plan, int32_t workers, size_t* bytes);
 LATHE_API lathe_status lathe_plan_run_matmul_slice(lathe_plan* plan, const lathe_matmul_desc* desc,

@@ -1,5 +1,5 @@
 /* Lathe: tuning. It measures the most promising candidates of a class on the device and records the winner.
- * lathe/lathe.h includes this file and states the rules that hold everywhere. docs/warm-up.md in the source tree
+ * lathe/lathe.h includes this file and states the rules that hold everywhere. docs/tuning.md in the source tree
  * explains when to use it.
  *
  * A tuning record belongs to a problem class on a device: the device's name, target and number of workers (on a GPU, of

@@ -1,8 +1,8 @@
 #include "llvm/Passes/PassBuilder.h"
 #include "llvm/Plugins/PassPlugin.h"
 
-// lld's driver initialises every target that LLVM was configured with. The back ends that Lathe leaves out of
-// the link get an empty initialiser here: one row a target.
+// lld's driver calls the initialiser of every target that LLVM was configured with. Empty initialisers here
+// keep the back ends that Lathe does not use out of the link.
 #define LATHE_ABSENT_TARGET(name)                \
   void LLVMInitialize##name##TargetInfo(void) {} \
   void LLVMInitialize##name##Target(void) {}     \
@@ -30,7 +30,7 @@ LATHE_ABSENT_TARGET(M68k)
 LATHE_ABSENT_TARGET(Xtensa)
 }
 
-// Debian's LLVM registers Polly as a built-in extension of lld's LTO, which no kernel goes through.
+// Debian's LLVM registers Polly as a built-in extension of lld's LTO. Lathe does not use LTO.
 llvm::PassPluginLibraryInfo getPollyPluginInfo() {
   return {LLVM_PLUGIN_API_VERSION, "absent", "", [](llvm::PassBuilder&) {}};
 }

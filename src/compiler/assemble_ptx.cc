@@ -20,7 +20,7 @@
 namespace lathe {
 namespace {
 
-// A program that calls itself ptxas may write anything.
+// Any program can be named ptxas, so check what it wrote.
 bool is_cubin(absl::string_view bytes) {
   Elf64_Ehdr header;
   if (bytes.size() < sizeof header) return false;
@@ -28,7 +28,7 @@ bool is_cubin(absl::string_view bytes) {
   return std::memcmp(header.e_ident, ELFMAG, SELFMAG) == 0 && header.e_machine == EM_CUDA;
 }
 
-// An assembler that is not there, or from before this target or this version of PTX: another one may do.
+// Whether the assembler is absent or too old for the target or the PTX version, so that another could work.
 bool another_may_do(const absl::Status& status) {
   const absl::string_view words = status.message();
   return absl::IsNotFound(status) || absl::IsUnimplemented(status) ||
@@ -40,13 +40,13 @@ absl::Status failed(absl::string_view why) {
   return absl::AbortedError(absl::StrCat("stage assemble: ", why));
 }
 
-// Every ptxas there is, in the order in which to try them.
+// All ptxas programs, in the order in which to try them.
 std::vector<std::string> find_ptxas(const AssemblerSearch& search) {
   if (!search.ptxas.empty()) return {search.ptxas};
   std::vector<std::string> found;
   std::set<std::string> seen;
   for (const std::string& directory : search.directories) {
-    // A relative one would depend on where the process stands.
+    // Skip relative paths, which depend on the current directory.
     if (!absl::StartsWith(directory, "/") || !seen.insert(directory).second) continue;
     std::string path = absl::StrCat(directory, "/ptxas");
     if (access(path.c_str(), X_OK) == 0) found.push_back(std::move(path));
@@ -64,7 +64,8 @@ ProgramRun ptxas_run(const AssemblerSearch& search, const std::string& directory
   return run;
 }
 
-// "13.0.88" of "Cuda compilation tools, release 13.0, V13.0.88"; "of unknown version" where it does not say.
+// Extracts "13.0.88" from "Cuda compilation tools, release 13.0, V13.0.88". "of unknown version" if there is no
+// version.
 std::string version_in(absl::string_view words) {
   const size_t at = words.find(", V");
   if (at == absl::string_view::npos) return "of unknown version";
@@ -90,11 +91,11 @@ absl::StatusOr<AssembledPtx> run_ptxas(const std::string& ptxas, const std::stri
         absl::StrCat(name, " (", ptxas, ") ", why, ": ", absl::StripAsciiWhitespace(words).substr(0, 4000)));
   };
   if (result.status > 0 && WIFSIGNALED(result.status))
-    return refused(absl::StrCat("was ended by signal ", WTERMSIG(result.status)));
-  if (result.status > 0) return refused(absl::StrCat("fails with ", WEXITSTATUS(result.status)));
+    return refused(absl::StrCat("was killed by signal ", WTERMSIG(result.status)));
+  if (result.status > 0) return refused(absl::StrCat("failed with exit code ", WEXITSTATUS(result.status)));
   absl::StatusOr<std::string> cubin = read_file(out);
-  if (!cubin.ok()) return refused("writes no cubin");
-  if (!is_cubin(*cubin)) return refused("writes something that is no cubin");
+  if (!cubin.ok()) return refused("wrote no cubin");
+  if (!is_cubin(*cubin)) return refused("wrote a file that is not a cubin");
   return AssembledPtx{name, *std::move(cubin), parse_assembler_log(words)};
 }
 

@@ -1,4 +1,5 @@
-# Writes OUTPUT: one row {"<op>.<backend>", R"yaml(...)yaml"} for each of PIPELINES (kernels/<op>/<backend>.yaml).
+# Writes OUTPUT with one row {"<op>.<backend>", R"yaml(...)yaml"} for each file of PIPELINES
+# (kernels/<op>/<backend>.yaml).
 set(text "")
 foreach(path IN LISTS PIPELINES)
   get_filename_component(backend ${path} NAME_WE)

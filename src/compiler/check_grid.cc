@@ -39,7 +39,7 @@ std::optional<int64_t> value_of(OpFoldResult bound, func::FuncOp function, const
 absl::Status check_grid(ModuleOp module, const ProblemClass& problem, const Recipe& recipe) {
   absl::Status status;
   LaunchConfig launch;
-  if (recipe.steps.size() > 1) launch.splits = 2;  // so that a merge has a grid
+  if (recipe.steps.size() > 1) launch.splits = 2;  // the merge step has a grid only with splits > 1
   module.walk([&](scf::ForallOp loop) {
     auto name = loop->getAttrOfType<StringAttr>(ir::kStepAttr);
     auto function = loop->getParentOfType<func::FuncOp>();
@@ -48,7 +48,7 @@ absl::Status check_grid(ModuleOp module, const ProblemClass& problem, const Reci
     if (!function || !status.ok()) return;
     if (step == recipe.steps.end()) {
       status =
-          absl::InvalidArgumentError("a loop over tiles carries no name of the launch's steps (lathe.step)");
+          absl::InvalidArgumentError("a loop over tiles must have the name of a launch step in lathe.step");
       return;
     }
     for (const int64_t m : {problem.m_lo, std::min<int64_t>(problem.m_hi, 1 << 20)}) {
@@ -64,8 +64,8 @@ absl::Status check_grid(ModuleOp module, const ProblemClass& problem, const Reci
       for (const auto& formula : step->grid) tasks *= evaluate(formula, values);
       if (tiles == tasks) continue;
       status = absl::InvalidArgumentError(absl::StrCat(
-          "it makes ", tiles < 0 ? "who knows how many" : absl::StrCat(tiles), " tiles with m = ", m,
-          " and batch = ", dims.batch, ", where the launch runs ", tasks, ": tiles are to be the plan's"));
+          "it makes ", tiles < 0 ? "an unknown number of" : absl::StrCat(tiles), " tiles with m = ", m,
+          " and batch = ", dims.batch, ", but the launch runs ", tasks, ": use the plan's tile sizes"));
       return;
     }
   });

@@ -1,4 +1,4 @@
-// Whether a payload that a schedule cut into tiles has as many as the launch recipe runs.
+// Checks that a payload tiled by a user's schedule has as many tiles as the launch recipe runs.
 #pragma once
 
 #include "absl/status/status.h"
@@ -8,8 +8,8 @@
 
 namespace lathe {
 
-// The recipe's grids are of the plan's tiles: with others some would never be computed. Ok where no loop of
-// `module` carries a step's name.
+// The recipe's grid is computed from the plan's tile sizes. A schedule with other tile sizes would leave parts
+// of D uncomputed. Checks only loops that carry the name of a step (lathe.step).
 absl::Status check_grid(mlir::ModuleOp module, const ProblemClass& problem, const Recipe& recipe);
 
 }  // namespace lathe

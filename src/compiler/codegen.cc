@@ -40,7 +40,7 @@
 namespace lathe {
 namespace {
 
-// How LLVM is asked for a target: one row a backend, CPU architectures apart.
+// What to pass to LLVM for a target.
 struct MachineRow {
   const char* triple;
   std::string cpu;
@@ -52,34 +52,34 @@ bool has_all(const Target& t, std::initializer_list<const char*> features) {
   return std::all_of(features.begin(), features.end(), [&](const char* f) { return t.has(f); });
 }
 
-// LLVM's name for an x86-64 level implies all of the level's instructions: only where the target claims them.
+// An x86-64 level implies all of its instructions, so use its name only if the target has all of them.
 const char* x86_cpu(const Target& t) {
   if (!has_all(t, {"avx2", "bmi", "bmi2", "f16c", "fma", "lzcnt", "popcnt"})) return "x86-64";
   return has_all(t, {"avx512bw", "avx512cd", "avx512dq", "avx512f", "avx512vl"}) ? "x86-64-v4" : "x86-64-v3";
 }
 
-// The oldest PTX that has every instruction the kernels of a target use: the older the PTX, the older the
-// drivers that take it. A row is added to by the first kernel that needs more; ptxas names the version it
-// wants.
+// The lowest PTX version that has all instructions used by a target's kernels. A lower version runs on older
+// drivers. A kernel that needs a higher version raises its row; ptxas names the version it needs.
 struct PtxRow {
   const char* arch;
   int64_t version;
 };
 constexpr PtxRow kPtxVersions[] = {
-    {"sm_75", 63},    // the first with sm_75; CUDA 10.0
-    {"sm_80", 70},    // the first with sm_80, and with it cp.async, mma of bf16 and tf32; CUDA 11.0
-    {"sm_86", 71},    // the first with sm_86; CUDA 11.1
-    {"sm_87", 74},    // the first with sm_87; CUDA 11.4
-    {"sm_89", 78},    // the first with sm_89; CUDA 11.8
-    {"sm_90", 80},    // the first with barrier.cluster.arrive.release; CUDA 12.0
-    {"sm_90a", 80},   // the first with sm_90a: wgmma, tensor copies, setmaxnreg; CUDA 12.0
-    {"sm_100a", 86},  // the first with sm_100a; CUDA 12.7
-    {"sm_103a", 88},  // the first with sm_103a; CUDA 12.9
-    {"sm_120", 87},   // the first with sm_120; CUDA 12.8
-    {"sm_121", 88},   // the first with sm_121; CUDA 12.9
+    // The first version that supports the target, and the CUDA release that introduced it.
+    {"sm_75", 63},    // CUDA 10.0
+    {"sm_80", 70},    // CUDA 11.0; has cp.async, mma for bf16 and tf32
+    {"sm_86", 71},    // CUDA 11.1
+    {"sm_87", 74},    // CUDA 11.4
+    {"sm_89", 78},    // CUDA 11.8
+    {"sm_90", 80},    // CUDA 12.0; sm_90 exists since 7.8, but barrier.cluster.arrive.release needs 8.0
+    {"sm_90a", 80},   // CUDA 12.0; has wgmma, TMA, setmaxnreg
+    {"sm_100a", 86},  // CUDA 12.7
+    {"sm_103a", 88},  // CUDA 12.9
+    {"sm_120", 87},   // CUDA 12.8
+    {"sm_121", 88},   // CUDA 12.9
 };
 
-// `ptx`: the least version that the kernels need, 0 where the target's will do.
+// `ptx`: the lowest PTX version that this kernel needs; 0 if the target's version is enough.
 absl::StatusOr<MachineRow> machine_row(const Target& t, int64_t ptx) {
   switch (t.backend) {
     case Backend::kCpu: {
@@ -95,13 +95,14 @@ absl::StatusOr<MachineRow> machine_row(const Target& t, int64_t ptx) {
                             CodeFormat::kPtx};
       break;
     case Backend::kRocm: return MachineRow{"amdgcn-amd-amdhsa", t.arch, t.features, CodeFormat::kHsaco};
-    // SPIR-V 1.2, which OpenCL 2.2 asks its devices to take: the least that has all these kernels use.
+    // SPIR-V 1.2 is the lowest version that has all features these kernels use. OpenCL 2.2 requires it.
     case Backend::kSpirv: return MachineRow{"spirv64v1.2-unknown-unknown", "", "", CodeFormat::kSpirv};
   }
   return absl::UnimplementedError(absl::StrCat("no code generator for target ", t.arch));
 }
 
-// Without FMA instructions an fma would be a library call: a multiply and an add instead, rounded twice.
+// Replaces fma by a multiplication and an addition, which rounds twice. Without FMA instructions an fma would
+// become a library call.
 void split_fma(llvm::Module& module) {
   llvm::SmallVector<llvm::IntrinsicInst*> calls;
   for (llvm::Function& f : module)
@@ -116,8 +117,8 @@ void split_fma(llvm::Module& module) {
   }
 }
 
-// Without SSE4.1 a floor would be a library call: truncation, and one less where that rose. From 2^23 on, and
-// for what is no number, x is its own floor.
+// Replaces floor by a truncation, minus one if it rounded up. Without SSE4.1 a floor would become a library
+// call. If |x| >= 2^23 or x is NaN, the result is x.
 void expand_floor(llvm::Module& module) {
   llvm::SmallVector<llvm::IntrinsicInst*> calls;
   for (llvm::Function& f : module)
@@ -138,8 +139,8 @@ void expand_floor(llvm::Module& module) {
   }
 }
 
-// An f16's value as an f32: its exponent and mantissa moved to where f32's lie are 2^-112 of it, subnormal
-// ones included; what was all ones in the exponent (infinities, NaNs) gets f32's.
+// Converts f16 to f32. The bits of exponent and mantissa, shifted to their place in an f32, are the value times
+// 2^-112, also for subnormals. Infinities and NaNs get the exponent of an f32 infinity.
 llvm::Value* widen_half(llvm::IRBuilder<>& b, llvm::Value* x, llvm::Type* f32) {
   const auto integers = [&](unsigned width) { return f32->getWithNewType(b.getIntNTy(width)); };
   const auto bits = [&](uint32_t v) { return llvm::ConstantInt::get(integers(32), v); };
@@ -153,9 +154,9 @@ llvm::Value* widen_half(llvm::IRBuilder<>& b, llvm::Value* x, llvm::Type* f32) {
   return b.CreateBitCast(b.CreateOr(value, sign), f32);
 }
 
-// An f32 rounded to the nearest f16, ties to even. What becomes subnormal is added to 0.5, whose last place
-// is f16's smallest number's; else half of the last place is added to the bits, the carry going where it
-// should.
+// Converts f32 to the nearest f16, ties to even. If the result is subnormal, adding 0.5 rounds it, because one
+// ulp of 0.5 in f32 is the smallest f16. Otherwise it adds half an ulp to the bits; a carry into the exponent
+// is correct.
 llvm::Value* narrow_to_half(llvm::IRBuilder<>& b, llvm::Value* x, llvm::Type* f16) {
   llvm::Type* f32 = x->getType();
   const auto integers = [&](unsigned width) { return f32->getWithNewType(b.getIntNTy(width)); };
@@ -169,13 +170,13 @@ llvm::Value* narrow_to_half(llvm::IRBuilder<>& b, llvm::Value* x, llvm::Type* f1
   llvm::Value* rounded = b.CreateAdd(b.CreateAdd(magnitude, bits(0xfff)), odd);
   llvm::Value* normal = b.CreateSub(b.CreateLShr(rounded, bits(13)), bits(112 << 10));
   llvm::Value* result = b.CreateSelect(b.CreateICmpULT(magnitude, bits(0x38800000)), small, normal);
-  // From 65520 on it rounds to infinity.
+  // Values of 65520 and above round to infinity.
   result = b.CreateSelect(b.CreateICmpUGE(magnitude, bits(0x477ff000)), bits(0x7c00), result);
   result = b.CreateSelect(b.CreateICmpUGT(magnitude, bits(0x7f800000)), bits(0x7e00), result);
   return b.CreateBitCast(b.CreateTrunc(b.CreateOr(result, sign), integers(16)), f16);
 }
 
-// Without F16C instructions conversions from and to f16 would be library calls: integer arithmetic instead.
+// Replaces conversions between f16 and f32 by integer arithmetic. Without F16C they would become library calls.
 void expand_half(llvm::Module& module) {
   const auto is = [](llvm::Type* t, bool half) {
     return half ? t->getScalarType()->isHalfTy() : t->getScalarType()->isFloatTy();
@@ -201,8 +202,8 @@ absl::StatusOr<std::unique_ptr<llvm::TargetMachine>> make_machine(const MachineR
   std::string error;
   const llvm::Target* target = llvm::TargetRegistry::lookupTarget(triple, error);
   if (!target) return absl::UnimplementedError(error);
-  // SPIR-V's back end narrows (x & 31) to 32 bits and forgets to narrow x, which makes modules that are not
-  // valid; without its combiner nothing is lost, as the device's compiler combines again.
+  // Disable the combiner of the SPIR-V back end: it narrows (x & 31) to 32 bits without narrowing x, so the
+  // module becomes invalid. This costs nothing, because the device's compiler optimises again.
   const bool combines = row.format != CodeFormat::kSpirv;
   std::unique_ptr<llvm::TargetMachine> machine(target->createTargetMachine(
       triple, row.cpu, row.features, llvm::TargetOptions(), llvm::Reloc::PIC_, std::nullopt,
@@ -212,7 +213,7 @@ absl::StatusOr<std::unique_ptr<llvm::TargetMachine>> make_machine(const MachineR
   return machine;
 }
 
-// LLVM's own complaints (an LDS overflow is one) as an error instead of a line on stderr.
+// Collects LLVM's errors, such as an LDS overflow, which LLVM would otherwise print to stderr.
 struct DiagnosticCollector : llvm::DiagnosticHandler {
   explicit DiagnosticCollector(std::string* out) : text(out) {}
   bool handleDiagnostics(const llvm::DiagnosticInfo& info) override {
@@ -225,8 +226,9 @@ struct DiagnosticCollector : llvm::DiagnosticHandler {
   std::string* text;
 };
 
-// Kernels arrive vectorised and unrolled as the plan says: what is left for LLVM is cleaning up. A default
-// -O1 takes longer and gave the same inner loops on the CPU; GPU back ends expect its address-space passes.
+// Kernels are already vectorised and unrolled as the plan says, so LLVM only has to clean up. On the CPU, -O1
+// takes longer and gives the same inner loops. GPUs use -O1 because their back ends need its address-space
+// passes.
 constexpr char kCpuPasses[] =
     "always-inline,globaldce,function(early-cse,simplifycfg,instcombine<no-verify-fixpoint>,loop-mssa(loop-"
     "rotate,licm),early-cse<"
@@ -242,7 +244,7 @@ absl::Status optimize(llvm::Module& module, llvm::TargetMachine& machine, bool c
   llvm::FunctionAnalysisManager functions;
   llvm::CGSCCAnalysisManager sccs;
   llvm::ModuleAnalysisManager modules;
-  // No library: copy loops must not become calls of memcpy.
+  // Declare all library functions unavailable, so that copy loops do not become calls of memcpy.
   llvm::TargetLibraryInfoImpl library(module.getTargetTriple());
   library.disableAllFunctions();
   functions.registerPass([&] { return llvm::TargetLibraryAnalysis(library); });
@@ -261,8 +263,9 @@ absl::Status optimize(llvm::Module& module, llvm::TargetMachine& machine, bool c
   return absl::OkStatus();
 }
 
-// The passes that addPassesToEmitFile adds, with their machine code's owner, and without scheduling before
-// registers are allocated where the emitters' order is to stay. Null: LLVM cannot emit this.
+// Adds the passes of addPassesToEmitFile and returns the owner of the machine code, or null if LLVM cannot emit
+// this file type. With keeps_order there is no scheduling before register allocation, so the instructions stay
+// in the order of the emitters.
 llvm::MachineModuleInfoWrapperPass* add_passes_in_order(llvm::TargetMachine& machine, bool keeps_order,
                                                         llvm::CodeGenFileType type,
                                                         llvm::legacy::PassManager* passes,
@@ -280,13 +283,11 @@ llvm::MachineModuleInfoWrapperPass* add_passes_in_order(llvm::TargetMachine& mac
   return functions;
 }
 
-// On x86-64 without two of LLVM's passes. Loop strength reduction takes a sixth of a compilation (of the
-// instructions of 21 kernels of M 1 to 512), and the inner loops of 108 kernels are as long without it, give
-// or take a tenth, since addresses have a base, a scaled counter and an offset; LLVM has no switch for it but
-// this one of the process (LLVM in this library is nobody else's), read while passes are added. The scheduler
-// before registers are allocated moves a step's loads ahead of its products, so that sums which fill the
-// registers are spilled in the innermost loop ("dot" 4x6: 9 of its vectors moved through the stack and 34
-// copied).
+// Adds LLVM's code generation passes. Two are left out on x86-64:
+//   - Loop strength reduction takes about a sixth of the compile time and does not shorten the inner loops,
+//     because x86 addresses have a base, a scaled index and an offset. Its only switch is a global option.
+//   - The scheduler before register allocation moves loads ahead of multiplications, so that accumulators,
+//     which fill the registers, spill in the innermost loop.
 bool add_passes(llvm::TargetMachine& machine, llvm::CodeGenFileType type, llvm::legacy::PassManager* passes,
                 llvm::raw_pwrite_stream* stream) {
   static std::mutex mutex;
@@ -309,11 +310,11 @@ absl::StatusOr<std::string> emit_file(llvm::Module& module, llvm::TargetMachine&
   return std::string(buffer.begin(), buffer.end());
 }
 
-// As emit_file, with what SPIR-V's back end of LLVM 22 needs beside. A machine of its own for every module,
-// whose values it remembers; one module at a time, since it keeps what it knows of one in a static variable.
-// And machine code that is never freed (0.55 MB a kernel over 240): the variable still has the numbers of
-// earlier kernels' basic blocks by their addresses, and gave them to blocks that came to lie there, so that
-// identifiers were defined twice.
+// Like emit_file, with workarounds for the SPIR-V back end of LLVM 22:
+//   - a new target machine for every module, because it remembers values of the previous one;
+//   - one module at a time, because it keeps its state in a static variable;
+//   - the machine code is leaked (about 0.5 MB per kernel). The state numbers basic blocks by address; a block
+//     at the address of a freed one would get its number, and identifiers would be defined twice.
 absl::StatusOr<std::string> emit_spirv(llvm::Module& module, const MachineRow& row,
                                        llvm::CodeGenFileType type) {
   static std::mutex mutex;
@@ -329,7 +330,7 @@ absl::StatusOr<std::string> emit_spirv(llvm::Module& module, const MachineRow& r
   return std::string(buffer.begin(), buffer.end());
 }
 
-// A CPU kernel is linked alone: every symbol it uses must be its own.
+// A CPU kernel is loaded without any other object, so it must define every symbol that it uses.
 absl::Status check_self_contained(const std::string& object) {
   auto file = llvm::object::ObjectFile::createObjectFile(llvm::MemoryBufferRef(object, "kernel"));
   if (!file) return absl::InternalError(llvm::toString(file.takeError()));
@@ -342,13 +343,13 @@ absl::Status check_self_contained(const std::string& object) {
       return absl::InternalError("unreadable symbol table");
     }
     if ((*flags & llvm::object::SymbolRef::SF_Undefined) && !name->empty())
-      return absl::AbortedError(absl::StrCat("the kernel needs the outside symbol '", name->str(), "'"));
+      return absl::AbortedError(absl::StrCat("the kernel needs the undefined symbol '", name->str(), "'"));
   }
   return absl::OkStatus();
 }
 
-// LLVM's SPIR-V back end makes OpenCL's fmax of it, which drops NaNs: comparisons instead. Of two zeros it
-// may be either, which are equal to whoever asks here.
+// Replaces llvm.maximum by comparisons, because the SPIR-V back end would turn it into OpenCL's fmax, which
+// ignores NaNs. For two zeros of different sign the result may be either; kernels do not distinguish them.
 void expand_maximum(llvm::Module& module) {
   llvm::SmallVector<llvm::IntrinsicInst*> calls;
   for (llvm::Function& f : module)
@@ -358,14 +359,14 @@ void expand_maximum(llvm::Module& module) {
   for (llvm::IntrinsicInst* call : calls) {
     llvm::IRBuilder<> b(call);
     llvm::Value *x = call->getArgOperand(0), *y = call->getArgOperand(1);
-    // y where it is a NaN, x where that is one alone.
+    // `greater` is y if y is a NaN. The second select returns x if x is a NaN.
     llvm::Value* greater = b.CreateSelect(b.CreateFCmpOGT(x, y), x, y);
     call->replaceAllUsesWith(b.CreateSelect(b.CreateFCmpUNO(x, x), x, greater));
     call->eraseFromParent();
   }
 }
 
-// Instructions that an x86-64 lacks, in place of calls of a library, and what SPIR-V has otherwise.
+// Expands operations that the target lacks or treats differently.
 void expand_missing(llvm::Module& module, const Target& target) {
   if (target.backend == Backend::kSpirv) expand_maximum(module);
   if (target.arch == "x86-64" && !target.has("fma")) split_fma(module);
@@ -377,7 +378,7 @@ void set_cpu_attributes(llvm::Function& f, const MachineRow& row, const Target& 
   f.addFnAttr("target-cpu", row.cpu);
   f.addFnAttr("target-features", row.features);
   f.addFnAttr("no-builtins");
-  // Without this x86 splits 512-bit vectors on targets whose tuning prefers 256.
+  // Without this attribute LLVM splits 512-bit vectors for CPUs whose tuning prefers 256 bits.
   if (target.has("avx512f")) f.addFnAttr("prefer-vector-width", "512");
   f.addFnAttr(llvm::Attribute::NoUnwind);
 }
@@ -388,11 +389,11 @@ mlir::Operation* translatable(mlir::ModuleOp module, const Target& target) {
   return nullptr;
 }
 
-// Version 6 is the first that has generic targets; 5 is loaded by older runtimes too.
+// Generic targets need version 6. All others use version 5, which older runtimes can load too.
 uint32_t code_object_version(const Target& target) { return is_amd_generic(target.arch) ? 600 : 500; }
 
-// OpenCL's functions that LLVM's SPIR-V back end makes variables and instructions of, and Intel's that stay
-// calls, which the device's driver knows by name. A call of another one nobody would answer.
+// Functions that a SPIR-V module may call: OpenCL functions that the back end turns into built-in variables and
+// instructions, and Intel's functions that the device's driver provides. Nothing else would be defined.
 bool is_spirv_builtin(llvm::StringRef name) {
   size_t length = 0;
   if (!name.consume_front("_Z") || name.consumeInteger(10, length)) return false;
@@ -402,7 +403,7 @@ bool is_spirv_builtin(llvm::StringRef name) {
              {"get_local_id", "get_group_id", "get_sub_group_id", "get_sub_group_local_id", "barrier"}, name);
 }
 
-// Translation gives up on the first op it does not know; find it first, to name it.
+// Finds an op that cannot be translated to LLVM IR. The translation itself would fail without its name.
 absl::Status check_lowered(mlir::Operation* root) {
   std::string left;
   root->walk([&](mlir::Operation* op) {
@@ -415,13 +416,12 @@ absl::Status check_lowered(mlir::Operation* root) {
   });
   if (left.empty()) return absl::OkStatus();
   return absl::AbortedError(
-      absl::StrCat("'", left, "' is left after the last stage: the pipeline lacks a lowering"));
+      absl::StrCat("op '", left, "' remains after the last stage: the pipeline does not lower it"));
 }
 
-// What MLIR's conversions cannot say of a kernel: parameters behind the argument block are tensor maps, which
-// the kernel holds by value and hands to the copy engine by address; the emitter's own function attributes;
-// and that inline assembly (warp- and warpgroup-wide instructions, barriers) must not be moved across control
-// flow.
+// Adds attributes that MLIR's conversions do not set. Parameters after the argument block are tensor maps,
+// passed by value and used by address. The emitter's function attributes are copied. Inline assembly is
+// convergent, because it contains warp-wide instructions and barriers, which must not move across branches.
 void finish_cuda_kernel(mlir::ModuleOp module, llvm::Function& f) {
   llvm::LLVMContext& context = f.getContext();
   for (unsigned i = std::size(kArgumentFields); i < f.arg_size(); ++i) {
@@ -455,7 +455,7 @@ absl::StatusOr<MachineCode> generate_code(mlir::ModuleOp module, const Target& t
   LATHE_ASSIGN_OR_RETURN(MachineRow row, machine_row(target, emit::least_ptx(module)));
   LATHE_ASSIGN_OR_RETURN(std::unique_ptr<llvm::TargetMachine> machine, make_machine(row));
   mlir::Operation* root = translatable(module, target);
-  if (!root) return absl::AbortedError("no gpu.module is left after the last stage");
+  if (!root) return absl::AbortedError("the pipeline's last stage leaves no gpu.module");
   LATHE_RETURN_IF_ERROR(check_lowered(root));
 
   std::string complaint;
@@ -473,7 +473,7 @@ absl::StatusOr<MachineCode> generate_code(mlir::ModuleOp module, const Target& t
   for (llvm::Function& f : *ir) {
     if (f.isDeclaration()) continue;
     if (target.backend == Backend::kCuda) finish_cuda_kernel(module, f);
-    // The plan fixes the workgroup's size; MLIR passes it on as a bound.
+    // The plan fixes the workgroup size, but MLIR translates it to an upper bound.
     if (f.hasFnAttribute("nvvm.maxntid")) {
       f.addFnAttr("nvvm.reqntid", f.getFnAttribute("nvvm.maxntid").getValueAsString());
       f.removeFnAttr("nvvm.maxntid");
@@ -503,7 +503,7 @@ absl::StatusOr<MachineCode> generate_code(mlir::ModuleOp module, const Target& t
     if (f.isDeclaration() && !f.isIntrinsic() &&
         !(target.backend == Backend::kSpirv && is_spirv_builtin(f.getName())))
       return absl::AbortedError(
-          absl::StrCat("the kernel calls the outside function '", f.getName().str(), "'"));
+          absl::StrCat("the kernel calls the undefined function '", f.getName().str(), "'"));
   const bool ptx = row.format == CodeFormat::kPtx;
   MachineCode code{row.format, ""};
   const auto type = ptx ? llvm::CodeGenFileType::AssemblyFile : llvm::CodeGenFileType::ObjectFile;

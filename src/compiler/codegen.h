@@ -1,4 +1,4 @@
-// LLVM dialect -> LLVM IR -> machine code, per backend.
+// Code generation: from MLIR's LLVM dialect through LLVM IR to machine code.
 #pragma once
 
 #include <chrono>
@@ -25,10 +25,10 @@ struct MachineCode {
   std::string bytes;
 };
 
-// Milliseconds by stage, kept in the artifact's metadata.
+// The time of each stage in milliseconds, for the artifact's metadata.
 class StageTimes {
  public:
-  // Books the time since the last call (or construction) under `name`.
+  // Records the time since the previous call (or the construction) under `name`.
   void lap(const std::string& name);
   const std::vector<std::pair<std::string, double>>& milliseconds() const { return laps_; }
 
@@ -37,22 +37,23 @@ class StageTimes {
   std::vector<std::pair<std::string, double>> laps_;
 };
 
-// Receives the texts of a dump: (file name, text).
+// Receives one text of a dump: (file name, text).
 using TextSink = std::function<void(const std::string&, const std::string&)>;
 
-// Translates a fully lowered module and generates code for the target. An error when anything is left that is
-// not LLVM's (naming the op), or when the object would need a symbol from outside. `dump` may be empty.
+// Translates a fully lowered module and generates code for the target. Fails if an op remains that cannot be
+// translated to LLVM IR (the error names it), or if the object would need an external symbol. `dump` may be
+// empty.
 absl::StatusOr<MachineCode> generate_code(mlir::ModuleOp module, const Target& target, const TextSink& dump,
                                           StageTimes* times);
 
-// Whether a module of LLVM IR alone becomes code for a target's instructions and, a CPU's, needs no symbol
-// from outside. The module is used up. Throws where LLVM would end the process: without the instruction of an
-// intrinsic.
+// Checks that LLVM can generate code for a module of LLVM IR and, on a CPU, that the code needs no external
+// symbol. Modifies the module. Throws on LLVM's fatal errors, for example if the target lacks the instruction
+// of an intrinsic.
 absl::Status check_code(llvm::Module& module, const Target& target);
-// LLVM's name of a CPU's, CUDA's or ROCm's target: "x86_64-unknown-linux-gnu".
+// LLVM's target triple, such as "x86_64-unknown-linux-gnu".
 std::string triple_of(const Target& target);
 
-// Initialises LLVM's targets; once per process.
+// Initialises LLVM's targets once per process.
 void initialize_targets();
 
 }  // namespace lathe

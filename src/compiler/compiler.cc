@@ -1,4 +1,4 @@
-// liblathe-compiler's entry points: a request in, an artifact out (core/compiler_abi.h).
+// The entry points of liblathe-compiler: they turn a request into an artifact (core/compiler_abi.h).
 #include <algorithm>
 #include <exception>
 #include <new>
@@ -39,19 +39,19 @@ struct CompileRequest {
   ProblemClass problem;
   CompileConfig config;
   Target target;
-  std::optional<PipelineText> pipeline;  // none: the built-in one
+  std::optional<PipelineText> pipeline;  // absent: use the built-in one
   bool dump = false;
-  std::string bitcode;  // of a user's ukernel; "": the config's is built in, or there is none
-  std::optional<ElementwiseProgram> program;  // an elementwise op's
-  std::optional<AssemblerSearch> assembler;   // none: PTX stays PTX
+  std::string bitcode;  // of a user's ukernel; empty if the config uses a built-in one or none
+  std::optional<ElementwiseProgram> program;  // of an elementwise op
+  std::optional<AssemblerSearch> assembler;   // absent: do not assemble PTX
 };
 
-// Bytes that a request has in base64.
+// Decodes a base64 field of a request.
 absl::StatusOr<std::string> bytes_field(const Json& j, const char* name) {
   LATHE_ASSIGN_OR_RETURN(const std::string text, read_json("request", [&] { return text_field(j, name); }));
   std::string bytes;
   if (absl::Base64Unescape(text, &bytes)) return bytes;
-  return absl::InvalidArgumentError(absl::StrCat("request: '", name, "' is no base64"));
+  return absl::InvalidArgumentError(absl::StrCat("request: '", name, "' is not valid base64"));
 }
 
 absl::StatusOr<CompileRequest> parse_request(absl::string_view bytes) {
@@ -73,7 +73,7 @@ absl::StatusOr<CompileRequest> parse_request(absl::string_view bytes) {
                            read_json("request", [&] { return text_field(j, "program"); }));
     LATHE_ASSIGN_OR_RETURN(r.program, parse_elementwise(text));
     if (!is_program_of(r.problem, *r.program))
-      return absl::InvalidArgumentError("request: 'program' is not the one that the class names");
+      return absl::InvalidArgumentError("request: 'program' does not have the digest that the class names");
   }
   if (j.contains("assemble")) {
     LATHE_ASSIGN_OR_RETURN(r.assembler, assembler_search_from_json(j["assemble"]));
@@ -94,7 +94,7 @@ const OpRow* find_op(Op op) {
   return nullptr;
 }
 
-// Informative: nothing depends on it but what people and tests read.
+// Metadata is for people and tests only; no code depends on it.
 Json metadata_of(const BoundPipeline& pipeline, const StageTimes& times) {
   Json stages = Json::array();
   double total = 0;
@@ -117,8 +117,8 @@ absl::string_view code_file(CodeFormat format) {
   return "kernel";
 }
 
-// PTX to a cubin where the request asks for it and there is an assembler. Returns what the metadata says of
-// it.
+// Assembles PTX to a cubin if the request asks for it and an assembler is found. Returns the metadata about the
+// assembler.
 absl::StatusOr<Json> assemble(const CompileRequest& r, MachineCode* code) {
   if (!r.assembler) return Json{{"assembler", kNoAssembler}};
   LATHE_ASSIGN_OR_RETURN(AssembledPtx assembled, assemble_ptx(code->bytes, r.target.arch, *r.assembler));
@@ -129,11 +129,11 @@ absl::StatusOr<Json> assemble(const CompileRequest& r, MachineCode* code) {
 
 void dump_outcome(const Artifact& artifact, const Json& metadata, const TextSink& dump) {
   if (!dump) return;
-  // PTX is dumped where it is made.
+  // generate_code has already dumped PTX.
   if (artifact.format != CodeFormat::kPtx && artifact.format != CodeFormat::kNone)
     dump(std::string(code_file(artifact.format)), artifact.code);
   dump("recipe.json", to_json(artifact.recipe).dump(2));
-  // An assembler's words are not always UTF-8.
+  // An assembler's output is not always UTF-8.
   dump("metadata.json", metadata.dump(2, ' ', false, Json::error_handler_t::replace));
 }
 
@@ -214,7 +214,7 @@ absl::StatusOr<Artifact> compile(const CompileRequest& r, const TextSink& dump) 
   return artifact;
 }
 
-// The text without what no stage uses: other pipelines may, which read the same file.
+// Removes the parameters that no stage uses. They may belong to another pipeline that reads the same file.
 absl::StatusOr<PipelineText> without_unused(PipelineText text,
                                             const std::map<std::string, std::string>& unused) {
   if (unused.empty()) return text;
@@ -226,8 +226,8 @@ absl::StatusOr<PipelineText> without_unused(PipelineText text,
   return text;
 }
 
-// A user's pipeline, read and checked against a plan that stands for any: {"for", "pipeline": as a request
-// has it, "unused": {"params.NAME": the file and line that say so}}.
+// Reads a user's pipeline and checks it with a placeholder plan. Returns {"for", "pipeline": as in a compile
+// request, "unused": {"params.NAME": a message with file and line}}.
 absl::StatusOr<Json> checked_pipeline(const Json& question) {
   LATHE_ASSIGN_OR_RETURN(const auto paths, read_json("read_pipeline", [&] {
                            return std::make_pair(text_field(question, "path"),
@@ -246,19 +246,20 @@ absl::StatusOr<Json> checked_pipeline(const Json& question) {
       LATHE_ASSIGN_OR_RETURN(const PipelineText used, without_unused(text, bound.unused));
       return Json{{"for", pipeline.serves}, {"pipeline", to_json(used)}, {"unused", bound.unused}};
     }
-  return absl::InvalidArgumentError(absl::StrCat(text.name, ":1: 'for: ", pipeline.serves,
-                                                 "' names no op and backend (matmul.cpu, argmax.cuda, ...)"));
+  return absl::InvalidArgumentError(
+      absl::StrCat(text.name, ":1: 'for: ", pipeline.serves,
+                   "' is not an op and a backend (matmul.cpu, argmax.cuda, ...)"));
 }
 
-// LLVM ends the process on errors it thinks nobody survives ("Cannot select"). Thrown past LLVM's frames
-// instead, the kernel is refused and what that compilation held is leaked.
+// LLVM ends the process on fatal errors such as "Cannot select". Throwing an exception through LLVM's frames
+// fails only this kernel, at the price of leaking the memory of its compilation.
 struct FatalError : std::exception {
   explicit FatalError(std::string t) : text(std::move(t)) {}
   const char* what() const noexcept override { return text.c_str(); }
   std::string text;
 };
 void throw_fatal_error(void*, const char* reason, bool) { throw FatalError(reason); }
-// Likewise where its containers find no memory.
+// The same if LLVM runs out of memory.
 void throw_bad_alloc(void*, const char*, bool) { throw std::bad_alloc(); }
 
 void initialize() {
@@ -272,7 +273,7 @@ void initialize() {
   (void)once;
 }
 
-// Answers through the sink, exactly once.
+// Sends exactly one result to the sink.
 class Answer {
  public:
   Answer(lathe_compiler_sink sink, void* user) : sink_(sink), user_(user) {}

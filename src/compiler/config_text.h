@@ -1,4 +1,4 @@
-// CompileConfig as the text of the attributes that carry it.
+// Prints a CompileConfig as MLIR attributes.
 #pragma once
 
 #include <string>
@@ -8,9 +8,9 @@
 namespace lathe {
 
 std::string kernel_config_text(const KernelConfig& config);  // #lathe.kernel_config<...>
-// Lines that name the attributes #config and, where there is one, #ukernel or #external; the entries of the
-// payload op that carry them.
+// The lines that define the aliases #config and, if needed, #ukernel or #external.
 std::string config_aliases(const CompileConfig& config);
+// The entries of the payload op's attribute dictionary that use these aliases.
 std::string config_entries(const CompileConfig& config);
 
 }  // namespace lathe

@@ -1,4 +1,4 @@
-// An MLIR context with the dialects and interfaces that pipelines use.
+// An MLIR context with the dialects and interfaces that the pipelines use.
 #pragma once
 
 #include <string>
@@ -9,10 +9,10 @@
 
 namespace lathe {
 
-enum class Dialects { kCpu, kSpirv, kAll };  // kAll: what CUDA and ROCm have more
+enum class Dialects { kCpu, kSpirv, kAll };  // kAll: those of CUDA and ROCm too
 Dialects dialects_of(Backend backend);
 
-// One per compilation: milliseconds to make, nothing shared between threads.
+// Make one per compilation. It takes milliseconds to create and shares nothing with other threads.
 class CompilerContext {
  public:
   explicit CompilerContext(Dialects which = Dialects::kAll);

@@ -13,7 +13,7 @@ LogicalResult emit_cpu_tasks(ModuleOp module, const StepEmitter& emitter) {
   for (func::FuncOp payload : payloads) {
     llvm::SmallVector<scf::ForallOp> steps(payload.getOps<scf::ForallOp>());
     if (steps.empty())
-      return payload.emitError("has no distributed step: was the distribute stage left out?");
+      return payload.emitError("has no scf.forall: does the pipeline lack the distribute stage?");
     payload.setName((payload.getName() + ".payload").str());
     for (scf::ForallOp forall : steps) {
       auto name = forall->getAttrOfType<StringAttr>(ir::kStepAttr);

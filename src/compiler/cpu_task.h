@@ -1,4 +1,4 @@
-// The frame of CPU kernels: every scf.forall of a payload becomes a function task(args, task).
+// Turns every scf.forall of a payload into a function task(args, task), the form of all CPU kernels.
 #pragma once
 
 #include <functional>
@@ -9,11 +9,11 @@ namespace lathe::emit {
 
 inline constexpr char kScratchAttr[] = "lathe.scratch_bytes";
 
-// Emits one step's body; returns the bytes of scratch its worker needs.
+// Emits the body of one step. Returns the bytes of scratch memory that a worker needs for it.
 using StepEmitter = std::function<llvm::FailureOr<int64_t>(Emit&, const Arguments&, TileProgram&)>;
 
-// Replaces the module's payload functions by task functions, one per forall, named by its lathe.step
-// attribute, and sets kScratchAttr on the module to the largest scratch.
+// Replaces the payload functions of the module by task functions, one per scf.forall. The forall's lathe.step
+// attribute gives the name. Sets kScratchAttr of the module to the largest scratch size.
 mlir::LogicalResult emit_cpu_tasks(mlir::ModuleOp module, const StepEmitter& emitter);
 
 }  // namespace lathe::emit

@@ -16,7 +16,7 @@ namespace {
 
 constexpr unsigned kSharedMemory = 3;
 
-// Moves the value's bits through inline assembly, so that neither LLVM nor ptxas knows they are a float's.
+// Moves the bits of a float through inline assembly, so that LLVM and ptxas treat them as an integer.
 llvm::Value* opaque_bits(llvm::IRBuilder<>& b, llvm::Value* value) {
   const unsigned bits = value->getType()->getPrimitiveSizeInBits();
   llvm::Type* integer = b.getIntNTy(bits);

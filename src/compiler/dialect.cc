@@ -67,15 +67,15 @@ void KernelConfigAttr::print(mlir::AsmPrinter& printer) const {
 mlir::LogicalResult UkernelAttr::verify(llvm::function_ref<mlir::InFlightDiagnostic()> error,
                                         mlir::StringAttr function, mlir::StringAttr bitcode,
                                         mlir::StringAttr) {
-  if (function.getValue().empty()) return error() << "ukernel: no function named";
-  if (bitcode.getValue().empty()) return error() << "ukernel: no bitcode named";
+  if (function.getValue().empty()) return error() << "ukernel: function is empty";
+  if (bitcode.getValue().empty()) return error() << "ukernel: bitcode is empty";
   return mlir::success();
 }
 
 mlir::LogicalResult ExternalAttr::verify(llvm::function_ref<mlir::InFlightDiagnostic()> error,
                                          mlir::StringAttr provider, mlir::StringAttr routine) {
-  if (provider.getValue().empty()) return error() << "external: no library named";
-  if (routine.getValue().empty()) return error() << "external: no routine named";
+  if (provider.getValue().empty()) return error() << "external: library is empty";
+  if (routine.getValue().empty()) return error() << "external: routine is empty";
   return mlir::success();
 }
 

@@ -1,4 +1,4 @@
-// The lathe dialect (lathe.td) and the names of the attributes that payloads carry.
+// The lathe dialect (lathe.td) and the names of the attributes of payloads.
 #pragma once
 
 #include "core/plan.h"
@@ -16,21 +16,23 @@ llvm::hash_code hash_value(const KernelConfig& c);
 
 namespace lathe::ir {
 
-// On the op that the plan is about; the ukernel where one was chosen, and on the declaration of its function.
+// On the payload op: the plan's config and, if one was chosen, its ukernel. The ukernel attribute is also on
+// the declaration of its function.
 inline constexpr char kConfigAttr[] = "lathe.config", kUkernelAttr[] = "lathe.ukernel";
-// On the op that an external library does; on the function that is made of it, and on its declaration.
+// On an op that an external library computes; on the function outlined from it; on that function's
+// declaration.
 inline constexpr char kExternalAttr[] = "lathe.external", kCompilerAttr[] = "lathe.compiler",
                       kExternAttr[] = "lathe.extern";
-// On a payload function's argument: the argument-block field it stands for ("a", "k_chunk", ...).
+// On an argument of a payload function: its field of the argument block ("a", "k_chunk", ...).
 inline constexpr char kOperandAttr[] = "lathe.operand";
-// On the module: the target's backend ("cuda") and architecture ("sm_90a").
+// On the module: the target's backend ("cuda"), architecture ("sm_90a") and features.
 inline constexpr char kBackendAttr[] = "lathe.backend", kArchAttr[] = "lathe.arch",
                       kFeaturesAttr[] = "lathe.features";
-// On the module: what every operand of the class is aligned to (core/problem.h's Alignment, as an integer).
+// On the module: the class's Alignment and DependentLaunch (core/problem.h), as integers.
 inline constexpr char kAlignmentAttr[] = "lathe.alignment", kDependentLaunchAttr[] = "lathe.dependent_launch";
-// On the module of a generic kernel: what the class leaves open the launch's form says (core/generic.h).
+// On the module of a generic kernel, whose launches pass `form` (core/generic.h).
 inline constexpr char kGenericAttr[] = "lathe.generic";
-// On an scf.forall: the launch recipe's step (its kernel symbol).
+// On an scf.forall: the symbol of its step in the launch recipe.
 inline constexpr char kStepAttr[] = "lathe.step";
 
 }  // namespace lathe::ir

@@ -1,14 +1,16 @@
-// lathe-distribute: tiles a payload into one scf.forall per launch step, mapped to workgroups.
+// lathe-distribute: tiles a matmul payload into one scf.forall per launch step, mapped to workgroups.
 //
-// matmul without a split, one step:
-//   forall (b, y, x) in (batch, ceil(N / tile_n), ceil(M / tile_m)): D[b, tile] = epilogue(fill, A[b, rows] *
-//   B[b, cols])
-// with a split, two steps; z counts splits * batch, sizes of the last split are ragged (affine.min):
+// Without a split there is one step:
+//   forall (b, y, x) in (batch, ceil(N / tile_n), ceil(M / tile_m)):
+//     D[b, tile] = epilogue(A[b, rows] * B[b, cols])
+// With a split there are two. z has splits * batch values, and the last split is shorter (affine.min):
 //   forall (z, y, x): W[s, b, tile] = A[b, rows, K of split s] * B[b, cols, K of split s]
-//   forall (b, y, x): D[b, row] = epilogue(sum over s in ascending order of W[s, b, row])
-// (where the workgroup that arrives last merges, the second is over tiles and becomes part of the first's
-// kernel) Rows are on x: neighbours in the launch order share columns of B, the weight, and only x may pass
-// 65535 on a GPU. argmax payloads come distributed from their builder, which states rows and splits directly.
+//   forall (b, y, x): D[b, rows] = epilogue(sum of W[s, b, rows] over s, in ascending order)
+// If the last workgroup to arrive merges, the second loop is over the same tiles and becomes part of the first
+// kernel.
+//
+// x counts the tiles along M, so that workgroups launched together share columns of B, the weight. Also, only x
+// may exceed 65535 on a GPU. Payloads of argmax are built with their scf.forall and need no distribution.
 #include "compiler/dialect.h"
 #include "compiler/mlir.h"
 #include "compiler/passes.h"
@@ -69,7 +71,7 @@ class MatmulDistribution {
   }
   OpFoldResult tiles(OpFoldResult size, int64_t tile) { return apply(b_, dim(0).ceilDiv(tile), {size}); }
 
-  // The slice of `operand` that the loops' ranges [offsets, offsets + sizes) touch through `map`.
+  // The slice of `operand` that the loop ranges [offsets, offsets + sizes) access through `map`.
   Value slice(OpBuilder& b, Value operand, AffineMap map, ArrayRef<OpFoldResult> offsets,
               ArrayRef<OpFoldResult> sizes) {
     Sizes o, s, strides;
@@ -80,7 +82,7 @@ class MatmulDistribution {
     return tensor::ExtractSliceOp::create(b, loc_, operand, o, s, strides);
   }
 
-  // Of the products' type: f32, i32.
+  // A tensor of zeros with the accumulators' type, f32 or i32.
   Value zeros(OpBuilder& b, ArrayRef<OpFoldResult> sizes) {
     Type type = getElementTypeOrSelf(matmul_->getResult(0).getType());
     Value zero = arith::ConstantOp::create(b, loc_, b.getZeroAttr(type));
@@ -88,7 +90,7 @@ class MatmulDistribution {
     return linalg::FillOp::create(b, loc_, zero, empty).getResult(0);
   }
 
-  // The matmul on one tile: loops (b, m, n, k).
+  // The matmul of one tile. Offsets and sizes are of the loops (b, m, n, k).
   Value tile_matmul(OpBuilder& b, ArrayRef<OpFoldResult> offsets, ArrayRef<OpFoldResult> sizes) {
     SmallVector<Value> operands;
     for (OpOperand* input : matmul_.getDpsInputOperands())
@@ -97,7 +99,8 @@ class MatmulDistribution {
     return clone(b, matmul_, operands.back().getType(), operands)->getResult(0);
   }
 
-  // The epilogue on one tile whose products are `ab`: loops (b, m, n); the output slice is of `out`.
+  // The epilogue of one tile with the products `ab`. Offsets and sizes are of the loops (b, m, n). The output
+  // is a slice of `out`.
   Value tile_epilogue(OpBuilder& b, Value ab, Value out, ArrayRef<OpFoldResult> offsets,
                       ArrayRef<OpFoldResult> sizes) {
     SmallVector<Value> operands = {ab};
@@ -158,9 +161,8 @@ class MatmulDistribution {
     return op.getResult(0);
   }
 
-  // In a second step, a workgroup merges merge_rows() rows of one column tile, so that the merge has many
-  // workgroups. Merged within the launch (kMergeLast, kMergeCluster), a tile is the partial
-  // results' tile.
+  // With kMergeStep, a workgroup merges merge_rows() rows of one column tile, so that the step has many
+  // workgroups. With kMergeLast and kMergeCluster, a workgroup merges one tile of the partial results.
   Value merge(Value partials) {
     Value out = epilogue_.getDpsInits()[0];
     OpFoldResult splits = argument("splits");
@@ -196,7 +198,7 @@ class MatmulDistribution {
     return op.getResult(0);
   }
 
-  // Affine apply whose trailing `symbols` values are symbols (launch arguments).
+  // An affine.apply whose last `symbols` values are symbols (launch arguments).
   OpFoldResult apply(OpBuilder& b, AffineExpr e, ArrayRef<OpFoldResult> values, unsigned symbols) {
     return affine::makeComposedFoldedAffineApply(b, loc_, AffineMap::get(values.size() - symbols, symbols, e),
                                                  values);

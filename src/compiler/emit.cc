@@ -16,7 +16,7 @@ Type with_element(Type like, Type element) {
   if (auto v = dyn_cast<VectorType>(like)) return VectorType::get(v.getShape(), element);
   return element;
 }
-// What Emit::widen made `x` of; null for any other value.
+// The i32 operand of Emit::widen if `x` is its result, otherwise null.
 Value narrow(Value x) {
   auto cast = x.getDefiningOp<arith::IndexCastUIOp>();
   return cast && cast.getIn().getType().isInteger(32) ? cast.getIn() : Value();
@@ -142,9 +142,8 @@ Values Emit::choose(Value condition, const Values& like, const std::function<Val
   return Values(op.getResults().begin(), op.getResults().end());
 }
 
-// bf16 goes to and from memory, and into the lanes of a vector, as i16: back ends without bf16 registers
-// legalise its loads, stores and insertions through library calls. So do 8-bit floats, as i8: LLVM has no
-// type for them. The same memory, seen as integers.
+// bf16 is loaded, stored and inserted into vectors as i16, because back ends without bf16 registers would use
+// library calls for that. 8-bit floats are handled as i8, because LLVM has no type for them.
 static bool stored_as_integer(Type element) {
   return element.isBF16() || (isa<FloatType>(element) && element.getIntOrFloatBitWidth() == 8);
 }
@@ -215,9 +214,10 @@ void Emit::prefetch(Value memory, Value at, int locality) {
                              /*isDataCache=*/true);
 }
 
-// By integer arithmetic, which every target has. The bits of an e4m3 number, moved to where f32's lie, are
-// those of its 2^-120-fold, subnormal ones included; of FNUZ, whose exponents are one lower, of its
-// 2^-119-fold and 2^-111-fold. Those of an OCP e5m2 number are the upper half of an f16's.
+// Converts an 8-bit float to f32 with integer arithmetic, which every target has. The bits of an e4m3 number,
+// shifted to their place in an f32, are the value times 2^-120, also for subnormals. For the FNUZ types, whose
+// exponent bias is one higher, the factor is 2^-119 (e4m3) or 2^-111 (e5m2). An OCP e5m2 number is the upper
+// byte of an f16.
 static Value f8_to_f32(Emit& e, Value x) {
   const auto integers = [&](unsigned width) { return with_element(x.getType(), e.b.getIntegerType(width)); };
   const auto constant = [&](Type type, Attribute value) -> Value {
@@ -267,7 +267,7 @@ Value Emit::from_f32(Value x, Type element) {
   Type type = with_element(x.getType(), element);
   return type == x.getType() ? x : arith::TruncFOp::create(b, loc, type, x).getResult();
 }
-// A vector of elements of that type, made by `make` of scalars in the type that memory has them in.
+// Builds a vector with `make`, which receives the scalars in their storage type (see stored_as_integer).
 static Value in_lanes(Emit& e, Values scalars, int64_t lanes,
                       const std::function<Value(VectorType, const Values&)>& make) {
   const Type element = scalars[0].getType();
@@ -294,9 +294,9 @@ Value Emit::fma(Value x, Value y, Value z) {
   return math::FmaOp::create(b, loc, x, y, z);
 }
 
-// Eklundh: stage d exchanges, between rows i and i + d, the blocks of d lanes off the diagonal.
-// A fence between two levels costs no instruction, and keeps the instruction selector from looking for one
-// shuffle in place of four (LLVM 22, M = 512: 19 of 70 ms went there, 6 with it; the same instructions).
+// Eklundh's algorithm: stage d exchanges the off-diagonal blocks of d lanes between rows i and i + d.
+// llvm.arithmetic.fence between two stages costs no instruction. It saves compile time, because LLVM 22 then
+// does not try to combine the shuffles of both stages.
 Values Emit::transpose(Values rows) {
   int64_t lanes = rows.size();
   constexpr int64_t kFencedLevel = 4;
@@ -327,7 +327,7 @@ Values Emit::transpose(Values rows) {
 }
 
 Value memory_at(Emit& e, Value pointer, Type element) {
-  // A descriptor built from the bare pointer: finalize-memref-to-llvm folds the cast away.
+  // Build a memref descriptor from the bare pointer. finalize-memref-to-llvm folds the cast away.
   auto pointer_type = cast<LLVM::LLVMPointerType>(pointer.getType());
   MLIRContext* context = e.b.getContext();
   Type i64 = e.b.getI64Type();
@@ -353,7 +353,7 @@ Value memory_at(Emit& e, Value pointer, Type element) {
 }
 
 Value pointer_to(Emit& e, Value memory, Value at) {
-  // The descriptor that memory_at made.
+  // This cast was made by memory_at; its operand is the descriptor.
   auto cast = memory.getDefiningOp<UnrealizedConversionCastOp>();
   Value base = LLVM::ExtractValueOp::create(e.b, e.loc, cast.getOperand(0), llvm::ArrayRef<int64_t>{1});
   Value offset = arith::IndexCastOp::create(e.b, e.loc, e.b.getI64Type(), at);

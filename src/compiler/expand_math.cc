@@ -1,5 +1,5 @@
-// lathe-expand-math: erf, tanh and exp on f32 as polynomials, so that kernels call no math library on any
-// target.
+// lathe-expand-math: replaces erf, tanh and exp on f32 by polynomial approximations, so that kernels need no
+// math library on any target.
 #include "compiler/mlir.h"
 #include "compiler/passes.h"
 #include "mlir/Dialect/Math/Transforms/Passes.h"

@@ -9,8 +9,8 @@ namespace lathe {
 namespace {
 using namespace mlir;
 
-// What an op's result is made with, and what it alone makes: the payload's zero and empty tensor in front of
-// a product. Values from further away are the function's arguments.
+// Collects an op and the producers of its initial values (fill, empty, constant), which move into the outlined
+// function with it. All other operands become arguments of that function.
 void add_with_producers(Operation* op, llvm::SetVector<Operation*>* all) {
   for (Value operand : op->getOperands()) {
     Operation* producer = operand.getDefiningOp();
@@ -20,7 +20,7 @@ void add_with_producers(Operation* op, llvm::SetVector<Operation*>* all) {
   all->insert(op);
 }
 
-// A function of its own, with `lathe.compiler` and a symbol that nothing else has, and a call in the op's
+// Moves an op and its epilogue into a new function with the attribute lathe.compiler, and puts a call in their
 // place.
 class Outliner {
  public:
@@ -92,7 +92,7 @@ struct OutlineExternalPass : PassWrapper<OutlineExternalPass, OperationPass<Modu
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(OutlineExternalPass)
   StringRef getArgument() const override { return "lathe-outline-external"; }
   StringRef getDescription() const override {
-    return "Make a function of each op that an external library does, marked with its lathe.compiler";
+    return "Outline each op that an external library computes into a function marked lathe.compiler";
   }
   void runOnOperation() override {
     llvm::SmallVector<linalg::LinalgOp> chosen;
@@ -104,12 +104,12 @@ struct OutlineExternalPass : PassWrapper<OutlineExternalPass, OperationPass<Modu
   }
 };
 
-// The library "compiles" its functions: what is inside of them is its own from here on.
+// Removes the bodies of the outlined functions, because the library implements them.
 struct DeclareExternalPass : PassWrapper<DeclareExternalPass, OperationPass<ModuleOp>> {
   MLIR_DEFINE_EXPLICIT_INTERNAL_INLINE_TYPE_ID(DeclareExternalPass)
   StringRef getArgument() const override { return "lathe-declare-external"; }
   StringRef getDescription() const override {
-    return "Leave a declaration, marked extern, of each function with a lathe.compiler";
+    return "Reduce each function with lathe.compiler to a declaration marked lathe.extern";
   }
   void runOnOperation() override {
     for (auto function : getOperation().getOps<func::FuncOp>()) {
@@ -125,7 +125,7 @@ absl::StatusOr<Step> step_of(func::CallOp call, const ProblemClass& problem) {
   auto external = callee ? callee->getAttrOfType<ir::ExternalAttr>(ir::kCompilerAttr) : ir::ExternalAttr();
   if (!external || !callee->hasAttr(ir::kExternAttr))
     return absl::AbortedError(
-        absl::StrCat("'", call.getCallee().str(), "' is called, and no extern function"));
+        absl::StrCat("'", call.getCallee().str(), "' is called but is not an extern function"));
   Step step;
   step.kind = StepKind::kHostExtern;
   step.symbol = call.getCallee().str();
@@ -134,7 +134,7 @@ absl::StatusOr<Step> step_of(func::CallOp call, const ProblemClass& problem) {
   return step;
 }
 
-// What the libraries are given to work in; both vendors' documents recommend 32 MiB on the newest devices.
+// The workspace for a GPU library. Both vendors recommend 32 MiB for their newest devices.
 int64_t workspace_of(const Target& target) { return target.backend == Backend::kCpu ? 0 : int64_t{32} << 20; }
 
 }  // namespace
@@ -149,19 +149,19 @@ absl::StatusOr<Recipe> external_recipe(ModuleOp module, const ProblemClass& prob
     if (function && function->hasAttr(ir::kExternAttr)) continue;
     if (!function)
       return absl::AbortedError(
-          absl::StrCat("'", top.getName().getStringRef().str(), "' beside an external call"));
+          absl::StrCat("'", top.getName().getStringRef().str(), "' remains beside an external call"));
     for (Operation& op : function.getOps()) {
       if (isa<func::ReturnOp>(op)) continue;
       auto call = dyn_cast<func::CallOp>(op);
       if (!call)
         return absl::AbortedError(
-            absl::StrCat("'", op.getName().getStringRef().str(), "' is left beside an external call"));
+            absl::StrCat("'", op.getName().getStringRef().str(), "' remains beside an external call"));
       absl::StatusOr<Step> step = step_of(call, problem);
       if (!step.ok()) return step.status();
       recipe.steps.push_back(*std::move(step));
     }
   }
-  if (recipe.steps.empty()) return absl::AbortedError("no external call is left after the last stage");
+  if (recipe.steps.empty()) return absl::AbortedError("the pipeline's last stage leaves no external call");
   if (int64_t bytes = workspace_of(target); bytes > 0) recipe.workspace_bytes = constant(bytes);
   return recipe;
 }

@@ -1,6 +1,6 @@
-// Products that an external library does, in the IR: lathe-outline-external makes a function of the op that
-// carries #lathe.external, lathe-declare-external leaves a declaration of it, marked extern, and the call; of
-// those calls the launch recipe's host_extern steps are made. None decides anything.
+// Matmuls computed by an external library. lathe-outline-external moves the op with #lathe.external into a
+// function; lathe-declare-external removes that function's body. The remaining calls become the host_extern
+// steps of the launch recipe. The oracle has already chosen the library; nothing is decided here.
 #pragma once
 
 #include <memory>
@@ -20,8 +20,8 @@ namespace lathe {
 std::unique_ptr<mlir::Pass> make_outline_external_pass();  // lathe-outline-external
 std::unique_ptr<mlir::Pass> make_declare_external_pass();  // lathe-declare-external
 
-// The steps that the module's calls of extern functions are, in order; `problem` is what they compute.
-// kAborted where the module holds anything else: there would be nobody to run it.
+// The recipe with one step per call of an extern function, in order. `problem` is what the call computes.
+// kAborted if the module contains anything else, because nothing could run it.
 absl::StatusOr<Recipe> external_recipe(mlir::ModuleOp module, const ProblemClass& problem,
                                        const Target& target);
 

@@ -1,6 +1,5 @@
-// lathe-fix-launch: a distributed payload whose split factor and chunk of K, which a launch tells, are
-// constants instead. What the one kernel of every factor computes can so be compared with what a factor's own
-// kernel does.
+// lathe-fix-launch: replaces the launch arguments "splits" and "k_chunk" of a distributed payload by constants.
+// Tests use it to compare the kernel for any number of splits with a kernel specialised for one number.
 #include "compiler/dialect.h"
 #include "compiler/mlir.h"
 #include "compiler/passes.h"
@@ -14,12 +13,13 @@ struct FixLaunchPass : PassWrapper<FixLaunchPass, OperationPass<func::FuncOp>> {
   FixLaunchPass() = default;
   FixLaunchPass(const FixLaunchPass& other) : PassWrapper(other) {}
 
-  Option<int64_t> splits{*this, "splits", llvm::cl::desc("the split factor"), llvm::cl::init(0)};
-  Option<int64_t> k_chunk{*this, "k-chunk", llvm::cl::desc("what of K is a split's"), llvm::cl::init(0)};
+  Option<int64_t> splits{*this, "splits", llvm::cl::desc("the number of splits"), llvm::cl::init(0)};
+  Option<int64_t> k_chunk{*this, "k-chunk", llvm::cl::desc("the length of a split along K"),
+                          llvm::cl::init(0)};
 
   StringRef getArgument() const override { return "lathe-fix-launch"; }
   StringRef getDescription() const override {
-    return "Replace a launch's split factor and chunk by constants";
+    return "Replace the launch's number of splits and chunk length by constants";
   }
   void getDependentDialects(DialectRegistry& registry) const override {
     registry.insert<arith::ArithDialect>();

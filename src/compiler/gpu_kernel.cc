@@ -9,7 +9,7 @@ using namespace mlir;
 
 namespace {
 
-constexpr unsigned kGlobalMemory = 1;  // the address space of global pointers, on NVPTX and AMDGPU alike
+constexpr unsigned kGlobalMemory = 1;  // the address space of global pointers on NVPTX and on AMDGPU
 
 Value position_along(Emit& e, gpu::Dimension dimension) {
   return e.widen(
@@ -69,7 +69,7 @@ bool GpuStep::is_merge() const {
   return *steps.begin() != forall_;
 }
 
-// A split's z counts splits * batch with the batch inside (distribute.cc).
+// In a step with splits, z is split * batch + matrix (distribute.cc).
 llvm::FailureOr<TileProgram> GpuStep::merge_at(Emit& e, const GridPosition& position) const {
   return instantiate(e, merge_, arguments_,
                      {position.x, position.y, e.rem(position.z, arguments_.get("batch"))});
@@ -87,7 +87,7 @@ GpuKernel::GpuKernel(Emit& e, gpu::GPUFuncOp function, ir::KernelConfigAttr conf
   dependent_launch_ = DependentLaunch::kOff;
   if (auto dependent = module->getAttrOfType<IntegerAttr>(ir::kDependentLaunchAttr))
     dependent_launch_ = static_cast<DependentLaunch>(dependent.getInt());
-  // What the back ends call fences and atomics among all workgroups of a device. SPIR-V: among all devices.
+  // The back end's name of the device scope. The default, used for SPIR-V, is the scope of all devices.
   const StringRef backend = module->getAttrOfType<StringAttr>(ir::kBackendAttr).getValue();
   device_scope_ = backend == "rocm" ? "agent" : backend == "cuda" ? "device" : "";
 }
@@ -132,9 +132,9 @@ Value GpuKernel::tensor_map(const TensorMap& map) {
   return function_.getArgument(at);
 }
 
-// What waits in turn for this kernel may start at once: all workgroups of this one have begun by then, so it
-// takes no place from them, and it finds out when this kernel is over. Not before the wait: a third kernel
-// would start while the first runs.
+// After the wait, the next kernel may start at once: it waits for this kernel in turn, and all workgroups of
+// this one have already started, so it takes no resources from them. Before the wait it would be wrong: a third
+// kernel could start while the first still runs.
 void GpuKernel::wait_for_earlier_kernel() {
   if (dependent_launch_ == DependentLaunch::kOff || has_waited_) return;
   has_waited_ = true;
@@ -148,8 +148,8 @@ void GpuKernel::fence() { LLVM::FenceOp::create(e_.b, e_.loc, LLVM::AtomicOrderi
 Value GpuKernel::atomic(LLVM::AtomicBinOp operation, Value memory, Value operand) const {
   auto op = LLVM::AtomicRMWOp::create(e_.b, e_.loc, operation, memory, operand,
                                       LLVM::AtomicOrdering::monotonic, device_scope_);
-  // Not knowing that no other device shares the memory, AMD's back end makes loops of compare-and-swap of
-  // maxima and of increments that wrap.
+  // These attributes promise that no other device uses the memory. Without them AMD's back end emits
+  // compare-and-swap loops for max and for wrapping increments.
   if (rocm())
     for (const char* absent : {"rocdl.no_fine_grained_memory", "rocdl.no_remote_memory"})
       op->setAttr(absent, e_.b.getUnitAttr());
@@ -158,9 +158,9 @@ Value GpuKernel::atomic(LLVM::AtomicBinOp operation, Value memory, Value operand
 
 Value GpuKernel::take_ticket(Value counter, Value tickets) {
   Value last = e_.to_i32(e_.sub(tickets, e_.idx(1)));
-  // Wraps to 0 at the last ticket. Fences order it, an atomic's own ordering being dropped on NVPTX, and
-  // those of the thread that takes the ticket: PTX's memory model knows release and acquire patterns of one
-  // thread alone.
+  // The counter wraps to 0 at the last ticket. NVPTX drops the ordering of an atomic operation, so fences order
+  // it. The same thread must run them, because the release and acquire patterns of PTX's memory model are
+  // defined within one thread.
   fence();
   Value ticket = atomic(LLVM::AtomicBinOp::uinc_wrap, counter, last);
   fence();
@@ -171,9 +171,9 @@ Value GpuKernel::last_arrival(Value counter, Value tickets) {
   Type i32 = e_.b.getI32Type();
   Value mine = shared(i32, 1);
   Value zero = e_.idx(0);
-  // Every wave's own stores first: no barrier of the workgroup waits for them on gfx942. In PTX's memory
-  // model the barrier orders them before the fence of the thread behind it, and that thread's before what the
-  // others read.
+  // On gfx942 a barrier of the workgroup does not wait for stores, so every wave fences its own. In PTX's
+  // memory model the barriers order the stores of all threads before the fence of the thread that takes the
+  // ticket, and that fence before the reads of all threads.
   const bool every_wave = device_scope_ == "agent";
   if (every_wave) fence();
   barrier();
@@ -193,11 +193,11 @@ LogicalResult emit_gpu_kernels(ModuleOp module, const GpuStepEmitter& emitter) {
   for (func::FuncOp payload : payloads) {
     llvm::SmallVector<scf::ForallOp> steps(payload.getOps<scf::ForallOp>());
     if (steps.empty())
-      return payload.emitError("has no distributed step: was the distribute stage left out?");
+      return payload.emitError("has no scf.forall: does the pipeline lack the distribute stage?");
     ir::KernelConfigAttr config = config_of(payload);
     if (!config) return payload.emitError("has no op with a ") << ir::kConfigAttr;
     const bool one_launch = config.split() == kMergeLast || config.split() == kMergeCluster;
-    if (one_launch && steps.size() != 2) return payload.emitError("has no merge for its split");
+    if (one_launch && steps.size() != 2) return payload.emitError("has a split but no step that merges it");
     for (size_t i = 0; i < (one_launch ? 1 : steps.size()); ++i) {
       b.setInsertionPointToEnd(kernels.getBody());
       if (failed(emit_kernel(b, module, steps[i], one_launch ? steps[1] : scf::ForallOp(), config, emitter)))

@@ -1,5 +1,5 @@
-// lathe-gpu-to-spirv: the kernels of a gpu.module as LLVM's SPIR-V back end reads them: OpenCL's kernels,
-// calls of its work-item functions, and reqd_work_group_size, which becomes OpExecutionMode LocalSize.
+// lathe-gpu-to-spirv: lowers the kernels of a gpu.module to the form that LLVM's SPIR-V back end reads: OpenCL
+// kernels that call OpenCL's work-item functions. reqd_work_group_size becomes OpExecutionMode LocalSize.
 #include "compiler/mlir.h"
 #include "compiler/passes.h"
 #include "mlir/Conversion/ConvertToLLVM/ToLLVMInterface.h"
@@ -13,10 +13,10 @@ namespace lathe {
 namespace {
 using namespace mlir;
 
-constexpr unsigned kWorkgroupMemory = 3;  // the address space that becomes storage class Workgroup
+constexpr unsigned kWorkgroupMemory = 3;  // the address space for storage class Workgroup
 
-// MLIR's conversion would make parameters of a kernel's shared memory, whose size the host then had to say.
-// Variables of the module instead, which say it themselves.
+// Turns shared memory into variables of the module, which have a fixed size. MLIR's conversion would turn it
+// into kernel parameters, whose size the host would have to pass.
 void make_shared_variables(gpu::GPUFuncOp kernel, const LLVMTypeConverter& types) {
   const Location loc = kernel.getLoc();
   const unsigned count = kernel.getNumWorkgroupAttributions();
@@ -58,8 +58,7 @@ struct GpuToSpirvPass : PassWrapper<GpuToSpirvPass, OperationPass<gpu::GPUModule
     options.overrideIndexBitwidth(64);
     LLVMTypeConverter types(context, options);
     populateGpuMemorySpaceAttributeConversions(types);
-    // What arith-expand leaves of bf16 is moved, never calculated with; SPIR-V has a type of it in an
-    // extension alone.
+    // After arith-expand, bf16 values are only moved, so i16 is enough. SPIR-V has bf16 only as an extension.
     types.addConversion([](BFloat16Type type) { return IntegerType::get(type.getContext(), 16); });
     for (gpu::GPUFuncOp kernel : getOperation().getOps<gpu::GPUFuncOp>())
       make_shared_variables(kernel, types);

@@ -1,4 +1,4 @@
-# Writes OUTPUT: an array of the bytes of each of BITCODES, and kBitcodes with a row {NAME, bytes, size} for each.
+# Writes OUTPUT with one byte array for each file of BITCODES, and with the table kBitcodes of rows {name, bytes, size}.
 set(rows "")
 set(text "")
 set(i 0)

@@ -11,7 +11,7 @@
 
 namespace lathe {
 
-// Prometheus' text format, one metric a statistic: names in docs/for-engines.md.
+// Prometheus' text format, one metric for each statistic (docs/troubleshooting.md).
 std::string metrics_text(const lathe_statistics& statistics);
 
 // Prometheus scrapes every 15 seconds or less often.

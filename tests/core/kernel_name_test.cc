@@ -29,7 +29,7 @@ CompileConfig config(KernelKind kernel, int32_t m, int32_t n, int32_t k) {
   return p;
 }
 
-TEST(KernelNameTest, SaysOpClassAndPlan) {
+TEST(KernelNameTest, ContainsOpClassAndPlan) {
   ProblemClass c = product();
   c.alignment = Alignment::k16;
   CompileConfig p = config(KernelKind::kWgmma, 128, 256, 64);
@@ -73,13 +73,13 @@ TEST(KernelNameTest, SaysOpClassAndPlan) {
             "lathe_matmul_argmax_bf16_f32_nt_m513up_n4096_k11008_i32_simt_64x64x16");
 }
 
-// Whatever tells two kernels apart tells their names apart.
-TEST(KernelNameTest, NoTwoKernelsShareAName) {
+// Every field that changes a kernel must change its name.
+TEST(KernelNameTest, DiffersForDifferentKernels) {
   std::set<std::string> names;
   const auto add = [&](const ProblemClass& c, const CompileConfig& p, const std::string& what) {
     const std::string name = kernel_name(c, p);
     EXPECT_TRUE(names.insert(name).second) << what << " is not in " << name;
-    // What C, PTX and ELF agree on.
+    // Such a name is a valid identifier in C, PTX and ELF.
     EXPECT_TRUE(std::regex_match(name, std::regex("[a-z][a-z0-9_]*"))) << name;
   };
   const CompileConfig plan = config(KernelKind::kMma, 64, 128, 32);

@@ -25,7 +25,7 @@ CompileConfig external() {
   return c;
 }
 
-TEST(CompileConfigTest, JsonRoundTrips) {
+TEST(CompileConfigTest, RoundTripsThroughJson) {
   for (const CompileConfig& c : {panel(), ukernel(), external(), CompileConfig()}) {
     const auto back = compile_config_from_json(to_json(c));
     ASSERT_TRUE(back.ok()) << back.status();
@@ -33,7 +33,7 @@ TEST(CompileConfigTest, JsonRoundTrips) {
   }
 }
 
-TEST(CompileConfigTest, EveryJsonLeafIsRead) {
+TEST(CompileConfigTest, ReadsEveryJsonLeaf) {
   int leaves = 0, read = 0;
   for_each_changed_leaf(to_json(ukernel()), [&](const std::string& path, const Json& changed) {
     ++leaves;
@@ -46,7 +46,7 @@ TEST(CompileConfigTest, EveryJsonLeafIsRead) {
   EXPECT_GE(read, fields);  // a ukernel is of the kernel "ukernel" alone, an external library of "external"
 }
 
-TEST(CompileConfigTest, HostileJsonIsAnError) {
+TEST(CompileConfigTest, RefusesInvalidJson) {
   const Json good = to_json(panel());
   for (const auto& [name, value] : good.items()) {
     Json j = good;
@@ -58,7 +58,8 @@ TEST(CompileConfigTest, HostileJsonIsAnError) {
       EXPECT_FALSE(compile_config_from_json(j).ok()) << name << " = " << bad.dump();
     }
   }
-  // Text of a payload's attribute: nothing that would end it.
+  // These strings are pasted into MLIR text, so they must not contain a quote, a backslash or a control
+  // character.
   for (const char* name : {"function", "bitcode", "attributes"})
     for (const Json& bad : {Json("\""), Json("a\nb"), Json("a\\"), Json("caf\xc3\xa9"), Json(1)}) {
       Json j = to_json(ukernel());

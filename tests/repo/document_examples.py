@@ -1,0 +1,51 @@
+"""Extracts the example of a document, so that it is compiled and run as it stands.
+
+usage: document_examples.py DOCUMENT LANGUAGE SOURCE EXPECTED
+
+Writes the document's first block of that language (c or cpp), a whole program, to SOURCE, and the lines that it prints to
+EXPECTED. Every printf statement of an example ends in a comment with the line that it prints:
+
+    printf("%g %g\n", d[0], d[1]); /* 19 22 */
+"""
+import pathlib
+import re
+import sys
+
+PRINTF = re.compile(r"""(?<!\w)printf\((?:[^;"]|"(?:[^"\\\n]|\\.)*")*\);   # the statement: not fprintf, not snprintf
+                        [ \t]*(?:/\*(?P<c>.*?)\*/|//(?P<cpp>.*))?          # what it prints""", re.VERBOSE)
+
+
+def example_of(text, language):
+    """The first block of the language, or None."""
+    block = re.search(rf"^```{language}\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+    return block[1] if block else None
+
+
+def printed_by(example):
+    """The lines that an example prints; ValueError names a statement that does not say."""
+    lines = []
+    for statement in PRINTF.finditer(example):
+        line = (statement["c"] or statement["cpp"] or "").strip()
+        if not line:
+            raise ValueError(f"no comment says what this prints: {statement[0]}")
+        lines.append(line)
+    if not lines:
+        raise ValueError("nothing is printed, so nothing would be checked")
+    return lines
+
+
+def main(document, language, source, expected):
+    example = example_of(pathlib.Path(document).read_text(), language)
+    if example is None or "int main" not in example:
+        sys.exit(f"{document}: the first ```{language} block must be a program with a main")
+    try:
+        lines = printed_by(example)
+    except ValueError as error:
+        sys.exit(f"{document}: the ```{language} example: {error}")
+    for path, text in ((source, example), (expected, "\n".join(lines) + "\n")):
+        pathlib.Path(path).parent.mkdir(parents=True, exist_ok=True)
+        pathlib.Path(path).write_text(text)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
