@@ -26,7 +26,7 @@ void LatheDialect::initialize() {
 }
 
 mlir::LogicalResult KernelConfigAttr::verify(llvm::function_ref<mlir::InFlightDiagnostic()> error,
-                                             const KernelConfig& c) {
+                                             KernelConfig c) {
   if (c.kernel == KernelKind::kNone) return error() << "kernel_config: no kernel named";
   for (const ConfigField& f : kConfigFields)
     if (c.*f.member < f.least || c.*f.member > f.most)

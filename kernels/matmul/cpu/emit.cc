@@ -12,16 +12,17 @@ namespace lathe::emit {
 namespace {
 using namespace mlir;
 
-constexpr int64_t kAlign = 16;                     // f32 elements of a cache line
-constexpr char kZeroPoint[] = "lathe.zero_a";      // on a contraction whose A has one
-constexpr char kZeroPointsOfB[] = "lathe.zero_b";  // on one whose B has: "tensor", "channel"
+constexpr int64_t kAlign = 16;                     // f32 elements in a cache line
+constexpr char kZeroPoint[] = "lathe.zero_a";      // on a contraction whose A has a zero point
+constexpr char kZeroPointsOfB[] = "lathe.zero_b";  // on one whose B has zero points: "tensor" or "channel"
 constexpr char kRoundsA[] = "lathe.rounds_a";      // on one whose A may be rounded to B's dtype
-constexpr char kLeastM[] = "lathe.least_m";        // what M is at least, where one tile has all of it
-constexpr unsigned kRowLoop = 1, kColumnLoop = 2;  // of an epilogue
+constexpr char kLeastM[] = "lathe.least_m";        // lower bound of M, if one tile has all rows
+constexpr unsigned kRowLoop = 1, kColumnLoop = 2;  // dimensions of an epilogue
 
 int64_t padded(int64_t size, int64_t multiple) { return round_up(size, std::max<int64_t>(multiple, 1)); }
 
-// Runs `row(i, j, lanes_left or null)` over the tile's vectors: whole vectors first, then one masked.
+// Runs `body(i, j, left)` for all vectors of the tile: whole ones with a null `left`, then a masked one per
+// row.
 void for_each_vector(Emit& e, Value rows, Value columns, int64_t lanes,
                      const std::function<void(Value i, Value j, Value left)>& body) {
   Value whole = e.mul(e.div(columns, e.idx(lanes)), lanes);
@@ -38,7 +39,7 @@ Value inside(Emit& e, const View& v, Value i, Value j) {
   return e.add(v.offset, e.add(e.mul(i, v.row_stride), j));
 }
 
-// Products pass through the epilogue, if there is one, into D.
+// Applies the epilogue, if there is one, and stores to D.
 void write_vector(Emit& e, const TileProgram& p, Value products, Value i, Value j, Value left) {
   Value result = finish_vector(e, p, products, i, j, left);
   Value at = inside(e, p.output, i, j);
@@ -50,7 +51,7 @@ void write_vector(Emit& e, const TileProgram& p, Value products, Value i, Value 
     e.store_vector(result, p.output.memory, at);
 }
 
-// Writes the tile, of which `products(i, j, left)` yields vectors.
+// Writes the tile; `products(i, j, left)` gives its vectors.
 void write_tile(Emit& e, const TileProgram& p, int64_t lanes,
                 const std::function<Value(Value i, Value j, Value left)>& products) {
   for_each_vector(e, p.rows, p.columns, lanes, [&](Value i, Value j, Value left) {
@@ -62,8 +63,8 @@ bool is_amx(KernelKind kind) {
   return kind == KernelKind::kAmx || kind == KernelKind::kAmxT || kind == KernelKind::kAmxPacked;
 }
 
-// The tile as the kernel form sees it. "panel_t" and "direct" compute the transposed tile, D^T = B^T A^T:
-// rows are the tile's columns.
+// The tile as the kernel sees it. Transposed kernels compute D^T = B^T A^T: their rows are the columns of
+// D.
 CpuTile describe_tile(Emit& e, const TileProgram& p, ir::KernelConfigAttr config, const KernelRow& kernel) {
   auto op = const_cast<TileProgram&>(p).contraction;
   const View& a = p.views.find(op.getDpsInputs()[0])->second;
@@ -90,8 +91,8 @@ CpuTile describe_tile(Emit& e, const TileProgram& p, ir::KernelConfigAttr config
   t.a_in_place = kernel.has(kReadsInPlace) || (is_amx(kernel.kind) && !t.copy_rows);
   t.ukernel = op->getAttrOfType<ir::UkernelAttr>(ir::kUkernelAttr);
   if (kernel.has(kTakesPackedB)) {
-    // The payload has it K-contiguous: what lies before the tile's columns is the same but for the last
-    // words' padding, a split's k is 16 apart.
+    // The payload declares B K-contiguous. That gives the right offset of the tile's columns but for the
+    // padding of the last words, and a split's k, where elements are 16 apart.
     t.packed_word = packed_word(b.element.isInteger(8) ? DType::kI8
                                 : b.element.isBF16()   ? DType::kBF16
                                                        : DType::kF32);
@@ -107,18 +108,18 @@ CpuTile describe_tile(Emit& e, const TileProgram& p, ir::KernelConfigAttr config
     std::swap(t.register_rows, t.register_columns);
     std::swap(t.least_rows, t.least_columns);
   }
-  // "dot" in blocks writes whole vectors from any group of columns on.
+  // "dot" in K blocks writes whole vectors from the first column of any group on.
   const int64_t past = kernel.vectors == Axis::kK && t.tile_k > 0 ? t.lanes : 0;
   t.ld = padded(padded(t.tile_columns, t.register_columns) + past, kAlign);
   return t;
 }
 
-// Turns the transposed sums `from` into `to`, `rows` by `columns`, in blocks of lanes x lanes; whole blocks
-// are read and written, in the padding of both.
+// Transposes the sums `from`, `rows` by `columns`, into `to`, in blocks of lanes x lanes. Whole blocks are
+// read and written, within the padding of both.
 struct TransposedSums {
   Value memory;
   int64_t ld;
-  Value first;  // row of it, the first column of what they are turned into
+  Value first;  // its row that becomes the first column of the result
 };
 void transpose_tile(Emit& e, const TransposedSums& from, const CpuProducts& to, Value rows, Value columns,
                     int64_t lanes) {
@@ -136,16 +137,15 @@ void transpose_tile(Emit& e, const TransposedSums& from, const CpuProducts& to, 
   });
 }
 
-// Has every piece's products turned into `products`, and from there written to D part by part between the
-// next piece's FMAs, which go on while the stores wait for memory (at the end of a tile nothing does: of 512
-// x 8192 x 1024 bytes on Zen 4 a tenth of the time).
+// Sets up KernelConfig::piece: each piece's products are transposed into `products`, and written to D part
+// by part between the FMAs of the next piece, which continue while the stores wait for memory.
 void finish_in_pieces(Emit& e, const TileProgram& p, const ProductsSink& sink, const CpuProducts& products,
                       CpuTile* t) {
   const CpuTile& tile = *t;
   t->turn = [&e, &p, &tile, products](Value at, Value count) {
     transpose_tile(e, {tile.accumulators, tile.ld, at}, products, p.rows, count, tile.lanes);
   };
-  // D's rows, whose number is known at most.
+  // The rows of D per part.
   const int64_t share = ceil_div(t->tile_columns, ceil_div(t->piece, t->register_rows));
   t->write = [&e, &p, &sink, &tile, products, share](Value j0, Value count, Value part) {
     Value i0 = e.min(e.mul(part, share), p.rows), rows = e.min(e.idx(share), e.sub(p.rows, i0));
@@ -159,7 +159,7 @@ void finish_in_pieces(Emit& e, const TileProgram& p, const ProductsSink& sink, c
   };
 }
 
-// A form of kernel: what it obeys and who emits it.
+// How a kernel is emitted.
 struct CpuForm {
   KernelKind kind;
   const char* fields;  // of KernelConfig, beside kCommonFields; every other one has its initial value
@@ -222,7 +222,7 @@ std::string refusal(const CpuForm& form, const KernelRow& kernel, ir::KernelConf
   return form.refusal(t);
 }
 
-// This worker's scratch memory, handed out from its beginning.
+// Hands out the scratch memory of the worker.
 class Scratch {
  public:
   Scratch(Emit& e, Value memory) : e_(e), memory_(memory) {}
@@ -240,7 +240,8 @@ class Scratch {
   int64_t used_ = 0;  // elements
 };
 
-// B's zero points, of which there is one of all columns or one per column, in scratch.
+// Stores what B's zero points subtract, if it has any. The granularity is one for all columns or one per
+// column.
 std::optional<ZeroPointsOfB> store_zero_points_of_b(Emit& e, const Arguments& arguments, TileProgram& p,
                                                     const CpuTile& t, ir::KernelConfigAttr config,
                                                     Scratch& scratch) {
@@ -256,7 +257,7 @@ std::optional<ZeroPointsOfB> store_zero_points_of_b(Emit& e, const Arguments& ar
   return zero_b;
 }
 
-// A step that contracts: one tile of products, then the epilogue (or the store of partial results).
+// A step with a contraction: one tile of products, then the epilogue (or the store of partial results).
 llvm::FailureOr<int64_t> emit_contraction(Emit& e, const Arguments& arguments, TileProgram& p) {
   ProductsSink sink;
   sink.store = [&](Value products, Value i, Value j, Value left) {
@@ -269,12 +270,12 @@ llvm::FailureOr<int64_t> emit_contraction(Emit& e, const Arguments& arguments, T
   return products->scratch_bytes;
 }
 
-// A merge step: partial results summed in ascending order of the split, then the epilogue.
+// A merge step: sums the partial results in ascending order of the split, then the epilogue.
 int64_t emit_merge(Emit& e, const TileProgram& p, const Arguments& arguments, int64_t lanes) {
   auto op = const_cast<TileProgram&>(p).reduction;
   const View& partial = p.views.find(op.getDpsInputs()[0])->second;
   auto type = cast<RankedTensorType>(op.getDpsInputs()[0].getType());
-  const bool exact = type.getElementType().isInteger();  // sums of bytes
+  const bool exact = type.getElementType().isInteger();  // sums of products of bytes
   Value split_stride = e.mul(e.mul(arguments.get("batch"), arguments.get("m")), arguments.get("n"));
   write_tile(e, p, lanes, [&](Value i, Value j, Value left) {
     Value at = e.add(partial.offset, e.add(e.mul(i, partial.row_stride), j));
@@ -298,7 +299,7 @@ Value finish_vector(Emit& e, const TileProgram& p, Value products, Value i, Valu
   for (Value input : llvm::drop_begin(op.getDpsInputs())) {
     const View& v = p.views.find(input)->second;
     AffineMap map = op.getMatchingIndexingMap(op.getDpsInputOperand(inputs.size()));
-    if (!map.isFunctionOfDim(kColumnLoop)) {  // one of all columns: a scale
+    if (!map.isFunctionOfDim(kColumnLoop)) {  // the same for all columns: a scale
       Value at = map.isFunctionOfDim(kRowLoop) ? e.add(v.offset, i) : v.offset;
       inputs.push_back(e.broadcast(e.load(v.memory, at), lanes));
       continue;
@@ -310,8 +311,6 @@ Value finish_vector(Emit& e, const TileProgram& p, Value products, Value i, Valu
   return inline_elementwise(e, op, inputs, lanes, p.mapping);
 }
 
-// Every register tile of rows, piece by piece, which are finished where `ends`: in the last block of K. Null:
-// in this one. After the last piece comes a turn that only writes it.
 void rows_in_pieces(Emit& e, const CpuTile& t, Value ends,
                     const std::function<void(Value i, Value at_row)>& one_tile) {
   const int64_t mr = t.register_rows;
@@ -331,7 +330,7 @@ void rows_in_pieces(Emit& e, const CpuTile& t, Value ends,
   });
 }
 
-// Scratch is aligned.
+// Bit 0 of the address of aligned scratch memory is a 0 that the compiler does not know.
 Pace::Pace(Emit& e, const CpuTile& t) : zero(e.idx(0)), cycles(t.pace) {
   if (cycles == 0) return;
   Value bits =
@@ -357,7 +356,7 @@ llvm::FailureOr<CpuProducts> emit_products(Emit& e, const Arguments& arguments, 
   auto config = p.contraction->getAttrOfType<ir::KernelConfigAttr>(ir::kConfigAttr);
   if (config.register_m() < 1 || config.register_n() < 1)
     return p.contraction.emitError("kernel_config without register tile");
-  // A ukernel takes the place of the inner kernel of "panel".
+  // A ukernel replaces the micro-kernel of "panel".
   const bool ukernel = config.kernel() == KernelKind::kUkernel;
   const KernelRow& kernel = row_of(ukernel ? KernelKind::kPanel : config.kernel());
   const CpuForm* form = form_of(config.kernel());
@@ -369,7 +368,7 @@ llvm::FailureOr<CpuProducts> emit_products(Emit& e, const Arguments& arguments, 
   if (const std::string why = refusal(*form, kernel, config, t, b, bool(sink)); !why.empty())
     return p.contraction.emitError("CPU matmul kernel '") << kernel.name << "': " << why;
 
-  // Scratch: accumulators, the tile they are transposed into, what the form packs.
+  // Scratch memory: accumulators, the tile they are transposed into, what the form packs.
   Scratch scratch(e, arguments.get("scratch"));
   const auto zero_b = store_zero_points_of_b(e, arguments, p, t, config, scratch);
   if (config.store_directly()) t.sink = sink;

@@ -1,13 +1,13 @@
-// "amx", "amx_t" and "amx_packed": AMX's tiles, 16 lines by 64 bytes of each operand and 16 by 16 sums. As in
-// "panel", for every tile_k of K B's columns are packed into panels, here of 16 columns, each word by word
-// along K, so that a tile of one is a KiB in a row; then each register_m rows of A meet all of them. Rows of
-// A lie along K and are loaded as they are: where they lie ("amx_t", whose A is the weight, in a single
-// pass), or from a copy of tile_k of them in L1. "amx_packed": B comes in panels (core/packed.h), which are
-// such tiles.
+// "amx", "amx_t" and "amx_packed": AMX tiles of 16 lines by 64 bytes of each operand and 16 by 16 sums. As
+// in "panel", B's columns are packed into panels for every tile_k of K, here of 16 columns, word by word
+// along K, so that a tile is 1 KiB of contiguous memory. Then each register_m rows of A are multiplied with
+// all panels. Rows of A lie along K and are loaded in place, or from a copy in L1 that is tile_k deep
+// (copy_rows). "amx_t": the transposed product. "amx_packed": B was packed in advance (core/packed.h), into
+// panels that are such tiles.
 //
-// Numeric recipe: of pairs of bf16 each tile's 16 products of even places along K and those of odd ones are
-// summed apart, added, and added to the sum (Intel SDM, TDPBF16PS); tiles in ascending order, blocks of
-// tile_k added in ascending order. Subnormal numbers count as 0. Bytes are exact.
+// Numeric recipe: with pairs of bf16, a tile's 16 products of even K and those of odd K are summed apart,
+// added to each other, then to the sum (Intel SDM, TDPBF16PS); tiles in ascending order, blocks of tile_k
+// added in ascending order. Subnormal numbers count as 0. Bytes are exact.
 #include "absl/strings/str_cat.h"
 #include "base/dtype.h"
 #include "core/packed.h"
@@ -18,11 +18,12 @@ namespace lathe::emit {
 namespace {
 using namespace mlir;
 
-constexpr int64_t kSide = 16;        // lines of a tile, and words of a line
+constexpr int64_t kSide = 16;        // lines of a tile; words of a line
 constexpr int64_t kTileWords = 256;  // of 32 bits
 constexpr int64_t kLineBytes = 64;   // of a tile
-constexpr int64_t kRegisters = 8;    // tiles
-constexpr int64_t kSlack = kSide;    // between the lines of a copy, which are not all to begin in one set
+constexpr int64_t kRegisters = 8;    // tile registers
+constexpr int64_t kSlack =
+    kSide;  // words between the lines of a copy, so that they do not all begin in one cache set
 
 int64_t depth_words(const CpuTile& t) { return t.tile_k / t.words.per_lane(); }
 int64_t b_words(const CpuTile& t) {
@@ -43,7 +44,7 @@ class Amx {
   void run();
 
  private:
-  // A tile in memory: where, and the bytes from one line to the next.
+  // A tile in memory. `pitch`: bytes from one line to the next.
   struct Place {
     Value memory, at, pitch;
   };
@@ -67,7 +68,7 @@ class Amx {
 
   int64_t sum(int64_t r, int64_t c) const { return r * columns_ + c; }
   int64_t of_a(int64_t r) const { return rows_ * columns_ + r; }
-  // What registers are left, in turn.
+  // The remaining registers, in turn.
   int64_t of_b(int64_t c) const {
     const int64_t first = rows_ * columns_ + rows_;
     return first + c % std::min(columns_, kRegisters - first);
@@ -90,7 +91,7 @@ class Amx {
       Value panel = e.mul(e.add(j, c * kSide), depth_words(t));
       return {t.packing, e.add(e.add(panel, kTileWords / kSide), e.mul(step, kTileWords)), e.idx(kLineBytes)};
     }
-    // Panels past the last read the last one again.
+    // Columns past the last panel read it again.
     Value last = e.mul(e.div(e.sub(t.columns, e.idx(1)), e.idx(kPackedColumns)), kPackedColumns);
     Value column = e.min(e.add(j, c * kSide), last);
     Value k = e.add(k0, e.mul(step, t.words.width()));
@@ -100,7 +101,7 @@ class Amx {
 
   Emit& e;
   const CpuTile& t;
-  const int64_t rows_, columns_;  // of sums, in tiles
+  const int64_t rows_, columns_;  // of the register tile, in AMX tiles
   Value a_base_;
 };
 
@@ -144,7 +145,8 @@ void Amx::copy_a(Value i, Value k0, Value depth) {
     pack_a_transposed(e, t, i, e.min(left, e.idx(t.register_rows)), k0, depth, a_pitch(t), a_base_);
 }
 
-// Each pass over a panel of rows fetches its part of the rows of the next, a line of each with every step.
+// Each pass over a panel of rows prefetches its share of the next panel: one line of each of its rows per
+// step.
 void Amx::fetch(Value i, Value j, Value k0, Value step) {
   if (t.fetch == CpuFetch::kNone) return;
   const int64_t passes = ceil_div(t.tile_columns, t.register_columns),
@@ -193,7 +195,7 @@ void Amx::run() {
       if (!in_place) copy_a(i, k0, depth);
       e.loop(e.idx(0), t.columns, nr, [&](Value j) { multiply(i, at_row, j, k0, depth, in_place); });
     };
-    // Rows past the last are not there to be loaded.
+    // Tile loads would read past the last row, so an incomplete panel is copied.
     const auto rows = [&](Value i, Value at_row) {
       if (!t.a_in_place) return pass(i, at_row, false);
       e.choose(

@@ -7,7 +7,7 @@ using namespace mlir;
 
 namespace {
 
-constexpr int64_t kHalf = kQ4Elements / 2;  // elements of a block that share their bytes with the other half
+constexpr int64_t kHalf = kQ4Elements / 2;  // elements in half a block; the halves share their bytes
 constexpr int64_t kZmmLanes = 16;
 static_assert(kZmmLanes == kHalf, "a vector's lanes are the sixteen numbers of 4 bits");
 
@@ -24,7 +24,7 @@ Value CpuBlocks::byte_of(Value at) const {
   return e_.mul(e_.div(at, e_.idx(kQ4Elements)), static_cast<int64_t>(size_of(DType::kQ4_0)));
 }
 
-// Broadcast before it is widened: two instructions on x86, where a scalar takes four.
+// Broadcast before widening: two instructions on x86, where a scalar takes four.
 Value CpuBlocks::scale_at(const View& v, Value byte) const {
   Value pointer = pointer_to(e_, v.memory, byte);
   Value scale = LLVM::LoadOp::create(e_.b, e_.loc, e_.b.getF16Type(), pointer, /*alignment=*/1);
@@ -38,13 +38,11 @@ Value CpuBlocks::shifted(Value words, Value bits) const {
   return arith::ShRUIOp::create(e_.b, e_.loc, words, bits);
 }
 
-// scale * (q - 8) of the lower 4 bits of each word: 15 bits of mantissa, so nothing is rounded. With sixteen
-// lanes the sixteen possible products are a table in a register, which a permutation looks up by those bits
-// alone.
+// scale * (q - 8) of the lower 4 bits of each word. The mantissa needs 15 bits, so nothing is rounded. With
+// 16 lanes a register holds the 16 possible products, and a permutation looks them up by those bits.
 //
-// Four blocks of a column in one vector of words, whose eight numbers come to the lower bits by seven shifts,
-// with one FMA for four scales, were no faster (M = 1, 4096 x 4096, Zen 4: 0.87 ms, as here 0.84; M = 4: 1.68
-// and 1.57): shifts and permutations share two units.
+// Widening four blocks of a column in one vector, with one FMA for four scales, was no faster: shifts and
+// permutations share two execution units.
 Value CpuBlocks::numbers(Value words, Value scale) const {
   if (lanes_ == kZmmLanes) {
     SmallVector<float> values;

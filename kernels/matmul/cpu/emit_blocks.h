@@ -1,4 +1,4 @@
-// Weights of 4 bits in blocks along K (q4_0), as a CPU kernel reads them: numbers of f32, exactly.
+// Reads weights of 4 bits in blocks along K (q4_0) in CPU kernels, exactly, as f32.
 #pragma once
 
 #include "compiler/emit.h"
@@ -9,16 +9,16 @@ class CpuBlocks {
  public:
   CpuBlocks(Emit& e, int64_t lanes) : e_(e), lanes_(lanes) {}
 
-  // Whether the view's elements lie in blocks: as a payload has it, where they are i4. Offsets in such a view
-  // count elements, its memory is of bytes.
+  // Whether the view's elements are in blocks: the payload gives them the type i4. Offsets into such a view
+  // count elements; its memory holds bytes.
   static bool holds(const View& v) { return v.element.isInteger(4); }
-  int64_t vectors() const;  // of a block
+  int64_t vectors() const;  // in a block
 
-  // A vector of elements from `at` on, a multiple of the lanes.
+  // The vector of elements from `at` on, a multiple of the lanes.
   Value along_k(const View& v, Value at) const;
-  // Every vector of the block that begins at element `at`.
+  // All vectors of the block that begins at element `at`.
   Values block(const View& v, Value at) const;
-  // The byte that a block begins with.
+  // The offset in bytes of the block that begins at element `at`.
   Value byte_of(Value at) const;
 
  private:

@@ -1,10 +1,10 @@
-// "bytes": A rounded to bytes, each 32 elements of a row by a scale of their own, against weights of 4 bits
-// in blocks of 32 (q4_0), by AVX512-VNNI. Sixteen columns of D are a vector's lanes: their blocks are
-// transposed in registers, so that a word holds four elements of K of one column, and meet a broadcast word
-// of each row. Products of a block are summed exactly, times both scales in f32.
+// "bytes": A is rounded to bytes, with one scale per 32 elements of a row, and multiplied with weights of 4
+// bits in blocks of 32 (q4_0), by AVX512-VNNI. The lanes of a vector are 16 columns of D: their blocks are
+// transposed in registers, so that a word holds four elements of K of one column, and are multiplied with a
+// broadcast word of each row. The products of a block are summed exactly, then scaled in f32.
 //
-// Where lanes run along K instead, every two blocks of a column cost a conversion, a multiplication and an
-// FMA beside two products, which leaves a third more than f32's rate; here they cost that beside eight.
+// With lanes along K instead, a conversion, a multiplication and an FMA would be needed for every two
+// products; here they are needed for every eight.
 #include "base/dtype.h"
 #include "kernels/matmul/cpu/emit.h"
 #include "kernels/matmul/cpu/emit_blocks.h"
@@ -14,20 +14,20 @@ namespace {
 using namespace mlir;
 
 constexpr int64_t kLanes = 16;
-constexpr int64_t kWords = kQ4Elements / 4;  // of four bytes, of a block
+constexpr int64_t kWords = kQ4Elements / 4;  // words of four bytes in a block
 constexpr int64_t kBlockBytes = static_cast<int64_t>(size_of(DType::kQ4_0));
 constexpr int64_t kChains = 4;
 constexpr int32_t kInfinityBits = 0x7f800000, kNanBits = 0x7fc00000;
-constexpr int32_t kRoundingBits = 0x4b400000;  // of 1.5 * 2^23, whose last place is 1
-// 2^-119: of a lesser largest magnitude the quotients' scale would overflow. Rounded by this one's instead,
-// such a block is off by half of 2^-126, the least normal number, at most.
+constexpr int32_t kRoundingBits = 0x4b400000;  // 1.5 * 2^23, where the spacing of floats is 1
+// 2^-119: with a smaller largest magnitude the reciprocal of the scale would overflow. Such a block uses
+// the scale of this magnitude; its error is at most half of 2^-126, the smallest normal number.
 constexpr int32_t kLeastBits = 0x04000000;
 
 int64_t padded_rows(const CpuTile& t) { return round_up(t.tile_rows, t.register_rows); }
 int64_t most_blocks(const CpuTile& t) { return ceil_div(t.most_depth, kQ4Elements); }
-// A row's scales, or first sums: one a block, written sixteen at a time.
+// The scales, or the first sums, of a row: one per block, written 16 at a time.
 int64_t scales_pitch(const CpuTile& t) { return round_up(most_blocks(t), kLanes); }
-// Of a row of A: its bytes, scales and first sums. Rows are not all to start in the same cache set.
+// A row of A: its bytes, scales and first sums. The padding keeps rows from starting in the same cache set.
 int64_t row_pitch(const CpuTile& t) {
   return round_up(kWords * most_blocks(t) + 2 * scales_pitch(t), 16) + 16;
 }
@@ -77,7 +77,7 @@ class Bytes {
   Value scale_at(Value i, Value block) { return e.add(e.add(row_at(i), kWords * most_blocks(t)), block); }
   Value first_at(Value i, Value block) { return e.add(scale_at(i, block), scales_pitch(t)); }
 
-  // Of sixteen vectors: lane l has all lanes of the l-th, combined.
+  // Reduces 16 vectors to one: lane l is the combination of all lanes of vector l.
   Value across(Values x, const std::function<Value(Value, Value)>& combine) {
     for (int64_t length = kLanes; length > 1; length /= 2) {
       SmallVector<int64_t> lower, upper;
@@ -98,9 +98,9 @@ class Bytes {
     return shuffle(x, x, SmallVector<int64_t>(static_cast<size_t>(kLanes), lane));
   }
 
-  // Sixteen blocks of a row of A, the last one again where there are fewer. A number becomes a byte by its
-  // product with the reciprocal of its block's scale being added to 1.5 * 2^23, in whose last bits it then
-  // is, rounded. A block with a NaN or an infinity has NaN for its scale.
+  // Rounds 16 blocks of a row of A; past the end the last block again. A number becomes a byte when its
+  // quotient by the scale is added to 1.5 * 2^23: the last bits of the sum are then the rounded quotient. A
+  // block with a NaN or an infinity gets NaN as its scale.
   void round_blocks(Value i, Value row, Value block0) {
     Values starts, magnitudes;
     Value last = e.sub(blocks, e.idx(1));
@@ -114,7 +114,7 @@ class Bytes {
         bits[h] = arith::AndIOp::create(e.b, e.loc, as(i32s(), half(q, h)), words(0x7fffffff));
       magnitudes.push_back(arith::MaxSIOp::create(e.b, e.loc, bits[0], bits[1]));
     }
-    // The bits of the largest, among which NaN's are above infinity's.
+    // The bits of the largest magnitude; those of a NaN are above those of infinity.
     Value bits = across(magnitudes,
                         [&](Value x, Value y) -> Value { return arith::MaxSIOp::create(e.b, e.loc, x, y); });
     Value finite = arith::CmpIOp::create(e.b, e.loc, arith::CmpIPredicate::slt, bits, words(kInfinityBits));
@@ -139,16 +139,16 @@ class Bytes {
         across(sums, [&](Value x, Value y) -> Value { return arith::AddIOp::create(e.b, e.loc, x, y); });
     total = arith::SubIOp::create(
         e.b, e.loc, total, words(static_cast<int32_t>(uint32_t{kRoundingBits} * uint32_t{kQ4Elements})));
-    // A weight's number q counts as q - 8.
+    // A weight q stands for q - 8.
     Value first = arith::MulIOp::create(e.b, e.loc, total, words(-8));
     e.store_vector(as(f32s(), first), t.packing, first_at(i, block0));
   }
 
-  // --- B: a block of sixteen columns.
+  // --- B: a block of 16 columns.
   Value shuffle(Value x, Value y, llvm::ArrayRef<int64_t> mask) {
     return vector::ShuffleOp::create(e.b, e.loc, x, y, mask);
   }
-  // Four columns' sixteen bytes one after the other.
+  // The 16 bytes of each of four columns, concatenated.
   Value joined(const Values& parts) {
     const auto join = [&](Value x, Value y) {
       const int64_t lanes = cast<VectorType>(x.getType()).getNumElements();
@@ -158,7 +158,7 @@ class Bytes {
     };
     return join(join(parts[0], parts[1]), join(parts[2], parts[3]));
   }
-  // Of each 128 bits of x and y: their lower or upper halves' pieces of `bits`, in turn.
+  // Interleaves, within each 128 bits, the pieces of `bits` bits of the lower or upper halves of x and y.
   Value unpacked(Value x, Value y, int64_t bits, bool upper) {
     const int64_t piece = bits / 32, in_quarter = 4 / piece;
     SmallVector<int64_t> mask;
@@ -170,8 +170,8 @@ class Bytes {
     return shuffle(x, y, mask);
   }
 
-  // The columns' numbers, transposed: word w has elements 4 w .. 4 w + 3 of the block, for each of the
-  // columns.
+  // The weights of the columns, transposed: word w holds elements 4 w to 4 w + 3 of the block, one column
+  // per lane.
   Values numbers_of(const Values& columns, Value block_byte) {
     Values z;
     for (int64_t i = 0; i < 4; ++i) {
@@ -207,7 +207,8 @@ class Bytes {
     return e.to_f32(scales);
   }
 
-  // The next sixteen columns, one of them for every block in turn: as many blocks of it.
+  // Prefetches the next 16 columns: each step one of them in turn, as many blocks of it as there are
+  // columns.
   void fetch_ahead(Value j, Value block) {
     Value turn = e.rem(block, e.idx(kLanes));
     Value from = e.add(column_of_b(e.add(e.add(j, kLanes), turn)), e.mul(e.sub(block, turn), kBlockBytes));
@@ -215,7 +216,7 @@ class Bytes {
       e.prefetch(t.b.memory, e.add(from, line), t.fetch == CpuFetch::kNear ? kIntoL1 : kIntoL2);
   }
 
-  // `sums` of register_m rows and sixteen columns, and the products of one block of K.
+  // Adds the products of one K block to `sums`, of register_m rows and 16 columns.
   Values multiply(Value i, Value j, const Values& columns, Value block, Values sums) {
     Value block_byte = e.mul(block, kBlockBytes);
     fetch_ahead(j, block);
@@ -223,10 +224,9 @@ class Bytes {
     Value scales = scales_of(columns, block_byte);
     Type bytes = e.vec(4 * kLanes, e.b.getI8Type());
     const auto word = [&](Value at) { return e.broadcast(e.load(t.packing, at), kLanes); };
-    // A chain of eight products takes as many latencies: some rows' run side by side, few enough that their
-    // sums stay in registers. What comes next does not begin earlier than written: LLVM's scheduler would
-    // load all rows' scales first, and sums would wait on the stack (M = 16 by 4096 x 4096 on Zen 4: 1.77
-    // ms, 1.70 so).
+    // A chain of eight products takes eight latencies, so several rows are computed side by side, few
+    // enough that their sums stay in registers. The fences keep the order: LLVM would otherwise load the
+    // scales of all rows first and spill the sums.
     const auto in_order = [&] {
       LLVM::FenceOp::create(e.b, e.loc, LLVM::AtomicOrdering::acq_rel, "singlethread");
     };

@@ -1,14 +1,13 @@
-// "dot": for few rows and weights stored N by K. Every row of B is streamed from memory once and met by
-// register_m rows of A at a time; register_m x register_n vector accumulators run along K and are summed
-// across lanes at the end. Rows and columns past the edge read the last row again, and their products land in
-// the accumulators' padding.
+// "dot": for few rows of A and weights stored N by K. Every row of B is streamed from memory once and
+// multiplied with register_m rows of A at a time. register_m x register_n vector accumulators run along K
+// and are summed across lanes at the end. Rows and columns past the edge read the last one again; their
+// products land in the padding of the accumulators.
 //
-// With tile_k, K is walked in blocks of it, each against a group of columns, and A is packed block by block:
-// what a block needs of A stays in L1 while B streams by. Unpacked, rows of A that are a power of two apart
-// fall into the same cache sets and are fetched from L2 for every group (M = 8, K = 4096 on Zen 4: 7.0 ms
-// unpacked, 4.3 in blocks of 512; memory alone takes 3.3). Sums wait in scratch from block to block, so the
-// numbers are the same. Either every pass over the rows walks the whole group, whose columns lie in L2
-// meanwhile, or all passes meet a tile's columns one after the other (CpuFetch::kSpread).
+// With tile_k, K is divided into blocks, each multiplied with a group of columns, and A is packed block by
+// block, so that what a block needs of A stays in L1 while B streams. Without packing, rows of A that are a
+// power of two apart share cache sets and are evicted. Sums wait in scratch memory between blocks, so the
+// numbers are the same. Either every pass over the rows takes the whole group, whose columns stay in L2
+// meanwhile, or all passes take one tile of columns after the other (CpuFetch::kSpread).
 #include "base/dtype.h"
 #include "kernels/matmul/cpu/emit.h"
 #include "kernels/matmul/cpu/emit_blocks.h"
@@ -24,7 +23,7 @@ int64_t group_columns(const CpuTile& t) { return round_up(dot_group_columns(t.fe
 int64_t copied_pitch(const CpuTile& t) {
   return round_up(t.most_depth, t.words.width()) / t.words.per_lane();
 }
-// Words of packing memory: A, a vector for each of its rows that sums begin with, sums.
+// Words of packing memory: A, then a start value (a vector) for each of its rows, then sums.
 int64_t packed_words(const CpuTile& t) {
   if (t.copy_rows) return padded_rows(t) * copied_pitch(t) + kWayBytes / 4;
   return t.tile_k ? padded_rows(t) * round_up(t.most_depth, t.tile_k) / t.words.per_lane() : 0;
@@ -44,7 +43,7 @@ class Dot {
         last_row(e.sub(t.rows, e.idx(1))),
         last_column(e.sub(t.columns, e.idx(1))) {}
 
-  // Every group of register_n columns against all of K.
+  // Without K blocks: every group of register_n columns by all of K.
   void whole() {
     store_first();
     const int64_t passes = ceil_div(t.tile_rows, rm);
@@ -56,7 +55,7 @@ class Dot {
           a_row.push_back(copy ? row_of_copy(copy, e.add(i, r)) : row_of_a(e.add(i, r)));
         Value next = e.add(j, rn);
         Value shared = e.add(next, e.mul(e.div(i, e.idx(rm)), ceil_div(rn, passes)));
-        // Of short rows what is read next may lie several groups on.
+        // If rows are shorter than the prefetch distance, it reaches several groups ahead.
         const int64_t groups =
             std::max<int64_t>(1, elements_in(bytes_ahead(t.fetch)) / std::max<int64_t>(1, t.most_depth));
         Value after = select(e.less(e.add(i, rm), t.rows), e.idx(0), rows_apart(rn * groups));
@@ -78,7 +77,7 @@ class Dot {
     });
   }
 
-  // Groups of columns, blocks of K, rows of A, register tiles.
+  // With tile_k: loops over groups of columns, K blocks, rows of A, register tiles.
   void in_blocks() {
     const int64_t kc = t.tile_k, group = group_columns(t);
     pack_a();
@@ -117,7 +116,7 @@ class Dot {
     return sum.getType().isF32() ? sum : Value(arith::BitcastOp::create(e.b, e.loc, e.f32(), sum));
   }
 
-  // What the sums of rows of A begin with: 0, or where B's words are shifted what that adds, negated.
+  // Stores what the sums of rows of A start from: 0, or the negated contribution of shifted words of B.
   void store_first() {
     if (!t.words.shifts()) return;
     e.loop(e.idx(0), e.idx(padded_rows(t)), 1, [&](Value i) {
@@ -133,12 +132,12 @@ class Dot {
   Values first(Value i) {
     Values sums;
     for (int64_t r = 0; r < rm; ++r) sums.append(rn, first_of_row(e.add(i, r)));
-    if (t.zero_point) sums.append(rn, t.words.zero_sums());  // of B's rows alone
+    if (t.zero_point) sums.append(rn, t.words.zero_sums());  // sums of B's rows
     return sums;
   }
 
-  // The zero point times a row of B's sum, of which the lanes are given. Past the end of K its elements are
-  // 0, but shifted.
+  // The zero point times the sum of a row of B, whose lanes are given. Elements past the end of K are 0,
+  // but shifted.
   Value of_zero_point(Value lane_sums) {
     Value elements = e.mul(e.ceil_div(t.depth, e.idx(width)), width);
     Value sum =
@@ -148,15 +147,15 @@ class Dot {
 
   Value rows_apart(int64_t count) { return e.mul(e.idx(count), t.b.row_stride); }
 
-  // Rows of B: those that are read, how far from them the elements lie that are read after them, and those of
-  // which as many lines are fetched into L2 meanwhile.
+  // Rows of B: the current ones, the distance from them to the elements that are read after them, and the
+  // rows of which as many lines are prefetched into L2 meanwhile.
   struct Rows {
     Values read;
     Value after;
     Values next;
   };
-  // `sums` and the products of register_m rows of A with the rows of B, over `depth` of K: vector by vector,
-  // all pairs multiplied, while lines are fetched ahead.
+  // Adds the products of register_m rows of A with the rows of B over `depth` of K to `sums`, vector by
+  // vector, while it prefetches lines.
   Values along_k(Value depth, Values sums, const Rows& rows,
                  const std::function<Value(int64_t r, Value k, Value left)>& a) {
     auto step = [&](Value k, Values carried, Value left) {
@@ -165,7 +164,7 @@ class Dot {
       const auto multiply = [&](int64_t r, Value x, int64_t c, int64_t v) {
         carried[r * rn + c] = t.words.multiply_add(x, b[c][v], carried[r * rn + c]);
       };
-      // The shorter side's vectors stay in registers while the other's come by.
+      // The vectors of the shorter side stay in registers.
       if (rm < rn && vectors == 1) {
         Values x;
         for (int64_t r = 0; r < rm; ++r) x.push_back(a(r, k, left));
@@ -191,14 +190,12 @@ class Dot {
     const auto fetch = [&](const Values& lines, Value k, int locality) {
       for (Value row : lines) e.prefetch(t.b.memory, place_in_b(e.add(row, k)), locality);
     };
-    // Near the rows' end it is what is read after them (without it 8x3 in blocks of 512 reads 25.7 GB/s for
-    // 29.5 on Zen 5). One distance serves all rows, some of which lie past the last: with one each, 4x6 has
-    // no registers left for them.
+    // Near the end of the rows it prefetches what is read after them. All rows share one distance, although
+    // some are past the last row: with one distance each, large tiles run out of registers.
     const int64_t near = round_up(elements_in(bytes_ahead(t.fetch)), most * unroll);
     Value inside = e.sub(depth, e.min(depth, e.idx(near)));
-    // By the ends of its lines: a block of K that begins within a line ends in one more, and what is before
-    // it there came with the block before (B 16 bytes from a line by 4096 x 4096 on Zen 5, by the lines'
-    // beginnings and ends: M = 8 2.89 and 2.12 ms, 16 4.52 and 3.73; else 1.95 and 3.15).
+    // Prefetches the end of each cache line: a K block that begins within a line ends in one more, and the
+    // line at its beginning came with the block before.
     const int locality = t.fetch == CpuFetch::kSpread ? kIntoL1 : kIntoL2;
     const int64_t to_end = t.tile_k > 0 && vectors == 1 ? elements_in(kLineBytes) - 1 : 0;
     const Pace pace(e, t);
@@ -233,11 +230,11 @@ class Dot {
         [&] { return sums; });
   }
 
-  // Elements of a row of B in `bytes` of it; a block of 32 elements has 18 bytes.
+  // Elements of a row of B in `bytes` bytes; a block of 32 elements has 18 bytes.
   int64_t elements_in(int64_t bytes) const {
     return CpuBlocks::holds(t.b) ? bytes / 18 * 32 : bytes * 8 / t.b.element.getIntOrFloatBitWidth();
   }
-  // Steps that read one line of a row of B, or two blocks, which are no longer.
+  // Steps that read one cache line of a row of B; a line holds at most two whole blocks.
   int64_t steps_of_line() const {
     return vectors > 1 ? 2 : std::max<int64_t>(1, elements_in(kLineBytes) / width);
   }
@@ -246,14 +243,14 @@ class Dot {
     return vectors > 1 ? 1 : std::max<int64_t>(1, width / elements_in(kLineBytes));
   }
 
-  // What of B's row a step multiplies: a vector, or a whole block of it.
+  // What a step takes of a row of B: a vector, or a whole block.
   Values vectors_of_b(Value at, Value left) {
     if (vectors > 1) return CpuBlocks(e, lanes).block(t.b, at);
     return {t.words.shifted(t.words.along_k(t.b, at, left))};
   }
   Value place_in_b(Value at) { return vectors > 1 ? CpuBlocks(e, lanes).byte_of(at) : at; }
 
-  // --- in blocks. The packing memory: A as [block of K][row][tile_k], what sums begin with, then sums as
+  // --- With tile_k. The packing memory: A as [K block][row][tile_k], start values, then sums as
   // [row][column of the group], a vector each.
   Value sums_base() { return e.idx(packed_words(t) + first_words(t)); }
   Value sum_at(Value i, Value c) {
@@ -263,8 +260,7 @@ class Dot {
     return e.add(e.mul(t.words.count(k0), padded_rows(t)), e.mul(i, t.tile_k / t.words.per_lane()));
   }
 
-  // Copies `length` elements of a row of A from `from` on as words; what the last vector holds past them is
-  // zero.
+  // Copies `length` elements of a row of A from `from` on, as words. The rest of the last vector is zero.
   void copy_row(Value from, Value length, Value to) {
     Value whole = e.mul(e.div(length, e.idx(width)), width);
     auto copy = [&](Value k, Value left) {
@@ -282,7 +278,7 @@ class Dot {
     });
   }
 
-  // A's copy begins half a way from where B does; answers its place in the packing memory.
+  // Copies A half a cache way away from B; returns its offset in the packing memory.
   Value copy_a() {
     const auto address = [&](Value memory, Value at) {
       Value bits = LLVM::PtrToIntOp::create(e.b, e.loc, e.b.getI64Type(), pointer_to(e, memory, at));
@@ -297,9 +293,9 @@ class Dot {
   }
   Value row_of_copy(Value copy, Value i) { return e.add(copy, e.mul(i, copied_pitch(t))); }
 
-  // Adds the products of rows i.. and the group's columns c.. over the block of K at k0 to their sums. Passes
-  // over the rows share out fetching the block that comes next, or where all of them meet the columns one
-  // after the other, of columns a few on.
+  // Adds the products of rows i.. and the group's columns c.. over the K block at k0 to their sums. The
+  // passes over the rows share the prefetching of the next block, or with kSpread of the columns a few
+  // further on.
   void block(Value j0, Value columns, Value k0, Value i, Value c) {
     const int64_t kc = t.tile_k, share = ceil_div(rn, ceil_div(t.tile_rows, rm));
     Value same_group = e.less(e.add(k0, kc), t.depth);
@@ -337,7 +333,7 @@ class Dot {
     return arith::SelectOp::create(e.b, e.loc, condition, x, y);
   }
 
-  // The group's sums across their lanes: `lanes` columns at a time, transposed and added.
+  // Sums the group's accumulators across their lanes: transposes `lanes` columns at a time and adds.
   void sum_lanes(Value j0, Value columns) {
     e.loop(e.idx(0), t.rows, 1, [&](Value i) {
       e.loop(e.idx(0), columns, lanes, [&](Value c) {
@@ -354,7 +350,7 @@ class Dot {
   Emit& e;
   const CpuTile& t;
   const int64_t rm, rn, lanes, width;  // width: elements of K in a vector
-  const int64_t vectors;               // of B's row that a step multiplies
+  const int64_t vectors;               // vectors of a row of B per step
   Value last_row, last_column;
 };
 

@@ -14,19 +14,20 @@ int64_t line_words(const CpuTile& t) { return line_elements(t) / t.words.per_lan
 
 namespace {
 
-// An address, in words of packing memory.
+// Words of packing memory that an address takes.
 constexpr int64_t kAddressWords = 2;
 
-// Turns that a line lasts, each of which fetches one of what comes next.
+// Iterations that a cache line lasts; each prefetches one line.
 int64_t fetching_turns(const CpuTile& t) { return line_words(t) / t.unroll_k; }
 bool fetches_in_place(const CpuTile& t) { return t.a_in_place && t.fetch != CpuFetch::kNone; }
 
-// The address of the line that a turn fetches.
+// Where the address of the line that iteration `turn` prefetches is stored.
 Value next_line(Emit& e, const CpuTile& t, int64_t behind, Value turn) {
   return pointer_to(e, t.packing, e.add(e.mul(turn, kAddressWords), behind));
 }
 
-// Of panels that B comes in, a block of K deep: pieces as long as that many words, in the place of lines.
+// Panels of B packed in advance: a K block of a panel is divided into pieces, which are prefetched as if
+// they were lines.
 int64_t pieces_a_panel(const CpuTile& t) {
   return kPackedColumns * static_cast<int64_t>(t.b.element.getIntOrFloatBitWidth()) / 32;
 }
@@ -54,11 +55,11 @@ void store_next_lines(Emit& e, const CpuTile& t, int64_t behind, Value i, Value 
     return pointer_to(e, v.memory, e.add(v.offset, e.add(at, k)));
   };
   Value row = e.add(i, mr), block = k0, next = e.add(k0, t.tile_k), line, now;
-  // Passes that share fetching leave the next block to its own first rows.
+  // If passes share the prefetching, the next K block prefetches its own first rows.
   if (!t.is_one_block() && t.fetch == CpuFetch::kNext) {
     Value more = e.less(next, t.depth), last = e.less(e.sub(t.rows, e.idx(1)), row);
     if (share > 0 && t.b_k_contiguous) {
-      // Whole shares, the last one with the last rows.
+      // The last rows prefetch the packed operand, in equal shares.
       Value rows_left = e.sub(e.ceil_div(t.rows, e.idx(mr)), e.div(row, e.idx(mr)));
       Value lines = t.columns;
       if (t.packed_word) lines = e.mul(e.ceil_div(lines, e.idx(kPackedColumns)), pieces_a_panel(t));
@@ -69,7 +70,7 @@ void store_next_lines(Emit& e, const CpuTile& t, int64_t behind, Value i, Value 
     Value wraps = arith::AndIOp::create(e.b, e.loc, more, last);
     row = choose(wraps, e.idx(0), row), block = choose(wraps, next, k0);
   }
-  Value of_row;  // the last row's again where there are fewer than turns
+  Value of_row;  // past the last row the last one again
   for (int64_t turn = 0; turn < turns; ++turn) {
     if (turn < mr) of_row = address(t.a, e.add(row, turn), t.rows, block);
     Value from = of_row;

@@ -9,26 +9,26 @@ namespace lathe::emit {
 int64_t line_elements(const CpuTile& t);
 int64_t line_words(const CpuTile& t);
 
-// Who fetches the rows of A in place that come next: pass `pass` over the rows that are read, its part of
-// `passes`. Null: nobody does here.
+// Who prefetches the rows of A in place that come next: pass number `pass` over the current rows does its
+// share, one of `passes`. Null: nothing is prefetched here.
 struct Fetching {
   Value pass;
   int64_t passes = 1;
 };
 
-// Words of packing memory for the addresses of lines that come next.
+// Words of packing memory for the addresses of the lines to prefetch.
 int64_t next_line_words(const CpuTile& t);
 
-// Stores where the lines begin that steps_in_place fetches of rows i.. and block k0 of K, from `behind` on in
-// packing memory: those of the rows after them, after the last ones of the first in the next block; and,
-// where a line's turns leave some, the next block's lines of what is packed, so that they are in L2 when it
-// is packed (123 x 456 x 51234 on Zen 5 packs a line of them in 5 cycles, in 12 from memory).
+// Stores, from `behind` on in the packing memory, the addresses of the lines that steps_in_place prefetches
+// while it multiplies rows i.. of K block k0: the next rows, and after the last rows the first rows of the
+// next K block. If a line lasts more iterations than there are rows, the rest prefetches the operand that
+// will be packed for the next K block.
 void store_next_lines(Emit& e, const CpuTile& t, int64_t behind, Value i, Value k0);
 
-// Runs `step` for every word of K of rows in place. Of what comes next a line is fetched with every step (or
-// two, of few sums; of several passes, as many times as many), row by row, as many lines as rows for the
-// steps that a line lasts. Of few sums there are two for the words of even and of odd places, which are added
-// at the end: one chain each would wait for itself.
+// Runs `step` for every word of K of rows in place. Each iteration (of unroll_k steps) prefetches one line:
+// of each row in turn, for as many iterations as a line lasts. If several passes share the prefetching,
+// each takes its part of K. With two chains, words of even and of odd K have sums of their own, which are
+// added at the end.
 Values steps_in_place(Emit& e, const CpuTile& t, const Fetching& fetching, int64_t behind, Value depth,
                       Values sums, const std::function<Values(Value, const Values&)>& step);
 

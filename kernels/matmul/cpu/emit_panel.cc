@@ -1,12 +1,14 @@
-// "panel" and "packed": Goto's form. For every tile_k of K, B's columns are packed into panels of register_n
-// (kept in the L2 cache), then each panel of register_m rows of A is packed (L1) and multiplied with all of
-// them. Packing converts to words (f32, or four bytes along K), so one micro-kernel serves every layout and
-// dtype. A panel of B is [word of K][register_n], read as vectors; a panel of A is [register_m][word of K],
-// read as scalars. The operand whose memory runs the other way is transposed in registers. "packed": B comes
-// in panels (core/packed.h), of which a register tile's vectors take several side by side; pairs of bf16 that
-// are multiplied as f32 are two steps along K. "direct" and "direct_a": no panel of A (of "direct", which
-// computes the transposed tile, B's columns), whose rows, few enough for the ways of a cache set, are read
-// where they lie. "direct_packed": as "direct_a", by panels of f32 made of those that B comes in.
+// The kernels of Goto's form (ACM TOMS 34(3), 2008). For every tile_k of K, B's columns are packed into
+// panels of register_n columns, which stay in L2. Then each panel of register_m rows of A is packed, which
+// stays in L1, and multiplied with all of them. Packing converts to words (CpuWords), so one micro-kernel
+// serves every layout and dtype. A panel of B is [word of K][register_n] and is read as vectors; a panel of
+// A is [register_m][word of K] and is read as scalars. The operand that lies the other way in memory is
+// transposed in registers.
+//
+// "panel_t": the transposed product. "packed": B was packed in advance (core/packed.h); a register tile
+// takes several of its panels side by side, and pairs of bf16 that are multiplied as f32 are two steps
+// along K. "direct" (transposed) and "direct_a": the rows are read in place. "direct_packed": as
+// "direct_a", with panels of f32 converted from those packed in advance.
 //
 // Numeric recipe: within a block of tile_k, one FMA per k in ascending order from zero; blocks added in
 // ascending order. It depends on tile_k alone, not on the register tile or the task tile.
@@ -23,19 +25,20 @@ namespace lathe::emit {
 namespace {
 using namespace mlir;
 
-// A panel is written in whole vectors, which may run past its end by one; a row of A's panel is longer than
-// tile_k by this as well, so that its rows do not all start in the same cache set.
+// Panels are written in whole vectors, which may run past their end by one. The rows of A's panel are
+// longer than tile_k by this too, so that they do not all start in the same cache set.
 constexpr int64_t kSlack = 16;
-constexpr int64_t kLineBits = 512;  // of a cache line
+constexpr int64_t kLineBits = 512;  // bits of a cache line
 
-// Packs as the operand lies in memory: known, or (a generic kernel) found by its view.
+// Calls `pack` with the layout of the operand: a constant, or for a generic kernel what its view says at
+// run time.
 void pack_by_layout(Emit& e, const View& v, bool k_contiguous, const std::function<void(bool)>& pack) {
   if (!v.k_contiguous) return pack(k_contiguous);
   const auto arm = [&](bool along_k) { return [&pack, along_k] { return pack(along_k), Values{}; }; };
   e.choose(v.k_contiguous, {}, arm(true), arm(false));
 }
 
-// Whether B's panels are read where they lie.
+// Whether panels of B packed in advance are read in place.
 bool panels_in_place(const CpuTile& t) { return t.packed_word && !t.a_in_place; }
 int64_t depth_words(const CpuTile& t) { return t.tile_k / t.words.per_lane(); }
 int64_t b_words(const CpuTile& t) {
@@ -48,20 +51,20 @@ int64_t a_words(const CpuTile& t) {
   return round_up(t.register_rows * a_pitch(t) + kSlack, 16);
 }
 
-// Whether B comes in pairs of bf16 that are multiplied as f32.
+// Whether B was packed in pairs of bf16 that are multiplied as f32.
 bool comes_in_pairs(const CpuTile& t) { return t.packed_word > t.words.per_lane(); }
 
 int64_t a_panels(const CpuTile& t) { return t.copy_ahead ? 2 : 1; }
 
-// Where a row of A in place begins in block k0 of K.
+// Where a row of A in place begins in K block k0.
 Value row_in_place(Emit& e, const CpuTile& t, Value row, Value k0) {
   return e.add(t.a.offset, e.add(e.mul(row, t.a.row_stride), k0));
 }
 
-// What sums begin with: 0, or where words are shifted, or count from a zero point, what that adds, negated.
-// B's words are shifted as they are packed, which adds to a row of A; of A in place its words are, as they
-// come by, which adds to a column of B. A word for each row of a panel of A, and in the latter case one for
-// each column, lie behind the panels.
+// What sums start from: 0, or the negated contribution of shifted words (CpuWords::shifted) and of a zero
+// point. B's words are shifted when they are packed, which adds to each row of A; words of A in place are
+// shifted when they are read, which adds to each column of B. These start values, one word per row of A's
+// panel and in the latter case one per column, follow the panels in the packing memory.
 bool shifts_in_place(const CpuTile& t) { return t.a_in_place && t.words.shifts(); }
 bool has_first(const CpuTile& t) { return t.zero_point || (t.words.shifts() && !t.a_in_place); }
 Value first_at(Emit& e, const CpuTile& t, Value r) {
@@ -74,8 +77,8 @@ int64_t first_of_columns(const CpuTile& t) {
 Value first_of_columns_at(Emit& e, const CpuTile& t, Value j) {
   return first_at(e, t, e.add(j, first_words(t)));
 }
-// Rows from i on in block k0 of K, packed at `a_base` or in place. Packed rows are summed side by side: a
-// chain for each hides the others' latency.
+// Start values of the rows from i on in K block k0, packed at `a_base` or in place. Packed rows are summed
+// side by side: independent chains hide the latency.
 void store_first(Emit& e, const CpuTile& t, Value i, Value k0, Value a_base, Value depth) {
   if (!has_first(t)) return;
   const auto store = [&](Value r, Value lane_sums) {
@@ -105,7 +108,7 @@ void store_first(Emit& e, const CpuTile& t, Value i, Value k0, Value a_base, Val
                              });
   for (int64_t r = 0; r < mr; ++r) store(e.idx(r), sums[r]);
 }
-// Of the columns from j on, whose panel lies at `base`.
+// Start values of the columns from j on, whose panel is at `base`.
 void store_first_of_columns(Emit& e, const CpuTile& t, Value j, Value base, Value depth) {
   if (!shifts_in_place(t)) return;
   for (int64_t at = 0; at < t.register_columns; at += t.lanes) {
@@ -118,11 +121,11 @@ void store_first_of_columns(Emit& e, const CpuTile& t, Value j, Value base, Valu
                    first_of_columns_at(e, t, e.add(j, at)));
   }
 }
-// Words before the addresses of what comes next, which lie behind all that is packed.
+// Words of packing memory before the addresses of lines to prefetch.
 int64_t packed_words(const CpuTile& t) {
   return b_words(t) + a_panels(t) * a_words(t) + first_words(t) + first_of_columns(t);
 }
-// Of every row of a panel `vectors` vectors from column j on.
+// Start values of every row of a panel by `vectors` vectors from column j on.
 Values first_sums(Emit& e, const CpuTile& t, Value j, int64_t vectors) {
   Values sums;
   for (int64_t r = 0; r < t.register_rows; ++r)
@@ -139,8 +142,8 @@ Values first_sums(Emit& e, const CpuTile& t, Value j, int64_t vectors) {
   return sums;
 }
 
-// Where `vectors` vectors of columns j.. of B begin and how far a step along K takes them (of pairs two): in
-// a panel packed here, or in those that B comes in.
+// Where `vectors` vectors of columns j.. of B begin, and the distance of a step along K (with pairs, two):
+// in a panel packed here, or in panels packed in advance.
 struct PanelB {
   Value memory;
   Values vectors;
@@ -150,12 +153,12 @@ PanelB panel_b(Emit& e, const CpuTile& t, Value j, Value k0, int64_t vectors) {
   PanelB b{t.packing, {}, t.register_columns};
   const int64_t columns = vectors * t.lanes;
   if (!panels_in_place(t)) {
-    Value base = e.mul(j, depth_words(t));  // j / register_columns panels
+    Value base = e.mul(j, depth_words(t));  // the panel number j / register_columns
     for (int64_t at = 0; at < columns; at += t.lanes) b.vectors.push_back(e.add(base, at));
     return b;
   }
   b.memory = t.b.memory, b.pitch = kPackedColumns * t.packed_word;
-  // Panels past the last read the last one again.
+  // Columns past the last panel read it again.
   Value last = last_panel(e, t);
   for (int64_t at = 0; at < columns; at += t.lanes) {
     Value column = e.add(j, at / kPackedColumns * kPackedColumns);
@@ -170,17 +173,16 @@ Value load_b(Emit& e, const CpuTile& t, const PanelB& b, int64_t vector, Value k
   return t.words.words_of(e.load_vector(b.memory, at, t.lanes));
 }
 
-// What a micro-kernel does beside its FMAs: copies the next panel of A into `panel` and fetches the one after
-// it from memory, a line of one row with every step along K, row by row. (A line of every row at a time,
-// with every line's worth of steps: 21.2 ms for M = 64 by 4096 x 4096 on Zen 4, of which 2.1 waiting there.)
+// What a micro-kernel does beside its FMAs with copy_ahead: copies the next panel of A into `panel`, and
+// prefetches the panel after it, a cache line of one row per step along K, row by row.
 struct NextPanels {
-  Value panel;  // in the packing memory
-  Value row;    // the first to copy
+  Value panel;  // offset in the packing memory
+  Value row;    // the first row to copy
   bool ragged;
 };
 
-// Runs `step` for every word of K beside the work of `next`: as many lines' worth of steps as a line has
-// words.
+// Runs `step` for every word of K, and the work of `next` beside it. There is an outer iteration for every
+// word of a cache line.
 Values steps_beside(Emit& e, const CpuTile& t, const NextPanels& next, Value k0, Value depth, Values sums,
                     const std::function<Values(Value, const Values&)>& step) {
   const int64_t mr = t.register_rows, elements = line_elements(t), width = t.words.width();
@@ -190,7 +192,7 @@ Values steps_beside(Emit& e, const CpuTile& t, const NextPanels& next, Value k0,
     return e.add(t.a.offset, e.add(e.mul(at, t.a.row_stride), k0));
   };
   return e.loop(e.idx(0), e.idx(line_words(t)), 1, sums, [&](Value part, const Values& carried) {
-    Value r = e.min(part, e.idx(mr - 1));  // the last row again where there are fewer than parts
+    Value r = e.min(part, e.idx(mr - 1));  // past the last row the last one again
     Value from = row_at(e.add(next.row, r)), fetched = row_at(e.add(next.row, e.add(r, mr)));
     Value to = e.add(next.panel, e.mul(r, a_pitch(t))), begin = e.mul(part, lines);
     return e.loop(begin, e.min(e.add(begin, lines), words), 1, carried, [&](Value k, const Values& now) {
@@ -222,7 +224,7 @@ Values steps_paced(Emit& e, const CpuTile& t, Value count, Values sums,
   return sums;
 }
 
-// Runs `pair` for every pair of words of K, the last time without its second word where K ends before it.
+// Runs `pair` for every pair of words of K; the last time without the second word if K is odd.
 Values steps_of_pairs(Emit& e, const CpuTile& t, Value depth, Values sums,
                       const std::function<Values(Value p, const Values&, bool whole)>& pair) {
   Value pairs = e.div(depth, e.idx(2));
@@ -233,7 +235,7 @@ Values steps_of_pairs(Emit& e, const CpuTile& t, Value depth, Values sums,
       e.less(e.mul(pairs, 2), depth), sums, [&] { return pair(pairs, sums, false); }, [&] { return sums; });
 }
 
-// A register tile's sums from (i, j) on to where `t.sink` takes them, those that exist.
+// Passes a register tile's sums from (i, j) on, those that exist, to `t.sink`.
 void store_rows(Emit& e, const CpuTile& t, const Values& sums, Value i, Value j, int64_t vectors) {
   const auto rows = [&](bool whole) {
     for (int64_t r = 0; r < t.register_rows; ++r) {
@@ -351,8 +353,7 @@ class MicroKernel {
   Values in_place;  // where the rows of A begin
 };
 
-// The same by a ukernel, whose register tile the plan has: d = a's panel by b's over all of K, from what sums
-// begin with.
+// The micro-kernel in C: d = the panel of A by the panel of B over all of K, plus the start values.
 void call_inner_kernel(Emit& e, const CpuTile& t, Value a_base, Value depth, Value i, Value j) {
   Value b_base = e.mul(j, depth_words(t)), words = e.ceil_div(depth, e.idx(t.words.per_lane()));
   Value first = pointer_to(e, t.packing, first_at(e, t, e.idx(0)));
@@ -362,7 +363,7 @@ void call_inner_kernel(Emit& e, const CpuTile& t, Value a_base, Value depth, Val
                 first, d, e.idx(t.ld)});
 }
 
-// The fewest vectors that a narrow pass may have.
+// The fewest vectors that a narrow pass can have.
 int64_t least_left(const CpuTile& t) {
   return t.tile_columns > t.register_columns ? 1 : ceil_div(t.least_columns, t.lanes);
 }

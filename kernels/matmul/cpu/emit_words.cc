@@ -9,11 +9,11 @@ namespace {
 
 constexpr int64_t kZmmLanes = 16, kYmmLanes = 8, kNeonLanes = 4;
 constexpr char kZmmPairs[] = "llvm.x86.avx512bf16.dpbf16ps.512";
-// Of f32, in the second operand's place the first elements.
+// Of f32; the first elements come from the second operand.
 constexpr char kZmmRound[] = "llvm.x86.avx512bf16.cvtneps2bf16.512",
                kZmmRoundBoth[] = "llvm.x86.avx512bf16.cvtne2ps2bf16.512";
 constexpr char kNeonPairs[] = "llvm.aarch64.neon.bfdot.v4f32.v8bf16";
-// Two products of 16 bits a lane, added.
+// Multiplies two pairs of 16 bits per lane and adds the products.
 constexpr char kZmmWords[] = "llvm.x86.avx512.pmaddw.d.512", kYmmWords[] = "llvm.x86.avx2.pmadd.wd";
 
 Value intrinsic(Emit& e, const char* name, Type result, ValueRange operands) {
@@ -69,7 +69,8 @@ Value CpuWords::rounded(Value x) const {
   if (kind_ != kPairs || !type.getElementType().isF32()) return x;
   VectorType bf16 = type.clone(e_.b.getBF16Type());
   if (lanes_ != kZmmLanes) return arith::TruncFOp::create(e_.b, e_.loc, bf16, x);
-  // Subnormal numbers become 0, as they count in products. (LLVM keeps them, in nine instructions a vector.)
+  // Subnormal numbers become 0, as the products treat them. (LLVM would keep them, with nine instructions
+  // per vector.)
   if (type.getNumElements() == lanes_) return intrinsic(e_, kZmmRound, bf16, {x});
   const auto half = [&](int64_t from) -> Value {
     return vector::ExtractStridedSliceOp::create(e_.b, e_.loc, x, llvm::ArrayRef(from),
@@ -79,7 +80,7 @@ Value CpuWords::rounded(Value x) const {
 }
 
 std::pair<Value, Value> CpuWords::halves(const View& v, Value at) const {
-  constexpr int32_t kUpper = INT32_C(-0x10000);  // where f32 has the bits of bf16
+  constexpr int32_t kUpper = INT32_C(-0x10000);  // the bits of f32 that bf16 has
   auto f32s = e_.vec(lanes_, e_.f32());
   Value pairs = vector::BitCastOp::create(e_.b, e_.loc, e_.vec(lanes_, i32()),
                                           e_.load_vector(v.memory, at, 2 * lanes_));
@@ -108,7 +109,7 @@ Value CpuWords::across_k(const View& v, const Values& lines, Value at, Value lef
 Value CpuWords::first_elements(Value words, Value count) const {
   if (kind_ == kFloats) return words;
   Value bits = e_.to_i32(e_.mul(e_.min(count, e_.idx(per_lane())), 32 / per_lane()));
-  // In 64 bits, since a shift of 32 bits by 32 would be none.
+  // In 64 bits, since shifting 32 bits by 32 is undefined.
   Type i64 = e_.b.getI64Type();
   Value wide = arith::ExtUIOp::create(e_.b, e_.loc, i64, bits);
   Value past = arith::ShLIOp::create(e_.b, e_.loc, e_.constant(i64, -1), wide);
@@ -147,9 +148,8 @@ Value CpuWords::multiply_add(Value a, Value b, Value sum) const {
   return sum;
 }
 
-// The even bytes and the odd ones as 16 bits each, which a pair of products cannot overflow: exact, where
-// vpmaddubsw, of unsigned by signed bytes, saturates. What is widened of an operand serves all that it meets
-// in a register tile (AVX2 on Zen 4, 512 x 4096 x 4096: byte by byte 62 GFLOP/s).
+// Widens even and odd bytes to 16 bits and multiplies pairs of them, which cannot overflow; vpmaddubsw, of
+// unsigned by signed bytes, would saturate. The widened words of an operand serve the whole register tile.
 Value CpuWords::add_words16(Value a, Value b, Value sum) const {
   Type i16 = e_.b.getIntegerType(16);
   Attribute eight = e_.b.getI16IntegerAttr(8);

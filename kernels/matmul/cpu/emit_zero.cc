@@ -1,6 +1,5 @@
-// Zero points of B: the sum of (a - za) (b - zb) is that of (a - za) b, which the kernels' forms make, less
-// zb times the sum of (a - za) along a row. That sum is made once a tile, beside which a tile's products are
-// many.
+// Zero points of B. The sum of (a - za) (b - zb) is the sum of (a - za) b, which the kernels compute, minus
+// zb times the sum of (a - za) along a row. That row sum is computed once per tile.
 #include "kernels/matmul/cpu/emit.h"
 
 namespace lathe::emit {
@@ -28,7 +27,7 @@ Value sum_along_k(Emit& e, const CpuWords& words, const View& v, Value line, Val
 void ZeroPointsOfB::store(Emit& e, const ZeroSource& s, const View& a, bool a_k_contiguous) const {
   const int64_t lanes = words.lanes();
   auto i32s = e.vec(lanes, e.b.getI32Type());
-  Value first = e.i32(0);  // what A's zero point adds to a row
+  Value first = e.i32(0);  // what A's zero point subtracts from the sum of a row
   if (s.zero_a) first = arith::MulIOp::create(e.b, e.loc, e.to_i32(s.depth), s.zero_a);
   if (a_k_contiguous) {
     e.loop(e.idx(0), s.rows, 1, [&](Value i) {
