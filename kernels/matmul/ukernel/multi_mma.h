@@ -4,7 +4,7 @@
 //   void f(a, a_pitch, rows, a_k_contiguous, b, b_pitch, columns, b_k_contiguous, depth, thread, shared,
 //          sums)
 //
-// a, b: the tile's first row of A and first column of B, at k = 0. rows, columns, depth: how much of the tile
+// a, b: the tile's first row of A and first column of B, at its first k. rows, columns, depth: how much of the tile
 // and of K exists, at least one row and column. pitch: the distance in elements between an operand's
 // contiguous lines, each of which begins at a multiple of 16 bytes. shared: the workgroup's shared memory, as
 // much as the row in candidates_ukernel.cc says; nobody else uses it, and the kernel does not use it after
