@@ -18,7 +18,7 @@ std::string absence(const ExternalPolicy& policy, ExternalId id) {
   const ExternalChoice& choice = policy.choice;
   if (choice.use == ExternalUse::kOff || choice.use == ExternalUse::kDefault)
     return "external libraries are off (LATHE_EXTERNAL=allow)";
-  // A preferred library is a weaker request; its message follows.
+  // A preference for one library has a message of its own, below.
   const bool only = choice.use != ExternalUse::kPrefer && choice.which != ExternalId::kAny;
   if (only && choice.which != id)
     return absl::StrCat("of external libraries ", std::string(name_of(choice.which)), " alone is to be used");

@@ -12,8 +12,8 @@
 namespace lathe {
 namespace {
 
-// For any M from one row on: the tile wastes at most 15 of 16 rows in a decode step and still reuses operands
-// in prefill. A deeper tile needs more registers for addresses, because strides are known only at launch: 32
+// For any M >= 1: the tile wastes at most 15 of 16 rows in a decode step and still reuses operands in prefill.
+// A deeper tile needs more registers for addresses, because strides are known only at launch: a tile_k of 32
 // spills on sm_90a.
 CompileConfig matmul_on_gpu() {
   CompileConfig c;

@@ -16,7 +16,8 @@ constexpr char kRecipe[] = "compare f32; lowest index wins, first NaN wins; any 
 constexpr int32_t kCpuUnroll[] = {4, 8, 2, 1};
 // Compare, two selects and the NaN test, for one vector of one accumulator.
 constexpr double kVectorOps = 4, kOpLatency = 4;
-// f16 and bf16 are scanned in blocks: two maxima for a vector of twice as many values, and the end of a block.
+// Cycles for f16 and bf16, which are scanned in blocks: two maxima for a vector of twice as many values, and a
+// share of the block's end.
 constexpr double kBlockedCycles = 1;
 
 constexpr GpuRow kGpuRows[] = {{256, 1, 8}, {256, 1, 4}, {128, 1, 8},  {128, 1, 4},  {256, 0, 4}, {512, 0, 4},
@@ -48,8 +49,8 @@ void append(const CompileConfig& config, int32_t splits, double seconds, int32_t
   out->push_back(std::move(r));
 }
 
-// Numbers of chunks worth pricing: 1 and, for long rows, `workers`, which are divided among the rows. A
-// forced factor is the only one.
+// Numbers of chunks worth pricing: 1 and, for long rows, `workers`, which are divided among the rows. If a
+// factor is forced, only that one.
 SplitOptions row_splits(const CandidateContext& context, int64_t workers) {
   if (!splits_rows(context.problem)) return {1};
   if (context.split_k > 0) return {context.split_k};

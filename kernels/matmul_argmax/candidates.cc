@@ -50,7 +50,7 @@ int32_t merge_of(const Target& target, int64_t column_tiles) {
 }
 
 double gpu_seconds(const GpuRates& rates, const MatmulSizes& s, const CompileConfig& config) {
-  constexpr double kLanes = 128;  // of an SM or CU, each one instruction a cycle
+  constexpr double kLanes = 128;  // lanes of an SM or CU
   const double logits = double(s.m) * s.n, row_tiles = std::ceil(double(s.m) / config.tile_m);
   const double compare = logits * kGpuInstructions / (rates.units * kLanes * rates.clock_hz);
   if (config.split == kNoSplit) return compare;

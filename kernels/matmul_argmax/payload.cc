@@ -73,7 +73,7 @@ class PayloadText {
   std::string tile_rows() const { return rows_.extent(); }
   std::string tile_columns() const { return ragged() ? "?" : absl::StrCat(config_.tile_n); }
 
-  // An operand's type from its three sizes, of which the last two are in memory order.
+  // An operand's type from its three sizes. The last two are in memory order.
   std::string a_type(const std::string& batch, const std::string& m) const {
     const std::string& k = k_;
     return c_.trans_a ? tensor({batch, k, m}, c_.a) : tensor({batch, m, k}, c_.a);

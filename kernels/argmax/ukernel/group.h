@@ -44,7 +44,7 @@ static inline best NAME(scan)(const GLOBAL void* row, uint32_t n, uint32_t place
   const uint32_t count = (n - head) / ELEMENTS, tail = (n - head) % ELEMENTS;
   const GLOBAL words* vectors = (const GLOBAL words*)(first + head);
 
-  const uint32_t behind = place - ELEMENTS;  // threads from there on take the tail
+  const uint32_t behind = place - ELEMENTS;  // threads from ELEMENTS on take the tail
   const int in_tail = behind < tail, exists = place < head || in_tail;
   const uint32_t column = in_tail ? n - tail + behind : place;
   // Column 0 always exists, so no branch is needed and the load is in flight while the vectors are read.

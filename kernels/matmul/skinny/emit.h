@@ -28,8 +28,8 @@ struct SkinnyTile {
     return p.views.find(p.contraction.getDpsInputs()[operand])->second;
   }
 
-  // What differs between the targets (emit_target.cc). `count` (1, 2 or 4) f32 or i32 in shared memory at the
-  // address `at` + `offset`, which is aligned to all of them.
+  // Operations that differ between the targets (emit_target.cc). These two access `count` (1, 2 or 4) f32 or
+  // i32 in shared memory at the address `at` + `offset`, which is aligned to all of them.
   Values load_shared(Value at, int64_t offset, int64_t count) const;
   void store_shared(Value at, int64_t offset, ValueRange values) const;
   // `x` of the lane whose number differs in `bit`.

@@ -50,7 +50,7 @@ constexpr Row kRows[] = {
 constexpr int64_t kSwapRows = 64;  // largest M for which the product may be transposed
 
 constexpr int64_t kMostStages = 16, kLeastStages = 3;
-// Setting up a stage's two mbarriers one after the other, before the first copy (estimate).
+// Cycles to set up a stage's two mbarriers, one after the other, before the first copy (estimate).
 constexpr double kStageSetupCycles = 40;
 constexpr int32_t kMostClusterSplits = 8;  // workgroups of a portable cluster
 
@@ -102,8 +102,9 @@ WgmmaInput input_of(const ProblemClass& c, const Row& r, const Choice& choice, i
   return in;
 }
 
-// Bytes in flight for the stages of a workgroup. Not in flight are the stage that is multiplied, the one before
-// it (unless `promotes`), whose products are not finished yet, and half the time one that has arrived and waits.
+// Bytes of a workgroup's stages that are in flight. These stages are not: the one that is multiplied; the one
+// before it, whose products are not finished yet (unless `promotes`); and half of the time one that has
+// arrived and waits.
 double in_flight(const WgmmaShape& shape) {
   const double held = (shape.in.promotes ? 1 : 2) + 0.5;
   return (double(shape.in.stages) - held) * double(shape.stage_bytes);
