@@ -1,5 +1,6 @@
-// What a kernel family tells the oracle: its table of candidates, and for each whether it is legal and how
-// long it should take. No MLIR here. One row a tile; one family a (op, backend, kernel name).
+// What a kernel family tells the oracle: a table of candidates, for each whether it is legal and its
+// predicted time. No MLIR here. A family is a function that lists the plans of one or more kernels for an
+// op and a backend.
 #pragma once
 
 #include <cmath>
@@ -19,14 +20,14 @@ struct CandidateContext {
   const ProblemClass& problem;
   const DeviceFacts& facts;
   int32_t workers;
-  int32_t split_k;                                          // forced factor or 0
+  int32_t split_k;                                          // forced number of splits, or 0
   const ExternalPolicy* external = nullptr;                 // null: no external libraries
   const std::vector<UserUkernel>* user_ukernels = nullptr;  // null: none
-  // Null: every candidate is wanted. Else the fastest so far, and those that are slower or rejected need not
-  // be appended: a family of a thousand rows then builds the few plans that were the fastest for a while.
+  // Null: every candidate is wanted. Otherwise the time of the fastest candidate so far; slower and
+  // rejected ones need not be appended, so that a family with thousands of rows builds few plans.
   double* fastest = nullptr;
 
-  // Whether a legal candidate of that price is to be appended, which it is then taken to be.
+  // Whether to append a legal candidate with this time. If so, it becomes the fastest.
   bool wants(double seconds) const {
     if (fastest == nullptr) return true;
     if (!std::isfinite(seconds) || seconds >= *fastest) return false;
@@ -36,17 +37,17 @@ struct CandidateContext {
   bool wants_rejected() const { return fastest == nullptr; }
 };
 
-// Appends one RankedPlan for every row of the family's table that is wanted: legal ones with a prediction,
-// others with a reason.
+// Appends one RankedPlan for every wanted row of the family's table: legal ones with a prediction, others
+// with a reason.
 using EnumerateFn = void (*)(const CandidateContext& context, std::vector<RankedPlan>* out);
 
 struct KernelFamily {
   Op op;
   Backend backend;
   EnumerateFn enumerate;
-  uint32_t kernels;  // a set of KernelKind: those of its plans
+  uint32_t kernels;  // a set of KernelKind: the kernels of its plans
 };
-// kernels/families.cc: one row a family.
+// The rows of kernels/families.cc.
 absl::Span<const KernelFamily> kernel_families();
 
 }  // namespace lathe

@@ -1,4 +1,4 @@
-// One row an op, one row an emitter.
+// One row per op, one row per emitter that a pipeline can name.
 #include "compiler/registry.h"
 #include "kernels/argmax/emit_cpu.h"
 #include "kernels/argmax/emit_gpu.h"

@@ -13,17 +13,18 @@
 namespace lathe {
 namespace {
 
-// As MLIR spells it.
+// The type's name in MLIR.
 std::string type_of(DType t) {
   if (t == DType::kF8E4M3) return "f8E4M3FN";
   if (t == DType::kF8E5M2) return "f8E5M2";
   if (t == DType::kF8E4M3Fnuz) return "f8E4M3FNUZ";
   if (t == DType::kF8E5M2Fnuz) return "f8E5M2FNUZ";
-  if (is_blocks(t)) return "i4";  // numbers of 4 bits, scaled where they are read
+  if (is_blocks(t)) return "i4";  // 4-bit numbers, scaled when they are read
   return std::string(name_of(t));
 }
 
-// Collects the function's arguments and the epilogue's inputs while the text is put together.
+// Builds the text of the payload, and collects the arguments of the function and the inputs of the epilogue
+// on the way.
 class PayloadText {
  public:
   PayloadText(const ProblemClass& c, const CompileConfig& config)
@@ -43,7 +44,7 @@ class PayloadText {
     epilogue_input("%product", product, "x", sum_, "#tile");
     value_ = "%x";
     if (c_.d != DType::kI32) scale(m);
-    const bool open = c_.generic && c_.d != DType::kI32;  // operands that the form has none of read as 0
+    const bool open = c_.generic && c_.d != DType::kI32;  // operands that the launch does not have read as 0
     const DType in_c = open ? DType::kF32 : c_.c, bias = open ? DType::kF32 : c_.bias,
                 residual = open ? DType::kF32 : c_.residual;
     if (in_c != DType::kNone) add_c(out_type(m, in_c), in_c);
@@ -96,7 +97,7 @@ class PayloadText {
     if (!factor.empty()) value_ = binary("arith.mulf", factor, value_);
     value_ = binary("arith.mulf", "%alpha", value_);
   }
-  // A scale among the epilogue's inputs, or "".
+  // Adds a scale to the inputs of the epilogue and returns its name, or "" if there is none.
   std::string scale_input(const std::string& name, Scale granularity, const std::string& channels,
                           const char* map) {
     if (granularity == Scale::kNone) return "";
@@ -138,7 +139,8 @@ class PayloadText {
     epilogue_input("%" + name, type, name + "_in", t, map);
     value_ = binary("arith.addf", value_, widen("%" + name + "_in", t));
   }
-  // All of them, and the one that the form names is taken: a branch a vector would cost more than it saves.
+  // Computes all activations and selects the one that the launch names: a branch per vector would cost
+  // more.
   void add_any_activation() {
     index_argument("form");
     absl::StrAppend(&prologue_, "    %activation_at = arith.constant ", Form::kActivation,
@@ -194,7 +196,7 @@ class PayloadText {
     if (c_.zero_b == Scale::kNone) return "";
     return c_.zero_b == Scale::kPerTensor ? ", lathe.zero_b = \"tensor\"" : ", lathe.zero_b = \"channel\"";
   }
-  // What M is at least, where one tile has all of it.
+  // The least M, if one tile has all rows.
   std::string least_m() const {
     const bool tells = c_.m_lo > 1 && c_.m_lo < c_.m_hi && config_.tile_m >= c_.m_hi;
     return tells ? absl::StrCat(", lathe.least_m = ", c_.m_lo) : "";
@@ -230,7 +232,7 @@ class PayloadText {
 
   const ProblemClass& c_;
   const CompileConfig& config_;
-  const DType sum_;  // of the products
+  const DType sum_;  // type of the sums of products
   std::vector<std::string> arguments_, inputs_, input_types_, maps_, block_arguments_;
   const std::string n_, k_;  // extents
   std::string prologue_, body_, value_;

@@ -1,6 +1,6 @@
-// matmul on the CPU by AMX's tiles, of pairs of bf16 and of bytes: "amx_t", the transposed product, whose
-// rows are B's columns, loaded as they lie along K ("amx" the same of A's rows), and "amx_packed", of A's
-// rows and the panels that B comes in.
+// Candidates of CPU matmul with AMX tiles, of pairs of bf16 and of bytes. "amx_t": the transposed product,
+// whose rows are B's columns, loaded along K; "amx": the same with A's rows; "amx_packed": A's rows by
+// panels of B packed in advance.
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -11,17 +11,16 @@
 namespace lathe {
 namespace {
 
-constexpr int64_t kSide = 16;  // lines of a tile, and words of a line
-// Sums in registers, in tiles: rows by columns.
+constexpr int64_t kSide = 16;  // lines of a tile; words of a line
+// Accumulators in registers, in tiles: rows by columns.
 struct RegisterTile {
   int32_t rows, columns;
 };
 constexpr RegisterTile kTiles[] = {{2, 2}, {2, 1}, {1, 4}, {1, 2}, {1, 1}};
 constexpr double kTileBytes = 1024;
-// At which sums come and go, from L2 and L3 alike (512 x 4096 x 4096, tasks of 512, 1024 and 4096 columns:
-// sums of 1, 2 and 8 MB, 18.5, 17.2 and 16.0 ms).
+// The rate at which sums are loaded and stored, from L2 and L3 alike.
 constexpr double kSumsBytesPerCycle = 24;
-constexpr int64_t kDepths[] = {256, 512, 1024, 2048, 4096};  // words
+constexpr int64_t kDepths[] = {256, 512, 1024, 2048, 4096};  // in words
 constexpr int64_t kTileRows[] = {256, 512, 1024, 4096};
 constexpr int64_t kTileColumns[] = {64, 128, 256, 512, 1024};
 
@@ -74,7 +73,7 @@ class AmxPricing {
   struct Shape {
     RegisterTile tile;
     bool copies;
-    int64_t rows, columns, depth;  // of a task; words
+    int64_t rows, columns, depth;  // of a task; the depth in words
   };
   double row_bytes() const { return transposed_ ? s_.b_bytes : s_.input_bytes; }
   double column_bytes() const { return transposed_ ? s_.input_bytes : s_.b_bytes; }
@@ -98,13 +97,12 @@ double AmxPricing::tile_seconds(const Shape& p, double rows, double columns, dou
   const double words = k / rates_.k_per_lane, depth = std::min<double>(double(p.depth), words);
   const double passes = std::ceil(rows / (double(p.tile.rows) * kSide));
   const double turns = std::ceil(columns / (double(p.tile.columns) * kSide));
-  // A product takes 16 cycles, a tile 8 from L1 and 22 from L2, which products hide but for a part.
+  // A product takes 16 cycles, loading a tile 8 from L1 and 22 from L2, which products hide but for a part.
   constexpr double kProduct = 16, kFromL1 = 8, kFromL2 = 22, kExposed = 0.3;
   const bool in_l1 = double(p.tile.rows) * kSide * depth * 4 <= 0.75 * rates_.l1d_bytes &&
                      (p.copies || lines_a_set(p.tile.rows * kSide, row_pitch_bytes()) <= 8);
   const double column_panels = double(p.columns) * depth * 4;
-  // Lines in place that share sets of L1 with each other come from L2 every time (512 x 4096 x 4096, 512
-  // deep: 23.8 ms, copied 16.2).
+  // Lines in place that share sets of L1 with each other come from L2 every time.
   constexpr double kShared = 60;
   const double row_load = in_l1 ? kFromL1 : p.copies || turns == 1 ? kFromL2 : kShared;
   const double column_load = column_panels <= 0.5 * rates_.l1d_bytes ? kFromL1 : kFromL2;
@@ -114,14 +112,13 @@ double AmxPricing::tile_seconds(const Shape& p, double rows, double columns, dou
   const double keep = (2 * blocks - 1) * p.tile.rows * p.tile.columns * kTileBytes / kSumsBytesPerCycle;
   constexpr double kTileCycles = 40;
   const double multiply = passes * turns * (words / kSide * step + keep + blocks * kTileCycles);
-  // Of a word.
+  // Cycles per word.
   constexpr double kCopy = 0.25, kTurn = 0.9, kAcross = 0.6, kFinish = 0.6;
   const double packing = form_ == Form::kPacked ? 0 : columns * words * (columns_turn_ ? kTurn : kAcross);
   const double copying = p.copies ? rows * words * (rows_turn_ ? kTurn : kCopy) : 0;
   const double compute =
       (multiply + packing + copying + (transposed_ ? rows * columns * kFinish : 0)) / rates_.clock_hz;
-  // What nobody fetches waits where a run along K ends (16 x 4096 x 4096 of bf16, runs of 8, 4, 2 and 1 KiB:
-  // 1.85, 2.02, 2.04 and 2.9 ms).
+  // Without prefetching, the end of each run along K waits.
   constexpr double kUnfetched = 700, kFetched = 100;
   const double run = depth * rates_.k_per_lane * row_bytes();
   const double row_reading =
@@ -179,13 +176,13 @@ void AmxPricing::append_tiles(const RegisterTile& t, bool copies, CompileConfig 
                  int64_t(0.75 * rates_.l2_bytes), " of L2");
           continue;
         }
-        constexpr int64_t kMostSums = 8 << 20;  // bytes of scratch, which every worker has
+        constexpr int64_t kMostSums = 8 << 20;  // bytes of scratch memory per worker
         if (p.rows * p.columns * 4 > kMostSums) {
           reject(context_, config, out, "sums ", p.rows * p.columns * 4, " > ", kMostSums);
           continue;
         }
         const bool one_pass = p.columns <= int64_t{t.columns} * kSide;
-        // 16 x 4096 x 4096 of bf16: 1.85 ms, copied 3.27.
+        // A single pass would read the copy only once.
         if (copies && one_pass && rows_stored_ && s_.k % (kSide * rates_.k_per_lane) == 0) {
           reject(context_, config, out, "rows of a single pass: read where they lie");
           continue;
@@ -211,7 +208,6 @@ void enumerate_matmul_amx(const CandidateContext& context, std::vector<RankedPla
       return "operands are not i8, or bf16 multiplied in pairs";
     if (!bytes && c.determinism == Determinism::kBatchInvariant)
       return "batch_invariant: rows of every M come from panels";
-    // (32 x 2880 of bf16: 23.7 us, by "dot" 12.6.)
     if (c.m_hi == 1) return "one row of A: vectors wait for memory as well";
     if (c.zero_a != 0) return "zero point: sums of B's columns are other kernels'";
     if (is_f8(c.a)) return operands_refusal(c);

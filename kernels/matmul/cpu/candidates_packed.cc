@@ -1,4 +1,4 @@
-// matmul on the CPU where B comes packed: every M streams the same panels, nothing of B is moved.
+// Candidates of "packed": CPU matmul with B packed in advance. Every M streams the same panels.
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -13,14 +13,13 @@ namespace {
 struct RegisterTile {
   int32_t rows, vectors;
 };
-// Rows of A by vectors of B in registers: every count of rows that one pass can take, then those that cut
-// larger M into passes with little waste. More than 4 vectors are more streams than the processor fetches
-// ahead (1x8: 26.4 GB/s on Zen 4, 1x4 30.7), and more than 16 rows lose as many streams of A (22x1 and 28x1:
-// 104 and 96 GFLOP/s where 16x1 has 109). The smallest fit 16 registers.
+// Rows of A by vectors of B in registers: every number of rows that one pass can take, then those that
+// divide a larger M with little waste. More than 4 vectors are more streams than the hardware prefetches;
+// more than 16 rows are too many streams of A. The smallest tiles fit 16 registers.
 constexpr RegisterTile kTiles[] = {{1, 4}, {2, 4},  {3, 4},  {4, 4},  {5, 4},  {6, 4},  {1, 2},  {2, 2},
                                    {3, 2}, {4, 2},  {5, 2},  {6, 2},  {7, 2},  {8, 2},  {8, 3},  {9, 2},
                                    {9, 3}, {10, 2}, {11, 2}, {12, 2}, {13, 2}, {14, 2}, {15, 1}, {16, 1}};
-// Of words.
+// In words.
 constexpr int32_t kDepths[] = {256, 384, 512, 1024};
 constexpr int32_t kInvariantDepth = 256;  // batch_invariant: one K order for all M
 constexpr int64_t kTileRows[] = {64, 128, 256, 512, 1024};
@@ -68,7 +67,7 @@ class PackedPricing {
   const MatmulSizes s_;
 };
 
-// Words of one element cannot be copied beside steps that take pairs.
+// KernelConfig::copy_ahead. Pairs of words per step leave no step for each line.
 bool PackedPricing::copies_ahead(const Shape& p) const {
   const ProblemClass& c = context_.problem;
   if (c.trans_a != 0 || packed_word(c.b) > rates_.k_per_lane) return false;
@@ -84,26 +83,24 @@ double PackedPricing::tile_seconds(const Shape& p, double rows, double columns, 
   const double passes = std::ceil(rows / p.tile.rows), blocks = std::ceil(k / p.depth);
   const double step =
       rates_.step_cycles(sums, p.tile.rows + p.tile.vectors, rates_.converts_b ? p.tile.vectors : 0);
-  // The block of B that all passes read lies in L2, a quarter of which shows (M = 64: 16x1 and 8x2 109
-  // GFLOP/s, 6x4 103), or comes from L3 again.
+  // The block of B that all passes read stays in L2, which hides three quarters of that, or comes from L3
+  // again.
   const double block = columns * std::min<double>(p.depth, k) * s_.b_bytes;
   const double rate = block <= 0.75 * rates_.l2_bytes ? kL2BytesPerCycle : kL3BytesPerCycle / 2;
   const double word = s_.b_bytes * rates_.k_per_lane, words = k / rates_.k_per_lane;
   const double again = 0.25 * (passes - 1) / passes * register_columns * word / rate;
-  // Sums of a block are added to those of the blocks before it, which L2 holds beside the better part of B's
-  // (512 columns by 384 deep on Zen 4: 264 rows 107 GFLOP/s, 516 rows 102).
+  // The sums of a block are added to those of the blocks before, which stay in L2 beside most of B's block.
   const double held = block + rows * columns * 4;
   const double sums_rate = held <= 1.5 * rates_.l2_bytes ? kL2BytesPerCycle : kL3BytesPerCycle;
   const double keep = (blocks > 1 ? 2 : 1) * p.tile.rows * register_columns * 4 / sums_rate;
   constexpr double kTileCycles = 30;  // entering and leaving the loop over k
   const double multiply = passes * std::ceil(columns / register_columns) *
                           (words * (step + again) + blocks * (keep + kTileCycles));
-  // Each panel of A is copied for the task's columns (4096 x 4096, M = 512: 163 and 158 ms by 256 and 512
-  // columns).
+  // Each panel of A is copied once per task.
   constexpr double kCopyCycles = 1.0;
   const double compute = (multiply + passes * p.tile.rows * words * kCopyCycles) / rates_.clock_hz;
   const double memory = columns * k * s_.b_bytes / bandwidth;
-  // The emitter fetches panels ahead for more than 5 rows; fewer in several passes wait for the first one's.
+  // Without prefetching, several passes wait for the first one.
   if (p.prefetch_lines == kPackedLines) return std::max(compute, memory) + 0.1 * std::min(compute, memory);
   return passes > 1 ? compute + memory : CpuRates::overlap(compute, memory);
 }
@@ -137,14 +134,12 @@ void PackedPricing::append_splits(const Shape& p, const CompileConfig& config,
   }
 }
 
-// Cycles of a step that streams all of its vectors at the machine's pace (kernels/matmul/cpu/shape.h), in
-// half links. One and two rows wait for memory alone: fetched ahead at that pace they gain (by 6144 x 4096,
-// 5120 x 2880 and 8192 x 1024 on Zen 4, M = 2: 3.6, 2.2 and 1.34 ms for 4.6, 3.4 and 1.71), four and five do
-// not; nor does a core that reads as fast as its prefetchers (Zen 5, over the best peer, M = 1 1.37x,
-// held 1.16x).
+// KernelConfig::pace, in half links of the dependency chain (kernels/matmul/cpu/shape.h). Only one pass of
+// one or two rows gains: more rows do not wait for memory alone, and a core that reads fast has better
+// hardware prefetchers.
 int32_t PackedPricing::pace_of(const RegisterTile& t) const {
   if (rates_.pace_bytes_per_second == 0 || rates_.reads_fast() || t.rows > 2 || s_.m > t.rows) return 0;
-  // bf16 by f32: a turn takes a pair.
+  // bf16 multiplied as f32: an iteration takes a pair.
   const auto deep = std::max<int64_t>(rates_.k_per_lane, packed_word(context_.problem.b));
   const double bytes = double(t.vectors) * rates_.lanes * double(deep) * s_.b_bytes;
   const double cycles = std::min<double>(kMostPace, bytes * rates_.clock_hz / rates_.pace_bytes_per_second);
@@ -159,7 +154,7 @@ void PackedPricing::append(const RegisterTile& t, CompileConfig config, std::vec
   };
   absl::InlinedVector<int64_t, 6> depths(std::begin(kDepths), std::end(kDepths));
   if (s_.batch_invariant) depths = {kInvariantDepth};
-  // What a single pass over K needs of A stays in L2.
+  // A single pass over all of K, if what it needs of A stays in L2.
   const int64_t whole = round_up(ceil_div(s_.k, int64_t{rates_.k_per_lane}), rates_.lanes);
   if (!s_.batch_invariant && s_.m <= t.rows && t.rows * whole * 4 <= rates_.l2_bytes / 2 && whole > 1024)
     depths.push_back(whole);

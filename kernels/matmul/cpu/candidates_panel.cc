@@ -1,7 +1,7 @@
-// matmul on the CPU for any layout and M: "panel", and "panel_t", which computes the transposed product: B's
-// columns are what is read as scalars, A's rows what is read as vectors. Then the larger of two K-contiguous
-// operands (the weight, when M < N) is only copied, never transposed, and is fetched from memory while
-// registers multiply.
+// Candidates of "panel" and "panel_t": CPU matmul for any layout and M. "panel_t" computes the transposed
+// product: it reads B's columns as scalars and A's rows as vectors. So the larger of two K-contiguous
+// operands (the weight, if M < N) is copied without transposing, and is read from memory while registers
+// multiply.
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -15,39 +15,37 @@ namespace {
 struct RegisterTile {
   int32_t rows, vectors;
 };
-// Rows by vectors of D in registers. 14x2 on 32 registers does the most FMAs for what it loads; the others
-// fit the M of a bucket with less waste. From 6x2 on they fit 16 registers.
+// Rows by vectors of D in registers. 14x2 needs the fewest loads per FMA with 32 registers; the others pad
+// the M of a bucket less. From 6x2 on they fit 16 registers.
 constexpr RegisterTile kTiles[] = {{14, 2}, {13, 2}, {12, 2}, {11, 2}, {10, 2}, {9, 3},  {8, 3},  {7, 3},
                                    {7, 4},  {6, 4},  {4, 6},  {2, 8},  {28, 1}, {24, 1}, {20, 1}, {6, 2},
                                    {5, 2},  {4, 3},  {4, 2},  {3, 3},  {2, 4},  {1, 4},  {14, 1}, {12, 1}};
-// Depth of the panels in words (floats, or four bytes along K), multiples of every lane count.
+// Depths of panels in words (floats, or four bytes along K), multiples of every number of lanes.
 constexpr int32_t kDepths[] = {256, 384, 512};
 constexpr int32_t kInvariantDepth = 256;  // batch_invariant: one K order for all M
 constexpr int64_t kTileRows[] = {64, 128, 256, 512};
 constexpr int64_t kTileColumns[] = {32, 64, 128, 256, 512, 1024};
-constexpr int64_t kLeastColumns = 64;  // but of panels as deep as K
+constexpr int64_t kLeastColumns = 64;  // does not apply to panels as deep as K
 
 static_assert(kInvariantDepth == kDepths[0], "the depth whose smallest panels are always legal");
-// A task keeps tile_n columns of B packed and one panel of A: at most this part of L2, since the sums and
-// what is being packed stream through it.
+// The share of L2 for a task's packed columns of B and one panel of A. The sums and the source of the
+// packing stream through the rest.
 constexpr double kPackedShare = 0.75;
 
 // A candidate as the micro-kernel sees it: rows are read as scalars, columns as vectors.
 struct PanelShape {
-  int64_t m, n;                     // the problem's extents along rows and columns
-  int32_t tile_rows, tile_columns;  // of a task
+  int64_t m, n;                     // extents of the problem along rows and columns
+  int32_t tile_rows, tile_columns;  // tile of a task
   int32_t register_rows, register_columns;
   int32_t depth, k_per_lane;
-  bool whole = false;  // panels as deep as K, for a ukernel
+  bool whole = false;  // panels as deep as K, for a micro-kernel in C
   double packed_bytes() const { return (double(tile_columns) + register_rows) * depth * 4 / k_per_lane; }
 };
 
-// What is left of the FMA rate around the micro-kernel's inner loop (0.97 to 1.0 of OpenBLAS when written by
-// hand).
+// The share of the FMA rate that remains around the inner loop of the micro-kernel.
 constexpr double kEfficiency = 0.95;
 
-// Below this many accumulators two FMA units wait for each other; such tiles are for few registers or few
-// rows.
+// With fewer accumulators two FMA units wait for each other; such tiles serve few registers or few rows.
 constexpr int64_t kFewSums = 12;
 
 // Prices the tiles of one form.
@@ -56,7 +54,8 @@ class PanelPricing {
   PanelPricing(const CandidateContext& context, bool transposed)
       : context_(context), rates_(context), s_(context.problem), transposed_(transposed) {
     const bool a_turns = context.problem.trans_a != 0, b_turns = context.problem.trans_b != 0;
-    // Rows are kept along K, columns across it: what lies the other way in memory is transposed in registers.
+    // Rows are packed along K, columns across it. An operand that lies the other way in memory is
+    // transposed in registers.
     turn_rows_ = transposed ? !b_turns : a_turns;
     turn_columns_ = transposed ? !a_turns : b_turns;
   }
@@ -66,16 +65,16 @@ class PanelPricing {
   int64_t columns() const { return transposed_ ? s_.m : s_.n; }
   // CompileConfig::copy_ahead of a plan that does not split K.
   bool can_copy_ahead(const PanelShape& p) const;
-  // The cost model's estimate of it, for splits as well.
+  // The estimate of the cost model, which ignores that splits of K and short K blocks do not copy ahead.
   bool copies_ahead(const PanelShape& p) const {
     constexpr int32_t kLineWords = 16;
     return !p.whole && !turn_rows_ && p.tile_rows > p.register_rows && p.register_rows <= kLineWords;
   }
 
-  // Appends every task tile for this register tile: of the listed sizes, rounded to the register tile and cut
+  // Appends every task tile for this register tile: the listed sizes, rounded to the register tile and cut
   // to the problem, whose panels fit L2.
   void append(int32_t register_rows, int32_t register_columns, std::vector<RankedPlan>* out) const;
-  // The same with panels as deep as K, as a ukernel reads them: K is not tiled, and not split.
+  // The same with panels as deep as K, for a micro-kernel in C: K is neither tiled nor split.
   void append_whole(const CompileConfig& config, std::vector<RankedPlan>* out) const;
 
  private:
@@ -120,13 +119,13 @@ bool PanelPricing::can_copy_ahead(const PanelShape& p) const {
                                                                                                    s_.k);
 }
 
-// Seconds of the micro-kernels over `rows` by `columns`, and of keeping the sums between K blocks.
+// Seconds of the micro-kernels over `rows` by `columns`, and of storing the sums between K blocks.
 double PanelPricing::compute_seconds(const PanelShape& p, double rows, double columns, double k) const {
   const double vectors = p.register_columns / rates_.lanes;
   const double step =
       rates_.step_cycles(p.register_rows * vectors, p.register_rows + vectors, 0) / kEfficiency;
-  // The panel of rows stays in L1 while all of the columns' come by from L2, which prefetching hides but for
-  // a quarter.
+  // The panel of rows stays in L1. The columns' panels stream from L2, of which prefetching hides three
+  // quarters.
   const double words = k / p.k_per_lane;
   const double row_rate = rates_.reread_bytes_per_cycle(double(p.register_rows) *
                                                         std::min<double>(p.depth, k) * 4 / p.k_per_lane);
@@ -136,12 +135,10 @@ double PanelPricing::compute_seconds(const PanelShape& p, double rows, double co
   const double sums = double(p.tile_rows) * p.tile_columns * 4;
   const double sums_rate = p.packed_bytes() + sums <= rates_.l2_bytes ? kL2BytesPerCycle : kL3BytesPerCycle;
   const double keep = 2.0 * p.register_rows * p.register_columns * 4 / sums_rate;
-  constexpr double kTileCycles = 20;  // entering and leaving the loop over k
+  constexpr double kTileCycles = 20;  // cycles to enter and leave the loop over k
   const double row_panels = std::ceil(rows / p.register_rows);
   const double tiles = row_panels * std::ceil(columns / p.register_columns);
-  // Beside the FMAs of one panel of columns a line is copied with every step. Alone it would take 10 cycles,
-  // of which 24 FMAs hide all and 12 hide four (M = 16 and 32 by 4096 x 4096 on Zen 4, 16x12 7.1 ms,
-  // 16x14 6.4, 32x12 10.3, where the FMAs take 4.6 and 9.2).
+  // With copy_ahead each step of one pass copies a cache line. Many FMAs hide that, few do not.
   constexpr double kHidesAll = 18;
   const double copying = copies_ahead(p) ? std::max(0.0, kHidesAll - p.register_rows * vectors) : 0;
   return (tiles * (words * CpuRates::overlap(step, feed) + std::ceil(k / p.depth) * (keep + kTileCycles)) +
@@ -149,10 +146,9 @@ double PanelPricing::compute_seconds(const PanelShape& p, double rows, double co
          rates_.clock_hz;
 }
 
-// Cycles an element to pack a panel of this width: a copy moves a vector in a load and a store; a
-// transposition needs log2(lanes) shuffles a vector besides, on one or two ports, and works on whole blocks
-// of lanes by lanes. Words of bytes from lines across K are put together: four loads that widen, three
-// shifts, three ors.
+// Cycles per element to pack a panel of this width. A copy takes a load and a store per vector. A
+// transposition takes log2(lanes) more shuffles per vector, and works on whole blocks of lanes x lanes.
+// Words of bytes from lines across K take four widening loads, three shifts and three ors.
 double PanelPricing::pack_cycles(int32_t width, bool transposes, bool across, bool converts) const {
   const double waste = transposes ? double(round_up(width, rates_.lanes)) / width : 1;
   const double vector = 2.0 + (transposes ? std::log2(rates_.lanes) + 2.0 : 0) +
@@ -160,8 +156,8 @@ double PanelPricing::pack_cycles(int32_t width, bool transposes, bool across, bo
   return vector * waste / (rates_.lanes * rates_.k_per_lane);
 }
 
-// `extent` lines of an operand of `total` lines that is read `times` over: from memory once, then from a
-// cache. `bytes`: of one of its elements.
+// Seconds to read `extent` lines of an operand with `total` lines that is read `times` times: once from
+// memory, then from a cache. `bytes`: per element.
 double PanelPricing::read_seconds(double extent, double total, double times, double bytes,
                                   double first_rate) const {
   const double rate = rates_.reread_bytes_per_cycle(total * s_.k * bytes);
@@ -169,7 +165,7 @@ double PanelPricing::read_seconds(double extent, double total, double times, dou
   return extent * bytes * (1 / first_rate + (times - 1) * again) / times;
 }
 
-// Seconds to pack `rows` and `columns` over `k`, rows that are copied ahead left out.
+// Seconds to pack `rows` and `columns` over `k`, without rows that are copied ahead.
 double PanelPricing::pack_seconds(const PanelShape& p, double rows, double columns, double k,
                                   double bandwidth) const {
   const double row_run = (turn_rows_ ? p.register_rows : p.depth) * row_bytes();
@@ -181,8 +177,7 @@ double PanelPricing::pack_seconds(const PanelShape& p, double rows, double colum
                  (s_.blocks ? kDecodeCycles / rates_.lanes : 0));
   const double row_reading = read_seconds(rows, p.m, std::ceil(double(p.n) / p.tile_columns), row_bytes(),
                                           bandwidth * CpuRates::run_efficiency(row_run));
-  // What is transposed comes from as many pages as there are columns, and registers wait for it (W
-  // transposed, "panel", M = 512 by 4096 x 4096 on Zen 4: 178 ms; W copied beside the FMAs, "panel_t": 160).
+  // A transposition reads from as many pages as there are columns, and its registers wait for them.
   const double waits = turn_columns_ ? 0.2 : 1;
   const double column_reading =
       read_seconds(columns, p.n, std::ceil(double(p.m) / p.tile_rows), column_bytes(),
@@ -190,7 +185,7 @@ double PanelPricing::pack_seconds(const PanelShape& p, double rows, double colum
   return k * CpuRates::overlap(cycles / rates_.clock_hz, column_reading + (ahead ? 0 : row_reading));
 }
 
-// One task.
+// Seconds of one task.
 double PanelPricing::tile_seconds(const PanelShape& p, double rows, double columns, double k,
                                   double bandwidth) const {
   double work = compute_seconds(p, rows, columns, k);
@@ -200,8 +195,7 @@ double PanelPricing::tile_seconds(const PanelShape& p, double rows, double colum
   return work + pack_seconds(p, rows, columns, k, bandwidth);
 }
 
-// What panels take beside what is counted, where "direct" takes none of it (Zen 4, one thread: 1.03 at
-// 123x456x51234, 1.055 at 100x4096x4096; more on two).
+// The cost of packing beyond what is counted, over "direct", which does not pack.
 constexpr double kBesidePacking = 1.05;
 
 void PanelPricing::append_splits(const PanelShape& p, std::vector<RankedPlan>* out) const {
@@ -251,7 +245,7 @@ void PanelPricing::append(int32_t register_rows, int32_t register_columns,
 }
 
 void PanelPricing::append_whole(const CompileConfig& config, std::vector<RankedPlan>* out) const {
-  constexpr int64_t kTooDeep = 1 << 30;  // for any L2
+  constexpr int64_t kTooDeep = 1 << 30;  // deeper than any L2 allows
   const auto depth =
       static_cast<int32_t>(std::min(round_up(s_.k, rates_.lanes * rates_.k_per_lane), kTooDeep));
   const size_t first = out->size();
@@ -263,11 +257,11 @@ void PanelPricing::append_whole(const CompileConfig& config, std::vector<RankedP
   }
 }
 
-// Appends every task tile of a shape: of the listed sizes, rounded to the register tile and cut to the
-// problem, whose panels fit L2; whole ones of one register tile's columns as well.
+// Appends every task tile of a shape: the listed sizes, rounded to the register tile and cut to the
+// problem, whose panels fit L2. Panels as deep as K may also have the columns of one register tile only.
 void PanelPricing::append_tiles(PanelShape p, std::vector<RankedPlan>* out) const {
   const double limit = kPackedShare * rates_.l2_bytes;
-  // Sizes beyond the problem all come to the same tile: it is priced once.
+  // All sizes beyond the problem give the same tile, which is priced once.
   const auto cut = [](int64_t size, int64_t problem, int32_t step) {
     return static_cast<int32_t>(std::min(round_up(size, step), round_up(problem, step)));
   };
@@ -280,8 +274,7 @@ void PanelPricing::append_tiles(PanelShape p, std::vector<RankedPlan>* out) cons
       if (tile_columns < kLeastColumns && !p.whole) continue;
       p.tile_columns = cut(tile_columns, p.n, p.register_columns);
       if (p.tile_columns == std::exchange(last_columns, p.tile_columns)) continue;
-      // The smallest panels are legal whatever L2 there is, so that every class has a plan; their price
-      // tells.
+      // The smallest panels are legal with any L2, so that every class has a plan; their price reflects it.
       const bool smallest = !p.whole && p.depth == kDepths[0] * p.k_per_lane && tile_columns == kLeastColumns;
       if (p.packed_bytes() <= limit || smallest)
         append_splits(p, out);

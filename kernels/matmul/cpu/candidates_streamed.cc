@@ -12,10 +12,10 @@
 namespace lathe {
 namespace {
 
-constexpr double kStreamBytes = 256 << 10;  // a task streams about this much of B at least
+constexpr double kStreamBytes = 256 << 10;  // the least part of B that a task is worth starting for
 
-// Columns a task may take, at most `most`: enough tasks that workers even out, or enough bytes that a task is
-// worth starting.
+// The choices of columns per task, at most `most`: enough tasks that workers finish together, or enough
+// bytes per task.
 absl::InlinedVector<int32_t, 3> task_columns(const CpuRates& rates, const MatmulSizes& s, int64_t step,
                                              int64_t tasks_a_worker, int64_t most, bool is_short) {
   const auto fit = [&](int64_t columns) {
@@ -26,7 +26,8 @@ absl::InlinedVector<int32_t, 3> task_columns(const CpuRates& rates, const Matmul
   if (is_short) return {fit(stream)};
   absl::InlinedVector<int32_t, 3> columns = {fit(ceil_div(s.n, tasks_a_worker * rates.workers))};
   if (fit(stream) != columns[0]) columns.push_back(fit(stream));
-  // Of a small weight all of a worker's at once: a task more reads A again, and B's last tile is no fuller.
+  // A small weight: all of a worker's columns at once, since each further task reads A again and pads its
+  // last tile.
   if (double(s.n) * double(s.k) * s.b_bytes <= rates.l2_bytes) {
     const int32_t share = fit(ceil_div(s.n, int64_t{rates.workers}));
     if (std::find(columns.begin(), columns.end(), share) == columns.end()) columns.push_back(share);
@@ -34,14 +35,14 @@ absl::InlinedVector<int32_t, 3> task_columns(const CpuRates& rates, const Matmul
   return columns;
 }
 
-// Rows for columns.
+// Swaps rows and columns.
 void turn(CompileConfig& c) {
   std::swap(c.tile_m, c.tile_n);
   std::swap(c.register_m, c.register_n);
 }
 
-// What a loop that is held to memory's rate leaves exposed of the lesser of computing and reading, where
-// CpuRates::overlap() has a quarter.
+// The share of the smaller of computing and reading that a paced loop does not hide; CpuRates::overlap()
+// assumes a quarter.
 constexpr double kPacedWaits = 0.05;
 
 }  // namespace
@@ -88,7 +89,7 @@ double lines_a_set(int64_t lines, int64_t line_bytes) {
 
 double row_padding(const ProblemClass& c, int64_t width, int64_t narrow) {
   if (c.m_hi == Bucket::kOpenEnd) return 1;
-  // Sum of m padded to `w` for m of 1 to `hi`.
+  // Sum of m padded to `w`, for m from 1 to `hi`.
   const auto up_to = [](int64_t hi, int64_t w) {
     const int64_t whole = hi / w, rest = hi % w;
     return double(w) * double(w * (whole * (whole + 1) / 2) + rest * (whole + 1));
@@ -128,7 +129,7 @@ void streamed::append_streamed(const CandidateContext& context, const CpuRates& 
                                const CompileConfig& config, const Stream& stream, const std::string& recipe,
                                absl::FunctionRef<double(double n, double k)> cycles,
                                std::vector<RankedPlan>* out) {
-  // Blocks of "outer" are read in runs of a task's columns.
+  // "outer" reads a K block in runs of a task's columns.
   const int64_t tasks_a_worker =
       config.kernel == KernelKind::kOuter && config.tile_k > 0 && s.m <= 4 && rates.workers == 1 ? 1 : 4;
   for (int32_t columns :
@@ -139,7 +140,7 @@ void streamed::append_streamed(const CandidateContext& context, const CpuRates& 
       const double tasks = tiles * splits, k = std::ceil(double(s.k) / splits);
       const double bandwidth = rates.bandwidth(tasks) * stream.efficiency;
       const auto seconds = [&](double n) {
-        // A pace counts a tile's columns whether they exist or not.
+        // A pace counts the columns of whole tiles.
         const double read = config.pace > 0 ? std::ceil(n / config.register_n) * config.register_n : n;
         const double a_bytes = stream.rows_cached ? 0 : s.m * s.input_bytes;
         const double bytes = (read * s.b_bytes + a_bytes) * k + s.m * n * (splits > 1 ? 4 : s.output_bytes);

@@ -1,4 +1,4 @@
-// What the forms that stream B once share, in prices and candidates: "dot", "outer" and "bytes".
+// Prices and candidates that "dot", "outer" and "bytes" share: kernels that stream B once.
 #pragma once
 
 #include <string>
@@ -11,33 +11,33 @@
 namespace lathe::streamed {
 
 struct RegisterTile {
-  int32_t rows, columns;  // dot: rows of B; outer: vectors along N
+  int32_t rows, columns;  // "dot": rows of B; "outer": vectors along N
 };
 
-// Whether the tile's sums have registers and rows; appends why not. `held`: vectors beside its sums that stay
-// in registers for a step.
+// Whether the tile fits the registers and M; if not, appends the reason. `held`: vectors beside its sums
+// that stay in registers for a step.
 bool fits(const CandidateContext& context, const CpuRates& rates, const MatmulSizes& s, const RegisterTile& t,
           CompileConfig config, std::vector<RankedPlan>* out, int32_t held);
 
-// Tiles of few sums leave the loop over k short: two steps of it a turn.
+// Tiles of few sums have a short loop over k: two steps per iteration.
 inline int32_t unroll_of(const RegisterTile& t) { return t.rows * t.columns <= 8 ? 2 : 1; }
 
-// Cycles that a turn is held to, in whole links of its chain, or half ones where it is a line: its share of
-// what a line of each column takes at the pace, where its arithmetic is done sooner.
+// KernelConfig::pace: an iteration's share of the time of its cache lines at the pace, in whole links of
+// the dependency chain, or half ones; 0 if its arithmetic takes longer.
 int32_t pace_of(const CpuRates& rates, const MatmulSizes& s, const RegisterTile& t, int32_t unroll);
 
 constexpr int64_t kMaxTileN = 4096;
-// How B comes by.
+// How B is streamed.
 struct Stream {
-  double efficiency = 1;  // of memory's rate
-  bool paced = false;     // held to it, or fetched so that computing is hidden
-  double after = 0;       // of computing, what comes when B was read and nothing is fetched for later
+  double efficiency = 1;  // share of the memory rate
+  bool paced = false;     // paced or prefetched so that memory hides computing
+  double after = 0;       // share of computing after B was read, while nothing is prefetched
   bool rows_cached = false;
-  bool short_tasks = false;          // of no more than makes one worth starting
-  int64_t most_columns = kMaxTileN;  // of a task
+  bool short_tasks = false;          // tasks as small as is worthwhile
+  int64_t most_columns = kMaxTileN;  // per task
 };
 
-// Prices one row for every task width and split and appends it. `cycles(n, k)` computes n columns over k.
+// Prices and appends one row for every task width and split. `cycles(n, k)` computes n columns over k.
 void append_streamed(const CandidateContext& context, const CpuRates& rates, const MatmulSizes& s,
                      const CompileConfig& config, const Stream& stream, const std::string& recipe,
                      absl::FunctionRef<double(double n, double k)> cycles, std::vector<RankedPlan>* out);

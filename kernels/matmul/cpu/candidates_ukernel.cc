@@ -1,12 +1,13 @@
-// matmul by a ukernel: the inner kernel of "panel", with the whole loop over K in it. K is then not tiled:
-// panels are as deep as K, and only so many columns as L2 has room for are packed at a time.
+// Candidates of CPU matmul with a micro-kernel in C: it replaces the micro-kernel of "panel" and contains
+// the whole loop over K. K is not tiled: panels are as deep as K, and only as many columns as L2 holds are
+// packed at a time.
 #include "absl/strings/str_cat.h"
 #include "kernels/matmul/candidates.h"
 
 namespace lathe {
 namespace {
 
-// Why panels of any such tile are not this problem's.
+// Why the problem cannot use such panels, "" if it can.
 std::string refusal(const CandidateContext& context) {
   const ProblemClass& c = context.problem;
   if (std::string operands = operands_refusal(c); !operands.empty()) return operands;
@@ -28,11 +29,8 @@ CompileConfig register_tile(const CandidateContext& context) {
   return config;
 }
 
-// As "panel" is priced, whose instructions these are. The model tells apart what differs: sums stay in
-// registers over all of K, and panels of A are not copied beside the FMAs. Predicted 1 to 14 % slower than
-// generated; on one core of Zen 4, ms of the ukernel over generated: f32 512x512x512 2.49/2.46, 256x1024x1024
-// 5.11/4.93, bf16 512x512x512 1.23/1.32, 256x2048x2048 10.5/9.88, i8 512x512x512 0.65/0.66, 512x2048x2048
-// 10.7/11.0.
+// Priced like "panel", which has the same instructions, with two differences that the model knows: sums
+// stay in registers over all of K, and panels of A are not copied beside the FMAs.
 void price(const CandidateContext& context, const CompileConfig& config, std::vector<RankedPlan>* out) {
   const CpuRates rates(context);
   const int32_t vectors = config.register_n / config.lanes, need = config.register_m * vectors + vectors + 1;
@@ -50,8 +48,8 @@ constexpr char kInlined[] = "alwaysinline nounwind";
 }  // namespace
 
 const std::vector<UkernelRow>& matmul_ukernels() {
-  // f16 is packed as f32. Of bf16 without instructions for its pairs, and of i8 without VNNI, there is no
-  // bitcode.
+  // f16 is packed as f32. There is no bitcode for bf16 without instructions for pairs, nor for i8 without
+  // VNNI.
   static const std::vector<UkernelRow> rows = {
       {Op::kMatmul, Backend::kCpu, DType::kF32, "lathe_panels_f32_14x2", "matmul/panels", kInlined, refusal,
        register_tile<14, 2>, 0, price},

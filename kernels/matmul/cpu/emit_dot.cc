@@ -154,42 +154,44 @@ class Dot {
     Value after;
     Values next;
   };
-  // Adds the products of register_m rows of A with the rows of B over `depth` of K to `sums`, vector by
-  // vector, while it prefetches lines.
-  Values along_k(Value depth, Values sums, const Rows& rows,
-                 const std::function<Value(int64_t r, Value k, Value left)>& a) {
-    auto step = [&](Value k, Values carried, Value left) {
-      std::vector<Values> b(rn);
-      const auto load_b = [&](int64_t c) { b[c] = vectors_of_b(e.add(rows.read[c], k), left); };
-      const auto multiply = [&](int64_t r, Value x, int64_t c, int64_t v) {
-        carried[r * rn + c] = t.words.multiply_add(x, b[c][v], carried[r * rn + c]);
-      };
-      // The vectors of the shorter side stay in registers.
-      if (rm < rn && vectors == 1) {
-        Values x;
-        for (int64_t r = 0; r < rm; ++r) x.push_back(a(r, k, left));
-        for (int64_t c = 0; c < rn; ++c) {
-          load_b(c);
-          for (int64_t r = 0; r < rm; ++r) multiply(r, x[r], c, 0);
-        }
-      } else {
-        for (int64_t c = 0; c < rn; ++c) load_b(c);
-        for (int64_t v = 0; v < vectors; ++v)
-          for (int64_t r = 0; r < rm; ++r) {
-            Value x = a(r, e.add(k, v * width), left);
-            for (int64_t c = 0; c < rn; ++c) multiply(r, x, c, v);
-          }
-      }
-      for (int64_t c = 0; t.zero_point && c < rn; ++c)
-        carried[rm * rn + c] = t.words.add_b(b[c][0], carried[rm * rn + c]);
-      return carried;
+  // A vector of K of a row of A, cut to `left` elements if given.
+  using VectorOfA = std::function<Value(int64_t r, Value k, Value left)>;
+  // A step along K: a vector of each row of B, or a whole block of it, by those of A.
+  Values step(const Rows& rows, const VectorOfA& a, Value k, Values sums, Value left) {
+    std::vector<Values> b(rn);
+    const auto load_b = [&](int64_t c) { b[c] = vectors_of_b(e.add(rows.read[c], k), left); };
+    const auto multiply = [&](int64_t r, Value x, int64_t c, int64_t v) {
+      sums[r * rn + c] = t.words.multiply_add(x, b[c][v], sums[r * rn + c]);
     };
+    // The vectors of the shorter side stay in registers.
+    if (rm < rn && vectors == 1) {
+      Values x;
+      for (int64_t r = 0; r < rm; ++r) x.push_back(a(r, k, left));
+      for (int64_t c = 0; c < rn; ++c) {
+        load_b(c);
+        for (int64_t r = 0; r < rm; ++r) multiply(r, x[r], c, 0);
+      }
+    } else {
+      for (int64_t c = 0; c < rn; ++c) load_b(c);
+      for (int64_t v = 0; v < vectors; ++v)
+        for (int64_t r = 0; r < rm; ++r) {
+          Value x = a(r, e.add(k, v * width), left);
+          for (int64_t c = 0; c < rn; ++c) multiply(r, x, c, v);
+        }
+    }
+    for (int64_t c = 0; t.zero_point && c < rn; ++c)
+      sums[rm * rn + c] = t.words.add_b(b[c][0], sums[rm * rn + c]);
+    return sums;
+  }
+  void fetch(const Values& lines, Value k, int locality) {
+    for (Value row : lines) e.prefetch(t.b.memory, place_in_b(e.add(row, k)), locality);
+  }
+  // Adds the products of register_m rows of A with the rows of B over `depth` of K to `sums`, vector by vector,
+  // while it prefetches lines.
+  Values along_k(Value depth, Values sums, const Rows& rows, const VectorOfA& a) {
     const int64_t unroll = t.unroll_k, most = vectors * width;
     Value unrolled = e.mul(e.div(depth, e.idx(most * unroll)), most * unroll);
     Value whole = e.mul(e.div(depth, e.idx(most)), most);
-    const auto fetch = [&](const Values& lines, Value k, int locality) {
-      for (Value row : lines) e.prefetch(t.b.memory, place_in_b(e.add(row, k)), locality);
-    };
     // Near the end of the rows it prefetches what is read after them. All rows share one distance, although
     // some are past the last row: with one distance each, large tiles run out of registers.
     const int64_t near = round_up(elements_in(bytes_ahead(t.fetch)), most * unroll);
@@ -214,7 +216,7 @@ class Dot {
                       fetches_near(t.fetch) ? kIntoL1 : kIntoL2);
             if (!rows.next.empty()) fetch(rows.next, e.add(at, to_end), locality);
           }
-          after = step(at, after, nullptr);
+          after = step(rows, a, at, after, nullptr);
         }
         after.push_back(pace.next(e, late));
         return after;
@@ -226,7 +228,7 @@ class Dot {
     const auto total = Emit::known(t.depth);
     if (vectors > 1 || (total && *total % width == 0)) return sums;
     return e.choose(
-        e.less(whole, depth), sums, [&] { return step(whole, sums, e.sub(depth, whole)); },
+        e.less(whole, depth), sums, [&] { return step(rows, a, whole, sums, e.sub(depth, whole)); },
         [&] { return sums; });
   }
 

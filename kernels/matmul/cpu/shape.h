@@ -5,8 +5,6 @@
 #include <cstdint>
 #include <numeric>
 
-#include "base/dtype.h"
-
 namespace lathe {
 
 // CompileConfig::prefetch: what software prefetches for every cache line read, beside the hardware. It is the
