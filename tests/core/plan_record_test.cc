@@ -78,8 +78,10 @@ TEST(PlanRecord, NamesTheDefect) {
   of_no_request["m_hi"] = 9;
   EXPECT_THAT(with("class", of_no_request), HasSubstr("no bucket of M"));
   Json later = to_json(CompileConfig());
-  later["prefetch"] = 1;
-  EXPECT_THAT(with("config", later), HasSubstr("21 fields, expected 20")) << "written by a later release";
+  const size_t fields = later.size();
+  later["a_later_field"] = 1;
+  EXPECT_THAT(with("config", later), HasSubstr(absl::StrCat(fields + 1, " fields, expected ", fields)))
+      << "written by a later release";
   EXPECT_THAT(with("kind", 5), HasSubstr("\"kind\""));
   EXPECT_THAT(with("measured", 5), HasSubstr("\"measured\" is not an array"));
   EXPECT_THAT(with("measured", std::vector<int>(4097)), HasSubstr("too many candidates"));

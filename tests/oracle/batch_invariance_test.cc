@@ -34,7 +34,7 @@ Order order_of(const Plan& plan, DType type) {
   const CompileConfig& c = plan.config;
   Order order;
   // The micro-kernels of matmul sum in the order of "mma" (tests/conformance/ukernel_test.cc compares the bits).
-  order.kind = c.kernel == KernelKind::kUkernel ? "mma" : name_of(c.kernel);
+  order.kind = std::string(name_of(c.kernel == KernelKind::kUkernel ? KernelKind::kMma : c.kernel));
   order.step = order.kind == "mma"    ? kMmaSyncInstruction.step_bytes() / static_cast<int64_t>(size_of(type))
                : order.kind == "simt" ? 1
                                       : c.tile_k;
