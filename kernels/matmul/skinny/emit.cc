@@ -43,7 +43,8 @@ FailureOr<SkinnyShape> shape_of(GpuKernel& kernel, TileProgram& p, const AmdProd
   SkinnyInput in;
   if (kernel.rocm()) {
     if (!amd.instruction && !amd.lanes)
-      return p.contraction.emitError("kernel_config: ") << kernel.arch() << " has no such products";
+      return p.contraction.emitError("kernel_config: ")
+             << kernel.arch() << " has no instruction for these operands";
     in.amd = true;
     in.wave = kernel.arch().starts_with("gfx9") ? 64 : 32;
     in.lane_groups = amd.instruction ? amd.instruction->groups : 1;
@@ -58,7 +59,7 @@ FailureOr<SkinnyShape> shape_of(GpuKernel& kernel, TileProgram& p, const AmdProd
   if (std::string defect = s.defect(); !defect.empty())
     return p.contraction.emitError("kernel_config: ") << defect;
   if (in.rows != c.getTileM() || !k_contiguous(p.contraction, 0) || kernel.alignment() != Alignment::k16)
-    return p.contraction.emitError("matmul kernel 'skinny' does not take these operands");
+    return p.contraction.emitError("matmul kernel 'skinny' does not support these operands");
   return s;
 }
 
