@@ -219,7 +219,7 @@ LogicalResult check(GpuKernel& kernel, Operation* op) {
     return op->emitError("kernel_config: tile_m does not divide the threads");
   const int64_t group = threads / rows;
   if ((group & (group - 1)) != 0 || group < kVectorBytes)
-    return op->emitError("kernel_config: the threads of a row must be a power of two and at least 16");
+    return op->emitError("kernel_config: a row's threads are no power of two, or fewer than 16");
   if (config.getSplit() != kNoSplit && rows != 1)
     return op->emitError("kernel_config: a split of several rows");
   return success();

@@ -97,7 +97,7 @@ LogicalResult emit_step(Emit& e, GpuKernel& kernel, const GpuStep& step) {
   const int64_t width = config.getRegisterN(), across = width < 1 ? 0 : config.getTileN() / width;
   if (across < 1 || kernel.threads() % across != 0 ||
       kernel.threads() / across * config.getRegisterM() != config.getTileM())
-    return p.epilogue.emitError("kernel_config: the elements of all threads do not cover the tile exactly");
+    return p.epilogue.emitError("kernel_config: the threads' elements do not make up the tile");
   auto accesses = elementwise_accesses(p);
   if (failed(accesses)) return failure();
   Value row0 = e.div(kernel.thread(), e.idx(across));

@@ -103,7 +103,7 @@ inline constexpr double kUkernelSeconds = 1.05;
 // serves every M, layout and alignment of a weight: "mma" f16 and bf16 where there is one, "simt" everything
 // else. Sums of i8 are exact: any family's, split or not, are the same.
 std::string invariance_refusal(const CandidateContext& context, absl::string_view family);
-inline constexpr char kExactRecipe[] = "i8 products; exact sums in i32";
+inline constexpr char kExactRecipe[] = "products of i8 summed in i32, exact";
 // CPU: cycles that a vector of B's elements out of blocks costs on its way to f32: bytes widened, a shift, a
 // permutation, and a block's scale, widened and multiplied with the table, on its share of the vectors.
 constexpr double kDecodeCycles = 3;

@@ -38,7 +38,7 @@ std::string refusal(const ProblemClass& c, bool on_rocm, const RankedPlan& r) {
     return "logits in f16: persistent tiles alone";
   // The bounds checks of more columns need more scalar registers than gfx90a has, and spill.
   if (on_rocm && absl::StartsWith(config.kernel, "mma") && config.register_n > 64)
-    return absl::StrCat("comparing ", config.register_n, " columns per wave spills registers");
+    return absl::StrCat("comparing ", config.register_n, " columns of a wave spills");
   for (absl::string_view name : kComparing)
     if (config.kernel == name) return "";
   return absl::StrCat("kernel '", config.kernel, "' stores its tiles, it does not compare them");

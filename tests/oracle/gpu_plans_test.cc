@@ -128,11 +128,11 @@ TEST(GpuPlans, RejectsFormsThatWouldSpill) {
   const char* const kWords = "words per thread and operand 16 > 8";
   const Form forms[] = {
       {"sm_100a", DType::kF8E4M3, 0, 1, kNot, kPlain, "mma", 64, 128, 128, 32,
-       "f8e4m3 on sm_100a: accumulators per warp 1024 > 512"},
+       "f8e4m3 on sm_100a: sums of a warp 1024 > 512"},
       {"sm_100a", DType::kF8E4M3, 0, 1, kNot, kPlain, "mma", 64, 64, 64, 32, ""},
       {"sm_100a", DType::kF8E4M3, 0, 1, kAligned, kPlain, "mma", 64, 128, 128, 32, ""},
       {"sm_90a", DType::kF8E5M2, 0, 1, kAligned, kPlain, "mma", 128, 128, 64, 64,
-       "f8e5m2 on sm_90a: accumulators per warp 4096 > 2048"},
+       "f8e5m2 on sm_90a: sums of a warp 4096 > 2048"},
       {"sm_89", DType::kF8E4M3, 0, 1, kNot, kPlain, "mma", 64, 128, 128, 32, ""},
       {"sm_80", DType::kBF16, 1, 0, kNot, kPlain, "mma", 64, 64, 64, 32, kWords},
       {"sm_90a", DType::kF16, 1, 0, kNot, kPlain, "mma", 64, 64, 64, 32, kWords},
@@ -140,7 +140,7 @@ TEST(GpuPlans, RejectsFormsThatWouldSpill) {
       {"sm_80", DType::kBF16, 0, 0, kNot, kPlain, "mma", 64, 64, 64, 32, ""},
       {"sm_80", DType::kBF16, 1, 0, kNot, kPlain, "mma", 64, 64, 64, 16, ""},
       {"sm_90a", DType::kBF16, 0, 1, kAligned, Activation::kGelu, "wgmma", 192, 128, 64, 128,
-       "gelu: registers beside the accumulators 96 < 112"},
+       "gelu: registers beside the sums 96 < 112"},
       {"sm_90a", DType::kBF16, 0, 1, kAligned, Activation::kGelu, "wgmma", 256, 128, 64, 128, ""},
       {"sm_90a", DType::kBF16, 0, 1, kAligned, Activation::kSilu, "wgmma", 192, 128, 64, 128, ""},
   };

@@ -144,8 +144,7 @@ std::string check(const ProblemClass& c, const GpuRates& rates, const MatmulSize
                   const WgmmaShape& shape) {
   if (!shape.defect().empty()) return shape.defect();
   if (c.activation == Activation::kGelu && shape.spare_registers < kGeluRegisters)
-    return absl::StrCat("gelu: registers beside the accumulators ", shape.spare_registers, " < ",
-                        kGeluRegisters);
+    return absl::StrCat("gelu: registers beside the sums ", shape.spare_registers, " < ", kGeluRegisters);
   const int64_t shared = shape.shared_bytes + shape.static_bytes();
   if (shared > rates.shared_memory_bytes)
     return absl::StrCat("smem ", shared, " > ", int64_t(rates.shared_memory_bytes));
