@@ -184,7 +184,7 @@ def test_refusals():
         assert '"decoder_sparse_step" is not a whole number from 1' in refused(dict(qwen, decoder_sparse_step=0))
         assert '"mlp_only_layers" is not a list' in refused(dict(qwen, mlp_only_layers=3))
         assert '"num_hidden_layers" is not a whole number' in refused(dict(good, num_hidden_layers=[32]))
-        assert "2147483647 layers are not from 1 to 4096" in refused(dict(good, num_hidden_layers=2**31 - 1))
+        assert "the number of layers is 2147483647, but must be from 1 to 4096" in refused(dict(good, num_hidden_layers=2**31 - 1))
         assert "neither dense nor sparse" in refused(config_of("deepseek-v3", mlp_layer_types=["thick"] * 61))
         assert "cannot be split over 3 ranks" in refused(good, "--tp", 3)
         assert "--tp" in refused(good, "--tp", 0)
