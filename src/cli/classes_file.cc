@@ -113,7 +113,7 @@ absl::Status refuse_request_flags(const Arguments& arguments) {
 absl::StatusOr<Manifest> read_classes(const Arguments& arguments, const Opened& opened) {
   absl::StatusOr<std::string> text = read_file(arguments.words[0]);
   if (!text.ok()) return text.status();
-  // Spreadsheets begin UTF-8 with a byte-order mark.
+  // Spreadsheet programs start UTF-8 files with a byte-order mark.
   if (absl::StartsWith(*text, "\xEF\xBB\xBF")) text->erase(0, 3);
   absl::StatusOr<Manifest> manifest = make_manifest();
   if (!manifest.ok()) return manifest.status();

@@ -32,8 +32,8 @@ struct Row {
   std::string refused;        // why the payload did not run; "": it ran
   std::vector<double> peers;  // median seconds of each external library; 0: it cannot run every step
 
-  // Each step must be right, and the results must agree with the payload's text: only this shows that the steps are
-  // what the text asks for.
+  // Each step must be right, and the results must agree with the payload's text. Only the text shows whether the steps
+  // are the right ones.
   bool good() const { return refused.empty() && check.ok && check.unjudged.empty(); }
   double gflops() const { return median > 0 ? flops / median / 1e9 : 0; }
   double gbytes() const { return median > 0 ? bytes / median / 1e9 : 0; }

@@ -26,7 +26,7 @@ struct StepsAsked {
 // The steps of all functions, in order. `asked` must outlive them.
 absl::StatusOr<std::vector<PayloadStep>> asked_steps(const Json& program, const StepsAsked& asked);
 
-// The explanation of the step, as lathe_explain_matmul and its sisters give it. Errors name the step's location.
+// The explanation of the step, from lathe_explain_matmul or the function for its op. Errors name the step's location.
 absl::StatusOr<Json> explain_step(lathe_device* device, const PayloadStep& step);
 // Adds the classes of the steps to the manifest: one class per step, or all classes with 1 to `asked.rows` rows if the
 // step leaves its rows open.

@@ -17,7 +17,7 @@ namespace {
 constexpr const char* kAccesses[] = {"a",       "b",      "c",   "d",   "x",   "bias", "residual",
                                      "indices", "values", "in0", "in1", "in2", "in3",  "in4"};
 
-// The inputs of an elementwise op. No op has the last one, which ends a loop over them.
+// The names of an elementwise op's inputs. No op has in5, so it ends the loop over them.
 constexpr const char* kInputs[] = {"in0", "in1", "in2", "in3", "in4", "in5"};
 
 // Adjacent dimensions [from, to) of a value that a step treats as one dimension.

@@ -18,8 +18,8 @@ struct Elementwise {
   std::string on_host;                     // why there is no program
   lathe_elementwise_desc desc = LATHE_ELEMENTWISE_DESC_INIT;
   int64_t number = 0;         // the result's number in the payload's meaning
-  size_t value = 0;           // the result's index among the program's values
-  std::vector<size_t> reads;  // indices of the values that it reads
+  size_t value = 0;           // the result's index in the function's "values"
+  std::vector<size_t> reads;  // the indices of the values that it reads
 };
 
 struct PayloadStep {
@@ -57,7 +57,7 @@ absl::StatusOr<std::vector<std::vector<int64_t>>> shapes_of(const Json& function
                                                             const std::vector<PayloadStep>& steps,
                                                             int64_t rows);
 
-// "matmul f32 64x48x32 nn"
+// Describes the step in one line: "matmul f32 64x48x32 nn".
 std::string step_line(const PayloadStep& step);
 
 }  // namespace lathe::cli
