@@ -43,10 +43,11 @@ struct Family {
   // Which layers have experts. Layers count from 0; all these conditions must hold.
   const char* first_sparse = nullptr;  // layer >= first_sparse
   const char* sparse_every = nullptr;  // (layer + 1) % sparse_every == 0
-  const char* sparse_at = nullptr;  // layer % sparse_at == 0; a list has one flag per layer and decides alone
-  const char* dense_layers = nullptr;   // a list of layers without experts
-  const char* sparse_layers = nullptr;  // a list of layers with experts; decides alone
-  const char* layer_kinds = nullptr;    // a list of "dense" and "sparse"; decides alone
+  const char* sparse_at = nullptr;     // layer % sparse_at == 0; or a list with a flag for each layer
+  const char* dense_layers = nullptr;  // a list of layers without experts
+  // These two replace all other conditions.
+  const char* sparse_layers = nullptr;  // a list of layers with experts
+  const char* layer_kinds = nullptr;    // a list with "dense" or "sparse" for each layer
 
   const char* mtp_layers = nullptr;       // number of extra layers for multi-token prediction
   const char* not_covered = nullptr;      // computations of the model that no class of Lathe expresses
