@@ -14,7 +14,7 @@
 #include "absl/strings/str_replace.h"
 #include "base/status.h"
 #include "compiler/nvjitlink.h"
-#include "compiler/run_program.h"
+#include "compiler/run_executable.h"
 #include "compiler/temporary_directory.h"
 
 namespace lathe {

@@ -13,14 +13,14 @@
 #include "dispatch/background.h"
 #include "dispatch/fallback.h"
 #include "dispatch/miss.h"
-#include "dispatch/records.h"
+#include "dispatch/plan_records.h"
 #include "lathe/lathe.h"
 #include "observe/counters.h"
 #include "observe/metrics.h"
-#include "observe/recorder.h"
+#include "observe/miss_manifest.h"
 #include "observe/trace.h"
 #include "options/options.h"
-#include "request/programs.h"
+#include "request/elementwise_programs.h"
 
 struct lathe_context {
   // Tests pass a cache of their own; null makes the one that the options ask for.

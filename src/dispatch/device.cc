@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/idle_thread.h"
 #include "core/json_object.h"
-#include "dispatch/records.h"
+#include "dispatch/plan_records.h"
 #include "kernels/candidates_external.h"
 #include "oracle_id.h"
 

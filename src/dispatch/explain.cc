@@ -2,7 +2,7 @@
 #include "absl/strings/str_cat.h"
 #include "core/json_object.h"
 #include "dispatch/plan.h"
-#include "dispatch/records.h"
+#include "dispatch/plan_records.h"
 
 namespace lathe {
 namespace {

@@ -3,7 +3,7 @@
 #include <optional>
 
 #include "absl/strings/str_cat.h"
-#include "dispatch/records.h"
+#include "dispatch/plan_records.h"
 #include "oracle_id.h"
 
 namespace lathe {

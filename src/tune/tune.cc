@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "base/spinning_threads.h"
 #include "dispatch/dispatch.h"
-#include "dispatch/records.h"
+#include "dispatch/plan_records.h"
 #include "observe/number_text.h"
 #include "observe/text_file.h"
 #include "options/path_options.h"

@@ -10,7 +10,7 @@
 #include "core/packed.h"
 #include "dispatch/recent_call.h"
 #include "fake_device.h"
-#include "request/programs.h"
+#include "request/elementwise_programs.h"
 #include "request/request.h"
 #include "tests/warm_weight.h"
 

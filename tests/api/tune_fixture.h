@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "dispatch/plan.h"
+#include "dispatch/plan_records.h"
 #include "dispatch/prepare.h"
-#include "dispatch/records.h"
 #include "fake_device.h"
 
 namespace lathe {

@@ -1,4 +1,4 @@
-#include "observe/recorder.h"
+#include "observe/miss_manifest.h"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>

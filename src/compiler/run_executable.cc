@@ -1,4 +1,4 @@
-#include "compiler/run_program.h"
+#include "compiler/run_executable.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-#include "dispatch/records.h"
+#include "dispatch/plan_records.h"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>

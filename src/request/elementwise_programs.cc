@@ -1,4 +1,4 @@
-#include "request/programs.h"
+#include "request/elementwise_programs.h"
 
 namespace lathe {
 
