@@ -1,5 +1,5 @@
-// Records of tuning and plans (core/plan_record.h), applied to what the oracle answers: it stays pure, and
-// what it does not hold legal no record brings about.
+// Tuning records and plan records (core/plan_record.h), applied to the oracle's answer. A record can only
+// choose among the oracle's legal candidates.
 #pragma once
 
 #include <map>
@@ -14,33 +14,33 @@ struct lathe_device;
 
 namespace lathe {
 
-// A context's tuning file, read once.
+// The tuning records of a context's tuning file, which is read once.
 class TuningRecords {
  public:
-  // What is wrong with the file is a warning. `path` "": none.
+  // A file that cannot be read and records that are damaged are logged as warnings. `path` "": no file.
   TuningRecords(const std::string& path, const Logger& logger);
 
-  // Null when absent.
+  // Null if there is none with this key.
   const PlanRecord* find(const Key& key) const;
-  // Of the records, whatever their order; 0 without any.
+  // Independent of the order of the records. 0 if there are none.
   uint64_t digest() const { return digest_; }
 
  private:
-  std::map<std::string, PlanRecord> records_;  // by the text of the key
+  std::map<std::string, PlanRecord> records_;  // by key text
   uint64_t digest_ = 0;
 };
 
-// One of the class on the device, nothing chosen yet: what key_of() asks for is filled.
+// A record of the class on the device without a choice. It has all fields that key_of() reads.
 PlanRecord make_record(const lathe_device& device, RecordKind kind, const ProblemClass& problem);
 
-// The class' tuning record: of the context's file, the cache directory or a bundle.
+// The class's tuning record from the context's tuning file, else from the cache.
 std::optional<PlanRecord> find_tuning(const lathe_device& device, const ProblemClass& problem);
 
-// Which of the answer's candidates the record names, if it may take the first one's place: a legal one, above
-// Determinism::kFast of the first one's numeric recipe.
+// The rank of the candidate that the record names. Nullopt if it is not legal or does not keep the promise.
 std::optional<size_t> recorded_rank(const OracleAnswer& answer, const ProblemClass& problem,
                                     const PlanRecord& record);
-// Whether a candidate may stand in for the answer's first without breaking what the class promises.
+// Whether a candidate may replace the first one. If the class asks for more than Determinism::kFast, the
+// numeric recipes must be the same.
 bool keeps_promise(const OracleAnswer& answer, const ProblemClass& problem, size_t rank);
 
 }  // namespace lathe

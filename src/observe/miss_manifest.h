@@ -1,4 +1,4 @@
-// What a process met, as a manifest on disk: every class that missed a device's dispatch table.
+// The manifest of misses: a file with every class that missed the dispatch table of a device.
 #pragma once
 
 #include <atomic>
@@ -11,33 +11,33 @@
 
 namespace lathe {
 
-// Thread-safe, and fork-safe: a child records for itself, into the same file. Processes that record into one
-// file join what they met under a lock beside it (`<file>.lock`). Behind a holder that does not move callers
-// wait for kPatienceSeconds, all of them together; then, as on a file system without locks, what they met is
-// written without it, and again with the next class and at the end. The file is whole nevertheless; that
-// another process may write over such classes is said, once, and at the end how many those are.
-class Recorder {
+// Thread-safe and fork-safe: a child of a fork adds its own misses to the same file. Processes may share the file;
+// each adds its classes to those in it under a lock file (`<file>.lock`).
+//
+// If the lock cannot be had, because its holder hangs or the file system has no locks, all calls together wait for
+// it for kPatienceSeconds. After that the classes are written without the lock, and written again with the next
+// class and in the destructor. The file stays valid, but another process may overwrite such classes. One warning
+// says so, and one in the destructor says how many classes are concerned.
+class MissManifest {
  public:
-  // Writing takes a millisecond, a hundred where ten processes share a core; who holds the lock for longer is
-  // stopped.
+  // Far longer than writing takes, even on a busy machine. A process that holds the lock longer is stopped.
   static constexpr double kPatienceSeconds = 2;
 
-  // `path` "": nothing is recorded.
-  Recorder(std::string path, const Logger& logger) : path_(std::move(path)), logger_(logger) {}
-  Recorder(const Recorder&) = delete;
-  Recorder& operator=(const Recorder&) = delete;
-  ~Recorder();
+  // `path` "": no file.
+  MissManifest(std::string path, const Logger& logger) : path_(std::move(path)), logger_(logger) {}
+  MissManifest(const MissManifest&) = delete;
+  MissManifest& operator=(const MissManifest&) = delete;
+  ~MissManifest();
 
   bool enabled() const { return !path_.empty(); }
-  // For misses. The first of a class in this process is in the file when this returns; others cost a look
-  // into a set. A file that is no manifest is left alone. What goes wrong is logged, once, and is nobody's
-  // failure.
-  // `program`: an elementwise class'.
-  void note(const DispatchKey& key,
-            const std::shared_ptr<const ElementwiseProgram>& program = nullptr) noexcept;
+  // Adds a class that missed. If it is new in this process, it is in the file when this returns; otherwise this
+  // costs one lookup in a set. `program` is that of an elementwise class. A file that is not a manifest is not
+  // changed. A failure is logged once and never reported to the caller.
+  void add(const DispatchKey& key,
+           const std::shared_ptr<const ElementwiseProgram>& program = nullptr) noexcept;
 
  private:
-  struct State;  // of one process
+  struct State;  // one per process
   State& state();
   void write(State& state);
 

@@ -16,7 +16,7 @@ struct lathe_program {
 namespace lathe {
 
 // Thread-safe. Nothing is forgotten: a process has as many programs as its models have kinds of steps.
-class Programs {
+class ElementwisePrograms {
  public:
   void keep(const std::shared_ptr<const ElementwiseProgram>& program);
   // Null: none of that digest was kept.
