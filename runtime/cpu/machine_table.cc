@@ -23,10 +23,9 @@ constexpr uint32_t kZen4 = kZen3 | kAvx512Vl | kAvx512Vbmi2 | kAvx512Bf16;
 constexpr uint32_t kZen5 = kZen4 | kAvxVnni | kAvx512Vp2intersect;
 constexpr uint32_t kNeoverseV1 = kSve | kArmBf16Dot, kNeoverseN2 = kNeoverseV1 | kSve2;
 
-// Memory rates are channels * 8 bytes * transfers per second, from the vendors' product pages. A clock is what
-// all cores sustain in vector code: AMD's "all core boost" if the product page has one, or a clock measured on
-// that processor (Emerald Rapids, EPYC 7003 to 9005), otherwise a typical base clock. The read rates of those
-// processors' cores were measured, too (docs/cpu-speed.md); the others are estimates.
+// Memory rates are channels * 8 bytes * transfers per second (vendors' product pages). Clocks are AMD's "all
+// core boost" or were measured (Emerald Rapids, EPYC 7003 to 9005), otherwise typical base clocks. Read rates
+// of one core were measured on those processors (docs/cpu-speed.md) and are estimates for the others.
 // clang-format off
 constexpr MachineRow kRows[] = {
     {"GenuineIntel", 6, {{0x55, 0x55}}, "Skylake-SP, Cascade Lake", kSkylakeServer,

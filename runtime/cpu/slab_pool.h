@@ -35,7 +35,7 @@ class SlabPool {
   struct alignas(64) Slot {
     std::atomic<bool> taken{false};
     std::atomic<size_t> bytes{0};  // written only by the thread that took the slot
-    void* data = nullptr;          // the same
+    void* data = nullptr;          // written only by the thread that took the slot
   };
   bool try_take(Slot& slot) { return !slot.taken.exchange(true, std::memory_order_acquire); }
 

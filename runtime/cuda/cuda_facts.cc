@@ -7,9 +7,8 @@ namespace lathe {
 namespace {
 
 // One row per compute capability that Lathe compiles for: the target, and per multiprocessor and clock the
-// number of f32 FMA lanes and of f16 operations of the tensor cores (dense, f32 accumulators). The numbers
-// are from NVIDIA's whitepaper of each architecture and the CUDA C++ Programming Guide's table of arithmetic
-// throughput.
+// f32 FMA lanes and the f16 operations of the tensor cores (dense, f32 accumulators). The numbers are from
+// NVIDIA's whitepapers and the CUDA C++ Programming Guide's table of arithmetic throughput.
 struct Architecture {
   int capability;      // 10 * major + minor
   const char* target;  // as parse_target reads it

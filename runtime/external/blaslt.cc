@@ -18,7 +18,7 @@ struct Numbers {
   int no_transpose, transpose;
   int desc_trans_a, desc_trans_b, desc_epilogue, desc_bias, desc_bias_type;
   int layout_batch, layout_stride;
-  // -1: hipBLASLt has no such attribute. The four minimum alignments follow preference_alignment_a.
+  // -1: hipBLASLt has no such attribute. The alignment attributes of B, C and D follow that of A.
   int preference_workspace, preference_reductions, preference_alignment_a;
 };
 struct Platform {

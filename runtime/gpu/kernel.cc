@@ -170,7 +170,7 @@ absl::StatusOr<std::unique_ptr<LoadedKernel>> Kernel::load(const Artifact& artif
 }
 
 Kernel::~Kernel() {
-  if (is_external()) return;  // no module of ours
+  if (is_external()) return;  // it has no module
   for (const std::unique_ptr<Loaded>& loaded : modules_) {
     ContextScope scope(library_);
     if (!scope.enter(loaded->context).ok()) continue;  // the context is gone, and the module with it

@@ -117,7 +117,7 @@ LaunchMemory::StreamState* LaunchMemory::adopt(const Key& key, Context context) 
 absl::StatusOr<const LaunchMemory::Slab*> LaunchMemory::grow(StreamState* stream, const LaunchNeed& need) {
   const std::lock_guard<std::mutex> lock(mutex_);
   const Slab* old = stream->slab();
-  if (old != nullptr && old->serves(need)) return old;  // another thread was here first
+  if (old != nullptr && old->serves(need)) return old;  // another thread has already grown it
   const LaunchNeed wanted = larger(need, floor_);
   std::unique_ptr<Slab> slab;
   if (spare_ != nullptr && spare_->context == stream->context() && spare_->serves(wanted)) {

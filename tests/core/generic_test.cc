@@ -25,7 +25,7 @@ ProblemClass some_class() {
   return c;
 }
 
-TEST(Generic, AFormHasEveryFieldOfTheClass) {
+TEST(Generic, FormHoldsEveryOpenFieldOfTheClass) {
   const ProblemClass c = some_class();
   const int64_t form = form_of(c);
   const auto bits = [form](int at) { return form >> at & 15; };
@@ -45,7 +45,7 @@ TEST(Generic, AFormHasEveryFieldOfTheClass) {
   EXPECT_NE(form_of(compares) >> Form::kValues & 15, 0);
 }
 
-TEST(Generic, WhatTheFormSaysIsNotInTheClass) {
+TEST(Generic, ClassDoesNotDependOnFieldsOfTheForm) {
   const ProblemClass g = generic_class_of(some_class());
   ProblemClass other = some_class();
   other.n = 1;
@@ -63,7 +63,7 @@ TEST(Generic, WhatTheFormSaysIsNotInTheClass) {
   EXPECT_FALSE(generic_class_of(other) == g);
 }
 
-TEST(Generic, EveryRequestsClassIsAmongThose) {
+TEST(Generic, ListsAGenericClassForEveryRequest) {
   for (const Target& target : {kCpu, kGpu, kAmdGpu}) {
     const std::vector<ProblemClass> classes = generic_classes(target);
     const bool cpu = target.backend == Backend::kCpu;
@@ -87,7 +87,7 @@ TEST(Generic, EveryRequestsClassIsAmongThose) {
   }
 }
 
-TEST(Generic, WeightsInBlocksHaveTheirOwnOnTheCpu) {
+TEST(Generic, ListsBlockFormatWeightsOnlyOnTheCpu) {
   ProblemClass c = some_class();
   c.b = DType::kQ4_0;
   c.trans_b = 1;
@@ -102,7 +102,7 @@ TEST(Generic, WeightsInBlocksHaveTheirOwnOnTheCpu) {
   EXPECT_EQ(count(kGpu), 0);
 }
 
-TEST(Generic, WeightsOf16BitsByF32HaveTheirOwnOnTheCpu) {
+TEST(Generic, ListsF32By16BitWeightsOnlyOnTheCpu) {
   for (Op op : {Op::kMatmul, Op::kMatmulArgmax})
     for (DType b : {DType::kF16, DType::kBF16}) {
       ProblemClass c = some_class();
@@ -117,7 +117,7 @@ TEST(Generic, WeightsOf16BitsByF32HaveTheirOwnOnTheCpu) {
     }
 }
 
-TEST(Generic, NoneHasScales) {
+TEST(Generic, CannotReplaceAKernelWithScalesOrZeroPoints) {
   for (int field = 0; field < 4; ++field) {
     ProblemClass c = some_class();
     if (field == 0) c.scale_a = Scale::kPerTensor;
@@ -128,7 +128,7 @@ TEST(Generic, NoneHasScales) {
   }
 }
 
-TEST(Generic, NoRecipeChangesAboveFast) {
+TEST(Generic, ReplacesAProductOnlyIfDeterminismIsFast) {
   ProblemClass c = some_class();
   EXPECT_TRUE(may_fall_back(c));
   c.determinism = Determinism::kRunToRun;

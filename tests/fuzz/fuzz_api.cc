@@ -1,5 +1,5 @@
 // Descriptors with any fields must either be planned, explained and put into a manifest, or be rejected with
-// a message. The result must be the same twice. The devices are only described, so no pointer is
+// a message. Two runs must give the same result. The devices are only described, so no pointer is
 // dereferenced.
 #include <cstdlib>
 #include <cstring>

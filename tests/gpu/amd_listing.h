@@ -22,10 +22,9 @@ std::map<std::string, AmdCode> disassemble(const std::string& elf);
 
 // Recognises the instructions that do the work a loop exists for.
 using IsWork = std::function<bool(const AmdInstruction&)>;
-bool is_matrix(const AmdInstruction& i);  // v_mfma_*, v_wmma_*
-bool is_multiply_add(
-    const AmdInstruction& i);           // FMAs of the vector units, dot products, integer multiply-adds
-bool is_load(const AmdInstruction& i);  // loads from global memory
+bool is_matrix(const AmdInstruction& i);        // v_mfma_*, v_wmma_*
+bool is_multiply_add(const AmdInstruction& i);  // of vector units: FMAs, dot products, integers too
+bool is_load(const AmdInstruction& i);          // loads from global memory
 // Whether it multiplies elements of the type: "f16", "bf16", "f32", "i8", "f8e4m3", "f8e5m2".
 bool is_matrix_of(const AmdInstruction& i, const std::string& type);
 // The bytes that one lane moves in a load or store of global memory or LDS.

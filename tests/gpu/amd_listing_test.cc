@@ -87,14 +87,14 @@ TEST(AmdModel, CountsResidentWorkgroups) {
     return resident_workgroups(k, threads, t);
   };
   EXPECT_EQ(resident("gfx942", 256, 128, 0), 4);        // 4 waves per SIMD
-  EXPECT_EQ(resident("gfx942", 256, 129, 0), 3);        // 136 of 512: 3
+  EXPECT_EQ(resident("gfx942", 256, 129, 0), 3);        // 136 of 512 registers: 3 waves per SIMD
   EXPECT_EQ(resident("gfx942", 256, 32, 0), 8);         // at most 8 waves
-  EXPECT_EQ(resident("gfx942", 256, 32, 0, 102), 7);    // 112 of 800 scalar registers: 7
+  EXPECT_EQ(resident("gfx942", 256, 32, 0, 102), 7);    // 112 of 800 scalar registers: 7 waves
   EXPECT_EQ(resident("gfx942", 256, 64, 32768), 2);     // 64 KB of LDS
   EXPECT_EQ(resident("gfx950", 256, 64, 32768), 4);     // 160 KB, in steps of 1280: 33280
   EXPECT_EQ(resident("gfx1100", 256, 96, 0), 4);        // 16 waves on each of two SIMDs
-  EXPECT_EQ(resident("gfx1100", 256, 97, 0), 3);        // 120 of 1536: 12
-  EXPECT_EQ(resident("gfx1201", 256, 128, 0), 2.5);     // 144: 10 waves on each of four SIMDs, for two units
+  EXPECT_EQ(resident("gfx1100", 256, 97, 0), 3);        // 120 of 1536 registers: 12 waves
+  EXPECT_EQ(resident("gfx1201", 256, 128, 0), 2.5);     // 144 registers: 10 waves on each of four SIMDs
   EXPECT_EQ(resident("gfx1201", 256, 48, 40960), 1.5);  // three workgroups of 40 KB in 128 KB
 }
 
@@ -121,8 +121,7 @@ TEST(AmdModel, SlowestPartBoundsTheLoop) {
   q.bound = Bound::kFma;
   q.loop = LoopCounts();
   q.loop.all = q.loop.vector = q.loop.products = 64;
-  EXPECT_DOUBLE_EQ(predicted_fraction(q, facts),
-                   0.5);  // 64 of the 128 FMAs per cycle, because none is packed
+  EXPECT_DOUBLE_EQ(predicted_fraction(q, facts), 0.5);  // 64 of 128 FMAs per cycle: none is packed
 }
 
 }  // namespace

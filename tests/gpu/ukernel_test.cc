@@ -209,7 +209,7 @@ TEST(GpuUkernel, AssemblesWithoutSpills) {
       EXPECT_EQ(table.at(symbol).spills, 0) << what;
     }
   });
-  if (!assembles) GTEST_SKIP() << "AMD alone: " << no_assembler();
+  if (!assembles) GTEST_SKIP() << "only AMD was tested: " << no_assembler();
 }
 
 }  // namespace

@@ -116,27 +116,27 @@ TEST(CpuKernel, CountDoesNotDependOnEarlierSizes) {
   }
 }
 
-TEST_F(CpuKernelRefusals, OtherCode) {
+TEST_F(CpuKernelRefusals, RejectsOtherCodeFormats) {
   artifact.format = CodeFormat::kCubin;
   expect_refusal("code format 3 is not an ELF object");
 }
-TEST_F(CpuKernelRefusals, OtherRecipeVersion) {
+TEST_F(CpuKernelRefusals, RejectsOtherRecipeVersions) {
   artifact.recipe.version = 1;
   expect_refusal("recipe version 1, this library reads " + std::to_string(Recipe::kVersion));
 }
-TEST_F(CpuKernelRefusals, NoSteps) {
+TEST_F(CpuKernelRefusals, RejectsARecipeWithoutSteps) {
   artifact.recipe.steps.clear();
   expect_refusal("no steps");
 }
-TEST_F(CpuKernelRefusals, TooManySteps) {
+TEST_F(CpuKernelRefusals, RejectsTooManySteps) {
   artifact.recipe.steps.assign(CpuKernel::kMaxSteps + 1, cpu_step("nothing", 1));
   expect_refusal("9 steps, at most 8");
 }
-TEST_F(CpuKernelRefusals, OtherStepKind) {
+TEST_F(CpuKernelRefusals, RejectsOtherStepKinds) {
   step().kind = StepKind::kGpuKernel;
   expect_refusal("kind 2, the CPU runs cpu_task");
 }
-TEST_F(CpuKernelRefusals, ExternalSteps) {
+TEST_F(CpuKernelRefusals, RejectsInconsistentExternalSteps) {
   step().kind = StepKind::kHostExtern;
   step().grid = {constant(1), constant(1), constant(1)};
   expect_refusal("is not none");
@@ -146,15 +146,15 @@ TEST_F(CpuKernelRefusals, ExternalSteps) {
   step().kind = StepKind::kCpuTask;
   expect_refusal("is not an ELF object");
 }
-TEST_F(CpuKernelRefusals, OtherArgumentBlock) {
+TEST_F(CpuKernelRefusals, RejectsOtherArgumentBlockSizes) {
   step().argument_bytes -= 8;
   expect_refusal("argument block of " + std::to_string(sizeof(ArgumentBlock) - 8));
 }
-TEST_F(CpuKernelRefusals, LaunchAttributes) {
+TEST_F(CpuKernelRefusals, RejectsLaunchAttributes) {
   step().attributes = {"pdl"};
   expect_refusal("launch attribute pdl");
 }
-TEST_F(CpuKernelRefusals, GpuShapes) {
+TEST_F(CpuKernelRefusals, RejectsGpuShapes) {
   step().block = {32, 1, 1};
   expect_refusal("GPU workgroup");
   step().block = {1, 1, 1};
@@ -164,21 +164,21 @@ TEST_F(CpuKernelRefusals, GpuShapes) {
   step().dynamic_shared_memory = constant(64);
   expect_refusal("shared memory");
 }
-TEST_F(CpuKernelRefusals, TensorMaps) {
+TEST_F(CpuKernelRefusals, RejectsTensorMaps) {
   step().tensor_maps = {TensorMap{"a", DType::kF32, Var::kK, Var::kM, 8, 8, 0}};
   expect_refusal("tensor map");
 }
-TEST_F(CpuKernelRefusals, BadFormulas) {
+TEST_F(CpuKernelRefusals, RejectsBadFormulas) {
   step().grid[1] = product(1, {{static_cast<Var>(kVarCount), 1}});
   expect_refusal("unknown variable 6");
   step().grid[1] = product(1, {{Var::kM, 0}});
   expect_refusal("divides by 0");
 }
-TEST_F(CpuKernelRefusals, BadPointerAlignment) {
+TEST_F(CpuKernelRefusals, RejectsBadPointerAlignment) {
   artifact.recipe.pointer_alignment = 12;
   expect_refusal("pointer alignment 12");
 }
-TEST_F(CpuKernelRefusals, AbsentSymbol) {
+TEST_F(CpuKernelRefusals, RejectsAbsentSymbols) {
   step().symbol = "absent";
   expect_refusal("symbol absent is missing");
   step().symbol = "";

@@ -145,7 +145,7 @@ constexpr int kInvalidValue = 1, kOutOfMemory = 2, kInvalidDevice = 101, kInvali
 int check_unsafe();
 bool known(void* stream);
 bool is_default(void* stream);
-// Checks work on the stream from the current context. Returns 0 or the error.
+// Checks that the stream belongs to the current context. Returns 0 or the error.
 int check_stream(void* stream);
 
 int create_stream(Stream** stream);
