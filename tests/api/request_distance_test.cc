@@ -72,7 +72,7 @@ M in_blocks() {
 }
 M packed() {
   M d = product(LATHE_F32, LATHE_ROW_MAJOR);
-  d.b.packed_layout = packed_layout_id(packed_form_of(d.n), DType::kF32);
+  d.b.packed_layout = packed_layout_id(packed_layout_of(d.n), DType::kF32);
   return d;
 }
 C compared(lathe_layout layout) {
