@@ -29,7 +29,8 @@ absl::StatusOr<std::shared_ptr<const ElementwiseProgram>> program_for(const lath
   if (c.op != Op::kElementwise) return program;
   program = device.context.programs.find(c);
   if (program != nullptr) return program;
-  return absl::UnavailableError("the program is in no manifest and no request that this context has seen");
+  return absl::UnavailableError(
+      "this context does not know the program: no manifest and no request has brought it");
 }
 
 }  // namespace lathe

@@ -89,14 +89,13 @@ absl::StatusOr<DeviceFacts> described_facts(const std::string& path, absl::strin
   if (target.empty()) return facts;
   LATHE_ASSIGN_OR_RETURN(const Target wanted, parse_target(target));
   if (wanted.backend != facts->target.backend) {
-    return absl::InvalidArgumentError(absl::StrCat("target ", target, " is of backend ",
-                                                   name_of(wanted.backend), ", the facts ", path, " of ",
-                                                   name_of(facts->target.backend)));
+    return absl::InvalidArgumentError(absl::StrCat("target ", target, " has backend ",
+                                                   name_of(wanted.backend), ", but the facts in ", path,
+                                                   " have ", name_of(facts->target.backend)));
   }
   if (wanted.arch != facts->target.arch)
-    logger.log(LogLevel::kWarning,
-               absl::StrCat("facts ", path, ": of ", facts->target.arch, "; what is planned for ", target,
-                            " is planned with its sizes and rates"));
+    logger.log(LogLevel::kWarning, absl::StrCat("facts ", path, ": they are of ", facts->target.arch,
+                                                "; plans for ", target, " use its sizes and rates"));
   facts->target = wanted;
   return facts;
 }
@@ -105,10 +104,10 @@ absl::Status check_runnable(const lathe_device& device) {
   if (device.driver != nullptr) return absl::OkStatus();
   if (device.facts.target.backend == Backend::kSpirv)
     return absl::UnavailableError(absl::StrCat("device ", device.name, ": target ", device.facts.target.arch,
-                                               " is compile-only: its kernels are compiled and kept, and "
-                                               "nothing here runs them"));
+                                               " is compile-only: its kernels are compiled and stored, but "
+                                               "cannot run here"));
   return absl::UnavailableError(
-      absl::StrCat("device ", device.name, " is only described by facts: it plans and cannot run"));
+      absl::StrCat("device ", device.name, " is only described by facts: it can plan but not run"));
 }
 
 uint64_t fingerprint_of(const lathe_device& device) {

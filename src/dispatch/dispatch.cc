@@ -62,7 +62,7 @@ absl::StatusOr<const DispatchEntry*> prepare_without_generic(lathe_device& devic
   device.context.logger.log(
       device.context.told_of_no_fallback.exchange(true) ? LogLevel::kDebug : LogLevel::kWarning,
       absl::StrCat(describe(request, device.name), ": ", why.message(),
-                   "; this miss, and those after it, are served as under the miss policy BLOCK"));
+                   "; this miss and later ones block, as under the miss policy BLOCK"));
   absl::StatusOr<const DispatchEntry*> entry = prepare(device, request);
   if (entry.ok()) return entry;
   return absl::Status(entry.status().code(), absl::StrCat(entry.status().message(), "; ", why.message()));
@@ -109,7 +109,7 @@ absl::Status check_workspace(const lathe_device& device, const Launch& launch, i
   const size_t needed = device.driver->workspace_bytes(*launch.kernel, launch.config, workers);
   if (launch.workspace_bytes >= needed) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("the workspace has ", launch.workspace_bytes, " bytes of ", needed));
+      absl::StrCat("the workspace has ", launch.workspace_bytes, " bytes, but the launch needs ", needed));
 }
 
 absl::Status launch(lathe_device& device, const Launch& launch, const Slice* slice) {
@@ -165,9 +165,9 @@ absl::Status run_kept(lathe_device& device, void* stream, const Desc* desc, cons
   const std::optional<DispatchKey> own = without_external(device, entry.key);
   if (!own) return with_request(why, device, request);
   if (device.table.find(*own) == nullptr) {
-    device.context.logger.log(
-        LogLevel::kWarning,
-        absl::StrCat(describe(request, device.name), ": ", why.message(), "; Lathe's own kernel instead"));
+    device.context.logger.log(LogLevel::kWarning,
+                              absl::StrCat(describe(request, device.name), ": ", why.message(),
+                                           "; Lathe's own kernel runs instead"));
   }
   request.key = *own;
   LATHE_ASSIGN_OR_RETURN(const DispatchEntry* instead, find_or_prepare(device, request, Purpose::kRun));

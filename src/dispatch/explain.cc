@@ -90,7 +90,7 @@ absl::StatusOr<Json> explain_json(const lathe_plan& plan) {
 absl::Status dump_plan(const lathe_plan& plan, absl::string_view pipeline_yaml, StageSink stages) {
   if (!plan.needs_kernel()) {
     return absl::InvalidArgumentError(
-        absl::StrCat(describe(plan.planned, plan.device.name), ": needs no kernel, so there is no IR"));
+        absl::StrCat(describe(plan.planned, plan.device.name), ": it needs no kernel, so there is no IR"));
   }
   LATHE_ASSIGN_OR_RETURN(const Choice choice, choice_in(plan));
   const CompileConfig& config = choice.plan().config;

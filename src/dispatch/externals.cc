@@ -14,7 +14,7 @@ std::vector<ExternalFound> find_externals(const lathe_device& device) {
     const bool known =
         std::any_of(all.begin(), all.end(), [&](const ExternalFound& f) { return f.id == row.id; });
     if (row.backend == device.facts.target.backend && !known)
-      all.push_back({row.id, "of a described device", ""});
+      all.push_back({row.id, "assumed for a described device", ""});
   }
   return all;
 }

@@ -21,7 +21,7 @@ namespace {
 absl::Status check_about(const Bundle& bundle) {
   const absl::StatusOr<Json> about = parse_json(bundle.about(), "about");
   if (!about.ok() || !about->is_object() || about->value("kind", "") != "fallback")
-    return absl::DataLossError(absl::StrCat("bundle ", bundle.path(), ": it holds no fallback kernels"));
+    return absl::DataLossError(absl::StrCat("bundle ", bundle.path(), ": it has no fallback kernels"));
   const std::string id = about->value("codegen", "");
   if (id == codegen_id()) return absl::OkStatus();
   return absl::DataLossError(absl::StrCat("bundle ", bundle.path(), ": its codegen id ", id,
@@ -54,7 +54,7 @@ absl::Status load_error(const Bundle& bundle, const Target& target, const absl::
   // HIP 6.2 reads code objects up to version 5. Generic targets need version 6.
   if (is_amd_generic(target.arch))
     absl::StrAppend(&text, "; it is for ", target.arch,
-                    " (code object version 6), which HIP loads from ROCm 6.4 on");
+                    " (code object version 6), which HIP supports from ROCm 6.4 on");
   return absl::UnavailableError(text);
 }
 

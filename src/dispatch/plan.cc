@@ -7,17 +7,17 @@ namespace {
 
 absl::Status other_class(absl::string_view field, int64_t requested, int64_t planned) {
   return absl::InvalidArgumentError(
-      absl::StrCat("the plan is of another class: ", field, " ", requested, ", planned ", planned));
+      absl::StrCat("the plan is for another class: ", field, " ", requested, ", planned ", planned));
 }
 
 absl::Status other_class(absl::string_view field, absl::string_view requested, absl::string_view planned) {
   return absl::InvalidArgumentError(
-      absl::StrCat("the plan is of another class: ", field, " ", requested, ", planned ", planned));
+      absl::StrCat("the plan is for another class: ", field, " ", requested, ", planned ", planned));
 }
 
 absl::Status outside(absl::string_view field, int64_t value, int64_t lo, int64_t hi) {
   return absl::InvalidArgumentError(
-      absl::StrCat("the plan is of another class: ", field, " ", value, " is not in [", lo, ", ", hi, "]"));
+      absl::StrCat("the plan is for another class: ", field, " ", value, " is not in [", lo, ", ", hi, "]"));
 }
 
 // Names the first difference of two classes in terms of the descriptor's fields.
@@ -94,7 +94,7 @@ absl::Status check_class(const lathe_plan& plan, const Request& request) {
   const absl::Status cause =
       tuned_alike ? explain_mismatch(request, planned.problem)
                   : absl::InvalidArgumentError(
-                        "the descriptor's lathe_tuning or lathe_external is not the one that was planned");
+                        "the descriptor's lathe_tuning or lathe_external differs from that of the plan");
   return in_request(describe(request), plan.device.name, cause);
 }
 

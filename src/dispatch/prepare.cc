@@ -99,8 +99,8 @@ absl::StatusOr<PreparedClass> prepare_without_external(lathe_device& device, con
                                                        const absl::Status& why) {
   const std::optional<DispatchKey> own_key = without_external(device, key);
   if (!own_key) return why;
-  device.context.logger.log(LogLevel::kWarning,
-                            absl::StrCat(device.name, ": ", why.message(), "; Lathe's own kernel instead"));
+  device.context.logger.log(LogLevel::kWarning, absl::StrCat(device.name, ": ", why.message(),
+                                                             "; Lathe's own kernel is used instead"));
   LATHE_ASSIGN_OR_RETURN(const Choice own, choose_plan(device, *own_key, Ranking::kChoiceAlone));
   LATHE_ASSIGN_OR_RETURN(const Loaded loaded, load_kernel(device, key.problem, own, policy));
   PreparedClass prepared = {nullptr, loaded.outcome, ""};
@@ -159,7 +159,7 @@ absl::StatusOr<CacheResult> find_or_compile(lathe_device& device, const ProblemC
   if (!absl::IsNotFound(found.status())) return found;
   if (policy.before_compile != nullptr && policy.before_compile() == OnMiss::kStop)
     return CacheResult{nullptr, CacheOutcome::kStopped};
-  return miss_error("no store has its kernel, and nothing is to be compiled");
+  return miss_error("no store has its kernel, and compiling is not allowed");
 }
 
 // ---- Compile
@@ -173,8 +173,8 @@ void report_assembly(lathe_device& device, const Artifact& artifact) {
   if (artifact.format == CodeFormat::kPtx && !context.told_of_no_assembler.exchange(true)) {
     context.logger.log(LogLevel::kWarning,
                        absl::StrCat(device.name,
-                                    ": no ptxas or libnvJitLink takes its PTX here, so the "
-                                    "driver will when a kernel is loaded"));
+                                    ": neither ptxas nor libnvJitLink is found here, so the "
+                                    "driver will assemble PTX when it loads a kernel"));
   }
   const absl::StatusOr<Json> metadata = parse_json(artifact.metadata, "metadata");
   if (!metadata.ok() || !metadata->contains("messages")) return;
@@ -233,7 +233,7 @@ absl::StatusOr<CacheResult> compile_again(lathe_device& device, const ProblemCla
                             absl::StrCat("cache: ", describe_class(device, problem), ": ", why));
   if (policy.before_compile != nullptr && policy.before_compile() == OnMiss::kStop)
     return CacheResult{nullptr, CacheOutcome::kStopped};
-  if (!policy.may_compile) return miss_error(absl::StrCat(why, "; and nothing is to be compiled"));
+  if (!policy.may_compile) return miss_error(absl::StrCat(why, "; compiling it again is not allowed"));
   ArtifactCache& cache = *device.context.cache;
   std::unique_lock<std::mutex> lock;
   if (policy.urgency == Urgency::kNow) lock = device.kernels.lock_compiling_again(choice.key);
@@ -258,7 +258,7 @@ absl::Status check_preconditions(const Recipe& recipe, const ProblemClass& c) {
                             ? recipe.pointer_alignment <= 16
                             : recipe.pointer_alignment <= alignment_bytes(c.alignment, c.a);
   if (promised) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("the artifact asks for pointers aligned to ",
+  return absl::InvalidArgumentError(absl::StrCat("the artifact requires pointers aligned to ",
                                                  recipe.pointer_alignment,
                                                  " bytes, which its problem class does not promise"));
 }

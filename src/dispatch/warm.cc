@@ -267,7 +267,8 @@ absl::StatusOr<WarmOptions> read_warm_options(const lathe_context& context,
   if (options->struct_size != sizeof *options)
     return invalid("struct_size ", options->struct_size, " is not ", sizeof *options);
   if (options->next != nullptr)
-    return absl::UnimplementedError("lathe_warmup_options: no chain element is known here");
+    return absl::UnimplementedError(
+        "lathe_warmup_options: next must be NULL, since no chain element is supported");
   if (options->reserved != 0) return absl::UnimplementedError("lathe_warmup_options: reserved is not 0");
   if (options->stop_on_failure > 1)
     return invalid("stop_on_failure ", options->stop_on_failure, " is neither 0 nor 1");
@@ -276,7 +277,7 @@ absl::StatusOr<WarmOptions> read_warm_options(const lathe_context& context,
     out.threads = static_cast<size_t>(options->parallelism);
   }
   LATHE_ASSIGN_OR_RETURN(const MissPolicy policy, read_miss_policy(options->miss_policy, MissPolicy::kBlock));
-  if (policy == MissPolicy::kFallback) return invalid("miss_policy: a warm-up blocks or takes what is there");
+  if (policy == MissPolicy::kFallback) return invalid("miss_policy FALLBACK: a warm-up takes BLOCK or ERROR");
   out.compiles = policy == MissPolicy::kBlock;
   out.stops_on_failure = options->stop_on_failure == 1;
   constexpr uint64_t kLongest = INT64_MAX / 2;  // a larger value could overflow when it is added to a time

@@ -165,7 +165,8 @@ TEST(Dispatch, ChecksTheCallersWorkspace) {
   workspace.bytes = needed - 1;
   m.desc.next = reinterpret_cast<const lathe_chain*>(&workspace);
   EXPECT_EQ(lathe_matmul(fake.device.get(), nullptr, &m.desc), LATHE_INVALID_ARGUMENT);
-  EXPECT_TRUE(last_error_says(std::to_string(needed - 1) + " bytes of " + std::to_string(needed)))
+  EXPECT_TRUE(
+      last_error_says(std::to_string(needed - 1) + " bytes, but the launch needs " + std::to_string(needed)))
       << lathe_last_error();
   workspace.bytes = needed;
   ASSERT_EQ(lathe_matmul(fake.device.get(), nullptr, &m.desc), LATHE_OK) << lathe_last_error();

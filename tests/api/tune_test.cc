@@ -84,7 +84,7 @@ TEST_F(Tune, IgnoresDamagedRecordsAndUnknownCandidates) {
   EXPECT_EQ(run(host, m)->by, ChosenBy::kOracle);
   EXPECT_EQ(rank_of(host, run(host, more)), 0u);
   ASSERT_EQ(host.warnings.size(), 1u) << "one warning for all";
-  EXPECT_THAT(host.warnings[0], HasSubstr("no candidate here"));
+  EXPECT_THAT(host.warnings[0], HasSubstr("not a candidate here"));
 
   for (const auto& file : std::filesystem::directory_iterator(scratch_ + "/cache"))
     if (file.path().extension() == ".record") std::filesystem::resize_file(file, file.file_size() - 1);
