@@ -122,7 +122,7 @@ struct CpuRates {
   int32_t k_per_lane;           // see elements_a_lane
   bool rounds_a;                // f32 A is rounded to bf16
   bool converts_a, converts_b;  // elements are converted to f32
-  double product_instructions;  // for a vector of products
+  double product_instructions;  // instructions for a vector of products
   double loads_per_cycle, clock_hz, fma_units, l1d_bytes, l2_bytes, l3_bytes;
   double core_bytes_per_second, memory_bytes_per_second;
   double pace_bytes_per_second;    // rate that loops over memory are throttled to; 0: no throttle
@@ -160,7 +160,8 @@ struct GpuRates {
   // Workgroups that fit on an SM or CU together. CUDA: at least one.
   int32_t resident(int64_t threads, int64_t thread_registers, double shared_bytes) const {
     if (rocm) return amd_resident(threads, thread_registers, shared_bytes);
-    const double file = double(round_up(thread_registers, 8) * threads);  // CUDA C++ Programming Guide
+    const double file =
+        double(round_up(thread_registers, 8) * threads);  // units of 8 (CUDA C++ Programming Guide)
     return static_cast<int32_t>(std::max(
         1.0, std::min({shared_memory_bytes / shared_bytes, registers / file, threads_per_unit / threads})));
   }

@@ -85,8 +85,8 @@ void append_cpu_rows(const CandidateContext& context, const CompileConfig& confi
     const double rows = static_cast<double>(representative_rows(c));
     const double tasks = rows * splits, length = std::ceil(representative_length(c) / splits);
     const double vectors = std::ceil(length / rates.lanes);
-    // With parts, the rate of several streams. Where one stream is as fast, parts are assumed to be slower;
-    // that was not measured.
+    // kInParts prefers a single stream on cores where one stream already reaches the full rate. Reading in
+    // parts was not measured there.
     constexpr double kInParts = 0.95;
     const double bandwidth =
         cycles.in_parts ? kInParts * rates.bandwidth(tasks)

@@ -33,7 +33,7 @@ Best unpack(Emit& e, Value key) {
   Type i32 = e.b.getI32Type();
   Value shifted = arith::ShRUIOp::create(e.b, e.loc, key, e.constant(e.b.getI64Type(), 32));
   Value high = arith::TruncIOp::create(e.b, e.loc, i32, shifted);
-  // The upper bit is set for values without a sign.
+  // The upper bit of a key is set if the value has no sign.
   Value negative = exclusive_or(e, arith::ShRSIOp::create(e.b, e.loc, high, e.i32(31)), e.i32(-1));
   Value bits = exclusive_or(e, high, arith::OrIOp::create(e.b, e.loc, negative, e.i32(INT32_MIN)));
   Value column = exclusive_or(e, arith::TruncIOp::create(e.b, e.loc, i32, key), e.i32(-1));

@@ -36,7 +36,7 @@ std::string refusal(const ProblemClass& c, bool on_rocm, const RankedPlan& r) {
   // If a kernel that is not persistent rounds to f16, ptxas 13.0 serialises its products (warning C7514).
   if (config.kernel == "wgmma" && config.persistent == 0 && c.logits == DType::kF16)
     return "logits in f16: persistent tiles alone";
-  // The conditions for so many columns stay in scalar registers and spill on gfx90a.
+  // The bounds checks of more columns need more scalar registers than gfx90a has, and spill.
   if (on_rocm && absl::StartsWith(config.kernel, "mma") && config.register_n > 64)
     return absl::StrCat("comparing ", config.register_n, " columns of a wave spills");
   for (absl::string_view name : kComparing)

@@ -41,7 +41,7 @@ struct Model {
   double reserved_shared;
   double loaded_seconds;  // latency of a load under full traffic
   double reachable;       // share of the nominal memory rate that streaming reads reach
-  // L2 to one SM or CU alone, and to each of them when all read.
+  // Bandwidth from L2 to one SM or CU: if it reads alone, and if all read.
   double unit_bytes_per_cycle, all_units_bytes_per_cycle;
   double reduce_cycles;               // adding the warps' sums at the end of a group
   double start_seconds, end_seconds;  // launch to first load; last product to last store

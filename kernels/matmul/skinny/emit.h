@@ -49,7 +49,7 @@ class SkinnyWeights {
   virtual int64_t weights() const = 0;  // how many of those are weights; they come first
   // CUDA: starts to copy to shared memory those weights that cannot be loaded 16 bytes at a time.
   virtual void stage_tails() {}
-  // The place of the units from `unit` of group `group` on. Unless `valid`, none of them exists.
+  // Where the lane's units lie, from unit `unit` of group `group` on. If not `valid`, all of them lie beyond K.
   virtual Values place(Value group, Value unit, Value valid) = 0;
   // Loads the unit that is `ahead` (static) units after the place. Elements beyond K or the tile's columns,
   // and those that are staged, become zero.

@@ -61,9 +61,9 @@ constexpr double kMatrixEfficiency = 0.72, kLoneEfficiency = 0.62;
 constexpr double kApartEfficiency = 0.85;
 // Both operands of an instruction come from shared memory, at 128 bytes a cycle.
 constexpr double kSharedBytesPerCycle = 128;
-// L2 to one SM: the width of its port. L2 to each SM when all read (docs/gpu-speed.md).
+// From L2 to one SM: the width of its port; and to each SM if all read (docs/gpu-speed.md).
 constexpr double kUnitL2BytesPerCycle = 64, kAllL2BytesPerCycle = 36;
-// Memory to one SM (docs/gpu-speed.md: 20 SMs read 2.4 TB/s).
+// From memory to one SM (docs/gpu-speed.md: 20 SMs read 2.4 TB/s).
 constexpr double kUnitMemoryBytesPerCycle = 62;
 // Share of the memory rate that long streams reach, and the latency of a stage (docs/gpu-speed.md).
 constexpr double kMemoryEfficiency = 0.9, kStageSeconds = 1.3e-6;
