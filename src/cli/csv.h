@@ -6,7 +6,7 @@
 
 namespace lathe::cli {
 
-// The row without the end of its line: a field with a comma, a quote or a line's end in it is quoted.
-std::string csv_row(const std::vector<std::string>& fields);
+// The record without the end of its line: a field with a comma, a quote or a line's end in it is quoted.
+std::string csv_record(const std::vector<std::string>& fields);
 
 }  // namespace lathe::cli
