@@ -173,8 +173,8 @@ void report_assembly(lathe_device& device, const Artifact& artifact) {
   if (artifact.format == CodeFormat::kPtx && !context.told_of_no_assembler.exchange(true)) {
     context.logger.log(LogLevel::kWarning,
                        absl::StrCat(device.name,
-                                    ": neither ptxas nor libnvJitLink is found here, so the "
-                                    "driver will assemble PTX when it loads a kernel"));
+                                    ": no ptxas or libnvJitLink here can assemble its PTX, so "
+                                    "the driver will when it loads a kernel"));
   }
   const absl::StatusOr<Json> metadata = parse_json(artifact.metadata, "metadata");
   if (!metadata.ok() || !metadata->contains("messages")) return;

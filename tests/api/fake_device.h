@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "dispatch/device.h"
+#include "dispatch/externals.h"
 #include "dispatch/prepare.h"
 #include "runtime/cpu/host_memory.h"
 #include "runtime/driver.h"
