@@ -1,4 +1,4 @@
-// C entry points: contexts, statistics, the cache's contents, devices.
+// C functions: contexts, statistics, the contents of the cache, devices.
 #include <cstdlib>
 #include <memory>
 
@@ -14,9 +14,8 @@ using lathe::pass_text;
 
 namespace {
 
-// A program that runs with more rights than its caller (set-user-ID) must not take paths of libraries and
-// directories from the caller's environment: then nothing is set, and so there is no cache directory but one
-// that the program names.
+// A program that runs with more rights than its caller (set-user-ID) must not take paths from the caller's environment.
+// For such a program no variable is set, so it has only the cache directory that it names itself.
 const char* read_environment(const char* name) { return secure_getenv(name); }
 
 }  // namespace
