@@ -293,7 +293,7 @@ struct ClaimedMaximum {
       after = low, after_at = column;
     }
   }
-  // A lower column wins a tie.
+  // Why the returned index is wrong; "" if it can be right. The lower column wins a tie.
   std::string defect() const {
     if (first_nan >= 0)
       return index == first_nan ? "" : absl::StrFormat("column %d is the first NaN", first_nan);
