@@ -62,7 +62,8 @@ TEST(Overlap, KnowsSlicesOfOneLineEach) {
   EXPECT_FALSE(known_disjoint(left, region(1040, 11, 1, 16, 10, 50)));
 }
 
-// Claims that two regions do not meet, or that one does not meet itself, are always true.
+// If known_disjoint says that two regions do not overlap, or disjoint_within that the lines of one do not, it must be
+// true.
 TEST(Overlap, NeverClaimsTooMuch) {
   std::mt19937 random(20240601);
   const auto pick = [&](int64_t lo, int64_t hi) {
