@@ -20,8 +20,7 @@
 namespace lathe::cli {
 namespace {
 
-constexpr Flag kMMax = {"m-max", "M",
-                        "with a CSV file: the largest M; all M from 1 on count (default: 8192)"};
+constexpr Flag kMMax = {"m-max", "M", "only with a CSV file: M from 1 to this (default: 8192)"};
 
 struct Weight {
   std::string name;  // "llama3-8b qkv"

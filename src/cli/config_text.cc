@@ -10,7 +10,7 @@
 namespace lathe::cli {
 namespace {
 
-// Who adds up the parts of a split sum: CompileConfig's "split".
+// How a config's "split" merges the partial sums of split-K.
 const char* merge_text(int64_t split) {
   switch (split) {
     case 1: return " merged in a second step";
@@ -20,7 +20,7 @@ const char* merge_text(int64_t split) {
   }
 }
 
-// " of mine" of "user/mine@DIGEST", a user's ukernel; "" of a built-in one.
+// " of mine" for a user's ukernel "user/mine@DIGEST"; "" for a built-in one.
 std::string users_name(absl::string_view bitcode) {
   if (!absl::ConsumePrefix(&bitcode, "user/")) return "";
   return absl::StrCat(" of ", bitcode.substr(0, bitcode.find('@')));

@@ -338,9 +338,8 @@ Verb kernel_bench_verb() {
            {"svg", "FILE", "write a chart of the table to this SVG file"},
            pipeline_flag(),
            {"params", "FILE",
-            "run exactly the choices in this file of 'lathe plan --out'; its \"parameters\" are the "
-            "params.NAME of the "
-            "pipelines"},
+            "run exactly the choices in this file from 'lathe plan --out'; its \"parameters\" set the "
+            "params.NAME of the pipelines"},
            miss_flag()},
           {"lathe kernel-bench benchmarks/payloads --csv cpu.csv --svg cpu.svg",
            "lathe kernel-bench benchmarks/payloads --target cuda:0"},

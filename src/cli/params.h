@@ -44,8 +44,8 @@ absl::StatusOr<Json> make_params(lathe_device* device, const Json& program, cons
 // here.
 absl::StatusOr<std::vector<std::string>> add_params(lathe_device* device, const Json& program,
                                                     const std::string& path, lathe_manifest* manifest);
-// The tuning with which each step gets the candidate that the file lists, with `rows` as the number of open rows. One
-// per step, in order; that of a step on the host sets nothing. kInvalidArgument: as for add_params.
+// For each step, in order: the tuning with which it gets the candidate that the file lists for `rows` open rows. For a
+// step on the host it sets nothing. kInvalidArgument: as for add_params.
 absl::StatusOr<std::vector<lathe_tuning>> listed_tunings(lathe_device* device, const Json& program,
                                                          const std::string& path, int64_t rows);
 

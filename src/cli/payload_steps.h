@@ -28,9 +28,10 @@ struct PayloadStep {
   std::map<char, int64_t> extents;  // by the letter of the dimension; 1 if the letter is absent
   // Data pointers are NULL, unless their presence is part of the class.
   std::variant<lathe_matmul_desc, lathe_argmax_desc, lathe_matmul_argmax_desc, Elementwise> desc;
-  std::vector<int64_t> rows;  // argmax: the extents of the dimensions that form its rows, outermost first
-  bool open_rows =
-      false;  // the payload leaves the number of rows open; the descriptor has the caller's number
+  // argmax: the extents of the dimensions that form its rows, outermost first.
+  std::vector<int64_t> rows;
+  // The payload leaves the number of rows open; the descriptor has the caller's number.
+  bool open_rows = false;
 };
 
 // Whether the step has no kernel.

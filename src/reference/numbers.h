@@ -62,8 +62,8 @@ double smallest_rounding(lathe_dtype dtype);
 double largest(lathe_dtype dtype);
 double overflow_of(lathe_dtype dtype, double value);
 
-// The byte that fills memory before a kernel writes it. In floats it gives NaN: 0xff, or 0x80 for FNUZ, whose only NaN
-// that is. In i32 and i64 (0x80) it gives a number below every sum of up to 131071 products of i8.
+// The byte that fills memory before a kernel writes it. In floats it gives NaN: 0xff, or 0x80 for FNUZ, which has no
+// other NaN. In i32 and i64 (0x80) it gives a number below every sum of up to 131071 products of i8.
 uint8_t poison_of(lathe_dtype dtype);
 
 // Independent standard normal numbers, by xoshiro256++ and a ziggurat. Takes a few nanoseconds per number.

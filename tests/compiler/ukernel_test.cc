@@ -181,7 +181,7 @@ TEST(Ukernel, GetsPanelsAsDeepAsK) {
     // Shallower panels would give wrong sums, so lowering refuses such a config.
     CompileConfig shallow = config;
     shallow.tile_k = generated->plan.config.tile_k;
-    EXPECT_THAT(compile(c, shallow, target).error, HasSubstr("a ukernel of all of K in panels"));
+    EXPECT_THAT(compile(c, shallow, target).error, HasSubstr("all of which a ukernel takes"));
   }
 }
 

@@ -23,7 +23,7 @@ std::string read(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
 
-// So cheap that the oracle chooses it.
+// The described cost is so low that the oracle always chooses this ukernel.
 constexpr char kDescription[] =
     "name: mine\n"
     "op: argmax\n"
@@ -143,7 +143,7 @@ TEST_F(UserUkernels, PlansKeepAUkernelThatWasRemoved) {
   EXPECT_EQ(after["key"], before["key"]);
 }
 
-TEST_F(UserUkernels, StoredServesLaterContextsUntilItsFileChanges) {
+TEST_F(UserUkernels, StoredUkernelServesLaterContextsUntilItsFileChanges) {
   ASSERT_LATHE_OK(add(open()->context(), kDescription, bitcode_, 1));
   const auto later = open();
   EXPECT_EQ(plan_of(*later)["config"]["ukernel"]["function"], "lathe_argmax_row_f32");

@@ -6,6 +6,7 @@
 #include <functional>
 #include <set>
 
+#include "absl/strings/str_cat.h"
 #include "core/json_object.h"
 #include "tests/sample_record.h"
 
