@@ -1,4 +1,4 @@
-// Compiler processes over a fake compiler that crashes, hangs and eats memory where a request's N says so.
+// Compiler processes with a fake compiler that crashes, hangs or runs out of memory for certain N of a request.
 #include "compile_client/compiler_processes.h"
 
 #include <fcntl.h>
@@ -42,7 +42,7 @@ enum Way {
   kStartsAndHangs
 };
 
-// A sanitizer's shadow memory takes more than any limit, so the program sets none.
+// The shadow memory of a sanitizer exceeds any limit, so the process sets none.
 #ifndef __has_feature
 #define __has_feature(x) 0
 #endif
@@ -50,7 +50,7 @@ constexpr bool kSanitized = __has_feature(address_sanitizer) || __has_feature(th
 
 CompilerProcessOptions options(const std::string& way = "misbehaves") {
   CompilerProcessOptions o;
-  o.program = LATHE_COMPILER_PROCESS_FILE;
+  o.executable = LATHE_COMPILER_PROCESS_FILE;
   o.compiler_path = fake_compiler(way);
   o.request_seconds = 60;
   return o;
@@ -62,7 +62,7 @@ absl::StatusOr<Artifact> compile(Compiler& compiler, int64_t n = 7) {
   return compiler.compile({problem, CompileConfig(), Target(), nullptr});
 }
 
-TEST(CompilerProcesses, AnswerAsTheLibraryDoes) {
+TEST(CompilerProcesses, AnswerLikeTheLibrary) {
   CompilerProcesses processes(options(""));
   CompilerLibrary library(fake_compiler());
   const auto out = compile(processes), in = compile(library);
@@ -73,7 +73,7 @@ TEST(CompilerProcesses, AnswerAsTheLibraryDoes) {
   EXPECT_EQ(children_of(getpid()).size(), 1u);
 }
 
-TEST(CompilerProcesses, PassOnDumpsAndErrors) {
+TEST(CompilerProcesses, PassDumpsAndErrors) {
   CompilerProcesses processes(options(""));
   std::vector<std::string> stages;
   ProblemClass problem;
@@ -92,7 +92,7 @@ TEST(CompilerProcesses, PassOnDumpsAndErrors) {
   EXPECT_EQ(compile(mumbling).status().code(), absl::StatusCode::kInternal);
 }
 
-TEST(CompilerProcesses, WhatEndsThemIsAnErrorOfThatRequestAlone) {
+TEST(CompilerProcesses, CrashFailsOnlyItsRequest) {
   CompilerProcessOptions o = options();
   o.request_seconds = 3;
   o.memory_bytes = uint64_t{1} << 30;
@@ -114,11 +114,11 @@ TEST(CompilerProcesses, WhatEndsThemIsAnErrorOfThatRequestAlone) {
     const auto next = compile(processes);
     EXPECT_TRUE(next.ok()) << "after " << way << ": " << next.status();
   }
-  EXPECT_EQ(children_of(getpid()).size(), 1u) << "the dead ones are gone";
-  EXPECT_TRUE(compile(processes, kHugeDump).ok()) << "20 MB pass";
+  EXPECT_EQ(children_of(getpid()).size(), 1u) << "dead processes are reaped";
+  EXPECT_TRUE(compile(processes, kHugeDump).ok()) << "a dump of 20 MB arrives";
 }
 
-TEST(CompilerProcesses, RequestsBesideOneThatHangsAreServed) {
+TEST(CompilerProcesses, ServeOtherRequestsWhileOneHangs) {
   CompilerProcessOptions o = options();
   o.request_seconds = 2;
   CompilerProcesses processes(o);
@@ -130,7 +130,7 @@ TEST(CompilerProcesses, RequestsBesideOneThatHangsAreServed) {
   hanging.join();
 }
 
-TEST(CompilerProcesses, WhatAHangingOneStartedEndsWithIt) {
+TEST(CompilerProcesses, KillingAHungProcessKillsItsChildren) {
   CompilerProcessOptions o = options();
   o.request_seconds = 0.5;
   CompilerProcesses processes(o);
@@ -150,20 +150,20 @@ TEST(CompilerProcesses, WhatAHangingOneStartedEndsWithIt) {
   EXPECT_TRUE(comes_true([&] { return is_gone(group[0]); }));
 }
 
-TEST(CompilerProcesses, OneThatWasKilledWhileIdleIsReplacedUnnoticed) {
+TEST(CompilerProcesses, KilledIdleProcessIsReplaced) {
   CompilerProcesses processes(options());
   ASSERT_TRUE(compile(processes).ok());
   const auto before = children_of(getpid());
   ASSERT_EQ(before.size(), 1u);
   kill(before[0], SIGKILL);
-  // Gone with all its threads: until then its socket is open.
+  // Wait until all its threads have ended, since its socket stays open until then.
   siginfo_t info;
   ASSERT_EQ(waitid(P_PID, static_cast<id_t>(before[0]), &info, WEXITED | WNOWAIT), 0);
   EXPECT_TRUE(compile(processes).ok());
   EXPECT_THAT(children_of(getpid()), testing::Not(testing::ElementsAre(before[0])));
 }
 
-TEST(CompilerProcesses, OneThatIsKilledAtWorkIsAnError) {
+TEST(CompilerProcesses, KilledBusyProcessFailsItsRequest) {
   CompilerProcesses processes(options());
   ASSERT_TRUE(compile(processes).ok());
   const auto children = children_of(getpid());
@@ -179,7 +179,7 @@ TEST(CompilerProcesses, OneThatIsKilledAtWorkIsAnError) {
   EXPECT_TRUE(compile(processes).ok());
 }
 
-TEST(CompilerProcesses, EndForWantOfWork) {
+TEST(CompilerProcesses, EndWhenIdleForTooLong) {
   CompilerProcessOptions o = options();
   o.idle_seconds = 0.1;
   CompilerProcesses processes(o);
@@ -188,8 +188,8 @@ TEST(CompilerProcesses, EndForWantOfWork) {
   EXPECT_TRUE(compile(processes).ok());
 }
 
-// A request that meets the goodbye goes to another process: with no time to be idle, all do.
-TEST(CompilerProcesses, AGoodbyeIsNoAnswer) {
+// A request that arrives after the goodbye goes to another process. With an idle time of 0 this is every request.
+TEST(CompilerProcesses, RequestAfterGoodbyeGoesToAnotherProcess) {
   CompilerProcessOptions o = options();
   o.idle_seconds = 0.02;
   CompilerProcesses processes(o);
@@ -200,9 +200,9 @@ TEST(CompilerProcesses, AGoodbyeIsNoAnswer) {
   }
 }
 
-TEST(CompilerProcesses, WithoutTheProgramOrTheLibraryAreNotAvailable) {
+TEST(CompilerProcesses, AreNotAvailableWithoutExecutableOrLibrary) {
   CompilerProcessOptions o = options();
-  o.program = "/nowhere/lathe-compiler-process";
+  o.executable = "/nowhere/lathe-compiler-process";
   absl::Status status = compile(*std::make_unique<CompilerProcesses>(o)).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_EQ(status.message(), "compiler process /nowhere/lathe-compiler-process: No such file or directory");
@@ -214,11 +214,11 @@ TEST(CompilerProcesses, WithoutTheProgramOrTheLibraryAreNotAvailable) {
   status = CompilerProcesses(options("other_codegen")).load();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnavailable);
   EXPECT_THAT(std::string(status.message()), HasSubstr("codegen id 0123456789abcdef"));
-  o.program = "/bin/false";
+  o.executable = "/bin/false";
   EXPECT_FALSE(CompilerProcesses(o).load().ok());
 }
 
-TEST(CompilerProcesses, ACrashAtEveryRequestComesWithGrowingPauses) {
+TEST(CompilerProcesses, RepeatedCrashesCauseGrowingPauses) {
   CompilerProcesses processes(options());
   const auto begin = Clock::now();
   for (int i = 0; i < 3; ++i) EXPECT_FALSE(compile(processes, kAborts).ok());
@@ -229,7 +229,7 @@ TEST(CompilerProcesses, ACrashAtEveryRequestComesWithGrowingPauses) {
   EXPECT_TRUE(compile(processes).ok());
 }
 
-TEST(CompilerProcesses, ServeManyThreadsAtOnce) {
+TEST(CompilerProcesses, ServeManyThreads) {
   CompilerProcesses processes(options("slow"));
   std::vector<std::thread> threads;
   std::atomic<int> good{0};
@@ -240,7 +240,7 @@ TEST(CompilerProcesses, ServeManyThreadsAtOnce) {
   EXPECT_THAT(children_of(getpid()).size(), testing::AllOf(testing::Ge(2u), testing::Le(most)));
 }
 
-TEST(CompilerProcesses, WorkAtThePriorityOfTheirCaller) {
+TEST(CompilerProcesses, RunAtThePriorityOfTheCaller) {
   CompilerProcesses processes(options());
   ASSERT_TRUE(compile(processes).ok());
   const pid_t plain = children_of(getpid()).at(0);
@@ -258,19 +258,19 @@ TEST(CompilerProcesses, WorkAtThePriorityOfTheirCaller) {
   EXPECT_EQ(sched_getscheduler(niced), SCHED_OTHER);
 }
 
-TEST(CompilerProcesses, WorkIdlyForAThreadThatDoes) {
+TEST(CompilerProcesses, RunIdlyForAnIdleCaller) {
   CompilerProcesses processes(options());
   ASSERT_TRUE(compile(processes).ok());
   const pid_t plain = children_of(getpid()).at(0);
-  run_idly([&] { EXPECT_TRUE(compile(processes).ok()); });  // with the same nice value
+  run_idly([&] { EXPECT_TRUE(compile(processes).ok()); });  // same nice value, other policy
   const auto children = children_of(getpid());
   ASSERT_EQ(children.size(), 2u);
   EXPECT_EQ(sched_getscheduler(plain), SCHED_OTHER);
   EXPECT_EQ(sched_getscheduler(children[0] == plain ? children[1] : children[0]), SCHED_IDLE);
 }
 
-// It waits, and is not kept from running.
-TEST(CompilerProcesses, OneThatHangsIdlyHasNoLongerThanAnother) {
+// A process that waits is not starved, so its deadline is not extended.
+TEST(CompilerProcesses, HungIdleProcessGetsNoExtension) {
   CompilerProcessOptions o = options();
   o.request_seconds = 2;
   CompilerProcesses processes(o);
@@ -279,12 +279,12 @@ TEST(CompilerProcesses, OneThatHangsIdlyHasNoLongerThanAnother) {
   EXPECT_LT(Clock::now() - before, std::chrono::seconds(10));
 }
 
-TEST(CompilerProcesses, LeaveTheHostsSignalsAndFilesAlone) {
-  constexpr int kSignals = 32;  // those after are the C library's own, or nobody's
+TEST(CompilerProcesses, DoNotChangeTheHostsSignalsOrFiles) {
+  constexpr int kSignals = 32;  // higher numbers are real-time signals
   struct sigaction before[kSignals], after[kSignals];
   for (int i = 1; i < kSignals; ++i) sigaction(i, nullptr, &before[i]);
   int leaks[2];
-  ASSERT_EQ(pipe(leaks), 0);  // not closed on exec: it would reach a child that did not see to it
+  ASSERT_EQ(pipe(leaks), 0);  // without O_CLOEXEC: a child inherits it unless it closes it
   CompilerProcesses processes(options());
   EXPECT_FALSE(compile(processes, kAborts).ok());
   ASSERT_TRUE(compile(processes).ok());
@@ -301,8 +301,8 @@ TEST(CompilerProcesses, LeaveTheHostsSignalsAndFilesAlone) {
       EXPECT_NE(fcntl(std::atoi(file.path().filename().c_str()), F_GETFD) & FD_CLOEXEC, 0) << file.path();
 }
 
-// A host whose handler waits for every child, or that ignores them.
-TEST(CompilerProcesses, AHostThatReapsThemIsServed) {
+// A host whose SIGCHLD handler reaps every child, or that ignores SIGCHLD.
+TEST(CompilerProcesses, WorkIfTheHostReapsChildren) {
   struct sigaction ignore = {}, before;
   ignore.sa_handler = SIG_IGN;
   sigaction(SIGCHLD, &ignore, &before);
@@ -311,7 +311,7 @@ TEST(CompilerProcesses, AHostThatReapsThemIsServed) {
     EXPECT_TRUE(compile(processes).ok());
     const absl::Status status = compile(processes, kAborts).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kAborted);
-    EXPECT_THAT(std::string(status.message()), HasSubstr("has gone"));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("is gone"));
     EXPECT_TRUE(compile(processes).ok());
   }
   sigaction(SIGCHLD, &before, nullptr);
@@ -320,11 +320,11 @@ TEST(CompilerProcesses, AHostThatReapsThemIsServed) {
 TEST(CompilerProcesses, EndWithTheContext) {
   { EXPECT_TRUE(compile(*std::make_unique<CompilerProcesses>(options())).ok()); }
   EXPECT_TRUE(children_of(getpid()).empty());
-  EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1) << "none is left to be waited for";
+  EXPECT_EQ(waitpid(-1, nullptr, WNOHANG), -1) << "no child is left";
 }
 
-// Idle or at work, a compiler process does not outlive its host.
-TEST(CompilerProcesses, DieWithTheirHost) {
+// A compiler process does not outlive its host, whether it is idle or busy.
+TEST(CompilerProcesses, EndWithTheirHost) {
   for (const bool at_work : {false, true}) {
     int pipe_of_pids[2];
     ASSERT_EQ(pipe(pipe_of_pids), 0);
@@ -333,7 +333,7 @@ TEST(CompilerProcesses, DieWithTheirHost) {
       CompilerProcesses processes(options());
       if (!compile(processes).ok()) _exit(1);
       const pid_t pid = children_of(getpid()).at(0);
-      // A child of its own that holds the socket too must not keep it alive.
+      // Another child of the host that inherits the socket must not keep the process alive.
       const pid_t holder = fork();
       if (holder == 0) {
         pause();
@@ -357,7 +357,7 @@ TEST(CompilerProcesses, DieWithTheirHost) {
   }
 }
 
-TEST(CompilerProcesses, AForkedHostHasItsOwn) {
+TEST(CompilerProcesses, ForkedHostStartsItsOwn) {
   CompilerProcesses processes(options());
   ASSERT_TRUE(compile(processes).ok());
   const auto mine = children_of(getpid());
@@ -373,10 +373,11 @@ TEST(CompilerProcesses, AForkedHostHasItsOwn) {
   waitpid(child, &status, 0);
   EXPECT_EQ(status, 0);
   EXPECT_TRUE(compile(processes).ok());
-  EXPECT_EQ(children_of(getpid()), mine) << "the child's end left the parent's alone";
+  EXPECT_EQ(children_of(getpid()), mine) << "the end of the child did not end the parent's processes";
 }
 
-// Through a context: a crash is the request's error, LATHE_MISS_FALLBACK's background compiles there too.
+// The same through a context: a crash fails the request, and the background of LATHE_MISS_FALLBACK compiles in
+// processes too.
 struct IsolatedDevice {
   explicit IsolatedDevice(const std::string& way, const std::string& fallback_bundle = "",
                           bool compiles_in_process = false) {
@@ -405,7 +406,7 @@ struct IsolatedDevice {
   FakeDriver* driver = nullptr;
 };
 
-TEST(CompilerProcesses, ACallThatMeetsACrashFailsAndTheNextDoesNot) {
+TEST(CompilerProcesses, CrashFailsOneCallAndNotTheNext) {
   IsolatedDevice isolated("misbehaves");
   MatmulRequest bad(7, kAborts, 33), good(7, 40, 33);
   EXPECT_EQ(lathe_matmul(isolated.device.get(), nullptr, &bad.desc), LATHE_COMPILE_FAILED);
@@ -419,8 +420,8 @@ TEST(CompilerProcesses, ACallThatMeetsACrashFailsAndTheNextDoesNot) {
   EXPECT_EQ(s.compiler_loaded, 0u);
 }
 
-// Of a context that compiles in the process, too.
-TEST(CompilerProcesses, ReadThePipelineOfADump) {
+// Also for a context that compiles in its own process.
+TEST(CompilerProcesses, ReadThePipelineForADump) {
   IsolatedDevice isolated("misbehaves", "", /*compiles_in_process=*/true);
   lathe_device described(*isolated.context, "described", isolated.device->facts, nullptr);
   std::string text;
@@ -437,7 +438,7 @@ TEST(CompilerProcesses, ReadThePipelineOfADump) {
   };
   ASSERT_EQ(dump(40), LATHE_OK) << lathe_last_error();
   EXPECT_EQ(text, "payload\nmy: yaml\n");
-  ASSERT_EQ(children_of(getpid()).size(), 1u) << "else what follows ends this process";
+  ASSERT_EQ(children_of(getpid()).size(), 1u) << "otherwise the pipeline below would end this process";
   EXPECT_EQ(dump(kAborts), LATHE_COMPILE_FAILED);
   EXPECT_THAT(lathe_last_error(), HasSubstr("the compiler process was ended by signal 6 (Aborted)"));
 }
@@ -457,7 +458,7 @@ class FallbackBundle {
   std::string directory_;
 };
 
-TEST(CompilerProcesses, AFallbackRunsAtOnceAndItsOwnKernelIsMadeInAnIdleProcess) {
+TEST(CompilerProcesses, FallbackCompilesInAnIdleProcess) {
   const FallbackBundle bundle;
   IsolatedDevice isolated("slow", bundle.path());
   MatmulRequest m(7, 40, 33);
@@ -475,8 +476,8 @@ TEST(CompilerProcesses, AFallbackRunsAtOnceAndItsOwnKernelIsMadeInAnIdleProcess)
   EXPECT_EQ(s.compiler_loaded, 0u);
 }
 
-// What ends the compiler is not even an error of a call that falls back: it stays with the generic kernel.
-TEST(CompilerProcesses, AFallbackOutlivesACompilerThatCrashes) {
+// If the compiler crashes in the background, calls keep running on the generic kernel.
+TEST(CompilerProcesses, FallbackSurvivesACrashingCompiler) {
   const FallbackBundle bundle;
   IsolatedDevice isolated("misbehaves", bundle.path());
   uint64_t failures = 0;
@@ -492,10 +493,10 @@ TEST(CompilerProcesses, AFallbackOutlivesACompilerThatCrashes) {
   EXPECT_TRUE(comes_true([&] {
     return lathe_matmul(isolated.device.get(), nullptr, &good.desc) == LATHE_OK && !isolated.ran_generic();
   }));
-  EXPECT_EQ(isolated.statistics().compile_failures, failures) << "each is tried once";
+  EXPECT_EQ(isolated.statistics().compile_failures, failures) << "each class is tried once";
 }
 
-TEST(CompilerProcesses, AWarmUpUsesSeveral) {
+TEST(CompilerProcesses, WarmUpUsesSeveralProcesses) {
   IsolatedDevice isolated("slow");
   MatmulRequest weight(1, 40, 33);
   lathe_warmup_report report = LATHE_WARMUP_REPORT_INIT;

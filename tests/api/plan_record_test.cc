@@ -1,4 +1,4 @@
-// Plan records between machines and between releases: what they serve, when, and what takes their place.
+// Plan records from other machines and other releases: when they serve, and when they are replaced.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@ using ::testing::HasSubstr;
 
 class PlanRecords : public Tune {
  protected:
-  // Compiles the class on a machine, so that its artifact and its record are there.
+  // Compiles the class on one machine (the maker), which stores its artifact and its plan record.
   void make() {
     maker_ = std::make_unique<Host>(options());
     const DispatchEntry* entry = run(*maker_, m_);
@@ -25,8 +25,8 @@ class PlanRecords : public Tune {
   }
   bool names(const RankedPlan& r) const { return r.plan.config == config_; }
 
-  // Has the host's facts differ from the maker's in one, so that the oracle chooses another plan, and would
-  // have the maker's, which is legal still, take `least` to `most` times as long.
+  // Changes one of the host's facts so that its oracle chooses another plan. The maker's plan stays legal and is
+  // predicted to take `least` to `most` times as long as the host's.
   bool differ(Host* host, double least, double most) {
     const std::map<std::string, Fact> facts = maker_->facts.facts;
     for (const auto& [name, fact] : facts)
@@ -44,7 +44,7 @@ class PlanRecords : public Tune {
       }
     return false;
   }
-  // The maker's record as another build of the oracle would have left it.
+  // Makes the maker's record look as if another build of the oracle had written it.
   void make_outdated() {
     PlanRecord record = recorded(*maker_);
     record.oracle = "another build";
@@ -68,13 +68,13 @@ class PlanRecords : public Tune {
   const MatmulRequest m_{300, 500, 700};
   std::unique_ptr<Host> maker_;
   DispatchKey key_;
-  CompileConfig config_;  // the maker's
-  Choice wanted_;         // the other's oracle's
+  CompileConfig config_;  // of the maker's plan
+  Choice wanted_;         // of the host's oracle
 };
 
-// Whose library is asked for does the product, whatever was compiled for the class before; and leaves no
-// record that would have it do others' products.
-TEST_F(PlanRecords, NeitherHideALibraryThatIsAskedForNorBringOne) {
+// A requested external library runs although a plan record names another kernel. It leaves no plan record, so it
+// does not serve requests that did not ask for it.
+TEST_F(PlanRecords, DoNotAffectExternalLibraries) {
   MatmulRequest m(40, 48, 333);
   const auto library_does_it = [&](ExternalUse use) {
     ContextOptions o = options();
@@ -92,16 +92,16 @@ TEST_F(PlanRecords, NeitherHideALibraryThatIsAskedForNorBringOne) {
   EXPECT_FALSE(library_does_it(ExternalUse::kOff));
 }
 
-// The artifacts of a machine serve one whose facts make the oracle choose another plan, at about its price.
-TEST_F(PlanRecords, ServeADeviceThatDiffersInADetail) {
+// An artifact of another machine serves if the oracle here chooses another plan of about the same predicted time.
+TEST_F(PlanRecords, ServeADeviceWithSlightlyDifferentFacts) {
   make();
   Host other(options());
-  ASSERT_TRUE(differ(&other, 1, 1 + kDetail));
+  ASSERT_TRUE(differ(&other, 1, 1 + kRecordTolerance));
   const DispatchEntry* entry = run(other, m_);
   EXPECT_EQ(entry->by, ChosenBy::kRecord);
   EXPECT_EQ(explain(other, m_)["chosen_by"], "plan record");
   EXPECT_TRUE(entry->plan.config == config_);
-  // And where nothing is to be compiled, or all may be.
+  // Also if nothing may be compiled, and in a warm-up.
   for (const PrepareFor purpose : {PrepareFor::kNoMiss, PrepareFor::kLater}) {
     other.open();
     const auto found = prepare_class(*other.device, key_, purpose);
@@ -110,11 +110,11 @@ TEST_F(PlanRecords, ServeADeviceThatDiffersInADetail) {
   }
   EXPECT_EQ(other.context->background.waiting(), 0u);
   EXPECT_EQ(other.statistics().compiles, 0u);
-  // Once its own is there it has that.
-  ASSERT_TRUE(get_artifact(*other.device, key_.problem, wanted_).ok());
+  // If the stores have the kernel of the oracle's choice, that one is used.
+  ASSERT_TRUE(find_or_compile(*other.device, key_.problem, wanted_).ok());
   other.open();
   EXPECT_EQ(run(other, m_)->by, ChosenBy::kOracle);
-  // Its record is left as it was by none of that, and is of no use without its artifact.
+  // A record without its artifact does not serve.
   for (const auto& file : std::filesystem::directory_iterator(scratch_ + "/cache"))
     if (file.path().extension() == ".lathe") std::filesystem::remove(file);
   const auto alone = like(other, options());
@@ -122,12 +122,12 @@ TEST_F(PlanRecords, ServeADeviceThatDiffersInADetail) {
   EXPECT_EQ(alone->statistics().compiles, 1u);
 }
 
-// After an upgrade: nobody waits, the process keeps what it dispatches, and the next one has the new choice.
-TEST_F(PlanRecords, OfAnotherBuildServeACallAndAreRefreshedBehindIt) {
+// After an upgrade no call waits. This process keeps its dispatch entries, and the next one has the new choice.
+TEST_F(PlanRecords, OfAnotherBuildServeCallsAndAreRefreshedInTheBackground) {
   make();
   make_outdated();
   Host upgraded(options());
-  ASSERT_TRUE(differ(&upgraded, 1, 1 + kDetail));
+  ASSERT_TRUE(differ(&upgraded, 1, 1 + kRecordTolerance));
   std::vector<std::thread> callers;
   for (int i = 0; i < 4; ++i) callers.emplace_back([&] { run(upgraded, m_); });
   for (std::thread& caller : callers) caller.join();
@@ -135,7 +135,7 @@ TEST_F(PlanRecords, OfAnotherBuildServeACallAndAreRefreshedBehindIt) {
   EXPECT_EQ(entry->by, ChosenBy::kRecord);
   EXPECT_TRUE(entry->plan.config == config_);
   ASSERT_TRUE(waits_for([&] { return upgraded.statistics().background_compiles == 1; }));
-  EXPECT_EQ(upgraded.statistics().compiles, 1u) << "once";
+  EXPECT_EQ(upgraded.statistics().compiles, 1u) << "compiled once";
   EXPECT_EQ(run(upgraded, m_), entry);
   const PlanRecord record = recorded(upgraded);
   EXPECT_TRUE(record.config == wanted_.plan().config);
@@ -144,26 +144,26 @@ TEST_F(PlanRecords, OfAnotherBuildServeACallAndAreRefreshedBehindIt) {
   EXPECT_EQ(run(*next, m_)->by, ChosenBy::kOracle);
   EXPECT_EQ(next->statistics().compiles, 0u);
   EXPECT_THAT(upgraded.warnings, testing::IsEmpty());
-  // The other machine still has its own, whoever wrote last.
+  // The maker still uses its own artifact, although the record was overwritten.
   EXPECT_EQ(run(*like(*maker_, options()), m_)->by, ChosenBy::kOracle);
 }
 
-// Another machine's plan is no detail where it would cost this one much.
-TEST_F(PlanRecords, ThatAreMuchSlowerHereAreRefreshedToo) {
+// A plan of another machine that is much slower here serves calls, but is refreshed as an outdated one.
+TEST_F(PlanRecords, ThatAreMuchSlowerHereAreRefreshed) {
   make();
   Host other(options());
-  ASSERT_TRUE(differ(&other, 1 + 1.5 * kDetail, 1e9));
+  ASSERT_TRUE(differ(&other, 1 + 1.5 * kRecordTolerance, 1e9));
   EXPECT_EQ(run(other, m_)->by, ChosenBy::kRecord);
   ASSERT_TRUE(waits_for([&] { return other.statistics().background_compiles == 1; }));
   EXPECT_EQ(run(*like(other, options()), m_)->by, ChosenBy::kOracle);
 }
 
-// While the new choice is compiled, by whatever thread or process, nobody's call waits for that.
+// While any thread or process compiles the new choice, no call waits for it.
 TEST_F(PlanRecords, OfAnotherBuildServeWhileTheNewChoiceIsCompiled) {
   make();
   make_outdated();
   Host upgraded(options());
-  ASSERT_TRUE(differ(&upgraded, 1, 1 + kDetail));
+  ASSERT_TRUE(differ(&upgraded, 1, 1 + kRecordTolerance));
   std::promise<void> began, may_end;
   std::thread compiling([&, may = may_end.get_future()]() mutable {
     const auto result =
@@ -175,7 +175,7 @@ TEST_F(PlanRecords, OfAnotherBuildServeWhileTheNewChoiceIsCompiled) {
     EXPECT_THAT(std::string(result.status().message()), HasSubstr("given up"));
   });
   began.get_future().wait();
-  // As other processes are, which find the key locked, and as another device of this one is.
+  // `another` stands for another process, which finds the key locked. `beside` is another device of this process.
   const auto another = like(upgraded, options());
   lathe_device beside(*upgraded.context, "beside", upgraded.facts,
                       std::make_unique<FakeDriver>(upgraded.facts));
@@ -190,12 +190,12 @@ TEST_F(PlanRecords, OfAnotherBuildServeWhileTheNewChoiceIsCompiled) {
   EXPECT_TRUE(calls.get());
 }
 
-// Where nobody waits the new choice is compiled at once; where that fails, what there is serves.
-TEST_F(PlanRecords, OfAnotherBuildAreForWarmUpsWhatIsLeftWithoutACompiler) {
+// A warm-up compiles the new choice at once. If that fails, the recorded kernel serves.
+TEST_F(PlanRecords, OfAnotherBuildServeWarmUpsOnlyIfCompilingFails) {
   make();
   make_outdated();
   Host upgraded(options());
-  ASSERT_TRUE(differ(&upgraded, 1, 1 + kDetail));
+  ASSERT_TRUE(differ(&upgraded, 1, 1 + kRecordTolerance));
   ContextOptions broken = options();
   broken.compiler_library = fake_compiler("fails");
   for (ContextOptions o : {broken, options()}) {
@@ -204,7 +204,7 @@ TEST_F(PlanRecords, OfAnotherBuildAreForWarmUpsWhatIsLeftWithoutACompiler) {
     const auto prepared = prepare_class(*host->device, key_, PrepareFor::kLater);
     ASSERT_TRUE(prepared.ok()) << prepared.status();
     EXPECT_EQ(prepared->entry->by, ChosenBy::kRecord);
-    // A call has it too, and what the background then fails at is said.
+    // A call uses it too, and a failure in the background is logged.
     host->open();
     EXPECT_EQ(run(*host, m_)->by, ChosenBy::kRecord);
     EXPECT_TRUE(waits_for([&] {
@@ -225,14 +225,14 @@ TEST_F(PlanRecords, OfAnotherBuildAreForWarmUpsWhatIsLeftWithoutACompiler) {
   EXPECT_TRUE(recorded(*host).config == wanted_.plan().config);
 }
 
-// Without a queue there is no background, and still nobody waits.
-TEST_F(PlanRecords, OfAnotherBuildServeWhereTheQueueIsFull) {
+// Without a background queue the new choice is not compiled, and no call waits.
+TEST_F(PlanRecords, OfAnotherBuildServeIfTheQueueIsFull) {
   make();
   make_outdated();
   ContextOptions o = options();
   o.most_waiting = 0;
   Host upgraded(o);
-  ASSERT_TRUE(differ(&upgraded, 1, 1 + kDetail));
+  ASSERT_TRUE(differ(&upgraded, 1, 1 + kRecordTolerance));
   EXPECT_EQ(run(upgraded, m_)->by, ChosenBy::kRecord);
   upgraded.open();
   EXPECT_EQ(upgraded.statistics().compiles, 0u);

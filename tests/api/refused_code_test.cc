@@ -1,4 +1,4 @@
-// Whole entries of the right key whose code the device does not take: a miss, and never for long.
+// Intact cache entries whose code the device refuses. Each is a miss, and is compiled again and replaced.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -15,16 +15,18 @@ using testing::HasSubstr;
 
 class RefusedCode : public Tune {
  protected:
-  // Has the stores hold this for the class, and no process in memory.
+  // Puts the artifact into the stores as that of the request's class. No context has it in memory.
   void leave(const MatmulRequest& m, const Artifact& artifact) {
     Host host(options());
     (void)host.context->cache->replace(key_on(host, m), artifact);
   }
-  // As the compiler makes it.
+  // The artifact that the compiler makes.
   Artifact compiled(const MatmulRequest& m) {
     Host host(options());
     const DispatchKey key = key_of_request(*host.device, m.desc);
-    return *get_artifact(*host.device, key.problem, choose_plan(*host.device, key).value()).value().artifact;
+    return *find_or_compile(*host.device, key.problem, choose_plan(*host.device, key).value())
+                .value()
+                .artifact;
   }
   static Key key_on(const Host& host, const MatmulRequest& m) {
     return choose_plan(*host.device, key_of_request(*host.device, m.desc)).value().key;
@@ -62,7 +64,7 @@ TEST_F(RefusedCode, IsCompiledAgainAndReplaced) {
   }
 }
 
-TEST_F(RefusedCode, IsAMissWhereNothingIsToBeCompiled) {
+TEST_F(RefusedCode, IsAMissIfNothingMayBeCompiled) {
   Artifact junk = compiled(m_);
   junk.code = "junk";
   leave(m_, junk);
@@ -72,7 +74,7 @@ TEST_F(RefusedCode, IsAMissWhereNothingIsToBeCompiled) {
   EXPECT_TRUE(found.status().code() == kMissCode) << found.status();
   EXPECT_THAT(std::string(found.status().message()), HasSubstr("a cubin of another time"));
   EXPECT_EQ(host.statistics().compiles, 0u);
-  // And an error that has both causes where nothing can be.
+  // Without a compiler, the error has both causes.
   ContextOptions without = options();
   without.compiler_library = "/nowhere/liblathe-compiler.so";
   Host alone(without);
@@ -82,7 +84,7 @@ TEST_F(RefusedCode, IsAMissWhereNothingIsToBeCompiled) {
   EXPECT_THAT(lathe_last_error(), HasSubstr("a cubin of another time"));
 }
 
-// What was compiled just now and is refused stays an error, which costs a call no compilation.
+// If freshly compiled code is refused, every call fails, but it is not compiled again.
 TEST_F(RefusedCode, IsNotCompiledTwiceForADevice) {
   const std::string code = compiled(m_).code;
   for (const bool stored : {true, false}) {
@@ -99,7 +101,7 @@ TEST_F(RefusedCode, IsNotCompiledTwiceForADevice) {
   }
 }
 
-TEST_F(RefusedCode, IsCompiledAgainByOneThreadOfThoseThatMeetIt) {
+TEST_F(RefusedCode, IsCompiledAgainByOneThreadOnly) {
   Artifact junk = compiled(m_);
   junk.code = "junk";
   leave(m_, junk);
@@ -118,15 +120,15 @@ TEST_F(RefusedCode, IsCompiledAgainByOneThreadOfThoseThatMeetIt) {
   EXPECT_EQ(host.statistics().compiles, 1u);
 }
 
-// As when no store has the class's own: what its plan record names goes before a compilation.
-TEST_F(RefusedCode, MakesRoomForWhatAPlanRecordNames) {
+// As if no store had the kernel: the kernel that a plan record names is used before anything is compiled.
+TEST_F(RefusedCode, KernelOfAPlanRecordIsUsedInstead) {
   Artifact junk = compiled(m_);
   junk.code = "junk";
   Host host(options());
   const DispatchKey key = key_of_request(*host.device, m_.desc);
   Choice other = choose_by_oracle(*host.device, key).value();
   take_rank(*host.device, key, 1, ChosenBy::kOracle, &other);
-  ASSERT_TRUE(get_artifact(*host.device, key.problem, other).ok());
+  ASSERT_TRUE(find_or_compile(*host.device, key.problem, other).ok());
   PlanRecord record = make_record(*host.device, RecordKind::kPlan, key.problem);
   record.config = other.plan().config;
   record.splits = other.plan().launch.splits;
@@ -146,7 +148,7 @@ class RefusedRemotely : public RemoteTest {
     using Tune::Host;
     using Tune::key_of_request;
   };
-  // Of a machine with a directory of its own.
+  // The options of a machine with its own directory.
   ContextOptions on(const std::string& name) const {
     ContextOptions o;
     o.cache_dir = scratch_ + "/" + name;
@@ -155,7 +157,7 @@ class RefusedRemotely : public RemoteTest {
   }
 };
 
-// A server's entry, whole and of the right key, whose code is not the compiler's.
+// An intact entry on the server, with the right key but code that the compiler did not make.
 TEST_F(RefusedRemotely, IsReplacedOnTheServerToo) {
   NEEDS_REDIS();
   MatmulRequest m(7, 40, 33);
