@@ -31,7 +31,7 @@ absl::Status read_weight(const lathe_device& device, const lathe_matmul_desc* de
   if (desc->b.packed_layout != 0) return refuse(absl::InvalidArgumentError("b is packed already"));
   if (!device.is_cpu || !lathe::is_packable(c.b))
     return refuse(absl::UnimplementedError(
-        absl::StrCat("packed weights: ", lathe::kPackableNames, " on the CPU alone")));
+        absl::StrCat("packed weights: only ", lathe::packable_names(), " on the CPU")));
   if (c.zero_a != 0)
     return refuse(absl::UnimplementedError("packed weights: none where A counts from a zero point"));
   out->size = size_of(c.b);

@@ -93,11 +93,21 @@ absl::StatusOr<std::vector<int64_t>> parse_shape(const std::string& text, const 
   return sizes;
 }
 
+// "f16|bf16|q4_0": the dtypes of B that may differ from A's.
+static const char* b_dtypes() {
+  static const std::string names = [] {
+    std::string all = "f16|bf16";
+    for (const BlockFormat& f : block_formats()) absl::StrAppend(&all, "|", f.name);
+    return all;
+  }();
+  return names.c_str();
+}
+
 std::vector<Flag> matmul_flags(const std::vector<Flag>& more) {
   return joined(
       {
           {"dtype", "f32|f16|bf16|i8|f8e4m3|f8e5m2|f8e4m3fnuz|f8e5m2fnuz", "of A and B (default: f32)"},
-          {"b-dtype", "f16|bf16|q4_0",
+          {"b-dtype", b_dtypes(),
            "of B alone, where it is not A's: weights of 16 bits by f32 (CPU), or of 4 bits in blocks"},
           {"out-dtype", "f32|f16|bf16|i32",
            "of C, D, bias and residual (default: that of A and B, f32 of i8 and fp8)"},

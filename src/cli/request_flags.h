@@ -35,9 +35,9 @@ inline constexpr Flag kCandidate = {
 inline constexpr int32_t kMostSplits = 65535;  // of a lathe_tuning
 inline constexpr Flag kSplitK = {"split-k", "N", "force the split-K factor"};
 inline constexpr Flag kProductsSplitK = {"split-k", "N", "force the split-K factor of every product"};
-inline constexpr Flag kMath = {
-    "math", "strict|tf32|int8|bf16",
-    "whether f32 may be rounded to tf32, A to bytes where B is q4_0 or to bf16 where B is (default: strict)"};
+inline constexpr Flag kMath = {"math", "strict|tf32|int8|bf16",
+                               "whether f32 may be rounded to tf32, A to bytes if B is in blocks, or to bf16 "
+                               "if B is bf16 (default: strict)"};
 inline constexpr Flag kDependentLaunch = {
     "dependent-launch", "off|on|constant_b",
     "whether the kernel may start beside the one before it (default: off)"};

@@ -8,22 +8,30 @@ namespace lathe::emit {
 namespace {
 using namespace mlir;
 
-// The argument-block field a payload value stands for, "" if it is no payload argument. Looks through the
-// shared outputs of a forall, inside it and after it.
-StringRef operand_name(Value v) {
+// The argument-block field a payload value stands for (or another of its string attributes), "" if it is no
+// payload argument. Looks through the shared outputs of a forall, inside it and after it.
+StringRef operand_name(Value v, StringRef attribute = ir::kOperandAttr) {
   if (auto forall = v.getDefiningOp<scf::ForallOp>())
-    return operand_name(forall.getOutputs()[cast<OpResult>(v).getResultNumber()]);
+    return operand_name(forall.getOutputs()[cast<OpResult>(v).getResultNumber()], attribute);
   auto argument = dyn_cast<BlockArgument>(v);
   if (!argument) return "";
   Operation* owner = argument.getOwner()->getParentOp();
   if (auto forall = dyn_cast<scf::ForallOp>(owner)) {
-    if (OpOperand* tied = forall.getTiedOpOperand(argument)) return operand_name(tied->get());
+    if (OpOperand* tied = forall.getTiedOpOperand(argument)) return operand_name(tied->get(), attribute);
     return "";
   }
   auto function = dyn_cast<func::FuncOp>(owner);
   if (!function) return "";
-  auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), ir::kOperandAttr);
+  auto name = function.getArgAttrOfType<StringAttr>(argument.getArgNumber(), attribute);
   return name ? name.getValue() : "";
+}
+
+// The block format that an operand is stored in; kNone: it is not stored in blocks.
+DType blocks_of(Value v) {
+  const StringRef name = operand_name(v, ir::kBlocksAttr);
+  DType format = DType::kNone;
+  parse(absl::string_view(name.data(), name.size()), &format);
+  return is_blocks(format) ? format : DType::kNone;
 }
 
 // Strides (in elements) of every dimension of an operand but the last, whose stride is 1.
@@ -149,15 +157,15 @@ class Instantiation {
     if (failed(strides))
       return forall_.emitError("operand '") << name << "' has no strides for rank " << type.getRank();
     View v;
+    v.blocks = blocks_of(tensor);
     Value across = strides->empty() ? Value() : strides->back(), along = e_.idx(1);
     if (generic_) open_view(e_, a_, name, type, &v, &across, &along);
     Value offset = offsets.empty() ? e_.idx(0) : e_.mul(resolve(offsets.back()), along);
     if (!offsets.empty()) offsets = offsets.drop_back();
     for (auto [o, stride] : llvm::zip(offsets, *strides))
       offset = e_.add(offset, e_.mul(resolve(o), stride == strides->back() ? across : stride));
-    // i4 stands for what is stored in blocks, a view of which is of bytes.
     Type element = type.getElementType();
-    v.memory = memory_at(e_, pointer(name, type), element.isInteger(4) ? e_.b.getI8Type() : element);
+    v.memory = memory_at(e_, pointer(name, type), v.blocks != DType::kNone ? e_.b.getI8Type() : element);
     v.offset = offset;
     v.row_stride = strides->empty() ? e_.idx(0) : strides->back();
     v.element = element;

@@ -17,40 +17,39 @@ lathe_dtype dtype_named(const std::string& name);
 const std::vector<std::string>& float_names();
 // The floats, i8 and the kinds of fp8: what a matmul multiplies.
 const std::vector<std::string>& factor_names();
-// Those and Q4_0: what its B may be.
+// Those and the block formats: what its B may be.
 const std::vector<std::string>& weight_names();
 // The floats and i32: what a matmul's result may be.
 const std::vector<std::string>& result_names();
-// Of an element; of Q4_0, of a block of 32.
-constexpr size_t bytes_of(lathe_dtype dtype) {
-  switch (dtype) {
-    case LATHE_F32:
-    case LATHE_I32: return 4;
-    case LATHE_F16:
-    case LATHE_BF16: return 2;
-    case LATHE_I64: return 8;
-    case LATHE_I8:
-    case LATHE_F8_E4M3:
-    case LATHE_F8_E5M2:
-    case LATHE_F8_E4M3_FNUZ:
-    case LATHE_F8_E5M2_FNUZ: return 1;
-    case LATHE_Q4_0: return 18;
-    case LATHE_DTYPE_NONE: return 0;
-  }
-  return 0;
-}
-constexpr int64_t block_elements(lathe_dtype dtype) { return dtype == LATHE_Q4_0 ? 32 : 1; }
+// A format that stores elements in blocks along K. A block holds small whole numbers and their scale.
+struct BlockFormat {
+  lathe_dtype dtype;
+  const char* name;
+  size_t bytes;                   // of a block
+  int64_t elements;               // of a block
+  int64_t lowest, zero, highest;  // the stored numbers' range, and the number that stands for 0
+  bool has_int8;                  // LATHE_MATH_INT8 applies
+  // Element `inside` of a block: its value, and storing its number (not its value).
+  double (*load)(const uint8_t* block, int64_t inside);
+  void (*store)(uint8_t* block, int64_t inside, int64_t number);
+  void (*store_scale)(uint8_t* block, double scale);
+};
+const std::vector<BlockFormat>& block_formats();
+const BlockFormat* block_format(lathe_dtype dtype);  // null: not a block format
+
+size_t bytes_of(lathe_dtype dtype);  // of an element, or of a block
+int64_t block_elements(lathe_dtype dtype);
 bool is_integer(lathe_dtype dtype);
 bool is_f8(lathe_dtype dtype);
 
-// Element `index` of an array at any alignment; of Q4_0 the number its block's scale makes of it.
-// store() then sets its 4 bits alone, from the number itself (0..15); store_scale() sets the block's scale.
+// Element `index` of an array at any alignment. In a block format load() returns the number times its block's
+// scale, store() sets the number alone, and store_scale() sets the scale of the element's block.
 // Exact, except for i64 beyond 2^53; use load_integer() for those.
 double load(const void* data, lathe_dtype dtype, int64_t index);
 // Rounds to nearest, ties to even; beyond the largest finite value to infinity, in f8e4m3 and FNUZ, which
 // have none, to NaN. Integers take integers within their range.
 void store(void* data, lathe_dtype dtype, int64_t index, double value);
-void store_scale(void* data, int64_t index, double value);
+void store_scale(void* data, lathe_dtype dtype, int64_t index, double value);
 // For i8, i32 and i64; exact. Storing keeps the low bits.
 int64_t load_integer(const void* data, lathe_dtype dtype, int64_t index);
 void store_integer(void* data, lathe_dtype dtype, int64_t index, int64_t value);

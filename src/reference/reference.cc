@@ -63,7 +63,7 @@ Dot dot(const float* a, const float* b, int64_t k) {
 // LATHE_MATH_INT8: half a scale, which is a 127th of a block's largest magnitude, for each of its elements.
 // The quotient that is rounded and the scale are off by a few eps themselves.
 double rounding_to_bytes(const float* a, const float* b, int64_t k) {
-  constexpr int64_t kBlock = block_elements(LATHE_Q4_0);
+  constexpr int64_t kBlock = 32;  // elements of A that share a scale (lathe_math)
   double sum = 0;
   for (int64_t at = 0; at + kBlock <= k; at += kBlock) {
     double largest = 0, weights = 0;
@@ -76,7 +76,8 @@ double rounding_to_bytes(const float* a, const float* b, int64_t k) {
   return sum;
 }
 bool rounds_to_bytes(const MatmulRequest& r) {
-  return r.math == LATHE_MATH_INT8 && r.weight_dtype() == LATHE_Q4_0;
+  const BlockFormat* weights = block_format(r.weight_dtype());
+  return r.math == LATHE_MATH_INT8 && weights != nullptr && weights->has_int8;
 }
 
 double sum_bound(const MatmulRequest& r, double magnitude) {

@@ -1,5 +1,5 @@
-// The programs of elementwise ops: the body of a lathe_program, and those that a context has met, by the
-// digest in their class. Who compiles a class later (another call, a warm-up, the background) finds it there.
+// The programs of elementwise ops: the body of a lathe_program, and a context's store of all programs that it
+// has seen. A class holds only its program's digest, so a later compilation looks the program up here.
 #pragma once
 
 #include <map>
@@ -15,11 +15,11 @@ struct lathe_program {
 
 namespace lathe {
 
-// Thread-safe. Nothing is forgotten: a process has as many programs as its models have kinds of steps.
+// Thread-safe. Programs are never removed: there are only as many as the models have kinds of steps.
 class Programs {
  public:
   void keep(const std::shared_ptr<const ElementwiseProgram>& program);
-  // Null: none of that digest was kept.
+  // Null if no program with the class's digest was kept.
   std::shared_ptr<const ElementwiseProgram> find(const ProblemClass& c) const;
 
  private:

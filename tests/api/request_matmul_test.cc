@@ -116,7 +116,7 @@ std::vector<BadCase> bad_cases() {
       {"b i32", [](D* d) { d->b.dtype = LATHE_I32; }, kUnsupported, "b: dtype i32"},
       {"d f8", [](D* d) { d->d.dtype = LATHE_F8_E4M3; }, kUnsupported, "d: dtype f8e4m3"},
       {"d i32", [](D* d) { d->d.dtype = LATHE_I32; }, kUnsupported, "d: dtype i32"},
-      {"mixed", [](D* d) { d->a.dtype = LATHE_F16; }, kInvalid, "differ in dtype: f16 and f32"},
+      {"mixed", [](D* d) { d->a.dtype = LATHE_F16; }, kInvalid, "b: dtype f32 differs from f16"},
       {"c dtype", [](D* d) { d->c.dtype = LATHE_DTYPE_NONE; }, kInvalid, "c: dtype"},
       {"bias dtype", [](D* d) { d->epilogue.bias_dtype = LATHE_DTYPE_NONE; }, kInvalid, "bias: dtype"},
       {"residual dtype", [](D* d) { d->epilogue.residual.dtype = LATHE_I64; }, kUnsupported,

@@ -72,14 +72,14 @@ TEST(Q4, RefusalsNameTheCause) {
     absl::StatusCode code;
     const char* says;
   } const cases[] = {
-      {[](lathe_matmul_desc* d) { d->k = 33; }, kInvalid, "k 33 is no multiple of 32"},
-      {[](lathe_matmul_desc* d) { d->b.leading_dimension = 72; }, kInvalid, "ldb 72 is no multiple of 32"},
+      {[](lathe_matmul_desc* d) { d->k = 33; }, kInvalid, "k 33 is not a multiple of 32"},
+      {[](lathe_matmul_desc* d) { d->b.leading_dimension = 72; }, kInvalid, "ldb 72 is not a multiple of 32"},
       {[](lathe_matmul_desc* d) { d->b.leading_dimension = 32; }, kInvalid, "ldb 32 < k 64"},
       {[](lathe_matmul_desc* d) { d->batch = 2, d->b.batch_stride = 100; }, kInvalid,
-       "batch_stride 100 is no multiple of 32"},
+       "batch_stride 100 is not a multiple of 32"},
       {[](lathe_matmul_desc* d) { d->b.layout = LATHE_ROW_MAJOR; }, kUnsupported, "only COLUMN_MAJOR"},
       {[](lathe_matmul_desc* d) { d->a.dtype = LATHE_I8; }, kUnsupported,
-       "is multiplied by f32, f16, bf16 alone"},
+       "cannot be multiplied by q4_0; use f32, f16, bf16"},
       {[](lathe_matmul_desc* d) { d->a.dtype = LATHE_Q4_0; }, kUnsupported, "a: dtype q4_0 is none of"},
       {[](lathe_matmul_desc* d) { d->d.dtype = LATHE_Q4_0; }, kUnsupported, "d: dtype q4_0 is none of"},
   };
@@ -99,7 +99,8 @@ TEST(Q4, IsTheCpusAlone) {
   Request r;
   const absl::Status status = p.read(&r, /*is_cpu=*/false);
   EXPECT_EQ(status.code(), kUnsupported);
-  EXPECT_NE(status.message().find("b: q4_0 has kernels on the CPU alone"), absl::string_view::npos) << status;
+  EXPECT_NE(status.message().find("b: only the CPU multiplies f32 by q4_0"), absl::string_view::npos)
+      << status;
 }
 
 TEST(ScaleOfBytes, IsReadIntoClassAndArguments) {
@@ -144,16 +145,16 @@ TEST(ScaleOfBytes, RefusalsNameTheCause) {
       {[](Product* p) { p->scale.block_size = 32; }, kInvalid, "block_size 32 without PER_BLOCK"},
       {[](Product* p) { p->scale.data = nullptr; }, kInvalid, "a: scale: data is NULL"},
       {[](Product* p) { p->scale.data = p->out; }, kInvalid, "d overlaps the scale of a"},
-      {[](Product* p) { p->desc.d.dtype = LATHE_I32; }, kInvalid, "scales need a float"},
+      {[](Product* p) { p->desc.d.dtype = LATHE_I32; }, kInvalid, "have no scales: use a float"},
       {[](Product* p) { p->desc.a.dtype = p->desc.b.dtype = LATHE_F32; }, kUnsupported,
-       "only operands of i8"},
+       "scale_a: only a matmul of i8 has scales"},
       {[](Product* p) { p->desc.b.zero_point = p->out; }, kInvalid, "d overlaps the zero point of b"},
       {[](Product* p) {
          p->desc.a.scale = nullptr;
          p->desc.a.dtype = p->desc.b.dtype = LATHE_F32;
          p->desc.b.zero_point = &p->zero;
        },
-       kUnsupported, "b: zero_point: only operands of i8"},
+       kUnsupported, "zero_b: only a matmul of i8 has scales and zero points"},
   };
   for (const auto& c : cases) {
     Product p(LATHE_I8, LATHE_I8);
@@ -172,7 +173,7 @@ TEST(ScaleOfBytes, IsTheCpusAlone) {
   Request r;
   const absl::Status status = p.read(&r, /*is_cpu=*/false);
   EXPECT_EQ(status.code(), kUnsupported);
-  EXPECT_NE(status.message().find("scales and zero points have kernels on the CPU alone"),
+  EXPECT_NE(status.message().find("only the CPU has kernels with scales and zero points"),
             absl::string_view::npos)
       << status;
 }
