@@ -9,7 +9,7 @@
 
 namespace lathe::conformance {
 
-// What is stored in one piece: an element; of q4_0 a block of 32.
+// Bytes of an element, or of a block of elements_of() elements.
 size_t bytes_of(lathe_dtype dtype);
 int64_t elements_of(lathe_dtype dtype);
 const char* name_of(lathe_dtype dtype);
